@@ -232,7 +232,12 @@ func (s *scratch) widen(p *product, i, j, rows, columns int) *widened {
 			n := min(part, w.columns-at)
 			first := (w.j + at) / f.Elems * f.Bytes
 			f.decode(w.wide[:n], row[first:first+n/f.Elems*f.Bytes])
-			narrowBF16(w.memory[r*stride+at:][:n], w.wide[:n])
+			if to := w.memory[r*stride+at:][:n]; p.rounded {
+				// Subnormal numbers become 0, which the product makes of them anyway.
+				narrowRow((*float32)(unsafe.Pointer(&to[0])), &w.wide[0], n)
+			} else {
+				narrowBF16(to, w.wide[:n])
+			}
 		}
 	}
 	return w

@@ -689,8 +689,8 @@ TEXT ·decodeQ4_0AVX2(SB), NOSPLIT, $160-24
 
 block:
 	PREFETCHT0     1024(CX)
-	VPBROADCASTW   (CX), X0
-	VCVTPH2PS      X0, Y0
+	VCVTPH2PS      (CX), X0
+	VBROADCASTSS   X0, Y0
 	VBROADCASTI128 2(CX), Y1
 	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
 	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
@@ -797,8 +797,8 @@ m3pair:
 	SUBQ           $0x02, BX
 	JLT            m3last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X7
-	VCVTPH2PS      X7, Y7
+	VCVTPH2PS      (DX), X7
+	VBROADCASTSS   X7, Y7
 	VBROADCASTI128 2(DX), Y8
 	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
 	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
@@ -807,27 +807,27 @@ m3pair:
 	VMOVD          36(R8)(SI*1), X10
 	VPADDD         Y10, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   32(R8)(SI*1), Y11
-	VMULPS         Y7, Y11, Y11
-	VFMADD231PS    Y11, Y9, Y0
+	VBROADCASTSS   32(R8)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y0
 	VPMADDUBSW     (R9)(SI*1), Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VMOVD          36(R9)(SI*1), X10
 	VPADDD         Y10, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   32(R9)(SI*1), Y11
-	VMULPS         Y7, Y11, Y11
-	VFMADD231PS    Y11, Y9, Y2
+	VBROADCASTSS   32(R9)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y2
 	VPMADDUBSW     (R10)(SI*1), Y8, Y8
 	VPMADDWD       Y6, Y8, Y8
-	VMOVD          36(R10)(SI*1), X10
-	VPADDD         Y10, Y8, Y8
+	VMOVD          36(R10)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
 	VCVTDQ2PS      Y8, Y8
 	VBROADCASTSS   32(R10)(SI*1), Y9
 	VMULPS         Y7, Y9, Y9
 	VFMADD231PS    Y9, Y8, Y4
-	VPBROADCASTW   18(DX), X7
-	VCVTPH2PS      X7, Y7
+	VCVTPH2PS      18(DX), X7
+	VBROADCASTSS   X7, Y7
 	VBROADCASTI128 20(DX), Y8
 	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
 	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
@@ -836,21 +836,21 @@ m3pair:
 	VMOVD          84(R8)(SI*1), X10
 	VPADDD         Y10, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   80(R8)(SI*1), Y11
-	VMULPS         Y7, Y11, Y11
-	VFMADD231PS    Y11, Y9, Y1
+	VBROADCASTSS   80(R8)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y1
 	VPMADDUBSW     48(R9)(SI*1), Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VMOVD          84(R9)(SI*1), X10
 	VPADDD         Y10, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   80(R9)(SI*1), Y11
-	VMULPS         Y7, Y11, Y11
-	VFMADD231PS    Y11, Y9, Y3
+	VBROADCASTSS   80(R9)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y3
 	VPMADDUBSW     48(R10)(SI*1), Y8, Y8
 	VPMADDWD       Y6, Y8, Y8
-	VMOVD          84(R10)(SI*1), X10
-	VPADDD         Y10, Y8, Y8
+	VMOVD          84(R10)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
 	VCVTDQ2PS      Y8, Y8
 	VBROADCASTSS   80(R10)(SI*1), Y9
 	VMULPS         Y7, Y9, Y9
@@ -862,8 +862,8 @@ m3pair:
 m3last:
 	ADDQ           $0x02, BX
 	JZ             m3sum
-	VPBROADCASTW   (DX), X7
-	VCVTPH2PS      X7, Y7
+	VCVTPH2PS      (DX), X7
+	VBROADCASTSS   X7, Y7
 	VBROADCASTI128 2(DX), Y8
 	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
 	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
@@ -872,21 +872,21 @@ m3last:
 	VMOVD          36(R8)(SI*1), X10
 	VPADDD         Y10, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   32(R8)(SI*1), Y11
-	VMULPS         Y7, Y11, Y11
-	VFMADD231PS    Y11, Y9, Y0
+	VBROADCASTSS   32(R8)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y0
 	VPMADDUBSW     (R9)(SI*1), Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VMOVD          36(R9)(SI*1), X10
 	VPADDD         Y10, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   32(R9)(SI*1), Y11
-	VMULPS         Y7, Y11, Y11
-	VFMADD231PS    Y11, Y9, Y2
+	VBROADCASTSS   32(R9)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y2
 	VPMADDUBSW     (R10)(SI*1), Y8, Y8
 	VPMADDWD       Y6, Y8, Y8
-	VMOVD          36(R10)(SI*1), X10
-	VPADDD         Y10, Y8, Y8
+	VMOVD          36(R10)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
 	VCVTDQ2PS      Y8, Y8
 	VBROADCASTSS   32(R10)(SI*1), Y9
 	VMULPS         Y7, Y9, Y9
@@ -905,38 +905,45 @@ m3sum:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y3, Y2, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y5, Y4, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m3store
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X2
-	MOVQ         CX, BX
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m3store:
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y5, Y4, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -955,6 +962,8 @@ not3:
 	MOVQ    R8, R9
 	ADDQ    lda+40(FP), R9
 	VMOVDQU x00010001<>+0(SB), Y4
+	VMOVDQU nibbles<>+0(SB), Y5
+	VMOVDQU x0f0f0f0f<>+0(SB), Y6
 
 m2row:
 	VXORPS Y0, Y0, Y0
@@ -968,48 +977,48 @@ m2pair:
 	SUBQ           $0x02, BX
 	JLT            m2last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X5
-	VCVTPH2PS      X5, Y5
-	VBROADCASTI128 2(DX), Y6
-	VPSRLVQ        nibbles<>+0(SB), Y6, Y6
-	VPAND          x0f0f0f0f<>+0(SB), Y6, Y6
-	VPMADDUBSW     (R8)(SI*1), Y6, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VMOVD          36(R8)(SI*1), X8
-	VPADDD         Y8, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   32(R8)(SI*1), Y9
-	VMULPS         Y5, Y9, Y9
-	VFMADD231PS    Y9, Y7, Y0
-	VPMADDUBSW     (R9)(SI*1), Y6, Y6
-	VPMADDWD       Y4, Y6, Y6
-	VMOVD          36(R9)(SI*1), X8
-	VPADDD         Y8, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   32(R9)(SI*1), Y7
-	VMULPS         Y5, Y7, Y7
-	VFMADD231PS    Y7, Y6, Y2
-	VPBROADCASTW   18(DX), X5
-	VCVTPH2PS      X5, Y5
-	VBROADCASTI128 20(DX), Y6
-	VPSRLVQ        nibbles<>+0(SB), Y6, Y6
-	VPAND          x0f0f0f0f<>+0(SB), Y6, Y6
-	VPMADDUBSW     48(R8)(SI*1), Y6, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VMOVD          84(R8)(SI*1), X8
-	VPADDD         Y8, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   80(R8)(SI*1), Y9
-	VMULPS         Y5, Y9, Y9
-	VFMADD231PS    Y9, Y7, Y1
-	VPMADDUBSW     48(R9)(SI*1), Y6, Y6
-	VPMADDWD       Y4, Y6, Y6
-	VMOVD          84(R9)(SI*1), X8
-	VPADDD         Y8, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   80(R9)(SI*1), Y7
-	VMULPS         Y5, Y7, Y7
-	VFMADD231PS    Y7, Y6, Y3
+	VCVTPH2PS      (DX), X7
+	VBROADCASTSS   X7, Y7
+	VBROADCASTI128 2(DX), Y8
+	VPSRLVQ        Y5, Y8, Y8
+	VPAND          Y6, Y8, Y8
+	VPMADDUBSW     (R8)(SI*1), Y8, Y9
+	VPMADDWD       Y4, Y9, Y9
+	VMOVD          36(R8)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R8)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y0
+	VPMADDUBSW     (R9)(SI*1), Y8, Y8
+	VPMADDWD       Y4, Y8, Y8
+	VMOVD          36(R9)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   32(R9)(SI*1), Y9
+	VMULPS         Y7, Y9, Y9
+	VFMADD231PS    Y9, Y8, Y2
+	VCVTPH2PS      18(DX), X7
+	VBROADCASTSS   X7, Y7
+	VBROADCASTI128 20(DX), Y8
+	VPSRLVQ        Y5, Y8, Y8
+	VPAND          Y6, Y8, Y8
+	VPMADDUBSW     48(R8)(SI*1), Y8, Y9
+	VPMADDWD       Y4, Y9, Y9
+	VMOVD          84(R8)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   80(R8)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y1
+	VPMADDUBSW     48(R9)(SI*1), Y8, Y8
+	VPMADDWD       Y4, Y8, Y8
+	VMOVD          84(R9)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   80(R9)(SI*1), Y9
+	VMULPS         Y7, Y9, Y9
+	VFMADD231PS    Y9, Y8, Y3
 	ADDQ           $+36, DX
 	ADDQ           $+96, SI
 	JMP            m2pair
@@ -1017,27 +1026,27 @@ m2pair:
 m2last:
 	ADDQ           $0x02, BX
 	JZ             m2sum
-	VPBROADCASTW   (DX), X5
-	VCVTPH2PS      X5, Y5
-	VBROADCASTI128 2(DX), Y6
-	VPSRLVQ        nibbles<>+0(SB), Y6, Y6
-	VPAND          x0f0f0f0f<>+0(SB), Y6, Y6
-	VPMADDUBSW     (R8)(SI*1), Y6, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VMOVD          36(R8)(SI*1), X8
-	VPADDD         Y8, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   32(R8)(SI*1), Y9
-	VMULPS         Y5, Y9, Y9
-	VFMADD231PS    Y9, Y7, Y0
-	VPMADDUBSW     (R9)(SI*1), Y6, Y6
-	VPMADDWD       Y4, Y6, Y6
-	VMOVD          36(R9)(SI*1), X8
-	VPADDD         Y8, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   32(R9)(SI*1), Y7
-	VMULPS         Y5, Y7, Y7
-	VFMADD231PS    Y7, Y6, Y2
+	VCVTPH2PS      (DX), X7
+	VBROADCASTSS   X7, Y7
+	VBROADCASTI128 2(DX), Y8
+	VPSRLVQ        Y5, Y8, Y8
+	VPAND          Y6, Y8, Y8
+	VPMADDUBSW     (R8)(SI*1), Y8, Y9
+	VPMADDWD       Y4, Y9, Y9
+	VMOVD          36(R8)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R8)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y0
+	VPMADDUBSW     (R9)(SI*1), Y8, Y8
+	VPMADDWD       Y4, Y8, Y8
+	VMOVD          36(R9)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   32(R9)(SI*1), Y9
+	VMULPS         Y7, Y9, Y9
+	VFMADD231PS    Y9, Y8, Y2
 	ADDQ           $+18, DX
 
 m2sum:
@@ -1052,26 +1061,29 @@ m2sum:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y3, Y2, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
 	CMPL         SI, $0x00
-	JEQ          m2store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m2store:
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -1088,6 +1100,8 @@ not2:
 	SHLQ    $0x02, BX
 	MOVQ    a+32(FP), DI
 	VMOVDQU x00010001<>+0(SB), Y2
+	VMOVDQU nibbles<>+0(SB), Y3
+	VMOVDQU x0f0f0f0f<>+0(SB), Y4
 
 m1row:
 	VXORPS Y0, Y0, Y0
@@ -1099,32 +1113,32 @@ m1pair:
 	SUBQ           $0x02, BX
 	JLT            m1last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X3
-	VCVTPH2PS      X3, Y3
-	VBROADCASTI128 2(DX), Y4
-	VPSRLVQ        nibbles<>+0(SB), Y4, Y4
-	VPAND          x0f0f0f0f<>+0(SB), Y4, Y4
-	VPMADDUBSW     (DI)(SI*1), Y4, Y4
-	VPMADDWD       Y2, Y4, Y4
-	VMOVD          36(DI)(SI*1), X5
-	VPADDD         Y5, Y4, Y4
-	VCVTDQ2PS      Y4, Y4
-	VBROADCASTSS   32(DI)(SI*1), Y6
-	VMULPS         Y3, Y6, Y6
-	VFMADD231PS    Y6, Y4, Y0
-	VPBROADCASTW   18(DX), X3
-	VCVTPH2PS      X3, Y3
-	VBROADCASTI128 20(DX), Y4
-	VPSRLVQ        nibbles<>+0(SB), Y4, Y4
-	VPAND          x0f0f0f0f<>+0(SB), Y4, Y4
-	VPMADDUBSW     48(DI)(SI*1), Y4, Y4
-	VPMADDWD       Y2, Y4, Y4
-	VMOVD          84(DI)(SI*1), X5
-	VPADDD         Y5, Y4, Y4
-	VCVTDQ2PS      Y4, Y4
-	VBROADCASTSS   80(DI)(SI*1), Y6
-	VMULPS         Y3, Y6, Y6
-	VFMADD231PS    Y6, Y4, Y1
+	VCVTPH2PS      (DX), X5
+	VBROADCASTSS   X5, Y5
+	VBROADCASTI128 2(DX), Y6
+	VPSRLVQ        Y3, Y6, Y6
+	VPAND          Y4, Y6, Y6
+	VPMADDUBSW     (DI)(SI*1), Y6, Y6
+	VPMADDWD       Y2, Y6, Y6
+	VMOVD          36(DI)(SI*1), X7
+	VPADDD         Y7, Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTSS   32(DI)(SI*1), Y7
+	VMULPS         Y5, Y7, Y7
+	VFMADD231PS    Y7, Y6, Y0
+	VCVTPH2PS      18(DX), X5
+	VBROADCASTSS   X5, Y5
+	VBROADCASTI128 20(DX), Y6
+	VPSRLVQ        Y3, Y6, Y6
+	VPAND          Y4, Y6, Y6
+	VPMADDUBSW     48(DI)(SI*1), Y6, Y6
+	VPMADDWD       Y2, Y6, Y6
+	VMOVD          84(DI)(SI*1), X7
+	VPADDD         Y7, Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTSS   80(DI)(SI*1), Y7
+	VMULPS         Y5, Y7, Y7
+	VFMADD231PS    Y7, Y6, Y1
 	ADDQ           $+36, DX
 	ADDQ           $+96, SI
 	JMP            m1pair
@@ -1132,19 +1146,19 @@ m1pair:
 m1last:
 	ADDQ           $0x02, BX
 	JZ             m1sum
-	VPBROADCASTW   (DX), X3
-	VCVTPH2PS      X3, Y3
-	VBROADCASTI128 2(DX), Y4
-	VPSRLVQ        nibbles<>+0(SB), Y4, Y4
-	VPAND          x0f0f0f0f<>+0(SB), Y4, Y4
-	VPMADDUBSW     (DI)(SI*1), Y4, Y4
-	VPMADDWD       Y2, Y4, Y4
-	VMOVD          36(DI)(SI*1), X5
-	VPADDD         Y5, Y4, Y4
-	VCVTDQ2PS      Y4, Y4
-	VBROADCASTSS   32(DI)(SI*1), Y6
-	VMULPS         Y3, Y6, Y6
-	VFMADD231PS    Y6, Y4, Y0
+	VCVTPH2PS      (DX), X5
+	VBROADCASTSS   X5, Y5
+	VBROADCASTI128 2(DX), Y6
+	VPSRLVQ        Y3, Y6, Y6
+	VPAND          Y4, Y6, Y6
+	VPMADDUBSW     (DI)(SI*1), Y6, Y6
+	VPMADDWD       Y2, Y6, Y6
+	VMOVD          36(DI)(SI*1), X7
+	VPADDD         Y7, Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTSS   32(DI)(SI*1), Y7
+	VMULPS         Y5, Y7, Y7
+	VFMADD231PS    Y7, Y6, Y0
 	ADDQ           $+18, DX
 
 m1sum:
@@ -1160,12 +1174,11 @@ m1sum:
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
 	CMPL         SI, $0x00
-	JEQ          m1store
+	JEQ          m1store0
 	VMOVSS       beta+56(FP), X1
 	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
 
-m1store:
+m1store0:
 	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -1180,21 +1193,23 @@ not1:
 // func multiplyQ4_0AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
 TEXT ·multiplyQ4_0AVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ m+0(FP), AX
-	CMPQ AX, $0x04
-	JNE  not4
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
-	MOVQ R10, R11
-	ADDQ lda+40(FP), R11
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -1212,56 +1227,56 @@ m4pair:
 	SUBQ           $0x02, BX
 	JLT            m4last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 2(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVD          36(R8)(SI*1), X2
-	VPDPBUSD       (R8)(SI*1), Y1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y2, Y16
-	VMOVD          36(R9)(SI*1), X4
-	VPDPBUSD       (R9)(SI*1), Y1, Y4
+	VCVTPH2PS      (DX), X2
+	VBROADCASTSS   X2, Y2
+	VBROADCASTI128 2(DX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VMOVD          36(R8)(SI*1), X4
+	VPDPBUSD       (R8)(SI*1), Y3, Y4
 	VCVTDQ2PS      Y4, Y4
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y4, Y18
-	VMOVD          36(R10)(SI*1), X5
-	VPDPBUSD       (R10)(SI*1), Y1, Y5
-	VCVTDQ2PS      Y5, Y5
-	VMULPS.BCST    32(R10)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y5, Y20
-	VMOVD          36(R11)(SI*1), X6
-	VPDPBUSD       (R11)(SI*1), Y1, Y6
-	VCVTDQ2PS      Y6, Y6
-	VMULPS.BCST    32(R11)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y6, Y22
-	VPBROADCASTW   18(DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 20(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVD          84(R8)(SI*1), X7
-	VPDPBUSD       48(R8)(SI*1), Y1, Y7
-	VCVTDQ2PS      Y7, Y7
-	VMULPS.BCST    80(R8)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y7, Y17
-	VMOVD          84(R9)(SI*1), X8
-	VPDPBUSD       48(R9)(SI*1), Y1, Y8
-	VCVTDQ2PS      Y8, Y8
-	VMULPS.BCST    80(R9)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y8, Y19
-	VMOVD          84(R10)(SI*1), X9
-	VPDPBUSD       48(R10)(SI*1), Y1, Y9
-	VCVTDQ2PS      Y9, Y9
-	VMULPS.BCST    80(R10)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y9, Y21
-	VMOVD          84(R11)(SI*1), X10
-	VPDPBUSD       48(R11)(SI*1), Y1, Y10
-	VCVTDQ2PS      Y10, Y10
-	VMULPS.BCST    80(R11)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y10, Y23
+	VMULPS.BCST    32(R8)(SI*1), Y2, Y5
+	VFMADD231PS    Y5, Y4, Y16
+	VMOVD          36(R9)(SI*1), X4
+	VPDPBUSD       (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    32(R9)(SI*1), Y2, Y5
+	VFMADD231PS    Y5, Y4, Y18
+	VMOVD          36(R10)(SI*1), X4
+	VPDPBUSD       (R10)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    32(R10)(SI*1), Y2, Y5
+	VFMADD231PS    Y5, Y4, Y20
+	VMOVD          36(R11)(SI*1), X4
+	VPDPBUSD       (R11)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    32(R11)(SI*1), Y2, Y2
+	VFMADD231PS    Y2, Y4, Y22
+	VCVTPH2PS      18(DX), X2
+	VBROADCASTSS   X2, Y2
+	VBROADCASTI128 20(DX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VMOVD          84(R8)(SI*1), X4
+	VPDPBUSD       48(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    80(R8)(SI*1), Y2, Y5
+	VFMADD231PS    Y5, Y4, Y17
+	VMOVD          84(R9)(SI*1), X4
+	VPDPBUSD       48(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    80(R9)(SI*1), Y2, Y5
+	VFMADD231PS    Y5, Y4, Y19
+	VMOVD          84(R10)(SI*1), X4
+	VPDPBUSD       48(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    80(R10)(SI*1), Y2, Y5
+	VFMADD231PS    Y5, Y4, Y21
+	VMOVD          84(R11)(SI*1), X4
+	VPDPBUSD       48(R11)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    80(R11)(SI*1), Y2, Y2
+	VFMADD231PS    Y2, Y4, Y23
 	ADDQ           $+36, DX
 	ADDQ           $+96, SI
 	JMP            m4pair
@@ -1269,89 +1284,100 @@ m4pair:
 m4last:
 	ADDQ           $0x02, BX
 	JZ             m4sum
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 2(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVD          36(R8)(SI*1), X11
-	VPDPBUSD       (R8)(SI*1), Y1, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y11, Y16
-	VMOVD          36(R9)(SI*1), X12
-	VPDPBUSD       (R9)(SI*1), Y1, Y12
-	VCVTDQ2PS      Y12, Y12
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y12, Y18
-	VMOVD          36(R10)(SI*1), X13
-	VPDPBUSD       (R10)(SI*1), Y1, Y13
-	VCVTDQ2PS      Y13, Y13
-	VMULPS.BCST    32(R10)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y13, Y20
-	VMOVD          36(R11)(SI*1), X14
-	VPDPBUSD       (R11)(SI*1), Y1, Y14
-	VCVTDQ2PS      Y14, Y14
-	VMULPS.BCST    32(R11)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y14, Y22
+	VCVTPH2PS      (DX), X2
+	VBROADCASTSS   X2, Y2
+	VBROADCASTI128 2(DX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VMOVD          36(R8)(SI*1), X4
+	VPDPBUSD       (R8)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    32(R8)(SI*1), Y2, Y5
+	VFMADD231PS    Y5, Y4, Y16
+	VMOVD          36(R9)(SI*1), X4
+	VPDPBUSD       (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    32(R9)(SI*1), Y2, Y5
+	VFMADD231PS    Y5, Y4, Y18
+	VMOVD          36(R10)(SI*1), X4
+	VPDPBUSD       (R10)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    32(R10)(SI*1), Y2, Y5
+	VFMADD231PS    Y5, Y4, Y20
+	VMOVD          36(R11)(SI*1), X4
+	VPDPBUSD       (R11)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    32(R11)(SI*1), Y2, Y2
+	VFMADD231PS    Y2, Y4, Y22
 	ADDQ           $+18, DX
 
 m4sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y19, Y18, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y21, Y20, Y3
-	VEXTRACTF128 $0x01, Y3, X2
-	VADDPS       X2, X3, X3
-	VPERMILPS    $0x4e, X3, X2
-	VADDPS       X2, X3, X3
-	VMOVSHDUP    X3, X2
-	VADDSS       X2, X3, X3
-	VMULSS       alpha+24(FP), X3, X3
-	VADDPS       Y23, Y22, Y15
-	VEXTRACTF128 $0x01, Y15, X2
-	VADDPS       X2, X15, X15
-	VPERMILPS    $0x4e, X15, X2
-	VADDPS       X2, X15, X15
-	VMOVSHDUP    X15, X2
-	VADDSS       X2, X15, X15
-	VMULSS       alpha+24(FP), X15, X15
+	VADDPS       Y17, Y16, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m4store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X3
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X15
-	MOVQ         CX, BX
+	JEQ          m4store0
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
 
-m4store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X3, (BX)
-	ADDQ   DI, BX
-	VMOVSS X15, (BX)
+m4store0:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m4store1:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y21, Y20, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m4store2:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m4store3:
+	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m4row
@@ -1359,18 +1385,20 @@ m4store:
 	RET
 
 not4:
-	CMPQ AX, $0x03
-	JNE  not3
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -1386,46 +1414,46 @@ m3pair:
 	SUBQ           $0x02, BX
 	JLT            m3last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 2(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVD          36(R8)(SI*1), X2
-	VPDPBUSD       (R8)(SI*1), Y1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y2, Y16
-	VMOVD          36(R9)(SI*1), X4
-	VPDPBUSD       (R9)(SI*1), Y1, Y4
+	VCVTPH2PS      (DX), X2
+	VBROADCASTSS   X2, Y2
+	VBROADCASTI128 2(DX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VMOVD          36(R8)(SI*1), X4
+	VPDPBUSD       (R8)(SI*1), Y3, Y4
 	VCVTDQ2PS      Y4, Y4
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y4, Y18
-	VMOVD          36(R10)(SI*1), X5
-	VPDPBUSD       (R10)(SI*1), Y1, Y5
-	VCVTDQ2PS      Y5, Y5
-	VMULPS.BCST    32(R10)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y5, Y20
-	VPBROADCASTW   18(DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 20(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVD          84(R8)(SI*1), X6
-	VPDPBUSD       48(R8)(SI*1), Y1, Y6
-	VCVTDQ2PS      Y6, Y6
-	VMULPS.BCST    80(R8)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y6, Y17
-	VMOVD          84(R9)(SI*1), X7
-	VPDPBUSD       48(R9)(SI*1), Y1, Y7
-	VCVTDQ2PS      Y7, Y7
-	VMULPS.BCST    80(R9)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y7, Y19
-	VMOVD          84(R10)(SI*1), X8
-	VPDPBUSD       48(R10)(SI*1), Y1, Y8
-	VCVTDQ2PS      Y8, Y8
-	VMULPS.BCST    80(R10)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y8, Y21
+	VMULPS.BCST    32(R8)(SI*1), Y2, Y5
+	VFMADD231PS    Y5, Y4, Y16
+	VMOVD          36(R9)(SI*1), X4
+	VPDPBUSD       (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    32(R9)(SI*1), Y2, Y5
+	VFMADD231PS    Y5, Y4, Y18
+	VMOVD          36(R10)(SI*1), X4
+	VPDPBUSD       (R10)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    32(R10)(SI*1), Y2, Y2
+	VFMADD231PS    Y2, Y4, Y20
+	VCVTPH2PS      18(DX), X2
+	VBROADCASTSS   X2, Y2
+	VBROADCASTI128 20(DX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VMOVD          84(R8)(SI*1), X4
+	VPDPBUSD       48(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    80(R8)(SI*1), Y2, Y5
+	VFMADD231PS    Y5, Y4, Y17
+	VMOVD          84(R9)(SI*1), X4
+	VPDPBUSD       48(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    80(R9)(SI*1), Y2, Y5
+	VFMADD231PS    Y5, Y4, Y19
+	VMOVD          84(R10)(SI*1), X4
+	VPDPBUSD       48(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    80(R10)(SI*1), Y2, Y2
+	VFMADD231PS    Y2, Y4, Y21
 	ADDQ           $+36, DX
 	ADDQ           $+96, SI
 	JMP            m3pair
@@ -1433,72 +1461,79 @@ m3pair:
 m3last:
 	ADDQ           $0x02, BX
 	JZ             m3sum
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 2(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVD          36(R8)(SI*1), X9
-	VPDPBUSD       (R8)(SI*1), Y1, Y9
-	VCVTDQ2PS      Y9, Y9
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y9, Y16
-	VMOVD          36(R9)(SI*1), X10
-	VPDPBUSD       (R9)(SI*1), Y1, Y10
-	VCVTDQ2PS      Y10, Y10
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y10, Y18
-	VMOVD          36(R10)(SI*1), X11
-	VPDPBUSD       (R10)(SI*1), Y1, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS.BCST    32(R10)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y11, Y20
+	VCVTPH2PS      (DX), X2
+	VBROADCASTSS   X2, Y2
+	VBROADCASTI128 2(DX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VMOVD          36(R8)(SI*1), X4
+	VPDPBUSD       (R8)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    32(R8)(SI*1), Y2, Y5
+	VFMADD231PS    Y5, Y4, Y16
+	VMOVD          36(R9)(SI*1), X4
+	VPDPBUSD       (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    32(R9)(SI*1), Y2, Y5
+	VFMADD231PS    Y5, Y4, Y18
+	VMOVD          36(R10)(SI*1), X4
+	VPDPBUSD       (R10)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    32(R10)(SI*1), Y2, Y2
+	VFMADD231PS    Y2, Y4, Y20
 	ADDQ           $+18, DX
 
 m3sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y19, Y18, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y21, Y20, Y3
-	VEXTRACTF128 $0x01, Y3, X2
-	VADDPS       X2, X3, X3
-	VPERMILPS    $0x4e, X3, X2
-	VADDPS       X2, X3, X3
-	VMOVSHDUP    X3, X2
-	VADDSS       X2, X3, X3
-	VMULSS       alpha+24(FP), X3, X3
+	VADDPS       Y17, Y16, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m3store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X3
-	MOVQ         CX, BX
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
 
-m3store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X3, (BX)
+m3store0:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m3store1:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y21, Y20, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m3store2:
+	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -1506,16 +1541,18 @@ m3store:
 	RET
 
 not3:
-	CMPQ AX, $0x02
-	JNE  not2
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
 
 m2row:
 	VXORPS Y16, Y16, Y16
@@ -1529,36 +1566,36 @@ m2pair:
 	SUBQ           $0x02, BX
 	JLT            m2last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 2(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVD          36(R8)(SI*1), X2
-	VPDPBUSD       (R8)(SI*1), Y1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y2, Y16
-	VMOVD          36(R9)(SI*1), X4
-	VPDPBUSD       (R9)(SI*1), Y1, Y4
+	VCVTPH2PS      (DX), X2
+	VBROADCASTSS   X2, Y2
+	VBROADCASTI128 2(DX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VMOVD          36(R8)(SI*1), X4
+	VPDPBUSD       (R8)(SI*1), Y3, Y4
 	VCVTDQ2PS      Y4, Y4
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y4, Y18
-	VPBROADCASTW   18(DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 20(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVD          84(R8)(SI*1), X5
-	VPDPBUSD       48(R8)(SI*1), Y1, Y5
-	VCVTDQ2PS      Y5, Y5
-	VMULPS.BCST    80(R8)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y5, Y17
-	VMOVD          84(R9)(SI*1), X6
-	VPDPBUSD       48(R9)(SI*1), Y1, Y6
-	VCVTDQ2PS      Y6, Y6
-	VMULPS.BCST    80(R9)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y6, Y19
+	VMULPS.BCST    32(R8)(SI*1), Y2, Y5
+	VFMADD231PS    Y5, Y4, Y16
+	VMOVD          36(R9)(SI*1), X4
+	VPDPBUSD       (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    32(R9)(SI*1), Y2, Y2
+	VFMADD231PS    Y2, Y4, Y18
+	VCVTPH2PS      18(DX), X2
+	VBROADCASTSS   X2, Y2
+	VBROADCASTI128 20(DX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VMOVD          84(R8)(SI*1), X4
+	VPDPBUSD       48(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    80(R8)(SI*1), Y2, Y5
+	VFMADD231PS    Y5, Y4, Y17
+	VMOVD          84(R9)(SI*1), X4
+	VPDPBUSD       48(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    80(R9)(SI*1), Y2, Y2
+	VFMADD231PS    Y2, Y4, Y19
 	ADDQ           $+36, DX
 	ADDQ           $+96, SI
 	JMP            m2pair
@@ -1566,55 +1603,58 @@ m2pair:
 m2last:
 	ADDQ           $0x02, BX
 	JZ             m2sum
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 2(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVD          36(R8)(SI*1), X7
-	VPDPBUSD       (R8)(SI*1), Y1, Y7
-	VCVTDQ2PS      Y7, Y7
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y7, Y16
-	VMOVD          36(R9)(SI*1), X8
-	VPDPBUSD       (R9)(SI*1), Y1, Y8
-	VCVTDQ2PS      Y8, Y8
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y8, Y18
+	VCVTPH2PS      (DX), X2
+	VBROADCASTSS   X2, Y2
+	VBROADCASTI128 2(DX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VMOVD          36(R8)(SI*1), X4
+	VPDPBUSD       (R8)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    32(R8)(SI*1), Y2, Y5
+	VFMADD231PS    Y5, Y4, Y16
+	VMOVD          36(R9)(SI*1), X4
+	VPDPBUSD       (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    32(R9)(SI*1), Y2, Y2
+	VFMADD231PS    Y2, Y4, Y18
 	ADDQ           $+18, DX
 
 m2sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y19, Y18, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
+	VADDPS       Y17, Y16, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m2store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
 
-m2store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
+m2store0:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m2store1:
+	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -1622,14 +1662,16 @@ m2store:
 	RET
 
 not2:
-	CMPQ AX, $0x01
-	JNE  not1
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), BX
-	SHLQ $0x02, BX
-	MOVQ a+32(FP), DI
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
 
 m1row:
 	VXORPS Y16, Y16, Y16
@@ -1641,26 +1683,26 @@ m1pair:
 	SUBQ           $0x02, BX
 	JLT            m1last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 2(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVD          36(DI)(SI*1), X2
-	VPDPBUSD       (DI)(SI*1), Y1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS.BCST    32(DI)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y2, Y16
-	VPBROADCASTW   18(DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 20(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVD          84(DI)(SI*1), X3
-	VPDPBUSD       48(DI)(SI*1), Y1, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(DI)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y3, Y17
+	VCVTPH2PS      (DX), X2
+	VBROADCASTSS   X2, Y2
+	VBROADCASTI128 2(DX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VMOVD          36(DI)(SI*1), X4
+	VPDPBUSD       (DI)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    32(DI)(SI*1), Y2, Y2
+	VFMADD231PS    Y2, Y4, Y16
+	VCVTPH2PS      18(DX), X2
+	VBROADCASTSS   X2, Y2
+	VBROADCASTI128 20(DX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VMOVD          84(DI)(SI*1), X4
+	VPDPBUSD       48(DI)(SI*1), Y3, Y4
+	VCVTDQ2PS      Y4, Y4
+	VMULPS.BCST    80(DI)(SI*1), Y2, Y2
+	VFMADD231PS    Y2, Y4, Y17
 	ADDQ           $+36, DX
 	ADDQ           $+96, SI
 	JMP            m1pair
@@ -1668,38 +1710,37 @@ m1pair:
 m1last:
 	ADDQ           $0x02, BX
 	JZ             m1sum
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 2(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
+	VCVTPH2PS      (DX), X2
+	VBROADCASTSS   X2, Y2
+	VBROADCASTI128 2(DX), Y3
+	VPSRLVQ        Y0, Y3, Y3
+	VPAND          Y1, Y3, Y3
 	VMOVD          36(DI)(SI*1), X4
-	VPDPBUSD       (DI)(SI*1), Y1, Y4
+	VPDPBUSD       (DI)(SI*1), Y3, Y4
 	VCVTDQ2PS      Y4, Y4
-	VMULPS.BCST    32(DI)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y4, Y16
+	VMULPS.BCST    32(DI)(SI*1), Y2, Y2
+	VFMADD231PS    Y2, Y4, Y16
 	ADDQ           $+18, DX
 
 m1sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
+	VADDPS       Y17, Y16, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m1store
-	VMOVSS       beta+56(FP), X1
-	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
 
-m1store:
-	VMOVSS X0, (BX)
+m1store0:
+	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row
@@ -1719,8 +1760,7 @@ TEXT ·decodeQ4_1AVX2(SB), NOSPLIT, $160-24
 
 block:
 	PREFETCHT0     1024(CX)
-	VMOVD          (CX), X0
-	VCVTPH2PS      X0, X0
+	VCVTPH2PS      (CX), X0
 	VBROADCASTSS   X0, Y1
 	VMOVSHDUP      X0, X0
 	VBROADCASTSS   X0, Y0
@@ -1790,8 +1830,7 @@ m3pair:
 	SUBQ           $0x02, BX
 	JLT            m3last
 	PREFETCHT0     2048(DX)
-	VMOVD          (DX), X10
-	VCVTPH2PS      X10, X10
+	VCVTPH2PS      (DX), X10
 	VBROADCASTSS   X10, Y11
 	VMOVSHDUP      X10, X10
 	VBROADCASTI128 4(DX), Y12
@@ -1818,8 +1857,7 @@ m3pair:
 	VMULPS         Y11, Y13, Y13
 	VFMADD231PS    Y13, Y12, Y6
 	VFMADD231SS    40(R10)(SI*1), X10, X8
-	VMOVD          20(DX), X10
-	VCVTPH2PS      X10, X10
+	VCVTPH2PS      20(DX), X10
 	VBROADCASTSS   X10, Y11
 	VMOVSHDUP      X10, X10
 	VBROADCASTI128 24(DX), Y12
@@ -1853,8 +1891,7 @@ m3pair:
 m3last:
 	ADDQ           $0x02, BX
 	JZ             m3sum
-	VMOVD          (DX), X10
-	VCVTPH2PS      X10, X10
+	VCVTPH2PS      (DX), X10
 	VBROADCASTSS   X10, Y11
 	VMOVSHDUP      X10, X10
 	VBROADCASTI128 4(DX), Y12
@@ -1896,40 +1933,47 @@ m3sum:
 	VADDSS       X1, X0, X0
 	VADDSS       X2, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y4, Y3, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       X5, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y7, Y6, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VADDSS       X8, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m3store
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X2
-	MOVQ         CX, BX
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m3store:
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y4, Y3, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       X5, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y7, Y6, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       X8, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -1948,6 +1992,8 @@ not3:
 	MOVQ    R8, R9
 	ADDQ    lda+40(FP), R9
 	VMOVDQU x00010001<>+0(SB), Y6
+	VMOVDQU nibbles<>+0(SB), Y7
+	VMOVDQU x0f0f0f0f<>+0(SB), Y8
 
 m2row:
 	VXORPS Y0, Y0, Y0
@@ -1963,48 +2009,46 @@ m2pair:
 	SUBQ           $0x02, BX
 	JLT            m2last
 	PREFETCHT0     2048(DX)
-	VMOVD          (DX), X7
-	VCVTPH2PS      X7, X7
-	VBROADCASTSS   X7, Y8
-	VMOVSHDUP      X7, X7
-	VBROADCASTI128 4(DX), Y9
-	VPSRLVQ        nibbles<>+0(SB), Y9, Y9
-	VPAND          x0f0f0f0f<>+0(SB), Y9, Y9
-	VPMADDUBSW     (R8)(SI*1), Y9, Y10
-	VPMADDWD       Y6, Y10, Y10
-	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   32(R8)(SI*1), Y11
-	VMULPS         Y8, Y11, Y11
-	VFMADD231PS    Y11, Y10, Y0
-	VFMADD231SS    40(R8)(SI*1), X7, X2
-	VPMADDUBSW     (R9)(SI*1), Y9, Y9
-	VPMADDWD       Y6, Y9, Y9
-	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   32(R9)(SI*1), Y10
-	VMULPS         Y8, Y10, Y10
-	VFMADD231PS    Y10, Y9, Y3
-	VFMADD231SS    40(R9)(SI*1), X7, X5
-	VMOVD          20(DX), X7
-	VCVTPH2PS      X7, X7
-	VBROADCASTSS   X7, Y8
-	VMOVSHDUP      X7, X7
-	VBROADCASTI128 24(DX), Y9
-	VPSRLVQ        nibbles<>+0(SB), Y9, Y9
-	VPAND          x0f0f0f0f<>+0(SB), Y9, Y9
-	VPMADDUBSW     48(R8)(SI*1), Y9, Y10
-	VPMADDWD       Y6, Y10, Y10
-	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   80(R8)(SI*1), Y11
-	VMULPS         Y8, Y11, Y11
-	VFMADD231PS    Y11, Y10, Y1
-	VFMADD231SS    88(R8)(SI*1), X7, X2
-	VPMADDUBSW     48(R9)(SI*1), Y9, Y9
-	VPMADDWD       Y6, Y9, Y9
-	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   80(R9)(SI*1), Y10
-	VMULPS         Y8, Y10, Y10
-	VFMADD231PS    Y10, Y9, Y4
-	VFMADD231SS    88(R9)(SI*1), X7, X5
+	VCVTPH2PS      (DX), X9
+	VBROADCASTSS   X9, Y10
+	VMOVSHDUP      X9, X9
+	VBROADCASTI128 4(DX), Y11
+	VPSRLVQ        Y7, Y11, Y11
+	VPAND          Y8, Y11, Y11
+	VPMADDUBSW     (R8)(SI*1), Y11, Y12
+	VPMADDWD       Y6, Y12, Y12
+	VCVTDQ2PS      Y12, Y12
+	VBROADCASTSS   32(R8)(SI*1), Y13
+	VMULPS         Y10, Y13, Y13
+	VFMADD231PS    Y13, Y12, Y0
+	VFMADD231SS    40(R8)(SI*1), X9, X2
+	VPMADDUBSW     (R9)(SI*1), Y11, Y11
+	VPMADDWD       Y6, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   32(R9)(SI*1), Y12
+	VMULPS         Y10, Y12, Y12
+	VFMADD231PS    Y12, Y11, Y3
+	VFMADD231SS    40(R9)(SI*1), X9, X5
+	VCVTPH2PS      20(DX), X9
+	VBROADCASTSS   X9, Y10
+	VMOVSHDUP      X9, X9
+	VBROADCASTI128 24(DX), Y11
+	VPSRLVQ        Y7, Y11, Y11
+	VPAND          Y8, Y11, Y11
+	VPMADDUBSW     48(R8)(SI*1), Y11, Y12
+	VPMADDWD       Y6, Y12, Y12
+	VCVTDQ2PS      Y12, Y12
+	VBROADCASTSS   80(R8)(SI*1), Y13
+	VMULPS         Y10, Y13, Y13
+	VFMADD231PS    Y13, Y12, Y1
+	VFMADD231SS    88(R8)(SI*1), X9, X2
+	VPMADDUBSW     48(R9)(SI*1), Y11, Y11
+	VPMADDWD       Y6, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   80(R9)(SI*1), Y12
+	VMULPS         Y10, Y12, Y12
+	VFMADD231PS    Y12, Y11, Y4
+	VFMADD231SS    88(R9)(SI*1), X9, X5
 	ADDQ           $+40, DX
 	ADDQ           $+96, SI
 	JMP            m2pair
@@ -2012,27 +2056,26 @@ m2pair:
 m2last:
 	ADDQ           $0x02, BX
 	JZ             m2sum
-	VMOVD          (DX), X7
-	VCVTPH2PS      X7, X7
-	VBROADCASTSS   X7, Y8
-	VMOVSHDUP      X7, X7
-	VBROADCASTI128 4(DX), Y9
-	VPSRLVQ        nibbles<>+0(SB), Y9, Y9
-	VPAND          x0f0f0f0f<>+0(SB), Y9, Y9
-	VPMADDUBSW     (R8)(SI*1), Y9, Y10
-	VPMADDWD       Y6, Y10, Y10
-	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   32(R8)(SI*1), Y11
-	VMULPS         Y8, Y11, Y11
-	VFMADD231PS    Y11, Y10, Y0
-	VFMADD231SS    40(R8)(SI*1), X7, X2
-	VPMADDUBSW     (R9)(SI*1), Y9, Y9
-	VPMADDWD       Y6, Y9, Y9
-	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   32(R9)(SI*1), Y10
-	VMULPS         Y8, Y10, Y10
-	VFMADD231PS    Y10, Y9, Y3
-	VFMADD231SS    40(R9)(SI*1), X7, X5
+	VCVTPH2PS      (DX), X9
+	VBROADCASTSS   X9, Y10
+	VMOVSHDUP      X9, X9
+	VBROADCASTI128 4(DX), Y11
+	VPSRLVQ        Y7, Y11, Y11
+	VPAND          Y8, Y11, Y11
+	VPMADDUBSW     (R8)(SI*1), Y11, Y12
+	VPMADDWD       Y6, Y12, Y12
+	VCVTDQ2PS      Y12, Y12
+	VBROADCASTSS   32(R8)(SI*1), Y13
+	VMULPS         Y10, Y13, Y13
+	VFMADD231PS    Y13, Y12, Y0
+	VFMADD231SS    40(R8)(SI*1), X9, X2
+	VPMADDUBSW     (R9)(SI*1), Y11, Y11
+	VPMADDWD       Y6, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   32(R9)(SI*1), Y12
+	VMULPS         Y10, Y12, Y12
+	VFMADD231PS    Y12, Y11, Y3
+	VFMADD231SS    40(R9)(SI*1), X9, X5
 	ADDQ           $+20, DX
 
 m2sum:
@@ -2048,27 +2091,30 @@ m2sum:
 	VADDSS       X1, X0, X0
 	VADDSS       X2, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y4, Y3, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       X5, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
 	CMPL         SI, $0x00
-	JEQ          m2store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m2store:
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y4, Y3, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       X5, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -2085,6 +2131,8 @@ not2:
 	SHLQ    $0x02, BX
 	MOVQ    a+32(FP), DI
 	VMOVDQU x00010001<>+0(SB), Y3
+	VMOVDQU nibbles<>+0(SB), Y4
+	VMOVDQU x0f0f0f0f<>+0(SB), Y5
 
 m1row:
 	VXORPS Y0, Y0, Y0
@@ -2097,34 +2145,32 @@ m1pair:
 	SUBQ           $0x02, BX
 	JLT            m1last
 	PREFETCHT0     2048(DX)
-	VMOVD          (DX), X4
-	VCVTPH2PS      X4, X4
-	VBROADCASTSS   X4, Y5
-	VMOVSHDUP      X4, X4
-	VBROADCASTI128 4(DX), Y6
-	VPSRLVQ        nibbles<>+0(SB), Y6, Y6
-	VPAND          x0f0f0f0f<>+0(SB), Y6, Y6
-	VPMADDUBSW     (DI)(SI*1), Y6, Y6
-	VPMADDWD       Y3, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   32(DI)(SI*1), Y7
-	VMULPS         Y5, Y7, Y7
-	VFMADD231PS    Y7, Y6, Y0
-	VFMADD231SS    40(DI)(SI*1), X4, X2
-	VMOVD          20(DX), X4
-	VCVTPH2PS      X4, X4
-	VBROADCASTSS   X4, Y5
-	VMOVSHDUP      X4, X4
-	VBROADCASTI128 24(DX), Y6
-	VPSRLVQ        nibbles<>+0(SB), Y6, Y6
-	VPAND          x0f0f0f0f<>+0(SB), Y6, Y6
-	VPMADDUBSW     48(DI)(SI*1), Y6, Y6
-	VPMADDWD       Y3, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   80(DI)(SI*1), Y7
-	VMULPS         Y5, Y7, Y7
-	VFMADD231PS    Y7, Y6, Y1
-	VFMADD231SS    88(DI)(SI*1), X4, X2
+	VCVTPH2PS      (DX), X6
+	VBROADCASTSS   X6, Y7
+	VMOVSHDUP      X6, X6
+	VBROADCASTI128 4(DX), Y8
+	VPSRLVQ        Y4, Y8, Y8
+	VPAND          Y5, Y8, Y8
+	VPMADDUBSW     (DI)(SI*1), Y8, Y8
+	VPMADDWD       Y3, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   32(DI)(SI*1), Y9
+	VMULPS         Y7, Y9, Y9
+	VFMADD231PS    Y9, Y8, Y0
+	VFMADD231SS    40(DI)(SI*1), X6, X2
+	VCVTPH2PS      20(DX), X6
+	VBROADCASTSS   X6, Y7
+	VMOVSHDUP      X6, X6
+	VBROADCASTI128 24(DX), Y8
+	VPSRLVQ        Y4, Y8, Y8
+	VPAND          Y5, Y8, Y8
+	VPMADDUBSW     48(DI)(SI*1), Y8, Y8
+	VPMADDWD       Y3, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   80(DI)(SI*1), Y9
+	VMULPS         Y7, Y9, Y9
+	VFMADD231PS    Y9, Y8, Y1
+	VFMADD231SS    88(DI)(SI*1), X6, X2
 	ADDQ           $+40, DX
 	ADDQ           $+96, SI
 	JMP            m1pair
@@ -2132,20 +2178,19 @@ m1pair:
 m1last:
 	ADDQ           $0x02, BX
 	JZ             m1sum
-	VMOVD          (DX), X4
-	VCVTPH2PS      X4, X4
-	VBROADCASTSS   X4, Y5
-	VMOVSHDUP      X4, X4
-	VBROADCASTI128 4(DX), Y6
-	VPSRLVQ        nibbles<>+0(SB), Y6, Y6
-	VPAND          x0f0f0f0f<>+0(SB), Y6, Y6
-	VPMADDUBSW     (DI)(SI*1), Y6, Y6
-	VPMADDWD       Y3, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   32(DI)(SI*1), Y7
-	VMULPS         Y5, Y7, Y7
-	VFMADD231PS    Y7, Y6, Y0
-	VFMADD231SS    40(DI)(SI*1), X4, X2
+	VCVTPH2PS      (DX), X6
+	VBROADCASTSS   X6, Y7
+	VMOVSHDUP      X6, X6
+	VBROADCASTI128 4(DX), Y8
+	VPSRLVQ        Y4, Y8, Y8
+	VPAND          Y5, Y8, Y8
+	VPMADDUBSW     (DI)(SI*1), Y8, Y8
+	VPMADDWD       Y3, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   32(DI)(SI*1), Y9
+	VMULPS         Y7, Y9, Y9
+	VFMADD231PS    Y9, Y8, Y0
+	VFMADD231SS    40(DI)(SI*1), X6, X2
 	ADDQ           $+20, DX
 
 m1sum:
@@ -2162,12 +2207,11 @@ m1sum:
 	VADDSS       X2, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
 	CMPL         SI, $0x00
-	JEQ          m1store
+	JEQ          m1store0
 	VMOVSS       beta+56(FP), X1
 	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
 
-m1store:
+m1store0:
 	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -2182,21 +2226,23 @@ not1:
 // func multiplyQ4_1AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
 TEXT ·multiplyQ4_1AVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ m+0(FP), AX
-	CMPQ AX, $0x04
-	JNE  not4
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
-	MOVQ R10, R11
-	ADDQ lda+40(FP), R11
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -2218,68 +2264,66 @@ m4pair:
 	SUBQ           $0x02, BX
 	JLT            m4last
 	PREFETCHT0     2048(DX)
-	VMOVD          (DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 4(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R8)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y16
-	VFMADD231SS    40(R8)(SI*1), X0, X18
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R9)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R9)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y19
-	VFMADD231SS    40(R9)(SI*1), X0, X21
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R10)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R10)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y22
-	VFMADD231SS    40(R10)(SI*1), X0, X24
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R11)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R11)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y25
-	VFMADD231SS    40(R11)(SI*1), X0, X27
-	VMOVD          20(DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 24(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(R8)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y17
-	VFMADD231SS    88(R8)(SI*1), X0, X18
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(R9)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y20
-	VFMADD231SS    88(R9)(SI*1), X0, X21
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(R10)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(R10)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y23
-	VFMADD231SS    88(R10)(SI*1), X0, X24
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(R11)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(R11)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y26
-	VFMADD231SS    88(R11)(SI*1), X0, X27
+	VCVTPH2PS      (DX), X2
+	VBROADCASTSS   X2, Y3
+	VMOVSHDUP      X2, X2
+	VBROADCASTI128 4(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VFMADD231SS    40(R8)(SI*1), X2, X18
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y19
+	VFMADD231SS    40(R9)(SI*1), X2, X21
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y22
+	VFMADD231SS    40(R10)(SI*1), X2, X24
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (R11)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R11)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y25
+	VFMADD231SS    40(R11)(SI*1), X2, X27
+	VCVTPH2PS      20(DX), X2
+	VBROADCASTSS   X2, Y3
+	VMOVSHDUP      X2, X2
+	VBROADCASTI128 24(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       48(R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y17
+	VFMADD231SS    88(R8)(SI*1), X2, X18
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       48(R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y20
+	VFMADD231SS    88(R9)(SI*1), X2, X21
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       48(R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R10)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y23
+	VFMADD231SS    88(R10)(SI*1), X2, X24
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       48(R11)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R11)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y26
+	VFMADD231SS    88(R11)(SI*1), X2, X27
 	ADDQ           $+40, DX
 	ADDQ           $+96, SI
 	JMP            m4pair
@@ -2287,61 +2331,76 @@ m4pair:
 m4last:
 	ADDQ           $0x02, BX
 	JZ             m4sum
-	VMOVD          (DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 4(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R8)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y16
-	VFMADD231SS    40(R8)(SI*1), X0, X18
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R9)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R9)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y19
-	VFMADD231SS    40(R9)(SI*1), X0, X21
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R10)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R10)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y22
-	VFMADD231SS    40(R10)(SI*1), X0, X24
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R11)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R11)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y25
-	VFMADD231SS    40(R11)(SI*1), X0, X27
+	VCVTPH2PS      (DX), X2
+	VBROADCASTSS   X2, Y3
+	VMOVSHDUP      X2, X2
+	VBROADCASTI128 4(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VFMADD231SS    40(R8)(SI*1), X2, X18
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y19
+	VFMADD231SS    40(R9)(SI*1), X2, X21
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y22
+	VFMADD231SS    40(R10)(SI*1), X2, X24
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (R11)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R11)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y25
+	VFMADD231SS    40(R11)(SI*1), X2, X27
 	ADDQ           $+20, DX
 
 m4sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VADDSS       X18, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y20, Y19, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       X21, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
+	VADDPS       Y17, Y16, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VADDSS       X18, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m4store0
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m4store0:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VADDSS       X21, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m4store1:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
 	VADDPS       Y23, Y22, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VADDPS       X3, X2, X2
@@ -2351,35 +2410,30 @@ m4sum:
 	VADDSS       X3, X2, X2
 	VADDSS       X24, X2, X2
 	VMULSS       alpha+24(FP), X2, X2
-	VADDPS       Y26, Y25, Y3
-	VEXTRACTF128 $0x01, Y3, X4
-	VADDPS       X4, X3, X3
-	VPERMILPS    $0x4e, X3, X4
-	VADDPS       X4, X3, X3
-	VMOVSHDUP    X3, X4
-	VADDSS       X4, X3, X3
-	VADDSS       X27, X3, X3
-	VMULSS       alpha+24(FP), X3, X3
 	CMPL         SI, $0x00
-	JEQ          m4store
-	VMOVSS       beta+56(FP), X4
-	VFMADD231SS  (BX), X4, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X4, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X4, X2
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X4, X3
-	MOVQ         CX, BX
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
 
-m4store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
+m4store2:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y26, Y25, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VADDSS       X27, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m4store3:
 	VMOVSS X2, (BX)
-	ADDQ   DI, BX
-	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m4row
@@ -2387,18 +2441,20 @@ m4store:
 	RET
 
 not4:
-	CMPQ AX, $0x03
-	JNE  not3
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -2417,56 +2473,54 @@ m3pair:
 	SUBQ           $0x02, BX
 	JLT            m3last
 	PREFETCHT0     2048(DX)
-	VMOVD          (DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 4(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R8)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y16
-	VFMADD231SS    40(R8)(SI*1), X0, X18
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R9)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R9)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y19
-	VFMADD231SS    40(R9)(SI*1), X0, X21
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R10)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R10)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y22
-	VFMADD231SS    40(R10)(SI*1), X0, X24
-	VMOVD          20(DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 24(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(R8)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y17
-	VFMADD231SS    88(R8)(SI*1), X0, X18
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(R9)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y20
-	VFMADD231SS    88(R9)(SI*1), X0, X21
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(R10)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(R10)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y23
-	VFMADD231SS    88(R10)(SI*1), X0, X24
+	VCVTPH2PS      (DX), X2
+	VBROADCASTSS   X2, Y3
+	VMOVSHDUP      X2, X2
+	VBROADCASTI128 4(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VFMADD231SS    40(R8)(SI*1), X2, X18
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y19
+	VFMADD231SS    40(R9)(SI*1), X2, X21
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y22
+	VFMADD231SS    40(R10)(SI*1), X2, X24
+	VCVTPH2PS      20(DX), X2
+	VBROADCASTSS   X2, Y3
+	VMOVSHDUP      X2, X2
+	VBROADCASTI128 24(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       48(R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y17
+	VFMADD231SS    88(R8)(SI*1), X2, X18
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       48(R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y20
+	VFMADD231SS    88(R9)(SI*1), X2, X21
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       48(R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R10)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y23
+	VFMADD231SS    88(R10)(SI*1), X2, X24
 	ADDQ           $+40, DX
 	ADDQ           $+96, SI
 	JMP            m3pair
@@ -2474,55 +2528,70 @@ m3pair:
 m3last:
 	ADDQ           $0x02, BX
 	JZ             m3sum
-	VMOVD          (DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 4(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R8)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y16
-	VFMADD231SS    40(R8)(SI*1), X0, X18
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R9)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R9)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y19
-	VFMADD231SS    40(R9)(SI*1), X0, X21
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R10)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R10)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y22
-	VFMADD231SS    40(R10)(SI*1), X0, X24
+	VCVTPH2PS      (DX), X2
+	VBROADCASTSS   X2, Y3
+	VMOVSHDUP      X2, X2
+	VBROADCASTI128 4(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VFMADD231SS    40(R8)(SI*1), X2, X18
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y19
+	VFMADD231SS    40(R9)(SI*1), X2, X21
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y22
+	VFMADD231SS    40(R10)(SI*1), X2, X24
 	ADDQ           $+20, DX
 
 m3sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VADDSS       X18, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y20, Y19, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       X21, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
+	VADDPS       Y17, Y16, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VADDSS       X18, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m3store0:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VADDSS       X21, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m3store1:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
 	VADDPS       Y23, Y22, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VADDPS       X3, X2, X2
@@ -2533,20 +2602,11 @@ m3sum:
 	VADDSS       X24, X2, X2
 	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m3store
+	JEQ          m3store2
 	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X1
-	ADDQ         DI, BX
 	VFMADD231SS  (BX), X3, X2
-	MOVQ         CX, BX
 
-m3store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
+m3store2:
 	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -2555,16 +2615,18 @@ m3store:
 	RET
 
 not3:
-	CMPQ AX, $0x02
-	JNE  not2
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
 
 m2row:
 	VXORPS Y16, Y16, Y16
@@ -2580,44 +2642,42 @@ m2pair:
 	SUBQ           $0x02, BX
 	JLT            m2last
 	PREFETCHT0     2048(DX)
-	VMOVD          (DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 4(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R8)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y16
-	VFMADD231SS    40(R8)(SI*1), X0, X18
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R9)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R9)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y19
-	VFMADD231SS    40(R9)(SI*1), X0, X21
-	VMOVD          20(DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 24(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(R8)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y17
-	VFMADD231SS    88(R8)(SI*1), X0, X18
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(R9)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y20
-	VFMADD231SS    88(R9)(SI*1), X0, X21
+	VCVTPH2PS      (DX), X2
+	VBROADCASTSS   X2, Y3
+	VMOVSHDUP      X2, X2
+	VBROADCASTI128 4(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VFMADD231SS    40(R8)(SI*1), X2, X18
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y19
+	VFMADD231SS    40(R9)(SI*1), X2, X21
+	VCVTPH2PS      20(DX), X2
+	VBROADCASTSS   X2, Y3
+	VMOVSHDUP      X2, X2
+	VBROADCASTI128 24(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       48(R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y17
+	VFMADD231SS    88(R8)(SI*1), X2, X18
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       48(R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R9)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y20
+	VFMADD231SS    88(R9)(SI*1), X2, X21
 	ADDQ           $+40, DX
 	ADDQ           $+96, SI
 	JMP            m2pair
@@ -2625,61 +2685,63 @@ m2pair:
 m2last:
 	ADDQ           $0x02, BX
 	JZ             m2sum
-	VMOVD          (DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 4(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R8)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y16
-	VFMADD231SS    40(R8)(SI*1), X0, X18
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R9)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R9)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y19
-	VFMADD231SS    40(R9)(SI*1), X0, X21
+	VCVTPH2PS      (DX), X2
+	VBROADCASTSS   X2, Y3
+	VMOVSHDUP      X2, X2
+	VBROADCASTI128 4(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VFMADD231SS    40(R8)(SI*1), X2, X18
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y19
+	VFMADD231SS    40(R9)(SI*1), X2, X21
 	ADDQ           $+20, DX
 
 m2sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VADDSS       X18, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y20, Y19, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       X21, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
+	VADDPS       Y17, Y16, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VADDSS       X18, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m2store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
 
-m2store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
+m2store0:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VADDSS       X21, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m2store1:
+	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -2687,14 +2749,16 @@ m2store:
 	RET
 
 not2:
-	CMPQ AX, $0x01
-	JNE  not1
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), BX
-	SHLQ $0x02, BX
-	MOVQ a+32(FP), DI
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
 
 m1row:
 	VXORPS Y16, Y16, Y16
@@ -2707,32 +2771,30 @@ m1pair:
 	SUBQ           $0x02, BX
 	JLT            m1last
 	PREFETCHT0     2048(DX)
-	VMOVD          (DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 4(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (DI)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(DI)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y16
-	VFMADD231SS    40(DI)(SI*1), X0, X18
-	VMOVD          20(DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 24(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(DI)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(DI)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y17
-	VFMADD231SS    88(DI)(SI*1), X0, X18
+	VCVTPH2PS      (DX), X2
+	VBROADCASTSS   X2, Y3
+	VMOVSHDUP      X2, X2
+	VBROADCASTI128 4(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (DI)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(DI)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y16
+	VFMADD231SS    40(DI)(SI*1), X2, X18
+	VCVTPH2PS      20(DX), X2
+	VBROADCASTSS   X2, Y3
+	VMOVSHDUP      X2, X2
+	VBROADCASTI128 24(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       48(DI)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(DI)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y17
+	VFMADD231SS    88(DI)(SI*1), X2, X18
 	ADDQ           $+40, DX
 	ADDQ           $+96, SI
 	JMP            m1pair
@@ -2740,42 +2802,40 @@ m1pair:
 m1last:
 	ADDQ           $0x02, BX
 	JZ             m1sum
-	VMOVD          (DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 4(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (DI)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(DI)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y16
-	VFMADD231SS    40(DI)(SI*1), X0, X18
+	VCVTPH2PS      (DX), X2
+	VBROADCASTSS   X2, Y3
+	VMOVSHDUP      X2, X2
+	VBROADCASTI128 4(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       (DI)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(DI)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y16
+	VFMADD231SS    40(DI)(SI*1), X2, X18
 	ADDQ           $+20, DX
 
 m1sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VADDSS       X18, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
+	VADDPS       Y17, Y16, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VADDSS       X18, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m1store
-	VMOVSS       beta+56(FP), X1
-	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
 
-m1store:
-	VMOVSS X0, (BX)
+m1store0:
+	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row
@@ -2795,8 +2855,8 @@ TEXT ·decodeQ5_0AVX2(SB), NOSPLIT, $160-24
 
 block:
 	PREFETCHT0     1024(CX)
-	VPBROADCASTW   (CX), X0
-	VCVTPH2PS      X0, Y0
+	VCVTPH2PS      (CX), X0
+	VBROADCASTSS   X0, Y0
 	VBROADCASTI128 6(CX), Y1
 	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
 	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
@@ -2901,8 +2961,8 @@ m3pair:
 	SUBQ           $0x02, BX
 	JLT            m3last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X7
-	VCVTPH2PS      X7, Y7
+	VCVTPH2PS      (DX), X7
+	VBROADCASTSS   X7, Y7
 	VBROADCASTI128 6(DX), Y8
 	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
 	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
@@ -2917,27 +2977,27 @@ m3pair:
 	VMOVD          36(R8)(SI*1), X10
 	VPADDD         Y10, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   32(R8)(SI*1), Y11
-	VMULPS         Y7, Y11, Y11
-	VFMADD231PS    Y11, Y9, Y0
+	VBROADCASTSS   32(R8)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y0
 	VPMADDUBSW     (R9)(SI*1), Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VMOVD          36(R9)(SI*1), X10
 	VPADDD         Y10, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   32(R9)(SI*1), Y11
-	VMULPS         Y7, Y11, Y11
-	VFMADD231PS    Y11, Y9, Y2
+	VBROADCASTSS   32(R9)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y2
 	VPMADDUBSW     (R10)(SI*1), Y8, Y8
 	VPMADDWD       Y6, Y8, Y8
-	VMOVD          36(R10)(SI*1), X10
-	VPADDD         Y10, Y8, Y8
+	VMOVD          36(R10)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
 	VCVTDQ2PS      Y8, Y8
 	VBROADCASTSS   32(R10)(SI*1), Y9
 	VMULPS         Y7, Y9, Y9
 	VFMADD231PS    Y9, Y8, Y4
-	VPBROADCASTW   22(DX), X7
-	VCVTPH2PS      X7, Y7
+	VCVTPH2PS      22(DX), X7
+	VBROADCASTSS   X7, Y7
 	VBROADCASTI128 28(DX), Y8
 	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
 	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
@@ -2952,21 +3012,21 @@ m3pair:
 	VMOVD          84(R8)(SI*1), X10
 	VPADDD         Y10, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   80(R8)(SI*1), Y11
-	VMULPS         Y7, Y11, Y11
-	VFMADD231PS    Y11, Y9, Y1
+	VBROADCASTSS   80(R8)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y1
 	VPMADDUBSW     48(R9)(SI*1), Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VMOVD          84(R9)(SI*1), X10
 	VPADDD         Y10, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   80(R9)(SI*1), Y11
-	VMULPS         Y7, Y11, Y11
-	VFMADD231PS    Y11, Y9, Y3
+	VBROADCASTSS   80(R9)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y3
 	VPMADDUBSW     48(R10)(SI*1), Y8, Y8
 	VPMADDWD       Y6, Y8, Y8
-	VMOVD          84(R10)(SI*1), X10
-	VPADDD         Y10, Y8, Y8
+	VMOVD          84(R10)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
 	VCVTDQ2PS      Y8, Y8
 	VBROADCASTSS   80(R10)(SI*1), Y9
 	VMULPS         Y7, Y9, Y9
@@ -2978,8 +3038,8 @@ m3pair:
 m3last:
 	ADDQ           $0x02, BX
 	JZ             m3sum
-	VPBROADCASTW   (DX), X7
-	VCVTPH2PS      X7, Y7
+	VCVTPH2PS      (DX), X7
+	VBROADCASTSS   X7, Y7
 	VBROADCASTI128 6(DX), Y8
 	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
 	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
@@ -2994,21 +3054,21 @@ m3last:
 	VMOVD          36(R8)(SI*1), X10
 	VPADDD         Y10, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   32(R8)(SI*1), Y11
-	VMULPS         Y7, Y11, Y11
-	VFMADD231PS    Y11, Y9, Y0
+	VBROADCASTSS   32(R8)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y0
 	VPMADDUBSW     (R9)(SI*1), Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VMOVD          36(R9)(SI*1), X10
 	VPADDD         Y10, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   32(R9)(SI*1), Y11
-	VMULPS         Y7, Y11, Y11
-	VFMADD231PS    Y11, Y9, Y2
+	VBROADCASTSS   32(R9)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y2
 	VPMADDUBSW     (R10)(SI*1), Y8, Y8
 	VPMADDWD       Y6, Y8, Y8
-	VMOVD          36(R10)(SI*1), X10
-	VPADDD         Y10, Y8, Y8
+	VMOVD          36(R10)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
 	VCVTDQ2PS      Y8, Y8
 	VBROADCASTSS   32(R10)(SI*1), Y9
 	VMULPS         Y7, Y9, Y9
@@ -3027,38 +3087,45 @@ m3sum:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y3, Y2, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y5, Y4, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m3store
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X2
-	MOVQ         CX, BX
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m3store:
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y5, Y4, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -3077,6 +3144,10 @@ not3:
 	MOVQ    R8, R9
 	ADDQ    lda+40(FP), R9
 	VMOVDQU x00010001<>+0(SB), Y4
+	VMOVDQU nibbles<>+0(SB), Y5
+	VMOVDQU x0f0f0f0f<>+0(SB), Y6
+	VMOVDQU x10101010<>+0(SB), Y7
+	VMOVDQU bitOfByte<>+0(SB), Y8
 
 m2row:
 	VXORPS Y0, Y0, Y0
@@ -3090,60 +3161,60 @@ m2pair:
 	SUBQ           $0x02, BX
 	JLT            m2last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X5
-	VCVTPH2PS      X5, Y5
-	VBROADCASTI128 6(DX), Y6
-	VPSRLVQ        nibbles<>+0(SB), Y6, Y6
-	VPAND          x0f0f0f0f<>+0(SB), Y6, Y6
-	VPBROADCASTD   2(DX), Y7
-	VPSHUFB        byteOfBit<>+0(SB), Y7, Y7
-	VPAND          bitOfByte<>+0(SB), Y7, Y7
-	VPCMPEQB       bitOfByte<>+0(SB), Y7, Y7
-	VPAND          x10101010<>+0(SB), Y7, Y7
-	VPOR           Y7, Y6, Y6
-	VPMADDUBSW     (R8)(SI*1), Y6, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VMOVD          36(R8)(SI*1), X8
-	VPADDD         Y8, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   32(R8)(SI*1), Y9
-	VMULPS         Y5, Y9, Y9
-	VFMADD231PS    Y9, Y7, Y0
-	VPMADDUBSW     (R9)(SI*1), Y6, Y6
-	VPMADDWD       Y4, Y6, Y6
-	VMOVD          36(R9)(SI*1), X8
-	VPADDD         Y8, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   32(R9)(SI*1), Y7
-	VMULPS         Y5, Y7, Y7
-	VFMADD231PS    Y7, Y6, Y2
-	VPBROADCASTW   22(DX), X5
-	VCVTPH2PS      X5, Y5
-	VBROADCASTI128 28(DX), Y6
-	VPSRLVQ        nibbles<>+0(SB), Y6, Y6
-	VPAND          x0f0f0f0f<>+0(SB), Y6, Y6
-	VPBROADCASTD   24(DX), Y7
-	VPSHUFB        byteOfBit<>+0(SB), Y7, Y7
-	VPAND          bitOfByte<>+0(SB), Y7, Y7
-	VPCMPEQB       bitOfByte<>+0(SB), Y7, Y7
-	VPAND          x10101010<>+0(SB), Y7, Y7
-	VPOR           Y7, Y6, Y6
-	VPMADDUBSW     48(R8)(SI*1), Y6, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VMOVD          84(R8)(SI*1), X8
-	VPADDD         Y8, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   80(R8)(SI*1), Y9
-	VMULPS         Y5, Y9, Y9
-	VFMADD231PS    Y9, Y7, Y1
-	VPMADDUBSW     48(R9)(SI*1), Y6, Y6
-	VPMADDWD       Y4, Y6, Y6
-	VMOVD          84(R9)(SI*1), X8
-	VPADDD         Y8, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   80(R9)(SI*1), Y7
-	VMULPS         Y5, Y7, Y7
-	VFMADD231PS    Y7, Y6, Y3
+	VCVTPH2PS      (DX), X9
+	VBROADCASTSS   X9, Y9
+	VBROADCASTI128 6(DX), Y10
+	VPSRLVQ        Y5, Y10, Y10
+	VPAND          Y6, Y10, Y10
+	VPBROADCASTD   2(DX), Y11
+	VPSHUFB        byteOfBit<>+0(SB), Y11, Y11
+	VPAND          Y8, Y11, Y11
+	VPCMPEQB       Y8, Y11, Y11
+	VPAND          Y7, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     (R8)(SI*1), Y10, Y11
+	VPMADDWD       Y4, Y11, Y11
+	VMOVD          36(R8)(SI*1), X12
+	VPADDD         Y12, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   32(R8)(SI*1), Y12
+	VMULPS         Y9, Y12, Y12
+	VFMADD231PS    Y12, Y11, Y0
+	VPMADDUBSW     (R9)(SI*1), Y10, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VMOVD          36(R9)(SI*1), X11
+	VPADDD         Y11, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   32(R9)(SI*1), Y11
+	VMULPS         Y9, Y11, Y11
+	VFMADD231PS    Y11, Y10, Y2
+	VCVTPH2PS      22(DX), X9
+	VBROADCASTSS   X9, Y9
+	VBROADCASTI128 28(DX), Y10
+	VPSRLVQ        Y5, Y10, Y10
+	VPAND          Y6, Y10, Y10
+	VPBROADCASTD   24(DX), Y11
+	VPSHUFB        byteOfBit<>+0(SB), Y11, Y11
+	VPAND          Y8, Y11, Y11
+	VPCMPEQB       Y8, Y11, Y11
+	VPAND          Y7, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     48(R8)(SI*1), Y10, Y11
+	VPMADDWD       Y4, Y11, Y11
+	VMOVD          84(R8)(SI*1), X12
+	VPADDD         Y12, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   80(R8)(SI*1), Y12
+	VMULPS         Y9, Y12, Y12
+	VFMADD231PS    Y12, Y11, Y1
+	VPMADDUBSW     48(R9)(SI*1), Y10, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VMOVD          84(R9)(SI*1), X11
+	VPADDD         Y11, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   80(R9)(SI*1), Y11
+	VMULPS         Y9, Y11, Y11
+	VFMADD231PS    Y11, Y10, Y3
 	ADDQ           $+44, DX
 	ADDQ           $+96, SI
 	JMP            m2pair
@@ -3151,33 +3222,33 @@ m2pair:
 m2last:
 	ADDQ           $0x02, BX
 	JZ             m2sum
-	VPBROADCASTW   (DX), X5
-	VCVTPH2PS      X5, Y5
-	VBROADCASTI128 6(DX), Y6
-	VPSRLVQ        nibbles<>+0(SB), Y6, Y6
-	VPAND          x0f0f0f0f<>+0(SB), Y6, Y6
-	VPBROADCASTD   2(DX), Y7
-	VPSHUFB        byteOfBit<>+0(SB), Y7, Y7
-	VPAND          bitOfByte<>+0(SB), Y7, Y7
-	VPCMPEQB       bitOfByte<>+0(SB), Y7, Y7
-	VPAND          x10101010<>+0(SB), Y7, Y7
-	VPOR           Y7, Y6, Y6
-	VPMADDUBSW     (R8)(SI*1), Y6, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VMOVD          36(R8)(SI*1), X8
-	VPADDD         Y8, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   32(R8)(SI*1), Y9
-	VMULPS         Y5, Y9, Y9
-	VFMADD231PS    Y9, Y7, Y0
-	VPMADDUBSW     (R9)(SI*1), Y6, Y6
-	VPMADDWD       Y4, Y6, Y6
-	VMOVD          36(R9)(SI*1), X8
-	VPADDD         Y8, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   32(R9)(SI*1), Y7
-	VMULPS         Y5, Y7, Y7
-	VFMADD231PS    Y7, Y6, Y2
+	VCVTPH2PS      (DX), X9
+	VBROADCASTSS   X9, Y9
+	VBROADCASTI128 6(DX), Y10
+	VPSRLVQ        Y5, Y10, Y10
+	VPAND          Y6, Y10, Y10
+	VPBROADCASTD   2(DX), Y11
+	VPSHUFB        byteOfBit<>+0(SB), Y11, Y11
+	VPAND          Y8, Y11, Y11
+	VPCMPEQB       Y8, Y11, Y11
+	VPAND          Y7, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     (R8)(SI*1), Y10, Y11
+	VPMADDWD       Y4, Y11, Y11
+	VMOVD          36(R8)(SI*1), X12
+	VPADDD         Y12, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   32(R8)(SI*1), Y12
+	VMULPS         Y9, Y12, Y12
+	VFMADD231PS    Y12, Y11, Y0
+	VPMADDUBSW     (R9)(SI*1), Y10, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VMOVD          36(R9)(SI*1), X11
+	VPADDD         Y11, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   32(R9)(SI*1), Y11
+	VMULPS         Y9, Y11, Y11
+	VFMADD231PS    Y11, Y10, Y2
 	ADDQ           $+22, DX
 
 m2sum:
@@ -3192,26 +3263,29 @@ m2sum:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y3, Y2, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
 	CMPL         SI, $0x00
-	JEQ          m2store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m2store:
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -3228,6 +3302,10 @@ not2:
 	SHLQ    $0x02, BX
 	MOVQ    a+32(FP), DI
 	VMOVDQU x00010001<>+0(SB), Y2
+	VMOVDQU nibbles<>+0(SB), Y3
+	VMOVDQU x0f0f0f0f<>+0(SB), Y4
+	VMOVDQU x10101010<>+0(SB), Y5
+	VMOVDQU bitOfByte<>+0(SB), Y6
 
 m1row:
 	VXORPS Y0, Y0, Y0
@@ -3239,44 +3317,44 @@ m1pair:
 	SUBQ           $0x02, BX
 	JLT            m1last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X3
-	VCVTPH2PS      X3, Y3
-	VBROADCASTI128 6(DX), Y4
-	VPSRLVQ        nibbles<>+0(SB), Y4, Y4
-	VPAND          x0f0f0f0f<>+0(SB), Y4, Y4
-	VPBROADCASTD   2(DX), Y5
-	VPSHUFB        byteOfBit<>+0(SB), Y5, Y5
-	VPAND          bitOfByte<>+0(SB), Y5, Y5
-	VPCMPEQB       bitOfByte<>+0(SB), Y5, Y5
-	VPAND          x10101010<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     (DI)(SI*1), Y4, Y4
-	VPMADDWD       Y2, Y4, Y4
-	VMOVD          36(DI)(SI*1), X6
-	VPADDD         Y6, Y4, Y4
-	VCVTDQ2PS      Y4, Y4
-	VBROADCASTSS   32(DI)(SI*1), Y5
-	VMULPS         Y3, Y5, Y5
-	VFMADD231PS    Y5, Y4, Y0
-	VPBROADCASTW   22(DX), X3
-	VCVTPH2PS      X3, Y3
-	VBROADCASTI128 28(DX), Y4
-	VPSRLVQ        nibbles<>+0(SB), Y4, Y4
-	VPAND          x0f0f0f0f<>+0(SB), Y4, Y4
-	VPBROADCASTD   24(DX), Y5
-	VPSHUFB        byteOfBit<>+0(SB), Y5, Y5
-	VPAND          bitOfByte<>+0(SB), Y5, Y5
-	VPCMPEQB       bitOfByte<>+0(SB), Y5, Y5
-	VPAND          x10101010<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     48(DI)(SI*1), Y4, Y4
-	VPMADDWD       Y2, Y4, Y4
-	VMOVD          84(DI)(SI*1), X6
-	VPADDD         Y6, Y4, Y4
-	VCVTDQ2PS      Y4, Y4
-	VBROADCASTSS   80(DI)(SI*1), Y5
-	VMULPS         Y3, Y5, Y5
-	VFMADD231PS    Y5, Y4, Y1
+	VCVTPH2PS      (DX), X7
+	VBROADCASTSS   X7, Y7
+	VBROADCASTI128 6(DX), Y8
+	VPSRLVQ        Y3, Y8, Y8
+	VPAND          Y4, Y8, Y8
+	VPBROADCASTD   2(DX), Y9
+	VPSHUFB        byteOfBit<>+0(SB), Y9, Y9
+	VPAND          Y6, Y9, Y9
+	VPCMPEQB       Y6, Y9, Y9
+	VPAND          Y5, Y9, Y9
+	VPOR           Y9, Y8, Y8
+	VPMADDUBSW     (DI)(SI*1), Y8, Y8
+	VPMADDWD       Y2, Y8, Y8
+	VMOVD          36(DI)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   32(DI)(SI*1), Y9
+	VMULPS         Y7, Y9, Y9
+	VFMADD231PS    Y9, Y8, Y0
+	VCVTPH2PS      22(DX), X7
+	VBROADCASTSS   X7, Y7
+	VBROADCASTI128 28(DX), Y8
+	VPSRLVQ        Y3, Y8, Y8
+	VPAND          Y4, Y8, Y8
+	VPBROADCASTD   24(DX), Y9
+	VPSHUFB        byteOfBit<>+0(SB), Y9, Y9
+	VPAND          Y6, Y9, Y9
+	VPCMPEQB       Y6, Y9, Y9
+	VPAND          Y5, Y9, Y9
+	VPOR           Y9, Y8, Y8
+	VPMADDUBSW     48(DI)(SI*1), Y8, Y8
+	VPMADDWD       Y2, Y8, Y8
+	VMOVD          84(DI)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   80(DI)(SI*1), Y9
+	VMULPS         Y7, Y9, Y9
+	VFMADD231PS    Y9, Y8, Y1
 	ADDQ           $+44, DX
 	ADDQ           $+96, SI
 	JMP            m1pair
@@ -3284,25 +3362,25 @@ m1pair:
 m1last:
 	ADDQ           $0x02, BX
 	JZ             m1sum
-	VPBROADCASTW   (DX), X3
-	VCVTPH2PS      X3, Y3
-	VBROADCASTI128 6(DX), Y4
-	VPSRLVQ        nibbles<>+0(SB), Y4, Y4
-	VPAND          x0f0f0f0f<>+0(SB), Y4, Y4
-	VPBROADCASTD   2(DX), Y5
-	VPSHUFB        byteOfBit<>+0(SB), Y5, Y5
-	VPAND          bitOfByte<>+0(SB), Y5, Y5
-	VPCMPEQB       bitOfByte<>+0(SB), Y5, Y5
-	VPAND          x10101010<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     (DI)(SI*1), Y4, Y4
-	VPMADDWD       Y2, Y4, Y4
-	VMOVD          36(DI)(SI*1), X6
-	VPADDD         Y6, Y4, Y4
-	VCVTDQ2PS      Y4, Y4
-	VBROADCASTSS   32(DI)(SI*1), Y5
-	VMULPS         Y3, Y5, Y5
-	VFMADD231PS    Y5, Y4, Y0
+	VCVTPH2PS      (DX), X7
+	VBROADCASTSS   X7, Y7
+	VBROADCASTI128 6(DX), Y8
+	VPSRLVQ        Y3, Y8, Y8
+	VPAND          Y4, Y8, Y8
+	VPBROADCASTD   2(DX), Y9
+	VPSHUFB        byteOfBit<>+0(SB), Y9, Y9
+	VPAND          Y6, Y9, Y9
+	VPCMPEQB       Y6, Y9, Y9
+	VPAND          Y5, Y9, Y9
+	VPOR           Y9, Y8, Y8
+	VPMADDUBSW     (DI)(SI*1), Y8, Y8
+	VPMADDWD       Y2, Y8, Y8
+	VMOVD          36(DI)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   32(DI)(SI*1), Y9
+	VMULPS         Y7, Y9, Y9
+	VFMADD231PS    Y9, Y8, Y0
 	ADDQ           $+22, DX
 
 m1sum:
@@ -3318,12 +3396,11 @@ m1sum:
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
 	CMPL         SI, $0x00
-	JEQ          m1store
+	JEQ          m1store0
 	VMOVSS       beta+56(FP), X1
 	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
 
-m1store:
+m1store0:
 	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -3338,21 +3415,24 @@ not1:
 // func multiplyQ5_0AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, FMA3, MMX+
 TEXT ·multiplyQ5_0AVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ m+0(FP), AX
-	CMPQ AX, $0x04
-	JNE  not4
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
-	MOVQ R10, R11
-	ADDQ lda+40(FP), R11
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU x10101010<>+0(SB), Y2
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -3370,60 +3450,60 @@ m4pair:
 	SUBQ           $0x02, BX
 	JLT            m4last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 6(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 6(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
 	KMOVD          2(DX), K1
-	VPADDB         x10101010<>+0(SB), Y1, K1, Y1
-	VMOVD          36(R8)(SI*1), X2
-	VPDPBUSD       (R8)(SI*1), Y1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y2, Y16
-	VMOVD          36(R9)(SI*1), X4
-	VPDPBUSD       (R9)(SI*1), Y1, Y4
-	VCVTDQ2PS      Y4, Y4
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y4, Y18
-	VMOVD          36(R10)(SI*1), X5
-	VPDPBUSD       (R10)(SI*1), Y1, Y5
+	VPADDB         Y2, Y4, K1, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
 	VCVTDQ2PS      Y5, Y5
-	VMULPS.BCST    32(R10)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y5, Y20
-	VMOVD          36(R11)(SI*1), X6
-	VPDPBUSD       (R11)(SI*1), Y1, Y6
-	VCVTDQ2PS      Y6, Y6
-	VMULPS.BCST    32(R11)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y6, Y22
-	VPBROADCASTW   22(DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 28(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y20
+	VMOVD          36(R11)(SI*1), X5
+	VPDPBUSD       (R11)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R11)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y22
+	VCVTPH2PS      22(DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 28(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
 	KMOVD          24(DX), K1
-	VPADDB         x10101010<>+0(SB), Y1, K1, Y1
-	VMOVD          84(R8)(SI*1), X7
-	VPDPBUSD       48(R8)(SI*1), Y1, Y7
-	VCVTDQ2PS      Y7, Y7
-	VMULPS.BCST    80(R8)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y7, Y17
-	VMOVD          84(R9)(SI*1), X8
-	VPDPBUSD       48(R9)(SI*1), Y1, Y8
-	VCVTDQ2PS      Y8, Y8
-	VMULPS.BCST    80(R9)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y8, Y19
-	VMOVD          84(R10)(SI*1), X9
-	VPDPBUSD       48(R10)(SI*1), Y1, Y9
-	VCVTDQ2PS      Y9, Y9
-	VMULPS.BCST    80(R10)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y9, Y21
-	VMOVD          84(R11)(SI*1), X10
-	VPDPBUSD       48(R11)(SI*1), Y1, Y10
-	VCVTDQ2PS      Y10, Y10
-	VMULPS.BCST    80(R11)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y10, Y23
+	VPADDB         Y2, Y4, K1, Y4
+	VMOVD          84(R8)(SI*1), X5
+	VPDPBUSD       48(R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y17
+	VMOVD          84(R9)(SI*1), X5
+	VPDPBUSD       48(R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y19
+	VMOVD          84(R10)(SI*1), X5
+	VPDPBUSD       48(R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R10)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y21
+	VMOVD          84(R11)(SI*1), X5
+	VPDPBUSD       48(R11)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R11)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y23
 	ADDQ           $+44, DX
 	ADDQ           $+96, SI
 	JMP            m4pair
@@ -3431,91 +3511,102 @@ m4pair:
 m4last:
 	ADDQ           $0x02, BX
 	JZ             m4sum
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 6(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 6(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
 	KMOVD          2(DX), K1
-	VPADDB         x10101010<>+0(SB), Y1, K1, Y1
-	VMOVD          36(R8)(SI*1), X11
-	VPDPBUSD       (R8)(SI*1), Y1, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y11, Y16
-	VMOVD          36(R9)(SI*1), X12
-	VPDPBUSD       (R9)(SI*1), Y1, Y12
-	VCVTDQ2PS      Y12, Y12
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y12, Y18
-	VMOVD          36(R10)(SI*1), X13
-	VPDPBUSD       (R10)(SI*1), Y1, Y13
-	VCVTDQ2PS      Y13, Y13
-	VMULPS.BCST    32(R10)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y13, Y20
-	VMOVD          36(R11)(SI*1), X14
-	VPDPBUSD       (R11)(SI*1), Y1, Y14
-	VCVTDQ2PS      Y14, Y14
-	VMULPS.BCST    32(R11)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y14, Y22
+	VPADDB         Y2, Y4, K1, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y20
+	VMOVD          36(R11)(SI*1), X5
+	VPDPBUSD       (R11)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R11)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y22
 	ADDQ           $+22, DX
 
 m4sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y19, Y18, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y21, Y20, Y3
-	VEXTRACTF128 $0x01, Y3, X2
-	VADDPS       X2, X3, X3
-	VPERMILPS    $0x4e, X3, X2
-	VADDPS       X2, X3, X3
-	VMOVSHDUP    X3, X2
-	VADDSS       X2, X3, X3
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
 	VMULSS       alpha+24(FP), X3, X3
-	VADDPS       Y23, Y22, Y15
-	VEXTRACTF128 $0x01, Y15, X2
-	VADDPS       X2, X15, X15
-	VPERMILPS    $0x4e, X15, X2
-	VADDPS       X2, X15, X15
-	VMOVSHDUP    X15, X2
-	VADDSS       X2, X15, X15
-	VMULSS       alpha+24(FP), X15, X15
 	CMPL         SI, $0x00
-	JEQ          m4store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X3
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X15
-	MOVQ         CX, BX
+	JEQ          m4store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
 
-m4store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
+m4store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store1:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y21, Y20, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store2:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store3:
 	VMOVSS X3, (BX)
-	ADDQ   DI, BX
-	VMOVSS X15, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m4row
@@ -3523,18 +3614,21 @@ m4store:
 	RET
 
 not4:
-	CMPQ AX, $0x03
-	JNE  not3
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU x10101010<>+0(SB), Y2
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -3550,50 +3644,50 @@ m3pair:
 	SUBQ           $0x02, BX
 	JLT            m3last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 6(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 6(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
 	KMOVD          2(DX), K1
-	VPADDB         x10101010<>+0(SB), Y1, K1, Y1
-	VMOVD          36(R8)(SI*1), X2
-	VPDPBUSD       (R8)(SI*1), Y1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y2, Y16
-	VMOVD          36(R9)(SI*1), X4
-	VPDPBUSD       (R9)(SI*1), Y1, Y4
-	VCVTDQ2PS      Y4, Y4
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y4, Y18
-	VMOVD          36(R10)(SI*1), X5
-	VPDPBUSD       (R10)(SI*1), Y1, Y5
+	VPADDB         Y2, Y4, K1, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
 	VCVTDQ2PS      Y5, Y5
-	VMULPS.BCST    32(R10)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y5, Y20
-	VPBROADCASTW   22(DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 28(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y20
+	VCVTPH2PS      22(DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 28(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
 	KMOVD          24(DX), K1
-	VPADDB         x10101010<>+0(SB), Y1, K1, Y1
-	VMOVD          84(R8)(SI*1), X6
-	VPDPBUSD       48(R8)(SI*1), Y1, Y6
-	VCVTDQ2PS      Y6, Y6
-	VMULPS.BCST    80(R8)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y6, Y17
-	VMOVD          84(R9)(SI*1), X7
-	VPDPBUSD       48(R9)(SI*1), Y1, Y7
-	VCVTDQ2PS      Y7, Y7
-	VMULPS.BCST    80(R9)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y7, Y19
-	VMOVD          84(R10)(SI*1), X8
-	VPDPBUSD       48(R10)(SI*1), Y1, Y8
-	VCVTDQ2PS      Y8, Y8
-	VMULPS.BCST    80(R10)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y8, Y21
+	VPADDB         Y2, Y4, K1, Y4
+	VMOVD          84(R8)(SI*1), X5
+	VPDPBUSD       48(R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y17
+	VMOVD          84(R9)(SI*1), X5
+	VPDPBUSD       48(R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y19
+	VMOVD          84(R10)(SI*1), X5
+	VPDPBUSD       48(R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R10)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y21
 	ADDQ           $+44, DX
 	ADDQ           $+96, SI
 	JMP            m3pair
@@ -3601,73 +3695,80 @@ m3pair:
 m3last:
 	ADDQ           $0x02, BX
 	JZ             m3sum
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 6(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 6(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
 	KMOVD          2(DX), K1
-	VPADDB         x10101010<>+0(SB), Y1, K1, Y1
-	VMOVD          36(R8)(SI*1), X9
-	VPDPBUSD       (R8)(SI*1), Y1, Y9
-	VCVTDQ2PS      Y9, Y9
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y9, Y16
-	VMOVD          36(R9)(SI*1), X10
-	VPDPBUSD       (R9)(SI*1), Y1, Y10
-	VCVTDQ2PS      Y10, Y10
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y10, Y18
-	VMOVD          36(R10)(SI*1), X11
-	VPDPBUSD       (R10)(SI*1), Y1, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS.BCST    32(R10)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y11, Y20
+	VPADDB         Y2, Y4, K1, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y20
 	ADDQ           $+22, DX
 
 m3sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y19, Y18, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y21, Y20, Y3
-	VEXTRACTF128 $0x01, Y3, X2
-	VADDPS       X2, X3, X3
-	VPERMILPS    $0x4e, X3, X2
-	VADDPS       X2, X3, X3
-	VMOVSHDUP    X3, X2
-	VADDSS       X2, X3, X3
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
 	VMULSS       alpha+24(FP), X3, X3
 	CMPL         SI, $0x00
-	JEQ          m3store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X3
-	MOVQ         CX, BX
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
 
-m3store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
+m3store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m3store1:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y21, Y20, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m3store2:
 	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -3676,16 +3777,19 @@ m3store:
 	RET
 
 not3:
-	CMPQ AX, $0x02
-	JNE  not2
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU x10101010<>+0(SB), Y2
 
 m2row:
 	VXORPS Y16, Y16, Y16
@@ -3699,40 +3803,40 @@ m2pair:
 	SUBQ           $0x02, BX
 	JLT            m2last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 6(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 6(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
 	KMOVD          2(DX), K1
-	VPADDB         x10101010<>+0(SB), Y1, K1, Y1
-	VMOVD          36(R8)(SI*1), X2
-	VPDPBUSD       (R8)(SI*1), Y1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y2, Y16
-	VMOVD          36(R9)(SI*1), X4
-	VPDPBUSD       (R9)(SI*1), Y1, Y4
-	VCVTDQ2PS      Y4, Y4
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y4, Y18
-	VPBROADCASTW   22(DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 28(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	KMOVD          24(DX), K1
-	VPADDB         x10101010<>+0(SB), Y1, K1, Y1
-	VMOVD          84(R8)(SI*1), X5
-	VPDPBUSD       48(R8)(SI*1), Y1, Y5
+	VPADDB         Y2, Y4, K1, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
 	VCVTDQ2PS      Y5, Y5
-	VMULPS.BCST    80(R8)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y5, Y17
-	VMOVD          84(R9)(SI*1), X6
-	VPDPBUSD       48(R9)(SI*1), Y1, Y6
-	VCVTDQ2PS      Y6, Y6
-	VMULPS.BCST    80(R9)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y6, Y19
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y18
+	VCVTPH2PS      22(DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 28(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	KMOVD          24(DX), K1
+	VPADDB         Y2, Y4, K1, Y4
+	VMOVD          84(R8)(SI*1), X5
+	VPDPBUSD       48(R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y17
+	VMOVD          84(R9)(SI*1), X5
+	VPDPBUSD       48(R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R9)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y19
 	ADDQ           $+44, DX
 	ADDQ           $+96, SI
 	JMP            m2pair
@@ -3740,57 +3844,60 @@ m2pair:
 m2last:
 	ADDQ           $0x02, BX
 	JZ             m2sum
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 6(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 6(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
 	KMOVD          2(DX), K1
-	VPADDB         x10101010<>+0(SB), Y1, K1, Y1
-	VMOVD          36(R8)(SI*1), X7
-	VPDPBUSD       (R8)(SI*1), Y1, Y7
-	VCVTDQ2PS      Y7, Y7
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y3
-	VFMADD231PS    Y3, Y7, Y16
-	VMOVD          36(R9)(SI*1), X8
-	VPDPBUSD       (R9)(SI*1), Y1, Y8
-	VCVTDQ2PS      Y8, Y8
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y8, Y18
+	VPADDB         Y2, Y4, K1, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y18
 	ADDQ           $+22, DX
 
 m2sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y19, Y18, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
 	CMPL         SI, $0x00
-	JEQ          m2store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
 
-m2store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
+m2store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m2store1:
+	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -3798,14 +3905,17 @@ m2store:
 	RET
 
 not2:
-	CMPQ AX, $0x01
-	JNE  not1
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), BX
-	SHLQ $0x02, BX
-	MOVQ a+32(FP), DI
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU x10101010<>+0(SB), Y2
 
 m1row:
 	VXORPS Y16, Y16, Y16
@@ -3817,30 +3927,30 @@ m1pair:
 	SUBQ           $0x02, BX
 	JLT            m1last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 6(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 6(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
 	KMOVD          2(DX), K1
-	VPADDB         x10101010<>+0(SB), Y1, K1, Y1
-	VMOVD          36(DI)(SI*1), X2
-	VPDPBUSD       (DI)(SI*1), Y1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS.BCST    32(DI)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y2, Y16
-	VPBROADCASTW   22(DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 28(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
+	VPADDB         Y2, Y4, K1, Y4
+	VMOVD          36(DI)(SI*1), X5
+	VPDPBUSD       (DI)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(DI)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y16
+	VCVTPH2PS      22(DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 28(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
 	KMOVD          24(DX), K1
-	VPADDB         x10101010<>+0(SB), Y1, K1, Y1
-	VMOVD          84(DI)(SI*1), X3
-	VPDPBUSD       48(DI)(SI*1), Y1, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(DI)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y3, Y17
+	VPADDB         Y2, Y4, K1, Y4
+	VMOVD          84(DI)(SI*1), X5
+	VPDPBUSD       48(DI)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(DI)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y17
 	ADDQ           $+44, DX
 	ADDQ           $+96, SI
 	JMP            m1pair
@@ -3848,40 +3958,39 @@ m1pair:
 m1last:
 	ADDQ           $0x02, BX
 	JZ             m1sum
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 6(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 6(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
 	KMOVD          2(DX), K1
-	VPADDB         x10101010<>+0(SB), Y1, K1, Y1
-	VMOVD          36(DI)(SI*1), X4
-	VPDPBUSD       (DI)(SI*1), Y1, Y4
-	VCVTDQ2PS      Y4, Y4
-	VMULPS.BCST    32(DI)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y4, Y16
+	VPADDB         Y2, Y4, K1, Y4
+	VMOVD          36(DI)(SI*1), X5
+	VPDPBUSD       (DI)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(DI)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y16
 	ADDQ           $+22, DX
 
 m1sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
 	CMPL         SI, $0x00
-	JEQ          m1store
-	VMOVSS       beta+56(FP), X1
-	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
 
-m1store:
-	VMOVSS X0, (BX)
+m1store0:
+	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row
@@ -3901,8 +4010,7 @@ TEXT ·decodeQ5_1AVX2(SB), NOSPLIT, $160-24
 
 block:
 	PREFETCHT0     1024(CX)
-	VMOVD          (CX), X0
-	VCVTPH2PS      X0, X0
+	VCVTPH2PS      (CX), X0
 	VBROADCASTSS   X0, Y1
 	VMOVSHDUP      X0, X0
 	VBROADCASTSS   X0, Y0
@@ -3978,8 +4086,7 @@ m3pair:
 	SUBQ           $0x02, BX
 	JLT            m3last
 	PREFETCHT0     2048(DX)
-	VMOVD          (DX), X10
-	VCVTPH2PS      X10, X10
+	VCVTPH2PS      (DX), X10
 	VBROADCASTSS   X10, Y11
 	VMOVSHDUP      X10, X10
 	VBROADCASTI128 8(DX), Y12
@@ -4012,8 +4119,7 @@ m3pair:
 	VMULPS         Y11, Y13, Y13
 	VFMADD231PS    Y13, Y12, Y6
 	VFMADD231SS    40(R10)(SI*1), X10, X8
-	VMOVD          24(DX), X10
-	VCVTPH2PS      X10, X10
+	VCVTPH2PS      24(DX), X10
 	VBROADCASTSS   X10, Y11
 	VMOVSHDUP      X10, X10
 	VBROADCASTI128 32(DX), Y12
@@ -4053,8 +4159,7 @@ m3pair:
 m3last:
 	ADDQ           $0x02, BX
 	JZ             m3sum
-	VMOVD          (DX), X10
-	VCVTPH2PS      X10, X10
+	VCVTPH2PS      (DX), X10
 	VBROADCASTSS   X10, Y11
 	VMOVSHDUP      X10, X10
 	VBROADCASTI128 8(DX), Y12
@@ -4102,40 +4207,47 @@ m3sum:
 	VADDSS       X1, X0, X0
 	VADDSS       X2, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y4, Y3, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       X5, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y7, Y6, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VADDSS       X8, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m3store
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X2
-	MOVQ         CX, BX
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m3store:
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y4, Y3, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       X5, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y7, Y6, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       X8, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -4154,6 +4266,10 @@ not3:
 	MOVQ    R8, R9
 	ADDQ    lda+40(FP), R9
 	VMOVDQU x00010001<>+0(SB), Y6
+	VMOVDQU nibbles<>+0(SB), Y7
+	VMOVDQU x0f0f0f0f<>+0(SB), Y8
+	VMOVDQU x10101010<>+0(SB), Y9
+	VMOVDQU bitOfByte<>+0(SB), Y10
 
 m2row:
 	VXORPS Y0, Y0, Y0
@@ -4169,60 +4285,58 @@ m2pair:
 	SUBQ           $0x02, BX
 	JLT            m2last
 	PREFETCHT0     2048(DX)
-	VMOVD          (DX), X7
-	VCVTPH2PS      X7, X7
-	VBROADCASTSS   X7, Y8
-	VMOVSHDUP      X7, X7
-	VBROADCASTI128 8(DX), Y9
-	VPSRLVQ        nibbles<>+0(SB), Y9, Y9
-	VPAND          x0f0f0f0f<>+0(SB), Y9, Y9
-	VPBROADCASTD   4(DX), Y10
-	VPSHUFB        byteOfBit<>+0(SB), Y10, Y10
-	VPAND          bitOfByte<>+0(SB), Y10, Y10
-	VPCMPEQB       bitOfByte<>+0(SB), Y10, Y10
-	VPAND          x10101010<>+0(SB), Y10, Y10
-	VPOR           Y10, Y9, Y9
-	VPMADDUBSW     (R8)(SI*1), Y9, Y10
-	VPMADDWD       Y6, Y10, Y10
-	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   32(R8)(SI*1), Y11
-	VMULPS         Y8, Y11, Y11
-	VFMADD231PS    Y11, Y10, Y0
-	VFMADD231SS    40(R8)(SI*1), X7, X2
-	VPMADDUBSW     (R9)(SI*1), Y9, Y9
-	VPMADDWD       Y6, Y9, Y9
-	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   32(R9)(SI*1), Y10
-	VMULPS         Y8, Y10, Y10
-	VFMADD231PS    Y10, Y9, Y3
-	VFMADD231SS    40(R9)(SI*1), X7, X5
-	VMOVD          24(DX), X7
-	VCVTPH2PS      X7, X7
-	VBROADCASTSS   X7, Y8
-	VMOVSHDUP      X7, X7
-	VBROADCASTI128 32(DX), Y9
-	VPSRLVQ        nibbles<>+0(SB), Y9, Y9
-	VPAND          x0f0f0f0f<>+0(SB), Y9, Y9
-	VPBROADCASTD   28(DX), Y10
-	VPSHUFB        byteOfBit<>+0(SB), Y10, Y10
-	VPAND          bitOfByte<>+0(SB), Y10, Y10
-	VPCMPEQB       bitOfByte<>+0(SB), Y10, Y10
-	VPAND          x10101010<>+0(SB), Y10, Y10
-	VPOR           Y10, Y9, Y9
-	VPMADDUBSW     48(R8)(SI*1), Y9, Y10
-	VPMADDWD       Y6, Y10, Y10
-	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   80(R8)(SI*1), Y11
-	VMULPS         Y8, Y11, Y11
-	VFMADD231PS    Y11, Y10, Y1
-	VFMADD231SS    88(R8)(SI*1), X7, X2
-	VPMADDUBSW     48(R9)(SI*1), Y9, Y9
-	VPMADDWD       Y6, Y9, Y9
-	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   80(R9)(SI*1), Y10
-	VMULPS         Y8, Y10, Y10
-	VFMADD231PS    Y10, Y9, Y4
-	VFMADD231SS    88(R9)(SI*1), X7, X5
+	VCVTPH2PS      (DX), X11
+	VBROADCASTSS   X11, Y12
+	VMOVSHDUP      X11, X11
+	VBROADCASTI128 8(DX), Y13
+	VPSRLVQ        Y7, Y13, Y13
+	VPAND          Y8, Y13, Y13
+	VPBROADCASTD   4(DX), Y14
+	VPSHUFB        byteOfBit<>+0(SB), Y14, Y14
+	VPAND          Y10, Y14, Y14
+	VPCMPEQB       Y10, Y14, Y14
+	VPAND          Y9, Y14, Y14
+	VPOR           Y14, Y13, Y13
+	VPMADDUBSW     (R8)(SI*1), Y13, Y14
+	VPMADDWD       Y6, Y14, Y14
+	VCVTDQ2PS      Y14, Y14
+	VBROADCASTSS   32(R8)(SI*1), Y15
+	VMULPS         Y12, Y15, Y15
+	VFMADD231PS    Y15, Y14, Y0
+	VFMADD231SS    40(R8)(SI*1), X11, X2
+	VPMADDUBSW     (R9)(SI*1), Y13, Y13
+	VPMADDWD       Y6, Y13, Y13
+	VCVTDQ2PS      Y13, Y13
+	VBROADCASTSS   32(R9)(SI*1), Y14
+	VMULPS         Y12, Y14, Y14
+	VFMADD231PS    Y14, Y13, Y3
+	VFMADD231SS    40(R9)(SI*1), X11, X5
+	VCVTPH2PS      24(DX), X11
+	VBROADCASTSS   X11, Y12
+	VMOVSHDUP      X11, X11
+	VBROADCASTI128 32(DX), Y13
+	VPSRLVQ        Y7, Y13, Y13
+	VPAND          Y8, Y13, Y13
+	VPBROADCASTD   28(DX), Y14
+	VPSHUFB        byteOfBit<>+0(SB), Y14, Y14
+	VPAND          Y10, Y14, Y14
+	VPCMPEQB       Y10, Y14, Y14
+	VPAND          Y9, Y14, Y14
+	VPOR           Y14, Y13, Y13
+	VPMADDUBSW     48(R8)(SI*1), Y13, Y14
+	VPMADDWD       Y6, Y14, Y14
+	VCVTDQ2PS      Y14, Y14
+	VBROADCASTSS   80(R8)(SI*1), Y15
+	VMULPS         Y12, Y15, Y15
+	VFMADD231PS    Y15, Y14, Y1
+	VFMADD231SS    88(R8)(SI*1), X11, X2
+	VPMADDUBSW     48(R9)(SI*1), Y13, Y13
+	VPMADDWD       Y6, Y13, Y13
+	VCVTDQ2PS      Y13, Y13
+	VBROADCASTSS   80(R9)(SI*1), Y14
+	VMULPS         Y12, Y14, Y14
+	VFMADD231PS    Y14, Y13, Y4
+	VFMADD231SS    88(R9)(SI*1), X11, X5
 	ADDQ           $+48, DX
 	ADDQ           $+96, SI
 	JMP            m2pair
@@ -4230,33 +4344,32 @@ m2pair:
 m2last:
 	ADDQ           $0x02, BX
 	JZ             m2sum
-	VMOVD          (DX), X7
-	VCVTPH2PS      X7, X7
-	VBROADCASTSS   X7, Y8
-	VMOVSHDUP      X7, X7
-	VBROADCASTI128 8(DX), Y9
-	VPSRLVQ        nibbles<>+0(SB), Y9, Y9
-	VPAND          x0f0f0f0f<>+0(SB), Y9, Y9
-	VPBROADCASTD   4(DX), Y10
-	VPSHUFB        byteOfBit<>+0(SB), Y10, Y10
-	VPAND          bitOfByte<>+0(SB), Y10, Y10
-	VPCMPEQB       bitOfByte<>+0(SB), Y10, Y10
-	VPAND          x10101010<>+0(SB), Y10, Y10
-	VPOR           Y10, Y9, Y9
-	VPMADDUBSW     (R8)(SI*1), Y9, Y10
-	VPMADDWD       Y6, Y10, Y10
-	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   32(R8)(SI*1), Y11
-	VMULPS         Y8, Y11, Y11
-	VFMADD231PS    Y11, Y10, Y0
-	VFMADD231SS    40(R8)(SI*1), X7, X2
-	VPMADDUBSW     (R9)(SI*1), Y9, Y9
-	VPMADDWD       Y6, Y9, Y9
-	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   32(R9)(SI*1), Y10
-	VMULPS         Y8, Y10, Y10
-	VFMADD231PS    Y10, Y9, Y3
-	VFMADD231SS    40(R9)(SI*1), X7, X5
+	VCVTPH2PS      (DX), X11
+	VBROADCASTSS   X11, Y12
+	VMOVSHDUP      X11, X11
+	VBROADCASTI128 8(DX), Y13
+	VPSRLVQ        Y7, Y13, Y13
+	VPAND          Y8, Y13, Y13
+	VPBROADCASTD   4(DX), Y14
+	VPSHUFB        byteOfBit<>+0(SB), Y14, Y14
+	VPAND          Y10, Y14, Y14
+	VPCMPEQB       Y10, Y14, Y14
+	VPAND          Y9, Y14, Y14
+	VPOR           Y14, Y13, Y13
+	VPMADDUBSW     (R8)(SI*1), Y13, Y14
+	VPMADDWD       Y6, Y14, Y14
+	VCVTDQ2PS      Y14, Y14
+	VBROADCASTSS   32(R8)(SI*1), Y15
+	VMULPS         Y12, Y15, Y15
+	VFMADD231PS    Y15, Y14, Y0
+	VFMADD231SS    40(R8)(SI*1), X11, X2
+	VPMADDUBSW     (R9)(SI*1), Y13, Y13
+	VPMADDWD       Y6, Y13, Y13
+	VCVTDQ2PS      Y13, Y13
+	VBROADCASTSS   32(R9)(SI*1), Y14
+	VMULPS         Y12, Y14, Y14
+	VFMADD231PS    Y14, Y13, Y3
+	VFMADD231SS    40(R9)(SI*1), X11, X5
 	ADDQ           $+24, DX
 
 m2sum:
@@ -4272,27 +4385,30 @@ m2sum:
 	VADDSS       X1, X0, X0
 	VADDSS       X2, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y4, Y3, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       X5, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
 	CMPL         SI, $0x00
-	JEQ          m2store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m2store:
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y4, Y3, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       X5, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -4309,6 +4425,10 @@ not2:
 	SHLQ    $0x02, BX
 	MOVQ    a+32(FP), DI
 	VMOVDQU x00010001<>+0(SB), Y3
+	VMOVDQU nibbles<>+0(SB), Y4
+	VMOVDQU x0f0f0f0f<>+0(SB), Y5
+	VMOVDQU x10101010<>+0(SB), Y6
+	VMOVDQU bitOfByte<>+0(SB), Y7
 
 m1row:
 	VXORPS Y0, Y0, Y0
@@ -4321,46 +4441,44 @@ m1pair:
 	SUBQ           $0x02, BX
 	JLT            m1last
 	PREFETCHT0     2048(DX)
-	VMOVD          (DX), X4
-	VCVTPH2PS      X4, X4
-	VBROADCASTSS   X4, Y5
-	VMOVSHDUP      X4, X4
-	VBROADCASTI128 8(DX), Y6
-	VPSRLVQ        nibbles<>+0(SB), Y6, Y6
-	VPAND          x0f0f0f0f<>+0(SB), Y6, Y6
-	VPBROADCASTD   4(DX), Y7
-	VPSHUFB        byteOfBit<>+0(SB), Y7, Y7
-	VPAND          bitOfByte<>+0(SB), Y7, Y7
-	VPCMPEQB       bitOfByte<>+0(SB), Y7, Y7
-	VPAND          x10101010<>+0(SB), Y7, Y7
-	VPOR           Y7, Y6, Y6
-	VPMADDUBSW     (DI)(SI*1), Y6, Y6
-	VPMADDWD       Y3, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   32(DI)(SI*1), Y7
-	VMULPS         Y5, Y7, Y7
-	VFMADD231PS    Y7, Y6, Y0
-	VFMADD231SS    40(DI)(SI*1), X4, X2
-	VMOVD          24(DX), X4
-	VCVTPH2PS      X4, X4
-	VBROADCASTSS   X4, Y5
-	VMOVSHDUP      X4, X4
-	VBROADCASTI128 32(DX), Y6
-	VPSRLVQ        nibbles<>+0(SB), Y6, Y6
-	VPAND          x0f0f0f0f<>+0(SB), Y6, Y6
-	VPBROADCASTD   28(DX), Y7
-	VPSHUFB        byteOfBit<>+0(SB), Y7, Y7
-	VPAND          bitOfByte<>+0(SB), Y7, Y7
-	VPCMPEQB       bitOfByte<>+0(SB), Y7, Y7
-	VPAND          x10101010<>+0(SB), Y7, Y7
-	VPOR           Y7, Y6, Y6
-	VPMADDUBSW     48(DI)(SI*1), Y6, Y6
-	VPMADDWD       Y3, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   80(DI)(SI*1), Y7
-	VMULPS         Y5, Y7, Y7
-	VFMADD231PS    Y7, Y6, Y1
-	VFMADD231SS    88(DI)(SI*1), X4, X2
+	VCVTPH2PS      (DX), X8
+	VBROADCASTSS   X8, Y9
+	VMOVSHDUP      X8, X8
+	VBROADCASTI128 8(DX), Y10
+	VPSRLVQ        Y4, Y10, Y10
+	VPAND          Y5, Y10, Y10
+	VPBROADCASTD   4(DX), Y11
+	VPSHUFB        byteOfBit<>+0(SB), Y11, Y11
+	VPAND          Y7, Y11, Y11
+	VPCMPEQB       Y7, Y11, Y11
+	VPAND          Y6, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     (DI)(SI*1), Y10, Y10
+	VPMADDWD       Y3, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   32(DI)(SI*1), Y11
+	VMULPS         Y9, Y11, Y11
+	VFMADD231PS    Y11, Y10, Y0
+	VFMADD231SS    40(DI)(SI*1), X8, X2
+	VCVTPH2PS      24(DX), X8
+	VBROADCASTSS   X8, Y9
+	VMOVSHDUP      X8, X8
+	VBROADCASTI128 32(DX), Y10
+	VPSRLVQ        Y4, Y10, Y10
+	VPAND          Y5, Y10, Y10
+	VPBROADCASTD   28(DX), Y11
+	VPSHUFB        byteOfBit<>+0(SB), Y11, Y11
+	VPAND          Y7, Y11, Y11
+	VPCMPEQB       Y7, Y11, Y11
+	VPAND          Y6, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     48(DI)(SI*1), Y10, Y10
+	VPMADDWD       Y3, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   80(DI)(SI*1), Y11
+	VMULPS         Y9, Y11, Y11
+	VFMADD231PS    Y11, Y10, Y1
+	VFMADD231SS    88(DI)(SI*1), X8, X2
 	ADDQ           $+48, DX
 	ADDQ           $+96, SI
 	JMP            m1pair
@@ -4368,26 +4486,25 @@ m1pair:
 m1last:
 	ADDQ           $0x02, BX
 	JZ             m1sum
-	VMOVD          (DX), X4
-	VCVTPH2PS      X4, X4
-	VBROADCASTSS   X4, Y5
-	VMOVSHDUP      X4, X4
-	VBROADCASTI128 8(DX), Y6
-	VPSRLVQ        nibbles<>+0(SB), Y6, Y6
-	VPAND          x0f0f0f0f<>+0(SB), Y6, Y6
-	VPBROADCASTD   4(DX), Y7
-	VPSHUFB        byteOfBit<>+0(SB), Y7, Y7
-	VPAND          bitOfByte<>+0(SB), Y7, Y7
-	VPCMPEQB       bitOfByte<>+0(SB), Y7, Y7
-	VPAND          x10101010<>+0(SB), Y7, Y7
-	VPOR           Y7, Y6, Y6
-	VPMADDUBSW     (DI)(SI*1), Y6, Y6
-	VPMADDWD       Y3, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   32(DI)(SI*1), Y7
-	VMULPS         Y5, Y7, Y7
-	VFMADD231PS    Y7, Y6, Y0
-	VFMADD231SS    40(DI)(SI*1), X4, X2
+	VCVTPH2PS      (DX), X8
+	VBROADCASTSS   X8, Y9
+	VMOVSHDUP      X8, X8
+	VBROADCASTI128 8(DX), Y10
+	VPSRLVQ        Y4, Y10, Y10
+	VPAND          Y5, Y10, Y10
+	VPBROADCASTD   4(DX), Y11
+	VPSHUFB        byteOfBit<>+0(SB), Y11, Y11
+	VPAND          Y7, Y11, Y11
+	VPCMPEQB       Y7, Y11, Y11
+	VPAND          Y6, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     (DI)(SI*1), Y10, Y10
+	VPMADDWD       Y3, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   32(DI)(SI*1), Y11
+	VMULPS         Y9, Y11, Y11
+	VFMADD231PS    Y11, Y10, Y0
+	VFMADD231SS    40(DI)(SI*1), X8, X2
 	ADDQ           $+24, DX
 
 m1sum:
@@ -4404,12 +4521,11 @@ m1sum:
 	VADDSS       X2, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
 	CMPL         SI, $0x00
-	JEQ          m1store
+	JEQ          m1store0
 	VMOVSS       beta+56(FP), X1
 	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
 
-m1store:
+m1store0:
 	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -4424,21 +4540,24 @@ not1:
 // func multiplyQ5_1AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, FMA3, MMX+
 TEXT ·multiplyQ5_1AVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ m+0(FP), AX
-	CMPQ AX, $0x04
-	JNE  not4
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
-	MOVQ R10, R11
-	ADDQ lda+40(FP), R11
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU x10101010<>+0(SB), Y2
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -4460,72 +4579,70 @@ m4pair:
 	SUBQ           $0x02, BX
 	JLT            m4last
 	PREFETCHT0     2048(DX)
-	VMOVD          (DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 8(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y4
+	VMOVSHDUP      X3, X3
+	VBROADCASTI128 8(DX), Y5
+	VPSRLVQ        Y0, Y5, Y5
+	VPAND          Y1, Y5, Y5
 	KMOVD          4(DX), K1
-	VPADDB         x10101010<>+0(SB), Y2, K1, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R8)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y16
-	VFMADD231SS    40(R8)(SI*1), X0, X18
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R9)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R9)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y19
-	VFMADD231SS    40(R9)(SI*1), X0, X21
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R10)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R10)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y22
-	VFMADD231SS    40(R10)(SI*1), X0, X24
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R11)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R11)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y25
-	VFMADD231SS    40(R11)(SI*1), X0, X27
-	VMOVD          24(DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 32(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
+	VPADDB         Y2, Y5, K1, Y5
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (R8)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(R8)(SI*1), Y4, Y7
+	VFMADD231PS    Y7, Y6, Y16
+	VFMADD231SS    40(R8)(SI*1), X3, X18
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (R9)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(R9)(SI*1), Y4, Y7
+	VFMADD231PS    Y7, Y6, Y19
+	VFMADD231SS    40(R9)(SI*1), X3, X21
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (R10)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(R10)(SI*1), Y4, Y7
+	VFMADD231PS    Y7, Y6, Y22
+	VFMADD231SS    40(R10)(SI*1), X3, X24
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (R11)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(R11)(SI*1), Y4, Y4
+	VFMADD231PS    Y4, Y6, Y25
+	VFMADD231SS    40(R11)(SI*1), X3, X27
+	VCVTPH2PS      24(DX), X3
+	VBROADCASTSS   X3, Y4
+	VMOVSHDUP      X3, X3
+	VBROADCASTI128 32(DX), Y5
+	VPSRLVQ        Y0, Y5, Y5
+	VPAND          Y1, Y5, Y5
 	KMOVD          28(DX), K1
-	VPADDB         x10101010<>+0(SB), Y2, K1, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(R8)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y17
-	VFMADD231SS    88(R8)(SI*1), X0, X18
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(R9)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y20
-	VFMADD231SS    88(R9)(SI*1), X0, X21
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(R10)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(R10)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y23
-	VFMADD231SS    88(R10)(SI*1), X0, X24
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(R11)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(R11)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y26
-	VFMADD231SS    88(R11)(SI*1), X0, X27
+	VPADDB         Y2, Y5, K1, Y5
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       48(R8)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    80(R8)(SI*1), Y4, Y7
+	VFMADD231PS    Y7, Y6, Y17
+	VFMADD231SS    88(R8)(SI*1), X3, X18
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       48(R9)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    80(R9)(SI*1), Y4, Y7
+	VFMADD231PS    Y7, Y6, Y20
+	VFMADD231SS    88(R9)(SI*1), X3, X21
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       48(R10)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    80(R10)(SI*1), Y4, Y7
+	VFMADD231PS    Y7, Y6, Y23
+	VFMADD231SS    88(R10)(SI*1), X3, X24
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       48(R11)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    80(R11)(SI*1), Y4, Y4
+	VFMADD231PS    Y4, Y6, Y26
+	VFMADD231SS    88(R11)(SI*1), X3, X27
 	ADDQ           $+48, DX
 	ADDQ           $+96, SI
 	JMP            m4pair
@@ -4533,72 +4650,95 @@ m4pair:
 m4last:
 	ADDQ           $0x02, BX
 	JZ             m4sum
-	VMOVD          (DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 8(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y4
+	VMOVSHDUP      X3, X3
+	VBROADCASTI128 8(DX), Y5
+	VPSRLVQ        Y0, Y5, Y5
+	VPAND          Y1, Y5, Y5
 	KMOVD          4(DX), K1
-	VPADDB         x10101010<>+0(SB), Y2, K1, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R8)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y16
-	VFMADD231SS    40(R8)(SI*1), X0, X18
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R9)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R9)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y19
-	VFMADD231SS    40(R9)(SI*1), X0, X21
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R10)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R10)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y22
-	VFMADD231SS    40(R10)(SI*1), X0, X24
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R11)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R11)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y25
-	VFMADD231SS    40(R11)(SI*1), X0, X27
+	VPADDB         Y2, Y5, K1, Y5
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (R8)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(R8)(SI*1), Y4, Y7
+	VFMADD231PS    Y7, Y6, Y16
+	VFMADD231SS    40(R8)(SI*1), X3, X18
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (R9)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(R9)(SI*1), Y4, Y7
+	VFMADD231PS    Y7, Y6, Y19
+	VFMADD231SS    40(R9)(SI*1), X3, X21
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (R10)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(R10)(SI*1), Y4, Y7
+	VFMADD231PS    Y7, Y6, Y22
+	VFMADD231SS    40(R10)(SI*1), X3, X24
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (R11)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(R11)(SI*1), Y4, Y4
+	VFMADD231PS    Y4, Y6, Y25
+	VFMADD231SS    40(R11)(SI*1), X3, X27
 	ADDQ           $+24, DX
 
 m4sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VADDSS       X18, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y20, Y19, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       X21, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y23, Y22, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VADDSS       X24, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VADDSS       X18, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VADDSS       X21, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store1:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VADDSS       X24, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store2:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
 	VADDPS       Y26, Y25, Y3
 	VEXTRACTF128 $0x01, Y3, X4
 	VADDPS       X4, X3, X3
@@ -4609,24 +4749,11 @@ m4sum:
 	VADDSS       X27, X3, X3
 	VMULSS       alpha+24(FP), X3, X3
 	CMPL         SI, $0x00
-	JEQ          m4store
+	JEQ          m4store3
 	VMOVSS       beta+56(FP), X4
-	VFMADD231SS  (BX), X4, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X4, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X4, X2
-	ADDQ         DI, BX
 	VFMADD231SS  (BX), X4, X3
-	MOVQ         CX, BX
 
-m4store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
-	ADDQ   DI, BX
+m4store3:
 	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -4635,18 +4762,21 @@ m4store:
 	RET
 
 not4:
-	CMPQ AX, $0x03
-	JNE  not3
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU x10101010<>+0(SB), Y2
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -4665,60 +4795,58 @@ m3pair:
 	SUBQ           $0x02, BX
 	JLT            m3last
 	PREFETCHT0     2048(DX)
-	VMOVD          (DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 8(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y4
+	VMOVSHDUP      X3, X3
+	VBROADCASTI128 8(DX), Y5
+	VPSRLVQ        Y0, Y5, Y5
+	VPAND          Y1, Y5, Y5
 	KMOVD          4(DX), K1
-	VPADDB         x10101010<>+0(SB), Y2, K1, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R8)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y16
-	VFMADD231SS    40(R8)(SI*1), X0, X18
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R9)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R9)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y19
-	VFMADD231SS    40(R9)(SI*1), X0, X21
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R10)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R10)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y22
-	VFMADD231SS    40(R10)(SI*1), X0, X24
-	VMOVD          24(DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 32(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
+	VPADDB         Y2, Y5, K1, Y5
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (R8)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(R8)(SI*1), Y4, Y7
+	VFMADD231PS    Y7, Y6, Y16
+	VFMADD231SS    40(R8)(SI*1), X3, X18
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (R9)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(R9)(SI*1), Y4, Y7
+	VFMADD231PS    Y7, Y6, Y19
+	VFMADD231SS    40(R9)(SI*1), X3, X21
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (R10)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(R10)(SI*1), Y4, Y4
+	VFMADD231PS    Y4, Y6, Y22
+	VFMADD231SS    40(R10)(SI*1), X3, X24
+	VCVTPH2PS      24(DX), X3
+	VBROADCASTSS   X3, Y4
+	VMOVSHDUP      X3, X3
+	VBROADCASTI128 32(DX), Y5
+	VPSRLVQ        Y0, Y5, Y5
+	VPAND          Y1, Y5, Y5
 	KMOVD          28(DX), K1
-	VPADDB         x10101010<>+0(SB), Y2, K1, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(R8)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y17
-	VFMADD231SS    88(R8)(SI*1), X0, X18
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(R9)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y20
-	VFMADD231SS    88(R9)(SI*1), X0, X21
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(R10)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(R10)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y23
-	VFMADD231SS    88(R10)(SI*1), X0, X24
+	VPADDB         Y2, Y5, K1, Y5
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       48(R8)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    80(R8)(SI*1), Y4, Y7
+	VFMADD231PS    Y7, Y6, Y17
+	VFMADD231SS    88(R8)(SI*1), X3, X18
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       48(R9)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    80(R9)(SI*1), Y4, Y7
+	VFMADD231PS    Y7, Y6, Y20
+	VFMADD231SS    88(R9)(SI*1), X3, X21
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       48(R10)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    80(R10)(SI*1), Y4, Y4
+	VFMADD231PS    Y4, Y6, Y23
+	VFMADD231SS    88(R10)(SI*1), X3, X24
 	ADDQ           $+48, DX
 	ADDQ           $+96, SI
 	JMP            m3pair
@@ -4726,82 +4854,88 @@ m3pair:
 m3last:
 	ADDQ           $0x02, BX
 	JZ             m3sum
-	VMOVD          (DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 8(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y4
+	VMOVSHDUP      X3, X3
+	VBROADCASTI128 8(DX), Y5
+	VPSRLVQ        Y0, Y5, Y5
+	VPAND          Y1, Y5, Y5
 	KMOVD          4(DX), K1
-	VPADDB         x10101010<>+0(SB), Y2, K1, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R8)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y16
-	VFMADD231SS    40(R8)(SI*1), X0, X18
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R9)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R9)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y19
-	VFMADD231SS    40(R9)(SI*1), X0, X21
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R10)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R10)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y22
-	VFMADD231SS    40(R10)(SI*1), X0, X24
+	VPADDB         Y2, Y5, K1, Y5
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (R8)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(R8)(SI*1), Y4, Y7
+	VFMADD231PS    Y7, Y6, Y16
+	VFMADD231SS    40(R8)(SI*1), X3, X18
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (R9)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(R9)(SI*1), Y4, Y7
+	VFMADD231PS    Y7, Y6, Y19
+	VFMADD231SS    40(R9)(SI*1), X3, X21
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (R10)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(R10)(SI*1), Y4, Y4
+	VFMADD231PS    Y4, Y6, Y22
+	VFMADD231SS    40(R10)(SI*1), X3, X24
 	ADDQ           $+24, DX
 
 m3sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VADDSS       X18, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y20, Y19, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       X21, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y23, Y22, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VADDSS       X24, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VADDSS       X18, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
 	CMPL         SI, $0x00
-	JEQ          m3store
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X2
-	MOVQ         CX, BX
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
 
-m3store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
+m3store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VADDSS       X21, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m3store1:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VADDSS       X24, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m3store2:
+	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -4809,16 +4943,19 @@ m3store:
 	RET
 
 not3:
-	CMPQ AX, $0x02
-	JNE  not2
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU x10101010<>+0(SB), Y2
 
 m2row:
 	VXORPS Y16, Y16, Y16
@@ -4834,48 +4971,46 @@ m2pair:
 	SUBQ           $0x02, BX
 	JLT            m2last
 	PREFETCHT0     2048(DX)
-	VMOVD          (DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 8(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y4
+	VMOVSHDUP      X3, X3
+	VBROADCASTI128 8(DX), Y5
+	VPSRLVQ        Y0, Y5, Y5
+	VPAND          Y1, Y5, Y5
 	KMOVD          4(DX), K1
-	VPADDB         x10101010<>+0(SB), Y2, K1, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R8)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y16
-	VFMADD231SS    40(R8)(SI*1), X0, X18
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R9)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R9)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y19
-	VFMADD231SS    40(R9)(SI*1), X0, X21
-	VMOVD          24(DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 32(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
+	VPADDB         Y2, Y5, K1, Y5
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (R8)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(R8)(SI*1), Y4, Y7
+	VFMADD231PS    Y7, Y6, Y16
+	VFMADD231SS    40(R8)(SI*1), X3, X18
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (R9)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(R9)(SI*1), Y4, Y4
+	VFMADD231PS    Y4, Y6, Y19
+	VFMADD231SS    40(R9)(SI*1), X3, X21
+	VCVTPH2PS      24(DX), X3
+	VBROADCASTSS   X3, Y4
+	VMOVSHDUP      X3, X3
+	VBROADCASTI128 32(DX), Y5
+	VPSRLVQ        Y0, Y5, Y5
+	VPAND          Y1, Y5, Y5
 	KMOVD          28(DX), K1
-	VPADDB         x10101010<>+0(SB), Y2, K1, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(R8)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y17
-	VFMADD231SS    88(R8)(SI*1), X0, X18
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(R9)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y20
-	VFMADD231SS    88(R9)(SI*1), X0, X21
+	VPADDB         Y2, Y5, K1, Y5
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       48(R8)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    80(R8)(SI*1), Y4, Y7
+	VFMADD231PS    Y7, Y6, Y17
+	VFMADD231SS    88(R8)(SI*1), X3, X18
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       48(R9)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    80(R9)(SI*1), Y4, Y4
+	VFMADD231PS    Y4, Y6, Y20
+	VFMADD231SS    88(R9)(SI*1), X3, X21
 	ADDQ           $+48, DX
 	ADDQ           $+96, SI
 	JMP            m2pair
@@ -4883,63 +5018,65 @@ m2pair:
 m2last:
 	ADDQ           $0x02, BX
 	JZ             m2sum
-	VMOVD          (DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 8(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y4
+	VMOVSHDUP      X3, X3
+	VBROADCASTI128 8(DX), Y5
+	VPSRLVQ        Y0, Y5, Y5
+	VPAND          Y1, Y5, Y5
 	KMOVD          4(DX), K1
-	VPADDB         x10101010<>+0(SB), Y2, K1, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R8)(SI*1), Y1, Y4
-	VFMADD231PS    Y4, Y3, Y16
-	VFMADD231SS    40(R8)(SI*1), X0, X18
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (R9)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R9)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y19
-	VFMADD231SS    40(R9)(SI*1), X0, X21
+	VPADDB         Y2, Y5, K1, Y5
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (R8)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(R8)(SI*1), Y4, Y7
+	VFMADD231PS    Y7, Y6, Y16
+	VFMADD231SS    40(R8)(SI*1), X3, X18
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (R9)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(R9)(SI*1), Y4, Y4
+	VFMADD231PS    Y4, Y6, Y19
+	VFMADD231SS    40(R9)(SI*1), X3, X21
 	ADDQ           $+24, DX
 
 m2sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VADDSS       X18, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y20, Y19, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       X21, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VADDSS       X18, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
 	CMPL         SI, $0x00
-	JEQ          m2store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
 
-m2store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
+m2store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VADDSS       X21, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m2store1:
+	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -4947,14 +5084,17 @@ m2store:
 	RET
 
 not2:
-	CMPQ AX, $0x01
-	JNE  not1
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), BX
-	SHLQ $0x02, BX
-	MOVQ a+32(FP), DI
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU x10101010<>+0(SB), Y2
 
 m1row:
 	VXORPS Y16, Y16, Y16
@@ -4967,36 +5107,34 @@ m1pair:
 	SUBQ           $0x02, BX
 	JLT            m1last
 	PREFETCHT0     2048(DX)
-	VMOVD          (DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 8(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y4
+	VMOVSHDUP      X3, X3
+	VBROADCASTI128 8(DX), Y5
+	VPSRLVQ        Y0, Y5, Y5
+	VPAND          Y1, Y5, Y5
 	KMOVD          4(DX), K1
-	VPADDB         x10101010<>+0(SB), Y2, K1, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (DI)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(DI)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y16
-	VFMADD231SS    40(DI)(SI*1), X0, X18
-	VMOVD          24(DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 32(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
+	VPADDB         Y2, Y5, K1, Y5
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (DI)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(DI)(SI*1), Y4, Y4
+	VFMADD231PS    Y4, Y6, Y16
+	VFMADD231SS    40(DI)(SI*1), X3, X18
+	VCVTPH2PS      24(DX), X3
+	VBROADCASTSS   X3, Y4
+	VMOVSHDUP      X3, X3
+	VBROADCASTI128 32(DX), Y5
+	VPSRLVQ        Y0, Y5, Y5
+	VPAND          Y1, Y5, Y5
 	KMOVD          28(DX), K1
-	VPADDB         x10101010<>+0(SB), Y2, K1, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       48(DI)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    80(DI)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y17
-	VFMADD231SS    88(DI)(SI*1), X0, X18
+	VPADDB         Y2, Y5, K1, Y5
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       48(DI)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    80(DI)(SI*1), Y4, Y4
+	VFMADD231PS    Y4, Y6, Y17
+	VFMADD231SS    88(DI)(SI*1), X3, X18
 	ADDQ           $+48, DX
 	ADDQ           $+96, SI
 	JMP            m1pair
@@ -5004,44 +5142,42 @@ m1pair:
 m1last:
 	ADDQ           $0x02, BX
 	JZ             m1sum
-	VMOVD          (DX), X0
-	VCVTPH2PS      X0, X0
-	VBROADCASTSS   X0, Y1
-	VMOVSHDUP      X0, X0
-	VBROADCASTI128 8(DX), Y2
-	VPSRLVQ        nibbles<>+0(SB), Y2, Y2
-	VPAND          x0f0f0f0f<>+0(SB), Y2, Y2
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y4
+	VMOVSHDUP      X3, X3
+	VBROADCASTI128 8(DX), Y5
+	VPSRLVQ        Y0, Y5, Y5
+	VPAND          Y1, Y5, Y5
 	KMOVD          4(DX), K1
-	VPADDB         x10101010<>+0(SB), Y2, K1, Y2
-	VPXOR          Y3, Y3, Y3
-	VPDPBUSD       (DI)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(DI)(SI*1), Y1, Y1
-	VFMADD231PS    Y1, Y3, Y16
-	VFMADD231SS    40(DI)(SI*1), X0, X18
+	VPADDB         Y2, Y5, K1, Y5
+	VPXOR          Y6, Y6, Y6
+	VPDPBUSD       (DI)(SI*1), Y5, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS.BCST    32(DI)(SI*1), Y4, Y4
+	VFMADD231PS    Y4, Y6, Y16
+	VFMADD231SS    40(DI)(SI*1), X3, X18
 	ADDQ           $+24, DX
 
 m1sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VADDSS       X18, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VADDSS       X18, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
 	CMPL         SI, $0x00
-	JEQ          m1store
-	VMOVSS       beta+56(FP), X1
-	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
 
-m1store:
-	VMOVSS X0, (BX)
+m1store0:
+	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row
@@ -5061,8 +5197,8 @@ TEXT ·decodeQ8_0AVX2(SB), NOSPLIT, $160-24
 
 block:
 	PREFETCHT0   1024(CX)
-	VPBROADCASTW (CX), X0
-	VCVTPH2PS    X0, Y0
+	VCVTPH2PS    (CX), X0
+	VBROADCASTSS X0, Y0
 	VMOVDQU      2(CX), Y1
 	VMOVDQU      Y1, (SP)
 	VPMOVSXBD    (SP), Y1
@@ -5120,8 +5256,8 @@ m3pair:
 	SUBQ         $0x02, BX
 	JLT          m3last
 	PREFETCHT0   2048(DX)
-	VPBROADCASTW (DX), X7
-	VCVTPH2PS    X7, Y7
+	VCVTPH2PS    (DX), X7
+	VBROADCASTSS X7, Y7
 	VMOVDQU      2(DX), Y8
 	VPABSB       Y8, Y9
 	VMOVDQU      (R8)(SI*1), Y10
@@ -5148,8 +5284,8 @@ m3pair:
 	VBROADCASTSS 32(R10)(SI*1), Y8
 	VMULPS       Y7, Y8, Y8
 	VFMADD231PS  Y8, Y10, Y4
-	VPBROADCASTW 34(DX), X7
-	VCVTPH2PS    X7, Y7
+	VCVTPH2PS    34(DX), X7
+	VBROADCASTSS X7, Y7
 	VMOVDQU      36(DX), Y8
 	VPABSB       Y8, Y9
 	VMOVDQU      48(R8)(SI*1), Y10
@@ -5183,8 +5319,8 @@ m3pair:
 m3last:
 	ADDQ         $0x02, BX
 	JZ           m3sum
-	VPBROADCASTW (DX), X7
-	VCVTPH2PS    X7, Y7
+	VCVTPH2PS    (DX), X7
+	VBROADCASTSS X7, Y7
 	VMOVDQU      2(DX), Y8
 	VPABSB       Y8, Y9
 	VMOVDQU      (R8)(SI*1), Y10
@@ -5225,38 +5361,45 @@ m3sum:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y3, Y2, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y5, Y4, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m3store
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X2
-	MOVQ         CX, BX
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m3store:
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y5, Y4, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -5288,8 +5431,8 @@ m2pair:
 	SUBQ         $0x02, BX
 	JLT          m2last
 	PREFETCHT0   2048(DX)
-	VPBROADCASTW (DX), X5
-	VCVTPH2PS    X5, Y5
+	VCVTPH2PS    (DX), X5
+	VBROADCASTSS X5, Y5
 	VMOVDQU      2(DX), Y6
 	VPABSB       Y6, Y7
 	VMOVDQU      (R8)(SI*1), Y8
@@ -5308,8 +5451,8 @@ m2pair:
 	VBROADCASTSS 32(R9)(SI*1), Y6
 	VMULPS       Y5, Y6, Y6
 	VFMADD231PS  Y6, Y8, Y2
-	VPBROADCASTW 34(DX), X5
-	VCVTPH2PS    X5, Y5
+	VCVTPH2PS    34(DX), X5
+	VBROADCASTSS X5, Y5
 	VMOVDQU      36(DX), Y6
 	VPABSB       Y6, Y7
 	VMOVDQU      48(R8)(SI*1), Y8
@@ -5335,8 +5478,8 @@ m2pair:
 m2last:
 	ADDQ         $0x02, BX
 	JZ           m2sum
-	VPBROADCASTW (DX), X5
-	VCVTPH2PS    X5, Y5
+	VCVTPH2PS    (DX), X5
+	VBROADCASTSS X5, Y5
 	VMOVDQU      2(DX), Y6
 	VPABSB       Y6, Y7
 	VMOVDQU      (R8)(SI*1), Y8
@@ -5369,26 +5512,29 @@ m2sum:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y3, Y2, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
 	CMPL         SI, $0x00
-	JEQ          m2store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m2store:
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -5416,8 +5562,8 @@ m1pair:
 	SUBQ         $0x02, BX
 	JLT          m1last
 	PREFETCHT0   2048(DX)
-	VPBROADCASTW (DX), X3
-	VCVTPH2PS    X3, Y3
+	VCVTPH2PS    (DX), X3
+	VBROADCASTSS X3, Y3
 	VMOVDQU      2(DX), Y4
 	VPABSB       Y4, Y5
 	VMOVDQU      (DI)(SI*1), Y6
@@ -5428,8 +5574,8 @@ m1pair:
 	VBROADCASTSS 32(DI)(SI*1), Y4
 	VMULPS       Y3, Y4, Y4
 	VFMADD231PS  Y4, Y6, Y0
-	VPBROADCASTW 34(DX), X3
-	VCVTPH2PS    X3, Y3
+	VCVTPH2PS    34(DX), X3
+	VBROADCASTSS X3, Y3
 	VMOVDQU      36(DX), Y4
 	VPABSB       Y4, Y5
 	VMOVDQU      48(DI)(SI*1), Y6
@@ -5447,8 +5593,8 @@ m1pair:
 m1last:
 	ADDQ         $0x02, BX
 	JZ           m1sum
-	VPBROADCASTW (DX), X3
-	VCVTPH2PS    X3, Y3
+	VCVTPH2PS    (DX), X3
+	VBROADCASTSS X3, Y3
 	VMOVDQU      2(DX), Y4
 	VPABSB       Y4, Y5
 	VMOVDQU      (DI)(SI*1), Y6
@@ -5474,12 +5620,11 @@ m1sum:
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
 	CMPL         SI, $0x00
-	JEQ          m1store
+	JEQ          m1store0
 	VMOVSS       beta+56(FP), X1
 	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
 
-m1store:
+m1store0:
 	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -5494,21 +5639,22 @@ not1:
 // func multiplyQ8_0AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
 TEXT ·multiplyQ8_0AVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ m+0(FP), AX
-	CMPQ AX, $0x04
-	JNE  not4
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
-	MOVQ R10, R11
-	ADDQ lda+40(FP), R11
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU x80808080<>+0(SB), Y0
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -5526,54 +5672,54 @@ m4pair:
 	SUBQ         $0x02, BX
 	JLT          m4last
 	PREFETCHT0   2048(DX)
-	VPBROADCASTW (DX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVDQU      2(DX), Y1
-	VPXOR        x80808080<>+0(SB), Y1, Y1
-	VMOVD        36(R8)(SI*1), X2
-	VPDPBUSD     (R8)(SI*1), Y1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS.BCST  32(R8)(SI*1), Y0, Y3
-	VFMADD231PS  Y3, Y2, Y16
-	VMOVD        36(R9)(SI*1), X4
-	VPDPBUSD     (R9)(SI*1), Y1, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS.BCST  32(R9)(SI*1), Y0, Y3
-	VFMADD231PS  Y3, Y4, Y18
-	VMOVD        36(R10)(SI*1), X5
-	VPDPBUSD     (R10)(SI*1), Y1, Y5
-	VCVTDQ2PS    Y5, Y5
-	VMULPS.BCST  32(R10)(SI*1), Y0, Y3
-	VFMADD231PS  Y3, Y5, Y20
-	VMOVD        36(R11)(SI*1), X6
-	VPDPBUSD     (R11)(SI*1), Y1, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMULPS.BCST  32(R11)(SI*1), Y0, Y0
-	VFMADD231PS  Y0, Y6, Y22
-	VPBROADCASTW 34(DX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVDQU      36(DX), Y1
-	VPXOR        x80808080<>+0(SB), Y1, Y1
-	VMOVD        84(R8)(SI*1), X7
-	VPDPBUSD     48(R8)(SI*1), Y1, Y7
-	VCVTDQ2PS    Y7, Y7
-	VMULPS.BCST  80(R8)(SI*1), Y0, Y3
-	VFMADD231PS  Y3, Y7, Y17
-	VMOVD        84(R9)(SI*1), X8
-	VPDPBUSD     48(R9)(SI*1), Y1, Y8
-	VCVTDQ2PS    Y8, Y8
-	VMULPS.BCST  80(R9)(SI*1), Y0, Y3
-	VFMADD231PS  Y3, Y8, Y19
-	VMOVD        84(R10)(SI*1), X9
-	VPDPBUSD     48(R10)(SI*1), Y1, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS.BCST  80(R10)(SI*1), Y0, Y3
-	VFMADD231PS  Y3, Y9, Y21
-	VMOVD        84(R11)(SI*1), X10
-	VPDPBUSD     48(R11)(SI*1), Y1, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS.BCST  80(R11)(SI*1), Y0, Y0
-	VFMADD231PS  Y0, Y10, Y23
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(R8)(SI*1), X3
+	VPDPBUSD     (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y16
+	VMOVD        36(R9)(SI*1), X3
+	VPDPBUSD     (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y18
+	VMOVD        36(R10)(SI*1), X3
+	VPDPBUSD     (R10)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y20
+	VMOVD        36(R11)(SI*1), X3
+	VPDPBUSD     (R11)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R11)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y22
+	VCVTPH2PS    34(DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      36(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        84(R8)(SI*1), X3
+	VPDPBUSD     48(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y17
+	VMOVD        84(R9)(SI*1), X3
+	VPDPBUSD     48(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R9)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y19
+	VMOVD        84(R10)(SI*1), X3
+	VPDPBUSD     48(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R10)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y21
+	VMOVD        84(R11)(SI*1), X3
+	VPDPBUSD     48(R11)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R11)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y23
 	ADDQ         $+68, DX
 	ADDQ         $+96, SI
 	JMP          m4pair
@@ -5581,44 +5727,52 @@ m4pair:
 m4last:
 	ADDQ         $0x02, BX
 	JZ           m4sum
-	VPBROADCASTW (DX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVDQU      2(DX), Y1
-	VPXOR        x80808080<>+0(SB), Y1, Y1
-	VMOVD        36(R8)(SI*1), X11
-	VPDPBUSD     (R8)(SI*1), Y1, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS.BCST  32(R8)(SI*1), Y0, Y3
-	VFMADD231PS  Y3, Y11, Y16
-	VMOVD        36(R9)(SI*1), X12
-	VPDPBUSD     (R9)(SI*1), Y1, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS.BCST  32(R9)(SI*1), Y0, Y3
-	VFMADD231PS  Y3, Y12, Y18
-	VMOVD        36(R10)(SI*1), X13
-	VPDPBUSD     (R10)(SI*1), Y1, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS.BCST  32(R10)(SI*1), Y0, Y3
-	VFMADD231PS  Y3, Y13, Y20
-	VMOVD        36(R11)(SI*1), X14
-	VPDPBUSD     (R11)(SI*1), Y1, Y14
-	VCVTDQ2PS    Y14, Y14
-	VMULPS.BCST  32(R11)(SI*1), Y0, Y0
-	VFMADD231PS  Y0, Y14, Y22
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(R8)(SI*1), X3
+	VPDPBUSD     (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y16
+	VMOVD        36(R9)(SI*1), X3
+	VPDPBUSD     (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y18
+	VMOVD        36(R10)(SI*1), X3
+	VPDPBUSD     (R10)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y20
+	VMOVD        36(R11)(SI*1), X3
+	VPDPBUSD     (R11)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R11)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y22
 	ADDQ         $+34, DX
 
 m4sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
 	VADDPS       Y19, Y18, Y1
 	VEXTRACTF128 $0x01, Y1, X2
 	VADDPS       X2, X1, X1
@@ -5627,42 +5781,45 @@ m4sum:
 	VMOVSHDUP    X1, X2
 	VADDSS       X2, X1, X1
 	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y21, Y20, Y3
-	VEXTRACTF128 $0x01, Y3, X2
-	VADDPS       X2, X3, X3
-	VPERMILPS    $0x4e, X3, X2
-	VADDPS       X2, X3, X3
-	VMOVSHDUP    X3, X2
-	VADDSS       X2, X3, X3
-	VMULSS       alpha+24(FP), X3, X3
-	VADDPS       Y23, Y22, Y15
-	VEXTRACTF128 $0x01, Y15, X2
-	VADDPS       X2, X15, X15
-	VPERMILPS    $0x4e, X15, X2
-	VADDPS       X2, X15, X15
-	VMOVSHDUP    X15, X2
-	VADDSS       X2, X15, X15
-	VMULSS       alpha+24(FP), X15, X15
 	CMPL         SI, $0x00
-	JEQ          m4store
+	JEQ          m4store1
 	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
 	VFMADD231SS  (BX), X2, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X3
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X15
-	MOVQ         CX, BX
 
-m4store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
+m4store1:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y21, Y20, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store2:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store3:
 	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X3, (BX)
-	ADDQ   DI, BX
-	VMOVSS X15, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m4row
@@ -5670,18 +5827,19 @@ m4store:
 	RET
 
 not4:
-	CMPQ AX, $0x03
-	JNE  not3
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU x80808080<>+0(SB), Y0
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -5697,44 +5855,44 @@ m3pair:
 	SUBQ         $0x02, BX
 	JLT          m3last
 	PREFETCHT0   2048(DX)
-	VPBROADCASTW (DX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVDQU      2(DX), Y1
-	VPXOR        x80808080<>+0(SB), Y1, Y1
-	VMOVD        36(R8)(SI*1), X2
-	VPDPBUSD     (R8)(SI*1), Y1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS.BCST  32(R8)(SI*1), Y0, Y3
-	VFMADD231PS  Y3, Y2, Y16
-	VMOVD        36(R9)(SI*1), X4
-	VPDPBUSD     (R9)(SI*1), Y1, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS.BCST  32(R9)(SI*1), Y0, Y3
-	VFMADD231PS  Y3, Y4, Y18
-	VMOVD        36(R10)(SI*1), X5
-	VPDPBUSD     (R10)(SI*1), Y1, Y5
-	VCVTDQ2PS    Y5, Y5
-	VMULPS.BCST  32(R10)(SI*1), Y0, Y0
-	VFMADD231PS  Y0, Y5, Y20
-	VPBROADCASTW 34(DX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVDQU      36(DX), Y1
-	VPXOR        x80808080<>+0(SB), Y1, Y1
-	VMOVD        84(R8)(SI*1), X6
-	VPDPBUSD     48(R8)(SI*1), Y1, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMULPS.BCST  80(R8)(SI*1), Y0, Y3
-	VFMADD231PS  Y3, Y6, Y17
-	VMOVD        84(R9)(SI*1), X7
-	VPDPBUSD     48(R9)(SI*1), Y1, Y7
-	VCVTDQ2PS    Y7, Y7
-	VMULPS.BCST  80(R9)(SI*1), Y0, Y3
-	VFMADD231PS  Y3, Y7, Y19
-	VMOVD        84(R10)(SI*1), X8
-	VPDPBUSD     48(R10)(SI*1), Y1, Y8
-	VCVTDQ2PS    Y8, Y8
-	VMULPS.BCST  80(R10)(SI*1), Y0, Y0
-	VFMADD231PS  Y0, Y8, Y21
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(R8)(SI*1), X3
+	VPDPBUSD     (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y16
+	VMOVD        36(R9)(SI*1), X3
+	VPDPBUSD     (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y18
+	VMOVD        36(R10)(SI*1), X3
+	VPDPBUSD     (R10)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y20
+	VCVTPH2PS    34(DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      36(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        84(R8)(SI*1), X3
+	VPDPBUSD     48(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y17
+	VMOVD        84(R9)(SI*1), X3
+	VPDPBUSD     48(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R9)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y19
+	VMOVD        84(R10)(SI*1), X3
+	VPDPBUSD     48(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R10)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y21
 	ADDQ         $+68, DX
 	ADDQ         $+96, SI
 	JMP          m3pair
@@ -5742,39 +5900,47 @@ m3pair:
 m3last:
 	ADDQ         $0x02, BX
 	JZ           m3sum
-	VPBROADCASTW (DX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVDQU      2(DX), Y1
-	VPXOR        x80808080<>+0(SB), Y1, Y1
-	VMOVD        36(R8)(SI*1), X9
-	VPDPBUSD     (R8)(SI*1), Y1, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS.BCST  32(R8)(SI*1), Y0, Y3
-	VFMADD231PS  Y3, Y9, Y16
-	VMOVD        36(R9)(SI*1), X10
-	VPDPBUSD     (R9)(SI*1), Y1, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS.BCST  32(R9)(SI*1), Y0, Y3
-	VFMADD231PS  Y3, Y10, Y18
-	VMOVD        36(R10)(SI*1), X11
-	VPDPBUSD     (R10)(SI*1), Y1, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS.BCST  32(R10)(SI*1), Y0, Y0
-	VFMADD231PS  Y0, Y11, Y20
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(R8)(SI*1), X3
+	VPDPBUSD     (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y16
+	VMOVD        36(R9)(SI*1), X3
+	VPDPBUSD     (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y18
+	VMOVD        36(R10)(SI*1), X3
+	VPDPBUSD     (R10)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y20
 	ADDQ         $+34, DX
 
 m3sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m3store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
 	VADDPS       Y19, Y18, Y1
 	VEXTRACTF128 $0x01, Y1, X2
 	VADDPS       X2, X1, X1
@@ -5783,30 +5949,29 @@ m3sum:
 	VMOVSHDUP    X1, X2
 	VADDSS       X2, X1, X1
 	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y21, Y20, Y3
-	VEXTRACTF128 $0x01, Y3, X2
-	VADDPS       X2, X3, X3
-	VPERMILPS    $0x4e, X3, X2
-	VADDPS       X2, X3, X3
-	VMOVSHDUP    X3, X2
-	VADDSS       X2, X3, X3
-	VMULSS       alpha+24(FP), X3, X3
 	CMPL         SI, $0x00
-	JEQ          m3store
+	JEQ          m3store1
 	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
 	VFMADD231SS  (BX), X2, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X3
-	MOVQ         CX, BX
 
-m3store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
+m3store1:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y21, Y20, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m3store2:
 	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -5814,16 +5979,17 @@ m3store:
 	RET
 
 not3:
-	CMPQ AX, $0x02
-	JNE  not2
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x80808080<>+0(SB), Y0
 
 m2row:
 	VXORPS Y16, Y16, Y16
@@ -5837,34 +6003,34 @@ m2pair:
 	SUBQ         $0x02, BX
 	JLT          m2last
 	PREFETCHT0   2048(DX)
-	VPBROADCASTW (DX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVDQU      2(DX), Y1
-	VPXOR        x80808080<>+0(SB), Y1, Y1
-	VMOVD        36(R8)(SI*1), X2
-	VPDPBUSD     (R8)(SI*1), Y1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS.BCST  32(R8)(SI*1), Y0, Y3
-	VFMADD231PS  Y3, Y2, Y16
-	VMOVD        36(R9)(SI*1), X4
-	VPDPBUSD     (R9)(SI*1), Y1, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS.BCST  32(R9)(SI*1), Y0, Y0
-	VFMADD231PS  Y0, Y4, Y18
-	VPBROADCASTW 34(DX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVDQU      36(DX), Y1
-	VPXOR        x80808080<>+0(SB), Y1, Y1
-	VMOVD        84(R8)(SI*1), X5
-	VPDPBUSD     48(R8)(SI*1), Y1, Y5
-	VCVTDQ2PS    Y5, Y5
-	VMULPS.BCST  80(R8)(SI*1), Y0, Y3
-	VFMADD231PS  Y3, Y5, Y17
-	VMOVD        84(R9)(SI*1), X6
-	VPDPBUSD     48(R9)(SI*1), Y1, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMULPS.BCST  80(R9)(SI*1), Y0, Y0
-	VFMADD231PS  Y0, Y6, Y19
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(R8)(SI*1), X3
+	VPDPBUSD     (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y16
+	VMOVD        36(R9)(SI*1), X3
+	VPDPBUSD     (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y18
+	VCVTPH2PS    34(DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      36(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        84(R8)(SI*1), X3
+	VPDPBUSD     48(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y17
+	VMOVD        84(R9)(SI*1), X3
+	VPDPBUSD     48(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R9)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y19
 	ADDQ         $+68, DX
 	ADDQ         $+96, SI
 	JMP          m2pair
@@ -5872,34 +6038,42 @@ m2pair:
 m2last:
 	ADDQ         $0x02, BX
 	JZ           m2sum
-	VPBROADCASTW (DX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVDQU      2(DX), Y1
-	VPXOR        x80808080<>+0(SB), Y1, Y1
-	VMOVD        36(R8)(SI*1), X7
-	VPDPBUSD     (R8)(SI*1), Y1, Y7
-	VCVTDQ2PS    Y7, Y7
-	VMULPS.BCST  32(R8)(SI*1), Y0, Y3
-	VFMADD231PS  Y3, Y7, Y16
-	VMOVD        36(R9)(SI*1), X8
-	VPDPBUSD     (R9)(SI*1), Y1, Y8
-	VCVTDQ2PS    Y8, Y8
-	VMULPS.BCST  32(R9)(SI*1), Y0, Y0
-	VFMADD231PS  Y0, Y8, Y18
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(R8)(SI*1), X3
+	VPDPBUSD     (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y16
+	VMOVD        36(R9)(SI*1), X3
+	VPDPBUSD     (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y18
 	ADDQ         $+34, DX
 
 m2sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m2store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
 	VADDPS       Y19, Y18, Y1
 	VEXTRACTF128 $0x01, Y1, X2
 	VADDPS       X2, X1, X1
@@ -5909,16 +6083,11 @@ m2sum:
 	VADDSS       X2, X1, X1
 	VMULSS       alpha+24(FP), X1, X1
 	CMPL         SI, $0x00
-	JEQ          m2store
+	JEQ          m2store1
 	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
 	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
 
-m2store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
+m2store1:
 	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -5927,14 +6096,15 @@ m2store:
 	RET
 
 not2:
-	CMPQ AX, $0x01
-	JNE  not1
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), BX
-	SHLQ $0x02, BX
-	MOVQ a+32(FP), DI
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x80808080<>+0(SB), Y0
 
 m1row:
 	VXORPS Y16, Y16, Y16
@@ -5946,24 +6116,24 @@ m1pair:
 	SUBQ         $0x02, BX
 	JLT          m1last
 	PREFETCHT0   2048(DX)
-	VPBROADCASTW (DX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVDQU      2(DX), Y1
-	VPXOR        x80808080<>+0(SB), Y1, Y1
-	VMOVD        36(DI)(SI*1), X2
-	VPDPBUSD     (DI)(SI*1), Y1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS.BCST  32(DI)(SI*1), Y0, Y0
-	VFMADD231PS  Y0, Y2, Y16
-	VPBROADCASTW 34(DX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVDQU      36(DX), Y1
-	VPXOR        x80808080<>+0(SB), Y1, Y1
-	VMOVD        84(DI)(SI*1), X3
-	VPDPBUSD     48(DI)(SI*1), Y1, Y3
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(DI)(SI*1), X3
+	VPDPBUSD     (DI)(SI*1), Y2, Y3
 	VCVTDQ2PS    Y3, Y3
-	VMULPS.BCST  80(DI)(SI*1), Y0, Y0
-	VFMADD231PS  Y0, Y3, Y17
+	VMULPS.BCST  32(DI)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y16
+	VCVTPH2PS    34(DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      36(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        84(DI)(SI*1), X3
+	VPDPBUSD     48(DI)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(DI)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y17
 	ADDQ         $+68, DX
 	ADDQ         $+96, SI
 	JMP          m1pair
@@ -5971,37 +6141,36 @@ m1pair:
 m1last:
 	ADDQ         $0x02, BX
 	JZ           m1sum
-	VPBROADCASTW (DX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVDQU      2(DX), Y1
-	VPXOR        x80808080<>+0(SB), Y1, Y1
-	VMOVD        36(DI)(SI*1), X4
-	VPDPBUSD     (DI)(SI*1), Y1, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS.BCST  32(DI)(SI*1), Y0, Y0
-	VFMADD231PS  Y0, Y4, Y16
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(DI)(SI*1), X3
+	VPDPBUSD     (DI)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(DI)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y16
 	ADDQ         $+34, DX
 
 m1sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
 	CMPL         SI, $0x00
-	JEQ          m1store
-	VMOVSS       beta+56(FP), X1
-	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
 
-m1store:
-	VMOVSS X0, (BX)
+m1store0:
+	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row
@@ -6039,14 +6208,14 @@ TEXT ·decodeIQ4_NLAVX2(SB), NOSPLIT, $160-24
 
 block:
 	PREFETCHT0     1024(CX)
-	VPBROADCASTW   (CX), X0
-	VCVTPH2PS      X0, Y0
+	VCVTPH2PS      (CX), X0
+	VBROADCASTSS   X0, Y0
 	VBROADCASTI128 2(CX), Y1
 	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
 	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
 	VMOVDQU        iq40<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVDQU        Y2, (SP)
+	VPSHUFB        Y1, Y2, Y1
+	VMOVDQU        Y1, (SP)
 	VPMOVSXBD      (SP), Y1
 	VCVTDQ2PS      Y1, Y1
 	VMULPS         Y0, Y1, Y1
@@ -6112,65 +6281,65 @@ m3pair:
 	SUBQ           $0x02, BX
 	JLT            m3last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X7
-	VCVTPH2PS      X7, Y7
+	VCVTPH2PS      (DX), X7
+	VBROADCASTSS   X7, Y7
 	VBROADCASTI128 2(DX), Y8
 	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
 	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
 	VMOVDQU        iq40<>+0(SB), Y9
-	VPSHUFB        Y8, Y9, Y9
-	VPABSB         Y9, Y8
+	VPSHUFB        Y8, Y9, Y8
+	VPABSB         Y8, Y9
 	VMOVDQU        (R8)(SI*1), Y10
-	VPSIGNB        Y9, Y10, Y10
-	VPMADDUBSW     Y10, Y8, Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y6, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
 	VBROADCASTSS   32(R8)(SI*1), Y11
 	VMULPS         Y7, Y11, Y11
 	VFMADD231PS    Y11, Y10, Y0
 	VMOVDQU        (R9)(SI*1), Y10
-	VPSIGNB        Y9, Y10, Y10
-	VPMADDUBSW     Y10, Y8, Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y6, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
 	VBROADCASTSS   32(R9)(SI*1), Y11
 	VMULPS         Y7, Y11, Y11
 	VFMADD231PS    Y11, Y10, Y2
 	VMOVDQU        (R10)(SI*1), Y10
-	VPSIGNB        Y9, Y10, Y10
-	VPMADDUBSW     Y10, Y8, Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y6, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
 	VBROADCASTSS   32(R10)(SI*1), Y8
 	VMULPS         Y7, Y8, Y8
 	VFMADD231PS    Y8, Y10, Y4
-	VPBROADCASTW   18(DX), X7
-	VCVTPH2PS      X7, Y7
+	VCVTPH2PS      18(DX), X7
+	VBROADCASTSS   X7, Y7
 	VBROADCASTI128 20(DX), Y8
 	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
 	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
 	VMOVDQU        iq40<>+0(SB), Y9
-	VPSHUFB        Y8, Y9, Y9
-	VPABSB         Y9, Y8
+	VPSHUFB        Y8, Y9, Y8
+	VPABSB         Y8, Y9
 	VMOVDQU        48(R8)(SI*1), Y10
-	VPSIGNB        Y9, Y10, Y10
-	VPMADDUBSW     Y10, Y8, Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y6, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
 	VBROADCASTSS   80(R8)(SI*1), Y11
 	VMULPS         Y7, Y11, Y11
 	VFMADD231PS    Y11, Y10, Y1
 	VMOVDQU        48(R9)(SI*1), Y10
-	VPSIGNB        Y9, Y10, Y10
-	VPMADDUBSW     Y10, Y8, Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y6, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
 	VBROADCASTSS   80(R9)(SI*1), Y11
 	VMULPS         Y7, Y11, Y11
 	VFMADD231PS    Y11, Y10, Y3
 	VMOVDQU        48(R10)(SI*1), Y10
-	VPSIGNB        Y9, Y10, Y10
-	VPMADDUBSW     Y10, Y8, Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y6, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
 	VBROADCASTSS   80(R10)(SI*1), Y8
@@ -6183,33 +6352,33 @@ m3pair:
 m3last:
 	ADDQ           $0x02, BX
 	JZ             m3sum
-	VPBROADCASTW   (DX), X7
-	VCVTPH2PS      X7, Y7
+	VCVTPH2PS      (DX), X7
+	VBROADCASTSS   X7, Y7
 	VBROADCASTI128 2(DX), Y8
 	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
 	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
 	VMOVDQU        iq40<>+0(SB), Y9
-	VPSHUFB        Y8, Y9, Y9
-	VPABSB         Y9, Y8
+	VPSHUFB        Y8, Y9, Y8
+	VPABSB         Y8, Y9
 	VMOVDQU        (R8)(SI*1), Y10
-	VPSIGNB        Y9, Y10, Y10
-	VPMADDUBSW     Y10, Y8, Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y6, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
 	VBROADCASTSS   32(R8)(SI*1), Y11
 	VMULPS         Y7, Y11, Y11
 	VFMADD231PS    Y11, Y10, Y0
 	VMOVDQU        (R9)(SI*1), Y10
-	VPSIGNB        Y9, Y10, Y10
-	VPMADDUBSW     Y10, Y8, Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y6, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
 	VBROADCASTSS   32(R9)(SI*1), Y11
 	VMULPS         Y7, Y11, Y11
 	VFMADD231PS    Y11, Y10, Y2
 	VMOVDQU        (R10)(SI*1), Y10
-	VPSIGNB        Y9, Y10, Y10
-	VPMADDUBSW     Y10, Y8, Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y6, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
 	VBROADCASTSS   32(R10)(SI*1), Y8
@@ -6229,38 +6398,45 @@ m3sum:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y3, Y2, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y5, Y4, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m3store
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X2
-	MOVQ         CX, BX
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m3store:
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y5, Y4, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -6279,6 +6455,9 @@ not3:
 	MOVQ    R8, R9
 	ADDQ    lda+40(FP), R9
 	VMOVDQU x00010001<>+0(SB), Y4
+	VMOVDQU nibbles<>+0(SB), Y5
+	VMOVDQU x0f0f0f0f<>+0(SB), Y6
+	VMOVDQU iq40<>+0(SB), Y7
 
 m2row:
 	VXORPS Y0, Y0, Y0
@@ -6292,54 +6471,52 @@ m2pair:
 	SUBQ           $0x02, BX
 	JLT            m2last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X5
-	VCVTPH2PS      X5, Y5
-	VBROADCASTI128 2(DX), Y6
-	VPSRLVQ        nibbles<>+0(SB), Y6, Y6
-	VPAND          x0f0f0f0f<>+0(SB), Y6, Y6
-	VMOVDQU        iq40<>+0(SB), Y7
-	VPSHUFB        Y6, Y7, Y7
-	VPABSB         Y7, Y6
-	VMOVDQU        (R8)(SI*1), Y8
-	VPSIGNB        Y7, Y8, Y8
-	VPMADDUBSW     Y8, Y6, Y8
-	VPMADDWD       Y4, Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   32(R8)(SI*1), Y9
-	VMULPS         Y5, Y9, Y9
-	VFMADD231PS    Y9, Y8, Y0
-	VMOVDQU        (R9)(SI*1), Y8
-	VPSIGNB        Y7, Y8, Y8
-	VPMADDUBSW     Y8, Y6, Y8
-	VPMADDWD       Y4, Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   32(R9)(SI*1), Y6
-	VMULPS         Y5, Y6, Y6
-	VFMADD231PS    Y6, Y8, Y2
-	VPBROADCASTW   18(DX), X5
-	VCVTPH2PS      X5, Y5
-	VBROADCASTI128 20(DX), Y6
-	VPSRLVQ        nibbles<>+0(SB), Y6, Y6
-	VPAND          x0f0f0f0f<>+0(SB), Y6, Y6
-	VMOVDQU        iq40<>+0(SB), Y7
-	VPSHUFB        Y6, Y7, Y7
-	VPABSB         Y7, Y6
-	VMOVDQU        48(R8)(SI*1), Y8
-	VPSIGNB        Y7, Y8, Y8
-	VPMADDUBSW     Y8, Y6, Y8
-	VPMADDWD       Y4, Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   80(R8)(SI*1), Y9
-	VMULPS         Y5, Y9, Y9
-	VFMADD231PS    Y9, Y8, Y1
-	VMOVDQU        48(R9)(SI*1), Y8
-	VPSIGNB        Y7, Y8, Y8
-	VPMADDUBSW     Y8, Y6, Y8
-	VPMADDWD       Y4, Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   80(R9)(SI*1), Y6
-	VMULPS         Y5, Y6, Y6
-	VFMADD231PS    Y6, Y8, Y3
+	VCVTPH2PS      (DX), X8
+	VBROADCASTSS   X8, Y8
+	VBROADCASTI128 2(DX), Y9
+	VPSRLVQ        Y5, Y9, Y9
+	VPAND          Y6, Y9, Y9
+	VPSHUFB        Y9, Y7, Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        (R8)(SI*1), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y4, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   32(R8)(SI*1), Y12
+	VMULPS         Y8, Y12, Y12
+	VFMADD231PS    Y12, Y11, Y0
+	VMOVDQU        (R9)(SI*1), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y4, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   32(R9)(SI*1), Y9
+	VMULPS         Y8, Y9, Y9
+	VFMADD231PS    Y9, Y11, Y2
+	VCVTPH2PS      18(DX), X8
+	VBROADCASTSS   X8, Y8
+	VBROADCASTI128 20(DX), Y9
+	VPSRLVQ        Y5, Y9, Y9
+	VPAND          Y6, Y9, Y9
+	VPSHUFB        Y9, Y7, Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        48(R8)(SI*1), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y4, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   80(R8)(SI*1), Y12
+	VMULPS         Y8, Y12, Y12
+	VFMADD231PS    Y12, Y11, Y1
+	VMOVDQU        48(R9)(SI*1), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y4, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   80(R9)(SI*1), Y9
+	VMULPS         Y8, Y9, Y9
+	VFMADD231PS    Y9, Y11, Y3
 	ADDQ           $+36, DX
 	ADDQ           $+96, SI
 	JMP            m2pair
@@ -6347,30 +6524,29 @@ m2pair:
 m2last:
 	ADDQ           $0x02, BX
 	JZ             m2sum
-	VPBROADCASTW   (DX), X5
-	VCVTPH2PS      X5, Y5
-	VBROADCASTI128 2(DX), Y6
-	VPSRLVQ        nibbles<>+0(SB), Y6, Y6
-	VPAND          x0f0f0f0f<>+0(SB), Y6, Y6
-	VMOVDQU        iq40<>+0(SB), Y7
-	VPSHUFB        Y6, Y7, Y7
-	VPABSB         Y7, Y6
-	VMOVDQU        (R8)(SI*1), Y8
-	VPSIGNB        Y7, Y8, Y8
-	VPMADDUBSW     Y8, Y6, Y8
-	VPMADDWD       Y4, Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   32(R8)(SI*1), Y9
-	VMULPS         Y5, Y9, Y9
-	VFMADD231PS    Y9, Y8, Y0
-	VMOVDQU        (R9)(SI*1), Y8
-	VPSIGNB        Y7, Y8, Y8
-	VPMADDUBSW     Y8, Y6, Y8
-	VPMADDWD       Y4, Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   32(R9)(SI*1), Y6
-	VMULPS         Y5, Y6, Y6
-	VFMADD231PS    Y6, Y8, Y2
+	VCVTPH2PS      (DX), X8
+	VBROADCASTSS   X8, Y8
+	VBROADCASTI128 2(DX), Y9
+	VPSRLVQ        Y5, Y9, Y9
+	VPAND          Y6, Y9, Y9
+	VPSHUFB        Y9, Y7, Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        (R8)(SI*1), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y4, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   32(R8)(SI*1), Y12
+	VMULPS         Y8, Y12, Y12
+	VFMADD231PS    Y12, Y11, Y0
+	VMOVDQU        (R9)(SI*1), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y4, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   32(R9)(SI*1), Y9
+	VMULPS         Y8, Y9, Y9
+	VFMADD231PS    Y9, Y11, Y2
 	ADDQ           $+18, DX
 
 m2sum:
@@ -6385,26 +6561,29 @@ m2sum:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y3, Y2, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
 	CMPL         SI, $0x00
-	JEQ          m2store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m2store:
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -6421,6 +6600,9 @@ not2:
 	SHLQ    $0x02, BX
 	MOVQ    a+32(FP), DI
 	VMOVDQU x00010001<>+0(SB), Y2
+	VMOVDQU nibbles<>+0(SB), Y3
+	VMOVDQU x0f0f0f0f<>+0(SB), Y4
+	VMOVDQU iq40<>+0(SB), Y5
 
 m1row:
 	VXORPS Y0, Y0, Y0
@@ -6432,38 +6614,36 @@ m1pair:
 	SUBQ           $0x02, BX
 	JLT            m1last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X3
-	VCVTPH2PS      X3, Y3
-	VBROADCASTI128 2(DX), Y4
-	VPSRLVQ        nibbles<>+0(SB), Y4, Y4
-	VPAND          x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU        iq40<>+0(SB), Y5
-	VPSHUFB        Y4, Y5, Y5
-	VPABSB         Y5, Y4
-	VMOVDQU        (DI)(SI*1), Y6
-	VPSIGNB        Y5, Y6, Y6
-	VPMADDUBSW     Y6, Y4, Y6
-	VPMADDWD       Y2, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   32(DI)(SI*1), Y4
-	VMULPS         Y3, Y4, Y4
-	VFMADD231PS    Y4, Y6, Y0
-	VPBROADCASTW   18(DX), X3
-	VCVTPH2PS      X3, Y3
-	VBROADCASTI128 20(DX), Y4
-	VPSRLVQ        nibbles<>+0(SB), Y4, Y4
-	VPAND          x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU        iq40<>+0(SB), Y5
-	VPSHUFB        Y4, Y5, Y5
-	VPABSB         Y5, Y4
-	VMOVDQU        48(DI)(SI*1), Y6
-	VPSIGNB        Y5, Y6, Y6
-	VPMADDUBSW     Y6, Y4, Y6
-	VPMADDWD       Y2, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   80(DI)(SI*1), Y4
-	VMULPS         Y3, Y4, Y4
-	VFMADD231PS    Y4, Y6, Y1
+	VCVTPH2PS      (DX), X6
+	VBROADCASTSS   X6, Y6
+	VBROADCASTI128 2(DX), Y7
+	VPSRLVQ        Y3, Y7, Y7
+	VPAND          Y4, Y7, Y7
+	VPSHUFB        Y7, Y5, Y7
+	VPABSB         Y7, Y8
+	VMOVDQU        (DI)(SI*1), Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
+	VPMADDWD       Y2, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(DI)(SI*1), Y7
+	VMULPS         Y6, Y7, Y7
+	VFMADD231PS    Y7, Y9, Y0
+	VCVTPH2PS      18(DX), X6
+	VBROADCASTSS   X6, Y6
+	VBROADCASTI128 20(DX), Y7
+	VPSRLVQ        Y3, Y7, Y7
+	VPAND          Y4, Y7, Y7
+	VPSHUFB        Y7, Y5, Y7
+	VPABSB         Y7, Y8
+	VMOVDQU        48(DI)(SI*1), Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
+	VPMADDWD       Y2, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   80(DI)(SI*1), Y7
+	VMULPS         Y6, Y7, Y7
+	VFMADD231PS    Y7, Y9, Y1
 	ADDQ           $+36, DX
 	ADDQ           $+96, SI
 	JMP            m1pair
@@ -6471,22 +6651,21 @@ m1pair:
 m1last:
 	ADDQ           $0x02, BX
 	JZ             m1sum
-	VPBROADCASTW   (DX), X3
-	VCVTPH2PS      X3, Y3
-	VBROADCASTI128 2(DX), Y4
-	VPSRLVQ        nibbles<>+0(SB), Y4, Y4
-	VPAND          x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU        iq40<>+0(SB), Y5
-	VPSHUFB        Y4, Y5, Y5
-	VPABSB         Y5, Y4
-	VMOVDQU        (DI)(SI*1), Y6
-	VPSIGNB        Y5, Y6, Y6
-	VPMADDUBSW     Y6, Y4, Y6
-	VPMADDWD       Y2, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   32(DI)(SI*1), Y4
-	VMULPS         Y3, Y4, Y4
-	VFMADD231PS    Y4, Y6, Y0
+	VCVTPH2PS      (DX), X6
+	VBROADCASTSS   X6, Y6
+	VBROADCASTI128 2(DX), Y7
+	VPSRLVQ        Y3, Y7, Y7
+	VPAND          Y4, Y7, Y7
+	VPSHUFB        Y7, Y5, Y7
+	VPABSB         Y7, Y8
+	VMOVDQU        (DI)(SI*1), Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
+	VPMADDWD       Y2, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(DI)(SI*1), Y7
+	VMULPS         Y6, Y7, Y7
+	VFMADD231PS    Y7, Y9, Y0
 	ADDQ           $+18, DX
 
 m1sum:
@@ -6502,12 +6681,11 @@ m1sum:
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
 	CMPL         SI, $0x00
-	JEQ          m1store
+	JEQ          m1store0
 	VMOVSS       beta+56(FP), X1
 	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
 
-m1store:
+m1store0:
 	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -6522,21 +6700,24 @@ not1:
 // func multiplyIQ4_NLAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
 TEXT ·multiplyIQ4_NLAVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ m+0(FP), AX
-	CMPQ AX, $0x04
-	JNE  not4
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
-	MOVQ R10, R11
-	ADDQ lda+40(FP), R11
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU iq4128<>+0(SB), Y2
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -6554,60 +6735,58 @@ m4pair:
 	SUBQ           $0x02, BX
 	JLT            m4last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 2(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        iq4128<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          36(R8)(SI*1), X3
-	VPDPBUSD       (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y3, Y16
-	VMOVD          36(R9)(SI*1), X4
-	VPDPBUSD       (R9)(SI*1), Y2, Y4
-	VCVTDQ2PS      Y4, Y4
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y4, Y18
-	VMOVD          36(R10)(SI*1), X5
-	VPDPBUSD       (R10)(SI*1), Y2, Y5
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 2(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
 	VCVTDQ2PS      Y5, Y5
-	VMULPS.BCST    32(R10)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y5, Y20
-	VMOVD          36(R11)(SI*1), X6
-	VPDPBUSD       (R11)(SI*1), Y2, Y6
-	VCVTDQ2PS      Y6, Y6
-	VMULPS.BCST    32(R11)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y6, Y22
-	VPBROADCASTW   18(DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 20(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        iq4128<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          84(R8)(SI*1), X7
-	VPDPBUSD       48(R8)(SI*1), Y2, Y7
-	VCVTDQ2PS      Y7, Y7
-	VMULPS.BCST    80(R8)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y7, Y17
-	VMOVD          84(R9)(SI*1), X8
-	VPDPBUSD       48(R9)(SI*1), Y2, Y8
-	VCVTDQ2PS      Y8, Y8
-	VMULPS.BCST    80(R9)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y8, Y19
-	VMOVD          84(R10)(SI*1), X9
-	VPDPBUSD       48(R10)(SI*1), Y2, Y9
-	VCVTDQ2PS      Y9, Y9
-	VMULPS.BCST    80(R10)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y9, Y21
-	VMOVD          84(R11)(SI*1), X10
-	VPDPBUSD       48(R11)(SI*1), Y2, Y10
-	VCVTDQ2PS      Y10, Y10
-	VMULPS.BCST    80(R11)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y10, Y23
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y20
+	VMOVD          36(R11)(SI*1), X5
+	VPDPBUSD       (R11)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R11)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y22
+	VCVTPH2PS      18(DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 20(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          84(R8)(SI*1), X5
+	VPDPBUSD       48(R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y17
+	VMOVD          84(R9)(SI*1), X5
+	VPDPBUSD       48(R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y19
+	VMOVD          84(R10)(SI*1), X5
+	VPDPBUSD       48(R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R10)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y21
+	VMOVD          84(R11)(SI*1), X5
+	VPDPBUSD       48(R11)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R11)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y23
 	ADDQ           $+36, DX
 	ADDQ           $+96, SI
 	JMP            m4pair
@@ -6615,91 +6794,101 @@ m4pair:
 m4last:
 	ADDQ           $0x02, BX
 	JZ             m4sum
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 2(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        iq4128<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          36(R8)(SI*1), X11
-	VPDPBUSD       (R8)(SI*1), Y2, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y11, Y16
-	VMOVD          36(R9)(SI*1), X12
-	VPDPBUSD       (R9)(SI*1), Y2, Y12
-	VCVTDQ2PS      Y12, Y12
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y12, Y18
-	VMOVD          36(R10)(SI*1), X13
-	VPDPBUSD       (R10)(SI*1), Y2, Y13
-	VCVTDQ2PS      Y13, Y13
-	VMULPS.BCST    32(R10)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y13, Y20
-	VMOVD          36(R11)(SI*1), X14
-	VPDPBUSD       (R11)(SI*1), Y2, Y14
-	VCVTDQ2PS      Y14, Y14
-	VMULPS.BCST    32(R11)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y14, Y22
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 2(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y20
+	VMOVD          36(R11)(SI*1), X5
+	VPDPBUSD       (R11)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R11)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y22
 	ADDQ           $+18, DX
 
 m4sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y19, Y18, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y21, Y20, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
-	VADDPS       Y23, Y22, Y15
-	VEXTRACTF128 $0x01, Y15, X3
-	VADDPS       X3, X15, X15
-	VPERMILPS    $0x4e, X15, X3
-	VADDPS       X3, X15, X15
-	VMOVSHDUP    X15, X3
-	VADDSS       X3, X15, X15
-	VMULSS       alpha+24(FP), X15, X15
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
 	CMPL         SI, $0x00
-	JEQ          m4store
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X2
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X15
-	MOVQ         CX, BX
+	JEQ          m4store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
 
-m4store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
-	ADDQ   DI, BX
-	VMOVSS X15, (BX)
+m4store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store1:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y21, Y20, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store2:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store3:
+	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m4row
@@ -6707,18 +6896,21 @@ m4store:
 	RET
 
 not4:
-	CMPQ AX, $0x03
-	JNE  not3
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU iq4128<>+0(SB), Y2
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -6734,50 +6926,48 @@ m3pair:
 	SUBQ           $0x02, BX
 	JLT            m3last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 2(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        iq4128<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          36(R8)(SI*1), X3
-	VPDPBUSD       (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y3, Y16
-	VMOVD          36(R9)(SI*1), X4
-	VPDPBUSD       (R9)(SI*1), Y2, Y4
-	VCVTDQ2PS      Y4, Y4
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y4, Y18
-	VMOVD          36(R10)(SI*1), X5
-	VPDPBUSD       (R10)(SI*1), Y2, Y5
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 2(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
 	VCVTDQ2PS      Y5, Y5
-	VMULPS.BCST    32(R10)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y5, Y20
-	VPBROADCASTW   18(DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 20(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        iq4128<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          84(R8)(SI*1), X6
-	VPDPBUSD       48(R8)(SI*1), Y2, Y6
-	VCVTDQ2PS      Y6, Y6
-	VMULPS.BCST    80(R8)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y6, Y17
-	VMOVD          84(R9)(SI*1), X7
-	VPDPBUSD       48(R9)(SI*1), Y2, Y7
-	VCVTDQ2PS      Y7, Y7
-	VMULPS.BCST    80(R9)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y7, Y19
-	VMOVD          84(R10)(SI*1), X8
-	VPDPBUSD       48(R10)(SI*1), Y2, Y8
-	VCVTDQ2PS      Y8, Y8
-	VMULPS.BCST    80(R10)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y8, Y21
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y20
+	VCVTPH2PS      18(DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 20(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          84(R8)(SI*1), X5
+	VPDPBUSD       48(R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y17
+	VMOVD          84(R9)(SI*1), X5
+	VPDPBUSD       48(R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y19
+	VMOVD          84(R10)(SI*1), X5
+	VPDPBUSD       48(R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R10)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y21
 	ADDQ           $+36, DX
 	ADDQ           $+96, SI
 	JMP            m3pair
@@ -6785,74 +6975,80 @@ m3pair:
 m3last:
 	ADDQ           $0x02, BX
 	JZ             m3sum
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 2(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        iq4128<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          36(R8)(SI*1), X9
-	VPDPBUSD       (R8)(SI*1), Y2, Y9
-	VCVTDQ2PS      Y9, Y9
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y9, Y16
-	VMOVD          36(R9)(SI*1), X10
-	VPDPBUSD       (R9)(SI*1), Y2, Y10
-	VCVTDQ2PS      Y10, Y10
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y10, Y18
-	VMOVD          36(R10)(SI*1), X11
-	VPDPBUSD       (R10)(SI*1), Y2, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS.BCST    32(R10)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y11, Y20
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 2(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y20
 	ADDQ           $+18, DX
 
 m3sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y19, Y18, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y21, Y20, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
 	CMPL         SI, $0x00
-	JEQ          m3store
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X2
-	MOVQ         CX, BX
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
 
-m3store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
+m3store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m3store1:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y21, Y20, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m3store2:
+	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -6860,16 +7056,19 @@ m3store:
 	RET
 
 not3:
-	CMPQ AX, $0x02
-	JNE  not2
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU iq4128<>+0(SB), Y2
 
 m2row:
 	VXORPS Y16, Y16, Y16
@@ -6883,40 +7082,38 @@ m2pair:
 	SUBQ           $0x02, BX
 	JLT            m2last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 2(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        iq4128<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          36(R8)(SI*1), X3
-	VPDPBUSD       (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y3, Y16
-	VMOVD          36(R9)(SI*1), X4
-	VPDPBUSD       (R9)(SI*1), Y2, Y4
-	VCVTDQ2PS      Y4, Y4
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y4, Y18
-	VPBROADCASTW   18(DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 20(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        iq4128<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          84(R8)(SI*1), X5
-	VPDPBUSD       48(R8)(SI*1), Y2, Y5
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 2(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
 	VCVTDQ2PS      Y5, Y5
-	VMULPS.BCST    80(R8)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y5, Y17
-	VMOVD          84(R9)(SI*1), X6
-	VPDPBUSD       48(R9)(SI*1), Y2, Y6
-	VCVTDQ2PS      Y6, Y6
-	VMULPS.BCST    80(R9)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y6, Y19
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y18
+	VCVTPH2PS      18(DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 20(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          84(R8)(SI*1), X5
+	VPDPBUSD       48(R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y17
+	VMOVD          84(R9)(SI*1), X5
+	VPDPBUSD       48(R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R9)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y19
 	ADDQ           $+36, DX
 	ADDQ           $+96, SI
 	JMP            m2pair
@@ -6924,57 +7121,59 @@ m2pair:
 m2last:
 	ADDQ           $0x02, BX
 	JZ             m2sum
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 2(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        iq4128<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          36(R8)(SI*1), X7
-	VPDPBUSD       (R8)(SI*1), Y2, Y7
-	VCVTDQ2PS      Y7, Y7
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y7, Y16
-	VMOVD          36(R9)(SI*1), X8
-	VPDPBUSD       (R9)(SI*1), Y2, Y8
-	VCVTDQ2PS      Y8, Y8
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y8, Y18
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 2(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y18
 	ADDQ           $+18, DX
 
 m2sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y19, Y18, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
 	CMPL         SI, $0x00
-	JEQ          m2store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
 
-m2store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
+m2store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m2store1:
+	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -6982,14 +7181,17 @@ m2store:
 	RET
 
 not2:
-	CMPQ AX, $0x01
-	JNE  not1
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), BX
-	SHLQ $0x02, BX
-	MOVQ a+32(FP), DI
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU iq4128<>+0(SB), Y2
 
 m1row:
 	VXORPS Y16, Y16, Y16
@@ -7001,30 +7203,28 @@ m1pair:
 	SUBQ           $0x02, BX
 	JLT            m1last
 	PREFETCHT0     2048(DX)
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 2(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        iq4128<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          36(DI)(SI*1), X3
-	VPDPBUSD       (DI)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(DI)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y3, Y16
-	VPBROADCASTW   18(DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 20(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        iq4128<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          84(DI)(SI*1), X4
-	VPDPBUSD       48(DI)(SI*1), Y2, Y4
-	VCVTDQ2PS      Y4, Y4
-	VMULPS.BCST    80(DI)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y4, Y17
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 2(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          36(DI)(SI*1), X5
+	VPDPBUSD       (DI)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(DI)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y16
+	VCVTPH2PS      18(DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 20(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          84(DI)(SI*1), X5
+	VPDPBUSD       48(DI)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(DI)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y17
 	ADDQ           $+36, DX
 	ADDQ           $+96, SI
 	JMP            m1pair
@@ -7032,40 +7232,38 @@ m1pair:
 m1last:
 	ADDQ           $0x02, BX
 	JZ             m1sum
-	VPBROADCASTW   (DX), X0
-	VCVTPH2PS      X0, Y0
-	VBROADCASTI128 2(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        iq4128<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 2(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
 	VMOVD          36(DI)(SI*1), X5
-	VPDPBUSD       (DI)(SI*1), Y2, Y5
+	VPDPBUSD       (DI)(SI*1), Y4, Y5
 	VCVTDQ2PS      Y5, Y5
-	VMULPS.BCST    32(DI)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y5, Y16
+	VMULPS.BCST    32(DI)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y16
 	ADDQ           $+18, DX
 
 m1sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
 	CMPL         SI, $0x00
-	JEQ          m1store
-	VMOVSS       beta+56(FP), X1
-	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
 
-m1store:
-	VMOVSS X0, (BX)
+m1store0:
+	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row
@@ -7108,8 +7306,8 @@ block:
 	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
 	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
 	VMOVDQU        e2m10<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVDQU        Y2, (SP)
+	VPSHUFB        Y1, Y2, Y1
+	VMOVDQU        Y1, (SP)
 	VPMOVSXBD      (SP), Y1
 	VCVTDQ2PS      Y1, Y1
 	VMULPS         Y0, Y1, Y1
@@ -7188,27 +7386,27 @@ m3pair:
 	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
 	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
 	VMOVDQU        e2m112<>+0(SB), Y9
-	VPSHUFB        Y8, Y9, Y9
-	VPMADDUBSW     (R8)(SI*1), Y9, Y8
-	VPMADDWD       Y6, Y8, Y8
+	VPSHUFB        Y8, Y9, Y8
+	VPMADDUBSW     (R8)(SI*1), Y8, Y9
+	VPMADDWD       Y6, Y9, Y9
 	VMOVD          36(R8)(SI*1), X10
-	VPADDD         Y10, Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   32(R8)(SI*1), Y11
-	VMULPS         Y7, Y11, Y11
-	VFMADD231PS    Y11, Y8, Y0
-	VPMADDUBSW     (R9)(SI*1), Y9, Y8
-	VPMADDWD       Y6, Y8, Y8
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R8)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y0
+	VPMADDUBSW     (R9)(SI*1), Y8, Y9
+	VPMADDWD       Y6, Y9, Y9
 	VMOVD          36(R9)(SI*1), X10
-	VPADDD         Y10, Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   32(R9)(SI*1), Y11
-	VMULPS         Y7, Y11, Y11
-	VFMADD231PS    Y11, Y8, Y2
-	VPMADDUBSW     (R10)(SI*1), Y9, Y8
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R9)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y2
+	VPMADDUBSW     (R10)(SI*1), Y8, Y8
 	VPMADDWD       Y6, Y8, Y8
-	VMOVD          36(R10)(SI*1), X10
-	VPADDD         Y10, Y8, Y8
+	VMOVD          36(R10)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
 	VCVTDQ2PS      Y8, Y8
 	VBROADCASTSS   32(R10)(SI*1), Y9
 	VMULPS         Y7, Y9, Y9
@@ -7226,27 +7424,27 @@ m3pair:
 	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
 	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
 	VMOVDQU        e2m112<>+0(SB), Y9
-	VPSHUFB        Y8, Y9, Y9
-	VPMADDUBSW     48(R8)(SI*1), Y9, Y8
-	VPMADDWD       Y6, Y8, Y8
+	VPSHUFB        Y8, Y9, Y8
+	VPMADDUBSW     48(R8)(SI*1), Y8, Y9
+	VPMADDWD       Y6, Y9, Y9
 	VMOVD          84(R8)(SI*1), X10
-	VPADDD         Y10, Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   80(R8)(SI*1), Y11
-	VMULPS         Y7, Y11, Y11
-	VFMADD231PS    Y11, Y8, Y1
-	VPMADDUBSW     48(R9)(SI*1), Y9, Y8
-	VPMADDWD       Y6, Y8, Y8
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   80(R8)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y1
+	VPMADDUBSW     48(R9)(SI*1), Y8, Y9
+	VPMADDWD       Y6, Y9, Y9
 	VMOVD          84(R9)(SI*1), X10
-	VPADDD         Y10, Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   80(R9)(SI*1), Y11
-	VMULPS         Y7, Y11, Y11
-	VFMADD231PS    Y11, Y8, Y3
-	VPMADDUBSW     48(R10)(SI*1), Y9, Y8
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   80(R9)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y3
+	VPMADDUBSW     48(R10)(SI*1), Y8, Y8
 	VPMADDWD       Y6, Y8, Y8
-	VMOVD          84(R10)(SI*1), X10
-	VPADDD         Y10, Y8, Y8
+	VMOVD          84(R10)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
 	VCVTDQ2PS      Y8, Y8
 	VBROADCASTSS   80(R10)(SI*1), Y9
 	VMULPS         Y7, Y9, Y9
@@ -7271,27 +7469,27 @@ m3last:
 	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
 	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
 	VMOVDQU        e2m112<>+0(SB), Y9
-	VPSHUFB        Y8, Y9, Y9
-	VPMADDUBSW     (R8)(SI*1), Y9, Y8
-	VPMADDWD       Y6, Y8, Y8
+	VPSHUFB        Y8, Y9, Y8
+	VPMADDUBSW     (R8)(SI*1), Y8, Y9
+	VPMADDWD       Y6, Y9, Y9
 	VMOVD          36(R8)(SI*1), X10
-	VPADDD         Y10, Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   32(R8)(SI*1), Y11
-	VMULPS         Y7, Y11, Y11
-	VFMADD231PS    Y11, Y8, Y0
-	VPMADDUBSW     (R9)(SI*1), Y9, Y8
-	VPMADDWD       Y6, Y8, Y8
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R8)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y0
+	VPMADDUBSW     (R9)(SI*1), Y8, Y9
+	VPMADDWD       Y6, Y9, Y9
 	VMOVD          36(R9)(SI*1), X10
-	VPADDD         Y10, Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   32(R9)(SI*1), Y11
-	VMULPS         Y7, Y11, Y11
-	VFMADD231PS    Y11, Y8, Y2
-	VPMADDUBSW     (R10)(SI*1), Y9, Y8
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R9)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y2
+	VPMADDUBSW     (R10)(SI*1), Y8, Y8
 	VPMADDWD       Y6, Y8, Y8
-	VMOVD          36(R10)(SI*1), X10
-	VPADDD         Y10, Y8, Y8
+	VMOVD          36(R10)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
 	VCVTDQ2PS      Y8, Y8
 	VBROADCASTSS   32(R10)(SI*1), Y9
 	VMULPS         Y7, Y9, Y9
@@ -7310,38 +7508,45 @@ m3sum:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y3, Y2, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y5, Y4, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m3store
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X2
-	MOVQ         CX, BX
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m3store:
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y5, Y4, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -7360,6 +7565,9 @@ not3:
 	MOVQ    R8, R9
 	ADDQ    lda+40(FP), R9
 	VMOVDQU x00010001<>+0(SB), Y4
+	VMOVDQU nibbles<>+0(SB), Y5
+	VMOVDQU x0f0f0f0f<>+0(SB), Y6
+	VMOVDQU e2m112<>+0(SB), Y7
 
 m2row:
 	VXORPS Y0, Y0, Y0
@@ -7380,29 +7588,28 @@ m2pair:
 	SHLL           $0x17, R10
 	CMPB           (DX), $0x02
 	CMOVLCS        R11, R10
-	VMOVD          R10, X5
-	VBROADCASTSS   X5, Y5
-	VBROADCASTI128 1(DX), Y6
-	VPSRLVQ        nibbles<>+0(SB), Y6, Y6
-	VPAND          x0f0f0f0f<>+0(SB), Y6, Y6
-	VMOVDQU        e2m112<>+0(SB), Y7
-	VPSHUFB        Y6, Y7, Y7
-	VPMADDUBSW     (R8)(SI*1), Y7, Y6
-	VPMADDWD       Y4, Y6, Y6
-	VMOVD          36(R8)(SI*1), X8
-	VPADDD         Y8, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   32(R8)(SI*1), Y9
-	VMULPS         Y5, Y9, Y9
-	VFMADD231PS    Y9, Y6, Y0
-	VPMADDUBSW     (R9)(SI*1), Y7, Y6
-	VPMADDWD       Y4, Y6, Y6
-	VMOVD          36(R9)(SI*1), X8
-	VPADDD         Y8, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   32(R9)(SI*1), Y7
-	VMULPS         Y5, Y7, Y7
-	VFMADD231PS    Y7, Y6, Y2
+	VMOVD          R10, X8
+	VBROADCASTSS   X8, Y8
+	VBROADCASTI128 1(DX), Y9
+	VPSRLVQ        Y5, Y9, Y9
+	VPAND          Y6, Y9, Y9
+	VPSHUFB        Y9, Y7, Y9
+	VPMADDUBSW     (R8)(SI*1), Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VMOVD          36(R8)(SI*1), X11
+	VPADDD         Y11, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   32(R8)(SI*1), Y11
+	VMULPS         Y8, Y11, Y11
+	VFMADD231PS    Y11, Y10, Y0
+	VPMADDUBSW     (R9)(SI*1), Y9, Y9
+	VPMADDWD       Y4, Y9, Y9
+	VMOVD          36(R9)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R9)(SI*1), Y10
+	VMULPS         Y8, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y2
 	MOVBLZX        17(DX), R10
 	LEAL           1(R10), R11
 	SHLL           $0x15, R11
@@ -7410,29 +7617,28 @@ m2pair:
 	SHLL           $0x17, R10
 	CMPB           17(DX), $0x02
 	CMOVLCS        R11, R10
-	VMOVD          R10, X5
-	VBROADCASTSS   X5, Y5
-	VBROADCASTI128 18(DX), Y6
-	VPSRLVQ        nibbles<>+0(SB), Y6, Y6
-	VPAND          x0f0f0f0f<>+0(SB), Y6, Y6
-	VMOVDQU        e2m112<>+0(SB), Y7
-	VPSHUFB        Y6, Y7, Y7
-	VPMADDUBSW     48(R8)(SI*1), Y7, Y6
-	VPMADDWD       Y4, Y6, Y6
-	VMOVD          84(R8)(SI*1), X8
-	VPADDD         Y8, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   80(R8)(SI*1), Y9
-	VMULPS         Y5, Y9, Y9
-	VFMADD231PS    Y9, Y6, Y1
-	VPMADDUBSW     48(R9)(SI*1), Y7, Y6
-	VPMADDWD       Y4, Y6, Y6
-	VMOVD          84(R9)(SI*1), X8
-	VPADDD         Y8, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   80(R9)(SI*1), Y7
-	VMULPS         Y5, Y7, Y7
-	VFMADD231PS    Y7, Y6, Y3
+	VMOVD          R10, X8
+	VBROADCASTSS   X8, Y8
+	VBROADCASTI128 18(DX), Y9
+	VPSRLVQ        Y5, Y9, Y9
+	VPAND          Y6, Y9, Y9
+	VPSHUFB        Y9, Y7, Y9
+	VPMADDUBSW     48(R8)(SI*1), Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VMOVD          84(R8)(SI*1), X11
+	VPADDD         Y11, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   80(R8)(SI*1), Y11
+	VMULPS         Y8, Y11, Y11
+	VFMADD231PS    Y11, Y10, Y1
+	VPMADDUBSW     48(R9)(SI*1), Y9, Y9
+	VPMADDWD       Y4, Y9, Y9
+	VMOVD          84(R9)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   80(R9)(SI*1), Y10
+	VMULPS         Y8, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y3
 	ADDQ           $+34, DX
 	ADDQ           $+96, SI
 	JMP            m2pair
@@ -7447,29 +7653,28 @@ m2last:
 	SHLL           $0x17, BX
 	CMPB           (DX), $0x02
 	CMOVLCS        R10, BX
-	VMOVD          BX, X5
-	VBROADCASTSS   X5, Y5
-	VBROADCASTI128 1(DX), Y6
-	VPSRLVQ        nibbles<>+0(SB), Y6, Y6
-	VPAND          x0f0f0f0f<>+0(SB), Y6, Y6
-	VMOVDQU        e2m112<>+0(SB), Y7
-	VPSHUFB        Y6, Y7, Y7
-	VPMADDUBSW     (R8)(SI*1), Y7, Y6
-	VPMADDWD       Y4, Y6, Y6
-	VMOVD          36(R8)(SI*1), X8
-	VPADDD         Y8, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   32(R8)(SI*1), Y9
-	VMULPS         Y5, Y9, Y9
-	VFMADD231PS    Y9, Y6, Y0
-	VPMADDUBSW     (R9)(SI*1), Y7, Y6
-	VPMADDWD       Y4, Y6, Y6
-	VMOVD          36(R9)(SI*1), X8
-	VPADDD         Y8, Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   32(R9)(SI*1), Y7
-	VMULPS         Y5, Y7, Y7
-	VFMADD231PS    Y7, Y6, Y2
+	VMOVD          BX, X8
+	VBROADCASTSS   X8, Y8
+	VBROADCASTI128 1(DX), Y9
+	VPSRLVQ        Y5, Y9, Y9
+	VPAND          Y6, Y9, Y9
+	VPSHUFB        Y9, Y7, Y9
+	VPMADDUBSW     (R8)(SI*1), Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VMOVD          36(R8)(SI*1), X11
+	VPADDD         Y11, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   32(R8)(SI*1), Y11
+	VMULPS         Y8, Y11, Y11
+	VFMADD231PS    Y11, Y10, Y0
+	VPMADDUBSW     (R9)(SI*1), Y9, Y9
+	VPMADDWD       Y4, Y9, Y9
+	VMOVD          36(R9)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R9)(SI*1), Y10
+	VMULPS         Y8, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y2
 	ADDQ           $+17, DX
 
 m2sum:
@@ -7484,26 +7689,29 @@ m2sum:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y3, Y2, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
 	CMPL         SI, $0x00
-	JEQ          m2store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m2store:
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -7520,6 +7728,9 @@ not2:
 	SHLQ    $0x02, BX
 	MOVQ    a+32(FP), DI
 	VMOVDQU x00010001<>+0(SB), Y2
+	VMOVDQU nibbles<>+0(SB), Y3
+	VMOVDQU x0f0f0f0f<>+0(SB), Y4
+	VMOVDQU e2m112<>+0(SB), Y5
 
 m1row:
 	VXORPS Y0, Y0, Y0
@@ -7538,21 +7749,20 @@ m1pair:
 	SHLL           $0x17, R8
 	CMPB           (DX), $0x02
 	CMOVLCS        R9, R8
-	VMOVD          R8, X3
-	VBROADCASTSS   X3, Y3
-	VBROADCASTI128 1(DX), Y4
-	VPSRLVQ        nibbles<>+0(SB), Y4, Y4
-	VPAND          x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU        e2m112<>+0(SB), Y5
-	VPSHUFB        Y4, Y5, Y5
-	VPMADDUBSW     (DI)(SI*1), Y5, Y4
-	VPMADDWD       Y2, Y4, Y4
-	VMOVD          36(DI)(SI*1), X6
-	VPADDD         Y6, Y4, Y4
-	VCVTDQ2PS      Y4, Y4
-	VBROADCASTSS   32(DI)(SI*1), Y5
-	VMULPS         Y3, Y5, Y5
-	VFMADD231PS    Y5, Y4, Y0
+	VMOVD          R8, X6
+	VBROADCASTSS   X6, Y6
+	VBROADCASTI128 1(DX), Y7
+	VPSRLVQ        Y3, Y7, Y7
+	VPAND          Y4, Y7, Y7
+	VPSHUFB        Y7, Y5, Y7
+	VPMADDUBSW     (DI)(SI*1), Y7, Y7
+	VPMADDWD       Y2, Y7, Y7
+	VMOVD          36(DI)(SI*1), X8
+	VPADDD         Y8, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   32(DI)(SI*1), Y8
+	VMULPS         Y6, Y8, Y8
+	VFMADD231PS    Y8, Y7, Y0
 	MOVBLZX        17(DX), R8
 	LEAL           1(R8), R9
 	SHLL           $0x15, R9
@@ -7560,21 +7770,20 @@ m1pair:
 	SHLL           $0x17, R8
 	CMPB           17(DX), $0x02
 	CMOVLCS        R9, R8
-	VMOVD          R8, X3
-	VBROADCASTSS   X3, Y3
-	VBROADCASTI128 18(DX), Y4
-	VPSRLVQ        nibbles<>+0(SB), Y4, Y4
-	VPAND          x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU        e2m112<>+0(SB), Y5
-	VPSHUFB        Y4, Y5, Y5
-	VPMADDUBSW     48(DI)(SI*1), Y5, Y4
-	VPMADDWD       Y2, Y4, Y4
-	VMOVD          84(DI)(SI*1), X6
-	VPADDD         Y6, Y4, Y4
-	VCVTDQ2PS      Y4, Y4
-	VBROADCASTSS   80(DI)(SI*1), Y5
-	VMULPS         Y3, Y5, Y5
-	VFMADD231PS    Y5, Y4, Y1
+	VMOVD          R8, X6
+	VBROADCASTSS   X6, Y6
+	VBROADCASTI128 18(DX), Y7
+	VPSRLVQ        Y3, Y7, Y7
+	VPAND          Y4, Y7, Y7
+	VPSHUFB        Y7, Y5, Y7
+	VPMADDUBSW     48(DI)(SI*1), Y7, Y7
+	VPMADDWD       Y2, Y7, Y7
+	VMOVD          84(DI)(SI*1), X8
+	VPADDD         Y8, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   80(DI)(SI*1), Y8
+	VMULPS         Y6, Y8, Y8
+	VFMADD231PS    Y8, Y7, Y1
 	ADDQ           $+34, DX
 	ADDQ           $+96, SI
 	JMP            m1pair
@@ -7589,21 +7798,20 @@ m1last:
 	SHLL           $0x17, BX
 	CMPB           (DX), $0x02
 	CMOVLCS        R8, BX
-	VMOVD          BX, X3
-	VBROADCASTSS   X3, Y3
-	VBROADCASTI128 1(DX), Y4
-	VPSRLVQ        nibbles<>+0(SB), Y4, Y4
-	VPAND          x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU        e2m112<>+0(SB), Y5
-	VPSHUFB        Y4, Y5, Y5
-	VPMADDUBSW     (DI)(SI*1), Y5, Y4
-	VPMADDWD       Y2, Y4, Y4
-	VMOVD          36(DI)(SI*1), X6
-	VPADDD         Y6, Y4, Y4
-	VCVTDQ2PS      Y4, Y4
-	VBROADCASTSS   32(DI)(SI*1), Y5
-	VMULPS         Y3, Y5, Y5
-	VFMADD231PS    Y5, Y4, Y0
+	VMOVD          BX, X6
+	VBROADCASTSS   X6, Y6
+	VBROADCASTI128 1(DX), Y7
+	VPSRLVQ        Y3, Y7, Y7
+	VPAND          Y4, Y7, Y7
+	VPSHUFB        Y7, Y5, Y7
+	VPMADDUBSW     (DI)(SI*1), Y7, Y7
+	VPMADDWD       Y2, Y7, Y7
+	VMOVD          36(DI)(SI*1), X8
+	VPADDD         Y8, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   32(DI)(SI*1), Y8
+	VMULPS         Y6, Y8, Y8
+	VFMADD231PS    Y8, Y7, Y0
 	ADDQ           $+17, DX
 
 m1sum:
@@ -7619,12 +7827,11 @@ m1sum:
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
 	CMPL         SI, $0x00
-	JEQ          m1store
+	JEQ          m1store0
 	VMOVSS       beta+56(FP), X1
 	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
 
-m1store:
+m1store0:
 	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -7649,21 +7856,24 @@ GLOBL e2m112<>(SB), RODATA|NOPTR, $32
 // func multiplyMXFP4AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, CMOV, FMA3, MMX+
 TEXT ·multiplyMXFP4AVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ m+0(FP), AX
-	CMPQ AX, $0x04
-	JNE  not4
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
-	MOVQ R10, R11
-	ADDQ lda+40(FP), R11
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU e2m112<>+0(SB), Y2
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -7688,33 +7898,32 @@ m4pair:
 	SHLL           $0x17, R12
 	CMPB           (DX), $0x02
 	CMOVLCS        R13, R12
-	VMOVD          R12, X0
-	VBROADCASTSS   X0, Y0
-	VBROADCASTI128 1(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        e2m112<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          36(R8)(SI*1), X3
-	VPDPBUSD       (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y3, Y16
-	VMOVD          36(R9)(SI*1), X4
-	VPDPBUSD       (R9)(SI*1), Y2, Y4
-	VCVTDQ2PS      Y4, Y4
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y4, Y18
-	VMOVD          36(R10)(SI*1), X5
-	VPDPBUSD       (R10)(SI*1), Y2, Y5
+	VMOVD          R12, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 1(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
 	VCVTDQ2PS      Y5, Y5
-	VMULPS.BCST    32(R10)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y5, Y20
-	VMOVD          36(R11)(SI*1), X6
-	VPDPBUSD       (R11)(SI*1), Y2, Y6
-	VCVTDQ2PS      Y6, Y6
-	VMULPS.BCST    32(R11)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y6, Y22
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y20
+	VMOVD          36(R11)(SI*1), X5
+	VPDPBUSD       (R11)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R11)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y22
 	MOVBLZX        17(DX), R12
 	LEAL           1(R12), R13
 	SHLL           $0x15, R13
@@ -7722,33 +7931,32 @@ m4pair:
 	SHLL           $0x17, R12
 	CMPB           17(DX), $0x02
 	CMOVLCS        R13, R12
-	VMOVD          R12, X0
-	VBROADCASTSS   X0, Y0
-	VBROADCASTI128 18(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        e2m112<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          84(R8)(SI*1), X7
-	VPDPBUSD       48(R8)(SI*1), Y2, Y7
-	VCVTDQ2PS      Y7, Y7
-	VMULPS.BCST    80(R8)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y7, Y17
-	VMOVD          84(R9)(SI*1), X8
-	VPDPBUSD       48(R9)(SI*1), Y2, Y8
-	VCVTDQ2PS      Y8, Y8
-	VMULPS.BCST    80(R9)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y8, Y19
-	VMOVD          84(R10)(SI*1), X9
-	VPDPBUSD       48(R10)(SI*1), Y2, Y9
-	VCVTDQ2PS      Y9, Y9
-	VMULPS.BCST    80(R10)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y9, Y21
-	VMOVD          84(R11)(SI*1), X10
-	VPDPBUSD       48(R11)(SI*1), Y2, Y10
-	VCVTDQ2PS      Y10, Y10
-	VMULPS.BCST    80(R11)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y10, Y23
+	VMOVD          R12, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 18(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          84(R8)(SI*1), X5
+	VPDPBUSD       48(R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y17
+	VMOVD          84(R9)(SI*1), X5
+	VPDPBUSD       48(R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y19
+	VMOVD          84(R10)(SI*1), X5
+	VPDPBUSD       48(R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R10)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y21
+	VMOVD          84(R11)(SI*1), X5
+	VPDPBUSD       48(R11)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R11)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y23
 	ADDQ           $+34, DX
 	ADDQ           $+96, SI
 	JMP            m4pair
@@ -7763,91 +7971,101 @@ m4last:
 	SHLL           $0x17, BX
 	CMPB           (DX), $0x02
 	CMOVLCS        R12, BX
-	VMOVD          BX, X0
-	VBROADCASTSS   X0, Y0
-	VBROADCASTI128 1(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        e2m112<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          36(R8)(SI*1), X11
-	VPDPBUSD       (R8)(SI*1), Y2, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y11, Y16
-	VMOVD          36(R9)(SI*1), X12
-	VPDPBUSD       (R9)(SI*1), Y2, Y12
-	VCVTDQ2PS      Y12, Y12
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y12, Y18
-	VMOVD          36(R10)(SI*1), X13
-	VPDPBUSD       (R10)(SI*1), Y2, Y13
-	VCVTDQ2PS      Y13, Y13
-	VMULPS.BCST    32(R10)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y13, Y20
-	VMOVD          36(R11)(SI*1), X14
-	VPDPBUSD       (R11)(SI*1), Y2, Y14
-	VCVTDQ2PS      Y14, Y14
-	VMULPS.BCST    32(R11)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y14, Y22
+	VMOVD          BX, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 1(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y20
+	VMOVD          36(R11)(SI*1), X5
+	VPDPBUSD       (R11)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R11)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y22
 	ADDQ           $+17, DX
 
 m4sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y19, Y18, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y21, Y20, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
-	VADDPS       Y23, Y22, Y15
-	VEXTRACTF128 $0x01, Y15, X3
-	VADDPS       X3, X15, X15
-	VPERMILPS    $0x4e, X15, X3
-	VADDPS       X3, X15, X15
-	VMOVSHDUP    X15, X3
-	VADDSS       X3, X15, X15
-	VMULSS       alpha+24(FP), X15, X15
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
 	CMPL         SI, $0x00
-	JEQ          m4store
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X2
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X15
-	MOVQ         CX, BX
+	JEQ          m4store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
 
-m4store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
-	ADDQ   DI, BX
-	VMOVSS X15, (BX)
+m4store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store1:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y21, Y20, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store2:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store3:
+	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m4row
@@ -7855,18 +8073,21 @@ m4store:
 	RET
 
 not4:
-	CMPQ AX, $0x03
-	JNE  not3
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU e2m112<>+0(SB), Y2
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -7889,28 +8110,27 @@ m3pair:
 	SHLL           $0x17, R11
 	CMPB           (DX), $0x02
 	CMOVLCS        R12, R11
-	VMOVD          R11, X0
-	VBROADCASTSS   X0, Y0
-	VBROADCASTI128 1(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        e2m112<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          36(R8)(SI*1), X3
-	VPDPBUSD       (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y3, Y16
-	VMOVD          36(R9)(SI*1), X4
-	VPDPBUSD       (R9)(SI*1), Y2, Y4
-	VCVTDQ2PS      Y4, Y4
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y4, Y18
-	VMOVD          36(R10)(SI*1), X5
-	VPDPBUSD       (R10)(SI*1), Y2, Y5
+	VMOVD          R11, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 1(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
 	VCVTDQ2PS      Y5, Y5
-	VMULPS.BCST    32(R10)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y5, Y20
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y20
 	MOVBLZX        17(DX), R11
 	LEAL           1(R11), R12
 	SHLL           $0x15, R12
@@ -7918,28 +8138,27 @@ m3pair:
 	SHLL           $0x17, R11
 	CMPB           17(DX), $0x02
 	CMOVLCS        R12, R11
-	VMOVD          R11, X0
-	VBROADCASTSS   X0, Y0
-	VBROADCASTI128 18(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        e2m112<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          84(R8)(SI*1), X6
-	VPDPBUSD       48(R8)(SI*1), Y2, Y6
-	VCVTDQ2PS      Y6, Y6
-	VMULPS.BCST    80(R8)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y6, Y17
-	VMOVD          84(R9)(SI*1), X7
-	VPDPBUSD       48(R9)(SI*1), Y2, Y7
-	VCVTDQ2PS      Y7, Y7
-	VMULPS.BCST    80(R9)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y7, Y19
-	VMOVD          84(R10)(SI*1), X8
-	VPDPBUSD       48(R10)(SI*1), Y2, Y8
-	VCVTDQ2PS      Y8, Y8
-	VMULPS.BCST    80(R10)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y8, Y21
+	VMOVD          R11, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 18(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          84(R8)(SI*1), X5
+	VPDPBUSD       48(R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y17
+	VMOVD          84(R9)(SI*1), X5
+	VPDPBUSD       48(R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y19
+	VMOVD          84(R10)(SI*1), X5
+	VPDPBUSD       48(R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R10)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y21
 	ADDQ           $+34, DX
 	ADDQ           $+96, SI
 	JMP            m3pair
@@ -7954,74 +8173,80 @@ m3last:
 	SHLL           $0x17, BX
 	CMPB           (DX), $0x02
 	CMOVLCS        R11, BX
-	VMOVD          BX, X0
-	VBROADCASTSS   X0, Y0
-	VBROADCASTI128 1(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        e2m112<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          36(R8)(SI*1), X9
-	VPDPBUSD       (R8)(SI*1), Y2, Y9
-	VCVTDQ2PS      Y9, Y9
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y9, Y16
-	VMOVD          36(R9)(SI*1), X10
-	VPDPBUSD       (R9)(SI*1), Y2, Y10
-	VCVTDQ2PS      Y10, Y10
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y10, Y18
-	VMOVD          36(R10)(SI*1), X11
-	VPDPBUSD       (R10)(SI*1), Y2, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS.BCST    32(R10)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y11, Y20
+	VMOVD          BX, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 1(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y20
 	ADDQ           $+17, DX
 
 m3sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y19, Y18, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y21, Y20, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
 	CMPL         SI, $0x00
-	JEQ          m3store
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X2
-	MOVQ         CX, BX
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
 
-m3store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
+m3store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m3store1:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y21, Y20, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m3store2:
+	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -8029,16 +8254,19 @@ m3store:
 	RET
 
 not3:
-	CMPQ AX, $0x02
-	JNE  not2
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU e2m112<>+0(SB), Y2
 
 m2row:
 	VXORPS Y16, Y16, Y16
@@ -8059,23 +8287,22 @@ m2pair:
 	SHLL           $0x17, R10
 	CMPB           (DX), $0x02
 	CMOVLCS        R11, R10
-	VMOVD          R10, X0
-	VBROADCASTSS   X0, Y0
-	VBROADCASTI128 1(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        e2m112<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          36(R8)(SI*1), X3
-	VPDPBUSD       (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y3, Y16
-	VMOVD          36(R9)(SI*1), X4
-	VPDPBUSD       (R9)(SI*1), Y2, Y4
-	VCVTDQ2PS      Y4, Y4
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y4, Y18
+	VMOVD          R10, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 1(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y18
 	MOVBLZX        17(DX), R10
 	LEAL           1(R10), R11
 	SHLL           $0x15, R11
@@ -8083,23 +8310,22 @@ m2pair:
 	SHLL           $0x17, R10
 	CMPB           17(DX), $0x02
 	CMOVLCS        R11, R10
-	VMOVD          R10, X0
-	VBROADCASTSS   X0, Y0
-	VBROADCASTI128 18(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        e2m112<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
+	VMOVD          R10, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 18(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
 	VMOVD          84(R8)(SI*1), X5
-	VPDPBUSD       48(R8)(SI*1), Y2, Y5
+	VPDPBUSD       48(R8)(SI*1), Y4, Y5
 	VCVTDQ2PS      Y5, Y5
-	VMULPS.BCST    80(R8)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y5, Y17
-	VMOVD          84(R9)(SI*1), X6
-	VPDPBUSD       48(R9)(SI*1), Y2, Y6
-	VCVTDQ2PS      Y6, Y6
-	VMULPS.BCST    80(R9)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y6, Y19
+	VMULPS.BCST    80(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y17
+	VMOVD          84(R9)(SI*1), X5
+	VPDPBUSD       48(R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R9)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y19
 	ADDQ           $+34, DX
 	ADDQ           $+96, SI
 	JMP            m2pair
@@ -8114,57 +8340,59 @@ m2last:
 	SHLL           $0x17, BX
 	CMPB           (DX), $0x02
 	CMOVLCS        R10, BX
-	VMOVD          BX, X0
-	VBROADCASTSS   X0, Y0
-	VBROADCASTI128 1(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        e2m112<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          36(R8)(SI*1), X7
-	VPDPBUSD       (R8)(SI*1), Y2, Y7
-	VCVTDQ2PS      Y7, Y7
-	VMULPS.BCST    32(R8)(SI*1), Y0, Y1
-	VFMADD231PS    Y1, Y7, Y16
-	VMOVD          36(R9)(SI*1), X8
-	VPDPBUSD       (R9)(SI*1), Y2, Y8
-	VCVTDQ2PS      Y8, Y8
-	VMULPS.BCST    32(R9)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y8, Y18
+	VMOVD          BX, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 1(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y18
 	ADDQ           $+17, DX
 
 m2sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y19, Y18, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
 	CMPL         SI, $0x00
-	JEQ          m2store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
 
-m2store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
+m2store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m2store1:
+	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -8172,14 +8400,17 @@ m2store:
 	RET
 
 not2:
-	CMPQ AX, $0x01
-	JNE  not1
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), BX
-	SHLQ $0x02, BX
-	MOVQ a+32(FP), DI
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU e2m112<>+0(SB), Y2
 
 m1row:
 	VXORPS Y16, Y16, Y16
@@ -8198,18 +8429,17 @@ m1pair:
 	SHLL           $0x17, R8
 	CMPB           (DX), $0x02
 	CMOVLCS        R9, R8
-	VMOVD          R8, X0
-	VBROADCASTSS   X0, Y0
-	VBROADCASTI128 1(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        e2m112<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          36(DI)(SI*1), X3
-	VPDPBUSD       (DI)(SI*1), Y2, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS.BCST    32(DI)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y3, Y16
+	VMOVD          R8, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 1(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          36(DI)(SI*1), X5
+	VPDPBUSD       (DI)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(DI)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y16
 	MOVBLZX        17(DX), R8
 	LEAL           1(R8), R9
 	SHLL           $0x15, R9
@@ -8217,18 +8447,17 @@ m1pair:
 	SHLL           $0x17, R8
 	CMPB           17(DX), $0x02
 	CMOVLCS        R9, R8
-	VMOVD          R8, X0
-	VBROADCASTSS   X0, Y0
-	VBROADCASTI128 18(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        e2m112<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
-	VMOVD          84(DI)(SI*1), X4
-	VPDPBUSD       48(DI)(SI*1), Y2, Y4
-	VCVTDQ2PS      Y4, Y4
-	VMULPS.BCST    80(DI)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y4, Y17
+	VMOVD          R8, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 18(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
+	VMOVD          84(DI)(SI*1), X5
+	VPDPBUSD       48(DI)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(DI)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y17
 	ADDQ           $+34, DX
 	ADDQ           $+96, SI
 	JMP            m1pair
@@ -8243,40 +8472,38 @@ m1last:
 	SHLL           $0x17, BX
 	CMPB           (DX), $0x02
 	CMOVLCS        R8, BX
-	VMOVD          BX, X0
-	VBROADCASTSS   X0, Y0
-	VBROADCASTI128 1(DX), Y1
-	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
-	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU        e2m112<>+0(SB), Y2
-	VPSHUFB        Y1, Y2, Y2
+	VMOVD          BX, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 1(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y4, Y2, Y4
 	VMOVD          36(DI)(SI*1), X5
-	VPDPBUSD       (DI)(SI*1), Y2, Y5
+	VPDPBUSD       (DI)(SI*1), Y4, Y5
 	VCVTDQ2PS      Y5, Y5
-	VMULPS.BCST    32(DI)(SI*1), Y0, Y0
-	VFMADD231PS    Y0, Y5, Y16
+	VMULPS.BCST    32(DI)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y16
 	ADDQ           $+17, DX
 
 m1sum:
 	MOVQ         CX, BX
 	MOVL         beta+56(FP), SI
 	ADDL         SI, SI
-	VADDPS       Y17, Y16, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMULSS       alpha+24(FP), X0, X0
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
 	CMPL         SI, $0x00
-	JEQ          m1store
-	VMOVSS       beta+56(FP), X1
-	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
 
-m1store:
-	VMOVSS X0, (BX)
+m1store0:
+	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row
@@ -8830,40 +9057,47 @@ m3block:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y4, Y3, Y1
-	VADDPS       Y5, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y7, Y6, Y2
-	VADDPS       Y8, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m3store
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X2
-	MOVQ         CX, BX
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m3store:
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y4, Y3, Y0
+	VADDPS       Y5, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y7, Y6, Y0
+	VADDPS       Y8, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -8871,16 +9105,17 @@ m3store:
 	RET
 
 not3:
-	CMPQ AX, $0x02
-	JNE  not2
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x03030303<>+0(SB), Y6
 
 m2row:
 	VXORPS Y0, Y0, Y0
@@ -8895,155 +9130,153 @@ m2row:
 m2block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
-	VMOVDQU      (DX), X6
-	VPSRLW       $0x04, X6, X7
-	VPAND        x0f0f0f0f<>+0(SB), X6, X6
+	VMOVDQU      (DX), X7
+	VPSRLW       $0x04, X7, X8
 	VPAND        x0f0f0f0f<>+0(SB), X7, X7
-	VPBROADCASTW 80(DX), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    X6, Y9
-	VCVTDQ2PS    Y9, Y9
-	VPSHUFD      $0xee, X6, X10
-	VPMOVSXBD    X10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y9, Y9
-	VMULPS       Y8, Y10, Y10
-	VPBROADCASTW 82(DX), X9
+	VPAND        x0f0f0f0f<>+0(SB), X8, X8
+	VPBROADCASTW 80(DX), X9
 	VCVTPH2PS    X9, Y9
-	VXORPS       x80000000<>+0(SB), Y9, Y9
 	VPMOVSXBD    X7, Y10
 	VCVTDQ2PS    Y10, Y10
-	VPSHUFD      $0xee, X7, X7
-	VPMOVSXBD    X7, Y7
-	VCVTDQ2PS    Y7, Y7
+	VPSHUFD      $0xee, X7, X11
+	VPMOVSXBD    X11, Y11
+	VCVTDQ2PS    Y11, Y11
 	VMULPS       Y9, Y10, Y10
-	VMULPS       Y9, Y7, Y7
-	VMULPS       256(R8)(SI*1), Y8, Y9
-	VMOVUPS      Y9, (SP)
-	VMULPS       256(R9)(SI*1), Y8, Y8
-	VMOVUPS      Y8, 32(SP)
-	VFMADD231PS  320(R8)(SI*1), Y10, Y2
-	VFMADD231PS  352(R8)(SI*1), Y7, Y2
-	VFMADD231PS  320(R9)(SI*1), Y10, Y5
-	VFMADD231PS  352(R9)(SI*1), Y7, Y5
-	VMOVDQU      16(DX), Y7
-	VPAND        x03030303<>+0(SB), Y7, Y7
-	VPSHUFB      halves0<>+0(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   (R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS (SP), Y10
-	VFMADD231PS  Y10, Y9, Y0
-	VPMADDUBSW   (R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 32(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      16(DX), Y7
-	VPSRLW       $0x02, Y7, Y7
-	VPAND        x03030303<>+0(SB), Y7, Y7
-	VPSHUFB      halves0<>+16(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   32(R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 4(SP), Y10
-	VFMADD231PS  Y10, Y9, Y1
-	VPMADDUBSW   32(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 36(SP), Y8
-	VFMADD231PS  Y8, Y7, Y4
-	VMOVDQU      16(DX), Y7
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        x03030303<>+0(SB), Y7, Y7
-	VPSHUFB      halves2<>+0(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   64(R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 8(SP), Y10
-	VFMADD231PS  Y10, Y9, Y0
-	VPMADDUBSW   64(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 40(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      16(DX), Y7
-	VPSRLW       $0x06, Y7, Y7
-	VPAND        x03030303<>+0(SB), Y7, Y7
-	VPSHUFB      halves2<>+16(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   96(R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 12(SP), Y10
-	VFMADD231PS  Y10, Y9, Y1
-	VPMADDUBSW   96(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 44(SP), Y8
-	VFMADD231PS  Y8, Y7, Y4
-	VMOVDQU      48(DX), Y7
-	VPAND        x03030303<>+0(SB), Y7, Y7
-	VPSHUFB      halves4<>+0(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   128(R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 16(SP), Y10
-	VFMADD231PS  Y10, Y9, Y0
-	VPMADDUBSW   128(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 48(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      48(DX), Y7
-	VPSRLW       $0x02, Y7, Y7
-	VPAND        x03030303<>+0(SB), Y7, Y7
-	VPSHUFB      halves4<>+16(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   160(R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 20(SP), Y10
-	VFMADD231PS  Y10, Y9, Y1
-	VPMADDUBSW   160(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 52(SP), Y8
-	VFMADD231PS  Y8, Y7, Y4
-	VMOVDQU      48(DX), Y7
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        x03030303<>+0(SB), Y7, Y7
-	VPSHUFB      halves6<>+0(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   192(R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 24(SP), Y10
-	VFMADD231PS  Y10, Y9, Y0
-	VPMADDUBSW   192(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 56(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      48(DX), Y7
-	VPSRLW       $0x06, Y7, Y7
-	VPAND        x03030303<>+0(SB), Y7, Y7
-	VPSHUFB      halves6<>+16(SB), X6, X6
-	VPMOVSXBW    X6, Y6
-	VPMADDUBSW   224(R8)(SI*1), Y7, Y8
-	VPMADDWD     Y6, Y8, Y8
+	VMULPS       Y9, Y11, Y11
+	VPBROADCASTW 82(DX), X10
+	VCVTPH2PS    X10, Y10
+	VXORPS       x80000000<>+0(SB), Y10, Y10
+	VPMOVSXBD    X8, Y11
+	VCVTDQ2PS    Y11, Y11
+	VPSHUFD      $0xee, X8, X8
+	VPMOVSXBD    X8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 28(SP), Y9
-	VFMADD231PS  Y9, Y8, Y1
-	VPMADDUBSW   224(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 60(SP), Y6
-	VFMADD231PS  Y6, Y7, Y4
+	VMULPS       Y10, Y11, Y11
+	VMULPS       Y10, Y8, Y8
+	VMULPS       256(R8)(SI*1), Y9, Y10
+	VMOVUPS      Y10, (SP)
+	VMULPS       256(R9)(SI*1), Y9, Y9
+	VMOVUPS      Y9, 32(SP)
+	VFMADD231PS  320(R8)(SI*1), Y11, Y2
+	VFMADD231PS  352(R8)(SI*1), Y8, Y2
+	VFMADD231PS  320(R9)(SI*1), Y11, Y5
+	VFMADD231PS  352(R9)(SI*1), Y8, Y5
+	VPAND        16(DX), Y6, Y8
+	VPSHUFB      halves0<>+0(SB), X7, X9
+	VPMOVSXBW    X9, Y9
+	VPMADDUBSW   (R8)(SI*1), Y8, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS (SP), Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VPMADDUBSW   (R9)(SI*1), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 32(SP), Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VMOVDQU      16(DX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y6, Y8, Y8
+	VPSHUFB      halves0<>+16(SB), X7, X9
+	VPMOVSXBW    X9, Y9
+	VPMADDUBSW   32(R8)(SI*1), Y8, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 4(SP), Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VPMADDUBSW   32(R9)(SI*1), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 36(SP), Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VMOVDQU      16(DX), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y6, Y8, Y8
+	VPSHUFB      halves2<>+0(SB), X7, X9
+	VPMOVSXBW    X9, Y9
+	VPMADDUBSW   64(R8)(SI*1), Y8, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 8(SP), Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VPMADDUBSW   64(R9)(SI*1), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 40(SP), Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VMOVDQU      16(DX), Y8
+	VPSRLW       $0x06, Y8, Y8
+	VPAND        Y6, Y8, Y8
+	VPSHUFB      halves2<>+16(SB), X7, X9
+	VPMOVSXBW    X9, Y9
+	VPMADDUBSW   96(R8)(SI*1), Y8, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 12(SP), Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VPMADDUBSW   96(R9)(SI*1), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 44(SP), Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VPAND        48(DX), Y6, Y8
+	VPSHUFB      halves4<>+0(SB), X7, X9
+	VPMOVSXBW    X9, Y9
+	VPMADDUBSW   128(R8)(SI*1), Y8, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 16(SP), Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VPMADDUBSW   128(R9)(SI*1), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 48(SP), Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VMOVDQU      48(DX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y6, Y8, Y8
+	VPSHUFB      halves4<>+16(SB), X7, X9
+	VPMOVSXBW    X9, Y9
+	VPMADDUBSW   160(R8)(SI*1), Y8, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 20(SP), Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VPMADDUBSW   160(R9)(SI*1), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 52(SP), Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VMOVDQU      48(DX), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y6, Y8, Y8
+	VPSHUFB      halves6<>+0(SB), X7, X9
+	VPMOVSXBW    X9, Y9
+	VPMADDUBSW   192(R8)(SI*1), Y8, Y10
+	VPMADDWD     Y9, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 24(SP), Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VPMADDUBSW   192(R9)(SI*1), Y8, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 56(SP), Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VMOVDQU      48(DX), Y8
+	VPSRLW       $0x06, Y8, Y8
+	VPAND        Y6, Y8, Y8
+	VPSHUFB      halves6<>+16(SB), X7, X7
+	VPMOVSXBW    X7, Y7
+	VPMADDUBSW   224(R8)(SI*1), Y8, Y9
+	VPMADDWD     Y7, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 28(SP), Y10
+	VFMADD231PS  Y10, Y9, Y1
+	VPMADDUBSW   224(R9)(SI*1), Y8, Y8
+	VPMADDWD     Y7, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 60(SP), Y7
+	VFMADD231PS  Y7, Y8, Y4
 	ADDQ         $+84, DX
 	ADDQ         $+384, SI
 	DECQ         BX
@@ -9060,27 +9293,30 @@ m2block:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y4, Y3, Y1
-	VADDPS       Y5, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
 	CMPL         SI, $0x00
-	JEQ          m2store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m2store:
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y4, Y3, Y0
+	VADDPS       Y5, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -9088,14 +9324,15 @@ m2store:
 	RET
 
 not2:
-	CMPQ AX, $0x01
-	JNE  not1
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), BX
-	SHLQ $0x02, BX
-	MOVQ a+32(FP), DI
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x03030303<>+0(SB), Y3
 
 m1row:
 	VXORPS Y0, Y0, Y0
@@ -9107,111 +9344,109 @@ m1row:
 m1block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
-	VMOVDQU      (DX), X3
-	VPSRLW       $0x04, X3, X4
-	VPAND        x0f0f0f0f<>+0(SB), X3, X3
+	VMOVDQU      (DX), X4
+	VPSRLW       $0x04, X4, X5
 	VPAND        x0f0f0f0f<>+0(SB), X4, X4
-	VPBROADCASTW 80(DX), X5
-	VCVTPH2PS    X5, Y5
-	VPMOVSXBD    X3, Y6
-	VCVTDQ2PS    Y6, Y6
-	VPSHUFD      $0xee, X3, X7
-	VPMOVSXBD    X7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y5, Y6, Y6
-	VMULPS       Y5, Y7, Y7
-	VPBROADCASTW 82(DX), X6
+	VPAND        x0f0f0f0f<>+0(SB), X5, X5
+	VPBROADCASTW 80(DX), X6
 	VCVTPH2PS    X6, Y6
-	VXORPS       x80000000<>+0(SB), Y6, Y6
 	VPMOVSXBD    X4, Y7
 	VCVTDQ2PS    Y7, Y7
-	VPSHUFD      $0xee, X4, X4
-	VPMOVSXBD    X4, Y4
-	VCVTDQ2PS    Y4, Y4
+	VPSHUFD      $0xee, X4, X8
+	VPMOVSXBD    X8, Y8
+	VCVTDQ2PS    Y8, Y8
 	VMULPS       Y6, Y7, Y7
-	VMULPS       Y6, Y4, Y4
-	VMULPS       256(DI)(SI*1), Y5, Y5
-	VMOVUPS      Y5, (SP)
-	VFMADD231PS  320(DI)(SI*1), Y7, Y2
-	VFMADD231PS  352(DI)(SI*1), Y4, Y2
-	VMOVDQU      16(DX), Y4
-	VPAND        x03030303<>+0(SB), Y4, Y4
-	VPSHUFB      halves0<>+0(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   (DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS (SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      16(DX), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        x03030303<>+0(SB), Y4, Y4
-	VPSHUFB      halves0<>+16(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   32(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 4(SP), Y5
-	VFMADD231PS  Y5, Y4, Y1
-	VMOVDQU      16(DX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        x03030303<>+0(SB), Y4, Y4
-	VPSHUFB      halves2<>+0(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   64(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 8(SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      16(DX), Y4
-	VPSRLW       $0x06, Y4, Y4
-	VPAND        x03030303<>+0(SB), Y4, Y4
-	VPSHUFB      halves2<>+16(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   96(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 12(SP), Y5
-	VFMADD231PS  Y5, Y4, Y1
-	VMOVDQU      48(DX), Y4
-	VPAND        x03030303<>+0(SB), Y4, Y4
-	VPSHUFB      halves4<>+0(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   128(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 16(SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      48(DX), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        x03030303<>+0(SB), Y4, Y4
-	VPSHUFB      halves4<>+16(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   160(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 20(SP), Y5
-	VFMADD231PS  Y5, Y4, Y1
-	VMOVDQU      48(DX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        x03030303<>+0(SB), Y4, Y4
-	VPSHUFB      halves6<>+0(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   192(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 24(SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      48(DX), Y4
-	VPSRLW       $0x06, Y4, Y4
-	VPAND        x03030303<>+0(SB), Y4, Y4
-	VPSHUFB      halves6<>+16(SB), X3, X3
-	VPMOVSXBW    X3, Y3
-	VPMADDUBSW   224(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 28(SP), Y3
-	VFMADD231PS  Y3, Y4, Y1
+	VMULPS       Y6, Y8, Y8
+	VPBROADCASTW 82(DX), X7
+	VCVTPH2PS    X7, Y7
+	VXORPS       x80000000<>+0(SB), Y7, Y7
+	VPMOVSXBD    X5, Y8
+	VCVTDQ2PS    Y8, Y8
+	VPSHUFD      $0xee, X5, X5
+	VPMOVSXBD    X5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y7, Y8, Y8
+	VMULPS       Y7, Y5, Y5
+	VMULPS       256(DI)(SI*1), Y6, Y6
+	VMOVUPS      Y6, (SP)
+	VFMADD231PS  320(DI)(SI*1), Y8, Y2
+	VFMADD231PS  352(DI)(SI*1), Y5, Y2
+	VPAND        16(DX), Y3, Y5
+	VPSHUFB      halves0<>+0(SB), X4, X6
+	VPMOVSXBW    X6, Y6
+	VPMADDUBSW   (DI)(SI*1), Y5, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS (SP), Y6
+	VFMADD231PS  Y6, Y5, Y0
+	VMOVDQU      16(DX), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        Y3, Y5, Y5
+	VPSHUFB      halves0<>+16(SB), X4, X6
+	VPMOVSXBW    X6, Y6
+	VPMADDUBSW   32(DI)(SI*1), Y5, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 4(SP), Y6
+	VFMADD231PS  Y6, Y5, Y1
+	VMOVDQU      16(DX), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y3, Y5, Y5
+	VPSHUFB      halves2<>+0(SB), X4, X6
+	VPMOVSXBW    X6, Y6
+	VPMADDUBSW   64(DI)(SI*1), Y5, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 8(SP), Y6
+	VFMADD231PS  Y6, Y5, Y0
+	VMOVDQU      16(DX), Y5
+	VPSRLW       $0x06, Y5, Y5
+	VPAND        Y3, Y5, Y5
+	VPSHUFB      halves2<>+16(SB), X4, X6
+	VPMOVSXBW    X6, Y6
+	VPMADDUBSW   96(DI)(SI*1), Y5, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 12(SP), Y6
+	VFMADD231PS  Y6, Y5, Y1
+	VPAND        48(DX), Y3, Y5
+	VPSHUFB      halves4<>+0(SB), X4, X6
+	VPMOVSXBW    X6, Y6
+	VPMADDUBSW   128(DI)(SI*1), Y5, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 16(SP), Y6
+	VFMADD231PS  Y6, Y5, Y0
+	VMOVDQU      48(DX), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        Y3, Y5, Y5
+	VPSHUFB      halves4<>+16(SB), X4, X6
+	VPMOVSXBW    X6, Y6
+	VPMADDUBSW   160(DI)(SI*1), Y5, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 20(SP), Y6
+	VFMADD231PS  Y6, Y5, Y1
+	VMOVDQU      48(DX), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y3, Y5, Y5
+	VPSHUFB      halves6<>+0(SB), X4, X6
+	VPMOVSXBW    X6, Y6
+	VPMADDUBSW   192(DI)(SI*1), Y5, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 24(SP), Y6
+	VFMADD231PS  Y6, Y5, Y0
+	VMOVDQU      48(DX), Y5
+	VPSRLW       $0x06, Y5, Y5
+	VPAND        Y3, Y5, Y5
+	VPSHUFB      halves6<>+16(SB), X4, X4
+	VPMOVSXBW    X4, Y4
+	VPMADDUBSW   224(DI)(SI*1), Y5, Y5
+	VPMADDWD     Y4, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 28(SP), Y4
+	VFMADD231PS  Y4, Y5, Y1
 	ADDQ         $+84, DX
 	ADDQ         $+384, SI
 	DECQ         BX
@@ -9229,12 +9464,11 @@ m1block:
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
 	CMPL         SI, $0x00
-	JEQ          m1store
+	JEQ          m1store0
 	VMOVSS       beta+56(FP), X1
 	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
 
-m1store:
+m1store0:
 	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -9289,21 +9523,22 @@ GLOBL halves6<>(SB), RODATA|NOPTR, $32
 // func multiplyQ2_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
 TEXT ·multiplyQ2_KAVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ m+0(FP), AX
-	CMPQ AX, $0x04
-	JNE  not4
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
-	MOVQ R10, R11
-	ADDQ lda+40(FP), R11
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU x03030303<>+0(SB), Y0
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -9324,211 +9559,209 @@ m4row:
 m4block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
-	VMOVDQU          (DX), X0
-	VPSRLW           $0x04, X0, X1
-	VPAND            x0f0f0f0f<>+0(SB), X0, X0
+	VMOVDQU          (DX), X1
+	VPSRLW           $0x04, X1, X2
 	VPAND            x0f0f0f0f<>+0(SB), X1, X1
-	VPBROADCASTW     80(DX), X2
-	VCVTPH2PS        X2, Y2
-	VPMOVSXBD        X0, Y3
-	VCVTDQ2PS        Y3, Y3
-	VPSHUFD          $0xee, X0, X4
-	VPMOVSXBD        X4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VMULPS           Y2, Y3, Y3
-	VMULPS           Y2, Y4, Y4
-	VPBROADCASTW     82(DX), X3
+	VPAND            x0f0f0f0f<>+0(SB), X2, X2
+	VPBROADCASTW     80(DX), X3
 	VCVTPH2PS        X3, Y3
-	VXORPS           x80000000<>+0(SB), Y3, Y3
 	VPMOVSXBD        X1, Y4
 	VCVTDQ2PS        Y4, Y4
-	VPSHUFD          $0xee, X1, X1
-	VPMOVSXBD        X1, Y1
-	VCVTDQ2PS        Y1, Y1
+	VPSHUFD          $0xee, X1, X5
+	VPMOVSXBD        X5, Y5
+	VCVTDQ2PS        Y5, Y5
 	VMULPS           Y3, Y4, Y4
-	VMULPS           Y3, Y1, Y1
-	VMULPS           256(R8)(SI*1), Y2, Y3
-	VMOVUPS          Y3, (SP)
-	VMULPS           256(R9)(SI*1), Y2, Y3
-	VMOVUPS          Y3, 32(SP)
-	VMULPS           256(R10)(SI*1), Y2, Y3
-	VMOVUPS          Y3, 64(SP)
-	VMULPS           256(R11)(SI*1), Y2, Y2
-	VMOVUPS          Y2, 96(SP)
-	VFMADD231PS      320(R8)(SI*1), Y4, Y18
-	VFMADD231PS      352(R8)(SI*1), Y1, Y18
-	VFMADD231PS      320(R9)(SI*1), Y4, Y21
-	VFMADD231PS      352(R9)(SI*1), Y1, Y21
-	VFMADD231PS      320(R10)(SI*1), Y4, Y24
-	VFMADD231PS      352(R10)(SI*1), Y1, Y24
-	VFMADD231PS      320(R11)(SI*1), Y4, Y27
-	VFMADD231PS      352(R11)(SI*1), Y1, Y27
-	VMOVDQU          16(DX), Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves0<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       (R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST (SP), Y3, Y16
-	VPMADDUBSW       (R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 32(SP), Y3, Y19
-	VPMADDUBSW       (R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 64(SP), Y3, Y22
-	VPMADDUBSW       (R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 96(SP), Y1, Y25
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves0<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       32(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 4(SP), Y3, Y17
-	VPMADDUBSW       32(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 36(SP), Y3, Y20
-	VPMADDUBSW       32(R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 68(SP), Y3, Y23
-	VPMADDUBSW       32(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 100(SP), Y1, Y26
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves2<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       64(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 8(SP), Y3, Y16
-	VPMADDUBSW       64(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 40(SP), Y3, Y19
-	VPMADDUBSW       64(R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 72(SP), Y3, Y22
-	VPMADDUBSW       64(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 104(SP), Y1, Y25
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x06, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves2<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       96(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 12(SP), Y3, Y17
-	VPMADDUBSW       96(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 44(SP), Y3, Y20
-	VPMADDUBSW       96(R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 76(SP), Y3, Y23
-	VPMADDUBSW       96(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 108(SP), Y1, Y26
-	VMOVDQU          48(DX), Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves4<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       128(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 16(SP), Y3, Y16
-	VPMADDUBSW       128(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 48(SP), Y3, Y19
-	VPMADDUBSW       128(R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 80(SP), Y3, Y22
-	VPMADDUBSW       128(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 112(SP), Y1, Y25
-	VMOVDQU          48(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves4<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       160(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 20(SP), Y3, Y17
-	VPMADDUBSW       160(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 52(SP), Y3, Y20
-	VPMADDUBSW       160(R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 84(SP), Y3, Y23
-	VPMADDUBSW       160(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 116(SP), Y1, Y26
-	VMOVDQU          48(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves6<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       192(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 24(SP), Y3, Y16
-	VPMADDUBSW       192(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 56(SP), Y3, Y19
-	VPMADDUBSW       192(R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 88(SP), Y3, Y22
-	VPMADDUBSW       192(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 120(SP), Y1, Y25
-	VMOVDQU          48(DX), Y1
-	VPSRLW           $0x06, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves6<>+16(SB), X0, X0
-	VPMOVSXBW        X0, Y0
-	VPMADDUBSW       224(R8)(SI*1), Y1, Y2
-	VPMADDWD         Y0, Y2, Y2
+	VMULPS           Y3, Y5, Y5
+	VPBROADCASTW     82(DX), X4
+	VCVTPH2PS        X4, Y4
+	VXORPS           x80000000<>+0(SB), Y4, Y4
+	VPMOVSXBD        X2, Y5
+	VCVTDQ2PS        Y5, Y5
+	VPSHUFD          $0xee, X2, X2
+	VPMOVSXBD        X2, Y2
 	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 28(SP), Y2, Y17
-	VPMADDUBSW       224(R9)(SI*1), Y1, Y2
-	VPMADDWD         Y0, Y2, Y2
+	VMULPS           Y4, Y5, Y5
+	VMULPS           Y4, Y2, Y2
+	VMULPS           256(R8)(SI*1), Y3, Y4
+	VMOVUPS          Y4, (SP)
+	VMULPS           256(R9)(SI*1), Y3, Y4
+	VMOVUPS          Y4, 32(SP)
+	VMULPS           256(R10)(SI*1), Y3, Y4
+	VMOVUPS          Y4, 64(SP)
+	VMULPS           256(R11)(SI*1), Y3, Y3
+	VMOVUPS          Y3, 96(SP)
+	VFMADD231PS      320(R8)(SI*1), Y5, Y18
+	VFMADD231PS      352(R8)(SI*1), Y2, Y18
+	VFMADD231PS      320(R9)(SI*1), Y5, Y21
+	VFMADD231PS      352(R9)(SI*1), Y2, Y21
+	VFMADD231PS      320(R10)(SI*1), Y5, Y24
+	VFMADD231PS      352(R10)(SI*1), Y2, Y24
+	VFMADD231PS      320(R11)(SI*1), Y5, Y27
+	VFMADD231PS      352(R11)(SI*1), Y2, Y27
+	VPAND            16(DX), Y0, Y2
+	VPSHUFB          halves0<>+0(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       (R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST (SP), Y4, Y16
+	VPMADDUBSW       (R9)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 32(SP), Y4, Y19
+	VPMADDUBSW       (R10)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 64(SP), Y4, Y22
+	VPMADDUBSW       (R11)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
 	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 60(SP), Y2, Y20
-	VPMADDUBSW       224(R10)(SI*1), Y1, Y2
-	VPMADDWD         Y0, Y2, Y2
+	VFMADD231PS.BCST 96(SP), Y2, Y25
+	VMOVDQU          16(DX), Y2
+	VPSRLW           $0x02, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves0<>+16(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       32(R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 4(SP), Y4, Y17
+	VPMADDUBSW       32(R9)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 36(SP), Y4, Y20
+	VPMADDUBSW       32(R10)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 68(SP), Y4, Y23
+	VPMADDUBSW       32(R11)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
 	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 92(SP), Y2, Y23
-	VPMADDUBSW       224(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y0, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 124(SP), Y1, Y26
+	VFMADD231PS.BCST 100(SP), Y2, Y26
+	VMOVDQU          16(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves2<>+0(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       64(R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 8(SP), Y4, Y16
+	VPMADDUBSW       64(R9)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 40(SP), Y4, Y19
+	VPMADDUBSW       64(R10)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 72(SP), Y4, Y22
+	VPMADDUBSW       64(R11)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 104(SP), Y2, Y25
+	VMOVDQU          16(DX), Y2
+	VPSRLW           $0x06, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves2<>+16(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       96(R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 12(SP), Y4, Y17
+	VPMADDUBSW       96(R9)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 44(SP), Y4, Y20
+	VPMADDUBSW       96(R10)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 76(SP), Y4, Y23
+	VPMADDUBSW       96(R11)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 108(SP), Y2, Y26
+	VPAND            48(DX), Y0, Y2
+	VPSHUFB          halves4<>+0(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       128(R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 16(SP), Y4, Y16
+	VPMADDUBSW       128(R9)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 48(SP), Y4, Y19
+	VPMADDUBSW       128(R10)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 80(SP), Y4, Y22
+	VPMADDUBSW       128(R11)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 112(SP), Y2, Y25
+	VMOVDQU          48(DX), Y2
+	VPSRLW           $0x02, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves4<>+16(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       160(R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 20(SP), Y4, Y17
+	VPMADDUBSW       160(R9)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 52(SP), Y4, Y20
+	VPMADDUBSW       160(R10)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 84(SP), Y4, Y23
+	VPMADDUBSW       160(R11)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 116(SP), Y2, Y26
+	VMOVDQU          48(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves6<>+0(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       192(R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 24(SP), Y4, Y16
+	VPMADDUBSW       192(R9)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 56(SP), Y4, Y19
+	VPMADDUBSW       192(R10)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 88(SP), Y4, Y22
+	VPMADDUBSW       192(R11)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 120(SP), Y2, Y25
+	VMOVDQU          48(DX), Y2
+	VPSRLW           $0x06, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves6<>+16(SB), X1, X1
+	VPMOVSXBW        X1, Y1
+	VPMADDUBSW       224(R8)(SI*1), Y2, Y3
+	VPMADDWD         Y1, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 28(SP), Y3, Y17
+	VPMADDUBSW       224(R9)(SI*1), Y2, Y3
+	VPMADDWD         Y1, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 60(SP), Y3, Y20
+	VPMADDUBSW       224(R10)(SI*1), Y2, Y3
+	VPMADDWD         Y1, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 92(SP), Y3, Y23
+	VPMADDUBSW       224(R11)(SI*1), Y2, Y2
+	VPMADDWD         Y1, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 124(SP), Y2, Y26
 	ADDQ             $+84, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -9536,17 +9769,8 @@ m4block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
-	VADDPS           Y20, Y19, Y1
-	VADDPS           Y21, Y1, Y1
+	VADDPS           Y17, Y16, Y1
+	VADDPS           Y18, Y1, Y1
 	VEXTRACTF128     $0x01, Y1, X2
 	VADDPS           X2, X1, X1
 	VPERMILPS        $0x4e, X1, X2
@@ -9554,44 +9778,64 @@ m4block:
 	VMOVSHDUP        X1, X2
 	VADDSS           X2, X1, X1
 	VMULSS           alpha+24(FP), X1, X1
-	VADDPS           Y23, Y22, Y2
-	VADDPS           Y24, Y2, Y2
-	VEXTRACTF128     $0x01, Y2, X3
-	VADDPS           X3, X2, X2
-	VPERMILPS        $0x4e, X2, X3
-	VADDPS           X3, X2, X2
-	VMOVSHDUP        X2, X3
-	VADDSS           X3, X2, X2
-	VMULSS           alpha+24(FP), X2, X2
-	VADDPS           Y26, Y25, Y3
-	VADDPS           Y27, Y3, Y3
-	VEXTRACTF128     $0x01, Y3, X4
-	VADDPS           X4, X3, X3
-	VPERMILPS        $0x4e, X3, X4
-	VADDPS           X4, X3, X3
-	VMOVSHDUP        X3, X4
-	VADDSS           X4, X3, X3
-	VMULSS           alpha+24(FP), X3, X3
 	CMPL             SI, $0x00
-	JEQ              m4store
-	VMOVSS           beta+56(FP), X4
-	VFMADD231SS      (BX), X4, X0
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X4, X1
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X4, X2
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X4, X3
-	MOVQ             CX, BX
+	JEQ              m4store0
+	VMOVSS           beta+56(FP), X2
+	VFMADD231SS      (BX), X2, X1
 
-m4store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
+m4store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y1
+	VADDPS       Y21, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store1:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y1
+	VADDPS       Y24, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store2:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y26, Y25, Y1
+	VADDPS       Y27, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store3:
 	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
-	ADDQ   DI, BX
-	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m4row
@@ -9599,18 +9843,19 @@ m4store:
 	RET
 
 not4:
-	CMPQ AX, $0x03
-	JNE  not3
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU x03030303<>+0(SB), Y0
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -9628,175 +9873,173 @@ m3row:
 m3block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
-	VMOVDQU          (DX), X0
-	VPSRLW           $0x04, X0, X1
-	VPAND            x0f0f0f0f<>+0(SB), X0, X0
+	VMOVDQU          (DX), X1
+	VPSRLW           $0x04, X1, X2
 	VPAND            x0f0f0f0f<>+0(SB), X1, X1
-	VPBROADCASTW     80(DX), X2
-	VCVTPH2PS        X2, Y2
-	VPMOVSXBD        X0, Y3
-	VCVTDQ2PS        Y3, Y3
-	VPSHUFD          $0xee, X0, X4
-	VPMOVSXBD        X4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VMULPS           Y2, Y3, Y3
-	VMULPS           Y2, Y4, Y4
-	VPBROADCASTW     82(DX), X3
+	VPAND            x0f0f0f0f<>+0(SB), X2, X2
+	VPBROADCASTW     80(DX), X3
 	VCVTPH2PS        X3, Y3
-	VXORPS           x80000000<>+0(SB), Y3, Y3
 	VPMOVSXBD        X1, Y4
 	VCVTDQ2PS        Y4, Y4
-	VPSHUFD          $0xee, X1, X1
-	VPMOVSXBD        X1, Y1
-	VCVTDQ2PS        Y1, Y1
+	VPSHUFD          $0xee, X1, X5
+	VPMOVSXBD        X5, Y5
+	VCVTDQ2PS        Y5, Y5
 	VMULPS           Y3, Y4, Y4
-	VMULPS           Y3, Y1, Y1
-	VMULPS           256(R8)(SI*1), Y2, Y3
-	VMOVUPS          Y3, (SP)
-	VMULPS           256(R9)(SI*1), Y2, Y3
-	VMOVUPS          Y3, 32(SP)
-	VMULPS           256(R10)(SI*1), Y2, Y2
-	VMOVUPS          Y2, 64(SP)
-	VFMADD231PS      320(R8)(SI*1), Y4, Y18
-	VFMADD231PS      352(R8)(SI*1), Y1, Y18
-	VFMADD231PS      320(R9)(SI*1), Y4, Y21
-	VFMADD231PS      352(R9)(SI*1), Y1, Y21
-	VFMADD231PS      320(R10)(SI*1), Y4, Y24
-	VFMADD231PS      352(R10)(SI*1), Y1, Y24
-	VMOVDQU          16(DX), Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves0<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       (R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST (SP), Y3, Y16
-	VPMADDUBSW       (R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 32(SP), Y3, Y19
-	VPMADDUBSW       (R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 64(SP), Y1, Y22
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves0<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       32(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 4(SP), Y3, Y17
-	VPMADDUBSW       32(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 36(SP), Y3, Y20
-	VPMADDUBSW       32(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 68(SP), Y1, Y23
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves2<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       64(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 8(SP), Y3, Y16
-	VPMADDUBSW       64(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 40(SP), Y3, Y19
-	VPMADDUBSW       64(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 72(SP), Y1, Y22
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x06, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves2<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       96(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 12(SP), Y3, Y17
-	VPMADDUBSW       96(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 44(SP), Y3, Y20
-	VPMADDUBSW       96(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 76(SP), Y1, Y23
-	VMOVDQU          48(DX), Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves4<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       128(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 16(SP), Y3, Y16
-	VPMADDUBSW       128(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 48(SP), Y3, Y19
-	VPMADDUBSW       128(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 80(SP), Y1, Y22
-	VMOVDQU          48(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves4<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       160(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 20(SP), Y3, Y17
-	VPMADDUBSW       160(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 52(SP), Y3, Y20
-	VPMADDUBSW       160(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 84(SP), Y1, Y23
-	VMOVDQU          48(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves6<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       192(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 24(SP), Y3, Y16
-	VPMADDUBSW       192(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 56(SP), Y3, Y19
-	VPMADDUBSW       192(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 88(SP), Y1, Y22
-	VMOVDQU          48(DX), Y1
-	VPSRLW           $0x06, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves6<>+16(SB), X0, X0
-	VPMOVSXBW        X0, Y0
-	VPMADDUBSW       224(R8)(SI*1), Y1, Y2
-	VPMADDWD         Y0, Y2, Y2
+	VMULPS           Y3, Y5, Y5
+	VPBROADCASTW     82(DX), X4
+	VCVTPH2PS        X4, Y4
+	VXORPS           x80000000<>+0(SB), Y4, Y4
+	VPMOVSXBD        X2, Y5
+	VCVTDQ2PS        Y5, Y5
+	VPSHUFD          $0xee, X2, X2
+	VPMOVSXBD        X2, Y2
 	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 28(SP), Y2, Y17
-	VPMADDUBSW       224(R9)(SI*1), Y1, Y2
-	VPMADDWD         Y0, Y2, Y2
+	VMULPS           Y4, Y5, Y5
+	VMULPS           Y4, Y2, Y2
+	VMULPS           256(R8)(SI*1), Y3, Y4
+	VMOVUPS          Y4, (SP)
+	VMULPS           256(R9)(SI*1), Y3, Y4
+	VMOVUPS          Y4, 32(SP)
+	VMULPS           256(R10)(SI*1), Y3, Y3
+	VMOVUPS          Y3, 64(SP)
+	VFMADD231PS      320(R8)(SI*1), Y5, Y18
+	VFMADD231PS      352(R8)(SI*1), Y2, Y18
+	VFMADD231PS      320(R9)(SI*1), Y5, Y21
+	VFMADD231PS      352(R9)(SI*1), Y2, Y21
+	VFMADD231PS      320(R10)(SI*1), Y5, Y24
+	VFMADD231PS      352(R10)(SI*1), Y2, Y24
+	VPAND            16(DX), Y0, Y2
+	VPSHUFB          halves0<>+0(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       (R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST (SP), Y4, Y16
+	VPMADDUBSW       (R9)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 32(SP), Y4, Y19
+	VPMADDUBSW       (R10)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
 	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 60(SP), Y2, Y20
-	VPMADDUBSW       224(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y0, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 92(SP), Y1, Y23
+	VFMADD231PS.BCST 64(SP), Y2, Y22
+	VMOVDQU          16(DX), Y2
+	VPSRLW           $0x02, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves0<>+16(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       32(R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 4(SP), Y4, Y17
+	VPMADDUBSW       32(R9)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 36(SP), Y4, Y20
+	VPMADDUBSW       32(R10)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 68(SP), Y2, Y23
+	VMOVDQU          16(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves2<>+0(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       64(R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 8(SP), Y4, Y16
+	VPMADDUBSW       64(R9)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 40(SP), Y4, Y19
+	VPMADDUBSW       64(R10)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 72(SP), Y2, Y22
+	VMOVDQU          16(DX), Y2
+	VPSRLW           $0x06, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves2<>+16(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       96(R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 12(SP), Y4, Y17
+	VPMADDUBSW       96(R9)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 44(SP), Y4, Y20
+	VPMADDUBSW       96(R10)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 76(SP), Y2, Y23
+	VPAND            48(DX), Y0, Y2
+	VPSHUFB          halves4<>+0(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       128(R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 16(SP), Y4, Y16
+	VPMADDUBSW       128(R9)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 48(SP), Y4, Y19
+	VPMADDUBSW       128(R10)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 80(SP), Y2, Y22
+	VMOVDQU          48(DX), Y2
+	VPSRLW           $0x02, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves4<>+16(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       160(R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 20(SP), Y4, Y17
+	VPMADDUBSW       160(R9)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 52(SP), Y4, Y20
+	VPMADDUBSW       160(R10)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 84(SP), Y2, Y23
+	VMOVDQU          48(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves6<>+0(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       192(R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 24(SP), Y4, Y16
+	VPMADDUBSW       192(R9)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 56(SP), Y4, Y19
+	VPMADDUBSW       192(R10)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 88(SP), Y2, Y22
+	VMOVDQU          48(DX), Y2
+	VPSRLW           $0x06, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves6<>+16(SB), X1, X1
+	VPMOVSXBW        X1, Y1
+	VPMADDUBSW       224(R8)(SI*1), Y2, Y3
+	VPMADDWD         Y1, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 28(SP), Y3, Y17
+	VPMADDUBSW       224(R9)(SI*1), Y2, Y3
+	VPMADDWD         Y1, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 60(SP), Y3, Y20
+	VPMADDUBSW       224(R10)(SI*1), Y2, Y2
+	VPMADDWD         Y1, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 92(SP), Y2, Y23
 	ADDQ             $+84, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -9804,17 +10047,8 @@ m3block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
-	VADDPS           Y20, Y19, Y1
-	VADDPS           Y21, Y1, Y1
+	VADDPS           Y17, Y16, Y1
+	VADDPS           Y18, Y1, Y1
 	VEXTRACTF128     $0x01, Y1, X2
 	VADDPS           X2, X1, X1
 	VPERMILPS        $0x4e, X1, X2
@@ -9822,31 +10056,47 @@ m3block:
 	VMOVSHDUP        X1, X2
 	VADDSS           X2, X1, X1
 	VMULSS           alpha+24(FP), X1, X1
-	VADDPS           Y23, Y22, Y2
-	VADDPS           Y24, Y2, Y2
-	VEXTRACTF128     $0x01, Y2, X3
-	VADDPS           X3, X2, X2
-	VPERMILPS        $0x4e, X2, X3
-	VADDPS           X3, X2, X2
-	VMOVSHDUP        X2, X3
-	VADDSS           X3, X2, X2
-	VMULSS           alpha+24(FP), X2, X2
 	CMPL             SI, $0x00
-	JEQ              m3store
-	VMOVSS           beta+56(FP), X3
-	VFMADD231SS      (BX), X3, X0
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X3, X1
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X3, X2
-	MOVQ             CX, BX
+	JEQ              m3store0
+	VMOVSS           beta+56(FP), X2
+	VFMADD231SS      (BX), X2, X1
 
-m3store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
+m3store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y1
+	VADDPS       Y21, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m3store1:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y1
+	VADDPS       Y24, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m3store2:
 	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -9854,16 +10104,17 @@ m3store:
 	RET
 
 not3:
-	CMPQ AX, $0x02
-	JNE  not2
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x03030303<>+0(SB), Y0
 
 m2row:
 	VXORPS Y16, Y16, Y16
@@ -9878,139 +10129,137 @@ m2row:
 m2block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
-	VMOVDQU          (DX), X0
-	VPSRLW           $0x04, X0, X1
-	VPAND            x0f0f0f0f<>+0(SB), X0, X0
+	VMOVDQU          (DX), X1
+	VPSRLW           $0x04, X1, X2
 	VPAND            x0f0f0f0f<>+0(SB), X1, X1
-	VPBROADCASTW     80(DX), X2
-	VCVTPH2PS        X2, Y2
-	VPMOVSXBD        X0, Y3
-	VCVTDQ2PS        Y3, Y3
-	VPSHUFD          $0xee, X0, X4
-	VPMOVSXBD        X4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VMULPS           Y2, Y3, Y3
-	VMULPS           Y2, Y4, Y4
-	VPBROADCASTW     82(DX), X3
+	VPAND            x0f0f0f0f<>+0(SB), X2, X2
+	VPBROADCASTW     80(DX), X3
 	VCVTPH2PS        X3, Y3
-	VXORPS           x80000000<>+0(SB), Y3, Y3
 	VPMOVSXBD        X1, Y4
 	VCVTDQ2PS        Y4, Y4
-	VPSHUFD          $0xee, X1, X1
-	VPMOVSXBD        X1, Y1
-	VCVTDQ2PS        Y1, Y1
+	VPSHUFD          $0xee, X1, X5
+	VPMOVSXBD        X5, Y5
+	VCVTDQ2PS        Y5, Y5
 	VMULPS           Y3, Y4, Y4
-	VMULPS           Y3, Y1, Y1
-	VMULPS           256(R8)(SI*1), Y2, Y3
-	VMOVUPS          Y3, (SP)
-	VMULPS           256(R9)(SI*1), Y2, Y2
-	VMOVUPS          Y2, 32(SP)
-	VFMADD231PS      320(R8)(SI*1), Y4, Y18
-	VFMADD231PS      352(R8)(SI*1), Y1, Y18
-	VFMADD231PS      320(R9)(SI*1), Y4, Y21
-	VFMADD231PS      352(R9)(SI*1), Y1, Y21
-	VMOVDQU          16(DX), Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves0<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       (R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST (SP), Y3, Y16
-	VPMADDUBSW       (R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 32(SP), Y1, Y19
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves0<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       32(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 4(SP), Y3, Y17
-	VPMADDUBSW       32(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 36(SP), Y1, Y20
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves2<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       64(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 8(SP), Y3, Y16
-	VPMADDUBSW       64(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 40(SP), Y1, Y19
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x06, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves2<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       96(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 12(SP), Y3, Y17
-	VPMADDUBSW       96(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 44(SP), Y1, Y20
-	VMOVDQU          48(DX), Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves4<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       128(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 16(SP), Y3, Y16
-	VPMADDUBSW       128(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 48(SP), Y1, Y19
-	VMOVDQU          48(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves4<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       160(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 20(SP), Y3, Y17
-	VPMADDUBSW       160(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 52(SP), Y1, Y20
-	VMOVDQU          48(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves6<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       192(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 24(SP), Y3, Y16
-	VPMADDUBSW       192(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 56(SP), Y1, Y19
-	VMOVDQU          48(DX), Y1
-	VPSRLW           $0x06, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves6<>+16(SB), X0, X0
-	VPMOVSXBW        X0, Y0
-	VPMADDUBSW       224(R8)(SI*1), Y1, Y2
-	VPMADDWD         Y0, Y2, Y2
+	VMULPS           Y3, Y5, Y5
+	VPBROADCASTW     82(DX), X4
+	VCVTPH2PS        X4, Y4
+	VXORPS           x80000000<>+0(SB), Y4, Y4
+	VPMOVSXBD        X2, Y5
+	VCVTDQ2PS        Y5, Y5
+	VPSHUFD          $0xee, X2, X2
+	VPMOVSXBD        X2, Y2
 	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 28(SP), Y2, Y17
-	VPMADDUBSW       224(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y0, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 60(SP), Y1, Y20
+	VMULPS           Y4, Y5, Y5
+	VMULPS           Y4, Y2, Y2
+	VMULPS           256(R8)(SI*1), Y3, Y4
+	VMOVUPS          Y4, (SP)
+	VMULPS           256(R9)(SI*1), Y3, Y3
+	VMOVUPS          Y3, 32(SP)
+	VFMADD231PS      320(R8)(SI*1), Y5, Y18
+	VFMADD231PS      352(R8)(SI*1), Y2, Y18
+	VFMADD231PS      320(R9)(SI*1), Y5, Y21
+	VFMADD231PS      352(R9)(SI*1), Y2, Y21
+	VPAND            16(DX), Y0, Y2
+	VPSHUFB          halves0<>+0(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       (R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST (SP), Y4, Y16
+	VPMADDUBSW       (R9)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 32(SP), Y2, Y19
+	VMOVDQU          16(DX), Y2
+	VPSRLW           $0x02, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves0<>+16(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       32(R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 4(SP), Y4, Y17
+	VPMADDUBSW       32(R9)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 36(SP), Y2, Y20
+	VMOVDQU          16(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves2<>+0(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       64(R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 8(SP), Y4, Y16
+	VPMADDUBSW       64(R9)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 40(SP), Y2, Y19
+	VMOVDQU          16(DX), Y2
+	VPSRLW           $0x06, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves2<>+16(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       96(R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 12(SP), Y4, Y17
+	VPMADDUBSW       96(R9)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 44(SP), Y2, Y20
+	VPAND            48(DX), Y0, Y2
+	VPSHUFB          halves4<>+0(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       128(R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 16(SP), Y4, Y16
+	VPMADDUBSW       128(R9)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 48(SP), Y2, Y19
+	VMOVDQU          48(DX), Y2
+	VPSRLW           $0x02, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves4<>+16(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       160(R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 20(SP), Y4, Y17
+	VPMADDUBSW       160(R9)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 52(SP), Y2, Y20
+	VMOVDQU          48(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves6<>+0(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       192(R8)(SI*1), Y2, Y4
+	VPMADDWD         Y3, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 24(SP), Y4, Y16
+	VPMADDUBSW       192(R9)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 56(SP), Y2, Y19
+	VMOVDQU          48(DX), Y2
+	VPSRLW           $0x06, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves6<>+16(SB), X1, X1
+	VPMOVSXBW        X1, Y1
+	VPMADDUBSW       224(R8)(SI*1), Y2, Y3
+	VPMADDWD         Y1, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 28(SP), Y3, Y17
+	VPMADDUBSW       224(R9)(SI*1), Y2, Y2
+	VPMADDWD         Y1, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 60(SP), Y2, Y20
 	ADDQ             $+84, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -10018,17 +10267,8 @@ m2block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
-	VADDPS           Y20, Y19, Y1
-	VADDPS           Y21, Y1, Y1
+	VADDPS           Y17, Y16, Y1
+	VADDPS           Y18, Y1, Y1
 	VEXTRACTF128     $0x01, Y1, X2
 	VADDPS           X2, X1, X1
 	VPERMILPS        $0x4e, X1, X2
@@ -10037,16 +10277,28 @@ m2block:
 	VADDSS           X2, X1, X1
 	VMULSS           alpha+24(FP), X1, X1
 	CMPL             SI, $0x00
-	JEQ              m2store
+	JEQ              m2store0
 	VMOVSS           beta+56(FP), X2
-	VFMADD231SS      (BX), X2, X0
-	ADDQ             DI, BX
 	VFMADD231SS      (BX), X2, X1
-	MOVQ             CX, BX
 
-m2store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
+m2store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y1
+	VADDPS       Y21, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m2store1:
 	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -10055,14 +10307,15 @@ m2store:
 	RET
 
 not2:
-	CMPQ AX, $0x01
-	JNE  not1
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), BX
-	SHLQ $0x02, BX
-	MOVQ a+32(FP), DI
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x03030303<>+0(SB), Y0
 
 m1row:
 	VXORPS Y16, Y16, Y16
@@ -10074,103 +10327,101 @@ m1row:
 m1block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
-	VMOVDQU          (DX), X0
-	VPSRLW           $0x04, X0, X1
-	VPAND            x0f0f0f0f<>+0(SB), X0, X0
+	VMOVDQU          (DX), X1
+	VPSRLW           $0x04, X1, X2
 	VPAND            x0f0f0f0f<>+0(SB), X1, X1
-	VPBROADCASTW     80(DX), X2
-	VCVTPH2PS        X2, Y2
-	VPMOVSXBD        X0, Y3
-	VCVTDQ2PS        Y3, Y3
-	VPSHUFD          $0xee, X0, X4
-	VPMOVSXBD        X4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VMULPS           Y2, Y3, Y3
-	VMULPS           Y2, Y4, Y4
-	VPBROADCASTW     82(DX), X3
+	VPAND            x0f0f0f0f<>+0(SB), X2, X2
+	VPBROADCASTW     80(DX), X3
 	VCVTPH2PS        X3, Y3
-	VXORPS           x80000000<>+0(SB), Y3, Y3
 	VPMOVSXBD        X1, Y4
 	VCVTDQ2PS        Y4, Y4
-	VPSHUFD          $0xee, X1, X1
-	VPMOVSXBD        X1, Y1
-	VCVTDQ2PS        Y1, Y1
+	VPSHUFD          $0xee, X1, X5
+	VPMOVSXBD        X5, Y5
+	VCVTDQ2PS        Y5, Y5
 	VMULPS           Y3, Y4, Y4
-	VMULPS           Y3, Y1, Y1
-	VMULPS           256(DI)(SI*1), Y2, Y2
-	VMOVUPS          Y2, (SP)
-	VFMADD231PS      320(DI)(SI*1), Y4, Y18
-	VFMADD231PS      352(DI)(SI*1), Y1, Y18
-	VMOVDQU          16(DX), Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves0<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       (DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST (SP), Y1, Y16
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves0<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       32(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 4(SP), Y1, Y17
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves2<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       64(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 8(SP), Y1, Y16
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x06, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves2<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       96(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 12(SP), Y1, Y17
-	VMOVDQU          48(DX), Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves4<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       128(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 16(SP), Y1, Y16
-	VMOVDQU          48(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves4<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       160(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 20(SP), Y1, Y17
-	VMOVDQU          48(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves6<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       192(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 24(SP), Y1, Y16
-	VMOVDQU          48(DX), Y1
-	VPSRLW           $0x06, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VPSHUFB          halves6<>+16(SB), X0, X0
-	VPMOVSXBW        X0, Y0
-	VPMADDUBSW       224(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y0, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 28(SP), Y1, Y17
+	VMULPS           Y3, Y5, Y5
+	VPBROADCASTW     82(DX), X4
+	VCVTPH2PS        X4, Y4
+	VXORPS           x80000000<>+0(SB), Y4, Y4
+	VPMOVSXBD        X2, Y5
+	VCVTDQ2PS        Y5, Y5
+	VPSHUFD          $0xee, X2, X2
+	VPMOVSXBD        X2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VMULPS           Y4, Y5, Y5
+	VMULPS           Y4, Y2, Y2
+	VMULPS           256(DI)(SI*1), Y3, Y3
+	VMOVUPS          Y3, (SP)
+	VFMADD231PS      320(DI)(SI*1), Y5, Y18
+	VFMADD231PS      352(DI)(SI*1), Y2, Y18
+	VPAND            16(DX), Y0, Y2
+	VPSHUFB          halves0<>+0(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       (DI)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST (SP), Y2, Y16
+	VMOVDQU          16(DX), Y2
+	VPSRLW           $0x02, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves0<>+16(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       32(DI)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 4(SP), Y2, Y17
+	VMOVDQU          16(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves2<>+0(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       64(DI)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 8(SP), Y2, Y16
+	VMOVDQU          16(DX), Y2
+	VPSRLW           $0x06, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves2<>+16(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       96(DI)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 12(SP), Y2, Y17
+	VPAND            48(DX), Y0, Y2
+	VPSHUFB          halves4<>+0(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       128(DI)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 16(SP), Y2, Y16
+	VMOVDQU          48(DX), Y2
+	VPSRLW           $0x02, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves4<>+16(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       160(DI)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 20(SP), Y2, Y17
+	VMOVDQU          48(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves6<>+0(SB), X1, X3
+	VPMOVSXBW        X3, Y3
+	VPMADDUBSW       192(DI)(SI*1), Y2, Y2
+	VPMADDWD         Y3, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 24(SP), Y2, Y16
+	VMOVDQU          48(DX), Y2
+	VPSRLW           $0x06, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VPSHUFB          halves6<>+16(SB), X1, X1
+	VPMOVSXBW        X1, Y1
+	VPMADDUBSW       224(DI)(SI*1), Y2, Y2
+	VPMADDWD         Y1, Y2, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 28(SP), Y2, Y17
 	ADDQ             $+84, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -10178,23 +10429,22 @@ m1block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
+	VADDPS           Y17, Y16, Y1
+	VADDPS           Y18, Y1, Y1
+	VEXTRACTF128     $0x01, Y1, X2
+	VADDPS           X2, X1, X1
+	VPERMILPS        $0x4e, X1, X2
+	VADDPS           X2, X1, X1
+	VMOVSHDUP        X1, X2
+	VADDSS           X2, X1, X1
+	VMULSS           alpha+24(FP), X1, X1
 	CMPL             SI, $0x00
-	JEQ              m1store
-	VMOVSS           beta+56(FP), X1
-	VFMADD231SS      (BX), X1, X0
-	MOVQ             CX, BX
+	JEQ              m1store0
+	VMOVSS           beta+56(FP), X2
+	VFMADD231SS      (BX), X2, X1
 
-m1store:
-	VMOVSS X0, (BX)
+m1store0:
+	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row
@@ -10772,40 +11022,47 @@ m3block:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y4, Y3, Y1
-	VADDPS       Y5, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y7, Y6, Y2
-	VADDPS       Y8, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m3store
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X2
-	MOVQ         CX, BX
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m3store:
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y4, Y3, Y0
+	VADDPS       Y5, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y7, Y6, Y0
+	VADDPS       Y8, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -10813,16 +11070,18 @@ m3store:
 	RET
 
 not3:
-	CMPQ AX, $0x02
-	JNE  not2
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x03030303<>+0(SB), Y6
+	VMOVDQU x04040404<>+0(SB), Y7
 
 m2row:
 	VXORPS Y0, Y0, Y0
@@ -10837,183 +11096,180 @@ m2row:
 m2block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
-	VPBROADCASTQ 96(DX), X6
-	VPSRLVQ      nibblesOf8<>+0(SB), X6, X6
-	VPAND        x0f0f0f0f<>+0(SB), X6, X6
-	VPBROADCASTD 104(DX), X7
-	VPSRLVD      pairsOf4<>+0(SB), X7, X7
-	VPAND        x03030303<>+0(SB), X7, X7
-	VPSLLW       $0x04, X7, X7
-	VPOR         X7, X6, X6
-	VPSUBB       x20202020<>+0(SB), X6, X6
-	VPBROADCASTW 108(DX), X7
-	VCVTPH2PS    X7, Y7
-	VPMOVSXBD    X6, Y8
-	VCVTDQ2PS    Y8, Y8
-	VPSHUFD      $0xee, X6, X9
-	VPMOVSXBD    X9, Y9
+	VPBROADCASTQ 96(DX), X8
+	VPSRLVQ      nibblesOf8<>+0(SB), X8, X8
+	VPAND        x0f0f0f0f<>+0(SB), X8, X8
+	VPBROADCASTD 104(DX), X9
+	VPSRLVD      pairsOf4<>+0(SB), X9, X9
+	VPAND        x03030303<>+0(SB), X9, X9
+	VPSLLW       $0x04, X9, X9
+	VPOR         X9, X8, X8
+	VPSUBB       x20202020<>+0(SB), X8, X8
+	VPBROADCASTW 108(DX), X9
+	VCVTPH2PS    X9, Y9
+	VPMOVSXBD    X8, Y10
+	VCVTDQ2PS    Y10, Y10
+	VPSHUFD      $0xee, X8, X11
+	VPMOVSXBD    X11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y9, Y10, Y10
+	VMULPS       Y9, Y11, Y11
+	VMULPS       256(R8)(SI*1), Y9, Y12
+	VMOVUPS      Y12, (SP)
+	VMULPS       256(R9)(SI*1), Y9, Y9
+	VMOVUPS      Y9, 32(SP)
+	VMULPS       xc0800000<>+0(SB), Y10, Y10
+	VMULPS       xc0800000<>+0(SB), Y11, Y11
+	VFMADD231PS  320(R8)(SI*1), Y10, Y2
+	VFMADD231PS  352(R8)(SI*1), Y11, Y2
+	VFMADD231PS  320(R9)(SI*1), Y10, Y5
+	VFMADD231PS  352(R9)(SI*1), Y11, Y5
+	VPAND        32(DX), Y6, Y9
+	VMOVDQU      (DX), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        Y7, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      halves0<>+0(SB), X8, X10
+	VPMOVSXBW    X10, Y10
+	VPMADDUBSW   (R8)(SI*1), Y9, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS (SP), Y12
+	VFMADD231PS  Y12, Y11, Y0
+	VPMADDUBSW   (R9)(SI*1), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y8, Y8
-	VMULPS       Y7, Y9, Y9
-	VMULPS       256(R8)(SI*1), Y7, Y10
-	VMOVUPS      Y10, (SP)
-	VMULPS       256(R9)(SI*1), Y7, Y7
-	VMOVUPS      Y7, 32(SP)
-	VMULPS       xc0800000<>+0(SB), Y8, Y8
-	VMULPS       xc0800000<>+0(SB), Y9, Y9
-	VFMADD231PS  320(R8)(SI*1), Y8, Y2
-	VFMADD231PS  352(R8)(SI*1), Y9, Y2
-	VFMADD231PS  320(R9)(SI*1), Y8, Y5
-	VFMADD231PS  352(R9)(SI*1), Y9, Y5
-	VMOVDQU      32(DX), Y7
-	VPAND        x03030303<>+0(SB), Y7, Y7
-	VMOVDQU      (DX), Y8
-	VPSLLW       $0x02, Y8, Y8
-	VPAND        x04040404<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPSHUFB      halves0<>+0(SB), X6, X8
+	VBROADCASTSS 32(SP), Y10
+	VFMADD231PS  Y10, Y9, Y3
+	VMOVDQU      32(DX), Y9
+	VPSRLW       $0x02, Y9, Y9
+	VPAND        Y6, Y9, Y9
+	VMOVDQU      (DX), Y10
+	VPSLLW       $0x01, Y10, Y10
+	VPAND        Y7, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      halves0<>+16(SB), X8, X10
+	VPMOVSXBW    X10, Y10
+	VPMADDUBSW   32(R8)(SI*1), Y9, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 4(SP), Y12
+	VFMADD231PS  Y12, Y11, Y1
+	VPMADDUBSW   32(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 36(SP), Y10
+	VFMADD231PS  Y10, Y9, Y4
+	VMOVDQU      32(DX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y6, Y9, Y9
+	VPAND        (DX), Y7, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      halves2<>+0(SB), X8, X10
+	VPMOVSXBW    X10, Y10
+	VPMADDUBSW   64(R8)(SI*1), Y9, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 8(SP), Y12
+	VFMADD231PS  Y12, Y11, Y0
+	VPMADDUBSW   64(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 40(SP), Y10
+	VFMADD231PS  Y10, Y9, Y3
+	VMOVDQU      32(DX), Y9
+	VPSRLW       $0x06, Y9, Y9
+	VPAND        Y6, Y9, Y9
+	VMOVDQU      (DX), Y10
+	VPSRLW       $0x01, Y10, Y10
+	VPAND        Y7, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      halves2<>+16(SB), X8, X10
+	VPMOVSXBW    X10, Y10
+	VPMADDUBSW   96(R8)(SI*1), Y9, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 12(SP), Y12
+	VFMADD231PS  Y12, Y11, Y1
+	VPMADDUBSW   96(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 44(SP), Y10
+	VFMADD231PS  Y10, Y9, Y4
+	VPAND        64(DX), Y6, Y9
+	VMOVDQU      (DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y7, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      halves4<>+0(SB), X8, X10
+	VPMOVSXBW    X10, Y10
+	VPMADDUBSW   128(R8)(SI*1), Y9, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 16(SP), Y12
+	VFMADD231PS  Y12, Y11, Y0
+	VPMADDUBSW   128(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 48(SP), Y10
+	VFMADD231PS  Y10, Y9, Y3
+	VMOVDQU      64(DX), Y9
+	VPSRLW       $0x02, Y9, Y9
+	VPAND        Y6, Y9, Y9
+	VMOVDQU      (DX), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        Y7, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      halves4<>+16(SB), X8, X10
+	VPMOVSXBW    X10, Y10
+	VPMADDUBSW   160(R8)(SI*1), Y9, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 20(SP), Y12
+	VFMADD231PS  Y12, Y11, Y1
+	VPMADDUBSW   160(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 52(SP), Y10
+	VFMADD231PS  Y10, Y9, Y4
+	VMOVDQU      64(DX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y6, Y9, Y9
+	VMOVDQU      (DX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y7, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      halves6<>+0(SB), X8, X10
+	VPMOVSXBW    X10, Y10
+	VPMADDUBSW   192(R8)(SI*1), Y9, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 24(SP), Y12
+	VFMADD231PS  Y12, Y11, Y0
+	VPMADDUBSW   192(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 56(SP), Y10
+	VFMADD231PS  Y10, Y9, Y3
+	VMOVDQU      64(DX), Y9
+	VPSRLW       $0x06, Y9, Y9
+	VPAND        Y6, Y9, Y9
+	VMOVDQU      (DX), Y10
+	VPSRLW       $0x05, Y10, Y10
+	VPAND        Y7, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      halves6<>+16(SB), X8, X8
 	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   (R8)(SI*1), Y7, Y9
+	VPMADDUBSW   224(R8)(SI*1), Y9, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 28(SP), Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VPMADDUBSW   224(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y8, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS (SP), Y10
-	VFMADD231PS  Y10, Y9, Y0
-	VPMADDUBSW   (R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 32(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      32(DX), Y7
-	VPSRLW       $0x02, Y7, Y7
-	VPAND        x03030303<>+0(SB), Y7, Y7
-	VMOVDQU      (DX), Y8
-	VPSLLW       $0x01, Y8, Y8
-	VPAND        x04040404<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPSHUFB      halves0<>+16(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   32(R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 4(SP), Y10
-	VFMADD231PS  Y10, Y9, Y1
-	VPMADDUBSW   32(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 36(SP), Y8
-	VFMADD231PS  Y8, Y7, Y4
-	VMOVDQU      32(DX), Y7
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        x03030303<>+0(SB), Y7, Y7
-	VMOVDQU      (DX), Y8
-	VPAND        x04040404<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPSHUFB      halves2<>+0(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   64(R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 8(SP), Y10
-	VFMADD231PS  Y10, Y9, Y0
-	VPMADDUBSW   64(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 40(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      32(DX), Y7
-	VPSRLW       $0x06, Y7, Y7
-	VPAND        x03030303<>+0(SB), Y7, Y7
-	VMOVDQU      (DX), Y8
-	VPSRLW       $0x01, Y8, Y8
-	VPAND        x04040404<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPSHUFB      halves2<>+16(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   96(R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 12(SP), Y10
-	VFMADD231PS  Y10, Y9, Y1
-	VPMADDUBSW   96(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 44(SP), Y8
-	VFMADD231PS  Y8, Y7, Y4
-	VMOVDQU      64(DX), Y7
-	VPAND        x03030303<>+0(SB), Y7, Y7
-	VMOVDQU      (DX), Y8
-	VPSRLW       $0x02, Y8, Y8
-	VPAND        x04040404<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPSHUFB      halves4<>+0(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   128(R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 16(SP), Y10
-	VFMADD231PS  Y10, Y9, Y0
-	VPMADDUBSW   128(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 48(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      64(DX), Y7
-	VPSRLW       $0x02, Y7, Y7
-	VPAND        x03030303<>+0(SB), Y7, Y7
-	VMOVDQU      (DX), Y8
-	VPSRLW       $0x03, Y8, Y8
-	VPAND        x04040404<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPSHUFB      halves4<>+16(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   160(R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 20(SP), Y10
-	VFMADD231PS  Y10, Y9, Y1
-	VPMADDUBSW   160(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 52(SP), Y8
-	VFMADD231PS  Y8, Y7, Y4
-	VMOVDQU      64(DX), Y7
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        x03030303<>+0(SB), Y7, Y7
-	VMOVDQU      (DX), Y8
-	VPSRLW       $0x04, Y8, Y8
-	VPAND        x04040404<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPSHUFB      halves6<>+0(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   192(R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 24(SP), Y10
-	VFMADD231PS  Y10, Y9, Y0
-	VPMADDUBSW   192(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 56(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      64(DX), Y7
-	VPSRLW       $0x06, Y7, Y7
-	VPAND        x03030303<>+0(SB), Y7, Y7
-	VMOVDQU      (DX), Y8
-	VPSRLW       $0x05, Y8, Y8
-	VPAND        x04040404<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPSHUFB      halves6<>+16(SB), X6, X6
-	VPMOVSXBW    X6, Y6
-	VPMADDUBSW   224(R8)(SI*1), Y7, Y8
-	VPMADDWD     Y6, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 28(SP), Y9
-	VFMADD231PS  Y9, Y8, Y1
-	VPMADDUBSW   224(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 60(SP), Y6
-	VFMADD231PS  Y6, Y7, Y4
+	VBROADCASTSS 60(SP), Y8
+	VFMADD231PS  Y8, Y9, Y4
 	ADDQ         $+110, DX
 	ADDQ         $+384, SI
 	DECQ         BX
@@ -11030,27 +11286,30 @@ m2block:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y4, Y3, Y1
-	VADDPS       Y5, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
 	CMPL         SI, $0x00
-	JEQ          m2store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m2store:
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y4, Y3, Y0
+	VADDPS       Y5, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -11058,14 +11317,16 @@ m2store:
 	RET
 
 not2:
-	CMPQ AX, $0x01
-	JNE  not1
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), BX
-	SHLQ $0x02, BX
-	MOVQ a+32(FP), DI
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x03030303<>+0(SB), Y3
+	VMOVDQU x04040404<>+0(SB), Y4
 
 m1row:
 	VXORPS Y0, Y0, Y0
@@ -11077,139 +11338,136 @@ m1row:
 m1block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
-	VPBROADCASTQ 96(DX), X3
-	VPSRLVQ      nibblesOf8<>+0(SB), X3, X3
-	VPAND        x0f0f0f0f<>+0(SB), X3, X3
-	VPBROADCASTD 104(DX), X4
-	VPSRLVD      pairsOf4<>+0(SB), X4, X4
-	VPAND        x03030303<>+0(SB), X4, X4
-	VPSLLW       $0x04, X4, X4
-	VPOR         X4, X3, X3
-	VPSUBB       x20202020<>+0(SB), X3, X3
-	VPBROADCASTW 108(DX), X4
-	VCVTPH2PS    X4, Y4
-	VPMOVSXBD    X3, Y5
-	VCVTDQ2PS    Y5, Y5
-	VPSHUFD      $0xee, X3, X6
-	VPMOVSXBD    X6, Y6
+	VPBROADCASTQ 96(DX), X5
+	VPSRLVQ      nibblesOf8<>+0(SB), X5, X5
+	VPAND        x0f0f0f0f<>+0(SB), X5, X5
+	VPBROADCASTD 104(DX), X6
+	VPSRLVD      pairsOf4<>+0(SB), X6, X6
+	VPAND        x03030303<>+0(SB), X6, X6
+	VPSLLW       $0x04, X6, X6
+	VPOR         X6, X5, X5
+	VPSUBB       x20202020<>+0(SB), X5, X5
+	VPBROADCASTW 108(DX), X6
+	VCVTPH2PS    X6, Y6
+	VPMOVSXBD    X5, Y7
+	VCVTDQ2PS    Y7, Y7
+	VPSHUFD      $0xee, X5, X8
+	VPMOVSXBD    X8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y6, Y7, Y7
+	VMULPS       Y6, Y8, Y8
+	VMULPS       256(DI)(SI*1), Y6, Y6
+	VMOVUPS      Y6, (SP)
+	VMULPS       xc0800000<>+0(SB), Y7, Y7
+	VMULPS       xc0800000<>+0(SB), Y8, Y8
+	VFMADD231PS  320(DI)(SI*1), Y7, Y2
+	VFMADD231PS  352(DI)(SI*1), Y8, Y2
+	VPAND        32(DX), Y3, Y6
+	VMOVDQU      (DX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y4, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSHUFB      halves0<>+0(SB), X5, X7
+	VPMOVSXBW    X7, Y7
+	VPMADDUBSW   (DI)(SI*1), Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y4, Y5, Y5
-	VMULPS       Y4, Y6, Y6
-	VMULPS       256(DI)(SI*1), Y4, Y4
-	VMOVUPS      Y4, (SP)
-	VMULPS       xc0800000<>+0(SB), Y5, Y5
-	VMULPS       xc0800000<>+0(SB), Y6, Y6
-	VFMADD231PS  320(DI)(SI*1), Y5, Y2
-	VFMADD231PS  352(DI)(SI*1), Y6, Y2
-	VMOVDQU      32(DX), Y4
-	VPAND        x03030303<>+0(SB), Y4, Y4
-	VMOVDQU      (DX), Y5
-	VPSLLW       $0x02, Y5, Y5
-	VPAND        x04040404<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      halves0<>+0(SB), X3, X5
+	VBROADCASTSS (SP), Y7
+	VFMADD231PS  Y7, Y6, Y0
+	VMOVDQU      32(DX), Y6
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        Y3, Y6, Y6
+	VMOVDQU      (DX), Y7
+	VPSLLW       $0x01, Y7, Y7
+	VPAND        Y4, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSHUFB      halves0<>+16(SB), X5, X7
+	VPMOVSXBW    X7, Y7
+	VPMADDUBSW   32(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 4(SP), Y7
+	VFMADD231PS  Y7, Y6, Y1
+	VMOVDQU      32(DX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y3, Y6, Y6
+	VPAND        (DX), Y4, Y7
+	VPOR         Y7, Y6, Y6
+	VPSHUFB      halves2<>+0(SB), X5, X7
+	VPMOVSXBW    X7, Y7
+	VPMADDUBSW   64(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 8(SP), Y7
+	VFMADD231PS  Y7, Y6, Y0
+	VMOVDQU      32(DX), Y6
+	VPSRLW       $0x06, Y6, Y6
+	VPAND        Y3, Y6, Y6
+	VMOVDQU      (DX), Y7
+	VPSRLW       $0x01, Y7, Y7
+	VPAND        Y4, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSHUFB      halves2<>+16(SB), X5, X7
+	VPMOVSXBW    X7, Y7
+	VPMADDUBSW   96(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 12(SP), Y7
+	VFMADD231PS  Y7, Y6, Y1
+	VPAND        64(DX), Y3, Y6
+	VMOVDQU      (DX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y4, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSHUFB      halves4<>+0(SB), X5, X7
+	VPMOVSXBW    X7, Y7
+	VPMADDUBSW   128(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 16(SP), Y7
+	VFMADD231PS  Y7, Y6, Y0
+	VMOVDQU      64(DX), Y6
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        Y3, Y6, Y6
+	VMOVDQU      (DX), Y7
+	VPSRLW       $0x03, Y7, Y7
+	VPAND        Y4, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSHUFB      halves4<>+16(SB), X5, X7
+	VPMOVSXBW    X7, Y7
+	VPMADDUBSW   160(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 20(SP), Y7
+	VFMADD231PS  Y7, Y6, Y1
+	VMOVDQU      64(DX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y3, Y6, Y6
+	VMOVDQU      (DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y4, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSHUFB      halves6<>+0(SB), X5, X7
+	VPMOVSXBW    X7, Y7
+	VPMADDUBSW   192(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 24(SP), Y7
+	VFMADD231PS  Y7, Y6, Y0
+	VMOVDQU      64(DX), Y6
+	VPSRLW       $0x06, Y6, Y6
+	VPAND        Y3, Y6, Y6
+	VMOVDQU      (DX), Y7
+	VPSRLW       $0x05, Y7, Y7
+	VPAND        Y4, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSHUFB      halves6<>+16(SB), X5, X5
 	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   (DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS (SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      32(DX), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        x03030303<>+0(SB), Y4, Y4
-	VMOVDQU      (DX), Y5
-	VPSLLW       $0x01, Y5, Y5
-	VPAND        x04040404<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      halves0<>+16(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   32(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 4(SP), Y5
-	VFMADD231PS  Y5, Y4, Y1
-	VMOVDQU      32(DX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        x03030303<>+0(SB), Y4, Y4
-	VMOVDQU      (DX), Y5
-	VPAND        x04040404<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      halves2<>+0(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   64(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 8(SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      32(DX), Y4
-	VPSRLW       $0x06, Y4, Y4
-	VPAND        x03030303<>+0(SB), Y4, Y4
-	VMOVDQU      (DX), Y5
-	VPSRLW       $0x01, Y5, Y5
-	VPAND        x04040404<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      halves2<>+16(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   96(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 12(SP), Y5
-	VFMADD231PS  Y5, Y4, Y1
-	VMOVDQU      64(DX), Y4
-	VPAND        x03030303<>+0(SB), Y4, Y4
-	VMOVDQU      (DX), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        x04040404<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      halves4<>+0(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   128(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 16(SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      64(DX), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        x03030303<>+0(SB), Y4, Y4
-	VMOVDQU      (DX), Y5
-	VPSRLW       $0x03, Y5, Y5
-	VPAND        x04040404<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      halves4<>+16(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   160(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 20(SP), Y5
-	VFMADD231PS  Y5, Y4, Y1
-	VMOVDQU      64(DX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        x03030303<>+0(SB), Y4, Y4
-	VMOVDQU      (DX), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        x04040404<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      halves6<>+0(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   192(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 24(SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      64(DX), Y4
-	VPSRLW       $0x06, Y4, Y4
-	VPAND        x03030303<>+0(SB), Y4, Y4
-	VMOVDQU      (DX), Y5
-	VPSRLW       $0x05, Y5, Y5
-	VPAND        x04040404<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      halves6<>+16(SB), X3, X3
-	VPMOVSXBW    X3, Y3
-	VPMADDUBSW   224(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 28(SP), Y3
-	VFMADD231PS  Y3, Y4, Y1
+	VPMADDUBSW   224(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y5, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 28(SP), Y5
+	VFMADD231PS  Y5, Y6, Y1
 	ADDQ         $+110, DX
 	ADDQ         $+384, SI
 	DECQ         BX
@@ -11227,12 +11485,11 @@ m1block:
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
 	CMPL         SI, $0x00
-	JEQ          m1store
+	JEQ          m1store0
 	VMOVSS       beta+56(FP), X1
 	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
 
-m1store:
+m1store0:
 	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -11265,21 +11522,23 @@ GLOBL xc0800000<>(SB), RODATA|NOPTR, $64
 // func multiplyQ3_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
 TEXT ·multiplyQ3_KAVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ m+0(FP), AX
-	CMPQ AX, $0x04
-	JNE  not4
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
-	MOVQ R10, R11
-	ADDQ lda+40(FP), R11
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU x03030303<>+0(SB), Y0
+	VMOVDQU x04040404<>+0(SB), Y1
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -11300,239 +11559,236 @@ m4row:
 m4block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
-	VPBROADCASTQ     96(DX), X0
-	VPSRLVQ          nibblesOf8<>+0(SB), X0, X0
-	VPAND            x0f0f0f0f<>+0(SB), X0, X0
-	VPBROADCASTD     104(DX), X1
-	VPSRLVD          pairsOf4<>+0(SB), X1, X1
-	VPAND            x03030303<>+0(SB), X1, X1
-	VPSLLW           $0x04, X1, X1
-	VPOR             X1, X0, X0
-	VPSUBB           x20202020<>+0(SB), X0, X0
-	VPBROADCASTW     108(DX), X1
-	VCVTPH2PS        X1, Y1
-	VPMOVSXBD        X0, Y2
-	VCVTDQ2PS        Y2, Y2
-	VPSHUFD          $0xee, X0, X3
-	VPMOVSXBD        X3, Y3
+	VPBROADCASTQ     96(DX), X2
+	VPSRLVQ          nibblesOf8<>+0(SB), X2, X2
+	VPAND            x0f0f0f0f<>+0(SB), X2, X2
+	VPBROADCASTD     104(DX), X3
+	VPSRLVD          pairsOf4<>+0(SB), X3, X3
+	VPAND            x03030303<>+0(SB), X3, X3
+	VPSLLW           $0x04, X3, X3
+	VPOR             X3, X2, X2
+	VPSUBB           x20202020<>+0(SB), X2, X2
+	VPBROADCASTW     108(DX), X3
+	VCVTPH2PS        X3, Y3
+	VPMOVSXBD        X2, Y4
+	VCVTDQ2PS        Y4, Y4
+	VPSHUFD          $0xee, X2, X5
+	VPMOVSXBD        X5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VMULPS           Y3, Y4, Y4
+	VMULPS           Y3, Y5, Y5
+	VMULPS           256(R8)(SI*1), Y3, Y6
+	VMOVUPS          Y6, (SP)
+	VMULPS           256(R9)(SI*1), Y3, Y6
+	VMOVUPS          Y6, 32(SP)
+	VMULPS           256(R10)(SI*1), Y3, Y6
+	VMOVUPS          Y6, 64(SP)
+	VMULPS           256(R11)(SI*1), Y3, Y3
+	VMOVUPS          Y3, 96(SP)
+	VMULPS           xc0800000<>+0(SB), Y4, Y4
+	VMULPS           xc0800000<>+0(SB), Y5, Y5
+	VFMADD231PS      320(R8)(SI*1), Y4, Y18
+	VFMADD231PS      352(R8)(SI*1), Y5, Y18
+	VFMADD231PS      320(R9)(SI*1), Y4, Y21
+	VFMADD231PS      352(R9)(SI*1), Y5, Y21
+	VFMADD231PS      320(R10)(SI*1), Y4, Y24
+	VFMADD231PS      352(R10)(SI*1), Y5, Y24
+	VFMADD231PS      320(R11)(SI*1), Y4, Y27
+	VFMADD231PS      352(R11)(SI*1), Y5, Y27
+	VPAND            32(DX), Y0, Y3
+	VMOVDQU          (DX), Y4
+	VPSLLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves0<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       (R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST (SP), Y5, Y16
+	VPMADDUBSW       (R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 32(SP), Y5, Y19
+	VPMADDUBSW       (R10)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 64(SP), Y5, Y22
+	VPMADDUBSW       (R11)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
 	VCVTDQ2PS        Y3, Y3
-	VMULPS           Y1, Y2, Y2
-	VMULPS           Y1, Y3, Y3
-	VMULPS           256(R8)(SI*1), Y1, Y4
-	VMOVUPS          Y4, (SP)
-	VMULPS           256(R9)(SI*1), Y1, Y4
-	VMOVUPS          Y4, 32(SP)
-	VMULPS           256(R10)(SI*1), Y1, Y4
-	VMOVUPS          Y4, 64(SP)
-	VMULPS           256(R11)(SI*1), Y1, Y1
-	VMOVUPS          Y1, 96(SP)
-	VMULPS           xc0800000<>+0(SB), Y2, Y2
-	VMULPS           xc0800000<>+0(SB), Y3, Y3
-	VFMADD231PS      320(R8)(SI*1), Y2, Y18
-	VFMADD231PS      352(R8)(SI*1), Y3, Y18
-	VFMADD231PS      320(R9)(SI*1), Y2, Y21
-	VFMADD231PS      352(R9)(SI*1), Y3, Y21
-	VFMADD231PS      320(R10)(SI*1), Y2, Y24
-	VFMADD231PS      352(R10)(SI*1), Y3, Y24
-	VFMADD231PS      320(R11)(SI*1), Y2, Y27
-	VFMADD231PS      352(R11)(SI*1), Y3, Y27
-	VMOVDQU          32(DX), Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSLLW           $0x02, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves0<>+0(SB), X0, X2
+	VFMADD231PS.BCST 96(SP), Y3, Y25
+	VMOVDQU          32(DX), Y3
+	VPSRLW           $0x02, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSLLW           $0x01, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves0<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       32(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 4(SP), Y5, Y17
+	VPMADDUBSW       32(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 36(SP), Y5, Y20
+	VPMADDUBSW       32(R10)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 68(SP), Y5, Y23
+	VPMADDUBSW       32(R11)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 100(SP), Y3, Y26
+	VMOVDQU          32(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VPAND            (DX), Y1, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves2<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       64(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 8(SP), Y5, Y16
+	VPMADDUBSW       64(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 40(SP), Y5, Y19
+	VPMADDUBSW       64(R10)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 72(SP), Y5, Y22
+	VPMADDUBSW       64(R11)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 104(SP), Y3, Y25
+	VMOVDQU          32(DX), Y3
+	VPSRLW           $0x06, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x01, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves2<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       96(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 12(SP), Y5, Y17
+	VPMADDUBSW       96(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 44(SP), Y5, Y20
+	VPMADDUBSW       96(R10)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 76(SP), Y5, Y23
+	VPMADDUBSW       96(R11)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 108(SP), Y3, Y26
+	VPAND            64(DX), Y0, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves4<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       128(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 16(SP), Y5, Y16
+	VPMADDUBSW       128(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 48(SP), Y5, Y19
+	VPMADDUBSW       128(R10)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 80(SP), Y5, Y22
+	VPMADDUBSW       128(R11)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 112(SP), Y3, Y25
+	VMOVDQU          64(DX), Y3
+	VPSRLW           $0x02, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x03, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves4<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       160(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 20(SP), Y5, Y17
+	VPMADDUBSW       160(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 52(SP), Y5, Y20
+	VPMADDUBSW       160(R10)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 84(SP), Y5, Y23
+	VPMADDUBSW       160(R11)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 116(SP), Y3, Y26
+	VMOVDQU          64(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x04, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves6<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       192(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 24(SP), Y5, Y16
+	VPMADDUBSW       192(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 56(SP), Y5, Y19
+	VPMADDUBSW       192(R10)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 88(SP), Y5, Y22
+	VPMADDUBSW       192(R11)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 120(SP), Y3, Y25
+	VMOVDQU          64(DX), Y3
+	VPSRLW           $0x06, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x05, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves6<>+16(SB), X2, X2
 	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       (R8)(SI*1), Y1, Y3
+	VPMADDUBSW       224(R8)(SI*1), Y3, Y4
+	VPMADDWD         Y2, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 28(SP), Y4, Y17
+	VPMADDUBSW       224(R9)(SI*1), Y3, Y4
+	VPMADDWD         Y2, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 60(SP), Y4, Y20
+	VPMADDUBSW       224(R10)(SI*1), Y3, Y4
+	VPMADDWD         Y2, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 92(SP), Y4, Y23
+	VPMADDUBSW       224(R11)(SI*1), Y3, Y3
 	VPMADDWD         Y2, Y3, Y3
 	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST (SP), Y3, Y16
-	VPMADDUBSW       (R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 32(SP), Y3, Y19
-	VPMADDUBSW       (R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 64(SP), Y3, Y22
-	VPMADDUBSW       (R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 96(SP), Y1, Y25
-	VMOVDQU          32(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSLLW           $0x01, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves0<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       32(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 4(SP), Y3, Y17
-	VPMADDUBSW       32(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 36(SP), Y3, Y20
-	VPMADDUBSW       32(R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 68(SP), Y3, Y23
-	VPMADDUBSW       32(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 100(SP), Y1, Y26
-	VMOVDQU          32(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves2<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       64(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 8(SP), Y3, Y16
-	VPMADDUBSW       64(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 40(SP), Y3, Y19
-	VPMADDUBSW       64(R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 72(SP), Y3, Y22
-	VPMADDUBSW       64(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 104(SP), Y1, Y25
-	VMOVDQU          32(DX), Y1
-	VPSRLW           $0x06, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x01, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves2<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       96(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 12(SP), Y3, Y17
-	VPMADDUBSW       96(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 44(SP), Y3, Y20
-	VPMADDUBSW       96(R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 76(SP), Y3, Y23
-	VPMADDUBSW       96(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 108(SP), Y1, Y26
-	VMOVDQU          64(DX), Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves4<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       128(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 16(SP), Y3, Y16
-	VPMADDUBSW       128(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 48(SP), Y3, Y19
-	VPMADDUBSW       128(R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 80(SP), Y3, Y22
-	VPMADDUBSW       128(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 112(SP), Y1, Y25
-	VMOVDQU          64(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x03, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves4<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       160(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 20(SP), Y3, Y17
-	VPMADDUBSW       160(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 52(SP), Y3, Y20
-	VPMADDUBSW       160(R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 84(SP), Y3, Y23
-	VPMADDUBSW       160(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 116(SP), Y1, Y26
-	VMOVDQU          64(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves6<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       192(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 24(SP), Y3, Y16
-	VPMADDUBSW       192(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 56(SP), Y3, Y19
-	VPMADDUBSW       192(R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 88(SP), Y3, Y22
-	VPMADDUBSW       192(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 120(SP), Y1, Y25
-	VMOVDQU          64(DX), Y1
-	VPSRLW           $0x06, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x05, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves6<>+16(SB), X0, X0
-	VPMOVSXBW        X0, Y0
-	VPMADDUBSW       224(R8)(SI*1), Y1, Y2
-	VPMADDWD         Y0, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 28(SP), Y2, Y17
-	VPMADDUBSW       224(R9)(SI*1), Y1, Y2
-	VPMADDWD         Y0, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 60(SP), Y2, Y20
-	VPMADDUBSW       224(R10)(SI*1), Y1, Y2
-	VPMADDWD         Y0, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 92(SP), Y2, Y23
-	VPMADDUBSW       224(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y0, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 124(SP), Y1, Y26
+	VFMADD231PS.BCST 124(SP), Y3, Y26
 	ADDQ             $+110, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -11540,26 +11796,8 @@ m4block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
-	VADDPS           Y20, Y19, Y1
-	VADDPS           Y21, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
-	VADDPS           Y23, Y22, Y2
-	VADDPS           Y24, Y2, Y2
+	VADDPS           Y17, Y16, Y2
+	VADDPS           Y18, Y2, Y2
 	VEXTRACTF128     $0x01, Y2, X3
 	VADDPS           X3, X2, X2
 	VPERMILPS        $0x4e, X2, X3
@@ -11567,35 +11805,64 @@ m4block:
 	VMOVSHDUP        X2, X3
 	VADDSS           X3, X2, X2
 	VMULSS           alpha+24(FP), X2, X2
-	VADDPS           Y26, Y25, Y3
-	VADDPS           Y27, Y3, Y3
-	VEXTRACTF128     $0x01, Y3, X4
-	VADDPS           X4, X3, X3
-	VPERMILPS        $0x4e, X3, X4
-	VADDPS           X4, X3, X3
-	VMOVSHDUP        X3, X4
-	VADDSS           X4, X3, X3
-	VMULSS           alpha+24(FP), X3, X3
 	CMPL             SI, $0x00
-	JEQ              m4store
-	VMOVSS           beta+56(FP), X4
-	VFMADD231SS      (BX), X4, X0
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X4, X1
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X4, X2
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X4, X3
-	MOVQ             CX, BX
+	JEQ              m4store0
+	VMOVSS           beta+56(FP), X3
+	VFMADD231SS      (BX), X3, X2
 
-m4store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
+m4store0:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y2
+	VADDPS       Y21, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m4store1:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y2
+	VADDPS       Y24, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m4store2:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y26, Y25, Y2
+	VADDPS       Y27, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m4store3:
 	VMOVSS X2, (BX)
-	ADDQ   DI, BX
-	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m4row
@@ -11603,18 +11870,20 @@ m4store:
 	RET
 
 not4:
-	CMPQ AX, $0x03
-	JNE  not3
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU x03030303<>+0(SB), Y0
+	VMOVDQU x04040404<>+0(SB), Y1
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -11632,203 +11901,200 @@ m3row:
 m3block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
-	VPBROADCASTQ     96(DX), X0
-	VPSRLVQ          nibblesOf8<>+0(SB), X0, X0
-	VPAND            x0f0f0f0f<>+0(SB), X0, X0
-	VPBROADCASTD     104(DX), X1
-	VPSRLVD          pairsOf4<>+0(SB), X1, X1
-	VPAND            x03030303<>+0(SB), X1, X1
-	VPSLLW           $0x04, X1, X1
-	VPOR             X1, X0, X0
-	VPSUBB           x20202020<>+0(SB), X0, X0
-	VPBROADCASTW     108(DX), X1
-	VCVTPH2PS        X1, Y1
-	VPMOVSXBD        X0, Y2
-	VCVTDQ2PS        Y2, Y2
-	VPSHUFD          $0xee, X0, X3
-	VPMOVSXBD        X3, Y3
+	VPBROADCASTQ     96(DX), X2
+	VPSRLVQ          nibblesOf8<>+0(SB), X2, X2
+	VPAND            x0f0f0f0f<>+0(SB), X2, X2
+	VPBROADCASTD     104(DX), X3
+	VPSRLVD          pairsOf4<>+0(SB), X3, X3
+	VPAND            x03030303<>+0(SB), X3, X3
+	VPSLLW           $0x04, X3, X3
+	VPOR             X3, X2, X2
+	VPSUBB           x20202020<>+0(SB), X2, X2
+	VPBROADCASTW     108(DX), X3
+	VCVTPH2PS        X3, Y3
+	VPMOVSXBD        X2, Y4
+	VCVTDQ2PS        Y4, Y4
+	VPSHUFD          $0xee, X2, X5
+	VPMOVSXBD        X5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VMULPS           Y3, Y4, Y4
+	VMULPS           Y3, Y5, Y5
+	VMULPS           256(R8)(SI*1), Y3, Y6
+	VMOVUPS          Y6, (SP)
+	VMULPS           256(R9)(SI*1), Y3, Y6
+	VMOVUPS          Y6, 32(SP)
+	VMULPS           256(R10)(SI*1), Y3, Y3
+	VMOVUPS          Y3, 64(SP)
+	VMULPS           xc0800000<>+0(SB), Y4, Y4
+	VMULPS           xc0800000<>+0(SB), Y5, Y5
+	VFMADD231PS      320(R8)(SI*1), Y4, Y18
+	VFMADD231PS      352(R8)(SI*1), Y5, Y18
+	VFMADD231PS      320(R9)(SI*1), Y4, Y21
+	VFMADD231PS      352(R9)(SI*1), Y5, Y21
+	VFMADD231PS      320(R10)(SI*1), Y4, Y24
+	VFMADD231PS      352(R10)(SI*1), Y5, Y24
+	VPAND            32(DX), Y0, Y3
+	VMOVDQU          (DX), Y4
+	VPSLLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves0<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       (R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST (SP), Y5, Y16
+	VPMADDUBSW       (R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 32(SP), Y5, Y19
+	VPMADDUBSW       (R10)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
 	VCVTDQ2PS        Y3, Y3
-	VMULPS           Y1, Y2, Y2
-	VMULPS           Y1, Y3, Y3
-	VMULPS           256(R8)(SI*1), Y1, Y4
-	VMOVUPS          Y4, (SP)
-	VMULPS           256(R9)(SI*1), Y1, Y4
-	VMOVUPS          Y4, 32(SP)
-	VMULPS           256(R10)(SI*1), Y1, Y1
-	VMOVUPS          Y1, 64(SP)
-	VMULPS           xc0800000<>+0(SB), Y2, Y2
-	VMULPS           xc0800000<>+0(SB), Y3, Y3
-	VFMADD231PS      320(R8)(SI*1), Y2, Y18
-	VFMADD231PS      352(R8)(SI*1), Y3, Y18
-	VFMADD231PS      320(R9)(SI*1), Y2, Y21
-	VFMADD231PS      352(R9)(SI*1), Y3, Y21
-	VFMADD231PS      320(R10)(SI*1), Y2, Y24
-	VFMADD231PS      352(R10)(SI*1), Y3, Y24
-	VMOVDQU          32(DX), Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSLLW           $0x02, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves0<>+0(SB), X0, X2
+	VFMADD231PS.BCST 64(SP), Y3, Y22
+	VMOVDQU          32(DX), Y3
+	VPSRLW           $0x02, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSLLW           $0x01, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves0<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       32(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 4(SP), Y5, Y17
+	VPMADDUBSW       32(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 36(SP), Y5, Y20
+	VPMADDUBSW       32(R10)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 68(SP), Y3, Y23
+	VMOVDQU          32(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VPAND            (DX), Y1, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves2<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       64(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 8(SP), Y5, Y16
+	VPMADDUBSW       64(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 40(SP), Y5, Y19
+	VPMADDUBSW       64(R10)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 72(SP), Y3, Y22
+	VMOVDQU          32(DX), Y3
+	VPSRLW           $0x06, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x01, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves2<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       96(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 12(SP), Y5, Y17
+	VPMADDUBSW       96(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 44(SP), Y5, Y20
+	VPMADDUBSW       96(R10)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 76(SP), Y3, Y23
+	VPAND            64(DX), Y0, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves4<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       128(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 16(SP), Y5, Y16
+	VPMADDUBSW       128(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 48(SP), Y5, Y19
+	VPMADDUBSW       128(R10)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 80(SP), Y3, Y22
+	VMOVDQU          64(DX), Y3
+	VPSRLW           $0x02, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x03, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves4<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       160(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 20(SP), Y5, Y17
+	VPMADDUBSW       160(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 52(SP), Y5, Y20
+	VPMADDUBSW       160(R10)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 84(SP), Y3, Y23
+	VMOVDQU          64(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x04, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves6<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       192(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 24(SP), Y5, Y16
+	VPMADDUBSW       192(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 56(SP), Y5, Y19
+	VPMADDUBSW       192(R10)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 88(SP), Y3, Y22
+	VMOVDQU          64(DX), Y3
+	VPSRLW           $0x06, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x05, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves6<>+16(SB), X2, X2
 	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       (R8)(SI*1), Y1, Y3
+	VPMADDUBSW       224(R8)(SI*1), Y3, Y4
+	VPMADDWD         Y2, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 28(SP), Y4, Y17
+	VPMADDUBSW       224(R9)(SI*1), Y3, Y4
+	VPMADDWD         Y2, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 60(SP), Y4, Y20
+	VPMADDUBSW       224(R10)(SI*1), Y3, Y3
 	VPMADDWD         Y2, Y3, Y3
 	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST (SP), Y3, Y16
-	VPMADDUBSW       (R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 32(SP), Y3, Y19
-	VPMADDUBSW       (R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 64(SP), Y1, Y22
-	VMOVDQU          32(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSLLW           $0x01, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves0<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       32(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 4(SP), Y3, Y17
-	VPMADDUBSW       32(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 36(SP), Y3, Y20
-	VPMADDUBSW       32(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 68(SP), Y1, Y23
-	VMOVDQU          32(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves2<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       64(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 8(SP), Y3, Y16
-	VPMADDUBSW       64(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 40(SP), Y3, Y19
-	VPMADDUBSW       64(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 72(SP), Y1, Y22
-	VMOVDQU          32(DX), Y1
-	VPSRLW           $0x06, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x01, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves2<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       96(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 12(SP), Y3, Y17
-	VPMADDUBSW       96(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 44(SP), Y3, Y20
-	VPMADDUBSW       96(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 76(SP), Y1, Y23
-	VMOVDQU          64(DX), Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves4<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       128(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 16(SP), Y3, Y16
-	VPMADDUBSW       128(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 48(SP), Y3, Y19
-	VPMADDUBSW       128(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 80(SP), Y1, Y22
-	VMOVDQU          64(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x03, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves4<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       160(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 20(SP), Y3, Y17
-	VPMADDUBSW       160(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 52(SP), Y3, Y20
-	VPMADDUBSW       160(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 84(SP), Y1, Y23
-	VMOVDQU          64(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves6<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       192(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 24(SP), Y3, Y16
-	VPMADDUBSW       192(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 56(SP), Y3, Y19
-	VPMADDUBSW       192(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 88(SP), Y1, Y22
-	VMOVDQU          64(DX), Y1
-	VPSRLW           $0x06, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x05, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves6<>+16(SB), X0, X0
-	VPMOVSXBW        X0, Y0
-	VPMADDUBSW       224(R8)(SI*1), Y1, Y2
-	VPMADDWD         Y0, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 28(SP), Y2, Y17
-	VPMADDUBSW       224(R9)(SI*1), Y1, Y2
-	VPMADDWD         Y0, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 60(SP), Y2, Y20
-	VPMADDUBSW       224(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y0, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 92(SP), Y1, Y23
+	VFMADD231PS.BCST 92(SP), Y3, Y23
 	ADDQ             $+110, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -11836,26 +12102,8 @@ m3block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
-	VADDPS           Y20, Y19, Y1
-	VADDPS           Y21, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
-	VADDPS           Y23, Y22, Y2
-	VADDPS           Y24, Y2, Y2
+	VADDPS           Y17, Y16, Y2
+	VADDPS           Y18, Y2, Y2
 	VEXTRACTF128     $0x01, Y2, X3
 	VADDPS           X3, X2, X2
 	VPERMILPS        $0x4e, X2, X3
@@ -11864,20 +12112,45 @@ m3block:
 	VADDSS           X3, X2, X2
 	VMULSS           alpha+24(FP), X2, X2
 	CMPL             SI, $0x00
-	JEQ              m3store
+	JEQ              m3store0
 	VMOVSS           beta+56(FP), X3
-	VFMADD231SS      (BX), X3, X0
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X3, X1
-	ADDQ             DI, BX
 	VFMADD231SS      (BX), X3, X2
-	MOVQ             CX, BX
 
-m3store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
+m3store0:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y2
+	VADDPS       Y21, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m3store1:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y2
+	VADDPS       Y24, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m3store2:
 	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -11886,16 +12159,18 @@ m3store:
 	RET
 
 not3:
-	CMPQ AX, $0x02
-	JNE  not2
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x03030303<>+0(SB), Y0
+	VMOVDQU x04040404<>+0(SB), Y1
 
 m2row:
 	VXORPS Y16, Y16, Y16
@@ -11910,167 +12185,164 @@ m2row:
 m2block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
-	VPBROADCASTQ     96(DX), X0
-	VPSRLVQ          nibblesOf8<>+0(SB), X0, X0
-	VPAND            x0f0f0f0f<>+0(SB), X0, X0
-	VPBROADCASTD     104(DX), X1
-	VPSRLVD          pairsOf4<>+0(SB), X1, X1
-	VPAND            x03030303<>+0(SB), X1, X1
-	VPSLLW           $0x04, X1, X1
-	VPOR             X1, X0, X0
-	VPSUBB           x20202020<>+0(SB), X0, X0
-	VPBROADCASTW     108(DX), X1
-	VCVTPH2PS        X1, Y1
-	VPMOVSXBD        X0, Y2
-	VCVTDQ2PS        Y2, Y2
-	VPSHUFD          $0xee, X0, X3
-	VPMOVSXBD        X3, Y3
+	VPBROADCASTQ     96(DX), X2
+	VPSRLVQ          nibblesOf8<>+0(SB), X2, X2
+	VPAND            x0f0f0f0f<>+0(SB), X2, X2
+	VPBROADCASTD     104(DX), X3
+	VPSRLVD          pairsOf4<>+0(SB), X3, X3
+	VPAND            x03030303<>+0(SB), X3, X3
+	VPSLLW           $0x04, X3, X3
+	VPOR             X3, X2, X2
+	VPSUBB           x20202020<>+0(SB), X2, X2
+	VPBROADCASTW     108(DX), X3
+	VCVTPH2PS        X3, Y3
+	VPMOVSXBD        X2, Y4
+	VCVTDQ2PS        Y4, Y4
+	VPSHUFD          $0xee, X2, X5
+	VPMOVSXBD        X5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VMULPS           Y3, Y4, Y4
+	VMULPS           Y3, Y5, Y5
+	VMULPS           256(R8)(SI*1), Y3, Y6
+	VMOVUPS          Y6, (SP)
+	VMULPS           256(R9)(SI*1), Y3, Y3
+	VMOVUPS          Y3, 32(SP)
+	VMULPS           xc0800000<>+0(SB), Y4, Y4
+	VMULPS           xc0800000<>+0(SB), Y5, Y5
+	VFMADD231PS      320(R8)(SI*1), Y4, Y18
+	VFMADD231PS      352(R8)(SI*1), Y5, Y18
+	VFMADD231PS      320(R9)(SI*1), Y4, Y21
+	VFMADD231PS      352(R9)(SI*1), Y5, Y21
+	VPAND            32(DX), Y0, Y3
+	VMOVDQU          (DX), Y4
+	VPSLLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves0<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       (R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST (SP), Y5, Y16
+	VPMADDUBSW       (R9)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
 	VCVTDQ2PS        Y3, Y3
-	VMULPS           Y1, Y2, Y2
-	VMULPS           Y1, Y3, Y3
-	VMULPS           256(R8)(SI*1), Y1, Y4
-	VMOVUPS          Y4, (SP)
-	VMULPS           256(R9)(SI*1), Y1, Y1
-	VMOVUPS          Y1, 32(SP)
-	VMULPS           xc0800000<>+0(SB), Y2, Y2
-	VMULPS           xc0800000<>+0(SB), Y3, Y3
-	VFMADD231PS      320(R8)(SI*1), Y2, Y18
-	VFMADD231PS      352(R8)(SI*1), Y3, Y18
-	VFMADD231PS      320(R9)(SI*1), Y2, Y21
-	VFMADD231PS      352(R9)(SI*1), Y3, Y21
-	VMOVDQU          32(DX), Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSLLW           $0x02, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves0<>+0(SB), X0, X2
+	VFMADD231PS.BCST 32(SP), Y3, Y19
+	VMOVDQU          32(DX), Y3
+	VPSRLW           $0x02, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSLLW           $0x01, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves0<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       32(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 4(SP), Y5, Y17
+	VPMADDUBSW       32(R9)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 36(SP), Y3, Y20
+	VMOVDQU          32(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VPAND            (DX), Y1, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves2<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       64(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 8(SP), Y5, Y16
+	VPMADDUBSW       64(R9)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 40(SP), Y3, Y19
+	VMOVDQU          32(DX), Y3
+	VPSRLW           $0x06, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x01, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves2<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       96(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 12(SP), Y5, Y17
+	VPMADDUBSW       96(R9)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 44(SP), Y3, Y20
+	VPAND            64(DX), Y0, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves4<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       128(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 16(SP), Y5, Y16
+	VPMADDUBSW       128(R9)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 48(SP), Y3, Y19
+	VMOVDQU          64(DX), Y3
+	VPSRLW           $0x02, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x03, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves4<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       160(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 20(SP), Y5, Y17
+	VPMADDUBSW       160(R9)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 52(SP), Y3, Y20
+	VMOVDQU          64(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x04, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves6<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       192(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 24(SP), Y5, Y16
+	VPMADDUBSW       192(R9)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 56(SP), Y3, Y19
+	VMOVDQU          64(DX), Y3
+	VPSRLW           $0x06, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x05, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves6<>+16(SB), X2, X2
 	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       (R8)(SI*1), Y1, Y3
+	VPMADDUBSW       224(R8)(SI*1), Y3, Y4
+	VPMADDWD         Y2, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 28(SP), Y4, Y17
+	VPMADDUBSW       224(R9)(SI*1), Y3, Y3
 	VPMADDWD         Y2, Y3, Y3
 	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST (SP), Y3, Y16
-	VPMADDUBSW       (R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 32(SP), Y1, Y19
-	VMOVDQU          32(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSLLW           $0x01, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves0<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       32(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 4(SP), Y3, Y17
-	VPMADDUBSW       32(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 36(SP), Y1, Y20
-	VMOVDQU          32(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves2<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       64(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 8(SP), Y3, Y16
-	VPMADDUBSW       64(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 40(SP), Y1, Y19
-	VMOVDQU          32(DX), Y1
-	VPSRLW           $0x06, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x01, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves2<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       96(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 12(SP), Y3, Y17
-	VPMADDUBSW       96(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 44(SP), Y1, Y20
-	VMOVDQU          64(DX), Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves4<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       128(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 16(SP), Y3, Y16
-	VPMADDUBSW       128(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 48(SP), Y1, Y19
-	VMOVDQU          64(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x03, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves4<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       160(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 20(SP), Y3, Y17
-	VPMADDUBSW       160(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 52(SP), Y1, Y20
-	VMOVDQU          64(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves6<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       192(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 24(SP), Y3, Y16
-	VPMADDUBSW       192(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 56(SP), Y1, Y19
-	VMOVDQU          64(DX), Y1
-	VPSRLW           $0x06, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x05, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves6<>+16(SB), X0, X0
-	VPMOVSXBW        X0, Y0
-	VPMADDUBSW       224(R8)(SI*1), Y1, Y2
-	VPMADDWD         Y0, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 28(SP), Y2, Y17
-	VPMADDUBSW       224(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y0, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 60(SP), Y1, Y20
+	VFMADD231PS.BCST 60(SP), Y3, Y20
 	ADDQ             $+110, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -12078,36 +12350,39 @@ m2block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
-	VADDPS           Y20, Y19, Y1
-	VADDPS           Y21, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
+	VADDPS           Y17, Y16, Y2
+	VADDPS           Y18, Y2, Y2
+	VEXTRACTF128     $0x01, Y2, X3
+	VADDPS           X3, X2, X2
+	VPERMILPS        $0x4e, X2, X3
+	VADDPS           X3, X2, X2
+	VMOVSHDUP        X2, X3
+	VADDSS           X3, X2, X2
+	VMULSS           alpha+24(FP), X2, X2
 	CMPL             SI, $0x00
-	JEQ              m2store
-	VMOVSS           beta+56(FP), X2
-	VFMADD231SS      (BX), X2, X0
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X2, X1
-	MOVQ             CX, BX
+	JEQ              m2store0
+	VMOVSS           beta+56(FP), X3
+	VFMADD231SS      (BX), X3, X2
 
-m2store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
+m2store0:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y2
+	VADDPS       Y21, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m2store1:
+	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -12115,14 +12390,16 @@ m2store:
 	RET
 
 not2:
-	CMPQ AX, $0x01
-	JNE  not1
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), BX
-	SHLQ $0x02, BX
-	MOVQ a+32(FP), DI
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x03030303<>+0(SB), Y0
+	VMOVDQU x04040404<>+0(SB), Y1
 
 m1row:
 	VXORPS Y16, Y16, Y16
@@ -12134,131 +12411,128 @@ m1row:
 m1block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
-	VPBROADCASTQ     96(DX), X0
-	VPSRLVQ          nibblesOf8<>+0(SB), X0, X0
-	VPAND            x0f0f0f0f<>+0(SB), X0, X0
-	VPBROADCASTD     104(DX), X1
-	VPSRLVD          pairsOf4<>+0(SB), X1, X1
-	VPAND            x03030303<>+0(SB), X1, X1
-	VPSLLW           $0x04, X1, X1
-	VPOR             X1, X0, X0
-	VPSUBB           x20202020<>+0(SB), X0, X0
-	VPBROADCASTW     108(DX), X1
-	VCVTPH2PS        X1, Y1
-	VPMOVSXBD        X0, Y2
-	VCVTDQ2PS        Y2, Y2
-	VPSHUFD          $0xee, X0, X3
-	VPMOVSXBD        X3, Y3
+	VPBROADCASTQ     96(DX), X2
+	VPSRLVQ          nibblesOf8<>+0(SB), X2, X2
+	VPAND            x0f0f0f0f<>+0(SB), X2, X2
+	VPBROADCASTD     104(DX), X3
+	VPSRLVD          pairsOf4<>+0(SB), X3, X3
+	VPAND            x03030303<>+0(SB), X3, X3
+	VPSLLW           $0x04, X3, X3
+	VPOR             X3, X2, X2
+	VPSUBB           x20202020<>+0(SB), X2, X2
+	VPBROADCASTW     108(DX), X3
+	VCVTPH2PS        X3, Y3
+	VPMOVSXBD        X2, Y4
+	VCVTDQ2PS        Y4, Y4
+	VPSHUFD          $0xee, X2, X5
+	VPMOVSXBD        X5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VMULPS           Y3, Y4, Y4
+	VMULPS           Y3, Y5, Y5
+	VMULPS           256(DI)(SI*1), Y3, Y3
+	VMOVUPS          Y3, (SP)
+	VMULPS           xc0800000<>+0(SB), Y4, Y4
+	VMULPS           xc0800000<>+0(SB), Y5, Y5
+	VFMADD231PS      320(DI)(SI*1), Y4, Y18
+	VFMADD231PS      352(DI)(SI*1), Y5, Y18
+	VPAND            32(DX), Y0, Y3
+	VMOVDQU          (DX), Y4
+	VPSLLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves0<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       (DI)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
 	VCVTDQ2PS        Y3, Y3
-	VMULPS           Y1, Y2, Y2
-	VMULPS           Y1, Y3, Y3
-	VMULPS           256(DI)(SI*1), Y1, Y1
-	VMOVUPS          Y1, (SP)
-	VMULPS           xc0800000<>+0(SB), Y2, Y2
-	VMULPS           xc0800000<>+0(SB), Y3, Y3
-	VFMADD231PS      320(DI)(SI*1), Y2, Y18
-	VFMADD231PS      352(DI)(SI*1), Y3, Y18
-	VMOVDQU          32(DX), Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSLLW           $0x02, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves0<>+0(SB), X0, X2
+	VFMADD231PS.BCST (SP), Y3, Y16
+	VMOVDQU          32(DX), Y3
+	VPSRLW           $0x02, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSLLW           $0x01, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves0<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       32(DI)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 4(SP), Y3, Y17
+	VMOVDQU          32(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VPAND            (DX), Y1, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves2<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       64(DI)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 8(SP), Y3, Y16
+	VMOVDQU          32(DX), Y3
+	VPSRLW           $0x06, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x01, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves2<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       96(DI)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 12(SP), Y3, Y17
+	VPAND            64(DX), Y0, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves4<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       128(DI)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 16(SP), Y3, Y16
+	VMOVDQU          64(DX), Y3
+	VPSRLW           $0x02, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x03, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves4<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       160(DI)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 20(SP), Y3, Y17
+	VMOVDQU          64(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x04, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves6<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       192(DI)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 24(SP), Y3, Y16
+	VMOVDQU          64(DX), Y3
+	VPSRLW           $0x06, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          (DX), Y4
+	VPSRLW           $0x05, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves6<>+16(SB), X2, X2
 	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       (DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST (SP), Y1, Y16
-	VMOVDQU          32(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSLLW           $0x01, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves0<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       32(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 4(SP), Y1, Y17
-	VMOVDQU          32(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves2<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       64(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 8(SP), Y1, Y16
-	VMOVDQU          32(DX), Y1
-	VPSRLW           $0x06, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x01, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves2<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       96(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 12(SP), Y1, Y17
-	VMOVDQU          64(DX), Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves4<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       128(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 16(SP), Y1, Y16
-	VMOVDQU          64(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x03, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves4<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       160(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 20(SP), Y1, Y17
-	VMOVDQU          64(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves6<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       192(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 24(SP), Y1, Y16
-	VMOVDQU          64(DX), Y1
-	VPSRLW           $0x06, Y1, Y1
-	VPAND            x03030303<>+0(SB), Y1, Y1
-	VMOVDQU          (DX), Y2
-	VPSRLW           $0x05, Y2, Y2
-	VPAND            x04040404<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves6<>+16(SB), X0, X0
-	VPMOVSXBW        X0, Y0
-	VPMADDUBSW       224(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y0, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 28(SP), Y1, Y17
+	VPMADDUBSW       224(DI)(SI*1), Y3, Y3
+	VPMADDWD         Y2, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 28(SP), Y3, Y17
 	ADDQ             $+110, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -12266,23 +12540,22 @@ m1block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
+	VADDPS           Y17, Y16, Y2
+	VADDPS           Y18, Y2, Y2
+	VEXTRACTF128     $0x01, Y2, X3
+	VADDPS           X3, X2, X2
+	VPERMILPS        $0x4e, X2, X3
+	VADDPS           X3, X2, X2
+	VMOVSHDUP        X2, X3
+	VADDSS           X3, X2, X2
+	VMULSS           alpha+24(FP), X2, X2
 	CMPL             SI, $0x00
-	JEQ              m1store
-	VMOVSS           beta+56(FP), X1
-	VFMADD231SS      (BX), X1, X0
-	MOVQ             CX, BX
+	JEQ              m1store0
+	VMOVSS           beta+56(FP), X3
+	VFMADD231SS      (BX), X3, X2
 
-m1store:
-	VMOVSS X0, (BX)
+m1store0:
+	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row
@@ -12799,40 +13072,47 @@ m3block:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y4, Y3, Y1
-	VADDPS       Y5, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y7, Y6, Y2
-	VADDPS       Y8, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m3store
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X2
-	MOVQ         CX, BX
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m3store:
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y4, Y3, Y0
+	VADDPS       Y5, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y7, Y6, Y0
+	VADDPS       Y8, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -12851,6 +13131,7 @@ not3:
 	MOVQ    R8, R9
 	ADDQ    lda+40(FP), R9
 	VMOVDQU x00010001<>+0(SB), Y6
+	VMOVDQU x0f0f0f0f<>+0(SB), Y7
 
 m2row:
 	VXORPS Y0, Y0, Y0
@@ -12866,133 +13147,129 @@ m2block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
 	PREFETCHT0   2176(DX)
-	VMOVQ        4(DX), X7
-	VPBROADCASTD 12(DX), X8
-	VPSRLVD      nibblesOf4<>+0(SB), X8, X8
-	VPAND        x0f0f0f0f<>+0(SB), X8, X8
-	VPSRLD       $0x02, X7, X9
-	VPAND        x30303030<>+0(SB), X9, X9
-	VPOR         X9, X8, X8
-	VPAND        x3f3f3f3f<>+0(SB), X7, X7
-	VPUNPCKLDQ   X8, X7, X7
-	VPBROADCASTW (DX), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    X7, Y9
+	VMOVQ        4(DX), X8
+	VPBROADCASTD 12(DX), X9
+	VPSRLVD      nibblesOf4<>+0(SB), X9, X9
+	VPAND        x0f0f0f0f<>+0(SB), X9, X9
+	VPSRLD       $0x02, X8, X10
+	VPAND        x30303030<>+0(SB), X10, X10
+	VPOR         X10, X9, X9
+	VPAND        x3f3f3f3f<>+0(SB), X8, X8
+	VPUNPCKLDQ   X9, X8, X8
+	VPBROADCASTW (DX), X9
+	VCVTPH2PS    X9, Y9
+	VPMOVSXBD    X8, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y9, Y10, Y10
+	VPBROADCASTW 2(DX), X9
+	VCVTPH2PS    X9, Y9
+	VXORPS       x80000000<>+0(SB), Y9, Y9
+	VPSHUFD      $0xee, X8, X8
+	VPMOVSXBD    X8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y9, Y8, Y8
+	VMULPS       256(R8)(SI*1), Y10, Y9
+	VMOVUPS      Y9, (SP)
+	VMULPS       256(R9)(SI*1), Y10, Y9
+	VMOVUPS      Y9, 32(SP)
+	VFMADD231PS  288(R8)(SI*1), Y8, Y2
+	VFMADD231PS  288(R9)(SI*1), Y8, Y5
+	VPAND        16(DX), Y7, Y8
+	VPMADDUBSW   (R8)(SI*1), Y8, Y9
+	VPMADDWD     Y6, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y8, Y9, Y9
-	VPBROADCASTW 2(DX), X8
-	VCVTPH2PS    X8, Y8
-	VXORPS       x80000000<>+0(SB), Y8, Y8
-	VPSHUFD      $0xee, X7, X7
-	VPMOVSXBD    X7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y8, Y7, Y7
-	VMULPS       256(R8)(SI*1), Y9, Y8
-	VMOVUPS      Y8, (SP)
-	VMULPS       256(R9)(SI*1), Y9, Y8
-	VMOVUPS      Y8, 32(SP)
-	VFMADD231PS  288(R8)(SI*1), Y7, Y2
-	VFMADD231PS  288(R9)(SI*1), Y7, Y5
-	VMOVDQU      16(DX), Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VPMADDUBSW   (R8)(SI*1), Y7, Y8
+	VBROADCASTSS (SP), Y10
+	VFMADD231PS  Y10, Y9, Y0
+	VPMADDUBSW   (R9)(SI*1), Y8, Y8
 	VPMADDWD     Y6, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS (SP), Y9
-	VFMADD231PS  Y9, Y8, Y0
-	VPMADDUBSW   (R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 32(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      16(DX), Y7
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VPMADDUBSW   32(R8)(SI*1), Y7, Y8
+	VBROADCASTSS 32(SP), Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VMOVDQU      16(DX), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y7, Y8, Y8
+	VPMADDUBSW   32(R8)(SI*1), Y8, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 4(SP), Y10
+	VFMADD231PS  Y10, Y9, Y1
+	VPMADDUBSW   32(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y6, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 4(SP), Y9
-	VFMADD231PS  Y9, Y8, Y1
-	VPMADDUBSW   32(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 36(SP), Y8
-	VFMADD231PS  Y8, Y7, Y4
-	VMOVDQU      48(DX), Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VPMADDUBSW   64(R8)(SI*1), Y7, Y8
+	VBROADCASTSS 36(SP), Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VPAND        48(DX), Y7, Y8
+	VPMADDUBSW   64(R8)(SI*1), Y8, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 8(SP), Y10
+	VFMADD231PS  Y10, Y9, Y0
+	VPMADDUBSW   64(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y6, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 8(SP), Y9
-	VFMADD231PS  Y9, Y8, Y0
-	VPMADDUBSW   64(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 40(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      48(DX), Y7
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VPMADDUBSW   96(R8)(SI*1), Y7, Y8
+	VBROADCASTSS 40(SP), Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VMOVDQU      48(DX), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y7, Y8, Y8
+	VPMADDUBSW   96(R8)(SI*1), Y8, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 12(SP), Y10
+	VFMADD231PS  Y10, Y9, Y1
+	VPMADDUBSW   96(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y6, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 12(SP), Y9
-	VFMADD231PS  Y9, Y8, Y1
-	VPMADDUBSW   96(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 44(SP), Y8
-	VFMADD231PS  Y8, Y7, Y4
-	VMOVDQU      80(DX), Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VPMADDUBSW   128(R8)(SI*1), Y7, Y8
+	VBROADCASTSS 44(SP), Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VPAND        80(DX), Y7, Y8
+	VPMADDUBSW   128(R8)(SI*1), Y8, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 16(SP), Y10
+	VFMADD231PS  Y10, Y9, Y0
+	VPMADDUBSW   128(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y6, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 16(SP), Y9
-	VFMADD231PS  Y9, Y8, Y0
-	VPMADDUBSW   128(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 48(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      80(DX), Y7
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VPMADDUBSW   160(R8)(SI*1), Y7, Y8
+	VBROADCASTSS 48(SP), Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VMOVDQU      80(DX), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y7, Y8, Y8
+	VPMADDUBSW   160(R8)(SI*1), Y8, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 20(SP), Y10
+	VFMADD231PS  Y10, Y9, Y1
+	VPMADDUBSW   160(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y6, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 20(SP), Y9
-	VFMADD231PS  Y9, Y8, Y1
-	VPMADDUBSW   160(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 52(SP), Y8
-	VFMADD231PS  Y8, Y7, Y4
-	VMOVDQU      112(DX), Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VPMADDUBSW   192(R8)(SI*1), Y7, Y8
+	VBROADCASTSS 52(SP), Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VPAND        112(DX), Y7, Y8
+	VPMADDUBSW   192(R8)(SI*1), Y8, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 24(SP), Y10
+	VFMADD231PS  Y10, Y9, Y0
+	VPMADDUBSW   192(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y6, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 24(SP), Y9
-	VFMADD231PS  Y9, Y8, Y0
-	VPMADDUBSW   192(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 56(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      112(DX), Y7
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VPMADDUBSW   224(R8)(SI*1), Y7, Y8
+	VBROADCASTSS 56(SP), Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VMOVDQU      112(DX), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y7, Y8, Y8
+	VPMADDUBSW   224(R8)(SI*1), Y8, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 28(SP), Y10
+	VFMADD231PS  Y10, Y9, Y1
+	VPMADDUBSW   224(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y6, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 28(SP), Y9
-	VFMADD231PS  Y9, Y8, Y1
-	VPMADDUBSW   224(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 60(SP), Y8
-	VFMADD231PS  Y8, Y7, Y4
+	VBROADCASTSS 60(SP), Y9
+	VFMADD231PS  Y9, Y8, Y4
 	ADDQ         $+144, DX
 	ADDQ         $+384, SI
 	DECQ         BX
@@ -13009,27 +13286,30 @@ m2block:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y4, Y3, Y1
-	VADDPS       Y5, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
 	CMPL         SI, $0x00
-	JEQ          m2store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m2store:
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y4, Y3, Y0
+	VADDPS       Y5, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -13046,6 +13326,7 @@ not2:
 	SHLQ    $0x02, BX
 	MOVQ    a+32(FP), DI
 	VMOVDQU x00010001<>+0(SB), Y3
+	VMOVDQU x0f0f0f0f<>+0(SB), Y4
 
 m1row:
 	VXORPS Y0, Y0, Y0
@@ -13058,90 +13339,86 @@ m1block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
 	PREFETCHT0   2176(DX)
-	VMOVQ        4(DX), X4
-	VPBROADCASTD 12(DX), X5
-	VPSRLVD      nibblesOf4<>+0(SB), X5, X5
-	VPAND        x0f0f0f0f<>+0(SB), X5, X5
-	VPSRLD       $0x02, X4, X6
-	VPAND        x30303030<>+0(SB), X6, X6
-	VPOR         X6, X5, X5
-	VPAND        x3f3f3f3f<>+0(SB), X4, X4
-	VPUNPCKLDQ   X5, X4, X4
-	VPBROADCASTW (DX), X5
-	VCVTPH2PS    X5, Y5
-	VPMOVSXBD    X4, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y5, Y6, Y6
-	VPBROADCASTW 2(DX), X5
-	VCVTPH2PS    X5, Y5
-	VXORPS       x80000000<>+0(SB), Y5, Y5
-	VPSHUFD      $0xee, X4, X4
-	VPMOVSXBD    X4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y5, Y4, Y4
-	VMULPS       256(DI)(SI*1), Y6, Y5
-	VMOVUPS      Y5, (SP)
-	VFMADD231PS  288(DI)(SI*1), Y4, Y2
-	VMOVDQU      16(DX), Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VPMADDUBSW   (DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS (SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      16(DX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VPMADDUBSW   32(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 4(SP), Y5
-	VFMADD231PS  Y5, Y4, Y1
-	VMOVDQU      48(DX), Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VPMADDUBSW   64(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 8(SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      48(DX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VPMADDUBSW   96(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 12(SP), Y5
-	VFMADD231PS  Y5, Y4, Y1
-	VMOVDQU      80(DX), Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VPMADDUBSW   128(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 16(SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      80(DX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VPMADDUBSW   160(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 20(SP), Y5
-	VFMADD231PS  Y5, Y4, Y1
-	VMOVDQU      112(DX), Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VPMADDUBSW   192(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 24(SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      112(DX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VPMADDUBSW   224(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 28(SP), Y5
-	VFMADD231PS  Y5, Y4, Y1
+	VMOVQ        4(DX), X5
+	VPBROADCASTD 12(DX), X6
+	VPSRLVD      nibblesOf4<>+0(SB), X6, X6
+	VPAND        x0f0f0f0f<>+0(SB), X6, X6
+	VPSRLD       $0x02, X5, X7
+	VPAND        x30303030<>+0(SB), X7, X7
+	VPOR         X7, X6, X6
+	VPAND        x3f3f3f3f<>+0(SB), X5, X5
+	VPUNPCKLDQ   X6, X5, X5
+	VPBROADCASTW (DX), X6
+	VCVTPH2PS    X6, Y6
+	VPMOVSXBD    X5, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VPBROADCASTW 2(DX), X6
+	VCVTPH2PS    X6, Y6
+	VXORPS       x80000000<>+0(SB), Y6, Y6
+	VPSHUFD      $0xee, X5, X5
+	VPMOVSXBD    X5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VMULPS       256(DI)(SI*1), Y7, Y6
+	VMOVUPS      Y6, (SP)
+	VFMADD231PS  288(DI)(SI*1), Y5, Y2
+	VPAND        16(DX), Y4, Y5
+	VPMADDUBSW   (DI)(SI*1), Y5, Y5
+	VPMADDWD     Y3, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS (SP), Y6
+	VFMADD231PS  Y6, Y5, Y0
+	VMOVDQU      16(DX), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y4, Y5, Y5
+	VPMADDUBSW   32(DI)(SI*1), Y5, Y5
+	VPMADDWD     Y3, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 4(SP), Y6
+	VFMADD231PS  Y6, Y5, Y1
+	VPAND        48(DX), Y4, Y5
+	VPMADDUBSW   64(DI)(SI*1), Y5, Y5
+	VPMADDWD     Y3, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 8(SP), Y6
+	VFMADD231PS  Y6, Y5, Y0
+	VMOVDQU      48(DX), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y4, Y5, Y5
+	VPMADDUBSW   96(DI)(SI*1), Y5, Y5
+	VPMADDWD     Y3, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 12(SP), Y6
+	VFMADD231PS  Y6, Y5, Y1
+	VPAND        80(DX), Y4, Y5
+	VPMADDUBSW   128(DI)(SI*1), Y5, Y5
+	VPMADDWD     Y3, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 16(SP), Y6
+	VFMADD231PS  Y6, Y5, Y0
+	VMOVDQU      80(DX), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y4, Y5, Y5
+	VPMADDUBSW   160(DI)(SI*1), Y5, Y5
+	VPMADDWD     Y3, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 20(SP), Y6
+	VFMADD231PS  Y6, Y5, Y1
+	VPAND        112(DX), Y4, Y5
+	VPMADDUBSW   192(DI)(SI*1), Y5, Y5
+	VPMADDWD     Y3, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 24(SP), Y6
+	VFMADD231PS  Y6, Y5, Y0
+	VMOVDQU      112(DX), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y4, Y5, Y5
+	VPMADDUBSW   224(DI)(SI*1), Y5, Y5
+	VPMADDWD     Y3, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 28(SP), Y6
+	VFMADD231PS  Y6, Y5, Y1
 	ADDQ         $+144, DX
 	ADDQ         $+384, SI
 	DECQ         BX
@@ -13159,12 +13436,11 @@ m1block:
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
 	CMPL         SI, $0x00
-	JEQ          m1store
+	JEQ          m1store0
 	VMOVSS       beta+56(FP), X1
 	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
 
-m1store:
+m1store0:
 	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -13179,21 +13455,22 @@ not1:
 // func multiplyQ4_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
 TEXT ·multiplyQ4_KAVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ m+0(FP), AX
-	CMPQ AX, $0x04
-	JNE  not4
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
-	MOVQ R10, R11
-	ADDQ lda+40(FP), R11
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU x0f0f0f0f<>+0(SB), Y0
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -13215,187 +13492,183 @@ m4block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
 	PREFETCHT0       2176(DX)
-	VMOVQ            4(DX), X0
-	VPBROADCASTD     12(DX), X1
-	VPSRLVD          nibblesOf4<>+0(SB), X1, X1
-	VPAND            x0f0f0f0f<>+0(SB), X1, X1
-	VPSRLD           $0x02, X0, X2
-	VPAND            x30303030<>+0(SB), X2, X2
-	VPOR             X2, X1, X1
-	VPAND            x3f3f3f3f<>+0(SB), X0, X0
-	VPUNPCKLDQ       X1, X0, X0
-	VPBROADCASTW     (DX), X1
-	VCVTPH2PS        X1, Y1
-	VPMOVSXBD        X0, Y2
+	VMOVQ            4(DX), X1
+	VPBROADCASTD     12(DX), X2
+	VPSRLVD          nibblesOf4<>+0(SB), X2, X2
+	VPAND            x0f0f0f0f<>+0(SB), X2, X2
+	VPSRLD           $0x02, X1, X3
+	VPAND            x30303030<>+0(SB), X3, X3
+	VPOR             X3, X2, X2
+	VPAND            x3f3f3f3f<>+0(SB), X1, X1
+	VPUNPCKLDQ       X2, X1, X1
+	VPBROADCASTW     (DX), X2
+	VCVTPH2PS        X2, Y2
+	VPMOVSXBD        X1, Y3
+	VCVTDQ2PS        Y3, Y3
+	VMULPS           Y2, Y3, Y3
+	VPBROADCASTW     2(DX), X2
+	VCVTPH2PS        X2, Y2
+	VXORPS           x80000000<>+0(SB), Y2, Y2
+	VPSHUFD          $0xee, X1, X1
+	VPMOVSXBD        X1, Y1
+	VCVTDQ2PS        Y1, Y1
+	VMULPS           Y2, Y1, Y1
+	VMULPS           256(R8)(SI*1), Y3, Y2
+	VMOVUPS          Y2, (SP)
+	VMULPS           256(R9)(SI*1), Y3, Y2
+	VMOVUPS          Y2, 32(SP)
+	VMULPS           256(R10)(SI*1), Y3, Y2
+	VMOVUPS          Y2, 64(SP)
+	VMULPS           256(R11)(SI*1), Y3, Y2
+	VMOVUPS          Y2, 96(SP)
+	VFMADD231PS      288(R8)(SI*1), Y1, Y18
+	VFMADD231PS      288(R9)(SI*1), Y1, Y21
+	VFMADD231PS      288(R10)(SI*1), Y1, Y24
+	VFMADD231PS      288(R11)(SI*1), Y1, Y27
+	VPAND            16(DX), Y0, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         (R8)(SI*1), Y1, Y2
 	VCVTDQ2PS        Y2, Y2
-	VMULPS           Y1, Y2, Y2
-	VPBROADCASTW     2(DX), X1
-	VCVTPH2PS        X1, Y1
-	VXORPS           x80000000<>+0(SB), Y1, Y1
-	VPSHUFD          $0xee, X0, X0
-	VPMOVSXBD        X0, Y0
-	VCVTDQ2PS        Y0, Y0
-	VMULPS           Y1, Y0, Y0
-	VMULPS           256(R8)(SI*1), Y2, Y1
-	VMOVUPS          Y1, (SP)
-	VMULPS           256(R9)(SI*1), Y2, Y1
-	VMOVUPS          Y1, 32(SP)
-	VMULPS           256(R10)(SI*1), Y2, Y1
-	VMOVUPS          Y1, 64(SP)
-	VMULPS           256(R11)(SI*1), Y2, Y1
-	VMOVUPS          Y1, 96(SP)
-	VFMADD231PS      288(R8)(SI*1), Y0, Y18
-	VFMADD231PS      288(R9)(SI*1), Y0, Y21
-	VFMADD231PS      288(R10)(SI*1), Y0, Y24
-	VFMADD231PS      288(R11)(SI*1), Y0, Y27
-	VMOVDQU          16(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST (SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 32(SP), Y1, Y19
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 64(SP), Y1, Y22
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (R11)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 96(SP), Y1, Y25
-	VMOVDQU          16(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 4(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 36(SP), Y1, Y20
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 68(SP), Y1, Y23
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(R11)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 100(SP), Y1, Y26
-	VMOVDQU          48(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 8(SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 40(SP), Y1, Y19
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 72(SP), Y1, Y22
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(R11)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 104(SP), Y1, Y25
-	VMOVDQU          48(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 12(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 44(SP), Y1, Y20
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 76(SP), Y1, Y23
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(R11)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 108(SP), Y1, Y26
-	VMOVDQU          80(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 16(SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 48(SP), Y1, Y19
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 80(SP), Y1, Y22
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(R11)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 112(SP), Y1, Y25
-	VMOVDQU          80(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 20(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 52(SP), Y1, Y20
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 84(SP), Y1, Y23
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(R11)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 116(SP), Y1, Y26
-	VMOVDQU          112(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 24(SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 56(SP), Y1, Y19
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 88(SP), Y1, Y22
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(R11)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 120(SP), Y1, Y25
-	VMOVDQU          112(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 28(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 60(SP), Y1, Y20
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 92(SP), Y1, Y23
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(R11)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 124(SP), Y1, Y26
+	VFMADD231PS.BCST (SP), Y2, Y16
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         (R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 32(SP), Y2, Y19
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         (R10)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 64(SP), Y2, Y22
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         (R11)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 96(SP), Y2, Y25
+	VMOVDQU          16(DX), Y1
+	VPSRLW           $0x04, Y1, Y1
+	VPAND            Y0, Y1, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         32(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 4(SP), Y2, Y17
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         32(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 36(SP), Y2, Y20
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         32(R10)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 68(SP), Y2, Y23
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         32(R11)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 100(SP), Y2, Y26
+	VPAND            48(DX), Y0, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         64(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 8(SP), Y2, Y16
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         64(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 40(SP), Y2, Y19
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         64(R10)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 72(SP), Y2, Y22
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         64(R11)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 104(SP), Y2, Y25
+	VMOVDQU          48(DX), Y1
+	VPSRLW           $0x04, Y1, Y1
+	VPAND            Y0, Y1, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         96(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 12(SP), Y2, Y17
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         96(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 44(SP), Y2, Y20
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         96(R10)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 76(SP), Y2, Y23
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         96(R11)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 108(SP), Y2, Y26
+	VPAND            80(DX), Y0, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         128(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 16(SP), Y2, Y16
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         128(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 48(SP), Y2, Y19
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         128(R10)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 80(SP), Y2, Y22
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         128(R11)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 112(SP), Y2, Y25
+	VMOVDQU          80(DX), Y1
+	VPSRLW           $0x04, Y1, Y1
+	VPAND            Y0, Y1, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         160(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 20(SP), Y2, Y17
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         160(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 52(SP), Y2, Y20
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         160(R10)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 84(SP), Y2, Y23
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         160(R11)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 116(SP), Y2, Y26
+	VPAND            112(DX), Y0, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         192(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 24(SP), Y2, Y16
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         192(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 56(SP), Y2, Y19
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         192(R10)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 88(SP), Y2, Y22
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         192(R11)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 120(SP), Y2, Y25
+	VMOVDQU          112(DX), Y1
+	VPSRLW           $0x04, Y1, Y1
+	VPAND            Y0, Y1, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         224(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 28(SP), Y2, Y17
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         224(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 60(SP), Y2, Y20
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         224(R10)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 92(SP), Y2, Y23
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         224(R11)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 124(SP), Y2, Y26
 	ADDQ             $+144, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -13403,17 +13676,8 @@ m4block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
-	VADDPS           Y20, Y19, Y1
-	VADDPS           Y21, Y1, Y1
+	VADDPS           Y17, Y16, Y1
+	VADDPS           Y18, Y1, Y1
 	VEXTRACTF128     $0x01, Y1, X2
 	VADDPS           X2, X1, X1
 	VPERMILPS        $0x4e, X1, X2
@@ -13421,44 +13685,64 @@ m4block:
 	VMOVSHDUP        X1, X2
 	VADDSS           X2, X1, X1
 	VMULSS           alpha+24(FP), X1, X1
-	VADDPS           Y23, Y22, Y2
-	VADDPS           Y24, Y2, Y2
-	VEXTRACTF128     $0x01, Y2, X3
-	VADDPS           X3, X2, X2
-	VPERMILPS        $0x4e, X2, X3
-	VADDPS           X3, X2, X2
-	VMOVSHDUP        X2, X3
-	VADDSS           X3, X2, X2
-	VMULSS           alpha+24(FP), X2, X2
-	VADDPS           Y26, Y25, Y3
-	VADDPS           Y27, Y3, Y3
-	VEXTRACTF128     $0x01, Y3, X4
-	VADDPS           X4, X3, X3
-	VPERMILPS        $0x4e, X3, X4
-	VADDPS           X4, X3, X3
-	VMOVSHDUP        X3, X4
-	VADDSS           X4, X3, X3
-	VMULSS           alpha+24(FP), X3, X3
 	CMPL             SI, $0x00
-	JEQ              m4store
-	VMOVSS           beta+56(FP), X4
-	VFMADD231SS      (BX), X4, X0
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X4, X1
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X4, X2
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X4, X3
-	MOVQ             CX, BX
+	JEQ              m4store0
+	VMOVSS           beta+56(FP), X2
+	VFMADD231SS      (BX), X2, X1
 
-m4store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
+m4store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y1
+	VADDPS       Y21, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store1:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y1
+	VADDPS       Y24, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store2:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y26, Y25, Y1
+	VADDPS       Y27, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store3:
 	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
-	ADDQ   DI, BX
-	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m4row
@@ -13466,18 +13750,19 @@ m4store:
 	RET
 
 not4:
-	CMPQ AX, $0x03
-	JNE  not3
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU x0f0f0f0f<>+0(SB), Y0
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -13496,152 +13781,148 @@ m3block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
 	PREFETCHT0       2176(DX)
-	VMOVQ            4(DX), X0
-	VPBROADCASTD     12(DX), X1
-	VPSRLVD          nibblesOf4<>+0(SB), X1, X1
-	VPAND            x0f0f0f0f<>+0(SB), X1, X1
-	VPSRLD           $0x02, X0, X2
-	VPAND            x30303030<>+0(SB), X2, X2
-	VPOR             X2, X1, X1
-	VPAND            x3f3f3f3f<>+0(SB), X0, X0
-	VPUNPCKLDQ       X1, X0, X0
-	VPBROADCASTW     (DX), X1
-	VCVTPH2PS        X1, Y1
-	VPMOVSXBD        X0, Y2
+	VMOVQ            4(DX), X1
+	VPBROADCASTD     12(DX), X2
+	VPSRLVD          nibblesOf4<>+0(SB), X2, X2
+	VPAND            x0f0f0f0f<>+0(SB), X2, X2
+	VPSRLD           $0x02, X1, X3
+	VPAND            x30303030<>+0(SB), X3, X3
+	VPOR             X3, X2, X2
+	VPAND            x3f3f3f3f<>+0(SB), X1, X1
+	VPUNPCKLDQ       X2, X1, X1
+	VPBROADCASTW     (DX), X2
+	VCVTPH2PS        X2, Y2
+	VPMOVSXBD        X1, Y3
+	VCVTDQ2PS        Y3, Y3
+	VMULPS           Y2, Y3, Y3
+	VPBROADCASTW     2(DX), X2
+	VCVTPH2PS        X2, Y2
+	VXORPS           x80000000<>+0(SB), Y2, Y2
+	VPSHUFD          $0xee, X1, X1
+	VPMOVSXBD        X1, Y1
+	VCVTDQ2PS        Y1, Y1
+	VMULPS           Y2, Y1, Y1
+	VMULPS           256(R8)(SI*1), Y3, Y2
+	VMOVUPS          Y2, (SP)
+	VMULPS           256(R9)(SI*1), Y3, Y2
+	VMOVUPS          Y2, 32(SP)
+	VMULPS           256(R10)(SI*1), Y3, Y2
+	VMOVUPS          Y2, 64(SP)
+	VFMADD231PS      288(R8)(SI*1), Y1, Y18
+	VFMADD231PS      288(R9)(SI*1), Y1, Y21
+	VFMADD231PS      288(R10)(SI*1), Y1, Y24
+	VPAND            16(DX), Y0, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         (R8)(SI*1), Y1, Y2
 	VCVTDQ2PS        Y2, Y2
-	VMULPS           Y1, Y2, Y2
-	VPBROADCASTW     2(DX), X1
-	VCVTPH2PS        X1, Y1
-	VXORPS           x80000000<>+0(SB), Y1, Y1
-	VPSHUFD          $0xee, X0, X0
-	VPMOVSXBD        X0, Y0
-	VCVTDQ2PS        Y0, Y0
-	VMULPS           Y1, Y0, Y0
-	VMULPS           256(R8)(SI*1), Y2, Y1
-	VMOVUPS          Y1, (SP)
-	VMULPS           256(R9)(SI*1), Y2, Y1
-	VMOVUPS          Y1, 32(SP)
-	VMULPS           256(R10)(SI*1), Y2, Y1
-	VMOVUPS          Y1, 64(SP)
-	VFMADD231PS      288(R8)(SI*1), Y0, Y18
-	VFMADD231PS      288(R9)(SI*1), Y0, Y21
-	VFMADD231PS      288(R10)(SI*1), Y0, Y24
-	VMOVDQU          16(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST (SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 32(SP), Y1, Y19
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 64(SP), Y1, Y22
-	VMOVDQU          16(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 4(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 36(SP), Y1, Y20
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 68(SP), Y1, Y23
-	VMOVDQU          48(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 8(SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 40(SP), Y1, Y19
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 72(SP), Y1, Y22
-	VMOVDQU          48(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 12(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 44(SP), Y1, Y20
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 76(SP), Y1, Y23
-	VMOVDQU          80(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 16(SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 48(SP), Y1, Y19
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 80(SP), Y1, Y22
-	VMOVDQU          80(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 20(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 52(SP), Y1, Y20
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 84(SP), Y1, Y23
-	VMOVDQU          112(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 24(SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 56(SP), Y1, Y19
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 88(SP), Y1, Y22
-	VMOVDQU          112(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 28(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 60(SP), Y1, Y20
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 92(SP), Y1, Y23
+	VFMADD231PS.BCST (SP), Y2, Y16
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         (R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 32(SP), Y2, Y19
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         (R10)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 64(SP), Y2, Y22
+	VMOVDQU          16(DX), Y1
+	VPSRLW           $0x04, Y1, Y1
+	VPAND            Y0, Y1, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         32(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 4(SP), Y2, Y17
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         32(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 36(SP), Y2, Y20
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         32(R10)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 68(SP), Y2, Y23
+	VPAND            48(DX), Y0, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         64(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 8(SP), Y2, Y16
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         64(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 40(SP), Y2, Y19
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         64(R10)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 72(SP), Y2, Y22
+	VMOVDQU          48(DX), Y1
+	VPSRLW           $0x04, Y1, Y1
+	VPAND            Y0, Y1, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         96(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 12(SP), Y2, Y17
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         96(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 44(SP), Y2, Y20
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         96(R10)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 76(SP), Y2, Y23
+	VPAND            80(DX), Y0, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         128(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 16(SP), Y2, Y16
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         128(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 48(SP), Y2, Y19
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         128(R10)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 80(SP), Y2, Y22
+	VMOVDQU          80(DX), Y1
+	VPSRLW           $0x04, Y1, Y1
+	VPAND            Y0, Y1, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         160(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 20(SP), Y2, Y17
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         160(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 52(SP), Y2, Y20
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         160(R10)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 84(SP), Y2, Y23
+	VPAND            112(DX), Y0, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         192(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 24(SP), Y2, Y16
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         192(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 56(SP), Y2, Y19
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         192(R10)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 88(SP), Y2, Y22
+	VMOVDQU          112(DX), Y1
+	VPSRLW           $0x04, Y1, Y1
+	VPAND            Y0, Y1, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         224(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 28(SP), Y2, Y17
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         224(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 60(SP), Y2, Y20
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         224(R10)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 92(SP), Y2, Y23
 	ADDQ             $+144, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -13649,17 +13930,8 @@ m3block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
-	VADDPS           Y20, Y19, Y1
-	VADDPS           Y21, Y1, Y1
+	VADDPS           Y17, Y16, Y1
+	VADDPS           Y18, Y1, Y1
 	VEXTRACTF128     $0x01, Y1, X2
 	VADDPS           X2, X1, X1
 	VPERMILPS        $0x4e, X1, X2
@@ -13667,31 +13939,47 @@ m3block:
 	VMOVSHDUP        X1, X2
 	VADDSS           X2, X1, X1
 	VMULSS           alpha+24(FP), X1, X1
-	VADDPS           Y23, Y22, Y2
-	VADDPS           Y24, Y2, Y2
-	VEXTRACTF128     $0x01, Y2, X3
-	VADDPS           X3, X2, X2
-	VPERMILPS        $0x4e, X2, X3
-	VADDPS           X3, X2, X2
-	VMOVSHDUP        X2, X3
-	VADDSS           X3, X2, X2
-	VMULSS           alpha+24(FP), X2, X2
 	CMPL             SI, $0x00
-	JEQ              m3store
-	VMOVSS           beta+56(FP), X3
-	VFMADD231SS      (BX), X3, X0
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X3, X1
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X3, X2
-	MOVQ             CX, BX
+	JEQ              m3store0
+	VMOVSS           beta+56(FP), X2
+	VFMADD231SS      (BX), X2, X1
 
-m3store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
+m3store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y1
+	VADDPS       Y21, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m3store1:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y1
+	VADDPS       Y24, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m3store2:
 	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -13699,16 +13987,17 @@ m3store:
 	RET
 
 not3:
-	CMPQ AX, $0x02
-	JNE  not2
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x0f0f0f0f<>+0(SB), Y0
 
 m2row:
 	VXORPS Y16, Y16, Y16
@@ -13724,117 +14013,113 @@ m2block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
 	PREFETCHT0       2176(DX)
-	VMOVQ            4(DX), X0
-	VPBROADCASTD     12(DX), X1
-	VPSRLVD          nibblesOf4<>+0(SB), X1, X1
-	VPAND            x0f0f0f0f<>+0(SB), X1, X1
-	VPSRLD           $0x02, X0, X2
-	VPAND            x30303030<>+0(SB), X2, X2
-	VPOR             X2, X1, X1
-	VPAND            x3f3f3f3f<>+0(SB), X0, X0
-	VPUNPCKLDQ       X1, X0, X0
-	VPBROADCASTW     (DX), X1
-	VCVTPH2PS        X1, Y1
-	VPMOVSXBD        X0, Y2
+	VMOVQ            4(DX), X1
+	VPBROADCASTD     12(DX), X2
+	VPSRLVD          nibblesOf4<>+0(SB), X2, X2
+	VPAND            x0f0f0f0f<>+0(SB), X2, X2
+	VPSRLD           $0x02, X1, X3
+	VPAND            x30303030<>+0(SB), X3, X3
+	VPOR             X3, X2, X2
+	VPAND            x3f3f3f3f<>+0(SB), X1, X1
+	VPUNPCKLDQ       X2, X1, X1
+	VPBROADCASTW     (DX), X2
+	VCVTPH2PS        X2, Y2
+	VPMOVSXBD        X1, Y3
+	VCVTDQ2PS        Y3, Y3
+	VMULPS           Y2, Y3, Y3
+	VPBROADCASTW     2(DX), X2
+	VCVTPH2PS        X2, Y2
+	VXORPS           x80000000<>+0(SB), Y2, Y2
+	VPSHUFD          $0xee, X1, X1
+	VPMOVSXBD        X1, Y1
+	VCVTDQ2PS        Y1, Y1
+	VMULPS           Y2, Y1, Y1
+	VMULPS           256(R8)(SI*1), Y3, Y2
+	VMOVUPS          Y2, (SP)
+	VMULPS           256(R9)(SI*1), Y3, Y2
+	VMOVUPS          Y2, 32(SP)
+	VFMADD231PS      288(R8)(SI*1), Y1, Y18
+	VFMADD231PS      288(R9)(SI*1), Y1, Y21
+	VPAND            16(DX), Y0, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         (R8)(SI*1), Y1, Y2
 	VCVTDQ2PS        Y2, Y2
-	VMULPS           Y1, Y2, Y2
-	VPBROADCASTW     2(DX), X1
-	VCVTPH2PS        X1, Y1
-	VXORPS           x80000000<>+0(SB), Y1, Y1
-	VPSHUFD          $0xee, X0, X0
-	VPMOVSXBD        X0, Y0
-	VCVTDQ2PS        Y0, Y0
-	VMULPS           Y1, Y0, Y0
-	VMULPS           256(R8)(SI*1), Y2, Y1
-	VMOVUPS          Y1, (SP)
-	VMULPS           256(R9)(SI*1), Y2, Y1
-	VMOVUPS          Y1, 32(SP)
-	VFMADD231PS      288(R8)(SI*1), Y0, Y18
-	VFMADD231PS      288(R9)(SI*1), Y0, Y21
-	VMOVDQU          16(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST (SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 32(SP), Y1, Y19
-	VMOVDQU          16(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 4(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 36(SP), Y1, Y20
-	VMOVDQU          48(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 8(SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 40(SP), Y1, Y19
-	VMOVDQU          48(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 12(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 44(SP), Y1, Y20
-	VMOVDQU          80(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 16(SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 48(SP), Y1, Y19
-	VMOVDQU          80(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 20(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 52(SP), Y1, Y20
-	VMOVDQU          112(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 24(SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 56(SP), Y1, Y19
-	VMOVDQU          112(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 28(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 60(SP), Y1, Y20
+	VFMADD231PS.BCST (SP), Y2, Y16
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         (R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 32(SP), Y2, Y19
+	VMOVDQU          16(DX), Y1
+	VPSRLW           $0x04, Y1, Y1
+	VPAND            Y0, Y1, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         32(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 4(SP), Y2, Y17
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         32(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 36(SP), Y2, Y20
+	VPAND            48(DX), Y0, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         64(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 8(SP), Y2, Y16
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         64(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 40(SP), Y2, Y19
+	VMOVDQU          48(DX), Y1
+	VPSRLW           $0x04, Y1, Y1
+	VPAND            Y0, Y1, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         96(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 12(SP), Y2, Y17
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         96(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 44(SP), Y2, Y20
+	VPAND            80(DX), Y0, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         128(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 16(SP), Y2, Y16
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         128(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 48(SP), Y2, Y19
+	VMOVDQU          80(DX), Y1
+	VPSRLW           $0x04, Y1, Y1
+	VPAND            Y0, Y1, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         160(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 20(SP), Y2, Y17
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         160(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 52(SP), Y2, Y20
+	VPAND            112(DX), Y0, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         192(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 24(SP), Y2, Y16
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         192(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 56(SP), Y2, Y19
+	VMOVDQU          112(DX), Y1
+	VPSRLW           $0x04, Y1, Y1
+	VPAND            Y0, Y1, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         224(R8)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 28(SP), Y2, Y17
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         224(R9)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 60(SP), Y2, Y20
 	ADDQ             $+144, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -13842,17 +14127,8 @@ m2block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
-	VADDPS           Y20, Y19, Y1
-	VADDPS           Y21, Y1, Y1
+	VADDPS           Y17, Y16, Y1
+	VADDPS           Y18, Y1, Y1
 	VEXTRACTF128     $0x01, Y1, X2
 	VADDPS           X2, X1, X1
 	VPERMILPS        $0x4e, X1, X2
@@ -13861,16 +14137,28 @@ m2block:
 	VADDSS           X2, X1, X1
 	VMULSS           alpha+24(FP), X1, X1
 	CMPL             SI, $0x00
-	JEQ              m2store
+	JEQ              m2store0
 	VMOVSS           beta+56(FP), X2
-	VFMADD231SS      (BX), X2, X0
-	ADDQ             DI, BX
 	VFMADD231SS      (BX), X2, X1
-	MOVQ             CX, BX
 
-m2store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
+m2store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y1
+	VADDPS       Y21, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m2store1:
 	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -13879,14 +14167,15 @@ m2store:
 	RET
 
 not2:
-	CMPQ AX, $0x01
-	JNE  not1
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), BX
-	SHLQ $0x02, BX
-	MOVQ a+32(FP), DI
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x0f0f0f0f<>+0(SB), Y0
 
 m1row:
 	VXORPS Y16, Y16, Y16
@@ -13899,82 +14188,78 @@ m1block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
 	PREFETCHT0       2176(DX)
-	VMOVQ            4(DX), X0
-	VPBROADCASTD     12(DX), X1
-	VPSRLVD          nibblesOf4<>+0(SB), X1, X1
-	VPAND            x0f0f0f0f<>+0(SB), X1, X1
-	VPSRLD           $0x02, X0, X2
-	VPAND            x30303030<>+0(SB), X2, X2
-	VPOR             X2, X1, X1
-	VPAND            x3f3f3f3f<>+0(SB), X0, X0
-	VPUNPCKLDQ       X1, X0, X0
-	VPBROADCASTW     (DX), X1
-	VCVTPH2PS        X1, Y1
-	VPMOVSXBD        X0, Y2
+	VMOVQ            4(DX), X1
+	VPBROADCASTD     12(DX), X2
+	VPSRLVD          nibblesOf4<>+0(SB), X2, X2
+	VPAND            x0f0f0f0f<>+0(SB), X2, X2
+	VPSRLD           $0x02, X1, X3
+	VPAND            x30303030<>+0(SB), X3, X3
+	VPOR             X3, X2, X2
+	VPAND            x3f3f3f3f<>+0(SB), X1, X1
+	VPUNPCKLDQ       X2, X1, X1
+	VPBROADCASTW     (DX), X2
+	VCVTPH2PS        X2, Y2
+	VPMOVSXBD        X1, Y3
+	VCVTDQ2PS        Y3, Y3
+	VMULPS           Y2, Y3, Y3
+	VPBROADCASTW     2(DX), X2
+	VCVTPH2PS        X2, Y2
+	VXORPS           x80000000<>+0(SB), Y2, Y2
+	VPSHUFD          $0xee, X1, X1
+	VPMOVSXBD        X1, Y1
+	VCVTDQ2PS        Y1, Y1
+	VMULPS           Y2, Y1, Y1
+	VMULPS           256(DI)(SI*1), Y3, Y2
+	VMOVUPS          Y2, (SP)
+	VFMADD231PS      288(DI)(SI*1), Y1, Y18
+	VPAND            16(DX), Y0, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         (DI)(SI*1), Y1, Y2
 	VCVTDQ2PS        Y2, Y2
-	VMULPS           Y1, Y2, Y2
-	VPBROADCASTW     2(DX), X1
-	VCVTPH2PS        X1, Y1
-	VXORPS           x80000000<>+0(SB), Y1, Y1
-	VPSHUFD          $0xee, X0, X0
-	VPMOVSXBD        X0, Y0
-	VCVTDQ2PS        Y0, Y0
-	VMULPS           Y1, Y0, Y0
-	VMULPS           256(DI)(SI*1), Y2, Y1
-	VMOVUPS          Y1, (SP)
-	VFMADD231PS      288(DI)(SI*1), Y0, Y18
-	VMOVDQU          16(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (DI)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST (SP), Y1, Y16
-	VMOVDQU          16(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(DI)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 4(SP), Y1, Y17
-	VMOVDQU          48(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(DI)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 8(SP), Y1, Y16
-	VMOVDQU          48(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(DI)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 12(SP), Y1, Y17
-	VMOVDQU          80(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(DI)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 16(SP), Y1, Y16
-	VMOVDQU          80(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(DI)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 20(SP), Y1, Y17
-	VMOVDQU          112(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(DI)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 24(SP), Y1, Y16
-	VMOVDQU          112(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(DI)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 28(SP), Y1, Y17
+	VFMADD231PS.BCST (SP), Y2, Y16
+	VMOVDQU          16(DX), Y1
+	VPSRLW           $0x04, Y1, Y1
+	VPAND            Y0, Y1, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         32(DI)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 4(SP), Y2, Y17
+	VPAND            48(DX), Y0, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         64(DI)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 8(SP), Y2, Y16
+	VMOVDQU          48(DX), Y1
+	VPSRLW           $0x04, Y1, Y1
+	VPAND            Y0, Y1, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         96(DI)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 12(SP), Y2, Y17
+	VPAND            80(DX), Y0, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         128(DI)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 16(SP), Y2, Y16
+	VMOVDQU          80(DX), Y1
+	VPSRLW           $0x04, Y1, Y1
+	VPAND            Y0, Y1, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         160(DI)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 20(SP), Y2, Y17
+	VPAND            112(DX), Y0, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         192(DI)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 24(SP), Y2, Y16
+	VMOVDQU          112(DX), Y1
+	VPSRLW           $0x04, Y1, Y1
+	VPAND            Y0, Y1, Y1
+	VPXOR            Y2, Y2, Y2
+	VPDPBUSD         224(DI)(SI*1), Y1, Y2
+	VCVTDQ2PS        Y2, Y2
+	VFMADD231PS.BCST 28(SP), Y2, Y17
 	ADDQ             $+144, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -13982,23 +14267,22 @@ m1block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
+	VADDPS           Y17, Y16, Y1
+	VADDPS           Y18, Y1, Y1
+	VEXTRACTF128     $0x01, Y1, X2
+	VADDPS           X2, X1, X1
+	VPERMILPS        $0x4e, X1, X2
+	VADDPS           X2, X1, X1
+	VMOVSHDUP        X1, X2
+	VADDSS           X2, X1, X1
+	VMULSS           alpha+24(FP), X1, X1
 	CMPL             SI, $0x00
-	JEQ              m1store
-	VMOVSS           beta+56(FP), X1
-	VFMADD231SS      (BX), X1, X0
-	MOVQ             CX, BX
+	JEQ              m1store0
+	VMOVSS           beta+56(FP), X2
+	VFMADD231SS      (BX), X2, X1
 
-m1store:
-	VMOVSS X0, (BX)
+m1store0:
+	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row
@@ -14535,40 +14819,47 @@ m3block:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y4, Y3, Y1
-	VADDPS       Y5, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y7, Y6, Y2
-	VADDPS       Y8, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m3store
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X2
-	MOVQ         CX, BX
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m3store:
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y4, Y3, Y0
+	VADDPS       Y5, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y7, Y6, Y0
+	VADDPS       Y8, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -14587,6 +14878,8 @@ not3:
 	MOVQ    R8, R9
 	ADDQ    lda+40(FP), R9
 	VMOVDQU x00010001<>+0(SB), Y6
+	VMOVDQU x0f0f0f0f<>+0(SB), Y7
+	VMOVDQU x10101010<>+0(SB), Y8
 
 m2row:
 	VXORPS Y0, Y0, Y0
@@ -14602,164 +14895,159 @@ m2block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
 	PREFETCHT0   2176(DX)
-	VMOVQ        4(DX), X7
-	VPBROADCASTD 12(DX), X8
-	VPSRLVD      nibblesOf4<>+0(SB), X8, X8
-	VPAND        x0f0f0f0f<>+0(SB), X8, X8
-	VPSRLD       $0x02, X7, X9
-	VPAND        x30303030<>+0(SB), X9, X9
-	VPOR         X9, X8, X8
-	VPAND        x3f3f3f3f<>+0(SB), X7, X7
-	VPUNPCKLDQ   X8, X7, X7
-	VPBROADCASTW (DX), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    X7, Y9
+	VMOVQ        4(DX), X9
+	VPBROADCASTD 12(DX), X10
+	VPSRLVD      nibblesOf4<>+0(SB), X10, X10
+	VPAND        x0f0f0f0f<>+0(SB), X10, X10
+	VPSRLD       $0x02, X9, X11
+	VPAND        x30303030<>+0(SB), X11, X11
+	VPOR         X11, X10, X10
+	VPAND        x3f3f3f3f<>+0(SB), X9, X9
+	VPUNPCKLDQ   X10, X9, X9
+	VPBROADCASTW (DX), X10
+	VCVTPH2PS    X10, Y10
+	VPMOVSXBD    X9, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y10, Y11, Y11
+	VPBROADCASTW 2(DX), X10
+	VCVTPH2PS    X10, Y10
+	VXORPS       x80000000<>+0(SB), Y10, Y10
+	VPSHUFD      $0xee, X9, X9
+	VPMOVSXBD    X9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y8, Y9, Y9
-	VPBROADCASTW 2(DX), X8
-	VCVTPH2PS    X8, Y8
-	VXORPS       x80000000<>+0(SB), Y8, Y8
-	VPSHUFD      $0xee, X7, X7
-	VPMOVSXBD    X7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y8, Y7, Y7
-	VMULPS       256(R8)(SI*1), Y9, Y8
-	VMOVUPS      Y8, (SP)
-	VMULPS       256(R9)(SI*1), Y9, Y8
-	VMOVUPS      Y8, 32(SP)
-	VFMADD231PS  288(R8)(SI*1), Y7, Y2
-	VFMADD231PS  288(R9)(SI*1), Y7, Y5
-	VMOVDQU      48(DX), Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VMOVDQU      16(DX), Y8
-	VPSLLW       $0x04, Y8, Y8
-	VPAND        x10101010<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPMADDUBSW   (R8)(SI*1), Y7, Y8
-	VPMADDWD     Y6, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS (SP), Y9
-	VFMADD231PS  Y9, Y8, Y0
-	VPMADDUBSW   (R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 32(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      48(DX), Y7
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VMOVDQU      16(DX), Y8
-	VPSLLW       $0x03, Y8, Y8
-	VPAND        x10101010<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPMADDUBSW   32(R8)(SI*1), Y7, Y8
-	VPMADDWD     Y6, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 4(SP), Y9
-	VFMADD231PS  Y9, Y8, Y1
-	VPMADDUBSW   32(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 36(SP), Y8
-	VFMADD231PS  Y8, Y7, Y4
-	VMOVDQU      80(DX), Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VMOVDQU      16(DX), Y8
-	VPSLLW       $0x02, Y8, Y8
-	VPAND        x10101010<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPMADDUBSW   64(R8)(SI*1), Y7, Y8
-	VPMADDWD     Y6, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 8(SP), Y9
-	VFMADD231PS  Y9, Y8, Y0
-	VPMADDUBSW   64(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 40(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      80(DX), Y7
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VMOVDQU      16(DX), Y8
-	VPSLLW       $0x01, Y8, Y8
-	VPAND        x10101010<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPMADDUBSW   96(R8)(SI*1), Y7, Y8
-	VPMADDWD     Y6, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 12(SP), Y9
-	VFMADD231PS  Y9, Y8, Y1
-	VPMADDUBSW   96(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 44(SP), Y8
-	VFMADD231PS  Y8, Y7, Y4
-	VMOVDQU      112(DX), Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VMOVDQU      16(DX), Y8
-	VPAND        x10101010<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPMADDUBSW   128(R8)(SI*1), Y7, Y8
-	VPMADDWD     Y6, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 16(SP), Y9
-	VFMADD231PS  Y9, Y8, Y0
-	VPMADDUBSW   128(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 48(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      112(DX), Y7
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VMOVDQU      16(DX), Y8
-	VPSRLW       $0x01, Y8, Y8
-	VPAND        x10101010<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPMADDUBSW   160(R8)(SI*1), Y7, Y8
-	VPMADDWD     Y6, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 20(SP), Y9
-	VFMADD231PS  Y9, Y8, Y1
-	VPMADDUBSW   160(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 52(SP), Y8
-	VFMADD231PS  Y8, Y7, Y4
-	VMOVDQU      144(DX), Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VMOVDQU      16(DX), Y8
-	VPSRLW       $0x02, Y8, Y8
-	VPAND        x10101010<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPMADDUBSW   192(R8)(SI*1), Y7, Y8
-	VPMADDWD     Y6, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 24(SP), Y9
-	VFMADD231PS  Y9, Y8, Y0
-	VPMADDUBSW   192(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 56(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      144(DX), Y7
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VMOVDQU      16(DX), Y8
-	VPSRLW       $0x03, Y8, Y8
-	VPAND        x10101010<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPMADDUBSW   224(R8)(SI*1), Y7, Y8
-	VPMADDWD     Y6, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 28(SP), Y9
-	VFMADD231PS  Y9, Y8, Y1
-	VPMADDUBSW   224(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 60(SP), Y8
-	VFMADD231PS  Y8, Y7, Y4
+	VMULPS       Y10, Y9, Y9
+	VMULPS       256(R8)(SI*1), Y11, Y10
+	VMOVUPS      Y10, (SP)
+	VMULPS       256(R9)(SI*1), Y11, Y10
+	VMOVUPS      Y10, 32(SP)
+	VFMADD231PS  288(R8)(SI*1), Y9, Y2
+	VFMADD231PS  288(R9)(SI*1), Y9, Y5
+	VPAND        48(DX), Y7, Y9
+	VMOVDQU      16(DX), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   (R8)(SI*1), Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS (SP), Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VPMADDUBSW   (R9)(SI*1), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 32(SP), Y10
+	VFMADD231PS  Y10, Y9, Y3
+	VMOVDQU      48(DX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y7, Y9, Y9
+	VMOVDQU      16(DX), Y10
+	VPSLLW       $0x03, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   32(R8)(SI*1), Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 4(SP), Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VPMADDUBSW   32(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 36(SP), Y10
+	VFMADD231PS  Y10, Y9, Y4
+	VPAND        80(DX), Y7, Y9
+	VMOVDQU      16(DX), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   64(R8)(SI*1), Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 8(SP), Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VPMADDUBSW   64(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 40(SP), Y10
+	VFMADD231PS  Y10, Y9, Y3
+	VMOVDQU      80(DX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y7, Y9, Y9
+	VMOVDQU      16(DX), Y10
+	VPSLLW       $0x01, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   96(R8)(SI*1), Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 12(SP), Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VPMADDUBSW   96(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 44(SP), Y10
+	VFMADD231PS  Y10, Y9, Y4
+	VPAND        112(DX), Y7, Y9
+	VPAND        16(DX), Y8, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   128(R8)(SI*1), Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 16(SP), Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VPMADDUBSW   128(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 48(SP), Y10
+	VFMADD231PS  Y10, Y9, Y3
+	VMOVDQU      112(DX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y7, Y9, Y9
+	VMOVDQU      16(DX), Y10
+	VPSRLW       $0x01, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   160(R8)(SI*1), Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 20(SP), Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VPMADDUBSW   160(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 52(SP), Y10
+	VFMADD231PS  Y10, Y9, Y4
+	VPAND        144(DX), Y7, Y9
+	VMOVDQU      16(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   192(R8)(SI*1), Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 24(SP), Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VPMADDUBSW   192(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 56(SP), Y10
+	VFMADD231PS  Y10, Y9, Y3
+	VMOVDQU      144(DX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y7, Y9, Y9
+	VMOVDQU      16(DX), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   224(R8)(SI*1), Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 28(SP), Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VPMADDUBSW   224(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y6, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 60(SP), Y10
+	VFMADD231PS  Y10, Y9, Y4
 	ADDQ         $+176, DX
 	ADDQ         $+384, SI
 	DECQ         BX
@@ -14776,27 +15064,30 @@ m2block:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y4, Y3, Y1
-	VADDPS       Y5, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
 	CMPL         SI, $0x00
-	JEQ          m2store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m2store:
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y4, Y3, Y0
+	VADDPS       Y5, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -14813,6 +15104,8 @@ not2:
 	SHLQ    $0x02, BX
 	MOVQ    a+32(FP), DI
 	VMOVDQU x00010001<>+0(SB), Y3
+	VMOVDQU x0f0f0f0f<>+0(SB), Y4
+	VMOVDQU x10101010<>+0(SB), Y5
 
 m1row:
 	VXORPS Y0, Y0, Y0
@@ -14825,121 +15118,116 @@ m1block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
 	PREFETCHT0   2176(DX)
-	VMOVQ        4(DX), X4
-	VPBROADCASTD 12(DX), X5
-	VPSRLVD      nibblesOf4<>+0(SB), X5, X5
-	VPAND        x0f0f0f0f<>+0(SB), X5, X5
-	VPSRLD       $0x02, X4, X6
-	VPAND        x30303030<>+0(SB), X6, X6
-	VPOR         X6, X5, X5
-	VPAND        x3f3f3f3f<>+0(SB), X4, X4
-	VPUNPCKLDQ   X5, X4, X4
-	VPBROADCASTW (DX), X5
-	VCVTPH2PS    X5, Y5
-	VPMOVSXBD    X4, Y6
+	VMOVQ        4(DX), X6
+	VPBROADCASTD 12(DX), X7
+	VPSRLVD      nibblesOf4<>+0(SB), X7, X7
+	VPAND        x0f0f0f0f<>+0(SB), X7, X7
+	VPSRLD       $0x02, X6, X8
+	VPAND        x30303030<>+0(SB), X8, X8
+	VPOR         X8, X7, X7
+	VPAND        x3f3f3f3f<>+0(SB), X6, X6
+	VPUNPCKLDQ   X7, X6, X6
+	VPBROADCASTW (DX), X7
+	VCVTPH2PS    X7, Y7
+	VPMOVSXBD    X6, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VPBROADCASTW 2(DX), X7
+	VCVTPH2PS    X7, Y7
+	VXORPS       x80000000<>+0(SB), Y7, Y7
+	VPSHUFD      $0xee, X6, X6
+	VPMOVSXBD    X6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y5, Y6, Y6
-	VPBROADCASTW 2(DX), X5
-	VCVTPH2PS    X5, Y5
-	VXORPS       x80000000<>+0(SB), Y5, Y5
-	VPSHUFD      $0xee, X4, X4
-	VPMOVSXBD    X4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y5, Y4, Y4
-	VMULPS       256(DI)(SI*1), Y6, Y5
-	VMOVUPS      Y5, (SP)
-	VFMADD231PS  288(DI)(SI*1), Y4, Y2
-	VMOVDQU      48(DX), Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU      16(DX), Y5
-	VPSLLW       $0x04, Y5, Y5
-	VPAND        x10101010<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPMADDUBSW   (DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS (SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      48(DX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU      16(DX), Y5
-	VPSLLW       $0x03, Y5, Y5
-	VPAND        x10101010<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPMADDUBSW   32(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 4(SP), Y5
-	VFMADD231PS  Y5, Y4, Y1
-	VMOVDQU      80(DX), Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU      16(DX), Y5
-	VPSLLW       $0x02, Y5, Y5
-	VPAND        x10101010<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPMADDUBSW   64(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 8(SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      80(DX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU      16(DX), Y5
-	VPSLLW       $0x01, Y5, Y5
-	VPAND        x10101010<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPMADDUBSW   96(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 12(SP), Y5
-	VFMADD231PS  Y5, Y4, Y1
-	VMOVDQU      112(DX), Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU      16(DX), Y5
-	VPAND        x10101010<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPMADDUBSW   128(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 16(SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      112(DX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU      16(DX), Y5
-	VPSRLW       $0x01, Y5, Y5
-	VPAND        x10101010<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPMADDUBSW   160(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 20(SP), Y5
-	VFMADD231PS  Y5, Y4, Y1
-	VMOVDQU      144(DX), Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU      16(DX), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        x10101010<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPMADDUBSW   192(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 24(SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      144(DX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU      16(DX), Y5
-	VPSRLW       $0x03, Y5, Y5
-	VPAND        x10101010<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPMADDUBSW   224(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 28(SP), Y5
-	VFMADD231PS  Y5, Y4, Y1
+	VMULPS       Y7, Y6, Y6
+	VMULPS       256(DI)(SI*1), Y8, Y7
+	VMOVUPS      Y7, (SP)
+	VFMADD231PS  288(DI)(SI*1), Y6, Y2
+	VPAND        48(DX), Y4, Y6
+	VMOVDQU      16(DX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y5, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   (DI)(SI*1), Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS (SP), Y7
+	VFMADD231PS  Y7, Y6, Y0
+	VMOVDQU      48(DX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y4, Y6, Y6
+	VMOVDQU      16(DX), Y7
+	VPSLLW       $0x03, Y7, Y7
+	VPAND        Y5, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   32(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 4(SP), Y7
+	VFMADD231PS  Y7, Y6, Y1
+	VPAND        80(DX), Y4, Y6
+	VMOVDQU      16(DX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y5, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   64(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 8(SP), Y7
+	VFMADD231PS  Y7, Y6, Y0
+	VMOVDQU      80(DX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y4, Y6, Y6
+	VMOVDQU      16(DX), Y7
+	VPSLLW       $0x01, Y7, Y7
+	VPAND        Y5, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   96(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 12(SP), Y7
+	VFMADD231PS  Y7, Y6, Y1
+	VPAND        112(DX), Y4, Y6
+	VPAND        16(DX), Y5, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   128(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 16(SP), Y7
+	VFMADD231PS  Y7, Y6, Y0
+	VMOVDQU      112(DX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y4, Y6, Y6
+	VMOVDQU      16(DX), Y7
+	VPSRLW       $0x01, Y7, Y7
+	VPAND        Y5, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   160(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 20(SP), Y7
+	VFMADD231PS  Y7, Y6, Y1
+	VPAND        144(DX), Y4, Y6
+	VMOVDQU      16(DX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y5, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   192(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 24(SP), Y7
+	VFMADD231PS  Y7, Y6, Y0
+	VMOVDQU      144(DX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y4, Y6, Y6
+	VMOVDQU      16(DX), Y7
+	VPSRLW       $0x03, Y7, Y7
+	VPAND        Y5, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMADDUBSW   224(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y3, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 28(SP), Y7
+	VFMADD231PS  Y7, Y6, Y1
 	ADDQ         $+176, DX
 	ADDQ         $+384, SI
 	DECQ         BX
@@ -14957,12 +15245,11 @@ m1block:
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
 	CMPL         SI, $0x00
-	JEQ          m1store
+	JEQ          m1store0
 	VMOVSS       beta+56(FP), X1
 	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
 
-m1store:
+m1store0:
 	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -14977,21 +15264,23 @@ not1:
 // func multiplyQ5_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
 TEXT ·multiplyQ5_KAVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ m+0(FP), AX
-	CMPQ AX, $0x04
-	JNE  not4
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
-	MOVQ R10, R11
-	ADDQ lda+40(FP), R11
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU x0f0f0f0f<>+0(SB), Y0
+	VMOVDQU x10101010<>+0(SB), Y1
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -15013,218 +15302,213 @@ m4block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
 	PREFETCHT0       2176(DX)
-	VMOVQ            4(DX), X0
-	VPBROADCASTD     12(DX), X1
-	VPSRLVD          nibblesOf4<>+0(SB), X1, X1
-	VPAND            x0f0f0f0f<>+0(SB), X1, X1
-	VPSRLD           $0x02, X0, X2
-	VPAND            x30303030<>+0(SB), X2, X2
-	VPOR             X2, X1, X1
-	VPAND            x3f3f3f3f<>+0(SB), X0, X0
-	VPUNPCKLDQ       X1, X0, X0
-	VPBROADCASTW     (DX), X1
-	VCVTPH2PS        X1, Y1
-	VPMOVSXBD        X0, Y2
+	VMOVQ            4(DX), X2
+	VPBROADCASTD     12(DX), X3
+	VPSRLVD          nibblesOf4<>+0(SB), X3, X3
+	VPAND            x0f0f0f0f<>+0(SB), X3, X3
+	VPSRLD           $0x02, X2, X4
+	VPAND            x30303030<>+0(SB), X4, X4
+	VPOR             X4, X3, X3
+	VPAND            x3f3f3f3f<>+0(SB), X2, X2
+	VPUNPCKLDQ       X3, X2, X2
+	VPBROADCASTW     (DX), X3
+	VCVTPH2PS        X3, Y3
+	VPMOVSXBD        X2, Y4
+	VCVTDQ2PS        Y4, Y4
+	VMULPS           Y3, Y4, Y4
+	VPBROADCASTW     2(DX), X3
+	VCVTPH2PS        X3, Y3
+	VXORPS           x80000000<>+0(SB), Y3, Y3
+	VPSHUFD          $0xee, X2, X2
+	VPMOVSXBD        X2, Y2
 	VCVTDQ2PS        Y2, Y2
-	VMULPS           Y1, Y2, Y2
-	VPBROADCASTW     2(DX), X1
-	VCVTPH2PS        X1, Y1
-	VXORPS           x80000000<>+0(SB), Y1, Y1
-	VPSHUFD          $0xee, X0, X0
-	VPMOVSXBD        X0, Y0
-	VCVTDQ2PS        Y0, Y0
-	VMULPS           Y1, Y0, Y0
-	VMULPS           256(R8)(SI*1), Y2, Y1
-	VMOVUPS          Y1, (SP)
-	VMULPS           256(R9)(SI*1), Y2, Y1
-	VMOVUPS          Y1, 32(SP)
-	VMULPS           256(R10)(SI*1), Y2, Y1
-	VMOVUPS          Y1, 64(SP)
-	VMULPS           256(R11)(SI*1), Y2, Y1
-	VMOVUPS          Y1, 96(SP)
-	VFMADD231PS      288(R8)(SI*1), Y0, Y18
-	VFMADD231PS      288(R9)(SI*1), Y0, Y21
-	VFMADD231PS      288(R10)(SI*1), Y0, Y24
-	VFMADD231PS      288(R11)(SI*1), Y0, Y27
-	VMOVDQU          48(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSLLW           $0x04, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST (SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 32(SP), Y1, Y19
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 64(SP), Y1, Y22
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (R11)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 96(SP), Y1, Y25
-	VMOVDQU          48(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSLLW           $0x03, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 4(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 36(SP), Y1, Y20
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 68(SP), Y1, Y23
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(R11)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 100(SP), Y1, Y26
-	VMOVDQU          80(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSLLW           $0x02, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 8(SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 40(SP), Y1, Y19
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 72(SP), Y1, Y22
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(R11)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 104(SP), Y1, Y25
-	VMOVDQU          80(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSLLW           $0x01, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 12(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 44(SP), Y1, Y20
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 76(SP), Y1, Y23
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(R11)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 108(SP), Y1, Y26
-	VMOVDQU          112(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 16(SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 48(SP), Y1, Y19
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 80(SP), Y1, Y22
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(R11)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 112(SP), Y1, Y25
-	VMOVDQU          112(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x01, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 20(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 52(SP), Y1, Y20
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 84(SP), Y1, Y23
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(R11)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 116(SP), Y1, Y26
-	VMOVDQU          144(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 24(SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 56(SP), Y1, Y19
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 88(SP), Y1, Y22
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(R11)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 120(SP), Y1, Y25
-	VMOVDQU          144(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x03, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 28(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 60(SP), Y1, Y20
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 92(SP), Y1, Y23
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(R11)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 124(SP), Y1, Y26
+	VMULPS           Y3, Y2, Y2
+	VMULPS           256(R8)(SI*1), Y4, Y3
+	VMOVUPS          Y3, (SP)
+	VMULPS           256(R9)(SI*1), Y4, Y3
+	VMOVUPS          Y3, 32(SP)
+	VMULPS           256(R10)(SI*1), Y4, Y3
+	VMOVUPS          Y3, 64(SP)
+	VMULPS           256(R11)(SI*1), Y4, Y3
+	VMOVUPS          Y3, 96(SP)
+	VFMADD231PS      288(R8)(SI*1), Y2, Y18
+	VFMADD231PS      288(R9)(SI*1), Y2, Y21
+	VFMADD231PS      288(R10)(SI*1), Y2, Y24
+	VFMADD231PS      288(R11)(SI*1), Y2, Y27
+	VPAND            48(DX), Y0, Y2
+	VMOVDQU          16(DX), Y3
+	VPSLLW           $0x04, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST (SP), Y3, Y16
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 32(SP), Y3, Y19
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         (R10)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 64(SP), Y3, Y22
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         (R11)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 96(SP), Y3, Y25
+	VMOVDQU          48(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VMOVDQU          16(DX), Y3
+	VPSLLW           $0x03, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         32(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 4(SP), Y3, Y17
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         32(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 36(SP), Y3, Y20
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         32(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 68(SP), Y3, Y23
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         32(R11)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 100(SP), Y3, Y26
+	VPAND            80(DX), Y0, Y2
+	VMOVDQU          16(DX), Y3
+	VPSLLW           $0x02, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         64(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 8(SP), Y3, Y16
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         64(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 40(SP), Y3, Y19
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         64(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 72(SP), Y3, Y22
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         64(R11)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 104(SP), Y3, Y25
+	VMOVDQU          80(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VMOVDQU          16(DX), Y3
+	VPSLLW           $0x01, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         96(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 12(SP), Y3, Y17
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         96(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 44(SP), Y3, Y20
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         96(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 76(SP), Y3, Y23
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         96(R11)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 108(SP), Y3, Y26
+	VPAND            112(DX), Y0, Y2
+	VPAND            16(DX), Y1, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         128(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 16(SP), Y3, Y16
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         128(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 48(SP), Y3, Y19
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         128(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 80(SP), Y3, Y22
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         128(R11)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 112(SP), Y3, Y25
+	VMOVDQU          112(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VMOVDQU          16(DX), Y3
+	VPSRLW           $0x01, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         160(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 20(SP), Y3, Y17
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         160(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 52(SP), Y3, Y20
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         160(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 84(SP), Y3, Y23
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         160(R11)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 116(SP), Y3, Y26
+	VPAND            144(DX), Y0, Y2
+	VMOVDQU          16(DX), Y3
+	VPSRLW           $0x02, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         192(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 24(SP), Y3, Y16
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         192(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 56(SP), Y3, Y19
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         192(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 88(SP), Y3, Y22
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         192(R11)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 120(SP), Y3, Y25
+	VMOVDQU          144(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VMOVDQU          16(DX), Y3
+	VPSRLW           $0x03, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         224(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 28(SP), Y3, Y17
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         224(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 60(SP), Y3, Y20
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         224(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 92(SP), Y3, Y23
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         224(R11)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 124(SP), Y3, Y26
 	ADDQ             $+176, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -15232,26 +15516,8 @@ m4block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
-	VADDPS           Y20, Y19, Y1
-	VADDPS           Y21, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
-	VADDPS           Y23, Y22, Y2
-	VADDPS           Y24, Y2, Y2
+	VADDPS           Y17, Y16, Y2
+	VADDPS           Y18, Y2, Y2
 	VEXTRACTF128     $0x01, Y2, X3
 	VADDPS           X3, X2, X2
 	VPERMILPS        $0x4e, X2, X3
@@ -15259,35 +15525,64 @@ m4block:
 	VMOVSHDUP        X2, X3
 	VADDSS           X3, X2, X2
 	VMULSS           alpha+24(FP), X2, X2
-	VADDPS           Y26, Y25, Y3
-	VADDPS           Y27, Y3, Y3
-	VEXTRACTF128     $0x01, Y3, X4
-	VADDPS           X4, X3, X3
-	VPERMILPS        $0x4e, X3, X4
-	VADDPS           X4, X3, X3
-	VMOVSHDUP        X3, X4
-	VADDSS           X4, X3, X3
-	VMULSS           alpha+24(FP), X3, X3
 	CMPL             SI, $0x00
-	JEQ              m4store
-	VMOVSS           beta+56(FP), X4
-	VFMADD231SS      (BX), X4, X0
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X4, X1
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X4, X2
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X4, X3
-	MOVQ             CX, BX
+	JEQ              m4store0
+	VMOVSS           beta+56(FP), X3
+	VFMADD231SS      (BX), X3, X2
 
-m4store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
+m4store0:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y2
+	VADDPS       Y21, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m4store1:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y2
+	VADDPS       Y24, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m4store2:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y26, Y25, Y2
+	VADDPS       Y27, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m4store3:
 	VMOVSS X2, (BX)
-	ADDQ   DI, BX
-	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m4row
@@ -15295,18 +15590,20 @@ m4store:
 	RET
 
 not4:
-	CMPQ AX, $0x03
-	JNE  not3
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU x0f0f0f0f<>+0(SB), Y0
+	VMOVDQU x10101010<>+0(SB), Y1
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -15325,183 +15622,178 @@ m3block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
 	PREFETCHT0       2176(DX)
-	VMOVQ            4(DX), X0
-	VPBROADCASTD     12(DX), X1
-	VPSRLVD          nibblesOf4<>+0(SB), X1, X1
-	VPAND            x0f0f0f0f<>+0(SB), X1, X1
-	VPSRLD           $0x02, X0, X2
-	VPAND            x30303030<>+0(SB), X2, X2
-	VPOR             X2, X1, X1
-	VPAND            x3f3f3f3f<>+0(SB), X0, X0
-	VPUNPCKLDQ       X1, X0, X0
-	VPBROADCASTW     (DX), X1
-	VCVTPH2PS        X1, Y1
-	VPMOVSXBD        X0, Y2
+	VMOVQ            4(DX), X2
+	VPBROADCASTD     12(DX), X3
+	VPSRLVD          nibblesOf4<>+0(SB), X3, X3
+	VPAND            x0f0f0f0f<>+0(SB), X3, X3
+	VPSRLD           $0x02, X2, X4
+	VPAND            x30303030<>+0(SB), X4, X4
+	VPOR             X4, X3, X3
+	VPAND            x3f3f3f3f<>+0(SB), X2, X2
+	VPUNPCKLDQ       X3, X2, X2
+	VPBROADCASTW     (DX), X3
+	VCVTPH2PS        X3, Y3
+	VPMOVSXBD        X2, Y4
+	VCVTDQ2PS        Y4, Y4
+	VMULPS           Y3, Y4, Y4
+	VPBROADCASTW     2(DX), X3
+	VCVTPH2PS        X3, Y3
+	VXORPS           x80000000<>+0(SB), Y3, Y3
+	VPSHUFD          $0xee, X2, X2
+	VPMOVSXBD        X2, Y2
 	VCVTDQ2PS        Y2, Y2
-	VMULPS           Y1, Y2, Y2
-	VPBROADCASTW     2(DX), X1
-	VCVTPH2PS        X1, Y1
-	VXORPS           x80000000<>+0(SB), Y1, Y1
-	VPSHUFD          $0xee, X0, X0
-	VPMOVSXBD        X0, Y0
-	VCVTDQ2PS        Y0, Y0
-	VMULPS           Y1, Y0, Y0
-	VMULPS           256(R8)(SI*1), Y2, Y1
-	VMOVUPS          Y1, (SP)
-	VMULPS           256(R9)(SI*1), Y2, Y1
-	VMOVUPS          Y1, 32(SP)
-	VMULPS           256(R10)(SI*1), Y2, Y1
-	VMOVUPS          Y1, 64(SP)
-	VFMADD231PS      288(R8)(SI*1), Y0, Y18
-	VFMADD231PS      288(R9)(SI*1), Y0, Y21
-	VFMADD231PS      288(R10)(SI*1), Y0, Y24
-	VMOVDQU          48(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSLLW           $0x04, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST (SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 32(SP), Y1, Y19
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 64(SP), Y1, Y22
-	VMOVDQU          48(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSLLW           $0x03, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 4(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 36(SP), Y1, Y20
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 68(SP), Y1, Y23
-	VMOVDQU          80(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSLLW           $0x02, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 8(SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 40(SP), Y1, Y19
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 72(SP), Y1, Y22
-	VMOVDQU          80(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSLLW           $0x01, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 12(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 44(SP), Y1, Y20
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 76(SP), Y1, Y23
-	VMOVDQU          112(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 16(SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 48(SP), Y1, Y19
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 80(SP), Y1, Y22
-	VMOVDQU          112(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x01, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 20(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 52(SP), Y1, Y20
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 84(SP), Y1, Y23
-	VMOVDQU          144(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 24(SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 56(SP), Y1, Y19
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 88(SP), Y1, Y22
-	VMOVDQU          144(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x03, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 28(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 60(SP), Y1, Y20
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(R10)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 92(SP), Y1, Y23
+	VMULPS           Y3, Y2, Y2
+	VMULPS           256(R8)(SI*1), Y4, Y3
+	VMOVUPS          Y3, (SP)
+	VMULPS           256(R9)(SI*1), Y4, Y3
+	VMOVUPS          Y3, 32(SP)
+	VMULPS           256(R10)(SI*1), Y4, Y3
+	VMOVUPS          Y3, 64(SP)
+	VFMADD231PS      288(R8)(SI*1), Y2, Y18
+	VFMADD231PS      288(R9)(SI*1), Y2, Y21
+	VFMADD231PS      288(R10)(SI*1), Y2, Y24
+	VPAND            48(DX), Y0, Y2
+	VMOVDQU          16(DX), Y3
+	VPSLLW           $0x04, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST (SP), Y3, Y16
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 32(SP), Y3, Y19
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         (R10)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 64(SP), Y3, Y22
+	VMOVDQU          48(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VMOVDQU          16(DX), Y3
+	VPSLLW           $0x03, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         32(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 4(SP), Y3, Y17
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         32(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 36(SP), Y3, Y20
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         32(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 68(SP), Y3, Y23
+	VPAND            80(DX), Y0, Y2
+	VMOVDQU          16(DX), Y3
+	VPSLLW           $0x02, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         64(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 8(SP), Y3, Y16
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         64(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 40(SP), Y3, Y19
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         64(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 72(SP), Y3, Y22
+	VMOVDQU          80(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VMOVDQU          16(DX), Y3
+	VPSLLW           $0x01, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         96(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 12(SP), Y3, Y17
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         96(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 44(SP), Y3, Y20
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         96(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 76(SP), Y3, Y23
+	VPAND            112(DX), Y0, Y2
+	VPAND            16(DX), Y1, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         128(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 16(SP), Y3, Y16
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         128(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 48(SP), Y3, Y19
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         128(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 80(SP), Y3, Y22
+	VMOVDQU          112(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VMOVDQU          16(DX), Y3
+	VPSRLW           $0x01, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         160(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 20(SP), Y3, Y17
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         160(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 52(SP), Y3, Y20
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         160(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 84(SP), Y3, Y23
+	VPAND            144(DX), Y0, Y2
+	VMOVDQU          16(DX), Y3
+	VPSRLW           $0x02, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         192(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 24(SP), Y3, Y16
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         192(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 56(SP), Y3, Y19
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         192(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 88(SP), Y3, Y22
+	VMOVDQU          144(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VMOVDQU          16(DX), Y3
+	VPSRLW           $0x03, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         224(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 28(SP), Y3, Y17
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         224(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 60(SP), Y3, Y20
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         224(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 92(SP), Y3, Y23
 	ADDQ             $+176, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -15509,26 +15801,8 @@ m3block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
-	VADDPS           Y20, Y19, Y1
-	VADDPS           Y21, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
-	VADDPS           Y23, Y22, Y2
-	VADDPS           Y24, Y2, Y2
+	VADDPS           Y17, Y16, Y2
+	VADDPS           Y18, Y2, Y2
 	VEXTRACTF128     $0x01, Y2, X3
 	VADDPS           X3, X2, X2
 	VPERMILPS        $0x4e, X2, X3
@@ -15537,20 +15811,45 @@ m3block:
 	VADDSS           X3, X2, X2
 	VMULSS           alpha+24(FP), X2, X2
 	CMPL             SI, $0x00
-	JEQ              m3store
+	JEQ              m3store0
 	VMOVSS           beta+56(FP), X3
-	VFMADD231SS      (BX), X3, X0
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X3, X1
-	ADDQ             DI, BX
 	VFMADD231SS      (BX), X3, X2
-	MOVQ             CX, BX
 
-m3store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
+m3store0:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y2
+	VADDPS       Y21, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m3store1:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y2
+	VADDPS       Y24, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m3store2:
 	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -15559,16 +15858,18 @@ m3store:
 	RET
 
 not3:
-	CMPQ AX, $0x02
-	JNE  not2
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x0f0f0f0f<>+0(SB), Y0
+	VMOVDQU x10101010<>+0(SB), Y1
 
 m2row:
 	VXORPS Y16, Y16, Y16
@@ -15584,148 +15885,143 @@ m2block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
 	PREFETCHT0       2176(DX)
-	VMOVQ            4(DX), X0
-	VPBROADCASTD     12(DX), X1
-	VPSRLVD          nibblesOf4<>+0(SB), X1, X1
-	VPAND            x0f0f0f0f<>+0(SB), X1, X1
-	VPSRLD           $0x02, X0, X2
-	VPAND            x30303030<>+0(SB), X2, X2
-	VPOR             X2, X1, X1
-	VPAND            x3f3f3f3f<>+0(SB), X0, X0
-	VPUNPCKLDQ       X1, X0, X0
-	VPBROADCASTW     (DX), X1
-	VCVTPH2PS        X1, Y1
-	VPMOVSXBD        X0, Y2
+	VMOVQ            4(DX), X2
+	VPBROADCASTD     12(DX), X3
+	VPSRLVD          nibblesOf4<>+0(SB), X3, X3
+	VPAND            x0f0f0f0f<>+0(SB), X3, X3
+	VPSRLD           $0x02, X2, X4
+	VPAND            x30303030<>+0(SB), X4, X4
+	VPOR             X4, X3, X3
+	VPAND            x3f3f3f3f<>+0(SB), X2, X2
+	VPUNPCKLDQ       X3, X2, X2
+	VPBROADCASTW     (DX), X3
+	VCVTPH2PS        X3, Y3
+	VPMOVSXBD        X2, Y4
+	VCVTDQ2PS        Y4, Y4
+	VMULPS           Y3, Y4, Y4
+	VPBROADCASTW     2(DX), X3
+	VCVTPH2PS        X3, Y3
+	VXORPS           x80000000<>+0(SB), Y3, Y3
+	VPSHUFD          $0xee, X2, X2
+	VPMOVSXBD        X2, Y2
 	VCVTDQ2PS        Y2, Y2
-	VMULPS           Y1, Y2, Y2
-	VPBROADCASTW     2(DX), X1
-	VCVTPH2PS        X1, Y1
-	VXORPS           x80000000<>+0(SB), Y1, Y1
-	VPSHUFD          $0xee, X0, X0
-	VPMOVSXBD        X0, Y0
-	VCVTDQ2PS        Y0, Y0
-	VMULPS           Y1, Y0, Y0
-	VMULPS           256(R8)(SI*1), Y2, Y1
-	VMOVUPS          Y1, (SP)
-	VMULPS           256(R9)(SI*1), Y2, Y1
-	VMOVUPS          Y1, 32(SP)
-	VFMADD231PS      288(R8)(SI*1), Y0, Y18
-	VFMADD231PS      288(R9)(SI*1), Y0, Y21
-	VMOVDQU          48(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSLLW           $0x04, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST (SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 32(SP), Y1, Y19
-	VMOVDQU          48(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSLLW           $0x03, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 4(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 36(SP), Y1, Y20
-	VMOVDQU          80(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSLLW           $0x02, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 8(SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 40(SP), Y1, Y19
-	VMOVDQU          80(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSLLW           $0x01, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 12(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 44(SP), Y1, Y20
-	VMOVDQU          112(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 16(SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 48(SP), Y1, Y19
-	VMOVDQU          112(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x01, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 20(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 52(SP), Y1, Y20
-	VMOVDQU          144(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 24(SP), Y1, Y16
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 56(SP), Y1, Y19
-	VMOVDQU          144(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x03, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(R8)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 28(SP), Y1, Y17
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(R9)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 60(SP), Y1, Y20
+	VMULPS           Y3, Y2, Y2
+	VMULPS           256(R8)(SI*1), Y4, Y3
+	VMOVUPS          Y3, (SP)
+	VMULPS           256(R9)(SI*1), Y4, Y3
+	VMOVUPS          Y3, 32(SP)
+	VFMADD231PS      288(R8)(SI*1), Y2, Y18
+	VFMADD231PS      288(R9)(SI*1), Y2, Y21
+	VPAND            48(DX), Y0, Y2
+	VMOVDQU          16(DX), Y3
+	VPSLLW           $0x04, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST (SP), Y3, Y16
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 32(SP), Y3, Y19
+	VMOVDQU          48(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VMOVDQU          16(DX), Y3
+	VPSLLW           $0x03, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         32(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 4(SP), Y3, Y17
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         32(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 36(SP), Y3, Y20
+	VPAND            80(DX), Y0, Y2
+	VMOVDQU          16(DX), Y3
+	VPSLLW           $0x02, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         64(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 8(SP), Y3, Y16
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         64(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 40(SP), Y3, Y19
+	VMOVDQU          80(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VMOVDQU          16(DX), Y3
+	VPSLLW           $0x01, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         96(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 12(SP), Y3, Y17
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         96(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 44(SP), Y3, Y20
+	VPAND            112(DX), Y0, Y2
+	VPAND            16(DX), Y1, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         128(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 16(SP), Y3, Y16
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         128(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 48(SP), Y3, Y19
+	VMOVDQU          112(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VMOVDQU          16(DX), Y3
+	VPSRLW           $0x01, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         160(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 20(SP), Y3, Y17
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         160(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 52(SP), Y3, Y20
+	VPAND            144(DX), Y0, Y2
+	VMOVDQU          16(DX), Y3
+	VPSRLW           $0x02, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         192(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 24(SP), Y3, Y16
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         192(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 56(SP), Y3, Y19
+	VMOVDQU          144(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VMOVDQU          16(DX), Y3
+	VPSRLW           $0x03, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         224(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 28(SP), Y3, Y17
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         224(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 60(SP), Y3, Y20
 	ADDQ             $+176, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -15733,36 +16029,39 @@ m2block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
-	VADDPS           Y20, Y19, Y1
-	VADDPS           Y21, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
+	VADDPS           Y17, Y16, Y2
+	VADDPS           Y18, Y2, Y2
+	VEXTRACTF128     $0x01, Y2, X3
+	VADDPS           X3, X2, X2
+	VPERMILPS        $0x4e, X2, X3
+	VADDPS           X3, X2, X2
+	VMOVSHDUP        X2, X3
+	VADDSS           X3, X2, X2
+	VMULSS           alpha+24(FP), X2, X2
 	CMPL             SI, $0x00
-	JEQ              m2store
-	VMOVSS           beta+56(FP), X2
-	VFMADD231SS      (BX), X2, X0
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X2, X1
-	MOVQ             CX, BX
+	JEQ              m2store0
+	VMOVSS           beta+56(FP), X3
+	VFMADD231SS      (BX), X3, X2
 
-m2store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
+m2store0:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y2
+	VADDPS       Y21, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m2store1:
+	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -15770,14 +16069,16 @@ m2store:
 	RET
 
 not2:
-	CMPQ AX, $0x01
-	JNE  not1
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), BX
-	SHLQ $0x02, BX
-	MOVQ a+32(FP), DI
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x0f0f0f0f<>+0(SB), Y0
+	VMOVDQU x10101010<>+0(SB), Y1
 
 m1row:
 	VXORPS Y16, Y16, Y16
@@ -15790,113 +16091,108 @@ m1block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
 	PREFETCHT0       2176(DX)
-	VMOVQ            4(DX), X0
-	VPBROADCASTD     12(DX), X1
-	VPSRLVD          nibblesOf4<>+0(SB), X1, X1
-	VPAND            x0f0f0f0f<>+0(SB), X1, X1
-	VPSRLD           $0x02, X0, X2
-	VPAND            x30303030<>+0(SB), X2, X2
-	VPOR             X2, X1, X1
-	VPAND            x3f3f3f3f<>+0(SB), X0, X0
-	VPUNPCKLDQ       X1, X0, X0
-	VPBROADCASTW     (DX), X1
-	VCVTPH2PS        X1, Y1
-	VPMOVSXBD        X0, Y2
+	VMOVQ            4(DX), X2
+	VPBROADCASTD     12(DX), X3
+	VPSRLVD          nibblesOf4<>+0(SB), X3, X3
+	VPAND            x0f0f0f0f<>+0(SB), X3, X3
+	VPSRLD           $0x02, X2, X4
+	VPAND            x30303030<>+0(SB), X4, X4
+	VPOR             X4, X3, X3
+	VPAND            x3f3f3f3f<>+0(SB), X2, X2
+	VPUNPCKLDQ       X3, X2, X2
+	VPBROADCASTW     (DX), X3
+	VCVTPH2PS        X3, Y3
+	VPMOVSXBD        X2, Y4
+	VCVTDQ2PS        Y4, Y4
+	VMULPS           Y3, Y4, Y4
+	VPBROADCASTW     2(DX), X3
+	VCVTPH2PS        X3, Y3
+	VXORPS           x80000000<>+0(SB), Y3, Y3
+	VPSHUFD          $0xee, X2, X2
+	VPMOVSXBD        X2, Y2
 	VCVTDQ2PS        Y2, Y2
-	VMULPS           Y1, Y2, Y2
-	VPBROADCASTW     2(DX), X1
-	VCVTPH2PS        X1, Y1
-	VXORPS           x80000000<>+0(SB), Y1, Y1
-	VPSHUFD          $0xee, X0, X0
-	VPMOVSXBD        X0, Y0
-	VCVTDQ2PS        Y0, Y0
-	VMULPS           Y1, Y0, Y0
-	VMULPS           256(DI)(SI*1), Y2, Y1
-	VMOVUPS          Y1, (SP)
-	VFMADD231PS      288(DI)(SI*1), Y0, Y18
-	VMOVDQU          48(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSLLW           $0x04, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         (DI)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST (SP), Y1, Y16
-	VMOVDQU          48(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSLLW           $0x03, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         32(DI)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 4(SP), Y1, Y17
-	VMOVDQU          80(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSLLW           $0x02, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         64(DI)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 8(SP), Y1, Y16
-	VMOVDQU          80(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSLLW           $0x01, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         96(DI)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 12(SP), Y1, Y17
-	VMOVDQU          112(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         128(DI)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 16(SP), Y1, Y16
-	VMOVDQU          112(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x01, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         160(DI)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 20(SP), Y1, Y17
-	VMOVDQU          144(DX), Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x02, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         192(DI)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 24(SP), Y1, Y16
-	VMOVDQU          144(DX), Y0
-	VPSRLW           $0x04, Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x03, Y1, Y1
-	VPAND            x10101010<>+0(SB), Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPXOR            Y1, Y1, Y1
-	VPDPBUSD         224(DI)(SI*1), Y0, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 28(SP), Y1, Y17
+	VMULPS           Y3, Y2, Y2
+	VMULPS           256(DI)(SI*1), Y4, Y3
+	VMOVUPS          Y3, (SP)
+	VFMADD231PS      288(DI)(SI*1), Y2, Y18
+	VPAND            48(DX), Y0, Y2
+	VMOVDQU          16(DX), Y3
+	VPSLLW           $0x04, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         (DI)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST (SP), Y3, Y16
+	VMOVDQU          48(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VMOVDQU          16(DX), Y3
+	VPSLLW           $0x03, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         32(DI)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 4(SP), Y3, Y17
+	VPAND            80(DX), Y0, Y2
+	VMOVDQU          16(DX), Y3
+	VPSLLW           $0x02, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         64(DI)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 8(SP), Y3, Y16
+	VMOVDQU          80(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VMOVDQU          16(DX), Y3
+	VPSLLW           $0x01, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         96(DI)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 12(SP), Y3, Y17
+	VPAND            112(DX), Y0, Y2
+	VPAND            16(DX), Y1, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         128(DI)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 16(SP), Y3, Y16
+	VMOVDQU          112(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VMOVDQU          16(DX), Y3
+	VPSRLW           $0x01, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         160(DI)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 20(SP), Y3, Y17
+	VPAND            144(DX), Y0, Y2
+	VMOVDQU          16(DX), Y3
+	VPSRLW           $0x02, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         192(DI)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 24(SP), Y3, Y16
+	VMOVDQU          144(DX), Y2
+	VPSRLW           $0x04, Y2, Y2
+	VPAND            Y0, Y2, Y2
+	VMOVDQU          16(DX), Y3
+	VPSRLW           $0x03, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPOR             Y3, Y2, Y2
+	VPXOR            Y3, Y3, Y3
+	VPDPBUSD         224(DI)(SI*1), Y2, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 28(SP), Y3, Y17
 	ADDQ             $+176, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -15904,23 +16200,22 @@ m1block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
+	VADDPS           Y17, Y16, Y2
+	VADDPS           Y18, Y2, Y2
+	VEXTRACTF128     $0x01, Y2, X3
+	VADDPS           X3, X2, X2
+	VPERMILPS        $0x4e, X2, X3
+	VADDPS           X3, X2, X2
+	VMOVSHDUP        X2, X3
+	VADDSS           X3, X2, X2
+	VMULSS           alpha+24(FP), X2, X2
 	CMPL             SI, $0x00
-	JEQ              m1store
-	VMOVSS           beta+56(FP), X1
-	VFMADD231SS      (BX), X1, X0
-	MOVQ             CX, BX
+	JEQ              m1store0
+	VMOVSS           beta+56(FP), X3
+	VFMADD231SS      (BX), X3, X2
 
-m1store:
-	VMOVSS X0, (BX)
+m1store0:
+	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row
@@ -16430,40 +16725,47 @@ m3block:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y4, Y3, Y1
-	VADDPS       Y5, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	VADDPS       Y7, Y6, Y2
-	VADDPS       Y8, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
 	CMPL         SI, $0x00
-	JEQ          m3store
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X1
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X3, X2
-	MOVQ         CX, BX
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m3store:
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y4, Y3, Y0
+	VADDPS       Y5, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y7, Y6, Y0
+	VADDPS       Y8, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -16471,16 +16773,18 @@ m3store:
 	RET
 
 not3:
-	CMPQ AX, $0x02
-	JNE  not2
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x0f0f0f0f<>+0(SB), Y6
+	VMOVDQU x30303030<>+0(SB), Y7
 
 m2row:
 	VXORPS Y0, Y0, Y0
@@ -16497,172 +16801,166 @@ m2block:
 	PREFETCHT0   2112(DX)
 	PREFETCHT0   2176(DX)
 	PREFETCHT0   2240(DX)
-	VPBROADCASTW 208(DX), X6
-	VCVTPH2PS    X6, Y7
-	VMOVDQU      192(DX), X6
-	VPMOVSXBD    X6, Y8
-	VCVTDQ2PS    Y8, Y8
-	VPSHUFD      $0xee, X6, X9
-	VPMOVSXBD    X9, Y9
+	VPBROADCASTW 208(DX), X8
+	VCVTPH2PS    X8, Y9
+	VMOVDQU      192(DX), X8
+	VPMOVSXBD    X8, Y10
+	VCVTDQ2PS    Y10, Y10
+	VPSHUFD      $0xee, X8, X11
+	VPMOVSXBD    X11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y9, Y10, Y10
+	VMULPS       Y9, Y11, Y11
+	VMULPS       256(R8)(SI*1), Y9, Y12
+	VMOVUPS      Y12, (SP)
+	VMULPS       256(R9)(SI*1), Y9, Y9
+	VMOVUPS      Y9, 32(SP)
+	VMULPS       xc2000000<>+0(SB), Y10, Y10
+	VMULPS       xc2000000<>+0(SB), Y11, Y11
+	VFMADD231PS  320(R8)(SI*1), Y10, Y2
+	VFMADD231PS  352(R8)(SI*1), Y11, Y2
+	VFMADD231PS  320(R9)(SI*1), Y10, Y5
+	VFMADD231PS  352(R9)(SI*1), Y11, Y5
+	VPAND        (DX), Y6, Y9
+	VMOVDQU      128(DX), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        Y7, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      halves0<>+0(SB), X8, X10
+	VPMOVSXBW    X10, Y10
+	VPMADDUBSW   (R8)(SI*1), Y9, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS (SP), Y12
+	VFMADD231PS  Y12, Y11, Y0
+	VPMADDUBSW   (R9)(SI*1), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y8, Y8
-	VMULPS       Y7, Y9, Y9
-	VMULPS       256(R8)(SI*1), Y7, Y10
-	VMOVUPS      Y10, (SP)
-	VMULPS       256(R9)(SI*1), Y7, Y7
-	VMOVUPS      Y7, 32(SP)
-	VMULPS       xc2000000<>+0(SB), Y8, Y8
-	VMULPS       xc2000000<>+0(SB), Y9, Y9
-	VFMADD231PS  320(R8)(SI*1), Y8, Y2
-	VFMADD231PS  352(R8)(SI*1), Y9, Y2
-	VFMADD231PS  320(R9)(SI*1), Y8, Y5
-	VFMADD231PS  352(R9)(SI*1), Y9, Y5
-	VMOVDQU      (DX), Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VMOVDQU      128(DX), Y8
-	VPSLLW       $0x04, Y8, Y8
-	VPAND        x30303030<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPSHUFB      halves0<>+0(SB), X6, X8
+	VBROADCASTSS 32(SP), Y10
+	VFMADD231PS  Y10, Y9, Y3
+	VPAND        32(DX), Y6, Y9
+	VMOVDQU      128(DX), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        Y7, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      halves0<>+16(SB), X8, X10
+	VPMOVSXBW    X10, Y10
+	VPMADDUBSW   32(R8)(SI*1), Y9, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 4(SP), Y12
+	VFMADD231PS  Y12, Y11, Y1
+	VPMADDUBSW   32(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 36(SP), Y10
+	VFMADD231PS  Y10, Y9, Y4
+	VMOVDQU      (DX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y6, Y9, Y9
+	VPAND        128(DX), Y7, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      halves2<>+0(SB), X8, X10
+	VPMOVSXBW    X10, Y10
+	VPMADDUBSW   64(R8)(SI*1), Y9, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 8(SP), Y12
+	VFMADD231PS  Y12, Y11, Y0
+	VPMADDUBSW   64(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 40(SP), Y10
+	VFMADD231PS  Y10, Y9, Y3
+	VMOVDQU      32(DX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y6, Y9, Y9
+	VMOVDQU      128(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y7, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      halves2<>+16(SB), X8, X10
+	VPMOVSXBW    X10, Y10
+	VPMADDUBSW   96(R8)(SI*1), Y9, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 12(SP), Y12
+	VFMADD231PS  Y12, Y11, Y1
+	VPMADDUBSW   96(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 44(SP), Y10
+	VFMADD231PS  Y10, Y9, Y4
+	VPAND        64(DX), Y6, Y9
+	VMOVDQU      160(DX), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        Y7, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      halves4<>+0(SB), X8, X10
+	VPMOVSXBW    X10, Y10
+	VPMADDUBSW   128(R8)(SI*1), Y9, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 16(SP), Y12
+	VFMADD231PS  Y12, Y11, Y0
+	VPMADDUBSW   128(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 48(SP), Y10
+	VFMADD231PS  Y10, Y9, Y3
+	VPAND        96(DX), Y6, Y9
+	VMOVDQU      160(DX), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        Y7, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      halves4<>+16(SB), X8, X10
+	VPMOVSXBW    X10, Y10
+	VPMADDUBSW   160(R8)(SI*1), Y9, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 20(SP), Y12
+	VFMADD231PS  Y12, Y11, Y1
+	VPMADDUBSW   160(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 52(SP), Y10
+	VFMADD231PS  Y10, Y9, Y4
+	VMOVDQU      64(DX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y6, Y9, Y9
+	VPAND        160(DX), Y7, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      halves6<>+0(SB), X8, X10
+	VPMOVSXBW    X10, Y10
+	VPMADDUBSW   192(R8)(SI*1), Y9, Y11
+	VPMADDWD     Y10, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 24(SP), Y12
+	VFMADD231PS  Y12, Y11, Y0
+	VPMADDUBSW   192(R9)(SI*1), Y9, Y9
+	VPMADDWD     Y10, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 56(SP), Y10
+	VFMADD231PS  Y10, Y9, Y3
+	VMOVDQU      96(DX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y6, Y9, Y9
+	VMOVDQU      160(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y7, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      halves6<>+16(SB), X8, X8
 	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   (R8)(SI*1), Y7, Y9
+	VPMADDUBSW   224(R8)(SI*1), Y9, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 28(SP), Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VPMADDUBSW   224(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y8, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS (SP), Y10
-	VFMADD231PS  Y10, Y9, Y0
-	VPMADDUBSW   (R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 32(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      32(DX), Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VMOVDQU      128(DX), Y8
-	VPSLLW       $0x02, Y8, Y8
-	VPAND        x30303030<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPSHUFB      halves0<>+16(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   32(R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 4(SP), Y10
-	VFMADD231PS  Y10, Y9, Y1
-	VPMADDUBSW   32(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 36(SP), Y8
-	VFMADD231PS  Y8, Y7, Y4
-	VMOVDQU      (DX), Y7
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VMOVDQU      128(DX), Y8
-	VPAND        x30303030<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPSHUFB      halves2<>+0(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   64(R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 8(SP), Y10
-	VFMADD231PS  Y10, Y9, Y0
-	VPMADDUBSW   64(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 40(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      32(DX), Y7
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VMOVDQU      128(DX), Y8
-	VPSRLW       $0x02, Y8, Y8
-	VPAND        x30303030<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPSHUFB      halves2<>+16(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   96(R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 12(SP), Y10
-	VFMADD231PS  Y10, Y9, Y1
-	VPMADDUBSW   96(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 44(SP), Y8
-	VFMADD231PS  Y8, Y7, Y4
-	VMOVDQU      64(DX), Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VMOVDQU      160(DX), Y8
-	VPSLLW       $0x04, Y8, Y8
-	VPAND        x30303030<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPSHUFB      halves4<>+0(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   128(R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 16(SP), Y10
-	VFMADD231PS  Y10, Y9, Y0
-	VPMADDUBSW   128(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 48(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      96(DX), Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VMOVDQU      160(DX), Y8
-	VPSLLW       $0x02, Y8, Y8
-	VPAND        x30303030<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPSHUFB      halves4<>+16(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   160(R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 20(SP), Y10
-	VFMADD231PS  Y10, Y9, Y1
-	VPMADDUBSW   160(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 52(SP), Y8
-	VFMADD231PS  Y8, Y7, Y4
-	VMOVDQU      64(DX), Y7
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VMOVDQU      160(DX), Y8
-	VPAND        x30303030<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPSHUFB      halves6<>+0(SB), X6, X8
-	VPMOVSXBW    X8, Y8
-	VPMADDUBSW   192(R8)(SI*1), Y7, Y9
-	VPMADDWD     Y8, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 24(SP), Y10
-	VFMADD231PS  Y10, Y9, Y0
-	VPMADDUBSW   192(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 56(SP), Y8
-	VFMADD231PS  Y8, Y7, Y3
-	VMOVDQU      96(DX), Y7
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        x0f0f0f0f<>+0(SB), Y7, Y7
-	VMOVDQU      160(DX), Y8
-	VPSRLW       $0x02, Y8, Y8
-	VPAND        x30303030<>+0(SB), Y8, Y8
-	VPOR         Y8, Y7, Y7
-	VPSHUFB      halves6<>+16(SB), X6, X6
-	VPMOVSXBW    X6, Y6
-	VPMADDUBSW   224(R8)(SI*1), Y7, Y8
-	VPMADDWD     Y6, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 28(SP), Y9
-	VFMADD231PS  Y9, Y8, Y1
-	VPMADDUBSW   224(R9)(SI*1), Y7, Y7
-	VPMADDWD     Y6, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS 60(SP), Y6
-	VFMADD231PS  Y6, Y7, Y4
+	VBROADCASTSS 60(SP), Y8
+	VFMADD231PS  Y8, Y9, Y4
 	ADDQ         $+210, DX
 	ADDQ         $+384, SI
 	DECQ         BX
@@ -16679,27 +16977,30 @@ m2block:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
-	VADDPS       Y4, Y3, Y1
-	VADDPS       Y5, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
 	CMPL         SI, $0x00
-	JEQ          m2store
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X0
-	ADDQ         DI, BX
-	VFMADD231SS  (BX), X2, X1
-	MOVQ         CX, BX
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
 
-m2store:
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y4, Y3, Y0
+	VADDPS       Y5, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -16707,14 +17008,16 @@ m2store:
 	RET
 
 not2:
-	CMPQ AX, $0x01
-	JNE  not1
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), BX
-	SHLQ $0x02, BX
-	MOVQ a+32(FP), DI
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x0f0f0f0f<>+0(SB), Y3
+	VMOVDQU x30303030<>+0(SB), Y4
 
 m1row:
 	VXORPS Y0, Y0, Y0
@@ -16728,128 +17031,122 @@ m1block:
 	PREFETCHT0   2112(DX)
 	PREFETCHT0   2176(DX)
 	PREFETCHT0   2240(DX)
-	VPBROADCASTW 208(DX), X3
-	VCVTPH2PS    X3, Y4
-	VMOVDQU      192(DX), X3
-	VPMOVSXBD    X3, Y5
-	VCVTDQ2PS    Y5, Y5
-	VPSHUFD      $0xee, X3, X6
-	VPMOVSXBD    X6, Y6
+	VPBROADCASTW 208(DX), X5
+	VCVTPH2PS    X5, Y6
+	VMOVDQU      192(DX), X5
+	VPMOVSXBD    X5, Y7
+	VCVTDQ2PS    Y7, Y7
+	VPSHUFD      $0xee, X5, X8
+	VPMOVSXBD    X8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y6, Y7, Y7
+	VMULPS       Y6, Y8, Y8
+	VMULPS       256(DI)(SI*1), Y6, Y6
+	VMOVUPS      Y6, (SP)
+	VMULPS       xc2000000<>+0(SB), Y7, Y7
+	VMULPS       xc2000000<>+0(SB), Y8, Y8
+	VFMADD231PS  320(DI)(SI*1), Y7, Y2
+	VFMADD231PS  352(DI)(SI*1), Y8, Y2
+	VPAND        (DX), Y3, Y6
+	VMOVDQU      128(DX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y4, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSHUFB      halves0<>+0(SB), X5, X7
+	VPMOVSXBW    X7, Y7
+	VPMADDUBSW   (DI)(SI*1), Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y4, Y5, Y5
-	VMULPS       Y4, Y6, Y6
-	VMULPS       256(DI)(SI*1), Y4, Y4
-	VMOVUPS      Y4, (SP)
-	VMULPS       xc2000000<>+0(SB), Y5, Y5
-	VMULPS       xc2000000<>+0(SB), Y6, Y6
-	VFMADD231PS  320(DI)(SI*1), Y5, Y2
-	VFMADD231PS  352(DI)(SI*1), Y6, Y2
-	VMOVDQU      (DX), Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU      128(DX), Y5
-	VPSLLW       $0x04, Y5, Y5
-	VPAND        x30303030<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      halves0<>+0(SB), X3, X5
+	VBROADCASTSS (SP), Y7
+	VFMADD231PS  Y7, Y6, Y0
+	VPAND        32(DX), Y3, Y6
+	VMOVDQU      128(DX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y4, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSHUFB      halves0<>+16(SB), X5, X7
+	VPMOVSXBW    X7, Y7
+	VPMADDUBSW   32(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 4(SP), Y7
+	VFMADD231PS  Y7, Y6, Y1
+	VMOVDQU      (DX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y3, Y6, Y6
+	VPAND        128(DX), Y4, Y7
+	VPOR         Y7, Y6, Y6
+	VPSHUFB      halves2<>+0(SB), X5, X7
+	VPMOVSXBW    X7, Y7
+	VPMADDUBSW   64(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 8(SP), Y7
+	VFMADD231PS  Y7, Y6, Y0
+	VMOVDQU      32(DX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y3, Y6, Y6
+	VMOVDQU      128(DX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y4, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSHUFB      halves2<>+16(SB), X5, X7
+	VPMOVSXBW    X7, Y7
+	VPMADDUBSW   96(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 12(SP), Y7
+	VFMADD231PS  Y7, Y6, Y1
+	VPAND        64(DX), Y3, Y6
+	VMOVDQU      160(DX), Y7
+	VPSLLW       $0x04, Y7, Y7
+	VPAND        Y4, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSHUFB      halves4<>+0(SB), X5, X7
+	VPMOVSXBW    X7, Y7
+	VPMADDUBSW   128(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 16(SP), Y7
+	VFMADD231PS  Y7, Y6, Y0
+	VPAND        96(DX), Y3, Y6
+	VMOVDQU      160(DX), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        Y4, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSHUFB      halves4<>+16(SB), X5, X7
+	VPMOVSXBW    X7, Y7
+	VPMADDUBSW   160(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 20(SP), Y7
+	VFMADD231PS  Y7, Y6, Y1
+	VMOVDQU      64(DX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y3, Y6, Y6
+	VPAND        160(DX), Y4, Y7
+	VPOR         Y7, Y6, Y6
+	VPSHUFB      halves6<>+0(SB), X5, X7
+	VPMOVSXBW    X7, Y7
+	VPMADDUBSW   192(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 24(SP), Y7
+	VFMADD231PS  Y7, Y6, Y0
+	VMOVDQU      96(DX), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y3, Y6, Y6
+	VMOVDQU      160(DX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        Y4, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSHUFB      halves6<>+16(SB), X5, X5
 	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   (DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS (SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      32(DX), Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU      128(DX), Y5
-	VPSLLW       $0x02, Y5, Y5
-	VPAND        x30303030<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      halves0<>+16(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   32(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 4(SP), Y5
-	VFMADD231PS  Y5, Y4, Y1
-	VMOVDQU      (DX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU      128(DX), Y5
-	VPAND        x30303030<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      halves2<>+0(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   64(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 8(SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      32(DX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU      128(DX), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        x30303030<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      halves2<>+16(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   96(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 12(SP), Y5
-	VFMADD231PS  Y5, Y4, Y1
-	VMOVDQU      64(DX), Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU      160(DX), Y5
-	VPSLLW       $0x04, Y5, Y5
-	VPAND        x30303030<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      halves4<>+0(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   128(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 16(SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      96(DX), Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU      160(DX), Y5
-	VPSLLW       $0x02, Y5, Y5
-	VPAND        x30303030<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      halves4<>+16(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   160(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 20(SP), Y5
-	VFMADD231PS  Y5, Y4, Y1
-	VMOVDQU      64(DX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU      160(DX), Y5
-	VPAND        x30303030<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      halves6<>+0(SB), X3, X5
-	VPMOVSXBW    X5, Y5
-	VPMADDUBSW   192(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y5, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 24(SP), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVDQU      96(DX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        x0f0f0f0f<>+0(SB), Y4, Y4
-	VMOVDQU      160(DX), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        x30303030<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      halves6<>+16(SB), X3, X3
-	VPMOVSXBW    X3, Y3
-	VPMADDUBSW   224(DI)(SI*1), Y4, Y4
-	VPMADDWD     Y3, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VBROADCASTSS 28(SP), Y3
-	VFMADD231PS  Y3, Y4, Y1
+	VPMADDUBSW   224(DI)(SI*1), Y6, Y6
+	VPMADDWD     Y5, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 28(SP), Y5
+	VFMADD231PS  Y5, Y6, Y1
 	ADDQ         $+210, DX
 	ADDQ         $+384, SI
 	DECQ         BX
@@ -16867,12 +17164,11 @@ m1block:
 	VADDSS       X1, X0, X0
 	VMULSS       alpha+24(FP), X0, X0
 	CMPL         SI, $0x00
-	JEQ          m1store
+	JEQ          m1store0
 	VMOVSS       beta+56(FP), X1
 	VFMADD231SS  (BX), X1, X0
-	MOVQ         CX, BX
 
-m1store:
+m1store0:
 	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -16905,21 +17201,23 @@ GLOBL xc2000000<>(SB), RODATA|NOPTR, $64
 // func multiplyQ6_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
 TEXT ·multiplyQ6_KAVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ m+0(FP), AX
-	CMPQ AX, $0x04
-	JNE  not4
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
-	MOVQ R10, R11
-	ADDQ lda+40(FP), R11
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU x0f0f0f0f<>+0(SB), Y0
+	VMOVDQU x30303030<>+0(SB), Y1
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -16942,228 +17240,222 @@ m4block:
 	PREFETCHT0       2112(DX)
 	PREFETCHT0       2176(DX)
 	PREFETCHT0       2240(DX)
-	VPBROADCASTW     208(DX), X0
-	VCVTPH2PS        X0, Y1
-	VMOVDQU          192(DX), X0
-	VPMOVSXBD        X0, Y2
-	VCVTDQ2PS        Y2, Y2
-	VPSHUFD          $0xee, X0, X3
-	VPMOVSXBD        X3, Y3
+	VPBROADCASTW     208(DX), X2
+	VCVTPH2PS        X2, Y3
+	VMOVDQU          192(DX), X2
+	VPMOVSXBD        X2, Y4
+	VCVTDQ2PS        Y4, Y4
+	VPSHUFD          $0xee, X2, X5
+	VPMOVSXBD        X5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VMULPS           Y3, Y4, Y4
+	VMULPS           Y3, Y5, Y5
+	VMULPS           256(R8)(SI*1), Y3, Y6
+	VMOVUPS          Y6, (SP)
+	VMULPS           256(R9)(SI*1), Y3, Y6
+	VMOVUPS          Y6, 32(SP)
+	VMULPS           256(R10)(SI*1), Y3, Y6
+	VMOVUPS          Y6, 64(SP)
+	VMULPS           256(R11)(SI*1), Y3, Y3
+	VMOVUPS          Y3, 96(SP)
+	VMULPS           xc2000000<>+0(SB), Y4, Y4
+	VMULPS           xc2000000<>+0(SB), Y5, Y5
+	VFMADD231PS      320(R8)(SI*1), Y4, Y18
+	VFMADD231PS      352(R8)(SI*1), Y5, Y18
+	VFMADD231PS      320(R9)(SI*1), Y4, Y21
+	VFMADD231PS      352(R9)(SI*1), Y5, Y21
+	VFMADD231PS      320(R10)(SI*1), Y4, Y24
+	VFMADD231PS      352(R10)(SI*1), Y5, Y24
+	VFMADD231PS      320(R11)(SI*1), Y4, Y27
+	VFMADD231PS      352(R11)(SI*1), Y5, Y27
+	VPAND            (DX), Y0, Y3
+	VMOVDQU          128(DX), Y4
+	VPSLLW           $0x04, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves0<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       (R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST (SP), Y5, Y16
+	VPMADDUBSW       (R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 32(SP), Y5, Y19
+	VPMADDUBSW       (R10)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 64(SP), Y5, Y22
+	VPMADDUBSW       (R11)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
 	VCVTDQ2PS        Y3, Y3
-	VMULPS           Y1, Y2, Y2
-	VMULPS           Y1, Y3, Y3
-	VMULPS           256(R8)(SI*1), Y1, Y4
-	VMOVUPS          Y4, (SP)
-	VMULPS           256(R9)(SI*1), Y1, Y4
-	VMOVUPS          Y4, 32(SP)
-	VMULPS           256(R10)(SI*1), Y1, Y4
-	VMOVUPS          Y4, 64(SP)
-	VMULPS           256(R11)(SI*1), Y1, Y1
-	VMOVUPS          Y1, 96(SP)
-	VMULPS           xc2000000<>+0(SB), Y2, Y2
-	VMULPS           xc2000000<>+0(SB), Y3, Y3
-	VFMADD231PS      320(R8)(SI*1), Y2, Y18
-	VFMADD231PS      352(R8)(SI*1), Y3, Y18
-	VFMADD231PS      320(R9)(SI*1), Y2, Y21
-	VFMADD231PS      352(R9)(SI*1), Y3, Y21
-	VFMADD231PS      320(R10)(SI*1), Y2, Y24
-	VFMADD231PS      352(R10)(SI*1), Y3, Y24
-	VFMADD231PS      320(R11)(SI*1), Y2, Y27
-	VFMADD231PS      352(R11)(SI*1), Y3, Y27
-	VMOVDQU          (DX), Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          128(DX), Y2
-	VPSLLW           $0x04, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves0<>+0(SB), X0, X2
+	VFMADD231PS.BCST 96(SP), Y3, Y25
+	VPAND            32(DX), Y0, Y3
+	VMOVDQU          128(DX), Y4
+	VPSLLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves0<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       32(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 4(SP), Y5, Y17
+	VPMADDUBSW       32(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 36(SP), Y5, Y20
+	VPMADDUBSW       32(R10)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 68(SP), Y5, Y23
+	VPMADDUBSW       32(R11)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 100(SP), Y3, Y26
+	VMOVDQU          (DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VPAND            128(DX), Y1, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves2<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       64(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 8(SP), Y5, Y16
+	VPMADDUBSW       64(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 40(SP), Y5, Y19
+	VPMADDUBSW       64(R10)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 72(SP), Y5, Y22
+	VPMADDUBSW       64(R11)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 104(SP), Y3, Y25
+	VMOVDQU          32(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          128(DX), Y4
+	VPSRLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves2<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       96(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 12(SP), Y5, Y17
+	VPMADDUBSW       96(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 44(SP), Y5, Y20
+	VPMADDUBSW       96(R10)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 76(SP), Y5, Y23
+	VPMADDUBSW       96(R11)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 108(SP), Y3, Y26
+	VPAND            64(DX), Y0, Y3
+	VMOVDQU          160(DX), Y4
+	VPSLLW           $0x04, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves4<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       128(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 16(SP), Y5, Y16
+	VPMADDUBSW       128(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 48(SP), Y5, Y19
+	VPMADDUBSW       128(R10)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 80(SP), Y5, Y22
+	VPMADDUBSW       128(R11)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 112(SP), Y3, Y25
+	VPAND            96(DX), Y0, Y3
+	VMOVDQU          160(DX), Y4
+	VPSLLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves4<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       160(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 20(SP), Y5, Y17
+	VPMADDUBSW       160(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 52(SP), Y5, Y20
+	VPMADDUBSW       160(R10)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 84(SP), Y5, Y23
+	VPMADDUBSW       160(R11)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 116(SP), Y3, Y26
+	VMOVDQU          64(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VPAND            160(DX), Y1, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves6<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       192(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 24(SP), Y5, Y16
+	VPMADDUBSW       192(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 56(SP), Y5, Y19
+	VPMADDUBSW       192(R10)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 88(SP), Y5, Y22
+	VPMADDUBSW       192(R11)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 120(SP), Y3, Y25
+	VMOVDQU          96(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          160(DX), Y4
+	VPSRLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves6<>+16(SB), X2, X2
 	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       (R8)(SI*1), Y1, Y3
+	VPMADDUBSW       224(R8)(SI*1), Y3, Y4
+	VPMADDWD         Y2, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 28(SP), Y4, Y17
+	VPMADDUBSW       224(R9)(SI*1), Y3, Y4
+	VPMADDWD         Y2, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 60(SP), Y4, Y20
+	VPMADDUBSW       224(R10)(SI*1), Y3, Y4
+	VPMADDWD         Y2, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 92(SP), Y4, Y23
+	VPMADDUBSW       224(R11)(SI*1), Y3, Y3
 	VPMADDWD         Y2, Y3, Y3
 	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST (SP), Y3, Y16
-	VPMADDUBSW       (R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 32(SP), Y3, Y19
-	VPMADDUBSW       (R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 64(SP), Y3, Y22
-	VPMADDUBSW       (R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 96(SP), Y1, Y25
-	VMOVDQU          32(DX), Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          128(DX), Y2
-	VPSLLW           $0x02, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves0<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       32(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 4(SP), Y3, Y17
-	VPMADDUBSW       32(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 36(SP), Y3, Y20
-	VPMADDUBSW       32(R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 68(SP), Y3, Y23
-	VPMADDUBSW       32(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 100(SP), Y1, Y26
-	VMOVDQU          (DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          128(DX), Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves2<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       64(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 8(SP), Y3, Y16
-	VPMADDUBSW       64(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 40(SP), Y3, Y19
-	VPMADDUBSW       64(R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 72(SP), Y3, Y22
-	VPMADDUBSW       64(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 104(SP), Y1, Y25
-	VMOVDQU          32(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          128(DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves2<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       96(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 12(SP), Y3, Y17
-	VPMADDUBSW       96(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 44(SP), Y3, Y20
-	VPMADDUBSW       96(R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 76(SP), Y3, Y23
-	VPMADDUBSW       96(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 108(SP), Y1, Y26
-	VMOVDQU          64(DX), Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          160(DX), Y2
-	VPSLLW           $0x04, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves4<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       128(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 16(SP), Y3, Y16
-	VPMADDUBSW       128(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 48(SP), Y3, Y19
-	VPMADDUBSW       128(R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 80(SP), Y3, Y22
-	VPMADDUBSW       128(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 112(SP), Y1, Y25
-	VMOVDQU          96(DX), Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          160(DX), Y2
-	VPSLLW           $0x02, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves4<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       160(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 20(SP), Y3, Y17
-	VPMADDUBSW       160(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 52(SP), Y3, Y20
-	VPMADDUBSW       160(R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 84(SP), Y3, Y23
-	VPMADDUBSW       160(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 116(SP), Y1, Y26
-	VMOVDQU          64(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          160(DX), Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves6<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       192(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 24(SP), Y3, Y16
-	VPMADDUBSW       192(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 56(SP), Y3, Y19
-	VPMADDUBSW       192(R10)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 88(SP), Y3, Y22
-	VPMADDUBSW       192(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 120(SP), Y1, Y25
-	VMOVDQU          96(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          160(DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves6<>+16(SB), X0, X0
-	VPMOVSXBW        X0, Y0
-	VPMADDUBSW       224(R8)(SI*1), Y1, Y2
-	VPMADDWD         Y0, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 28(SP), Y2, Y17
-	VPMADDUBSW       224(R9)(SI*1), Y1, Y2
-	VPMADDWD         Y0, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 60(SP), Y2, Y20
-	VPMADDUBSW       224(R10)(SI*1), Y1, Y2
-	VPMADDWD         Y0, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 92(SP), Y2, Y23
-	VPMADDUBSW       224(R11)(SI*1), Y1, Y1
-	VPMADDWD         Y0, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 124(SP), Y1, Y26
+	VFMADD231PS.BCST 124(SP), Y3, Y26
 	ADDQ             $+210, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -17171,26 +17463,8 @@ m4block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
-	VADDPS           Y20, Y19, Y1
-	VADDPS           Y21, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
-	VADDPS           Y23, Y22, Y2
-	VADDPS           Y24, Y2, Y2
+	VADDPS           Y17, Y16, Y2
+	VADDPS           Y18, Y2, Y2
 	VEXTRACTF128     $0x01, Y2, X3
 	VADDPS           X3, X2, X2
 	VPERMILPS        $0x4e, X2, X3
@@ -17198,35 +17472,64 @@ m4block:
 	VMOVSHDUP        X2, X3
 	VADDSS           X3, X2, X2
 	VMULSS           alpha+24(FP), X2, X2
-	VADDPS           Y26, Y25, Y3
-	VADDPS           Y27, Y3, Y3
-	VEXTRACTF128     $0x01, Y3, X4
-	VADDPS           X4, X3, X3
-	VPERMILPS        $0x4e, X3, X4
-	VADDPS           X4, X3, X3
-	VMOVSHDUP        X3, X4
-	VADDSS           X4, X3, X3
-	VMULSS           alpha+24(FP), X3, X3
 	CMPL             SI, $0x00
-	JEQ              m4store
-	VMOVSS           beta+56(FP), X4
-	VFMADD231SS      (BX), X4, X0
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X4, X1
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X4, X2
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X4, X3
-	MOVQ             CX, BX
+	JEQ              m4store0
+	VMOVSS           beta+56(FP), X3
+	VFMADD231SS      (BX), X3, X2
 
-m4store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
+m4store0:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y2
+	VADDPS       Y21, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m4store1:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y2
+	VADDPS       Y24, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m4store2:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y26, Y25, Y2
+	VADDPS       Y27, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m4store3:
 	VMOVSS X2, (BX)
-	ADDQ   DI, BX
-	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m4row
@@ -17234,18 +17537,20 @@ m4store:
 	RET
 
 not4:
-	CMPQ AX, $0x03
-	JNE  not3
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU x0f0f0f0f<>+0(SB), Y0
+	VMOVDQU x30303030<>+0(SB), Y1
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -17265,192 +17570,186 @@ m3block:
 	PREFETCHT0       2112(DX)
 	PREFETCHT0       2176(DX)
 	PREFETCHT0       2240(DX)
-	VPBROADCASTW     208(DX), X0
-	VCVTPH2PS        X0, Y1
-	VMOVDQU          192(DX), X0
-	VPMOVSXBD        X0, Y2
-	VCVTDQ2PS        Y2, Y2
-	VPSHUFD          $0xee, X0, X3
-	VPMOVSXBD        X3, Y3
+	VPBROADCASTW     208(DX), X2
+	VCVTPH2PS        X2, Y3
+	VMOVDQU          192(DX), X2
+	VPMOVSXBD        X2, Y4
+	VCVTDQ2PS        Y4, Y4
+	VPSHUFD          $0xee, X2, X5
+	VPMOVSXBD        X5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VMULPS           Y3, Y4, Y4
+	VMULPS           Y3, Y5, Y5
+	VMULPS           256(R8)(SI*1), Y3, Y6
+	VMOVUPS          Y6, (SP)
+	VMULPS           256(R9)(SI*1), Y3, Y6
+	VMOVUPS          Y6, 32(SP)
+	VMULPS           256(R10)(SI*1), Y3, Y3
+	VMOVUPS          Y3, 64(SP)
+	VMULPS           xc2000000<>+0(SB), Y4, Y4
+	VMULPS           xc2000000<>+0(SB), Y5, Y5
+	VFMADD231PS      320(R8)(SI*1), Y4, Y18
+	VFMADD231PS      352(R8)(SI*1), Y5, Y18
+	VFMADD231PS      320(R9)(SI*1), Y4, Y21
+	VFMADD231PS      352(R9)(SI*1), Y5, Y21
+	VFMADD231PS      320(R10)(SI*1), Y4, Y24
+	VFMADD231PS      352(R10)(SI*1), Y5, Y24
+	VPAND            (DX), Y0, Y3
+	VMOVDQU          128(DX), Y4
+	VPSLLW           $0x04, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves0<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       (R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST (SP), Y5, Y16
+	VPMADDUBSW       (R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 32(SP), Y5, Y19
+	VPMADDUBSW       (R10)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
 	VCVTDQ2PS        Y3, Y3
-	VMULPS           Y1, Y2, Y2
-	VMULPS           Y1, Y3, Y3
-	VMULPS           256(R8)(SI*1), Y1, Y4
-	VMOVUPS          Y4, (SP)
-	VMULPS           256(R9)(SI*1), Y1, Y4
-	VMOVUPS          Y4, 32(SP)
-	VMULPS           256(R10)(SI*1), Y1, Y1
-	VMOVUPS          Y1, 64(SP)
-	VMULPS           xc2000000<>+0(SB), Y2, Y2
-	VMULPS           xc2000000<>+0(SB), Y3, Y3
-	VFMADD231PS      320(R8)(SI*1), Y2, Y18
-	VFMADD231PS      352(R8)(SI*1), Y3, Y18
-	VFMADD231PS      320(R9)(SI*1), Y2, Y21
-	VFMADD231PS      352(R9)(SI*1), Y3, Y21
-	VFMADD231PS      320(R10)(SI*1), Y2, Y24
-	VFMADD231PS      352(R10)(SI*1), Y3, Y24
-	VMOVDQU          (DX), Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          128(DX), Y2
-	VPSLLW           $0x04, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves0<>+0(SB), X0, X2
+	VFMADD231PS.BCST 64(SP), Y3, Y22
+	VPAND            32(DX), Y0, Y3
+	VMOVDQU          128(DX), Y4
+	VPSLLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves0<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       32(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 4(SP), Y5, Y17
+	VPMADDUBSW       32(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 36(SP), Y5, Y20
+	VPMADDUBSW       32(R10)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 68(SP), Y3, Y23
+	VMOVDQU          (DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VPAND            128(DX), Y1, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves2<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       64(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 8(SP), Y5, Y16
+	VPMADDUBSW       64(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 40(SP), Y5, Y19
+	VPMADDUBSW       64(R10)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 72(SP), Y3, Y22
+	VMOVDQU          32(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          128(DX), Y4
+	VPSRLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves2<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       96(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 12(SP), Y5, Y17
+	VPMADDUBSW       96(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 44(SP), Y5, Y20
+	VPMADDUBSW       96(R10)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 76(SP), Y3, Y23
+	VPAND            64(DX), Y0, Y3
+	VMOVDQU          160(DX), Y4
+	VPSLLW           $0x04, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves4<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       128(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 16(SP), Y5, Y16
+	VPMADDUBSW       128(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 48(SP), Y5, Y19
+	VPMADDUBSW       128(R10)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 80(SP), Y3, Y22
+	VPAND            96(DX), Y0, Y3
+	VMOVDQU          160(DX), Y4
+	VPSLLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves4<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       160(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 20(SP), Y5, Y17
+	VPMADDUBSW       160(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 52(SP), Y5, Y20
+	VPMADDUBSW       160(R10)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 84(SP), Y3, Y23
+	VMOVDQU          64(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VPAND            160(DX), Y1, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves6<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       192(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 24(SP), Y5, Y16
+	VPMADDUBSW       192(R9)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 56(SP), Y5, Y19
+	VPMADDUBSW       192(R10)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 88(SP), Y3, Y22
+	VMOVDQU          96(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          160(DX), Y4
+	VPSRLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves6<>+16(SB), X2, X2
 	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       (R8)(SI*1), Y1, Y3
+	VPMADDUBSW       224(R8)(SI*1), Y3, Y4
+	VPMADDWD         Y2, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 28(SP), Y4, Y17
+	VPMADDUBSW       224(R9)(SI*1), Y3, Y4
+	VPMADDWD         Y2, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 60(SP), Y4, Y20
+	VPMADDUBSW       224(R10)(SI*1), Y3, Y3
 	VPMADDWD         Y2, Y3, Y3
 	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST (SP), Y3, Y16
-	VPMADDUBSW       (R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 32(SP), Y3, Y19
-	VPMADDUBSW       (R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 64(SP), Y1, Y22
-	VMOVDQU          32(DX), Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          128(DX), Y2
-	VPSLLW           $0x02, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves0<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       32(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 4(SP), Y3, Y17
-	VPMADDUBSW       32(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 36(SP), Y3, Y20
-	VPMADDUBSW       32(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 68(SP), Y1, Y23
-	VMOVDQU          (DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          128(DX), Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves2<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       64(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 8(SP), Y3, Y16
-	VPMADDUBSW       64(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 40(SP), Y3, Y19
-	VPMADDUBSW       64(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 72(SP), Y1, Y22
-	VMOVDQU          32(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          128(DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves2<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       96(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 12(SP), Y3, Y17
-	VPMADDUBSW       96(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 44(SP), Y3, Y20
-	VPMADDUBSW       96(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 76(SP), Y1, Y23
-	VMOVDQU          64(DX), Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          160(DX), Y2
-	VPSLLW           $0x04, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves4<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       128(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 16(SP), Y3, Y16
-	VPMADDUBSW       128(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 48(SP), Y3, Y19
-	VPMADDUBSW       128(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 80(SP), Y1, Y22
-	VMOVDQU          96(DX), Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          160(DX), Y2
-	VPSLLW           $0x02, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves4<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       160(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 20(SP), Y3, Y17
-	VPMADDUBSW       160(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 52(SP), Y3, Y20
-	VPMADDUBSW       160(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 84(SP), Y1, Y23
-	VMOVDQU          64(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          160(DX), Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves6<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       192(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 24(SP), Y3, Y16
-	VPMADDUBSW       192(R9)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 56(SP), Y3, Y19
-	VPMADDUBSW       192(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 88(SP), Y1, Y22
-	VMOVDQU          96(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          160(DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves6<>+16(SB), X0, X0
-	VPMOVSXBW        X0, Y0
-	VPMADDUBSW       224(R8)(SI*1), Y1, Y2
-	VPMADDWD         Y0, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 28(SP), Y2, Y17
-	VPMADDUBSW       224(R9)(SI*1), Y1, Y2
-	VPMADDWD         Y0, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 60(SP), Y2, Y20
-	VPMADDUBSW       224(R10)(SI*1), Y1, Y1
-	VPMADDWD         Y0, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 92(SP), Y1, Y23
+	VFMADD231PS.BCST 92(SP), Y3, Y23
 	ADDQ             $+210, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -17458,26 +17757,8 @@ m3block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
-	VADDPS           Y20, Y19, Y1
-	VADDPS           Y21, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
-	VADDPS           Y23, Y22, Y2
-	VADDPS           Y24, Y2, Y2
+	VADDPS           Y17, Y16, Y2
+	VADDPS           Y18, Y2, Y2
 	VEXTRACTF128     $0x01, Y2, X3
 	VADDPS           X3, X2, X2
 	VPERMILPS        $0x4e, X2, X3
@@ -17486,20 +17767,45 @@ m3block:
 	VADDSS           X3, X2, X2
 	VMULSS           alpha+24(FP), X2, X2
 	CMPL             SI, $0x00
-	JEQ              m3store
+	JEQ              m3store0
 	VMOVSS           beta+56(FP), X3
-	VFMADD231SS      (BX), X3, X0
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X3, X1
-	ADDQ             DI, BX
 	VFMADD231SS      (BX), X3, X2
-	MOVQ             CX, BX
 
-m3store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
+m3store0:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y2
+	VADDPS       Y21, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m3store1:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y2
+	VADDPS       Y24, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m3store2:
 	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -17508,16 +17814,18 @@ m3store:
 	RET
 
 not3:
-	CMPQ AX, $0x02
-	JNE  not2
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x0f0f0f0f<>+0(SB), Y0
+	VMOVDQU x30303030<>+0(SB), Y1
 
 m2row:
 	VXORPS Y16, Y16, Y16
@@ -17534,156 +17842,150 @@ m2block:
 	PREFETCHT0       2112(DX)
 	PREFETCHT0       2176(DX)
 	PREFETCHT0       2240(DX)
-	VPBROADCASTW     208(DX), X0
-	VCVTPH2PS        X0, Y1
-	VMOVDQU          192(DX), X0
-	VPMOVSXBD        X0, Y2
-	VCVTDQ2PS        Y2, Y2
-	VPSHUFD          $0xee, X0, X3
-	VPMOVSXBD        X3, Y3
+	VPBROADCASTW     208(DX), X2
+	VCVTPH2PS        X2, Y3
+	VMOVDQU          192(DX), X2
+	VPMOVSXBD        X2, Y4
+	VCVTDQ2PS        Y4, Y4
+	VPSHUFD          $0xee, X2, X5
+	VPMOVSXBD        X5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VMULPS           Y3, Y4, Y4
+	VMULPS           Y3, Y5, Y5
+	VMULPS           256(R8)(SI*1), Y3, Y6
+	VMOVUPS          Y6, (SP)
+	VMULPS           256(R9)(SI*1), Y3, Y3
+	VMOVUPS          Y3, 32(SP)
+	VMULPS           xc2000000<>+0(SB), Y4, Y4
+	VMULPS           xc2000000<>+0(SB), Y5, Y5
+	VFMADD231PS      320(R8)(SI*1), Y4, Y18
+	VFMADD231PS      352(R8)(SI*1), Y5, Y18
+	VFMADD231PS      320(R9)(SI*1), Y4, Y21
+	VFMADD231PS      352(R9)(SI*1), Y5, Y21
+	VPAND            (DX), Y0, Y3
+	VMOVDQU          128(DX), Y4
+	VPSLLW           $0x04, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves0<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       (R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST (SP), Y5, Y16
+	VPMADDUBSW       (R9)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
 	VCVTDQ2PS        Y3, Y3
-	VMULPS           Y1, Y2, Y2
-	VMULPS           Y1, Y3, Y3
-	VMULPS           256(R8)(SI*1), Y1, Y4
-	VMOVUPS          Y4, (SP)
-	VMULPS           256(R9)(SI*1), Y1, Y1
-	VMOVUPS          Y1, 32(SP)
-	VMULPS           xc2000000<>+0(SB), Y2, Y2
-	VMULPS           xc2000000<>+0(SB), Y3, Y3
-	VFMADD231PS      320(R8)(SI*1), Y2, Y18
-	VFMADD231PS      352(R8)(SI*1), Y3, Y18
-	VFMADD231PS      320(R9)(SI*1), Y2, Y21
-	VFMADD231PS      352(R9)(SI*1), Y3, Y21
-	VMOVDQU          (DX), Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          128(DX), Y2
-	VPSLLW           $0x04, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves0<>+0(SB), X0, X2
+	VFMADD231PS.BCST 32(SP), Y3, Y19
+	VPAND            32(DX), Y0, Y3
+	VMOVDQU          128(DX), Y4
+	VPSLLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves0<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       32(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 4(SP), Y5, Y17
+	VPMADDUBSW       32(R9)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 36(SP), Y3, Y20
+	VMOVDQU          (DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VPAND            128(DX), Y1, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves2<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       64(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 8(SP), Y5, Y16
+	VPMADDUBSW       64(R9)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 40(SP), Y3, Y19
+	VMOVDQU          32(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          128(DX), Y4
+	VPSRLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves2<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       96(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 12(SP), Y5, Y17
+	VPMADDUBSW       96(R9)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 44(SP), Y3, Y20
+	VPAND            64(DX), Y0, Y3
+	VMOVDQU          160(DX), Y4
+	VPSLLW           $0x04, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves4<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       128(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 16(SP), Y5, Y16
+	VPMADDUBSW       128(R9)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 48(SP), Y3, Y19
+	VPAND            96(DX), Y0, Y3
+	VMOVDQU          160(DX), Y4
+	VPSLLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves4<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       160(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 20(SP), Y5, Y17
+	VPMADDUBSW       160(R9)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 52(SP), Y3, Y20
+	VMOVDQU          64(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VPAND            160(DX), Y1, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves6<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       192(R8)(SI*1), Y3, Y5
+	VPMADDWD         Y4, Y5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VFMADD231PS.BCST 24(SP), Y5, Y16
+	VPMADDUBSW       192(R9)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 56(SP), Y3, Y19
+	VMOVDQU          96(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          160(DX), Y4
+	VPSRLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves6<>+16(SB), X2, X2
 	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       (R8)(SI*1), Y1, Y3
+	VPMADDUBSW       224(R8)(SI*1), Y3, Y4
+	VPMADDWD         Y2, Y4, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 28(SP), Y4, Y17
+	VPMADDUBSW       224(R9)(SI*1), Y3, Y3
 	VPMADDWD         Y2, Y3, Y3
 	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST (SP), Y3, Y16
-	VPMADDUBSW       (R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 32(SP), Y1, Y19
-	VMOVDQU          32(DX), Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          128(DX), Y2
-	VPSLLW           $0x02, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves0<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       32(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 4(SP), Y3, Y17
-	VPMADDUBSW       32(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 36(SP), Y1, Y20
-	VMOVDQU          (DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          128(DX), Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves2<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       64(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 8(SP), Y3, Y16
-	VPMADDUBSW       64(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 40(SP), Y1, Y19
-	VMOVDQU          32(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          128(DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves2<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       96(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 12(SP), Y3, Y17
-	VPMADDUBSW       96(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 44(SP), Y1, Y20
-	VMOVDQU          64(DX), Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          160(DX), Y2
-	VPSLLW           $0x04, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves4<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       128(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 16(SP), Y3, Y16
-	VPMADDUBSW       128(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 48(SP), Y1, Y19
-	VMOVDQU          96(DX), Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          160(DX), Y2
-	VPSLLW           $0x02, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves4<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       160(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 20(SP), Y3, Y17
-	VPMADDUBSW       160(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 52(SP), Y1, Y20
-	VMOVDQU          64(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          160(DX), Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves6<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       192(R8)(SI*1), Y1, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 24(SP), Y3, Y16
-	VPMADDUBSW       192(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 56(SP), Y1, Y19
-	VMOVDQU          96(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          160(DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves6<>+16(SB), X0, X0
-	VPMOVSXBW        X0, Y0
-	VPMADDUBSW       224(R8)(SI*1), Y1, Y2
-	VPMADDWD         Y0, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 28(SP), Y2, Y17
-	VPMADDUBSW       224(R9)(SI*1), Y1, Y1
-	VPMADDWD         Y0, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 60(SP), Y1, Y20
+	VFMADD231PS.BCST 60(SP), Y3, Y20
 	ADDQ             $+210, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -17691,36 +17993,39 @@ m2block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
-	VADDPS           Y20, Y19, Y1
-	VADDPS           Y21, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
+	VADDPS           Y17, Y16, Y2
+	VADDPS           Y18, Y2, Y2
+	VEXTRACTF128     $0x01, Y2, X3
+	VADDPS           X3, X2, X2
+	VPERMILPS        $0x4e, X2, X3
+	VADDPS           X3, X2, X2
+	VMOVSHDUP        X2, X3
+	VADDSS           X3, X2, X2
+	VMULSS           alpha+24(FP), X2, X2
 	CMPL             SI, $0x00
-	JEQ              m2store
-	VMOVSS           beta+56(FP), X2
-	VFMADD231SS      (BX), X2, X0
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X2, X1
-	MOVQ             CX, BX
+	JEQ              m2store0
+	VMOVSS           beta+56(FP), X3
+	VFMADD231SS      (BX), X3, X2
 
-m2store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
+m2store0:
+	VMOVSS       X2, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y2
+	VADDPS       Y21, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMULSS       alpha+24(FP), X2, X2
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X3
+	VFMADD231SS  (BX), X3, X2
+
+m2store1:
+	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -17728,14 +18033,16 @@ m2store:
 	RET
 
 not2:
-	CMPQ AX, $0x01
-	JNE  not1
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), BX
-	SHLQ $0x02, BX
-	MOVQ a+32(FP), DI
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x0f0f0f0f<>+0(SB), Y0
+	VMOVDQU x30303030<>+0(SB), Y1
 
 m1row:
 	VXORPS Y16, Y16, Y16
@@ -17749,120 +18056,114 @@ m1block:
 	PREFETCHT0       2112(DX)
 	PREFETCHT0       2176(DX)
 	PREFETCHT0       2240(DX)
-	VPBROADCASTW     208(DX), X0
-	VCVTPH2PS        X0, Y1
-	VMOVDQU          192(DX), X0
-	VPMOVSXBD        X0, Y2
-	VCVTDQ2PS        Y2, Y2
-	VPSHUFD          $0xee, X0, X3
-	VPMOVSXBD        X3, Y3
+	VPBROADCASTW     208(DX), X2
+	VCVTPH2PS        X2, Y3
+	VMOVDQU          192(DX), X2
+	VPMOVSXBD        X2, Y4
+	VCVTDQ2PS        Y4, Y4
+	VPSHUFD          $0xee, X2, X5
+	VPMOVSXBD        X5, Y5
+	VCVTDQ2PS        Y5, Y5
+	VMULPS           Y3, Y4, Y4
+	VMULPS           Y3, Y5, Y5
+	VMULPS           256(DI)(SI*1), Y3, Y3
+	VMOVUPS          Y3, (SP)
+	VMULPS           xc2000000<>+0(SB), Y4, Y4
+	VMULPS           xc2000000<>+0(SB), Y5, Y5
+	VFMADD231PS      320(DI)(SI*1), Y4, Y18
+	VFMADD231PS      352(DI)(SI*1), Y5, Y18
+	VPAND            (DX), Y0, Y3
+	VMOVDQU          128(DX), Y4
+	VPSLLW           $0x04, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves0<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       (DI)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
 	VCVTDQ2PS        Y3, Y3
-	VMULPS           Y1, Y2, Y2
-	VMULPS           Y1, Y3, Y3
-	VMULPS           256(DI)(SI*1), Y1, Y1
-	VMOVUPS          Y1, (SP)
-	VMULPS           xc2000000<>+0(SB), Y2, Y2
-	VMULPS           xc2000000<>+0(SB), Y3, Y3
-	VFMADD231PS      320(DI)(SI*1), Y2, Y18
-	VFMADD231PS      352(DI)(SI*1), Y3, Y18
-	VMOVDQU          (DX), Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          128(DX), Y2
-	VPSLLW           $0x04, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves0<>+0(SB), X0, X2
+	VFMADD231PS.BCST (SP), Y3, Y16
+	VPAND            32(DX), Y0, Y3
+	VMOVDQU          128(DX), Y4
+	VPSLLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves0<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       32(DI)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 4(SP), Y3, Y17
+	VMOVDQU          (DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VPAND            128(DX), Y1, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves2<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       64(DI)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 8(SP), Y3, Y16
+	VMOVDQU          32(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          128(DX), Y4
+	VPSRLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves2<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       96(DI)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 12(SP), Y3, Y17
+	VPAND            64(DX), Y0, Y3
+	VMOVDQU          160(DX), Y4
+	VPSLLW           $0x04, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves4<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       128(DI)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 16(SP), Y3, Y16
+	VPAND            96(DX), Y0, Y3
+	VMOVDQU          160(DX), Y4
+	VPSLLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves4<>+16(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       160(DI)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 20(SP), Y3, Y17
+	VMOVDQU          64(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VPAND            160(DX), Y1, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves6<>+0(SB), X2, X4
+	VPMOVSXBW        X4, Y4
+	VPMADDUBSW       192(DI)(SI*1), Y3, Y3
+	VPMADDWD         Y4, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 24(SP), Y3, Y16
+	VMOVDQU          96(DX), Y3
+	VPSRLW           $0x04, Y3, Y3
+	VPAND            Y0, Y3, Y3
+	VMOVDQU          160(DX), Y4
+	VPSRLW           $0x02, Y4, Y4
+	VPAND            Y1, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSHUFB          halves6<>+16(SB), X2, X2
 	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       (DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST (SP), Y1, Y16
-	VMOVDQU          32(DX), Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          128(DX), Y2
-	VPSLLW           $0x02, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves0<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       32(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 4(SP), Y1, Y17
-	VMOVDQU          (DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          128(DX), Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves2<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       64(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 8(SP), Y1, Y16
-	VMOVDQU          32(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          128(DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves2<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       96(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 12(SP), Y1, Y17
-	VMOVDQU          64(DX), Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          160(DX), Y2
-	VPSLLW           $0x04, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves4<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       128(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 16(SP), Y1, Y16
-	VMOVDQU          96(DX), Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          160(DX), Y2
-	VPSLLW           $0x02, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves4<>+16(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       160(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 20(SP), Y1, Y17
-	VMOVDQU          64(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          160(DX), Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves6<>+0(SB), X0, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       192(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y2, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 24(SP), Y1, Y16
-	VMOVDQU          96(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            x0f0f0f0f<>+0(SB), Y1, Y1
-	VMOVDQU          160(DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            x30303030<>+0(SB), Y2, Y2
-	VPOR             Y2, Y1, Y1
-	VPSHUFB          halves6<>+16(SB), X0, X0
-	VPMOVSXBW        X0, Y0
-	VPMADDUBSW       224(DI)(SI*1), Y1, Y1
-	VPMADDWD         Y0, Y1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VFMADD231PS.BCST 28(SP), Y1, Y17
+	VPMADDUBSW       224(DI)(SI*1), Y3, Y3
+	VPMADDWD         Y2, Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VFMADD231PS.BCST 28(SP), Y3, Y17
 	ADDQ             $+210, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -17870,23 +18171,22 @@ m1block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
+	VADDPS           Y17, Y16, Y2
+	VADDPS           Y18, Y2, Y2
+	VEXTRACTF128     $0x01, Y2, X3
+	VADDPS           X3, X2, X2
+	VPERMILPS        $0x4e, X2, X3
+	VADDPS           X3, X2, X2
+	VMOVSHDUP        X2, X3
+	VADDSS           X3, X2, X2
+	VMULSS           alpha+24(FP), X2, X2
 	CMPL             SI, $0x00
-	JEQ              m1store
-	VMOVSS           beta+56(FP), X1
-	VFMADD231SS      (BX), X1, X0
-	MOVQ             CX, BX
+	JEQ              m1store0
+	VMOVSS           beta+56(FP), X3
+	VFMADD231SS      (BX), X3, X2
 
-m1store:
-	VMOVSS X0, (BX)
+m1store0:
+	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row
@@ -17924,8 +18224,8 @@ block:
 	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
 	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
 	VMOVDQU        iq40<>+0(SB), Y1
-	VPSHUFB        Y0, Y1, Y1
-	VMOVDQU        Y1, (SP)
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y0, (SP)
 	VPMOVSXBD      (SP), Y0
 	VCVTDQ2PS      Y0, Y0
 	VBROADCASTSS   32(SP), Y1
@@ -17947,8 +18247,8 @@ block:
 	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
 	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
 	VMOVDQU        iq40<>+0(SB), Y1
-	VPSHUFB        Y0, Y1, Y1
-	VMOVDQU        Y1, (SP)
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y0, (SP)
 	VPMOVSXBD      (SP), Y0
 	VCVTDQ2PS      Y0, Y0
 	VBROADCASTSS   36(SP), Y1
@@ -17970,8 +18270,8 @@ block:
 	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
 	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
 	VMOVDQU        iq40<>+0(SB), Y1
-	VPSHUFB        Y0, Y1, Y1
-	VMOVDQU        Y1, (SP)
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y0, (SP)
 	VPMOVSXBD      (SP), Y0
 	VCVTDQ2PS      Y0, Y0
 	VBROADCASTSS   40(SP), Y1
@@ -17993,8 +18293,8 @@ block:
 	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
 	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
 	VMOVDQU        iq40<>+0(SB), Y1
-	VPSHUFB        Y0, Y1, Y1
-	VMOVDQU        Y1, (SP)
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y0, (SP)
 	VPMOVSXBD      (SP), Y0
 	VCVTDQ2PS      Y0, Y0
 	VBROADCASTSS   44(SP), Y1
@@ -18016,8 +18316,8 @@ block:
 	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
 	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
 	VMOVDQU        iq40<>+0(SB), Y1
-	VPSHUFB        Y0, Y1, Y1
-	VMOVDQU        Y1, (SP)
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y0, (SP)
 	VPMOVSXBD      (SP), Y0
 	VCVTDQ2PS      Y0, Y0
 	VBROADCASTSS   48(SP), Y1
@@ -18039,8 +18339,8 @@ block:
 	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
 	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
 	VMOVDQU        iq40<>+0(SB), Y1
-	VPSHUFB        Y0, Y1, Y1
-	VMOVDQU        Y1, (SP)
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y0, (SP)
 	VPMOVSXBD      (SP), Y0
 	VCVTDQ2PS      Y0, Y0
 	VBROADCASTSS   52(SP), Y1
@@ -18062,8 +18362,8 @@ block:
 	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
 	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
 	VMOVDQU        iq40<>+0(SB), Y1
-	VPSHUFB        Y0, Y1, Y1
-	VMOVDQU        Y1, (SP)
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y0, (SP)
 	VPMOVSXBD      (SP), Y0
 	VCVTDQ2PS      Y0, Y0
 	VBROADCASTSS   56(SP), Y1
@@ -18085,8 +18385,8 @@ block:
 	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
 	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
 	VMOVDQU        iq40<>+0(SB), Y1
-	VPSHUFB        Y0, Y1, Y1
-	VMOVDQU        Y1, (SP)
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y0, (SP)
 	VPMOVSXBD      (SP), Y0
 	VCVTDQ2PS      Y0, Y0
 	VBROADCASTSS   60(SP), Y1
@@ -18240,25 +18540,25 @@ m3block:
 	VPSRLVQ        nibbles<>+0(SB), Y7, Y7
 	VPAND          x0f0f0f0f<>+0(SB), Y7, Y7
 	VMOVDQU        iq40<>+0(SB), Y8
-	VPSHUFB        Y7, Y8, Y8
-	VPABSB         Y8, Y7
+	VPSHUFB        Y7, Y8, Y7
+	VPABSB         Y7, Y8
 	VMOVDQU        (R8)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   (SP), Y10
 	VFMADD231PS    Y10, Y9, Y0
 	VMOVDQU        (R9)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   32(SP), Y10
 	VFMADD231PS    Y10, Y9, Y2
 	VMOVDQU        (R10)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   64(SP), Y7
@@ -18267,25 +18567,25 @@ m3block:
 	VPSRLVQ        nibbles<>+0(SB), Y7, Y7
 	VPAND          x0f0f0f0f<>+0(SB), Y7, Y7
 	VMOVDQU        iq40<>+0(SB), Y8
-	VPSHUFB        Y7, Y8, Y8
-	VPABSB         Y8, Y7
+	VPSHUFB        Y7, Y8, Y7
+	VPABSB         Y7, Y8
 	VMOVDQU        32(R8)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   4(SP), Y10
 	VFMADD231PS    Y10, Y9, Y1
 	VMOVDQU        32(R9)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   36(SP), Y10
 	VFMADD231PS    Y10, Y9, Y3
 	VMOVDQU        32(R10)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   68(SP), Y7
@@ -18294,25 +18594,25 @@ m3block:
 	VPSRLVQ        nibbles<>+0(SB), Y7, Y7
 	VPAND          x0f0f0f0f<>+0(SB), Y7, Y7
 	VMOVDQU        iq40<>+0(SB), Y8
-	VPSHUFB        Y7, Y8, Y8
-	VPABSB         Y8, Y7
+	VPSHUFB        Y7, Y8, Y7
+	VPABSB         Y7, Y8
 	VMOVDQU        64(R8)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   8(SP), Y10
 	VFMADD231PS    Y10, Y9, Y0
 	VMOVDQU        64(R9)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   40(SP), Y10
 	VFMADD231PS    Y10, Y9, Y2
 	VMOVDQU        64(R10)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   72(SP), Y7
@@ -18321,25 +18621,25 @@ m3block:
 	VPSRLVQ        nibbles<>+0(SB), Y7, Y7
 	VPAND          x0f0f0f0f<>+0(SB), Y7, Y7
 	VMOVDQU        iq40<>+0(SB), Y8
-	VPSHUFB        Y7, Y8, Y8
-	VPABSB         Y8, Y7
+	VPSHUFB        Y7, Y8, Y7
+	VPABSB         Y7, Y8
 	VMOVDQU        96(R8)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   12(SP), Y10
 	VFMADD231PS    Y10, Y9, Y1
 	VMOVDQU        96(R9)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   44(SP), Y10
 	VFMADD231PS    Y10, Y9, Y3
 	VMOVDQU        96(R10)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   76(SP), Y7
@@ -18348,25 +18648,25 @@ m3block:
 	VPSRLVQ        nibbles<>+0(SB), Y7, Y7
 	VPAND          x0f0f0f0f<>+0(SB), Y7, Y7
 	VMOVDQU        iq40<>+0(SB), Y8
-	VPSHUFB        Y7, Y8, Y8
-	VPABSB         Y8, Y7
+	VPSHUFB        Y7, Y8, Y7
+	VPABSB         Y7, Y8
 	VMOVDQU        128(R8)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   16(SP), Y10
 	VFMADD231PS    Y10, Y9, Y0
 	VMOVDQU        128(R9)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   48(SP), Y10
 	VFMADD231PS    Y10, Y9, Y2
 	VMOVDQU        128(R10)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   80(SP), Y7
@@ -18375,25 +18675,25 @@ m3block:
 	VPSRLVQ        nibbles<>+0(SB), Y7, Y7
 	VPAND          x0f0f0f0f<>+0(SB), Y7, Y7
 	VMOVDQU        iq40<>+0(SB), Y8
-	VPSHUFB        Y7, Y8, Y8
-	VPABSB         Y8, Y7
+	VPSHUFB        Y7, Y8, Y7
+	VPABSB         Y7, Y8
 	VMOVDQU        160(R8)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   20(SP), Y10
 	VFMADD231PS    Y10, Y9, Y1
 	VMOVDQU        160(R9)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   52(SP), Y10
 	VFMADD231PS    Y10, Y9, Y3
 	VMOVDQU        160(R10)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   84(SP), Y7
@@ -18402,25 +18702,25 @@ m3block:
 	VPSRLVQ        nibbles<>+0(SB), Y7, Y7
 	VPAND          x0f0f0f0f<>+0(SB), Y7, Y7
 	VMOVDQU        iq40<>+0(SB), Y8
-	VPSHUFB        Y7, Y8, Y8
-	VPABSB         Y8, Y7
+	VPSHUFB        Y7, Y8, Y7
+	VPABSB         Y7, Y8
 	VMOVDQU        192(R8)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   24(SP), Y10
 	VFMADD231PS    Y10, Y9, Y0
 	VMOVDQU        192(R9)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   56(SP), Y10
 	VFMADD231PS    Y10, Y9, Y2
 	VMOVDQU        192(R10)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   88(SP), Y7
@@ -18429,25 +18729,25 @@ m3block:
 	VPSRLVQ        nibbles<>+0(SB), Y7, Y7
 	VPAND          x0f0f0f0f<>+0(SB), Y7, Y7
 	VMOVDQU        iq40<>+0(SB), Y8
-	VPSHUFB        Y7, Y8, Y8
-	VPABSB         Y8, Y7
+	VPSHUFB        Y7, Y8, Y7
+	VPABSB         Y7, Y8
 	VMOVDQU        224(R8)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   28(SP), Y10
 	VFMADD231PS    Y10, Y9, Y1
 	VMOVDQU        224(R9)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   60(SP), Y10
 	VFMADD231PS    Y10, Y9, Y3
 	VMOVDQU        224(R10)(SI*1), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y7, Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
 	VBROADCASTSS   92(SP), Y7
@@ -18467,38 +18767,45 @@ m3block:
 	VMOVSHDUP      X0, X1
 	VADDSS         X1, X0, X0
 	VMULSS         alpha+24(FP), X0, X0
-	VADDPS         Y3, Y2, Y1
-	VEXTRACTF128   $0x01, Y1, X2
-	VADDPS         X2, X1, X1
-	VPERMILPS      $0x4e, X1, X2
-	VADDPS         X2, X1, X1
-	VMOVSHDUP      X1, X2
-	VADDSS         X2, X1, X1
-	VMULSS         alpha+24(FP), X1, X1
-	VADDPS         Y5, Y4, Y2
-	VEXTRACTF128   $0x01, Y2, X3
-	VADDPS         X3, X2, X2
-	VPERMILPS      $0x4e, X2, X3
-	VADDPS         X3, X2, X2
-	VMOVSHDUP      X2, X3
-	VADDSS         X3, X2, X2
-	VMULSS         alpha+24(FP), X2, X2
 	CMPL           SI, $0x00
-	JEQ            m3store
-	VMOVSS         beta+56(FP), X3
-	VFMADD231SS    (BX), X3, X0
-	ADDQ           DI, BX
-	VFMADD231SS    (BX), X3, X1
-	ADDQ           DI, BX
-	VFMADD231SS    (BX), X3, X2
-	MOVQ           CX, BX
+	JEQ            m3store0
+	VMOVSS         beta+56(FP), X1
+	VFMADD231SS    (BX), X1, X0
 
-m3store:
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y5, Y4, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -18517,6 +18824,9 @@ not3:
 	MOVQ    R8, R9
 	ADDQ    lda+40(FP), R9
 	VMOVDQU x00010001<>+0(SB), Y4
+	VMOVDQU nibbles<>+0(SB), Y5
+	VMOVDQU x0f0f0f0f<>+0(SB), Y6
+	VMOVDQU iq40<>+0(SB), Y7
 
 m2row:
 	VXORPS Y0, Y0, Y0
@@ -18530,183 +18840,175 @@ m2block:
 	PREFETCHT0     2048(DX)
 	PREFETCHT0     2112(DX)
 	PREFETCHT0     2176(DX)
-	VPBROADCASTD   4(DX), Y5
-	VPSRLVD        nibbleOfWord<>+0(SB), Y5, Y5
-	VPAND          x0000000f<>+0(SB), Y5, Y5
-	VPBROADCASTW   2(DX), Y6
-	VPSRLVD        pairOfWord<>+0(SB), Y6, Y6
-	VPAND          x00000003<>+0(SB), Y6, Y6
-	VPSLLD         $0x04, Y6, Y6
-	VPOR           Y6, Y5, Y5
-	VPSUBD         x00000020<>+0(SB), Y5, Y5
-	VCVTDQ2PS      Y5, Y5
-	VPBROADCASTW   (DX), X6
-	VCVTPH2PS      X6, Y6
-	VMULPS         Y6, Y5, Y5
-	VMULPS         256(R8)(SI*1), Y5, Y6
-	VMOVUPS        Y6, (SP)
-	VMULPS         256(R9)(SI*1), Y5, Y5
-	VMOVUPS        Y5, 32(SP)
-	VBROADCASTI128 8(DX), Y5
-	VPSRLVQ        nibbles<>+0(SB), Y5, Y5
-	VPAND          x0f0f0f0f<>+0(SB), Y5, Y5
-	VMOVDQU        iq40<>+0(SB), Y6
-	VPSHUFB        Y5, Y6, Y6
-	VPABSB         Y6, Y5
-	VMOVDQU        (R8)(SI*1), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   (SP), Y8
-	VFMADD231PS    Y8, Y7, Y0
-	VMOVDQU        (R9)(SI*1), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   32(SP), Y5
-	VFMADD231PS    Y5, Y7, Y2
-	VBROADCASTI128 24(DX), Y5
-	VPSRLVQ        nibbles<>+0(SB), Y5, Y5
-	VPAND          x0f0f0f0f<>+0(SB), Y5, Y5
-	VMOVDQU        iq40<>+0(SB), Y6
-	VPSHUFB        Y5, Y6, Y6
-	VPABSB         Y6, Y5
-	VMOVDQU        32(R8)(SI*1), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   4(SP), Y8
-	VFMADD231PS    Y8, Y7, Y1
-	VMOVDQU        32(R9)(SI*1), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   36(SP), Y5
-	VFMADD231PS    Y5, Y7, Y3
-	VBROADCASTI128 40(DX), Y5
-	VPSRLVQ        nibbles<>+0(SB), Y5, Y5
-	VPAND          x0f0f0f0f<>+0(SB), Y5, Y5
-	VMOVDQU        iq40<>+0(SB), Y6
-	VPSHUFB        Y5, Y6, Y6
-	VPABSB         Y6, Y5
-	VMOVDQU        64(R8)(SI*1), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   8(SP), Y8
-	VFMADD231PS    Y8, Y7, Y0
-	VMOVDQU        64(R9)(SI*1), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   40(SP), Y5
-	VFMADD231PS    Y5, Y7, Y2
-	VBROADCASTI128 56(DX), Y5
-	VPSRLVQ        nibbles<>+0(SB), Y5, Y5
-	VPAND          x0f0f0f0f<>+0(SB), Y5, Y5
-	VMOVDQU        iq40<>+0(SB), Y6
-	VPSHUFB        Y5, Y6, Y6
-	VPABSB         Y6, Y5
-	VMOVDQU        96(R8)(SI*1), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   12(SP), Y8
-	VFMADD231PS    Y8, Y7, Y1
-	VMOVDQU        96(R9)(SI*1), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   44(SP), Y5
-	VFMADD231PS    Y5, Y7, Y3
-	VBROADCASTI128 72(DX), Y5
-	VPSRLVQ        nibbles<>+0(SB), Y5, Y5
-	VPAND          x0f0f0f0f<>+0(SB), Y5, Y5
-	VMOVDQU        iq40<>+0(SB), Y6
-	VPSHUFB        Y5, Y6, Y6
-	VPABSB         Y6, Y5
-	VMOVDQU        128(R8)(SI*1), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   16(SP), Y8
-	VFMADD231PS    Y8, Y7, Y0
-	VMOVDQU        128(R9)(SI*1), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   48(SP), Y5
-	VFMADD231PS    Y5, Y7, Y2
-	VBROADCASTI128 88(DX), Y5
-	VPSRLVQ        nibbles<>+0(SB), Y5, Y5
-	VPAND          x0f0f0f0f<>+0(SB), Y5, Y5
-	VMOVDQU        iq40<>+0(SB), Y6
-	VPSHUFB        Y5, Y6, Y6
-	VPABSB         Y6, Y5
-	VMOVDQU        160(R8)(SI*1), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   20(SP), Y8
-	VFMADD231PS    Y8, Y7, Y1
-	VMOVDQU        160(R9)(SI*1), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   52(SP), Y5
-	VFMADD231PS    Y5, Y7, Y3
-	VBROADCASTI128 104(DX), Y5
-	VPSRLVQ        nibbles<>+0(SB), Y5, Y5
-	VPAND          x0f0f0f0f<>+0(SB), Y5, Y5
-	VMOVDQU        iq40<>+0(SB), Y6
-	VPSHUFB        Y5, Y6, Y6
-	VPABSB         Y6, Y5
-	VMOVDQU        192(R8)(SI*1), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   24(SP), Y8
-	VFMADD231PS    Y8, Y7, Y0
-	VMOVDQU        192(R9)(SI*1), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   56(SP), Y5
-	VFMADD231PS    Y5, Y7, Y2
-	VBROADCASTI128 120(DX), Y5
-	VPSRLVQ        nibbles<>+0(SB), Y5, Y5
-	VPAND          x0f0f0f0f<>+0(SB), Y5, Y5
-	VMOVDQU        iq40<>+0(SB), Y6
-	VPSHUFB        Y5, Y6, Y6
-	VPABSB         Y6, Y5
-	VMOVDQU        224(R8)(SI*1), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   28(SP), Y8
-	VFMADD231PS    Y8, Y7, Y1
-	VMOVDQU        224(R9)(SI*1), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VBROADCASTSS   60(SP), Y5
-	VFMADD231PS    Y5, Y7, Y3
+	VPBROADCASTD   4(DX), Y8
+	VPSRLVD        nibbleOfWord<>+0(SB), Y8, Y8
+	VPAND          x0000000f<>+0(SB), Y8, Y8
+	VPBROADCASTW   2(DX), Y9
+	VPSRLVD        pairOfWord<>+0(SB), Y9, Y9
+	VPAND          x00000003<>+0(SB), Y9, Y9
+	VPSLLD         $0x04, Y9, Y9
+	VPOR           Y9, Y8, Y8
+	VPSUBD         x00000020<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPBROADCASTW   (DX), X9
+	VCVTPH2PS      X9, Y9
+	VMULPS         Y9, Y8, Y8
+	VMULPS         256(R8)(SI*1), Y8, Y9
+	VMOVUPS        Y9, (SP)
+	VMULPS         256(R9)(SI*1), Y8, Y8
+	VMOVUPS        Y8, 32(SP)
+	VBROADCASTI128 8(DX), Y8
+	VPSRLVQ        Y5, Y8, Y8
+	VPAND          Y6, Y8, Y8
+	VPSHUFB        Y8, Y7, Y8
+	VPABSB         Y8, Y9
+	VMOVDQU        (R8)(SI*1), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   (SP), Y11
+	VFMADD231PS    Y11, Y10, Y0
+	VMOVDQU        (R9)(SI*1), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   32(SP), Y8
+	VFMADD231PS    Y8, Y10, Y2
+	VBROADCASTI128 24(DX), Y8
+	VPSRLVQ        Y5, Y8, Y8
+	VPAND          Y6, Y8, Y8
+	VPSHUFB        Y8, Y7, Y8
+	VPABSB         Y8, Y9
+	VMOVDQU        32(R8)(SI*1), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   4(SP), Y11
+	VFMADD231PS    Y11, Y10, Y1
+	VMOVDQU        32(R9)(SI*1), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   36(SP), Y8
+	VFMADD231PS    Y8, Y10, Y3
+	VBROADCASTI128 40(DX), Y8
+	VPSRLVQ        Y5, Y8, Y8
+	VPAND          Y6, Y8, Y8
+	VPSHUFB        Y8, Y7, Y8
+	VPABSB         Y8, Y9
+	VMOVDQU        64(R8)(SI*1), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   8(SP), Y11
+	VFMADD231PS    Y11, Y10, Y0
+	VMOVDQU        64(R9)(SI*1), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   40(SP), Y8
+	VFMADD231PS    Y8, Y10, Y2
+	VBROADCASTI128 56(DX), Y8
+	VPSRLVQ        Y5, Y8, Y8
+	VPAND          Y6, Y8, Y8
+	VPSHUFB        Y8, Y7, Y8
+	VPABSB         Y8, Y9
+	VMOVDQU        96(R8)(SI*1), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   12(SP), Y11
+	VFMADD231PS    Y11, Y10, Y1
+	VMOVDQU        96(R9)(SI*1), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   44(SP), Y8
+	VFMADD231PS    Y8, Y10, Y3
+	VBROADCASTI128 72(DX), Y8
+	VPSRLVQ        Y5, Y8, Y8
+	VPAND          Y6, Y8, Y8
+	VPSHUFB        Y8, Y7, Y8
+	VPABSB         Y8, Y9
+	VMOVDQU        128(R8)(SI*1), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   16(SP), Y11
+	VFMADD231PS    Y11, Y10, Y0
+	VMOVDQU        128(R9)(SI*1), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   48(SP), Y8
+	VFMADD231PS    Y8, Y10, Y2
+	VBROADCASTI128 88(DX), Y8
+	VPSRLVQ        Y5, Y8, Y8
+	VPAND          Y6, Y8, Y8
+	VPSHUFB        Y8, Y7, Y8
+	VPABSB         Y8, Y9
+	VMOVDQU        160(R8)(SI*1), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   20(SP), Y11
+	VFMADD231PS    Y11, Y10, Y1
+	VMOVDQU        160(R9)(SI*1), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   52(SP), Y8
+	VFMADD231PS    Y8, Y10, Y3
+	VBROADCASTI128 104(DX), Y8
+	VPSRLVQ        Y5, Y8, Y8
+	VPAND          Y6, Y8, Y8
+	VPSHUFB        Y8, Y7, Y8
+	VPABSB         Y8, Y9
+	VMOVDQU        192(R8)(SI*1), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   24(SP), Y11
+	VFMADD231PS    Y11, Y10, Y0
+	VMOVDQU        192(R9)(SI*1), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   56(SP), Y8
+	VFMADD231PS    Y8, Y10, Y2
+	VBROADCASTI128 120(DX), Y8
+	VPSRLVQ        Y5, Y8, Y8
+	VPAND          Y6, Y8, Y8
+	VPSHUFB        Y8, Y7, Y8
+	VPABSB         Y8, Y9
+	VMOVDQU        224(R8)(SI*1), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   28(SP), Y11
+	VFMADD231PS    Y11, Y10, Y1
+	VMOVDQU        224(R9)(SI*1), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   60(SP), Y8
+	VFMADD231PS    Y8, Y10, Y3
 	ADDQ           $+136, DX
 	ADDQ           $+384, SI
 	DECQ           BX
@@ -18722,26 +19024,29 @@ m2block:
 	VMOVSHDUP      X0, X1
 	VADDSS         X1, X0, X0
 	VMULSS         alpha+24(FP), X0, X0
-	VADDPS         Y3, Y2, Y1
-	VEXTRACTF128   $0x01, Y1, X2
-	VADDPS         X2, X1, X1
-	VPERMILPS      $0x4e, X1, X2
-	VADDPS         X2, X1, X1
-	VMOVSHDUP      X1, X2
-	VADDSS         X2, X1, X1
-	VMULSS         alpha+24(FP), X1, X1
 	CMPL           SI, $0x00
-	JEQ            m2store
-	VMOVSS         beta+56(FP), X2
-	VFMADD231SS    (BX), X2, X0
-	ADDQ           DI, BX
-	VFMADD231SS    (BX), X2, X1
-	MOVQ           CX, BX
+	JEQ            m2store0
+	VMOVSS         beta+56(FP), X1
+	VFMADD231SS    (BX), X1, X0
 
-m2store:
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
 	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -18758,6 +19063,9 @@ not2:
 	SHLQ    $0x02, BX
 	MOVQ    a+32(FP), DI
 	VMOVDQU x00010001<>+0(SB), Y2
+	VMOVDQU nibbles<>+0(SB), Y3
+	VMOVDQU x0f0f0f0f<>+0(SB), Y4
+	VMOVDQU iq40<>+0(SB), Y5
 
 m1row:
 	VXORPS Y0, Y0, Y0
@@ -18769,125 +19077,117 @@ m1block:
 	PREFETCHT0     2048(DX)
 	PREFETCHT0     2112(DX)
 	PREFETCHT0     2176(DX)
-	VPBROADCASTD   4(DX), Y3
-	VPSRLVD        nibbleOfWord<>+0(SB), Y3, Y3
-	VPAND          x0000000f<>+0(SB), Y3, Y3
-	VPBROADCASTW   2(DX), Y4
-	VPSRLVD        pairOfWord<>+0(SB), Y4, Y4
-	VPAND          x00000003<>+0(SB), Y4, Y4
-	VPSLLD         $0x04, Y4, Y4
-	VPOR           Y4, Y3, Y3
-	VPSUBD         x00000020<>+0(SB), Y3, Y3
-	VCVTDQ2PS      Y3, Y3
-	VPBROADCASTW   (DX), X4
-	VCVTPH2PS      X4, Y4
-	VMULPS         Y4, Y3, Y3
-	VMULPS         256(DI)(SI*1), Y3, Y3
-	VMOVUPS        Y3, (SP)
-	VBROADCASTI128 8(DX), Y3
-	VPSRLVQ        nibbles<>+0(SB), Y3, Y3
-	VPAND          x0f0f0f0f<>+0(SB), Y3, Y3
-	VMOVDQU        iq40<>+0(SB), Y4
-	VPSHUFB        Y3, Y4, Y4
-	VPABSB         Y4, Y3
-	VMOVDQU        (DI)(SI*1), Y5
-	VPSIGNB        Y4, Y5, Y5
-	VPMADDUBSW     Y5, Y3, Y5
-	VPMADDWD       Y2, Y5, Y5
-	VCVTDQ2PS      Y5, Y5
-	VBROADCASTSS   (SP), Y3
-	VFMADD231PS    Y3, Y5, Y0
-	VBROADCASTI128 24(DX), Y3
-	VPSRLVQ        nibbles<>+0(SB), Y3, Y3
-	VPAND          x0f0f0f0f<>+0(SB), Y3, Y3
-	VMOVDQU        iq40<>+0(SB), Y4
-	VPSHUFB        Y3, Y4, Y4
-	VPABSB         Y4, Y3
-	VMOVDQU        32(DI)(SI*1), Y5
-	VPSIGNB        Y4, Y5, Y5
-	VPMADDUBSW     Y5, Y3, Y5
-	VPMADDWD       Y2, Y5, Y5
-	VCVTDQ2PS      Y5, Y5
-	VBROADCASTSS   4(SP), Y3
-	VFMADD231PS    Y3, Y5, Y1
-	VBROADCASTI128 40(DX), Y3
-	VPSRLVQ        nibbles<>+0(SB), Y3, Y3
-	VPAND          x0f0f0f0f<>+0(SB), Y3, Y3
-	VMOVDQU        iq40<>+0(SB), Y4
-	VPSHUFB        Y3, Y4, Y4
-	VPABSB         Y4, Y3
-	VMOVDQU        64(DI)(SI*1), Y5
-	VPSIGNB        Y4, Y5, Y5
-	VPMADDUBSW     Y5, Y3, Y5
-	VPMADDWD       Y2, Y5, Y5
-	VCVTDQ2PS      Y5, Y5
-	VBROADCASTSS   8(SP), Y3
-	VFMADD231PS    Y3, Y5, Y0
-	VBROADCASTI128 56(DX), Y3
-	VPSRLVQ        nibbles<>+0(SB), Y3, Y3
-	VPAND          x0f0f0f0f<>+0(SB), Y3, Y3
-	VMOVDQU        iq40<>+0(SB), Y4
-	VPSHUFB        Y3, Y4, Y4
-	VPABSB         Y4, Y3
-	VMOVDQU        96(DI)(SI*1), Y5
-	VPSIGNB        Y4, Y5, Y5
-	VPMADDUBSW     Y5, Y3, Y5
-	VPMADDWD       Y2, Y5, Y5
-	VCVTDQ2PS      Y5, Y5
-	VBROADCASTSS   12(SP), Y3
-	VFMADD231PS    Y3, Y5, Y1
-	VBROADCASTI128 72(DX), Y3
-	VPSRLVQ        nibbles<>+0(SB), Y3, Y3
-	VPAND          x0f0f0f0f<>+0(SB), Y3, Y3
-	VMOVDQU        iq40<>+0(SB), Y4
-	VPSHUFB        Y3, Y4, Y4
-	VPABSB         Y4, Y3
-	VMOVDQU        128(DI)(SI*1), Y5
-	VPSIGNB        Y4, Y5, Y5
-	VPMADDUBSW     Y5, Y3, Y5
-	VPMADDWD       Y2, Y5, Y5
-	VCVTDQ2PS      Y5, Y5
-	VBROADCASTSS   16(SP), Y3
-	VFMADD231PS    Y3, Y5, Y0
-	VBROADCASTI128 88(DX), Y3
-	VPSRLVQ        nibbles<>+0(SB), Y3, Y3
-	VPAND          x0f0f0f0f<>+0(SB), Y3, Y3
-	VMOVDQU        iq40<>+0(SB), Y4
-	VPSHUFB        Y3, Y4, Y4
-	VPABSB         Y4, Y3
-	VMOVDQU        160(DI)(SI*1), Y5
-	VPSIGNB        Y4, Y5, Y5
-	VPMADDUBSW     Y5, Y3, Y5
-	VPMADDWD       Y2, Y5, Y5
-	VCVTDQ2PS      Y5, Y5
-	VBROADCASTSS   20(SP), Y3
-	VFMADD231PS    Y3, Y5, Y1
-	VBROADCASTI128 104(DX), Y3
-	VPSRLVQ        nibbles<>+0(SB), Y3, Y3
-	VPAND          x0f0f0f0f<>+0(SB), Y3, Y3
-	VMOVDQU        iq40<>+0(SB), Y4
-	VPSHUFB        Y3, Y4, Y4
-	VPABSB         Y4, Y3
-	VMOVDQU        192(DI)(SI*1), Y5
-	VPSIGNB        Y4, Y5, Y5
-	VPMADDUBSW     Y5, Y3, Y5
-	VPMADDWD       Y2, Y5, Y5
-	VCVTDQ2PS      Y5, Y5
-	VBROADCASTSS   24(SP), Y3
-	VFMADD231PS    Y3, Y5, Y0
-	VBROADCASTI128 120(DX), Y3
-	VPSRLVQ        nibbles<>+0(SB), Y3, Y3
-	VPAND          x0f0f0f0f<>+0(SB), Y3, Y3
-	VMOVDQU        iq40<>+0(SB), Y4
-	VPSHUFB        Y3, Y4, Y4
-	VPABSB         Y4, Y3
-	VMOVDQU        224(DI)(SI*1), Y5
-	VPSIGNB        Y4, Y5, Y5
-	VPMADDUBSW     Y5, Y3, Y5
-	VPMADDWD       Y2, Y5, Y5
-	VCVTDQ2PS      Y5, Y5
-	VBROADCASTSS   28(SP), Y3
-	VFMADD231PS    Y3, Y5, Y1
+	VPBROADCASTD   4(DX), Y6
+	VPSRLVD        nibbleOfWord<>+0(SB), Y6, Y6
+	VPAND          x0000000f<>+0(SB), Y6, Y6
+	VPBROADCASTW   2(DX), Y7
+	VPSRLVD        pairOfWord<>+0(SB), Y7, Y7
+	VPAND          x00000003<>+0(SB), Y7, Y7
+	VPSLLD         $0x04, Y7, Y7
+	VPOR           Y7, Y6, Y6
+	VPSUBD         x00000020<>+0(SB), Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VPBROADCASTW   (DX), X7
+	VCVTPH2PS      X7, Y7
+	VMULPS         Y7, Y6, Y6
+	VMULPS         256(DI)(SI*1), Y6, Y6
+	VMOVUPS        Y6, (SP)
+	VBROADCASTI128 8(DX), Y6
+	VPSRLVQ        Y3, Y6, Y6
+	VPAND          Y4, Y6, Y6
+	VPSHUFB        Y6, Y5, Y6
+	VPABSB         Y6, Y7
+	VMOVDQU        (DI)(SI*1), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y8
+	VPMADDWD       Y2, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   (SP), Y6
+	VFMADD231PS    Y6, Y8, Y0
+	VBROADCASTI128 24(DX), Y6
+	VPSRLVQ        Y3, Y6, Y6
+	VPAND          Y4, Y6, Y6
+	VPSHUFB        Y6, Y5, Y6
+	VPABSB         Y6, Y7
+	VMOVDQU        32(DI)(SI*1), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y8
+	VPMADDWD       Y2, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   4(SP), Y6
+	VFMADD231PS    Y6, Y8, Y1
+	VBROADCASTI128 40(DX), Y6
+	VPSRLVQ        Y3, Y6, Y6
+	VPAND          Y4, Y6, Y6
+	VPSHUFB        Y6, Y5, Y6
+	VPABSB         Y6, Y7
+	VMOVDQU        64(DI)(SI*1), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y8
+	VPMADDWD       Y2, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   8(SP), Y6
+	VFMADD231PS    Y6, Y8, Y0
+	VBROADCASTI128 56(DX), Y6
+	VPSRLVQ        Y3, Y6, Y6
+	VPAND          Y4, Y6, Y6
+	VPSHUFB        Y6, Y5, Y6
+	VPABSB         Y6, Y7
+	VMOVDQU        96(DI)(SI*1), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y8
+	VPMADDWD       Y2, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   12(SP), Y6
+	VFMADD231PS    Y6, Y8, Y1
+	VBROADCASTI128 72(DX), Y6
+	VPSRLVQ        Y3, Y6, Y6
+	VPAND          Y4, Y6, Y6
+	VPSHUFB        Y6, Y5, Y6
+	VPABSB         Y6, Y7
+	VMOVDQU        128(DI)(SI*1), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y8
+	VPMADDWD       Y2, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   16(SP), Y6
+	VFMADD231PS    Y6, Y8, Y0
+	VBROADCASTI128 88(DX), Y6
+	VPSRLVQ        Y3, Y6, Y6
+	VPAND          Y4, Y6, Y6
+	VPSHUFB        Y6, Y5, Y6
+	VPABSB         Y6, Y7
+	VMOVDQU        160(DI)(SI*1), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y8
+	VPMADDWD       Y2, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   20(SP), Y6
+	VFMADD231PS    Y6, Y8, Y1
+	VBROADCASTI128 104(DX), Y6
+	VPSRLVQ        Y3, Y6, Y6
+	VPAND          Y4, Y6, Y6
+	VPSHUFB        Y6, Y5, Y6
+	VPABSB         Y6, Y7
+	VMOVDQU        192(DI)(SI*1), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y8
+	VPMADDWD       Y2, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   24(SP), Y6
+	VFMADD231PS    Y6, Y8, Y0
+	VBROADCASTI128 120(DX), Y6
+	VPSRLVQ        Y3, Y6, Y6
+	VPAND          Y4, Y6, Y6
+	VPSHUFB        Y6, Y5, Y6
+	VPABSB         Y6, Y7
+	VMOVDQU        224(DI)(SI*1), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y8
+	VPMADDWD       Y2, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   28(SP), Y6
+	VFMADD231PS    Y6, Y8, Y1
 	ADDQ           $+136, DX
 	ADDQ           $+384, SI
 	DECQ           BX
@@ -18904,12 +19204,11 @@ m1block:
 	VADDSS         X1, X0, X0
 	VMULSS         alpha+24(FP), X0, X0
 	CMPL           SI, $0x00
-	JEQ            m1store
+	JEQ            m1store0
 	VMOVSS         beta+56(FP), X1
 	VFMADD231SS    (BX), X1, X0
-	MOVQ           CX, BX
 
-m1store:
+m1store0:
 	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -18924,21 +19223,24 @@ not1:
 // func multiplyIQ4_XSAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
 TEXT ·multiplyIQ4_XSAVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ m+0(FP), AX
-	CMPQ AX, $0x04
-	JNE  not4
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
-	MOVQ R10, R11
-	ADDQ lda+40(FP), R11
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU iq4128<>+0(SB), Y2
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -18960,200 +19262,192 @@ m4block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
 	PREFETCHT0       2176(DX)
-	VPBROADCASTD     4(DX), Y0
-	VPSRLVD          nibbleOfWord<>+0(SB), Y0, Y0
-	VPAND            x0000000f<>+0(SB), Y0, Y0
-	VPBROADCASTW     2(DX), Y1
-	VPSRLVD          pairOfWord<>+0(SB), Y1, Y1
-	VPAND            x00000003<>+0(SB), Y1, Y1
-	VPSLLD           $0x04, Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPSUBD           x00000020<>+0(SB), Y0, Y0
-	VCVTDQ2PS        Y0, Y0
-	VPBROADCASTW     (DX), X1
-	VCVTPH2PS        X1, Y1
-	VMULPS           Y1, Y0, Y0
-	VMULPS           256(R8)(SI*1), Y0, Y1
-	VMOVUPS          Y1, (SP)
-	VMULPS           256(R9)(SI*1), Y0, Y1
-	VMOVUPS          Y1, 32(SP)
-	VMULPS           256(R10)(SI*1), Y0, Y1
-	VMOVUPS          Y1, 64(SP)
-	VMULPS           256(R11)(SI*1), Y0, Y1
-	VMOVUPS          Y1, 96(SP)
-	VMULPS           xc3000000<>+0(SB), Y0, Y0
-	VFMADD231PS      288(R8)(SI*1), Y0, Y18
-	VFMADD231PS      288(R9)(SI*1), Y0, Y21
-	VFMADD231PS      288(R10)(SI*1), Y0, Y24
-	VFMADD231PS      288(R11)(SI*1), Y0, Y27
-	VBROADCASTI128   8(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         (R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST (SP), Y0, Y16
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         (R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 32(SP), Y0, Y19
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         (R10)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 64(SP), Y0, Y22
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         (R11)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 96(SP), Y0, Y25
-	VBROADCASTI128   24(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         32(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 4(SP), Y0, Y17
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         32(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 36(SP), Y0, Y20
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         32(R10)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 68(SP), Y0, Y23
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         32(R11)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 100(SP), Y0, Y26
-	VBROADCASTI128   40(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         64(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 8(SP), Y0, Y16
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         64(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 40(SP), Y0, Y19
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         64(R10)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 72(SP), Y0, Y22
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         64(R11)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 104(SP), Y0, Y25
-	VBROADCASTI128   56(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         96(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 12(SP), Y0, Y17
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         96(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 44(SP), Y0, Y20
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         96(R10)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 76(SP), Y0, Y23
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         96(R11)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 108(SP), Y0, Y26
-	VBROADCASTI128   72(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         128(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 16(SP), Y0, Y16
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         128(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 48(SP), Y0, Y19
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         128(R10)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 80(SP), Y0, Y22
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         128(R11)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 112(SP), Y0, Y25
-	VBROADCASTI128   88(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         160(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 20(SP), Y0, Y17
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         160(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 52(SP), Y0, Y20
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         160(R10)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 84(SP), Y0, Y23
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         160(R11)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 116(SP), Y0, Y26
-	VBROADCASTI128   104(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         192(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 24(SP), Y0, Y16
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         192(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 56(SP), Y0, Y19
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         192(R10)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 88(SP), Y0, Y22
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         192(R11)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 120(SP), Y0, Y25
-	VBROADCASTI128   120(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         224(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 28(SP), Y0, Y17
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         224(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 60(SP), Y0, Y20
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         224(R10)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 92(SP), Y0, Y23
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         224(R11)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 124(SP), Y0, Y26
+	VPBROADCASTD     4(DX), Y3
+	VPSRLVD          nibbleOfWord<>+0(SB), Y3, Y3
+	VPAND            x0000000f<>+0(SB), Y3, Y3
+	VPBROADCASTW     2(DX), Y4
+	VPSRLVD          pairOfWord<>+0(SB), Y4, Y4
+	VPAND            x00000003<>+0(SB), Y4, Y4
+	VPSLLD           $0x04, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSUBD           x00000020<>+0(SB), Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VPBROADCASTW     (DX), X4
+	VCVTPH2PS        X4, Y4
+	VMULPS           Y4, Y3, Y3
+	VMULPS           256(R8)(SI*1), Y3, Y4
+	VMOVUPS          Y4, (SP)
+	VMULPS           256(R9)(SI*1), Y3, Y4
+	VMOVUPS          Y4, 32(SP)
+	VMULPS           256(R10)(SI*1), Y3, Y4
+	VMOVUPS          Y4, 64(SP)
+	VMULPS           256(R11)(SI*1), Y3, Y4
+	VMOVUPS          Y4, 96(SP)
+	VMULPS           xc3000000<>+0(SB), Y3, Y3
+	VFMADD231PS      288(R8)(SI*1), Y3, Y18
+	VFMADD231PS      288(R9)(SI*1), Y3, Y21
+	VFMADD231PS      288(R10)(SI*1), Y3, Y24
+	VFMADD231PS      288(R11)(SI*1), Y3, Y27
+	VBROADCASTI128   8(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         (R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST (SP), Y4, Y16
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 32(SP), Y4, Y19
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         (R10)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 64(SP), Y4, Y22
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         (R11)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 96(SP), Y4, Y25
+	VBROADCASTI128   24(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         32(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 4(SP), Y4, Y17
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         32(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 36(SP), Y4, Y20
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         32(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 68(SP), Y4, Y23
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         32(R11)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 100(SP), Y4, Y26
+	VBROADCASTI128   40(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         64(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 8(SP), Y4, Y16
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         64(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 40(SP), Y4, Y19
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         64(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 72(SP), Y4, Y22
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         64(R11)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 104(SP), Y4, Y25
+	VBROADCASTI128   56(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         96(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 12(SP), Y4, Y17
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         96(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 44(SP), Y4, Y20
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         96(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 76(SP), Y4, Y23
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         96(R11)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 108(SP), Y4, Y26
+	VBROADCASTI128   72(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         128(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 16(SP), Y4, Y16
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         128(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 48(SP), Y4, Y19
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         128(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 80(SP), Y4, Y22
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         128(R11)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 112(SP), Y4, Y25
+	VBROADCASTI128   88(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         160(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 20(SP), Y4, Y17
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         160(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 52(SP), Y4, Y20
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         160(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 84(SP), Y4, Y23
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         160(R11)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 116(SP), Y4, Y26
+	VBROADCASTI128   104(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         192(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 24(SP), Y4, Y16
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         192(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 56(SP), Y4, Y19
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         192(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 88(SP), Y4, Y22
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         192(R11)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 120(SP), Y4, Y25
+	VBROADCASTI128   120(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         224(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 28(SP), Y4, Y17
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         224(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 60(SP), Y4, Y20
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         224(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 92(SP), Y4, Y23
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         224(R11)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 124(SP), Y4, Y26
 	ADDQ             $+136, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -19161,35 +19455,8 @@ m4block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
-	VADDPS           Y20, Y19, Y1
-	VADDPS           Y21, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
-	VADDPS           Y23, Y22, Y2
-	VADDPS           Y24, Y2, Y2
-	VEXTRACTF128     $0x01, Y2, X3
-	VADDPS           X3, X2, X2
-	VPERMILPS        $0x4e, X2, X3
-	VADDPS           X3, X2, X2
-	VMOVSHDUP        X2, X3
-	VADDSS           X3, X2, X2
-	VMULSS           alpha+24(FP), X2, X2
-	VADDPS           Y26, Y25, Y3
-	VADDPS           Y27, Y3, Y3
+	VADDPS           Y17, Y16, Y3
+	VADDPS           Y18, Y3, Y3
 	VEXTRACTF128     $0x01, Y3, X4
 	VADDPS           X4, X3, X3
 	VPERMILPS        $0x4e, X3, X4
@@ -19198,24 +19465,62 @@ m4block:
 	VADDSS           X4, X3, X3
 	VMULSS           alpha+24(FP), X3, X3
 	CMPL             SI, $0x00
-	JEQ              m4store
+	JEQ              m4store0
 	VMOVSS           beta+56(FP), X4
-	VFMADD231SS      (BX), X4, X0
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X4, X1
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X4, X2
-	ADDQ             DI, BX
 	VFMADD231SS      (BX), X4, X3
-	MOVQ             CX, BX
 
-m4store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
-	ADDQ   DI, BX
+m4store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y3
+	VADDPS       Y21, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store1:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y3
+	VADDPS       Y24, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store2:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y26, Y25, Y3
+	VADDPS       Y27, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store3:
 	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
@@ -19224,18 +19529,21 @@ m4store:
 	RET
 
 not4:
-	CMPQ AX, $0x03
-	JNE  not3
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU iq4128<>+0(SB), Y2
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -19254,165 +19562,157 @@ m3block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
 	PREFETCHT0       2176(DX)
-	VPBROADCASTD     4(DX), Y0
-	VPSRLVD          nibbleOfWord<>+0(SB), Y0, Y0
-	VPAND            x0000000f<>+0(SB), Y0, Y0
-	VPBROADCASTW     2(DX), Y1
-	VPSRLVD          pairOfWord<>+0(SB), Y1, Y1
-	VPAND            x00000003<>+0(SB), Y1, Y1
-	VPSLLD           $0x04, Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPSUBD           x00000020<>+0(SB), Y0, Y0
-	VCVTDQ2PS        Y0, Y0
-	VPBROADCASTW     (DX), X1
-	VCVTPH2PS        X1, Y1
-	VMULPS           Y1, Y0, Y0
-	VMULPS           256(R8)(SI*1), Y0, Y1
-	VMOVUPS          Y1, (SP)
-	VMULPS           256(R9)(SI*1), Y0, Y1
-	VMOVUPS          Y1, 32(SP)
-	VMULPS           256(R10)(SI*1), Y0, Y1
-	VMOVUPS          Y1, 64(SP)
-	VMULPS           xc3000000<>+0(SB), Y0, Y0
-	VFMADD231PS      288(R8)(SI*1), Y0, Y18
-	VFMADD231PS      288(R9)(SI*1), Y0, Y21
-	VFMADD231PS      288(R10)(SI*1), Y0, Y24
-	VBROADCASTI128   8(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         (R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST (SP), Y0, Y16
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         (R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 32(SP), Y0, Y19
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         (R10)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 64(SP), Y0, Y22
-	VBROADCASTI128   24(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         32(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 4(SP), Y0, Y17
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         32(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 36(SP), Y0, Y20
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         32(R10)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 68(SP), Y0, Y23
-	VBROADCASTI128   40(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         64(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 8(SP), Y0, Y16
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         64(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 40(SP), Y0, Y19
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         64(R10)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 72(SP), Y0, Y22
-	VBROADCASTI128   56(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         96(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 12(SP), Y0, Y17
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         96(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 44(SP), Y0, Y20
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         96(R10)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 76(SP), Y0, Y23
-	VBROADCASTI128   72(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         128(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 16(SP), Y0, Y16
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         128(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 48(SP), Y0, Y19
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         128(R10)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 80(SP), Y0, Y22
-	VBROADCASTI128   88(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         160(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 20(SP), Y0, Y17
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         160(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 52(SP), Y0, Y20
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         160(R10)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 84(SP), Y0, Y23
-	VBROADCASTI128   104(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         192(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 24(SP), Y0, Y16
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         192(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 56(SP), Y0, Y19
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         192(R10)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 88(SP), Y0, Y22
-	VBROADCASTI128   120(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         224(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 28(SP), Y0, Y17
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         224(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 60(SP), Y0, Y20
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         224(R10)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 92(SP), Y0, Y23
+	VPBROADCASTD     4(DX), Y3
+	VPSRLVD          nibbleOfWord<>+0(SB), Y3, Y3
+	VPAND            x0000000f<>+0(SB), Y3, Y3
+	VPBROADCASTW     2(DX), Y4
+	VPSRLVD          pairOfWord<>+0(SB), Y4, Y4
+	VPAND            x00000003<>+0(SB), Y4, Y4
+	VPSLLD           $0x04, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSUBD           x00000020<>+0(SB), Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VPBROADCASTW     (DX), X4
+	VCVTPH2PS        X4, Y4
+	VMULPS           Y4, Y3, Y3
+	VMULPS           256(R8)(SI*1), Y3, Y4
+	VMOVUPS          Y4, (SP)
+	VMULPS           256(R9)(SI*1), Y3, Y4
+	VMOVUPS          Y4, 32(SP)
+	VMULPS           256(R10)(SI*1), Y3, Y4
+	VMOVUPS          Y4, 64(SP)
+	VMULPS           xc3000000<>+0(SB), Y3, Y3
+	VFMADD231PS      288(R8)(SI*1), Y3, Y18
+	VFMADD231PS      288(R9)(SI*1), Y3, Y21
+	VFMADD231PS      288(R10)(SI*1), Y3, Y24
+	VBROADCASTI128   8(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         (R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST (SP), Y4, Y16
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 32(SP), Y4, Y19
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         (R10)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 64(SP), Y4, Y22
+	VBROADCASTI128   24(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         32(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 4(SP), Y4, Y17
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         32(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 36(SP), Y4, Y20
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         32(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 68(SP), Y4, Y23
+	VBROADCASTI128   40(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         64(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 8(SP), Y4, Y16
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         64(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 40(SP), Y4, Y19
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         64(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 72(SP), Y4, Y22
+	VBROADCASTI128   56(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         96(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 12(SP), Y4, Y17
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         96(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 44(SP), Y4, Y20
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         96(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 76(SP), Y4, Y23
+	VBROADCASTI128   72(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         128(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 16(SP), Y4, Y16
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         128(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 48(SP), Y4, Y19
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         128(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 80(SP), Y4, Y22
+	VBROADCASTI128   88(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         160(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 20(SP), Y4, Y17
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         160(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 52(SP), Y4, Y20
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         160(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 84(SP), Y4, Y23
+	VBROADCASTI128   104(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         192(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 24(SP), Y4, Y16
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         192(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 56(SP), Y4, Y19
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         192(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 88(SP), Y4, Y22
+	VBROADCASTI128   120(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         224(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 28(SP), Y4, Y17
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         224(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 60(SP), Y4, Y20
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         224(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 92(SP), Y4, Y23
 	ADDQ             $+136, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -19420,49 +19720,56 @@ m3block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
-	VADDPS           Y20, Y19, Y1
-	VADDPS           Y21, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
-	VADDPS           Y23, Y22, Y2
-	VADDPS           Y24, Y2, Y2
-	VEXTRACTF128     $0x01, Y2, X3
-	VADDPS           X3, X2, X2
-	VPERMILPS        $0x4e, X2, X3
-	VADDPS           X3, X2, X2
-	VMOVSHDUP        X2, X3
-	VADDSS           X3, X2, X2
-	VMULSS           alpha+24(FP), X2, X2
+	VADDPS           Y17, Y16, Y3
+	VADDPS           Y18, Y3, Y3
+	VEXTRACTF128     $0x01, Y3, X4
+	VADDPS           X4, X3, X3
+	VPERMILPS        $0x4e, X3, X4
+	VADDPS           X4, X3, X3
+	VMOVSHDUP        X3, X4
+	VADDSS           X4, X3, X3
+	VMULSS           alpha+24(FP), X3, X3
 	CMPL             SI, $0x00
-	JEQ              m3store
-	VMOVSS           beta+56(FP), X3
-	VFMADD231SS      (BX), X3, X0
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X3, X1
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X3, X2
-	MOVQ             CX, BX
+	JEQ              m3store0
+	VMOVSS           beta+56(FP), X4
+	VFMADD231SS      (BX), X4, X3
 
-m3store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
-	ADDQ   DI, BX
-	VMOVSS X2, (BX)
+m3store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y3
+	VADDPS       Y21, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m3store1:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y3
+	VADDPS       Y24, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m3store2:
+	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -19470,16 +19777,19 @@ m3store:
 	RET
 
 not3:
-	CMPQ AX, $0x02
-	JNE  not2
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU iq4128<>+0(SB), Y2
 
 m2row:
 	VXORPS Y16, Y16, Y16
@@ -19495,130 +19805,122 @@ m2block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
 	PREFETCHT0       2176(DX)
-	VPBROADCASTD     4(DX), Y0
-	VPSRLVD          nibbleOfWord<>+0(SB), Y0, Y0
-	VPAND            x0000000f<>+0(SB), Y0, Y0
-	VPBROADCASTW     2(DX), Y1
-	VPSRLVD          pairOfWord<>+0(SB), Y1, Y1
-	VPAND            x00000003<>+0(SB), Y1, Y1
-	VPSLLD           $0x04, Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPSUBD           x00000020<>+0(SB), Y0, Y0
-	VCVTDQ2PS        Y0, Y0
-	VPBROADCASTW     (DX), X1
-	VCVTPH2PS        X1, Y1
-	VMULPS           Y1, Y0, Y0
-	VMULPS           256(R8)(SI*1), Y0, Y1
-	VMOVUPS          Y1, (SP)
-	VMULPS           256(R9)(SI*1), Y0, Y1
-	VMOVUPS          Y1, 32(SP)
-	VMULPS           xc3000000<>+0(SB), Y0, Y0
-	VFMADD231PS      288(R8)(SI*1), Y0, Y18
-	VFMADD231PS      288(R9)(SI*1), Y0, Y21
-	VBROADCASTI128   8(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         (R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST (SP), Y0, Y16
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         (R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 32(SP), Y0, Y19
-	VBROADCASTI128   24(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         32(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 4(SP), Y0, Y17
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         32(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 36(SP), Y0, Y20
-	VBROADCASTI128   40(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         64(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 8(SP), Y0, Y16
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         64(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 40(SP), Y0, Y19
-	VBROADCASTI128   56(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         96(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 12(SP), Y0, Y17
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         96(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 44(SP), Y0, Y20
-	VBROADCASTI128   72(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         128(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 16(SP), Y0, Y16
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         128(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 48(SP), Y0, Y19
-	VBROADCASTI128   88(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         160(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 20(SP), Y0, Y17
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         160(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 52(SP), Y0, Y20
-	VBROADCASTI128   104(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         192(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 24(SP), Y0, Y16
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         192(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 56(SP), Y0, Y19
-	VBROADCASTI128   120(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         224(R8)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 28(SP), Y0, Y17
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         224(R9)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 60(SP), Y0, Y20
+	VPBROADCASTD     4(DX), Y3
+	VPSRLVD          nibbleOfWord<>+0(SB), Y3, Y3
+	VPAND            x0000000f<>+0(SB), Y3, Y3
+	VPBROADCASTW     2(DX), Y4
+	VPSRLVD          pairOfWord<>+0(SB), Y4, Y4
+	VPAND            x00000003<>+0(SB), Y4, Y4
+	VPSLLD           $0x04, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSUBD           x00000020<>+0(SB), Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VPBROADCASTW     (DX), X4
+	VCVTPH2PS        X4, Y4
+	VMULPS           Y4, Y3, Y3
+	VMULPS           256(R8)(SI*1), Y3, Y4
+	VMOVUPS          Y4, (SP)
+	VMULPS           256(R9)(SI*1), Y3, Y4
+	VMOVUPS          Y4, 32(SP)
+	VMULPS           xc3000000<>+0(SB), Y3, Y3
+	VFMADD231PS      288(R8)(SI*1), Y3, Y18
+	VFMADD231PS      288(R9)(SI*1), Y3, Y21
+	VBROADCASTI128   8(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         (R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST (SP), Y4, Y16
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 32(SP), Y4, Y19
+	VBROADCASTI128   24(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         32(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 4(SP), Y4, Y17
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         32(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 36(SP), Y4, Y20
+	VBROADCASTI128   40(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         64(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 8(SP), Y4, Y16
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         64(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 40(SP), Y4, Y19
+	VBROADCASTI128   56(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         96(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 12(SP), Y4, Y17
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         96(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 44(SP), Y4, Y20
+	VBROADCASTI128   72(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         128(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 16(SP), Y4, Y16
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         128(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 48(SP), Y4, Y19
+	VBROADCASTI128   88(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         160(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 20(SP), Y4, Y17
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         160(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 52(SP), Y4, Y20
+	VBROADCASTI128   104(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         192(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 24(SP), Y4, Y16
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         192(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 56(SP), Y4, Y19
+	VBROADCASTI128   120(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         224(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 28(SP), Y4, Y17
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         224(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 60(SP), Y4, Y20
 	ADDQ             $+136, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -19626,36 +19928,39 @@ m2block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
-	VADDPS           Y20, Y19, Y1
-	VADDPS           Y21, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
+	VADDPS           Y17, Y16, Y3
+	VADDPS           Y18, Y3, Y3
+	VEXTRACTF128     $0x01, Y3, X4
+	VADDPS           X4, X3, X3
+	VPERMILPS        $0x4e, X3, X4
+	VADDPS           X4, X3, X3
+	VMOVSHDUP        X3, X4
+	VADDSS           X4, X3, X3
+	VMULSS           alpha+24(FP), X3, X3
 	CMPL             SI, $0x00
-	JEQ              m2store
-	VMOVSS           beta+56(FP), X2
-	VFMADD231SS      (BX), X2, X0
-	ADDQ             DI, BX
-	VFMADD231SS      (BX), X2, X1
-	MOVQ             CX, BX
+	JEQ              m2store0
+	VMOVSS           beta+56(FP), X4
+	VFMADD231SS      (BX), X4, X3
 
-m2store:
-	VMOVSS X0, (BX)
-	ADDQ   DI, BX
-	VMOVSS X1, (BX)
+m2store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y3
+	VADDPS       Y21, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m2store1:
+	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -19663,14 +19968,17 @@ m2store:
 	RET
 
 not2:
-	CMPQ AX, $0x01
-	JNE  not1
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), BX
-	SHLQ $0x02, BX
-	MOVQ a+32(FP), DI
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU iq4128<>+0(SB), Y2
 
 m1row:
 	VXORPS Y16, Y16, Y16
@@ -19683,95 +19991,87 @@ m1block:
 	PREFETCHT0       2048(DX)
 	PREFETCHT0       2112(DX)
 	PREFETCHT0       2176(DX)
-	VPBROADCASTD     4(DX), Y0
-	VPSRLVD          nibbleOfWord<>+0(SB), Y0, Y0
-	VPAND            x0000000f<>+0(SB), Y0, Y0
-	VPBROADCASTW     2(DX), Y1
-	VPSRLVD          pairOfWord<>+0(SB), Y1, Y1
-	VPAND            x00000003<>+0(SB), Y1, Y1
-	VPSLLD           $0x04, Y1, Y1
-	VPOR             Y1, Y0, Y0
-	VPSUBD           x00000020<>+0(SB), Y0, Y0
-	VCVTDQ2PS        Y0, Y0
-	VPBROADCASTW     (DX), X1
-	VCVTPH2PS        X1, Y1
-	VMULPS           Y1, Y0, Y0
-	VMULPS           256(DI)(SI*1), Y0, Y1
-	VMOVUPS          Y1, (SP)
-	VMULPS           xc3000000<>+0(SB), Y0, Y0
-	VFMADD231PS      288(DI)(SI*1), Y0, Y18
-	VBROADCASTI128   8(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         (DI)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST (SP), Y0, Y16
-	VBROADCASTI128   24(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         32(DI)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 4(SP), Y0, Y17
-	VBROADCASTI128   40(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         64(DI)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 8(SP), Y0, Y16
-	VBROADCASTI128   56(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         96(DI)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 12(SP), Y0, Y17
-	VBROADCASTI128   72(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         128(DI)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 16(SP), Y0, Y16
-	VBROADCASTI128   88(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         160(DI)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 20(SP), Y0, Y17
-	VBROADCASTI128   104(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         192(DI)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 24(SP), Y0, Y16
-	VBROADCASTI128   120(DX), Y0
-	VPSRLVQ          nibbles<>+0(SB), Y0, Y0
-	VPAND            x0f0f0f0f<>+0(SB), Y0, Y0
-	VMOVDQU          iq4128<>+0(SB), Y1
-	VPSHUFB          Y0, Y1, Y1
-	VPXOR            Y0, Y0, Y0
-	VPDPBUSD         224(DI)(SI*1), Y1, Y0
-	VCVTDQ2PS        Y0, Y0
-	VFMADD231PS.BCST 28(SP), Y0, Y17
+	VPBROADCASTD     4(DX), Y3
+	VPSRLVD          nibbleOfWord<>+0(SB), Y3, Y3
+	VPAND            x0000000f<>+0(SB), Y3, Y3
+	VPBROADCASTW     2(DX), Y4
+	VPSRLVD          pairOfWord<>+0(SB), Y4, Y4
+	VPAND            x00000003<>+0(SB), Y4, Y4
+	VPSLLD           $0x04, Y4, Y4
+	VPOR             Y4, Y3, Y3
+	VPSUBD           x00000020<>+0(SB), Y3, Y3
+	VCVTDQ2PS        Y3, Y3
+	VPBROADCASTW     (DX), X4
+	VCVTPH2PS        X4, Y4
+	VMULPS           Y4, Y3, Y3
+	VMULPS           256(DI)(SI*1), Y3, Y4
+	VMOVUPS          Y4, (SP)
+	VMULPS           xc3000000<>+0(SB), Y3, Y3
+	VFMADD231PS      288(DI)(SI*1), Y3, Y18
+	VBROADCASTI128   8(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         (DI)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST (SP), Y4, Y16
+	VBROADCASTI128   24(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         32(DI)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 4(SP), Y4, Y17
+	VBROADCASTI128   40(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         64(DI)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 8(SP), Y4, Y16
+	VBROADCASTI128   56(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         96(DI)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 12(SP), Y4, Y17
+	VBROADCASTI128   72(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         128(DI)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 16(SP), Y4, Y16
+	VBROADCASTI128   88(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         160(DI)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 20(SP), Y4, Y17
+	VBROADCASTI128   104(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         192(DI)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 24(SP), Y4, Y16
+	VBROADCASTI128   120(DX), Y3
+	VPSRLVQ          Y0, Y3, Y3
+	VPAND            Y1, Y3, Y3
+	VPSHUFB          Y3, Y2, Y3
+	VPXOR            Y4, Y4, Y4
+	VPDPBUSD         224(DI)(SI*1), Y3, Y4
+	VCVTDQ2PS        Y4, Y4
+	VFMADD231PS.BCST 28(SP), Y4, Y17
 	ADDQ             $+136, DX
 	ADDQ             $+384, SI
 	DECQ             BX
@@ -19779,23 +20079,22 @@ m1block:
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y0
-	VADDPS           Y18, Y0, Y0
-	VEXTRACTF128     $0x01, Y0, X1
-	VADDPS           X1, X0, X0
-	VPERMILPS        $0x4e, X0, X1
-	VADDPS           X1, X0, X0
-	VMOVSHDUP        X0, X1
-	VADDSS           X1, X0, X0
-	VMULSS           alpha+24(FP), X0, X0
+	VADDPS           Y17, Y16, Y3
+	VADDPS           Y18, Y3, Y3
+	VEXTRACTF128     $0x01, Y3, X4
+	VADDPS           X4, X3, X3
+	VPERMILPS        $0x4e, X3, X4
+	VADDPS           X4, X3, X3
+	VMOVSHDUP        X3, X4
+	VADDSS           X4, X3, X3
+	VMULSS           alpha+24(FP), X3, X3
 	CMPL             SI, $0x00
-	JEQ              m1store
-	VMOVSS           beta+56(FP), X1
-	VFMADD231SS      (BX), X1, X0
-	MOVQ             CX, BX
+	JEQ              m1store0
+	VMOVSS           beta+56(FP), X4
+	VFMADD231SS      (BX), X4, X3
 
-m1store:
-	VMOVSS X0, (BX)
+m1store0:
+	VMOVSS X3, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row

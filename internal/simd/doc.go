@@ -32,9 +32,28 @@
 // depths in one word. Products with few rows (decoding) are dot products of rows instead, which
 // read b once, in place.
 //
+// # Quantised weights
+//
+// [GemmNTBlocks] and [GemmNNBlocks] multiply by rows of blocks ([Blocks]), as GGUF files
+// hold them: some elements of a few bits each, with the scales that they share.
+//
+// Up to 16 rows of a, as in decoding, are quantised themselves: 32 elements become bytes
+// and a scale. A block is unpacked to bytes in registers, its products with those of a are
+// added up as integers, and every 32 elements' sum is scaled and added in float32. So a
+// block is read from memory once, and never written in another form. What rounding a to
+// bytes costs is about half a percent of a result's magnitude. The bytes of weights are
+// unsigned for the instructions that multiply them: what they are too large by, and
+// minima, is subtracted times the sums of a's bytes. The level avx512 uses AVX512_VNNI
+// where the processor has it, and what avx2 uses otherwise.
+//
+// For more rows, and where there is no assembly for a format, weights are rounded to
+// bfloat16: a panel at a time, before it is packed. The results are those of the products
+// by bfloat16.
+//
 // # Determinism
 //
-// A result depends on shapes, data and level only: not on the alignment of a slice,
+// A result depends on shapes, data and level only (of quantised weights, at the level
+// avx512, also on whether there is AVX512_VNNI): not on the alignment of a slice,
 // and not on the number of threads. Large products are split into tasks for
 // internal/parallel by their shape; a task owns a block of c and sums over all
 // of k.

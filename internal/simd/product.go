@@ -180,7 +180,7 @@ func (p *product) split() int {
 	rowBlocks = blocks(p.m, p.rows)
 	unit := maxColumns
 	if p.blocks != nil && !p.nt {
-		unit = max(unit, p.blocks.Elems) // no block is widened for two tasks
+		unit = widenedColumns // no block is widened for two tasks
 	}
 	p.columns = blockSize(p.n, max(1, wanted/rowBlocks), unit)
 	p.columnBlocks = blocks(p.n, p.columns)

@@ -92,14 +92,19 @@ func loaded(m Mem) reg.VecVirtual {
 
 // shifted moves bits of bytes right, or left if by is negative, and leaves those of mask.
 func shifted(from Mem, by int, mask byte) reg.VecVirtual {
-	r := loaded(from)
+	r := YMM()
+	if c, ok := held(bytes(mask)).(reg.VecVirtual); ok && by == 0 {
+		VPAND(from, c, r)
+		return r
+	}
+	VMOVDQU(from, r)
 	switch {
 	case by > 0:
 		VPSRLW(Imm(uint64(by)), r, r)
 	case by < 0:
 		VPSLLW(Imm(uint64(-by)), r, r)
 	}
-	VPAND(bytes(mask), r, r)
+	VPAND(held(bytes(mask)), r, r)
 	return r
 }
 
@@ -107,16 +112,37 @@ func shifted(from Mem, by int, mask byte) reg.VecVirtual {
 func nibbles(from Mem) reg.VecVirtual {
 	r := YMM()
 	VBROADCASTI128(from, r)
-	VPSRLVQ(words("nibbles", 0, 0, 0, 0, 4, 0, 4, 0), r, r)
-	VPAND(bytes(15), r, r)
+	VPSRLVQ(held(nibbleShifts()), r, r)
+	VPAND(held(bytes(15)), r, r)
 	return r
 }
 
-// table looks up values by 4 bits.
-func table(name string, values [16]int, add int, index reg.VecVirtual) reg.VecVirtual {
-	r := loaded(bytesOf(fmt.Sprintf("%s%d", name, add), func(i int) byte { return byte(values[i%16] + add) }))
-	VPSHUFB(index, r, r)
-	return r
+func nibbleShifts() Mem { return words("nibbles", 0, 0, 0, 0, 4, 0, 4, 0) }
+
+// heldConstants are constants that loops keep in registers.
+var heldConstants = map[string]reg.VecVirtual{}
+
+// held is a constant, in its register if it has one.
+func held(m Mem) Op {
+	if r, ok := heldConstants[m.Symbol.Name]; ok {
+		return r
+	}
+	return m
+}
+
+// table are values by 4 bits, with an offset.
+func table(name string, values [16]int, add int) Mem {
+	return bytesOf(fmt.Sprintf("%s%d", name, add), func(i int) byte { return byte(values[i%16] + add) })
+}
+
+// lookUp replaces 4 bits by values of a table.
+func lookUp(table Mem, index reg.VecVirtual) reg.VecVirtual {
+	values, ok := held(table).(reg.VecVirtual)
+	if !ok {
+		values = loaded(table)
+	}
+	VPSHUFB(index, values, index)
+	return index
 }
 
 // withFifth adds a fifth bit to the bytes of x.
@@ -124,18 +150,20 @@ func withFifth(v blockISA, x reg.VecVirtual, bits Mem) reg.VecVirtual {
 	if v.vnni {
 		k := K()
 		KMOVD(bits, k)
-		VPADDB(bytes(16), x, k, x)
+		VPADDB(held(bytes(16)), x, k, x)
 		return x
 	}
-	mask, r := bytesOf("bitOfByte", func(i int) byte { return 1 << (i % 8) }), YMM()
+	mask, r := bitOfByte(), YMM()
 	VPBROADCASTD(bits, r)
 	VPSHUFB(bytesOf("byteOfBit", func(i int) byte { return byte(i / 8) }), r, r)
-	VPAND(mask, r, r)
-	VPCMPEQB(mask, r, r)
-	VPAND(bytes(16), r, r)
+	VPAND(held(mask), r, r)
+	VPCMPEQB(held(mask), r, r)
+	VPAND(held(bytes(16)), r, r)
 	VPOR(r, x, x)
 	return x
 }
+
+func bitOfByte() Mem { return bytesOf("bitOfByte", func(i int) byte { return 1 << (i % 8) }) }
 
 // halfScale widens one half-precision number.
 func halfScale(from Mem) reg.VecVirtual {
@@ -145,13 +173,19 @@ func halfScale(from Mem) reg.VecVirtual {
 	return r
 }
 
-func scaleOnly(b Mem) (scale, minimum reg.VecVirtual) { return halfScale(b), nil }
+// scaleOnly widens a half-precision number at the start of a block, with others that come
+// after it.
+func scaleOnly(b Mem) (scale, minimum reg.VecVirtual) {
+	x, d := XMM(), YMM()
+	VCVTPH2PS(b, x)
+	VBROADCASTSS(x, d)
+	return d, nil
+}
 
 // scaleAndMinimum widens two half-precision numbers.
 func scaleAndMinimum(b Mem) (scale, minimum reg.VecVirtual) {
 	x, d := XMM(), YMM()
-	VMOVD(b, x)
-	VCVTPH2PS(x, x)
+	VCVTPH2PS(b, x)
 	VBROADCASTSS(x, d)
 	VMOVSHDUP(x, x)
 	return d, x
@@ -185,21 +219,17 @@ var blockFormats = []blockFormat{
 		unpack: func(_ blockISA, b Mem, _ int, signed bool) reg.VecVirtual {
 			r := loaded(b.Offset(2))
 			if !signed {
-				VPXOR(bytes(128), r, r)
+				VPXOR(held(bytes(128)), r, r)
 			}
 			return r
 		}},
 	{name: "IQ4_NL", elems: 32, bytes: 18, offset: 128, signedDots: true, scale: scaleOnly,
 		unpack: func(_ blockISA, b Mem, _ int, signed bool) reg.VecVirtual {
-			return iq4(nibbles(b.Offset(2)), signed)
+			return lookUp(iq4(signed), nibbles(b.Offset(2)))
 		}},
 	{name: "MXFP4", elems: 32, bytes: 17, offset: 12, scale: halfE8M0,
 		unpack: func(_ blockISA, b Mem, _ int, signed bool) reg.VecVirtual {
-			add := 12
-			if signed {
-				add = 0
-			}
-			return table("e2m1", [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}, add, nibbles(b.Offset(1)))
+			return lookUp(e2m1(signed), nibbles(b.Offset(1)))
 		}},
 	{name: "Q2_K", elems: 256, bytes: 84, scales: scalesQ2K,
 		unpack: withOffset(0, func(_ blockISA, b Mem, g int) reg.VecVirtual { return shifted(b.Offset(16+g/4*32), g%4*2, 3) })},
@@ -226,16 +256,25 @@ var blockFormats = []blockFormat{
 		})},
 	{name: "IQ4_XS", elems: 256, bytes: 136, offset: 128, signedDots: true, scales: scalesIQ4XS,
 		unpack: func(_ blockISA, b Mem, g int, signed bool) reg.VecVirtual {
-			return iq4(nibbles(b.Offset(8+16*g)), signed)
+			return lookUp(iq4(signed), nibbles(b.Offset(8+16*g)))
 		}},
 }
 
-func iq4(index reg.VecVirtual, signed bool) reg.VecVirtual {
-	add := 128
+// iq4 and e2m1 are the tables of 4 bits.
+func iq4(signed bool) Mem {
+	values := [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 	if signed {
-		add = 0
+		return table("iq4", values, 0)
 	}
-	return table("iq4", [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}, add, index)
+	return table("iq4", values, 128)
+}
+
+func e2m1(signed bool) Mem {
+	values := [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+	if signed {
+		return table("e2m1", values, 0)
+	}
+	return table("e2m1", values, 12)
 }
 
 // halfE8M0 is half of 2^(e-127), for a byte e.
@@ -491,6 +530,13 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 	if !v.vnni && !f.halves() {
 		ones = loaded(integer(0x00010001))
 	}
+	clear(heldConstants)
+	defer clear(heldConstants)
+	if v.vnni || rows < v.rows { // else there are no registers for them
+		for _, m := range f.constants(v) {
+			heldConstants[m.Symbol.Name] = loaded(m)
+		}
+	}
 
 	Label(label + "row")
 	for i := range rows {
@@ -547,7 +593,6 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 	beta := GP32()
 	MOVL(parameter("beta"), beta)
 	ADDL(beta, beta) // without its sign
-	results := make([]reg.VecVirtual, rows)
 	for i := range rows {
 		r, t := YMM(), XMM()
 		VADDPS(sums[1][i], sums[0][i], r)
@@ -565,22 +610,13 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 			VADDSS(low[i], x, x)
 		}
 		VMULSS(parameter("alpha"), x, x)
-		results[i] = r
-	}
-	CMPL(beta, Imm(0))
-	JEQ(LabelRef(label + "store"))
-	scale := XMM()
-	VMOVSS(parameter("beta"), scale)
-	for i, r := range results {
-		VFMADD231SS(Mem{Base: to}, scale, r.AsX())
-		if i+1 < rows {
-			ADDQ(ldc, to)
-		}
-	}
-	MOVQ(c, to)
-	Label(label + "store")
-	for i, r := range results {
-		VMOVSS(r.AsX(), Mem{Base: to})
+		store := fmt.Sprintf("%sstore%d", label, i)
+		CMPL(beta, Imm(0))
+		JEQ(LabelRef(store))
+		VMOVSS(parameter("beta"), t)
+		VFMADD231SS(Mem{Base: to}, t, x)
+		Label(store)
+		VMOVSS(x, Mem{Base: to})
 		if i+1 < rows {
 			ADDQ(ldc, to)
 		}
@@ -588,6 +624,38 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 	ADDQ(Imm(4), c)
 	DECQ(n)
 	JNZ(LabelRef(label + "row"))
+}
+
+// constants are those that unpack uses most.
+func (f *blockFormat) constants(v blockISA) []Mem {
+	switch f.name {
+	case "Q4_0", "Q4_1":
+		return []Mem{nibbleShifts(), bytes(15)}
+	case "Q5_0", "Q5_1":
+		if v.vnni {
+			return []Mem{nibbleShifts(), bytes(15), bytes(16)}
+		}
+		return []Mem{nibbleShifts(), bytes(15), bytes(16), bitOfByte()}
+	case "Q8_0":
+		if v.vnni {
+			return []Mem{bytes(128)}
+		}
+	case "IQ4_NL", "IQ4_XS":
+		return []Mem{nibbleShifts(), bytes(15), iq4(f.signed(v))}
+	case "MXFP4":
+		return []Mem{nibbleShifts(), bytes(15), e2m1(false)}
+	case "Q2_K":
+		return []Mem{bytes(3)}
+	case "Q3_K":
+		return []Mem{bytes(3), bytes(4)}
+	case "Q4_K":
+		return []Mem{bytes(15)}
+	case "Q5_K":
+		return []Mem{bytes(15), bytes(16)}
+	case "Q6_K":
+		return []Mem{bytes(15), bytes(0x30)}
+	}
+	return nil
 }
 
 // halves reports whether scales are of 16 elements.
@@ -599,13 +667,19 @@ func (f *blockFormat) halves() bool {
 	return false
 }
 
+// firstLane loads 32 bits and clears the other lanes. To avo, VMOVD would leave the upper
+// half of the register as it was before.
+func firstLane(from Mem, r reg.VecVirtual) {
+	Instruction(&ir.Instruction{Opcode: "VMOVD", Operands: []Op{from, r.AsX()}, Inputs: []Op{from}, Outputs: []Op{r}})
+}
+
 // dotBytes returns the products of w and x, 4 added up in each lane, plus a number in
 // memory in the first lane if there is one.
 func (v blockISA) dotBytes(w, magnitude reg.VecVirtual, x Mem, plus *Mem, ones reg.VecVirtual) reg.VecVirtual {
 	r := YMM()
 	if v.vnni {
 		if plus != nil {
-			VMOVD(*plus, r.AsX())
+			firstLane(*plus, r)
 		} else {
 			VPXOR(r, r, r)
 		}
@@ -623,7 +697,7 @@ func (v blockISA) dotBytes(w, magnitude reg.VecVirtual, x Mem, plus *Mem, ones r
 	VPMADDWD(ones, r, r)
 	if plus != nil {
 		t := YMM()
-		VMOVD(*plus, t.AsX())
+		firstLane(*plus, t)
 		VPADDD(t, r, r)
 	}
 	return r
