@@ -37,7 +37,7 @@ type Output struct {
 
 // ConformanceCases are all cases of all operations.
 func ConformanceCases() []Conformance {
-	return slices.Concat(ProductCases(productShapes), ElementCases(lengths, rowShapes, ropeShapes), LearningCases(lossShapes, lengths),
+	return slices.Concat(ProductCases(productShapes), BlockCases(), ElementCases(lengths, rowShapes, ropeShapes), LearningCases(lossShapes, lengths),
 		AttentionCases(slices.Concat(AttendShapes, RandomShapes(25))), composedCases())
 }
 

@@ -1,0 +1,82 @@
+package kernelstest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+
+	"glimpse/kernels"
+)
+
+// blockTypes are formats of blocks, with the offsets of the half-precision scales in one.
+var blockTypes = map[string][]int{"Q4_1": {0, 2}, "Q8_0": {0}, "Q4_K": {0, 2}, "Q6_K": {208}, "NVFP4": nil}
+
+// blockTolerance is about the error of rounding weights to bfloat16, as some products do.
+const blockTolerance = 4e-3
+
+// BlockCases are the products by quantised weights. Rows are such that bytes hold them exactly.
+func BlockCases() []Conformance {
+	var cases []Conformance
+	add := func(op, name string, run func(d Device, rng *rand.Rand) []Output) {
+		cases = append(cases, Conformance{Op: op, Name: name, tol: blockTolerance, run: run})
+	}
+	for _, format := range []string{"NVFP4", "Q4_1", "Q4_K", "Q6_K", "Q8_0"} {
+		for i, m := range []int{1, 3, 16, 17, 70} {
+			const k, n = 512, 256
+			v := Variants[i%len(Variants)]
+			name := fmt.Sprintf("%dx%dx%d %s alpha=%v beta=%v", m, k, n, format, v.Alpha, v.Beta)
+			add("Linear", name, func(d Device, rng *rand.Rand) []Output {
+				x, weight, y := d.Tensor(bytesExactly(rng, m*k), m, k), d.blocks(rng, format, n, k), d.Target(rng, v.Beta, m, n)
+				bias := d.Tensor(Random(rng, n, 1), n)
+				d.B.Linear(y, x, weight, bias, v.Alpha, v.Beta)
+				return []Output{{Name: "y", Values: y.Float64s()}}
+			})
+			add("MatMul", name, func(d Device, rng *rand.Rand) []Output {
+				x, weight, y := d.Tensor(bytesExactly(rng, m*k), m, k), d.blocks(rng, format, k, n), d.Target(rng, v.Beta, m, n)
+				d.B.MatMul(y, x, weight, v.Alpha, v.Beta)
+				return []Output{{Name: "c", Values: y.Float64s()}}
+			})
+		}
+		add("Gather", format, func(d Device, rng *rand.Rand) []Output {
+			table, y := d.blocks(rng, format, 9, 512), d.Garbage(4, 512)
+			d.B.Gather(y, table, []int32{8, 0, 3, 3})
+			return []Output{{Name: "y", Values: y.Float64s()}}
+		})
+	}
+	return cases
+}
+
+// bytesExactly are multiples of 1/128, of which the largest of each 32 is 127/128.
+func bytesExactly(rng *rand.Rand, n int) []float64 {
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = float64(float32(rng.IntN(255)-127) / 128)
+		if i%32 == 7 {
+			x[i] = 127. / 128
+		}
+	}
+	return x
+}
+
+// blocks is a random weight in a format.
+func (d Device) blocks(rng *rand.Rand, format string, rows, width int) *kernels.Tensor {
+	dtype, err := kernels.ParseStored(format)
+	if err != nil {
+		panic(err)
+	}
+	f, _ := dtype.Format()
+	data := make([]byte, dtype.Bytes(rows*width))
+	for i := range data {
+		data[i] = byte(rng.Uint32())
+	}
+	for at := 0; at < len(data); at += f.Bytes {
+		for _, scale := range blockTypes[format] { // from 2⁻⁸ to 2⁻⁶, of both signs
+			binary.LittleEndian.PutUint16(data[at+scale:], uint16(rng.Uint32())&0x87ff|7<<10)
+		}
+	}
+	t, err := kernels.FromBytes(dtype, data, rows, width)
+	if err != nil {
+		panic(err)
+	}
+	return d.B.Place(t)
+}
