@@ -104,7 +104,7 @@ func TestQuantizedMemory(t *testing.T) {
 		if !reflect.DeepEqual(shapes.Config, m.Config) || shapes.WeightBytes() != m.WeightBytes() {
 			t.Errorf("%s: shapes of %d bytes and %+v, opened %d bytes and %+v", kind, shapes.WeightBytes(), shapes.Config, m.WeightBytes(), m.Config)
 		}
-		const widened = 7 * 32 * 32 * 2
+		widened := int64(7 * m.Config.Hidden * m.Config.Hidden * 2)
 		for _, m := range []*model.Model{shapes, m} {
 			counted, counter := m.Counted()
 			if f := m.NewForecast(counted, counter.Live(), 1000, nil); f.Need != widened+1000 || f.Parts[0].Bytes != widened {

@@ -15,7 +15,6 @@ The packages are transformers (fp8), compressed-tensors and gptqmodel (gptq and 
 dequantize_gemm is AutoAWQ's). None of them needs a GPU for it.
 """
 
-import io
 import json
 import subprocess
 import sys
@@ -109,7 +108,7 @@ def packed_order(old, q, scale, order, size):
 
 
 def gptq(bits, size, inputs, outputs, order=None, fmt="gptq", dtype="f16", q=None, scale=None, zeros=None):
-    sym, groups = zeros is not None, -(-inputs // (size if size > 0 else inputs))
+    sym, groups = q is not None, inputs // (size if size > 0 else inputs)
     m = TorchLinear(bits=bits, group_size=size, sym=sym, desc_act=order is not None, in_features=inputs, out_features=outputs, bias=False, pack_dtype=torch.int32)
     m.eval()
     words = lambda rows, cols: torch.randint(-(2**31), 2**31 - 1, (rows, cols), generator=g).to(torch.int32)
@@ -162,55 +161,60 @@ def modules(old):
     yield "gptq 2", gptq(2, 32, 64, 32)
     yield "gptq column", gptq(4, -1, 64, 32)
     yield "gptq order", gptq(4, 16, 64, 32, order=torch.randint(0, 4, (64,), generator=g))
-    yield "gptq wide", gptq(4, 32, 96, 160)  # more than a tile of outputs
+    # More than a tile of inputs and outputs, some of which are alike.
+    words = lambda rows, cols: torch.randint(-(2**31), 2**31 - 1, (rows, cols), generator=g).to(torch.int32).repeat(1, 4)
+    yield "gptq wide", gptq(4, 32, 96, 160, q=words(12, 40), zeros=words(3, 5), scale=scales("f16", 3, 40).repeat(1, 4))
     q, zeros = torch.randint(0, 16, (64, 24), generator=g), torch.randint(0, 16, (4, 24), generator=g)
     yield "awq", awq(16, q, zeros, scales("f16", 4, 24))
     yield "awq column", awq(-1, q, zeros[:1], scales("f16", 1, 24))
-    yield "awq wide", awq(32, torch.randint(0, 16, (96, 136), generator=g), torch.randint(0, 16, (3, 136), generator=g), scales("f16", 3, 136))
+    tiles = lambda rows: torch.randint(0, 16, (rows, 24), generator=g).repeat(1, 6)
+    yield "awq wide", awq(32, tiles(96), tiles(3), scales("f16", 3, 24).repeat(1, 6))
 
 
-HIDDEN = 32
 LINEAR = [f"model.layers.0.{name}_proj" for name in ("self_attn.q", "self_attn.k", "self_attn.v", "self_attn.o", "mlp.gate", "mlp.up", "mlp.down")]
 
 
 def llama(kind):
     """Rounds every linear layer to the nearest codes of a kind."""
+    hidden = 32 if kind == "gptq" else 16  # gptqmodel has no less
+    size = hidden // 2
     normal = lambda *shape: torch.randn(shape, generator=g) * 0.2
-    plain = {"model.embed_tokens.weight": normal(HIDDEN, HIDDEN), "model.norm.weight": torch.ones(HIDDEN) + normal(HIDDEN)}
+    plain = {"model.embed_tokens.weight": normal(32, hidden), "model.norm.weight": torch.ones(hidden) + normal(hidden)}
     for norm in ("input_layernorm", "post_attention_layernorm"):
-        plain[f"model.layers.0.{norm}.weight"] = torch.ones(HIDDEN) + normal(HIDDEN)
+        plain[f"model.layers.0.{norm}.weight"] = torch.ones(hidden) + normal(hidden)
     plain = {k: v.to(torch.bfloat16) for k, v in plain.items()}
     stored, widened = dict(plain), dict(plain)
     for name in LINEAR:
-        w = normal(HIDDEN, HIDDEN)
-        grouped = w.view(HIDDEN, 2, 16)
-        most = grouped.abs().amax(-1)
+        w = normal(hidden, hidden)
+        grouped, blocks = w.view(hidden, 2, size), w.view(2, size, 2, size)
         if kind == "fp8":
-            s = w.view(2, 16, 2, 16).abs().amax((1, 3)) / 448
-            q = (w.view(2, 16, 2, 16) / s[:, None, :, None]).reshape(w.shape).to(torch.float8_e4m3fn)
-            config, tensors, want = fp8(q, s, [16, 16])
+            s = blocks.abs().amax((1, 3)) / 448
+            q = (blocks / s[:, None, :, None]).reshape(w.shape).to(torch.float8_e4m3fn)
+            config, tensors, want = fp8(q, s, [size, size])
         elif kind == "compressed-tensors-float":
             s = (w.abs().amax(1, keepdim=True) / 448).to(torch.bfloat16)
-            config, tensors, want = compressed("float-quantized", dict(weight=(w / s.float()).to(torch.float8_e4m3fn), weight_scale=s), num_bits=8, type="float", strategy="channel")
+            q = (w / s.float()).to(torch.float8_e4m3fn)
+            config, tensors, want = compressed("float-quantized", dict(weight=q, weight_scale=s), num_bits=8, type="float", strategy="channel")
         elif kind == "compressed-tensors-int":
             s = (w.abs().amax(1, keepdim=True) / 127).to(torch.bfloat16)
-            config, tensors, want = compressed("int-quantized", dict(weight=(w / s.float()).round().clamp(-128, 127).to(torch.int8), weight_scale=s), num_bits=8, type="int", strategy="channel")
-        elif kind == "compressed-tensors-pack":
-            s = (most / 7).to(torch.bfloat16)
-            config, tensors, want = packed((grouped / s.float()[..., None]).round().clamp(-8, 7).view(w.shape), 4, s, strategy="group", group_size=16)
+            q = (w / s.float()).round().clamp(-128, 127).to(torch.int8)
+            config, tensors, want = compressed("int-quantized", dict(weight=q, weight_scale=s), num_bits=8, type="int", strategy="channel")
         else:
-            s = (most / 7).to(torch.float16)
-            q = ((grouped / s.float()[..., None]).round() + 8).clamp(0, 15).view(w.shape).t().to(torch.int32)
-            if kind == "awq":
-                config, tensors, want = awq(16, q, torch.full((2, HIDDEN), 8), s.t().contiguous())
+            s = (grouped.abs().amax(-1) / 7).to(torch.bfloat16 if kind == "compressed-tensors-pack" else torch.float16)
+            q = (grouped / s.float()[..., None]).round().clamp(-8, 7).view(w.shape)
+            if kind == "compressed-tensors-pack":
+                config, tensors, want = packed(q, 4, s, strategy="group", group_size=size)
+            elif kind == "awq":
+                config, tensors, want = awq(size, (q + 8).t().to(torch.int32), torch.full((2, hidden), 8), s.t().contiguous())
             else:
-                words = (q.view(HIDDEN // 8, 8, HIDDEN) << (4 * torch.arange(8)[None, :, None])).sum(1).to(torch.int32)
-                config, tensors, want = gptq(4, 16, HIDDEN, HIDDEN, q=words, scale=s.t().contiguous(), zeros=torch.full((2, HIDDEN // 8), 0x77777777, dtype=torch.int32))
+                words = ((q + 8).t().to(torch.int32).reshape(hidden // 8, 8, hidden) << (4 * torch.arange(8)[None, :, None])).sum(1).to(torch.int32)
+                sevens = torch.full((2, hidden // 8), 0x77777777, dtype=torch.int32)
+                config, tensors, want = gptq(4, size, hidden, hidden, q=words, scale=s.t().contiguous(), zeros=sevens)
         stored |= {k.replace("X.", name + "."): v for k, v in tensors.items()}
         widened[name + ".weight"] = want
     model = dict(
-        architectures=["LlamaForCausalLM"], model_type="llama", hidden_size=HIDDEN, intermediate_size=HIDDEN, num_hidden_layers=1, num_attention_heads=4,
-        num_key_value_heads=4, vocab_size=HIDDEN, max_position_embeddings=64, rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=True,
+        architectures=["LlamaForCausalLM"], model_type="llama", hidden_size=hidden, intermediate_size=hidden, num_hidden_layers=1, num_attention_heads=4,
+        num_key_value_heads=4, vocab_size=32, max_position_embeddings=64, rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=True,
         bos_token_id=1, eos_token_id=2, torch_dtype="bfloat16", quantization_config=config,
     )
     return model, stored, widened

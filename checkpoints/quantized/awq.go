@@ -22,7 +22,8 @@ func init() {
 			Zero    bool   `json:"zero_point"`
 			Version string `json:"version"`
 			Format  string `json:"format"` // in files of gptqmodel
-		}{4, 128, true, "", "gemm"}
+			Backend string `json:"backend"`
+		}{4, 128, true, "", "gemm", ""}
 		if err := json.Unmarshal(raw, &c); err != nil {
 			return nil, err
 		}
@@ -32,6 +33,8 @@ func init() {
 		switch {
 		case !strings.EqualFold(c.Version, "gemm"):
 			return nil, fmt.Errorf("version: got %.200q, want gemm", c.Version)
+		case c.Backend == "llm-awq": // whose version is another layout
+			return nil, fmt.Errorf("backend: got %q, want autoawq", c.Backend)
 		case c.Bits != 4:
 			return nil, fmt.Errorf("bits: got %d, want 4", c.Bits)
 		case c.Group < 1 && c.Group != -1:
@@ -81,16 +84,15 @@ func widenAWQ(dst, qweight []byte, in, out, size int, scales, zeros []float32, s
 				to := min(t.cols, (g+1)*size-t.col)
 				s, z := (*[8]float32)(scales[g*out+t.row+r:]), (*[8]float32)(zeros[g*out+t.row+r:])
 				for col := from; col < to; col++ {
-					w, rows := word(qweight, ((t.col+col)*out+t.row+r)/8), x[r*t.cols+col:]
-					rows = rows[:7*t.cols+1]
-					rows[0] = (small[w&15] - z[0]) * s[0]
-					rows[2*t.cols] = (small[w>>4&15] - z[2]) * s[2]
-					rows[4*t.cols] = (small[w>>8&15] - z[4]) * s[4]
-					rows[6*t.cols] = (small[w>>12&15] - z[6]) * s[6]
-					rows[t.cols] = (small[w>>16&15] - z[1]) * s[1]
-					rows[3*t.cols] = (small[w>>20&15] - z[3]) * s[3]
-					rows[5*t.cols] = (small[w>>24&15] - z[5]) * s[5]
-					rows[7*t.cols] = (small[w>>28] - z[7]) * s[7]
+					w, x := word(qweight, ((t.col+col)*out+t.row+r)/8), (*[7*transposedCols + 1]float32)(x[r*transposedCols+col:])
+					x[0] = (small[w&15] - z[0]) * s[0]
+					x[2*transposedCols] = (small[w>>4&15] - z[2]) * s[2]
+					x[4*transposedCols] = (small[w>>8&15] - z[4]) * s[4]
+					x[6*transposedCols] = (small[w>>12&15] - z[6]) * s[6]
+					x[1*transposedCols] = (small[w>>16&15] - z[1]) * s[1]
+					x[3*transposedCols] = (small[w>>20&15] - z[3]) * s[3]
+					x[5*transposedCols] = (small[w>>24&15] - z[5]) * s[5]
+					x[7*transposedCols] = (small[w>>28] - z[7]) * s[7]
 				}
 				from = to
 			}

@@ -209,11 +209,8 @@ func packedCodes(m *module, g *group) {
 	if !ok {
 		return
 	}
-	m.use("weight_shape", []string{"I64", "I32"}, []int{2})
-	m.of = m.of[:1] // it is read here
-	m.unused = append(m.unused, m.name+".weight_shape")
-	shape := m.integers("weight_shape")
-	if m.wrong {
+	shape := m.read("weight_shape", []string{"I64", "I32"}, 2)
+	if shape == nil {
 		return
 	}
 	perWord := 32 / g.Weights.Bits
@@ -258,7 +255,6 @@ func (m *module) compressed(rows, cols int, g *group, c rowCodes) {
 		middle = float32(int(1) << (g.Weights.Bits - 1))
 	}
 	if g.Weights.Strategy == "group" && g.Format == "pack-quantized" && m.has("weight_g_idx") {
-		m.use("weight_g_idx", []string{"I32"}, []int{cols})
 		blocks.group = m.columnGroups(cols, g.cols, blocks.width)
 	}
 	m.show(rows, cols, func(dst []byte, of [][]byte) {
@@ -282,8 +278,8 @@ func (m *module) compressed(rows, cols int, g *group, c rowCodes) {
 // The reference sorts columns by it and cuts them into groups of one size, which only means the
 // same where the groups are of that size.
 func (m *module) columnGroups(cols, size, groups int) []int {
-	index := m.integers("weight_g_idx")
-	if m.wrong || slices.Contains(index, -1) {
+	index := m.read("weight_g_idx", []string{"I32"}, cols)
+	if index == nil || slices.Contains(index, -1) {
 		return nil
 	}
 	count, ordered := make([]int, groups), true

@@ -62,11 +62,11 @@ func (c gptq) find(f *finder) {
 		scale := m.use("scales", floatTypes, []int{groups, out})
 		var index []int
 		if c.Order || m.has("g_idx") {
-			m.use("g_idx", []string{"I32"}, []int{in})
-			index = m.integers("g_idx")
+			index = m.read("g_idx", []string{"I32"}, in)
 		} else {
-			for i := range in {
-				index = append(index, i/size)
+			index = make([]int, in)
+			for i := range index {
+				index[i] = i / size
 			}
 		}
 		for i, g := range index {
@@ -101,8 +101,8 @@ func (c gptq) widen(dst, qweight []byte, in, out int, index []int, scales, zeros
 			index := index[t.col+col:][:n]
 			if c.Bits == 4 && !slices.ContainsFunc(index, func(g int) bool { return g != index[0] }) {
 				s, z := scales[index[0]*out+t.row:][:t.rows], zeros[index[0]*out+t.row:][:t.rows]
-				for r, s := range s {
-					eight((*[8]float32)(x[r*t.cols+col:]), word(words, r), s, z[r])
+				for r, z := range z {
+					eight((*[8]float32)(x[r*transposedCols+col:]), word(words, r), s[r], z)
 				}
 				continue
 			}
@@ -110,7 +110,7 @@ func (c gptq) widen(dst, qweight []byte, in, out int, index []int, scales, zeros
 				s, z := scales[g*out+t.row:][:t.rows], zeros[g*out+t.row:][:t.rows]
 				shift := b * c.Bits
 				for r := range t.rows {
-					x[r*t.cols+col+b] = (small[word(words, r)>>shift&mask] - z[r]) * s[r]
+					x[r*transposedCols+col+b] = (small[word(words, r)>>shift&mask] - z[r]) * s[r]
 				}
 			}
 		}

@@ -24,9 +24,6 @@ type scheme interface {
 // methods read a quantization_config, by its quant_method.
 var methods = registry.Registry[func(raw json.RawMessage) (scheme, error)]{Noun: "quant_method"}
 
-// Methods are the names of quant_method that can be read, sorted.
-func Methods() []string { return methods.Names() }
-
 // Parse reads the quantization_config of config.json. Errors name its key.
 func Parse(raw json.RawMessage) (*Config, error) {
 	var head struct {
@@ -112,8 +109,8 @@ func (m *module) has(tensor string) bool {
 	return ok
 }
 
-// use looks up a tensor, which has one of the types and one of the shapes. Make will get its bytes.
-func (m *module) use(tensor string, dtypes []string, shapes ...[]int) (dtype string) {
+// look finds a tensor, which has one of the types and one of the shapes.
+func (m *module) look(tensor string, dtypes []string, shapes ...[]int) (dtype string) {
 	want := strings.Join(dtypes, " or ") + " of shape"
 	for i, shape := range shapes {
 		if i > 0 {
@@ -129,8 +126,28 @@ func (m *module) use(tensor string, dtypes []string, shapes ...[]int) (dtype str
 	case !slices.Contains(dtypes, info.DType) || !slices.ContainsFunc(shapes, same):
 		m.fail(tensor, "%s of shape %v, want %s", info.DType, short(info.Shape), want)
 	}
-	m.of = append(m.of, m.name+"."+tensor)
 	return info.DType
+}
+
+// use is look for a tensor whose bytes Make will get.
+func (m *module) use(tensor string, dtypes []string, shapes ...[]int) (dtype string) {
+	m.of = append(m.of, m.name+"."+tensor)
+	return m.look(tensor, dtypes, shapes...)
+}
+
+// read is look for a tensor of integers that Make does not need; nil where anything was wrong.
+func (m *module) read(tensor string, dtypes []string, shape ...int) []int {
+	dtype := m.look(tensor, dtypes, shape)
+	if m.wrong {
+		return nil
+	}
+	data, err := m.weights.Raw(m.name + "." + tensor)
+	if err != nil {
+		m.wrong, m.errs = true, append(m.errs, err)
+		return nil
+	}
+	m.unused = append(m.unused, m.name+"."+tensor)
+	return integers(data, dtype)
 }
 
 // matrix looks up a tensor of two dimensions, neither of them 0, whose bytes Make will get.
@@ -146,20 +163,6 @@ func (m *module) matrix(tensor string, dtypes ...string) (rows, cols int, ok boo
 	}
 	m.of = append(m.of, m.name+"."+tensor)
 	return info.Shape[0], info.Shape[1], true
-}
-
-// integers reads a tensor of I32 or I64, which must have been looked up.
-func (m *module) integers(tensor string) []int {
-	if m.wrong {
-		return nil
-	}
-	data, err := m.weights.Raw(m.name + "." + tensor)
-	if err != nil {
-		m.wrong, m.errs = true, append(m.errs, err)
-		return nil
-	}
-	info, _ := m.weights.Info(m.name + "." + tensor)
-	return integers(data, info.DType)
 }
 
 // show adds the module's weight, unless something was wrong.

@@ -87,7 +87,7 @@ func TestEqualsReference(t *testing.T) {
 			compare(t, got, want)
 		})
 	}
-	for _, method := range Methods() {
+	for _, method := range methods.Names() {
 		if !seen[method] {
 			t.Errorf("no case of quant_method %s", method)
 		}

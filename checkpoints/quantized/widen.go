@@ -25,7 +25,7 @@ type scratch struct {
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // widen makes a matrix [rows, cols] of BF16, in tiles of at most so many rows and columns, on all
-// cores. Fill writes the numbers of a tile, [rows, cols] without gaps; they are products in the
+// cores. Fill writes the numbers of a tile into rows of tileCols; they are products in the
 // type of the scale, and are rounded to that before they are rounded to BF16.
 func widen(dst []byte, rows, cols, tileRows, tileCols int, scale string, fill func(x []float32, t tile)) {
 	bits := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)/2)
@@ -36,14 +36,14 @@ func widen(dst []byte, rows, cols, tileRows, tileCols int, scale string, fill fu
 		t.rows = min(tileRows, rows-t.row)
 		for ; t.col < cols; t.col += tileCols {
 			t.cols = min(tileCols, cols-t.col)
-			x := s.wide[:t.rows*t.cols]
+			x := s.wide[:(t.rows-1)*tileCols+t.cols]
 			fill(x, t)
 			if scale == "F16" {
 				simd.NarrowF16(s.half[:len(x)], x)
 				simd.WidenF16(x, s.half[:len(x)])
 			}
 			for r := range t.rows {
-				simd.NarrowBF16(bits[(t.row+r)*cols+t.col:][:t.cols], x[r*t.cols:][:t.cols])
+				simd.NarrowBF16(bits[(t.row+r)*cols+t.col:][:t.cols], x[r*tileCols:][:t.cols])
 			}
 		}
 	})
