@@ -147,7 +147,7 @@ def modules(old):
     yield "int channel zero", compressed("int-quantized", dict(weight=q, weight_scale=scales("bf16", 24, 1), weight_zero_point=zero), num_bits=8, type="int", strategy="channel", symmetric=False)
     yield "int tensor zero", compressed("int-quantized", dict(weight=q, weight_scale=scales("f16", 1), weight_zero_point=zero[:1, 0]), num_bits=8, type="int", strategy="tensor", symmetric=False)
     yield "int group", compressed("int-quantized", dict(weight=q, weight_scale=scales("f32", 24, 3)), num_bits=8, type="int", strategy="group", group_size=11)
-    yield "pack 4 odd", packed(codes(5, 33, -8, 8), 4, scales("bf16", 5, 11), strategy="group", group_size=3)
+    yield "pack 4 odd", packed(codes(5, 33, -8, 8), 4, scales("bf16", 5, 3), strategy="group", group_size=11)
     yield "pack 4 tensor", packed(codes(5, 21, -8, 8), 4, scales("bf16", 1), strategy="tensor")
     yield "pack 4 channel zero", packed(codes(21, 32, -8, 8), 4, scales("bf16", 21, 1), codes(21, 1, -8, 8).to(torch.int8), strategy="channel")
     yield "pack 4 group zero", packed(codes(21, 32, -8, 8), 4, scales("f16", 21, 4), codes(21, 4, -8, 8).to(torch.int8), strategy="group", group_size=8)
