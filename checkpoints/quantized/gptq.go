@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// gptq is the layout of AutoGPTQ and gptqmodel, transposed: X.qweight I32 [in/n, out] holds n codes
-// of a column of the matrix in a word, the first in the low bits; X.qzeros I32 [groups, out/n] the zero points, n of
-// neighbouring outputs in a word, less one each in version 1; X.scales [groups, out]; X.g_idx I32 [in] the
-// group of each input.
+// gptq is the layout of AutoGPTQ and gptqmodel, transposed: X.qweight I32 [in/n, out] holds the codes
+// of n neighbouring inputs in a word, the first in the low bits; X.qzeros I32 [groups, out/n] the zero
+// points of n neighbouring outputs, less one each in version 1; X.scales [groups, out]; X.g_idx I32 [in]
+// the group of each input.
 type gptq struct {
 	Bits   int    `json:"bits"`
 	Group  int    `json:"group_size"` // -1: all inputs
