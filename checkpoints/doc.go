@@ -2,7 +2,7 @@
 // weights of base models, adapters, and the state of a training run.
 //
 // Tensors are in safetensors files; package gguf reads models of llama.cpp's format
-// too. A base model's file is mapped into memory and never copied: OpenWeights finds
+// too, and package quantized widens folders that are quantised. A base model's file is mapped into memory and never copied: OpenWeights finds
 // the one file or the shards of a Hugging Face folder and hands out views into the map.
 //
 //	w, err := checkpoints.OpenWeights("models/llama-3.2-1b")

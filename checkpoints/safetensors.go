@@ -32,6 +32,7 @@ type TensorInfo struct {
 	DType string // as named in the file: "F32", "I64", "F8_E4M3"
 	Shape []int
 	Bytes int
+	Made  bool // Tensor gives memory of the caller's, no view of the file
 }
 
 type tensorInfo struct {
@@ -100,10 +101,17 @@ func (s *Safetensors) Tensor(name string) (TensorView, error) {
 	if err != nil {
 		return TensorView{}, fmt.Errorf("%s: tensor %.200q: %w", s.name, name, dtypeError{err})
 	}
+	data, err := s.raw(name)
+	return TensorView{Name: name, DType: dtype, Shape: slices.Clone(t.shape), Data: data}, err
+}
+
+// raw returns the bytes of a tensor that the file has, of whatever element type.
+func (s *Safetensors) raw(name string) ([]byte, error) {
 	if s.file == nil {
-		return TensorView{}, fmt.Errorf("%s: tensor %.200q: %w", s.name, name, fs.ErrClosed)
+		return nil, fmt.Errorf("%s: tensor %.200q: %w", s.name, name, fs.ErrClosed)
 	}
-	return TensorView{Name: name, DType: dtype, Shape: slices.Clone(t.shape), Data: s.payload[t.begin:t.end:t.end]}, nil
+	t := s.tensors[name]
+	return s.payload[t.begin:t.end:t.end], nil
 }
 
 // Bytes is the whole file, nil once it is closed.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"glimpse/checkpoints/quantized"
 )
 
 // ErrContext is returned when a sequence would grow past the model's context.
@@ -45,7 +47,8 @@ type Config struct {
 	BOS int32   // -1: none
 	EOS []int32 // every end token
 
-	notes []string // see Model.Notes
+	quantized *quantized.Config // how the weights are stored, nil: as they are read
+	notes     []string          // see Model.Notes
 }
 
 // maxContext bounds the context, far beyond any model's.

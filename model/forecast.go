@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 
+	"glimpse/checkpoints"
 	"glimpse/internal/bytesize"
 	"glimpse/kernels"
 	"glimpse/kernels/memcount"
@@ -58,6 +59,23 @@ func (m *Model) slotBytes(s slot) int64 {
 	return int64(m.slotType(s).Bytes(kernels.ShapeLen(s.shape)))
 }
 
+// widenedBytes is the memory on the host of weights that are no part of a mapped file.
+func (m *Model) widenedBytes() int64 {
+	if m.weights == nil {
+		return m.shapes.widened
+	}
+	return widenedBytes(m.weights, m.identity.names)
+}
+
+func widenedBytes(w *checkpoints.Weights, names []string) (n int64) {
+	for _, name := range names {
+		if info, _ := w.Info(name); info.Made {
+			n += int64(info.Bytes)
+		}
+	}
+	return n
+}
+
 // Counts tells that the model is one without numbers, as Counted makes it: what would be written
 // to it need not be computed.
 func (m *Model) Counts() bool { return m.counter != nil }
@@ -86,11 +104,12 @@ type Forecast struct {
 }
 
 // NewForecast is that of a run on m, of which counted is the [Model.Counted]: of its weights and the rest that it needs,
-// in bytes, named by parts. Weights of the host are not counted: they are mapped, and read again if need be.
+// in bytes, named by parts. Weights that the host maps are not counted, since they are read again if need be.
 func (m *Model) NewForecast(counted *Model, weights, rest int64, parts []MemoryPart, advice ...string) *Forecast {
 	f := &Forecast{Device: m.DeviceName(), Need: weights + rest, Parts: append([]MemoryPart{{"weights", weights}}, parts...), Advice: advice}
 	if !m.Backend.OwnMemory() {
-		f.Need, f.Parts[0].Bytes = rest, 0
+		f.Parts[0].Bytes = m.widenedBytes()
+		f.Need = f.Parts[0].Bytes + rest
 	}
 	if counted.CacheDType() != kernels.BF16 {
 		f.Advice = append([]string{"take --cache-dtype bf16"}, advice...)

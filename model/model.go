@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"glimpse/checkpoints"
+	"glimpse/checkpoints/quantized"
 	"glimpse/internal/listing"
 	"glimpse/internal/modelfile"
 	"glimpse/kernels"
@@ -81,9 +83,8 @@ type Options struct {
 }
 
 // Open reads a Hugging Face folder: config.json, safetensors weights (mapped, not
-// copied), generation_config.json and, where it is there, the tokenizer; or a GGUF file,
-// whose weights in blocks are widened to bf16. The empty
-// path is the built-in reference model. The caller closes the model.
+// copied), generation_config.json and, where it is there, the tokenizer; or a GGUF file. Quantised
+// weights of either are widened to bf16. The empty path is the built-in reference model. The caller closes the model.
 func Open(path string, opt Options) (*Model, error) {
 	if path == "" {
 		return OpenFS(builtin.FS(), builtin.Name, opt)
@@ -157,6 +158,11 @@ func open(folder fs.FS, name, given string, opt Options, weights func() (*checkp
 			stored.Close()
 		}
 	}()
+	if config.quantized != nil {
+		if err := config.quantized.Show(stored); err != nil {
+			return nil, fmt.Errorf("weights: %w", err)
+		}
+	}
 	m = &Model{Name: name, Config: *config, Notes: config.notes, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType, chat: opt.Chat}
 	if m.chat.Now.IsZero() {
 		m.chat.Now = time.Now()
@@ -313,19 +319,17 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
 	}
 	// Keys that any architecture can have, and that would change what it computes.
+	var stored *quantized.Config
 	if given(head.Quantization) {
-		var q struct {
-			Method string `json:"quant_method"`
-		}
-		if err := json.Unmarshal(head.Quantization, &q); err != nil {
+		if stored, err = quantized.Parse(head.Quantization); err != nil {
 			return Family{}, nil, fmt.Errorf("config.json: quantization_config: %w", err)
 		}
-		return Family{}, nil, fmt.Errorf("config.json: quantization_config: got quant_method %q, want none: weights must be bf16, f16 or f32", q.Method)
 	}
 	c, err := family.ParseConfig(raw)
 	if err != nil {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
 	}
+	c.quantized = stored
 	if 2*len(c.RoPEFreqs) != c.HeadDim && !family.PartialRotary {
 		return Family{}, nil, fmt.Errorf("config.json: partial_rotary_factor: got %v, want 1", float64(2*len(c.RoPEFreqs))/float64(c.HeadDim))
 	}
@@ -407,7 +411,7 @@ func (m *Model) load(b *Binder) error {
 		switch {
 		// Tied checkpoints may store the head a second time.
 		case wanted[name] || m.Config.TieEmbeddings && name == "lm_head.weight":
-		case isBuffer(name, info.Shape):
+		case isBuffer(name, info.Shape), m.Config.quantized != nil && m.isZeroBias(name):
 			unused = append(unused, name)
 		default:
 			surplus = append(surplus, name)
@@ -426,6 +430,15 @@ func (m *Model) load(b *Binder) error {
 		m.placeHead(m.Backend)
 	}
 	return nil
+}
+
+// isZeroBias tells that a tensor is a bias of zeros, which AutoGPTQ stores of modules without one.
+func (m *Model) isZeroBias(name string) bool {
+	if !strings.HasSuffix(name, ".bias") {
+		return false
+	}
+	view, err := m.weights.Tensor(name)
+	return err == nil && !slices.ContainsFunc(view.Data, func(b byte) bool { return b != 0 })
 }
 
 // RoPE returns a table of a device that covers the positions, of long prompts or of others; it

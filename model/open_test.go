@@ -240,7 +240,7 @@ func TestOpenRefusesBadConfigs(t *testing.T) {
 		"rms_norm_eps below 0":        {map[string]any{"rms_norm_eps": -1e-5}, []string{"rms_norm_eps: got -1e-05"}},
 		"several at once":             {map[string]any{"vocab_size": 0, "rms_norm_eps": 0, "head_dim": 3}, []string{"vocab_size: got 0", "rms_norm_eps: got 0", "head_dim: got 3"}},
 		"rope_theta":                  {map[string]any{"rope_theta": 0}, []string{"rope_theta: got 0, want a positive number"}},
-		"quantization_config":         {map[string]any{"quantization_config": map[string]any{"quant_method": "awq", "bits": 4}}, []string{`quantization_config: got quant_method "awq", want none`}},
+		"quantization_config":         {map[string]any{"quantization_config": map[string]any{"quant_method": "awq", "bits": 3}}, []string{`quantization_config: awq: bits: got 3, want 4`}},
 		"partial_rotary_factor":       {map[string]any{"partial_rotary_factor": 0.5}, []string{"partial_rotary_factor: got 0.5, want 1"}},
 		"hidden_act":                  {map[string]any{"hidden_act": "gelu"}, []string{`hidden_act: got "gelu", want "silu"`}},
 		"eos_token_id text":           {map[string]any{"eos_token_id": "</s>"}, []string{"eos_token_id"}},

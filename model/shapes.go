@@ -17,6 +17,8 @@ import (
 type shapes struct {
 	stored kernels.DType // of the matrices
 	bytes  int64         // of the weights
+	// widened are the bytes of those that will be no part of a mapped file.
+	widened int64
 }
 
 // OpenShapes reads a model's config.json, or what describes the model in a GGUF file, and nothing
@@ -25,6 +27,7 @@ type shapes struct {
 // path is the built-in model.
 func OpenShapes(path, device string) (*Model, error) {
 	folder, name := builtin.FS(), builtin.Name
+	var widened int64 // of a GGUF file
 	if path != "" {
 		abs, err := filepath.Abs(path)
 		if err != nil {
@@ -37,6 +40,11 @@ func OpenShapes(path, device string) (*Model, error) {
 				return nil, fmt.Errorf("shapes of model: %w", err)
 			}
 			defer file.Close()
+			stored, err := file.Weights()
+			if err != nil {
+				return nil, fmt.Errorf("shapes of model: %w", err)
+			}
+			widened = widenedBytes(stored, stored.Names())
 			folder, name = file.Folder, gguf.Name(path)
 		}
 	}
@@ -44,6 +52,7 @@ func OpenShapes(path, device string) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shapes of model %s: %w", name, err)
 	}
+	m.shapes.widened += widened
 	return m, nil
 }
 
@@ -61,6 +70,9 @@ func openShapes(folder fs.FS, name, device string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	if config.quantized != nil {
+		stored = kernels.BF16
+	}
 	m := &Model{Name: name, Config: *config, DeviceChoice: why, folder: folder, family: family, shapes: &shapes{stored: stored}}
 	b := &Binder{}
 	family.Bind(config, b)
@@ -73,10 +85,16 @@ func openShapes(folder fs.FS, name, device string) (*Model, error) {
 			d = m.Backend.Compute()
 		}
 		t := kernels.NewShape(d, s.shape...)
-		m.shapes.bytes += int64(t.Len()) * int64(stored.Size())
+		bytes := int64(t.Len()) * int64(stored.Size())
+		m.shapes.bytes += bytes
+		if config.quantized != nil && len(s.shape) == 2 && s.layer >= 0 && s.layer < config.Layers {
+			m.shapes.widened += bytes
+		}
 		return t
 	})
-	m.shapes.addFiles(folder)
+	if config.quantized == nil {
+		m.shapes.addFiles(folder)
+	}
 	return m, nil
 }
 

@@ -128,7 +128,7 @@ func (f *tensorFile) Info(name string) (checkpoints.TensorInfo, bool) {
 	if !ok {
 		return checkpoints.TensorInfo{}, false
 	}
-	return checkpoints.TensorInfo{DType: s.dtype.String(), Shape: slices.Clone(s.shape), Bytes: s.size()}, true
+	return checkpoints.TensorInfo{DType: s.dtype.String(), Shape: slices.Clone(s.shape), Bytes: s.size(), Made: !s.isView()}, true
 }
 
 func (f *tensorFile) Tensor(name string) (checkpoints.TensorView, error) {
@@ -140,8 +140,8 @@ func (f *tensorFile) Tensor(name string) (checkpoints.TensorView, error) {
 		return checkpoints.TensorView{}, fmt.Errorf("%s: tensor %.200q: %w", f.name, name, fs.ErrClosed)
 	}
 	view := checkpoints.TensorView{Name: name, DType: s.dtype, Shape: slices.Clone(s.shape)}
-	if size := s.size(); size == 0 || s.row == nil && s.plain() {
-		view.Data = s.tensor.Data[:size:size]
+	if s.isView() {
+		view.Data = s.tensor.Data[:s.size():s.size()]
 		return view, nil
 	}
 	f.mu.Lock()
@@ -167,6 +167,9 @@ func (f *tensorFile) Close() error { return f.close() }
 
 // plain tells that the elements are stored as the model's tensor has them.
 func (s *source) plain() bool { return s.tensor.Format.Name == s.dtype.String() }
+
+// isView tells that the model's tensor is a part of the file as it is.
+func (s *source) isView() bool { return s.size() == 0 || s.row == nil && s.plain() }
 
 // size is the number of bytes of the model's tensor.
 func (s *source) size() int { return s.dtype.Bytes(s.rows * s.elems) }

@@ -1,0 +1,123 @@
+package checkpoints
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"unsafe"
+	"weak"
+
+	"glimpse/kernels"
+)
+
+// Derived is a tensor of the model that is made of stored ones, as a widened weight is made of
+// codes and scales.
+type Derived struct {
+	DType kernels.DType
+	Shape []int
+	// Of are the stored tensors in whose place it stands, all safetensors.
+	Of []string
+	// Make fills dst, the elements as [TensorView.Data] has them, from the bytes of those
+	// tensors in that order. It is called for every tensor anew and by several at a time.
+	Make func(dst []byte, of [][]byte)
+}
+
+// Derive shows tensors in the place of those that they are made of, and hides others. They are made
+// when they are asked for; while a caller holds that memory, asking again gives the same. Like Rename,
+// which may follow, it comes before any use of the weights by several. Names are those of the files.
+func (w *Weights) Derive(derived map[string]Derived, hidden []string) error {
+	owner := maps.Clone(w.owner)
+	file := &derivedFile{weights: w, parts: w.owner, tensors: derived, made: map[string]weak.Pointer[byte]{}}
+	for _, name := range slices.Sorted(maps.Keys(derived)) {
+		for _, part := range derived[name].Of {
+			if owner[part] == nil {
+				return fmt.Errorf("%s: tensor %.200q: %w", w.name, part, ErrNoTensor)
+			}
+			delete(owner, part)
+		}
+	}
+	for _, name := range hidden {
+		delete(owner, name)
+	}
+	for name := range derived {
+		if owner[name] != nil {
+			return Corruptf("%s: tensor %.200q is stored beside what it is made of: %s", w.name, name, listNames(derived[name].Of))
+		}
+		owner[name] = file
+	}
+	w.owner = owner
+	return nil
+}
+
+// Raw returns the bytes of a tensor of a safetensors file, of whatever element type. They are as
+// [TensorView.Data] is. ErrNoTensor if there is none.
+func (w *Weights) Raw(name string) ([]byte, error) {
+	owner, stored, _ := w.file(name)
+	return rawOf(w.name, owner, stored)
+}
+
+func rawOf(where string, owner TensorFile, name string) ([]byte, error) {
+	file, ok := owner.(*Safetensors)
+	if !ok {
+		return nil, fmt.Errorf("%s: tensor %.200q: %w in a safetensors file", where, name, ErrNoTensor)
+	}
+	return file.raw(name)
+}
+
+// derivedFile shows derived tensors as a file. It is none of the files that Weights close and hash.
+type derivedFile struct {
+	weights *Weights
+	parts   map[string]TensorFile // where the stored tensors are
+	tensors map[string]Derived
+
+	mu   sync.Mutex
+	made map[string]weak.Pointer[byte] // by Tensor, while a caller has it
+}
+
+func (f *derivedFile) Names() []string { return slices.Sorted(maps.Keys(f.tensors)) }
+
+func (f *derivedFile) Info(name string) (TensorInfo, bool) {
+	d, ok := f.tensors[name]
+	if !ok {
+		return TensorInfo{}, false
+	}
+	return TensorInfo{DType: d.DType.String(), Shape: slices.Clone(d.Shape), Bytes: d.size(), Made: true}, true
+}
+
+func (f *derivedFile) Tensor(name string) (TensorView, error) {
+	d, ok := f.tensors[name]
+	if !ok {
+		return TensorView{}, fmt.Errorf("%s: tensor %.200q: %w", f.weights.name, name, ErrNoTensor)
+	}
+	of := make([][]byte, len(d.Of))
+	for i, part := range d.Of {
+		var err error
+		if of[i], err = rawOf(f.weights.name, f.parts[part], part); err != nil {
+			return TensorView{}, err
+		}
+	}
+	view := TensorView{Name: name, DType: d.DType, Shape: slices.Clone(d.Shape)}
+	f.mu.Lock()
+	made := f.made[name].Value()
+	f.mu.Unlock()
+	if made != nil {
+		view.Data = unsafe.Slice(made, d.size())
+		return view, nil
+	}
+	view.Data = make([]byte, d.size())
+	if len(view.Data) == 0 {
+		return view, nil
+	}
+	d.Make(view.Data, of)
+	f.mu.Lock()
+	f.made[name] = weak.Make(&view.Data[0])
+	f.mu.Unlock()
+	return view, nil
+}
+
+func (f *derivedFile) Bytes() []byte { return nil }
+
+func (f *derivedFile) Close() error { return nil }
+
+func (d Derived) size() int { return kernels.ShapeLen(d.Shape) * d.DType.Size() }

@@ -1,0 +1,319 @@
+package quantized
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// compressed is the layout of the compressed-tensors package, in which llm-compressor writes:
+//
+//	float-quantized  X.weight F8_E4M3
+//	int-quantized    X.weight I8
+//	pack-quantized   X.weight_packed I32, whose bits are those of codes one after the other, in
+//	                 rows that begin with a word; X.weight_shape the matrix's; X.weight_g_idx, of
+//	                 older versions, the group of each column
+//
+// and X.weight_scale beside all, by the group's strategy, and X.weight_zero_point where codes are
+// not symmetric. Those of pack-quantized are packed likewise along columns.
+type compressed struct {
+	groups []group
+	ignore targets
+}
+
+// group is an entry of config_groups.
+type group struct {
+	Targets []string `json:"targets"`
+	Weights *struct {
+		Bits      int             `json:"num_bits"`
+		Type      string          `json:"type"`
+		Symmetric *bool           `json:"symmetric"`
+		Strategy  string          `json:"strategy"`
+		Size      int             `json:"group_size"`
+		Block     json.RawMessage `json:"block_structure"`
+	} `json:"weights"`
+	Format string `json:"format"` // "": that of the file
+
+	name       string
+	targets    targets
+	rows, cols int // of a block
+}
+
+// formats are how codes are stored, by the name of a format.
+var formats = map[string]func(m *module, g *group){
+	"float-quantized": plainCodes, "int-quantized": plainCodes, "naive-quantized": plainCodes, "pack-quantized": packedCodes,
+}
+
+func init() { methods.Add("compressed-tensors", parseCompressed) }
+
+func parseCompressed(raw json.RawMessage) (scheme, error) {
+	var c struct {
+		Format   string                     `json:"format"`
+		Groups   map[string]json.RawMessage `json:"config_groups"`
+		Ignore   []string                   `json:"ignore"`
+		Sparsity struct {
+			Format string `json:"format"`
+		} `json:"sparsity_config"`
+		Transform struct {
+			Groups map[string]json.RawMessage `json:"config_groups"`
+		} `json:"transform_config"`
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, err
+	}
+	if c.Sparsity.Format != "" && c.Sparsity.Format != "dense" {
+		return nil, fmt.Errorf("sparsity_config.format: got %.200q, want none", c.Sparsity.Format)
+	}
+	if len(c.Transform.Groups) > 0 {
+		return nil, errors.New("transform_config: got config_groups, want none: transforms of activations are not computed")
+	}
+	var s compressed
+	var err error
+	if s.ignore, err = parseTargets(c.Ignore); err != nil {
+		return nil, fmt.Errorf("ignore: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Groups)) {
+		g, err := parseGroup(c.Groups[name], c.Format)
+		if err != nil {
+			return nil, fmt.Errorf("config_groups.%.200s: %w", name, err)
+		}
+		if g.name = name; g.Weights != nil {
+			s.groups = append(s.groups, *g)
+		}
+	}
+	return s, nil
+}
+
+func parseGroup(raw json.RawMessage, format string) (g *group, err error) {
+	if err := json.Unmarshal(raw, &g); err != nil {
+		return nil, err
+	}
+	if g == nil {
+		return nil, errors.New("got null, want an object")
+	}
+	if g.targets, err = parseTargets(g.Targets); err != nil {
+		return nil, fmt.Errorf("targets: %w", err)
+	}
+	w := g.Weights
+	if w == nil {
+		return g, nil // of activations alone
+	}
+	if g.Format == "" {
+		g.Format = format
+	}
+	if formats[g.Format] == nil {
+		return nil, fmt.Errorf("format: got %.200q, want one of: %s", g.Format, strings.Join(slices.Sorted(maps.Keys(formats)), ", "))
+	}
+	switch packed := g.Format == "pack-quantized"; {
+	case w.Type == "float" && (packed || w.Bits != 8), w.Type == "int" && packed && w.Bits != 4 && w.Bits != 8,
+		w.Type == "int" && (w.Bits < 1 || w.Bits > 8), w.Type != "int" && w.Type != "float":
+		return nil, fmt.Errorf("weights: got type %.200q of %d bits in %s, want float of 8 bits or int of up to 8, and int of 4 or 8 in pack-quantized", w.Type, w.Bits, g.Format)
+	case w.Type == "float" && w.Symmetric != nil && !*w.Symmetric:
+		return nil, errors.New("weights.symmetric: got false of type float, want true")
+	}
+	switch w.Strategy {
+	case "tensor", "channel":
+	case "group":
+		if g.rows, g.cols = 1, w.Size; w.Size < 1 {
+			return nil, fmt.Errorf("weights.group_size: got %d, want at least 1", w.Size)
+		}
+	case "block":
+		var block []int
+		if err := json.Unmarshal(w.Block, &block); err != nil || len(block) != 2 || block[0] < 1 || block[1] < 1 {
+			return nil, fmt.Errorf("weights.block_structure: got %.200s, want two positive numbers", w.Block)
+		}
+		g.rows, g.cols = block[0], block[1]
+	default:
+		return nil, fmt.Errorf("weights.strategy: got %.200q, want one of: block, channel, group, tensor", w.Strategy)
+	}
+	return g, nil
+}
+
+// targets are names of modules, patterns of names behind "re:", and classes of modules.
+type targets struct {
+	names, classes []string
+	patterns       []*regexp.Regexp
+}
+
+func parseTargets(all []string) (t targets, err error) {
+	for _, target := range all {
+		t.names, t.classes = append(t.names, target), append(t.classes, target)
+		if pattern, ok := strings.CutPrefix(target, "re:"); ok {
+			r, err := regexp.Compile(`^(?:` + pattern + `)`)
+			if err != nil {
+				return t, fmt.Errorf("%.200q: %w", target, err)
+			}
+			t.patterns = append(t.patterns, r)
+		}
+	}
+	return t, nil
+}
+
+// match is how closely a linear layer is meant: 3 by its name, 2 by a pattern, 1 by its class, 0 not.
+func (t *targets) match(module string) int {
+	switch {
+	case slices.Contains(t.names, module):
+		return 3
+	case slices.ContainsFunc(t.patterns, func(r *regexp.Regexp) bool { return r.MatchString(module) }):
+		return 2
+	case slices.Contains(t.classes, "Linear"):
+		return 1
+	}
+	return 0
+}
+
+func (c compressed) find(f *finder) {
+	// Scales of activations and of cached keys and values, which are not rounded here.
+	f.drop("input_scale", "input_zero_point", "output_scale", "output_zero_point", "k_scale", "v_scale", "q_scale")
+	for _, m := range f.modules("weight", "weight_packed", "weight_scale") {
+		info, _ := f.weights.Info(m.name + ".weight")
+		if info.DType != "F8_E4M3" && info.DType != "I8" && !m.has("weight_packed") && !m.has("weight_scale") {
+			continue
+		}
+		var found *group
+		best := 0
+		for i := range c.groups {
+			if n := c.groups[i].targets.match(m.name); n > best {
+				best, found = n, &c.groups[i]
+			}
+		}
+		switch {
+		case found == nil:
+			m.fail("weight", "quantised, and no targets of quantization_config.config_groups name it")
+		case c.ignore.match(m.name) > 0:
+			m.fail("weight", "quantised, and quantization_config.ignore names it")
+		default:
+			formats[found.Format](m, found)
+		}
+	}
+}
+
+// plainCodes finds a module whose codes are bytes.
+func plainCodes(m *module, g *group) {
+	dtype, values := "I8", &signed
+	if g.Weights.Type == "float" {
+		dtype, values = "F8_E4M3", &e4m3
+	}
+	if rows, cols, ok := m.matrix("weight", dtype); ok {
+		m.compressed(rows, cols, g, rowCodes{stride: cols, bits: 8, values: values})
+	}
+}
+
+// packedCodes finds a module whose codes are packed into words.
+func packedCodes(m *module, g *group) {
+	rows, words, ok := m.matrix("weight_packed", "I32")
+	if !ok {
+		return
+	}
+	shape := m.read("weight_shape", []string{"I64", "I32"}, 2)
+	if shape == nil {
+		return
+	}
+	perWord := 32 / g.Weights.Bits
+	if shape[0] != rows || shape[1] < 1 || parts(shape[1], perWord) != words {
+		m.fail("weight_packed", "shape [%d %d], want that of %d-bit codes of weight_shape %v", rows, words, g.Weights.Bits, shape)
+		return
+	}
+	m.compressed(rows, shape[1], g, rowCodes{stride: 4 * words, bits: g.Weights.Bits, values: &small})
+}
+
+// compressed finds the scales and zero points of codes, which are the only tensor used so far.
+func (m *module) compressed(rows, cols int, g *group, c rowCodes) {
+	blocks := grid{blockRows: g.rows, blockCols: g.cols}
+	switch g.Weights.Strategy {
+	case "tensor":
+		blocks.blockRows, blocks.blockCols = rows, cols
+	case "channel":
+		blocks.blockRows, blocks.blockCols = 1, cols
+	case "group":
+		if cols%g.cols != 0 {
+			m.fail("weight", "%d columns, want a multiple of group_size %d", cols, g.cols)
+		}
+	}
+	blocks.width = parts(cols, blocks.blockCols)
+	shape := []int{parts(rows, blocks.blockRows), blocks.width}
+	shapes := [][]int{shape}
+	if g.Weights.Strategy == "tensor" {
+		shapes = [][]int{{1}, {}}
+	}
+	scale := m.use("weight_scale", floatTypes, shapes...)
+	symmetric := g.Weights.Symmetric == nil || *g.Weights.Symmetric
+	zero := !symmetric || m.has("weight_zero_point")
+	packed := !symmetric && g.Format == "pack-quantized" && (g.Weights.Strategy == "channel" || g.Weights.Strategy == "group")
+	switch {
+	case packed:
+		m.use("weight_zero_point", []string{"I32"}, []int{parts(rows, 32/g.Weights.Bits), blocks.width})
+	case zero:
+		m.use("weight_zero_point", []string{"I8"}, shapes...)
+	}
+	var middle float32 // which codes and packed zero points are stored above
+	if g.Format == "pack-quantized" {
+		middle = float32(int(1) << (g.Weights.Bits - 1))
+	}
+	if g.Weights.Strategy == "group" && g.Format == "pack-quantized" && m.has("weight_g_idx") {
+		blocks.group = m.columnGroups(cols, g.cols, blocks.width)
+	}
+	m.show(rows, cols, func(dst []byte, of [][]byte) {
+		c, blocks := c, blocks
+		c.data, blocks.scale = of[0], floats(of[1], scale)
+		if packed {
+			blocks.zero = unpackRows(of[2], rows, blocks.width, g.Weights.Bits)
+		} else if zero || middle > 0 {
+			blocks.zero = slices.Repeat([]float32{middle}, len(blocks.scale))
+			if zero {
+				for i, z := range integers(of[2], "I8") {
+					blocks.zero[i] += float32(z)
+				}
+			}
+		}
+		widenRows(dst, rows, cols, c, &blocks, scale)
+	})
+}
+
+// columnGroups reads weight_g_idx; nil where columns are in order. A −1 in it says that they are.
+// The reference sorts columns by it and cuts them into groups of one size, which only means the
+// same where the groups are of that size.
+func (m *module) columnGroups(cols, size, groups int) []int {
+	index := m.read("weight_g_idx", []string{"I32"}, cols)
+	if index == nil || slices.Contains(index, -1) {
+		return nil
+	}
+	count, ordered := make([]int, groups), true
+	for i, g := range index {
+		ordered = ordered && g == i/size
+		if g < 0 || g >= groups {
+			m.fail("weight_g_idx", "column %d is of group %d, want one of %d", i, g, groups)
+			return nil
+		}
+		count[g]++
+	}
+	for g, n := range count {
+		if n != size {
+			m.fail("weight_g_idx", "group %d has %d columns, want group_size %d", g, n, size)
+			return nil
+		}
+	}
+	if ordered {
+		return nil
+	}
+	return index
+}
+
+// unpackRows are codes [rows, cols] that are packed along columns.
+func unpackRows(data []byte, rows, cols, bits int) []float32 {
+	x := make([]float32, rows*cols)
+	perWord := 32 / bits
+	for r := range rows {
+		for c := range cols {
+			x[r*cols+c] = float32(word(data, r/perWord*cols+c) >> (r % perWord * bits) & (1<<bits - 1))
+		}
+	}
+	return x
+}
+
+// signed are the values of codes in two's complement.
+var signed = table(func(b int) int { return int(int8(b)) })

@@ -1,0 +1,74 @@
+package quantized
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+)
+
+// fp8 is transformers' FineGrainedFP8Config, the layout of DeepSeek-V3: X.weight is F8_E4M3 and
+// X.weight_scale_inv, in spite of its name, what a block is multiplied by. Without blocks it is one
+// number for the matrix. modules_to_not_convert are stored in other types, by which they are known.
+type fp8 struct {
+	rows, cols int // of a block; 0: the whole matrix
+}
+
+func init() {
+	methods.Add("fp8", func(raw json.RawMessage) (scheme, error) {
+		c := struct {
+			Block *[]int `json:"weight_block_size"`
+		}{&[]int{128, 128}}
+		if err := json.Unmarshal(raw, &c); err != nil {
+			return nil, err
+		}
+		if c.Block == nil {
+			return fp8{}, nil
+		}
+		if b := *c.Block; len(b) != 2 || b[0] < 1 || b[1] < 1 {
+			return nil, fmt.Errorf("weight_block_size: got %v, want two positive numbers", *c.Block)
+		}
+		return fp8{(*c.Block)[0], (*c.Block)[1]}, nil
+	})
+}
+
+func (c fp8) find(f *finder) {
+	f.drop("activation_scale")
+	for _, m := range f.modules("weight", "weight_scale_inv") {
+		if info, _ := f.weights.Info(m.name + ".weight"); info.DType != "F8_E4M3" && !m.has("weight_scale_inv") {
+			continue
+		}
+		rows, cols, ok := m.matrix("weight", "F8_E4M3")
+		if !ok {
+			continue
+		}
+		g := grid{blockRows: rows, blockCols: cols, width: 1}
+		shapes := [][]int{{}, {1}}
+		if c.rows > 0 {
+			g = grid{blockRows: c.rows, blockCols: c.cols, width: parts(cols, c.cols)}
+			shapes = [][]int{{parts(rows, c.rows), g.width}}
+		}
+		scale := m.use("weight_scale_inv", floatTypes, shapes...)
+		m.show(rows, cols, func(dst []byte, of [][]byte) {
+			g := g
+			g.scale = floats(of[1], scale)
+			widenRows(dst, rows, cols, rowCodes{of[0], cols, 8, &e4m3}, &g, "F32") // whatever the scale's type
+		})
+	}
+}
+
+// e4m3 are the values of 8-bit floats with 4 bits of exponent and 3 of mantissa, which have NaN but
+// no infinity (OCP 8-bit Floating Point Specification, revision 1.0, table 1).
+var e4m3 = func() (values [256]float32) {
+	for b := range values {
+		exp, man := b>>3&15, float64(b&7)
+		v := math.Ldexp(1+man/8, exp-7)
+		if exp == 0 {
+			v = math.Ldexp(man, -9)
+		}
+		if b&127 == 127 {
+			v = math.NaN()
+		}
+		values[b] = float32(math.Copysign(v, float64(1-b>>7*2)))
+	}
+	return values
+}()

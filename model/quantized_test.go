@@ -1,0 +1,170 @@
+package model_test
+
+import (
+	"archive/zip"
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"glimpse/checkpoints"
+	"glimpse/model"
+	"glimpse/model/modeltest"
+)
+
+var quantizedPrompt = []int32{1, 30, 5, 17, 9, 3, 22}
+
+// quantizedFolders are Llamas of every kind (scripts/golden_quantized.py), and the same with the
+// weights that the kind's own package makes of them.
+func quantizedFolders(t *testing.T) map[string][2]fstest.MapFS {
+	t.Helper()
+	z, err := zip.OpenReader(filepath.Join("..", "checkpoints", "quantized", "testdata", "llama.zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { z.Close() })
+	kinds, err := fs.ReadDir(z, ".")
+	if err != nil || len(kinds) < 6 {
+		t.Fatalf("%d kinds, %v", len(kinds), err)
+	}
+	folders := map[string][2]fstest.MapFS{}
+	for _, kind := range kinds {
+		read := func(file string) []byte {
+			data, err := fs.ReadFile(z, kind.Name()+"/"+file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return data
+		}
+		config := map[string]any{}
+		if err := json.Unmarshal(read("config.json"), &config); err != nil {
+			t.Fatal(err)
+		}
+		delete(config, "quantization_config")
+		plain, err := json.Marshal(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folders[kind.Name()] = [2]fstest.MapFS{
+			{"config.json": {Data: read("config.json")}, "model.safetensors": {Data: read("model.safetensors")}},
+			{"config.json": {Data: plain}, "model.safetensors": {Data: read("widened.safetensors")}},
+		}
+	}
+	return folders
+}
+
+// TestQuantizedIsWidened: a quantised folder is the model of the widened weights, to the bit.
+func TestQuantizedIsWidened(t *testing.T) {
+	for kind, folders := range quantizedFolders(t) {
+		t.Run(kind, func(t *testing.T) {
+			got, want := modeltest.OpenFolder(t, folders[0], "cpu"), modeltest.OpenFolder(t, folders[1], "cpu")
+			a, b := logitsOf(t, got, quantizedPrompt), logitsOf(t, want, quantizedPrompt)
+			if !slices.Equal(a, b) || slices.ContainsFunc(a, func(x float32) bool { return x != x || math.IsInf(float64(x), 0) }) {
+				t.Errorf("logits %v, want %v", a, b)
+			}
+			name, err := want.SHA256(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sum, err := got.SHA256(t.Context()); err != nil || sum != name {
+				t.Errorf("weights are %s (%v), want %s", sum, err, name)
+			}
+			if got.WeightBytes() != want.WeightBytes() || len(got.Notes) > 0 {
+				t.Errorf("%d bytes of weights, want %d; notes %q", got.WeightBytes(), want.WeightBytes(), got.Notes)
+			}
+		})
+	}
+}
+
+// TestQuantizedMemory: forecasts count on the host what is widened, without the weights too.
+func TestQuantizedMemory(t *testing.T) {
+	for kind, folders := range quantizedFolders(t) {
+		dir := t.TempDir()
+		for name, file := range folders[0] {
+			if err := os.WriteFile(filepath.Join(dir, name), file.Data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		shapes, err := model.OpenShapes(dir, "cpu")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := model.Open(dir, model.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		if !reflect.DeepEqual(shapes.Config, m.Config) || shapes.WeightBytes() != m.WeightBytes() {
+			t.Errorf("%s: shapes of %d bytes and %+v, opened %d bytes and %+v", kind, shapes.WeightBytes(), shapes.Config, m.WeightBytes(), m.Config)
+		}
+		widened := int64(7 * m.Config.Hidden * m.Config.Hidden * 2)
+		for _, m := range []*model.Model{shapes, m} {
+			counted, counter := m.Counted()
+			if f := m.NewForecast(counted, counter.Live(), 1000, nil); f.Need != widened+1000 || f.Parts[0].Bytes != widened {
+				t.Errorf("%s: %d bytes needed, %d of weights, want %d of weights and 1000", kind, f.Need, f.Parts[0].Bytes, widened)
+			}
+		}
+	}
+}
+
+// TestQuantizedRefuses: what is missing or surplus is named, and other methods are refused by name.
+func TestQuantizedRefuses(t *testing.T) {
+	gptq := quantizedFolders(t)["gptq"][0]
+	for name, c := range map[string]struct {
+		method string
+		drop   string
+		want   []string
+	}{
+		"bitsandbytes": {method: "bitsandbytes", want: []string{`config.json: quantization_config: unknown quant_method "bitsandbytes", want one of: awq, compressed-tensors, fp8, gptq`}},
+		"mxfp4":        {method: "mxfp4", want: []string{`unknown quant_method "mxfp4"`}},
+		"scales":       {method: "gptq", drop: "model.layers.0.mlp.up_proj.scales", want: []string{`weights: tensor "model.layers.0.mlp.up_proj.scales": missing, want F32 or F16 or BF16 of shape [2 32]`}},
+		"layer":        {method: "gptq", drop: "model.layers.0.mlp.up_proj.qweight", want: []string{"model.layers.0.mlp.up_proj.weight: missing, want shape [32 32]", `"model.layers.0.mlp.up_proj.scales": surplus`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := folder{t, maps.Clone(gptq)}.tensors(func(v checkpoints.TensorView) *checkpoints.TensorView {
+				if v.Name == c.drop {
+					return nil
+				}
+				return &v
+			})
+			f.config(map[string]any{"quantization_config": map[string]any{"quant_method": c.method, "bits": 4, "group_size": 16}})
+			f.refused(t, c.want...)
+		})
+	}
+}
+
+// TestZeroBiases: AutoGPTQ stores biases of zeros of modules without one.
+func TestZeroBiases(t *testing.T) {
+	folders := quantizedFolders(t)["gptq"]
+	for name, value := range map[string]uint16{"zeros": 0, "other": 0x3f80} {
+		t.Run(name, func(t *testing.T) {
+			bias := checkpoints.BF16Tensor("model.layers.0.self_attn.q_proj.bias", []int{32}, slices.Repeat([]uint16{value}, 32))
+			f := folder{t, maps.Clone(folders[0])}.tensors(func(v checkpoints.TensorView) *checkpoints.TensorView { return &v }, bias)
+			if value != 0 {
+				f.refused(t, `"model.layers.0.self_attn.q_proj.bias": surplus`)
+				return
+			}
+			m := modeltest.OpenFolder(t, f.fs, "cpu")
+			if want := logitsOf(t, modeltest.OpenFolder(t, folders[1], "cpu"), quantizedPrompt); !slices.Equal(logitsOf(t, m, quantizedPrompt), want) || len(m.Notes) != 1 || !strings.Contains(m.Notes[0], "not used") {
+				t.Errorf("other logits, or notes %q", m.Notes)
+			}
+		})
+	}
+}
+
+// TestQuantizedElsewhere: parts of a module may lie in different files, under other names.
+func TestQuantizedElsewhere(t *testing.T) {
+	folders := quantizedFolders(t)["awq"]
+	want := logitsOf(t, modeltest.OpenFolder(t, folders[1], "cpu"), quantizedPrompt)
+	f := folder{t, maps.Clone(folders[0])}.renamed(func(name string) string { return "language_model." + name }).sharded()
+	if got := logitsOf(t, modeltest.OpenFolder(t, f.fs, "cpu"), quantizedPrompt); !slices.Equal(got, want) {
+		t.Errorf("logits %v, want %v", got, want)
+	}
+}
