@@ -28,7 +28,7 @@ type Derived struct {
 // which may follow, it comes before any use of the weights by several. Names are those of the files.
 func (w *Weights) Derive(derived map[string]Derived, hidden []string) error {
 	owner := maps.Clone(w.owner)
-	file := &derivedFile{weights: w, parts: w.owner, tensors: derived, made: map[string]weak.Pointer[byte]{}}
+	file := &derivedFile{weights: w, parts: w.owner, tensors: derived}
 	for _, name := range slices.Sorted(maps.Keys(derived)) {
 		for _, part := range derived[name].Of {
 			if owner[part] == nil {
@@ -70,9 +70,34 @@ type derivedFile struct {
 	weights *Weights
 	parts   map[string]TensorFile // where the stored tensors are
 	tensors map[string]Derived
+	made    Made
+}
 
-	mu   sync.Mutex
-	made map[string]weak.Pointer[byte] // by Tensor, while a caller has it
+// Made are tensors that are no views of a file, while somebody holds them.
+type Made struct {
+	mu sync.Mutex
+	at map[string]weak.Pointer[byte]
+}
+
+// Bytes returns size bytes by a name: those that are held, or what fresh makes. The error is fresh's.
+func (m *Made) Bytes(name string, size int, fresh func() ([]byte, error)) ([]byte, error) {
+	m.mu.Lock()
+	held := m.at[name].Value()
+	m.mu.Unlock()
+	if held != nil {
+		return unsafe.Slice(held, size), nil
+	}
+	data, err := fresh()
+	if err != nil || size == 0 {
+		return data, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.at == nil {
+		m.at = map[string]weak.Pointer[byte]{}
+	}
+	m.at[name] = weak.Make(&data[0])
+	return data, nil
 }
 
 func (f *derivedFile) Names() []string { return slices.Sorted(maps.Keys(f.tensors)) }
@@ -98,22 +123,13 @@ func (f *derivedFile) Tensor(name string) (TensorView, error) {
 		}
 	}
 	view := TensorView{Name: name, DType: d.DType, Shape: slices.Clone(d.Shape)}
-	f.mu.Lock()
-	made := f.made[name].Value()
-	f.mu.Unlock()
-	if made != nil {
-		view.Data = unsafe.Slice(made, d.size())
-		return view, nil
-	}
-	view.Data = make([]byte, d.size())
-	if len(view.Data) == 0 {
-		return view, nil
-	}
-	d.Make(view.Data, of)
-	f.mu.Lock()
-	f.made[name] = weak.Make(&view.Data[0])
-	f.mu.Unlock()
-	return view, nil
+	var err error
+	view.Data, err = f.made.Bytes(name, d.size(), func() ([]byte, error) {
+		data := make([]byte, d.size())
+		d.Make(data, of)
+		return data, nil
+	})
+	return view, err
 }
 
 func (f *derivedFile) Bytes() []byte { return nil }

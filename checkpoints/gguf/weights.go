@@ -5,9 +5,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
-	"sync"
 	"unsafe"
-	"weak"
 
 	"glimpse/checkpoints"
 	"glimpse/internal/listing"
@@ -46,7 +44,7 @@ func (f *File) Weights(sources map[string]Source) (*checkpoints.Weights, error) 
 	var files []checkpoints.TensorFile
 	owner := map[*Tensor]*tensorFile{}
 	for _, p := range f.parts {
-		file := &tensorFile{part: p, tensors: map[string]*source{}, made: map[string]weak.Pointer[byte]{}}
+		file := &tensorFile{part: p, tensors: map[string]*source{}}
 		files = append(files, file)
 		for i := range p.tensors {
 			owner[&p.tensors[i]] = file
@@ -116,9 +114,7 @@ func newSource(s Source, t *Tensor) (*source, error) {
 type tensorFile struct {
 	*part
 	tensors map[string]*source
-
-	mu   sync.Mutex
-	made map[string]weak.Pointer[byte] // by Tensor, while a caller has it
+	made    checkpoints.Made
 }
 
 func (f *tensorFile) Names() []string { return slices.Sorted(maps.Keys(f.tensors)) }
@@ -144,20 +140,10 @@ func (f *tensorFile) Tensor(name string) (checkpoints.TensorView, error) {
 		view.Data = s.tensor.Data[:s.size():s.size()]
 		return view, nil
 	}
-	f.mu.Lock()
-	made := f.made[name].Value()
-	f.mu.Unlock()
-	if made != nil {
-		view.Data = unsafe.Slice(made, s.size())
-		return view, nil
-	}
 	var err error
-	if view.Data, err = s.gather(); err != nil {
+	if view.Data, err = f.made.Bytes(name, s.size(), s.gather); err != nil {
 		return checkpoints.TensorView{}, fmt.Errorf("%s: tensor %.200q: %w", f.name, name, err)
 	}
-	f.mu.Lock()
-	f.made[name] = weak.Make(&view.Data[0])
-	f.mu.Unlock()
 	return view, nil
 }
 
