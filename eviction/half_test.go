@@ -39,7 +39,7 @@ func TestKeptSetsOfHalfCaches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.FullBytes != int64(len(tokens))*m.Config.CacheBytesPerToken(m.CacheDType().Size()) {
+		if s.FullBytes != int64(len(tokens))*m.Config.CacheBytesPerToken(m.CacheDType()) {
 			t.Errorf("the full cache has %d bytes", s.FullBytes)
 		}
 		return s.Choices

@@ -8,6 +8,7 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/internal/parallel"
+	"glimpse/kernels"
 	"glimpse/model/modeltest"
 )
 
@@ -97,7 +98,7 @@ func TestLayersUseTheSameMemory(t *testing.T) {
 		}
 		runtime.ReadMemStats(&after)
 	}
-	full := m.Config.CacheBytesPerToken(4) * n
+	full := m.Config.CacheBytesPerToken(kernels.F32) * n
 	if got := int64(after.TotalAlloc - before.TotalAlloc); got > full/2 {
 		t.Errorf("a prefill allocated %.1f MiB, the full cache has %.1f", mib(got), mib(full))
 	}

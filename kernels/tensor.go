@@ -123,7 +123,7 @@ func FromBytes(d DType, data []byte, shape ...int) (*Tensor, error) {
 		return NewTensor(d, shape...), nil
 	case uintptr(unsafe.Pointer(&data[0]))%uintptr(element) != 0:
 		t := NewTensor(d, shape...)
-		copy(t.bytes(), data)
+		copy(t.Memory(), data)
 		return t, nil
 	}
 	t := (&Tensor{DType: d}).withShape(shape)
@@ -131,7 +131,8 @@ func FromBytes(d DType, data []byte, shape ...int) (*Tensor, error) {
 	return t, nil
 }
 
-func (t *Tensor) bytes() []byte {
+// Memory is the memory of a host tensor.
+func (t *Tensor) Memory() []byte {
 	t.mustHost()
 	return unsafe.Slice((*byte)(t.data), t.Bytes())
 }
@@ -170,7 +171,7 @@ func (t *Tensor) Blocks() ([]byte, *formats.Format) {
 	if !ok {
 		panic(fmt.Sprintf("kernels: blocks of a %s tensor", t.DType))
 	}
-	return t.bytes(), f
+	return t.Memory(), f
 }
 
 // I32 is the memory of an I32 host tensor.
@@ -202,7 +203,7 @@ func (t *Tensor) OnHost() *Tensor {
 		return t
 	}
 	h := NewTensor(t.DType, t.Shape...)
-	if b := h.bytes(); len(b) > 0 {
+	if b := h.Memory(); len(b) > 0 {
 		t.block.Read(b, t.offset)
 	}
 	return h
@@ -337,8 +338,8 @@ func (t *Tensor) write(from int, values []float64) {
 	}
 }
 
-// Convert copies src into dst element by element, rounding to dst's type. Either
-// may lie in device memory.
+// Convert copies src into dst element by element, rounding to dst's type, which has a
+// Narrow where it is one of blocks. Either may lie in device memory.
 func Convert(dst, src *Tensor) {
 	if dst.Len() != src.Len() {
 		panic(fmt.Sprintf("kernels: Convert %v into %v", src.Shape, dst.Shape))
@@ -350,13 +351,17 @@ func Convert(dst, src *Tensor) {
 			Convert(host, src)
 			src = host
 		}
-		if b := src.bytes(); len(b) > 0 {
+		if b := src.Memory(); len(b) > 0 {
 			dst.block.Write(dst.offset, b)
 		}
 		return
 	}
 	if dst.DType == src.DType {
-		copy(dst.bytes(), src.bytes())
+		copy(dst.Memory(), src.Memory())
+		return
+	}
+	if f, ok := dst.DType.Format(); ok {
+		f.Narrow(dst.Memory(), src.Float32s())
 		return
 	}
 	var some [256]float64

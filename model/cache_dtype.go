@@ -2,12 +2,23 @@ package model
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"glimpse/kernels"
+	"glimpse/kernels/formats"
 )
 
 // CacheDTypeUsage is the help of flags that take what SetCacheDType does.
-const CacheDTypeUsage = "type of cached keys and values: float32, bf16, or auto (bf16 on a GPU if the weights are, else float32)"
+var CacheDTypeUsage = "type of cached keys and values: float32, bf16, auto (bf16 on a GPU if the weights are, else float32), or on a processor " + strings.Join(cacheBlocks(), ", ")
+
+// cacheBlocks are the formats of blocks that a cache can have, named as llama.cpp does.
+func cacheBlocks() (names []string) {
+	for _, f := range formats.Cached() {
+		names = append(names, strings.ToLower(f.Name))
+	}
+	return names
+}
 
 // CacheDType is the type of the keys and values of caches.
 func (m *Model) CacheDType() kernels.DType {
@@ -23,26 +34,42 @@ func CheckCacheDType(name string) error {
 	case "", "auto", "float32", "bf16", "bfloat16":
 		return nil
 	}
-	return fmt.Errorf("cache dtype: got %q, want auto, float32 or bf16", name)
+	if blocks := cacheBlocks(); !slices.Contains(blocks, name) {
+		return fmt.Errorf("cache dtype: got %q, want auto, float32, bf16, %s", name, strings.Join(blocks, ", "))
+	}
+	return nil
 }
 
 // SetCacheDType settles the type of the caches that are made from now on: "float32"
 // (which "" means, too), the type that the device computes in; "bf16" or "bfloat16",
 // which takes half the memory and on a GPU lets prefill attention run on tensor
-// cores; or "auto", which is bf16 on a GPU where the weights are bf16, since such
-// models are trained and served with caches of that type, and otherwise float32.
+// cores; "auto", which is bf16 on a GPU where the weights are bf16, since such
+// models are trained and served with caches of that type, and otherwise float32; or on
+// a processor blocks of 32 numbers with a scale, "q8_0" (8.5 bits a number), "q5_1", "q5_0",
+// "q4_1" (5 bits) and "q4_0" (4.5), for models whose heads are whole blocks.
 func (m *Model) SetCacheDType(name string) error {
 	if err := CheckCacheDType(name); err != nil {
 		return err
 	}
-	m.cacheDType, m.cacheName = kernels.Invalid, name
+	dtype := kernels.Invalid
 	switch name {
+	case "", "float32":
 	case "bf16", "bfloat16":
-		m.cacheDType = kernels.BF16
+		dtype = kernels.BF16
 	case "auto":
 		if m.Backend.Name() == "cuda" && m.Network.Layers[0].Linear(KProj).Weight.DType == kernels.BF16 {
-			m.cacheDType = kernels.BF16
+			dtype = kernels.BF16
+		}
+	default:
+		dtype, _ = kernels.ParseStored(strings.ToUpper(name))
+		f, _ := dtype.Format()
+		switch {
+		case m.Backend.Placed(dtype) != dtype:
+			return fmt.Errorf("cache dtype: got %q, want auto, float32 or bf16 on device %s", name, m.Backend.Device())
+		case m.Config.HeadDim%f.Elems != 0:
+			return fmt.Errorf("cache dtype: got %q, whose blocks have %d numbers, want float32 or bf16 for heads of %d", name, f.Elems, m.Config.HeadDim)
 		}
 	}
+	m.cacheDType, m.cacheName = dtype, name
 	return nil
 }

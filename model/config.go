@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"glimpse/checkpoints/quantized"
+	"glimpse/kernels"
 )
 
 // ErrContext is returned when a sequence would grow past the model's context.
@@ -130,9 +131,9 @@ func (c *Config) AttentionScale() float64 { return 1 / math.Sqrt(float64(c.HeadD
 func (c *Config) Group() int { return c.Heads / c.KVHeads }
 
 // CacheBytesPerToken is the size of one token's keys and values in all layers
-// and heads at the given element size.
-func (c *Config) CacheBytesPerToken(elementSize int) int64 {
-	return 2 * int64(c.Layers) * int64(c.KVHeads) * int64(c.HeadDim) * int64(elementSize)
+// and heads, stored in a type.
+func (c *Config) CacheBytesPerToken(stored kernels.DType) int64 {
+	return 2 * int64(c.Layers) * int64(c.KVHeads) * int64(stored.Bytes(c.HeadDim))
 }
 
 // PlainRoPE returns the unscaled frequencies θ^(−2i/headDim) of RoPE (Su et al.

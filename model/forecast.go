@@ -111,7 +111,7 @@ func (m *Model) NewForecast(counted *Model, weights, rest int64, parts []MemoryP
 		f.Parts[0].Bytes = m.widenedBytes()
 		f.Need = f.Parts[0].Bytes + rest
 	}
-	if counted.CacheDType() != kernels.BF16 {
+	if counted.CacheDType().Numbers() != kernels.BF16 {
 		f.Advice = append([]string{"take --cache-dtype bf16"}, advice...)
 	}
 	return f
@@ -173,7 +173,7 @@ func (m *Model) RoughMemory(tokens int) int64 {
 	element, n := int64(m.Backend.Compute().Size()), int64(tokens)
 	widest := int64(4*c.Hidden + 6*c.Intermediate + 4*c.Heads*c.HeadDim)
 	weights := 2 * m.WeightBytes()
-	caches := 4 * n * c.CacheBytesPerToken(int(element))
+	caches := 4 * n * c.CacheBytesPerToken(m.Backend.Compute())
 	scores := 8 * n * int64(c.Heads*(c.Layers+4)) * element
 	rows := (4*n*int64(c.Hidden) + 8*min(n, 2*int64(m.ChunkRows()))*widest + 2*int64(c.Vocab)) * element
 	return weights + caches + scores + rows + 256<<20

@@ -31,7 +31,7 @@ func (m *Model) place(devices []kernels.Backend, slots []slot, bytes func(s slot
 	if len(devices) > c.Layers {
 		return fmt.Errorf("%d devices for %d layers, want at least one layer on each", len(devices), c.Layers)
 	}
-	cache := int64(min(placedTokens, c.MaxPositions)) * c.CacheBytesPerToken(m.CacheDType().Size()) / int64(c.Layers)
+	cache := int64(min(placedTokens, c.MaxPositions)) * c.CacheBytesPerToken(m.CacheDType()) / int64(c.Layers)
 	need := make([]int64, c.Layers)
 	for l := range need {
 		need[l] = cache

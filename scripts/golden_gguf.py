@@ -6,6 +6,8 @@
 
 kernels/formats/testdata/blocks.zip      of each format: blocks, and the float32 numbers that
                                          gguf.quants.dequantize makes of them
+kernels/formats/testdata/narrow.zip      of each format that is written: float32 numbers, and the
+                                         blocks that gguf.quants.quantize makes of them
 checkpoints/gguf/testdata/all.gguf       every type of metadata, a tensor of every format
 checkpoints/gguf/testdata/split-*.gguf   the same tensors in several files
 checkpoints/gguf/testdata/all.safetensors  these tensors as a model gets them: plain ones as they
@@ -137,5 +139,21 @@ def write_files(folder):
     (folder / "all.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + payload)
 
 
+def write_narrowed(path):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        rng = np.random.default_rng(2)
+        numbers = (rng.standard_normal((64, 32)) * np.exp2(rng.integers(-20, 12, (64, 1)))).astype(np.float32)
+        numbers[0] = 0
+        numbers[1] = 1.5
+        numbers[2] = np.arange(-16, 16)
+        numbers[3] = np.arange(32) / 2 - 31  # ties
+        numbers[4] = rng.integers(-127, 128, 32)
+        numbers[4, 0] = -127
+        archive.writestr("numbers", numbers.tobytes())
+        for name in ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]:
+            archive.writestr(name, quants.quantize(numbers, Type[name]).tobytes())
+
+
+write_narrowed(ROOT / "kernels/formats/testdata/narrow.zip")
 write_blocks(ROOT / "kernels/formats/testdata/blocks.zip")
 write_files(ROOT / "checkpoints/gguf/testdata")

@@ -46,9 +46,9 @@ func Forecast(ctx context.Context, m *model.Model, c Config, o PlanOptions) (k M
 		return k, fmt.Errorf("forecast: %w", err)
 	}
 	each := counter.Peak() - base
-	cache := int64(o.Prompt) * (m.Config.CacheBytesPerToken(counted.CacheDType().Size()) + 4*int64(m.Config.Layers*m.Config.Heads))
+	cache := int64(o.Prompt) * (m.Config.CacheBytesPerToken(counted.CacheDType()) + 4*int64(m.Config.Layers*m.Config.Heads))
 	if o.Generated {
-		each += int64(c.MaxResponse) * m.Config.CacheBytesPerToken(counted.CacheDType().Size())
+		each += int64(c.MaxResponse) * m.Config.CacheBytesPerToken(counted.CacheDType())
 	}
 	k.Cache = workers * min(cache, each)
 	k.Activations = workers*each - k.Cache
@@ -78,7 +78,7 @@ func CheckMemory(ctx context.Context, m *model.Model, c Config, o PlanOptions) e
 		},
 		Advice: []string{"lower --workers, --cache-memory, the adapters' rows or their number"},
 	}
-	if m.CacheDType() != kernels.BF16 {
+	if m.CacheDType().Numbers() != kernels.BF16 {
 		f.Advice = append(f.Advice, "take --cache-dtype bf16")
 	}
 	if k.Samples > 0 {

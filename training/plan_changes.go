@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"glimpse/internal/collector"
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -43,7 +44,7 @@ func (p *passPlan) changes(ctx context.Context, m *model.Model, o PlanOptions) (
 			each := int64(p.Workers - 1)
 			add(run, k.Total-(k.Cache+k.Activations)/int64(p.Workers)*each, "--workers 1")
 		}
-		if m.CacheDType().Size() > 2 {
+		if m.CacheDType().Numbers() != kernels.BF16 {
 			add(run, k.Total-k.pairs(&p.Plan, m)/2, "--cache-dtype bf16")
 		}
 		if k.Samples > 0 {
@@ -104,5 +105,5 @@ func (p *passPlan) changes(ctx context.Context, m *model.Model, o PlanOptions) (
 
 // pairs is the memory of the cached keys and values.
 func (k *Memory) pairs(p *Plan, m *model.Model) int64 {
-	return int64(p.Workers) * int64(p.Prompt) * m.Config.CacheBytesPerToken(m.CacheDType().Size())
+	return int64(p.Workers) * int64(p.Prompt) * m.Config.CacheBytesPerToken(m.CacheDType())
 }

@@ -32,7 +32,7 @@ func shapeOf(m *model.Model) shape {
 		heads: c.Heads, kvHeads: c.KVHeads, headDim: c.HeadDim,
 		head:    float64(c.Vocab) * float64(c.Hidden),
 		weight:  float64(m.Network.Embedding.Bytes()) / float64(m.Network.Embedding.Len()),
-		pair:    float64(2 * c.KVHeads * c.HeadDim * m.CacheDType().Size()),
+		pair:    float64(2 * c.KVHeads * m.CacheDType().Bytes(c.HeadDim)),
 		weights: float64(m.WeightBytes()),
 	}
 	for l := range c.Layers {

@@ -65,14 +65,10 @@ func (b *cpu) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 	kernels.CheckLinear(y, x, w, bias)
 	m, k, n := x.Dim0(), x.Width(), w.Dim0()
 	Y, X, al, be := y.F32(), x.F32(), float32(alpha), float32(beta)
-	rounded := w.Len() >= roundedWeights
-	if _, ok := w.DType.Format(); ok {
-		blocks, f := w.Blocks()
-		simd.GemmNTBlocks(m, n, k, al, X, k, &f.Blocks, blocks, rounded, be, Y, n)
-	} else if rounded && w.DType == kernels.BF16 {
+	if rounded := w.Len() >= roundedWeights; rounded && w.DType == kernels.BF16 {
 		simd.GemmNTBF16Rounded(m, n, k, al, X, k, w.U16(), k, be, Y, n)
 	} else {
-		gemmNT(m, n, k, al, X, k, w, 0, k, be, Y, n)
+		gemmNT(m, n, k, al, X, k, w, 0, k, rounded, be, Y, n)
 	}
 	if bias != nil {
 		for i := range m {
@@ -85,19 +81,16 @@ func (b *cpu) MatMul(c, a, w *kernels.Tensor, alpha, beta float64) {
 	m, k, n := a.Dim0(), a.Width(), w.Width()
 	kernels.CheckProduct("MatMul", c, m, n, k, w.Dim0())
 	C, A, al, be := c.F32(), a.F32(), float32(alpha), float32(beta)
-	rounded := w.Len() >= roundedWeights
-	if _, ok := w.DType.Format(); ok {
-		blocks, f := w.Blocks()
-		simd.GemmNNBlocks(m, n, k, al, A, k, &f.Blocks, blocks, rounded, be, C, n)
-	} else if rounded && w.DType == kernels.BF16 {
+	if rounded := w.Len() >= roundedWeights; rounded && w.DType == kernels.BF16 {
 		simd.GemmNNBF16Rounded(m, n, k, al, A, k, w.U16(), n, be, C, n)
 	} else {
-		gemmNN(m, n, k, al, A, k, w, 0, n, be, C, n)
+		gemmNN(m, n, k, al, A, k, w, 0, n, rounded, be, C, n)
 	}
 }
 
-// gemmNT is simd.GemmNT of what is stored in b from an element on, in any type.
-func gemmNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, at, ldb int, beta float32, c []float32, ldc int) {
+// gemmNT is simd.GemmNT of what is stored in b from an element on, in any type: of blocks, rows that
+// follow each other, for which a may be rounded.
+func gemmNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, at, ldb int, rounded bool, beta float32, c []float32, ldc int) {
 	switch b.DType {
 	case kernels.F32:
 		simd.GemmNT(m, n, k, alpha, a, lda, b.F32()[at:], ldb, beta, c, ldc)
@@ -106,12 +99,17 @@ func gemmNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor,
 	case kernels.F16:
 		simd.GemmNTF16(m, n, k, alpha, a, lda, b.U16()[at:], ldb, beta, c, ldc)
 	default:
-		panic("kernels: product with a matrix of " + b.DType.String())
+		blocks, f := b.Blocks()
+		if ldb != k {
+			panic("kernels: product with rows of blocks that are apart")
+		}
+		simd.GemmNTBlocks(m, n, k, alpha, a, lda, &f.Blocks, blocks[b.DType.Bytes(at):], rounded, beta, c, ldc)
 	}
 }
 
-// gemmNN is simd.GemmNN of what is stored in b from an element on, in any type.
-func gemmNN(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, at, ldb int, beta float32, c []float32, ldc int) {
+// gemmNN is simd.GemmNN of what is stored in b from an element on, in any type: of blocks, rows that
+// follow each other, for which a may be rounded.
+func gemmNN(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, at, ldb int, rounded bool, beta float32, c []float32, ldc int) {
 	switch b.DType {
 	case kernels.F32:
 		simd.GemmNN(m, n, k, alpha, a, lda, b.F32()[at:], ldb, beta, c, ldc)
@@ -120,7 +118,11 @@ func gemmNN(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor,
 	case kernels.F16:
 		simd.GemmNNF16(m, n, k, alpha, a, lda, b.U16()[at:], ldb, beta, c, ldc)
 	default:
-		panic("kernels: product with a matrix of " + b.DType.String())
+		blocks, f := b.Blocks()
+		if ldb != n {
+			panic("kernels: product with rows of blocks that are apart")
+		}
+		simd.GemmNNBlocks(m, n, k, alpha, a, lda, &f.Blocks, blocks[b.DType.Bytes(at):], rounded, beta, c, ldc)
 	}
 }
 
@@ -145,7 +147,7 @@ func (b *cpu) Fill(y *kernels.Tensor, value float64) {
 
 func (b *cpu) Copy(y, x *kernels.Tensor) {
 	kernels.CheckLengths("Copy", y, x)
-	if host.CopyHalf(y, x) {
+	if host.CopyStored(y, x, kernels.F32) {
 		return
 	}
 	copy(y.F32(), x.F32())
@@ -154,7 +156,7 @@ func (b *cpu) Copy(y, x *kernels.Tensor) {
 func (b *cpu) Gather(y, table *kernels.Tensor, ids []int32) {
 	w := table.Width()
 	kernels.CheckGather(y, table, ids)
-	if host.GatherHalf(y, table, ids) {
+	if host.GatherStored(y, table, ids, kernels.F32) {
 		return
 	}
 	Y := y.F32()
@@ -179,7 +181,7 @@ func (b *cpu) Gather(y, table *kernels.Tensor, ids []int32) {
 
 func (b *cpu) CopyHead(y, x *kernels.Tensor, h int) {
 	kernels.CheckCopyHead(y, x, h)
-	if host.CopyHeadHalf(y, x, h) {
+	if host.CopyHeadStored(y, x, h, kernels.F32) {
 		return
 	}
 	host.CopyHead(y.F32(), x.F32(), x.Shape[1], x.Shape[2], h)

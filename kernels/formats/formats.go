@@ -17,6 +17,8 @@ import (
 type Format struct {
 	Name string // ggml's: "F16", "Q4_K"
 	simd.Blocks
+	// Narrow writes elements as whole blocks; nil where a format is for reading alone.
+	Narrow func(dst []byte, src []float32)
 }
 
 // All are the formats by their names.
@@ -34,8 +36,10 @@ func OfBlocks() (of []*Format) {
 
 // add registers a format; widen is given whole blocks only, and there may be assembly that reads
 // them, too.
-func add(name string, elems, bytes int, vector simd.BlockVector, widen func(dst []float32, src []byte)) {
-	All.Add(name, &Format{name, simd.Blocks{Elems: elems, Bytes: bytes, Widen: widen, Vector: vector}})
+func add(name string, elems, bytes int, vector simd.BlockVector, widen func(dst []float32, src []byte)) *Format {
+	f := &Format{Name: name, Blocks: simd.Blocks{Elems: elems, Bytes: bytes, Widen: widen, Vector: vector}}
+	All.Add(name, f)
+	return f
 }
 
 // rounding has room for whole blocks of every format.

@@ -2,6 +2,7 @@ package formats
 
 import (
 	"archive/zip"
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -14,35 +15,85 @@ import (
 // (scripts/golden_gguf.py).
 func golden(t testing.TB) (blocks map[string][]byte, values map[string][]float32) {
 	t.Helper()
-	archive, err := zip.OpenReader("testdata/blocks.zip")
+	files := unzip(t, "testdata/blocks.zip")
+	blocks, values = map[string][]byte{}, map[string][]float32{}
+	for _, name := range All.Names() {
+		blocks[name] = files[name+".blocks"]
+		values[name] = numbers(files[name+".values"])
+	}
+	if len(files) != 2*len(blocks) {
+		t.Fatalf("golden values of %d formats, want %d", len(files)/2, len(blocks))
+	}
+	return blocks, values
+}
+
+func unzip(t testing.TB, path string) map[string][]byte {
+	t.Helper()
+	archive, err := zip.OpenReader(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer archive.Close()
-	read := func(name string) []byte {
-		f, err := archive.Open(name)
+	files := map[string][]byte{}
+	for _, file := range archive.File {
+		f, err := file.Open()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
-		data, err := io.ReadAll(f)
-		if err != nil {
+		if files[file.Name], err = io.ReadAll(f); err != nil {
 			t.Fatal(err)
 		}
-		return data
+		f.Close()
 	}
-	blocks, values = map[string][]byte{}, map[string][]float32{}
-	for _, name := range All.Names() {
-		blocks[name] = read(name + ".blocks")
-		raw := read(name + ".values")
-		for i := range len(raw) / 4 {
-			values[name] = append(values[name], math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+	return files
+}
+
+func numbers(raw []byte) []float32 {
+	x := make([]float32, len(raw)/4)
+	for i := range x {
+		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return x
+}
+
+// TestNarrowEqualsReference: the same blocks as gguf.quants.quantize.
+func TestNarrowEqualsReference(t *testing.T) {
+	files := unzip(t, "testdata/narrow.zip")
+	x := numbers(files["numbers"])
+	for _, f := range Cached() {
+		want := files[f.Name]
+		if len(want) != len(x)/f.Elems*f.Bytes || len(x) < 1000 {
+			t.Fatalf("%s: %d bytes of %d numbers", f.Name, len(want), len(x))
+		}
+		got := make([]byte, len(want))
+		f.Narrow(got, x)
+		for i := range len(x) / f.Elems {
+			if g, w := got[i*f.Bytes:][:f.Bytes], want[i*f.Bytes:][:f.Bytes]; !bytes.Equal(g, w) {
+				t.Errorf("%s, block %d: % x, want % x", f.Name, i, g, w)
+			}
 		}
 	}
-	if len(archive.File) != 2*len(blocks) {
-		t.Fatalf("golden values of %d formats, want %d", len(archive.File)/2, len(blocks))
+	if got := len(Cached()); got != len(files)-1 {
+		t.Errorf("%d formats are written, want %d", got, len(files)-1)
 	}
-	return blocks, values
+}
+
+// TestNarrowKeepsNonFinite: what is not finite does not become a number.
+func TestNarrowKeepsNonFinite(t *testing.T) {
+	for _, f := range Cached() {
+		for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
+			for _, at := range []int{0, 13, 31} {
+				x := make([]float32, f.Elems)
+				x[5], x[at] = 2, bad
+				block := make([]byte, f.Bytes)
+				f.Narrow(block, x)
+				f.Decode(x, block)
+				if v := x[at]; v-v == 0 {
+					t.Errorf("%s: %v at %d became %v", f.Name, bad, at, v)
+				}
+			}
+		}
+	}
 }
 
 // TestWidenEqualsReference: the same bits, of ordinary and of extreme scales. NaN may have another

@@ -108,7 +108,7 @@ func (b *reference[T]) Fill(y *kernels.Tensor, value float64) {
 
 func (b *reference[T]) Copy(y, x *kernels.Tensor) {
 	kernels.CheckLengths("Copy", y, x)
-	if host.CopyHalf(y, x) {
+	if host.CopyStored(y, x, b.compute) {
 		return
 	}
 	copy(host.Of[T](y), host.Of[T](x))
@@ -117,7 +117,7 @@ func (b *reference[T]) Copy(y, x *kernels.Tensor) {
 func (b *reference[T]) Gather(y, table *kernels.Tensor, ids []int32) {
 	w := table.Width()
 	kernels.CheckGather(y, table, ids)
-	if host.GatherHalf(y, table, ids) {
+	if host.GatherStored(y, table, ids, b.compute) {
 		return
 	}
 	Y := host.Of[T](y)
@@ -128,7 +128,7 @@ func (b *reference[T]) Gather(y, table *kernels.Tensor, ids []int32) {
 
 func (b *reference[T]) CopyHead(y, x *kernels.Tensor, h int) {
 	kernels.CheckCopyHead(y, x, h)
-	if host.CopyHeadHalf(y, x, h) {
+	if host.CopyHeadStored(y, x, h, b.compute) {
 		return
 	}
 	host.CopyHead(host.Of[T](y), host.Of[T](x), x.Shape[1], x.Shape[2], h)

@@ -327,7 +327,7 @@ func (c *Cache) Seen(layer, head int, pos int32, window int) int {
 
 // PairBytes is the memory of one entry of one head: a key and a value.
 func (c *Cache) PairBytes() int64 {
-	return 2 * int64(c.headDim) * int64(c.dtype.Size())
+	return 2 * int64(c.dtype.Bytes(c.headDim))
 }
 
 // checkKept refuses indices that are not ascending, or not of entries.

@@ -1,0 +1,91 @@
+package host
+
+import (
+	"fmt"
+
+	"glimpse/internal/simd"
+	"glimpse/kernels"
+)
+
+// Caches may be kept in bf16 or in blocks whatever a backend computes in. What follows is how
+// the backends on host memory do that: pairs are rounded as they enter a cache.
+
+// Widened is a with its past in the compute type; a itself where it is. Values are
+// widened only where they are read. For a backend whose products read what is stored there is no need.
+func Widened(a *kernels.Attend, compute kernels.DType, values bool) *kernels.Attend {
+	if len(a.Past) == 0 || a.Past[0].K.DType == compute {
+		return a
+	}
+	w := *a
+	w.Past = make([]kernels.KV, len(a.Past))
+	for g, kv := range a.Past {
+		w.Past[g] = kernels.KV{K: widen(kv.K, compute), V: kv.V, Positions: kv.Positions}
+		if values {
+			w.Past[g].V = widen(kv.V, compute)
+		}
+	}
+	return &w
+}
+
+func widen(t *kernels.Tensor, compute kernels.DType) *kernels.Tensor {
+	y := kernels.NewTensor(compute, t.Shape...)
+	kernels.Convert(y, t)
+	return y
+}
+
+// CopyStored, GatherStored and CopyHeadStored are the operations that fill a cache in a type
+// that is not the compute type. They do nothing and return false where y is of that.
+
+// CopyStored is Copy.
+func CopyStored(y, x *kernels.Tensor, compute kernels.DType) bool {
+	if y.DType == compute && x.DType == compute {
+		return false
+	}
+	mustBeAlike("Copy", y, x)
+	copy(y.Memory(), x.Memory())
+	return true
+}
+
+// GatherStored is Gather; what is gathered into the compute type may be of any.
+func GatherStored(y, table *kernels.Tensor, ids []int32, compute kernels.DType) bool {
+	if y.DType == compute {
+		return false
+	}
+	mustBeAlike("Gather", y, table)
+	row, dst, src := y.DType.Bytes(table.Width()), y.Memory(), table.Memory()
+	for i, id := range ids {
+		copy(dst[i*row:][:row], src[int(id)*row:][:row])
+	}
+	return true
+}
+
+func mustBeAlike(op string, y, x *kernels.Tensor) {
+	if y.DType != x.DType {
+		panic(fmt.Sprintf("kernels: %s of %s into %s", op, x.DType, y.DType))
+	}
+}
+
+// CopyHeadStored is CopyHead, of rows in the compute type.
+func CopyHeadStored(y, x *kernels.Tensor, h int, compute kernels.DType) bool {
+	if y.DType == compute {
+		return false
+	}
+	heads, dim := x.Shape[1], x.Shape[2]
+	f, blocks := y.DType.Format()
+	wide := make([]float32, dim)
+	for r := range x.Shape[0] {
+		row := wide
+		if at := (r*heads + h) * dim; x.DType == kernels.F32 {
+			row = x.F32()[at:][:dim]
+		} else {
+			kernels.Read(row, x, at)
+		}
+		if blocks {
+			n := y.DType.Bytes(dim)
+			f.Narrow(y.Memory()[r*n:][:n], row)
+		} else {
+			simd.NarrowBF16(y.U16()[r*dim:][:dim], row)
+		}
+	}
+	return true
+}
