@@ -120,7 +120,7 @@ func TestDecode(t *testing.T) {
 	blockLevels(t, func(t *testing.T, f *blockFormat) {
 		r := NewRand(11)
 		golden := f.golden(t)
-		if len(golden) < 10*f.Bytes && f.Elems > 1 && f.Bytes < 200 {
+		if len(golden) < 10*f.Bytes {
 			t.Fatalf("%d bytes of golden blocks", len(golden))
 		}
 		noise := make([]byte, 300*f.Bytes) // any half-precision numbers
@@ -334,10 +334,9 @@ func TestBlocksManyRows(t *testing.T) {
 	defer parallel.SetThreads(parallel.Threads())
 	blockLevels(t, func(t *testing.T, f *blockFormat) {
 		r := NewRand(41)
-		ms := []int{1, 5, 9, 13, 16, 17, 30, 70}
-		for _, m := range ms {
+		for _, m := range []int{1, 5, 9, 13, 16, 17, 30, 70} {
 			for _, k := range f.depths() {
-				if RaceEnabled && r.IntN(4) > 0 {
+				if (RaceEnabled || testing.Short()) && r.IntN(6) > 0 {
 					continue
 				}
 				for _, rounded := range []bool{false, true} {
@@ -356,7 +355,7 @@ func TestBlocksManyRows(t *testing.T) {
 			}
 		}
 		// Cut into tasks, in both directions, and deeper than one panel.
-		for _, s := range [][3]int{{600, 33, 768}, {40, 300, 1280}, {20, 8, 2048}, {200, 16, 512}} {
+		for _, s := range [][3]int{{600, 33, 768}, {40, 100, 768}, {20, 8, 1024}, {200, 16, 512}} {
 			for _, nn := range []bool{false, true} {
 				m, n, k := s[0], s[1], s[2]
 				if nn {
@@ -365,7 +364,7 @@ func TestBlocksManyRows(t *testing.T) {
 						n, k = s[1], s[2]
 					}
 				}
-				if m > 100 && (RaceEnabled || Level() == "portable") {
+				if m > 100 && (RaceEnabled || testing.Short() || Level() == "portable") {
 					continue
 				}
 				g := newBlockCase(f, nn, m, n, k, r)

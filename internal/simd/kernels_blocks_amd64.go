@@ -40,7 +40,7 @@ var (
 // kernels is the assembly for f at the level in use.
 func (f *Blocks) kernels() *blockKernels {
 	switch {
-	case level == portable || f.Vector == 0:
+	case level == portable:
 		return &noBlocks
 	case level >= avx512 && cpu.X86.HasAVX512VNNI:
 		return &blocksVNNI[f.Vector]

@@ -34,6 +34,8 @@ var blockISAs = []blockISA{{"AVX2", false, 3}, {"AVX512VNNI", true, 4}}
 type blockFormat struct {
 	name         string
 	elems, bytes int
+	halves       bool // scales are of 16 elements
+	minima       bool // are added to weights
 	// unpack returns the bytes of a group, offset above the numbers that are scaled, or
 	// the numbers themselves if signed.
 	unpack func(v blockISA, b Mem, group int, signed bool) reg.VecVirtual
@@ -191,7 +193,7 @@ func scaleAndMinimum(b Mem) (scale, minimum reg.VecVirtual) {
 	return d, x
 }
 
-// unsigned wraps an unpack whose bytes have an offset.
+// withOffset is an unpack of bytes with an offset.
 func withOffset(offset byte, unpack func(v blockISA, b Mem, group int) reg.VecVirtual) func(blockISA, Mem, int, bool) reg.VecVirtual {
 	return func(v blockISA, b Mem, group int, signed bool) reg.VecVirtual {
 		r := unpack(v, b, group)
@@ -205,13 +207,13 @@ func withOffset(offset byte, unpack func(v blockISA, b Mem, group int) reg.VecVi
 var blockFormats = []blockFormat{
 	{name: "Q4_0", elems: 32, bytes: 18, offset: 8, scale: scaleOnly,
 		unpack: withOffset(8, func(_ blockISA, b Mem, _ int) reg.VecVirtual { return nibbles(b.Offset(2)) })},
-	{name: "Q4_1", elems: 32, bytes: 20, scale: scaleAndMinimum,
+	{name: "Q4_1", elems: 32, bytes: 20, minima: true, scale: scaleAndMinimum,
 		unpack: withOffset(0, func(_ blockISA, b Mem, _ int) reg.VecVirtual { return nibbles(b.Offset(4)) })},
 	{name: "Q5_0", elems: 32, bytes: 22, offset: 16, scale: scaleOnly,
 		unpack: withOffset(16, func(v blockISA, b Mem, _ int) reg.VecVirtual {
 			return withFifth(v, nibbles(b.Offset(6)), b.Offset(2))
 		})},
-	{name: "Q5_1", elems: 32, bytes: 24, scale: scaleAndMinimum,
+	{name: "Q5_1", elems: 32, bytes: 24, minima: true, scale: scaleAndMinimum,
 		unpack: withOffset(0, func(v blockISA, b Mem, _ int) reg.VecVirtual {
 			return withFifth(v, nibbles(b.Offset(8)), b.Offset(4))
 		})},
@@ -231,23 +233,23 @@ var blockFormats = []blockFormat{
 		unpack: func(_ blockISA, b Mem, _ int, signed bool) reg.VecVirtual {
 			return lookUp(e2m1(signed), nibbles(b.Offset(1)))
 		}},
-	{name: "Q2_K", elems: 256, bytes: 84, scales: scalesQ2K,
+	{name: "Q2_K", elems: 256, bytes: 84, halves: true, minima: true, scales: scalesQ2K,
 		unpack: withOffset(0, func(_ blockISA, b Mem, g int) reg.VecVirtual { return shifted(b.Offset(16+g/4*32), g%4*2, 3) })},
-	{name: "Q3_K", elems: 256, bytes: 110, offset: 4, scales: scalesQ3K,
+	{name: "Q3_K", elems: 256, bytes: 110, halves: true, offset: 4, scales: scalesQ3K,
 		unpack: withOffset(4, func(_ blockISA, b Mem, g int) reg.VecVirtual {
 			r := shifted(b.Offset(32+g/4*32), g%4*2, 3)
 			VPOR(shifted(b, g-2, 4), r, r)
 			return r
 		})},
-	{name: "Q4_K", elems: 256, bytes: 144, scales: scalesQ4K,
+	{name: "Q4_K", elems: 256, bytes: 144, minima: true, scales: scalesQ4K,
 		unpack: withOffset(0, func(_ blockISA, b Mem, g int) reg.VecVirtual { return shifted(b.Offset(16+g/2*32), g%2*4, 15) })},
-	{name: "Q5_K", elems: 256, bytes: 176, scales: scalesQ4K,
+	{name: "Q5_K", elems: 256, bytes: 176, minima: true, scales: scalesQ4K,
 		unpack: withOffset(0, func(_ blockISA, b Mem, g int) reg.VecVirtual {
 			r := shifted(b.Offset(48+g/2*32), g%2*4, 15)
 			VPOR(shifted(b.Offset(16), g-4, 16), r, r)
 			return r
 		})},
-	{name: "Q6_K", elems: 256, bytes: 210, offset: 32, scales: scalesQ6K,
+	{name: "Q6_K", elems: 256, bytes: 210, halves: true, offset: 32, scales: scalesQ6K,
 		unpack: withOffset(32, func(_ blockISA, b Mem, g int) reg.VecVirtual {
 			n, s := g/4, g%4
 			r := shifted(b.Offset(64*n+s%2*32), s/2*4, 15)
@@ -504,7 +506,7 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 	}
 	var sums [sets][]reg.Register
 	var low []reg.Register // sums of minima or offsets: of large blocks in all lanes, else in one
-	lows := f.large() && !(f.signedDots && f.signed(v)) || !f.large() && f.name[len(f.name)-2:] == "_1"
+	lows := f.minima || f.large() && f.offset > 0 && !f.signed(v)
 	for range rows {
 		for u := range sums {
 			y, _ := sum()
@@ -527,7 +529,7 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 		a = append(a, p)
 	}
 	var ones reg.VecVirtual
-	if !v.vnni && !f.halves() {
+	if !v.vnni && !f.halves {
 		ones = loaded(integer(0x00010001))
 	}
 	clear(heldConstants)
@@ -658,15 +660,6 @@ func (f *blockFormat) constants(v blockISA) []Mem {
 	return nil
 }
 
-// halves reports whether scales are of 16 elements.
-func (f *blockFormat) halves() bool {
-	switch f.name {
-	case "Q2_K", "Q3_K", "Q6_K":
-		return true
-	}
-	return false
-}
-
 // firstLane loads 32 bits and clears the other lanes. To avo, VMOVD would leave the upper
 // half of the register as it was before.
 func firstLane(from Mem, r reg.VecVirtual) {
@@ -754,7 +747,7 @@ func (v blockISA) smallBlock(f *blockFormat, b Mem, x []Mem, sums, low []reg.Reg
 func (v blockISA) largeBlock(f *blockFormat, b Mem, x []Mem, sums [2][]reg.Register, low []reg.Register, ones reg.VecVirtual, local Mem) {
 	s := f.scales(b)
 	scale, at := s.scales[0], largeSums
-	if f.halves() {
+	if f.halves {
 		scale, at = s.whole, largeHalvesSums
 	}
 	for i := range x {
@@ -777,13 +770,13 @@ func (v blockISA) largeBlock(f *blockFormat, b Mem, x []Mem, sums [2][]reg.Regis
 		w := f.unpack(v, b, g, f.signed(v))
 		magnitude := v.magnitude(f, w)
 		var factors reg.VecVirtual
-		if f.halves() {
+		if f.halves {
 			factors = halfFactors(s.factors, g)
 		}
 		for i := range x {
 			part := x[i].Offset(32 * g)
 			var r reg.VecVirtual
-			if f.halves() {
+			if f.halves {
 				r = YMM()
 				VPMADDUBSW(part, w, r)
 				VPMADDWD(factors, r, r)

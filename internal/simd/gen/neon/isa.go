@@ -11,7 +11,9 @@ var threeRegisters = map[string]uint32{
 	"and": 0x4e201c00, "bic": 0x4e601c00, "orr": 0x4ea01c00, "bit": 0x6ea01c00,
 	"add": 0x4ea08400, "sub": 0x6ea08400,
 	"trn1": 0x4e802800, "trn2": 0x4e806800, "zip1.2d": 0x4ec03800, "zip2.2d": 0x4ec07800,
-	"fadd.s": 0x1e202800, // one lane; the others become 0
+	"fadd.s":  0x1e202800, // one lane; the others become 0
+	"add.16b": 0x4e208400, "sub.16b": 0x6e208400, "ushl.16b": 0x6e204400, "cmtst": 0x4e208c00, "zip1.16b": 0x4e003800,
+	"sdot": 0x4e809400, "smax": 0x4ea06400, "cmgt": 0x4ea03400,
 }
 
 var twoRegisters = map[string]uint32{
@@ -20,6 +22,9 @@ var twoRegisters = map[string]uint32{
 	"shll16": 0x2e613800, "shll16.2": 0x6e613800, // bfloat16 to float32: the lower or upper four
 	"fcvtl": 0x0e217800, "fcvtl.2": 0x4e217800, // half precision to float32
 	"fcvtn": 0x0e216800, "fcvtn.2": 0x4e216800, // and back
+	"sshll.8h": 0x0f08a400, "sshll2.8h": 0x4f08a400, "sshll.4s": 0x0f10a400, "sshll2.4s": 0x4f10a400, // twice as wide
+	"sqxtn.4h": 0x0e614800, "sqxtn2.8h": 0x4e614800, "sqxtn.8b": 0x0e214800, "sqxtn2.16b": 0x4e214800, // half as wide
+	"fabs": 0x4ea0f800, "smaxv": 0x4eb0a800, "saddlp.8h": 0x4e202800, "saddlv.s": 0x4e703800,
 	"shrn16": 0x0f108400, "shrn16.2": 0x4f108400, // the upper halves of words
 }
 
@@ -37,6 +42,10 @@ func (s *assembly) word(code uint32, format string, args ...any) {
 
 // op3 is d = op(n, m), for fmla, fmls and bit with d as a third operand.
 func (s *assembly) op3(name string, d, n, m int) {
+	if name == "tbl" { // bytes of n by the indices m
+		s.word(0x4e000000|uint32(m<<16|n<<5|d), "tbl v%d, {v%d}, v%d", d, n, m)
+		return
+	}
 	s.word(lookup(threeRegisters, name)|uint32(m<<16|n<<5|d), "%s v%d, v%d, v%d", name, d, n, m)
 }
 

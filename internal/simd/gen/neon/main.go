@@ -16,7 +16,7 @@ func main() {
 	for _, part := range []struct {
 		name string
 		emit func(*assembly)
-	}{{"product", product}, {"vector", vector}} {
+	}{{"product", product}, {"vector", vector}, {"blocks", blocks}} {
 		s := &assembly{}
 		part.emit(s)
 		s.write(part.name + "_arm64")
