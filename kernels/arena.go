@@ -93,7 +93,11 @@ func (a *Arena) Release(m Mark) {
 
 // Alloc returns a tensor with undefined contents.
 func (a *Arena) Alloc(d DType, shape ...int) *Tensor {
-	align := max(1, a.align/4) // elements, whatever their size
+	unit := 1 // whole blocks
+	if f, ok := d.Format(); ok {
+		unit = f.Elems
+	}
+	align, slab := max(unit, a.align/4), slabBytes/d.Bytes(unit)*unit // elements, whatever their size
 	n := ShapeLen(shape)
 	if a.apart {
 		t := a.backend.Alloc(d, shape...)
@@ -106,7 +110,7 @@ func (a *Arena) Alloc(d DType, shape ...int) *Tensor {
 		a.slabs[d] = s
 	}
 	if s.merge {
-		large := s.peak*d.Size() >= largeArena
+		large := d.Bytes(s.peak) >= largeArena
 		s.slabs, s.merge = nil, false
 		for _, t := range s.tensors { // they are dead, and would keep the old slabs
 			*t = Tensor{}
@@ -114,13 +118,13 @@ func (a *Arena) Alloc(d DType, shape ...int) *Tensor {
 		if large {
 			debug.FreeOSMemory() // or the old slabs would stand beside the new one
 		}
-		s.slabs = append(s.slabs, a.backend.Alloc(d, max(s.peak, n, slabBytes/d.Size())))
+		s.slabs = append(s.slabs, a.backend.Alloc(d, max(s.peak, n, slab)))
 	}
 	for s.slab < len(s.slabs) && s.used+n > s.slabs[s.slab].Len() {
 		s.slab, s.used = s.slab+1, 0
 	}
 	if s.slab == len(s.slabs) {
-		s.slabs = append(s.slabs, a.backend.Alloc(d, max(n, slabBytes/d.Size())))
+		s.slabs = append(s.slabs, a.backend.Alloc(d, max(n, slab)))
 	}
 	if s.handed == len(s.tensors) {
 		s.tensors = append(s.tensors, new(Tensor))

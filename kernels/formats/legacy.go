@@ -16,7 +16,7 @@ func init() {
 		for ; len(dst) >= 32 && len(src) >= 18; dst, src = dst[32:], src[18:] {
 			widenTable(dst[:32], src[2:18], half(src), &q4)
 		}
-	}).Narrow = narrowOffset(16, putNibbles)
+	}).Narrow = narrowOffset(16, 18, putNibbles)
 	add("Q4_1", 32, 20, simd.VectorQ4_1, func(dst []float32, src []byte) {
 		for ; len(dst) >= 32 && len(src) >= 20; dst, src = dst[32:], src[20:] {
 			d, m, x, q := half(src), half(src[2:]), dst[:32], src[4:20]
@@ -25,7 +25,7 @@ func init() {
 				x[i+16] = float32(d*float32(b>>4)) + m
 			}
 		}
-	}).Narrow = narrowRange(16, putNibbles)
+	}).Narrow = narrowRange(16, 20, putNibbles)
 	add("Q5_0", 32, 22, simd.VectorQ5_0, func(dst []float32, src []byte) {
 		for ; len(dst) >= 32 && len(src) >= 22; dst, src = dst[32:], src[22:] {
 			d, high, x, q := half(src), binary.LittleEndian.Uint32(src[2:]), dst[:32], src[6:22]
@@ -34,7 +34,7 @@ func init() {
 				x[i+16] = d * float32(int(b>>4|fifth(high, i+16))-16)
 			}
 		}
-	}).Narrow = narrowOffset(32, putFifths)
+	}).Narrow = narrowOffset(32, 22, putFifths)
 	add("Q5_1", 32, 24, simd.VectorQ5_1, func(dst []float32, src []byte) {
 		for ; len(dst) >= 32 && len(src) >= 24; dst, src = dst[32:], src[24:] {
 			d, m, high, x, q := half(src), half(src[2:]), binary.LittleEndian.Uint32(src[4:]), dst[:32], src[8:24]
@@ -43,7 +43,7 @@ func init() {
 				x[i+16] = float32(d*float32(b>>4|fifth(high, i+16))) + m
 			}
 		}
-	}).Narrow = narrowRange(32, putFifths)
+	}).Narrow = narrowRange(32, 24, putFifths)
 	add("Q8_0", 32, 34, simd.VectorQ8_0, func(dst []float32, src []byte) {
 		for ; len(dst) >= 32 && len(src) >= 34; dst, src = dst[32:], src[34:] {
 			d, x, q := half(src), dst[:32], src[2:34]

@@ -41,9 +41,8 @@ func narrowQ8_0(dst []byte, src []float32) {
 
 // narrowOffset writes numbers of -levels/2 to levels/2-1 times d, of which the one of the largest
 // magnitude is the least: Q4_0 and Q5_0.
-func narrowOffset(levels int, put func(dst []byte, q *[32]byte)) func(dst []byte, src []float32) {
+func narrowOffset(levels, bytes int, put func(dst []byte, q *[32]byte)) func(dst []byte, src []float32) {
 	return func(dst []byte, src []float32) {
-		bytes := len(dst) / (len(src) / 32)
 		for ; len(src) >= 32; dst, src = dst[bytes:], src[32:] {
 			var top, signed float32
 			for _, x := range src[:32] {
@@ -63,9 +62,8 @@ func narrowOffset(levels int, put func(dst []byte, q *[32]byte)) func(dst []byte
 }
 
 // narrowRange writes numbers of 0 to levels-1 times d above the least: Q4_1 and Q5_1.
-func narrowRange(levels int, put func(dst []byte, q *[32]byte)) func(dst []byte, src []float32) {
+func narrowRange(levels, bytes int, put func(dst []byte, q *[32]byte)) func(dst []byte, src []float32) {
 	return func(dst []byte, src []float32) {
-		bytes := len(dst) / (len(src) / 32)
 		for ; len(src) >= 32; dst, src = dst[bytes:], src[32:] {
 			least, most := src[0], src[0]
 			for _, x := range src[1:32] {

@@ -273,12 +273,17 @@ func (s AttendShape) Grad(d Device, a *kernels.Attend, dOut, dScore *kernels.Ten
 // Halved rounds the past of a to bf16: in bf16 tensors for a device, and the same
 // numbers in the compute type for the reference.
 func Halved(d Device, a *kernels.Attend, bf16 bool) *kernels.Attend {
+	return HeldIn(d, a, kernels.BF16, bf16)
+}
+
+// HeldIn rounds the past of a to a type: in tensors of that, or the same numbers in the compute type.
+func HeldIn(d Device, a *kernels.Attend, stored kernels.DType, so bool) *kernels.Attend {
 	h := *a
 	h.Past = slices.Clone(a.Past)
 	convert := func(t *kernels.Tensor) *kernels.Tensor {
-		narrow := d.B.Alloc(kernels.BF16, t.Shape...)
+		narrow := d.B.Alloc(stored, t.Shape...)
 		kernels.Convert(narrow, t)
-		if bf16 {
+		if so {
 			return narrow
 		}
 		wide := d.B.Alloc(d.B.Compute(), t.Shape...)

@@ -72,6 +72,22 @@ var Contract = map[string]func(t *testing.T, d Device){
 			t.Errorf("a placed tensor is another: %v", own)
 		}
 	},
+	"Placed": func(t *testing.T, d Device) {
+		for _, name := range []string{"F32", "BF16", "Q8_0"} {
+			stored, err := kernels.ParseStored(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := stored
+			if d.B.OwnMemory() {
+				want = stored.Numbers()
+			}
+			placed := d.B.Place(kernels.NewTensor(stored, 2, 32))
+			if d.B.Placed(stored) != want || placed.DType != want || placed.Len() != 64 {
+				t.Errorf("%s is placed as %s, said to be %s, want %s", name, placed.DType, d.B.Placed(stored), want)
+			}
+		}
+	},
 	"Place": func(t *testing.T, d Device) {
 		placed := d.B.Place(kernels.FromF32([]float32{1, -2, 3}, 3))
 		if v := placed.Float32s(); placed.DType != kernels.F32 || len(v) != 3 || v[0] != 1 || v[1] != -2 || v[2] != 3 {

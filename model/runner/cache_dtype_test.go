@@ -1,11 +1,13 @@
 package runner_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"glimpse/internal/compare"
 	"glimpse/kernels"
+	"glimpse/kernels/formats"
 	"glimpse/model"
 	"glimpse/model/modeltest"
 	"glimpse/model/runner"
@@ -83,6 +85,55 @@ func TestHalfCaches(t *testing.T) {
 	}
 }
 
+// TestCachesOfBlocks: a cache in blocks holds what the same pass computes, as Narrow writes it, and
+// eviction moves blocks as they are.
+func TestCachesOfBlocks(t *testing.T) {
+	shape := modeltest.Llama{Hidden: 32, Heads: 4, KVHeads: 2, HeadDim: 64, Intermediate: 40, Layers: 2, Seed: 6}
+	for _, f := range formats.Cached() {
+		open := func(device string) *model.Model {
+			m := shape.Open(t, device)
+			if err := m.SetCacheDType(strings.ToLower(f.Name)); err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+		exact, m := open("reference64"), open("cpu")
+		prompt := modeltest.Tokens(exact, 3, 45)
+		_, _, wantLogits := start(t, exact, prompt)
+		r, cache, logits := start(t, m, prompt)
+		_, wide, _ := start(t, shape.Open(t, "cpu"), prompt)
+		if want := int64(45 * 2 * 2 * 2 * 2 * f.Bytes); cache.Bytes() != want || cache.PairBytes() != int64(4*f.Bytes) {
+			t.Errorf("%s: %d bytes, %d a pair, want %d", f.Name, cache.Bytes(), cache.PairBytes(), want)
+		}
+		compare.Close(t, f.Name+": logits", logits, wantLogits, 3e-2, compare.Floor(1))
+		row, block := make([]float32, 64), make([]byte, 2*f.Bytes)
+		for h, kv := range cache.View(0) { // which no rounding has reached
+			for j := range 45 {
+				kernels.Read(row, wide.View(0)[h].V, 64*j)
+				f.Narrow(block, row)
+				if got := kv.V.Rows(j, j+1).Memory(); string(got) != string(block) {
+					t.Fatalf("%s, head %d, entry %d: % x, want % x", f.Name, h, j, got, block)
+				}
+			}
+		}
+		before := slices.Clone(cache.View(1)[1].K.Rows(20, 21).Memory())
+		keep := [][]int32{{0, 7, 44}, {1, 2, 3, 9, 20}}
+		if err := cache.Retain(1, keep); err != nil {
+			t.Fatal(err)
+		}
+		if got := cache.View(1)[1].K.Rows(4, 5).Memory(); string(got) != string(before) {
+			t.Errorf("%s: kept % x, want % x", f.Name, got, before)
+		}
+		if got, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{MaxNew: 5, IgnoreEnd: true}); err != nil || len(got) != 5 {
+			t.Errorf("%s: response %v, %v", f.Name, got, err)
+		}
+	}
+	err := modeltest.Llama{HeadDim: 8}.Open(t, "cpu").SetCacheDType("q8_0")
+	if err == nil || !strings.Contains(err.Error(), `got "q8_0", whose blocks have 32 numbers, want float32 or bf16 for heads of 8`) {
+		t.Errorf("heads of 8: %v", err)
+	}
+}
+
 func TestCacheDTypes(t *testing.T) {
 	m := modeltest.Llama{}.Open(t, "cpu")
 	for name, want := range map[string]kernels.DType{"": kernels.F32, "float32": kernels.F32, "bf16": kernels.BF16, "bfloat16": kernels.BF16, "auto": kernels.F32} {
@@ -91,7 +142,7 @@ func TestCacheDTypes(t *testing.T) {
 		}
 	}
 	_, err := model.Open("", model.Options{CacheDType: "fp8"})
-	if err == nil || !strings.Contains(err.Error(), `cache dtype: got "fp8", want auto, float32 or bf16`) {
+	if err == nil || !strings.Contains(err.Error(), `cache dtype: got "fp8", want auto, float32, bf16, q4_0, q4_1, q5_0, q5_1, q8_0`) {
 		t.Errorf("error %v", err)
 	}
 	cut, err := m.Cut(1)
