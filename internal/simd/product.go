@@ -170,6 +170,9 @@ func (p *product) split() int {
 	if p.nt {
 		fewest *= 2 // transposing costs more
 	}
+	if p.blocks != nil {
+		fewest = maxRows // and widening as well
+	}
 	most := maxRows
 	if p.rounded {
 		fewest, most = maxRoundedRows, maxRoundedRows
