@@ -41,10 +41,10 @@
 // and a scale. A block is unpacked to bytes in registers, its products with those of a are
 // added up as integers, and every 32 elements' sum is scaled and added in float32. So a
 // block is read from memory once, and never written in another form. What rounding a to
-// bytes costs is about half a percent of a result's magnitude. The bytes of weights are
+// bytes costs is half a percent to one of a result's magnitude. The bytes of weights are
 // unsigned for the instructions that multiply them: what they are too large by, and
 // minima, is subtracted times the sums of a's bytes. The level avx512 uses AVX512_VNNI
-// where the processor has it, and what avx2 uses otherwise.
+// where the processor has it, and what avx2 uses otherwise; neon needs ASIMDDP.
 //
 // For more rows, and where there is no assembly for a format, weights are rounded to
 // bfloat16: a panel at a time, before it is packed. The results are those of the products
@@ -52,8 +52,8 @@
 //
 // # Determinism
 //
-// A result depends on shapes, data and level only (of quantised weights, at the level
-// avx512, also on whether there is AVX512_VNNI): not on the alignment of a slice,
+// A result depends on shapes, data and level only (of quantised weights also on
+// these two extensions): not on the alignment of a slice,
 // and not on the number of threads. Large products are split into tasks for
 // internal/parallel by their shape; a task owns a block of c and sums over all
 // of k.
