@@ -1202,6 +1202,295 @@ TEXT ·multiplyDotsF32AVX2(SB), NOSPLIT, $0-88
 	MOVQ m+0(FP), AX
 	CMPQ AX, $0x01
 	JNE  not1
+	CMPQ k+16(FP), $+4096
+	JGT  deep
+	MOVQ n+8(FP), AX
+	MOVQ k+16(FP), CX
+	MOVQ c+72(FP), DX
+	MOVQ a+32(FP), BX
+	MOVQ lda+40(FP), SI
+	SHLQ $0x02, SI
+	MOVQ b+48(FP), SI
+
+flatcolumns:
+	MOVQ    ldb+56(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    SI, R8
+	ADDQ    DI, SI
+	MOVQ    SI, R9
+	ADDQ    DI, SI
+	MOVQ    SI, R10
+	ADDQ    DI, SI
+	MOVQ    SI, R11
+	ADDQ    DI, SI
+	CMPQ    AX, $0x01
+	CMOVQLE R8, R9
+	CMPQ    AX, $0x02
+	CMOVQLE R8, R10
+	CMPQ    AX, $0x03
+	CMOVQLE R8, R11
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	XORQ    DI, DI
+	MOVQ    CX, R12
+
+flatb0line:
+	SUBQ        $+32, R12
+	JLT         flatb0lineend
+	PREFETCHT0  2048(R8)(DI*4)
+	PREFETCHT0  2112(R8)(DI*4)
+	VMOVUPS     (BX)(DI*4), Y4
+	VMOVUPS     (R8)(DI*4), Y5
+	VFMADD231PS Y4, Y5, Y0
+	VMOVUPS     32(BX)(DI*4), Y4
+	VMOVUPS     32(R8)(DI*4), Y5
+	VFMADD231PS Y4, Y5, Y1
+	VMOVUPS     64(BX)(DI*4), Y4
+	VMOVUPS     64(R8)(DI*4), Y5
+	VFMADD231PS Y4, Y5, Y2
+	VMOVUPS     96(BX)(DI*4), Y4
+	VMOVUPS     96(R8)(DI*4), Y5
+	VFMADD231PS Y4, Y5, Y3
+	ADDQ        $+32, DI
+	JMP         flatb0line
+
+flatb0lineend:
+	ADDQ $+32, R12
+
+flatb0vector:
+	SUBQ        $+8, R12
+	JLT         flatb0tail
+	VMOVUPS     (BX)(DI*4), Y4
+	VMOVUPS     (R8)(DI*4), Y5
+	VFMADD231PS Y4, Y5, Y0
+	ADDQ        $+8, DI
+	JMP         flatb0vector
+
+flatb0tail:
+	ADDQ $+8, R12
+	JZ   flatb0sum
+
+flatb0scalar:
+	VXORPS      Y4, Y4, Y4
+	VMOVSS      (BX)(DI*4), X4
+	VXORPS      Y5, Y5, Y5
+	VMOVSS      (R8)(DI*4), X5
+	VFMADD231PS Y4, Y5, Y0
+	INCQ        DI
+	DECQ        R12
+	JNZ         flatb0scalar
+
+flatb0sum:
+	VADDPS Y1, Y0, Y0
+	VADDPS Y2, Y0, Y0
+	VADDPS Y3, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	XORQ   DI, DI
+	MOVQ   CX, R8
+
+flatb1line:
+	SUBQ        $+32, R8
+	JLT         flatb1lineend
+	PREFETCHT0  2048(R9)(DI*4)
+	PREFETCHT0  2112(R9)(DI*4)
+	VMOVUPS     (BX)(DI*4), Y5
+	VMOVUPS     (R9)(DI*4), Y6
+	VFMADD231PS Y5, Y6, Y1
+	VMOVUPS     32(BX)(DI*4), Y5
+	VMOVUPS     32(R9)(DI*4), Y6
+	VFMADD231PS Y5, Y6, Y2
+	VMOVUPS     64(BX)(DI*4), Y5
+	VMOVUPS     64(R9)(DI*4), Y6
+	VFMADD231PS Y5, Y6, Y3
+	VMOVUPS     96(BX)(DI*4), Y5
+	VMOVUPS     96(R9)(DI*4), Y6
+	VFMADD231PS Y5, Y6, Y4
+	ADDQ        $+32, DI
+	JMP         flatb1line
+
+flatb1lineend:
+	ADDQ $+32, R8
+
+flatb1vector:
+	SUBQ        $+8, R8
+	JLT         flatb1tail
+	VMOVUPS     (BX)(DI*4), Y5
+	VMOVUPS     (R9)(DI*4), Y6
+	VFMADD231PS Y5, Y6, Y1
+	ADDQ        $+8, DI
+	JMP         flatb1vector
+
+flatb1tail:
+	ADDQ $+8, R8
+	JZ   flatb1sum
+
+flatb1scalar:
+	VXORPS      Y5, Y5, Y5
+	VMOVSS      (BX)(DI*4), X5
+	VXORPS      Y6, Y6, Y6
+	VMOVSS      (R9)(DI*4), X6
+	VFMADD231PS Y5, Y6, Y1
+	INCQ        DI
+	DECQ        R8
+	JNZ         flatb1scalar
+
+flatb1sum:
+	VADDPS Y2, Y1, Y1
+	VADDPS Y3, Y1, Y1
+	VADDPS Y4, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	XORQ   DI, DI
+	MOVQ   CX, R8
+
+flatb2line:
+	SUBQ        $+32, R8
+	JLT         flatb2lineend
+	PREFETCHT0  2048(R10)(DI*4)
+	PREFETCHT0  2112(R10)(DI*4)
+	VMOVUPS     (BX)(DI*4), Y6
+	VMOVUPS     (R10)(DI*4), Y7
+	VFMADD231PS Y6, Y7, Y2
+	VMOVUPS     32(BX)(DI*4), Y6
+	VMOVUPS     32(R10)(DI*4), Y7
+	VFMADD231PS Y6, Y7, Y3
+	VMOVUPS     64(BX)(DI*4), Y6
+	VMOVUPS     64(R10)(DI*4), Y7
+	VFMADD231PS Y6, Y7, Y4
+	VMOVUPS     96(BX)(DI*4), Y6
+	VMOVUPS     96(R10)(DI*4), Y7
+	VFMADD231PS Y6, Y7, Y5
+	ADDQ        $+32, DI
+	JMP         flatb2line
+
+flatb2lineend:
+	ADDQ $+32, R8
+
+flatb2vector:
+	SUBQ        $+8, R8
+	JLT         flatb2tail
+	VMOVUPS     (BX)(DI*4), Y6
+	VMOVUPS     (R10)(DI*4), Y7
+	VFMADD231PS Y6, Y7, Y2
+	ADDQ        $+8, DI
+	JMP         flatb2vector
+
+flatb2tail:
+	ADDQ $+8, R8
+	JZ   flatb2sum
+
+flatb2scalar:
+	VXORPS      Y6, Y6, Y6
+	VMOVSS      (BX)(DI*4), X6
+	VXORPS      Y7, Y7, Y7
+	VMOVSS      (R10)(DI*4), X7
+	VFMADD231PS Y6, Y7, Y2
+	INCQ        DI
+	DECQ        R8
+	JNZ         flatb2scalar
+
+flatb2sum:
+	VADDPS Y3, Y2, Y2
+	VADDPS Y4, Y2, Y2
+	VADDPS Y5, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	XORQ   DI, DI
+	MOVQ   CX, R8
+
+flatb3line:
+	SUBQ        $+32, R8
+	JLT         flatb3lineend
+	PREFETCHT0  2048(R11)(DI*4)
+	PREFETCHT0  2112(R11)(DI*4)
+	VMOVUPS     (BX)(DI*4), Y7
+	VMOVUPS     (R11)(DI*4), Y8
+	VFMADD231PS Y7, Y8, Y3
+	VMOVUPS     32(BX)(DI*4), Y7
+	VMOVUPS     32(R11)(DI*4), Y8
+	VFMADD231PS Y7, Y8, Y4
+	VMOVUPS     64(BX)(DI*4), Y7
+	VMOVUPS     64(R11)(DI*4), Y8
+	VFMADD231PS Y7, Y8, Y5
+	VMOVUPS     96(BX)(DI*4), Y7
+	VMOVUPS     96(R11)(DI*4), Y8
+	VFMADD231PS Y7, Y8, Y6
+	ADDQ        $+32, DI
+	JMP         flatb3line
+
+flatb3lineend:
+	ADDQ $+32, R8
+
+flatb3vector:
+	SUBQ        $+8, R8
+	JLT         flatb3tail
+	VMOVUPS     (BX)(DI*4), Y7
+	VMOVUPS     (R11)(DI*4), Y8
+	VFMADD231PS Y7, Y8, Y3
+	ADDQ        $+8, DI
+	JMP         flatb3vector
+
+flatb3tail:
+	ADDQ $+8, R8
+	JZ   flatb3sum
+
+flatb3scalar:
+	VXORPS      Y7, Y7, Y7
+	VMOVSS      (BX)(DI*4), X7
+	VXORPS      Y8, Y8, Y8
+	VMOVSS      (R11)(DI*4), X8
+	VFMADD231PS Y7, Y8, Y3
+	INCQ        DI
+	DECQ        R8
+	JNZ         flatb3scalar
+
+flatb3sum:
+	VADDPS       Y4, Y3, Y3
+	VADDPS       Y5, Y3, Y3
+	VADDPS       Y6, Y3, Y3
+	MOVQ         AX, DI
+	MOVQ         $0x00000004, R8
+	CMPQ         DI, R8
+	CMOVQGT      R8, DI
+	LEAQ         maskTable<>+0(SB), R8
+	NEGQ         DI
+	VMOVUPS      64(R8)(DI*4), Y4
+	VBROADCASTSS alpha+24(FP), X5
+	VBROADCASTSS beta+64(FP), X6
+	MOVL         beta+64(FP), DI
+	MOVQ         ldc+80(FP), R8
+	SHLQ         $0x02, R8
+	MOVQ         DX, R8
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMULPS       X5, X0, X0
+	ADDL         DI, DI
+	JZ           flatstore
+	VMASKMOVPS   (R8), X4, X1
+	VFMADD231PS  X6, X1, X0
+	MOVQ         DX, R8
+
+flatstore:
+	VMASKMOVPS X0, X4, (R8)
+	ADDQ       $0x10, DX
+	SUBQ       $0x04, AX
+	JGT        flatcolumns
+	VZEROUPPER
+	RET
+
+deep:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
@@ -1237,11 +1526,11 @@ m1columns:
 	VXORPS  Y7, Y7, Y7
 	XORQ    R12, R12
 	MOVQ    CX, R13
-	SHLQ    $0x02, DI
+	SHLQ    $0x04, DI
 
-m1line:
+m1b0line:
 	SUBQ        $+16, R13
-	JLT         m1lineend
+	JLT         m1b0lineend
 	PREFETCHT0  (R8)(DI*1)
 	PREFETCHT0  (R9)(DI*1)
 	PREFETCHT0  (R10)(DI*1)
@@ -1266,14 +1555,14 @@ m1line:
 	VFMADD231PS Y8, Y9, Y7
 	ADDQ        $+16, R12
 	ADDQ        $+64, DI
-	JMP         m1line
+	JMP         m1b0line
 
-m1lineend:
+m1b0lineend:
 	ADDQ $+16, R13
 
-m1vector:
+m1b0vector:
 	SUBQ        $+8, R13
-	JLT         m1tail
+	JLT         m1b0tail
 	VMOVUPS     (BX)(R12*4), Y8
 	VMOVUPS     (R8)(R12*4), Y9
 	VFMADD231PS Y8, Y9, Y0
@@ -1284,13 +1573,13 @@ m1vector:
 	VMOVUPS     (R11)(R12*4), Y9
 	VFMADD231PS Y8, Y9, Y3
 	ADDQ        $+8, R12
-	JMP         m1vector
+	JMP         m1b0vector
 
-m1tail:
+m1b0tail:
 	ADDQ $+8, R13
-	JZ   m1sum
+	JZ   m1b0sum
 
-m1scalar:
+m1b0scalar:
 	VXORPS      Y8, Y8, Y8
 	VMOVSS      (BX)(R12*4), X8
 	VXORPS      Y9, Y9, Y9
@@ -1307,9 +1596,9 @@ m1scalar:
 	VFMADD231PS Y8, Y9, Y3
 	INCQ        R12
 	DECQ        R13
-	JNZ         m1scalar
+	JNZ         m1b0scalar
 
-m1sum:
+m1b0sum:
 	VADDPS       Y4, Y0, Y0
 	VADDPS       Y5, Y1, Y1
 	VADDPS       Y6, Y2, Y2
@@ -1386,11 +1675,11 @@ m2columns:
 	VXORPS  Y7, Y7, Y7
 	XORQ    R13, R13
 	MOVQ    CX, R14
-	SHLQ    $0x02, R8
+	SHLQ    $0x04, R8
 
-m2line:
+m2b0line:
 	SUBQ        $+16, R14
-	JLT         m2lineend
+	JLT         m2b0lineend
 	PREFETCHT0  (R9)(R8*1)
 	PREFETCHT0  (R10)(R8*1)
 	PREFETCHT0  (R11)(R8*1)
@@ -1425,14 +1714,14 @@ m2line:
 	VFMADD231PS Y9, Y10, Y7
 	ADDQ        $+16, R13
 	ADDQ        $+64, R8
-	JMP         m2line
+	JMP         m2b0line
 
-m2lineend:
+m2b0lineend:
 	ADDQ $+16, R14
 
-m2vector:
+m2b0vector:
 	SUBQ        $+8, R14
-	JLT         m2tail
+	JLT         m2b0tail
 	VMOVUPS     (BX)(R13*4), Y8
 	VMOVUPS     (SI)(R13*4), Y9
 	VMOVUPS     (R9)(R13*4), Y10
@@ -1448,13 +1737,13 @@ m2vector:
 	VFMADD231PS Y8, Y10, Y3
 	VFMADD231PS Y9, Y10, Y7
 	ADDQ        $+8, R13
-	JMP         m2vector
+	JMP         m2b0vector
 
-m2tail:
+m2b0tail:
 	ADDQ $+8, R14
-	JZ   m2sum
+	JZ   m2b0sum
 
-m2scalar:
+m2b0scalar:
 	VXORPS      Y8, Y8, Y8
 	VMOVSS      (BX)(R13*4), X8
 	VXORPS      Y9, Y9, Y9
@@ -1477,9 +1766,9 @@ m2scalar:
 	VFMADD231PS Y9, Y10, Y7
 	INCQ        R13
 	DECQ        R14
-	JNZ         m2scalar
+	JNZ         m2b0scalar
 
-m2sum:
+m2b0sum:
 	MOVQ         AX, R8
 	MOVQ         $0x00000004, R9
 	CMPQ         R8, R9
@@ -1568,11 +1857,11 @@ m3columns:
 	VXORPS  Y11, Y11, Y11
 	XORQ    R14, R14
 	MOVQ    CX, R15
-	SHLQ    $0x02, R9
+	SHLQ    $0x04, R9
 
-m3line:
+m3b0line:
 	SUBQ        $+16, R15
-	JLT         m3lineend
+	JLT         m3b0lineend
 	PREFETCHT0  (R10)(R9*1)
 	PREFETCHT0  (R11)(R9*1)
 	PREFETCHT0  (R12)(R9*1)
@@ -1617,14 +1906,14 @@ m3line:
 	VFMADD231PS Y14, Y15, Y11
 	ADDQ        $+16, R14
 	ADDQ        $+64, R9
-	JMP         m3line
+	JMP         m3b0line
 
-m3lineend:
+m3b0lineend:
 	ADDQ $+16, R15
 
-m3vector:
+m3b0vector:
 	SUBQ        $+8, R15
-	JLT         m3tail
+	JLT         m3b0tail
 	VMOVUPS     (BX)(R14*4), Y12
 	VMOVUPS     (DI)(R14*4), Y13
 	VMOVUPS     (SI)(R14*4), Y14
@@ -1645,13 +1934,13 @@ m3vector:
 	VFMADD231PS Y13, Y15, Y7
 	VFMADD231PS Y14, Y15, Y11
 	ADDQ        $+8, R14
-	JMP         m3vector
+	JMP         m3b0vector
 
-m3tail:
+m3b0tail:
 	ADDQ $+8, R15
-	JZ   m3sum
+	JZ   m3b0sum
 
-m3scalar:
+m3b0scalar:
 	VXORPS      Y12, Y12, Y12
 	VMOVSS      (BX)(R14*4), X12
 	VXORPS      Y13, Y13, Y13
@@ -1680,9 +1969,9 @@ m3scalar:
 	VFMADD231PS Y14, Y15, Y11
 	INCQ        R14
 	DECQ        R15
-	JNZ         m3scalar
+	JNZ         m3b0scalar
 
-m3sum:
+m3b0sum:
 	MOVQ         AX, R9
 	MOVQ         $0x00000004, R10
 	CMPQ         R9, R10
@@ -2123,6 +2412,319 @@ TEXT ·multiplyDotsBF16AVX2(SB), NOSPLIT, $0-88
 	MOVQ m+0(FP), AX
 	CMPQ AX, $0x01
 	JNE  not1
+	CMPQ k+16(FP), $+4096
+	JGT  deep
+	MOVQ n+8(FP), AX
+	MOVQ k+16(FP), CX
+	MOVQ c+72(FP), DX
+	MOVQ a+32(FP), BX
+	MOVQ lda+40(FP), SI
+	SHLQ $0x02, SI
+	MOVQ b+48(FP), SI
+
+flatcolumns:
+	MOVQ    ldb+56(FP), DI
+	SHLQ    $0x01, DI
+	MOVQ    SI, R8
+	ADDQ    DI, SI
+	MOVQ    SI, R9
+	ADDQ    DI, SI
+	MOVQ    SI, R10
+	ADDQ    DI, SI
+	MOVQ    SI, R11
+	ADDQ    DI, SI
+	CMPQ    AX, $0x01
+	CMOVQLE R8, R9
+	CMPQ    AX, $0x02
+	CMOVQLE R8, R10
+	CMPQ    AX, $0x03
+	CMOVQLE R8, R11
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	XORQ    DI, DI
+	MOVQ    CX, R12
+
+flatb0line:
+	SUBQ        $+32, R12
+	JLT         flatb0lineend
+	PREFETCHT0  2048(R8)(DI*2)
+	VMOVUPS     (BX)(DI*4), Y4
+	VPMOVZXWD   (R8)(DI*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y0
+	VMOVUPS     32(BX)(DI*4), Y4
+	VPMOVZXWD   16(R8)(DI*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y1
+	VMOVUPS     64(BX)(DI*4), Y4
+	VPMOVZXWD   32(R8)(DI*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y2
+	VMOVUPS     96(BX)(DI*4), Y4
+	VPMOVZXWD   48(R8)(DI*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y3
+	ADDQ        $+32, DI
+	JMP         flatb0line
+
+flatb0lineend:
+	ADDQ $+32, R12
+
+flatb0vector:
+	SUBQ        $+8, R12
+	JLT         flatb0tail
+	VMOVUPS     (BX)(DI*4), Y4
+	VPMOVZXWD   (R8)(DI*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y0
+	ADDQ        $+8, DI
+	JMP         flatb0vector
+
+flatb0tail:
+	ADDQ $+8, R12
+	JZ   flatb0sum
+
+flatb0scalar:
+	VXORPS      Y4, Y4, Y4
+	VMOVSS      (BX)(DI*4), X4
+	VXORPS      Y5, Y5, Y5
+	MOVWLZX     (R8)(DI*2), R13
+	SHLL        $0x10, R13
+	VMOVD       R13, X5
+	VFMADD231PS Y4, Y5, Y0
+	INCQ        DI
+	DECQ        R12
+	JNZ         flatb0scalar
+
+flatb0sum:
+	VADDPS Y1, Y0, Y0
+	VADDPS Y2, Y0, Y0
+	VADDPS Y3, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	XORQ   DI, DI
+	MOVQ   CX, R8
+
+flatb1line:
+	SUBQ        $+32, R8
+	JLT         flatb1lineend
+	PREFETCHT0  2048(R9)(DI*2)
+	VMOVUPS     (BX)(DI*4), Y5
+	VPMOVZXWD   (R9)(DI*2), Y6
+	VPSLLD      $0x10, Y6, Y6
+	VFMADD231PS Y5, Y6, Y1
+	VMOVUPS     32(BX)(DI*4), Y5
+	VPMOVZXWD   16(R9)(DI*2), Y6
+	VPSLLD      $0x10, Y6, Y6
+	VFMADD231PS Y5, Y6, Y2
+	VMOVUPS     64(BX)(DI*4), Y5
+	VPMOVZXWD   32(R9)(DI*2), Y6
+	VPSLLD      $0x10, Y6, Y6
+	VFMADD231PS Y5, Y6, Y3
+	VMOVUPS     96(BX)(DI*4), Y5
+	VPMOVZXWD   48(R9)(DI*2), Y6
+	VPSLLD      $0x10, Y6, Y6
+	VFMADD231PS Y5, Y6, Y4
+	ADDQ        $+32, DI
+	JMP         flatb1line
+
+flatb1lineend:
+	ADDQ $+32, R8
+
+flatb1vector:
+	SUBQ        $+8, R8
+	JLT         flatb1tail
+	VMOVUPS     (BX)(DI*4), Y5
+	VPMOVZXWD   (R9)(DI*2), Y6
+	VPSLLD      $0x10, Y6, Y6
+	VFMADD231PS Y5, Y6, Y1
+	ADDQ        $+8, DI
+	JMP         flatb1vector
+
+flatb1tail:
+	ADDQ $+8, R8
+	JZ   flatb1sum
+
+flatb1scalar:
+	VXORPS      Y5, Y5, Y5
+	VMOVSS      (BX)(DI*4), X5
+	VXORPS      Y6, Y6, Y6
+	MOVWLZX     (R9)(DI*2), R12
+	SHLL        $0x10, R12
+	VMOVD       R12, X6
+	VFMADD231PS Y5, Y6, Y1
+	INCQ        DI
+	DECQ        R8
+	JNZ         flatb1scalar
+
+flatb1sum:
+	VADDPS Y2, Y1, Y1
+	VADDPS Y3, Y1, Y1
+	VADDPS Y4, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	XORQ   DI, DI
+	MOVQ   CX, R8
+
+flatb2line:
+	SUBQ        $+32, R8
+	JLT         flatb2lineend
+	PREFETCHT0  2048(R10)(DI*2)
+	VMOVUPS     (BX)(DI*4), Y6
+	VPMOVZXWD   (R10)(DI*2), Y7
+	VPSLLD      $0x10, Y7, Y7
+	VFMADD231PS Y6, Y7, Y2
+	VMOVUPS     32(BX)(DI*4), Y6
+	VPMOVZXWD   16(R10)(DI*2), Y7
+	VPSLLD      $0x10, Y7, Y7
+	VFMADD231PS Y6, Y7, Y3
+	VMOVUPS     64(BX)(DI*4), Y6
+	VPMOVZXWD   32(R10)(DI*2), Y7
+	VPSLLD      $0x10, Y7, Y7
+	VFMADD231PS Y6, Y7, Y4
+	VMOVUPS     96(BX)(DI*4), Y6
+	VPMOVZXWD   48(R10)(DI*2), Y7
+	VPSLLD      $0x10, Y7, Y7
+	VFMADD231PS Y6, Y7, Y5
+	ADDQ        $+32, DI
+	JMP         flatb2line
+
+flatb2lineend:
+	ADDQ $+32, R8
+
+flatb2vector:
+	SUBQ        $+8, R8
+	JLT         flatb2tail
+	VMOVUPS     (BX)(DI*4), Y6
+	VPMOVZXWD   (R10)(DI*2), Y7
+	VPSLLD      $0x10, Y7, Y7
+	VFMADD231PS Y6, Y7, Y2
+	ADDQ        $+8, DI
+	JMP         flatb2vector
+
+flatb2tail:
+	ADDQ $+8, R8
+	JZ   flatb2sum
+
+flatb2scalar:
+	VXORPS      Y6, Y6, Y6
+	VMOVSS      (BX)(DI*4), X6
+	VXORPS      Y7, Y7, Y7
+	MOVWLZX     (R10)(DI*2), R9
+	SHLL        $0x10, R9
+	VMOVD       R9, X7
+	VFMADD231PS Y6, Y7, Y2
+	INCQ        DI
+	DECQ        R8
+	JNZ         flatb2scalar
+
+flatb2sum:
+	VADDPS Y3, Y2, Y2
+	VADDPS Y4, Y2, Y2
+	VADDPS Y5, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	XORQ   DI, DI
+	MOVQ   CX, R8
+
+flatb3line:
+	SUBQ        $+32, R8
+	JLT         flatb3lineend
+	PREFETCHT0  2048(R11)(DI*2)
+	VMOVUPS     (BX)(DI*4), Y7
+	VPMOVZXWD   (R11)(DI*2), Y8
+	VPSLLD      $0x10, Y8, Y8
+	VFMADD231PS Y7, Y8, Y3
+	VMOVUPS     32(BX)(DI*4), Y7
+	VPMOVZXWD   16(R11)(DI*2), Y8
+	VPSLLD      $0x10, Y8, Y8
+	VFMADD231PS Y7, Y8, Y4
+	VMOVUPS     64(BX)(DI*4), Y7
+	VPMOVZXWD   32(R11)(DI*2), Y8
+	VPSLLD      $0x10, Y8, Y8
+	VFMADD231PS Y7, Y8, Y5
+	VMOVUPS     96(BX)(DI*4), Y7
+	VPMOVZXWD   48(R11)(DI*2), Y8
+	VPSLLD      $0x10, Y8, Y8
+	VFMADD231PS Y7, Y8, Y6
+	ADDQ        $+32, DI
+	JMP         flatb3line
+
+flatb3lineend:
+	ADDQ $+32, R8
+
+flatb3vector:
+	SUBQ        $+8, R8
+	JLT         flatb3tail
+	VMOVUPS     (BX)(DI*4), Y7
+	VPMOVZXWD   (R11)(DI*2), Y8
+	VPSLLD      $0x10, Y8, Y8
+	VFMADD231PS Y7, Y8, Y3
+	ADDQ        $+8, DI
+	JMP         flatb3vector
+
+flatb3tail:
+	ADDQ $+8, R8
+	JZ   flatb3sum
+
+flatb3scalar:
+	VXORPS      Y7, Y7, Y7
+	VMOVSS      (BX)(DI*4), X7
+	VXORPS      Y8, Y8, Y8
+	MOVWLZX     (R11)(DI*2), R9
+	SHLL        $0x10, R9
+	VMOVD       R9, X8
+	VFMADD231PS Y7, Y8, Y3
+	INCQ        DI
+	DECQ        R8
+	JNZ         flatb3scalar
+
+flatb3sum:
+	VADDPS       Y4, Y3, Y3
+	VADDPS       Y5, Y3, Y3
+	VADDPS       Y6, Y3, Y3
+	MOVQ         AX, DI
+	MOVQ         $0x00000004, R8
+	CMPQ         DI, R8
+	CMOVQGT      R8, DI
+	LEAQ         maskTable<>+0(SB), R8
+	NEGQ         DI
+	VMOVUPS      64(R8)(DI*4), Y4
+	VBROADCASTSS alpha+24(FP), X5
+	VBROADCASTSS beta+64(FP), X6
+	MOVL         beta+64(FP), DI
+	MOVQ         ldc+80(FP), R8
+	SHLQ         $0x02, R8
+	MOVQ         DX, R8
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMULPS       X5, X0, X0
+	ADDL         DI, DI
+	JZ           flatstore
+	VMASKMOVPS   (R8), X4, X1
+	VFMADD231PS  X6, X1, X0
+	MOVQ         DX, R8
+
+flatstore:
+	VMASKMOVPS X0, X4, (R8)
+	ADDQ       $0x10, DX
+	SUBQ       $0x04, AX
+	JGT        flatcolumns
+	VZEROUPPER
+	RET
+
+deep:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
@@ -2158,11 +2760,11 @@ m1columns:
 	VXORPS  Y7, Y7, Y7
 	XORQ    R12, R12
 	MOVQ    CX, R13
-	SHLQ    $0x02, DI
+	SHLQ    $0x04, DI
 
-m1line:
+m1b0line:
 	SUBQ        $+32, R13
-	JLT         m1lineend
+	JLT         m1b0lineend
 	PREFETCHT0  (R8)(DI*1)
 	PREFETCHT0  (R9)(DI*1)
 	PREFETCHT0  (R10)(DI*1)
@@ -2221,14 +2823,14 @@ m1line:
 	VFMADD231PS Y8, Y9, Y7
 	ADDQ        $+32, R12
 	ADDQ        $+64, DI
-	JMP         m1line
+	JMP         m1b0line
 
-m1lineend:
+m1b0lineend:
 	ADDQ $+32, R13
 
-m1sets:
+m1b0sets:
 	SUBQ        $+16, R13
-	JLT         m1setsend
+	JLT         m1b0setsend
 	VMOVUPS     (BX)(R12*4), Y8
 	VPMOVZXWD   (R8)(R12*2), Y9
 	VPSLLD      $0x10, Y9, Y9
@@ -2257,14 +2859,14 @@ m1sets:
 	VFMADD231PS Y8, Y9, Y7
 	ADDQ        $+16, R12
 	ADDQ        $+32, DI
-	JMP         m1sets
+	JMP         m1b0sets
 
-m1setsend:
+m1b0setsend:
 	ADDQ $+16, R13
 
-m1vector:
+m1b0vector:
 	SUBQ        $+8, R13
-	JLT         m1tail
+	JLT         m1b0tail
 	VMOVUPS     (BX)(R12*4), Y8
 	VPMOVZXWD   (R8)(R12*2), Y9
 	VPSLLD      $0x10, Y9, Y9
@@ -2279,13 +2881,13 @@ m1vector:
 	VPSLLD      $0x10, Y9, Y9
 	VFMADD231PS Y8, Y9, Y3
 	ADDQ        $+8, R12
-	JMP         m1vector
+	JMP         m1b0vector
 
-m1tail:
+m1b0tail:
 	ADDQ $+8, R13
-	JZ   m1sum
+	JZ   m1b0sum
 
-m1scalar:
+m1b0scalar:
 	VXORPS      Y8, Y8, Y8
 	VMOVSS      (BX)(R12*4), X8
 	VXORPS      Y9, Y9, Y9
@@ -2310,9 +2912,9 @@ m1scalar:
 	VFMADD231PS Y8, Y9, Y3
 	INCQ        R12
 	DECQ        R13
-	JNZ         m1scalar
+	JNZ         m1b0scalar
 
-m1sum:
+m1b0sum:
 	VADDPS       Y4, Y0, Y0
 	VADDPS       Y5, Y1, Y1
 	VADDPS       Y6, Y2, Y2
@@ -2389,11 +2991,11 @@ m2columns:
 	VXORPS  Y7, Y7, Y7
 	XORQ    R13, R13
 	MOVQ    CX, R14
-	SHLQ    $0x02, R8
+	SHLQ    $0x04, R8
 
-m2line:
+m2b0line:
 	SUBQ        $+32, R14
-	JLT         m2lineend
+	JLT         m2b0lineend
 	PREFETCHT0  (R9)(R8*1)
 	PREFETCHT0  (R10)(R8*1)
 	PREFETCHT0  (R11)(R8*1)
@@ -2472,14 +3074,14 @@ m2line:
 	VFMADD231PS Y9, Y10, Y7
 	ADDQ        $+32, R13
 	ADDQ        $+64, R8
-	JMP         m2line
+	JMP         m2b0line
 
-m2lineend:
+m2b0lineend:
 	ADDQ $+32, R14
 
-m2vector:
+m2b0vector:
 	SUBQ        $+8, R14
-	JLT         m2tail
+	JLT         m2b0tail
 	VMOVUPS     (BX)(R13*4), Y8
 	VMOVUPS     (SI)(R13*4), Y9
 	VPMOVZXWD   (R9)(R13*2), Y10
@@ -2499,13 +3101,13 @@ m2vector:
 	VFMADD231PS Y8, Y10, Y3
 	VFMADD231PS Y9, Y10, Y7
 	ADDQ        $+8, R13
-	JMP         m2vector
+	JMP         m2b0vector
 
-m2tail:
+m2b0tail:
 	ADDQ $+8, R14
-	JZ   m2sum
+	JZ   m2b0sum
 
-m2scalar:
+m2b0scalar:
 	VXORPS      Y8, Y8, Y8
 	VMOVSS      (BX)(R13*4), X8
 	VXORPS      Y9, Y9, Y9
@@ -2536,9 +3138,9 @@ m2scalar:
 	VFMADD231PS Y9, Y10, Y7
 	INCQ        R13
 	DECQ        R14
-	JNZ         m2scalar
+	JNZ         m2b0scalar
 
-m2sum:
+m2b0sum:
 	MOVQ         AX, R8
 	MOVQ         $0x00000004, R9
 	CMPQ         R8, R9
@@ -2627,11 +3229,11 @@ m3columns:
 	VXORPS  Y11, Y11, Y11
 	XORQ    R14, R14
 	MOVQ    CX, R15
-	SHLQ    $0x02, R9
+	SHLQ    $0x04, R9
 
-m3line:
+m3b0line:
 	SUBQ        $+32, R15
-	JLT         m3lineend
+	JLT         m3b0lineend
 	PREFETCHT0  (R10)(R9*1)
 	PREFETCHT0  (R11)(R9*1)
 	PREFETCHT0  (R12)(R9*1)
@@ -2730,14 +3332,14 @@ m3line:
 	VFMADD231PS Y14, Y15, Y11
 	ADDQ        $+32, R14
 	ADDQ        $+64, R9
-	JMP         m3line
+	JMP         m3b0line
 
-m3lineend:
+m3b0lineend:
 	ADDQ $+32, R15
 
-m3vector:
+m3b0vector:
 	SUBQ        $+8, R15
-	JLT         m3tail
+	JLT         m3b0tail
 	VMOVUPS     (BX)(R14*4), Y12
 	VMOVUPS     (DI)(R14*4), Y13
 	VMOVUPS     (SI)(R14*4), Y14
@@ -2762,13 +3364,13 @@ m3vector:
 	VFMADD231PS Y13, Y15, Y7
 	VFMADD231PS Y14, Y15, Y11
 	ADDQ        $+8, R14
-	JMP         m3vector
+	JMP         m3b0vector
 
-m3tail:
+m3b0tail:
 	ADDQ $+8, R15
-	JZ   m3sum
+	JZ   m3b0sum
 
-m3scalar:
+m3b0scalar:
 	VXORPS      Y12, Y12, Y12
 	VMOVSS      (BX)(R14*4), X12
 	VXORPS      Y13, Y13, Y13
@@ -2805,9 +3407,9 @@ m3scalar:
 	VFMADD231PS Y14, Y15, Y11
 	INCQ        R14
 	DECQ        R15
-	JNZ         m3scalar
+	JNZ         m3b0scalar
 
-m3sum:
+m3b0sum:
 	MOVQ         AX, R9
 	MOVQ         $0x00000004, R10
 	CMPQ         R9, R10
@@ -3439,6 +4041,299 @@ TEXT ·multiplyDotsF16AVX2(SB), NOSPLIT, $0-88
 	MOVQ m+0(FP), AX
 	CMPQ AX, $0x01
 	JNE  not1
+	CMPQ k+16(FP), $+4096
+	JGT  deep
+	MOVQ n+8(FP), AX
+	MOVQ k+16(FP), CX
+	MOVQ c+72(FP), DX
+	MOVQ a+32(FP), BX
+	MOVQ lda+40(FP), SI
+	SHLQ $0x02, SI
+	MOVQ b+48(FP), SI
+
+flatcolumns:
+	MOVQ    ldb+56(FP), DI
+	SHLQ    $0x01, DI
+	MOVQ    SI, R8
+	ADDQ    DI, SI
+	MOVQ    SI, R9
+	ADDQ    DI, SI
+	MOVQ    SI, R10
+	ADDQ    DI, SI
+	MOVQ    SI, R11
+	ADDQ    DI, SI
+	CMPQ    AX, $0x01
+	CMOVQLE R8, R9
+	CMPQ    AX, $0x02
+	CMOVQLE R8, R10
+	CMPQ    AX, $0x03
+	CMOVQLE R8, R11
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	XORQ    DI, DI
+	MOVQ    CX, R12
+
+flatb0line:
+	SUBQ        $+32, R12
+	JLT         flatb0lineend
+	PREFETCHT0  2048(R8)(DI*2)
+	VMOVUPS     (BX)(DI*4), Y4
+	VCVTPH2PS   (R8)(DI*2), Y5
+	VFMADD231PS Y4, Y5, Y0
+	VMOVUPS     32(BX)(DI*4), Y4
+	VCVTPH2PS   16(R8)(DI*2), Y5
+	VFMADD231PS Y4, Y5, Y1
+	VMOVUPS     64(BX)(DI*4), Y4
+	VCVTPH2PS   32(R8)(DI*2), Y5
+	VFMADD231PS Y4, Y5, Y2
+	VMOVUPS     96(BX)(DI*4), Y4
+	VCVTPH2PS   48(R8)(DI*2), Y5
+	VFMADD231PS Y4, Y5, Y3
+	ADDQ        $+32, DI
+	JMP         flatb0line
+
+flatb0lineend:
+	ADDQ $+32, R12
+
+flatb0vector:
+	SUBQ        $+8, R12
+	JLT         flatb0tail
+	VMOVUPS     (BX)(DI*4), Y4
+	VCVTPH2PS   (R8)(DI*2), Y5
+	VFMADD231PS Y4, Y5, Y0
+	ADDQ        $+8, DI
+	JMP         flatb0vector
+
+flatb0tail:
+	ADDQ $+8, R12
+	JZ   flatb0sum
+
+flatb0scalar:
+	VXORPS      Y4, Y4, Y4
+	VMOVSS      (BX)(DI*4), X4
+	VXORPS      Y5, Y5, Y5
+	MOVWLZX     (R8)(DI*2), R13
+	VMOVD       R13, X5
+	VCVTPH2PS   X5, X5
+	VFMADD231PS Y4, Y5, Y0
+	INCQ        DI
+	DECQ        R12
+	JNZ         flatb0scalar
+
+flatb0sum:
+	VADDPS Y1, Y0, Y0
+	VADDPS Y2, Y0, Y0
+	VADDPS Y3, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	XORQ   DI, DI
+	MOVQ   CX, R8
+
+flatb1line:
+	SUBQ        $+32, R8
+	JLT         flatb1lineend
+	PREFETCHT0  2048(R9)(DI*2)
+	VMOVUPS     (BX)(DI*4), Y5
+	VCVTPH2PS   (R9)(DI*2), Y6
+	VFMADD231PS Y5, Y6, Y1
+	VMOVUPS     32(BX)(DI*4), Y5
+	VCVTPH2PS   16(R9)(DI*2), Y6
+	VFMADD231PS Y5, Y6, Y2
+	VMOVUPS     64(BX)(DI*4), Y5
+	VCVTPH2PS   32(R9)(DI*2), Y6
+	VFMADD231PS Y5, Y6, Y3
+	VMOVUPS     96(BX)(DI*4), Y5
+	VCVTPH2PS   48(R9)(DI*2), Y6
+	VFMADD231PS Y5, Y6, Y4
+	ADDQ        $+32, DI
+	JMP         flatb1line
+
+flatb1lineend:
+	ADDQ $+32, R8
+
+flatb1vector:
+	SUBQ        $+8, R8
+	JLT         flatb1tail
+	VMOVUPS     (BX)(DI*4), Y5
+	VCVTPH2PS   (R9)(DI*2), Y6
+	VFMADD231PS Y5, Y6, Y1
+	ADDQ        $+8, DI
+	JMP         flatb1vector
+
+flatb1tail:
+	ADDQ $+8, R8
+	JZ   flatb1sum
+
+flatb1scalar:
+	VXORPS      Y5, Y5, Y5
+	VMOVSS      (BX)(DI*4), X5
+	VXORPS      Y6, Y6, Y6
+	MOVWLZX     (R9)(DI*2), R12
+	VMOVD       R12, X6
+	VCVTPH2PS   X6, X6
+	VFMADD231PS Y5, Y6, Y1
+	INCQ        DI
+	DECQ        R8
+	JNZ         flatb1scalar
+
+flatb1sum:
+	VADDPS Y2, Y1, Y1
+	VADDPS Y3, Y1, Y1
+	VADDPS Y4, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	XORQ   DI, DI
+	MOVQ   CX, R8
+
+flatb2line:
+	SUBQ        $+32, R8
+	JLT         flatb2lineend
+	PREFETCHT0  2048(R10)(DI*2)
+	VMOVUPS     (BX)(DI*4), Y6
+	VCVTPH2PS   (R10)(DI*2), Y7
+	VFMADD231PS Y6, Y7, Y2
+	VMOVUPS     32(BX)(DI*4), Y6
+	VCVTPH2PS   16(R10)(DI*2), Y7
+	VFMADD231PS Y6, Y7, Y3
+	VMOVUPS     64(BX)(DI*4), Y6
+	VCVTPH2PS   32(R10)(DI*2), Y7
+	VFMADD231PS Y6, Y7, Y4
+	VMOVUPS     96(BX)(DI*4), Y6
+	VCVTPH2PS   48(R10)(DI*2), Y7
+	VFMADD231PS Y6, Y7, Y5
+	ADDQ        $+32, DI
+	JMP         flatb2line
+
+flatb2lineend:
+	ADDQ $+32, R8
+
+flatb2vector:
+	SUBQ        $+8, R8
+	JLT         flatb2tail
+	VMOVUPS     (BX)(DI*4), Y6
+	VCVTPH2PS   (R10)(DI*2), Y7
+	VFMADD231PS Y6, Y7, Y2
+	ADDQ        $+8, DI
+	JMP         flatb2vector
+
+flatb2tail:
+	ADDQ $+8, R8
+	JZ   flatb2sum
+
+flatb2scalar:
+	VXORPS      Y6, Y6, Y6
+	VMOVSS      (BX)(DI*4), X6
+	VXORPS      Y7, Y7, Y7
+	MOVWLZX     (R10)(DI*2), R9
+	VMOVD       R9, X7
+	VCVTPH2PS   X7, X7
+	VFMADD231PS Y6, Y7, Y2
+	INCQ        DI
+	DECQ        R8
+	JNZ         flatb2scalar
+
+flatb2sum:
+	VADDPS Y3, Y2, Y2
+	VADDPS Y4, Y2, Y2
+	VADDPS Y5, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	XORQ   DI, DI
+	MOVQ   CX, R8
+
+flatb3line:
+	SUBQ        $+32, R8
+	JLT         flatb3lineend
+	PREFETCHT0  2048(R11)(DI*2)
+	VMOVUPS     (BX)(DI*4), Y7
+	VCVTPH2PS   (R11)(DI*2), Y8
+	VFMADD231PS Y7, Y8, Y3
+	VMOVUPS     32(BX)(DI*4), Y7
+	VCVTPH2PS   16(R11)(DI*2), Y8
+	VFMADD231PS Y7, Y8, Y4
+	VMOVUPS     64(BX)(DI*4), Y7
+	VCVTPH2PS   32(R11)(DI*2), Y8
+	VFMADD231PS Y7, Y8, Y5
+	VMOVUPS     96(BX)(DI*4), Y7
+	VCVTPH2PS   48(R11)(DI*2), Y8
+	VFMADD231PS Y7, Y8, Y6
+	ADDQ        $+32, DI
+	JMP         flatb3line
+
+flatb3lineend:
+	ADDQ $+32, R8
+
+flatb3vector:
+	SUBQ        $+8, R8
+	JLT         flatb3tail
+	VMOVUPS     (BX)(DI*4), Y7
+	VCVTPH2PS   (R11)(DI*2), Y8
+	VFMADD231PS Y7, Y8, Y3
+	ADDQ        $+8, DI
+	JMP         flatb3vector
+
+flatb3tail:
+	ADDQ $+8, R8
+	JZ   flatb3sum
+
+flatb3scalar:
+	VXORPS      Y7, Y7, Y7
+	VMOVSS      (BX)(DI*4), X7
+	VXORPS      Y8, Y8, Y8
+	MOVWLZX     (R11)(DI*2), R9
+	VMOVD       R9, X8
+	VCVTPH2PS   X8, X8
+	VFMADD231PS Y7, Y8, Y3
+	INCQ        DI
+	DECQ        R8
+	JNZ         flatb3scalar
+
+flatb3sum:
+	VADDPS       Y4, Y3, Y3
+	VADDPS       Y5, Y3, Y3
+	VADDPS       Y6, Y3, Y3
+	MOVQ         AX, DI
+	MOVQ         $0x00000004, R8
+	CMPQ         DI, R8
+	CMOVQGT      R8, DI
+	LEAQ         maskTable<>+0(SB), R8
+	NEGQ         DI
+	VMOVUPS      64(R8)(DI*4), Y4
+	VBROADCASTSS alpha+24(FP), X5
+	VBROADCASTSS beta+64(FP), X6
+	MOVL         beta+64(FP), DI
+	MOVQ         ldc+80(FP), R8
+	SHLQ         $0x02, R8
+	MOVQ         DX, R8
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMULPS       X5, X0, X0
+	ADDL         DI, DI
+	JZ           flatstore
+	VMASKMOVPS   (R8), X4, X1
+	VFMADD231PS  X6, X1, X0
+	MOVQ         DX, R8
+
+flatstore:
+	VMASKMOVPS X0, X4, (R8)
+	ADDQ       $0x10, DX
+	SUBQ       $0x04, AX
+	JGT        flatcolumns
+	VZEROUPPER
+	RET
+
+deep:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
@@ -3474,11 +4369,11 @@ m1columns:
 	VXORPS  Y7, Y7, Y7
 	XORQ    R12, R12
 	MOVQ    CX, R13
-	SHLQ    $0x02, DI
+	SHLQ    $0x04, DI
 
-m1line:
+m1b0line:
 	SUBQ        $+32, R13
-	JLT         m1lineend
+	JLT         m1b0lineend
 	PREFETCHT0  (R8)(DI*1)
 	PREFETCHT0  (R9)(DI*1)
 	PREFETCHT0  (R10)(DI*1)
@@ -3521,14 +4416,14 @@ m1line:
 	VFMADD231PS Y8, Y9, Y7
 	ADDQ        $+32, R12
 	ADDQ        $+64, DI
-	JMP         m1line
+	JMP         m1b0line
 
-m1lineend:
+m1b0lineend:
 	ADDQ $+32, R13
 
-m1sets:
+m1b0sets:
 	SUBQ        $+16, R13
-	JLT         m1setsend
+	JLT         m1b0setsend
 	VMOVUPS     (BX)(R12*4), Y8
 	VCVTPH2PS   (R8)(R12*2), Y9
 	VFMADD231PS Y8, Y9, Y0
@@ -3549,14 +4444,14 @@ m1sets:
 	VFMADD231PS Y8, Y9, Y7
 	ADDQ        $+16, R12
 	ADDQ        $+32, DI
-	JMP         m1sets
+	JMP         m1b0sets
 
-m1setsend:
+m1b0setsend:
 	ADDQ $+16, R13
 
-m1vector:
+m1b0vector:
 	SUBQ        $+8, R13
-	JLT         m1tail
+	JLT         m1b0tail
 	VMOVUPS     (BX)(R12*4), Y8
 	VCVTPH2PS   (R8)(R12*2), Y9
 	VFMADD231PS Y8, Y9, Y0
@@ -3567,13 +4462,13 @@ m1vector:
 	VCVTPH2PS   (R11)(R12*2), Y9
 	VFMADD231PS Y8, Y9, Y3
 	ADDQ        $+8, R12
-	JMP         m1vector
+	JMP         m1b0vector
 
-m1tail:
+m1b0tail:
 	ADDQ $+8, R13
-	JZ   m1sum
+	JZ   m1b0sum
 
-m1scalar:
+m1b0scalar:
 	VXORPS      Y8, Y8, Y8
 	VMOVSS      (BX)(R12*4), X8
 	VXORPS      Y9, Y9, Y9
@@ -3598,9 +4493,9 @@ m1scalar:
 	VFMADD231PS Y8, Y9, Y3
 	INCQ        R12
 	DECQ        R13
-	JNZ         m1scalar
+	JNZ         m1b0scalar
 
-m1sum:
+m1b0sum:
 	VADDPS       Y4, Y0, Y0
 	VADDPS       Y5, Y1, Y1
 	VADDPS       Y6, Y2, Y2
@@ -3677,11 +4572,11 @@ m2columns:
 	VXORPS  Y7, Y7, Y7
 	XORQ    R13, R13
 	MOVQ    CX, R14
-	SHLQ    $0x02, R8
+	SHLQ    $0x04, R8
 
-m2line:
+m2b0line:
 	SUBQ        $+32, R14
-	JLT         m2lineend
+	JLT         m2b0lineend
 	PREFETCHT0  (R9)(R8*1)
 	PREFETCHT0  (R10)(R8*1)
 	PREFETCHT0  (R11)(R8*1)
@@ -3744,14 +4639,14 @@ m2line:
 	VFMADD231PS Y9, Y10, Y7
 	ADDQ        $+32, R13
 	ADDQ        $+64, R8
-	JMP         m2line
+	JMP         m2b0line
 
-m2lineend:
+m2b0lineend:
 	ADDQ $+32, R14
 
-m2vector:
+m2b0vector:
 	SUBQ        $+8, R14
-	JLT         m2tail
+	JLT         m2b0tail
 	VMOVUPS     (BX)(R13*4), Y8
 	VMOVUPS     (SI)(R13*4), Y9
 	VCVTPH2PS   (R9)(R13*2), Y10
@@ -3767,13 +4662,13 @@ m2vector:
 	VFMADD231PS Y8, Y10, Y3
 	VFMADD231PS Y9, Y10, Y7
 	ADDQ        $+8, R13
-	JMP         m2vector
+	JMP         m2b0vector
 
-m2tail:
+m2b0tail:
 	ADDQ $+8, R14
-	JZ   m2sum
+	JZ   m2b0sum
 
-m2scalar:
+m2b0scalar:
 	VXORPS      Y8, Y8, Y8
 	VMOVSS      (BX)(R13*4), X8
 	VXORPS      Y9, Y9, Y9
@@ -3804,9 +4699,9 @@ m2scalar:
 	VFMADD231PS Y9, Y10, Y7
 	INCQ        R13
 	DECQ        R14
-	JNZ         m2scalar
+	JNZ         m2b0scalar
 
-m2sum:
+m2b0sum:
 	MOVQ         AX, R8
 	MOVQ         $0x00000004, R9
 	CMPQ         R8, R9
@@ -3895,11 +4790,11 @@ m3columns:
 	VXORPS  Y11, Y11, Y11
 	XORQ    R14, R14
 	MOVQ    CX, R15
-	SHLQ    $0x02, R9
+	SHLQ    $0x04, R9
 
-m3line:
+m3b0line:
 	SUBQ        $+32, R15
-	JLT         m3lineend
+	JLT         m3b0lineend
 	PREFETCHT0  (R10)(R9*1)
 	PREFETCHT0  (R11)(R9*1)
 	PREFETCHT0  (R12)(R9*1)
@@ -3982,14 +4877,14 @@ m3line:
 	VFMADD231PS Y14, Y15, Y11
 	ADDQ        $+32, R14
 	ADDQ        $+64, R9
-	JMP         m3line
+	JMP         m3b0line
 
-m3lineend:
+m3b0lineend:
 	ADDQ $+32, R15
 
-m3vector:
+m3b0vector:
 	SUBQ        $+8, R15
-	JLT         m3tail
+	JLT         m3b0tail
 	VMOVUPS     (BX)(R14*4), Y12
 	VMOVUPS     (DI)(R14*4), Y13
 	VMOVUPS     (SI)(R14*4), Y14
@@ -4010,13 +4905,13 @@ m3vector:
 	VFMADD231PS Y13, Y15, Y7
 	VFMADD231PS Y14, Y15, Y11
 	ADDQ        $+8, R14
-	JMP         m3vector
+	JMP         m3b0vector
 
-m3tail:
+m3b0tail:
 	ADDQ $+8, R15
-	JZ   m3sum
+	JZ   m3b0sum
 
-m3scalar:
+m3b0scalar:
 	VXORPS      Y12, Y12, Y12
 	VMOVSS      (BX)(R14*4), X12
 	VXORPS      Y13, Y13, Y13
@@ -4053,9 +4948,9 @@ m3scalar:
 	VFMADD231PS Y14, Y15, Y11
 	INCQ        R14
 	DECQ        R15
-	JNZ         m3scalar
+	JNZ         m3b0scalar
 
-m3sum:
+m3b0sum:
 	MOVQ         AX, R9
 	MOVQ         $0x00000004, R10
 	CMPQ         R9, R10
@@ -8012,6 +8907,295 @@ TEXT ·multiplyDotsF32AVX512(SB), NOSPLIT, $8-88
 	MOVQ m+0(FP), AX
 	CMPQ AX, $0x01
 	JNE  not1
+	CMPQ k+16(FP), $+4096
+	JGT  deep
+	MOVQ n+8(FP), AX
+	MOVQ k+16(FP), CX
+	MOVQ c+72(FP), DX
+	MOVQ a+32(FP), BX
+	MOVQ lda+40(FP), SI
+	SHLQ $0x02, SI
+	MOVQ b+48(FP), SI
+
+flatcolumns:
+	MOVQ    ldb+56(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    SI, R8
+	ADDQ    DI, SI
+	MOVQ    SI, R9
+	ADDQ    DI, SI
+	MOVQ    SI, R10
+	ADDQ    DI, SI
+	MOVQ    SI, R11
+	ADDQ    DI, SI
+	CMPQ    AX, $0x01
+	CMOVQLE R8, R9
+	CMPQ    AX, $0x02
+	CMOVQLE R8, R10
+	CMPQ    AX, $0x03
+	CMOVQLE R8, R11
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	XORQ    DI, DI
+	MOVQ    CX, R12
+
+flatb0line:
+	SUBQ        $+64, R12
+	JLT         flatb0lineend
+	PREFETCHT0  2048(R8)(DI*4)
+	PREFETCHT0  2112(R8)(DI*4)
+	PREFETCHT0  2176(R8)(DI*4)
+	PREFETCHT0  2240(R8)(DI*4)
+	VMOVUPS     (BX)(DI*4), Z4
+	VMOVUPS     (R8)(DI*4), Z5
+	VFMADD231PS Z4, Z5, Z0
+	VMOVUPS     64(BX)(DI*4), Z4
+	VMOVUPS     64(R8)(DI*4), Z5
+	VFMADD231PS Z4, Z5, Z1
+	VMOVUPS     128(BX)(DI*4), Z4
+	VMOVUPS     128(R8)(DI*4), Z5
+	VFMADD231PS Z4, Z5, Z2
+	VMOVUPS     192(BX)(DI*4), Z4
+	VMOVUPS     192(R8)(DI*4), Z5
+	VFMADD231PS Z4, Z5, Z3
+	ADDQ        $+64, DI
+	JMP         flatb0line
+
+flatb0lineend:
+	ADDQ $+64, R12
+
+flatb0vector:
+	SUBQ        $+16, R12
+	JLT         flatb0tail
+	VMOVUPS     (BX)(DI*4), Z4
+	VMOVUPS     (R8)(DI*4), Z5
+	VFMADD231PS Z4, Z5, Z0
+	ADDQ        $+16, DI
+	JMP         flatb0vector
+
+flatb0tail:
+	ADDQ        $+16, R12
+	JZ          flatb0sum
+	MOVQ        $-1, R13
+	BZHIQ       R12, R13, R13
+	KMOVW       R13, K1
+	VMOVUPS.Z   (BX)(DI*4), K1, Z4
+	VMOVUPS.Z   (R8)(DI*4), K1, Z5
+	VFMADD231PS Z4, Z5, Z0
+
+flatb0sum:
+	VADDPS Z1, Z0, Z0
+	VADDPS Z2, Z0, Z0
+	VADDPS Z3, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	XORQ   DI, DI
+	MOVQ   CX, R8
+
+flatb1line:
+	SUBQ        $+64, R8
+	JLT         flatb1lineend
+	PREFETCHT0  2048(R9)(DI*4)
+	PREFETCHT0  2112(R9)(DI*4)
+	PREFETCHT0  2176(R9)(DI*4)
+	PREFETCHT0  2240(R9)(DI*4)
+	VMOVUPS     (BX)(DI*4), Z5
+	VMOVUPS     (R9)(DI*4), Z6
+	VFMADD231PS Z5, Z6, Z1
+	VMOVUPS     64(BX)(DI*4), Z5
+	VMOVUPS     64(R9)(DI*4), Z6
+	VFMADD231PS Z5, Z6, Z2
+	VMOVUPS     128(BX)(DI*4), Z5
+	VMOVUPS     128(R9)(DI*4), Z6
+	VFMADD231PS Z5, Z6, Z3
+	VMOVUPS     192(BX)(DI*4), Z5
+	VMOVUPS     192(R9)(DI*4), Z6
+	VFMADD231PS Z5, Z6, Z4
+	ADDQ        $+64, DI
+	JMP         flatb1line
+
+flatb1lineend:
+	ADDQ $+64, R8
+
+flatb1vector:
+	SUBQ        $+16, R8
+	JLT         flatb1tail
+	VMOVUPS     (BX)(DI*4), Z5
+	VMOVUPS     (R9)(DI*4), Z6
+	VFMADD231PS Z5, Z6, Z1
+	ADDQ        $+16, DI
+	JMP         flatb1vector
+
+flatb1tail:
+	ADDQ        $+16, R8
+	JZ          flatb1sum
+	MOVQ        $-1, R12
+	BZHIQ       R8, R12, R12
+	KMOVW       R12, K1
+	VMOVUPS.Z   (BX)(DI*4), K1, Z5
+	VMOVUPS.Z   (R9)(DI*4), K1, Z6
+	VFMADD231PS Z5, Z6, Z1
+
+flatb1sum:
+	VADDPS Z2, Z1, Z1
+	VADDPS Z3, Z1, Z1
+	VADDPS Z4, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	XORQ   DI, DI
+	MOVQ   CX, R8
+
+flatb2line:
+	SUBQ        $+64, R8
+	JLT         flatb2lineend
+	PREFETCHT0  2048(R10)(DI*4)
+	PREFETCHT0  2112(R10)(DI*4)
+	PREFETCHT0  2176(R10)(DI*4)
+	PREFETCHT0  2240(R10)(DI*4)
+	VMOVUPS     (BX)(DI*4), Z6
+	VMOVUPS     (R10)(DI*4), Z7
+	VFMADD231PS Z6, Z7, Z2
+	VMOVUPS     64(BX)(DI*4), Z6
+	VMOVUPS     64(R10)(DI*4), Z7
+	VFMADD231PS Z6, Z7, Z3
+	VMOVUPS     128(BX)(DI*4), Z6
+	VMOVUPS     128(R10)(DI*4), Z7
+	VFMADD231PS Z6, Z7, Z4
+	VMOVUPS     192(BX)(DI*4), Z6
+	VMOVUPS     192(R10)(DI*4), Z7
+	VFMADD231PS Z6, Z7, Z5
+	ADDQ        $+64, DI
+	JMP         flatb2line
+
+flatb2lineend:
+	ADDQ $+64, R8
+
+flatb2vector:
+	SUBQ        $+16, R8
+	JLT         flatb2tail
+	VMOVUPS     (BX)(DI*4), Z6
+	VMOVUPS     (R10)(DI*4), Z7
+	VFMADD231PS Z6, Z7, Z2
+	ADDQ        $+16, DI
+	JMP         flatb2vector
+
+flatb2tail:
+	ADDQ        $+16, R8
+	JZ          flatb2sum
+	MOVQ        $-1, R9
+	BZHIQ       R8, R9, R9
+	KMOVW       R9, K1
+	VMOVUPS.Z   (BX)(DI*4), K1, Z6
+	VMOVUPS.Z   (R10)(DI*4), K1, Z7
+	VFMADD231PS Z6, Z7, Z2
+
+flatb2sum:
+	VADDPS Z3, Z2, Z2
+	VADDPS Z4, Z2, Z2
+	VADDPS Z5, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	XORQ   DI, DI
+	MOVQ   CX, R8
+
+flatb3line:
+	SUBQ        $+64, R8
+	JLT         flatb3lineend
+	PREFETCHT0  2048(R11)(DI*4)
+	PREFETCHT0  2112(R11)(DI*4)
+	PREFETCHT0  2176(R11)(DI*4)
+	PREFETCHT0  2240(R11)(DI*4)
+	VMOVUPS     (BX)(DI*4), Z7
+	VMOVUPS     (R11)(DI*4), Z8
+	VFMADD231PS Z7, Z8, Z3
+	VMOVUPS     64(BX)(DI*4), Z7
+	VMOVUPS     64(R11)(DI*4), Z8
+	VFMADD231PS Z7, Z8, Z4
+	VMOVUPS     128(BX)(DI*4), Z7
+	VMOVUPS     128(R11)(DI*4), Z8
+	VFMADD231PS Z7, Z8, Z5
+	VMOVUPS     192(BX)(DI*4), Z7
+	VMOVUPS     192(R11)(DI*4), Z8
+	VFMADD231PS Z7, Z8, Z6
+	ADDQ        $+64, DI
+	JMP         flatb3line
+
+flatb3lineend:
+	ADDQ $+64, R8
+
+flatb3vector:
+	SUBQ        $+16, R8
+	JLT         flatb3tail
+	VMOVUPS     (BX)(DI*4), Z7
+	VMOVUPS     (R11)(DI*4), Z8
+	VFMADD231PS Z7, Z8, Z3
+	ADDQ        $+16, DI
+	JMP         flatb3vector
+
+flatb3tail:
+	ADDQ        $+16, R8
+	JZ          flatb3sum
+	MOVQ        $-1, R9
+	BZHIQ       R8, R9, R9
+	KMOVW       R9, K1
+	VMOVUPS.Z   (BX)(DI*4), K1, Z7
+	VMOVUPS.Z   (R11)(DI*4), K1, Z8
+	VFMADD231PS Z7, Z8, Z3
+
+flatb3sum:
+	VADDPS        Z4, Z3, Z3
+	VADDPS        Z5, Z3, Z3
+	VADDPS        Z6, Z3, Z3
+	MOVQ          AX, DI
+	MOVQ          $0x00000004, R8
+	CMPQ          DI, R8
+	CMOVQGT       R8, DI
+	MOVQ          $-1, R8
+	BZHIQ         DI, R8, R8
+	KMOVW         R8, K1
+	VBROADCASTSS  alpha+24(FP), X4
+	VBROADCASTSS  beta+64(FP), X5
+	MOVL          beta+64(FP), DI
+	MOVQ          ldc+80(FP), R8
+	SHLQ          $0x02, R8
+	MOVQ          DX, R8
+	VEXTRACTF64X4 $0x01, Z0, Y6
+	VADDPS        Y6, Y0, Y0
+	VEXTRACTF64X4 $0x01, Z1, Y6
+	VADDPS        Y6, Y1, Y1
+	VEXTRACTF64X4 $0x01, Z2, Y6
+	VADDPS        Y6, Y2, Y2
+	VEXTRACTF64X4 $0x01, Z3, Y6
+	VADDPS        Y6, Y3, Y3
+	VHADDPS       Y1, Y0, Y0
+	VHADDPS       Y3, Y2, Y2
+	VHADDPS       Y2, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VMULPS        X4, X0, X0
+	ADDL          DI, DI
+	JZ            flatstore
+	VMOVUPS.Z     (R8), K1, X1
+	VFMADD231PS   X5, X1, X0
+	MOVQ          DX, R8
+
+flatstore:
+	VMOVUPS X0, K1, (R8)
+	ADDQ    $0x10, DX
+	SUBQ    $0x04, AX
+	JGT     flatcolumns
+	VZEROUPPER
+	RET
+
+deep:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
@@ -8047,11 +9231,11 @@ m1columns:
 	VXORPS  Z7, Z7, Z7
 	XORQ    R12, R12
 	MOVQ    CX, R13
-	SHLQ    $0x02, DI
+	SHLQ    $0x04, DI
 
-m1line:
+m1b0line:
 	SUBQ        $+32, R13
-	JLT         m1lineend
+	JLT         m1b0lineend
 	PREFETCHT0  (R8)(DI*1)
 	PREFETCHT0  (R9)(DI*1)
 	PREFETCHT0  (R10)(DI*1)
@@ -8076,14 +9260,14 @@ m1line:
 	VFMADD231PS Z8, Z9, Z7
 	ADDQ        $+32, R12
 	ADDQ        $+128, DI
-	JMP         m1line
+	JMP         m1b0line
 
-m1lineend:
+m1b0lineend:
 	ADDQ $+32, R13
 
-m1vector:
+m1b0vector:
 	SUBQ        $+16, R13
-	JLT         m1tail
+	JLT         m1b0tail
 	VMOVUPS     (BX)(R12*4), Z8
 	VMOVUPS     (R8)(R12*4), Z9
 	VFMADD231PS Z8, Z9, Z0
@@ -8094,11 +9278,11 @@ m1vector:
 	VMOVUPS     (R11)(R12*4), Z9
 	VFMADD231PS Z8, Z9, Z3
 	ADDQ        $+16, R12
-	JMP         m1vector
+	JMP         m1b0vector
 
-m1tail:
+m1b0tail:
 	ADDQ        $+16, R13
-	JZ          m1sum
+	JZ          m1b0sum
 	MOVQ        $-1, DI
 	BZHIQ       R13, DI, DI
 	KMOVW       DI, K1
@@ -8112,7 +9296,7 @@ m1tail:
 	VMOVUPS.Z   (R11)(R12*4), K1, Z9
 	VFMADD231PS Z8, Z9, Z3
 
-m1sum:
+m1b0sum:
 	VADDPS        Z4, Z0, Z0
 	VADDPS        Z5, Z1, Z1
 	VADDPS        Z6, Z2, Z2
@@ -8197,11 +9381,11 @@ m2columns:
 	VXORPS  Z7, Z7, Z7
 	XORQ    R13, R13
 	MOVQ    CX, R14
-	SHLQ    $0x02, R8
+	SHLQ    $0x04, R8
 
-m2line:
+m2b0line:
 	SUBQ        $+16, R14
-	JLT         m2lineend
+	JLT         m2b0lineend
 	PREFETCHT0  (R9)(R8*1)
 	PREFETCHT0  (R10)(R8*1)
 	PREFETCHT0  (R11)(R8*1)
@@ -8222,14 +9406,14 @@ m2line:
 	VFMADD231PS Z9, Z10, Z7
 	ADDQ        $+16, R13
 	ADDQ        $+64, R8
-	JMP         m2line
+	JMP         m2b0line
 
-m2lineend:
+m2b0lineend:
 	ADDQ $+16, R14
 
-m2vector:
+m2b0vector:
 	SUBQ        $+16, R14
-	JLT         m2tail
+	JLT         m2b0tail
 	VMOVUPS     (BX)(R13*4), Z8
 	VMOVUPS     (SI)(R13*4), Z9
 	VMOVUPS     (R9)(R13*4), Z10
@@ -8245,11 +9429,11 @@ m2vector:
 	VFMADD231PS Z8, Z10, Z3
 	VFMADD231PS Z9, Z10, Z7
 	ADDQ        $+16, R13
-	JMP         m2vector
+	JMP         m2b0vector
 
-m2tail:
+m2b0tail:
 	ADDQ        $+16, R14
-	JZ          m2sum
+	JZ          m2b0sum
 	MOVQ        $-1, R8
 	BZHIQ       R14, R8, R8
 	KMOVW       R8, K1
@@ -8268,7 +9452,7 @@ m2tail:
 	VFMADD231PS Z8, Z10, Z3
 	VFMADD231PS Z9, Z10, Z7
 
-m2sum:
+m2b0sum:
 	MOVQ          AX, R8
 	MOVQ          $0x00000004, R9
 	CMPQ          R8, R9
@@ -8373,11 +9557,11 @@ m3columns:
 	VXORPS  Z11, Z11, Z11
 	XORQ    R14, R14
 	MOVQ    CX, R15
-	SHLQ    $0x02, R9
+	SHLQ    $0x04, R9
 
-m3line:
+m3b0line:
 	SUBQ        $+16, R15
-	JLT         m3lineend
+	JLT         m3b0lineend
 	PREFETCHT0  (R10)(R9*1)
 	PREFETCHT0  (R11)(R9*1)
 	PREFETCHT0  (R12)(R9*1)
@@ -8403,14 +9587,14 @@ m3line:
 	VFMADD231PS Z14, Z15, Z11
 	ADDQ        $+16, R14
 	ADDQ        $+64, R9
-	JMP         m3line
+	JMP         m3b0line
 
-m3lineend:
+m3b0lineend:
 	ADDQ $+16, R15
 
-m3vector:
+m3b0vector:
 	SUBQ        $+16, R15
-	JLT         m3tail
+	JLT         m3b0tail
 	VMOVUPS     (BX)(R14*4), Z12
 	VMOVUPS     (DI)(R14*4), Z13
 	VMOVUPS     (SI)(R14*4), Z14
@@ -8431,11 +9615,11 @@ m3vector:
 	VFMADD231PS Z13, Z15, Z7
 	VFMADD231PS Z14, Z15, Z11
 	ADDQ        $+16, R14
-	JMP         m3vector
+	JMP         m3b0vector
 
-m3tail:
+m3b0tail:
 	ADDQ        $+16, R15
-	JZ          m3sum
+	JZ          m3b0sum
 	MOVQ        $-1, R9
 	BZHIQ       R15, R9, R9
 	KMOVW       R9, K1
@@ -8459,7 +9643,7 @@ m3tail:
 	VFMADD231PS Z13, Z15, Z7
 	VFMADD231PS Z14, Z15, Z11
 
-m3sum:
+m3b0sum:
 	MOVQ          AX, R9
 	MOVQ          $0x00000004, R10
 	CMPQ          R9, R10
@@ -8588,11 +9772,11 @@ m4columns:
 	VXORPS  Z15, Z15, Z15
 	XORQ    R15, R15
 	MOVQ    CX, BP
-	SHLQ    $0x02, R10
+	SHLQ    $0x04, R10
 
-m4line:
+m4b0line:
 	SUBQ        $+16, BP
-	JLT         m4lineend
+	JLT         m4b0lineend
 	PREFETCHT0  (R11)(R10*1)
 	PREFETCHT0  (R12)(R10*1)
 	PREFETCHT0  (R13)(R10*1)
@@ -8623,14 +9807,14 @@ m4line:
 	VFMADD231PS Z19, Z20, Z15
 	ADDQ        $+16, R15
 	ADDQ        $+64, R10
-	JMP         m4line
+	JMP         m4b0line
 
-m4lineend:
+m4b0lineend:
 	ADDQ $+16, BP
 
-m4vector:
+m4b0vector:
 	SUBQ        $+16, BP
-	JLT         m4tail
+	JLT         m4b0tail
 	VMOVUPS     (BX)(R15*4), Z16
 	VMOVUPS     (DI)(R15*4), Z17
 	VMOVUPS     (R8)(R15*4), Z18
@@ -8656,11 +9840,11 @@ m4vector:
 	VFMADD231PS Z18, Z20, Z11
 	VFMADD231PS Z19, Z20, Z15
 	ADDQ        $+16, R15
-	JMP         m4vector
+	JMP         m4b0vector
 
-m4tail:
+m4b0tail:
 	ADDQ        $+16, BP
-	JZ          m4sum
+	JZ          m4b0sum
 	MOVQ        $-1, R10
 	BZHIQ       BP, R10, R10
 	KMOVW       R10, K1
@@ -8689,7 +9873,7 @@ m4tail:
 	VFMADD231PS Z18, Z20, Z11
 	VFMADD231PS Z19, Z20, Z15
 
-m4sum:
+m4b0sum:
 	MOVQ          AX, R10
 	MOVQ          $0x00000004, R11
 	CMPQ          R10, R11
@@ -8826,6 +10010,311 @@ TEXT ·multiplyDotsBF16AVX512(SB), NOSPLIT, $8-88
 	MOVQ m+0(FP), AX
 	CMPQ AX, $0x01
 	JNE  not1
+	CMPQ k+16(FP), $+4096
+	JGT  deep
+	MOVQ n+8(FP), AX
+	MOVQ k+16(FP), CX
+	MOVQ c+72(FP), DX
+	MOVQ a+32(FP), BX
+	MOVQ lda+40(FP), SI
+	SHLQ $0x02, SI
+	MOVQ b+48(FP), SI
+
+flatcolumns:
+	MOVQ    ldb+56(FP), DI
+	SHLQ    $0x01, DI
+	MOVQ    SI, R8
+	ADDQ    DI, SI
+	MOVQ    SI, R9
+	ADDQ    DI, SI
+	MOVQ    SI, R10
+	ADDQ    DI, SI
+	MOVQ    SI, R11
+	ADDQ    DI, SI
+	CMPQ    AX, $0x01
+	CMOVQLE R8, R9
+	CMPQ    AX, $0x02
+	CMOVQLE R8, R10
+	CMPQ    AX, $0x03
+	CMOVQLE R8, R11
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	XORQ    DI, DI
+	MOVQ    CX, R12
+
+flatb0line:
+	SUBQ        $+64, R12
+	JLT         flatb0lineend
+	PREFETCHT0  2048(R8)(DI*2)
+	PREFETCHT0  2112(R8)(DI*2)
+	VMOVUPS     (BX)(DI*4), Z4
+	VPMOVZXWD   (R8)(DI*2), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z0
+	VMOVUPS     64(BX)(DI*4), Z4
+	VPMOVZXWD   32(R8)(DI*2), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z1
+	VMOVUPS     128(BX)(DI*4), Z4
+	VPMOVZXWD   64(R8)(DI*2), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z2
+	VMOVUPS     192(BX)(DI*4), Z4
+	VPMOVZXWD   96(R8)(DI*2), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z3
+	ADDQ        $+64, DI
+	JMP         flatb0line
+
+flatb0lineend:
+	ADDQ $+64, R12
+
+flatb0vector:
+	SUBQ        $+16, R12
+	JLT         flatb0tail
+	VMOVUPS     (BX)(DI*4), Z4
+	VPMOVZXWD   (R8)(DI*2), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z0
+	ADDQ        $+16, DI
+	JMP         flatb0vector
+
+flatb0tail:
+	ADDQ        $+16, R12
+	JZ          flatb0sum
+	MOVQ        $-1, R13
+	BZHIQ       R12, R13, R13
+	KMOVW       R13, K1
+	VMOVUPS.Z   (BX)(DI*4), K1, Z4
+	VPMOVZXWD.Z (R8)(DI*2), K1, Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z0
+
+flatb0sum:
+	VADDPS Z1, Z0, Z0
+	VADDPS Z2, Z0, Z0
+	VADDPS Z3, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	XORQ   DI, DI
+	MOVQ   CX, R8
+
+flatb1line:
+	SUBQ        $+64, R8
+	JLT         flatb1lineend
+	PREFETCHT0  2048(R9)(DI*2)
+	PREFETCHT0  2112(R9)(DI*2)
+	VMOVUPS     (BX)(DI*4), Z5
+	VPMOVZXWD   (R9)(DI*2), Z6
+	VPSLLD      $0x10, Z6, Z6
+	VFMADD231PS Z5, Z6, Z1
+	VMOVUPS     64(BX)(DI*4), Z5
+	VPMOVZXWD   32(R9)(DI*2), Z6
+	VPSLLD      $0x10, Z6, Z6
+	VFMADD231PS Z5, Z6, Z2
+	VMOVUPS     128(BX)(DI*4), Z5
+	VPMOVZXWD   64(R9)(DI*2), Z6
+	VPSLLD      $0x10, Z6, Z6
+	VFMADD231PS Z5, Z6, Z3
+	VMOVUPS     192(BX)(DI*4), Z5
+	VPMOVZXWD   96(R9)(DI*2), Z6
+	VPSLLD      $0x10, Z6, Z6
+	VFMADD231PS Z5, Z6, Z4
+	ADDQ        $+64, DI
+	JMP         flatb1line
+
+flatb1lineend:
+	ADDQ $+64, R8
+
+flatb1vector:
+	SUBQ        $+16, R8
+	JLT         flatb1tail
+	VMOVUPS     (BX)(DI*4), Z5
+	VPMOVZXWD   (R9)(DI*2), Z6
+	VPSLLD      $0x10, Z6, Z6
+	VFMADD231PS Z5, Z6, Z1
+	ADDQ        $+16, DI
+	JMP         flatb1vector
+
+flatb1tail:
+	ADDQ        $+16, R8
+	JZ          flatb1sum
+	MOVQ        $-1, R12
+	BZHIQ       R8, R12, R12
+	KMOVW       R12, K1
+	VMOVUPS.Z   (BX)(DI*4), K1, Z5
+	VPMOVZXWD.Z (R9)(DI*2), K1, Z6
+	VPSLLD      $0x10, Z6, Z6
+	VFMADD231PS Z5, Z6, Z1
+
+flatb1sum:
+	VADDPS Z2, Z1, Z1
+	VADDPS Z3, Z1, Z1
+	VADDPS Z4, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	XORQ   DI, DI
+	MOVQ   CX, R8
+
+flatb2line:
+	SUBQ        $+64, R8
+	JLT         flatb2lineend
+	PREFETCHT0  2048(R10)(DI*2)
+	PREFETCHT0  2112(R10)(DI*2)
+	VMOVUPS     (BX)(DI*4), Z6
+	VPMOVZXWD   (R10)(DI*2), Z7
+	VPSLLD      $0x10, Z7, Z7
+	VFMADD231PS Z6, Z7, Z2
+	VMOVUPS     64(BX)(DI*4), Z6
+	VPMOVZXWD   32(R10)(DI*2), Z7
+	VPSLLD      $0x10, Z7, Z7
+	VFMADD231PS Z6, Z7, Z3
+	VMOVUPS     128(BX)(DI*4), Z6
+	VPMOVZXWD   64(R10)(DI*2), Z7
+	VPSLLD      $0x10, Z7, Z7
+	VFMADD231PS Z6, Z7, Z4
+	VMOVUPS     192(BX)(DI*4), Z6
+	VPMOVZXWD   96(R10)(DI*2), Z7
+	VPSLLD      $0x10, Z7, Z7
+	VFMADD231PS Z6, Z7, Z5
+	ADDQ        $+64, DI
+	JMP         flatb2line
+
+flatb2lineend:
+	ADDQ $+64, R8
+
+flatb2vector:
+	SUBQ        $+16, R8
+	JLT         flatb2tail
+	VMOVUPS     (BX)(DI*4), Z6
+	VPMOVZXWD   (R10)(DI*2), Z7
+	VPSLLD      $0x10, Z7, Z7
+	VFMADD231PS Z6, Z7, Z2
+	ADDQ        $+16, DI
+	JMP         flatb2vector
+
+flatb2tail:
+	ADDQ        $+16, R8
+	JZ          flatb2sum
+	MOVQ        $-1, R9
+	BZHIQ       R8, R9, R9
+	KMOVW       R9, K1
+	VMOVUPS.Z   (BX)(DI*4), K1, Z6
+	VPMOVZXWD.Z (R10)(DI*2), K1, Z7
+	VPSLLD      $0x10, Z7, Z7
+	VFMADD231PS Z6, Z7, Z2
+
+flatb2sum:
+	VADDPS Z3, Z2, Z2
+	VADDPS Z4, Z2, Z2
+	VADDPS Z5, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	XORQ   DI, DI
+	MOVQ   CX, R8
+
+flatb3line:
+	SUBQ        $+64, R8
+	JLT         flatb3lineend
+	PREFETCHT0  2048(R11)(DI*2)
+	PREFETCHT0  2112(R11)(DI*2)
+	VMOVUPS     (BX)(DI*4), Z7
+	VPMOVZXWD   (R11)(DI*2), Z8
+	VPSLLD      $0x10, Z8, Z8
+	VFMADD231PS Z7, Z8, Z3
+	VMOVUPS     64(BX)(DI*4), Z7
+	VPMOVZXWD   32(R11)(DI*2), Z8
+	VPSLLD      $0x10, Z8, Z8
+	VFMADD231PS Z7, Z8, Z4
+	VMOVUPS     128(BX)(DI*4), Z7
+	VPMOVZXWD   64(R11)(DI*2), Z8
+	VPSLLD      $0x10, Z8, Z8
+	VFMADD231PS Z7, Z8, Z5
+	VMOVUPS     192(BX)(DI*4), Z7
+	VPMOVZXWD   96(R11)(DI*2), Z8
+	VPSLLD      $0x10, Z8, Z8
+	VFMADD231PS Z7, Z8, Z6
+	ADDQ        $+64, DI
+	JMP         flatb3line
+
+flatb3lineend:
+	ADDQ $+64, R8
+
+flatb3vector:
+	SUBQ        $+16, R8
+	JLT         flatb3tail
+	VMOVUPS     (BX)(DI*4), Z7
+	VPMOVZXWD   (R11)(DI*2), Z8
+	VPSLLD      $0x10, Z8, Z8
+	VFMADD231PS Z7, Z8, Z3
+	ADDQ        $+16, DI
+	JMP         flatb3vector
+
+flatb3tail:
+	ADDQ        $+16, R8
+	JZ          flatb3sum
+	MOVQ        $-1, R9
+	BZHIQ       R8, R9, R9
+	KMOVW       R9, K1
+	VMOVUPS.Z   (BX)(DI*4), K1, Z7
+	VPMOVZXWD.Z (R11)(DI*2), K1, Z8
+	VPSLLD      $0x10, Z8, Z8
+	VFMADD231PS Z7, Z8, Z3
+
+flatb3sum:
+	VADDPS        Z4, Z3, Z3
+	VADDPS        Z5, Z3, Z3
+	VADDPS        Z6, Z3, Z3
+	MOVQ          AX, DI
+	MOVQ          $0x00000004, R8
+	CMPQ          DI, R8
+	CMOVQGT       R8, DI
+	MOVQ          $-1, R8
+	BZHIQ         DI, R8, R8
+	KMOVW         R8, K1
+	VBROADCASTSS  alpha+24(FP), X4
+	VBROADCASTSS  beta+64(FP), X5
+	MOVL          beta+64(FP), DI
+	MOVQ          ldc+80(FP), R8
+	SHLQ          $0x02, R8
+	MOVQ          DX, R8
+	VEXTRACTF64X4 $0x01, Z0, Y6
+	VADDPS        Y6, Y0, Y0
+	VEXTRACTF64X4 $0x01, Z1, Y6
+	VADDPS        Y6, Y1, Y1
+	VEXTRACTF64X4 $0x01, Z2, Y6
+	VADDPS        Y6, Y2, Y2
+	VEXTRACTF64X4 $0x01, Z3, Y6
+	VADDPS        Y6, Y3, Y3
+	VHADDPS       Y1, Y0, Y0
+	VHADDPS       Y3, Y2, Y2
+	VHADDPS       Y2, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VMULPS        X4, X0, X0
+	ADDL          DI, DI
+	JZ            flatstore
+	VMOVUPS.Z     (R8), K1, X1
+	VFMADD231PS   X5, X1, X0
+	MOVQ          DX, R8
+
+flatstore:
+	VMOVUPS X0, K1, (R8)
+	ADDQ    $0x10, DX
+	SUBQ    $0x04, AX
+	JGT     flatcolumns
+	VZEROUPPER
+	RET
+
+deep:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
@@ -8861,11 +10350,11 @@ m1columns:
 	VXORPS  Z7, Z7, Z7
 	XORQ    R12, R12
 	MOVQ    CX, R13
-	SHLQ    $0x02, DI
+	SHLQ    $0x04, DI
 
-m1line:
+m1b0line:
 	SUBQ        $+32, R13
-	JLT         m1lineend
+	JLT         m1b0lineend
 	PREFETCHT0  (R8)(DI*1)
 	PREFETCHT0  (R9)(DI*1)
 	PREFETCHT0  (R10)(DI*1)
@@ -8898,14 +10387,14 @@ m1line:
 	VFMADD231PS Z8, Z9, Z7
 	ADDQ        $+32, R12
 	ADDQ        $+64, DI
-	JMP         m1line
+	JMP         m1b0line
 
-m1lineend:
+m1b0lineend:
 	ADDQ $+32, R13
 
-m1vector:
+m1b0vector:
 	SUBQ        $+16, R13
-	JLT         m1tail
+	JLT         m1b0tail
 	VMOVUPS     (BX)(R12*4), Z8
 	VPMOVZXWD   (R8)(R12*2), Z9
 	VPSLLD      $0x10, Z9, Z9
@@ -8920,11 +10409,11 @@ m1vector:
 	VPSLLD      $0x10, Z9, Z9
 	VFMADD231PS Z8, Z9, Z3
 	ADDQ        $+16, R12
-	JMP         m1vector
+	JMP         m1b0vector
 
-m1tail:
+m1b0tail:
 	ADDQ        $+16, R13
-	JZ          m1sum
+	JZ          m1b0sum
 	MOVQ        $-1, DI
 	BZHIQ       R13, DI, DI
 	KMOVW       DI, K1
@@ -8942,7 +10431,7 @@ m1tail:
 	VPSLLD      $0x10, Z9, Z9
 	VFMADD231PS Z8, Z9, Z3
 
-m1sum:
+m1b0sum:
 	VADDPS        Z4, Z0, Z0
 	VADDPS        Z5, Z1, Z1
 	VADDPS        Z6, Z2, Z2
@@ -9027,11 +10516,11 @@ m2columns:
 	VXORPS  Z7, Z7, Z7
 	XORQ    R13, R13
 	MOVQ    CX, R14
-	SHLQ    $0x02, R8
+	SHLQ    $0x04, R8
 
-m2line:
+m2b0line:
 	SUBQ        $+32, R14
-	JLT         m2lineend
+	JLT         m2b0lineend
 	PREFETCHT0  (R9)(R8*1)
 	PREFETCHT0  (R10)(R8*1)
 	PREFETCHT0  (R11)(R8*1)
@@ -9074,14 +10563,14 @@ m2line:
 	VFMADD231PS Z9, Z10, Z7
 	ADDQ        $+32, R13
 	ADDQ        $+64, R8
-	JMP         m2line
+	JMP         m2b0line
 
-m2lineend:
+m2b0lineend:
 	ADDQ $+32, R14
 
-m2vector:
+m2b0vector:
 	SUBQ        $+16, R14
-	JLT         m2tail
+	JLT         m2b0tail
 	VMOVUPS     (BX)(R13*4), Z8
 	VMOVUPS     (SI)(R13*4), Z9
 	VPMOVZXWD   (R9)(R13*2), Z10
@@ -9101,11 +10590,11 @@ m2vector:
 	VFMADD231PS Z8, Z10, Z3
 	VFMADD231PS Z9, Z10, Z7
 	ADDQ        $+16, R13
-	JMP         m2vector
+	JMP         m2b0vector
 
-m2tail:
+m2b0tail:
 	ADDQ        $+16, R14
-	JZ          m2sum
+	JZ          m2b0sum
 	MOVQ        $-1, R8
 	BZHIQ       R14, R8, R8
 	KMOVW       R8, K1
@@ -9128,7 +10617,7 @@ m2tail:
 	VFMADD231PS Z8, Z10, Z3
 	VFMADD231PS Z9, Z10, Z7
 
-m2sum:
+m2b0sum:
 	MOVQ          AX, R8
 	MOVQ          $0x00000004, R9
 	CMPQ          R8, R9
@@ -9233,11 +10722,11 @@ m3columns:
 	VXORPS  Z11, Z11, Z11
 	XORQ    R14, R14
 	MOVQ    CX, R15
-	SHLQ    $0x02, R9
+	SHLQ    $0x04, R9
 
-m3line:
+m3b0line:
 	SUBQ        $+32, R15
-	JLT         m3lineend
+	JLT         m3b0lineend
 	PREFETCHT0  (R10)(R9*1)
 	PREFETCHT0  (R11)(R9*1)
 	PREFETCHT0  (R12)(R9*1)
@@ -9290,14 +10779,14 @@ m3line:
 	VFMADD231PS Z14, Z15, Z11
 	ADDQ        $+32, R14
 	ADDQ        $+64, R9
-	JMP         m3line
+	JMP         m3b0line
 
-m3lineend:
+m3b0lineend:
 	ADDQ $+32, R15
 
-m3vector:
+m3b0vector:
 	SUBQ        $+16, R15
-	JLT         m3tail
+	JLT         m3b0tail
 	VMOVUPS     (BX)(R14*4), Z12
 	VMOVUPS     (DI)(R14*4), Z13
 	VMOVUPS     (SI)(R14*4), Z14
@@ -9322,11 +10811,11 @@ m3vector:
 	VFMADD231PS Z13, Z15, Z7
 	VFMADD231PS Z14, Z15, Z11
 	ADDQ        $+16, R14
-	JMP         m3vector
+	JMP         m3b0vector
 
-m3tail:
+m3b0tail:
 	ADDQ        $+16, R15
-	JZ          m3sum
+	JZ          m3b0sum
 	MOVQ        $-1, R9
 	BZHIQ       R15, R9, R9
 	KMOVW       R9, K1
@@ -9354,7 +10843,7 @@ m3tail:
 	VFMADD231PS Z13, Z15, Z7
 	VFMADD231PS Z14, Z15, Z11
 
-m3sum:
+m3b0sum:
 	MOVQ          AX, R9
 	MOVQ          $0x00000004, R10
 	CMPQ          R9, R10
@@ -9483,11 +10972,11 @@ m4columns:
 	VXORPS  Z15, Z15, Z15
 	XORQ    R15, R15
 	MOVQ    CX, BP
-	SHLQ    $0x02, R10
+	SHLQ    $0x04, R10
 
-m4line:
+m4b0line:
 	SUBQ        $+32, BP
-	JLT         m4lineend
+	JLT         m4b0lineend
 	PREFETCHT0  (R11)(R10*1)
 	PREFETCHT0  (R12)(R10*1)
 	PREFETCHT0  (R13)(R10*1)
@@ -9550,14 +11039,14 @@ m4line:
 	VFMADD231PS Z19, Z20, Z15
 	ADDQ        $+32, R15
 	ADDQ        $+64, R10
-	JMP         m4line
+	JMP         m4b0line
 
-m4lineend:
+m4b0lineend:
 	ADDQ $+32, BP
 
-m4vector:
+m4b0vector:
 	SUBQ        $+16, BP
-	JLT         m4tail
+	JLT         m4b0tail
 	VMOVUPS     (BX)(R15*4), Z16
 	VMOVUPS     (DI)(R15*4), Z17
 	VMOVUPS     (R8)(R15*4), Z18
@@ -9587,11 +11076,11 @@ m4vector:
 	VFMADD231PS Z18, Z20, Z11
 	VFMADD231PS Z19, Z20, Z15
 	ADDQ        $+16, R15
-	JMP         m4vector
+	JMP         m4b0vector
 
-m4tail:
+m4b0tail:
 	ADDQ        $+16, BP
-	JZ          m4sum
+	JZ          m4b0sum
 	MOVQ        $-1, R10
 	BZHIQ       BP, R10, R10
 	KMOVW       R10, K1
@@ -9624,7 +11113,7 @@ m4tail:
 	VFMADD231PS Z18, Z20, Z11
 	VFMADD231PS Z19, Z20, Z15
 
-m4sum:
+m4b0sum:
 	MOVQ          AX, R10
 	MOVQ          $0x00000004, R11
 	CMPQ          R10, R11
@@ -9763,6 +11252,287 @@ TEXT ·multiplyDotsF16AVX512(SB), NOSPLIT, $8-88
 	MOVQ m+0(FP), AX
 	CMPQ AX, $0x01
 	JNE  not1
+	CMPQ k+16(FP), $+4096
+	JGT  deep
+	MOVQ n+8(FP), AX
+	MOVQ k+16(FP), CX
+	MOVQ c+72(FP), DX
+	MOVQ a+32(FP), BX
+	MOVQ lda+40(FP), SI
+	SHLQ $0x02, SI
+	MOVQ b+48(FP), SI
+
+flatcolumns:
+	MOVQ    ldb+56(FP), DI
+	SHLQ    $0x01, DI
+	MOVQ    SI, R8
+	ADDQ    DI, SI
+	MOVQ    SI, R9
+	ADDQ    DI, SI
+	MOVQ    SI, R10
+	ADDQ    DI, SI
+	MOVQ    SI, R11
+	ADDQ    DI, SI
+	CMPQ    AX, $0x01
+	CMOVQLE R8, R9
+	CMPQ    AX, $0x02
+	CMOVQLE R8, R10
+	CMPQ    AX, $0x03
+	CMOVQLE R8, R11
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	XORQ    DI, DI
+	MOVQ    CX, R12
+
+flatb0line:
+	SUBQ        $+64, R12
+	JLT         flatb0lineend
+	PREFETCHT0  2048(R8)(DI*2)
+	PREFETCHT0  2112(R8)(DI*2)
+	VMOVUPS     (BX)(DI*4), Z4
+	VCVTPH2PS   (R8)(DI*2), Z5
+	VFMADD231PS Z4, Z5, Z0
+	VMOVUPS     64(BX)(DI*4), Z4
+	VCVTPH2PS   32(R8)(DI*2), Z5
+	VFMADD231PS Z4, Z5, Z1
+	VMOVUPS     128(BX)(DI*4), Z4
+	VCVTPH2PS   64(R8)(DI*2), Z5
+	VFMADD231PS Z4, Z5, Z2
+	VMOVUPS     192(BX)(DI*4), Z4
+	VCVTPH2PS   96(R8)(DI*2), Z5
+	VFMADD231PS Z4, Z5, Z3
+	ADDQ        $+64, DI
+	JMP         flatb0line
+
+flatb0lineend:
+	ADDQ $+64, R12
+
+flatb0vector:
+	SUBQ        $+16, R12
+	JLT         flatb0tail
+	VMOVUPS     (BX)(DI*4), Z4
+	VCVTPH2PS   (R8)(DI*2), Z5
+	VFMADD231PS Z4, Z5, Z0
+	ADDQ        $+16, DI
+	JMP         flatb0vector
+
+flatb0tail:
+	ADDQ        $+16, R12
+	JZ          flatb0sum
+	MOVQ        $-1, R13
+	BZHIQ       R12, R13, R13
+	KMOVW       R13, K1
+	VMOVUPS.Z   (BX)(DI*4), K1, Z4
+	VCVTPH2PS.Z (R8)(DI*2), K1, Z5
+	VFMADD231PS Z4, Z5, Z0
+
+flatb0sum:
+	VADDPS Z1, Z0, Z0
+	VADDPS Z2, Z0, Z0
+	VADDPS Z3, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	XORQ   DI, DI
+	MOVQ   CX, R8
+
+flatb1line:
+	SUBQ        $+64, R8
+	JLT         flatb1lineend
+	PREFETCHT0  2048(R9)(DI*2)
+	PREFETCHT0  2112(R9)(DI*2)
+	VMOVUPS     (BX)(DI*4), Z5
+	VCVTPH2PS   (R9)(DI*2), Z6
+	VFMADD231PS Z5, Z6, Z1
+	VMOVUPS     64(BX)(DI*4), Z5
+	VCVTPH2PS   32(R9)(DI*2), Z6
+	VFMADD231PS Z5, Z6, Z2
+	VMOVUPS     128(BX)(DI*4), Z5
+	VCVTPH2PS   64(R9)(DI*2), Z6
+	VFMADD231PS Z5, Z6, Z3
+	VMOVUPS     192(BX)(DI*4), Z5
+	VCVTPH2PS   96(R9)(DI*2), Z6
+	VFMADD231PS Z5, Z6, Z4
+	ADDQ        $+64, DI
+	JMP         flatb1line
+
+flatb1lineend:
+	ADDQ $+64, R8
+
+flatb1vector:
+	SUBQ        $+16, R8
+	JLT         flatb1tail
+	VMOVUPS     (BX)(DI*4), Z5
+	VCVTPH2PS   (R9)(DI*2), Z6
+	VFMADD231PS Z5, Z6, Z1
+	ADDQ        $+16, DI
+	JMP         flatb1vector
+
+flatb1tail:
+	ADDQ        $+16, R8
+	JZ          flatb1sum
+	MOVQ        $-1, R12
+	BZHIQ       R8, R12, R12
+	KMOVW       R12, K1
+	VMOVUPS.Z   (BX)(DI*4), K1, Z5
+	VCVTPH2PS.Z (R9)(DI*2), K1, Z6
+	VFMADD231PS Z5, Z6, Z1
+
+flatb1sum:
+	VADDPS Z2, Z1, Z1
+	VADDPS Z3, Z1, Z1
+	VADDPS Z4, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	XORQ   DI, DI
+	MOVQ   CX, R8
+
+flatb2line:
+	SUBQ        $+64, R8
+	JLT         flatb2lineend
+	PREFETCHT0  2048(R10)(DI*2)
+	PREFETCHT0  2112(R10)(DI*2)
+	VMOVUPS     (BX)(DI*4), Z6
+	VCVTPH2PS   (R10)(DI*2), Z7
+	VFMADD231PS Z6, Z7, Z2
+	VMOVUPS     64(BX)(DI*4), Z6
+	VCVTPH2PS   32(R10)(DI*2), Z7
+	VFMADD231PS Z6, Z7, Z3
+	VMOVUPS     128(BX)(DI*4), Z6
+	VCVTPH2PS   64(R10)(DI*2), Z7
+	VFMADD231PS Z6, Z7, Z4
+	VMOVUPS     192(BX)(DI*4), Z6
+	VCVTPH2PS   96(R10)(DI*2), Z7
+	VFMADD231PS Z6, Z7, Z5
+	ADDQ        $+64, DI
+	JMP         flatb2line
+
+flatb2lineend:
+	ADDQ $+64, R8
+
+flatb2vector:
+	SUBQ        $+16, R8
+	JLT         flatb2tail
+	VMOVUPS     (BX)(DI*4), Z6
+	VCVTPH2PS   (R10)(DI*2), Z7
+	VFMADD231PS Z6, Z7, Z2
+	ADDQ        $+16, DI
+	JMP         flatb2vector
+
+flatb2tail:
+	ADDQ        $+16, R8
+	JZ          flatb2sum
+	MOVQ        $-1, R9
+	BZHIQ       R8, R9, R9
+	KMOVW       R9, K1
+	VMOVUPS.Z   (BX)(DI*4), K1, Z6
+	VCVTPH2PS.Z (R10)(DI*2), K1, Z7
+	VFMADD231PS Z6, Z7, Z2
+
+flatb2sum:
+	VADDPS Z3, Z2, Z2
+	VADDPS Z4, Z2, Z2
+	VADDPS Z5, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	XORQ   DI, DI
+	MOVQ   CX, R8
+
+flatb3line:
+	SUBQ        $+64, R8
+	JLT         flatb3lineend
+	PREFETCHT0  2048(R11)(DI*2)
+	PREFETCHT0  2112(R11)(DI*2)
+	VMOVUPS     (BX)(DI*4), Z7
+	VCVTPH2PS   (R11)(DI*2), Z8
+	VFMADD231PS Z7, Z8, Z3
+	VMOVUPS     64(BX)(DI*4), Z7
+	VCVTPH2PS   32(R11)(DI*2), Z8
+	VFMADD231PS Z7, Z8, Z4
+	VMOVUPS     128(BX)(DI*4), Z7
+	VCVTPH2PS   64(R11)(DI*2), Z8
+	VFMADD231PS Z7, Z8, Z5
+	VMOVUPS     192(BX)(DI*4), Z7
+	VCVTPH2PS   96(R11)(DI*2), Z8
+	VFMADD231PS Z7, Z8, Z6
+	ADDQ        $+64, DI
+	JMP         flatb3line
+
+flatb3lineend:
+	ADDQ $+64, R8
+
+flatb3vector:
+	SUBQ        $+16, R8
+	JLT         flatb3tail
+	VMOVUPS     (BX)(DI*4), Z7
+	VCVTPH2PS   (R11)(DI*2), Z8
+	VFMADD231PS Z7, Z8, Z3
+	ADDQ        $+16, DI
+	JMP         flatb3vector
+
+flatb3tail:
+	ADDQ        $+16, R8
+	JZ          flatb3sum
+	MOVQ        $-1, R9
+	BZHIQ       R8, R9, R9
+	KMOVW       R9, K1
+	VMOVUPS.Z   (BX)(DI*4), K1, Z7
+	VCVTPH2PS.Z (R11)(DI*2), K1, Z8
+	VFMADD231PS Z7, Z8, Z3
+
+flatb3sum:
+	VADDPS        Z4, Z3, Z3
+	VADDPS        Z5, Z3, Z3
+	VADDPS        Z6, Z3, Z3
+	MOVQ          AX, DI
+	MOVQ          $0x00000004, R8
+	CMPQ          DI, R8
+	CMOVQGT       R8, DI
+	MOVQ          $-1, R8
+	BZHIQ         DI, R8, R8
+	KMOVW         R8, K1
+	VBROADCASTSS  alpha+24(FP), X4
+	VBROADCASTSS  beta+64(FP), X5
+	MOVL          beta+64(FP), DI
+	MOVQ          ldc+80(FP), R8
+	SHLQ          $0x02, R8
+	MOVQ          DX, R8
+	VEXTRACTF64X4 $0x01, Z0, Y6
+	VADDPS        Y6, Y0, Y0
+	VEXTRACTF64X4 $0x01, Z1, Y6
+	VADDPS        Y6, Y1, Y1
+	VEXTRACTF64X4 $0x01, Z2, Y6
+	VADDPS        Y6, Y2, Y2
+	VEXTRACTF64X4 $0x01, Z3, Y6
+	VADDPS        Y6, Y3, Y3
+	VHADDPS       Y1, Y0, Y0
+	VHADDPS       Y3, Y2, Y2
+	VHADDPS       Y2, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VMULPS        X4, X0, X0
+	ADDL          DI, DI
+	JZ            flatstore
+	VMOVUPS.Z     (R8), K1, X1
+	VFMADD231PS   X5, X1, X0
+	MOVQ          DX, R8
+
+flatstore:
+	VMOVUPS X0, K1, (R8)
+	ADDQ    $0x10, DX
+	SUBQ    $0x04, AX
+	JGT     flatcolumns
+	VZEROUPPER
+	RET
+
+deep:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
@@ -9798,11 +11568,11 @@ m1columns:
 	VXORPS  Z7, Z7, Z7
 	XORQ    R12, R12
 	MOVQ    CX, R13
-	SHLQ    $0x02, DI
+	SHLQ    $0x04, DI
 
-m1line:
+m1b0line:
 	SUBQ        $+32, R13
-	JLT         m1lineend
+	JLT         m1b0lineend
 	PREFETCHT0  (R8)(DI*1)
 	PREFETCHT0  (R9)(DI*1)
 	PREFETCHT0  (R10)(DI*1)
@@ -9827,14 +11597,14 @@ m1line:
 	VFMADD231PS Z8, Z9, Z7
 	ADDQ        $+32, R12
 	ADDQ        $+64, DI
-	JMP         m1line
+	JMP         m1b0line
 
-m1lineend:
+m1b0lineend:
 	ADDQ $+32, R13
 
-m1vector:
+m1b0vector:
 	SUBQ        $+16, R13
-	JLT         m1tail
+	JLT         m1b0tail
 	VMOVUPS     (BX)(R12*4), Z8
 	VCVTPH2PS   (R8)(R12*2), Z9
 	VFMADD231PS Z8, Z9, Z0
@@ -9845,11 +11615,11 @@ m1vector:
 	VCVTPH2PS   (R11)(R12*2), Z9
 	VFMADD231PS Z8, Z9, Z3
 	ADDQ        $+16, R12
-	JMP         m1vector
+	JMP         m1b0vector
 
-m1tail:
+m1b0tail:
 	ADDQ        $+16, R13
-	JZ          m1sum
+	JZ          m1b0sum
 	MOVQ        $-1, DI
 	BZHIQ       R13, DI, DI
 	KMOVW       DI, K1
@@ -9863,7 +11633,7 @@ m1tail:
 	VCVTPH2PS.Z (R11)(R12*2), K1, Z9
 	VFMADD231PS Z8, Z9, Z3
 
-m1sum:
+m1b0sum:
 	VADDPS        Z4, Z0, Z0
 	VADDPS        Z5, Z1, Z1
 	VADDPS        Z6, Z2, Z2
@@ -9948,11 +11718,11 @@ m2columns:
 	VXORPS  Z7, Z7, Z7
 	XORQ    R13, R13
 	MOVQ    CX, R14
-	SHLQ    $0x02, R8
+	SHLQ    $0x04, R8
 
-m2line:
+m2b0line:
 	SUBQ        $+32, R14
-	JLT         m2lineend
+	JLT         m2b0lineend
 	PREFETCHT0  (R9)(R8*1)
 	PREFETCHT0  (R10)(R8*1)
 	PREFETCHT0  (R11)(R8*1)
@@ -9987,14 +11757,14 @@ m2line:
 	VFMADD231PS Z9, Z10, Z7
 	ADDQ        $+32, R13
 	ADDQ        $+64, R8
-	JMP         m2line
+	JMP         m2b0line
 
-m2lineend:
+m2b0lineend:
 	ADDQ $+32, R14
 
-m2vector:
+m2b0vector:
 	SUBQ        $+16, R14
-	JLT         m2tail
+	JLT         m2b0tail
 	VMOVUPS     (BX)(R13*4), Z8
 	VMOVUPS     (SI)(R13*4), Z9
 	VCVTPH2PS   (R9)(R13*2), Z10
@@ -10010,11 +11780,11 @@ m2vector:
 	VFMADD231PS Z8, Z10, Z3
 	VFMADD231PS Z9, Z10, Z7
 	ADDQ        $+16, R13
-	JMP         m2vector
+	JMP         m2b0vector
 
-m2tail:
+m2b0tail:
 	ADDQ        $+16, R14
-	JZ          m2sum
+	JZ          m2b0sum
 	MOVQ        $-1, R8
 	BZHIQ       R14, R8, R8
 	KMOVW       R8, K1
@@ -10033,7 +11803,7 @@ m2tail:
 	VFMADD231PS Z8, Z10, Z3
 	VFMADD231PS Z9, Z10, Z7
 
-m2sum:
+m2b0sum:
 	MOVQ          AX, R8
 	MOVQ          $0x00000004, R9
 	CMPQ          R8, R9
@@ -10138,11 +11908,11 @@ m3columns:
 	VXORPS  Z11, Z11, Z11
 	XORQ    R14, R14
 	MOVQ    CX, R15
-	SHLQ    $0x02, R9
+	SHLQ    $0x04, R9
 
-m3line:
+m3b0line:
 	SUBQ        $+32, R15
-	JLT         m3lineend
+	JLT         m3b0lineend
 	PREFETCHT0  (R10)(R9*1)
 	PREFETCHT0  (R11)(R9*1)
 	PREFETCHT0  (R12)(R9*1)
@@ -10187,14 +11957,14 @@ m3line:
 	VFMADD231PS Z14, Z15, Z11
 	ADDQ        $+32, R14
 	ADDQ        $+64, R9
-	JMP         m3line
+	JMP         m3b0line
 
-m3lineend:
+m3b0lineend:
 	ADDQ $+32, R15
 
-m3vector:
+m3b0vector:
 	SUBQ        $+16, R15
-	JLT         m3tail
+	JLT         m3b0tail
 	VMOVUPS     (BX)(R14*4), Z12
 	VMOVUPS     (DI)(R14*4), Z13
 	VMOVUPS     (SI)(R14*4), Z14
@@ -10215,11 +11985,11 @@ m3vector:
 	VFMADD231PS Z13, Z15, Z7
 	VFMADD231PS Z14, Z15, Z11
 	ADDQ        $+16, R14
-	JMP         m3vector
+	JMP         m3b0vector
 
-m3tail:
+m3b0tail:
 	ADDQ        $+16, R15
-	JZ          m3sum
+	JZ          m3b0sum
 	MOVQ        $-1, R9
 	BZHIQ       R15, R9, R9
 	KMOVW       R9, K1
@@ -10243,7 +12013,7 @@ m3tail:
 	VFMADD231PS Z13, Z15, Z7
 	VFMADD231PS Z14, Z15, Z11
 
-m3sum:
+m3b0sum:
 	MOVQ          AX, R9
 	MOVQ          $0x00000004, R10
 	CMPQ          R9, R10
@@ -10372,11 +12142,11 @@ m4columns:
 	VXORPS  Z15, Z15, Z15
 	XORQ    R15, R15
 	MOVQ    CX, BP
-	SHLQ    $0x02, R10
+	SHLQ    $0x04, R10
 
-m4line:
+m4b0line:
 	SUBQ        $+32, BP
-	JLT         m4lineend
+	JLT         m4b0lineend
 	PREFETCHT0  (R11)(R10*1)
 	PREFETCHT0  (R12)(R10*1)
 	PREFETCHT0  (R13)(R10*1)
@@ -10431,14 +12201,14 @@ m4line:
 	VFMADD231PS Z19, Z20, Z15
 	ADDQ        $+32, R15
 	ADDQ        $+64, R10
-	JMP         m4line
+	JMP         m4b0line
 
-m4lineend:
+m4b0lineend:
 	ADDQ $+32, BP
 
-m4vector:
+m4b0vector:
 	SUBQ        $+16, BP
-	JLT         m4tail
+	JLT         m4b0tail
 	VMOVUPS     (BX)(R15*4), Z16
 	VMOVUPS     (DI)(R15*4), Z17
 	VMOVUPS     (R8)(R15*4), Z18
@@ -10464,11 +12234,11 @@ m4vector:
 	VFMADD231PS Z18, Z20, Z11
 	VFMADD231PS Z19, Z20, Z15
 	ADDQ        $+16, R15
-	JMP         m4vector
+	JMP         m4b0vector
 
-m4tail:
+m4b0tail:
 	ADDQ        $+16, BP
-	JZ          m4sum
+	JZ          m4b0sum
 	MOVQ        $-1, R10
 	BZHIQ       BP, R10, R10
 	KMOVW       R10, K1
@@ -10497,7 +12267,7 @@ m4tail:
 	VFMADD231PS Z18, Z20, Z11
 	VFMADD231PS Z19, Z20, Z15
 
-m4sum:
+m4b0sum:
 	MOVQ          AX, R10
 	MOVQ          $0x00000004, R11
 	CMPQ          R10, R11

@@ -198,48 +198,41 @@ func multiplyDots(v isa, s storage) {
 		skip := fmt.Sprintf("not%d", rows)
 		CMPQ(m, Imm(uint64(rows)))
 		JNE(LabelRef(skip))
-		dotRows(v, s, rows)
+		label := fmt.Sprintf("m%d", rows)
+		if rows == 1 {
+			CMPQ(parameter("k"), I32(deepRow))
+			JGT(LabelRef("deep"))
+			dotRows(v, s, "flat", 1, 1)
+			end()
+			Label("deep")
+		}
+		dotRows(v, s, label, rows, dotColumns)
 		end()
 		Label(skip)
 	}
 	end()
 }
 
-func dotRows(v isa, s storage, rows int) {
-	const columns = 4
-	label := fmt.Sprintf("m%d", rows)
-	sets := 1 // of sums, which vectors along k take in turns
-	if rows == 1 {
-		sets = 2
-	}
-	line := max(sets, 64/(v.lanes*s.size)) // vectors of a row that are a cache line, or whole sets
-	n, k, c := pointer("n"), pointer("k"), pointer("c")
-	a := []reg.GPVirtual{pointer("a")}
-	lda := stride("lda", 4)
-	for i := 1; i < rows; i++ {
-		p := GP64()
-		LEAQ(Mem{Base: a[i-1], Index: lda, Scale: 1}, p)
-		a = append(a, p)
-	}
-	next := pointer("b")
+const (
+	// dotColumns is the number of rows of b whose results are stored at once.
+	dotColumns = 4
+	// deepRow is the depth up to which a row of a waits for memory, which one stream of reads gets the most from:
+	// it takes the rows of b one by one. A deeper one does not fit in the level-1 cache beside them.
+	deepRow = 4096
+)
 
-	Label(label + "columns")
-	b := make([]reg.GPVirtual, columns)
-	ldb := stride("ldb", s.size)
-	for j := range b {
-		b[j] = copyOf(next)
-		ADDQ(ldb, next)
-	}
-	// Past the last row the first one is read again; its results are not stored.
-	for j := 1; j < columns; j++ {
-		CMPQ(n, Imm(uint64(j)))
-		CMOVQLE(b[0], b[j])
-	}
+// aheadRow is how far before a row of b is read, in bytes, it is asked for.
+const aheadRow = 2048
+
+// sumsAlong returns, for each row of a and each of b, the products of their elements along k, added up in
+// one register.
+func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.GPVirtual, sets, line int) [][]reg.VecVirtual {
+	rows := len(a)
 	sums := make([][][]reg.VecVirtual, sets)
 	for u := range sums {
 		sums[u] = make([][]reg.VecVirtual, rows)
 		for i := range rows {
-			sums[u][i] = v.vecs(columns)
+			sums[u][i] = v.vecs(len(b))
 			for _, r := range sums[u][i] {
 				v.zero(r)
 			}
@@ -248,8 +241,11 @@ func dotRows(v isa, s storage, rows int) {
 	at := GP64()
 	XORQ(at, at)
 	left := copyOf(k)
-	ahead := copyOf(ldb) // from what is read of a row to the same of the row that many columns later
-	SHLQ(Imm(2), ahead)
+	var ahead reg.GPVirtual // from what is read of a row to the same of the row 16 later
+	if len(b) > 1 {
+		ahead = copyOf(ldb)
+		SHLQ(Imm(4), ahead)
+	}
 	step := func(load func(s storage, from Mem, to reg.VecVirtual), u int) {
 		x := v.vecs(rows)
 		for i := range x {
@@ -272,14 +268,22 @@ func dotRows(v isa, s storage, rows int) {
 			step(v.loadWide, u)
 		}
 		ADDQ(I32(vectors*v.lanes), at)
-		ADDQ(I32(vectors*v.lanes*s.size), ahead)
+		if len(b) > 1 {
+			ADDQ(I32(vectors*v.lanes*s.size), ahead)
+		}
 		JMP(LabelRef(label + loop))
 		Label(label + loop + "end")
 		ADDQ(I32(vectors*v.lanes), left)
 	}
-	several("line", line, func() {
-		for j := range b { // the rows after these are on their way meanwhile
-			PREFETCHT0(Mem{Base: b[j], Index: ahead, Scale: 1})
+	several("line", line, func() { // what comes after these is on its way meanwhile
+		for j := range b {
+			if len(b) > 1 {
+				PREFETCHT0(Mem{Base: b[j], Index: ahead, Scale: 1})
+				continue
+			}
+			for to := 0; to < line*v.lanes*s.size; to += 64 {
+				PREFETCHT0(Mem{Base: b[j], Index: at, Scale: uint8(s.size), Disp: aheadRow + to})
+			}
 		}
 	})
 	if line > sets && sets > 1 {
@@ -329,11 +333,50 @@ func dotRows(v isa, s storage, rows int) {
 			}
 		}
 	}
+	return sums[0]
+}
+
+// dotRows multiplies rows of a by so many rows of b side by side.
+func dotRows(v isa, s storage, label string, rows, together int) {
+	sets := 1 // of sums, which vectors along k take in turns
+	if rows == 1 {
+		sets = max(2, dotColumns/together)
+	}
+	line := max(sets, 64/(v.lanes*s.size)) // vectors of a row that are a cache line, or whole sets
+	n, k, c := pointer("n"), pointer("k"), pointer("c")
+	a := []reg.GPVirtual{pointer("a")}
+	lda := stride("lda", 4)
+	for i := 1; i < rows; i++ {
+		p := GP64()
+		LEAQ(Mem{Base: a[i-1], Index: lda, Scale: 1}, p)
+		a = append(a, p)
+	}
+	next := pointer("b")
+
+	Label(label + "columns")
+	b := make([]reg.GPVirtual, dotColumns)
+	ldb := stride("ldb", s.size)
+	for j := range b {
+		b[j] = copyOf(next)
+		ADDQ(ldb, next)
+	}
+	// Past the last row the first one is read again; its results are not stored.
+	for j := 1; j < dotColumns; j++ {
+		CMPQ(n, Imm(uint64(j)))
+		CMOVQLE(b[0], b[j])
+	}
+	total := make([][]reg.VecVirtual, rows) // of sets[0]
+	for first := 0; first < dotColumns; first += together {
+		sums := sumsAlong(v, s, fmt.Sprintf("%sb%d", label, first), a, b[first:first+together], k, ldb, sets, line)
+		for i := range rows {
+			total[i] = append(total[i], sums[i]...)
+		}
+	}
 	// n may exceed the lanes of a mask.
 	width := GP64()
 	four := GP64()
 	MOVQ(n, width)
-	MOVQ(U32(columns), four)
+	MOVQ(U32(dotColumns), four)
 	CMPQ(width, four)
 	CMOVQGT(four, width)
 	var lanes mask
@@ -351,7 +394,7 @@ func dotRows(v isa, s storage, rows int) {
 	row := copyOf(c)
 	results := make([]reg.VecVirtual, rows)
 	for i := range rows {
-		results[i] = v.sumAcross(sums[0][i])
+		results[i] = v.sumAcross(total[i])
 		VMULPS(alpha, results[i], results[i])
 	}
 	ADDL(bits, bits)
@@ -372,8 +415,8 @@ func dotRows(v isa, s storage, rows int) {
 			ADDQ(ldc, row)
 		}
 	}
-	ADDQ(Imm(4*columns), c)
-	SUBQ(Imm(columns), n)
+	ADDQ(Imm(4*dotColumns), c)
+	SUBQ(Imm(dotColumns), n)
 	JGT(LabelRef(label + "columns"))
 }
 
