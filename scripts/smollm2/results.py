@@ -46,7 +46,7 @@ ROOT = os.path.join(measured.HERE, "..", "..")
 SHIPPED = os.path.join(ROOT, "adapters", "smollm2-135m-instruct")
 MAP = os.path.join(ROOT, "docs", "results", "smollm2-needles.svg")
 CHOICES = {"pooling": "kernels", "settings": "chosen"}  # what was chosen, a line each
-STAGES = ("rates", "adapters", "pooling", "settings", "needle", "length", "ruler", "longbench", "documents", "turns", "latency", "ablations")
+STAGES = ("rates", "adapters", "pooling", "settings", "needle", "length", "ruler", "longbench", "documents", "turns", *(f"caches-{t}" for t in measured.CACHES), "latency", "ablations")
 TITLES = {"needle": "Needles", "length": "Longer prompts than in training", "ruler": "RULER", "longbench": "LongBench", "documents": "Documents",
           "turns": "Two questions about one context", "latency": "Time to first token", "ablations": "Rows and modules"}
 
@@ -282,6 +282,30 @@ def turns(page):
     claims_of(page, run, "two turns")
 
 
+def caches(page):
+    """Types of caches, each a stage of its own, as one run whose policies have the type in front."""
+    types = [t for t in measured.CACHES if page.stage(f"caches-{t}")]
+    if not types:
+        return
+    page.say("## Eviction, quantising, or both", "")
+    page.origin(f"caches-{types[-1]}")
+    run = Run([[f"{t} {p}", *rest] for t in types for p, *rest in page.stage(f"caches-{t}")["rows"]])
+    run.tasks = sorted(run.of[f"{types[0]} full", "0"])
+    ruler = [t for t in run.tasks if t != "niah"]
+    page.say("Keys and values in fewer bits, fewer of them, or both. Bytes are those held after the prompt, in % of the full cache in bf16. Sorted by bytes.", "")
+    widths = {"float32": 32, "bf16": 16, "q8_0": 8.5, "q5_1": 6, "q4_1": 5, "q4_0": 4.5}  # bits of a number
+    rows = []
+    for (p, b), of in run.of.items():
+        samples = [s for t in of.values() for s in t.values()]
+        rows.append((sum(s["kept_bytes"] / s["full_bytes"] for s in samples) / len(samples) * 100 * widths[p.split()[0]] / 16, p, b))
+    page.table(["bytes", "cache", "policy", "budget", "needles", "RULER"], [
+        [f"{share:.1f}%", *p.split(" ", 1), "–" if b == "0" else b, percent(run.mean(p, b, tasks=["niah"])), percent(run.mean(p, b, tasks=ruler))] for share, p, b in sorted(rows)])
+    both, alone = ("q4_0 lookaheadkv", "20%"), ("bf16 lookaheadkv", "5%")
+    if run.has(*both) and run.has(*alone):
+        page.claim("4 bits and eviction above eviction alone at 5% of the bytes, needles and RULER", run.differences(both, alone),
+                   f"q4_0 at 20% {percent(run.mean(*both))}, bf16 at 5% {percent(run.mean(*alone))}")
+
+
 def latency(page):
     run = benchmark(page, "latency")
     if not run:
@@ -329,7 +353,7 @@ def verdict(mean, p, above):
 def write(folder, kept=measured.FOLDER):
     """The page of a folder and of what is kept, in Markdown."""
     page = Page(folder, kept)
-    for section in (adapters, needle, ruler, longbench, documents, turns, latency, length, ablations):
+    for section in (adapters, needle, ruler, longbench, documents, turns, caches, latency, length, ablations):
         section(page)
     if page.claims:
         tested = [c for c in page.claims if not math.isnan(c[2])]

@@ -7,7 +7,7 @@
 #
 # --out        folder for pairs, adapters and runs (out/smollm2)
 # --stage      this stage alone: pairs, rates, adapters, pooling, settings, needle, length, ruler, longbench,
-#              documents, turns, latency, ablations or page
+#              documents, turns, caches-TYPE (of the cache), latency, ablations or page
 # --longbench  folder with LongBench's files, NAME.jsonl; without it that stage is left out
 # --rest       only what measured/ lacks, with the adapters that ship: a machine goes on with what others have measured
 # --quick      a few samples of everything, to see that it works, and the page in --out; its numbers mean nothing
@@ -53,7 +53,7 @@ if [ -n "$rest" ]; then
     cp "$here/measured/chosen" .
     touch done/settings
   fi
-  for name in rates latency ablations; do [ ! -e "$here/measured/$name.xz" ] || touch "done/$name"; done
+  for name in rates latency ablations caches-{float32,bf16,q8_0,q5_1,q4_1,q4_0}; do [ ! -e "$here/measured/$name.xz" ] || touch "done/$name"; done
 fi
 
 # prompts makes the prompts of a split anew, and joined the pair files of answers to them.
@@ -163,6 +163,12 @@ documents() {
   parts documents 8
 }
 turns() { every turns; }
+
+# caches measures over one type of cache.
+caches() { # TYPE
+  commit "caches-$1"
+  "$evict" eval --config "$configs/caches.yaml" --model "$model" --out "caches-$1" --resume --replace "${learned[@]}" "${few[@]}" "${depths[@]}" --cache-dtype "$1" >/dev/null
+}
 latency() { measure latency "${learned[@]}" "${few[@]}"; }
 
 ablations() {
@@ -178,6 +184,9 @@ page() {
   "$python" "$here/results.py" . "$page"
 }
 
-for name in pairs rates adapters pooling settings needle length ruler longbench documents turns latency ablations page; do
-  stage "$name"
+for name in pairs rates adapters pooling settings needle length ruler longbench documents turns caches latency ablations page; do
+  case $name in
+    caches) for type in float32 bf16 q8_0 q5_1 q4_1 q4_0; do stage "caches-$type" caches "$type"; done ;;
+    *) stage "$name" ;;
+  esac
 done
