@@ -10,7 +10,7 @@ import (
 )
 
 // CacheDTypeUsage is the help of flags that take what SetCacheDType does.
-var CacheDTypeUsage = "type of cached keys and values: float32, bf16, auto (bf16 on a GPU if the weights are, else float32), or on a processor " + strings.Join(cacheBlocks(), ", ")
+var CacheDTypeUsage = "type of cached keys and values: auto, float32, bf16, on a processor also " + strings.Join(cacheBlocks(), ", ")
 
 // cacheBlocks are the formats of blocks that a cache can have, named as llama.cpp does.
 func cacheBlocks() (names []string) {

@@ -25,11 +25,14 @@ func TestCacheDType(t *testing.T) {
 			t.Errorf("%s: %v in bf16 and %v in float32, on the CPU's own choice %v", key, got, want, auto[key])
 		}
 	}
+	if q8 := row("q8_0"); q8["kept_bytes"].(float64)*32/8.5 != wide["kept_bytes"].(float64) || q8["score"] != wide["score"] {
+		t.Errorf("in q8_0 %v bytes and accuracy %v, in float32 %v and %v", q8["kept_bytes"], q8["score"], wide["kept_bytes"], wide["score"])
+	}
 	if half["score"] != wide["score"] {
 		t.Errorf("accuracy %v in bf16, %v in float32", half["score"], wide["score"])
 	}
 	for _, command := range [][]string{{"run", "--example", "section"}, {"chat"}, {"eval"}} {
-		if _, _, err := execute(t, append(command, "--cache-dtype", "fp8")...); err == nil || !strings.Contains(err.Error(), `cache dtype: got "fp8", want auto, float32 or bf16`) {
+		if _, _, err := execute(t, append(command, "--cache-dtype", "fp8")...); err == nil || !strings.Contains(err.Error(), `cache dtype: got "fp8", want auto, float32, bf16, q4_0, `) {
 			t.Errorf("%s: error %v", command[0], err)
 		}
 	}
