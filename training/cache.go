@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"glimpse/checkpoints"
@@ -80,7 +81,7 @@ func (c *sampleCache) write(key string, p *prepared) error {
 		case kernels.BF16:
 			v = checkpoints.BF16Tensor(name, t.Shape, t.U16())
 		default:
-			v = checkpoints.F32Tensor(name, t.Shape, t.F32())
+			v = checkpoints.F32Tensor(name, t.Shape, t.Float32s()) // of blocks, too, which Narrow makes again of these
 		}
 		views = append(views, v)
 	})
@@ -132,6 +133,9 @@ func (c *sampleCache) read(stub *prepared) (*prepared, error) {
 		if err != nil {
 			errs = append(errs, err)
 			return nil
+		}
+		if _, blocks := c.model.CacheDType().Format(); blocks && !strings.HasSuffix(name, ".target") {
+			view.DType = c.model.CacheDType()
 		}
 		t := c.model.On(layer).Alloc(view.DType, view.Shape...)
 		kernels.Convert(t, mapped)

@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"glimpse/datasets"
+	"glimpse/internal/compare"
 	"glimpse/internal/parallel"
+	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/modeltest"
 	"glimpse/training"
@@ -169,10 +171,50 @@ func TestLossFalls(t *testing.T) {
 	}
 }
 
+// TestTrainsOverBlocks: over weights in blocks training goes as over the same weights in bf16, but for
+// products of few rows, which round these to bytes.
+func TestTrainsOverBlocks(t *testing.T) {
+	for _, name := range []string{"Q8_0", "Q4_1"} {
+		stored, err := kernels.ParseStored(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		losses := func(hold func(blocks *kernels.Tensor) *kernels.Tensor) []float64 {
+			m := shallow(t)
+			for l := range m.Network.Layers {
+				for _, module := range model.Modules {
+					lin := m.Network.Layers[l].Linear(module)
+					blocks := kernels.NewTensor(stored, lin.Weight.Shape...)
+					kernels.Convert(blocks, lin.Weight)
+					lin.Weight = hold(blocks)
+				}
+			}
+			c := both(12)
+			c.Adapters[0].Rows, c.Adapters[1].Rows = 32, 32
+			_, losses := run(t, m, c, pairs(t, m, 6, 64))
+			return losses
+		}
+		got, want := losses(func(b *kernels.Tensor) *kernels.Tensor { return b }), losses(kernels.Widened)
+		compare.Close(t, name+": losses", got, want, 2e-2, compare.Floor(want[0]))
+		if got[len(got)-2] > 0.9*got[0] {
+			t.Errorf("%s: loss %v after %d steps, %v before", name, got[len(got)-2], len(got)/2, got[0])
+		}
+	}
+}
+
 // TestSampleCacheChangesNoBit: samples from memory and from disk give the bits of
 // fresh ones.
 func TestSampleCacheChangesNoBit(t *testing.T) {
+	for _, cache := range []string{"float32", "q4_1"} {
+		sampleCacheChangesNoBit(t, cache)
+	}
+}
+
+func sampleCacheChangesNoBit(t *testing.T, cache string) {
 	m := shallow(t)
+	if err := m.SetCacheDType(cache); err != nil {
+		t.Fatal(err)
+	}
 	t.Setenv("TMPDIR", t.TempDir())
 	var want []float32
 	for _, c := range []struct {
@@ -186,7 +228,7 @@ func TestSampleCacheChangesNoBit(t *testing.T) {
 			want = got
 		}
 		if !sameBits(got, want) {
-			t.Errorf("sample cache %q: parameters differ from those without a cache", c.name)
+			t.Errorf("%s, sample cache %q: parameters differ from those without a cache", cache, c.name)
 		}
 	}
 	left, err := os.ReadDir(os.Getenv("TMPDIR"))
