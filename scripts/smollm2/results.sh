@@ -167,7 +167,7 @@ turns() { every turns; }
 # caches measures over one type of cache.
 caches() { # TYPE
   commit "caches-$1"
-  "$evict" eval --config "$configs/caches.yaml" --model "$model" --out "caches-$1" --resume --replace "${learned[@]}" "${few[@]}" "${depths[@]}" --cache-dtype "$1" >/dev/null
+  "$evict" eval --config "$configs/caches.yaml" --model "$model" --out "caches-$1" --resume --replace --adapter shipped/lookaheadkv "${few[@]}" "${depths[@]}" --cache-dtype "$1" >/dev/null
 }
 latency() { measure latency "${learned[@]}" "${few[@]}"; }
 
