@@ -29,7 +29,7 @@ func narrowQ8_0(dst []byte, src []float32) {
 		d, inverse := scaleOf(top / 127)
 		putHalf(dst, d)
 		for i, x := range src[:32] {
-			x *= inverse
+			x = float32(x * inverse)
 			if x < 0 {
 				dst[2+i] = byte(-int8(-x + 0.5))
 			} else {
