@@ -32,7 +32,7 @@ warnings.filterwarnings("ignore", category=RuntimeWarning)  # of infinities time
 # Where the half-precision scales of a block are.
 HALVES = {
     "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "IQ4_NL": [0], "IQ4_XS": [0],
-    "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
+    "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "TQ1_0": [52], "TQ2_0": [64],
 }
 # Where the scales of 8 bits are.
 BYTES = {"MXFP4": [0], "NVFP4": [0, 1, 2, 3]}
@@ -149,9 +149,9 @@ def write_narrowed(path):
         numbers[3] = np.arange(32) / 2 - 31  # ties
         numbers[4] = rng.integers(-127, 128, 32)
         numbers[4, 0] = -127
-        archive.writestr("numbers", numbers.tobytes())
+        archive.writestr(zipfile.ZipInfo("numbers"), numbers.tobytes(), zipfile.ZIP_DEFLATED)
         for name in ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]:
-            archive.writestr(name, quants.quantize(numbers, Type[name]).tobytes())
+            archive.writestr(zipfile.ZipInfo(name), quants.quantize(numbers, Type[name]).tobytes(), zipfile.ZIP_DEFLATED)
 
 
 write_narrowed(ROOT / "kernels/formats/testdata/narrow.zip")

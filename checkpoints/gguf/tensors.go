@@ -34,7 +34,7 @@ var types = map[uint32]formats.Format{
 	19: sized("IQ1_S", 256, 50), 29: sized("IQ1_M", 256, 56),
 	24: sized("I8", 1, 1), 25: sized("I16", 1, 2), 26: sized("I32", 1, 4),
 	27: sized("I64", 1, 8), 28: sized("F64", 1, 8),
-	34: sized("TQ1_0", 256, 54), 35: sized("TQ2_0", 256, 66),
+	34: {Name: "TQ1_0"}, 35: {Name: "TQ2_0"},
 	41: sized("Q1_0", 128, 18), 42: sized("Q2_0", 64, 18),
 
 	4: {Name: "Q4_2"}, 5: {Name: "Q4_3"}, 31: {Name: "Q4_0_4_4"}, 32: {Name: "Q4_0_4_8"}, 33: {Name: "Q4_0_8_8"},
