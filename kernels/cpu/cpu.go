@@ -59,7 +59,7 @@ func (b *cpu) with(n int, f func(s *buffer)) {
 
 // roundedWeights is the number of elements from which on a bfloat16 weight is large.
 // Models of smaller ones, which are fast anyway, compute in float32 throughout.
-const roundedWeights = 1 << 20
+const roundedWeights = 1 << 18
 
 func (b *cpu) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 	kernels.CheckLinear(y, x, w, bias)
