@@ -1,17 +1,23 @@
 package model_test
 
 import (
+	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 
+	"glimpse/internal/compare"
+	"glimpse/internal/simd"
 	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // TestGGUFShapes: what is known of a file without its weights is what it has with them.
 func TestGGUFShapes(t *testing.T) {
-	for _, name := range []string{"llama", "phi3", "falcon-40b"} {
+	for _, name := range []string{"llama", "phi3", "falcon-40b", "blocks"} {
 		path := filepath.Join("gguf", "testdata", name+".gguf")
 		m, err := model.Open(path, model.Options{})
 		if err != nil {
@@ -52,5 +58,62 @@ func TestGGUFIsAFolder(t *testing.T) {
 	}
 	if err := file.SameVocabulary(folder); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestGGUFInBlocks: a file in blocks is the model of the same weights in bf16. Prompts of more than a few rows have its
+// bits, steps round their rows to bytes, and the weights take the file's bytes.
+func TestGGUFInBlocks(t *testing.T) {
+	path := filepath.Join("gguf", "testdata", "blocks.gguf")
+	file, err := model.Open(path, model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	folder, err := model.Open(modeltest.FolderOfGGUF(t, path), model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	want, err := folder.SHA256(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := file.SHA256(t.Context()); err != nil || got != want {
+		t.Errorf("weights are %s (%v), want %s", got, err, want)
+	}
+	if info, err := os.Stat(path); err != nil || file.WeightBytes() > info.Size() || 2*file.WeightBytes() > folder.WeightBytes() {
+		t.Errorf("weights of %d bytes, in bf16 %d, of a file of %v (%v)", file.WeightBytes(), folder.WeightBytes(), info, err)
+	}
+	for l, layer := range file.Network.Layers {
+		for _, module := range model.Modules {
+			if _, ok := layer.Linear(module).Weight.DType.Format(); !ok {
+				t.Errorf("layer %d %s is in %s", l, module, layer.Linear(module).Weight.DType)
+			}
+		}
+	}
+	tokens := modeltest.Tokens(file, 1, 60)
+	run := func(m *model.Model) (keys [][]float32, step []float32) {
+		r, cache := runner.New(m), kvcache.New(m)
+		if _, err := r.Prefill(t.Context(), cache, tokens, runner.PrefillOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for l := range m.Config.Layers {
+			keys = append(keys, cache.View(l)[0].K.Float32s())
+		}
+		if step, err = r.Step(t.Context(), cache, 5, runner.Capture{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		return keys, step
+	}
+	folder.Network.Embedding = file.Network.Embedding // whose rows are taken as they are
+	keys, step := run(file)
+	wantKeys, wantStep := run(folder)
+	if !reflect.DeepEqual(keys, wantKeys) {
+		t.Error("a prompt's keys differ")
+	}
+	compare.Close(t, "step", step, wantStep, 6e-2, compare.Floor(1))
+	if slices.Equal(step, wantStep) && simd.Level() != "portable" {
+		t.Error("a step rounds nothing")
 	}
 }

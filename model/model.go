@@ -268,11 +268,15 @@ func (m *Model) WeightBytes() int64 {
 	if m.weights == nil {
 		return m.shapes.bytes
 	}
-	var n int64
-	for _, name := range m.weights.Names() {
-		info, _ := m.weights.Info(name)
+	return placedBytes(m.weights, m.Backend)
+}
+
+// placedBytes is the memory that tensors take on a device.
+func placedBytes(w *checkpoints.Weights, on kernels.Backend) (n int64) {
+	for _, name := range w.Names() {
+		info, _ := w.Info(name)
 		if t, err := kernels.ParseStored(info.DType); err == nil {
-			info.Bytes = m.Backend.Placed(t).Bytes(kernels.ShapeLen(info.Shape))
+			info.Bytes = on.Placed(t).Bytes(kernels.ShapeLen(info.Shape))
 		}
 		n += int64(info.Bytes)
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"glimpse/checkpoints"
 	"glimpse/kernels"
 	"glimpse/model/builtin"
 	"glimpse/model/gguf"
@@ -27,7 +28,7 @@ type shapes struct {
 // path is the built-in model.
 func OpenShapes(path, device string) (*Model, error) {
 	folder, name := builtin.FS(), builtin.Name
-	var widened int64 // of a GGUF file
+	var stored *checkpoints.Weights // of a GGUF file
 	if path != "" {
 		abs, err := filepath.Abs(path)
 		if err != nil {
@@ -40,11 +41,9 @@ func OpenShapes(path, device string) (*Model, error) {
 				return nil, fmt.Errorf("shapes of model: %w", err)
 			}
 			defer file.Close()
-			stored, err := file.Weights()
-			if err != nil {
+			if stored, err = file.Weights(); err != nil {
 				return nil, fmt.Errorf("shapes of model: %w", err)
 			}
-			widened = widenedBytes(stored, stored.Names())
 			folder, name = file.Folder, gguf.Name(path)
 		}
 	}
@@ -52,7 +51,9 @@ func OpenShapes(path, device string) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shapes of model %s: %w", name, err)
 	}
-	m.shapes.widened += widened
+	if stored != nil {
+		m.shapes.bytes, m.shapes.widened = placedBytes(stored, m.Backend), widenedBytes(stored, stored.Names())
+	}
 	return m, nil
 }
 

@@ -8,6 +8,7 @@ kernels/formats/testdata/blocks.zip      of each format: blocks, and the float32
                                          gguf.quants.dequantize makes of them
 kernels/formats/testdata/narrow.zip      of each format that is written: float32 numbers, and the
                                          blocks that gguf.quants.quantize makes of them
+model/gguf/testdata/blocks.gguf          a small Llama of random numbers, each module in another format of blocks
 checkpoints/gguf/testdata/all.gguf       every type of metadata, a tensor of every format
 checkpoints/gguf/testdata/split-*.gguf   the same tensors in several files
 checkpoints/gguf/testdata/all.safetensors  these tensors as a model gets them: plain ones as they
@@ -139,6 +140,43 @@ def write_files(folder):
     (folder / "all.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + payload)
 
 
+def write_model(path):
+    rng = np.random.default_rng(3)
+    w = GGUFWriter(path, "llama")
+    hidden, heads, kv, head, ffn, vocab, layers = 64, 2, 1, 32, 96, 48, 2
+    w.add_block_count(layers), w.add_context_length(512), w.add_embedding_length(hidden), w.add_feed_forward_length(ffn)
+    w.add_head_count(heads), w.add_head_count_kv(kv), w.add_rope_freq_base(10000.0), w.add_layer_norm_rms_eps(1e-5)
+    w.add_rope_dimension_count(head), w.add_vocab_size(vocab)
+    w.add_tokenizer_model("gpt2"), w.add_tokenizer_pre("gpt-2"), w.add_token_list([chr(ord("0") + i) for i in range(vocab)])
+    w.add_token_types([1] * vocab), w.add_token_merges(["0 1"]), w.add_eos_token_id(47)
+
+    def matrix(name, out, width, kind):
+        numbers = (rng.standard_normal((out, width)) / np.sqrt(width)).astype(np.float32)
+        w.add_tensor(name, quants.quantize(numbers, Type[kind]), raw_dtype=Type[kind])
+
+    def vector(name):
+        w.add_tensor(name, (1 + rng.standard_normal(hidden) / 10).astype(np.float32))
+
+    matrix("token_embd.weight", vocab, hidden, "Q8_0")
+    matrix("output.weight", vocab, hidden, "Q5_1")
+    vector("output_norm.weight")
+    for layer in range(layers):
+        at = f"blk.{layer}."
+        vector(at + "attn_norm.weight")
+        vector(at + "ffn_norm.weight")
+        matrix(at + "attn_q.weight", heads * head, hidden, "Q4_0")
+        matrix(at + "attn_k.weight", kv * head, hidden, "Q4_1")
+        matrix(at + "attn_v.weight", kv * head, hidden, "Q5_0")
+        matrix(at + "attn_output.weight", hidden, heads * head, "Q8_0")
+        matrix(at + "ffn_gate.weight", ffn, hidden, "Q5_1")
+        matrix(at + "ffn_up.weight", ffn, hidden, "Q4_1")
+        matrix(at + "ffn_down.weight", hidden, ffn, "Q4_0")
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
 def write_narrowed(path):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         rng = np.random.default_rng(2)
@@ -154,6 +192,7 @@ def write_narrowed(path):
             archive.writestr(zipfile.ZipInfo(name), quants.quantize(numbers, Type[name]).tobytes(), zipfile.ZIP_DEFLATED)
 
 
+write_model(ROOT / "model/gguf/testdata/blocks.gguf")
 write_narrowed(ROOT / "kernels/formats/testdata/narrow.zip")
 write_blocks(ROOT / "kernels/formats/testdata/blocks.zip")
 write_files(ROOT / "checkpoints/gguf/testdata")
