@@ -46,13 +46,7 @@ func TestGGUFIsAFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer folder.Close()
-	want, err := folder.SHA256(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := file.SHA256(t.Context()); err != nil || got != want {
-		t.Errorf("weights are %s (%v), want %s", got, err, want)
-	}
+	sameWeights(t, file, folder)
 	if got, want := file.WeightBytes(), folder.WeightBytes(); got != want {
 		t.Errorf("%d bytes, want %d", got, want)
 	}
@@ -75,13 +69,7 @@ func TestGGUFInBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer folder.Close()
-	want, err := folder.SHA256(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := file.SHA256(t.Context()); err != nil || got != want {
-		t.Errorf("weights are %s (%v), want %s", got, err, want)
-	}
+	sameWeights(t, file, folder)
 	if info, err := os.Stat(path); err != nil || file.WeightBytes() > info.Size() || 2*file.WeightBytes() > folder.WeightBytes() {
 		t.Errorf("weights of %d bytes, in bf16 %d, of a file of %v (%v)", file.WeightBytes(), folder.WeightBytes(), info, err)
 	}
@@ -115,5 +103,17 @@ func TestGGUFInBlocks(t *testing.T) {
 	compare.Close(t, "step", step, wantStep, 6e-2, compare.Floor(1))
 	if slices.Equal(step, wantStep) && simd.Level() != "portable" {
 		t.Error("a step rounds nothing")
+	}
+}
+
+// sameWeights checks that models have one hash.
+func sameWeights(t *testing.T, file, folder *model.Model) {
+	t.Helper()
+	want, err := folder.SHA256(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := file.SHA256(t.Context()); err != nil || got != want {
+		t.Errorf("weights are %s (%v), want %s", got, err, want)
 	}
 }

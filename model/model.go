@@ -84,7 +84,7 @@ type Options struct {
 
 // Open reads a Hugging Face folder: config.json, safetensors weights (mapped, not
 // copied), generation_config.json and, where it is there, the tokenizer; or a GGUF file. Quantised
-// weights of either are widened to bf16. The empty path is the built-in reference model. The caller closes the model.
+// weights of a folder are widened to bf16, blocks of a GGUF file where the device does not multiply by them. The empty path is the built-in reference model. The caller closes the model.
 func Open(path string, opt Options) (*Model, error) {
 	if path == "" {
 		return OpenFS(builtin.FS(), builtin.Name, opt)

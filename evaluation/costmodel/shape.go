@@ -10,7 +10,7 @@ type shape struct {
 	layers                  []layer
 	heads, kvHeads, headDim int
 	head                    float64 // weights of the LM head
-	weight                  float64 // bytes of a weight
+	weight                  float64 // bytes of a weight of the layers, on average
 	pair                    float64 // bytes of the keys and values of one entry, in all KV heads of a layer
 	weights                 float64 // bytes of all weights
 }
@@ -31,19 +31,21 @@ func shapeOf(m *model.Model) shape {
 	s := shape{
 		heads: c.Heads, kvHeads: c.KVHeads, headDim: c.HeadDim,
 		head:    float64(c.Vocab) * float64(c.Hidden),
-		weight:  float64(m.Network.Embedding.Bytes()) / float64(m.Network.Embedding.Len()),
 		pair:    float64(2 * c.KVHeads * m.CacheDType().Bytes(c.HeadDim)),
 		weights: float64(m.WeightBytes()),
 	}
+	bytes, weights := 0, 0 // a GGUF file mixes types
 	for l := range c.Layers {
 		at := layer{window: c.Window(l)}
 		for _, name := range model.Modules {
 			if lin := m.Network.Layers[l].Linear(name); lin != nil {
 				at.modules = append(at.modules, module{name, float64(lin.Weight.Len())})
+				bytes, weights = bytes+lin.Weight.Bytes(), weights+lin.Weight.Len()
 			}
 		}
 		s.layers = append(s.layers, at)
 	}
+	s.weight = float64(bytes) / float64(weights)
 	return s
 }
 

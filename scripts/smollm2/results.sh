@@ -37,6 +37,7 @@ mkdir -p "$out"
 cd "$out"
 [ ! -e quick ] || [ "$(cat quick)" = "${quick:-no}" ] || die "$out: quick is $(cat quick), got ${quick:-no}: want another --out"
 echo "${quick:-no}" >quick
+types=(float32 bf16 q8_0 q5_1 q4_1 q4_0) # of caches
 few=() depths=() short=() part='' page=$root/docs/results/smollm2.md
 if [ -n "$quick" ]; then
   few=(--samples 1 --budget 10% --max-new 8) depths=(--task-option niah.depths=2)
@@ -53,7 +54,7 @@ if [ -n "$rest" ]; then
     cp "$here/measured/chosen" .
     touch done/settings
   fi
-  for name in rates latency ablations caches-{float32,bf16,q8_0,q5_1,q4_1,q4_0}; do [ ! -e "$here/measured/$name.xz" ] || touch "done/$name"; done
+  for name in rates latency ablations ${types[@]/#/caches-}; do [ ! -e "$here/measured/$name.xz" ] || touch "done/$name"; done
 fi
 
 # prompts makes the prompts of a split anew, and joined the pair files of answers to them.
@@ -186,7 +187,7 @@ page() {
 
 for name in pairs rates adapters pooling settings needle length ruler longbench documents turns caches latency ablations page; do
   case $name in
-    caches) for type in float32 bf16 q8_0 q5_1 q4_1 q4_0; do stage "caches-$type" caches "$type"; done ;;
+    caches) for type in "${types[@]}"; do stage "caches-$type" caches "$type"; done ;;
     *) stage "$name" ;;
   esac
 done
