@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -163,9 +164,14 @@ func (o *s3Object) checkAnswer(out *s3.GetObjectOutput, off, length int64) error
 		return fmt.Errorf("got version %.80q, want %.80q: %w", tag, o.info.Version, ErrChanged)
 	}
 	got, want := aws.ToString(out.ContentRange), fmt.Sprintf("bytes %d-%d/%d", off, off+length-1, o.info.Size)
+	_, total, _ := strings.Cut(got, "/")
+	size, err := strconv.ParseInt(total, 10, 64)
 	switch {
 	case got == "" && off == 0 && aws.ToInt64(out.ContentLength) == o.info.Size:
 		return nil // the whole object begins with what was asked for
+	case err == nil && size != o.info.Size:
+		// Some servers tell of an object that is replaced at this moment the size before and the version after.
+		return fmt.Errorf("got a size of %d bytes, want %d: %w", size, o.info.Size, ErrChanged)
 	case got != want:
 		return fmt.Errorf("the server answered with %s, want %q: it, or a proxy before it, does not do what Range asks", rangeText(got), want)
 	case aws.ToInt64(out.ContentLength) != length:

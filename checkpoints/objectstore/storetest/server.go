@@ -175,6 +175,7 @@ const (
 	IgnoreRange // answers with the whole object, as some servers and proxies do
 	WrongRange  // answers with another range of the same length
 	OtherETag   // answers with the tag of another version
+	OtherSize   // answers a range as of an object of another size
 	Malformed   // answers 200 with half of an XML document
 	BadDigest   // answers 400 BadDigest
 )
@@ -254,6 +255,12 @@ func newProxy(t *testing.T, target string) *proxy {
 				r.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", from+shift, to+shift))
 			}
 			forward.ServeHTTP(w, r)
+		case OtherSize:
+			answer := record()
+			bytes, _, _ := strings.Cut(w.Header().Get("Content-Range"), "/")
+			w.Header().Set("Content-Range", bytes+"/1")
+			w.WriteHeader(answer.Code)
+			w.Write(answer.Body.Bytes())
 		case OtherETag:
 			answer := record()
 			w.Header().Set("ETag", `"00000000000000000000000000000000"`)
