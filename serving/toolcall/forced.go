@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Piece is a part of what a constrained answer must look like: one of the fields is set. A
-// piece without any is empty text.
+// Piece is a part of what a constrained answer must look like: one of the fields is set.
 type Piece struct {
 	Literal      string
 	Schema       json.RawMessage // JSON that it admits
@@ -36,15 +35,19 @@ func (f Format) Forced(tools []Tool, parallel bool) []Piece {
 	for _, t := range tools {
 		calls.Alternatives = append(calls.Alternatives, f.call(t))
 	}
-	pieces := []Piece{{Literal: f.forced.prefix}, calls}
+	pieces := append(literal(f.forced.prefix), calls)
 	if parallel && !f.forced.single {
-		pieces = append(pieces, Piece{Repeat: []Piece{{Literal: f.forced.between}, calls}})
+		pieces = append(pieces, Piece{Repeat: append(literal(f.forced.between), calls)})
 	}
-	return slices.DeleteFunc(append(pieces, Piece{Literal: f.forced.suffix}), Piece.empty)
+	return append(pieces, literal(f.forced.suffix)...)
 }
 
-func (p Piece) empty() bool {
-	return p.Literal == "" && p.Schema == nil && p.Regex == "" && p.Alternatives == nil && p.Repeat == nil
+// literal is no piece for an empty text.
+func literal(text string) []Piece {
+	if text == "" {
+		return nil
+	}
+	return []Piece{{Literal: text}}
 }
 
 func (f Format) call(t Tool) []Piece {
@@ -80,7 +83,7 @@ func (f Format) parameters(raw json.RawMessage) (pieces []Piece) {
 				value = Piece{}
 				for _, v := range e.Enum {
 					if text, ok := v.(string); ok {
-						value.Alternatives = append(value.Alternatives, []Piece{{Literal: text}})
+						value.Alternatives = append(value.Alternatives, literal(text))
 					}
 				}
 			}
