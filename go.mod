@@ -32,6 +32,8 @@ require github.com/creack/pty v1.1.24
 
 require github.com/ebitengine/purego v0.11.0
 
+require github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
+
 require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect
 	codeberg.org/go-latex/latex v0.2.0 // indirect
