@@ -136,11 +136,18 @@ func sample(t testing.TB, r *rand.Rand, g *Grammar, v *Vocabulary, length int) [
 		}
 		id := ids[r.IntN(len(ids))]
 		if n > length {
-			for _, closing := range []string{"\x00", "\"", "}", "]"} {
-				for _, i := range ids {
-					if i == v.end[0] || string(v.tokens[i]) == closing {
-						id = i
-					}
+			closing := make(map[string]int32)
+			for _, i := range ids {
+				closing[string(v.tokens[i])] = i
+			}
+			order := []string{"</s>", "}", "]", "\""}
+			if closing["}"] > 0 && closing["]"] > 0 { // within a string
+				order = []string{"\"", "</s>"}
+			}
+			for _, text := range order {
+				if closing[text] > 0 {
+					id = closing[text]
+					break
 				}
 			}
 		}

@@ -36,7 +36,7 @@ const dead = 0
 const (
 	maxStacks = 2048    // of a set; the others are dropped
 	maxDepth  = 1024    // of a stack; deeper ones are dropped
-	maxSteps  = 1 << 20 // frames that one mask looks at
+	maxSteps  = 1 << 18 // frames that one mask looks at
 	maxRows   = 1 << 12 // sets that remember what follows them
 	maxFrames = 1 << 15 // after which a machine is renewed
 )

@@ -56,19 +56,24 @@ type patternCompiler struct {
 // anchored returns what the whole of re matches.
 func anchored(re *syntax.Regexp, char func(...runeRange) *expr, dot []runeRange) (*expr, error) {
 	c := patternCompiler{char, dot}
-	return c.bounded(re, empty, empty)
+	return c.bounded(re, side{empty, true}, side{empty, true})
 }
 
 // searched returns what re matches a part of.
 func searched(re *syntax.Regexp, char func(...runeRange) *expr, dot []runeRange) (*expr, error) {
 	c := patternCompiler{char, dot}
 	anything := rep(char(anyRune...), 0, unbounded)
-	return c.bounded(re, anything, anything)
+	return c.bounded(re, side{anything, true}, side{anything, true})
 }
 
-// bounded returns what re matches with before and after around it, where it is not
-// anchored itself.
-func (c patternCompiler) bounded(re *syntax.Regexp, before, after *expr) (*expr, error) {
+// side is what is before or after a part of a pattern.
+type side struct {
+	fill *expr // what may stand there, unless an anchor says that nothing does
+	edge bool  // an anchor may say so
+}
+
+// bounded returns what re matches, with what is before and after it where it is not anchored.
+func (c patternCompiler) bounded(re *syntax.Regexp, before, after side) (*expr, error) {
 	switch re.Op {
 	case syntax.OpCapture:
 		return c.bounded(re.Sub[0], before, after)
@@ -81,38 +86,38 @@ func (c patternCompiler) bounded(re *syntax.Regexp, before, after *expr) (*expr,
 			}
 		}
 		return alt(list...), nil
-	case syntax.OpConcat:
-		first, last := re.Sub[0], re.Sub[len(re.Sub)-1]
-		if begins(first) {
-			return c.bounded(concat(re.Sub[1:]), empty, after)
-		}
-		if ends(last) {
-			return c.bounded(concat(re.Sub[:len(re.Sub)-1]), before, empty)
-		}
-		// An alternation at an end may have anchors of its own.
-		if assertions(first) && !assertions(concat(re.Sub[1:])) {
-			head, err := c.bounded(first, before, empty)
-			if err != nil {
-				return nil, err
-			}
-			tail, err := c.whole(concat(re.Sub[1:]))
-			return seq(head, orNever(tail), after), err
-		}
-		if assertions(last) && !assertions(concat(re.Sub[:len(re.Sub)-1])) {
-			tail, err := c.bounded(last, empty, after)
-			if err != nil {
-				return nil, err
-			}
-			head, err := c.whole(concat(re.Sub[:len(re.Sub)-1]))
-			return seq(before, orNever(head), tail), err
-		}
 	case syntax.OpBeginText:
-		return after, nil
+		if before.edge {
+			return after.fill, nil
+		}
 	case syntax.OpEndText:
-		return before, nil
+		if after.edge {
+			return before.fill, nil
+		}
+	case syntax.OpConcat:
+		n := len(re.Sub) - 1
+		first, last := re.Sub[0], re.Sub[n]
+		var head, tail *expr
+		var err error
+		switch {
+		case begins(first) && before.edge:
+			return c.bounded(concat(re.Sub[1:]), side{empty, true}, after)
+		case ends(last) && after.edge:
+			return c.bounded(concat(re.Sub[:n]), before, side{empty, true})
+		case assertions(first): // in the alternatives of a group
+			if head, err = c.bounded(first, before, side{fill: empty}); err == nil {
+				tail, err = c.bounded(concat(re.Sub[1:]), side{fill: empty}, after)
+			}
+			return seq(orNever(head), orNever(tail)), err
+		case assertions(last):
+			if tail, err = c.bounded(last, side{fill: empty}, after); err == nil {
+				head, err = c.bounded(concat(re.Sub[:n]), before, side{fill: empty})
+			}
+			return seq(orNever(head), orNever(tail)), err
+		}
 	}
 	x, err := c.whole(re)
-	return seq(before, orNever(x), after), err
+	return seq(before.fill, orNever(x), after.fill), err
 }
 
 func orNever(x *expr) *expr {

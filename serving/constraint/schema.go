@@ -41,7 +41,7 @@ type schemaCompiler struct {
 // Bounds of the work on a schema, whose references and alternatives multiply.
 const (
 	maxShapes = 1 << 13
-	maxRead   = 1 << 18
+	maxRead   = 1 << 16
 )
 
 // compile returns a reference to the rule of values that all of the schemas admit. It is
@@ -101,7 +101,7 @@ func (c *schemaCompiler) resolve(at located) (located, error) {
 	}
 	l := c.root
 	for _, part := range parts[1:] {
-		key := strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+		key := unescapePointer.Replace(part)
 		var index int
 		switch _, err := fmt.Sscan(key, &index); {
 		case l.fields[key] != nil:

@@ -50,13 +50,15 @@ type located struct {
 	path string
 }
 
-func (l located) at(keys ...string) located {
-	for _, key := range keys {
-		escaped := strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
-		l = located{l.fields[key], l.path + "/" + escaped}
-	}
-	return l
+// at returns a member of a schema, of which JSON pointers escape two characters.
+func (l located) at(key string) located {
+	return located{l.fields[key], l.path + "/" + escapePointer.Replace(key)}
 }
+
+var (
+	escapePointer   = strings.NewReplacer("~", "~0", "/", "~1")
+	unescapePointer = strings.NewReplacer("~1", "/", "~0", "~")
+)
 
 func (l located) element(i int) located {
 	return located{l.items[i], l.path + "/" + strconv.Itoa(i)}
