@@ -1,0 +1,83 @@
+package constraint
+
+import (
+	"testing"
+)
+
+// realVocabulary is llama3's, or without GLIMPSE_DATA one of random pieces as large.
+func realVocabulary(b testing.TB) *Vocabulary {
+	tokens := tokenizerPieces(b, "llama3")
+	if tokens == nil {
+		b.Skip("GLIMPSE_DATA does not name a data folder")
+	}
+	return NewVocabulary(append(tokens, nil), []int32{int32(len(tokens))})
+}
+
+const benchSchema = `{"type": "object", "properties": {
+	"name": {"type": "string"}, "code": {"type": "string", "maxLength": 500}, "short": {"type": "string", "maxLength": 20},
+	"age": {"type": "integer", "minimum": 0, "maximum": 150}, "price": {"type": "number"},
+	"tags": {"type": "array", "items": {"enum": ["red", "green", "blue"]}},
+	"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}, "additionalProperties": false}`
+
+func BenchmarkMask(b *testing.B) {
+	v := realVocabulary(b)
+	g, err := Schema([]byte(benchSchema), true)
+	if err != nil {
+		b.Fatal(err)
+	}
+	logits := make([]float32, len(v.tokens))
+	for _, c := range []struct{ name, text string }{
+		{"string", `{"name": "The quick`},
+		{"string/maxLength=500", `{"code": "The quick`},
+		{"string/maxLength=20", `{"short": "The quick`},
+		{"value=any/string", `{"x": "The quick`},
+		{"property", `{"name": "x",`},
+		{"property/begun", `{"name": "x", "pri`},
+		{"number", `{"name": "x", "price": 12`},
+		{"enum", `{"tags": ["r`},
+		{"nested", `{"next": {"next": {"next": {"name": "x`},
+	} {
+		grammar := g
+		if c.name == "value=any/string" {
+			grammar = Object()
+		}
+		at := func() *Matcher {
+			m := NewMatcher(grammar, v)
+			for i := range len(c.text) {
+				if err := m.feed(c.text[i]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			return m
+		}
+		b.Run("first/"+c.name, func(b *testing.B) {
+			for b.Loop() {
+				clear(v.masks)
+				at().Mask(logits)
+			}
+		})
+		b.Run("warm/"+c.name, func(b *testing.B) {
+			m := at()
+			m.Mask(logits)
+			for b.Loop() {
+				m.current = false
+				m.Mask(logits)
+			}
+		})
+		b.Run("new-answer/"+c.name, func(b *testing.B) {
+			for b.Loop() {
+				at().Mask(logits)
+			}
+		})
+	}
+}
+
+// feed reads one byte, whether or not it is a token.
+func (m *Matcher) feed(c byte) error {
+	to := m.m.step(m.set, c, 1<<30)
+	if to == dead {
+		return ErrNotAllowed
+	}
+	m.set, m.current = to, false
+	return nil
+}

@@ -1,0 +1,231 @@
+package constraint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// emitEnum admits the constants that the shape's types admit. Other keywords beside
+// constants would have to be evaluated.
+func (s *shape) emitEnum() (*expr, error) {
+	list := slices.DeleteFunc(slices.Clone(s.enum), func(v *value) bool { return v.kind&s.types == 0 })
+	for _, v := range list {
+		if s.implied&v.kind != 0 {
+			return nil, s.enumAt.errorf("constants are not enforced beside other keywords that are about %s", typeOf(v.kind))
+		}
+	}
+	return constants(list), nil
+}
+
+func typeOf(t typeSet) string {
+	for _, name := range []string{"null", "boolean", "string", "number", "array", "object"} {
+		if typeNames[name]&t != 0 {
+			return name + "s"
+		}
+	}
+	return "nothing"
+}
+
+func (s *shape) emitNumber(types typeSet) (*expr, error) {
+	if s.lo.value == nil && s.hi.value == nil {
+		if types&fractionType == 0 {
+			return ref(jsonInteger), nil
+		}
+		return ref(jsonNumber), nil
+	}
+	x, err := interval(s.lo, s.hi, types&fractionType == 0)
+	if err != nil {
+		return nil, fmt.Errorf("bounds of a number: %w", err)
+	}
+	return x, nil
+}
+
+// emitArray writes the items, each of which all schemas with array keywords are about.
+func (c *schemaCompiler) emitArray(s *shape) (*expr, error) {
+	prefix := 0
+	for _, part := range s.arrays {
+		prefix = max(prefix, len(part.prefix))
+	}
+	item := func(i int) (*expr, error) {
+		var list []located
+		for _, part := range s.arrays {
+			switch {
+			case i < len(part.prefix):
+				list = append(list, part.prefix[i])
+			case part.items != nil:
+				list = append(list, *part.items)
+			}
+		}
+		if len(list) == 0 {
+			return ref(jsonValue), nil
+		}
+		return c.compile(list...)
+	}
+	rest, err := item(prefix)
+	if err != nil {
+		return nil, err
+	}
+	if s.maxItems != unbounded && s.minItems > s.maxItems {
+		return never, nil
+	}
+	if prefix == 0 {
+		return arrayOf(rest, s.minItems, s.maxItems), nil
+	}
+	left := func(n int) int { // of maxItems after n
+		if s.maxItems == unbounded {
+			return unbounded
+		}
+		return max(s.maxItems-n, 0)
+	}
+	tail := rep(seq(jsonComma, rest), max(s.minItems-prefix, 0), left(prefix))
+	for i := prefix - 1; i >= 0; i-- {
+		x, err := item(i)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			x = seq(jsonComma, x)
+		}
+		if tail = seq(x, tail); left(i) == 0 {
+			tail = empty
+		} else if i > 0 && i >= s.minItems {
+			tail = opt(tail)
+		}
+	}
+	none := never
+	if s.minItems == 0 {
+		none = empty
+	}
+	if left(0) == 0 {
+		tail = never
+	}
+	return seq(lit("["), alt(none, seq(ref(jsonSpace), tail, ref(jsonSpace))), lit("]")), nil
+}
+
+// emitObject writes the members in the order in which the schemas name them, then others.
+func (c *schemaCompiler) emitObject(s *shape) (*expr, error) {
+	var names []string
+	known := make(map[string]bool)
+	declare := func(list []string) {
+		for _, name := range list {
+			if !known[name] {
+				known[name] = true
+				names = append(names, name)
+			}
+		}
+	}
+	for _, part := range s.objects {
+		declare(part.names)
+	}
+	closed := c.strict && len(names) > 0
+	declare(s.required)
+
+	// values is the schemas that a name's value has to be valid against.
+	values := func(name string) []located {
+		var list []located
+		for _, part := range s.objects {
+			if l, ok := part.properties[name]; ok {
+				list = append(list, l)
+			} else if part.additional != nil {
+				list = append(list, *part.additional)
+			}
+		}
+		return list
+	}
+	compile := func(list []located) (*expr, error) {
+		if len(list) == 0 {
+			return ref(jsonValue), nil
+		}
+		return c.compile(list...)
+	}
+
+	// After the last name, members with other names. more is what may follow a member,
+	// next what may follow a comma or the opening bracket.
+	var others []located
+	for _, part := range s.objects {
+		if part.additional != nil {
+			others = append(others, *part.additional)
+			closed = false
+		}
+	}
+	more, next := empty, never
+	if !closed {
+		x, err := compile(others)
+		if err != nil {
+			return nil, err
+		}
+		name := ref(jsonString)
+		if len(names) > 0 {
+			name = c.rule("another name", quoted(otherThan(names)))
+		}
+		member := c.rule("another member", seq(name, jsonColon, x))
+		more = rep(seq(jsonComma, member), 0, unbounded)
+		next = c.rule("other members", seq(member, more))
+		more = c.rule("more members", more)
+	}
+	optional := true // all of the rest
+	for _, name := range slices.Backward(names) {
+		x, err := compile(values(name))
+		if err != nil {
+			return nil, err
+		}
+		member := seq(lit(jsonText(name)), jsonColon, x, more)
+		if slices.Contains(s.required, name) {
+			optional = false
+			next = member
+			more = seq(jsonComma, next)
+			continue
+		}
+		next = c.rule("members from "+name, alt(c.rule("member "+name, member), next))
+		if more = seq(jsonComma, next); optional {
+			more = opt(more)
+		}
+		more = c.rule("more members from "+name, more)
+	}
+	none := never
+	if optional {
+		none = empty
+	}
+	return seq(lit("{"), alt(none, seq(ref(jsonSpace), next, ref(jsonSpace))), lit("}")), nil
+}
+
+// rule names an expression that is used more than once.
+func (c *schemaCompiler) rule(name string, x *expr) *expr {
+	return ref(&rule{name: name, body: x, keep: true})
+}
+
+// otherThan matches the characters of strings, as asWritten has them, that are not in the list.
+func otherThan(list []string) *expr {
+	list = slices.Clone(list)
+	slices.Sort(list)
+	return otherRunes(slices.Compact(list))
+}
+
+func otherRunes(sorted []string) *expr {
+	if len(sorted) == 0 {
+		return ref(jsonPlain)
+	}
+	mayEnd := true
+	after := make(map[rune][]string)
+	var heads []rune
+	for _, s := range sorted {
+		if s == "" {
+			mayEnd = false
+			continue
+		}
+		head := []rune(s)[0]
+		if after[head] == nil {
+			heads = append(heads, head)
+		}
+		after[head] = append(after[head], strings.TrimPrefix(s, string(head)))
+	}
+	list := []*expr{seq(asWritten(anyBut(heads...)...), ref(jsonPlain))}
+	for _, head := range heads {
+		list = append(list, seq(asWritten(runeRange{head, head}), otherRunes(after[head])))
+	}
+	if mayEnd {
+		list = append(list, empty)
+	}
+	return alt(list...)
+}

@@ -1,0 +1,353 @@
+package constraint
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+)
+
+// A shape is what schemas say that hold together: one with its allOf and $ref.
+type shape struct {
+	types   typeSet
+	typed   bool    // a schema says type
+	implied typeSet // the types that other keywords are about
+	enum    []*value
+	enumAt  located
+
+	lo, hi               bound
+	minLength, maxLength int
+	patterns, formats    []located
+	objects              []objectPart
+	required             []string
+	arrays               []arrayPart
+	minItems, maxItems   int
+	choices              []choice // anyOf and oneOf
+}
+
+// objectPart is what one schema says of members.
+type objectPart struct {
+	names      []string
+	properties map[string]located
+	additional *located // of names that are not in properties
+}
+
+// arrayPart is what one schema says of items.
+type arrayPart struct {
+	prefix []located
+	items  *located // after the prefix
+}
+
+type choice struct {
+	list      []located
+	exclusive bool
+}
+
+func newShape() *shape {
+	return &shape{types: allTypes, maxLength: unbounded, maxItems: unbounded}
+}
+
+func (s *shape) clone() *shape {
+	t := *s
+	t.patterns, t.formats = slices.Clip(s.patterns), slices.Clip(s.formats)
+	t.objects, t.arrays, t.required = slices.Clip(s.objects), slices.Clip(s.arrays), slices.Clip(s.required)
+	t.choices = slices.Clip(s.choices)
+	return &t
+}
+
+// bare tells whether the shape says nothing.
+func (s *shape) bare() bool {
+	return s.types == allTypes && !s.typed && s.implied == 0 && s.enum == nil && len(s.choices) == 0
+}
+
+// annotations are keywords that admit every value.
+var annotations = map[string]bool{"title": true, "description": true, "default": true, "examples": true, "$schema": true,
+	"$comment": true, "deprecated": true, "readOnly": true, "writeOnly": true, "$defs": true, "definitions": true, "discriminator": true}
+
+// collect adds what a schema says to the shape. hops counts references on the way.
+func (c *schemaCompiler) collect(s *shape, l located, hops int) error {
+	switch {
+	case l.kind == booleanType:
+		if l.text == "false" {
+			s.types, s.typed = 0, true
+		}
+		return nil
+	case l.kind != objectType:
+		return l.errorf("want a schema, which is an object or a boolean")
+	case hops > maxSchemaDepth:
+		return l.errorf("the schema refers to itself without anything between")
+	}
+	if c.read++; c.read > maxRead {
+		return fmt.Errorf("%w: more than %d schemas after references and combinations", errTooLarge, maxRead)
+	}
+	for _, key := range l.keys {
+		if annotations[key] || key == "$id" && l.path == "#" {
+			continue
+		}
+		collect := keywords[key]
+		if collect == nil {
+			return l.at(key).errorf("keyword %s is not enforced", key)
+		}
+		if err := collect(c, s, l.at(key), hops); err != nil {
+			return err
+		}
+	}
+	return c.collectParts(s, l)
+}
+
+// keywords add to a shape what one of them says. Those that only make sense together are
+// collected by collectParts.
+var keywords map[string]func(c *schemaCompiler, s *shape, at located, hops int) error
+
+func init() { // collect refers to the table
+	type collector = func(c *schemaCompiler, s *shape, at located, hops int) error
+	count := func(of typeSet, set func(s *shape, n int)) collector {
+		return func(_ *schemaCompiler, s *shape, at located, _ int) error {
+			r, err := at.rational()
+			if err != nil || !r.IsInt() || r.Sign() < 0 {
+				return at.errorf("want a number that is an integer and not negative")
+			}
+			n := maxRepeat
+			if r.Cmp(big.NewRat(maxRepeat, 1)) < 0 {
+				n = int(r.Num().Int64())
+			}
+			s.implied |= of
+			set(s, n)
+			return nil
+		}
+	}
+	limit := func(set func(s *shape, b bound), open bool) collector {
+		return func(_ *schemaCompiler, s *shape, at located, _ int) error {
+			r, err := at.rational()
+			if err != nil {
+				return at.errorf("%v", err)
+			}
+			s.implied |= numberType
+			set(s, bound{r, open})
+			return nil
+		}
+	}
+	lower := func(s *shape, b bound) {
+		if s.lo.value == nil || b.value.Cmp(s.lo.value) > 0 || b.value.Cmp(s.lo.value) == 0 && b.open {
+			s.lo = b
+		}
+	}
+	upper := func(s *shape, b bound) {
+		if s.hi.value == nil || b.value.Cmp(s.hi.value) < 0 || b.value.Cmp(s.hi.value) == 0 && b.open {
+			s.hi = b
+		}
+	}
+	least := func(a, b int) int {
+		if a == unbounded {
+			return b
+		}
+		return min(a, b)
+	}
+	alternatives := func(exclusive bool) collector {
+		return func(_ *schemaCompiler, s *shape, at located, _ int) error {
+			list, err := at.schemas()
+			s.choices = append(s.choices, choice{list, exclusive})
+			return err
+		}
+	}
+	text := func(set func(s *shape, at located)) collector {
+		return func(_ *schemaCompiler, s *shape, at located, _ int) error {
+			if at.kind != stringType {
+				return at.errorf("want a string")
+			}
+			set(s, at)
+			return nil
+		}
+	}
+	about := func(of typeSet) collector { // collectParts reads it
+		return func(_ *schemaCompiler, s *shape, _ located, _ int) error {
+			s.implied |= of
+			return nil
+		}
+	}
+	keywords = map[string]collector{
+		"enum": func(_ *schemaCompiler, s *shape, at located, _ int) error {
+			if at.kind != arrayType || len(at.items) == 0 {
+				return at.errorf("want a list that is not empty")
+			}
+			s.restrict(at, at.items)
+			return nil
+		},
+		"const": func(_ *schemaCompiler, s *shape, at located, _ int) error {
+			s.restrict(at, []*value{at.value})
+			return nil
+		},
+		"$ref": func(c *schemaCompiler, s *shape, at located, hops int) error {
+			l, err := c.resolve(at)
+			if err != nil {
+				return err
+			}
+			return c.collect(s, l, hops+1)
+		},
+		"allOf": func(c *schemaCompiler, s *shape, at located, hops int) error {
+			list, err := at.schemas()
+			for _, l := range list {
+				if err := c.collect(s, l, hops+1); err != nil {
+					return err
+				}
+			}
+			return err
+		},
+		"anyOf":            alternatives(false),
+		"oneOf":            alternatives(true),
+		"minimum":          limit(lower, false),
+		"exclusiveMinimum": limit(lower, true),
+		"maximum":          limit(upper, false),
+		"exclusiveMaximum": limit(upper, true),
+		"minLength":        count(stringType, func(s *shape, n int) { s.minLength = max(s.minLength, n) }),
+		"maxLength":        count(stringType, func(s *shape, n int) { s.maxLength = least(s.maxLength, n) }),
+		"minItems":         count(arrayType, func(s *shape, n int) { s.minItems = max(s.minItems, n) }),
+		"maxItems":         count(arrayType, func(s *shape, n int) { s.maxItems = least(s.maxItems, n) }),
+		"pattern": text(func(s *shape, at located) {
+			s.implied |= stringType
+			s.patterns = append(s.patterns, at)
+		}),
+		"format": text(func(s *shape, at located) {
+			if formats[at.text] != "" {
+				s.implied |= stringType
+			}
+			s.formats = append(s.formats, at)
+		}),
+		"required": func(_ *schemaCompiler, s *shape, at located, _ int) error {
+			for _, v := range at.items {
+				if v.kind != stringType {
+					return at.errorf("want a list of names")
+				}
+				if !slices.Contains(s.required, v.text) {
+					s.required = append(s.required, v.text)
+				}
+			}
+			s.implied |= objectType
+			if at.kind != arrayType {
+				return at.errorf("want a list of names")
+			}
+			return nil
+		},
+		"uniqueItems": func(_ *schemaCompiler, _ *shape, at located, _ int) error {
+			if at.text != "false" {
+				return at.errorf("keyword uniqueItems is not enforced")
+			}
+			return nil
+		},
+		"type":                 about(0),
+		"nullable":             about(0), // of OpenAPI 3.0
+		"properties":           about(objectType),
+		"additionalProperties": about(objectType),
+		"items":                about(arrayType),
+		"prefixItems":          about(arrayType),
+	}
+}
+
+// schemas returns the elements of a list that is not empty.
+func (l located) schemas() ([]located, error) {
+	if l.kind != arrayType || len(l.items) == 0 {
+		return nil, l.errorf("want a list of schemas")
+	}
+	list := make([]located, len(l.items))
+	for i := range list {
+		list[i] = l.element(i)
+	}
+	return list, nil
+}
+
+// collectType reads type, and nullable beside it.
+func collectType(s *shape, l located) error {
+	at := l.at("type")
+	names := at.items
+	if at.kind == stringType {
+		names = []*value{at.value}
+	}
+	var types typeSet
+	for _, v := range names {
+		t := typeNames[v.text]
+		if v.kind != stringType || t == 0 {
+			return at.errorf("unknown type %s", strconv.Quote(v.text))
+		}
+		types |= t
+	}
+	if types == 0 {
+		return at.errorf("want a type or a list of them")
+	}
+	if v := l.fields["nullable"]; v != nil && v.kind == booleanType && v.text == "true" {
+		types |= nullType
+	}
+	s.types &= types
+	s.typed = true
+	return nil
+}
+
+// restrict admits only values of the list.
+func (s *shape) restrict(at located, list []*value) {
+	if s.enum != nil {
+		list = common(list, s.enum)
+	}
+	s.enum, s.enumAt = list, at
+	if list == nil {
+		s.enum = []*value{}
+	}
+}
+
+// common returns the values of a that b has.
+func common(a, b []*value) []*value {
+	known := make(map[string]bool)
+	for _, v := range b {
+		known[v.canonical()] = true
+	}
+	return slices.DeleteFunc(slices.Clone(a), func(v *value) bool { return !known[v.canonical()] })
+}
+
+// collectParts adds the keywords that depend on others beside them.
+func (c *schemaCompiler) collectParts(s *shape, l located) error {
+	schema := func(key string) (*located, error) {
+		if l.fields[key] == nil {
+			return nil, nil
+		}
+		at := l.at(key)
+		if at.kind != objectType && at.kind != booleanType {
+			return nil, at.errorf("want a schema, which is an object or a boolean")
+		}
+		return &at, nil
+	}
+	if l.fields["type"] != nil {
+		if err := collectType(s, l); err != nil {
+			return err
+		}
+	}
+	if l.fields["properties"] != nil || l.fields["additionalProperties"] != nil {
+		part := objectPart{properties: make(map[string]located)}
+		if l.fields["properties"] != nil {
+			at := l.at("properties")
+			if at.kind != objectType {
+				return at.errorf("want an object of schemas")
+			}
+			part.names = at.keys
+			for _, name := range at.keys {
+				part.properties[name] = at.at(name)
+			}
+		}
+		var err error
+		if part.additional, err = schema("additionalProperties"); err != nil {
+			return err
+		}
+		s.objects = append(s.objects, part)
+	}
+	if l.fields["items"] != nil || l.fields["prefixItems"] != nil {
+		var part arrayPart
+		var err error
+		if l.fields["prefixItems"] != nil {
+			if part.prefix, err = l.at("prefixItems").schemas(); err != nil {
+				return err
+			}
+		}
+		if part.items, err = schema("items"); err != nil {
+			return err
+		}
+		s.arrays = append(s.arrays, part)
+	}
+	return nil
+}
