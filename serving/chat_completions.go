@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"glimpse/model/tokenizer"
+	"glimpse/serving/toolcall"
 )
 
 // chatRequest is the body of /v1/chat/completions.
@@ -109,9 +110,6 @@ func (c *chatRequest) read(s *Server, r *http.Request) (*generation, error) {
 		return nil, err
 	}
 	g.prompts = [][]int32{ids}
-	if err := g.format(s, c.ResponseFormat); err != nil {
-		return nil, err
-	}
 	return g, g.check(s, "messages", ids)
 }
 
@@ -202,14 +200,11 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, c *chatReque
 		}
 		deltas := calls.push(ch.index, said.text, said.done)
 		if len(deltas) == 0 && logProbs != nil {
-			deltas = append(deltas, delta{})
+			deltas = append(deltas, toolcall.Delta{})
 		}
 		for _, d := range deltas {
-			entry := chatChoice{Index: ch.index, Delta: d.message(), LogProbs: logProbs}
-			called[ch.index] = called[ch.index] || d.Call != nil
-			if logProbs = nil; entry.Delta == nil {
-				continue
-			}
+			entry := chatChoice{Index: ch.index, Delta: deltaOf(d), LogProbs: logProbs}
+			called[ch.index], logProbs = called[ch.index] || d.Call != nil, nil
 			if err := send(entry); err != nil {
 				return err
 			}

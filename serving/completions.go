@@ -111,7 +111,11 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	if err := g.format(s, c.ResponseFormat); err != nil {
+	grammar, err := c.ResponseFormat.grammar()
+	if err == nil {
+		err = g.constrain(s, grammar)
+	}
+	if err != nil {
 		return err
 	}
 	echoes := make([]string, len(g.prompts))

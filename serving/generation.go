@@ -29,7 +29,8 @@ type generation struct {
 	keep      []int32 // special tokens that are text
 	logProbs  bool
 	top       int
-	constrain func() model.Constraint // for each answer one; nil: nothing is constrained
+	// constraint makes one for each answer; nil: nothing is constrained.
+	constraint func() model.Constraint
 }
 
 // generation reads what all endpoints share.
@@ -76,7 +77,11 @@ func (s *Server) generation(prefix string, r *settings) (*generation, error) {
 			return nil, refuse("stop_token_ids", "got %d, want 0 to %d", id, s.model.Config.Vocab-1)
 		}
 	}
-	return g, g.constrainTo(s, r.StructuredOutputs)
+	grammar, err := r.StructuredOutputs.grammar()
+	if err != nil {
+		return nil, err
+	}
+	return g, g.constrain(s, grammar)
 }
 
 // check refuses a prompt that cannot run.
@@ -145,8 +150,8 @@ func (s *Server) request(g *generation, i int) (engine.Request, error) {
 		IgnoreEnd: g.ignoreEnd, TopLogProbs: g.top,
 	}
 	opt.Sampling.Seed += uint64(i % g.choices)
-	if g.constrain != nil {
-		opt.Sampling.Processors.Constraint = g.constrain()
+	if g.constraint != nil {
+		opt.Sampling.Processors.Constraint = g.constraint()
 	}
 	return engine.Request{Session: session, Prompt: tokens, Generate: opt, Stop: g.stop, Keep: g.keep}, nil
 }

@@ -93,7 +93,11 @@ func (r *responseRequest) read(s *Server, req *http.Request) (*generation, error
 		if err := f.ofText(r.Text.Format); err != nil {
 			return nil, err
 		}
-		if err := g.format(s, &f); err != nil {
+		grammar, err := f.grammar()
+		if err == nil {
+			err = g.constrain(s, grammar)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

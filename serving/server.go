@@ -17,6 +17,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/model"
 	"glimpse/model/kvcache"
+	"glimpse/serving/constraint"
 )
 
 // Config is what a server is made of.
@@ -52,8 +53,10 @@ type Server struct {
 	keys    map[[sha256.Size]byte]bool
 	started time.Time
 
-	mu       sync.Mutex // of the model's adapters, and of the policies that are made with them
+	mu       sync.Mutex // of the model's adapters, of the policies that are made with them, and of the vocabulary
 	policies map[evictionChoice]engine.Policy
+	words    *constraint.Vocabulary // of the last constrained answer
+	kept     []int32                // its special tokens that are text
 
 	draining atomic.Bool
 	open     atomic.Int64 // answers that run or wait
