@@ -3,7 +3,7 @@
 
     pip install openai jsonschema
     bin/evict serve --listen 127.0.0.1:8080 &
-    scripts/openai_client.py --base-url http://127.0.0.1:8080/v1 --model reference
+    scripts/openai_client.py --base-url http://127.0.0.1:8080/v1 --model glimpse-reference --prompt "the key"
 
 --key is one of the server's keys, without which wrong keys are not tried. --overload N sends N
 requests at once, more than the server has rows and places to wait; without it, 429 is not tried.
@@ -25,7 +25,6 @@ TOOL = {"type": "function", "function": {
                    "required": ["city", "days"], "additionalProperties": False}}}
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0, "maximum": 150}},
           "required": ["name", "age"], "additionalProperties": False}
-MESSAGES = [{"role": "user", "content": "What is the weather in Paris?"}]
 
 
 class Skipped(Exception):
@@ -36,10 +35,18 @@ class Cases:
     def __init__(self, args):
         self.args = args
         self.model = args.model
+        self.messages = [{"role": "user", "content": args.prompt}]
         self.client = openai.OpenAI(base_url=args.base_url, api_key=args.key or "none", max_retries=0, timeout=args.timeout)
 
     def chat(self, **more):
-        return self.client.chat.completions.create(**{"model": self.model, "messages": MESSAGES, "max_tokens": 16, "temperature": 0} | more)
+        return self.client.chat.completions.create(**{"model": self.model, "messages": self.messages, "max_tokens": 16, "temperature": 0} | more)
+
+    def get(self, path, body=None):
+        """What the server answers beside /v1, as text."""
+        request = urllib.request.Request(self.args.base_url.rstrip("/").removesuffix("/v1") + path, json.dumps(body).encode() if body else None,
+                                         {"Content-Type": "application/json", "Authorization": f"Bearer {self.args.key or 'none'}"})
+        with urllib.request.urlopen(request, timeout=self.args.timeout) as answer:
+            return answer.read().decode()
 
     def streamed(self, **more):
         """The chunks of a stream, its text and its finish_reason, which is there once."""
@@ -104,13 +111,13 @@ class Cases:
         assert [c.index for c in r.choices] == [0, 1]
 
     def case_logprobs(self):
-        content = self.chat(logprobs=True).choices[0].logprobs.content
-        assert content and all(t.logprob <= 0 and t.top_logprobs == [] for t in content)
+        self.refused(openai.BadRequestError, "top_logprobs", logprobs=True, top_logprobs=21)
         content = self.chat(logprobs=True, top_logprobs=5).choices[0].logprobs.content
         for t in content:
             assert len(t.top_logprobs) == 5 and t.top_logprobs == sorted(t.top_logprobs, key=lambda x: -x.logprob)
             assert abs(t.logprob - t.top_logprobs[0].logprob) < 1e-4, "the greedy token is not the likeliest"
-        self.refused(openai.BadRequestError, "top_logprobs", logprobs=True, top_logprobs=21)
+        content = self.chat(logprobs=True).choices[0].logprobs.content
+        assert content and all(t.logprob <= 0 and t.top_logprobs == [] for t in content), f"without top_logprobs, {content[:1]}, want an empty list"
 
     def check_calls(self, calls):
         assert calls and len({c.id for c in calls}) == len(calls)
@@ -161,22 +168,19 @@ class Cases:
 
     def case_completions(self):
         complete = lambda prompt, **more: self.client.completions.create(**{"model": self.model, "prompt": prompt, "max_tokens": 8, "temperature": 0} | more)
-        one = complete("The weather in Paris").choices
-        both = complete(["The weather in Paris", "One, two,"]).choices
+        one = complete(self.args.prompt).choices
+        both = complete([self.args.prompt, 2 * (self.args.prompt + " ")]).choices
         assert len(one) == 1 and [c.index for c in both] == [0, 1]
         assert both[0].text == one[0].text, "a prompt's answer depends on the one beside it"
-        body = json.dumps({"model": self.model, "prompt": "The weather in Paris"}).encode()
-        request = urllib.request.Request(self.args.base_url.removesuffix("/v1").rstrip("/") + "/tokenize", body,
-                                         {"Content-Type": "application/json", "Authorization": f"Bearer {self.args.key or 'none'}"})
-        ids = json.load(urllib.request.urlopen(request))["tokens"]
+        ids = json.loads(self.get("/tokenize", {"model": self.model, "prompt": self.args.prompt}))["tokens"]
         assert complete(ids).choices[0].text == one[0].text, "token ids give another answer than their text"
-        assert "".join(c.choices[0].text for c in complete("The weather in Paris", stream=True)) == one[0].text
+        assert "".join(c.choices[0].text for c in complete(self.args.prompt, stream=True)) == one[0].text
 
     def case_responses(self):
-        r = self.client.responses.create(model=self.model, input="What is the weather in Paris?", max_output_tokens=16, temperature=0)
+        r = self.client.responses.create(model=self.model, input=self.args.prompt, max_output_tokens=16, temperature=0)
         assert r.output_text == self.chat().choices[0].message.content, f"{r.output_text!r}"
         assert r.status in ("completed", "incomplete") and r.usage.output_tokens <= 16
-        text = "".join(e.delta for e in self.client.responses.create(model=self.model, input="What is the weather in Paris?", max_output_tokens=16, temperature=0, stream=True)
+        text = "".join(e.delta for e in self.client.responses.create(model=self.model, input=self.args.prompt, max_output_tokens=16, temperature=0, stream=True)
                        if e.type == "response.output_text.delta")
         assert text == r.output_text
 
@@ -198,13 +202,14 @@ class Cases:
             self.refused(openai.BadRequestError, param, **more)
 
     def case_cancel(self):
-        with self.chat(stream=True, max_tokens=400) as stream:
-            for chunk in stream:
-                if chunk.choices and chunk.choices[0].delta.content is not None:
-                    break
-        begin = time.monotonic()
-        self.chat(max_tokens=1)
-        assert time.monotonic() - begin < self.args.timeout / 2, "the next request waits for the one that was given up"
+        running = lambda: [line for line in self.get("/metrics").splitlines() if line.startswith("glimpse_num_requests_running")][0].endswith(" 1")
+        with self.chat(stream=True, max_tokens=1000, extra_body={"ignore_eos": True}) as stream:
+            next(c for c in stream if c.choices and c.choices[0].delta.content)
+            assert running(), "no request runs while one is streamed"
+        deadline = time.monotonic() + 2
+        while running():
+            assert time.monotonic() < deadline, "the request runs on without its client"
+            time.sleep(0.05)
 
     def case_retries(self):
         if not self.args.overload:
@@ -213,7 +218,7 @@ class Cases:
 
         def ask(retries):
             try:
-                self.client.with_options(max_retries=retries).chat.completions.create(model=self.model, messages=MESSAGES, max_tokens=32, temperature=0)
+                self.client.with_options(max_retries=retries).chat.completions.create(model=self.model, messages=self.messages, max_tokens=32, temperature=0)
                 outcomes.append("answer")
             except openai.RateLimitError as e:
                 outcomes.append("429" if e.response.headers.get("retry-after") else "429 without Retry-After")
@@ -235,6 +240,7 @@ def main():
     parser.add_argument("--base-url", default="http://127.0.0.1:8080/v1")
     parser.add_argument("--model", required=True)
     parser.add_argument("--key", default="")
+    parser.add_argument("--prompt", default="What is the weather in Paris?", help="text that the model's vocabulary has")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for one request")
     parser.add_argument("--overload", type=int, default=0)
     parser.add_argument("--only", default="", help="names of cases, with commas")
