@@ -98,7 +98,7 @@ func instance(t *testing.T, r *rand.Rand, raw json.RawMessage) any {
 		_ = json.Unmarshal(raw, &own)
 		if r.IntN(2) == 0 || strings.Contains(strings.Join(s.Required, " "), name) {
 			if own.Defs != nil {
-				p = (&schema{Defs: own.Defs}).within(p)
+				p = (&schema{Defs: own.Defs, Properties: s.Properties}).definition(name)
 			}
 			o[name] = instance(t, r, p)
 		}

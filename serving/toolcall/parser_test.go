@@ -316,6 +316,45 @@ func FuzzParser(f *testing.F) {
 	})
 }
 
+// TestTyped: a value between tags is JSON whatever it is, and any of its types.
+func TestTyped(t *testing.T) {
+	words := append(strings.Split(`'|"|\|[|]|{|}|, |: |1|-0.5|True|None|null|é|\x41|\u00e9|\U0001f600|a|'a'|"b"`, "|"), "\n", " ")
+	r := rand.New(rand.NewPCG(7, 8))
+	s := parseSchema(json.RawMessage(`{"type": ["object", "array", "integer"]}`))
+	lists := 0
+	for range 100000 {
+		text := "["
+		for range r.IntN(7) {
+			text += words[r.IntN(len(words))]
+		}
+		got := s.json(text + "]")
+		if !json.Valid([]byte(got)) {
+			t.Fatalf("%q gives %s", text, got)
+		}
+		if got[0] == '[' {
+			lists++
+		}
+	}
+	if lists < 1000 {
+		t.Errorf("only %d lists", lists)
+	}
+	for _, c := range []struct{ schema, text, want string }{
+		{`{"type": "integer"}`, " 5\n", `5`},
+		{`{"type": "integer"}`, "five", `"five"`},
+		{`{"type": "boolean"}`, "False", `false`},
+		{`{"type": ["string", "null"]}`, "5", `"5"`},
+		{`{"type": ["string", "integer"]}`, "5", `5`},
+		{`{"type": "array"}`, `['it\'s', "a \"b\"", 'c "d"', "\x41", True]`, `["it's", "a \"b\"", "c \"d\"", "\u0041", true]`},
+		{`{"$ref": "#/$defs/a"}`, `{"a": 1}`, `{"a": 1}`},
+		{`{"enum": [1, 2]}`, `2`, `2`},
+		{`{"type": "object"}`, `{'a'`, `"{'a'"`},
+	} {
+		if got := parseSchema(json.RawMessage(c.schema)).json(c.text); got != c.want {
+			t.Errorf("%s of %s: got %s, want %s", c.text, c.schema, got, c.want)
+		}
+	}
+}
+
 // TestScanner: what encoding/json takes as an object, and nothing else, in random texts of JSON's characters.
 func TestScanner(t *testing.T) {
 	words := strings.Split(`{|}|[|]|,|:|"a"|"\u00e9\n"|"\x"|"|\|1|-0.5e+3|01|true|nul|null| |`+"\n", "|")
