@@ -84,6 +84,7 @@ var answers = []struct{ format, name, text, want string }{
 	{"hermes", "JSON of another kind", `<tool_call>{"title": "x"}</tool_call>`, `<tool_call>{"title": "x"}</tool_call>`},
 	{"hermes", "no call, then one", `<tool_call> <tool_call>{"name": "now", "arguments": {}}</tool_call>`, `<tool_call>|now{}`},
 	{"hermes", "arguments in a string", `<tool_call>{"name": "now", "arguments": "{}"}</tool_call>`, `<tool_call>{"name": "now", "arguments": "{}"}</tool_call>`},
+	{"hermes", "two names", `<tool_call>{"name": "now", "name": "run", "arguments": {}}`, `<tool_call>{"name": "now", "name": "run", "arguments": {}}`},
 	{"hermes", "cut in the head", "Yes. <tool_call>\n{\"name\": \"get_wea", "Yes. <tool_call>\n{\"name\": \"get_wea"},
 	{"hermes", "cut in the opener", "a\n<tool_", "a\n<tool_"},
 	{"hermes", "cut in the arguments", `<tool_call>{"name": "run", "arguments": {"code": "pri`, `run{"code": "pri`},
@@ -122,6 +123,7 @@ var answers = []struct{ format, name, text, want string }{
 		`Sure.|get_weather{"city": "St. \"X\"\n\\ <b>", "days": 3, "metric": true, "at": null, "area": {"names": ["a", "it's", null, 1.5]}, "other": "7"}`},
 	{"seed-oss", "text where a number is wanted", "<seed:tool_call><function=get_weather><parameter=days>a few</parameter><parameter=at>5</parameter><parameter=unit>c</parameter></function></seed:tool_call>", `get_weather{"days": "a few", "at": "5", "unit": "c"}`},
 	{"seed-oss", "two, the second without parameters", "<seed:tool_call><function=run><parameter=code>x</parameter></function></seed:tool_call>\n<seed:tool_call>\n<function=now>\n</function>\n</seed:tool_call>", `run{"code": "x"}|now{}`},
+	{"seed-oss", "control characters", "<seed:tool_call><function=run><parameter=code>\t\x01</parameter></function></seed:tool_call>", `run{"code": "\u0009\u0001"}`},
 	{"seed-oss", "no function", "<seed:tool_call>now</seed:tool_call>", "<seed:tool_call>now</seed:tool_call>"},
 	{"seed-oss", "cut in a string", "<seed:tool_call><function=run><parameter=code>a</para", `run{"code": "a</para`},
 	{"seed-oss", "cut in a name", "<seed:tool_call><function=ru", "<seed:tool_call><function=ru"},
@@ -262,6 +264,7 @@ func TestHeldBack(t *testing.T) {
 func TestBounded(t *testing.T) {
 	long := strings.Repeat("x", 3*maxHeld)
 	blank := strings.Repeat(" ", 3*maxHeld)
+	list, digits := "["+blank[:maxHeld]+"]", strings.Repeat("1", maxScalar)
 	for _, c := range []struct{ format, text, want string }{
 		{"hermes", blank + "<tool_call>" + blank + "a", blank + "<tool_call>" + blank + "a"},
 		{"hermes", `<tool_call>{"arguments": {"a": "` + long + `"}, "name": "now"}`, `<tool_call>{"arguments": {"a": "` + long + `"}, "name": "now"}`},
@@ -270,6 +273,8 @@ func TestBounded(t *testing.T) {
 		{"hermes", `<tool_call>{"name": "now", "arguments": {}}` + blank + `a`, blank + "a|now{}"},
 		{"mistral", `[TOOL_CALLS]` + long + `[ARGS]{}`, `[TOOL_CALLS]` + long + `[ARGS]{}`},
 		{"seed-oss", `<seed:tool_call><function=get_weather><parameter=area>` + long + `</parameter></function>`, `get_weather{"area": "` + long + `"}`},
+		{"seed-oss", `<seed:tool_call><function=get_weather><parameter=area>` + list + `</parameter></function>`, `get_weather{"area": "` + list + `"}`},
+		{"hermes", `<tool_call>{"name": "now", "arguments": {"a": ` + digits + `22}}`, `22}}|now{"a": ` + digits},
 		{"seed-oss", `<seed:tool_call><function=` + long, `<seed:tool_call><function=` + long},
 		{"llama", blank + `{"name": "now", "parameters": {}}`, blank + `{"name": "now", "parameters": {}}`},
 	} {
@@ -357,7 +362,7 @@ func TestTyped(t *testing.T) {
 
 // TestScanner: what encoding/json takes as an object, and nothing else, in random texts of JSON's characters.
 func TestScanner(t *testing.T) {
-	words := strings.Split(`{|}|[|]|,|:|"a"|"\u00e9\n"|"\x"|"|\|1|-0.5e+3|01|true|nul|null| |`+"\n", "|")
+	words := strings.Split(`{|}|[|]|,|:|"a"|"\u00e9\n"|"\u00e"|"\x"|"|\|1|-0.5e+3|01|true|nul|null| |`+"\n", "|")
 	r := rand.New(rand.NewPCG(1, 2))
 	valid := 0
 	for range 300000 {

@@ -90,6 +90,11 @@ func TestDetect(t *testing.T) {
 			t.Errorf("template %q: format %s", source, f.Name)
 		}
 	}
+	for name, want := range map[string]string{"hermes": "<tool_call> </tool_call>", "llama": "<|python_tag|>", "mistral": "[TOOL_CALLS] [CALL_ID] [ARGS]", "seed-oss": "<seed:tool_call> </seed:tool_call>"} {
+		if got := strings.Join(format(t, name).Markers(), " "); got != want {
+			t.Errorf("markers of %s: %s, want %s", name, got, want)
+		}
+	}
 	if _, err := ByName("hermas"); err == nil || !strings.Contains(err.Error(), `"hermes"`) {
 		t.Errorf("error %v does not name what was meant", err)
 	}
