@@ -119,12 +119,6 @@ class Cases:
         content = self.chat(logprobs=True).choices[0].logprobs.content
         assert content and all(t.logprob <= 0 and t.top_logprobs == [] for t in content), f"without top_logprobs, {content[:1]}, want an empty list"
 
-    def check_calls(self, calls):
-        assert calls and len({c.id for c in calls}) == len(calls)
-        for c in calls:
-            assert c.type == "function" and c.function.name == "get_weather", c
-            jsonschema.validate(json.loads(c.function.arguments), TOOL["function"]["parameters"])
-
     def tools(self, **more):
         try:
             return self.chat(tools=[TOOL], **more)
@@ -142,9 +136,12 @@ class Cases:
 
     def case_tools_required(self):
         for choice in "required", {"type": "function", "function": {"name": "get_weather"}}:
-            c = self.tools(tool_choice=choice, max_tokens=200).choices[0]
+            c = self.tools(tool_choice=choice, parallel_tool_calls=False, max_tokens=200).choices[0]
             assert c.finish_reason in ("tool_calls", "stop"), c.finish_reason
-            self.check_calls(c.message.tool_calls)
+            assert len(c.message.tool_calls) == 1, f"{len(c.message.tool_calls)} calls where one is asked for"
+            call = c.message.tool_calls[0]
+            assert call.id and call.type == "function" and call.function.name == "get_weather", call
+            jsonschema.validate(json.loads(call.function.arguments), TOOL["function"]["parameters"])
 
     def case_tools_streamed(self):
         plain = self.tools(tool_choice="required", max_tokens=200).choices[0].message.tool_calls
