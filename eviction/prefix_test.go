@@ -65,7 +65,6 @@ func sameSession(t *testing.T, got, want *eviction.Session) {
 	}
 }
 
-
 // TestPrefixCacheLimit: pages that were used longest ago go, none that is in use, and the memory is what the limit says.
 func TestPrefixCacheLimit(t *testing.T) {
 	m := modeltest.Llama{Layers: 2, Heads: 4, KVHeads: 2, Seed: 2, MaxPositions: 2048}.Open(t, "cpu")
