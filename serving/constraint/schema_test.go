@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 )
 
 // schemaCase is a schema with texts that it admits, texts that it does not, and, where instances is set,
@@ -369,6 +370,7 @@ func FuzzSchema(f *testing.F) {
 		f.Add(c.schema)
 	}
 	f.Fuzz(func(t *testing.T, schema string) {
+		begin := time.Now()
 		g, err := Schema(json.RawMessage(schema), len(schema)%2 == 0)
 		if err != nil {
 			return
@@ -380,6 +382,9 @@ func FuzzSchema(f *testing.F) {
 			ids := allowedIDs(m, 257)
 			if len(ids) == 0 {
 				t.Fatalf("nothing may follow %q", text)
+			}
+			if d := time.Since(begin); d > 5*time.Second {
+				t.Fatalf("%d bytes took %v", len(text), d)
 			}
 			id := ids[r.IntN(len(ids))]
 			if err := m.Accept(id); err != nil {
