@@ -15,7 +15,6 @@ import (
 	"glimpse/internal/progress"
 	"glimpse/internal/tables"
 	"glimpse/model"
-	"glimpse/model/kvcache"
 	"glimpse/model/runner"
 )
 
@@ -101,7 +100,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 	var kept int
 	var start time.Time
 	a, err := stream(ctx, e, engine.Request{Session: s, Prompt: p.IDs, Generate: generate, Begun: func() {
-		held, cached, kept, start = s.Bytes(), s.Cache.Bytes(), pairsOf(s.Cache), time.Now()
+		held, cached, kept, start = s.Bytes(), s.Cache.Bytes(), s.Cache.Pairs(), time.Now()
 	}}, say)
 	elapsed := time.Since(start)
 	if err == nil {
@@ -156,17 +155,6 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 	fmt.Fprintf(info, "time to first token %.1f ms; peak of the cache during prefill %.1f KiB\n", ms(s.PrefillTime), kib(s.PeakBytes))
 	fmt.Fprintf(info, "%d tokens at %.0f tokens/s%s\n", len(tokens), float64(len(tokens))/elapsed.Seconds(), trafficNote(s.Traffic))
 	return nil
-}
-
-// pairsOf are the pairs that a cache holds, in all layers and KV heads.
-func pairsOf(c *kvcache.Cache) int {
-	pairs := 0
-	for l := range c.Layers() {
-		for h := range c.KVHeads() {
-			pairs += c.Entries(l, h)
-		}
-	}
-	return pairs
 }
 
 // besideNote says what a sparse policy keeps beside the cache, if there is any.

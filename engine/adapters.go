@@ -220,16 +220,68 @@ func (m *Model) DefaultPolicy() (policy, from string) {
 	return model.PolicyOf(chosen.stored.Kind), from
 }
 
+// ErrAdapterName: there is an adapter of the kind and name already.
+var ErrAdapterName = errors.New("two adapters of one kind and name; name them, as NAME=DIR")
+
 // loadAdapters loads the adapters that were found.
 func (m *Model) loadAdapters(ctx context.Context) (err error) {
-	for i := range m.adapters {
-		a := &m.adapters[i]
-		if a.Adapter, err = m.LoadAdapter(ctx, a.stored); err != nil {
+	found := m.adapters
+	m.adapters = nil
+	for _, a := range found {
+		if err := m.loadAdapter(ctx, a); err != nil {
 			return err
 		}
-		if slices.ContainsFunc(m.adapters[:i], func(other adapter) bool { return other.name == a.name && other.Kind() == a.Kind() }) {
-			return fmt.Errorf("two adapters of kind %q named %q; name them, as NAME=DIR", a.Kind(), a.name)
+	}
+	return nil
+}
+
+func (m *Model) loadAdapter(ctx context.Context, a adapter) (err error) {
+	if a.Adapter, err = m.LoadAdapter(ctx, a.stored); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(m.adapters, func(other adapter) bool { return other.name == a.name && other.Kind() == a.Kind() }) {
+		return fmt.Errorf("adapter of kind %q named %q: %w", a.Kind(), a.name, ErrAdapterName)
+	}
+	m.adapters = append(m.adapters, a)
+	return nil
+}
+
+// AdapterInfo is an adapter that is loaded.
+type AdapterInfo struct {
+	Name   string
+	Kind   string
+	Policy string // that takes it
+	SHA256 string
+	From   string // where it was found
+}
+
+// Adapters are those that are loaded.
+func (m *Model) Adapters() (all []AdapterInfo) {
+	for _, a := range m.adapters {
+		all = append(all, AdapterInfo{a.name, a.Kind(), model.PolicyOf(a.Kind()), a.stored.SHA256(), a.from})
+	}
+	return all
+}
+
+// AddAdapters loads what an item of Options.Adapters stands for, which must be for the model, while policies that were made
+// before go on.
+func (m *Model) AddAdapters(ctx context.Context, spec string) error {
+	found, err := m.asked.findIn(ctx, m.Model, spec, true)
+	for _, a := range found {
+		a.asked = "" // policies need not take it
+		if err == nil {
+			err = m.loadAdapter(ctx, a)
 		}
+	}
+	return err
+}
+
+// RemoveAdapters forgets the adapters of a name. Policies that were made with them go on.
+func (m *Model) RemoveAdapters(name string) error {
+	before := len(m.adapters)
+	m.adapters = slices.DeleteFunc(slices.Clone(m.adapters), func(a adapter) bool { return a.name == name })
+	if len(m.adapters) == before {
+		return fmt.Errorf("adapter %q: %w", name, fs.ErrNotExist)
 	}
 	return nil
 }

@@ -18,10 +18,10 @@ type detokenizer struct {
 	told    int  // bytes of text that more has returned
 }
 
-func newDetokenizer(m *model.Model, stop []string, skipLeading bool) *detokenizer {
+func newDetokenizer(m *model.Model, stop []string, skipLeading bool, keep ...int32) *detokenizer {
 	d := &detokenizer{stop: stop, skip: skipLeading, stopped: -1}
 	if m.Tokenizer != nil {
-		d.stream = m.Tokenizer.NewStream(true)
+		d.stream = m.Tokenizer.NewStream(true, keep...)
 	}
 	return d
 }
@@ -69,12 +69,27 @@ func (d *detokenizer) leading() int {
 // said is the text up to a stop text; with end all that there will be.
 func (d *detokenizer) said(end bool) string { return string(d.upTo(end)) }
 
-// more is the text that has come since the last call.
+// more is the text that has come since the last call, up to where a stop text may have begun.
 func (d *detokenizer) more(end bool) string {
 	text := d.upTo(end)
+	if !end && d.stopped < 0 {
+		text = text[:len(text)-d.pending()]
+	}
 	more := string(text[min(d.told, len(text)):])
 	d.told += len(more)
 	return more
+}
+
+// pending is the length of the longest end of the text that a stop text begins with.
+func (d *detokenizer) pending() (n int) {
+	for _, s := range d.stop {
+		for k := min(len(s), len(d.text)); k > n; k-- {
+			if bytes.HasSuffix(d.text, []byte(s[:k])) {
+				n = k
+			}
+		}
+	}
+	return n
 }
 
 func (d *detokenizer) upTo(end bool) []byte {

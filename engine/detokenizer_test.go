@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"strings"
 	"os"
 	"path/filepath"
 	"testing"
@@ -44,14 +45,21 @@ func TestStopTexts(t *testing.T) {
 				t.Fatal(err)
 			}
 			l := &detokenizer{stream: tok.NewStream(true), stop: c.stop, skip: c.skip, stopped: -1}
-			stopped := false
+			stopped, streamed := false, ""
 			for _, id := range ids {
-				if err := l.push(id); errors.Is(err, runner.ErrStop) {
+				err := l.push(id)
+				if streamed += l.more(false); !strings.HasPrefix(c.want, streamed) {
+					t.Fatalf("%q was streamed, want the beginning of %q", streamed, c.want)
+				}
+				if errors.Is(err, runner.ErrStop) {
 					stopped = true
 					break
 				} else if err != nil {
 					t.Fatal(err)
 				}
+			}
+			if streamed += l.more(true); streamed != c.want {
+				t.Errorf("%q was streamed, want %q", streamed, c.want)
 			}
 			if text, ended := l.said(true), l.stopped >= 0; text != c.want || ended != c.ended || stopped != c.ended {
 				t.Errorf("%q, ended %v, stopped %v; want %q, %v", text, ended, stopped, c.want, c.ended)

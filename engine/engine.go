@@ -39,6 +39,8 @@ type Request struct {
 	// beginning.
 	Stop        []string
 	SkipLeading bool
+	// Keep are special tokens that are a part of the text.
+	Keep []int32
 
 	// Begun (may be nil) is called when the prompt has run, before the first step of the answer.
 	Begun func()
@@ -122,7 +124,7 @@ func (a *Answer) Err() error { return a.err }
 // it is done.
 type Event struct {
 	Answer *Answer
-	Text   string // that was said, which a stop text may still take back as far as it could begin in it
+	Text   string // that was said, without what a stop text may have begun in
 	Done   bool
 }
 
@@ -138,6 +140,8 @@ type Engine struct {
 	// ([eviction.Session.Footprint]). Requests run in the order in which they were submitted, each once
 	// there is room for it. Answers don't depend on it. It stays as long as there are requests.
 	Budget int64
+	// Ran is how many units the last step has run.
+	Ran int
 
 	runtime *eviction.Runtime
 	rows    int
@@ -180,7 +184,7 @@ func (e *Engine) Submit(r Request) (*Answer, error) {
 	if r.Session == nil {
 		return nil, errors.New("engine: got a request without a session, want one")
 	}
-	a := &Answer{Request: r, text: newDetokenizer(r.Session.Model(), r.Stop, r.SkipLeading)}
+	a := &Answer{Request: r, text: newDetokenizer(r.Session.Model(), r.Stop, r.SkipLeading, r.Keep...)}
 	if e.Budget > 0 {
 		if err := e.count(a); err != nil {
 			return nil, fmt.Errorf("engine: request with a prompt of %d tokens: %w", len(r.Prompt), err)
@@ -233,8 +237,11 @@ func (e *Engine) Step(ctx context.Context) (events []Event, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	for units := 0; e.Units == 0 || units < e.Units; units++ {
+	for e.Ran = 0; e.Units == 0 || e.Ran < e.Units; {
 		a, more := e.advance(context.WithoutCancel(ctx))
+		if more || a != nil {
+			e.Ran++
+		}
 		if a != nil {
 			events = append(events, Event{Answer: a, Done: a.done})
 		}

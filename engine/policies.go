@@ -326,6 +326,18 @@ func (m *Model) Another(name string) (Policy, error) {
 	return single(name, all, err)
 }
 
+// PolicyWith is Another of those with an adapter or a draft of the name; "" takes any, of which there must be one.
+func (m *Model) PolicyWith(name, adapter string) (Policy, error) {
+	all, _, err := m.policies(name)
+	if adapter != "" && err == nil {
+		all = slices.DeleteFunc(all, func(p Policy) bool { return p.Adapter != adapter })
+		if len(all) == 0 {
+			return Policy{}, fmt.Errorf("policy %s: no adapter or draft named %q", name, adapter)
+		}
+	}
+	return single(name, all, err)
+}
+
 func single(name string, all []Policy, err error) (Policy, error) {
 	if err = cmp.Or(err, CheckOne(name)); err != nil {
 		return Policy{}, err

@@ -28,8 +28,8 @@ type Batch struct {
 	answers map[*runner.Sequence]*Answer
 }
 
-// NewBatch returns an empty batch of at most rows sessions. Every step costs as much as a
-// step of rows sessions, but for their attention.
+// NewBatch returns an empty batch of at most rows sessions; of how many rows its steps are, see
+// [runner.Runner.NewBatch].
 func (rt *Runtime) NewBatch(rows int) (*Batch, error) {
 	m := rt.Runner.Model
 	// A runner of its own: steps that it has recorded stay when prompts run between them.

@@ -40,7 +40,7 @@ func (c batchCase) join(t testing.TB, b *eviction.Batch) *answered {
 	t.Helper()
 	a := &answered{session: c.session(t)}
 	opt := c.opt
-	opt.OnLogProb = func(_ int32, p float64) { a.logProbs = append(a.logProbs, p) }
+	opt.OnLogProb = func(_ int32, p float64, _ []runner.LogProb) { a.logProbs = append(a.logProbs, p) }
 	var err error
 	if c.forced != nil {
 		a.answer, err = b.Force(a.session, c.forced)
@@ -196,7 +196,7 @@ func TestBatchedSessionsAnswerAsGenerate(t *testing.T) {
 			tokens = c.forced
 		} else {
 			opt := c.opt
-			opt.OnLogProb = func(_ int32, p float64) { logProbs = append(logProbs, p) }
+			opt.OnLogProb = func(_ int32, p float64, _ []runner.LogProb) { logProbs = append(logProbs, p) }
 			tokens, _, err = s.Generate(background, opt)
 		}
 		if err != nil {

@@ -41,7 +41,7 @@ func forced(tokens []int32, to *[]float64) runner.GenerateOptions {
 	*to = make([]float64, 0, len(tokens))
 	return runner.GenerateOptions{
 		Forced:    append([]int32{}, tokens...),
-		OnLogProb: func(_ int32, p float64) { *to = append(*to, p) },
+		OnLogProb: func(_ int32, p float64, _ []runner.LogProb) { *to = append(*to, p) },
 	}
 }
 

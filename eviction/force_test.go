@@ -39,7 +39,7 @@ func TestForceIsGenerate(t *testing.T) {
 			var want []float64
 			opt := runner.GenerateOptions{
 				MaxNew: length, IgnoreEnd: true, Sampling: model.Sampling{Temperature: 1, Seed: 3},
-				OnLogProb: func(_ int32, p float64) { want = append(want, p) },
+				OnLogProb: func(_ int32, p float64, _ []runner.LogProb) { want = append(want, p) },
 			}
 			response, _, err := generated.Generate(background, opt)
 			if err != nil {

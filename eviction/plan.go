@@ -1,6 +1,8 @@
 package eviction
 
 import (
+	"slices"
+
 	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/kvcache"
@@ -151,6 +153,19 @@ func (p *Plan) whole(entries, budget int) bool {
 		}
 	}
 	return p.Layers != nil
+}
+
+// reusable is the most of a prompt's first tokens whose pairs may have been computed before: what is observed
+// comes after them.
+func (p *Plan) reusable(tokens int) int {
+	if p.Capture.AllRows || p.Capture.Queries {
+		return 0
+	}
+	observed := kvcache.MinRows
+	for _, window := range slices.Concat(p.Capture.Windows, p.Capture.PeakWindows) {
+		observed = max(observed, window)
+	}
+	return tokens - observed
 }
 
 // layerBudget is a layer's budget where the prompt's is B.

@@ -20,6 +20,8 @@ type Runtime struct {
 	// between two stages may depend on; 0: unknown. It also bounds what a policy is
 	// told of the response where the caller does not know it.
 	MaxNew int
+	// Prefixes (may be nil) is what the prompts of new sessions share with those before.
+	Prefixes *kvcache.PrefixCache
 
 	footprints map[footprintKey]Footprint // that were counted
 }

@@ -28,6 +28,8 @@ type Session struct {
 	// PrefillTime is the time to first token of the turn: the whole pass, with
 	// everything that the policy adds to it, eviction included.
 	PrefillTime time.Duration
+	// Reused are the first tokens of the prompt whose pairs were there (Runtime.Prefixes).
+	Reused int
 	// FullBytes is what the cache of the whole conversation up to the prompt's end
 	// would take, PeakBytes the most that the cache, and the copy that a draft is
 	// decoded on, held on the way.
@@ -142,8 +144,16 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	if s.decode != nil {
 		r.carry = s.decode.Carry
 	}
+	prefix := s.prefix(r)
+	if s.Reused = 0; prefix != nil {
+		defer prefix.Close()
+		s.Reused = prefix.Len()
+	}
 	whole := r.plan.whole(r.prompt.Entries, r.prompt.Budget)
-	opt := runner.PrefillOptions{Capture: merge([]*request{r}), Pipelined: whole, Observe: func(o *runner.Observation) error {
+	opt := runner.PrefillOptions{Capture: merge([]*request{r}), Prefix: prefix, Pipelined: whole, Observe: func(o *runner.Observation) error {
+		if prefix != nil {
+			prefix.Take(s.Cache, o.Layer)
+		}
 		keep := r.observe(o)
 		s.FullBytes += s.Cache.LayerBytes(o.Layer)
 		if whole {
@@ -152,7 +162,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
 		return s.Cache.RetainSelection(o.Layer, keep)
 	}}
-	if s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, opt); err != nil {
+	if s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens[s.Reused:], opt); err != nil {
 		return err
 	}
 	s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
@@ -183,6 +193,18 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	}
 	s.PrefillTime = time.Since(start)
 	return s.Cache.Settle()
+}
+
+// prefix is what the session's first prompt shares with others; nil where nothing is shared.
+func (s *Session) prefix(r *request) *kvcache.Prefix {
+	shared, tokens := s.runtime.Prefixes, r.prompt.Tokens
+	if shared == nil || s.Cache.Next() > 0 {
+		return nil
+	}
+	s.Cache.Begin(len(tokens))
+	prefix := shared.Match(s.Cache, tokens, r.plan.reusable(len(tokens)))
+	s.Cache.Advance(prefix.Len())
+	return prefix
 }
 
 // Rewind makes the session ready for a turn after which all tokens that were run are the

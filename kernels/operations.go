@@ -25,6 +25,9 @@ type DeviceInfo interface {
 	// caller. Where it is not 0, few rows more in a pass cost next to nothing, while a pass
 	// of their own reads all weights again.
 	PrefillChunk(rowBytes int64) int
+	// SameRows are the numbers of rows, from least to most, of which Linear computes each to the same
+	// bits by weights of a type, whatever their number; 0, 0: they depend on it.
+	SameRows(weights DType) (least, most int)
 }
 
 // Memory is where tensors lie.

@@ -86,6 +86,21 @@ func (n *Network) Parameters() int64 {
 	return total
 }
 
+// SameRows are the numbers of rows, from least to most, that go through the model to the same bits each on a
+// backend, whatever their number; 0, 0: they depend on it.
+func (n *Network) SameRows(b kernels.Backend) (least, most int) {
+	least, most = b.SameRows(n.Head.Weight.DType)
+	for i := range n.Layers {
+		for _, lin := range n.Layers[i].linears {
+			if lin.Weight != nil {
+				from, to := b.SameRows(lin.Weight.DType)
+				least, most = max(least, from), min(most, to)
+			}
+		}
+	}
+	return least, most
+}
+
 func size(t *kernels.Tensor) int64 {
 	if t == nil {
 		return 0

@@ -25,6 +25,22 @@ type Processors struct {
 	// Suppress are banned, BeginSuppress for the first token of a response.
 	Suppress      []int32 `json:"suppress_tokens,omitempty"`
 	BeginSuppress []int32 `json:"begin_suppress_tokens,omitempty"`
+
+	// Of a request alone, with the rules of OpenAI's API: PresencePenalty is subtracted from the logits of tokens
+	// that the response has, FrequencyPenalty once for each time; Bias is added.
+	PresencePenalty  float64           `json:"-"`
+	FrequencyPenalty float64           `json:"-"`
+	Bias             map[int32]float64 `json:"-"`
+	// Constraint (may be nil) says which tokens may follow. It belongs to one response.
+	Constraint Constraint `json:"-"`
+}
+
+// Constraint is a language that a response is a text of.
+type Constraint interface {
+	// Mask makes the logits of tokens that may not follow −Inf.
+	Mask(logits []float32)
+	// Accept takes the token that follows.
+	Accept(id int32) error
 }
 
 // Validate checks the ranges.
@@ -48,7 +64,8 @@ func (p *Processors) Penalises() bool { return p.RepetitionPenalty != 0 && p.Rep
 
 func (p *Processors) Active() bool {
 	return p.Penalises() || p.NoRepeatNGram > 0 || p.MinLength > 0 || p.MinNew > 0 ||
-		len(p.BadWords)+len(p.Suppress)+len(p.BeginSuppress) > 0
+		len(p.BadWords)+len(p.Suppress)+len(p.BeginSuppress)+len(p.Bias) > 0 ||
+		p.PresencePenalty != 0 || p.FrequencyPenalty != 0 || p.Constraint != nil
 }
 
 // String lists what is active by its keys; "" is nothing.

@@ -14,7 +14,7 @@ import (
 // lines is the table of the package comment, highest first, without the leaves
 // and the programs, which are known by their prefix.
 var lines = [][]string{
-	{"console", "evaluation", "training", "generation"},
+	{"console", "serving", "evaluation", "training", "generation"},
 	{"engine"},
 	{"eviction", "lora", "softtokens", "losses", "adapters"},
 	{"autodiff", "model"},

@@ -6,7 +6,7 @@
 // Lines, highest first:
 //
 //	cmd/*  scripts/*                             programs
-//	console  evaluation  training  generation
+//	console  serving  evaluation  training  generation
 //	engine
 //	eviction  lora  softtokens  losses  adapters
 //	autodiff  model

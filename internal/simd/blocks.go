@@ -114,6 +114,15 @@ func GemmNNBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b
 		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: n, c: unsafe.SliceData(c), ldc: ldc})
 }
 
+// SameRows are the numbers of rows of a, from least to most, of which a·bᵀ has the same bits in each
+// whatever their number: of b in blocks, or as numbers where f is nil.
+func SameRows(f *Blocks) (least, most int) {
+	if f != nil && f.kernels().multiply != nil {
+		return 1, maxQuantisedRows
+	}
+	return 2, maxDotRows
+}
+
 // check is checkGemmNT for b [rows, columns] in blocks.
 func (f *Blocks) check(op string, m, n, k, lenA, lda, lenB, rows, columns, lenC, ldc int) {
 	checkShape(op, m, n, k)

@@ -31,6 +31,13 @@ type cpu struct {
 func (b *cpu) Name() string           { return "cpu" }
 func (b *cpu) Compute() kernels.DType { return kernels.F32 }
 
+func (b *cpu) SameRows(weights kernels.DType) (least, most int) {
+	if f, blocks := weights.Format(); blocks {
+		return simd.SameRows(&f.Blocks)
+	}
+	return simd.SameRows(nil)
+}
+
 // buffer is scratch memory of one task.
 type buffer struct{ data []float32 }
 

@@ -95,6 +95,16 @@ func (c *Cache) KVHeads() int { return len(c.heads[0]) }
 // Entries is the number of pairs that a layer's KV head holds.
 func (c *Cache) Entries(layer, head int) int { return len(c.heads[layer][head].pos) }
 
+// Pairs are those of all layers and KV heads.
+func (c *Cache) Pairs() (n int) {
+	for l := range c.heads {
+		for h := range c.heads[l] {
+			n += c.Entries(l, h)
+		}
+	}
+	return n
+}
+
 // Positions are the absolute positions of the entries, ascending. The slice is
 // the cache's own and valid until the next change.
 func (c *Cache) Positions(layer, head int) []int32 {

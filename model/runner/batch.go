@@ -18,7 +18,8 @@ import (
 // leaves when its response ends, and others may join before any step (continuous batching).
 //
 // What a sequence says does not depend on what else is in the batch, nor on how full it is:
-// every step is filled up to the same number of rows. It may differ from Generate in the
+// where a row's bits depend on how many there are, every step is filled up to the same number
+// ([model.Network.SameRows]). It may differ from Generate in the
 // last bits of the logits, since kernels round differently for other numbers of rows.
 //
 // A Batch belongs to one goroutine. On the host the sequences of a step are observed, and
@@ -60,19 +61,25 @@ func GroupRows(m *model.Model, sequences int) int {
 // MaxBatch is the most sequences that are decoded together.
 const MaxBatch = 4096
 
-// NewBatch returns an empty batch of at most rows sequences. A step computes as many rows,
-// however few there are; of a small model on the host, whose groups run side by side, as many
-// as the groups with sequences have (GroupRows).
+// NewBatch returns an empty batch of at most rows sequences. On a device, and of more rows on the
+// host than have the same bits each, a step computes as many rows, however few there are; of a
+// small model on the host, whose groups run side by side, those of the groups with sequences
+// (GroupRows).
 func (r *Runner) NewBatch(rows int) (*Batch, error) {
 	if rows < 1 || rows > MaxBatch {
 		return nil, fmt.Errorf("batch: got %d rows, want 1 to %d", rows, MaxBatch)
 	}
-	b := &Batch{model: r.Model, rows: rows, groups: []*batchGroup{{runner: r, rows: rows}}}
-	if size := GroupRows(r.Model, rows); !r.Model.Backend.Traits().Device && size < rows { // as of a model that only counts, too
-		b.groups[0].rows = size
-		for from := size; from < rows; from += size {
-			b.groups = append(b.groups, &batchGroup{runner: New(r.Model), rows: size})
-		}
+	m, size := r.Model, rows
+	if !m.Backend.Traits().Device { // as of a model that only counts, too
+		size = GroupRows(m, rows)
+	}
+	filled := size
+	if least, most := m.Network.SameRows(m.Backend); size <= most {
+		filled = min(least, size)
+	}
+	b := &Batch{model: m, rows: rows, groups: []*batchGroup{{runner: r, rows: filled}}}
+	for from := size; from < rows; from += size {
+		b.groups = append(b.groups, &batchGroup{runner: New(m), rows: filled})
 	}
 	return b, nil
 }

@@ -120,6 +120,35 @@ func TestStepBatch(t *testing.T) {
 	}
 }
 
+// TestSameRows: a row has the same bits in a step of any of the numbers of rows that the network says.
+func TestSameRows(t *testing.T) {
+	m, err := model.Open("", model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	least, most := m.Network.SameRows(m.Backend)
+	if least < 1 || most < 8 {
+		t.Fatalf("%d to %d rows, want at least up to 8", least, most)
+	}
+	var want []float32
+	for rows := least; rows <= most; rows++ {
+		caches, tokens := sequences(t, m, 1, 64)
+		got, err := runner.New(m).StepBatch(t.Context(), caches, tokens, rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == nil {
+			want = got[0]
+		}
+		for i, x := range got[0] {
+			if math.Float32bits(x) != math.Float32bits(want[i]) {
+				t.Fatalf("logit %d is %v in a step of %d rows, %v in one of %d", i, x, rows, want[i], least)
+			}
+		}
+	}
+}
+
 // BenchmarkDecode is the throughput of decoding on the built-in model: batch 8 is to be
 // at least 3 times batch 1.
 func BenchmarkDecode(b *testing.B) {

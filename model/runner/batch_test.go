@@ -118,7 +118,7 @@ func TestBatchIsGenerate(t *testing.T) {
 	var caches []*kvcache.Cache
 	batched := make([]result, len(settings))
 	watch := func(opt runner.GenerateOptions, to *result) runner.GenerateOptions {
-		opt.OnLogProb = func(_ int32, p float64) { to.logProbs = append(to.logProbs, p) }
+		opt.OnLogProb = func(_ int32, p float64, _ []runner.LogProb) { to.logProbs = append(to.logProbs, p) }
 		opt.AfterStep = func() error { to.steps++; return nil }
 		return opt
 	}
@@ -251,7 +251,7 @@ func TestErrorsOfOneSequence(t *testing.T) {
 			for j, i := range which {
 				_, cache, logits := start(t, m, modeltest.Tokens(m, uint64(i), prompts[i]))
 				tokens := 0
-				opt := runner.GenerateOptions{MaxNew: 9, IgnoreEnd: true, OnLogProb: func(_ int32, p float64) { logProbs[j] = append(logProbs[j], p) }}
+				opt := runner.GenerateOptions{MaxNew: 9, IgnoreEnd: true, OnLogProb: func(_ int32, p float64, _ []runner.LogProb) { logProbs[j] = append(logProbs[j], p) }}
 				switch i {
 				case 1:
 					opt.OnToken = func(int32) error {

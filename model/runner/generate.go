@@ -26,8 +26,10 @@ type GenerateOptions struct {
 	OnToken func(id int32) error
 	// OnLogProb receives, before OnToken, the logarithm of the probability that the model
 	// gives to every token, before Sampling changes anything: finite, computed in float64.
-	// The logits of every step are then read from a device.
-	OnLogProb func(id int32, logProb float64)
+	// The logits of every step are then read from a device. top are the TopLogProbs likeliest
+	// tokens, of equal ones the lower ids first.
+	OnLogProb   func(id int32, logProb float64, top []LogProb)
+	TopLogProbs int
 	// Capture and Observe are those of every decoding step.
 	Capture Capture
 	Observe Observer

@@ -3,6 +3,7 @@ package runner
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"glimpse/internal/simd"
 	"glimpse/kernels"
@@ -49,21 +50,38 @@ func (l *Logits) Check() (err error) {
 	return err
 }
 
-// LogProb is the natural logarithm of the probability of a token, log softmax in float64:
-// finite, or an error. The sum is in the order of ids.
-func (l *Logits) LogProb(id int32) (float64, error) {
+// LogProb is a token and the natural logarithm of its probability.
+type LogProb struct {
+	ID      int32
+	LogProb float64
+}
+
+// LogProbs is the natural logarithm of the probability of a token, log softmax in float64:
+// finite, or an error. The sum is in the order of ids. top are the n likeliest tokens, of equal
+// ones the lower ids first.
+func (l *Logits) LogProbs(id int32, n int) (_ float64, top []LogProb, err error) {
 	x, err := l.Float32s()
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	if id < 0 || int(id) >= len(x) {
-		return 0, fmt.Errorf("log probability: token id %d, want 0 to %d", id, len(x)-1)
+		return 0, nil, fmt.Errorf("log probability: token id %d, want 0 to %d", id, len(x)-1)
 	}
 	most, sum := float64(simd.Max(x)), 0.0
 	for _, v := range x {
 		sum += math.Exp(float64(v) - most)
 	}
-	return float64(x[id]) - most - math.Log(sum), nil
+	total := most + math.Log(sum)
+	for i, v := range x {
+		at := len(top)
+		for at > 0 && float64(v)-total > top[at-1].LogProb {
+			at--
+		}
+		if at < n {
+			top = slices.Insert(top[:min(len(top), n-1)], at, LogProb{int32(i), float64(v) - total})
+		}
+	}
+	return float64(x[id]) - total, top, nil
 }
 
 // next draws the token that follows, with the sampler's next random number.

@@ -96,7 +96,10 @@ func (p *prefillPass) run(ctx context.Context, chunks [][2]int) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if n > kvcache.GrowEntries {
+		if x := p.opt.Prefix; x != nil && chunks[0][0] == 0 {
+			p.cache.ReserveLayer(l, x.Len()+n)
+			x.Enter(p.cache, l)
+		} else if n > kvcache.GrowEntries {
 			p.cache.ReserveLayer(l, n-chunks[0][0])
 		}
 		if err := p.layer(l, chunks); err != nil {

@@ -67,8 +67,22 @@ func (p *prefillPass) startNorms(l int) {
 }
 
 // cut cuts n rows so that the last chunk holds the rows of every window. Folded probes
-// come on top of the last one, which has fewer rows for that.
-func (p *prefillPass) cut(n int) [][2]int {
+// come on top of the last one, which has fewer rows for that. After a prefix they are cut where
+// they would be without it.
+func (p *prefillPass) cut(n int) (out [][2]int) {
+	if p.opt.Prefix == nil {
+		return p.cutWhole(n)
+	}
+	before := p.opt.Prefix.Len()
+	for _, c := range p.cutWhole(before + n) {
+		if c[1] > before {
+			out = append(out, [2]int{max(0, c[0]-before), c[1] - before})
+		}
+	}
+	return out
+}
+
+func (p *prefillPass) cutWhole(n int) [][2]int {
 	size := p.opt.Chunk
 	if size <= 0 {
 		size = p.Model.ChunkRows()

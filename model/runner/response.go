@@ -89,11 +89,11 @@ func (r *response) accept(id int32, logits *Logits) error {
 	}
 	r.tokens = append(r.tokens, id)
 	if r.OnLogProb != nil && logits != nil {
-		p, err := logits.LogProb(id)
+		p, top, err := logits.LogProbs(id, r.TopLogProbs)
 		if err != nil {
 			return err
 		}
-		r.OnLogProb(id, p)
+		r.OnLogProb(id, p, top)
 	}
 	if r.OnToken != nil {
 		if err := r.OnToken(id); errors.Is(err, ErrStop) {

@@ -32,7 +32,7 @@ func TestForcedResponses(t *testing.T) {
 		response[7] = m.Config.EOS[0] // which ends nothing
 		r, cache, logits := start(t, m, prompt)
 		var got, want []float64
-		opt := runner.GenerateOptions{MaxNew: 3, Stop: []int32{response[2]}, Forced: response, OnLogProb: func(_ int32, p float64) { got = append(got, p) }}
+		opt := runner.GenerateOptions{MaxNew: 3, Stop: []int32{response[2]}, Forced: response, OnLogProb: func(_ int32, p float64, _ []runner.LogProb) { got = append(got, p) }}
 		tokens, ended, err := r.Generate(background, cache, logits, opt)
 		if err != nil || ended || !slices.Equal(tokens, response) {
 			t.Fatalf("%s: %v, ended %v, %v", device, tokens, ended, err)
@@ -61,13 +61,13 @@ func TestLogProbsOfAGeneration(t *testing.T) {
 		sampling := model.Sampling{Temperature: 2, TopK: 5, Seed: 1, Processors: model.Processors{RepetitionPenalty: 1.5}}
 		tokens, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{
 			MaxNew: 12, IgnoreEnd: true, Sampling: sampling, Prompt: prompt,
-			OnLogProb: func(id int32, p float64) { drawn = append(drawn, p) },
+			OnLogProb: func(id int32, p float64, _ []runner.LogProb) { drawn = append(drawn, p) },
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r, cache, logits = start(t, m, prompt)
-		if _, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{Forced: tokens, OnLogProb: func(_ int32, p float64) { forced = append(forced, p) }}); err != nil {
+		if _, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{Forced: tokens, OnLogProb: func(_ int32, p float64, _ []runner.LogProb) { forced = append(forced, p) }}); err != nil {
 			t.Fatal(err)
 		}
 		if len(drawn) != 12 || !slices.Equal(drawn, forced) {
@@ -89,13 +89,13 @@ func TestLogProbIsOfFloat64(t *testing.T) {
 		{[]float32{1000, 0}, 1, -1000},
 		{[]float32{math.MaxFloat32, -math.MaxFloat32}, 1, -2 * math.MaxFloat32},
 	} {
-		got, err := runner.HostLogits(c.logits).LogProb(c.id)
+		got, _, err := runner.HostLogits(c.logits).LogProbs(c.id, 0)
 		if err != nil || math.Abs(got-c.want) > 1e-15*max(1, math.Abs(c.want)) {
 			t.Errorf("%v: token %d: %v, %v, want %v", c.logits, c.id, got, err, c.want)
 		}
 	}
 	for _, id := range []int32{-1, 2} {
-		if _, err := runner.HostLogits([]float32{1, 2}).LogProb(id); err == nil {
+		if _, _, err := runner.HostLogits([]float32{1, 2}).LogProbs(id, 0); err == nil {
 			t.Errorf("token %d of 2: want an error", id)
 		}
 	}
@@ -118,7 +118,7 @@ func TestForcedResponsesAreChecked(t *testing.T) {
 	} {
 		r, cache, logits := start(t, m, modeltest.Tokens(m, 1, 20))
 		told := 0
-		out, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{Forced: c.forced, OnLogProb: func(int32, float64) { told++ }})
+		out, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{Forced: c.forced, OnLogProb: func(int32, float64, []runner.LogProb) { told++ }})
 		if (err != nil) != c.fails || c.is != nil && !errors.Is(err, c.is) {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -135,7 +135,7 @@ func TestLogProbsThatAreNotFinite(t *testing.T) {
 		r, cache, logits := start(t, m, modeltest.Tokens(m, 1, 20))
 		m.Backend.Fill(cache.View(1)[0].K.Rows(1, 2), math.NaN())
 		var got []float64
-		_, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{Forced: []int32{1, 2, 3}, OnLogProb: func(_ int32, p float64) { got = append(got, p) }})
+		_, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{Forced: []int32{1, 2, 3}, OnLogProb: func(_ int32, p float64, _ []runner.LogProb) { got = append(got, p) }})
 		if !errors.Is(err, model.ErrNonFinite) || len(got) != 1 {
 			t.Errorf("%s: %v, %v, want the first token's and an error", device, got, err)
 		}

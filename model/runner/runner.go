@@ -73,6 +73,9 @@ type PrefillOptions struct {
 	// layers are then full before the first is observed, and of them an observer reads only
 	// that of the layer which it is told of. Without an observer it is always so.
 	Pipelined bool
+	// Prefix (may be nil) is the first tokens of the prompt, before those that run: its pairs enter every
+	// layer of the cache, which is at their end and otherwise empty, when the layer's turn has come.
+	Prefix *kvcache.Prefix
 	// CacheOnly computes keys and values and nothing that only logits need.
 	CacheOnly bool
 

@@ -30,7 +30,7 @@ func newSampler(s model.Sampling, prompt []int32) *sampler {
 }
 
 // errAllBanned: the processors leave no token.
-var errAllBanned = errors.New("sampling: the suppressed tokens, bad words and repeated n-grams are all tokens that there are")
+var errAllBanned = errors.New("sampling: the suppressed tokens, bad words, repeated n-grams and what a constraint does not allow are all tokens that there are")
 
 // next draws a token. Equal logits: the lower id comes first.
 func (s *sampler) next(logits []float32) (int32, error) {
@@ -43,6 +43,11 @@ func (s *sampler) next(logits []float32) (int32, error) {
 	id := s.draw().Token(logits)
 	if s.past != nil {
 		s.past.add(id)
+	}
+	if c := s.Processors.Constraint; c != nil {
+		if err := c.Accept(id); err != nil {
+			return 0, err
+		}
 	}
 	return id, nil
 }
@@ -61,10 +66,11 @@ type past struct {
 	text   []int32
 	prompt int            // so many of them are the prompt's
 	seen   map[int32]bool // the tokens of the text
+	said   map[int32]int  // how often the response has a token
 }
 
 func newPast(prompt []int32) *past {
-	p := &past{text: slices.Clone(prompt), prompt: len(prompt), seen: make(map[int32]bool)}
+	p := &past{text: slices.Clone(prompt), prompt: len(prompt), seen: make(map[int32]bool), said: make(map[int32]int)}
 	for _, id := range prompt {
 		p.seen[id] = true
 	}
@@ -74,6 +80,7 @@ func newPast(prompt []int32) *past {
 func (p *past) add(id int32) {
 	p.text = append(p.text, id)
 	p.seen[id] = true
+	p.said[id]++
 }
 
 // apply returns changed logits, −Inf for what is banned.
@@ -97,6 +104,16 @@ func (past *past) apply(p *model.Processors, logits []float32) []float32 {
 			} else {
 				x[id] /= penalty
 			}
+		}
+	}
+	if p.PresencePenalty != 0 || p.FrequencyPenalty != 0 {
+		for id, times := range past.said {
+			x[id] -= float32(p.PresencePenalty + p.FrequencyPenalty*float64(times))
+		}
+	}
+	for id, bias := range p.Bias {
+		if int(id) < len(x) {
+			x[id] += float32(bias)
 		}
 	}
 	text, n := past.text, p.NoRepeatNGram
@@ -123,6 +140,9 @@ func (past *past) apply(p *model.Processors, logits []float32) []float32 {
 	ban(p.Suppress...)
 	if len(text) == past.prompt {
 		ban(p.BeginSuppress...)
+	}
+	if p.Constraint != nil {
+		p.Constraint.Mask(x)
 	}
 	return x
 }

@@ -113,3 +113,66 @@ func TestSamplingValidate(t *testing.T) {
 		}
 	}
 }
+
+// alternating lets token 1 follow token 0, and token 0 token 1.
+type alternating struct{ next int32 }
+
+func (a *alternating) Mask(logits []float32) {
+	for id := range logits {
+		if int32(id) != a.next {
+			logits[id] = float32(math.Inf(-1))
+		}
+	}
+}
+
+func (a *alternating) Accept(id int32) error {
+	a.next = 1 - id
+	return nil
+}
+
+// TestProcessorsOfRequests: penalties count what the response has said and not the prompt, a bias is added once, and
+// a constraint has the last word.
+func TestProcessorsOfRequests(t *testing.T) {
+	logits := []float32{1, 0.8, 0.5, 0}
+	for _, c := range []struct {
+		name       string
+		processors model.Processors
+		want       []int32
+	}{
+		{"none", model.Processors{}, []int32{0, 0, 0, 0}},
+		{"presence", model.Processors{PresencePenalty: 0.3}, []int32{0, 1, 0, 0}},
+		{"frequency", model.Processors{FrequencyPenalty: 0.3}, []int32{0, 1, 0, 1}},
+		{"both are subtracted", model.Processors{PresencePenalty: 0.3, FrequencyPenalty: 0.3}, []int32{0, 1, 2, 0}},
+		{"below 0 they invite", model.Processors{PresencePenalty: -2}, []int32{0, 0, 0, 0}},
+		{"bias", model.Processors{Bias: map[int32]float64{3: 100, 0: -100, 7: 1}}, []int32{3, 3, 3, 3}},
+		{"constraint", model.Processors{Bias: map[int32]float64{3: 100}, Constraint: &alternating{next: 1}}, []int32{1, 0, 1, 0}},
+	} {
+		s := newSampler(model.Sampling{Processors: c.processors}, []int32{1, 0})
+		var got []int32
+		for range c.want {
+			got = append(got, nextOf(s, logits))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestTopLogProbs(t *testing.T) {
+	l := HostLogits([]float32{1, 3, 2, 3, 0})
+	for n, want := range [][]int32{{}, {1}, {1, 3}, {1, 3, 2}, {1, 3, 2, 0}, {1, 3, 2, 0, 4}, {1, 3, 2, 0, 4}} {
+		of, top, err := l.LogProbs(2, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []int32
+		for _, p := range top {
+			if ids = append(ids, p.ID); p.ID == 2 && p.LogProb != of {
+				t.Errorf("token 2 has %v among the likeliest, %v by itself", p.LogProb, of)
+			}
+		}
+		if !slices.Equal(ids, want) {
+			t.Errorf("%d likeliest: %v, want %v", n, ids, want)
+		}
+	}
+}

@@ -245,6 +245,7 @@ func (b *decoderBuilder) metaspace(raw json.RawMessage) error {
 type Stream struct {
 	t           *Tokenizer
 	skipSpecial bool
+	keep        []int32
 
 	started bool
 	strip   int    // how many times decoder.strip may still be removed
@@ -253,9 +254,17 @@ type Stream struct {
 }
 
 // NewStream returns a stream at the start of a text. skipSpecial leaves special
-// tokens out.
-func (t *Tokenizer) NewStream(skipSpecial bool) *Stream {
-	return &Stream{t: t, skipSpecial: skipSpecial, strip: t.decoder.stripLeft}
+// tokens out but for those to keep.
+func (t *Tokenizer) NewStream(skipSpecial bool, keep ...int32) *Stream {
+	return &Stream{t: t, skipSpecial: skipSpecial, keep: keep, strip: t.decoder.stripLeft}
+}
+
+// Piece is what a token adds to a text that has begun: characters, or bytes that may be a part of one.
+func (t *Tokenizer) Piece(id int32) string {
+	if !t.has(id) {
+		return ""
+	}
+	return t.decoder.joiner + t.decoder.pieces[id]
 }
 
 // Push adds an id and returns the text that is certain now, which may be empty:
@@ -274,13 +283,13 @@ func (s *Stream) Flush() string {
 	s.out = s.out[:0]
 	s.finish()
 	text := string(s.out)
-	*s = Stream{t: s.t, skipSpecial: s.skipSpecial, strip: s.t.decoder.stripLeft, held: s.held[:0], out: s.out}
+	*s = Stream{t: s.t, skipSpecial: s.skipSpecial, keep: s.keep, strip: s.t.decoder.stripLeft, held: s.held[:0], out: s.out}
 	return text
 }
 
 func (s *Stream) push(id int32) {
 	t := s.t
-	if !t.has(id) || s.skipSpecial && t.special[id] {
+	if !t.has(id) || s.skipSpecial && t.special[id] && !slices.Contains(s.keep, id) {
 		return
 	}
 	text := t.decoder.pieces[id]

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"glimpse/internal/bytesize"
+	"glimpse/internal/cli"
+	"glimpse/internal/hostmemory"
+	"glimpse/internal/version"
+	"glimpse/model"
+	"glimpse/serving"
+
+	"github.com/spf13/cobra"
+)
+
+// The bounds of connections.
+const (
+	headerTimeout = 10 * time.Second
+	bodyTimeout   = time.Minute
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 64 << 10
+	abortTimeout  = 3 * time.Second // for answers that are ended to be told so
+)
+
+func newServe() *cobra.Command {
+	var (
+		s              setup
+		c              serving.Config
+		listen         string
+		name, keys     string
+		cert, key      string
+		memory, prefix bytesize.Size
+		drain          time.Duration
+		logJSON        bool
+	)
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve a model over OpenAI's HTTP API, with the caches of its sessions evicted",
+		Long: `Serve a model over OpenAI's HTTP API, with the caches of its sessions evicted.
+
+Clients of OpenAI's API talk to it at http://ADDRESS/v1: chat completions, completions and
+responses, streamed or not. Sessions are decoded together and each holds what its policy
+keeps, so that more of them fit the memory. The first tokens that prompts have in common
+run once: their keys and values are shared, and every session evicts a copy of its own.`,
+		Annotations: cli.Details(`
+A request may say another policy, budget or adapter in "eviction": {"policy", "budget",
+"adapter"}, or in the name of the model: NAME@POLICY:BUDGET. Requests that find no room in
+--memory wait, --queue of them at most; further ones are answered with 429. A request that
+can never fit is refused with the numbers. SIGTERM lets the answers that have begun go on
+for --drain; a second one ends them.
+
+` + modelDetails),
+		Example: `  evict serve --model path/to/llama.gguf --policy lookaheadkv --budget 25%
+  evict serve --model path/to/llama --listen 0.0.0.0:8080 --keys keys.txt`,
+		Args: cli.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			fail := func(err error) error { return fmt.Errorf("serve: %w", err) }
+			var handler slog.Handler = slog.NewTextHandler(cmd.ErrOrStderr(), nil)
+			if logJSON {
+				handler = slog.NewJSONHandler(cmd.ErrOrStderr(), nil)
+			}
+			c.Log, c.Version = slog.New(handler), version.String()
+			var err error
+			if c.Keys, err = readKeys(keys); err != nil {
+				return fail(err)
+			}
+			if (cert == "") != (key == "") {
+				return fail(errors.New("--tls-cert and --tls-key: want both or none"))
+			}
+			if err := c.Choice.Check(); err != nil {
+				return fail(err)
+			}
+			listener, err := net.Listen("tcp", listen)
+			if err != nil {
+				return fail(err)
+			}
+			defer listener.Close()
+			if host, _, _ := net.SplitHostPort(listener.Addr().String()); len(c.Keys) == 0 && !net.ParseIP(host).IsLoopback() {
+				c.Log.Warn("everybody who reaches the address may use the server: --keys takes a file of API keys", "address", listener.Addr().String())
+			}
+			server := &http.Server{ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
+			var serve atomic.Pointer[serving.Server]
+			server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if ready := serve.Load(); ready != nil {
+					ready.ServeHTTP(w, r)
+					return
+				}
+				serving.Loading(w, r)
+			})
+			served := make(chan error, 1)
+			go func() {
+				if cert != "" {
+					server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+					served <- server.ServeTLS(listener, cert, key)
+				} else {
+					served <- server.Serve(listener)
+				}
+			}()
+			m, policy, err := s.open(cmd, nil)
+			if err != nil {
+				return err
+			}
+			if c.Name = name; name == "" {
+				c.Name = strings.TrimSuffix(filepath.Base(m.Name), ".gguf")
+			}
+			c.Policy, c.Seed = policy.Title(), s.Seed
+			c.Memory, c.Prefix = int64(memory), int64(prefix)
+			if !cmd.Flags().Changed("memory") {
+				c.Memory = roomFor(m.Model)
+			}
+			if !cmd.Flags().Changed("prefix-cache") {
+				c.Prefix = c.Memory / 4
+			}
+			ready, err := serving.New(m, c)
+			if err != nil {
+				m.Close()
+				return fail(err)
+			}
+			serve.Store(ready)
+			c.Log.Info("serving", "address", listener.Addr().String(), "model", c.Name, "policy", policy.NameWithAdapter(), "budget", c.Budget.String(),
+				"memory", bytesize.Memory(c.Memory), "prefix_cache", bytesize.Memory(c.Prefix))
+			return errors.Join(wait(cmd.Context(), server, ready, served, drain, c.Log), ready.Close())
+		},
+	}
+	f := cmd.Flags()
+	s.bind(f)
+	s.bindChat(f)
+	s.bindPolicy(f, "")
+	bindBudget(f, &c.Budget, "prompt")
+	c.Choice.From = model.SamplingOfModel
+	c.Choice.Bind(f)
+	f.StringVar(&listen, "listen", "127.0.0.1:8080", "address to listen at, as HOST:PORT")
+	f.StringVar(&name, "served-model-name", "", "name of the model in requests; empty is its file's or folder's")
+	f.IntVar(&c.MaxNew, "max-new", 1024, "most tokens of an answer where a request does not say")
+	f.IntVar(&c.FullBelow, "full-below", 0, "keep all of prompts of fewer tokens")
+	f.IntVar(&c.Rows, "max-num-seqs", 8, "most answers that are decoded together")
+	f.IntVar(&c.Queue, "queue", 1024, "most answers that wait; further ones are refused with 429")
+	f.Var(&memory, "memory", "memory of all sessions and shared prefixes, as 8GiB; default: what is free beside the weights, less a tenth")
+	f.Var(&prefix, "prefix-cache", "most of it that shared prefixes take, as 2GiB; 0 shares nothing; default: a quarter")
+	f.DurationVar(&c.MaxGap, "max-gap", 200*time.Millisecond, "longest time that prompts of others may add between two tokens of an answer, as far as a unit of a prompt is shorter")
+	f.Int64Var(&c.MaxBody, "max-body", 8<<20, "most bytes of a request")
+	f.StringVar(&keys, "keys", "", "file of API keys, one a line, of which requests must have one")
+	f.StringVar(&cert, "tls-cert", "", "certificate chain for TLS, PEM")
+	f.StringVar(&key, "tls-key", "", "its key, PEM")
+	f.DurationVar(&drain, "drain", 30*time.Second, "how long answers that have begun may go on after SIGTERM")
+	f.BoolVar(&logJSON, "log-json", false, "log as JSON lines")
+	cli.Everyday(cmd, "model", "adapter", "device", "policy", "budget", "listen", "memory", "max-num-seqs", "keys")
+	return cmd
+}
+
+// roomFor is the memory beside the weights, less a tenth; 0 where it is not known.
+func roomFor(m *model.Model) int64 {
+	available, _ := m.Available(hostmemory.Available)
+	return available - available/10
+}
+
+// readKeys reads API keys, a line each.
+func readKeys(path string) (keys []string, err error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("--keys: %w", err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); ; {
+		if !lines.Scan() {
+			if err = lines.Err(); err == nil && len(keys) == 0 {
+				err = errors.New("got no key, want one a line")
+			}
+			if err != nil {
+				return nil, fmt.Errorf("--keys %s: %w", path, err)
+			}
+			return keys, nil
+		}
+		if key := strings.TrimSpace(lines.Text()); key != "" && key[0] != '#' {
+			keys = append(keys, key)
+		}
+	}
+}
+
+// wait serves until an error or the end of ctx, after which answers may go on for a while. A signal that comes meanwhile
+// ends the program.
+func wait(ctx context.Context, server *http.Server, ready *serving.Server, served <-chan error, drain time.Duration, log *slog.Logger) error {
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	log.Info("draining", "for", drain)
+	ready.Drain()
+	going, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	if server.Shutdown(going) == nil {
+		return nil
+	}
+	log.Info("ending the answers that go on")
+	ready.Abort()
+	last, done := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+	defer done()
+	if server.Shutdown(last) != nil {
+		server.Close()
+	}
+	return nil
+}

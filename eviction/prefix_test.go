@@ -1,0 +1,103 @@
+package eviction_test
+
+import (
+	"slices"
+	"testing"
+
+	"glimpse/eviction"
+	"glimpse/model/kvcache"
+	"glimpse/model/modeltest"
+)
+
+// TestSharedPrefix: a prompt that begins as one before it keeps, scores and answers to the bit what it does by itself,
+// and runs only what follows the pages that are there. Policies that observe every row run all of it.
+func TestSharedPrefix(t *testing.T) {
+	for _, shape := range []modeltest.Llama{
+		{Layers: 2, Heads: 4, KVHeads: 2, Seed: 2, MaxPositions: 2048},
+		{Layers: 2, Hidden: 192, Heads: 3, KVHeads: 1, HeadDim: 64, Intermediate: 256, Seed: 3, MaxPositions: 2048},
+	} {
+		m := shape.Open(t, "cpu")
+		document := modeltest.Tokens(m, 5, 1300)
+		for _, name := range eviction.Policies.Names() {
+			t.Run(name, func(t *testing.T) {
+				p := policy(t, m, name)
+				shared := newRuntime(m, p)
+				shared.Prefixes = kvcache.NewPrefixCache(m, 1<<30)
+				reuses := !planOf(m, p).Capture.AllRows
+				for i, n := range []int{1100, 1100, 700, 1290, 1041} {
+					tokens := slices.Clone(document[:n])
+					copy(tokens[n-60:], modeltest.Tokens(m, uint64(20+i), 60))
+					if i == 1 { // the same prompt once more
+						copy(tokens[n-60:], modeltest.Tokens(m, 20, 60))
+					}
+					got, err := shared.Prefill(background, p, tokens, 100, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if least := min(n, 1000) - 200; reuses && i > 0 && got.Reused < least || !reuses && got.Reused > 0 || i == 0 && got.Reused > 0 {
+						t.Errorf("prompt %d of %d tokens: %d were reused", i, n, got.Reused)
+					}
+					sameSession(t, got, prefill(t, m, p, tokens, 100))
+				}
+			})
+		}
+	}
+}
+
+// sameSession compares two sessions to the bit, and what they answer.
+func sameSession(t *testing.T, got, want *eviction.Session) {
+	t.Helper()
+	if !sameBits(got.Logits(), want.Logits()) {
+		t.Error("other logits")
+	}
+	if !sameKept(got.Kept(), want.Kept()) {
+		t.Error("other entries are kept")
+	}
+	for l, heads := range got.Scores() {
+		for h, scores := range heads {
+			if !sameBits(scores, want.Scores()[l][h]) {
+				t.Fatalf("layer %d head %d: other scores", l, h)
+			}
+		}
+	}
+	if g, w := generate(t, got, 8), generate(t, want, 8); !slices.Equal(g, w) {
+		t.Errorf("answers %v, want %v", g, w)
+	}
+}
+
+
+// TestPrefixCacheLimit: pages that were used longest ago go, none that is in use, and the memory is what the limit says.
+func TestPrefixCacheLimit(t *testing.T) {
+	m := modeltest.Llama{Layers: 2, Heads: 4, KVHeads: 2, Seed: 2, MaxPositions: 2048}.Open(t, "cpu")
+	p := policy(t, m, "snapkv")
+	rt := eviction.NewRuntime(m)
+	page := 64 * int64(m.Config.Layers*m.Config.KVHeads) * kvcache.New(m).PairBytes()
+	rt.Prefixes = kvcache.NewPrefixCache(m, 10*page)
+	a, b := modeltest.Tokens(m, 5, 500), modeltest.Tokens(m, 6, 300)
+	reused := func(tokens []int32) int {
+		s, err := rt.Prefill(background, p, tokens, 50, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := rt.Prefixes.Bytes(); n > 10*page {
+			t.Errorf("%d bytes, want at most %d", n, 10*page)
+		}
+		return s.Reused
+	}
+	for i, c := range []struct {
+		tokens []int32
+		want   int
+	}{
+		{a, 0}, {a, 448}, // 7 pages
+		{b, 0}, {b, 256}, // 4 pages, for which one of a's goes
+		{a, 384}, {b, 192}, // one of each takes the place of the other's
+	} {
+		if got := reused(c.tokens); got != c.want {
+			t.Errorf("prompt %d: %d tokens were reused, want %d", i, got, c.want)
+		}
+	}
+	rt.Prefixes = kvcache.NewPrefixCache(m, page/2)
+	if reused(a); reused(a) != 0 || rt.Prefixes.Bytes() != 0 {
+		t.Error("a limit below a page: want nothing in it")
+	}
+}

@@ -1,0 +1,225 @@
+package kvcache
+
+import (
+	"encoding/binary"
+	"slices"
+	"sync"
+
+	"glimpse/kernels"
+	"glimpse/model"
+)
+
+// PrefixCache keeps the keys and values of the first tokens of prompts, none of them evicted, in pages that all
+// prompts with the same first tokens share: a tree over token ids (RadixAttention, arXiv:2312.07104). A prompt that
+// begins with them copies a layer's pages into its own cache just before the layer runs, and evicts its copy: pages
+// are never changed.
+//
+// A prompt that runs after pages has the bits of one that runs as a whole where a row's bits depend on the rows
+// beside it no more than by the blocks that pages end at.
+type PrefixCache struct {
+	limit       int64
+	chunk, page int // tokens of a pass that go through a layer together, and of a page
+
+	mu    sync.Mutex // of what follows: a prefix may be looked for on one goroutine while another's prompt runs
+	roots [2]*page   // of short and of long prompts, whose frequencies differ (Cache.Begin)
+	clock int64
+	bytes int64
+}
+
+// page is the pairs of a run of tokens that follows those of the pages above it.
+type page struct {
+	above    *page
+	tokens   string
+	below    map[string]*page // by their tokens
+	pairs    [][]kernels.KV   // [layer][kvHead], without positions
+	bytes    int64
+	used     int64 // when it was used last
+	inUse    int   // prefixes
+	complete bool
+}
+
+const (
+	// blockQueries is the number of queries of a KV head that attention on a processor works on together.
+	blockQueries = 64
+	// MinRows is the least number of rows that are computed as those of any longer prompt, to the bit.
+	MinRows = 17
+)
+
+// NewPrefixCache returns an empty cache of at most limit bytes for prompts of the model.
+func NewPrefixCache(m *model.Model, limit int64) *PrefixCache {
+	rows := max(1, blockQueries*m.Config.KVHeads/m.Config.Heads)
+	return &PrefixCache{limit: limit, chunk: m.ChunkRows(), page: rows * max(1, blockQueries/rows), roots: [2]*page{{}, {}}}
+}
+
+// end is the end of the page that begins at a token.
+func (p *PrefixCache) end(from int) int {
+	chunk := from / p.chunk * p.chunk
+	if to := from + p.page; to-chunk <= p.chunk-MinRows {
+		return to
+	}
+	return chunk + p.chunk
+}
+
+// Bytes is what the pages take, and Limit the most.
+func (p *PrefixCache) Bytes() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bytes
+}
+
+func (p *PrefixCache) Limit() int64 { return p.limit }
+
+// Prefix is what one prompt takes of a PrefixCache, and what it adds.
+type Prefix struct {
+	of           *PrefixCache
+	pages, fresh []*page
+	tokens       int // of pages
+}
+
+// Match finds the longest run of pages that a prompt begins with, of at most so many tokens, and makes room for
+// pages of the rest. Close ends the use of it.
+func (p *PrefixCache) Match(c *Cache, tokens []int32, most int) *Prefix {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clock++
+	x, at, from := &Prefix{of: p}, p.roots[btoi(c.long)], 0
+	for reusing := true; p.end(from) <= len(tokens); {
+		to := p.end(from)
+		key := keyOf(tokens[from:to])
+		next := at.below[key]
+		if reusing = reusing && next != nil && next.complete && to <= most; reusing {
+			x.pages, x.tokens = append(x.pages, next), to
+		} else if next == nil {
+			next = &page{above: at, tokens: key, bytes: int64(to-from) * int64(c.Layers()*c.KVHeads()) * c.PairBytes()}
+			if !p.makeRoom(next.bytes) {
+				break
+			}
+			if at.below == nil {
+				at.below = make(map[string]*page)
+			}
+			at.below[key] = next
+			p.bytes += next.bytes
+			x.fresh = append(x.fresh, next)
+		}
+		next.used = p.clock
+		if slices.Contains(x.fresh, next) || reusing {
+			next.inUse++
+		} else if !next.complete {
+			break // another prompt is adding it
+		}
+		at, from = next, to
+	}
+	for _, f := range x.fresh {
+		f.pairs = make([][]kernels.KV, c.Layers())
+	}
+	return x
+}
+
+// makeRoom lets go of the pages that were used longest ago until there is room for so many bytes more.
+func (p *PrefixCache) makeRoom(bytes int64) bool {
+	for p.bytes+bytes > p.limit {
+		var oldest *page
+		for _, root := range p.roots {
+			root.leaves(func(leaf *page) {
+				if leaf.inUse == 0 && leaf.used < p.clock && (oldest == nil || leaf.used < oldest.used) {
+					oldest = leaf
+				}
+			})
+		}
+		if oldest == nil {
+			return false
+		}
+		p.drop(oldest)
+	}
+	return true
+}
+
+func (p *PrefixCache) drop(leaf *page) {
+	delete(leaf.above.below, leaf.tokens)
+	p.bytes -= leaf.bytes
+}
+
+func (g *page) leaves(f func(*page)) {
+	for _, b := range g.below {
+		if len(b.below) == 0 {
+			f(b)
+		} else {
+			b.leaves(f)
+		}
+	}
+}
+
+// Len is the number of tokens whose pairs are there.
+func (x *Prefix) Len() int { return x.tokens }
+
+// Enter appends the pairs of a layer to that of a cache, which has room for them and is empty.
+func (x *Prefix) Enter(c *Cache, layer int) {
+	on, from := c.On(layer), 0
+	for _, g := range x.pages {
+		n := len(g.tokens) / 4
+		for i := range c.heads[layer] {
+			h, pair := &c.heads[layer][i], g.pairs[layer][i]
+			on.Copy(h.k.Rows(from, from+n), pair.K)
+			on.Copy(h.v.Rows(from, from+n), pair.V)
+			h.pos = append(h.pos, Positions(int32(from), n)...)
+		}
+		from += n
+	}
+	c.changed()
+}
+
+// Take copies the pairs of a layer, of which nothing is evicted yet, into the pages that the prompt adds.
+func (x *Prefix) Take(c *Cache, layer int) {
+	on := c.On(layer)
+	for _, g := range x.fresh {
+		n, from := len(g.tokens)/4, g.from()
+		for i := range c.heads[layer] {
+			h := &c.heads[layer][i]
+			k, v := on.Alloc(c.dtype, n, c.headDim), on.Alloc(c.dtype, n, c.headDim)
+			on.Copy(k, h.k.Rows(from, from+n))
+			on.Copy(v, h.v.Rows(from, from+n))
+			g.pairs[layer] = append(g.pairs[layer], kernels.KV{K: k, V: v})
+		}
+	}
+}
+
+// from is the first token of a page.
+func (g *page) from() int {
+	n := 0
+	for a := g.above; a != nil; a = a.above {
+		n += len(a.tokens) / 4
+	}
+	return n
+}
+
+// Close ends the use of the pages. What was added is there for others if all layers were taken.
+func (x *Prefix) Close() {
+	p := x.of
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, g := range x.pages {
+		g.inUse--
+	}
+	for _, g := range slices.Backward(x.fresh) {
+		g.inUse--
+		if g.complete = !slices.ContainsFunc(g.pairs, func(heads []kernels.KV) bool { return heads == nil }); !g.complete {
+			p.drop(g)
+		}
+	}
+	x.pages, x.fresh = nil, nil
+}
+
+func keyOf(tokens []int32) string {
+	b := make([]byte, 0, 4*len(tokens))
+	for _, id := range tokens {
+		b = binary.LittleEndian.AppendUint32(b, uint32(id))
+	}
+	return string(b)
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

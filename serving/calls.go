@@ -1,0 +1,209 @@
+package serving
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"glimpse/serving/constraint"
+	"glimpse/serving/toolcall"
+)
+
+// toolCall is a call of a function, or a part of one that is streamed.
+type toolCall struct {
+	Index    *int         `json:"index,omitempty"` // of streams
+	ID       string       `json:"id,omitempty"`
+	Type     string       `json:"type,omitempty"`
+	Function functionCall `json:"function"`
+}
+
+type functionCall struct {
+	Name      string `json:"name,omitempty"`
+	Arguments string `json:"arguments"`
+}
+
+// calls reads the calls of tools out of what the choices of a request say.
+type calls struct {
+	parsers []*toolcall.Parser // by choice; nil: what is said is text
+	one     bool               // calls after the first are dropped
+}
+
+// newCalls reads the tools of a request, and makes the answers calls where it must be one.
+func (s *Server) newCalls(g *generation, c *chatRequest) (*calls, error) {
+	grammar, err := c.ResponseFormat.grammar()
+	if err != nil {
+		return nil, err
+	}
+	choice, named, err := toolChoice(c.ToolChoice)
+	if err != nil {
+		return nil, err
+	}
+	tools, err := readTools(c.Tools)
+	if err != nil {
+		return nil, err
+	}
+	out := &calls{one: c.Parallel != nil && !*c.Parallel}
+	if len(tools) == 0 || choice == "none" {
+		if choice == "required" {
+			return nil, refuse("tool_choice", "got no tools, want at least one")
+		}
+		return out, g.constrain(s, grammar)
+	}
+	f, ok := toolcall.Detect(s.model.Tokenizer.Config().ChatTemplate)
+	if !ok {
+		return nil, refuse("tools", "how the chat template of model %s writes calls is not known: want one of %v", s.Name, toolcall.Formats.Names())
+	}
+	for _, text := range f.Markers() {
+		if id, ok := s.model.Tokenizer.TokenToID(text); ok {
+			g.keep = append(g.keep, id)
+		}
+	}
+	for range g.choices {
+		out.parsers = append(out.parsers, f.NewParser(tools))
+	}
+	if choice == "auto" && grammar == nil {
+		return out, nil
+	}
+	if named != "" {
+		i := slices.IndexFunc(tools, func(t toolcall.Tool) bool { return t.Name == named })
+		if i < 0 {
+			return nil, refuse("tool_choice", "got %q, which is none of the tools", named)
+		}
+		tools = tools[i : i+1]
+	}
+	forced, err := grammarOf(f.Forced(tools, !out.one && named == ""))
+	if err != nil {
+		return nil, refuse("tools", "%v", err)
+	}
+	if choice == "auto" {
+		forced = constraint.Any(forced, grammar)
+	}
+	return out, g.constrain(s, forced)
+}
+
+// toolChoice reads the field of that name: auto, none, required, or a function's name, which is required.
+func toolChoice(raw json.RawMessage) (choice, named string, err error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return "auto", "", nil
+	}
+	var of struct {
+		Type     string `json:"type"`
+		Function struct {
+			Name string `json:"name"`
+		} `json:"function"`
+	}
+	if json.Unmarshal(raw, &choice) == nil {
+		if choice != "auto" && choice != "none" && choice != "required" {
+			return "", "", refuse("tool_choice", "got %q, want auto, none, required or a function", choice)
+		}
+		return choice, "", nil
+	}
+	if err := json.Unmarshal(raw, &of); err != nil || of.Type != "function" || of.Function.Name == "" {
+		return "", "", refuse("tool_choice", "got %.60s, want {\"type\": \"function\", \"function\": {\"name\": …}}", raw)
+	}
+	return "required", of.Function.Name, nil
+}
+
+func readTools(raw json.RawMessage) (out []toolcall.Tool, err error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	var list []struct {
+		Type     string         `json:"type"`
+		Function *toolcall.Tool `json:"function"`
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, refuse("tools", "want a list of tools: %v", err)
+	}
+	for i, t := range list {
+		if t.Type != "function" || t.Function == nil || t.Function.Name == "" {
+			return nil, refuse(fmt.Sprintf("tools[%d]", i), "want type \"function\" and a function with a name")
+		}
+		out = append(out, *t.Function)
+	}
+	return out, nil
+}
+
+// grammarOf is the language of what forced calls look like.
+func grammarOf(pieces []toolcall.Piece) (*constraint.Grammar, error) {
+	var all []*constraint.Grammar
+	for _, p := range pieces {
+		var g *constraint.Grammar
+		var err error
+		switch {
+		case p.Schema != nil:
+			g, err = constraint.Schema(p.Schema, false)
+		case p.Regex != "":
+			g, err = constraint.Regex(p.Regex)
+		case p.Alternatives != nil:
+			var any []*constraint.Grammar
+			for _, a := range p.Alternatives {
+				one, err := grammarOf(a)
+				if err != nil {
+					return nil, err
+				}
+				any = append(any, one)
+			}
+			g = constraint.Any(any...)
+		case p.Repeat != nil:
+			if g, err = grammarOf(p.Repeat); err == nil {
+				g = constraint.Repeat(g, 0, maxCalls)
+			}
+		default:
+			g = constraint.Literal(p.Literal)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, g)
+	}
+	return constraint.Sequence(all...), nil
+}
+
+// maxCalls is the most calls after the first that an answer is made to have.
+const maxCalls = 15
+
+// push takes what a choice says and returns what it comes to.
+func (c *calls) push(choice int, text string, done bool) (out []toolcall.Delta) {
+	if c.parsers == nil {
+		if text != "" {
+			out = append(out, toolcall.Delta{Content: text})
+		}
+		return out
+	}
+	if text != "" {
+		out = c.parsers[choice].Push(text)
+	}
+	if done {
+		out = append(out, c.parsers[choice].Close()...)
+	}
+	if c.one {
+		out = slices.DeleteFunc(out, func(d toolcall.Delta) bool { return d.Call != nil && d.Call.Index > 0 })
+	}
+	return out
+}
+
+// take adds a part of a call.
+func (m *chatMessage) take(d toolcall.Delta) {
+	if d.Call == nil {
+		return
+	}
+	if d.Call.Index == len(m.ToolCalls) {
+		m.ToolCalls = append(m.ToolCalls, toolCall{ID: "call_" + randomID(), Type: "function"})
+	}
+	f := &m.ToolCalls[d.Call.Index].Function
+	f.Name += d.Call.Name
+	f.Arguments += d.Call.Arguments
+}
+
+// deltaOf is a part of an answer as it is streamed.
+func deltaOf(d toolcall.Delta) *chatMessage {
+	if d.Call == nil {
+		return &chatMessage{Content: &d.Content}
+	}
+	call := toolCall{Index: &d.Call.Index, Function: functionCall{d.Call.Name, d.Call.Arguments}}
+	if d.Call.Name != "" {
+		call.ID, call.Type = "call_"+randomID(), "function"
+	}
+	return &chatMessage{ToolCalls: []toolCall{call}}
+}

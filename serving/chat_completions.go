@@ -1,0 +1,236 @@
+package serving
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"glimpse/model/tokenizer"
+	"glimpse/serving/toolcall"
+)
+
+// chatRequest is the body of /v1/chat/completions.
+type chatRequest struct {
+	settings
+	conversation
+	MaxCompletionTokens *int            `json:"max_completion_tokens"`
+	LogProbs            *bool           `json:"logprobs"`
+	TopLogProbs         *int            `json:"top_logprobs"`
+	ResponseFormat      *responseFormat `json:"response_format"`
+}
+
+// completion is an answer of the API, or a part of one that is streamed.
+type completion struct {
+	ID      string  `json:"id"`
+	Object  string  `json:"object"`
+	Created int64   `json:"created"`
+	Model   string  `json:"model"`
+	Choices []any   `json:"choices"`
+	Usage   *usage  `json:"usage,omitempty"`
+	Print   *string `json:"system_fingerprint"`
+}
+
+type chatChoice struct {
+	Index        int           `json:"index"`
+	Message      *chatMessage  `json:"message,omitempty"`
+	Delta        *chatMessage  `json:"delta,omitempty"`
+	LogProbs     *chatLogProbs `json:"logprobs"`
+	FinishReason *string       `json:"finish_reason"`
+}
+
+type chatMessage struct {
+	Role      string     `json:"role,omitempty"`
+	Content   *string    `json:"content,omitempty"`
+	Refusal   *string    `json:"refusal,omitempty"`
+	ToolCalls []toolCall `json:"tool_calls,omitempty"`
+}
+
+type chatLogProbs struct {
+	Content []chatLogProb `json:"content"`
+}
+
+type chatLogProb struct {
+	Token   string        `json:"token"`
+	LogProb float64       `json:"logprob"`
+	Bytes   []int         `json:"bytes"`
+	Top     []chatLogProb `json:"top_logprobs,omitempty"`
+}
+
+// chatLogProbsOf are those of tokens.
+func chatLogProbsOf(t *tokenizer.Tokenizer, tokens []tokenLogProb) *chatLogProbs {
+	one := func(id int32, p float64) chatLogProb {
+		piece := t.Piece(id)
+		out := chatLogProb{Token: strings.ToValidUTF8(piece, "\uFFFD"), LogProb: p, Bytes: []int{}}
+		for i := range len(piece) {
+			out.Bytes = append(out.Bytes, int(piece[i]))
+		}
+		return out
+	}
+	out := &chatLogProbs{Content: []chatLogProb{}}
+	for _, token := range tokens {
+		entry := one(token.id, token.logProb)
+		entry.Top = []chatLogProb{}
+		for _, p := range token.top {
+			entry.Top = append(entry.Top, one(p.ID, p.LogProb))
+		}
+		out.Content = append(out.Content, entry)
+	}
+	return out
+}
+
+// read reads the request.
+func (c *chatRequest) read(s *Server, r *http.Request) (*generation, error) {
+	if err := readJSON(r, c); err != nil {
+		return nil, err
+	}
+	if c.MaxCompletionTokens != nil {
+		if c.MaxTokens = c.MaxCompletionTokens; *c.MaxTokens < 1 {
+			return nil, refuse("max_completion_tokens", "got %d, want at least 1", *c.MaxTokens)
+		}
+	}
+	g, err := s.generation("chatcmpl-", &c.settings)
+	if err != nil {
+		return nil, err
+	}
+	if c.TopLogProbs != nil {
+		if c.LogProbs == nil || !*c.LogProbs {
+			return nil, refuse("top_logprobs", "want logprobs to be true")
+		}
+		if g.top, err = topLogProbs("top_logprobs", *c.TopLogProbs); err != nil {
+			return nil, err
+		}
+	}
+	g.logProbs = c.LogProbs != nil && *c.LogProbs
+	text, err := c.render(r.Context(), s.model.Model)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := encode(s.model.Model, text, false)
+	if err != nil {
+		return nil, err
+	}
+	g.prompts = [][]int32{ids}
+	return g, g.check(s, "messages", ids)
+}
+
+func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) error {
+	var c chatRequest
+	g, err := c.read(s, r)
+	if err != nil {
+		return err
+	}
+	calls, err := s.newCalls(g, &c)
+	if err != nil {
+		return err
+	}
+	j, release, err := s.start(r.Context(), w, g)
+	if err != nil {
+		return err
+	}
+	defer release()
+	out := completion{ID: g.id, Object: "chat.completion", Created: created(), Model: g.model}
+	if c.Stream {
+		out.Object += ".chunk"
+		return s.streamChat(w, r, &c, g, j, calls, out)
+	}
+	type result struct {
+		message  chatMessage
+		text     strings.Builder
+		logProbs []tokenLogProb
+		reason   string
+	}
+	results, total := make([]result, len(j.choices)), usage{}
+	err = j.each(r.Context(), func(ch *choice, said chunk) error {
+		res := &results[ch.index]
+		res.logProbs = append(res.logProbs, said.tokens...)
+		deltas := calls.push(ch.index, said.text, said.done)
+		for _, d := range deltas {
+			res.text.WriteString(d.Content)
+			res.message.take(d)
+		}
+		if said.done {
+			res.reason = finishReason(said.reason)
+			total.add(said.usage)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i := range results {
+		res := &results[i]
+		res.message.Role = "assistant"
+		if text := res.text.String(); text != "" || len(res.message.ToolCalls) == 0 {
+			res.message.Content = &text
+		}
+		entry := chatChoice{Index: i, Message: &res.message, FinishReason: &res.reason}
+		if len(res.message.ToolCalls) > 0 && res.reason == "stop" {
+			res.reason = "tool_calls"
+		}
+		if g.logProbs {
+			entry.LogProbs = chatLogProbsOf(s.model.Tokenizer, res.logProbs)
+		}
+		out.Choices = append(out.Choices, entry)
+	}
+	out.Usage = &total
+	writeJSON(w, http.StatusOK, out)
+	return nil
+}
+
+// streamChat streams: the role first, one finish_reason for every choice, and the usage last where it is asked for.
+func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, c *chatRequest, g *generation, j *job, calls *calls, out completion) error {
+	stream := newEvents(w)
+	send := func(entry chatChoice) error {
+		out.Choices = []any{entry}
+		return stream.send(out)
+	}
+	empty := ""
+	called := make([]bool, len(j.choices))
+	var total usage
+	for i := range j.choices {
+		if err := send(chatChoice{Index: i, Delta: &chatMessage{Role: "assistant", Content: &empty}}); err != nil {
+			j.hangUp()
+			return err
+		}
+	}
+	err := j.each(r.Context(), func(ch *choice, said chunk) error {
+		logProbs := (*chatLogProbs)(nil)
+		if g.logProbs && len(said.tokens) > 0 {
+			logProbs = chatLogProbsOf(s.model.Tokenizer, said.tokens)
+		}
+		deltas := calls.push(ch.index, said.text, said.done)
+		if len(deltas) == 0 && logProbs != nil {
+			deltas = append(deltas, toolcall.Delta{})
+		}
+		for _, d := range deltas {
+			entry := chatChoice{Index: ch.index, Delta: deltaOf(d), LogProbs: logProbs}
+			called[ch.index], logProbs = called[ch.index] || d.Call != nil, nil
+			if err := send(entry); err != nil {
+				return err
+			}
+		}
+		if !said.done {
+			return nil
+		}
+		total.add(said.usage)
+		reason := finishReason(said.reason)
+		if called[ch.index] && reason == "stop" {
+			reason = "tool_calls"
+		}
+		return send(chatChoice{Index: ch.index, Delta: &chatMessage{}, FinishReason: &reason})
+	})
+	if err == nil && c.wantsUsage() {
+		out.Choices, out.Usage = []any{}, &total
+		err = stream.send(out)
+	}
+	stream.end(err)
+	return nil
+}
+
+func jsonOf(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // of our own types
+	}
+	return string(raw)
+}

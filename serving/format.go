@@ -1,0 +1,140 @@
+package serving
+
+import (
+	"encoding/json"
+	"slices"
+
+	"glimpse/model"
+	"glimpse/serving/constraint"
+)
+
+// responseFormat is what an answer must look like, as OpenAI's API says it.
+type responseFormat struct {
+	Type       string      `json:"type"`
+	JSONSchema *jsonSchema `json:"json_schema"`
+}
+
+type jsonSchema struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Schema      json.RawMessage `json:"schema"`
+	Strict      *bool           `json:"strict"`
+}
+
+// structured is what an answer must look like, as vLLM's API says it: one of the fields.
+type structured struct {
+	JSON       json.RawMessage `json:"json"`
+	JSONObject bool            `json:"json_object"`
+	Regex      string          `json:"regex"`
+	Choice     []string        `json:"choice"`
+	Grammar    string          `json:"grammar"`
+}
+
+// ofText reads the format of /v1/responses, whose schema stands beside its type.
+func (f *responseFormat) ofText(raw json.RawMessage) error {
+	var flat struct {
+		Type string `json:"type"`
+		jsonSchema
+	}
+	if err := json.Unmarshal(raw, &flat); err != nil {
+		return refuse("text.format", "got %.40s, want an object", raw)
+	}
+	if f.Type = flat.Type; flat.Schema != nil {
+		f.JSONSchema = &flat.jsonSchema
+	}
+	return nil
+}
+
+// grammar is the language of a format; nil where nothing is asked for.
+func (f *responseFormat) grammar() (*constraint.Grammar, error) {
+	if f == nil {
+		return nil, nil
+	}
+	switch f.Type {
+	case "", "text":
+		return nil, nil
+	case "json_object":
+		return constraint.Object(), nil
+	case "json_schema":
+		if f.JSONSchema == nil || len(f.JSONSchema.Schema) == 0 {
+			return nil, refuse("response_format", "json_schema: is missing")
+		}
+		s := f.JSONSchema
+		grammar, err := constraint.Schema(s.Schema, s.Strict != nil && *s.Strict)
+		if err != nil {
+			return nil, refuse("response_format", "%v", err)
+		}
+		return grammar, nil
+	}
+	return nil, refuse("response_format", "got type %q, want text, json_object or json_schema", f.Type)
+}
+
+// grammar is the same of vLLM's fields.
+func (t *structured) grammar() (grammar *constraint.Grammar, err error) {
+	if t == nil {
+		return nil, nil
+	}
+	const param = "structured_outputs"
+	given := 0
+	for _, is := range []bool{len(t.JSON) > 0, t.JSONObject, t.Regex != "", len(t.Choice) > 0, t.Grammar != ""} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return nil, refuse(param, "got %d of json, json_object, regex, choice and grammar, want one", given)
+	}
+	switch {
+	case len(t.JSON) > 0:
+		grammar, err = constraint.Schema(t.JSON, false)
+	case t.JSONObject:
+		grammar = constraint.Object()
+	case t.Regex != "":
+		grammar, err = constraint.Regex(t.Regex)
+	case len(t.Choice) > 0:
+		grammar = constraint.Choice(t.Choice...)
+	default:
+		grammar, err = constraint.GBNF(t.Grammar)
+	}
+	if err != nil {
+		return nil, refuse(param, "%v", err)
+	}
+	return grammar, nil
+}
+
+// constrain lets answers be texts of a grammar alone; nil constrains nothing.
+func (g *generation) constrain(s *Server, grammar *constraint.Grammar) error {
+	if grammar == nil {
+		return nil
+	}
+	if g.constraint != nil {
+		return refuse("structured_outputs", "got response_format or tool_choice, too: want one of them")
+	}
+	v, err := s.vocabulary(g.keep)
+	if err != nil {
+		return err
+	}
+	g.constraint = func() model.Constraint { return constraint.NewMatcher(grammar, v) }
+	return nil
+}
+
+// vocabulary is the model's, in which special tokens are no text but for those that are kept.
+func (s *Server) vocabulary(keep []int32) (*constraint.Vocabulary, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.words != nil && slices.Equal(s.kept, keep) {
+		return s.words, nil
+	}
+	t, err := s.model.NeedTokenizer()
+	if err != nil {
+		return nil, refuse("", "%v", err)
+	}
+	pieces := make([][]byte, t.VocabSize())
+	for id := range pieces {
+		if id := int32(id); !t.IsSpecial(id) || slices.Contains(keep, id) {
+			pieces[id] = []byte(t.Piece(id))
+		}
+	}
+	s.words, s.kept = constraint.NewVocabulary(pieces, s.model.Config.EOS), keep
+	return s.words, nil
+}

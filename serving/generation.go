@@ -1,0 +1,199 @@
+package serving
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"glimpse/engine"
+	"glimpse/eviction"
+	"glimpse/model"
+	"glimpse/model/runner"
+)
+
+// generation is a request that was read: prompts, each with a number of answers, and how they are answered.
+type generation struct {
+	id, model string
+	prompts   [][]int32
+	choices   int // of each prompt
+	policy    engine.Policy
+	budget    eviction.Budget
+	maxNew    int // 0: what the server takes, or the context has room for
+	sampling  model.Sampling
+	stop      []string
+	stopIDs   []int32
+	ignoreEnd bool
+	keep      []int32 // special tokens that are text
+	logProbs  bool
+	top       int
+	// constraint makes one for each answer; nil: nothing is constrained.
+	constraint func() model.Constraint
+}
+
+// generation reads what all endpoints share.
+func (s *Server) generation(prefix string, r *settings) (*generation, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	base, choice, err := modelName(r.Model)
+	if err != nil {
+		return nil, refuse("model", "%v", err)
+	}
+	if base != s.Name && base != "" {
+		return nil, failure(http.StatusNotFound, invalidRequest, "model_not_found", "the model %.100q does not exist: want %q, or %s@POLICY:BUDGET", r.Model, s.Name, s.Name)
+	}
+	g := &generation{id: prefix + randomID(), model: cmp.Or(r.Model, s.Name), choices: r.choices(), budget: s.Budget, stop: r.Stop, stopIDs: r.StopTokenIDs, ignoreEnd: r.IgnoreEOS}
+	if r.Eviction != nil {
+		choice.Policy = cmp.Or(r.Eviction.Policy, choice.Policy)
+		choice.Budget = cmp.Or(r.Eviction.Budget, choice.Budget)
+		choice.Adapter = cmp.Or(r.Eviction.Adapter, choice.Adapter)
+	}
+	if choice.Budget != "" {
+		if err := g.budget.Set(choice.Budget); err != nil {
+			return nil, refuse("eviction.budget", "%v", err)
+		}
+	}
+	choice.Policy = cmp.Or(choice.Policy, s.Policy)
+	if g.policy, err = s.policy(choice); err != nil {
+		return nil, err
+	}
+	if g.sampling, err = r.sampling(s.model.Model, s.Choice); err != nil {
+		return nil, err
+	}
+	if r.Seed == nil {
+		g.sampling.Seed = s.Seed
+		if g.sampling.Temperature > 0 {
+			g.sampling.Seed = randomSeed()
+		}
+	}
+	if r.MaxTokens != nil {
+		g.maxNew = *r.MaxTokens
+	}
+	for _, id := range r.StopTokenIDs {
+		if id < 0 || int(id) >= s.model.Config.Vocab {
+			return nil, refuse("stop_token_ids", "got %d, want 0 to %d", id, s.model.Config.Vocab-1)
+		}
+	}
+	grammar, err := r.StructuredOutputs.grammar()
+	if err != nil {
+		return nil, err
+	}
+	return g, g.constrain(s, grammar)
+}
+
+// check refuses a prompt that cannot run.
+func (g *generation) check(s *Server, param string, tokens []int32) error {
+	m := s.model.Config
+	switch {
+	case len(tokens) == 0:
+		return refuse(param, "got an empty prompt, want at least one token")
+	case len(tokens) >= m.MaxPositions:
+		return refuse(param, "got a prompt of %d tokens, want fewer than %d, the context of model %s", len(tokens), m.MaxPositions, s.Name).coded("context_length_exceeded")
+	case g.maxNew > 0 && len(tokens)+g.maxNew > m.MaxPositions+1:
+		return refuse("max_tokens", "got %d after a prompt of %d tokens, want at most %d in all, the context of model %s", g.maxNew, len(tokens), m.MaxPositions, s.Name).coded("context_length_exceeded")
+	}
+	for i, id := range tokens {
+		if id < 0 || int(id) >= m.Vocab {
+			return refuse(param, "token %d: got id %d, want 0 to %d", i, id, m.Vocab-1)
+		}
+	}
+	return nil
+}
+
+// start submits the answers of a generation, prompt by prompt. release counts them out again.
+func (s *Server) start(ctx context.Context, w http.ResponseWriter, g *generation) (j *job, release func(), err error) {
+	n := len(g.prompts) * g.choices
+	if release, err = s.admit(n); err != nil {
+		if e := ofModel(err); e.status == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", "1")
+		}
+		return nil, nil, err
+	}
+	j, err = s.worker.submit(func() (all []engine.Request, err error) {
+		for i := range n {
+			r, err := s.request(g, i)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, r)
+		}
+		return all, nil
+	}, func(i int, r *engine.Request, c *choice) {
+		c.policy = g.policy.NameWithAdapter()
+		if g.logProbs {
+			r.Generate.OnLogProb = c.onLogProb
+		}
+	})
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return j, release, nil
+}
+
+// request is the i-th answer's, of a new session.
+func (s *Server) request(g *generation, i int) (engine.Request, error) {
+	tokens := g.prompts[i/g.choices]
+	policy, budget := g.policy.Configured, g.budget
+	if len(tokens) < s.FullBelow {
+		budget = eviction.Pairs(len(tokens))
+	}
+	session, err := s.worker.runtime.NewSession(policy, eviction.Pairs(budget.Of(len(tokens))))
+	if err != nil {
+		return engine.Request{}, err
+	}
+	opt := runner.GenerateOptions{
+		MaxNew: min(cmp.Or(g.maxNew, s.MaxNew), s.model.Config.MaxPositions-len(tokens)+1), Sampling: g.sampling, Stop: g.stopIDs,
+		IgnoreEnd: g.ignoreEnd, TopLogProbs: g.top,
+	}
+	opt.Sampling.Seed += uint64(i % g.choices)
+	if g.constraint != nil {
+		opt.Sampling.Processors.Constraint = g.constraint()
+	}
+	return engine.Request{Session: session, Prompt: tokens, Generate: opt, Stop: g.stop, Keep: g.keep}, nil
+}
+
+// created is the time of an answer as the API writes it.
+func created() int64 { return time.Now().Unix() }
+
+// events are the server-sent events of an answer.
+type events struct {
+	w     http.ResponseWriter
+	named bool // each has its type as its name
+}
+
+// newEvents begins a stream. Proxies are told not to hold it back.
+func newEvents(w http.ResponseWriter) *events {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream; charset=utf-8")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	return &events{w: w}
+}
+
+// send writes an event.
+func (e *events) send(v any) error { return e.write("", jsonOf(v)) }
+
+func (e *events) write(name, data string) error {
+	var b strings.Builder
+	if name != "" {
+		fmt.Fprintf(&b, "event: %s\n", name)
+	}
+	fmt.Fprintf(&b, "data: %s\n\n", data)
+	if _, err := e.w.Write([]byte(b.String())); err != nil {
+		return context.Canceled // of a client that is gone
+	}
+	return http.NewResponseController(e.w).Flush()
+}
+
+// end is how a stream ends, well or not.
+func (e *events) end(err error) {
+	if err != nil {
+		e.send(map[string]any{"error": ofModel(err)})
+	}
+	e.write("", "[DONE]")
+}

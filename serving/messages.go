@@ -1,0 +1,156 @@
+package serving
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"glimpse/model"
+	"glimpse/model/chat"
+)
+
+// conversation is the fields of a request that a prompt is rendered of.
+type conversation struct {
+	Messages   json.RawMessage            `json:"messages"`
+	Tools      json.RawMessage            `json:"tools"`
+	Template   map[string]json.RawMessage `json:"chat_template_kwargs"`
+	Effort     *string                    `json:"reasoning_effort"`
+	AddPrompt  *bool                      `json:"add_generation_prompt"`
+	Continue   *bool                      `json:"continue_final_message"`
+	ToolChoice json.RawMessage            `json:"tool_choice"`
+	Parallel   *bool                      `json:"parallel_tool_calls"`
+}
+
+// message is one of a request. Content in parts is the text of all of them.
+func readMessage(raw json.RawMessage) (chat.Message, error) {
+	var head struct {
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"`
+	}
+	var m chat.Message
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return m, fmt.Errorf("got %.40s, want an object with role and content", raw)
+	}
+	if head.Role == "" {
+		return m, errors.New("got no role, want system, user, assistant or tool")
+	}
+	var parts []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	text := ""
+	if json.Unmarshal(head.Content, &text) != nil {
+		if err := json.Unmarshal(head.Content, &parts); err != nil {
+			return m, fmt.Errorf("content: got %.40s, want a text or a list of parts", head.Content)
+		}
+		for i, p := range parts {
+			if p.Type != "text" && p.Type != "input_text" && p.Type != "output_text" {
+				return m, fmt.Errorf("content: part %d: got type %q, want text", i, p.Type)
+			}
+			text += p.Text
+		}
+	}
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return m, err
+	}
+	if m.Role == "developer" {
+		m.Role = "system"
+	}
+	if len(parts) > 0 {
+		rest := m.Extra
+		m.Content, m.NoContent, m.Extra = text, false, nil
+		for _, e := range rest {
+			if e.Key != "content" {
+				m.Extra = append(m.Extra, e)
+			}
+		}
+	}
+	if !m.NoContent && m.Content == "" && m.Role == "user" {
+		return m, errors.New("content: got an empty text")
+	}
+	return m, nil
+}
+
+// render is the text of the conversation as the model's template writes it, up to where the answer begins.
+func (c *conversation) render(ctx context.Context, m *model.Model) (string, error) {
+	var raws []json.RawMessage
+	if err := json.Unmarshal(c.Messages, &raws); err != nil || len(raws) == 0 {
+		return "", refuse("messages", "got %.40s, want a list of at least one message", orNull(c.Messages))
+	}
+	messages := make([]chat.Message, len(raws))
+	for i, raw := range raws {
+		var err error
+		if messages[i], err = readMessage(raw); err != nil {
+			return "", refuse(fmt.Sprintf("messages[%d]", i), "%v", err)
+		}
+	}
+	own := chat.Options{Extra: make(map[string]any)}
+	for name, raw := range c.Template {
+		v, err := chat.ParseJSON(raw)
+		if err != nil {
+			return "", refuse("chat_template_kwargs", "%s: %v", name, err)
+		}
+		own.Extra[name] = v
+	}
+	if c.Effort != nil {
+		own.Extra["reasoning_effort"] = *c.Effort
+	}
+	if len(c.Tools) > 0 && string(c.Tools) != "null" && string(c.ToolChoice) != `"none"` {
+		v, err := chat.ParseJSON(c.Tools)
+		tools, ok := v.([]any)
+		if err != nil || !ok {
+			return "", refuse("tools", "want a list of tools")
+		}
+		if len(tools) > 0 {
+			own.Tools = tools
+		}
+	}
+	template, o, err := m.ChatTemplate(own)
+	if err != nil {
+		return "", refuse("messages", "%v", err)
+	}
+	if unread := template.Unread(messages, own.Tools); len(own.Tools) > 0 && slices.Contains(unread, "tools") {
+		return "", refuse("tools", "the chat template of model %s tells the model of no tools", m.Name)
+	}
+	// An answer that has begun goes on.
+	begun := ""
+	last := &messages[len(messages)-1]
+	if goesOn := last.Role == "assistant" && !last.NoContent; c.Continue != nil && *c.Continue != goesOn && *c.Continue {
+		return "", refuse("continue_final_message", "the last message is of role %s, want assistant", last.Role)
+	} else if goesOn && (c.Continue == nil || *c.Continue) && last.Extra == nil {
+		begun, messages = last.Content, messages[:len(messages)-1]
+	}
+	o.AddGenerationPrompt = c.AddPrompt == nil || *c.AddPrompt
+	text, err := template.Render(ctx, messages, o)
+	var raised *chat.RaisedError
+	switch {
+	case errors.As(err, &raised), errors.Is(err, chat.ErrBudget):
+		return "", refuse("messages", "%v", err)
+	case err != nil:
+		return "", refuse("messages", "the chat template cannot render them: %v", err)
+	}
+	return text + begun, nil
+}
+
+// encode is the tokens of a rendered conversation, which has its special tokens.
+func encode(m *model.Model, text string, special bool) ([]int32, error) {
+	t, err := m.NeedTokenizer()
+	if err != nil {
+		return nil, err
+	}
+	ids, err := t.Encode(text, special)
+	if err != nil {
+		return nil, refuse("", "tokenize: %v", err)
+	}
+	return ids, nil
+}
+
+func orNull(raw json.RawMessage) string {
+	if len(raw) == 0 {
+		return "nothing"
+	}
+	return strings.TrimSpace(string(raw))
+}

@@ -1,0 +1,202 @@
+package serving
+
+import (
+	"net/http"
+
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"glimpse/engine"
+)
+
+// metrics are what /metrics tells. Names end as vLLM's do.
+type metrics struct {
+	registry *prometheus.Registry
+
+	running, waiting               prometheus.Gauge
+	cacheUsage, prefixBytes        prometheus.Gauge
+	prefixQueries, prefixHits      prometheus.Counter
+	promptTokens, generationTokens prometheus.Counter
+	success                        *prometheus.CounterVec // by finished_reason
+	rejected, failed               prometheus.Counter
+	ttft, interToken, e2e, queue   prometheus.Histogram
+	gap                            prometheus.Gauge
+	kept, evicted, read            *prometheus.CounterVec // bytes, by policy
+	agreement                      *prometheus.HistogramVec
+}
+
+func newMetrics(version string) *metrics {
+	m := &metrics{registry: prometheus.NewRegistry()}
+	add := func(c prometheus.Collector) { m.registry.MustRegister(c) }
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "glimpse", Name: name, Help: help})
+		add(g)
+		return g
+	}
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "glimpse", Name: name, Help: help})
+		add(c)
+		return c
+	}
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "glimpse", Name: name, Help: help}, labels)
+		add(c)
+		return c
+	}
+	seconds := func(name, help string, buckets []float64) prometheus.Histogram {
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "glimpse", Name: name, Help: help, Buckets: buckets})
+		add(h)
+		return h
+	}
+	long := prometheus.ExponentialBucketsRange(0.01, 600, 20)
+	m.running = gauge("num_requests_running", "Answers whose prompt runs or that are decoded.")
+	m.waiting = gauge("num_requests_waiting", "Answers that wait for room.")
+	m.cacheUsage = gauge("kv_cache_usage_perc", "Share of the memory of keys and values that sessions and shared prefixes hold, 0 to 1.")
+	m.prefixBytes = gauge("prefix_cache_bytes", "Memory of the shared prefixes.")
+	m.prefixQueries = counter("prefix_cache_queries", "Prompt tokens that were looked for among the shared prefixes.")
+	m.prefixHits = counter("prefix_cache_hits", "Prompt tokens that were found there.")
+	m.promptTokens = counter("prompt_tokens_total", "Tokens of prompts whose answers are done.")
+	m.generationTokens = counter("generation_tokens_total", "Tokens of answers that are done.")
+	m.success = counters("request_success_total", "Answers that are done, by why they ended.", "finished_reason")
+	m.rejected = counter("request_rejected_total", "Requests that were answered with 429, since too many waited.")
+	m.failed = counter("device_errors_total", "Errors of the device, with which all answers ended.")
+	m.ttft = seconds("time_to_first_token_seconds", "From the request to its first token.", long)
+	m.interToken = seconds("inter_token_latency_seconds", "Mean time between tokens of an answer.", prometheus.ExponentialBucketsRange(0.001, 10, 16))
+	m.e2e = seconds("e2e_request_latency_seconds", "From the request to the end of its answer.", long)
+	m.queue = seconds("request_queue_time_seconds", "From the request to the start of its prompt.", long)
+	m.gap = gauge("longest_step_seconds", "The longest step while answers were decoded.")
+	m.kept = counters("kv_kept_bytes_total", "Bytes of keys and values that prompts left.", "policy")
+	m.evicted = counters("kv_evicted_bytes_total", "Bytes of keys and values of prompts that were evicted.", "policy")
+	m.read = counters("kv_read_bytes_total", "Bytes of keys and values that decoding steps read.", "policy")
+	m.agreement = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "glimpse", Name: "verified_agreement", Buckets: []float64{0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1},
+		Help: "Share of an answer's first tokens that the full cache says, too, of answers that were verified.",
+	}, []string{"policy", "budget"})
+	add(m.agreement)
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "glimpse", Name: "build_info", Help: "The version that runs."}, []string{"version"})
+	info.WithLabelValues(version).Set(1)
+	add(info)
+	add(collectors.NewGoCollector())
+	add(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// stepped is told after every step.
+func (m *metrics) stepped(w *worker) {
+	running, held := 0, int64(0)
+	for _, c := range w.choices {
+		if c.begun {
+			running++
+		}
+		held += c.session.Bytes()
+	}
+	m.running.Set(float64(running))
+	m.waiting.Set(float64(len(w.choices) - running))
+	if p := w.runtime.Prefixes; p != nil {
+		m.prefixBytes.Set(float64(p.Bytes()))
+		held += p.Bytes()
+	}
+	if w.memory > 0 {
+		m.cacheUsage.Set(float64(held) / float64(w.memory))
+	}
+}
+
+// finished is told of every answer that is done, while its choice is locked.
+func (m *metrics) finished(c *choice) {
+	u, took := &c.said.usage, c.said.finished.Sub(c.entered)
+	reason := finishReason(c.said.reason)
+	if c.err != nil {
+		reason = "abort"
+	}
+	m.success.WithLabelValues(reason).Inc()
+	m.e2e.Observe(took.Seconds())
+	if u.Details == nil { // its prompt has not run
+		return
+	}
+	m.promptTokens.Add(float64(u.PromptTokens))
+	m.generationTokens.Add(float64(u.CompletionTokens))
+	m.prefixQueries.Add(float64(u.PromptTokens))
+	m.prefixHits.Add(float64(u.Details.CachedTokens))
+	m.ttft.Observe(c.said.ttft.Seconds())
+	m.queue.Observe(max(0, c.said.ttft-c.session.PrefillTime).Seconds())
+	if n := u.CompletionTokens; n > 1 {
+		m.interToken.Observe((took - c.said.ttft).Seconds() / float64(n-1))
+	}
+	policy := u.Eviction.Policy
+	m.kept.WithLabelValues(policy).Add(float64(c.held))
+	m.evicted.WithLabelValues(policy).Add(float64(max(0, c.session.FullBytes-c.held)))
+	m.read.WithLabelValues(policy).Add(float64(c.session.Traffic.Steps) * c.session.Traffic.PerStep())
+}
+
+// finishReason is OpenAI's word for why an answer ended.
+func finishReason(r engine.Reason) string {
+	switch r {
+	case engine.MaxNew, engine.Context:
+		return "length"
+	case engine.End, engine.StopText:
+		return "stop"
+	}
+	return "abort"
+}
+
+// usage is what an answer took. Counts are those of the text; beside them what was kept and read of it.
+type usage struct {
+	PromptTokens     int            `json:"prompt_tokens"`
+	CompletionTokens int            `json:"completion_tokens"`
+	TotalTokens      int            `json:"total_tokens"`
+	Details          *promptDetails `json:"prompt_tokens_details,omitempty"`
+	Eviction         *evictionUsage `json:"eviction,omitempty"`
+}
+
+type promptDetails struct {
+	CachedTokens int `json:"cached_tokens"` // whose pairs were there
+}
+
+// evictionUsage is of one answer; of several the first's.
+type evictionUsage struct {
+	Policy      string  `json:"policy"`
+	Budget      int     `json:"budget"`       // pairs per KV head and layer
+	KeptEntries float64 `json:"kept_entries"` // per KV head and layer after the prompt, mean
+	KeptBytes   int64   `json:"kept_bytes"`
+	FullBytes   int64   `json:"full_bytes"`   // of the prompt's cache without eviction
+	ReadEntries float64 `json:"read_entries"` // per KV head, layer and step of the answer, mean
+	PrefillMS   float64 `json:"prefill_ms"`   // of the prompt's pass, eviction included
+	TokensPerS  float64 `json:"tokens_per_s"` // of the answer
+}
+
+// used is the usage of a choice whose answer is done; its prompt has run.
+func (c *choice) used() usage {
+	s := c.session
+	n := len(c.answer.Tokens())
+	if c.held == 0 { // its prompt has not run
+		return usage{}
+	}
+	prompt := len(c.answer.Request.Prompt)
+	u := usage{PromptTokens: prompt, CompletionTokens: n, TotalTokens: prompt + n, Details: &promptDetails{s.Reused}}
+	heads := float64(s.Cache.Layers() * s.Cache.KVHeads())
+	u.Eviction = &evictionUsage{
+		Policy: c.policy, Budget: s.Prompt.Budget, KeptEntries: float64(c.pairs) / heads, KeptBytes: c.held, FullBytes: s.FullBytes,
+		ReadEntries: s.Traffic.PerStep() / heads / float64(s.Cache.PairBytes()), PrefillMS: float64(s.PrefillTime) / float64(time.Millisecond),
+	}
+	if took := time.Since(c.first); n > 1 {
+		u.Eviction.TokensPerS = float64(n-1) / took.Seconds()
+	}
+	return u
+}
+
+// add sums the usage of several answers to one prompt.
+func (u *usage) add(o usage) {
+	u.PromptTokens = max(u.PromptTokens, o.PromptTokens)
+	u.CompletionTokens += o.CompletionTokens
+	u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	if u.Details == nil {
+		u.Details, u.Eviction = o.Details, o.Eviction
+	}
+}

@@ -1,0 +1,249 @@
+package serving
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"glimpse/engine"
+	"glimpse/eviction"
+	"glimpse/model"
+	"glimpse/model/kvcache"
+	"glimpse/serving/constraint"
+)
+
+// Config is what a server is made of.
+type Config struct {
+	Name   string // that requests may call the model by
+	Policy string // of requests that name none
+	Budget eviction.Budget
+	Choice model.SamplingChoice // how tokens are chosen where a request does not say
+	MaxNew int                  // most tokens of an answer where a request does not say
+	// FullBelow: prompts of fewer tokens keep all of their cache; 0: none.
+	FullBelow int
+
+	Rows   int           // most answers that are decoded together
+	Queue  int           // most answers that wait beside them
+	Memory int64         // of sessions and shared prefixes, in bytes; 0: no limit
+	Prefix int64         // the part of it that shared prefixes may take; 0: nothing is shared
+	MaxGap time.Duration // between two tokens of an answer, that prompts of others may cause
+	Seed   uint64
+
+	MaxBody int64    // bytes of a request
+	Keys    []string // one of which a request must have; none: it need not
+	Version string
+	Log     *slog.Logger
+}
+
+// Server answers OpenAI's API with one model.
+type Server struct {
+	Config
+	model   *engine.Model
+	worker  *worker
+	metrics *metrics
+	mux     *http.ServeMux
+	keys    map[[sha256.Size]byte]bool
+	started time.Time
+
+	mu       sync.Mutex // of the model's adapters, of the policies that are made with them, and of the vocabulary
+	policies map[evictionChoice]engine.Policy
+	words    *constraint.Vocabulary // of the last constrained answer
+	kept     []int32                // its special tokens that are text
+
+	draining atomic.Bool
+	open     atomic.Int64 // answers that run or wait
+}
+
+// New starts a server for a model, which it owns from then on. Close ends it.
+func New(m *engine.Model, c Config) (*Server, error) {
+	rt := eviction.NewRuntime(m.Model)
+	e, err := engine.New(rt, c.Rows)
+	if err != nil {
+		return nil, err
+	}
+	if c.Prefix > 0 {
+		rt.Prefixes = kvcache.NewPrefixCache(m.Model, c.Prefix)
+	}
+	if c.Memory > 0 {
+		if e.Budget = c.Memory - c.Prefix; e.Budget <= 0 {
+			return nil, fmt.Errorf("serve: got %d bytes of memory for sessions and %d of it for shared prefixes, want more", c.Memory, c.Prefix)
+		}
+	}
+	s := &Server{
+		Config: c, model: m, metrics: newMetrics(c.Version), mux: http.NewServeMux(), started: time.Now(),
+		keys: make(map[[sha256.Size]byte]bool), policies: make(map[evictionChoice]engine.Policy),
+	}
+	for _, key := range c.Keys {
+		s.keys[sha256.Sum256([]byte(key))] = true
+	}
+	if _, err := s.policy(evictionChoice{Policy: c.Policy}); err != nil {
+		return nil, err
+	}
+	s.worker = newWorker(e, rt, c.Memory, c.MaxGap, s.metrics)
+	s.routes()
+	go s.worker.run()
+	return s, nil
+}
+
+// Drain refuses requests from now on, while those that are there go on.
+func (s *Server) Drain() { s.draining.Store(true) }
+
+// Abort ends the answers that go on.
+func (s *Server) Abort() { s.worker.do(func() { s.worker.fail(errStopped) }) }
+
+// Loading answers requests while the model is opened.
+func Loading(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Retry-After", "5")
+	writeError(w, failure(http.StatusServiceUnavailable, serverError, "loading", "the model is being loaded"))
+}
+
+// Close cancels what goes on and closes the model.
+func (s *Server) Close() error {
+	s.Drain()
+	close(s.worker.stop)
+	<-s.worker.stopped
+	return s.model.Close()
+}
+
+func (s *Server) routes() {
+	s.handle("POST /v1/chat/completions", s.chatCompletions)
+	s.handle("POST /v1/completions", s.completions)
+	s.handle("POST /v1/responses", s.responses)
+	s.handle("GET /v1/models", s.listModels)
+	s.handle("GET /v1/models/{model...}", s.getModel)
+	s.handle("POST /tokenize", s.tokenize)
+	s.handle("POST /detokenize", s.detokenize)
+	s.handle("POST /apply-template", s.applyTemplate)
+	s.handle("GET /v1/adapters", s.listAdapters)
+	s.handle("POST /v1/adapters", s.loadAdapter)
+	s.handle("DELETE /v1/adapters/{name}", s.unloadAdapter)
+	for _, path := range []string{"embeddings", "images/generations", "audio/speech", "audio/transcriptions", "moderations", "rerank"} {
+		s.handle("POST /v1/"+path, func(http.ResponseWriter, *http.Request) error {
+			return failure(http.StatusNotImplemented, invalidRequest, "not_implemented", "/v1/%s: the server runs a language model that answers with text", path)
+		})
+	}
+	s.mux.HandleFunc("GET /health", s.health)
+	s.mux.Handle("GET /metrics", s.guarded(s.metrics.handler()))
+	s.mux.Handle("GET /{$}", http.HandlerFunc(s.page))
+	s.mux.Handle("GET /page/", http.HandlerFunc(s.page))
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, failure(http.StatusNotFound, invalidRequest, "not_found", "%s %.100s: there is no such endpoint", r.Method, r.URL.Path))
+	})
+}
+
+// handle serves an endpoint that needs a key. What it returns is told as an error, unless the answer has begun.
+func (s *Server) handle(pattern string, f func(w http.ResponseWriter, r *http.Request) error) {
+	s.mux.Handle(pattern, s.guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, s.MaxBody)
+		err := f(w, r)
+		if err == nil || errors.Is(err, context.Canceled) || r.Context().Err() != nil {
+			return
+		}
+		if ofModel(err).status >= 500 {
+			s.Log.Error("request failed", "id", w.Header().Get("X-Request-Id"), "path", r.URL.Path, "error", err.Error())
+		}
+		writeError(w, err)
+	})))
+}
+
+// guarded asks for a key where there are any.
+func (s *Server) guarded(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(s.keys) > 0 {
+			key := r.Header.Get("X-Api-Key")
+			if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+				key = bearer
+			}
+			if !s.keys[sha256.Sum256([]byte(key))] { // of a hash nobody learns by the time that it takes
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				writeError(w, failure(http.StatusUnauthorized, invalidRequest, "invalid_api_key", "the API key is missing or wrong: want it as Authorization: Bearer KEY or X-Api-Key: KEY"))
+				return
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// ServeHTTP gives every request an id and a line in the log, without what was said.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id := r.Header.Get("X-Request-Id")
+	if id == "" || len(id) > 100 || strings.ContainsFunc(id, func(c rune) bool { return c < ' ' || c > '~' }) {
+		id = "req-" + rand.Text()
+	}
+	w.Header().Set("X-Request-Id", id)
+	start, status := time.Now(), &statusWriter{ResponseWriter: w}
+	defer func() {
+		s.Log.Info("request", "id", id, "method", r.Method, "path", r.URL.Path, "status", status.status, "ms", time.Since(start).Milliseconds())
+	}()
+	s.mux.ServeHTTP(status, r)
+}
+
+// statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
+	status := map[string]any{"status": "ok"}
+	if s.draining.Load() {
+		status["status"] = "draining"
+		writeJSON(w, http.StatusServiceUnavailable, status)
+		return
+	}
+	writeJSON(w, http.StatusOK, status)
+}
+
+// policy makes the policy of a request, once for all requests that ask for the same.
+func (s *Server) policy(e evictionChoice) (engine.Policy, error) {
+	key := evictionChoice{Policy: e.Policy, Adapter: e.Adapter}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p, ok := s.policies[key]; ok {
+		return p, nil
+	}
+	p, err := s.model.PolicyWith(e.Policy, e.Adapter)
+	if err != nil {
+		return p, refuse("eviction", "%v", err)
+	}
+	if len(s.policies) >= maxPolicies { // of names that clients have made up
+		clear(s.policies)
+	}
+	s.policies[key] = p
+	return p, nil
+}
+
+// maxPolicies bounds the policies that are kept.
+const maxPolicies = 256
+
+// admit counts answers in, or refuses them where too many wait.
+func (s *Server) admit(n int) (release func(), err error) {
+	if s.draining.Load() {
+		return nil, failure(http.StatusServiceUnavailable, serverError, "shutting_down", "the server is shutting down")
+	}
+	most := int64(s.Rows + s.Queue)
+	if open := s.open.Add(int64(n)); open > most {
+		s.open.Add(-int64(n))
+		s.metrics.rejected.Inc()
+		e := failure(http.StatusTooManyRequests, "rate_limit_error", "queue_full", "%d answers run or wait, and %d more were asked for: want at most %d", open-int64(n), n, most)
+		return nil, e
+	}
+	return func() { s.open.Add(-int64(n)) }, nil
+}

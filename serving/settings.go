@@ -1,0 +1,294 @@
+package serving
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"glimpse/model"
+)
+
+// settings are the fields of a request that say how it is answered, which all endpoints share.
+type settings struct {
+	Model string `json:"model"`
+
+	Temperature       *float64           `json:"temperature"`
+	TopP              *float64           `json:"top_p"`
+	TopK              *int               `json:"top_k"`
+	MinP              *float64           `json:"min_p"`
+	Seed              *int64             `json:"seed"`
+	N                 *int               `json:"n"`
+	PresencePenalty   *float64           `json:"presence_penalty"`
+	FrequencyPenalty  *float64           `json:"frequency_penalty"`
+	RepetitionPenalty *float64           `json:"repetition_penalty"`
+	LogitBias         map[string]float64 `json:"logit_bias"`
+	MaxTokens         *int               `json:"max_tokens"`
+	MinTokens         *int               `json:"min_tokens"`
+	IgnoreEOS         bool               `json:"ignore_eos"`
+	Stop              stopTexts          `json:"stop"`
+	StopTokenIDs      []int32            `json:"stop_token_ids"`
+
+	Stream        bool `json:"stream"`
+	StreamOptions *struct {
+		IncludeUsage       bool  `json:"include_usage"`
+		IncludeObfuscation *bool `json:"include_obfuscation"`
+	} `json:"stream_options"`
+
+	Eviction *evictionChoice `json:"eviction"`
+
+	// StructuredOutputs is what vLLM calls so.
+	StructuredOutputs *structured `json:"structured_outputs"`
+
+	ignored
+	unsupported
+}
+
+// evictionChoice is a request's own policy and budget, in the place of the server's.
+type evictionChoice struct {
+	Policy  string `json:"policy,omitempty"`
+	Budget  string `json:"budget,omitempty"`
+	Adapter string `json:"adapter,omitempty"`
+}
+
+// ignored are fields that change no answer.
+type ignored struct {
+	User                 json.RawMessage `json:"user"`
+	Metadata             json.RawMessage `json:"metadata"`
+	Store                json.RawMessage `json:"store"`
+	ServiceTier          json.RawMessage `json:"service_tier"`
+	SafetyIdentifier     json.RawMessage `json:"safety_identifier"`
+	PromptCacheKey       json.RawMessage `json:"prompt_cache_key"`
+	PromptCacheRetention json.RawMessage `json:"prompt_cache_retention"`
+}
+
+// unsupported are fields of OpenAI's API that would change the answer, and are refused.
+type unsupported struct {
+	Audio            json.RawMessage `json:"audio"`
+	Modalities       json.RawMessage `json:"modalities"`
+	Prediction       json.RawMessage `json:"prediction"`
+	WebSearchOptions json.RawMessage `json:"web_search_options"`
+	Functions        json.RawMessage `json:"functions"`
+	FunctionCall     json.RawMessage `json:"function_call"`
+	BestOf           json.RawMessage `json:"best_of"`
+	Suffix           json.RawMessage `json:"suffix"`
+	Verbosity        json.RawMessage `json:"verbosity"`
+}
+
+func (u *unsupported) check() error {
+	for name, raw := range map[string]json.RawMessage{
+		"audio": u.Audio, "prediction": u.Prediction, "web_search_options": u.WebSearchOptions,
+		"functions": u.Functions, "function_call": u.FunctionCall, "suffix": u.Suffix, "verbosity": u.Verbosity,
+	} {
+		if len(raw) > 0 && string(raw) != "null" {
+			return refuse(name, "is not supported")
+		}
+	}
+	if m := string(u.Modalities); m != "" && m != "null" && strings.Join(strings.Fields(m), "") != `["text"]` {
+		return refuse("modalities", "got %s, want [\"text\"]", m)
+	}
+	if b := string(u.BestOf); b != "" && b != "null" && b != "1" {
+		return refuse("best_of", "got %s, want 1", b)
+	}
+	return nil
+}
+
+// stopTexts are one text or a list.
+type stopTexts []string
+
+func (s *stopTexts) UnmarshalJSON(raw []byte) error {
+	var one string
+	if json.Unmarshal(raw, &one) == nil {
+		if *s = nil; string(raw) != "null" {
+			*s = stopTexts{one}
+		}
+		return nil
+	}
+	var all []string
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return &json.UnmarshalTypeError{Value: "value", Field: "stop", Type: nil}
+	}
+	*s = all
+	return nil
+}
+
+// The most of what a request may ask for.
+const (
+	maxStops       = 16
+	maxChoices     = 128
+	maxTopLogProbs = 20
+)
+
+// readJSON reads the body of a request. What the server does not know is refused, so that no word that is misspelt
+// is passed over.
+func readJSON(r *http.Request, to any) error {
+	body, err := io.ReadAll(r.Body)
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return failure(http.StatusRequestEntityTooLarge, invalidRequest, "request_too_large", "got a body of more than %d bytes", large.Limit)
+	case err != nil:
+		return refuse("", "the body ended early: %v", err)
+	}
+	d := json.NewDecoder(strings.NewReader(string(body)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return ofJSON(err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return refuse("", "the body has more than one JSON value")
+	}
+	return nil
+}
+
+// ofJSON says what is wrong with a body.
+func ofJSON(err error) error {
+	var kind *json.UnmarshalTypeError
+	var own *apiError
+	switch name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); {
+	case errors.As(err, &own):
+		return own
+	case unknown:
+		name = strings.Trim(name, `"`)
+		return refuse(name, "unknown field")
+	case errors.As(err, &kind):
+		want := "another type"
+		if kind.Type != nil {
+			want = kind.Type.String()
+		}
+		field := kind.Field // behind those of the structs that it is promoted from
+		for _, embedded := range []string{"settings.", "conversation.", "ignored.", "unsupported."} {
+			field = strings.TrimPrefix(field, embedded)
+		}
+		return refuse(field, "got a %s, want %s", kind.Value, want)
+	}
+	return refuse("", "the body is not JSON as is wanted: %v", err)
+}
+
+// sampling is how tokens are chosen: what the request says over what the model's generation_config.json does.
+func (s *settings) sampling(m *model.Model, defaults model.SamplingChoice) (model.Sampling, error) {
+	c := defaults
+	for _, f := range []struct {
+		name     string
+		value    *float64
+		from, to float64
+		set      **float64
+	}{
+		{"temperature", s.Temperature, 0, 2, &c.Temperature}, {"top_p", s.TopP, 0, 1, &c.TopP}, {"min_p", s.MinP, 0, 1, &c.MinP},
+		{"repetition_penalty", s.RepetitionPenalty, math.SmallestNonzeroFloat64, math.Inf(1), &c.RepetitionPenalty},
+		{"presence_penalty", s.PresencePenalty, -2, 2, nil}, {"frequency_penalty", s.FrequencyPenalty, -2, 2, nil},
+	} {
+		if f.value == nil {
+			continue
+		}
+		if v := *f.value; !(v >= f.from && v <= f.to) {
+			return model.Sampling{}, refuse(f.name, "got %v, want %v to %v", v, f.from, f.to)
+		}
+		if f.set != nil {
+			*f.set = f.value
+		}
+	}
+	if s.TopK != nil {
+		if *s.TopK < -1 {
+			return model.Sampling{}, refuse("top_k", "got %d, want at least -1", *s.TopK)
+		}
+		k := max(0, *s.TopK) // -1 is all
+		c.TopK = &k
+	}
+	if c.Temperature != nil && *c.Temperature == 0 { // greedy, with whatever stands beside it
+		c.TopP, c.TopK, c.MinP = nil, nil, nil
+	}
+	out, err := c.Resolve(m)
+	if err != nil {
+		return out, refuse("", "%v", err)
+	}
+	if s.Seed != nil {
+		out.Seed = uint64(*s.Seed)
+	}
+	p := &out.Processors
+	p.PresencePenalty, p.FrequencyPenalty = value(s.PresencePenalty), value(s.FrequencyPenalty)
+	if s.MinTokens != nil {
+		p.MinNew, p.End = *s.MinTokens, m.Config.EOS
+	}
+	for id, bias := range s.LogitBias {
+		n, err := strconv.Atoi(id)
+		if err != nil || n < 0 || n >= m.Config.Vocab {
+			return out, refuse("logit_bias", "got token %q, want an id of 0 to %d", id, m.Config.Vocab-1)
+		}
+		if !(bias >= -100 && bias <= 100) {
+			return out, refuse("logit_bias", "token %d: got %v, want -100 to 100", n, bias)
+		}
+		if p.Bias == nil {
+			p.Bias = make(map[int32]float64)
+		}
+		p.Bias[int32(n)] = bias
+	}
+	return out, nil
+}
+
+// check refuses what no model can make right.
+func (s *settings) check() error {
+	switch {
+	case s.N != nil && (*s.N < 1 || *s.N > maxChoices):
+		return refuse("n", "got %d, want 1 to %d", *s.N, maxChoices)
+	case s.MaxTokens != nil && *s.MaxTokens < 1:
+		return refuse("max_tokens", "got %d, want at least 1", *s.MaxTokens)
+	case s.MinTokens != nil && *s.MinTokens < 0:
+		return refuse("min_tokens", "got %d, want at least 0", *s.MinTokens)
+	case len(s.Stop) > maxStops:
+		return refuse("stop", "got %d texts, want at most %d", len(s.Stop), maxStops)
+	case s.StreamOptions != nil && !s.Stream:
+		return refuse("stream_options", "it is for streams: want stream to be true")
+	}
+	for i, text := range s.Stop {
+		if text == "" {
+			return refuse("stop", "text %d is empty", i)
+		}
+	}
+	return s.unsupported.check()
+}
+
+func (s *settings) choices() int {
+	if s.N == nil {
+		return 1
+	}
+	return *s.N
+}
+
+func (s *settings) wantsUsage() bool { return s.StreamOptions != nil && s.StreamOptions.IncludeUsage }
+
+func value(p *float64) float64 {
+	if p == nil {
+		return 0
+	}
+	return *p
+}
+
+// topLogProbs checks how many of the likeliest tokens are asked for.
+func topLogProbs(param string, n int) (int, error) {
+	if n < 0 || n > maxTopLogProbs {
+		return 0, refuse(param, "got %d, want 0 to %d", n, maxTopLogProbs)
+	}
+	return n, nil
+}
+
+// modelName takes a model's name apart: NAME, or NAME@POLICY, NAME@POLICY:BUDGET for clients that can name nothing else.
+func modelName(name string) (base string, e evictionChoice, err error) {
+	base, rest, ok := strings.Cut(name, "@")
+	if !ok {
+		return base, e, nil
+	}
+	e.Policy = rest
+	if i := strings.LastIndex(rest, ":"); i >= 0 && strings.ContainsAny(rest[i+1:], "0123456789") {
+		e.Policy, e.Budget = rest[:i], rest[i+1:]
+	}
+	e.Policy, e.Adapter, _ = strings.Cut(e.Policy, "/")
+	if e.Policy == "" {
+		return base, e, fmt.Errorf("model %q: want a policy behind the @", name)
+	}
+	return base, e, nil
+}

@@ -1,0 +1,214 @@
+package toolcall
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// schema is what this package reads of a JSON Schema. nil is that of any value.
+type schema struct {
+	Type       json.RawMessage `json:"type"` // a name or a list of them
+	Ref        string          `json:"$ref"`
+	Enum       []any           `json:"enum"`
+	AnyOf      []*schema       `json:"anyOf"`
+	OneOf      []*schema       `json:"oneOf"`
+	AllOf      []*schema       `json:"allOf"`
+	Properties properties      `json:"properties"`
+	Required   []string        `json:"required"`
+	Defs       json.RawMessage `json:"$defs"`
+	Defs7      json.RawMessage `json:"definitions"`
+}
+
+// properties keep their order, in which templates show them.
+type properties []property
+
+type property struct {
+	name string
+	raw  json.RawMessage
+	*schema
+}
+
+func (p *properties) UnmarshalJSON(data []byte) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	if _, err := d.Token(); err != nil {
+		return err
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+		name, ok := key.(string)
+		if !ok {
+			return fmt.Errorf("properties: got %v, want an object", key)
+		}
+		e := property{name: name}
+		if err := d.Decode(&e.raw); err != nil {
+			return err
+		}
+		e.schema = parseSchema(e.raw)
+		*p = append(*p, e)
+	}
+	return nil
+}
+
+// parseSchema is nil for what is no schema that says anything.
+func parseSchema(raw json.RawMessage) *schema {
+	var s *schema
+	if json.Unmarshal(raw, &s) != nil {
+		return nil
+	}
+	return s
+}
+
+func (s *schema) property(name string) *schema {
+	if s != nil {
+		for _, e := range s.Properties {
+			if e.name == name {
+				return e.schema
+			}
+		}
+	}
+	return nil
+}
+
+// types adds the names of the types that the schema names, "" for what it leaves to a reference.
+func (s *schema) types(to map[string]bool) map[string]bool {
+	if s == nil {
+		return to
+	}
+	var one string
+	var list []string
+	if json.Unmarshal(s.Type, &one) == nil {
+		to[one] = true
+	} else if json.Unmarshal(s.Type, &list) == nil {
+		for _, t := range list {
+			to[t] = true
+		}
+	} else {
+		for _, v := range s.Enum {
+			to[kind(v)] = true
+		}
+	}
+	if s.Ref != "" {
+		to[""] = true
+	}
+	for _, o := range slices.Concat(s.AnyOf, s.OneOf, s.AllOf) {
+		o.types(to)
+	}
+	return to
+}
+
+func kind(v any) string {
+	switch v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "boolean"
+	case float64:
+		return "number"
+	case string:
+		return "string"
+	case []any:
+		return "array"
+	}
+	return "object"
+}
+
+// verbatim tells whether a value between tags is a string, which is so where the schema says
+// nothing, too.
+func (s *schema) verbatim() bool {
+	t := s.types(map[string]bool{})
+	return len(t) == 0 || len(t) == 1 && t["string"]
+}
+
+// json is the JSON of a value between tags: text that is JSON, or printed by Python, of a type that
+// the schema names, or of any where it has no string; else a string.
+func (s *schema) json(text string) string {
+	t := s.types(map[string]bool{})
+	trimmed := strings.Trim(text, space)
+	for _, candidate := range []string{trimmed, python(trimmed)} {
+		var v any
+		if json.Unmarshal([]byte(candidate), &v) != nil {
+			continue
+		}
+		if k := kind(v); !t["string"] || t[k] || k == "number" && t["integer"] {
+			return candidate
+		}
+	}
+	return `"` + escape(text) + `"`
+}
+
+// python turns what Python prints of a list or a dictionary into JSON. Of other text it makes none.
+func python(text string) string {
+	var b strings.Builder
+	for text != "" {
+		switch word := text[:len(text)-len(strings.TrimLeft(text, letters))]; {
+		case word == "True", word == "False":
+			b.WriteString(strings.ToLower(word))
+			text = text[len(word):]
+		case word == "None":
+			b.WriteString("null")
+			text = text[len(word):]
+		case word != "":
+			b.WriteString(word)
+			text = text[len(word):]
+		case text[0] == '\'' || text[0] == '"':
+			n := 1
+			for ; n < len(text) && text[n] != text[0]; n++ {
+				if text[n] == '\\' {
+					n++
+				}
+			}
+			if n >= len(text) {
+				return ""
+			}
+			inside := strings.NewReplacer(`\\`, `\\`, `\'`, `'`, `\"`, `\"`, `"`, `\"`, `\x`, `\u00`).Replace(text[1:n])
+			b.WriteString(`"` + inside + `"`)
+			text = text[n+1:]
+		default:
+			b.WriteByte(text[0])
+			text = text[1:]
+		}
+	}
+	return b.String()
+}
+
+// escape is text within a JSON string. A text may be escaped in pieces.
+func escape(text string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c == '\n':
+			b.WriteString(`\n`)
+		case c < ' ':
+			fmt.Fprintf(&b, `\u%04x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// within is a property's schema with the definitions of the whole that it may refer to.
+func (s *schema) within(raw json.RawMessage) json.RawMessage {
+	var members map[string]json.RawMessage
+	definitions := map[string]json.RawMessage{"$defs": s.Defs, "definitions": s.Defs7}
+	maps.DeleteFunc(definitions, func(_ string, d json.RawMessage) bool { return d == nil })
+	if len(definitions) == 0 || json.Unmarshal(raw, &members) != nil {
+		return raw
+	}
+	maps.Copy(members, definitions)
+	whole, err := json.Marshal(members)
+	if err != nil {
+		return raw
+	}
+	return whole
+}

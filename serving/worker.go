@@ -1,0 +1,327 @@
+package serving
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"glimpse/engine"
+	"glimpse/eviction"
+	"glimpse/model/runner"
+)
+
+// worker is the goroutine that the engine belongs to. Others ask it by do, which it attends to between steps.
+type worker struct {
+	engine   *engine.Engine
+	runtime  *eviction.Runtime
+	maxGap   time.Duration
+	memory   int64 // of sessions and shared prefixes; 0: it is not bounded
+	commands chan func()
+	stop     chan struct{}
+	stopped  chan struct{}
+	metrics  *metrics
+
+	choices map[*engine.Answer]*choice
+	stepped time.Duration // what a step without units takes, a running mean
+	unit    time.Duration // what a unit takes
+	longest time.Duration // the longest step while answers were decoded
+}
+
+// idleStep bounds the steps of prompts that run alone, so that others are heard.
+const idleStep = 50 * time.Millisecond
+
+func newWorker(e *engine.Engine, rt *eviction.Runtime, memory int64, maxGap time.Duration, m *metrics) *worker {
+	return &worker{
+		engine: e, runtime: rt, memory: memory, maxGap: maxGap, metrics: m,
+		commands: make(chan func()), stop: make(chan struct{}), stopped: make(chan struct{}),
+		choices: make(map[*engine.Answer]*choice),
+	}
+}
+
+// errStopped: the server is going down.
+var errStopped = errors.New("the server is shutting down")
+
+// do calls f between two steps.
+func (w *worker) do(f func()) error {
+	done := make(chan struct{})
+	select {
+	case w.commands <- func() { f(); close(done) }:
+	case <-w.stopped:
+		return errStopped
+	}
+	<-done
+	return nil
+}
+
+// run steps the engine until stop is closed; what is not done then is cancelled.
+func (w *worker) run() {
+	defer close(w.stopped)
+	for {
+		if w.engine.Len() == 0 {
+			select {
+			case f := <-w.commands:
+				f()
+			case <-w.stop:
+				return
+			}
+			continue
+		}
+		for more := true; more; {
+			select {
+			case f := <-w.commands:
+				f()
+			case <-w.stop:
+				w.fail(errStopped)
+				return
+			default:
+				more = false
+			}
+		}
+		w.step()
+	}
+}
+
+// step lets as many units of prompts run as leave the step shorter than the longest gap between two tokens.
+func (w *worker) step() {
+	decoding := w.decoding()
+	room := idleStep
+	if decoding > 0 {
+		room = w.maxGap - w.stepped
+	}
+	w.engine.Units = 1
+	if w.unit > 0 {
+		w.engine.Units = max(1, int(room/w.unit))
+	}
+	start := time.Now()
+	events, err := w.engine.Step(context.Background())
+	took := time.Since(start)
+	if decoding > 0 && took > w.longest {
+		w.longest = took
+		w.metrics.gap.Set(took.Seconds())
+	}
+	if units := w.engine.Ran; units == 0 {
+		w.stepped = mean(w.stepped, took)
+	} else if decoding == 0 || took > w.stepped {
+		if decoding > 0 {
+			took -= w.stepped
+		}
+		w.unit = mean(w.unit, took/time.Duration(units))
+	}
+	for _, e := range events {
+		w.choices[e.Answer].say(e)
+		if e.Done {
+			delete(w.choices, e.Answer)
+		}
+	}
+	if err != nil { // of the device, with which every answer ends
+		w.metrics.failed.Inc()
+		w.fail(err)
+	}
+	w.metrics.stepped(w)
+}
+
+// mean is a running mean that follows what it is told within some steps.
+func mean(before, now time.Duration) time.Duration {
+	if before == 0 {
+		return now
+	}
+	return before + (now-before)/8
+}
+
+// decoding is the number of answers that have begun.
+func (w *worker) decoding() (n int) {
+	for _, c := range w.choices {
+		if c.begun {
+			n++
+		}
+	}
+	return n
+}
+
+// fail ends everything.
+func (w *worker) fail(err error) {
+	for a, c := range w.choices {
+		w.engine.Cancel(a)
+		c.failed(err)
+	}
+	clear(w.choices)
+}
+
+// job is a request whose choices (n of them) are answered.
+type job struct {
+	worker  *worker
+	choices []*choice
+	wake    chan struct{} // something was said
+}
+
+// choice is one answer. What the worker writes, it writes under the lock.
+type choice struct {
+	job     *job
+	index   int
+	policy  string
+	session *eviction.Session
+	answer  *engine.Answer
+	entered time.Time
+
+	// Of the worker alone.
+	begun bool
+	held  int64 // bytes after the prompt
+	pairs int
+	first time.Time // token
+
+	mu   sync.Mutex
+	said chunk
+	err  error
+}
+
+// chunk is what was said since the last time.
+type chunk struct {
+	text     string
+	tokens   []tokenLogProb // where they are asked for
+	started  bool           // the first token is there, or the end
+	done     bool
+	count    int // tokens so far
+	reason   engine.Reason
+	usage    usage
+	ttft     time.Duration
+	finished time.Time
+}
+
+// submit begins the answers of a job. The requests are one each.
+func (w *worker) submit(begin func() ([]engine.Request, error), opt func(i int, r *engine.Request, c *choice)) (*job, error) {
+	j := &job{worker: w, wake: make(chan struct{}, 1)}
+	var failed error
+	err := w.do(func() {
+		requests, err := begin()
+		for i := range requests {
+			c := &choice{job: j, index: i, session: requests[i].Session, entered: time.Now()}
+			opt(i, &requests[i], c)
+			requests[i].Begun = c.begin
+			if err == nil {
+				c.answer, err = w.engine.Submit(requests[i])
+			}
+			if err != nil {
+				break
+			}
+			w.choices[c.answer] = c
+			j.choices = append(j.choices, c)
+		}
+		if failed = err; err != nil {
+			j.cancel()
+		}
+		w.metrics.stepped(w)
+	})
+	if err == nil {
+		err = failed
+	}
+	return j, err
+}
+
+// begin is called when the prompt has run.
+func (c *choice) begin() {
+	c.begun, c.held, c.pairs, c.first = true, c.session.Bytes(), c.session.Cache.Pairs(), time.Now()
+}
+
+// cancel ends the answers that go on; it is the worker's own.
+func (j *job) cancel() {
+	for _, c := range j.choices {
+		if _, goes := j.worker.choices[c.answer]; goes {
+			j.worker.engine.Cancel(c.answer)
+			delete(j.worker.choices, c.answer)
+			c.failed(context.Canceled)
+		}
+	}
+}
+
+// hangUp ends the answers of a client that is gone.
+func (j *job) hangUp() { j.worker.do(j.cancel) }
+
+// say takes an event of the choice's answer.
+func (c *choice) say(e engine.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.answer
+	c.said.text += e.Text
+	c.said.count = len(a.Tokens())
+	if !c.said.started && (c.said.count > 0 || e.Done) {
+		c.said.started, c.said.ttft = true, time.Since(c.entered)
+	}
+	if e.Done {
+		c.said.done, c.said.reason, c.err, c.said.finished = true, a.Reason(), a.Err(), time.Now()
+		c.said.usage = c.used()
+		c.job.worker.metrics.finished(c)
+	}
+	c.job.notify()
+}
+
+func (c *choice) failed(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.said.done, c.err, c.said.started, c.said.reason = true, err, true, engine.Interrupted
+	c.said.finished = time.Now()
+	c.job.worker.metrics.finished(c)
+	c.job.notify()
+}
+
+func (j *job) notify() {
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what has come since the last time.
+func (c *choice) take() (chunk, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := c.said
+	c.said.text, c.said.tokens = "", nil
+	return out, c.err
+}
+
+// each calls f with what the choices say, as it comes, until all are done or ctx ends, when they are cancelled.
+func (j *job) each(ctx context.Context, f func(c *choice, said chunk) error) error {
+	open := len(j.choices)
+	ended := make([]bool, open)
+	for open > 0 {
+		select {
+		case <-j.wake:
+		case <-ctx.Done():
+			j.hangUp()
+			return ctx.Err()
+		}
+		for i, c := range j.choices {
+			if ended[i] {
+				continue
+			}
+			said, err := c.take()
+			if err == nil {
+				err = f(c, said)
+			}
+			if err != nil {
+				j.hangUp()
+				return err
+			}
+			if said.done {
+				ended[i] = true
+				open--
+			}
+		}
+	}
+	return nil
+}
+
+// tokenLogProb is a token of an answer with the likeliest ones in its place.
+type tokenLogProb struct {
+	id      int32
+	logProb float64
+	top     []runner.LogProb
+}
+
+// onLogProb keeps the numbers of a token, which come before the token's event, on the worker's goroutine.
+func (c *choice) onLogProb(id int32, logProb float64, top []runner.LogProb) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.said.tokens = append(c.said.tokens, tokenLogProb{id, logProb, top})
+}
