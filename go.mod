@@ -32,7 +32,7 @@ require github.com/creack/pty v1.1.24
 
 require github.com/ebitengine/purego v0.11.0
 
-require github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
+require github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect

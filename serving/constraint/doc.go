@@ -22,15 +22,20 @@
 // text is among them:
 //
 //	type                         one or a list; without it, the types that the other keywords are about
-//	enum, const                  any values; beside other keywords than type only where those are about other types
+//	enum, const                  any values; objects and lists not beside other keywords about them
 //	properties, required         members are written in the order of the schema, then others
 //	additionalProperties         false, true, a schema; names that are not declared are written without needless escapes
+//	propertyNames                where no names are declared
+//	patternProperties            one, with additionalProperties: false, where no names are declared
+//	minProperties                up to 1, or where it follows from required
+//	maxProperties                where no names are declared, or where it follows from properties
 //	items, prefixItems           items as a schema or a boolean
 //	minItems, maxItems           counted
 //	minLength, maxLength         counted in characters
 //	pattern                      RE2's syntax, found anywhere unless ^ and $ say otherwise; assertions elsewhere than at
 //	                             its ends are refused; lengths beside it where they follow from it or for one repeated character (^[a-z]*$)
-//	format                       date, time, date-time, uuid, ipv4, email; others are annotations, and errors if strict
+//	format                       date, time, date-time, uuid, ipv4, email, hostname, uri (with a host); others are annotations, and errors
+//	                             if strict
 //	minimum, maximum,            exact, for bounds of up to 20 digits before and after the point; such numbers are
 //	exclusiveMinimum, …Maximum   written without an exponent
 //	anyOf                        also beside other keywords
@@ -41,8 +46,7 @@
 //
 // title, description, default, examples, deprecated, readOnly, writeOnly, $schema, $comment, $defs, definitions,
 // discriminator, and $id at the root are passed over. Every other keyword is an error, among them not, if, then, else,
-// multipleOf, contains, uniqueItems: true, patternProperties, propertyNames, minProperties, maxProperties, dependentRequired,
-// dependentSchemas, unevaluatedProperties, unevaluatedItems, $anchor, $dynamicRef, and items as a list.
+// multipleOf, contains, uniqueItems: true, dependentRequired, dependentSchemas, unevaluatedProperties, unevaluatedItems, $anchor, $dynamicRef, and items as a list.
 //
 // Texts are written as programs and models write them: one blank or nothing after a colon or a comma, or a new line
 // and up to 20 blanks around the members of an object or a list. Constants and names have no needless escapes; strings

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,7 +95,16 @@ var schemaCases = []schemaCase{
 		instance: func(r *rand.Rand) any {
 			return []any{"a", "ab", "é\n", 1, 1.5, nil, map[string]any{"k": []any{1, struct{}{}}}}[r.IntN(7)]
 		}},
+	{name: "names by a pattern", schema: `{"type": "object", "propertyNames": {"pattern": "^[a-z]+$", "maxLength": 3}, "additionalProperties": {"type": "integer"}, "minProperties": 1, "maxProperties": 2}`,
+		yes: []string{`{"a":1}`, `{"abc":1,"b":2}`}, no: []string{`{}`, `{"A":1}`, `{"abcd":1}`, `{"a":1,"b":2,"c":3}`, `{"a":"x"}`}},
+	{name: "names of a list", schema: `{"type": "object", "propertyNames": {"$ref": "#/$defs/color"}, "additionalProperties": {"type": "integer"}, "$defs": {"color": {"enum": ["red", "blue"]}}}`,
+		yes: []string{`{}`, `{"blue":1,"red":2}`}, no: []string{`{"green":1}`}},
+	{name: "members by a pattern", schema: `{"type": "object", "patternProperties": {"^x-": {"type": "integer"}}, "additionalProperties": false}`,
+		yes: []string{`{}`, `{"x-a":1}`}, no: []string{`{"y":1}`, `{"x-a":"b"}`}},
+	{name: "numbers of members that follow", schema: `{"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"], "additionalProperties": false, "minProperties": 1, "maxProperties": 2}`,
+		yes: []string{`{"a":1}`, `{"a":1,"b":2}`}, no: []string{`{}`}},
 	{name: "constants of a type", schema: `{"type": "string", "enum": ["a", 1, null]}`, yes: []string{`"a"`}, no: []string{`1`, `null`}},
+	{name: "constants beside others", schema: `{"enum": ["a", "abc", 1, 5, null, "x"], "minLength": 2, "maximum": 3}`, yes: []string{`"abc"`, `1`, `null`}, no: []string{`"a"`, `5`}},
 	{name: "nullable", standard: `{"type": ["string", "null"], "maxLength": 2}`, schema: `{"type": "string", "nullable": true, "maxLength": 2}`, yes: []string{`null`, `"ab"`}, no: []string{`"abc"`, `1`}},
 	{name: "items", schema: `{"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 4}`,
 		yes: []string{`[1,2]`, `[1, 2, 3, 4]`, "[\n  1,\n  2\n]"}, no: []string{`[]`, `[1]`, `[1,2,3,4,5]`, `[1,"2"]`},
@@ -154,6 +164,8 @@ var schemaCases = []schemaCase{
 	{name: "time", schema: `{"type": "string", "format": "time"}`, yes: []string{`"23:59:59Z"`}, no: []string{`"23:59"`}},
 	{name: "uuid", schema: `{"type": "string", "format": "uuid"}`, yes: []string{`"123e4567-e89b-12d3-a456-426614174000"`}, no: []string{`"123e4567"`}},
 	{name: "ipv4", schema: `{"type": "string", "format": "ipv4"}`, yes: []string{`"192.168.0.255"`}, no: []string{`"256.1.1.1"`, `"01.1.1.1"`}},
+	{name: "uri", schema: `{"type": "string", "format": "uri"}`, yes: []string{`"https://example.org:8080/a/b%20c?x=1&y#z"`, `"ftp://x"`}, no: []string{`"example"`, `"http://"`, `"http://a b"`, `"/a"`}},
+	{name: "hostname", schema: `{"type": "string", "format": "hostname"}`, yes: []string{`"a-b.example.org"`}, no: []string{`"-a"`, `"a..b"`, `""`}},
 	{name: "email", schema: `{"type": "string", "format": "email"}`, yes: []string{`"a.b+c@example.org"`}, no: []string{`"a@"`, `"@b"`, `"a b@c.d"`}},
 	{name: "a format that is an annotation", schema: `{"type": "string", "format": "x-color"}`, yes: []string{`"red"`}, no: []string{`1`}},
 	{name: "keywords of other types", schema: `{"type": "integer", "minLength": 3, "format": "date"}`, yes: []string{`1`}, no: []string{`"abc"`}},
@@ -251,6 +263,55 @@ func accepted(t *testing.T, r *rand.Rand, g *Grammar, v *Vocabulary, text []byte
 	}
 }
 
+// TestRealTokenizers: answers under the masks of real vocabularies are instances, and instances as
+// tokenizers split them are accepted.
+func TestRealTokenizers(t *testing.T) {
+	for _, name := range []string{"llama3", "qwen", "mistral_v3"} {
+		t.Run(name, func(t *testing.T) {
+			v, tok := realVocabulary(t, name)
+			g, judge := mustSchema(t, benchSchema, true), validator(t, benchSchema)
+			r := rand.New(rand.NewPCG(20, 21))
+			for range 10 {
+				text := sample(t, r, g, v, r.IntN(40))
+				if err := valid(judge, text); err != nil {
+					t.Fatalf("%s is no instance: %v", text, err)
+				}
+			}
+			for range 20 {
+				instance := marshal(t, struct {
+					Name string   `json:"name"`
+					Age  int      `json:"age"`
+					Tags []string `json:"tags"`
+				}{randomString(r, 10), r.IntN(151), []string{"red", "green"}})
+				ids, err := tok.Encode(string(instance), false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m := NewMatcher(g, v)
+				for i, id := range ids {
+					if rest, blank := bytes.CutPrefix(v.tokens[id], []byte(" ")); i == 0 && blank { // which a decoder drops
+						for _, b := range rest {
+							if err := m.feed(b); err != nil {
+								t.Fatal(err)
+							}
+						}
+						continue
+					}
+					if allowed := allowedIDs(m, len(v.tokens)); !slices.Contains(allowed, id) {
+						t.Fatalf("%s: token %d, %q, is not allowed", instance, i, v.tokens[id])
+					}
+					if err := m.Accept(id); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if !m.Ended() {
+					t.Fatalf("%s has not ended", instance)
+				}
+			}
+		})
+	}
+}
+
 func TestStrictSchema(t *testing.T) {
 	const schema = `{"type": "object", "properties": {"a": {"type": "object"}}}`
 	for text, want := range map[string][2]bool{ // not strict, strict
@@ -273,11 +334,14 @@ func TestRefusedSchemas(t *testing.T) {
 	}
 	for _, c := range []struct{ name, schema, want string }{
 		{"not", `{"properties": {"a": {"not": {}}}}`, "#/properties/a/not: keyword not is not enforced"},
-		{"patternProperties", `{"patternProperties": {}}`, "#/patternProperties: keyword"},
+		{"patternProperties beside others", `{"properties": {"a": {}}, "patternProperties": {"b": {}}}`, "#/patternProperties"},
+		{"open patternProperties", `{"patternProperties": {"b": {}}}`, "#/patternProperties"},
+		{"propertyNames beside properties", `{"properties": {"a": {}}, "propertyNames": {"maxLength": 3}}`, "#/propertyNames"},
+		{"maxProperties beside properties", `{"properties": {"a": {}}, "maxProperties": 3}`, "#/maxProperties"},
 		{"multipleOf", `{"items": {"multipleOf": 2}}`, "#/items/multipleOf"},
 		{"uniqueItems", `{"uniqueItems": true}`, "#/uniqueItems"},
 		{"contains", `{"prefixItems": [{"contains": {}}]}`, "#/prefixItems/0/contains"},
-		{"minProperties", `{"minProperties": 1}`, "#/minProperties"},
+		{"minProperties", `{"minProperties": 2}`, "#/minProperties"},
 		{"if", `{"if": {}}`, "#/if"},
 		{"dependentRequired", `{"$defs": {"a/b": {"dependentRequired": {}}}, "$ref": "#/$defs/a~1b"}`, "#/$defs/a~1b/dependentRequired"},
 		{"a typing error", `{"propertys": {}}`, "#/propertys"},
@@ -293,7 +357,7 @@ func TestRefusedSchemas(t *testing.T) {
 		{"contradiction", `{"allOf": [{"type": "string"}, {"type": "null"}]}`, "admits no text"},
 		{"oneOf that overlaps", `{"oneOf": [{"type": "integer"}, {"type": "number"}]}`, "#/oneOf/1"},
 		{"oneOf of optional constants", `{"oneOf": [{"type": "object", "properties": {"k": {"const": 1}}}, {"type": "object", "properties": {"k": {"const": 2}}}]}`, "#/oneOf/1"},
-		{"enum beside length", `{"enum": ["a"], "minLength": 1}`, "#/enum"},
+		{"enum beside properties", `{"enum": [{"a": 1}], "required": ["a"]}`, "#/enum"},
 		{"look-ahead", `{"pattern": "(?=a)b"}`, "#/pattern"},
 		{"word boundary", `{"pattern": "a\\bc"}`, `#/pattern`},
 		{"two patterns", `{"allOf": [{"pattern": "a"}, {"pattern": "b"}]}`, "#/allOf/1/pattern"},
