@@ -20,7 +20,7 @@ func randomExpr(r *rand.Rand, rules []*rule, depth int) *expr {
 	case 0:
 		return lit([]string{"", "a", "b", "ab", "ca"}[r.IntN(5)])
 	case 1:
-		return oneOf([]string{"ab", "cc", "ac"}[r.IntN(3)])
+		return byteIn([]string{"ab", "cc", "ac"}[r.IntN(3)])
 	case 2:
 		return ref(rules[r.IntN(len(rules))])
 	case 3, 4:
@@ -218,7 +218,7 @@ func TestCombinators(t *testing.T) {
 // TestMatcher is the life of an answer: end tokens, tokens without text, an error that
 // changes nothing.
 func TestMatcher(t *testing.T) {
-	v := NewVocabulary([][]byte{[]byte("yes"), []byte("y"), []byte("es"), nil, {}, []byte("</s>")}, []int32{5, 7})
+	v := NewVocabulary([][]byte{[]byte("yes"), []byte("y"), []byte("es"), nil, {}, []byte("</s>")}, []int32{5, -1, 7})
 	m := NewMatcher(Choice("yes", "yeses"), v)
 	steps := []struct {
 		id      int32

@@ -14,8 +14,8 @@ const (
 )
 
 var (
-	digit    = oneOf("09")
-	nonzero  = oneOf("19")
+	digit    = byteIn("09")
+	nonzero  = byteIn("19")
 	natural  = alt(lit("0"), seq(nonzero, rep(digit, 0, integerDigits-1)))
 	fraction = seq(lit("."), rep(digit, 1, fractionDigits))
 )
@@ -25,7 +25,7 @@ func signed(x *expr) *expr { return seq(opt(lit("-")), x) }
 // numberText is any number: with up to 21 digits before the point, or up to 9 and an exponent
 // up to 299.
 func numberText() *expr {
-	exponent := seq(oneOf("eeEE"), opt(oneOf("++--")), alt(rep(digit, 1, 2), seq(oneOf("12"), digit, digit)))
+	exponent := seq(byteIn("eeEE"), opt(byteIn("++--")), alt(rep(digit, 1, 2), seq(byteIn("12"), digit, digit)))
 	mantissa := seq(alt(lit("0"), seq(nonzero, rep(digit, 0, 8))), opt(fraction))
 	return signed(alt(seq(natural, opt(fraction)), seq(mantissa, exponent)))
 }
@@ -163,11 +163,11 @@ func digits(lo, hi string) *expr {
 	case lo[0] == hi[0]:
 		return seq(lit(lo[:1]), digits(lo[1:], hi[1:]))
 	case strings.Trim(lo[1:], "0") == "" && strings.Trim(hi[1:], "9") == "":
-		return seq(oneOf(lo[:1]+hi[:1]), rep(digit, n-1, n-1))
+		return seq(byteIn(lo[:1]+hi[:1]), rep(digit, n-1, n-1))
 	}
 	list := []*expr{seq(lit(lo[:1]), digits(lo[1:], strings.Repeat("9", n-1)))}
 	if lo[0]+1 < hi[0] {
-		list = append(list, seq(oneOf(string([]byte{lo[0] + 1, hi[0] - 1})), rep(digit, n-1, n-1)))
+		list = append(list, seq(byteIn(string([]byte{lo[0] + 1, hi[0] - 1})), rep(digit, n-1, n-1)))
 	}
 	return alt(append(list, seq(lit(hi[:1]), digits(strings.Repeat("0", n-1), hi[1:])))...)
 }
@@ -241,7 +241,7 @@ func (c cut) digits(lo, hi string, above, below bool, n int, some bool) *expr {
 		list = append(list, seq(lit(string(first(hi))), c.digits("", rest(hi), false, true, n-1, false)))
 	}
 	if free[0] <= free[1] {
-		list = append(list, seq(oneOf(string(free[:])), rep(digit, 0, n-1)))
+		list = append(list, seq(byteIn(string(free[:])), rep(digit, 0, n-1)))
 	}
 	return alt(list...)
 }

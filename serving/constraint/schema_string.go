@@ -27,9 +27,6 @@ var formats = func() map[string]string {
 	}
 }()
 
-// patternDot is what "." matches in ECMA-262, which schemas' patterns are written in.
-var patternDot = anyBut('\n', '\r', '\u2028', '\u2029')
-
 // emitString admits strings by their length, one pattern or one format. Two of them are
 // enforced together where one follows from the other, or where the pattern repeats single characters.
 func (c *schemaCompiler) emitString(s *shape) (*expr, error) {
@@ -73,7 +70,7 @@ func (c *schemaCompiler) emitString(s *shape) (*expr, error) {
 			return nil, at.errorf("lengths are not enforced beside it, but for a pattern like ^[a-z]*$")
 		}
 	}
-	x, err := searched(pattern, asWritten, patternDot)
+	x, err := searched(pattern)
 	if err != nil {
 		return nil, at.errorf("pattern %q: %v", at.text, err)
 	}
