@@ -43,6 +43,7 @@ bench:
 	./scripts/setup.sh
 	./scripts/bench_cpu.sh
 	./scripts/bench_pytorch.sh
+	./scripts/bench_serving.sh
 
 bench-kernels:
 	go test -run '^$$' -bench . -count $(COUNT) ./kernels ./internal/simd

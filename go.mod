@@ -30,7 +30,11 @@ require (
 
 require github.com/creack/pty v1.1.24
 
-require github.com/ebitengine/purego v0.11.0
+require (
+	github.com/ebitengine/purego v0.11.0
+	github.com/openai/openai-go/v3 v3.98.0
+	github.com/prometheus/client_golang v1.25.0
+)
 
 require github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 
@@ -39,8 +43,6 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coder/websocket v1.8.15 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
-	github.com/openai/openai-go/v3 v3.98.0 // indirect
-	github.com/prometheus/client_golang v1.25.0 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect

@@ -86,19 +86,18 @@ func (n *Network) Parameters() int64 {
 	return total
 }
 
-// SameRows are the numbers of rows, from least to most, that go through the model to the same bits each on a
-// backend, whatever their number; 0, 0: they depend on it.
-func (n *Network) SameRows(b kernels.Backend) (least, most int) {
-	least, most = b.SameRows(n.Head.Weight.DType)
+// SameRows is the least number of rows that go through the model on a backend each to the bits that it has among so
+// many rows, and so for all numbers between.
+func (n *Network) SameRows(b kernels.Backend, rows int) int {
+	least := b.SameRows(n.Head.Weight.DType, rows)
 	for i := range n.Layers {
 		for _, lin := range n.Layers[i].linears {
 			if lin.Weight != nil {
-				from, to := b.SameRows(lin.Weight.DType)
-				least, most = max(least, from), min(most, to)
+				least = max(least, b.SameRows(lin.Weight.DType, rows))
 			}
 		}
 	}
-	return least, most
+	return least
 }
 
 func size(t *kernels.Tensor) int64 {

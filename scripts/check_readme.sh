@@ -7,6 +7,8 @@
 # s3://bucket is a small server on this machine, and path/to/..., org/name, prompts.jsonl and
 # others are made by "reader" below. Examples with them train 2 steps instead of so many.
 #
+# A server is started, and ended as soon as it serves.
+#
 # Left out, and listed with the reason, are blocks below a line "<!-- not run: WHY -->", where WHY
 # begins with "takes" (so long), ".ci/run does", or "needs" something of the list "needs" below,
 # and examples that call a server of the reader's. Of these commands, too, flags and
@@ -72,6 +74,7 @@ reader() {
   done
   for i in $(seq 64); do echo "{\"id\": $i, \"prompt\": \"Box $i holds a key. What does box $i hold?\"}"; done >"$yours/prompts.jsonl"
   echo 'Answer in one word.' >"$yours/system.txt"
+  echo 'a-key' >"$yours/keys.txt"
   echo '[{"role": "user", "content": "What is in the box?"}]' >"$yours/conversation.json"
   echo '{"question_id": 1, "category": "writing", "turns": ["What is in the box?", "And beside it?"]}' >"$yours/path/to/mt_bench/question.jsonl"
   echo 'sources: [{path: prompts.jsonl}]
@@ -98,6 +101,22 @@ fail() { # WHAT
   failures=$((failures + 1))
   echo "FAIL  $*"
 }
+
+# served starts a server at any port and ends it when it serves.
+served() { # COMMAND...
+  local log server
+  log=$(mktemp)
+  "$@" --listen 127.0.0.1:0 2>"$log" &
+  server=$!
+  for _ in $(seq 600); do
+    ! grep -q msg=serving "$log" || { kill -TERM $server && wait $server && rm "$log" && return; return 1; }
+    kill -0 $server 2>/dev/null || break
+    sleep 0.1
+  done
+  cat "$log" >&2
+  return 1
+}
+export -f served
 
 try() { # NAME SCRIPT
   local start=$SECONDS
@@ -223,7 +242,7 @@ for binary in $([ "$from" != "$root" ] || echo train evict); do # an archive has
         *http://*) found=yes; skip "$name" "needs a server of the reader's"; flags "$name" "$line"; continue ;;
         *path/to/* | *org/* | *s3://bucket/*)
           found=yes names+=("$name")
-          lines+=("$(sed -E 's,s3://bucket/,s3://demo/,g; s/--steps [0-9]+/--steps 2/' <<<"$line")")
+          lines+=("$(sed -E 's,s3://bucket/,s3://demo/,g; s/--steps [0-9]+/--steps 2/; s/^evict serve/served &/; s/ --listen [^ ]+//' <<<"$line")")
           continue
           ;;
       esac

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 // apiError is an error as OpenAI's API tells it.
@@ -53,6 +54,8 @@ func ofModel(err error) *apiError {
 		return e
 	case errors.Is(err, errStopped):
 		return failure(http.StatusServiceUnavailable, serverError, "shutting_down", "%v", err)
+	case errors.Is(err, runner.ErrNoToken):
+		return refuse("", "no token of the model may follow: %v", err).coded("no_token")
 	case errors.Is(err, model.ErrContext):
 		return refuse("", "%v", err).coded("context_length_exceeded")
 	case errors.Is(err, model.ErrMemory):

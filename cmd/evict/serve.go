@@ -62,8 +62,8 @@ can never fit is refused with the numbers. SIGTERM lets the answers that have be
 for --drain; a second one ends them.
 
 ` + modelDetails),
-		Example: `  evict serve --model path/to/llama.gguf --policy lookaheadkv --budget 25%
-  evict serve --model path/to/llama --listen 0.0.0.0:8080 --keys keys.txt`,
+		Example: `  evict serve --model path/to/llama --adapter adapters/llama --budget 25%
+  evict serve --model path/to/llama --policy snapkv --budget 50% --listen 0.0.0.0:8080 --keys keys.txt`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fail := func(err error) error { return fmt.Errorf("serve: %w", err) }

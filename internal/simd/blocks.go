@@ -114,13 +114,18 @@ func GemmNNBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b
 		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: n, c: unsafe.SliceData(c), ldc: ldc})
 }
 
-// SameRows are the numbers of rows of a, from least to most, of which a·bᵀ has the same bits in each
-// whatever their number: of b in blocks, or as numbers where f is nil.
-func SameRows(f *Blocks) (least, most int) {
-	if f != nil && f.kernels().multiply != nil {
-		return 1, maxQuantisedRows
+// SameRows is the least number of rows of a of which a·bᵀ has in each the bits that it has among so many rows, and so
+// for all numbers between: of b in blocks, or as numbers where f is nil.
+func SameRows(f *Blocks, rows int) int {
+	switch integers := f != nil && f.kernels().multiply != nil; {
+	case rows > max(maxQuantisedRows, maxDeepDotRows):
+		return max(maxQuantisedRows, maxDeepDotRows) + 1
+	case integers:
+		return min(1, rows)
+	case rows <= maxDotRows:
+		return min(2, rows)
 	}
-	return 2, maxDotRows
+	return rows
 }
 
 // check is checkGemmNT for b [rows, columns] in blocks.

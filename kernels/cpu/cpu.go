@@ -31,11 +31,11 @@ type cpu struct {
 func (b *cpu) Name() string           { return "cpu" }
 func (b *cpu) Compute() kernels.DType { return kernels.F32 }
 
-func (b *cpu) SameRows(weights kernels.DType) (least, most int) {
+func (b *cpu) SameRows(weights kernels.DType, rows int) int {
 	if f, blocks := weights.Format(); blocks {
-		return simd.SameRows(&f.Blocks)
+		return simd.SameRows(&f.Blocks, rows)
 	}
-	return simd.SameRows(nil)
+	return simd.SameRows(nil, rows)
 }
 
 // buffer is scratch memory of one task.

@@ -61,8 +61,8 @@ func GroupRows(m *model.Model, sequences int) int {
 // MaxBatch is the most sequences that are decoded together.
 const MaxBatch = 4096
 
-// NewBatch returns an empty batch of at most rows sequences. On a device, and of more rows on the
-// host than have the same bits each, a step computes as many rows, however few there are; of a
+// NewBatch returns an empty batch of at most rows sequences. On a device a step computes as many
+// rows, however few there are, on the host the least whose bits are those of a full batch; of a
 // small model on the host, whose groups run side by side, those of the groups with sequences
 // (GroupRows).
 func (r *Runner) NewBatch(rows int) (*Batch, error) {
@@ -73,10 +73,7 @@ func (r *Runner) NewBatch(rows int) (*Batch, error) {
 	if !m.Backend.Traits().Device { // as of a model that only counts, too
 		size = GroupRows(m, rows)
 	}
-	filled := size
-	if least, most := m.Network.SameRows(m.Backend); size <= most {
-		filled = min(least, size)
-	}
+	filled := m.Network.SameRows(m.Backend, size)
 	b := &Batch{model: m, rows: rows, groups: []*batchGroup{{runner: r, rows: filled}}}
 	for from := size; from < rows; from += size {
 		b.groups = append(b.groups, &batchGroup{runner: New(m), rows: filled})

@@ -127,23 +127,25 @@ func TestSameRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	least, most := m.Network.SameRows(m.Backend)
-	if least < 1 || most < 8 {
-		t.Fatalf("%d to %d rows, want at least up to 8", least, most)
-	}
-	var want []float32
-	for rows := least; rows <= most; rows++ {
-		caches, tokens := sequences(t, m, 1, 64)
-		got, err := runner.New(m).StepBatch(t.Context(), caches, tokens, rows)
-		if err != nil {
-			t.Fatal(err)
+	for _, most := range []int{1, 2, 8, 12, 16, 17, 40} {
+		least := m.Network.SameRows(m.Backend, most)
+		if most <= 8 && least > 2 || most > 17 && least >= most {
+			t.Errorf("%d rows have the bits of %d at the least", least, most)
 		}
-		if want == nil {
-			want = got[0]
-		}
-		for i, x := range got[0] {
-			if math.Float32bits(x) != math.Float32bits(want[i]) {
-				t.Fatalf("logit %d is %v in a step of %d rows, %v in one of %d", i, x, rows, want[i], least)
+		var want []float32
+		for rows := least; rows <= most; rows++ {
+			caches, tokens := sequences(t, m, 1, 64)
+			got, err := runner.New(m).StepBatch(t.Context(), caches, tokens, rows)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want == nil {
+				want = got[0]
+			}
+			for i, x := range got[0] {
+				if math.Float32bits(x) != math.Float32bits(want[i]) {
+					t.Fatalf("logit %d is %v in a step of %d rows, %v in one of %d", i, x, rows, want[i], least)
+				}
 			}
 		}
 	}

@@ -29,15 +29,15 @@ func newSampler(s model.Sampling, prompt []int32) *sampler {
 	return out
 }
 
-// errAllBanned: the processors leave no token.
-var errAllBanned = errors.New("sampling: the suppressed tokens, bad words, repeated n-grams and what a constraint does not allow are all tokens that there are")
+// ErrNoToken: the processors leave no token that could follow.
+var ErrNoToken = errors.New("sampling: the suppressed tokens, bad words, repeated n-grams and what a constraint does not allow are all tokens that there are")
 
 // next draws a token. Equal logits: the lower id comes first.
 func (s *sampler) next(logits []float32) (int32, error) {
 	if s.past != nil {
 		logits = s.past.apply(&s.Processors, logits)
 		if math.IsInf(float64(simd.Max(logits)), -1) {
-			return 0, errAllBanned
+			return 0, ErrNoToken
 		}
 	}
 	id := s.draw().Token(logits)

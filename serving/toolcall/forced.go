@@ -2,9 +2,9 @@ package toolcall
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
-	"strings"
+
+	"glimpse/model/chat"
 )
 
 // Piece is a part of what a constrained answer must look like: one of the fields is set.
@@ -65,31 +65,35 @@ func (f Format) call(t Tool) []Piece {
 	return []Piece{{Literal: l.open + `{"name": "` + escape(t.Name) + `", "` + l.arguments + `": `}, {Schema: arguments}, {Literal: "}" + l.close}}
 }
 
-// parameters are those of the tool in order, in tags.
+// parameters are those of the tool in order, which is that of templates, in tags.
 func (f Format) parameters(raw json.RawMessage) (pieces []Piece) {
+	v, _ := chat.ParseJSON(raw)
+	whole, _ := v.(chat.Object)
+	v, _ = whole.Get("properties")
+	properties, _ := v.(chat.Object)
 	s := parseSchema(raw)
-	if s == nil {
+	if len(properties) == 0 || s == nil {
 		return nil
 	}
 	line := ""
 	if f.lines {
 		line = "\n"
 	}
-	for _, e := range s.Properties {
-		value := Piece{Schema: s.within(e.raw)}
-		if e.verbatim() {
+	for _, e := range properties {
+		value := Piece{Schema: s.definition(e.Key)}
+		if p := s.property(e.Key); p.verbatim() {
 			value = Piece{Regex: verbatim}
-			if e.schema != nil && e.Enum != nil {
+			if p != nil && p.Enum != nil {
 				value = Piece{}
-				for _, v := range e.Enum {
+				for _, v := range p.Enum {
 					if text, ok := v.(string); ok {
 						value.Alternatives = append(value.Alternatives, literal(text))
 					}
 				}
 			}
 		}
-		one := []Piece{{Literal: parameterTag + e.name + ">" + line}, value, {Literal: line + parameterEnd + "\n"}}
-		if slices.Contains(s.Required, e.name) {
+		one := []Piece{{Literal: parameterTag + e.Key + ">" + line}, value, {Literal: line + parameterEnd + "\n"}}
+		if slices.Contains(s.Required, e.Key) {
 			pieces = append(pieces, one...)
 		} else {
 			pieces = append(pieces, Piece{Alternatives: [][]Piece{nil, one}})
@@ -100,10 +104,10 @@ func (f Format) parameters(raw json.RawMessage) (pieces []Piece) {
 
 // verbatim matches text without the end tag of a parameter, which has one '<', at its beginning.
 var verbatim = func() string {
-	other := `[^<` + regexp.QuoteMeta(parameterEnd[len(parameterEnd)-1:]) + `]`
+	other := `[^<>]`
 	for i := len(parameterEnd) - 2; i > 0; i-- {
-		c := regexp.QuoteMeta(parameterEnd[i : i+1])
+		c := parameterEnd[i : i+1]
 		other = `(?:[^<` + c + `]|` + c + other + `)`
 	}
-	return strings.Join([]string{`(?:[^<]|<+`, other, `)*`}, "")
+	return `(?:[^<]|<+` + other + `)*`
 }()

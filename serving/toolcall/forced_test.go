@@ -98,7 +98,7 @@ func instance(t *testing.T, r *rand.Rand, raw json.RawMessage) any {
 		_ = json.Unmarshal(raw, &own)
 		if r.IntN(2) == 0 || strings.Contains(strings.Join(s.Required, " "), name) {
 			if own.Defs != nil {
-				p = (&schema{Defs: own.Defs}).within(p)
+				p = (&schema{Defs: own.Defs, Properties: s.Properties}).definition(name)
 			}
 			o[name] = instance(t, r, p)
 		}
@@ -115,6 +115,7 @@ func TestForced(t *testing.T) {
 				f := format(t, name)
 				r := rand.New(rand.NewPCG(3, 4))
 				called, most := map[string]bool{}, 0
+				without := false // a parameter that need not be there
 				for range 300 {
 					text := sample(t, r, f.Forced(tools, parallel))
 					got := parse(t, f, text)
@@ -124,10 +125,10 @@ func TestForced(t *testing.T) {
 					most = max(most, len(got.Calls))
 					for _, c := range got.Calls {
 						called[c.Name] = true
-						checkArguments(t, c, text)
+						without = checkArguments(t, c, text) || without
 					}
 				}
-				if len(called) != len(tools) || (most > 1) != (parallel && !f.forced.single) {
+				if !without || len(called) != len(tools) || (most > 1) != (parallel && !f.forced.single) {
 					t.Errorf("%d tools were called, up to %d at once", len(called), most)
 				}
 				one := f.Forced(tools[2:], false)
@@ -142,7 +143,8 @@ func TestForced(t *testing.T) {
 	}
 }
 
-func checkArguments(t *testing.T, c call, text string) {
+// checkArguments tells whether parameters are left out that may be.
+func checkArguments(t *testing.T, c call, text string) bool {
 	t.Helper()
 	arguments, ok := decode(t, c.Arguments).(map[string]any)
 	if !ok {
@@ -154,6 +156,15 @@ func checkArguments(t *testing.T, c call, text string) {
 			t.Fatalf("%s is %v in %q", key, v, text)
 		}
 	}
+	for _, tool := range tools {
+		s := parseSchema(tool.Parameters)
+		for _, key := range s.Required {
+			if _, ok := arguments[key]; !ok && tool.Name == c.Name {
+				t.Fatalf("%s is missing in %q", key, text)
+			}
+		}
+	}
+	return c.Name == "get_weather" && len(arguments) < 6
 }
 
 // TestForcedText: the same text, written out.

@@ -84,6 +84,7 @@ var answers = []struct{ format, name, text, want string }{
 	{"hermes", "JSON of another kind", `<tool_call>{"title": "x"}</tool_call>`, `<tool_call>{"title": "x"}</tool_call>`},
 	{"hermes", "no call, then one", `<tool_call> <tool_call>{"name": "now", "arguments": {}}</tool_call>`, `<tool_call>|now{}`},
 	{"hermes", "arguments in a string", `<tool_call>{"name": "now", "arguments": "{}"}</tool_call>`, `<tool_call>{"name": "now", "arguments": "{}"}</tool_call>`},
+	{"hermes", "two names", `<tool_call>{"name": "now", "name": "run", "arguments": {}}`, `<tool_call>{"name": "now", "name": "run", "arguments": {}}`},
 	{"hermes", "cut in the head", "Yes. <tool_call>\n{\"name\": \"get_wea", "Yes. <tool_call>\n{\"name\": \"get_wea"},
 	{"hermes", "cut in the opener", "a\n<tool_", "a\n<tool_"},
 	{"hermes", "cut in the arguments", `<tool_call>{"name": "run", "arguments": {"code": "pri`, `run{"code": "pri`},
@@ -122,6 +123,7 @@ var answers = []struct{ format, name, text, want string }{
 		`Sure.|get_weather{"city": "St. \"X\"\n\\ <b>", "days": 3, "metric": true, "at": null, "area": {"names": ["a", "it's", null, 1.5]}, "other": "7"}`},
 	{"seed-oss", "text where a number is wanted", "<seed:tool_call><function=get_weather><parameter=days>a few</parameter><parameter=at>5</parameter><parameter=unit>c</parameter></function></seed:tool_call>", `get_weather{"days": "a few", "at": "5", "unit": "c"}`},
 	{"seed-oss", "two, the second without parameters", "<seed:tool_call><function=run><parameter=code>x</parameter></function></seed:tool_call>\n<seed:tool_call>\n<function=now>\n</function>\n</seed:tool_call>", `run{"code": "x"}|now{}`},
+	{"seed-oss", "control characters", "<seed:tool_call><function=run><parameter=code>\t\x01</parameter></function></seed:tool_call>", `run{"code": "\u0009\u0001"}`},
 	{"seed-oss", "no function", "<seed:tool_call>now</seed:tool_call>", "<seed:tool_call>now</seed:tool_call>"},
 	{"seed-oss", "cut in a string", "<seed:tool_call><function=run><parameter=code>a</para", `run{"code": "a</para`},
 	{"seed-oss", "cut in a name", "<seed:tool_call><function=ru", "<seed:tool_call><function=ru"},
@@ -262,6 +264,7 @@ func TestHeldBack(t *testing.T) {
 func TestBounded(t *testing.T) {
 	long := strings.Repeat("x", 3*maxHeld)
 	blank := strings.Repeat(" ", 3*maxHeld)
+	list, digits := "["+blank[:maxHeld]+"]", strings.Repeat("1", maxScalar)
 	for _, c := range []struct{ format, text, want string }{
 		{"hermes", blank + "<tool_call>" + blank + "a", blank + "<tool_call>" + blank + "a"},
 		{"hermes", `<tool_call>{"arguments": {"a": "` + long + `"}, "name": "now"}`, `<tool_call>{"arguments": {"a": "` + long + `"}, "name": "now"}`},
@@ -270,6 +273,8 @@ func TestBounded(t *testing.T) {
 		{"hermes", `<tool_call>{"name": "now", "arguments": {}}` + blank + `a`, blank + "a|now{}"},
 		{"mistral", `[TOOL_CALLS]` + long + `[ARGS]{}`, `[TOOL_CALLS]` + long + `[ARGS]{}`},
 		{"seed-oss", `<seed:tool_call><function=get_weather><parameter=area>` + long + `</parameter></function>`, `get_weather{"area": "` + long + `"}`},
+		{"seed-oss", `<seed:tool_call><function=get_weather><parameter=area>` + list + `</parameter></function>`, `get_weather{"area": "` + list + `"}`},
+		{"hermes", `<tool_call>{"name": "now", "arguments": {"a": ` + digits + `22}}`, `22}}|now{"a": ` + digits},
 		{"seed-oss", `<seed:tool_call><function=` + long, `<seed:tool_call><function=` + long},
 		{"llama", blank + `{"name": "now", "parameters": {}}`, blank + `{"name": "now", "parameters": {}}`},
 	} {
@@ -316,9 +321,48 @@ func FuzzParser(f *testing.F) {
 	})
 }
 
+// TestTyped: a value between tags is JSON whatever it is, and any of its types.
+func TestTyped(t *testing.T) {
+	words := append(strings.Split(`'|"|\|[|]|{|}|, |: |1|-0.5|True|None|null|é|\x41|\u00e9|\U0001f600|a|'a'|"b"`, "|"), "\n", " ")
+	r := rand.New(rand.NewPCG(7, 8))
+	s := parseSchema(json.RawMessage(`{"type": ["object", "array", "integer"]}`))
+	lists := 0
+	for range 100000 {
+		text := "["
+		for range r.IntN(7) {
+			text += words[r.IntN(len(words))]
+		}
+		got := s.json(text + "]")
+		if !json.Valid([]byte(got)) {
+			t.Fatalf("%q gives %s", text, got)
+		}
+		if got[0] == '[' {
+			lists++
+		}
+	}
+	if lists < 1000 {
+		t.Errorf("only %d lists", lists)
+	}
+	for _, c := range []struct{ schema, text, want string }{
+		{`{"type": "integer"}`, " 5\n", `5`},
+		{`{"type": "integer"}`, "five", `"five"`},
+		{`{"type": "boolean"}`, "False", `false`},
+		{`{"type": ["string", "null"]}`, "5", `"5"`},
+		{`{"type": ["string", "integer"]}`, "5", `5`},
+		{`{"type": "array"}`, `['it\'s', "a \"b\"", 'c "d"', "\x41", True]`, `["it's", "a \"b\"", "c \"d\"", "\u0041", true]`},
+		{`{"$ref": "#/$defs/a"}`, `{"a": 1}`, `{"a": 1}`},
+		{`{"enum": [1, 2]}`, `2`, `2`},
+		{`{"type": "object"}`, `{'a'`, `"{'a'"`},
+	} {
+		if got := parseSchema(json.RawMessage(c.schema)).json(c.text); got != c.want {
+			t.Errorf("%s of %s: got %s, want %s", c.text, c.schema, got, c.want)
+		}
+	}
+}
+
 // TestScanner: what encoding/json takes as an object, and nothing else, in random texts of JSON's characters.
 func TestScanner(t *testing.T) {
-	words := strings.Split(`{|}|[|]|,|:|"a"|"\u00e9\n"|"\x"|"|\|1|-0.5e+3|01|true|nul|null| |`+"\n", "|")
+	words := strings.Split(`{|}|[|]|,|:|"a"|"\u00e9\n"|"\u00e"|"\x"|"|\|1|-0.5e+3|01|true|nul|null| |`+"\n", "|")
 	r := rand.New(rand.NewPCG(1, 2))
 	valid := 0
 	for range 300000 {

@@ -1,59 +1,24 @@
 package toolcall
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 )
 
 // schema is what this package reads of a JSON Schema. nil is that of any value.
 type schema struct {
-	Type       json.RawMessage `json:"type"` // a name or a list of them
-	Ref        string          `json:"$ref"`
-	Enum       []any           `json:"enum"`
-	AnyOf      []*schema       `json:"anyOf"`
-	OneOf      []*schema       `json:"oneOf"`
-	AllOf      []*schema       `json:"allOf"`
-	Properties properties      `json:"properties"`
-	Required   []string        `json:"required"`
-	Defs       json.RawMessage `json:"$defs"`
-	Defs7      json.RawMessage `json:"definitions"`
-}
-
-// properties keep their order, in which templates show them.
-type properties []property
-
-type property struct {
-	name string
-	raw  json.RawMessage
-	*schema
-}
-
-func (p *properties) UnmarshalJSON(data []byte) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	if _, err := d.Token(); err != nil {
-		return err
-	}
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return err
-		}
-		name, ok := key.(string)
-		if !ok {
-			return fmt.Errorf("properties: got %v, want an object", key)
-		}
-		e := property{name: name}
-		if err := d.Decode(&e.raw); err != nil {
-			return err
-		}
-		e.schema = parseSchema(e.raw)
-		*p = append(*p, e)
-	}
-	return nil
+	Type       json.RawMessage            `json:"type"` // a name or a list of them
+	Ref        string                     `json:"$ref"`
+	Enum       []any                      `json:"enum"`
+	AnyOf      []*schema                  `json:"anyOf"`
+	OneOf      []*schema                  `json:"oneOf"`
+	AllOf      []*schema                  `json:"allOf"`
+	Properties map[string]json.RawMessage `json:"properties"`
+	Required   []string                   `json:"required"`
+	Defs       json.RawMessage            `json:"$defs"`
+	OldDefs    json.RawMessage            `json:"definitions"`
 }
 
 // parseSchema is nil for what is no schema that says anything.
@@ -66,14 +31,10 @@ func parseSchema(raw json.RawMessage) *schema {
 }
 
 func (s *schema) property(name string) *schema {
-	if s != nil {
-		for _, e := range s.Properties {
-			if e.name == name {
-				return e.schema
-			}
-		}
+	if s == nil {
+		return nil
 	}
-	return nil
+	return parseSchema(s.Properties[name])
 }
 
 // types adds the names of the types that the schema names, "" for what it leaves to a reference.
@@ -197,15 +158,18 @@ func escape(text string) string {
 	return b.String()
 }
 
-// within is a property's schema with the definitions of the whole that it may refer to.
-func (s *schema) within(raw json.RawMessage) json.RawMessage {
+// definition is a property's schema, with the definitions of the whole that it may refer to.
+func (s *schema) definition(name string) json.RawMessage {
+	raw := s.Properties[name]
 	var members map[string]json.RawMessage
-	definitions := map[string]json.RawMessage{"$defs": s.Defs, "definitions": s.Defs7}
-	maps.DeleteFunc(definitions, func(_ string, d json.RawMessage) bool { return d == nil })
-	if len(definitions) == 0 || json.Unmarshal(raw, &members) != nil {
+	if s.Defs == nil && s.OldDefs == nil || json.Unmarshal(raw, &members) != nil {
 		return raw
 	}
-	maps.Copy(members, definitions)
+	for key, d := range map[string]json.RawMessage{"$defs": s.Defs, "definitions": s.OldDefs} {
+		if d != nil {
+			members[key] = d
+		}
+	}
 	whole, err := json.Marshal(members)
 	if err != nil {
 		return raw

@@ -12,9 +12,8 @@ import (
 	"glimpse/model/chat"
 )
 
-// outlines are what the templates of families write of calls, as far as a template of
-// the family is not in the data folder: Granite 3, Phi-4-mini, SmolLM3 (which prints no calls, but
-// their text as content), Mistral Small 3.2, Ministral 3, Seed-OSS and Qwen3-Coder.
+// outlines are what templates write of calls in families of which the data folder has none: Granite 3,
+// Phi-4-mini, Ministral 3, Mistral Small 3.2, Seed-OSS and Qwen3-Coder.
 var outlines = map[string]struct{ format, source string }{
 	"granite": {"granite", `{{ '<|start_of_role|>system<|end_of_role|>Answer with <|tool_call|> and a list.' }}{% for m in messages %}<|start_of_role|>{{ m.role }}<|end_of_role|>
 {{- m.content }}{% if m.tool_calls %}<|tool_call|>[{% for c in m.tool_calls %}{{ c.function | tojson }}{% if not loop.last %}, {% endif %}{% endfor %}]{% endif %}<|end_of_text|>{% endfor %}`},
@@ -88,6 +87,15 @@ func TestDetect(t *testing.T) {
 		`<tool_call>{{ c.name }}<arg_key>{{ c.arguments }}</tool_call>`, "<|start_header_id|>{{ m.role }}<|end_header_id|>"} {
 		if f, ok := Detect(source); ok {
 			t.Errorf("template %q: format %s", source, f.Name)
+		}
+	}
+	smollm3 := `{% for tool in xml_tools %}{{ tool }}{% endfor %}{{ "Write\n<tool_call>\n{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>" }}{% if python_tools %}<code></code>{% endif %}`
+	if f, ok := Detect(smollm3); !ok || f.Name != "hermes" { // it prints the content of messages alone
+		t.Errorf("SmolLM3: format %q", f.Name)
+	}
+	for name, want := range map[string]string{"hermes": "<tool_call> </tool_call>", "llama": "<|python_tag|>", "mistral": "[TOOL_CALLS] [CALL_ID] [ARGS]", "seed-oss": "<seed:tool_call> </seed:tool_call>"} {
+		if got := strings.Join(format(t, name).Markers(), " "); got != want {
+			t.Errorf("markers of %s: %s, want %s", name, got, want)
 		}
 	}
 	if _, err := ByName("hermas"); err == nil || !strings.Contains(err.Error(), `"hermes"`) {

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// serveProgram starts the program's server and returns its address.
+func serveProgram(t *testing.T, args ...string) (c *exec.Cmd, url string, log *bytes.Buffer) {
+	t.Helper()
+	c = exec.Command(os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0", "--memory", "512MiB"}, args...)...)
+	c.Env = append(os.Environ(), asProgram+"=1")
+	errors, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Process.Kill() })
+	log = new(bytes.Buffer)
+	lines := bufio.NewScanner(io.TeeReader(errors, log))
+	for lines.Scan() {
+		if m := regexp.MustCompile(`msg=serving address=(\S+)`).FindStringSubmatch(lines.Text()); m != nil {
+			go io.Copy(io.Discard, errors)
+			return c, "http://" + m[1], log
+		}
+	}
+	t.Fatalf("the server did not start: %s", log)
+	return nil, "", nil
+}
+
+// longAnswer begins an answer that takes some seconds, and waits for its first part.
+func longAnswer(t *testing.T, url string, tokens int) *bufio.Scanner {
+	t.Helper()
+	r, err := http.Post(url+"/v1/completions", "application/json", strings.NewReader(fmt.Sprintf(`{"prompt":"never karl","stream":true,"ignore_eos":true,"max_tokens":%d}`, tokens)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Body.Close() })
+	lines := bufio.NewScanner(r.Body)
+	if !lines.Scan() {
+		t.Fatal("no answer")
+	}
+	return lines
+}
+
+// TestServeEnds: SIGTERM lets an answer go on and refuses others; without time for it, it is told; the program ends well.
+func TestServeEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		drain string
+		whole bool
+	}{"waiting": {"30s", true}, "at once": {"50ms", false}} {
+		t.Run(name, func(t *testing.T) {
+			p, url, _ := serveProgram(t, "--drain", c.drain)
+			lines := longAnswer(t, url, 3000)
+			if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			last, text := "", ""
+			for lines.Scan() {
+				if lines.Text() != "" {
+					last, text = lines.Text(), last
+				}
+			}
+			if last != "data: [DONE]" {
+				t.Errorf("the answer ends with %q", last)
+			}
+			if told := strings.Contains(text, "shutting down"); told == c.whole {
+				t.Errorf("before its end: %q", text)
+			}
+			done := make(chan error, 1)
+			go func() { done <- p.Wait() }()
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(4 * time.Second):
+				t.Error("the program goes on")
+			}
+		})
+	}
+}
+
+// TestServeEndsTwice: a second signal ends the program within 4 seconds, whatever goes on.
+func TestServeEndsTwice(t *testing.T) {
+	p, url, _ := serveProgram(t)
+	longAnswer(t, url, 3900)
+	p.Process.Signal(syscall.SIGTERM)
+	time.Sleep(500 * time.Millisecond)
+	start := time.Now()
+	p.Process.Signal(syscall.SIGTERM)
+	p.Wait()
+	if took := time.Since(start); took > 4*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestServeRefuses(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	empty := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(empty, []byte("# none\n\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--listen", taken.Addr().String()}, "address already in use"},
+		{[]string{"--listen", "nowhere"}, "missing port"},
+		{[]string{"--keys", empty}, "got no key"},
+		{[]string{"--keys", empty + "x"}, "no such file"},
+		{[]string{"--tls-cert", empty}, "want both or none"},
+		{[]string{"--policy", "snapkv,h2o"}, "want one"},
+		{[]string{"--memory", "1MiB", "--prefix-cache", "2MiB"}, "want more"},
+		{[]string{"--max-num-seqs", "0"}, "want 1 to"},
+	} {
+		p := exec.Command(os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0"}, c.args...)...)
+		p.Env = append(os.Environ(), asProgram+"=1")
+		out, err := p.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), c.want) {
+			t.Errorf("%v: error %v, %s; want one that says %q", c.args, err, out, c.want)
+		}
+	}
+}
