@@ -90,6 +90,7 @@ func TestRefusedGBNF(t *testing.T) {
 		{"range", `root ::= [z-a]`, "is empty"},
 		{"repetition", `root ::= "a"{3,2}`, "is empty"},
 		{"huge repetition", `root ::= "a"{99999999999999999999}`, "repetition 99999999999999999999"},
+		{"large repetition", `root ::= "a"{1,99999999}`, "repetition 99999999"},
 		{"no number", `root ::= "a"{}`, "want a number"},
 		{"open braces", `root ::= "a"{1`, "want }"},
 		{"many repetitions", `root ::= "a"` + strings.Repeat("+", 1000), "repetitions of one item"},
