@@ -34,8 +34,8 @@
 //	minLength, maxLength         counted in characters
 //	pattern                      RE2's syntax, found anywhere unless ^ and $ say otherwise; assertions elsewhere than at
 //	                             its ends are refused; lengths beside it where they follow from it or for one repeated character (^[a-z]*$)
-//	format                       date, time, date-time, uuid, ipv4, email, hostname, uri (with a host); others are annotations, and errors
-//	                             if strict
+//	format                       date, time, date-time, duration, uuid, ipv4, ipv6, hostname, email, uri (with a host); others are
+//	                             annotations, and errors if strict
 //	minimum, maximum,            exact, for bounds of up to 20 digits before and after the point; such numbers are
 //	exclusiveMinimum, …Maximum   written without an exponent
 //	anyOf                        also beside other keywords
