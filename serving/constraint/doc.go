@@ -38,6 +38,7 @@
 //	                             annotations, and errors if strict
 //	minimum, maximum,            exact, for bounds of up to 20 digits before and after the point; such numbers are
 //	exclusiveMinimum, …Maximum   written without an exponent
+//	multipleOf                   0.1, 0.01, …; of integers up to 100 without bounds, up to 4096 of them between two bounds
 //	anyOf                        also beside other keywords
 //	oneOf                        of schemas that no value fits two of, told by type, const, enum, or a required member that has one
 //	allOf, $ref                  all keywords hold together; references into the same schema, recursive ones too
@@ -46,7 +47,7 @@
 //
 // title, description, default, examples, deprecated, readOnly, writeOnly, $schema, $comment, $defs, definitions,
 // discriminator, and $id at the root are passed over. Every other keyword is an error, among them not, if, then, else,
-// multipleOf, contains, uniqueItems: true, dependentRequired, dependentSchemas, unevaluatedProperties, unevaluatedItems, $anchor, $dynamicRef, and items as a list.
+// contains, uniqueItems: true, dependentRequired, dependentSchemas, unevaluatedProperties, unevaluatedItems, $anchor, $dynamicRef, and items as a list.
 //
 // Texts are written as programs and models write them: one blank or nothing after a colon or a comma, or a new line
 // and up to 20 blanks around the members of an object or a list. Constants and names have no needless escapes; strings

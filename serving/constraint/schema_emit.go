@@ -1,7 +1,6 @@
 package constraint
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -55,16 +54,23 @@ func typeOf(t typeSet) string {
 	return "nothing"
 }
 
-func (s *shape) emitNumber(types typeSet) (*expr, error) {
-	if s.lo.value == nil && s.hi.value == nil {
-		if types&fractionType == 0 {
-			return ref(jsonInteger), nil
-		}
+func (s *shape) emitNumber(types typeSet) (x *expr, err error) {
+	whole, places := types&fractionType == 0, fractionDigits
+	if whole {
+		places = 0
+	}
+	switch {
+	case s.multiple != nil:
+		x, err = multiples(s.lo, s.hi, s.multiple, whole)
+	case s.lo.value != nil || s.hi.value != nil:
+		x, err = interval(s.lo, s.hi, places)
+	case whole:
+		return ref(jsonInteger), nil
+	default:
 		return ref(jsonNumber), nil
 	}
-	x, err := interval(s.lo, s.hi, types&fractionType == 0)
 	if err != nil {
-		return nil, fmt.Errorf("bounds of a number: %w", err)
+		return nil, s.at.errorf("%v", err)
 	}
 	return x, nil
 }

@@ -17,6 +17,7 @@ type shape struct {
 	enumAt  located
 
 	lo, hi               bound
+	multiple             *big.Rat // multipleOf
 	minLength, maxLength int
 	patterns, formats    []located
 	objects              []objectPart
@@ -207,10 +208,19 @@ func init() { // collect refers to the table
 		"exclusiveMinimum": limit(lower, true),
 		"maximum":          limit(upper, false),
 		"exclusiveMaximum": limit(upper, true),
-		"minLength":        count(stringType, func(s *shape, n int) { s.minLength = max(s.minLength, n) }),
-		"maxLength":        count(stringType, func(s *shape, n int) { s.maxLength = least(s.maxLength, n) }),
-		"minItems":         count(arrayType, func(s *shape, n int) { s.minItems = max(s.minItems, n) }),
-		"maxItems":         count(arrayType, func(s *shape, n int) { s.maxItems = least(s.maxItems, n) }),
+		"multipleOf": func(_ *schemaCompiler, s *shape, at located, _ int) error {
+			q, err := at.rational()
+			if err != nil || q.Sign() <= 0 || s.multiple != nil && s.multiple.Cmp(q) != 0 {
+				return at.errorf("want one positive number")
+			}
+			s.multiple = q
+			s.implied |= numberType
+			return nil
+		},
+		"minLength": count(stringType, func(s *shape, n int) { s.minLength = max(s.minLength, n) }),
+		"maxLength": count(stringType, func(s *shape, n int) { s.maxLength = least(s.maxLength, n) }),
+		"minItems":  count(arrayType, func(s *shape, n int) { s.minItems = max(s.minItems, n) }),
+		"maxItems":  count(arrayType, func(s *shape, n int) { s.maxItems = least(s.maxItems, n) }),
 		"pattern": text(func(s *shape, at located) {
 			s.implied |= stringType
 			s.patterns = append(s.patterns, at)
