@@ -2,9 +2,9 @@ package engine
 
 import (
 	"errors"
-	"strings"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"glimpse/model/modeltest"

@@ -347,19 +347,26 @@ func (e *Engine) begin(a *Answer) *Answer {
 
 // count counts what a request needs, and refuses what the budget has no room for.
 func (e *Engine) count(a *Answer) (err error) {
-	s, maxNew := a.Request.Session, max(a.Request.Generate.MaxNew, len(a.Request.Generate.Forced))
-	rough := s.Model().RoughMemory(int(s.Cache.Next()) + 1 + len(a.Request.Prompt) + maxNew)
+	a.need, err = e.Count(&a.Request)
+	return err
+}
+
+// Count is what a request needs in an engine with a budget, and model.ErrMemory where there can be no room for it. It may
+// take as long as the request would on a model without numbers, once for all that are alike. Of requests that begin a
+// conversation any goroutine may ask, so that the engine need not count what is submitted then.
+func (e *Engine) Count(r *Request) (need eviction.Footprint, err error) {
+	s, maxNew := r.Session, max(r.Generate.MaxNew, len(r.Generate.Forced))
+	rough := s.Model().RoughMemory(int(s.Cache.Next()) + 1 + len(r.Prompt) + maxNew)
 	if rough <= e.Budget/int64(e.rows) { // with which nobody need count
-		a.need = eviction.Footprint{Prompt: rough, Answer: rough}
-		return nil
+		return eviction.Footprint{Prompt: rough, Answer: rough}, nil
 	}
-	if a.need, err = s.Footprint(context.Background(), len(a.Request.Prompt), maxNew, e.rows); err != nil {
-		return err
+	if need, err = s.Footprint(context.Background(), len(r.Prompt), maxNew, e.rows); err != nil {
+		return need, err
 	}
-	if need := a.need.Need(); need > e.Budget {
-		return fmt.Errorf("%w: got a need of %s beside the weights, want at most %s", model.ErrMemory, bytesize.Memory(need), bytesize.Memory(e.Budget))
+	if n := need.Need(); n > e.Budget {
+		return need, fmt.Errorf("%w: got a need of %s beside the weights, want at most %s", model.ErrMemory, bytesize.Memory(n), bytesize.Memory(e.Budget))
 	}
-	return nil
+	return need, nil
 }
 
 // admits tells whether there is room for a request beside those that run. Scratch memory that others have

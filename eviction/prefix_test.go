@@ -1,10 +1,13 @@
 package eviction_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"glimpse/eviction"
+	"glimpse/model"
 	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
 )
@@ -65,7 +68,6 @@ func sameSession(t *testing.T, got, want *eviction.Session) {
 	}
 }
 
-
 // TestPrefixCacheLimit: pages that were used longest ago go, none that is in use, and the memory is what the limit says.
 func TestPrefixCacheLimit(t *testing.T) {
 	m := modeltest.Llama{Layers: 2, Heads: 4, KVHeads: 2, Seed: 2, MaxPositions: 2048}.Open(t, "cpu")
@@ -99,5 +101,71 @@ func TestPrefixCacheLimit(t *testing.T) {
 	rt.Prefixes = kvcache.NewPrefixCache(m, page/2)
 	if reused(a); reused(a) != 0 || rt.Prefixes.Bytes() != 0 {
 		t.Error("a limit below a page: want nothing in it")
+	}
+}
+
+// TestPrefixFiles: pages outlive their cache in files of at most the limit; one that is damaged is gone, and another
+// model has none.
+func TestPrefixFiles(t *testing.T) {
+	shape := modeltest.Llama{Layers: 2, Hidden: 192, Heads: 3, KVHeads: 1, HeadDim: 64, Intermediate: 256, Seed: 3}
+	m := shape.Open(t, "cpu")
+	p, dir := policy(t, m, "snapkv"), filepath.Join(t.TempDir(), "prefixes")
+	tokens := modeltest.Tokens(m, 5, 700)
+	run := func(m *model.Model, limit int64) int {
+		rt := eviction.NewRuntime(m)
+		rt.Prefixes = kvcache.NewPrefixCache(m, 1<<30)
+		if err := rt.Prefixes.KeepIn(t.Context(), m, dir, limit); err != nil {
+			t.Fatal(err)
+		}
+		got, err := rt.Prefill(background, p, tokens, 100, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rt.Prefixes.Stop()
+		sameSession(t, got, prefill(t, m, p, tokens, 100))
+		return got.Reused
+	}
+	files := func() (names []string, bytes int64) {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			info, err := e.Info()
+			if err != nil {
+				t.Fatal(err)
+			}
+			names, bytes = append(names, filepath.Join(dir, e.Name())), bytes+info.Size()
+		}
+		return names, bytes
+	}
+	for i, want := range []int{0, 638} { // 638 = 512 + 2·63, of at most 700 - 32
+		if got := run(m, 1<<30); got != want {
+			t.Errorf("run %d: %d tokens were reused, want %d", i, got, want)
+		}
+	}
+	names, bytes := files()
+	for _, name := range names {
+		if err := os.Truncate(name, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := run(m, 1<<30); got != 0 {
+		t.Errorf("damaged files: %d tokens were reused", got)
+	}
+	other := shape
+	other.Seed = 4
+	otherModel := other.Open(t, "cpu")
+	own := p
+	p = policy(t, otherModel, "snapkv")
+	if got := run(otherModel, 1<<30); got != 0 {
+		t.Errorf("another model: %d tokens were reused", got)
+	}
+	p = own
+	if got := run(m, bytes/2); got == 638 {
+		t.Error("more than half of the files are there")
+	}
+	if _, after := files(); after == 0 || after > bytes/2 {
+		t.Errorf("%d bytes, want at most %d", after, bytes/2)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"glimpse/kernels"
@@ -23,7 +24,8 @@ type Runtime struct {
 	// Prefixes (may be nil) is what the prompts of new sessions share with those before.
 	Prefixes *kvcache.PrefixCache
 
-	footprints map[footprintKey]Footprint // that were counted
+	footprints sync.Map   // of footprintKey: those that were counted
+	counting   sync.Mutex // one at a time
 }
 
 // NewRuntime returns a runtime with scratch memory of its own.

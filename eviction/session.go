@@ -245,26 +245,28 @@ func (s *Session) TurnInUnits(ctx context.Context, tokens, response []int32, max
 }
 
 // Footprint is the memory of a turn and its answer in a batch of so many rows, counted as if all of the
-// conversation were one prompt, of up to an eighth more tokens, so that few are counted.
+// conversation were one prompt, of up to an eighth more tokens, so that few are counted. Before the first turn any
+// goroutine may ask.
 func (s *Session) Footprint(ctx context.Context, tokens, maxNew, rows int) (Footprint, error) {
 	n := len(s.history) + len(s.pending) + tokens
 	step := 1 << max(0, bits.Len(uint(n))-4)
 	n = max(n, min((n+step-1)/step*step, s.Model().Config.MaxPositions))
 	k := footprintKey{s.policy, FootprintOptions{Tokens: n, Budget: s.Budget.Of(n), MaxNew: maxNew, Rows: rows}}
-	f, ok := s.runtime.footprints[k]
-	if ok {
-		return f, nil
+	known := &s.runtime.footprints
+	if f, ok := known.Load(k); ok {
+		return f.(Footprint), nil
+	}
+	s.runtime.counting.Lock()
+	defer s.runtime.counting.Unlock()
+	if f, ok := known.Load(k); ok {
+		return f.(Footprint), nil
 	}
 	counted, _ := s.Model().Counted()
 	f, err := NewRuntime(counted).Footprint(ctx, k.policy, k.of)
-	if err != nil {
-		return f, err
+	if err == nil {
+		known.Store(k, f)
 	}
-	if s.runtime.footprints == nil {
-		s.runtime.footprints = make(map[footprintKey]Footprint)
-	}
-	s.runtime.footprints[k] = f
-	return f, nil
+	return f, err
 }
 
 // footprintKey is what a footprint depends on.

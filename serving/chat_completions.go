@@ -50,17 +50,21 @@ type chatLogProbs struct {
 }
 
 type chatLogProb struct {
-	Token   string        `json:"token"`
-	LogProb float64       `json:"logprob"`
-	Bytes   []int         `json:"bytes"`
-	Top     []chatLogProb `json:"top_logprobs,omitempty"`
+	chatToken
+	Top []chatToken `json:"top_logprobs"`
+}
+
+type chatToken struct {
+	Token   string  `json:"token"`
+	LogProb float64 `json:"logprob"`
+	Bytes   []int   `json:"bytes"`
 }
 
 // chatLogProbsOf are those of tokens.
 func chatLogProbsOf(t *tokenizer.Tokenizer, tokens []tokenLogProb) *chatLogProbs {
-	one := func(id int32, p float64) chatLogProb {
+	one := func(id int32, p float64) chatToken {
 		piece := t.Piece(id)
-		out := chatLogProb{Token: strings.ToValidUTF8(piece, "\uFFFD"), LogProb: p, Bytes: []int{}}
+		out := chatToken{Token: strings.ToValidUTF8(piece, "\uFFFD"), LogProb: p, Bytes: []int{}}
 		for i := range len(piece) {
 			out.Bytes = append(out.Bytes, int(piece[i]))
 		}
@@ -68,8 +72,7 @@ func chatLogProbsOf(t *tokenizer.Tokenizer, tokens []tokenLogProb) *chatLogProbs
 	}
 	out := &chatLogProbs{Content: []chatLogProb{}}
 	for _, token := range tokens {
-		entry := one(token.id, token.logProb)
-		entry.Top = []chatLogProb{}
+		entry := chatLogProb{one(token.id, token.logProb), []chatToken{}}
 		for _, p := range token.top {
 			entry.Top = append(entry.Top, one(p.ID, p.LogProb))
 		}

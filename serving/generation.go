@@ -112,16 +112,17 @@ func (s *Server) start(ctx context.Context, w http.ResponseWriter, g *generation
 		}
 		return nil, nil, err
 	}
-	j, err = s.worker.submit(func() (all []engine.Request, err error) {
-		for i := range n {
-			r, err := s.request(g, i)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, r)
+	requests := make([]engine.Request, n)
+	for i := range requests {
+		if requests[i], err = s.request(g, i); err == nil && s.worker.engine.Budget > 0 {
+			_, err = s.worker.engine.Count(&requests[i]) // here, where it holds nobody up
 		}
-		return all, nil
-	}, func(i int, r *engine.Request, c *choice) {
+		if err != nil {
+			release()
+			return nil, nil, err
+		}
+	}
+	j, err = s.worker.submit(requests, func(r *engine.Request, c *choice) {
 		c.policy = g.policy.NameWithAdapter()
 		if g.logProbs {
 			r.Generate.OnLogProb = c.onLogProb
@@ -137,11 +138,11 @@ func (s *Server) start(ctx context.Context, w http.ResponseWriter, g *generation
 // request is the i-th answer's, of a new session.
 func (s *Server) request(g *generation, i int) (engine.Request, error) {
 	tokens := g.prompts[i/g.choices]
-	policy, budget := g.policy.Configured, g.budget
+	budget := g.budget
 	if len(tokens) < s.FullBelow {
 		budget = eviction.Pairs(len(tokens))
 	}
-	session, err := s.worker.runtime.NewSession(policy, eviction.Pairs(budget.Of(len(tokens))))
+	session, err := s.worker.runtime.NewSession(g.policy.Configured, budget)
 	if err != nil {
 		return engine.Request{}, err
 	}

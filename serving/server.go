@@ -30,12 +30,15 @@ type Config struct {
 	// FullBelow: prompts of fewer tokens keep all of their cache; 0: none.
 	FullBelow int
 
-	Rows   int           // most answers that are decoded together
-	Queue  int           // most answers that wait beside them
-	Memory int64         // of sessions and shared prefixes, in bytes; 0: no limit
-	Prefix int64         // the part of it that shared prefixes may take; 0: nothing is shared
-	MaxGap time.Duration // between two tokens of an answer, that prompts of others may cause
-	Seed   uint64
+	Rows   int   // most answers that are decoded together
+	Queue  int   // most answers that wait beside them
+	Memory int64 // of sessions and shared prefixes, in bytes; 0: no limit
+	Prefix int64 // the part of it that shared prefixes may take; 0: nothing is shared
+	// PrefixDir, where it is not "", is a folder that keeps shared prefixes, of at most PrefixDirSize bytes.
+	PrefixDir     string
+	PrefixDirSize int64
+	MaxGap        time.Duration // between two tokens of an answer, that prompts of others may cause
+	Seed          uint64
 
 	MaxBody int64    // bytes of a request
 	Keys    []string // one of which a request must have; none: it need not
@@ -71,6 +74,11 @@ func New(m *engine.Model, c Config) (*Server, error) {
 	}
 	if c.Prefix > 0 {
 		rt.Prefixes = kvcache.NewPrefixCache(m.Model, c.Prefix)
+		if c.PrefixDir != "" {
+			if err := rt.Prefixes.KeepIn(context.Background(), m.Model, c.PrefixDir, c.PrefixDirSize); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if c.Memory > 0 {
 		if e.Budget = c.Memory - c.Prefix; e.Budget <= 0 {
@@ -110,6 +118,9 @@ func (s *Server) Close() error {
 	s.Drain()
 	close(s.worker.stop)
 	<-s.worker.stopped
+	if p := s.worker.runtime.Prefixes; p != nil {
+		p.Stop()
+	}
 	return s.model.Close()
 }
 

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -30,6 +31,9 @@ type worker struct {
 
 // idleStep bounds the steps of prompts that run alone, so that others are heard.
 const idleStep = 50 * time.Millisecond
+
+// maxCommands is how many others are attended to between two steps.
+const maxCommands = 64
 
 func newWorker(e *engine.Engine, rt *eviction.Runtime, memory int64, maxGap time.Duration, m *metrics) *worker {
 	return &worker{
@@ -67,16 +71,17 @@ func (w *worker) run() {
 			}
 			continue
 		}
-		for more := true; more; {
+		for asked := 0; asked < maxCommands; asked++ {
 			select {
 			case f := <-w.commands:
 				f()
+				continue
 			case <-w.stop:
 				w.fail(errStopped)
 				return
 			default:
-				more = false
 			}
+			break
 		}
 		w.step()
 	}
@@ -188,34 +193,25 @@ type chunk struct {
 	finished time.Time
 }
 
-// submit begins the answers of a job. The requests are one each.
-func (w *worker) submit(begin func() ([]engine.Request, error), opt func(i int, r *engine.Request, c *choice)) (*job, error) {
+// submit begins the answers of a job, one of each request.
+func (w *worker) submit(requests []engine.Request, opt func(r *engine.Request, c *choice)) (*job, error) {
 	j := &job{worker: w, wake: make(chan struct{}, 1)}
 	var failed error
 	err := w.do(func() {
-		requests, err := begin()
 		for i := range requests {
 			c := &choice{job: j, index: i, session: requests[i].Session, entered: time.Now()}
-			opt(i, &requests[i], c)
+			opt(&requests[i], c)
 			requests[i].Begun = c.begin
-			if err == nil {
-				c.answer, err = w.engine.Submit(requests[i])
-			}
-			if err != nil {
-				break
+			if c.answer, failed = w.engine.Submit(requests[i]); failed != nil {
+				j.cancel()
+				return
 			}
 			w.choices[c.answer] = c
 			j.choices = append(j.choices, c)
 		}
-		if failed = err; err != nil {
-			j.cancel()
-		}
 		w.metrics.stepped(w)
 	})
-	if err == nil {
-		err = failed
-	}
-	return j, err
+	return j, cmp.Or(err, failed)
 }
 
 // begin is called when the prompt has run.

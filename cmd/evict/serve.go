@@ -42,6 +42,7 @@ func newServe() *cobra.Command {
 		name, keys     string
 		cert, key      string
 		memory, prefix bytesize.Size
+		dirSize        = bytesize.Size(20 << 30)
 		drain          time.Duration
 		logJSON        bool
 	)
@@ -116,7 +117,7 @@ for --drain; a second one ends them.
 				c.Name = strings.TrimSuffix(filepath.Base(m.Name), ".gguf")
 			}
 			c.Policy, c.Seed = policy.Title(), s.Seed
-			c.Memory, c.Prefix = int64(memory), int64(prefix)
+			c.Memory, c.Prefix, c.PrefixDirSize = int64(memory), int64(prefix), int64(dirSize)
 			if !cmd.Flags().Changed("memory") {
 				c.Memory = roomFor(m.Model)
 			}
@@ -149,6 +150,8 @@ for --drain; a second one ends them.
 	f.IntVar(&c.Queue, "queue", 1024, "most answers that wait; further ones are refused with 429")
 	f.Var(&memory, "memory", "memory of all sessions and shared prefixes, as 8GiB; default: what is free beside the weights, less a tenth")
 	f.Var(&prefix, "prefix-cache", "most of it that shared prefixes take, as 2GiB; 0 shares nothing; default: a quarter")
+	f.StringVar(&c.PrefixDir, "prefix-dir", "", "folder that keeps shared prefixes, so that a document that was read yesterday begins at once")
+	f.Var(&dirSize, "prefix-dir-size", "most bytes of that folder")
 	f.DurationVar(&c.MaxGap, "max-gap", 200*time.Millisecond, "longest time that prompts of others may add between two tokens of an answer, as far as a unit of a prompt is shorter")
 	f.Int64Var(&c.MaxBody, "max-body", 8<<20, "most bytes of a request")
 	f.StringVar(&keys, "keys", "", "file of API keys, one a line, of which requests must have one")

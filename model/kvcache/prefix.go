@@ -1,6 +1,7 @@
 package kvcache
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"slices"
 	"sync"
@@ -18,7 +19,8 @@ import (
 // beside it no more than by the blocks that pages end at.
 type PrefixCache struct {
 	limit       int64
-	chunk, page int // tokens of a pass that go through a layer together, and of a page
+	chunk, page int          // tokens of a pass that go through a layer together, and of a page
+	files       *prefixFiles // nil: memory alone
 
 	mu    sync.Mutex // of what follows: a prefix may be looked for on one goroutine while another's prompt runs
 	roots [2]*page   // of short and of long prompts, whose frequencies differ (Cache.Begin)
@@ -30,8 +32,9 @@ type PrefixCache struct {
 type page struct {
 	above    *page
 	tokens   string
-	below    map[string]*page // by their tokens
-	pairs    [][]kernels.KV   // [layer][kvHead], without positions
+	id       [sha256.Size]byte // of all tokens up to its end, where pages are kept in files
+	below    map[string]*page  // by their tokens
+	pairs    [][]kernels.KV    // [layer][kvHead], without positions
 	bytes    int64
 	used     int64 // when it was used last
 	inUse    int   // prefixes
@@ -87,18 +90,15 @@ func (p *PrefixCache) Match(c *Cache, tokens []int32, most int) *Prefix {
 		to := p.end(from)
 		key := keyOf(tokens[from:to])
 		next := at.below[key]
+		if next == nil && reusing && to <= most {
+			next = p.fromFile(c, at, key)
+		}
 		if reusing = reusing && next != nil && next.complete && to <= most; reusing {
 			x.pages, x.tokens = append(x.pages, next), to
 		} else if next == nil {
-			next = &page{above: at, tokens: key, bytes: int64(to-from) * int64(c.Layers()*c.KVHeads()) * c.PairBytes()}
-			if !p.makeRoom(next.bytes) {
+			if next = p.add(c, at, key); next == nil {
 				break
 			}
-			if at.below == nil {
-				at.below = make(map[string]*page)
-			}
-			at.below[key] = next
-			p.bytes += next.bytes
 			x.fresh = append(x.fresh, next)
 		}
 		next.used = p.clock
@@ -113,6 +113,39 @@ func (p *PrefixCache) Match(c *Cache, tokens []int32, most int) *Prefix {
 		f.pairs = make([][]kernels.KV, c.Layers())
 	}
 	return x
+}
+
+// add adds a page without pairs below another; nil where there is no room.
+func (p *PrefixCache) add(c *Cache, at *page, tokens string) *page {
+	g := &page{above: at, tokens: tokens, bytes: int64(len(tokens)/4) * int64(c.Layers()*c.KVHeads()) * c.PairBytes()}
+	if !p.makeRoom(g.bytes) {
+		return nil
+	}
+	if p.files != nil {
+		g.id = idOf(at, tokens)
+	}
+	if at.below == nil {
+		at.below = make(map[string]*page)
+	}
+	at.below[tokens] = g
+	p.bytes += g.bytes
+	return g
+}
+
+// fromFile is the page that follows another, of its file; nil where there is none.
+func (p *PrefixCache) fromFile(c *Cache, at *page, tokens string) *page {
+	if p.files == nil {
+		return nil
+	}
+	pairs := p.files.read(c, idOf(at, tokens), len(tokens)/4)
+	if pairs == nil {
+		return nil
+	}
+	g := p.add(c, at, tokens)
+	if g != nil {
+		g.pairs, g.complete, g.used = pairs, true, p.clock
+	}
+	return g
 }
 
 // makeRoom lets go of the pages that were used longest ago until there is room for so many bytes more.
@@ -204,6 +237,8 @@ func (x *Prefix) Close() {
 		g.inUse--
 		if g.complete = !slices.ContainsFunc(g.pairs, func(heads []kernels.KV) bool { return heads == nil }); !g.complete {
 			p.drop(g)
+		} else if p.files != nil {
+			p.files.keep(g)
 		}
 	}
 	x.pages, x.fresh = nil, nil
