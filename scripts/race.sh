@@ -43,7 +43,8 @@ without=(
   # and TestSampleThatFails.
   '^Test(Latency|RULERTasks|RULERLengths|BenchmarksEqualTheirPrograms|NIAH|DataForms|SCBench|MTBench|LongBenchTruncatesRealPrompts|Perplexity|LongBenchOnRealRows|Continuation|Responses)$'
   '^Test(AnswersDoNotDependOnTheBatch|ResumeAfterACut|Join|Read|FolderIsNotLost|KilledEvaluation|EvalOfAnyModel|Costs|EvalOfASweep)$'
-  # Drawing and arithmetic of one goroutine.
+  # Drawing, arithmetic and grammars of one goroutine.
+  '^Test(MaskIsAccept|EveryInterval|HostileGrammars)$'
   '^Test(D2OBudgets|ForcedTextOfBoundedMemory|ForceIsGenerate)$'
   '^Test(DrawsAreUniform|LongDraws|LongAnswersFollowFromPrompts|LongFacts|Lessons)$'
 )

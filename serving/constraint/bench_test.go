@@ -1,17 +1,9 @@
 package constraint
 
 import (
+	"strings"
 	"testing"
 )
-
-// realVocabulary is llama3's, or without GLIMPSE_DATA one of random pieces as large.
-func realVocabulary(b testing.TB) *Vocabulary {
-	tokens := tokenizerPieces(b, "llama3")
-	if tokens == nil {
-		b.Skip("GLIMPSE_DATA does not name a data folder")
-	}
-	return NewVocabulary(append(tokens, nil), []int32{int32(len(tokens))})
-}
 
 const benchSchema = `{"type": "object", "properties": {
 	"name": {"type": "string"}, "code": {"type": "string", "maxLength": 500}, "short": {"type": "string", "maxLength": 20},
@@ -20,11 +12,8 @@ const benchSchema = `{"type": "object", "properties": {
 	"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}, "additionalProperties": false}`
 
 func BenchmarkMask(b *testing.B) {
-	v := realVocabulary(b)
-	g, err := Schema([]byte(benchSchema), true)
-	if err != nil {
-		b.Fatal(err)
-	}
+	v, _ := realVocabulary(b, "llama3")
+	g := mustSchema(b, benchSchema, true)
 	logits := make([]float32, len(v.tokens))
 	for _, c := range []struct{ name, text string }{
 		{"string", `{"name": "The quick`},
@@ -70,6 +59,28 @@ func BenchmarkMask(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkAnswer is masks and tokens of a whole answer, in µs a token.
+func BenchmarkAnswer(b *testing.B) {
+	v, tok := realVocabulary(b, "llama3")
+	text := `{"name": "` + strings.Repeat("The quick brown fox jumps. ", 15) + `", "code": "` + strings.Repeat("The quick brown fox jumps. ", 15) + `", "price": 1.5, "tags": ["red", "blue"]}`
+	ids, err := tok.Encode(text, false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	g := mustSchema(b, benchSchema, true)
+	logits := make([]float32, len(v.tokens))
+	for b.Loop() {
+		m := NewMatcher(g, v)
+		for _, id := range ids {
+			m.Mask(logits)
+			if err := m.Accept(id); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*len(ids)), "µs/token")
 }
 
 // feed reads one byte, whether or not it is a token.

@@ -63,8 +63,8 @@ func (x *expr) isNever() bool { return x.kind == alternation && len(x.list) == 0
 
 func lit(s string) *expr { return &expr{kind: literal, text: s} }
 
-// oneOf matches one byte of a set written as pairs of bounds: "09af" is [0-9a-f].
-func oneOf(bounds string) *expr {
+// byteIn matches one byte of a set written as pairs of bounds: "09af" is [0-9a-f].
+func byteIn(bounds string) *expr {
 	x := &expr{kind: class}
 	for i := 0; i < len(bounds); i += 2 {
 		x.class.addRange(bounds[i], bounds[i+1])

@@ -205,7 +205,7 @@ func (p *gbnfParser) item(depth int) (*expr, error) {
 		return p.class()
 	case c == '.':
 		p.at++
-		return runes(anyRune...), nil
+		return anyChar, nil
 	case c == '(':
 		p.at++
 		p.space(true)

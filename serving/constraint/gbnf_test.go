@@ -2,8 +2,8 @@ package constraint
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +90,7 @@ func TestRefusedGBNF(t *testing.T) {
 		{"range", `root ::= [z-a]`, "is empty"},
 		{"repetition", `root ::= "a"{3,2}`, "is empty"},
 		{"huge repetition", `root ::= "a"{99999999999999999999}`, "repetition 99999999999999999999"},
+		{"large repetition", `root ::= "a"{1,99999999}`, "repetition 99999999"},
 		{"no number", `root ::= "a"{}`, "want a number"},
 		{"open braces", `root ::= "a"{1`, "want }"},
 		{"many repetitions", `root ::= "a"` + strings.Repeat("+", 1000), "repetitions of one item"},
@@ -156,35 +157,48 @@ func TestHostileGrammars(t *testing.T) {
 	}
 }
 
-// TestDepth: a nesting that is deeper than the bound is not allowed, and the answer can still end.
+// TestDepth: a nesting that is deeper than the bound is not allowed, masks say so of tokens that
+// go several levels down, and the answer can still end.
 func TestDepth(t *testing.T) {
-	m := NewMatcher(Object(), byteVocabulary)
-	for i := range `{"":` {
-		if err := m.Accept(int32(`{"":`[i])); err != nil {
-			t.Fatal(err)
-		}
+	v := NewVocabulary([][]byte{[]byte(`{"":`), []byte("["), []byte("[[[["), []byte("[[[[[]"), []byte("]"), []byte("]]]"), []byte("}")}, nil)
+	m := NewMatcher(Object(), v)
+	if err := m.Accept(0); err != nil {
+		t.Fatal(err)
 	}
 	depth := 0
-	logits := make([]float32, 257)
-	for ; depth < 3*maxDepth; depth++ {
-		clear(logits)
-		m.Mask(logits)
-		if math.IsInf(float64(logits['[']), -1) {
+	for depth < 3*maxDepth {
+		var want []int32
+		for id := range int32(len(v.tokens)) {
+			one := *m
+			if one.Accept(id) == nil {
+				want = append(want, id)
+			}
+		}
+		ids := allowedIDs(m, len(v.tokens))
+		if !slices.Equal(ids, want) {
+			t.Fatalf("%d deep: the mask allows %v, Accept %v", depth, ids, want)
+		}
+		id := int32(1)
+		if slices.Contains(ids, 2) {
+			id = 2
+		}
+		if !slices.Contains(ids, id) {
 			break
 		}
-		if err := m.Accept('['); err != nil {
+		if err := m.Accept(id); err != nil {
 			t.Fatal(err)
 		}
+		depth += len(v.tokens[id])
 	}
 	if depth < maxDepth/4 || depth > maxDepth {
 		t.Errorf("arrays are %d deep, want up to a bound", depth)
 	}
 	for range depth {
-		if err := m.Accept(']'); err != nil {
+		if err := m.Accept(4); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := m.Accept('}'); err != nil || !m.Ended() {
+	if err := m.Accept(6); err != nil || !m.Ended() {
 		t.Errorf("the answer does not end: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -19,7 +20,7 @@ func randomExpr(r *rand.Rand, rules []*rule, depth int) *expr {
 	case 0:
 		return lit([]string{"", "a", "b", "ab", "ca"}[r.IntN(5)])
 	case 1:
-		return oneOf([]string{"ab", "cc", "ac"}[r.IntN(3)])
+		return byteIn([]string{"ab", "cc", "ac"}[r.IntN(3)])
 	case 2:
 		return ref(rules[r.IntN(len(rules))])
 	case 3, 4:
@@ -147,8 +148,8 @@ func TestMaskIsAccept(t *testing.T) {
 		}
 		tokens = append(tokens, token)
 	}
-	tokens = append(tokens, []byte(strings.Repeat("c", 30)), []byte(strings.Repeat("c", 37)), []byte(strings.Repeat("c", 64)), nil)
-	v := NewVocabulary(tokens, []int32{5, 303})
+	tokens = append(tokens, []byte(strings.Repeat("c", 30)), []byte(strings.Repeat("c", 37)), nil)
+	v := NewVocabulary(tokens, []int32{5, 302})
 	grammars := []*Grammar{Object(), mustGBNF(t, `root ::= [abc]{17,40} | "c"{20,} "ab"`), mustGBNF(t, `root ::= ("a" | "ab" | "bc" | "c"){3,100}`)}
 	for len(grammars) < 400 {
 		if g, err := randomGrammar(r); err == nil {
@@ -217,7 +218,7 @@ func TestCombinators(t *testing.T) {
 // TestMatcher is the life of an answer: end tokens, tokens without text, an error that
 // changes nothing.
 func TestMatcher(t *testing.T) {
-	v := NewVocabulary([][]byte{[]byte("yes"), []byte("y"), []byte("es"), nil, {}, []byte("</s>")}, []int32{5, 7})
+	v := NewVocabulary([][]byte{[]byte("yes"), []byte("y"), []byte("es"), nil, {}, []byte("</s>")}, []int32{5, -1, 7})
 	m := NewMatcher(Choice("yes", "yeses"), v)
 	steps := []struct {
 		id      int32
@@ -235,6 +236,27 @@ func TestMatcher(t *testing.T) {
 		}
 		if err := m.Accept(s.id); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestConcurrent: answers of one grammar and vocabulary at the same time have the masks that
+// they have alone.
+func TestConcurrent(t *testing.T) {
+	r := rand.New(rand.NewPCG(17, 18))
+	v := pieces(r)
+	answer := func(seed uint64, v *Vocabulary) string {
+		return string(sample(t, rand.New(rand.NewPCG(seed, 19)), Object(), v, 30))
+	}
+	got := make([]string, 8)
+	var wait sync.WaitGroup
+	for i := range got {
+		wait.Go(func() { got[i] = answer(uint64(i), v) })
+	}
+	wait.Wait()
+	for i := range got {
+		if want := answer(uint64(i), NewVocabulary(v.tokens, v.end)); got[i] != want {
+			t.Errorf("answer %d is %q, alone %q", i, got[i], want)
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"glimpse/model/tokenizer"
 )
 
 // byteVocabulary is a token for each byte and one that ends.
@@ -164,40 +166,27 @@ func sample(t testing.TB, r *rand.Rand, g *Grammar, v *Vocabulary, length int) [
 	}
 }
 
-// tokenizerPieces returns the bytes of a real byte-level vocabulary of the folder that GLIMPSE_DATA
-// names, nil without one.
-func tokenizerPieces(t testing.TB, name string) [][]byte {
+// realVocabulary is a tokenizer's of the folder that GLIMPSE_DATA names, with one more token
+// that ends. Without the variable the test is skipped.
+func realVocabulary(t testing.TB, name string) (*Vocabulary, *tokenizer.Tokenizer) {
 	t.Helper()
 	root := os.Getenv("GLIMPSE_DATA")
 	if root == "" {
-		return nil
+		t.Skip("GLIMPSE_DATA does not name a data folder: real tokenizers are not tested")
 	}
 	data, err := os.ReadFile(filepath.Join(root, "tokenizers", name+".json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var file struct {
-		Model struct{ Vocab map[string]int32 }
-	}
-	if err := json.Unmarshal(data, &file); err != nil {
+	tok, err := tokenizer.Load(data, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	// GPT-2's characters for bytes: printable ones stand for themselves, the others follow from U+0100 on.
-	alphabet := make(map[rune]byte)
-	next := rune(0x100)
-	for b := range 256 {
-		if b > 0x20 && b < 0x7F || b > 0xA0 && b != 0xAD {
-			alphabet[rune(b)] = byte(b)
-		} else {
-			alphabet[next] = byte(b)
-			next++
+	tokens := make([][]byte, tok.VocabSize()+1)
+	for id := range tok.VocabSize() {
+		if !tok.IsSpecial(int32(id)) {
+			tokens[id] = []byte(tok.Piece(int32(id)))
 		}
 	}
-	tokens := make([][]byte, len(file.Model.Vocab))
-	for token, id := range file.Model.Vocab {
-		for _, c := range token {
-			tokens[id] = append(tokens[id], alphabet[c])
-		}
-	}
-	return tokens
+	return NewVocabulary(tokens, []int32{int32(tok.VocabSize())}), tok
 }

@@ -9,20 +9,20 @@ import (
 // White space is what models write: a blank after a colon or a comma, or a new line and up
 // to 20 blanks before the next item or the closing bracket.
 var (
-	jsonSpace  = shared("white space", opt(seq(lit("\n"), rep(lit(" "), 0, 20))))
-	jsonAfter  = shared("white space after a comma", alt(lit(" "), ref(jsonSpace))) // or nothing
+	jsonSpace  = jsonRule("white space", opt(seq(lit("\n"), rep(lit(" "), 0, 20))))
+	jsonAfter  = jsonRule("white space after a comma", alt(lit(" "), ref(jsonSpace))) // or nothing
 	jsonColon  = seq(lit(":"), opt(lit(" ")))
 	jsonComma  = seq(lit(","), ref(jsonAfter))
-	jsonString = shared("string", quoted(rep(jsonChar, 0, unbounded)))
-	jsonPlain  = shared("characters", rep(asWritten(anyRune...), 0, unbounded))
-	jsonNumber = shared("number", numberText())
+	jsonString = jsonRule("string", quoted(rep(jsonChar, 0, unbounded)))
+	jsonPlain  = jsonRule("characters", rep(asWritten(anyRune...), 0, unbounded))
+	jsonNumber = jsonRule("number", numberText())
 	// Integers without a limit of their own have up to 21 digits.
-	jsonInteger = shared("integer", alt(lit("0"), seq(opt(lit("-")), nonzero, rep(digit, 0, integerDigits-1))))
+	jsonInteger = jsonRule("integer", alt(lit("0"), seq(opt(lit("-")), nonzero, rep(digit, 0, integerDigits-1))))
 	jsonValue   = jsonValueRule()
-	jsonObject  = shared("object", objectOf(seq(ref(jsonString), jsonColon, ref(jsonValue)), 0, unbounded))
+	jsonObject  = jsonRule("object", objectOf(seq(ref(jsonString), jsonColon, ref(jsonValue)), 0, unbounded))
 )
 
-func shared(name string, x *expr) *rule {
+func jsonRule(name string, x *expr) *rule {
 	r := &rule{name: name, body: x, keep: true}
 	if err := finish(r, false); err != nil {
 		panic(err)
@@ -71,18 +71,18 @@ func listOf(open, shut string, item *expr, lo, hi int) *expr {
 var jsonChar = alt(
 	runes(without(anyRune, []runeRange{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}})...),
 	seq(lit(`\`), alt(
-		oneOf("\"\"\\\\//bbffnnrrtt"),
+		byteIn("\"\"\\\\//bbffnnrrtt"),
 		seq(lit("u"), alt(
-			seq(oneOf("09acefACEF"), hexDigit, hexDigit, hexDigit),
-			seq(oneOf("ddDD"), alt(
-				seq(oneOf("07"), hexDigit, hexDigit),
-				seq(oneOf("89abAB"), hexDigit, hexDigit, lit(`\u`), oneOf("ddDD"), oneOf("cfCF"), hexDigit, hexDigit),
+			seq(byteIn("09acefACEF"), hexDigit, hexDigit, hexDigit),
+			seq(byteIn("ddDD"), alt(
+				seq(byteIn("07"), hexDigit, hexDigit),
+				seq(byteIn("89abAB"), hexDigit, hexDigit, lit(`\u`), byteIn("ddDD"), byteIn("cfCF"), hexDigit, hexDigit),
 			)),
 		)),
 	)),
 )
 
-var hexDigit = oneOf("09afAF")
+var hexDigit = byteIn("09afAF")
 
 // asWritten matches one of the characters as encoding/json writes them without escapes for
 // HTML: escaped only where it has to be.

@@ -95,9 +95,7 @@ func (m *Matcher) fill() {
 	m.m.steps = 0
 	s := m.m.sets[m.set]
 	if m.ended || s.ends {
-		for _, id := range m.v.end {
-			m.allowed.bits[id>>6] |= 1 << (id & 63)
-		}
+		m.allowed.set(m.v.end)
 	}
 	if m.ended {
 		return
@@ -108,9 +106,7 @@ func (m *Matcher) fill() {
 	}
 	for _, g := range groups(s.tops) {
 		shared := m.v.shared(g)
-		for i, word := range shared.bits {
-			m.allowed.bits[i] |= word
-		}
+		m.allowed.allow(shared)
 		if g.tail != nil && len(shared.left) > 0 {
 			after := m.m.after(g.tail)
 			for _, n := range shared.left {

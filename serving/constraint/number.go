@@ -14,20 +14,22 @@ const (
 )
 
 var (
-	digit    = oneOf("09")
-	nonzero  = oneOf("19")
-	natural  = alt(lit("0"), seq(nonzero, rep(digit, 0, integerDigits-1)))
-	fraction = seq(lit("."), rep(digit, 1, fractionDigits))
+	digit   = byteIn("09")
+	nonzero = byteIn("19")
+	natural = alt(lit("0"), seq(nonzero, rep(digit, 0, integerDigits-1)))
 )
+
+// fraction matches a point and up to so many digits, or nothing.
+func fraction(places int) *expr { return opt(seq(lit("."), rep(digit, 1, places))) }
 
 func signed(x *expr) *expr { return seq(opt(lit("-")), x) }
 
 // numberText is any number: with up to 21 digits before the point, or up to 9 and an exponent
 // up to 299.
 func numberText() *expr {
-	exponent := seq(oneOf("eeEE"), opt(oneOf("++--")), alt(rep(digit, 1, 2), seq(oneOf("12"), digit, digit)))
-	mantissa := seq(alt(lit("0"), seq(nonzero, rep(digit, 0, 8))), opt(fraction))
-	return signed(alt(seq(natural, opt(fraction)), seq(mantissa, exponent)))
+	exponent := seq(byteIn("eeEE"), opt(byteIn("++--")), alt(rep(digit, 1, 2), seq(byteIn("12"), digit, digit)))
+	mantissa := seq(alt(lit("0"), seq(nonzero, rep(digit, 0, 8))), fraction(fractionDigits))
+	return signed(alt(seq(natural, fraction(fractionDigits)), seq(mantissa, exponent)))
 }
 
 // bound is the end of an interval of numbers.
@@ -54,8 +56,9 @@ func decimalOf(r *big.Rat) (decimal, error) {
 	return decimal{whole, part}, nil
 }
 
-// interval matches the numbers from lo to hi, without an exponent; integers alone if whole.
-func interval(lo, hi bound, whole bool) (*expr, error) {
+// interval matches the numbers from lo to hi that have up to so many places after the point,
+// without an exponent.
+func interval(lo, hi bound, places int) (*expr, error) {
 	zero := bound{value: new(big.Rat)}
 	negative := never
 	if lo.value == nil || lo.value.Sign() < 0 {
@@ -67,7 +70,7 @@ func interval(lo, hi bound, whole bool) (*expr, error) {
 		if hi.value != nil && hi.value.Sign() < 0 {
 			from = bound{new(big.Rat).Neg(hi.value), hi.open}
 		}
-		x, err := magnitude(from, to, whole)
+		x, err := magnitude(from, to, places)
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +82,7 @@ func interval(lo, hi bound, whole bool) (*expr, error) {
 			lo = zero
 		}
 		var err error
-		if positive, err = magnitude(lo, hi, whole); err != nil {
+		if positive, err = magnitude(lo, hi, places); err != nil {
 			return nil, err
 		}
 	}
@@ -87,7 +90,7 @@ func interval(lo, hi bound, whole bool) (*expr, error) {
 }
 
 // magnitude matches numbers of an interval that begins at 0 or above.
-func magnitude(lo, hi bound, whole bool) (*expr, error) {
+func magnitude(lo, hi bound, places int) (*expr, error) {
 	from, err := decimalOf(lo.value)
 	if err != nil {
 		return nil, err
@@ -100,7 +103,7 @@ func magnitude(lo, hi bound, whole bool) (*expr, error) {
 	} else {
 		hi.open = false
 	}
-	if whole {
+	if places == 0 {
 		// The integers within: bounds are rounded inwards.
 		a, b := integerOf(from.whole), integerOf(to.whole)
 		if from.part != "" || lo.open {
@@ -116,13 +119,13 @@ func magnitude(lo, hi bound, whole bool) (*expr, error) {
 	case 1:
 		return never, nil
 	case 0:
-		return seq(lit(from.whole), fractions(from.part, to.part, lo.open, hi.open, true, true)), nil
+		return seq(lit(from.whole), fractions(from.part, to.part, cut{lo.open, hi.open, places}, true, true)), nil
 	}
 	between := naturals(new(big.Int).Add(a, big.NewInt(1)), new(big.Int).Sub(b, big.NewInt(1)))
 	return alt(
-		seq(lit(from.whole), fractions(from.part, "", lo.open, false, true, false)),
-		seq(between, opt(fraction)),
-		seq(lit(to.whole), fractions("", to.part, false, hi.open, false, true)),
+		seq(lit(from.whole), fractions(from.part, "", cut{lo.open, false, places}, true, false)),
+		seq(between, fraction(places)),
+		seq(lit(to.whole), fractions("", to.part, cut{false, hi.open, places}, false, true)),
 	), nil
 }
 
@@ -163,11 +166,11 @@ func digits(lo, hi string) *expr {
 	case lo[0] == hi[0]:
 		return seq(lit(lo[:1]), digits(lo[1:], hi[1:]))
 	case strings.Trim(lo[1:], "0") == "" && strings.Trim(hi[1:], "9") == "":
-		return seq(oneOf(lo[:1]+hi[:1]), rep(digit, n-1, n-1))
+		return seq(byteIn(lo[:1]+hi[:1]), rep(digit, n-1, n-1))
 	}
 	list := []*expr{seq(lit(lo[:1]), digits(lo[1:], strings.Repeat("9", n-1)))}
 	if lo[0]+1 < hi[0] {
-		list = append(list, seq(oneOf(string([]byte{lo[0] + 1, hi[0] - 1})), rep(digit, n-1, n-1)))
+		list = append(list, seq(byteIn(string([]byte{lo[0] + 1, hi[0] - 1})), rep(digit, n-1, n-1)))
 	}
 	return alt(append(list, seq(lit(hi[:1]), digits(strings.Repeat("0", n-1), hi[1:])))...)
 }
@@ -175,17 +178,19 @@ func digits(lo, hi string) *expr {
 // fractions matches what may follow a whole number that is on the bounds named by above and
 // below: nothing, or a point and digits, so that the fraction is from lo to hi. Open bounds leave their
 // value out.
-func fractions(lo, hi string, loOpen, hiOpen, above, below bool) *expr {
-	c := cut{loOpen, hiOpen}
-	some := seq(lit("."), c.digits(lo, hi, above, below, fractionDigits, true))
+func fractions(lo, hi string, c cut, above, below bool) *expr {
+	some := seq(lit("."), c.digits(lo, hi, above, below, c.places, true))
 	if !c.mayEnd(lo, hi, above, below) {
 		return some
 	}
 	return opt(some)
 }
 
-// cut is whether the ends of an interval are open.
-type cut struct{ lo, hi bool }
+// cut is whether the ends of an interval are open, and how many digits a fraction may have.
+type cut struct {
+	lo, hi bool
+	places int
+}
 
 // mayEnd tells whether the digits so far are a number within, lo and hi being what is left of the bounds
 // that they are equal to so far.
@@ -241,7 +246,7 @@ func (c cut) digits(lo, hi string, above, below bool, n int, some bool) *expr {
 		list = append(list, seq(lit(string(first(hi))), c.digits("", rest(hi), false, true, n-1, false)))
 	}
 	if free[0] <= free[1] {
-		list = append(list, seq(oneOf(string(free[:])), rep(digit, 0, n-1)))
+		list = append(list, seq(byteIn(string(free[:])), rep(digit, 0, n-1)))
 	}
 	return alt(list...)
 }

@@ -16,7 +16,7 @@ func Regex(pattern string) (*Grammar, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, err := anchored(re, runes, anyBut('\n'))
+	x, err := anchored(re)
 	if err != nil {
 		return nil, fmt.Errorf("regular expression %q: %w", pattern, err)
 	}
@@ -49,21 +49,24 @@ func anyBut(list ...rune) []runeRange {
 
 // patternCompiler makes expressions of patterns.
 type patternCompiler struct {
-	char func(...runeRange) *expr // one character of the ranges as it is written
-	dot  []runeRange
+	char     func(...runeRange) *expr // one character of the ranges as it is written
+	dot, any *expr                    // what "." matches without and with the flag s
 }
+
+var (
+	anyChar     = runes(anyRune...)
+	plainText   = patternCompiler{runes, runes(anyBut('\n')...), anyChar}
+	jsonPattern = patternCompiler{asWritten, asWritten(anyBut('\n', '\r', '\u2028', '\u2029')...), asWritten(anyRune...)} // ECMA-262's dot
+)
 
 // anchored returns what the whole of re matches.
-func anchored(re *syntax.Regexp, char func(...runeRange) *expr, dot []runeRange) (*expr, error) {
-	c := patternCompiler{char, dot}
-	return c.bounded(re, side{empty, true}, side{empty, true})
+func anchored(re *syntax.Regexp) (*expr, error) {
+	return plainText.bounded(re, side{empty, true}, side{empty, true})
 }
 
-// searched returns what re matches a part of.
-func searched(re *syntax.Regexp, char func(...runeRange) *expr, dot []runeRange) (*expr, error) {
-	c := patternCompiler{char, dot}
-	anything := rep(char(anyRune...), 0, unbounded)
-	return c.bounded(re, side{anything, true}, side{anything, true})
+// searched returns the characters of JSON strings in which re matches a part.
+func searched(re *syntax.Regexp) (*expr, error) {
+	return jsonPattern.bounded(re, side{ref(jsonPlain), true}, side{ref(jsonPlain), true})
 }
 
 // side is what is before or after a part of a pattern.
@@ -179,9 +182,9 @@ func (c patternCompiler) whole(re *syntax.Regexp) (*expr, error) {
 		}
 		return c.char(ranges...), nil
 	case syntax.OpAnyCharNotNL:
-		return c.char(c.dot...), nil
+		return c.dot, nil
 	case syntax.OpAnyChar:
-		return c.char(anyRune...), nil
+		return c.any, nil
 	case syntax.OpCapture:
 		return list[0], nil
 	case syntax.OpStar:

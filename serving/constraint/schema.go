@@ -128,7 +128,7 @@ func (c *schemaCompiler) emit(s *shape) (*expr, error) {
 		types &= s.implied
 	}
 	if s.enum != nil {
-		return s.emitEnum()
+		return c.emitEnum(s)
 	}
 	var list []*expr
 	add := func(of typeSet, make func() (*expr, error)) error {

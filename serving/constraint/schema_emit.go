@@ -1,21 +1,48 @@
 package constraint
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
 
-// emitEnum admits the constants that the shape's types admit. Other keywords beside
-// constants would have to be evaluated.
-func (s *shape) emitEnum() (*expr, error) {
-	list := slices.DeleteFunc(slices.Clone(s.enum), func(v *value) bool { return v.kind&s.types == 0 })
-	for _, v := range list {
-		if s.implied&v.kind != 0 {
+// emitEnum admits the constants that the rest of the shape admits. Objects and lists would
+// have to be evaluated, since their texts may be in another order.
+func (c *schemaCompiler) emitEnum(s *shape) (*expr, error) {
+	var list []*value
+	for _, v := range s.enum {
+		switch {
+		case v.kind&s.types == 0:
+			continue
+		case s.implied&v.kind != 0 && v.kind&(arrayType|objectType) != 0:
 			return nil, s.enumAt.errorf("constants are not enforced beside other keywords that are about %s", typeOf(v.kind))
+		case s.implied&v.kind != 0:
+			rest := s.clone()
+			rest.enum, rest.types, rest.typed = nil, s.types&v.kind, true
+			x, err := c.emit(rest)
+			if err != nil {
+				return nil, err
+			}
+			g, err := parsed(&rule{name: "constants", body: alt(x, lit(" "))}) // there may be no other text
+			if err != nil {
+				return nil, err
+			}
+			if !g.has(constants([]*value{v}).text) {
+				continue
+			}
 		}
+		list = append(list, v)
 	}
 	return constants(list), nil
+}
+
+// has tells whether a text is in the grammar.
+func (g *Grammar) has(text string) bool {
+	m := newMachine()
+	at := m.begin(g.root)
+	for i := range len(text) {
+		at = m.step(at, text[i], maxSteps)
+	}
+	return m.sets[at].ends
 }
 
 func typeOf(t typeSet) string {
@@ -27,16 +54,23 @@ func typeOf(t typeSet) string {
 	return "nothing"
 }
 
-func (s *shape) emitNumber(types typeSet) (*expr, error) {
-	if s.lo.value == nil && s.hi.value == nil {
-		if types&fractionType == 0 {
-			return ref(jsonInteger), nil
-		}
+func (s *shape) emitNumber(types typeSet) (x *expr, err error) {
+	whole, places := types&fractionType == 0, fractionDigits
+	if whole {
+		places = 0
+	}
+	switch {
+	case s.multiple != nil:
+		x, err = multiples(s.lo, s.hi, s.multiple, whole)
+	case s.lo.value != nil || s.hi.value != nil:
+		x, err = interval(s.lo, s.hi, places)
+	case whole:
+		return ref(jsonInteger), nil
+	default:
 		return ref(jsonNumber), nil
 	}
-	x, err := interval(s.lo, s.hi, types&fractionType == 0)
 	if err != nil {
-		return nil, fmt.Errorf("bounds of a number: %w", err)
+		return nil, s.at.errorf("%v", err)
 	}
 	return x, nil
 }
@@ -120,6 +154,12 @@ func (c *schemaCompiler) emitObject(s *shape) (*expr, error) {
 	}
 	closed := c.strict && len(names) > 0
 	declare(s.required)
+	if len(names) == 0 {
+		return c.emitMap(s)
+	}
+	if err := s.checkMembers(len(names), closed); err != nil {
+		return nil, err
+	}
 
 	// values is the schemas that a name's value has to be valid against.
 	values := func(name string) []located {
@@ -155,10 +195,7 @@ func (c *schemaCompiler) emitObject(s *shape) (*expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		name := ref(jsonString)
-		if len(names) > 0 {
-			name = c.rule("another name", quoted(otherThan(names)))
-		}
+		name := c.rule("another name", quoted(otherThan(names)))
 		member := c.rule("another member", seq(name, jsonColon, x))
 		more = rep(seq(jsonComma, member), 0, unbounded)
 		next = c.rule("other members", seq(member, more))
@@ -184,10 +221,69 @@ func (c *schemaCompiler) emitObject(s *shape) (*expr, error) {
 		more = c.rule("more members from "+name, more)
 	}
 	none := never
-	if optional {
+	if optional && s.minMembers == 0 {
 		none = empty
 	}
 	return seq(lit("{"), alt(none, seq(ref(jsonSpace), next, ref(jsonSpace))), lit("}")), nil
+}
+
+// checkMembers refuses what ordered members do not enforce: numbers of them that do not
+// follow from the names, and other keywords about names.
+func (s *shape) checkMembers(names int, closed bool) error {
+	for _, part := range s.objects {
+		if part.patterns != nil {
+			return part.patterns.errorf("keyword patternProperties is not enforced beside other names")
+		}
+		closed = closed || part.additional != nil && part.additional.text == "false"
+	}
+	switch {
+	case len(s.names) > 0:
+		return s.names[0].errorf("keyword propertyNames is not enforced beside other names")
+	case s.minMembers > max(len(s.required), 1):
+		return s.at.at("minProperties").errorf("keyword minProperties is not enforced where it does not follow from required")
+	case s.maxMembers != unbounded && (!closed || s.maxMembers < names):
+		return s.at.at("maxProperties").errorf("keyword maxProperties is not enforced where it does not follow from properties")
+	}
+	return nil
+}
+
+// emitMap admits members of any names, or of those that propertyNames or one pattern admit. Names may be
+// written twice, which counts once, so that a number of members is not enforced from below.
+func (c *schemaCompiler) emitMap(s *shape) (*expr, error) {
+	if s.minMembers > 1 {
+		return nil, s.at.at("minProperties").errorf("keyword minProperties is not enforced above 1, since names may repeat")
+	}
+	name, x := ref(jsonString), ref(jsonValue)
+	var err error
+	if len(s.names) > 0 {
+		text := &value{kind: objectType, keys: []string{"type"}, fields: map[string]*value{"type": {kind: stringType, text: "string"}}}
+		if name, err = c.compile(append(slices.Clip(s.names), located{text, "string"})...); err != nil {
+			return nil, err
+		}
+	}
+	var others []located
+	for _, part := range s.objects {
+		if part.additional != nil {
+			others = append(others, *part.additional)
+		}
+		if at := part.patterns; at != nil {
+			if len(at.keys) != 1 || len(s.objects) > 1 || len(s.names) > 0 || part.additional == nil || part.additional.text != "false" {
+				return nil, at.errorf("keyword patternProperties is enforced for one pattern, with additionalProperties: false and no other names alone")
+			}
+			pattern := newShape()
+			pattern.patterns = []located{{&value{kind: stringType, text: at.keys[0]}, at.path}}
+			if name, err = c.emitString(pattern); err != nil {
+				return nil, err
+			}
+			others = []located{at.at(at.keys[0])}
+		}
+	}
+	if len(others) > 0 {
+		if x, err = c.compile(others...); err != nil {
+			return nil, err
+		}
+	}
+	return objectOf(seq(name, jsonColon, x), s.minMembers, s.maxMembers), nil
 }
 
 // rule names an expression that is used more than once.

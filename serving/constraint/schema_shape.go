@@ -9,6 +9,7 @@ import (
 
 // A shape is what schemas say that hold together: one with its allOf and $ref.
 type shape struct {
+	at      located // the first schema
 	types   typeSet
 	typed   bool    // a schema says type
 	implied typeSet // the types that other keywords are about
@@ -16,10 +17,14 @@ type shape struct {
 	enumAt  located
 
 	lo, hi               bound
+	multiple             *big.Rat // multipleOf
 	minLength, maxLength int
 	patterns, formats    []located
 	objects              []objectPart
 	required             []string
+	names                []located // propertyNames
+	minMembers           int
+	maxMembers           int
 	arrays               []arrayPart
 	minItems, maxItems   int
 	choices              []choice // anyOf and oneOf
@@ -29,7 +34,8 @@ type shape struct {
 type objectPart struct {
 	names      []string
 	properties map[string]located
-	additional *located // of names that are not in properties
+	additional *located // of names that are not in properties and patterns
+	patterns   *located // patternProperties
 }
 
 // arrayPart is what one schema says of items.
@@ -44,14 +50,14 @@ type choice struct {
 }
 
 func newShape() *shape {
-	return &shape{types: allTypes, maxLength: unbounded, maxItems: unbounded}
+	return &shape{types: allTypes, maxLength: unbounded, maxItems: unbounded, maxMembers: unbounded}
 }
 
 func (s *shape) clone() *shape {
 	t := *s
 	t.patterns, t.formats = slices.Clip(s.patterns), slices.Clip(s.formats)
 	t.objects, t.arrays, t.required = slices.Clip(s.objects), slices.Clip(s.arrays), slices.Clip(s.required)
-	t.choices = slices.Clip(s.choices)
+	t.choices, t.names = slices.Clip(s.choices), slices.Clip(s.names)
 	return &t
 }
 
@@ -76,6 +82,9 @@ func (c *schemaCompiler) collect(s *shape, l located, hops int) error {
 		return l.errorf("want a schema, which is an object or a boolean")
 	case hops > maxSchemaDepth:
 		return l.errorf("the schema refers to itself without anything between")
+	}
+	if s.at.value == nil {
+		s.at = l
 	}
 	if c.read++; c.read > maxRead {
 		return fmt.Errorf("%w: more than %d schemas after references and combinations", errTooLarge, maxRead)
@@ -199,10 +208,19 @@ func init() { // collect refers to the table
 		"exclusiveMinimum": limit(lower, true),
 		"maximum":          limit(upper, false),
 		"exclusiveMaximum": limit(upper, true),
-		"minLength":        count(stringType, func(s *shape, n int) { s.minLength = max(s.minLength, n) }),
-		"maxLength":        count(stringType, func(s *shape, n int) { s.maxLength = least(s.maxLength, n) }),
-		"minItems":         count(arrayType, func(s *shape, n int) { s.minItems = max(s.minItems, n) }),
-		"maxItems":         count(arrayType, func(s *shape, n int) { s.maxItems = least(s.maxItems, n) }),
+		"multipleOf": func(_ *schemaCompiler, s *shape, at located, _ int) error {
+			q, err := at.rational()
+			if err != nil || q.Sign() <= 0 || s.multiple != nil && s.multiple.Cmp(q) != 0 {
+				return at.errorf("want one positive number")
+			}
+			s.multiple = q
+			s.implied |= numberType
+			return nil
+		},
+		"minLength": count(stringType, func(s *shape, n int) { s.minLength = max(s.minLength, n) }),
+		"maxLength": count(stringType, func(s *shape, n int) { s.maxLength = least(s.maxLength, n) }),
+		"minItems":  count(arrayType, func(s *shape, n int) { s.minItems = max(s.minItems, n) }),
+		"maxItems":  count(arrayType, func(s *shape, n int) { s.maxItems = least(s.maxItems, n) }),
 		"pattern": text(func(s *shape, at located) {
 			s.implied |= stringType
 			s.patterns = append(s.patterns, at)
@@ -228,6 +246,14 @@ func init() { // collect refers to the table
 			}
 			return nil
 		},
+		"propertyNames": func(_ *schemaCompiler, s *shape, at located, _ int) error {
+			s.implied |= objectType
+			s.names = append(s.names, at)
+			return nil
+		},
+		"minProperties":     count(objectType, func(s *shape, n int) { s.minMembers = max(s.minMembers, n) }),
+		"maxProperties":     count(objectType, func(s *shape, n int) { s.maxMembers = least(s.maxMembers, n) }),
+		"patternProperties": about(objectType),
 		"uniqueItems": func(_ *schemaCompiler, _ *shape, at located, _ int) error {
 			if at.text != "false" {
 				return at.errorf("keyword uniqueItems is not enforced")
@@ -318,7 +344,7 @@ func (c *schemaCompiler) collectParts(s *shape, l located) error {
 			return err
 		}
 	}
-	if l.fields["properties"] != nil || l.fields["additionalProperties"] != nil {
+	if l.fields["properties"] != nil || l.fields["additionalProperties"] != nil || l.fields["patternProperties"] != nil {
 		part := objectPart{properties: make(map[string]located)}
 		if l.fields["properties"] != nil {
 			at := l.at("properties")
@@ -333,6 +359,12 @@ func (c *schemaCompiler) collectParts(s *shape, l located) error {
 		var err error
 		if part.additional, err = schema("additionalProperties"); err != nil {
 			return err
+		}
+		if l.fields["patternProperties"] != nil {
+			at := l.at("patternProperties")
+			if part.patterns = &at; at.kind != objectType {
+				return at.errorf("want an object of schemas")
+			}
 		}
 		s.objects = append(s.objects, part)
 	}

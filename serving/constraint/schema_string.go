@@ -2,30 +2,6 @@ package constraint
 
 import "regexp/syntax"
 
-// formats are regular expressions of the formats that are enforced (RFC 3339, 4122, 2673
-// and, of e-mail addresses, the dotted words of RFC 5321).
-var formats = func() map[string]string {
-	const (
-		leap = `([0-9]{2}(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)`
-		date = `([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))|` + leap + `-02-29)`
-		time = `([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])`
-		byte = `(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])`
-		name = `[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?`
-		atom = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}"
-	)
-	return map[string]string{
-		"date":      date,
-		"time":      time,
-		"date-time": date + "T" + time,
-		"uuid":      `[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`,
-		"ipv4":      byte + `(\.` + byte + `){3}`,
-		"email":     atom + `(\.` + atom + `){0,2}@` + name + `(\.` + name + `){0,2}`,
-	}
-}()
-
-// patternDot is what "." matches in ECMA-262, which schemas' patterns are written in.
-var patternDot = anyBut('\n', '\r', '\u2028', '\u2029')
-
 // emitString admits strings by their length, one pattern or one format. Two of them are
 // enforced together where one follows from the other, or where the pattern repeats single characters.
 func (c *schemaCompiler) emitString(s *shape) (*expr, error) {
@@ -69,7 +45,7 @@ func (c *schemaCompiler) emitString(s *shape) (*expr, error) {
 			return nil, at.errorf("lengths are not enforced beside it, but for a pattern like ^[a-z]*$")
 		}
 	}
-	x, err := searched(pattern, asWritten, patternDot)
+	x, err := searched(pattern)
 	if err != nil {
 		return nil, at.errorf("pattern %q: %v", at.text, err)
 	}

@@ -98,9 +98,10 @@ func (v *Vocabulary) shared(g group) *mask {
 	})
 	made := &mask{bits: make([]uint64, v.words)}
 	v.walk(m, 0, start, limit, true, made)
+	made.pack()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	size := 8*len(made.bits) + 4*(len(made.left)+len(made.deep)) + len(key) + 128
+	size := made.size() + len(key)
 	if v.held+size > maxMaskBytes {
 		clear(v.masks)
 		v.held = 0

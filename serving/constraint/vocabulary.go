@@ -2,6 +2,7 @@ package constraint
 
 import (
 	"bytes"
+	"math/bits"
 	"slices"
 	"sync"
 )
@@ -36,12 +37,15 @@ const (
 
 // NewVocabulary is made once per model. tokens[id] are the bytes that a token adds to a
 // text, without the rules of a text's start; nil or empty, as for special tokens: the token is never
-// allowed. end are the tokens that end an answer. The slices are kept.
+// allowed. end are the tokens that end an answer. The tokens are kept.
 func NewVocabulary(tokens [][]byte, end []int32) *Vocabulary {
-	v := &Vocabulary{tokens: tokens, end: end, masks: make(map[string]*mask)}
+	v := &Vocabulary{tokens: tokens, masks: make(map[string]*mask)}
 	ids := len(tokens)
 	for _, id := range end {
-		ids = max(ids, int(id)+1)
+		if id >= 0 { // −1 stands for none in some configurations
+			v.end = append(v.end, id)
+			ids = max(ids, int(id)+1)
+		}
 	}
 	v.words = (ids + 63) / 64
 	for id, t := range tokens {
@@ -86,10 +90,46 @@ func (v *Vocabulary) allowed(id int32) bool {
 // A mask is the tokens that are allowed whatever is below some stacks, and what is to be
 // looked at with the stacks themselves.
 type mask struct {
-	bits []uint64
-	left []int32 // nodes at which the stacks may have ended, and the text may go on below them
-	deep []int32 // nodes at the depth that the stacks' counts were rounded for
+	bits []uint64 // by ids
+	ids  []int32  // instead of bits, where they are few
+	left []int32  // nodes at which the stacks may have ended, and the text may go on below them
+	deep []int32  // nodes at the depth that the stacks' counts were rounded for
 }
+
+// allow adds the tokens of another mask.
+func (m *mask) allow(other *mask) {
+	for i, word := range other.bits {
+		m.bits[i] |= word
+	}
+	m.set(other.ids)
+}
+
+func (m *mask) set(ids []int32) {
+	for _, id := range ids {
+		m.bits[id>>6] |= 1 << (id & 63)
+	}
+}
+
+// pack lists the tokens where that takes less memory.
+func (m *mask) pack() {
+	n := 0
+	for _, word := range m.bits {
+		n += bits.OnesCount64(word)
+	}
+	if n > len(m.bits) {
+		return
+	}
+	m.ids = make([]int32, 0, n)
+	for i, word := range m.bits {
+		for ; word != 0; word &= word - 1 {
+			m.ids = append(m.ids, int32(i*64+bits.TrailingZeros64(word)))
+		}
+	}
+	m.bits = nil
+}
+
+// size is about the bytes that the mask holds.
+func (m *mask) size() int { return 8*len(m.bits) + 4*(len(m.ids)+len(m.left)+len(m.deep)) + 128 }
 
 // walk allows in to the tokens below a node that m reads from a set on. Where open, the
 // end of the text stands for stacks that are not known. It goes down to limit bytes.
@@ -106,9 +146,7 @@ func (v *Vocabulary) walk(m *machine, root, from int32, limit int, open bool, to
 			i = n.next
 			continue
 		}
-		for _, id := range v.sorted[n.first:v.nodes[i+1].first] {
-			to.bits[id>>6] |= 1 << (id & 63)
-		}
+		to.set(v.sorted[n.first:v.nodes[i+1].first])
 		if n.next == i+1 {
 			i++
 			continue
