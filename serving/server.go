@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -191,8 +192,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("X-Request-Id", id)
 	start, status := time.Now(), &statusWriter{ResponseWriter: w}
+	level := slog.LevelInfo
+	if r.Method == http.MethodGet { // of who watches
+		level = slog.LevelDebug
+	}
 	defer func() {
-		s.Log.Info("request", "id", id, "method", r.Method, "path", r.URL.Path, "status", status.status, "ms", time.Since(start).Milliseconds())
+		s.Log.Log(r.Context(), level, "request", "id", id, "method", r.Method, "path", r.URL.Path, "status", cmp.Or(status.status, http.StatusOK), "ms", time.Since(start).Milliseconds())
 	}()
 	s.mux.ServeHTTP(status, r)
 }
