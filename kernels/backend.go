@@ -33,7 +33,7 @@ func Open(name string) (Backend, error) {
 // products and embedding tables F32, BF16, F16, blocks (see Placed) or Compute, all other operands
 // type Compute, but for the pairs of a cache (KV), which may also be BF16 or, on
 // host memory, blocks that can be written, and which Copy, Gather, CopyHead and CopyPairs fill. A
-// product with bfloat16 weights may round its other operand to bfloat16, one with blocks to bytes; sums are always of type Compute.
+// product with bfloat16 weights may round its other operand to bfloat16, one with blocks too, or to bytes; sums are always of type Compute.
 // Outputs must not overlap inputs unless an operation says so.
 //
 // Every backend has every operation. What can be done by simpler ones is written once, in

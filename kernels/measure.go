@@ -23,4 +23,5 @@ type Traits struct {
 	Memory           int64 // of the device in all
 	Fuses            bool  // operations that follow each other are one kernel
 	DecodeLinearsOff bool  // decode linears are products like any other
+	DecodeBlocksOff  bool  // and so are those by weights in blocks
 }

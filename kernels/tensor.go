@@ -249,7 +249,12 @@ func (t *Tensor) viewInto(v *Tensor, from, to int) *Tensor {
 // At reads one element as float64, whatever its storage type.
 func (t *Tensor) At(i int) float64 {
 	if t.block != nil {
-		return t.view(i, i+1).withShape([]int{1}).OnHost().At(0)
+		each := 1 // that are read
+		if f, ok := t.DType.Format(); ok {
+			each = f.Elems
+		}
+		from := i / each * each
+		return t.view(from, from+each).withShape([]int{each}).OnHost().At(i - from)
 	}
 	var x [1]float64
 	Read(x[:], t, i)

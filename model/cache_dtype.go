@@ -57,14 +57,14 @@ func (m *Model) SetCacheDType(name string) error {
 	case "bf16", "bfloat16":
 		dtype = kernels.BF16
 	case "auto":
-		if m.Backend.Name() == "cuda" && m.Network.Layers[0].Linear(KProj).Weight.DType == kernels.BF16 {
+		if m.Backend.Name() == "cuda" && m.Network.Layers[0].Linear(KProj).Weight.DType.Numbers() == kernels.BF16 {
 			dtype = kernels.BF16
 		}
 	default:
 		dtype, _ = kernels.ParseStored(strings.ToUpper(name))
 		f, _ := dtype.Format()
 		switch {
-		case m.Backend.Placed(dtype) != dtype:
+		case m.Backend.Traits().Device:
 			return fmt.Errorf("cache dtype: got %q, want auto, float32 or bf16 on device %s", name, m.Backend.Device())
 		case m.Config.HeadDim%f.Elems != 0:
 			return fmt.Errorf("cache dtype: got %q, whose blocks have %d numbers, want float32 or bf16 for heads of %d", name, f.Elems, m.Config.HeadDim)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"glimpse/internal/compare"
+	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/modeltest"
 	"glimpse/training"
@@ -157,4 +158,27 @@ func TestCUDATrainsOverHalfCaches(t *testing.T) {
 	if err := tr.Resume(state, "hash"); err == nil || !strings.Contains(fmt.Sprint(err), wanted) {
 		t.Errorf("error %v, want %q", err, wanted)
 	}
+}
+
+// TestCUDATrainsOverBlocks: losses over weights in blocks are those over the same weights in bf16,
+// but for products of few rows, which do not round them, and have the same bits without graphs.
+func TestCUDATrainsOverBlocks(t *testing.T) {
+	stored, err := kernels.ParseStored("Q8_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	losses := func(hold func(blocks *kernels.Tensor) *kernels.Tensor) []float64 {
+		m := onCUDA(t)
+		inBlocks(m, stored, func(b *kernels.Tensor) *kernels.Tensor { return m.Backend.Place(hold(b)) })
+		if got := m.Network.Layers[0].Linear(model.QProj).Weight.DType; got != hold(kernels.NewTensor(stored, 1, 32)).DType {
+			t.Fatalf("weights are in %s", got)
+		}
+		_, losses := run(t, m, small(2), stream(t, 40))
+		return losses
+	}
+	asTheyAre := func(b *kernels.Tensor) *kernels.Tensor { return b }
+	got, want := losses(asTheyAre), losses(kernels.Widened)
+	compare.Close(t, "losses", got, want, 2e-2, compare.Floor(want[0]))
+	t.Setenv("GLIMPSE_CUDA_GRAPHS", "0")
+	compare.Close(t, "losses without graphs", losses(asTheyAre), got, 0)
 }

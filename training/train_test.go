@@ -171,6 +171,18 @@ func TestLossFalls(t *testing.T) {
 	}
 }
 
+// inBlocks replaces the weights of the layers by what hold makes of their blocks.
+func inBlocks(m *model.Model, stored kernels.DType, hold func(blocks *kernels.Tensor) *kernels.Tensor) {
+	for l := range m.Network.Layers {
+		for _, module := range model.Modules {
+			lin := m.Network.Layers[l].Linear(module)
+			blocks := kernels.NewTensor(stored, lin.Weight.Shape...)
+			kernels.Convert(blocks, lin.Weight)
+			lin.Weight = hold(blocks)
+		}
+	}
+}
+
 // TestTrainsOverBlocks: over weights in blocks training goes as over the same weights in bf16, but for
 // products of few rows, which round these to bytes.
 func TestTrainsOverBlocks(t *testing.T) {
@@ -181,14 +193,7 @@ func TestTrainsOverBlocks(t *testing.T) {
 		}
 		losses := func(hold func(blocks *kernels.Tensor) *kernels.Tensor) []float64 {
 			m := shallow(t)
-			for l := range m.Network.Layers {
-				for _, module := range model.Modules {
-					lin := m.Network.Layers[l].Linear(module)
-					blocks := kernels.NewTensor(stored, lin.Weight.Shape...)
-					kernels.Convert(blocks, lin.Weight)
-					lin.Weight = hold(blocks)
-				}
-			}
+			inBlocks(m, stored, hold)
 			c := both(12)
 			c.Adapters[0].Rows, c.Adapters[1].Rows = 32, 32
 			_, losses := run(t, m, c, pairs(t, m, 6, 64))

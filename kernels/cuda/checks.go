@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -80,6 +81,21 @@ func (s *side) weight(d kernels.DType, shape ...int) *kernels.Tensor {
 		}
 	} else {
 		kernels.Convert(t, s.numbers(kernels.ShapeLen(shape), 1).Reshape(shape...))
+	}
+	return s.b.Place(t)
+}
+
+// blocks is a weight in blocks, whose scales of half precision are first or last in a block.
+func (s *side) blocks(d kernels.DType, shape ...int) *kernels.Tensor {
+	t := kernels.NewTensor(d, shape...)
+	data, f := t.Blocks()
+	for i := range data {
+		data[i] = byte(s.rng.Uint32())
+	}
+	for ; len(data) > 0; data = data[f.Bytes:] {
+		for _, at := range []int{0, 2, f.Bytes - 2} { // from 2⁻⁸ to 2⁻⁶, of both signs
+			binary.LittleEndian.PutUint16(data[at:], uint16(s.rng.Uint32())&0x87ff|7<<10)
+		}
 	}
 	return s.b.Place(t)
 }

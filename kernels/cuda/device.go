@@ -376,7 +376,7 @@ func (b *cuda) Alloc(d kernels.DType, shape ...int) *kernels.Tensor {
 	if b.segment != nil {
 		return b.segment.tensor(b, d, shape)
 	}
-	bytes := int64(kernels.ShapeLen(shape)) * int64(d.Size())
+	bytes := int64(d.Bytes(kernels.ShapeLen(shape)))
 	m := &cudaBlock{b: b}
 	t := kernels.NewInBlock(d, m, shape...)
 	if bytes == 0 {

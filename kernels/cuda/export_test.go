@@ -191,6 +191,24 @@ func InOneLaunch(b kernels.Backend, x *kernels.Tensor, layers ...kernels.LinearR
 	return takes
 }
 
+// SetWidened changes how much memory weights are widened into at once, and returns a function
+// that undoes it.
+func SetWidened(bytes int) (restore func()) {
+	before := widenedBytes
+	widenedBytes = bytes
+	return func() { widenedBytes = before }
+}
+
+// Widen is a weight in blocks in BF16.
+func Widen(b kernels.Backend, w *kernels.Tensor) *kernels.Tensor {
+	y := b.Alloc(kernels.BF16, w.Shape...)
+	b.(*cuda).do("Widen", func() { b.(*cuda).widen("Widen", b.(*cuda).address("Widen", y), w) })
+	return y
+}
+
+// KeptFormats are the formats of blocks that stay as they are.
+func KeptFormats() []string { return keptFormats }
+
 // TakesHeads tells whether b norms and rotates all heads in one launch.
 func TakesHeads(b kernels.Backend) bool { return b.(*cuda).takesHeads() }
 

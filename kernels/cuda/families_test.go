@@ -106,7 +106,7 @@ func TestCUDAOff(t *testing.T) {
 	}
 	t.Setenv("GLIMPSE_CUDA_OFF", "decode_linear,fast")
 	_, err := cuda.SwitchedOff()
-	if err == nil || !strings.Contains(err.Error(), `unknown kernels "fast", want of: attend_step, decode_linear, decode_norm,`) {
+	if err == nil || !strings.Contains(err.Error(), `unknown kernels "fast", want of: attend_step, decode_blocks, decode_linear,`) {
 		t.Errorf("error %v", err)
 	}
 }

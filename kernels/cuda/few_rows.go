@@ -75,7 +75,14 @@ func aligned16(at cu.DevicePtr) bool { return at%16 == 0 }
 // takesDecodeLinears tells that the kernels take x and the weights: types, shapes and
 // addresses.
 func (b *cuda) takesDecodeLinears(op string, x *kernels.Tensor, linears ...kernels.LinearRows) bool {
-	if !TakesDecodeLinears(x, linears) || !aligned16(b.f32(op, x)) || !b.usable(familyDecodeLinear) {
+	if !TakesDecodeLinears(x, linears) || !aligned16(b.f32(op, x)) {
+		return false
+	}
+	of := familyDecodeLinear
+	if _, blocks := linears[0].Weight.DType.Format(); blocks {
+		of = familyDecodeBlocks
+	}
+	if !b.usable(of) {
 		return false
 	}
 	for _, l := range linears {
@@ -94,6 +101,10 @@ func (b *cuda) decodeLinears(op string, x *kernels.Tensor, linears []kernels.Lin
 		return
 	}
 	dtype, rows := linears[0].Weight.DType, 0
+	if _, blocks := dtype.Format(); blocks {
+		b.fewBlocks(op, x, linears, gated, alpha, beta)
+		return
+	}
 	for _, n := range decodeLinearRows[dtype] {
 		if rows = n; n >= m {
 			break
@@ -169,8 +180,12 @@ func (b *cuda) group(op string, x *kernels.Tensor, layers []kernels.LinearRows, 
 func (b *cuda) LinearGroup(x *kernels.Tensor, layers ...kernels.LinearRows) {
 	const op = "LinearGroup"
 	kernels.CheckLinearGroup(op, x, layers...)
-	if !b.group(op, x, layers, false) {
-		b.Decomposed.LinearGroup(x, layers...)
+	for n := 0; len(layers) > 0; layers = layers[n:] { // neighbours of one type, as files of mixed formats have them
+		for n = 1; n < len(layers) && layers[n].Weight.DType == layers[0].Weight.DType; n++ {
+		}
+		if !b.group(op, x, layers[:n], false) {
+			b.Decomposed.LinearGroup(x, layers[:n]...)
+		}
 	}
 }
 

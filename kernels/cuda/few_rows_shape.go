@@ -12,8 +12,11 @@ const maxDecodeRows = 8
 const maxLinears = 3
 
 // takesDecodeLinear tells that m rows and a weight [n, k] are multiplied without cuBLASLt:
-// every row of the weight begins at a multiple of 16 bytes.
+// every row of a weight of numbers begins at a multiple of 16 bytes.
 func takesDecodeLinear(m, k int, w *kernels.Tensor) bool {
+	if _, ok := w.DType.Format(); ok {
+		return m <= maxBlockRows && k > 0
+	}
 	return m <= maxDecodeRows && k > 0 && k*w.DType.Size()%16 == 0 && (w.DType == kernels.F32 || w.DType == kernels.BF16 || w.DType == kernels.F16)
 }
 

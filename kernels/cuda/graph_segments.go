@@ -169,7 +169,7 @@ func (p *segment) upload(b *cuda, op string, data []byte) cu.DevicePtr {
 func (p *segment) tensor(b *cuda, d kernels.DType, shape []int) *kernels.Tensor {
 	i := p.taken[0]
 	p.taken[0]++
-	if i < len(p.tensors) && p.tensors[i].size == b.class(int64(kernels.ShapeLen(shape))*int64(d.Size())) {
+	if i < len(p.tensors) && p.tensors[i].size == b.class(int64(d.Bytes(kernels.ShapeLen(shape)))) {
 		return kernels.NewInBlock(d, p.tensors[i], shape...)
 	}
 	b.segment = nil

@@ -150,9 +150,11 @@ func (b *cuda) LimitMemory(bytes int64) (restore func()) {
 
 // Traits implements DeviceInfo.
 func (b *cuda) Traits() kernels.Traits {
-	var off bool
-	b.do("Traits", func() { off = b.families[familyDecodeLinear].err != nil })
-	return kernels.Traits{DecodeLinearsOff: off, Device: true, Exact: b.exact, Graphs: b.graphs(), Processors: b.processors, Shared: b.shared, Memory: b.memory, Fuses: fuses()}
+	var linears, blocks bool
+	b.do("Traits", func() {
+		linears, blocks = b.families[familyDecodeLinear].err != nil, b.families[familyDecodeBlocks].err != nil
+	})
+	return kernels.Traits{DecodeLinearsOff: linears, DecodeBlocksOff: blocks, Device: true, Exact: b.exact, Graphs: b.graphs(), Processors: b.processors, Shared: b.shared, Memory: b.memory, Fuses: fuses()}
 }
 
 // OwnMemory implements Memory.

@@ -27,12 +27,14 @@ var _ = kernelsOf("rows",
 	"layer_norm_grad", "add_layer_norm", "add_layer_norm_bf16", "sum_squares", "sum_parts", "score_kl", "score_mse",
 )
 
-// Placed is BF16 of blocks.
-func (b *cuda) Placed(d kernels.DType) kernels.DType { return d.Numbers() }
+// Placed implements Memory.
+func (b *cuda) Placed(d kernels.DType) kernels.DType { return Placed(d) }
 
 // Place copies to the device.
 func (b *cuda) Place(host *kernels.Tensor) *kernels.Tensor {
-	host = kernels.Widened(host)
+	if Placed(host.DType) != host.DType {
+		host = kernels.Widened(host)
+	}
 	t := b.Alloc(host.DType, host.Shape...)
 	kernels.Convert(t, host)
 	return t
@@ -105,7 +107,7 @@ func (b *cuda) product(op string, g gemm, y, x, w *kernels.Tensor, alpha, beta f
 		return
 	}
 	Y, X := b.f32(op, y), b.f32(op, x)
-	switch w.DType {
+	switch w.DType.Numbers() {
 	case kernels.F32:
 		b.multiply(op, g.columnMajor(cudadriver.F32), Y, b.f32(op, w), X, alpha, beta)
 	case kernels.BF16:
@@ -113,40 +115,19 @@ func (b *cuda) product(op string, g gemm, y, x, w *kernels.Tensor, alpha, beta f
 		if rounds(g.m, g.n, g.k) {
 			rounded := b.temporary(op, 2*int64(n))
 			b.each("to_bf16", n, rounded, X, size(n))
-			b.multiply(op, g.columnMajor(cudadriver.BF16), Y, b.address(op, w), rounded, alpha, beta)
+			b.widenedProduct(op, g, Y, rounded, w, alpha, beta)
 			return
 		}
 		parts, sums := b.temporary(op, 6*int64(n)), b.temporary(op, 12*int64(g.m)*int64(g.n))
 		b.each("split_bf16", n, parts, X, size(n))
 		m := g.m
 		g.m *= 3
-		b.multiply(op, g.columnMajor(cudadriver.BF16), sums, b.address(op, w), parts, 1, 0)
+		b.widenedProduct(op, g, sums, parts, w, 1, 0)
 		b.each("join_parts", m*g.n, Y, sums, float32(alpha), float32(beta), size(m*g.n))
 	case kernels.F16:
-		b.halfProduct(op, g, Y, X, w, alpha, beta)
+		b.widenedProduct(op, g, Y, X, w, alpha, beta)
 	default:
 		panic(fmt.Sprintf("kernels: %s with weights of %s", op, w.DType))
-	}
-}
-
-// halfProduct widens an f16 weight, some rows at a time: what it multiplies may lie
-// outside the range of f16, so the activations cannot be rounded to it.
-func (b *cuda) halfProduct(op string, g gemm, y, x cu.DevicePtr, w *kernels.Tensor, alpha, beta float64) {
-	width := w.Width()
-	step := min(g.weightRows, max(1, widenedBytes/4/max(1, width)))
-	wide := b.temporary(op, 4*int64(step)*int64(width))
-	for from := 0; from < g.weightRows; from += step {
-		rows := min(step, g.weightRows-from)
-		b.each("from_f16", rows*width, wide, b.address(op, w)+cu.DevicePtr(2*from*width), size(rows*width))
-		p := g.columnMajor(cudadriver.F32)
-		if g.transposed { // some columns of y
-			p.M = rows
-			b.multiply(op, p, y+cu.DevicePtr(4*from), wide, x, alpha, beta)
-		} else { // some terms of every sum
-			p.K = rows
-			b.multiply(op, p, y, wide, x+cu.DevicePtr(4*from), alpha, beta)
-			beta = 1
-		}
 	}
 }
 
@@ -228,19 +209,17 @@ func (b *cuda) Gather(y, table *kernels.Tensor, ids []int32) {
 	b.do(op, func() {
 		n := len(ids) * w
 		Y, T := b.address(op, y), b.address(op, table)
-		name := map[kernels.DType]string{kernels.F32: "gather_f32", kernels.F64: "gather_f64", kernels.BF16: "gather_bf16", kernels.F16: "gather_f16"}[table.DType]
-		switch {
-		case y.DType == kernels.BF16 && table.DType == kernels.BF16:
-			name = "gather_b16"
-		case y.DType != kernels.F32 || name == "":
-			panic(fmt.Sprintf("kernels: Gather of a %s table into %s", table.DType, y.DType))
-		}
 		dst := Y
 		inPlace := n > 0 && Y < T+cu.DevicePtr(table.Bytes()) && T < Y+cu.DevicePtr(y.Bytes())
 		if inPlace { // threads would overwrite rows that others have yet to read
 			dst = b.temporary(op, int64(y.Bytes()))
 		}
-		b.each(name, n, dst, T, upload(b, op, ids), size(n), size(w))
+		if at := upload(b, op, ids); y.DType == kernels.BF16 && table.DType == kernels.BF16 {
+			b.each("gather_b16", n, dst, T, at, size(n), size(w))
+		} else {
+			b.f32(op, y) // or it is refused
+			b.gather(op, dst, table, at, n)
+		}
 		if inPlace {
 			b.copyBytes(op, Y, dst, y.Bytes())
 		}

@@ -57,6 +57,20 @@ __device__ __forceinline__ void mma_bf16_16816(float (&d)[4], const unsigned (&a
 	               "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 
+// (a & mask) | bits in one instruction: of two constants nvcc makes two.
+__device__ __forceinline__ unsigned and_or(unsigned a, unsigned mask, unsigned bits) {
+	unsigned d;
+	asm("lop3.b32 %0, %1, %2, %3, 0xEA;\n" : "=r"(d) : "r"(a), "r"(mask), "r"(bits));
+	return d;
+}
+
+// The sums of two pairs of bf16.
+__device__ __forceinline__ unsigned add_bf16x2(unsigned a, unsigned b) {
+	unsigned d;
+	asm("fma.rn.bf16x2 %0, %1, %2, %3;\n" : "=r"(d) : "r"(a), "r"(0x3f803f80u), "r"(b));
+	return d;
+}
+
 #endif
 
 static __device__ __forceinline__ float to_float(float v) { return v; }

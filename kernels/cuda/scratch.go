@@ -54,7 +54,7 @@ func SetExactWork(n int) (restore func()) {
 
 // RoundsBy tells it of rows that meet a weight [n, k].
 func RoundsBy(rows int, w *kernels.Tensor) bool {
-	return w.DType == kernels.BF16 && rounds(rows, w.Dim0(), w.Width())
+	return w.DType.Numbers() == kernels.BF16 && rounds(rows, w.Dim0(), w.Width())
 }
 
 // As in thin.cu.
@@ -78,29 +78,24 @@ func SplitKScratch(m, n, k int) int64 {
 	return 4 * int64(m) * int64(n) * int64((k+splitKDepth-1)/splitKDepth)
 }
 
-// widenedBytes is the memory of f16 weights that are widened at once.
-const widenedBytes = 64 << 20
-
 // ProductScratch is the temporary memory of a product x [m, k] · [k, n] with a weight.
-func ProductScratch(m, n, k int, x, w *kernels.Tensor) int64 {
+func ProductScratch(m, n, k int, x, w *kernels.Tensor) (bytes int64) {
 	if w.DType == kernels.F32 && SplitsK(m, n, k) {
 		return SplitKScratch(m, n, k)
 	}
-	wide := int64(0)
-	if x.DType == kernels.BF16 && w.DType != kernels.BF16 {
-		wide = 4 * int64(m) * int64(k)
+	if element := widenedSize(w.DType); element > 0 {
+		bytes = int64(element*widenedRows(w.Dim0(), w.Width(), element)) * int64(w.Width())
 	}
-	switch {
-	case x.DType == kernels.BF16 && w.DType != kernels.F16:
-		return wide
-	case w.DType == kernels.BF16 && rounds(m, n, k):
-		return 2 * int64(m) * int64(k)
-	case w.DType == kernels.BF16:
-		return 6*int64(m)*int64(k) + 12*int64(m)*int64(n)
-	case w.DType == kernels.F16:
-		return min(widenedBytes, 4*int64(w.Len())) + wide
+	switch half := w.DType.Numbers() == kernels.BF16; {
+	case x.DType == kernels.BF16 && !half:
+		bytes += 4 * int64(m) * int64(k)
+	case x.DType == kernels.BF16 || !half:
+	case rounds(m, n, k):
+		bytes += 2 * int64(m) * int64(k)
+	default:
+		bytes += 6*int64(m)*int64(k) + 12*int64(m)*int64(n)
 	}
-	return 0
+	return bytes
 }
 
 // As in attention.h.

@@ -68,12 +68,19 @@ func TestCUDAScratchOfProducts(t *testing.T) {
 	d := openCUDA(t)
 	rng := rand.New(rand.NewPCG(7, 8))
 	types := []kernels.DType{kernels.F32, kernels.BF16, kernels.F16}
+	blocks, err := kernels.ParseStored("Q8_0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, work := range []int{0, 1 << 30} {
 		restore := cuda.SetExactWork(work)
-		for _, s := range [][3]int{{1, 8, 64}, {9, 8, 64}, {66, 8, 24}, {5, 4, 520}} {
+		for _, s := range [][3]int{{1, 8, 64}, {9, 8, 64}, {66, 8, 24}, {5, 4, 520}, {16, 32, 64}, {17, 32, 96}, {66, 64, 128}} {
 			m, n, k := s[0], s[1], s[2]
-			for _, of := range types {
-				if of != kernels.BF16 && work > 0 {
+			for _, of := range append(types, blocks) {
+				if of == blocks && (n%32 > 0 || k%32 > 0) {
+					continue
+				}
+				if of.Numbers() != kernels.BF16 && work > 0 {
 					continue // the same again
 				}
 				for _, rows := range types[:2] {
@@ -88,7 +95,12 @@ func TestCUDAScratchOfProducts(t *testing.T) {
 						}
 						return calls
 					}
-					weight := d.Weight(rng, of, n, k)
+					var weight *kernels.Tensor
+					if of == blocks {
+						weight = d.Blocks(rng, of.String(), n, k)
+					} else {
+						weight = d.Weight(rng, of, n, k)
+					}
 					forecasts := calls(kernelstest.Device{B: counted}, counted.Alloc(of, n, k))
 					for op, run := range calls(d, weight) {
 						before := countedTemporary(counted, forecasts[op])

@@ -118,13 +118,7 @@ func (b *cuda) StepGather(y, table *kernels.Tensor, steps kernels.Steps) {
 	s := steps.(*cudaSteps)
 	const op = "StepGather"
 	kernels.MustFit(s.rows*table.Width(), y.Shape)
-	name := map[kernels.DType]string{kernels.F32: "gather_f32", kernels.F64: "gather_f64", kernels.BF16: "gather_bf16", kernels.F16: "gather_f16"}[table.DType]
-	if name == "" {
-		panic(fmt.Sprintf("kernels: %s of a %s table", op, table.DType))
-	}
-	b.do(op, func() {
-		b.each(name, y.Len(), b.f32(op, y), b.address(op, table), b.at(op, s.tokens, kernels.I32), size(y.Len()), size(table.Width()))
-	})
+	b.do(op, func() { b.gather(op, b.f32(op, y), table, b.at(op, s.tokens, kernels.I32), y.Len()) })
 	runtime.KeepAlive([]*kernels.Tensor{y, table, s.tokens})
 }
 

@@ -9,7 +9,9 @@ import (
 )
 
 // blockTypes are formats of blocks, with the offsets of the half-precision scales in one.
-var blockTypes = map[string][]int{"Q4_1": {0, 2}, "Q8_0": {0}, "Q4_K": {0, 2}, "Q6_K": {208}, "NVFP4": nil}
+var blockTypes = map[string][]int{
+	"Q4_0": {0}, "Q4_1": {0, 2}, "Q5_0": {0}, "Q5_1": {0, 2}, "Q8_0": {0}, "Q4_K": {0, 2}, "Q5_K": {0, 2}, "Q6_K": {208}, "NVFP4": nil,
+}
 
 // blockTolerance is about the error of rounding weights to bfloat16, as some products do.
 const blockTolerance = 4e-3
@@ -26,19 +28,19 @@ func BlockCases() []Conformance {
 			v := Variants[i%len(Variants)]
 			name := fmt.Sprintf("%dx%dx%d %s alpha=%v beta=%v", m, k, n, format, v.Alpha, v.Beta)
 			add("Linear", name, func(d Device, rng *rand.Rand) []Output {
-				x, weight, y := d.Tensor(bytesExactly(rng, m*k), m, k), d.blocks(rng, format, n, k), d.Target(rng, v.Beta, m, n)
+				x, weight, y := d.Tensor(bytesExactly(rng, m*k), m, k), d.Blocks(rng, format, n, k), d.Target(rng, v.Beta, m, n)
 				bias := d.Tensor(Random(rng, n, 1), n)
 				d.B.Linear(y, x, weight, bias, v.Alpha, v.Beta)
 				return []Output{{Name: "y", Values: y.Float64s()}}
 			})
 			add("MatMul", name, func(d Device, rng *rand.Rand) []Output {
-				x, weight, y := d.Tensor(bytesExactly(rng, m*k), m, k), d.blocks(rng, format, k, n), d.Target(rng, v.Beta, m, n)
+				x, weight, y := d.Tensor(bytesExactly(rng, m*k), m, k), d.Blocks(rng, format, k, n), d.Target(rng, v.Beta, m, n)
 				d.B.MatMul(y, x, weight, v.Alpha, v.Beta)
 				return []Output{{Name: "c", Values: y.Float64s()}}
 			})
 		}
 		add("Gather", format, func(d Device, rng *rand.Rand) []Output {
-			table, y := d.blocks(rng, format, 9, 512), d.Garbage(4, 512)
+			table, y := d.Blocks(rng, format, 9, 512), d.Garbage(4, 512)
 			d.B.Gather(y, table, []int32{8, 0, 3, 3})
 			return []Output{{Name: "y", Values: y.Float64s()}}
 		})
@@ -58,8 +60,8 @@ func bytesExactly(rng *rand.Rand, n int) []float64 {
 	return x
 }
 
-// blocks is a random weight in a format.
-func (d Device) blocks(rng *rand.Rand, format string, rows, width int) *kernels.Tensor {
+// Blocks is a random weight in a format.
+func (d Device) Blocks(rng *rand.Rand, format string, rows, width int) *kernels.Tensor {
 	dtype, err := kernels.ParseStored(format)
 	if err != nil {
 		panic(err)
@@ -69,8 +71,12 @@ func (d Device) blocks(rng *rand.Rand, format string, rows, width int) *kernels.
 	for i := range data {
 		data[i] = byte(rng.Uint32())
 	}
+	scales, ok := blockTypes[format]
+	if !ok {
+		panic("kernelstest: no scales of " + format)
+	}
 	for at := 0; at < len(data); at += f.Bytes {
-		for _, scale := range blockTypes[format] { // from 2⁻⁸ to 2⁻⁶, of both signs
+		for _, scale := range scales { // from 2⁻⁸ to 2⁻⁶, of both signs
 			binary.LittleEndian.PutUint16(data[at+scale:], uint16(rng.Uint32())&0x87ff|7<<10)
 		}
 	}

@@ -73,17 +73,17 @@ var Contract = map[string]func(t *testing.T, d Device){
 		}
 	},
 	"Placed": func(t *testing.T, d Device) {
-		for _, name := range []string{"F32", "BF16", "Q8_0"} {
+		for _, name := range []string{"F32", "BF16", "Q8_0", "NVFP4"} {
 			stored, err := kernels.ParseStored(name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			want := stored
-			if d.B.OwnMemory() {
+			if d.B.OwnMemory() && name == "NVFP4" {
 				want = stored.Numbers()
 			}
-			placed := d.B.Place(kernels.NewTensor(stored, 2, 32))
-			if d.B.Placed(stored) != want || placed.DType != want || placed.Len() != 64 {
+			placed := d.B.Place(kernels.NewTensor(stored, 2, 64))
+			if d.B.Placed(stored) != want || placed.DType != want || placed.Len() != 128 {
 				t.Errorf("%s is placed as %s, said to be %s, want %s", name, placed.DType, d.B.Placed(stored), want)
 			}
 		}

@@ -278,7 +278,7 @@ func (d *Counter) Place(host *kernels.Tensor) *kernels.Tensor {
 // Placed is as of the backend it counts for.
 func (d *Counter) Placed(t kernels.DType) kernels.DType {
 	if d.traits.Device {
-		return t.Numbers()
+		return cuda.Placed(t)
 	}
 	return t
 }
@@ -297,7 +297,11 @@ func (d *Counter) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 
 // takesDecodeLinears is as of the device it counts for.
 func (d *Counter) takesDecodeLinears(x *kernels.Tensor, layers ...kernels.LinearRows) bool {
-	return d.traits.Device && !d.traits.DecodeLinearsOff && cuda.TakesDecodeLinears(x, layers)
+	off := d.traits.DecodeLinearsOff
+	if _, blocks := layers[0].Weight.DType.Format(); blocks {
+		off = d.traits.DecodeBlocksOff
+	}
+	return d.traits.Device && !off && cuda.TakesDecodeLinears(x, layers)
 }
 
 func (d *Counter) GatedLinear(y, x *kernels.Tensor, gate, up kernels.LinearRows, temp kernels.Allocator) {

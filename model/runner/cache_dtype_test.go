@@ -95,6 +95,9 @@ func TestCachesOfBlocks(t *testing.T) {
 			if err := m.SetCacheDType(strings.ToLower(f.Name)); err != nil {
 				t.Fatal(err)
 			}
+			if counted, _ := m.Counted(); counted.CacheDType() != m.CacheDType() {
+				t.Errorf("caches of %s are counted as %s", m.CacheDType(), counted.CacheDType())
+			}
 			return m
 		}
 		exact, m := open("reference64"), open("cpu")

@@ -23,6 +23,7 @@
 struct uint3 { unsigned x, y, z; };
 typedef uint3 dim3;
 struct __align__(8) float2 { float x, y; };
+struct __align__(8) uint2 { unsigned x, y; };
 struct __align__(16) float4 { float x, y, z, w; };
 struct __align__(16) uint4 { unsigned x, y, z, w; };
 // Ordinary globals: the scheduler sets them before it resumes a fiber.
@@ -236,6 +237,8 @@ inline int __popc(unsigned x) { return __builtin_popcount(x); }
 // Never part of a fused operation, which the compiler makes where it may.
 inline double __dmul_rn(double a, double b) { volatile double p = a * b; return p; }
 inline double __dadd_rn(double a, double b) { volatile double s = a + b; return s; }
+inline float __fmul_rn(float a, float b) { volatile float p = a * b; return p; }
+inline float __fsub_rn(float a, float b) { volatile float s = a - b; return s; }
 inline float __expf(float x) { return expf(x); }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 template <class T> T __ldg(const T *p) { return *p; }
@@ -288,4 +291,13 @@ inline void ldmatrix_x4_trans(unsigned (&r)[4], const void *row, HC_SITE) { hc::
 inline void mma_bf16_16816(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
                            const float (&c)[4], HC_SITE) {
 	hc::mma_bf16_16816(d, a, b, c, at);
+}
+inline unsigned and_or(unsigned a, unsigned mask, unsigned bits) { return (a & mask) | bits; }
+inline unsigned add_bf16x2(unsigned a, unsigned b) {
+	unsigned d = 0;
+	for (int shift = 0; shift < 32; shift += 16) {
+		float x = __bfloat162float({(unsigned short)(a >> shift)}), y = __bfloat162float({(unsigned short)(b >> shift)});
+		d |= (unsigned)__float2bfloat16(x + y).bits << shift;
+	}
+	return d;
 }

@@ -1,0 +1,88 @@
+//go:build gpu && linux && (amd64 || arm64)
+
+package cuda
+
+import (
+	"fmt"
+	"strings"
+
+	"gorgonia.org/cu"
+
+	"glimpse/kernels"
+	"glimpse/kernels/cudadriver"
+)
+
+// blockThread are the elements of a thread of the kernels of blocks.cu.
+const blockThread = 8
+
+// blocksName is what the kernels for a type are called by.
+func blocksName(d kernels.DType) string { return strings.ToLower(d.String()) }
+
+var (
+	_ = kernelsOf("blocks", blockKernels("widen_%s", "gather_%s")...)
+	_ = kernelsOf("few_blocks", blockKernels("few_blocks_%s_8", "few_blocks_%s_16")...)
+)
+
+// blockKernels are names of kernels for every format.
+func blockKernels(names ...string) (all []string) {
+	for _, format := range keptFormats {
+		for _, name := range names {
+			all = append(all, fmt.Sprintf(name, strings.ToLower(format)))
+		}
+	}
+	return all
+}
+
+// widenedProduct multiplies rows x by a weight in BF16, or in a type that is widened, some rows
+// at a time: F16 to float32, since what it multiplies may lie outside the range of f16, so that
+// the activations cannot be rounded to it, and blocks to BF16. x is in the type that the weight
+// has then.
+func (b *cuda) widenedProduct(op string, g gemm, y, x cu.DevicePtr, w *kernels.Tensor, alpha, beta float64) {
+	to := cudadriver.BF16
+	switch w.DType {
+	case kernels.BF16:
+		b.multiply(op, g.columnMajor(to), y, b.address(op, w), x, alpha, beta)
+		return
+	case kernels.F16:
+		to = cudadriver.F32
+	}
+	width, element := w.Width(), widenedSize(w.DType)
+	step := widenedRows(g.weightRows, width, element)
+	wide := b.temporary(op, int64(element*step)*int64(width))
+	for from := 0; from < g.weightRows; from += step {
+		rows := min(step, g.weightRows-from)
+		b.widen(op, wide, w.Rows(from, from+rows))
+		p := g.columnMajor(to)
+		if g.transposed { // some columns of y
+			p.M = rows
+			b.multiply(op, p, y+cu.DevicePtr(4*from), wide, x, alpha, beta)
+		} else { // some terms of every sum
+			p.K = rows
+			b.multiply(op, p, y, wide, x+cu.DevicePtr(element*from), alpha, beta)
+			beta = 1
+		}
+	}
+}
+
+// widen writes what widenedProduct multiplies by.
+func (b *cuda) widen(op string, wide cu.DevicePtr, w *kernels.Tensor) {
+	n := w.Len()
+	if w.DType == kernels.F16 {
+		b.each("from_f16", n, wide, b.address(op, w), size(n))
+		return
+	}
+	b.each("widen_"+blocksName(w.DType), n/blockThread, wide, b.address(op, w), size(n))
+}
+
+// gather queues the rows ids of a table as n numbers of float32.
+func (b *cuda) gather(op string, y cu.DevicePtr, table *kernels.Tensor, ids cu.DevicePtr, n int) {
+	name := map[kernels.DType]string{kernels.F32: "gather_f32", kernels.F64: "gather_f64", kernels.BF16: "gather_bf16", kernels.F16: "gather_f16"}[table.DType]
+	threads := n
+	if _, blocks := table.DType.Format(); blocks {
+		name, threads = "gather_"+blocksName(table.DType), n/blockThread
+	}
+	if name == "" {
+		panic(fmt.Sprintf("kernels: %s of a %s table", op, table.DType))
+	}
+	b.each(name, threads, y, b.address(op, table), ids, size(n), size(table.Width()))
+}

@@ -1,0 +1,194 @@
+// Blocks of quantised weights (kernels/formats), read 32 elements at a time by four threads.
+// Integers of up to 8 bits are exact in bf16, so that tensor cores multiply them as they are,
+// and scales multiply sums.
+#pragma once
+#include "prims.h"
+
+namespace blocks {
+
+// What thread t of four has of 32 elements: 4t … 4t+3 and 16+4t … 16+4t+3. An element is its
+// integer times the scale of its half, less low. q are the integers as pairs of bf16: elements
+// 4t and 4t+2, 4t+1 and 4t+3, then the same of the second half.
+struct Part {
+	unsigned q[4];
+	float scale[2], low;
+};
+
+// A format has its ELEMS and BYTES; ALIGNED, where blocks are multiples of 16 bytes; LOW, where
+// low is not 0; HALVES, where the halves have scales of their own. It is a place in a row of
+// weights, 64 elements at a time: open goes to those of a block, part reads 32 of them, the
+// first or (i = 1) the second, and advance goes on.
+
+static __device__ __forceinline__ unsigned halves(const unsigned char *p) { // 4 bytes at an even address
+	const unsigned short *h = reinterpret_cast<const unsigned short *>(p);
+	return h[0] | (unsigned)h[1] << 16;
+}
+static __device__ __forceinline__ unsigned word(const unsigned char *p) { return *reinterpret_cast<const unsigned *>(p); }
+static __device__ __forceinline__ float half_at(const unsigned char *p) { return __half2float(*reinterpret_cast<const __half *>(p)); }
+
+// 128 + an integer below 128 is the bits of 128 with the integer's: integers of bits 0 to 6 and
+// 16 to 22 of v where mask has them, less OFFSET.
+template <int OFFSET> static __device__ __forceinline__ unsigned integers(unsigned v, unsigned mask) {
+	return add_bf16x2(and_or(v, mask, 0x43004300u), 0xC300C300u + OFFSET * 0x10001u);
+}
+// Of four bytes below 128.
+template <int OFFSET> static __device__ __forceinline__ void bytes_of(unsigned *q, unsigned bytes) {
+	q[0] = integers<OFFSET>(bytes, 0x007f007f), q[1] = integers<OFFSET>(bytes >> 8, 0x007f007f);
+}
+// Of four signed bytes: bit 7 counts −128.
+static __device__ __forceinline__ void signed_bytes(unsigned *q, unsigned bytes) {
+#pragma unroll
+	for (int i = 0; i < 2; i++) {
+		unsigned v = bytes >> 8 * i;
+		q[i] = add_bf16x2(and_or(v, 0x007f007f, 0x43004300u), and_or(v, 0x00800080, 0xC300C300u));
+	}
+}
+// The low 4 bits of four bytes are elements of the first half, the high 4 bits of the second.
+template <int OFFSET> static __device__ __forceinline__ void nibbles(unsigned (&q)[4], unsigned bytes) {
+#pragma unroll
+	for (int i = 0; i < 4; i++) q[i] = integers<OFFSET>(bytes >> (i % 2 * 8 + i / 2 * 4), 0x000f000f);
+}
+// The same with fifth bits, of which those of the first half are the low 4 bits of h and those
+// of the second begin at bit 16. The product spreads four bits over four bytes.
+template <int OFFSET> static __device__ __forceinline__ void fifths(unsigned (&q)[4], unsigned bytes, unsigned h) {
+#pragma unroll
+	for (int i = 0; i < 2; i++)
+		bytes_of<OFFSET>(q + 2 * i, and_or(bytes >> 4 * i, 0x0f0f0f0f, (h >> 16 * i & 15) * 0x02040810 & 0x10101010));
+}
+
+// Formats of 32 elements: two blocks at a time.
+template <int SIZE> struct Blocks {
+	static constexpr int ELEMS = 32, BYTES = SIZE;
+	static constexpr bool ALIGNED = false, HALVES = false;
+	const unsigned char *at;
+	int t;
+	__device__ __forceinline__ void open(const unsigned char *block, int, int thread) { at = block, t = thread; }
+	__device__ __forceinline__ void advance() { at += 2 * BYTES; }
+};
+
+struct Q8_0 : Blocks<34> {
+	static constexpr bool LOW = false;
+	__device__ __forceinline__ void part(Part &p, int i) const {
+		const unsigned char *block = at + i * BYTES;
+		p.scale[0] = p.scale[1] = half_at(block), p.low = 0;
+		signed_bytes(p.q, halves(block + 2 + 4 * t)), signed_bytes(p.q + 2, halves(block + 18 + 4 * t));
+	}
+};
+
+struct Q4_0 : Blocks<18> {
+	static constexpr bool LOW = false;
+	__device__ __forceinline__ void part(Part &p, int i) const {
+		const unsigned char *block = at + i * BYTES;
+		p.scale[0] = p.scale[1] = half_at(block), p.low = 0;
+		nibbles<8>(p.q, halves(block + 2 + 4 * t));
+	}
+};
+
+struct Q4_1 : Blocks<20> {
+	static constexpr bool LOW = true;
+	__device__ __forceinline__ void part(Part &p, int i) const {
+		const unsigned char *block = at + i * BYTES;
+		p.scale[0] = p.scale[1] = half_at(block), p.low = -half_at(block + 2);
+		nibbles<0>(p.q, halves(block + 4 + 4 * t));
+	}
+};
+
+struct Q5_0 : Blocks<22> {
+	static constexpr bool LOW = false;
+	__device__ __forceinline__ void part(Part &p, int i) const {
+		const unsigned char *block = at + i * BYTES;
+		p.scale[0] = p.scale[1] = half_at(block), p.low = 0;
+		fifths<16>(p.q, halves(block + 6 + 4 * t), halves(block + 2) >> 4 * t);
+	}
+};
+
+struct Q5_1 : Blocks<24> {
+	static constexpr bool LOW = true;
+	__device__ __forceinline__ void part(Part &p, int i) const {
+		const unsigned char *block = at + i * BYTES;
+		p.scale[0] = p.scale[1] = half_at(block), p.low = -half_at(block + 2);
+		fifths<0>(p.q, halves(block + 8 + 4 * t), halves(block + 4) >> 4 * t);
+	}
+};
+
+// Scales and lows of the eight groups of Q4_K and Q5_K, 6 bits each: the first four of both are
+// the low bits of bytes 0 to 7; the last four have 4 bits in bytes 8 to 11 and the rest above
+// the others'.
+struct Groups {
+	static constexpr int ELEMS = 256;
+	static constexpr bool ALIGNED = true, LOW = true, HALVES = false;
+	const unsigned char *at; // the thread's first bytes of what has the low and the high 4 bits
+	float d, dmin;
+	unsigned long long scales, lows; // of the groups from here on
+	__device__ __forceinline__ void open(const unsigned char *block, const unsigned char *first, int pair) {
+		const unsigned both = word(block), a = word(block + 4), b = word(block + 8), c = word(block + 12);
+		const unsigned short bits[2] = {(unsigned short)both, (unsigned short)(both >> 16)};
+		__half h[2];
+		memcpy(h, bits, 4);
+		d = __half2float(h[0]), dmin = __half2float(h[1]);
+		const unsigned scale = and_or(c, 0x0f0f0f0f, a >> 2 & 0x30303030), low = and_or(c >> 4, 0x0f0f0f0f, b >> 2 & 0x30303030);
+		scales = (a & 0x3f3f3f3f) | (unsigned long long)scale << 32, lows = (b & 0x3f3f3f3f) | (unsigned long long)low << 32;
+		at = first + 32 * pair, scales >>= 16 * pair, lows >>= 16 * pair;
+	}
+	__device__ __forceinline__ void part(Part &p, int i) const {
+		p.scale[0] = p.scale[1] = d * (float)((unsigned)scales >> 8 * i & 255);
+		p.low = dmin * (float)((unsigned)lows >> 8 * i & 255);
+	}
+	__device__ __forceinline__ void advance() { at += 32, scales >>= 16, lows >>= 16; }
+};
+
+struct Q4_K : Groups {
+	static constexpr int BYTES = 144;
+	__device__ __forceinline__ void open(const unsigned char *block, int pair, int t) { Groups::open(block, block + 16 + 4 * t, pair); }
+	__device__ __forceinline__ void part(Part &p, int i) const {
+		Groups::part(p, i);
+#pragma unroll
+		for (int e = 0; e < 4; e++) p.q[e] = integers<0>(word(at + e / 2 * 16) >> (4 * i + e % 2 * 8), 0x000f000f);
+	}
+};
+
+struct Q5_K : Groups {
+	static constexpr int BYTES = 176;
+	unsigned fifths[2]; // the groups from here on have the low bits of each byte
+	__device__ __forceinline__ void open(const unsigned char *block, int pair, int t) {
+		Groups::open(block, block + 48 + 4 * t, pair);
+		fifths[0] = word(block + 16 + 4 * t) >> 2 * pair, fifths[1] = word(block + 32 + 4 * t) >> 2 * pair;
+	}
+	__device__ __forceinline__ void part(Part &p, int i) const {
+		Groups::part(p, i);
+#pragma unroll
+		for (int h = 0; h < 2; h++) bytes_of<0>(p.q + 2 * h, and_or(word(at + 16 * h) >> 4 * i, 0x0f0f0f0f, (fifths[h] >> i & 0x01010101) << 4));
+	}
+	__device__ __forceinline__ void advance() {
+		Groups::advance();
+		fifths[0] >>= 2, fifths[1] >>= 2;
+	}
+};
+
+// Of a half of 128 elements, pair 0 has the low 4 bits of 64 bytes and pair 1 the high ones, and
+// 2 bits more of each element are in 32 bytes, first and second element of pair 0 below those of
+// pair 1.
+struct Q6_K {
+	static constexpr int ELEMS = 256, BYTES = 210;
+	static constexpr bool ALIGNED = false, LOW = false, HALVES = true;
+	const unsigned char *block;
+	float d;
+	int pair, t;
+	__device__ __forceinline__ void open(const unsigned char *at, int first, int thread) {
+		block = at, pair = first, t = thread;
+		d = half_at(block + 208);
+	}
+	__device__ __forceinline__ void part(Part &p, int i) const {
+		const unsigned char *at = block + 4 * t + 64 * (pair / 2) + 32 * i, *high = block + 4 * t + 128 + 32 * (pair / 2), *scales = block + 192 + 4 * pair + 2 * i;
+		const int shift = pair % 2 * 4;
+		p.low = 0;
+#pragma unroll
+		for (int h = 0; h < 2; h++) {
+			p.scale[h] = d * (float)(signed char)scales[h];
+			bytes_of<32>(p.q + 2 * h, and_or(halves(at + 16 * h) >> shift, 0x0f0f0f0f, (halves(high + 16 * h) >> (shift + 2 * i) & 0x03030303) << 4));
+		}
+	}
+	__device__ __forceinline__ void advance() { pair++; }
+};
+
+} // namespace blocks

@@ -1,0 +1,64 @@
+//go:build gpu && linux && (amd64 || arm64)
+
+package cuda
+
+import (
+	"fmt"
+
+	"gorgonia.org/cu"
+
+	"glimpse/kernels"
+)
+
+const familyDecodeBlocks family = "decode_blocks"
+
+var _ = addFamily(familyDecodeBlocks, "products of widened weights", []string{"few_blocks_"}, checkDecodeBlocks)
+
+// fewBlocks is decodeLinears by weights in blocks.
+func (b *cuda) fewBlocks(op string, x *kernels.Tensor, linears []kernels.LinearRows, gated bool, alpha, beta float64) {
+	m, k, dtype := x.Dim0(), x.Width(), linears[0].Weight.DType
+	format, _ := dtype.Format()
+	rows := maxBlockRows
+	if m <= rows/2 {
+		rows /= 2
+	}
+	own, isGated := blockColumns, 0
+	if gated {
+		own, isGated = own/2, 1
+	}
+	blocks, most, shared := 0, 0, 0
+	args := make([]any, 0, 5*maxLinears+6)
+	for i, l := range linears {
+		n, ways := l.Weight.Dim0(), 0
+		ways, shared = blockWays(n, k, format)
+		most = max(most, ways)
+		if i == 0 || !gated {
+			blocks += (n + own - 1) / own
+		}
+		args = append(args, b.address(op, l.Weight), b.f32(op, l.Bias), b.f32(op, l.Y), n, ways)
+	}
+	for range maxLinears - len(linears) {
+		args = append(args, cu.DevicePtr(0), cu.DevicePtr(0), cu.DevicePtr(0), 0, 0)
+	}
+	args = append(args, b.f32(op, x), m, k, float32(alpha), float32(beta), isGated)
+	b.launch(fmt.Sprintf("few_blocks_%s_%d", blocksName(dtype), rows), [3]int{blocks, 1, 1}, 32*most, shared*most, args...)
+}
+
+func checkDecodeBlocks(p *probe) {
+	const k, n = 512, 37
+	for i, name := range keptFormats {
+		d, err := kernels.ParseStored(name)
+		if err != nil {
+			panic(err)
+		}
+		rows := []int{1, 3, 16}[i%3]
+		p.compare(fmt.Sprintf("%d rows by %s weights", rows, d), 1e-4, func(s *side) []*kernels.Tensor {
+			x, bias := s.random(1, rows, k), s.random(1, n)
+			w, gate, up := s.blocks(d, n, k), s.blocks(d, n, k), s.blocks(d, n, k)
+			y, a := s.empty(rows, n), s.empty(rows, n)
+			s.b.Linear(y, x, w, bias, 1, 0)
+			s.b.GatedLinear(a, x, kernels.LinearRows{Weight: gate}, kernels.LinearRows{Weight: up}, s.b)
+			return []*kernels.Tensor{y, a}
+		})
+	}
+}
