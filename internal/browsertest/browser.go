@@ -53,7 +53,7 @@ func Start(t *testing.T) *Browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	cmd := exec.CommandContext(ctx, program, "--remote-debugging-pipe", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run", "--disable-background-networking", "--hide-scrollbars", "--user-data-dir="+profile)
 	toRead, toWrite, err := os.Pipe()
@@ -250,14 +250,23 @@ func (b *Browser) Until(expression string) {
 	}
 }
 
+// Trouble takes the errors of the console so far.
+func (b *Browser) Trouble() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := b.trouble
+	b.trouble = nil
+	return out
+}
+
 // Check fails for errors of the console and for requests other than those that may be.
 func (b *Browser) Check(may func(url string) bool) {
 	b.t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, e := range b.trouble {
+	for _, e := range b.Trouble() {
 		b.t.Errorf("console: %s", e)
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, url := range b.asked {
 		if !may(url) {
 			b.t.Errorf("request for %.200s", url)
