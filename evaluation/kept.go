@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"glimpse/engine"
-	"glimpse/evaluation/inspection"
 	"glimpse/eviction"
 	"glimpse/model"
 )
@@ -60,11 +59,11 @@ func keptOf(m *model.Model, study *eviction.Study, budgets int, cells []Cell) *K
 	if len(ids)*len(cells) > maxKept {
 		return nil
 	}
-	k := &Kept{Schema: KeptSchema, Model: m.Name, Layers: m.Config.Layers, KVHeads: m.Config.KVHeads, Tokens: inspection.Texts(m, ids)}
+	k := &Kept{Schema: KeptSchema, Model: m.Name, Layers: m.Config.Layers, KVHeads: m.Config.KVHeads, Tokens: m.Texts(ids)}
 	for _, c := range cells {
 		choice := study.Choices[c.policy*budgets+c.budget]
 		shares := make([]byte, len(ids))
-		for i, n := range inspection.Counts(choice.Kept, len(ids)) {
+		for i, n := range eviction.KeptCounts(choice.Kept, len(ids)) {
 			shares[i] = keptDigit(n, k.Layers*k.KVHeads)
 		}
 		k.Cells = append(k.Cells, KeptCell{c.Title(), c.Adapter, c.BudgetName(), string(shares)})

@@ -72,6 +72,20 @@ func (s *Session) Logits() []float32 {
 // before have left and then the prompt's. Where nothing is evicted they are the pool.
 func (s *Session) Kept() [][][]int32 { return indicesOf(s.kept) }
 
+// KeptCounts is the number of heads, of all layers, that keep each of so many tokens; kept has
+// the positions by layer and KV head.
+func KeptCounts(kept [][][]int32, tokens int) []int {
+	out := make([]int, tokens)
+	for _, layer := range kept {
+		for _, positions := range layer {
+			for _, p := range positions {
+				out[p]++
+			}
+		}
+	}
+	return out
+}
+
 // Scores are those that the entries were kept by, [layer][kvHead][entry]; nil where the
 // prompt fits the budget and nothing was scored.
 func (s *Session) Scores() [][][]float32 { return rowsOf(s.scores) }

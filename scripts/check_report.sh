@@ -24,16 +24,5 @@ case ${1:-} in
   *) die "unknown argument $1" ;;
 esac
 
-browsers=(chromium-headless-shell chromium chromium-browser google-chrome)
-if [ -z "${GLIMPSE_CHROMIUM:-}" ]; then
-  for name in "${browsers[@]}"; do
-    if GLIMPSE_CHROMIUM=$(command -v "$name"); then break; fi
-  done
-fi
-if [ -z "$GLIMPSE_CHROMIUM" ]; then
-  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || die "no Chromium: install one, or name it in GLIMPSE_CHROMIUM"
-  apt-get update -qq && apt-get install -qq -y --no-install-recommends "${browsers[0]}" >/dev/null
-  GLIMPSE_CHROMIUM=$(command -v "${browsers[0]}") || die "${browsers[0]} could not be installed"
-fi
-export GLIMPSE_CHROMIUM
+need_chromium
 go test -count=1 -run "^$test\$" -v ./evaluation/report

@@ -79,3 +79,20 @@ blocks() { # FILE
     /[^[:space:]]/ { why = skip = "" }
   ' "$1"
 }
+
+# need_chromium sets and exports GLIMPSE_CHROMIUM, a headless Chromium: the one that it names, one that is
+# installed, or, where there is none and this runs as root, Debian's.
+need_chromium() {
+  local browsers=(chromium-headless-shell chromium chromium-browser google-chrome) name
+  if [ -z "${GLIMPSE_CHROMIUM:-}" ]; then
+    for name in "${browsers[@]}"; do
+      if GLIMPSE_CHROMIUM=$(command -v "$name"); then break; fi
+    done
+  fi
+  if [ -z "$GLIMPSE_CHROMIUM" ]; then
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || die "no Chromium: install one, or name it in GLIMPSE_CHROMIUM"
+    apt-get update -qq && apt-get install -qq -y --no-install-recommends "${browsers[0]}" >/dev/null
+    GLIMPSE_CHROMIUM=$(command -v "${browsers[0]}") || die "${browsers[0]} could not be installed"
+  fi
+  export GLIMPSE_CHROMIUM
+}

@@ -29,6 +29,7 @@ type generation struct {
 	keep      []int32 // special tokens that are text
 	logProbs  bool
 	top       int
+	kept      bool // the usage says what was kept of every token
 	// constraint makes one for each answer; nil: nothing is constrained.
 	constraint func() model.Constraint
 }
@@ -45,7 +46,7 @@ func (s *Server) generation(prefix string, r *settings) (*generation, error) {
 	if base != s.Name && base != "" {
 		return nil, failure(http.StatusNotFound, invalidRequest, "model_not_found", "the model %.100q does not exist: want %q, or %s@POLICY:BUDGET", r.Model, s.Name, s.Name)
 	}
-	g := &generation{id: prefix + randomID(), model: cmp.Or(r.Model, s.Name), choices: r.choices(), budget: s.Budget, stop: r.Stop, stopIDs: r.StopTokenIDs, ignoreEnd: r.IgnoreEOS}
+	g := &generation{id: prefix + randomID(), model: cmp.Or(r.Model, s.Name), choices: r.choices(), budget: s.Budget, kept: r.wantsKept(), stop: r.Stop, stopIDs: r.StopTokenIDs, ignoreEnd: r.IgnoreEOS}
 	if r.Eviction != nil {
 		choice.Policy = cmp.Or(r.Eviction.Policy, choice.Policy)
 		choice.Budget = cmp.Or(r.Eviction.Budget, choice.Budget)
@@ -95,6 +96,9 @@ func (g *generation) check(s *Server, param string, tokens []int32) error {
 	case g.maxNew > 0 && len(tokens)+g.maxNew > m.MaxPositions+1:
 		return refuse("max_tokens", "got %d after a prompt of %d tokens, want at most %d in all, the context of model %s", g.maxNew, len(tokens), m.MaxPositions, s.Name).coded("context_length_exceeded")
 	}
+	if g.kept && len(tokens) > maxKept {
+		return refuse("eviction.kept", "got a prompt of %d tokens, want at most %d to say what was kept of them", len(tokens), maxKept)
+	}
 	for i, id := range tokens {
 		if id < 0 || int(id) >= m.Vocab {
 			return refuse(param, "token %d: got id %d, want 0 to %d", i, id, m.Vocab-1)
@@ -124,6 +128,9 @@ func (s *Server) start(ctx context.Context, w http.ResponseWriter, g *generation
 	}
 	j, err = s.worker.submit(requests, func(r *engine.Request, c *choice) {
 		c.policy = g.policy.NameWithAdapter()
+		if g.kept {
+			c.texts = s.model.Texts(r.Prompt)
+		}
 		if g.logProbs {
 			r.Generate.OnLogProb = c.onLogProb
 		}

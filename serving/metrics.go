@@ -1,8 +1,8 @@
 package serving
 
 import (
+	"cmp"
 	"net/http"
-
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"glimpse/engine"
+	"glimpse/eviction"
+	"glimpse/kernels"
 )
 
 // metrics are what /metrics tells. Names end as vLLM's do.
@@ -169,7 +171,13 @@ type evictionUsage struct {
 	ReadEntries float64 `json:"read_entries"` // per KV head, layer and step of the answer, mean
 	PrefillMS   float64 `json:"prefill_ms"`   // of the prompt's pass, eviction included
 	TokensPerS  float64 `json:"tokens_per_s"` // of the answer
+	// Tokens are those of the prompt, where "eviction" has "kept": each a text as [model.Model.Texts] has it, and the
+	// share of KV heads, over all layers, that kept it after the prompt, 0 to 1.
+	Tokens [][2]any `json:"tokens,omitempty"`
 }
+
+// maxKept bounds the tokens of a prompt whose usage has them.
+const maxKept = 8192
 
 // used is the usage of a choice whose answer is done; its prompt has run.
 func (c *choice) used() usage {
@@ -185,10 +193,23 @@ func (c *choice) used() usage {
 		Policy: c.policy, Budget: s.Prompt.Budget, KeptEntries: float64(c.pairs) / heads, KeptBytes: c.held, FullBytes: s.FullBytes,
 		ReadEntries: s.Traffic.PerStep() / heads / float64(s.Cache.PairBytes()), PrefillMS: float64(s.PrefillTime) / float64(time.Millisecond),
 	}
+	if c.texts != nil {
+		tokens, err := c.keptTokens(heads)
+		u.Eviction.Tokens, c.err = tokens, cmp.Or(c.err, err)
+	}
 	if took := time.Since(c.first); n > 1 {
 		u.Eviction.TokensPerS = float64(n-1) / took.Seconds()
 	}
 	return u
+}
+
+// keptTokens are evictionUsage.Tokens, which come from the device.
+func (c *choice) keptTokens(heads float64) (tokens [][2]any, err error) {
+	defer kernels.CatchDevice(&err)
+	for i, n := range eviction.KeptCounts(c.session.Kept(), len(c.texts)) {
+		tokens = append(tokens, [2]any{c.texts[i], float64(n) / heads})
+	}
+	return tokens, nil
 }
 
 // add sums the usage of several answers to one prompt.

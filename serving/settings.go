@@ -53,6 +53,7 @@ type evictionChoice struct {
 	Policy  string `json:"policy,omitempty"`
 	Budget  string `json:"budget,omitempty"`
 	Adapter string `json:"adapter,omitempty"`
+	Kept    bool   `json:"kept,omitempty"` // the usage is to have evictionUsage.Tokens, in streams, too
 }
 
 // ignored are fields that change no answer.
@@ -259,7 +260,11 @@ func (s *settings) choices() int {
 	return *s.N
 }
 
-func (s *settings) wantsUsage() bool { return s.StreamOptions != nil && s.StreamOptions.IncludeUsage }
+func (s *settings) wantsKept() bool { return s.Eviction != nil && s.Eviction.Kept }
+
+func (s *settings) wantsUsage() bool {
+	return s.wantsKept() || s.StreamOptions != nil && s.StreamOptions.IncludeUsage
+}
 
 func value(p *float64) float64 {
 	if p == nil {

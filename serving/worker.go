@@ -165,6 +165,7 @@ type choice struct {
 	job     *job
 	index   int
 	policy  string
+	texts   []string // of the prompt's tokens, where the usage is to say what was kept of them
 	session *eviction.Session
 	answer  *engine.Answer
 	entered time.Time

@@ -25,20 +25,6 @@ type Inspection struct {
 	Session         *eviction.Session
 }
 
-// Counts is the number of heads, of all layers, that keep each of so many tokens; kept has
-// the positions by layer and KV head.
-func Counts(kept [][][]int32, tokens int) []int {
-	out := make([]int, tokens)
-	for _, layer := range kept {
-		for _, positions := range layer {
-			for _, p := range positions {
-				out[p]++
-			}
-		}
-	}
-	return out
-}
-
 // Summary is one line on how much is kept.
 func (x *Inspection) Summary() string {
 	heads := x.Heads()

@@ -12,7 +12,6 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/kernels"
-	"glimpse/model"
 	"glimpse/model/modeltest"
 )
 
@@ -93,10 +92,10 @@ func TestHeads(t *testing.T) {
 			}
 		}
 	}
-	if got := Counts(x.Session.Kept(), n); !slices.Equal(got, counts) {
+	if got := eviction.KeptCounts(x.Session.Kept(), n); !slices.Equal(got, counts) {
 		t.Errorf("counts %v, want %v", got, counts)
 	}
-	if got := Counts([][][]int32{{{0, 2}, {2}}, {{2, 3}, {}}}, 5); !slices.Equal(got, []int{1, 0, 3, 1, 0}) {
+	if got := eviction.KeptCounts([][][]int32{{{0, 2}, {2}}, {{2, 3}, {}}}, 5); !slices.Equal(got, []int{1, 0, 3, 1, 0}) {
 		t.Errorf("counts by hand %v", got)
 	}
 }
@@ -127,7 +126,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	heads := x.Model.Config.Layers * x.Model.Config.KVHeads
-	for i, count := range Counts(x.Session.Kept(), len(x.IDs)) {
+	for i, count := range eviction.KeptCounts(x.Session.Kept(), len(x.IDs)) {
 		want := fmt.Sprintf(`title="%d (id %d): kept by %d of %d"`, i, x.IDs[i], count, heads)
 		if strings.Count(page.String(), want) != 1 {
 			t.Errorf("the page lacks %s", want)
@@ -145,26 +144,6 @@ func TestPage(t *testing.T) {
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
-
-// TestTexts: tokens as they are read, one text for each: line ends are seen and remain.
-// Without a tokenizer they are ids.
-func TestTexts(t *testing.T) {
-	g := modeltest.GoldenNamed(t, "qwen3")
-	m := must(model.Open(g.Folder, model.Options{}))
-	defer m.Close()
-	const text = "a b\nkeys and\n\nvalues"
-	ids := must(m.Encode(text))
-	got := Texts(m, ids)
-	if shown := strings.Join(got, ""); len(got) != len(ids) || shown != strings.ReplaceAll(text, "\n", "↵\n") {
-		t.Errorf("%q is shown as %q, of %d tokens", text, got, len(ids))
-	}
-	if got := Texts(m, nil); len(got) != 0 {
-		t.Errorf("no tokens are shown as %q", got)
-	}
-	if got := Texts(modeltest.OpenFolder(t, must(modeltest.Llama{}.Folder()), "cpu"), []int32{3, 14}); !slices.Equal(got, []string{"3 ", "14 "}) {
-		t.Errorf("without a tokenizer %q", got)
-	}
-}
 
 // TestCosines: by hand, over the rows that both have; a vector of zeros is like none.
 func TestCosines(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"glimpse/evaluation/inspection/npz"
+	"glimpse/eviction"
 )
 
 // WriteNPZ writes for numpy.load:
@@ -28,7 +29,7 @@ func (x *Inspection) WriteNPZ(w io.Writer) error {
 		}
 	}
 	counts := make([]int32, n)
-	for i, c := range Counts(x.Session.Kept(), n) {
+	for i, c := range eviction.KeptCounts(x.Session.Kept(), n) {
 		counts[i] = int32(c)
 	}
 	a := npz.NewWriter(w)

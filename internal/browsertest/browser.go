@@ -1,4 +1,5 @@
-package report
+// Package browsertest drives a headless Chromium in tests of pages.
+package browsertest
 
 import (
 	"bufio"
@@ -9,8 +10,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,9 +18,9 @@ import (
 // browserVar names a headless Chromium; the tests that need one are left out without it.
 const browserVar = "GLIMPSE_CHROMIUM"
 
-// browser is a page of a Chromium that is driven over a pipe (the DevTools protocol), which
-// needs no library for the one test that there is.
-type browser struct {
+// Browser is a page of a Chromium that is driven over a pipe (the DevTools protocol), which
+// needs no library for the few tests that there are.
+type Browser struct {
 	t       *testing.T
 	in      io.Writer
 	session string
@@ -43,19 +42,18 @@ type message struct {
 	Session string `json:"sessionId"`
 }
 
-// openBrowser starts the Chromium that browserVar names. Where CI asks for it and it is not
-// there, the test fails.
-func openBrowser(t *testing.T) *browser {
+// Start starts the Chromium that GLIMPSE_CHROMIUM names, and ends it with the test, which is left out where there is none.
+func Start(t *testing.T) *Browser {
 	t.Helper()
 	program := os.Getenv(browserVar)
 	if program == "" {
-		t.Skipf("%s names no Chromium: scripts/check_report.sh installs one and runs this", browserVar)
+		t.Skipf("%s names no Chromium: scripts/check_report.sh and scripts/check_page.sh install one and run this", browserVar)
 	}
 	profile, err := os.MkdirTemp("", "glimpse-chromium-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	cmd := exec.CommandContext(ctx, program, "--remote-debugging-pipe", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run", "--disable-background-networking", "--hide-scrollbars", "--user-data-dir="+profile)
 	toRead, toWrite, err := os.Pipe()
@@ -72,11 +70,11 @@ func openBrowser(t *testing.T) *browser {
 	}
 	toRead.Close()
 	fromWrite.Close()
-	b := &browser{t: t, in: toWrite, answers: make(map[int]chan message), loaded: make(chan bool, 8)}
+	b := &Browser{t: t, in: toWrite, answers: make(map[int]chan message), loaded: make(chan bool, 8)}
 	go b.listen(fromRead)
 	t.Cleanup(func() {
 		b.session = ""
-		b.call("Browser.close", nil, nil)
+		b.Call("Browser.close", nil, nil)
 		cmd.Wait()
 		cancel()
 		toWrite.Close()
@@ -84,17 +82,17 @@ func openBrowser(t *testing.T) *browser {
 		os.RemoveAll(profile)
 	})
 	var target struct{ TargetID string }
-	b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	b.Call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
 	var attached struct{ SessionID string }
-	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
+	b.Call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
 	b.session = attached.SessionID
 	for _, domain := range []string{"Page", "Runtime", "Network", "Log"} {
-		b.call(domain+".enable", nil, nil)
+		b.Call(domain+".enable", nil, nil)
 	}
 	return b
 }
 
-func (b *browser) listen(from io.Reader) {
+func (b *Browser) listen(from io.Reader) {
 	r := bufio.NewReader(from)
 	for {
 		raw, err := r.ReadBytes(0)
@@ -125,8 +123,8 @@ func (b *browser) listen(from io.Reader) {
 	}
 }
 
-// call is a command and its answer.
-func (b *browser) call(method string, params any, result any) {
+// Call is a command of the protocol and its answer, which result takes unless it is nil.
+func (b *Browser) Call(method string, params any, result any) {
 	b.t.Helper()
 	answer := make(chan message, 1)
 	b.mu.Lock()
@@ -162,12 +160,12 @@ func (b *browser) call(method string, params any, result any) {
 	}
 }
 
-// open loads a page at a width of the window in the light or the dark scheme.
-func (b *browser) open(page string, width int, scheme string) {
+// Open loads a page at a width of the window in the light or the dark scheme.
+func (b *Browser) Open(url string, width int, scheme string) {
 	b.t.Helper()
-	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
-	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
-	b.call("Page.navigate", map[string]any{"url": "file://" + page}, nil)
+	b.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
+	b.Call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+	b.Call("Page.navigate", map[string]any{"url": url}, nil)
 	select {
 	case <-b.loaded:
 	case <-time.After(time.Minute):
@@ -175,8 +173,8 @@ func (b *browser) open(page string, width int, scheme string) {
 	}
 }
 
-// eval runs an expression of JavaScript.
-func (b *browser) eval(expression string, result any) {
+// Eval runs an expression of JavaScript.
+func (b *Browser) Eval(expression string, result any) {
 	b.t.Helper()
 	var out struct {
 		Result           struct{ Value json.RawMessage }
@@ -185,7 +183,7 @@ func (b *browser) eval(expression string, result any) {
 			Exception struct{ Description string }
 		}
 	}
-	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &out)
+	b.Call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &out)
 	if e := out.ExceptionDetails; e != nil {
 		b.t.Fatalf("%s: %s %s", expression, e.Text, e.Exception.Description)
 	}
@@ -196,23 +194,23 @@ func (b *browser) eval(expression string, result any) {
 	}
 }
 
-// point moves the pointer to the middle of what a selector finds first.
-func (b *browser) point(selector string) {
+// Point moves the pointer to the middle of what a selector finds first.
+func (b *Browser) Point(selector string) {
 	b.t.Helper()
 	var at struct{ X, Y float64 }
-	b.eval(fmt.Sprintf(`(() => { const e = document.querySelector(%q); e.scrollIntoView({block: "center", behavior: "instant"}); const r = e.getBoundingClientRect(); return {X: r.x + r.width / 2, Y: r.y + r.height / 2}; })()`, selector), &at)
-	b.call("Input.dispatchMouseEvent", map[string]any{"type": "mouseMoved", "x": at.X, "y": at.Y}, nil)
+	b.Eval(fmt.Sprintf(`(() => { const e = document.querySelector(%q); e.scrollIntoView({block: "center", behavior: "instant"}); const r = e.getBoundingClientRect(); return {X: r.x + r.width / 2, Y: r.y + r.height / 2}; })()`, selector), &at)
+	b.Call("Input.dispatchMouseEvent", map[string]any{"type": "mouseMoved", "x": at.X, "y": at.Y}, nil)
 }
 
-// screenshot is the whole page, or what of it is below a height, as a PNG.
-func (b *browser) screenshot(clip map[string]float64) []byte {
+// Screenshot is the whole page, or what of it is below a height, as a PNG.
+func (b *Browser) Screenshot(clip map[string]float64) []byte {
 	b.t.Helper()
 	params := map[string]any{"format": "png", "captureBeyondViewport": true}
 	if clip != nil {
 		params["clip"] = clip
 	}
 	var shot struct{ Data string }
-	b.call("Page.captureScreenshot", params, &shot)
+	b.Call("Page.captureScreenshot", params, &shot)
 	data, err := base64.StdEncoding.DecodeString(shot.Data)
 	if err != nil {
 		b.t.Fatal(err)
@@ -220,42 +218,58 @@ func (b *browser) screenshot(clip map[string]float64) []byte {
 	return data
 }
 
-// check fails for errors of the console and for requests other than for the page.
-func (b *browser) check() {
+// Press presses a key as a person does, with 8 for Shift: "Enter", "Tab", "Escape", "ArrowRight".
+func (b *Browser) Press(key string, modifiers int) {
 	b.t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, e := range b.trouble {
-		b.t.Errorf("console: %s", e)
+	code := map[string]int{"Enter": 13, "Tab": 9, "Escape": 27, "ArrowRight": 39, "ArrowLeft": 37, " ": 32}[key]
+	press := map[string]any{"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
+	if text := map[string]string{"Enter": "\r", " ": " "}[key]; text != "" {
+		press["text"] = text
 	}
-	for _, url := range b.asked {
-		if !strings.HasPrefix(url, "file://") || !strings.HasSuffix(url, ".html") {
-			b.t.Errorf("request for %.200s", url)
+	b.Call("Input.dispatchKeyEvent", press, nil)
+	b.Call("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}, nil)
+}
+
+// Type writes a text where the focus is.
+func (b *Browser) Type(text string) {
+	b.t.Helper()
+	b.Call("Input.insertText", map[string]string{"text": text}, nil)
+}
+
+// Until waits for an expression of JavaScript to be true.
+func (b *Browser) Until(expression string) {
+	b.t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		var is bool
+		if b.Eval(expression, &is); is {
+			return
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("30 s have passed and it is not so: %s", expression)
 		}
 	}
 }
 
-// TestScreenshots writes pictures of a page, for people to look at:
-// GLIMPSE_PAGE=report.html GLIMPSE_SHOTS=DIR.
-func TestScreenshots(t *testing.T) {
-	page, dir := os.Getenv("GLIMPSE_PAGE"), os.Getenv("GLIMPSE_SHOTS")
-	if page == "" || dir == "" {
-		t.Skip("GLIMPSE_PAGE and GLIMPSE_SHOTS name no page and folder")
+// Trouble takes the errors of the console so far.
+func (b *Browser) Trouble() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := b.trouble
+	b.trouble = nil
+	return out
+}
+
+// Check fails for errors of the console and for requests other than those that may be.
+func (b *Browser) Check(may func(url string) bool) {
+	b.t.Helper()
+	for _, e := range b.Trouble() {
+		b.t.Errorf("console: %s", e)
 	}
-	b := openBrowser(t)
-	for _, scheme := range []string{"light", "dark"} {
-		for _, width := range []int{1440, 390} {
-			b.open(page, width, scheme)
-			b.eval(`document.querySelectorAll("section").forEach(s => { const d = s.querySelector(":scope > details"); if (d) d.open = true; })`, nil)
-			var height float64
-			b.eval("document.documentElement.scrollHeight", &height)
-			for i, top := 0, 0.0; top < height; i, top = i+1, top+1600 {
-				shot := b.screenshot(map[string]float64{"x": 0, "y": top, "width": float64(width), "height": min(1600, height-top), "scale": 1})
-				if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d-%02d.png", scheme, width, i)), shot, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, url := range b.asked {
+		if !may(url) {
+			b.t.Errorf("request for %.200s", url)
 		}
 	}
-	b.check()
 }

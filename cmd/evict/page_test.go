@@ -1,0 +1,224 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"glimpse/internal/browsertest"
+)
+
+// hostile is an answer of a server that the page must show as it is.
+const hostile = `<img src=x onerror="window.pwned = 1"><script>window.pwned = 1</script>`
+
+// TestServePageInABrowser uses the page of evict serve as a person does: a key, a message, its answer and what was kept, the
+// budget, the full cache, stop and clear, by keys alone. Nothing is asked of other hosts, nothing moves that was there, and
+// it fits a phone in both schemes. GLIMPSE_SHOTS=DIR keeps pictures; GLIMPSE_SHOTS_MODEL and GLIMPSE_SHOTS_MESSAGE are those of them.
+func TestServePageInABrowser(t *testing.T) {
+	b := browsertest.Start(t)
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, []byte("correct-horse\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, url, _ := serveProgram(t, "--keys", keys)
+	servers := []string{url}
+	b.Open(url, 1280, "light")
+
+	text := func(selector string) (text string) {
+		t.Helper()
+		b.Eval(fmt.Sprintf(`document.querySelector(%q).textContent`, selector), &text)
+		return text
+	}
+	send := func(message string) {
+		b.Type(message)
+		b.Press("Enter", 0)
+	}
+	idle := func(turns int) {
+		t.Helper()
+		b.Until(fmt.Sprintf(`document.querySelectorAll(".turn").length === %d && document.querySelector("#stop").disabled`, turns))
+	}
+	// refused takes requests that ended in a status from the console.
+	refused := func(status string) {
+		t.Helper()
+		trouble := b.Trouble()
+		for _, e := range trouble {
+			if !strings.Contains(e, "the server responded with a status of "+status) {
+				t.Errorf("console: %s", e)
+			}
+		}
+		if len(trouble) == 0 {
+			t.Errorf("no request ended in %s", status)
+		}
+	}
+	tabTo := func(id string) {
+		t.Helper()
+		for range 30 {
+			var at string
+			if b.Eval(`document.activeElement.id || document.activeElement.className`, &at); at == id {
+				var outline string
+				if b.Eval(`getComputedStyle(document.activeElement).outlineStyle`, &outline); outline == "none" {
+					t.Errorf("the focus on %s is not seen", id)
+				}
+				return
+			}
+			b.Press("Tab", 0)
+		}
+		t.Fatalf("tabs do not lead to %s", id)
+	}
+
+	// A wrong key, the right one.
+	b.Until(`document.activeElement.id === "key"`)
+	send("wrong")
+	b.Until(`document.querySelector("#status").textContent.includes("key")`)
+	b.Until(`document.activeElement.id === "key" && document.activeElement.value === ""`)
+	send("correct-horse")
+	b.Until(`document.querySelector("#login").hidden && document.activeElement.id === "message"`)
+	if got := text("#model"); got != "glimpse-reference" {
+		t.Errorf("the model is %q", got)
+	}
+	var stored string
+	if b.Eval(`JSON.stringify([{...sessionStorage}, {...localStorage}, document.cookie])`, &stored); stored != `[{"glimpse-api-key":"correct-horse"},{},""]` {
+		t.Errorf("the browser keeps %s", stored)
+	}
+	refused("401") // without the key, and with a wrong one
+	b.Eval(`window.shift = 0; new PerformanceObserver(l => l.getEntries().forEach(e => { if (!e.hadRecentInput) window.shift += e.value; })).observe({type: "layout-shift"})`, nil)
+
+	// A line, a message, its answer and what was kept.
+	b.Type("never karl")
+	b.Press("Enter", 8)
+	send("lantern")
+	idle(1)
+	if got := text(".asked"); got != "never karl\nlantern" {
+		t.Errorf("asked %q", got)
+	}
+	if got := text(".answer .text"); got != "away farm lantern" {
+		t.Errorf("answered %q", got)
+	}
+	if got := text(".answer .facts"); !strings.Contains(got, "tokens/s, first after ") {
+		t.Errorf("speed: %q", got)
+	}
+	kept := func(turn string) (tokens int, sum float64) {
+		var shares []float64
+		b.Eval(fmt.Sprintf(`[...document.querySelectorAll("%s .tokens span")].map(s => parseFloat(s.title.match(/kept by (\d+)%%/)[1]) / 100)`, turn), &shares)
+		for _, s := range shares {
+			sum += s
+		}
+		return len(shares), sum
+	}
+	if n, sum := kept(".turn"); n != 9 || math.Abs(sum-4) > 0.05*9 || !strings.HasPrefix(text(".amount"), "4 of 9 entries per head (44%)") {
+		t.Errorf("%d tokens of which %v are kept: %q", n, sum, text(".amount"))
+	}
+	var darker bool
+	b.Eval(`(() => { const all = [...document.querySelectorAll(".tokens span")], of = s => getComputedStyle(s).backgroundColor; return new Set(all.map(of)).size > 1; })()`, &darker)
+	if !darker {
+		t.Error("tokens that are kept look like those that are not")
+	}
+
+	// By keys alone: the full cache beside it, another budget, the next turn.
+	tabTo("compare")
+	b.Press(" ", 0)
+	b.Until(`document.querySelectorAll(".answer").length === 2 && document.querySelector("#stop").disabled`)
+	if got := text(".answer.full .text"); got == "" || !strings.Contains(text(".answer.full .facts"), "words") {
+		t.Errorf("the full cache: %q, %q", got, text(".answer.full .facts"))
+	}
+	tabTo("budget")
+	b.Eval(`document.querySelector("#budget").value = 98`, nil)
+	b.Press("ArrowRight", 0)
+	b.Press("ArrowRight", 0)
+	if got := text("#share"); got != "100%" {
+		t.Errorf("the budget is %q", got)
+	}
+	tabTo("message")
+	send("never karl lantern")
+	idle(2)
+	if n, sum := kept(".turn:last-child"); n <= 9 || sum != float64(n) {
+		t.Errorf("at 100%% %v of %d tokens are kept", sum, n)
+	}
+	send("<b>markup</b>") // no word of the model
+	b.Until(`!!document.querySelector("#status.bad")?.textContent.includes("vocabulary")`)
+	b.Eval(`document.querySelector("#message").select()`, nil)
+	refused("400")
+	if got := text(".turn:last-child .asked"); got != "<b>markup</b>" {
+		t.Errorf("asked %q", got)
+	}
+
+	// Escape stops a long answer, and the conversation goes on.
+	b.Eval(`window.real = window.fetch; window.fetch = (u, o) => real(u, {...o, body: JSON.stringify({...JSON.parse(o.body), ignore_eos: true, max_tokens: 3900})})`, nil)
+	send("never karl lantern")
+	b.Until(`document.querySelector(".turn:last-child .answer .text").textContent.length > 100`)
+	b.Press("Escape", 0)
+	idle(4)
+	if got := text(".turn:last-child .answer .facts"); got != "stopped" {
+		t.Errorf("after Escape: %q", got)
+	}
+
+	// What a model says is text.
+	b.Eval(fmt.Sprintf(`window.fetch = async () => new Response("data: " + JSON.stringify({choices: [{delta: {content: %q}}]}) + "\n\ndata: " + JSON.stringify({choices: [], usage: {prompt_tokens: 1, completion_tokens: 1,
+		prompt_tokens_details: {cached_tokens: 0}, eviction: {kept_entries: 1, kept_bytes: 1, full_bytes: 1, read_entries: 1, prefill_ms: 1, tokens_per_s: 1, tokens: [[%q, 1]]}}}) + "\n\ndata: [DONE]\n")`, hostile, hostile), nil)
+	send("hostile")
+	idle(5)
+	var pwned bool
+	b.Eval(`window.pwned !== undefined || document.querySelectorAll("img, main script").length > 0`, &pwned)
+	if pwned || text(".turn:last-child .answer .text") != hostile || text(".turn:last-child .tokens") != hostile {
+		t.Errorf("an answer is markup: %v, %q, %q", pwned, text(".turn:last-child .answer .text"), text(".turn:last-child .tokens"))
+	}
+	b.Eval(`window.fetch = window.real`, nil)
+	var shift float64
+	if b.Eval(`window.shift`, &shift); shift > 0.05 {
+		t.Errorf("what was there moved: layout shift %v", shift)
+	}
+	var nameless []string
+	b.Eval(`[...document.querySelectorAll("button, input, select, textarea")].filter(e => !(e.labels?.length || e.ariaLabel || e.textContent.trim())).map(e => e.outerHTML)`, &nameless)
+	if len(nameless) > 0 {
+		t.Errorf("without a label: %q", nameless)
+	}
+	tabTo("clear")
+	b.Press("Enter", 0)
+	b.Until(`document.querySelectorAll(".turn").length === 0 && document.activeElement.id === "message"`)
+
+	shots, message := os.Getenv("GLIMPSE_SHOTS"), os.Getenv("GLIMPSE_SHOTS_MESSAGE")
+	if message == "" {
+		message = "never karl lantern never karl"
+	}
+	if model := os.Getenv("GLIMPSE_SHOTS_MODEL"); model != "" {
+		_, url, _ = serveProgram(t, "--model", model, "--policy", "snapkv", "--budget", "25%", "--max-new", "60")
+		servers = append(servers, url)
+	}
+	for _, width := range []int{1440, 800, 320} {
+		for _, scheme := range []string{"light", "dark"} {
+			b.Open(url, width, scheme)
+			b.Until(`document.querySelector("#model").textContent !== ""`)
+			b.Eval(`document.querySelector("#message").focus()`, nil)
+			send(message)
+			b.Until(`document.querySelector(".tokens span") !== null`)
+			b.Eval(`document.querySelector(".compare").click()`, nil)
+			b.Until(`!!document.querySelector(".answer.full .facts")?.textContent.includes("words")`)
+			var wide int
+			if b.Eval(`document.documentElement.scrollWidth`, &wide); wide > width {
+				t.Errorf("%d pixels wide, want %d", wide, width)
+			}
+			var cut []string // what hangs over the edge though the page does not scroll
+			b.Eval(`[...document.querySelectorAll("body *")].filter(e => e.checkVisibility() && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))`, &cut)
+			if len(cut) > 0 {
+				t.Errorf("at %d pixels over the edge: %q", width, cut)
+			}
+			var light int
+			b.Eval(`Number(getComputedStyle(document.body).backgroundColor.match(/\d+/)[0])`, &light)
+			if (light > 128) != (scheme == "light") {
+				t.Errorf("%s: the background is %d of 255", scheme, light)
+			}
+			if shots != "" {
+				if err := os.WriteFile(filepath.Join(shots, fmt.Sprintf("page-%d-%s.png", width, scheme)), b.Screenshot(nil), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	b.Check(func(asked string) bool {
+		return strings.HasPrefix(asked, "data:") || slices.ContainsFunc(servers, func(url string) bool { return strings.HasPrefix(asked, url+"/") })
+	})
+}

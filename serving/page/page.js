@@ -1,0 +1,242 @@
+// The page of evict serve: a chat, and what was kept of its prompts. Texts of the model are text, never markup.
+const $ = id => document.getElementById(id);
+const keyName = "glimpse-api-key"; // in the tab's storage
+
+let model = "";
+let defaults = {};       // policy and budget of requests that name none
+let adapters = [];
+let budget = "";         // as requests say it: "25%", or the server's number of entries
+let messages = [];       // of the conversation, as the API has them
+let running = null;      // the AbortController of the answer that is being written
+
+// call sends a request. A failure is an Error with the server's words, status and param.
+async function call(path, body, signal) {
+  const headers = {"Content-Type": "application/json"}, key = sessionStorage.getItem(keyName);
+  if (key) headers.Authorization = `Bearer ${key}`;
+  const response = await fetch(path, {method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal});
+  if (response.ok) return response;
+  const error = (await response.json().catch(() => ({}))).error || {};
+  if (response.status === 401) askForKey();
+  throw Object.assign(new Error(error.message || `${path}: status ${response.status}`), {status: response.status, param: error.param});
+}
+
+function askForKey() {
+  $("login").hidden = false;
+  $("key").focus();
+}
+
+function say(text, bad = false) {
+  $("status").textContent = text;
+  $("status").classList.toggle("bad", bad);
+}
+
+async function start() {
+  try {
+    const models = await (await call("/v1/models")).json();
+    adapters = (await (await call("/v1/adapters")).json()).data;
+    $("login").hidden = true;
+    ({id: model, eviction: defaults} = models.data[0]);
+    $("model").textContent = model;
+    document.title = `${model}: Glimpse`;
+    const policies = models.policies.includes(defaults.policy) ? models.policies : [defaults.policy, ...models.policies];
+    $("policy").replaceChildren(...policies.map(name => new Option(name, name, false, name === defaults.policy)));
+    const share = /^(\d+(?:\.\d+)?)%$/.exec(budget = defaults.budget);
+    if (share) $("budget").value = share[1];
+    showBudget();
+    offerAdapters();
+    say("");
+  } catch (e) {
+    say(e.message, true);
+    if (e.status === 503) setTimeout(start, 2000); // the model is being loaded
+  }
+}
+
+function showBudget() {
+  const text = budget.endsWith("%") ? budget : `${budget} entries`;
+  $("share").textContent = text;
+  $("budget").setAttribute("aria-valuetext", text);
+}
+
+function offerAdapters() {
+  const fit = adapters.filter(a => a.policy === $("policy").value);
+  $("adapter").replaceChildren(new Option(fit.length ? "the usual" : "none", ""), ...fit.map(a => new Option(a.name)));
+  $("adapter").disabled = !fit.length;
+}
+
+// stream asks for an answer and calls onText with what there is of it. It returns the usage and the time of the first token.
+async function stream(body, signal, onText) {
+  const began = performance.now();
+  let response;
+  try {
+    response = await call("/v1/chat/completions", body, signal);
+  } catch (e) {
+    if (e.param !== "eviction.kept") throw e; // a prompt too long to be shown
+    response = await call("/v1/chat/completions", {...body, eviction: {...body.eviction, kept: false}}, signal);
+  }
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "", usage = null, first = 0, ended = false;
+  for (;;) {
+    const {value, done} = await reader.read();
+    if (done) break;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines) {
+      if (!line.startsWith("data: ")) continue;
+      if (line === "data: [DONE]") { ended = true; continue; }
+      const part = JSON.parse(line.slice(6));
+      if (part.error) throw new Error(part.error.message);
+      usage = part.usage || usage;
+      const text = part.choices[0]?.delta?.content;
+      if (text) {
+        first ||= performance.now() - began;
+        onText(text);
+      }
+    }
+  }
+  if (!ended) throw new Error("The answer broke off.");
+  return {usage, first};
+}
+
+// write has an answer written below a title, and returns its text with what stream returns. Stopped, what there is remains.
+async function write(turn, title, asked, eviction) {
+  const answer = $("answer-template").content.cloneNode(true).firstElementChild;
+  const [text, facts] = answer.querySelectorAll("p");
+  answer.querySelector("h3").textContent = title;
+  answer.classList.toggle("full", eviction.policy === "full");
+  turn.querySelector(".answers").append(answer);
+  running = new AbortController();
+  setBusy(true);
+  say("The prompt is being read.");
+  const out = {text: "", usage: null, facts};
+  try {
+    const body = {model, messages: asked, temperature: 0, stream: true, stream_options: {include_usage: true}, eviction};
+    Object.assign(out, await stream(body, running.signal, part => {
+      if (!out.text) say("The answer is being written.");
+      out.text += part;
+      const follow = atEnd();
+      text.append(part); // a string: text
+      if (follow) scrollToEnd();
+    }));
+    const u = out.usage;
+    const speed = u.eviction.tokens_per_s ? `${number(u.eviction.tokens_per_s)} tokens/s` : `${u.completion_tokens} tokens`;
+    facts.textContent = `${speed}, first after ${duration(out.first || u.eviction.prefill_ms)}`;
+    say("");
+  } catch (e) {
+    const stopped = e.name === "AbortError";
+    facts.textContent = stopped ? "stopped" : "failed";
+    say(stopped ? "Stopped." : e.message, !stopped);
+  } finally {
+    running = null;
+    setBusy(false);
+  }
+  return out;
+}
+
+function setBusy(busy) {
+  $("log").setAttribute("aria-busy", busy);
+  $("send").disabled = $("clear").disabled = busy;
+  $("stop").disabled = !busy;
+  for (const b of document.querySelectorAll(".compare")) b.disabled = busy || !b.ready;
+}
+
+async function send() {
+  const text = $("message").value.trim();
+  if (!text || running || !model) return;
+  $("message").value = "";
+  $("hint").hidden = true;
+  const turn = $("turn-template").content.cloneNode(true).firstElementChild;
+  turn.querySelector(".asked").textContent = text;
+  $("log").append(turn);
+  scrollToEnd();
+  const asked = [...messages, {role: "user", content: text}];
+  const eviction = {policy: $("policy").value, budget, adapter: $("adapter").value, kept: true};
+  const compare = turn.querySelector(".compare");
+  const out = await write(turn, `${eviction.policy} at ${$("share").textContent}`, asked, eviction);
+  if (out.usage || out.text) messages = [...asked, {role: "assistant", content: out.text}];
+  else $("message").value ||= text; // to be sent again
+  if (!out.usage) return;
+  const follow = atEnd();
+  showKept(turn.querySelector(".kept"), out.usage);
+  if (follow) scrollToEnd();
+  if (eviction.policy === "full") return compare.remove();
+  compare.ready = true;
+  compare.disabled = false;
+  compare.addEventListener("click", async () => {
+    compare.ready = false;
+    const full = await write(turn, "full cache", asked, {policy: "full"});
+    if (!full.usage) return;
+    full.facts.textContent += `. ${difference(full.text, out.text)}`;
+    compare.hidden = true;
+    $("message").focus();
+  });
+}
+
+// difference says how far two answers are the same.
+function difference(full, evicted) {
+  if (full === evicted) return "The same words.";
+  const words = evicted.split(/\s+/), same = full.split(/\s+/).findIndex((w, i) => w !== words[i]);
+  return same === 0 ? "Other words from the first on." : `The same ${same < 0 ? full.split(/\s+/).length : same} words, then others.`;
+}
+
+function showKept(kept, usage) {
+  const e = usage.eviction, share = e.kept_entries / usage.prompt_tokens;
+  const [amount, facts] = kept.querySelectorAll("p");
+  amount.textContent = `${number(e.kept_entries)} of ${usage.prompt_tokens} entries per head (${Math.round(100 * share)}%)`;
+  const bar = kept.querySelector(".bar");
+  bar.setAttribute("aria-label", amount.textContent);
+  bar.firstElementChild.style.width = `${100 * share}%`;
+  facts.textContent = `${bytes(e.kept_bytes)} of memory, full ${bytes(e.full_bytes)}; ${number(e.read_entries)} entries read a step; ` +
+    `prompt in ${duration(e.prefill_ms)}, ${usage.prompt_tokens_details.cached_tokens} of its tokens cached`;
+  const tokens = kept.querySelector(".tokens");
+  if (!e.tokens) {
+    tokens.textContent = "The prompt is too long to be shown.";
+    return;
+  }
+  tokens.tabIndex = 0; // to be scrolled by keys
+  tokens.replaceChildren(...e.tokens.map(([text, share], i) => {
+    const span = document.createElement("span");
+    span.textContent = text;
+    span.className = `k${share > 0 ? Math.max(1, Math.floor(10 * share)) : 0}`;
+    span.title = `token ${i}: kept by ${Math.round(100 * share)}% of the heads`;
+    return span;
+  }));
+}
+
+const number = x => x.toLocaleString("en", {maximumFractionDigits: x < 100 ? 1 : 0});
+const duration = ms => ms < 1000 ? `${number(ms)} ms` : `${number(ms / 1000)} s`;
+
+function bytes(n) {
+  const units = ["B", "KiB", "MiB", "GiB"];
+  let i = 0;
+  for (; n >= 1024 && i < units.length - 1; i++) n /= 1024;
+  return `${number(n)} ${units[i]}`;
+}
+
+// Who reads at the end of the page is kept there; who has scrolled up is not moved.
+const page = document.documentElement;
+const atEnd = () => page.scrollHeight - page.clientHeight - page.scrollTop < 40;
+const scrollToEnd = () => page.scrollTo(0, page.scrollHeight);
+
+$("composer").addEventListener("submit", e => { e.preventDefault(); send(); });
+$("message").addEventListener("keydown", e => {
+  if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); send(); }
+});
+document.addEventListener("keydown", e => { if (e.key === "Escape") running?.abort(); });
+$("stop").addEventListener("click", () => { running?.abort(); $("message").focus(); });
+$("clear").addEventListener("click", () => {
+  messages = [];
+  $("log").replaceChildren();
+  $("hint").hidden = false;
+  say("");
+  $("message").focus();
+});
+$("settings").addEventListener("submit", e => e.preventDefault());
+$("policy").addEventListener("change", offerAdapters);
+$("budget").addEventListener("input", () => { budget = `${$("budget").value}%`; showBudget(); });
+$("login").addEventListener("submit", e => {
+  e.preventDefault();
+  sessionStorage.setItem(keyName, $("key").value.trim());
+  $("key").value = "";
+  start().then(() => { if ($("login").hidden) $("message").focus(); });
+});
+start();
