@@ -108,7 +108,11 @@ func (g *generation) check(s *Server, param string, tokens []int32) error {
 }
 
 // start submits the answers of a generation, prompt by prompt. release counts them out again.
-func (s *Server) start(ctx context.Context, w http.ResponseWriter, g *generation) (j *job, release func(), err error) {
+func (s *Server) start(r *http.Request, w http.ResponseWriter, g *generation) (j *job, release func(), err error) {
+	remembered, err := keeps(r.Header)
+	if err != nil {
+		return nil, nil, err
+	}
 	n := len(g.prompts) * g.choices
 	if release, err = s.admit(n); err != nil {
 		if e := ofModel(err); e.status == http.StatusTooManyRequests {
@@ -130,6 +134,9 @@ func (s *Server) start(ctx context.Context, w http.ResponseWriter, g *generation
 		c.policy = g.policy.NameWithAdapter()
 		if g.kept {
 			c.texts = s.model.Texts(r.Prompt)
+		}
+		if remembered {
+			c.generation = g
 		}
 		if g.logProbs {
 			r.Generate.OnLogProb = c.onLogProb

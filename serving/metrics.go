@@ -27,7 +27,8 @@ type metrics struct {
 	ttft, interToken, e2e, queue   prometheus.Histogram
 	gap                            prometheus.Gauge
 	kept, evicted, read            *prometheus.CounterVec // bytes, by policy
-	agreement                      *prometheus.HistogramVec
+	agreement, shadow              *prometheus.HistogramVec
+	recorded, idle                 *prometheus.CounterVec
 }
 
 func newMetrics(version string) *metrics {
@@ -73,11 +74,15 @@ func newMetrics(version string) *metrics {
 	m.kept = counters("kv_kept_bytes_total", "Bytes of keys and values that prompts left.", "policy")
 	m.evicted = counters("kv_evicted_bytes_total", "Bytes of keys and values of prompts that were evicted.", "policy")
 	m.read = counters("kv_read_bytes_total", "Bytes of keys and values that decoding steps read.", "policy")
-	m.agreement = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "glimpse", Name: "verified_agreement", Buckets: []float64{0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1},
-		Help: "Share of an answer's first tokens that the full cache says, too, of answers that were verified.",
-	}, []string{"policy", "budget"})
-	add(m.agreement)
+	shares := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "glimpse", Name: name, Help: help, Buckets: []float64{0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1}}, labels)
+		add(h)
+		return h
+	}
+	m.agreement = shares("verified_agreement", "Share of a greedy answer's tokens, its end among them, before the first difference to what the full cache answers.", "policy", "budget")
+	m.shadow = shares("shadow_hit_rate", "Critical-KV hit rate (Judge Q, arXiv:2509.10798, eq. 6) of what is kept of prompts, by the answers given, of the policies that gave them and of the shadow.", "adapter")
+	m.recorded = counters("recorded_pairs_total", "Answers that were to be recorded, by what has become of them.", "outcome")
+	m.idle = counters("idle_work_total", "Answers to verify, or to compare with the shadow, by what has become of the work.", "work", "outcome")
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "glimpse", Name: "build_info", Help: "The version that runs."}, []string{"version"})
 	info.WithLabelValues(version).Set(1)
 	add(info)

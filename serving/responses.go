@@ -142,7 +142,7 @@ func (s *Server) responses(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
-	j, release, err := s.start(req.Context(), w, g)
+	j, release, err := s.start(req, w, g)
 	if err != nil {
 		return err
 	}

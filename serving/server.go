@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"glimpse/checkpoints/objectstore"
 	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/model"
@@ -40,6 +41,18 @@ type Config struct {
 	PrefixDirSize int64
 	MaxGap        time.Duration // between two tokens of an answer, that prompts of others may cause
 	Seed          uint64
+
+	// Record ("": nothing is recorded) is a folder or s3:// name that a share of the answers are written to with their prompts,
+	// as training data, up to so many bytes of all that is there.
+	Record      string
+	RecordShare float64
+	RecordLimit int64
+	S3          objectstore.Settings
+	// VerifyShare of greedy answers are given once more with the full cache, when there is nothing to answer.
+	VerifyShare float64
+	// Shadow ("": none) is an adapter that is compared then with what a share of the answers were given with.
+	Shadow      string
+	ShadowShare float64
 
 	MaxBody int64    // bytes of a request
 	Keys    []string // one of which a request must have; none: it need not
@@ -97,6 +110,14 @@ func New(m *engine.Model, c Config) (*Server, error) {
 		return nil, err
 	}
 	s.worker = newWorker(e, rt, c.Memory, c.MaxGap, s.metrics)
+	if s.worker.idle, err = newIdle(s.worker, m, &c); err != nil {
+		return nil, err
+	}
+	if c.Record != "" {
+		if s.worker.recorder, err = newRecorder(context.Background(), m.Model, &c, s.metrics); err != nil {
+			return nil, fmt.Errorf("record: %w", err)
+		}
+	}
 	s.routes()
 	go s.worker.run()
 	return s, nil
@@ -122,6 +143,7 @@ func (s *Server) Close() error {
 	if p := s.worker.runtime.Prefixes; p != nil {
 		p.Stop()
 	}
+	s.worker.recorder.stop()
 	return s.model.Close()
 }
 

@@ -22,6 +22,8 @@ type worker struct {
 	stop     chan struct{}
 	stopped  chan struct{}
 	metrics  *metrics
+	recorder *recorder // nil: nothing is recorded
+	idle     *idle     // nil: nothing is done then
 
 	choices map[*engine.Answer]*choice
 	stepped time.Duration // what a step without units takes, a running mean
@@ -63,10 +65,7 @@ func (w *worker) run() {
 	defer close(w.stopped)
 	for {
 		if w.engine.Len() == 0 {
-			select {
-			case f := <-w.commands:
-				f()
-			case <-w.stop:
+			if !w.rest() {
 				return
 			}
 			continue
@@ -85,6 +84,31 @@ func (w *worker) run() {
 		}
 		w.step()
 	}
+}
+
+// rest does a unit of idle work, or waits where there is none for what others ask. It is false when all is to stop.
+func (w *worker) rest() bool {
+	if w.idle.unit() {
+		select {
+		case f := <-w.commands:
+			f()
+		case <-w.stop:
+			w.idle.yield()
+			return false
+		default:
+		}
+	} else {
+		select {
+		case f := <-w.commands:
+			f()
+		case <-w.stop:
+			return false
+		}
+	}
+	if w.engine.Len() > 0 {
+		w.idle.yield()
+	}
+	return true
 }
 
 // step lets as many units of prompts run as leave the step shorter than the longest gap between two tokens.
@@ -162,13 +186,15 @@ type job struct {
 
 // choice is one answer. What the worker writes, it writes under the lock.
 type choice struct {
-	job     *job
-	index   int
-	policy  string
-	texts   []string // of the prompt's tokens, where the usage is to say what was kept of them
-	session *eviction.Session
-	answer  *engine.Answer
-	entered time.Time
+	job    *job
+	index  int
+	policy string
+	texts  []string // of the prompt's tokens, where the usage is to say what was kept of them
+	// generation is what it was asked for by; nil where nothing may be kept after the answer.
+	generation *generation
+	session    *eviction.Session
+	answer     *engine.Answer
+	entered    time.Time
 
 	// Of the worker alone.
 	begun bool
@@ -248,6 +274,7 @@ func (c *choice) say(e engine.Event) {
 		c.said.done, c.said.reason, c.err, c.said.finished = true, a.Reason(), a.Err(), time.Now()
 		c.said.usage = c.used()
 		c.job.worker.metrics.finished(c)
+		c.job.worker.ended(c)
 	}
 	c.job.notify()
 }

@@ -43,6 +43,7 @@ func newServe() *cobra.Command {
 		cert, key      string
 		memory, prefix bytesize.Size
 		dirSize        = bytesize.Size(20 << 30)
+		limit          = bytesize.Size(1 << 30)
 		drain          time.Duration
 		logJSON        bool
 	)
@@ -61,6 +62,14 @@ A request may say another policy, budget or adapter in "eviction": {"policy", "b
 --memory wait, --queue of them at most; further ones are answered with 429. A request that
 can never fit is refused with the numbers. SIGTERM lets the answers that have begun go on
 for --drain; a second one ends them.
+
+--record writes prompts and answers as token ids, in the format of "train generate": "train
+lookahead --data DIR" trains an adapter for the traffic that was served. --verify-share and
+--shadow work when there is nothing to answer, a unit at a time, and are given up when a
+request comes: /metrics tells as verified_agreement, by policy and budget, how much of a greedy
+answer the full cache says, too, up to the first difference, and as shadow_hit_rate which share
+of what answers attend to is kept by the policy that gave them and by the second adapter.
+Requests with the header X-Glimpse-Record: off are left out of all three.
 
 ` + modelDetails),
 		Example: `  evict serve --model path/to/llama --adapter adapters/llama --budget 25%
@@ -82,6 +91,11 @@ for --drain; a second one ends them.
 			}
 			if err := c.Choice.Check(); err != nil {
 				return fail(err)
+			}
+			for name, share := range map[string]float64{"record-share": c.RecordShare, "verify-share": c.VerifyShare, "shadow-share": c.ShadowShare} {
+				if !(share >= 0 && share <= 1) {
+					return fail(fmt.Errorf("--%s: got %g, want 0 to 1", name, share))
+				}
 			}
 			listener, err := net.Listen("tcp", listen)
 			if err != nil {
@@ -118,6 +132,7 @@ for --drain; a second one ends them.
 			}
 			c.Policy, c.Seed = policy.Title(), s.Seed
 			c.Memory, c.Prefix, c.PrefixDirSize = int64(memory), int64(prefix), int64(dirSize)
+			c.RecordLimit, c.S3 = int64(limit), s.S3
 			if !cmd.Flags().Changed("memory") {
 				c.Memory = roomFor(m.Model)
 			}
@@ -153,6 +168,12 @@ for --drain; a second one ends them.
 	f.StringVar(&c.PrefixDir, "prefix-dir", "", "folder that keeps shared prefixes, so that a document that was read yesterday begins at once")
 	f.Var(&dirSize, "prefix-dir-size", "most bytes of that folder")
 	f.DurationVar(&c.MaxGap, "max-gap", 200*time.Millisecond, "longest time that prompts of others may add between two tokens of an answer, as far as a unit of a prompt is shorter")
+	f.StringVar(&c.Record, "record", "", "folder or s3://BUCKET/NAME to write prompts and answers to, as data for train; empty writes none")
+	f.Float64Var(&c.RecordShare, "record-share", 1, "share of the answers that --record writes, 0 to 1")
+	f.Var(&limit, "record-limit", "most that --record lets the folder hold, as 1GiB; what comes then is not written")
+	f.Float64Var(&c.VerifyShare, "verify-share", 0, "share of the greedy answers to give once more with the full cache when idle, 0 to 1")
+	f.StringVar(&c.Shadow, "shadow", "", "second adapter to compare hit rates with when idle: folder or s3://BUCKET/NAME, as DIR or NAME=DIR, or one of --adapter, as NAME or POLICY/NAME")
+	f.Float64Var(&c.ShadowShare, "shadow-share", 0.05, "share of the answers that --shadow is compared on, 0 to 1")
 	f.Int64Var(&c.MaxBody, "max-body", 8<<20, "most bytes of a request")
 	f.StringVar(&keys, "keys", "", "file of API keys, one a line, of which requests must have one")
 	f.StringVar(&cert, "tls-cert", "", "certificate chain for TLS, PEM")

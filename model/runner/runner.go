@@ -25,7 +25,7 @@ type Runner struct {
 	OnPrefill func(tokens int) (done func(more int))
 
 	// Pause (may be nil) is called between units: of a pass over several tokens, where one chunk of
-	// them has gone through one layer, and between the steps of a response that is continued. Its
+	// them has gone through one layer, of a probe, where all of it has, and between the steps of a response that is continued. Its
 	// error ends them. Meanwhile other runners may run.
 	Pause func() error
 
@@ -178,6 +178,9 @@ func (r *Runner) Probe(ctx context.Context, cache *kvcache.Cache, probe model.Qu
 			return err
 		}
 		arena.Release(mark)
+		if err := r.pause(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

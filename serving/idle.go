@@ -1,0 +1,233 @@
+package serving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+
+	"glimpse/engine"
+	"glimpse/eviction"
+	"glimpse/model"
+	"glimpse/model/runner"
+)
+
+// answered is an answer that has ended by itself or at its limit, by ids.
+type answered struct {
+	id               string
+	prompt, response []int32
+	ended            bool // by an end token, which response does not have
+	policy           engine.Policy
+	budget           string // as it was asked for
+	pairs            int    // per KV head and layer, that it came to
+	generate         runner.GenerateOptions
+	constraint       func() model.Constraint
+}
+
+// ended gives an answer to what is done with it later.
+func (w *worker) ended(c *choice) {
+	switch g, r := c.generation, c.said.reason; {
+	case g == nil || c.err != nil:
+	case r == engine.End || r == engine.StopText || r == engine.MaxNew || r == engine.Context:
+		request := &c.answer.Request
+		a := &answered{
+			id: fmt.Sprintf("%s-%d", g.id, c.index), prompt: request.Prompt, response: c.answer.Tokens(), ended: r == engine.End,
+			policy: g.policy, budget: g.budget.String(), pairs: c.session.Prompt.Budget, generate: request.Generate, constraint: g.constraint,
+		}
+		w.recorder.offer(a)
+		w.idle.offer(a)
+	}
+}
+
+// Bounds of what waits for an idle moment, and of the budgets that metrics tell apart.
+const (
+	maxIdle    = 64
+	maxBudgets = 64
+)
+
+// idle does work on answers while there are no requests, on the worker's goroutine, in units of its own: a chunk of a prompt in a
+// layer, or a step of a response. On a model that is on several devices a whole prompt is one unit, and so is what a draft
+// model says. What is under way when a request comes is given up, with its memory, and begun anew after the others.
+type idle struct {
+	model       *model.Model
+	memory      int64                  // that there is for it; 0: it is not bounded
+	release     func()                 // lets go of memory that answers have left
+	verifyShare float64                // of greedy answers
+	shadow      *engine.Policy         // nil: none
+	oracle      *eviction.Configured   // that it is measured by
+	shadowShare float64                // of answers
+	budgets     map[[2]string]struct{} // with their policies, that metrics tell apart
+	rng         *rand.Rand
+	metrics     *metrics
+	log         *slog.Logger
+
+	queue []idleTask
+	next  func() (struct{}, bool) // of the task under way; nil: there is none
+	stop  func()
+}
+
+// newIdle returns nil where nothing is to be done.
+func newIdle(w *worker, m *engine.Model, c *Config) (i *idle, err error) {
+	if c.VerifyShare == 0 && (c.Shadow == "" || c.ShadowShare == 0) {
+		return nil, nil
+	}
+	i = &idle{
+		model: m.Model, memory: w.engine.Budget, release: w.runtime.Release, verifyShare: c.VerifyShare, shadowShare: c.ShadowShare,
+		budgets: make(map[[2]string]struct{}), rng: rand.New(rand.NewPCG(c.Seed, 2)), metrics: w.metrics, log: c.Log,
+	}
+	if c.Shadow == "" {
+		return i, nil
+	}
+	shadow, err := openShadow(context.Background(), m, c.Shadow)
+	if err != nil {
+		return nil, err
+	}
+	i.shadow = &shadow
+	i.oracle, err = eviction.New("oracle", c.Seed, nil, nil)
+	return i, err
+}
+
+// idleTask is a piece of work on an answer.
+type idleTask struct {
+	name string
+	run  func(ctx context.Context, rt *eviction.Runtime, a *answered) error
+	of   *answered
+}
+
+// offer takes an answer, unless chance says no or it tells nothing: where all of the prompt was kept, or nothing was said.
+func (i *idle) offer(a *answered) {
+	if i == nil || a.pairs >= len(a.prompt) || len(a.response) == 0 {
+		return
+	}
+	if a.generate.Sampling.Temperature == 0 && a.policy.Name != "full" && i.rng.Float64() < i.verifyShare {
+		i.push(idleTask{"verify", i.verify, a})
+	}
+	if i.shadow != nil && i.rng.Float64() < i.shadowShare {
+		i.push(idleTask{"shadow", i.compare, a})
+	}
+}
+
+func (i *idle) push(t idleTask) {
+	n := len(t.of.prompt) + len(t.of.response)
+	switch {
+	case len(i.queue) >= maxIdle:
+		i.count(t, "queue_full")
+	case i.memory > 0 && i.model.RoughMemory(n)-i.model.RoughMemory(0) > i.memory: // beside the weights
+		i.count(t, "too_long")
+	default:
+		i.queue = append(i.queue, t)
+	}
+}
+
+func (i *idle) count(t idleTask, outcome string) {
+	i.metrics.idle.WithLabelValues(t.name, outcome).Inc()
+}
+
+// unit does some work, if there is any.
+func (i *idle) unit() bool {
+	if i == nil || i.next == nil && len(i.queue) == 0 {
+		return false
+	}
+	if i.next == nil {
+		i.begin(i.queue[0])
+		i.queue = slices.Delete(i.queue, 0, 1)
+	}
+	if _, more := i.next(); !more {
+		i.next = nil
+	}
+	return true
+}
+
+func (i *idle) begin(t idleTask) {
+	if i.memory > 0 {
+		i.release()
+	}
+	i.next, i.stop = iter.Pull(func(yield func(struct{}) bool) {
+		rt := eviction.NewRuntime(i.model)
+		rt.Runner.Pause = func() error {
+			if !yield(struct{}{}) {
+				return context.Canceled
+			}
+			return nil
+		}
+		switch err := t.run(context.Background(), rt, t.of); {
+		case errors.Is(err, context.Canceled):
+			i.count(t, "interrupted")
+			i.push(t)
+		case err != nil:
+			i.count(t, "failed")
+			i.log.Error("idle work failed", "work", t.name, "id", t.of.id, "error", err)
+		default:
+			i.count(t, "done")
+		}
+	})
+}
+
+// yield gives up what is under way.
+func (i *idle) yield() {
+	if i != nil && i.next != nil {
+		i.stop()
+		i.next = nil
+	}
+}
+
+// verify answers once more with the full cache, up to the first difference.
+func (i *idle) verify(ctx context.Context, rt *eviction.Runtime, a *answered) error {
+	opt := runner.GenerateOptions{Sampling: a.generate.Sampling, Stop: a.generate.Stop, IgnoreEnd: a.generate.IgnoreEnd}
+	if a.constraint != nil {
+		opt.Sampling.Processors.Constraint = a.constraint()
+	}
+	total := len(a.response)
+	if a.ended { // its end counts as a token
+		total++
+	}
+	same, said := 0, 0
+	opt.MaxNew = total
+	opt.OnToken = func(id int32) error {
+		if said++; said > len(a.response) || id != a.response[said-1] {
+			return runner.ErrStop
+		}
+		same++
+		return nil
+	}
+	if _, err := rt.StudyGenerate(ctx, nil, a.prompt, nil, opt); err != nil {
+		return err
+	}
+	if a.ended && same == len(a.response) && said == same {
+		same++
+	}
+	share, policy := float64(same)/float64(total), a.policy.NameWithAdapter()
+	i.metrics.agreement.WithLabelValues(policy, i.label(policy, a.budget)).Observe(share)
+	i.log.Info("verified", "id", a.id, "policy", policy, "budget", a.budget, "tokens", total, "agreement", share)
+	return nil
+}
+
+// label is a budget as metrics tell it: clients may make up any number of them.
+func (i *idle) label(policy, budget string) string {
+	key := [2]string{policy, budget}
+	if _, known := i.budgets[key]; !known && len(i.budgets) >= maxBudgets {
+		return "other"
+	}
+	i.budgets[key] = struct{}{}
+	return budget
+}
+
+// compare measures what the answer's policy and the shadow keep by what the answer has attended to.
+func (i *idle) compare(ctx context.Context, rt *eviction.Runtime, a *answered) error {
+	policies := []*eviction.Configured{a.policy.Configured, i.shadow.Configured, i.oracle}
+	rt.MaxNew = a.generate.MaxNew
+	study, err := rt.StudyResponse(ctx, policies, a.prompt, a.response, []int{a.pairs})
+	if err != nil {
+		return err
+	}
+	critical := study.Choices[2].Kept
+	live, shadow := eviction.HitRate(study.Choices[0].Kept, critical), eviction.HitRate(study.Choices[1].Kept, critical)
+	of, by := a.policy.NameWithAdapter(), i.shadow.NameWithAdapter()
+	i.metrics.shadow.WithLabelValues(of).Observe(live)
+	i.metrics.shadow.WithLabelValues(by).Observe(shadow)
+	i.log.Info("shadowed", "id", a.id, "budget", a.pairs, "policy", of, "hit_rate", live, "shadow", by, "shadow_hit_rate", shadow)
+	return nil
+}
