@@ -76,7 +76,7 @@ func TestVerify(t *testing.T) {
 // penalties, the constraint and the length that were asked for.
 func TestVerifyExact(t *testing.T) {
 	s := serve(t, func(c *serving.Config) { c.VerifyShare = 1 })
-	for i, more := range []map[string]any{nil, {"presence_penalty": 1.5}, {"structured_outputs": map[string]any{"choice": []string{"never", "karl"}}}, {"ignore_eos": true}} {
+	for i, more := range []map[string]any{nil, {"presence_penalty": 1.5}, {"structured_outputs": map[string]any{"regex": "( never| karl| lamp)+"}}, {"ignore_eos": true}} {
 		var opt []option.RequestOption
 		for key, value := range more {
 			opt = append(opt, option.WithJSONSet(key, value))

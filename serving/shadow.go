@@ -8,6 +8,7 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/engine"
+	"glimpse/eviction"
 )
 
 // openShadow makes the policy of an adapter: of one that is loaded, as ADAPTER or POLICY/ADAPTER, or of one in a folder or a
@@ -38,4 +39,21 @@ func openShadow(ctx context.Context, m *engine.Model, spec string) (engine.Polic
 		return p, fmt.Errorf("shadow: %w", err)
 	}
 	return p, nil
+}
+
+// compare measures what the answer's policy and the shadow keep by what the answer has attended to.
+func (i *idle) compare(ctx context.Context, rt *eviction.Runtime, a *answered) error {
+	policies := []*eviction.Configured{a.policy.Configured, i.shadow.Configured, i.oracle}
+	rt.MaxNew = a.generate.MaxNew
+	study, err := rt.StudyResponse(ctx, policies, a.prompt, a.response, []int{a.pairs})
+	if err != nil {
+		return err
+	}
+	critical := study.Choices[2].Kept
+	live, shadow := eviction.HitRate(study.Choices[0].Kept, critical), eviction.HitRate(study.Choices[1].Kept, critical)
+	of, by := a.policy.NameWithAdapter(), i.shadow.NameWithAdapter()
+	i.metrics.shadow.WithLabelValues(of).Observe(live)
+	i.metrics.shadow.WithLabelValues(by).Observe(shadow)
+	i.log.Info("shadowed", "id", a.id, "budget", a.pairs, "policy", of, "hit_rate", live, "shadow", by, "shadow_hit_rate", shadow)
+	return nil
 }
