@@ -52,9 +52,8 @@ const (
 // layer, or a step of a response. On a model that is on several devices a whole prompt is one unit, and so is what a draft
 // model says. What is under way when a request comes is given up, with its memory, and begun anew after the others.
 type idle struct {
-	model       *model.Model
+	runtime     *eviction.Runtime      // of the engine, which is idle meanwhile
 	memory      int64                  // that there is for it; 0: it is not bounded
-	release     func()                 // lets go of memory that answers have left
 	verifyShare float64                // of greedy answers
 	shadow      *engine.Policy         // nil: none
 	oracle      *eviction.Configured   // that it is measured by
@@ -75,7 +74,7 @@ func newIdle(w *worker, m *engine.Model, c *Config) (i *idle, err error) {
 		return nil, nil
 	}
 	i = &idle{
-		model: m.Model, memory: w.engine.Budget, release: w.runtime.Release, verifyShare: c.VerifyShare, shadowShare: c.ShadowShare,
+		runtime: w.runtime, memory: w.engine.Budget, verifyShare: c.VerifyShare, shadowShare: c.ShadowShare,
 		budgets: make(map[[2]string]struct{}), rng: rand.New(rand.NewPCG(c.Seed, 2)), metrics: w.metrics, log: c.Log,
 	}
 	if c.Shadow == "" {
@@ -93,7 +92,7 @@ func newIdle(w *worker, m *engine.Model, c *Config) (i *idle, err error) {
 // idleTask is a piece of work on an answer.
 type idleTask struct {
 	name string
-	run  func(ctx context.Context, rt *eviction.Runtime, a *answered) error
+	run  func(ctx context.Context, a *answered) error
 	of   *answered
 }
 
@@ -111,11 +110,11 @@ func (i *idle) offer(a *answered) {
 }
 
 func (i *idle) push(t idleTask) {
-	n := len(t.of.prompt) + len(t.of.response)
+	m, n := i.runtime.Runner.Model, len(t.of.prompt)+len(t.of.response)
 	switch {
 	case len(i.queue) >= maxIdle:
 		i.count(t, "queue_full")
-	case i.memory > 0 && i.model.RoughMemory(n)-i.model.RoughMemory(0) > i.memory: // beside the weights
+	case i.memory > 0 && m.RoughMemory(n)-m.RoughMemory(0) > i.memory: // beside the weights
 		i.count(t, "too_long")
 	default:
 		i.queue = append(i.queue, t)
@@ -142,18 +141,17 @@ func (i *idle) unit() bool {
 }
 
 func (i *idle) begin(t idleTask) {
-	if i.memory > 0 {
-		i.release()
-	}
 	i.next, i.stop = iter.Pull(func(yield func(struct{}) bool) {
-		rt := eviction.NewRuntime(i.model)
-		rt.Runner.Pause = func() error {
+		r := i.runtime.Runner
+		r.Pause = func() error {
 			if !yield(struct{}{}) {
 				return context.Canceled
 			}
 			return nil
 		}
-		switch err := t.run(context.Background(), rt, t.of); {
+		err := t.run(context.Background(), t.of)
+		r.Pause = nil
+		switch {
 		case errors.Is(err, context.Canceled):
 			i.count(t, "interrupted")
 			i.push(t)

@@ -42,10 +42,12 @@ func openShadow(ctx context.Context, m *engine.Model, spec string) (engine.Polic
 }
 
 // compare measures what the answer's policy and the shadow keep by what the answer has attended to.
-func (i *idle) compare(ctx context.Context, rt *eviction.Runtime, a *answered) error {
+func (i *idle) compare(ctx context.Context, a *answered) error {
 	policies := []*eviction.Configured{a.policy.Configured, i.shadow.Configured, i.oracle}
-	rt.MaxNew = a.generate.MaxNew
-	study, err := rt.StudyResponse(ctx, policies, a.prompt, a.response, []int{a.pairs})
+	before := i.runtime.MaxNew
+	i.runtime.MaxNew = a.generate.MaxNew
+	defer func() { i.runtime.MaxNew = before }()
+	study, err := i.runtime.StudyResponse(ctx, policies, a.prompt, a.response, []int{a.pairs})
 	if err != nil {
 		return err
 	}

@@ -3,12 +3,11 @@ package serving
 import (
 	"context"
 
-	"glimpse/eviction"
 	"glimpse/model/runner"
 )
 
 // verify answers once more with the full cache, up to the first difference.
-func (i *idle) verify(ctx context.Context, rt *eviction.Runtime, a *answered) error {
+func (i *idle) verify(ctx context.Context, a *answered) error {
 	opt := runner.GenerateOptions{Sampling: a.generate.Sampling, Stop: a.generate.Stop, IgnoreEnd: a.generate.IgnoreEnd}
 	if a.constraint != nil {
 		opt.Sampling.Processors.Constraint = a.constraint()
@@ -26,7 +25,7 @@ func (i *idle) verify(ctx context.Context, rt *eviction.Runtime, a *answered) er
 		same++
 		return nil
 	}
-	if _, err := rt.StudyGenerate(ctx, nil, a.prompt, nil, opt); err != nil {
+	if _, err := i.runtime.StudyGenerate(ctx, nil, a.prompt, nil, opt); err != nil {
 		return err
 	}
 	if a.ended && same == len(a.response) && said == same {
