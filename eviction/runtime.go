@@ -24,12 +24,13 @@ type Runtime struct {
 	// Prefixes (may be nil) is what the prompts of new sessions share with those before.
 	Prefixes *kvcache.PrefixCache
 
-	footprints sync.Map   // of footprintKey: those that were counted
-	counting   sync.Mutex // one at a time
+	model      *model.Model // the runner's, which another goroutine may ask for
+	footprints sync.Map     // of footprintKey: those that were counted
+	counting   sync.Mutex   // one at a time
 }
 
 // NewRuntime returns a runtime with scratch memory of its own.
-func NewRuntime(m *model.Model) *Runtime { return &Runtime{Runner: runner.New(m)} }
+func NewRuntime(m *model.Model) *Runtime { return &Runtime{Runner: runner.New(m), model: m} }
 
 // Release lets go of the scratch memory of the passes so far.
 func (rt *Runtime) Release() {

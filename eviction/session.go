@@ -95,7 +95,7 @@ func (rt *Runtime) NewSession(named *Configured, budget Budget) (*Session, error
 	if err := budget.Check(); err != nil {
 		return nil, err
 	}
-	m := rt.Runner.Model
+	m := rt.model
 	if err := named.Fits(m); err != nil {
 		return nil, err
 	}
@@ -290,7 +290,7 @@ type footprintKey struct {
 }
 
 // Model is what the session runs.
-func (s *Session) Model() *model.Model { return s.runtime.Runner.Model }
+func (s *Session) Model() *model.Model { return s.runtime.model }
 
 func (s *Session) mostEntries() int {
 	most := 0
