@@ -54,6 +54,10 @@ func TestServePageInABrowser(t *testing.T) {
 			t.Errorf("no request ended in %s", status)
 		}
 	}
+	// long has the answers that follow written to so many tokens.
+	long := func(tokens int) {
+		b.Eval(fmt.Sprintf(`window.real ??= window.fetch; window.fetch = (u, o) => real(u, {...o, body: JSON.stringify({...JSON.parse(o.body), ignore_eos: true, max_tokens: %d})}); 0`, tokens), nil)
+	}
 	tabTo := func(id string) {
 		t.Helper()
 		for range 30 {
@@ -119,7 +123,7 @@ func TestServePageInABrowser(t *testing.T) {
 	}
 
 	// By keys alone: the full cache beside it, another budget, the next turn.
-	tabTo("compare")
+	tabTo("compare ready")
 	b.Press(" ", 0)
 	b.Until(`document.querySelectorAll(".answer").length === 2 && document.querySelector("#stop").disabled`)
 	if got := text(".answer.full .text"); got == "" || !strings.Contains(text(".answer.full .facts"), "words") {
@@ -147,7 +151,7 @@ func TestServePageInABrowser(t *testing.T) {
 	}
 
 	// Escape stops a long answer, and the conversation goes on.
-	b.Eval(`window.real = window.fetch; window.fetch = (u, o) => real(u, {...o, body: JSON.stringify({...JSON.parse(o.body), ignore_eos: true, max_tokens: 3900})})`, nil)
+	long(3900)
 	send("never karl lantern")
 	b.Until(`document.querySelector(".turn:last-child .answer .text").textContent.length > 100`)
 	b.Press("Escape", 0)
@@ -166,9 +170,17 @@ func TestServePageInABrowser(t *testing.T) {
 	if pwned || text(".turn:last-child .answer .text") != hostile || text(".turn:last-child .tokens") != hostile {
 		t.Errorf("an answer is markup: %v, %q, %q", pwned, text(".turn:last-child .answer .text"), text(".turn:last-child .tokens"))
 	}
-	b.Eval(`window.fetch = window.real`, nil)
+
+	// A prompt that is too long to be shown is answered without.
+	b.Eval(`window.fetch = (u, o) => JSON.parse(o.body).eviction.kept ? Promise.resolve(Response.json({error: {message: "too long", param: "eviction.kept"}}, {status: 400})) : real(u, o); 0`, nil)
+	b.Eval(`document.querySelector("#clear").click()`, nil)
+	send("never karl lantern")
+	idle(1)
+	if got := text(".answer .text") + ", " + text(".tokens"); got != "away farm lantern, The prompt is too long to be shown." {
+		t.Errorf("a long prompt: %q", got)
+	}
 	var shift float64
-	if b.Eval(`window.shift`, &shift); shift > 0.05 {
+	if b.Eval(`window.shift`, &shift); shift > 0 {
 		t.Errorf("what was there moved: layout shift %v", shift)
 	}
 	var nameless []string
@@ -185,7 +197,7 @@ func TestServePageInABrowser(t *testing.T) {
 		message = "never karl lantern never karl"
 	}
 	if model := os.Getenv("GLIMPSE_SHOTS_MODEL"); model != "" {
-		_, url, _ = serveProgram(t, "--model", model, "--policy", "snapkv", "--budget", "25%", "--max-new", "60")
+		_, url, _ = serveProgram(t, "--model", model, "--policy", "snapkv", "--budget", "25%")
 		servers = append(servers, url)
 	}
 	for _, width := range []int{1440, 800, 320} {
@@ -193,9 +205,15 @@ func TestServePageInABrowser(t *testing.T) {
 			b.Open(url, width, scheme)
 			b.Until(`document.querySelector("#model").textContent !== ""`)
 			b.Eval(`document.querySelector("#message").focus()`, nil)
+			long(80)
 			send(message)
 			b.Until(`document.querySelector(".tokens span") !== null`)
-			b.Eval(`document.querySelector(".compare").click()`, nil)
+			var moved float64
+			b.Eval(`new Promise(done => new PerformanceObserver(l => done(l.getEntries().reduce((sum, e) => sum + e.value, 0))).observe({type: "layout-shift", buffered: true}) || setTimeout(done, 100, 0))`, &moved)
+			if moved > 0.01 {
+				t.Errorf("at %d pixels what was there moved: layout shift %v", width, moved)
+			}
+			b.Eval(`document.querySelector(".compare.ready").click()`, nil)
 			b.Until(`!!document.querySelector(".answer.full .facts")?.textContent.includes("words")`)
 			var wide int
 			if b.Eval(`document.documentElement.scrollWidth`, &wide); wide > width {
@@ -212,6 +230,7 @@ func TestServePageInABrowser(t *testing.T) {
 				t.Errorf("%s: the background is %d of 255", scheme, light)
 			}
 			if shots != "" {
+				b.Eval(`scrollTo(0, document.documentElement.scrollHeight)`, nil) // with the message's field below all
 				if err := os.WriteFile(filepath.Join(shots, fmt.Sprintf("page-%d-%s.png", width, scheme)), b.Screenshot(nil), 0o644); err != nil {
 					t.Fatal(err)
 				}

@@ -36,7 +36,7 @@ async function start() {
     adapters = (await (await call("/v1/adapters")).json()).data;
     $("login").hidden = true;
     ({id: model, eviction: defaults} = models.data[0]);
-    $("model").textContent = model;
+    $("model").textContent = $("model").title = model;
     document.title = `${model}: Glimpse`;
     const policies = models.policies.includes(defaults.policy) ? models.policies : [defaults.policy, ...models.policies];
     $("policy").replaceChildren(...policies.map(name => new Option(name, name, false, name === defaults.policy)));
@@ -136,7 +136,7 @@ function setBusy(busy) {
   $("log").setAttribute("aria-busy", busy);
   $("send").disabled = $("clear").disabled = busy;
   $("stop").disabled = !busy;
-  for (const b of document.querySelectorAll(".compare")) b.disabled = busy || !b.ready;
+  for (const b of document.querySelectorAll(".compare")) b.disabled = busy;
 }
 
 async function send() {
@@ -158,11 +158,9 @@ async function send() {
   const follow = atEnd();
   showKept(turn.querySelector(".kept"), out.usage);
   if (follow) scrollToEnd();
-  if (eviction.policy === "full") return compare.remove();
-  compare.ready = true;
-  compare.disabled = false;
+  if (eviction.policy === "full") return;
+  compare.classList.add("ready");
   compare.addEventListener("click", async () => {
-    compare.ready = false;
     const full = await write(turn, "full cache", asked, {policy: "full"});
     if (!full.usage) return;
     full.facts.textContent += `. ${difference(full.text, out.text)}`;
@@ -174,11 +172,14 @@ async function send() {
 // difference says how far two answers are the same.
 function difference(full, evicted) {
   if (full === evicted) return "The same words.";
-  const words = evicted.split(/\s+/), same = full.split(/\s+/).findIndex((w, i) => w !== words[i]);
-  return same === 0 ? "Other words from the first on." : `The same ${same < 0 ? full.split(/\s+/).length : same} words, then others.`;
+  const a = full.split(/\s+/), b = evicted.split(/\s+/);
+  let same = 0;
+  while (same < a.length && a[same] === b[same]) same++;
+  return same ? `${same} of ${a.length} words are the same, then they differ.` : "Other words from the first on.";
 }
 
 function showKept(kept, usage) {
+  kept.classList.add("ready");
   const e = usage.eviction, share = e.kept_entries / usage.prompt_tokens;
   const [amount, facts] = kept.querySelectorAll("p");
   amount.textContent = `${number(e.kept_entries)} of ${usage.prompt_tokens} entries per head (${Math.round(100 * share)}%)`;
