@@ -73,7 +73,7 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 
 ` + modelDetails),
 		Example: `  evict serve --model path/to/llama --adapter adapters/llama --budget 25%
-  evict serve --model path/to/llama --policy snapkv --budget 50% --listen 0.0.0.0:8080 --keys keys.txt`,
+  evict serve --model path/to/llama --policy snapkv --listen 0.0.0.0:8080 --keys keys.txt`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fail := func(err error) error { return fmt.Errorf("serve: %w", err) }
@@ -133,10 +133,11 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 			c.Policy, c.Seed = policy.Title(), s.Seed
 			c.Memory, c.Prefix, c.PrefixDirSize = int64(memory), int64(prefix), int64(dirSize)
 			c.RecordLimit, c.S3 = int64(limit), s.S3
-			if !cmd.Flags().Changed("memory") {
+			given := cli.GivenFlags(cmd.Flags())
+			if !given.Given("memory") {
 				c.Memory = roomFor(m.Model)
 			}
-			if !cmd.Flags().Changed("prefix-cache") {
+			if !given.Given("prefix-cache") {
 				c.Prefix = c.Memory / 4
 			}
 			ready, err := serving.New(m, c)
@@ -172,7 +173,7 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 	f.Float64Var(&c.RecordShare, "record-share", 1, "share of the answers that --record writes, 0 to 1")
 	f.Var(&limit, "record-limit", "most that --record lets the folder hold, as 1GiB; what comes then is not written")
 	f.Float64Var(&c.VerifyShare, "verify-share", 0, "share of the greedy answers to give once more with the full cache when idle, 0 to 1")
-	f.StringVar(&c.Shadow, "shadow", "", "second adapter to compare hit rates with when idle: folder or s3://BUCKET/NAME, as DIR or NAME=DIR, or one of --adapter, as NAME or POLICY/NAME")
+	f.StringVar(&c.Shadow, "shadow", "", "second adapter to compare hit rates with when idle, as --adapter takes it, or the NAME of one of these")
 	f.Float64Var(&c.ShadowShare, "shadow-share", 0.05, "share of the answers that --shadow is compared on, 0 to 1")
 	f.Int64Var(&c.MaxBody, "max-body", 8<<20, "most bytes of a request")
 	f.StringVar(&keys, "keys", "", "file of API keys, one a line, of which requests must have one")

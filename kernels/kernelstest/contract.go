@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -54,6 +55,32 @@ var Contract = map[string]func(t *testing.T, d Device){
 	"PrefillChunk": func(t *testing.T, d Device) {
 		if few, many := d.B.PrefillChunk(1<<40), d.B.PrefillChunk(1); few > many || (many > 0) != d.B.OwnMemory() {
 			t.Errorf("%d rows of a terabyte, %d of a byte", few, many)
+		}
+	},
+	"SameRows": func(t *testing.T, d Device) {
+		rng := rand.New(rand.NewPCG(31, 7))
+		const width, out = 256, 48
+		for _, most := range []int{1, 2, 5, 8, 12, 16, 17, 40} {
+			for _, weight := range []*kernels.Tensor{d.Weight(rng, kernels.F32, out, width), d.Weight(rng, kernels.BF16, out, width), d.Blocks(rng, "Q4_0", out, width), d.Blocks(rng, "Q6_K", out, width)} {
+				least := d.B.SameRows(weight.DType, most)
+				if least < 1 || least > most {
+					t.Fatalf("%d rows of %s: %d at the least", most, weight.DType, least)
+				}
+				x := make([]float64, most*width)
+				for i := range x {
+					x[i] = rng.NormFloat64()
+				}
+				y := d.B.Alloc(d.B.Compute(), most, out)
+				d.B.Linear(y, d.Tensor(x, most, width), weight, nil, 1, 0)
+				want := y.Float64s()
+				for rows := least; rows < most; rows++ {
+					z := d.B.Alloc(d.B.Compute(), rows, out)
+					d.B.Linear(z, d.Tensor(x[:rows*width], rows, width), weight, nil, 1, 0)
+					if got := z.Float64s(); !slices.Equal(got, want[:len(got)]) {
+						t.Fatalf("%s: %d rows have other bits than among %d", weight.DType, rows, most)
+					}
+				}
+			}
 		}
 	},
 	"Alloc": func(t *testing.T, d Device) {
