@@ -8,6 +8,7 @@ import (
 	"gorgonia.org/cu"
 
 	"glimpse/kernels"
+	"glimpse/kernels/formats"
 )
 
 const familyDecodeBlocks family = "decode_blocks"
@@ -61,4 +62,37 @@ func checkDecodeBlocks(p *probe) {
 			return []*kernels.Tensor{y, a}
 		})
 	}
+}
+
+// As in few_blocks.cu.
+const (
+	blockColumns = 32
+	blockStages  = 2
+)
+
+// blockChunk is how a warp copies a row of blocks: so many elements at once, into so many bytes.
+func blockChunk(f *formats.Format) (elems, stride int) {
+	if elems = 128; f.Elems == 256 || f.Bytes <= 20 {
+		elems = 256
+	}
+	bytes := elems / f.Elems * f.Bytes
+	pieces := bytes / 16
+	if f.Bytes%16 != 0 {
+		pieces = (bytes + 14 + 15) / 16
+	}
+	return elems, 16 * (pieces | 1)
+}
+
+// blockWays is the number of warps that share the sums of a weight [n, k] in blocks, and the
+// shared memory of each: a thousand warps or more, of which none is without elements, and no more
+// shared memory than every device has. It depends on the weight alone, as decodeLinearSplit.
+func blockWays(n, k int, f *formats.Format) (ways, shared int) {
+	const most = 96 << 10
+	elems, stride := blockChunk(f)
+	shared = blockStages * blockColumns * stride
+	ways = 8
+	for ways > 1 && (n*ways >= 65536 || (ways-1)*elems >= k || ways*shared > most) {
+		ways /= 2
+	}
+	return ways, shared
 }
