@@ -86,6 +86,9 @@ func New(m *engine.Model, c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.PrefixDir != "" && c.Prefix <= 0 {
+		return nil, fmt.Errorf("serve: got a folder for shared prefixes, %s, and no memory for them, want some", c.PrefixDir)
+	}
 	if c.Prefix > 0 {
 		rt.Prefixes = kvcache.NewPrefixCache(m.Model, c.Prefix)
 		if c.PrefixDir != "" {

@@ -131,6 +131,7 @@ func TestServeRefuses(t *testing.T) {
 		{[]string{"--policy", "snapkv,h2o"}, "want one"},
 		{[]string{"--memory", "1MiB", "--prefix-cache", "2MiB"}, "want more"},
 		{[]string{"--max-num-seqs", "0"}, "want 1 to"},
+		{[]string{"--prefix-cache", "0", "--prefix-dir", empty + ".d"}, "no memory for them"},
 	} {
 		p := exec.Command(os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0"}, c.args...)...)
 		p.Env = append(os.Environ(), asProgram+"=1")

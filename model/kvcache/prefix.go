@@ -63,14 +63,12 @@ func (p *PrefixCache) end(from int) int {
 	return chunk + p.chunk
 }
 
-// Bytes is what the pages take, and Limit the most.
+// Bytes is what the pages take.
 func (p *PrefixCache) Bytes() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.bytes
 }
-
-func (p *PrefixCache) Limit() int64 { return p.limit }
 
 // Prefix is what one prompt takes of a PrefixCache, and what it adds.
 type Prefix struct {

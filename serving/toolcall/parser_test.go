@@ -59,7 +59,7 @@ func parse(t testing.TB, f Format, pieces ...string) (a answer) {
 
 func format(t testing.TB, name string) Format {
 	t.Helper()
-	f, err := ByName(name)
+	f, err := Formats.Lookup(name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func TestDetect(t *testing.T) {
 			t.Errorf("markers of %s: %s, want %s", name, got, want)
 		}
 	}
-	if _, err := ByName("hermas"); err == nil || !strings.Contains(err.Error(), `"hermes"`) {
+	if _, err := Formats.Lookup("hermas"); err == nil || !strings.Contains(err.Error(), `"hermes"`) {
 		t.Errorf("error %v does not name what was meant", err)
 	}
 }

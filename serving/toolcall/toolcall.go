@@ -83,9 +83,6 @@ func Detect(template string) (f Format, ok bool) {
 	return Format{}, false
 }
 
-// ByName is the named format; the error lists the names.
-func ByName(name string) (Format, error) { return Formats.Lookup(name) }
-
 // Markers are the texts of special tokens that must be kept when tokens become text.
 func (f Format) Markers() []string {
 	markers := slices.Concat(f.openers, f.inner)
