@@ -6,11 +6,11 @@
 // [Sample], which is overwritten before each run, so one compiled graph serves
 // prompts of every length.
 //
-//	g := autodiff.New(backend)
-//	rows := g.Parameter("embeddings", embeddings)
-//	…
-//	loss := g.Loss(scores, sample, kl)
-//	err := g.Compile(loss)
+//	g, err := autodiff.Build(func(g *autodiff.Graph) (autodiff.Node, error) {
+//		rows := g.Parameter("embeddings", embeddings)
+//		…
+//		return g.Loss(scores, sample, kl), nil
+//	}, backend)
 //	*sample = autodiff.Sample{…}
 //	value, err := g.Run()
 //	gradient := g.Gradient(0)

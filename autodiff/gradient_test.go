@@ -192,12 +192,17 @@ func checkOperation(t *testing.T, c opCase) {
 		t.Fatal(err)
 	}
 	b := devices[0]
-	g := &opGraph{Graph: New(devices...), devices: devices, t: t, rng: rand.New(rand.NewPCG(1, 2)), sample: new(Sample)}
-	defer g.Close()
-	read := c.build(g)
-	if err := g.Compile(g.Loss(read, g.sample, quadratic)); err != nil {
+	var g *opGraph
+	var read []Node
+	compiled, err := Build(func(x *Graph) (Node, error) {
+		g = &opGraph{Graph: x, devices: devices, t: t, rng: rand.New(rand.NewPCG(1, 2)), sample: new(Sample)}
+		read = c.build(g)
+		return g.Loss(read, g.sample, quadratic), nil
+	}, devices...)
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer compiled.Close()
 	prompts := c.prompts
 	if prompts == nil {
 		prompts = []int{0}
@@ -270,27 +275,70 @@ func TestFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("panic in an operation", func(t *testing.T) {
-		g, s := New(b), new(Sample)
-		defer g.Close()
-		x := g.Parameter("x", kernels.NewTensor(kernels.F64, 2, 3))
-		failing := func(kernels.Backend, *kernels.Tensor, *kernels.Tensor, *kernels.Tensor, *kernels.Tensor, int) {
-			panic("broken loss")
-		}
-		if err := g.Compile(g.Loss([]Node{x}, s, failing)); err != nil {
+		s := new(Sample)
+		g, err := Build(func(g *Graph) (Node, error) {
+			x := g.Parameter("x", kernels.NewTensor(kernels.F64, 2, 3))
+			failing := func(kernels.Backend, *kernels.Tensor, *kernels.Tensor, *kernels.Tensor, *kernels.Tensor, int) {
+				panic("broken loss")
+			}
+			return g.Loss([]Node{x}, s, failing), nil
+		}, b)
+		if err != nil {
 			t.Fatal(err)
 		}
+		defer g.Close()
 		s.Targets = []*kernels.Tensor{kernels.NewTensor(kernels.F64, 2, 3)}
 		if _, err := g.Run(); err == nil || !strings.Contains(err.Error(), "broken loss") {
 			t.Fatalf("error %v, want that of the operation", err)
 		}
 	})
 	t.Run("parameter that the loss does not read", func(t *testing.T) {
-		g, s := New(b), new(Sample)
-		defer g.Close()
-		x := g.Parameter("x", kernels.NewTensor(kernels.F64, 2, 3))
-		g.Parameter("unused", kernels.NewTensor(kernels.F64, 2, 3))
-		if err := g.Compile(g.Loss([]Node{x}, s, quadratic)); err == nil {
+		_, err := Build(func(g *Graph) (Node, error) {
+			x := g.Parameter("x", kernels.NewTensor(kernels.F64, 2, 3))
+			g.Parameter("unused", kernels.NewTensor(kernels.F64, 2, 3))
+			return g.Loss([]Node{x}, new(Sample), quadratic), nil
+		}, b)
+		if err == nil {
 			t.Fatal("no error")
 		}
 	})
+	t.Run("nodes of the same hash", func(t *testing.T) {
+		first, second := sameHash(t, b)
+		built := 0
+		g, err := Build(func(g *Graph) (Node, error) {
+			if built++; built == 1 {
+				x := g.Parameter("x", kernels.NewTensor(kernels.F64, 2, 3))
+				y := g.Parameter("y", kernels.NewTensor(kernels.F64, 2, 3))
+				opSerial.Store(first - 1)
+				first := g.GELU(x)
+				opSerial.Store(second - 1)
+				return g.Loss([]Node{first, g.GELU(y)}, new(Sample), quadratic), nil
+			}
+			return g.Loss([]Node{g.Parameter("x", kernels.NewTensor(kernels.F64, 2, 3))}, new(Sample), quadratic), nil
+		}, b)
+		if err != nil || built != 2 {
+			t.Fatalf("built %d times, error %v, want a second time without an error", built, err)
+		}
+		g.Close()
+	})
+}
+
+// sameHash is the serials of two operations, one on x and one on y of shape 2×3, that have the same hash.
+func sameHash(t *testing.T, b kernels.Backend) (first, second uint64) {
+	t.Helper()
+	seen := make(map[uint32]uint64)
+	for range 1000 { // in small graphs, whose nodes are added faster
+		g := newGraph([]kernels.Backend{b})
+		defer g.Close()
+		x := g.Parameter("x", kernels.NewTensor(kernels.F64, 2, 3))
+		y := g.Parameter("y", kernels.NewTensor(kernels.F64, 2, 3))
+		for range 1000 {
+			seen[g.GELU(x).n.Hashcode()] = opSerial.Load()
+			if other, ok := seen[g.GELU(y).n.Hashcode()]; ok {
+				return other, opSerial.Load()
+			}
+		}
+	}
+	t.Fatal("no two of a million operations have the same hash")
+	return 0, 0
 }

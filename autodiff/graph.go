@@ -1,6 +1,7 @@
 package autodiff
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -58,9 +59,30 @@ var warm = sync.OnceFunc(func() {
 	}
 })
 
-// New returns an empty graph on devices. Operations are added on the first of them, until Enter
-// names another.
-func New(devices ...kernels.Backend) *Graph {
+// errSameHash: Gorgonia merges nodes whose 32-bit hashes are equal.
+var errSameHash = errors.New("two nodes have the same hash")
+
+// Build returns the graph on devices that define adds to and whose loss it returns,
+// differentiated with respect to all parameters and ready for Run. Operations are added on the
+// first device, until Enter names another. A few graphs in a thousand have two nodes of the same
+// hash; define is then called again, with an empty graph and other hashes.
+func Build(define func(*Graph) (loss Node, err error), devices ...kernels.Backend) (*Graph, error) {
+	for tries := 1; ; tries++ {
+		g := newGraph(devices)
+		loss, err := define(g)
+		if err == nil {
+			err = g.compile(loss)
+		}
+		if err == nil {
+			return g, nil
+		}
+		if shut := g.Close(); shut != nil || tries == 8 || !errors.Is(err, errSameHash) {
+			return nil, errors.Join(err, shut)
+		}
+	}
+}
+
+func newGraph(devices []kernels.Backend) *Graph {
 	warm()
 	g := &Graph{g: G.NewGraph(), on: make(map[kernels.Backend]*engine)}
 	if len(devices) == 1 {
@@ -134,9 +156,8 @@ func (g *Graph) add(o op, in ...Node) Node {
 	return Node{n, g.engine}
 }
 
-// Compile differentiates loss with respect to all parameters and prepares the
-// graph for Run.
-func (g *Graph) Compile(loss Node) error {
+// compile differentiates loss with respect to all parameters and prepares the graph for Run.
+func (g *Graph) compile(loss Node) error {
 	if g.err != nil {
 		return fmt.Errorf("autodiff: build: %w", g.err)
 	}
@@ -145,11 +166,10 @@ func (g *Graph) Compile(loss Node) error {
 		return fmt.Errorf("autodiff: differentiate: %w", err)
 	}
 	g.loss, g.grads = loss.n, grads
-	// Gorgonia merges nodes whose 32-bit hashes are equal.
 	seen := make(map[uint32]*G.Node)
 	for _, n := range g.g.AllNodes() {
 		if other, ok := seen[n.Hashcode()]; ok && other != n {
-			return fmt.Errorf("autodiff: nodes %v and %v have the same hash", other, n)
+			return fmt.Errorf("autodiff: %w: %v and %v", errSameHash, other, n)
 		}
 		seen[n.Hashcode()] = n
 	}

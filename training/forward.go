@@ -19,12 +19,16 @@ type student struct {
 
 // newStudent compiles the graph of an adapter.
 func newStudent(m *model.Model, a model.Adapter, loss losses.Loss) (*student, error) {
-	s := &student{graph: autodiff.New(m.Devices()...), sample: new(autodiff.Sample)}
-	scores, err := forward(s.graph, m, a, s.sample)
+	s := &student{sample: new(autodiff.Sample)}
+	var err error
+	s.graph, err = autodiff.Build(func(g *autodiff.Graph) (autodiff.Node, error) {
+		scores, err := forward(g, m, a, s.sample)
+		if err != nil {
+			return autodiff.Node{}, err
+		}
+		return g.Loss(scores, s.sample, loss.Func), nil
+	}, m.Devices()...)
 	if err != nil {
-		return nil, fmt.Errorf("train: adapter %s: %w", a.Kind(), err)
-	}
-	if err := s.graph.Compile(s.graph.Loss(scores, s.sample, loss.Func)); err != nil {
 		return nil, fmt.Errorf("train: adapter %s: %w", a.Kind(), err)
 	}
 	return s, nil
