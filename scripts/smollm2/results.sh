@@ -115,7 +115,7 @@ every() { # NAME [FLAG...]
     echo "$1: stage settings has chosen none: policies have the settings of their papers alone" >&2
   fi
   names=$(policies "$1" |
-    { while read -r policy; do echo "$policy"; grep "^${policy//+/\\+}(" <<<"$tuned" || true; done })
+    { while read -r policy; do echo "$policy"; awk -v name="$policy(" 'index($0, name) == 1' <<<"$tuned"; done })
   [ -z "$rest" ] || names=$(tr '\n' '\0' <<<"$names" | xargs -0 "$python" "$here/measured.py" lacking "$1${part:+.${part/\//of}}")
   [ -n "$names" ] || return 0
   measure "$1" ${part:+--shard "$part"} --policy "$(paste -sd, <<<"$names")" "${learned[@]}" "${few[@]}" "${@:2}"
