@@ -82,7 +82,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 	if err != nil {
 		return err
 	}
-	e.Units = 1
+	e.More = func(int) bool { return false } // one unit between two steps
 	var answer strings.Builder
 	say := func(text string) error {
 		answer.WriteString(text)

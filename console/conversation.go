@@ -51,7 +51,7 @@ func NewConversation(m *engine.Model, policy engine.Policy, o Options, out, info
 	if err != nil {
 		return nil, err
 	}
-	e.Units = 1
+	e.More = func(int) bool { return false } // one unit between two steps
 	c := &Conversation{
 		model: m, policy: policy, o: o, out: out, info: info,
 		runtime: rt, engine: e,

@@ -50,7 +50,7 @@ func BenchmarkPromptBesideAnswers(b *testing.B) {
 				for range 16 {
 					step()
 				}
-				e.Units = units
+				e.More = upTo(units)
 				long := submit(modeltest.Tokens(m, 9, 4096))
 				begin := time.Now()
 				var gap time.Duration

@@ -131,17 +131,15 @@ type Event struct {
 // Engine runs the requests of one model. It belongs to one goroutine, as the sessions of its
 // requests do until they are done.
 type Engine struct {
-	// Units is how many units of prompts run between two steps of the answers, a unit being a
-	// chunk of a prompt in one layer, or a token of a draft; 0: all prompts that there is room
-	// for run first. Answers don't depend on it.
-	Units int
+	// More is asked after each unit of prompts, ran of which have run since the last step of the answers, whether
+	// another one may run before the next step. A unit is a chunk of a prompt in one layer, or a token of a draft.
+	// nil: all prompts that there is room for run first. Answers don't depend on it.
+	More func(ran int) bool
 	// Budget is the most memory, in bytes beside weights and adapters, that the requests which run take
 	// together; 0: no limit. What a request needs is counted by the code that will run it
 	// ([eviction.Session.Footprint]). Requests run in the order in which they were submitted, each once
 	// there is room for it. Answers don't depend on it. It stays as long as there are requests.
 	Budget int64
-	// Ran is how many units the last step has run.
-	Ran int
 
 	runtime *eviction.Runtime
 	rows    int
@@ -237,11 +235,8 @@ func (e *Engine) Step(ctx context.Context) (events []Event, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	for e.Ran = 0; e.Units == 0 || e.Ran < e.Units; {
+	for ran := 0; ran == 0 || e.More == nil || e.More(ran); ran++ {
 		a, more := e.advance(context.WithoutCancel(ctx))
-		if more || a != nil {
-			e.Ran++
-		}
 		if a != nil {
 			events = append(events, Event{Answer: a, Done: a.done})
 		}

@@ -49,7 +49,7 @@ func play(t *testing.T, m *model.Model, all []asked, rows, units int, budget int
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Units, e.Budget = units, budget
+	e.More, e.Budget = upTo(units), budget
 	out, of, now := make([]said, len(all)), make(map[*Answer]int), make([]*Answer, len(all))
 	submit := func(i int, s *eviction.Session) {
 		opt := all[i].opt
@@ -241,7 +241,7 @@ func TestBudget(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e.Units = 1
+			e.More = upTo(1)
 			session := func(a asked) *eviction.Session {
 				s, err := rt.NewSession(a.policy, eviction.Pairs(a.budget))
 				if err != nil {
@@ -298,7 +298,7 @@ func TestUnitsLetAnswersGoOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.Units = units
+		e.More = upTo(units)
 		submit := func(n int) *Answer {
 			s, err := rt.NewSession(p, eviction.Pairs(64))
 			if err != nil {
@@ -338,7 +338,7 @@ func TestCancel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Units = 1
+	e.More = upTo(1)
 	var all []*Answer
 	for i := range 3 {
 		s, err := rt.NewSession(policies(t, "laq")[0], eviction.Pairs(16))
@@ -387,7 +387,7 @@ func TestClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Units = 1
+	e.More = upTo(1)
 	p := policies(t, "snapkv")[0]
 	s, err := rt.NewSession(p, eviction.Pairs(8))
 	if err != nil {
@@ -477,4 +477,9 @@ func TestRequestsThatFail(t *testing.T) {
 	if _, err := e.Step(stopped); !errors.Is(err, context.Canceled) {
 		t.Errorf("a step of a context that has ended: %v", err)
 	}
+}
+
+// upTo is Engine.More of so many units between two steps; 0: of all.
+func upTo(units int) func(ran int) bool {
+	return func(ran int) bool { return units == 0 || ran < units }
 }

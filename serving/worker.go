@@ -26,8 +26,8 @@ type worker struct {
 	idle     *idle     // nil: nothing is done then
 
 	choices map[*engine.Answer]*choice
-	stepped time.Duration // what a step without units takes, a running mean
-	unit    time.Duration // what a unit takes
+	stepped time.Duration // what a step of the answers takes, see most
+	unit    time.Duration // what a unit of a prompt takes
 	longest time.Duration // the longest step while answers were decoded
 }
 
@@ -111,31 +111,28 @@ func (w *worker) rest() bool {
 	return true
 }
 
-// step lets as many units of prompts run as leave the step shorter than the longest gap between two tokens.
+// step runs units of prompts as long as another one, and the answers' step behind them, end within the longest gap
+// between two tokens. One always runs.
 func (w *worker) step() {
 	decoding := w.decoding()
 	room := idleStep
 	if decoding > 0 {
 		room = w.maxGap - w.stepped
 	}
-	w.engine.Units = 1
-	if w.unit > 0 {
-		w.engine.Units = max(1, int(room/w.unit))
-	}
 	start := time.Now()
-	events, err := w.engine.Step(context.Background())
-	took := time.Since(start)
-	if decoding > 0 && took > w.longest {
-		w.longest = took
-		w.metrics.gap.Set(took.Seconds())
+	last := start
+	w.engine.More = func(int) bool {
+		now := time.Now()
+		w.unit, last = most(w.unit, now.Sub(last)), now
+		return now.Sub(start)+w.unit <= room
 	}
-	if units := w.engine.Ran; units == 0 {
-		w.stepped = mean(w.stepped, took)
-	} else if decoding == 0 || took > w.stepped {
-		if decoding > 0 {
-			took -= w.stepped
+	events, err := w.engine.Step(context.Background())
+	if took := time.Since(start); decoding > 0 {
+		w.stepped = most(w.stepped, time.Since(last))
+		if took > w.longest {
+			w.longest = took
+			w.metrics.gap.Set(took.Seconds())
 		}
-		w.unit = mean(w.unit, took/time.Duration(units))
 	}
 	for _, e := range events {
 		w.choices[e.Answer].say(e)
@@ -150,12 +147,9 @@ func (w *worker) step() {
 	w.metrics.stepped(w)
 }
 
-// mean is a running mean that follows what it is told within some steps.
-func mean(before, now time.Duration) time.Duration {
-	if before == 0 {
-		return now
-	}
-	return before + (now-before)/8
+// most is the longest of what it was told, which shorter ones bring down within some steps.
+func most(before, now time.Duration) time.Duration {
+	return max(now, before-before/16)
 }
 
 // decoding is the number of answers that have begun.
