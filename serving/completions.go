@@ -126,7 +126,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 	}
-	j, release, err := s.start(r, w, g)
+	j, release, err := s.start(r, g)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
+	"time"
 
 	"glimpse/model"
 	"glimpse/model/runner"
@@ -12,11 +14,13 @@ import (
 
 // apiError is an error as OpenAI's API tells it.
 type apiError struct {
-	status  int
-	Message string  `json:"message"`
-	Type    string  `json:"type"`
-	Param   *string `json:"param"`
-	Code    *string `json:"code"`
+	status int
+	// retryAfter is when it may be asked again; 0: that is not said.
+	retryAfter time.Duration
+	Message    string  `json:"message"`
+	Type       string  `json:"type"`
+	Param      *string `json:"param"`
+	Code       *string `json:"code"`
 }
 
 func (e *apiError) Error() string { return e.Message }
@@ -67,6 +71,9 @@ func ofModel(err error) *apiError {
 // writeError answers with an error.
 func writeError(w http.ResponseWriter, err error) {
 	e := ofModel(err)
+	if e.retryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(e.retryAfter.Seconds())))
+	}
 	writeJSON(w, e.status, map[string]any{"error": e})
 }
 

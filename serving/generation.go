@@ -108,16 +108,13 @@ func (g *generation) check(s *Server, param string, tokens []int32) error {
 }
 
 // start submits the answers of a generation, prompt by prompt. release counts them out again.
-func (s *Server) start(r *http.Request, w http.ResponseWriter, g *generation) (j *job, release func(), err error) {
+func (s *Server) start(r *http.Request, g *generation) (j *job, release func(), err error) {
 	remembered, err := keeps(r.Header)
 	if err != nil {
 		return nil, nil, err
 	}
 	n := len(g.prompts) * g.choices
 	if release, err = s.admit(n); err != nil {
-		if e := ofModel(err); e.status == http.StatusTooManyRequests {
-			w.Header().Set("Retry-After", "1")
-		}
 		return nil, nil, err
 	}
 	requests := make([]engine.Request, n)

@@ -25,7 +25,7 @@ type metrics struct {
 	success                        *prometheus.CounterVec // by finished_reason
 	rejected, failed               prometheus.Counter
 	ttft, interToken, e2e, queue   prometheus.Histogram
-	gap                            prometheus.Gauge
+	gap, idleUnit                  prometheus.Gauge
 	kept, evicted, read            *prometheus.CounterVec // bytes, by policy
 	agreement, shadow              *prometheus.HistogramVec
 	recorded, idle                 *prometheus.CounterVec
@@ -71,6 +71,7 @@ func newMetrics(version string) *metrics {
 	m.e2e = seconds("e2e_request_latency_seconds", "From the request to the end of its answer.", long)
 	m.queue = seconds("request_queue_time_seconds", "From the request to the start of its prompt.", long)
 	m.gap = gauge("longest_step_seconds", "The longest step while answers were decoded.")
+	m.idleUnit = gauge("longest_idle_unit_seconds", "The longest unit of work that was done while there were no requests, which one that comes waits for.")
 	m.kept = counters("kv_kept_bytes_total", "Bytes of keys and values that prompts left.", "policy")
 	m.evicted = counters("kv_evicted_bytes_total", "Bytes of keys and values of prompts that were evicted.", "policy")
 	m.read = counters("kv_read_bytes_total", "Bytes of keys and values that decoding steps read.", "policy")

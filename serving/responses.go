@@ -142,7 +142,7 @@ func (s *Server) responses(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
-	j, release, err := s.start(req, w, g)
+	j, release, err := s.start(req, g)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -77,6 +78,38 @@ type Server struct {
 
 	draining atomic.Bool
 	open     atomic.Int64 // answers that run or wait
+	ends     pace
+}
+
+// pace is how fast answers end. Its zero value is as fast as can be.
+type pace struct {
+	mu      sync.Mutex
+	last    time.Time
+	between time.Duration // two ends, a running mean
+}
+
+// ended is told that n answers have.
+func (p *pace) ended(n int, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.last.IsZero() {
+		took := now.Sub(p.last) / time.Duration(n)
+		if p.between == 0 {
+			p.between = took
+		}
+		p.between += (took - p.between) / 8
+	}
+	p.last = now
+}
+
+// longestRetry bounds what clients are told to wait.
+const longestRetry = 60 * time.Second
+
+// until is the time in which n answers end, in whole seconds, at least one.
+func (p *pace) until(n int64) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return min(max(time.Second, time.Duration(math.Ceil(float64(n)*p.between.Seconds()))*time.Second), longestRetry)
 }
 
 // New starts a server for a model, which it owns from then on. Close ends it.
@@ -134,8 +167,9 @@ func (s *Server) Abort() { s.worker.do(func() { s.worker.fail(errStopped) }) }
 
 // Loading answers requests while the model is opened.
 func Loading(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Retry-After", "5")
-	writeError(w, failure(http.StatusServiceUnavailable, serverError, "loading", "the model is being loaded"))
+	e := failure(http.StatusServiceUnavailable, serverError, "loading", "the model is being loaded")
+	e.retryAfter = 5 * time.Second
+	writeError(w, e)
 }
 
 // Close cancels what goes on and closes the model.
@@ -284,7 +318,11 @@ func (s *Server) admit(n int) (release func(), err error) {
 		s.open.Add(-int64(n))
 		s.metrics.rejected.Inc()
 		e := failure(http.StatusTooManyRequests, "rate_limit_error", "queue_full", "%d answers run or wait, and %d more were asked for: want at most %d", open-int64(n), n, most)
+		e.retryAfter = s.ends.until(open - most)
 		return nil, e
 	}
-	return func() { s.open.Add(-int64(n)) }, nil
+	return func() {
+		s.open.Add(-int64(n))
+		s.ends.ended(n, time.Now())
+	}, nil
 }

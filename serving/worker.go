@@ -29,6 +29,7 @@ type worker struct {
 	stepped time.Duration // what a step of the answers takes, see most
 	unit    time.Duration // what a unit of a prompt takes
 	longest time.Duration // the longest step while answers were decoded
+	resting time.Duration // the longest unit of idle work
 }
 
 // idleStep bounds the steps of prompts that run alone, so that others are heard.
@@ -88,7 +89,12 @@ func (w *worker) run() {
 
 // rest does a unit of idle work, or waits where there is none for what others ask. It is false when all is to stop.
 func (w *worker) rest() bool {
+	start := time.Now()
 	if w.idle.unit() {
+		if took := time.Since(start); took > w.resting {
+			w.resting = took
+			w.metrics.idleUnit.Set(took.Seconds())
+		}
 		select {
 		case f := <-w.commands:
 			f()

@@ -86,8 +86,15 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 			if c.Keys, err = readKeys(keys); err != nil {
 				return fail(err)
 			}
+			server := &http.Server{ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
 			if (cert == "") != (key == "") {
 				return fail(errors.New("--tls-cert and --tls-key: want both or none"))
+			} else if cert != "" {
+				pair, err := tls.LoadX509KeyPair(cert, key)
+				if err != nil {
+					return fail(fmt.Errorf("--tls-cert %s, --tls-key %s: %w", cert, key, err))
+				}
+				server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
 			}
 			if err := c.Choice.Check(); err != nil {
 				return fail(err)
@@ -105,7 +112,6 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 			if host, _, _ := net.SplitHostPort(listener.Addr().String()); len(c.Keys) == 0 && !net.ParseIP(host).IsLoopback() {
 				c.Log.Warn("everybody who reaches the address may use the server: --keys takes a file of API keys", "address", listener.Addr().String())
 			}
-			server := &http.Server{ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
 			var serve atomic.Pointer[serving.Server]
 			server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if ready := serve.Load(); ready != nil {
@@ -116,9 +122,8 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 			})
 			served := make(chan error, 1)
 			go func() {
-				if cert != "" {
-					server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-					served <- server.ServeTLS(listener, cert, key)
+				if server.TLSConfig != nil {
+					served <- server.ServeTLS(listener, "", "")
 				} else {
 					served <- server.Serve(listener)
 				}

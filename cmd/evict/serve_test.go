@@ -3,8 +3,15 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -109,6 +116,72 @@ func TestServeEndsTwice(t *testing.T) {
 	}
 }
 
+// TestServeTLS: with a certificate the server speaks TLS of version 1.2 and later, and nothing else.
+func TestServeTLS(t *testing.T) {
+	cert, key, roots := certificate(t)
+	_, url, _ := serveProgram(t, "--tls-cert", cert, "--tls-key", key)
+	client := func(c *tls.Config) *http.Client {
+		c.RootCAs = roots
+		return &http.Client{Transport: &http.Transport{TLSClientConfig: c}}
+	}
+	secure := strings.Replace(url, "http:", "https:", 1)
+	for name, c := range map[string]struct {
+		client *http.Client
+		url    string
+		status int // 0: no answer
+	}{
+		"TLS":                  {client(new(tls.Config)), secure, http.StatusOK},
+		"plain":                {http.DefaultClient, url, http.StatusBadRequest},
+		"TLS 1.1":              {client(&tls.Config{MinVersion: tls.VersionTLS11, MaxVersion: tls.VersionTLS11}), secure, 0},
+		"unknown certificates": {http.DefaultClient, secure, 0},
+	} {
+		r, err := c.client.Get(c.url + "/health")
+		status := 0
+		if err == nil {
+			status = r.StatusCode
+			r.Body.Close()
+		}
+		if status != c.status {
+			t.Errorf("%s: got status %d (error %v), want %d", name, status, err, c.status)
+		}
+	}
+}
+
+// certificate makes files of one for 127.0.0.1, signed by itself, and of its key.
+func certificate(t *testing.T) (cert, key string, roots *x509.CertPool) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed}, key: {Type: "PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parsed, err := x509.ParseCertificate(signed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots = x509.NewCertPool()
+	roots.AddCert(parsed)
+	return cert, key, roots
+}
+
 func TestServeRefuses(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -128,6 +201,7 @@ func TestServeRefuses(t *testing.T) {
 		{[]string{"--keys", empty}, "got no key"},
 		{[]string{"--keys", empty + "x"}, "no such file"},
 		{[]string{"--tls-cert", empty}, "want both or none"},
+		{[]string{"--tls-cert", empty, "--tls-key", empty}, "failed to find any PEM data"},
 		{[]string{"--policy", "snapkv,h2o"}, "want one"},
 		{[]string{"--memory", "1MiB", "--prefix-cache", "2MiB"}, "want more"},
 		{[]string{"--max-num-seqs", "0"}, "want 1 to"},
