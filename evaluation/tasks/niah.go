@@ -43,6 +43,14 @@ const (
 // needle is a sentence that hides in a haystack, the question for it and its answer.
 type needle struct{ text, question, answer string }
 
+// numberNeedle tells a number.
+func numberNeedle(about, value string) needle {
+	return needle{
+		fmt.Sprintf("One of the special magic numbers for %s is: %s.", about, value),
+		fmt.Sprintf("What is the special magic number for %s mentioned in the provided text?", about), value,
+	}
+}
+
 // sandwich is the needle of the test by G. Kamradt.
 var sandwich = needle{
 	"The best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day.",
@@ -144,10 +152,7 @@ func (n *niah) sample(ctx context.Context, length, maxNew int, depth float64, i 
 		d.needle = *n.own
 	} else {
 		about, value := randomPair(rng), randomNumber(rng)
-		d.needle = needle{
-			fmt.Sprintf("One of the special magic numbers for %s is: %s.", about, value),
-			fmt.Sprintf("What is the special magic number for %s mentioned in the provided text?", about), value,
-		}
+		d.needle = numberNeedle(about, value)
 	}
 	if d.hay == nil {
 		d.hay = makeHaystack(rng, niahHaystack)

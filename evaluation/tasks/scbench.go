@@ -21,7 +21,7 @@ func init() {
 	evaluation.Tasks.Add("scbench", evaluation.Task{
 		Name:     "scbench",
 		Doc:      "several questions, turn by turn, about one long context that was evicted before the second was known",
-		Source:   "SCBench, Li et al. 2024, arXiv:2412.10319; github.com/microsoft/MInference, scbench/eval_utils.py and compute_scores.py. The model's own answers stand between the turns",
+		Source:   "SCBench, Li et al. 2024, arXiv:2412.10319; github.com/microsoft/MInference, scbench/eval_utils.py and compute_scores.py. The model's own answers stand between the turns. Our own: needles",
 		Data:     "SCBench's jsonl file of the subtask, or a folder with scbench_SUBTASK.jsonl; without it prompts are made, but for qa_eng, which is left out",
 		Subtasks: names,
 		Options: []evaluation.Option{
@@ -68,6 +68,8 @@ var scTasks = []scTask{
 	{name: "vt", maxNew: 30, template: "{context}\n\n{input}", follow: "{input}", rate: scMetricRate("string_match_all"), make: makeSCVT},
 	{name: "qa_eng", maxNew: 40, template: "Read the book and answer the question. Be very concise in your answer.\n\n{context}\n\nQuestion: {input}\nAnswer:",
 		follow: "Question: {input}\nAnswer:", rate: scMetricRate("string_match_part")},
+	{name: "needles", maxNew: niahMaxNew, template: "Some important information is hidden within the following text. Read it carefully; questions about it follow.\n\n{context}\n\n{input}",
+		follow: "{input}", rate: scContains, make: makeSCNeedles},
 }
 
 // scContains is 1 for an answer that has the reference in it, letter by letter.

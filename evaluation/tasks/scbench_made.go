@@ -191,3 +191,46 @@ func (d *scVT) context(units, fillers, variant int) (string, error) {
 	return "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n" +
 		vtContext(d.statements, d.shares, units, fillers, variant), nil
 }
+
+// scNeedles is a haystack with a sentence for each turn, none of SCBench's: a model that is too small for those finds
+// the numbers. Its units are words of the haystack.
+type scNeedles struct {
+	needles []needle
+	order   []int // in which they are asked for
+	shares  []float64
+	hay     *haystack
+}
+
+func makeSCNeedles(rng *rand.Rand, turns, _ int) scDraft {
+	d := &scNeedles{hay: makeHaystack(rng, niahHaystack)}
+	taken := make(map[string]bool)
+	for len(d.needles) < turns {
+		if about := randomPair(rng); !taken[about] {
+			taken[about] = true
+			d.needles, d.shares = append(d.needles, numberNeedle(about, randomNumber(rng))), append(d.shares, rng.Float64())
+		}
+	}
+	slices.Sort(d.shares)
+	d.order = rng.Perm(turns)
+	return d
+}
+
+func (d *scNeedles) variants() int { return len(fillerEnds) }
+
+func (d *scNeedles) questions() []scTurn {
+	var out []scTurn
+	for _, i := range d.order {
+		n := d.needles[i]
+		out = append(out, scTurn{n.question + " Answer with nothing but what the text says.", []string{n.answer}})
+	}
+	return out
+}
+
+func (d *scNeedles) context(units, fillers, variant int) (string, error) {
+	var texts []string
+	for _, n := range d.needles {
+		texts = append(texts, n.text)
+	}
+	list := sentences(append(d.hay.take(0, units), filler(fillers, variant)...))
+	return strings.Join(insertAt(list, texts, scattered(d.shares, len(list))), " "), nil
+}

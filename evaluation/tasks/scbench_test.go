@@ -21,7 +21,7 @@ import (
 // nothing of what was there before.
 func TestSCBench(t *testing.T) {
 	for name, m := range textModels(t) {
-		for _, task := range []string{"kv", "prefix_suffix", "vt"} {
+		for _, task := range []string{"kv", "prefix_suffix", "vt", "needles"} {
 			t.Run(name+"/"+task, func(t *testing.T) {
 				lengths := "lengths=2048"
 				if name == "bytes" {
@@ -89,6 +89,9 @@ func scAnswer(t *testing.T, task, context, text string) string {
 	case "prefix_suffix":
 		ends := regexp.MustCompile(`begins with "(\w+)" and ends with "(\w+)"`).FindStringSubmatch(text)
 		return one(regexp.MustCompile(`(?m)^(`+ends[1]+`\w+`+ends[2]+`)$`).FindAllStringSubmatch(context, -1))
+	case "needles":
+		about := regexp.MustCompile(`special magic number for (\S+) mentioned`).FindAllStringSubmatch(text, -1)
+		return one(regexp.MustCompile(`special magic numbers for `+about[len(about)-1][1]+` is: (\d+)\.`).FindAllStringSubmatch(context, -1))
 	}
 	value := regexp.MustCompile(`assigned the value (\d+) in`).FindStringSubmatch(text)[1]
 	var chain []string
