@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"glimpse/kernels/formats"
 )
 
 // compressed is the layout of the compressed-tensors package, in which llm-compressor writes:
@@ -43,8 +45,8 @@ type group struct {
 	rows, cols int // of a block
 }
 
-// formats are how codes are stored, by the name of a format.
-var formats = map[string]func(m *module, g *group){
+// codesOf finds the codes of a module, by the name of a format.
+var codesOf = map[string]func(m *module, g *group){
 	"float-quantized": plainCodes, "int-quantized": plainCodes, "naive-quantized": plainCodes, "pack-quantized": packedCodes,
 }
 
@@ -105,8 +107,8 @@ func parseGroup(raw json.RawMessage, format string) (g *group, err error) {
 	if g.Format == "" {
 		g.Format = format
 	}
-	if formats[g.Format] == nil {
-		return nil, fmt.Errorf("format: got %.200q, want one of: %s", g.Format, strings.Join(slices.Sorted(maps.Keys(formats)), ", "))
+	if codesOf[g.Format] == nil {
+		return nil, fmt.Errorf("format: got %.200q, want one of: %s", g.Format, strings.Join(slices.Sorted(maps.Keys(codesOf)), ", "))
 	}
 	switch packed := g.Format == "pack-quantized"; {
 	case w.Type == "float" && (packed || w.Bits != 8), w.Type == "int" && packed && w.Bits != 4 && w.Bits != 8,
@@ -187,7 +189,7 @@ func (c compressed) find(f *finder) {
 		case c.ignore.match(m.name) > 0:
 			m.fail("weight", "quantised, and quantization_config.ignore names it")
 		default:
-			formats[found.Format](m, found)
+			codesOf[found.Format](m, found)
 		}
 	}
 }
@@ -196,7 +198,7 @@ func (c compressed) find(f *finder) {
 func plainCodes(m *module, g *group) {
 	dtype, values := "I8", &signed
 	if g.Weights.Type == "float" {
-		dtype, values = "F8_E4M3", &e4m3
+		dtype, values = "F8_E4M3", &formats.E4M3
 	}
 	if rows, cols, ok := m.matrix("weight", dtype); ok {
 		m.compressed(rows, cols, g, rowCodes{stride: cols, bits: 8, values: values})

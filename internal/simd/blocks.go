@@ -31,6 +31,7 @@ const (
 	VectorQ8_0
 	VectorIQ4_NL
 	VectorMXFP4
+	VectorMXFP8
 	VectorQ2_K
 	VectorQ3_K
 	VectorQ4_K

@@ -12,6 +12,11 @@ func quantise32AVX2(dst *byte, src *float32, records int, offset int)
 //go:noescape
 func quantise256AVX2(dst *byte, src *float32, records int, offset int)
 
+// decodeMXFP8AVX2 widens blocks of MXFP8, 32 elements in 33 bytes each.
+//
+//go:noescape
+func decodeMXFP8AVX2(dst *float32, src *byte, blocks int)
+
 // decodeQ4_0AVX2 widens blocks of Q4_0, 32 elements in 18 bytes each.
 //
 //go:noescape

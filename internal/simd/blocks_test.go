@@ -30,7 +30,7 @@ var blockFormats = func() []*blockFormat {
 		halves []int
 	}{
 		{"Q4_0", VectorQ4_0, []int{0}}, {"Q4_1", VectorQ4_1, []int{0, 2}}, {"Q5_0", VectorQ5_0, []int{0}}, {"Q5_1", VectorQ5_1, []int{0, 2}},
-		{"Q8_0", VectorQ8_0, []int{0}}, {"IQ4_NL", VectorIQ4_NL, []int{0}}, {"MXFP4", VectorMXFP4, nil},
+		{"Q8_0", VectorQ8_0, []int{0}}, {"IQ4_NL", VectorIQ4_NL, []int{0}}, {"MXFP4", VectorMXFP4, nil}, {"MXFP8", VectorMXFP8, nil},
 		{"Q2_K", VectorQ2_K, []int{80, 82}}, {"Q3_K", VectorQ3_K, []int{108}}, {"Q4_K", VectorQ4_K, []int{0, 2}},
 		{"Q5_K", VectorQ5_K, []int{0, 2}}, {"Q6_K", VectorQ6_K, []int{208}}, {"IQ4_XS", VectorIQ4_XS, []int{0}},
 		{"NVFP4", 0, nil}, {"Q4_K", 0, []int{0, 2}}, {"F16", 0, []int{0}},
@@ -63,6 +63,13 @@ func (f *blockFormat) random(r *rand.Rand, elems int) []byte {
 		switch f.name {
 		case "MXFP4":
 			block[0] = byte(120 + r.IntN(8))
+		case "MXFP8": // below 2, and no NaN
+			block[0] = byte(112 + r.IntN(8))
+			for i, b := range block[1:33] {
+				if b&127 == 127 {
+					block[1+i] = 0
+				}
+			}
 		case "NVFP4/widen":
 			for i := range 4 {
 				block[i] &= 0x3f
@@ -256,7 +263,7 @@ func (f *blockFormat) depths() []int {
 func TestBlocksFewRows(t *testing.T) {
 	blockLevels(t, func(t *testing.T, f *blockFormat) {
 		if !f.MultipliesIntegers() {
-			if f.Vector != 0 && Level() != "portable" && Level() != "neon" {
+			if f.Vector != 0 && f.Vector != VectorMXFP8 && Level() != "portable" && Level() != "neon" {
 				t.Error("few rows are not multiplied as integers")
 			}
 			return

@@ -92,7 +92,7 @@ func TestCachesOfBlocks(t *testing.T) {
 	for _, f := range formats.Cached() {
 		open := func(device string) *model.Model {
 			m := shape.Open(t, device)
-			if err := m.SetCacheDType(strings.ToLower(f.Name)); err != nil {
+			if err := m.SetCacheDType(f.CacheName()); err != nil {
 				t.Fatal(err)
 			}
 			if counted, _ := m.Counted(); counted.CacheDType() != m.CacheDType() {
@@ -144,8 +144,8 @@ func TestCacheDTypes(t *testing.T) {
 			t.Errorf("%q: %s (%v), want %s", name, m.CacheDType(), err, want)
 		}
 	}
-	_, err := model.Open("", model.Options{CacheDType: "fp8"})
-	if err == nil || !strings.Contains(err.Error(), `cache dtype: got "fp8", want auto, float32, bf16, q4_0, q4_1, q5_0, q5_1, q8_0`) {
+	_, err := model.Open("", model.Options{CacheDType: "int3"})
+	if err == nil || !strings.Contains(err.Error(), `cache dtype: got "int3", want auto, float32, bf16, fp8, q4_0, q4_1, q5_0, q5_1, q8_0`) {
 		t.Errorf("error %v", err)
 	}
 	cut, err := m.Cut(1)

@@ -64,6 +64,7 @@ func (f *blockFormat) signed(v blockISA) bool { return f.signedDots && !v.vnni }
 func blocks() {
 	quantise(false)
 	quantise(true)
+	decodeMXFP8()
 	for i := range blockFormats {
 		f := &blockFormats[i]
 		decodeBlocks(f)
@@ -458,6 +459,58 @@ func decodeBlocks(f *blockFormat) {
 	}
 	ADDQ(I32(4*f.elems), dst)
 	ADDQ(I32(f.bytes), src)
+	DECQ(left)
+	JNZ(LabelRef("block"))
+	end()
+}
+
+// decodeMXFP8 makes half-precision numbers of floats of 8 bits, whose exponents have 8 less of a bias: subnormal ones
+// are widened without delay, other than those of float32. There is no product: what floats of 8 bits hold does not
+// fit in signed bytes.
+func decodeMXFP8() {
+	function("decodeMXFP8AVX2", "func(dst *float32, src *byte, blocks int)",
+		"decodeMXFP8AVX2 widens blocks of MXFP8, 32 elements in 33 bytes each.")
+	dst, src, left := pointer("dst"), pointer("src"), pointer("blocks")
+	sign, magnitude, nan := loaded(integer(0x80008000)), loaded(integer(0x3f803f80)), loaded(integer(0x7e007e00))
+	bias := loaded(integer(0x43800000)) // 2⁸
+	Label("block")
+	PREFETCHT0(Mem{Base: src, Disp: 1024})
+	e, bits, other := GP32(), GP32(), GP32()
+	MOVBLZX(Mem{Base: src}, e)
+	MOVL(e, bits)
+	SHLL(Imm(23), bits)
+	MOVL(U32(0x00400000), other) // 2⁻¹²⁷
+	TESTL(e, e)
+	CMOVLEQ(other, bits)
+	MOVL(U32(0x7fc00000), other)
+	CMPL(e, U32(255))
+	CMOVLEQ(other, bits)
+	scale := YMM()
+	VMOVD(bits, scale.AsX())
+	VBROADCASTSS(scale.AsX(), scale)
+	for part := range 2 {
+		x, m, n := YMM(), YMM(), YMM()
+		VPMOVZXBW(Mem{Base: src, Disp: 1 + 16*part}, x)
+		VPSLLW(Imm(7), x, m)
+		VPAND(magnitude, m, m)
+		VPCMPEQW(magnitude, m, n)
+		VPAND(nan, n, n)
+		VPOR(n, m, m)
+		VPSLLW(Imm(8), x, x)
+		VPAND(sign, x, x)
+		VPOR(m, x, x)
+		high := XMM()
+		VEXTRACTI128(Imm(1), x, high)
+		for i, words := range []reg.VecVirtual{x.AsX().(reg.VecVirtual), high} {
+			r := YMM()
+			VCVTPH2PS(words, r)
+			VMULPS(bias, r, r)
+			VMULPS(scale, r, r)
+			VMOVUPS(r, Mem{Base: dst, Disp: 64*part + 32*i})
+		}
+	}
+	ADDQ(I32(4*32), dst)
+	ADDQ(I32(33), src)
 	DECQ(left)
 	JNZ(LabelRef("block"))
 	end()
