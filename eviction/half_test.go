@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"glimpse/eviction"
+	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/modeltest"
 )
@@ -39,6 +40,11 @@ func TestKeptSetsOfCachesOfBlocks(t *testing.T) {
 	keptSetsOver(t, modeltest.Llama{Heads: 4, KVHeads: 2, HeadDim: 32, Layers: 3, Seed: 8}, "q8_0", []string{"cpu"}, 3e-2, 25)
 }
 
+// TestKeptSetsOfCachesOfGroups: and so do those in groups.
+func TestKeptSetsOfCachesOfGroups(t *testing.T) {
+	keptSetsOver(t, modeltest.Llama{Heads: 4, KVHeads: 2, HeadDim: 32, Layers: 3, Seed: 8}, "kivi4", []string{"cpu"}, 3e-2, 25)
+}
+
 func keptSetsOver(t *testing.T, shape modeltest.Llama, cache string, devices []string, tolerance float64, most int) {
 	exact := openHalf(t, shape, "reference64", cache)
 	study := func(m *model.Model, tokens []int32) []*eviction.Choice {
@@ -50,7 +56,7 @@ func keptSetsOver(t *testing.T, shape modeltest.Llama, cache string, devices []s
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.FullBytes != int64(len(tokens))*m.Config.CacheBytesPerToken(m.CacheDType()) {
+		if s.FullBytes != 2*int64(m.Config.Layers*m.Config.KVHeads)*int64(kernels.StoredBytes(m.CacheDType(), len(tokens), m.Config.HeadDim)) {
 			t.Errorf("the full cache has %d bytes", s.FullBytes)
 		}
 		return s.Choices

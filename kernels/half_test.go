@@ -55,10 +55,13 @@ func TestCachesOfBlocks(t *testing.T) {
 				continue // sharp logits turn any rounding into another answer
 			}
 			s.Dim = 32 + i%2*64
-			stored := []string{"Q8_0", "Q4_1", "Q5_0", "MXFP8"}[i%4]
-			dtype, err := kernels.ParseStored(stored)
-			if err != nil {
-				t.Fatal(err)
+			stored := []string{"Q8_0", "Q4_1", "Q5_0", "MXFP8", "KIVI4"}[i%5]
+			dtype := kernels.KIVIKeys
+			if stored != "KIVI4" {
+				var err error
+				if dtype, err = kernels.ParseStored(stored); err != nil {
+					t.Fatal(err)
+				}
 			}
 			draw := func(d kernelstest.Device, so bool) (values [][]float64) {
 				rng := rand.New(rand.NewPCG(5, 6))

@@ -17,8 +17,11 @@ func cacheBlocks() (names []string) {
 	for _, f := range formats.Cached() {
 		names = append(names, f.CacheName())
 	}
-	return names
+	return append(names, kivi)
 }
+
+// kivi is the name of caches in the groups of kernels.KIVIKeys.
+const kivi = "kivi4"
 
 // CacheDType is the type of the keys and values of caches.
 func (m *Model) CacheDType() kernels.DType {
@@ -46,7 +49,7 @@ func CheckCacheDType(name string) error {
 // cores; "auto", which is bf16 on a GPU where the weights are bf16, since such
 // models are trained and served with caches of that type, and otherwise float32; or on
 // a processor blocks of 32 numbers with a scale, "q8_0" (8.5 bits a number), "q5_1", "q5_0",
-// "q4_1" (5 bits), "q4_0" (4.5) and "fp8" (e4m3, 8.25), for models whose heads are whole blocks.
+// "q4_1" (5 bits), "q4_0" (4.5) and "fp8" (e4m3, 8.25), or "kivi4" (5, but for the newest 32 to 63 tokens), for models whose heads are whole blocks.
 func (m *Model) SetCacheDType(name string) error {
 	if err := CheckCacheDType(name); err != nil {
 		return err
@@ -61,13 +64,17 @@ func (m *Model) SetCacheDType(name string) error {
 			dtype = kernels.BF16
 		}
 	default:
-		f := formats.Cached()[slices.Index(cacheBlocks(), name)]
-		dtype, _ = kernels.ParseStored(f.Name)
+		elems := 32
+		if dtype = kernels.KIVIKeys; name != kivi {
+			f := formats.Cached()[slices.Index(cacheBlocks(), name)]
+			dtype, _ = kernels.ParseStored(f.Name)
+			elems = f.Elems
+		}
 		switch {
 		case m.Backend.Traits().Device:
 			return fmt.Errorf("cache dtype: got %q, want auto, float32 or bf16 on device %s", name, m.Backend.Device())
-		case m.Config.HeadDim%f.Elems != 0:
-			return fmt.Errorf("cache dtype: got %q, whose blocks have %d numbers, want float32 or bf16 for heads of %d", name, f.Elems, m.Config.HeadDim)
+		case m.Config.HeadDim%elems != 0:
+			return fmt.Errorf("cache dtype: got %q, whose blocks have %d numbers, want float32 or bf16 for heads of %d", name, elems, m.Config.HeadDim)
 		}
 	}
 	m.cacheDType, m.cacheName = dtype, name
