@@ -5,8 +5,8 @@
     python3 scripts/golden_gguf.py
 
 kernels/formats/testdata/blocks.zip      of each format: blocks, and the float32 numbers that
-                                         gguf.quants.dequantize makes of them; of MXFP8, which ggml
-                                         does not have, ml_dtypes
+                                         gguf.quants.dequantize makes of them; of those that ggml does
+                                         not have, ml_dtypes
 kernels/formats/testdata/narrow.zip      of each format that is written: float32 numbers, and the
                                          blocks that gguf.quants.quantize makes of them, or ml_dtypes
 model/gguf/testdata/blocks.gguf          a small Llama of random numbers, each module in another format of blocks
@@ -82,6 +82,34 @@ def mxfp8_values(data):
     return (elements.astype(np.float32) * scale.astype(np.float32)).ravel()
 
 
+# Of the formats of Hugging Face: the types of scale and codes, and whether there is a zero point.
+SCALED = {
+    "E4M3_BF16": (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn), "E4M3_F32": (np.float32, ml_dtypes.float8_e4m3fn),
+    "I4_BF16": (ml_dtypes.bfloat16, None), "I4_F16": (np.float16, None),
+    "I8_BF16": (ml_dtypes.bfloat16, np.int8), "I8_F16": (np.float16, np.int8),
+}
+EXTREME_SCALES = [0.0, -0.0, 6e-8, 1e-7, 6.1e-5, 1.0, 300.0, 65504.0, -0.5, np.inf, np.nan]
+
+
+def scaled_blocks(name):
+    """Blocks of random codes under extreme and usual scales, and what they hold."""
+    rng = np.random.default_rng(5)
+    scale, code = SCALED[name]
+    scales = np.concatenate([EXTREME_SCALES, rng.normal(0, 0.01, 13)]).astype(np.float32).astype(scale)[:, None]
+    n, size = len(scales), np.dtype(scale).itemsize
+    if code is None:
+        zeros, codes = rng.integers(0, 17, (n, 1), dtype=np.uint8), rng.integers(0, 256, (n, 16), dtype=np.uint8)
+        stored, numbers = np.concatenate([zeros, codes], axis=1), np.concatenate([codes & 15, codes >> 4], axis=1).astype(np.float32) - zeros
+    else:
+        stored = rng.integers(0, 256, (n, 32), dtype=np.uint8)
+        stored[:8] = np.arange(256).reshape(8, 32)
+        numbers = stored.view(code).astype(np.float32)
+    values = numbers * scales.astype(np.float32)
+    if scale == np.float16:
+        values = values.astype(np.float16).astype(np.float32)
+    return np.concatenate([scales.view(np.uint8).reshape(n, size), stored], axis=1).ravel(), values.ravel()
+
+
 def to_mxfp8(numbers):
     """The scale is the least power of two that leaves no number above 448."""
     top = np.abs(numbers).max(axis=1, keepdims=True).astype(np.float64)
@@ -93,9 +121,12 @@ def to_mxfp8(numbers):
 
 def write_blocks(path):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as z:
-        for name in sorted([*PLAIN, *HALVES, *BYTES, "MXFP8"]):
-            data = mxfp8_blocks() if name == "MXFP8" else blocks(name)
-            values = mxfp8_values(data) if name == "MXFP8" else quants.dequantize(data, Type[name])
+        for name in sorted([*PLAIN, *HALVES, *BYTES, *SCALED, "MXFP8"]):
+            if name in SCALED:
+                data, values = scaled_blocks(name)
+            else:
+                data = mxfp8_blocks() if name == "MXFP8" else blocks(name)
+                values = mxfp8_values(data) if name == "MXFP8" else quants.dequantize(data, Type[name])
             for what, raw in [("blocks", data), ("values", values.astype("<f4"))]:
                 z.writestr(zipfile.ZipInfo(f"{name}.{what}"), raw.tobytes(), zipfile.ZIP_DEFLATED)
 

@@ -259,7 +259,7 @@ func (m *module) compressed(rows, cols int, g *group, c rowCodes) {
 	if g.Weights.Strategy == "group" && g.Format == "pack-quantized" && m.has("weight_g_idx") {
 		blocks.group = m.columnGroups(cols, g.cols, blocks.width)
 	}
-	m.show(rows, cols, func(dst []byte, of [][]byte) {
+	found := func(of [][]byte) (rowCodes, grid) {
 		c, blocks := c, blocks
 		c.data, blocks.scale = of[0], floats(of[1], scale)
 		if packed {
@@ -272,6 +272,35 @@ func (m *module) compressed(rows, cols int, g *group, c rowCodes) {
 				}
 			}
 		}
+		return c, blocks
+	}
+	codes, columns := "I8", blocks.blockCols
+	switch {
+	case g.Weights.Type == "float":
+		codes = "E4M3"
+	case c.bits == 4:
+		codes = "I4"
+	}
+	if blocks.group != nil || zero && !(packed && codes == "I4") { // such zero points may be any
+		columns = 0
+	}
+	if m.keep(rows, cols, codes, scale, columns, func(of [][]byte) func(b *block, row, col int) {
+		c, blocks := found(of)
+		return func(b *block, row, col int) {
+			c.block(&b.codes, row, col)
+			var zero float32
+			b.scale, zero = blocks.at(row, col/blocks.blockCols)
+			if b.zero = byte(zero); codes == "I8" && middle > 0 {
+				for i := range b.codes {
+					b.codes[i] ^= 1 << 7 // which takes the middle off
+				}
+			}
+		}
+	}) {
+		return
+	}
+	m.show(rows, cols, func(dst []byte, of [][]byte) {
+		c, blocks := found(of)
 		widenRows(dst, rows, cols, c, &blocks, scale)
 	})
 }

@@ -49,10 +49,21 @@ func (c fp8) find(f *finder) {
 			shapes = [][]int{{parts(rows, c.rows), g.width}}
 		}
 		scale := m.use("weight_scale_inv", floatTypes, shapes...)
+		codes := rowCodes{stride: cols, bits: 8, values: &formats.E4M3}
+		kept := scale // products are of float32, whatever the scale's type
+		if scale == "F16" {
+			kept = "F32"
+		}
+		if m.keep(rows, cols, "E4M3", kept, g.blockCols, func(of [][]byte) func(b *block, row, col int) {
+			return g.filled(codes, of[0], floats(of[1], scale))
+		}) {
+			continue
+		}
 		m.show(rows, cols, func(dst []byte, of [][]byte) {
 			g := g
 			g.scale = floats(of[1], scale)
-			widenRows(dst, rows, cols, rowCodes{of[0], cols, 8, &formats.E4M3}, &g, "F32") // whatever the scale's type
+			codes.data = of[0]
+			widenRows(dst, rows, cols, codes, &g, "F32")
 		})
 	}
 }
