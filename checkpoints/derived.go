@@ -136,4 +136,4 @@ func (f *derivedFile) Bytes() []byte { return nil }
 
 func (f *derivedFile) Close() error { return nil }
 
-func (d Derived) size() int { return kernels.ShapeLen(d.Shape) * d.DType.Size() }
+func (d Derived) size() int { return d.DType.Bytes(kernels.ShapeLen(d.Shape)) }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"glimpse/eviction"
+	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/modeltest"
 )
@@ -39,6 +40,11 @@ func TestKeptSetsOfCachesOfBlocks(t *testing.T) {
 	keptSetsOver(t, modeltest.Llama{Heads: 4, KVHeads: 2, HeadDim: 32, Layers: 3, Seed: 8}, "q8_0", []string{"cpu"}, 3e-2, 25)
 }
 
+// TestKeptSetsOfCachesOfGroups: and so do those in groups.
+func TestKeptSetsOfCachesOfGroups(t *testing.T) {
+	keptSetsOver(t, modeltest.Llama{Heads: 4, KVHeads: 2, HeadDim: 32, Layers: 3, Seed: 8}, "kivi4", []string{"cpu"}, 3e-2, 25)
+}
+
 func keptSetsOver(t *testing.T, shape modeltest.Llama, cache string, devices []string, tolerance float64, most int) {
 	exact := openHalf(t, shape, "reference64", cache)
 	study := func(m *model.Model, tokens []int32) []*eviction.Choice {
@@ -50,7 +56,7 @@ func keptSetsOver(t *testing.T, shape modeltest.Llama, cache string, devices []s
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.FullBytes != int64(len(tokens))*m.Config.CacheBytesPerToken(m.CacheDType()) {
+		if s.FullBytes != 2*int64(m.Config.Layers*m.Config.KVHeads)*int64(kernels.StoredBytes(m.CacheDType(), len(tokens), m.Config.HeadDim)) {
 			t.Errorf("the full cache has %d bytes", s.FullBytes)
 		}
 		return s.Choices
@@ -124,18 +130,23 @@ func closeScores(a, b []int32, scores []float32, tol float64) bool {
 // while decoding included, answers as in float64 on the rounded numbers, with the same
 // entries and bytes.
 func TestDecodingOverHalfCaches(t *testing.T) {
-	decodingOver(t, modeltest.Llama{Heads: 4, KVHeads: 2, Layers: 2, Seed: 5}, "bf16", halfDevices, 0)
+	decodingOver(t, modeltest.Llama{Heads: 4, KVHeads: 2, Layers: 2, Seed: 5}, "bf16", halfDevices, 0, 30, 12)
 }
 
 // TestDecodingOverCachesOfBlocks: and over keys and values in blocks, but for a few that a rounded
 // query gives another of two entries or tokens that are almost equal.
 func TestDecodingOverCachesOfBlocks(t *testing.T) {
-	decodingOver(t, modeltest.Llama{Heads: 4, KVHeads: 2, HeadDim: 32, Layers: 2, Seed: 5}, "q8_0", []string{"cpu"}, 4)
+	decodingOver(t, modeltest.Llama{Heads: 4, KVHeads: 2, HeadDim: 32, Layers: 2, Seed: 5}, "q8_0", []string{"cpu"}, 4, 30, 12)
 }
 
-func decodingOver(t *testing.T, shape modeltest.Llama, cache string, devices []string, others int) {
+// TestDecodingOverCachesOfGroups: and over those in groups, which are made and emptied meanwhile.
+func TestDecodingOverCachesOfGroups(t *testing.T) {
+	decodingOver(t, modeltest.Llama{Heads: 4, KVHeads: 2, HeadDim: 32, Layers: 2, Seed: 5}, "kivi4", []string{"cpu"}, 0, 150, 100)
+}
+
+func decodingOver(t *testing.T, shape modeltest.Llama, cache string, devices []string, others, prompt, budget int) {
 	exact := openHalf(t, shape, "reference64", cache)
-	tokens := modeltest.Tokens(exact, 7, 30)
+	tokens := modeltest.Tokens(exact, 7, prompt)
 	type outcome struct {
 		tokens    []int32
 		positions [][]int32
@@ -143,7 +154,7 @@ func decodingOver(t *testing.T, shape modeltest.Llama, cache string, devices []s
 		traffic   eviction.Traffic
 	}
 	run := func(m *model.Model, name string) (o outcome) {
-		s := prefill(t, m, policy(t, m, name), tokens, 12)
+		s := prefill(t, m, policy(t, m, name), tokens, budget)
 		o.tokens = generate(t, s, 8)
 		for l := range m.Config.Layers {
 			for h := range m.Config.KVHeads {

@@ -181,7 +181,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	}
 	s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
 	if s.turns > 0 {
-		s.FullBytes = int64(s.Cache.Next()) * int64(s.Cache.Layers()*s.Cache.KVHeads()) * s.Cache.PairBytes()
+		s.FullBytes = s.Cache.FullBytes()
 	}
 	r.finish()
 	if r.plan.Drafted > 0 && !r.idle() {

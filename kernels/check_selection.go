@@ -91,7 +91,7 @@ func CheckCompact(op string, dst, src []KV, s *Selection) {
 	}
 	for h := range dst {
 		for _, p := range [][2]*Tensor{{dst[h].K, src[h].K}, {dst[h].V, src[h].V}} {
-			if p[0].DType != p[1].DType || p[0].DType != dst[0].K.DType {
+			if p[0].DType != p[1].DType || p[0].DType.OfValues() != dst[0].K.DType.OfValues() {
 				panic(fmt.Sprintf("kernels: %s: %s into %s", op, p[1].DType, p[0].DType))
 			}
 			if p[0].Width() != p[1].Width() || p[0].Width() != dst[0].K.Width() || p[0].Dim0() < s.Len(h) || p[1].Dim0() < s.Spans[h] {

@@ -180,7 +180,11 @@ func (d Decomposed) AttentionSelected(out, lse *Tensor, a *Attend, s *Selection,
 	part.Past = make([]KV, len(a.Past))
 	for h, ids := range s.Indices() {
 		from := a.Past[h]
-		kv := KV{K: temp.Alloc(from.K.DType, len(ids), from.K.Width()), V: temp.Alloc(from.V.DType, len(ids), from.V.Width())}
+		dtype := from.K.DType
+		if dtype.Grouped() { // which are read as they are: others in other groups
+			dtype = d.on.Compute()
+		}
+		kv := KV{K: temp.Alloc(dtype, len(ids), from.K.Width()), V: temp.Alloc(dtype, len(ids), from.V.Width())}
 		d.on.Gather(kv.K, from.K, ids)
 		d.on.Gather(kv.V, from.V, ids)
 		if a.Window > 0 {

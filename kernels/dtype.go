@@ -37,7 +37,7 @@ func (d DType) Format() (*formats.Format, bool) {
 
 // Numbers is BF16 of blocks, the type that they are widened to and rounded, and d of numbers.
 func (d DType) Numbers() DType {
-	if _, ok := d.Format(); ok {
+	if _, ok := d.Format(); ok || d.Grouped() {
 		return BF16
 	}
 	return d
@@ -48,8 +48,13 @@ func (d DType) String() string {
 	if f, ok := d.Format(); ok {
 		return f.Name
 	}
-	if int(d) < len(dtypeNames) {
+	switch {
+	case int(d) < len(dtypeNames):
 		return dtypeNames[d]
+	case d == KIVIKeys:
+		return "KIVI4-K"
+	case d == KIVIValues:
+		return "KIVI4-V"
 	}
 	return fmt.Sprintf("DType(%d)", uint8(d))
 }
@@ -57,9 +62,20 @@ func (d DType) String() string {
 // Size is the number of bytes of one element; it panics for blocks.
 func (d DType) Size() int { return dtypeSizes[d] }
 
-// Bytes is the size of n elements, which are whole blocks.
+// StoredBytes is the memory of a tensor.
+func StoredBytes(d DType, shape ...int) int {
+	if d.Grouped() {
+		return groupedBytes(shape[0], ShapeLen(shape[1:]))
+	}
+	return d.Bytes(ShapeLen(shape))
+}
+
+// Bytes is the size of n elements, which are whole blocks; of rows in groups, of so many that all are in one.
 func (d DType) Bytes(n int) int {
 	f, ok := d.Format()
+	if d.Grouped() {
+		f, ok = groupBlock, true
+	}
 	if !ok {
 		return n * d.Size()
 	}

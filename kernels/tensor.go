@@ -27,7 +27,9 @@ type Tensor struct {
 	bare bool // a shape without memory
 
 	block  Block // of an accelerator; nil on the host
-	offset int   // of the first element in block, in bytes
+	offset int   // of the first element in block, in bytes; of the first row in groups
+
+	groups *groups // of a type that has them
 }
 
 // Block is memory of an accelerator. It is freed once no tensor refers to it.
@@ -63,6 +65,8 @@ func NewTensor(d DType, shape ...int) *Tensor {
 	switch {
 	case !stored(d):
 		panic("kernels: NewTensor of " + d.String())
+	case d.Grouped():
+		t.groups = newGroups(d, shape[0], shape[1])
 	case n == 0:
 	case d >= firstBlocks:
 		t.data = unsafe.Pointer(unsafe.SliceData(make([]byte, d.Bytes(n))))
@@ -99,7 +103,7 @@ func wrap[E float32 | float64](d DType, data []E, shape []int) *Tensor {
 // stored reports whether tensors hold elements of the type.
 func stored(d DType) bool {
 	_, blocks := d.Format()
-	return blocks || d > Invalid && d < firstBlocks
+	return blocks || d.Grouped() || d > Invalid && d < firstBlocks
 }
 
 // FromBytes views little-endian stored elements, for example a tensor of a
@@ -134,14 +138,22 @@ func FromBytes(d DType, data []byte, shape ...int) (*Tensor, error) {
 // Memory is the memory of a host tensor.
 func (t *Tensor) Memory() []byte {
 	t.mustHost()
+	if t.groups != nil {
+		panic("kernels: memory of a " + t.DType.String() + " tensor, whose rows are in groups")
+	}
 	return unsafe.Slice((*byte)(t.data), t.Bytes())
 }
 
 // Len is the number of elements.
 func (t *Tensor) Len() int { return t.n }
 
-// Bytes is the size of the elements in memory.
-func (t *Tensor) Bytes() int { return t.DType.Bytes(t.Len()) }
+// Bytes is the size of the elements in memory; of rows in groups, of all that are stored with them.
+func (t *Tensor) Bytes() int {
+	if t.groups != nil {
+		return t.groups.bytes()
+	}
+	return StoredBytes(t.DType, t.Shape...)
+}
 
 // Dim0 is the first extent, the number of rows.
 func (t *Tensor) Dim0() int { return t.Shape[0] }
@@ -234,9 +246,13 @@ func (t *Tensor) viewInto(v *Tensor, from, to int) *Tensor {
 	if from < 0 || from > to || to > t.Len() {
 		panic(fmt.Sprintf("kernels: elements %d to %d of %v", from, to, t.Shape))
 	}
-	at := t.DType.Bytes(from)
-	v.DType, v.bare, v.block = t.DType, t.bare, t.block
+	v.DType, v.bare, v.block, v.groups = t.DType, t.bare, t.block, t.groups
 	v.data, v.offset = nil, 0
+	if t.groups != nil {
+		v.offset = t.offset + from/t.groups.dim
+		return v
+	}
+	at := t.DType.Bytes(from)
 	switch {
 	case t.block != nil:
 		v.offset = t.offset + at
@@ -265,6 +281,10 @@ func (t *Tensor) At(i int) float64 {
 func Read[T Float](dst []T, t *Tensor, from int) {
 	t.mustHost()
 	to := from + len(dst)
+	if t.groups != nil {
+		readGroups(dst, t, from)
+		return
+	}
 	switch t.DType {
 	case F32:
 		for i, v := range view[float32](t)[from:to] {
@@ -288,6 +308,17 @@ func Read[T Float](dst []T, t *Tensor, from int) {
 		}
 	default:
 		readBlocks(dst, t, from)
+	}
+}
+
+// readGroups widens the rows in which the elements lie.
+func readGroups[T Float](dst []T, t *Tensor, from int) {
+	dim := t.groups.dim
+	first := from / dim
+	wide := make([]float32, ((from+len(dst)+dim-1)/dim-first)*dim)
+	t.groups.read(wide, t.offset+first)
+	for i := range dst {
+		dst[i] = T(wide[from-first*dim+i])
 	}
 }
 
@@ -361,9 +392,22 @@ func Convert(dst, src *Tensor) {
 		}
 		return
 	}
+	if dst.groups != nil {
+		dst.groups.write(dst.offset, src.Float32s())
+		return
+	}
 	if dst.DType == src.DType {
 		copy(dst.Memory(), src.Memory())
 		return
+	}
+	if src.groups != nil {
+		wide := make([]float32, src.Len())
+		src.groups.read(wide, src.offset)
+		src = FromF32(wide, src.Shape...)
+		if dst.DType == F32 {
+			copy(dst.F32(), wide)
+			return
+		}
 	}
 	if f, ok := dst.DType.Format(); ok {
 		f.Narrow(dst.Memory(), src.Float32s())

@@ -12,13 +12,16 @@ import (
 // CacheDTypeUsage is the help of flags that take what SetCacheDType does.
 var CacheDTypeUsage = "type of cached keys and values: auto, float32, bf16, on a processor also " + strings.Join(cacheBlocks(), ", ")
 
-// cacheBlocks are the formats of blocks that a cache can have, named as llama.cpp does.
+// cacheBlocks are the names of the formats of blocks that a cache can have.
 func cacheBlocks() (names []string) {
 	for _, f := range formats.Cached() {
-		names = append(names, strings.ToLower(f.Name))
+		names = append(names, f.CacheName())
 	}
-	return names
+	return append(names, kivi)
 }
+
+// kivi is the name of caches in the groups of kernels.KIVIKeys.
+const kivi = "kivi4"
 
 // CacheDType is the type of the keys and values of caches.
 func (m *Model) CacheDType() kernels.DType {
@@ -46,7 +49,7 @@ func CheckCacheDType(name string) error {
 // cores; "auto", which is bf16 on a GPU where the weights are bf16, since such
 // models are trained and served with caches of that type, and otherwise float32; or on
 // a processor blocks of 32 numbers with a scale, "q8_0" (8.5 bits a number), "q5_1", "q5_0",
-// "q4_1" (5 bits) and "q4_0" (4.5), for models whose heads are whole blocks.
+// "q4_1" (5 bits), "q4_0" (4.5) and "fp8" (e4m3, 8.25), or "kivi4" (5, but for the newest 32 to 63 tokens), for models whose heads are whole blocks.
 func (m *Model) SetCacheDType(name string) error {
 	if err := CheckCacheDType(name); err != nil {
 		return err
@@ -57,17 +60,21 @@ func (m *Model) SetCacheDType(name string) error {
 	case "bf16", "bfloat16":
 		dtype = kernels.BF16
 	case "auto":
-		if m.Backend.Name() == "cuda" && m.Network.Layers[0].Linear(KProj).Weight.DType.Numbers() == kernels.BF16 {
+		if m.Network.Layers[0].Linear(KProj).Weight.DType.Numbers() == kernels.BF16 {
 			dtype = kernels.BF16
 		}
 	default:
-		dtype, _ = kernels.ParseStored(strings.ToUpper(name))
-		f, _ := dtype.Format()
+		elems := 32
+		if dtype = kernels.KIVIKeys; name != kivi {
+			f := formats.Cached()[slices.Index(cacheBlocks(), name)]
+			dtype, _ = kernels.ParseStored(f.Name)
+			elems = f.Elems
+		}
 		switch {
 		case m.Backend.Traits().Device:
 			return fmt.Errorf("cache dtype: got %q, want auto, float32 or bf16 on device %s", name, m.Backend.Device())
-		case m.Config.HeadDim%f.Elems != 0:
-			return fmt.Errorf("cache dtype: got %q, whose blocks have %d numbers, want float32 or bf16 for heads of %d", name, f.Elems, m.Config.HeadDim)
+		case m.Config.HeadDim%elems != 0:
+			return fmt.Errorf("cache dtype: got %q, whose blocks have %d numbers, want float32 or bf16 for heads of %d", name, elems, m.Config.HeadDim)
 		}
 	}
 	m.cacheDType, m.cacheName = dtype, name

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Makes what the formats of weights and the reader of GGUF files are held against.
 
-    pip install gguf==0.19.0 numpy
+    pip install gguf==0.19.0 numpy ml_dtypes==0.6.0
     python3 scripts/golden_gguf.py
 
 kernels/formats/testdata/blocks.zip      of each format: blocks, and the float32 numbers that
-                                         gguf.quants.dequantize makes of them
+                                         gguf.quants.dequantize makes of them; of those that ggml does
+                                         not have, ml_dtypes
 kernels/formats/testdata/narrow.zip      of each format that is written: float32 numbers, and the
-                                         blocks that gguf.quants.quantize makes of them
+                                         blocks that gguf.quants.quantize makes of them, or ml_dtypes
 model/gguf/testdata/blocks.gguf          a small Llama of random numbers, each module in another format of blocks
 checkpoints/gguf/testdata/all.gguf       every type of metadata, a tensor of every format
 checkpoints/gguf/testdata/split-*.gguf   the same tensors in several files
@@ -22,6 +23,7 @@ import warnings
 import zipfile
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 from gguf import GGMLQuantizationType as Type, GGUFWriter, quants
 from gguf.constants import GGML_QUANT_SIZES
@@ -65,12 +67,67 @@ def blocks(name):
     return np.concatenate([random, extreme, usual]).ravel()
 
 
+def mxfp8_blocks():
+    """All codes under a usual scale, and some under every extreme one."""
+    data = np.empty((20, 33), np.uint8)
+    data[:8, 0], data[:8, 1:] = 120, np.arange(256).reshape(8, 32)
+    data[8:18, 0], data[18:, 0] = [0, 1, 2, 3, 8, 0x7E, 0x7F, 0xF6, 0xFE, 0xFF], [110, 125]
+    data[8:, 1:] = np.random.default_rng(4).integers(0, 256, (12, 32))
+    return data.ravel()
+
+
+def mxfp8_values(data):
+    data = data.reshape(-1, 33)
+    scale, elements = data[:, :1].view(ml_dtypes.float8_e8m0fnu), np.ascontiguousarray(data[:, 1:]).view(ml_dtypes.float8_e4m3fn)
+    return (elements.astype(np.float32) * scale.astype(np.float32)).ravel()
+
+
+# Of the formats of Hugging Face: the types of scale and codes, and whether there is a zero point.
+SCALED = {
+    "E4M3_BF16": (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn), "E4M3_F32": (np.float32, ml_dtypes.float8_e4m3fn),
+    "I4_BF16": (ml_dtypes.bfloat16, None), "I4_F16": (np.float16, None),
+    "I8_BF16": (ml_dtypes.bfloat16, np.int8), "I8_F16": (np.float16, np.int8),
+}
+EXTREME_SCALES = [0.0, -0.0, 6e-8, 1e-7, 6.1e-5, 1.0, 300.0, 65504.0, -0.5, np.inf, np.nan]
+
+
+def scaled_blocks(name):
+    """Blocks of random codes under extreme and usual scales, and what they hold."""
+    rng = np.random.default_rng(5)
+    scale, code = SCALED[name]
+    scales = np.concatenate([EXTREME_SCALES, rng.normal(0, 0.01, 13)]).astype(np.float32).astype(scale)[:, None]
+    n, size = len(scales), np.dtype(scale).itemsize
+    if code is None:
+        zeros, codes = rng.integers(0, 17, (n, 1), dtype=np.uint8), rng.integers(0, 256, (n, 16), dtype=np.uint8)
+        stored, numbers = np.concatenate([zeros, codes], axis=1), np.concatenate([codes & 15, codes >> 4], axis=1).astype(np.float32) - zeros
+    else:
+        stored = rng.integers(0, 256, (n, 32), dtype=np.uint8)
+        stored[:8] = np.arange(256).reshape(8, 32)
+        numbers = stored.view(code).astype(np.float32)
+    values = numbers * scales.astype(np.float32)
+    if scale == np.float16:
+        values = values.astype(np.float16).astype(np.float32)
+    return np.concatenate([scales.view(np.uint8).reshape(n, size), stored], axis=1).ravel(), values.ravel()
+
+
+def to_mxfp8(numbers):
+    """The scale is the least power of two that leaves no number above 448."""
+    top = np.abs(numbers).max(axis=1, keepdims=True).astype(np.float64)
+    e = np.ceil(np.log2(np.where(top == 0, 2.0 ** -118, top) / 448)) + 127
+    e = np.where(top == 0, 0, np.maximum(e, 0))
+    elements = (numbers / np.exp2(e - 127)).astype(np.float32).astype(ml_dtypes.float8_e4m3fn)
+    return np.concatenate([e.astype(np.uint8), elements.view(np.uint8)], axis=1)
+
+
 def write_blocks(path):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as z:
-        for name in sorted([*PLAIN, *HALVES, *BYTES]):
-            data = blocks(name)
-            values = quants.dequantize(data, Type[name]).astype("<f4")
-            for what, raw in [("blocks", data), ("values", values)]:
+        for name in sorted([*PLAIN, *HALVES, *BYTES, *SCALED, "MXFP8"]):
+            if name in SCALED:
+                data, values = scaled_blocks(name)
+            else:
+                data = mxfp8_blocks() if name == "MXFP8" else blocks(name)
+                values = mxfp8_values(data) if name == "MXFP8" else quants.dequantize(data, Type[name])
+            for what, raw in [("blocks", data), ("values", values.astype("<f4"))]:
                 z.writestr(zipfile.ZipInfo(f"{name}.{what}"), raw.tobytes(), zipfile.ZIP_DEFLATED)
 
 
@@ -190,6 +247,7 @@ def write_narrowed(path):
         archive.writestr(zipfile.ZipInfo("numbers"), numbers.tobytes(), zipfile.ZIP_DEFLATED)
         for name in ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]:
             archive.writestr(zipfile.ZipInfo(name), quants.quantize(numbers, Type[name]).tobytes(), zipfile.ZIP_DEFLATED)
+        archive.writestr(zipfile.ZipInfo("MXFP8"), to_mxfp8(numbers).tobytes(), zipfile.ZIP_DEFLATED)
 
 
 write_model(ROOT / "model/gguf/testdata/blocks.gguf")

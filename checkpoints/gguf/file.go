@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"glimpse/checkpoints"
 	"glimpse/internal/mappedfile"
@@ -215,4 +214,13 @@ func (p *part) close() error {
 }
 
 // readable lists the formats that can be read.
-func readable() string { return strings.Join(formats.All.Names(), ", ") }
+func readable() (names []string) {
+	return slices.DeleteFunc(formats.All.Names(), func(name string) bool {
+		for _, t := range types {
+			if t.Name == name {
+				return false
+			}
+		}
+		return true
+	})
+}

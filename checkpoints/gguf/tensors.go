@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"glimpse/checkpoints"
@@ -85,13 +86,13 @@ func (r *reader) tensorInfo() Tensor {
 	}
 	var ok bool
 	if t.Format, ok = types[number]; !ok {
-		r.fail(what+"type %d is unknown, want one of: %s", number, readable())
+		r.fail(what+"type %d is unknown, want one of: %s", number, strings.Join(readable(), ", "))
 		return t
 	}
 	if known, err := formats.All.Lookup(t.Format.Name); err == nil {
 		t.Format = *known
 	} else if t.Format.Elems == 0 {
-		r.fail(what+"type %s was given up by llama.cpp, want one of: %s; its llama-quantize converts from the original", t.Format.Name, readable())
+		r.fail(what+"type %s was given up by llama.cpp, want one of: %s; its llama-quantize converts from the original", t.Format.Name, strings.Join(readable(), ", "))
 		return t
 	}
 	row := uint64(1) // a scalar

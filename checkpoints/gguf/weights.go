@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 	"unsafe"
 
 	"glimpse/checkpoints"
@@ -87,7 +88,7 @@ func newSource(s Source, t *Tensor) (*source, error) {
 	}
 	var err error
 	if found.dtype, err = kernels.ParseStored(t.Format.Name); err != nil {
-		return nil, fmt.Errorf("tensor %.200q: %w %s, want one of: %s", t.Name, checkpoints.ErrDType, t.Format.Name, readable())
+		return nil, fmt.Errorf("tensor %.200q: %w %s, want one of: %s", t.Name, checkpoints.ErrDType, t.Format.Name, strings.Join(readable(), ", "))
 	}
 	if s.DType != kernels.Invalid {
 		found.dtype = s.DType

@@ -22,7 +22,7 @@ func allSources() map[string]Source {
 		"q":      {Tensor: "attn_q.weight", Row: InterleavedRows(8)},
 		"q.bias": {Tensor: "attn_q.bias", Row: InterleavedRows(8)},
 	}
-	for _, name := range formats.All.Names() {
+	for _, name := range readable() {
 		sources[name] = Source{Tensor: name}
 	}
 	return sources

@@ -3,6 +3,7 @@ package quantized
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -62,15 +63,31 @@ func (c awq) find(f *finder) {
 		groups := parts(in, size)
 		m.use("qzeros", []string{"I32"}, []int{groups, words})
 		scale := m.use("scales", floatTypes, []int{groups, out})
-		m.show(out, in, func(dst []byte, of [][]byte) {
+		zeros := func(packed []byte) []float32 {
 			zeros := make([]float32, groups*out)
 			for i := range groups * words {
-				w := word(of[1], i)
+				w := word(packed, i)
 				for place, o := range awqOrder {
 					zeros[8*i+o] = small[w>>(4*place)&15]
 				}
 			}
-			widenAWQ(dst, of[0], in, out, size, floats(of[2], scale), zeros, scale)
+			return zeros
+		}
+		if m.keep(out, in, "I4", scale, size, func(of [][]byte) func(b *block, row, col int) {
+			scales, zeros := floats(of[2], scale), zeros(of[1])
+			return func(b *block, row, col int) {
+				shift := 4 * slices.Index(awqOrder[:], row%8)
+				for i := range b.codes {
+					b.codes[i] = byte(word(of[0], (col+i)*words+row/8) >> shift & 15)
+				}
+				at := col/size*out + row
+				b.scale, b.zero = scales[at], byte(zeros[at])
+			}
+		}) {
+			continue
+		}
+		m.show(out, in, func(dst []byte, of [][]byte) {
+			widenAWQ(dst, of[0], in, out, size, floats(of[2], scale), zeros(of[1]), scale)
 		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"glimpse/kernels/formats"
 )
 
 // compressed is the layout of the compressed-tensors package, in which llm-compressor writes:
@@ -43,8 +45,8 @@ type group struct {
 	rows, cols int // of a block
 }
 
-// formats are how codes are stored, by the name of a format.
-var formats = map[string]func(m *module, g *group){
+// codesOf finds the codes of a module, by the name of a format.
+var codesOf = map[string]func(m *module, g *group){
 	"float-quantized": plainCodes, "int-quantized": plainCodes, "naive-quantized": plainCodes, "pack-quantized": packedCodes,
 }
 
@@ -105,8 +107,8 @@ func parseGroup(raw json.RawMessage, format string) (g *group, err error) {
 	if g.Format == "" {
 		g.Format = format
 	}
-	if formats[g.Format] == nil {
-		return nil, fmt.Errorf("format: got %.200q, want one of: %s", g.Format, strings.Join(slices.Sorted(maps.Keys(formats)), ", "))
+	if codesOf[g.Format] == nil {
+		return nil, fmt.Errorf("format: got %.200q, want one of: %s", g.Format, strings.Join(slices.Sorted(maps.Keys(codesOf)), ", "))
 	}
 	switch packed := g.Format == "pack-quantized"; {
 	case w.Type == "float" && (packed || w.Bits != 8), w.Type == "int" && packed && w.Bits != 4 && w.Bits != 8,
@@ -187,7 +189,7 @@ func (c compressed) find(f *finder) {
 		case c.ignore.match(m.name) > 0:
 			m.fail("weight", "quantised, and quantization_config.ignore names it")
 		default:
-			formats[found.Format](m, found)
+			codesOf[found.Format](m, found)
 		}
 	}
 }
@@ -196,7 +198,7 @@ func (c compressed) find(f *finder) {
 func plainCodes(m *module, g *group) {
 	dtype, values := "I8", &signed
 	if g.Weights.Type == "float" {
-		dtype, values = "F8_E4M3", &e4m3
+		dtype, values = "F8_E4M3", &formats.E4M3
 	}
 	if rows, cols, ok := m.matrix("weight", dtype); ok {
 		m.compressed(rows, cols, g, rowCodes{stride: cols, bits: 8, values: values})
@@ -257,7 +259,7 @@ func (m *module) compressed(rows, cols int, g *group, c rowCodes) {
 	if g.Weights.Strategy == "group" && g.Format == "pack-quantized" && m.has("weight_g_idx") {
 		blocks.group = m.columnGroups(cols, g.cols, blocks.width)
 	}
-	m.show(rows, cols, func(dst []byte, of [][]byte) {
+	found := func(of [][]byte) (rowCodes, grid) {
 		c, blocks := c, blocks
 		c.data, blocks.scale = of[0], floats(of[1], scale)
 		if packed {
@@ -270,6 +272,35 @@ func (m *module) compressed(rows, cols int, g *group, c rowCodes) {
 				}
 			}
 		}
+		return c, blocks
+	}
+	codes, columns := "I8", blocks.blockCols
+	switch {
+	case g.Weights.Type == "float":
+		codes = "E4M3"
+	case c.bits == 4:
+		codes = "I4"
+	}
+	if blocks.group != nil || zero && !(packed && codes == "I4") { // such zero points may be any
+		columns = 0
+	}
+	if m.keep(rows, cols, codes, scale, columns, func(of [][]byte) func(b *block, row, col int) {
+		c, blocks := found(of)
+		return func(b *block, row, col int) {
+			c.block(&b.codes, row, col)
+			var zero float32
+			b.scale, zero = blocks.at(row, col/blocks.blockCols)
+			if b.zero = byte(zero); codes == "I8" && middle > 0 {
+				for i := range b.codes {
+					b.codes[i] ^= 1 << 7 // which takes the middle off
+				}
+			}
+		}
+	}) {
+		return
+	}
+	m.show(rows, cols, func(dst []byte, of [][]byte) {
+		c, blocks := found(of)
 		widenRows(dst, rows, cols, c, &blocks, scale)
 	})
 }

@@ -3,7 +3,8 @@ package quantized
 import (
 	"encoding/json"
 	"fmt"
-	"math"
+
+	"glimpse/kernels/formats"
 )
 
 // fp8 is transformers' FineGrainedFP8Config, the layout of DeepSeek-V3: X.weight is F8_E4M3 and
@@ -48,27 +49,21 @@ func (c fp8) find(f *finder) {
 			shapes = [][]int{{parts(rows, c.rows), g.width}}
 		}
 		scale := m.use("weight_scale_inv", floatTypes, shapes...)
+		codes := rowCodes{stride: cols, bits: 8, values: &formats.E4M3}
+		kept := scale // products are of float32, whatever the scale's type
+		if scale == "F16" {
+			kept = "F32"
+		}
+		if m.keep(rows, cols, "E4M3", kept, g.blockCols, func(of [][]byte) func(b *block, row, col int) {
+			return g.filled(codes, of[0], floats(of[1], scale))
+		}) {
+			continue
+		}
 		m.show(rows, cols, func(dst []byte, of [][]byte) {
 			g := g
 			g.scale = floats(of[1], scale)
-			widenRows(dst, rows, cols, rowCodes{of[0], cols, 8, &e4m3}, &g, "F32") // whatever the scale's type
+			codes.data = of[0]
+			widenRows(dst, rows, cols, codes, &g, "F32")
 		})
 	}
 }
-
-// e4m3 are the values of 8-bit floats with 4 bits of exponent and 3 of mantissa, which have NaN but
-// no infinity (OCP 8-bit Floating Point Specification, revision 1.0, table 1).
-var e4m3 = func() (values [256]float32) {
-	for b := range values {
-		exp, man := b>>3&15, float64(b&7)
-		v := math.Ldexp(1+man/8, exp-7)
-		if exp == 0 {
-			v = math.Ldexp(man, -9)
-		}
-		if b&127 == 127 {
-			v = math.NaN()
-		}
-		values[b] = float32(math.Copysign(v, float64(1-b>>7*2)))
-	}
-	return values
-}()

@@ -75,10 +75,10 @@ func (c gptq) find(f *finder) {
 				break
 			}
 		}
-		m.show(out, in, func(dst []byte, of [][]byte) {
+		zeros := func(packed []byte) []float32 {
 			zeros := make([]float32, groups*out)
 			for i := range groups * out / n {
-				w := word(of[1], i)
+				w := word(packed, i)
 				if c.Format != "gptq_v2" {
 					w += 0xffffffff / (1<<c.Bits - 1) // one for each, whose carries are as in gptqmodel
 				}
@@ -86,7 +86,29 @@ func (c gptq) find(f *finder) {
 					zeros[i*n+j] = float32(w >> (c.Bits * j) & (1<<c.Bits - 1))
 				}
 			}
-			c.widen(dst, of[0], in, out, index, floats(of[2], scale), zeros, scale)
+			return zeros
+		}
+		columns := size // that follow each other and share a scale
+		for i, g := range index {
+			if g != i/size || c.Bits != 4 {
+				columns = 0
+				break
+			}
+		}
+		if m.keep(out, in, "I4", scale, columns, func(of [][]byte) func(b *block, row, col int) {
+			scales, zeros := floats(of[2], scale), zeros(of[1])
+			return func(b *block, row, col int) {
+				for i := 0; i < blockCols; i += 8 {
+					nibbles((*[8]byte)(b.codes[i:]), word(of[0], (col+i)/8*out+row))
+				}
+				at := col/size*out + row
+				b.scale, b.zero = scales[at], byte(zeros[at])
+			}
+		}) {
+			continue
+		}
+		m.show(out, in, func(dst []byte, of [][]byte) {
+			c.widen(dst, of[0], in, out, index, floats(of[2], scale), zeros(of[1]), scale)
 		})
 	}
 }

@@ -43,7 +43,7 @@ func Parse(raw json.RawMessage) (*Config, error) {
 	return &Config{s}, nil
 }
 
-// Show puts the weights of quantised modules, in BF16, in the place of what is stored of them.
+// Show puts the weights of quantised modules, in blocks or in BF16, in the place of what is stored of them.
 // Other tensors stay as they are. The weights are those of safetensors files.
 func (c *Config) Show(w *checkpoints.Weights) error {
 	f := &finder{weights: w, derived: map[string]checkpoints.Derived{}}
@@ -58,7 +58,8 @@ func (c *Config) Show(w *checkpoints.Weights) error {
 type finder struct {
 	weights *checkpoints.Weights
 	derived map[string]checkpoints.Derived
-	unused  []string // tensors that a widened model does not need
+	unused  []string // tensors that the model does not need
+	wide    bool     // every matrix is widened, whatever format there is
 	errs    []error
 }
 

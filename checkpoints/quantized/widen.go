@@ -66,6 +66,15 @@ func (g *grid) at(row, block int) (scale, zero float32) {
 	return g.scale[i], g.zero[i]
 }
 
+// filled gives the blocks of codes by the grid's scales, of which none has a zero point.
+func (g grid) filled(c rowCodes, data []byte, scales []float32) func(b *block, row, col int) {
+	c.data, g.scale = data, scales
+	return func(b *block, row, col int) {
+		c.block(&b.codes, row, col)
+		b.scale, _ = g.at(row, col/g.blockCols)
+	}
+}
+
 // rowCodes are codes whose rows are those of the matrix.
 type rowCodes struct {
 	data   []byte

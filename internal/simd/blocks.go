@@ -31,6 +31,13 @@ const (
 	VectorQ8_0
 	VectorIQ4_NL
 	VectorMXFP4
+	VectorMXFP8
+	VectorE4M3_BF16
+	VectorE4M3_F32
+	VectorI4_BF16
+	VectorI4_F16
+	VectorI8_BF16
+	VectorI8_F16
 	VectorQ2_K
 	VectorQ3_K
 	VectorQ4_K
@@ -75,6 +82,9 @@ func (f *Blocks) Decode(dst []float32, src []byte) {
 		f.decode(dst, src)
 	}
 }
+
+// Assembled tells that there is assembly for the format at the level in use.
+func (f *Blocks) Assembled() bool { return f.kernels().decode != nil }
 
 func (f *Blocks) decode(dst []float32, src []byte) {
 	if decode := f.kernels().decode; decode != nil {

@@ -12,6 +12,21 @@ func quantise32AVX2(dst *byte, src *float32, records int, offset int)
 //go:noescape
 func quantise256AVX2(dst *byte, src *float32, records int, offset int)
 
+// decodeMXFP8AVX2 widens blocks of MXFP8, 32 elements in 33 bytes each.
+//
+//go:noescape
+func decodeMXFP8AVX2(dst *float32, src *byte, blocks int)
+
+// decodeE4M3_BF16AVX2 widens blocks of E4M3_BF16, 32 elements in 34 bytes each.
+//
+//go:noescape
+func decodeE4M3_BF16AVX2(dst *float32, src *byte, blocks int)
+
+// decodeE4M3_F32AVX2 widens blocks of E4M3_F32, 32 elements in 36 bytes each.
+//
+//go:noescape
+func decodeE4M3_F32AVX2(dst *float32, src *byte, blocks int)
+
 // decodeQ4_0AVX2 widens blocks of Q4_0, 32 elements in 18 bytes each.
 //
 //go:noescape
@@ -116,6 +131,66 @@ func multiplyMXFP4AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int
 //
 //go:noescape
 func multiplyMXFP4AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// decodeI4_BF16AVX2 widens blocks of I4_BF16, 32 elements in 19 bytes each.
+//
+//go:noescape
+func decodeI4_BF16AVX2(dst *float32, src *byte, blocks int)
+
+// multiplyI4_BF16AVX2 sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … 3 quantised rows of a, lda bytes apart, and b [n, blocks] of I4_BF16.
+//
+//go:noescape
+func multiplyI4_BF16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// multiplyI4_BF16AVX512VNNI sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … 4 quantised rows of a, lda bytes apart, and b [n, blocks] of I4_BF16.
+//
+//go:noescape
+func multiplyI4_BF16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// decodeI4_F16AVX2 widens blocks of I4_F16, 32 elements in 19 bytes each.
+//
+//go:noescape
+func decodeI4_F16AVX2(dst *float32, src *byte, blocks int)
+
+// multiplyI4_F16AVX2 sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … 3 quantised rows of a, lda bytes apart, and b [n, blocks] of I4_F16.
+//
+//go:noescape
+func multiplyI4_F16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// multiplyI4_F16AVX512VNNI sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … 4 quantised rows of a, lda bytes apart, and b [n, blocks] of I4_F16.
+//
+//go:noescape
+func multiplyI4_F16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// decodeI8_BF16AVX2 widens blocks of I8_BF16, 32 elements in 34 bytes each.
+//
+//go:noescape
+func decodeI8_BF16AVX2(dst *float32, src *byte, blocks int)
+
+// multiplyI8_BF16AVX2 sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … 3 quantised rows of a, lda bytes apart, and b [n, blocks] of I8_BF16.
+//
+//go:noescape
+func multiplyI8_BF16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// multiplyI8_BF16AVX512VNNI sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … 4 quantised rows of a, lda bytes apart, and b [n, blocks] of I8_BF16.
+//
+//go:noescape
+func multiplyI8_BF16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// decodeI8_F16AVX2 widens blocks of I8_F16, 32 elements in 34 bytes each.
+//
+//go:noescape
+func decodeI8_F16AVX2(dst *float32, src *byte, blocks int)
+
+// multiplyI8_F16AVX2 sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … 3 quantised rows of a, lda bytes apart, and b [n, blocks] of I8_F16.
+//
+//go:noescape
+func multiplyI8_F16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// multiplyI8_F16AVX512VNNI sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … 4 quantised rows of a, lda bytes apart, and b [n, blocks] of I8_F16.
+//
+//go:noescape
+func multiplyI8_F16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
 // decodeQ2_KAVX2 widens blocks of Q2_K, 256 elements in 84 bytes each.
 //

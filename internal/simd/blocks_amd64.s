@@ -680,6 +680,262 @@ record:
 	VZEROUPPER
 	RET
 
+// func decodeMXFP8AVX2(dst *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, CMOV, F16C, MMX+
+TEXT ·decodeMXFP8AVX2(SB), NOSPLIT, $0-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    blocks+16(FP), DX
+	VMOVDQU x80008000<>+0(SB), Y0
+	VMOVDQU x3f803f80<>+0(SB), Y1
+	VMOVDQU x7e007e00<>+0(SB), Y2
+	VMOVDQU x43800000<>+0(SB), Y3
+
+block:
+	PREFETCHT0   1024(CX)
+	MOVBLZX      (CX), BX
+	MOVL         BX, SI
+	SHLL         $0x17, SI
+	MOVL         $0x00400000, DI
+	TESTL        BX, BX
+	CMOVLEQ      DI, SI
+	MOVL         $0x7fc00000, DI
+	CMPL         BX, $0x000000ff
+	CMOVLEQ      DI, SI
+	VMOVD        SI, X4
+	VBROADCASTSS X4, Y4
+	VPMOVZXBW    1(CX), Y5
+	VPSLLW       $0x07, Y5, Y6
+	VPAND        Y1, Y6, Y6
+	VPCMPEQW     Y1, Y6, Y7
+	VPAND        Y2, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSLLW       $0x08, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPOR         Y6, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VCVTPH2PS    X5, Y5
+	VMULPS       Y3, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, (AX)
+	VCVTPH2PS    X6, Y5
+	VMULPS       Y3, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 32(AX)
+	VPMOVZXBW    17(CX), Y5
+	VPSLLW       $0x07, Y5, Y6
+	VPAND        Y1, Y6, Y6
+	VPCMPEQW     Y1, Y6, Y7
+	VPAND        Y2, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSLLW       $0x08, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPOR         Y6, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VCVTPH2PS    X5, Y5
+	VMULPS       Y3, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 64(AX)
+	VCVTPH2PS    X6, Y5
+	VMULPS       Y3, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 96(AX)
+	ADDQ         $+128, AX
+	ADDQ         $+33, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA x80008000<>+0(SB)/4, $0x80008000
+DATA x80008000<>+4(SB)/4, $0x80008000
+DATA x80008000<>+8(SB)/4, $0x80008000
+DATA x80008000<>+12(SB)/4, $0x80008000
+DATA x80008000<>+16(SB)/4, $0x80008000
+DATA x80008000<>+20(SB)/4, $0x80008000
+DATA x80008000<>+24(SB)/4, $0x80008000
+DATA x80008000<>+28(SB)/4, $0x80008000
+DATA x80008000<>+32(SB)/4, $0x80008000
+DATA x80008000<>+36(SB)/4, $0x80008000
+DATA x80008000<>+40(SB)/4, $0x80008000
+DATA x80008000<>+44(SB)/4, $0x80008000
+DATA x80008000<>+48(SB)/4, $0x80008000
+DATA x80008000<>+52(SB)/4, $0x80008000
+DATA x80008000<>+56(SB)/4, $0x80008000
+DATA x80008000<>+60(SB)/4, $0x80008000
+GLOBL x80008000<>(SB), RODATA|NOPTR, $64
+
+DATA x3f803f80<>+0(SB)/4, $0x3f803f80
+DATA x3f803f80<>+4(SB)/4, $0x3f803f80
+DATA x3f803f80<>+8(SB)/4, $0x3f803f80
+DATA x3f803f80<>+12(SB)/4, $0x3f803f80
+DATA x3f803f80<>+16(SB)/4, $0x3f803f80
+DATA x3f803f80<>+20(SB)/4, $0x3f803f80
+DATA x3f803f80<>+24(SB)/4, $0x3f803f80
+DATA x3f803f80<>+28(SB)/4, $0x3f803f80
+DATA x3f803f80<>+32(SB)/4, $0x3f803f80
+DATA x3f803f80<>+36(SB)/4, $0x3f803f80
+DATA x3f803f80<>+40(SB)/4, $0x3f803f80
+DATA x3f803f80<>+44(SB)/4, $0x3f803f80
+DATA x3f803f80<>+48(SB)/4, $0x3f803f80
+DATA x3f803f80<>+52(SB)/4, $0x3f803f80
+DATA x3f803f80<>+56(SB)/4, $0x3f803f80
+DATA x3f803f80<>+60(SB)/4, $0x3f803f80
+GLOBL x3f803f80<>(SB), RODATA|NOPTR, $64
+
+DATA x7e007e00<>+0(SB)/4, $0x7e007e00
+DATA x7e007e00<>+4(SB)/4, $0x7e007e00
+DATA x7e007e00<>+8(SB)/4, $0x7e007e00
+DATA x7e007e00<>+12(SB)/4, $0x7e007e00
+DATA x7e007e00<>+16(SB)/4, $0x7e007e00
+DATA x7e007e00<>+20(SB)/4, $0x7e007e00
+DATA x7e007e00<>+24(SB)/4, $0x7e007e00
+DATA x7e007e00<>+28(SB)/4, $0x7e007e00
+DATA x7e007e00<>+32(SB)/4, $0x7e007e00
+DATA x7e007e00<>+36(SB)/4, $0x7e007e00
+DATA x7e007e00<>+40(SB)/4, $0x7e007e00
+DATA x7e007e00<>+44(SB)/4, $0x7e007e00
+DATA x7e007e00<>+48(SB)/4, $0x7e007e00
+DATA x7e007e00<>+52(SB)/4, $0x7e007e00
+DATA x7e007e00<>+56(SB)/4, $0x7e007e00
+DATA x7e007e00<>+60(SB)/4, $0x7e007e00
+GLOBL x7e007e00<>(SB), RODATA|NOPTR, $64
+
+DATA x43800000<>+0(SB)/4, $0x43800000
+DATA x43800000<>+4(SB)/4, $0x43800000
+DATA x43800000<>+8(SB)/4, $0x43800000
+DATA x43800000<>+12(SB)/4, $0x43800000
+DATA x43800000<>+16(SB)/4, $0x43800000
+DATA x43800000<>+20(SB)/4, $0x43800000
+DATA x43800000<>+24(SB)/4, $0x43800000
+DATA x43800000<>+28(SB)/4, $0x43800000
+DATA x43800000<>+32(SB)/4, $0x43800000
+DATA x43800000<>+36(SB)/4, $0x43800000
+DATA x43800000<>+40(SB)/4, $0x43800000
+DATA x43800000<>+44(SB)/4, $0x43800000
+DATA x43800000<>+48(SB)/4, $0x43800000
+DATA x43800000<>+52(SB)/4, $0x43800000
+DATA x43800000<>+56(SB)/4, $0x43800000
+DATA x43800000<>+60(SB)/4, $0x43800000
+GLOBL x43800000<>(SB), RODATA|NOPTR, $64
+
+// func decodeE4M3_BF16AVX2(dst *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·decodeE4M3_BF16AVX2(SB), NOSPLIT, $0-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    blocks+16(FP), DX
+	VMOVDQU x80008000<>+0(SB), Y0
+	VMOVDQU x3f803f80<>+0(SB), Y1
+	VMOVDQU x7e007e00<>+0(SB), Y2
+	VMOVDQU x43800000<>+0(SB), Y3
+
+block:
+	PREFETCHT0   1024(CX)
+	MOVWLZX      (CX), BX
+	SHLL         $0x10, BX
+	VMOVD        BX, X4
+	VBROADCASTSS X4, Y4
+	VPMOVZXBW    2(CX), Y5
+	VPSLLW       $0x07, Y5, Y6
+	VPAND        Y1, Y6, Y6
+	VPCMPEQW     Y1, Y6, Y7
+	VPAND        Y2, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSLLW       $0x08, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPOR         Y6, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VCVTPH2PS    X5, Y5
+	VMULPS       Y3, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, (AX)
+	VCVTPH2PS    X6, Y5
+	VMULPS       Y3, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 32(AX)
+	VPMOVZXBW    18(CX), Y5
+	VPSLLW       $0x07, Y5, Y6
+	VPAND        Y1, Y6, Y6
+	VPCMPEQW     Y1, Y6, Y7
+	VPAND        Y2, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSLLW       $0x08, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPOR         Y6, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VCVTPH2PS    X5, Y5
+	VMULPS       Y3, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 64(AX)
+	VCVTPH2PS    X6, Y5
+	VMULPS       Y3, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 96(AX)
+	ADDQ         $+128, AX
+	ADDQ         $+34, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func decodeE4M3_F32AVX2(dst *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·decodeE4M3_F32AVX2(SB), NOSPLIT, $0-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    blocks+16(FP), DX
+	VMOVDQU x80008000<>+0(SB), Y0
+	VMOVDQU x3f803f80<>+0(SB), Y1
+	VMOVDQU x7e007e00<>+0(SB), Y2
+	VMOVDQU x43800000<>+0(SB), Y3
+
+block:
+	PREFETCHT0   1024(CX)
+	VBROADCASTSS (CX), Y4
+	VPMOVZXBW    4(CX), Y5
+	VPSLLW       $0x07, Y5, Y6
+	VPAND        Y1, Y6, Y6
+	VPCMPEQW     Y1, Y6, Y7
+	VPAND        Y2, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSLLW       $0x08, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPOR         Y6, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VCVTPH2PS    X5, Y5
+	VMULPS       Y3, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, (AX)
+	VCVTPH2PS    X6, Y5
+	VMULPS       Y3, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 32(AX)
+	VPMOVZXBW    20(CX), Y5
+	VPSLLW       $0x07, Y5, Y6
+	VPAND        Y1, Y6, Y6
+	VPCMPEQW     Y1, Y6, Y7
+	VPAND        Y2, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSLLW       $0x08, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPOR         Y6, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VCVTPH2PS    X5, Y5
+	VMULPS       Y3, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 64(AX)
+	VCVTPH2PS    X6, Y5
+	VMULPS       Y3, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 96(AX)
+	ADDQ         $+128, AX
+	ADDQ         $+36, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
 // func decodeQ4_0AVX2(dst *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·decodeQ4_0AVX2(SB), NOSPLIT, $160-24
@@ -8504,6 +8760,4286 @@ m1sum:
 
 m1store0:
 	VMOVSS X3, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m1row
+	VZEROUPPER
+	RET
+
+not1:
+	VZEROUPPER
+	RET
+
+// func decodeI4_BF16AVX2(dst *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·decodeI4_BF16AVX2(SB), NOSPLIT, $160-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+block:
+	PREFETCHT0     1024(CX)
+	MOVWLZX        (CX), BX
+	SHLL           $0x10, BX
+	VMOVD          BX, X0
+	VBROADCASTSS   X0, Y0
+	VBROADCASTI128 3(CX), Y1
+	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
+	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
+	VPBROADCASTB   2(CX), Y2
+	VPSUBB         Y2, Y1, Y1
+	VMOVDQU        Y1, (SP)
+	VPMOVSXBD      (SP), Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y0, Y1, Y1
+	VMOVUPS        Y1, (AX)
+	VPMOVSXBD      8(SP), Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y0, Y1, Y1
+	VMOVUPS        Y1, 32(AX)
+	VPMOVSXBD      16(SP), Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y0, Y1, Y1
+	VMOVUPS        Y1, 64(AX)
+	VPMOVSXBD      24(SP), Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y0, Y1, Y1
+	VMOVUPS        Y1, 96(AX)
+	ADDQ           $+128, AX
+	ADDQ           $+19, CX
+	DECQ           DX
+	JNZ            block
+	VZEROUPPER
+	RET
+
+// func multiplyI4_BF16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·multiplyI4_BF16AVX2(SB), NOSPLIT, $96-80
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU x00010001<>+0(SB), Y6
+
+m3row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m3pair:
+	SUBQ           $0x02, BX
+	JLT            m3last
+	PREFETCHT0     2048(DX)
+	MOVWLZX        (DX), R11
+	SHLL           $0x10, R11
+	VMOVD          R11, X7
+	VBROADCASTSS   X7, Y7
+	VBROADCASTI128 3(DX), Y8
+	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
+	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
+	VPBROADCASTB   2(DX), Y9
+	VPSUBB         Y9, Y8, Y8
+	VPADDB         x10101010<>+0(SB), Y8, Y8
+	VPMADDUBSW     (R8)(SI*1), Y8, Y9
+	VPMADDWD       Y6, Y9, Y9
+	VMOVD          36(R8)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R8)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y0
+	VPMADDUBSW     (R9)(SI*1), Y8, Y9
+	VPMADDWD       Y6, Y9, Y9
+	VMOVD          36(R9)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R9)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y2
+	VPMADDUBSW     (R10)(SI*1), Y8, Y8
+	VPMADDWD       Y6, Y8, Y8
+	VMOVD          36(R10)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   32(R10)(SI*1), Y9
+	VMULPS         Y7, Y9, Y9
+	VFMADD231PS    Y9, Y8, Y4
+	MOVWLZX        19(DX), R11
+	SHLL           $0x10, R11
+	VMOVD          R11, X7
+	VBROADCASTSS   X7, Y7
+	VBROADCASTI128 22(DX), Y8
+	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
+	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
+	VPBROADCASTB   21(DX), Y9
+	VPSUBB         Y9, Y8, Y8
+	VPADDB         x10101010<>+0(SB), Y8, Y8
+	VPMADDUBSW     48(R8)(SI*1), Y8, Y9
+	VPMADDWD       Y6, Y9, Y9
+	VMOVD          84(R8)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   80(R8)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y1
+	VPMADDUBSW     48(R9)(SI*1), Y8, Y9
+	VPMADDWD       Y6, Y9, Y9
+	VMOVD          84(R9)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   80(R9)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y3
+	VPMADDUBSW     48(R10)(SI*1), Y8, Y8
+	VPMADDWD       Y6, Y8, Y8
+	VMOVD          84(R10)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   80(R10)(SI*1), Y9
+	VMULPS         Y7, Y9, Y9
+	VFMADD231PS    Y9, Y8, Y5
+	ADDQ           $+38, DX
+	ADDQ           $+96, SI
+	JMP            m3pair
+
+m3last:
+	ADDQ           $0x02, BX
+	JZ             m3sum
+	MOVWLZX        (DX), BX
+	SHLL           $0x10, BX
+	VMOVD          BX, X7
+	VBROADCASTSS   X7, Y7
+	VBROADCASTI128 3(DX), Y8
+	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
+	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
+	VPBROADCASTB   2(DX), Y9
+	VPSUBB         Y9, Y8, Y8
+	VPADDB         x10101010<>+0(SB), Y8, Y8
+	VPMADDUBSW     (R8)(SI*1), Y8, Y9
+	VPMADDWD       Y6, Y9, Y9
+	VMOVD          36(R8)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R8)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y0
+	VPMADDUBSW     (R9)(SI*1), Y8, Y9
+	VPMADDWD       Y6, Y9, Y9
+	VMOVD          36(R9)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R9)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y2
+	VPMADDUBSW     (R10)(SI*1), Y8, Y8
+	VPMADDWD       Y6, Y8, Y8
+	VMOVD          36(R10)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   32(R10)(SI*1), Y9
+	VMULPS         Y7, Y9, Y9
+	VFMADD231PS    Y9, Y8, Y4
+	ADDQ           $+19, DX
+
+m3sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y5, Y4, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
+	VMOVSS X0, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m3row
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x00010001<>+0(SB), Y4
+	VMOVDQU nibbles<>+0(SB), Y5
+	VMOVDQU x0f0f0f0f<>+0(SB), Y6
+	VMOVDQU x10101010<>+0(SB), Y7
+
+m2row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m2pair:
+	SUBQ           $0x02, BX
+	JLT            m2last
+	PREFETCHT0     2048(DX)
+	MOVWLZX        (DX), R10
+	SHLL           $0x10, R10
+	VMOVD          R10, X8
+	VBROADCASTSS   X8, Y8
+	VBROADCASTI128 3(DX), Y9
+	VPSRLVQ        Y5, Y9, Y9
+	VPAND          Y6, Y9, Y9
+	VPBROADCASTB   2(DX), Y10
+	VPSUBB         Y10, Y9, Y9
+	VPADDB         Y7, Y9, Y9
+	VPMADDUBSW     (R8)(SI*1), Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VMOVD          36(R8)(SI*1), X11
+	VPADDD         Y11, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   32(R8)(SI*1), Y11
+	VMULPS         Y8, Y11, Y11
+	VFMADD231PS    Y11, Y10, Y0
+	VPMADDUBSW     (R9)(SI*1), Y9, Y9
+	VPMADDWD       Y4, Y9, Y9
+	VMOVD          36(R9)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R9)(SI*1), Y10
+	VMULPS         Y8, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y2
+	MOVWLZX        19(DX), R10
+	SHLL           $0x10, R10
+	VMOVD          R10, X8
+	VBROADCASTSS   X8, Y8
+	VBROADCASTI128 22(DX), Y9
+	VPSRLVQ        Y5, Y9, Y9
+	VPAND          Y6, Y9, Y9
+	VPBROADCASTB   21(DX), Y10
+	VPSUBB         Y10, Y9, Y9
+	VPADDB         Y7, Y9, Y9
+	VPMADDUBSW     48(R8)(SI*1), Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VMOVD          84(R8)(SI*1), X11
+	VPADDD         Y11, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   80(R8)(SI*1), Y11
+	VMULPS         Y8, Y11, Y11
+	VFMADD231PS    Y11, Y10, Y1
+	VPMADDUBSW     48(R9)(SI*1), Y9, Y9
+	VPMADDWD       Y4, Y9, Y9
+	VMOVD          84(R9)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   80(R9)(SI*1), Y10
+	VMULPS         Y8, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y3
+	ADDQ           $+38, DX
+	ADDQ           $+96, SI
+	JMP            m2pair
+
+m2last:
+	ADDQ           $0x02, BX
+	JZ             m2sum
+	MOVWLZX        (DX), BX
+	SHLL           $0x10, BX
+	VMOVD          BX, X8
+	VBROADCASTSS   X8, Y8
+	VBROADCASTI128 3(DX), Y9
+	VPSRLVQ        Y5, Y9, Y9
+	VPAND          Y6, Y9, Y9
+	VPBROADCASTB   2(DX), Y10
+	VPSUBB         Y10, Y9, Y9
+	VPADDB         Y7, Y9, Y9
+	VPMADDUBSW     (R8)(SI*1), Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VMOVD          36(R8)(SI*1), X11
+	VPADDD         Y11, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   32(R8)(SI*1), Y11
+	VMULPS         Y8, Y11, Y11
+	VFMADD231PS    Y11, Y10, Y0
+	VPMADDUBSW     (R9)(SI*1), Y9, Y9
+	VPMADDWD       Y4, Y9, Y9
+	VMOVD          36(R9)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R9)(SI*1), Y10
+	VMULPS         Y8, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y2
+	ADDQ           $+19, DX
+
+m2sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
+	VMOVSS X0, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m2row
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x00010001<>+0(SB), Y2
+	VMOVDQU nibbles<>+0(SB), Y3
+	VMOVDQU x0f0f0f0f<>+0(SB), Y4
+	VMOVDQU x10101010<>+0(SB), Y5
+
+m1row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m1pair:
+	SUBQ           $0x02, BX
+	JLT            m1last
+	PREFETCHT0     2048(DX)
+	MOVWLZX        (DX), R8
+	SHLL           $0x10, R8
+	VMOVD          R8, X6
+	VBROADCASTSS   X6, Y6
+	VBROADCASTI128 3(DX), Y7
+	VPSRLVQ        Y3, Y7, Y7
+	VPAND          Y4, Y7, Y7
+	VPBROADCASTB   2(DX), Y8
+	VPSUBB         Y8, Y7, Y7
+	VPADDB         Y5, Y7, Y7
+	VPMADDUBSW     (DI)(SI*1), Y7, Y7
+	VPMADDWD       Y2, Y7, Y7
+	VMOVD          36(DI)(SI*1), X8
+	VPADDD         Y8, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   32(DI)(SI*1), Y8
+	VMULPS         Y6, Y8, Y8
+	VFMADD231PS    Y8, Y7, Y0
+	MOVWLZX        19(DX), R8
+	SHLL           $0x10, R8
+	VMOVD          R8, X6
+	VBROADCASTSS   X6, Y6
+	VBROADCASTI128 22(DX), Y7
+	VPSRLVQ        Y3, Y7, Y7
+	VPAND          Y4, Y7, Y7
+	VPBROADCASTB   21(DX), Y8
+	VPSUBB         Y8, Y7, Y7
+	VPADDB         Y5, Y7, Y7
+	VPMADDUBSW     48(DI)(SI*1), Y7, Y7
+	VPMADDWD       Y2, Y7, Y7
+	VMOVD          84(DI)(SI*1), X8
+	VPADDD         Y8, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   80(DI)(SI*1), Y8
+	VMULPS         Y6, Y8, Y8
+	VFMADD231PS    Y8, Y7, Y1
+	ADDQ           $+38, DX
+	ADDQ           $+96, SI
+	JMP            m1pair
+
+m1last:
+	ADDQ           $0x02, BX
+	JZ             m1sum
+	MOVWLZX        (DX), BX
+	SHLL           $0x10, BX
+	VMOVD          BX, X6
+	VBROADCASTSS   X6, Y6
+	VBROADCASTI128 3(DX), Y7
+	VPSRLVQ        Y3, Y7, Y7
+	VPAND          Y4, Y7, Y7
+	VPBROADCASTB   2(DX), Y8
+	VPSUBB         Y8, Y7, Y7
+	VPADDB         Y5, Y7, Y7
+	VPMADDUBSW     (DI)(SI*1), Y7, Y7
+	VPMADDWD       Y2, Y7, Y7
+	VMOVD          36(DI)(SI*1), X8
+	VPADDD         Y8, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   32(DI)(SI*1), Y8
+	VMULPS         Y6, Y8, Y8
+	VFMADD231PS    Y8, Y7, Y0
+	ADDQ           $+19, DX
+
+m1sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m1store0:
+	VMOVSS X0, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m1row
+	VZEROUPPER
+	RET
+
+not1:
+	VZEROUPPER
+	RET
+
+// func multiplyI4_BF16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, FMA3, MMX+
+TEXT ·multiplyI4_BF16AVX512VNNI(SB), NOSPLIT, $128-80
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU x10101010<>+0(SB), Y2
+
+m4row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS Y18, Y18, Y18
+	VXORPS Y19, Y19, Y19
+	VXORPS Y20, Y20, Y20
+	VXORPS Y21, Y21, Y21
+	VXORPS Y22, Y22, Y22
+	VXORPS Y23, Y23, Y23
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m4pair:
+	SUBQ           $0x02, BX
+	JLT            m4last
+	PREFETCHT0     2048(DX)
+	MOVWLZX        (DX), R12
+	SHLL           $0x10, R12
+	VMOVD          R12, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 3(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   2(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y20
+	VMOVD          36(R11)(SI*1), X5
+	VPDPBUSD       (R11)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R11)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y22
+	MOVWLZX        19(DX), R12
+	SHLL           $0x10, R12
+	VMOVD          R12, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 22(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   21(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          84(R8)(SI*1), X5
+	VPDPBUSD       48(R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y17
+	VMOVD          84(R9)(SI*1), X5
+	VPDPBUSD       48(R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y19
+	VMOVD          84(R10)(SI*1), X5
+	VPDPBUSD       48(R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R10)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y21
+	VMOVD          84(R11)(SI*1), X5
+	VPDPBUSD       48(R11)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R11)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y23
+	ADDQ           $+38, DX
+	ADDQ           $+96, SI
+	JMP            m4pair
+
+m4last:
+	ADDQ           $0x02, BX
+	JZ             m4sum
+	MOVWLZX        (DX), BX
+	SHLL           $0x10, BX
+	VMOVD          BX, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 3(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   2(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y20
+	VMOVD          36(R11)(SI*1), X5
+	VPDPBUSD       (R11)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R11)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y22
+	ADDQ           $+19, DX
+
+m4sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store1:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y21, Y20, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store2:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store3:
+	VMOVSS X3, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m4row
+	VZEROUPPER
+	RET
+
+not4:
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU x10101010<>+0(SB), Y2
+
+m3row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS Y18, Y18, Y18
+	VXORPS Y19, Y19, Y19
+	VXORPS Y20, Y20, Y20
+	VXORPS Y21, Y21, Y21
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m3pair:
+	SUBQ           $0x02, BX
+	JLT            m3last
+	PREFETCHT0     2048(DX)
+	MOVWLZX        (DX), R11
+	SHLL           $0x10, R11
+	VMOVD          R11, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 3(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   2(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y20
+	MOVWLZX        19(DX), R11
+	SHLL           $0x10, R11
+	VMOVD          R11, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 22(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   21(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          84(R8)(SI*1), X5
+	VPDPBUSD       48(R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y17
+	VMOVD          84(R9)(SI*1), X5
+	VPDPBUSD       48(R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y19
+	VMOVD          84(R10)(SI*1), X5
+	VPDPBUSD       48(R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R10)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y21
+	ADDQ           $+38, DX
+	ADDQ           $+96, SI
+	JMP            m3pair
+
+m3last:
+	ADDQ           $0x02, BX
+	JZ             m3sum
+	MOVWLZX        (DX), BX
+	SHLL           $0x10, BX
+	VMOVD          BX, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 3(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   2(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y20
+	ADDQ           $+19, DX
+
+m3sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m3store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m3store1:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y21, Y20, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m3store2:
+	VMOVSS X3, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m3row
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU x10101010<>+0(SB), Y2
+
+m2row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS Y18, Y18, Y18
+	VXORPS Y19, Y19, Y19
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m2pair:
+	SUBQ           $0x02, BX
+	JLT            m2last
+	PREFETCHT0     2048(DX)
+	MOVWLZX        (DX), R10
+	SHLL           $0x10, R10
+	VMOVD          R10, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 3(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   2(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y18
+	MOVWLZX        19(DX), R10
+	SHLL           $0x10, R10
+	VMOVD          R10, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 22(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   21(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          84(R8)(SI*1), X5
+	VPDPBUSD       48(R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y17
+	VMOVD          84(R9)(SI*1), X5
+	VPDPBUSD       48(R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R9)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y19
+	ADDQ           $+38, DX
+	ADDQ           $+96, SI
+	JMP            m2pair
+
+m2last:
+	ADDQ           $0x02, BX
+	JZ             m2sum
+	MOVWLZX        (DX), BX
+	SHLL           $0x10, BX
+	VMOVD          BX, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 3(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   2(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y18
+	ADDQ           $+19, DX
+
+m2sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m2store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m2store1:
+	VMOVSS X3, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m2row
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU x10101010<>+0(SB), Y2
+
+m1row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m1pair:
+	SUBQ           $0x02, BX
+	JLT            m1last
+	PREFETCHT0     2048(DX)
+	MOVWLZX        (DX), R8
+	SHLL           $0x10, R8
+	VMOVD          R8, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 3(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   2(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          36(DI)(SI*1), X5
+	VPDPBUSD       (DI)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(DI)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y16
+	MOVWLZX        19(DX), R8
+	SHLL           $0x10, R8
+	VMOVD          R8, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 22(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   21(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          84(DI)(SI*1), X5
+	VPDPBUSD       48(DI)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(DI)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y17
+	ADDQ           $+38, DX
+	ADDQ           $+96, SI
+	JMP            m1pair
+
+m1last:
+	ADDQ           $0x02, BX
+	JZ             m1sum
+	MOVWLZX        (DX), BX
+	SHLL           $0x10, BX
+	VMOVD          BX, X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 3(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   2(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          36(DI)(SI*1), X5
+	VPDPBUSD       (DI)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(DI)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y16
+	ADDQ           $+19, DX
+
+m1sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m1store0:
+	VMOVSS X3, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m1row
+	VZEROUPPER
+	RET
+
+not1:
+	VZEROUPPER
+	RET
+
+// func decodeI4_F16AVX2(dst *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·decodeI4_F16AVX2(SB), NOSPLIT, $160-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+block:
+	PREFETCHT0     1024(CX)
+	VCVTPH2PS      (CX), X0
+	VBROADCASTSS   X0, Y0
+	VBROADCASTI128 3(CX), Y1
+	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
+	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
+	VPBROADCASTB   2(CX), Y2
+	VPSUBB         Y2, Y1, Y1
+	VMOVDQU        Y1, (SP)
+	VPMOVSXBD      (SP), Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y0, Y1, Y1
+	VCVTPS2PH      $0x00, Y1, X1
+	VCVTPH2PS      X1, Y1
+	VMOVUPS        Y1, (AX)
+	VPMOVSXBD      8(SP), Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y0, Y1, Y1
+	VCVTPS2PH      $0x00, Y1, X1
+	VCVTPH2PS      X1, Y1
+	VMOVUPS        Y1, 32(AX)
+	VPMOVSXBD      16(SP), Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y0, Y1, Y1
+	VCVTPS2PH      $0x00, Y1, X1
+	VCVTPH2PS      X1, Y1
+	VMOVUPS        Y1, 64(AX)
+	VPMOVSXBD      24(SP), Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y0, Y1, Y1
+	VCVTPS2PH      $0x00, Y1, X0
+	VCVTPH2PS      X0, Y1
+	VMOVUPS        Y1, 96(AX)
+	ADDQ           $+128, AX
+	ADDQ           $+19, CX
+	DECQ           DX
+	JNZ            block
+	VZEROUPPER
+	RET
+
+// func multiplyI4_F16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·multiplyI4_F16AVX2(SB), NOSPLIT, $96-80
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU x00010001<>+0(SB), Y6
+
+m3row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m3pair:
+	SUBQ           $0x02, BX
+	JLT            m3last
+	PREFETCHT0     2048(DX)
+	VCVTPH2PS      (DX), X7
+	VBROADCASTSS   X7, Y7
+	VBROADCASTI128 3(DX), Y8
+	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
+	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
+	VPBROADCASTB   2(DX), Y9
+	VPSUBB         Y9, Y8, Y8
+	VPADDB         x10101010<>+0(SB), Y8, Y8
+	VPMADDUBSW     (R8)(SI*1), Y8, Y9
+	VPMADDWD       Y6, Y9, Y9
+	VMOVD          36(R8)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R8)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y0
+	VPMADDUBSW     (R9)(SI*1), Y8, Y9
+	VPMADDWD       Y6, Y9, Y9
+	VMOVD          36(R9)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R9)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y2
+	VPMADDUBSW     (R10)(SI*1), Y8, Y8
+	VPMADDWD       Y6, Y8, Y8
+	VMOVD          36(R10)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   32(R10)(SI*1), Y9
+	VMULPS         Y7, Y9, Y9
+	VFMADD231PS    Y9, Y8, Y4
+	VCVTPH2PS      19(DX), X7
+	VBROADCASTSS   X7, Y7
+	VBROADCASTI128 22(DX), Y8
+	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
+	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
+	VPBROADCASTB   21(DX), Y9
+	VPSUBB         Y9, Y8, Y8
+	VPADDB         x10101010<>+0(SB), Y8, Y8
+	VPMADDUBSW     48(R8)(SI*1), Y8, Y9
+	VPMADDWD       Y6, Y9, Y9
+	VMOVD          84(R8)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   80(R8)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y1
+	VPMADDUBSW     48(R9)(SI*1), Y8, Y9
+	VPMADDWD       Y6, Y9, Y9
+	VMOVD          84(R9)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   80(R9)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y3
+	VPMADDUBSW     48(R10)(SI*1), Y8, Y8
+	VPMADDWD       Y6, Y8, Y8
+	VMOVD          84(R10)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   80(R10)(SI*1), Y9
+	VMULPS         Y7, Y9, Y9
+	VFMADD231PS    Y9, Y8, Y5
+	ADDQ           $+38, DX
+	ADDQ           $+96, SI
+	JMP            m3pair
+
+m3last:
+	ADDQ           $0x02, BX
+	JZ             m3sum
+	VCVTPH2PS      (DX), X7
+	VBROADCASTSS   X7, Y7
+	VBROADCASTI128 3(DX), Y8
+	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
+	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
+	VPBROADCASTB   2(DX), Y9
+	VPSUBB         Y9, Y8, Y8
+	VPADDB         x10101010<>+0(SB), Y8, Y8
+	VPMADDUBSW     (R8)(SI*1), Y8, Y9
+	VPMADDWD       Y6, Y9, Y9
+	VMOVD          36(R8)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R8)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y0
+	VPMADDUBSW     (R9)(SI*1), Y8, Y9
+	VPMADDWD       Y6, Y9, Y9
+	VMOVD          36(R9)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R9)(SI*1), Y10
+	VMULPS         Y7, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y2
+	VPMADDUBSW     (R10)(SI*1), Y8, Y8
+	VPMADDWD       Y6, Y8, Y8
+	VMOVD          36(R10)(SI*1), X9
+	VPADDD         Y9, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   32(R10)(SI*1), Y9
+	VMULPS         Y7, Y9, Y9
+	VFMADD231PS    Y9, Y8, Y4
+	ADDQ           $+19, DX
+
+m3sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y5, Y4, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
+	VMOVSS X0, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m3row
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x00010001<>+0(SB), Y4
+	VMOVDQU nibbles<>+0(SB), Y5
+	VMOVDQU x0f0f0f0f<>+0(SB), Y6
+	VMOVDQU x10101010<>+0(SB), Y7
+
+m2row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m2pair:
+	SUBQ           $0x02, BX
+	JLT            m2last
+	PREFETCHT0     2048(DX)
+	VCVTPH2PS      (DX), X8
+	VBROADCASTSS   X8, Y8
+	VBROADCASTI128 3(DX), Y9
+	VPSRLVQ        Y5, Y9, Y9
+	VPAND          Y6, Y9, Y9
+	VPBROADCASTB   2(DX), Y10
+	VPSUBB         Y10, Y9, Y9
+	VPADDB         Y7, Y9, Y9
+	VPMADDUBSW     (R8)(SI*1), Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VMOVD          36(R8)(SI*1), X11
+	VPADDD         Y11, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   32(R8)(SI*1), Y11
+	VMULPS         Y8, Y11, Y11
+	VFMADD231PS    Y11, Y10, Y0
+	VPMADDUBSW     (R9)(SI*1), Y9, Y9
+	VPMADDWD       Y4, Y9, Y9
+	VMOVD          36(R9)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R9)(SI*1), Y10
+	VMULPS         Y8, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y2
+	VCVTPH2PS      19(DX), X8
+	VBROADCASTSS   X8, Y8
+	VBROADCASTI128 22(DX), Y9
+	VPSRLVQ        Y5, Y9, Y9
+	VPAND          Y6, Y9, Y9
+	VPBROADCASTB   21(DX), Y10
+	VPSUBB         Y10, Y9, Y9
+	VPADDB         Y7, Y9, Y9
+	VPMADDUBSW     48(R8)(SI*1), Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VMOVD          84(R8)(SI*1), X11
+	VPADDD         Y11, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   80(R8)(SI*1), Y11
+	VMULPS         Y8, Y11, Y11
+	VFMADD231PS    Y11, Y10, Y1
+	VPMADDUBSW     48(R9)(SI*1), Y9, Y9
+	VPMADDWD       Y4, Y9, Y9
+	VMOVD          84(R9)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   80(R9)(SI*1), Y10
+	VMULPS         Y8, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y3
+	ADDQ           $+38, DX
+	ADDQ           $+96, SI
+	JMP            m2pair
+
+m2last:
+	ADDQ           $0x02, BX
+	JZ             m2sum
+	VCVTPH2PS      (DX), X8
+	VBROADCASTSS   X8, Y8
+	VBROADCASTI128 3(DX), Y9
+	VPSRLVQ        Y5, Y9, Y9
+	VPAND          Y6, Y9, Y9
+	VPBROADCASTB   2(DX), Y10
+	VPSUBB         Y10, Y9, Y9
+	VPADDB         Y7, Y9, Y9
+	VPMADDUBSW     (R8)(SI*1), Y9, Y10
+	VPMADDWD       Y4, Y10, Y10
+	VMOVD          36(R8)(SI*1), X11
+	VPADDD         Y11, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   32(R8)(SI*1), Y11
+	VMULPS         Y8, Y11, Y11
+	VFMADD231PS    Y11, Y10, Y0
+	VPMADDUBSW     (R9)(SI*1), Y9, Y9
+	VPMADDWD       Y4, Y9, Y9
+	VMOVD          36(R9)(SI*1), X10
+	VPADDD         Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   32(R9)(SI*1), Y10
+	VMULPS         Y8, Y10, Y10
+	VFMADD231PS    Y10, Y9, Y2
+	ADDQ           $+19, DX
+
+m2sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
+	VMOVSS X0, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m2row
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x00010001<>+0(SB), Y2
+	VMOVDQU nibbles<>+0(SB), Y3
+	VMOVDQU x0f0f0f0f<>+0(SB), Y4
+	VMOVDQU x10101010<>+0(SB), Y5
+
+m1row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m1pair:
+	SUBQ           $0x02, BX
+	JLT            m1last
+	PREFETCHT0     2048(DX)
+	VCVTPH2PS      (DX), X6
+	VBROADCASTSS   X6, Y6
+	VBROADCASTI128 3(DX), Y7
+	VPSRLVQ        Y3, Y7, Y7
+	VPAND          Y4, Y7, Y7
+	VPBROADCASTB   2(DX), Y8
+	VPSUBB         Y8, Y7, Y7
+	VPADDB         Y5, Y7, Y7
+	VPMADDUBSW     (DI)(SI*1), Y7, Y7
+	VPMADDWD       Y2, Y7, Y7
+	VMOVD          36(DI)(SI*1), X8
+	VPADDD         Y8, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   32(DI)(SI*1), Y8
+	VMULPS         Y6, Y8, Y8
+	VFMADD231PS    Y8, Y7, Y0
+	VCVTPH2PS      19(DX), X6
+	VBROADCASTSS   X6, Y6
+	VBROADCASTI128 22(DX), Y7
+	VPSRLVQ        Y3, Y7, Y7
+	VPAND          Y4, Y7, Y7
+	VPBROADCASTB   21(DX), Y8
+	VPSUBB         Y8, Y7, Y7
+	VPADDB         Y5, Y7, Y7
+	VPMADDUBSW     48(DI)(SI*1), Y7, Y7
+	VPMADDWD       Y2, Y7, Y7
+	VMOVD          84(DI)(SI*1), X8
+	VPADDD         Y8, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   80(DI)(SI*1), Y8
+	VMULPS         Y6, Y8, Y8
+	VFMADD231PS    Y8, Y7, Y1
+	ADDQ           $+38, DX
+	ADDQ           $+96, SI
+	JMP            m1pair
+
+m1last:
+	ADDQ           $0x02, BX
+	JZ             m1sum
+	VCVTPH2PS      (DX), X6
+	VBROADCASTSS   X6, Y6
+	VBROADCASTI128 3(DX), Y7
+	VPSRLVQ        Y3, Y7, Y7
+	VPAND          Y4, Y7, Y7
+	VPBROADCASTB   2(DX), Y8
+	VPSUBB         Y8, Y7, Y7
+	VPADDB         Y5, Y7, Y7
+	VPMADDUBSW     (DI)(SI*1), Y7, Y7
+	VPMADDWD       Y2, Y7, Y7
+	VMOVD          36(DI)(SI*1), X8
+	VPADDD         Y8, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   32(DI)(SI*1), Y8
+	VMULPS         Y6, Y8, Y8
+	VFMADD231PS    Y8, Y7, Y0
+	ADDQ           $+19, DX
+
+m1sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m1store0:
+	VMOVSS X0, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m1row
+	VZEROUPPER
+	RET
+
+not1:
+	VZEROUPPER
+	RET
+
+// func multiplyI4_F16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
+TEXT ·multiplyI4_F16AVX512VNNI(SB), NOSPLIT, $128-80
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU x10101010<>+0(SB), Y2
+
+m4row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS Y18, Y18, Y18
+	VXORPS Y19, Y19, Y19
+	VXORPS Y20, Y20, Y20
+	VXORPS Y21, Y21, Y21
+	VXORPS Y22, Y22, Y22
+	VXORPS Y23, Y23, Y23
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m4pair:
+	SUBQ           $0x02, BX
+	JLT            m4last
+	PREFETCHT0     2048(DX)
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 3(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   2(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y20
+	VMOVD          36(R11)(SI*1), X5
+	VPDPBUSD       (R11)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R11)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y22
+	VCVTPH2PS      19(DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 22(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   21(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          84(R8)(SI*1), X5
+	VPDPBUSD       48(R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y17
+	VMOVD          84(R9)(SI*1), X5
+	VPDPBUSD       48(R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y19
+	VMOVD          84(R10)(SI*1), X5
+	VPDPBUSD       48(R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R10)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y21
+	VMOVD          84(R11)(SI*1), X5
+	VPDPBUSD       48(R11)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R11)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y23
+	ADDQ           $+38, DX
+	ADDQ           $+96, SI
+	JMP            m4pair
+
+m4last:
+	ADDQ           $0x02, BX
+	JZ             m4sum
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 3(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   2(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y20
+	VMOVD          36(R11)(SI*1), X5
+	VPDPBUSD       (R11)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R11)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y22
+	ADDQ           $+19, DX
+
+m4sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store1:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y21, Y20, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store2:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m4store3:
+	VMOVSS X3, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m4row
+	VZEROUPPER
+	RET
+
+not4:
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU x10101010<>+0(SB), Y2
+
+m3row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS Y18, Y18, Y18
+	VXORPS Y19, Y19, Y19
+	VXORPS Y20, Y20, Y20
+	VXORPS Y21, Y21, Y21
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m3pair:
+	SUBQ           $0x02, BX
+	JLT            m3last
+	PREFETCHT0     2048(DX)
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 3(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   2(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y20
+	VCVTPH2PS      19(DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 22(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   21(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          84(R8)(SI*1), X5
+	VPDPBUSD       48(R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y17
+	VMOVD          84(R9)(SI*1), X5
+	VPDPBUSD       48(R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y19
+	VMOVD          84(R10)(SI*1), X5
+	VPDPBUSD       48(R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R10)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y21
+	ADDQ           $+38, DX
+	ADDQ           $+96, SI
+	JMP            m3pair
+
+m3last:
+	ADDQ           $0x02, BX
+	JZ             m3sum
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 3(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   2(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y18
+	VMOVD          36(R10)(SI*1), X5
+	VPDPBUSD       (R10)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R10)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y20
+	ADDQ           $+19, DX
+
+m3sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m3store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m3store1:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y21, Y20, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m3store2:
+	VMOVSS X3, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m3row
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU x10101010<>+0(SB), Y2
+
+m2row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS Y18, Y18, Y18
+	VXORPS Y19, Y19, Y19
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m2pair:
+	SUBQ           $0x02, BX
+	JLT            m2last
+	PREFETCHT0     2048(DX)
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 3(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   2(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y18
+	VCVTPH2PS      19(DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 22(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   21(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          84(R8)(SI*1), X5
+	VPDPBUSD       48(R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y17
+	VMOVD          84(R9)(SI*1), X5
+	VPDPBUSD       48(R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(R9)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y19
+	ADDQ           $+38, DX
+	ADDQ           $+96, SI
+	JMP            m2pair
+
+m2last:
+	ADDQ           $0x02, BX
+	JZ             m2sum
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 3(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   2(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          36(R8)(SI*1), X5
+	VPDPBUSD       (R8)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R8)(SI*1), Y3, Y6
+	VFMADD231PS    Y6, Y5, Y16
+	VMOVD          36(R9)(SI*1), X5
+	VPDPBUSD       (R9)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(R9)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y18
+	ADDQ           $+19, DX
+
+m2sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m2store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m2store1:
+	VMOVSS X3, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m2row
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU nibbles<>+0(SB), Y0
+	VMOVDQU x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU x10101010<>+0(SB), Y2
+
+m1row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m1pair:
+	SUBQ           $0x02, BX
+	JLT            m1last
+	PREFETCHT0     2048(DX)
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 3(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   2(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          36(DI)(SI*1), X5
+	VPDPBUSD       (DI)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(DI)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y16
+	VCVTPH2PS      19(DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 22(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   21(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          84(DI)(SI*1), X5
+	VPDPBUSD       48(DI)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    80(DI)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y17
+	ADDQ           $+38, DX
+	ADDQ           $+96, SI
+	JMP            m1pair
+
+m1last:
+	ADDQ           $0x02, BX
+	JZ             m1sum
+	VCVTPH2PS      (DX), X3
+	VBROADCASTSS   X3, Y3
+	VBROADCASTI128 3(DX), Y4
+	VPSRLVQ        Y0, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPBROADCASTB   2(DX), Y5
+	VPSUBB         Y5, Y4, Y4
+	VPADDB         Y2, Y4, Y4
+	VMOVD          36(DI)(SI*1), X5
+	VPDPBUSD       (DI)(SI*1), Y4, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS.BCST    32(DI)(SI*1), Y3, Y3
+	VFMADD231PS    Y3, Y5, Y16
+	ADDQ           $+19, DX
+
+m1sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VPERMILPS    $0x4e, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X4
+	VFMADD231SS  (BX), X4, X3
+
+m1store0:
+	VMOVSS X3, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m1row
+	VZEROUPPER
+	RET
+
+not1:
+	VZEROUPPER
+	RET
+
+// func decodeI8_BF16AVX2(dst *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·decodeI8_BF16AVX2(SB), NOSPLIT, $160-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+block:
+	PREFETCHT0   1024(CX)
+	MOVWLZX      (CX), BX
+	SHLL         $0x10, BX
+	VMOVD        BX, X0
+	VBROADCASTSS X0, Y0
+	VMOVDQU      2(CX), Y1
+	VMOVDQU      Y1, (SP)
+	VPMOVSXBD    (SP), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPMOVSXBD    8(SP), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 32(AX)
+	VPMOVSXBD    16(SP), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 64(AX)
+	VPMOVSXBD    24(SP), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 96(AX)
+	ADDQ         $+128, AX
+	ADDQ         $+34, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func multiplyI8_BF16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·multiplyI8_BF16AVX2(SB), NOSPLIT, $96-80
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU x00010001<>+0(SB), Y6
+
+m3row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m3pair:
+	SUBQ         $0x02, BX
+	JLT          m3last
+	PREFETCHT0   2048(DX)
+	MOVWLZX      (DX), R11
+	SHLL         $0x10, R11
+	VMOVD        R11, X7
+	VBROADCASTSS X7, Y7
+	VMOVDQU      2(DX), Y8
+	VPABSB       Y8, Y9
+	VMOVDQU      (R8)(SI*1), Y10
+	VPSIGNB      Y8, Y10, Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 32(R8)(SI*1), Y11
+	VMULPS       Y7, Y11, Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VMOVDQU      (R9)(SI*1), Y10
+	VPSIGNB      Y8, Y10, Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 32(R9)(SI*1), Y11
+	VMULPS       Y7, Y11, Y11
+	VFMADD231PS  Y11, Y10, Y2
+	VMOVDQU      (R10)(SI*1), Y10
+	VPSIGNB      Y8, Y10, Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 32(R10)(SI*1), Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y8, Y10, Y4
+	MOVWLZX      34(DX), R11
+	SHLL         $0x10, R11
+	VMOVD        R11, X7
+	VBROADCASTSS X7, Y7
+	VMOVDQU      36(DX), Y8
+	VPABSB       Y8, Y9
+	VMOVDQU      48(R8)(SI*1), Y10
+	VPSIGNB      Y8, Y10, Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 80(R8)(SI*1), Y11
+	VMULPS       Y7, Y11, Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VMOVDQU      48(R9)(SI*1), Y10
+	VPSIGNB      Y8, Y10, Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 80(R9)(SI*1), Y11
+	VMULPS       Y7, Y11, Y11
+	VFMADD231PS  Y11, Y10, Y3
+	VMOVDQU      48(R10)(SI*1), Y10
+	VPSIGNB      Y8, Y10, Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 80(R10)(SI*1), Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y8, Y10, Y5
+	ADDQ         $+68, DX
+	ADDQ         $+96, SI
+	JMP          m3pair
+
+m3last:
+	ADDQ         $0x02, BX
+	JZ           m3sum
+	MOVWLZX      (DX), BX
+	SHLL         $0x10, BX
+	VMOVD        BX, X7
+	VBROADCASTSS X7, Y7
+	VMOVDQU      2(DX), Y8
+	VPABSB       Y8, Y9
+	VMOVDQU      (R8)(SI*1), Y10
+	VPSIGNB      Y8, Y10, Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 32(R8)(SI*1), Y11
+	VMULPS       Y7, Y11, Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VMOVDQU      (R9)(SI*1), Y10
+	VPSIGNB      Y8, Y10, Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 32(R9)(SI*1), Y11
+	VMULPS       Y7, Y11, Y11
+	VFMADD231PS  Y11, Y10, Y2
+	VMOVDQU      (R10)(SI*1), Y10
+	VPSIGNB      Y8, Y10, Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 32(R10)(SI*1), Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y8, Y10, Y4
+	ADDQ         $+34, DX
+
+m3sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y5, Y4, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
+	VMOVSS X0, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m3row
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x00010001<>+0(SB), Y4
+
+m2row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m2pair:
+	SUBQ         $0x02, BX
+	JLT          m2last
+	PREFETCHT0   2048(DX)
+	MOVWLZX      (DX), R10
+	SHLL         $0x10, R10
+	VMOVD        R10, X5
+	VBROADCASTSS X5, Y5
+	VMOVDQU      2(DX), Y6
+	VPABSB       Y6, Y7
+	VMOVDQU      (R8)(SI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y4, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 32(R8)(SI*1), Y9
+	VMULPS       Y5, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y0
+	VMOVDQU      (R9)(SI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y4, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 32(R9)(SI*1), Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y6, Y8, Y2
+	MOVWLZX      34(DX), R10
+	SHLL         $0x10, R10
+	VMOVD        R10, X5
+	VBROADCASTSS X5, Y5
+	VMOVDQU      36(DX), Y6
+	VPABSB       Y6, Y7
+	VMOVDQU      48(R8)(SI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y4, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 80(R8)(SI*1), Y9
+	VMULPS       Y5, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y1
+	VMOVDQU      48(R9)(SI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y4, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 80(R9)(SI*1), Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y6, Y8, Y3
+	ADDQ         $+68, DX
+	ADDQ         $+96, SI
+	JMP          m2pair
+
+m2last:
+	ADDQ         $0x02, BX
+	JZ           m2sum
+	MOVWLZX      (DX), BX
+	SHLL         $0x10, BX
+	VMOVD        BX, X5
+	VBROADCASTSS X5, Y5
+	VMOVDQU      2(DX), Y6
+	VPABSB       Y6, Y7
+	VMOVDQU      (R8)(SI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y4, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 32(R8)(SI*1), Y9
+	VMULPS       Y5, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y0
+	VMOVDQU      (R9)(SI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y4, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 32(R9)(SI*1), Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y6, Y8, Y2
+	ADDQ         $+34, DX
+
+m2sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
+	VMOVSS X0, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m2row
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x00010001<>+0(SB), Y2
+
+m1row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m1pair:
+	SUBQ         $0x02, BX
+	JLT          m1last
+	PREFETCHT0   2048(DX)
+	MOVWLZX      (DX), R8
+	SHLL         $0x10, R8
+	VMOVD        R8, X3
+	VBROADCASTSS X3, Y3
+	VMOVDQU      2(DX), Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      (DI)(SI*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y2, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 32(DI)(SI*1), Y4
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y4, Y6, Y0
+	MOVWLZX      34(DX), R8
+	SHLL         $0x10, R8
+	VMOVD        R8, X3
+	VBROADCASTSS X3, Y3
+	VMOVDQU      36(DX), Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      48(DI)(SI*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y2, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 80(DI)(SI*1), Y4
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y4, Y6, Y1
+	ADDQ         $+68, DX
+	ADDQ         $+96, SI
+	JMP          m1pair
+
+m1last:
+	ADDQ         $0x02, BX
+	JZ           m1sum
+	MOVWLZX      (DX), BX
+	SHLL         $0x10, BX
+	VMOVD        BX, X3
+	VBROADCASTSS X3, Y3
+	VMOVDQU      2(DX), Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      (DI)(SI*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y2, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 32(DI)(SI*1), Y4
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y4, Y6, Y0
+	ADDQ         $+34, DX
+
+m1sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m1store0:
+	VMOVSS X0, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m1row
+	VZEROUPPER
+	RET
+
+not1:
+	VZEROUPPER
+	RET
+
+// func multiplyI8_BF16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, FMA3, MMX+
+TEXT ·multiplyI8_BF16AVX512VNNI(SB), NOSPLIT, $128-80
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU x80808080<>+0(SB), Y0
+
+m4row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS Y18, Y18, Y18
+	VXORPS Y19, Y19, Y19
+	VXORPS Y20, Y20, Y20
+	VXORPS Y21, Y21, Y21
+	VXORPS Y22, Y22, Y22
+	VXORPS Y23, Y23, Y23
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m4pair:
+	SUBQ         $0x02, BX
+	JLT          m4last
+	PREFETCHT0   2048(DX)
+	MOVWLZX      (DX), R12
+	SHLL         $0x10, R12
+	VMOVD        R12, X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(R8)(SI*1), X3
+	VPDPBUSD     (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y16
+	VMOVD        36(R9)(SI*1), X3
+	VPDPBUSD     (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y18
+	VMOVD        36(R10)(SI*1), X3
+	VPDPBUSD     (R10)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y20
+	VMOVD        36(R11)(SI*1), X3
+	VPDPBUSD     (R11)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R11)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y22
+	MOVWLZX      34(DX), R12
+	SHLL         $0x10, R12
+	VMOVD        R12, X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      36(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        84(R8)(SI*1), X3
+	VPDPBUSD     48(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y17
+	VMOVD        84(R9)(SI*1), X3
+	VPDPBUSD     48(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R9)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y19
+	VMOVD        84(R10)(SI*1), X3
+	VPDPBUSD     48(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R10)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y21
+	VMOVD        84(R11)(SI*1), X3
+	VPDPBUSD     48(R11)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R11)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y23
+	ADDQ         $+68, DX
+	ADDQ         $+96, SI
+	JMP          m4pair
+
+m4last:
+	ADDQ         $0x02, BX
+	JZ           m4sum
+	MOVWLZX      (DX), BX
+	SHLL         $0x10, BX
+	VMOVD        BX, X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(R8)(SI*1), X3
+	VPDPBUSD     (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y16
+	VMOVD        36(R9)(SI*1), X3
+	VPDPBUSD     (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y18
+	VMOVD        36(R10)(SI*1), X3
+	VPDPBUSD     (R10)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y20
+	VMOVD        36(R11)(SI*1), X3
+	VPDPBUSD     (R11)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R11)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y22
+	ADDQ         $+34, DX
+
+m4sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store1:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y21, Y20, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store2:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store3:
+	VMOVSS X1, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m4row
+	VZEROUPPER
+	RET
+
+not4:
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU x80808080<>+0(SB), Y0
+
+m3row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS Y18, Y18, Y18
+	VXORPS Y19, Y19, Y19
+	VXORPS Y20, Y20, Y20
+	VXORPS Y21, Y21, Y21
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m3pair:
+	SUBQ         $0x02, BX
+	JLT          m3last
+	PREFETCHT0   2048(DX)
+	MOVWLZX      (DX), R11
+	SHLL         $0x10, R11
+	VMOVD        R11, X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(R8)(SI*1), X3
+	VPDPBUSD     (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y16
+	VMOVD        36(R9)(SI*1), X3
+	VPDPBUSD     (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y18
+	VMOVD        36(R10)(SI*1), X3
+	VPDPBUSD     (R10)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y20
+	MOVWLZX      34(DX), R11
+	SHLL         $0x10, R11
+	VMOVD        R11, X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      36(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        84(R8)(SI*1), X3
+	VPDPBUSD     48(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y17
+	VMOVD        84(R9)(SI*1), X3
+	VPDPBUSD     48(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R9)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y19
+	VMOVD        84(R10)(SI*1), X3
+	VPDPBUSD     48(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R10)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y21
+	ADDQ         $+68, DX
+	ADDQ         $+96, SI
+	JMP          m3pair
+
+m3last:
+	ADDQ         $0x02, BX
+	JZ           m3sum
+	MOVWLZX      (DX), BX
+	SHLL         $0x10, BX
+	VMOVD        BX, X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(R8)(SI*1), X3
+	VPDPBUSD     (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y16
+	VMOVD        36(R9)(SI*1), X3
+	VPDPBUSD     (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y18
+	VMOVD        36(R10)(SI*1), X3
+	VPDPBUSD     (R10)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y20
+	ADDQ         $+34, DX
+
+m3sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m3store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m3store1:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y21, Y20, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m3store2:
+	VMOVSS X1, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m3row
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x80808080<>+0(SB), Y0
+
+m2row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS Y18, Y18, Y18
+	VXORPS Y19, Y19, Y19
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m2pair:
+	SUBQ         $0x02, BX
+	JLT          m2last
+	PREFETCHT0   2048(DX)
+	MOVWLZX      (DX), R10
+	SHLL         $0x10, R10
+	VMOVD        R10, X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(R8)(SI*1), X3
+	VPDPBUSD     (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y16
+	VMOVD        36(R9)(SI*1), X3
+	VPDPBUSD     (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y18
+	MOVWLZX      34(DX), R10
+	SHLL         $0x10, R10
+	VMOVD        R10, X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      36(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        84(R8)(SI*1), X3
+	VPDPBUSD     48(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y17
+	VMOVD        84(R9)(SI*1), X3
+	VPDPBUSD     48(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R9)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y19
+	ADDQ         $+68, DX
+	ADDQ         $+96, SI
+	JMP          m2pair
+
+m2last:
+	ADDQ         $0x02, BX
+	JZ           m2sum
+	MOVWLZX      (DX), BX
+	SHLL         $0x10, BX
+	VMOVD        BX, X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(R8)(SI*1), X3
+	VPDPBUSD     (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y16
+	VMOVD        36(R9)(SI*1), X3
+	VPDPBUSD     (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y18
+	ADDQ         $+34, DX
+
+m2sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m2store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m2store1:
+	VMOVSS X1, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m2row
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x80808080<>+0(SB), Y0
+
+m1row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m1pair:
+	SUBQ         $0x02, BX
+	JLT          m1last
+	PREFETCHT0   2048(DX)
+	MOVWLZX      (DX), R8
+	SHLL         $0x10, R8
+	VMOVD        R8, X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(DI)(SI*1), X3
+	VPDPBUSD     (DI)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(DI)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y16
+	MOVWLZX      34(DX), R8
+	SHLL         $0x10, R8
+	VMOVD        R8, X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      36(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        84(DI)(SI*1), X3
+	VPDPBUSD     48(DI)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(DI)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y17
+	ADDQ         $+68, DX
+	ADDQ         $+96, SI
+	JMP          m1pair
+
+m1last:
+	ADDQ         $0x02, BX
+	JZ           m1sum
+	MOVWLZX      (DX), BX
+	SHLL         $0x10, BX
+	VMOVD        BX, X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(DI)(SI*1), X3
+	VPDPBUSD     (DI)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(DI)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y16
+	ADDQ         $+34, DX
+
+m1sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m1store0:
+	VMOVSS X1, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m1row
+	VZEROUPPER
+	RET
+
+not1:
+	VZEROUPPER
+	RET
+
+// func decodeI8_F16AVX2(dst *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·decodeI8_F16AVX2(SB), NOSPLIT, $160-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+block:
+	PREFETCHT0   1024(CX)
+	VCVTPH2PS    (CX), X0
+	VBROADCASTSS X0, Y0
+	VMOVDQU      2(CX), Y1
+	VMOVDQU      Y1, (SP)
+	VPMOVSXBD    (SP), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VCVTPS2PH    $0x00, Y1, X1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, (AX)
+	VPMOVSXBD    8(SP), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VCVTPS2PH    $0x00, Y1, X1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 32(AX)
+	VPMOVSXBD    16(SP), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VCVTPS2PH    $0x00, Y1, X1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 64(AX)
+	VPMOVSXBD    24(SP), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VCVTPS2PH    $0x00, Y1, X0
+	VCVTPH2PS    X0, Y1
+	VMOVUPS      Y1, 96(AX)
+	ADDQ         $+128, AX
+	ADDQ         $+34, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func multiplyI8_F16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·multiplyI8_F16AVX2(SB), NOSPLIT, $96-80
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU x00010001<>+0(SB), Y6
+
+m3row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m3pair:
+	SUBQ         $0x02, BX
+	JLT          m3last
+	PREFETCHT0   2048(DX)
+	VCVTPH2PS    (DX), X7
+	VBROADCASTSS X7, Y7
+	VMOVDQU      2(DX), Y8
+	VPABSB       Y8, Y9
+	VMOVDQU      (R8)(SI*1), Y10
+	VPSIGNB      Y8, Y10, Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 32(R8)(SI*1), Y11
+	VMULPS       Y7, Y11, Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VMOVDQU      (R9)(SI*1), Y10
+	VPSIGNB      Y8, Y10, Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 32(R9)(SI*1), Y11
+	VMULPS       Y7, Y11, Y11
+	VFMADD231PS  Y11, Y10, Y2
+	VMOVDQU      (R10)(SI*1), Y10
+	VPSIGNB      Y8, Y10, Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 32(R10)(SI*1), Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y8, Y10, Y4
+	VCVTPH2PS    34(DX), X7
+	VBROADCASTSS X7, Y7
+	VMOVDQU      36(DX), Y8
+	VPABSB       Y8, Y9
+	VMOVDQU      48(R8)(SI*1), Y10
+	VPSIGNB      Y8, Y10, Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 80(R8)(SI*1), Y11
+	VMULPS       Y7, Y11, Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VMOVDQU      48(R9)(SI*1), Y10
+	VPSIGNB      Y8, Y10, Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 80(R9)(SI*1), Y11
+	VMULPS       Y7, Y11, Y11
+	VFMADD231PS  Y11, Y10, Y3
+	VMOVDQU      48(R10)(SI*1), Y10
+	VPSIGNB      Y8, Y10, Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 80(R10)(SI*1), Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y8, Y10, Y5
+	ADDQ         $+68, DX
+	ADDQ         $+96, SI
+	JMP          m3pair
+
+m3last:
+	ADDQ         $0x02, BX
+	JZ           m3sum
+	VCVTPH2PS    (DX), X7
+	VBROADCASTSS X7, Y7
+	VMOVDQU      2(DX), Y8
+	VPABSB       Y8, Y9
+	VMOVDQU      (R8)(SI*1), Y10
+	VPSIGNB      Y8, Y10, Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 32(R8)(SI*1), Y11
+	VMULPS       Y7, Y11, Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VMOVDQU      (R9)(SI*1), Y10
+	VPSIGNB      Y8, Y10, Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 32(R9)(SI*1), Y11
+	VMULPS       Y7, Y11, Y11
+	VFMADD231PS  Y11, Y10, Y2
+	VMOVDQU      (R10)(SI*1), Y10
+	VPSIGNB      Y8, Y10, Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDWD     Y6, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 32(R10)(SI*1), Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y8, Y10, Y4
+	ADDQ         $+34, DX
+
+m3sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y5, Y4, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
+	VMOVSS X0, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m3row
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x00010001<>+0(SB), Y4
+
+m2row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m2pair:
+	SUBQ         $0x02, BX
+	JLT          m2last
+	PREFETCHT0   2048(DX)
+	VCVTPH2PS    (DX), X5
+	VBROADCASTSS X5, Y5
+	VMOVDQU      2(DX), Y6
+	VPABSB       Y6, Y7
+	VMOVDQU      (R8)(SI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y4, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 32(R8)(SI*1), Y9
+	VMULPS       Y5, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y0
+	VMOVDQU      (R9)(SI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y4, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 32(R9)(SI*1), Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y6, Y8, Y2
+	VCVTPH2PS    34(DX), X5
+	VBROADCASTSS X5, Y5
+	VMOVDQU      36(DX), Y6
+	VPABSB       Y6, Y7
+	VMOVDQU      48(R8)(SI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y4, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 80(R8)(SI*1), Y9
+	VMULPS       Y5, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y1
+	VMOVDQU      48(R9)(SI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y4, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 80(R9)(SI*1), Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y6, Y8, Y3
+	ADDQ         $+68, DX
+	ADDQ         $+96, SI
+	JMP          m2pair
+
+m2last:
+	ADDQ         $0x02, BX
+	JZ           m2sum
+	VCVTPH2PS    (DX), X5
+	VBROADCASTSS X5, Y5
+	VMOVDQU      2(DX), Y6
+	VPABSB       Y6, Y7
+	VMOVDQU      (R8)(SI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y4, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 32(R8)(SI*1), Y9
+	VMULPS       Y5, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y0
+	VMOVDQU      (R9)(SI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y4, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 32(R9)(SI*1), Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y6, Y8, Y2
+	ADDQ         $+34, DX
+
+m2sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
+	VMOVSS X0, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m2row
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x00010001<>+0(SB), Y2
+
+m1row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m1pair:
+	SUBQ         $0x02, BX
+	JLT          m1last
+	PREFETCHT0   2048(DX)
+	VCVTPH2PS    (DX), X3
+	VBROADCASTSS X3, Y3
+	VMOVDQU      2(DX), Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      (DI)(SI*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y2, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 32(DI)(SI*1), Y4
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y4, Y6, Y0
+	VCVTPH2PS    34(DX), X3
+	VBROADCASTSS X3, Y3
+	VMOVDQU      36(DX), Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      48(DI)(SI*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y2, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 80(DI)(SI*1), Y4
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y4, Y6, Y1
+	ADDQ         $+68, DX
+	ADDQ         $+96, SI
+	JMP          m1pair
+
+m1last:
+	ADDQ         $0x02, BX
+	JZ           m1sum
+	VCVTPH2PS    (DX), X3
+	VBROADCASTSS X3, Y3
+	VMOVDQU      2(DX), Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      (DI)(SI*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y2, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 32(DI)(SI*1), Y4
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y4, Y6, Y0
+	ADDQ         $+34, DX
+
+m1sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m1store0:
+	VMOVSS X0, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m1row
+	VZEROUPPER
+	RET
+
+not1:
+	VZEROUPPER
+	RET
+
+// func multiplyI8_F16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
+TEXT ·multiplyI8_F16AVX512VNNI(SB), NOSPLIT, $128-80
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU x80808080<>+0(SB), Y0
+
+m4row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS Y18, Y18, Y18
+	VXORPS Y19, Y19, Y19
+	VXORPS Y20, Y20, Y20
+	VXORPS Y21, Y21, Y21
+	VXORPS Y22, Y22, Y22
+	VXORPS Y23, Y23, Y23
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m4pair:
+	SUBQ         $0x02, BX
+	JLT          m4last
+	PREFETCHT0   2048(DX)
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(R8)(SI*1), X3
+	VPDPBUSD     (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y16
+	VMOVD        36(R9)(SI*1), X3
+	VPDPBUSD     (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y18
+	VMOVD        36(R10)(SI*1), X3
+	VPDPBUSD     (R10)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y20
+	VMOVD        36(R11)(SI*1), X3
+	VPDPBUSD     (R11)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R11)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y22
+	VCVTPH2PS    34(DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      36(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        84(R8)(SI*1), X3
+	VPDPBUSD     48(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y17
+	VMOVD        84(R9)(SI*1), X3
+	VPDPBUSD     48(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R9)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y19
+	VMOVD        84(R10)(SI*1), X3
+	VPDPBUSD     48(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R10)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y21
+	VMOVD        84(R11)(SI*1), X3
+	VPDPBUSD     48(R11)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R11)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y23
+	ADDQ         $+68, DX
+	ADDQ         $+96, SI
+	JMP          m4pair
+
+m4last:
+	ADDQ         $0x02, BX
+	JZ           m4sum
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(R8)(SI*1), X3
+	VPDPBUSD     (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y16
+	VMOVD        36(R9)(SI*1), X3
+	VPDPBUSD     (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y18
+	VMOVD        36(R10)(SI*1), X3
+	VPDPBUSD     (R10)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y20
+	VMOVD        36(R11)(SI*1), X3
+	VPDPBUSD     (R11)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R11)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y22
+	ADDQ         $+34, DX
+
+m4sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store1:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y21, Y20, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store2:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store3:
+	VMOVSS X1, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m4row
+	VZEROUPPER
+	RET
+
+not4:
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU x80808080<>+0(SB), Y0
+
+m3row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS Y18, Y18, Y18
+	VXORPS Y19, Y19, Y19
+	VXORPS Y20, Y20, Y20
+	VXORPS Y21, Y21, Y21
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m3pair:
+	SUBQ         $0x02, BX
+	JLT          m3last
+	PREFETCHT0   2048(DX)
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(R8)(SI*1), X3
+	VPDPBUSD     (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y16
+	VMOVD        36(R9)(SI*1), X3
+	VPDPBUSD     (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y18
+	VMOVD        36(R10)(SI*1), X3
+	VPDPBUSD     (R10)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y20
+	VCVTPH2PS    34(DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      36(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        84(R8)(SI*1), X3
+	VPDPBUSD     48(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y17
+	VMOVD        84(R9)(SI*1), X3
+	VPDPBUSD     48(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R9)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y19
+	VMOVD        84(R10)(SI*1), X3
+	VPDPBUSD     48(R10)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R10)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y21
+	ADDQ         $+68, DX
+	ADDQ         $+96, SI
+	JMP          m3pair
+
+m3last:
+	ADDQ         $0x02, BX
+	JZ           m3sum
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(R8)(SI*1), X3
+	VPDPBUSD     (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y16
+	VMOVD        36(R9)(SI*1), X3
+	VPDPBUSD     (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y18
+	VMOVD        36(R10)(SI*1), X3
+	VPDPBUSD     (R10)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y20
+	ADDQ         $+34, DX
+
+m3sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m3store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m3store1:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y21, Y20, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m3store2:
+	VMOVSS X1, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m3row
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x80808080<>+0(SB), Y0
+
+m2row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS Y18, Y18, Y18
+	VXORPS Y19, Y19, Y19
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m2pair:
+	SUBQ         $0x02, BX
+	JLT          m2last
+	PREFETCHT0   2048(DX)
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(R8)(SI*1), X3
+	VPDPBUSD     (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y16
+	VMOVD        36(R9)(SI*1), X3
+	VPDPBUSD     (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y18
+	VCVTPH2PS    34(DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      36(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        84(R8)(SI*1), X3
+	VPDPBUSD     48(R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y17
+	VMOVD        84(R9)(SI*1), X3
+	VPDPBUSD     48(R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(R9)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y19
+	ADDQ         $+68, DX
+	ADDQ         $+96, SI
+	JMP          m2pair
+
+m2last:
+	ADDQ         $0x02, BX
+	JZ           m2sum
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(R8)(SI*1), X3
+	VPDPBUSD     (R8)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y4
+	VFMADD231PS  Y4, Y3, Y16
+	VMOVD        36(R9)(SI*1), X3
+	VPDPBUSD     (R9)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y18
+	ADDQ         $+34, DX
+
+m2sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m2store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y19, Y18, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m2store1:
+	VMOVSS X1, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m2row
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x80808080<>+0(SB), Y0
+
+m1row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m1pair:
+	SUBQ         $0x02, BX
+	JLT          m1last
+	PREFETCHT0   2048(DX)
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(DI)(SI*1), X3
+	VPDPBUSD     (DI)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(DI)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y16
+	VCVTPH2PS    34(DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      36(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        84(DI)(SI*1), X3
+	VPDPBUSD     48(DI)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  80(DI)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y17
+	ADDQ         $+68, DX
+	ADDQ         $+96, SI
+	JMP          m1pair
+
+m1last:
+	ADDQ         $0x02, BX
+	JZ           m1sum
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	VMOVDQU      2(DX), Y2
+	VPXOR        Y0, Y2, Y2
+	VMOVD        36(DI)(SI*1), X3
+	VPDPBUSD     (DI)(SI*1), Y2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS.BCST  32(DI)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y3, Y16
+	ADDQ         $+34, DX
+
+m1sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m1store0:
+	VMOVSS X1, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row

@@ -30,7 +30,9 @@ var blockFormats = func() []*blockFormat {
 		halves []int
 	}{
 		{"Q4_0", VectorQ4_0, []int{0}}, {"Q4_1", VectorQ4_1, []int{0, 2}}, {"Q5_0", VectorQ5_0, []int{0}}, {"Q5_1", VectorQ5_1, []int{0, 2}},
-		{"Q8_0", VectorQ8_0, []int{0}}, {"IQ4_NL", VectorIQ4_NL, []int{0}}, {"MXFP4", VectorMXFP4, nil},
+		{"Q8_0", VectorQ8_0, []int{0}}, {"IQ4_NL", VectorIQ4_NL, []int{0}}, {"MXFP4", VectorMXFP4, nil}, {"MXFP8", VectorMXFP8, nil},
+		{"E4M3_BF16", VectorE4M3_BF16, nil}, {"E4M3_F32", VectorE4M3_F32, nil}, {"I4_BF16", VectorI4_BF16, nil}, {"I4_F16", VectorI4_F16, nil},
+		{"I8_BF16", VectorI8_BF16, nil}, {"I8_F16", VectorI8_F16, nil},
 		{"Q2_K", VectorQ2_K, []int{80, 82}}, {"Q3_K", VectorQ3_K, []int{108}}, {"Q4_K", VectorQ4_K, []int{0, 2}},
 		{"Q5_K", VectorQ5_K, []int{0, 2}}, {"Q6_K", VectorQ6_K, []int{208}}, {"IQ4_XS", VectorIQ4_XS, []int{0}},
 		{"NVFP4", 0, nil}, {"Q4_K", 0, []int{0, 2}}, {"F16", 0, []int{0}},
@@ -55,6 +57,9 @@ func (f *blockFormat) random(r *rand.Rand, elems int) []byte {
 		b[i] = byte(r.Uint32())
 	}
 	for block := b; len(block) > 0; block = block[f.Bytes:] {
+		if strings.HasPrefix(f.name, "I4") {
+			block[2] = byte(r.IntN(17)) // the zero point
+		}
 		for _, at := range f.halves {
 			var h [1]uint16
 			NarrowF16(h[:], []float32{float32(r.NormFloat64()) / 64})
@@ -63,6 +68,25 @@ func (f *blockFormat) random(r *rand.Rand, elems int) []byte {
 		switch f.name {
 		case "MXFP4":
 			block[0] = byte(120 + r.IntN(8))
+		case "MXFP8": // below 2, and no NaN
+			block[0] = byte(112 + r.IntN(8))
+			for i, b := range block[1:33] {
+				if b&127 == 127 {
+					block[1+i] = 0
+				}
+			}
+		case "E4M3_BF16", "E4M3_F32": // likewise
+			scale := f.Bytes - 32
+			block[scale-1], block[scale-2] = 0x3b, 0
+			for i, b := range block[scale:f.Bytes] {
+				if b&127 == 127 {
+					block[scale+i] = 0
+				}
+			}
+		case "I4_BF16", "I8_BF16":
+			block[0], block[1] = byte(r.Uint32()), 0x3c
+		case "I4_F16", "I8_F16": // powers of two, with which no product is rounded
+			block[0], block[1] = 0, byte(0x18+4*r.IntN(4))
 		case "NVFP4/widen":
 			for i := range 4 {
 				block[i] &= 0x3f
@@ -256,7 +280,7 @@ func (f *blockFormat) depths() []int {
 func TestBlocksFewRows(t *testing.T) {
 	blockLevels(t, func(t *testing.T, f *blockFormat) {
 		if !f.MultipliesIntegers() {
-			if f.Vector != 0 && Level() != "portable" && Level() != "neon" {
+			if f.Vector != 0 && !strings.Contains(f.name, "E4M3") && f.name != "MXFP8" && Level() != "portable" && Level() != "neon" {
 				t.Error("few rows are not multiplied as integers")
 			}
 			return
@@ -280,8 +304,13 @@ func TestBlocksFewRows(t *testing.T) {
 				for _, h := range f.halves {
 					copy(block[h:h+2], halves[h:h+2])
 				}
-				if f.name == "MXFP4" {
+				switch {
+				case f.name == "MXFP4":
 					block[0] = halves[0]
+				case strings.HasPrefix(f.name, "I4"):
+					copy(block[:3], halves[:3])
+				case strings.HasPrefix(f.name, "I8"):
+					copy(block[:2], halves[:2])
 				}
 			}
 			for i := range g.a {

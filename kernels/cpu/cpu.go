@@ -105,6 +105,8 @@ func gemmNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor,
 		simd.GemmNTBF16(m, n, k, alpha, a, lda, b.U16()[at:], ldb, beta, c, ldc)
 	case kernels.F16:
 		simd.GemmNTF16(m, n, k, alpha, a, lda, b.U16()[at:], ldb, beta, c, ldc)
+	case kernels.KIVIKeys, kernels.KIVIValues:
+		groupsNT(m, n, k, alpha, a, lda, b, at/k, beta, c, ldc)
 	default:
 		blocks, f := b.Blocks()
 		if ldb != k {
@@ -124,12 +126,55 @@ func gemmNN(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor,
 		simd.GemmNNBF16(m, n, k, alpha, a, lda, b.U16()[at:], ldb, beta, c, ldc)
 	case kernels.F16:
 		simd.GemmNNF16(m, n, k, alpha, a, lda, b.U16()[at:], ldb, beta, c, ldc)
+	case kernels.KIVIKeys, kernels.KIVIValues:
+		groupsNN(m, n, k, alpha, a, lda, b, at/n, beta, c, ldc)
 	default:
 		blocks, f := b.Blocks()
 		if ldb != n {
 			panic("kernels: product with rows of blocks that are apart")
 		}
 		simd.GemmNNBlocks(m, n, k, alpha, a, lda, &f.Blocks, blocks[b.DType.Bytes(at):], rounded, beta, c, ldc)
+	}
+}
+
+// wideTiles are tiles of what is stored in groups, widened.
+var wideTiles = sync.Pool{New: func() any { return new([]float32) }}
+
+// withTile runs f with memory for n numbers.
+func withTile(n int, f func(tile []float32)) {
+	p := wideTiles.Get().(*[]float32)
+	if len(*p) < n {
+		*p = make([]float32, n)
+	}
+	f((*p)[:n])
+	wideTiles.Put(p)
+}
+
+// groupsNT is gemmNT of rows in groups, from one on: a tile of them is widened at a time, keys as they lie, by channels.
+func groupsNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, from int, beta float32, c []float32, ldc int) {
+	for j := 0; j < n; j += tileEntries {
+		rows := min(tileEntries, n-j)
+		withTile(rows*k, func(tile []float32) {
+			if b.DType == kernels.KIVIKeys {
+				b.ReadColumns(tile, rows, from+j, rows)
+				simd.GemmNN(m, rows, k, alpha, a, lda, tile, rows, beta, c[j:], ldc)
+			} else {
+				kernels.Read(tile, b, (from+j)*k)
+				simd.GemmNT(m, rows, k, alpha, a, lda, tile, k, beta, c[j:], ldc)
+			}
+		})
+	}
+}
+
+// groupsNN is gemmNN of rows in groups.
+func groupsNN(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, from int, beta float32, c []float32, ldc int) {
+	for l := 0; l < k; l += tileEntries {
+		rows := min(tileEntries, k-l)
+		withTile(rows*n, func(tile []float32) {
+			kernels.Read(tile, b, (from+l)*n)
+			simd.GemmNN(m, n, rows, alpha, a[l:], lda, tile, n, beta, c, ldc)
+		})
+		beta = 1
 	}
 }
 
@@ -176,7 +221,7 @@ func (b *cpu) Gather(y, table *kernels.Tensor, ids []int32) {
 			simd.WidenBF16(dst, table.U16()[at:][:w])
 		case kernels.F16:
 			simd.WidenF16(dst, table.U16()[at:][:w])
-		case kernels.F64:
+		case kernels.F64, kernels.KIVIKeys, kernels.KIVIValues:
 			kernels.Read(dst, table, at)
 		default:
 			blocks, f := table.Blocks()

@@ -17,6 +17,16 @@ func init() {
 			widenTable(dst[:32], src[1:17], halfE8M0(src[0]), &e2m1)
 		}
 	})
+	// 32 floats of 8 bits with a power of two as scale: MXFP8 of the same specification. Its products are numbers of
+	// bfloat16 and of float32 alike. NaN is what it says, of elements and of scales.
+	add("MXFP8", 32, 33, simd.VectorMXFP8, func(dst []float32, src []byte) {
+		for ; len(dst) >= 32 && len(src) >= 33; dst, src = dst[32:], src[33:] {
+			scale := scaleE8M0(src[0])
+			for i, b := range src[1:33] {
+				dst[i] = E4M3[b] * scale
+			}
+		}
+	}).Narrow = narrowMXFP8
 	// 64 elements, whose groups of 16 have a float of 8 bits without sign as scale each.
 	add("NVFP4", 64, 36, 0, func(dst []float32, src []byte) {
 		for ; len(dst) >= 64 && len(src) >= 36; dst, src = dst[64:], src[36:] {
@@ -25,6 +35,78 @@ func init() {
 			}
 		}
 	})
+}
+
+// E4M3 are the values of 8-bit floats with 4 bits of exponent and 3 of mantissa, which have NaN but
+// no infinity (OCP 8-bit Floating Point Specification, revision 1.0, table 1).
+var E4M3 = func() (values [256]float32) {
+	for b := range values {
+		exp, man := b>>3&15, float64(b&7)
+		v := math.Ldexp(1+man/8, exp-7)
+		if exp == 0 {
+			v = math.Ldexp(man, -9)
+		}
+		if b&127 == 127 {
+			v = math.NaN()
+		}
+		values[b] = float32(math.Copysign(v, float64(1-b>>7*2)))
+	}
+	return values
+}()
+
+// mostE4M3 is the largest finite value.
+const mostE4M3 = 448
+
+// narrowMXFP8 takes as scale the least power of two that leaves no number above the largest of E4M3 (as
+// Mishra et al., arXiv:2506.08027, appendix A; the OCP's own rule saturates up to an eighth off the largest), and
+// rounds to nearest even.
+func narrowMXFP8(dst []byte, src []float32) {
+	for ; len(src) >= 32; dst, src = dst[33:], src[32:] {
+		var bits uint32 // of the largest magnitude: NaN is above infinity
+		for _, x := range src[:32] {
+			bits = max(bits, math.Float32bits(x)&0x7fffffff)
+		}
+		top := math.Float32frombits(bits)
+		if !(top <= math.MaxFloat32) {
+			clear(dst[:33])
+			dst[0] = 0xff
+			continue
+		}
+		e := 0                                                  // of the scale, 2^(e-127)
+		if fraction, exp := math.Frexp(float64(top)); top > 0 { // 448 is 0.875 · 2⁹
+			if e = exp - 9 + 127; fraction > mostE4M3/512. {
+				e++
+			}
+			e = max(e, 0)
+		}
+		dst[0] = byte(e)
+		inverse := math.Ldexp(1, 127-e)
+		for i, x := range src[:32] {
+			dst[1+i] = toE4M3(float32(float64(x) * inverse))
+		}
+	}
+}
+
+// toE4M3 rounds a number of at most 448 to nearest even.
+func toE4M3(x float32) byte {
+	bits := math.Float32bits(x)
+	sign, bits := byte(bits>>24&0x80), bits&0x7fffffff
+	if bits < (127-6)<<23 { // subnormal: multiples of 2⁻⁹, which the sum rounds to
+		return sign | byte(math.Float32bits(math.Float32frombits(bits)+0x1p14)-math.Float32bits(0x1p14))
+	}
+	bits += 1<<19 - 1 + bits>>20&1
+	return sign | byte(bits>>20-(127-7)<<3)
+}
+
+// scaleE8M0 is 2^(e-127), NaN of 255.
+func scaleE8M0(e byte) float32 {
+	switch e {
+	case 0:
+		return 0x1p-127
+	case 255:
+		return float32(math.NaN())
+	}
+	return math.Float32frombits(uint32(e) << 23)
 }
 
 // halfE8M0 is half of 2^(e-127). The NaN of 255 is a number, as in ggml.

@@ -2,12 +2,16 @@ package formats
 
 import (
 	"encoding/binary"
+	"strings"
 
 	"glimpse/internal/simd"
 )
 
-// What can be written, too: the formats of 32 elements, to the bits of gguf.quants.quantize. A block
+// What can be written, too: formats of 32 elements, of ggml's to the bits of gguf.quants.quantize. A block
 // that holds NaN or an infinity holds NaN or infinities afterwards.
+
+// CacheName is what a cache in the format is called: as llama.cpp names it, and MXFP8 "fp8".
+func (f *Format) CacheName() string { return strings.TrimPrefix(strings.ToLower(f.Name), "mx") }
 
 // Cached are the formats that a cache of keys and values can have, by name.
 func Cached() (of []*Format) {

@@ -280,7 +280,7 @@ func Halved(d Device, a *kernels.Attend, bf16 bool) *kernels.Attend {
 func HeldIn(d Device, a *kernels.Attend, stored kernels.DType, so bool) *kernels.Attend {
 	h := *a
 	h.Past = slices.Clone(a.Past)
-	convert := func(t *kernels.Tensor) *kernels.Tensor {
+	convert := func(t *kernels.Tensor, stored kernels.DType) *kernels.Tensor {
 		narrow := d.B.Alloc(stored, t.Shape...)
 		kernels.Convert(narrow, t)
 		if so {
@@ -291,7 +291,7 @@ func HeldIn(d Device, a *kernels.Attend, stored kernels.DType, so bool) *kernels
 		return wide
 	}
 	for g, kv := range a.Past {
-		h.Past[g].K, h.Past[g].V = convert(kv.K), convert(kv.V)
+		h.Past[g].K, h.Past[g].V = convert(kv.K, stored), convert(kv.V, stored.OfValues())
 	}
 	return &h
 }

@@ -10,7 +10,7 @@ import (
 
 // blockTypes are formats of blocks, with the offsets of the half-precision scales in one.
 var blockTypes = map[string][]int{
-	"Q4_0": {0}, "Q4_1": {0, 2}, "Q5_0": {0}, "Q5_1": {0, 2}, "Q8_0": {0}, "Q4_K": {0, 2}, "Q5_K": {0, 2}, "Q6_K": {208}, "NVFP4": nil,
+	"Q4_0": {0}, "Q4_1": {0, 2}, "Q5_0": {0}, "Q5_1": {0, 2}, "Q8_0": {0}, "Q4_K": {0, 2}, "Q5_K": {0, 2}, "Q6_K": {208}, "NVFP4": nil, "MXFP8": nil,
 }
 
 // blockTolerance is about the error of rounding weights to bfloat16, as some products do.
@@ -22,7 +22,7 @@ func BlockCases() []Conformance {
 	add := func(op, name string, run func(d Device, rng *rand.Rand) []Output) {
 		cases = append(cases, Conformance{Op: op, Name: name, tol: blockTolerance, run: run})
 	}
-	for _, format := range []string{"NVFP4", "Q4_1", "Q4_K", "Q6_K", "Q8_0"} {
+	for _, format := range []string{"NVFP4", "MXFP8", "Q4_1", "Q4_K", "Q6_K", "Q8_0"} {
 		for i, m := range []int{1, 3, 16, 17, 70} {
 			const k, n = 512, 256
 			v := Variants[i%len(Variants)]
@@ -78,6 +78,15 @@ func (d Device) Blocks(rng *rand.Rand, format string, rows, width int) *kernels.
 	for at := 0; at < len(data); at += f.Bytes {
 		for _, scale := range scales { // from 2⁻⁸ to 2⁻⁶, of both signs
 			binary.LittleEndian.PutUint16(data[at+scale:], uint16(rng.Uint32())&0x87ff|7<<10)
+		}
+	}
+	if format == "MXFP8" { // numbers below 2
+		for at := range data {
+			if at%f.Bytes == 0 {
+				data[at] = 119
+			} else if data[at]&0x7f == 0x7f {
+				data[at] = 0
+			}
 		}
 	}
 	t, err := kernels.FromBytes(dtype, data, rows, width)

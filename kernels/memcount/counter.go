@@ -251,7 +251,7 @@ func (d *Counter) RoundsToBF16(rows int, w *kernels.Tensor) bool {
 
 // Alloc implements Allocator.
 func (d *Counter) Alloc(t kernels.DType, shape ...int) *kernels.Tensor {
-	size := int64(t.Bytes(kernels.ShapeLen(shape)))
+	size := int64(kernels.StoredBytes(t, shape...))
 	if d.traits.Device && !d.traits.Exact {
 		size = cuda.BlockClass(size)
 	}

@@ -125,8 +125,8 @@ func (c *Cache) View(layer int) []kernels.KV {
 
 func (h *headCache) view(c *Cache, layer int) kernels.KV {
 	if h.k == nil {
-		empty := c.On(layer).Alloc(c.dtype, 0, c.headDim)
-		return kernels.KV{K: empty, V: empty}
+		on := c.On(layer)
+		return kernels.KV{K: on.Alloc(c.dtype, 0, c.headDim), V: on.Alloc(c.dtype.OfValues(), 0, c.headDim)}
 	}
 	return h.viewInto(new(kernels.Tensor), new(kernels.Tensor))
 }
@@ -156,14 +156,17 @@ func (c *Cache) EndPrefill() {
 
 // alloc returns memory for exactly capacity entries of a layer, spare memory where there is
 // any.
-func (c *Cache) alloc(layer, capacity int) *kernels.Tensor {
+func (c *Cache) alloc(layer, capacity int) (k, v *kernels.Tensor) {
 	room := c.rooms[layer]
-	if i := slices.IndexFunc(room.spare, func(t *kernels.Tensor) bool { return t.Dim0() == capacity }); i >= 0 {
-		t := room.spare[i]
-		room.spare = slices.Delete(room.spare, i, i+1)
-		return t
+	one := func(d kernels.DType) *kernels.Tensor {
+		if i := slices.IndexFunc(room.spare, func(t *kernels.Tensor) bool { return t.DType == d && t.Dim0() == capacity }); i >= 0 {
+			t := room.spare[i]
+			room.spare = slices.Delete(room.spare, i, i+1)
+			return t
+		}
+		return room.on.Alloc(d, capacity, c.headDim)
 	}
-	return room.on.Alloc(c.dtype, capacity, c.headDim)
+	return one(c.dtype), one(c.dtype.OfValues())
 }
 
 // free keeps memory of a layer that is not needed any more for the rest of a prefill.
@@ -175,7 +178,8 @@ func (c *Cache) free(layer int, t *kernels.Tensor) {
 
 // resize moves the entries of a layer's head into memory for exactly capacity entries.
 func (c *Cache) resize(layer int, h *headCache, capacity int) {
-	on, k, v := c.On(layer), c.alloc(layer, capacity), c.alloc(layer, capacity)
+	on := c.On(layer)
+	k, v := c.alloc(layer, capacity)
 	if n := len(h.pos); n > 0 {
 		on.Copy(k.Rows(0, n), h.k.Rows(0, n))
 		on.Copy(v.Rows(0, n), h.v.Rows(0, n))
@@ -296,7 +300,7 @@ func (c *Cache) Retain(layer int, keep [][]int32) (err error) {
 		from := *h
 		anew := h.capacity() > c.grown(layer, len(idx)) // worth new memory; otherwise compact in place
 		if anew {
-			h.k, h.v = c.alloc(layer, len(idx)), c.alloc(layer, len(idx))
+			h.k, h.v = c.alloc(layer, len(idx))
 		}
 		c.On(layer).Gather(h.k.Rows(0, len(idx)), from.k, idx)
 		c.On(layer).Gather(h.v.Rows(0, len(idx)), from.v, idx)
@@ -335,7 +339,13 @@ func (c *Cache) Seen(layer, head int, pos int32, window int) int {
 	return len(p) - FirstSeen(p, pos, window)
 }
 
-// PairBytes is the memory of one entry of one head: a key and a value.
+// FullBytes is the memory of all tokens up to the next, as if none had been evicted.
+func (c *Cache) FullBytes() int64 {
+	return 2 * int64(c.Layers()*c.KVHeads()) * int64(kernels.StoredBytes(c.dtype, int(c.next), c.headDim))
+}
+
+// PairBytes is the memory of one entry of one head: a key and a value. Those in groups that are among the newest take
+// more.
 func (c *Cache) PairBytes() int64 {
 	return 2 * int64(c.dtype.Bytes(c.headDim))
 }
@@ -395,7 +405,7 @@ func (c *Cache) Fork(keep [][][]int32) (_ *Cache, err error) {
 			if keep != nil {
 				n = len(keep[l][i])
 			}
-			to.k, to.v = room.on.Alloc(c.dtype, n, c.headDim), room.on.Alloc(c.dtype, n, c.headDim)
+			to.k, to.v = room.on.Alloc(c.dtype, n, c.headDim), room.on.Alloc(c.dtype.OfValues(), n, c.headDim)
 			if keep == nil {
 				if n > 0 {
 					room.on.Copy(to.k, from.k.Rows(0, n))

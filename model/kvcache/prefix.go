@@ -16,7 +16,8 @@ import (
 // are never changed.
 //
 // A prompt that runs after pages has the bits of one that runs as a whole where a row's bits depend on the rows
-// beside it no more than by the blocks that pages end at.
+// beside it no more than by the blocks that pages end at. Pairs in groups depend on those that came after them, and
+// are not shared.
 type PrefixCache struct {
 	limit       int64
 	chunk, page int          // tokens of a pass that go through a layer together, and of a page
@@ -84,6 +85,9 @@ func (p *PrefixCache) Match(c *Cache, tokens []int32, most int) *Prefix {
 	defer p.mu.Unlock()
 	p.clock++
 	x, at, from := &Prefix{of: p}, p.roots[btoi(c.long)], 0
+	if c.dtype.Grouped() {
+		return x
+	}
 	for reusing := true; p.end(from) <= len(tokens); {
 		to := p.end(from)
 		key := keyOf(tokens[from:to])
@@ -206,7 +210,7 @@ func (x *Prefix) Take(c *Cache, layer int) {
 		n, from := len(g.tokens)/4, g.from()
 		for i := range c.heads[layer] {
 			h := &c.heads[layer][i]
-			k, v := on.Alloc(c.dtype, n, c.headDim), on.Alloc(c.dtype, n, c.headDim)
+			k, v := on.Alloc(c.dtype, n, c.headDim), on.Alloc(c.dtype.OfValues(), n, c.headDim)
 			on.Copy(k, h.k.Rows(from, from+n))
 			on.Copy(v, h.v.Rows(from, from+n))
 			g.pairs[layer] = append(g.pairs[layer], kernels.KV{K: k, V: v})

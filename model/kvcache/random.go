@@ -12,18 +12,19 @@ func Random(m *model.Model, next, entries, room int) (_ *Cache, err error) {
 	defer kernels.CatchDevice(&err)
 	c := New(m)
 	c.next, c.long = int32(next), m.Config.Long(next)
-	var source *kernels.Tensor
+	var k, v *kernels.Tensor
 	for l := range c.heads {
 		if l == 0 || c.rooms[l] != c.rooms[l-1] {
-			source = c.alloc(l, max(1, entries))
-			kernels.Convert(source, model.RandomTensor(kernels.F32, 1, source.Shape...))
+			k, v = c.alloc(l, max(1, entries))
+			kernels.Convert(k, model.RandomTensor(kernels.F32, 1, k.Shape...))
+			kernels.Convert(v, model.RandomTensor(kernels.F32, 1, v.Shape...))
 		}
 		for i := range c.heads[l] {
 			h := &c.heads[l][i]
-			h.k, h.v = c.alloc(l, entries+room), c.alloc(l, entries+room)
+			h.k, h.v = c.alloc(l, entries+room)
 			if entries > 0 {
-				c.On(l).Copy(h.k.Rows(0, entries), source)
-				c.On(l).Copy(h.v.Rows(0, entries), source)
+				c.On(l).Copy(h.k.Rows(0, entries), k)
+				c.On(l).Copy(h.v.Rows(0, entries), v)
 			}
 			h.pos = append(make([]int32, 0, entries+room), Positions(int32(next-entries), entries)...)
 		}

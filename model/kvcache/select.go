@@ -63,7 +63,7 @@ func (c *Cache) RetainSelection(layer int, s *kernels.Selection) (err error) {
 		anew = append(anew, h.capacity() > c.grown(layer, n)) // worth new memory; otherwise compact in place
 		from = append(from, kernels.KV{K: h.k, V: h.v})
 		if anew[i] {
-			h.k, h.v = c.alloc(layer, n), c.alloc(layer, n)
+			h.k, h.v = c.alloc(layer, n)
 		}
 		to = append(to, kernels.KV{K: h.k, V: h.v})
 	}
@@ -147,7 +147,7 @@ func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 			}
 			from, bytes = append(from, kernels.KV{K: h.k, V: h.v}), bytes+int64(n)*c.PairBytes()
 			if anew {
-				h.k, h.v = c.alloc(l, n), c.alloc(l, n)
+				h.k, h.v = c.alloc(l, n)
 			}
 			to = append(to, kernels.KV{K: h.k, V: h.v})
 			if !s.OnDevice() {

@@ -9,6 +9,7 @@ import (
 	"glimpse/kernels"
 	"glimpse/kernels/formats"
 	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
 	"glimpse/model/runner"
 )
@@ -92,7 +93,7 @@ func TestCachesOfBlocks(t *testing.T) {
 	for _, f := range formats.Cached() {
 		open := func(device string) *model.Model {
 			m := shape.Open(t, device)
-			if err := m.SetCacheDType(strings.ToLower(f.Name)); err != nil {
+			if err := m.SetCacheDType(f.CacheName()); err != nil {
 				t.Fatal(err)
 			}
 			if counted, _ := m.Counted(); counted.CacheDType() != m.CacheDType() {
@@ -137,6 +138,100 @@ func TestCachesOfBlocks(t *testing.T) {
 	}
 }
 
+// TestCachesOfGroups: so does one in the groups of KIVI, whose newest tokens are BF16. What a prompt and an answer
+// leave does not depend on the passes in which the prompt came.
+func TestCachesOfGroups(t *testing.T) {
+	shape := modeltest.Llama{Hidden: 32, Heads: 4, KVHeads: 2, HeadDim: 32, Intermediate: 40, Layers: 2, Seed: 6}
+	open := func(device string) *model.Model {
+		m := shape.Open(t, device)
+		if err := m.SetCacheDType("kivi4"); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	exact, m := open("reference64"), open("cpu")
+	const n = 150 // 96 tokens in three groups
+	prompt := modeltest.Tokens(exact, 3, n)
+	_, _, wantLogits := start(t, exact, prompt)
+	r, cache, logits := start(t, m, prompt)
+	_, wide, _ := start(t, shape.Open(t, "cpu"), prompt)
+	compare.Close(t, "logits", logits, wantLogits, 3e-2, compare.Floor(1))
+	each := int64(96*32*5/8 + 2*64*32) // with room for the 64 newest
+	if cache.Bytes() != 8*each || cache.FullBytes() != 8*each {
+		t.Errorf("%d bytes of %d, want %d", cache.Bytes(), cache.FullBytes(), 8*each)
+	}
+	counted, _ := m.Counted()
+	if c := kvcache.New(counted); c.DType() != cache.DType() {
+		t.Errorf("counted as %s", c.DType())
+	} else if c.ReserveLayer(0, n); c.Bytes() != 4*each {
+		t.Errorf("a layer is counted as %d bytes, want %d", c.Bytes(), 4*each)
+	}
+	for h, kv := range cache.View(0) { // which no rounding has reached
+		f, _ := formats.All.Lookup("Q4_1")
+		keys, values := wide.View(0)[h].K.Float32s(), wide.View(0)[h].V.Float32s()
+		bf16 := func(x float32) float32 { return formats.BF16ToF32(formats.F32ToBF16(x)) }
+		block, back := make([]byte, f.Bytes), make([]float32, 32)
+		for group := range 3 {
+			for i := range 32 {
+				channel, token := make([]float32, 32), make([]float32, 32)
+				for j := range 32 {
+					channel[j], token[j] = bf16(keys[(32*group+j)*32+i]), bf16(values[(32*group+i)*32+j])
+				}
+				f.Narrow(block, channel)
+				f.Decode(back, block)
+				for j, want := range back {
+					if got := kv.K.At((32*group+j)*32 + i); got != float64(want) {
+						t.Fatalf("head %d, key %d, channel %d: %v, want %v", h, 32*group+j, i, got, want)
+					}
+				}
+				f.Narrow(block, token)
+				f.Decode(back, block)
+				compare.Close(t, "value", kv.V.Rows(32*group+i, 32*group+i+1).Float32s(), back, 0)
+			}
+		}
+		for i := 96 * 32; i < n*32; i++ {
+			if kv.K.At(i) != float64(bf16(keys[i])) || kv.V.At(i) != float64(bf16(values[i])) {
+				t.Fatalf("head %d: element %d of the newest tokens is not rounded to BF16 alone", h, i)
+			}
+		}
+	}
+	before := cache.View(1)[1].K.Rows(30, 149).Float32s()
+	keep := [][]int32{{0, 7, 44}, kernels.Ascending(149)}
+	for i := range keep[1] {
+		keep[1][i]++
+	}
+	fork, err := cache.Fork([][][]int32{keep, keep})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cache.Retain(1, keep); err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]*kvcache.Cache{"kept": cache, "forked": fork} {
+		compare.Close(t, what, c.View(1)[1].K.Rows(29, 148).Float32s(), before, 0)
+	}
+	if fork.Bytes() >= wide.Bytes()/4 {
+		t.Errorf("a fork has %d bytes", fork.Bytes())
+	}
+	at := cache.Next()
+	tokens, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{MaxNew: 70, IgnoreEnd: true})
+	if err != nil || len(tokens) != 70 {
+		t.Fatalf("response %v, %v", tokens, err)
+	}
+	if err := cache.Truncate(at + 5); err != nil || cache.Entries(1, 1) != 154 {
+		t.Errorf("%d entries after truncation, %v", cache.Entries(1, 1), err)
+	}
+	if more, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{MaxNew: 40, IgnoreEnd: true}); err != nil || len(more) != 40 {
+		t.Errorf("response %v, %v", more, err)
+	}
+	if x := kvcache.NewPrefixCache(m, 1<<20).Match(kvcache.New(m), prompt, n); x.Len() != 0 {
+		t.Errorf("%d tokens of a prefix", x.Len())
+	}
+	if err := (modeltest.Llama{HeadDim: 8}).Open(t, "cpu").SetCacheDType("kivi4"); err == nil || !strings.Contains(err.Error(), "heads of 8") {
+		t.Errorf("heads of 8: %v", err)
+	}
+}
+
 func TestCacheDTypes(t *testing.T) {
 	m := modeltest.Llama{}.Open(t, "cpu")
 	for name, want := range map[string]kernels.DType{"": kernels.F32, "float32": kernels.F32, "bf16": kernels.BF16, "bfloat16": kernels.BF16, "auto": kernels.F32} {
@@ -144,8 +239,8 @@ func TestCacheDTypes(t *testing.T) {
 			t.Errorf("%q: %s (%v), want %s", name, m.CacheDType(), err, want)
 		}
 	}
-	_, err := model.Open("", model.Options{CacheDType: "fp8"})
-	if err == nil || !strings.Contains(err.Error(), `cache dtype: got "fp8", want auto, float32, bf16, q4_0, q4_1, q5_0, q5_1, q8_0`) {
+	_, err := model.Open("", model.Options{CacheDType: "int3"})
+	if err == nil || !strings.Contains(err.Error(), `cache dtype: got "int3", want auto, float32, bf16, fp8, q4_0, q4_1, q5_0, q5_1, q8_0, kivi4`) {
 		t.Errorf("error %v", err)
 	}
 	cut, err := m.Cut(1)

@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.join(HERE, ".."))
 from results_runs import predictions
 
 FOLDER = os.path.join(HERE, "measured")
-CACHES = ("float32", "bf16", "q8_0", "q5_1", "q4_1", "q4_0")  # types of caches, a stage each
+CACHES = ("float32", "bf16", "q8_0", "fp8", "q5_1", "q4_1", "kivi4", "q4_0")  # types of caches, a stage each
 RUNS = ("needle", "ruler", "longbench", "documents", "turns", "latency", "length", "ablations", *(f"caches-{t}" for t in CACHES))
 TRAININGS = ("rates", "adapters")
 

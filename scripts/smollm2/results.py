@@ -293,11 +293,11 @@ def caches(page):
     run.tasks = sorted(run.of[f"{types[0]} full", "0"])
     ruler = [t for t in run.tasks if t != "niah"]
     page.say("Keys and values in fewer bits, fewer of them, or both. Bytes are those held after the prompt, in % of the full cache in bf16. Sorted by bytes.", "")
-    widths = {"float32": 32, "bf16": 16, "q8_0": 8.5, "q5_1": 6, "q4_1": 5, "q4_0": 4.5}  # bits of a number
+    whole = run.of["bf16 full", "0"]
     rows = []
     for (p, b), of in run.of.items():
-        samples = [s for t in of.values() for s in t.values()]
-        rows.append((sum(s["kept_bytes"] / s["full_bytes"] for s in samples) / len(samples) * 100 * widths[p.split()[0]] / 16, p, b))
+        shares = [s["kept_bytes"] / whole[t][n]["full_bytes"] for t, samples in of.items() for n, s in samples.items()]
+        rows.append((100 * sum(shares) / len(shares), p, b))
     page.table(["bytes", "cache", "policy", "budget", "needles", "RULER"], [
         [f"{share:.1f}%", *p.split(" ", 1), "–" if b == "0" else b, percent(run.mean(p, b, tasks=["niah"])), percent(run.mean(p, b, tasks=ruler))] for share, p, b in sorted(rows)])
     both, alone = ("q4_0 lookaheadkv", "20%"), ("bf16 lookaheadkv", "5%")

@@ -37,7 +37,7 @@ mkdir -p "$out"
 cd "$out"
 [ ! -e quick ] || [ "$(cat quick)" = "${quick:-no}" ] || die "$out: quick is $(cat quick), got ${quick:-no}: want another --out"
 echo "${quick:-no}" >quick
-types=(float32 bf16 q8_0 q5_1 q4_1 q4_0) # of caches
+types=(float32 bf16 q8_0 fp8 q5_1 q4_1 kivi4 q4_0) # of caches
 few=() depths=() short=() part='' page=$root/docs/results/smollm2.md
 if [ -n "$quick" ]; then
   few=(--samples 1 --budget 10% --max-new 8) depths=(--task-option niah.depths=2)

@@ -68,6 +68,9 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 		return err
 	}
 	defer m.Close()
+	if m.CacheDType().Grouped() { // whose pairs are not those of a sample that was read again
+		return fmt.Errorf("train: cache dtype: got %q, want auto, float32, bf16 or blocks: groups are for running alone", s.CacheDType)
+	}
 	hash, err := m.SHA256(ctx)
 	if err != nil {
 		return err

@@ -35,6 +35,7 @@ type blockFormat struct {
 	name         string
 	elems, bytes int
 	halves       bool // scales are of 16 elements
+	half         bool // products are rounded to half precision where they are widened
 	minima       bool // are added to weights
 	// unpack returns the bytes of a group, offset above the numbers that are scaled, or
 	// the numbers themselves if signed.
@@ -64,6 +65,9 @@ func (f *blockFormat) signed(v blockISA) bool { return f.signedDots && !v.vnni }
 func blocks() {
 	quantise(false)
 	quantise(true)
+	for _, f := range floatFormats {
+		decodeFloats(f)
+	}
 	for i := range blockFormats {
 		f := &blockFormats[i]
 		decodeBlocks(f)
@@ -217,14 +221,7 @@ var blockFormats = []blockFormat{
 		unpack: withOffset(0, func(v blockISA, b Mem, _ int) reg.VecVirtual {
 			return withFifth(v, nibbles(b.Offset(8)), b.Offset(4))
 		})},
-	{name: "Q8_0", elems: 32, bytes: 34, offset: 128, signedDots: true, scale: scaleOnly,
-		unpack: func(_ blockISA, b Mem, _ int, signed bool) reg.VecVirtual {
-			r := loaded(b.Offset(2))
-			if !signed {
-				VPXOR(held(bytes(128)), r, r)
-			}
-			return r
-		}},
+	{name: "Q8_0", elems: 32, bytes: 34, offset: 128, signedDots: true, scale: scaleOnly, unpack: plainBytes},
 	{name: "IQ4_NL", elems: 32, bytes: 18, offset: 128, signedDots: true, scale: scaleOnly,
 		unpack: func(_ blockISA, b Mem, _ int, signed bool) reg.VecVirtual {
 			return lookUp(iq4(signed), nibbles(b.Offset(2)))
@@ -233,6 +230,10 @@ var blockFormats = []blockFormat{
 		unpack: func(_ blockISA, b Mem, _ int, signed bool) reg.VecVirtual {
 			return lookUp(e2m1(signed), nibbles(b.Offset(1)))
 		}},
+	{name: "I4_BF16", elems: 32, bytes: 19, offset: 16, scale: scaleBF16, unpack: withZero},
+	{name: "I4_F16", elems: 32, bytes: 19, offset: 16, scale: scaleOnly, unpack: withZero, half: true},
+	{name: "I8_BF16", elems: 32, bytes: 34, offset: 128, signedDots: true, scale: scaleBF16, unpack: plainBytes},
+	{name: "I8_F16", elems: 32, bytes: 34, offset: 128, signedDots: true, scale: scaleOnly, unpack: plainBytes, half: true},
 	{name: "Q2_K", elems: 256, bytes: 84, halves: true, minima: true, scales: scalesQ2K,
 		unpack: withOffset(0, func(_ blockISA, b Mem, g int) reg.VecVirtual { return shifted(b.Offset(16+g/4*32), g%4*2, 3) })},
 	{name: "Q3_K", elems: 256, bytes: 110, halves: true, offset: 4, scales: scalesQ3K,
@@ -260,6 +261,63 @@ var blockFormats = []blockFormat{
 		unpack: func(_ blockISA, b Mem, g int, signed bool) reg.VecVirtual {
 			return lookUp(iq4(signed), nibbles(b.Offset(8+16*g)))
 		}},
+}
+
+// plainBytes is the unpack of signed bytes after a scale of two.
+func plainBytes(_ blockISA, b Mem, _ int, signed bool) reg.VecVirtual {
+	r := loaded(b.Offset(2))
+	if !signed {
+		VPXOR(held(bytes(128)), r, r)
+	}
+	return r
+}
+
+// withZero is the unpack of 4 bits above a zero point, a byte after a scale of two.
+func withZero(_ blockISA, b Mem, _ int, signed bool) reg.VecVirtual {
+	r, zero := nibbles(b.Offset(3)), YMM()
+	VPBROADCASTB(b.Offset(2), zero)
+	VPSUBB(zero, r, r)
+	if !signed {
+		VPADDB(held(bytes(16)), r, r)
+	}
+	return r
+}
+
+// scaleBF16 widens a number of bfloat16.
+func scaleBF16(b Mem) (scale, minimum reg.VecVirtual) {
+	bits := GP32()
+	MOVWLZX(b, bits)
+	SHLL(Imm(16), bits)
+	return broadcast(bits), nil
+}
+
+func scaleF32(b Mem) (scale, minimum reg.VecVirtual) {
+	r := YMM()
+	VBROADCASTSS(b, r)
+	return r, nil
+}
+
+// scaleE8M0 is 2^(e-127) for a byte e, NaN of 255.
+func scaleE8M0(b Mem) (scale, minimum reg.VecVirtual) {
+	e, bits, other := GP32(), GP32(), GP32()
+	MOVBLZX(b, e)
+	MOVL(e, bits)
+	SHLL(Imm(23), bits)
+	MOVL(U32(0x00400000), other) // 2⁻¹²⁷
+	TESTL(e, e)
+	CMOVLEQ(other, bits)
+	MOVL(U32(0x7fc00000), other)
+	CMPL(e, U32(255))
+	CMOVLEQ(other, bits)
+	return broadcast(bits), nil
+}
+
+// broadcast is a float32 in all lanes.
+func broadcast(bits reg.GPVirtual) reg.VecVirtual {
+	r := YMM()
+	VMOVD(bits, r.AsX())
+	VBROADCASTSS(r.AsX(), r)
+	return r
 }
 
 // iq4 and e2m1 are the tables of 4 bits.
@@ -453,11 +511,66 @@ func decodeBlocks(f *blockFormat) {
 			if minimum != nil {
 				VADDPS(minimum, r, r)
 			}
+			if f.half {
+				x := XMM()
+				VCVTPS2PH(Imm(0), r, x)
+				VCVTPH2PS(x, r)
+			}
 			VMOVUPS(r, Mem{Base: dst, Disp: 128*g + 32*part})
 		}
 	}
 	ADDQ(I32(4*f.elems), dst)
 	ADDQ(I32(f.bytes), src)
+	DECQ(left)
+	JNZ(LabelRef("block"))
+	end()
+}
+
+// floatFormat is a format of 32 floats of 8 bits behind a scale.
+type floatFormat struct {
+	name  string
+	scale func(b Mem) (scale, minimum reg.VecVirtual)
+	bytes int // of the scale
+}
+
+var floatFormats = []floatFormat{{"MXFP8", scaleE8M0, 1}, {"E4M3_BF16", scaleBF16, 2}, {"E4M3_F32", scaleF32, 4}}
+
+// decodeFloats makes half-precision numbers of floats of 8 bits, whose exponents have 8 less of a bias: subnormal ones
+// are widened without delay, other than those of float32. There is no product: what floats of 8 bits hold does not
+// fit in signed bytes.
+func decodeFloats(f floatFormat) {
+	name := "decode" + f.name + "AVX2"
+	function(name, "func(dst *float32, src *byte, blocks int)",
+		fmt.Sprintf("%s widens blocks of %s, 32 elements in %d bytes each.", name, f.name, 32+f.bytes))
+	dst, src, left := pointer("dst"), pointer("src"), pointer("blocks")
+	sign, magnitude, nan := loaded(integer(0x80008000)), loaded(integer(0x3f803f80)), loaded(integer(0x7e007e00))
+	bias := loaded(integer(0x43800000)) // 2⁸
+	Label("block")
+	PREFETCHT0(Mem{Base: src, Disp: 1024})
+	scale, _ := f.scale(Mem{Base: src})
+	for part := range 2 {
+		x, m, n := YMM(), YMM(), YMM()
+		VPMOVZXBW(Mem{Base: src, Disp: f.bytes + 16*part}, x)
+		VPSLLW(Imm(7), x, m)
+		VPAND(magnitude, m, m)
+		VPCMPEQW(magnitude, m, n)
+		VPAND(nan, n, n)
+		VPOR(n, m, m)
+		VPSLLW(Imm(8), x, x)
+		VPAND(sign, x, x)
+		VPOR(m, x, x)
+		high := XMM()
+		VEXTRACTI128(Imm(1), x, high)
+		for i, words := range []reg.VecVirtual{x.AsX().(reg.VecVirtual), high} {
+			r := YMM()
+			VCVTPH2PS(words, r)
+			VMULPS(bias, r, r)
+			VMULPS(scale, r, r)
+			VMOVUPS(r, Mem{Base: dst, Disp: 64*part + 32*i})
+		}
+	}
+	ADDQ(I32(4*32), dst)
+	ADDQ(I32(32+f.bytes), src)
 	DECQ(left)
 	JNZ(LabelRef("block"))
 	end()
@@ -638,7 +751,9 @@ func (f *blockFormat) constants(v blockISA) []Mem {
 			return []Mem{nibbleShifts(), bytes(15), bytes(16)}
 		}
 		return []Mem{nibbleShifts(), bytes(15), bytes(16), bitOfByte()}
-	case "Q8_0":
+	case "I4_BF16", "I4_F16":
+		return []Mem{nibbleShifts(), bytes(15), bytes(16)}
+	case "Q8_0", "I8_BF16", "I8_F16":
 		if v.vnni {
 			return []Mem{bytes(128)}
 		}

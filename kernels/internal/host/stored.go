@@ -42,6 +42,10 @@ func CopyStored(y, x *kernels.Tensor, compute kernels.DType) bool {
 		return false
 	}
 	mustBeAlike("Copy", y, x)
+	if y.DType.Grouped() {
+		y.KeepRows(x, kernels.Ascending(x.Dim0()), false)
+		return true
+	}
 	copy(y.Memory(), x.Memory())
 	return true
 }
@@ -52,6 +56,10 @@ func GatherStored(y, table *kernels.Tensor, ids []int32, compute kernels.DType) 
 		return false
 	}
 	mustBeAlike("Gather", y, table)
+	if y.DType.Grouped() {
+		y.KeepRows(table, ids, true)
+		return true
+	}
 	row, dst, src := y.DType.Bytes(table.Width()), y.Memory(), table.Memory()
 	for i, id := range ids {
 		copy(dst[i*row:][:row], src[int(id)*row:][:row])
@@ -73,6 +81,15 @@ func CopyHeadStored(y, x *kernels.Tensor, h int, compute kernels.DType) bool {
 	heads, dim := x.Shape[1], x.Shape[2]
 	f, blocks := y.DType.Format()
 	wide := make([]float32, dim)
+	if y.DType.Grouped() {
+		all := make([]float32, 0, x.Shape[0]*dim)
+		for r := range x.Shape[0] {
+			kernels.Read(wide, x, (r*heads+h)*dim)
+			all = append(all, wide...)
+		}
+		y.AppendRows(all)
+		return true
+	}
 	for r := range x.Shape[0] {
 		row := wide
 		if at := (r*heads + h) * dim; x.DType == kernels.F32 {

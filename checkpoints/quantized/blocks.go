@@ -1,0 +1,97 @@
+package quantized
+
+import (
+	"encoding/binary"
+	"math"
+
+	"glimpse/checkpoints"
+	"glimpse/internal/parallel"
+	"glimpse/internal/simd"
+	"glimpse/kernels"
+)
+
+// Where 32 columns that follow each other share a scale of a type that a format of package formats has, and the
+// processor has kernels for it, a matrix stays in few bits: its codes are put in blocks behind copies of their scale, which
+// widen to the bits that the matrix is widened to otherwise.
+
+// blockCols are the columns of a block.
+const blockCols = 32
+
+// block is what is stored of 32 columns of a row.
+type block struct {
+	scale float32
+	zero  byte
+	codes [blockCols]byte
+}
+
+// keep shows the module's weight in blocks of codes "E4M3", "I4" or "I8", of which fill gets the bytes and gives the
+// block of a row that begins at a column; false where they cannot be blocks. Columns that share a scale are so many,
+// and 0 where they do not follow each other.
+func (m *module) keep(rows, cols int, codes, scale string, group int, fill func(of [][]byte) func(b *block, row, col int)) bool {
+	dtype, err := kernels.ParseStored(codes + "_" + scale)
+	if err != nil || m.wide || m.wrong || cols%blockCols != 0 || group == 0 || group < cols && group%blockCols != 0 {
+		return false
+	}
+	f, _ := dtype.Format()
+	if !f.Assembled() {
+		return false
+	}
+	m.derived[m.name+".weight"] = checkpoints.Derived{DType: dtype, Shape: []int{rows, cols}, Of: m.of, Make: func(dst []byte, of [][]byte) {
+		const tileRows = 16 // a cache line of the words of a transposed matrix
+		at, row := fill(of), cols/blockCols*f.Bytes
+		parallel.Tasks(parts(rows, tileRows), tileRows*cols, func(i int) {
+			var b block
+			for col := 0; col < cols; col += blockCols {
+				for r := i * tileRows; r < min(rows, (i+1)*tileRows); r++ {
+					at(&b, r, col)
+					b.write(dst[r*row+col/blockCols*f.Bytes:][:f.Bytes], codes, scale)
+				}
+			}
+		})
+	}}
+	return true
+}
+
+// write writes a block as its format has it.
+func (b *block) write(dst []byte, codes, scale string) {
+	switch bits := math.Float32bits(b.scale); scale {
+	case "F32":
+		binary.LittleEndian.PutUint32(dst, bits)
+		dst = dst[4:]
+	case "BF16":
+		binary.LittleEndian.PutUint16(dst, uint16(bits>>16))
+		dst = dst[2:]
+	case "F16":
+		var half [1]uint16
+		simd.NarrowF16(half[:], []float32{b.scale})
+		binary.LittleEndian.PutUint16(dst, half[0])
+		dst = dst[2:]
+	}
+	if codes != "I4" {
+		copy(dst, b.codes[:])
+		return
+	}
+	dst[0] = b.zero
+	for i, low := range b.codes[:blockCols/2] {
+		dst[1+i] = low | b.codes[blockCols/2+i]<<4
+	}
+}
+
+// nibbles are the 8 codes of a word, the first in the low bits.
+func nibbles(codes *[8]byte, w uint32) {
+	for i := range codes {
+		codes[i] = byte(w >> (4 * i) & 15)
+	}
+}
+
+// block gives the codes of 32 columns of a row.
+func (c *rowCodes) block(codes *[blockCols]byte, row, col int) {
+	data := c.data[row*c.stride:][:c.stride]
+	if c.bits == 8 {
+		copy(codes[:], data[col:])
+		return
+	}
+	for i := 0; i < blockCols; i += 8 {
+		nibbles((*[8]byte)(codes[i:]), word(data, (col+i)/8))
+	}
+}
