@@ -73,6 +73,9 @@ func checkAttend(op string, a *Attend, values bool) {
 	if a.Window > 0 && len(a.Positions) != a.Rows() {
 		panic(fmt.Sprintf("kernels: %s: %d positions of %d rows", op, len(a.Positions), a.Rows()))
 	}
+	if a.Sinks != nil && a.Sinks.Len() != a.Heads() {
+		bad("sinks", a.Sinks)
+	}
 	own := a.Rows() * a.KVHeads() * a.HeadDim()
 	if a.K != nil && a.K.Len() != own {
 		bad("own keys", a.K)

@@ -195,7 +195,7 @@ type HeadNorms struct {
 type Attention interface {
 	// Attention computes softmax attention, tile by tile with an online softmax:
 	// out [rows, heads·headDim], and lse [heads, rows], the logarithm of each
-	// row's softmax denominator over all entries it sees. Either may be nil.
+	// row's softmax denominator over all entries it sees and its head's sink. Either may be nil.
 	Attention(out, lse *Tensor, a *Attend)
 	// AttentionSelected is Attention of a single row, which is the last entry of every
 	// head of Past, over the selected entries of every KV head: of each at least one that
