@@ -68,6 +68,10 @@ type Backend interface {
 	HostSelector() Selector
 }
 
+// WindowBlock is the number of entries in which a cache frees those that have left a sliding window: tiles of
+// attention divide it, and no bit changes by what no row sees any more.
+const WindowBlock = 512
+
 // KV is the keys and values that one KV head of one layer keeps, each
 // [entries, headDim], in ascending order of position.
 type KV struct {

@@ -14,7 +14,7 @@ import (
 // stays in the second-level cache together with its keys.
 const (
 	tileQueries = 64
-	tileEntries = 512
+	tileEntries = kernels.WindowBlock
 )
 
 // stack copies the vectors of rows [from, to) of x [rows, heads, dim] that read
