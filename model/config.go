@@ -130,6 +130,19 @@ func (c *Config) AttentionScale() float64 { return 1 / math.Sqrt(float64(c.HeadD
 // Group is the number of query heads per KV head.
 func (c *Config) Group() int { return c.Heads / c.KVHeads }
 
+// CacheBytes is the memory of the keys and values of a sequence of so many tokens, stored in a type, of which layers with a
+// sliding window hold that and less than a block of entries more (kernels.WindowBlock).
+func (c *Config) CacheBytes(tokens int, stored kernels.DType) (n int64) {
+	for l := range c.Layers {
+		entries := tokens
+		if w := c.Window(l); w > 0 {
+			entries = min(entries, w-1+kernels.WindowBlock-1)
+		}
+		n += 2 * int64(entries) * int64(c.KVHeads) * int64(stored.Bytes(c.HeadDim))
+	}
+	return n
+}
+
 // CacheBytesPerToken is the size of one token's keys and values in all layers
 // and heads, stored in a type.
 func (c *Config) CacheBytesPerToken(stored kernels.DType) int64 {

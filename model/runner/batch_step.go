@@ -157,6 +157,7 @@ func (s *stepViews) attend(p *batchRows, i int, q, k, v, out *kernels.Tensor) {
 		return
 	}
 	s.pass.cache, s.pass.opt, s.pass.pos = step.cache, step.opt, at
+	s.pass.observed = step.opt.Capture.in(p.l)
 	o := &Observation{Layer: p.l, Cache: step.cache}
 	s.pass.startAllRows(o)
 	keys := k.RowsInto(&s.k, i, i+1)
