@@ -156,18 +156,18 @@ func (r *request) observe(o *runner.Observation) *kernels.Selection {
 		return kept
 	}
 	mine := *o
-	mine.Windows, mine.Probes = pick(o.Windows, r.windows), pick(o.Probes, r.probes)
-	mine.PeakWindows, mine.PeakProbes = pick(o.PeakWindows, r.peakWindows), pick(o.PeakProbes, r.peakProbes)
 	mine.ProbeLSE, mine.PeakProbeLSE = pick(o.ProbeLSE, r.probes), pick(o.PeakProbeLSE, r.peakProbes)
-	if !r.plan.Capture.AllRows {
-		mine.AllRows = nil
-	}
 	r.watched.probes(&mine, r.prompt.Config)
 	if !r.prompt.decides(o.Layer) {
 		if r.scores = append(r.scores, nil); r.plan.CrossLayer == nil {
 			r.kept, r.seen = append(r.kept, nil), append(r.seen, nil)
 		}
 		return nil
+	}
+	mine.Windows, mine.Probes = pick(o.Windows, r.windows), pick(o.Probes, r.probes)
+	mine.PeakWindows, mine.PeakProbes = pick(o.PeakWindows, r.peakWindows), pick(o.PeakProbes, r.peakProbes)
+	if !r.plan.Capture.AllRows {
+		mine.AllRows = nil
 	}
 	s := NewScores(&mine)
 	if r.plan.Score != nil {
