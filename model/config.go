@@ -25,18 +25,12 @@ type Config struct {
 	Vocab        int
 	MaxPositions int // longest sequence, prompt and response together
 
-	RMSNormEps    float64   // epsilon of all norms, LayerNorm's included
-	RoPEFreqs     []float32 // radians per position, [HeadDim/2]; fewer leave the last dimensions as they are
-	RoPEScale     float64   // multiplies cosines and sines
-	LongRoPE      *LongRoPE // other frequencies for long prompts, nil for none
-	NoRoPE        []bool    // layers that do not rotate; nil: all do
-	TieEmbeddings bool      // the head is the embedding table
-	AttentionBias bool      // of the projections, where the family makes them optional
-	MLPBias       bool
-	OutputBias    bool // of o_proj, where it is a choice of its own
-	GroupedQKV    bool // queries, keys and values are stored by KV head
-	ParallelNorms bool // parallel attention and MLP have a norm each
+	RMSNormEps    float64 // epsilon of all norms, LayerNorm's included
+	RoPE                  // of all layers but those that LayerRoPE names
+	LayerRoPE     []*RoPE // of layers that are rotated in their own way, or, with no frequencies, not at all; nil: as RoPE
+	TieEmbeddings bool    // the head is the embedding table
 
+	QueryScale float64 // of the logits of attention, 0: 1/√HeadDim
 	BlockScale float64 // multiplies what attention and MLP add to the residual stream, 0: 1
 	LogitScale float64 // multiplies logits, 0: 1
 
@@ -48,6 +42,7 @@ type Config struct {
 	BOS int32   // -1: none
 	EOS []int32 // every end token
 
+	layout    layout            // of the network
 	quantized *quantized.Config // how the weights are stored, nil: as they are read
 	notes     []string          // see Model.Notes
 }
@@ -92,6 +87,13 @@ func (c *Config) Window(layer int) int {
 	return c.Windows[layer]
 }
 
+// RoPE is how queries and keys are rotated (Su et al. 2021).
+type RoPE struct {
+	RoPEFreqs []float32 // radians per position, [HeadDim/2]; fewer leave the last dimensions as they are
+	RoPEScale float64   // multiplies cosines and sines
+	LongRoPE  *LongRoPE // other frequencies for long prompts, nil for none
+}
+
 // LongRoPE are the frequencies of prompts that are longer than the context of the first
 // training (Ding et al. 2024, arXiv:2402.13753).
 type LongRoPE struct {
@@ -102,8 +104,16 @@ type LongRoPE struct {
 // long tells whether a prompt of so many tokens gets the frequencies of long ones.
 func (c *Config) Long(tokens int) bool { return c.LongRoPE != nil && tokens > c.LongRoPE.After }
 
+// RoPEOf is how a layer rotates.
+func (c *Config) RoPEOf(layer int) *RoPE {
+	if c.LayerRoPE != nil && c.LayerRoPE[layer] != nil {
+		return c.LayerRoPE[layer]
+	}
+	return &c.RoPE
+}
+
 // Rotates tells whether a layer rotates its queries and keys.
-func (c *Config) Rotates(layer int) bool { return c.NoRoPE == nil || !c.NoRoPE[layer] }
+func (c *Config) Rotates(layer int) bool { return len(c.RoPEOf(layer).RoPEFreqs) > 0 }
 
 // cut leaves the first layers.
 func (c *Config) cut(layers int) {
@@ -111,8 +121,8 @@ func (c *Config) cut(layers int) {
 	if c.Windows != nil {
 		c.Windows = c.Windows[:layers]
 	}
-	if c.NoRoPE != nil {
-		c.NoRoPE = c.NoRoPE[:layers]
+	if c.LayerRoPE != nil {
+		c.LayerRoPE = c.LayerRoPE[:layers]
 	}
 }
 
@@ -125,7 +135,12 @@ func scaleOr1(x float64) float64 {
 }
 
 // AttentionScale is the scale of attention's logits.
-func (c *Config) AttentionScale() float64 { return 1 / math.Sqrt(float64(c.HeadDim)) }
+func (c *Config) AttentionScale() float64 {
+	if c.QueryScale != 0 {
+		return c.QueryScale
+	}
+	return 1 / math.Sqrt(float64(c.HeadDim))
+}
 
 // Group is the number of query heads per KV head.
 func (c *Config) Group() int { return c.Heads / c.KVHeads }

@@ -101,20 +101,46 @@ func (d *decoderConfig) slidingLayers(c *Config, window *int, first int) error {
 // layout.
 type decoderLayout struct {
 	qkvBias, outputBias, mlpBias bool
-	headNorms                    bool // q_norm and k_norm
-	fused                        bool // qkv_proj and gate_up_proj, without biases
+	headNorms                    headNorms // q_norm and k_norm
+	fusedQKV, fusedMLP           bool      // qkv_proj, gate_up_proj, without biases
+	norms                        blockNorms
+	normsPlus                    float64 // is added to the stored weights of all norms
 }
+
+// headNorms says what q_norm and k_norm normalise.
+type headNorms uint8
+
+const (
+	noHeadNorms headNorms = iota
+	eachHead              // [headDim]
+	allHeads              // [heads·headDim]
+)
+
+// blockNorms are the names of the norms around the blocks of a layer; "" is none.
+type blockNorms struct{ attention, postAttention, mlp, postMLP string }
+
+// preNorms are those of Llama.
+var preNorms = blockNorms{attention: "input_layernorm", mlp: "post_attention_layernorm"}
 
 // bind lays out a network with the tensor names of Llama.
 func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 	n := &Network{Layers: make([]Layer, c.Layers)}
 	b.Matrix("model.embed_tokens.weight", &n.Embedding, c.Vocab, c.Hidden)
 	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	norms := d.norms
+	if norms == (blockNorms{}) {
+		norms = preNorms
+	}
 	for i := range n.Layers {
 		b.Layer(i)
 		l, at := &n.Layers[i], fmt.Sprintf("model.layers.%d.", i)
-		b.Vector(at+"input_layernorm.weight", &l.AttentionNorm.Weight, c.Hidden)
-		if d.fused {
+		norm := func(name string, to *Norm, width int) {
+			if name != "" {
+				b.VectorPlus(at+name+".weight", &to.Weight, width, d.normsPlus)
+			}
+		}
+		norm(norms.attention, &l.AttentionNorm, c.Hidden)
+		if d.fusedQKV {
 			b.Fused(l, at+"self_attn.qkv_proj", c.Hidden, false, Part{QProj, q}, Part{KProj, kv}, Part{VProj, kv})
 		} else {
 			b.Linear(l, QProj, at+"self_attn.q_proj", q, c.Hidden, d.qkvBias)
@@ -122,21 +148,27 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 			b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
 		}
 		b.Linear(l, OProj, at+"self_attn.o_proj", c.Hidden, q, d.outputBias)
-		if d.headNorms {
-			b.Vector(at+"self_attn.q_norm.weight", &l.QueryNorm.Weight, c.HeadDim)
-			b.Vector(at+"self_attn.k_norm.weight", &l.KeyNorm.Weight, c.HeadDim)
+		switch d.headNorms {
+		case eachHead:
+			norm("self_attn.q_norm", &l.QueryNorm, c.HeadDim)
+			norm("self_attn.k_norm", &l.KeyNorm, c.HeadDim)
+		case allHeads:
+			norm("self_attn.q_norm", &l.QueryNorm, q)
+			norm("self_attn.k_norm", &l.KeyNorm, kv)
 		}
-		b.Vector(at+"post_attention_layernorm.weight", &l.MLPNorm.Weight, c.Hidden)
-		if d.fused {
+		norm(norms.postAttention, &l.PostAttentionNorm, c.Hidden)
+		norm(norms.mlp, &l.MLPNorm, c.Hidden)
+		if d.fusedMLP {
 			b.Fused(l, at+"mlp.gate_up_proj", c.Hidden, false, Part{GateProj, c.Intermediate}, Part{UpProj, c.Intermediate})
 		} else {
 			b.Linear(l, GateProj, at+"mlp.gate_proj", c.Intermediate, c.Hidden, d.mlpBias)
 			b.Linear(l, UpProj, at+"mlp.up_proj", c.Intermediate, c.Hidden, d.mlpBias)
 		}
 		b.Linear(l, DownProj, at+"mlp.down_proj", c.Hidden, c.Intermediate, d.mlpBias)
+		norm(norms.postMLP, &l.PostMLPNorm, c.Hidden)
 	}
 	b.Layer(c.Layers)
-	b.Vector("model.norm.weight", &n.FinalNorm.Weight, c.Hidden)
+	b.VectorPlus("model.norm.weight", &n.FinalNorm.Weight, c.Hidden, d.normsPlus)
 	b.head(n, c)
 	return n
 }

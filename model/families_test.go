@@ -185,8 +185,12 @@ func TestSmolLM3Layers(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if !slices.Equal(m.Config.NoRoPE, c.still) || !slices.Equal(m.Config.Windows, c.windows) {
-			t.Errorf("%s: without rotation %v, windows %v, want %v, %v", name, m.Config.NoRoPE, m.Config.Windows, c.still, c.windows)
+		still := make([]bool, m.Config.Layers)
+		for l := range still {
+			still[l] = !m.Config.Rotates(l)
+		}
+		if !slices.Equal(still, c.still) || !slices.Equal(m.Config.Windows, c.windows) {
+			t.Errorf("%s: without rotation %v, windows %v, want %v, %v", name, still, m.Config.Windows, c.still, c.windows)
 		}
 	}
 }

@@ -21,7 +21,7 @@ type LayerOps[T any] interface {
 	Linear(m Module, x T, scale float64) T
 	// Normalised is the rows that Projections have read, for the MLP to read too.
 	Normalised() T
-	// Read is the residual stream through n, for modules to read.
+	// Read is the residual stream through n, for modules to read; with the zero Norm as it is.
 	Read(n Norm, readers []Module) T
 	// Add adds delta to the residual stream.
 	Add(delta T)
@@ -41,7 +41,8 @@ type LayerOps[T any] interface {
 
 // headOps are those that queries and keys go through before they attend.
 type headOps[T any] interface {
-	// HeadNorm normalises every head; with the zero Norm it returns x.
+	// Norm normalises the rows of x, or parts of them as wide as n's weight, as every head; with the zero Norm it
+	// returns x.
 	Norm(x T, n Norm) T
 	// Rotate rotates queries (QProj) or keys (KProj) to the positions of their rows.
 	Rotate(m Module, x T) T
@@ -62,7 +63,7 @@ func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
 	if !ok || err != nil {
 		return err
 	}
-	delta := o.Linear(OProj, attention, scale)
+	delta := o.Norm(o.Linear(OProj, attention, scale), layer.PostAttentionNorm)
 	var h T
 	switch {
 	case !layer.Parallel:
@@ -74,7 +75,7 @@ func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
 		h = o.Read(layer.MLPNorm, mlpReaders)
 		o.Add(delta)
 	}
-	o.Leave(o.Linear(DownProj, activation(o, layer, h), scale), m.normAfter(l))
+	o.Leave(o.Norm(o.Linear(DownProj, activation(o, layer, h), scale), layer.PostMLPNorm), m.normAfter(l))
 	return nil
 }
 

@@ -43,13 +43,16 @@ type Norm struct {
 	Weight, Bias *kernels.Tensor
 }
 
-// Layer is one pre-norm decoder layer. Its MLP is down(silu(gate) · up), or
-// down(gelu(up)) where it has no gate.
+// Layer is one decoder layer. Its MLP is down(silu(gate) · up), or down(gelu(up)) where it has
+// no gate.
 type Layer struct {
-	AttentionNorm Norm
-	// QueryNorm and KeyNorm normalise every head [headDim] before the rotation.
+	// AttentionNorm and MLPNorm are of what the blocks read; without one a block reads the residual stream.
+	AttentionNorm, MLPNorm Norm
+	// QueryNorm and KeyNorm normalise every head [headDim], or all heads together
+	// [heads·headDim], before the rotation.
 	QueryNorm, KeyNorm Norm
-	MLPNorm            Norm
+	// PostAttentionNorm and PostMLPNorm are of what the blocks add to the residual stream.
+	PostAttentionNorm, PostMLPNorm Norm
 	// Parallel: attention and MLP both read the residual stream and both are added to it;
 	// without an MLPNorm the MLP, too, reads the rows that AttentionNorm gives.
 	Parallel bool
@@ -76,7 +79,7 @@ func (n *Network) Parameters() int64 {
 	var total int64
 	for i := range n.Layers {
 		l := &n.Layers[i]
-		for _, norm := range []Norm{l.AttentionNorm, l.QueryNorm, l.KeyNorm, l.MLPNorm} {
+		for _, norm := range []Norm{l.AttentionNorm, l.QueryNorm, l.KeyNorm, l.PostAttentionNorm, l.MLPNorm, l.PostMLPNorm} {
 			total += size(norm.Weight) + size(norm.Bias)
 		}
 		for _, lin := range l.linears {
@@ -114,6 +117,7 @@ type slot struct {
 	// compute asks for a copy in the compute type (vectors); otherwise the stored
 	// bytes are used where they lie.
 	compute bool
+	plus    float64 // is added to a vector's numbers
 	set     func(*kernels.Tensor)
 	layer   int   // that it belongs to, as Binder.Layer says
 	order   []int // of blocks of rows, where it is another one in memory: a copy
@@ -152,7 +156,12 @@ func (b *Binder) Matrix(name string, dst **kernels.Tensor, out, in int) {
 
 // Vector asks for a vector [n], converted to the compute type.
 func (b *Binder) Vector(name string, dst **kernels.Tensor, n int) {
-	b.add(slot{name: name, shape: []int{n}, compute: true, set: func(t *kernels.Tensor) { *dst = t }})
+	b.VectorPlus(name, dst, n, 0)
+}
+
+// VectorPlus is Vector of numbers that are stored less a constant, as Gemma's norms are less 1.
+func (b *Binder) VectorPlus(name string, dst **kernels.Tensor, n int, plus float64) {
+	b.add(slot{name: name, shape: []int{n}, compute: true, plus: plus, set: func(t *kernels.Tensor) { *dst = t }})
 }
 
 // Linear asks for prefix.weight [out, in] and, where bias is set, prefix.bias.
