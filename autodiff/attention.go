@@ -7,11 +7,12 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Heads are the extents of an attention operation, its sliding window, 0 for none, and the
-// scale of its logits.
+// Heads are the extents of an attention operation, its sliding window, 0 for none, the
+// scale and the soft cap of its logits, and its sinks, nil for none (kernels.Attend).
 type Heads struct {
 	Query, KV, Dim, Window int
-	Scale                  float64
+	Scale, SoftCap         float64
+	Sinks                  *kernels.Tensor
 }
 
 // observed is what the forward pass of attention keeps for the backward pass.
@@ -26,7 +27,7 @@ func (g *Graph) attend(e *engine, s *Sample, layer int, h Heads, kept *kernels.K
 	b, rows := e.backend, q.Dim0()
 	a := &kernels.Attend{
 		Q: q.Reshape(rows, h.Query, h.Dim), K: k.Reshape(rows, h.KV, h.Dim),
-		Past: s.Past[layer], Scale: h.Scale,
+		Past: s.Past[layer], Scale: h.Scale, SoftCap: h.SoftCap, Sinks: h.Sinks,
 		Window: h.Window, Positions: s.Positions, Kept: kept,
 	}
 	if v != nil {

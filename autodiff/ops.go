@@ -114,21 +114,25 @@ func (g *Graph) unary(name string, x Node, f func(y, x *kernels.Tensor), gradien
 	}, x)
 }
 
-// SiLUMul is gate · sigmoid(gate) · up.
-func (g *Graph) SiLUMul(gate, up Node) Node {
+// GateMul is what a gate lets through.
+func (g *Graph) GateMul(act kernels.Gate, gate, up Node) Node {
 	e := g.engine
-	return g.add(op{name: "silumul", out: gate.n.Shape(), diff: []bool{true, true},
+	mul, grad := func(y, gate, up *kernels.Tensor) { e.backend.GateMul(act, y, gate, up) }, func(dgate, dup, gate, up, dy *kernels.Tensor) { e.backend.GateMulGrad(act, dgate, dup, gate, up, dy) }
+	if act == kernels.SiLU {
+		mul, grad = e.backend.SiLUMul, e.backend.SiLUMulGrad
+	}
+	return g.add(op{name: fmt.Sprint("gate", act), out: gate.n.Shape(), diff: []bool{true, true},
 		forward: func(in []*value) (*value, error) {
 			y := e.alloc(in[0].t.Shape...)
-			e.backend.SiLUMul(y.t, in[0].t, in[1].t)
+			mul(y.t, in[0].t, in[1].t)
 			return y, nil
 		},
-		backward: func(in G.Nodes, _, grad *G.Node) (G.Nodes, error) {
-			b, err := g.apply(op{name: "silumulGrad", out: in[0].Shape(), forward: func(v []*value) (*value, error) {
+		backward: func(in G.Nodes, _, dy *G.Node) (G.Nodes, error) {
+			b, err := g.apply(op{name: fmt.Sprint("gateGrad", act), out: in[0].Shape(), forward: func(v []*value) (*value, error) {
 				dgate, dup := e.alloc(v[0].t.Shape...), e.alloc(v[0].t.Shape...)
-				e.backend.SiLUMulGrad(dgate.t, dup.t, v[0].t, v[1].t, v[2].t)
+				grad(dgate.t, dup.t, v[0].t, v[1].t, v[2].t)
 				return bundle(dgate, dup), nil
-			}}, in[0], in[1], grad)
+			}}, in[0], in[1], dy)
 			if err != nil {
 				return nil, err
 			}

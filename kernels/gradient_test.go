@@ -114,6 +114,16 @@ func TestGradientsAreDerivatives(t *testing.T) {
 	act := func() float64 { d.B.SiLUMul(y, x, z); return dot(dy.F64(), y.F64()) }
 	check("SiLUMulGrad of the gate", dGate, x, act)
 	check("SiLUMulGrad of up", dUp, z, act)
+	for _, gate := range []kernels.Gate{kernels.SiLU, kernels.GELUTanh, kernels.ClampedSwiGLU} {
+		wide := d.Tensor(kernelstest.Random(rng, n, 6), rows, width) // some of it is clamped
+		d.B.GateMulGrad(gate, dGate, dUp, wide, z, dy)
+		act := func() float64 { d.B.GateMul(gate, y, wide, z); return dot(dy.F64(), y.F64()) }
+		check(fmt.Sprintf("GateMulGrad %d of the gate", gate), dGate, wide, act)
+		check(fmt.Sprintf("GateMulGrad %d of up", gate), dUp, z, act)
+		d.B.GateMulGrad(gate, dGate, dUp, z, wide, dy)
+		act = func() float64 { d.B.GateMul(gate, y, z, wide); return dot(dy.F64(), y.F64()) }
+		check(fmt.Sprintf("GateMulGrad %d of a wide up", gate), dUp, wide, act)
+	}
 
 	// y = 0.5 · x wᵀ: MatMul is the gradient of x and MatMulTA that of w.
 	const out = 4

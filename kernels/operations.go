@@ -146,6 +146,12 @@ type Elements interface {
 	SiLUMul(y, gate, up *Tensor)
 	// SiLUMulGrad computes the gradients of both inputs from dy.
 	SiLUMulGrad(dgate, dup, gate, up, dy *Tensor)
+	// GateMul is what a gate lets through; y may be in BF16, as that of SiLUMul.
+	GateMul(act Gate, y, gate, up *Tensor)
+	// GateMulGrad computes the gradients of both inputs from dy.
+	GateMulGrad(act Gate, dgate, dup, gate, up, dy *Tensor)
+	// SoftCap computes y = limit · tanh(x / limit); y may be x.
+	SoftCap(y, x *Tensor, limit float64)
 	// GELU computes y = x · Φ(x), Φ the standard normal distribution function.
 	GELU(y, x *Tensor)
 	// GELUGrad computes dx from dy at x.

@@ -31,8 +31,10 @@ type Config struct {
 	TieEmbeddings bool    // the head is the embedding table
 
 	QueryScale float64 // of the logits of attention, 0: 1/√HeadDim
-	BlockScale float64 // multiplies what attention and MLP add to the residual stream, 0: 1
-	LogitScale float64 // multiplies logits, 0: 1
+	// AttentionCap and LogitCap bound the logits of attention and of tokens softly, see kernels.Attend; 0: they do not.
+	AttentionCap, LogitCap float64
+	BlockScale             float64 // multiplies what attention and MLP add to the residual stream, 0: 1
+	LogitScale             float64 // multiplies logits, 0: 1
 
 	// Windows are the sliding windows of the layers: a row sees its own entry and
 	// those at the Windows[l]−1 positions before it, 0 all of them. nil: all layers

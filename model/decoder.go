@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"glimpse/kernels"
 )
 
 // decoderConfig is what the config.json of Llama and of the families that follow
@@ -29,6 +31,8 @@ type decoderConfig struct {
 	LayerTypes       []string `json:"layer_types"`
 
 	ropeKeys
+
+	ownActivation bool // the family reads it by another key
 }
 
 // parse reads config.json over the defaults that d holds, those of transformers. A null
@@ -40,7 +44,7 @@ func (d *decoderConfig) parse(raw json.RawMessage) (*Config, error) {
 	if err := json.Unmarshal(raw, d); err != nil {
 		return nil, err
 	}
-	if activationOf(d.HiddenAct) != "silu" {
+	if !d.ownActivation && activationOf(d.HiddenAct) != "silu" {
 		return nil, fmt.Errorf("hidden_act: got %q, want \"silu\"", d.HiddenAct)
 	}
 	c := &Config{
@@ -105,6 +109,8 @@ type decoderLayout struct {
 	fusedQKV, fusedMLP           bool      // qkv_proj, gate_up_proj, without biases
 	norms                        blockNorms
 	normsPlus                    float64 // is added to the stored weights of all norms
+	stream                       float64 // what the residual stream is divided by, see scaledStream; 0: 1
+	gate                         kernels.Gate
 }
 
 // headNorms says what q_norm and k_norm normalise.
@@ -127,19 +133,29 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 	n := &Network{Layers: make([]Layer, c.Layers)}
 	b.Matrix("model.embed_tokens.weight", &n.Embedding, c.Vocab, c.Hidden)
 	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
-	norms := d.norms
+	stream, norms := scaleOr1(d.stream), d.norms
 	if norms == (blockNorms{}) {
 		norms = preNorms
 	}
 	for i := range n.Layers {
 		b.Layer(i)
 		l, at := &n.Layers[i], fmt.Sprintf("model.layers.%d.", i)
+		l.Gate = d.gate
 		norm := func(name string, to *Norm, width int) {
 			if name != "" {
 				b.VectorPlus(at+name+".weight", &to.Weight, width, d.normsPlus)
 			}
 		}
-		norm(norms.attention, &l.AttentionNorm, c.Hidden)
+		ofStream := func(name string, to *Norm) {
+			norm(name, to, c.Hidden)
+			to.Eps = c.RMSNormEps / (stream * stream)
+		}
+		ofBlock := func(name string, to *Norm) {
+			if name != "" {
+				b.affine(at+name+".weight", &to.Weight, c.Hidden, d.normsPlus, 1/stream)
+			}
+		}
+		ofStream(norms.attention, &l.AttentionNorm)
 		if d.fusedQKV {
 			b.Fused(l, at+"self_attn.qkv_proj", c.Hidden, false, Part{QProj, q}, Part{KProj, kv}, Part{VProj, kv})
 		} else {
@@ -156,8 +172,8 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 			norm("self_attn.q_norm", &l.QueryNorm, q)
 			norm("self_attn.k_norm", &l.KeyNorm, kv)
 		}
-		norm(norms.postAttention, &l.PostAttentionNorm, c.Hidden)
-		norm(norms.mlp, &l.MLPNorm, c.Hidden)
+		ofBlock(norms.postAttention, &l.PostAttentionNorm)
+		ofStream(norms.mlp, &l.MLPNorm)
 		if d.fusedMLP {
 			b.Fused(l, at+"mlp.gate_up_proj", c.Hidden, false, Part{GateProj, c.Intermediate}, Part{UpProj, c.Intermediate})
 		} else {
@@ -165,10 +181,11 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 			b.Linear(l, UpProj, at+"mlp.up_proj", c.Intermediate, c.Hidden, d.mlpBias)
 		}
 		b.Linear(l, DownProj, at+"mlp.down_proj", c.Hidden, c.Intermediate, d.mlpBias)
-		norm(norms.postMLP, &l.PostMLPNorm, c.Hidden)
+		ofBlock(norms.postMLP, &l.PostMLPNorm)
 	}
 	b.Layer(c.Layers)
 	b.VectorPlus("model.norm.weight", &n.FinalNorm.Weight, c.Hidden, d.normsPlus)
+	n.FinalNorm.Eps = c.RMSNormEps / (stream * stream)
 	b.head(n, c)
 	return n
 }

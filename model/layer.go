@@ -1,5 +1,7 @@
 package model
 
+import "glimpse/kernels"
+
 // LayerOps are the operations of a decoder layer. T is a tensor of a backend, which
 // computes at once, or a node of a graph that is differentiated later. The residual stream
 // is kept by the implementation, which also knows the rows of the pass and what of them is
@@ -33,8 +35,8 @@ type LayerOps[T any] interface {
 	// Gated is SiLUMul of GateProj and UpProj of h where they can be computed at once;
 	// false where not.
 	Gated(h T) (act T, ok bool)
-	// SiLUMul is silu(gate) · up, for DownProj to read.
-	SiLUMul(gate, up T) T
+	// GateMul is what a gate lets through of up, for DownProj to read.
+	GateMul(act kernels.Gate, gate, up T) T
 	// GELU is gelu(x), for DownProj to read.
 	GELU(x T) T
 }
@@ -96,11 +98,13 @@ func activation[T any](o LayerOps[T], layer *Layer, h T) T {
 	if layer.Linear(GateProj) == nil {
 		return o.GELU(o.Linear(UpProj, h, 1))
 	}
-	if act, ok := o.Gated(h); ok {
-		return act
+	if layer.Gate == kernels.SiLU {
+		if act, ok := o.Gated(h); ok {
+			return act
+		}
 	}
 	up := o.Linear(UpProj, h, 1)
-	return o.SiLUMul(o.Linear(GateProj, h, 1), up)
+	return o.GateMul(layer.Gate, o.Linear(GateProj, h, 1), up)
 }
 
 // normAfter is the norm that reads what layer l leaves: the next layer's, or the final

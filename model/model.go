@@ -174,6 +174,9 @@ func open(folder fs.FS, name, given string, opt Options, weights func() (*checkp
 	}
 	b := &Binder{}
 	network := m.Config.layout.bind(&m.Config, b)
+	if err := m.Config.computable(network, b, devices); err != nil {
+		return nil, err
+	}
 	if err := m.canonicalNames(b.slots); err != nil {
 		return nil, err
 	}
@@ -402,10 +405,10 @@ func (m *Model) load(b *Binder) error {
 		on := m.deviceOf(s)
 		if s.compute || t.DType == kernels.F64 { // which no backend need multiply by
 			c := on.Alloc(on.Compute(), s.shape...)
-			if s.plus != 0 {
+			if times := scaleOr1(s.times); s.plus != 0 || times != 1 {
 				values := t.Float64s()
 				for i := range values {
-					values[i] += s.plus
+					values[i] = (values[i] + s.plus) * times
 				}
 				t = kernels.FromF64(values, s.shape...)
 			}

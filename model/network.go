@@ -2,6 +2,8 @@ package model
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"glimpse/kernels"
 )
@@ -41,11 +43,23 @@ type Linear struct {
 // backend's compute type. The zero Norm is none.
 type Norm struct {
 	Weight, Bias *kernels.Tensor
+	Eps          float64 // 0: the configuration's
 }
 
-// Layer is one decoder layer. Its MLP is down(silu(gate) · up), or down(gelu(up)) where it has
+// Epsilon is the norm's own, or that of the configuration.
+func (n Norm) Epsilon(c *Config) float64 {
+	if n.Eps > 0 {
+		return n.Eps
+	}
+	return c.RMSNormEps
+}
+
+// Layer is one decoder layer. Its MLP is down of what Gate makes of gate and up, or down(gelu(up)) where it has
 // no gate.
 type Layer struct {
+	Gate kernels.Gate
+	// Sinks [heads], in the compute type, are the heads' logits in the softmax's denominator; nil: none.
+	Sinks *kernels.Tensor
 	// AttentionNorm and MLPNorm are of what the blocks read; without one a block reads the residual stream.
 	AttentionNorm, MLPNorm Norm
 	// QueryNorm and KeyNorm normalise every head [headDim], or all heads together
@@ -117,6 +131,7 @@ type slot struct {
 	// compute asks for a copy in the compute type (vectors); otherwise the stored
 	// bytes are used where they lie.
 	compute bool
+	times   float64 // multiplies the sum of the numbers and plus; 0: 1
 	plus    float64 // is added to a vector's numbers
 	set     func(*kernels.Tensor)
 	layer   int   // that it belongs to, as Binder.Layer says
@@ -130,6 +145,7 @@ type Binder struct {
 	layer int // that slots are of, from 1; 0 for those before the layers
 	sites []Site
 	tied  []func() // run once all slots are filled
+	sinks bool     // asked for by Sinks
 }
 
 // Site is a module of a layer, to which LoRA factors can attach, and the stored
@@ -159,9 +175,40 @@ func (b *Binder) Vector(name string, dst **kernels.Tensor, n int) {
 	b.VectorPlus(name, dst, n, 0)
 }
 
+// Sinks asks for the logits of the heads in the softmax's denominator.
+func (b *Binder) Sinks(l *Layer, name string, heads int) {
+	b.sinks = true
+	b.Vector(name, &l.Sinks, heads)
+}
+
+// computable refuses a network of which a device does not compute a part, before any weight is loaded.
+func (c *Config) computable(n *Network, b *Binder, devices []kernels.Backend) error {
+	var parts []string
+	if c.AttentionCap > 0 || c.LogitCap > 0 {
+		parts = append(parts, "soft caps of logits")
+	}
+	if b.sinks {
+		parts = append(parts, "sinks in the softmax")
+	}
+	if slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Gate != kernels.SiLU }) {
+		parts = append(parts, "gates other than SiLU")
+	}
+	for _, on := range devices {
+		if len(parts) > 0 && on.OwnMemory() {
+			return fmt.Errorf("%s on %s: it has %s, which a processor alone computes; want --device cpu", c.Architecture, on.Device(), strings.Join(parts, " and "))
+		}
+	}
+	return nil
+}
+
 // VectorPlus is Vector of numbers that are stored less a constant, as Gemma's norms are less 1.
 func (b *Binder) VectorPlus(name string, dst **kernels.Tensor, n int, plus float64) {
-	b.add(slot{name: name, shape: []int{n}, compute: true, plus: plus, set: func(t *kernels.Tensor) { *dst = t }})
+	b.affine(name, dst, n, plus, 1)
+}
+
+// affine is Vector of (stored + plus) · times.
+func (b *Binder) affine(name string, dst **kernels.Tensor, n int, plus, times float64) {
+	b.add(slot{name: name, shape: []int{n}, compute: true, plus: plus, times: times, set: func(t *kernels.Tensor) { *dst = t }})
 }
 
 // Linear asks for prefix.weight [out, in] and, where bias is set, prefix.bias.

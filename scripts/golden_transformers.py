@@ -3,7 +3,7 @@
 scaling type, saved as Hugging Face folders, and what transformers computes with
 them.
 
-    pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy
+    pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy  # gemma*: torch==2.15.0 transformers==5.24.0
     python3 scripts/golden_transformers.py [model/testdata/golden] [name ...]
 
 Every folder holds a model, a tokenizer and
@@ -48,6 +48,7 @@ SHAPE = dict(
 # The original context is shorter than the long prompt.
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
+GEMMA = dict(head_dim=24, intermediate_size=64, sliding_window=16, query_pre_attn_scalar=20, tie_word_embeddings=True, pad_token_id=EOS)
 SMALL = dict(hidden_size=48, head_dim=16, intermediate_size=64)
 
 
@@ -86,6 +87,11 @@ CASES = {
         hidden_size=64, partial_rotary_factor=0.75, tie_word_embeddings=True, pad_token_id=EOS)),
     "granite": ("GraniteConfig", "float16", SMALL | dict(
         embedding_multiplier=12.0, attention_multiplier=0.15, residual_multiplier=0.22, logits_scaling=8.0, tie_word_embeddings=True)),
+    # Roots of the width that every type has: the factor of embeddings is rounded to it.
+    "gemma2": ("Gemma2Config", "float16", GEMMA | dict(attn_logit_softcapping=4.0, final_logit_softcapping=6.0)),
+    "gemma3": ("Gemma3TextConfig", "float16", GEMMA | dict(
+        num_hidden_layers=3, layer_types=["sliding_attention", "sliding_attention", "full_attention"], rope_parameters=dict(
+            full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1000000.0), sliding_attention=dict(rope_type="default", rope_theta=10000.0)))),
     "smollm3": ("SmolLM3Config", "float16", SMALL | dict(
         num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1, no_rope_layer_interval=2, tie_word_embeddings=True, pad_token_id=EOS)),
 }
@@ -103,11 +109,13 @@ def draw_weights(model, seed):
             if name.endswith("bias"):
                 p.copy_(0.3 * noise)
             elif p.dim() == 1:
-                p.copy_((1.5 if "q_norm" in name else 1.0) + 0.2 * noise)
+                stored = 1.0 if model.config.model_type.startswith("gemma") else 0.0  # less than what multiplies
+                p.copy_((1.5 if "q_norm" in name else 1.0) - stored + 0.2 * noise)
             elif "embed" in name:
                 # Small beside what Falcon's parallel blocks add, or Granite's, whose multipliers
                 # are on both, or the tied head repeats the input.
-                small = getattr(model.config, "residual_multiplier", 0) / 40
+                small = getattr(model.config, "residual_multiplier", 0) / 40 or (
+                    0.03 if model.config.model_type.startswith("gemma") else 0)
                 p.copy_((0.15 if "word_embeddings" in name else small or 0.5) * noise)
             else:
                 gain = 1.5 if any(part in name for part in ("q_proj", "k_proj", "qkv_proj", "query_key_value")) else 1.2
@@ -158,10 +166,12 @@ def build(root, name, tokenizer):
     shape = SHAPE | changes
     if config_class == "FalconConfig":  # multi-query; the MLP is four times as wide as the rest
         del shape["num_key_value_heads"], shape["intermediate_size"]
+    if "rope_parameters" in shape:
+        del shape["rope_theta"]
     if config_class == "Phi3Config":
         del shape["head_dim"]
     config = getattr(transformers, config_class)(**shape)
-    config.architectures = [config_class.removesuffix("Config") + "ForCausalLM"]
+    config.architectures = [config_class.removesuffix("Config").removesuffix("Text") + "ForCausalLM"]
     text = " ".join((TEXT * 3).split())
     ids = tokenizer.encode(text).ids
     prompts = [ids[60 : 60 + SHORT], ids[:LONG]]
@@ -215,7 +225,7 @@ def main():
         build(root, name, tokenizer)
     total = sum(f.stat().st_size for f in root.rglob("*") if f.is_file())
     print(f"{total / 1e6:.2f} MB")
-    assert total < 6.5e6
+    assert total < 8.5e6
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ func (p *pass) Projections() (q, k, v autodiff.Node) {
 func (p *pass) NormRotate(q, k autodiff.Node) bool { return false }
 
 func (p *pass) Norm(x autodiff.Node, n model.Norm) autodiff.Node {
-	switch eps := p.m.Config.RMSNormEps; {
+	switch eps := n.Epsilon(&p.m.Config); {
 	case n.Weight == nil:
 		return x
 	case n.Bias != nil:
@@ -136,7 +136,7 @@ func (p *pass) Rotate(m model.Module, x autodiff.Node) autodiff.Node {
 
 func (p *pass) Attend(q, k, v autodiff.Node) (out autodiff.Node, ok bool, err error) {
 	c := &p.m.Config
-	heads := autodiff.Heads{Query: c.Heads, KV: c.KVHeads, Dim: c.HeadDim, Window: c.Window(p.l), Scale: c.AttentionScale()}
+	heads := autodiff.Heads{Query: c.Heads, KV: c.KVHeads, Dim: c.HeadDim, Window: c.Window(p.l), Scale: c.AttentionScale(), SoftCap: c.AttentionCap, Sinks: p.m.Network.Layers[p.l].Sinks}
 	var scores autodiff.Node
 	if ok = p.reached(); ok {
 		out, scores = p.g.Attention(q, k, v, p.sample, p.l, heads)
@@ -171,6 +171,8 @@ func (p *pass) Leave(delta autodiff.Node, _ model.Norm) { p.Add(delta) }
 
 func (p *pass) Gated(autodiff.Node) (act autodiff.Node, ok bool) { return act, false }
 
-func (p *pass) SiLUMul(gate, up autodiff.Node) autodiff.Node { return p.g.SiLUMul(gate, up) }
+func (p *pass) GateMul(act kernels.Gate, gate, up autodiff.Node) autodiff.Node {
+	return p.g.GateMul(act, gate, up)
+}
 
 func (p *pass) GELU(x autodiff.Node) autodiff.Node { return p.g.GELU(x) }

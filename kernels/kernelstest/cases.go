@@ -144,6 +144,24 @@ func ElementCases(lengths []int, rowShapes []RowShape, ropeShapes [][4]int) []Co
 			d.B.SiLUMulGrad(dgate, dup, gate, up, dy)
 			return []Output{{"dgate", dgate.Float64s(), 1e-2}, {"dup", dup.Float64s(), 1e-3}}
 		})
+		for act, name := range map[kernels.Gate]string{kernels.SiLU: "silu", kernels.GELUTanh: "gelu", kernels.ClampedSwiGLU: "swiglu"} {
+			add("GateMul", size+", "+name, func(d Device, rng *rand.Rand) []Output {
+				gate, up, y := d.Tensor(gates(rng, n), n), d.Tensor(Random(rng, n, 4), n), d.Garbage(n)
+				d.B.GateMul(act, y, gate, up)
+				return []Output{{"y", y.Float64s(), 1e-3}}
+			})
+			add("GateMulGrad", size+", "+name, func(d Device, rng *rand.Rand) []Output {
+				gate, up, dy := d.Tensor(gates(rng, n), n), d.Tensor(Random(rng, n, 4), n), d.Tensor(Random(rng, n, 1), n)
+				dgate, dup := d.Garbage(n), d.Garbage(n)
+				d.B.GateMulGrad(act, dgate, dup, gate, up, dy)
+				return []Output{{"dgate", dgate.Float64s(), 1e-2}, {"dup", dup.Float64s(), 1e-3}}
+			})
+		}
+		add("SoftCap", size, func(d Device, rng *rand.Rand) []Output {
+			x := d.Tensor(gates(rng, n), n)
+			d.B.SoftCap(x, x, 3)
+			return []Output{{"y", x.Float64s(), 1e-3}}
+		})
 		add("GELU", size, func(d Device, rng *rand.Rand) []Output {
 			y := d.Garbage(n)
 			d.B.GELU(y, d.Tensor(gates(rng, n), n))

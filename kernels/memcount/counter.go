@@ -353,8 +353,13 @@ func (d *Counter) RoPE(x *kernels.Tensor, pos []int32, table *kernels.RoPETable,
 
 func (d *Counter) SiLUMul(y, gate, up *kernels.Tensor)                  { kernels.CheckLengths("SiLUMul", y, gate, up) }
 func (d *Counter) SiLUMulGrad(dgate, dup, gate, up, dy *kernels.Tensor) {}
-func (d *Counter) GELU(y, x *kernels.Tensor)                            {}
-func (d *Counter) GELUGrad(dx, x, dy *kernels.Tensor)                   {}
+func (d *Counter) GateMul(act kernels.Gate, y, gate, up *kernels.Tensor) {
+	kernels.CheckLengths("GateMul", y, gate, up)
+}
+func (d *Counter) GateMulGrad(act kernels.Gate, dgate, dup, gate, up, dy *kernels.Tensor) {}
+func (d *Counter) SoftCap(y, x *kernels.Tensor, limit float64)                            {}
+func (d *Counter) GELU(y, x *kernels.Tensor)                                              {}
+func (d *Counter) GELUGrad(dx, x, dy *kernels.Tensor)                                     {}
 
 func (d *Counter) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 	kernels.CheckAttention("Attention", out, lse, a)

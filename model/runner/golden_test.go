@@ -210,6 +210,9 @@ func streamUnit(t *testing.T, m *model.Model) float64 {
 	if err := json.Unmarshal(raw, &config); err != nil {
 		t.Fatal(err)
 	}
+	if strings.HasPrefix(m.Config.Architecture, "Gemma") {
+		return math.Sqrt(float64(m.Config.Hidden))
+	}
 	return config.Embedding
 }
 

@@ -133,9 +133,13 @@ func (r *layerRows) Gated(h *kernels.Tensor) (*kernels.Tensor, bool) {
 	return act, true
 }
 
-func (r *layerRows) SiLUMul(gate, up *kernels.Tensor) *kernels.Tensor {
+func (r *layerRows) GateMul(how kernels.Gate, gate, up *kernels.Tensor) *kernels.Tensor {
 	act := r.input(r.l, up.Dim0(), up.Width(), model.DownProj)
-	r.on.SiLUMul(act, gate, up)
+	if how == kernels.SiLU {
+		r.on.SiLUMul(act, gate, up)
+	} else {
+		r.on.GateMul(how, act, gate, up)
+	}
 	return act
 }
 

@@ -107,6 +107,7 @@ func (p *prefillPass) allRows(o *Observation, a *kernels.Attend, lse *kernels.Te
 	b, twice, lse2 := p.on, *a, p.alloc(lse.Shape...)
 	b.Add(lse2, lse, lse)
 	twice.Scale *= 2
+	twice.SoftCap *= 2
 	p.mergeRows(o.Squares, &twice, lse2, seen)
 }
 

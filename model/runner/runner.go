@@ -226,7 +226,7 @@ func (r *Runner) attend(cache *kvcache.Cache, layer int, q *kernels.Tensor, pos 
 func (r *Runner) attention(past []kernels.KV, layer int, q *kernels.Tensor, pos []int32) kernels.Attend {
 	c := &r.Model.Config
 	return kernels.Attend{
-		Q: q, Past: past, Scale: c.AttentionScale(),
+		Q: q, Past: past, Scale: c.AttentionScale(), SoftCap: c.AttentionCap, Sinks: r.Model.Network.Layers[layer].Sinks,
 		Window: c.Window(layer), Positions: pos,
 	}
 }
@@ -287,7 +287,7 @@ func (r *Runner) norm(x *kernels.Tensor, n model.Norm) *kernels.Tensor {
 
 // normInto writes x through n to h, or, with the zero Norm, x.
 func (r *Runner) normInto(h, x *kernels.Tensor, n model.Norm) *kernels.Tensor {
-	switch eps := r.Model.Config.RMSNormEps; {
+	switch eps := n.Epsilon(&r.Model.Config); {
 	case n.Weight == nil:
 		r.on.Copy(h, x)
 	case n.Bias != nil:
@@ -300,7 +300,7 @@ func (r *Runner) normInto(h, x *kernels.Tensor, n model.Norm) *kernels.Tensor {
 
 // addNorm adds delta to the residual stream x and writes the norm of the sum to h, or, with the zero Norm, the sum.
 func (r *Runner) addNorm(h, x, delta *kernels.Tensor, n model.Norm) {
-	switch b, eps := r.on, r.Model.Config.RMSNormEps; {
+	switch b, eps := r.on, n.Epsilon(&r.Model.Config); {
 	case n.Weight == nil:
 		b.Add(x, x, delta)
 		b.Copy(h, x)
