@@ -22,6 +22,7 @@ type Config struct {
 	KVHeads      int
 	HeadDim      int
 	Intermediate int // width of the MLP
+	ExpertWidth  int // of the widest expert; 0: no layer has experts
 	Vocab        int
 	MaxPositions int // longest sequence, prompt and response together
 

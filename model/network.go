@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"glimpse/kernels"
 )
@@ -56,6 +57,7 @@ type Layer struct {
 	// Parallel: attention and MLP both read the residual stream and both are added to it;
 	// without an MLPNorm the MLP, too, reads the rows that AttentionNorm gives.
 	Parallel bool
+	Experts  *Experts // in the place of the MLP, or nil
 	linears  map[Module]*Linear
 }
 
@@ -85,8 +87,29 @@ func (n *Network) Parameters() int64 {
 		for _, lin := range l.linears {
 			total += size(lin.Weight) + size(lin.Bias)
 		}
+		if l.Experts != nil {
+			all, _ := l.Experts.Weights()
+			total += all
+		}
 	}
 	return total
+}
+
+// ActiveParameters are the Parameters that one row goes through.
+func (n *Network) ActiveParameters() int64 {
+	total := n.Parameters()
+	for i := range n.Layers {
+		if e := n.Layers[i].Experts; e != nil {
+			all, active := e.Weights()
+			total += active - all
+		}
+	}
+	return total
+}
+
+// HasExperts tells that a layer has experts: the host reads what its router decides in the middle of a pass.
+func (n *Network) HasExperts() bool {
+	return slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Experts != nil })
 }
 
 // SameRows is the least number of rows that go through the model on a backend each to the bits that it has among so
@@ -98,6 +121,9 @@ func (n *Network) SameRows(b kernels.Backend, rows int) int {
 			if lin.Weight != nil {
 				least = max(least, b.SameRows(lin.Weight.DType, rows))
 			}
+		}
+		if e := n.Layers[i].Experts; e != nil {
+			least = max(least, e.SameRows(b, rows))
 		}
 	}
 	return least
@@ -172,6 +198,13 @@ func (b *Binder) Linear(l *Layer, m Module, prefix string, out, in int, bias boo
 	if bias {
 		b.Vector(prefix+".bias", &lin.Bias, out)
 	}
+}
+
+// Expert asks for the weights of an expert, by the names of gate, up and down.
+func (b *Binder) Expert(e *Expert, gate, up, down string, width, hidden int) {
+	b.Matrix(gate+".weight", &e.Gate.Weight, width, hidden)
+	b.Matrix(up+".weight", &e.Up.Weight, width, hidden)
+	b.Matrix(down+".weight", &e.Down.Weight, hidden, width)
 }
 
 func (l *Layer) add(m Module) *Linear {
