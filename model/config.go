@@ -44,6 +44,7 @@ type Config struct {
 	EOS []int32 // every end token
 
 	layout    layout            // of the network
+	further   int               // layers that follow the last one and predict further tokens: they are not used
 	quantized *quantized.Config // how the weights are stored, nil: as they are read
 	notes     []string          // see Model.Notes
 }

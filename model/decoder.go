@@ -104,6 +104,7 @@ type decoderLayout struct {
 	qkvBias, outputBias, mlpBias bool
 	headNorms                    headNorms // q_norm and k_norm
 	fusedQKV, fusedMLP           bool      // qkv_proj, gate_up_proj, without biases
+	interleaved                  bool      // rotary pairs are neighbours
 	norms                        blockNorms
 	normsPlus                    float64 // is added to the stored weights of all norms
 	experts                      *expertsLayout
@@ -201,9 +202,15 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 			}
 		}
 		norm(norms.attention, &l.AttentionNorm, c.Hidden)
-		if d.fusedQKV {
+		switch {
+		case d.fusedQKV:
 			b.Fused(l, at+"self_attn.qkv_proj", c.Hidden, false, Part{QProj, q}, Part{KProj, kv}, Part{VProj, kv})
-		} else {
+		case d.interleaved:
+			rotated := 2 * len(c.RoPEFreqs)
+			b.Interleaved(l, QProj, at+"self_attn.q_proj", c.Heads, c.HeadDim, rotated, c.Hidden, d.qkvBias)
+			b.Interleaved(l, KProj, at+"self_attn.k_proj", c.KVHeads, c.HeadDim, rotated, c.Hidden, d.qkvBias)
+			b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
+		default:
 			b.Linear(l, QProj, at+"self_attn.q_proj", q, c.Hidden, d.qkvBias)
 			b.Linear(l, KProj, at+"self_attn.k_proj", kv, c.Hidden, d.qkvBias)
 			b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)

@@ -422,7 +422,7 @@ func (m *Model) load(b *Binder) error {
 		switch {
 		// Tied checkpoints may store the head a second time.
 		case wanted[name] || m.Config.TieEmbeddings && name == "lm_head.weight":
-		case isBuffer(name, info.Shape), m.Config.quantized != nil && m.isZeroBias(name):
+		case isBuffer(name, info.Shape), m.Config.isFurther(name), m.Config.quantized != nil && m.isZeroBias(name):
 			unused = append(unused, name)
 		default:
 			surplus = append(surplus, name)

@@ -192,11 +192,28 @@ func (b *Binder) VectorPlus(name string, dst **kernels.Tensor, n int, plus float
 
 // Linear asks for prefix.weight [out, in] and, where bias is set, prefix.bias.
 func (b *Binder) Linear(l *Layer, m Module, prefix string, out, in int, bias bool) {
+	b.reordered(l, m, prefix, out, in, bias, nil)
+}
+
+// Interleaved asks for queries or keys whose rotary pairs are neighbours, the first rotated dimensions of every head. They are copied into
+// the order of kernels.RoPE, where the halves of the pairs follow each other.
+func (b *Binder) Interleaved(l *Layer, m Module, prefix string, heads, headDim, rotated, in int, bias bool) {
+	order := make([]int, heads*headDim)
+	for i := range order {
+		if order[i] = i; i%headDim < rotated {
+			half := rotated / 2
+			order[i] = i - i%headDim + 2*(i%headDim%half) + i%headDim/half
+		}
+	}
+	b.reordered(l, m, prefix, heads*headDim, in, bias, order)
+}
+
+func (b *Binder) reordered(l *Layer, m Module, prefix string, out, in int, bias bool, order []int) {
 	lin := l.add(m)
 	b.sites = append(b.sites, Site{m, prefix + ".weight"})
-	b.Matrix(prefix+".weight", &lin.Weight, out, in)
+	b.add(slot{name: prefix + ".weight", shape: []int{out, in}, set: func(t *kernels.Tensor) { lin.Weight = t }, order: order})
 	if bias {
-		b.Vector(prefix+".bias", &lin.Bias, out)
+		b.add(slot{name: prefix + ".bias", shape: []int{out}, compute: true, set: func(t *kernels.Tensor) { lin.Bias = t }, order: order})
 	}
 }
 

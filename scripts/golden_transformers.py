@@ -93,7 +93,7 @@ CASES = {
     "qwen3-moe": ("Qwen3MoeConfig", "float16", MOE | dict(
         num_hidden_layers=3, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=16, norm_topk_prob=True, mlp_only_layers=[1])),
     "qwen2-moe": ("Qwen2MoeConfig", "float16", MOE | dict(
-        num_experts=5, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=32, norm_topk_prob=False)),
+        head_dim=8, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=32, norm_topk_prob=False)),
     "olmo2": ("Olmo2Config", "float16", SMALL | dict(pad_token_id=EOS)),
     "olmo3": ("Olmo3Config", "float16", SMALL | dict(
         num_hidden_layers=3, sliding_window=16, layer_types=["sliding_attention", "sliding_attention", "full_attention"], rope_scaling=YARN, pad_token_id=EOS)),
