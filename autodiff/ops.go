@@ -90,6 +90,16 @@ func (g *Graph) GELU(x Node) Node {
 	return g.unary("gelu", x, b.GELU, b.GELUGrad)
 }
 
+// Function is a function of one node that keeps its shape and may read numbers on the host, so that runs are not
+// replayed as graphs of a device. gradient writes dx at x from dy. Both take temporary memory from the arena and give it back.
+func (g *Graph) Function(name string, x Node, f func(b kernels.Backend, arena *kernels.Arena, y, x *kernels.Tensor), gradient func(b kernels.Backend, arena *kernels.Arena, dx, x, dy *kernels.Tensor)) Node {
+	g.readsNumbers = true
+	e := g.engine
+	return g.unary(name, x,
+		func(y, x *kernels.Tensor) { f(e.backend, e.arena, y, x) },
+		func(dx, x, dy *kernels.Tensor) { gradient(e.backend, e.arena, dx, x, dy) })
+}
+
 // unary is a function of one node that keeps its shape, and its gradient dx at x
 // from dy.
 func (g *Graph) unary(name string, x Node, f func(y, x *kernels.Tensor), gradient func(dx, x, dy *kernels.Tensor)) Node {

@@ -141,6 +141,9 @@ type Elements interface {
 	Add(y, a, b *Tensor)
 	// Axpy computes y += alpha · x.
 	Axpy(y *Tensor, alpha float64, x *Tensor)
+	// AddRows adds weights[i] · x[i] to row rows[i] of y, for every i: y, x [at least len(rows)] are rows of one
+	// width, and no row of y is named twice.
+	AddRows(y, x *Tensor, rows []int32, weights []float64)
 
 	// SiLUMul computes y = gate · sigmoid(gate) · up.
 	SiLUMul(y, gate, up *Tensor)

@@ -22,6 +22,7 @@ type Config struct {
 	KVHeads      int
 	HeadDim      int
 	Intermediate int // width of the MLP
+	ExpertWidth  int // of the widest expert; 0: no layer has experts
 	Vocab        int
 	MaxPositions int // longest sequence, prompt and response together
 
@@ -45,6 +46,7 @@ type Config struct {
 	EOS []int32 // every end token
 
 	layout    layout            // of the network
+	further   int               // layers that follow the last one and predict further tokens: they are not used
 	quantized *quantized.Config // how the weights are stored, nil: as they are read
 	notes     []string          // see Model.Notes
 }

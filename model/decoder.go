@@ -2,6 +2,7 @@ package model
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -107,10 +108,71 @@ type decoderLayout struct {
 	qkvBias, outputBias, mlpBias bool
 	headNorms                    headNorms // q_norm and k_norm
 	fusedQKV, fusedMLP           bool      // qkv_proj, gate_up_proj, without biases
+	interleaved                  bool      // rotary pairs are neighbours
 	norms                        blockNorms
 	normsPlus                    float64 // is added to the stored weights of all norms
 	stream                       float64 // what the residual stream is divided by, see scaledStream; 0: 1
 	gate                         kernels.Gate
+	experts                      *expertsLayout
+}
+
+// expertsLayout are the experts of a network; names are those in a layer.
+type expertsLayout struct {
+	Routing
+	experts, width, shared int    // number, widths of each and of the shared one, 0 for none
+	dense                  []bool // layers with an MLP instead; nil: none
+
+	router, each, gate, up, down string // each has a verb for an expert's number
+	sharedExpert, sharedGate     string // "": the shared expert counts in full
+	correction                   string // "": none
+}
+
+// bind lays out the experts of a layer.
+func (x *expertsLayout) bind(c *Config, b *Binder, at string) *Experts {
+	e := &Experts{Routing: x.Routing, Each: make([]Expert, x.experts)}
+	b.Matrix(at+x.router+".weight", &e.Router, x.experts, c.Hidden)
+	if x.correction != "" {
+		b.Vector(at+x.correction, &e.Correction, x.experts)
+	}
+	for i := range e.Each {
+		prefix := at + fmt.Sprintf(x.each, i) + "."
+		b.Expert(&e.Each[i], prefix+x.gate, prefix+x.up, prefix+x.down, x.width, c.Hidden)
+	}
+	if x.shared > 0 {
+		e.Shared = new(Expert)
+		prefix := at + x.sharedExpert + "."
+		b.Expert(e.Shared, prefix+x.gate, prefix+x.up, prefix+x.down, x.shared, c.Hidden)
+		if x.sharedGate != "" {
+			b.Matrix(at+x.sharedGate+".weight", &e.SharedGate, 1, c.Hidden)
+		}
+	}
+	return e
+}
+
+// check holds the numbers to what a router can do.
+func (x *expertsLayout) check(c *Config) error {
+	var errs []error
+	for _, f := range []struct {
+		what       string
+		value, max int
+	}{
+		{"number of experts", x.experts, 1 << 14}, {"experts per token", x.TopK, x.experts}, {"width of an expert", x.width, 1 << 22},
+	} {
+		if f.value < 1 || f.value > f.max {
+			errs = append(errs, fmt.Errorf("%s: got %d, want 1 to %d", f.what, f.value, f.max))
+		}
+	}
+	if x.shared < 0 || x.shared > 1<<22 {
+		errs = append(errs, fmt.Errorf("width of the shared expert: got %d, want 0 to %d", x.shared, 1<<22))
+	}
+	if g := x.Groups; g > 1 && (x.experts%g != 0 || x.TopGroups < 1 || x.TopGroups > g || x.TopK > x.TopGroups*(x.experts/g)) {
+		errs = append(errs, fmt.Errorf("n_group, topk_group: got %d and %d for %d experts, want groups that divide them and have %d", g, x.TopGroups, x.experts, x.TopK))
+	}
+	if s := x.Scale; s != 0 && !(s > 0 && s <= 1e6) {
+		errs = append(errs, fmt.Errorf("routed_scaling_factor: got %v, want above 0 and at most 1e6", s))
+	}
+	c.ExpertWidth = max(x.width, x.shared)
+	return errors.Join(errs...)
 }
 
 // headNorms says what q_norm and k_norm normalise.
@@ -156,9 +218,15 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 			}
 		}
 		ofStream(norms.attention, &l.AttentionNorm)
-		if d.fusedQKV {
+		switch {
+		case d.fusedQKV:
 			b.Fused(l, at+"self_attn.qkv_proj", c.Hidden, false, Part{QProj, q}, Part{KProj, kv}, Part{VProj, kv})
-		} else {
+		case d.interleaved:
+			rotated := 2 * len(c.RoPEFreqs)
+			b.Interleaved(l, QProj, at+"self_attn.q_proj", c.Heads, c.HeadDim, rotated, c.Hidden, d.qkvBias)
+			b.Interleaved(l, KProj, at+"self_attn.k_proj", c.KVHeads, c.HeadDim, rotated, c.Hidden, d.qkvBias)
+			b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
+		default:
 			b.Linear(l, QProj, at+"self_attn.q_proj", q, c.Hidden, d.qkvBias)
 			b.Linear(l, KProj, at+"self_attn.k_proj", kv, c.Hidden, d.qkvBias)
 			b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
@@ -174,13 +242,18 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 		}
 		ofBlock(norms.postAttention, &l.PostAttentionNorm)
 		ofStream(norms.mlp, &l.MLPNorm)
-		if d.fusedMLP {
+		switch x := d.experts; {
+		case x != nil && (x.dense == nil || !x.dense[i]):
+			l.Experts = x.bind(c, b, at)
+		case d.fusedMLP:
 			b.Fused(l, at+"mlp.gate_up_proj", c.Hidden, false, Part{GateProj, c.Intermediate}, Part{UpProj, c.Intermediate})
-		} else {
+		default:
 			b.Linear(l, GateProj, at+"mlp.gate_proj", c.Intermediate, c.Hidden, d.mlpBias)
 			b.Linear(l, UpProj, at+"mlp.up_proj", c.Intermediate, c.Hidden, d.mlpBias)
 		}
-		b.Linear(l, DownProj, at+"mlp.down_proj", c.Hidden, c.Intermediate, d.mlpBias)
+		if l.Experts == nil {
+			b.Linear(l, DownProj, at+"mlp.down_proj", c.Hidden, c.Intermediate, d.mlpBias)
+		}
 		ofBlock(norms.postMLP, &l.PostMLPNorm)
 	}
 	b.Layer(c.Layers)

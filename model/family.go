@@ -28,12 +28,12 @@ type layout interface {
 }
 
 // Sites lists the modules of the first layer in the order in which it runs them. c may be
-// nil: the model that transformers' defaults make then stands for all.
+// nil: a small model then stands for all.
 func (f Family) Sites(c *Config) []Site {
 	if c == nil {
 		var err error
-		if c, err = f.ParseConfig(json.RawMessage("{}")); err != nil {
-			panic("model: a family refuses its defaults: " + err.Error())
+		if c, err = f.ParseConfig(json.RawMessage(`{"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32}`)); err != nil {
+			panic("model: a family refuses a small model: " + err.Error())
 		}
 	}
 	one, b := *c, &Binder{}

@@ -11,28 +11,6 @@ func init() {
 		BOS: []int32{2}, EOS: []int32{1},
 		ParseConfig: parseGemma3,
 	})
-	Families.Add("Gemma3ForConditionalGeneration", Family{
-		Doc: "Gemma 3 of text and images: its text model",
-		BOS: []int32{2}, EOS: []int32{1},
-		ParseConfig: func(raw json.RawMessage) (*Config, error) {
-			var whole struct {
-				Text  json.RawMessage `json:"text_config"`
-				DType json.RawMessage `json:"torch_dtype"`
-			}
-			if err := json.Unmarshal(raw, &whole); err != nil {
-				return nil, err
-			}
-			if !given(whole.Text) {
-				whole.Text = json.RawMessage("{}")
-			}
-			c, err := parseGemma3(whole.Text)
-			if err != nil {
-				return nil, fmt.Errorf("text_config: %w", err)
-			}
-			c.notes = append(c.notes, "config.json: a model of text and images, of which this is the text model")
-			return c, nil
-		},
-	})
 }
 
 func parseGemma3(raw json.RawMessage) (*Config, error) {

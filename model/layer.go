@@ -39,6 +39,8 @@ type LayerOps[T any] interface {
 	GateMul(act kernels.Gate, gate, up T) T
 	// GELU is gelu(x), for DownProj to read.
 	GELU(x T) T
+	// Experts is scale times what experts give of rows h.
+	Experts(e *Experts, h T, scale float64) T
 }
 
 // headOps are those that queries and keys go through before they attend.
@@ -77,7 +79,12 @@ func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
 		h = o.Read(layer.MLPNorm, mlpReaders)
 		o.Add(delta)
 	}
-	o.Leave(o.Norm(o.Linear(DownProj, activation(o, layer, h), scale), layer.PostMLPNorm), m.normAfter(l))
+	if layer.Experts != nil {
+		delta = o.Experts(layer.Experts, h, scale)
+	} else {
+		delta = o.Linear(DownProj, activation(o, layer, h), scale)
+	}
+	o.Leave(o.Norm(delta, layer.PostMLPNorm), m.normAfter(l))
 	return nil
 }
 

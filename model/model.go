@@ -307,6 +307,10 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	if err != nil {
 		return Family{}, nil, err
 	}
+	raw, note, err := textConfig(raw)
+	if err != nil {
+		return Family{}, nil, fmt.Errorf("config.json: %w", err)
+	}
 	var head struct {
 		Architectures []string        `json:"architectures"`
 		ModelType     string          `json:"model_type"`
@@ -336,7 +340,9 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	if err != nil {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
 	}
-	c.quantized = stored
+	if c.quantized = stored; note != "" {
+		c.notes = append(c.notes, note)
+	}
 	if 2*len(c.RoPEFreqs) != c.HeadDim && !family.PartialRotary {
 		return Family{}, nil, fmt.Errorf("config.json: partial_rotary_factor: got %v, want 1", float64(2*len(c.RoPEFreqs))/float64(c.HeadDim))
 	}
@@ -425,7 +431,7 @@ func (m *Model) load(b *Binder) error {
 		switch {
 		// Tied checkpoints may store the head a second time.
 		case wanted[name] || m.Config.TieEmbeddings && name == "lm_head.weight":
-		case isBuffer(name, info.Shape), m.Config.quantized != nil && m.isZeroBias(name):
+		case isBuffer(name, info.Shape), m.Config.isFurther(name), m.Config.quantized != nil && m.isZeroBias(name):
 			unused = append(unused, name)
 		default:
 			surplus = append(surplus, name)

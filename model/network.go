@@ -70,6 +70,7 @@ type Layer struct {
 	// Parallel: attention and MLP both read the residual stream and both are added to it;
 	// without an MLPNorm the MLP, too, reads the rows that AttentionNorm gives.
 	Parallel bool
+	Experts  *Experts // in the place of the MLP, or nil
 	linears  map[Module]*Linear
 }
 
@@ -99,8 +100,29 @@ func (n *Network) Parameters() int64 {
 		for _, lin := range l.linears {
 			total += size(lin.Weight) + size(lin.Bias)
 		}
+		if l.Experts != nil {
+			all, _ := l.Experts.Weights()
+			total += all
+		}
 	}
 	return total
+}
+
+// ActiveParameters are the Parameters that one row goes through.
+func (n *Network) ActiveParameters() int64 {
+	total := n.Parameters()
+	for i := range n.Layers {
+		if e := n.Layers[i].Experts; e != nil {
+			all, active := e.Weights()
+			total += active - all
+		}
+	}
+	return total
+}
+
+// HasExperts tells that a layer has experts: the host reads what its router decides in the middle of a pass.
+func (n *Network) HasExperts() bool {
+	return slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Experts != nil })
 }
 
 // SameRows is the least number of rows that go through the model on a backend each to the bits that it has among so
@@ -112,6 +134,9 @@ func (n *Network) SameRows(b kernels.Backend, rows int) int {
 			if lin.Weight != nil {
 				least = max(least, b.SameRows(lin.Weight.DType, rows))
 			}
+		}
+		if e := n.Layers[i].Experts; e != nil {
+			least = max(least, e.SameRows(b, rows))
 		}
 	}
 	return least
@@ -213,12 +238,36 @@ func (b *Binder) affine(name string, dst **kernels.Tensor, n int, plus, times fl
 
 // Linear asks for prefix.weight [out, in] and, where bias is set, prefix.bias.
 func (b *Binder) Linear(l *Layer, m Module, prefix string, out, in int, bias bool) {
+	b.reordered(l, m, prefix, out, in, bias, nil)
+}
+
+// Interleaved asks for queries or keys whose rotary pairs are neighbours, the first rotated dimensions of every head. They are copied into
+// the order of kernels.RoPE, where the halves of the pairs follow each other.
+func (b *Binder) Interleaved(l *Layer, m Module, prefix string, heads, headDim, rotated, in int, bias bool) {
+	order := make([]int, heads*headDim)
+	for i := range order {
+		if order[i] = i; i%headDim < rotated {
+			half := rotated / 2
+			order[i] = i - i%headDim + 2*(i%headDim%half) + i%headDim/half
+		}
+	}
+	b.reordered(l, m, prefix, heads*headDim, in, bias, order)
+}
+
+func (b *Binder) reordered(l *Layer, m Module, prefix string, out, in int, bias bool, order []int) {
 	lin := l.add(m)
 	b.sites = append(b.sites, Site{m, prefix + ".weight"})
-	b.Matrix(prefix+".weight", &lin.Weight, out, in)
+	b.add(slot{name: prefix + ".weight", shape: []int{out, in}, set: func(t *kernels.Tensor) { lin.Weight = t }, order: order})
 	if bias {
-		b.Vector(prefix+".bias", &lin.Bias, out)
+		b.add(slot{name: prefix + ".bias", shape: []int{out}, compute: true, set: func(t *kernels.Tensor) { lin.Bias = t }, order: order})
 	}
+}
+
+// Expert asks for the weights of an expert, by the names of gate, up and down.
+func (b *Binder) Expert(e *Expert, gate, up, down string, width, hidden int) {
+	b.Matrix(gate+".weight", &e.Gate.Weight, width, hidden)
+	b.Matrix(up+".weight", &e.Up.Weight, width, hidden)
+	b.Matrix(down+".weight", &e.Down.Weight, hidden, width)
 }
 
 func (l *Layer) add(m Module) *Linear {

@@ -50,6 +50,7 @@ LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_fac
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
 GEMMA = dict(head_dim=24, intermediate_size=64, sliding_window=16, query_pre_attn_scalar=20, tie_word_embeddings=True, pad_token_id=EOS)
 SMALL = dict(hidden_size=48, head_dim=16, intermediate_size=64)
+MOE = dict(hidden_size=32, head_dim=16, intermediate_size=32, tie_word_embeddings=True)
 
 
 def longrope(pairs):
@@ -94,6 +95,18 @@ CASES = {
             full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1000000.0), sliding_attention=dict(rope_type="default", rope_theta=10000.0)))),
     "smollm3": ("SmolLM3Config", "float16", SMALL | dict(
         num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1, no_rope_layer_interval=2, tie_word_embeddings=True, pad_token_id=EOS)),
+    "mixtral": ("MixtralConfig", "float16", MOE | dict(num_local_experts=4, num_experts_per_tok=2, intermediate_size=24)),
+    "qwen3-moe": ("Qwen3MoeConfig", "float16", MOE | dict(
+        num_hidden_layers=3, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=16, norm_topk_prob=True, mlp_only_layers=[1])),
+    "qwen2-moe": ("Qwen2MoeConfig", "float16", MOE | dict(
+        head_dim=8, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=32, norm_topk_prob=False)),
+    "olmo2": ("Olmo2Config", "float16", SMALL | dict(pad_token_id=EOS)),
+    "olmo3": ("Olmo3Config", "float16", SMALL | dict(
+        num_hidden_layers=3, sliding_window=16, layer_types=["sliding_attention", "sliding_attention", "full_attention"], rope_scaling=YARN, pad_token_id=EOS)),
+    "glm4": ("Glm4Config", "float16", SMALL | dict(partial_rotary_factor=0.5, pad_token_id=EOS)),
+    "glm4-moe": ("Glm4MoeConfig", "float16", MOE | dict(
+        partial_rotary_factor=0.5, attention_bias=True, use_qk_norm=True, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16,
+        n_shared_experts=1, n_group=2, topk_group=1, routed_scaling_factor=1.5, first_k_dense_replace=1, num_hidden_layers=3, pad_token_id=EOS)),
 }
 
 TEXT = """The river was higher than anyone in the town could remember. On the third day
@@ -120,6 +133,9 @@ def draw_weights(model, seed):
             else:
                 gain = 1.5 if any(part in name for part in ("q_proj", "k_proj", "qkv_proj", "query_key_value")) else 1.2
                 p.copy_(gain * p.shape[1] ** -0.5 * noise)
+        for name, p in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                p.copy_(0.1 * torch.randn(p.shape, generator=generator))
 
 
 def make_tokenizer():

@@ -175,4 +175,14 @@ func (p *pass) GateMul(act kernels.Gate, gate, up autodiff.Node) autodiff.Node {
 	return p.g.GateMul(act, gate, up)
 }
 
+func (p *pass) Experts(e *model.Experts, h autodiff.Node, scale float64) autodiff.Node {
+	return p.g.Function("experts", h,
+		func(b kernels.Backend, arena *kernels.Arena, y, x *kernels.Tensor) {
+			e.Forward(y, model.Pass{On: b, Arena: arena, H: x}, scale)
+		},
+		func(b kernels.Backend, arena *kernels.Arena, dx, x, dy *kernels.Tensor) {
+			e.Backward(dx, model.Pass{On: b, Arena: arena, H: x}, dy, scale)
+		})
+}
+
 func (p *pass) GELU(x autodiff.Node) autodiff.Node { return p.g.GELU(x) }

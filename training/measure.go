@@ -169,6 +169,14 @@ func operations(m *model.Model, prompt, response int, adapters []rowsOf) (w work
 				w.rows.products += 2 * a.rows * size // forward, gradient of the input
 			}
 		}
+		if e := m.Network.Layers[l].Experts; e != nil && !last {
+			_, active := e.Weights()
+			w.prefill.products += n * float64(active)
+			w.target.products += float64(response) * float64(active)
+			for _, a := range adapters {
+				w.rows.products += 3 * a.rows * float64(active) // forward twice: the gradient computes it again
+			}
+		}
 		products := 2.0 // q·kᵀ and p·v
 		if last {
 			products = 1

@@ -149,7 +149,7 @@ func measureRates(ctx context.Context, m *model.Model, c Config, o PlanOptions) 
 	if err := ctx.Err(); err != nil {
 		return speed{}, err
 	}
-	weights := float64(m.Network.Parameters())
+	weights := float64(m.Network.ActiveParameters())
 	return speed{
 		seconds: func(w work) float64 {
 			s := 0.0

@@ -253,6 +253,17 @@ func ElementCases(lengths []int, rowShapes []RowShape, ropeShapes [][4]int) []Co
 			return []Output{{"dx", values, max(1, Magnitude(values)) * cancelled}} // of one column it is all cancellation
 		})
 	}
+	for _, s := range [][3]int{{1, 1, 5}, {9, 4, 33}, {300, 200, 130}} {
+		add("AddRows", fmt.Sprint(s), func(d Device, rng *rand.Rand) []Output {
+			var rows []int32
+			for _, row := range rng.Perm(s[0])[:s[1]] {
+				rows = append(rows, int32(row))
+			}
+			y, x := d.Tensor(Random(rng, s[0]*s[2], 1), s[0], s[2]), d.Tensor(Random(rng, (s[1]+1)*s[2], 1), s[1]+1, s[2])
+			d.B.AddRows(y, x, rows, Random(rng, s[1], 1))
+			return []Output{{"y", y.Float64s(), 1}}
+		})
+	}
 	for _, s := range ropeShapes {
 		add("RoPE", fmt.Sprintf("rows=%d/heads=%d/dim=%d/rotated=%d", s[0], s[1], s[2], s[3]), func(d Device, rng *rand.Rand) []Output {
 			rows, heads, dim := s[0], s[1], s[2]

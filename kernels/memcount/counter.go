@@ -335,6 +335,9 @@ func (d *Counter) CopyHead(y, x *kernels.Tensor, h int)                     { ke
 func (d *Counter) Add(y, a, b *kernels.Tensor)                              { kernels.CheckLengths("Add", y, a, b) }
 func (d *Counter) Axpy(y *kernels.Tensor, alpha float64, x *kernels.Tensor) {}
 
+func (d *Counter) AddRows(y, x *kernels.Tensor, rows []int32, weights []float64) {
+	kernels.CheckAddRows(y, x, rows, weights)
+}
 func (d *Counter) RMSNorm(y, x, w *kernels.Tensor, eps float64) {
 	kernels.CheckNorm("RMSNorm", x, w, y)
 }

@@ -308,7 +308,7 @@ func TestGoldenFilesAreSmall(t *testing.T) {
 			}
 		}
 	}
-	if size > 8.5e6 {
-		t.Errorf("golden files: %d bytes, want at most 8.5 MB", size)
+	if size > 10e6 {
+		t.Errorf("golden files: %d bytes, want at most 10 MB", size)
 	}
 }

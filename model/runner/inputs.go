@@ -28,7 +28,10 @@ func inputType(m *model.Model, l, rows int, modules ...model.Module) kernels.DTy
 		return m.Backend.Compute()
 	}
 	for _, module := range modules {
-		if lin := m.Network.Layers[l].Linear(module); lin != nil && !m.Backend.RoundsToBF16(rows, lin.Weight) {
+		switch lin := m.Network.Layers[l].Linear(module); {
+		case lin == nil && m.Network.Layers[l].Experts != nil: // which read them
+			return m.Backend.Compute()
+		case lin != nil && !m.Backend.RoundsToBF16(rows, lin.Weight):
 			return m.Backend.Compute()
 		}
 	}

@@ -149,6 +149,12 @@ func (r *layerRows) GELU(x *kernels.Tensor) *kernels.Tensor {
 	return act
 }
 
+func (r *layerRows) Experts(e *model.Experts, h *kernels.Tensor, scale float64) *kernels.Tensor {
+	y := r.alloc(h.Shape...)
+	e.Forward(y, model.Pass{On: r.on, Arena: r.arena, H: h}, scale)
+	return y
+}
+
 // update is a low-rank update of some rows, or of all where to is 0.
 type update struct {
 	*model.LowRank

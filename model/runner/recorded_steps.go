@@ -85,9 +85,10 @@ func (r *recording) equal(to *recording) bool {
 	return slices.Equal(r.ropes, to.ropes) && r.pairs == to.pairs && slices.Equal(r.kinds, to.kinds) && slices.EqualFunc(r.buckets, to.buckets, slices.Equal[[]int])
 }
 
-// newRecordedSteps returns nil where the device has no graphs, or the layers are on several.
+// newRecordedSteps returns nil where the device has no graphs, the layers are on several, or the host decides in the
+// middle of a step.
 func newRecordedSteps(m *model.Model, rows int) *recordedSteps {
-	if len(m.Stages()) > 1 {
+	if len(m.Stages()) > 1 || m.Network.HasExperts() {
 		return nil
 	}
 	p := &recordedSteps{model: m, device: m.Backend.Stepper(), rows: rows, synced: make([]uint64, rows)}
