@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"glimpse/checkpoints/quantized"
 	"glimpse/kernels"
@@ -89,6 +90,21 @@ func (c *Config) Window(layer int) int {
 		return 0
 	}
 	return c.Windows[layer]
+}
+
+// Scored tells whether an adapter is trained by the scores of a layer: of those that hold the whole prompt, which policies
+// evict, or of all where every layer has a window.
+func (c *Config) Scored(layer int) bool {
+	return c.Window(layer) == 0 || !slices.Contains(c.Windows, 0)
+}
+
+// ScoredLayers are the layers up to the last one that is Scored: those after it reach no score.
+func (c *Config) ScoredLayers() int {
+	n := c.Layers
+	for !c.Scored(n - 1) {
+		n--
+	}
+	return n
 }
 
 // RoPE is how queries and keys are rotated (Su et al. 2021).

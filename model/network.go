@@ -26,11 +26,11 @@ const (
 // Modules lists all modules in the order in which a layer runs them.
 var Modules = []Module{QProj, KProj, VProj, OProj, GateProj, UpProj, DownProj}
 
-// ReachesScores tells whether a module of layer l out of layers has any effect
+// ReachesScores tells whether a module of layer l out of layers (Config.ScoredLayers) has any effect
 // on the attention scores: in the last layer only queries and keys have, so
 // adapters there would never get a gradient.
 func (m Module) ReachesScores(l, layers int) bool {
-	return l < layers-1 || m == QProj || m == KProj
+	return l < layers-1 || l == layers-1 && (m == QProj || m == KProj)
 }
 
 // Linear is a frozen linear layer: Weight [out, in] as stored, Bias [out] or nil

@@ -32,7 +32,7 @@ import transformers
 from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parent.parent / "model/testdata"
-MODELS = ["llama3.1", "qwen3", "granite", "phi4-mini", "qwen3-moe", "qwen2-moe", "olmo2"]
+MODELS = ["llama3.1", "qwen3", "granite", "phi4-mini", "gemma2", "gemma3", "qwen3-moe", "qwen2-moe", "olmo2"]
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FUSED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"]}
 ROWS, RANK, ALPHA = 5, 3, 6.0
@@ -113,19 +113,26 @@ def build(name):
             l.active = active
         for p in parameters.values():
             p.grad = None
-        x = torch.cat([table(torch.tensor([prompt])), embeddings[None]], 1)
+        # Gemma's table multiplies what it gives; rows are as they are stored.
+        x = torch.cat([table(torch.tensor([prompt])), getattr(table, "scalar_embed_scale", 1.0) * embeddings[None]], 1)
         scores = attention_scores(model, ROWS, n, inputs_embeds=x)
         loss, minimised = loss_of(scores)
         minimised.backward()
         return loss.item(), scores.detach(), {k: p.grad.clone() for k, p in parameters.items() if p.grad is not None}
 
+    # The losses are of the layers that hold the whole prompt.
+    types = getattr(model.config, "layer_types", None) or ["full_attention"] * len(model.model.layers)
+    whole = [i for i, kind in enumerate(types) if kind == "full_attention"]
+    everywhere, target = target, target[whole]
+
     def kl(scores):
+        scores = scores[whole]
         p, q = target / target.sum(-1, keepdim=True), scores / scores.sum(-1, keepdim=True)
         loss = (p * (p.log() - q.log())).sum(-1).mean()
         return loss, loss
 
     def mse(scores):
-        loss = ((target - scores) ** 2).mean()
+        loss = ((target - scores[whole]) ** 2).mean()
         return loss, loss * n
 
     kl_loss, kl_scores, kl_grads = step(kl, True)
@@ -133,12 +140,13 @@ def build(name):
     # What the last layer computes after its scores has no effect on them.
     dead = [k for k, g in kl_grads.items() if g.abs().max() == 0]
     absent = sorted(set(parameters) - set(kl_grads)) + dead
-    last = f"layers.{len(model.model.layers) - 1}."
-    assert sorted(absent) == sorted(k for k in parameters if k.startswith(last) and ".q_proj" not in k and ".k_proj" not in k), absent
+    last = whole[-1]
+    layer = lambda k: int(k.split(".")[1]) if k.startswith("layers.") else -1
+    assert sorted(absent) == sorted(k for k in parameters if layer(k) > last or layer(k) == last and ".q_proj" not in k and ".k_proj" not in k), absent
     assert set(k for k, g in mse_grads.items() if g.abs().max() > 0) == {"embeddings"}
 
     tensors = {k: p.detach() for k, p in parameters.items() if k not in absent}
-    tensors |= {"target": target, "lookaheadkv.scores": kl_scores, "judgeq.scores": mse_scores}
+    tensors |= {"target": everywhere, "lookaheadkv.scores": kl_scores, "judgeq.scores": mse_scores}
     tensors |= {f"lookaheadkv.grad.{k}": g for k, g in kl_grads.items() if k not in absent}
     tensors["judgeq.grad.embeddings"] = mse_grads["embeddings"]
     out = ROOT / "golden_training"

@@ -79,7 +79,7 @@ func TestLookaheadKVStepAgainstPyTorch(t *testing.T) {
 				want := 1
 				for l := range m.Config.Layers {
 					for _, module := range model.Modules {
-						if m.Network.Layers[l].Linear(module) != nil && module.ReachesScores(l, m.Config.Layers) {
+						if m.Network.Layers[l].Linear(module) != nil && module.ReachesScores(l, m.Config.ScoredLayers()) {
 							want += 2
 						}
 					}

@@ -161,7 +161,7 @@ func operations(m *model.Model, prompt, response int, adapters []rowsOf) (w work
 			if !last || module == model.KProj || module == model.VProj {
 				w.prefill.products += n * size
 			}
-			if !module.ReachesScores(l, c.Layers) {
+			if !module.ReachesScores(l, c.ScoredLayers()) {
 				continue
 			}
 			w.target.products += float64(response) * size
