@@ -85,5 +85,8 @@ func HitRate(kept, critical [][][]int32) float64 {
 			}
 		}
 	}
+	if len(critical) > 0 && !slices.ContainsFunc(critical, func(layer [][]int32) bool { return layer != nil }) {
+		return 1 // nothing is decided, and nothing critical lost
+	}
 	return sum / float64(max(1, heads))
 }

@@ -337,6 +337,7 @@ func (st *SparsePages) Select(s *runner.SparseStep) (int64, error) {
 			on.probabilities = on.ops.Alloc(kernels.F32, queries, on.scores.Width())
 		}
 		how := st.estimator.How()
+		estimated.Logits = s.Logits()
 		var counter *kernels.Tensor
 		if how == kernels.EstimateBound {
 			counter = on.counter(st.steps - 1)

@@ -113,6 +113,7 @@ type decoderLayout struct {
 	normsPlus                    float64 // is added to the stored weights of all norms
 	stream                       float64 // what the residual stream is divided by, see scaledStream; 0: 1
 	gate                         kernels.Gate
+	sinks                        bool // self_attn.sinks
 	experts                      *expertsLayout
 }
 
@@ -122,21 +123,31 @@ type expertsLayout struct {
 	experts, width, shared int    // number, widths of each and of the shared one, 0 for none
 	dense                  []bool // layers with an MLP instead; nil: none
 
-	router, each, gate, up, down string // each has a verb for an expert's number
-	sharedExpert, sharedGate     string // "": the shared expert counts in full
-	correction                   string // "": none
+	how                          kernels.Gate // what gates do
+	biases                       bool         // of router and experts
+	router, each, gate, up, down string       // each has a verb for an expert's number
+	sharedExpert, sharedGate     string       // "": the shared expert counts in full
+	correction                   string       // "": none
 }
 
 // bind lays out the experts of a layer.
 func (x *expertsLayout) bind(c *Config, b *Binder, at string) *Experts {
-	e := &Experts{Routing: x.Routing, Each: make([]Expert, x.experts)}
+	e := &Experts{Routing: x.Routing, Gate: x.how, Each: make([]Expert, x.experts)}
 	b.Matrix(at+x.router+".weight", &e.Router, x.experts, c.Hidden)
+	if x.biases {
+		b.Vector(at+x.router+".bias", &e.RouterBias, x.experts)
+	}
 	if x.correction != "" {
 		b.Vector(at+x.correction, &e.Correction, x.experts)
 	}
 	for i := range e.Each {
 		prefix := at + fmt.Sprintf(x.each, i) + "."
 		b.Expert(&e.Each[i], prefix+x.gate, prefix+x.up, prefix+x.down, x.width, c.Hidden)
+		if x.biases {
+			b.Vector(prefix+x.gate+".bias", &e.Each[i].Gate.Bias, x.width)
+			b.Vector(prefix+x.up+".bias", &e.Each[i].Up.Bias, x.width)
+			b.Vector(prefix+x.down+".bias", &e.Each[i].Down.Bias, c.Hidden)
+		}
 	}
 	if x.shared > 0 {
 		e.Shared = new(Expert)
@@ -232,6 +243,9 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 			b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
 		}
 		b.Linear(l, OProj, at+"self_attn.o_proj", c.Hidden, q, d.outputBias)
+		if d.sinks {
+			b.Sinks(l, at+"self_attn.sinks", c.Heads)
+		}
 		switch d.headNorms {
 		case eachHead:
 			norm("self_attn.q_norm", &l.QueryNorm, c.HeadDim)

@@ -12,6 +12,8 @@ import (
 // scores them for every row, and the row goes through the best of them alone.
 type Experts struct {
 	Router     *kernels.Tensor // [experts, hidden]
+	RouterBias *kernels.Tensor // [experts], or nil
+	Gate       kernels.Gate
 	Correction *kernels.Tensor // [experts], added to scores where experts are chosen and not where they are weighed, or nil
 	Routing
 	Each       []Expert
@@ -30,7 +32,7 @@ type Routing struct {
 	Groups, TopGroups int
 }
 
-// Expert is a gated MLP: down(silu(gate) · up).
+// Expert is a gated MLP: down of what the gate lets through of up.
 type Expert struct {
 	Gate, Up, Down Linear // [width, hidden] twice, [hidden, width]
 }
@@ -60,7 +62,7 @@ func (e *Experts) all() []*Expert {
 
 // Weights is the number of weights of router and experts, and of those that one row goes through.
 func (e *Experts) Weights() (all, active int64) {
-	all = size(e.Router) + size(e.Correction) + size(e.SharedGate)
+	all = size(e.Router) + size(e.RouterBias) + size(e.Correction) + size(e.SharedGate)
 	active = all
 	for i := range e.Each {
 		n := e.Each[i].weights()
@@ -226,7 +228,7 @@ func (p *Pass) count() int {
 // route decides which rows go where.
 func (e *Experts) route(p *Pass) (choices []choice, shares []share, gates []float64) {
 	n, experts := p.count(), len(e.Each)
-	logits := p.product(e.Router)
+	logits := p.product(e.Router, e.RouterBias)
 	var correction []float64
 	if e.Correction != nil {
 		correction = e.Correction.Float64s()
@@ -252,7 +254,7 @@ func (e *Experts) route(p *Pass) (choices []choice, shares []share, gates []floa
 		all.rows[row], all.weights[row] = int32(row), 1
 	}
 	if e.SharedGate != nil {
-		gates = p.product(e.SharedGate)[:n]
+		gates = p.product(e.SharedGate, nil)[:n]
 		for row := range n {
 			all.weights[row] = logistic(gates[row])
 		}
@@ -261,11 +263,11 @@ func (e *Experts) route(p *Pass) (choices []choice, shares []share, gates []floa
 }
 
 // product is the rows times w, on the host.
-func (p *Pass) product(w *kernels.Tensor) []float64 {
+func (p *Pass) product(w, bias *kernels.Tensor) []float64 {
 	mark := p.Arena.Mark()
 	defer p.Arena.Release(mark)
 	y := p.alloc(p.H.Dim0(), w.Dim0())
-	p.On.Linear(y, p.H, w, nil, 1, 0)
+	p.On.Linear(y, p.H, w, bias, 1, 0)
 	return y.Float64s()
 }
 
@@ -292,7 +294,14 @@ func (e *Experts) Forward(y *kernels.Tensor, p Pass, scale float64) {
 		mark := p.Arena.Mark()
 		x := p.gather(p.H, s.rows)
 		act, out := p.alloc(x.Dim0(), s.Up.Weight.Dim0()), p.alloc(x.Dim0(), y.Width())
-		p.On.GatedLinear(act, x, s.Gate.rows(), s.Up.rows(), p.Arena)
+		if e.Gate == kernels.SiLU {
+			p.On.GatedLinear(act, x, s.Gate.rows(), s.Up.rows(), p.Arena)
+		} else {
+			gate, up := p.alloc(act.Shape...), p.alloc(act.Shape...)
+			p.On.Linear(gate, x, s.Gate.Weight, s.Gate.Bias, 1, 0)
+			p.On.Linear(up, x, s.Up.Weight, s.Up.Bias, 1, 0)
+			p.On.GateMul(e.Gate, act, gate, up)
+		}
 		p.On.Linear(out, act, s.Down.Weight, s.Down.Bias, scale, 0)
 		p.On.AddRows(y, out.Rows(0, len(s.rows)), s.rows, s.weights)
 		p.Arena.Release(mark)
@@ -315,7 +324,7 @@ func (e *Experts) Backward(dh *kernels.Tensor, p Pass, dy *kernels.Tensor, scale
 		gate, up, act, out := p.alloc(n, width), p.alloc(n, width), p.alloc(n, width), p.alloc(n, dy.Width())
 		p.On.Linear(gate, x, s.Gate.Weight, s.Gate.Bias, 1, 0)
 		p.On.Linear(up, x, s.Up.Weight, s.Up.Bias, 1, 0)
-		p.On.SiLUMul(act, gate, up)
+		p.On.GateMul(e.Gate, act, gate, up)
 		p.On.Linear(out, act, s.Down.Weight, s.Down.Bias, scale, 0)
 		for i, dot := range rowDots(out, dOut) {
 			switch row := s.rows[i]; {
@@ -327,7 +336,7 @@ func (e *Experts) Backward(dh *kernels.Tensor, p Pass, dy *kernels.Tensor, scale
 		}
 		dAct, dGate, dUp, dx := p.alloc(n, width), p.alloc(n, width), p.alloc(n, width), p.alloc(n, dy.Width())
 		p.On.MatMul(dAct, dOut, s.Down.Weight, scale, 0)
-		p.On.SiLUMulGrad(dGate, dUp, gate, up, dAct)
+		p.On.GateMulGrad(e.Gate, dGate, dUp, gate, up, dAct)
 		p.On.MatMul(dx, dGate, s.Gate.Weight, 1, 0)
 		p.On.MatMul(dx, dUp, s.Up.Weight, 1, 1)
 		p.On.AddRows(dh, dx, s.rows, s.weights)

@@ -158,6 +158,9 @@ func open(folder fs.FS, name, given string, opt Options, weights func() (*checkp
 			stored.Close()
 		}
 	}()
+	if err := stored.SplitExperts(); err != nil {
+		return nil, fmt.Errorf("weights: %w", err)
+	}
 	if config.quantized != nil {
 		if err := config.quantized.Show(stored); err != nil {
 			return nil, fmt.Errorf("weights: %w", err)

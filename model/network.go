@@ -215,7 +215,9 @@ func (c *Config) computable(n *Network, b *Binder, devices []kernels.Backend) er
 	if b.sinks {
 		parts = append(parts, "sinks in the softmax")
 	}
-	if slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Gate != kernels.SiLU }) {
+	if slices.ContainsFunc(n.Layers, func(l Layer) bool {
+		return l.Gate != kernels.SiLU || l.Experts != nil && l.Experts.Gate != kernels.SiLU
+	}) {
 		parts = append(parts, "gates other than SiLU")
 	}
 	for _, on := range devices {

@@ -32,7 +32,7 @@ import transformers
 from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parent.parent / "model/testdata"
-MODELS = ["llama3.1", "qwen3", "granite", "phi4-mini", "gemma2", "gemma3", "qwen3-moe", "qwen2-moe", "olmo2"]
+MODELS = ["llama3.1", "qwen3", "granite", "phi4-mini", "gemma2", "gemma3", "gpt-oss", "qwen3-moe", "qwen2-moe", "olmo2"]
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FUSED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"]}
 ROWS, RANK, ALPHA = 5, 3, 6.0
@@ -81,7 +81,8 @@ def build(name):
     golden = json.loads((folder / "golden.json").read_text())
     prompt, response = golden["prompts"][1]["ids"], golden["prompts"][1]["greedy"]
     n, m = len(prompt), len(response)
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").double().eval()
+    others = dict(experts_implementation="eager") if name == "gpt-oss" else {}  # whose other products take no float64
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", **others).double().eval()
     model.requires_grad_(False)
     with torch.no_grad():
         target = attention_scores(model, m, n, input_ids=torch.tensor([prompt + response]))

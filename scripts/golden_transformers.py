@@ -3,7 +3,7 @@
 scaling type, saved as Hugging Face folders, and what transformers computes with
 them.
 
-    pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy  # gemma*: torch==2.15.0 transformers==5.24.0
+    pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy  # gemma*, gpt-oss: torch==2.15.0 transformers==5.24.0
     python3 scripts/golden_transformers.py [model/testdata/golden] [name ...]
 
 Every folder holds a model, a tokenizer and
@@ -93,6 +93,9 @@ CASES = {
     "gemma3": ("Gemma3TextConfig", "float16", GEMMA | dict(
         num_hidden_layers=3, layer_types=["sliding_attention", "sliding_attention", "full_attention"], rope_parameters=dict(
             full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1000000.0), sliding_attention=dict(rope_type="default", rope_theta=10000.0)))),
+    "gpt-oss": ("GptOssConfig", "float16", MOE | dict(
+        num_local_experts=4, num_experts_per_tok=2, intermediate_size=24, sliding_window=16, tie_word_embeddings=False,
+        rope_parameters=YARN | dict(rope_theta=150000.0, truncate=False, beta_fast=32.0, beta_slow=1.0))),
     "smollm3": ("SmolLM3Config", "float16", SMALL | dict(
         num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1, no_rope_layer_interval=2, tie_word_embeddings=True, pad_token_id=EOS)),
     "mixtral": ("MixtralConfig", "float16", MOE | dict(num_local_experts=4, num_experts_per_tok=2, intermediate_size=24)),
@@ -119,7 +122,9 @@ def draw_weights(model, seed):
     with torch.no_grad():
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=generator)
-            if name.endswith("bias"):
+            if name.endswith("sinks"):
+                p.copy_(1.0 + noise)
+            elif name.endswith("bias"):
                 p.copy_(0.3 * noise)
             elif p.dim() == 1:
                 stored = 1.0 if model.config.model_type.startswith("gemma") else 0.0  # less than what multiplies
@@ -241,7 +246,7 @@ def main():
         build(root, name, tokenizer)
     total = sum(f.stat().st_size for f in root.rglob("*") if f.is_file())
     print(f"{total / 1e6:.2f} MB")
-    assert total < 8.5e6
+    assert total < 9.5e6
 
 
 if __name__ == "__main__":
