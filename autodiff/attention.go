@@ -7,11 +7,12 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Heads are the extents of an attention operation, its sliding window, 0 for none, and the
-// scale of its logits.
+// Heads are the extents of an attention operation, its sliding window, 0 for none, the
+// scale and the soft cap of its logits, and its sinks, nil for none (kernels.Attend).
 type Heads struct {
 	Query, KV, Dim, Window int
-	Scale                  float64
+	Scale, SoftCap         float64
+	Sinks                  *kernels.Tensor
 }
 
 // observed is what the forward pass of attention keeps for the backward pass.
@@ -26,7 +27,7 @@ func (g *Graph) attend(e *engine, s *Sample, layer int, h Heads, kept *kernels.K
 	b, rows := e.backend, q.Dim0()
 	a := &kernels.Attend{
 		Q: q.Reshape(rows, h.Query, h.Dim), K: k.Reshape(rows, h.KV, h.Dim),
-		Past: s.Past[layer], Scale: h.Scale,
+		Past: s.Past[layer], Scale: h.Scale, SoftCap: h.SoftCap, Sinks: h.Sinks,
 		Window: h.Window, Positions: s.Positions, Kept: kept,
 	}
 	if v != nil {
@@ -130,13 +131,17 @@ func (g *Graph) Scores(q, k Node, s *Sample, layer int, h Heads) Node {
 // that the loss averages over.
 type LossFunc func(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layers int)
 
-// Loss is the scalar loss over the score nodes of all layers against the
+// Loss is the scalar loss over the score nodes of the layers that have one against the
 // sample's targets, each on its device; the sum is in the order of the layers. Its gradient is computed together with it, so it must be the
 // node that Compile gets and no function of it.
-func (g *Graph) Loss(scores []Node, s *Sample, f LossFunc) Node {
-	on := make([]*engine, len(scores))
-	for l, n := range scores {
-		on[l] = n.on
+func (g *Graph) Loss(all []Node, s *Sample, f LossFunc) Node {
+	var scores []Node
+	var on []*engine
+	var layers []int
+	for l, n := range all {
+		if n.n != nil {
+			scores, on, layers = append(scores, n), append(on, n.on), append(layers, l)
+		}
 	}
 	diff := make([]bool, len(scores))
 	for i := range diff {
@@ -158,7 +163,7 @@ func (g *Graph) Loss(scores []Node, s *Sample, f LossFunc) Node {
 					}
 				}
 				grads[l] = e.alloc(v.t.Shape...)
-				f(e.backend, loss, grads[l].t, v.t, s.Targets[l], len(in))
+				f(e.backend, loss, grads[l].t, v.t, s.Targets[layers[l]], len(in))
 			}
 			y := e.wrap(loss)
 			e.loss, y.saved = y, grads

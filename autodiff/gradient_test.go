@@ -89,13 +89,30 @@ var opCases = map[string]map[string]opCase{
 	"GELU": {
 		"rows": {build: func(c *opGraph) []Node { return []Node{c.GELU(c.parameter(rows, width))} }},
 	},
-	"SiLUMul": {
+	"Function": {
+		"squares": {build: func(c *opGraph) []Node {
+			square := func(_ kernels.Backend, arena *kernels.Arena, y, x *kernels.Tensor) {
+				defer arena.Release(arena.Mark())
+				copied := arena.Alloc(kernels.F64, x.Shape...)
+				for i, v := range x.F64() {
+					copied.F64()[i] = v * v
+				}
+				copy(y.F64(), copied.F64())
+			}
+			return []Node{c.Function("square", c.parameter(rows, width), square, func(_ kernels.Backend, _ *kernels.Arena, dx, x, dy *kernels.Tensor) {
+				for i, v := range x.F64() {
+					dx.F64()[i] = 2 * v * dy.F64()[i]
+				}
+			})}
+		}},
+	},
+	"GateMul": {
 		"rows": {build: func(c *opGraph) []Node {
-			return []Node{c.SiLUMul(c.parameter(rows, width), c.parameter(rows, width))}
+			return []Node{c.GateMul(kernels.SiLU, c.parameter(rows, width), c.parameter(rows, width))}
 		}},
 		"one node twice": {build: func(c *opGraph) []Node {
 			x := c.parameter(rows, width)
-			return []Node{c.SiLUMul(x, x)}
+			return []Node{c.GateMul(kernels.SiLU, x, x)}
 		}},
 	},
 	"RoPE": {

@@ -28,6 +28,8 @@ type Graph struct {
 	// loads what the device needs.
 	work kernels.Graph
 	ran  bool
+	// readsNumbers tells that an operation reads numbers on the host, which a graph of the device cannot.
+	readsNumbers bool
 	// attends are those of the present run.
 	attends []*kernels.Attend
 }
@@ -193,7 +195,7 @@ func (g *Graph) Run() (loss float64, err error) {
 		g.vm.Reset()
 		return g.vm.RunAll()
 	}
-	if g.work != nil && g.ran {
+	if g.work != nil && g.ran && !g.readsNumbers {
 		err = g.work.Run(run)
 	} else {
 		err = run()

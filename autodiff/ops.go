@@ -90,6 +90,16 @@ func (g *Graph) GELU(x Node) Node {
 	return g.unary("gelu", x, b.GELU, b.GELUGrad)
 }
 
+// Function is a function of one node that keeps its shape and may read numbers on the host, so that runs are not
+// replayed as graphs of a device. gradient writes dx at x from dy. Both take temporary memory from the arena and give it back.
+func (g *Graph) Function(name string, x Node, f func(b kernels.Backend, arena *kernels.Arena, y, x *kernels.Tensor), gradient func(b kernels.Backend, arena *kernels.Arena, dx, x, dy *kernels.Tensor)) Node {
+	g.readsNumbers = true
+	e := g.engine
+	return g.unary(name, x,
+		func(y, x *kernels.Tensor) { f(e.backend, e.arena, y, x) },
+		func(dx, x, dy *kernels.Tensor) { gradient(e.backend, e.arena, dx, x, dy) })
+}
+
 // unary is a function of one node that keeps its shape, and its gradient dx at x
 // from dy.
 func (g *Graph) unary(name string, x Node, f func(y, x *kernels.Tensor), gradient func(dx, x, dy *kernels.Tensor)) Node {
@@ -114,21 +124,25 @@ func (g *Graph) unary(name string, x Node, f func(y, x *kernels.Tensor), gradien
 	}, x)
 }
 
-// SiLUMul is gate · sigmoid(gate) · up.
-func (g *Graph) SiLUMul(gate, up Node) Node {
+// GateMul is what a gate lets through.
+func (g *Graph) GateMul(act kernels.Gate, gate, up Node) Node {
 	e := g.engine
-	return g.add(op{name: "silumul", out: gate.n.Shape(), diff: []bool{true, true},
+	mul, grad := func(y, gate, up *kernels.Tensor) { e.backend.GateMul(act, y, gate, up) }, func(dgate, dup, gate, up, dy *kernels.Tensor) { e.backend.GateMulGrad(act, dgate, dup, gate, up, dy) }
+	if act == kernels.SiLU {
+		mul, grad = e.backend.SiLUMul, e.backend.SiLUMulGrad
+	}
+	return g.add(op{name: fmt.Sprint("gate", act), out: gate.n.Shape(), diff: []bool{true, true},
 		forward: func(in []*value) (*value, error) {
 			y := e.alloc(in[0].t.Shape...)
-			e.backend.SiLUMul(y.t, in[0].t, in[1].t)
+			mul(y.t, in[0].t, in[1].t)
 			return y, nil
 		},
-		backward: func(in G.Nodes, _, grad *G.Node) (G.Nodes, error) {
-			b, err := g.apply(op{name: "silumulGrad", out: in[0].Shape(), forward: func(v []*value) (*value, error) {
+		backward: func(in G.Nodes, _, dy *G.Node) (G.Nodes, error) {
+			b, err := g.apply(op{name: fmt.Sprint("gateGrad", act), out: in[0].Shape(), forward: func(v []*value) (*value, error) {
 				dgate, dup := e.alloc(v[0].t.Shape...), e.alloc(v[0].t.Shape...)
-				e.backend.SiLUMulGrad(dgate.t, dup.t, v[0].t, v[1].t, v[2].t)
+				grad(dgate.t, dup.t, v[0].t, v[1].t, v[2].t)
 				return bundle(dgate, dup), nil
-			}}, in[0], in[1], grad)
+			}}, in[0], in[1], dy)
 			if err != nil {
 				return nil, err
 			}

@@ -31,7 +31,7 @@ func (w *Weights) Derive(derived map[string]Derived, hidden []string) error {
 	file := &derivedFile{weights: w, parts: w.owner, tensors: derived}
 	for _, name := range slices.Sorted(maps.Keys(derived)) {
 		for _, part := range derived[name].Of {
-			if owner[part] == nil {
+			if w.owner[part] == nil {
 				return fmt.Errorf("%s: tensor %.200q: %w", w.name, part, ErrNoTensor)
 			}
 			delete(owner, part)

@@ -24,6 +24,10 @@ type Accumulated struct {
 func NewAccumulated(s *Session) *Accumulated {
 	a := &Accumulated{ranked: s.Ranked, spare: make(map[kernels.Selector]*kernels.Tensor)}
 	for l, scores := range unpooled(s.scores) {
+		if scores == nil { // a layer that is left alone
+			a.layers = append(a.layers, nil)
+			continue
+		}
 		sums := &Scores{Ops: s.Cache.On(l).Selector(), Entries: lengthsOf(s.kept[l])}
 		sums.Values = sums.Ops.Alloc(kernels.F32, len(sums.Entries), sums.Most()+sumsRoom)
 		sums.Ops.PickScores(sums.Values, scores.Values, s.kept[l])

@@ -332,13 +332,14 @@ func picksAnew(t *testing.T, m *model.Model, window, budget, observed int) {
 	generate(t, s, 20)
 }
 
-// TestSlidingWindows: in layers with a window, what is out of sight is neither
-// chosen nor counted; within an ample budget everything is as with the full cache.
+// TestSlidingWindows: layers with a window are left alone, unless the policy is told to evict in them: then what is out of
+// sight is neither chosen nor counted. Within an ample budget everything is as with the full cache.
 func TestSlidingWindows(t *testing.T) {
 	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Configured) {
 		m.Config.Windows = []int{0, 8, 8, 20}
 		defer func() { m.Config.Windows = nil }()
 		tokens := modeltest.Tokens(m, 6, 60)
+		told := policy(t, m, p.Name, p.Name+".windows=evict")
 		answer := func(p *eviction.Configured, budget int) (*eviction.Session, []int32) {
 			s := prefill(t, m, p, tokens, budget)
 			return s, generate(t, s, 30)
@@ -348,18 +349,27 @@ func TestSlidingWindows(t *testing.T) {
 		if got := full.Traffic.Most - heads*entryBytes(m)*(8+8+20+60+29); got != 0 {
 			t.Errorf("the full cache: a step reads %d bytes too many", got)
 		}
-		if _, got := answer(p, 100); !slices.Equal(got, want) {
-			t.Errorf("response %v, want %v", got, want)
-		}
-		s, first := answer(p, 12)
-		if _, again := answer(p, 12); !slices.Equal(first, again) {
-			t.Errorf("responses %v and %v", first, again)
-		}
-		if sparse := planOf(m, p).Sparse != nil; !sparse {
-			return
-		}
-		if limit := heads * entryBytes(m) * (12 + 8 + 8 + 12); s.Traffic.Most > limit {
-			t.Errorf("a step reads %d bytes, want at most %d", s.Traffic.Most, limit)
+		for _, p := range []*eviction.Configured{p, told} {
+			if _, got := answer(p, 100); !slices.Equal(got, want) {
+				t.Errorf("response %v, want %v", got, want)
+			}
+			s, first := answer(p, 12)
+			if _, again := answer(p, 12); !slices.Equal(first, again) {
+				t.Errorf("responses %v and %v", first, again)
+			}
+			last := int64(20) // entries that the layer with the wide window reads
+			if p == told {
+				last = 12
+			} else {
+				for l := 1; l < 4; l++ {
+					if s.Kept()[l] != nil || s.Cache.Entries(l, 0) != 60+29 {
+						t.Errorf("layer %d: kept %v of %d entries, want it left alone", l, s.Kept()[l], s.Cache.Entries(l, 0))
+					}
+				}
+			}
+			if limit := heads * entryBytes(m) * (12 + 8 + 8 + last); planOf(m, p).Sparse != nil && s.Traffic.Most > limit {
+				t.Errorf("a step reads %d bytes, want at most %d", s.Traffic.Most, limit)
+			}
 		}
 	})
 }

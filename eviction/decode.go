@@ -53,6 +53,7 @@ func (s *Session) startResponse(opt *runner.GenerateOptions) error {
 	s.ready = false
 	if s.decode != nil {
 		opt.Capture = s.decode.Capture
+		opt.Capture.Spared = s.Prompt.spared()
 	}
 	if s.sparse != nil {
 		opt.Sparse = s.chooseSparsely
@@ -99,7 +100,7 @@ func (s *Session) observeStep(o *runner.Observation) error {
 	if s.sparse == nil {
 		s.Traffic.add(o.Layer, s.seenBytes(o.Layer), 0)
 	}
-	if s.decode == nil {
+	if s.decode == nil || !s.Prompt.decides(o.Layer) && !o.StepDone {
 		return nil
 	}
 	return s.evictStep(o)
@@ -107,7 +108,7 @@ func (s *Session) observeStep(o *runner.Observation) error {
 
 // evictStep lets the policy evict after a decoding step.
 func (s *Session) evictStep(o *runner.Observation) error {
-	if s.decode.StepAll != nil && o.Joint != nil {
+	if s.decode.StepAll != nil && o.Joint != nil && o.Joint.Dim0() == len(s.Prompt.layers())*s.Prompt.Config.Heads {
 		if o.Layer < o.Cache.Layers()-1 {
 			return nil
 		}
@@ -121,6 +122,9 @@ func (s *Session) evictStep(o *runner.Observation) error {
 			return o.Cache.RetainAll(keep)
 		}
 		return nil
+	}
+	if !s.Prompt.decides(o.Layer) {
+		return s.retainStep(o, nil)
 	}
 	keep, err := s.decode.Step(o)
 	if err != nil {

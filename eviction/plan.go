@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"math"
 	"slices"
 
 	"glimpse/kernels"
@@ -22,12 +23,54 @@ type Prompt struct {
 	Draft    []int32 // what the draft model of a Plan answers
 	Drafted  int     // tokens that the draft on the evicted cache has run; 0 in the first look
 	Config   *model.Config
+	// Windows: layers with a sliding window are evicted, too, and hold the whole prompt until then.
+	Windows bool
 	// Tokenizer is the model's; nil where it has none.
 	Tokenizer *tokenizer.Tokenizer
 }
 
-// fits tells that the budget has room for everything.
-func (p Prompt) fits() bool { return p.Entries <= p.Budget }
+// fits tells that the budget has room for everything, or there is nothing to decide about.
+func (p Prompt) fits() bool { return p.Entries <= p.Budget || p.Config != nil && len(p.layers()) == 0 }
+
+// decides tells whether a policy decides about a layer: whether that holds the whole prompt.
+func (p Prompt) decides(layer int) bool { return p.Windows || p.Config.Window(layer) == 0 }
+
+// layers are those that a policy decides about, by whose number budgets are shared out.
+func (p Prompt) layers() (out []int) {
+	for l := range p.Config.Layers {
+		if p.decides(l) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// rank is a layer's place among them.
+func (p Prompt) rank(layer int) int {
+	n, _ := slices.BinarySearch(p.layers(), layer)
+	return n
+}
+
+// spread gives the layers that a policy decides about their budgets; the others have no end.
+func (p Prompt) spread(budgets []int) []int {
+	out := slices.Repeat([]int{math.MaxInt32}, p.Config.Layers)
+	for i, l := range p.layers() {
+		out[l] = budgets[i]
+	}
+	return out
+}
+
+// spared are the layers of which nothing is observed; nil where there are none.
+func (p Prompt) spared() []bool {
+	if len(p.layers()) == p.Config.Layers {
+		return nil
+	}
+	out := make([]bool, p.Config.Layers)
+	for l := range out {
+		out[l] = !p.decides(l)
+	}
+	return out
+}
 
 // Method is a policy with its options resolved. It is immutable and safe for
 // concurrent use.

@@ -53,6 +53,10 @@ type Option struct {
 	Doc    string
 }
 
+// windowsOption is every policy's: what it does in layers with a sliding window, which without it hold their window
+// whatever the policy, and do not count in what the budget is shared out over.
+var windowsOption = Option{Name: "windows", Choices: choices("leave", "evict"), Doc: "layers with a sliding window hold that and are left alone; or they hold the prompt and are evicted as others are"}
+
 // choices is a fixed list of Choices.
 func choices(names ...string) func() []string { return func() []string { return names } }
 
@@ -213,6 +217,9 @@ func ParseOverrides(assignments []string) (Overrides, error) {
 
 // option finds an option of the policy of that name.
 func (p Policy) option(policy, name string) (Option, error) {
+	if name == windowsOption.Name {
+		return windowsOption, nil
+	}
 	i := slices.IndexFunc(p.Options, func(o Option) bool { return o.Name == name })
 	if i < 0 {
 		names := make([]string, len(p.Options))
@@ -366,6 +373,9 @@ func (n *Configured) plan(p Prompt) (Prompt, Plan) {
 	plan.Sparse = second.Sparse
 	return p, plan
 }
+
+// evictsWindows tells that the policy evicts in layers with a sliding window, too.
+func (n *Configured) evictsWindows() bool { return n.Settings.Int(windowsOption.Name) > 0 }
 
 // decodes tells whether the policy evicts while decoding, and whether it reads a part of what
 // it holds.

@@ -72,7 +72,7 @@ func (m duo) retrieval(p Prompt) [][]bool {
 	for l := range heads {
 		heads[l] = make([]bool, p.Config.KVHeads)
 		for h := range heads[l] {
-			if heads[l][h] = l < m.dense; !heads[l][h] {
+			if heads[l][h] = !p.decides(l) || p.rank(l) < m.dense; !heads[l][h] {
 				order = append(order, [2]int{l, h})
 			}
 		}

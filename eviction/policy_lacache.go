@@ -44,9 +44,9 @@ func (m lacache) Plan(p Prompt) Plan {
 			for h, d := range dst {
 				if h == 0 || len(d) != len(dst[h-1]) {
 					if m.code {
-						held = m.thinned(p, o.Layer, len(d))
+						held = m.thinned(p, p.rank(o.Layer), len(d))
 					} else {
-						held = m.climbed(p, o.Layer, len(d))
+						held = m.climbed(p, p.rank(o.Layer), len(d))
 					}
 				}
 				for _, j := range held {
@@ -76,10 +76,10 @@ func (m lacache) steps(layer, layers int) []bool {
 
 // climbed is the entries that a layer keeps of n, as many as the budget.
 func (m lacache) climbed(p Prompt, layer, n int) []int32 {
-	steps := m.steps(layer, p.Config.Layers)
+	steps := m.steps(layer, len(p.layers()))
 	sink := min(m.sink, p.Budget/2)
 	// The newest entries, as many as there are layers, wait for their first ladder.
-	recent := max(1, min(p.Config.Layers, p.Budget/2))
+	recent := max(1, min(len(p.layers()), p.Budget/2))
 	held := upTo(0, min(p.Budget, n))
 	at, step, dropped := sink, 0, true
 	for j := len(held); j < n; j++ {
@@ -111,11 +111,11 @@ func (m lacache) climbed(p Prompt, layer, n int) []int32 {
 // as it takes. The code widens the cache by half of what a ladder drops, since its last
 // ladder may drop too much; here the newest of that stay, and the budget is held.
 func (m lacache) thinned(p Prompt, layer, n int) []int32 {
-	span, stride, length := m.shape(p.Config.Layers)
+	span, stride, length := m.shape(len(p.layers()))
 	kept := (span + stride - 1) / stride // A
 	dropped := length - kept
 	sink := min(m.sink, p.Budget/2)
-	recent := min(p.Config.Layers, max(0, p.Budget-sink-kept))
+	recent := min(len(p.layers()), max(0, p.Budget-sink-kept))
 	room := max(1, (p.Budget-sink-recent)/kept) // in ladders
 	held, over := upTo(0, n), n-p.Budget
 	ladders := min(room, (over+dropped-1)/dropped)

@@ -34,7 +34,7 @@ func (m pyramidkv) Plan(p Prompt) Plan {
 // numbers and kvpress rounds each layer by itself, after which the sum is
 // some entries above or below.
 func pyramid(p Prompt, window int, beta float64) []int {
-	layers := p.Config.Layers
+	layers := len(p.layers())
 	c := float64(p.Budget - window)
 	low := c / beta
 	high := 2*c - low
@@ -52,5 +52,5 @@ func pyramid(p Prompt, window int, beta float64) []int {
 	for l := range out {
 		out[l] += window
 	}
-	return out
+	return p.spread(out)
 }

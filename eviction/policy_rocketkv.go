@@ -118,9 +118,9 @@ func (m rocketkv) Plan(p Prompt) Plan {
 
 // denseBudgets are the same budgets for all layers but the first, which keep everything.
 func denseBudgets(p Prompt, budget, dense int) []int {
-	out := slices.Repeat([]int{budget}, p.Config.Layers)
+	out := slices.Repeat([]int{budget}, len(p.layers()))
 	for l := range min(dense, len(out)) {
 		out[l] = p.Entries
 	}
-	return out
+	return p.spread(out)
 }

@@ -70,6 +70,10 @@ func (m roco) decode(s *Session) *Decoding {
 	known := int32(len(s.history)) // positions below are those of rows that ran
 	st := &rocoState{roco: m, ranked: s.Ranked, budget: s.Prompt.Budget, on: make(map[kernels.Selector]*rocoScratch)}
 	for l, scores := range unpooled(s.scores) {
+		if scores == nil { // a layer that is left alone
+			st.layers = append(st.layers, rocoLayer{})
+			continue
+		}
 		ops := s.Cache.On(l).Selector()
 		if st.on[ops] == nil {
 			st.on[ops] = &rocoScratch{now: Scores{Ops: ops}}

@@ -67,7 +67,7 @@ func TestParseOverrides(t *testing.T) {
 		{"the last counts", []string{"snapkv.window=16", "snapkv.window=8"}, ""},
 		{"number of any form", []string{"snapkv.window=1.6e1"}, ""},
 		{"unknown policy", []string{"snapvk.window=16"}, `unknown policy "snapvk", want one of: ` + strings.Join(eviction.Policies.Names(), ", ")},
-		{"unknown option", []string{"snapkv.windows=16"}, `policy snapkv has no option "windows", want one of: window, kernel`},
+		{"unknown option", []string{"snapkv.widow=16"}, `policy snapkv has no option "widow", want one of: window, kernel`},
 		{"option of a policy without", []string{"full.window=16"}, `policy full has no option "window", it has none`},
 		{"choice", []string{"snapkv.group=max", "laq++.rows=4", "adakv.scorer=laq++"}, ""},
 		{"unknown choice", []string{"snapkv.group=median"}, `got "median", want one of: mean, max, sum`},

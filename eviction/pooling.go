@@ -53,7 +53,7 @@ func (f Pooling) tensor(ops kernels.Selector, scores *kernels.Tensor, entries []
 // unpooled are the sums that the scores of all layers were pooled from.
 func unpooled(scores []*Scores) (out []*Scores) {
 	for _, s := range scores {
-		if s.sums != nil {
+		if s != nil && s.sums != nil {
 			s = s.sums
 		}
 		out = append(out, s)

@@ -15,11 +15,15 @@ import (
 // TestSharedPrefix: a prompt that begins as one before it keeps, scores and answers to the bit what it does by itself,
 // and runs only what follows the pages that are there. Policies that observe every row run all of it.
 func TestSharedPrefix(t *testing.T) {
-	for _, shape := range []modeltest.Llama{
+	for i, shape := range []modeltest.Llama{
 		{Layers: 2, Heads: 4, KVHeads: 2, Seed: 2, MaxPositions: 2048},
 		{Layers: 2, Hidden: 192, Heads: 3, KVHeads: 1, HeadDim: 64, Intermediate: 256, Seed: 3, MaxPositions: 2048},
+		{Layers: 2, Heads: 4, KVHeads: 2, Seed: 4, MaxPositions: 2048},
 	} {
 		m := shape.Open(t, "cpu")
+		if i == 2 {
+			m.Config.Windows = []int{200, 0}
+		}
 		document := modeltest.Tokens(m, 5, 1300)
 		for _, name := range eviction.Policies.Names() {
 			t.Run(name, func(t *testing.T) {

@@ -88,6 +88,7 @@ func merge(requests []*request) runner.Capture {
 			continue
 		}
 		c := &r.plan.Capture
+		all.Spared = r.prompt.spared()
 		all.AllRows, all.Squares = all.AllRows || c.AllRows, all.Squares || c.Squares
 		same := func(a, b int) bool { return a == b }
 		all.Windows, r.windows = join(all.Windows, c.Windows, same)
@@ -135,9 +136,13 @@ func sameProbe(a, b model.QueryRows) bool {
 // policy that goes on while decoding scores even then: it may evict later.
 func (r *request) idle() bool { return r.prompt.fits() && r.plan.Decode == nil }
 
-// observe scores and selects one layer; nil where its budget waits for the others.
+// observe scores and selects one layer; nil where its budget waits for the others, or the layer is left alone.
 func (r *request) observe(o *runner.Observation) *kernels.Selection {
 	if r.idle() {
+		if !r.prompt.decides(o.Layer) {
+			r.kept, r.scores = append(r.kept, nil), nil
+			return nil
+		}
 		keep := make([][]int32, o.Cache.KVHeads())
 		for h := range keep {
 			n := o.Cache.Entries(o.Layer, h)
@@ -151,13 +156,19 @@ func (r *request) observe(o *runner.Observation) *kernels.Selection {
 		return kept
 	}
 	mine := *o
+	mine.ProbeLSE, mine.PeakProbeLSE = pick(o.ProbeLSE, r.probes), pick(o.PeakProbeLSE, r.peakProbes)
+	r.watched.probes(&mine, r.prompt.Config)
+	if !r.prompt.decides(o.Layer) {
+		if r.scores = append(r.scores, nil); r.plan.CrossLayer == nil {
+			r.kept, r.seen = append(r.kept, nil), append(r.seen, nil)
+		}
+		return nil
+	}
 	mine.Windows, mine.Probes = pick(o.Windows, r.windows), pick(o.Probes, r.probes)
 	mine.PeakWindows, mine.PeakProbes = pick(o.PeakWindows, r.peakWindows), pick(o.PeakProbes, r.peakProbes)
-	mine.ProbeLSE, mine.PeakProbeLSE = pick(o.ProbeLSE, r.probes), pick(o.PeakProbeLSE, r.peakProbes)
 	if !r.plan.Capture.AllRows {
 		mine.AllRows = nil
 	}
-	r.watched.probes(&mine, r.prompt.Config)
 	s := NewScores(&mine)
 	if r.plan.Score != nil {
 		r.plan.Score(s, &mine)
@@ -191,8 +202,12 @@ func (r *request) finish() {
 	if r.plan.CrossLayer == nil || r.idle() {
 		return
 	}
-	r.budgets = r.plan.CrossLayer.Budgets(r.statistics)
+	r.budgets = r.prompt.spread(r.plan.CrossLayer.Budgets(r.statistics))
 	for l, s := range r.scores {
+		if s == nil {
+			r.kept = append(r.kept, nil)
+			continue
+		}
 		p := r.prompt
 		p.Budget = r.budgets[l]
 		own := r.policy.Method.Plan(p)
@@ -268,7 +283,7 @@ func (rt *Runtime) draft(ctx context.Context, r *request, full *kvcache.Cache, l
 		return 0, fmt.Errorf("draft of %d tokens after %d: %w", r.plan.Drafted, full.Next(), model.ErrContext)
 	}
 	queries, keys := make([]*kernels.Tensor, c.Layers), make([]*kernels.Tensor, c.Layers)
-	for l := range queries {
+	for _, l := range r.prompt.layers() {
 		b := m.On(l)
 		queries[l] = b.Alloc(b.Compute(), rows, c.Heads, c.HeadDim)
 		keys[l] = b.Alloc(b.Compute(), rows, c.KVHeads, c.HeadDim)
@@ -284,8 +299,11 @@ func (rt *Runtime) draft(ctx context.Context, r *request, full *kvcache.Cache, l
 			}
 			return nil
 		},
-		Capture: runner.Capture{Queries: true},
+		Capture: runner.Capture{Queries: true, Spared: r.prompt.spared()},
 		Observe: func(o *runner.Observation) error {
+			if !r.prompt.decides(o.Layer) {
+				return nil
+			}
 			b := o.Cache.On(o.Layer)
 			b.Copy(queries[o.Layer].Rows(drafted, drafted+1), o.Queries)
 			b.Copy(keys[o.Layer].Rows(drafted, drafted+1), o.Keys)
@@ -297,7 +315,7 @@ func (rt *Runtime) draft(ctx context.Context, r *request, full *kvcache.Cache, l
 		return 0, err
 	}
 	r.know(func(p *Prompt) { p.Drafted = drafted })
-	for l := range c.Layers {
+	for _, l := range r.prompt.layers() {
 		scores := rt.Runner.ObserveQueries(full, l, queries[l].Rows(0, drafted), keys[l].Rows(0, drafted))
 		o := &runner.Observation{Layer: l, Cache: full, Windows: r.seen[l], Probes: []*kernels.Tensor{scores}}
 		drafted := NewScores(o)
@@ -351,6 +369,7 @@ func (rt *Runtime) StudyGenerate(ctx context.Context, policies []*Configured, to
 		if opt.Prompt == nil {
 			opt.Prompt = tokens
 		}
+		s.Cache.Undoable()
 		response, _, err := rt.Runner.Continue(ctx, s.Cache, s.logits, opt)
 		if err != nil {
 			return nil, err
@@ -377,16 +396,23 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 		tokens []int32
 	}
 	var drafts []drafted
+	windows := slices.ContainsFunc(policies, (*Configured).evictsWindows)
+	if windows {
+		s.Cache.HoldWindows()
+	}
 	for _, n := range policies {
 		if err := n.Fits(m); err != nil {
 			return nil, err
+		}
+		if n.evictsWindows() != windows {
+			return nil, fmt.Errorf("study: %s and %s differ in the option %s, want one for all policies", policies[0].Name, n.Name, windowsOption.Name)
 		}
 		for _, budget := range budgets {
 			if err := CheckBudget(budget); err != nil {
 				return nil, err
 			}
 			p := s.Prompt
-			p.Budget = budget
+			p.Budget, p.Windows = budget, windows
 			r := newRequest(n, p)
 			if want := r.plan.Draft; want != nil && !p.fits() {
 				i := slices.IndexFunc(drafts, func(d drafted) bool { return d.Draft == *want })

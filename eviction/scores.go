@@ -92,18 +92,26 @@ func entriesOf(o *runner.Observation) []int {
 	return entries
 }
 
-// rowsOf are the scores of all layers on the host; nil of none.
+// rowsOf are the scores of all layers on the host, nil of those that are left alone; nil of none.
 func rowsOf(scores []*Scores) (out [][][]float32) {
 	for _, s := range scores {
-		out = append(out, s.Rows())
+		if s == nil {
+			out = append(out, nil)
+		} else {
+			out = append(out, s.Rows())
+		}
 	}
 	return out
 }
 
-// indicesOf are the selections of all layers on the host.
+// indicesOf are the selections of all layers on the host, nil of those that are left alone.
 func indicesOf(kept []*kernels.Selection) (out [][][]int32) {
 	for _, s := range kept {
-		out = append(out, s.Indices())
+		if s == nil {
+			out = append(out, nil)
+		} else {
+			out = append(out, s.Indices())
+		}
 	}
 	return out
 }

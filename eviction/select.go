@@ -66,6 +66,9 @@ func AnswerRecall(kept [][][]int32, answer []int32) float64 {
 func HitRate(kept, critical [][][]int32) float64 {
 	sum, heads := 0.0, 0
 	for l := range critical {
+		if kept[l] == nil { // which is left alone
+			continue
+		}
 		for h, want := range critical[l] {
 			hits, i := 0, 0
 			for _, j := range want {
@@ -81,6 +84,9 @@ func HitRate(kept, critical [][][]int32) float64 {
 				heads++
 			}
 		}
+	}
+	if len(critical) > 0 && !slices.ContainsFunc(critical, func(layer [][]int32) bool { return layer != nil }) {
+		return 1 // nothing is decided, and nothing critical lost
 	}
 	return sum / float64(max(1, heads))
 }

@@ -67,7 +67,7 @@ func (s *Session) Logits() []float32 {
 	return logits
 }
 
-// Kept are, per layer and KV head, the indices of the entries that were kept of those
+// Kept are, per layer and KV head (nil of layers that the policy leaves alone), the indices of the entries that were kept of those
 // before the eviction: in the first turn the prompt's, later those that the turns
 // before have left and then the prompt's. Where nothing is evicted they are the pool.
 func (s *Session) Kept() [][][]int32 { return indicesOf(s.kept) }
@@ -99,12 +99,22 @@ func (rt *Runtime) NewSession(named *Configured, budget Budget) (*Session, error
 	if err := named.Fits(m); err != nil {
 		return nil, err
 	}
-	return &Session{
-		Prompt:  Prompt{Config: &m.Config, Tokenizer: m.Tokenizer},
-		Cache:   kvcache.New(m),
+	s := &Session{
+		Prompt:  Prompt{Config: &m.Config, Tokenizer: m.Tokenizer, Windows: named.evictsWindows()},
 		Budget:  budget,
 		runtime: rt, policy: named,
-	}, nil
+	}
+	s.Cache = s.newCache()
+	return s, nil
+}
+
+// newCache is an empty cache of what the policy decides about.
+func (s *Session) newCache() *kvcache.Cache {
+	c := kvcache.New(s.Model())
+	if s.Prompt.Windows {
+		c.HoldWindows()
+	}
+	return c
 }
 
 // Prefill runs a prompt and evicts its cache to budget entries per KV head and
@@ -165,12 +175,9 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	}
 	whole := r.plan.whole(r.prompt.Entries, r.prompt.Budget)
 	opt := runner.PrefillOptions{Capture: merge([]*request{r}), Prefix: prefix, Pipelined: whole, Observe: func(o *runner.Observation) error {
-		if prefix != nil {
-			prefix.Take(s.Cache, o.Layer)
-		}
 		keep := r.observe(o)
 		s.FullBytes += s.Cache.LayerBytes(o.Layer)
-		if whole {
+		if whole || keep == nil {
 			return nil
 		}
 		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
@@ -181,7 +188,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	}
 	s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
 	if s.turns > 0 {
-		s.FullBytes = s.Cache.FullBytes()
+		s.FullBytes = s.Model().Config.CacheBytes(int(s.Cache.Next()), s.Cache.DType())
 	}
 	r.finish()
 	if r.plan.Drafted > 0 && !r.idle() {
@@ -225,11 +232,11 @@ func (s *Session) prefix(r *request) *kvcache.Prefix {
 // given ones, where a chat template has written what was said before in another way. It
 // returns how many of their first are run already; Turn takes the rest, which has at least
 // one. What was evicted does not come back, and what a policy has gathered of later tokens does
-// not leave it: unless every pair is there and nothing was gathered, kept is 0 and the session
+// not leave it: unless every pair is there that a layer holds before any eviction, and nothing was gathered, kept is 0 and the session
 // as it began. After an error it is unusable.
 func (s *Session) Rewind(tokens []int32) (kept int, err error) {
 	intact := s.decode == nil && s.sparse == nil
-	for l := range s.Cache.Layers() {
+	for _, l := range s.Prompt.layers() {
 		for h := range s.Cache.KVHeads() {
 			intact = intact && s.Cache.Entries(l, h) == int(s.Cache.Next())
 		}
@@ -239,12 +246,15 @@ func (s *Session) Rewind(tokens []int32) (kept int, err error) {
 		for kept < most && tokens[kept] == s.history[kept] {
 			kept++
 		}
+		if !s.Cache.Rewindable(int32(kept)) {
+			kept = 0
+		}
 	}
 	s.history, s.pending, s.ready = s.history[:kept:kept], nil, false
 	if kept > 0 {
 		return kept, s.Cache.Truncate(int32(kept))
 	}
-	s.Cache, s.decode, s.sparse, s.Pool, s.turns = kvcache.New(s.runtime.Runner.Model), nil, nil, nil, 0
+	s.Cache, s.decode, s.sparse, s.Pool, s.turns = s.newCache(), nil, nil, nil, 0
 	return 0, nil
 }
 
@@ -306,6 +316,10 @@ func (s *Session) mostEntries() int {
 func (s *Session) evict(r *request) error {
 	s.thresholds = nil
 	for l, keep := range r.kept {
+		if keep == nil {
+			s.thresholds = append(s.thresholds, nil)
+			continue
+		}
 		if r.plan.Merge != nil {
 			s.thresholds = append(s.thresholds, r.plan.Merge(s.Cache, l, keep))
 		}

@@ -78,6 +78,10 @@ func (m snapPerHead) union(s *Scores, budget int) *kernels.Selection {
 func (m snapPerHead) choices(s *Session, budgets []int) SparseState {
 	st := &headChoice{}
 	for l, scores := range s.scores {
+		if scores == nil { // a layer that is left alone
+			st.chosen, st.base = append(st.chosen, nil), append(st.base, nil)
+			continue
+		}
 		chosen := m.choose(scores, budgets[l])
 		kept, entries := s.kept[l].Indices(), make([]int, s.Cache.KVHeads())
 		for h := range entries {
@@ -107,6 +111,9 @@ func (st *headChoice) Select(s *runner.SparseStep) (estimation int64, err error)
 		return 0, nil
 	}
 	chosen := st.chosen[s.Layer]
+	if chosen == nil {
+		return 0, nil
+	}
 	s.Entries = make([][]int32, len(chosen))
 	for q, idx := range chosen {
 		n := s.Cache.Entries(s.Layer, q*s.Cache.KVHeads()/len(chosen))

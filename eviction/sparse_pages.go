@@ -56,7 +56,7 @@ type headPages struct {
 	base   int
 }
 
-// NewSparsePages indexes what the session's cache holds, in the layers from dense on, in pages of
+// NewSparsePages indexes what the session's cache holds, in the layers that are decided about but for the first dense, in pages of
 // size entries: bounds is 0 to keep nothing of keys, 1 for lower bounds, 2 for both. A nil e
 // chooses by the attention itself.
 func NewSparsePages(s *Session, e Estimator, dense, size, bounds int) *SparsePages {
@@ -80,7 +80,8 @@ func newSparsePagesBy(ops func(layer int) kernels.Selector, s *Session, e Estima
 	if lists {
 		st.pools, st.base = make([]*kernels.Selection, len(st.layers)), make([][]int, len(st.layers))
 	}
-	for l := dense; l < len(st.layers); l++ {
+	decided := s.Prompt.layers()
+	for _, l := range decided[min(dense, len(decided)):] {
 		st.layers[l] = make([]headPages, s.Cache.KVHeads())
 		pools := make([][]int32, len(st.layers[l]))
 		for h := range pools {
@@ -336,6 +337,7 @@ func (st *SparsePages) Select(s *runner.SparseStep) (int64, error) {
 			on.probabilities = on.ops.Alloc(kernels.F32, queries, on.scores.Width())
 		}
 		how := st.estimator.How()
+		estimated.Logits = s.Logits()
 		var counter *kernels.Tensor
 		if how == kernels.EstimateBound {
 			counter = on.counter(st.steps - 1)

@@ -40,7 +40,12 @@ type Workload struct {
 // What a policy that knows the response does to get it is left out.
 func (n *Configured) Workload(c *model.Config, tokens, budget, maxNew int) Workload {
 	w := Workload{Tokens: tokens, MaxNew: maxNew, Held: slices.Repeat([]int{tokens}, c.Layers)}
-	r := newRequest(n, Prompt{Tokens: make([]int32, tokens), Entries: tokens, Budget: budget, MaxNew: maxNew, Config: c})
+	r := newRequest(n, Prompt{Tokens: make([]int32, tokens), Entries: tokens, Budget: budget, MaxNew: maxNew, Config: c, Windows: n.evictsWindows()})
+	for l := range w.Held {
+		if !r.prompt.decides(l) {
+			w.Held[l] = min(tokens, c.Window(l))
+		}
+	}
 	if r.plan.Sparse != nil {
 		w.Read = budget
 	}
@@ -68,7 +73,7 @@ func (n *Configured) Workload(c *model.Config, tokens, budget, maxNew int) Workl
 	w.Merges, w.Waits = r.plan.Merge != nil, r.plan.waits()
 	for l := range w.Held {
 		if !r.plan.KeepsAll {
-			w.Held[l] = min(tokens, limits[l])
+			w.Held[l] = min(w.Held[l], limits[l])
 		}
 	}
 	return w
@@ -79,11 +84,11 @@ func (n *Configured) Workload(c *model.Config, tokens, budget, maxNew int) Workl
 func (r *request) limits() []int {
 	c := r.prompt.Config
 	if r.plan.CrossLayer != nil {
-		alike := make([][]float64, c.Layers)
+		alike := make([][]float64, len(r.prompt.layers()))
 		for l := range alike {
 			alike[l] = make([]float64, c.Heads)
 		}
-		return r.plan.CrossLayer.Budgets(alike)
+		return r.prompt.spread(r.plan.CrossLayer.Budgets(alike))
 	}
 	out := make([]int, c.Layers)
 	for l := range out {

@@ -68,6 +68,10 @@ type Backend interface {
 	HostSelector() Selector
 }
 
+// WindowBlock is the number of entries in which a cache frees those that have left a sliding window: tiles of
+// attention divide it, and no bit changes by what no row sees any more.
+const WindowBlock = 512
+
 // KV is the keys and values that one KV head of one layer keeps, each
 // [entries, headDim], in ascending order of position.
 type KV struct {
@@ -90,6 +94,13 @@ type Attend struct {
 	Past  []KV    // one per KV head
 	K, V  *Tensor // [rows, kvHeads, headDim], or nil; V may be nil where no output is asked for
 	Scale float64 // of the logits, usually headDim^-1/2
+
+	// SoftCap, where it is positive, bounds the scaled logits: they become SoftCap ·
+	// tanh(logit / SoftCap) (Gemma 2, arXiv:2408.00118, §2).
+	SoftCap float64
+	// Sinks [heads] are a logit of each query head that counts in the softmax's denominator,
+	// and so in lse, and has no value (gpt-oss, arXiv:2508.10925, §2.1.1); nil: none.
+	Sinks *Tensor
 
 	// Window, where it is positive, is a sliding window: of what it would see, a row
 	// sees only the pairs at its own position and at the Window−1 positions before it.

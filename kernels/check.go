@@ -43,6 +43,18 @@ func CheckGather(y, table *Tensor, ids []int32) {
 	}
 }
 
+// CheckAddRows panics unless y has all rows, and x a row and weights a number for each.
+func CheckAddRows(y, x *Tensor, rows []int32, weights []float64) {
+	if y.Width() != x.Width() || len(rows) > x.Dim0() || len(rows) != len(weights) {
+		panic(fmt.Sprintf("kernels: AddRows %d rows of %v with %d weights to %v", len(rows), x.Shape, len(weights), y.Shape))
+	}
+	for _, row := range rows {
+		if row < 0 || int(row) >= y.Dim0() {
+			panic(fmt.Sprintf("kernels: AddRows row %d of %v", row, y.Shape))
+		}
+	}
+}
+
 // CheckCopyHead panics unless y has room for head h of x.
 func CheckCopyHead(y, x *Tensor, h int) {
 	if len(x.Shape) != 3 || h < 0 || h >= x.Shape[1] || y.Len() != x.Shape[0]*x.Shape[2] {
@@ -72,6 +84,9 @@ func checkAttend(op string, a *Attend, values bool) {
 	}
 	if a.Window > 0 && len(a.Positions) != a.Rows() {
 		panic(fmt.Sprintf("kernels: %s: %d positions of %d rows", op, len(a.Positions), a.Rows()))
+	}
+	if a.Sinks != nil && a.Sinks.Len() != a.Heads() {
+		bad("sinks", a.Sinks)
 	}
 	own := a.Rows() * a.KVHeads() * a.HeadDim()
 	if a.K != nil && a.K.Len() != own {

@@ -207,6 +207,14 @@ func (d Decomposed) MultiFill(ts []*Tensor, value float64) {
 	}
 }
 
+// AddRows is one row after the other.
+func (d Decomposed) AddRows(y, x *Tensor, rows []int32, weights []float64) {
+	CheckAddRows(y, x, rows, weights)
+	for i, row := range rows {
+		d.on.Axpy(y.Rows(int(row), int(row)+1), weights[i], x.Rows(i, i+1))
+	}
+}
+
 // MultiAxpy is one tensor after the other.
 func (d Decomposed) MultiAxpy(ys []*Tensor, alpha float64, xs []*Tensor) {
 	CheckEach("MultiAxpy", ys, xs)

@@ -48,6 +48,9 @@ func TestAttentionGradIsTheDerivative(t *testing.T) {
 		{Name: "window", Rows: 4, Heads: 4, Dim: 4, Entries: []int{9, 9}, Own: true, Window: 3},
 		{Name: "window, evicted", Rows: 4, Heads: 2, Dim: 4, Entries: []int{9, 3}, Own: true, Window: 8, Evicted: true},
 		{Name: "sharp logits", Rows: 4, Heads: 2, Dim: 4, Entries: []int{8, 5}, Own: true, Logits: 6},
+		{Name: "sinks", Rows: 4, Heads: 4, Dim: 4, Entries: []int{8, 5}, Own: true, Sinks: 1},
+		{Name: "soft cap", Rows: 4, Heads: 4, Dim: 4, Entries: []int{8, 5}, Own: true, Logits: 6, SoftCap: 3},
+		{Name: "soft cap, sinks and a window, evicted", Rows: 4, Heads: 2, Dim: 4, Entries: []int{9, 3}, Own: true, Window: 8, Evicted: true, Logits: 6, SoftCap: 3, Sinks: 1},
 	} {
 		for _, v := range []struct {
 			name          string
@@ -111,6 +114,16 @@ func TestGradientsAreDerivatives(t *testing.T) {
 	act := func() float64 { d.B.SiLUMul(y, x, z); return dot(dy.F64(), y.F64()) }
 	check("SiLUMulGrad of the gate", dGate, x, act)
 	check("SiLUMulGrad of up", dUp, z, act)
+	for _, gate := range []kernels.Gate{kernels.SiLU, kernels.GELUTanh, kernels.ClampedSwiGLU} {
+		wide := d.Tensor(kernelstest.Random(rng, n, 6), rows, width) // some of it is clamped
+		d.B.GateMulGrad(gate, dGate, dUp, wide, z, dy)
+		act := func() float64 { d.B.GateMul(gate, y, wide, z); return dot(dy.F64(), y.F64()) }
+		check(fmt.Sprintf("GateMulGrad %d of the gate", gate), dGate, wide, act)
+		check(fmt.Sprintf("GateMulGrad %d of up", gate), dUp, z, act)
+		d.B.GateMulGrad(gate, dGate, dUp, z, wide, dy)
+		act = func() float64 { d.B.GateMul(gate, y, z, wide); return dot(dy.F64(), y.F64()) }
+		check(fmt.Sprintf("GateMulGrad %d of a wide up", gate), dUp, wide, act)
+	}
 
 	// y = 0.5 · x wᵀ: MatMul is the gradient of x and MatMulTA that of w.
 	const out = 4
@@ -165,16 +178,31 @@ func TestScoreLossesByHand(t *testing.T) {
 // TestObservedScoresByDefinition: probabilities from an explicit softmax, of
 // which rows are averaged, against the logarithms that the kernels give.
 func TestObservedScoresByDefinition(t *testing.T) {
-	for _, s := range append(kernelstest.RandomShapes(8), kernelstest.AttendShapes[:12]...) {
+	shapes := append(kernelstest.RandomShapes(8), kernelstest.AttendShapes[:12]...)
+	universal := len(shapes)
+	for i, s := range append(shapes, kernelstest.BoundedShapes...) {
 		for _, name := range kernels.Backends.Names() {
 			d := kernelstest.Open(t, name)
+			if i >= universal && d.B.OwnMemory() {
+				continue
+			}
 			a := s.Attend(d, rand.New(rand.NewPCG(23, 29)))
 			_, _, scores := s.Observe(d, a)
 			got, width, group := scores.Float64s(), scores.Width(), s.Heads/len(s.Entries)
 			q := a.Q.Float64s()
-			var own []float64
+			var own, sinks []float64
 			if s.Own {
 				own = a.K.Float64s()
+			}
+			if a.Sinks != nil {
+				sinks = a.Sinks.Float64s()
+			}
+			logit := func(query, key []float64) float64 {
+				if x := dot(query, key) * a.Scale; s.SoftCap == 0 {
+					return x
+				} else {
+					return s.SoftCap * math.Tanh(x/s.SoftCap)
+				}
 			}
 			for h := range s.Heads {
 				g := h / group
@@ -203,7 +231,7 @@ func TestObservedScoresByDefinition(t *testing.T) {
 						if p := a.Past[g].Positions; p != nil {
 							pos = p[j]
 						}
-						e = append(e, sees(pos)*math.Exp(dot(query, key[j*s.Dim:][:s.Dim])*a.Scale))
+						e = append(e, sees(pos)*math.Exp(logit(query, key[j*s.Dim:][:s.Dim])))
 					}
 					if s.Own {
 						for j := range r + 1 {
@@ -211,10 +239,13 @@ func TestObservedScoresByDefinition(t *testing.T) {
 							if s.Window > 0 {
 								pos = a.Positions[j]
 							}
-							e = append(e, sees(pos)*math.Exp(dot(query, own[(j*len(s.Entries)+g)*s.Dim:][:s.Dim])*a.Scale))
+							e = append(e, sees(pos)*math.Exp(logit(query, own[(j*len(s.Entries)+g)*s.Dim:][:s.Dim])))
 						}
 					}
 					sum := 0.0
+					if sinks != nil {
+						sum = math.Exp(sinks[h])
+					}
 					for _, v := range e {
 						sum += v
 					}

@@ -135,9 +135,9 @@ func (hostSelector) EstimatePages(scores, probabilities, q *Tensor, p *PageHeads
 		bound := func(which, dim int) []float32 { return pageBounds(x.Bounds, which, dim)[first:end] }
 		switch how {
 		case EstimateBound:
-			read[h] = boundLogits(logits, queries, bound)
+			read[h] = boundLogits(logits, queries, p.Scale, bound)
 		case EstimateSigned:
-			partialLogits(logits, queries, x.Components, func(i int) []float32 {
+			partialLogits(logits, queries, p.Scale, x.Components, func(i int) []float32 {
 				sum := 0.0
 				for _, query := range queries {
 					sum += float64(query[i])
@@ -148,9 +148,10 @@ func (hostSelector) EstimatePages(scores, probabilities, q *Tensor, p *PageHeads
 				return bound(0, i)
 			})
 		case EstimatePartial:
-			partialLogits(logits, queries, x.Components, func(i int) []float32 { return bound(0, i) })
+			partialLogits(logits, queries, p.Scale, x.Components, func(i int) []float32 { return bound(0, i) })
 		}
-		rankPages(scores.F32()[h*scores.Width():][first:end], logits)
+		p.capped(logits)
+		rankPages(scores.F32()[h*scores.Width():][first:end], logits, p.sinksOf(h*group, group))
 	})
 	if reads != nil {
 		for _, n := range read {
@@ -161,9 +162,12 @@ func (hostSelector) EstimatePages(scores, probabilities, q *Tensor, p *PageHeads
 
 // boundLogits adds up the largest products that the bounds allow and returns how many
 // numbers of them were read.
-func boundLogits(logits, queries [][]float32, bound func(which, dim int) []float32) (read int) {
+func boundLogits(logits, queries [][]float32, factor float64, bound func(which, dim int) []float32) (read int) {
 	dim := len(queries[0])
 	scale := float32(1 / math.Sqrt(float64(dim)))
+	if factor != 0 {
+		scale = float32(factor)
+	}
 	for i := range dim {
 		var minima, maxima bool // read in this dimension
 		for g, query := range queries {
@@ -188,7 +192,7 @@ func boundLogits(logits, queries [][]float32, bound func(which, dim int) []float
 // partialLogits are the products of the queries with bounds in their k largest dimensions,
 // divided by the temperature of a partial product, √(d·‖q̂‖₁/‖q‖₁), where q̂ are the query's
 // components in these dimensions (SparQ eq. 5).
-func partialLogits(logits, queries [][]float32, k int, bound func(i int) []float32) {
+func partialLogits(logits, queries [][]float32, factor float64, k int, bound func(i int) []float32) {
 	size := make([]float64, len(queries[0])) // summed over the group
 	for _, x := range queries {
 		for i, v := range x {
@@ -208,10 +212,32 @@ func partialLogits(logits, queries [][]float32, k int, bound func(i int) []float
 			continue
 		}
 		scale := 1 / math.Sqrt(float64(len(x))*some/all)
+		if factor != 0 {
+			scale = factor * math.Sqrt(all/some)
+		}
 		for _, i := range dims {
 			simd.Axpy(x[i]*float32(scale), bound(int(i)), logits[g])
 		}
 	}
+}
+
+// capped bounds the logits softly.
+func (l *Logits) capped(logits [][]float32) {
+	if l.SoftCap > 0 {
+		for _, row := range logits {
+			for i, v := range row {
+				row[i] = float32(l.SoftCap * math.Tanh(float64(v)/l.SoftCap))
+			}
+		}
+	}
+}
+
+// sinksOf are those of a group of query heads; nil where there are none.
+func (l *Logits) sinksOf(first, group int) []float32 {
+	if l.Sinks == nil {
+		return nil
+	}
+	return floats(l.Sinks)[first : first+group]
 }
 
 // rankPages turns every query's logits over pages into logarithms of probabilities, and
@@ -219,10 +245,14 @@ func partialLogits(logits, queries [][]float32, k int, bound func(i int) []float
 // orders pages as the means themselves do. But those of most pages of a sharp head are less
 // than a float32 holds, or than the exponential of package simd cares for, and would all be
 // equal.
-func rankPages(scores []float32, logits [][]float32) {
-	for _, l := range logits {
+func rankPages(scores []float32, logits [][]float32, sinks []float32) {
+	for g, l := range logits {
 		top := simd.Max(l)
-		sum := float32(math.Log(float64(simd.ExpSum(scores, l, top))))
+		all := float64(simd.ExpSum(scores, l, top))
+		if sinks != nil {
+			all += math.Exp(float64(sinks[g] - top))
+		}
+		sum := float32(math.Log(all))
 		for i, v := range l {
 			l[i] = v - top - sum
 		}

@@ -141,11 +141,20 @@ type Elements interface {
 	Add(y, a, b *Tensor)
 	// Axpy computes y += alpha · x.
 	Axpy(y *Tensor, alpha float64, x *Tensor)
+	// AddRows adds weights[i] · x[i] to row rows[i] of y, for every i: y, x [at least len(rows)] are rows of one
+	// width, and no row of y is named twice.
+	AddRows(y, x *Tensor, rows []int32, weights []float64)
 
 	// SiLUMul computes y = gate · sigmoid(gate) · up.
 	SiLUMul(y, gate, up *Tensor)
 	// SiLUMulGrad computes the gradients of both inputs from dy.
 	SiLUMulGrad(dgate, dup, gate, up, dy *Tensor)
+	// GateMul is what a gate lets through; y may be in BF16, as that of SiLUMul.
+	GateMul(act Gate, y, gate, up *Tensor)
+	// GateMulGrad computes the gradients of both inputs from dy.
+	GateMulGrad(act Gate, dgate, dup, gate, up, dy *Tensor)
+	// SoftCap computes y = limit · tanh(x / limit); y may be x.
+	SoftCap(y, x *Tensor, limit float64)
 	// GELU computes y = x · Φ(x), Φ the standard normal distribution function.
 	GELU(y, x *Tensor)
 	// GELUGrad computes dx from dy at x.
@@ -195,7 +204,7 @@ type HeadNorms struct {
 type Attention interface {
 	// Attention computes softmax attention, tile by tile with an online softmax:
 	// out [rows, heads·headDim], and lse [heads, rows], the logarithm of each
-	// row's softmax denominator over all entries it sees. Either may be nil.
+	// row's softmax denominator over all entries it sees and its head's sink. Either may be nil.
 	Attention(out, lse *Tensor, a *Attend)
 	// AttentionSelected is Attention of a single row, which is the last entry of every
 	// head of Past, over the selected entries of every KV head: of each at least one that

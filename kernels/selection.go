@@ -140,6 +140,14 @@ type PageHeads struct {
 	Heads []PageHead
 	Pool  *Selection
 	Base  []int
+	Logits
+}
+
+// Logits are what an estimate knows of attention besides, as in an Attend: Scale is 1/√headDim where it is 0. A device has
+// that alone.
+type Logits struct {
+	Scale, SoftCap float64
+	Sinks          *Tensor
 }
 
 // Selection is ascending indices of kept entries per KV head: on the host, or in a

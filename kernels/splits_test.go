@@ -59,6 +59,9 @@ func splitCases(n int) []kernelstest.Conformance {
 			if rng.IntN(4) == 0 {
 				s.Window, s.Evicted = near(1, 64, 512), true
 			}
+			if i == 0 && rng.IntN(2) == 0 {
+				s.SoftCap, s.Sinks = 4, 1
+			}
 			s.Name = fmt.Sprintf("rows=%d/heads=%d/dim=%d/entries=%v/own=%v/window=%d", s.Rows, s.Heads, s.Dim, s.Entries, s.Own, s.Window)
 			attends = append(attends, s)
 		}

@@ -82,7 +82,7 @@ func sitesOf(m *model.Model, modules []model.Module) []site {
 	var out []site
 	for l := range m.Config.Layers {
 		for _, module := range model.Modules {
-			if m.Network.Layers[l].Linear(module) != nil && slices.Contains(modules, module) && module.ReachesScores(l, m.Config.Layers) {
+			if m.Network.Layers[l].Linear(module) != nil && slices.Contains(modules, module) && module.ReachesScores(l, m.Config.ScoredLayers()) {
 				out = append(out, site{l, module})
 			}
 		}

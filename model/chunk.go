@@ -15,9 +15,12 @@ func (m *Model) ChunkRows() int {
 
 // RowBytes is the memory that a row takes while it is in a layer: queries, keys, values
 // and outputs of attention, what is added to the residual stream, the rows through both
-// norms, and the MLP.
+// norms, and the MLP or one expert, through which at most all rows go.
 func (m *Model) RowBytes() int64 {
 	c := &m.Config
-	width := 2*c.Heads*c.HeadDim + 2*c.KVHeads*c.HeadDim + 4*c.Hidden + 3*c.Intermediate
+	width := 2*c.Heads*c.HeadDim + 2*c.KVHeads*c.HeadDim + 4*c.Hidden + 3*max(c.Intermediate, c.ExpertWidth)
+	if c.ExpertWidth > 0 { // the rows of an expert, and what it gives
+		width += 2 * c.Hidden
+	}
 	return int64(width) * int64(m.Backend.Compute().Size())
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"glimpse/checkpoints/quantized"
 	"glimpse/kernels"
@@ -22,23 +23,20 @@ type Config struct {
 	KVHeads      int
 	HeadDim      int
 	Intermediate int // width of the MLP
+	ExpertWidth  int // of the widest expert; 0: no layer has experts
 	Vocab        int
 	MaxPositions int // longest sequence, prompt and response together
 
-	RMSNormEps    float64   // epsilon of all norms, LayerNorm's included
-	RoPEFreqs     []float32 // radians per position, [HeadDim/2]; fewer leave the last dimensions as they are
-	RoPEScale     float64   // multiplies cosines and sines
-	LongRoPE      *LongRoPE // other frequencies for long prompts, nil for none
-	NoRoPE        []bool    // layers that do not rotate; nil: all do
-	TieEmbeddings bool      // the head is the embedding table
-	AttentionBias bool      // of the projections, where the family makes them optional
-	MLPBias       bool
-	OutputBias    bool // of o_proj, where it is a choice of its own
-	GroupedQKV    bool // queries, keys and values are stored by KV head
-	ParallelNorms bool // parallel attention and MLP have a norm each
+	RMSNormEps    float64 // epsilon of all norms, LayerNorm's included
+	RoPE                  // of all layers but those that LayerRoPE names
+	LayerRoPE     []*RoPE // of layers that are rotated in their own way, or, with no frequencies, not at all; nil: as RoPE
+	TieEmbeddings bool    // the head is the embedding table
 
-	BlockScale float64 // multiplies what attention and MLP add to the residual stream, 0: 1
-	LogitScale float64 // multiplies logits, 0: 1
+	QueryScale float64 // of the logits of attention, 0: 1/√HeadDim
+	// AttentionCap and LogitCap bound the logits of attention and of tokens softly, see kernels.Attend; 0: they do not.
+	AttentionCap, LogitCap float64
+	BlockScale             float64 // multiplies what attention and MLP add to the residual stream, 0: 1
+	LogitScale             float64 // multiplies logits, 0: 1
 
 	// Windows are the sliding windows of the layers: a row sees its own entry and
 	// those at the Windows[l]−1 positions before it, 0 all of them. nil: all layers
@@ -48,6 +46,8 @@ type Config struct {
 	BOS int32   // -1: none
 	EOS []int32 // every end token
 
+	layout    layout            // of the network
+	further   int               // layers that follow the last one and predict further tokens: they are not used
 	quantized *quantized.Config // how the weights are stored, nil: as they are read
 	notes     []string          // see Model.Notes
 }
@@ -92,6 +92,28 @@ func (c *Config) Window(layer int) int {
 	return c.Windows[layer]
 }
 
+// Scored tells whether an adapter is trained by the scores of a layer: of those that hold the whole prompt, which policies
+// evict, or of all where every layer has a window.
+func (c *Config) Scored(layer int) bool {
+	return c.Window(layer) == 0 || !slices.Contains(c.Windows, 0)
+}
+
+// ScoredLayers are the layers up to the last one that is Scored: those after it reach no score.
+func (c *Config) ScoredLayers() int {
+	n := c.Layers
+	for !c.Scored(n - 1) {
+		n--
+	}
+	return n
+}
+
+// RoPE is how queries and keys are rotated (Su et al. 2021).
+type RoPE struct {
+	RoPEFreqs []float32 // radians per position, [HeadDim/2]; fewer leave the last dimensions as they are
+	RoPEScale float64   // multiplies cosines and sines
+	LongRoPE  *LongRoPE // other frequencies for long prompts, nil for none
+}
+
 // LongRoPE are the frequencies of prompts that are longer than the context of the first
 // training (Ding et al. 2024, arXiv:2402.13753).
 type LongRoPE struct {
@@ -102,8 +124,16 @@ type LongRoPE struct {
 // long tells whether a prompt of so many tokens gets the frequencies of long ones.
 func (c *Config) Long(tokens int) bool { return c.LongRoPE != nil && tokens > c.LongRoPE.After }
 
+// RoPEOf is how a layer rotates.
+func (c *Config) RoPEOf(layer int) *RoPE {
+	if c.LayerRoPE != nil && c.LayerRoPE[layer] != nil {
+		return c.LayerRoPE[layer]
+	}
+	return &c.RoPE
+}
+
 // Rotates tells whether a layer rotates its queries and keys.
-func (c *Config) Rotates(layer int) bool { return c.NoRoPE == nil || !c.NoRoPE[layer] }
+func (c *Config) Rotates(layer int) bool { return len(c.RoPEOf(layer).RoPEFreqs) > 0 }
 
 // cut leaves the first layers.
 func (c *Config) cut(layers int) {
@@ -111,8 +141,8 @@ func (c *Config) cut(layers int) {
 	if c.Windows != nil {
 		c.Windows = c.Windows[:layers]
 	}
-	if c.NoRoPE != nil {
-		c.NoRoPE = c.NoRoPE[:layers]
+	if c.LayerRoPE != nil {
+		c.LayerRoPE = c.LayerRoPE[:layers]
 	}
 }
 
@@ -125,10 +155,28 @@ func scaleOr1(x float64) float64 {
 }
 
 // AttentionScale is the scale of attention's logits.
-func (c *Config) AttentionScale() float64 { return 1 / math.Sqrt(float64(c.HeadDim)) }
+func (c *Config) AttentionScale() float64 {
+	if c.QueryScale != 0 {
+		return c.QueryScale
+	}
+	return 1 / math.Sqrt(float64(c.HeadDim))
+}
 
 // Group is the number of query heads per KV head.
 func (c *Config) Group() int { return c.Heads / c.KVHeads }
+
+// CacheBytes is the memory of the keys and values of a sequence of so many tokens, stored in a type, of which layers with a
+// sliding window hold that and less than a block of entries more (kernels.WindowBlock).
+func (c *Config) CacheBytes(tokens int, stored kernels.DType) (n int64) {
+	for l := range c.Layers {
+		entries := tokens
+		if w := c.Window(l); w > 0 {
+			entries = min(entries, w-1+kernels.WindowBlock-1)
+		}
+		n += 2 * int64(c.KVHeads) * int64(kernels.StoredBytes(stored, entries, c.HeadDim))
+	}
+	return n
+}
 
 // CacheBytesPerToken is the size of one token's keys and values in all layers
 // and heads, stored in a type.

@@ -2,8 +2,11 @@ package model
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+
+	"glimpse/kernels"
 )
 
 // decoderConfig is what the config.json of Llama and of the families that follow
@@ -29,6 +32,8 @@ type decoderConfig struct {
 	LayerTypes       []string `json:"layer_types"`
 
 	ropeKeys
+
+	ownActivation bool // the family reads it by another key
 }
 
 // parse reads config.json over the defaults that d holds, those of transformers. A null
@@ -40,7 +45,7 @@ func (d *decoderConfig) parse(raw json.RawMessage) (*Config, error) {
 	if err := json.Unmarshal(raw, d); err != nil {
 		return nil, err
 	}
-	if activationOf(d.HiddenAct) != "silu" {
+	if !d.ownActivation && activationOf(d.HiddenAct) != "silu" {
 		return nil, fmt.Errorf("hidden_act: got %q, want \"silu\"", d.HiddenAct)
 	}
 	c := &Config{
@@ -101,42 +106,173 @@ func (d *decoderConfig) slidingLayers(c *Config, window *int, first int) error {
 // layout.
 type decoderLayout struct {
 	qkvBias, outputBias, mlpBias bool
-	headNorms                    bool // q_norm and k_norm
-	fused                        bool // qkv_proj and gate_up_proj, without biases
+	headNorms                    headNorms // q_norm and k_norm
+	fusedQKV, fusedMLP           bool      // qkv_proj, gate_up_proj, without biases
+	interleaved                  bool      // rotary pairs are neighbours
+	norms                        blockNorms
+	normsPlus                    float64 // is added to the stored weights of all norms
+	stream                       float64 // what the residual stream is divided by, see scaledStream; 0: 1
+	gate                         kernels.Gate
+	sinks                        bool // self_attn.sinks
+	experts                      *expertsLayout
 }
+
+// expertsLayout are the experts of a network; names are those in a layer.
+type expertsLayout struct {
+	Routing
+	experts, width, shared int    // number, widths of each and of the shared one, 0 for none
+	dense                  []bool // layers with an MLP instead; nil: none
+
+	how                          kernels.Gate // what gates do
+	biases                       bool         // of router and experts
+	router, each, gate, up, down string       // each has a verb for an expert's number
+	sharedExpert, sharedGate     string       // "": the shared expert counts in full
+	correction                   string       // "": none
+}
+
+// bind lays out the experts of a layer.
+func (x *expertsLayout) bind(c *Config, b *Binder, at string) *Experts {
+	e := &Experts{Routing: x.Routing, Gate: x.how, Each: make([]Expert, x.experts)}
+	b.Matrix(at+x.router+".weight", &e.Router, x.experts, c.Hidden)
+	if x.biases {
+		b.Vector(at+x.router+".bias", &e.RouterBias, x.experts)
+	}
+	if x.correction != "" {
+		b.Vector(at+x.correction, &e.Correction, x.experts)
+	}
+	for i := range e.Each {
+		prefix := at + fmt.Sprintf(x.each, i) + "."
+		b.Expert(&e.Each[i], prefix+x.gate, prefix+x.up, prefix+x.down, x.width, c.Hidden)
+		if x.biases {
+			b.Vector(prefix+x.gate+".bias", &e.Each[i].Gate.Bias, x.width)
+			b.Vector(prefix+x.up+".bias", &e.Each[i].Up.Bias, x.width)
+			b.Vector(prefix+x.down+".bias", &e.Each[i].Down.Bias, c.Hidden)
+		}
+	}
+	if x.shared > 0 {
+		e.Shared = new(Expert)
+		prefix := at + x.sharedExpert + "."
+		b.Expert(e.Shared, prefix+x.gate, prefix+x.up, prefix+x.down, x.shared, c.Hidden)
+		if x.sharedGate != "" {
+			b.Matrix(at+x.sharedGate+".weight", &e.SharedGate, 1, c.Hidden)
+		}
+	}
+	return e
+}
+
+// check holds the numbers to what a router can do.
+func (x *expertsLayout) check(c *Config) error {
+	var errs []error
+	for _, f := range []struct {
+		what       string
+		value, max int
+	}{
+		{"number of experts", x.experts, 1 << 14}, {"experts per token", x.TopK, x.experts}, {"width of an expert", x.width, 1 << 22},
+	} {
+		if f.value < 1 || f.value > f.max {
+			errs = append(errs, fmt.Errorf("%s: got %d, want 1 to %d", f.what, f.value, f.max))
+		}
+	}
+	if x.shared < 0 || x.shared > 1<<22 {
+		errs = append(errs, fmt.Errorf("width of the shared expert: got %d, want 0 to %d", x.shared, 1<<22))
+	}
+	if g := x.Groups; g > 1 && (x.experts%g != 0 || x.TopGroups < 1 || x.TopGroups > g || x.TopK > x.TopGroups*(x.experts/g)) {
+		errs = append(errs, fmt.Errorf("n_group, topk_group: got %d and %d for %d experts, want groups that divide them and have %d", g, x.TopGroups, x.experts, x.TopK))
+	}
+	if s := x.Scale; s != 0 && !(s > 0 && s <= 1e6) {
+		errs = append(errs, fmt.Errorf("routed_scaling_factor: got %v, want above 0 and at most 1e6", s))
+	}
+	c.ExpertWidth = max(x.width, x.shared)
+	return errors.Join(errs...)
+}
+
+// headNorms says what q_norm and k_norm normalise.
+type headNorms uint8
+
+const (
+	noHeadNorms headNorms = iota
+	eachHead              // [headDim]
+	allHeads              // [heads·headDim]
+)
+
+// blockNorms are the names of the norms around the blocks of a layer; "" is none.
+type blockNorms struct{ attention, postAttention, mlp, postMLP string }
+
+// preNorms are those of Llama.
+var preNorms = blockNorms{attention: "input_layernorm", mlp: "post_attention_layernorm"}
 
 // bind lays out a network with the tensor names of Llama.
 func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 	n := &Network{Layers: make([]Layer, c.Layers)}
 	b.Matrix("model.embed_tokens.weight", &n.Embedding, c.Vocab, c.Hidden)
 	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	stream, norms := scaleOr1(d.stream), d.norms
+	if norms == (blockNorms{}) {
+		norms = preNorms
+	}
 	for i := range n.Layers {
 		b.Layer(i)
 		l, at := &n.Layers[i], fmt.Sprintf("model.layers.%d.", i)
-		b.Vector(at+"input_layernorm.weight", &l.AttentionNorm.Weight, c.Hidden)
-		if d.fused {
+		l.Gate = d.gate
+		norm := func(name string, to *Norm, width int) {
+			if name != "" {
+				b.VectorPlus(at+name+".weight", &to.Weight, width, d.normsPlus)
+			}
+		}
+		ofStream := func(name string, to *Norm) {
+			norm(name, to, c.Hidden)
+			to.Eps = c.RMSNormEps / (stream * stream)
+		}
+		ofBlock := func(name string, to *Norm) {
+			if name != "" {
+				b.affine(at+name+".weight", &to.Weight, c.Hidden, d.normsPlus, 1/stream)
+			}
+		}
+		ofStream(norms.attention, &l.AttentionNorm)
+		switch {
+		case d.fusedQKV:
 			b.Fused(l, at+"self_attn.qkv_proj", c.Hidden, false, Part{QProj, q}, Part{KProj, kv}, Part{VProj, kv})
-		} else {
+		case d.interleaved:
+			rotated := 2 * len(c.RoPEFreqs)
+			b.Interleaved(l, QProj, at+"self_attn.q_proj", c.Heads, c.HeadDim, rotated, c.Hidden, d.qkvBias)
+			b.Interleaved(l, KProj, at+"self_attn.k_proj", c.KVHeads, c.HeadDim, rotated, c.Hidden, d.qkvBias)
+			b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
+		default:
 			b.Linear(l, QProj, at+"self_attn.q_proj", q, c.Hidden, d.qkvBias)
 			b.Linear(l, KProj, at+"self_attn.k_proj", kv, c.Hidden, d.qkvBias)
 			b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
 		}
 		b.Linear(l, OProj, at+"self_attn.o_proj", c.Hidden, q, d.outputBias)
-		if d.headNorms {
-			b.Vector(at+"self_attn.q_norm.weight", &l.QueryNorm.Weight, c.HeadDim)
-			b.Vector(at+"self_attn.k_norm.weight", &l.KeyNorm.Weight, c.HeadDim)
+		if d.sinks {
+			b.Sinks(l, at+"self_attn.sinks", c.Heads)
 		}
-		b.Vector(at+"post_attention_layernorm.weight", &l.MLPNorm.Weight, c.Hidden)
-		if d.fused {
+		switch d.headNorms {
+		case eachHead:
+			norm("self_attn.q_norm", &l.QueryNorm, c.HeadDim)
+			norm("self_attn.k_norm", &l.KeyNorm, c.HeadDim)
+		case allHeads:
+			norm("self_attn.q_norm", &l.QueryNorm, q)
+			norm("self_attn.k_norm", &l.KeyNorm, kv)
+		}
+		ofBlock(norms.postAttention, &l.PostAttentionNorm)
+		ofStream(norms.mlp, &l.MLPNorm)
+		switch x := d.experts; {
+		case x != nil && (x.dense == nil || !x.dense[i]):
+			l.Experts = x.bind(c, b, at)
+		case d.fusedMLP:
 			b.Fused(l, at+"mlp.gate_up_proj", c.Hidden, false, Part{GateProj, c.Intermediate}, Part{UpProj, c.Intermediate})
-		} else {
+		default:
 			b.Linear(l, GateProj, at+"mlp.gate_proj", c.Intermediate, c.Hidden, d.mlpBias)
 			b.Linear(l, UpProj, at+"mlp.up_proj", c.Intermediate, c.Hidden, d.mlpBias)
 		}
-		b.Linear(l, DownProj, at+"mlp.down_proj", c.Hidden, c.Intermediate, d.mlpBias)
+		if l.Experts == nil {
+			b.Linear(l, DownProj, at+"mlp.down_proj", c.Hidden, c.Intermediate, d.mlpBias)
+		}
+		ofBlock(norms.postMLP, &l.PostMLPNorm)
 	}
 	b.Layer(c.Layers)
-	b.Vector("model.norm.weight", &n.FinalNorm.Weight, c.Hidden)
+	b.VectorPlus("model.norm.weight", &n.FinalNorm.Weight, c.Hidden, d.normsPlus)
+	n.FinalNorm.Eps = c.RMSNormEps / (stream * stream)
 	b.head(n, c)
 	return n
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -185,8 +186,12 @@ func TestSmolLM3Layers(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if !slices.Equal(m.Config.NoRoPE, c.still) || !slices.Equal(m.Config.Windows, c.windows) {
-			t.Errorf("%s: without rotation %v, windows %v, want %v, %v", name, m.Config.NoRoPE, m.Config.Windows, c.still, c.windows)
+		still := make([]bool, m.Config.Layers)
+		for l := range still {
+			still[l] = !m.Config.Rotates(l)
+		}
+		if !slices.Equal(still, c.still) || !slices.Equal(m.Config.Windows, c.windows) {
+			t.Errorf("%s: without rotation %v, windows %v, want %v, %v", name, still, m.Config.Windows, c.still, c.windows)
 		}
 	}
 }
@@ -210,6 +215,56 @@ func TestFusedSites(t *testing.T) {
 			if !slices.ContainsFunc(family.Sites(&m.Config), func(s model.Site) bool { return len(s.Tensor) >= len(w) && s.Tensor[len(s.Tensor)-len(w):] == w }) {
 				t.Errorf("%s: no %s in %s", name, w, all)
 			}
+		}
+	}
+}
+
+// TestGemma: what is refused by key, files of other versions, and the text model of one of text and images.
+func TestGemma(t *testing.T) {
+	for name, c := range map[string]struct {
+		change map[string]any
+		want   string
+	}{
+		"activation":    {map[string]any{"hidden_activation": "gelu"}, `hidden_activation: got "gelu"`},
+		"bidirectional": {map[string]any{"use_bidirectional_attention": true}, "use_bidirectional_attention: got true"},
+		"query scale":   {map[string]any{"query_pre_attn_scalar": 0}, "query_pre_attn_scalar: got"},
+		"attention cap": {map[string]any{"attn_logit_softcapping": -1}, "attn_logit_softcapping: got -1"},
+		"logit cap":     {map[string]any{"final_logit_softcapping": 0}, "final_logit_softcapping: got 0"},
+	} {
+		t.Run(name, func(t *testing.T) { goldenFolder(t, "gemma2").config(c.change).refused(t, c.want) })
+	}
+	want, err := goldenFolder(t, "gemma3").open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text map[string]any
+	modeltest.ReadJSON(t, filepath.Join(modeltest.Testdata(t), "golden", "gemma3", "config.json"), &text)
+	delete(text, "architectures")
+	images := goldenFolder(t, "gemma3").renamed(func(name string) string { return "language_model." + name })
+	var gone = map[string]any{"architectures": []string{"Gemma3ForConditionalGeneration"}, "model_type": "gemma3", "text_config": text}
+	for key := range text {
+		if gone[key] == nil {
+			gone[key] = nil
+		}
+	}
+	got, err := images.config(gone).open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Config.Architecture != "Gemma3ForCausalLM" || got.Config.Hidden != want.Config.Hidden || !slices.Equal(got.Config.Windows, want.Config.Windows) {
+		t.Errorf("the text model of one of images: %+v, want %+v", got.Config, want.Config)
+	}
+	if !slices.ContainsFunc(got.Notes, func(n string) bool { return strings.Contains(n, "Gemma3ForConditionalGeneration is of more than text") }) {
+		t.Errorf("notes %q, want one of the text model", got.Notes)
+	}
+	// Files of transformers 4: one theta for each kind of layer, the scaling of those that see everything.
+	older, err := goldenFolder(t, "gemma3").config(map[string]any{"rope_parameters": nil, "rope_theta": 1e6, "rope_local_base_freq": 1e4, "rope_scaling": map[string]any{"rope_type": "linear", "factor": 8}}).open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for l := range want.Config.Layers {
+		if a, b := older.Config.RoPEOf(l), want.Config.RoPEOf(l); !slices.Equal(a.RoPEFreqs, b.RoPEFreqs) || l == 0 && a.RoPEFreqs[1] == want.Config.RoPEOf(2).RoPEFreqs[1] {
+			t.Errorf("layer %d rotates by %v, want %v", l, a.RoPEFreqs, b.RoPEFreqs)
 		}
 	}
 }

@@ -19,19 +19,26 @@ type Family struct {
 	PartialRotary bool
 	// BOS and EOS are what bos_token_id and eos_token_id default to in transformers; nil: none.
 	BOS, EOS []int32
-	// Bind lays out the network.
-	Bind func(c *Config, b *Binder) *Network
 }
 
-// Sites lists the modules of a layer in the order in which it runs them. c may be
-// nil: a layer of the least size then stands for all.
+// layout says which stored tensor plays which role in the network of a model, as its config.json has
+// decided.
+type layout interface {
+	bind(c *Config, b *Binder) *Network
+}
+
+// Sites lists the modules of the first layer in the order in which it runs them. c may be
+// nil: a small model then stands for all.
 func (f Family) Sites(c *Config) []Site {
 	if c == nil {
-		c = &Config{Hidden: 2, Heads: 1, KVHeads: 1, HeadDim: 2, Intermediate: 1, Vocab: 1}
+		var err error
+		if c, err = f.ParseConfig(json.RawMessage(`{"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32}`)); err != nil {
+			panic("model: a family refuses a small model: " + err.Error())
+		}
 	}
 	one, b := *c, &Binder{}
-	one.Layers = 1
-	f.Bind(&one, b)
+	one.cut(1)
+	one.layout.bind(&one, b)
 	return b.sites
 }
 

@@ -10,7 +10,6 @@ func init() {
 		Doc: "Falcon 7B, 40B and 180B, Falcon 2 11B: parallel attention and MLP; q, k and v are rows of query_key_value",
 		BOS: []int32{11}, EOS: []int32{11},
 		ParseConfig: parseFalcon,
-		Bind:        bindFalcon,
 	})
 }
 
@@ -71,10 +70,11 @@ func parseFalcon(raw json.RawMessage) (*Config, error) {
 	c := &Config{
 		Hidden: f.HiddenSize, Layers: f.NumHiddenLayers, Heads: f.NumAttentionHeads, KVHeads: 1,
 		Intermediate: 4 * f.HiddenSize, Vocab: f.VocabSize, MaxPositions: f.MaxPositionEmbeddings,
-		RMSNormEps: f.LayerNormEpsilon, TieEmbeddings: isTrue(f.TieWordEmbeddings), AttentionBias: f.Bias, MLPBias: f.Bias,
+		RMSNormEps: f.LayerNormEpsilon, TieEmbeddings: isTrue(f.TieWordEmbeddings),
 	}
+	layout := falconLayout{bias: f.Bias}
 	if f.NewDecoder {
-		c.GroupedQKV, c.ParallelNorms, c.KVHeads = true, f.ParallelNorms == nil || *f.ParallelNorms == 2, c.Heads
+		layout.grouped, layout.twoNorms, c.KVHeads = true, f.ParallelNorms == nil || *f.ParallelNorms == 2, c.Heads
 		if f.NumKVHeads != nil {
 			c.KVHeads = *f.NumKVHeads
 		}
@@ -100,31 +100,39 @@ func parseFalcon(raw json.RawMessage) (*Config, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	c.layout = layout
 	return c, c.setRoPE(f.ropeKeys)
 }
 
-func bindFalcon(c *Config, b *Binder) *Network {
+// falconLayout is what differs between the tensors of Falcon's models.
+type falconLayout struct {
+	bias     bool
+	grouped  bool // queries, keys and values are stored by KV head
+	twoNorms bool // attention and MLP have a norm each
+}
+
+func (f falconLayout) bind(c *Config, b *Binder) *Network {
 	n := &Network{Layers: make([]Layer, c.Layers)}
 	b.Matrix("transformer.word_embeddings.weight", &n.Embedding, c.Vocab, c.Hidden)
 	for i := range n.Layers {
 		b.Layer(i)
 		l, at := &n.Layers[i], fmt.Sprintf("transformer.h.%d.", i)
 		l.Parallel = true
-		if c.ParallelNorms {
+		if f.twoNorms {
 			b.LayerNorm(at+"ln_attn", &l.AttentionNorm, c.Hidden)
 			b.LayerNorm(at+"ln_mlp", &l.MLPNorm, c.Hidden)
 		} else {
 			b.LayerNorm(at+"input_layernorm", &l.AttentionNorm, c.Hidden)
 		}
-		if c.GroupedQKV {
-			b.FusedGroups(l, at+"self_attention.query_key_value", c, c.AttentionBias)
+		if f.grouped {
+			b.FusedGroups(l, at+"self_attention.query_key_value", c, f.bias)
 		} else {
-			b.Fused(l, at+"self_attention.query_key_value", c.Hidden, c.AttentionBias,
+			b.Fused(l, at+"self_attention.query_key_value", c.Hidden, f.bias,
 				Part{QProj, c.Heads * c.HeadDim}, Part{KProj, c.HeadDim}, Part{VProj, c.HeadDim})
 		}
-		b.Linear(l, OProj, at+"self_attention.dense", c.Hidden, c.Hidden, c.AttentionBias)
-		b.Linear(l, UpProj, at+"mlp.dense_h_to_4h", c.Intermediate, c.Hidden, c.MLPBias)
-		b.Linear(l, DownProj, at+"mlp.dense_4h_to_h", c.Hidden, c.Intermediate, c.MLPBias)
+		b.Linear(l, OProj, at+"self_attention.dense", c.Hidden, c.Hidden, f.bias)
+		b.Linear(l, UpProj, at+"mlp.dense_h_to_4h", c.Intermediate, c.Hidden, f.bias)
+		b.Linear(l, DownProj, at+"mlp.dense_4h_to_h", c.Hidden, c.Intermediate, f.bias)
 	}
 	b.Layer(c.Layers)
 	b.LayerNorm("transformer.ln_f", &n.FinalNorm, c.Hidden)

@@ -11,7 +11,6 @@ func init() {
 		Doc: "Granite 3.0 to 3.3, dense: multipliers on embeddings, attention, blocks and logits",
 		BOS: []int32{1}, EOS: []int32{2},
 		ParseConfig: parseGranite,
-		Bind:        func(c *Config, b *Binder) *Network { return decoderLayout{}.bind(c, b) },
 	})
 }
 
@@ -54,5 +53,6 @@ func parseGranite(raw json.RawMessage) (*Config, error) {
 	c.BlockScale, c.LogitScale = own.Residual/own.Embedding, 1/own.Logits
 	c.RMSNormEps /= own.Embedding * own.Embedding
 	c.RoPEScale *= math.Sqrt(own.Attention * math.Sqrt(float64(c.HeadDim)))
+	c.layout = decoderLayout{}
 	return c, nil
 }

@@ -15,11 +15,8 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			c.AttentionBias, c.MLPBias = isTrue(d.AttentionBias), d.MLPBias
+			c.layout = decoderLayout{qkvBias: isTrue(d.AttentionBias), outputBias: isTrue(d.AttentionBias), mlpBias: d.MLPBias}
 			return c, nil
-		},
-		Bind: func(c *Config, b *Binder) *Network {
-			return decoderLayout{qkvBias: c.AttentionBias, outputBias: c.AttentionBias, mlpBias: c.MLPBias}.bind(c, b)
 		},
 	})
 }

@@ -12,8 +12,8 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
+			c.layout = decoderLayout{}
 			return c, d.slidingLayers(c, d.SlidingWindow, 0)
 		},
-		Bind: func(c *Config, b *Binder) *Network { return decoderLayout{}.bind(c, b) },
 	})
 }

@@ -18,8 +18,8 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
+			c.layout = decoderLayout{fusedQKV: true, fusedMLP: true}
 			return c, d.slidingLayers(c, d.SlidingWindow, 0)
 		},
-		Bind: func(c *Config, b *Binder) *Network { return decoderLayout{fused: true}.bind(c, b) },
 	})
 }

@@ -14,9 +14,9 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
+			c.layout = decoderLayout{qkvBias: true}
 			return c, d.qwenWindow(c)
 		},
-		Bind: func(c *Config, b *Binder) *Network { return decoderLayout{qkvBias: true}.bind(c, b) },
 	})
 }
 

@@ -12,11 +12,8 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			c.AttentionBias = isTrue(d.AttentionBias)
+			c.layout = decoderLayout{qkvBias: isTrue(d.AttentionBias), outputBias: isTrue(d.AttentionBias), headNorms: eachHead}
 			return c, d.qwenWindow(c)
-		},
-		Bind: func(c *Config, b *Binder) *Network {
-			return decoderLayout{qkvBias: c.AttentionBias, outputBias: c.AttentionBias, headNorms: true}.bind(c, b)
 		},
 	})
 }

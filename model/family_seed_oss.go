@@ -21,11 +21,8 @@ func init() {
 			if err := json.Unmarshal(raw, &own); err != nil {
 				return nil, err
 			}
-			c.AttentionBias, c.OutputBias, c.MLPBias = isTrue(d.AttentionBias), own.OutputBias, d.MLPBias
+			c.layout = decoderLayout{qkvBias: isTrue(d.AttentionBias), outputBias: own.OutputBias, mlpBias: d.MLPBias}
 			return c, nil
-		},
-		Bind: func(c *Config, b *Binder) *Network {
-			return decoderLayout{qkvBias: c.AttentionBias, outputBias: c.OutputBias, mlpBias: c.MLPBias}.bind(c, b)
 		},
 	})
 }

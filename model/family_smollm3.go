@@ -10,9 +10,6 @@ func init() {
 		Doc: "SmolLM3: layers without rotation",
 		BOS: []int32{128000}, EOS: []int32{128001},
 		ParseConfig: parseSmolLM3,
-		Bind: func(c *Config, b *Binder) *Network {
-			return decoderLayout{qkvBias: c.AttentionBias, outputBias: c.AttentionBias, mlpBias: c.MLPBias}.bind(c, b)
-		},
 	})
 }
 
@@ -27,7 +24,7 @@ func parseSmolLM3(raw json.RawMessage) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.AttentionBias, c.MLPBias = isTrue(d.AttentionBias), d.MLPBias
+	c.layout = decoderLayout{qkvBias: isTrue(d.AttentionBias), outputBias: isTrue(d.AttentionBias), mlpBias: d.MLPBias}
 	own := struct {
 		Rotates  []int `json:"no_rope_layers"` // 1 for layers that do rotate
 		Interval int   `json:"no_rope_layer_interval"`
@@ -41,23 +38,25 @@ func parseSmolLM3(raw json.RawMessage) (*Config, error) {
 	if own.Rotates != nil && len(own.Rotates) != c.Layers {
 		return nil, fmt.Errorf("no_rope_layers: got %d, want num_hidden_layers %d of them", len(own.Rotates), c.Layers)
 	}
-	c.NoRoPE = make([]bool, c.Layers)
-	for l := range c.NoRoPE {
-		c.NoRoPE[l] = (l+1)%own.Interval == 0
-		if own.Rotates == nil {
-			continue
+	c.LayerRoPE = make([]*RoPE, c.Layers)
+	for l := range c.LayerRoPE {
+		rotates := (l+1)%own.Interval != 0
+		if own.Rotates != nil {
+			if rotates = own.Rotates[l] != 0; rotates && own.Rotates[l] != 1 {
+				return nil, fmt.Errorf("no_rope_layers: got %d, want 0 or 1", own.Rotates[l])
+			}
 		}
-		if c.NoRoPE[l] = own.Rotates[l] == 0; !c.NoRoPE[l] && own.Rotates[l] != 1 {
-			return nil, fmt.Errorf("no_rope_layers: got %d, want 0 or 1", own.Rotates[l])
+		if !rotates {
+			c.LayerRoPE[l] = new(RoPE)
 		}
 	}
 	if !isTrue(d.UseSlidingWindow) {
 		return c, d.slidingLayers(c, nil, 0)
 	}
 	if d.LayerTypes == nil { // the layers without rotation
-		for l := range c.NoRoPE {
+		for l := range c.LayerRoPE {
 			d.LayerTypes = append(d.LayerTypes, "full_attention")
-			if c.NoRoPE[l] && d.SlidingWindow != nil {
+			if !c.Rotates(l) && d.SlidingWindow != nil {
 				d.LayerTypes[l] = "sliding_attention"
 			}
 		}

@@ -1,5 +1,7 @@
 package model
 
+import "glimpse/kernels"
+
 // LayerOps are the operations of a decoder layer. T is a tensor of a backend, which
 // computes at once, or a node of a graph that is differentiated later. The residual stream
 // is kept by the implementation, which also knows the rows of the pass and what of them is
@@ -21,7 +23,7 @@ type LayerOps[T any] interface {
 	Linear(m Module, x T, scale float64) T
 	// Normalised is the rows that Projections have read, for the MLP to read too.
 	Normalised() T
-	// Read is the residual stream through n, for modules to read.
+	// Read is the residual stream through n, for modules to read; with the zero Norm as it is.
 	Read(n Norm, readers []Module) T
 	// Add adds delta to the residual stream.
 	Add(delta T)
@@ -33,15 +35,18 @@ type LayerOps[T any] interface {
 	// Gated is SiLUMul of GateProj and UpProj of h where they can be computed at once;
 	// false where not.
 	Gated(h T) (act T, ok bool)
-	// SiLUMul is silu(gate) · up, for DownProj to read.
-	SiLUMul(gate, up T) T
+	// GateMul is what a gate lets through of up, for DownProj to read.
+	GateMul(act kernels.Gate, gate, up T) T
 	// GELU is gelu(x), for DownProj to read.
 	GELU(x T) T
+	// Experts is scale times what experts give of rows h.
+	Experts(e *Experts, h T, scale float64) T
 }
 
 // headOps are those that queries and keys go through before they attend.
 type headOps[T any] interface {
-	// HeadNorm normalises every head; with the zero Norm it returns x.
+	// Norm normalises the rows of x, or parts of them as wide as n's weight, as every head; with the zero Norm it
+	// returns x.
 	Norm(x T, n Norm) T
 	// Rotate rotates queries (QProj) or keys (KProj) to the positions of their rows.
 	Rotate(m Module, x T) T
@@ -62,7 +67,7 @@ func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
 	if !ok || err != nil {
 		return err
 	}
-	delta := o.Linear(OProj, attention, scale)
+	delta := o.Norm(o.Linear(OProj, attention, scale), layer.PostAttentionNorm)
 	var h T
 	switch {
 	case !layer.Parallel:
@@ -74,7 +79,12 @@ func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
 		h = o.Read(layer.MLPNorm, mlpReaders)
 		o.Add(delta)
 	}
-	o.Leave(o.Linear(DownProj, activation(o, layer, h), scale), m.normAfter(l))
+	if layer.Experts != nil {
+		delta = o.Experts(layer.Experts, h, scale)
+	} else {
+		delta = o.Linear(DownProj, activation(o, layer, h), scale)
+	}
+	o.Leave(o.Norm(delta, layer.PostMLPNorm), m.normAfter(l))
 	return nil
 }
 
@@ -95,11 +105,13 @@ func activation[T any](o LayerOps[T], layer *Layer, h T) T {
 	if layer.Linear(GateProj) == nil {
 		return o.GELU(o.Linear(UpProj, h, 1))
 	}
-	if act, ok := o.Gated(h); ok {
-		return act
+	if layer.Gate == kernels.SiLU {
+		if act, ok := o.Gated(h); ok {
+			return act
+		}
 	}
 	up := o.Linear(UpProj, h, 1)
-	return o.SiLUMul(o.Linear(GateProj, h, 1), up)
+	return o.GateMul(layer.Gate, o.Linear(GateProj, h, 1), up)
 }
 
 // normAfter is the norm that reads what layer l leaves: the next layer's, or the final

@@ -59,7 +59,7 @@ type Model struct {
 	counter  *memcount.Counter // the Backend of a model that Counted made
 
 	ropeMu sync.Mutex
-	tables map[kernels.Backend]*[2]*kernels.RoPETable // by device: of short prompts, of long ones
+	tables map[ropeKey]*kernels.RoPETable
 }
 
 // Options are the settings of Open.
@@ -158,6 +158,9 @@ func open(folder fs.FS, name, given string, opt Options, weights func() (*checkp
 			stored.Close()
 		}
 	}()
+	if err := stored.SplitExperts(); err != nil {
+		return nil, fmt.Errorf("weights: %w", err)
+	}
 	if config.quantized != nil {
 		if err := config.quantized.Show(stored); err != nil {
 			return nil, fmt.Errorf("weights: %w", err)
@@ -173,7 +176,10 @@ func open(folder fs.FS, name, given string, opt Options, weights func() (*checkp
 		return nil, err
 	}
 	b := &Binder{}
-	network := family.Bind(&m.Config, b)
+	network := m.Config.layout.bind(&m.Config, b)
+	if err := m.Config.computable(network, b, devices); err != nil {
+		return nil, err
+	}
 	if err := m.canonicalNames(b.slots); err != nil {
 		return nil, err
 	}
@@ -304,6 +310,10 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	if err != nil {
 		return Family{}, nil, err
 	}
+	raw, note, err := textConfig(raw)
+	if err != nil {
+		return Family{}, nil, fmt.Errorf("config.json: %w", err)
+	}
 	var head struct {
 		Architectures []string        `json:"architectures"`
 		ModelType     string          `json:"model_type"`
@@ -333,7 +343,9 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	if err != nil {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
 	}
-	c.quantized = stored
+	if c.quantized = stored; note != "" {
+		c.notes = append(c.notes, note)
+	}
 	if 2*len(c.RoPEFreqs) != c.HeadDim && !family.PartialRotary {
 		return Family{}, nil, fmt.Errorf("config.json: partial_rotary_factor: got %v, want 1", float64(2*len(c.RoPEFreqs))/float64(c.HeadDim))
 	}
@@ -402,6 +414,13 @@ func (m *Model) load(b *Binder) error {
 		on := m.deviceOf(s)
 		if s.compute || t.DType == kernels.F64 { // which no backend need multiply by
 			c := on.Alloc(on.Compute(), s.shape...)
+			if times := scaleOr1(s.times); s.plus != 0 || times != 1 {
+				values := t.Float64s()
+				for i := range values {
+					values[i] = (values[i] + s.plus) * times
+				}
+				t = kernels.FromF64(values, s.shape...)
+			}
 			kernels.Convert(c, t)
 			t = c
 		} else {
@@ -415,7 +434,7 @@ func (m *Model) load(b *Binder) error {
 		switch {
 		// Tied checkpoints may store the head a second time.
 		case wanted[name] || m.Config.TieEmbeddings && name == "lm_head.weight":
-		case isBuffer(name, info.Shape), m.Config.quantized != nil && m.isZeroBias(name):
+		case isBuffer(name, info.Shape), m.Config.isFurther(name), m.Config.quantized != nil && m.isZeroBias(name):
 			unused = append(unused, name)
 		default:
 			surplus = append(surplus, name)
@@ -445,32 +464,40 @@ func (m *Model) isZeroBias(name string) bool {
 	return err == nil && !slices.ContainsFunc(view.Data, func(b byte) bool { return b != 0 })
 }
 
-// RoPE returns a table of a device that covers the positions, of long prompts or of others; it
-// grows in powers of two.
-func (m *Model) RoPE(on kernels.Backend, pos []int32, long bool) *kernels.RoPETable {
-	need := int(slices.Max(pos)) + 1
+// RoPE returns the table of a device that rotates layer l and covers the positions, of long prompts or of
+// others; it grows in powers of two. Layers that are rotated alike have one. It is nil where the layer does not rotate.
+func (m *Model) RoPE(on kernels.Backend, l int, pos []int32, long bool) *kernels.RoPETable {
+	of, need := m.Config.RoPEOf(l), int(slices.Max(pos))+1
+	freqs := of.RoPEFreqs
+	if long = long && of.LongRoPE != nil; long {
+		freqs = of.LongRoPE.Freqs
+	}
+	if len(freqs) == 0 {
+		return nil
+	}
 	m.ropeMu.Lock()
 	defer m.ropeMu.Unlock()
-	if m.tables == nil {
-		m.tables = make(map[kernels.Backend]*[2]*kernels.RoPETable)
-	}
-	tables := m.tables[on]
-	if tables == nil {
-		tables = new([2]*kernels.RoPETable)
-		m.tables[on] = tables
-	}
-	table, freqs := &tables[0], m.Config.RoPEFreqs
-	if long {
-		table, freqs = &tables[1], m.Config.LongRoPE.Freqs
-	}
-	if *table == nil || (*table).Positions() < need {
+	key := ropeKey{on, of, long}
+	table := m.tables[key]
+	if table == nil || table.Positions() < need {
 		n := 1024
 		for n < need {
 			n *= 2
 		}
-		*table = kernels.NewRoPETable(on, freqs, n, m.Config.RoPEScale)
+		table = kernels.NewRoPETable(on, freqs, n, of.RoPEScale)
+		if m.tables == nil {
+			m.tables = make(map[ropeKey]*kernels.RoPETable)
+		}
+		m.tables[key] = table
 	}
-	return *table
+	return table
+}
+
+// ropeKey is what a table of rotations depends on but for its length.
+type ropeKey struct {
+	on   kernels.Backend
+	of   *RoPE
+	long bool
 }
 
 // ErrNonFinite is returned when a pass gives NaN or infinite numbers.
@@ -517,7 +544,7 @@ func (m *Model) RowsAfter(next int32, rows int, long bool) ([]int32, []*kernels.
 	}
 	tables := make([]*kernels.RoPETable, m.Config.Layers)
 	for l := range tables {
-		tables[l] = m.RoPE(m.On(l), pos, long)
+		tables[l] = m.RoPE(m.On(l), l, pos, long)
 	}
 	return pos, tables
 }

@@ -109,6 +109,16 @@ func (m *Model) surplus(names []string, wanted map[string]bool) []error {
 	return errs
 }
 
+// isFurther tells that a tensor is of a layer that predicts further tokens.
+func (c *Config) isFurther(name string) bool {
+	for l := c.Layers; l < c.Layers+c.further; l++ {
+		if strings.HasPrefix(name, fmt.Sprintf("model.layers.%d.", l)) {
+			return true
+		}
+	}
+	return false
+}
+
 // foreignModule is the outermost module of a tensor's name that is not known, or the name.
 func foreignModule(name string, known map[string]bool) string {
 	for i, c := range name {

@@ -2,6 +2,8 @@ package model
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"glimpse/kernels"
 )
@@ -24,11 +26,11 @@ const (
 // Modules lists all modules in the order in which a layer runs them.
 var Modules = []Module{QProj, KProj, VProj, OProj, GateProj, UpProj, DownProj}
 
-// ReachesScores tells whether a module of layer l out of layers has any effect
+// ReachesScores tells whether a module of layer l out of layers (Config.ScoredLayers) has any effect
 // on the attention scores: in the last layer only queries and keys have, so
 // adapters there would never get a gradient.
 func (m Module) ReachesScores(l, layers int) bool {
-	return l < layers-1 || m == QProj || m == KProj
+	return l < layers-1 || l == layers-1 && (m == QProj || m == KProj)
 }
 
 // Linear is a frozen linear layer: Weight [out, in] as stored, Bias [out] or nil
@@ -41,18 +43,34 @@ type Linear struct {
 // backend's compute type. The zero Norm is none.
 type Norm struct {
 	Weight, Bias *kernels.Tensor
+	Eps          float64 // 0: the configuration's
 }
 
-// Layer is one pre-norm decoder layer. Its MLP is down(silu(gate) · up), or
-// down(gelu(up)) where it has no gate.
+// Epsilon is the norm's own, or that of the configuration.
+func (n Norm) Epsilon(c *Config) float64 {
+	if n.Eps > 0 {
+		return n.Eps
+	}
+	return c.RMSNormEps
+}
+
+// Layer is one decoder layer. Its MLP is down of what Gate makes of gate and up, or down(gelu(up)) where it has
+// no gate.
 type Layer struct {
-	AttentionNorm Norm
-	// QueryNorm and KeyNorm normalise every head [headDim] before the rotation.
+	Gate kernels.Gate
+	// Sinks [heads], in the compute type, are the heads' logits in the softmax's denominator; nil: none.
+	Sinks *kernels.Tensor
+	// AttentionNorm and MLPNorm are of what the blocks read; without one a block reads the residual stream.
+	AttentionNorm, MLPNorm Norm
+	// QueryNorm and KeyNorm normalise every head [headDim], or all heads together
+	// [heads·headDim], before the rotation.
 	QueryNorm, KeyNorm Norm
-	MLPNorm            Norm
+	// PostAttentionNorm and PostMLPNorm are of what the blocks add to the residual stream.
+	PostAttentionNorm, PostMLPNorm Norm
 	// Parallel: attention and MLP both read the residual stream and both are added to it;
 	// without an MLPNorm the MLP, too, reads the rows that AttentionNorm gives.
 	Parallel bool
+	Experts  *Experts // in the place of the MLP, or nil
 	linears  map[Module]*Linear
 }
 
@@ -76,14 +94,35 @@ func (n *Network) Parameters() int64 {
 	var total int64
 	for i := range n.Layers {
 		l := &n.Layers[i]
-		for _, norm := range []Norm{l.AttentionNorm, l.QueryNorm, l.KeyNorm, l.MLPNorm} {
+		for _, norm := range []Norm{l.AttentionNorm, l.QueryNorm, l.KeyNorm, l.PostAttentionNorm, l.MLPNorm, l.PostMLPNorm} {
 			total += size(norm.Weight) + size(norm.Bias)
 		}
 		for _, lin := range l.linears {
 			total += size(lin.Weight) + size(lin.Bias)
 		}
+		if l.Experts != nil {
+			all, _ := l.Experts.Weights()
+			total += all
+		}
 	}
 	return total
+}
+
+// ActiveParameters are the Parameters that one row goes through.
+func (n *Network) ActiveParameters() int64 {
+	total := n.Parameters()
+	for i := range n.Layers {
+		if e := n.Layers[i].Experts; e != nil {
+			all, active := e.Weights()
+			total += active - all
+		}
+	}
+	return total
+}
+
+// HasExperts tells that a layer has experts: the host reads what its router decides in the middle of a pass.
+func (n *Network) HasExperts() bool {
+	return slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Experts != nil })
 }
 
 // SameRows is the least number of rows that go through the model on a backend each to the bits that it has among so
@@ -95,6 +134,9 @@ func (n *Network) SameRows(b kernels.Backend, rows int) int {
 			if lin.Weight != nil {
 				least = max(least, b.SameRows(lin.Weight.DType, rows))
 			}
+		}
+		if e := n.Layers[i].Experts; e != nil {
+			least = max(least, e.SameRows(b, rows))
 		}
 	}
 	return least
@@ -114,6 +156,8 @@ type slot struct {
 	// compute asks for a copy in the compute type (vectors); otherwise the stored
 	// bytes are used where they lie.
 	compute bool
+	times   float64 // multiplies the sum of the numbers and plus; 0: 1
+	plus    float64 // is added to a vector's numbers
 	set     func(*kernels.Tensor)
 	layer   int   // that it belongs to, as Binder.Layer says
 	order   []int // of blocks of rows, where it is another one in memory: a copy
@@ -126,6 +170,7 @@ type Binder struct {
 	layer int // that slots are of, from 1; 0 for those before the layers
 	sites []Site
 	tied  []func() // run once all slots are filled
+	sinks bool     // asked for by Sinks
 }
 
 // Site is a module of a layer, to which LoRA factors can attach, and the stored
@@ -152,17 +197,79 @@ func (b *Binder) Matrix(name string, dst **kernels.Tensor, out, in int) {
 
 // Vector asks for a vector [n], converted to the compute type.
 func (b *Binder) Vector(name string, dst **kernels.Tensor, n int) {
-	b.add(slot{name: name, shape: []int{n}, compute: true, set: func(t *kernels.Tensor) { *dst = t }})
+	b.VectorPlus(name, dst, n, 0)
+}
+
+// Sinks asks for the logits of the heads in the softmax's denominator.
+func (b *Binder) Sinks(l *Layer, name string, heads int) {
+	b.sinks = true
+	b.Vector(name, &l.Sinks, heads)
+}
+
+// computable refuses a network of which a device does not compute a part, before any weight is loaded.
+func (c *Config) computable(n *Network, b *Binder, devices []kernels.Backend) error {
+	var parts []string
+	if c.AttentionCap > 0 || c.LogitCap > 0 {
+		parts = append(parts, "soft caps of logits")
+	}
+	if b.sinks {
+		parts = append(parts, "sinks in the softmax")
+	}
+	if slices.ContainsFunc(n.Layers, func(l Layer) bool {
+		return l.Gate != kernels.SiLU || l.Experts != nil && l.Experts.Gate != kernels.SiLU
+	}) {
+		parts = append(parts, "gates other than SiLU")
+	}
+	for _, on := range devices {
+		if len(parts) > 0 && on.OwnMemory() {
+			return fmt.Errorf("%s on %s: it has %s, which a processor alone computes; want --device cpu", c.Architecture, on.Device(), strings.Join(parts, " and "))
+		}
+	}
+	return nil
+}
+
+// VectorPlus is Vector of numbers that are stored less a constant, as Gemma's norms are less 1.
+func (b *Binder) VectorPlus(name string, dst **kernels.Tensor, n int, plus float64) {
+	b.affine(name, dst, n, plus, 1)
+}
+
+// affine is Vector of (stored + plus) · times.
+func (b *Binder) affine(name string, dst **kernels.Tensor, n int, plus, times float64) {
+	b.add(slot{name: name, shape: []int{n}, compute: true, plus: plus, times: times, set: func(t *kernels.Tensor) { *dst = t }})
 }
 
 // Linear asks for prefix.weight [out, in] and, where bias is set, prefix.bias.
 func (b *Binder) Linear(l *Layer, m Module, prefix string, out, in int, bias bool) {
+	b.reordered(l, m, prefix, out, in, bias, nil)
+}
+
+// Interleaved asks for queries or keys whose rotary pairs are neighbours, the first rotated dimensions of every head. They are copied into
+// the order of kernels.RoPE, where the halves of the pairs follow each other.
+func (b *Binder) Interleaved(l *Layer, m Module, prefix string, heads, headDim, rotated, in int, bias bool) {
+	order := make([]int, heads*headDim)
+	for i := range order {
+		if order[i] = i; i%headDim < rotated {
+			half := rotated / 2
+			order[i] = i - i%headDim + 2*(i%headDim%half) + i%headDim/half
+		}
+	}
+	b.reordered(l, m, prefix, heads*headDim, in, bias, order)
+}
+
+func (b *Binder) reordered(l *Layer, m Module, prefix string, out, in int, bias bool, order []int) {
 	lin := l.add(m)
 	b.sites = append(b.sites, Site{m, prefix + ".weight"})
-	b.Matrix(prefix+".weight", &lin.Weight, out, in)
+	b.add(slot{name: prefix + ".weight", shape: []int{out, in}, set: func(t *kernels.Tensor) { lin.Weight = t }, order: order})
 	if bias {
-		b.Vector(prefix+".bias", &lin.Bias, out)
+		b.add(slot{name: prefix + ".bias", shape: []int{out}, compute: true, set: func(t *kernels.Tensor) { lin.Bias = t }, order: order})
 	}
+}
+
+// Expert asks for the weights of an expert, by the names of gate, up and down.
+func (b *Binder) Expert(e *Expert, gate, up, down string, width, hidden int) {
+	b.Matrix(gate+".weight", &e.Gate.Weight, width, hidden)
+	b.Matrix(up+".weight", &e.Up.Weight, width, hidden)
+	b.Matrix(down+".weight", &e.Down.Weight, hidden, width)
 }
 
 func (l *Layer) add(m Module) *Linear {

@@ -57,41 +57,9 @@ func RoPETypes() []string { return ropeTypes.Names() }
 // rope_theta and rope_scaling, or from rope_parameters, which holds both. An
 // unknown scaling type is refused by name.
 func (c *Config) setRoPE(keys ropeKeys) error {
-	theta, scaling, parameters, partial := keys.RoPETheta, keys.RoPEScaling, keys.RoPEParameters, keys.PartialRotary
-	if given(parameters) {
-		if given(scaling) {
-			return fmt.Errorf("rope_parameters and rope_scaling: got both, want one of them")
-		}
-		var p struct {
-			RoPETheta *float64 `json:"rope_theta"`
-			Partial   *float64 `json:"partial_rotary_factor"`
-		}
-		if err := json.Unmarshal(parameters, &p); err != nil {
-			return fmt.Errorf("rope_parameters: %w", err)
-		}
-		if scaling = parameters; p.RoPETheta != nil {
-			theta = p.RoPETheta
-		}
-		if p.Partial != nil {
-			partial = p.Partial
-		}
-	}
-	base := 10000.0
-	if theta != nil {
-		base = *theta
-	}
-	if !(base > 0) || math.IsInf(base, 0) {
-		return fmt.Errorf("rope_theta: got %v, want a positive number", base)
-	}
-	rotated := c.HeadDim
-	if partial != nil {
-		if rotated = int(float64(c.HeadDim) * *partial); !(*partial > 0 && *partial <= 1) || rotated < 2 || rotated%2 != 0 {
-			return fmt.Errorf("partial_rotary_factor: got %v of head_dim %d, want an even number of dimensions", *partial, c.HeadDim)
-		}
-	}
-	c.RoPEFreqs, c.RoPEScale = PlainRoPE(base, rotated), 1
-	if !given(scaling) {
-		return nil
+	base, scaling, err := c.setPlainRoPE(keys)
+	if err != nil || !given(scaling) {
+		return err
 	}
 	s := ropeScaling{outer: keys.OriginalContext}
 	if err := json.Unmarshal(scaling, &s); err != nil {
@@ -119,6 +87,44 @@ func (c *Config) setRoPE(keys ropeKeys) error {
 		return fmt.Errorf("rope_scaling.factor: got %v, want at least 1", s.Factor)
 	}
 	return apply(c, &s, base)
+}
+
+// setPlainRoPE is setRoPE without scaling, and returns theta and what is said of scaling.
+func (c *Config) setPlainRoPE(keys ropeKeys) (theta float64, scaling json.RawMessage, err error) {
+	own, scaling, parameters, partial := keys.RoPETheta, keys.RoPEScaling, keys.RoPEParameters, keys.PartialRotary
+	if given(parameters) {
+		if given(scaling) {
+			return 0, nil, fmt.Errorf("rope_parameters and rope_scaling: got both, want one of them")
+		}
+		var p struct {
+			RoPETheta *float64 `json:"rope_theta"`
+			Partial   *float64 `json:"partial_rotary_factor"`
+		}
+		if err := json.Unmarshal(parameters, &p); err != nil {
+			return 0, nil, fmt.Errorf("rope_parameters: %w", err)
+		}
+		if scaling = parameters; p.RoPETheta != nil {
+			own = p.RoPETheta
+		}
+		if p.Partial != nil {
+			partial = p.Partial
+		}
+	}
+	theta = 10000.0
+	if own != nil {
+		theta = *own
+	}
+	if !(theta > 0) || math.IsInf(theta, 0) {
+		return 0, nil, fmt.Errorf("rope_theta: got %v, want a positive number", theta)
+	}
+	rotated := c.HeadDim
+	if partial != nil {
+		if rotated = int(float64(c.HeadDim) * *partial); !(*partial > 0 && *partial <= 1) || rotated < 2 || rotated%2 != 0 {
+			return 0, nil, fmt.Errorf("partial_rotary_factor: got %v of head_dim %d, want an even number of dimensions", *partial, c.HeadDim)
+		}
+	}
+	c.RoPEFreqs, c.RoPEScale = PlainRoPE(theta, rotated), 1
+	return theta, scaling, nil
 }
 
 // linearRoPE divides positions by the factor (Chen et al. 2023, arXiv:2306.15595, position

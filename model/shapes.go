@@ -76,7 +76,7 @@ func openShapes(folder fs.FS, name, device string) (*Model, error) {
 	}
 	m := &Model{Name: name, Config: *config, DeviceChoice: why, folder: folder, family: family, shapes: &shapes{stored: stored}}
 	b := &Binder{}
-	family.Bind(config, b)
+	config.layout.bind(config, b)
 	if err := m.place(devices, b.slots, m.slotBytes); err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func openShapes(folder fs.FS, name, device string) (*Model, error) {
 // bind lays out the network with tensors that fill makes.
 func (m *Model) bind(fill func(s slot) *kernels.Tensor) {
 	b := &Binder{}
-	m.Network = m.family.Bind(&m.Config, b)
+	m.Network = m.Config.layout.bind(&m.Config, b)
 	for _, s := range b.slots {
 		s.set(fill(s))
 	}

@@ -32,7 +32,7 @@ import transformers
 from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parent.parent / "model/testdata"
-MODELS = ["llama3.1", "qwen3", "granite", "phi4-mini"]
+MODELS = ["llama3.1", "qwen3", "granite", "phi4-mini", "gemma2", "gemma3", "gpt-oss", "qwen3-moe", "qwen2-moe", "olmo2"]
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FUSED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"]}
 ROWS, RANK, ALPHA = 5, 3, 6.0
@@ -81,7 +81,8 @@ def build(name):
     golden = json.loads((folder / "golden.json").read_text())
     prompt, response = golden["prompts"][1]["ids"], golden["prompts"][1]["greedy"]
     n, m = len(prompt), len(response)
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").double().eval()
+    others = dict(experts_implementation="eager") if name == "gpt-oss" else {}  # whose other products take no float64
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", **others).double().eval()
     model.requires_grad_(False)
     with torch.no_grad():
         target = attention_scores(model, m, n, input_ids=torch.tensor([prompt + response]))
@@ -97,6 +98,8 @@ def build(name):
                     at = parts.index(module)
                     stored, start, out = fused, sum(sizes[:at]), sizes[at]
             parent = layer.self_attn if hasattr(layer.self_attn, stored) else layer.mlp
+            if not hasattr(parent, stored):  # experts have none
+                continue
             lora[f"layers.{i}.{module}"] = MaskedLoRA(getattr(parent, stored), generator, start, out)
             setattr(parent, stored, lora[f"layers.{i}.{module}"])
     table = model.get_input_embeddings()
@@ -111,19 +114,26 @@ def build(name):
             l.active = active
         for p in parameters.values():
             p.grad = None
-        x = torch.cat([table(torch.tensor([prompt])), embeddings[None]], 1)
+        # Gemma's table multiplies what it gives; rows are as they are stored.
+        x = torch.cat([table(torch.tensor([prompt])), getattr(table, "scalar_embed_scale", 1.0) * embeddings[None]], 1)
         scores = attention_scores(model, ROWS, n, inputs_embeds=x)
         loss, minimised = loss_of(scores)
         minimised.backward()
         return loss.item(), scores.detach(), {k: p.grad.clone() for k, p in parameters.items() if p.grad is not None}
 
+    # The losses are of the layers that hold the whole prompt.
+    types = getattr(model.config, "layer_types", None) or ["full_attention"] * len(model.model.layers)
+    whole = [i for i, kind in enumerate(types) if kind == "full_attention"]
+    everywhere, target = target, target[whole]
+
     def kl(scores):
+        scores = scores[whole]
         p, q = target / target.sum(-1, keepdim=True), scores / scores.sum(-1, keepdim=True)
         loss = (p * (p.log() - q.log())).sum(-1).mean()
         return loss, loss
 
     def mse(scores):
-        loss = ((target - scores) ** 2).mean()
+        loss = ((target - scores[whole]) ** 2).mean()
         return loss, loss * n
 
     kl_loss, kl_scores, kl_grads = step(kl, True)
@@ -131,12 +141,13 @@ def build(name):
     # What the last layer computes after its scores has no effect on them.
     dead = [k for k, g in kl_grads.items() if g.abs().max() == 0]
     absent = sorted(set(parameters) - set(kl_grads)) + dead
-    last = f"layers.{len(model.model.layers) - 1}."
-    assert all(k.startswith(last) and ".q_proj" not in k and ".k_proj" not in k for k in absent) and len(absent) == 10, absent
+    last = whole[-1]
+    layer = lambda k: int(k.split(".")[1]) if k.startswith("layers.") else -1
+    assert sorted(absent) == sorted(k for k in parameters if layer(k) > last or layer(k) == last and ".q_proj" not in k and ".k_proj" not in k), absent
     assert set(k for k, g in mse_grads.items() if g.abs().max() > 0) == {"embeddings"}
 
     tensors = {k: p.detach() for k, p in parameters.items() if k not in absent}
-    tensors |= {"target": target, "lookaheadkv.scores": kl_scores, "judgeq.scores": mse_scores}
+    tensors |= {"target": everywhere, "lookaheadkv.scores": kl_scores, "judgeq.scores": mse_scores}
     tensors |= {f"lookaheadkv.grad.{k}": g for k, g in kl_grads.items() if k not in absent}
     tensors["judgeq.grad.embeddings"] = mse_grads["embeddings"]
     out = ROOT / "golden_training"

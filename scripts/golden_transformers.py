@@ -3,7 +3,7 @@
 scaling type, saved as Hugging Face folders, and what transformers computes with
 them.
 
-    pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy
+    pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy  # gemma*, gpt-oss: torch==2.15.0 transformers==5.24.0
     python3 scripts/golden_transformers.py [model/testdata/golden] [name ...]
 
 Every folder holds a model, a tokenizer and
@@ -48,7 +48,9 @@ SHAPE = dict(
 # The original context is shorter than the long prompt.
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
+GEMMA = dict(head_dim=24, intermediate_size=64, sliding_window=16, query_pre_attn_scalar=20, tie_word_embeddings=True, pad_token_id=EOS)
 SMALL = dict(hidden_size=48, head_dim=16, intermediate_size=64)
+MOE = dict(hidden_size=32, head_dim=16, intermediate_size=32, tie_word_embeddings=True)
 
 
 def longrope(pairs):
@@ -86,8 +88,28 @@ CASES = {
         hidden_size=64, partial_rotary_factor=0.75, tie_word_embeddings=True, pad_token_id=EOS)),
     "granite": ("GraniteConfig", "float16", SMALL | dict(
         embedding_multiplier=12.0, attention_multiplier=0.15, residual_multiplier=0.22, logits_scaling=8.0, tie_word_embeddings=True)),
+    # Roots of the width that every type has: the factor of embeddings is rounded to it.
+    "gemma2": ("Gemma2Config", "float16", GEMMA | dict(attn_logit_softcapping=4.0, final_logit_softcapping=6.0)),
+    "gemma3": ("Gemma3TextConfig", "float16", GEMMA | dict(
+        num_hidden_layers=3, layer_types=["sliding_attention", "sliding_attention", "full_attention"], rope_parameters=dict(
+            full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1000000.0), sliding_attention=dict(rope_type="default", rope_theta=10000.0)))),
+    "gpt-oss": ("GptOssConfig", "float16", MOE | dict(
+        num_local_experts=4, num_experts_per_tok=2, intermediate_size=24, sliding_window=16, tie_word_embeddings=False,
+        rope_parameters=YARN | dict(rope_theta=150000.0, truncate=False, beta_fast=32.0, beta_slow=1.0))),
     "smollm3": ("SmolLM3Config", "float16", SMALL | dict(
         num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1, no_rope_layer_interval=2, tie_word_embeddings=True, pad_token_id=EOS)),
+    "mixtral": ("MixtralConfig", "float16", MOE | dict(num_local_experts=4, num_experts_per_tok=2, intermediate_size=24)),
+    "qwen3-moe": ("Qwen3MoeConfig", "float16", MOE | dict(
+        num_hidden_layers=3, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=16, norm_topk_prob=True, mlp_only_layers=[1])),
+    "qwen2-moe": ("Qwen2MoeConfig", "float16", MOE | dict(
+        head_dim=8, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=32, norm_topk_prob=False)),
+    "olmo2": ("Olmo2Config", "float16", SMALL | dict(pad_token_id=EOS)),
+    "olmo3": ("Olmo3Config", "float16", SMALL | dict(
+        num_hidden_layers=3, sliding_window=16, layer_types=["sliding_attention", "sliding_attention", "full_attention"], rope_scaling=YARN, pad_token_id=EOS)),
+    "glm4": ("Glm4Config", "float16", SMALL | dict(partial_rotary_factor=0.5, pad_token_id=EOS)),
+    "glm4-moe": ("Glm4MoeConfig", "float16", MOE | dict(
+        partial_rotary_factor=0.5, attention_bias=True, use_qk_norm=True, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16,
+        n_shared_experts=1, n_group=2, topk_group=1, routed_scaling_factor=1.5, first_k_dense_replace=1, num_hidden_layers=3, pad_token_id=EOS)),
 }
 
 TEXT = """The river was higher than anyone in the town could remember. On the third day
@@ -100,18 +122,25 @@ def draw_weights(model, seed):
     with torch.no_grad():
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=generator)
-            if name.endswith("bias"):
+            if name.endswith("sinks"):
+                p.copy_(1.0 + noise)
+            elif name.endswith("bias"):
                 p.copy_(0.3 * noise)
             elif p.dim() == 1:
-                p.copy_((1.5 if "q_norm" in name else 1.0) + 0.2 * noise)
+                stored = 1.0 if model.config.model_type.startswith("gemma") else 0.0  # less than what multiplies
+                p.copy_((1.5 if "q_norm" in name else 1.0) - stored + 0.2 * noise)
             elif "embed" in name:
                 # Small beside what Falcon's parallel blocks add, or Granite's, whose multipliers
                 # are on both, or the tied head repeats the input.
-                small = getattr(model.config, "residual_multiplier", 0) / 40
+                small = getattr(model.config, "residual_multiplier", 0) / 40 or (
+                    0.03 if model.config.model_type.startswith("gemma") else 0)
                 p.copy_((0.15 if "word_embeddings" in name else small or 0.5) * noise)
             else:
                 gain = 1.5 if any(part in name for part in ("q_proj", "k_proj", "qkv_proj", "query_key_value")) else 1.2
                 p.copy_(gain * p.shape[1] ** -0.5 * noise)
+        for name, p in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                p.copy_(0.1 * torch.randn(p.shape, generator=generator))
 
 
 def make_tokenizer():
@@ -158,10 +187,12 @@ def build(root, name, tokenizer):
     shape = SHAPE | changes
     if config_class == "FalconConfig":  # multi-query; the MLP is four times as wide as the rest
         del shape["num_key_value_heads"], shape["intermediate_size"]
+    if "rope_parameters" in shape:
+        del shape["rope_theta"]
     if config_class == "Phi3Config":
         del shape["head_dim"]
     config = getattr(transformers, config_class)(**shape)
-    config.architectures = [config_class.removesuffix("Config") + "ForCausalLM"]
+    config.architectures = [config_class.removesuffix("Config").removesuffix("Text") + "ForCausalLM"]
     text = " ".join((TEXT * 3).split())
     ids = tokenizer.encode(text).ids
     prompts = [ids[60 : 60 + SHORT], ids[:LONG]]
@@ -215,7 +246,7 @@ def main():
         build(root, name, tokenizer)
     total = sum(f.stat().st_size for f in root.rglob("*") if f.is_file())
     print(f"{total / 1e6:.2f} MB")
-    assert total < 6.5e6
+    assert total < 9.5e6
 
 
 if __name__ == "__main__":

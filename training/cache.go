@@ -11,6 +11,7 @@ import (
 	"glimpse/internal/tempdir"
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/kvcache"
 )
 
 // sampleCache keeps prepared samples that come again, in memory up to one bound and
@@ -143,6 +144,12 @@ func (c *sampleCache) read(stub *prepared) (*prepared, error) {
 	})
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("sample cache: %w", err)
+	}
+	for l := range p.past {
+		for h := range p.past[l] { // a layer with a window holds the last ones
+			kv := &p.past[l][h]
+			kv.Positions = kvcache.Positions(p.next-int32(kv.Entries()), kv.Entries())
+		}
 	}
 	return p, nil
 }

@@ -46,7 +46,7 @@ func Forecast(ctx context.Context, m *model.Model, c Config, o PlanOptions) (k M
 		return k, fmt.Errorf("forecast: %w", err)
 	}
 	each := counter.Peak() - base
-	cache := int64(o.Prompt) * (m.Config.CacheBytesPerToken(counted.CacheDType()) + 4*int64(m.Config.Layers*m.Config.Heads))
+	cache := m.Config.CacheBytes(o.Prompt, counted.CacheDType()) + 4*int64(o.Prompt*m.Config.Layers*m.Config.Heads)
 	if o.Generated {
 		each += int64(c.MaxResponse) * m.Config.CacheBytesPerToken(counted.CacheDType())
 	}

@@ -43,8 +43,8 @@ func (s *student) run(sample autodiff.Sample) (float64, error) {
 }
 
 // forward adds an adapter's parameters to g, in their order, and the pass of its rows
-// through the frozen model on top of the sample's prompt. It returns every layer's scores:
-// the graph twin of Runner.Probe.
+// through the frozen model on top of the sample's prompt. It returns every layer's scores, none of layers that are not
+// Scored: the graph twin of Runner.Probe.
 func forward(g *autodiff.Graph, m *model.Model, a model.Adapter, s *autodiff.Sample) ([]autodiff.Node, error) {
 	p := &pass{g: g, m: m, adapter: a, sample: s, nodes: make(map[*kernels.Tensor]autodiff.Node)}
 	params := a.Parameters()
@@ -56,7 +56,7 @@ func forward(g *autodiff.Graph, m *model.Model, a model.Adapter, s *autodiff.Sam
 		return nil, err
 	}
 	p.x = p.nodes[params[0].Tensor]
-	for p.l = range m.Config.Layers {
+	for p.l = range m.Config.ScoredLayers() {
 		p.x = g.Enter(m.On(p.l), p.x)
 		if err := model.RunLayer(p, m, p.l); err != nil {
 			return nil, err
@@ -101,8 +101,8 @@ func (p *pass) check(params []model.Parameter) error {
 	return nil
 }
 
-// reached is false in the last layer, whose values and outputs reach no score.
-func (p *pass) reached() bool { return model.VProj.ReachesScores(p.l, p.m.Config.Layers) }
+// reached is false in the last scored layer, whose values and outputs reach no score.
+func (p *pass) reached() bool { return model.VProj.ReachesScores(p.l, p.m.Config.ScoredLayers()) }
 
 func (p *pass) Projections() (q, k, v autodiff.Node) {
 	p.h = p.Norm(p.x, p.m.Network.Layers[p.l].AttentionNorm)
@@ -116,7 +116,7 @@ func (p *pass) Projections() (q, k, v autodiff.Node) {
 func (p *pass) NormRotate(q, k autodiff.Node) bool { return false }
 
 func (p *pass) Norm(x autodiff.Node, n model.Norm) autodiff.Node {
-	switch eps := p.m.Config.RMSNormEps; {
+	switch eps := n.Epsilon(&p.m.Config); {
 	case n.Weight == nil:
 		return x
 	case n.Bias != nil:
@@ -136,12 +136,15 @@ func (p *pass) Rotate(m model.Module, x autodiff.Node) autodiff.Node {
 
 func (p *pass) Attend(q, k, v autodiff.Node) (out autodiff.Node, ok bool, err error) {
 	c := &p.m.Config
-	heads := autodiff.Heads{Query: c.Heads, KV: c.KVHeads, Dim: c.HeadDim, Window: c.Window(p.l), Scale: c.AttentionScale()}
+	heads := autodiff.Heads{Query: c.Heads, KV: c.KVHeads, Dim: c.HeadDim, Window: c.Window(p.l), Scale: c.AttentionScale(), SoftCap: c.AttentionCap, Sinks: p.m.Network.Layers[p.l].Sinks}
 	var scores autodiff.Node
 	if ok = p.reached(); ok {
 		out, scores = p.g.Attention(q, k, v, p.sample, p.l, heads)
 	} else {
 		scores = p.g.Scores(q, k, p.sample, p.l, heads)
+	}
+	if !c.Scored(p.l) {
+		scores = autodiff.Node{}
 	}
 	p.scores = append(p.scores, scores)
 	return out, ok, nil
@@ -171,6 +174,18 @@ func (p *pass) Leave(delta autodiff.Node, _ model.Norm) { p.Add(delta) }
 
 func (p *pass) Gated(autodiff.Node) (act autodiff.Node, ok bool) { return act, false }
 
-func (p *pass) SiLUMul(gate, up autodiff.Node) autodiff.Node { return p.g.SiLUMul(gate, up) }
+func (p *pass) GateMul(act kernels.Gate, gate, up autodiff.Node) autodiff.Node {
+	return p.g.GateMul(act, gate, up)
+}
+
+func (p *pass) Experts(e *model.Experts, h autodiff.Node, scale float64) autodiff.Node {
+	return p.g.Function("experts", h,
+		func(b kernels.Backend, arena *kernels.Arena, y, x *kernels.Tensor) {
+			e.Forward(y, model.Pass{On: b, Arena: arena, H: x}, scale)
+		},
+		func(b kernels.Backend, arena *kernels.Arena, dx, x, dy *kernels.Tensor) {
+			e.Backward(dx, model.Pass{On: b, Arena: arena, H: x}, dy, scale)
+		})
+}
 
 func (p *pass) GELU(x autodiff.Node) autodiff.Node { return p.g.GELU(x) }

@@ -161,12 +161,20 @@ func operations(m *model.Model, prompt, response int, adapters []rowsOf) (w work
 			if !last || module == model.KProj || module == model.VProj {
 				w.prefill.products += n * size
 			}
-			if !module.ReachesScores(l, c.Layers) {
+			if !module.ReachesScores(l, c.ScoredLayers()) {
 				continue
 			}
 			w.target.products += float64(response) * size
 			for _, a := range adapters {
 				w.rows.products += 2 * a.rows * size // forward, gradient of the input
+			}
+		}
+		if e := m.Network.Layers[l].Experts; e != nil && !last {
+			_, active := e.Weights()
+			w.prefill.products += n * float64(active)
+			w.target.products += float64(response) * float64(active)
+			for _, a := range adapters {
+				w.rows.products += 3 * a.rows * float64(active) // forward twice: the gradient computes it again
 			}
 		}
 		products := 2.0 // q·kᵀ and p·v

@@ -161,7 +161,7 @@ func planPass(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*pa
 	k, workers := &p.Memory, int64(p.Workers)
 	k.Weights, k.Samples = m.WeightBytes(), c.CacheMemory
 	entries := int64(o.Prompt)
-	k.Cache = workers * entries * (m.Config.CacheBytesPerToken(m.CacheDType()) + 4*int64(m.Config.Layers*m.Config.Heads))
+	k.Cache = workers * (m.Config.CacheBytes(o.Prompt, m.CacheDType()) + 4*entries*int64(m.Config.Layers*m.Config.Heads))
 	if v := c.Validation; v.Samples > 0 {
 		// Scores of all policies at all budgets, SnapKV's and the oracle's among them.
 		k.Validation = workers * 4 * entries * int64(m.Config.Layers*m.Config.KVHeads*len(v.Budgets)*(len(c.Adapters)+2))

@@ -105,5 +105,5 @@ func (p *passPlan) changes(ctx context.Context, m *model.Model, o PlanOptions) (
 
 // pairs is the memory of the cached keys and values.
 func (k *Memory) pairs(p *Plan, m *model.Model) int64 {
-	return int64(p.Workers) * int64(p.Prompt) * m.Config.CacheBytesPerToken(m.CacheDType())
+	return int64(p.Workers) * m.Config.CacheBytes(p.Prompt, m.CacheDType())
 }

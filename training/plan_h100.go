@@ -55,7 +55,7 @@ func (p *Plan) addH100(m *model.Model, c Config, o PlanOptions, w work) {
 
 	k := &p.Memory
 	workers := int64(max(1, p.Workers))
-	cache := int64(o.Prompt) * (m.Config.CacheBytesPerToken(kernels.BF16) + 4*int64(m.Config.Layers*m.Config.Heads))
+	cache := m.Config.CacheBytes(o.Prompt, kernels.BF16) + 4*int64(o.Prompt*m.Config.Layers*m.Config.Heads)
 	p.H100.Memory = int64(weights) + cache + k.Activations/workers + k.Adapters + k.Optimiser + k.Samples
 	p.H100.Fits = p.H100.Memory <= h100Bytes
 }

@@ -149,7 +149,7 @@ func measureRates(ctx context.Context, m *model.Model, c Config, o PlanOptions) 
 	if err := ctx.Err(); err != nil {
 		return speed{}, err
 	}
-	weights := float64(m.Network.Parameters())
+	weights := float64(m.Network.ActiveParameters())
 	return speed{
 		seconds: func(w work) float64 {
 			s := 0.0
@@ -166,11 +166,20 @@ func measureRates(ctx context.Context, m *model.Model, c Config, o PlanOptions) 
 // harmonic is the rate of work of which half is done at each rate.
 func harmonic(a, b float64) float64 { return 2 / (1/a + 1/b) }
 
-// ropeBytes is the table of rotations for so many positions, which grows in powers of two.
+// ropeBytes are the tables of rotations for so many positions, which grow in powers of two.
 func ropeBytes(m *model.Model, positions int) int64 {
 	n := 1024
 	for n < positions {
 		n *= 2
 	}
-	return 2 * int64(n*len(m.Config.RoPEFreqs)*m.Backend.Compute().Size())
+	tables := make(map[*model.RoPE]int)
+	for l := range m.Config.Layers {
+		of := m.Config.RoPEOf(l)
+		tables[of] = len(of.RoPEFreqs)
+	}
+	width := 0
+	for _, w := range tables {
+		width += w
+	}
+	return 2 * int64(n*width*m.Backend.Compute().Size())
 }

@@ -39,7 +39,7 @@ func (m Model) step(entries func(l int) int, read, batch int) Cost {
 	var total Cost
 	for l := range m.layers {
 		for _, mod := range m.layers[l].modules {
-			total = total.plus(m.chip.operation(2*mod.weights*float64(batch), mod.weights*m.weight))
+			total = total.plus(m.chip.operation(2*mod.weights*float64(batch), mod.read(batch)*m.weight))
 		}
 		n := entries(l)
 		if m.as.Causal {

@@ -152,7 +152,7 @@ func (m Model) draft(w eviction.Workload, add func(string, Cost)) {
 	look := full
 	for l := range m.layers {
 		for _, mod := range m.layers[l].modules {
-			look = look.plus(m.chip.operation(2*mod.weights*float64(w.Draft), mod.weights*m.weight))
+			look = look.plus(m.chip.operation(2*mod.weights*float64(w.Draft), mod.read(w.Draft)*m.weight))
 		}
 		look = look.plus(m.product(4, m.causal(l, w.Draft, w.Tokens), w.Tokens))
 	}

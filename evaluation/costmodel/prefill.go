@@ -79,7 +79,7 @@ func (m Model) linears(l int, w eviction.Workload, probes []rows) Cost {
 				n = 1
 			}
 		}
-		total = total.plus(m.chip.operation(2*mod.weights*float64(n), mod.weights*m.weight))
+		total = total.plus(m.chip.operation(2*mod.weights*float64(n), mod.read(n)*m.weight))
 	}
 	return total
 }

@@ -1,6 +1,8 @@
 package costmodel
 
 import (
+	"math"
+
 	"glimpse/eviction"
 	"glimpse/model"
 )
@@ -22,7 +24,22 @@ type layer struct {
 
 type module struct {
 	name    model.Module
-	weights float64 // in · out
+	weights float64 // in · out, of experts those that a row goes through
+	experts *model.Experts
+}
+
+// read are the weights that so many rows read. Of experts it is what is expected where a router prefers none.
+func (m module) read(rows int) float64 {
+	if m.experts == nil {
+		return m.weights
+	}
+	all, active := m.experts.Weights()
+	share := float64(m.experts.TopK) / float64(len(m.experts.Each))
+	routed := float64(all-active) / (1 - share) // of all experts that a router chooses from
+	if share == 1 {
+		return m.weights
+	}
+	return float64(all) - routed*math.Pow(1-share, float64(rows))
 }
 
 // shapeOf reads the shapes of a model, whose weights need not be there.
@@ -39,9 +56,14 @@ func shapeOf(m *model.Model) shape {
 		at := layer{window: c.Window(l)}
 		for _, name := range model.Modules {
 			if lin := m.Network.Layers[l].Linear(name); lin != nil {
-				at.modules = append(at.modules, module{name, float64(lin.Weight.Len())})
+				at.modules = append(at.modules, module{name: name, weights: float64(lin.Weight.Len())})
 				bytes, weights = bytes+lin.Weight.Bytes(), weights+lin.Weight.Len()
 			}
+		}
+		if e := m.Network.Layers[l].Experts; e != nil {
+			all, active := e.Weights()
+			at.modules = append(at.modules, module{name: model.DownProj, weights: float64(active), experts: e})
+			bytes, weights = bytes+e.Each[0].Up.Weight.DType.Bytes(int(all)), weights+int(all)
 		}
 		s.layers = append(s.layers, at)
 	}

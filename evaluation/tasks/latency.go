@@ -145,7 +145,7 @@ func (l *latency) measure(ctx context.Context, b *evaluation.Bench, n int) ([]ev
 	if err != nil {
 		return nil, err
 	}
-	full := float64(l.Model.Config.CacheBytesPerToken(l.Model.CacheDType())) * float64(n)
+	full := float64(l.Model.Config.CacheBytes(n, l.Model.CacheDType()))
 	var out []evaluation.Measures
 	for i, cell := range b.Cells {
 		t, budget := timings[i], n

@@ -14,7 +14,7 @@ import (
 // stays in the second-level cache together with its keys.
 const (
 	tileQueries = 64
-	tileEntries = 512
+	tileEntries = kernels.WindowBlock
 )
 
 // stack copies the vectors of rows [from, to) of x [rows, heads, dim] that read
@@ -42,6 +42,7 @@ func unstack(x []float32, src []float32, a *kernels.Attend, g, from, to int) {
 
 // softmaxState is the online softmax of stacked query vectors.
 type softmaxState struct {
+	cap      float64   // of the logits; 0 for none
 	top, sum []float32 // running maximum and sum per query
 	acc      []float32 // [queries, dim]; nil where no output is asked for
 	dim      int
@@ -59,6 +60,7 @@ func (o *softmaxState) tile(s []float32, width int, visible func(i int) (from, t
 		if from == to {
 			continue
 		}
+		softCap(row[from:to], o.cap)
 		top := max(o.top[i], simd.Max(row[from:to]))
 		sum := simd.Weights(row[from:to], row[from:to], top)
 		if o.started {
@@ -83,6 +85,33 @@ func (o *softmaxState) tile(s []float32, width int, visible func(i int) (from, t
 	o.started = true
 }
 
+// sink takes in the sink of query i: a logit without a value.
+func (o *softmaxState) sink(i int, logit float32) {
+	top := max(o.top[i], logit)
+	decay := float32(math.Exp(float64(o.top[i] - top)))
+	if decay != 1 && o.acc != nil {
+		simd.Scale(decay, o.acc[i*o.dim:][:o.dim])
+	}
+	o.top[i], o.sum[i] = top, o.sum[i]*decay+float32(math.Exp(float64(logit-top)))
+}
+
+// softCap bounds logits; 0 leaves them.
+func softCap(x []float32, cap float64) {
+	if cap > 0 {
+		for i, v := range x {
+			x[i] = float32(cap * math.Tanh(float64(v)/cap))
+		}
+	}
+}
+
+// capSlopes writes the derivatives of softCap where it gives the logits x + shift.
+func capSlopes(dst, x []float32, shift float32, cap float64) {
+	for i, v := range x {
+		c := float64(v+shift) / cap
+		dst[i] = float32(1 - c*c)
+	}
+}
+
 func (b *cpu) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 	kernels.CheckAttention("Attention", out, lse, a)
 	group, dim, rows, kvHeads := a.Group(), a.HeadDim(), a.Rows(), a.KVHeads()
@@ -103,7 +132,7 @@ func (b *cpu) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 		tile := max(min(entries, tileEntries), rows*btoi(a.K != nil))
 		b.with(queries*(2*dim+tile+2), func(s *buffer) {
 			q, logits := s.take(queries*dim), s.take(queries*tile)
-			state := softmaxState{top: s.take(queries), sum: s.take(queries), dim: dim}
+			state := softmaxState{cap: a.SoftCap, top: s.take(queries), sum: s.take(queries), dim: dim}
 			if out != nil {
 				state.acc = s.take(queries * dim)
 			}
@@ -125,6 +154,9 @@ func (b *cpu) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 				state.tile(logits, n, func(i int) (int, int) { return a.VisibleOwn(from + i/group) }, a.V, g*dim, kvHeads*dim)
 			}
 			for i := range state.top {
+				if a.Sinks != nil {
+					state.sink(i, a.Sinks.F32()[g*group+i%group])
+				}
 				if out != nil {
 					simd.Scale(1/state.sum[i], state.acc[i*dim:][:dim])
 				}
@@ -195,6 +227,7 @@ func (b *cpu) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
 				for r := from; r < to; r++ {
 					first, last := seen(r)
 					row := logits[(r-from)*n:][first:last]
+					softCap(row, a.SoftCap)
 					simd.AddScalar(-lse.F32()[h*rows+r], row)
 					simd.MaxInto(tileTop[first:last], row)
 				}
@@ -244,11 +277,15 @@ func (b *cpu) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out, 
 	parallel.Tasks(kvHeads, 6*queries*(a.Past[0].Entries()+rows)*dim, func(g int) {
 		n := a.Past[g].Entries()
 		K, KOwn := a.Past[g].K, a.K.F32()[g*dim:]
-		b.with(queries*(3*dim+2*n+2*rows)+2*n+rows*dim, func(s *buffer) {
+		b.with(queries*(3*dim+2*n+2*rows)+2*n+rows*dim+btoi(a.SoftCap > 0)*(n+rows), func(s *buffer) {
 			q, dS, dSOwn := s.take(queries*dim), s.take(queries*n), s.take(queries*rows)
 			dQ, dO := s.take(queries*dim), s.take(queries*dim)
 			dP, dPOwn := s.take(queries*n), s.take(queries*rows)
 			shares, shift, own := s.take(n), s.take(n), s.take(rows*dim)
+			var slopes, slopesOwn []float32 // of the soft cap
+			if a.SoftCap > 0 {
+				slopes, slopesOwn = s.take(n), s.take(rows)
+			}
 			stack(q, a.Q.F32(), a, g, 0, rows, float32(a.Scale))
 			kept := keptLogits(a.Kept, a, g)
 			if kept == nil {
@@ -269,6 +306,14 @@ func (b *cpu) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out, 
 				logits, less := p, z // logits − less is the logarithm of a probability
 				if kept != nil {
 					logits, less = kept[i*n:][:n], 0
+				}
+				if a.SoftCap > 0 {
+					if kept == nil {
+						softCap(p[from:], a.SoftCap)
+					}
+					softCap(pOwn[fromOwn:toOwn], a.SoftCap)
+					capSlopes(slopes[from:], logits[from:], z-less, a.SoftCap)
+					capSlopes(slopesOwn[fromOwn:toOwn], pOwn[fromOwn:toOwn], 0, a.SoftCap)
 				}
 				// The part through the scores: L' = logit − lse has the gradient
 				// dLogScore · exp(L' − logScore) / rows.
@@ -302,6 +347,14 @@ func (b *cpu) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out, 
 				}
 				if dLogScore != nil {
 					simd.Add(p, p, shares)
+				}
+				if a.SoftCap > 0 {
+					dOwn := pOwn
+					if dOut != nil {
+						dOwn = dPOwn[i*rows:][:rows]
+					}
+					simd.Mul(p[from:], p[from:], slopes[from:])
+					simd.Mul(dOwn[fromOwn:toOwn], dOwn[fromOwn:toOwn], slopesOwn[fromOwn:toOwn])
 				}
 			}
 			if dOut != nil {

@@ -251,6 +251,16 @@ func (b *cpu) Axpy(y *kernels.Tensor, alpha float64, x *kernels.Tensor) {
 	host.Split(len(Y), 1, func(i, j int) { simd.Axpy(float32(alpha), X[i:j], Y[i:j]) })
 }
 
+func (b *cpu) AddRows(y, x *kernels.Tensor, rows []int32, weights []float64) {
+	kernels.CheckAddRows(y, x, rows, weights)
+	Y, X, w := y.F32(), x.F32(), y.Width()
+	host.Split(len(rows), w, func(from, to int) {
+		for i := from; i < to; i++ {
+			simd.Axpy(float32(weights[i]), X[i*w:][:w], Y[int(rows[i])*w:][:w])
+		}
+	})
+}
+
 func (b *cpu) RMSNorm(y, x, w *kernels.Tensor, eps float64) {
 	kernels.CheckNorm("RMSNorm", x, w, y)
 	width := w.Len()

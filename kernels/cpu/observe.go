@@ -59,8 +59,17 @@ func observeHead(out, lse, logScore *kernels.Tensor, a *kernels.Attend, g int, s
 		from, to := a.Visible(g, r)
 		fromOwn, toOwn := a.VisibleOwn(r)
 		x, pi, o := logits[i*n:][:n], p[i*n:][:n], own[i*rows:][:rows]
-		top := max(simd.Max(x[from:to]), simd.Max(o[fromOwn:toOwn]))
+		softCap(x[from:to], a.SoftCap)
+		softCap(o[fromOwn:toOwn], a.SoftCap)
+		sink := float32(math.Inf(-1))
+		if a.Sinks != nil {
+			sink = a.Sinks.F32()[h]
+		}
+		top := max(simd.Max(x[from:to]), simd.Max(o[fromOwn:toOwn]), sink)
 		sum := simd.Weights(pi[from:to], x[from:to], top) + simd.Weights(o[fromOwn:toOwn], o[fromOwn:toOwn], top)
+		if a.Sinks != nil {
+			sum += float32(math.Exp(float64(sink - top)))
+		}
 		clear(pi[:from])
 		clear(pi[to:])
 		clear(o[:fromOwn])

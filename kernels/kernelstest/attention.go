@@ -20,6 +20,8 @@ type AttendShape struct {
 	ExtraWidth       int
 	Window           int  // sliding window; 0: none
 	Evicted          bool // with a window: the past has gaps, other ones in every head
+	SoftCap          float64
+	Sinks            float64 // standard deviation of the sinks; 0: none
 }
 
 // AttendShapes: grouping of heads, ragged pasts, tails, and more entries and rows
@@ -67,6 +69,23 @@ var AttendShapes = []AttendShape{
 	{Name: "own pairs, widths beyond the entries", Rows: 4, Heads: 4, Dim: 8, Entries: []int{6, 300}, Own: true, ExtraWidth: 37},
 	{Name: "own pairs beyond a tile", Rows: 130, Heads: 2, Dim: 8, Entries: []int{1030, 1}, Own: true},
 	{Name: "own pairs, one past beyond two tiles", Rows: 32, Heads: 4, Dim: 16, Entries: []int{12, 1030}, Own: true},
+}
+
+// BoundedShapes have soft caps and sinks.
+var BoundedShapes = []AttendShape{
+	{Name: "sinks, one row", Rows: 1, Heads: 4, Dim: 8, Entries: []int{19, 7}, Sinks: 1},
+	{Name: "sinks, GQA", Rows: 9, Heads: 6, Dim: 16, Entries: []int{40, 33}, Sinks: 1},
+	{Name: "sinks far above the logits", Rows: 5, Heads: 4, Dim: 8, Entries: []int{30, 30}, Sinks: 300, Tol: 1e-4},
+	{Name: "sinks and a window across tiles", Rows: 70, Heads: 2, Dim: 8, Entries: []int{1300}, Window: 530, Sinks: 2},
+	{Name: "sinks, own pairs", Rows: 8, Heads: 4, Dim: 16, Entries: []int{30, 0}, Own: true, Sinks: 2},
+	{Name: "sinks, own pairs, window, evicted", Rows: 12, Heads: 6, Dim: 8, Entries: []int{50, 0, 600}, Own: true, Window: 40, Evicted: true, Sinks: 1},
+	{Name: "soft cap, one row", Rows: 1, Heads: 4, Dim: 8, Entries: []int{19, 7}, Logits: 8, SoftCap: 5},
+	{Name: "soft cap, rows beyond a tile", Rows: 140, Heads: 2, Dim: 8, Entries: []int{150, 600}, Logits: 40, SoftCap: 20, Tol: 1e-4},
+	{Name: "soft cap that nothing reaches", Rows: 6, Heads: 4, Dim: 8, Entries: []int{30, 31}, SoftCap: 5000},
+	{Name: "soft cap, own pairs", Rows: 8, Heads: 4, Dim: 16, Entries: []int{30, 30}, Own: true, Logits: 8, SoftCap: 5},
+	{Name: "soft cap, own pairs, window, evicted", Rows: 12, Heads: 6, Dim: 8, Entries: []int{50, 0, 600}, Own: true, Window: 40, Evicted: true, Logits: 8, SoftCap: 5},
+	{Name: "soft cap and sinks, own pairs beyond a tile", Rows: 130, Heads: 2, Dim: 8, Entries: []int{1030, 1}, Own: true, Logits: 8, SoftCap: 5, Sinks: 1},
+	{Name: "soft cap and sinks", Rows: 33, Heads: 4, Dim: 8, Entries: []int{1100, 200}, Logits: 8, SoftCap: 5, Sinks: 1, ExtraWidth: 3},
 }
 
 // mostQueries bounds the rows of random shapes times their heads: many tiles of any backend,
@@ -122,6 +141,9 @@ func (s AttendShape) Attend(d Device, rng *rand.Rand) *kernels.Attend {
 	}
 	if s.Window > 0 {
 		s.place(a, rng)
+	}
+	if a.SoftCap = s.SoftCap; s.Sinks > 0 {
+		a.Sinks = d.Tensor(Random(rng, s.Heads, s.Sinks), s.Heads)
 	}
 	return a
 }

@@ -144,6 +144,24 @@ func ElementCases(lengths []int, rowShapes []RowShape, ropeShapes [][4]int) []Co
 			d.B.SiLUMulGrad(dgate, dup, gate, up, dy)
 			return []Output{{"dgate", dgate.Float64s(), 1e-2}, {"dup", dup.Float64s(), 1e-3}}
 		})
+		for act, name := range map[kernels.Gate]string{kernels.SiLU: "silu", kernels.GELUTanh: "gelu", kernels.ClampedSwiGLU: "swiglu"} {
+			add("GateMul", size+", "+name, func(d Device, rng *rand.Rand) []Output {
+				gate, up, y := d.Tensor(gates(rng, n), n), d.Tensor(Random(rng, n, 4), n), d.Garbage(n)
+				d.B.GateMul(act, y, gate, up)
+				return []Output{{"y", y.Float64s(), 1e-3}}
+			})
+			add("GateMulGrad", size+", "+name, func(d Device, rng *rand.Rand) []Output {
+				gate, up, dy := d.Tensor(gates(rng, n), n), d.Tensor(Random(rng, n, 4), n), d.Tensor(Random(rng, n, 1), n)
+				dgate, dup := d.Garbage(n), d.Garbage(n)
+				d.B.GateMulGrad(act, dgate, dup, gate, up, dy)
+				return []Output{{"dgate", dgate.Float64s(), 1e-2}, {"dup", dup.Float64s(), 1e-3}}
+			})
+		}
+		add("SoftCap", size, func(d Device, rng *rand.Rand) []Output {
+			x := d.Tensor(gates(rng, n), n)
+			d.B.SoftCap(x, x, 3)
+			return []Output{{"y", x.Float64s(), 1e-3}}
+		})
 		add("GELU", size, func(d Device, rng *rand.Rand) []Output {
 			y := d.Garbage(n)
 			d.B.GELU(y, d.Tensor(gates(rng, n), n))
@@ -233,6 +251,17 @@ func ElementCases(lengths []int, rowShapes []RowShape, ropeShapes [][4]int) []Co
 			d.B.LayerNormGrad(dx, x, w, dy, 1e-5)
 			values := dx.Float64s()
 			return []Output{{"dx", values, max(1, Magnitude(values)) * cancelled}} // of one column it is all cancellation
+		})
+	}
+	for _, s := range [][3]int{{1, 1, 5}, {9, 4, 33}, {300, 200, 130}} {
+		add("AddRows", fmt.Sprint(s), func(d Device, rng *rand.Rand) []Output {
+			var rows []int32
+			for _, row := range rng.Perm(s[0])[:s[1]] {
+				rows = append(rows, int32(row))
+			}
+			y, x := d.Tensor(Random(rng, s[0]*s[2], 1), s[0], s[2]), d.Tensor(Random(rng, (s[1]+1)*s[2], 1), s[1]+1, s[2])
+			d.B.AddRows(y, x, rows, Random(rng, s[1], 1))
+			return []Output{{"y", y.Float64s(), 1}}
 		})
 	}
 	for _, s := range ropeShapes {

@@ -41,6 +41,9 @@ func ConformanceCases() []Conformance {
 		AttentionCases(slices.Concat(AttendShapes, RandomShapes(25))), composedCases())
 }
 
+// HostCases are those that backends on host memory have besides: what no device computes yet.
+func HostCases() []Conformance { return AttentionCases(BoundedShapes) }
+
 // Device makes the tensors of one backend.
 type Device struct{ B kernels.Backend }
 
@@ -180,6 +183,13 @@ func Conform(t *testing.T, names ...string) {
 	for _, c := range ConformanceCases() {
 		byOp[c.Op] = append(byOp[c.Op], c)
 	}
+	host := make(map[string]int) // of byOp, the first for host memory alone
+	for op := range byOp {
+		host[op] = len(byOp[op])
+	}
+	for _, c := range HostCases() {
+		byOp[c.Op] = append(byOp[c.Op], c)
+	}
 	type key struct {
 		op string
 		i  int
@@ -188,8 +198,9 @@ func Conform(t *testing.T, names ...string) {
 	for _, name := range names {
 		for _, op := range slices.Sorted(maps.Keys(byOp)) {
 			t.Run(name+"/"+op, func(t *testing.T) {
+				d := Open(t, name)
 				for i, c := range byOp[op] {
-					if testing.Short() && i%4 > 0 {
+					if testing.Short() && i%4 > 0 || i >= host[op] && d.B.OwnMemory() {
 						continue
 					}
 					want, ok := wanted[key{op, i}]
@@ -197,7 +208,7 @@ func Conform(t *testing.T, names ...string) {
 						want = c.RunOn(exact)
 						wanted[key{op, i}] = want
 					}
-					c.Compare(t, Open(t, name), want)
+					c.Compare(t, d, want)
 				}
 			})
 		}

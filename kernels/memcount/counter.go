@@ -335,6 +335,9 @@ func (d *Counter) CopyHead(y, x *kernels.Tensor, h int)                     { ke
 func (d *Counter) Add(y, a, b *kernels.Tensor)                              { kernels.CheckLengths("Add", y, a, b) }
 func (d *Counter) Axpy(y *kernels.Tensor, alpha float64, x *kernels.Tensor) {}
 
+func (d *Counter) AddRows(y, x *kernels.Tensor, rows []int32, weights []float64) {
+	kernels.CheckAddRows(y, x, rows, weights)
+}
 func (d *Counter) RMSNorm(y, x, w *kernels.Tensor, eps float64) {
 	kernels.CheckNorm("RMSNorm", x, w, y)
 }
@@ -353,8 +356,13 @@ func (d *Counter) RoPE(x *kernels.Tensor, pos []int32, table *kernels.RoPETable,
 
 func (d *Counter) SiLUMul(y, gate, up *kernels.Tensor)                  { kernels.CheckLengths("SiLUMul", y, gate, up) }
 func (d *Counter) SiLUMulGrad(dgate, dup, gate, up, dy *kernels.Tensor) {}
-func (d *Counter) GELU(y, x *kernels.Tensor)                            {}
-func (d *Counter) GELUGrad(dx, x, dy *kernels.Tensor)                   {}
+func (d *Counter) GateMul(act kernels.Gate, y, gate, up *kernels.Tensor) {
+	kernels.CheckLengths("GateMul", y, gate, up)
+}
+func (d *Counter) GateMulGrad(act kernels.Gate, dgate, dup, gate, up, dy *kernels.Tensor) {}
+func (d *Counter) SoftCap(y, x *kernels.Tensor, limit float64)                            {}
+func (d *Counter) GELU(y, x *kernels.Tensor)                                              {}
+func (d *Counter) GELUGrad(dx, x, dy *kernels.Tensor)                                     {}
 
 func (d *Counter) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 	kernels.CheckAttention("Attention", out, lse, a)

@@ -7,7 +7,7 @@ import (
 	"glimpse/kernels/internal/host"
 )
 
-// logits fills row [visible (+ own)] with the scaled products of query (r, h),
+// logits fills row [visible (+ own)] with the logits of query (r, h),
 // −Inf before the window, and returns how many entries of Past it holds.
 func (b *reference[T]) logits(row []T, a *kernels.Attend, r, h int) (_, all int) {
 	g, dim := h/a.Group(), a.HeadDim()
@@ -19,7 +19,10 @@ func (b *reference[T]) logits(row []T, a *kernels.Attend, r, h int) (_, all int)
 		for i := range q {
 			s += q[i] * k[i]
 		}
-		return s * T(a.Scale)
+		if s *= T(a.Scale); a.SoftCap > 0 {
+			s = T(a.SoftCap * math.Tanh(float64(s)/a.SoftCap))
+		}
+		return s
 	}
 	for j := range past {
 		if row[j] = T(math.Inf(-1)); j >= from {
@@ -61,6 +64,9 @@ func (b *reference[T]) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 		for r := range a.Rows() {
 			past, all := b.logits(row, a, r, h)
 			z := host.LogSumExp(row[:all])
+			if a.Sinks != nil {
+				z = host.LogSumExp([]float64{z, float64(host.Of[T](a.Sinks)[h])})
+			}
 			if lse != nil {
 				host.Of[T](lse)[h*a.Rows()+r] = T(z)
 			}
@@ -156,6 +162,9 @@ func (b *reference[T]) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Atte
 			for j := range all {
 				p := T(math.Exp(float64(row[j]) - z))
 				d := (p*(dp[j]-dot) + score[j] - p*scoreSum) * T(a.Scale)
+				if a.SoftCap > 0 && !math.IsInf(float64(row[j]), -1) {
+					d *= 1 - row[j]*row[j]/T(a.SoftCap*a.SoftCap)
+				}
 				k := []T(nil)
 				if j < past {
 					k = host.Of[T](a.Past[g].K)[j*dim:][:dim]

@@ -26,7 +26,11 @@ type Cache struct {
 
 	prefilling bool // from the start of a prefill to its end
 
-	windows []int // of the layers' attention, 0 for none
+	windows []int   // of the layers' attention, 0 for none
+	freed   []int32 // by layer: the position after the last one that has left its window and is gone
+	whole   bool    // HoldWindows
+	held    int     // layer of which HoldWindow holds everything; -1: none
+	back    int32   // position that Truncate may go back to, see Undoable; -1: none
 
 	// onDevice are per layer the positions of the first entries of its heads where evictions have
 	// left them on a device; nil where the host has all. Those of later entries are the host's.
@@ -61,7 +65,8 @@ const GrowEntries = 16
 func New(m *model.Model) *Cache {
 	c := &Cache{
 		dtype: m.CacheDType(), headDim: m.Config.HeadDim, heads: make([][]headCache, m.Config.Layers),
-		windows: make([]int, m.Config.Layers), onDevice: make([]*kernels.Selection, m.Config.Layers),
+		windows: make([]int, m.Config.Layers), freed: make([]int32, m.Config.Layers), back: -1, held: -1,
+		onDevice: make([]*kernels.Selection, m.Config.Layers),
 	}
 	if m.Config.LongRoPE != nil {
 		c.longAfter = m.Config.LongRoPE.After
@@ -188,21 +193,25 @@ func (c *Cache) resize(layer int, h *headCache, capacity int) {
 	c.changed()
 }
 
-// ReserveLayer makes room for n more entries in every head of a layer.
-func (c *Cache) ReserveLayer(layer, n int) {
+// ReserveLayer makes room for n more entries in every head of a layer, which come so many at a time.
+func (c *Cache) ReserveLayer(layer, n, together int) {
 	for i := range c.heads[layer] {
 		h := &c.heads[layer][i]
-		if need := len(h.pos) + n; need > h.capacity() {
+		need := len(h.pos) + n
+		if c.slides(layer) {
+			need = min(need, c.windows[layer]-1+kernels.WindowBlock-1+together)
+		}
+		if need > h.capacity() {
 			c.resize(layer, h, need)
 		}
-		h.pos = slices.Grow(h.pos, n)
+		h.pos = slices.Grow(h.pos, max(0, need-len(h.pos)))
 	}
 }
 
 // Reserve makes room for n more entries everywhere, for a decoding that will need it.
 func (c *Cache) Reserve(n int) {
 	for l := range c.heads {
-		c.ReserveLayer(l, n)
+		c.ReserveLayer(l, n, 1)
 	}
 }
 
@@ -229,6 +238,9 @@ func (c *Cache) ReserveGrown(before [][]int, n int) {
 			for room < len(h.pos)+n {
 				room = c.grown(l, room)
 			}
+			if c.slides(l) {
+				room = min(room, max(h.capacity(), c.grown(l, c.windows[l]-1+kernels.WindowBlock)))
+			}
 			if room > h.capacity() {
 				c.resize(l, h, room)
 			}
@@ -244,6 +256,9 @@ func (c *Cache) Append(layer int, k, v *kernels.Tensor, pos []int32) {
 		room.rows = append(room.rows, kernels.KV{K: new(kernels.Tensor), V: new(kernels.Tensor)})
 	}
 	to := room.rows[:len(c.heads[layer])]
+	if len(pos) > 0 {
+		c.slide(layer, pos[0])
+	}
 	for i := range to {
 		h := &c.heads[layer][i]
 		n := len(h.pos)
@@ -339,11 +354,6 @@ func (c *Cache) Seen(layer, head int, pos int32, window int) int {
 	return len(p) - FirstSeen(p, pos, window)
 }
 
-// FullBytes is the memory of all tokens up to the next, as if none had been evicted.
-func (c *Cache) FullBytes() int64 {
-	return 2 * int64(c.Layers()*c.KVHeads()) * int64(kernels.StoredBytes(c.dtype, int(c.next), c.headDim))
-}
-
 // PairBytes is the memory of one entry of one head: a key and a value. Those in groups that are among the newest take
 // more.
 func (c *Cache) PairBytes() int64 {
@@ -375,7 +385,7 @@ func (h *headCache) shorten(n int) {
 }
 
 // Fork returns a new cache that holds only the entries at the given ascending
-// indices, keep[layer][kvHead]; nil keeps everything. The original is unchanged.
+// indices, keep[layer][kvHead]; nil keeps everything, of a layer or of all. The original is unchanged.
 func (c *Cache) Fork(keep [][][]int32) (_ *Cache, err error) {
 	defer kernels.CatchDevice(&err)
 	if keep != nil && len(keep) != len(c.heads) {
@@ -383,7 +393,7 @@ func (c *Cache) Fork(keep [][][]int32) (_ *Cache, err error) {
 	}
 	out := &Cache{
 		dtype: c.dtype, headDim: c.headDim, next: c.next, heads: make([][]headCache, len(c.heads)),
-		windows: c.windows, onDevice: make([]*kernels.Selection, len(c.heads)),
+		windows: c.windows, freed: slices.Clone(c.freed), whole: c.whole, back: -1, held: -1, onDevice: make([]*kernels.Selection, len(c.heads)),
 		long: c.long, longAfter: c.longAfter, expected: c.expected,
 	}
 	var room *cacheRoom
@@ -393,7 +403,8 @@ func (c *Cache) Fork(keep [][][]int32) (_ *Cache, err error) {
 		}
 		out.rooms = append(out.rooms, room)
 		c.settle(l)
-		if keep != nil {
+		whole := keep == nil || keep[l] == nil
+		if !whole {
 			if err := c.checkKept(l, keep[l]); err != nil {
 				return nil, err
 			}
@@ -402,11 +413,11 @@ func (c *Cache) Fork(keep [][][]int32) (_ *Cache, err error) {
 		for i := range c.heads[l] {
 			from, to := &c.heads[l][i], &out.heads[l][i]
 			n := len(from.pos)
-			if keep != nil {
+			if !whole {
 				n = len(keep[l][i])
 			}
 			to.k, to.v = room.on.Alloc(c.dtype, n, c.headDim), room.on.Alloc(c.dtype.OfValues(), n, c.headDim)
-			if keep == nil {
+			if whole {
 				if n > 0 {
 					room.on.Copy(to.k, from.k.Rows(0, n))
 					room.on.Copy(to.v, from.v.Rows(0, n))
@@ -450,11 +461,15 @@ func (c *Cache) LayerBytes(layer int) int64 {
 
 // Truncate drops every entry at position next or later, so that the following
 // token stands there: it undoes decoding. Memory for the dropped entries is
-// freed beyond a small reserve.
+// freed beyond a small reserve. What has left a window does not come back: where the token would see it, it is an error
+// (see Undoable and Rewindable).
 func (c *Cache) Truncate(next int32) (err error) {
 	defer kernels.CatchDevice(&err)
 	if next > c.next || next < 0 {
 		return fmt.Errorf("truncate cache: position %d, want 0 to %d", next, c.next)
+	}
+	if !c.Rewindable(next) {
+		return fmt.Errorf("truncate cache: position %d, whose sliding window is not held any more", next)
 	}
 	c.changed()
 	for l := range c.heads {
@@ -468,7 +483,7 @@ func (c *Cache) Truncate(next int32) (err error) {
 			}
 		}
 	}
-	c.next = next
+	c.next, c.back = next, -1
 	return nil
 }
 
@@ -546,6 +561,7 @@ func (c *Cache) PairInto(layer, head int, k, v *kernels.Tensor) kernels.KV {
 // Grow makes room for n more entries in every head of a layer, and returns how many the fullest
 // then has.
 func (c *Cache) Grow(layer, n int) (longest int) {
+	c.slide(layer, c.next)
 	for i := range c.heads[layer] {
 		h := &c.heads[layer][i]
 		c.makeRoom(layer, h, n)

@@ -187,27 +187,39 @@ func (g *page) leaves(f func(*page)) {
 // Len is the number of tokens whose pairs are there.
 func (x *Prefix) Len() int { return x.tokens }
 
-// Enter appends the pairs of a layer to that of a cache, which has room for them and is empty.
+// Enter appends the pairs of a layer to that of a cache, which has room for them and is empty: of a layer that holds its
+// window alone those that the next row sees.
 func (x *Prefix) Enter(c *Cache, layer int) {
-	on, from := c.On(layer), 0
+	on, from, held := c.On(layer), 0, 0
+	if c.slides(layer) {
+		held = max(0, x.tokens-c.windows[layer]+1) / kernels.WindowBlock * kernels.WindowBlock
+		c.freed[layer] = int32(held)
+	}
 	for _, g := range x.pages {
 		n := len(g.tokens) / 4
-		for i := range c.heads[layer] {
-			h, pair := &c.heads[layer][i], g.pairs[layer][i]
-			on.Copy(h.k.Rows(from, from+n), pair.K)
-			on.Copy(h.v.Rows(from, from+n), pair.V)
-			h.pos = append(h.pos, Positions(int32(from), n)...)
+		if first := max(from, held); first < from+n {
+			for i := range c.heads[layer] {
+				h, pair := &c.heads[layer][i], g.pairs[layer][i]
+				on.Copy(h.k.Rows(first-held, from+n-held), pair.K.Rows(first-from, n))
+				on.Copy(h.v.Rows(first-held, from+n-held), pair.V.Rows(first-from, n))
+				h.pos = append(h.pos, Positions(int32(first), from+n-first)...)
+			}
 		}
 		from += n
 	}
 	c.changed()
 }
 
-// Take copies the pairs of a layer, of which nothing is evicted yet, into the pages that the prompt adds.
+// Take copies the pairs of a layer, of which nothing is evicted yet, into the pages that the prompt adds and that end
+// where the layer ends or before, unless they have them: it is called after every chunk, before a window moves on.
 func (x *Prefix) Take(c *Cache, layer int) {
 	on := c.On(layer)
 	for _, g := range x.fresh {
-		n, from := len(g.tokens)/4, g.from()
+		n, from, held := len(g.tokens)/4, g.from(), c.heads[layer][0].pos
+		if g.pairs[layer] != nil || int(held[len(held)-1]) < from+n-1 {
+			continue
+		}
+		from -= int(held[0])
 		for i := range c.heads[layer] {
 			h := &c.heads[layer][i]
 			k, v := on.Alloc(c.dtype, n, c.headDim), on.Alloc(c.dtype.OfValues(), n, c.headDim)

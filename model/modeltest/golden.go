@@ -99,16 +99,18 @@ func golden(t testing.TB, path string) Golden {
 	return g
 }
 
-// head is the output matrix of a model, [vocab, hidden], and what its logits are divided by.
+// head is the output matrix of a model, [vocab, hidden], what its logits are divided by, and what bounds them softly, 0
+// for nothing.
 type head struct {
-	weight  Tensor
-	divisor float64
+	weight       Tensor
+	divisor, cap float64
 }
 
 func readHead(t testing.TB, folder string) head {
 	t.Helper()
 	var config struct {
 		Divisor float64 `json:"logits_scaling"`
+		Cap     float64 `json:"final_logit_softcapping"`
 	}
 	ReadJSON(t, filepath.Join(folder, "config.json"), &config)
 	w, err := checkpoints.OpenWeights(folder)
@@ -129,7 +131,7 @@ func readHead(t testing.TB, folder string) head {
 		if err := view.ReadF32(values); err != nil {
 			t.Fatal(err)
 		}
-		return head{Tensor{view.Shape, values}, max(config.Divisor, 1)}
+		return head{Tensor{view.Shape, values}, max(config.Divisor, 1), config.Cap}
 	}
 	t.Fatalf("%s: no output matrix", folder)
 	return head{}
@@ -149,7 +151,10 @@ func (h head) logits(t testing.TB, hidden, last Tensor) Tensor {
 			for d, weight := range h.weight.At(v) {
 				sum += float64(x[d]) * float64(weight)
 			}
-			y[v] = float32(sum / h.divisor)
+			if sum /= h.divisor; h.cap > 0 {
+				sum = h.cap * math.Tanh(sum/h.cap)
+			}
+			y[v] = float32(sum)
 		}
 		if at := row - (tokens - last.Shape[0]); at >= 0 {
 			if e := RowError(y, last.At(at)); !(e <= 1e-6) {

@@ -132,6 +132,13 @@ func (p *batchRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, erro
 	return out, true, nil
 }
 
+// Experts gives what a sequence's row gets in any batch of as many rows; rows that fill up the batch read no expert.
+func (p *batchRows) Experts(e *model.Experts, h *kernels.Tensor, scale float64) *kernels.Tensor {
+	y := p.alloc(h.Shape...)
+	e.Forward(y, model.Pass{On: p.on, Arena: p.arena, H: h, Rows: len(p.steps), Least: e.SameRows(p.on, h.Dim0())}, scale)
+	return y
+}
+
 // stepViews are the tensors by which one sequence of a batch attends, used again for
 // every layer and token.
 type stepViews struct {
@@ -157,6 +164,7 @@ func (s *stepViews) attend(p *batchRows, i int, q, k, v, out *kernels.Tensor) {
 		return
 	}
 	s.pass.cache, s.pass.opt, s.pass.pos = step.cache, step.opt, at
+	s.pass.observed = step.opt.Capture.in(p.l)
 	o := &Observation{Layer: p.l, Cache: step.cache}
 	s.pass.startAllRows(o)
 	keys := k.RowsInto(&s.k, i, i+1)

@@ -157,13 +157,13 @@ func TestCachesOfGroups(t *testing.T) {
 	_, wide, _ := start(t, shape.Open(t, "cpu"), prompt)
 	compare.Close(t, "logits", logits, wantLogits, 3e-2, compare.Floor(1))
 	each := int64(96*32*5/8 + 2*64*32) // with room for the 64 newest
-	if cache.Bytes() != 8*each || cache.FullBytes() != 8*each {
-		t.Errorf("%d bytes of %d, want %d", cache.Bytes(), cache.FullBytes(), 8*each)
+	if full := m.Config.CacheBytes(n, cache.DType()); cache.Bytes() != 8*each || full != 8*each {
+		t.Errorf("%d bytes of %d, want %d", cache.Bytes(), full, 8*each)
 	}
 	counted, _ := m.Counted()
 	if c := kvcache.New(counted); c.DType() != cache.DType() {
 		t.Errorf("counted as %s", c.DType())
-	} else if c.ReserveLayer(0, n); c.Bytes() != 4*each {
+	} else if c.ReserveLayer(0, n, n); c.Bytes() != 4*each {
 		t.Errorf("a layer is counted as %d bytes, want %d", c.Bytes(), 4*each)
 	}
 	for h, kv := range cache.View(0) { // which no rounding has reached

@@ -22,11 +22,21 @@ type Capture struct {
 	// the largest probability of any row instead of the mean over the rows.
 	PeakWindows []int
 	PeakProbes  []model.QueryRows
+	// Spared are the layers of which nothing is observed, though probes go through them; nil: none.
+	Spared []bool
 	// Queries keeps the rotated queries and own keys of the rows of a decoding step.
 	Queries bool
 }
 
-// Merge adds the needs of other: its windows and probes follow c's.
+// in is what is observed in a layer.
+func (c *Capture) in(layer int) Capture {
+	if c.Spared != nil && c.Spared[layer] {
+		return Capture{}
+	}
+	return *c
+}
+
+// Merge adds the needs of other, in the layers of c: its windows and probes follow c's.
 func (c Capture) Merge(other Capture) Capture {
 	return Capture{
 		Windows: append(append([]int(nil), c.Windows...), other.Windows...),
@@ -34,6 +44,7 @@ func (c Capture) Merge(other Capture) Capture {
 		Squares: c.Squares || other.Squares,
 		Probes:  append(append([]model.QueryRows(nil), c.Probes...), other.Probes...),
 		Queries: c.Queries || other.Queries,
+		Spared:  c.Spared,
 
 		PeakWindows: append(append([]int(nil), c.PeakWindows...), other.PeakWindows...),
 		PeakProbes:  append(append([]model.QueryRows(nil), c.PeakProbes...), other.PeakProbes...),

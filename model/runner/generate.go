@@ -89,6 +89,7 @@ func (r *Runner) Continue(ctx context.Context, cache *kvcache.Cache, logits *Log
 func (r *Runner) Respond(ctx context.Context, cache *kvcache.Cache, logits *Logits, maxNew int, s model.Sampling) ([]int32, error) {
 	end := cache.Next()
 	room := r.Model.Config.MaxPositions - int(end) + 1 // the last token is not run
+	cache.Undoable()
 	out, _, err := r.Continue(ctx, cache, logits, GenerateOptions{MaxNew: min(maxNew, room), Sampling: s})
 	if err != nil {
 		return nil, err

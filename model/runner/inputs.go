@@ -24,8 +24,14 @@ var parallelReaders = []model.Module{model.QProj, model.KProj, model.VProj, mode
 // inputType is the type of rows that modules of layer l read: BF16 where all of them
 // would round so many rows, so that they are rounded once.
 func inputType(m *model.Model, l, rows int, modules ...model.Module) kernels.DType {
+	if m.Network.Layers[l].AttentionNorm.Weight == nil { // they read the residual stream
+		return m.Backend.Compute()
+	}
 	for _, module := range modules {
-		if lin := m.Network.Layers[l].Linear(module); lin != nil && !m.Backend.RoundsToBF16(rows, lin.Weight) {
+		switch lin := m.Network.Layers[l].Linear(module); {
+		case lin == nil && m.Network.Layers[l].Experts != nil: // which read them
+			return m.Backend.Compute()
+		case lin != nil && !m.Backend.RoundsToBF16(rows, lin.Weight):
 			return m.Backend.Compute()
 		}
 	}

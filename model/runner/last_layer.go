@@ -16,7 +16,7 @@ type lastRows struct {
 
 // lastLayer runs the rows through the last layer as far as somebody reads what it computes.
 func (p *prefillPass) lastLayer(l int, o *Observation, chunks [][2]int) error {
-	c := &lastRows{tail: p.tail()}
+	c := &lastRows{tail: p.tail(&p.observed)}
 	if !p.opt.CacheOnly {
 		c.tail = max(c.tail, 1)
 	}
@@ -27,6 +27,7 @@ func (p *prefillPass) lastLayer(l int, o *Observation, chunks [][2]int) error {
 		if err := model.RunLayer(c, p.Model, l); err != nil {
 			return err
 		}
+		p.shared(l)
 		if !c.last {
 			p.arena.Release(mark)
 		}
@@ -57,7 +58,7 @@ func (c *lastRows) Rotate(m model.Module, x *kernels.Tensor) *kernels.Tensor {
 	if x != nil {
 		at := c.at
 		at.pos = at.pos[len(at.pos)-x.Dim0():]
-		c.rotate(x, at)
+		c.rotate(c.l, x, at)
 	}
 	return x
 }
@@ -66,7 +67,7 @@ func (c *lastRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error
 	p, b := c.pass, c.on
 	n, prompt, tail := len(p.pos), c.prompt, c.tail
 	c.appendPairs(nil, k, v)
-	if p.opt.Capture.AllRows {
+	if p.observed.AllRows {
 		pos := c.at.pos[:prompt]
 		all := &layerRows{Runner: c.Runner, l: c.l, at: at(p.cache, pos), low: noLowRank}
 		a := p.attend(p.cache, c.l, model.NormRotate(all, c.Model, c.l, model.QProj, all.project(model.QProj, firstRows(c.h, prompt))), pos)

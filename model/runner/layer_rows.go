@@ -57,34 +57,35 @@ func (r *layerRows) NormRotate(q, k *kernels.Tensor) bool {
 	if len(r.at.pos) > decodeRows || !rms || !rotatesHeads(&r.Model.Config, r.l) || r.at.run(0) < len(r.at.pos) {
 		return false
 	}
-	r.on.RotateHeads(q, k, norms, r.at.pos, r.Model.RoPE(r.on, r.at.pos, r.at.long(0)))
+	r.on.RotateHeads(q, k, norms, r.at.pos, r.Model.RoPE(r.on, r.l, r.at.pos, r.at.long(0)))
 	return true
 }
 
-// headNorms are the norms of the heads of layer l; false where they are no RMSNorm.
+// headNorms are the norms of the heads of layer l; false where they are no RMSNorm of one head each.
 func headNorms(m *model.Model, l int) (kernels.HeadNorms, bool) {
 	q, k := m.Network.Layers[l].QueryNorm, m.Network.Layers[l].KeyNorm
-	return kernels.HeadNorms{Query: q.Weight, Key: k.Weight, Eps: m.Config.RMSNormEps}, q.Bias == nil && k.Bias == nil
+	each := func(n model.Norm) bool {
+		return n.Bias == nil && (n.Weight == nil || n.Weight.Len() == m.Config.HeadDim)
+	}
+	return kernels.HeadNorms{Query: q.Weight, Key: k.Weight, Eps: m.Config.RMSNormEps}, each(q) && each(k)
 }
 
 // rotatesHeads tells whether layer l rotates all of its queries and keys, as the kernels
 // that do more than that at once expect.
 func rotatesHeads(c *model.Config, l int) bool {
-	return c.Rotates(l) && 2*len(c.RoPEFreqs) == c.HeadDim
+	return 2*len(c.RoPEOf(l).RoPEFreqs) == c.HeadDim
 }
 
 func (r *layerRows) Norm(x *kernels.Tensor, n model.Norm) *kernels.Tensor {
-	switch {
-	case x == nil || n.Weight == nil:
+	if x == nil || n.Weight == nil {
 		return x
-	case len(x.Shape) == 2:
-		return r.norm(x, n)
 	}
-	return r.norm(x.Reshape(x.Dim0()*x.Shape[1], x.Shape[2]), n).Reshape(x.Shape...)
+	width := n.Weight.Len()
+	return r.norm(x.Reshape(x.Len()/width, width), n).Reshape(x.Shape...)
 }
 
 func (r *layerRows) Rotate(_ model.Module, x *kernels.Tensor) *kernels.Tensor {
-	r.rotate(x, r.at)
+	r.rotate(r.l, x, r.at)
 	return x
 }
 
@@ -132,9 +133,13 @@ func (r *layerRows) Gated(h *kernels.Tensor) (*kernels.Tensor, bool) {
 	return act, true
 }
 
-func (r *layerRows) SiLUMul(gate, up *kernels.Tensor) *kernels.Tensor {
+func (r *layerRows) GateMul(how kernels.Gate, gate, up *kernels.Tensor) *kernels.Tensor {
 	act := r.input(r.l, up.Dim0(), up.Width(), model.DownProj)
-	r.on.SiLUMul(act, gate, up)
+	if how == kernels.SiLU {
+		r.on.SiLUMul(act, gate, up)
+	} else {
+		r.on.GateMul(how, act, gate, up)
+	}
 	return act
 }
 
@@ -142,6 +147,12 @@ func (r *layerRows) GELU(x *kernels.Tensor) *kernels.Tensor {
 	act := r.input(r.l, x.Dim0(), x.Width(), model.DownProj)
 	r.on.GELU(act, x)
 	return act
+}
+
+func (r *layerRows) Experts(e *model.Experts, h *kernels.Tensor, scale float64) *kernels.Tensor {
+	y := r.alloc(h.Shape...)
+	e.Forward(y, model.Pass{On: r.on, Arena: r.arena, H: h}, scale)
+	return y
 }
 
 // update is a low-rank update of some rows, or of all where to is 0.

@@ -158,6 +158,9 @@ func drawRows(m *model.Model, y *kernels.Tensor, samplers []*sampler) []drawnRow
 // head writes the logits of normalised rows h to y on b.
 func head(m *model.Model, b kernels.Backend, y, h *kernels.Tensor) {
 	b.Linear(y, h, m.Network.Head.Weight, m.Network.Head.Bias, m.Config.LogitFactor(), 0)
+	if limit := m.Config.LogitCap; limit > 0 {
+		b.SoftCap(y, y, limit)
+	}
 }
 
 func checkLogits(m *model.Model, logits []float32) error {

@@ -10,7 +10,7 @@ import (
 // before, and adds to o what is observed of them; last tells that no more rows follow.
 func (p *prefillPass) attendRows(o *Observation, out *kernels.Tensor, a *kernels.Attend, k *kernels.Tensor, seen int, last bool) error {
 	var lse *kernels.Tensor
-	if p.opt.Capture.AllRows {
+	if p.observed.AllRows {
 		lse = p.alloc(a.Heads(), a.Rows())
 	}
 	if err := p.attention(o.Layer, o, out, lse, a); err != nil {
@@ -28,7 +28,7 @@ func (p *prefillPass) attendRows(o *Observation, out *kernels.Tensor, a *kernels
 // attention computes the output of rows that attend. A decoding step is observed
 // by the same operation, whatever the width of the windows.
 func (p *prefillPass) attention(l int, o *Observation, out, lse *kernels.Tensor, a *kernels.Attend) error {
-	b, windows := p.on, len(p.opt.Capture.Windows)
+	b, windows := p.on, len(p.observed.Windows)
 	if len(p.pos) == 1 && windows > 0 && p.opt.Sparse == nil {
 		if lse == nil {
 			lse = p.alloc(a.Heads(), 1)
@@ -59,17 +59,17 @@ func (p *prefillPass) attention(l int, o *Observation, out, lse *kernels.Tensor,
 // is done.
 func (p *prefillPass) windows(o *Observation, a *kernels.Attend, q, k *kernels.Tensor) {
 	rows := q.Dim0()
-	for _, w := range p.opt.Capture.Windows[len(o.Windows):] {
+	for _, w := range p.observed.Windows[len(o.Windows):] {
 		window := rowsOf(a, rows-min(w, rows), rows)
 		o.Windows = append(o.Windows, p.Runner.observe(window, p.arena))
 	}
-	for _, w := range p.opt.Capture.PeakWindows {
+	for _, w := range p.observed.PeakWindows {
 		window := rowsOf(a, rows-min(w, rows), rows)
 		lse := p.alloc(window.Heads(), window.Rows())
 		p.on.Attention(nil, lse, window)
 		o.PeakWindows = append(o.PeakWindows, p.peaks(window, lse))
 	}
-	if p.opt.Capture.Queries {
+	if p.observed.Queries {
 		o.Queries, o.Keys = q, k
 	}
 }
@@ -77,8 +77,11 @@ func (p *prefillPass) windows(o *Observation, a *kernels.Attend, q, k *kernels.T
 // startAllRows makes room for the scores of all rows on all entries that the
 // layer will hold; no column is seen yet.
 func (p *prefillPass) startAllRows(o *Observation) {
-	if !p.opt.Capture.AllRows {
+	if !p.observed.AllRows {
 		return
+	}
+	if len(p.pos) > 1 { // whose chunks add to the columns of those before
+		p.cache.HoldWindow(o.Layer)
 	}
 	width := 0
 	for h := range p.cache.KVHeads() {
@@ -86,7 +89,7 @@ func (p *prefillPass) startAllRows(o *Observation) {
 	}
 	o.AllRows = p.alloc(p.Model.Config.Heads, width+len(p.pos))
 	p.on.Fill(o.AllRows, math.Inf(-1))
-	if p.opt.Capture.Squares {
+	if p.observed.Squares {
 		o.Squares = p.alloc(o.AllRows.Shape...)
 		p.on.Fill(o.Squares, math.Inf(-1))
 	}
@@ -104,6 +107,7 @@ func (p *prefillPass) allRows(o *Observation, a *kernels.Attend, lse *kernels.Te
 	b, twice, lse2 := p.on, *a, p.alloc(lse.Shape...)
 	b.Add(lse2, lse, lse)
 	twice.Scale *= 2
+	twice.SoftCap *= 2
 	p.mergeRows(o.Squares, &twice, lse2, seen)
 }
 

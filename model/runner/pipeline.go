@@ -97,10 +97,10 @@ func (p *prefillPass) run(ctx context.Context, chunks [][2]int) error {
 			return err
 		}
 		if x := p.opt.Prefix; x != nil && chunks[0][0] == 0 {
-			p.cache.ReserveLayer(l, x.Len()+n)
+			p.cache.ReserveLayer(l, x.Len()+n, p.longestChunk())
 			x.Enter(p.cache, l)
 		} else if n > kvcache.GrowEntries {
-			p.cache.ReserveLayer(l, n-chunks[0][0])
+			p.cache.ReserveLayer(l, n-chunks[0][0], p.longestChunk())
 		}
 		if err := p.layer(l, chunks); err != nil {
 			return err
@@ -112,6 +112,14 @@ func (p *prefillPass) run(ctx context.Context, chunks [][2]int) error {
 		}
 	}
 	return nil
+}
+
+// longestChunk is the most rows of a chunk.
+func (p *prefillPass) longestChunk() (n int) {
+	for _, c := range p.chunks {
+		n = max(n, c[1]-c[0])
+	}
+	return n
 }
 
 // runStages runs the rows through all devices and returns the pass on the last one.

@@ -14,6 +14,7 @@ type prefillPass struct {
 	*Runner
 	cache    *kvcache.Cache
 	opt      PrefillOptions
+	observed Capture // in the present layer
 	pos      []int32
 	x        *kernels.Tensor // residual stream [rows, hidden], of appended probes besides
 	h        *kernels.Tensor // x through the next layer's norm; nil where every chunk computes its own
@@ -87,7 +88,7 @@ func (p *prefillPass) cutWhole(n int) [][2]int {
 	if size <= 0 {
 		size = p.Model.ChunkRows()
 	}
-	tail := p.tail()
+	tail := p.tail(&p.opt.Capture)
 	var out [][2]int
 	for from := 0; from < n; {
 		to := from + size
@@ -112,15 +113,15 @@ func (p *prefillPass) appendedIn(to int) int {
 }
 
 // tail is the number of last rows whose queries are needed together.
-func (p *prefillPass) tail() int {
+func (p *prefillPass) tail(c *Capture) int {
 	n := 0
-	if p.opt.Capture.Queries {
+	if c.Queries {
 		n = len(p.pos)
 	}
-	for _, w := range p.opt.Capture.Windows {
+	for _, w := range c.Windows {
 		n = max(n, w)
 	}
-	for _, w := range p.opt.Capture.PeakWindows {
+	for _, w := range c.PeakWindows {
 		n = max(n, w)
 	}
 	return min(n, len(p.pos))
@@ -132,6 +133,7 @@ func (p *prefillPass) layer(l int, chunks [][2]int) error {
 	mark := p.arena.Mark()
 	defer p.arena.Release(mark)
 	o := &Observation{Layer: l, Cache: p.cache}
+	p.observed = p.opt.Capture.in(l)
 	run := p.hiddenLayer
 	if l == p.Model.Config.Layers-1 && (len(p.pos)+p.appended.rows > 1 || p.opt.CacheOnly) { // one row needs all of it
 		run = p.lastLayer
@@ -149,10 +151,15 @@ func (p *prefillPass) layer(l int, chunks [][2]int) error {
 		}
 		o.addProbe(scores, lse, probe.peak)
 	}
-	if p.opt.Observe == nil {
-		return nil
+	if p.opt.Observe != nil {
+		if err := p.opt.Observe(o); err != nil {
+			return err
+		}
 	}
-	return p.opt.Observe(o)
+	if n := len(p.pos); n > 1 {
+		p.cache.FitWindow(l, p.pos[n-1]+1)
+	}
+	return nil
 }
 
 // normalised are rows [from, to) of x through the norm of layer l, for modules to read.
@@ -163,6 +170,13 @@ func (p *prefillPass) normalised(l, from, to int, readers ...model.Module) *kern
 	}
 	x := p.x.Rows(from, to)
 	return p.normInto(p.arena.Alloc(t, x.Shape...), x, p.Model.Network.Layers[l].AttentionNorm)
+}
+
+// shared gives the pairs of a chunk to those who share the prompt's first tokens.
+func (p *prefillPass) shared(l int) {
+	if p.opt.Prefix != nil {
+		p.opt.Prefix.Take(p.cache, l)
+	}
 }
 
 // between lets others run after a chunk of a prompt in a layer.
@@ -224,6 +238,7 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation, chunks [][2]int) error 
 		if err := model.RunLayer(c, p.Model, l); err != nil {
 			return err
 		}
+		p.shared(l)
 		if !c.last { // what is observed lives until the layer is done
 			p.arena.Release(mark)
 		}

@@ -56,7 +56,7 @@ type decodeGraph struct {
 
 // recording is what a recorded step serves for.
 type recording struct {
-	rope    *kernels.RoPETable
+	ropes   []*kernels.RoPETable // per layer
 	pairs   kernels.DType
 	kinds   []stepKind // per sequence
 	buckets [][]int    // per sequence and layer
@@ -82,12 +82,13 @@ func (s *batchStep) kind() stepKind {
 }
 
 func (r *recording) equal(to *recording) bool {
-	return r.rope == to.rope && r.pairs == to.pairs && slices.Equal(r.kinds, to.kinds) && slices.EqualFunc(r.buckets, to.buckets, slices.Equal[[]int])
+	return slices.Equal(r.ropes, to.ropes) && r.pairs == to.pairs && slices.Equal(r.kinds, to.kinds) && slices.EqualFunc(r.buckets, to.buckets, slices.Equal[[]int])
 }
 
-// newRecordedSteps returns nil where the device has no graphs, or the layers are on several.
+// newRecordedSteps returns nil where the device has no graphs, the layers are on several, or the host decides in the
+// middle of a step.
 func newRecordedSteps(m *model.Model, rows int) *recordedSteps {
-	if len(m.Stages()) > 1 {
+	if len(m.Stages()) > 1 || m.Network.HasExperts() {
 		return nil
 	}
 	p := &recordedSteps{model: m, device: m.Backend.Stepper(), rows: rows, synced: make([]uint64, rows)}
@@ -251,7 +252,10 @@ func (p *recordedSteps) room(sequences []*batchStep) *recording {
 		}
 	}
 	next.buckets = p.device.StepBuckets(longest, next.pairs, c.HeadDim)
-	next.rope = p.model.RoPE(p.model.Backend, pos, sequences[0].cache.Long())
+	next.ropes = make([]*kernels.RoPETable, c.Layers)
+	for l := range next.ropes {
+		next.ropes[l] = p.model.RoPE(p.model.Backend, l, pos, sequences[0].cache.Long())
+	}
 	return next
 }
 
@@ -358,12 +362,12 @@ func (p *recordedRows) Projections() (q, k, v *kernels.Tensor) {
 func (p *recordedRows) NormRotate(q, k *kernels.Tensor) bool {
 	norms, rms := headNorms(p.Model, p.l)
 	ok := rms && rotatesHeads(&p.Model.Config, p.l)
-	p.pairsAppended = ok && p.step.StepHeads(q, k, p.v, norms, p.to.rope, p.steps, len(p.to.kinds), p.l, p.to.pairs)
+	p.pairsAppended = ok && p.step.StepHeads(q, k, p.v, norms, p.to.ropes[p.l], p.steps, len(p.to.kinds), p.l, p.to.pairs)
 	return ok
 }
 
 func (p *recordedRows) Rotate(_ model.Module, x *kernels.Tensor) *kernels.Tensor {
-	p.step.StepRoPE(x, p.steps, p.to.rope)
+	p.step.StepRoPE(x, p.steps, p.to.ropes[p.l])
 	return x
 }
 

@@ -33,15 +33,15 @@ func (p *rowPositions) run(from int) int {
 	return to
 }
 
-// rotate rotates x [rows, heads, headDim], queries or keys.
-func (r *Runner) rotate(x *kernels.Tensor, at rowPositions) {
+// rotate rotates x [rows, heads, headDim], queries or keys of layer l.
+func (r *Runner) rotate(l int, x *kernels.Tensor, at rowPositions) {
 	for from := 0; from < len(at.pos); {
 		to, part := at.run(from), x
 		if to-from < len(at.pos) {
 			part = x.Rows(from, to)
 		}
 		pos := at.pos[from:to]
-		r.on.RoPE(part, pos, r.Model.RoPE(r.on, pos, at.long(from)), false)
+		r.on.RoPE(part, pos, r.Model.RoPE(r.on, l, pos, at.long(from)), false)
 		from = to
 	}
 }

@@ -226,7 +226,7 @@ func (r *Runner) attend(cache *kvcache.Cache, layer int, q *kernels.Tensor, pos 
 func (r *Runner) attention(past []kernels.KV, layer int, q *kernels.Tensor, pos []int32) kernels.Attend {
 	c := &r.Model.Config
 	return kernels.Attend{
-		Q: q, Past: past, Scale: c.AttentionScale(),
+		Q: q, Past: past, Scale: c.AttentionScale(), SoftCap: c.AttentionCap, Sinks: r.Model.Network.Layers[layer].Sinks,
 		Window: c.Window(layer), Positions: pos,
 	}
 }
@@ -285,21 +285,28 @@ func (r *Runner) norm(x *kernels.Tensor, n model.Norm) *kernels.Tensor {
 	return r.normInto(r.alloc(x.Dim0(), x.Width()), x, n)
 }
 
+// normInto writes x through n to h, or, with the zero Norm, x.
 func (r *Runner) normInto(h, x *kernels.Tensor, n model.Norm) *kernels.Tensor {
-	if n.Bias != nil {
-		r.on.LayerNorm(h, x, n.Weight, n.Bias, r.Model.Config.RMSNormEps)
-	} else {
-		r.on.RMSNorm(h, x, n.Weight, r.Model.Config.RMSNormEps)
+	switch eps := n.Epsilon(&r.Model.Config); {
+	case n.Weight == nil:
+		r.on.Copy(h, x)
+	case n.Bias != nil:
+		r.on.LayerNorm(h, x, n.Weight, n.Bias, eps)
+	default:
+		r.on.RMSNorm(h, x, n.Weight, eps)
 	}
 	return h
 }
 
-// addNorm adds delta to the residual stream x and writes the norm of the sum to h.
+// addNorm adds delta to the residual stream x and writes the norm of the sum to h, or, with the zero Norm, the sum.
 func (r *Runner) addNorm(h, x, delta *kernels.Tensor, n model.Norm) {
-	b, eps := r.on, r.Model.Config.RMSNormEps
-	if n.Bias != nil {
+	switch b, eps := r.on, n.Epsilon(&r.Model.Config); {
+	case n.Weight == nil:
+		b.Add(x, x, delta)
+		b.Copy(h, x)
+	case n.Bias != nil:
 		b.AddLayerNorm(h, x, delta, n.Weight, n.Bias, eps)
-	} else {
+	default:
 		b.AddRMSNorm(h, x, delta, n.Weight, eps)
 	}
 }

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"fmt"
+	"math"
 
 	"glimpse/kernels"
 	"glimpse/model/kvcache"
@@ -49,6 +50,15 @@ func (s *SparseStep) Scores() *kernels.Tensor {
 	scores, lse := b.Alloc(b.Compute(), s.attend.Heads(), kernels.EntryBucket(most)), b.Alloc(b.Compute(), s.attend.Heads(), 1)
 	b.ObserveAttention(nil, lse, scores, s.attend)
 	return scores
+}
+
+// Logits are what estimates know of the step's attention.
+func (s *SparseStep) Logits() (l kernels.Logits) {
+	l.SoftCap, l.Sinks = s.attend.SoftCap, s.attend.Sinks
+	if s.attend.Scale != 1/math.Sqrt(float64(s.attend.HeadDim())) {
+		l.Scale = s.attend.Scale
+	}
+	return l
 }
 
 // Key and Value are the step's own pair of a KV head.

@@ -168,7 +168,7 @@ func (s *Spec) finish(ctx context.Context, m *model.Model, t *training.Trainer, 
 		return err
 	}
 	if peak := hostmemory.Peak(); peak > 0 {
-		cache := m.Config.CacheBytesPerToken(m.CacheDType()) * int64(longest(source))
+		cache := m.Config.CacheBytes(longest(source), m.CacheDType())
 		fmt.Fprintf(out, "peak memory %s; weights %s, one prompt's cache %s\n", bytesize.Memory(peak), bytesize.Memory(m.WeightBytes()), bytesize.Memory(cache))
 	}
 	return nil

@@ -1,0 +1,174 @@
+package checkpoints
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strings"
+
+	"glimpse/kernels"
+)
+
+// SplitExperts shows the experts of gpt-oss one by one, as other models have them: files hold those of a layer in one tensor,
+// with the outputs of gate and up in turns. X.experts.gate_up_proj [experts, hidden, 2·width], X.experts.down_proj [experts,
+// width, hidden] and their _bias [experts, out] become X.experts.E.gate_proj, up_proj and down_proj. What is stored as blocks of
+// MXFP4, X_blocks U8 [experts, out, in/32, 16] and X_scales U8 [experts, out, in/32], is widened to BF16, which holds it
+// exactly (OCP Microscaling Formats 1.0, §5.3.3).
+func (w *Weights) SplitExperts() error {
+	derived := map[string]Derived{}
+	for _, name := range w.Names() {
+		prefix, tensor, ok := cutLast(name, ".experts.")
+		if !ok {
+			continue
+		}
+		info, _ := w.Info(name)
+		module, kind := tensor, ""
+		for _, k := range []string{"_blocks", "_scales", "_bias"} {
+			if m, ok := strings.CutSuffix(tensor, k); ok {
+				module, kind = m, k
+			}
+		}
+		parts := map[string][2]int{"gate_up_proj": {0, 2}, "down_proj": {0, 1}} // first row and step of a part
+		if _, ok := parts[module]; !ok || kind == "_scales" {
+			continue
+		}
+		s := stacked{name: name, module: module, parts: 1}
+		if module == "gate_up_proj" {
+			s.parts = 2
+		}
+		var err error
+		switch kind {
+		case "_bias":
+			err = s.bias(w, info, derived, prefix)
+		case "_blocks":
+			err = s.blocks(w, info, derived, prefix)
+		default:
+			err = s.plain(w, info, derived, prefix)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(derived) == 0 {
+		return nil
+	}
+	return w.Derive(derived, nil)
+}
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 || strings.Contains(s[i+len(sep):], ".") {
+		return "", "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// stacked is a tensor of all experts of a layer.
+type stacked struct {
+	name, module string
+	parts        int // whose rows take turns
+}
+
+// mostExperts bounds how many tensors a file can make.
+const mostExperts = 1 << 12
+
+func (s *stacked) check(info TensorInfo, rank int, out int) error {
+	if len(info.Shape) != rank || info.Shape[0] < 1 || info.Shape[0] > mostExperts || info.Bytes == 0 || out%s.parts != 0 {
+		return Corruptf("tensor %.200q: %s of shape %.80v, want that of up to %d experts", s.name, info.DType, fmt.Sprint(info.Shape), mostExperts)
+	}
+	return nil
+}
+
+// add shows a part of every expert, whose rows f writes.
+func (s *stacked) add(derived map[string]Derived, prefix, kind string, experts int, d Derived, f func(dst []byte, of [][]byte, expert, part int)) {
+	names := []string{"down_proj"}
+	if s.parts == 2 {
+		names = []string{"gate_proj", "up_proj"}
+	}
+	for e := range experts {
+		for part, name := range names {
+			one := d
+			one.Make = func(dst []byte, of [][]byte) { f(dst, of, e, part) }
+			derived[fmt.Sprintf("%s.experts.%d.%s.%s", prefix, e, name, kind)] = one
+		}
+	}
+}
+
+func (s *stacked) dtype(info TensorInfo) (d kernels.DType, size int, err error) {
+	if d, err = kernels.ParseStored(info.DType); err != nil || d == kernels.I32 {
+		return d, 0, Corruptf("tensor %.200q: stored as %s, want a floating-point type", s.name, info.DType)
+	}
+	return d, d.Size(), nil
+}
+
+func (s *stacked) bias(w *Weights, info TensorInfo, derived map[string]Derived, prefix string) error {
+	if err := s.check(info, 2, info.Shape[len(info.Shape)-1]); err != nil {
+		return err
+	}
+	d, size, err := s.dtype(info)
+	if err != nil {
+		return err
+	}
+	out := info.Shape[1]
+	s.add(derived, prefix, "bias", info.Shape[0], Derived{DType: d, Shape: []int{out / s.parts}, Of: []string{s.name}}, func(dst []byte, of [][]byte, e, part int) {
+		for i := range out / s.parts {
+			copy(dst[i*size:][:size], of[0][(e*out+i*s.parts+part)*size:])
+		}
+	})
+	return nil
+}
+
+func (s *stacked) plain(w *Weights, info TensorInfo, derived map[string]Derived, prefix string) error {
+	if err := s.check(info, 3, info.Shape[len(info.Shape)-1]); err != nil {
+		return err
+	}
+	d, size, err := s.dtype(info)
+	if err != nil {
+		return err
+	}
+	in, out := info.Shape[1], info.Shape[2]
+	s.add(derived, prefix, "weight", info.Shape[0], Derived{DType: d, Shape: []int{out / s.parts, in}, Of: []string{s.name}}, func(dst []byte, of [][]byte, e, part int) {
+		for i := range in {
+			row := of[0][(e*in+i)*out*size:][:out*size]
+			for o := range out / s.parts {
+				copy(dst[(o*in+i)*size:][:size], row[(o*s.parts+part)*size:])
+			}
+		}
+	})
+	return nil
+}
+
+// mxfp4Values are those of the codes of E2M1.
+var mxfp4Values = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -0.5, -1, -1.5, -2, -3, -4, -6}
+
+func (s *stacked) blocks(w *Weights, info TensorInfo, derived map[string]Derived, prefix string) error {
+	out := 0
+	if len(info.Shape) == 4 {
+		out = info.Shape[1]
+	}
+	if err := s.check(info, 4, out); err != nil {
+		return err
+	}
+	scales := strings.TrimSuffix(s.name, "_blocks") + "_scales"
+	of, ok := w.Info(scales)
+	groups := info.Shape[2]
+	if want := []int{info.Shape[0], out, groups}; info.DType != "U8" || info.Shape[3] != 16 || !ok || of.DType != "U8" || fmt.Sprint(of.Shape) != fmt.Sprint(want) {
+		return Corruptf("tensor %.200q: %s of shape %.80v with scales %s of shape %.80v, want U8 [experts, out, in/32, 16] and U8 %v", s.name, info.DType, fmt.Sprint(info.Shape), of.DType, fmt.Sprint(of.Shape), want)
+	}
+	in := 32 * groups
+	s.add(derived, prefix, "weight", info.Shape[0], Derived{DType: kernels.BF16, Shape: []int{out / s.parts, in}, Of: []string{s.name, scales}}, func(dst []byte, of [][]byte, e, part int) {
+		for o := range out / s.parts {
+			first := (e*out + o*s.parts + part) * groups
+			for g := range groups {
+				exponent := int(of[1][first+g]) - 127
+				for i, b := range of[0][(first+g)*16:][:16] {
+					for half, code := range [2]byte{b & 15, b >> 4} {
+						v := math.Float32bits(float32(math.Ldexp(float64(mxfp4Values[code]), exponent)))
+						binary.LittleEndian.PutUint16(dst[2*(o*in+g*32+2*i+half):], uint16(v>>16))
+					}
+				}
+			}
+		}
+	})
+	return nil
+}

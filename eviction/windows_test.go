@@ -1,0 +1,145 @@
+package eviction_test
+
+import (
+	"slices"
+	"testing"
+
+	"glimpse/eviction"
+	"glimpse/kernels"
+	"glimpse/model"
+	"glimpse/model/modeltest"
+	"glimpse/model/runner"
+)
+
+// windowed is a model with layers of both kinds, and a prompt that is much longer than their windows.
+func windowed(t *testing.T) (*model.Model, []int32) {
+	m := modeltest.Llama{Layers: 4, Heads: 4, KVHeads: 2, Seed: 8, MaxPositions: 1 << 13}.Open(t, "cpu")
+	m.Config.Windows = []int{20, 0, 300, 0}
+	return m, modeltest.Tokens(m, 9, 1700)
+}
+
+// holdsWindows checks what layers hold of so many tokens.
+func holdsWindows(t *testing.T, m *model.Model, s *eviction.Session) {
+	t.Helper()
+	n := int(s.Cache.Next())
+	for l := range m.Config.Layers {
+		w, held := m.Config.Window(l), s.Cache.Positions(l, 0)
+		if w == 0 {
+			continue
+		}
+		if most := w - 1 + kernels.WindowBlock; len(held) > most || len(held) < w-1 || int(held[0]) != n-len(held) {
+			t.Errorf("layer %d: %d entries from position %d of %d, want the last %d to %d", l, len(held), held[0], n, w-1, most)
+		}
+		if most := int64(2*(w-1+kernels.WindowBlock+spare)) * entryBytes(m); s.Cache.LayerBytes(l) > most {
+			t.Errorf("layer %d: %d bytes, want at most %d", l, s.Cache.LayerBytes(l), most)
+		}
+	}
+}
+
+// TestWindowsAreFreed: layers with a sliding window hold that alone, and every answer has the bits that it has where they
+// hold everything: of one turn and the next, in batches, in a study's forks, and whatever the chunks are.
+func TestWindowsAreFreed(t *testing.T) {
+	m, tokens := windowed(t)
+	free, whole := policy(t, m, "full"), policy(t, m, "full", "full.windows=evict")
+	response := modeltest.Tokens(m, 10, 700)
+	force := func(p *eviction.Configured) (logProbs [][]float64, s *eviction.Session) {
+		s = prefill(t, m, p, tokens, 1)
+		for range 2 {
+			one, err := s.Force(background, response)
+			if err != nil {
+				t.Fatal(err)
+			}
+			logProbs = append(logProbs, one)
+			if err := s.Turn(background, tokens[:600], nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return logProbs, s
+	}
+	got, s := force(free)
+	want, all := force(whole)
+	for i := range want {
+		if !slices.Equal(got[i], want[i]) {
+			t.Errorf("turn %d: other log-probabilities than with everything held", i)
+		}
+	}
+	if !sameBits(s.Logits(), all.Logits()) {
+		t.Error("other logits than with everything held")
+	}
+	holdsWindows(t, m, s)
+	if n := all.Cache.Entries(0, 0); n != int(all.Cache.Next()) {
+		t.Errorf("told to evict in windows, a layer holds %d entries of %d", n, all.Cache.Next())
+	}
+
+	batched := func(p *eviction.Configured) []int32 {
+		rt := newRuntime(m, p)
+		b, err := rt.NewBatch(2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answers []*eviction.Answer
+		for _, n := range []int{1700, 900} {
+			s, err := rt.Prefill(background, p, tokens[:n], 1, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := b.Generate(s, runner.GenerateOptions{MaxNew: 600, IgnoreEnd: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers = append(answers, a)
+		}
+		if err := b.Run(background); err != nil {
+			t.Fatal(err)
+		}
+		return slices.Concat(answers[0].Tokens(), answers[1].Tokens())
+	}
+	if got, want := batched(free), batched(whole); len(want) != 1200 || !slices.Equal(got, want) {
+		t.Error("other answers in a batch than with everything held")
+	}
+}
+
+// TestStudyLeavesWindowsAlone: a study's forks hold the windows of the prompt, whatever its response was, and answer as
+// sessions do; only layers that hold the prompt count in hit rates.
+func TestStudyLeavesWindowsAlone(t *testing.T) {
+	m, tokens := windowed(t)
+	for _, name := range []string{"snapkv", "pyramidkv", "h2o", "d2o", "laq", "duoattention", "oracle"} {
+		p := policy(t, m, name)
+		rt := newRuntime(m, p)
+		study, err := rt.StudyGenerate(background, []*eviction.Configured{p}, tokens, []int{64}, runner.GenerateOptions{MaxNew: 700, IgnoreEnd: true})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		forked, err := study.Session(study.Choices[0])
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		kept := study.Choices[0].Kept
+		if kept[0] != nil || kept[2] != nil || kept[1] == nil || kept[3] == nil {
+			t.Errorf("%s: decides about %v, %v, %v, %v, want the layers that hold the prompt", name, kept[0] != nil, kept[1] != nil, kept[2] != nil, kept[3] != nil)
+		}
+		holdsWindows(t, m, forked)
+		budget := 0 // of a uniform budget's layers
+		for l := range kept {
+			for _, idx := range kept[l] {
+				budget += len(idx)
+			}
+		}
+		if budget > 2*2*64 && name != "duoattention" {
+			t.Errorf("%s: keeps %d entries, want at most %d", name, budget, 2*2*64)
+		}
+		alone, err := rt.Prefill(background, p, tokens, 64, study.Response)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !sameKept(alone.Kept(), kept) {
+			t.Errorf("%s: a session keeps other entries", name)
+		}
+		if a, b := generate(t, forked, 20), generate(t, alone, 20); !slices.Equal(a, b) {
+			t.Errorf("%s: a fork answers %v, a session %v", name, a, b)
+		}
+		if rate := eviction.HitRate(kept, kept); rate != 1 {
+			t.Errorf("%s: hit rate of itself %v", name, rate)
+		}
+	}
+}

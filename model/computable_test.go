@@ -1,0 +1,44 @@
+package model
+
+import (
+	"strings"
+	"testing"
+
+	"glimpse/kernels"
+)
+
+// apart is a device with memory of its own.
+type apart struct{ kernels.Backend }
+
+func (apart) OwnMemory() bool { return true }
+func (apart) Device() string  { return "cuda:0" }
+
+// TestComputable: what no device computes is refused there by name, and not on a processor.
+func TestComputable(t *testing.T) {
+	host, err := kernels.Open("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		config Config
+		binder Binder
+		layer  Layer
+		want   string
+	}{
+		"plain":         {},
+		"attention cap": {config: Config{AttentionCap: 50}, want: "soft caps of logits"},
+		"logit cap":     {config: Config{LogitCap: 30}, want: "soft caps of logits"},
+		"sinks":         {binder: Binder{sinks: true}, want: "sinks in the softmax"},
+		"gate":          {layer: Layer{Gate: kernels.GELUTanh}, want: "gates other than SiLU"},
+	} {
+		c.config.Architecture = "TheirForCausalLM"
+		n := &Network{Layers: []Layer{{}, c.layer}}
+		if err := c.config.computable(n, &c.binder, []kernels.Backend{host}); err != nil {
+			t.Errorf("%s on a processor: %v", name, err)
+		}
+		err := c.config.computable(n, &c.binder, []kernels.Backend{host, apart{host}})
+		if c.want == "" != (err == nil) || err != nil && !(strings.Contains(err.Error(), c.want) && strings.Contains(err.Error(), "TheirForCausalLM on cuda:0")) {
+			t.Errorf("%s on a device: %v, want %q", name, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,374 @@
+package model
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"glimpse/kernels"
+)
+
+// Experts are a mixture of experts in the place of an MLP (Shazeer et al. 2017, arXiv:1701.06538): a router
+// scores them for every row, and the row goes through the best of them alone.
+type Experts struct {
+	Router     *kernels.Tensor // [experts, hidden]
+	RouterBias *kernels.Tensor // [experts], or nil
+	Gate       kernels.Gate
+	Correction *kernels.Tensor // [experts], added to scores where experts are chosen and not where they are weighed, or nil
+	Routing
+	Each       []Expert
+	Shared     *Expert         // that all rows go through, or nil
+	SharedGate *kernels.Tensor // [1, hidden]: its logistic function weighs Shared; nil: Shared counts in full
+}
+
+// Routing is how the scores of a router become weights of experts.
+type Routing struct {
+	TopK      int     // experts per row
+	Logistic  bool    // scores are logistic functions of the router's outputs (DeepSeek-V3, arXiv:2412.19437, eq. 15), not their softmax
+	Normalise bool    // the weights of a row's experts sum to 1
+	Scale     float64 // multiplies weights, 0: 1
+	// Groups of equally many experts that follow each other, of which the TopGroups with the largest sum of their two
+	// best scores are left (DeepSeek-V3, arXiv:2412.19437, §2.1.2); 0 or 1: no groups.
+	Groups, TopGroups int
+}
+
+// Expert is a gated MLP: down of what the gate lets through of up.
+type Expert struct {
+	Gate, Up, Down Linear // [width, hidden] twice, [hidden, width]
+}
+
+// parts are the linear layers.
+func (e *Expert) parts() []*Linear { return []*Linear{&e.Gate, &e.Up, &e.Down} }
+
+// weights is the number of weights.
+func (e *Expert) weights() (n int64) {
+	for _, lin := range e.parts() {
+		n += size(lin.Weight) + size(lin.Bias)
+	}
+	return n
+}
+
+// all are the experts, the shared one last.
+func (e *Experts) all() []*Expert {
+	var out []*Expert
+	for i := range e.Each {
+		out = append(out, &e.Each[i])
+	}
+	if e.Shared != nil {
+		out = append(out, e.Shared)
+	}
+	return out
+}
+
+// Weights is the number of weights of router and experts, and of those that one row goes through.
+func (e *Experts) Weights() (all, active int64) {
+	all = size(e.Router) + size(e.RouterBias) + size(e.Correction) + size(e.SharedGate)
+	active = all
+	for i := range e.Each {
+		n := e.Each[i].weights()
+		all += n
+		if i < e.TopK {
+			active += n
+		}
+	}
+	if e.Shared != nil {
+		all, active = all+e.Shared.weights(), active+e.Shared.weights()
+	}
+	return all, active
+}
+
+// SameRows is as Network.SameRows, of the experts' products.
+func (e *Experts) SameRows(b kernels.Backend, rows int) int {
+	least := b.SameRows(e.Router.DType, rows)
+	for _, x := range e.all() {
+		for _, lin := range x.parts() {
+			if lin.Weight != nil {
+				least = max(least, b.SameRows(lin.Weight.DType, rows))
+			}
+		}
+	}
+	return least
+}
+
+// choice is what a row's router decides.
+type choice struct {
+	experts []int     // in ascending order
+	scores  []float64 // of all experts
+	weights []float64 // of experts
+	sum     float64   // of the chosen scores, where weights are normalised; else 0
+}
+
+// choose decides by the outputs of a router. Of equal scores the expert with the lower number is chosen.
+func (r *Routing) choose(logits, correction []float64) choice {
+	c := choice{scores: make([]float64, len(logits))}
+	if r.Logistic {
+		for i, x := range logits {
+			c.scores[i] = logistic(x)
+		}
+	} else {
+		top, sum := slices.Max(logits), 0.0
+		for i, x := range logits {
+			c.scores[i] = math.Exp(x - top)
+			sum += c.scores[i]
+		}
+		for i := range c.scores {
+			c.scores[i] /= sum
+		}
+	}
+	ranked := slices.Clone(c.scores)
+	for i, x := range correction {
+		ranked[i] += x
+	}
+	r.leaveGroups(ranked)
+	c.experts = best(ranked, r.TopK)
+	slices.Sort(c.experts)
+	for _, e := range c.experts {
+		c.weights = append(c.weights, c.scores[e])
+		if r.Normalise {
+			c.sum += c.scores[e]
+		}
+	}
+	for i := range c.weights {
+		if c.weights[i] *= scaleOr1(r.Scale); r.Normalise {
+			c.weights[i] /= c.sum
+		}
+	}
+	return c
+}
+
+// leaveGroups sets the scores of all experts to 0 but those of the best groups.
+func (r *Routing) leaveGroups(scores []float64) {
+	if r.Groups < 2 {
+		return
+	}
+	size := len(scores) / r.Groups
+	sums := make([]float64, r.Groups)
+	for g := range sums {
+		group := scores[g*size:][:size]
+		for _, e := range best(group, min(2, size)) {
+			sums[g] += group[e]
+		}
+	}
+	left := best(sums, r.TopGroups)
+	for e := range scores {
+		if !slices.Contains(left, e/size) {
+			scores[e] = 0
+		}
+	}
+}
+
+// best are the indices of the n largest values, the largest first.
+func best(values []float64, n int) []int {
+	order := make([]int, len(values))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(values[b], values[a]) })
+	return order[:n]
+}
+
+// gradient is that of the router's outputs at a choice, from that of the weights.
+func (r *Routing) gradient(c choice, dWeights []float64) []float64 {
+	d := make([]float64, len(c.scores)) // of the scores first
+	mean := 0.0
+	for i, e := range c.experts {
+		mean += dWeights[i] * c.scores[e]
+	}
+	for i, e := range c.experts {
+		d[e] = scaleOr1(r.Scale) * dWeights[i]
+		if r.Normalise {
+			d[e] = scaleOr1(r.Scale) * (dWeights[i] - mean/c.sum) / c.sum
+		}
+	}
+	if r.Logistic {
+		for e, s := range c.scores {
+			d[e] *= s * (1 - s)
+		}
+		return d
+	}
+	sum := 0.0
+	for e, s := range c.scores {
+		sum += d[e] * s
+	}
+	for e, s := range c.scores {
+		d[e] = s * (d[e] - sum)
+	}
+	return d
+}
+
+func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+// share is the rows that go through one expert.
+type share struct {
+	*Expert
+	rows    []int32 // ascending
+	weights []float64
+	at      []int // of the expert in the choices of its rows; nil of the shared one
+}
+
+// Pass is rows h [rows, hidden], in the compute type, that go through experts on a backend. The numbers of the router
+// are read on the host, which decides. Temporary memory is taken from the arena and given back to it.
+type Pass struct {
+	On    kernels.Backend
+	Arena *kernels.Arena
+	H     *kernels.Tensor
+	// Rows is how many rows count, the first ones; 0: all.
+	Rows int
+	// Least is the least number of rows of an expert's products, for what their bits depend on ([Network.SameRows]).
+	Least int
+}
+
+func (p *Pass) count() int {
+	if p.Rows > 0 {
+		return p.Rows
+	}
+	return p.H.Dim0()
+}
+
+// route decides which rows go where.
+func (e *Experts) route(p *Pass) (choices []choice, shares []share, gates []float64) {
+	n, experts := p.count(), len(e.Each)
+	logits := p.product(e.Router, e.RouterBias)
+	var correction []float64
+	if e.Correction != nil {
+		correction = e.Correction.Float64s()
+	}
+	shares = make([]share, experts)
+	for i := range shares {
+		shares[i].Expert = &e.Each[i]
+	}
+	for row := range n {
+		c := e.choose(logits[row*experts:][:experts], correction)
+		for at, i := range c.experts {
+			s := &shares[i]
+			s.rows, s.weights, s.at = append(s.rows, int32(row)), append(s.weights, c.weights[at]), append(s.at, at)
+		}
+		choices = append(choices, c)
+	}
+	shares = slices.DeleteFunc(shares, func(s share) bool { return len(s.rows) == 0 })
+	if e.Shared == nil {
+		return choices, shares, nil
+	}
+	all := share{Expert: e.Shared, rows: make([]int32, n), weights: make([]float64, n)}
+	for row := range n {
+		all.rows[row], all.weights[row] = int32(row), 1
+	}
+	if e.SharedGate != nil {
+		gates = p.product(e.SharedGate, nil)[:n]
+		for row := range n {
+			all.weights[row] = logistic(gates[row])
+		}
+	}
+	return choices, append(shares, all), gates
+}
+
+// product is the rows times w, on the host.
+func (p *Pass) product(w, bias *kernels.Tensor) []float64 {
+	mark := p.Arena.Mark()
+	defer p.Arena.Release(mark)
+	y := p.alloc(p.H.Dim0(), w.Dim0())
+	p.On.Linear(y, p.H, w, bias, 1, 0)
+	return y.Float64s()
+}
+
+func (p *Pass) alloc(shape ...int) *kernels.Tensor { return p.Arena.Alloc(p.On.Compute(), shape...) }
+
+// gather is the given rows of x, and the first of them again up to the least number.
+func (p *Pass) gather(x *kernels.Tensor, rows []int32) *kernels.Tensor {
+	ids := rows
+	for len(ids) < p.Least {
+		ids = append(slices.Clip(ids), rows[0])
+	}
+	y := p.alloc(len(ids), x.Width())
+	p.On.Gather(y, x, ids)
+	return y
+}
+
+// Forward writes to y [rows, hidden], of which those after the rows that count become 0, scale times what the experts
+// give: of every row the sum over its experts in their order, the shared one last. Rows are grouped by expert, and only
+// the weights of experts that a row has chosen are read.
+func (e *Experts) Forward(y *kernels.Tensor, p Pass, scale float64) {
+	_, shares, _ := e.route(&p)
+	p.On.Fill(y, 0)
+	for _, s := range shares {
+		mark := p.Arena.Mark()
+		x := p.gather(p.H, s.rows)
+		act, out := p.alloc(x.Dim0(), s.Up.Weight.Dim0()), p.alloc(x.Dim0(), y.Width())
+		if e.Gate == kernels.SiLU {
+			p.On.GatedLinear(act, x, s.Gate.rows(), s.Up.rows(), p.Arena)
+		} else {
+			gate, up := p.alloc(act.Shape...), p.alloc(act.Shape...)
+			p.On.Linear(gate, x, s.Gate.Weight, s.Gate.Bias, 1, 0)
+			p.On.Linear(up, x, s.Up.Weight, s.Up.Bias, 1, 0)
+			p.On.GateMul(e.Gate, act, gate, up)
+		}
+		p.On.Linear(out, act, s.Down.Weight, s.Down.Bias, scale, 0)
+		p.On.AddRows(y, out.Rows(0, len(s.rows)), s.rows, s.weights)
+		p.Arena.Release(mark)
+	}
+}
+
+// Backward writes to dh [rows, hidden] the gradient of the rows from that of Forward's sum, dy [rows, hidden]. The weights of
+// experts and router are constants; a row's choice is one, too, and the weights of its experts are not.
+func (e *Experts) Backward(dh *kernels.Tensor, p Pass, dy *kernels.Tensor, scale float64) {
+	choices, shares, gates := e.route(&p)
+	dWeights, dGates := make([][]float64, len(choices)), make([]float64, len(gates))
+	for row, c := range choices {
+		dWeights[row] = make([]float64, len(c.experts))
+	}
+	p.On.Fill(dh, 0)
+	for _, s := range shares {
+		mark := p.Arena.Mark()
+		x, dOut := p.gather(p.H, s.rows), p.gather(dy, s.rows)
+		n, width := x.Dim0(), s.Up.Weight.Dim0()
+		gate, up, act, out := p.alloc(n, width), p.alloc(n, width), p.alloc(n, width), p.alloc(n, dy.Width())
+		p.On.Linear(gate, x, s.Gate.Weight, s.Gate.Bias, 1, 0)
+		p.On.Linear(up, x, s.Up.Weight, s.Up.Bias, 1, 0)
+		p.On.GateMul(e.Gate, act, gate, up)
+		p.On.Linear(out, act, s.Down.Weight, s.Down.Bias, scale, 0)
+		for i, dot := range rowDots(out, dOut) {
+			switch row := s.rows[i]; {
+			case s.at != nil:
+				dWeights[row][s.at[i]] = dot
+			case gates != nil:
+				dGates[row] = dot * s.weights[i] * (1 - s.weights[i])
+			}
+		}
+		dAct, dGate, dUp, dx := p.alloc(n, width), p.alloc(n, width), p.alloc(n, width), p.alloc(n, dy.Width())
+		p.On.MatMul(dAct, dOut, s.Down.Weight, scale, 0)
+		p.On.GateMulGrad(e.Gate, dGate, dUp, gate, up, dAct)
+		p.On.MatMul(dx, dGate, s.Gate.Weight, 1, 0)
+		p.On.MatMul(dx, dUp, s.Up.Weight, 1, 1)
+		p.On.AddRows(dh, dx, s.rows, s.weights)
+		p.Arena.Release(mark)
+	}
+	var dLogits []float64
+	for row, c := range choices {
+		dLogits = append(dLogits, e.gradient(c, dWeights[row])...)
+	}
+	p.addProduct(dh, dLogits, e.Router)
+	if gates != nil {
+		p.addProduct(dh, dGates, e.SharedGate)
+	}
+}
+
+// addProduct adds numbers [rows, out] of the host times w [out, hidden].
+func (p *Pass) addProduct(dh *kernels.Tensor, numbers []float64, w *kernels.Tensor) {
+	mark := p.Arena.Mark()
+	defer p.Arena.Release(mark)
+	d := p.alloc(dh.Dim0(), w.Dim0())
+	kernels.Convert(d, kernels.FromF64(numbers, d.Shape...))
+	p.On.MatMul(dh, d, w, 1, 1)
+}
+
+// rowDots are the products of the rows of a and b.
+func rowDots(a, b *kernels.Tensor) []float64 {
+	x, y, dots := a.Float64s(), b.Float64s(), make([]float64, a.Dim0())
+	for i := range x {
+		dots[i/a.Width()] += x[i] * y[i]
+	}
+	return dots
+}
+
+// rows is the linear layer without an output.
+func (l *Linear) rows() kernels.LinearRows { return kernels.LinearRows{Weight: l.Weight, Bias: l.Bias} }
