@@ -114,6 +114,12 @@ var opCases = map[string]map[string]opCase{
 			x := c.parameter(rows, width)
 			return []Node{c.GateMul(kernels.SiLU, x, x)}
 		}},
+		"GELU": {build: func(c *opGraph) []Node {
+			return []Node{c.GateMul(kernels.GELUTanh, c.parameter(rows, width), c.parameter(rows, width))}
+		}},
+		"clamped SwiGLU": {build: func(c *opGraph) []Node {
+			return []Node{c.GateMul(kernels.ClampedSwiGLU, c.Scale(c.parameter(rows, width), 4), c.Scale(c.parameter(rows, width), 6))}
+		}},
 	},
 	"RoPE": {
 		"after prompts": {prompts: []int{1, 7}, build: func(c *opGraph) []Node { return []Node{c.RoPE(c.parameter(rows, width), c.sample, 0, heads, headDim)} }},
