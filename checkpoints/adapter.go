@@ -60,6 +60,7 @@ type Adapter struct {
 type BaseModel struct {
 	Name   string // for people and PEFT, such as "meta-llama/Llama-3.2-1B-Instruct"
 	SHA256 string // of the weights, see model.Model.SHA256 and, of earlier versions, Weights.SHA256
+	Format string // of the weights that passes read in training, see model.Model.WeightFormat; "" of earlier versions
 }
 
 // DataSource describes training data.

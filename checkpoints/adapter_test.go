@@ -31,7 +31,7 @@ func randomMatrix(rng *rand.Rand, rows, cols int) Matrix {
 func softTokens() *Adapter {
 	return &Adapter{
 		Kind:          "judgeq",
-		Base:          BaseModel{Name: "some/model-<1B>", SHA256: strings.Repeat("0a", 32)},
+		Base:          BaseModel{Name: "some/model-<1B>", SHA256: strings.Repeat("0a", 32), Format: "Q4_K, Q6_K"},
 		Embeddings:    randomMatrix(rand.New(rand.NewPCG(1, 1)), 4, 6),
 		Loss:          "mse",
 		PoolingKernel: 1,
@@ -215,7 +215,7 @@ func TestAdapterFilesForOthers(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"format": "glimpse-adapter", "version": "1", "kind": "lookaheadkv", "rows": "4", "hidden_size": "6",
-		"loss": "kl", "pooling_kernel": "7", "base_model": "map[name:some/model-<1B> sha256:" + strings.Repeat("0a", 32) + "]",
+		"loss": "kl", "pooling_kernel": "7", "base_model": "map[format:Q4_K, Q6_K name:some/model-<1B> sha256:" + strings.Repeat("0a", 32) + "]",
 	} {
 		if got := fmt.Sprint(m[key]); got != want {
 			t.Errorf("%s: %s: got %s, want %s", manifestFile, key, got, want)

@@ -35,6 +35,7 @@ type manifest struct {
 type manifestBase struct {
 	Name   string `json:"name"`
 	SHA256 string `json:"sha256"`
+	Format string `json:"format,omitempty"`
 }
 
 type manifestData struct {

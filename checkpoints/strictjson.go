@@ -60,8 +60,11 @@ func decodeStruct(data []byte, path string, dst reflect.Value) error {
 	}
 	var missing []string
 	for i := range dst.NumField() {
-		key := dst.Type().Field(i).Tag.Get("json")
+		key, optional := strings.CutSuffix(dst.Type().Field(i).Tag.Get("json"), ",omitempty")
 		raw, ok := values[key]
+		if !ok && optional {
+			continue
+		}
 		if !ok {
 			missing = append(missing, path+key)
 			continue

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -224,12 +226,15 @@ func (m *Model) DefaultPolicy() (policy, from string) {
 var ErrAdapterName = errors.New("two adapters of one kind and name; name them, as NAME=DIR")
 
 // loadAdapters loads the adapters that were found.
-func (m *Model) loadAdapters(ctx context.Context) (err error) {
+func (m *Model) loadAdapters(ctx context.Context, log io.Writer) (err error) {
 	found := m.adapters
 	m.adapters = nil
 	for _, a := range found {
 		if err := m.loadAdapter(ctx, a); err != nil {
 			return err
+		}
+		if other := m.OtherFormat(a.stored.Base); other != "" && log != nil {
+			fmt.Fprintf(log, "adapter %s %s\n", cmp.Or(a.name, a.Kind()), other)
 		}
 	}
 	return nil

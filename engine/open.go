@@ -164,7 +164,7 @@ func (m *Model) load(ctx context.Context, log io.Writer) error {
 			return err
 		}
 	}
-	return m.loadAdapters(ctx)
+	return m.loadAdapters(ctx, log)
 }
 
 // policyDefaults is an optional file of a model folder: options of policies that

@@ -178,6 +178,30 @@ func (m *Model) parameter(on kernels.Backend, values []float64, shape []int) *ke
 	return t
 }
 
+// WeightFormat names the types in which the linear layers' weights are, as "BF16" or "Q4_K, Q6_K". Blocks make the
+// same model as their numbers in BF16, but passes of few rows round activations for them.
+func (m *Model) WeightFormat() string {
+	var names []string
+	for i := range m.Network.Layers {
+		for _, module := range Modules {
+			if l := m.Network.Layers[i].Linear(module); l != nil && l.Weight != nil {
+				names = append(names, l.Weight.DType.String())
+			}
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
+}
+
+// OtherFormat says that an adapter was trained over the same weights in another format; "" where it was not, or is
+// not known to be.
+func (m *Model) OtherFormat(base checkpoints.BaseModel) string {
+	if format := m.WeightFormat(); base.Format != "" && base.Format != format {
+		return fmt.Sprintf("was trained over weights in %.100q, here they are in %q", base.Format, format)
+	}
+	return ""
+}
+
 // LoadAdapter reads an adapter folder that was trained for m. Another base model
 // is checkpoints.ErrWrongBase.
 func (m *Model) LoadAdapter(ctx context.Context, stored *checkpoints.Adapter) (Adapter, error) {

@@ -2,10 +2,12 @@ package model_test
 
 import (
 	"archive/zip"
+	"encoding/binary"
 	"encoding/json"
 	"io/fs"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -15,8 +17,13 @@ import (
 	"testing/fstest"
 
 	"glimpse/checkpoints"
+	"glimpse/internal/compare"
+	"glimpse/internal/simd"
+	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 var quantizedPrompt = []int32{1, 30, 5, 17, 9, 3, 22}
@@ -166,5 +173,116 @@ func TestQuantizedElsewhere(t *testing.T) {
 	f := folder{t, maps.Clone(folders[0])}.renamed(func(name string) string { return "language_model." + name }).sharded()
 	if got := logitsOf(t, modeltest.OpenFolder(t, f.fs, "cpu"), quantizedPrompt); !slices.Equal(got, want) {
 		t.Errorf("logits %v, want %v", got, want)
+	}
+}
+
+// packedFolder is a Llama whose linear layers compressed-tensors packs into 4 bits, in groups of 32.
+func packedFolder(t *testing.T, shape modeltest.Llama) fstest.MapFS {
+	folder, err := shape.Folder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := checkpoints.ParseSafetensors("model.safetensors", folder["model.safetensors"].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	header, payload := map[string]any{}, []byte{}
+	put := func(name, dtype string, data []byte, shape ...int) {
+		header[name] = map[string]any{"dtype": dtype, "shape": shape, "data_offsets": []int{len(payload), len(payload) + len(data)}}
+		payload = append(payload, data...)
+	}
+	for _, name := range plain.Names() {
+		view, err := plain.Tensor(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		module, linear := strings.CutSuffix(name, "_proj.weight")
+		if module += "_proj."; !linear {
+			put(name, "F32", view.Data, view.Shape...)
+			continue
+		}
+		rows, cols := view.Shape[0], view.Shape[1]
+		codes, scales := make([]byte, rows*cols/2), make([]byte, 0, rows*cols/16)
+		for i := range codes {
+			codes[i] = byte(rng.Uint32())
+		}
+		for range rows * cols / 32 {
+			scales = binary.LittleEndian.AppendUint16(scales, uint16(math.Float32bits(float32(0.1*(0.5+rng.Float64())/math.Sqrt(float64(cols))))>>16))
+		}
+		put(module+"weight_packed", "I32", codes, rows, cols/8)
+		put(module+"weight_scale", "BF16", scales, rows, cols/32)
+		put(module+"weight_shape", "I64", binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(rows)), uint64(cols)), 2)
+	}
+	text, err := json.Marshal(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := map[string]any{}
+	if err := json.Unmarshal(folder["config.json"].Data, &config); err != nil {
+		t.Fatal(err)
+	}
+	config["quantization_config"] = json.RawMessage(`{"quant_method":"compressed-tensors","format":"pack-quantized","ignore":["lm_head"],"config_groups":{"g":{"targets":["Linear"],"weights":{"num_bits":4,"type":"int","strategy":"group","group_size":32}}}}`)
+	settings, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text, payload)
+	return fstest.MapFS{"config.json": {Data: settings}, "model.safetensors": {Data: file}}
+}
+
+// TestQuantizedStaysInBlocks: a folder in 4 bits takes them in memory, is the model of its weights in bf16, and its
+// prompts have the bits of those.
+func TestQuantizedStaysInBlocks(t *testing.T) {
+	if simd.Level() == "portable" {
+		t.Skip("weights are widened where there is no assembly for them")
+	}
+	shape := modeltest.Llama{Hidden: 64, Heads: 2, KVHeads: 1, HeadDim: 32, Intermediate: 96, Layers: 2, Seed: 3}
+	folder := packedFolder(t, shape)
+	m, wide := modeltest.OpenFolder(t, folder, "cpu"), modeltest.OpenFolder(t, folder, "cpu")
+	if f := m.WeightFormat(); f != "I4_BF16" {
+		t.Fatalf("weights are in %s", f)
+	}
+	linear := 2 * (64*64 + 64*32*2 + 64*64 + 3*64*96)
+	others := int64(4 * (2*40*64 + 5*64))
+	if got, want := m.WeightBytes(), int64(linear/32*19)+others; got != want {
+		t.Errorf("%d bytes of weights, want %d", got, want)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), folder["config.json"].Data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	shapes, err := model.OpenShapes(dir, "cpu") // without files, others are taken to be in bf16
+	if want := int64(linear/32*19) + others/2; err != nil || shapes.WeightBytes() != want {
+		t.Errorf("shapes of %d bytes (%v), want %d", shapes.WeightBytes(), err, want)
+	}
+	for i := range wide.Network.Layers {
+		for _, module := range model.Modules {
+			l := wide.Network.Layers[i].Linear(module)
+			l.Weight = kernels.Widened(l.Weight)
+		}
+	}
+	tokens := modeltest.Tokens(m, 1, 60)
+	run := func(m *model.Model) (keys [][]float32, step []float32) {
+		r, cache := runner.New(m), kvcache.New(m)
+		if _, err := r.Prefill(t.Context(), cache, tokens, runner.PrefillOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for l := range m.Config.Layers {
+			keys = append(keys, cache.View(l)[0].K.Float32s())
+		}
+		if step, err = r.Step(t.Context(), cache, 5, runner.Capture{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		return keys, step
+	}
+	keys, step := run(m)
+	wantKeys, wantStep := run(wide)
+	if !reflect.DeepEqual(keys, wantKeys) {
+		t.Error("a prompt's keys differ from those of the weights in bf16")
+	}
+	compare.Close(t, "step", step, wantStep, 6e-2, compare.Floor(1))
+	if slices.Equal(step, wantStep) {
+		t.Error("a step rounds nothing: its products are not of integers")
 	}
 }

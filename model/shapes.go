@@ -86,11 +86,12 @@ func openShapes(folder fs.FS, name, device string) (*Model, error) {
 			d = m.Backend.Compute()
 		}
 		t := kernels.NewShape(d, s.shape...)
-		bytes := int64(t.Len()) * int64(stored.Size())
-		m.shapes.bytes += bytes
+		bytes := int64(stored.Bytes(t.Len()))
 		if config.quantized != nil && len(s.shape) == 2 && s.layer >= 0 && s.layer < config.Layers {
+			bytes = int64(m.Backend.Placed(config.quantized.Stored(s.shape[1])).Bytes(t.Len()))
 			m.shapes.widened += bytes
 		}
+		m.shapes.bytes += bytes
 		return t
 	})
 	if config.quantized == nil {

@@ -15,7 +15,7 @@ import (
 // stored.
 func (t *Trainer) Export(i int, modelSHA256 string, metrics map[string]float64) (*checkpoints.Adapter, error) {
 	return complete(t.Adapter(i).Export(), exported{
-		config: &t.Config, adapter: i, base: checkpoints.BaseModel{Name: t.Model.Name, SHA256: modelSHA256},
+		config: &t.Config, adapter: i, base: checkpoints.BaseModel{Name: t.Model.Name, SHA256: modelSHA256, Format: t.Model.WeightFormat()},
 		source: t.source.Describe(), invocation: t.Invocation, metrics: metrics,
 	})
 }
@@ -116,7 +116,7 @@ func (c *Checkpoint) Export(name string) (*checkpoints.Adapter, error) {
 		return nil, fail("%v", err)
 	}
 	a, err = complete(a, exported{
-		config: &c.config, adapter: i, base: checkpoints.BaseModel{Name: c.record.ModelName, SHA256: c.record.Model},
+		config: &c.config, adapter: i, base: checkpoints.BaseModel{Name: c.record.ModelName, SHA256: c.record.Model, Format: c.record.Format},
 		source: c.record.Source, invocation: c.record.Invocation, metrics: metrics,
 	})
 	if err != nil {

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"glimpse/autodiff"
+	"glimpse/checkpoints"
 	"glimpse/internal/compare"
 	"glimpse/kernels"
 	"glimpse/lora"
@@ -183,6 +185,35 @@ func TestGradientsOfEveryFamily(t *testing.T) {
 			defer m.Close()
 			checkDirections(t, m, g.Prompts[len(g.Prompts)-1].IDs)
 		})
+	}
+}
+
+// TestGradientsOverBlocks: and so do they over weights in blocks, each module in another format, through which the
+// gradients of the rows and factors go. The blocks are constants, and the gradients those over their numbers in bf16.
+func TestGradientsOverBlocks(t *testing.T) {
+	path := filepath.Join("..", "model", "gguf", "testdata", "blocks.gguf")
+	open := func(path string) *model.Model {
+		m, err := model.Open(path, model.Options{Device: "reference64"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Close() })
+		return m
+	}
+	m := open(path)
+	if f := m.WeightFormat(); f != "Q4_0, Q4_1, Q5_0, Q5_1, Q8_0" {
+		t.Fatalf("weights are in %s", f)
+	}
+	checkDirections(t, m, modeltest.Tokens(m, 3, 40))
+	wide := open(modeltest.FolderOfGGUF(t, path))
+	if f := wide.WeightFormat(); f != "BF16" {
+		t.Fatalf("widened weights are in %s", f)
+	}
+	if s := wide.OtherFormat(checkpoints.BaseModel{Format: m.WeightFormat()}); s != `was trained over weights in "Q4_0, Q4_1, Q5_0, Q5_1, Q8_0", here they are in "BF16"` {
+		t.Error(s)
+	}
+	if s := m.OtherFormat(checkpoints.BaseModel{Format: m.WeightFormat()}) + m.OtherFormat(checkpoints.BaseModel{}); s != "" {
+		t.Error(s)
 	}
 }
 

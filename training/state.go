@@ -29,6 +29,7 @@ type runRecord struct {
 	Cache  string `json:"cache,omitempty"` // type of the keys and values; "" is that of computations
 	// What an export needs to know besides.
 	ModelName  string `json:"model_name"`
+	Format     string `json:"weight_format,omitempty"`
 	Invocation []int  `json:"invocation_tokens"`
 	Data       string `json:"data,omitempty"` // what synthetic prompts depend on
 	// Contents are the files that samples come from, Accepted what of them was not, or is not known
@@ -47,7 +48,7 @@ func (t *Trainer) record(modelSHA256 string) (runRecord, error) {
 	return runRecord{
 		Step: t.done, Skipped: t.skipped, History: t.history, Config: config, Source: t.source.Describe(), Data: t.source.DrawnFrom(), Model: modelSHA256,
 		Device: kernels.DeviceOf(t.Model.Backend), SIMD: simd.Level(),
-		ModelName: t.Model.Name, Invocation: t.Invocation, Cache: cache, Contents: t.Contents, Accepted: t.accepted,
+		ModelName: t.Model.Name, Format: t.Model.WeightFormat(), Invocation: t.Invocation, Cache: cache, Contents: t.Contents, Accepted: t.accepted,
 	}, err
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"glimpse/kernels"
 )
 
 // awq is the GEMM layout of AutoAWQ, transposed: X.qweight I32 [in, out/8] and X.qzeros I32
@@ -115,4 +117,11 @@ func widenAWQ(dst, qweight []byte, in, out, size int, scales, zeros []float32, s
 			}
 		}
 	})
+}
+
+func (c awq) stored(cols int) kernels.DType {
+	if c.group == -1 {
+		c.group = cols
+	}
+	return typeOf("I4", "F16", cols, c.group)
 }

@@ -24,18 +24,27 @@ type block struct {
 	codes [blockCols]byte
 }
 
+// typeOf is the type in which a matrix stays, BF16 where it is widened.
+func typeOf(codes, scale string, cols, group int) kernels.DType {
+	dtype, err := kernels.ParseStored(codes + "_" + scale)
+	if err != nil || cols%blockCols != 0 || group == 0 || group < cols && group%blockCols != 0 {
+		return kernels.BF16
+	}
+	if f, _ := dtype.Format(); !f.Assembled() {
+		return kernels.BF16
+	}
+	return dtype
+}
+
 // keep shows the module's weight in blocks of codes "E4M3", "I4" or "I8", of which fill gets the bytes and gives the
 // block of a row that begins at a column; false where they cannot be blocks. Columns that share a scale are so many,
 // and 0 where they do not follow each other.
 func (m *module) keep(rows, cols int, codes, scale string, group int, fill func(of [][]byte) func(b *block, row, col int)) bool {
-	dtype, err := kernels.ParseStored(codes + "_" + scale)
-	if err != nil || m.wide || m.wrong || cols%blockCols != 0 || group == 0 || group < cols && group%blockCols != 0 {
+	dtype := typeOf(codes, scale, cols, group)
+	if dtype == kernels.BF16 || m.wide || m.wrong {
 		return false
 	}
 	f, _ := dtype.Format()
-	if !f.Assembled() {
-		return false
-	}
 	m.derived[m.name+".weight"] = checkpoints.Derived{DType: dtype, Shape: []int{rows, cols}, Of: m.of, Make: func(dst []byte, of [][]byte) {
 		const tileRows = 16 // a cache line of the words of a transposed matrix
 		at, row := fill(of), cols/blockCols*f.Bytes

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"glimpse/kernels"
 	"glimpse/kernels/formats"
 )
 
@@ -194,6 +195,33 @@ func (c compressed) find(f *finder) {
 	}
 }
 
+// codes are those of blocks.
+func (g *group) codes() string {
+	switch {
+	case g.Weights.Type == "float":
+		return "E4M3"
+	case g.Format == "pack-quantized" && g.Weights.Bits == 4:
+		return "I4"
+	}
+	return "I8"
+}
+
+// stored is that of the first group, with scales as most are.
+func (c compressed) stored(cols int) kernels.DType {
+	if len(c.groups) == 0 {
+		return kernels.BF16
+	}
+	g := c.groups[0]
+	size, codes := cols, g.codes()
+	if g.cols > 0 {
+		size = g.cols
+	}
+	if s := g.Weights.Symmetric; s != nil && !*s && (codes != "I4" || g.Weights.Strategy == "tensor" || g.Weights.Strategy == "block") {
+		return kernels.BF16
+	}
+	return typeOf(codes, "BF16", cols, size)
+}
+
 // plainCodes finds a module whose codes are bytes.
 func plainCodes(m *module, g *group) {
 	dtype, values := "I8", &signed
@@ -274,13 +302,7 @@ func (m *module) compressed(rows, cols int, g *group, c rowCodes) {
 		}
 		return c, blocks
 	}
-	codes, columns := "I8", blocks.blockCols
-	switch {
-	case g.Weights.Type == "float":
-		codes = "E4M3"
-	case c.bits == 4:
-		codes = "I4"
-	}
+	codes, columns := g.codes(), blocks.blockCols
 	if blocks.group != nil || zero && !(packed && codes == "I4") { // such zero points may be any
 		columns = 0
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"glimpse/kernels"
 	"glimpse/kernels/formats"
 )
 
@@ -66,4 +67,11 @@ func (c fp8) find(f *finder) {
 			widenRows(dst, rows, cols, codes, &g, "F32")
 		})
 	}
+}
+
+func (c fp8) stored(cols int) kernels.DType {
+	if c.cols == 0 {
+		c.cols = cols
+	}
+	return typeOf("E4M3", "F32", cols, c.cols)
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"glimpse/kernels"
 )
 
 // gptq is the layout of AutoGPTQ and gptqmodel, transposed: X.qweight I32 [in/n, out] holds the codes
@@ -143,3 +145,13 @@ func (c gptq) widen(dst, qweight []byte, in, out int, index []int, scales, zeros
 // lines, as the rows of a wider power of two would share a few sets of the cache. It is a multiple of
 // the codes in a word.
 const transposedRows, transposedCols = 128, 48
+
+func (c gptq) stored(cols int) kernels.DType {
+	switch {
+	case c.Bits != 4 || c.Order: // with which inputs may be out of order
+		return kernels.BF16
+	case c.Group == -1:
+		c.Group = cols
+	}
+	return typeOf("I4", "F16", cols, c.Group)
+}

@@ -58,7 +58,7 @@ var E4M3 = func() (values [256]float32) {
 const mostE4M3 = 448
 
 // narrowMXFP8 takes as scale the least power of two that leaves no number above the largest of E4M3 (as
-// Mishra et al., arXiv:2506.08027, appendix A; the OCP's own rule saturates up to an eighth off the largest), and
+// Mishra et al., arXiv:2506.08027, round it up; the OCP's own rule takes up to an eighth off the largest), and
 // rounds to nearest even.
 func narrowMXFP8(dst []byte, src []float32) {
 	for ; len(src) >= 32; dst, src = dst[33:], src[32:] {
