@@ -304,6 +304,10 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	if err != nil {
 		return Family{}, nil, err
 	}
+	raw, multimodal, err := textConfig(raw)
+	if err != nil {
+		return Family{}, nil, fmt.Errorf("config.json: %w", err)
+	}
 	var head struct {
 		Architectures []string        `json:"architectures"`
 		ModelType     string          `json:"model_type"`
@@ -333,7 +337,9 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	if err != nil {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
 	}
-	c.quantized = stored
+	if c.quantized = stored; multimodal != "" {
+		c.note("config.json: of %.60s the text model is read, %s", multimodal, architecture)
+	}
 	if 2*len(c.RoPEFreqs) != c.HeadDim && !family.PartialRotary {
 		return Family{}, nil, fmt.Errorf("config.json: partial_rotary_factor: got %v, want 1", float64(2*len(c.RoPEFreqs))/float64(c.HeadDim))
 	}
