@@ -20,7 +20,10 @@ type Source struct {
 	Tensor string            // its name in the file
 	Shape  []int             // of the model's tensor, outermost first; nil: as in the file
 	Row    func(row int) int // the file's row that is the model's; nil: the same
-	DType  kernels.DType     // of the model's tensor, BF16 or F16; Invalid: as in the file
+	// Of is the number of equal parts that the file's tensor has, one after the other, where the model's is one of
+	// them, Part: an expert of all those of a layer. 0: the model's is all of it.
+	Of, Part int
+	DType    kernels.DType // of the model's tensor, BF16 or F16; Invalid: as in the file
 }
 
 // InterleavedRows is the [Source.Row] of query and key projections, weights [heads·headDim, in] and
@@ -72,6 +75,7 @@ type source struct {
 	dtype      kernels.DType // of the model's tensor
 	shape      []int         // of the model's tensor
 	row        func(row int) int
+	part       int // of the file's tensor, each as long as the model's
 	rows       int // of the model's tensor
 	storedRows int // of the file's
 	elems      int // of a row
@@ -81,7 +85,7 @@ func newSource(s Source, t *Tensor) (*source, error) {
 	if t == nil {
 		return nil, fmt.Errorf("tensor %.200q: %w", s.Tensor, checkpoints.ErrNoTensor)
 	}
-	found := &source{tensor: t, shape: s.Shape, row: s.Row}
+	found := &source{tensor: t, shape: s.Shape, row: s.Row, part: s.Part}
 	if s.Shape == nil {
 		found.shape = t.Shape
 	}
@@ -102,7 +106,7 @@ func newSource(s Source, t *Tensor) (*source, error) {
 		found.storedRows = stored / found.elems
 	}
 	switch {
-	case s.Row == nil && stored != wanted, found.elems*found.storedRows != stored:
+	case s.Row == nil && stored != wanted*max(s.Of, 1), found.elems*found.storedRows != stored:
 		return nil, checkpoints.Corruptf("tensor %.200q: shape %v, want that of %v", t.Name, t.Shape, found.shape)
 	case found.elems%t.Format.Elems != 0:
 		return nil, checkpoints.Corruptf("tensor %.200q: %s of shape %v has blocks across rows of %d elements, want whole blocks", t.Name, t.Format.Name, t.Shape, found.elems)
@@ -137,7 +141,8 @@ func (f *tensorFile) Tensor(name string) (checkpoints.TensorView, error) {
 	}
 	view := checkpoints.TensorView{Name: name, DType: s.dtype, Shape: slices.Clone(s.shape)}
 	if s.isView() {
-		view.Data = s.tensor.Data[:s.size():s.size()]
+		at := s.part * s.size()
+		view.Data = s.tensor.Data[at : at+s.size() : at+s.size()]
 		return view, nil
 	}
 	var err error
@@ -164,7 +169,7 @@ func (s *source) size() int { return s.dtype.Bytes(s.rows * s.elems) }
 func (s *source) gather() ([]byte, error) {
 	rows := make([]int, s.rows)
 	for i := range rows {
-		if rows[i] = i; s.row != nil {
+		if rows[i] = s.part*s.rows + i; s.row != nil {
 			rows[i] = s.row(i)
 		}
 		if rows[i] < 0 || rows[i] >= s.storedRows {
