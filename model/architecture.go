@@ -25,7 +25,7 @@ func architectureOf(architectures []string, modelType string) (string, error) {
 		return "", fmt.Errorf("architectures: got none, and no model_type, want one of: %s", list)
 	}
 	for _, name := range Families.Names() {
-		if base, ok := strings.CutSuffix(name, "ForCausalLM"); ok && plain(base) == plain(modelType) {
+		if base, ok := strings.CutSuffix(name, "ForCausalLM"); ok && plain(base) == plain(strings.TrimSuffix(modelType, "_text")) {
 			return name, nil
 		}
 	}

@@ -54,6 +54,11 @@ CASES = {
     "glm4moe": ("Glm4MoeConfig", "bfloat16", "glm4", dict(
         num_hidden_layers=2, hidden_size=8, head_dim=8, intermediate_size=8, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, n_shared_experts=1, use_qk_norm=True,
         routed_scaling_factor=1.5, attention_bias=True, num_nextn_predict_layers=0)),
+    # Of bfloat16, which the converter widens before it adds 1 to norms.
+    "gemma2": ("Gemma2Config", "bfloat16", "gpt-2", dict(
+        hidden_size=16, head_dim=8, intermediate_size=8, num_hidden_layers=2, sliding_window=8, query_pre_attn_scalar=8, attn_logit_softcapping=3.0, final_logit_softcapping=2.0)),
+    "gemma3": ("Gemma3TextConfig", "bfloat16", "gpt-2", dict(
+        hidden_size=16, head_dim=8, intermediate_size=8, num_hidden_layers=6, num_attention_heads=2, num_key_value_heads=1, sliding_window=8, query_pre_attn_scalar=8)),
     "falcon-40b": ("FalconConfig", "float16", "falcon", dict(num_kv_heads=2, bias=False, alibi=False, new_decoder_architecture=True)),
 }
 
@@ -81,14 +86,19 @@ def tokenizer(folder):
 
 def model(name):
     kind, dtype, _, changes = CASES[name]
-    config = getattr(transformers, kind)(**{**SHAPE, **changes})
+    shape = {**SHAPE, **changes}
+    if kind.startswith("Gemma3"):
+        shape["rope_parameters"] = dict(
+            full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1000000.0), sliding_attention=dict(rope_type="default", rope_theta=shape.pop("rope_theta")))
+    config = getattr(transformers, kind)(**shape)
     if kind == "Phi3Config":
         config.max_position_embeddings = 64
     torch.manual_seed(sum(map(ord, name)))
     m = transformers.AutoModelForCausalLM.from_config(config, torch_dtype=torch.float32)
     with torch.no_grad():
         for key, p in m.named_parameters():
-            p.normal_(1.0 if key.endswith("norm.weight") or ".ln_" in key and key.endswith("weight") else 0.0, 0.1 if p.dim() == 1 else 0.25)
+            gemma = kind.startswith("Gemma")  # whose norms are stored less 1
+            p.normal_(0.0 if gemma else 1.0 if key.endswith("norm.weight") or ".ln_" in key and key.endswith("weight") else 0.0, 0.1 if p.dim() == 1 else 0.25)
             p.copy_(p.to(getattr(torch, dtype)).float())
         for key, p in m.named_buffers():
             if key.endswith("e_score_correction_bias"):
@@ -113,7 +123,7 @@ def convert(llama_cpp, folder, name, out, **options):
             model_arch = gguf.MODEL_ARCH.MISTRAL3
 
         kind = Mistral3
-    if name.startswith("glm4"):  # whose tokens of turns these tokenizers do not have
+    if name.startswith(("glm4", "gemma")):  # whose tokens of turns these tokenizers do not have
         kind.set_vocab = lambda self: self._set_vocab_gpt2()
     ftype = {"float32": gguf.LlamaFileType.ALL_F32, "float16": gguf.LlamaFileType.MOSTLY_F16, "bfloat16": gguf.LlamaFileType.MOSTLY_BF16}[dtype]
     with torch.inference_mode():

@@ -1,9 +1,11 @@
 package gguf
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"slices"
 	"unsafe"
 
@@ -24,6 +26,7 @@ type Source struct {
 	// them, Part: an expert of all those of a layer. 0: the model's is all of it.
 	Of, Part int
 	DType    kernels.DType // of the model's tensor, BF16 or F16; Invalid: as in the file
+	Less     float32       // is taken from every number of an F32 tensor
 }
 
 // InterleavedRows is the [Source.Row] of query and key projections, weights [heads·headDim, in] and
@@ -73,6 +76,7 @@ func (f *File) Weights(sources map[string]Source) (*checkpoints.Weights, error) 
 type source struct {
 	tensor     *Tensor
 	dtype      kernels.DType // of the model's tensor
+	less       float32       // is taken from every number
 	shape      []int         // of the model's tensor
 	row        func(row int) int
 	part       int // of the file's tensor, each as long as the model's
@@ -85,7 +89,7 @@ func newSource(s Source, t *Tensor) (*source, error) {
 	if t == nil {
 		return nil, fmt.Errorf("tensor %.200q: %w", s.Tensor, checkpoints.ErrNoTensor)
 	}
-	found := &source{tensor: t, shape: s.Shape, row: s.Row, part: s.Part}
+	found := &source{tensor: t, shape: s.Shape, row: s.Row, part: s.Part, less: s.Less}
 	if s.Shape == nil {
 		found.shape = t.Shape
 	}
@@ -106,6 +110,8 @@ func newSource(s Source, t *Tensor) (*source, error) {
 		found.storedRows = stored / found.elems
 	}
 	switch {
+	case s.Less != 0 && t.Format.Name != "F32":
+		return nil, fmt.Errorf("tensor %.200q: %w %s, want F32", t.Name, checkpoints.ErrDType, t.Format.Name)
 	case s.Row == nil && stored != wanted*max(s.Of, 1), found.elems*found.storedRows != stored:
 		return nil, checkpoints.Corruptf("tensor %.200q: shape %v, want that of %v", t.Name, t.Shape, found.shape)
 	case found.elems%t.Format.Elems != 0:
@@ -157,13 +163,22 @@ func (f *tensorFile) Bytes() []byte { return f.file }
 func (f *tensorFile) Close() error { return f.close() }
 
 // plain tells that the elements are stored as the model's tensor has them.
-func (s *source) plain() bool { return s.tensor.Format.Name == s.dtype.String() }
+func (s *source) plain() bool { return s.tensor.Format.Name == s.dtype.String() && s.less == 0 }
 
 // isView tells that the model's tensor is a part of the file as it is.
 func (s *source) isView() bool { return s.size() == 0 || s.row == nil && s.plain() }
 
 // size is the number of bytes of the model's tensor.
 func (s *source) size() int { return s.dtype.Bytes(s.rows * s.elems) }
+
+// Less is F32 data less a number.
+func Less(data []byte, n float32) []byte {
+	out := make([]byte, 0, len(data))
+	for ; len(data) > 0; data = data[4:] {
+		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(math.Float32frombits(binary.LittleEndian.Uint32(data))-n))
+	}
+	return out
+}
 
 // gather makes the model's tensor of the file's rows, on all cores.
 func (s *source) gather() ([]byte, error) {
@@ -184,7 +199,10 @@ func (s *source) gather() ([]byte, error) {
 	}
 	parallel.Tasks(s.rows, s.elems, func(i int) {
 		row, stored := dst[i*to:(i+1)*to], s.tensor.Data[rows[i]*from:(rows[i]+1)*from]
-		if s.plain() {
+		if s.less != 0 {
+			stored = Less(stored, s.less)
+		}
+		if s.tensor.Format.Name == s.dtype.String() {
 			copy(row, stored)
 		} else {
 			s.tensor.Format.Round(unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(row))), len(row)/2), stored, narrow)

@@ -88,6 +88,11 @@ func init() {
 	architectures.Add("glm4moe", &architecture{"Glm4MoeForCausalLM", "glm4_moe", false, plus(llama, qwenExperts, shared("mlp.shared_experts"), map[string]string{
 		"blk.post_attention_norm": "post_attention_layernorm", "blk.exp_probs_b": "mlp.gate.e_score_correction_bias",
 	}), layers, glm4MoEConfig, true})
+	gemma := plus(llama, map[string]string{
+		"blk.post_attention_norm": "post_attention_layernorm", "blk.ffn_norm": "pre_feedforward_layernorm", "blk.post_ffw_norm": "post_feedforward_layernorm",
+	})
+	architectures.Add("gemma2", &architecture{"Gemma2ForCausalLM", "gemma2", false, gemma, layers, gemmaConfig, false})
+	architectures.Add("gemma3", &architecture{"Gemma3ForCausalLM", "gemma3_text", false, gemma, layers, gemmaConfig, false})
 	architectures.Add("falcon", &architecture{"FalconForCausalLM", "falcon", false, map[string]string{
 		"token_embd": "transformer.word_embeddings", "output_norm": "transformer.ln_f", "output": "lm_head",
 		"blk.attn_norm": "input_layernorm", "blk.attn_qkv": "self_attention.query_key_value", "blk.attn_output": "self_attention.dense",
@@ -115,7 +120,11 @@ func (a *architecture) sources(file *container.File, c config, matrices kernels.
 			name, known = "ln_attn", true
 		}
 		s := container.Source{Tensor: t.Name}
-		if matrices != kernels.F32 && t.Format.Name == "F32" && len(t.Shape) == 1 && holds(matrices, t.Data) {
+		data := t.Data
+		if strings.HasPrefix(a.class, "Gemma") && strings.HasSuffix(module, "norm") && t.Format.Name == "F32" { // which files have 1 more
+			s.Less, data = 1, container.Less(data, 1)
+		}
+		if matrices != kernels.F32 && t.Format.Name == "F32" && len(t.Shape) == 1 && holds(matrices, data) {
 			s.DType = matrices
 		}
 		switch {

@@ -230,6 +230,32 @@ func olmoConfig(m *metadata, c config) {
 	c["layer_types"] = types
 }
 
+// gemmaConfig is of Gemma 2 and 3. Files do not say the scale of queries, which the largest models have otherwise, nor which
+// layers have windows.
+func gemmaConfig(m *metadata, c config) {
+	layers, third := c.int("num_hidden_layers"), c["model_type"] == "gemma3_text"
+	c["hidden_activation"], c["query_pre_attn_scalar"] = "gelu_pytorch_tanh", c.int("head_dim")
+	if layers == 62 && third || layers == 46 && !third { // of 27B, as llama.cpp has it
+		c["query_pre_attn_scalar"] = c.int("hidden_size") / max(1, c.int("num_attention_heads"))
+	}
+	c["torch_dtype"] = "bfloat16" // by which embeddings are scaled
+	c["sliding_window"] = nil
+	if window, ok := m.int("attention.sliding_window"); ok && window > 0 {
+		c["sliding_window"] = window
+	}
+	if pattern, ok := m.int("attention.sliding_window_pattern"); ok {
+		c["sliding_window_pattern"] = pattern
+	}
+	for from, to := range map[string]string{"attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping", "rope.freq_base_swa": "rope_local_base_freq"} {
+		if n, ok := m.number(from); ok && !is(n, 0) {
+			c[to] = n
+		}
+	}
+	if _, ok := m.number("rope.freq_base"); !ok && third {
+		delete(c, "rope_theta")
+	}
+}
+
 func glm4Config(m *metadata, c config) { c["attention_bias"] = m.has("blk.0.attn_q.bias") }
 
 func glm4MoEConfig(m *metadata, c config) {
