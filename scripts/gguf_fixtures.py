@@ -59,6 +59,9 @@ CASES = {
         hidden_size=16, head_dim=8, intermediate_size=8, num_hidden_layers=2, sliding_window=8, query_pre_attn_scalar=8, attn_logit_softcapping=3.0, final_logit_softcapping=2.0)),
     "gemma3": ("Gemma3TextConfig", "bfloat16", "gpt-2", dict(
         hidden_size=16, head_dim=8, intermediate_size=8, num_hidden_layers=6, num_attention_heads=2, num_key_value_heads=1, sliding_window=8, query_pre_attn_scalar=8)),
+    "gpt-oss": ("GptOssConfig", "bfloat16", "gpt-4o", dict(
+        hidden_size=8, head_dim=8, intermediate_size=8, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, num_local_experts=3, num_experts_per_tok=2,
+        sliding_window=8, tie_word_embeddings=False, rope_parameters=YARN | dict(rope_theta=150000.0, truncate=False, beta_fast=32.0, beta_slow=1.0))),
     "falcon-40b": ("FalconConfig", "float16", "falcon", dict(num_kv_heads=2, bias=False, alibi=False, new_decoder_architecture=True)),
 }
 
@@ -90,6 +93,8 @@ def model(name):
     if kind.startswith("Gemma3"):
         shape["rope_parameters"] = dict(
             full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1000000.0), sliding_attention=dict(rope_type="default", rope_theta=shape.pop("rope_theta")))
+    if "rope_parameters" in shape:
+        shape.pop("rope_theta", None)
     config = getattr(transformers, kind)(**shape)
     if kind == "Phi3Config":
         config.max_position_embeddings = 64

@@ -93,6 +93,9 @@ func init() {
 	})
 	architectures.Add("gemma2", &architecture{"Gemma2ForCausalLM", "gemma2", false, gemma, layers, gemmaConfig, false})
 	architectures.Add("gemma3", &architecture{"Gemma3ForCausalLM", "gemma3_text", false, gemma, layers, gemmaConfig, false})
+	architectures.Add("gpt-oss", &architecture{"GptOssForCausalLM", "gpt_oss", false, plus(llama, qwenExperts, map[string]string{
+		"blk.post_attention_norm": "post_attention_layernorm", "blk.attn_sinks": "self_attn.sinks", "blk.ffn_gate_inp": "mlp.router",
+	}), layers, gptOssConfig, false})
 	architectures.Add("falcon", &architecture{"FalconForCausalLM", "falcon", false, map[string]string{
 		"token_embd": "transformer.word_embeddings", "output_norm": "transformer.ln_f", "output": "lm_head",
 		"blk.attn_norm": "input_layernorm", "blk.attn_qkv": "self_attention.query_key_value", "blk.attn_output": "self_attention.dense",
@@ -154,7 +157,7 @@ func (a *architecture) sources(file *container.File, c config, matrices kernels.
 			}
 			sources[name] = s
 			continue
-		case module == "blk.exp_probs_b":
+		case module == "blk.exp_probs_b", module == "blk.attn_sinks":
 			kind = ""
 		case module == "blk.ffn_gate_inp_shexp":
 			s.Shape = []int{1, kernels.ShapeLen(t.Shape)}

@@ -256,6 +256,17 @@ func gemmaConfig(m *metadata, c config) {
 	}
 }
 
+func gptOssConfig(m *metadata, c config) {
+	c["attention_bias"], c["sliding_window"] = m.has("blk.0.attn_q.bias"), m.need("attention.sliding_window")
+	c["num_local_experts"], c["num_experts_per_tok"] = m.need("expert_count"), m.need("expert_used_count")
+	c["intermediate_size"] = m.need("expert_feed_forward_length")
+	if scaling, ok := c["rope_scaling"].(map[string]any); ok && scaling["rope_type"] == "yarn" {
+		scaling["truncate"] = false // which files do not say
+	} else {
+		m.fail("key %q: got %v, want yarn, as every gpt-oss has it", m.prefix+"rope.scaling.type", c["rope_scaling"])
+	}
+}
+
 func glm4Config(m *metadata, c config) { c["attention_bias"] = m.has("blk.0.attn_q.bias") }
 
 func glm4MoEConfig(m *metadata, c config) {
