@@ -106,13 +106,16 @@ var opCases = map[string]map[string]opCase{
 			})}
 		}},
 	},
-	"SiLUMul": {
+	"GateMul": {
+		"gelu": {build: func(c *opGraph) []Node {
+			return []Node{c.GateMul(kernels.GELUTanh, c.parameter(rows, width), c.parameter(rows, width))}
+		}},
 		"rows": {build: func(c *opGraph) []Node {
-			return []Node{c.SiLUMul(c.parameter(rows, width), c.parameter(rows, width))}
+			return []Node{c.GateMul(kernels.SiLU, c.parameter(rows, width), c.parameter(rows, width))}
 		}},
 		"one node twice": {build: func(c *opGraph) []Node {
 			x := c.parameter(rows, width)
-			return []Node{c.SiLUMul(x, x)}
+			return []Node{c.GateMul(kernels.SiLU, x, x)}
 		}},
 	},
 	"RoPE": {
