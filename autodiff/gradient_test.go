@@ -107,15 +107,18 @@ var opCases = map[string]map[string]opCase{
 		}},
 	},
 	"GateMul": {
-		"gelu": {build: func(c *opGraph) []Node {
-			return []Node{c.GateMul(kernels.GELUTanh, c.parameter(rows, width), c.parameter(rows, width))}
-		}},
 		"rows": {build: func(c *opGraph) []Node {
 			return []Node{c.GateMul(kernels.SiLU, c.parameter(rows, width), c.parameter(rows, width))}
 		}},
 		"one node twice": {build: func(c *opGraph) []Node {
 			x := c.parameter(rows, width)
 			return []Node{c.GateMul(kernels.SiLU, x, x)}
+		}},
+		"GELU": {build: func(c *opGraph) []Node {
+			return []Node{c.GateMul(kernels.GELUTanh, c.parameter(rows, width), c.parameter(rows, width))}
+		}},
+		"clamped SwiGLU": {build: func(c *opGraph) []Node {
+			return []Node{c.GateMul(kernels.ClampedSwiGLU, c.Scale(c.parameter(rows, width), 4), c.Scale(c.parameter(rows, width), 6))}
 		}},
 	},
 	"RoPE": {
