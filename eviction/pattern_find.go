@@ -39,7 +39,10 @@ func (rt *Runtime) FindPattern(ctx context.Context, n int, at func(i int) (Retri
 		}
 		cache := kvcache.New(rt.Runner.Model)
 		var next int32 // the token that the observed row should predict
-		last := runner.PrefillOptions{Capture: runner.Capture{Windows: []int{1}}, Observe: func(o *runner.Observation) error {
+		last := runner.PrefillOptions{Capture: runner.Capture{Windows: []int{1}, Spared: Prompt{Config: c}.spared()}, Observe: func(o *runner.Observation) error {
+			if len(o.Windows) == 0 { // a layer with a sliding window, which is left alone
+				return nil
+			}
 			logs, width := o.Windows[0].Float32s(), o.Windows[0].Width()
 			for g := range c.KVHeads {
 				most := 0.0

@@ -188,7 +188,9 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	}
 	s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
 	if s.turns > 0 {
-		s.FullBytes = s.Model().Config.CacheBytes(int(s.Cache.Next()), s.Cache.DType())
+		if s.FullBytes = s.Model().Config.CacheBytes(int(s.Cache.Next()), s.Cache.DType()); s.Prompt.Windows {
+			s.FullBytes = int64(s.Cache.Next()) * s.Model().Config.CacheBytesPerToken(s.Cache.DType())
+		}
 	}
 	r.finish()
 	if r.plan.Drafted > 0 && !r.idle() {

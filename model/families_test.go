@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"glimpse/checkpoints"
 	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/kvcache"
@@ -41,30 +42,41 @@ func TestFamiliesRefuse(t *testing.T) {
 		change map[string]any
 		want   string
 	}{
-		"granite biases":         {"granite", map[string]any{"attention_bias": true}, "attention_bias, mlp_bias: got true, false, want false"},
-		"granite embeddings":     {"granite", map[string]any{"embedding_multiplier": 0}, "embedding_multiplier: got 0"},
-		"granite attention":      {"granite", map[string]any{"attention_multiplier": -1}, "attention_multiplier: got -1"},
-		"granite blocks":         {"granite", map[string]any{"residual_multiplier": 1e300}, "residual_multiplier: got 1e+300"},
-		"granite logits":         {"granite", map[string]any{"logits_scaling": 0}, "logits_scaling: got 0"},
-		"smollm3 layers":         {"smollm3", map[string]any{"no_rope_layers": []int{1, 0}}, "no_rope_layers: got 2, want num_hidden_layers 3"},
-		"smollm3 layer":          {"smollm3", map[string]any{"no_rope_layers": []int{1, 0, 2}}, "no_rope_layers: got 2, want 0 or 1"},
-		"smollm3 interval":       {"smollm3", map[string]any{"no_rope_layers": nil, "no_rope_layer_interval": 0}, "no_rope_layer_interval: got 0"},
-		"smollm3 window":         {"smollm3", map[string]any{"layer_types": []string{"full_attention", "full_attention", "sliding_attention"}}, "sliding_attention without a sliding_window"},
-		"seed-oss output biases": {"seed-oss", map[string]any{"attention_out_bias": true}, "model.layers.0.self_attn.o_proj.bias: missing"},
-		"ministral layer type":   {"ministral", map[string]any{"layer_types": []string{"full_attention", "chunked_attention"}}, `layer_types: got "chunked_attention"`},
-		"phi short factors":      {"phi3.5", scaling("short_factor", ones(5)), "rope_scaling.short_factor: got 5 factors, want one for each of 6 pairs"},
-		"phi long factors":       {"phi3.5", scaling("long_factor", nil), "rope_scaling.long_factor: got 0 factors"},
-		"phi factor":             {"phi3.5", scaling("long_factor", []float64{1, 1, 0, 1, 1, 1}), "rope_scaling.long_factor: got 0, want positive numbers"},
-		"phi attention factor":   {"phi3.5", scaling("attention_factor", 0), "rope_scaling.attention_factor: got 0"},
-		"phi original context":   {"phi3.5", map[string]any{"original_max_position_embeddings": 0.5}, "original_max_position_embeddings: got 0.5"},
-		"phi context of 1":       {"phi3.5", map[string]any{"original_max_position_embeddings": 1}, "rope_scaling.attention_factor: got +Inf"},
-		"phi partial rotation":   {"phi4-mini", map[string]any{"partial_rotary_factor": 0.7}, "partial_rotary_factor: got 0.7 of head_dim 16"},
-		"phi no rotation":        {"phi4-mini", map[string]any{"partial_rotary_factor": 0}, "partial_rotary_factor: got 0"},
-		"phi too much rotation":  {"phi4-mini", map[string]any{"partial_rotary_factor": 1.5}, "partial_rotary_factor: got 1.5"},
-		"partial elsewhere":      {"seed-oss", map[string]any{"rope_parameters": map[string]any{"partial_rotary_factor": 0.5}}, "partial_rotary_factor: got 0.5, want 1"},
-		"falcon norms":           {"falcon-40b", map[string]any{"num_ln_in_parallel_attn": 3}, "num_ln_in_parallel_attn: got 3, want 1 or 2"},
-		"falcon groups":          {"falcon-40b", map[string]any{"num_kv_heads": 3}, "num_key_value_heads: got 3, want a divisor"},
-		"falcon serial":          {"falcon-40b", map[string]any{"parallel_attn": false}, "parallel_attn: got false"},
+		"granite biases":           {"granite", map[string]any{"attention_bias": true}, "attention_bias, mlp_bias: got true, false, want false"},
+		"granite embeddings":       {"granite", map[string]any{"embedding_multiplier": 0}, "embedding_multiplier: got 0"},
+		"granite attention":        {"granite", map[string]any{"attention_multiplier": -1}, "attention_multiplier: got -1"},
+		"granite blocks":           {"granite", map[string]any{"residual_multiplier": 1e300}, "residual_multiplier: got 1e+300"},
+		"granite logits":           {"granite", map[string]any{"logits_scaling": 0}, "logits_scaling: got 0"},
+		"smollm3 layers":           {"smollm3", map[string]any{"no_rope_layers": []int{1, 0}}, "no_rope_layers: got 2, want num_hidden_layers 3"},
+		"smollm3 layer":            {"smollm3", map[string]any{"no_rope_layers": []int{1, 0, 2}}, "no_rope_layers: got 2, want 0 or 1"},
+		"smollm3 interval":         {"smollm3", map[string]any{"no_rope_layers": nil, "no_rope_layer_interval": 0}, "no_rope_layer_interval: got 0"},
+		"smollm3 window":           {"smollm3", map[string]any{"layer_types": []string{"full_attention", "full_attention", "sliding_attention"}}, "sliding_attention without a sliding_window"},
+		"seed-oss output biases":   {"seed-oss", map[string]any{"attention_out_bias": true}, "model.layers.0.self_attn.o_proj.bias: missing"},
+		"ministral layer type":     {"ministral", map[string]any{"layer_types": []string{"full_attention", "chunked_attention"}}, `layer_types: got "chunked_attention"`},
+		"phi short factors":        {"phi3.5", scaling("short_factor", ones(5)), "rope_scaling.short_factor: got 5 factors, want one for each of 6 pairs"},
+		"phi long factors":         {"phi3.5", scaling("long_factor", nil), "rope_scaling.long_factor: got 0 factors"},
+		"phi factor":               {"phi3.5", scaling("long_factor", []float64{1, 1, 0, 1, 1, 1}), "rope_scaling.long_factor: got 0, want positive numbers"},
+		"phi attention factor":     {"phi3.5", scaling("attention_factor", 0), "rope_scaling.attention_factor: got 0"},
+		"phi original context":     {"phi3.5", map[string]any{"original_max_position_embeddings": 0.5}, "original_max_position_embeddings: got 0.5"},
+		"phi context of 1":         {"phi3.5", map[string]any{"original_max_position_embeddings": 1}, "rope_scaling.attention_factor: got +Inf"},
+		"phi partial rotation":     {"phi4-mini", map[string]any{"partial_rotary_factor": 0.7}, "partial_rotary_factor: got 0.7 of head_dim 16"},
+		"phi no rotation":          {"phi4-mini", map[string]any{"partial_rotary_factor": 0}, "partial_rotary_factor: got 0"},
+		"phi too much rotation":    {"phi4-mini", map[string]any{"partial_rotary_factor": 1.5}, "partial_rotary_factor: got 1.5"},
+		"partial elsewhere":        {"seed-oss", map[string]any{"rope_parameters": map[string]any{"partial_rotary_factor": 0.5}}, "partial_rotary_factor: got 0.5, want 1"},
+		"falcon norms":             {"falcon-40b", map[string]any{"num_ln_in_parallel_attn": 3}, "num_ln_in_parallel_attn: got 3, want 1 or 2"},
+		"falcon groups":            {"falcon-40b", map[string]any{"num_kv_heads": 3}, "num_key_value_heads: got 3, want a divisor"},
+		"too many experts per row": {"mixtral", map[string]any{"num_experts_per_tok": 5}, "experts per token: got 5, want 1 to 4"},
+		"no experts":               {"qwen3-moe", map[string]any{"num_experts": 0}, "number of experts: got 0, want 1"},
+		"expert of no width":       {"qwen3-moe", map[string]any{"moe_intermediate_size": 0}, "width of an expert: got 0"},
+		"layers of experts":        {"qwen3-moe", map[string]any{"decoder_sparse_step": 0}, "decoder_sparse_step: got 0, want at least 1"},
+		"dense layer":              {"qwen3-moe", map[string]any{"mlp_only_layers": []int{3}}, "mlp_only_layers: got 3, want 0 to 2"},
+		"dense layer missing":      {"qwen3-moe", map[string]any{"mlp_only_layers": []int{}}, "model.layers.1.mlp.gate.weight: missing"},
+		"shared expert":            {"qwen2-moe", map[string]any{"shared_expert_intermediate_size": -1}, "width of the shared expert: got -1"},
+		"groups of experts":        {"glm4-moe", map[string]any{"n_group": 4}, "n_group, topk_group: got 4 and 1 for 6 experts"},
+		"scale of experts":         {"glm4-moe", map[string]any{"routed_scaling_factor": 0}, "routed_scaling_factor, num_nextn_predict_layers: got 0"},
+		"olmo3 layer type":         {"olmo3", map[string]any{"layer_types": []string{"full_attention"}}, "layer_types: got 1, want num_hidden_layers 3"},
+		"glm rotation":             {"glm4", map[string]any{"partial_rotary_factor": 0.2}, "partial_rotary_factor: got 0.2 of head_dim 16"},
+		"falcon serial":            {"falcon-40b", map[string]any{"parallel_attn": false}, "parallel_attn: got false"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			goldenFolder(t, c.model).config(c.change).refused(t, c.want)
@@ -254,7 +266,9 @@ func TestGemma(t *testing.T) {
 	if got.Config.Architecture != "Gemma3ForCausalLM" || got.Config.Hidden != want.Config.Hidden || !slices.Equal(got.Config.Windows, want.Config.Windows) {
 		t.Errorf("the text model of one of images: %+v, want %+v", got.Config, want.Config)
 	}
-	if !slices.ContainsFunc(got.Notes, func(n string) bool { return strings.Contains(n, "Gemma3ForConditionalGeneration is of more than text") }) {
+	if !slices.ContainsFunc(got.Notes, func(n string) bool {
+		return strings.Contains(n, "of Gemma3ForConditionalGeneration the text model is read")
+	}) {
 		t.Errorf("notes %q, want one of the text model", got.Notes)
 	}
 	// Files of transformers 4: one theta for each kind of layer, the scaling of those that see everything.
@@ -267,4 +281,17 @@ func TestGemma(t *testing.T) {
 			t.Errorf("layer %d rotates by %v, want %v", l, a.RoPEFreqs, b.RoPEFreqs)
 		}
 	}
+}
+
+// TestFurtherLayers: layers that predict further tokens are a note where config.json has them, and surplus where not.
+func TestFurtherLayers(t *testing.T) {
+	further := checkpoints.F32Tensor("model.layers.3.eh_proj.weight", []int{1}, []float32{1})
+	m, err := goldenFolder(t, "glm4-moe").config(map[string]any{"num_nextn_predict_layers": 1}).tensors(same, further).open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := strings.Join(m.Notes, "\n"); !strings.Contains(notes, `1 tensors are not used: "model.layers.3.eh_proj.weight"`) {
+		t.Errorf("notes %q", notes)
+	}
+	goldenFolder(t, "glm4-moe").tensors(same, further).refused(t, `"model.layers.3.eh_proj.weight": surplus`)
 }

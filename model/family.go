@@ -11,6 +11,8 @@ import (
 type Family struct {
 	// Doc names the models, for lists of families.
 	Doc string
+	// Checked is what tests compare with other programs.
+	Checked []Check
 	// ParseConfig reads config.json. It refuses values that it does not
 	// understand, by key, rather than ignore them.
 	ParseConfig func(raw json.RawMessage) (*Config, error)
@@ -20,6 +22,15 @@ type Family struct {
 	// BOS and EOS are what bos_token_id and eos_token_id default to in transformers; nil: none.
 	BOS, EOS []int32
 }
+
+// Check is what tests compare of a family's small random models with other programs.
+type Check string
+
+const (
+	CheckLogits    Check = "logits"    // logits, hidden states, attention and greedy tokens, with transformers
+	CheckGradients Check = "gradients" // scores and gradients of a training step, with PyTorch
+	CheckGGUF      Check = "gguf"      // logits of files that llama.cpp's converter made, with transformers
+)
 
 // layout says which stored tensor plays which role in the network of a model, as its config.json has
 // decided.

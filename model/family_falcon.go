@@ -7,8 +7,9 @@ import (
 
 func init() {
 	Families.Add("FalconForCausalLM", Family{
-		Doc: "Falcon 7B, 40B and 180B, Falcon 2 11B: parallel attention and MLP; q, k and v are rows of query_key_value",
-		BOS: []int32{11}, EOS: []int32{11},
+		Doc:     "Falcon 7B, 40B and 180B, Falcon 2 11B: parallel attention and MLP; q, k and v are rows of query_key_value",
+		Checked: []Check{CheckLogits, CheckGGUF},
+		BOS:     []int32{11}, EOS: []int32{11},
 		ParseConfig: parseFalcon,
 	})
 }

@@ -13,6 +13,7 @@ func init() {
 	Families.Add("Gemma2ForCausalLM", Family{
 		Doc: "Gemma 2: every other layer with a sliding window, soft caps of the logits of attention and of tokens, norms around both blocks",
 		BOS: []int32{2}, EOS: []int32{1},
+		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := gemmaDefaults()
 			own := gemmaConfig{AttentionCap: new(50.0), LogitCap: new(30.0)}

@@ -9,6 +9,7 @@ func init() {
 	Families.Add("Gemma3ForCausalLM", Family{
 		Doc: "Gemma 3, text: five of six layers with a sliding window and a rotation of their own, norms on the queries and keys of every head and around both blocks",
 		BOS: []int32{2}, EOS: []int32{1},
+		Checked:     []Check{CheckLogits, CheckGradients, CheckGGUF},
 		ParseConfig: parseGemma3,
 	})
 }

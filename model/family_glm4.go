@@ -4,8 +4,9 @@ import "encoding/json"
 
 func init() {
 	Families.Add("Glm4ForCausalLM", Family{
-		Doc: "GLM-4 0414 9B and 32B: norms before and after the blocks, half of a head rotated in neighbouring pairs; gate and up are rows of one weight",
-		EOS: []int32{151329, 151336, 151338}, PartialRotary: true,
+		Doc:     "GLM-4 0414 9B and 32B: norms before and after the blocks, half of a head rotated in neighbouring pairs; gate and up are rows of one weight",
+		Checked: []Check{CheckLogits, CheckGGUF},
+		EOS:     []int32{151329, 151336, 151338}, PartialRotary: true,
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := decoderConfig{ // transformers' defaults
 				HiddenSize: 4096, NumHiddenLayers: 40, NumAttentionHeads: 32, NumKeyValueHeads: new(2), HeadDim: new(128), IntermediateSize: 13696,

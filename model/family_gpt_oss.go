@@ -10,6 +10,7 @@ import (
 func init() {
 	Families.Add("GptOssForCausalLM", Family{
 		Doc:         "gpt-oss: experts, every other layer with a sliding window, a sink of every head in the softmax",
+		Checked:     []Check{CheckLogits, CheckGradients, CheckGGUF},
 		ParseConfig: parseGptOss,
 	})
 }

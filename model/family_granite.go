@@ -8,8 +8,9 @@ import (
 
 func init() {
 	Families.Add("GraniteForCausalLM", Family{
-		Doc: "Granite 3.0 to 3.3, dense: multipliers on embeddings, attention, blocks and logits",
-		BOS: []int32{1}, EOS: []int32{2},
+		Doc:     "Granite 3.0 to 3.3, dense: multipliers on embeddings, attention, blocks and logits",
+		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
+		BOS:     []int32{1}, EOS: []int32{2},
 		ParseConfig: parseGranite,
 	})
 }

@@ -4,8 +4,9 @@ import "encoding/json"
 
 func init() {
 	Families.Add("LlamaForCausalLM", Family{
-		Doc: "Llama 2, 3, 3.1 and 3.2, CodeLlama, LongChat, Vicuna",
-		BOS: []int32{1}, EOS: []int32{2},
+		Doc:     "Llama 2, 3, 3.1 and 3.2, CodeLlama, LongChat, Vicuna",
+		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
+		BOS:     []int32{1}, EOS: []int32{2},
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := decoderConfig{
 				HiddenSize: 4096, NumHiddenLayers: 32, NumAttentionHeads: 32, IntermediateSize: 11008,

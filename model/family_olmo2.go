@@ -4,8 +4,9 @@ import "encoding/json"
 
 func init() {
 	Families.Add("Olmo2ForCausalLM", Family{
-		Doc: "OLMo 2: norms after the blocks and none before, norms of all queries and of all keys",
-		EOS: []int32{50279},
+		Doc:     "OLMo 2: norms after the blocks and none before, norms of all queries and of all keys",
+		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
+		EOS:     []int32{50279},
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := olmoDefaults()
 			c, err := d.parse(raw)

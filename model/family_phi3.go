@@ -4,8 +4,9 @@ import "encoding/json"
 
 func init() {
 	Families.Add("Phi3ForCausalLM", Family{
-		Doc: "Phi-3 mini and medium, Phi-3.5 mini, Phi-4 and Phi-4 mini: q, k and v, and gate and up, are rows of one weight",
-		BOS: []int32{1}, EOS: []int32{32000},
+		Doc:     "Phi-3 mini and medium, Phi-3.5 mini, Phi-4 and Phi-4 mini: q, k and v, and gate and up, are rows of one weight",
+		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
+		BOS:     []int32{1}, EOS: []int32{32000},
 		PartialRotary: true,
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			original := 4096.0 // transformers' default

@@ -4,7 +4,8 @@ import "encoding/json"
 
 func init() {
 	Families.Add("Qwen2MoeForCausalLM", Family{
-		Doc: "Qwen1.5-MoE A2.7B, Qwen2 57B-A14B: experts in the place of the MLP, one of them for all rows, with a gate",
+		Doc:     "Qwen1.5-MoE A2.7B, Qwen2 57B-A14B: experts in the place of the MLP, one of them for all rows, with a gate",
+		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := qwenMoEConfig{ // transformers' defaults
 				decoderConfig: decoderConfig{

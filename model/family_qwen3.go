@@ -4,7 +4,8 @@ import "encoding/json"
 
 func init() {
 	Families.Add("Qwen3ForCausalLM", Family{
-		Doc: "Qwen3, dense: norms on the queries and keys of every head",
+		Doc:     "Qwen3, dense: norms on the queries and keys of every head",
+		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := qwenDefaults()
 			d.HeadDim = new(128) // whatever hidden_size is

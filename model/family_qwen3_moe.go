@@ -7,7 +7,8 @@ import (
 
 func init() {
 	Families.Add("Qwen3MoeForCausalLM", Family{
-		Doc: "Qwen3 30B-A3B and 235B-A22B, Qwen3-Coder: experts in the place of the MLP, norms on the queries and keys of every head",
+		Doc:     "Qwen3 30B-A3B and 235B-A22B, Qwen3-Coder: experts in the place of the MLP, norms on the queries and keys of every head",
+		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := qwenMoEConfig{ // transformers' defaults
 				decoderConfig: decoderConfig{

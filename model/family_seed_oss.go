@@ -4,8 +4,9 @@ import "encoding/json"
 
 func init() {
 	Families.Add("SeedOssForCausalLM", Family{
-		Doc: "Seed-OSS 36B: biases on queries, keys and values",
-		BOS: []int32{0}, EOS: []int32{2},
+		Doc:     "Seed-OSS 36B: biases on queries, keys and values",
+		Checked: []Check{CheckLogits, CheckGGUF},
+		BOS:     []int32{0}, EOS: []int32{2},
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := decoderConfig{ // transformers' defaults; heads are as wide whatever hidden_size is
 				HiddenSize: 4096, NumHiddenLayers: 64, NumAttentionHeads: 80, NumKeyValueHeads: new(8), HeadDim: new(128), IntermediateSize: 27648,

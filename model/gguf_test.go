@@ -34,24 +34,37 @@ func TestGGUFShapes(t *testing.T) {
 	}
 }
 
-// TestGGUFIsAFolder: a folder with the files and tensors of a GGUF file is the same model.
+// TestGGUFIsAFolder: a folder with the files and tensors of a GGUF file is the same model. Experts, which a file has in
+// one tensor, are views of it.
 func TestGGUFIsAFolder(t *testing.T) {
-	file, err := model.Open(filepath.Join("gguf", "testdata", "granite.gguf"), model.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	folder, err := model.Open(modeltest.FolderOfGGUF(t, filepath.Join("gguf", "testdata", "granite.gguf")), model.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer folder.Close()
-	sameWeights(t, file, folder)
-	if got, want := file.WeightBytes(), folder.WeightBytes(); got != want {
-		t.Errorf("%d bytes, want %d", got, want)
-	}
-	if err := file.SameVocabulary(folder); err != nil {
-		t.Error(err)
+	for _, name := range []string{"granite", "mixtral", "qwen3moe", "glm4moe"} {
+		path := filepath.Join("gguf", "testdata", name+".gguf")
+		file, err := model.Open(path, model.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		folder, err := model.Open(modeltest.FolderOfGGUF(t, path), model.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer folder.Close()
+		sameWeights(t, file, folder)
+		if got, want := file.WeightBytes(), folder.WeightBytes(); got != want {
+			t.Errorf("%s: %d bytes, want %d", name, got, want)
+		}
+		if err := file.SameVocabulary(folder); err != nil {
+			t.Error(err)
+		}
+		for l, layer := range file.Network.Layers {
+			if layer.Experts == nil {
+				continue
+			}
+			first, second := layer.Experts.Each[0].Down.Weight, layer.Experts.Each[1].Down.Weight
+			if second.Addr()-first.Addr() != uintptr(first.Bytes()) {
+				t.Errorf("%s: layer %d: experts are not where the file has them", name, l)
+			}
+		}
 	}
 }
 

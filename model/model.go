@@ -310,7 +310,7 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	if err != nil {
 		return Family{}, nil, err
 	}
-	raw, note, err := textConfig(raw)
+	raw, multimodal, err := textConfig(raw)
 	if err != nil {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
 	}
@@ -343,8 +343,8 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 	if err != nil {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
 	}
-	if c.quantized = stored; note != "" {
-		c.notes = append(c.notes, note)
+	if c.quantized = stored; multimodal != "" {
+		c.note("config.json: of %.60s the text model is read, %s", multimodal, architecture)
 	}
 	if 2*len(c.RoPEFreqs) != c.HeadDim && !family.PartialRotary {
 		return Family{}, nil, fmt.Errorf("config.json: partial_rotary_factor: got %v, want 1", float64(2*len(c.RoPEFreqs))/float64(c.HeadDim))

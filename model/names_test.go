@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -117,5 +118,55 @@ func TestOpenTakesFalconWithoutItsBase(t *testing.T) {
 	}
 	if notes := strings.Join(m.Notes, "\n"); !strings.Contains(notes, `for "transformer.h.0.`) {
 		t.Errorf("notes %q, want one of the names", notes)
+	}
+}
+
+// TestOpenTakesTheTextModel: a folder of a model of text and images gives its text model, whose settings are an object of
+// their own and whose tensors have another prefix. One that no family reads is refused by its type.
+func TestOpenTakesTheTextModel(t *testing.T) {
+	for _, name := range []string{"mistral-v0.3", "qwen3-moe"} {
+		f := goldenFolder(t, name)
+		plain, err := goldenFolder(t, name).open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text map[string]any
+		if err := json.Unmarshal(f.fs["config.json"].Data, &text); err != nil {
+			t.Fatal(err)
+		}
+		delete(text, "architectures")
+		tied := text["tie_word_embeddings"]
+		delete(text, "tie_word_embeddings") // which the outer one says
+		outer := func(change map[string]any) folder {
+			data, err := json.Marshal(map[string]any{
+				"architectures": []string{"SomethingForConditionalGeneration"}, "model_type": "something", "tie_word_embeddings": tied, "vision_config": map[string]any{"hidden_size": 5}, "text_config": change,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.write("config.json", data)
+			return f
+		}
+		vision := checkpoints.F32Tensor("model.vision_tower.patch.weight", []int{1}, []float32{1})
+		m, err := outer(text).renamed(func(s string) string {
+			if rest, ok := strings.CutPrefix(s, "model."); ok {
+				return "model.language_model." + rest
+			}
+			return s
+		}, vision).open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"config.json: of SomethingForConditionalGeneration the text model is read, " + plain.Config.Architecture, "only text is read"} {
+			if notes := strings.Join(m.Notes, "\n"); !strings.Contains(notes, want) {
+				t.Errorf("%s: notes %q, want %q", name, notes, want)
+			}
+		}
+		got, want := m.Config, plain.Config
+		if got.Architecture != want.Architecture || got.TieEmbeddings != want.TieEmbeddings || got.HeadDim != want.HeadDim || m.Network.Parameters() != plain.Network.Parameters() {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+		text["model_type"] = "paper_text"
+		outer(text).refused(t, `model_type: unknown "paper"`)
 	}
 }

@@ -94,6 +94,7 @@ func (n *Network) Parameters() int64 {
 	var total int64
 	for i := range n.Layers {
 		l := &n.Layers[i]
+		total += size(l.Sinks)
 		for _, norm := range []Norm{l.AttentionNorm, l.QueryNorm, l.KeyNorm, l.PostAttentionNorm, l.MLPNorm, l.PostMLPNorm} {
 			total += size(norm.Weight) + size(norm.Bias)
 		}

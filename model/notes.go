@@ -13,6 +13,11 @@ func (m *Model) note(format string, args ...any) {
 	m.Notes = append(m.Notes, fmt.Sprintf(format, args...))
 }
 
+// note adds to the notes of the model.
+func (c *Config) note(format string, args ...any) {
+	c.notes = append(c.notes, fmt.Sprintf(format, args...))
+}
+
 // isBuffer tells that a stored tensor is one of those that older versions of
 // transformers saved beside the weights: rotary tables and causal masks, which
 // config.json decides.

@@ -130,7 +130,7 @@ func TestQuantizedRefuses(t *testing.T) {
 		want   []string
 	}{
 		"bitsandbytes": {method: "bitsandbytes", want: []string{`config.json: quantization_config: unknown quant_method "bitsandbytes", want one of: awq, compressed-tensors, fp8, gptq`}},
-		"mxfp4":        {method: "mxfp4", want: []string{`unknown quant_method "mxfp4"`}},
+		"hqq":          {method: "hqq", want: []string{`unknown quant_method "hqq"`}},
 		"scales":       {method: "gptq", drop: "model.layers.0.mlp.up_proj.scales", want: []string{`weights: tensor "model.layers.0.mlp.up_proj.scales": missing, want F32 or F16 or BF16 of shape [2 32]`}},
 		"layer":        {method: "gptq", drop: "model.layers.0.mlp.up_proj.qweight", want: []string{"model.layers.0.mlp.up_proj.weight: missing, want shape [32 32]", `"model.layers.0.mlp.up_proj.scales": surplus`}},
 	} {

@@ -78,6 +78,26 @@ case("heads of another width", "seed_oss", **LATE, head_dim=16)
 case("other biases", "seed_oss", **LATE, attention_bias=False, attention_out_bias=True, mlp_bias=True)
 case("window null", "ministral", **LATE, head_dim=16, sliding_window=None)
 case("window by layer", "ministral", **LATE, head_dim=32, sliding_window=12, layer_types=["full_attention", "sliding_attention"] * 2)
+# Experts, and norms after blocks.
+EXPERTS = dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=32)
+for family in ["mixtral", "qwen3_moe", "qwen2_moe", "olmo2", "olmo3", "glm4"]:
+    case("nothing given", family)
+    case("sizes alone", family, **PADDED, num_key_value_heads=2)
+    case("swish", family, **LATE, hidden_act="swish", rms_norm_eps=1e-4, max_position_embeddings=512, rope_theta=5000.0, tie_word_embeddings=True)
+case("experts", "mixtral", **LATE, num_local_experts=4, num_experts_per_tok=1, sliding_window=12)
+case("experts", "qwen3_moe", **LATE, **EXPERTS, head_dim=32, attention_bias=True)
+case("every second layer", "qwen3_moe", **LATE, **EXPERTS, decoder_sparse_step=2, mlp_only_layers=[1])
+case("window", "qwen3_moe", **LATE, **EXPERTS, use_sliding_window=True, sliding_window=12)
+case("window off", "qwen3_moe", **LATE, **EXPERTS, sliding_window=12)
+case("experts", "qwen2_moe", **LATE, **EXPERTS, shared_expert_intermediate_size=48, mlp_only_layers=[0, 3])
+case("biases", "qwen2_moe", **LATE, **EXPERTS, qkv_bias=False)
+case("biases", "olmo2", **LATE, attention_bias=True)
+case("null key-value heads", "olmo2", **PADDED, num_key_value_heads=None)
+case("window by layer", "olmo3", **LATE, sliding_window=12, layer_types=["full_attention", "sliding_attention"] * 2)
+case("half of a head", "glm4", **LATE, head_dim=32, attention_bias=False)
+GLM = LATE | dict(head_dim=32, n_routed_experts=8, num_experts_per_tok=2, moe_intermediate_size=32)
+case("experts", "glm4_moe", **GLM)
+case("dense layers, shared experts", "glm4_moe", **GLM, first_k_dense_replace=3, n_shared_experts=2, use_qk_norm=True, attention_bias=True)
 FALCON = {k: v for k, v in TINY.items() if k != "intermediate_size"}
 NEW = FALCON | dict(new_decoder_architecture=True)
 case("new decoder, nothing given", "falcon", new_decoder_architecture=True, num_attention_heads=64, hidden_size=4096)
@@ -109,7 +129,7 @@ def read(keys):
     for layer in layers:
         attention = getattr(layer, "self_attn", None)
         # Mistral and Phi-3 have one window for all layers, others one of each.
-        window = getattr(attention, "sliding_window", config.sliding_window if config.model_type in ("mistral", "phi3") else None)
+        window = getattr(attention, "sliding_window", config.sliding_window if config.model_type in ("mistral", "mixtral", "phi3") else None)
         windows.append(window or 0)
     attention = layers[0].self_attn if hasattr(layers[0], "self_attn") else layers[0].self_attention
     falcon = config.model_type == "falcon"
@@ -127,7 +147,7 @@ def read(keys):
         without_rotation=[l for l, on in enumerate(getattr(config, "no_rope_layers", [])) if not on],
         granite=multipliers and multipliers + [config.logits_scaling],
         # Of tied weights one, as a file has them.
-        parameters=sum(p.numel() for p in model.parameters()),
+        parameters=sum(p.numel() for p in model.parameters()) + sum(b.numel() for name, b in model.named_buffers() if name.endswith("e_score_correction_bias")),
     )
 
 

@@ -1,9 +1,11 @@
 package gguf
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"unsafe"
@@ -21,7 +23,11 @@ type Source struct {
 	Tensor string            // its name in the file
 	Shape  []int             // of the model's tensor, outermost first; nil: as in the file
 	Row    func(row int) int // the file's row that is the model's; nil: the same
-	DType  kernels.DType     // of the model's tensor, BF16 or F16; Invalid: as in the file
+	// Of is the number of equal parts that the file's tensor has, one after the other, where the model's is one of
+	// them, Part: an expert of all those of a layer. 0: the model's is all of it.
+	Of, Part int
+	DType    kernels.DType // of the model's tensor, BF16 or F16; Invalid: as in the file
+	Less     float32       // is taken from every number of an F32 tensor
 }
 
 // InterleavedRows is the [Source.Row] of query and key projections, weights [heads·headDim, in] and
@@ -71,8 +77,10 @@ func (f *File) Weights(sources map[string]Source) (*checkpoints.Weights, error) 
 type source struct {
 	tensor     *Tensor
 	dtype      kernels.DType // of the model's tensor
+	less       float32       // is taken from every number
 	shape      []int         // of the model's tensor
 	row        func(row int) int
+	part       int // of the file's tensor, each as long as the model's
 	rows       int // of the model's tensor
 	storedRows int // of the file's
 	elems      int // of a row
@@ -82,7 +90,7 @@ func newSource(s Source, t *Tensor) (*source, error) {
 	if t == nil {
 		return nil, fmt.Errorf("tensor %.200q: %w", s.Tensor, checkpoints.ErrNoTensor)
 	}
-	found := &source{tensor: t, shape: s.Shape, row: s.Row}
+	found := &source{tensor: t, shape: s.Shape, row: s.Row, part: s.Part, less: s.Less}
 	if s.Shape == nil {
 		found.shape = t.Shape
 	}
@@ -103,7 +111,9 @@ func newSource(s Source, t *Tensor) (*source, error) {
 		found.storedRows = stored / found.elems
 	}
 	switch {
-	case s.Row == nil && stored != wanted, found.elems*found.storedRows != stored:
+	case s.Less != 0 && t.Format.Name != "F32":
+		return nil, fmt.Errorf("tensor %.200q: %w %s, want F32", t.Name, checkpoints.ErrDType, t.Format.Name)
+	case s.Row == nil && stored != wanted*max(s.Of, 1), found.elems*found.storedRows != stored:
 		return nil, checkpoints.Corruptf("tensor %.200q: shape %v, want that of %v", t.Name, t.Shape, found.shape)
 	case found.elems%t.Format.Elems != 0:
 		return nil, checkpoints.Corruptf("tensor %.200q: %s of shape %v has blocks across rows of %d elements, want whole blocks", t.Name, t.Format.Name, t.Shape, found.elems)
@@ -138,7 +148,8 @@ func (f *tensorFile) Tensor(name string) (checkpoints.TensorView, error) {
 	}
 	view := checkpoints.TensorView{Name: name, DType: s.dtype, Shape: slices.Clone(s.shape)}
 	if s.isView() {
-		view.Data = s.tensor.Data[:s.size():s.size()]
+		at := s.part * s.size()
+		view.Data = s.tensor.Data[at : at+s.size() : at+s.size()]
 		return view, nil
 	}
 	var err error
@@ -153,7 +164,7 @@ func (f *tensorFile) Bytes() []byte { return f.file }
 func (f *tensorFile) Close() error { return f.close() }
 
 // plain tells that the elements are stored as the model's tensor has them.
-func (s *source) plain() bool { return s.tensor.Format.Name == s.dtype.String() }
+func (s *source) plain() bool { return s.tensor.Format.Name == s.dtype.String() && s.less == 0 }
 
 // isView tells that the model's tensor is a part of the file as it is.
 func (s *source) isView() bool { return s.size() == 0 || s.row == nil && s.plain() }
@@ -161,11 +172,20 @@ func (s *source) isView() bool { return s.size() == 0 || s.row == nil && s.plain
 // size is the number of bytes of the model's tensor.
 func (s *source) size() int { return s.dtype.Bytes(s.rows * s.elems) }
 
+// Less is F32 data less a number.
+func Less(data []byte, n float32) []byte {
+	out := make([]byte, 0, len(data))
+	for ; len(data) > 0; data = data[4:] {
+		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(math.Float32frombits(binary.LittleEndian.Uint32(data))-n))
+	}
+	return out
+}
+
 // gather makes the model's tensor of the file's rows, on all cores.
 func (s *source) gather() ([]byte, error) {
 	rows := make([]int, s.rows)
 	for i := range rows {
-		if rows[i] = i; s.row != nil {
+		if rows[i] = s.part*s.rows + i; s.row != nil {
 			rows[i] = s.row(i)
 		}
 		if rows[i] < 0 || rows[i] >= s.storedRows {
@@ -180,7 +200,10 @@ func (s *source) gather() ([]byte, error) {
 	}
 	parallel.Tasks(s.rows, s.elems, func(i int) {
 		row, stored := dst[i*to:(i+1)*to], s.tensor.Data[rows[i]*from:(rows[i]+1)*from]
-		if s.plain() {
+		if s.less != 0 {
+			stored = Less(stored, s.less)
+		}
+		if s.tensor.Format.Name == s.dtype.String() {
 			copy(row, stored)
 		} else {
 			s.tensor.Format.Round(unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(row))), len(row)/2), stored, narrow)

@@ -20,8 +20,10 @@ func newModels() *cobra.Command {
 		Use:   "models",
 		Short: "List the model architectures that can be loaded, and the models that adapters ship for",
 		Long: `List the model architectures that --model can load: the name that stands in
-config.json under "architectures", the models that have it and the modules that
-adapters can train a LoRA update for; then the RoPE scaling types, and the names that
+config.json under "architectures", the models that have it, the modules of the first
+layer that adapters can train a LoRA update for, and what tests compare with other programs:
+logits with transformers, gradients of a training step with PyTorch, gguf: logits of files that
+llama.cpp's converter made; then the RoPE scaling types, and the names that
 GGUF files have for the architectures; then the models that adapters ship for, which
 run with them unless told otherwise. --json also names the stored tensor of every
 module, and the weights of these models.`,
@@ -33,9 +35,10 @@ module, and the weights of these models.`,
 				Tensor string       `json:"tensor"` // of layer 0
 			}
 			type row struct {
-				Architecture string   `json:"architecture"`
-				Models       string   `json:"models"`
-				Modules      []module `json:"modules"`
+				Architecture string        `json:"architecture"`
+				Models       string        `json:"models"`
+				Modules      []module      `json:"modules"`
+				Checked      []model.Check `json:"checked"`
 			}
 			var rows []row
 			for _, name := range model.Families.Names() {
@@ -43,7 +46,7 @@ module, and the weights of these models.`,
 				if err != nil {
 					return err
 				}
-				r := row{Architecture: name, Models: f.Doc}
+				r := row{Architecture: name, Models: f.Doc, Checked: f.Checked}
 				for _, s := range f.Sites(nil) {
 					tensor, _, _ := strings.Cut(s.Tensor, "[") // the rows depend on the model's size
 					r.Modules = append(r.Modules, module{s.Module, tensor})
@@ -77,13 +80,17 @@ module, and the weights of these models.`,
 					Adapters      []shipped `json:"adapters"`
 				}{"glimpse.models/1", rows, model.RoPETypes(), gguf.Architectures(), with})
 			}
-			t := tables.New(tables.Column{Head: "ARCHITECTURE"}, tables.Column{Head: "MODULES", Optional: 1}, tables.Column{Head: "MODELS", Wrap: true})
+			t := tables.New(tables.Column{Head: "ARCHITECTURE"}, tables.Column{Head: "MODULES", Optional: 1}, tables.Column{Head: "CHECKED", Optional: 2}, tables.Column{Head: "MODELS", Wrap: true})
 			for _, r := range rows {
 				var names []string
 				for _, m := range r.Modules {
 					names = append(names, strings.TrimSuffix(string(m.Name), "_proj"))
 				}
-				t.Add(r.Architecture, strings.Join(names, ","), r.Models)
+				var checked []string
+				for _, c := range r.Checked {
+					checked = append(checked, string(c))
+				}
+				t.Add(r.Architecture, strings.Join(names, ","), strings.Join(checked, ","), r.Models)
 			}
 			columns := tables.Columns(cmd.OutOrStdout())
 			if err := t.Write(cmd.OutOrStdout(), columns); err != nil {

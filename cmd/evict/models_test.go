@@ -16,7 +16,7 @@ func TestModelsLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range append(model.Families.Names(), "q,k,v,o,gate,up,down", "q,k,v,o,up,down", strings.Join(model.RoPETypes(), ", "), "Models with shipped adapters: ", "glimpse-reference (judgeq, lookaheadkv)") {
+	for _, want := range append(model.Families.Names(), "q,k,v,o,gate,up,down", "q,k,v,o,up,down", "logits,gradients,gguf", strings.Join(model.RoPETypes(), ", "), "Models with shipped adapters: ", "glimpse-reference (judgeq, lookaheadkv)") {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing from\n%s", want, out)
 		}
@@ -29,6 +29,7 @@ func TestModelsLists(t *testing.T) {
 		Architectures []struct {
 			Architecture string
 			Modules      []struct{ Name, Tensor string }
+			Checked      []string
 		}
 		RoPEScaling []string `json:"rope_scaling"`
 		Adapters    []struct {
@@ -46,6 +47,9 @@ func TestModelsLists(t *testing.T) {
 		t.Errorf("shipped adapters %+v", list.Adapters)
 	}
 	for _, a := range list.Architectures {
+		if len(a.Checked) == 0 || a.Checked[0] != "logits" {
+			t.Errorf("%s: checked by %v", a.Architecture, a.Checked)
+		}
 		for _, m := range a.Modules {
 			if a.Architecture == "FalconForCausalLM" && m.Name == "k_proj" && m.Tensor != "transformer.h.0.self_attention.query_key_value.weight" {
 				t.Errorf("Falcon's keys are %s", m.Tensor)

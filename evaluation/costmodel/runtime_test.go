@@ -121,20 +121,24 @@ func weightsRead(m *model.Model) float64 {
 				bytes += lin.Weight.Bytes()
 			}
 		}
+		if e := m.Network.Layers[l].Experts; e != nil {
+			_, active := e.Weights()
+			bytes += e.Router.DType.Bytes(int(active))
+		}
 	}
 	return float64(bytes)
 }
 
 // TestRuntimeCounts: what a session of every policy computes before the first token, counted
 // as it runs, is what the cost model says, to the operation; so is a decoding step of the
-// policies whose steps read all that is kept. Families differ in their modules and sliding
+// policies whose steps read all that is kept. Families differ in their modules, experts and sliding
 // windows.
 func TestRuntimeCounts(t *testing.T) {
 	some := []string{"full", "snapkv", "h2o", "speckv", "laq", "lookaheadkv", "tova"}
 	models := map[string]*model.Model{
 		"llama": modeltest.Llama{Layers: 3, MaxPositions: 256}.Open(t, "counting"),
 	}
-	for _, name := range []string{"mistral-window", "falcon", "phi4-mini"} {
+	for _, name := range []string{"mistral-window", "falcon", "phi4-mini", "qwen2-moe", "olmo3"} {
 		models[name] = modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, name).Folder), "counting")
 	}
 	const tokens, budget, maxNew = 90, 24, 5

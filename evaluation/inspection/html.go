@@ -32,10 +32,10 @@ func (x *Inspection) WriteHTML(w io.Writer) error {
 		Kept                              [][][]int32
 	}{
 		Model: x.Model.Name, Policy: x.Policy, Adapter: x.Adapter, Budget: x.Budget.Describe(len(x.IDs)),
-		Layers: len(x.Session.Kept()), KVHeads: x.Model.Config.KVHeads, Kept: x.Session.Kept(),
+		Layers: len(x.kept()), KVHeads: x.Model.Config.KVHeads, Kept: x.kept(),
 	}
 	page.Heads = page.Layers * page.KVHeads
-	counts := eviction.KeptCounts(x.Session.Kept(), len(x.IDs))
+	counts := eviction.KeptCounts(x.kept(), len(x.IDs))
 	for i, text := range x.Model.Texts(x.IDs) {
 		if counts[i] > 0 {
 			page.Somewhere++

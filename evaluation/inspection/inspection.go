@@ -3,6 +3,7 @@ package inspection
 
 import (
 	"fmt"
+	"slices"
 
 	"glimpse/eviction"
 	"glimpse/model"
@@ -37,18 +38,34 @@ func (x *Inspection) Summary() string {
 	if least < most {
 		kept = fmt.Sprintf("%d to %d", least, most)
 	}
-	layers := len(x.Session.Kept())
+	layers := len(x.kept())
 	return fmt.Sprintf("%s keeps %s of the prompt's %d KV entries per KV head, %.1f%% over %d layers of %d KV heads",
 		x.Policy, kept, len(x.IDs), 100*float64(total)/float64(len(heads)*len(x.IDs)), layers, len(heads)/layers)
+}
+
+// kept is what the session keeps, and what layers hold that the policy leaves alone.
+func (x *Inspection) kept() [][][]int32 {
+	kept := slices.Clone(x.Session.Kept())
+	for l := range kept {
+		if kept[l] != nil {
+			continue
+		}
+		for h := range x.Model.Config.KVHeads {
+			pos := x.Session.Cache.Positions(l, h)
+			n, _ := slices.BinarySearch(pos, int32(len(x.IDs)))
+			kept[l] = append(kept[l], slices.Clone(pos[:n]))
+		}
+	}
+	return kept
 }
 
 // Heads lists the heads of all layers.
 func (x *Inspection) Heads() []Head {
 	var rows []Head
-	for layer := range x.Session.Kept() {
-		for h := range x.Session.Kept()[layer] {
-			r := Head{Layer: layer, KVHead: h, Positions: x.Session.Kept()[layer][h], Scores: []float32{}}
-			if x.Session.Scores() != nil {
+	for layer := range x.kept() {
+		for h := range x.kept()[layer] {
+			r := Head{Layer: layer, KVHead: h, Positions: x.kept()[layer][h], Scores: []float32{}}
+			if all := x.Session.Scores(); all != nil && all[layer] != nil {
 				r.Scores = x.Session.Scores()[layer][h]
 			}
 			rows = append(rows, r)

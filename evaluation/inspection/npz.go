@@ -2,6 +2,8 @@ package inspection
 
 import (
 	"io"
+	"math"
+	"slices"
 
 	"glimpse/evaluation/inspection/npz"
 	"glimpse/eviction"
@@ -12,24 +14,28 @@ import (
 //	ids     int32 [tokens]                      the prompt
 //	kept    bool [layers, kvHeads, tokens]      what stays in the cache
 //	counts  int32 [tokens]                      heads that keep the token
-//	scores  float32 [layers, kvHeads, tokens]   absent where nothing was scored
+//	scores  float32 [layers, kvHeads, tokens]   absent where nothing was scored; NaN in layers that are left alone
 //	model, policy                               names
 func (x *Inspection) WriteNPZ(w io.Writer) error {
-	layers, heads, n := len(x.Session.Kept()), x.Model.Config.KVHeads, len(x.IDs)
+	layers, heads, n := len(x.kept()), x.Model.Config.KVHeads, len(x.IDs)
 	kept := make([]bool, layers*heads*n)
 	var scores []float32
-	for l, layer := range x.Session.Kept() {
+	for l, layer := range x.kept() {
 		for h, positions := range layer {
 			for _, p := range positions {
 				kept[(l*heads+h)*n+int(p)] = true
 			}
-			if x.Session.Scores() != nil {
-				scores = append(scores, x.Session.Scores()[l][h]...)
+			switch all := x.Session.Scores(); {
+			case all == nil:
+			case all[l] == nil: // a layer that the policy leaves alone
+				scores = append(scores, slices.Repeat([]float32{float32(math.NaN())}, n)...)
+			default:
+				scores = append(scores, all[l][h]...)
 			}
 		}
 	}
 	counts := make([]int32, n)
-	for i, c := range eviction.KeptCounts(x.Session.Kept(), n) {
+	for i, c := range eviction.KeptCounts(x.kept(), n) {
 		counts[i] = int32(c)
 	}
 	a := npz.NewWriter(w)

@@ -3,6 +3,7 @@ package gguf
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -27,6 +28,8 @@ type architecture struct {
 	layers string
 	// own adds to config.json what the architecture alone has; nil for nothing.
 	own func(m *metadata, c config)
+	// partial tells that a part of a head may be rotated.
+	partial bool
 }
 
 // architectures are by llama.cpp's names.
@@ -43,33 +46,61 @@ func init() {
 		"blk.attn_q_norm": "self_attn.q_norm", "blk.attn_k_norm": "self_attn.k_norm",
 		"blk.ffn_gate": "mlp.gate_proj", "blk.ffn_up": "mlp.up_proj", "blk.ffn_down": "mlp.down_proj",
 	}
-	with := func(changes map[string]string) map[string]string {
-		names := map[string]string{}
-		for _, all := range []map[string]string{llama, changes} {
-			for from, to := range all {
-				names[from] = to
-			}
+	experts := func(module, gate, up, down string) map[string]string {
+		return map[string]string{
+			"blk.ffn_gate_inp": module + ".gate", "blk.ffn_gate_exps": module + ".experts.%d." + gate, "blk.ffn_up_exps": module + ".experts.%d." + up, "blk.ffn_down_exps": module + ".experts.%d." + down,
 		}
-		return names
 	}
+	plus := func(all ...map[string]string) map[string]string {
+		sum := map[string]string{}
+		for _, names := range all {
+			maps.Copy(sum, names)
+		}
+		return sum
+	}
+	shared := func(module string) map[string]string {
+		return map[string]string{"blk.ffn_gate_shexp": module + ".gate_proj", "blk.ffn_up_shexp": module + ".up_proj", "blk.ffn_down_shexp": module + ".down_proj"}
+	}
+	qwenExperts := experts("mlp", "gate_proj", "up_proj", "down_proj")
 	const layers = "model.layers."
-	architectures.Add("llama", &architecture{"LlamaForCausalLM", "llama", true, llama, layers, llamaConfig})
-	architectures.Add("mistral3", &architecture{"MistralForCausalLM", "mistral", true, llama, layers, mistralConfig})
-	architectures.Add("granite", &architecture{"GraniteForCausalLM", "granite", true, llama, layers, graniteConfig})
-	architectures.Add("smollm3", &architecture{"SmolLM3ForCausalLM", "smollm3", true, llama, layers, biasConfig})
-	architectures.Add("qwen2", &architecture{"Qwen2ForCausalLM", "qwen2", false, llama, layers, nil})
-	architectures.Add("qwen3", &architecture{"Qwen3ForCausalLM", "qwen3", false, llama, layers, biasConfig})
-	architectures.Add("seed_oss", &architecture{"SeedOssForCausalLM", "seed_oss", false, with(map[string]string{
+	architectures.Add("llama", &architecture{"LlamaForCausalLM", "llama", true, plus(llama, experts("block_sparse_moe", "w1", "w3", "w2")), layers, llamaConfig, false})
+	architectures.Add("mistral3", &architecture{"MistralForCausalLM", "mistral", true, llama, layers, mistralConfig, false})
+	architectures.Add("granite", &architecture{"GraniteForCausalLM", "granite", true, llama, layers, graniteConfig, false})
+	architectures.Add("smollm3", &architecture{"SmolLM3ForCausalLM", "smollm3", true, llama, layers, biasConfig, false})
+	architectures.Add("qwen2", &architecture{"Qwen2ForCausalLM", "qwen2", false, llama, layers, nil, false})
+	architectures.Add("qwen3", &architecture{"Qwen3ForCausalLM", "qwen3", false, llama, layers, biasConfig, false})
+	architectures.Add("seed_oss", &architecture{"SeedOssForCausalLM", "seed_oss", false, plus(llama, map[string]string{
 		"blk.post_attention_norm": "post_attention_layernorm",
-	}), layers, seedOssConfig})
-	architectures.Add("phi3", &architecture{"Phi3ForCausalLM", "phi3", false, with(map[string]string{
+	}), layers, seedOssConfig, false})
+	architectures.Add("phi3", &architecture{"Phi3ForCausalLM", "phi3", false, plus(llama, map[string]string{
 		"blk.attn_qkv": "self_attn.qkv_proj", "blk.ffn_up": "mlp.gate_up_proj",
-	}), layers, phi3Config})
+	}), layers, phi3Config, true})
+	architectures.Add("qwen3moe", &architecture{"Qwen3MoeForCausalLM", "qwen3_moe", false, plus(llama, qwenExperts), layers, qwen3MoEConfig, false})
+	architectures.Add("qwen2moe", &architecture{"Qwen2MoeForCausalLM", "qwen2_moe", false, plus(llama, qwenExperts, shared("mlp.shared_expert"), map[string]string{
+		"blk.ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+	}), layers, qwen2MoEConfig, false})
+	architectures.Add("olmo2", &architecture{"Olmo2ForCausalLM", "olmo2", false, plus(llama, map[string]string{
+		"blk.post_attention_norm": "post_attention_layernorm", "blk.post_ffw_norm": "post_feedforward_layernorm",
+	}), layers, olmoConfig, false})
+	architectures.Add("glm4", &architecture{"Glm4ForCausalLM", "glm4", false, plus(llama, map[string]string{
+		"blk.post_attention_norm": "post_self_attn_layernorm", "blk.post_ffw_norm": "post_mlp_layernorm", "blk.ffn_up": "mlp.gate_up_proj",
+	}), layers, glm4Config, true})
+	architectures.Add("glm4moe", &architecture{"Glm4MoeForCausalLM", "glm4_moe", false, plus(llama, qwenExperts, shared("mlp.shared_experts"), map[string]string{
+		"blk.post_attention_norm": "post_attention_layernorm", "blk.exp_probs_b": "mlp.gate.e_score_correction_bias",
+	}), layers, glm4MoEConfig, true})
+	gemma := plus(llama, map[string]string{
+		"blk.post_attention_norm": "post_attention_layernorm", "blk.ffn_norm": "pre_feedforward_layernorm", "blk.post_ffw_norm": "post_feedforward_layernorm",
+	})
+	architectures.Add("gemma2", &architecture{"Gemma2ForCausalLM", "gemma2", false, gemma, layers, gemmaConfig, false})
+	architectures.Add("gemma3", &architecture{"Gemma3ForCausalLM", "gemma3_text", false, gemma, layers, gemmaConfig, false})
+	architectures.Add("gpt-oss", &architecture{"GptOssForCausalLM", "gpt_oss", false, plus(llama, qwenExperts, map[string]string{
+		"blk.post_attention_norm": "post_attention_layernorm", "blk.attn_sinks": "self_attn.sinks", "blk.ffn_gate_inp": "mlp.router",
+	}), layers, gptOssConfig, false})
 	architectures.Add("falcon", &architecture{"FalconForCausalLM", "falcon", false, map[string]string{
 		"token_embd": "transformer.word_embeddings", "output_norm": "transformer.ln_f", "output": "lm_head",
 		"blk.attn_norm": "input_layernorm", "blk.attn_qkv": "self_attention.query_key_value", "blk.attn_output": "self_attention.dense",
 		"blk.ffn_up": "mlp.dense_h_to_4h", "blk.ffn_down": "mlp.dense_4h_to_h",
-	}, "transformer.h.", falconConfig})
+	}, "transformer.h.", falconConfig, false})
 }
 
 // sources finds the model's tensors in the file. Those without a name in the architecture keep
@@ -92,10 +123,20 @@ func (a *architecture) sources(file *container.File, c config, matrices kernels.
 			name, known = "ln_attn", true
 		}
 		s := container.Source{Tensor: t.Name}
-		if matrices != kernels.F32 && t.Format.Name == "F32" && len(t.Shape) == 1 && holds(matrices, t.Data) {
+		data := t.Data
+		if strings.HasPrefix(a.class, "Gemma") && strings.HasSuffix(module, "norm") && t.Format.Name == "F32" { // which files have 1 more
+			s.Less, data = 1, container.Less(data, 1)
+		}
+		if matrices != kernels.F32 && t.Format.Name == "F32" && len(t.Shape) == 1 && holds(matrices, data) {
 			s.DType = matrices
 		}
 		switch {
+		case strings.Contains(name, "%d"): // all experts of a layer
+			for e := range t.Shape[0] {
+				s.Shape, s.Of, s.Part = t.Shape[1:], t.Shape[0], e
+				sources[a.layers+layer+"."+fmt.Sprintf(name, e)+kind] = s
+			}
+			continue
 		case module == "blk.attn_qkv" && !known && a.names["blk.attn_q"] != "":
 			for part, rows := range map[string][2]int{"blk.attn_q": {0, heads}, "blk.attn_k": {heads, kv}, "blk.attn_v": {heads + kv, kv}} {
 				first := rows[0] * headDim
@@ -110,8 +151,16 @@ func (a *architecture) sources(file *container.File, c config, matrices kernels.
 			}
 			continue
 		case !known:
-			sources[t.Name] = s
+			name := t.Name
+			if n, err := strconv.Atoi(layer); err == nil && n >= c.int("num_hidden_layers") { // one that predicts further tokens
+				name = a.layers + strings.TrimPrefix(name, "blk.")
+			}
+			sources[name] = s
 			continue
+		case module == "blk.exp_probs_b", module == "blk.attn_sinks":
+			kind = ""
+		case module == "blk.ffn_gate_inp_shexp":
+			s.Shape = []int{1, kernels.ShapeLen(t.Shape)}
 		case a.interleaved && (module == "blk.attn_q" || module == "blk.attn_k"):
 			s.Row = container.InterleavedRows(headDim)
 		case module == "blk.attn_qkv" && c["new_decoder_architecture"] == true:

@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 
@@ -56,7 +57,7 @@ func (m *metadata) config(arch *architecture) config {
 	if c[to], ok = m.number(from); !ok && m.err == nil {
 		m.fail("key %q is missing", m.prefix+from)
 	}
-	m.rope(c, arch.class == "Phi3ForCausalLM")
+	m.rope(c, arch.partial)
 	if arch.own != nil {
 		arch.own(m, c)
 	}
@@ -168,9 +169,125 @@ func biasConfig(m *metadata, c config) {
 
 func llamaConfig(m *metadata, c config) {
 	biasConfig(m, c)
+	if experts, ok := m.int("expert_count"); ok && experts > 0 {
+		c["architectures"], c["model_type"] = []string{"MixtralForCausalLM"}, "mixtral"
+		c["num_local_experts"], c["num_experts_per_tok"] = experts, m.need("expert_used_count")
+		if c["attention_bias"] == true || m.has("blk.0.ffn_gate_inp.bias") {
+			m.fail("tensors of biases beside key %q: no Mixtral has them", m.prefix+"expert_count")
+		}
+		return
+	}
 	if window, ok := m.int("attention.sliding_window"); ok && window > 0 { // Mistral 7B v0.1
 		mistralConfig(m, c)
 		c["architectures"], c["model_type"], c["sliding_window"] = []string{"MistralForCausalLM"}, "mistral", window
+	}
+}
+
+// expertsConfig are the keys of experts, whose width is a key of its own.
+func expertsConfig(m *metadata, c config, count string) {
+	c[count], c["num_experts_per_tok"] = m.need("expert_count"), m.need("expert_used_count")
+	c["moe_intermediate_size"] = m.need("expert_feed_forward_length")
+	if normalised, ok := value(m, m.prefix+"expert_weights_norm", m.file.Bool); ok {
+		c["norm_topk_prob"] = normalised
+	}
+	var dense []int
+	for l := range c.int("num_hidden_layers") {
+		if !m.has(fmt.Sprintf("blk.%d.ffn_gate_inp.weight", l)) {
+			dense = append(dense, l)
+		}
+	}
+	c["mlp_only_layers"] = dense
+}
+
+func qwen3MoEConfig(m *metadata, c config) {
+	c["norm_topk_prob"] = true // which llama.cpp takes for all of them
+	biasConfig(m, c)
+	expertsConfig(m, c, "num_experts")
+}
+
+func qwen2MoEConfig(m *metadata, c config) {
+	c["qkv_bias"] = m.has("blk.0.attn_q.bias")
+	expertsConfig(m, c, "num_experts")
+	c["shared_expert_intermediate_size"] = m.need("expert_shared_feed_forward_length")
+}
+
+// olmoConfig is of OLMo 2, or, with windows, of OLMo 3.
+func olmoConfig(m *metadata, c config) {
+	biasConfig(m, c)
+	window, ok := m.int("attention.sliding_window")
+	if !ok || window == 0 {
+		return
+	}
+	c["architectures"], c["model_type"], c["sliding_window"] = []string{"Olmo3ForCausalLM"}, "olmo3", window
+	slides, ok := value(m, m.prefix+"attention.sliding_window_pattern", m.file.Bools)
+	if !ok {
+		return
+	}
+	var types []string
+	for _, s := range slides {
+		types = append(types, map[bool]string{true: "sliding_attention", false: "full_attention"}[s])
+	}
+	c["layer_types"] = types
+}
+
+// gemmaConfig is of Gemma 2 and 3. Files do not say the scale of queries, which the largest models have otherwise, nor which
+// layers have windows.
+func gemmaConfig(m *metadata, c config) {
+	layers, third := c.int("num_hidden_layers"), c["model_type"] == "gemma3_text"
+	c["hidden_activation"], c["query_pre_attn_scalar"] = "gelu_pytorch_tanh", c.int("head_dim")
+	if layers == 62 && third || layers == 46 && !third { // of 27B, as llama.cpp has it
+		c["query_pre_attn_scalar"] = c.int("hidden_size") / max(1, c.int("num_attention_heads"))
+	}
+	c["torch_dtype"] = "bfloat16" // by which embeddings are scaled
+	c["sliding_window"] = nil
+	if window, ok := m.int("attention.sliding_window"); ok && window > 0 {
+		c["sliding_window"] = window
+	}
+	if pattern, ok := m.int("attention.sliding_window_pattern"); ok {
+		c["sliding_window_pattern"] = pattern
+	}
+	for from, to := range map[string]string{"attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping", "rope.freq_base_swa": "rope_local_base_freq"} {
+		if n, ok := m.number(from); ok && !is(n, 0) {
+			c[to] = n
+		}
+	}
+	if _, ok := m.number("rope.freq_base"); !ok && third {
+		delete(c, "rope_theta")
+	}
+}
+
+func gptOssConfig(m *metadata, c config) {
+	c["attention_bias"], c["sliding_window"] = m.has("blk.0.attn_q.bias"), m.need("attention.sliding_window")
+	c["num_local_experts"], c["num_experts_per_tok"] = m.need("expert_count"), m.need("expert_used_count")
+	c["intermediate_size"] = m.need("expert_feed_forward_length")
+	if scaling, ok := c["rope_scaling"].(map[string]any); ok && scaling["rope_type"] == "yarn" {
+		scaling["truncate"] = false // which files do not say
+	} else {
+		m.fail("key %q: got %v, want yarn, as every gpt-oss has it", m.prefix+"rope.scaling.type", c["rope_scaling"])
+	}
+}
+
+func glm4Config(m *metadata, c config) { c["attention_bias"] = m.has("blk.0.attn_q.bias") }
+
+func glm4MoEConfig(m *metadata, c config) {
+	if further, ok := m.int("nextn_predict_layers"); ok { // which are counted as layers
+		c["num_nextn_predict_layers"], c["num_hidden_layers"] = further, c.int("num_hidden_layers")-further
+	}
+	glm4Config(m, c)
+	c["use_qk_norm"] = m.has("blk.0.attn_q_norm.weight")
+	expertsConfig(m, c, "n_routed_experts")
+	for from, to := range map[string]string{
+		"expert_shared_count": "n_shared_experts", "leading_dense_block_count": "first_k_dense_replace", "expert_group_count": "n_group", "expert_group_used_count": "topk_group",
+	} {
+		if n, ok := m.int(from); ok {
+			c[to] = n
+		}
+	}
+	if scale, ok := m.number("expert_weights_scale"); ok {
+		c["routed_scaling_factor"] = scale
+	}
+	if gating, ok := m.int("expert_gating_func"); ok && gating != 2 {
+		m.fail("key %q: got %d, want 2, the logistic function", m.prefix+"expert_gating_func", gating)
 	}
 }
 

@@ -151,7 +151,7 @@ func TestRefused(t *testing.T) {
 		want    string // "tokenizer: " and what it says, or what translate says
 	}{
 		"no architecture":      {map[string]any{"general.architecture": nil}, `key "general.architecture" is missing`},
-		"another architecture": {map[string]any{"general.architecture": "gemma3"}, `key "general.architecture": unknown architecture "gemma3", want one of: falcon, granite, llama, mistral3, phi3, qwen2, qwen3, seed_oss, smollm3`},
+		"another architecture": {map[string]any{"general.architecture": "mamba"}, `key "general.architecture": unknown architecture "mamba", want one of: falcon, gemma2, gemma3, glm4, glm4moe, gpt-oss, granite, llama, mistral3, olmo2, phi3, qwen2, qwen2moe, qwen3, qwen3moe, seed_oss, smollm3`},
 		"other type":           {map[string]any{"general.architecture": int32(1)}, `key "general.architecture": a value of type int32, want a string`},
 		"missing size":         {map[string]any{"llama.block_count": nil}, `key "llama.block_count" is missing`},
 		"no epsilon":           {map[string]any{"llama.attention.layer_norm_rms_epsilon": nil}, `key "llama.attention.layer_norm_rms_epsilon" is missing`},
@@ -164,7 +164,7 @@ func TestRefused(t *testing.T) {
 		"rows":                 {map[string]any{"llama.vocab_size": int32(5)}, `key "llama.vocab_size": got 5, want 4, the rows of token_embd.weight`},
 		"partial rotation":     {map[string]any{"llama.rope.dimension_count": int32(4)}, `key "llama.rope.dimension_count": got 4, want 2, all dimensions of a head`},
 		"scaling":              {map[string]any{"llama.rope.scaling.type": "ntk"}, `key "llama.rope.scaling.type": got "ntk", want none, linear, yarn or longrope`},
-		"experts":              {map[string]any{"llama.expert_count": int32(8)}, `key "llama.expert_count": got 8, want 0 of LlamaForCausalLM`},
+		"experts":              {map[string]any{"llama.expert_count": int32(8)}, `key "llama.expert_used_count" is missing`},
 		"unknown key":          {map[string]any{"llama.attention.temperature_scale": float32(0.1)}, `key "llama.attention.temperature_scale": unknown of LlamaForCausalLM, got 0.1, which could change`},
 		"not a number":         {map[string]any{"llama.rope.freq_base": "10000"}, `key "llama.rope.freq_base": a value of type string, want a float`},
 		"other tokenizer":      {map[string]any{"tokenizer.ggml.model": "bert"}, `tokenizer: key "tokenizer.ggml.model": got "bert", want gpt2 or llama`},

@@ -42,7 +42,9 @@ func (c *Cache) slide(layer int, next int32) {
 // FitWindow ends a prompt in a layer that holds its window alone, after which the next row is at position next: the memory
 // that its chunks have needed is freed.
 func (c *Cache) FitWindow(layer int, next int32) {
-	c.held = -1
+	if c.held == layer {
+		c.held = -1
+	}
 	c.slide(layer, next)
 	if !c.slides(layer) {
 		return

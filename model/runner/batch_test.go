@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"testing"
 
@@ -40,34 +41,41 @@ func runBatch(t testing.TB, b *runner.Batch) {
 // any size, on shapes that fill no tile of a kernel.
 func TestRowsOfABatchAreAlike(t *testing.T) {
 	for _, device := range devices {
-		m := modeltest.Llama{Hidden: 48, Heads: 6, KVHeads: 2, HeadDim: 8, Intermediate: 88, Vocab: 101, Seed: 3}.Open(t, device)
-		sizes := []int{1, 2, 3, 5, 7, 8, 9, 13, 16, 17, 24}
-		if device != "cpu" { // every launch takes its time
-			sizes = []int{2, 5, 9}
+		rowsOfABatchAreAlike(t, device, modeltest.Llama{Hidden: 48, Heads: 6, KVHeads: 2, HeadDim: 8, Intermediate: 88, Vocab: 101, Seed: 3}.Open(t, device))
+		for _, name := range []string{"mixtral", "qwen2-moe"} { // whose rows are grouped by expert
+			rowsOfABatchAreAlike(t, device, modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, name).Folder), device))
 		}
-		for _, rows := range sizes {
-			var want []float32
-			for at := range rows {
-				var caches []*kvcache.Cache
-				var tokens []int32
-				for i := range at + 1 {
-					n := 11
-					if i != at {
-						n = 3 + i
-					}
-					_, cache, _ := start(t, m, modeltest.Tokens(m, uint64(n), n))
-					caches, tokens = append(caches, cache), append(tokens, int32(n))
+	}
+}
+
+func rowsOfABatchAreAlike(t *testing.T, device string, m *model.Model) {
+	t.Helper()
+	sizes := []int{1, 2, 3, 5, 7, 8, 9, 13, 16, 17, 24}
+	if device != "cpu" { // every launch takes its time
+		sizes = []int{2, 5, 9}
+	}
+	for _, rows := range sizes {
+		var want []float32
+		for at := range rows {
+			var caches []*kvcache.Cache
+			var tokens []int32
+			for i := range at + 1 {
+				n := 11
+				if i != at {
+					n = 3 + i
 				}
-				got, err := runner.New(m).StepBatch(background, caches, tokens, rows)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if want == nil {
-					want = got[at]
-				}
-				if !slices.Equal(got[at], want) {
-					t.Fatalf("%s: row %d of %d differs from row 0", device, at, rows)
-				}
+				_, cache, _ := start(t, m, modeltest.Tokens(m, uint64(n), n))
+				caches, tokens = append(caches, cache), append(tokens, int32(n))
+			}
+			got, err := runner.New(m).StepBatch(background, caches, tokens, rows)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want == nil {
+				want = got[at]
+			}
+			if !slices.Equal(got[at], want) {
+				t.Fatalf("%s: row %d of %d differs from row 0", device, at, rows)
 			}
 		}
 	}

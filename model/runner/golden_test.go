@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -41,9 +42,16 @@ func (w *worst) see(t *testing.T, e float64, where string, args ...any) {
 }
 
 // TestGoldenFoldersCoverAllFamilies: no family and no scaling type goes without
-// proof.
+// proof, and families say which of them they have.
 func TestGoldenFoldersCoverAllFamilies(t *testing.T) {
-	families, scalings := make(map[string]bool), map[string]bool{"default": true}
+	checked, scalings := make(map[string]map[model.Check]bool), map[string]bool{"default": true}
+	check := func(architecture string, c model.Check) {
+		if checked[architecture] == nil {
+			checked[architecture] = make(map[model.Check]bool)
+		}
+		checked[architecture][c] = true
+	}
+	architectures := make(map[string]string) // by folder
 	for _, g := range modeltest.Goldens(t) {
 		var config struct {
 			Architectures []string `json:"architectures"`
@@ -53,11 +61,37 @@ func TestGoldenFoldersCoverAllFamilies(t *testing.T) {
 			} `json:"rope_scaling"`
 		}
 		modeltest.ReadJSON(t, filepath.Join(g.Folder, "config.json"), &config)
-		families[config.Architectures[0]] = true
+		check(config.Architectures[0], model.CheckLogits)
+		architectures[g.Name] = config.Architectures[0]
 		scalings[config.RoPEScaling.Type], scalings[config.RoPEScaling.Old] = true, true
 	}
+	for _, g := range modeltest.Trainings(t) {
+		check(architectures[g.Model], model.CheckGradients)
+	}
+	files, err := filepath.Glob(filepath.Join("..", "gguf", "testdata", "*.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range files {
+		m, err := model.OpenShapes(path, "cpu")
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(m.Config.Architecture, model.CheckGGUF)
+	}
 	for _, name := range model.Families.Names() {
-		if !families[name] {
+		family, err := model.Families.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		says := make(map[model.Check]bool)
+		for _, c := range family.Checked {
+			says[c] = true
+		}
+		if !maps.Equal(says, checked[name]) {
+			t.Errorf("%s: says that it is checked by %v, want %v", name, family.Checked, slices.Sorted(maps.Keys(checked[name])))
+		}
+		if !says[model.CheckLogits] {
 			t.Errorf("%s has no golden folder", name)
 		}
 	}
