@@ -63,7 +63,11 @@ func (d *decoderConfig) parse(raw json.RawMessage) (*Config, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	return c, c.setRoPE(d.ropeKeys)
+	keys, err := d.ropeKeys.of("full_attention")
+	if err != nil {
+		return nil, err
+	}
+	return c, c.setRoPE(keys)
 }
 
 // isTrue is the value of a boolean key. Null is false, as it is to transformers.

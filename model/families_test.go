@@ -243,3 +243,33 @@ func TestFurtherLayers(t *testing.T) {
 	}
 	goldenFolder(t, "glm4-moe").tensors(same, further).refused(t, `"model.layers.3.eh_proj.weight": surplus`)
 }
+
+// TestOlmo3Rotations: layers with a window are rotated without the scaling of the others, in both forms of config.json.
+func TestOlmo3Rotations(t *testing.T) {
+	var config struct {
+		Theta float64        `json:"rope_theta"`
+		Raw   map[string]any `json:"rope_scaling"`
+	}
+	modeltest.ReadJSON(t, filepath.Join(modeltest.Testdata(t), "golden", "olmo3", "config.json"), &config)
+	full := map[string]any{"rope_theta": config.Theta}
+	for k, v := range config.Raw {
+		full[k] = v
+	}
+	byType := map[string]any{"full_attention": full, "sliding_attention": map[string]any{"rope_type": "default", "rope_theta": config.Theta}}
+	for name, change := range map[string]map[string]any{
+		"rope_scaling": {}, "rope_parameters": {"rope_scaling": nil, "rope_theta": nil, "rope_parameters": full},
+		"rope_parameters by type": {"rope_scaling": nil, "rope_theta": nil, "rope_parameters": byType},
+	} {
+		m, err := goldenFolder(t, "olmo3").config(change).open()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		plain := model.PlainRoPE(config.Theta, m.Config.HeadDim)
+		for l := range m.Config.Layers {
+			of := m.Config.RoPEOf(l)
+			if slides := m.Config.Window(l) > 0; slides != slices.Equal(of.RoPEFreqs, plain) || slides != (of.RoPEScale-1 == 0) || slides != (l < 2) {
+				t.Errorf("%s: layer %d: window %d, rotations %v times %v", name, l, m.Config.Window(l), of.RoPEFreqs, of.RoPEScale)
+			}
+		}
+	}
+}
