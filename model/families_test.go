@@ -67,6 +67,7 @@ func TestFamiliesRefuse(t *testing.T) {
 		"falcon groups":            {"falcon-40b", map[string]any{"num_kv_heads": 3}, "num_key_value_heads: got 3, want a divisor"},
 		"too many experts per row": {"mixtral", map[string]any{"num_experts_per_tok": 5}, "experts per token: got 5, want 1 to 4"},
 		"no experts":               {"qwen3-moe", map[string]any{"num_experts": 0}, "number of experts: got 0, want 1"},
+		"experts beyond memory":    {"qwen3-moe", map[string]any{"num_experts": 16000, "num_hidden_layers": 4000}, "number of experts: got 16000 in each of 4000 layers, want at most 131072 in all"},
 		"expert of no width":       {"qwen3-moe", map[string]any{"moe_intermediate_size": 0}, "width of an expert: got 0"},
 		"layers of experts":        {"qwen3-moe", map[string]any{"decoder_sparse_step": 0}, "decoder_sparse_step: got 0, want at least 1"},
 		"dense layer":              {"qwen3-moe", map[string]any{"mlp_only_layers": []int{3}}, "mlp_only_layers: got 3, want 0 to 2"},
