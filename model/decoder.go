@@ -67,7 +67,11 @@ func (d *decoderConfig) parse(raw json.RawMessage) (*Config, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	return c, c.setRoPE(d.ropeKeys)
+	keys, err := d.ropeKeys.of("full_attention")
+	if err != nil {
+		return nil, err
+	}
+	return c, c.setRoPE(keys)
 }
 
 // isTrue is the value of a boolean key. Null is false, as it is to transformers.
@@ -130,6 +134,9 @@ type expertsLayout struct {
 	correction                   string       // "": none
 }
 
+// maxExperts bounds the experts of all layers, beyond any model's.
+const maxExperts = 1 << 17
+
 // bind lays out the experts of a layer.
 func (x *expertsLayout) bind(c *Config, b *Binder, at string) *Experts {
 	e := &Experts{Routing: x.Routing, Gate: x.how, Each: make([]Expert, x.experts)}
@@ -172,6 +179,9 @@ func (x *expertsLayout) check(c *Config) error {
 		if f.value < 1 || f.value > f.max {
 			errs = append(errs, fmt.Errorf("%s: got %d, want 1 to %d", f.what, f.value, f.max))
 		}
+	}
+	if n := x.experts * c.Layers; x.experts > 0 && n > maxExperts {
+		errs = append(errs, fmt.Errorf("number of experts: got %d in each of %d layers, want at most %d in all", x.experts, c.Layers, maxExperts))
 	}
 	if x.shared < 0 || x.shared > 1<<22 {
 		errs = append(errs, fmt.Errorf("width of the shared expert: got %d, want 0 to %d", x.shared, 1<<22))

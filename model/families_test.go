@@ -67,6 +67,7 @@ func TestFamiliesRefuse(t *testing.T) {
 		"falcon groups":            {"falcon-40b", map[string]any{"num_kv_heads": 3}, "num_key_value_heads: got 3, want a divisor"},
 		"too many experts per row": {"mixtral", map[string]any{"num_experts_per_tok": 5}, "experts per token: got 5, want 1 to 4"},
 		"no experts":               {"qwen3-moe", map[string]any{"num_experts": 0}, "number of experts: got 0, want 1"},
+		"experts beyond memory":    {"qwen3-moe", map[string]any{"num_experts": 16000, "num_hidden_layers": 4000}, "number of experts: got 16000 in each of 4000 layers, want at most 131072 in all"},
 		"expert of no width":       {"qwen3-moe", map[string]any{"moe_intermediate_size": 0}, "width of an expert: got 0"},
 		"layers of experts":        {"qwen3-moe", map[string]any{"decoder_sparse_step": 0}, "decoder_sparse_step: got 0, want at least 1"},
 		"dense layer":              {"qwen3-moe", map[string]any{"mlp_only_layers": []int{3}}, "mlp_only_layers: got 3, want 0 to 2"},
@@ -294,4 +295,34 @@ func TestFurtherLayers(t *testing.T) {
 		t.Errorf("notes %q", notes)
 	}
 	goldenFolder(t, "glm4-moe").tensors(same, further).refused(t, `"model.layers.3.eh_proj.weight": surplus`)
+}
+
+// TestOlmo3Rotations: layers with a window are rotated without the scaling of the others, in both forms of config.json.
+func TestOlmo3Rotations(t *testing.T) {
+	var config struct {
+		Theta float64        `json:"rope_theta"`
+		Raw   map[string]any `json:"rope_scaling"`
+	}
+	modeltest.ReadJSON(t, filepath.Join(modeltest.Testdata(t), "golden", "olmo3", "config.json"), &config)
+	full := map[string]any{"rope_theta": config.Theta}
+	for k, v := range config.Raw {
+		full[k] = v
+	}
+	byType := map[string]any{"full_attention": full, "sliding_attention": map[string]any{"rope_type": "default", "rope_theta": config.Theta}}
+	for name, change := range map[string]map[string]any{
+		"rope_scaling": {}, "rope_parameters": {"rope_scaling": nil, "rope_theta": nil, "rope_parameters": full},
+		"rope_parameters by type": {"rope_scaling": nil, "rope_theta": nil, "rope_parameters": byType},
+	} {
+		m, err := goldenFolder(t, "olmo3").config(change).open()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		plain := model.PlainRoPE(config.Theta, m.Config.HeadDim)
+		for l := range m.Config.Layers {
+			of := m.Config.RoPEOf(l)
+			if slides := m.Config.Window(l) > 0; slides != slices.Equal(of.RoPEFreqs, plain) || slides != (of.RoPEScale-1 == 0) || slides != (l < 2) {
+				t.Errorf("%s: layer %d: window %d, rotations %v times %v", name, l, m.Config.Window(l), of.RoPEFreqs, of.RoPEScale)
+			}
+		}
+	}
 }

@@ -26,8 +26,12 @@ func init() {
 			if err := d.slidingLayers(c, d.SlidingWindow, 0); err != nil {
 				return nil, err
 			}
+			keys, err := d.ropeKeys.of("sliding_attention")
+			if err != nil {
+				return nil, err
+			}
 			plain := *c
-			if _, _, err := plain.setPlainRoPE(d.ropeKeys); err != nil {
+			if _, _, err := plain.setPlainRoPE(keys); err != nil {
 				return nil, err
 			}
 			c.LayerRoPE = make([]*RoPE, c.Layers)

@@ -38,6 +38,21 @@ type ropeKeys struct {
 	OriginalContext *float64        `json:"original_max_position_embeddings"`
 }
 
+// of are the keys for layers of a type, as full_attention: rope_parameters may have an object for each type.
+func (k ropeKeys) of(layers string) (ropeKeys, error) {
+	if !given(k.RoPEParameters) {
+		return k, nil
+	}
+	var types map[string]json.RawMessage
+	if err := json.Unmarshal(k.RoPEParameters, &types); err != nil {
+		return k, fmt.Errorf("rope_parameters: %w", err)
+	}
+	if own := types[layers]; given(own) {
+		k.RoPEParameters = own
+	}
+	return k, nil
+}
+
 // ropeTypes maps rope_scaling's types to what they do to a model's RoPEFreqs, unscaled at
 // first, RoPEScale, LongRoPE and MaxPositions.
 var ropeTypes = registry.Registry[func(c *Config, s *ropeScaling, theta float64) error]{Noun: "type"}
