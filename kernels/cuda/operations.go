@@ -114,7 +114,7 @@ func (b *cuda) product(op string, g gemm, y, x, w *kernels.Tensor, alpha, beta f
 		n := g.m * g.k
 		if rounds(g.m, g.n, g.k) {
 			rounded := b.temporary(op, 2*int64(n))
-			b.each("to_bf16", n, rounded, X, size(n))
+			b.maps("to_bf16", n, rounded, X, size(n))
 			b.widenedProduct(op, g, Y, rounded, w, alpha, beta)
 			return
 		}
@@ -249,7 +249,7 @@ func (b *cuda) elementwise(op, kernel string, ts ...*kernels.Tensor) {
 		for _, t := range ts {
 			args = append(args, b.f32(op, t))
 		}
-		b.each(kernel, n, append(args, size(n))...)
+		b.maps(kernel, n, append(args, size(n))...)
 	})
 	runtime.KeepAlive(ts)
 }
@@ -259,7 +259,7 @@ func (b *cuda) Add(y, x, z *kernels.Tensor) { b.elementwise("Add", "add", y, x, 
 func (b *cuda) Axpy(y *kernels.Tensor, alpha float64, x *kernels.Tensor) {
 	const op = "Axpy"
 	kernels.CheckLengths("Axpy", y, x)
-	b.do(op, func() { b.each("axpy", y.Len(), b.f32(op, y), float32(alpha), b.f32(op, x), size(y.Len())) })
+	b.do(op, func() { b.maps("axpy", y.Len(), b.f32(op, y), float32(alpha), b.f32(op, x), size(y.Len())) })
 	runtime.KeepAlive([]*kernels.Tensor{y, x})
 }
 
@@ -319,8 +319,9 @@ func (b *cuda) RoPE(x *kernels.Tensor, pos []int32, table *kernels.RoPETable, in
 
 func (b *cuda) rope(op string, x *kernels.Tensor, pos cu.DevicePtr, table *kernels.RoPETable, sign float32) {
 	half := table.Cos.Width()
-	n := x.Shape[0] * x.Shape[1] * half
-	b.each("rope", n, b.f32(op, x), pos, b.f32(op, table.Cos), b.f32(op, table.Sin), size(n), x.Shape[1], half, x.Shape[2], sign)
+	heads := x.Shape[1]
+	b.launch("rope", [3]int{x.Shape[0], blocks(heads*half, 4*elementThreads), 1}, elementThreads, 0,
+		b.f32(op, x), pos, b.f32(op, table.Cos), b.f32(op, table.Sin), heads, half, x.Shape[2], sign)
 }
 
 func (b *cuda) SiLUMul(y, gate, up *kernels.Tensor) { b.activation("SiLUMul", "silu_mul", y, gate, up) }
