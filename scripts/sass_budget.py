@@ -18,6 +18,7 @@ same count the last one holds:
                      any, the most instructions), by D. Loops inside have T, U, ... turns, in the order of their
                      addresses (1 where no number is given); of branches the longest counts. A number may be a
                      fraction: 0 for what comes at a tensor's end alone.
+    inner            instructions of the shortest way round the innermost loop with tensor products
 """
 import fnmatch
 import functools
@@ -153,6 +154,20 @@ class Kernel:
         inner = [h for h in sorted(self.loops) if h != head and h in self.loops[head]]
         return self.turn(head, dict(zip(inner, trips)))
 
+    def inner(self) -> int:
+        innermost = [h for h in self.loops if not self.inside(h)]
+        head = max(innermost, key=lambda h: self.ops(self.loops[h], TENSOR))
+        best, todo = {head: 0}, [head]  # instructions before a block
+        while todo:
+            b = todo.pop()
+            there = best[b] + self.blocks[b][1] - self.blocks[b][0]
+            for n in self.after[b]:
+                if n in self.loops[head] and (n not in best or there < best[n] or n == head and best[head] == 0):
+                    best[n] = there
+                    if n != head:
+                        todo.append(n)
+        return best[head]
+
     def loads(self) -> int:
         """Bytes of global loads that are on their way, at most, before one of their registers is read."""
         waiting: dict[int, int] = {}
@@ -196,6 +211,7 @@ class Kernel:
             "stack": lambda: size[1],
             "loads": self.loads,
             "overlap": self.overlap,
+            "inner": self.inner,
             "divisions": lambda: self.calls(set(range(len(self.blocks)))),
             "loop_divisions": lambda: self.calls(set().union(*self.loops.values())),
         }[what]()

@@ -23,7 +23,7 @@ func TestCUDAMaps(t *testing.T) {
 			all := d.Tensor(kernelstest.Random(rng, c.n+2*room, 1), c.n+2*room, 1)
 			return all.Rows(at, at+c.n)
 		}
-		x, y, z := values(c.at), values(c.other), values(c.at)
+		x, y, z := values(c.at), values(c.at), values(c.other)
 		for name, op := range map[string]struct {
 			out kernels.DType
 			run func(a, b *kernels.Tensor, in ...*kernels.Tensor)
@@ -41,7 +41,7 @@ func TestCUDAMaps(t *testing.T) {
 				for i := range to {
 					all[i] = d.B.Alloc(op.out, c.n+2*room, 1)
 					d.B.Fill(all[i], 7)
-					to[i] = all[i].Rows(c.at, c.at+c.n)
+					to[i] = all[i].Rows(c.other, c.other+c.n)
 				}
 				for from := 0; from < c.n; from += piece {
 					end := min(c.n, from+piece)
