@@ -173,7 +173,7 @@ static __device__ __forceinline__ void multiply(const Part &part, int block, con
 #pragma unroll
 		for (int j = 0; j < 4; j++) format[j].open(next[j], 0, t);
 		if (chunk + part.ways < chunks) stage(chunk + part.ways, slot ^ 1);
-#pragma unroll F::ELEMS == 256 ? 2 : 1
+#pragma unroll F::ELEMS == 256 && TILES == 2 ? 2 : 1
 		for (int pair = 0; pair < C::ELEMS / 64; pair++) {
 			const int step = pair < C::ELEMS / 64 - 1 ? 64 : 64 + (part.ways - 1) * C::ELEMS;
 			const bool both = F::ELEMS == 256 || 32 < left;

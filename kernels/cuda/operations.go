@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -143,10 +144,32 @@ func (b *cuda) multiply(op string, p cudadriver.Product, c, x, y cu.DevicePtr, a
 	p.AlignA, p.AlignB, p.AlignC = alignment(x), alignment(y), alignment(c)
 	b.mustNotPrepare(op)
 	plan, err := b.blas.Plan(b.context, p)
+	if errors.Is(err, cudadriver.ErrNoAlgorithm) && p.Type == cudadriver.BF16 {
+		if !b.productsWarned {
+			b.productsWarned = true
+			warn(fmt.Sprintf("%s: bf16 products that cuBLASLt does not support are float32 products of widened matrices: %v", b.device, err))
+		}
+		p.Type = cudadriver.F32
+		x = b.widened(op, x, p.TransposeA, p.M, p.K, p.LdA)
+		y = b.widened(op, y, p.TransposeB, p.K, p.N, p.LdB)
+		b.multiply(op, p, c, x, y, alpha, beta)
+		return
+	}
 	b.try(op, err)
 	workspace := b.workspaceFor(op, int64(plan.Workspace()))
 	b.try(op, plan.Run(float32(alpha), x, y, float32(beta), c, workspace, b.queue()))
 	b.note("cublasLtMatmul")
+}
+
+// widened is a copy in float32 of a bf16 matrix [rows, columns] in column-major order, or of its transpose.
+func (b *cuda) widened(op string, x cu.DevicePtr, transpose bool, rows, columns, stride int) cu.DevicePtr {
+	if transpose {
+		rows, columns = columns, rows
+	}
+	n := (columns-1)*stride + rows
+	wide := b.temporary(op, 4*int64(n))
+	b.each("from_bf16", n, wide, x, size(n))
+	return wide
 }
 
 // scaleMatrix is a product that adds nothing. Only whole matrices come here.
