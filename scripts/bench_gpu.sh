@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the CUDA backend on this machine's GPU with random weights in the shape of
 # Llama 3.1 8B and writes the section "Measured" of docs/results/gpu.md: the kernels' tests first,
-# each in a process of its own, then ceilings, prefill, time to first token, decoding,
+# each in a process of its own, then ceilings, operations by themselves, prefill, time to first token, decoding,
 # training, batches, and the same prefill and training step in PyTorch, where it is
 # installed. A part that fails does not keep the others from running; results of a driver
 # on which tests fail say that they are unverified.

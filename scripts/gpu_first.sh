@@ -88,7 +88,7 @@ for stage in "${stages[@]}"; do
         END { if (p + f) printf "{\"part\":\"tests\",\"tests\":{\"passed\":%d,\"failed\":%d,\"skipped\":%d,\"not_run\":%d}}\n", p, f, s, n }' \
         "$work/summary.txt" >"$work/tests.json"
       [ -s "$work/tests.json" ] || rm "$work/tests.json"
-      for part in ceilings prefill decode ttft train; do
+      for part in ceilings kernels prefill decode ttft train; do
         share=$(left)
         [ "$share" -gt 10 ] || break
         timeout -k 5 "$share" "$binaries/gpubench" "$part" --out "$work" --binaries "$binaries" --repeats 3 --limit "$((share * 3 / 4))s" $tiny >"$work/$part.log" 2>&1 || failed+=" $part"

@@ -361,6 +361,7 @@ func (r *report) markdown() ([]byte, error) {
 			fmt.Fprintf(w, "\nPart %s ended with an error: %s\n", name, line)
 		}
 	}
+	r.writeKernels(w)
 	r.writePrefill(w)
 	r.writeTTFT(w)
 	r.writeDecode(w)
