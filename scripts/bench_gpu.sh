@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the CUDA backend on this machine's GPU with random weights in the shape of
 # Llama 3.1 8B and writes the section "Measured" of docs/results/gpu.md: the kernels' tests first,
-# each in a process of its own, then ceilings, prefill, time to first token, decoding,
+# each in a process of its own, then ceilings, operations by themselves, prefill, time to first token, decoding,
 # training, batches, and the same prefill and training step in PyTorch, where it is
 # installed. A part that fails does not keep the others from running; results of a driver
 # on which tests fail say that they are unverified.
@@ -52,13 +52,13 @@ done
 if [ -n "$build" ]; then
   source scripts/gpu_env.sh
   rm -rf "$binaries" && mkdir -p "$binaries"
-  go build -ldflags '-s -w' -tags gpu -o "$binaries/gpubench" ./scripts/gpubench
+  go build -ldflags '-s -w' -tags gpu -o "$binaries/" ./scripts/gpubench ./cmd/evict
   for package in kernels kernels/cuda model eviction training; do
     go test -c -ldflags '-s -w' -tags gpu -o "$binaries/$(basename "$package").test" "./$package"
   done
   # All share most of their code and the fat binaries: in one archive these are there once.
-  (cd "$binaries" && tar -cf - gpubench -- *.test) | xz -T1 --lzma2=preset=6,dict=128MiB >"$binaries/binaries.tar.xz"
-  rm "$binaries"/{gpubench,*.test}
+  (cd "$binaries" && tar -cf - gpubench evict -- *.test) | xz -T1 --lzma2=preset=6,dict=128MiB >"$binaries/binaries.tar.xz"
+  rm "$binaries"/{gpubench,evict,*.test}
   size=$(stat -c %s "$binaries/binaries.tar.xz")
   [ "$size" -lt $((40 << 20)) ] || die "the binaries have $size bytes together, want less than 40 MiB"
   echo "$binaries: $((size >> 20)) MiB"

@@ -2,7 +2,7 @@
 """Looks for hazards of warpgroup products in machine code: reads what nvdisasm prints of a
 kernel for Hopper, and reports every instruction that touches registers of a product that is
 still running: those of its sum, read or written, and those of its left operand, written.
-scripts/check_wgmma.sh calls it.
+scripts/check_machine_code.sh calls it.
 
     nvdisasm -c KERNEL.cubin | check_wgmma.py
 

@@ -7,6 +7,7 @@
 #
 #   --run REGEXP     tests, as "go test" takes them              (.)
 #   --first NAMES    tests that come first, riskiest first, with blanks between them
+#   --skip NAMES     tests that are left out
 #   --folder DIR     where they run, usually the package's       (the binary's)
 #   --logs DIR       a log for each                              (a temporary one)
 #   --limit SECONDS  for each test                               (90)
@@ -17,10 +18,10 @@
 set -uo pipefail
 source "$(dirname "$0")/common.sh"
 
-run=. first='' folder='' logs='' limit=90 seconds=3600 binary=''
+run=. first='' skip='' folder='' logs='' limit=90 seconds=3600 binary=''
 while [ $# -gt 0 ]; do
   case $1 in
-    --run | --first | --folder | --logs | --limit | --seconds)
+    --run | --first | --skip | --folder | --logs | --limit | --seconds)
       [ $# -gt 1 ] || die "$1: value missing"
       declare "${1#--}=$2"
       shift 2
@@ -47,7 +48,7 @@ export GLIMPSE_CUDA_DRIVER=${GLIMPSE_CUDA_DRIVER:-libcuda.so.1}
 # the processor runs of them.
 top=${run%%/*} units=()
 for t in $first $("$binary" -test.list "$top" | grep '^Test'); do
-  case " ${units[*]:-} " in *" $t "*) continue ;; esac
+  case " ${units[*]:-} ${skip//$'\n'/ } " in *" $t "*) continue ;; esac
   if [ "$t" != TestBackendsConform ]; then
     [ "$run" != "$top" ] && [ "$top" != . ] && units+=("$t/${run#*/}") || units+=("$t")
     continue

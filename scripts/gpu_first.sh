@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The first call on a machine with a GPU: what is there, then every test in a process of its
-# own, riskiest first, then parts of the benchmark, within a number of seconds, all of it in
+# The first call on a machine with a GPU: what is there, then the riskiest tests, each in a process
+# of its own, then parts of the benchmark, then all other tests, within a number of seconds, all of it in
 # one archive.
 #
-#   ./scripts/gpu_first.sh [options] [stage ...]     stages: look tests conform parts
+#   ./scripts/gpu_first.sh [options] [stage ...]     stages: look first parts tests conform
 #
 #   --binaries DIR   what "scripts/bench_gpu.sh --build" makes     (bin/bench-gpu)
-#   --out DIR        where the archive goes                        (out/gpu-first)
+#   --out DIR        where the archive goes                        ($OUT/gpu-first, out/gpu-first without OUT)
 #   --seconds N      for everything                                (540)
 #   --tiny           a tiny model, few tests: to try the script itself, on any driver
 #
@@ -15,7 +15,7 @@
 set -uo pipefail
 source "$(dirname "$0")/common.sh"
 
-binaries=$root/bin/bench-gpu out=$root/out/gpu-first seconds=540 tiny='' stages=()
+binaries=$root/bin/bench-gpu out=${OUT:-$root/out}/gpu-first seconds=540 tiny='' stages=()
 while [ $# -gt 0 ]; do
   case $1 in
     --binaries | --out | --seconds)
@@ -24,11 +24,11 @@ while [ $# -gt 0 ]; do
       shift 2
       ;;
     --tiny) tiny=--tiny && shift ;;
-    look | tests | conform | parts) stages+=("$1") && shift ;;
+    look | first | parts | tests | conform) stages+=("$1") && shift ;;
     *) die "got '$1', want one of the options and stages that the head of this file lists" ;;
   esac
 done
-[ ${#stages[@]} -gt 0 ] || stages=(look tests conform parts)
+[ ${#stages[@]} -gt 0 ] || stages=(look first parts tests conform)
 binaries=$(absolute "$binaries") out=$(absolute "$out")
 [ -n "${seconds//[0-9]/}" ] && die "--seconds: got '$seconds', want a number"
 
@@ -36,12 +36,16 @@ begin=$SECONDS work=$out/results
 left() { echo $((seconds - SECONDS + begin)); }
 rm -rf "$work" "$out"/results.tar.gz*
 mkdir -p "$work"
-export GLIMPSE_CUDA_DRIVER=${GLIMPSE_CUDA_DRIVER:-libcuda.so.1} CUDA_MODULE_LOADING=${CUDA_MODULE_LOADING:-EAGER}
+export GLIMPSE_CUDA_DRIVER=${GLIMPSE_CUDA_DRIVER:-libcuda.so.1}
+# Every test is a process: loading all of cuBLASLt, or checking Hopper's kernels for want of a place that
+# keeps the verdict, would be most of the time.
+export CUDA_MODULE_LOADING=${CUDA_MODULE_LOADING:-LAZY} HOME=${HOME:-$out/home}
+mkdir -p "$HOME"
 
 # What loads and multiplies, and Hopper's kernels, come first.
 first='TestCUDAChecks TestCUDARoundedProducts TestCUDAHopperCheck TestCUDAHopperPrefill
-  TestCUDAHopperRandom TestCUDAPrefillAttention TestCUDAStepAttention TestCUDADecodeLinear TestCUDAGraphRuns TestCUDASteps
-  TestCUDAObserveHalf TestCUDAObserveBF16 TestCUDAGradHalf TestCUDASelect TestCUDADraw'
+  TestCUDAHopperRandom TestCUDAPrefillAttention TestCUDAStepAttention TestCUDADecodeLinear TestCUDADecodeBlocks TestCUDAMaps
+  TestCUDAGraphRuns TestCUDASteps TestCUDAObserveHalf TestCUDAObserveBF16 TestCUDAGradHalf TestCUDASelect TestCUDADraw'
 tests=TestCUDA conform=TestBackendsConform
 [ -z "$tiny" ] || tests='TestCUDA(Checks|Off|GraphRuns|ConstantsAre.*)$' first=TestCUDAChecks conform=TestBackendsConform/cuda/RMSNorm
 
@@ -55,9 +59,18 @@ for stage in "${stages[@]}"; do
     look)
       { nvidia-smi; uname -r; ldd --version | head -n 1; nproc; free -g; df -h /tmp; command -v python3 compute-sanitizer; } >"$work/machine.txt" 2>&1
       head -n 30 "$work/machine.txt"
+      # The second start finds what the first one has checked and compiled.
+      for start in first second; do
+        TIMEFORMAT="$start start of a process that opens the device: %R s"
+        { time "$binaries/evict" doctor >"$work/doctor.txt" 2>&1; } 2>&1 | summary
+      done
+      cat "$work/doctor.txt"
+      ;;
+    first)
+      scripts/each_test.sh --run "^(${first//[[:space:]]/|})\$" --limit 60 --seconds "$(left)" --logs "$work/logs" "$binaries/cuda.test" 2>&1 | summary || failed+=" first"
       ;;
     tests)
-      scripts/each_test.sh --run "$tests" --first "$first" --limit 60 --seconds "$(left)" --logs "$work/logs" "$binaries/cuda.test" 2>&1 | summary || failed+=" tests"
+      scripts/each_test.sh --run "$tests" --skip "$first" --limit 60 --seconds "$(left)" --logs "$work/logs" "$binaries/cuda.test" 2>&1 | summary || failed+=" tests"
       ;;
     conform)
       scripts/each_test.sh --run "$conform" --limit 40 --seconds "$(left)" --logs "$work/logs" "$binaries/cuda.test" 2>&1 | summary || failed+=" conform"
@@ -70,11 +83,12 @@ for stage in "${stages[@]}"; do
         echo "from here on GLIMPSE_CUDA_OFF=$GLIMPSE_CUDA_OFF" | summary
       fi
       # What the parts measure says what the tests above lacked.
-      awk '/ passed, .* not run$/ { p += $1; f += $3; s += $5; n += $7 }
+      later=$("$binaries/cuda.test" -test.list "$tests" | grep -c '^Test')
+      awk -v later="$later" '/ passed, .* not run$/ { p += $1; f += $3; s += $5; n += $7 } END { if (n < later - p - f - s) n = later - p - f - s }
         END { if (p + f) printf "{\"part\":\"tests\",\"tests\":{\"passed\":%d,\"failed\":%d,\"skipped\":%d,\"not_run\":%d}}\n", p, f, s, n }' \
         "$work/summary.txt" >"$work/tests.json"
       [ -s "$work/tests.json" ] || rm "$work/tests.json"
-      for part in ceilings prefill decode ttft train; do
+      for part in ceilings kernels prefill decode ttft train; do
         share=$(left)
         [ "$share" -gt 10 ] || break
         timeout -k 5 "$share" "$binaries/gpubench" "$part" --out "$work" --binaries "$binaries" --repeats 3 --limit "$((share * 3 / 4))s" $tiny >"$work/$part.log" 2>&1 || failed+=" $part"

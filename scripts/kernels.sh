@@ -2,7 +2,8 @@
 # Compiles the CUDA kernels (kernels/cuda/cuda.mk) and packs the fat binaries into
 # kernels/cuda/kernels.tar.zst, which is committed and embedded in programs. What each was
 # made of is recorded in kernels/cuda/kernels.sum; only kernels whose sources, flags or
-# compilers have changed since are compiled.
+# compilers have changed since are compiled, and their machine code is held against budgets
+# (scripts/check_machine_code.sh).
 #
 #   ./scripts/kernels.sh           # compile what has changed
 #   ./scripts/kernels.sh --all     # compile everything
@@ -98,4 +99,5 @@ start=$SECONDS kept=$(find build/cuda -name '*.fatbin' | wc -l)
 make -s -f cuda.mk -j"$(nproc)" PTXAS="$root/.cache/ptxas-$ptxas/nvidia/cuda_nvcc/bin/ptxas" OLDEST="$root/.cache/ptxas-$oldest/nvidia/cuda_nvcc/bin/ptxas"
 pack pack
 sum >kernels.sum
+"$root/scripts/check_machine_code.sh"
 echo "$archive: $(stat -c %s "$archive") bytes, $kept kernels kept, $(($(find build/cuda -name '*.fatbin' | wc -l) - kept)) compiled, $(duration $((SECONDS - start)))"

@@ -70,15 +70,26 @@ static __device__ __forceinline__ void attend(float *out, float *lse, const floa
 		claim_registers<240>();
 		const int thread = threadIdx.x % 128, consumer = threadIdx.x / 128 - 1, start = first + consumer * TILE;
 		unsigned char *queries = shared.queries[consumer];
-		for (int i = thread; i < TILE * (DIM / 8); i += 128) {
-			int r = i / (DIM / 8), chunk = i % (DIM / 8), query = start + r;
-			uint4 v = {0, 0, 0, 0};
-			if (query < count) {
-				const float4 *src = reinterpret_cast<const float4 *>(q + ((size_t)(query / group) * heads + g * group + query % group) * DIM + chunk * 8);
-				float4 a = src[0], b = src[1];
-				v = {pack_bf16(a.x, a.y), pack_bf16(a.z, a.w), pack_bf16(b.x, b.y), pack_bf16(b.z, b.w)};
+		// A thread has one chunk of 8 columns of every EVERY-th query. The loads of BATCH queries are on
+		// their way before any is used; rows past the last are copies of it, and not written.
+		constexpr int EVERY = 128 / (DIM / 8), BATCH = TILE / EVERY < 8 ? TILE / EVERY : 8;
+		const int chunk = thread % (DIM / 8);
+#pragma unroll 1
+		for (int batch = thread / (DIM / 8); batch < TILE; batch += BATCH * EVERY) {
+			float4 v[BATCH][2];
+#pragma unroll
+			for (int i = 0; i < BATCH; i++) {
+				const int query = min(start + batch + i * EVERY, count - 1), row = query / group;
+				const float4 *src = reinterpret_cast<const float4 *>(q + ((size_t)row * heads + g * group + query - row * group) * DIM + chunk * 8);
+				v[i][0] = src[0], v[i][1] = src[1];
 			}
-			shared_store_16(queries + chunk / 8 * L::QUERY_PANEL + r * ROW + (chunk % 8 ^ r % 8) * 16, v);
+#pragma unroll
+			for (int i = 0; i < BATCH; i++) {
+				const int r = batch + i * EVERY;
+				const float4 a = v[i][0], b = v[i][1];
+				shared_store_16(queries + chunk / 8 * L::QUERY_PANEL + r * ROW + (chunk % 8 ^ r % 8) * 16,
+				                {pack_bf16(a.x, a.y), pack_bf16(a.z, a.w), pack_bf16(b.x, b.y), pack_bf16(b.z, b.w)});
+			}
 		}
 		shared_store_fence();
 		mbarrier_arrive(&shared.queries_there[consumer]);
@@ -94,8 +105,8 @@ static __device__ __forceinline__ void attend(float *out, float *lse, const floa
 		float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0}, shrink[2], acc[DIM / 2] = {}, s[KEYS / 2];
 		unsigned p[KEYS / 4];
 
-		auto multiply_keys = [&](int i) { // starts s = queries · keys of tile i
-			mbarrier_wait(&shared.keys_there[i % STAGES], i / STAGES % 2);
+		auto wait_for_keys = [&](int i) { mbarrier_wait(&shared.keys_there[i % STAGES], i / STAGES % 2); };
+		auto multiply_keys = [&](int i) { // starts s = queries · keys of tile i, which are there
 			wgmma_pin(s);
 			wgmma_fence();
 #pragma unroll
@@ -151,12 +162,14 @@ static __device__ __forceinline__ void attend(float *out, float *lse, const floa
 			for (int e = 0; e < KEYS / 4; e++) p[e] = pack_bf16(s[2 * e], s[2 * e + 1]);
 		};
 
+		wait_for_keys(0);
 		multiply_keys(0);
 		wgmma_wait<0>();
 		wgmma_pin(s);
 		release(&shared.keys_free[0]);
 		weigh(0);
 		pack();
+		if (tiles > 1) wait_for_keys(1);
 		for (int i = 1; i < tiles; i++) {
 			multiply_keys(i);
 			multiply_values(i - 1);
@@ -164,6 +177,8 @@ static __device__ __forceinline__ void attend(float *out, float *lse, const floa
 			wgmma_pin(s);
 			release(&shared.keys_free[i % STAGES]);
 			weigh(i);
+			// The loop of this wait ends a basic block: ptxas would move the next one up, above the softmax.
+			if (i + 1 < tiles) wait_for_keys(i + 1);
 			wgmma_wait<0>(); // the values
 			wgmma_pin(acc);
 			release(&shared.values_free[(i - 1) % STAGES]);

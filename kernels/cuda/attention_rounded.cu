@@ -71,9 +71,12 @@ static __device__ __forceinline__ void scores(float *log_score, const float *lse
 			for (int i = 0; i < COLUMNS; i++) write(h, i, -INFINITY);
 		return;
 	}
+	__shared__ float row_lse[TILE]; // of a tile's rows, to base 2
+	float next_lse = 0;             // of the next tile, in the first threads
 	auto fetch = [&](int t) {
 		int r0 = (first_tile + t % row_tiles) * TILE, h = g * group + t / row_tiles;
 		load_rows<DIM>(stages + t % 2 * TILE * STRIDE, TILE, rows - r0, dim, q, [&](int r) { return q + ((size_t)(r0 + r) * heads + h) * dim; });
+		if (threadIdx.x < TILE && (int)threadIdx.x < rows - r0) next_lse = lse[(size_t)h * rows + r0 + threadIdx.x] * 1.4426950408889634f;
 	};
 	fetch(0);
 	cp_async_commit();
@@ -88,8 +91,12 @@ static __device__ __forceinline__ void scores(float *log_score, const float *lse
 				b[k][j][i] = entry < head.entries && d < dim ? *reinterpret_cast<const unsigned *>(head.k + (size_t)entry * dim + d) : 0;
 			}
 
+	// From row `seeing` on rows see the entries of the warp to the last one.
+	const int warp_first = c + warp * SPAN, seeing = head.entries < warp_first + SPAN ? rows : own ? 0 : warp_first + SPAN - head.entries + rows - 1;
 	LogSum sums[COLUMNS];
+	float limits[COLUMNS]; // base + 64
 	for (int t = 0; t < tiles; t++) {
+		if (threadIdx.x < TILE) row_lse[threadIdx.x] = next_lse;
 		if (t + 1 < tiles) fetch(t + 1);
 		cp_async_commit();
 		cp_async_wait<1>();
@@ -98,7 +105,7 @@ static __device__ __forceinline__ void scores(float *log_score, const float *lse
 		const int h = g * group + t / row_tiles, r0 = (first_tile + t % row_tiles) * TILE;
 		if (t % row_tiles == 0) // a head begins
 #pragma unroll
-			for (int i = 0; i < COLUMNS; i++) sums[i] = {NOTHING, 0};
+			for (int i = 0; i < COLUMNS; i++) sums[i] = {NOTHING, 0}, limits[i] = NOTHING + 64;
 #pragma unroll 1
 		for (int from = 0; from < TILE && r0 + from < rows; from += 16) {
 			float s[SPAN / 8][4] = {};
@@ -109,28 +116,35 @@ static __device__ __forceinline__ void scores(float *log_score, const float *lse
 #pragma unroll
 				for (int j = 0; j < SPAN / 8; j++) mma_bf16_16816(s[j], a, b[k][j], s[j]);
 			}
+			const int last = r0 + from + 15;
+			const bool edge = last - 15 < seeing || last >= rows || (from_past && from_past[g * rows + last] > warp_first);
 #pragma unroll
 			for (int half = 0; half < 2; half++) {
-				const int r = r0 + from + lane / 4 + half * 8;
-				if (r >= rows) continue;
-				const Visible see = visible(g, r, rows, head.entries, own, from_past, nullptr);
-				const int first = see.from - start, end = see.to - start;
-				const float row_lse = lse[(size_t)h * rows + r] * 1.4426950408889634f;
+				const int of = from + lane / 4 + half * 8;
 				bool higher = false;
 #pragma unroll
 				for (int i = 0; i < COLUMNS; i++) {
 					float &x = s[i / 2][half * 2 + i % 2];
-					x = i / 2 * 8 + i % 2 >= first && i / 2 * 8 + i % 2 < end ? unit * x - row_lse : -INFINITY;
-					higher |= x > sums[i].base + 64;
+					x = unit * x - row_lse[of];
 				}
+				if (edge) {
+					const int r = r0 + of;
+					const Visible see = visible(g, min(r, rows - 1), rows, head.entries, own, from_past, nullptr);
+					const int first = see.from - start, end = r < rows ? see.to - start : 0;
+#pragma unroll
+					for (int i = 0; i < COLUMNS; i++)
+						if (i / 2 * 8 + i % 2 < first || i / 2 * 8 + i % 2 >= end) s[i / 2][half * 2 + i % 2] = -INFINITY;
+				}
+#pragma unroll
+				for (int i = 0; i < COLUMNS; i++) higher |= s[i / 2][half * 2 + i % 2] > limits[i];
 				if (higher) // seldom but for the first one
 #pragma unroll
 					for (int i = 0; i < COLUMNS; i++) {
 						float x = s[i / 2][half * 2 + i % 2];
-						if (x > sums[i].base + 64) sums[i] = {x, sums[i].sum * exp2f(sums[i].base - x)};
+						if (x > sums[i].base + 64) sums[i] = {x, sums[i].sum * exp2_fast(sums[i].base - x)}, limits[i] = x + 64;
 					}
 #pragma unroll
-				for (int i = 0; i < COLUMNS; i++) sums[i].sum += exp2f(s[i / 2][half * 2 + i % 2] - sums[i].base);
+				for (int i = 0; i < COLUMNS; i++) sums[i].sum += exp2_fast(s[i / 2][half * 2 + i % 2] - sums[i].base);
 			}
 		}
 		__syncthreads(); // all warps are done with the stage that is filled next

@@ -94,7 +94,7 @@ func (t *attention) observeBF16(logScore *kernels.Tensor, lse cu.DevicePtr) {
 	width := max(64, t.exactWidth())
 	n := t.rows * t.heads * t.dim
 	q := t.b.temporary(t.op, 2*int64(n))
-	t.b.each("to_bf16", n, q, t.q, size(n))
+	t.b.maps("to_bf16", n, q, t.q, size(n))
 	block := observeBF16Warps * observeBF16Spans[width]
 	t.b.launch(fmt.Sprint("rounded_scores_", width), [3]int{(t.entries + block - 1) / block, t.kvHeads, 1}, 32*observeBF16Warps, 2*2*observeBF16Queries*(width+8),
 		t.b.f32(t.op, logScore), lse, q, t.pastAt, t.fromPast, t.own(), t.rows, t.heads, t.kvHeads, t.dim, logScore.Width(), t.scale)

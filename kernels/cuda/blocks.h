@@ -17,7 +17,7 @@ struct Part {
 // A format has its ELEMS and BYTES; ALIGNED, where blocks are multiples of 16 bytes; LOW, where
 // low is not 0; HALVES, where the halves have scales of their own. It is a place in a row of
 // weights, 64 elements at a time: open goes to those of a block, part reads 32 of them, the
-// first or (i = 1) the second, and advance goes on.
+// first or (i = 1) the second, and advance goes on from a block's pair of 32.
 
 static __device__ __forceinline__ unsigned halves(const unsigned char *p) { // 4 bytes at an even address
 	const unsigned short *h = reinterpret_cast<const unsigned short *>(p);
@@ -25,15 +25,22 @@ static __device__ __forceinline__ unsigned halves(const unsigned char *p) { // 4
 }
 static __device__ __forceinline__ unsigned word(const unsigned char *p) { return *reinterpret_cast<const unsigned *>(p); }
 static __device__ __forceinline__ float half_at(const unsigned char *p) { return __half2float(*reinterpret_cast<const __half *>(p)); }
+static __device__ __forceinline__ float half_of(unsigned bits) { // the low 16
+	const unsigned short low = (unsigned short)bits;
+	__half h;
+	memcpy(&h, &low, 2);
+	return __half2float(h);
+}
 
 // 128 + an integer below 128 is the bits of 128 with the integer's: integers of bits 0 to 6 and
 // 16 to 22 of v where mask has them, less OFFSET.
 template <int OFFSET> static __device__ __forceinline__ unsigned integers(unsigned v, unsigned mask) {
 	return add_bf16x2(and_or(v, mask, 0x43004300u), 0xC300C300u + OFFSET * 0x10001u);
 }
-// Of four bytes below 128.
+// Of four bytes below 128: each gets the upper byte of 128.
 template <int OFFSET> static __device__ __forceinline__ void bytes_of(unsigned *q, unsigned bytes) {
-	q[0] = integers<OFFSET>(bytes, 0x007f007f), q[1] = integers<OFFSET>(bytes >> 8, 0x007f007f);
+	q[0] = add_bf16x2(__byte_perm(bytes, 0x43, 0x4240), 0xC300C300u + OFFSET * 0x10001u);
+	q[1] = add_bf16x2(__byte_perm(bytes, 0x43, 0x4341), 0xC300C300u + OFFSET * 0x10001u);
 }
 // Of four signed bytes: bit 7 counts −128.
 static __device__ __forceinline__ void signed_bytes(unsigned *q, unsigned bytes) {
@@ -56,6 +63,12 @@ template <int OFFSET> static __device__ __forceinline__ void fifths(unsigned (&q
 		bytes_of<OFFSET>(q + 2 * i, and_or(bytes >> 4 * i, 0x0f0f0f0f, (h >> 16 * i & 15) * 0x02040810 & 0x10101010));
 }
 
+// A scale and a low before the integers, in blocks that begin at multiples of 4 bytes.
+static __device__ __forceinline__ void scale_and_low(Part &p, const unsigned char *block) {
+	const unsigned both = word(block);
+	p.scale[0] = p.scale[1] = half_of(both), p.low = -half_of(both >> 16);
+}
+
 // Formats of 32 elements: two blocks at a time.
 template <int SIZE> struct Blocks {
 	static constexpr int ELEMS = 32, BYTES = SIZE;
@@ -63,7 +76,7 @@ template <int SIZE> struct Blocks {
 	const unsigned char *at;
 	int t;
 	__device__ __forceinline__ void open(const unsigned char *block, int, int thread) { at = block, t = thread; }
-	__device__ __forceinline__ void advance() { at += 2 * BYTES; }
+	__device__ __forceinline__ void advance(int) { at += 2 * BYTES; }
 };
 
 struct Q8_0 : Blocks<34> {
@@ -88,8 +101,8 @@ struct Q4_1 : Blocks<20> {
 	static constexpr bool LOW = true;
 	__device__ __forceinline__ void part(Part &p, int i) const {
 		const unsigned char *block = at + i * BYTES;
-		p.scale[0] = p.scale[1] = half_at(block), p.low = -half_at(block + 2);
-		nibbles<0>(p.q, halves(block + 4 + 4 * t));
+		scale_and_low(p, block);
+		nibbles<0>(p.q, word(block + 4 + 4 * t));
 	}
 };
 
@@ -106,8 +119,8 @@ struct Q5_1 : Blocks<24> {
 	static constexpr bool LOW = true;
 	__device__ __forceinline__ void part(Part &p, int i) const {
 		const unsigned char *block = at + i * BYTES;
-		p.scale[0] = p.scale[1] = half_at(block), p.low = -half_at(block + 2);
-		fifths<0>(p.q, halves(block + 8 + 4 * t), halves(block + 4) >> 4 * t);
+		scale_and_low(p, block);
+		fifths<0>(p.q, word(block + 8 + 4 * t), word(block + 4) >> 4 * t);
 	}
 };
 
@@ -119,22 +132,22 @@ struct Groups {
 	static constexpr bool ALIGNED = true, LOW = true, HALVES = false;
 	const unsigned char *at; // the thread's first bytes of what has the low and the high 4 bits
 	float d, dmin;
-	unsigned long long scales, lows; // of the groups from here on
+	unsigned scales, lows, later_scales, later_lows; // of the groups from here on, and of the last four
 	__device__ __forceinline__ void open(const unsigned char *block, const unsigned char *first, int pair) {
 		const unsigned both = word(block), a = word(block + 4), b = word(block + 8), c = word(block + 12);
-		const unsigned short bits[2] = {(unsigned short)both, (unsigned short)(both >> 16)};
-		__half h[2];
-		memcpy(h, bits, 4);
-		d = __half2float(h[0]), dmin = __half2float(h[1]);
-		const unsigned scale = and_or(c, 0x0f0f0f0f, a >> 2 & 0x30303030), low = and_or(c >> 4, 0x0f0f0f0f, b >> 2 & 0x30303030);
-		scales = (a & 0x3f3f3f3f) | (unsigned long long)scale << 32, lows = (b & 0x3f3f3f3f) | (unsigned long long)low << 32;
-		at = first + 32 * pair, scales >>= 16 * pair, lows >>= 16 * pair;
+		d = half_of(both), dmin = half_of(both >> 16);
+		later_scales = and_or(c, 0x0f0f0f0f, a >> 2 & 0x30303030), later_lows = and_or(c >> 4, 0x0f0f0f0f, b >> 2 & 0x30303030);
+		scales = (pair < 2 ? a & 0x3f3f3f3f : later_scales) >> pair % 2 * 16, lows = (pair < 2 ? b & 0x3f3f3f3f : later_lows) >> pair % 2 * 16;
+		at = first + 32 * pair;
 	}
 	__device__ __forceinline__ void part(Part &p, int i) const {
-		p.scale[0] = p.scale[1] = d * (float)((unsigned)scales >> 8 * i & 255);
-		p.low = dmin * (float)((unsigned)lows >> 8 * i & 255);
+		p.scale[0] = p.scale[1] = d * (float)(scales >> 8 * i & 255);
+		p.low = dmin * (float)(lows >> 8 * i & 255);
 	}
-	__device__ __forceinline__ void advance() { at += 32, scales >>= 16, lows >>= 16; }
+	__device__ __forceinline__ void advance(int pair) {
+		at += 32;
+		scales = pair % 2 ? later_scales : scales >> 16, lows = pair % 2 ? later_lows : lows >> 16;
+	}
 };
 
 struct Q4_K : Groups {
@@ -159,8 +172,8 @@ struct Q5_K : Groups {
 #pragma unroll
 		for (int h = 0; h < 2; h++) bytes_of<0>(p.q + 2 * h, and_or(word(at + 16 * h) >> 4 * i, 0x0f0f0f0f, (fifths[h] >> i & 0x01010101) << 4));
 	}
-	__device__ __forceinline__ void advance() {
-		Groups::advance();
+	__device__ __forceinline__ void advance(int pair) {
+		Groups::advance(pair);
 		fifths[0] >>= 2, fifths[1] >>= 2;
 	}
 };
@@ -188,7 +201,7 @@ struct Q6_K {
 			bytes_of<32>(p.q + 2 * h, and_or(halves(at + 16 * h) >> shift, 0x0f0f0f0f, (halves(high + 16 * h) >> (shift + 2 * i) & 0x03030303) << 4));
 		}
 	}
-	__device__ __forceinline__ void advance() { pair++; }
+	__device__ __forceinline__ void advance(int) { pair++; }
 };
 
 } // namespace blocks

@@ -46,6 +46,7 @@ var sharedConstants = []struct {
 	{"few_rows.cu", "WARPS", decodeLinearWarps},
 	{"few_rows.cu", "COLUMNS", decodeLinearColumns},
 	{"few_rows.cu", "CHUNK", decodeLinearChunk},
+	{"map.h", "SPAN", mapSpan},
 	{"merge.cu", "TILE", keyTile},
 	{"merge.cu", "MERGE_WARPS", keyWarps},
 	{"merge.cu", "32 * MERGE_WARPS", mergeThreads},

@@ -292,7 +292,8 @@ type cudaDevice struct {
 	dead       []cudaMemory // blocks that no tensor refers to any more
 	deadGraphs []*graphMemory
 
-	graphsWarned bool // that a graph could not be recorded
+	graphsWarned   bool // that a graph could not be recorded
+	productsWarned bool // that a product is one of widened matrices
 }
 
 type cudaMemory struct {

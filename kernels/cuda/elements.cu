@@ -1,6 +1,7 @@
 // Operations on elements and rows: one thread per element unless a kernel says
 // otherwise. Scalars that the host has as float64 come as float.
 #include "adamw.h"
+#include "map.h"
 #include "pointwise.h"
 
 #define ELEMENT(n)             \
@@ -46,7 +47,9 @@ extern "C" __global__ void copy_head_bf16(__nv_bfloat16 *y, const float *x, size
 HOST_KERNEL(copy_head_f32)
 HOST_KERNEL(copy_head_bf16)
 
-extern "C" __global__ void to_bf16(__nv_bfloat16 *y, const float *x, size_t n) { ELEMENT(n); y[i] = __float2bfloat16(x[i]); }
+extern "C" __global__ void to_bf16(__nv_bfloat16 *y, const float *x, size_t n) {
+	map<1, 1>({y}, {x}, n, [](float *out, const float *in) { out[0] = in[0]; });
+}
 extern "C" __global__ void from_f16(float *y, const __half *x, size_t n) { ELEMENT(n); y[i] = __half2float(x[i]); }
 extern "C" __global__ void from_bf16(float *y, const __nv_bfloat16 *x, size_t n) { ELEMENT(n); y[i] = __bfloat162float(x[i]); }
 HOST_KERNEL(to_bf16)
@@ -75,36 +78,55 @@ HOST_KERNEL(from_f16)
 // y [rows, width] += bias [width].
 extern "C" __global__ void add_bias(float *y, const float *bias, size_t n, size_t width) { ELEMENT(n); y[i] += bias[i % width]; }
 extern "C" __global__ void scale(float *y, float factor, size_t n) { ELEMENT(n); y[i] = factor == 0 ? 0 : factor * y[i]; }
-extern "C" __global__ void add(float *y, const float *a, const float *b, size_t n) { ELEMENT(n); y[i] = a[i] + b[i]; }
-extern "C" __global__ void axpy(float *y, float alpha, const float *x, size_t n) { ELEMENT(n); y[i] += alpha * x[i]; }
+extern "C" __global__ void add(float *y, const float *a, const float *b, size_t n) {
+	map<2, 1>({y}, {a, b}, n, [](float *out, const float *in) { out[0] = in[0] + in[1]; });
+}
+extern "C" __global__ void axpy(float *y, float alpha, const float *x, size_t n) {
+	map<2, 1>({y}, {y, x}, n, [alpha](float *out, const float *in) { out[0] = in[0] + alpha * in[1]; });
+}
 HOST_KERNEL(add_bias)
 HOST_KERNEL(scale)
 HOST_KERNEL(add)
 HOST_KERNEL(axpy)
 
 // Rotates the first 2·half dimensions of x [rows, heads, dim] by the angles of rows pos of
-// cosines and sines [positions, half]; one thread per pair, n = rows·heads·half. sign −1
-// rotates back.
-extern "C" __global__ void rope(float *x, const int *pos, const float *cosines, const float *sines, size_t n, int heads, int half, int dim, float sign) {
-	ELEMENT(n);
-	size_t head = i / half, j = i % half, angle = (size_t)pos[head / heads] * half + j;
-	float *a = x + head * dim + j;
-	turn(a, a + half, cosines[angle], sign * sines[angle]);
+// cosines and sines [positions, half]. Blocks (row, z) of 256 threads: a thread has four pairs that follow
+// each other, or, where heads don't begin at whole vectors, four a block apart. sign −1 rotates back.
+extern "C" __global__ void rope(float *x, const int *pos, const float *cosines, const float *sines, int heads, int half, int dim, float sign) {
+	const unsigned pairs = (unsigned)heads * half, first = blockIdx.y * 1024u;
+	const size_t angle = (size_t)pos[blockIdx.x] * half;
+	x += (size_t)blockIdx.x * heads * dim;
+	if (half % 4 || dim % 4 || ((size_t)x | (size_t)cosines | (size_t)sines) % 16) {
+#pragma unroll 1
+		for (unsigned i = first + threadIdx.x; i < first + 1024u && i < pairs; i += blockDim.x) {
+			const unsigned head = i / half, j = i - head * half;
+			float *a = x + (size_t)head * dim + j;
+			turn(a, a + half, cosines[angle + j], sign * sines[angle + j]);
+		}
+		return;
+	}
+	const unsigned i = first + 4 * threadIdx.x, head = i / half, j = i - head * half;
+	if (i >= pairs) return;
+	float4 *a = reinterpret_cast<float4 *>(x + (size_t)head * dim + j), *b = reinterpret_cast<float4 *>(x + (size_t)head * dim + j + half);
+	float4 u = *a, v = *b;
+	const float4 c = *reinterpret_cast<const float4 *>(cosines + angle + j), s = *reinterpret_cast<const float4 *>(sines + angle + j);
+	turn(&u.x, &v.x, c.x, sign * s.x), turn(&u.y, &v.y, c.y, sign * s.y), turn(&u.z, &v.z, c.z, sign * s.z), turn(&u.w, &v.w, c.w, sign * s.w);
+	*a = u, *b = v;
 }
 HOST_KERNEL(rope)
 
 // Of activations that products round, as those that end in _bf16 do.
 template <class Y> static __device__ __forceinline__ void silu_mul_of(Y *y, const float *gate, const float *up, size_t n) {
-	ELEMENT(n);
-	put(y + i, gate[i] * sigmoid(gate[i]) * up[i]);
+	map<2, 1>({y}, {gate, up}, n, [](float *out, const float *in) { out[0] = in[0] * sigmoid(in[0]) * in[1]; });
 }
 extern "C" __global__ void silu_mul(float *y, const float *gate, const float *up, size_t n) { silu_mul_of(y, gate, up, n); }
 extern "C" __global__ void silu_mul_bf16(__nv_bfloat16 *y, const float *gate, const float *up, size_t n) { silu_mul_of(y, gate, up, n); }
 extern "C" __global__ void silu_mul_grad(float *dgate, float *dup, const float *gate, const float *up, const float *dy, size_t n) {
-	ELEMENT(n);
-	float g = gate[i], s = sigmoid(g), d = dy[i];
-	dgate[i] = d * up[i] * s * (1 + g * (1 - s));
-	dup[i] = d * g * s;
+	map<3, 2>({dgate, dup}, {gate, up, dy}, n, [](float *out, const float *in) {
+		const float g = in[0], s = sigmoid(g), d = in[2];
+		out[0] = d * in[1] * s * (1 + g * (1 - s));
+		out[1] = d * g * s;
+	});
 }
 HOST_KERNEL(silu_mul)
 HOST_KERNEL(silu_mul_bf16)
@@ -112,15 +134,15 @@ HOST_KERNEL(silu_mul_grad)
 
 // erfc keeps the digits of large negative arguments.
 template <class Y> static __device__ __forceinline__ void gelu_of(Y *y, const float *x, size_t n) {
-	ELEMENT(n);
-	put(y + i, 0.5f * x[i] * erfcf(-x[i] * 0.70710678118654752f));
+	map<1, 1>({y}, {x}, n, [](float *out, const float *in) { out[0] = 0.5f * in[0] * erfcf(-in[0] * 0.70710678118654752f); });
 }
 extern "C" __global__ void gelu(float *y, const float *x, size_t n) { gelu_of(y, x, n); }
 extern "C" __global__ void gelu_bf16(__nv_bfloat16 *y, const float *x, size_t n) { gelu_of(y, x, n); }
 extern "C" __global__ void gelu_grad(float *dx, const float *x, const float *dy, size_t n) {
-	ELEMENT(n);
-	double z = x[i], density = exp(-z * z / 2) * 0.3989422804014327; // in double: the terms cancel near −0.75
-	dx[i] = (float)(dy[i] * (0.5 * erfc(-z * 0.70710678118654752) + z * density));
+	map<2, 1>({dx}, {x, dy}, n, [](float *out, const float *in) {
+		double z = in[0], density = exp(-z * z / 2) * 0.3989422804014327; // in double: the terms cancel near −0.75
+		out[0] = (float)(in[1] * (0.5 * erfc(-z * 0.70710678118654752) + z * density));
+	});
 }
 HOST_KERNEL(gelu)
 HOST_KERNEL(gelu_bf16)

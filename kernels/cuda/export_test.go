@@ -72,14 +72,15 @@ func InUseAbove(b kernels.Backend, want int64) (bytes int64) {
 	return bytes
 }
 
-// CatchWarnings makes b record graphs again if it has given up, and collects what it
+// CatchWarnings lets b warn again of graphs and products, and collects what it
 // warns of until restore is called.
 func CatchWarnings(b kernels.Backend) (warnings *[]string, restore func()) {
 	before := warn
 	warnings = new([]string)
 	warn = func(text string) { *warnings = append(*warnings, text) }
-	b.(*cuda).graphsWarned = false
-	return warnings, func() { warn, b.(*cuda).graphsWarned = before, false }
+	c := b.(*cuda)
+	c.graphsWarned, c.productsWarned = false, false
+	return warnings, func() { warn, c.graphsWarned, c.productsWarned = before, false, false }
 }
 
 // EndAtWarning ends a test at the first warning.

@@ -173,19 +173,20 @@ static __device__ __forceinline__ void multiply(const Part &part, int block, con
 #pragma unroll
 		for (int j = 0; j < 4; j++) format[j].open(next[j], 0, t);
 		if (chunk + part.ways < chunks) stage(chunk + part.ways, slot ^ 1);
-#pragma unroll 1
+#pragma unroll F::ELEMS == 256 && TILES == 2 ? 2 : 1
 		for (int pair = 0; pair < C::ELEMS / 64; pair++) {
 			const int step = pair < C::ELEMS / 64 - 1 ? 64 : 64 + (part.ways - 1) * C::ELEMS;
-#pragma unroll
-			for (int i = 0; i < 2; i++) {
-				add_products<F, TILES>(acc, format, i, ahead[i], F::ELEMS == 256 || 32 * i < left);
-				if (step + 32 * i < left) load(i, step + 32 * i);
-			}
-			if ((left -= step) <= 0) break;
-#pragma unroll
-			for (int j = 0; j < 4; j++) format[j].advance();
+			const bool both = F::ELEMS == 256 || 32 < left;
+			left -= step;
 #pragma unroll
 			for (int r = 0; r < TILES; r++) in[r] += step;
+			add_products<F, TILES>(acc, format, 0, ahead[0], true);
+			if (0 < left) load(0, 0);
+			add_products<F, TILES>(acc, format, 1, ahead[1], both);
+			if (32 < left) load(1, 32);
+			if (F::ELEMS != 256 && left <= 0) break; // a chunk is one block of the others
+#pragma unroll
+			for (int j = 0; j < 4; j++) format[j].advance(pair);
 		}
 	}
 	// A warp's sums [COLUMNS, ROWS] take the place of its chunks.

@@ -120,12 +120,6 @@ static __device__ __forceinline__ void wgmma_registers(float (&d)[128], const un
 	             ", {%128, %129, %130, %131}, %132, p, 1, 1, 1;\n}\n" : ACC128(0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-static __device__ __forceinline__ float exp2_fast(float x) {
-	float y;
-	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-	return y;
-}
-
 #endif
 
 // A matrix in shared memory in rows of 128 bytes, of which the 16-byte chunk c of row r

@@ -127,6 +127,14 @@ func (b *cuda) each(name string, n int, args ...any) {
 	b.launch(name, [3]int{(n + elementThreads - 1) / elementThreads, 1, 1}, elementThreads, 0, args...)
 }
 
+// mapSpan are the elements of a block of a kernel that maps (map.h).
+const mapSpan = 256 * 4 * 4
+
+// maps queues a kernel of map.h over n elements.
+func (b *cuda) maps(name string, n int, args ...any) {
+	b.launch(name, [3]int{blocks(n, mapSpan), 1, 1}, elementThreads, 0, args...)
+}
+
 // upload copies host data into temporary memory.
 func upload[T any](b *cuda, op string, data []T) cu.DevicePtr {
 	if len(data) == 0 {

@@ -337,9 +337,10 @@ template <class T> static __device__ __forceinline__ void merge_recent(const Val
 	if (i >= (size_t)h.recent * dim) return;
 	T *v = (T *)h.v, *to = v + (size_t)(h.entries - h.recent) * dim + i;
 	merges += (size_t)blockIdx.y * outs;
+	v += (size_t)h.sink * dim + i % dim;
 #pragma unroll 1
 	for (int out = 0; out < h.entries - h.sink - h.recent; out++)
-		if (merges[out]) store(to, (double)to_float(*to) + (double)to_float(v[(size_t)(h.sink + out) * dim + i % dim]) / (double)h.recent);
+		if (merges[out]) store(to, (double)to_float(*to) + (double)to_float(v[(size_t)out * dim]) / (double)h.recent);
 }
 
 #define MERGE_KERNELS(type, suffix) \

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -114,7 +115,7 @@ func (b *cuda) product(op string, g gemm, y, x, w *kernels.Tensor, alpha, beta f
 		n := g.m * g.k
 		if rounds(g.m, g.n, g.k) {
 			rounded := b.temporary(op, 2*int64(n))
-			b.each("to_bf16", n, rounded, X, size(n))
+			b.maps("to_bf16", n, rounded, X, size(n))
 			b.widenedProduct(op, g, Y, rounded, w, alpha, beta)
 			return
 		}
@@ -143,10 +144,32 @@ func (b *cuda) multiply(op string, p cudadriver.Product, c, x, y cu.DevicePtr, a
 	p.AlignA, p.AlignB, p.AlignC = alignment(x), alignment(y), alignment(c)
 	b.mustNotPrepare(op)
 	plan, err := b.blas.Plan(b.context, p)
+	if errors.Is(err, cudadriver.ErrNoAlgorithm) && p.Type == cudadriver.BF16 {
+		if !b.productsWarned {
+			b.productsWarned = true
+			warn(fmt.Sprintf("%s: bf16 products that cuBLASLt does not support are float32 products of widened matrices: %v", b.device, err))
+		}
+		p.Type = cudadriver.F32
+		x = b.widened(op, x, p.TransposeA, p.M, p.K, p.LdA)
+		y = b.widened(op, y, p.TransposeB, p.K, p.N, p.LdB)
+		b.multiply(op, p, c, x, y, alpha, beta)
+		return
+	}
 	b.try(op, err)
 	workspace := b.workspaceFor(op, int64(plan.Workspace()))
 	b.try(op, plan.Run(float32(alpha), x, y, float32(beta), c, workspace, b.queue()))
 	b.note("cublasLtMatmul")
+}
+
+// widened is a copy in float32 of a bf16 matrix [rows, columns] in column-major order, or of its transpose.
+func (b *cuda) widened(op string, x cu.DevicePtr, transpose bool, rows, columns, stride int) cu.DevicePtr {
+	if transpose {
+		rows, columns = columns, rows
+	}
+	n := (columns-1)*stride + rows
+	wide := b.temporary(op, 4*int64(n))
+	b.each("from_bf16", n, wide, x, size(n))
+	return wide
 }
 
 // scaleMatrix is a product that adds nothing. Only whole matrices come here.
@@ -249,7 +272,7 @@ func (b *cuda) elementwise(op, kernel string, ts ...*kernels.Tensor) {
 		for _, t := range ts {
 			args = append(args, b.f32(op, t))
 		}
-		b.each(kernel, n, append(args, size(n))...)
+		b.maps(kernel, n, append(args, size(n))...)
 	})
 	runtime.KeepAlive(ts)
 }
@@ -259,7 +282,7 @@ func (b *cuda) Add(y, x, z *kernels.Tensor) { b.elementwise("Add", "add", y, x, 
 func (b *cuda) Axpy(y *kernels.Tensor, alpha float64, x *kernels.Tensor) {
 	const op = "Axpy"
 	kernels.CheckLengths("Axpy", y, x)
-	b.do(op, func() { b.each("axpy", y.Len(), b.f32(op, y), float32(alpha), b.f32(op, x), size(y.Len())) })
+	b.do(op, func() { b.maps("axpy", y.Len(), b.f32(op, y), float32(alpha), b.f32(op, x), size(y.Len())) })
 	runtime.KeepAlive([]*kernels.Tensor{y, x})
 }
 
@@ -319,8 +342,9 @@ func (b *cuda) RoPE(x *kernels.Tensor, pos []int32, table *kernels.RoPETable, in
 
 func (b *cuda) rope(op string, x *kernels.Tensor, pos cu.DevicePtr, table *kernels.RoPETable, sign float32) {
 	half := table.Cos.Width()
-	n := x.Shape[0] * x.Shape[1] * half
-	b.each("rope", n, b.f32(op, x), pos, b.f32(op, table.Cos), b.f32(op, table.Sin), size(n), x.Shape[1], half, x.Shape[2], sign)
+	heads := x.Shape[1]
+	b.launch("rope", [3]int{x.Shape[0], blocks(heads*half, 4*elementThreads), 1}, elementThreads, 0,
+		b.f32(op, x), pos, b.f32(op, table.Cos), b.f32(op, table.Sin), heads, half, x.Shape[2], sign)
 }
 
 func (b *cuda) SiLUMul(y, gate, up *kernels.Tensor) { b.activation("SiLUMul", "silu_mul", y, gate, up) }

@@ -35,8 +35,8 @@ func (b *cuda) CopyPairs(dst []kernels.KV, k, v *kernels.Tensor) {
 		for h, kv := range dst {
 			to[h], to[heads+h] = uint64(b.at(op, kv.K, t)), uint64(b.at(op, kv.V, t))
 		}
-		n := k.Len()
-		b.each(name, n, upload(b, op, to), b.f32(op, k), b.f32(op, v), size(n), heads, k.Shape[2])
+		rows, dim := k.Shape[0], k.Shape[2]
+		b.launch(name, [3]int{rows, blocks(heads*blocks(dim, 8), elementThreads), 1}, elementThreads, 0, upload(b, op, to), b.f32(op, k), b.f32(op, v), heads, dim)
 	})
 	runtime.KeepAlive([]*kernels.Tensor{k, v})
 	runtime.KeepAlive(dst)

@@ -18,7 +18,7 @@ import (
 func TestCUDACopyPairs(t *testing.T) {
 	d := openCUDA(t)
 	rng := rand.New(rand.NewPCG(1, 2))
-	for _, shape := range [][3]int{{1, 1, 1}, {1, 8, 16}, {5, 3, 7}, {70, 2, 32}, {33, 4, 10}} { // rows, heads, width of a head
+	for _, shape := range [][3]int{{1, 1, 1}, {1, 8, 16}, {5, 3, 7}, {70, 2, 32}, {33, 4, 10}, {2, 300, 8}, {3, 3, 20}} { // rows, heads, width of a head
 		rows, heads, dim := shape[0], shape[1], shape[2]
 		k, v := d.Tensor(kernelstest.Random(rng, rows*heads*dim, 1), rows, heads, dim), d.Tensor(kernelstest.Random(rng, rows*heads*dim, 1), rows, heads, dim)
 		for _, dtype := range []kernels.DType{kernels.F32, kernels.BF16} {

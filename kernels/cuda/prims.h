@@ -57,6 +57,13 @@ __device__ __forceinline__ void mma_bf16_16816(float (&d)[4], const unsigned (&a
 	               "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 
+// exp2f without results below 2^-126, which become zero.
+__device__ __forceinline__ float exp2_fast(float x) {
+	float y;
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+}
+
 // (a & mask) | bits in one instruction: of two constants nvcc makes two.
 __device__ __forceinline__ unsigned and_or(unsigned a, unsigned mask, unsigned bits) {
 	unsigned d;

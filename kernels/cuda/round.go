@@ -40,7 +40,7 @@ func (b *cuda) activation(op, kernel string, y *kernels.Tensor, xs ...*kernels.T
 		for _, x := range xs {
 			args = append(args, b.f32(op, x))
 		}
-		b.each(kernel, n, append(args, size(n))...)
+		b.maps(kernel, n, append(args, size(n))...)
 	})
 	runtime.KeepAlive(append(xs, y))
 }

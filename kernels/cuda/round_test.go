@@ -20,7 +20,7 @@ import (
 func TestCUDARounded(t *testing.T) {
 	d := openCUDA(t)
 	rng := rand.New(rand.NewPCG(1, 2))
-	for _, shape := range [][2]int{{1, 1}, {9, 4096}, {3, 31}, {2, 33}, {5, 255}, {7, 257}, {70, 96}, {4, 511}} {
+	for _, shape := range [][2]int{{1, 1}, {9, 4096}, {10, 4100}, {2, 9000}, {3, 31}, {2, 33}, {5, 255}, {7, 257}, {70, 96}, {4, 511}} {
 		rows, width := shape[0], shape[1]
 		tensor := func(shape ...int) *kernels.Tensor {
 			return d.Tensor(kernelstest.Random(rng, kernelstest.Elements(shape), 1), shape...)

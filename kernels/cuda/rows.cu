@@ -2,34 +2,63 @@
 // _bf16 rounds what it writes, for products that round.
 #include "prims.h"
 
+// Elements of a row that a thread asks for before it uses any, a block's threads apart; of a row that
+// has no more of them they stay in registers.
+constexpr int HELD = 16;
+
 // A row as it is.
 struct Row {
 	const float *x;
-	__device__ __forceinline__ float first(int d) const { return x[d]; }
+	__device__ __forceinline__ void first(float (&v)[HELD], int begin, int width) const {
+#pragma unroll
+		for (int i = 0; i < HELD; i++) {
+			const int d = begin + i * blockDim.x;
+			v[i] = d < width ? x[d] : 0;
+		}
+	}
 };
 
-// A row x + delta. The sum is stored when an element is read first; the same thread reads it
+// A row x + delta. The sum is stored when elements are read first; the same thread reads them
 // again, so that no barrier is needed.
 struct AddedRow {
 	float *x;
 	const float *delta;
-	__device__ __forceinline__ float first(int d) const { return x[d] = x[d] + delta[d]; }
+	__device__ __forceinline__ void first(float (&v)[HELD], int begin, int width) const {
+		float more[HELD];
+		Row{x}.first(v, begin, width), Row{delta}.first(more, begin, width);
+#pragma unroll
+		for (int i = 0; i < HELD; i++) {
+			const int d = begin + i * blockDim.x;
+			v[i] += more[i];
+			if (d < width) x[d] = v[i];
+		}
+	}
 };
 
-// 1 / sqrt(mean(x²) + eps).
-template <class R> static __device__ __forceinline__ float inverse_rms(R row, int width, float eps, float (&partial)[32]) {
+// 1 / sqrt(mean(x²) + eps); v are the thread's last elements that were read. A sum has the order of
+// the elements; those past the end add nothing.
+template <class R> static __device__ __forceinline__ float inverse_rms(float (&v)[HELD], R row, int width, float eps, float (&partial)[32]) {
 	float s = 0;
-	for (int d = threadIdx.x; d < width; d += blockDim.x) {
-		float v = row.first(d);
-		s += v * v;
+#pragma unroll 1
+	for (int d = threadIdx.x; d < width; d += HELD * blockDim.x) {
+		row.first(v, d, width);
+#pragma unroll
+		for (int i = 0; i < HELD; i++) s += v[i] * v[i];
 	}
 	return 1 / sqrtf(block_sum(s, partial) / width + eps);
 }
 
 template <class R, class Y>
 static __device__ __forceinline__ void rms_norm_row(Y *y, R row, const float *w, int width, float eps, float (&partial)[32]) {
-	float inv = inverse_rms(row, width, eps, partial);
-	for (int d = threadIdx.x; d < width; d += blockDim.x) put(y + d, row.x[d] * inv * w[d]);
+	float v[HELD], weight[HELD], inv = inverse_rms(v, row, width, eps, partial);
+#pragma unroll 1
+	for (int d = threadIdx.x; d < width; d += HELD * blockDim.x) {
+		Row{w}.first(weight, d, width);
+		if (width > HELD * (int)blockDim.x) Row{row.x}.first(v, d, width);
+#pragma unroll
+		for (int i = 0; i < HELD; i++)
+			if (const int at = d + i * blockDim.x; at < width) put(y + at, v[i] * inv * weight[i]);
+	}
 }
 
 // rms_norm: y = norm of x. add_rms_norm: x += delta, y = norm of x.
@@ -54,7 +83,7 @@ extern "C" __global__ void rms_norm_grad(float *dx, const float *x, const float 
 	__shared__ float partial[32];
 	size_t row = (size_t)blockIdx.x * width;
 	x += row, dx += row, dy += row;
-	float inv = inverse_rms(Row{x}, width, eps, partial), dot = 0;
+	float v[HELD], inv = inverse_rms(v, Row{x}, width, eps, partial), dot = 0;
 	for (int d = threadIdx.x; d < width; d += blockDim.x) dot += dy[d] * w[d] * x[d];
 	dot = block_sum(dot, partial) * inv * inv / width;
 	for (int d = threadIdx.x; d < width; d += blockDim.x) dx[d] = inv * (dy[d] * w[d] - x[d] * dot);
@@ -64,7 +93,13 @@ HOST_KERNEL(rms_norm_grad)
 // The mean of x and the reciprocal of its standard deviation.
 template <class R> static __device__ __forceinline__ float moments(R row, int width, float eps, float (&partial)[32], float *mean) {
 	float s = 0;
-	for (int d = threadIdx.x; d < width; d += blockDim.x) s += row.first(d);
+	float v[HELD];
+#pragma unroll 1
+	for (int d = threadIdx.x; d < width; d += HELD * blockDim.x) {
+		row.first(v, d, width);
+#pragma unroll
+		for (int i = 0; i < HELD; i++) s += v[i];
+	}
 	float mu = *mean = block_sum(s, partial) / width;
 	s = 0;
 	for (int d = threadIdx.x; d < width; d += blockDim.x) s += (row.x[d] - mu) * (row.x[d] - mu);

@@ -5,6 +5,7 @@
 // whose order could show.
 #include "prims.h"
 #include "logs.h"
+#include "map.h"
 #include "order.h"
 #include "topk.h"
 
@@ -88,8 +89,7 @@ extern "C" __global__ void carry_scores(float *scores, const float *sums, const 
 HOST_KERNEL(carry_scores)
 
 extern "C" __global__ void max_scores(float *acc, const float *other, size_t n) {
-	size_t i = thread_index();
-	if (i < n) acc[i] = fmaxf(acc[i], other[i]);
+	map<2, 1>({acc}, {acc, other}, n, [](float *out, const float *in) { out[0] = fmaxf(in[0], in[1]); });
 }
 HOST_KERNEL(max_scores)
 

@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"container/list"
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -25,6 +26,11 @@ type planKey struct {
 	context string
 	Product
 }
+
+const notSupported = 15 // as in blaslt.c
+
+// ErrNoAlgorithm is what cuBLASLt says of a product of that type and shape that it cannot compute.
+var ErrNoAlgorithm = errors.New("not supported")
 
 // Plan chooses an algorithm for a product on the current context's device, always the same
 // one: where it was forgotten it is chosen again by the same rules. What a graph has
@@ -53,7 +59,11 @@ func (b *Blas) Plan(context cu.CUContext, p Product) (*Plan, error) {
 	}
 	plan := &Plan{}
 	if code := C.glimpse_blas_plan(&plan.p, handle, &spec); code != 0 {
-		return nil, fmt.Errorf("cuBLASLt %d: no algorithm for %+v: status %d", b.Version, p, int(code))
+		err := fmt.Errorf("cuBLASLt %d: no algorithm for %+v: status %d", b.Version, p, int(code))
+		if code == notSupported {
+			err = fmt.Errorf("%w: %w", ErrNoAlgorithm, err)
+		}
+		return nil, err
 	}
 	// Another device may be about to run a plan that is forgotten here.
 	runtime.AddCleanup(plan, func(p *C.glimpse_plan) { C.glimpse_blas_free(p) }, plan.p)

@@ -45,7 +45,7 @@ type part struct {
 var parts = registry.Registry[part]{Noun: "part"}
 
 // order is that of a whole run: correctness first, then what others are judged by.
-var order = []string{"tests", "models", "ceilings", "prefill", "ttft", "decode", "train", "train24", "batch"}
+var order = []string{"tests", "models", "ceilings", "kernels", "prefill", "ttft", "decode", "train", "train24", "batch"}
 
 // result is what a part has measured, with what is needed to read it.
 type result struct {
@@ -65,6 +65,7 @@ type result struct {
 
 	Tests    *testsResult `json:"tests,omitempty"`
 	Ceilings *ceilings    `json:"ceilings,omitempty"`
+	Kernels  []kernelRow  `json:"kernels,omitempty"`
 	Prefill  []prefillRow `json:"prefill,omitempty"`
 	TTFT     []ttftRow    `json:"ttft,omitempty"`
 	Decode   []decodeRow  `json:"decode,omitempty"`

@@ -185,6 +185,19 @@ template <class... P, void (*F)(P...)> struct Unpack<F> {
 
 } // namespace hc
 
+inline float exp2_fast(float x) {
+	float y = exp2f(x);
+	return fabsf(y) < 1.17549435e-38f ? 0 : y; // ex2.approx.ftz
+}
+// Byte i of the result is the one of b:a that four bits of s name.
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned s) {
+	unsigned d = 0;
+	for (int i = 0; i < 4; i++) {
+		const unsigned from = s >> 4 * i & 7;
+		d |= ((from < 4 ? a : b) >> from % 4 * 8 & 255) << 8 * i;
+	}
+	return d;
+}
 inline float __uint_as_float(unsigned u) {
 	float f;
 	memcpy(&f, &u, 4);

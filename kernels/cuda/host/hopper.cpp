@@ -128,6 +128,16 @@ void multiply(Product &p, int warp_in_group) {
 		for (int i = 0; i < p.registers; i++) p.d[l][i] = D[l / 4 + 8 * (i / 2 % 2)][i / 4 * 8 + 2 * (l % 4) + i % 2];
 }
 
+// A copy whose arrival nobody has waited for is still on its way here when a product of its bytes starts.
+void must_be_there(const Product &p) {
+	const Matrix b(p.b_matrix, p.at);
+	for (int n = 0; n == 0 || (p.b_along_n && n < 2 * p.registers); n += 64) {
+		const char *at = shared_window() + b.start + n / 64 * b.leading;
+		for (const Copy &c : copies)
+			if (at >= c.dst && at < c.dst + (size_t)c.map.box_columns * c.map.box_rows * 2) fail(LAUNCH_FAILED, p.at, "wgmma of a tile whose bulk copy has not arrived");
+	}
+}
+
 void whole_warpgroups(const char *name, Site at) {
 	if (threads_of_block() % 128) fail(LAUNCH_FAILED, at, "%s: blocks of %d threads, want whole warpgroups", name, threads_of_block());
 }
@@ -273,6 +283,7 @@ void wgmma(float *d, int registers, const unsigned *a, unsigned long long a_matr
 	warp_collective(~0u, "wgmma", at, &arg, [](void **args) {
 		Warp &w = warp();
 		Product p = ((Arg *)args[0])->p;
+		must_be_there(p);
 		if (!w.fenced) fail(LAUNCH_FAILED, p.at, "wgmma without wgmma.fence since ordinary code could touch its registers");
 		for (int l = 0; l < 32; l++) {
 			const Arg &x = *(Arg *)args[l];

@@ -47,7 +47,3 @@ template <int N> void wgmma_shared(float (&d)[N], unsigned long long a, unsigned
 template <int N> void wgmma_registers(float (&d)[N], const unsigned *a, unsigned long long b, HC_SITE) {
 	hc::wgmma(d, N, a, 0, b, true, true, at);
 }
-inline float exp2_fast(float x) {
-	float y = exp2f(x);
-	return fabsf(y) < 1.17549435e-38f ? 0 : y; // ex2.approx.ftz
-}
