@@ -219,6 +219,15 @@ func (s Selection) Name() string {
 	return s.Task.Name + "/" + s.Subtask
 }
 
+// Open begins the samples. Errors name the subtask.
+func (s Selection) Open(ctx context.Context, set *Setting) (*Samples, error) {
+	samples, err := s.Task.Open(ctx, set, s.Subtask)
+	if err != nil {
+		return nil, fmt.Errorf("task %s: %w", s.Name(), err)
+	}
+	return samples, nil
+}
+
 // ParseTasks reads a list of tasks: TASK, TASK/SUBTASK or, of tasks that have it so, SUBTASK,
 // with commas between. A task without a subtask stands for its default ones, TASK/all for
 // all of them. The order is that of the list; nothing may be in it twice.

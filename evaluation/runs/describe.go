@@ -208,7 +208,7 @@ func (d *description) plan(ctx context.Context, m *model.Model, known bool, p pl
 		}
 	}
 	set.Model = m
-	samples, err := task.Open(ctx, &set, p.selection.Subtask)
+	samples, err := p.selection.Open(ctx, &set)
 	if errors.Is(err, evaluation.ErrNoData) || known && err != nil {
 		return found, err
 	}

@@ -42,7 +42,7 @@ func TestSubtasksWithoutData(t *testing.T) {
 	}
 	for _, all := range []string{"partly", "partly/all"} {
 		out, log, err := run(all)
-		if err != nil || out.Samples != 1 || !strings.Contains(log, "2 subtasks are left out, the first: folder has no absent") {
+		if err != nil || out.Samples != 1 || !strings.Contains(log, "2 subtasks are left out, the first: task partly/absent: folder has no absent") {
 			t.Errorf("%s: %+v, %v, log %q", all, out, err, log)
 		}
 	}

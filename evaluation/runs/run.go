@@ -260,7 +260,7 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 	for i := range plans {
 		set := plans[i].setting
 		set.Model, set.Notices = m.Model, notices
-		samples, err := plans[i].selection.Task.Open(ctx, &set, plans[i].selection.Subtask)
+		samples, err := plans[i].selection.Open(ctx, &set)
 		if errors.Is(err, evaluation.ErrNoData) && !plans[i].selection.Named {
 			left = append(left, err)
 			continue

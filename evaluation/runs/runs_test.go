@@ -235,7 +235,7 @@ func TestInterruptedRunTellsWhatItHas(t *testing.T) {
 			return nil, err
 		}
 		s.Options = map[string]string{"lengths": ""}
-		samples, err := inner[0].Task.Open(ctx, s, "section")
+		samples, err := inner[0].Open(ctx, s)
 		if err != nil {
 			return nil, err
 		}

@@ -49,17 +49,17 @@ type continuation struct {
 }
 
 func openContinuation(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation.Samples, error) {
-	c := &continuation{Setting: s, from: s.Options["from"], maxNew: s.MaxNew, synthetic: s.Data == ""}
+	c := &continuation{Setting: s, from: s.Options["from"], maxNew: maxNew(s, min(continuationMaxNew, s.Model.Config.MaxPositions/2)), synthetic: s.Data == ""}
 	last, err := strconv.Atoi(s.Options["last"])
 	if err != nil || last < 1 {
-		return nil, fmt.Errorf("task continuation: option last: got %q, want a whole number of at least 1", s.Options["last"])
+		return nil, fmt.Errorf("option last: got %q, want a whole number of at least 1", s.Options["last"])
 	}
 	c.last = last
 	if c.synthetic {
 		c.from = cmp.Or(c.from, "reference")
 	}
 	if c.from = cmp.Or(c.from, "model"); c.from != "model" && c.from != "reference" {
-		return nil, fmt.Errorf("task continuation: option from: got %q, want model or reference", c.from)
+		return nil, fmt.Errorf("option from: got %q, want model or reference", c.from)
 	}
 	metric := evaluation.MetricExactAnswer
 	if !c.synthetic {
@@ -69,33 +69,23 @@ func openContinuation(ctx context.Context, s *evaluation.Setting, _ string) (*ev
 		}
 		metric = names[0]
 		if c.metrics, err = namedMetrics(names); err != nil {
-			return nil, fmt.Errorf("task continuation: %w", err)
+			return nil, err
 		}
 		if _, err := s.Model.NeedTokenizer(); err != nil {
-			return nil, fmt.Errorf("task continuation: %w", err)
+			return nil, err
 		}
-	}
-	if c.maxNew == 0 {
-		c.maxNew = min(continuationMaxNew, s.Model.Config.MaxPositions/2)
 	}
 	rows := *s
 	if len(rows.Fields) == 0 {
 		rows.Fields = mathFields
 	}
-	prompts, count, err := promptsOf(ctx, &rows, "continuation", s.Options["task"])
+	prompts, count, err := promptsOf(ctx, &rows, s.Options["task"])
 	if err != nil {
 		return nil, err
 	}
-	return &evaluation.Samples{
-		Metric: metric, Count: count,
-		Each: func(yield func(evaluation.Item) bool) {
-			for p := range prompts {
-				if !yield(evaluation.Item{ID: p.id, Make: func(ctx context.Context) (*evaluation.Sample, error) { return c.sample(ctx, p) }}) {
-					return
-				}
-			}
-		},
-	}, nil
+	return &evaluation.Samples{Metric: metric, Count: count, Each: itemsOf(prompts, func(p prompt) evaluation.Item {
+		return evaluation.Item{ID: p.id, Make: func(ctx context.Context) (*evaluation.Sample, error) { return c.sample(ctx, p) }}
+	})}, nil
 }
 
 // sample is a prompt with the first part of an answer, and the rest to be written.

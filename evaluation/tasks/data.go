@@ -83,24 +83,23 @@ type ownData struct {
 }
 
 func openData(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation.Samples, error) {
-	fail := func(err error) (*evaluation.Samples, error) { return nil, fmt.Errorf("task data: %w", err) }
 	d := &ownData{setting: s, names: s.Metrics}
 	if len(d.names) == 0 {
 		d.names = []string{shortMetric, longMetric}
 	}
 	var err error
 	if d.metrics, err = namedMetrics(d.names); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if d.fields, err = datasets.ParseFields(s.Fields); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if d.path, err = localData(ctx, s); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	metric, count, err := d.look()
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if len(s.Metrics) == 0 && metric != evaluation.Agreement {
 		s.Notices.Say(fmt.Sprintf("%s: answers are scored by %s, which suits the length of the references; --metric chooses another", s.Data, metric))
@@ -202,10 +201,7 @@ func failing(err error) func(context.Context) (*evaluation.Sample, error) {
 }
 
 func (d *ownData) sample(ctx context.Context, r *datasets.Record) (*evaluation.Sample, error) {
-	maxNew := d.setting.MaxNew
-	if maxNew == 0 {
-		maxNew = dataMaxNew
-	}
+	maxNew := maxNew(d.setting, dataMaxNew)
 	ids, err := encodePrompt(ctx, d.setting, r.Prompt, maxNew)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,37 @@ func findFile(ctx context.Context, s *evaluation.Setting, names ...string) (stri
 		}
 	}
 	return "", fmt.Errorf("%s has no %s (%s): %w", s.Data, strings.Join(names, " or "), strings.Join(extensions, ", "), evaluation.ErrNoData)
+}
+
+// fileTask is a task that asks the rows of a file, in one turn each.
+type fileTask struct {
+	*evaluation.Setting
+	rater
+	metric string // that is shown
+	path   string
+	most   int // tokens of an answer
+}
+
+// openFile is the task of a file of one of the names, whose answers are scored by metrics, of which
+// the first is shown, and are own tokens long where the user says nothing.
+func openFile(ctx context.Context, s *evaluation.Setting, metrics []string, own int, names ...string) (*fileTask, error) {
+	t := &fileTask{Setting: s, metric: metrics[0], most: maxNew(s, own)}
+	var err error
+	if t.rater, err = newRater(metrics...); err != nil {
+		return nil, err
+	}
+	t.path, err = findFile(ctx, s, names...)
+	return t, err
+}
+
+// samples are those of the rows.
+func (t *fileTask) samples(sample func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error)) (*evaluation.Samples, error) {
+	return fileSamples(t.Setting, t.path, t.metric, sample)
+}
+
+// turn is a sample of one prompt.
+func (t *fileTask) turn(ids []int32, stop []string, ref scoring.Reference) *evaluation.Sample {
+	return oneTurn(ids, t.most, stop, ref.Answers, t.against(ref))
 }
 
 // fileSamples makes samples of the rows of a file. A row that cannot be read, or made into
@@ -174,10 +206,7 @@ func oneTurn(prompt []int32, maxNew int, stop, references []string, score func(c
 
 // maxNew is the limit of an answer: the user's, or the benchmark's own.
 func maxNew(s *evaluation.Setting, own int) int {
-	if s.MaxNew > 0 {
-		return s.MaxNew
-	}
-	return own
+	return cmp.Or(s.MaxNew, own)
 }
 
 // fill puts values in the place of {name} in a template. Braces in values are text.

@@ -124,7 +124,6 @@ func init() {
 }
 
 func openHELMET(ctx context.Context, s *evaluation.Setting, name string) (*evaluation.Samples, error) {
-	fail := func(err error) (*evaluation.Samples, error) { return nil, fmt.Errorf("task helmet/%s: %w", name, err) }
 	h := &helmet{setting: s}
 	for _, set := range helmetSets() {
 		if set.name == name {
@@ -133,10 +132,10 @@ func openHELMET(ctx context.Context, s *evaluation.Setting, name string) (*evalu
 	}
 	length, err := strconv.Atoi(s.Options["length"])
 	if err != nil || helmetLengths[length].keys == 0 {
-		return fail(fmt.Errorf("option length: got %q, want 8192, 16384, 32768, 65536 or 131072", s.Options["length"]))
+		return nil, fmt.Errorf("option length: got %q, want 8192, 16384, 32768, 65536 or 131072", s.Options["length"])
 	}
 	if h.shots, err = strconv.Atoi(s.Options["shots"]); err != nil || h.shots < 0 {
-		return fail(fmt.Errorf("option shots: got %q, want a number from 0", s.Options["shots"]))
+		return nil, fmt.Errorf("option shots: got %q, want a number from 0", s.Options["shots"])
 	}
 	h.docs = helmetLengths[length].cited
 	files := []string{name}
@@ -145,25 +144,25 @@ func openHELMET(ctx context.Context, s *evaluation.Setting, name string) (*evalu
 	}
 	path, err := findFile(ctx, s, files...)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if h.score == nil {
 		rate, err := newRater(h.helmetSet.metric)
 		if err != nil {
-			return fail(err)
+			return nil, err
 		}
 		h.metric = rate.metrics[h.helmetSet.metric]
 	} else if h.alce, err = readALCEPrompt(filepath.Dir(path), name); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if h.helmetSet.train != nil && h.shots > 0 {
 		if h.train, err = h.examples(ctx, h.helmetSet.train(length)); err != nil {
-			return fail(err)
+			return nil, err
 		}
 	}
 	count, err := countRows(path, s.Samples)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if h.name == "kilt_popqa" {
 		count = 0 // some are left out

@@ -57,67 +57,50 @@ type latency struct {
 }
 
 func openLatency(_ context.Context, s *evaluation.Setting, _ string) (*evaluation.Samples, error) {
-	l := &latency{Setting: s, maxNew: s.MaxNew}
-	if l.maxNew == 0 {
-		l.maxNew = latencyTokens
-	}
-	lengths, err := numbers(s.Options["lengths"])
+	l := &latency{Setting: s, maxNew: maxNew(s, latencyTokens)}
+	lengths, err := lengthsOf(s, []int{min(syntheticTokens, s.MaxTokens(l.maxNew))})
 	if err != nil {
-		return nil, fmt.Errorf("task latency: option lengths: %w", err)
-	}
-	if len(lengths) == 0 {
-		lengths = []int{s.Tokens}
-		if s.Tokens == 0 {
-			lengths[0] = min(syntheticTokens, s.MaxTokens(l.maxNew))
-		}
+		return nil, err
 	}
 	for _, n := range lengths {
 		if most := s.MaxTokens(l.maxNew); n > most || n < 2 {
-			return nil, fmt.Errorf("task latency: prompts of %d tokens and answers of %d, want prompts of 2 to %d", n, l.maxNew, most)
+			return nil, fmt.Errorf("prompts of %d tokens and answers of %d, want prompts of 2 to %d", n, l.maxNew, most)
 		}
 	}
 	if l.repeats, err = strconv.Atoi(s.Options["repeats"]); err != nil || l.repeats < 1 {
-		return nil, fmt.Errorf("task latency: option repeats: got %q, want a whole number of at least 1", s.Options["repeats"])
+		return nil, fmt.Errorf("option repeats: got %q, want a whole number of at least 1", s.Options["repeats"])
 	}
 	if text := s.Options["memory"]; text != "" {
 		if l.memory, err = bytesize.Parse(text); err != nil {
-			return nil, fmt.Errorf("task latency: option memory: %w", err)
+			return nil, fmt.Errorf("option memory: %w", err)
 		}
 		if l.maxNew < 2 {
-			return nil, fmt.Errorf("task latency: throughput of answers of %d tokens, want at least 2", l.maxNew)
+			return nil, fmt.Errorf("throughput of answers of %d tokens, want at least 2", l.maxNew)
 		}
 	}
 	if l.most, err = strconv.Atoi(s.Options["most"]); err != nil || l.most < 1 || l.most > 1<<12 {
-		return nil, fmt.Errorf("task latency: option most: got %q, want a whole number from 1 to %d", s.Options["most"], 1<<12)
+		return nil, fmt.Errorf("option most: got %q, want a whole number from 1 to %d", s.Options["most"], 1<<12)
 	}
 	var chip costmodel.Chip
 	if name := s.Options["chip"]; name != "" {
 		if chip, err = costmodel.ParseChip(name); err != nil {
-			return nil, fmt.Errorf("task latency: option chip: %w", err)
+			return nil, fmt.Errorf("option chip: %w", err)
 		}
 	} else {
 		chip = costmodel.Of(s.Model)
 	}
 	l.costs = costmodel.New(s.Model, chip, costmodel.Runtime)
-	return &evaluation.Samples{
-		Metric: metricPromptShare, Count: len(lengths), Alone: true,
-		Each: func(yield func(evaluation.Item) bool) {
-			for _, n := range lengths {
-				item := evaluation.Item{ID: fmt.Sprintf("%d tokens", n), Make: func(context.Context) (*evaluation.Sample, error) {
-					return &evaluation.Sample{
-						Tokens: n,
-						Groups: []evaluation.Group{{Key: "length", Value: strconv.Itoa(n)}},
-						Measure: func(ctx context.Context, b *evaluation.Bench) ([]evaluation.Measures, error) {
-							return l.measure(ctx, b, n)
-						},
-					}, nil
-				}}
-				if !yield(item) {
-					return
-				}
-			}
-		},
-	}, nil
+	return &evaluation.Samples{Metric: metricPromptShare, Count: len(lengths), Alone: true, Each: itemsOf(slices.Values(lengths), func(n int) evaluation.Item {
+		return evaluation.Item{ID: fmt.Sprintf("%d tokens", n), Make: func(context.Context) (*evaluation.Sample, error) {
+			return &evaluation.Sample{
+				Tokens: n,
+				Groups: []evaluation.Group{{Key: "length", Value: strconv.Itoa(n)}},
+				Measure: func(ctx context.Context, b *evaluation.Bench) ([]evaluation.Measures, error) {
+					return l.measure(ctx, b, n)
+				},
+			}, nil
+		}}
+	})}, nil
 }
 
 // tokens are a prompt of random tokens that end nothing: times hardly depend on what is said.

@@ -1,7 +1,10 @@
 package tasks
 
 import (
+	"context"
 	"fmt"
+	"iter"
+	"strconv"
 
 	"glimpse/evaluation"
 )
@@ -33,4 +36,35 @@ func checkLengths(s *evaluation.Setting, lengths []int, maxNew int) error {
 		}
 	}
 	return nil
+}
+
+// ofLengths are so many samples of every length that a task makes, NAME-LENGTH-NUMBER, all lengths of a
+// number before the next. Of several lengths, results are broken down by them.
+func ofLengths(metric, name string, count int, lengths []int, sample func(ctx context.Context, length, i int) (*evaluation.Sample, error)) *evaluation.Samples {
+	return &evaluation.Samples{Metric: metric, Count: count * len(lengths), Each: func(yield func(evaluation.Item) bool) {
+		for at := range count * len(lengths) {
+			i, length := at/len(lengths), lengths[at%len(lengths)]
+			item := evaluation.Item{ID: fmt.Sprintf("%s-%d-%d", name, length, i), Make: func(ctx context.Context) (*evaluation.Sample, error) {
+				s, err := sample(ctx, length, i)
+				if err == nil && len(lengths) > 1 {
+					s.Groups = append([]evaluation.Group{{Key: "length", Value: strconv.Itoa(length)}}, s.Groups...)
+				}
+				return s, err
+			}}
+			if !yield(item) {
+				return
+			}
+		}
+	}}
+}
+
+// itemsOf are the samples of a sequence of what they are made from.
+func itemsOf[T any](each iter.Seq[T], item func(T) evaluation.Item) iter.Seq[evaluation.Item] {
+	return func(yield func(evaluation.Item) bool) {
+		for x := range each {
+			if !yield(item(x)) {
+				return
+			}
+		}
+	}
 }

@@ -34,14 +34,13 @@ func init() {
 const lmEvalAnswer = 256
 
 func openLMEval(ctx context.Context, s *evaluation.Setting, name string) (*evaluation.Samples, error) {
-	open := map[string]func(context.Context, *evaluation.Setting) (*evaluation.Samples, error){
-		"coqa": openCoQA, "gsm8k": openGSM8K, "truthfulqa": openTruthfulQA,
-	}[name]
-	samples, err := open(ctx, s)
-	if err != nil {
-		return nil, fmt.Errorf("task %s: %w", name, err)
+	switch name {
+	case "coqa":
+		return openCoQA(ctx, s)
+	case "gsm8k":
+		return openGSM8K(ctx, s)
 	}
-	return samples, nil
+	return openTruthfulQA(ctx, s)
 }
 
 // openCoQA asks about a story after the questions before with their answers (Reddy et al.
@@ -51,25 +50,20 @@ func openCoQA(ctx context.Context, s *evaluation.Setting) (*evaluation.Samples, 
 	if turns != "last" && turns != "all" {
 		return nil, fmt.Errorf("option turns: got %q, want last or all", turns)
 	}
-	rate, err := newRater("coqa_em", "coqa_f1")
+	t, err := openFile(ctx, s, []string{"coqa_em", "coqa_f1"}, lmEvalAnswer, "coqa", "coqa-validation", "validation")
 	if err != nil {
 		return nil, err
 	}
-	path, err := findFile(ctx, s, "coqa", "coqa-validation", "validation")
-	if err != nil {
-		return nil, err
-	}
-	most := maxNew(s, lmEvalAnswer)
 	ask := func(ctx context.Context, d dialogue, turn int) (*evaluation.Sample, error) {
 		prompt, answers := d.upTo(turn)
-		ids, err := s.Encode(ctx, evaluation.Prompt{Text: prompt, Raw: true}, most)
+		ids, err := s.Encode(ctx, evaluation.Prompt{Text: prompt, Raw: true}, t.most)
 		if err != nil {
 			return nil, err
 		}
-		return oneTurn(ids, most, []string{"\nQ:"}, answers, rate.against(scoring.Reference{Answers: answers})), nil
+		return t.turn(ids, []string{"\nQ:"}, scoring.Reference{Answers: answers}), nil
 	}
 	if turns == "last" {
-		return fileSamples(s, path, "coqa_em", func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
+		return t.samples(func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
 			d, err := readDialogue(row)
 			if err != nil {
 				return nil, err
@@ -77,7 +71,7 @@ func openCoQA(ctx context.Context, s *evaluation.Setting) (*evaluation.Samples, 
 			return ask(ctx, d, len(d.questions)-1)
 		})
 	}
-	return everyTurn(s, path, ask)
+	return everyTurn(s, t.path, ask)
 }
 
 // everyTurn makes a sample of every question about every story.
@@ -94,15 +88,11 @@ func everyTurn(s *evaluation.Setting, path string, ask func(context.Context, dia
 					err = row.Fail(err)
 				}
 			}
-			if err != nil {
-				if !yield(evaluation.Item{ID: id, Make: func(context.Context) (*evaluation.Sample, error) { return nil, err }}) {
-					return
-				}
-				continue
+			if err != nil && !yield(evaluation.Item{ID: id, Make: failing(err)}) {
+				return
 			}
 			for turn := range d.questions {
-				item := evaluation.Item{ID: fmt.Sprintf("%s:%d", id, turn+1), Make: func(ctx context.Context) (*evaluation.Sample, error) { return ask(ctx, d, turn) }}
-				if !yield(item) {
+				if err == nil && !yield(evaluation.Item{ID: fmt.Sprintf("%s:%d", id, turn+1), Make: func(ctx context.Context) (*evaluation.Sample, error) { return ask(ctx, d, turn) }}) {
 					return
 				}
 			}
@@ -177,11 +167,7 @@ func openGSM8K(ctx context.Context, s *evaluation.Setting) (*evaluation.Samples,
 	if err != nil || shots < 0 {
 		return nil, fmt.Errorf("option shots: got %q, want a number from 0", s.Options["shots"])
 	}
-	rate, err := newRater("gsm8k", "gsm8k_flexible")
-	if err != nil {
-		return nil, err
-	}
-	path, err := findFile(ctx, s, "gsm8k", "gsm8k_test", "test")
+	t, err := openFile(ctx, s, []string{"gsm8k", "gsm8k_flexible"}, lmEvalAnswer, "gsm8k", "gsm8k_test", "test")
 	if err != nil {
 		return nil, err
 	}
@@ -208,8 +194,7 @@ func openGSM8K(ctx context.Context, s *evaluation.Setting) (*evaluation.Samples,
 			return nil, fmt.Errorf("%s: %d problems, want at least %d", file, len(train), shots)
 		}
 	}
-	most := maxNew(s, lmEvalAnswer)
-	return fileSamples(s, path, "gsm8k", func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
+	return t.samples(func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
 		values, err := texts(row, "question", "answer")
 		if err != nil {
 			return nil, err
@@ -219,11 +204,11 @@ func openGSM8K(ctx context.Context, s *evaluation.Setting) (*evaluation.Samples,
 			prompt.WriteString(train[i])
 		}
 		prompt.WriteString(fill("Question: {question}\nAnswer:", values))
-		ids, err := s.Encode(ctx, evaluation.Prompt{Text: prompt.String(), Raw: true}, most)
+		ids, err := s.Encode(ctx, evaluation.Prompt{Text: prompt.String(), Raw: true}, t.most)
 		if err != nil {
 			return nil, err
 		}
-		return oneTurn(ids, most, []string{"Question:", "</s>", "<|im_end|>"}, []string{values["answer"]}, rate.against(scoring.Reference{Answers: []string{values["answer"]}})), nil
+		return t.turn(ids, []string{"Question:", "</s>", "<|im_end|>"}, scoring.Reference{Answers: []string{values["answer"]}}), nil
 	})
 }
 
@@ -258,16 +243,11 @@ Q: {question}
 A:`
 
 func openTruthfulQA(ctx context.Context, s *evaluation.Setting) (*evaluation.Samples, error) {
-	rate, err := newRater("bleu_max", "bleu_acc")
+	t, err := openFile(ctx, s, []string{"bleu_max", "bleu_acc"}, lmEvalAnswer, "truthfulqa", "truthful_qa", "generation", "validation")
 	if err != nil {
 		return nil, err
 	}
-	path, err := findFile(ctx, s, "truthfulqa", "truthful_qa", "generation", "validation")
-	if err != nil {
-		return nil, err
-	}
-	most := maxNew(s, lmEvalAnswer)
-	return fileSamples(s, path, "bleu_max", func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
+	return t.samples(func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
 		question, err := row.Text("question")
 		if err != nil {
 			return nil, err
@@ -281,11 +261,11 @@ func openTruthfulQA(ctx context.Context, s *evaluation.Setting) (*evaluation.Sam
 			return nil, err
 		}
 		ref := truthfulReference(right, wrong)
-		ids, err := s.Encode(ctx, evaluation.Prompt{Text: fill(truthfulQAPrompt, map[string]string{"question": strings.TrimSpace(question)}), Raw: true}, most)
+		ids, err := s.Encode(ctx, evaluation.Prompt{Text: fill(truthfulQAPrompt, map[string]string{"question": strings.TrimSpace(question)}), Raw: true}, t.most)
 		if err != nil {
 			return nil, err
 		}
-		return oneTurn(ids, most, []string{"\n\n"}, ref.Answers, rate.against(ref)), nil
+		return t.turn(ids, []string{"\n\n"}, ref), nil
 	})
 }
 

@@ -123,36 +123,31 @@ func openLongBench(ctx context.Context, s *evaluation.Setting, name string, e bo
 		var first map[string]string
 		longBenchTable("question_first.json", &first)
 		if first[name] == "" {
-			return nil, fmt.Errorf("task longbench/%s: question=first is there for %s", name, strings.Join(slices.Sorted(maps.Keys(first)), ", "))
+			return nil, fmt.Errorf("question=first is there for %s", strings.Join(slices.Sorted(maps.Keys(first)), ", "))
 		}
 		prompts = first
 	default:
-		return nil, fmt.Errorf("task longbench: option question: got %q, want first or last", s.Options["question"])
+		return nil, fmt.Errorf("option question: got %q, want first or last", s.Options["question"])
 	}
 	metric := set.metric
 	switch {
 	case s.Options["code_sim"] != "difflib" && s.Options["code_sim"] != "levenshtein":
-		return nil, fmt.Errorf("task longbench: option code_sim: got %q, want difflib or levenshtein", s.Options["code_sim"])
+		return nil, fmt.Errorf("option code_sim: got %q, want difflib or levenshtein", s.Options["code_sim"])
 	case metric == "code_sim" && s.Options["code_sim"] == "levenshtein":
 		metric = "code_sim_levenshtein"
-	}
-	rate, err := newRater(metric)
-	if err != nil {
-		return nil, fmt.Errorf("task longbench/%s: %w", name, err)
-	}
-	if set.firstLine {
-		rate.edit = scoring.FirstLine
 	}
 	file := name
 	if e {
 		file += "_e"
 	}
-	path, err := findFile(ctx, s, file)
+	t, err := openFile(ctx, s, []string{metric}, lengths[name], file)
 	if err != nil {
-		return nil, fmt.Errorf("task longbench/%s: %w", name, err)
+		return nil, err
 	}
-	most := maxNew(s, lengths[name])
-	return fileSamples(s, path, metric, func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
+	if set.firstLine {
+		t.edit = scoring.FirstLine
+	}
+	return t.samples(func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
 		values, err := texts(row, "context", "input")
 		if err != nil {
 			return nil, err
@@ -166,11 +161,11 @@ func openLongBench(ctx context.Context, s *evaluation.Setting, name string, e bo
 				return nil, err
 			}
 		}
-		ids, err := encodeLong(ctx, s, fill(prompts[name], values), set.raw, most, halves)
+		ids, err := encodeLong(ctx, s, fill(prompts[name], values), set.raw, t.most, halves)
 		if err != nil {
 			return nil, err
 		}
-		sample := oneTurn(ids, most, set.stop, ref.Answers, rate.against(ref))
+		sample := t.turn(ids, set.stop, ref)
 		// LongBench wants one token before the line end that ends an answer to samsum
 		// (pred.py, min_length), and scores the first line that is not empty.
 		sample.Turns[0].SkipLeading = true

@@ -2,7 +2,6 @@ package tasks
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"glimpse/datasets"
@@ -40,17 +39,11 @@ Format your response as follows: "The correct answer is (insert answer here)".`
 const longBenchV2Answer = 128
 
 func openLongBenchV2(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation.Samples, error) {
-	const metric = "choice"
-	rate, err := newRater(metric)
+	t, err := openFile(ctx, s, []string{"choice"}, longBenchV2Answer, "data", "longbench-v2", "longbench_v2")
 	if err != nil {
-		return nil, fmt.Errorf("task longbench-v2: %w", err)
+		return nil, err
 	}
-	path, err := findFile(ctx, s, "data", "longbench-v2", "longbench_v2")
-	if err != nil {
-		return nil, fmt.Errorf("task longbench-v2: %w", err)
-	}
-	most := maxNew(s, longBenchV2Answer)
-	return fileSamples(s, path, metric, func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
+	return t.samples(func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
 		values, err := texts(row, "context", "question", "choice_A", "choice_B", "choice_C", "choice_D")
 		if err != nil {
 			return nil, err
@@ -62,11 +55,11 @@ func openLongBenchV2(ctx context.Context, s *evaluation.Setting, _ string) (*eva
 		if err != nil {
 			return nil, err
 		}
-		ids, err := encodeLong(ctx, s, fill(longBenchV2Prompt, values), false, most, joined)
+		ids, err := encodeLong(ctx, s, fill(longBenchV2Prompt, values), false, t.most, joined)
 		if err != nil {
 			return nil, err
 		}
-		sample := oneTurn(ids, most, nil, []string{labels["answer"]}, rate.against(scoring.Reference{Answers: []string{labels["answer"]}}))
+		sample := t.turn(ids, nil, scoring.Reference{Answers: []string{labels["answer"]}})
 		for _, key := range []string{"difficulty", "length"} {
 			sample.Groups = append(sample.Groups, evaluation.Group{Key: key, Value: labels[key]})
 		}

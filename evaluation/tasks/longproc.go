@@ -38,15 +38,8 @@ func init() {
 const longProcPage = 64 << 20
 
 func openLongProc(ctx context.Context, s *evaluation.Setting, name string) (*evaluation.Samples, error) {
-	fail := func(err error) (*evaluation.Samples, error) {
-		return nil, fmt.Errorf("task longproc/%s: %w", name, err)
-	}
-	rate, err := newRater("tsv_f1", "tsv_precision", "tsv_recall")
-	if err != nil {
-		return fail(err)
-	}
 	if objectstore.IsURL(s.Data) {
-		return fail(errors.New("--data: got a URL, want a local folder: its pages lie in folders of it"))
+		return nil, errors.New("--data: got a URL, want a local folder: its pages lie in folders of it")
 	}
 	dir := s.Data
 	if inner := filepath.Join(dir, "html_to_tsv"); isDir(inner) {
@@ -54,16 +47,15 @@ func openLongProc(ctx context.Context, s *evaluation.Setting, name string) (*eva
 	}
 	prompt, err := longProcPrompt(filepath.Join(dir, "prompts.yaml"))
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	in := *s
 	in.Data = dir
-	file, err := findFile(ctx, &in, name)
+	t, err := openFile(ctx, &in, []string{"tsv_f1", "tsv_precision", "tsv_recall"}, longProcAnswers[name], name)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
-	most := maxNew(s, longProcAnswers[name])
-	return fileSamples(s, file, "tsv_f1", func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
+	return t.samples(func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
 		values, err := texts(row, "task_topic", "task_description", "tsv_header", "filtering_instruction", "html_path", "gt")
 		if err != nil {
 			return nil, err
@@ -73,11 +65,11 @@ func openLongProc(ctx context.Context, s *evaluation.Setting, name string) (*eva
 			return nil, fmt.Errorf(`field "html_path": %w`, err)
 		}
 		values["html_str"] = page
-		ids, err := encodeLong(ctx, s, fill(prompt, values), false, most, halves)
+		ids, err := encodeLong(ctx, s, fill(prompt, values), false, t.most, halves)
 		if err != nil {
 			return nil, err
 		}
-		return oneTurn(ids, most, nil, []string{values["gt"]}, rate.against(scoring.Reference{Answers: []string{values["gt"]}})), nil
+		return t.turn(ids, nil, scoring.Reference{Answers: []string{values["gt"]}}), nil
 	})
 }
 

@@ -61,17 +61,16 @@ func mtFile(ctx context.Context, s *evaluation.Setting) (string, error) {
 }
 
 func openMTBench(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation.Samples, error) {
-	fail := func(err error) (*evaluation.Samples, error) { return nil, fmt.Errorf("task mtbench: %w", err) }
 	path, err := mtFile(ctx, s)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if _, err := s.Model.NeedTokenizer(); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	count, err := countRows(path, s.Samples)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	most := maxNew(s, mtMaxNew)
 	each := func(yield func(evaluation.Item) bool) {

@@ -68,30 +68,29 @@ type niah struct {
 }
 
 func openNIAH(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation.Samples, error) {
-	fail := func(err error) (*evaluation.Samples, error) { return nil, fmt.Errorf("task niah: %w", err) }
 	lengths, err := lengthsOf(s, []int{1024, 2048, 4096})
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	maxNew := maxNew(s, niahMaxNew)
 	if err := checkLengths(s, lengths, maxNew); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	depths, err := depthsOf(s.Options["depths"])
 	if err != nil {
-		return fail(fmt.Errorf("option depths: %w", err))
+		return nil, fmt.Errorf("option depths: %w", err)
 	}
 	n := &niah{setting: s}
 	if err := n.choose(); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if s.Data != "" {
 		path, err := localData(ctx, s)
 		if err != nil {
-			return fail(err)
+			return nil, err
 		}
 		if n.given, err = readHaystack(path, s.Fields); err != nil {
-			return fail(err)
+			return nil, err
 		}
 	}
 	samples := s.Samples

@@ -49,12 +49,12 @@ func openPerplexity(ctx context.Context, s *evaluation.Setting, _ string) (*eval
 	}{{"start", &p.start, 1}, {"stride", &p.stride, 2}, {"window", &p.window, 1}, {"range", &p.width, 0}} {
 		n, err := strconv.Atoi(s.Options[o.name])
 		if err != nil || n < o.min {
-			return nil, fmt.Errorf("task perplexity: option %s: got %q, want a whole number of at least %d", o.name, s.Options[o.name], o.min)
+			return nil, fmt.Errorf("option %s: got %q, want a whole number of at least %d", o.name, s.Options[o.name], o.min)
 		}
 		*o.to = n
 	}
 	if p.window >= p.stride {
-		return nil, fmt.Errorf("task perplexity: option window: got %d, want less than the stride of %d", p.window, p.stride)
+		return nil, fmt.Errorf("option window: got %d, want less than the stride of %d", p.window, p.stride)
 	}
 	if s.Tokens > 0 {
 		p.most = min(p.most, s.Tokens)
@@ -65,29 +65,21 @@ func openPerplexity(ctx context.Context, s *evaluation.Setting, _ string) (*eval
 	if p.width == 0 {
 		p.width = max(1, p.most/8)
 	}
-	texts, count, err := promptsOf(ctx, s, "perplexity", "")
+	texts, count, err := promptsOf(ctx, s, "")
 	if err != nil {
 		return nil, err
 	}
-	return &evaluation.Samples{
-		Metric: evaluation.MetricInversePerplexity, Count: count,
-		Each: func(yield func(evaluation.Item) bool) {
-			for text := range texts {
-				item := evaluation.Item{ID: text.id, Make: func(ctx context.Context) (*evaluation.Sample, error) {
-					ids, err := p.ids(ctx, s, text)
-					if err != nil {
-						return nil, err
-					}
-					return &evaluation.Sample{Tokens: len(ids), Measure: func(ctx context.Context, b *evaluation.Bench) ([]evaluation.Measures, error) {
-						return p.measure(ctx, b, ids)
-					}}, nil
-				}}
-				if !yield(item) {
-					return
-				}
+	return &evaluation.Samples{Metric: evaluation.MetricInversePerplexity, Count: count, Each: itemsOf(texts, func(text prompt) evaluation.Item {
+		return evaluation.Item{ID: text.id, Make: func(ctx context.Context) (*evaluation.Sample, error) {
+			ids, err := p.ids(ctx, s, text)
+			if err != nil {
+				return nil, err
 			}
-		},
-	}, nil
+			return &evaluation.Sample{Tokens: len(ids), Measure: func(ctx context.Context, b *evaluation.Bench) ([]evaluation.Measures, error) {
+				return p.measure(ctx, b, ids)
+			}}, nil
+		}}
+	})}, nil
 }
 
 // ids are the tokens of a text, as many as are measured.

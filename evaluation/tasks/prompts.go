@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -24,29 +25,29 @@ type prompt struct {
 
 // promptsOf goes over the rows of --data, or over prompts of the synthetic task of that name
 // where there is no --data.
-func promptsOf(ctx context.Context, s *evaluation.Setting, task, synthetic string) (each iter.Seq[prompt], count int, err error) {
+func promptsOf(ctx context.Context, s *evaluation.Setting, synthetic string) (each iter.Seq[prompt], count int, err error) {
 	if s.Data == "" {
-		return syntheticPrompts(s, task, synthetic)
+		return syntheticPrompts(s, synthetic)
 	}
 	fields, err := datasets.ParseFields(s.Fields)
 	if err != nil {
-		return nil, 0, fmt.Errorf("task %s: %w", task, err)
+		return nil, 0, err
 	}
 	path, err := localData(ctx, s)
 	if err != nil {
-		return nil, 0, fmt.Errorf("task %s: %w", task, err)
+		return nil, 0, err
 	}
 	open := func() (*datasets.RecordReader, error) { return datasets.OpenRecords(path, datasets.FormatAuto, fields) }
 	r, err := open() // what concerns all rows is told now
 	if err != nil {
-		return nil, 0, fmt.Errorf("task %s: %w", task, err)
+		return nil, 0, err
 	}
 	n, err := r.Count(int64(s.Samples))
 	if err != nil {
 		n = 0 // the rows will tell
 	}
 	if err = r.Close(); err != nil {
-		return nil, 0, fmt.Errorf("task %s: %w", task, err)
+		return nil, 0, err
 	}
 	if s.Samples > 0 && (n < 0 || n > int64(s.Samples)) {
 		n = int64(s.Samples)
@@ -86,17 +87,14 @@ func recordPrompt(s *evaluation.Setting, e datasets.Record, err error) prompt {
 	return p
 }
 
-func syntheticPrompts(s *evaluation.Setting, task, synthetic string) (iter.Seq[prompt], int, error) {
+func syntheticPrompts(s *evaluation.Setting, synthetic string) (iter.Seq[prompt], int, error) {
 	if !datasets.Knows(s.Model.Config.Vocab) {
-		return nil, 0, fmt.Errorf("task %s: model %s does not know the words of the synthetic tasks; give it prompts with --data", task, s.Model.Name)
+		return nil, 0, fmt.Errorf("model %s does not know the words of the synthetic tasks; give it prompts with --data", s.Model.Name)
 	}
-	tokens := s.Tokens
-	if tokens == 0 {
-		tokens = syntheticTokens
-	}
+	tokens := cmp.Or(s.Tokens, syntheticTokens)
 	stream, err := datasets.NewStream([]string{synthetic}, s.Split, tokens, s.Seed)
 	if err != nil {
-		return nil, 0, fmt.Errorf("task %s: %w", task, err)
+		return nil, 0, err
 	}
 	return func(yield func(prompt) bool) {
 		for i := range s.Limit() {

@@ -52,16 +52,13 @@ type rival struct {
 func openResponses(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation.Samples, error) {
 	rivals, err := rivalsOf(ctx, s)
 	if err != nil {
-		return nil, fmt.Errorf("task responses: %w", err)
+		return nil, err
 	}
-	prompts, count, err := promptsOf(ctx, s, "responses", "section")
+	prompts, count, err := promptsOf(ctx, s, "section")
 	if err != nil {
 		return nil, err
 	}
-	maxNew := s.MaxNew
-	if maxNew == 0 {
-		maxNew = min(responsesMaxNew, s.Model.Config.MaxPositions/8)
-	}
+	maxNew := maxNew(s, min(responsesMaxNew, s.Model.Config.MaxPositions/8))
 	return &evaluation.Samples{
 		Metric: metricResponseRecall, Count: count * len(rivals),
 		Each: func(yield func(evaluation.Item) bool) {

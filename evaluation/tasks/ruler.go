@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 
 	"glimpse/evaluation"
@@ -92,9 +91,6 @@ type ruler struct {
 }
 
 func openRULER(ctx context.Context, s *evaluation.Setting, subtask string) (*evaluation.Samples, error) {
-	fail := func(err error) (*evaluation.Samples, error) {
-		return nil, fmt.Errorf("task ruler/%s: %w", subtask, err)
-	}
 	r := &ruler{setting: s}
 	for _, t := range rulerTasks {
 		if t.name == subtask {
@@ -104,22 +100,18 @@ func openRULER(ctx context.Context, s *evaluation.Setting, subtask string) (*eva
 	r.maxNew = maxNew(s, r.rulerTask.maxNew)
 	var err error
 	if r.match, err = scoring.Metrics.Lookup(r.metric); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	files, err := findRULER(ctx, s, subtask)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if files.prompts != "" {
-		samples, err := r.openPrompts(files.prompts)
-		if err != nil {
-			return fail(err)
-		}
-		return samples, nil
+		return r.openPrompts(files.prompts)
 	}
 	lengths, err := lengthsOf(s, []int{rulerLength})
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	switch s.Options["count"] {
 	case rulerPrompt:
@@ -128,36 +120,19 @@ func openRULER(ctx context.Context, s *evaluation.Setting, subtask string) (*eva
 			lengths[i] -= r.maxNew
 		}
 	default:
-		return fail(fmt.Errorf("option count: got %q, want %s or %s", s.Options["count"], rulerPrompt, rulerTotal))
+		return nil, fmt.Errorf("option count: got %q, want %s or %s", s.Options["count"], rulerPrompt, rulerTotal)
 	}
 	if err := checkLengths(s, lengths, r.maxNew); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if err := r.read(files); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	count := s.Limit()
 	if r.library != nil {
 		count = min(count, len(r.library.questions))
 	}
-	return &evaluation.Samples{
-		Metric: r.metric, Count: count * len(lengths),
-		Each: func(yield func(evaluation.Item) bool) {
-			for i := range count {
-				for _, length := range lengths {
-					item := evaluation.Item{
-						ID: fmt.Sprintf("%s-%d-%d", subtask, length, i),
-						Make: func(ctx context.Context) (*evaluation.Sample, error) {
-							return r.sample(ctx, length, i, len(lengths) > 1)
-						},
-					}
-					if !yield(item) {
-						return
-					}
-				}
-			}
-		},
-	}, nil
+	return ofLengths(r.metric, subtask, count, lengths, r.sample), nil
 }
 
 // read reads what prompts are made of.
@@ -180,7 +155,7 @@ func (r *ruler) read(files rulerFiles) (err error) {
 }
 
 // sample makes the i-th prompt of a length. Its answers do not depend on the length.
-func (r *ruler) sample(ctx context.Context, length, i int, grouped bool) (*evaluation.Sample, error) {
+func (r *ruler) sample(ctx context.Context, length, i int) (*evaluation.Sample, error) {
 	rng := rand.New(rand.NewPCG(r.setting.Seed, seedOf("ruler/"+r.name)+uint64(i)))
 	d, err := r.make(r, rng, length, i)
 	if err != nil {
@@ -190,11 +165,7 @@ func (r *ruler) sample(ctx context.Context, length, i int, grouped bool) (*evalu
 	if err != nil {
 		return nil, err
 	}
-	sample := r.asked(ids, d.answers())
-	if grouped {
-		sample.Groups = []evaluation.Group{{Key: "length", Value: strconv.Itoa(length)}}
-	}
-	return sample, nil
+	return r.asked(ids, d.answers()), nil
 }
 
 // seedOf keeps the samples of tasks apart.

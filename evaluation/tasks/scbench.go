@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 
 	"glimpse/datasets"
@@ -101,9 +100,6 @@ type scbench struct {
 }
 
 func openSCBench(ctx context.Context, s *evaluation.Setting, subtask string) (*evaluation.Samples, error) {
-	fail := func(err error) (*evaluation.Samples, error) {
-		return nil, fmt.Errorf("task scbench/%s: %w", subtask, err)
-	}
 	b := &scbench{setting: s}
 	for _, t := range scTasks {
 		if t.name == subtask {
@@ -112,52 +108,32 @@ func openSCBench(ctx context.Context, s *evaluation.Setting, subtask string) (*e
 	}
 	b.maxNew = maxNew(s, b.scTask.maxNew)
 	if _, err := s.Model.NeedTokenizer(); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if s.Data != "" {
 		path, err := findFile(ctx, s, "scbench_"+b.name)
 		if err != nil {
-			return fail(err)
+			return nil, err
 		}
-		samples, err := fileSamples(s, path, scMetric, b.row)
-		if err != nil {
-			return fail(err)
-		}
-		return samples, nil
+		return fileSamples(s, path, scMetric, b.row)
 	}
 	if b.make == nil {
-		return fail(fmt.Errorf("the books are not part of this program; want --data with scbench_%s.jsonl: %w", subtask, evaluation.ErrNoData))
+		return nil, fmt.Errorf("the books are not part of this program; want --data with scbench_%s.jsonl: %w", subtask, evaluation.ErrNoData)
 	}
 	turns, err := numbers(s.Options["turns"])
 	if err != nil || len(turns) != 1 || turns[0] > 100 {
-		return fail(fmt.Errorf("option turns: got %q, want a number from 1 to 100", s.Options["turns"]))
+		return nil, fmt.Errorf("option turns: got %q, want a number from 1 to 100", s.Options["turns"])
 	}
 	b.turns = turns[0]
 	lengths, err := lengthsOf(s, []int{scLength})
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	const question = 100 // tokens of one, with the template around it
 	if err := checkLengths(s, lengths, b.maxNew+(b.turns-1)*(b.maxNew+question)); err != nil {
-		return fail(err)
+		return nil, err
 	}
-	count := s.Limit()
-	return &evaluation.Samples{Metric: scMetric, Count: count * len(lengths), Each: func(yield func(evaluation.Item) bool) {
-		for i := range count {
-			for _, length := range lengths {
-				item := evaluation.Item{ID: fmt.Sprintf("%s-%d-%d", subtask, length, i), Make: func(ctx context.Context) (*evaluation.Sample, error) {
-					sample, err := b.made(ctx, length, i)
-					if err == nil && len(lengths) > 1 {
-						sample.Groups = []evaluation.Group{{Key: "length", Value: strconv.Itoa(length)}}
-					}
-					return sample, err
-				}}
-				if !yield(item) {
-					return
-				}
-			}
-		}
-	}}, nil
+	return ofLengths(scMetric, subtask, s.Limit(), lengths, b.made), nil
 }
 
 // made makes a sample whose first prompt has so many tokens.

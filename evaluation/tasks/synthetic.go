@@ -35,60 +35,34 @@ const depths = 5
 
 func openSynthetic(_ context.Context, s *evaluation.Setting, subtask string) (*evaluation.Samples, error) {
 	if !datasets.Knows(s.Model.Config.Vocab) {
-		return nil, fmt.Errorf("task %s: model %s does not know the words of the synthetic tasks; for your own prompts give --data, and \"evict tasks\" lists the tasks for any model", subtask, s.Model.Name)
+		return nil, fmt.Errorf("model %s does not know the words of the synthetic tasks; for your own prompts give --data, and \"evict tasks\" lists the tasks for any model", s.Model.Name)
 	}
-	tokens := s.Tokens
-	if tokens == 0 {
-		tokens = syntheticTokens
-	}
-	lengths, err := numbers(s.Options["lengths"])
+	lengths, err := lengthsOf(s, []int{syntheticTokens})
 	if err != nil {
-		return nil, fmt.Errorf("task synthetic: option lengths: %w", err)
+		return nil, err
 	}
-	if len(lengths) == 0 {
-		lengths = []int{tokens}
-	}
-	var streams []*datasets.Stream
+	streams := make(map[int]*datasets.Stream, len(lengths))
 	for _, n := range lengths {
 		if most := s.MaxTokens(1); n > most {
-			return nil, fmt.Errorf("task %s: prompts of %d tokens, want at most %d", subtask, n, most)
+			return nil, fmt.Errorf("prompts of %d tokens, want at most %d", n, most)
 		}
-		stream, err := datasets.NewStream([]string{subtask}, s.Split, n, s.Seed)
+		if streams[n], err = datasets.NewStream([]string{subtask}, s.Split, n, s.Seed); err != nil {
+			return nil, err
+		}
+	}
+	return ofLengths(evaluation.MetricExactAnswer, subtask, s.Limit(), lengths, func(_ context.Context, length, i int) (*evaluation.Sample, error) {
+		e, err := streams[length].At(i)
 		if err != nil {
 			return nil, err
 		}
-		streams = append(streams, stream)
-	}
-	count := s.Limit() * len(streams)
-	return &evaluation.Samples{
-		Metric: evaluation.MetricExactAnswer, Count: count,
-		Each: func(yield func(evaluation.Item) bool) {
-			for i := range count {
-				item := evaluation.Item{
-					ID: fmt.Sprintf("%s-%d-%d", subtask, lengths[i%len(streams)], i/len(streams)),
-					Make: func(context.Context) (*evaluation.Sample, error) {
-						e, err := streams[i%len(streams)].At(i / len(streams))
-						if err != nil {
-							return nil, err
-						}
-						sample := syntheticSample(s.Model, e)
-						if len(lengths) > 1 {
-							sample.Groups = append(sample.Groups, evaluation.Group{Key: "length", Value: strconv.Itoa(lengths[i%len(streams)])})
-						}
-						if subtask == "needle" {
-							at := slices.Index(e.Prompt, e.Answer[0])
-							depth := min(depths-1, depths*at/len(e.Prompt))
-							sample.Groups = append(sample.Groups, evaluation.Group{Key: "depth", Value: fmt.Sprintf("%.1f", (float64(depth)+0.5)/depths)})
-						}
-						return sample, nil
-					},
-				}
-				if !yield(item) {
-					return
-				}
-			}
-		},
-	}, nil
+		sample := syntheticSample(s.Model, e)
+		if subtask == "needle" {
+			at := slices.Index(e.Prompt, e.Answer[0])
+			depth := min(depths-1, depths*at/len(e.Prompt))
+			sample.Groups = append(sample.Groups, evaluation.Group{Key: "depth", Value: fmt.Sprintf("%.1f", (float64(depth)+0.5)/depths)})
+		}
+		return sample, nil
+	}), nil
 }
 
 // syntheticSample asks all turns of an example. One more token than the answer has shows
