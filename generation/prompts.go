@@ -11,6 +11,7 @@ import (
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/internal/hostmemory"
+	"glimpse/internal/listing"
 	"glimpse/internal/progress"
 	"glimpse/model"
 )
@@ -150,12 +151,12 @@ func (s *Job) fill(ctx context.Context, m *model.Model, w PairSink, shard int, l
 	}
 	bar.Done()
 	if err == nil && written == 0 && bad.n > 0 {
-		err = fmt.Errorf("%s: all of %s are bad; the first: %w", name, count(bad.n, "record"), bad.first)
+		err = fmt.Errorf("%s: all of %s are bad; the first: %w", name, listing.Count(bad.n, "record"), bad.first)
 	}
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(log, "%s: %s, %s, %s, %s left out%s\n", name, count(written, "sample"), count(tokens, "response token"), count(empty, "empty response"), count(unusable, "prompt"), bad.note())
+	fmt.Fprintf(log, "%s: %s, %s, %s, %s left out%s\n", name, listing.Count(written, "sample"), listing.Count(tokens, "response token"), listing.Count(empty, "empty response"), listing.Count(unusable, "prompt"), bad.note())
 	return nil
 }
 
@@ -185,7 +186,7 @@ func (b *badRecords) note() string {
 	if b.n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %s left out, too (--strict stops at the first)", count(b.n, "bad record"))
+	return fmt.Sprintf("; %s left out, too (--strict stops at the first)", listing.Count(b.n, "bad record"))
 }
 
 // promptError names the prompt, unless the error says where its record stands.
@@ -194,14 +195,6 @@ func promptError(id string, err error) error {
 		return err
 	}
 	return fmt.Errorf("prompt %s: %w", id, err)
-}
-
-// count is a number with its noun, in the singular where it is one.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // copySource writes the answers that the sources give, or the right ones of the synthetic tasks.

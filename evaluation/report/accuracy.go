@@ -298,12 +298,12 @@ func setBudgetAxis(p *plot.Plot, budgets []float64, spread float64) {
 	}
 	p.X.Min, p.X.Max = first/margin, last*margin
 	p.X.Scale = plot.LogScale{}
-	p.X.Tick.Marker = apart(budgets, math.Log, 0.06*math.Log(p.X.Max/p.X.Min))
+	p.X.Tick.Marker = spacedTicks(budgets, math.Log, 0.06*math.Log(p.X.Max/p.X.Min))
 }
 
-// apart marks all values and labels those that are so far from the last label, in what place makes of
+// spacedTicks marks all values and labels those that are so far from the last label, in what place makes of
 // them.
-func apart(values []float64, place func(float64) float64, least float64) plot.ConstantTicks {
+func spacedTicks(values []float64, place func(float64) float64, least float64) plot.ConstantTicks {
 	var ticks plot.ConstantTicks
 	labelled := math.Inf(-1)
 	for _, v := range values {

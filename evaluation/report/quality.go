@@ -181,7 +181,7 @@ func (s *Section) costChart(b eviction.Budget, k cost) *Chart {
 	}
 	c.plot.X.Min, c.plot.X.Max = c.plot.X.Min-margin, c.plot.X.Max+margin
 	setScoreAxis(c.plot, means)
-	ticks := apart(values, k.bend, 0.1*(c.plot.X.Max-c.plot.X.Min))
+	ticks := spacedTicks(values, k.bend, 0.1*(c.plot.X.Max-c.plot.X.Min))
 	for i := range ticks {
 		ticks[i].Value = k.bend(ticks[i].Value)
 	}

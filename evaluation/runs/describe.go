@@ -16,6 +16,7 @@ import (
 	"glimpse/evaluation/costmodel"
 	"glimpse/eviction"
 	"glimpse/internal/bytesize"
+	"glimpse/internal/listing"
 	"glimpse/internal/progress"
 	"glimpse/internal/stdin"
 	"glimpse/internal/tables"
@@ -59,7 +60,7 @@ func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 		return err
 	}
 	if d.missing > 0 {
-		return fmt.Errorf("eval: dry run: %s missing, or cannot be used, see above", plural(d.missing, "thing"))
+		return fmt.Errorf("eval: dry run: %s missing, or cannot be used, see above", listing.Count(d.missing, "thing"))
 	}
 	return nil
 }
@@ -147,7 +148,7 @@ func (d *description) subject(ctx context.Context, s Subject, plans []plan) erro
 		all.add(found)
 	}
 	if len(without) > 0 {
-		d.w.Add("left out", plural(len(without), "task")+" without data: "+strings.Join(without, ", "))
+		d.w.Add("left out", listing.Count(len(without), "task")+" without data: "+strings.Join(without, ", "))
 	}
 	if known && all.longest > 0 {
 		return d.needs(ctx, m, names, s, all)
@@ -183,14 +184,6 @@ const (
 	shown = 3
 )
 
-// plural counts things.
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // plan tells of one task. Of data all prompts are looked at.
 func (d *description) plan(ctx context.Context, m *model.Model, known bool, p plan) (found lengths, err error) {
 	set, task := p.setting, p.selection.Task
@@ -219,7 +212,7 @@ func (d *description) plan(ctx context.Context, m *model.Model, known bool, p pl
 	if !known {
 		text := "prompts " + from
 		if err == nil && samples.Count > 0 {
-			text = plural(samples.Count, "prompt") + " " + from
+			text = listing.Count(samples.Count, "prompt") + " " + from
 		}
 		d.w.Add("task "+p.name, text)
 		return found, nil
@@ -249,13 +242,13 @@ func (d *description) plan(ctx context.Context, m *model.Model, known bool, p pl
 	if found.shortest == found.longest {
 		long = fmt.Sprintf("%d tokens", found.longest)
 	}
-	d.w.Add("task "+p.name, fmt.Sprintf("%s of %s, %s, scored by %s", plural(found.count, "prompt"), long, from, samples.Metric))
+	d.w.Add("task "+p.name, fmt.Sprintf("%s of %s, %s, scored by %s", listing.Count(found.count, "prompt"), long, from, samples.Metric))
 	if n := len(found.bad); n > 0 {
 		of := found.count
 		if some {
 			of = n + found.looked
 		}
-		text := fmt.Sprintf("%d of %s", n, plural(of, "prompt"))
+		text := fmt.Sprintf("%d of %s", n, listing.Count(of, "prompt"))
 		if found.long > 0 {
 			text += fmt.Sprintf(", %d too long for the model with the answer", found.long)
 		}
@@ -322,7 +315,7 @@ func (d *description) needs(ctx context.Context, m *model.Model, names []string,
 	prefill := e.Plain.Seconds * float64(all.count)
 	decode := e.Step.Seconds * float64(maxNew*cells*all.count)
 	d.w.Add("time", fmt.Sprintf("about %v for %s at %.3g tokens/s, and at most about %v for %d answers to each of %d tokens at %.3g tokens/s; answers that end before or are decoded together take less; what policies compute, and --times, are not in it",
-		seconds(prefill), plural(all.count, "prompt"), float64(mean)/e.Plain.Seconds, seconds(decode), cells, maxNew, 1/e.Step.Seconds))
+		seconds(prefill), listing.Count(all.count, "prompt"), float64(mean)/e.Plain.Seconds, seconds(decode), cells, maxNew, 1/e.Step.Seconds))
 	o, run := d.job.options(s), d.job.footprint(all.longest, maxNew)
 	f, err := o.Memory(ctx, m, run)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"glimpse/evaluation"
 	"glimpse/eviction"
 	"glimpse/internal/collective"
+	"glimpse/internal/listing"
 	"glimpse/internal/progress"
 	"glimpse/internal/regularfile"
 	"glimpse/internal/signals"
@@ -324,7 +325,7 @@ func (j *Job) time(ctx context.Context, m *engine.Model, work []evaluation.Work,
 		o := evaluation.UsualTimes(evaluation.Times(j.Times), i, len(work))
 		if i == 0 {
 			o.Begin = func(estimate time.Duration) {
-				fmt.Fprintf(log, "times of %s at every budget, on the first prompt of %s: about %v\n", counted(len(policies), "policy", "policies"), counted(len(work), "task", "tasks"), (time.Duration(len(work)) * estimate).Round(time.Second))
+				fmt.Fprintf(log, "times of %s at every budget, on the first prompt of %s: about %v\n", listing.Count(len(policies), "policy"), listing.Count(len(work), "task"), (time.Duration(len(work)) * estimate).Round(time.Second))
 			}
 		}
 		done := 0
@@ -355,14 +356,6 @@ func (j *Job) time(ctx context.Context, m *engine.Model, work []evaluation.Work,
 		bar.Add(int64(cells - done)) // none of a task without a prompt that fits
 	}
 	return out, nil
-}
-
-// counted is a number with its noun.
-func counted(n int, one, several string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprint(n, " ", several)
 }
 
 // checkMemory is an error where the prompts, whose length is known beforehand, cannot fit.

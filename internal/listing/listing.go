@@ -1,5 +1,5 @@
-// Package listing shortens lists in error messages: a damaged folder may have 200,000
-// errors of one kind.
+// Package listing shortens lists in messages, as a damaged folder may have 200,000 errors of one
+// kind, and counts things.
 package listing
 
 import (
@@ -45,3 +45,14 @@ func (j joined) Error() string {
 }
 
 func (j joined) Unwrap() []error { return j }
+
+// Count is a number with its noun, in the singular where it is one.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	if stem, ok := strings.CutSuffix(noun, "y"); ok {
+		return fmt.Sprintf("%d %sies", n, stem)
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

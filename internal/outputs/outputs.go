@@ -91,7 +91,7 @@ func (o *Files) open(out *File) (err error) {
 		return err
 	}
 	for _, other := range o.files {
-		if err := Apart(Named{other.flag, other.path}, Named{out.flag, out.path}); err != nil {
+		if err := Distinct(Named{other.flag, other.path}, Named{out.flag, out.path}); err != nil {
 			return err
 		}
 	}
@@ -105,8 +105,8 @@ func (o *Files) open(out *File) (err error) {
 // Named is a path by the flag that gives it; "" is none.
 type Named struct{ Flag, Path string }
 
-// Apart is an error where two outputs of a command are one file.
-func Apart(outputs ...Named) error {
+// Distinct is an error where two outputs of a command are one file.
+func Distinct(outputs ...Named) error {
 	for i, b := range outputs {
 		for _, a := range outputs[:i] {
 			if a.Path != "" && b.Path != "" && !strings.Contains(a.Path, "://") && same(a.Path, b.Path) {

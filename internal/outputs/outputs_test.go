@@ -107,8 +107,8 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestApart: two outputs are one file under whatever names.
-func TestApart(t *testing.T) {
+// TestDistinct: two outputs are one file under whatever names.
+func TestDistinct(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	if err := os.Mkdir(at("real"), 0o777); err != nil {
@@ -140,7 +140,7 @@ func TestApart(t *testing.T) {
 		{"", "", false},
 		{"s3://bucket/x", "s3://bucket/x", false}, // each has names of its own below it
 	} {
-		err := Apart(Named{"--log", c.a}, Named{"--none", ""}, Named{"--checkpoint", c.b})
+		err := Distinct(Named{"--log", c.a}, Named{"--none", ""}, Named{"--checkpoint", c.b})
 		if (err != nil) != c.one || err != nil && !(strings.Contains(err.Error(), "--checkpoint: ") && strings.Contains(err.Error(), "the file of --log, too")) {
 			t.Errorf("%s and %s: error %v, want one %v", c.a, c.b, err, c.one)
 		}

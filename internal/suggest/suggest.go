@@ -14,7 +14,7 @@ func Nearest(written string, names []string) (name string, ok bool) {
 	least := 1 << 30
 	for _, candidate := range names {
 		c := fold(candidate)
-		d := distance(folded, c)
+		d := Distance(folded, c)
 		if len(folded) >= 3 && strings.HasPrefix(c, folded) {
 			d = min(d, 1)
 		}
@@ -44,9 +44,9 @@ func fold(s string) string {
 	return strings.NewReplacer("-", "", "_", "", " ", "").Replace(strings.ToLower(s))
 }
 
-// distance is the number of letters to insert, leave out, replace or swap with their
+// Distance is the number of letters to insert, leave out, replace or swap with their
 // neighbour: Damerau and Levenshtein's, with no letter changed twice.
-func distance(a, b string) int {
+func Distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	before, above, row := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
 	for j := range row {

@@ -20,11 +20,11 @@ func TestDistance(t *testing.T) {
 		a, b string
 		want int
 	}{{"", "", 0}, {"", "abc", 3}, {"copy", "coppy", 1}, {"snapvk", "snapkv", 1}, {"kitten", "sitting", 3}, {"ab", "ba", 1}, {"ca", "abc", 3}, {"abcd", "badc", 2}} {
-		if got := distance(x.a, x.b); got != x.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", x.a, x.b, got, x.want)
+		if got := Distance(x.a, x.b); got != x.want {
+			t.Errorf("Distance(%q, %q) = %d, want %d", x.a, x.b, got, x.want)
 		}
-		if got := distance(x.b, x.a); got != x.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", x.b, x.a, got, x.want)
+		if got := Distance(x.b, x.a); got != x.want {
+			t.Errorf("Distance(%q, %q) = %d, want %d", x.b, x.a, got, x.want)
 		}
 	}
 }

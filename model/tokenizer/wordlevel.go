@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"glimpse/internal/suggest"
 
 	sugar "github.com/sugarme/tokenizer"
 )
@@ -96,11 +99,11 @@ func (m *wordLevel) nearest(word string, n int) []string {
 		word     string
 		distance int
 	}
-	target := []rune(strings.ToLower(word))
+	target := strings.ToLower(word)
 	var all []candidate
 	for w := range m.vocab {
-		r := []rune(strings.ToLower(w))
-		if d := editDistance(target, r); d <= max(len(target), len(r))/2+1 {
+		longer := max(utf8.RuneCountInString(target), utf8.RuneCountInString(w))
+		if d := suggest.Distance(target, strings.ToLower(w)); d <= longer/2+1 {
 			all = append(all, candidate{w, d})
 		}
 	}
@@ -112,27 +115,6 @@ func (m *wordLevel) nearest(word string, n int) []string {
 		words = append(words, c.word)
 	}
 	return words
-}
-
-// editDistance is Levenshtein's distance.
-func editDistance(a, b []rune) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i, x := range a {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j, y := range b {
-			substituted := diagonal
-			if x != y {
-				substituted++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substituted, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 func (m *wordLevel) entries(yield func(string, int32) bool) {

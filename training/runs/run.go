@@ -49,7 +49,7 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 	for _, dir := range s.Outs {
 		named = append(named, outputs.Named{Flag: "--out", Path: dir})
 	}
-	if err := outputs.Apart(named...); err != nil {
+	if err := outputs.Distinct(named...); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
 	if s.Writes() {

@@ -275,8 +275,8 @@ func TestGrid(t *testing.T) {
 	}
 }
 
-// TestOutputsApart: a run writes no two of its outputs into one file.
-func TestOutputsApart(t *testing.T) {
+// TestOutputsDistinct: a run writes no two of its outputs into one file.
+func TestOutputsDistinct(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, c := range map[string]struct {
 		change func(s *Spec)
