@@ -22,14 +22,14 @@ func (m *Model) WithDummyWeights(layers, vocab int) *Model {
 	tiles := make(map[float32]*kernels.Tensor)
 	random := newRandom()
 	s.bind(func(slot slot) *kernels.Tensor {
-		s.shapes.bytes += int64(elementsOf(slot.shape)) * int64(s.shapes.stored.Size())
+		s.shapes.bytes += int64(kernels.ShapeLen(slot.shape)) * int64(s.shapes.stored.Size())
 		if slot.compute { // norms and biases
 			t := s.Backend.Alloc(s.Backend.Compute(), slot.shape...)
 			s.Backend.Fill(t, 1)
 			return t
 		}
 		scale := float32(math.Sqrt(3 / float64(slot.shape[len(slot.shape)-1])))
-		if elementsOf(slot.shape) > tileElements && s.Backend.OwnMemory() {
+		if kernels.ShapeLen(slot.shape) > tileElements && s.Backend.OwnMemory() {
 			if tiles[scale] == nil {
 				tiles[scale] = s.Backend.Place(random.tensor(s.shapes.stored, scale, tileElements))
 			}
@@ -87,14 +87,6 @@ func (r *random) tensor(d kernels.DType, scale float32, shape ...int) *kernels.T
 		}
 	}
 	return t
-}
-
-func elementsOf(shape []int) int {
-	n := 1
-	for _, s := range shape {
-		n *= s
-	}
-	return n
 }
 
 // RandomTensor is a host tensor of numbers up to scale, always the same ones.

@@ -2,6 +2,7 @@ package training
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -26,13 +27,15 @@ func settingsDiffer(checkpoint, run json.RawMessage) error {
 	before, now := make(map[string]string), make(map[string]string)
 	flatten("", was, before)
 	flatten("", is, now)
+	all := maps.Clone(before)
+	maps.Copy(all, now)
 	var differ []string
-	for _, key := range slices.Sorted(maps.Keys(mergedKeys(before, now))) {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
 		a, b := before[key], now[key]
 		if a == b || key == "steps" && moreSteps(a, b) {
 			continue
 		}
-		differ = append(differ, fmt.Sprintf("%s: the checkpoint has %s, this run %s", key, orNone(a), orNone(b)))
+		differ = append(differ, fmt.Sprintf("%s: the checkpoint has %s, this run %s", key, cmp.Or(a, "none"), cmp.Or(b, "none")))
 	}
 	if differ == nil {
 		return nil
@@ -45,24 +48,6 @@ func moreSteps(before, now string) bool {
 	_, errA := fmt.Sscan(before, &a)
 	_, errB := fmt.Sscan(now, &b)
 	return errA == nil && errB == nil && b > a
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "none"
-	}
-	return text
-}
-
-func mergedKeys(a, b map[string]string) map[string]bool {
-	out := make(map[string]bool)
-	for key := range a {
-		out[key] = true
-	}
-	for key := range b {
-		out[key] = true
-	}
-	return out
 }
 
 // flatten notes the values in v by their dotted keys.

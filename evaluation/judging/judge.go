@@ -2,6 +2,7 @@ package judging
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -104,11 +105,11 @@ func (j *Judge) Ask(ctx context.Context, system, user string) (string, error) {
 }
 
 func (j *Judge) ask(ctx context.Context, system, user string) (string, error) {
-	body, err := json.Marshal(request{Model: j.Model, MaxTokens: or(j.MaxTokens, DefaultMaxTokens), Messages: []message{{"system", system}, {"user", user}}})
+	body, err := json.Marshal(request{Model: j.Model, MaxTokens: cmp.Or(j.MaxTokens, DefaultMaxTokens), Messages: []message{{"system", system}, {"user", user}}})
 	if err != nil {
 		return "", fmt.Errorf("judge: %w", err)
 	}
-	attempts := or(j.Attempts, DefaultAttempts)
+	attempts := cmp.Or(j.Attempts, DefaultAttempts)
 	wait := firstPause
 	for try := 1; ; try++ {
 		text, after, err := j.attempt(ctx, body)
@@ -139,7 +140,7 @@ func (j *Judge) ask(ctx context.Context, system, user string) (string, error) {
 
 // attempt asks once. after is what the server wants to be waited for.
 func (j *Judge) attempt(ctx context.Context, body []byte) (text string, after time.Duration, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, or(j.Timeout, DefaultTimeout), fmt.Errorf("no answer within %v", or(j.Timeout, DefaultTimeout)))
+	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(j.Timeout, DefaultTimeout), fmt.Errorf("no answer within %v", cmp.Or(j.Timeout, DefaultTimeout)))
 	defer cancel()
 	address := strings.TrimSuffix(j.URL, "/")
 	if !strings.HasSuffix(address, "/chat/completions") {
@@ -154,7 +155,7 @@ func (j *Judge) attempt(ctx context.Context, body []byte) (text string, after ti
 		r.Header.Set("Authorization", "Bearer "+j.Key)
 	}
 	// The time of an attempt ends it, and no silence before: a judge may think for long.
-	patient := &patience.Client{Doer: client, Tell: j.Tell, Silence: 2 * or(j.Timeout, DefaultTimeout)}
+	patient := &patience.Client{Doer: client, Tell: j.Tell, Silence: 2 * cmp.Or(j.Timeout, DefaultTimeout)}
 	answer, err := patient.Do(r)
 	if errors.Is(err, secret.ErrRedirect) {
 		return "", 0, fmt.Errorf("%w: %s: %w", ErrRefused, address, errors.Unwrap(err)) // of url.Error, whose address has a query
@@ -203,13 +204,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-time.After(d):
 		return nil
 	}
-}
-
-func or[T int | time.Duration](v, other T) T {
-	if v == 0 {
-		return other
-	}
-	return v
 }
 
 // excerpt is the beginning of an answer in one line.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -574,15 +575,11 @@ func sameConfig(old, now []byte, free []string) error {
 	if err := yaml.Unmarshal(now, &b); err != nil {
 		return err
 	}
+	all := make(map[string]any)
+	maps.Copy(all, a)
+	maps.Copy(all, b)
 	var differ []string
-	keys := make(map[string]bool)
-	for k := range a {
-		keys[k] = true
-	}
-	for k := range b {
-		keys[k] = true
-	}
-	for k := range keys {
+	for k := range all {
 		if !slices.Contains(free, k) && !reflect.DeepEqual(a[k], b[k]) {
 			differ = append(differ, fmt.Sprintf("%s (was %s, is %s)", k, short(a[k]), short(b[k])))
 		}

@@ -124,30 +124,15 @@ type Shared struct {
 
 // or is s with what others say in the place of what it does not.
 func (s Shared) or(other Shared) Shared {
-	number := func(a *int, b int) {
-		if *a == 0 {
-			*a = b
-		}
+	s.Samples, s.Tokens = cmp.Or(s.Samples, other.Samples), cmp.Or(s.Tokens, other.Tokens)
+	s.MaxNew, s.MaxPrompt = cmp.Or(s.MaxNew, other.MaxNew), cmp.Or(s.MaxPrompt, other.MaxPrompt)
+	s.Truncate, s.Split, s.Data = cmp.Or(s.Truncate, other.Truncate), cmp.Or(s.Split, other.Split), cmp.Or(s.Data, other.Data)
+	if len(s.Fields) == 0 {
+		s.Fields = other.Fields
 	}
-	text := func(a *string, b string) {
-		if *a == "" {
-			*a = b
-		}
+	if len(s.Metrics) == 0 {
+		s.Metrics = other.Metrics
 	}
-	list := func(a *[]string, b []string) {
-		if len(*a) == 0 {
-			*a = b
-		}
-	}
-	number(&s.Samples, other.Samples)
-	number(&s.Tokens, other.Tokens)
-	number(&s.MaxNew, other.MaxNew)
-	number(&s.MaxPrompt, other.MaxPrompt)
-	text(&s.Truncate, other.Truncate)
-	text(&s.Split, other.Split)
-	text(&s.Data, other.Data)
-	list(&s.Fields, other.Fields)
-	list(&s.Metrics, other.Metrics)
 	s.Raw = s.Raw || other.Raw
 	return s
 }

@@ -5,6 +5,7 @@
 package patience
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -99,13 +100,6 @@ func (c *Client) count(r *http.Request, err error) error {
 	return err
 }
 
-func or(d, standard time.Duration) time.Duration {
-	if d != 0 {
-		return d
-	}
-	return standard
-}
-
 // wait is one direction of a request.
 type wait struct {
 	client *Client
@@ -122,7 +116,7 @@ func (w *wait) tell(text string) (stop func()) {
 	if w.client.Tell == nil {
 		return func() {}
 	}
-	timer := time.AfterFunc(or(w.client.Notice, Notice), func() { w.client.Tell(fmt.Sprintf(text, w.host)) })
+	timer := time.AfterFunc(cmp.Or(w.client.Notice, Notice), func() { w.client.Tell(fmt.Sprintf(text, w.host)) })
 	return func() { timer.Stop() }
 }
 
@@ -132,7 +126,7 @@ func (w *wait) start() {
 	defer w.mu.Unlock()
 	w.halt()
 	if !w.done {
-		w.timer = time.AfterFunc(or(w.client.Silence, Silence), func() { w.cancel(ErrStalled) })
+		w.timer = time.AfterFunc(cmp.Or(w.client.Silence, Silence), func() { w.cancel(ErrStalled) })
 	}
 }
 
@@ -208,7 +202,7 @@ func (b *received) tellSlow(n int) {
 		b.since = now
 	}
 	b.bytes += n
-	notice := or(b.wait.client.Notice, Notice)
+	notice := cmp.Or(b.wait.client.Notice, Notice)
 	if now.Sub(b.since) < notice {
 		return
 	}

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -343,9 +344,4 @@ func (s *Spec) Folders(path string) error {
 }
 
 // name is the adapter's, or its kind's where it has none.
-func (a *Adapter) name() string {
-	if a.Name != "" {
-		return a.Name
-	}
-	return a.Kind
-}
+func (a *Adapter) name() string { return cmp.Or(a.Name, a.Kind) }
