@@ -85,7 +85,7 @@ func TestBars(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(text), "7 met, 5 missed, 1 not measured.") || strings.Contains(string(text), "not hardware") {
+	if !strings.Contains(string(text), "8 met, 4 missed, 1 not measured.") || strings.Contains(string(text), "not hardware") {
 		t.Errorf("%s", text)
 	}
 }
