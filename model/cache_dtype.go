@@ -46,7 +46,7 @@ func CheckCacheDType(name string) error {
 // SetCacheDType settles the type of the caches that are made from now on: "float32"
 // (which "" means, too), the type that the device computes in; "bf16" or "bfloat16",
 // which takes half the memory and on a GPU lets prefill attention run on tensor
-// cores; "auto", which is bf16 where the weights are bf16 or blocks, since such
+// cores; "auto", which is bf16 on a GPU where the weights are bf16, since such
 // models are trained and served with caches of that type, and otherwise float32; or on
 // a processor blocks of 32 numbers with a scale, "q8_0" (8.5 bits a number), "q5_1", "q5_0",
 // "q4_1" (5 bits), "q4_0" (4.5) and "fp8" (e4m3, 8.25), or "kivi4" (5, but for the newest 32 to 63 tokens), for models whose heads are whole blocks.
@@ -60,7 +60,7 @@ func (m *Model) SetCacheDType(name string) error {
 	case "bf16", "bfloat16":
 		dtype = kernels.BF16
 	case "auto":
-		if m.Network.Layers[0].Linear(KProj).Weight.DType.Numbers() == kernels.BF16 {
+		if m.Backend.Name() == "cuda" && m.Network.Layers[0].Linear(KProj).Weight.DType.Numbers() == kernels.BF16 {
 			dtype = kernels.BF16
 		}
 	default:

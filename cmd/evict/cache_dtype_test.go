@@ -32,7 +32,7 @@ func TestCacheDType(t *testing.T) {
 		t.Errorf("accuracy %v in bf16, %v in float32", half["score"], wide["score"])
 	}
 	for _, command := range [][]string{{"run", "--example", "section"}, {"chat"}, {"eval"}} {
-		if _, _, err := execute(t, append(command, "--cache-dtype", "fp8")...); err == nil || !strings.Contains(err.Error(), `cache dtype: got "fp8", want auto, float32, bf16, q4_0, `) {
+		if _, _, err := execute(t, append(command, "--cache-dtype", "int3")...); err == nil || !strings.Contains(err.Error(), `cache dtype: got "int3", want auto, float32, bf16, fp8, q4_0, `) {
 			t.Errorf("%s: error %v", command[0], err)
 		}
 	}

@@ -38,7 +38,7 @@ func TestCacheDType(t *testing.T) {
 		t.Error(err, log)
 	}
 	for _, command := range [][]string{{"run", path}, {"generate", "--out", filepath.Join(dir, "other")}, {"judgeq", "--out", filepath.Join(dir, "adapter")}, {"plan", path}} {
-		if _, _, err := execute(t, t.Context(), append(command, "--cache-dtype", "int4")...); err == nil || !strings.Contains(err.Error(), `cache dtype: got "int4", want auto, float32, bf16, q4_0, `) {
+		if _, _, err := execute(t, t.Context(), append(command, "--cache-dtype", "int4")...); err == nil || !strings.Contains(err.Error(), `cache dtype: got "int4", want auto, float32, bf16, fp8, q4_0, `) {
 			t.Errorf("%s: error %v", command[0], err)
 		}
 	}
