@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"glimpse/model"
+	"glimpse/model/kvcache"
 	"glimpse/model/runner"
 )
 
@@ -17,6 +18,8 @@ type Workload struct {
 	// Held [layers] are the entries per KV head, the mean over heads, that are kept of the
 	// prompt.
 	Held []int
+	// Spared [layers] are those with a sliding window, which they hold alone; nothing is observed of them. nil: none.
+	Spared []bool
 	// Limit [layers] are the most that a layer holds while decoding; nil where every step
 	// adds an entry.
 	Limit []int
@@ -42,8 +45,9 @@ func (n *Configured) Workload(c *model.Config, tokens, budget, maxNew int) Workl
 	w := Workload{Tokens: tokens, MaxNew: maxNew, Held: slices.Repeat([]int{tokens}, c.Layers)}
 	r := newRequest(n, Prompt{Tokens: make([]int32, tokens), Entries: tokens, Budget: budget, MaxNew: maxNew, Config: c, Windows: n.evictsWindows()})
 	for l := range w.Held {
-		if !r.prompt.decides(l) {
-			w.Held[l] = min(tokens, c.Window(l))
+		w.Spared = append(w.Spared, !r.prompt.decides(l))
+		if w.Spared[l] {
+			w.Held[l] = kvcache.WindowEntries(tokens, c.Window(l))
 		}
 	}
 	if r.plan.Sparse != nil {
@@ -66,18 +70,26 @@ func (n *Configured) Workload(c *model.Config, tokens, budget, maxNew int) Workl
 	limits := r.limits()
 	if r.plan.Decode != nil {
 		w.Limit = limits
+		for l, spared := range w.Spared {
+			if spared {
+				w.Limit[l] = w.Held[l]
+			}
+		}
 	}
 	if fits {
 		return w
 	}
 	w.Merges, w.Waits = r.plan.Merge != nil, r.plan.waits()
 	for l := range w.Held {
-		if !r.plan.KeepsAll {
+		if !r.plan.KeepsAll && !w.Spared[l] {
 			w.Held[l] = min(w.Held[l], limits[l])
 		}
 	}
 	return w
 }
+
+// Spares tells that a layer is left alone.
+func (w *Workload) Spares(layer int) bool { return w.Spared != nil && w.Spared[layer] }
 
 // limits are the layers' budgets; where they depend on what is observed, those of layers
 // that are all alike.

@@ -141,6 +141,9 @@ func (m Model) draft(w eviction.Workload, add func(string, Cost)) {
 		add("draft", kept.plus(kept, m.steps(w.Held, w.Draft)))
 		var look Cost
 		for l := range m.layers {
+			if w.Spares(l) {
+				continue
+			}
 			look = look.plus(m.product(1, m.causal(l, w.Draft, w.Tokens), w.Tokens))
 		}
 		add("second look", look)
@@ -163,7 +166,9 @@ func (m Model) draft(w eviction.Workload, add func(string, Cost)) {
 func (m Model) merge(w eviction.Workload) Cost {
 	var total Cost
 	for l := range m.layers {
-		total = total.plus(m.similarities(w.Held[l], w.Tokens-w.Held[l]))
+		if !w.Spares(l) {
+			total = total.plus(m.similarities(w.Held[l], w.Tokens-w.Held[l]))
+		}
 	}
 	return total
 }

@@ -72,7 +72,7 @@ func (m Model) linears(l int, w eviction.Workload, probes []rows) Cost {
 				n = w.Tokens
 			case model.QProj:
 				n = tail(w) + beside
-				if w.Capture.AllRows {
+				if w.Capture.AllRows && !w.Spares(l) {
 					n += w.Tokens
 				}
 			default:
@@ -144,6 +144,14 @@ func (m Model) attention(l int, w eviction.Workload, probes []rows) Cost {
 func (m Model) scores(l int, w eviction.Workload, probes []rows) Cost {
 	n, c := w.Tokens, w.Capture
 	var total Cost
+	for _, p := range probes {
+		if p.peak { // of the prompt's entries alone
+			total = total.plus(m.product(1, m.causal(l, p.n, n)-m.causal(l, p.n, 0), n))
+		}
+	}
+	if w.Spares(l) {
+		return total
+	}
 	window := func(rows int) float64 {
 		rows = min(rows, n)
 		return m.causal(l, rows, n-rows)
@@ -153,11 +161,6 @@ func (m Model) scores(l int, w eviction.Workload, probes []rows) Cost {
 	}
 	for _, rows := range c.PeakWindows {
 		total = total.plus(m.product(2, window(rows), n))
-	}
-	for _, p := range probes {
-		if p.peak { // of the prompt's entries alone
-			total = total.plus(m.product(1, m.causal(l, p.n, n)-m.causal(l, p.n, 0), n))
-		}
 	}
 	if c.AllRows {
 		products := 1

@@ -192,7 +192,7 @@ func (x *Prefix) Len() int { return x.tokens }
 func (x *Prefix) Enter(c *Cache, layer int) {
 	on, from, held := c.On(layer), 0, 0
 	if c.slides(layer) {
-		held = max(0, x.tokens-c.windows[layer]+1) / kernels.WindowBlock * kernels.WindowBlock
+		held = gone(max(0, x.tokens-c.windows[layer]+1))
 		c.freed[layer] = int32(held)
 	}
 	for _, g := range x.pages {

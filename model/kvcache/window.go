@@ -5,6 +5,12 @@ import "glimpse/kernels"
 // A layer with a sliding window holds what its next row sees and no more, but for less than a block of entries
 // (kernels.WindowBlock): the rest is freed as the window moves on, in a prompt chunk by chunk.
 
+// WindowEntries is what a layer with a window holds of so many tokens.
+func WindowEntries(tokens, window int) int { return tokens - gone(max(0, tokens-window+1)) }
+
+// gone are those of so many entries before a window that are freed.
+func gone(before int) int { return before / kernels.WindowBlock * kernels.WindowBlock }
+
 // HoldWindows makes an empty cache hold everything in layers with a window, too: for those who choose among it.
 func (c *Cache) HoldWindows() { c.whole = true }
 
@@ -25,7 +31,7 @@ func (c *Cache) slide(layer int, next int32) {
 	on := c.On(layer)
 	for i := range c.heads[layer] {
 		h := &c.heads[layer][i]
-		gone := FirstSeen(h.pos, next, c.windows[layer]) / kernels.WindowBlock * kernels.WindowBlock
+		gone := gone(FirstSeen(h.pos, next, c.windows[layer]))
 		if gone == 0 {
 			continue
 		}
