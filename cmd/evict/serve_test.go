@@ -67,12 +67,13 @@ func longAnswer(t *testing.T, url string, tokens int) *bufio.Scanner {
 // TestServeEnds: SIGTERM lets an answer go on and refuses others; without time for it, it is told; the program ends well.
 func TestServeEnds(t *testing.T) {
 	for name, c := range map[string]struct {
-		drain string
-		whole bool
-	}{"waiting": {"30s", true}, "at once": {"50ms", false}} {
+		drain  string
+		tokens int
+		whole  bool
+	}{"waiting": {"10m", 1000, true}, "at once": {"50ms", 3000, false}} {
 		t.Run(name, func(t *testing.T) {
 			p, url, _ := serveProgram(t, "--drain", c.drain)
-			lines := longAnswer(t, url, 3000)
+			lines := longAnswer(t, url, c.tokens)
 			if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
