@@ -81,13 +81,12 @@ func HostSelectsToo(s *Session) *SparseChoices {
 	if !ok || !device.ownMemory {
 		return nil
 	}
-	dense := slices.IndexFunc(device.layers, func(heads []headPages) bool { return heads != nil })
+	decided, size := s.Prompt.layers(), 1
+	dense := slices.IndexFunc(decided, func(l int) bool { return device.layers[l] != nil })
 	if dense < 0 {
-		dense = len(device.layers)
-	}
-	size := 1
-	if dense < len(device.layers) {
-		size = device.layers[dense][0].size
+		dense = len(decided)
+	} else {
+		size = device.layers[decided[dense]][0].size
 	}
 	host := newSparsePagesBy(func(layer int) kernels.Selector { return s.Cache.On(layer).HostSelector() }, s, device.estimator, dense, size, device.bounds)
 	if device.sums != nil {

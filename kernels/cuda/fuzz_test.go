@@ -202,6 +202,15 @@ var fuzzOps = map[string]func(f *fuzzer) *fuzzCall{
 		y, x := f.in(n), f.in(n)
 		return of("Axpy", func() { f.B.Axpy(y, -0.75, x) }, refs{&y}, &x)
 	},
+	"AddRows": func(f *fuzzer) *fuzzCall {
+		rows, width, some := f.size(20), f.size(600), f.size(20)
+		y, x := f.in(rows, width), f.in(some, width)
+		to, weights := make([]int32, some), make([]float64, some)
+		for i := range to {
+			to[i], weights[i] = int32(f.rng.IntN(rows)), f.rng.Float64()
+		}
+		return of("AddRows", func() { f.B.AddRows(y, x, to, weights) }, refs{&y}, &x)
+	},
 	"RMSNorm": func(f *fuzzer) *fuzzCall {
 		rows, width := f.size(20), f.size(600)
 		y, x, w := f.out(rows, width), f.in(rows, width), f.in(width)
@@ -618,11 +627,13 @@ func refused(c *fuzzCall) (reason any) {
 }
 
 // composed are operations that may be refused by one that they are composed of.
-var composed = []string{"LinearGroup", "GatedLinear", "RotateHeads"}
+var composed = []string{"AddRows", "LinearGroup", "GatedLinear", "RotateHeads"}
 
 // unfuzzed are refused by tests of their own: TestLowRank, TestMultiTensorRefuse, TestRotate,
-// TestCUDACopyPairs, TestCUDALowRank and TestCUDASelectedAttention.
+// TestCUDACopyPairs, TestCUDALowRank and TestCUDASelectedAttention; or no device computes them, and models that need them
+// are refused (TestComputable).
 var unfuzzed = []string{
+	"GateMul", "GateMulGrad", "SoftCap",
 	"LowRank", "LowRankGrad", "AddLowRank", "MultiFill", "MultiAxpy", "MultiSumSquares", "MultiAdamW", "Rotate", "CopyPairs", "AttentionSelected", "RoPETable", "Receive",
 }
 
