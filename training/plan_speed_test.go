@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"glimpse/datasets"
 	"glimpse/model"
@@ -71,7 +72,7 @@ func TestScratchIsCounted(t *testing.T) {
 }
 
 // TestPlannedTimeIsTaken: the planned time of a step is that of a run of all layers, within
-// what a busy machine allows: plan and steps do not find it equally busy.
+// what a busy machine allows: the ratio of turns that follow each other.
 func TestPlannedTimeIsTaken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs steps of models of 20 million weights")
@@ -91,14 +92,14 @@ func TestPlannedTimeIsTaken(t *testing.T) {
 		{"25 million weights in bfloat16", shapesOf(t, "bfloat16", 1024, 2, 16, 4, 2816, 2048), 1500, 64, 1},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			// Other programs may have the machine in some turns: one of three tries has to be right.
+			// Other programs may have the machine in some turns: one try within a minute has to be right.
 			var ratio float64
-			for range 3 {
-				if ratio = plannedToTaken(t, x.m, x.prompt, x.response, x.batch); ratio > 0.4 && ratio < 2.5 {
+			for start := time.Now(); time.Since(start) < time.Minute; {
+				if ratio = plannedToTaken(t, x.m, x.prompt, x.response, x.batch); ratio > 0.6 && ratio < 1.67 {
 					return
 				}
 			}
-			t.Errorf("planned ÷ taken %.2f, want 0.4 to 2.5", ratio)
+			t.Errorf("planned ÷ taken %.2f, want 0.6 to 1.67", ratio)
 		})
 	}
 }
