@@ -16,6 +16,9 @@ func TestPace(t *testing.T) {
 		now = now.Add(3 * time.Second)
 		p.ended(2, now)
 	}
+	now = now.Add(time.Hour) // without requests
+	p.begun(now)
+	p.ended(1, now.Add(1500*time.Millisecond))
 	for places, want := range map[int64]time.Duration{1: 2 * time.Second, 4: 6 * time.Second, 1000: longestRetry} {
 		if got := p.until(places); got != want {
 			t.Errorf("%d places: got %v, want %v", places, got, want)

@@ -88,6 +88,13 @@ type pace struct {
 	between time.Duration // two ends, a running mean
 }
 
+// begun is told that an answer was asked for while there was no other: time without any tells nothing.
+func (p *pace) begun(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = now
+}
+
 // ended is told that n answers have.
 func (p *pace) ended(n int, now time.Time) {
 	p.mu.Lock()
@@ -314,7 +321,11 @@ func (s *Server) admit(n int) (release func(), err error) {
 		return nil, failure(http.StatusServiceUnavailable, serverError, "shutting_down", "the server is shutting down")
 	}
 	most := int64(s.Rows + s.Queue)
-	if open := s.open.Add(int64(n)); open > most {
+	open := s.open.Add(int64(n))
+	if open == int64(n) {
+		s.ends.begun(time.Now())
+	}
+	if open > most {
 		s.open.Add(-int64(n))
 		s.metrics.rejected.Inc()
 		e := failure(http.StatusTooManyRequests, "rate_limit_error", "queue_full", "%d answers run or wait, and %d more were asked for: want at most %d", open-int64(n), n, most)

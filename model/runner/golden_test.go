@@ -342,7 +342,7 @@ func TestGoldenFilesAreSmall(t *testing.T) {
 			}
 		}
 	}
-	if size > 10e6 {
-		t.Errorf("golden files: %d bytes, want at most 10 MB", size)
+	if size > 9e6 {
+		t.Errorf("golden files: %d bytes, want at most 9 MB", size)
 	}
 }
