@@ -26,3 +26,18 @@ func TestPolicyDefaultsAreBounded(t *testing.T) {
 		t.Errorf("with a byte order mark: %v, %v", got, err)
 	}
 }
+
+// TestNothingToEvictIsTold: of a model that holds nothing but windows the log says so, and of no other.
+func TestNothingToEvictIsTold(t *testing.T) {
+	for name, told := range map[string]bool{"mistral-window": true, "gemma3": false, "llama3.1": false} {
+		var log strings.Builder
+		m, err := Open(t.Context(), &Options{Model: "../model/testdata/golden/" + name, Device: "cpu"}, &log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Close()
+		if got := strings.Contains(log.String(), "every layer of the model has a sliding window"); got != told {
+			t.Errorf("%s: told %q, want it said: %v", name, log.String(), told)
+		}
+	}
+}

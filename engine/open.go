@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -156,6 +157,9 @@ func (m *Model) look(ctx context.Context) error {
 
 // load loads what comes with the model.
 func (m *Model) load(ctx context.Context, log io.Writer) error {
+	if c := &m.Config; log != nil && c.Windows != nil && !slices.Contains(c.Windows, 0) {
+		fmt.Fprintln(log, "every layer of the model has a sliding window, which it holds alone: policies evict nothing there unless they are told (--set POLICY.windows=evict)")
+	}
 	if err := m.addPattern(m.asked.Pattern); err != nil {
 		return err
 	}

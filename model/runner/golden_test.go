@@ -342,7 +342,7 @@ func TestGoldenFilesAreSmall(t *testing.T) {
 			}
 		}
 	}
-	if size > 9e6 {
-		t.Errorf("golden files: %d bytes, want at most 9 MB", size)
+	if size > 9.3e6 {
+		t.Errorf("golden files: %d bytes, want at most 9.3 MB", size)
 	}
 }
