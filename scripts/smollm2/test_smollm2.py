@@ -207,7 +207,29 @@ class ResultsPage(unittest.TestCase):
         text = self.page("ruler", [*self.predictions("ruler/vt", 2048, {"full": lambda i: 1, "snapkv 10%": lambda i: 1}),
                                    *self.predictions("ruler/cwe", 2048, {"full": lambda i: i < 4, "snapkv 10%": lambda i: 0})])
         self.assertIn("less than half: ruler/cwe 2048 (40%).", text)
-        self.assertIn("| snapkv | 100.0 ± 0.0 |", text)
+        glance, rest = text[text.index("## At a glance") :].split("## RULER")
+        for part in glance, rest:
+            self.assertIn("| snapkv | 100.0 ± 0.0 |", part)
+
+    def test_glance(self):
+        """The best first and bounds last; what a benchmark lacks is left out."""
+        every, half = lambda i: 1, lambda i: i % 2
+        with tempfile.TemporaryDirectory() as runs:
+            os.makedirs(os.path.join(runs, "done"))
+            for stage, more in (("documents", {"quest 10%": every}), ("turns", {"snapkv 5%": every})):
+                os.makedirs(os.path.join(runs, stage))
+                open(os.path.join(runs, "done", stage), "w").close()
+                with open(os.path.join(runs, stage, "predictions.jsonl"), "w") as f:
+                    f.writelines(json.dumps(p) + "\n" for p in self.predictions("any", 1, {"full": every, "snapkv 10%": half, "laq 10%": every, "laq(kernel=1) 10%": every, **more}))
+            text = results.write(runs, os.path.join(runs, "kept"))
+        table = text[text.index("## At a glance") : text.index("## Documents")]
+        self.assertEqual(re.findall(r"^\| (.*) \|$", table, re.M)[1:], [f"{p} | {s} | {s}" for p, s in (("laq", "100.0 ± 0.0"), ("snapkv", "50.0 ± 16.7"), ("*full*", "100.0 ± 0.0"))])
+
+    def test_speckv_is_compared_with_apart(self):
+        some = {"full": lambda i: 1, "lookaheadkv 10%": lambda i: i % 2, "speckv 10%": lambda i: 1, "snapkv 10%": lambda i: 0}
+        text = self.page("ruler", list(self.predictions("ruler/vt", 2048, some)))
+        self.assertIn("above every other prefill policy (arXiv:2603.10899, table 2, figure 2), 10% | not told apart | lookaheadkv 50.0 ± 16.7, snapkv 0.0 ± 0.0 |", text)
+        self.assertIn("above SpecKV with the full cache's own draft, 10% | not told apart | lookaheadkv 50.0 ± 16.7, speckv 100.0 ± 0.0 |", text)
 
     def test_nothing_measured(self):
         with tempfile.TemporaryDirectory() as runs:
