@@ -74,11 +74,12 @@ if [ -e go.mod ]; then
 fi
 characters=8000 tokens=1024 samples=1 depths=5
 [ $quick = no ] || characters=2500 tokens=512 samples=1 depths=2
-note='A note for whoever reads this: the key to the archive lies under the blue chair in the kitchen.'
+note="The meeting about all this was moved from Tuesday to Friday at 11 o'clock, in the small room next to the library."
+question='When and where is the meeting about all this?'
 document=$(head -c $characters docs/scaling.md)
 before=${document:0:characters / 2}
 before=${before%$'\n\n'*} # to the end of a paragraph
-echo "The beginning of docs/scaling.md, with a note in the middle. The question: Where does the key to the archive lie?"
+echo "The beginning of docs/scaling.md, with a note in the middle. The question: $question"
 for kept in full "streamingllm --budget 10%" "snapkv --budget 10%" "lookaheadkv --budget 10%" "laq --budget 10%"; do
   echo
   echo "== evict run --policy $kept"
@@ -87,7 +88,7 @@ for kept in full "streamingllm --budget 10%" "snapkv --budget 10%" "lookaheadkv 
 
 $note${document:${#before}}
 
-Where does the key to the archive lie?"
+$question"
 done
 echo
 echo "== needles in prompts of $tokens tokens, in percent"
