@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Puts what scripts/reference_results.sh has finished into docs/results/claims.md, each run between the lines
-# "<!-- NAME -->" and "<!-- end of NAME -->", and its chart beside it; of the policies at 512 tokens the first
-# rows into README.md ("excerpt"), and a few of them as the README's chart, docs/accuracy.svg.
+# "<!-- NAME -->" and "<!-- end of NAME -->", and its chart beside it; a few of the policies at 512 tokens are the
+# README's chart, docs/accuracy.svg.
 #
 #   ./scripts/update_results.sh [--out DIR]
-#   ./scripts/update_results.sh --readme   # only the README's rows and chart, from docs/results/claims.md
+#   ./scripts/update_results.sh --readme   # only the README's chart, from docs/results/claims.md
 #
 # --out  folder of the runs (out/results)
 set -euo pipefail
@@ -54,18 +54,8 @@ chart() {
   mv docs/accuracy.svg.new docs/accuracy.svg
 }
 
-# The README's rows: the first ten of every policy at 512 tokens, with where and when they were measured.
-excerpt() {
-  {
-    sed -n '/^<!-- test_512 -->/,/^<!-- end of/{/^Measured on /{s/:$/./p;q;}}' docs/results/claims.md
-    echo
-    sed -n '/^<!-- test_512 -->/,/^<!-- end of/{/^| policy | B = /,$p}' docs/results/claims.md | head -n 12 | cut -d'|' -f1-6 | sed 's/$/|/'
-  } | replace_section README.md excerpt
-}
-
 if [ "${1:-}" = --readme ]; then
   chart
-  excerpt
   exit
 fi
 out=$root/out/results
@@ -96,4 +86,3 @@ for name in test_512 test_2048 ablations_512 ablations_2048 compositions merging
   } | replace_section docs/results/claims.md "$name"
 done
 chart
-excerpt

@@ -306,6 +306,7 @@ def turns(page):
     for b in run.budgets:
         page.say(f"At {b}:", "")
         page.table(["policy", "mean", *columns[1:], *run.tasks], [[p, *(cell(run, p, b, c) for c in columns), *(cell(run, p, b, tasks=[t], write=whole) for t in run.tasks)] for p in ordered(run)])
+    page.compare(run, "turns: RocketKV-MT above RocketKV (arXiv:2502.14051, §3.5)", "rocketkv-mt", "rocketkv")
     claims_of(page, run, "turns")
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The papers' claims on a real model: trains the adapters of SmolLM2-135M-Instruct on its own answers
-# (answers/*.bin), measures every policy, and writes docs/results/smollm2.md. Each stage goes on where it was
-# stopped; one that is finished is not done again. Many hours on 2 cores: the adapters alone take about three.
+# (answers/*.bin), measures every policy, and writes docs/results/smollm2.md, whose first table README.md has, too.
+# Each stage goes on where it was stopped; one that is finished is not done again. Many hours on 2 cores: the adapters
+# alone take about three.
 #
 #   scripts/smollm2/results.sh [--out DIR] [--stage NAME] [--longbench DIR] [--rest] [--quick]
 #
@@ -183,6 +184,7 @@ page() {
     for file in kernels chosen; do [ ! -s $file ] || cp $file "$here/measured/"; done
   fi
   "$python" "$here/results.py" . "$page"
+  [ -n "$quick" ] || sed -n '/^## At a glance/,/^## The/{/^|/p}' "$page" | (cd "$root" && replace_section README.md smollm2)
 }
 
 for name in pairs rates adapters pooling settings needle length ruler longbench documents turns caches latency ablations page; do
