@@ -29,20 +29,20 @@ type Prompt struct {
 
 // PromptSource are the ways to give a prompt, of which one is taken.
 type PromptSource struct {
-	Text     string  // "-" is standard input
-	Messages string  // file that ParseMessages reads; "-" is standard input
-	IDs      string  // file of token ids, separated by white space or commas; "-" is standard input
-	Example  string  // of a synthetic task, for the built-in model
-	System   *string // system prompt before the text or the messages; nil: none
-	Raw      bool    // the text does not go into the chat template
-	Tokens   int     // length of the example
-	Seed     uint64  // which example
+	Text     []string // parts with an empty line between them; "-" is standard input
+	Messages string   // file that ParseMessages reads; "-" is standard input
+	IDs      string   // file of token ids, separated by white space or commas; "-" is standard input
+	Example  string   // of a synthetic task, for the built-in model
+	System   *string  // system prompt before the text or the messages; nil: none
+	Raw      bool     // the text does not go into the chat template
+	Tokens   int      // length of the example
+	Seed     uint64   // which example
 }
 
 // Read reads the one prompt that was given.
 func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader) (*Prompt, error) {
 	var given []string
-	for _, s := range [][2]string{{p.Text, "a text"}, {p.Messages, "--messages"}, {p.IDs, "--token-ids"}, {p.Example, "--example"}} {
+	for _, s := range [][2]string{{strings.Join(p.Text, ""), "a text"}, {p.Messages, "--messages"}, {p.IDs, "--token-ids"}, {p.Example, "--example"}} {
 		if s[0] != "" {
 			given = append(given, s[1])
 		}
@@ -50,7 +50,7 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader) (
 	if len(given) != 1 {
 		return nil, fmt.Errorf("prompt: got %s, want one of a text, --messages, --token-ids and --example", cmp.Or(strings.Join(given, " and "), "none"))
 	}
-	chats := p.Text+p.Messages != "" && !p.Raw && m.HasChatTemplate()
+	chats := (len(p.Text) > 0 || p.Messages != "") && !p.Raw && m.HasChatTemplate()
 	for _, flag := range []struct {
 		name  string
 		given bool
@@ -104,14 +104,15 @@ func (p *PromptSource) ReadExample(m *model.Model) (*Prompt, error) {
 }
 
 func (p *PromptSource) readText(in io.Reader) (string, error) {
-	if p.Text != "-" {
-		return p.Text, nil
+	parts := slices.Clone(p.Text)
+	if i := slices.Index(parts, "-"); i >= 0 {
+		raw, err := readFile("-", in)
+		if err != nil {
+			return "", fmt.Errorf("prompt: %w", err)
+		}
+		parts[i] = withoutNewline(string(raw))
 	}
-	raw, err := readFile(p.Text, in)
-	if err != nil {
-		return "", fmt.Errorf("prompt: %w", err)
-	}
-	return withoutNewline(string(raw)), nil
+	return strings.Join(parts, "\n\n"), nil
 }
 
 // readChat reads what goes into the chat template.

@@ -28,7 +28,7 @@ func newInspect() *cobra.Command {
 		o                 inspection.QueryOptions
 	)
 	cmd := &cobra.Command{
-		Use:   "inspect [PROMPT]",
+		Use:   "inspect " + promptArguments,
 		Short: "Show which positions a policy keeps, per layer and KV head",
 		Long: `Show which positions of a prompt a policy keeps, per layer and KV head.
 
@@ -51,10 +51,10 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
   evict inspect --policy lookaheadkv --budget 64 --example hops --json
   evict inspect --policy snapkv --budget 64 --example hops --html out/kept.html --replace
   evict inspect --queries --example section --tokens 256`,
-		Args: cli.Args("[PROMPT]"),
+		Args: cli.Args("[PROMPT]", "[-]"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			defer kernels.CatchDevice(&err) // what is shown is read from the device now
-			if err := p.argument(args); err != nil {
+			if err := p.arguments(args); err != nil {
 				return fmt.Errorf("inspect: %w", err)
 			}
 			for _, flag := range []string{"policy", "budget", "html", "npz"} {

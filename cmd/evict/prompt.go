@@ -12,10 +12,13 @@ import (
 )
 
 // promptFlags are the ways to give a prompt.
-type promptFlags struct{ console.PromptSource }
+type promptFlags struct {
+	console.PromptSource
+	text string
+}
 
 func (p *promptFlags) bind(f *pflag.FlagSet) {
-	f.StringVar(&p.Text, "prompt", "", "text of the prompt; \"-\" reads it from standard input")
+	f.StringVar(&p.text, "prompt", "", "text of the prompt; \"-\" reads it from standard input")
 	f.StringVar(&p.Messages, "messages", "", "JSON file with a conversation to answer, an array or an object with \"messages\"; \"-\" is standard input")
 	f.Var(systemFlag{&p.System}, "system", "system prompt before the prompt: text, or @FILE")
 	f.StringVar(&p.IDs, "token-ids", "", "file with the prompt's token ids, separated by white space or commas; \"-\" is standard input")
@@ -25,16 +28,26 @@ func (p *promptFlags) bind(f *pflag.FlagSet) {
 	f.BoolVar(&p.Raw, "raw", false, "take the text as it is, without the model's chat template")
 }
 
-// argument is the prompt that a command has as its argument, if any.
-func (p *promptFlags) argument(args []string) error {
+// promptArguments are those of a command that takes a prompt.
+const promptArguments = "[PROMPT] [-]"
+
+// arguments are the prompt that a command has as its arguments, if any: one of them may be standard input.
+func (p *promptFlags) arguments(args []string) error {
 	switch {
-	case len(args) == 0:
-		return nil
-	case p.Text != "":
-		return fmt.Errorf("prompt: got the argument %.40q and --prompt %.40q, want one of them", args[0], p.Text)
+	case len(args) > 0 && p.text != "":
+		return fmt.Errorf("prompt: got the argument %.40q and --prompt %.40q, want one of them", args[0], p.text)
+	case p.text != "":
+		args = []string{p.text}
+	case len(args) > 1 && (args[0] == "-") == (args[1] == "-"):
+		return fmt.Errorf("prompt: got the arguments %.40q and %.40q, want one text, in quotes, or a text and \"-\" for standard input", args[0], args[1])
 	}
-	p.Text = args[0]
-	return model.CheckPrompt(p.Text)
+	for _, text := range args {
+		if err := model.CheckPrompt(text); err != nil {
+			return err
+		}
+	}
+	p.Text = args
+	return nil
 }
 
 // read reads the prompt that was given.

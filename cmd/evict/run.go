@@ -16,7 +16,7 @@ func newRun() *cobra.Command {
 		p promptFlags
 	)
 	cmd := &cobra.Command{
-		Use:   "run [PROMPT]",
+		Use:   "run " + promptArguments,
 		Short: "Answer a prompt with the cache evicted to a budget",
 		Long: `Answer a prompt with the cache evicted to a budget.
 
@@ -25,10 +25,11 @@ standard error. The text goes into the model's chat template, if it has one, unl
 --raw is given. The built-in model knows 480 words only: --example makes prompts that it
 can answer.`,
 		Annotations: cli.Details(`
---system puts a system prompt before the text. "-" reads the text from standard input,
-without the newline at its end. --messages answers a whole conversation, a JSON
-array of messages or an object with "messages" and "tools"; what the assistant says at its
-end is left out. A budget larger than the prompt keeps all of it.
+--system puts a system prompt before the text. "-" is standard input, without the newline
+at its end: the text, or a document before or after it with an empty line between.
+--messages answers a whole conversation, a JSON array of messages or an object with
+"messages" and "tools"; what the assistant says at its end is left out. A budget larger
+than the prompt keeps all of it.
 
 Tokens are sampled as the model's generation_config.json says, unless flags say otherwise;
 --sampling greedy takes the best ones. The built-in model is greedy. A budget that is a
@@ -36,12 +37,12 @@ share of the prompt is rounded down. rocketkv and hsa divide the budget by --max
 
 ` + modelDetails),
 		Example: `  evict run --example needle --policy snapkv --budget 32
-  evict run --example section --policy lookaheadkv --budget 128
   evict run --model path/to/llama --adapter adapters/llama --budget 256 "Summarise: ..."
+  evict run --model path/to/llama - "What does it say of caches?" <report.txt
   evict run --model path/to/llama --system @system.txt --messages conversation.json`,
-		Args: cli.Args("[PROMPT]"),
+		Args: cli.Args("[PROMPT]", "[-]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := p.argument(args); err != nil {
+			if err := p.arguments(args); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
 			var prompt *console.Prompt

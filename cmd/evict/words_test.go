@@ -39,6 +39,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		"completion tcsh":                        `unknown shell "tcsh", want one of: bash, zsh, fish`,
 		"policies snapvk":                        `policies: unknown policy "snapvk", want one of: `,
 		"policies SnapKV":                        `did you mean "snapkv"?`,
+		"run some words":                         `got the arguments "some" and "words", want one text, in quotes, or a text and "-"`,
 		"policies snapkv tova":                   `got the arguments "snapkv" "tova", want [NAME]`,
 		"run":                                    `prompt: got none, want one of a text, --messages, --token-ids and --example`,
 		"inspect hi --example section":           `prompt: got a text and --example, want one of`,
