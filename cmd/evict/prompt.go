@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"glimpse/console"
 	"glimpse/internal/stdin"
@@ -50,8 +51,12 @@ func (p *promptFlags) arguments(args []string) error {
 	return nil
 }
 
-// read reads the prompt that was given.
+// read reads the prompt that was given. What is piped in beside it is not read, so that a loop of the shell over lines goes on,
+// but that is said.
 func (p *promptFlags) read(cmd *cobra.Command, m *model.Model) (*console.Prompt, error) {
+	if p.Messages != stdin.Name && p.IDs != stdin.Name && !slices.Contains(p.Text, stdin.Name) && stdin.Waiting(cmd.InOrStdin()) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "what is piped in is not read: %s - \"TEXT\" puts it before a text\n", cmd.CommandPath())
+	}
 	return p.Read(cmd.Context(), m, stdin.NewReader(cmd.Context(), cmd.InOrStdin()))
 }
 
