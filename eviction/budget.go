@@ -18,6 +18,7 @@ import (
 type Budget struct {
 	pairs int
 	share int // in millionths, so that no share is rounded; 0 where pairs counts
+	whole int // prompts of fewer tokens keep everything
 }
 
 const (
@@ -28,6 +29,12 @@ const (
 
 // Pairs is a budget of n pairs per KV head and layer.
 func Pairs(n int) Budget { return Budget{pairs: n} }
+
+// WholeBelow is the budget but for prompts of fewer than so many tokens, which keep everything. Its text is the budget's.
+func (b Budget) WholeBelow(tokens int) Budget {
+	b.whole = tokens
+	return b
+}
 
 // ParseBudget reads what [Budget] describes. Shares are above 0 and at most 1, to a
 // millionth.
@@ -108,7 +115,10 @@ func (b Budget) Check() error {
 // Of is the number of pairs per KV head and layer that are kept of a prompt of so many
 // tokens. A share is rounded down, so that no more than it is kept, but to at least 1.
 func (b Budget) Of(tokens int) int {
-	if b.share == 0 {
+	switch {
+	case tokens < b.whole:
+		return max(1, tokens)
+	case b.share == 0:
 		return b.pairs
 	}
 	return max(1, tokens*b.share/millionths)
@@ -118,9 +128,12 @@ func (b Budget) Of(tokens int) int {
 func (b Budget) Share() float64 { return float64(b.share) / millionths }
 
 // Describe is the number of pairs for a prompt of so many tokens, with the share where it
-// comes from one: "128", or "51 (10%)".
+// comes from one: "128", "51 (10%)", or "40 (all of a short prompt)".
 func (b Budget) Describe(tokens int) string {
-	if b.share == 0 {
+	switch {
+	case tokens < b.whole:
+		return fmt.Sprintf("%d (all of a short prompt)", b.Of(tokens))
+	case b.share == 0:
 		return b.String()
 	}
 	return fmt.Sprintf("%d (%v)", b.Of(tokens), b)

@@ -167,3 +167,30 @@ func TestBudgetsAsAFlag(t *testing.T) {
 		}
 	}
 }
+
+// TestWholeBelow: a short prompt keeps everything, a longer one its budget, and the text is the budget's.
+func TestWholeBelow(t *testing.T) {
+	share, err := eviction.ParseBudget("10%")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		budget   eviction.Budget
+		tokens   int
+		want     int
+		describe string
+	}{
+		{share.WholeBelow(256), 255, 255, "255 (all of a short prompt)"},
+		{share.WholeBelow(256), 256, 25, "25 (10%)"},
+		{eviction.Pairs(64).WholeBelow(256), 100, 100, "100 (all of a short prompt)"},
+		{eviction.Pairs(64).WholeBelow(256), 300, 64, "64"},
+		{share.WholeBelow(0), 5, 1, "1 (10%)"},
+	} {
+		if got := c.budget.Of(c.tokens); got != c.want || c.budget.Describe(c.tokens) != c.describe {
+			t.Errorf("%v of %d tokens: %d, %q, want %d, %q", c.budget, c.tokens, got, c.budget.Describe(c.tokens), c.want, c.describe)
+		}
+	}
+	if text := share.WholeBelow(256).String(); text != "10%" {
+		t.Errorf("text %q, want 10%%", text)
+	}
+}

@@ -149,11 +149,7 @@ func (s *Server) start(r *http.Request, g *generation) (j *job, release func(), 
 // request is the i-th answer's, of a new session.
 func (s *Server) request(g *generation, i int) (engine.Request, error) {
 	tokens := g.prompts[i/g.choices]
-	budget := g.budget
-	if len(tokens) < s.FullBelow {
-		budget = eviction.Pairs(len(tokens))
-	}
-	session, err := s.worker.runtime.NewSession(g.policy.Configured, budget)
+	session, err := s.worker.runtime.NewSession(g.policy.Configured, g.budget)
 	if err != nil {
 		return engine.Request{}, err
 	}

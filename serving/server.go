@@ -30,8 +30,6 @@ type Config struct {
 	Budget eviction.Budget
 	Choice model.SamplingChoice // how tokens are chosen where a request does not say
 	MaxNew int                  // most tokens of an answer where a request does not say
-	// FullBelow: prompts of fewer tokens keep all of their cache; 0: none.
-	FullBelow int
 
 	Rows   int   // most answers that are decoded together
 	Queue  int   // most answers that wait beside them

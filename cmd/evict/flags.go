@@ -42,17 +42,23 @@ func (s *setup) bind(f *pflag.FlagSet) {
 // bindChat adds the flags of commands that render a chat template.
 func (s *setup) bindChat(f *pflag.FlagSet) { cli.BindChat(f, &s.ChatOptions, &s.ChatDate) }
 
-// bindBudget adds --budget, whose shares are of the whole that is named.
-func bindBudget(f *pflag.FlagSet, b *eviction.Budget, whole string) {
+// bindBudget adds --budget, whose shares are of what is named; where none is given, that of fewer than so many tokens is
+// kept whole.
+func bindBudget(f *pflag.FlagSet, b *eviction.Budget, of string, short int) {
 	if err := b.Set(defaultBudget); err != nil {
 		panic(err)
 	}
-	f.Var(b, "budget", fmt.Sprintf("KV entries kept per KV head and layer, as 128, or a share of the %s, as 10%%", whole))
+	*b = b.WholeBelow(short)
+	f.Var(b, "budget", fmt.Sprintf("KV entries kept per KV head and layer, as 128, or a share of the %s, as 10%%", of))
 }
 
 // What a model of the user's runs with where neither is said. At half of the prompt the policy finds nearly
 // what the full cache does, and adds next to no time before the first token (docs/policies.md, Defaults).
 const defaultBudget = "50%"
+
+// shortPrompt is the tokens from which on a prompt is evicted where no budget is given: what a shorter one holds is not worth
+// an answer that differs.
+const shortPrompt = 256
 
 // bindPolicy adds --policy; more is what else it takes.
 func (s *setup) bindPolicy(f *pflag.FlagSet, more string) {
@@ -111,12 +117,12 @@ type answering struct {
 	o console.Options
 }
 
-// bind adds the flags; a share of the budget is of the whole that is named.
-func (a *answering) bind(f *pflag.FlagSet, whole, answer string) {
+// bind adds the flags; a share of the budget is of what is named.
+func (a *answering) bind(f *pflag.FlagSet, of, answer string) {
 	a.setup.bind(f)
 	a.bindChat(f)
 	a.bindPolicy(f, ", or FIRST:SECOND for two stages, as snapkv:quest")
-	bindBudget(f, &a.o.Budget, whole)
+	bindBudget(f, &a.o.Budget, of, shortPrompt)
 	f.IntVar(&a.o.MaxNew, "max-new", 256, "most tokens of "+answer)
 	a.o.Choice.From = model.SamplingOfModel
 	a.o.Choice.Bind(f)

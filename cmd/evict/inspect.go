@@ -133,7 +133,7 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 	p.bind(f)
 	files.Bind(f)
 	s.bindPolicy(f, "")
-	bindBudget(f, &budget, "prompt")
+	bindBudget(f, &budget, "prompt", 0)
 	f.StringVar(&htmlPath, "html", "", "file for a page that colours the prompt by how many heads keep each token")
 	f.StringVar(&npzPath, "npz", "", "file for all scores and what is kept, for numpy.load")
 	f.BoolVar(&asJSON, "json", false, "print JSON: an object with heads, or with conditions for --queries")

@@ -29,7 +29,8 @@ can answer.`,
 at its end: the text, or a document before or after it with an empty line between.
 --messages answers a whole conversation, a JSON array of messages or an object with
 "messages" and "tools"; what the assistant says at its end is left out. A budget larger
-than the prompt keeps all of it.
+than the prompt keeps all of it, and so does the default of a prompt of fewer than 256
+tokens.
 
 Tokens are sampled as the model's generation_config.json says, unless flags say otherwise;
 --sampling greedy takes the best ones. The built-in model is greedy. A budget that is a

@@ -46,6 +46,7 @@ func newServe() *cobra.Command {
 		limit          = bytesize.Size(1 << 30)
 		drain          time.Duration
 		logJSON        bool
+		fullBelow      int
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -81,7 +82,7 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 			if logJSON {
 				handler = slog.NewJSONHandler(cmd.ErrOrStderr(), nil)
 			}
-			c.Log, c.Version = slog.New(handler), version.String()
+			c.Log, c.Version, c.Budget = slog.New(handler), version.String(), c.Budget.WholeBelow(fullBelow)
 			var err error
 			if c.Keys, err = readKeys(keys); err != nil {
 				return fail(err)
@@ -160,13 +161,13 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 	s.bind(f)
 	s.bindChat(f)
 	s.bindPolicy(f, "")
-	bindBudget(f, &c.Budget, "prompt")
+	bindBudget(f, &c.Budget, "prompt", 0)
 	c.Choice.From = model.SamplingOfModel
 	c.Choice.Bind(f)
 	f.StringVar(&listen, "listen", "127.0.0.1:8080", "address to listen at, as HOST:PORT")
 	f.StringVar(&name, "served-model-name", "", "name of the model in requests; empty is its file's or folder's")
 	f.IntVar(&c.MaxNew, "max-new", 1024, "most tokens of an answer where a request does not say")
-	f.IntVar(&c.FullBelow, "full-below", 0, "keep all of prompts of fewer tokens")
+	f.IntVar(&fullBelow, "full-below", shortPrompt, "keep all of prompts of fewer tokens, where a request names no budget")
 	f.IntVar(&c.Rows, "max-num-seqs", 8, "most answers that are decoded together")
 	f.IntVar(&c.Queue, "queue", 1024, "most answers that wait; further ones are refused with 429")
 	f.Var(&memory, "memory", "memory of all sessions and shared prefixes, as 8GiB; default: what is free beside the weights, less a tenth")
