@@ -82,11 +82,12 @@ def mxfp8_values(data):
     return (elements.astype(np.float32) * scale.astype(np.float32)).ravel()
 
 
-# Of the formats of Hugging Face: the types of scale and codes, and whether there is a zero point.
+# Of the formats of Hugging Face: the types of scale and codes (None: 4 bits above a zero point); I8Z are bytes above one.
 SCALED = {
     "E4M3_BF16": (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn), "E4M3_F32": (np.float32, ml_dtypes.float8_e4m3fn),
     "I4_BF16": (ml_dtypes.bfloat16, None), "I4_F16": (np.float16, None),
     "I8_BF16": (ml_dtypes.bfloat16, np.int8), "I8_F16": (np.float16, np.int8),
+    "I8Z_BF16": (ml_dtypes.bfloat16, np.int8), "I8Z_F16": (np.float16, np.int8),
 }
 EXTREME_SCALES = [0.0, -0.0, 6e-8, 1e-7, 6.1e-5, 1.0, 300.0, 65504.0, -0.5, np.inf, np.nan]
 
@@ -104,6 +105,9 @@ def scaled_blocks(name):
         stored = rng.integers(0, 256, (n, 32), dtype=np.uint8)
         stored[:8] = np.arange(256).reshape(8, 32)
         numbers = stored.view(code).astype(np.float32)
+        if name.startswith("I8Z"):
+            zeros = np.resize(np.array([-128, 127, 0, *range(-100, 100, 9)], np.int8), (n, 1))
+            stored, numbers = np.concatenate([zeros.view(np.uint8), stored], axis=1), numbers - zeros
     values = numbers * scales.astype(np.float32)
     if scale == np.float16:
         values = values.astype(np.float16).astype(np.float32)
