@@ -75,7 +75,7 @@ func (c awq) find(f *finder) {
 			}
 			return zeros
 		}
-		if m.keep(out, in, "I4", scale, size, func(of [][]byte) func(b *block, row, col int) {
+		if m.keep(out, in, "I4", scale, size, nil, func(of [][]byte) func(b *block, row, col int) {
 			scales, zeros := floats(of[2], scale), zeros(of[1])
 			return func(b *block, row, col int) {
 				shift := 4 * slices.Index(awqOrder[:], row%8)

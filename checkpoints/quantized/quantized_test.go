@@ -105,7 +105,7 @@ func compare(t *testing.T, got, want checkpoints.TensorView) {
 		t.Fatalf("%s %v, want %s %v", got.DType, got.Shape, want.DType, want.Shape)
 	}
 	a, b := make([]float32, got.Len()), make([]float32, want.Len())
-	stored, err := kernels.FromBytes(got.DType, got.Data, got.Shape...)
+	stored, err := got.Tensor()
 	if err != nil {
 		t.Fatal(err)
 	}
