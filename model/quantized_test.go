@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"maps"
 	"math"
@@ -176,8 +177,9 @@ func TestQuantizedElsewhere(t *testing.T) {
 	}
 }
 
-// packedFolder is a Llama whose linear layers compressed-tensors packs into 4 bits, in groups of 32.
-func packedFolder(t *testing.T, shape modeltest.Llama) fstest.MapFS {
+// packedFolder is a Llama whose linear layers compressed-tensors packs into 4 bits, in groups of 32 columns, which follow each
+// other unless shuffled.
+func packedFolder(t *testing.T, shape modeltest.Llama, shuffled bool) fstest.MapFS {
 	folder, err := shape.Folder()
 	if err != nil {
 		t.Fatal(err)
@@ -212,6 +214,13 @@ func packedFolder(t *testing.T, shape modeltest.Llama) fstest.MapFS {
 		}
 		put(module+"weight_packed", "I32", codes, rows, cols/8)
 		put(module+"weight_scale", "BF16", scales, rows, cols/32)
+		if shuffled {
+			var groups []byte
+			for _, column := range rng.Perm(cols) {
+				groups = binary.LittleEndian.AppendUint32(groups, uint32(column/32))
+			}
+			put(module+"weight_g_idx", "I32", groups, cols)
+		}
 		put(module+"weight_shape", "I64", binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(rows)), uint64(cols)), 2)
 	}
 	text, err := json.Marshal(header)
@@ -232,13 +241,19 @@ func packedFolder(t *testing.T, shape modeltest.Llama) fstest.MapFS {
 }
 
 // TestQuantizedStaysInBlocks: a folder in 4 bits takes them in memory, is the model of its weights in bf16, and its
-// prompts have the bits of those.
+// prompts have the bits of those; of columns out of order, which are added up in another one, all but their last bits.
 func TestQuantizedStaysInBlocks(t *testing.T) {
+	for name, shuffled := range map[string]bool{"in order": false, "columns out of order": true} {
+		t.Run(name, func(t *testing.T) { staysInBlocks(t, shuffled) })
+	}
+}
+
+func staysInBlocks(t *testing.T, shuffled bool) {
 	if simd.Level() == "portable" {
 		t.Skip("weights are widened where there is no assembly for them")
 	}
 	shape := modeltest.Llama{Hidden: 64, Heads: 2, KVHeads: 1, HeadDim: 32, Intermediate: 96, Layers: 2, Seed: 3}
-	folder := packedFolder(t, shape)
+	folder := packedFolder(t, shape, shuffled)
 	m, wide := modeltest.OpenFolder(t, folder, "cpu"), modeltest.OpenFolder(t, folder, "cpu")
 	if f := m.WeightFormat(); f != "I4_BF16" {
 		t.Fatalf("weights are in %s", f)
@@ -278,8 +293,28 @@ func TestQuantizedStaysInBlocks(t *testing.T) {
 	}
 	keys, step := run(m)
 	wantKeys, wantStep := run(wide)
-	if !reflect.DeepEqual(keys, wantKeys) {
-		t.Error("a prompt's keys differ from those of the weights in bf16")
+	for l, want := range wantKeys {
+		if !shuffled && !slices.Equal(keys[l], want) {
+			t.Errorf("layer %d: a prompt's keys differ from those of the weights in bf16", l)
+		}
+		compare.Close(t, "keys", keys[l], want, 2e-5, compare.Floor(1))
+	}
+	widened := newFolder(t, shape).tensors(func(v checkpoints.TensorView) *checkpoints.TensorView {
+		for i := range wide.Network.Layers {
+			for _, module := range model.Modules {
+				if strings.HasPrefix(v.Name, fmt.Sprintf("model.layers.%d.", i)) && strings.HasSuffix(v.Name, string(module)+".weight") {
+					v = checkpoints.BF16Tensor(v.Name, v.Shape, wide.Network.Layers[i].Linear(module).Weight.U16())
+				}
+			}
+		}
+		return &v
+	})
+	name, err := modeltest.OpenFolder(t, widened.fs, "cpu").SHA256(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum, err := m.SHA256(t.Context()); err != nil || sum != name {
+		t.Errorf("weights are %s (%v), want %s", sum, err, name)
 	}
 	compare.Close(t, "step", step, wantStep, 6e-2, compare.Floor(1))
 	if slices.Equal(step, wantStep) {
