@@ -177,6 +177,28 @@ func TestQuantizedElsewhere(t *testing.T) {
 	}
 }
 
+// safetensorsFile is a file of tensors of any type.
+type safetensorsFile struct {
+	header  map[string]any
+	payload []byte
+}
+
+func (f *safetensorsFile) put(name, dtype string, data []byte, shape ...int) {
+	if f.header == nil {
+		f.header = map[string]any{}
+	}
+	f.header[name] = map[string]any{"dtype": dtype, "shape": shape, "data_offsets": []int{len(f.payload), len(f.payload) + len(data)}}
+	f.payload = append(f.payload, data...)
+}
+
+func (f *safetensorsFile) bytes(t testing.TB) []byte {
+	text, err := json.Marshal(f.header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text, f.payload)
+}
+
 // packedFolder is a Llama whose linear layers compressed-tensors packs into 4 bits, in groups of 32 columns, which follow each
 // other unless shuffled.
 func packedFolder(t *testing.T, shape modeltest.Llama, shuffled bool) fstest.MapFS {
@@ -189,11 +211,8 @@ func packedFolder(t *testing.T, shape modeltest.Llama, shuffled bool) fstest.Map
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
-	header, payload := map[string]any{}, []byte{}
-	put := func(name, dtype string, data []byte, shape ...int) {
-		header[name] = map[string]any{"dtype": dtype, "shape": shape, "data_offsets": []int{len(payload), len(payload) + len(data)}}
-		payload = append(payload, data...)
-	}
+	var file safetensorsFile
+	put := file.put
 	for _, name := range plain.Names() {
 		view, err := plain.Tensor(name)
 		if err != nil {
@@ -223,10 +242,6 @@ func packedFolder(t *testing.T, shape modeltest.Llama, shuffled bool) fstest.Map
 		}
 		put(module+"weight_shape", "I64", binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(rows)), uint64(cols)), 2)
 	}
-	text, err := json.Marshal(header)
-	if err != nil {
-		t.Fatal(err)
-	}
 	config := map[string]any{}
 	if err := json.Unmarshal(folder["config.json"].Data, &config); err != nil {
 		t.Fatal(err)
@@ -236,8 +251,7 @@ func packedFolder(t *testing.T, shape modeltest.Llama, shuffled bool) fstest.Map
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text, payload)
-	return fstest.MapFS{"config.json": {Data: settings}, "model.safetensors": {Data: file}}
+	return fstest.MapFS{"config.json": {Data: settings}, "model.safetensors": {Data: file.bytes(t)}}
 }
 
 // TestQuantizedStaysInBlocks: a folder in 4 bits takes them in memory, is the model of its weights in bf16, and its
@@ -318,6 +332,129 @@ func staysInBlocks(t *testing.T, shuffled bool) {
 	}
 	compare.Close(t, "step", step, wantStep, 6e-2, compare.Floor(1))
 	if slices.Equal(step, wantStep) {
+		t.Error("a step rounds nothing: its products are not of integers")
+	}
+}
+
+// gptOSSFolders are the golden gpt-oss with experts of 32 columns, as blocks of MXFP4 and as what these hold in bf16.
+func gptOSSFolders(t *testing.T) (blocks, wide fstest.MapFS) {
+	const experts, hidden, width = 4, 32, 32
+	base := fstest.MapFS{}
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		data, err := os.ReadFile(filepath.Join("testdata", "golden", "gpt-oss", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		base[name] = &fstest.MapFile{Data: data}
+	}
+	f := folder{t, base}.config(map[string]any{"intermediate_size": width, "quantization_config": map[string]any{"quant_method": "mxfp4"}})
+	plain, err := checkpoints.ParseSafetensors("model.safetensors", base["model.safetensors"].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(5, 6))
+	files := [2]*safetensorsFile{{}, {}}
+	for _, name := range plain.Names() {
+		view, err := plain.Tensor(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, module, expert := strings.Cut(name, "experts.")
+		at += "experts."
+		switch out := map[string]int{"gate_up_proj": 2 * width, "down_proj": hidden}[strings.TrimSuffix(module, "_bias")]; {
+		case !expert:
+			for _, file := range files {
+				file.put(name, view.DType.String(), view.Data, view.Shape...)
+			}
+		case strings.HasSuffix(module, "_bias"):
+			data := make([]byte, 2*experts*out) // of small half-precision numbers
+			for i := range data {
+				data[i] = byte(rng.Uint32())
+				if i%2 == 1 {
+					data[i] = data[i]&0x83 | 0x28
+				}
+			}
+			for _, file := range files {
+				file.put(name, "F16", data, experts, out)
+			}
+		default:
+			codes, scales, numbers := make([]byte, experts*out*16), make([]byte, experts*out), make([]byte, 2*experts*out*32)
+			for i := range codes {
+				codes[i] = byte(rng.Uint32())
+			}
+			for row := range scales {
+				scales[row] = byte(122 + rng.IntN(4))
+				for i := range 32 {
+					code := codes[row*16+i/2] >> (i % 2 * 4) & 15
+					x := []float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}[code&7] * math.Pow(2, float64(scales[row])-127)
+					bits := uint16(math.Float32bits(float32(x))>>16) | uint16(code>>3)<<15
+					binary.LittleEndian.PutUint16(numbers[2*((row/out*32+i)*out+row%out):], bits) // [experts, in, out]
+				}
+			}
+			files[0].put(at+module+"_blocks", "U8", codes, experts, out, 1, 16)
+			files[0].put(at+module+"_scales", "U8", scales, experts, out, 1)
+			files[1].put(at+module, "BF16", numbers, experts, 32, out)
+		}
+	}
+	for i, file := range files {
+		made := folder{t, fstest.MapFS{"config.json": f.fs["config.json"], "model.safetensors": {Data: file.bytes(t)}}}
+		if i == 0 {
+			blocks = made.fs
+			continue
+		}
+		wide = made.config(map[string]any{"quantization_config": nil}).fs
+	}
+	return blocks, wide
+}
+
+// TestExpertsStayInBlocks: gpt-oss's experts take 4.25 bits in memory, and are the model of their numbers in bf16.
+func TestExpertsStayInBlocks(t *testing.T) {
+	if !strings.HasPrefix(simd.Level(), "avx") {
+		t.Skip("experts are widened where there is no assembly for them")
+	}
+	folder, plain := gptOSSFolders(t)
+	m, wide := modeltest.OpenFolder(t, folder, "cpu"), modeltest.OpenFolder(t, plain, "cpu")
+	const weights = 2 * 4 * 3 * 32 * 32
+	if got, want := m.WeightBytes(), wide.WeightBytes()-2*weights+weights/32*17; got != want || m.Network.Layers[0].Experts.Each[0].Up.Weight.DType.String() != checkpoints.MXFP4 {
+		t.Errorf("%d bytes of weights in %s, want %d; in bf16 %d", got, m.Network.Layers[0].Experts.Each[0].Up.Weight.DType, want, wide.WeightBytes())
+	}
+	t.Logf("%d bytes of weights, in bf16 %d", m.WeightBytes(), wide.WeightBytes())
+	sum, err := wide.SHA256(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := m.SHA256(t.Context()); err != nil || got != sum {
+		t.Errorf("weights are %s (%v), want %s", got, err, sum)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), folder["config.json"].Data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if shapes, err := model.OpenShapes(dir, "cpu"); err != nil || shapes.WeightBytes() >= m.WeightBytes()+m.WeightBytes()/20 || shapes.WeightBytes() < m.WeightBytes()*9/10 {
+		t.Errorf("shapes of %d bytes (%v), opened %d", shapes.WeightBytes(), err, m.WeightBytes())
+	}
+	tokens := modeltest.Tokens(m, 1, 240) // of which every expert gets more than 16
+	var logits [2][]float32
+	var keys [2][][]float32
+	for i, m := range []*model.Model{m, wide} {
+		r, cache := runner.New(m), kvcache.New(m)
+		if _, err := r.Prefill(t.Context(), cache, tokens, runner.PrefillOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for l := range m.Config.Layers {
+			for _, kv := range cache.View(l) {
+				keys[i] = append(keys[i], kv.K.Float32s(), kv.V.Float32s())
+			}
+		}
+		if logits[i], err = r.Step(t.Context(), cache, 5, runner.Capture{}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !reflect.DeepEqual(keys[0], keys[1]) {
+		t.Error("a prompt's keys differ from those of the weights in bf16")
+	}
+	compare.Close(t, "step", logits[0], logits[1], 6e-2, compare.Floor(1))
+	if slices.Equal(logits[0], logits[1]) {
 		t.Error("a step rounds nothing: its products are not of integers")
 	}
 }

@@ -114,6 +114,16 @@ def scaled_blocks(name):
     return np.concatenate([scales.view(np.uint8).reshape(n, size), stored], axis=1).ravel(), values.ravel()
 
 
+def e2m1_blocks():
+    """Blocks of all codes under all scales but that of NaN, and what they hold: those of i and i+16 share a byte."""
+    scales = np.array([0, 1, 2, 3, 100, 126, 127, 128, 252, 253, 254], np.uint8)[:, None]
+    codes = np.resize(np.arange(256, dtype=np.uint8), (len(scales), 16))
+    numbers = np.concatenate([codes & 15, codes >> 4], axis=1).view(ml_dtypes.float4_e2m1fn).astype(np.float32)
+    with np.errstate(over="ignore"):
+        values = numbers * scales.view(ml_dtypes.float8_e8m0fnu).astype(np.float32)
+    return np.concatenate([scales, codes], axis=1).ravel(), values.ravel()
+
+
 def to_mxfp8(numbers):
     """The scale is the least power of two that leaves no number above 448."""
     top = np.abs(numbers).max(axis=1, keepdims=True).astype(np.float64)
@@ -125,9 +135,11 @@ def to_mxfp8(numbers):
 
 def write_blocks(path):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as z:
-        for name in sorted([*PLAIN, *HALVES, *BYTES, *SCALED, "MXFP8"]):
+        for name in sorted([*PLAIN, *HALVES, *BYTES, *SCALED, "MXFP8", "E2M1_E8M0"]):
             if name in SCALED:
                 data, values = scaled_blocks(name)
+            elif name == "E2M1_E8M0":
+                data, values = e2m1_blocks()
             else:
                 data = mxfp8_blocks() if name == "MXFP8" else blocks(name)
                 values = mxfp8_values(data) if name == "MXFP8" else quants.dequantize(data, Type[name])

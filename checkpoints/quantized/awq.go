@@ -119,7 +119,7 @@ func widenAWQ(dst, qweight []byte, in, out, size int, scales, zeros []float32, s
 	})
 }
 
-func (c awq) stored(cols int) kernels.DType {
+func (c awq) stored(_ string, cols int) kernels.DType {
 	if c.group == -1 {
 		c.group = cols
 	}

@@ -29,14 +29,10 @@ type block struct {
 
 // typeOf is the type in which a matrix stays, BF16 where it is widened.
 func typeOf(codes, scale string, cols, group int) kernels.DType {
-	dtype, err := kernels.ParseStored(codes + "_" + scale)
-	if err != nil || cols%blockCols != 0 || group == 0 || group < cols && group%blockCols != 0 {
+	if cols%blockCols != 0 || group == 0 || group < cols && group%blockCols != 0 {
 		return kernels.BF16
 	}
-	if f, _ := dtype.Format(); !f.Assembled() {
-		return kernels.BF16
-	}
-	return dtype
+	return checkpoints.Kept(codes + "_" + scale)
 }
 
 // inGroups is the order of columns in which those of a group follow each other, nil where they do in their own; false where

@@ -218,7 +218,7 @@ func (g *group) packsZeros() bool {
 func (g *group) zeros() bool { return g.Weights.Symmetric != nil && !*g.Weights.Symmetric }
 
 // stored is that of the first group, with scales as most are.
-func (c compressed) stored(cols int) kernels.DType {
+func (c compressed) stored(_ string, cols int) kernels.DType {
 	if len(c.groups) == 0 {
 		return kernels.BF16
 	}

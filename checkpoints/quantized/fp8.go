@@ -69,7 +69,7 @@ func (c fp8) find(f *finder) {
 	}
 }
 
-func (c fp8) stored(cols int) kernels.DType {
+func (c fp8) stored(_ string, cols int) kernels.DType {
 	if c.cols == 0 {
 		c.cols = cols
 	}

@@ -177,7 +177,7 @@ func (c gptq) widen(dst, qweight []byte, in, out int, index []int, scales, zeros
 // the codes in a word.
 const transposedRows, transposedCols = 128, 48
 
-func (c gptq) stored(cols int) kernels.DType {
+func (c gptq) stored(_ string, cols int) kernels.DType {
 	if c.Group == -1 {
 		c.Group = cols
 	}

@@ -31,6 +31,7 @@ const (
 	VectorQ8_0
 	VectorIQ4_NL
 	VectorMXFP4
+	VectorE2M1_E8M0
 	VectorMXFP8
 	VectorE4M3_BF16
 	VectorE4M3_F32

@@ -47,6 +47,11 @@ func multiplyE4M3_F32AVX2(m int, n int, blocks int, alpha float32, a *byte, lda 
 //go:noescape
 func multiplyE4M3_F32AVX512(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
+// decodeE2M1_E8M0AVX2 widens blocks of E2M1_E8M0, 32 elements in 17 bytes each.
+//
+//go:noescape
+func decodeE2M1_E8M0AVX2(dst *float32, src *byte, blocks int)
+
 // decodeQ4_0AVX2 widens blocks of Q4_0, 32 elements in 18 bytes each.
 //
 //go:noescape

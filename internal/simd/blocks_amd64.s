@@ -2822,6 +2822,121 @@ not1:
 	VZEROUPPER
 	RET
 
+// func decodeE2M1_E8M0AVX2(dst *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, CMOV, MMX+
+TEXT ·decodeE2M1_E8M0AVX2(SB), NOSPLIT, $32-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    blocks+16(FP), DX
+	VMOVDQU e2m1Magnitudes<>+0(SB), Y0
+	VMOVDQU x80000000<>+0(SB), Y1
+
+block:
+	PREFETCHT0     1024(CX)
+	MOVBLZX        (CX), BX
+	LEAL           1(BX), SI
+	SHLL           $0x15, SI
+	DECL           BX
+	SHLL           $0x17, BX
+	CMPB           (CX), $0x02
+	CMOVLCS        SI, BX
+	VMOVD          BX, X2
+	VBROADCASTSS   X2, Y2
+	VBROADCASTI128 1(CX), Y3
+	VPSRLVQ        nibbles<>+0(SB), Y3, Y3
+	VPAND          x0f0f0f0f<>+0(SB), Y3, Y3
+	VMOVDQU        Y3, (SP)
+	VPMOVZXBD      (SP), Y3
+	VPERMPS        Y0, Y3, Y4
+	VPSLLD         $0x1c, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPOR           Y3, Y4, Y4
+	VMULPS         Y2, Y4, Y4
+	VMOVUPS        Y4, (AX)
+	VPMOVZXBD      8(SP), Y3
+	VPERMPS        Y0, Y3, Y4
+	VPSLLD         $0x1c, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPOR           Y3, Y4, Y4
+	VMULPS         Y2, Y4, Y4
+	VMOVUPS        Y4, 32(AX)
+	VPMOVZXBD      16(SP), Y3
+	VPERMPS        Y0, Y3, Y4
+	VPSLLD         $0x1c, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPOR           Y3, Y4, Y4
+	VMULPS         Y2, Y4, Y4
+	VMOVUPS        Y4, 64(AX)
+	VPMOVZXBD      24(SP), Y3
+	VPERMPS        Y0, Y3, Y4
+	VPSLLD         $0x1c, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPOR           Y3, Y4, Y4
+	VMULPS         Y2, Y4, Y4
+	VMOVUPS        Y4, 96(AX)
+	ADDQ           $+128, AX
+	ADDQ           $+17, CX
+	DECQ           DX
+	JNZ            block
+	VZEROUPPER
+	RET
+
+DATA e2m1Magnitudes<>+0(SB)/4, $0x00000000
+DATA e2m1Magnitudes<>+4(SB)/4, $0x3f800000
+DATA e2m1Magnitudes<>+8(SB)/4, $0x40000000
+DATA e2m1Magnitudes<>+12(SB)/4, $0x40400000
+DATA e2m1Magnitudes<>+16(SB)/4, $0x40800000
+DATA e2m1Magnitudes<>+20(SB)/4, $0x40c00000
+DATA e2m1Magnitudes<>+24(SB)/4, $0x41000000
+DATA e2m1Magnitudes<>+28(SB)/4, $0x41400000
+GLOBL e2m1Magnitudes<>(SB), RODATA|NOPTR, $32
+
+DATA x80000000<>+0(SB)/4, $0x80000000
+DATA x80000000<>+4(SB)/4, $0x80000000
+DATA x80000000<>+8(SB)/4, $0x80000000
+DATA x80000000<>+12(SB)/4, $0x80000000
+DATA x80000000<>+16(SB)/4, $0x80000000
+DATA x80000000<>+20(SB)/4, $0x80000000
+DATA x80000000<>+24(SB)/4, $0x80000000
+DATA x80000000<>+28(SB)/4, $0x80000000
+DATA x80000000<>+32(SB)/4, $0x80000000
+DATA x80000000<>+36(SB)/4, $0x80000000
+DATA x80000000<>+40(SB)/4, $0x80000000
+DATA x80000000<>+44(SB)/4, $0x80000000
+DATA x80000000<>+48(SB)/4, $0x80000000
+DATA x80000000<>+52(SB)/4, $0x80000000
+DATA x80000000<>+56(SB)/4, $0x80000000
+DATA x80000000<>+60(SB)/4, $0x80000000
+GLOBL x80000000<>(SB), RODATA|NOPTR, $64
+
+DATA nibbles<>+0(SB)/4, $0x00000000
+DATA nibbles<>+4(SB)/4, $0x00000000
+DATA nibbles<>+8(SB)/4, $0x00000000
+DATA nibbles<>+12(SB)/4, $0x00000000
+DATA nibbles<>+16(SB)/4, $0x00000004
+DATA nibbles<>+20(SB)/4, $0x00000000
+DATA nibbles<>+24(SB)/4, $0x00000004
+DATA nibbles<>+28(SB)/4, $0x00000000
+GLOBL nibbles<>(SB), RODATA|NOPTR, $32
+
+DATA x0f0f0f0f<>+0(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+4(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+8(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+12(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+16(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+20(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+24(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+28(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+32(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+36(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+40(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+44(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+48(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+52(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+56(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+60(SB)/4, $0x0f0f0f0f
+GLOBL x0f0f0f0f<>(SB), RODATA|NOPTR, $64
+
 // func decodeQ4_0AVX2(dst *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·decodeQ4_0AVX2(SB), NOSPLIT, $160-24
@@ -2860,34 +2975,6 @@ block:
 	JNZ            block
 	VZEROUPPER
 	RET
-
-DATA nibbles<>+0(SB)/4, $0x00000000
-DATA nibbles<>+4(SB)/4, $0x00000000
-DATA nibbles<>+8(SB)/4, $0x00000000
-DATA nibbles<>+12(SB)/4, $0x00000000
-DATA nibbles<>+16(SB)/4, $0x00000004
-DATA nibbles<>+20(SB)/4, $0x00000000
-DATA nibbles<>+24(SB)/4, $0x00000004
-DATA nibbles<>+28(SB)/4, $0x00000000
-GLOBL nibbles<>(SB), RODATA|NOPTR, $32
-
-DATA x0f0f0f0f<>+0(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+4(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+8(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+12(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+16(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+20(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+24(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+28(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+32(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+36(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+40(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+44(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+48(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+52(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+56(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+60(SB)/4, $0x0f0f0f0f
-GLOBL x0f0f0f0f<>(SB), RODATA|NOPTR, $64
 
 DATA x08080808<>+0(SB)/4, $0x08080808
 DATA x08080808<>+4(SB)/4, $0x08080808
@@ -17482,24 +17569,6 @@ block:
 	JNZ          block
 	VZEROUPPER
 	RET
-
-DATA x80000000<>+0(SB)/4, $0x80000000
-DATA x80000000<>+4(SB)/4, $0x80000000
-DATA x80000000<>+8(SB)/4, $0x80000000
-DATA x80000000<>+12(SB)/4, $0x80000000
-DATA x80000000<>+16(SB)/4, $0x80000000
-DATA x80000000<>+20(SB)/4, $0x80000000
-DATA x80000000<>+24(SB)/4, $0x80000000
-DATA x80000000<>+28(SB)/4, $0x80000000
-DATA x80000000<>+32(SB)/4, $0x80000000
-DATA x80000000<>+36(SB)/4, $0x80000000
-DATA x80000000<>+40(SB)/4, $0x80000000
-DATA x80000000<>+44(SB)/4, $0x80000000
-DATA x80000000<>+48(SB)/4, $0x80000000
-DATA x80000000<>+52(SB)/4, $0x80000000
-DATA x80000000<>+56(SB)/4, $0x80000000
-DATA x80000000<>+60(SB)/4, $0x80000000
-GLOBL x80000000<>(SB), RODATA|NOPTR, $64
 
 DATA x03030303<>+0(SB)/4, $0x03030303
 DATA x03030303<>+4(SB)/4, $0x03030303

@@ -30,7 +30,7 @@ var blockFormats = func() []*blockFormat {
 		halves []int
 	}{
 		{"Q4_0", VectorQ4_0, []int{0}}, {"Q4_1", VectorQ4_1, []int{0, 2}}, {"Q5_0", VectorQ5_0, []int{0}}, {"Q5_1", VectorQ5_1, []int{0, 2}},
-		{"Q8_0", VectorQ8_0, []int{0}}, {"IQ4_NL", VectorIQ4_NL, []int{0}}, {"MXFP4", VectorMXFP4, nil}, {"MXFP8", VectorMXFP8, nil},
+		{"Q8_0", VectorQ8_0, []int{0}}, {"IQ4_NL", VectorIQ4_NL, []int{0}}, {"MXFP4", VectorMXFP4, nil}, {"E2M1_E8M0", VectorE2M1_E8M0, nil}, {"MXFP8", VectorMXFP8, nil},
 		{"E4M3_BF16", VectorE4M3_BF16, nil}, {"E4M3_F32", VectorE4M3_F32, nil}, {"I4_BF16", VectorI4_BF16, nil}, {"I4_F16", VectorI4_F16, nil},
 		{"I8_BF16", VectorI8_BF16, nil}, {"I8_F16", VectorI8_F16, nil}, {"I8Z_BF16", VectorI8Z_BF16, nil}, {"I8Z_F16", VectorI8Z_F16, nil},
 		{"Q2_K", VectorQ2_K, []int{80, 82}}, {"Q3_K", VectorQ3_K, []int{108}}, {"Q4_K", VectorQ4_K, []int{0, 2}},
@@ -66,7 +66,7 @@ func (f *blockFormat) random(r *rand.Rand, elems int) []byte {
 			block[at], block[at+1] = byte(h[0]), byte(h[0]>>8)
 		}
 		switch f.name {
-		case "MXFP4":
+		case "MXFP4", "E2M1_E8M0":
 			block[0] = byte(120 + r.IntN(8))
 		case "MXFP8": // below 2, and no NaN
 			block[0] = byte(112 + r.IntN(8))
@@ -310,7 +310,7 @@ func TestBlocksFewRows(t *testing.T) {
 					copy(block[h:h+2], halves[h:h+2])
 				}
 				switch {
-				case f.name == "MXFP4":
+				case f.name == "MXFP4" || f.name == "E2M1_E8M0":
 					block[0] = halves[0]
 				case strings.HasPrefix(f.name, "I4"):
 					copy(block[:3], halves[:3])

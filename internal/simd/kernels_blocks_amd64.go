@@ -13,6 +13,7 @@ var (
 		VectorQ8_0:      {decodeQ8_0AVX2, multiplyQ8_0AVX2, 3, 0},
 		VectorIQ4_NL:    {decodeIQ4_NLAVX2, multiplyIQ4_NLAVX2, 3, 0},
 		VectorMXFP4:     {decodeMXFP4AVX2, multiplyMXFP4AVX2, 3, 12},
+		VectorE2M1_E8M0: {decodeE2M1_E8M0AVX2, multiplyMXFP4AVX2, 3, 12}, // the signs of zeros count for nothing in sums
 		VectorMXFP8:     {decode: decodeMXFP8AVX2},
 		VectorE4M3_BF16: {decodeE4M3_BF16AVX2, multiplyE4M3_BF16AVX2, 4, unrounded},
 		VectorE4M3_F32:  {decodeE4M3_F32AVX2, multiplyE4M3_F32AVX2, 4, unrounded},
@@ -37,6 +38,7 @@ var (
 		VectorQ8_0:      {decodeQ8_0AVX2, multiplyQ8_0AVX512VNNI, 4, 128},
 		VectorIQ4_NL:    {decodeIQ4_NLAVX2, multiplyIQ4_NLAVX512VNNI, 4, 128},
 		VectorMXFP4:     {decodeMXFP4AVX2, multiplyMXFP4AVX512VNNI, 4, 12},
+		VectorE2M1_E8M0: {decodeE2M1_E8M0AVX2, multiplyMXFP4AVX512VNNI, 4, 12},
 		VectorMXFP8:     {decode: decodeMXFP8AVX2},
 		VectorE4M3_BF16: {decodeE4M3_BF16AVX2, multiplyE4M3_BF16AVX512, 4, unrounded},
 		VectorE4M3_F32:  {decodeE4M3_F32AVX2, multiplyE4M3_F32AVX512, 4, unrounded},

@@ -74,6 +74,7 @@ func blocks() {
 			floatDots(f, floatISAs[1])
 		}
 	}
+	decodeE2M1()
 	for i := range blockFormats {
 		f := &blockFormats[i]
 		decodeBlocks(f)

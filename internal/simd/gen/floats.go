@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -55,6 +56,38 @@ func decodeFloats(f floatFormat) {
 	}
 	ADDQ(I32(4*32), dst)
 	ADDQ(I32(32+f.bytes), src)
+	DECQ(left)
+	JNZ(LabelRef("block"))
+	end()
+}
+
+// decodeE2M1 is the decode of MXFP4 with the sign of zeros, which bytes do not have.
+func decodeE2M1() {
+	name := "decodeE2M1_E8M0AVX2"
+	function(name, "func(dst *float32, src *byte, blocks int)", name+" widens blocks of E2M1_E8M0, 32 elements in 17 bytes each.")
+	local := AllocLocal(32)
+	dst, src, left := pointer("dst"), pointer("src"), pointer("blocks")
+	var doubled []uint32
+	for _, x := range []float32{0, 1, 2, 3, 4, 6, 8, 12} {
+		doubled = append(doubled, math.Float32bits(x))
+	}
+	magnitudes, sign := loaded(words("e2m1Magnitudes", doubled...)), loaded(integer(1<<31))
+	Label("block")
+	PREFETCHT0(Mem{Base: src, Disp: 1024})
+	scale, _ := halfE8M0(Mem{Base: src})
+	VMOVDQU(nibbles(Mem{Base: src, Disp: 1}), local)
+	for part := range 4 {
+		code, x := YMM(), YMM()
+		VPMOVZXBD(local.Offset(8*part), code)
+		VPERMPS(magnitudes, code, x) // by the lowest three bits
+		VPSLLD(Imm(28), code, code)
+		VPAND(sign, code, code)
+		VPOR(code, x, x)
+		VMULPS(scale, x, x)
+		VMOVUPS(x, Mem{Base: dst, Disp: 32 * part})
+	}
+	ADDQ(I32(4*32), dst)
+	ADDQ(I32(17), src)
 	DECQ(left)
 	JNZ(LabelRef("block"))
 	end()
