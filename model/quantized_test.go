@@ -177,28 +177,6 @@ func TestQuantizedElsewhere(t *testing.T) {
 	}
 }
 
-// safetensorsFile is a file of tensors of any type.
-type safetensorsFile struct {
-	header  map[string]any
-	payload []byte
-}
-
-func (f *safetensorsFile) put(name, dtype string, data []byte, shape ...int) {
-	if f.header == nil {
-		f.header = map[string]any{}
-	}
-	f.header[name] = map[string]any{"dtype": dtype, "shape": shape, "data_offsets": []int{len(f.payload), len(f.payload) + len(data)}}
-	f.payload = append(f.payload, data...)
-}
-
-func (f *safetensorsFile) bytes(t testing.TB) []byte {
-	text, err := json.Marshal(f.header)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text, f.payload)
-}
-
 // packedFolder is a Llama whose linear layers compressed-tensors packs into 4 bits, in groups of 32 columns, which follow each
 // other unless shuffled.
 func packedFolder(t *testing.T, shape modeltest.Llama, shuffled bool) fstest.MapFS {
@@ -211,8 +189,8 @@ func packedFolder(t *testing.T, shape modeltest.Llama, shuffled bool) fstest.Map
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
-	var file safetensorsFile
-	put := file.put
+	var file modeltest.Safetensors
+	put := file.Put
 	for _, name := range plain.Names() {
 		view, err := plain.Tensor(name)
 		if err != nil {
@@ -251,7 +229,7 @@ func packedFolder(t *testing.T, shape modeltest.Llama, shuffled bool) fstest.Map
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fstest.MapFS{"config.json": {Data: settings}, "model.safetensors": {Data: file.bytes(t)}}
+	return fstest.MapFS{"config.json": {Data: settings}, "model.safetensors": {Data: file.Bytes()}}
 }
 
 // TestQuantizedStaysInBlocks: a folder in 4 bits takes them in memory, is the model of its weights in bf16, and its
@@ -353,7 +331,7 @@ func gptOSSFolders(t *testing.T) (blocks, wide fstest.MapFS) {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(5, 6))
-	files := [2]*safetensorsFile{{}, {}}
+	files := [2]*modeltest.Safetensors{{}, {}}
 	for _, name := range plain.Names() {
 		view, err := plain.Tensor(name)
 		if err != nil {
@@ -364,7 +342,7 @@ func gptOSSFolders(t *testing.T) (blocks, wide fstest.MapFS) {
 		switch out := map[string]int{"gate_up_proj": 2 * width, "down_proj": hidden}[strings.TrimSuffix(module, "_bias")]; {
 		case !expert:
 			for _, file := range files {
-				file.put(name, view.DType.String(), view.Data, view.Shape...)
+				file.Put(name, view.DType.String(), view.Data, view.Shape...)
 			}
 		case strings.HasSuffix(module, "_bias"):
 			data := make([]byte, 2*experts*out) // of small half-precision numbers
@@ -375,7 +353,7 @@ func gptOSSFolders(t *testing.T) (blocks, wide fstest.MapFS) {
 				}
 			}
 			for _, file := range files {
-				file.put(name, "F16", data, experts, out)
+				file.Put(name, "F16", data, experts, out)
 			}
 		default:
 			codes, scales, numbers := make([]byte, experts*out*16), make([]byte, experts*out), make([]byte, 2*experts*out*32)
@@ -391,13 +369,13 @@ func gptOSSFolders(t *testing.T) (blocks, wide fstest.MapFS) {
 					binary.LittleEndian.PutUint16(numbers[2*((row/out*32+i)*out+row%out):], bits) // [experts, in, out]
 				}
 			}
-			files[0].put(at+module+"_blocks", "U8", codes, experts, out, 1, 16)
-			files[0].put(at+module+"_scales", "U8", scales, experts, out, 1)
-			files[1].put(at+module, "BF16", numbers, experts, 32, out)
+			files[0].Put(at+module+"_blocks", "U8", codes, experts, out, 1, 16)
+			files[0].Put(at+module+"_scales", "U8", scales, experts, out, 1)
+			files[1].Put(at+module, "BF16", numbers, experts, 32, out)
 		}
 	}
 	for i, file := range files {
-		made := folder{t, fstest.MapFS{"config.json": f.fs["config.json"], "model.safetensors": {Data: file.bytes(t)}}}
+		made := folder{t, fstest.MapFS{"config.json": f.fs["config.json"], "model.safetensors": {Data: file.Bytes()}}}
 		if i == 0 {
 			blocks = made.fs
 			continue
