@@ -112,9 +112,6 @@ func windowsAreFreed(t *testing.T, cache string) {
 // sessions do; only layers that hold the prompt count in hit rates.
 func TestStudyLeavesWindowsAlone(t *testing.T) {
 	for _, cache := range windowCaches {
-		if cache == "kivi4" { // whose newest tokens of the prompt go into groups as the response is written, with windows or without
-			continue
-		}
 		t.Run(cache, func(t *testing.T) { studyLeavesWindowsAlone(t, cache) })
 	}
 }
@@ -159,5 +156,29 @@ func studyLeavesWindowsAlone(t *testing.T, cache string) {
 		if rate := eviction.HitRate(kept, kept); rate != 1 {
 			t.Errorf("%s: hit rate of itself %v", name, rate)
 		}
+	}
+}
+
+// TestPoliciesOverRoundedWindows: every policy prefills and decodes over caches in few bits of a model with sliding windows, whose
+// layers hold these alone, and gives the same answer twice.
+func TestPoliciesOverRoundedWindows(t *testing.T) {
+	for _, cache := range []string{"fp8", "q8_0", "q4_0", "kivi4"} {
+		t.Run(cache, func(t *testing.T) {
+			m, tokens := windowed(t, cache)
+			for _, name := range eviction.Policies.Names() {
+				p := policy(t, m, name)
+				var answers [2][]int32
+				for i := range answers {
+					s := prefill(t, m, p, tokens[:640], 48)
+					if answers[i] = generate(t, s, 12); len(answers[i]) != 12 {
+						t.Errorf("%s: answer %v", name, answers[i])
+					}
+					holdsWindows(t, m, s)
+				}
+				if !slices.Equal(answers[0], answers[1]) {
+					t.Errorf("%s: answers %v and %v", name, answers[0], answers[1])
+				}
+			}
+		})
 	}
 }
