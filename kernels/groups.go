@@ -316,9 +316,13 @@ func (g *groups) pick(to, from []byte, rows []int32, start int) {
 	}
 }
 
-// MarkRows remembers how the rows in groups lie, so that CutRows to as many leaves them as they are now.
+// MarkRows remembers how the rows in groups lie, so that CutRows to as many leaves them as they are now. Of tensors that are only
+// counted both do nothing.
 func (t *Tensor) MarkRows() {
 	g := t.groups
+	if g == nil {
+		return
+	}
 	g.mark = &mark{g.rows(), len(g.ends), slices.Clone(g.recent)}
 }
 
@@ -326,6 +330,9 @@ func (t *Tensor) MarkRows() {
 // been written since; else those that AppendRows has put in groups stay there.
 func (t *Tensor) CutRows(n int) {
 	g := t.groups
+	if g == nil {
+		return
+	}
 	if m := g.mark; m != nil && m.rows == n {
 		g.ends, g.blocks = g.ends[:m.groups], g.blocks[:m.groups*groupBytes(g.dim)]
 		g.recent = append(g.recent[:0], m.recent...)
