@@ -109,7 +109,7 @@ func (g *groups) add(n int) []byte {
 
 // append adds rows.
 func (g *groups) append(rows []float32) {
-	if most := min(g.capacity, recentRows+groupRows) * g.dim; cap(g.recent) < most {
+	if most := min(g.capacity-g.closedRows(), recentRows+groupRows) * g.dim; cap(g.recent) < most {
 		g.recent = append(make([]uint16, 0, most), g.recent...)
 	}
 	oldest := make([]float32, groupRows*g.dim)
