@@ -16,6 +16,7 @@ import (
 type Derived struct {
 	DType kernels.DType
 	Shape []int
+	Order []int32 // as that of TensorView
 	// Of are the stored tensors in whose place it stands, all safetensors.
 	Of []string
 	// Make fills dst, the elements as [TensorView.Data] has them, from the bytes of those
@@ -122,7 +123,7 @@ func (f *derivedFile) Tensor(name string) (TensorView, error) {
 			return TensorView{}, err
 		}
 	}
-	view := TensorView{Name: name, DType: d.DType, Shape: slices.Clone(d.Shape)}
+	view := TensorView{Name: name, DType: d.DType, Shape: slices.Clone(d.Shape), Order: d.Order}
 	var err error
 	view.Data, err = f.made.Bytes(name, d.size(), func() ([]byte, error) {
 		data := make([]byte, d.size())

@@ -3,17 +3,19 @@ package checkpoints
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"strings"
 
+	"glimpse/internal/simd"
 	"glimpse/kernels"
+	"glimpse/kernels/formats"
 )
 
 // SplitExperts shows the experts of gpt-oss one by one, as other models have them: files hold those of a layer in one tensor,
 // with the outputs of gate and up in turns. X.experts.gate_up_proj [experts, hidden, 2·width], X.experts.down_proj [experts,
 // width, hidden] and their _bias [experts, out] become X.experts.E.gate_proj, up_proj and down_proj. What is stored as blocks of
-// MXFP4, X_blocks U8 [experts, out, in/32, 16] and X_scales U8 [experts, out, in/32], is widened to BF16, which holds it
-// exactly (OCP Microscaling Formats 1.0, §5.3.3).
+// MXFP4, X_blocks U8 [experts, out, in/32, 16] and X_scales U8 [experts, out, in/32], stays in blocks where the processor
+// has kernels for them (format E2M1_E8M0), and is widened to BF16 otherwise, which holds it exactly (OCP Microscaling Formats
+// 1.0, §5.3.3).
 func (w *Weights) SplitExperts() error {
 	derived := map[string]Derived{}
 	for _, name := range w.Names() {
@@ -138,8 +140,20 @@ func (s *stacked) plain(w *Weights, info TensorInfo, derived map[string]Derived,
 	return nil
 }
 
-// mxfp4Values are those of the codes of E2M1.
-var mxfp4Values = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -0.5, -1, -1.5, -2, -3, -4, -6}
+// Kept is the type of a format of blocks where the processor has kernels for it, BF16 where it has none.
+func Kept(format string) kernels.DType {
+	dtype, err := kernels.ParseStored(format)
+	if err != nil {
+		return kernels.BF16
+	}
+	if f, ok := dtype.Format(); !ok || !f.Assembled() {
+		return kernels.BF16
+	}
+	return dtype
+}
+
+// MXFP4 is the format of experts that are stored in blocks.
+const MXFP4 = "E2M1_E8M0"
 
 func (s *stacked) blocks(w *Weights, info TensorInfo, derived map[string]Derived, prefix string) error {
 	out := 0
@@ -155,20 +169,36 @@ func (s *stacked) blocks(w *Weights, info TensorInfo, derived map[string]Derived
 	if want := []int{info.Shape[0], out, groups}; info.DType != "U8" || info.Shape[3] != 16 || !ok || of.DType != "U8" || fmt.Sprint(of.Shape) != fmt.Sprint(want) {
 		return Corruptf("tensor %.200q: %s of shape %.80v with scales %s of shape %.80v, want U8 [experts, out, in/32, 16] and U8 %v", s.name, info.DType, fmt.Sprint(info.Shape), of.DType, fmt.Sprint(of.Shape), want)
 	}
-	in := 32 * groups
-	s.add(derived, prefix, "weight", info.Shape[0], Derived{DType: kernels.BF16, Shape: []int{out / s.parts, in}, Of: []string{s.name, scales}}, func(dst []byte, of [][]byte, e, part int) {
+	in, dtype := 32*groups, Kept(MXFP4)
+	format, err := formats.All.Lookup(MXFP4)
+	if err != nil {
+		panic(err)
+	}
+	s.add(derived, prefix, "weight", info.Shape[0], Derived{DType: dtype, Shape: []int{out / s.parts, in}, Of: []string{s.name, scales}}, func(dst []byte, of [][]byte, e, part int) {
+		row, wide := make([]byte, groups*format.Bytes), make([]uint16, in)
 		for o := range out / s.parts {
 			first := (e*out + o*s.parts + part) * groups
 			for g := range groups {
-				exponent := int(of[1][first+g]) - 127
-				for i, b := range of[0][(first+g)*16:][:16] {
-					for half, code := range [2]byte{b & 15, b >> 4} {
-						v := math.Float32bits(float32(math.Ldexp(float64(mxfp4Values[code]), exponent)))
-						binary.LittleEndian.PutUint16(dst[2*(o*in+g*32+2*i+half):], uint16(v>>16))
-					}
-				}
+				toMXFP4(row[g*format.Bytes:], of[1][first+g], of[0][(first+g)*16:][:16])
+			}
+			if dtype != kernels.BF16 {
+				copy(dst[o*len(row):], row)
+				continue
+			}
+			format.Round(wide, row, simd.NarrowBF16)
+			for i, x := range wide {
+				binary.LittleEndian.PutUint16(dst[2*(o*in+i):], x)
 			}
 		}
 	})
 	return nil
+}
+
+// toMXFP4 writes a block: the codes of neighbours share a byte where they are stored, and those of i and i+16 in a block.
+func toMXFP4(dst []byte, scale byte, codes []byte) {
+	dst[0] = scale
+	for i := range 8 {
+		low, high := codes[i], codes[i+8]
+		dst[1+2*i], dst[2+2*i] = low&15|high<<4, low>>4|high&0xf0
+	}
 }

@@ -19,6 +19,17 @@ type TensorView struct {
 	// written to, are valid until the file is closed, and may start at any
 	// address, since files of other writers are not always aligned.
 	Data []byte
+	// Order are the columns of a matrix in blocks as they lie in Data, see [kernels.Tensor.InOrder]; nil: in their own order.
+	Order []int32
+}
+
+// Tensor is the elements as a host tensor, see [kernels.FromBytes].
+func (t TensorView) Tensor() (*kernels.Tensor, error) {
+	made, err := kernels.FromBytes(t.DType, t.Data, t.Shape...)
+	if err != nil {
+		return nil, err
+	}
+	return made.InOrder(t.Order), nil
 }
 
 // Len is the number of elements.
@@ -55,11 +66,25 @@ func (t TensorView) ReadF32(dst []float32) error {
 	default:
 		if f, ok := t.DType.Format(); ok {
 			f.Decode(dst, t.Data)
+			if t.Order != nil {
+				t.reorder(dst)
+			}
 			return nil
 		}
 		return fmt.Errorf("read tensor %.200q as floats: %w %s, want one of: F64, F32, BF16, F16", t.Name, ErrDType, t.DType)
 	}
 	return nil
+}
+
+// reorder moves what lies in a row to its columns.
+func (t TensorView) reorder(x []float32) {
+	lies := make([]float32, len(t.Order))
+	for ; len(x) > 0; x = x[len(lies):] {
+		copy(lies, x)
+		for j, column := range t.Order {
+			x[column] = lies[j]
+		}
+	}
 }
 
 // F32Tensor returns an F32 tensor with a copy of values, product(shape) long.

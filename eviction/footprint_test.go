@@ -111,3 +111,35 @@ func TestFootprintOfAblations(t *testing.T) {
 		})
 	}
 }
+
+// TestFootprintOfRoundedCaches: so is that of caches in few bits, of sessions and of studies.
+func TestFootprintOfRoundedCaches(t *testing.T) {
+	const tokens, budget, maxNew = 90, 24, 20
+	for _, cache := range []string{"fp8", "q8_0", "q4_0", "kivi4"} {
+		m := openHalf(t, modeltest.Llama{Layers: 3, HeadDim: 32, MaxPositions: 256}, "cpu", cache)
+		for _, name := range eviction.Policies.Names() {
+			t.Run(cache+"/"+name, func(t *testing.T) {
+				counted, _ := m.Counted()
+				named := policy(t, counted, name)
+				foretold := eviction.NewRuntime(counted)
+				f, err := foretold.Footprint(background, named, eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := foretold.Footprint(background, named, eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew, Study: true}); err != nil {
+					t.Fatal(err)
+				}
+				rt := eviction.NewRuntime(m)
+				rt.MaxNew = maxNew
+				s, err := rt.Prefill(background, policy(t, m, name), modeltest.Tokens(m, 1, tokens), budget, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				rounding := int64(m.Config.Layers*m.Config.KVHeads) * 16 * s.Cache.PairBytes()
+				if d := f.Cache - s.PeakBytes; d < -rounding || d > rounding && !needsResponse(name) {
+					t.Errorf("a cache of %d bytes is foretold, %d were held", f.Cache, s.PeakBytes)
+				}
+			})
+		}
+	}
+}

@@ -11,9 +11,12 @@ import (
 	"glimpse/model/runner"
 )
 
+// windowCaches are the types of caches that windows are tested with.
+var windowCaches = []string{"float32", "bf16", "fp8", "q8_0", "q4_0", "kivi4"}
+
 // windowed is a model with layers of both kinds, and a prompt that is much longer than their windows.
-func windowed(t *testing.T) (*model.Model, []int32) {
-	m := modeltest.Llama{Layers: 4, Heads: 4, KVHeads: 2, Seed: 8, MaxPositions: 1 << 13}.Open(t, "cpu")
+func windowed(t *testing.T, cache string) (*model.Model, []int32) {
+	m := openHalf(t, modeltest.Llama{Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 32, Seed: 8, MaxPositions: 1 << 13}, "cpu", cache)
 	m.Config.Windows = []int{20, 0, 300, 0}
 	return m, modeltest.Tokens(m, 9, 1700)
 }
@@ -30,7 +33,7 @@ func holdsWindows(t *testing.T, m *model.Model, s *eviction.Session) {
 		if most := w - 1 + kernels.WindowBlock; len(held) > most || len(held) < w-1 || int(held[0]) != n-len(held) {
 			t.Errorf("layer %d: %d entries from position %d of %d, want the last %d to %d", l, len(held), held[0], n, w-1, most)
 		}
-		if most := int64(2*(w-1+kernels.WindowBlock+spare)) * entryBytes(m); s.Cache.LayerBytes(l) > most {
+		if most := int64(2 * 2 * kernels.StoredBytes(m.CacheDType(), w-1+kernels.WindowBlock+spare, m.Config.HeadDim)); s.Cache.LayerBytes(l) > most {
 			t.Errorf("layer %d: %d bytes, want at most %d", l, s.Cache.LayerBytes(l), most)
 		}
 	}
@@ -39,7 +42,13 @@ func holdsWindows(t *testing.T, m *model.Model, s *eviction.Session) {
 // TestWindowsAreFreed: layers with a sliding window hold that alone, and every answer has the bits that it has where they
 // hold everything: of one turn and the next, in batches, in a study's forks, and whatever the chunks are.
 func TestWindowsAreFreed(t *testing.T) {
-	m, tokens := windowed(t)
+	for _, cache := range windowCaches {
+		t.Run(cache, func(t *testing.T) { windowsAreFreed(t, cache) })
+	}
+}
+
+func windowsAreFreed(t *testing.T, cache string) {
+	m, tokens := windowed(t, cache)
 	free, whole := policy(t, m, "full"), policy(t, m, "full", "full.windows=evict")
 	response := modeltest.Tokens(m, 10, 700)
 	force := func(p *eviction.Configured) (logProbs [][]float64, s *eviction.Session) {
@@ -102,7 +111,13 @@ func TestWindowsAreFreed(t *testing.T) {
 // TestStudyLeavesWindowsAlone: a study's forks hold the windows of the prompt, whatever its response was, and answer as
 // sessions do; only layers that hold the prompt count in hit rates.
 func TestStudyLeavesWindowsAlone(t *testing.T) {
-	m, tokens := windowed(t)
+	for _, cache := range windowCaches {
+		t.Run(cache, func(t *testing.T) { studyLeavesWindowsAlone(t, cache) })
+	}
+}
+
+func studyLeavesWindowsAlone(t *testing.T, cache string) {
+	m, tokens := windowed(t, cache)
 	for _, name := range []string{"snapkv", "pyramidkv", "h2o", "d2o", "laq", "duoattention", "oracle"} {
 		p := policy(t, m, name)
 		rt := newRuntime(m, p)
@@ -141,5 +156,29 @@ func TestStudyLeavesWindowsAlone(t *testing.T) {
 		if rate := eviction.HitRate(kept, kept); rate != 1 {
 			t.Errorf("%s: hit rate of itself %v", name, rate)
 		}
+	}
+}
+
+// TestPoliciesOverRoundedWindows: every policy prefills and decodes over caches in few bits of a model with sliding windows, whose
+// layers hold these alone, and gives the same answer twice.
+func TestPoliciesOverRoundedWindows(t *testing.T) {
+	for _, cache := range []string{"fp8", "q8_0", "q4_0", "kivi4"} {
+		t.Run(cache, func(t *testing.T) {
+			m, tokens := windowed(t, cache)
+			for _, name := range eviction.Policies.Names() {
+				p := policy(t, m, name)
+				var answers [2][]int32
+				for i := range answers {
+					s := prefill(t, m, p, tokens[:640], 48)
+					if answers[i] = generate(t, s, 12); len(answers[i]) != 12 {
+						t.Errorf("%s: answer %v", name, answers[i])
+					}
+					holdsWindows(t, m, s)
+				}
+				if !slices.Equal(answers[0], answers[1]) {
+					t.Errorf("%s: answers %v and %v", name, answers[0], answers[1])
+				}
+			}
+		})
 	}
 }

@@ -14,6 +14,17 @@ func Widened(t *Tensor) *Tensor {
 	blocks, f := t.Blocks()
 	wide := NewTensor(BF16, t.Shape...)
 	n := t.Len() / f.Elems
+	if order := t.Order(); order != nil {
+		width, bytes := t.Width(), t.DType.Bytes(t.Width())
+		parallel.Tasks(t.Dim0(), width, func(i int) {
+			lies, row := make([]uint16, width), wide.U16()[i*width:][:width]
+			f.Round(lies, blocks[i*bytes:][:bytes], simd.NarrowBF16)
+			for j, c := range order {
+				row[c] = lies[j]
+			}
+		})
+		return wide
+	}
 	const task = 1 << 8 // blocks
 	parallel.Tasks((n+task-1)/task, task*f.Elems, func(i int) {
 		from, to := i*task, min(n, (i+1)*task)

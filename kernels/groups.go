@@ -47,6 +47,13 @@ type groups struct {
 	ends          []int    // the rows of group i are those from ends[i-1] to ends[i], in its first places
 	blocks        []byte   // of a group: one for each channel of keys, or the channels of one token after the other
 	recent        []uint16 // BF16, the rows after the groups
+	mark          *mark    // that of MarkRows, as long as it holds
+}
+
+// mark is what AppendRows takes away from the rows that there were: what was BF16 and goes into groups.
+type mark struct {
+	rows, groups int
+	recent       []uint16
 }
 
 func newGroups(d DType, capacity, dim int) *groups {
@@ -102,7 +109,7 @@ func (g *groups) add(n int) []byte {
 
 // append adds rows.
 func (g *groups) append(rows []float32) {
-	if most := min(g.capacity, recentRows+groupRows) * g.dim; cap(g.recent) < most {
+	if most := min(g.capacity-g.closedRows(), recentRows+groupRows) * g.dim; cap(g.recent) < most {
 		g.recent = append(make([]uint16, 0, most), g.recent...)
 	}
 	oldest := make([]float32, groupRows*g.dim)
@@ -198,6 +205,9 @@ func (g *groups) start(i int) int {
 // write sets rows that are there, and adds those that follow them. The others of a group of keys are rounded with
 // what is written to it.
 func (g *groups) write(from int, rows []float32) {
+	if from < g.rows() {
+		g.mark = nil
+	}
 	for ; len(rows) > 0 && from < g.rows(); rows, from = rows[g.dim:], from+1 {
 		i := g.first(from)
 		if i == len(g.ends) {
@@ -231,9 +241,22 @@ func (g *groups) cut(n int) {
 	}
 }
 
+// keptMark is the mark where the first rows go, whole groups of them.
+func (g *groups) keptMark(rows []int32) *mark {
+	if g.mark == nil || len(rows) == 0 || int(rows[0]) != g.rows()-len(rows) {
+		return nil
+	}
+	gone := int(rows[0])
+	i := g.first(gone)
+	if g.start(i) != gone || i > g.mark.groups {
+		return nil
+	}
+	return &mark{g.mark.rows - gone, g.mark.groups - i, g.mark.recent}
+}
+
 // kept are ascending rows, grouped anew where that is allowed and worth it.
 func (g *groups) kept(rows []int32, anew bool) *groups {
-	out := &groups{dim: g.dim, capacity: len(rows), values: g.values}
+	out := &groups{dim: g.dim, capacity: len(rows), values: g.values, mark: g.keptMark(rows)}
 	inGroups, _ := slices.BinarySearch(rows, int32(g.closedRows()))
 	recent := rows[inGroups:]
 	rows = rows[:inGroups]
@@ -252,7 +275,7 @@ func (g *groups) kept(rows []int32, anew bool) *groups {
 			}
 			out.quantise(out.add(len(part)), wide)
 		}
-		rows = nil
+		rows, out.mark = nil, nil
 	}
 	for len(rows) > 0 {
 		start, all, from := g.group(g.first(int(rows[0])))
@@ -291,6 +314,31 @@ func (g *groups) pick(to, from []byte, rows []int32, start int) {
 			*low = *low&^(15<<(i/16*4)) | code<<(i/16*4)
 		}
 	}
+}
+
+// MarkRows remembers how the rows in groups lie, so that CutRows to as many leaves them as they are now. Of tensors that are only
+// counted both do nothing.
+func (t *Tensor) MarkRows() {
+	g := t.groups
+	if g == nil {
+		return
+	}
+	g.mark = &mark{g.rows(), len(g.ends), slices.Clone(g.recent)}
+}
+
+// CutRows leaves the first n rows in groups: as MarkRows has found them if there were as many, and nothing but rows after them has
+// been written since; else those that AppendRows has put in groups stay there.
+func (t *Tensor) CutRows(n int) {
+	g := t.groups
+	if g == nil {
+		return
+	}
+	if m := g.mark; m != nil && m.rows == n {
+		g.ends, g.blocks = g.ends[:m.groups], g.blocks[:m.groups*groupBytes(g.dim)]
+		g.recent = append(g.recent[:0], m.recent...)
+		return
+	}
+	g.cut(n)
 }
 
 // AppendRows writes rows [n, dim] to a view that begins where rows were written before, or earlier: those

@@ -276,3 +276,56 @@ func TestCopiesOfGroups(t *testing.T) {
 		}
 	}
 }
+
+// TestMergingIntoGroups: what is merged into groups, whose rows are rounded together, has the same bits every time.
+func TestMergingIntoGroups(t *testing.T) {
+	b, err := kernels.Open("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := groupRows(rand.New(rand.NewPCG(5, 6)), 300)
+	var kept []int32
+	for r := int32(0); r < 300; r += 3 {
+		kept = append(kept, r)
+	}
+	var want []float32
+	for range 10 {
+		at := func() int { return 300 }
+		kv := kernels.KV{K: filled(kernels.KIVIKeys, 300, rows, at), V: filled(kernels.KIVIValues, 300, rows, at)}
+		b.Selector().MergeEvicted([]kernels.KV{kv}, kernels.HostSelection([][]int32{kept}))
+		if got := kv.K.Float32s(); want == nil {
+			want = got
+		} else if !slices.Equal(got, want) {
+			t.Fatal("other keys than before")
+		}
+	}
+}
+
+// TestRowsAreUndone: rows that are cut off again leave the others as MarkRows has found them, also where the first of these
+// have gone since, and the memory has grown.
+func TestRowsAreUndone(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	for _, d := range groupTypes {
+		for _, n := range []int{0, 20, 63, 64, 131, 200} {
+			for _, gone := range []int{0, 32, 64} {
+				if gone > 0 && gone > n-64 {
+					continue
+				}
+				rows := groupRows(rng, n+150)
+				x := filled(d, n, rows[:n], func() int { return max(1, n) })
+				want := x.Float32s()[gone*groupDim:]
+				x.MarkRows()
+				more := kernels.NewTensor(d, n-gone+150, groupDim)
+				more.Rows(0, n-gone).KeepRows(x, kernels.Ascending(n)[gone:], true)
+				more.Rows(n-gone, n-gone+150).AppendRows(slices.Concat(rows[n:]...))
+				if n > 0 && slices.Equal(more.Rows(0, n-gone).Float32s(), want) {
+					t.Errorf("%d rows of %s: nothing of them has gone into groups", n, d)
+				}
+				more.CutRows(n - gone)
+				if got := more.Rows(0, n-gone).Float32s(); !slices.Equal(got, want) {
+					t.Errorf("%d rows of %s, %d of them gone: other numbers than before", n, d, gone)
+				}
+			}
+		}
+	}
+}

@@ -90,13 +90,16 @@ func (m Merging) head(b Backend, kv KV, kept []int32) float64 {
 			mean += similar[from+i] / float64(len(evicted))
 		}
 	}
-	merges := make(map[int][]int) // by kept entry, in order
+	merges := make([][]int, len(kept)) // in order, which counts where what is written rounds its neighbours
 	for i, u := range similar {
 		if m.All || u >= mean {
 			merges[nearest[i]] = append(merges[nearest[i]], i)
 		}
 	}
 	for j, group := range merges {
+		if group == nil {
+			continue
+		}
 		var rows []int
 		var u []float64
 		for _, i := range group {

@@ -29,7 +29,8 @@ type Tensor struct {
 	block  Block // of an accelerator; nil on the host
 	offset int   // of the first element in block, in bytes; of the first row in groups
 
-	groups *groups // of a type that has them
+	groups *groups      // of a type that has them
+	order  *columnOrder // of columns in memory; nil: as they are numbered
 }
 
 // Block is memory of an accelerator. It is freed once no tensor refers to it.
@@ -236,7 +237,11 @@ func (t *Tensor) RowsInto(v *Tensor, from, to int) *Tensor {
 // Reshape is the same memory under another shape of equal length.
 func (t *Tensor) Reshape(shape ...int) *Tensor {
 	MustFit(t.Len(), shape)
-	return t.view(0, t.Len()).withShape(shape)
+	v := t.view(0, t.Len()).withShape(shape)
+	if t.order != nil && v.Width() != t.Width() {
+		panic(fmt.Sprintf("kernels: shape %v of a tensor %v whose columns are out of order", shape, t.Shape))
+	}
+	return v
 }
 
 // view is a tensor of elements [from, to), which has yet to get its shape.
@@ -246,7 +251,7 @@ func (t *Tensor) viewInto(v *Tensor, from, to int) *Tensor {
 	if from < 0 || from > to || to > t.Len() {
 		panic(fmt.Sprintf("kernels: elements %d to %d of %v", from, to, t.Shape))
 	}
-	v.DType, v.bare, v.block, v.groups = t.DType, t.bare, t.block, t.groups
+	v.DType, v.bare, v.block, v.groups, v.order = t.DType, t.bare, t.block, t.groups, t.order
 	v.data, v.offset = nil, 0
 	if t.groups != nil {
 		v.offset = t.offset + from/t.groups.dim
@@ -307,6 +312,10 @@ func Read[T Float](dst []T, t *Tensor, from int) {
 			dst[i] = T(v)
 		}
 	default:
+		if t.order != nil {
+			readOrdered(dst, t, from)
+			return
+		}
 		readBlocks(dst, t, from)
 	}
 }
@@ -379,6 +388,9 @@ func (t *Tensor) write(from int, values []float64) {
 func Convert(dst, src *Tensor) {
 	if dst.Len() != src.Len() {
 		panic(fmt.Sprintf("kernels: Convert %v into %v", src.Shape, dst.Shape))
+	}
+	if dst.DType == src.DType && dst.order != src.order {
+		panic("kernels: Convert into columns in another order")
 	}
 	src = src.OnHost()
 	if dst.block != nil {

@@ -9,11 +9,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unsafe"
 
 	"glimpse/checkpoints"
 	"glimpse/internal/parallel"
-	"glimpse/internal/simd"
+	"glimpse/kernels"
 )
 
 // identity names weights by what the network reads of them. Models that share weights share it.
@@ -74,29 +73,30 @@ func (d *identity) sha256(ctx context.Context, w *checkpoints.Weights) (string, 
 	if d.sum != "" {
 		return d.sum, nil
 	}
-	const chunk = 1 << 16 // blocks, or elements
+	const chunk = 1 << 18 // bytes, or about as many elements
 	lines, errs := make([]string, len(d.names)), make([]error, len(d.names))
 	parallel.For(len(d.names), func(i int) {
-		t, err := w.Tensor(d.names[i])
+		view, err := w.Tensor(d.names[i])
 		h := sha256.New()
-		size, widened := 1, func(part []byte) []byte { return part }
-		if f, ok := t.DType.Format(); ok {
-			size = f.Bytes
-			bits := make([]byte, 2*f.Elems*chunk)
-			widened = func(part []byte) []byte {
-				n := len(part) / f.Bytes * f.Elems
-				f.Round(unsafe.Slice((*uint16)(unsafe.Pointer(&bits[0])), n), part, simd.NarrowBF16)
-				return bits[:2*n]
+		if _, blocks := view.DType.Format(); blocks && err == nil {
+			var t *kernels.Tensor
+			if t, err = view.Tensor(); err == nil {
+				rows := 1 + chunk/max(1, t.Width())
+				for from := 0; from < t.Dim0() && err == nil; from += rows {
+					h.Write(kernels.Widened(t.Rows(from, min(from+rows, t.Dim0()))).Memory())
+					err = ctx.Err()
+				}
 			}
+			view.Data = nil
 		}
-		for part := range slices.Chunk(t.Data, size*chunk) {
+		for part := range slices.Chunk(view.Data, chunk) {
 			if err = ctx.Err(); err != nil {
 				break
 			}
-			h.Write(widened(part))
+			h.Write(part)
 		}
 		errs[i] = err
-		lines[i] = fmt.Sprintf("%s %s %v %x\n", d.names[i], t.DType.Numbers(), t.Shape, h.Sum(nil))
+		lines[i] = fmt.Sprintf("%s %s %v %x\n", d.names[i], view.DType.Numbers(), view.Shape, h.Sum(nil))
 	})
 	for _, err := range errs {
 		if err != nil {

@@ -403,7 +403,8 @@ func (m *Model) load(b *Binder) error {
 			errs = append(errs, err)
 			continue
 		}
-		t, err := kernels.FromBytes(view.DType, reordered(view.Data, s.order), view.Shape...)
+		view.Data = reordered(view.Data, s.order)
+		t, err := view.Tensor()
 		if err == nil && t.DType == kernels.I32 {
 			err = fmt.Errorf("stored as I32, want a floating-point type")
 		}
@@ -517,7 +518,7 @@ func (m *Model) ExplainNonFinite() error {
 		if err != nil || isBuffer(name, view.Shape) {
 			continue
 		}
-		t, err := kernels.FromBytes(view.DType, view.Data, view.Shape...)
+		t, err := view.Tensor()
 		if err != nil {
 			continue
 		}

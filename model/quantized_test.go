@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"maps"
 	"math"
@@ -176,8 +177,9 @@ func TestQuantizedElsewhere(t *testing.T) {
 	}
 }
 
-// packedFolder is a Llama whose linear layers compressed-tensors packs into 4 bits, in groups of 32.
-func packedFolder(t *testing.T, shape modeltest.Llama) fstest.MapFS {
+// packedFolder is a Llama whose linear layers compressed-tensors packs into 4 bits, in groups of 32 columns, which follow each
+// other unless shuffled.
+func packedFolder(t *testing.T, shape modeltest.Llama, shuffled bool) fstest.MapFS {
 	folder, err := shape.Folder()
 	if err != nil {
 		t.Fatal(err)
@@ -187,11 +189,8 @@ func packedFolder(t *testing.T, shape modeltest.Llama) fstest.MapFS {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
-	header, payload := map[string]any{}, []byte{}
-	put := func(name, dtype string, data []byte, shape ...int) {
-		header[name] = map[string]any{"dtype": dtype, "shape": shape, "data_offsets": []int{len(payload), len(payload) + len(data)}}
-		payload = append(payload, data...)
-	}
+	var file modeltest.Safetensors
+	put := file.Put
 	for _, name := range plain.Names() {
 		view, err := plain.Tensor(name)
 		if err != nil {
@@ -212,11 +211,14 @@ func packedFolder(t *testing.T, shape modeltest.Llama) fstest.MapFS {
 		}
 		put(module+"weight_packed", "I32", codes, rows, cols/8)
 		put(module+"weight_scale", "BF16", scales, rows, cols/32)
+		if shuffled {
+			var groups []byte
+			for _, column := range rng.Perm(cols) {
+				groups = binary.LittleEndian.AppendUint32(groups, uint32(column/32))
+			}
+			put(module+"weight_g_idx", "I32", groups, cols)
+		}
 		put(module+"weight_shape", "I64", binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(rows)), uint64(cols)), 2)
-	}
-	text, err := json.Marshal(header)
-	if err != nil {
-		t.Fatal(err)
 	}
 	config := map[string]any{}
 	if err := json.Unmarshal(folder["config.json"].Data, &config); err != nil {
@@ -227,18 +229,23 @@ func packedFolder(t *testing.T, shape modeltest.Llama) fstest.MapFS {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text, payload)
-	return fstest.MapFS{"config.json": {Data: settings}, "model.safetensors": {Data: file}}
+	return fstest.MapFS{"config.json": {Data: settings}, "model.safetensors": {Data: file.Bytes()}}
 }
 
 // TestQuantizedStaysInBlocks: a folder in 4 bits takes them in memory, is the model of its weights in bf16, and its
-// prompts have the bits of those.
+// prompts have the bits of those; of columns out of order, which are added up in another one, all but their last bits.
 func TestQuantizedStaysInBlocks(t *testing.T) {
+	for name, shuffled := range map[string]bool{"in order": false, "columns out of order": true} {
+		t.Run(name, func(t *testing.T) { staysInBlocks(t, shuffled) })
+	}
+}
+
+func staysInBlocks(t *testing.T, shuffled bool) {
 	if simd.Level() == "portable" {
 		t.Skip("weights are widened where there is no assembly for them")
 	}
 	shape := modeltest.Llama{Hidden: 64, Heads: 2, KVHeads: 1, HeadDim: 32, Intermediate: 96, Layers: 2, Seed: 3}
-	folder := packedFolder(t, shape)
+	folder := packedFolder(t, shape, shuffled)
 	m, wide := modeltest.OpenFolder(t, folder, "cpu"), modeltest.OpenFolder(t, folder, "cpu")
 	if f := m.WeightFormat(); f != "I4_BF16" {
 		t.Fatalf("weights are in %s", f)
@@ -278,11 +285,154 @@ func TestQuantizedStaysInBlocks(t *testing.T) {
 	}
 	keys, step := run(m)
 	wantKeys, wantStep := run(wide)
-	if !reflect.DeepEqual(keys, wantKeys) {
-		t.Error("a prompt's keys differ from those of the weights in bf16")
+	for l, want := range wantKeys {
+		if !shuffled && !slices.Equal(keys[l], want) {
+			t.Errorf("layer %d: a prompt's keys differ from those of the weights in bf16", l)
+		}
+		compare.Close(t, "keys", keys[l], want, 2e-5, compare.Floor(1))
+	}
+	widened := newFolder(t, shape).tensors(func(v checkpoints.TensorView) *checkpoints.TensorView {
+		for i := range wide.Network.Layers {
+			for _, module := range model.Modules {
+				if strings.HasPrefix(v.Name, fmt.Sprintf("model.layers.%d.", i)) && strings.HasSuffix(v.Name, string(module)+".weight") {
+					v = checkpoints.BF16Tensor(v.Name, v.Shape, wide.Network.Layers[i].Linear(module).Weight.U16())
+				}
+			}
+		}
+		return &v
+	})
+	name, err := modeltest.OpenFolder(t, widened.fs, "cpu").SHA256(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum, err := m.SHA256(t.Context()); err != nil || sum != name {
+		t.Errorf("weights are %s (%v), want %s", sum, err, name)
 	}
 	compare.Close(t, "step", step, wantStep, 6e-2, compare.Floor(1))
 	if slices.Equal(step, wantStep) {
+		t.Error("a step rounds nothing: its products are not of integers")
+	}
+}
+
+// gptOSSFolders are the golden gpt-oss with experts of 32 columns, as blocks of MXFP4 and as what these hold in bf16.
+func gptOSSFolders(t *testing.T) (blocks, wide fstest.MapFS) {
+	const experts, hidden, width = 4, 32, 32
+	base := fstest.MapFS{}
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		data, err := os.ReadFile(filepath.Join("testdata", "golden", "gpt-oss", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		base[name] = &fstest.MapFile{Data: data}
+	}
+	f := folder{t, base}.config(map[string]any{"intermediate_size": width, "quantization_config": map[string]any{"quant_method": "mxfp4"}})
+	plain, err := checkpoints.ParseSafetensors("model.safetensors", base["model.safetensors"].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(5, 6))
+	files := [2]*modeltest.Safetensors{{}, {}}
+	for _, name := range plain.Names() {
+		view, err := plain.Tensor(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, module, expert := strings.Cut(name, "experts.")
+		at += "experts."
+		switch out := map[string]int{"gate_up_proj": 2 * width, "down_proj": hidden}[strings.TrimSuffix(module, "_bias")]; {
+		case !expert:
+			for _, file := range files {
+				file.Put(name, view.DType.String(), view.Data, view.Shape...)
+			}
+		case strings.HasSuffix(module, "_bias"):
+			data := make([]byte, 2*experts*out) // of small half-precision numbers
+			for i := range data {
+				data[i] = byte(rng.Uint32())
+				if i%2 == 1 {
+					data[i] = data[i]&0x83 | 0x28
+				}
+			}
+			for _, file := range files {
+				file.Put(name, "F16", data, experts, out)
+			}
+		default:
+			codes, scales, numbers := make([]byte, experts*out*16), make([]byte, experts*out), make([]byte, 2*experts*out*32)
+			for i := range codes {
+				codes[i] = byte(rng.Uint32())
+			}
+			for row := range scales {
+				scales[row] = byte(122 + rng.IntN(4))
+				for i := range 32 {
+					code := codes[row*16+i/2] >> (i % 2 * 4) & 15
+					x := []float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}[code&7] * math.Pow(2, float64(scales[row])-127)
+					bits := uint16(math.Float32bits(float32(x))>>16) | uint16(code>>3)<<15
+					binary.LittleEndian.PutUint16(numbers[2*((row/out*32+i)*out+row%out):], bits) // [experts, in, out]
+				}
+			}
+			files[0].Put(at+module+"_blocks", "U8", codes, experts, out, 1, 16)
+			files[0].Put(at+module+"_scales", "U8", scales, experts, out, 1)
+			files[1].Put(at+module, "BF16", numbers, experts, 32, out)
+		}
+	}
+	for i, file := range files {
+		made := folder{t, fstest.MapFS{"config.json": f.fs["config.json"], "model.safetensors": {Data: file.Bytes()}}}
+		if i == 0 {
+			blocks = made.fs
+			continue
+		}
+		wide = made.config(map[string]any{"quantization_config": nil}).fs
+	}
+	return blocks, wide
+}
+
+// TestExpertsStayInBlocks: gpt-oss's experts take 4.25 bits in memory, and are the model of their numbers in bf16.
+func TestExpertsStayInBlocks(t *testing.T) {
+	if !strings.HasPrefix(simd.Level(), "avx") {
+		t.Skip("experts are widened where there is no assembly for them")
+	}
+	folder, plain := gptOSSFolders(t)
+	m, wide := modeltest.OpenFolder(t, folder, "cpu"), modeltest.OpenFolder(t, plain, "cpu")
+	const weights = 2 * 4 * 3 * 32 * 32
+	if got, want := m.WeightBytes(), wide.WeightBytes()-2*weights+weights/32*17; got != want || m.Network.Layers[0].Experts.Each[0].Up.Weight.DType.String() != checkpoints.MXFP4 {
+		t.Errorf("%d bytes of weights in %s, want %d; in bf16 %d", got, m.Network.Layers[0].Experts.Each[0].Up.Weight.DType, want, wide.WeightBytes())
+	}
+	t.Logf("%d bytes of weights, in bf16 %d", m.WeightBytes(), wide.WeightBytes())
+	sum, err := wide.SHA256(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := m.SHA256(t.Context()); err != nil || got != sum {
+		t.Errorf("weights are %s (%v), want %s", got, err, sum)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), folder["config.json"].Data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if shapes, err := model.OpenShapes(dir, "cpu"); err != nil || shapes.WeightBytes() >= m.WeightBytes()+m.WeightBytes()/20 || shapes.WeightBytes() < m.WeightBytes()*9/10 {
+		t.Errorf("shapes of %d bytes (%v), opened %d", shapes.WeightBytes(), err, m.WeightBytes())
+	}
+	tokens := modeltest.Tokens(m, 1, 240) // of which every expert gets more than 16
+	var logits [2][]float32
+	var keys [2][][]float32
+	for i, m := range []*model.Model{m, wide} {
+		r, cache := runner.New(m), kvcache.New(m)
+		if _, err := r.Prefill(t.Context(), cache, tokens, runner.PrefillOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for l := range m.Config.Layers {
+			for _, kv := range cache.View(l) {
+				keys[i] = append(keys[i], kv.K.Float32s(), kv.V.Float32s())
+			}
+		}
+		if logits[i], err = r.Step(t.Context(), cache, 5, runner.Capture{}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !reflect.DeepEqual(keys[0], keys[1]) {
+		t.Error("a prompt's keys differ from those of the weights in bf16")
+	}
+	compare.Close(t, "step", logits[0], logits[1], 6e-2, compare.Floor(1))
+	if slices.Equal(logits[0], logits[1]) {
 		t.Error("a step rounds nothing: its products are not of integers")
 	}
 }

@@ -88,7 +88,7 @@ func openShapes(folder fs.FS, name, device string) (*Model, error) {
 		t := kernels.NewShape(d, s.shape...)
 		bytes := int64(stored.Bytes(t.Len()))
 		if config.quantized != nil && len(s.shape) == 2 && s.layer >= 0 && s.layer < config.Layers {
-			bytes = int64(m.Backend.Placed(config.quantized.Stored(s.shape[1])).Bytes(t.Len()))
+			bytes = int64(m.Backend.Placed(config.quantized.Stored(s.name, s.shape[1])).Bytes(t.Len()))
 			m.shapes.widened += bytes
 		}
 		m.shapes.bytes += bytes

@@ -82,11 +82,12 @@ def mxfp8_values(data):
     return (elements.astype(np.float32) * scale.astype(np.float32)).ravel()
 
 
-# Of the formats of Hugging Face: the types of scale and codes, and whether there is a zero point.
+# Of the formats of Hugging Face: the types of scale and codes (None: 4 bits above a zero point); I8Z are bytes above one.
 SCALED = {
     "E4M3_BF16": (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn), "E4M3_F32": (np.float32, ml_dtypes.float8_e4m3fn),
     "I4_BF16": (ml_dtypes.bfloat16, None), "I4_F16": (np.float16, None),
     "I8_BF16": (ml_dtypes.bfloat16, np.int8), "I8_F16": (np.float16, np.int8),
+    "I8Z_BF16": (ml_dtypes.bfloat16, np.int8), "I8Z_F16": (np.float16, np.int8),
 }
 EXTREME_SCALES = [0.0, -0.0, 6e-8, 1e-7, 6.1e-5, 1.0, 300.0, 65504.0, -0.5, np.inf, np.nan]
 
@@ -104,10 +105,23 @@ def scaled_blocks(name):
         stored = rng.integers(0, 256, (n, 32), dtype=np.uint8)
         stored[:8] = np.arange(256).reshape(8, 32)
         numbers = stored.view(code).astype(np.float32)
+        if name.startswith("I8Z"):
+            zeros = np.resize(np.array([-128, 127, 0, *range(-100, 100, 9)], np.int8), (n, 1))
+            stored, numbers = np.concatenate([zeros.view(np.uint8), stored], axis=1), numbers - zeros
     values = numbers * scales.astype(np.float32)
     if scale == np.float16:
         values = values.astype(np.float16).astype(np.float32)
     return np.concatenate([scales.view(np.uint8).reshape(n, size), stored], axis=1).ravel(), values.ravel()
+
+
+def e2m1_blocks():
+    """Blocks of all codes under all scales but that of NaN, and what they hold: those of i and i+16 share a byte."""
+    scales = np.array([0, 1, 2, 3, 100, 126, 127, 128, 252, 253, 254], np.uint8)[:, None]
+    codes = np.resize(np.arange(256, dtype=np.uint8), (len(scales), 16))
+    numbers = np.concatenate([codes & 15, codes >> 4], axis=1).view(ml_dtypes.float4_e2m1fn).astype(np.float32)
+    with np.errstate(over="ignore"):
+        values = numbers * scales.view(ml_dtypes.float8_e8m0fnu).astype(np.float32)
+    return np.concatenate([scales, codes], axis=1).ravel(), values.ravel()
 
 
 def to_mxfp8(numbers):
@@ -121,9 +135,11 @@ def to_mxfp8(numbers):
 
 def write_blocks(path):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as z:
-        for name in sorted([*PLAIN, *HALVES, *BYTES, *SCALED, "MXFP8"]):
+        for name in sorted([*PLAIN, *HALVES, *BYTES, *SCALED, "MXFP8", "E2M1_E8M0"]):
             if name in SCALED:
                 data, values = scaled_blocks(name)
+            elif name == "E2M1_E8M0":
+                data, values = e2m1_blocks()
             else:
                 data = mxfp8_blocks() if name == "MXFP8" else blocks(name)
                 values = mxfp8_values(data) if name == "MXFP8" else quants.dequantize(data, Type[name])

@@ -6,12 +6,12 @@
     python3 scripts/golden_quantized.py old
 
 modules.zip  cases: a module X in every layout, CASE/config.json its quantization_config,
-             CASE/model.safetensors what is stored, CASE/want.safetensors X.weight [out, in] in
-             bfloat16 as the layout's own package widens it
+             CASE/model.safetensors what is stored, CASE/want.safetensors X.weight [out, in], or
+             the weights of experts, in bfloat16 as the layout's own package widens it
 llama.zip    a tiny Llama of every kind, KIND/config.json and KIND/model.safetensors, and
              KIND/widened.safetensors with the weights that the package makes of it
 
-The packages are transformers (fp8), compressed-tensors and gptqmodel (gptq and awq, whose
+The packages are transformers (fp8, mxfp4), compressed-tensors and gptqmodel (gptq and awq, whose
 dequantize_gemm is AutoAWQ's). None of them needs a GPU for it.
 """
 
@@ -30,6 +30,7 @@ from gptqmodel.quantization.awq.utils.packing_utils import dequantize_gemm, pack
 from gptqmodel.utils.model import convert_gptq_v1_to_v2_format_module
 from safetensors.torch import load_file, save, save_file
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize, _dequantize_fp8_weight
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 OUT = Path(__file__).resolve().parent.parent / "checkpoints/quantized/testdata"
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
@@ -169,6 +170,38 @@ def modules(old):
     yield "awq column", awq(-1, q, zeros[:1], scales("f16", 1, 24))
     tiles = lambda rows: torch.randint(0, 16, (rows, 24), generator=g).repeat(1, 6)
     yield "awq wide", awq(32, tiles(96), tiles(3), scales("f16", 3, 24).repeat(1, 6))
+    state = g.get_state()
+    yield from blocks(old)
+    g.set_state(state)
+
+
+def blocks(old):
+    """Cases whose groups are of 32 columns, in order or not, which processors keep in blocks."""
+    order = lambda columns: (torch.randperm(columns, generator=g) // 32).to(torch.int32)
+    for bits in (2, 4, 8):
+        yield f"gptq {bits} order blocks", gptq(bits, 32, 96, 32, order=order(96))
+    yield "gptq 8 blocks bf16", gptq(8, 32, 64, 32, dtype="bf16")
+    yield "pack 4 order blocks", packed_order(old, codes(20, 96, -8, 8), scales("bf16", 20, 3), order(96), 32)
+    q, zero = codes(9, 64, -128, 128), codes(9, 2, -128, 128).to(torch.int8)
+    yield "pack 8 group zero blocks", packed(q, 8, scales("f16", 9, 2), zero, strategy="group", group_size=32)
+    yield "int group zero blocks", compressed("int-quantized", dict(weight=q.to(torch.int8), weight_scale=scales("bf16", 9, 2), weight_zero_point=zero), num_bits=8, type="int", strategy="group", group_size=32, symmetric=False)
+    yield "pack 4 tensor zero blocks", packed(codes(9, 64, -8, 8), 4, scales("bf16", 1), torch.tensor([-7], dtype=torch.int8), strategy="tensor")
+    yield "mxfp4", mxfp4(3, 64, 6)
+
+
+def mxfp4(experts, hidden, width):
+    """Experts of gpt-oss: all codes in turn, with all scales but that of NaN."""
+    stored, want = {}, {}
+    for name, out, parts in ("gate_up_proj", 2 * width, ("gate_proj", "up_proj")), ("down_proj", width, ("down_proj",)):
+        packed = codes(experts * out * hidden // 32, 16, 0, 256).to(torch.uint8).reshape(experts, out, hidden // 32, 16)
+        exponents = torch.randint(0, 255, packed.shape[:-1], generator=g).to(torch.uint8)
+        exponents.view(-1)[:4] = torch.tensor([0, 1, 2, 254], dtype=torch.uint8)
+        stored |= {f"X.experts.{name}_blocks": packed, f"X.experts.{name}_scales": exponents}
+        wide = convert_moe_packed_tensors(packed, exponents, dtype=torch.bfloat16)  # [experts, in, out]
+        for e in range(experts):
+            for i, part in enumerate(parts):
+                want[f"X.experts.{e}.{part}.weight"] = wide[e, :, i :: len(parts)].t().contiguous()
+    return dict(quant_method="mxfp4", modules_to_not_convert=["lm_head"]), stored, want
 
 
 LINEAR = [f"model.layers.0.{name}_proj" for name in ("self_attn.q", "self_attn.k", "self_attn.v", "self_attn.o", "mlp.gate", "mlp.up", "mlp.down")]
@@ -230,6 +263,6 @@ def write(path, cases, widened):
 
 if __name__ == "__main__":
     OUT.mkdir(exist_ok=True)
-    write(OUT / "modules.zip", [(n, (c, {k: v.contiguous() for k, v in s.items()}, {"X.weight": w.contiguous()})) for n, (c, s, w) in modules(sys.argv[1])], "want.safetensors")
+    write(OUT / "modules.zip", [(n, (c, {k: v.contiguous() for k, v in s.items()}, w if isinstance(w, dict) else {"X.weight": w.contiguous()})) for n, (c, s, w) in modules(sys.argv[1])], "want.safetensors")
     kinds = ["fp8", "compressed-tensors-float", "compressed-tensors-int", "compressed-tensors-pack", "gptq", "awq"]
     write(OUT / "llama.zip", [(kind, llama(kind)) for kind in kinds], "widened.safetensors")

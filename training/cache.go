@@ -130,7 +130,7 @@ func (c *sampleCache) read(stub *prepared) (*prepared, error) {
 			errs = append(errs, err)
 			return nil
 		}
-		mapped, err := kernels.FromBytes(view.DType, view.Data, view.Shape...)
+		mapped, err := view.Tensor()
 		if err != nil {
 			errs = append(errs, err)
 			return nil

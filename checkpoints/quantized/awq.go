@@ -75,7 +75,7 @@ func (c awq) find(f *finder) {
 			}
 			return zeros
 		}
-		if m.keep(out, in, "I4", scale, size, func(of [][]byte) func(b *block, row, col int) {
+		if m.keep(out, in, "I4", scale, size, nil, func(of [][]byte) func(b *block, row, col int) {
 			scales, zeros := floats(of[2], scale), zeros(of[1])
 			return func(b *block, row, col int) {
 				shift := 4 * slices.Index(awqOrder[:], row%8)
@@ -119,7 +119,7 @@ func widenAWQ(dst, qweight []byte, in, out, size int, scales, zeros []float32, s
 	})
 }
 
-func (c awq) stored(cols int) kernels.DType {
+func (c awq) stored(_ string, cols int) kernels.DType {
 	if c.group == -1 {
 		c.group = cols
 	}

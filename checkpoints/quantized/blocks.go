@@ -1,8 +1,10 @@
 package quantized
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"glimpse/checkpoints"
 	"glimpse/internal/parallel"
@@ -10,9 +12,10 @@ import (
 	"glimpse/kernels"
 )
 
-// Where 32 columns that follow each other share a scale of a type that a format of package formats has, and the
-// processor has kernels for it, a matrix stays in few bits: its codes are put in blocks behind copies of their scale, which
-// widen to the bits that the matrix is widened to otherwise.
+// Where each 32 columns share a scale of a type that a format of package formats has, and the processor has kernels for it, a
+// matrix stays in few bits: its codes are put in blocks behind copies of their scale, which widen to the bits that the matrix
+// is widened to otherwise. Columns of a group need not follow each other: they do in the blocks, and the matrix has an order
+// (checkpoints.TensorView).
 
 // blockCols are the columns of a block.
 const blockCols = 32
@@ -26,26 +29,41 @@ type block struct {
 
 // typeOf is the type in which a matrix stays, BF16 where it is widened.
 func typeOf(codes, scale string, cols, group int) kernels.DType {
-	dtype, err := kernels.ParseStored(codes + "_" + scale)
-	if err != nil || cols%blockCols != 0 || group == 0 || group < cols && group%blockCols != 0 {
+	if cols%blockCols != 0 || group == 0 || group < cols && group%blockCols != 0 {
 		return kernels.BF16
 	}
-	if f, _ := dtype.Format(); !f.Assembled() {
-		return kernels.BF16
-	}
-	return dtype
+	return checkpoints.Kept(codes + "_" + scale)
 }
 
-// keep shows the module's weight in blocks of codes "E4M3", "I4" or "I8", of which fill gets the bytes and gives the
+// inGroups is the order of columns in which those of a group follow each other, nil where they do in their own; false where
+// some 32 of them are of two groups.
+func inGroups(group []int) (order []int32, ok bool) {
+	order = make([]int32, len(group))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(group[a], group[b]) })
+	for i, column := range order {
+		if group[column] != group[order[i/blockCols*blockCols]] {
+			return nil, false
+		}
+	}
+	if slices.IsSorted(order) {
+		order = nil
+	}
+	return order, true
+}
+
+// keep shows the module's weight in blocks of codes "E4M3", "I4", "I8" or "I8Z", of which fill gets the bytes and gives the
 // block of a row that begins at a column; false where they cannot be blocks. Columns that share a scale are so many,
-// and 0 where they do not follow each other.
-func (m *module) keep(rows, cols int, codes, scale string, group int, fill func(of [][]byte) func(b *block, row, col int)) bool {
+// and 0 where they do not follow each other. The columns that fill gives are those of the order, if there is one.
+func (m *module) keep(rows, cols int, codes, scale string, group int, order []int32, fill func(of [][]byte) func(b *block, row, col int)) bool {
 	dtype := typeOf(codes, scale, cols, group)
 	if dtype == kernels.BF16 || m.wide || m.wrong {
 		return false
 	}
 	f, _ := dtype.Format()
-	m.derived[m.name+".weight"] = checkpoints.Derived{DType: dtype, Shape: []int{rows, cols}, Of: m.of, Make: func(dst []byte, of [][]byte) {
+	m.derived[m.name+".weight"] = checkpoints.Derived{DType: dtype, Shape: []int{rows, cols}, Order: order, Of: m.of, Make: func(dst []byte, of [][]byte) {
 		const tileRows = 16 // a cache line of the words of a transposed matrix
 		at, row := fill(of), cols/blockCols*f.Bytes
 		parallel.Tasks(parts(rows, tileRows), tileRows*cols, func(i int) {
@@ -76,13 +94,16 @@ func (b *block) write(dst []byte, codes, scale string) {
 		binary.LittleEndian.PutUint16(dst, half[0])
 		dst = dst[2:]
 	}
+	if codes == "I4" || codes == "I8Z" {
+		dst[0] = b.zero
+		dst = dst[1:]
+	}
 	if codes != "I4" {
 		copy(dst, b.codes[:])
 		return
 	}
-	dst[0] = b.zero
 	for i, low := range b.codes[:blockCols/2] {
-		dst[1+i] = low | b.codes[blockCols/2+i]<<4
+		dst[i] = low | b.codes[blockCols/2+i]<<4
 	}
 }
 
@@ -93,9 +114,17 @@ func nibbles(codes *[8]byte, w uint32) {
 	}
 }
 
-// block gives the codes of 32 columns of a row.
-func (c *rowCodes) block(codes *[blockCols]byte, row, col int) {
+// block gives the codes of 32 columns of a row, which follow each other in an order.
+func (c *rowCodes) block(codes *[blockCols]byte, row, col int, order []int32) {
 	data := c.data[row*c.stride:][:c.stride]
+	if order != nil {
+		for i, column := range order[col:][:blockCols] {
+			if codes[i] = data[int(column)*c.bits/8]; c.bits == 4 {
+				codes[i] = codes[i] >> (column % 2 * 4) & 15
+			}
+		}
+		return
+	}
 	if c.bits == 8 {
 		copy(codes[:], data[col:])
 		return

@@ -23,14 +23,16 @@ func TestBlocksEqualWidened(t *testing.T) {
 		of, config string // of layouts, and what it has in place of its configuration
 		change     func(tensors map[string]stored)
 		want       kernels.DType
+		ordered    bool // columns lie in another order
 	}{}
 	add := func(name, of, config, want string, change func(tensors map[string]stored)) {
+		want, ordered := strings.CutSuffix(want, ", in order")
 		dtype, err := kernels.ParseStored(want)
 		if err != nil {
 			t.Fatal(err)
 		}
 		c := cases[name]
-		c.of, c.config, c.change, c.want = of, config, change, dtype
+		c.of, c.config, c.change, c.want, c.ordered = of, config, change, dtype, ordered
 		cases[name] = c
 	}
 	retype := func(tensor, dtype string) func(map[string]stored) {
@@ -48,7 +50,9 @@ func TestBlocksEqualWidened(t *testing.T) {
 	add("float", "float", "", "E4M3_BF16", nil)
 	add("float, f32", "float", "", "E4M3_F32", retype("X.weight_scale", "F32"))
 	add("float, f16", "float", "", "BF16", retype("X.weight_scale", "F16"))
-	add("int", "int", "", "BF16", nil) // zero points of 8 bits
+	add("int", "int", "", "I8Z_BF16", nil) // zero points of 8 bits
+	add("int, f16", "int", "", "I8Z_F16", retype("X.weight_scale", "F16"))
+	add("int, f32", "int", "", "BF16", retype("X.weight_scale", "F32"))
 	add("int, symmetric", "int", symmetric, "I8_BF16", func(tensors map[string]stored) { delete(tensors, "X.weight_zero_point") })
 	add("int, symmetric, f16", "int", symmetric, "I8_F16", func(tensors map[string]stored) {
 		delete(tensors, "X.weight_zero_point")
@@ -62,7 +66,19 @@ func TestBlocksEqualWidened(t *testing.T) {
 		tensors["X.weight_packed"] = stored{dtype: "I32", shape: []int{rows, cols / 4}}
 		retype("X.weight_scale", "F16")(tensors)
 	})
-	add("pack, columns out of order", "pack", "", "BF16", func(tensors map[string]stored) {
+	add("pack, 8 bits, zero points", "pack", strings.Replace(bytes, "true", "false", 1), "I8Z_BF16", func(tensors map[string]stored) {
+		tensors["X.weight_packed"] = stored{dtype: "I32", shape: []int{rows, cols / 4}}
+		tensors["X.weight_zero_point"] = stored{dtype: "I32", shape: []int{rows / 4, cols / 128}}
+	})
+	add("pack, zero points of the matrix", "pack", strings.Replace(layouts(rows, cols)["pack"].config, `"group","group_size":128`, `"tensor"`, 1), "I8Z_BF16", func(tensors map[string]stored) {
+		tensors["X.weight_scale"], tensors["X.weight_zero_point"] = stored{dtype: "BF16", shape: []int{1}}, stored{dtype: "I8", shape: []int{1}}
+		delete(tensors, "X.weight_g_idx")
+	})
+	add("pack, columns out of order, of other sizes", "pack", strings.Replace(layouts(rows, cols)["pack"].config, "128", "48", 1), "BF16", func(tensors map[string]stored) {
+		tensors["X.weight_scale"], tensors["X.weight_zero_point"] = stored{dtype: "BF16", shape: []int{rows, 8}}, stored{dtype: "I32", shape: []int{rows / 8, 8}}
+		tensors["X.weight_g_idx"] = stored{dtype: "I32", shape: []int{cols}, data: shuffled(cols, 48)}
+	})
+	add("pack, columns out of order", "pack", "", "I4_BF16, in order", func(tensors map[string]stored) {
 		order := inOrder(cols, 128)
 		copy(order[:4], order[4*cols-4:])
 		copy(order[4*cols-4:], []byte{0, 0, 0, 0})
@@ -70,6 +86,21 @@ func TestBlocksEqualWidened(t *testing.T) {
 	})
 	add("gptq", "gptq", "", "I4_F16", nil)
 	add("gptq, bf16, of another format", "gptq", strings.Replace(layouts(rows, cols)["gptq"].config, `"bits"`, `"checkpoint_format":"gptq_v2","bits"`, 1), "I4_BF16", retype("X.scales", "BF16"))
+	add("gptq, act-order", "gptq", "", "I4_F16, in order", func(tensors map[string]stored) {
+		tensors["X.g_idx"] = stored{dtype: "I32", shape: []int{cols}, data: shuffled(cols, 128)}
+	})
+	for bits, blocks := range map[string]string{"2": "I4_F16", "8": "I8Z_F16"} {
+		n := map[string]int{"2": 16, "8": 4}[bits]
+		config := strings.Replace(layouts(rows, cols)["gptq"].config, `"bits":4`, `"bits":`+bits, 1)
+		words := func(tensors map[string]stored) {
+			tensors["X.qweight"], tensors["X.qzeros"] = stored{dtype: "I32", shape: []int{cols / n, rows}}, stored{dtype: "I32", shape: []int{cols / 128, rows / n}}
+		}
+		add("gptq, "+bits+" bits", "gptq", config, blocks, words)
+		add("gptq, "+bits+" bits, act-order", "gptq", config, blocks+", in order", func(tensors map[string]stored) {
+			words(tensors)
+			tensors["X.g_idx"] = stored{dtype: "I32", shape: []int{cols}, data: shuffled(cols, 128)}
+		})
+	}
 	add("gptq, inputs out of order", "gptq", "", "BF16", func(tensors map[string]stored) {
 		order := inOrder(cols, 128)
 		order[0] = 2
@@ -120,8 +151,8 @@ func TestBlocksEqualWidened(t *testing.T) {
 				return v
 			}
 			got, want := view(false), view(true)
-			if got.DType != c.want || want.DType != kernels.BF16 || len(got.Data) != got.DType.Bytes(rows*cols) {
-				t.Errorf("%s in %d bytes, want %s; widened %s", got.DType, len(got.Data), c.want, want.DType)
+			if got.DType != c.want || want.DType != kernels.BF16 || len(got.Data) != got.DType.Bytes(rows*cols) || (got.Order != nil) != c.ordered {
+				t.Errorf("%s in %d bytes, ordered %t, want %s, %t; widened %s", got.DType, len(got.Data), got.Order != nil, c.want, c.ordered, want.DType)
 			}
 			compare(t, got, want)
 		})

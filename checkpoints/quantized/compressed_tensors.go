@@ -195,31 +195,39 @@ func (c compressed) find(f *finder) {
 	}
 }
 
-// codes are those of blocks.
-func (g *group) codes() string {
+// codes are those of blocks, of which some have zero points: those that are packed are of 4 bits with their codes, others
+// may be any.
+func (g *group) codes(zeros, packed bool) string {
 	switch {
 	case g.Weights.Type == "float":
 		return "E4M3"
-	case g.Format == "pack-quantized" && g.Weights.Bits == 4:
+	case g.Format == "pack-quantized" && g.Weights.Bits == 4 && (packed || !zeros):
 		return "I4"
+	case zeros:
+		return "I8Z"
 	}
 	return "I8"
 }
 
+// packsZeros tells that zero points are packed along columns.
+func (g *group) packsZeros() bool {
+	return g.zeros() && g.Format == "pack-quantized" && (g.Weights.Strategy == "channel" || g.Weights.Strategy == "group")
+}
+
+// zeros tells that there are zero points.
+func (g *group) zeros() bool { return g.Weights.Symmetric != nil && !*g.Weights.Symmetric }
+
 // stored is that of the first group, with scales as most are.
-func (c compressed) stored(cols int) kernels.DType {
+func (c compressed) stored(_ string, cols int) kernels.DType {
 	if len(c.groups) == 0 {
 		return kernels.BF16
 	}
 	g := c.groups[0]
-	size, codes := cols, g.codes()
+	size := cols
 	if g.cols > 0 {
 		size = g.cols
 	}
-	if s := g.Weights.Symmetric; s != nil && !*s && (codes != "I4" || g.Weights.Strategy == "tensor" || g.Weights.Strategy == "block") {
-		return kernels.BF16
-	}
-	return typeOf(codes, "BF16", cols, size)
+	return typeOf(g.codes(g.zeros(), g.packsZeros()), "BF16", cols, size)
 }
 
 // plainCodes finds a module whose codes are bytes.
@@ -271,9 +279,7 @@ func (m *module) compressed(rows, cols int, g *group, c rowCodes) {
 		shapes = [][]int{{1}, {}}
 	}
 	scale := m.use("weight_scale", floatTypes, shapes...)
-	symmetric := g.Weights.Symmetric == nil || *g.Weights.Symmetric
-	zero := !symmetric || m.has("weight_zero_point")
-	packed := !symmetric && g.Format == "pack-quantized" && (g.Weights.Strategy == "channel" || g.Weights.Strategy == "group")
+	zero, packed := g.zeros() || m.has("weight_zero_point"), g.packsZeros()
 	switch {
 	case packed:
 		m.use("weight_zero_point", []string{"I32"}, []int{parts(rows, 32/g.Weights.Bits), blocks.width})
@@ -302,20 +308,33 @@ func (m *module) compressed(rows, cols int, g *group, c rowCodes) {
 		}
 		return c, blocks
 	}
-	codes, columns := g.codes(), blocks.blockCols
-	if blocks.group != nil || zero && !(packed && codes == "I4") { // such zero points may be any
+	codes, columns := g.codes(zero, packed), blocks.blockCols
+	var order []int32
+	if blocks.group != nil {
+		columns = 0
+		if by, ok := inGroups(blocks.group); ok {
+			columns, order = blockCols, by
+		}
+	}
+	if codes == "E4M3" && zero {
 		columns = 0
 	}
-	if m.keep(rows, cols, codes, scale, columns, func(of [][]byte) func(b *block, row, col int) {
+	if m.keep(rows, cols, codes, scale, columns, order, func(of [][]byte) func(b *block, row, col int) {
 		c, blocks := found(of)
 		return func(b *block, row, col int) {
-			c.block(&b.codes, row, col)
+			c.block(&b.codes, row, col, order)
+			group := col / blocks.blockCols
+			if order != nil {
+				group = blocks.group[order[col]]
+			}
 			var zero float32
-			b.scale, zero = blocks.at(row, col/blocks.blockCols)
-			if b.zero = byte(zero); codes == "I8" && middle > 0 {
-				for i := range b.codes {
-					b.codes[i] ^= 1 << 7 // which takes the middle off
-				}
+			if b.scale, zero = blocks.at(row, group); codes == "I4" {
+				b.zero = byte(zero)
+				return
+			}
+			b.zero = byte(int(zero - middle))
+			for i := range b.codes {
+				b.codes[i] -= byte(middle)
 			}
 		}
 	}) {

@@ -1,8 +1,8 @@
 // Package quantized opens Hugging Face checkpoints whose config.json has a quantization_config.
 //
 // What such a checkpoint stores of a linear layer X is codes of 4 or 8 bits, scales, perhaps zero
-// points, and an order of columns. Show puts X.weight in the place of these, in bf16, so that
-// whoever reads the weights sees the tensors of an ordinary model:
+// points, and an order of columns. Show puts X.weight in the place of these, in blocks or in bf16,
+// so that whoever reads the weights sees the tensors of an ordinary model:
 //
 //	c, err := quantized.Parse(raw) // of config.json
 //	if err != nil {

@@ -55,7 +55,7 @@ func (c fp8) find(f *finder) {
 		if scale == "F16" {
 			kept = "F32"
 		}
-		if m.keep(rows, cols, "E4M3", kept, g.blockCols, func(of [][]byte) func(b *block, row, col int) {
+		if m.keep(rows, cols, "E4M3", kept, g.blockCols, nil, func(of [][]byte) func(b *block, row, col int) {
 			return g.filled(codes, of[0], floats(of[1], scale))
 		}) {
 			continue
@@ -69,7 +69,7 @@ func (c fp8) find(f *finder) {
 	}
 }
 
-func (c fp8) stored(cols int) kernels.DType {
+func (c fp8) stored(_ string, cols int) kernels.DType {
 	if c.cols == 0 {
 		c.cols = cols
 	}

@@ -90,21 +90,23 @@ func (c gptq) find(f *finder) {
 			}
 			return zeros
 		}
-		columns := size // that follow each other and share a scale
-		for i, g := range index {
-			if g != i/size || c.Bits != 4 {
-				columns = 0
-				break
-			}
+		columns := 0
+		order, ok := inGroups(index)
+		if ok {
+			columns = blockCols
 		}
-		if m.keep(out, in, "I4", scale, columns, func(of [][]byte) func(b *block, row, col int) {
+		if m.keep(out, in, c.codes(), scale, columns, order, func(of [][]byte) func(b *block, row, col int) {
 			scales, zeros := floats(of[2], scale), zeros(of[1])
 			return func(b *block, row, col int) {
-				for i := 0; i < blockCols; i += 8 {
-					nibbles((*[8]byte)(b.codes[i:]), word(of[0], (col+i)/8*out+row))
+				c.block(&b.codes, of[0], out, row, col, order)
+				if order != nil {
+					col = int(order[col])
 				}
-				at := col/size*out + row
+				at := index[col]*out + row
 				b.scale, b.zero = scales[at], byte(zeros[at])
+				if c.Bits == 8 { // in the middle of which signed bytes begin
+					b.zero ^= 1 << 7
+				}
 			}
 		}) {
 			continue
@@ -112,6 +114,35 @@ func (c gptq) find(f *finder) {
 		m.show(out, in, func(dst []byte, of [][]byte) {
 			c.widen(dst, of[0], in, out, index, floats(of[2], scale), zeros(of[1]), scale)
 		})
+	}
+}
+
+// codes are those of blocks.
+func (c gptq) codes() string {
+	if c.Bits == 8 {
+		return "I8Z"
+	}
+	return "I4"
+}
+
+// block gives the codes of 32 inputs of a row, which follow each other in an order.
+func (c gptq) block(codes *[blockCols]byte, qweight []byte, out, row, col int, order []int32) {
+	n := 32 / c.Bits
+	if order == nil && c.Bits == 4 {
+		for i := 0; i < blockCols; i += 8 {
+			nibbles((*[8]byte)(codes[i:]), word(qweight, (col+i)/8*out+row))
+		}
+		return
+	}
+	for i := range codes {
+		input := col + i
+		if order != nil {
+			input = int(order[input])
+		}
+		codes[i] = byte(word(qweight, input/n*out+row) >> (input % n * c.Bits) & (1<<c.Bits - 1))
+		if c.Bits == 8 {
+			codes[i] ^= 1 << 7
+		}
 	}
 }
 
@@ -146,12 +177,9 @@ func (c gptq) widen(dst, qweight []byte, in, out int, index []int, scales, zeros
 // the codes in a word.
 const transposedRows, transposedCols = 128, 48
 
-func (c gptq) stored(cols int) kernels.DType {
-	switch {
-	case c.Bits != 4 || c.Order: // with which inputs may be out of order
-		return kernels.BF16
-	case c.Group == -1:
+func (c gptq) stored(_ string, cols int) kernels.DType {
+	if c.Group == -1 {
 		c.Group = cols
 	}
-	return typeOf("I4", "F16", cols, c.Group)
+	return typeOf(c.codes(), "F16", cols, c.Group)
 }

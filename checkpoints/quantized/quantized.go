@@ -19,8 +19,8 @@ type Config struct{ scheme scheme }
 type scheme interface {
 	// find finds the modules that are stored quantised.
 	find(f *finder)
-	// stored is the type that matrices of so many columns are expected to have, without files that tell it.
-	stored(cols int) kernels.DType
+	// stored is the type that a matrix of a layer is expected to have, by its name and columns, without files that tell it.
+	stored(name string, cols int) kernels.DType
 }
 
 // methods read a quantization_config, by its quant_method.
@@ -45,9 +45,9 @@ func Parse(raw json.RawMessage) (*Config, error) {
 	return &Config{s}, nil
 }
 
-// Stored is the type that matrices of so many columns are expected to have in memory: the files, which alone tell the
-// types of scales, may have other ones.
-func (c *Config) Stored(cols int) kernels.DType { return c.scheme.stored(cols) }
+// Stored is the type that a matrix of a layer is expected to have in memory, by its name and columns: the files, which alone
+// tell the types of scales, may have another one.
+func (c *Config) Stored(name string, cols int) kernels.DType { return c.scheme.stored(name, cols) }
 
 // Show puts the weights of quantised modules, in blocks or in BF16, in the place of what is stored of them.
 // Other tensors stay as they are. The weights are those of safetensors files.

@@ -6,9 +6,11 @@ import (
 	"io/fs"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"glimpse/checkpoints"
+	"glimpse/internal/simd"
 	"glimpse/kernels"
 )
 
@@ -51,7 +53,7 @@ func TestEqualsReference(t *testing.T) {
 	if err != nil || len(cases) < 30 {
 		t.Fatalf("%d cases, %v", len(cases), err)
 	}
-	seen, kept := map[string]bool{}, map[string]int{}
+	seen, kept := map[string]bool{}, map[string]string{}
 	for _, c := range cases {
 		t.Run(c.Name(), func(t *testing.T) {
 			folder, err := fs.Sub(z, c.Name())
@@ -70,29 +72,36 @@ func TestEqualsReference(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if err := w.SplitExperts(); err != nil {
+				t.Fatal(err)
+			}
 			if err := config.Show(w); err != nil {
 				t.Fatal(err)
 			}
-			if got := w.Names(); !slices.Equal(got, []string{"X.weight"}) {
-				t.Errorf("tensors %q, want X.weight alone", got)
+			if got, want := w.Names(), reference.Names(); !slices.Equal(got, want) {
+				t.Errorf("tensors %q, want %q", got, want)
 			}
-			got, err := w.Tensor("X.weight")
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := reference.Tensor("X.weight")
-			if err != nil {
-				t.Fatal(err)
-			}
-			compare(t, got, want)
-			if _, blocks := got.DType.Format(); blocks {
-				kept[got.DType.String()]++
+			for _, name := range reference.Names() {
+				got, err := w.Tensor(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, err := reference.Tensor(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				compare(t, got, want)
+				if _, blocks := got.DType.Format(); blocks {
+					kept[c.Name()] = got.DType.String()
+				} else if strings.Contains(c.Name(), "blocks") && strings.HasPrefix(simd.Level(), "avx") {
+					t.Errorf("%s is in %s", name, got.DType)
+				}
 			}
 		})
 	}
 	t.Logf("in blocks: %v", kept)
 	for _, method := range methods.Names() {
-		if !seen[method] && method != "mxfp4" { // whose blocks the weights widen by themselves: TestSplitExpertsOfBlocks of checkpoints
+		if !seen[method] {
 			t.Errorf("no case of quant_method %s", method)
 		}
 	}
@@ -105,7 +114,7 @@ func compare(t *testing.T, got, want checkpoints.TensorView) {
 		t.Fatalf("%s %v, want %s %v", got.DType, got.Shape, want.DType, want.Shape)
 	}
 	a, b := make([]float32, got.Len()), make([]float32, want.Len())
-	stored, err := kernels.FromBytes(got.DType, got.Data, got.Shape...)
+	stored, err := got.Tensor()
 	if err != nil {
 		t.Fatal(err)
 	}

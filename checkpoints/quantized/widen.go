@@ -70,7 +70,7 @@ func (g *grid) at(row, block int) (scale, zero float32) {
 func (g grid) filled(c rowCodes, data []byte, scales []float32) func(b *block, row, col int) {
 	c.data, g.scale = data, scales
 	return func(b *block, row, col int) {
-		c.block(&b.codes, row, col)
+		c.block(&b.codes, row, col, nil)
 		b.scale, _ = g.at(row, col/g.blockCols)
 	}
 }

@@ -3,6 +3,7 @@ package quantized
 import (
 	"encoding/binary"
 	"encoding/json"
+	"math/rand/v2"
 	"testing"
 	"testing/fstest"
 
@@ -85,6 +86,14 @@ func shape64(rows, cols int) []byte {
 // inOrder is a g_idx of columns in order.
 func inOrder(cols, size int) (data []byte) {
 	for i := range cols {
+		data = binary.LittleEndian.AppendUint32(data, uint32(i/size))
+	}
+	return data
+}
+
+// shuffled is a g_idx of columns out of order, as many of each group.
+func shuffled(cols, size int) (data []byte) {
+	for _, i := range rand.New(rand.NewPCG(3, 4)).Perm(cols) {
 		data = binary.LittleEndian.AppendUint32(data, uint32(i/size))
 	}
 	return data

@@ -31,6 +31,7 @@ const (
 	VectorQ8_0
 	VectorIQ4_NL
 	VectorMXFP4
+	VectorE2M1_E8M0
 	VectorMXFP8
 	VectorE4M3_BF16
 	VectorE4M3_F32
@@ -38,6 +39,8 @@ const (
 	VectorI4_F16
 	VectorI8_BF16
 	VectorI8_F16
+	VectorI8Z_BF16
+	VectorI8Z_F16
 	VectorQ2_K
 	VectorQ3_K
 	VectorQ4_K
@@ -68,8 +71,11 @@ type blockKernels struct {
 	decode   func(dst *float32, src *byte, blocks int)
 	multiply func(m, n, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 	rows     int // of a that multiply takes at once
-	offset   int // of the bytes that multiply makes of weights
+	offset   int // of the bytes that multiply makes of weights; unrounded: it takes rows of float32
 }
+
+// unrounded is the offset of a product whose rows of a are no bytes.
+const unrounded = -1
 
 // Decode sets dst to what blocks hold: the numbers of Widen. It panics if the lengths are
 // not of as many blocks.
@@ -97,9 +103,10 @@ func (f *Blocks) decode(dst []float32, src []byte) {
 // GemmNTBlocks sets c [m, n] = alpha · a [m, k] · b [n, k]ᵀ + beta · c. The rows of b are
 // k/Elems blocks each, one after the other; k is a multiple of Elems.
 //
-// Up to 16 rows of a are multiplied as integers where there is assembly for the format and
-// the level: each 32 elements of a become bytes round(x/s) for s = max|x|/127, or 0 if
-// max|x| is below 2⁻¹²⁰. One row's results are the same whatever the number of rows.
+// Up to 16 rows of a are multiplied by blocks as they are where there is assembly for the format and
+// the level: by integers, for which each 32 elements of a become bytes round(x/s) for s = max|x|/127, or 0 if
+// max|x| is below 2⁻¹²⁰; by floats of 8 bits in float32, without rounding either. One row's results are the
+// same whatever the number of rows.
 // Otherwise weights are rounded to bfloat16, and the results are those of [GemmNTBF16], or
 // of [GemmNTBF16Rounded] if rounded.
 func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, rounded bool, beta float32, c []float32, ldc int) {
@@ -107,7 +114,7 @@ func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b
 	p := product{nt: true, storage: bf16, blocks: f, m: m, n: n, k: k, alpha: alpha, beta: beta,
 		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: k, c: unsafe.SliceData(c), ldc: ldc}
 	if m <= maxQuantisedRows && f.kernels().multiply != nil {
-		p.integers = true
+		p.inBlocks = true
 	} else {
 		p.rounded = rounded && pairs && m > maxDotRows && k%2 == 0
 	}
@@ -127,10 +134,10 @@ func GemmNNBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b
 // SameRows is the least number of rows of a of which a·bᵀ has in each the bits that it has among so many rows, and so
 // for all numbers between: of b in blocks, or as numbers where f is nil.
 func SameRows(f *Blocks, rows int) int {
-	switch integers := f != nil && f.kernels().multiply != nil; {
+	switch inBlocks := f != nil && f.kernels().multiply != nil; {
 	case rows > max(maxQuantisedRows, maxDeepDotRows):
 		return max(maxQuantisedRows, maxDeepDotRows) + 1
-	case integers:
+	case inBlocks:
 		return min(1, rows)
 	case rows <= maxDotRows:
 		return min(2, rows)
@@ -177,30 +184,40 @@ func (p *product) quantiseTask(i int) {
 	quantise(p.quantised.row(i), p.blockOfA(i, 0), p.k/p.blocks.Elems, p.blocks)
 }
 
-// multiplyIntegers computes p through bytes.
-func (j *job) multiplyIntegers(tasks int) {
+// multiplyBlocks computes p by blocks as they are.
+func (j *job) multiplyBlocks(tasks int) {
 	p := &j.product
-	p.quantised = quantiseds.Get().(*quantised)
-	p.quantised.layout(p)
-	if p.m*p.k < taskWork {
-		for i := range p.m {
-			p.quantiseTask(i)
+	if p.blocks.kernels().offset != unrounded {
+		p.quantised = quantiseds.Get().(*quantised)
+		p.quantised.layout(p)
+		defer quantiseds.Put(p.quantised)
+		if p.m*p.k < taskWork {
+			for i := range p.m {
+				p.quantiseTask(i)
+			}
+		} else {
+			parallel.For(p.m, j.toQuantise)
 		}
-	} else {
-		parallel.For(p.m, j.toQuantise)
 	}
 	if tasks == 1 {
 		p.task(0)
 	} else {
 		parallel.For(tasks, j.run)
 	}
-	quantiseds.Put(p.quantised)
 }
 
-// integerBlock computes columns j0 ≤ j < j1 of c. Like dots it takes a group of rows of b
+// rowForBlocks is row i of a as the product takes it, and the bytes to the next.
+func (p *product) rowForBlocks(i int) (row *byte, stride int) {
+	if p.quantised == nil {
+		return (*byte)(unsafe.Pointer(p.blockOfA(i, 0))), 4 * p.lda
+	}
+	return p.quantised.row(i), p.quantised.stride
+}
+
+// blocksBlock computes columns j0 ≤ j < j1 of c. Like dots it takes a group of rows of b
 // from memory once.
-func (p *product) integerBlock(j0, j1 int) {
-	kernels, a := p.blocks.kernels(), p.quantised
+func (p *product) blocksBlock(j0, j1 int) {
+	kernels := p.blocks.kernels()
 	group := j1 - j0
 	if p.m > kernels.rows {
 		group = dotColumns
@@ -209,7 +226,8 @@ func (p *product) integerBlock(j0, j1 int) {
 	for j := j0; j < j1; j += group {
 		b := (*byte)(unsafe.Add(p.b, j*blocks*p.blocks.Bytes))
 		for i := 0; i < p.m; i += kernels.rows {
-			kernels.multiply(min(kernels.rows, p.m-i), min(group, j1-j), blocks, p.alpha, a.row(i), a.stride,
+			a, lda := p.rowForBlocks(i)
+			kernels.multiply(min(kernels.rows, p.m-i), min(group, j1-j), blocks, p.alpha, a, lda,
 				b, p.beta, offset(p.c, i*p.ldc+j), p.ldc)
 		}
 	}

@@ -22,10 +22,35 @@ func decodeMXFP8AVX2(dst *float32, src *byte, blocks int)
 //go:noescape
 func decodeE4M3_BF16AVX2(dst *float32, src *byte, blocks int)
 
+// multiplyE4M3_BF16AVX2 sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … 4 rows of float32 of a, lda bytes apart, and b [n, blocks] of E4M3_BF16.
+//
+//go:noescape
+func multiplyE4M3_BF16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// multiplyE4M3_BF16AVX512 sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … 4 rows of float32 of a, lda bytes apart, and b [n, blocks] of E4M3_BF16.
+//
+//go:noescape
+func multiplyE4M3_BF16AVX512(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
 // decodeE4M3_F32AVX2 widens blocks of E4M3_F32, 32 elements in 36 bytes each.
 //
 //go:noescape
 func decodeE4M3_F32AVX2(dst *float32, src *byte, blocks int)
+
+// multiplyE4M3_F32AVX2 sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … 4 rows of float32 of a, lda bytes apart, and b [n, blocks] of E4M3_F32.
+//
+//go:noescape
+func multiplyE4M3_F32AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// multiplyE4M3_F32AVX512 sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … 4 rows of float32 of a, lda bytes apart, and b [n, blocks] of E4M3_F32.
+//
+//go:noescape
+func multiplyE4M3_F32AVX512(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// decodeE2M1_E8M0AVX2 widens blocks of E2M1_E8M0, 32 elements in 17 bytes each.
+//
+//go:noescape
+func decodeE2M1_E8M0AVX2(dst *float32, src *byte, blocks int)
 
 // decodeQ4_0AVX2 widens blocks of Q4_0, 32 elements in 18 bytes each.
 //
@@ -191,6 +216,36 @@ func multiplyI8_F16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda in
 //
 //go:noescape
 func multiplyI8_F16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// decodeI8Z_BF16AVX2 widens blocks of I8Z_BF16, 32 elements in 35 bytes each.
+//
+//go:noescape
+func decodeI8Z_BF16AVX2(dst *float32, src *byte, blocks int)
+
+// multiplyI8Z_BF16AVX2 sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … 3 quantised rows of a, lda bytes apart, and b [n, blocks] of I8Z_BF16.
+//
+//go:noescape
+func multiplyI8Z_BF16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// multiplyI8Z_BF16AVX512VNNI sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … 4 quantised rows of a, lda bytes apart, and b [n, blocks] of I8Z_BF16.
+//
+//go:noescape
+func multiplyI8Z_BF16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// decodeI8Z_F16AVX2 widens blocks of I8Z_F16, 32 elements in 35 bytes each.
+//
+//go:noescape
+func decodeI8Z_F16AVX2(dst *float32, src *byte, blocks int)
+
+// multiplyI8Z_F16AVX2 sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … 3 quantised rows of a, lda bytes apart, and b [n, blocks] of I8Z_F16.
+//
+//go:noescape
+func multiplyI8Z_F16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// multiplyI8Z_F16AVX512VNNI sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … 4 quantised rows of a, lda bytes apart, and b [n, blocks] of I8Z_F16.
+//
+//go:noescape
+func multiplyI8Z_F16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
 // decodeQ2_KAVX2 widens blocks of Q2_K, 256 elements in 84 bytes each.
 //

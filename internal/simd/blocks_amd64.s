@@ -832,10 +832,8 @@ TEXT ·decodeE4M3_BF16AVX2(SB), NOSPLIT, $0-24
 
 block:
 	PREFETCHT0   1024(CX)
-	MOVWLZX      (CX), BX
-	SHLL         $0x10, BX
-	VMOVD        BX, X4
-	VBROADCASTSS X4, Y4
+	VPBROADCASTW (CX), Y4
+	VPSLLD       $0x10, Y4, Y4
 	VPMOVZXBW    2(CX), Y5
 	VPSLLW       $0x07, Y5, Y6
 	VPAND        Y1, Y6, Y6
@@ -876,6 +874,992 @@ block:
 	ADDQ         $+34, CX
 	DECQ         DX
 	JNZ          block
+	VZEROUPPER
+	RET
+
+// func multiplyE4M3_BF16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·multiplyE4M3_BF16AVX2(SB), NOSPLIT, $0-80
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU x80808080<>+0(SB), Y1
+	VMOVDQU xbf80bf80<>+0(SB), Y0
+
+m4row:
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VPXOR  Y2, Y2, Y2
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m4block:
+	PREFETCHT0   2048(DX)
+	VPOR         2(DX), Y1, Y7
+	VPMAXUB      Y7, Y2, Y2
+	VPMOVSXBW    2(DX), Y7
+	VPSLLW       $0x07, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VEXTRACTI128 $0x01, Y7, X8
+	VCVTPH2PS    X7, Y7
+	VCVTPH2PS    X8, Y8
+	VMULPS       (R8)(SI*1), Y7, Y9
+	VMULPS       (R9)(SI*1), Y7, Y10
+	VMULPS       (R10)(SI*1), Y7, Y11
+	VMULPS       (R11)(SI*1), Y7, Y7
+	VFMADD231PS  32(R8)(SI*1), Y8, Y9
+	VFMADD231PS  32(R9)(SI*1), Y8, Y10
+	VFMADD231PS  32(R10)(SI*1), Y8, Y11
+	VFMADD231PS  32(R11)(SI*1), Y8, Y7
+	VPMOVSXBW    18(DX), Y8
+	VPSLLW       $0x07, Y8, Y8
+	VPAND        Y0, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X12
+	VCVTPH2PS    X8, Y8
+	VCVTPH2PS    X12, Y12
+	VFMADD231PS  64(R8)(SI*1), Y8, Y9
+	VFMADD231PS  64(R9)(SI*1), Y8, Y10
+	VFMADD231PS  64(R10)(SI*1), Y8, Y11
+	VFMADD231PS  64(R11)(SI*1), Y8, Y7
+	VFMADD231PS  96(R8)(SI*1), Y12, Y9
+	VFMADD231PS  96(R9)(SI*1), Y12, Y10
+	VFMADD231PS  96(R10)(SI*1), Y12, Y11
+	VFMADD231PS  96(R11)(SI*1), Y12, Y7
+	VPBROADCASTW (DX), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VFMADD231PS  Y8, Y9, Y3
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y8, Y11, Y5
+	VFMADD231PS  Y8, Y7, Y6
+	ADDQ         $+34, DX
+	ADDQ         $+128, SI
+	DECQ         BX
+	JNZ          m4block
+	VXORPS       X7, X7, X7
+	VPCMPEQB     xffffffff<>+0(SB), Y2, Y2
+	VPMOVMSKB    Y2, BX
+	TESTL        BX, BX
+	JZ           m4numbers
+	VMOVSS       x7fc00000<>+0(SB), X7
+
+m4numbers:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X7, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m4store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VEXTRACTF128 $0x01, Y4, X2
+	VADDPS       X4, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X7, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m4store1:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VEXTRACTF128 $0x01, Y5, X2
+	VADDPS       X5, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X7, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m4store2:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VEXTRACTF128 $0x01, Y6, X2
+	VADDPS       X6, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X7, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m4store3:
+	VMOVSS X3, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m4row
+	VZEROUPPER
+	RET
+
+not4:
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU x80808080<>+0(SB), Y1
+	VMOVDQU xbf80bf80<>+0(SB), Y0
+
+m3row:
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VPXOR  Y2, Y2, Y2
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m3block:
+	PREFETCHT0   2048(DX)
+	VPOR         2(DX), Y1, Y6
+	VPMAXUB      Y6, Y2, Y2
+	VPMOVSXBW    2(DX), Y6
+	VPSLLW       $0x07, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X7
+	VCVTPH2PS    X6, Y6
+	VCVTPH2PS    X7, Y7
+	VMULPS       (R8)(SI*1), Y6, Y8
+	VMULPS       (R9)(SI*1), Y6, Y9
+	VMULPS       (R10)(SI*1), Y6, Y6
+	VFMADD231PS  32(R8)(SI*1), Y7, Y8
+	VFMADD231PS  32(R9)(SI*1), Y7, Y9
+	VFMADD231PS  32(R10)(SI*1), Y7, Y6
+	VPMOVSXBW    18(DX), Y7
+	VPSLLW       $0x07, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VEXTRACTI128 $0x01, Y7, X10
+	VCVTPH2PS    X7, Y7
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  64(R8)(SI*1), Y7, Y8
+	VFMADD231PS  64(R9)(SI*1), Y7, Y9
+	VFMADD231PS  64(R10)(SI*1), Y7, Y6
+	VFMADD231PS  96(R8)(SI*1), Y10, Y8
+	VFMADD231PS  96(R9)(SI*1), Y10, Y9
+	VFMADD231PS  96(R10)(SI*1), Y10, Y6
+	VPBROADCASTW (DX), Y7
+	VPSLLD       $0x10, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y3
+	VFMADD231PS  Y7, Y9, Y4
+	VFMADD231PS  Y7, Y6, Y5
+	ADDQ         $+34, DX
+	ADDQ         $+128, SI
+	DECQ         BX
+	JNZ          m3block
+	VXORPS       X6, X6, X6
+	VPCMPEQB     xffffffff<>+0(SB), Y2, Y2
+	VPMOVMSKB    Y2, BX
+	TESTL        BX, BX
+	JZ           m3numbers
+	VMOVSS       x7fc00000<>+0(SB), X6
+
+m3numbers:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X6, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m3store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VEXTRACTF128 $0x01, Y4, X2
+	VADDPS       X4, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X6, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m3store1:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VEXTRACTF128 $0x01, Y5, X2
+	VADDPS       X5, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X6, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m3store2:
+	VMOVSS X3, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m3row
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x80808080<>+0(SB), Y1
+	VMOVDQU xbf80bf80<>+0(SB), Y0
+
+m2row:
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VPXOR  Y2, Y2, Y2
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m2block:
+	PREFETCHT0   2048(DX)
+	VPOR         2(DX), Y1, Y5
+	VPMAXUB      Y5, Y2, Y2
+	VPMOVSXBW    2(DX), Y5
+	VPSLLW       $0x07, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VCVTPH2PS    X5, Y5
+	VCVTPH2PS    X6, Y6
+	VMULPS       (R8)(SI*1), Y5, Y7
+	VMULPS       (R9)(SI*1), Y5, Y5
+	VFMADD231PS  32(R8)(SI*1), Y6, Y7
+	VFMADD231PS  32(R9)(SI*1), Y6, Y5
+	VPMOVSXBW    18(DX), Y6
+	VPSLLW       $0x07, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X8
+	VCVTPH2PS    X6, Y6
+	VCVTPH2PS    X8, Y8
+	VFMADD231PS  64(R8)(SI*1), Y6, Y7
+	VFMADD231PS  64(R9)(SI*1), Y6, Y5
+	VFMADD231PS  96(R8)(SI*1), Y8, Y7
+	VFMADD231PS  96(R9)(SI*1), Y8, Y5
+	VPBROADCASTW (DX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VFMADD231PS  Y6, Y7, Y3
+	VFMADD231PS  Y6, Y5, Y4
+	ADDQ         $+34, DX
+	ADDQ         $+128, SI
+	DECQ         BX
+	JNZ          m2block
+	VXORPS       X5, X5, X5
+	VPCMPEQB     xffffffff<>+0(SB), Y2, Y2
+	VPMOVMSKB    Y2, BX
+	TESTL        BX, BX
+	JZ           m2numbers
+	VMOVSS       x7fc00000<>+0(SB), X5
+
+m2numbers:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X5, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m2store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VEXTRACTF128 $0x01, Y4, X2
+	VADDPS       X4, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X5, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m2store1:
+	VMOVSS X3, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m2row
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x80808080<>+0(SB), Y1
+	VMOVDQU xbf80bf80<>+0(SB), Y0
+
+m1row:
+	VXORPS Y3, Y3, Y3
+	VPXOR  Y2, Y2, Y2
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m1block:
+	PREFETCHT0   2048(DX)
+	VPOR         2(DX), Y1, Y4
+	VPMAXUB      Y4, Y2, Y2
+	VPMOVSXBW    2(DX), Y4
+	VPSLLW       $0x07, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VCVTPH2PS    X4, Y4
+	VCVTPH2PS    X5, Y5
+	VMULPS       (DI)(SI*1), Y4, Y4
+	VFMADD231PS  32(DI)(SI*1), Y5, Y4
+	VPMOVSXBW    18(DX), Y5
+	VPSLLW       $0x07, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VCVTPH2PS    X5, Y5
+	VCVTPH2PS    X6, Y6
+	VFMADD231PS  64(DI)(SI*1), Y5, Y4
+	VFMADD231PS  96(DI)(SI*1), Y6, Y4
+	VPBROADCASTW (DX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VFMADD231PS  Y5, Y4, Y3
+	ADDQ         $+34, DX
+	ADDQ         $+128, SI
+	DECQ         BX
+	JNZ          m1block
+	VXORPS       X4, X4, X4
+	VPCMPEQB     xffffffff<>+0(SB), Y2, Y2
+	VPMOVMSKB    Y2, BX
+	TESTL        BX, BX
+	JZ           m1numbers
+	VMOVSS       x7fc00000<>+0(SB), X4
+
+m1numbers:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m1store0:
+	VMOVSS X3, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m1row
+	VZEROUPPER
+	RET
+
+not1:
+	VZEROUPPER
+	RET
+
+DATA x80808080<>+0(SB)/4, $0x80808080
+DATA x80808080<>+4(SB)/4, $0x80808080
+DATA x80808080<>+8(SB)/4, $0x80808080
+DATA x80808080<>+12(SB)/4, $0x80808080
+DATA x80808080<>+16(SB)/4, $0x80808080
+DATA x80808080<>+20(SB)/4, $0x80808080
+DATA x80808080<>+24(SB)/4, $0x80808080
+DATA x80808080<>+28(SB)/4, $0x80808080
+DATA x80808080<>+32(SB)/4, $0x80808080
+DATA x80808080<>+36(SB)/4, $0x80808080
+DATA x80808080<>+40(SB)/4, $0x80808080
+DATA x80808080<>+44(SB)/4, $0x80808080
+DATA x80808080<>+48(SB)/4, $0x80808080
+DATA x80808080<>+52(SB)/4, $0x80808080
+DATA x80808080<>+56(SB)/4, $0x80808080
+DATA x80808080<>+60(SB)/4, $0x80808080
+GLOBL x80808080<>(SB), RODATA|NOPTR, $64
+
+DATA xbf80bf80<>+0(SB)/4, $0xbf80bf80
+DATA xbf80bf80<>+4(SB)/4, $0xbf80bf80
+DATA xbf80bf80<>+8(SB)/4, $0xbf80bf80
+DATA xbf80bf80<>+12(SB)/4, $0xbf80bf80
+DATA xbf80bf80<>+16(SB)/4, $0xbf80bf80
+DATA xbf80bf80<>+20(SB)/4, $0xbf80bf80
+DATA xbf80bf80<>+24(SB)/4, $0xbf80bf80
+DATA xbf80bf80<>+28(SB)/4, $0xbf80bf80
+DATA xbf80bf80<>+32(SB)/4, $0xbf80bf80
+DATA xbf80bf80<>+36(SB)/4, $0xbf80bf80
+DATA xbf80bf80<>+40(SB)/4, $0xbf80bf80
+DATA xbf80bf80<>+44(SB)/4, $0xbf80bf80
+DATA xbf80bf80<>+48(SB)/4, $0xbf80bf80
+DATA xbf80bf80<>+52(SB)/4, $0xbf80bf80
+DATA xbf80bf80<>+56(SB)/4, $0xbf80bf80
+DATA xbf80bf80<>+60(SB)/4, $0xbf80bf80
+GLOBL xbf80bf80<>(SB), RODATA|NOPTR, $64
+
+DATA xffffffff<>+0(SB)/4, $0xffffffff
+DATA xffffffff<>+4(SB)/4, $0xffffffff
+DATA xffffffff<>+8(SB)/4, $0xffffffff
+DATA xffffffff<>+12(SB)/4, $0xffffffff
+DATA xffffffff<>+16(SB)/4, $0xffffffff
+DATA xffffffff<>+20(SB)/4, $0xffffffff
+DATA xffffffff<>+24(SB)/4, $0xffffffff
+DATA xffffffff<>+28(SB)/4, $0xffffffff
+DATA xffffffff<>+32(SB)/4, $0xffffffff
+DATA xffffffff<>+36(SB)/4, $0xffffffff
+DATA xffffffff<>+40(SB)/4, $0xffffffff
+DATA xffffffff<>+44(SB)/4, $0xffffffff
+DATA xffffffff<>+48(SB)/4, $0xffffffff
+DATA xffffffff<>+52(SB)/4, $0xffffffff
+DATA xffffffff<>+56(SB)/4, $0xffffffff
+DATA xffffffff<>+60(SB)/4, $0xffffffff
+GLOBL xffffffff<>(SB), RODATA|NOPTR, $64
+
+DATA x7fc00000<>+0(SB)/4, $0x7fc00000
+DATA x7fc00000<>+4(SB)/4, $0x7fc00000
+DATA x7fc00000<>+8(SB)/4, $0x7fc00000
+DATA x7fc00000<>+12(SB)/4, $0x7fc00000
+DATA x7fc00000<>+16(SB)/4, $0x7fc00000
+DATA x7fc00000<>+20(SB)/4, $0x7fc00000
+DATA x7fc00000<>+24(SB)/4, $0x7fc00000
+DATA x7fc00000<>+28(SB)/4, $0x7fc00000
+DATA x7fc00000<>+32(SB)/4, $0x7fc00000
+DATA x7fc00000<>+36(SB)/4, $0x7fc00000
+DATA x7fc00000<>+40(SB)/4, $0x7fc00000
+DATA x7fc00000<>+44(SB)/4, $0x7fc00000
+DATA x7fc00000<>+48(SB)/4, $0x7fc00000
+DATA x7fc00000<>+52(SB)/4, $0x7fc00000
+DATA x7fc00000<>+56(SB)/4, $0x7fc00000
+DATA x7fc00000<>+60(SB)/4, $0x7fc00000
+GLOBL x7fc00000<>(SB), RODATA|NOPTR, $64
+
+// func multiplyE4M3_BF16AVX512(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, FMA3, MMX+
+TEXT ·multiplyE4M3_BF16AVX512(SB), NOSPLIT, $0-80
+	MOVQ         m+0(FP), AX
+	CMPQ         AX, $0x04
+	JNE          not4
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	MOVQ         R9, R10
+	ADDQ         lda+40(FP), R10
+	MOVQ         R10, R11
+	ADDQ         lda+40(FP), R11
+	VMOVDQU      x80808080<>+0(SB), Y1
+	VPBROADCASTD xbf80bf80<>+0(SB), Z0
+
+m4row:
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VPXOR  Y2, Y2, Y2
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m4block:
+	PREFETCHT0    2048(DX)
+	VPOR          2(DX), Y1, Y7
+	VPMAXUB       Y7, Y2, Y2
+	VPMOVSXBW     2(DX), Z7
+	VPSLLW        $0x07, Z7, Z7
+	VPANDD        Z0, Z7, Z7
+	VEXTRACTI64X4 $0x01, Z7, Y8
+	VCVTPH2PS     Y7, Z7
+	VCVTPH2PS     Y8, Z8
+	VMULPS        (R8)(SI*1), Z7, Z9
+	VMULPS        (R9)(SI*1), Z7, Z10
+	VMULPS        (R10)(SI*1), Z7, Z11
+	VMULPS        (R11)(SI*1), Z7, Z7
+	VFMADD231PS   64(R8)(SI*1), Z8, Z9
+	VFMADD231PS   64(R9)(SI*1), Z8, Z10
+	VFMADD231PS   64(R10)(SI*1), Z8, Z11
+	VFMADD231PS   64(R11)(SI*1), Z8, Z7
+	VPBROADCASTW  (DX), Z8
+	VPSLLD        $0x10, Z8, Z8
+	VFMADD231PS   Z8, Z9, Z3
+	VFMADD231PS   Z8, Z10, Z4
+	VFMADD231PS   Z8, Z11, Z5
+	VFMADD231PS   Z8, Z7, Z6
+	ADDQ          $+34, DX
+	ADDQ          $+128, SI
+	DECQ          BX
+	JNZ           m4block
+	VXORPS        X7, X7, X7
+	VPCMPEQB      xffffffff<>+0(SB), Y2, Y2
+	VPMOVMSKB     Y2, BX
+	TESTL         BX, BX
+	JZ            m4numbers
+	VMOVSS        x7fc00000<>+0(SB), X7
+
+m4numbers:
+	MOVQ          CX, BX
+	MOVL          beta+56(FP), SI
+	ADDL          SI, SI
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y3, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X7, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m4store0
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m4store0:
+	VMOVSS        X2, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z4, Y2
+	VADDPS        Y4, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X7, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m4store1
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m4store1:
+	VMOVSS        X2, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z5, Y2
+	VADDPS        Y5, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X7, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m4store2
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m4store2:
+	VMOVSS        X2, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y6, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X7, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m4store3
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m4store3:
+	VMOVSS X2, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m4row
+	VZEROUPPER
+	RET
+
+not4:
+	CMPQ         AX, $0x03
+	JNE          not3
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	MOVQ         R9, R10
+	ADDQ         lda+40(FP), R10
+	VMOVDQU      x80808080<>+0(SB), Y1
+	VPBROADCASTD xbf80bf80<>+0(SB), Z0
+
+m3row:
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VPXOR  Y2, Y2, Y2
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m3block:
+	PREFETCHT0    2048(DX)
+	VPOR          2(DX), Y1, Y6
+	VPMAXUB       Y6, Y2, Y2
+	VPMOVSXBW     2(DX), Z6
+	VPSLLW        $0x07, Z6, Z6
+	VPANDD        Z0, Z6, Z6
+	VEXTRACTI64X4 $0x01, Z6, Y7
+	VCVTPH2PS     Y6, Z6
+	VCVTPH2PS     Y7, Z7
+	VMULPS        (R8)(SI*1), Z6, Z8
+	VMULPS        (R9)(SI*1), Z6, Z9
+	VMULPS        (R10)(SI*1), Z6, Z6
+	VFMADD231PS   64(R8)(SI*1), Z7, Z8
+	VFMADD231PS   64(R9)(SI*1), Z7, Z9
+	VFMADD231PS   64(R10)(SI*1), Z7, Z6
+	VPBROADCASTW  (DX), Z7
+	VPSLLD        $0x10, Z7, Z7
+	VFMADD231PS   Z7, Z8, Z3
+	VFMADD231PS   Z7, Z9, Z4
+	VFMADD231PS   Z7, Z6, Z5
+	ADDQ          $+34, DX
+	ADDQ          $+128, SI
+	DECQ          BX
+	JNZ           m3block
+	VXORPS        X6, X6, X6
+	VPCMPEQB      xffffffff<>+0(SB), Y2, Y2
+	VPMOVMSKB     Y2, BX
+	TESTL         BX, BX
+	JZ            m3numbers
+	VMOVSS        x7fc00000<>+0(SB), X6
+
+m3numbers:
+	MOVQ          CX, BX
+	MOVL          beta+56(FP), SI
+	ADDL          SI, SI
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y3, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X6, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m3store0
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m3store0:
+	VMOVSS        X2, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z4, Y2
+	VADDPS        Y4, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X6, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m3store1
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m3store1:
+	VMOVSS        X2, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z5, Y2
+	VADDPS        Y5, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X6, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m3store2
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m3store2:
+	VMOVSS X2, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m3row
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ         AX, $0x02
+	JNE          not2
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	VMOVDQU      x80808080<>+0(SB), Y1
+	VPBROADCASTD xbf80bf80<>+0(SB), Z0
+
+m2row:
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VPXOR  Y2, Y2, Y2
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m2block:
+	PREFETCHT0    2048(DX)
+	VPOR          2(DX), Y1, Y5
+	VPMAXUB       Y5, Y2, Y2
+	VPMOVSXBW     2(DX), Z5
+	VPSLLW        $0x07, Z5, Z5
+	VPANDD        Z0, Z5, Z5
+	VEXTRACTI64X4 $0x01, Z5, Y6
+	VCVTPH2PS     Y5, Z5
+	VCVTPH2PS     Y6, Z6
+	VMULPS        (R8)(SI*1), Z5, Z7
+	VMULPS        (R9)(SI*1), Z5, Z5
+	VFMADD231PS   64(R8)(SI*1), Z6, Z7
+	VFMADD231PS   64(R9)(SI*1), Z6, Z5
+	VPBROADCASTW  (DX), Z6
+	VPSLLD        $0x10, Z6, Z6
+	VFMADD231PS   Z6, Z7, Z3
+	VFMADD231PS   Z6, Z5, Z4
+	ADDQ          $+34, DX
+	ADDQ          $+128, SI
+	DECQ          BX
+	JNZ           m2block
+	VXORPS        X5, X5, X5
+	VPCMPEQB      xffffffff<>+0(SB), Y2, Y2
+	VPMOVMSKB     Y2, BX
+	TESTL         BX, BX
+	JZ            m2numbers
+	VMOVSS        x7fc00000<>+0(SB), X5
+
+m2numbers:
+	MOVQ          CX, BX
+	MOVL          beta+56(FP), SI
+	ADDL          SI, SI
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y3, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X5, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m2store0
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m2store0:
+	VMOVSS        X2, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z4, Y2
+	VADDPS        Y4, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X5, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m2store1
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m2store1:
+	VMOVSS X2, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m2row
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ         AX, $0x01
+	JNE          not1
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         a+32(FP), DI
+	VMOVDQU      x80808080<>+0(SB), Y1
+	VPBROADCASTD xbf80bf80<>+0(SB), Z0
+
+m1row:
+	VXORPS Z3, Z3, Z3
+	VPXOR  Y2, Y2, Y2
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m1block:
+	PREFETCHT0    2048(DX)
+	VPOR          2(DX), Y1, Y4
+	VPMAXUB       Y4, Y2, Y2
+	VPMOVSXBW     2(DX), Z4
+	VPSLLW        $0x07, Z4, Z4
+	VPANDD        Z0, Z4, Z4
+	VEXTRACTI64X4 $0x01, Z4, Y5
+	VCVTPH2PS     Y4, Z4
+	VCVTPH2PS     Y5, Z5
+	VMULPS        (DI)(SI*1), Z4, Z4
+	VFMADD231PS   64(DI)(SI*1), Z5, Z4
+	VPBROADCASTW  (DX), Z5
+	VPSLLD        $0x10, Z5, Z5
+	VFMADD231PS   Z5, Z4, Z3
+	ADDQ          $+34, DX
+	ADDQ          $+128, SI
+	DECQ          BX
+	JNZ           m1block
+	VXORPS        X4, X4, X4
+	VPCMPEQB      xffffffff<>+0(SB), Y2, Y2
+	VPMOVMSKB     Y2, BX
+	TESTL         BX, BX
+	JZ            m1numbers
+	VMOVSS        x7fc00000<>+0(SB), X4
+
+m1numbers:
+	MOVQ          CX, BX
+	MOVL          beta+56(FP), SI
+	ADDL          SI, SI
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y3, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X4, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m1store0
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m1store0:
+	VMOVSS X2, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m1row
+	VZEROUPPER
+	RET
+
+not1:
 	VZEROUPPER
 	RET
 
@@ -936,6 +1920,1023 @@ block:
 	VZEROUPPER
 	RET
 
+// func multiplyE4M3_F32AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·multiplyE4M3_F32AVX2(SB), NOSPLIT, $0-80
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU x80808080<>+0(SB), Y1
+	VMOVDQU xbf80bf80<>+0(SB), Y0
+
+m4row:
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VPXOR  Y2, Y2, Y2
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m4block:
+	PREFETCHT0   2048(DX)
+	VPOR         4(DX), Y1, Y7
+	VPMAXUB      Y7, Y2, Y2
+	VPMOVSXBW    4(DX), Y7
+	VPSLLW       $0x07, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VEXTRACTI128 $0x01, Y7, X8
+	VCVTPH2PS    X7, Y7
+	VCVTPH2PS    X8, Y8
+	VMULPS       (R8)(SI*1), Y7, Y9
+	VMULPS       (R9)(SI*1), Y7, Y10
+	VMULPS       (R10)(SI*1), Y7, Y11
+	VMULPS       (R11)(SI*1), Y7, Y7
+	VFMADD231PS  32(R8)(SI*1), Y8, Y9
+	VFMADD231PS  32(R9)(SI*1), Y8, Y10
+	VFMADD231PS  32(R10)(SI*1), Y8, Y11
+	VFMADD231PS  32(R11)(SI*1), Y8, Y7
+	VPMOVSXBW    20(DX), Y8
+	VPSLLW       $0x07, Y8, Y8
+	VPAND        Y0, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X12
+	VCVTPH2PS    X8, Y8
+	VCVTPH2PS    X12, Y12
+	VFMADD231PS  64(R8)(SI*1), Y8, Y9
+	VFMADD231PS  64(R9)(SI*1), Y8, Y10
+	VFMADD231PS  64(R10)(SI*1), Y8, Y11
+	VFMADD231PS  64(R11)(SI*1), Y8, Y7
+	VFMADD231PS  96(R8)(SI*1), Y12, Y9
+	VFMADD231PS  96(R9)(SI*1), Y12, Y10
+	VFMADD231PS  96(R10)(SI*1), Y12, Y11
+	VFMADD231PS  96(R11)(SI*1), Y12, Y7
+	VBROADCASTSS (DX), Y8
+	VFMADD231PS  Y8, Y9, Y3
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y8, Y11, Y5
+	VFMADD231PS  Y8, Y7, Y6
+	ADDQ         $+36, DX
+	ADDQ         $+128, SI
+	DECQ         BX
+	JNZ          m4block
+	VXORPS       X7, X7, X7
+	VPCMPEQB     xffffffff<>+0(SB), Y2, Y2
+	VPMOVMSKB    Y2, BX
+	TESTL        BX, BX
+	JZ           m4numbers
+	VMOVSS       x7fc00000<>+0(SB), X7
+
+m4numbers:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X7, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m4store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VEXTRACTF128 $0x01, Y4, X2
+	VADDPS       X4, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X7, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m4store1:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VEXTRACTF128 $0x01, Y5, X2
+	VADDPS       X5, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X7, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m4store2:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VEXTRACTF128 $0x01, Y6, X2
+	VADDPS       X6, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X7, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m4store3:
+	VMOVSS X3, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m4row
+	VZEROUPPER
+	RET
+
+not4:
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU x80808080<>+0(SB), Y1
+	VMOVDQU xbf80bf80<>+0(SB), Y0
+
+m3row:
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VPXOR  Y2, Y2, Y2
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m3block:
+	PREFETCHT0   2048(DX)
+	VPOR         4(DX), Y1, Y6
+	VPMAXUB      Y6, Y2, Y2
+	VPMOVSXBW    4(DX), Y6
+	VPSLLW       $0x07, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X7
+	VCVTPH2PS    X6, Y6
+	VCVTPH2PS    X7, Y7
+	VMULPS       (R8)(SI*1), Y6, Y8
+	VMULPS       (R9)(SI*1), Y6, Y9
+	VMULPS       (R10)(SI*1), Y6, Y6
+	VFMADD231PS  32(R8)(SI*1), Y7, Y8
+	VFMADD231PS  32(R9)(SI*1), Y7, Y9
+	VFMADD231PS  32(R10)(SI*1), Y7, Y6
+	VPMOVSXBW    20(DX), Y7
+	VPSLLW       $0x07, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VEXTRACTI128 $0x01, Y7, X10
+	VCVTPH2PS    X7, Y7
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  64(R8)(SI*1), Y7, Y8
+	VFMADD231PS  64(R9)(SI*1), Y7, Y9
+	VFMADD231PS  64(R10)(SI*1), Y7, Y6
+	VFMADD231PS  96(R8)(SI*1), Y10, Y8
+	VFMADD231PS  96(R9)(SI*1), Y10, Y9
+	VFMADD231PS  96(R10)(SI*1), Y10, Y6
+	VBROADCASTSS (DX), Y7
+	VFMADD231PS  Y7, Y8, Y3
+	VFMADD231PS  Y7, Y9, Y4
+	VFMADD231PS  Y7, Y6, Y5
+	ADDQ         $+36, DX
+	ADDQ         $+128, SI
+	DECQ         BX
+	JNZ          m3block
+	VXORPS       X6, X6, X6
+	VPCMPEQB     xffffffff<>+0(SB), Y2, Y2
+	VPMOVMSKB    Y2, BX
+	TESTL        BX, BX
+	JZ           m3numbers
+	VMOVSS       x7fc00000<>+0(SB), X6
+
+m3numbers:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X6, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m3store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VEXTRACTF128 $0x01, Y4, X2
+	VADDPS       X4, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X6, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m3store1:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VEXTRACTF128 $0x01, Y5, X2
+	VADDPS       X5, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X6, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m3store2:
+	VMOVSS X3, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m3row
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x80808080<>+0(SB), Y1
+	VMOVDQU xbf80bf80<>+0(SB), Y0
+
+m2row:
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VPXOR  Y2, Y2, Y2
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m2block:
+	PREFETCHT0   2048(DX)
+	VPOR         4(DX), Y1, Y5
+	VPMAXUB      Y5, Y2, Y2
+	VPMOVSXBW    4(DX), Y5
+	VPSLLW       $0x07, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VCVTPH2PS    X5, Y5
+	VCVTPH2PS    X6, Y6
+	VMULPS       (R8)(SI*1), Y5, Y7
+	VMULPS       (R9)(SI*1), Y5, Y5
+	VFMADD231PS  32(R8)(SI*1), Y6, Y7
+	VFMADD231PS  32(R9)(SI*1), Y6, Y5
+	VPMOVSXBW    20(DX), Y6
+	VPSLLW       $0x07, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X8
+	VCVTPH2PS    X6, Y6
+	VCVTPH2PS    X8, Y8
+	VFMADD231PS  64(R8)(SI*1), Y6, Y7
+	VFMADD231PS  64(R9)(SI*1), Y6, Y5
+	VFMADD231PS  96(R8)(SI*1), Y8, Y7
+	VFMADD231PS  96(R9)(SI*1), Y8, Y5
+	VBROADCASTSS (DX), Y6
+	VFMADD231PS  Y6, Y7, Y3
+	VFMADD231PS  Y6, Y5, Y4
+	ADDQ         $+36, DX
+	ADDQ         $+128, SI
+	DECQ         BX
+	JNZ          m2block
+	VXORPS       X5, X5, X5
+	VPCMPEQB     xffffffff<>+0(SB), Y2, Y2
+	VPMOVMSKB    Y2, BX
+	TESTL        BX, BX
+	JZ           m2numbers
+	VMOVSS       x7fc00000<>+0(SB), X5
+
+m2numbers:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X5, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m2store0:
+	VMOVSS       X3, (BX)
+	ADDQ         DI, BX
+	VEXTRACTF128 $0x01, Y4, X2
+	VADDPS       X4, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X5, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m2store1:
+	VMOVSS X3, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m2row
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x80808080<>+0(SB), Y1
+	VMOVDQU xbf80bf80<>+0(SB), Y0
+
+m1row:
+	VXORPS Y3, Y3, Y3
+	VPXOR  Y2, Y2, Y2
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m1block:
+	PREFETCHT0   2048(DX)
+	VPOR         4(DX), Y1, Y4
+	VPMAXUB      Y4, Y2, Y2
+	VPMOVSXBW    4(DX), Y4
+	VPSLLW       $0x07, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VCVTPH2PS    X4, Y4
+	VCVTPH2PS    X5, Y5
+	VMULPS       (DI)(SI*1), Y4, Y4
+	VFMADD231PS  32(DI)(SI*1), Y5, Y4
+	VPMOVSXBW    20(DX), Y5
+	VPSLLW       $0x07, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VCVTPH2PS    X5, Y5
+	VCVTPH2PS    X6, Y6
+	VFMADD231PS  64(DI)(SI*1), Y5, Y4
+	VFMADD231PS  96(DI)(SI*1), Y6, Y4
+	VBROADCASTSS (DX), Y5
+	VFMADD231PS  Y5, Y4, Y3
+	ADDQ         $+36, DX
+	ADDQ         $+128, SI
+	DECQ         BX
+	JNZ          m1block
+	VXORPS       X4, X4, X4
+	VPCMPEQB     xffffffff<>+0(SB), Y2, Y2
+	VPMOVMSKB    Y2, BX
+	TESTL        BX, BX
+	JZ           m1numbers
+	VMOVSS       x7fc00000<>+0(SB), X4
+
+m1numbers:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSHDUP    X3, X2
+	VADDSS       X2, X3, X3
+	VMULSS       x43800000<>+0(SB), X3, X3
+	VADDSS       X4, X3, X3
+	VMULSS       alpha+24(FP), X3, X3
+	CMPL         SI, $0x00
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X3
+
+m1store0:
+	VMOVSS X3, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m1row
+	VZEROUPPER
+	RET
+
+not1:
+	VZEROUPPER
+	RET
+
+// func multiplyE4M3_F32AVX512(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, FMA3, MMX+
+TEXT ·multiplyE4M3_F32AVX512(SB), NOSPLIT, $0-80
+	MOVQ         m+0(FP), AX
+	CMPQ         AX, $0x04
+	JNE          not4
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	MOVQ         R9, R10
+	ADDQ         lda+40(FP), R10
+	MOVQ         R10, R11
+	ADDQ         lda+40(FP), R11
+	VMOVDQU      x80808080<>+0(SB), Y1
+	VPBROADCASTD xbf80bf80<>+0(SB), Z0
+
+m4row:
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VPXOR  Y2, Y2, Y2
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m4block:
+	PREFETCHT0       2048(DX)
+	VPOR             4(DX), Y1, Y7
+	VPMAXUB          Y7, Y2, Y2
+	VPMOVSXBW        4(DX), Z7
+	VPSLLW           $0x07, Z7, Z7
+	VPANDD           Z0, Z7, Z7
+	VEXTRACTI64X4    $0x01, Z7, Y8
+	VCVTPH2PS        Y7, Z7
+	VCVTPH2PS        Y8, Z8
+	VMULPS           (R8)(SI*1), Z7, Z9
+	VMULPS           (R9)(SI*1), Z7, Z10
+	VMULPS           (R10)(SI*1), Z7, Z11
+	VMULPS           (R11)(SI*1), Z7, Z7
+	VFMADD231PS      64(R8)(SI*1), Z8, Z9
+	VFMADD231PS      64(R9)(SI*1), Z8, Z10
+	VFMADD231PS      64(R10)(SI*1), Z8, Z11
+	VFMADD231PS      64(R11)(SI*1), Z8, Z7
+	VFMADD231PS.BCST (DX), Z9, Z3
+	VFMADD231PS.BCST (DX), Z10, Z4
+	VFMADD231PS.BCST (DX), Z11, Z5
+	VFMADD231PS.BCST (DX), Z7, Z6
+	ADDQ             $+36, DX
+	ADDQ             $+128, SI
+	DECQ             BX
+	JNZ              m4block
+	VXORPS           X7, X7, X7
+	VPCMPEQB         xffffffff<>+0(SB), Y2, Y2
+	VPMOVMSKB        Y2, BX
+	TESTL            BX, BX
+	JZ               m4numbers
+	VMOVSS           x7fc00000<>+0(SB), X7
+
+m4numbers:
+	MOVQ          CX, BX
+	MOVL          beta+56(FP), SI
+	ADDL          SI, SI
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y3, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X7, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m4store0
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m4store0:
+	VMOVSS        X2, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z4, Y2
+	VADDPS        Y4, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X7, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m4store1
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m4store1:
+	VMOVSS        X2, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z5, Y2
+	VADDPS        Y5, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X7, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m4store2
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m4store2:
+	VMOVSS        X2, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y6, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X7, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m4store3
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m4store3:
+	VMOVSS X2, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m4row
+	VZEROUPPER
+	RET
+
+not4:
+	CMPQ         AX, $0x03
+	JNE          not3
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	MOVQ         R9, R10
+	ADDQ         lda+40(FP), R10
+	VMOVDQU      x80808080<>+0(SB), Y1
+	VPBROADCASTD xbf80bf80<>+0(SB), Z0
+
+m3row:
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VPXOR  Y2, Y2, Y2
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m3block:
+	PREFETCHT0       2048(DX)
+	VPOR             4(DX), Y1, Y6
+	VPMAXUB          Y6, Y2, Y2
+	VPMOVSXBW        4(DX), Z6
+	VPSLLW           $0x07, Z6, Z6
+	VPANDD           Z0, Z6, Z6
+	VEXTRACTI64X4    $0x01, Z6, Y7
+	VCVTPH2PS        Y6, Z6
+	VCVTPH2PS        Y7, Z7
+	VMULPS           (R8)(SI*1), Z6, Z8
+	VMULPS           (R9)(SI*1), Z6, Z9
+	VMULPS           (R10)(SI*1), Z6, Z6
+	VFMADD231PS      64(R8)(SI*1), Z7, Z8
+	VFMADD231PS      64(R9)(SI*1), Z7, Z9
+	VFMADD231PS      64(R10)(SI*1), Z7, Z6
+	VFMADD231PS.BCST (DX), Z8, Z3
+	VFMADD231PS.BCST (DX), Z9, Z4
+	VFMADD231PS.BCST (DX), Z6, Z5
+	ADDQ             $+36, DX
+	ADDQ             $+128, SI
+	DECQ             BX
+	JNZ              m3block
+	VXORPS           X6, X6, X6
+	VPCMPEQB         xffffffff<>+0(SB), Y2, Y2
+	VPMOVMSKB        Y2, BX
+	TESTL            BX, BX
+	JZ               m3numbers
+	VMOVSS           x7fc00000<>+0(SB), X6
+
+m3numbers:
+	MOVQ          CX, BX
+	MOVL          beta+56(FP), SI
+	ADDL          SI, SI
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y3, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X6, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m3store0
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m3store0:
+	VMOVSS        X2, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z4, Y2
+	VADDPS        Y4, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X6, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m3store1
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m3store1:
+	VMOVSS        X2, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z5, Y2
+	VADDPS        Y5, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X6, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m3store2
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m3store2:
+	VMOVSS X2, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m3row
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ         AX, $0x02
+	JNE          not2
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	VMOVDQU      x80808080<>+0(SB), Y1
+	VPBROADCASTD xbf80bf80<>+0(SB), Z0
+
+m2row:
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VPXOR  Y2, Y2, Y2
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m2block:
+	PREFETCHT0       2048(DX)
+	VPOR             4(DX), Y1, Y5
+	VPMAXUB          Y5, Y2, Y2
+	VPMOVSXBW        4(DX), Z5
+	VPSLLW           $0x07, Z5, Z5
+	VPANDD           Z0, Z5, Z5
+	VEXTRACTI64X4    $0x01, Z5, Y6
+	VCVTPH2PS        Y5, Z5
+	VCVTPH2PS        Y6, Z6
+	VMULPS           (R8)(SI*1), Z5, Z7
+	VMULPS           (R9)(SI*1), Z5, Z5
+	VFMADD231PS      64(R8)(SI*1), Z6, Z7
+	VFMADD231PS      64(R9)(SI*1), Z6, Z5
+	VFMADD231PS.BCST (DX), Z7, Z3
+	VFMADD231PS.BCST (DX), Z5, Z4
+	ADDQ             $+36, DX
+	ADDQ             $+128, SI
+	DECQ             BX
+	JNZ              m2block
+	VXORPS           X5, X5, X5
+	VPCMPEQB         xffffffff<>+0(SB), Y2, Y2
+	VPMOVMSKB        Y2, BX
+	TESTL            BX, BX
+	JZ               m2numbers
+	VMOVSS           x7fc00000<>+0(SB), X5
+
+m2numbers:
+	MOVQ          CX, BX
+	MOVL          beta+56(FP), SI
+	ADDL          SI, SI
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y3, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X5, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m2store0
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m2store0:
+	VMOVSS        X2, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z4, Y2
+	VADDPS        Y4, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X5, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m2store1
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m2store1:
+	VMOVSS X2, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m2row
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ         AX, $0x01
+	JNE          not1
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         a+32(FP), DI
+	VMOVDQU      x80808080<>+0(SB), Y1
+	VPBROADCASTD xbf80bf80<>+0(SB), Z0
+
+m1row:
+	VXORPS Z3, Z3, Z3
+	VPXOR  Y2, Y2, Y2
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m1block:
+	PREFETCHT0       2048(DX)
+	VPOR             4(DX), Y1, Y4
+	VPMAXUB          Y4, Y2, Y2
+	VPMOVSXBW        4(DX), Z4
+	VPSLLW           $0x07, Z4, Z4
+	VPANDD           Z0, Z4, Z4
+	VEXTRACTI64X4    $0x01, Z4, Y5
+	VCVTPH2PS        Y4, Z4
+	VCVTPH2PS        Y5, Z5
+	VMULPS           (DI)(SI*1), Z4, Z4
+	VFMADD231PS      64(DI)(SI*1), Z5, Z4
+	VFMADD231PS.BCST (DX), Z4, Z3
+	ADDQ             $+36, DX
+	ADDQ             $+128, SI
+	DECQ             BX
+	JNZ              m1block
+	VXORPS           X4, X4, X4
+	VPCMPEQB         xffffffff<>+0(SB), Y2, Y2
+	VPMOVMSKB        Y2, BX
+	TESTL            BX, BX
+	JZ               m1numbers
+	VMOVSS           x7fc00000<>+0(SB), X4
+
+m1numbers:
+	MOVQ          CX, BX
+	MOVL          beta+56(FP), SI
+	ADDL          SI, SI
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y3, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDSS        X3, X2, X2
+	VMULSS        x43800000<>+0(SB), X2, X2
+	VADDSS        X4, X2, X2
+	VMULSS        alpha+24(FP), X2, X2
+	CMPL          SI, $0x00
+	JEQ           m1store0
+	VMOVSS        beta+56(FP), X3
+	VFMADD231SS   (BX), X3, X2
+
+m1store0:
+	VMOVSS X2, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m1row
+	VZEROUPPER
+	RET
+
+not1:
+	VZEROUPPER
+	RET
+
+// func decodeE2M1_E8M0AVX2(dst *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, CMOV, MMX+
+TEXT ·decodeE2M1_E8M0AVX2(SB), NOSPLIT, $32-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    blocks+16(FP), DX
+	VMOVDQU e2m1Magnitudes<>+0(SB), Y0
+	VMOVDQU x80000000<>+0(SB), Y1
+
+block:
+	PREFETCHT0     1024(CX)
+	MOVBLZX        (CX), BX
+	LEAL           1(BX), SI
+	SHLL           $0x15, SI
+	DECL           BX
+	SHLL           $0x17, BX
+	CMPB           (CX), $0x02
+	CMOVLCS        SI, BX
+	VMOVD          BX, X2
+	VBROADCASTSS   X2, Y2
+	VBROADCASTI128 1(CX), Y3
+	VPSRLVQ        nibbles<>+0(SB), Y3, Y3
+	VPAND          x0f0f0f0f<>+0(SB), Y3, Y3
+	VMOVDQU        Y3, (SP)
+	VPMOVZXBD      (SP), Y3
+	VPERMPS        Y0, Y3, Y4
+	VPSLLD         $0x1c, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPOR           Y3, Y4, Y4
+	VMULPS         Y2, Y4, Y4
+	VMOVUPS        Y4, (AX)
+	VPMOVZXBD      8(SP), Y3
+	VPERMPS        Y0, Y3, Y4
+	VPSLLD         $0x1c, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPOR           Y3, Y4, Y4
+	VMULPS         Y2, Y4, Y4
+	VMOVUPS        Y4, 32(AX)
+	VPMOVZXBD      16(SP), Y3
+	VPERMPS        Y0, Y3, Y4
+	VPSLLD         $0x1c, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPOR           Y3, Y4, Y4
+	VMULPS         Y2, Y4, Y4
+	VMOVUPS        Y4, 64(AX)
+	VPMOVZXBD      24(SP), Y3
+	VPERMPS        Y0, Y3, Y4
+	VPSLLD         $0x1c, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPOR           Y3, Y4, Y4
+	VMULPS         Y2, Y4, Y4
+	VMOVUPS        Y4, 96(AX)
+	ADDQ           $+128, AX
+	ADDQ           $+17, CX
+	DECQ           DX
+	JNZ            block
+	VZEROUPPER
+	RET
+
+DATA e2m1Magnitudes<>+0(SB)/4, $0x00000000
+DATA e2m1Magnitudes<>+4(SB)/4, $0x3f800000
+DATA e2m1Magnitudes<>+8(SB)/4, $0x40000000
+DATA e2m1Magnitudes<>+12(SB)/4, $0x40400000
+DATA e2m1Magnitudes<>+16(SB)/4, $0x40800000
+DATA e2m1Magnitudes<>+20(SB)/4, $0x40c00000
+DATA e2m1Magnitudes<>+24(SB)/4, $0x41000000
+DATA e2m1Magnitudes<>+28(SB)/4, $0x41400000
+GLOBL e2m1Magnitudes<>(SB), RODATA|NOPTR, $32
+
+DATA x80000000<>+0(SB)/4, $0x80000000
+DATA x80000000<>+4(SB)/4, $0x80000000
+DATA x80000000<>+8(SB)/4, $0x80000000
+DATA x80000000<>+12(SB)/4, $0x80000000
+DATA x80000000<>+16(SB)/4, $0x80000000
+DATA x80000000<>+20(SB)/4, $0x80000000
+DATA x80000000<>+24(SB)/4, $0x80000000
+DATA x80000000<>+28(SB)/4, $0x80000000
+DATA x80000000<>+32(SB)/4, $0x80000000
+DATA x80000000<>+36(SB)/4, $0x80000000
+DATA x80000000<>+40(SB)/4, $0x80000000
+DATA x80000000<>+44(SB)/4, $0x80000000
+DATA x80000000<>+48(SB)/4, $0x80000000
+DATA x80000000<>+52(SB)/4, $0x80000000
+DATA x80000000<>+56(SB)/4, $0x80000000
+DATA x80000000<>+60(SB)/4, $0x80000000
+GLOBL x80000000<>(SB), RODATA|NOPTR, $64
+
+DATA nibbles<>+0(SB)/4, $0x00000000
+DATA nibbles<>+4(SB)/4, $0x00000000
+DATA nibbles<>+8(SB)/4, $0x00000000
+DATA nibbles<>+12(SB)/4, $0x00000000
+DATA nibbles<>+16(SB)/4, $0x00000004
+DATA nibbles<>+20(SB)/4, $0x00000000
+DATA nibbles<>+24(SB)/4, $0x00000004
+DATA nibbles<>+28(SB)/4, $0x00000000
+GLOBL nibbles<>(SB), RODATA|NOPTR, $32
+
+DATA x0f0f0f0f<>+0(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+4(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+8(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+12(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+16(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+20(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+24(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+28(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+32(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+36(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+40(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+44(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+48(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+52(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+56(SB)/4, $0x0f0f0f0f
+DATA x0f0f0f0f<>+60(SB)/4, $0x0f0f0f0f
+GLOBL x0f0f0f0f<>(SB), RODATA|NOPTR, $64
+
 // func decodeQ4_0AVX2(dst *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·decodeQ4_0AVX2(SB), NOSPLIT, $160-24
@@ -974,34 +2975,6 @@ block:
 	JNZ            block
 	VZEROUPPER
 	RET
-
-DATA nibbles<>+0(SB)/4, $0x00000000
-DATA nibbles<>+4(SB)/4, $0x00000000
-DATA nibbles<>+8(SB)/4, $0x00000000
-DATA nibbles<>+12(SB)/4, $0x00000000
-DATA nibbles<>+16(SB)/4, $0x00000004
-DATA nibbles<>+20(SB)/4, $0x00000000
-DATA nibbles<>+24(SB)/4, $0x00000004
-DATA nibbles<>+28(SB)/4, $0x00000000
-GLOBL nibbles<>(SB), RODATA|NOPTR, $32
-
-DATA x0f0f0f0f<>+0(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+4(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+8(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+12(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+16(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+20(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+24(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+28(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+32(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+36(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+40(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+44(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+48(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+52(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+56(SB)/4, $0x0f0f0f0f
-DATA x0f0f0f0f<>+60(SB)/4, $0x0f0f0f0f
-GLOBL x0f0f0f0f<>(SB), RODATA|NOPTR, $64
 
 DATA x08080808<>+0(SB)/4, $0x08080808
 DATA x08080808<>+4(SB)/4, $0x08080808
@@ -6437,24 +8410,6 @@ not1:
 	VZEROUPPER
 	RET
 
-DATA x80808080<>+0(SB)/4, $0x80808080
-DATA x80808080<>+4(SB)/4, $0x80808080
-DATA x80808080<>+8(SB)/4, $0x80808080
-DATA x80808080<>+12(SB)/4, $0x80808080
-DATA x80808080<>+16(SB)/4, $0x80808080
-DATA x80808080<>+20(SB)/4, $0x80808080
-DATA x80808080<>+24(SB)/4, $0x80808080
-DATA x80808080<>+28(SB)/4, $0x80808080
-DATA x80808080<>+32(SB)/4, $0x80808080
-DATA x80808080<>+36(SB)/4, $0x80808080
-DATA x80808080<>+40(SB)/4, $0x80808080
-DATA x80808080<>+44(SB)/4, $0x80808080
-DATA x80808080<>+48(SB)/4, $0x80808080
-DATA x80808080<>+52(SB)/4, $0x80808080
-DATA x80808080<>+56(SB)/4, $0x80808080
-DATA x80808080<>+60(SB)/4, $0x80808080
-GLOBL x80808080<>(SB), RODATA|NOPTR, $64
-
 // func decodeIQ4_NLAVX2(dst *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·decodeIQ4_NLAVX2(SB), NOSPLIT, $160-24
@@ -8779,10 +10734,8 @@ TEXT ·decodeI4_BF16AVX2(SB), NOSPLIT, $160-24
 
 block:
 	PREFETCHT0     1024(CX)
-	MOVWLZX        (CX), BX
-	SHLL           $0x10, BX
-	VMOVD          BX, X0
-	VBROADCASTSS   X0, Y0
+	VPBROADCASTW   (CX), Y0
+	VPSLLD         $0x10, Y0, Y0
 	VBROADCASTI128 3(CX), Y1
 	VPSRLVQ        nibbles<>+0(SB), Y1, Y1
 	VPAND          x0f0f0f0f<>+0(SB), Y1, Y1
@@ -8844,10 +10797,8 @@ m3pair:
 	SUBQ           $0x02, BX
 	JLT            m3last
 	PREFETCHT0     2048(DX)
-	MOVWLZX        (DX), R11
-	SHLL           $0x10, R11
-	VMOVD          R11, X7
-	VBROADCASTSS   X7, Y7
+	VPBROADCASTW   (DX), Y7
+	VPSLLD         $0x10, Y7, Y7
 	VBROADCASTI128 3(DX), Y8
 	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
 	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
@@ -8878,10 +10829,8 @@ m3pair:
 	VBROADCASTSS   32(R10)(SI*1), Y9
 	VMULPS         Y7, Y9, Y9
 	VFMADD231PS    Y9, Y8, Y4
-	MOVWLZX        19(DX), R11
-	SHLL           $0x10, R11
-	VMOVD          R11, X7
-	VBROADCASTSS   X7, Y7
+	VPBROADCASTW   19(DX), Y7
+	VPSLLD         $0x10, Y7, Y7
 	VBROADCASTI128 22(DX), Y8
 	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
 	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
@@ -8919,10 +10868,8 @@ m3pair:
 m3last:
 	ADDQ           $0x02, BX
 	JZ             m3sum
-	MOVWLZX        (DX), BX
-	SHLL           $0x10, BX
-	VMOVD          BX, X7
-	VBROADCASTSS   X7, Y7
+	VPBROADCASTW   (DX), Y7
+	VPSLLD         $0x10, Y7, Y7
 	VBROADCASTI128 3(DX), Y8
 	VPSRLVQ        nibbles<>+0(SB), Y8, Y8
 	VPAND          x0f0f0f0f<>+0(SB), Y8, Y8
@@ -9040,10 +10987,8 @@ m2pair:
 	SUBQ           $0x02, BX
 	JLT            m2last
 	PREFETCHT0     2048(DX)
-	MOVWLZX        (DX), R10
-	SHLL           $0x10, R10
-	VMOVD          R10, X8
-	VBROADCASTSS   X8, Y8
+	VPBROADCASTW   (DX), Y8
+	VPSLLD         $0x10, Y8, Y8
 	VBROADCASTI128 3(DX), Y9
 	VPSRLVQ        Y5, Y9, Y9
 	VPAND          Y6, Y9, Y9
@@ -9066,10 +11011,8 @@ m2pair:
 	VBROADCASTSS   32(R9)(SI*1), Y10
 	VMULPS         Y8, Y10, Y10
 	VFMADD231PS    Y10, Y9, Y2
-	MOVWLZX        19(DX), R10
-	SHLL           $0x10, R10
-	VMOVD          R10, X8
-	VBROADCASTSS   X8, Y8
+	VPBROADCASTW   19(DX), Y8
+	VPSLLD         $0x10, Y8, Y8
 	VBROADCASTI128 22(DX), Y9
 	VPSRLVQ        Y5, Y9, Y9
 	VPAND          Y6, Y9, Y9
@@ -9099,10 +11042,8 @@ m2pair:
 m2last:
 	ADDQ           $0x02, BX
 	JZ             m2sum
-	MOVWLZX        (DX), BX
-	SHLL           $0x10, BX
-	VMOVD          BX, X8
-	VBROADCASTSS   X8, Y8
+	VPBROADCASTW   (DX), Y8
+	VPSLLD         $0x10, Y8, Y8
 	VBROADCASTI128 3(DX), Y9
 	VPSRLVQ        Y5, Y9, Y9
 	VPAND          Y6, Y9, Y9
@@ -9192,10 +11133,8 @@ m1pair:
 	SUBQ           $0x02, BX
 	JLT            m1last
 	PREFETCHT0     2048(DX)
-	MOVWLZX        (DX), R8
-	SHLL           $0x10, R8
-	VMOVD          R8, X6
-	VBROADCASTSS   X6, Y6
+	VPBROADCASTW   (DX), Y6
+	VPSLLD         $0x10, Y6, Y6
 	VBROADCASTI128 3(DX), Y7
 	VPSRLVQ        Y3, Y7, Y7
 	VPAND          Y4, Y7, Y7
@@ -9210,10 +11149,8 @@ m1pair:
 	VBROADCASTSS   32(DI)(SI*1), Y8
 	VMULPS         Y6, Y8, Y8
 	VFMADD231PS    Y8, Y7, Y0
-	MOVWLZX        19(DX), R8
-	SHLL           $0x10, R8
-	VMOVD          R8, X6
-	VBROADCASTSS   X6, Y6
+	VPBROADCASTW   19(DX), Y6
+	VPSLLD         $0x10, Y6, Y6
 	VBROADCASTI128 22(DX), Y7
 	VPSRLVQ        Y3, Y7, Y7
 	VPAND          Y4, Y7, Y7
@@ -9235,10 +11172,8 @@ m1pair:
 m1last:
 	ADDQ           $0x02, BX
 	JZ             m1sum
-	MOVWLZX        (DX), BX
-	SHLL           $0x10, BX
-	VMOVD          BX, X6
-	VBROADCASTSS   X6, Y6
+	VPBROADCASTW   (DX), Y6
+	VPSLLD         $0x10, Y6, Y6
 	VBROADCASTI128 3(DX), Y7
 	VPSRLVQ        Y3, Y7, Y7
 	VPAND          Y4, Y7, Y7
@@ -9322,10 +11257,8 @@ m4pair:
 	SUBQ           $0x02, BX
 	JLT            m4last
 	PREFETCHT0     2048(DX)
-	MOVWLZX        (DX), R12
-	SHLL           $0x10, R12
-	VMOVD          R12, X3
-	VBROADCASTSS   X3, Y3
+	VPBROADCASTW   (DX), Y3
+	VPSLLD         $0x10, Y3, Y3
 	VBROADCASTI128 3(DX), Y4
 	VPSRLVQ        Y0, Y4, Y4
 	VPAND          Y1, Y4, Y4
@@ -9352,10 +11285,8 @@ m4pair:
 	VCVTDQ2PS      Y5, Y5
 	VMULPS.BCST    32(R11)(SI*1), Y3, Y3
 	VFMADD231PS    Y3, Y5, Y22
-	MOVWLZX        19(DX), R12
-	SHLL           $0x10, R12
-	VMOVD          R12, X3
-	VBROADCASTSS   X3, Y3
+	VPBROADCASTW   19(DX), Y3
+	VPSLLD         $0x10, Y3, Y3
 	VBROADCASTI128 22(DX), Y4
 	VPSRLVQ        Y0, Y4, Y4
 	VPAND          Y1, Y4, Y4
@@ -9389,10 +11320,8 @@ m4pair:
 m4last:
 	ADDQ           $0x02, BX
 	JZ             m4sum
-	MOVWLZX        (DX), BX
-	SHLL           $0x10, BX
-	VMOVD          BX, X3
-	VBROADCASTSS   X3, Y3
+	VPBROADCASTW   (DX), Y3
+	VPSLLD         $0x10, Y3, Y3
 	VBROADCASTI128 3(DX), Y4
 	VPSRLVQ        Y0, Y4, Y4
 	VPAND          Y1, Y4, Y4
@@ -9525,10 +11454,8 @@ m3pair:
 	SUBQ           $0x02, BX
 	JLT            m3last
 	PREFETCHT0     2048(DX)
-	MOVWLZX        (DX), R11
-	SHLL           $0x10, R11
-	VMOVD          R11, X3
-	VBROADCASTSS   X3, Y3
+	VPBROADCASTW   (DX), Y3
+	VPSLLD         $0x10, Y3, Y3
 	VBROADCASTI128 3(DX), Y4
 	VPSRLVQ        Y0, Y4, Y4
 	VPAND          Y1, Y4, Y4
@@ -9550,10 +11477,8 @@ m3pair:
 	VCVTDQ2PS      Y5, Y5
 	VMULPS.BCST    32(R10)(SI*1), Y3, Y3
 	VFMADD231PS    Y3, Y5, Y20
-	MOVWLZX        19(DX), R11
-	SHLL           $0x10, R11
-	VMOVD          R11, X3
-	VBROADCASTSS   X3, Y3
+	VPBROADCASTW   19(DX), Y3
+	VPSLLD         $0x10, Y3, Y3
 	VBROADCASTI128 22(DX), Y4
 	VPSRLVQ        Y0, Y4, Y4
 	VPAND          Y1, Y4, Y4
@@ -9582,10 +11507,8 @@ m3pair:
 m3last:
 	ADDQ           $0x02, BX
 	JZ             m3sum
-	MOVWLZX        (DX), BX
-	SHLL           $0x10, BX
-	VMOVD          BX, X3
-	VBROADCASTSS   X3, Y3
+	VPBROADCASTW   (DX), Y3
+	VPSLLD         $0x10, Y3, Y3
 	VBROADCASTI128 3(DX), Y4
 	VPSRLVQ        Y0, Y4, Y4
 	VPAND          Y1, Y4, Y4
@@ -9693,10 +11616,8 @@ m2pair:
 	SUBQ           $0x02, BX
 	JLT            m2last
 	PREFETCHT0     2048(DX)
-	MOVWLZX        (DX), R10
-	SHLL           $0x10, R10
-	VMOVD          R10, X3
-	VBROADCASTSS   X3, Y3
+	VPBROADCASTW   (DX), Y3
+	VPSLLD         $0x10, Y3, Y3
 	VBROADCASTI128 3(DX), Y4
 	VPSRLVQ        Y0, Y4, Y4
 	VPAND          Y1, Y4, Y4
@@ -9713,10 +11634,8 @@ m2pair:
 	VCVTDQ2PS      Y5, Y5
 	VMULPS.BCST    32(R9)(SI*1), Y3, Y3
 	VFMADD231PS    Y3, Y5, Y18
-	MOVWLZX        19(DX), R10
-	SHLL           $0x10, R10
-	VMOVD          R10, X3
-	VBROADCASTSS   X3, Y3
+	VPBROADCASTW   19(DX), Y3
+	VPSLLD         $0x10, Y3, Y3
 	VBROADCASTI128 22(DX), Y4
 	VPSRLVQ        Y0, Y4, Y4
 	VPAND          Y1, Y4, Y4
@@ -9740,10 +11659,8 @@ m2pair:
 m2last:
 	ADDQ           $0x02, BX
 	JZ             m2sum
-	MOVWLZX        (DX), BX
-	SHLL           $0x10, BX
-	VMOVD          BX, X3
-	VBROADCASTSS   X3, Y3
+	VPBROADCASTW   (DX), Y3
+	VPSLLD         $0x10, Y3, Y3
 	VBROADCASTI128 3(DX), Y4
 	VPSRLVQ        Y0, Y4, Y4
 	VPAND          Y1, Y4, Y4
@@ -9826,10 +11743,8 @@ m1pair:
 	SUBQ           $0x02, BX
 	JLT            m1last
 	PREFETCHT0     2048(DX)
-	MOVWLZX        (DX), R8
-	SHLL           $0x10, R8
-	VMOVD          R8, X3
-	VBROADCASTSS   X3, Y3
+	VPBROADCASTW   (DX), Y3
+	VPSLLD         $0x10, Y3, Y3
 	VBROADCASTI128 3(DX), Y4
 	VPSRLVQ        Y0, Y4, Y4
 	VPAND          Y1, Y4, Y4
@@ -9841,10 +11756,8 @@ m1pair:
 	VCVTDQ2PS      Y5, Y5
 	VMULPS.BCST    32(DI)(SI*1), Y3, Y3
 	VFMADD231PS    Y3, Y5, Y16
-	MOVWLZX        19(DX), R8
-	SHLL           $0x10, R8
-	VMOVD          R8, X3
-	VBROADCASTSS   X3, Y3
+	VPBROADCASTW   19(DX), Y3
+	VPSLLD         $0x10, Y3, Y3
 	VBROADCASTI128 22(DX), Y4
 	VPSRLVQ        Y0, Y4, Y4
 	VPAND          Y1, Y4, Y4
@@ -9863,10 +11776,8 @@ m1pair:
 m1last:
 	ADDQ           $0x02, BX
 	JZ             m1sum
-	MOVWLZX        (DX), BX
-	SHLL           $0x10, BX
-	VMOVD          BX, X3
-	VBROADCASTSS   X3, Y3
+	VPBROADCASTW   (DX), Y3
+	VPSLLD         $0x10, Y3, Y3
 	VBROADCASTI128 3(DX), Y4
 	VPSRLVQ        Y0, Y4, Y4
 	VPAND          Y1, Y4, Y4
@@ -11021,10 +12932,8 @@ TEXT ·decodeI8_BF16AVX2(SB), NOSPLIT, $160-24
 
 block:
 	PREFETCHT0   1024(CX)
-	MOVWLZX      (CX), BX
-	SHLL         $0x10, BX
-	VMOVD        BX, X0
-	VBROADCASTSS X0, Y0
+	VPBROADCASTW (CX), Y0
+	VPSLLD       $0x10, Y0, Y0
 	VMOVDQU      2(CX), Y1
 	VMOVDQU      Y1, (SP)
 	VPMOVSXBD    (SP), Y1
@@ -11082,10 +12991,8 @@ m3pair:
 	SUBQ         $0x02, BX
 	JLT          m3last
 	PREFETCHT0   2048(DX)
-	MOVWLZX      (DX), R11
-	SHLL         $0x10, R11
-	VMOVD        R11, X7
-	VBROADCASTSS X7, Y7
+	VPBROADCASTW (DX), Y7
+	VPSLLD       $0x10, Y7, Y7
 	VMOVDQU      2(DX), Y8
 	VPABSB       Y8, Y9
 	VMOVDQU      (R8)(SI*1), Y10
@@ -11112,10 +13019,8 @@ m3pair:
 	VBROADCASTSS 32(R10)(SI*1), Y8
 	VMULPS       Y7, Y8, Y8
 	VFMADD231PS  Y8, Y10, Y4
-	MOVWLZX      34(DX), R11
-	SHLL         $0x10, R11
-	VMOVD        R11, X7
-	VBROADCASTSS X7, Y7
+	VPBROADCASTW 34(DX), Y7
+	VPSLLD       $0x10, Y7, Y7
 	VMOVDQU      36(DX), Y8
 	VPABSB       Y8, Y9
 	VMOVDQU      48(R8)(SI*1), Y10
@@ -11149,10 +13054,8 @@ m3pair:
 m3last:
 	ADDQ         $0x02, BX
 	JZ           m3sum
-	MOVWLZX      (DX), BX
-	SHLL         $0x10, BX
-	VMOVD        BX, X7
-	VBROADCASTSS X7, Y7
+	VPBROADCASTW (DX), Y7
+	VPSLLD       $0x10, Y7, Y7
 	VMOVDQU      2(DX), Y8
 	VPABSB       Y8, Y9
 	VMOVDQU      (R8)(SI*1), Y10
@@ -11263,10 +13166,8 @@ m2pair:
 	SUBQ         $0x02, BX
 	JLT          m2last
 	PREFETCHT0   2048(DX)
-	MOVWLZX      (DX), R10
-	SHLL         $0x10, R10
-	VMOVD        R10, X5
-	VBROADCASTSS X5, Y5
+	VPBROADCASTW (DX), Y5
+	VPSLLD       $0x10, Y5, Y5
 	VMOVDQU      2(DX), Y6
 	VPABSB       Y6, Y7
 	VMOVDQU      (R8)(SI*1), Y8
@@ -11285,10 +13186,8 @@ m2pair:
 	VBROADCASTSS 32(R9)(SI*1), Y6
 	VMULPS       Y5, Y6, Y6
 	VFMADD231PS  Y6, Y8, Y2
-	MOVWLZX      34(DX), R10
-	SHLL         $0x10, R10
-	VMOVD        R10, X5
-	VBROADCASTSS X5, Y5
+	VPBROADCASTW 34(DX), Y5
+	VPSLLD       $0x10, Y5, Y5
 	VMOVDQU      36(DX), Y6
 	VPABSB       Y6, Y7
 	VMOVDQU      48(R8)(SI*1), Y8
@@ -11314,10 +13213,8 @@ m2pair:
 m2last:
 	ADDQ         $0x02, BX
 	JZ           m2sum
-	MOVWLZX      (DX), BX
-	SHLL         $0x10, BX
-	VMOVD        BX, X5
-	VBROADCASTSS X5, Y5
+	VPBROADCASTW (DX), Y5
+	VPSLLD       $0x10, Y5, Y5
 	VMOVDQU      2(DX), Y6
 	VPABSB       Y6, Y7
 	VMOVDQU      (R8)(SI*1), Y8
@@ -11400,10 +13297,8 @@ m1pair:
 	SUBQ         $0x02, BX
 	JLT          m1last
 	PREFETCHT0   2048(DX)
-	MOVWLZX      (DX), R8
-	SHLL         $0x10, R8
-	VMOVD        R8, X3
-	VBROADCASTSS X3, Y3
+	VPBROADCASTW (DX), Y3
+	VPSLLD       $0x10, Y3, Y3
 	VMOVDQU      2(DX), Y4
 	VPABSB       Y4, Y5
 	VMOVDQU      (DI)(SI*1), Y6
@@ -11414,10 +13309,8 @@ m1pair:
 	VBROADCASTSS 32(DI)(SI*1), Y4
 	VMULPS       Y3, Y4, Y4
 	VFMADD231PS  Y4, Y6, Y0
-	MOVWLZX      34(DX), R8
-	SHLL         $0x10, R8
-	VMOVD        R8, X3
-	VBROADCASTSS X3, Y3
+	VPBROADCASTW 34(DX), Y3
+	VPSLLD       $0x10, Y3, Y3
 	VMOVDQU      36(DX), Y4
 	VPABSB       Y4, Y5
 	VMOVDQU      48(DI)(SI*1), Y6
@@ -11435,10 +13328,8 @@ m1pair:
 m1last:
 	ADDQ         $0x02, BX
 	JZ           m1sum
-	MOVWLZX      (DX), BX
-	SHLL         $0x10, BX
-	VMOVD        BX, X3
-	VBROADCASTSS X3, Y3
+	VPBROADCASTW (DX), Y3
+	VPSLLD       $0x10, Y3, Y3
 	VMOVDQU      2(DX), Y4
 	VPABSB       Y4, Y5
 	VMOVDQU      (DI)(SI*1), Y6
@@ -11516,10 +13407,8 @@ m4pair:
 	SUBQ         $0x02, BX
 	JLT          m4last
 	PREFETCHT0   2048(DX)
-	MOVWLZX      (DX), R12
-	SHLL         $0x10, R12
-	VMOVD        R12, X1
-	VBROADCASTSS X1, Y1
+	VPBROADCASTW (DX), Y1
+	VPSLLD       $0x10, Y1, Y1
 	VMOVDQU      2(DX), Y2
 	VPXOR        Y0, Y2, Y2
 	VMOVD        36(R8)(SI*1), X3
@@ -11542,10 +13431,8 @@ m4pair:
 	VCVTDQ2PS    Y3, Y3
 	VMULPS.BCST  32(R11)(SI*1), Y1, Y1
 	VFMADD231PS  Y1, Y3, Y22
-	MOVWLZX      34(DX), R12
-	SHLL         $0x10, R12
-	VMOVD        R12, X1
-	VBROADCASTSS X1, Y1
+	VPBROADCASTW 34(DX), Y1
+	VPSLLD       $0x10, Y1, Y1
 	VMOVDQU      36(DX), Y2
 	VPXOR        Y0, Y2, Y2
 	VMOVD        84(R8)(SI*1), X3
@@ -11575,10 +13462,8 @@ m4pair:
 m4last:
 	ADDQ         $0x02, BX
 	JZ           m4sum
-	MOVWLZX      (DX), BX
-	SHLL         $0x10, BX
-	VMOVD        BX, X1
-	VBROADCASTSS X1, Y1
+	VPBROADCASTW (DX), Y1
+	VPSLLD       $0x10, Y1, Y1
 	VMOVDQU      2(DX), Y2
 	VPXOR        Y0, Y2, Y2
 	VMOVD        36(R8)(SI*1), X3
@@ -11705,10 +13590,8 @@ m3pair:
 	SUBQ         $0x02, BX
 	JLT          m3last
 	PREFETCHT0   2048(DX)
-	MOVWLZX      (DX), R11
-	SHLL         $0x10, R11
-	VMOVD        R11, X1
-	VBROADCASTSS X1, Y1
+	VPBROADCASTW (DX), Y1
+	VPSLLD       $0x10, Y1, Y1
 	VMOVDQU      2(DX), Y2
 	VPXOR        Y0, Y2, Y2
 	VMOVD        36(R8)(SI*1), X3
@@ -11726,10 +13609,8 @@ m3pair:
 	VCVTDQ2PS    Y3, Y3
 	VMULPS.BCST  32(R10)(SI*1), Y1, Y1
 	VFMADD231PS  Y1, Y3, Y20
-	MOVWLZX      34(DX), R11
-	SHLL         $0x10, R11
-	VMOVD        R11, X1
-	VBROADCASTSS X1, Y1
+	VPBROADCASTW 34(DX), Y1
+	VPSLLD       $0x10, Y1, Y1
 	VMOVDQU      36(DX), Y2
 	VPXOR        Y0, Y2, Y2
 	VMOVD        84(R8)(SI*1), X3
@@ -11754,10 +13635,8 @@ m3pair:
 m3last:
 	ADDQ         $0x02, BX
 	JZ           m3sum
-	MOVWLZX      (DX), BX
-	SHLL         $0x10, BX
-	VMOVD        BX, X1
-	VBROADCASTSS X1, Y1
+	VPBROADCASTW (DX), Y1
+	VPSLLD       $0x10, Y1, Y1
 	VMOVDQU      2(DX), Y2
 	VPXOR        Y0, Y2, Y2
 	VMOVD        36(R8)(SI*1), X3
@@ -11859,10 +13738,8 @@ m2pair:
 	SUBQ         $0x02, BX
 	JLT          m2last
 	PREFETCHT0   2048(DX)
-	MOVWLZX      (DX), R10
-	SHLL         $0x10, R10
-	VMOVD        R10, X1
-	VBROADCASTSS X1, Y1
+	VPBROADCASTW (DX), Y1
+	VPSLLD       $0x10, Y1, Y1
 	VMOVDQU      2(DX), Y2
 	VPXOR        Y0, Y2, Y2
 	VMOVD        36(R8)(SI*1), X3
@@ -11875,10 +13752,8 @@ m2pair:
 	VCVTDQ2PS    Y3, Y3
 	VMULPS.BCST  32(R9)(SI*1), Y1, Y1
 	VFMADD231PS  Y1, Y3, Y18
-	MOVWLZX      34(DX), R10
-	SHLL         $0x10, R10
-	VMOVD        R10, X1
-	VBROADCASTSS X1, Y1
+	VPBROADCASTW 34(DX), Y1
+	VPSLLD       $0x10, Y1, Y1
 	VMOVDQU      36(DX), Y2
 	VPXOR        Y0, Y2, Y2
 	VMOVD        84(R8)(SI*1), X3
@@ -11898,10 +13773,8 @@ m2pair:
 m2last:
 	ADDQ         $0x02, BX
 	JZ           m2sum
-	MOVWLZX      (DX), BX
-	SHLL         $0x10, BX
-	VMOVD        BX, X1
-	VBROADCASTSS X1, Y1
+	VPBROADCASTW (DX), Y1
+	VPSLLD       $0x10, Y1, Y1
 	VMOVDQU      2(DX), Y2
 	VPXOR        Y0, Y2, Y2
 	VMOVD        36(R8)(SI*1), X3
@@ -11978,10 +13851,8 @@ m1pair:
 	SUBQ         $0x02, BX
 	JLT          m1last
 	PREFETCHT0   2048(DX)
-	MOVWLZX      (DX), R8
-	SHLL         $0x10, R8
-	VMOVD        R8, X1
-	VBROADCASTSS X1, Y1
+	VPBROADCASTW (DX), Y1
+	VPSLLD       $0x10, Y1, Y1
 	VMOVDQU      2(DX), Y2
 	VPXOR        Y0, Y2, Y2
 	VMOVD        36(DI)(SI*1), X3
@@ -11989,10 +13860,8 @@ m1pair:
 	VCVTDQ2PS    Y3, Y3
 	VMULPS.BCST  32(DI)(SI*1), Y1, Y1
 	VFMADD231PS  Y1, Y3, Y16
-	MOVWLZX      34(DX), R8
-	SHLL         $0x10, R8
-	VMOVD        R8, X1
-	VBROADCASTSS X1, Y1
+	VPBROADCASTW 34(DX), Y1
+	VPSLLD       $0x10, Y1, Y1
 	VMOVDQU      36(DX), Y2
 	VPXOR        Y0, Y2, Y2
 	VMOVD        84(DI)(SI*1), X3
@@ -12007,10 +13876,8 @@ m1pair:
 m1last:
 	ADDQ         $0x02, BX
 	JZ           m1sum
-	MOVWLZX      (DX), BX
-	SHLL         $0x10, BX
-	VMOVD        BX, X1
-	VBROADCASTSS X1, Y1
+	VPBROADCASTW (DX), Y1
+	VPSLLD       $0x10, Y1, Y1
 	VMOVDQU      2(DX), Y2
 	VPXOR        Y0, Y2, Y2
 	VMOVD        36(DI)(SI*1), X3
@@ -13050,6 +14917,2394 @@ not1:
 	VZEROUPPER
 	RET
 
+// func decodeI8Z_BF16AVX2(dst *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·decodeI8Z_BF16AVX2(SB), NOSPLIT, $160-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+block:
+	PREFETCHT0   1024(CX)
+	VPBROADCASTW (CX), Y1
+	VPSLLD       $0x10, Y1, Y1
+	MOVBLSX      2(CX), BX
+	NEGL         BX
+	VXORPS       X0, X0, X0
+	VCVTSI2SSL   BX, X0, X0
+	VMULSS       X1, X0, X0
+	VPMOVSXBD    2(CX), X0
+	VPBROADCASTD X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVDQU      3(CX), Y2
+	VMOVDQU      Y2, (SP)
+	VPMOVSXBD    (SP), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y0, Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPMOVSXBD    8(SP), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y0, Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	VPMOVSXBD    16(SP), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y0, Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 64(AX)
+	VPMOVSXBD    24(SP), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y0, Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 96(AX)
+	ADDQ         $+128, AX
+	ADDQ         $+35, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func multiplyI8Z_BF16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·multiplyI8Z_BF16AVX2(SB), NOSPLIT, $96-80
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU x00010001<>+0(SB), Y9
+
+m3row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS X2, X2, X2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS X5, X5, X5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS X8, X8, X8
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m3pair:
+	SUBQ         $0x02, BX
+	JLT          m3last
+	PREFETCHT0   2048(DX)
+	VPBROADCASTW (DX), Y10
+	VPSLLD       $0x10, Y10, Y10
+	MOVBLSX      2(DX), R11
+	NEGL         R11
+	VXORPS       X11, X11, X11
+	VCVTSI2SSL   R11, X11, X11
+	VMULSS       X10, X11, X11
+	VMOVDQU      3(DX), Y12
+	VPABSB       Y12, Y13
+	VMOVDQU      (R8)(SI*1), Y14
+	VPSIGNB      Y12, Y14, Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPMADDWD     Y9, Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VBROADCASTSS 32(R8)(SI*1), Y15
+	VMULPS       Y10, Y15, Y15
+	VFMADD231PS  Y15, Y14, Y0
+	VFMADD231SS  40(R8)(SI*1), X11, X2
+	VMOVDQU      (R9)(SI*1), Y14
+	VPSIGNB      Y12, Y14, Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPMADDWD     Y9, Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VBROADCASTSS 32(R9)(SI*1), Y15
+	VMULPS       Y10, Y15, Y15
+	VFMADD231PS  Y15, Y14, Y3
+	VFMADD231SS  40(R9)(SI*1), X11, X5
+	VMOVDQU      (R10)(SI*1), Y14
+	VPSIGNB      Y12, Y14, Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPMADDWD     Y9, Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VBROADCASTSS 32(R10)(SI*1), Y12
+	VMULPS       Y10, Y12, Y12
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231SS  40(R10)(SI*1), X11, X8
+	VPBROADCASTW 35(DX), Y10
+	VPSLLD       $0x10, Y10, Y10
+	MOVBLSX      37(DX), R11
+	NEGL         R11
+	VXORPS       X11, X11, X11
+	VCVTSI2SSL   R11, X11, X11
+	VMULSS       X10, X11, X11
+	VMOVDQU      38(DX), Y12
+	VPABSB       Y12, Y13
+	VMOVDQU      48(R8)(SI*1), Y14
+	VPSIGNB      Y12, Y14, Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPMADDWD     Y9, Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VBROADCASTSS 80(R8)(SI*1), Y15
+	VMULPS       Y10, Y15, Y15
+	VFMADD231PS  Y15, Y14, Y1
+	VFMADD231SS  88(R8)(SI*1), X11, X2
+	VMOVDQU      48(R9)(SI*1), Y14
+	VPSIGNB      Y12, Y14, Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPMADDWD     Y9, Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VBROADCASTSS 80(R9)(SI*1), Y15
+	VMULPS       Y10, Y15, Y15
+	VFMADD231PS  Y15, Y14, Y4
+	VFMADD231SS  88(R9)(SI*1), X11, X5
+	VMOVDQU      48(R10)(SI*1), Y14
+	VPSIGNB      Y12, Y14, Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPMADDWD     Y9, Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VBROADCASTSS 80(R10)(SI*1), Y12
+	VMULPS       Y10, Y12, Y12
+	VFMADD231PS  Y12, Y14, Y7
+	VFMADD231SS  88(R10)(SI*1), X11, X8
+	ADDQ         $+70, DX
+	ADDQ         $+96, SI
+	JMP          m3pair
+
+m3last:
+	ADDQ         $0x02, BX
+	JZ           m3sum
+	VPBROADCASTW (DX), Y10
+	VPSLLD       $0x10, Y10, Y10
+	MOVBLSX      2(DX), BX
+	NEGL         BX
+	VXORPS       X11, X11, X11
+	VCVTSI2SSL   BX, X11, X11
+	VMULSS       X10, X11, X11
+	VMOVDQU      3(DX), Y12
+	VPABSB       Y12, Y13
+	VMOVDQU      (R8)(SI*1), Y14
+	VPSIGNB      Y12, Y14, Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPMADDWD     Y9, Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VBROADCASTSS 32(R8)(SI*1), Y15
+	VMULPS       Y10, Y15, Y15
+	VFMADD231PS  Y15, Y14, Y0
+	VFMADD231SS  40(R8)(SI*1), X11, X2
+	VMOVDQU      (R9)(SI*1), Y14
+	VPSIGNB      Y12, Y14, Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPMADDWD     Y9, Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VBROADCASTSS 32(R9)(SI*1), Y15
+	VMULPS       Y10, Y15, Y15
+	VFMADD231PS  Y15, Y14, Y3
+	VFMADD231SS  40(R9)(SI*1), X11, X5
+	VMOVDQU      (R10)(SI*1), Y14
+	VPSIGNB      Y12, Y14, Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPMADDWD     Y9, Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VBROADCASTSS 32(R10)(SI*1), Y12
+	VMULPS       Y10, Y12, Y12
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231SS  40(R10)(SI*1), X11, X8
+	ADDQ         $+35, DX
+
+m3sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       X2, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y4, Y3, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       X5, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y7, Y6, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       X8, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
+	VMOVSS X0, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m3row
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x00010001<>+0(SB), Y6
+
+m2row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS X2, X2, X2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS X5, X5, X5
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m2pair:
+	SUBQ         $0x02, BX
+	JLT          m2last
+	PREFETCHT0   2048(DX)
+	VPBROADCASTW (DX), Y7
+	VPSLLD       $0x10, Y7, Y7
+	MOVBLSX      2(DX), R10
+	NEGL         R10
+	VXORPS       X8, X8, X8
+	VCVTSI2SSL   R10, X8, X8
+	VMULSS       X7, X8, X8
+	VMOVDQU      3(DX), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      (R8)(SI*1), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y6, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 32(R8)(SI*1), Y12
+	VMULPS       Y7, Y12, Y12
+	VFMADD231PS  Y12, Y11, Y0
+	VFMADD231SS  40(R8)(SI*1), X8, X2
+	VMOVDQU      (R9)(SI*1), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y6, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 32(R9)(SI*1), Y9
+	VMULPS       Y7, Y9, Y9
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231SS  40(R9)(SI*1), X8, X5
+	VPBROADCASTW 35(DX), Y7
+	VPSLLD       $0x10, Y7, Y7
+	MOVBLSX      37(DX), R10
+	NEGL         R10
+	VXORPS       X8, X8, X8
+	VCVTSI2SSL   R10, X8, X8
+	VMULSS       X7, X8, X8
+	VMOVDQU      38(DX), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      48(R8)(SI*1), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y6, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 80(R8)(SI*1), Y12
+	VMULPS       Y7, Y12, Y12
+	VFMADD231PS  Y12, Y11, Y1
+	VFMADD231SS  88(R8)(SI*1), X8, X2
+	VMOVDQU      48(R9)(SI*1), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y6, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 80(R9)(SI*1), Y9
+	VMULPS       Y7, Y9, Y9
+	VFMADD231PS  Y9, Y11, Y4
+	VFMADD231SS  88(R9)(SI*1), X8, X5
+	ADDQ         $+70, DX
+	ADDQ         $+96, SI
+	JMP          m2pair
+
+m2last:
+	ADDQ         $0x02, BX
+	JZ           m2sum
+	VPBROADCASTW (DX), Y7
+	VPSLLD       $0x10, Y7, Y7
+	MOVBLSX      2(DX), BX
+	NEGL         BX
+	VXORPS       X8, X8, X8
+	VCVTSI2SSL   BX, X8, X8
+	VMULSS       X7, X8, X8
+	VMOVDQU      3(DX), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      (R8)(SI*1), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y6, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 32(R8)(SI*1), Y12
+	VMULPS       Y7, Y12, Y12
+	VFMADD231PS  Y12, Y11, Y0
+	VFMADD231SS  40(R8)(SI*1), X8, X2
+	VMOVDQU      (R9)(SI*1), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y6, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 32(R9)(SI*1), Y9
+	VMULPS       Y7, Y9, Y9
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231SS  40(R9)(SI*1), X8, X5
+	ADDQ         $+35, DX
+
+m2sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       X2, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y4, Y3, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       X5, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
+	VMOVSS X0, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m2row
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x00010001<>+0(SB), Y3
+
+m1row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS X2, X2, X2
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m1pair:
+	SUBQ         $0x02, BX
+	JLT          m1last
+	PREFETCHT0   2048(DX)
+	VPBROADCASTW (DX), Y4
+	VPSLLD       $0x10, Y4, Y4
+	MOVBLSX      2(DX), R8
+	NEGL         R8
+	VXORPS       X5, X5, X5
+	VCVTSI2SSL   R8, X5, X5
+	VMULSS       X4, X5, X5
+	VMOVDQU      3(DX), Y6
+	VPABSB       Y6, Y7
+	VMOVDQU      (DI)(SI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y3, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 32(DI)(SI*1), Y6
+	VMULPS       Y4, Y6, Y6
+	VFMADD231PS  Y6, Y8, Y0
+	VFMADD231SS  40(DI)(SI*1), X5, X2
+	VPBROADCASTW 35(DX), Y4
+	VPSLLD       $0x10, Y4, Y4
+	MOVBLSX      37(DX), R8
+	NEGL         R8
+	VXORPS       X5, X5, X5
+	VCVTSI2SSL   R8, X5, X5
+	VMULSS       X4, X5, X5
+	VMOVDQU      38(DX), Y6
+	VPABSB       Y6, Y7
+	VMOVDQU      48(DI)(SI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y3, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 80(DI)(SI*1), Y6
+	VMULPS       Y4, Y6, Y6
+	VFMADD231PS  Y6, Y8, Y1
+	VFMADD231SS  88(DI)(SI*1), X5, X2
+	ADDQ         $+70, DX
+	ADDQ         $+96, SI
+	JMP          m1pair
+
+m1last:
+	ADDQ         $0x02, BX
+	JZ           m1sum
+	VPBROADCASTW (DX), Y4
+	VPSLLD       $0x10, Y4, Y4
+	MOVBLSX      2(DX), BX
+	NEGL         BX
+	VXORPS       X5, X5, X5
+	VCVTSI2SSL   BX, X5, X5
+	VMULSS       X4, X5, X5
+	VMOVDQU      3(DX), Y6
+	VPABSB       Y6, Y7
+	VMOVDQU      (DI)(SI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y3, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 32(DI)(SI*1), Y6
+	VMULPS       Y4, Y6, Y6
+	VFMADD231PS  Y6, Y8, Y0
+	VFMADD231SS  40(DI)(SI*1), X5, X2
+	ADDQ         $+35, DX
+
+m1sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       X2, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m1store0:
+	VMOVSS X0, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m1row
+	VZEROUPPER
+	RET
+
+not1:
+	VZEROUPPER
+	RET
+
+// func multiplyI8Z_BF16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, FMA3, MMX+
+TEXT ·multiplyI8Z_BF16AVX512VNNI(SB), NOSPLIT, $128-80
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU x80808080<>+0(SB), Y0
+
+m4row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS X18, X18, X18
+	VXORPS Y19, Y19, Y19
+	VXORPS Y20, Y20, Y20
+	VXORPS X21, X21, X21
+	VXORPS Y22, Y22, Y22
+	VXORPS Y23, Y23, Y23
+	VXORPS X24, X24, X24
+	VXORPS Y25, Y25, Y25
+	VXORPS Y26, Y26, Y26
+	VXORPS X27, X27, X27
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m4pair:
+	SUBQ         $0x02, BX
+	JLT          m4last
+	PREFETCHT0   2048(DX)
+	VPBROADCASTW (DX), Y1
+	VPSLLD       $0x10, Y1, Y1
+	MOVBLSX      2(DX), R12
+	NEGL         R12
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   R12, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      3(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        36(R8)(SI*1), X4
+	VPDPBUSD     (R8)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y16
+	VFMADD231SS  40(R8)(SI*1), X2, X18
+	VMOVD        36(R9)(SI*1), X4
+	VPDPBUSD     (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y19
+	VFMADD231SS  40(R9)(SI*1), X2, X21
+	VMOVD        36(R10)(SI*1), X4
+	VPDPBUSD     (R10)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y22
+	VFMADD231SS  40(R10)(SI*1), X2, X24
+	VMOVD        36(R11)(SI*1), X4
+	VPDPBUSD     (R11)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R11)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y25
+	VFMADD231SS  40(R11)(SI*1), X2, X27
+	VPBROADCASTW 35(DX), Y1
+	VPSLLD       $0x10, Y1, Y1
+	MOVBLSX      37(DX), R12
+	NEGL         R12
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   R12, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      38(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        84(R8)(SI*1), X4
+	VPDPBUSD     48(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(R8)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y17
+	VFMADD231SS  88(R8)(SI*1), X2, X18
+	VMOVD        84(R9)(SI*1), X4
+	VPDPBUSD     48(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(R9)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y20
+	VFMADD231SS  88(R9)(SI*1), X2, X21
+	VMOVD        84(R10)(SI*1), X4
+	VPDPBUSD     48(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(R10)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y23
+	VFMADD231SS  88(R10)(SI*1), X2, X24
+	VMOVD        84(R11)(SI*1), X4
+	VPDPBUSD     48(R11)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(R11)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y26
+	VFMADD231SS  88(R11)(SI*1), X2, X27
+	ADDQ         $+70, DX
+	ADDQ         $+96, SI
+	JMP          m4pair
+
+m4last:
+	ADDQ         $0x02, BX
+	JZ           m4sum
+	VPBROADCASTW (DX), Y1
+	VPSLLD       $0x10, Y1, Y1
+	MOVBLSX      2(DX), BX
+	NEGL         BX
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   BX, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      3(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        36(R8)(SI*1), X4
+	VPDPBUSD     (R8)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y16
+	VFMADD231SS  40(R8)(SI*1), X2, X18
+	VMOVD        36(R9)(SI*1), X4
+	VPDPBUSD     (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y19
+	VFMADD231SS  40(R9)(SI*1), X2, X21
+	VMOVD        36(R10)(SI*1), X4
+	VPDPBUSD     (R10)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y22
+	VFMADD231SS  40(R10)(SI*1), X2, X24
+	VMOVD        36(R11)(SI*1), X4
+	VPDPBUSD     (R11)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R11)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y25
+	VFMADD231SS  40(R11)(SI*1), X2, X27
+	ADDQ         $+35, DX
+
+m4sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X18, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X21, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store1:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X24, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store2:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y26, Y25, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X27, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store3:
+	VMOVSS X1, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m4row
+	VZEROUPPER
+	RET
+
+not4:
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU x80808080<>+0(SB), Y0
+
+m3row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS X18, X18, X18
+	VXORPS Y19, Y19, Y19
+	VXORPS Y20, Y20, Y20
+	VXORPS X21, X21, X21
+	VXORPS Y22, Y22, Y22
+	VXORPS Y23, Y23, Y23
+	VXORPS X24, X24, X24
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m3pair:
+	SUBQ         $0x02, BX
+	JLT          m3last
+	PREFETCHT0   2048(DX)
+	VPBROADCASTW (DX), Y1
+	VPSLLD       $0x10, Y1, Y1
+	MOVBLSX      2(DX), R11
+	NEGL         R11
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   R11, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      3(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        36(R8)(SI*1), X4
+	VPDPBUSD     (R8)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y16
+	VFMADD231SS  40(R8)(SI*1), X2, X18
+	VMOVD        36(R9)(SI*1), X4
+	VPDPBUSD     (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y19
+	VFMADD231SS  40(R9)(SI*1), X2, X21
+	VMOVD        36(R10)(SI*1), X4
+	VPDPBUSD     (R10)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y22
+	VFMADD231SS  40(R10)(SI*1), X2, X24
+	VPBROADCASTW 35(DX), Y1
+	VPSLLD       $0x10, Y1, Y1
+	MOVBLSX      37(DX), R11
+	NEGL         R11
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   R11, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      38(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        84(R8)(SI*1), X4
+	VPDPBUSD     48(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(R8)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y17
+	VFMADD231SS  88(R8)(SI*1), X2, X18
+	VMOVD        84(R9)(SI*1), X4
+	VPDPBUSD     48(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(R9)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y20
+	VFMADD231SS  88(R9)(SI*1), X2, X21
+	VMOVD        84(R10)(SI*1), X4
+	VPDPBUSD     48(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(R10)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y23
+	VFMADD231SS  88(R10)(SI*1), X2, X24
+	ADDQ         $+70, DX
+	ADDQ         $+96, SI
+	JMP          m3pair
+
+m3last:
+	ADDQ         $0x02, BX
+	JZ           m3sum
+	VPBROADCASTW (DX), Y1
+	VPSLLD       $0x10, Y1, Y1
+	MOVBLSX      2(DX), BX
+	NEGL         BX
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   BX, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      3(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        36(R8)(SI*1), X4
+	VPDPBUSD     (R8)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y16
+	VFMADD231SS  40(R8)(SI*1), X2, X18
+	VMOVD        36(R9)(SI*1), X4
+	VPDPBUSD     (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y19
+	VFMADD231SS  40(R9)(SI*1), X2, X21
+	VMOVD        36(R10)(SI*1), X4
+	VPDPBUSD     (R10)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y22
+	VFMADD231SS  40(R10)(SI*1), X2, X24
+	ADDQ         $+35, DX
+
+m3sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X18, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m3store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X21, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m3store1:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X24, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m3store2:
+	VMOVSS X1, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m3row
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x80808080<>+0(SB), Y0
+
+m2row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS X18, X18, X18
+	VXORPS Y19, Y19, Y19
+	VXORPS Y20, Y20, Y20
+	VXORPS X21, X21, X21
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m2pair:
+	SUBQ         $0x02, BX
+	JLT          m2last
+	PREFETCHT0   2048(DX)
+	VPBROADCASTW (DX), Y1
+	VPSLLD       $0x10, Y1, Y1
+	MOVBLSX      2(DX), R10
+	NEGL         R10
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   R10, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      3(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        36(R8)(SI*1), X4
+	VPDPBUSD     (R8)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y16
+	VFMADD231SS  40(R8)(SI*1), X2, X18
+	VMOVD        36(R9)(SI*1), X4
+	VPDPBUSD     (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y19
+	VFMADD231SS  40(R9)(SI*1), X2, X21
+	VPBROADCASTW 35(DX), Y1
+	VPSLLD       $0x10, Y1, Y1
+	MOVBLSX      37(DX), R10
+	NEGL         R10
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   R10, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      38(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        84(R8)(SI*1), X4
+	VPDPBUSD     48(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(R8)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y17
+	VFMADD231SS  88(R8)(SI*1), X2, X18
+	VMOVD        84(R9)(SI*1), X4
+	VPDPBUSD     48(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(R9)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y20
+	VFMADD231SS  88(R9)(SI*1), X2, X21
+	ADDQ         $+70, DX
+	ADDQ         $+96, SI
+	JMP          m2pair
+
+m2last:
+	ADDQ         $0x02, BX
+	JZ           m2sum
+	VPBROADCASTW (DX), Y1
+	VPSLLD       $0x10, Y1, Y1
+	MOVBLSX      2(DX), BX
+	NEGL         BX
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   BX, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      3(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        36(R8)(SI*1), X4
+	VPDPBUSD     (R8)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y16
+	VFMADD231SS  40(R8)(SI*1), X2, X18
+	VMOVD        36(R9)(SI*1), X4
+	VPDPBUSD     (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y19
+	VFMADD231SS  40(R9)(SI*1), X2, X21
+	ADDQ         $+35, DX
+
+m2sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X18, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m2store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X21, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m2store1:
+	VMOVSS X1, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m2row
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x80808080<>+0(SB), Y0
+
+m1row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS X18, X18, X18
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m1pair:
+	SUBQ         $0x02, BX
+	JLT          m1last
+	PREFETCHT0   2048(DX)
+	VPBROADCASTW (DX), Y1
+	VPSLLD       $0x10, Y1, Y1
+	MOVBLSX      2(DX), R8
+	NEGL         R8
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   R8, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      3(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        36(DI)(SI*1), X4
+	VPDPBUSD     (DI)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(DI)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y16
+	VFMADD231SS  40(DI)(SI*1), X2, X18
+	VPBROADCASTW 35(DX), Y1
+	VPSLLD       $0x10, Y1, Y1
+	MOVBLSX      37(DX), R8
+	NEGL         R8
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   R8, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      38(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        84(DI)(SI*1), X4
+	VPDPBUSD     48(DI)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(DI)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y17
+	VFMADD231SS  88(DI)(SI*1), X2, X18
+	ADDQ         $+70, DX
+	ADDQ         $+96, SI
+	JMP          m1pair
+
+m1last:
+	ADDQ         $0x02, BX
+	JZ           m1sum
+	VPBROADCASTW (DX), Y1
+	VPSLLD       $0x10, Y1, Y1
+	MOVBLSX      2(DX), BX
+	NEGL         BX
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   BX, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      3(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        36(DI)(SI*1), X4
+	VPDPBUSD     (DI)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(DI)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y16
+	VFMADD231SS  40(DI)(SI*1), X2, X18
+	ADDQ         $+35, DX
+
+m1sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X18, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m1store0:
+	VMOVSS X1, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m1row
+	VZEROUPPER
+	RET
+
+not1:
+	VZEROUPPER
+	RET
+
+// func decodeI8Z_F16AVX2(dst *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·decodeI8Z_F16AVX2(SB), NOSPLIT, $160-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+block:
+	PREFETCHT0   1024(CX)
+	VCVTPH2PS    (CX), X0
+	VBROADCASTSS X0, Y1
+	MOVBLSX      2(CX), BX
+	NEGL         BX
+	VXORPS       X0, X0, X0
+	VCVTSI2SSL   BX, X0, X0
+	VMULSS       X1, X0, X0
+	VPMOVSXBD    2(CX), X0
+	VPBROADCASTD X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVDQU      3(CX), Y2
+	VMOVDQU      Y2, (SP)
+	VPMOVSXBD    (SP), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y0, Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VCVTPS2PH    $0x00, Y2, X2
+	VCVTPH2PS    X2, Y2
+	VMOVUPS      Y2, (AX)
+	VPMOVSXBD    8(SP), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y0, Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VCVTPS2PH    $0x00, Y2, X2
+	VCVTPH2PS    X2, Y2
+	VMOVUPS      Y2, 32(AX)
+	VPMOVSXBD    16(SP), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y0, Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VCVTPS2PH    $0x00, Y2, X2
+	VCVTPH2PS    X2, Y2
+	VMOVUPS      Y2, 64(AX)
+	VPMOVSXBD    24(SP), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y0, Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VCVTPS2PH    $0x00, Y2, X0
+	VCVTPH2PS    X0, Y2
+	VMOVUPS      Y2, 96(AX)
+	ADDQ         $+128, AX
+	ADDQ         $+35, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func multiplyI8Z_F16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·multiplyI8Z_F16AVX2(SB), NOSPLIT, $96-80
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU x00010001<>+0(SB), Y9
+
+m3row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS X2, X2, X2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS X5, X5, X5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS X8, X8, X8
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m3pair:
+	SUBQ         $0x02, BX
+	JLT          m3last
+	PREFETCHT0   2048(DX)
+	VCVTPH2PS    (DX), X10
+	VBROADCASTSS X10, Y10
+	MOVBLSX      2(DX), R11
+	NEGL         R11
+	VXORPS       X11, X11, X11
+	VCVTSI2SSL   R11, X11, X11
+	VMULSS       X10, X11, X11
+	VMOVDQU      3(DX), Y12
+	VPABSB       Y12, Y13
+	VMOVDQU      (R8)(SI*1), Y14
+	VPSIGNB      Y12, Y14, Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPMADDWD     Y9, Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VBROADCASTSS 32(R8)(SI*1), Y15
+	VMULPS       Y10, Y15, Y15
+	VFMADD231PS  Y15, Y14, Y0
+	VFMADD231SS  40(R8)(SI*1), X11, X2
+	VMOVDQU      (R9)(SI*1), Y14
+	VPSIGNB      Y12, Y14, Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPMADDWD     Y9, Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VBROADCASTSS 32(R9)(SI*1), Y15
+	VMULPS       Y10, Y15, Y15
+	VFMADD231PS  Y15, Y14, Y3
+	VFMADD231SS  40(R9)(SI*1), X11, X5
+	VMOVDQU      (R10)(SI*1), Y14
+	VPSIGNB      Y12, Y14, Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPMADDWD     Y9, Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VBROADCASTSS 32(R10)(SI*1), Y12
+	VMULPS       Y10, Y12, Y12
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231SS  40(R10)(SI*1), X11, X8
+	VCVTPH2PS    35(DX), X10
+	VBROADCASTSS X10, Y10
+	MOVBLSX      37(DX), R11
+	NEGL         R11
+	VXORPS       X11, X11, X11
+	VCVTSI2SSL   R11, X11, X11
+	VMULSS       X10, X11, X11
+	VMOVDQU      38(DX), Y12
+	VPABSB       Y12, Y13
+	VMOVDQU      48(R8)(SI*1), Y14
+	VPSIGNB      Y12, Y14, Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPMADDWD     Y9, Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VBROADCASTSS 80(R8)(SI*1), Y15
+	VMULPS       Y10, Y15, Y15
+	VFMADD231PS  Y15, Y14, Y1
+	VFMADD231SS  88(R8)(SI*1), X11, X2
+	VMOVDQU      48(R9)(SI*1), Y14
+	VPSIGNB      Y12, Y14, Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPMADDWD     Y9, Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VBROADCASTSS 80(R9)(SI*1), Y15
+	VMULPS       Y10, Y15, Y15
+	VFMADD231PS  Y15, Y14, Y4
+	VFMADD231SS  88(R9)(SI*1), X11, X5
+	VMOVDQU      48(R10)(SI*1), Y14
+	VPSIGNB      Y12, Y14, Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPMADDWD     Y9, Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VBROADCASTSS 80(R10)(SI*1), Y12
+	VMULPS       Y10, Y12, Y12
+	VFMADD231PS  Y12, Y14, Y7
+	VFMADD231SS  88(R10)(SI*1), X11, X8
+	ADDQ         $+70, DX
+	ADDQ         $+96, SI
+	JMP          m3pair
+
+m3last:
+	ADDQ         $0x02, BX
+	JZ           m3sum
+	VCVTPH2PS    (DX), X10
+	VBROADCASTSS X10, Y10
+	MOVBLSX      2(DX), BX
+	NEGL         BX
+	VXORPS       X11, X11, X11
+	VCVTSI2SSL   BX, X11, X11
+	VMULSS       X10, X11, X11
+	VMOVDQU      3(DX), Y12
+	VPABSB       Y12, Y13
+	VMOVDQU      (R8)(SI*1), Y14
+	VPSIGNB      Y12, Y14, Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPMADDWD     Y9, Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VBROADCASTSS 32(R8)(SI*1), Y15
+	VMULPS       Y10, Y15, Y15
+	VFMADD231PS  Y15, Y14, Y0
+	VFMADD231SS  40(R8)(SI*1), X11, X2
+	VMOVDQU      (R9)(SI*1), Y14
+	VPSIGNB      Y12, Y14, Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPMADDWD     Y9, Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VBROADCASTSS 32(R9)(SI*1), Y15
+	VMULPS       Y10, Y15, Y15
+	VFMADD231PS  Y15, Y14, Y3
+	VFMADD231SS  40(R9)(SI*1), X11, X5
+	VMOVDQU      (R10)(SI*1), Y14
+	VPSIGNB      Y12, Y14, Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPMADDWD     Y9, Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VBROADCASTSS 32(R10)(SI*1), Y12
+	VMULPS       Y10, Y12, Y12
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231SS  40(R10)(SI*1), X11, X8
+	ADDQ         $+35, DX
+
+m3sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       X2, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y4, Y3, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       X5, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store1:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y7, Y6, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       X8, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m3store2:
+	VMOVSS X0, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m3row
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x00010001<>+0(SB), Y6
+
+m2row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS X2, X2, X2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS X5, X5, X5
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m2pair:
+	SUBQ         $0x02, BX
+	JLT          m2last
+	PREFETCHT0   2048(DX)
+	VCVTPH2PS    (DX), X7
+	VBROADCASTSS X7, Y7
+	MOVBLSX      2(DX), R10
+	NEGL         R10
+	VXORPS       X8, X8, X8
+	VCVTSI2SSL   R10, X8, X8
+	VMULSS       X7, X8, X8
+	VMOVDQU      3(DX), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      (R8)(SI*1), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y6, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 32(R8)(SI*1), Y12
+	VMULPS       Y7, Y12, Y12
+	VFMADD231PS  Y12, Y11, Y0
+	VFMADD231SS  40(R8)(SI*1), X8, X2
+	VMOVDQU      (R9)(SI*1), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y6, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 32(R9)(SI*1), Y9
+	VMULPS       Y7, Y9, Y9
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231SS  40(R9)(SI*1), X8, X5
+	VCVTPH2PS    35(DX), X7
+	VBROADCASTSS X7, Y7
+	MOVBLSX      37(DX), R10
+	NEGL         R10
+	VXORPS       X8, X8, X8
+	VCVTSI2SSL   R10, X8, X8
+	VMULSS       X7, X8, X8
+	VMOVDQU      38(DX), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      48(R8)(SI*1), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y6, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 80(R8)(SI*1), Y12
+	VMULPS       Y7, Y12, Y12
+	VFMADD231PS  Y12, Y11, Y1
+	VFMADD231SS  88(R8)(SI*1), X8, X2
+	VMOVDQU      48(R9)(SI*1), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y6, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 80(R9)(SI*1), Y9
+	VMULPS       Y7, Y9, Y9
+	VFMADD231PS  Y9, Y11, Y4
+	VFMADD231SS  88(R9)(SI*1), X8, X5
+	ADDQ         $+70, DX
+	ADDQ         $+96, SI
+	JMP          m2pair
+
+m2last:
+	ADDQ         $0x02, BX
+	JZ           m2sum
+	VCVTPH2PS    (DX), X7
+	VBROADCASTSS X7, Y7
+	MOVBLSX      2(DX), BX
+	NEGL         BX
+	VXORPS       X8, X8, X8
+	VCVTSI2SSL   BX, X8, X8
+	VMULSS       X7, X8, X8
+	VMOVDQU      3(DX), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      (R8)(SI*1), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y6, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 32(R8)(SI*1), Y12
+	VMULPS       Y7, Y12, Y12
+	VFMADD231PS  Y12, Y11, Y0
+	VFMADD231SS  40(R8)(SI*1), X8, X2
+	VMOVDQU      (R9)(SI*1), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y6, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 32(R9)(SI*1), Y9
+	VMULPS       Y7, Y9, Y9
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231SS  40(R9)(SI*1), X8, X5
+	ADDQ         $+35, DX
+
+m2sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       X2, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store0:
+	VMOVSS       X0, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y4, Y3, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       X5, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m2store1:
+	VMOVSS X0, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m2row
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x00010001<>+0(SB), Y3
+
+m1row:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS X2, X2, X2
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m1pair:
+	SUBQ         $0x02, BX
+	JLT          m1last
+	PREFETCHT0   2048(DX)
+	VCVTPH2PS    (DX), X4
+	VBROADCASTSS X4, Y4
+	MOVBLSX      2(DX), R8
+	NEGL         R8
+	VXORPS       X5, X5, X5
+	VCVTSI2SSL   R8, X5, X5
+	VMULSS       X4, X5, X5
+	VMOVDQU      3(DX), Y6
+	VPABSB       Y6, Y7
+	VMOVDQU      (DI)(SI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y3, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 32(DI)(SI*1), Y6
+	VMULPS       Y4, Y6, Y6
+	VFMADD231PS  Y6, Y8, Y0
+	VFMADD231SS  40(DI)(SI*1), X5, X2
+	VCVTPH2PS    35(DX), X4
+	VBROADCASTSS X4, Y4
+	MOVBLSX      37(DX), R8
+	NEGL         R8
+	VXORPS       X5, X5, X5
+	VCVTSI2SSL   R8, X5, X5
+	VMULSS       X4, X5, X5
+	VMOVDQU      38(DX), Y6
+	VPABSB       Y6, Y7
+	VMOVDQU      48(DI)(SI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y3, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 80(DI)(SI*1), Y6
+	VMULPS       Y4, Y6, Y6
+	VFMADD231PS  Y6, Y8, Y1
+	VFMADD231SS  88(DI)(SI*1), X5, X2
+	ADDQ         $+70, DX
+	ADDQ         $+96, SI
+	JMP          m1pair
+
+m1last:
+	ADDQ         $0x02, BX
+	JZ           m1sum
+	VCVTPH2PS    (DX), X4
+	VBROADCASTSS X4, Y4
+	MOVBLSX      2(DX), BX
+	NEGL         BX
+	VXORPS       X5, X5, X5
+	VCVTSI2SSL   BX, X5, X5
+	VMULSS       X4, X5, X5
+	VMOVDQU      3(DX), Y6
+	VPABSB       Y6, Y7
+	VMOVDQU      (DI)(SI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y3, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 32(DI)(SI*1), Y6
+	VMULPS       Y4, Y6, Y6
+	VFMADD231PS  Y6, Y8, Y0
+	VFMADD231SS  40(DI)(SI*1), X5, X2
+	ADDQ         $+35, DX
+
+m1sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       X2, X0, X0
+	VMULSS       alpha+24(FP), X0, X0
+	CMPL         SI, $0x00
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X1
+	VFMADD231SS  (BX), X1, X0
+
+m1store0:
+	VMOVSS X0, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m1row
+	VZEROUPPER
+	RET
+
+not1:
+	VZEROUPPER
+	RET
+
+// func multiplyI8Z_F16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
+TEXT ·multiplyI8Z_F16AVX512VNNI(SB), NOSPLIT, $128-80
+	MOVQ    m+0(FP), AX
+	CMPQ    AX, $0x04
+	JNE     not4
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    lda+40(FP), R11
+	VMOVDQU x80808080<>+0(SB), Y0
+
+m4row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS X18, X18, X18
+	VXORPS Y19, Y19, Y19
+	VXORPS Y20, Y20, Y20
+	VXORPS X21, X21, X21
+	VXORPS Y22, Y22, Y22
+	VXORPS Y23, Y23, Y23
+	VXORPS X24, X24, X24
+	VXORPS Y25, Y25, Y25
+	VXORPS Y26, Y26, Y26
+	VXORPS X27, X27, X27
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m4pair:
+	SUBQ         $0x02, BX
+	JLT          m4last
+	PREFETCHT0   2048(DX)
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	MOVBLSX      2(DX), R12
+	NEGL         R12
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   R12, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      3(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        36(R8)(SI*1), X4
+	VPDPBUSD     (R8)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y16
+	VFMADD231SS  40(R8)(SI*1), X2, X18
+	VMOVD        36(R9)(SI*1), X4
+	VPDPBUSD     (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y19
+	VFMADD231SS  40(R9)(SI*1), X2, X21
+	VMOVD        36(R10)(SI*1), X4
+	VPDPBUSD     (R10)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y22
+	VFMADD231SS  40(R10)(SI*1), X2, X24
+	VMOVD        36(R11)(SI*1), X4
+	VPDPBUSD     (R11)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R11)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y25
+	VFMADD231SS  40(R11)(SI*1), X2, X27
+	VCVTPH2PS    35(DX), X1
+	VBROADCASTSS X1, Y1
+	MOVBLSX      37(DX), R12
+	NEGL         R12
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   R12, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      38(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        84(R8)(SI*1), X4
+	VPDPBUSD     48(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(R8)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y17
+	VFMADD231SS  88(R8)(SI*1), X2, X18
+	VMOVD        84(R9)(SI*1), X4
+	VPDPBUSD     48(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(R9)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y20
+	VFMADD231SS  88(R9)(SI*1), X2, X21
+	VMOVD        84(R10)(SI*1), X4
+	VPDPBUSD     48(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(R10)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y23
+	VFMADD231SS  88(R10)(SI*1), X2, X24
+	VMOVD        84(R11)(SI*1), X4
+	VPDPBUSD     48(R11)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(R11)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y26
+	VFMADD231SS  88(R11)(SI*1), X2, X27
+	ADDQ         $+70, DX
+	ADDQ         $+96, SI
+	JMP          m4pair
+
+m4last:
+	ADDQ         $0x02, BX
+	JZ           m4sum
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	MOVBLSX      2(DX), BX
+	NEGL         BX
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   BX, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      3(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        36(R8)(SI*1), X4
+	VPDPBUSD     (R8)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y16
+	VFMADD231SS  40(R8)(SI*1), X2, X18
+	VMOVD        36(R9)(SI*1), X4
+	VPDPBUSD     (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y19
+	VFMADD231SS  40(R9)(SI*1), X2, X21
+	VMOVD        36(R10)(SI*1), X4
+	VPDPBUSD     (R10)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y22
+	VFMADD231SS  40(R10)(SI*1), X2, X24
+	VMOVD        36(R11)(SI*1), X4
+	VPDPBUSD     (R11)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R11)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y25
+	VFMADD231SS  40(R11)(SI*1), X2, X27
+	ADDQ         $+35, DX
+
+m4sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X18, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X21, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store1:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X24, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store2
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store2:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y26, Y25, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X27, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m4store3
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m4store3:
+	VMOVSS X1, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m4row
+	VZEROUPPER
+	RET
+
+not4:
+	CMPQ    AX, $0x03
+	JNE     not3
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    lda+40(FP), R10
+	VMOVDQU x80808080<>+0(SB), Y0
+
+m3row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS X18, X18, X18
+	VXORPS Y19, Y19, Y19
+	VXORPS Y20, Y20, Y20
+	VXORPS X21, X21, X21
+	VXORPS Y22, Y22, Y22
+	VXORPS Y23, Y23, Y23
+	VXORPS X24, X24, X24
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m3pair:
+	SUBQ         $0x02, BX
+	JLT          m3last
+	PREFETCHT0   2048(DX)
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	MOVBLSX      2(DX), R11
+	NEGL         R11
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   R11, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      3(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        36(R8)(SI*1), X4
+	VPDPBUSD     (R8)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y16
+	VFMADD231SS  40(R8)(SI*1), X2, X18
+	VMOVD        36(R9)(SI*1), X4
+	VPDPBUSD     (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y19
+	VFMADD231SS  40(R9)(SI*1), X2, X21
+	VMOVD        36(R10)(SI*1), X4
+	VPDPBUSD     (R10)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y22
+	VFMADD231SS  40(R10)(SI*1), X2, X24
+	VCVTPH2PS    35(DX), X1
+	VBROADCASTSS X1, Y1
+	MOVBLSX      37(DX), R11
+	NEGL         R11
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   R11, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      38(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        84(R8)(SI*1), X4
+	VPDPBUSD     48(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(R8)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y17
+	VFMADD231SS  88(R8)(SI*1), X2, X18
+	VMOVD        84(R9)(SI*1), X4
+	VPDPBUSD     48(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(R9)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y20
+	VFMADD231SS  88(R9)(SI*1), X2, X21
+	VMOVD        84(R10)(SI*1), X4
+	VPDPBUSD     48(R10)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(R10)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y23
+	VFMADD231SS  88(R10)(SI*1), X2, X24
+	ADDQ         $+70, DX
+	ADDQ         $+96, SI
+	JMP          m3pair
+
+m3last:
+	ADDQ         $0x02, BX
+	JZ           m3sum
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	MOVBLSX      2(DX), BX
+	NEGL         BX
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   BX, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      3(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        36(R8)(SI*1), X4
+	VPDPBUSD     (R8)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y16
+	VFMADD231SS  40(R8)(SI*1), X2, X18
+	VMOVD        36(R9)(SI*1), X4
+	VPDPBUSD     (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y19
+	VFMADD231SS  40(R9)(SI*1), X2, X21
+	VMOVD        36(R10)(SI*1), X4
+	VPDPBUSD     (R10)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R10)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y22
+	VFMADD231SS  40(R10)(SI*1), X2, X24
+	ADDQ         $+35, DX
+
+m3sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X18, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m3store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m3store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X21, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m3store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m3store1:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y23, Y22, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X24, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m3store2
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m3store2:
+	VMOVSS X1, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m3row
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ    AX, $0x02
+	JNE     not2
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    a+32(FP), R8
+	MOVQ    R8, R9
+	ADDQ    lda+40(FP), R9
+	VMOVDQU x80808080<>+0(SB), Y0
+
+m2row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS X18, X18, X18
+	VXORPS Y19, Y19, Y19
+	VXORPS Y20, Y20, Y20
+	VXORPS X21, X21, X21
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m2pair:
+	SUBQ         $0x02, BX
+	JLT          m2last
+	PREFETCHT0   2048(DX)
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	MOVBLSX      2(DX), R10
+	NEGL         R10
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   R10, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      3(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        36(R8)(SI*1), X4
+	VPDPBUSD     (R8)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y16
+	VFMADD231SS  40(R8)(SI*1), X2, X18
+	VMOVD        36(R9)(SI*1), X4
+	VPDPBUSD     (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y19
+	VFMADD231SS  40(R9)(SI*1), X2, X21
+	VCVTPH2PS    35(DX), X1
+	VBROADCASTSS X1, Y1
+	MOVBLSX      37(DX), R10
+	NEGL         R10
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   R10, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      38(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        84(R8)(SI*1), X4
+	VPDPBUSD     48(R8)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(R8)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y17
+	VFMADD231SS  88(R8)(SI*1), X2, X18
+	VMOVD        84(R9)(SI*1), X4
+	VPDPBUSD     48(R9)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(R9)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y20
+	VFMADD231SS  88(R9)(SI*1), X2, X21
+	ADDQ         $+70, DX
+	ADDQ         $+96, SI
+	JMP          m2pair
+
+m2last:
+	ADDQ         $0x02, BX
+	JZ           m2sum
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	MOVBLSX      2(DX), BX
+	NEGL         BX
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   BX, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      3(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        36(R8)(SI*1), X4
+	VPDPBUSD     (R8)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R8)(SI*1), Y1, Y5
+	VFMADD231PS  Y5, Y4, Y16
+	VFMADD231SS  40(R8)(SI*1), X2, X18
+	VMOVD        36(R9)(SI*1), X4
+	VPDPBUSD     (R9)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(R9)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y19
+	VFMADD231SS  40(R9)(SI*1), X2, X21
+	ADDQ         $+35, DX
+
+m2sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X18, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m2store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m2store0:
+	VMOVSS       X1, (BX)
+	ADDQ         DI, BX
+	VADDPS       Y20, Y19, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X21, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m2store1
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m2store1:
+	VMOVSS X1, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m2row
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ    AX, $0x01
+	JNE     not1
+	MOVQ    n+8(FP), AX
+	MOVQ    c+64(FP), CX
+	MOVQ    b+48(FP), DX
+	MOVQ    ldc+72(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    a+32(FP), DI
+	VMOVDQU x80808080<>+0(SB), Y0
+
+m1row:
+	VXORPS Y16, Y16, Y16
+	VXORPS Y17, Y17, Y17
+	VXORPS X18, X18, X18
+	XORQ   SI, SI
+	MOVQ   blocks+16(FP), BX
+
+m1pair:
+	SUBQ         $0x02, BX
+	JLT          m1last
+	PREFETCHT0   2048(DX)
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	MOVBLSX      2(DX), R8
+	NEGL         R8
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   R8, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      3(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        36(DI)(SI*1), X4
+	VPDPBUSD     (DI)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(DI)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y16
+	VFMADD231SS  40(DI)(SI*1), X2, X18
+	VCVTPH2PS    35(DX), X1
+	VBROADCASTSS X1, Y1
+	MOVBLSX      37(DX), R8
+	NEGL         R8
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   R8, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      38(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        84(DI)(SI*1), X4
+	VPDPBUSD     48(DI)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  80(DI)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y17
+	VFMADD231SS  88(DI)(SI*1), X2, X18
+	ADDQ         $+70, DX
+	ADDQ         $+96, SI
+	JMP          m1pair
+
+m1last:
+	ADDQ         $0x02, BX
+	JZ           m1sum
+	VCVTPH2PS    (DX), X1
+	VBROADCASTSS X1, Y1
+	MOVBLSX      2(DX), BX
+	NEGL         BX
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   BX, X2, X2
+	VMULSS       X1, X2, X2
+	VMOVDQU      3(DX), Y3
+	VPXOR        Y0, Y3, Y3
+	VMOVD        36(DI)(SI*1), X4
+	VPDPBUSD     (DI)(SI*1), Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS.BCST  32(DI)(SI*1), Y1, Y1
+	VFMADD231PS  Y1, Y4, Y16
+	VFMADD231SS  40(DI)(SI*1), X2, X18
+	ADDQ         $+35, DX
+
+m1sum:
+	MOVQ         CX, BX
+	MOVL         beta+56(FP), SI
+	ADDL         SI, SI
+	VADDPS       Y17, Y16, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VADDSS       X18, X1, X1
+	VMULSS       alpha+24(FP), X1, X1
+	CMPL         SI, $0x00
+	JEQ          m1store0
+	VMOVSS       beta+56(FP), X2
+	VFMADD231SS  (BX), X2, X1
+
+m1store0:
+	VMOVSS X1, (BX)
+	ADDQ   $0x04, CX
+	DECQ   AX
+	JNZ    m1row
+	VZEROUPPER
+	RET
+
+not1:
+	VZEROUPPER
+	RET
+
 // func decodeQ2_KAVX2(dst *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·decodeQ2_KAVX2(SB), NOSPLIT, $160-24
@@ -13314,24 +17569,6 @@ block:
 	JNZ          block
 	VZEROUPPER
 	RET
-
-DATA x80000000<>+0(SB)/4, $0x80000000
-DATA x80000000<>+4(SB)/4, $0x80000000
-DATA x80000000<>+8(SB)/4, $0x80000000
-DATA x80000000<>+12(SB)/4, $0x80000000
-DATA x80000000<>+16(SB)/4, $0x80000000
-DATA x80000000<>+20(SB)/4, $0x80000000
-DATA x80000000<>+24(SB)/4, $0x80000000
-DATA x80000000<>+28(SB)/4, $0x80000000
-DATA x80000000<>+32(SB)/4, $0x80000000
-DATA x80000000<>+36(SB)/4, $0x80000000
-DATA x80000000<>+40(SB)/4, $0x80000000
-DATA x80000000<>+44(SB)/4, $0x80000000
-DATA x80000000<>+48(SB)/4, $0x80000000
-DATA x80000000<>+52(SB)/4, $0x80000000
-DATA x80000000<>+56(SB)/4, $0x80000000
-DATA x80000000<>+60(SB)/4, $0x80000000
-GLOBL x80000000<>(SB), RODATA|NOPTR, $64
 
 DATA x03030303<>+0(SB)/4, $0x03030303
 DATA x03030303<>+4(SB)/4, $0x03030303

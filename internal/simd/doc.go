@@ -46,6 +46,10 @@
 // minima, is subtracted times the sums of a's bytes. The level avx512 uses AVX512_VNNI
 // where the processor has it, and what avx2 uses otherwise; neon needs ASIMDDP.
 //
+// Blocks of floats of 8 bits (E4M3) are multiplied by rows of float32, without rounding
+// either: a float of 8 bits, shifted, is one of half precision that is 2⁸ too small, which
+// multiplies the sum of a row once.
+//
 // For more rows, and where there is no assembly for a format, weights are rounded to
 // bfloat16: a panel at a time, before it is packed. The results are those of the products
 // by bfloat16.

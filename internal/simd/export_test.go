@@ -15,8 +15,11 @@ const (
 	MaxQuantisedRows = maxQuantisedRows
 )
 
-// MultipliesIntegers reports whether few rows are quantised at the level in use.
-func (f *Blocks) MultipliesIntegers() bool { return f.kernels().multiply != nil }
+// MultipliesBlocks reports whether few rows are multiplied by blocks as they are at the level in use.
+func (f *Blocks) MultipliesBlocks() bool { return f.kernels().multiply != nil }
+
+// Quantises reports whether they are quantised for it.
+func (f *Blocks) Quantises() bool { return f.MultipliesBlocks() && f.kernels().offset >= 0 }
 
 // Dequantise rounds each 32 elements to what bytes and a scale hold.
 func Dequantise(dst, src []float32) {

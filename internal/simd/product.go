@@ -71,7 +71,7 @@ const (
 type product struct {
 	nt, tn      bool
 	rounded     bool // a is rounded to bfloat16
-	integers    bool // a is quantised, b in blocks
+	inBlocks    bool // b is read as it is, in blocks
 	storage     storage
 	blocks      *Blocks // how b is stored, if not as storage, which its elements are rounded to
 	level       int
@@ -87,7 +87,7 @@ type product struct {
 	rows, columns int // of a block: the part of c that is one task
 	columnBlocks  int
 	narrow        *narrowed  // a, if rounded
-	quantised     *quantised // a, if integers
+	quantised     *quantised // a, if it is multiplied by integers
 }
 
 // job is a product that is shared with other threads. Jobs are reused, so that a
@@ -116,7 +116,7 @@ func multiply(p product) {
 	}
 	p.level = level
 	tasks := p.split()
-	if tasks == 1 && !p.rounded && !p.integers {
+	if tasks == 1 && !p.rounded && !p.inBlocks {
 		p.block(0, p.m, 0, p.n)
 		return
 	}
@@ -125,8 +125,8 @@ func multiply(p product) {
 	switch {
 	case p.rounded:
 		j.multiplyRounded(tasks)
-	case p.integers:
-		j.multiplyIntegers(tasks)
+	case p.inBlocks:
+		j.multiplyBlocks(tasks)
 	default:
 		parallel.For(tasks, j.run)
 	}
@@ -153,8 +153,8 @@ func (p *product) split() int {
 	} else if w >= 2 {
 		wanted = int(w)
 	}
-	if p.integers || p.usesDots() {
-		if p.n <= maxDotColumns && p.m > p.n && !p.integers {
+	if p.inBlocks || p.usesDots() {
+		if p.n <= maxDotColumns && p.m > p.n && !p.inBlocks {
 			p.rows = blockSize(p.m, wanted, rowUnit)
 			for p.m > 1 && p.m%p.rows == 1 {
 				p.rows += rowUnit
@@ -217,8 +217,8 @@ func (p *product) task(task int) {
 // additions within an element does not depend on the block.
 func (p *product) block(i0, i1, j0, j1 int) {
 	switch {
-	case p.integers:
-		p.integerBlock(j0, j1)
+	case p.inBlocks:
+		p.blocksBlock(j0, j1)
 		return
 	case p.usesDots() && p.nt:
 		p.dots(i0, i1, j0, j1)

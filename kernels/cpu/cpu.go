@@ -112,6 +112,10 @@ func gemmNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor,
 		if ldb != k {
 			panic("kernels: product with rows of blocks that are apart")
 		}
+		if order := b.Order(); order != nil {
+			orderedNT(m, n, k, alpha, a, lda, f, blocks, order, rounded, beta, c, ldc)
+			return
+		}
 		simd.GemmNTBlocks(m, n, k, alpha, a, lda, &f.Blocks, blocks[b.DType.Bytes(at):], rounded, beta, c, ldc)
 	}
 }
@@ -132,6 +136,10 @@ func gemmNN(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor,
 		blocks, f := b.Blocks()
 		if ldb != n {
 			panic("kernels: product with rows of blocks that are apart")
+		}
+		if order := b.Order(); order != nil {
+			orderedNN(m, n, k, alpha, a, lda, f, blocks, order, rounded, beta, c, ldc)
+			return
 		}
 		simd.GemmNNBlocks(m, n, k, alpha, a, lda, &f.Blocks, blocks[b.DType.Bytes(at):], rounded, beta, c, ldc)
 	}
@@ -224,6 +232,10 @@ func (b *cpu) Gather(y, table *kernels.Tensor, ids []int32) {
 		case kernels.F64, kernels.KIVIKeys, kernels.KIVIValues:
 			kernels.Read(dst, table, at)
 		default:
+			if table.Order() != nil {
+				kernels.Read(dst, table, at)
+				continue
+			}
 			blocks, f := table.Blocks()
 			row := table.DType.Bytes(w)
 			f.Decode(dst, blocks[int(id)*row:][:row])

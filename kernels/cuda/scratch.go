@@ -24,10 +24,10 @@ func BlockClass(bytes int64) int64 {
 // RoomFor is the number of rows, of width elements each, that a tensor of n rows has memory
 // for on a device.
 func RoomFor(of kernels.Traits, t kernels.DType, n, width int) int {
-	row := int64(width) * int64(t.Size())
-	if !of.Device || of.Exact || row == 0 {
+	if !of.Device || of.Exact || width == 0 { // there are caches in blocks, of which no element has a size
 		return n
 	}
+	row := int64(width) * int64(t.Size())
 	return int(BlockClass(int64(n)*row) / row)
 }
 

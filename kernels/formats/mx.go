@@ -10,11 +10,24 @@ import (
 // scales are halved instead, which is exact.
 var e2m1 = [16]float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 
+// signedE2M1 is e2m1 with −0.
+var signedE2M1 = func() [16]float32 {
+	values := e2m1
+	values[8] = float32(math.Copysign(0, -1))
+	return values
+}()
+
 func init() {
 	// 32 elements with a power of two as scale.
 	add("MXFP4", 32, 17, simd.VectorMXFP4, func(dst []float32, src []byte) {
 		for ; len(dst) >= 32 && len(src) >= 17; dst, src = dst[32:], src[17:] {
 			widenTable(dst[:32], src[1:17], halfE8M0(src[0]), &e2m1)
+		}
+	})
+	// MXFP4 as checkpoints of Hugging Face widen it: zeros have signs.
+	add("E2M1_E8M0", 32, 17, simd.VectorE2M1_E8M0, func(dst []float32, src []byte) {
+		for ; len(dst) >= 32 && len(src) >= 17; dst, src = dst[32:], src[17:] {
+			widenTable(dst[:32], src[1:17], halfE8M0(src[0]), &signedE2M1)
 		}
 	})
 	// 32 floats of 8 bits with a power of two as scale: MXFP8 of the same specification. Its products are numbers of

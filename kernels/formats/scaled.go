@@ -28,6 +28,12 @@ func init() {
 		widenI8(dst, src[2:], half(src))
 		roundF16(dst)
 	})
+	// A zero point and bytes above it, all signed.
+	addScaled("I8Z_BF16", 35, simd.VectorI8Z_BF16, func(dst []float32, src []byte) { widenI8Z(dst, src[2:], bf16(src)) })
+	addScaled("I8Z_F16", 35, simd.VectorI8Z_F16, func(dst []float32, src []byte) {
+		widenI8Z(dst, src[2:], half(src))
+		roundF16(dst)
+	})
 }
 
 // addScaled adds a format by what widens one block.
@@ -55,6 +61,13 @@ func widenI4(dst []float32, src []byte, scale float32) {
 func widenI8(dst []float32, src []byte, scale float32) {
 	for i, b := range src {
 		dst[i] = float32(int8(b)) * scale
+	}
+}
+
+func widenI8Z(dst []float32, src []byte, scale float32) {
+	zero := int(int8(src[0]))
+	for i, b := range src[1:] {
+		dst[i] = float32(int(int8(b))-zero) * scale
 	}
 }
 

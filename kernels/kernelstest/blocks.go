@@ -4,14 +4,18 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 
 	"glimpse/kernels"
 )
 
 // blockTypes are formats of blocks, with the offsets of the half-precision scales in one.
 var blockTypes = map[string][]int{
-	"Q4_0": {0}, "Q4_1": {0, 2}, "Q5_0": {0}, "Q5_1": {0, 2}, "Q8_0": {0}, "Q4_K": {0, 2}, "Q5_K": {0, 2}, "Q6_K": {208}, "NVFP4": nil, "MXFP8": nil,
+	"Q4_0": {0}, "Q4_1": {0, 2}, "Q5_0": {0}, "Q5_1": {0, 2}, "Q8_0": {0}, "Q4_K": {0, 2}, "Q5_K": {0, 2}, "Q6_K": {208}, "NVFP4": nil, "MXFP8": nil, "I4_F16": {0}, "I8Z_F16": {0},
 }
+
+// outOfOrder stands behind a format whose columns lie in another order.
+const outOfOrder = ", out of order"
 
 // blockTolerance is about the error of rounding weights to bfloat16, as some products do.
 const blockTolerance = 4e-3
@@ -22,9 +26,14 @@ func BlockCases() []Conformance {
 	add := func(op, name string, run func(d Device, rng *rand.Rand) []Output) {
 		cases = append(cases, Conformance{Op: op, Name: name, tol: blockTolerance, run: run})
 	}
-	for _, format := range []string{"NVFP4", "MXFP8", "Q4_1", "Q4_K", "Q6_K", "Q8_0"} {
-		for i, m := range []int{1, 3, 16, 17, 70} {
-			const k, n = 512, 256
+	for _, format := range []string{"NVFP4", "MXFP8", "Q4_1", "Q4_K", "Q6_K", "Q8_0", "I8Z_F16", "I4_F16" + outOfOrder} {
+		for i, m := range []int{1, 3, 16, 17, 70, 300} {
+			k, n := 512, 256
+			if m == 300 { // of which a processor moves a part at a time
+				if k, n = 64, 64; !strings.HasSuffix(format, outOfOrder) {
+					continue
+				}
+			}
 			v := Variants[i%len(Variants)]
 			name := fmt.Sprintf("%dx%dx%d %s alpha=%v beta=%v", m, k, n, format, v.Alpha, v.Beta)
 			add("Linear", name, func(d Device, rng *rand.Rand) []Output {
@@ -62,6 +71,7 @@ func bytesExactly(rng *rand.Rand, n int) []float64 {
 
 // Blocks is a random weight in a format.
 func (d Device) Blocks(rng *rand.Rand, format string, rows, width int) *kernels.Tensor {
+	format, ordered := strings.CutSuffix(format, outOfOrder)
 	dtype, err := kernels.ParseStored(format)
 	if err != nil {
 		panic(err)
@@ -80,6 +90,11 @@ func (d Device) Blocks(rng *rand.Rand, format string, rows, width int) *kernels.
 			binary.LittleEndian.PutUint16(data[at+scale:], uint16(rng.Uint32())&0x87ff|7<<10)
 		}
 	}
+	if format == "I4_F16" { // zero points
+		for at := 2; at < len(data); at += f.Bytes {
+			data[at] &= 15
+		}
+	}
 	if format == "MXFP8" { // numbers below 2
 		for at := range data {
 			if at%f.Bytes == 0 {
@@ -93,5 +108,32 @@ func (d Device) Blocks(rng *rand.Rand, format string, rows, width int) *kernels.
 	if err != nil {
 		panic(err)
 	}
+	if ordered {
+		t = t.InOrder(moved(rng, width))
+	}
 	return d.B.Place(t)
+}
+
+// moved is an order of columns in which those of bytesExactly are still such in every 32: the largest ones change places
+// among themselves.
+func moved(rng *rand.Rand, width int) []int32 {
+	order := make([]int32, width)
+	var of [2][]int32
+	kind := func(i int) int {
+		if i%32 == 7 {
+			return 1
+		}
+		return 0
+	}
+	for i := range width {
+		of[kind(i)] = append(of[kind(i)], int32(i))
+	}
+	for _, columns := range of {
+		rng.Shuffle(len(columns), func(i, j int) { columns[i], columns[j] = columns[j], columns[i] })
+	}
+	for i := range order {
+		of := &of[kind(i)]
+		order[i], *of = (*of)[0], (*of)[1:]
+	}
+	return order
 }

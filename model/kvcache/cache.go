@@ -478,6 +478,10 @@ func (c *Cache) Truncate(next int32) (err error) {
 			h := &c.heads[l][i]
 			n, _ := slices.BinarySearch(h.pos, next)
 			h.shorten(n)
+			if h.k != nil && c.dtype.Grouped() {
+				h.k.CutRows(n)
+				h.v.CutRows(n)
+			}
 			if h.capacity() > c.grown(l, n) {
 				c.resize(l, h, n)
 			}

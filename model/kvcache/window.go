@@ -65,8 +65,28 @@ func (c *Cache) FitWindow(layer int, next int32) {
 	}
 }
 
-// Undoable makes windows keep, from now on until Truncate, what they hold: decoding can be undone.
-func (c *Cache) Undoable() { c.back = c.next }
+// Undoable makes windows keep, from now on until Truncate, what they hold, and pairs in groups be there as they are now: decoding
+// can be undone.
+func (c *Cache) Undoable() {
+	c.back = c.next
+	if c.dtype.Grouped() {
+		c.eachHead(func(h *headCache) {
+			h.k.MarkRows()
+			h.v.MarkRows()
+		})
+	}
+}
+
+// eachHead runs f with the heads that have memory.
+func (c *Cache) eachHead(f func(h *headCache)) {
+	for l := range c.heads {
+		for i := range c.heads[l] {
+			if h := &c.heads[l][i]; h.k != nil {
+				f(h)
+			}
+		}
+	}
+}
 
 // Rewindable tells whether Truncate can go back to a position, at which no window has lost an entry.
 func (c *Cache) Rewindable(next int32) bool {

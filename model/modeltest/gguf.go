@@ -40,7 +40,7 @@ func FolderOfGGUF(t testing.TB, path string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if stored, err := kernels.FromBytes(view.DType, view.Data, view.Shape...); err != nil {
+		if stored, err := view.Tensor(); err != nil {
 			t.Fatal(err)
 		} else if wide := kernels.Widened(stored); wide != stored {
 			view = checkpoints.BF16Tensor(name, view.Shape, wide.U16())

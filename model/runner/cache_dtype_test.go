@@ -96,8 +96,13 @@ func TestCachesOfBlocks(t *testing.T) {
 			if err := m.SetCacheDType(f.CacheName()); err != nil {
 				t.Fatal(err)
 			}
-			if counted, _ := m.Counted(); counted.CacheDType() != m.CacheDType() {
+			counted, _ := m.Counted()
+			if counted.CacheDType() != m.CacheDType() {
 				t.Errorf("caches of %s are counted as %s", m.CacheDType(), counted.CacheDType())
+			}
+			c := kvcache.New(counted) // which is cut as one that is there
+			if c.ReserveLayer(0, 45, 45); c.Truncate(0) != nil || c.Bytes() != 0 {
+				t.Errorf("caches of %s: %d bytes are counted of no entries", m.CacheDType(), c.Bytes())
 			}
 			return m
 		}
@@ -165,6 +170,8 @@ func TestCachesOfGroups(t *testing.T) {
 		t.Errorf("counted as %s", c.DType())
 	} else if c.ReserveLayer(0, n, n); c.Bytes() != 4*each {
 		t.Errorf("a layer is counted as %d bytes, want %d", c.Bytes(), 4*each)
+	} else if c.Undoable(); c.Truncate(0) != nil { // of what is counted nothing lies in groups
+		t.Error("steps that are counted cannot be undone")
 	}
 	for h, kv := range cache.View(0) { // which no rounding has reached
 		f, _ := formats.All.Lookup("Q4_1")

@@ -45,6 +45,8 @@ type blockFormat struct {
 	signedDots bool
 	// scale is for blocks of 32: the scale in all lanes, the minimum in the first or nil.
 	scale func(b Mem) (scale, minimum reg.VecVirtual)
+	// zero is the zero point that makes the minimum: a signed byte, which is subtracted where blocks are widened.
+	zero func(b Mem) Mem
 	// scales is for blocks of 256.
 	scales func(b Mem) blockScales
 }
@@ -67,7 +69,12 @@ func blocks() {
 	quantise(true)
 	for _, f := range floatFormats {
 		decodeFloats(f)
+		if f.dots {
+			floatDots(f, floatISAs[0])
+			floatDots(f, floatISAs[1])
+		}
 	}
+	decodeE2M1()
 	for i := range blockFormats {
 		f := &blockFormats[i]
 		decodeBlocks(f)
@@ -234,6 +241,8 @@ var blockFormats = []blockFormat{
 	{name: "I4_F16", elems: 32, bytes: 19, offset: 16, scale: scaleOnly, unpack: withZero, half: true},
 	{name: "I8_BF16", elems: 32, bytes: 34, offset: 128, signedDots: true, scale: scaleBF16, unpack: plainBytes},
 	{name: "I8_F16", elems: 32, bytes: 34, offset: 128, signedDots: true, scale: scaleOnly, unpack: plainBytes, half: true},
+	{name: "I8Z_BF16", elems: 32, bytes: 35, offset: 128, signedDots: true, minima: true, scale: zeroed(scaleBF16), zero: afterScale, unpack: bytesAfterZero},
+	{name: "I8Z_F16", elems: 32, bytes: 35, offset: 128, signedDots: true, minima: true, scale: zeroed(scaleOnly), zero: afterScale, unpack: bytesAfterZero, half: true},
 	{name: "Q2_K", elems: 256, bytes: 84, halves: true, minima: true, scales: scalesQ2K,
 		unpack: withOffset(0, func(_ blockISA, b Mem, g int) reg.VecVirtual { return shifted(b.Offset(16+g/4*32), g%4*2, 3) })},
 	{name: "Q3_K", elems: 256, bytes: 110, halves: true, offset: 4, scales: scalesQ3K,
@@ -272,6 +281,29 @@ func plainBytes(_ blockISA, b Mem, _ int, signed bool) reg.VecVirtual {
 	return r
 }
 
+// bytesAfterZero is plainBytes of those behind a zero point.
+func bytesAfterZero(v blockISA, b Mem, group int, signed bool) reg.VecVirtual {
+	return plainBytes(v, b.Offset(1), group, signed)
+}
+
+// afterScale is the zero point behind a scale of two.
+func afterScale(b Mem) Mem { return b.Offset(2) }
+
+// zeroed gives a scale the minimum that its zero point makes, a signed byte behind it.
+func zeroed(of func(b Mem) (scale, minimum reg.VecVirtual)) func(b Mem) (scale, minimum reg.VecVirtual) {
+	return func(b Mem) (scale, minimum reg.VecVirtual) {
+		scale, _ = of(b)
+		minimum = XMM()
+		zero := GP32()
+		MOVBLSX(afterScale(b), zero)
+		NEGL(zero)
+		VXORPS(minimum, minimum, minimum)
+		VCVTSI2SSL(zero, minimum, minimum)
+		VMULSS(scale.AsX(), minimum, minimum)
+		return scale, minimum
+	}
+}
+
 // withZero is the unpack of 4 bits above a zero point, a byte after a scale of two.
 func withZero(_ blockISA, b Mem, _ int, signed bool) reg.VecVirtual {
 	r, zero := nibbles(b.Offset(3)), YMM()
@@ -285,10 +317,10 @@ func withZero(_ blockISA, b Mem, _ int, signed bool) reg.VecVirtual {
 
 // scaleBF16 widens a number of bfloat16.
 func scaleBF16(b Mem) (scale, minimum reg.VecVirtual) {
-	bits := GP32()
-	MOVWLZX(b, bits)
-	SHLL(Imm(16), bits)
-	return broadcast(bits), nil
+	r := YMM()
+	VPBROADCASTW(b, r)
+	VPSLLD(Imm(16), r, r)
+	return r, nil
 }
 
 func scaleF32(b Mem) (scale, minimum reg.VecVirtual) {
@@ -478,11 +510,17 @@ func decodeBlocks(f *blockFormat) {
 	PREFETCHT0(b.Offset(1024))
 	var s blockScales
 	var scale, minimum reg.VecVirtual
+	zero := YMM()
 	if f.large() {
 		s = f.scales(b)
 		store(s.scales, 32)
 		store(s.minima, 96)
-	} else if scale, minimum = f.scale(b); minimum != nil {
+	} else if scale, minimum = f.scale(b); f.zero != nil {
+		minimum = nil
+		VPMOVSXBD(f.zero(b), zero.AsX())
+		VPBROADCASTD(zero.AsX(), zero)
+		VCVTDQ2PS(zero, zero)
+	} else if minimum != nil {
 		wide := YMM()
 		VBROADCASTSS(minimum, wide)
 		minimum = wide
@@ -507,6 +545,9 @@ func decodeBlocks(f *blockFormat) {
 					}
 				}
 			}
+			if f.zero != nil {
+				VSUBPS(zero, r, r)
+			}
 			VMULPS(scale, r, r)
 			if minimum != nil {
 				VADDPS(minimum, r, r)
@@ -521,56 +562,6 @@ func decodeBlocks(f *blockFormat) {
 	}
 	ADDQ(I32(4*f.elems), dst)
 	ADDQ(I32(f.bytes), src)
-	DECQ(left)
-	JNZ(LabelRef("block"))
-	end()
-}
-
-// floatFormat is a format of 32 floats of 8 bits behind a scale.
-type floatFormat struct {
-	name  string
-	scale func(b Mem) (scale, minimum reg.VecVirtual)
-	bytes int // of the scale
-}
-
-var floatFormats = []floatFormat{{"MXFP8", scaleE8M0, 1}, {"E4M3_BF16", scaleBF16, 2}, {"E4M3_F32", scaleF32, 4}}
-
-// decodeFloats makes half-precision numbers of floats of 8 bits, whose exponents have 8 less of a bias: subnormal ones
-// are widened without delay, other than those of float32. There is no product: what floats of 8 bits hold does not
-// fit in signed bytes.
-func decodeFloats(f floatFormat) {
-	name := "decode" + f.name + "AVX2"
-	function(name, "func(dst *float32, src *byte, blocks int)",
-		fmt.Sprintf("%s widens blocks of %s, 32 elements in %d bytes each.", name, f.name, 32+f.bytes))
-	dst, src, left := pointer("dst"), pointer("src"), pointer("blocks")
-	sign, magnitude, nan := loaded(integer(0x80008000)), loaded(integer(0x3f803f80)), loaded(integer(0x7e007e00))
-	bias := loaded(integer(0x43800000)) // 2⁸
-	Label("block")
-	PREFETCHT0(Mem{Base: src, Disp: 1024})
-	scale, _ := f.scale(Mem{Base: src})
-	for part := range 2 {
-		x, m, n := YMM(), YMM(), YMM()
-		VPMOVZXBW(Mem{Base: src, Disp: f.bytes + 16*part}, x)
-		VPSLLW(Imm(7), x, m)
-		VPAND(magnitude, m, m)
-		VPCMPEQW(magnitude, m, n)
-		VPAND(nan, n, n)
-		VPOR(n, m, m)
-		VPSLLW(Imm(8), x, x)
-		VPAND(sign, x, x)
-		VPOR(m, x, x)
-		high := XMM()
-		VEXTRACTI128(Imm(1), x, high)
-		for i, words := range []reg.VecVirtual{x.AsX().(reg.VecVirtual), high} {
-			r := YMM()
-			VCVTPH2PS(words, r)
-			VMULPS(bias, r, r)
-			VMULPS(scale, r, r)
-			VMOVUPS(r, Mem{Base: dst, Disp: 64*part + 32*i})
-		}
-	}
-	ADDQ(I32(4*32), dst)
-	ADDQ(I32(32+f.bytes), src)
 	DECQ(left)
 	JNZ(LabelRef("block"))
 	end()
@@ -753,7 +744,7 @@ func (f *blockFormat) constants(v blockISA) []Mem {
 		return []Mem{nibbleShifts(), bytes(15), bytes(16), bitOfByte()}
 	case "I4_BF16", "I4_F16":
 		return []Mem{nibbleShifts(), bytes(15), bytes(16)}
-	case "Q8_0", "I8_BF16", "I8_F16":
+	case "Q8_0", "I8_BF16", "I8_F16", "I8Z_BF16", "I8Z_F16":
 		if v.vnni {
 			return []Mem{bytes(128)}
 		}
