@@ -11,10 +11,10 @@ import (
 	"glimpse/model/runner"
 )
 
-// windowCaches are the types of caches that windows are tested with: with -short one of numbers and one of groups.
+// windowCaches are the types of caches that windows are tested with.
 func windowCaches() []string {
 	if testing.Short() {
-		return []string{"float32", "kivi4"}
+		return []string{"float32"}
 	}
 	return []string{"float32", "bf16", "fp8", "q8_0", "q4_0", "kivi4"}
 }
