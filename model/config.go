@@ -112,6 +112,20 @@ type RoPE struct {
 	RoPEFreqs []float32 // radians per position, [HeadDim/2]; fewer leave the last dimensions as they are
 	RoPEScale float64   // multiplies cosines and sines
 	LongRoPE  *LongRoPE // other frequencies for long prompts, nil for none
+	// PositionScale multiplies rotated queries beside that; nil: nothing does.
+	PositionScale *PositionScale
+}
+
+// PositionScale is the scale of queries that grows with their position beyond the context of the first training, as Llama 4
+// has it.
+type PositionScale struct {
+	Beta    float64
+	Context float64 // tokens
+}
+
+// At is the scale at a position, 1 in the first context: 1 + Beta · ln(1 + ⌊position/Context⌋).
+func (s *PositionScale) At(position int) float64 {
+	return 1 + s.Beta*math.Log1p(math.Floor(float64(position)/s.Context))
 }
 
 // LongRoPE are the frequencies of prompts that are longer than the context of the first

@@ -22,6 +22,7 @@ type ropeScaling struct {
 	BetaFast        *float64 `json:"beta_fast"`
 	BetaSlow        *float64 `json:"beta_slow"`
 	Truncate        *bool    `json:"truncate"`
+	QueryBeta       *float64 `json:"llama_4_scaling_beta"`
 
 	ShortFactor []float64 `json:"short_factor"`
 	LongFactor  []float64 `json:"long_factor"`
@@ -276,6 +277,30 @@ func longRoPE(c *Config, s *ropeScaling, theta float64) error {
 	c.LongRoPE = &LongRoPE{After: int(original)}
 	c.LongRoPE.Freqs, err = divided("long_factor", s.LongFactor)
 	return err
+}
+
+// positionScale reads the growth of queries with their positions, which counts from the context of the scaling on.
+func (c *Config) positionScale(keys ropeKeys) error {
+	raw := keys.RoPEParameters
+	if !given(raw) {
+		raw = keys.RoPEScaling
+	}
+	var s ropeScaling
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return fmt.Errorf("rope_parameters: %w", err)
+	}
+	if s.QueryBeta == nil || !(*s.QueryBeta >= 0 && *s.QueryBeta <= 1e3) || !(s.OriginalContext >= 1 && s.OriginalContext <= maxContext) {
+		return fmt.Errorf("rope_parameters: got llama_4_scaling_beta %s, original_max_position_embeddings %v, want 0 to 1000 and a positive context", orMissing(s.QueryBeta), s.OriginalContext)
+	}
+	c.PositionScale = &PositionScale{*s.QueryBeta, s.OriginalContext}
+	return nil
+}
+
+func orMissing(x *float64) string {
+	if x == nil {
+		return "none"
+	}
+	return fmt.Sprint(*x)
 }
 
 // given tells whether a key of config.json has a value.

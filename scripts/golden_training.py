@@ -2,7 +2,7 @@
 """Makes model/testdata/golden_training: one LookaheadKV and one Judge Q step on
 tiny models, written in the most straightforward way with PyTorch.
 
-    pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy
+    pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy  # ministral3, mixtral, glm4, glm4-moe: torch==2.15.0 transformers==5.24.0
     python3 scripts/golden_training.py [name ...]
 
 For some of the models that golden_transformers.py made: a full pass of transformers
@@ -20,6 +20,8 @@ float32,
   lookaheadkv.grad.NAME                            gradient of the KL loss
   judgeq.grad.embeddings                           gradient of eq. 5 times the
                                                    number of prompt columns
+
+Rotary pairs of GLM-4 are neighbours: rows of lora_B of its queries and keys stand in the order of halves that follow each other.
 """
 
 import json
@@ -32,7 +34,7 @@ import transformers
 from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parent.parent / "model/testdata"
-MODELS = ["llama3.1", "qwen3", "granite", "phi4-mini", "gemma2", "gemma3", "gpt-oss", "qwen3-moe", "qwen2-moe", "olmo2"]
+MODELS = ["llama3.1", "qwen3", "granite", "phi4-mini", "gemma2", "gemma3", "gpt-oss", "qwen3-moe", "qwen2-moe", "olmo2", "ministral3", "mixtral", "olmo3", "glm4", "glm4-moe"]
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FUSED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"]}
 ROWS, RANK, ALPHA = 5, 3, 6.0
@@ -76,12 +78,20 @@ def rows_of(config, modules):
     return [rows.get(m, config.intermediate_size) for m in modules]
 
 
+def halves(config, t):
+    """Rows of queries or keys whose rotary pairs are neighbours, by halves."""
+    dim = config.head_dim
+    rotated = int(dim * config.rope_parameters["partial_rotary_factor"])
+    order = [*range(0, rotated, 2), *range(1, rotated, 2), *range(rotated, dim)]
+    return t.reshape(-1, dim, t.shape[-1])[:, order].reshape(t.shape)
+
+
 def build(name):
     folder = ROOT / "golden" / name
     golden = json.loads((folder / "golden.json").read_text())
     prompt, response = golden["prompts"][1]["ids"], golden["prompts"][1]["greedy"]
     n, m = len(prompt), len(response)
-    others = dict(experts_implementation="eager") if name == "gpt-oss" else {}  # whose other products take no float64
+    others = dict(experts_implementation="eager") if name in ("gpt-oss", "mixtral", "glm4-moe") else {}  # whose other products take no float64
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", **others).double().eval()
     model.requires_grad_(False)
     with torch.no_grad():
@@ -150,6 +160,8 @@ def build(name):
     tensors |= {"target": everywhere, "lookaheadkv.scores": kl_scores, "judgeq.scores": mse_scores}
     tensors |= {f"lookaheadkv.grad.{k}": g for k, g in kl_grads.items() if k not in absent}
     tensors["judgeq.grad.embeddings"] = mse_grads["embeddings"]
+    if name == "glm4":
+        tensors = {k: halves(model.config, t) if k.endswith(("q_proj.lora_B", "k_proj.lora_B")) else t for k, t in tensors.items()}
     out = ROOT / "golden_training"
     out.mkdir(exist_ok=True)
     save_file({k: np.ascontiguousarray(t.float().numpy()) for k, t in tensors.items()}, out / f"{name}.safetensors")

@@ -3,7 +3,7 @@
 scaling type, saved as Hugging Face folders, and what transformers computes with
 them.
 
-    pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy  # gemma*, gpt-oss: torch==2.15.0 transformers==5.24.0
+    pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy  # gemma*, gpt-oss, ministral3, mistral-window: torch==2.15.0 transformers==5.24.0
     python3 scripts/golden_transformers.py [model/testdata/golden] [name ...]
 
 Every folder holds a model, a tokenizer and
@@ -70,7 +70,7 @@ CASES = {
     "codellama-mqa": ("LlamaConfig", "float16", dict(rope_theta=1000000.0, num_key_value_heads=1)),
     "longchat": ("LlamaConfig", "float16", dict(rope_scaling=dict(rope_type="linear", factor=4.0))),
     "mistral-v0.3": ("MistralConfig", "float16", dict(rope_theta=1000000.0, sliding_window=None)),
-    "mistral-window": ("MistralConfig", "float32", dict(sliding_window=16)),
+    "mistral-window": ("MistralConfig", "float16", dict(sliding_window=16)),
     "qwen2": ("Qwen2Config", "float16", dict(rope_theta=1000000.0, tie_word_embeddings=True)),
     "qwen2-yarn": ("Qwen2Config", "float16", dict(rope_theta=1000000.0, rope_scaling=YARN, max_position_embeddings=32)),
     "qwen2-window": ("Qwen2Config", "float16", dict(use_sliding_window=True, sliding_window=12, max_window_layers=1)),
@@ -82,6 +82,9 @@ CASES = {
     "falcon2-11b": ("FalconConfig", "float16", dict(
         hidden_size=48, num_kv_heads=2, ffn_hidden_size=64, bias=True, alibi=False, new_decoder_architecture=True, num_ln_in_parallel_attn=1)),
     "ministral": ("MinistralConfig", "float16", SMALL | dict(sliding_window=16, layer_types=["sliding_attention", "full_attention"])),
+    # Queries of the long prompt have three scales.
+    "ministral3": ("Ministral3Config", "float16", MOE | dict(
+        rope_parameters=YARN | dict(rope_theta=1000000.0, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.4))),
     "seed-oss": ("SeedOssConfig", "float16", SMALL | dict(num_attention_heads=2, num_key_value_heads=1)),
     "phi3.5": ("Phi3Config", "float16", SMALL | longrope(6) | dict(num_key_value_heads=4, sliding_window=24, pad_token_id=EOS)),
     "phi4-mini": ("Phi3Config", "float16", SMALL | longrope(6) | dict(

@@ -127,11 +127,10 @@ func (p *pass) Norm(x autodiff.Node, n model.Norm) autodiff.Node {
 }
 
 func (p *pass) Rotate(m model.Module, x autodiff.Node) autodiff.Node {
-	heads := p.m.Config.Heads
 	if m == model.KProj {
-		heads = p.m.Config.KVHeads
+		return p.g.KeyRoPE(x, p.sample, p.l, p.m.Config.KVHeads, p.m.Config.HeadDim)
 	}
-	return p.g.RoPE(x, p.sample, p.l, heads, p.m.Config.HeadDim)
+	return p.g.QueryRoPE(x, p.sample, p.l, p.m.Config.Heads, p.m.Config.HeadDim)
 }
 
 func (p *pass) Attend(q, k, v autodiff.Node) (out autodiff.Node, ok bool, err error) {

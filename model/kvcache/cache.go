@@ -539,8 +539,8 @@ func Positions(from int32, n int) []int32 {
 }
 
 // RowsAfter places rows after the cache as it is: their positions, and the tables that rotate
-// them, by layer.
-func (c *Cache) RowsAfter(m *model.Model, rows int) ([]int32, []*kernels.RoPETable) {
+// their queries and keys, by layer.
+func (c *Cache) RowsAfter(m *model.Model, rows int) (pos []int32, queries, keys []*kernels.RoPETable) {
 	return m.RowsAfter(c.next, rows, c.long)
 }
 

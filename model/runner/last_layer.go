@@ -58,7 +58,7 @@ func (c *lastRows) Rotate(m model.Module, x *kernels.Tensor) *kernels.Tensor {
 	if x != nil {
 		at := c.at
 		at.pos = at.pos[len(at.pos)-x.Dim0():]
-		c.rotate(c.l, x, at)
+		c.rotate(c.l, m, x, at)
 	}
 	return x
 }

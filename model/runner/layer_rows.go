@@ -57,7 +57,7 @@ func (r *layerRows) NormRotate(q, k *kernels.Tensor) bool {
 	if len(r.at.pos) > decodeRows || !rms || !rotatesHeads(&r.Model.Config, r.l) || r.at.run(0) < len(r.at.pos) {
 		return false
 	}
-	r.on.RotateHeads(q, k, norms, r.at.pos, r.Model.RoPE(r.on, r.l, r.at.pos, r.at.long(0)))
+	r.on.RotateHeads(q, k, norms, r.at.pos, r.Model.RoPE(r.on, r.l, model.KProj, r.at.pos, r.at.long(0)))
 	return true
 }
 
@@ -70,10 +70,11 @@ func headNorms(m *model.Model, l int) (kernels.HeadNorms, bool) {
 	return kernels.HeadNorms{Query: q.Weight, Key: k.Weight, Eps: m.Config.RMSNormEps}, each(q) && each(k)
 }
 
-// rotatesHeads tells whether layer l rotates all of its queries and keys, as the kernels
+// rotatesHeads tells whether layer l rotates all of its queries and keys by one table, as the kernels
 // that do more than that at once expect.
 func rotatesHeads(c *model.Config, l int) bool {
-	return 2*len(c.RoPEOf(l).RoPEFreqs) == c.HeadDim
+	of := c.RoPEOf(l)
+	return 2*len(of.RoPEFreqs) == c.HeadDim && of.PositionScale == nil
 }
 
 func (r *layerRows) Norm(x *kernels.Tensor, n model.Norm) *kernels.Tensor {
@@ -84,8 +85,8 @@ func (r *layerRows) Norm(x *kernels.Tensor, n model.Norm) *kernels.Tensor {
 	return r.norm(x.Reshape(x.Len()/width, width), n).Reshape(x.Shape...)
 }
 
-func (r *layerRows) Rotate(_ model.Module, x *kernels.Tensor) *kernels.Tensor {
-	r.rotate(r.l, x, r.at)
+func (r *layerRows) Rotate(m model.Module, x *kernels.Tensor) *kernels.Tensor {
+	r.rotate(r.l, m, x, r.at)
 	return x
 }
 
