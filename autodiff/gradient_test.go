@@ -121,11 +121,13 @@ var opCases = map[string]map[string]opCase{
 			return []Node{c.GateMul(kernels.ClampedSwiGLU, c.Scale(c.parameter(rows, width), 4), c.Scale(c.parameter(rows, width), 6))}
 		}},
 	},
-	"RoPE": {
+	"QueryRoPE": {
 		"after prompts": {prompts: []int{1, 7}, build: func(c *opGraph) []Node {
 			return []Node{c.QueryRoPE(c.parameter(rows, width), c.sample, 0, heads, headDim)}
 		}},
-		"of keys": {prompts: []int{1, 7}, build: func(c *opGraph) []Node {
+	},
+	"KeyRoPE": {
+		"after prompts": {prompts: []int{1, 7}, build: func(c *opGraph) []Node {
 			return []Node{c.KeyRoPE(c.parameter(rows, width), c.sample, 0, heads, headDim)}
 		}},
 	},

@@ -3,6 +3,7 @@ package model_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +37,11 @@ func TestFamiliesRefuse(t *testing.T) {
 			s[kv[i].(string)] = kv[i+1]
 		}
 		return map[string]any{"rope_scaling": s}
+	}
+	parameters := func(key string, value any) map[string]any { // of Ministral 3
+		p := map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 4, "original_max_position_embeddings": 32, "llama_4_scaling_beta": 0.4}
+		p[key] = value
+		return map[string]any{"rope_parameters": p}
 	}
 	for name, c := range map[string]struct {
 		model  string
@@ -77,6 +83,9 @@ func TestFamiliesRefuse(t *testing.T) {
 		"scale of experts":         {"glm4-moe", map[string]any{"routed_scaling_factor": 0}, "routed_scaling_factor, num_nextn_predict_layers: got 0"},
 		"olmo3 layer type":         {"olmo3", map[string]any{"layer_types": []string{"full_attention"}}, "layer_types: got 1, want num_hidden_layers 3"},
 		"glm rotation":             {"glm4", map[string]any{"partial_rotary_factor": 0.2}, "partial_rotary_factor: got 0.2 of head_dim 16"},
+		"queries without growth":   {"ministral3", parameters("llama_4_scaling_beta", nil), "rope_parameters: got llama_4_scaling_beta none, original_max_position_embeddings 32"},
+		"queries that shrink":      {"ministral3", parameters("llama_4_scaling_beta", -0.1), "rope_parameters: got llama_4_scaling_beta -0.1"},
+		"growth from nowhere":      {"ministral3", parameters("original_max_position_embeddings", nil), "rope_parameters: got llama_4_scaling_beta 0.4, original_max_position_embeddings 0"},
 		"falcon serial":            {"falcon-40b", map[string]any{"parallel_attn": false}, "parallel_attn: got false"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -280,6 +289,42 @@ func TestGemma(t *testing.T) {
 	for l := range want.Config.Layers {
 		if a, b := older.Config.RoPEOf(l), want.Config.RoPEOf(l); !slices.Equal(a.RoPEFreqs, b.RoPEFreqs) || l == 0 && a.RoPEFreqs[1] == want.Config.RoPEOf(2).RoPEFreqs[1] {
 			t.Errorf("layer %d rotates by %v, want %v", l, a.RoPEFreqs, b.RoPEFreqs)
+		}
+	}
+}
+
+// TestMistral3: defaults of Ministral 3, and the text model of one of text and images, which is Ministral 3's or Mistral's.
+func TestMistral3(t *testing.T) {
+	family, err := model.Families.Lookup("Ministral3ForCausalLM")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := family.ParseConfig([]byte(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := c.PositionScale; s == nil || *s != (model.PositionScale{Beta: 0.1, Context: 16384}) || c.RoPEScale != 1 || c.MaxPositions != 262144 || slices.Equal(c.RoPEFreqs, model.PlainRoPE(1e6, 128)) {
+		t.Errorf("defaults: %+v", c)
+	}
+	for position, want := range map[int]float64{0: 1, 16383: 1, 16384: 1 + 0.1*math.Log(2), 262143: 1 + 0.1*math.Log(16)} {
+		if got := c.PositionScale.At(position); math.Abs(got-want) > 1e-15 {
+			t.Errorf("scale of position %d: %v, want %v", position, got, want)
+		}
+	}
+	for name, architecture := range map[string]string{"ministral3": "Ministral3ForCausalLM", "mistral-window": "MistralForCausalLM"} {
+		var text map[string]any
+		modeltest.ReadJSON(t, filepath.Join(modeltest.Testdata(t), "golden", name, "config.json"), &text)
+		images := map[string]any{"text_config": text}
+		for key := range text {
+			images[key] = nil
+		}
+		images["architectures"], images["model_type"] = []string{"Mistral3ForConditionalGeneration"}, "mistral3"
+		m, err := goldenFolder(t, name).renamed(func(name string) string { return "language_model." + name }).config(images).open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Config.Architecture != architecture || (m.Config.PositionScale != nil) != (name == "ministral3") {
+			t.Errorf("the text model of one of images: %+v, want one of %s", m.Config, architecture)
 		}
 	}
 }

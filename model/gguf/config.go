@@ -303,7 +303,7 @@ func mistralConfig(m *metadata, c config) {
 		return
 	}
 	if scaling["rope_type"] != "yarn" {
-		m.fail("key %q: got %v, want yarn beside key %q", m.prefix+"rope.scaling.type", scaling["rope_type"], m.prefix+"attention.temperature_scale")
+		m.fail("key %q: got %s, want it beside key %q of yarn alone", m.prefix+"attention.temperature_scale", beta, m.prefix+"rope.scaling.type")
 		return
 	}
 	scaling["llama_4_scaling_beta"] = beta
