@@ -158,6 +158,28 @@ def sentencepiece(llama_cpp, out):
         return [{"text": text, "ids": t(text).input_ids, "decoded": t.decode(t(text).input_ids)} for text in texts]
 
 
+def first_mixtral(llama_cpp, out):
+    """mixtral.gguf as converters of the first months wrote it, with a tensor for every expert."""
+    sys.path[:0] = [str(llama_cpp / "gguf-py")]
+    import gguf
+
+    file = gguf.GGUFReader(out / "mixtral.gguf")
+    writer = gguf.GGUFWriter(out / "mixtral-first.gguf", "llama")
+    for key, field in file.fields.items():
+        if not key.startswith("GGUF.") and key != "general.architecture":
+            writer.add_key_value(key, field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None)
+    for t in file.tensors:
+        if "_exps." not in t.name:
+            writer.add_tensor(t.name, t.data, raw_dtype=t.tensor_type)
+            continue
+        for i, expert in enumerate(t.data):
+            writer.add_tensor(t.name.replace("_exps.", f".{i}."), expert.copy(), raw_dtype=t.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def main():
     llama_cpp, out = Path(sys.argv[1]), Path(sys.argv[2])
     golden = {"transformers": transformers.__version__, "models": {}}
@@ -174,6 +196,9 @@ def main():
             m.to(dtype).save_pretrained(folder)
             tokenizer(folder)
             convert(llama_cpp, folder, name, out / f"{name}.gguf")
+            if name == "mixtral":
+                first_mixtral(llama_cpp, out)
+                golden["models"]["mixtral-first"] = prompts
             if name == "llama-biases":
                 convert(llama_cpp, folder, name, out / "llama-fused.gguf", fuse_qkv=True)
         golden["models"][name] = prompts
