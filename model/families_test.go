@@ -329,6 +329,69 @@ func TestMistral3(t *testing.T) {
 	}
 }
 
+// TestGemma4: what is refused by key, the forms of its KV heads, and the text model of one of text and images.
+func TestGemma4(t *testing.T) {
+	layers := func(heads, dim int) map[string]any {
+		return map[string]any{"per_layer_config": map[string]any{"1": map[string]int{"head_dim": 16, "num_key_value_heads": 1}, "2": map[string]int{"head_dim": dim, "num_key_value_heads": heads}}}
+	}
+	for name, c := range map[string]struct {
+		change map[string]any
+		want   string
+	}{
+		"activation":       {map[string]any{"hidden_activation": "gelu"}, `hidden_activation: got "gelu"`},
+		"bidirectional":    {map[string]any{"use_bidirectional_attention": "all"}, `use_bidirectional_attention: got "all"`},
+		"layer embeddings": {map[string]any{"hidden_size_per_layer_input": 8}, "hidden_size_per_layer_input: got 8, want 0"},
+		"their default":    {map[string]any{"hidden_size_per_layer_input": nil}, "hidden_size_per_layer_input: got 256, want 0"},
+		"shared KV":        {map[string]any{"num_kv_shared_layers": 1}, "num_kv_shared_layers: got 1, want 0"},
+		"experts":          {map[string]any{"enable_moe_block": true}, "enable_moe_block: got true, want false"},
+		"logit cap":        {map[string]any{"final_logit_softcapping": 0}, "final_logit_softcapping: got 0"},
+		"unequal layers":   {layers(2, 16), "per_layer_config: got 2 KV heads of width 16 in layer 2 and 1 of 16 before"},
+		"odd heads":        {layers(3, 16), "layer 2: got 3 KV heads of width 16 for 4 query heads"},
+		"odd width":        {layers(1, 15), "layer 2: got 1 KV heads of width 15"},
+		"values":           {map[string]any{"attention_k_eq_v": false}, "model.layers.1.self_attn.v_proj.weight: missing"},
+	} {
+		t.Run(name, func(t *testing.T) { goldenFolder(t, "gemma4").config(c.change).refused(t, c.want) })
+	}
+	scalar := checkpoints.F32Tensor("model.layers.1.layer_scalar", []int{1}, []float32{-1})
+	goldenFolder(t, "gemma4").tensors(func(v checkpoints.TensorView) *checkpoints.TensorView {
+		if v.Name == scalar.Name {
+			return nil
+		}
+		return &v
+	}, scalar).refused(t, "model.layers.1.layer_scalar: got -1, want a positive number")
+	want, err := goldenFolder(t, "gemma4").open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := goldenFolder(t, "gemma4").config(map[string]any{"per_layer_config": nil, "global_head_dim": 16, "num_global_key_value_heads": 1, "use_bidirectional_attention": "vision"}).open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(first.Config.LayerKV, want.Config.LayerKV) || first.Config.KVHeads != 1 || first.Config.HeadDim != 16 || first.Config.LayerKV[0] != (model.KVShape{Heads: 2, Dim: 8}) {
+		t.Errorf("KV heads %v, want %v", first.Config.LayerKV, want.Config.LayerKV)
+	}
+	if freqs := want.Config.RoPEFreqs; len(freqs) != 8 || freqs[1] == 0 || freqs[2] != 0 || freqs[7] != 0 {
+		t.Errorf("frequencies %v, want 2 of 8 that rotate", freqs)
+	}
+	for name, architecture := range map[string]string{"gemma4": "Gemma4", "gemma4-unified": "Gemma4Unified"} {
+		var text map[string]any
+		modeltest.ReadJSON(t, filepath.Join(modeltest.Testdata(t), "golden", name, "config.json"), &text)
+		delete(text, "architectures")
+		images := map[string]any{"text_config": text}
+		for key := range text {
+			images[key] = nil
+		}
+		images["architectures"], images["model_type"] = []string{architecture + "ForConditionalGeneration"}, strings.TrimSuffix(text["model_type"].(string), "_text")
+		m, err := goldenFolder(t, name).renamed(func(name string) string { return "model.language_model." + strings.TrimPrefix(name, "model.") }).config(images).open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Config.Architecture != architecture+"ForCausalLM" || !slices.Equal(m.Config.LayerKV, want.Config.LayerKV[:m.Config.Layers]) {
+			t.Errorf("the text model of one of images: %+v, want one of %s", m.Config, architecture)
+		}
+	}
+}
+
 // TestFurtherLayers: layers that predict further tokens are a note where config.json has them, and surplus where not.
 func TestFurtherLayers(t *testing.T) {
 	further := checkpoints.F32Tensor("model.layers.3.eh_proj.weight", []int{1}, []float32{1})

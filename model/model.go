@@ -447,7 +447,12 @@ func (m *Model) load(b *Binder) error {
 		m.note("weights: %d tensors are not used: %s", len(unused), listing.Names(unused))
 	}
 	for _, f := range b.tied {
-		f()
+		f(m)
+	}
+	for _, f := range b.loaded {
+		if err := f(); err != nil {
+			return fmt.Errorf("weights: %w", err)
+		}
 	}
 	if m.Config.TieEmbeddings {
 		m.placeHead(m.Backend)

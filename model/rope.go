@@ -23,6 +23,7 @@ type ropeScaling struct {
 	BetaSlow        *float64 `json:"beta_slow"`
 	Truncate        *bool    `json:"truncate"`
 	QueryBeta       *float64 `json:"llama_4_scaling_beta"`
+	Partial         *float64 `json:"partial_rotary_factor"`
 
 	ShortFactor []float64 `json:"short_factor"`
 	LongFactor  []float64 `json:"long_factor"`
@@ -64,6 +65,7 @@ func init() {
 	ropeTypes.Add("llama3", llama3RoPE)
 	ropeTypes.Add("longrope", longRoPE)
 	ropeTypes.Add("yarn", yarnRoPE)
+	ropeTypes.Add("proportional", proportionalRoPE)
 }
 
 // RoPETypes are the names of the known scaling types.
@@ -98,6 +100,9 @@ func (c *Config) setRoPE(keys ropeKeys) error {
 	}
 	if apply == nil {
 		return nil
+	}
+	if kind == "proportional" && s.Factor == 0 {
+		s.Factor = 1
 	}
 	if kind != "longrope" && !(s.Factor >= 1) || math.IsInf(s.Factor, 0) {
 		return fmt.Errorf("rope_scaling.factor: got %v, want at least 1", s.Factor)
@@ -150,6 +155,15 @@ func linearRoPE(c *Config, s *ropeScaling, _ float64) error {
 		c.RoPEFreqs[i] /= float32(s.Factor)
 	}
 	return nil
+}
+
+// proportionalRoPE rotates the pairs of the first dimensions of each half of a head as if all were rotated, and leaves the
+// others, as Gemma 4 does. The factor is linear.
+func proportionalRoPE(c *Config, s *ropeScaling, theta float64) error {
+	rotated := len(c.RoPEFreqs)
+	c.RoPEFreqs = PlainRoPE(theta, c.HeadDim)
+	clear(c.RoPEFreqs[rotated:])
+	return linearRoPE(c, s, theta)
 }
 
 // llama3RoPE divides low frequencies, keeps high ones and has a ramp between, as

@@ -36,7 +36,7 @@ from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parent.parent / "model/testdata"
 MODELS = ["llama3.1", "qwen3", "granite", "phi4-mini", "gemma2", "gemma3", "gpt-oss", "qwen3-moe", "qwen2-moe", "olmo2", "ministral3", "mixtral", "olmo3", "glm4", "glm4-moe",
-          "mistral-v0.3", "qwen2-yarn", "seed-oss", "smollm3", "ministral", "falcon"]
+          "mistral-v0.3", "qwen2-yarn", "seed-oss", "smollm3", "ministral", "falcon", "gemma4"]
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FUSED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"], "query_key_value": ["q_proj", "k_proj", "v_proj"]}
 FALCON = {"o_proj": "dense", "up_proj": "dense_h_to_4h", "down_proj": "dense_4h_to_h"}
@@ -115,7 +115,7 @@ def build(name):
                     at = parts.index(module)
                     stored, start, out = fused, sum(sizes[:at]), sizes[at]
             parent = attention if hasattr(attention, stored) else layer.mlp
-            if not hasattr(parent, stored):  # experts have none, nor has an MLP without a gate
+            if getattr(parent, stored, None) is None:  # experts have none, nor has an MLP without a gate
                 continue
             lora[f"layers.{i}.{module}"] = MaskedLoRA(getattr(parent, stored), generator, start, out)
             setattr(parent, stored, lora[f"layers.{i}.{module}"])

@@ -51,6 +51,10 @@ YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
 GEMMA = dict(head_dim=24, intermediate_size=64, sliding_window=16, query_pre_attn_scalar=20, tie_word_embeddings=True, pad_token_id=EOS)
 SMALL = dict(hidden_size=48, head_dim=16, intermediate_size=64)
 TINY = dict(hidden_size=32, head_dim=16, intermediate_size=32, tie_word_embeddings=True)
+GEMMA4 = TINY | dict(
+    hidden_size=36, head_dim=8, global_head_dim=16, num_key_value_heads=2, num_global_key_value_heads=1, attention_k_eq_v=True, sliding_window=16,
+    final_logit_softcapping=6.0, pad_token_id=EOS, rope_parameters=dict(
+        full_attention=dict(rope_type="proportional", partial_rotary_factor=0.25, rope_theta=1000000.0), sliding_attention=dict(rope_type="default", rope_theta=10000.0)))
 
 
 def longrope(pairs):
@@ -66,8 +70,8 @@ CASES = {
     "llama2": ("LlamaConfig", "float32", dict(num_key_value_heads=4)),
     "llama3.1": ("LlamaConfig", "bfloat16", dict(rope_theta=500000.0, rope_scaling=LLAMA3, num_hidden_layers=3)),
     "llama3.2-tied": ("LlamaConfig", "float16", dict(rope_theta=500000.0, rope_scaling=LLAMA3, tie_word_embeddings=True)),
-    "llama-biases": ("LlamaConfig", "float16", dict(attention_bias=True, mlp_bias=True, head_dim=24)),
-    "codellama-mqa": ("LlamaConfig", "float16", dict(rope_theta=1000000.0, num_key_value_heads=1)),
+    "llama-biases": ("LlamaConfig", "float16", TINY | dict(attention_bias=True, mlp_bias=True, head_dim=24, tie_word_embeddings=False)),
+    "codellama-mqa": ("LlamaConfig", "float16", TINY | dict(rope_theta=1000000.0, num_key_value_heads=1)),
     "longchat": ("LlamaConfig", "float16", TINY | dict(rope_scaling=dict(rope_type="linear", factor=4.0))),
     "mistral-v0.3": ("MistralConfig", "float16", dict(rope_theta=1000000.0, sliding_window=None)),
     "mistral-window": ("MistralConfig", "float16", dict(sliding_window=16)),
@@ -96,6 +100,9 @@ CASES = {
     "gemma3": ("Gemma3TextConfig", "float16", GEMMA | dict(
         num_hidden_layers=3, layer_types=["sliding_attention", "sliding_attention", "full_attention"], rope_parameters=dict(
             full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1000000.0), sliding_attention=dict(rope_type="default", rope_theta=10000.0)))),
+    "gemma4": ("Gemma4TextConfig", "float16", GEMMA4 | dict(
+        num_hidden_layers=3, hidden_size_per_layer_input=0, layer_types=["sliding_attention", "full_attention", "full_attention"])),
+    "gemma4-unified": ("Gemma4UnifiedTextConfig", "float16", GEMMA4 | dict(layer_types=["sliding_attention", "full_attention"])),
     "gpt-oss": ("GptOssConfig", "float16", TINY | dict(
         num_local_experts=4, num_experts_per_tok=2, intermediate_size=24, sliding_window=16, tie_word_embeddings=False,
         rope_parameters=YARN | dict(rope_theta=150000.0, truncate=False, beta_fast=32.0, beta_slow=1.0))),
@@ -130,8 +137,9 @@ def draw_weights(model, seed):
             elif name.endswith("bias"):
                 p.copy_(0.3 * noise)
             elif p.dim() == 1:
-                stored = 1.0 if model.config.model_type.startswith("gemma") else 0.0  # less than what multiplies
-                p.copy_((1.5 if "q_norm" in name else 1.0) - stored + 0.2 * noise)
+                stored = 1.0 if model.config.model_type in ("gemma2", "gemma3_text") else 0.0  # less than what multiplies
+                query = 0.8 if model.config.model_type.startswith("gemma4") else 1.5  # whose scale is 1
+                p.copy_((query if "q_norm" in name else 1.0) - stored + 0.2 * min(query, 1) * noise)
             elif "embed" in name:
                 # Small beside what Falcon's parallel blocks add, or Granite's, whose multipliers
                 # are on both, or the tied head repeats the input.
@@ -144,6 +152,8 @@ def draw_weights(model, seed):
         for name, p in model.named_buffers():
             if name.endswith("e_score_correction_bias"):
                 p.copy_(0.1 * torch.randn(p.shape, generator=generator))
+            elif name.endswith("layer_scalar"):
+                p.copy_(0.5 + torch.rand(p.shape, generator=generator))
 
 
 def make_tokenizer():

@@ -50,7 +50,7 @@ func (x *Inspection) kept() [][][]int32 {
 		if kept[l] != nil {
 			continue
 		}
-		for h := range x.Model.Config.KVHeads {
+		for h := range x.Session.Cache.LayerKVHeads(l) {
 			pos := x.Session.Cache.Positions(l, h)
 			n, _ := slices.BinarySearch(pos, int32(len(x.IDs)))
 			kept[l] = append(kept[l], slices.Clone(pos[:n]))

@@ -179,7 +179,6 @@ func (a *architecture) sources(file *container.File, c config, matrices kernels.
 	return sources
 }
 
-
 // singleExpert is the number of an expert whose tensor is its own, as in the first files of Mixtral, and the module that has
 // all experts in later ones: of blk.ffn_gate.3 it is blk.ffn_gate_exps, and 3.
 func singleExpert(module string) (part string, expert int, ok bool) {
