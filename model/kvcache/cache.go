@@ -101,6 +101,14 @@ func (c *Cache) Layers() int { return len(c.heads) }
 // KVHeads is the number of KV heads of a layer without a window, and of all layers but for those of Config.LayerKV.
 func (c *Cache) KVHeads() int { return c.kv.Heads }
 
+// Heads is the number of KV heads of all layers.
+func (c *Cache) Heads() (n int) {
+	for l := range c.heads {
+		n += len(c.heads[l])
+	}
+	return n
+}
+
 // LayerKVHeads is the number of KV heads of a layer.
 func (c *Cache) LayerKVHeads(layer int) int { return len(c.heads[layer]) }
 
@@ -372,8 +380,8 @@ func (c *Cache) LayerPairBytes(layer int) int64 { return c.pairBytes(c.dims[laye
 
 func (c *Cache) pairBytes(dim int) int64 { return 2 * int64(c.dtype.Bytes(dim)) }
 
-// tokenBytes is the memory of the pairs of one token in all layers.
-func (c *Cache) tokenBytes() (n int64) {
+// TokenBytes is the memory of the pairs of one token in all layers.
+func (c *Cache) TokenBytes() (n int64) {
 	for l := range c.heads {
 		n += int64(len(c.heads[l])) * c.LayerPairBytes(l)
 	}

@@ -125,7 +125,7 @@ func (p *PrefixCache) Match(c *Cache, tokens []int32, most int) *Prefix {
 
 // add adds a page without pairs below another; nil where there is no room.
 func (p *PrefixCache) add(c *Cache, at *page, tokens string) *page {
-	g := &page{above: at, tokens: tokens, bytes: int64(len(tokens)/4) * c.tokenBytes()}
+	g := &page{above: at, tokens: tokens, bytes: int64(len(tokens)/4) * c.TokenBytes()}
 	if !p.makeRoom(g.bytes) {
 		return nil
 	}

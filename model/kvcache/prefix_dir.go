@@ -101,7 +101,7 @@ func (f *prefixFiles) read(c *Cache, id [sha256.Size]byte, tokens int) [][]kerne
 		return nil
 	}
 	content := len(raw) - sha256.Size
-	if content != tokens*int(c.tokenBytes()) || sha256.Sum256(raw[:content]) != [sha256.Size]byte(raw[content:]) {
+	if content != tokens*int(c.TokenBytes()) || sha256.Sum256(raw[:content]) != [sha256.Size]byte(raw[content:]) {
 		f.remove(path, int64(len(raw)))
 		return nil
 	}
