@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -138,6 +139,9 @@ func (g *gemma4Config) shapes(c *Config) error {
 		}
 		c.KVHeads, c.HeadDim, first = shape.Heads, shape.Dim, false
 	}
+	if !slices.ContainsFunc(c.LayerKV, func(s KVShape) bool { return s != KVShape{c.KVHeads, c.HeadDim} }) {
+		c.LayerKV = nil
+	}
 	return nil
 }
 
@@ -153,16 +157,16 @@ func (g *gemma4Config) rotations(c *Config) error {
 		return err
 	}
 	c.LayerRoPE = make([]*RoPE, c.Layers)
-	for l, shape := range c.LayerKV {
+	for l := range c.LayerRoPE {
 		if c.Window(l) == 0 {
 			continue
 		}
-		if l > 0 && c.LayerRoPE[l-1] != nil && c.LayerKV[l-1] == shape {
+		if l > 0 && c.LayerRoPE[l-1] != nil && c.KV(l-1) == c.KV(l) {
 			c.LayerRoPE[l] = c.LayerRoPE[l-1]
 			continue
 		}
 		local := *c
-		local.HeadDim = shape.Dim
+		local.HeadDim = c.KV(l).Dim
 		if err := local.setRoPE(ropeKeys{RoPEParameters: g.Rope["sliding_attention"]}); err != nil {
 			return fmt.Errorf("sliding_attention: %w", err)
 		}

@@ -23,7 +23,6 @@ type ropeScaling struct {
 	BetaSlow        *float64 `json:"beta_slow"`
 	Truncate        *bool    `json:"truncate"`
 	QueryBeta       *float64 `json:"llama_4_scaling_beta"`
-	Partial         *float64 `json:"partial_rotary_factor"`
 
 	ShortFactor []float64 `json:"short_factor"`
 	LongFactor  []float64 `json:"long_factor"`
