@@ -121,8 +121,15 @@ var opCases = map[string]map[string]opCase{
 			return []Node{c.GateMul(kernels.ClampedSwiGLU, c.Scale(c.parameter(rows, width), 4), c.Scale(c.parameter(rows, width), 6))}
 		}},
 	},
-	"RoPE": {
-		"after prompts": {prompts: []int{1, 7}, build: func(c *opGraph) []Node { return []Node{c.RoPE(c.parameter(rows, width), c.sample, 0, heads, headDim)} }},
+	"QueryRoPE": {
+		"after prompts": {prompts: []int{1, 7}, build: func(c *opGraph) []Node {
+			return []Node{c.QueryRoPE(c.parameter(rows, width), c.sample, 0, heads, headDim)}
+		}},
+	},
+	"KeyRoPE": {
+		"after prompts": {prompts: []int{1, 7}, build: func(c *opGraph) []Node {
+			return []Node{c.KeyRoPE(c.parameter(rows, width), c.sample, 0, heads, headDim)}
+		}},
 	},
 	"Linear": {
 		"weight": {build: func(c *opGraph) []Node {
@@ -272,7 +279,8 @@ func (c *opGraph) fill(b kernels.Backend, n int, read []Node) {
 	for r := range rows {
 		c.sample.Positions = append(c.sample.Positions, int32(n+r))
 	}
-	c.sample.RoPE = []*kernels.RoPETable{kernels.NewRoPETable(b, []float32{1, 0.1}, n+rows, 1)}
+	c.sample.QueryRoPE = []*kernels.RoPETable{kernels.NewRoPETable(b, []float32{1, 0.1}, n+rows, 1.5)}
+	c.sample.KeyRoPE = []*kernels.RoPETable{kernels.NewRoPETable(b, []float32{1, 0.1}, n+rows, 1)}
 	if n > 0 {
 		for range 2 {
 			layer := make([]kernels.KV, kvHeads)

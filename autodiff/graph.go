@@ -45,7 +45,8 @@ type Node struct {
 type Sample struct {
 	Past      [][]kernels.KV       // keys and values of the prompt, [layer][kvHead]
 	Positions []int32              // of the rows
-	RoPE      []*kernels.RoPETable // per layer, cover Positions
+	QueryRoPE []*kernels.RoPETable // per layer, cover Positions
+	KeyRoPE   []*kernels.RoPETable // the same ones but where queries are scaled by their positions
 	Targets   []*kernels.Tensor    // per layer [heads, entries], logarithms of attention
 }
 

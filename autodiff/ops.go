@@ -151,13 +151,23 @@ func (g *Graph) GateMul(act kernels.Gate, gate, up Node) Node {
 	}, gate, up)
 }
 
-// RoPE rotates rows [rows, heads·headDim] of a layer to the sample's positions.
-func (g *Graph) RoPE(x Node, s *Sample, layer, heads, headDim int) Node {
+// QueryRoPE rotates queries [rows, heads·headDim] of a layer to the sample's positions.
+func (g *Graph) QueryRoPE(x Node, s *Sample, layer, heads, headDim int) Node {
+	return g.rope(x, s, func() *kernels.RoPETable { return s.QueryRoPE[layer] }, heads, headDim)
+}
+
+// KeyRoPE is QueryRoPE of keys.
+func (g *Graph) KeyRoPE(x Node, s *Sample, layer, heads, headDim int) Node {
+	return g.rope(x, s, func() *kernels.RoPETable { return s.KeyRoPE[layer] }, heads, headDim)
+}
+
+// rope rotates by the table of a run.
+func (g *Graph) rope(x Node, s *Sample, table func() *kernels.RoPETable, heads, headDim int) Node {
 	e := g.engine
 	rotate := func(inverse bool) func([]*value) (*value, error) {
 		return func(in []*value) (*value, error) {
 			y := e.alloc(in[0].t.Shape...)
-			e.backend.Rotate(y.t.Reshape(len(s.Positions), heads, headDim), in[0].t.Reshape(len(s.Positions), heads, headDim), s.Positions, s.RoPE[layer], inverse)
+			e.backend.Rotate(y.t.Reshape(len(s.Positions), heads, headDim), in[0].t.Reshape(len(s.Positions), heads, headDim), s.Positions, table(), inverse)
 			return y, nil
 		}
 	}

@@ -223,12 +223,16 @@ func (c *Conversation) answer(ctx context.Context, text string, ids []int32, who
 // report completes and prints the statistics of a turn.
 func (c *Conversation) report(t turnStatistics) error {
 	s := c.session
-	heads, pairs := s.Cache.Layers()*s.Cache.KVHeads(), s.Cache.Pairs()
-	t.Pairs = float64(pairs) / float64(heads)
+	t.Pairs = float64(s.Cache.Pairs()) / float64(s.Cache.Heads())
 	t.Schema = TurnSchema
 	t.Turn, t.Policy, t.Budget, t.BudgetShare = len(c.turns)+1, c.policy.NameWithAdapter(), s.Prompt.Budget, s.Budget.Share()
 	t.Position, t.HeldBytes, t.cacheBytes = int(s.Cache.Next()), s.Bytes(), s.Cache.Bytes()
-	t.FullBytes = t.cacheBytes + int64(t.Position*heads-pairs)*s.Cache.PairBytes()
+	t.FullBytes = t.cacheBytes
+	for l, heads := range s.Cache.Lengths() {
+		for _, n := range heads {
+			t.FullBytes += int64(t.Position-n) * s.Cache.LayerPairBytes(l)
+		}
+	}
 	t.StepBytes, t.TTFTMillis = s.Traffic.PerStep(), ms(s.PrefillTime)
 	c.turns = append(c.turns, t)
 	if c.o.JSON {

@@ -211,7 +211,7 @@ func (s *Session) chooseSparsely(step *runner.SparseStep) error {
 // seenBytes are the keys and values of a layer that its last token sees.
 func (s *Session) seenBytes(layer int) int64 {
 	n, window := 0, s.Prompt.Config.Window(layer)
-	for h := range s.Cache.KVHeads() {
+	for h := range s.Cache.LayerKVHeads(layer) {
 		if window == 0 { // positions may be on the device only
 			n += s.Cache.Entries(layer, h)
 			continue
@@ -219,5 +219,5 @@ func (s *Session) seenBytes(layer int) int64 {
 		pos := s.Cache.Positions(layer, h)
 		n += s.Cache.Seen(layer, h, pos[len(pos)-1], window)
 	}
-	return int64(n) * s.Cache.PairBytes()
+	return int64(n) * s.Cache.LayerPairBytes(layer)
 }

@@ -307,7 +307,7 @@ func (s *Session) Model() *model.Model { return s.runtime.model }
 func (s *Session) mostEntries() int {
 	most := 0
 	for l := range s.Cache.Layers() {
-		for h := range s.Cache.KVHeads() {
+		for h := range s.Cache.LayerKVHeads(l) {
 			most = max(most, s.Cache.Entries(l, h))
 		}
 	}

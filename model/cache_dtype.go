@@ -73,8 +73,11 @@ func (m *Model) SetCacheDType(name string) error {
 		switch {
 		case m.Backend.Traits().Device:
 			return fmt.Errorf("cache dtype: got %q, want auto, float32 or bf16 on device %s", name, m.Backend.Device())
-		case m.Config.HeadDim%elems != 0:
-			return fmt.Errorf("cache dtype: got %q, whose blocks have %d numbers, want float32 or bf16 for heads of %d", name, elems, m.Config.HeadDim)
+		}
+		for l := range m.Config.Layers {
+			if dim := m.Config.KV(l).Dim; dim%elems != 0 {
+				return fmt.Errorf("cache dtype: got %q, whose blocks have %d numbers, want float32 or bf16 for heads of %d", name, elems, dim)
+			}
 		}
 	}
 	m.cacheDType, m.cacheName = dtype, name

@@ -18,7 +18,12 @@ func (m *Model) ChunkRows() int {
 // norms, and the MLP or one expert, through which at most all rows go.
 func (m *Model) RowBytes() int64 {
 	c := &m.Config
-	width := 2*c.Heads*c.HeadDim + 2*c.KVHeads*c.HeadDim + 4*c.Hidden + 3*max(c.Intermediate, c.ExpertWidth)
+	attention := 0
+	for l := range c.Layers {
+		kv := c.KV(l)
+		attention = max(attention, (c.Heads+kv.Heads)*kv.Dim)
+	}
+	width := 2*attention + 4*c.Hidden + 3*max(c.Intermediate, c.ExpertWidth)
 	if c.ExpertWidth > 0 { // the rows of an expert, and what it gives
 		width += 2 * c.Hidden
 	}

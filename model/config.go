@@ -43,6 +43,10 @@ type Config struct {
 	// see everything.
 	Windows []int
 
+	// LayerKV are the KV heads of layers with a window that has others than KVHeads of HeadDim, which layers without one have;
+	// nil: all layers have those.
+	LayerKV []KVShape
+
 	BOS int32   // -1: none
 	EOS []int32 // every end token
 
@@ -112,6 +116,20 @@ type RoPE struct {
 	RoPEFreqs []float32 // radians per position, [HeadDim/2]; fewer leave the last dimensions as they are
 	RoPEScale float64   // multiplies cosines and sines
 	LongRoPE  *LongRoPE // other frequencies for long prompts, nil for none
+	// PositionScale multiplies rotated queries beside that; nil: nothing does.
+	PositionScale *PositionScale
+}
+
+// PositionScale is the scale of queries that grows with their position beyond the context of the first training, as Llama 4
+// has it.
+type PositionScale struct {
+	Beta    float64
+	Context float64 // tokens
+}
+
+// At is the scale at a position, 1 in the first context: 1 + Beta · ln(1 + ⌊position/Context⌋).
+func (s *PositionScale) At(position int) float64 {
+	return 1 + s.Beta*math.Log1p(math.Floor(float64(position)/s.Context))
 }
 
 // LongRoPE are the frequencies of prompts that are longer than the context of the first
@@ -144,6 +162,29 @@ func (c *Config) cut(layers int) {
 	if c.LayerRoPE != nil {
 		c.LayerRoPE = c.LayerRoPE[:layers]
 	}
+	if c.LayerKV != nil {
+		c.LayerKV = c.LayerKV[:layers]
+	}
+}
+
+// KVShape is the number of KV heads of a layer and their width.
+type KVShape struct{ Heads, Dim int }
+
+// KV is the shape of a layer's keys and values.
+func (c *Config) KV(layer int) KVShape {
+	if c.LayerKV != nil {
+		return c.LayerKV[layer]
+	}
+	return KVShape{c.KVHeads, c.HeadDim}
+}
+
+// widestHead is the widest head of any layer.
+func (c *Config) widestHead() int {
+	most := c.HeadDim
+	for _, kv := range c.LayerKV {
+		most = max(most, kv.Dim)
+	}
+	return most
 }
 
 // scaleOr1 is a scale of which 0 stands for 1.
@@ -173,15 +214,20 @@ func (c *Config) CacheBytes(tokens int, stored kernels.DType) (n int64) {
 		if w := c.Window(l); w > 0 {
 			entries = min(entries, w-1+kernels.WindowBlock-1)
 		}
-		n += 2 * int64(c.KVHeads) * int64(kernels.StoredBytes(stored, entries, c.HeadDim))
+		kv := c.KV(l)
+		n += 2 * int64(kv.Heads) * int64(kernels.StoredBytes(stored, entries, kv.Dim))
 	}
 	return n
 }
 
 // CacheBytesPerToken is the size of one token's keys and values in all layers
 // and heads, stored in a type.
-func (c *Config) CacheBytesPerToken(stored kernels.DType) int64 {
-	return 2 * int64(c.Layers) * int64(c.KVHeads) * int64(stored.Bytes(c.HeadDim))
+func (c *Config) CacheBytesPerToken(stored kernels.DType) (n int64) {
+	for l := range c.Layers {
+		kv := c.KV(l)
+		n += 2 * int64(kv.Heads) * int64(stored.Bytes(kv.Dim))
+	}
+	return n
 }
 
 // PlainRoPE returns the unscaled frequencies θ^(−2i/headDim) of RoPE (Su et al.

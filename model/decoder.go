@@ -119,6 +119,9 @@ type decoderLayout struct {
 	gate                         kernels.Gate
 	sinks                        bool // self_attn.sinks
 	experts                      *expertsLayout
+	// valueNorms: values are normalised, too; keysAreValues: layers without a window have no v_proj; scalars: the residual stream
+	// is multiplied after every layer.
+	valueNorms, keysAreValues, scalars bool
 }
 
 // expertsLayout are the experts of a network; names are those in a layer.
@@ -213,9 +216,8 @@ var preNorms = blockNorms{attention: "input_layernorm", mlp: "post_attention_lay
 
 // bind lays out a network with the tensor names of Llama.
 func (d decoderLayout) bind(c *Config, b *Binder) *Network {
-	n := &Network{Layers: make([]Layer, c.Layers)}
+	n, scalars := &Network{Layers: make([]Layer, c.Layers)}, make([]*kernels.Tensor, c.Layers)
 	b.Matrix("model.embed_tokens.weight", &n.Embedding, c.Vocab, c.Hidden)
-	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 	stream, norms := scaleOr1(d.stream), d.norms
 	if norms == (blockNorms{}) {
 		norms = preNorms
@@ -223,6 +225,8 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 	for i := range n.Layers {
 		b.Layer(i)
 		l, at := &n.Layers[i], fmt.Sprintf("model.layers.%d.", i)
+		shape := c.KV(i)
+		q, kv := c.Heads*shape.Dim, shape.Heads*shape.Dim
 		l.Gate = d.gate
 		norm := func(name string, to *Norm, width int) {
 			if name != "" {
@@ -250,7 +254,9 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 		default:
 			b.Linear(l, QProj, at+"self_attn.q_proj", q, c.Hidden, d.qkvBias)
 			b.Linear(l, KProj, at+"self_attn.k_proj", kv, c.Hidden, d.qkvBias)
-			b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
+			if !d.keysAreValues || c.Window(i) > 0 {
+				b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
+			}
 		}
 		b.Linear(l, OProj, at+"self_attn.o_proj", c.Hidden, q, d.outputBias)
 		if d.sinks {
@@ -258,8 +264,8 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 		}
 		switch d.headNorms {
 		case eachHead:
-			norm("self_attn.q_norm", &l.QueryNorm, c.HeadDim)
-			norm("self_attn.k_norm", &l.KeyNorm, c.HeadDim)
+			norm("self_attn.q_norm", &l.QueryNorm, shape.Dim)
+			norm("self_attn.k_norm", &l.KeyNorm, shape.Dim)
 		case allHeads:
 			norm("self_attn.q_norm", &l.QueryNorm, q)
 			norm("self_attn.k_norm", &l.KeyNorm, kv)
@@ -279,10 +285,43 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 			b.Linear(l, DownProj, at+"mlp.down_proj", c.Hidden, c.Intermediate, d.mlpBias)
 		}
 		ofBlock(norms.postMLP, &l.PostMLPNorm)
+		if d.valueNorms {
+			b.Ones(i, &l.ValueNorm.Weight, shape.Dim)
+		}
+		if d.scalars {
+			b.Vector(at+"layer_scalar", &scalars[i], 1)
+		}
 	}
 	b.Layer(c.Layers)
 	b.VectorPlus("model.norm.weight", &n.FinalNorm.Weight, c.Hidden, d.normsPlus)
 	n.FinalNorm.Eps = c.RMSNormEps / (stream * stream)
 	b.head(n, c)
+	if d.scalars {
+		b.Loaded(func() error { return n.divide(c, stream, scalars) })
+	}
 	return n
+}
+
+// divide takes the scalars that multiply the residual stream after the layers out of it: with the stream divided by all
+// scalars before a layer, blocks add less, and norms do not see the difference but for their epsilon. stream is what it is divided by
+// before the first layer.
+func (n *Network) divide(c *Config, stream float64, scalars []*kernels.Tensor) error {
+	by := 1.0
+	for i := range n.Layers {
+		l, eps := &n.Layers[i], c.RMSNormEps/(stream*stream*by*by)
+		l.AttentionNorm.Eps, l.MLPNorm.Eps = eps, eps
+		for _, norm := range []Norm{l.PostAttentionNorm, l.PostMLPNorm} {
+			values := norm.Weight.Float64s()
+			for j := range values {
+				values[j] /= by
+			}
+			kernels.Convert(norm.Weight, kernels.FromF64(values, norm.Weight.Shape...))
+		}
+		scalar := scalars[i].Float64s()[0]
+		if by *= scalar; !(scalar > 0) || !(by >= 1e-30 && by <= 1e30) {
+			return fmt.Errorf("model.layers.%d.layer_scalar: got %v, want a positive number, and products of them between 1e-30 and 1e30", i, scalar)
+		}
+	}
+	n.FinalNorm.Eps = c.RMSNormEps / (stream * stream * by * by)
+	return nil
 }

@@ -3,6 +3,7 @@ package model_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +37,11 @@ func TestFamiliesRefuse(t *testing.T) {
 			s[kv[i].(string)] = kv[i+1]
 		}
 		return map[string]any{"rope_scaling": s}
+	}
+	parameters := func(key string, value any) map[string]any { // of Ministral 3
+		p := map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 4, "original_max_position_embeddings": 32, "llama_4_scaling_beta": 0.4}
+		p[key] = value
+		return map[string]any{"rope_parameters": p}
 	}
 	for name, c := range map[string]struct {
 		model  string
@@ -77,6 +83,9 @@ func TestFamiliesRefuse(t *testing.T) {
 		"scale of experts":         {"glm4-moe", map[string]any{"routed_scaling_factor": 0}, "routed_scaling_factor, num_nextn_predict_layers: got 0"},
 		"olmo3 layer type":         {"olmo3", map[string]any{"layer_types": []string{"full_attention"}}, "layer_types: got 1, want num_hidden_layers 3"},
 		"glm rotation":             {"glm4", map[string]any{"partial_rotary_factor": 0.2}, "partial_rotary_factor: got 0.2 of head_dim 16"},
+		"queries without growth":   {"ministral3", parameters("llama_4_scaling_beta", nil), "rope_parameters: got llama_4_scaling_beta none, original_max_position_embeddings 32"},
+		"queries that shrink":      {"ministral3", parameters("llama_4_scaling_beta", -0.1), "rope_parameters: got llama_4_scaling_beta -0.1"},
+		"growth from nowhere":      {"ministral3", parameters("original_max_position_embeddings", nil), "rope_parameters: got llama_4_scaling_beta 0.4, original_max_position_embeddings 0"},
 		"falcon serial":            {"falcon-40b", map[string]any{"parallel_attn": false}, "parallel_attn: got false"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -280,6 +289,105 @@ func TestGemma(t *testing.T) {
 	for l := range want.Config.Layers {
 		if a, b := older.Config.RoPEOf(l), want.Config.RoPEOf(l); !slices.Equal(a.RoPEFreqs, b.RoPEFreqs) || l == 0 && a.RoPEFreqs[1] == want.Config.RoPEOf(2).RoPEFreqs[1] {
 			t.Errorf("layer %d rotates by %v, want %v", l, a.RoPEFreqs, b.RoPEFreqs)
+		}
+	}
+}
+
+// TestMistral3: defaults of Ministral 3, and the text model of one of text and images, which is Ministral 3's or Mistral's.
+func TestMistral3(t *testing.T) {
+	family, err := model.Families.Lookup("Ministral3ForCausalLM")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := family.ParseConfig([]byte(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := c.PositionScale; s == nil || *s != (model.PositionScale{Beta: 0.1, Context: 16384}) || c.RoPEScale != 1 || c.MaxPositions != 262144 || slices.Equal(c.RoPEFreqs, model.PlainRoPE(1e6, 128)) {
+		t.Errorf("defaults: %+v", c)
+	}
+	for position, want := range map[int]float64{0: 1, 16383: 1, 16384: 1 + 0.1*math.Log(2), 262143: 1 + 0.1*math.Log(16)} {
+		if got := c.PositionScale.At(position); math.Abs(got-want) > 1e-15 {
+			t.Errorf("scale of position %d: %v, want %v", position, got, want)
+		}
+	}
+	for name, architecture := range map[string]string{"ministral3": "Ministral3ForCausalLM", "mistral-window": "MistralForCausalLM"} {
+		var text map[string]any
+		modeltest.ReadJSON(t, filepath.Join(modeltest.Testdata(t), "golden", name, "config.json"), &text)
+		images := map[string]any{"text_config": text}
+		for key := range text {
+			images[key] = nil
+		}
+		images["architectures"], images["model_type"] = []string{"Mistral3ForConditionalGeneration"}, "mistral3"
+		m, err := goldenFolder(t, name).renamed(func(name string) string { return "language_model." + name }).config(images).open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Config.Architecture != architecture || (m.Config.PositionScale != nil) != (name == "ministral3") {
+			t.Errorf("the text model of one of images: %+v, want one of %s", m.Config, architecture)
+		}
+	}
+}
+
+// TestGemma4: what is refused by key, the forms of its KV heads, and the text model of one of text and images.
+func TestGemma4(t *testing.T) {
+	layers := func(heads, dim int) map[string]any {
+		return map[string]any{"per_layer_config": map[string]any{"1": map[string]int{"head_dim": 16, "num_key_value_heads": 1}, "2": map[string]int{"head_dim": dim, "num_key_value_heads": heads}}}
+	}
+	for name, c := range map[string]struct {
+		change map[string]any
+		want   string
+	}{
+		"activation":       {map[string]any{"hidden_activation": "gelu"}, `hidden_activation: got "gelu"`},
+		"bidirectional":    {map[string]any{"use_bidirectional_attention": "all"}, `use_bidirectional_attention: got "all"`},
+		"layer embeddings": {map[string]any{"hidden_size_per_layer_input": 8}, "hidden_size_per_layer_input: got 8, want 0"},
+		"their default":    {map[string]any{"hidden_size_per_layer_input": nil}, "hidden_size_per_layer_input: got 256, want 0"},
+		"shared KV":        {map[string]any{"num_kv_shared_layers": 1}, "num_kv_shared_layers: got 1, want 0"},
+		"experts":          {map[string]any{"enable_moe_block": true}, "enable_moe_block: got true, want false"},
+		"logit cap":        {map[string]any{"final_logit_softcapping": 0}, "final_logit_softcapping: got 0"},
+		"unequal layers":   {layers(2, 16), "per_layer_config: got 2 KV heads of width 16 in layer 2 and 1 of 16 before"},
+		"odd heads":        {layers(3, 16), "layer 2: got 3 KV heads of width 16 for 4 query heads"},
+		"odd width":        {layers(1, 15), "layer 2: got 1 KV heads of width 15"},
+		"values":           {map[string]any{"attention_k_eq_v": false}, "model.layers.1.self_attn.v_proj.weight: missing"},
+	} {
+		t.Run(name, func(t *testing.T) { goldenFolder(t, "gemma4").config(c.change).refused(t, c.want) })
+	}
+	scalar := checkpoints.F32Tensor("model.layers.1.layer_scalar", []int{1}, []float32{-1})
+	goldenFolder(t, "gemma4").tensors(func(v checkpoints.TensorView) *checkpoints.TensorView {
+		if v.Name == scalar.Name {
+			return nil
+		}
+		return &v
+	}, scalar).refused(t, "model.layers.1.layer_scalar: got -1, want a positive number")
+	want, err := goldenFolder(t, "gemma4").open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := goldenFolder(t, "gemma4").config(map[string]any{"per_layer_config": nil, "global_head_dim": 16, "num_global_key_value_heads": 1, "use_bidirectional_attention": "vision"}).open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(first.Config.LayerKV, want.Config.LayerKV) || first.Config.KVHeads != 1 || first.Config.HeadDim != 16 || first.Config.LayerKV[0] != (model.KVShape{Heads: 2, Dim: 8}) {
+		t.Errorf("KV heads %v, want %v", first.Config.LayerKV, want.Config.LayerKV)
+	}
+	if freqs := want.Config.RoPEFreqs; len(freqs) != 8 || freqs[1] == 0 || freqs[2] != 0 || freqs[7] != 0 {
+		t.Errorf("frequencies %v, want 2 of 8 that rotate", freqs)
+	}
+	for name, architecture := range map[string]string{"gemma4": "Gemma4", "gemma4-unified": "Gemma4Unified"} {
+		var text map[string]any
+		modeltest.ReadJSON(t, filepath.Join(modeltest.Testdata(t), "golden", name, "config.json"), &text)
+		delete(text, "architectures")
+		images := map[string]any{"text_config": text}
+		for key := range text {
+			images[key] = nil
+		}
+		images["architectures"], images["model_type"] = []string{architecture + "ForConditionalGeneration"}, strings.TrimSuffix(text["model_type"].(string), "_text")
+		m, err := goldenFolder(t, name).renamed(func(name string) string { return "model.language_model." + strings.TrimPrefix(name, "model.") }).config(images).open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Config.Architecture != architecture+"ForCausalLM" || !slices.Equal(m.Config.LayerKV, want.Config.LayerKV[:m.Config.Layers]) {
+			t.Errorf("the text model of one of images: %+v, want one of %s", m.Config, architecture)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 func init() {
 	Families.Add("FalconForCausalLM", Family{
 		Doc:     "Falcon 7B, 40B and 180B, Falcon 2 11B: parallel attention and MLP; q, k and v are rows of query_key_value",
-		Checked: []Check{CheckLogits, CheckGGUF},
+		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
 		BOS:     []int32{11}, EOS: []int32{11},
 		ParseConfig: parseFalcon,
 	})

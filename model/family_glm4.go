@@ -5,7 +5,7 @@ import "encoding/json"
 func init() {
 	Families.Add("Glm4ForCausalLM", Family{
 		Doc:     "GLM-4 0414 9B and 32B: norms before and after the blocks, half of a head rotated in neighbouring pairs; gate and up are rows of one weight",
-		Checked: []Check{CheckLogits, CheckGGUF},
+		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
 		EOS:     []int32{151329, 151336, 151338}, PartialRotary: true,
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := decoderConfig{ // transformers' defaults

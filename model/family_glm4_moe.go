@@ -8,7 +8,7 @@ import (
 func init() {
 	Families.Add("Glm4MoeForCausalLM", Family{
 		Doc:           "GLM-4.5, 4.5-Air, 4.6: dense layers, then experts of groups, one of them for all rows; half of a head rotated",
-		Checked:       []Check{CheckLogits, CheckGGUF},
+		Checked:       []Check{CheckLogits, CheckGradients, CheckGGUF},
 		PartialRotary: true,
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := decoderConfig{ // transformers' defaults

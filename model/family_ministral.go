@@ -5,7 +5,7 @@ import "encoding/json"
 func init() {
 	Families.Add("MinistralForCausalLM", Family{
 		Doc:     "Ministral 8B: windows in the layers that layer_types calls sliding",
-		Checked: []Check{CheckLogits},
+		Checked: []Check{CheckLogits, CheckGradients},
 		BOS:     []int32{1}, EOS: []int32{2},
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := mistralDefaults()

@@ -17,7 +17,7 @@ func mistralDefaults() decoderConfig {
 func init() {
 	Families.Add("MistralForCausalLM", Family{
 		Doc:     "Mistral 7B v0.1 (sliding window), v0.2 and v0.3",
-		Checked: []Check{CheckLogits, CheckGGUF},
+		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
 		BOS:     []int32{1}, EOS: []int32{2},
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := mistralDefaults()

@@ -5,7 +5,7 @@ import "encoding/json"
 func init() {
 	Families.Add("MixtralForCausalLM", Family{
 		Doc:     "Mixtral 8x7B and 8x22B: experts in the place of the MLP",
-		Checked: []Check{CheckLogits, CheckGGUF},
+		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
 		BOS:     []int32{1}, EOS: []int32{2},
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			theta := 1e6 // transformers' defaults

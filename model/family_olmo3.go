@@ -5,7 +5,7 @@ import "encoding/json"
 func init() {
 	Families.Add("Olmo3ForCausalLM", Family{
 		Doc:     "OLMo 3: OLMo 2 with windows in three of four layers, which are rotated without scaling",
-		Checked: []Check{CheckLogits, CheckGGUF},
+		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
 		EOS:     []int32{50279},
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := olmoDefaults()

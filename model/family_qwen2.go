@@ -8,7 +8,7 @@ import (
 func init() {
 	Families.Add("Qwen2ForCausalLM", Family{
 		Doc:     "Qwen2 and Qwen2.5: biases on queries, keys and values",
-		Checked: []Check{CheckLogits, CheckGGUF},
+		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := qwenDefaults()
 			c, err := d.parse(raw)

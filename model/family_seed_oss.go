@@ -5,7 +5,7 @@ import "encoding/json"
 func init() {
 	Families.Add("SeedOssForCausalLM", Family{
 		Doc:     "Seed-OSS 36B: biases on queries, keys and values",
-		Checked: []Check{CheckLogits, CheckGGUF},
+		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
 		BOS:     []int32{0}, EOS: []int32{2},
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := decoderConfig{ // transformers' defaults; heads are as wide whatever hidden_size is

@@ -8,7 +8,7 @@ import (
 func init() {
 	Families.Add("SmolLM3ForCausalLM", Family{
 		Doc:     "SmolLM3: layers without rotation",
-		Checked: []Check{CheckLogits, CheckGGUF},
+		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
 		BOS:     []int32{128000}, EOS: []int32{128001},
 		ParseConfig: parseSmolLM3,
 	})

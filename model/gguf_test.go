@@ -68,6 +68,20 @@ func TestGGUFIsAFolder(t *testing.T) {
 	}
 }
 
+// TestFirstMixtral: a file with a tensor for every expert is the model of one with a tensor for all.
+func TestFirstMixtral(t *testing.T) {
+	var models []*model.Model
+	for _, name := range []string{"mixtral-first", "mixtral"} {
+		m, err := model.Open(filepath.Join("gguf", "testdata", name+".gguf"), model.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		models = append(models, m)
+	}
+	sameWeights(t, models[0], models[1])
+}
+
 // TestGGUFInBlocks: a file in blocks is the model of the same weights in bf16. Prompts of more than a few rows have its
 // bits, steps round their rows to bytes, and the weights take the file's bytes.
 func TestGGUFInBlocks(t *testing.T) {

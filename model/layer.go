@@ -63,6 +63,9 @@ func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
 	if !o.NormRotate(q, k) {
 		q, k = NormRotate(o, m, l, QProj, q), NormRotate(o, m, l, KProj, k)
 	}
+	if layer.ValueNorm.Weight != nil {
+		v = o.Norm(v, layer.ValueNorm)
+	}
 	attention, ok, err := o.Attend(q, k, v)
 	if !ok || err != nil {
 		return err

@@ -448,7 +448,12 @@ func (m *Model) load(b *Binder) error {
 		m.note("weights: %d tensors are not used: %s", len(unused), listing.Names(unused))
 	}
 	for _, f := range b.tied {
-		f()
+		f(m)
+	}
+	for _, f := range b.loaded {
+		if err := f(); err != nil {
+			return fmt.Errorf("weights: %w", err)
+		}
 	}
 	if m.Config.TieEmbeddings {
 		m.placeHead(m.Backend)
@@ -465,9 +470,10 @@ func (m *Model) isZeroBias(name string) bool {
 	return err == nil && !slices.ContainsFunc(view.Data, func(b byte) bool { return b != 0 })
 }
 
-// RoPE returns the table of a device that rotates layer l and covers the positions, of long prompts or of
-// others; it grows in powers of two. Layers that are rotated alike have one. It is nil where the layer does not rotate.
-func (m *Model) RoPE(on kernels.Backend, l int, pos []int32, long bool) *kernels.RoPETable {
+// RoPE returns the table of a device that rotates queries (QProj) or keys (KProj) of layer l and covers the positions, of long
+// prompts or of others; it grows in powers of two. Layers that are rotated alike have one, and so have queries and keys but
+// for a PositionScale. It is nil where the layer does not rotate.
+func (m *Model) RoPE(on kernels.Backend, l int, module Module, pos []int32, long bool) *kernels.RoPETable {
 	of, need := m.Config.RoPEOf(l), int(slices.Max(pos))+1
 	freqs := of.RoPEFreqs
 	if long = long && of.LongRoPE != nil; long {
@@ -478,7 +484,11 @@ func (m *Model) RoPE(on kernels.Backend, l int, pos []int32, long bool) *kernels
 	}
 	m.ropeMu.Lock()
 	defer m.ropeMu.Unlock()
-	key := ropeKey{on, of, long}
+	scale := of.PositionScale
+	if module != QProj {
+		scale = nil
+	}
+	key := ropeKey{on, of, long, scale != nil}
 	table := m.tables[key]
 	if table == nil || table.Positions() < need {
 		n := 1024
@@ -486,6 +496,9 @@ func (m *Model) RoPE(on kernels.Backend, l int, pos []int32, long bool) *kernels
 			n *= 2
 		}
 		table = kernels.NewRoPETable(on, freqs, n, of.RoPEScale)
+		if scale != nil {
+			table = scale.apply(on, table)
+		}
 		if m.tables == nil {
 			m.tables = make(map[ropeKey]*kernels.RoPETable)
 		}
@@ -499,6 +512,23 @@ type ropeKey struct {
 	on   kernels.Backend
 	of   *RoPE
 	long bool
+	// scaled is of queries alone, by their PositionScale.
+	scaled bool
+}
+
+// apply is a table times the scale at every position.
+func (s *PositionScale) apply(on kernels.Backend, table *kernels.RoPETable) *kernels.RoPETable {
+	rows, scales := make([]int32, table.Positions()), make([]float64, table.Positions())
+	for p := range rows {
+		rows[p], scales[p] = int32(p), s.At(p)
+	}
+	scaled := func(x *kernels.Tensor) *kernels.Tensor {
+		y := on.Alloc(x.DType, x.Shape...)
+		on.Fill(y, 0)
+		on.AddRows(y, x, rows, scales)
+		return y
+	}
+	return &kernels.RoPETable{Cos: scaled(table.Cos), Sin: scaled(table.Sin)}
 }
 
 // ErrNonFinite is returned when a pass gives NaN or infinite numbers.
@@ -537,17 +567,17 @@ func (m *Model) ExplainNonFinite() error {
 }
 
 // RowsAfter places rows after a prompt of next tokens, which are rotated by the frequencies of
-// long prompts or not: their positions, and the tables that rotate them, by layer.
-func (m *Model) RowsAfter(next int32, rows int, long bool) ([]int32, []*kernels.RoPETable) {
-	pos := make([]int32, rows)
+// long prompts or not: their positions, and the tables that rotate their queries and keys, by layer.
+func (m *Model) RowsAfter(next int32, rows int, long bool) (pos []int32, queries, keys []*kernels.RoPETable) {
+	pos = make([]int32, rows)
 	for i := range pos {
 		pos[i] = next + int32(i)
 	}
-	tables := make([]*kernels.RoPETable, m.Config.Layers)
-	for l := range tables {
-		tables[l] = m.RoPE(m.On(l), l, pos, long)
+	for l := range m.Config.Layers {
+		queries = append(queries, m.RoPE(m.On(l), l, QProj, pos, long))
+		keys = append(keys, m.RoPE(m.On(l), l, KProj, pos, long))
 	}
-	return pos, tables
+	return pos, queries, keys
 }
 
 // Over is m whose operations are those of another backend with the same memory, as of a step that

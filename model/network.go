@@ -65,6 +65,7 @@ type Layer struct {
 	// QueryNorm and KeyNorm normalise every head [headDim], or all heads together
 	// [heads·headDim], before the rotation.
 	QueryNorm, KeyNorm Norm
+	ValueNorm          Norm // of the values of every head, with weights of 1
 	// PostAttentionNorm and PostMLPNorm are of what the blocks add to the residual stream.
 	PostAttentionNorm, PostMLPNorm Norm
 	// Parallel: attention and MLP both read the residual stream and both are added to it;
@@ -170,8 +171,10 @@ type Binder struct {
 	slots []slot
 	layer int // that slots are of, from 1; 0 for those before the layers
 	sites []Site
-	tied  []func() // run once all slots are filled
-	sinks bool     // asked for by Sinks
+	tied  []func(*Model) // run once all slots are filled
+	// loaded are run after that, where there are numbers.
+	loaded []func() error
+	sinks  bool // asked for by Sinks
 }
 
 // Site is a module of a layer, to which LoRA factors can attach, and the stored
@@ -367,11 +370,23 @@ func (b *Binder) LayerNorm(prefix string, n *Norm, width int) {
 // head asks for the language model's head, or ties it to the embedding.
 func (b *Binder) head(n *Network, c *Config) {
 	if c.TieEmbeddings {
-		b.After(func() { n.Head.Weight = n.Embedding })
+		b.After(func(*Model) { n.Head.Weight = n.Embedding })
 	} else {
 		b.Matrix("lm_head.weight", &n.Head.Weight, c.Vocab, c.Hidden)
 	}
 }
 
 // After runs f once all tensors are in place, for tied weights.
-func (b *Binder) After(f func()) { b.tied = append(b.tied, f) }
+func (b *Binder) After(f func(*Model)) { b.tied = append(b.tied, f) }
+
+// Loaded runs f where all tensors have their numbers.
+func (b *Binder) Loaded(f func() error) { b.loaded = append(b.loaded, f) }
+
+// Ones asks for a vector of ones for a layer, which no file has.
+func (b *Binder) Ones(layer int, dst **kernels.Tensor, n int) {
+	b.After(func(m *Model) {
+		on := m.On(layer)
+		*dst = on.Alloc(on.Compute(), n)
+		on.Fill(*dst, 1)
+	})
+}

@@ -244,7 +244,7 @@ func TestOpenRefusesBadConfigs(t *testing.T) {
 		"partial_rotary_factor":       {map[string]any{"partial_rotary_factor": 0.5}, []string{"partial_rotary_factor: got 0.5, want 1"}},
 		"hidden_act":                  {map[string]any{"hidden_act": "gelu"}, []string{`hidden_act: got "gelu", want "silu"`}},
 		"eos_token_id text":           {map[string]any{"eos_token_id": "</s>"}, []string{"eos_token_id"}},
-		"rope_scaling type":           {rope("rope_type", "dynamic", "factor", 4), []string{`rope_scaling: unknown type "dynamic", want one of: default, linear, llama3, longrope, yarn`}},
+		"rope_scaling type":           {rope("rope_type", "dynamic", "factor", 4), []string{`rope_scaling: unknown type "dynamic", want one of: default, linear, llama3, longrope, proportional, yarn`}},
 		"rope_scaling without factor": {rope("type", "mrope", "mrope_section", []int{1}), []string{`unknown type "mrope"`}},
 		"rope_scaling factor only":    {rope("factor", 2), []string{`unknown type ""`}},
 		"rope_scaling factor":         {rope("type", "linear", "factor", 0.5), []string{"rope_scaling.factor: got 0.5, want at least 1"}},

@@ -22,6 +22,7 @@ type ropeScaling struct {
 	BetaFast        *float64 `json:"beta_fast"`
 	BetaSlow        *float64 `json:"beta_slow"`
 	Truncate        *bool    `json:"truncate"`
+	QueryBeta       *float64 `json:"llama_4_scaling_beta"`
 
 	ShortFactor []float64 `json:"short_factor"`
 	LongFactor  []float64 `json:"long_factor"`
@@ -63,6 +64,7 @@ func init() {
 	ropeTypes.Add("llama3", llama3RoPE)
 	ropeTypes.Add("longrope", longRoPE)
 	ropeTypes.Add("yarn", yarnRoPE)
+	ropeTypes.Add("proportional", proportionalRoPE)
 }
 
 // RoPETypes are the names of the known scaling types.
@@ -97,6 +99,9 @@ func (c *Config) setRoPE(keys ropeKeys) error {
 	}
 	if apply == nil {
 		return nil
+	}
+	if kind == "proportional" && s.Factor == 0 {
+		s.Factor = 1
 	}
 	if kind != "longrope" && !(s.Factor >= 1) || math.IsInf(s.Factor, 0) {
 		return fmt.Errorf("rope_scaling.factor: got %v, want at least 1", s.Factor)
@@ -149,6 +154,15 @@ func linearRoPE(c *Config, s *ropeScaling, _ float64) error {
 		c.RoPEFreqs[i] /= float32(s.Factor)
 	}
 	return nil
+}
+
+// proportionalRoPE rotates the pairs of the first dimensions of each half of a head as if all were rotated, and leaves the
+// others, as Gemma 4 does. The factor is linear.
+func proportionalRoPE(c *Config, s *ropeScaling, theta float64) error {
+	rotated := len(c.RoPEFreqs)
+	c.RoPEFreqs = PlainRoPE(theta, c.HeadDim)
+	clear(c.RoPEFreqs[rotated:])
+	return linearRoPE(c, s, theta)
 }
 
 // llama3RoPE divides low frequencies, keeps high ones and has a ramp between, as
@@ -276,6 +290,30 @@ func longRoPE(c *Config, s *ropeScaling, theta float64) error {
 	c.LongRoPE = &LongRoPE{After: int(original)}
 	c.LongRoPE.Freqs, err = divided("long_factor", s.LongFactor)
 	return err
+}
+
+// positionScale reads the growth of queries with their positions, which counts from the context of the scaling on.
+func (c *Config) positionScale(keys ropeKeys) error {
+	raw := keys.RoPEParameters
+	if !given(raw) {
+		raw = keys.RoPEScaling
+	}
+	var s ropeScaling
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return fmt.Errorf("rope_parameters: %w", err)
+	}
+	if s.QueryBeta == nil || !(*s.QueryBeta >= 0 && *s.QueryBeta <= 1e3) || !(s.OriginalContext >= 1 && s.OriginalContext <= maxContext) {
+		return fmt.Errorf("rope_parameters: got llama_4_scaling_beta %s, original_max_position_embeddings %v, want 0 to 1000 and a positive context", orMissing(s.QueryBeta), s.OriginalContext)
+	}
+	c.PositionScale = &PositionScale{*s.QueryBeta, s.OriginalContext}
+	return nil
+}
+
+func orMissing(x *float64) string {
+	if x == nil {
+		return "none"
+	}
+	return fmt.Sprint(*x)
 }
 
 // given tells whether a key of config.json has a value.

@@ -108,7 +108,7 @@ func (m *Model) bind(fill func(s slot) *kernels.Tensor) {
 		s.set(fill(s))
 	}
 	for _, f := range b.tied {
-		f()
+		f(m)
 	}
 }
 

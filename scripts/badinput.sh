@@ -128,7 +128,7 @@ refuse "missing, surplus and misshapen tensors in one error" "model.layers.0.sel
 m=$(broken range) && sed -i 's/"num_key_value_heads": 2/"num_key_value_heads": 3/; s/"num_hidden_layers": 8/"num_hidden_layers": -4/' "$m/config.json"
 refuse "config values out of range" "num_hidden_layers: got -4|num_key_value_heads: got 3" "${example[@]}" --model "$m"
 m=$(broken scaling) && sed -i 's/"rope_scaling": null/"rope_scaling": {"rope_type": "dynamic"}/' "$m/config.json"
-refuse "unknown RoPE scaling type" "\"dynamic\"|linear, llama3, longrope, yarn" "${example[@]}" --model "$m"
+refuse "unknown RoPE scaling type" "\"dynamic\"|linear, llama3, longrope, proportional, yarn" "${example[@]}" --model "$m"
 sharded() { # NAME: copies a model in three shards
   cp -r "$root/model/testdata/golden/llama2" "$given/$1"
   echo "$given/$1"

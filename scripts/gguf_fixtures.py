@@ -34,6 +34,8 @@ CASES = {
     "llama": ("LlamaConfig", "float16", "llama-bpe", dict(rope_theta=500000.0, rope_scaling=LLAMA3, head_dim=8, num_attention_heads=2, num_key_value_heads=1)),
     "llama-biases": ("LlamaConfig", "bfloat16", "gpt-2", dict(attention_bias=True, mlp_bias=True, tie_word_embeddings=False, rope_scaling=dict(rope_type="linear", factor=2.0))),
     "mistral3": ("MistralConfig", "float16", "tekken", dict(sliding_window=None, hidden_size=8, head_dim=8)),
+    "ministral3": ("Ministral3Config", "float16", "tekken", dict(hidden_size=8, head_dim=8, rope_parameters=YARN | dict(
+        rope_theta=1000000.0, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.4))),
     "qwen2": ("Qwen2Config", "bfloat16", "qwen2", dict(rope_scaling=YARN, max_position_embeddings=16)),
     "qwen3": ("Qwen3Config", "bfloat16", "qwen2", dict(num_key_value_heads=1, hidden_size=8, head_dim=8, tie_word_embeddings=False)),
     "seed_oss": ("SeedOssConfig", "float16", "seed-coder", dict(hidden_size=8, head_dim=8)),
@@ -156,6 +158,28 @@ def sentencepiece(llama_cpp, out):
         return [{"text": text, "ids": t(text).input_ids, "decoded": t.decode(t(text).input_ids)} for text in texts]
 
 
+def first_mixtral(llama_cpp, out):
+    """mixtral.gguf as converters of the first months wrote it, with a tensor for every expert."""
+    sys.path[:0] = [str(llama_cpp / "gguf-py")]
+    import gguf
+
+    file = gguf.GGUFReader(out / "mixtral.gguf")
+    writer = gguf.GGUFWriter(out / "mixtral-first.gguf", "llama")
+    for key, field in file.fields.items():
+        if not key.startswith("GGUF.") and key != "general.architecture":
+            writer.add_key_value(key, field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None)
+    for t in file.tensors:
+        if "_exps." not in t.name:
+            writer.add_tensor(t.name, t.data, raw_dtype=t.tensor_type)
+            continue
+        for i, expert in enumerate(t.data):
+            writer.add_tensor(t.name.replace("_exps.", f".{i}."), expert.copy(), raw_dtype=t.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def main():
     llama_cpp, out = Path(sys.argv[1]), Path(sys.argv[2])
     golden = {"transformers": transformers.__version__, "models": {}}
@@ -172,6 +196,9 @@ def main():
             m.to(dtype).save_pretrained(folder)
             tokenizer(folder)
             convert(llama_cpp, folder, name, out / f"{name}.gguf")
+            if name == "mixtral":
+                first_mixtral(llama_cpp, out)
+                golden["models"]["mixtral-first"] = prompts
             if name == "llama-biases":
                 convert(llama_cpp, folder, name, out / "llama-fused.gguf", fuse_qkv=True)
         golden["models"][name] = prompts
@@ -181,7 +208,7 @@ def main():
     else:
         golden["sentencepiece"] = sentencepiece(llama_cpp, out)
     (out / "golden.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
-    total = sum(f.stat().st_size for f in out.glob("*.gguf"))
+    total = sum(f.stat().st_size for f in out.glob("*.gguf") if f.stem != "blocks")  # which golden_gguf.py makes
     print(f"{total} bytes of GGUF files")
     assert total < 250_000
 

@@ -3,7 +3,7 @@
 scaling type, saved as Hugging Face folders, and what transformers computes with
 them.
 
-    pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy  # gemma*, gpt-oss: torch==2.15.0 transformers==5.24.0
+    pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy  # gemma*, gpt-oss, ministral3, mistral-window: torch==2.15.0 transformers==5.24.0
     python3 scripts/golden_transformers.py [model/testdata/golden] [name ...]
 
 Every folder holds a model, a tokenizer and
@@ -50,7 +50,11 @@ LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_fac
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
 GEMMA = dict(head_dim=24, intermediate_size=64, sliding_window=16, query_pre_attn_scalar=20, tie_word_embeddings=True, pad_token_id=EOS)
 SMALL = dict(hidden_size=48, head_dim=16, intermediate_size=64)
-MOE = dict(hidden_size=32, head_dim=16, intermediate_size=32, tie_word_embeddings=True)
+TINY = dict(hidden_size=32, head_dim=16, intermediate_size=32, tie_word_embeddings=True)
+GEMMA4 = TINY | dict(
+    hidden_size=36, head_dim=8, global_head_dim=16, num_key_value_heads=2, num_global_key_value_heads=1, attention_k_eq_v=True, sliding_window=16,
+    final_logit_softcapping=6.0, pad_token_id=EOS, rope_parameters=dict(
+        full_attention=dict(rope_type="proportional", partial_rotary_factor=0.25, rope_theta=1000000.0), sliding_attention=dict(rope_type="default", rope_theta=10000.0)))
 
 
 def longrope(pairs):
@@ -66,14 +70,14 @@ CASES = {
     "llama2": ("LlamaConfig", "float32", dict(num_key_value_heads=4)),
     "llama3.1": ("LlamaConfig", "bfloat16", dict(rope_theta=500000.0, rope_scaling=LLAMA3, num_hidden_layers=3)),
     "llama3.2-tied": ("LlamaConfig", "float16", dict(rope_theta=500000.0, rope_scaling=LLAMA3, tie_word_embeddings=True)),
-    "llama-biases": ("LlamaConfig", "float16", dict(attention_bias=True, mlp_bias=True, head_dim=24)),
-    "codellama-mqa": ("LlamaConfig", "float16", dict(rope_theta=1000000.0, num_key_value_heads=1)),
-    "longchat": ("LlamaConfig", "float16", dict(rope_scaling=dict(rope_type="linear", factor=4.0))),
+    "llama-biases": ("LlamaConfig", "float16", TINY | dict(attention_bias=True, mlp_bias=True, head_dim=24, tie_word_embeddings=False)),
+    "codellama-mqa": ("LlamaConfig", "float16", TINY | dict(rope_theta=1000000.0, num_key_value_heads=1)),
+    "longchat": ("LlamaConfig", "float16", TINY | dict(rope_scaling=dict(rope_type="linear", factor=4.0))),
     "mistral-v0.3": ("MistralConfig", "float16", dict(rope_theta=1000000.0, sliding_window=None)),
-    "mistral-window": ("MistralConfig", "float32", dict(sliding_window=16)),
+    "mistral-window": ("MistralConfig", "float16", dict(sliding_window=16)),
     "qwen2": ("Qwen2Config", "float16", dict(rope_theta=1000000.0, tie_word_embeddings=True)),
-    "qwen2-yarn": ("Qwen2Config", "float16", dict(rope_theta=1000000.0, rope_scaling=YARN, max_position_embeddings=32)),
-    "qwen2-window": ("Qwen2Config", "float16", dict(use_sliding_window=True, sliding_window=12, max_window_layers=1)),
+    "qwen2-yarn": ("Qwen2Config", "float16", TINY | dict(rope_theta=1000000.0, rope_scaling=YARN, max_position_embeddings=32)),
+    "qwen2-window": ("Qwen2Config", "float16", TINY | dict(use_sliding_window=True, sliding_window=12, max_window_layers=1)),
     "qwen3": ("Qwen3Config", "float16", dict(rope_theta=1000000.0, head_dim=32, tie_word_embeddings=True)),
     "falcon": ("FalconConfig", "float16", dict(
         tie_word_embeddings=True, multi_query=True, parallel_attn=True, bias=False, alibi=False, new_decoder_architecture=False)),
@@ -82,6 +86,9 @@ CASES = {
     "falcon2-11b": ("FalconConfig", "float16", dict(
         hidden_size=48, num_kv_heads=2, ffn_hidden_size=64, bias=True, alibi=False, new_decoder_architecture=True, num_ln_in_parallel_attn=1)),
     "ministral": ("MinistralConfig", "float16", SMALL | dict(sliding_window=16, layer_types=["sliding_attention", "full_attention"])),
+    # Queries of the long prompt have three scales.
+    "ministral3": ("Ministral3Config", "float16", TINY | dict(
+        rope_parameters=YARN | dict(rope_theta=1000000.0, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.4))),
     "seed-oss": ("SeedOssConfig", "float16", SMALL | dict(num_attention_heads=2, num_key_value_heads=1)),
     "phi3.5": ("Phi3Config", "float16", SMALL | longrope(6) | dict(num_key_value_heads=4, sliding_window=24, pad_token_id=EOS)),
     "phi4-mini": ("Phi3Config", "float16", SMALL | longrope(6) | dict(
@@ -93,21 +100,24 @@ CASES = {
     "gemma3": ("Gemma3TextConfig", "float16", GEMMA | dict(
         num_hidden_layers=3, layer_types=["sliding_attention", "sliding_attention", "full_attention"], rope_parameters=dict(
             full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1000000.0), sliding_attention=dict(rope_type="default", rope_theta=10000.0)))),
-    "gpt-oss": ("GptOssConfig", "float16", MOE | dict(
+    "gemma4": ("Gemma4TextConfig", "float16", GEMMA4 | dict(
+        num_hidden_layers=3, hidden_size_per_layer_input=0, layer_types=["sliding_attention", "full_attention", "full_attention"])),
+    "gemma4-unified": ("Gemma4UnifiedTextConfig", "float16", GEMMA4 | dict(layer_types=["sliding_attention", "full_attention"])),
+    "gpt-oss": ("GptOssConfig", "float16", TINY | dict(
         num_local_experts=4, num_experts_per_tok=2, intermediate_size=24, sliding_window=16, tie_word_embeddings=False,
         rope_parameters=YARN | dict(rope_theta=150000.0, truncate=False, beta_fast=32.0, beta_slow=1.0))),
     "smollm3": ("SmolLM3Config", "float16", SMALL | dict(
         num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1, no_rope_layer_interval=2, tie_word_embeddings=True, pad_token_id=EOS)),
-    "mixtral": ("MixtralConfig", "float16", MOE | dict(num_local_experts=4, num_experts_per_tok=2, intermediate_size=24)),
-    "qwen3-moe": ("Qwen3MoeConfig", "float16", MOE | dict(
+    "mixtral": ("MixtralConfig", "float16", TINY | dict(num_local_experts=4, num_experts_per_tok=2, intermediate_size=24)),
+    "qwen3-moe": ("Qwen3MoeConfig", "float16", TINY | dict(
         num_hidden_layers=3, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=16, norm_topk_prob=True, mlp_only_layers=[1])),
-    "qwen2-moe": ("Qwen2MoeConfig", "float16", MOE | dict(
+    "qwen2-moe": ("Qwen2MoeConfig", "float16", TINY | dict(
         head_dim=8, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=32, norm_topk_prob=False)),
     "olmo2": ("Olmo2Config", "float16", SMALL | dict(pad_token_id=EOS)),
     "olmo3": ("Olmo3Config", "float16", SMALL | dict(
         num_hidden_layers=3, sliding_window=16, layer_types=["sliding_attention", "sliding_attention", "full_attention"], rope_scaling=YARN, pad_token_id=EOS)),
     "glm4": ("Glm4Config", "float16", SMALL | dict(partial_rotary_factor=0.5, pad_token_id=EOS)),
-    "glm4-moe": ("Glm4MoeConfig", "float16", MOE | dict(
+    "glm4-moe": ("Glm4MoeConfig", "float16", TINY | dict(
         partial_rotary_factor=0.5, attention_bias=True, use_qk_norm=True, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16,
         n_shared_experts=1, n_group=2, topk_group=1, routed_scaling_factor=1.5, first_k_dense_replace=1, num_hidden_layers=3, pad_token_id=EOS)),
 }
@@ -127,8 +137,9 @@ def draw_weights(model, seed):
             elif name.endswith("bias"):
                 p.copy_(0.3 * noise)
             elif p.dim() == 1:
-                stored = 1.0 if model.config.model_type.startswith("gemma") else 0.0  # less than what multiplies
-                p.copy_((1.5 if "q_norm" in name else 1.0) - stored + 0.2 * noise)
+                stored = 1.0 if model.config.model_type in ("gemma2", "gemma3_text") else 0.0  # less than what multiplies
+                query = 0.8 if model.config.model_type.startswith("gemma4") else 1.5  # whose scale is 1
+                p.copy_((query if "q_norm" in name else 1.0) - stored + 0.2 * min(query, 1) * noise)
             elif "embed" in name:
                 # Small beside what Falcon's parallel blocks add, or Granite's, whose multipliers
                 # are on both, or the tied head repeats the input.
@@ -141,6 +152,8 @@ def draw_weights(model, seed):
         for name, p in model.named_buffers():
             if name.endswith("e_score_correction_bias"):
                 p.copy_(0.1 * torch.randn(p.shape, generator=generator))
+            elif name.endswith("layer_scalar"):
+                p.copy_(0.5 + torch.rand(p.shape, generator=generator))
 
 
 def make_tokenizer():

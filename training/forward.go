@@ -107,7 +107,7 @@ func (p *pass) reached() bool { return model.VProj.ReachesScores(p.l, p.m.Config
 func (p *pass) Projections() (q, k, v autodiff.Node) {
 	p.h = p.Norm(p.x, p.m.Network.Layers[p.l].AttentionNorm)
 	q, k = p.Linear(model.QProj, p.h, 1), p.Linear(model.KProj, p.h, 1)
-	if p.reached() {
+	if v = k; p.m.Network.Layers[p.l].Linear(model.VProj) != nil && p.reached() {
 		v = p.Linear(model.VProj, p.h, 1)
 	}
 	return q, k, v
@@ -127,16 +127,16 @@ func (p *pass) Norm(x autodiff.Node, n model.Norm) autodiff.Node {
 }
 
 func (p *pass) Rotate(m model.Module, x autodiff.Node) autodiff.Node {
-	heads := p.m.Config.Heads
+	kv := p.m.Config.KV(p.l)
 	if m == model.KProj {
-		heads = p.m.Config.KVHeads
+		return p.g.KeyRoPE(x, p.sample, p.l, kv.Heads, kv.Dim)
 	}
-	return p.g.RoPE(x, p.sample, p.l, heads, p.m.Config.HeadDim)
+	return p.g.QueryRoPE(x, p.sample, p.l, p.m.Config.Heads, kv.Dim)
 }
 
 func (p *pass) Attend(q, k, v autodiff.Node) (out autodiff.Node, ok bool, err error) {
-	c := &p.m.Config
-	heads := autodiff.Heads{Query: c.Heads, KV: c.KVHeads, Dim: c.HeadDim, Window: c.Window(p.l), Scale: c.AttentionScale(), SoftCap: c.AttentionCap, Sinks: p.m.Network.Layers[p.l].Sinks}
+	c, kv := &p.m.Config, p.m.Config.KV(p.l)
+	heads := autodiff.Heads{Query: c.Heads, KV: kv.Heads, Dim: kv.Dim, Window: c.Window(p.l), Scale: c.AttentionScale(), SoftCap: c.AttentionCap, Sinks: p.m.Network.Layers[p.l].Sinks}
 	var scores autodiff.Node
 	if ok = p.reached(); ok {
 		out, scores = p.g.Attention(q, k, v, p.sample, p.l, heads)

@@ -248,7 +248,7 @@ func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
 	}
 	s, loss := newStudentOf(t, m, a, "kl")
 	value, grads := gradients(t, s, sample)
-	if _, table := m.RowsAfter(cache.Next(), rows, m.Config.Long(int(cache.Next()))); !slices.Equal(table, sample.RoPE) {
+	if _, queries, keys := m.RowsAfter(cache.Next(), rows, m.Config.Long(int(cache.Next()))); !slices.Equal(queries, sample.QueryRoPE) || !slices.Equal(keys, sample.KeyRoPE) {
 		t.Errorf("rows after a prompt of %d tokens rotate by other angles than rows after its cache", len(prompt))
 	}
 	// The graph is the twin of a probe's pass.

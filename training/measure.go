@@ -149,8 +149,8 @@ func (w work) total() float64 { return w.prefill.total() + w.target.total() + w.
 func operations(m *model.Model, prompt, response int, adapters []rowsOf) (w work) {
 	c := &m.Config
 	n := float64(prompt)
-	attention := float64(c.Heads * c.HeadDim) // per pair of row and entry and per product
 	for l := range c.Layers {
+		attention := float64(c.Heads * c.KV(l).Dim) // per pair of row and entry and per product
 		last := l == c.Layers-1
 		for _, module := range model.Modules {
 			lin := m.Network.Layers[l].Linear(module)

@@ -175,7 +175,9 @@ func ropeBytes(m *model.Model, positions int) int64 {
 	tables := make(map[*model.RoPE]int)
 	for l := range m.Config.Layers {
 		of := m.Config.RoPEOf(l)
-		tables[of] = len(of.RoPEFreqs)
+		if tables[of] = len(of.RoPEFreqs); of.PositionScale != nil { // queries have one of their own, made of another
+			tables[of] *= 3
+		}
 	}
 	width := 0
 	for _, w := range tables {

@@ -88,14 +88,14 @@ func target(ctx context.Context, r *runner.Runner, cache *kvcache.Cache, respons
 
 // after places an adapter's rows after the prompt: what a student's graph runs on.
 func (p *prepared) after(m *model.Model, rows int) autodiff.Sample {
-	pos, table := m.RowsAfter(p.next, rows, m.Config.Long(int(p.next)))
-	return autodiff.Sample{Past: p.past, Positions: pos, RoPE: table, Targets: p.targets}
+	pos, queries, keys := m.RowsAfter(p.next, rows, m.Config.Long(int(p.next)))
+	return autodiff.Sample{Past: p.past, Positions: pos, QueryRoPE: queries, KeyRoPE: keys, Targets: p.targets}
 }
 
 // afterCache is the same of a cache as it is.
 func afterCache(m *model.Model, c *kvcache.Cache, targets []*kernels.Tensor, rows int) autodiff.Sample {
-	pos, table := c.RowsAfter(m, rows)
-	return autodiff.Sample{Past: c.Views(), Positions: pos, RoPE: table, Targets: targets}
+	pos, queries, keys := c.RowsAfter(m, rows)
+	return autodiff.Sample{Past: c.Views(), Positions: pos, QueryRoPE: queries, KeyRoPE: keys, Targets: targets}
 }
 
 // bytes is the memory that a prepared sample holds.

@@ -8,7 +8,7 @@ func (m Model) Step(w eviction.Workload, before, batch int) Cost {
 	total := m.step(func(l int) int { return m.entries(w, l, before) }, w.Read, batch)
 	for l := range m.layers {
 		if n := m.entries(w, l, before); w.Merges && m.as.Runtime && w.Limit != nil && n > w.Limit[l] {
-			merged := m.similarities(n, 1) // the evicted pair is among those that it is compared with
+			merged := m.similarities(l, n, 1) // the evicted pair is among those that it is compared with
 			total = total.plus(Cost{float64(batch) * merged.FLOPs, float64(batch) * merged.Bytes, float64(batch) * merged.Seconds})
 		}
 	}
@@ -16,8 +16,8 @@ func (m Model) Step(w eviction.Workload, before, batch int) Cost {
 }
 
 // similarities are the products of the keys that a layer keeps and those that it evicts.
-func (m Model) similarities(kept, evicted int) Cost {
-	return m.chip.operation(2*float64(kept)*float64(evicted)*float64(m.kvHeads*m.headDim), float64(kept+evicted)*m.pair)
+func (m Model) similarities(l, kept, evicted int) Cost {
+	return m.chip.operation(2*float64(kept)*float64(evicted)*m.layers[l].keys, float64(kept+evicted)*m.layers[l].pair)
 }
 
 // entries is what a layer holds per KV head, the step's own pair included, after so many
@@ -48,11 +48,11 @@ func (m Model) step(entries func(l int) int, read, batch int) Cost {
 		if read > 0 {
 			n = min(n, read)
 		}
-		at := m.product(2, float64(n), n)
+		at := m.product(l, 2, float64(n), n)
 		if m.as.Runtime {
-			at = at.plus(m.store(1, 1))
+			at = at.plus(m.store(l, 1))
 		} else {
-			at = at.plus(m.store(n, 1))
+			at = at.plus(m.store(l, n))
 		}
 		b := float64(batch)
 		total = total.plus(Cost{b * at.FLOPs, b * at.Bytes, b * at.Seconds})

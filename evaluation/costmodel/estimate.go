@@ -58,12 +58,12 @@ func (m Model) Estimate(p *eviction.Configured, r Run) Estimate {
 	}
 	e.Step = Cost{e.Step.FLOPs / float64(steps), e.Step.Bytes / float64(steps), e.Step.Seconds / float64(steps)}
 	for l := range m.layers {
-		e.HeldBytes += float64(w.Held[l]) * m.pair
+		e.HeldBytes += float64(w.Held[l]) * m.layers[l].pair
 		end := w.Held[l] + max(0, w.MaxNew-1)
 		if w.Limit != nil {
 			end = min(end, max(w.Held[l], w.Limit[l]))
 		}
-		e.EndBytes += float64(end) * m.pair
+		e.EndBytes += float64(end) * m.layers[l].pair
 	}
 	e.PeakBytes = max(m.peak(w), e.EndBytes)
 	return e
@@ -128,7 +128,7 @@ func (m Model) speculate(w eviction.Workload, add func(string, Cost)) {
 	prompt := d.Prefill(w.Tokens)
 	steps := w.Draft - 1
 	if !m.as.Runtime {
-		prompt, steps = prompt.plus(d.store(w.Tokens, len(d.layers))), w.Draft
+		prompt, steps = prompt.plus(d.storeAll(w.Tokens)), w.Draft
 	}
 	add("draft model: prompt", prompt)
 	add("draft model: steps", d.steps(slices.Repeat([]int{w.Tokens}, len(d.layers)), steps))
@@ -144,12 +144,12 @@ func (m Model) draft(w eviction.Workload, add func(string, Cost)) {
 			if w.Spares(l) {
 				continue
 			}
-			look = look.plus(m.product(1, m.causal(l, w.Draft, w.Tokens), w.Tokens))
+			look = look.plus(m.product(l, 1, m.causal(l, w.Draft, w.Tokens), w.Tokens))
 		}
 		add("second look", look)
 		return
 	}
-	full := m.store(w.Tokens, len(m.layers))
+	full := m.storeAll(w.Tokens)
 	add("full cache", full)
 	add("draft", m.steps(w.Held, w.Draft))
 	look := full
@@ -157,7 +157,7 @@ func (m Model) draft(w eviction.Workload, add func(string, Cost)) {
 		for _, mod := range m.layers[l].modules {
 			look = look.plus(m.chip.operation(2*mod.weights*float64(w.Draft), mod.read(w.Draft)*m.weight))
 		}
-		look = look.plus(m.product(4, m.causal(l, w.Draft, w.Tokens), w.Tokens))
+		look = look.plus(m.product(l, 4, m.causal(l, w.Draft, w.Tokens), w.Tokens))
 	}
 	add("second look", look)
 }
@@ -167,7 +167,7 @@ func (m Model) merge(w eviction.Workload) Cost {
 	var total Cost
 	for l := range m.layers {
 		if !w.Spares(l) {
-			total = total.plus(m.similarities(w.Held[l], w.Tokens-w.Held[l]))
+			total = total.plus(m.similarities(l, w.Held[l], w.Tokens-w.Held[l]))
 		}
 	}
 	return total
@@ -176,24 +176,24 @@ func (m Model) merge(w eviction.Workload) Cost {
 // peak is the most that caches of a prompt take at once: one layer whole and what is kept of
 // those before it, or all layers whole and what a draft is decoded on besides.
 func (m Model) peak(w eviction.Workload) float64 {
-	most, kept, all := 0, 0, w.Tokens*len(m.layers)
+	bytes, kept, all := 0.0, m.bytes(w.Held), m.bytes(slices.Repeat([]int{w.Tokens}, len(m.layers)))
+	before := 0.0
 	for l := range m.layers {
-		most = max(most, kept+w.Tokens)
-		kept += w.Held[l]
+		bytes = max(bytes, before+float64(w.Tokens)*m.layers[l].pair)
+		before += float64(w.Held[l]) * m.layers[l].pair
 	}
 	if w.Waits {
-		most = all
+		bytes = all
 	}
 	if w.OnEvicted {
-		most = all + kept + w.Draft*len(m.layers)
+		bytes = all + kept + m.bytes(slices.Repeat([]int{w.Draft}, len(m.layers)))
 	}
-	bytes := float64(most) * m.pair
 	if w.Draft > 0 && !w.OnEvicted {
 		d := m.shape
 		if w.DraftModel != nil {
 			d = shapeOf(w.DraftModel)
 		}
-		bytes = max(bytes, float64((w.Tokens+w.Draft-1)*len(d.layers))*d.pair)
+		bytes = max(bytes, d.bytes(slices.Repeat([]int{w.Tokens + w.Draft - 1}, len(d.layers))))
 	}
 	return bytes
 }

@@ -1,6 +1,8 @@
 package costmodel
 
 import (
+	"slices"
+
 	"glimpse/eviction"
 	"glimpse/model"
 )
@@ -25,7 +27,7 @@ func New(m *model.Model, chip Chip, as Conventions) Model {
 func (m Model) Prefill(tokens int) Cost {
 	c := m.pass(eviction.Workload{Tokens: tokens})
 	if m.as.Runtime {
-		c = c.plus(m.store(tokens, len(m.layers)))
+		c = c.plus(m.storeAll(tokens))
 	}
 	return c
 }
@@ -103,14 +105,14 @@ func (m Model) updates(l int, probes []rows) Cost {
 	return total
 }
 
-// product is the cost of n products of each of so many pairs of query and key, with keys and
+// product is the cost in a layer of n products of each of so many pairs of query and key, with keys and
 // values of so many entries.
-func (m Model) product(n int, pairs float64, entries int) Cost {
-	flops := 2 * float64(n) * pairs * float64(m.heads*m.headDim)
+func (m Model) product(l, n int, pairs float64, entries int) Cost {
+	flops := 2 * float64(n) * pairs * m.layers[l].queries
 	if !m.as.Runtime {
 		return m.chip.operation(flops, 0)
 	}
-	return m.chip.operation(flops, float64(min(n, 2))/2*float64(entries)*m.pair)
+	return m.chip.operation(flops, float64(min(n, 2))/2*float64(entries)*m.layers[l].pair)
 }
 
 // causal are the pairs of n rows after past entries.
@@ -126,16 +128,16 @@ func (m Model) attention(l int, w eviction.Workload, probes []rows) Cost {
 	n := w.Tokens
 	var total Cost
 	if m.economical(l) && n > 1 {
-		total = m.product(2, seen(n, m.layers[l].window), n)
+		total = m.product(l, 2, seen(n, m.layers[l].window), n)
 	} else {
-		total = m.product(2, m.causal(l, n, 0), n)
+		total = m.product(l, 2, m.causal(l, n, 0), n)
 	}
 	for _, p := range probes {
 		products := 2
 		if m.economical(l) {
 			products = 1
 		}
-		total = total.plus(m.product(products, m.causal(l, p.n, n), n))
+		total = total.plus(m.product(l, products, m.causal(l, p.n, n), n))
 	}
 	return total
 }
@@ -146,7 +148,7 @@ func (m Model) scores(l int, w eviction.Workload, probes []rows) Cost {
 	var total Cost
 	for _, p := range probes {
 		if p.peak { // of the prompt's entries alone
-			total = total.plus(m.product(1, m.causal(l, p.n, n)-m.causal(l, p.n, 0), n))
+			total = total.plus(m.product(l, 1, m.causal(l, p.n, n)-m.causal(l, p.n, 0), n))
 		}
 	}
 	if w.Spares(l) {
@@ -157,10 +159,10 @@ func (m Model) scores(l int, w eviction.Workload, probes []rows) Cost {
 		return m.causal(l, rows, n-rows)
 	}
 	for _, rows := range c.Windows {
-		total = total.plus(m.product(1, window(rows), n))
+		total = total.plus(m.product(l, 1, window(rows), n))
 	}
 	for _, rows := range c.PeakWindows {
-		total = total.plus(m.product(2, window(rows), n))
+		total = total.plus(m.product(l, 2, window(rows), n))
 	}
 	if c.AllRows {
 		products := 1
@@ -170,7 +172,7 @@ func (m Model) scores(l int, w eviction.Workload, probes []rows) Cost {
 		if m.economical(l) { // the rows' attention has no output there
 			products++
 		}
-		total = total.plus(m.product(products, m.causal(l, n, 0), n))
+		total = total.plus(m.product(l, products, m.causal(l, n, 0), n))
 	}
 	return total
 }
@@ -183,16 +185,25 @@ func (m Model) lmHead() Cost {
 	return m.chip.operation(2*m.head, m.head*m.weight)
 }
 
-// store moves so many entries of so many layers, once.
-func (m Model) store(entries, layers int) Cost {
-	return m.chip.operation(0, float64(entries)*float64(layers)*m.pair)
+// store moves so many entries of a layer, once.
+func (m Model) store(l, entries int) Cost {
+	return m.chip.operation(0, float64(entries)*m.layers[l].pair)
+}
+
+// storeAll moves so many entries of every layer.
+func (m Model) storeAll(entries int) Cost {
+	return m.storeEach(slices.Repeat([]int{entries}, len(m.layers)))
 }
 
 // storeEach moves so many entries of each layer.
 func (m Model) storeEach(entries []int) Cost {
-	sum := 0
-	for _, n := range entries {
-		sum += n
+	return m.chip.operation(0, m.bytes(entries))
+}
+
+// bytes are those of so many entries of each layer.
+func (s shape) bytes(entries []int) (sum float64) {
+	for l, n := range entries {
+		sum += float64(n) * s.layers[l].pair
 	}
-	return m.store(sum, 1)
+	return sum
 }

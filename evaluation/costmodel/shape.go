@@ -9,17 +9,18 @@ import (
 
 // shape is what the costs of a model depend on.
 type shape struct {
-	layers                  []layer
-	heads, kvHeads, headDim int
-	head                    float64 // weights of the LM head
-	weight                  float64 // bytes of a weight of the layers, on average
-	pair                    float64 // bytes of the keys and values of one entry, in all KV heads of a layer
-	weights                 float64 // bytes of all weights
+	layers  []layer
+	head    float64 // weights of the LM head
+	weight  float64 // bytes of a weight of the layers, on average
+	weights float64 // bytes of all weights
 }
 
 type layer struct {
 	modules []module
-	window  int // sliding window, 0 for none
+	window  int     // sliding window, 0 for none
+	queries float64 // numbers of a row's queries
+	keys    float64 // numbers of its keys
+	pair    float64 // bytes of the keys and values of one entry, in all KV heads
 }
 
 type module struct {
@@ -46,14 +47,15 @@ func (m module) read(rows int) float64 {
 func shapeOf(m *model.Model) shape {
 	c := &m.Config
 	s := shape{
-		heads: c.Heads, kvHeads: c.KVHeads, headDim: c.HeadDim,
 		head:    float64(c.Vocab) * float64(c.Hidden),
-		pair:    float64(2 * c.KVHeads * m.CacheDType().Bytes(c.HeadDim)),
 		weights: float64(m.WeightBytes()),
 	}
 	bytes, weights := 0, 0 // a GGUF file mixes types
 	for l := range c.Layers {
-		at := layer{window: c.Window(l)}
+		kv := c.KV(l)
+		at := layer{
+			window: c.Window(l), queries: float64(c.Heads * kv.Dim), keys: float64(kv.Heads * kv.Dim), pair: float64(2 * kv.Heads * m.CacheDType().Bytes(kv.Dim)),
+		}
 		for _, name := range model.Modules {
 			if lin := m.Network.Layers[l].Linear(name); lin != nil {
 				at.modules = append(at.modules, module{name: name, weights: float64(lin.Weight.Len())})

@@ -26,15 +26,15 @@ type shownToken struct {
 // coloured by the share of heads that keep it.
 func (x *Inspection) WriteHTML(w io.Writer) error {
 	page := struct {
-		Model, Policy, Adapter, Budget    string
-		Heads, Layers, KVHeads, Somewhere int
-		Tokens                            []shownToken
-		Kept                              [][][]int32
+		Model, Policy, Adapter, Budget string
+		Heads, Layers, Somewhere       int
+		Tokens                         []shownToken
+		Kept                           [][][]int32
 	}{
 		Model: x.Model.Name, Policy: x.Policy, Adapter: x.Adapter, Budget: x.Budget.Describe(len(x.IDs)),
-		Layers: len(x.kept()), KVHeads: x.Model.Config.KVHeads, Kept: x.kept(),
+		Layers: len(x.kept()), Kept: x.kept(),
 	}
-	page.Heads = page.Layers * page.KVHeads
+	page.Heads = x.Session.Cache.Heads()
 	counts := eviction.KeptCounts(x.kept(), len(x.IDs))
 	for i, text := range x.Model.Texts(x.IDs) {
 		if counts[i] > 0 {

@@ -38,9 +38,8 @@ func (x *Inspection) Summary() string {
 	if least < most {
 		kept = fmt.Sprintf("%d to %d", least, most)
 	}
-	layers := len(x.kept())
-	return fmt.Sprintf("%s keeps %s of the prompt's %d KV entries per KV head, %.1f%% over %d layers of %d KV heads",
-		x.Policy, kept, len(x.IDs), 100*float64(total)/float64(len(heads)*len(x.IDs)), layers, len(heads)/layers)
+	return fmt.Sprintf("%s keeps %s of the prompt's %d KV entries per KV head, %.1f%% over %d KV heads of %d layers",
+		x.Policy, kept, len(x.IDs), 100*float64(total)/float64(len(heads)*len(x.IDs)), len(heads), len(x.kept()))
 }
 
 // kept is what the session keeps, and what layers hold that the policy leaves alone.
@@ -50,7 +49,7 @@ func (x *Inspection) kept() [][][]int32 {
 		if kept[l] != nil {
 			continue
 		}
-		for h := range x.Model.Config.KVHeads {
+		for h := range x.Session.Cache.LayerKVHeads(l) {
 			pos := x.Session.Cache.Positions(l, h)
 			n, _ := slices.BinarySearch(pos, int32(len(x.IDs)))
 			kept[l] = append(kept[l], slices.Clone(pos[:n]))

@@ -12,25 +12,24 @@ import (
 // WriteNPZ writes for numpy.load:
 //
 //	ids     int32 [tokens]                      the prompt
-//	kept    bool [layers, kvHeads, tokens]      what stays in the cache
+//	kept    bool [layers, kvHeads, tokens]      what stays in the cache; layers with fewer heads keep nothing in the others
 //	counts  int32 [tokens]                      heads that keep the token
-//	scores  float32 [layers, kvHeads, tokens]   absent where nothing was scored; NaN in layers that are left alone
+//	scores  float32 [layers, kvHeads, tokens]   absent where nothing was scored; NaN in layers that are left alone, and of heads that they lack
 //	model, policy                               names
 func (x *Inspection) WriteNPZ(w io.Writer) error {
-	layers, heads, n := len(x.kept()), x.Model.Config.KVHeads, len(x.IDs)
+	layers, heads, n := len(x.kept()), 0, len(x.IDs)
+	for _, layer := range x.kept() {
+		heads = max(heads, len(layer))
+	}
 	kept := make([]bool, layers*heads*n)
-	var scores []float32
+	scores := slices.Repeat([]float32{float32(math.NaN())}, len(kept))
 	for l, layer := range x.kept() {
 		for h, positions := range layer {
 			for _, p := range positions {
 				kept[(l*heads+h)*n+int(p)] = true
 			}
-			switch all := x.Session.Scores(); {
-			case all == nil:
-			case all[l] == nil: // a layer that the policy leaves alone
-				scores = append(scores, slices.Repeat([]float32{float32(math.NaN())}, n)...)
-			default:
-				scores = append(scores, all[l][h]...)
+			if all := x.Session.Scores(); all != nil && all[l] != nil { // none of a layer that the policy leaves alone
+				copy(scores[(l*heads+h)*n:][:n], all[l][h])
 			}
 		}
 	}

@@ -116,6 +116,11 @@ func (a *architecture) sources(file *container.File, c config, matrices kernels.
 		}
 		layer, module, kind := split(t.Name)
 		name, known := a.names[module]
+		if part, expert, ok := singleExpert(module); ok && strings.Contains(a.names[part], "%d") {
+			if _, all := file.Tensor(strings.Replace(part, "blk.", "blk."+layer+".", 1) + kind); !all {
+				name, known = fmt.Sprintf(a.names[part], expert), true
+			}
+		}
 		if module == "blk.attn_norm" && twoNorms {
 			name = "ln_mlp"
 		}
@@ -172,6 +177,14 @@ func (a *architecture) sources(file *container.File, c config, matrices kernels.
 		sources[name+kind] = s
 	}
 	return sources
+}
+
+// singleExpert is the number of an expert whose tensor is its own, as in the first files of Mixtral, and the module that has
+// all experts in later ones: of blk.ffn_gate.3 it is blk.ffn_gate_exps, and 3.
+func singleExpert(module string) (part string, expert int, ok bool) {
+	part, number, ok := strings.Cut(strings.TrimPrefix(module, "blk."), ".")
+	expert, err := strconv.Atoi(number)
+	return "blk." + part + "_exps", expert, ok && err == nil && strconv.Itoa(expert) == number
 }
 
 // holds tells whether a type has all values of an F32 tensor.

@@ -291,7 +291,24 @@ func glm4MoEConfig(m *metadata, c config) {
 	}
 }
 
-func mistralConfig(_ *metadata, c config) { c["sliding_window"] = nil }
+// mistralConfig is of Mistral, or, where queries grow with their positions, of Ministral 3.
+func mistralConfig(m *metadata, c config) {
+	c["sliding_window"] = nil
+	scaling, _ := c["rope_scaling"].(map[string]any)
+	if n, ok := m.number("rope.scaling.yarn_log_multiplier"); ok && !is(n, 0) && scaling != nil {
+		scaling["mscale"], scaling["mscale_all_dim"] = 1, n
+	}
+	beta, ok := m.number("attention.temperature_scale")
+	if !ok || is(beta, 0) {
+		return
+	}
+	if scaling["rope_type"] != "yarn" {
+		m.fail("key %q: got %s, want it beside key %q of yarn alone", m.prefix+"attention.temperature_scale", beta, m.prefix+"rope.scaling.type")
+		return
+	}
+	scaling["llama_4_scaling_beta"] = beta
+	c["architectures"], c["model_type"] = []string{"Ministral3ForCausalLM"}, "ministral3"
+}
 
 func seedOssConfig(m *metadata, c config) {
 	c["attention_bias"], c["attention_out_bias"], c["mlp_bias"] = m.has("blk.0.attn_q.bias"), m.has("blk.0.attn_output.bias"), m.has("blk.0.ffn_up.bias")

@@ -166,6 +166,7 @@ func TestRefused(t *testing.T) {
 		"scaling":              {map[string]any{"llama.rope.scaling.type": "ntk"}, `key "llama.rope.scaling.type": got "ntk", want none, linear, yarn or longrope`},
 		"experts":              {map[string]any{"llama.expert_count": int32(8)}, `key "llama.expert_used_count" is missing`},
 		"unknown key":          {map[string]any{"llama.attention.temperature_scale": float32(0.1)}, `key "llama.attention.temperature_scale": unknown of LlamaForCausalLM, got 0.1, which could change`},
+		"growth":               {map[string]any{"llama.attention.sliding_window": int32(4), "llama.attention.temperature_scale": float32(0.1)}, `key "llama.attention.temperature_scale": got 0.1, want it beside key "llama.rope.scaling.type" of yarn alone`},
 		"not a number":         {map[string]any{"llama.rope.freq_base": "10000"}, `key "llama.rope.freq_base": a value of type string, want a float`},
 		"other tokenizer":      {map[string]any{"tokenizer.ggml.model": "bert"}, `tokenizer: key "tokenizer.ggml.model": got "bert", want gpt2 or llama`},
 		"other pre-tokenizer":  {map[string]any{"tokenizer.ggml.pre": "jais"}, `tokenizer: key "tokenizer.ggml.pre": unknown pre-tokenizer "jais", want one of: a.x-4.0, command-r`},

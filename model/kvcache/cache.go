@@ -13,11 +13,12 @@ import (
 // its own list of entries in ascending order of position, since heads may keep
 // different ones after eviction. A Cache belongs to one goroutine.
 type Cache struct {
-	rooms   []*cacheRoom  // by layer
-	dtype   kernels.DType // of keys and values
-	heads   [][]headCache // [layer][kvHead]
-	headDim int
-	next    int32
+	rooms []*cacheRoom  // by layer
+	dtype kernels.DType // of keys and values
+	heads [][]headCache // [layer][kvHead]
+	dims  []int         // widths of the heads, by layer
+	kv    model.KVShape // of layers without a window
+	next  int32
 	// long tells that its rows are rotated by the frequencies of long prompts, those of
 	// more than longAfter tokens (0: there are none); expected is what Expect said.
 	long                bool
@@ -64,8 +65,8 @@ const GrowEntries = 16
 // New returns an empty cache for one sequence.
 func New(m *model.Model) *Cache {
 	c := &Cache{
-		dtype: m.CacheDType(), headDim: m.Config.HeadDim, heads: make([][]headCache, m.Config.Layers),
-		windows: make([]int, m.Config.Layers), freed: make([]int32, m.Config.Layers), back: -1, held: -1,
+		dtype: m.CacheDType(), dims: make([]int, m.Config.Layers), heads: make([][]headCache, m.Config.Layers),
+		kv: model.KVShape{Heads: m.Config.KVHeads, Dim: m.Config.HeadDim}, windows: make([]int, m.Config.Layers), freed: make([]int32, m.Config.Layers), back: -1, held: -1,
 		onDevice: make([]*kernels.Selection, m.Config.Layers),
 	}
 	if m.Config.LongRoPE != nil {
@@ -79,7 +80,8 @@ func New(m *model.Model) *Cache {
 	}
 	for l := range c.heads {
 		c.windows[l] = m.Config.Window(l)
-		c.heads[l] = make([]headCache, m.Config.KVHeads)
+		kv := m.Config.KV(l)
+		c.dims[l], c.heads[l] = kv.Dim, make([]headCache, kv.Heads)
 	}
 	return c
 }
@@ -93,9 +95,22 @@ func (c *Cache) DType() kernels.DType { return c.dtype }
 // On is the device that holds a layer.
 func (c *Cache) On(layer int) kernels.Backend { return c.rooms[layer].on }
 
-// Layers and KVHeads are the extents of the cache.
-func (c *Cache) Layers() int  { return len(c.heads) }
-func (c *Cache) KVHeads() int { return len(c.heads[0]) }
+// Layers is the number of layers.
+func (c *Cache) Layers() int { return len(c.heads) }
+
+// KVHeads is the number of KV heads of a layer without a window, and of all layers but for those of Config.LayerKV.
+func (c *Cache) KVHeads() int { return c.kv.Heads }
+
+// Heads is the number of KV heads of all layers.
+func (c *Cache) Heads() (n int) {
+	for l := range c.heads {
+		n += len(c.heads[l])
+	}
+	return n
+}
+
+// LayerKVHeads is the number of KV heads of a layer.
+func (c *Cache) LayerKVHeads(layer int) int { return len(c.heads[layer]) }
 
 // Entries is the number of pairs that a layer's KV head holds.
 func (c *Cache) Entries(layer, head int) int { return len(c.heads[layer][head].pos) }
@@ -131,7 +146,7 @@ func (c *Cache) View(layer int) []kernels.KV {
 func (h *headCache) view(c *Cache, layer int) kernels.KV {
 	if h.k == nil {
 		on := c.On(layer)
-		return kernels.KV{K: on.Alloc(c.dtype, 0, c.headDim), V: on.Alloc(c.dtype.OfValues(), 0, c.headDim)}
+		return kernels.KV{K: on.Alloc(c.dtype, 0, c.dims[layer]), V: on.Alloc(c.dtype.OfValues(), 0, c.dims[layer])}
 	}
 	return h.viewInto(new(kernels.Tensor), new(kernels.Tensor))
 }
@@ -164,12 +179,14 @@ func (c *Cache) EndPrefill() {
 func (c *Cache) alloc(layer, capacity int) (k, v *kernels.Tensor) {
 	room := c.rooms[layer]
 	one := func(d kernels.DType) *kernels.Tensor {
-		if i := slices.IndexFunc(room.spare, func(t *kernels.Tensor) bool { return t.DType == d && t.Dim0() == capacity }); i >= 0 {
+		if i := slices.IndexFunc(room.spare, func(t *kernels.Tensor) bool {
+			return t.DType == d && t.Dim0() == capacity && t.Width() == c.dims[layer]
+		}); i >= 0 {
 			t := room.spare[i]
 			room.spare = slices.Delete(room.spare, i, i+1)
 			return t
 		}
-		return room.on.Alloc(d, capacity, c.headDim)
+		return room.on.Alloc(d, capacity, c.dims[layer])
 	}
 	return one(c.dtype), one(c.dtype.OfValues())
 }
@@ -285,7 +302,7 @@ func (c *Cache) makeRoom(layer int, h *headCache, n int) {
 // room for beside them, without which a long cache on a device would be copied every few
 // tokens.
 func (c *Cache) grown(layer, n int) int {
-	return c.On(layer).RoomFor(c.dtype, n+GrowEntries, c.headDim)
+	return c.On(layer).RoomFor(c.dtype, n+GrowEntries, c.dims[layer])
 }
 
 // changed notes that where pairs lie or how many there are has changed.
@@ -337,7 +354,7 @@ func (c *Cache) SetPair(layer, head, entry int, k, v []float64) {
 	h := &c.heads[layer][head]
 	set := func(t *kernels.Tensor, x []float64) {
 		if x != nil {
-			kernels.Convert(t.Rows(entry, entry+1), kernels.FromF64(x, 1, c.headDim))
+			kernels.Convert(t.Rows(entry, entry+1), kernels.FromF64(x, 1, c.dims[layer]))
 		}
 	}
 	set(h.k, k)
@@ -354,10 +371,21 @@ func (c *Cache) Seen(layer, head int, pos int32, window int) int {
 	return len(p) - FirstSeen(p, pos, window)
 }
 
-// PairBytes is the memory of one entry of one head: a key and a value. Those in groups that are among the newest take
+// PairBytes is the memory of one entry of one head of KVHeads: a key and a value. Those in groups that are among the newest take
 // more.
-func (c *Cache) PairBytes() int64 {
-	return 2 * int64(c.dtype.Bytes(c.headDim))
+func (c *Cache) PairBytes() int64 { return c.pairBytes(c.kv.Dim) }
+
+// LayerPairBytes is PairBytes of a layer.
+func (c *Cache) LayerPairBytes(layer int) int64 { return c.pairBytes(c.dims[layer]) }
+
+func (c *Cache) pairBytes(dim int) int64 { return 2 * int64(c.dtype.Bytes(dim)) }
+
+// TokenBytes is the memory of the pairs of one token in all layers.
+func (c *Cache) TokenBytes() (n int64) {
+	for l := range c.heads {
+		n += int64(len(c.heads[l])) * c.LayerPairBytes(l)
+	}
+	return n
 }
 
 // checkKept refuses indices that are not ascending, or not of entries.
@@ -392,7 +420,7 @@ func (c *Cache) Fork(keep [][][]int32) (_ *Cache, err error) {
 		return nil, fmt.Errorf("fork: kept indices for %d layers, want %d", len(keep), len(c.heads))
 	}
 	out := &Cache{
-		dtype: c.dtype, headDim: c.headDim, next: c.next, heads: make([][]headCache, len(c.heads)),
+		dtype: c.dtype, dims: c.dims, kv: c.kv, next: c.next, heads: make([][]headCache, len(c.heads)),
 		windows: c.windows, freed: slices.Clone(c.freed), whole: c.whole, back: -1, held: -1, onDevice: make([]*kernels.Selection, len(c.heads)),
 		long: c.long, longAfter: c.longAfter, expected: c.expected,
 	}
@@ -416,7 +444,7 @@ func (c *Cache) Fork(keep [][][]int32) (_ *Cache, err error) {
 			if !whole {
 				n = len(keep[l][i])
 			}
-			to.k, to.v = room.on.Alloc(c.dtype, n, c.headDim), room.on.Alloc(c.dtype.OfValues(), n, c.headDim)
+			to.k, to.v = room.on.Alloc(c.dtype, n, c.dims[l]), room.on.Alloc(c.dtype.OfValues(), n, c.dims[l])
 			if whole {
 				if n > 0 {
 					room.on.Copy(to.k, from.k.Rows(0, n))
@@ -543,8 +571,8 @@ func Positions(from int32, n int) []int32 {
 }
 
 // RowsAfter places rows after the cache as it is: their positions, and the tables that rotate
-// them, by layer.
-func (c *Cache) RowsAfter(m *model.Model, rows int) ([]int32, []*kernels.RoPETable) {
+// their queries and keys, by layer.
+func (c *Cache) RowsAfter(m *model.Model, rows int) (pos []int32, queries, keys []*kernels.RoPETable) {
 	return m.RowsAfter(c.next, rows, c.long)
 }
 

@@ -30,19 +30,19 @@ func (c *Cache) grow(n int) {
 	pos := Positions(c.next, n)
 	d := c.On(0).Compute()
 	for l := range c.heads {
-		k, v := make([]float64, n*c.KVHeads()*c.headDim), make([]float64, n*c.KVHeads()*c.headDim)
+		k, v := make([]float64, n*c.KVHeads()*c.dims[0]), make([]float64, n*c.KVHeads()*c.dims[0])
 		for r := range n {
 			for h := range c.KVHeads() {
-				for i := range c.headDim {
-					at := (r*c.KVHeads()+h)*c.headDim + i
+				for i := range c.dims[0] {
+					at := (r*c.KVHeads()+h)*c.dims[0] + i
 					k[at] = entryValue(l, h, pos[r], i)
 					v[at] = -k[at]
 				}
 			}
 		}
 		tensor := func(x []float64) *kernels.Tensor {
-			t := c.On(0).Alloc(d, n, c.KVHeads(), c.headDim)
-			kernels.Convert(t, kernels.FromF64(x, n, c.KVHeads(), c.headDim))
+			t := c.On(0).Alloc(d, n, c.KVHeads(), c.dims[0])
+			kernels.Convert(t, kernels.FromF64(x, n, c.KVHeads(), c.dims[0]))
 			return t
 		}
 		c.Append(l, tensor(k), tensor(v), pos)
@@ -70,8 +70,8 @@ func (c *Cache) check(t *testing.T, what string, want [][][]int32, next int32) {
 			}
 			k, v := view[h].K.Float64s(), view[h].V.Float64s()
 			for j, p := range pos {
-				for i := range c.headDim {
-					if w := entryValue(l, h, p, i); k[j*c.headDim+i] != w || v[j*c.headDim+i] != -w {
+				for i := range c.dims[0] {
+					if w := entryValue(l, h, p, i); k[j*c.dims[0]+i] != w || v[j*c.dims[0]+i] != -w {
 						t.Fatalf("%s: layer %d head %d entry %d is not that of position %d", what, l, h, j, p)
 					}
 				}

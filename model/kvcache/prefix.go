@@ -51,8 +51,14 @@ const (
 
 // NewPrefixCache returns an empty cache of at most limit bytes for prompts of the model.
 func NewPrefixCache(m *model.Model, limit int64) *PrefixCache {
-	rows := max(1, blockQueries*m.Config.KVHeads/m.Config.Heads)
-	return &PrefixCache{limit: limit, chunk: m.ChunkRows(), page: rows * max(1, blockQueries/rows), roots: [2]*page{{}, {}}}
+	at := 1 // a multiple of the rows that attention works on together, in every layer
+	for l := range m.Config.Layers {
+		rows := max(1, blockQueries*m.Config.KV(l).Heads/m.Config.Heads)
+		if rows *= max(1, blockQueries/rows); at%rows != 0 {
+			at *= rows
+		}
+	}
+	return &PrefixCache{limit: limit, chunk: m.ChunkRows(), page: at, roots: [2]*page{{}, {}}}
 }
 
 // end is the end of the page that begins at a token.
@@ -119,7 +125,7 @@ func (p *PrefixCache) Match(c *Cache, tokens []int32, most int) *Prefix {
 
 // add adds a page without pairs below another; nil where there is no room.
 func (p *PrefixCache) add(c *Cache, at *page, tokens string) *page {
-	g := &page{above: at, tokens: tokens, bytes: int64(len(tokens)/4) * int64(c.Layers()*c.KVHeads()) * c.PairBytes()}
+	g := &page{above: at, tokens: tokens, bytes: int64(len(tokens)/4) * c.TokenBytes()}
 	if !p.makeRoom(g.bytes) {
 		return nil
 	}
@@ -222,7 +228,7 @@ func (x *Prefix) Take(c *Cache, layer int) {
 		from -= int(held[0])
 		for i := range c.heads[layer] {
 			h := &c.heads[layer][i]
-			k, v := on.Alloc(c.dtype, n, c.headDim), on.Alloc(c.dtype.OfValues(), n, c.headDim)
+			k, v := on.Alloc(c.dtype, n, c.dims[layer]), on.Alloc(c.dtype.OfValues(), n, c.dims[layer])
 			on.Copy(k, h.k.Rows(from, from+n))
 			on.Copy(v, h.v.Rows(from, from+n))
 			g.pairs[layer] = append(g.pairs[layer], kernels.KV{K: k, V: v})

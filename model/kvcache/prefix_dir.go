@@ -100,23 +100,22 @@ func (f *prefixFiles) read(c *Cache, id [sha256.Size]byte, tokens int) [][]kerne
 	if err != nil {
 		return nil
 	}
-	size := c.dtype.Bytes(tokens * c.headDim)
 	content := len(raw) - sha256.Size
-	if content != 2*size*c.Layers()*c.KVHeads() || sha256.Sum256(raw[:content]) != [sha256.Size]byte(raw[content:]) {
+	if content != tokens*int(c.TokenBytes()) || sha256.Sum256(raw[:content]) != [sha256.Size]byte(raw[content:]) {
 		f.remove(path, int64(len(raw)))
 		return nil
 	}
 	pairs := make([][]kernels.KV, c.Layers())
-	next := func() *kernels.Tensor {
-		t := kernels.NewTensor(c.dtype, tokens, c.headDim)
-		copy(t.Memory(), raw[:size])
+	next := func(layer int) *kernels.Tensor {
+		t := kernels.NewTensor(c.dtype, tokens, c.dims[layer])
+		size := copy(t.Memory(), raw)
 		raw = raw[size:]
 		return t
 	}
 	for l := range pairs {
-		for range c.KVHeads() {
-			k := next()
-			pairs[l] = append(pairs[l], kernels.KV{K: k, V: next()})
+		for range c.LayerKVHeads(l) {
+			k := next(l)
+			pairs[l] = append(pairs[l], kernels.KV{K: k, V: next(l)})
 		}
 	}
 	now := time.Now()

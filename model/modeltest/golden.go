@@ -71,7 +71,7 @@ func Testdata(t testing.TB) string {
 }
 
 // OnProcessorsAlone are golden models that no device with memory of its own computes, which refuses them by what they have.
-var OnProcessorsAlone = []string{"gemma2", "gemma3", "gpt-oss"}
+var OnProcessorsAlone = []string{"gemma2", "gemma3", "gemma4", "gemma4-unified", "gpt-oss"}
 
 // Goldens reads all golden folders.
 func Goldens(t testing.TB) []Golden {

@@ -117,7 +117,7 @@ type batchRows struct {
 // the cache of another. On the host the sequences do that side by side.
 func (p *batchRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
 	c, b, n := &p.Model.Config, p.on, len(p.steps)
-	out := p.alloc(len(p.at.pos), c.Heads*c.HeadDim)
+	out := p.alloc(len(p.at.pos), c.Heads*p.headDim())
 	if len(p.at.pos) > n {
 		b.Fill(out.Rows(n, len(p.at.pos)), 0)
 	}
@@ -150,8 +150,11 @@ type stepViews struct {
 }
 
 func newStepViews(m *model.Model) *stepViews {
-	c := &m.Config
-	return &stepViews{past: make([]kernels.KV, c.KVHeads), pairs: make([]kernels.Tensor, 2*c.KVHeads), pass: prefillPass{Runner: New(m)}}
+	most := 0
+	for l := range m.Config.Layers {
+		most = max(most, m.Config.KV(l).Heads)
+	}
+	return &stepViews{past: make([]kernels.KV, most), pairs: make([]kernels.Tensor, 2*most), pass: prefillPass{Runner: New(m)}}
 }
 
 // attend appends row i of k and v to a layer of its cache and lets row i of q attend to it.
@@ -169,10 +172,11 @@ func (s *stepViews) attend(p *batchRows, i int, q, k, v, out *kernels.Tensor) {
 	s.pass.startAllRows(o)
 	keys := k.RowsInto(&s.k, i, i+1)
 	step.cache.Append(p.l, keys, v.RowsInto(&s.v, i, i+1), at)
-	for h := range s.past {
-		s.past[h] = step.cache.PairInto(p.l, h, &s.pairs[2*h], &s.pairs[2*h+1])
+	past := s.past[:step.cache.LayerKVHeads(p.l)]
+	for h := range past {
+		past[h] = step.cache.PairInto(p.l, h, &s.pairs[2*h], &s.pairs[2*h+1])
 	}
-	s.attention = p.attention(s.past, p.l, q.RowsInto(&s.q, i, i+1), at)
+	s.attention = p.attention(past, p.l, q.RowsInto(&s.q, i, i+1), at)
 	if step.err = s.pass.attendRows(o, row, &s.attention, keys, 0, true); step.err == nil && step.opt.Observe != nil {
 		step.err = step.opt.Observe(o)
 	}

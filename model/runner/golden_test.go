@@ -59,11 +59,18 @@ func TestGoldenFoldersCoverAllFamilies(t *testing.T) {
 				Type string `json:"rope_type"`
 				Old  string `json:"type"`
 			} `json:"rope_scaling"`
+			RoPEParameters map[string]any `json:"rope_parameters"`
 		}
 		modeltest.ReadJSON(t, filepath.Join(g.Folder, "config.json"), &config)
 		check(config.Architectures[0], model.CheckLogits)
 		architectures[g.Name] = config.Architectures[0]
 		scalings[config.RoPEScaling.Type], scalings[config.RoPEScaling.Old] = true, true
+		for _, of := range config.RoPEParameters { // by the types of layers
+			if of, ok := of.(map[string]any); ok {
+				kind, _ := of["rope_type"].(string)
+				scalings[kind] = true
+			}
+		}
 	}
 	for _, g := range modeltest.Trainings(t) {
 		check(architectures[g.Model], model.CheckGradients)
@@ -197,7 +204,7 @@ func compareGolden(t *testing.T, m *model.Model, p modeltest.GoldenPrompt, also 
 		}
 		ways.see(t, modeltest.RowError(parts, whole), "%d tokens: row %d in chunks", n, i)
 	}
-	unit := streamUnit(t, m)
+	units := streamUnits(t, m)
 	for _, chunk := range []int{0, 9} {
 		states, err := r.HiddenStates(p.IDs, chunk)
 		if err != nil {
@@ -208,7 +215,7 @@ func compareGolden(t *testing.T, m *model.Model, p modeltest.GoldenPrompt, also 
 			for row := n - len(state)/width; row < n; row++ {
 				got := state[len(state)-(n-row)*width:][:width]
 				if l < m.Config.Layers { // the final norm takes it away
-					simd.Scale(float32(unit), got)
+					simd.Scale(float32(units[l]), got)
 				}
 				hidden.see(t, modeltest.RowError(got, p.Hidden.At(l, row)), "%d tokens: hidden state %d of row %d", n, l, row)
 			}
@@ -232,7 +239,32 @@ func compareGolden(t *testing.T, m *model.Model, p modeltest.GoldenPrompt, also 
 	t.Logf("%d tokens: logits %.2g, hidden states %.2g, attention %.2g, between ways %.2g", n, logits.value, hidden.value, attention.value, ways.value)
 }
 
-// streamUnit is what transformers' residual stream is divided by here.
+// streamUnits are what transformers' residual stream is divided by here, before every layer.
+func streamUnits(t *testing.T, m *model.Model) []float64 {
+	units := slices.Repeat([]float64{streamUnit(t, m)}, m.Config.Layers)
+	if !strings.HasPrefix(m.Config.Architecture, "Gemma4") {
+		return units
+	}
+	w, err := checkpoints.OpenWeightsFS(m.Folder(), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for l := range units[1:] {
+		view, err := w.Tensor(fmt.Sprintf("model.layers.%d.layer_scalar", l))
+		if err != nil {
+			t.Fatal(err)
+		}
+		scalar := make([]float32, 1)
+		if err := view.ReadF32(scalar); err != nil {
+			t.Fatal(err)
+		}
+		units[l+1] = units[l] * float64(scalar[0])
+	}
+	return units
+}
+
+// streamUnit is that before the first layer.
 func streamUnit(t *testing.T, m *model.Model) float64 {
 	raw, err := fs.ReadFile(m.Folder(), "config.json")
 	if err != nil {

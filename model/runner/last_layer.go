@@ -41,7 +41,7 @@ func (p *prefillPass) lastLayer(l int, o *Observation, chunks [][2]int) error {
 func (c *lastRows) Projections() (q, k, v *kernels.Tensor) {
 	k = c.project(model.KProj, c.h)
 	prompt := layerRows{Runner: c.Runner, l: c.l, low: noLowRank}
-	v = prompt.project(model.VProj, firstRows(c.h, c.prompt))
+	v = prompt.values(firstRows(k, c.prompt), firstRows(c.h, c.prompt))
 	if rows := c.tail + c.pass.appended.rows; c.last && rows > 0 {
 		n := len(c.pass.pos)
 		c.queries = c.pass.normalised(c.l, n-c.tail, n+c.pass.appended.rows, model.QProj)
@@ -58,7 +58,7 @@ func (c *lastRows) Rotate(m model.Module, x *kernels.Tensor) *kernels.Tensor {
 	if x != nil {
 		at := c.at
 		at.pos = at.pos[len(at.pos)-x.Dim0():]
-		c.rotate(c.l, x, at)
+		c.rotate(c.l, m, x, at)
 	}
 	return x
 }
@@ -89,7 +89,7 @@ func (c *lastRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error
 		p.windows(c.o, a, a.Q, firstRows(k, prompt))
 		return nil, false, nil
 	}
-	out := p.alloc(1, c.Model.Config.Heads*c.Model.Config.HeadDim)
+	out := p.alloc(1, c.Model.Config.Heads*c.headDim())
 	if err := p.attention(c.l, c.o, out, nil, rowsOf(a, tail-1, tail)); err != nil {
 		return nil, false, err
 	}

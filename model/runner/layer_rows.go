@@ -24,8 +24,9 @@ type layerRows struct {
 const decodeRows = 8
 
 func (r *layerRows) Projections() (q, k, v *kernels.Tensor) {
-	if len(r.low(model.QProj))+len(r.low(model.KProj))+len(r.low(model.VProj)) > 0 {
-		return r.project(model.QProj, r.h), r.project(model.KProj, r.h), r.project(model.VProj, r.h)
+	if keys := r.Model.Network.Layers[r.l].Linear(model.VProj) == nil; keys || len(r.low(model.QProj))+len(r.low(model.KProj))+len(r.low(model.VProj)) > 0 {
+		q, k = r.project(model.QProj, r.h), r.project(model.KProj, r.h)
+		return q, k, r.values(k, r.h)
 	}
 	for i, m := range model.Modules[:3] {
 		r.group[i] = r.module(m)
@@ -34,6 +35,19 @@ func (r *layerRows) Projections() (q, k, v *kernels.Tensor) {
 	r.on.LinearGroup(r.h, r.group[:]...)
 	return r.heads(r.group[0].Y), r.heads(r.group[1].Y), r.heads(r.group[2].Y)
 }
+
+// values are those of rows h, whose keys are k before they are normalised and rotated in place.
+func (r *layerRows) values(k, h *kernels.Tensor) *kernels.Tensor {
+	if r.Model.Network.Layers[r.l].Linear(model.VProj) != nil {
+		return r.project(model.VProj, h)
+	}
+	v := r.alloc(k.Shape...)
+	r.on.Copy(v, k)
+	return v
+}
+
+// headDim is the width of the layer's heads.
+func (r *layerRows) headDim() int { return r.Model.Config.KV(r.l).Dim }
 
 // module is a module of the layer without its output.
 func (r *layerRows) module(m model.Module) kernels.LinearRows {
@@ -48,7 +62,7 @@ func (r *layerRows) project(m model.Module, h *kernels.Tensor) *kernels.Tensor {
 
 // heads is x as [rows, heads, headDim].
 func (r *layerRows) heads(x *kernels.Tensor) *kernels.Tensor {
-	dim := r.Model.Config.HeadDim
+	dim := r.headDim()
 	return x.Reshape(x.Dim0(), x.Width()/dim, dim)
 }
 
@@ -57,7 +71,7 @@ func (r *layerRows) NormRotate(q, k *kernels.Tensor) bool {
 	if len(r.at.pos) > decodeRows || !rms || !rotatesHeads(&r.Model.Config, r.l) || r.at.run(0) < len(r.at.pos) {
 		return false
 	}
-	r.on.RotateHeads(q, k, norms, r.at.pos, r.Model.RoPE(r.on, r.l, r.at.pos, r.at.long(0)))
+	r.on.RotateHeads(q, k, norms, r.at.pos, r.Model.RoPE(r.on, r.l, model.KProj, r.at.pos, r.at.long(0)))
 	return true
 }
 
@@ -65,15 +79,16 @@ func (r *layerRows) NormRotate(q, k *kernels.Tensor) bool {
 func headNorms(m *model.Model, l int) (kernels.HeadNorms, bool) {
 	q, k := m.Network.Layers[l].QueryNorm, m.Network.Layers[l].KeyNorm
 	each := func(n model.Norm) bool {
-		return n.Bias == nil && (n.Weight == nil || n.Weight.Len() == m.Config.HeadDim)
+		return n.Bias == nil && (n.Weight == nil || n.Weight.Len() == m.Config.KV(l).Dim)
 	}
 	return kernels.HeadNorms{Query: q.Weight, Key: k.Weight, Eps: m.Config.RMSNormEps}, each(q) && each(k)
 }
 
-// rotatesHeads tells whether layer l rotates all of its queries and keys, as the kernels
+// rotatesHeads tells whether layer l rotates all of its queries and keys by one table, as the kernels
 // that do more than that at once expect.
 func rotatesHeads(c *model.Config, l int) bool {
-	return 2*len(c.RoPEOf(l).RoPEFreqs) == c.HeadDim
+	of := c.RoPEOf(l)
+	return 2*len(of.RoPEFreqs) == c.KV(l).Dim && of.PositionScale == nil
 }
 
 func (r *layerRows) Norm(x *kernels.Tensor, n model.Norm) *kernels.Tensor {
@@ -84,8 +99,8 @@ func (r *layerRows) Norm(x *kernels.Tensor, n model.Norm) *kernels.Tensor {
 	return r.norm(x.Reshape(x.Len()/width, width), n).Reshape(x.Shape...)
 }
 
-func (r *layerRows) Rotate(_ model.Module, x *kernels.Tensor) *kernels.Tensor {
-	r.rotate(r.l, x, r.at)
+func (r *layerRows) Rotate(m model.Module, x *kernels.Tensor) *kernels.Tensor {
+	r.rotate(r.l, m, x, r.at)
 	return x
 }
 

@@ -84,7 +84,7 @@ func (p *prefillPass) startAllRows(o *Observation) {
 		p.cache.HoldWindow(o.Layer)
 	}
 	width := 0
-	for h := range p.cache.KVHeads() {
+	for h := range p.cache.LayerKVHeads(o.Layer) {
 		width = max(width, p.cache.Entries(o.Layer, h))
 	}
 	o.AllRows = p.alloc(p.Model.Config.Heads, width+len(p.pos))

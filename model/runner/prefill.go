@@ -252,7 +252,7 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation, chunks [][2]int) error 
 func (c *chunkRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
 	p, n, all := c.pass, c.prompt, len(c.at.pos)
 	a := c.appendPairs(q, k, v)
-	out := p.alloc(all, p.Model.Config.Heads*p.Model.Config.HeadDim)
+	out := p.alloc(all, p.Model.Config.Heads*c.headDim())
 	if err := p.attendRows(c.o, firstRows(out, n), a, firstRows(k, n), c.from, c.last); err != nil {
 		return nil, false, err
 	}

@@ -47,7 +47,7 @@ func (p *probePass) Attend(q, k, v *kernels.Tensor) (out *kernels.Tensor, ok boo
 	a := p.attend(p.cache, p.l, q, p.at.pos)
 	a.K, a.V = k, v
 	if p.reach() {
-		out = p.alloc(len(p.at.pos), p.Model.Config.Heads*p.Model.Config.HeadDim)
+		out = p.alloc(len(p.at.pos), p.Model.Config.Heads*p.headDim())
 	}
 	p.scores, p.lse = p.observeProbe(out, a, p.peak)
 	return out, out != nil, nil

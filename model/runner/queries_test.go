@@ -46,7 +46,7 @@ func TestQueries(t *testing.T) {
 			}
 		}
 		for l, q := range got {
-			if !slices.Equal(q.Rotated.Shape, []int{len(rows), m.Config.Heads, m.Config.HeadDim}) || !slices.Equal(q.Unrotated.Shape, q.Rotated.Shape) {
+			if !slices.Equal(q.Rotated.Shape, []int{len(rows), m.Config.Heads, m.Config.KV(l).Dim}) || !slices.Equal(q.Unrotated.Shape, q.Rotated.Shape) {
 				t.Fatalf("%s: layer %d: shapes %v and %v", g.Name, l, q.Rotated.Shape, q.Unrotated.Shape)
 			}
 			compare.Close(t, g.Name+": as decoding has them", q.Rotated.Float64s(), want[l], 1e-6, compare.Floor(1e-2))

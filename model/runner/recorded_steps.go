@@ -56,10 +56,11 @@ type decodeGraph struct {
 
 // recording is what a recorded step serves for.
 type recording struct {
-	ropes   []*kernels.RoPETable // per layer
-	pairs   kernels.DType
-	kinds   []stepKind // per sequence
-	buckets [][]int    // per sequence and layer
+	queryRoPE []*kernels.RoPETable // per layer
+	keyRoPE   []*kernels.RoPETable
+	pairs     kernels.DType
+	kinds     []stepKind // per sequence
+	buckets   [][]int    // per sequence and layer
 }
 
 // stepKind is how a sequence takes part in a step.
@@ -82,7 +83,7 @@ func (s *batchStep) kind() stepKind {
 }
 
 func (r *recording) equal(to *recording) bool {
-	return slices.Equal(r.ropes, to.ropes) && r.pairs == to.pairs && slices.Equal(r.kinds, to.kinds) && slices.EqualFunc(r.buckets, to.buckets, slices.Equal[[]int])
+	return slices.Equal(r.queryRoPE, to.queryRoPE) && slices.Equal(r.keyRoPE, to.keyRoPE) && r.pairs == to.pairs && slices.Equal(r.kinds, to.kinds) && slices.EqualFunc(r.buckets, to.buckets, slices.Equal[[]int])
 }
 
 // newRecordedSteps returns nil where the device has no graphs, the layers are on several, or the host decides in the
@@ -252,9 +253,11 @@ func (p *recordedSteps) room(sequences []*batchStep) *recording {
 		}
 	}
 	next.buckets = p.device.StepBuckets(longest, next.pairs, c.HeadDim)
-	next.ropes = make([]*kernels.RoPETable, c.Layers)
-	for l := range next.ropes {
-		next.ropes[l] = p.model.RoPE(p.model.Backend, l, pos, sequences[0].cache.Long())
+	for l := range c.Layers {
+		rope := func(m model.Module) *kernels.RoPETable {
+			return p.model.RoPE(p.model.Backend, l, m, pos, sequences[0].cache.Long())
+		}
+		next.queryRoPE, next.keyRoPE = append(next.queryRoPE, rope(model.QProj)), append(next.keyRoPE, rope(model.KProj))
 	}
 	return next
 }
@@ -362,12 +365,16 @@ func (p *recordedRows) Projections() (q, k, v *kernels.Tensor) {
 func (p *recordedRows) NormRotate(q, k *kernels.Tensor) bool {
 	norms, rms := headNorms(p.Model, p.l)
 	ok := rms && rotatesHeads(&p.Model.Config, p.l)
-	p.pairsAppended = ok && p.step.StepHeads(q, k, p.v, norms, p.to.ropes[p.l], p.steps, len(p.to.kinds), p.l, p.to.pairs)
+	p.pairsAppended = ok && p.step.StepHeads(q, k, p.v, norms, p.to.keyRoPE[p.l], p.steps, len(p.to.kinds), p.l, p.to.pairs)
 	return ok
 }
 
-func (p *recordedRows) Rotate(_ model.Module, x *kernels.Tensor) *kernels.Tensor {
-	p.step.StepRoPE(x, p.steps, p.to.ropes[p.l])
+func (p *recordedRows) Rotate(m model.Module, x *kernels.Tensor) *kernels.Tensor {
+	tables := p.to.keyRoPE
+	if m == model.QProj {
+		tables = p.to.queryRoPE
+	}
+	p.step.StepRoPE(x, p.steps, tables[p.l])
 	return x
 }
 

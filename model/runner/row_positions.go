@@ -2,6 +2,7 @@ package runner
 
 import (
 	"glimpse/kernels"
+	"glimpse/model"
 	"glimpse/model/kvcache"
 )
 
@@ -33,15 +34,15 @@ func (p *rowPositions) run(from int) int {
 	return to
 }
 
-// rotate rotates x [rows, heads, headDim], queries or keys of layer l.
-func (r *Runner) rotate(l int, x *kernels.Tensor, at rowPositions) {
+// rotate rotates x [rows, heads, headDim], queries or keys of layer l, as m says.
+func (r *Runner) rotate(l int, m model.Module, x *kernels.Tensor, at rowPositions) {
 	for from := 0; from < len(at.pos); {
 		to, part := at.run(from), x
 		if to-from < len(at.pos) {
 			part = x.Rows(from, to)
 		}
 		pos := at.pos[from:to]
-		r.on.RoPE(part, pos, r.Model.RoPE(r.on, l, pos, at.long(from)), false)
+		r.on.RoPE(part, pos, r.Model.RoPE(r.on, l, m, pos, at.long(from)), false)
 		from = to
 	}
 }

@@ -1,0 +1,176 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+)
+
+func init() {
+	f := Family{
+		Doc: "Gemma 4 31B, text: sliding windows, wider and fewer KV heads without them, whose values are their keys, a quarter of a head rotated there; layer scalars",
+		BOS: []int32{2}, EOS: []int32{1},
+		Checked:     []Check{CheckLogits, CheckGradients},
+		ParseConfig: parseGemma4,
+	}
+	Families.Add("Gemma4ForCausalLM", f)
+	f.Doc, f.Checked = "Gemma 4 12B, text: computed as Gemma 4 31B", []Check{CheckLogits}
+	Families.Add("Gemma4UnifiedForCausalLM", f)
+}
+
+// gemma4Config is what the config.json of Gemma 4 has beside that of Llama.
+type gemma4Config struct {
+	Activation    string                     `json:"hidden_activation"`
+	LogitCap      *float64                   `json:"final_logit_softcapping"`
+	Bidirectional *string                    `json:"use_bidirectional_attention"`
+	PerLayer      *int                       `json:"hidden_size_per_layer_input"`
+	SharedKV      int                        `json:"num_kv_shared_layers"`
+	Experts       bool                       `json:"enable_moe_block"`
+	KeysAreValues bool                       `json:"attention_k_eq_v"`
+	GlobalHeadDim int                        `json:"global_head_dim"`
+	GlobalKVHeads *int                       `json:"num_global_key_value_heads"`
+	Layers        map[string]gemma4Layer     `json:"per_layer_config"` // the same, as transformers 5 writes it
+	Rope          map[string]json.RawMessage `json:"rope_parameters"`
+	TorchDType    string                     `json:"torch_dtype"`
+	DType         string                     `json:"dtype"`
+}
+
+type gemma4Layer struct {
+	HeadDim *int `json:"head_dim"`
+	KVHeads *int `json:"num_key_value_heads"`
+}
+
+func parseGemma4(raw json.RawMessage) (*Config, error) {
+	d := gemmaDefaults()
+	d.NumHiddenLayers, d.VocabSize, d.SlidingWindow = 30, 262144, new(512)
+	c, err := d.parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	own := gemma4Config{Activation: "gelu_pytorch_tanh", PerLayer: new(256), GlobalHeadDim: 512}
+	if unified(raw) {
+		own.PerLayer = nil
+	}
+	if err := json.Unmarshal(raw, &own); err != nil {
+		return nil, err
+	}
+	switch {
+	case own.Activation != "gelu_pytorch_tanh":
+		return nil, fmt.Errorf("hidden_activation: got %q, want \"gelu_pytorch_tanh\"", own.Activation)
+	case own.Bidirectional != nil && *own.Bidirectional != "vision": // which text does not see
+		return nil, fmt.Errorf("use_bidirectional_attention: got %q, want null or \"vision\": rows that see later ones are not computed", *own.Bidirectional)
+	case own.PerLayer != nil && *own.PerLayer != 0:
+		return nil, fmt.Errorf("hidden_size_per_layer_input: got %d, want 0: embeddings of every layer, as Gemma 4 E2B and E4B have them, are not computed", *own.PerLayer)
+	case own.SharedKV != 0:
+		return nil, fmt.Errorf("num_kv_shared_layers: got %d, want 0: layers that share keys and values, as Gemma 4 E2B and E4B have them, are not computed", own.SharedKV)
+	case own.Experts:
+		return nil, fmt.Errorf("enable_moe_block: got true, want false: experts beside an MLP, as Gemma 4 26B-A4B has them, are not computed")
+	}
+	if own.LogitCap != nil {
+		if c.LogitCap = *own.LogitCap; !(c.LogitCap > 0) || math.IsInf(c.LogitCap, 0) {
+			return nil, fmt.Errorf("final_logit_softcapping: got %v, want a positive number or null", c.LogitCap)
+		}
+	}
+	if d.LayerTypes == nil {
+		for l := range c.Layers {
+			d.LayerTypes = append(d.LayerTypes, map[bool]string{true: "full_attention", false: "sliding_attention"}[(l+1)%6 == 0])
+		}
+	}
+	if n := len(d.LayerTypes); n > 0 { // as transformers has it
+		d.LayerTypes[n-1] = "full_attention"
+	}
+	if err := d.slidingLayers(c, d.SlidingWindow, 0); err != nil {
+		return nil, err
+	}
+	if err := own.shapes(c); err != nil {
+		return nil, err
+	}
+	if err := own.rotations(c); err != nil {
+		return nil, err
+	}
+	c.QueryScale = 1
+	scale := gemmaConfig{TorchDType: own.TorchDType, DType: own.DType}
+	layout := scale.layout(c, eachHead, isTrue(d.AttentionBias))
+	layout.normsPlus, layout.valueNorms, layout.keysAreValues, layout.scalars = 0, true, own.KeysAreValues, true
+	c.layout = layout
+	return c, nil
+}
+
+// unified tells that config.json is of Gemma 4 12B, whose classes have no embeddings of layers.
+func unified(raw json.RawMessage) bool {
+	var c struct {
+		Architectures []string `json:"architectures"`
+		ModelType     string   `json:"model_type"`
+	}
+	_ = json.Unmarshal(raw, &c) // which was read before
+	return c.ModelType == "gemma4_unified" || c.ModelType == "gemma4_unified_text" || len(c.Architectures) > 0 && c.Architectures[0] == "Gemma4UnifiedForCausalLM"
+}
+
+// shapes sets the KV heads: those of layers without a window are KVHeads of HeadDim, the others' are in LayerKV.
+func (g *gemma4Config) shapes(c *Config) error {
+	sliding, whole := KVShape{c.KVHeads, c.HeadDim}, KVShape{c.KVHeads, g.GlobalHeadDim}
+	if g.GlobalKVHeads != nil && g.KeysAreValues {
+		whole.Heads = *g.GlobalKVHeads
+	}
+	c.LayerKV = make([]KVShape, c.Layers)
+	first := true
+	for l := range c.LayerKV {
+		own, named := g.Layers[strconv.Itoa(l)]
+		shape := sliding
+		if c.Window(l) == 0 && g.Layers == nil {
+			shape = whole
+		}
+		if named && own.HeadDim != nil {
+			shape.Dim = *own.HeadDim
+		}
+		if named && own.KVHeads != nil {
+			shape.Heads = *own.KVHeads
+		}
+		if shape.Heads < 1 || c.Heads%shape.Heads != 0 || shape.Dim < 2 || shape.Dim%2 != 0 || shape.Dim > 1<<12 {
+			return fmt.Errorf("layer %d: got %d KV heads of width %d for %d query heads, want a divisor of those and an even width of at most 4096", l, shape.Heads, shape.Dim, c.Heads)
+		}
+		if c.LayerKV[l] = shape; c.Window(l) > 0 {
+			continue
+		}
+		if now := (KVShape{c.KVHeads, c.HeadDim}); !first && now != shape {
+			return fmt.Errorf("per_layer_config: got %d KV heads of width %d in layer %d and %d of %d before, want all layers without a window alike", shape.Heads, shape.Dim, l, now.Heads, now.Dim)
+		}
+		c.KVHeads, c.HeadDim, first = shape.Heads, shape.Dim, false
+	}
+	if !slices.ContainsFunc(c.LayerKV, func(s KVShape) bool { return s != KVShape{c.KVHeads, c.HeadDim} }) {
+		c.LayerKV = nil
+	}
+	return nil
+}
+
+// rotations sets RoPE of layers without a window, and of the others in LayerRoPE.
+func (g *gemma4Config) rotations(c *Config) error {
+	if g.Rope == nil {
+		g.Rope = map[string]json.RawMessage{
+			"sliding_attention": json.RawMessage(`{"rope_type": "default", "rope_theta": 10000}`),
+			"full_attention":    json.RawMessage(`{"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000}`),
+		}
+	}
+	if err := c.setRoPE(ropeKeys{RoPEParameters: g.Rope["full_attention"]}); err != nil {
+		return err
+	}
+	c.LayerRoPE = make([]*RoPE, c.Layers)
+	for l := range c.LayerRoPE {
+		if c.Window(l) == 0 {
+			continue
+		}
+		if l > 0 && c.LayerRoPE[l-1] != nil && c.KV(l-1) == c.KV(l) {
+			c.LayerRoPE[l] = c.LayerRoPE[l-1]
+			continue
+		}
+		local := *c
+		local.HeadDim = c.KV(l).Dim
+		if err := local.setRoPE(ropeKeys{RoPEParameters: g.Rope["sliding_attention"]}); err != nil {
+			return fmt.Errorf("sliding_attention: %w", err)
+		}
+		c.LayerRoPE[l] = &local.RoPE
+	}
+	return nil
+}
