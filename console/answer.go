@@ -110,7 +110,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 		return err
 	}
 	tokens, ended := a.Tokens(), a.Ended()
-	heads := m.Config.Layers * m.Config.KVHeads
+	heads := m.Config.CacheHeads()
 	right := ended && slices.Equal(tokens, p.Answer)
 	if o.JSON {
 		x := answerStatistics{turnStatistics: turnStatistics{

@@ -223,7 +223,7 @@ func (c *Conversation) answer(ctx context.Context, text string, ids []int32, who
 // report completes and prints the statistics of a turn.
 func (c *Conversation) report(t turnStatistics) error {
 	s := c.session
-	heads, pairs := s.Cache.Layers()*s.Cache.KVHeads(), s.Cache.Pairs()
+	heads, pairs := s.Model().Config.CacheHeads(), s.Cache.Pairs()
 	t.Pairs = float64(pairs) / float64(heads)
 	t.Schema = TurnSchema
 	t.Turn, t.Policy, t.Budget, t.BudgetShare = len(c.turns)+1, c.policy.NameWithAdapter(), s.Prompt.Budget, s.Budget.Share()

@@ -19,6 +19,9 @@ func (m *Model) ChunkRows() int {
 func (m *Model) RowBytes() int64 {
 	c := &m.Config
 	width := 2*c.Heads*c.HeadDim + 2*c.KVHeads*c.HeadDim + 4*c.Hidden + 3*max(c.Intermediate, c.ExpertWidth)
+	if c.Delta != nil { // a net's inputs, in the place of queries, keys and values
+		width += 2*(c.Delta.keys()+c.Delta.values()+c.Delta.ValueHeads) + c.Delta.values()
+	}
 	if c.ExpertWidth > 0 { // the rows of an expert, and what it gives
 		width += 2 * c.Hidden
 	}

@@ -194,7 +194,7 @@ func (c *choice) used() usage {
 	}
 	prompt := len(c.answer.Request.Prompt)
 	u := usage{PromptTokens: prompt, CompletionTokens: n, TotalTokens: prompt + n, Details: &promptDetails{s.Reused}}
-	heads := float64(s.Cache.Layers() * s.Cache.KVHeads())
+	heads := float64(s.Model().Config.CacheHeads())
 	u.Eviction = &evictionUsage{
 		Policy: c.policy, Budget: s.Prompt.Budget, KeptEntries: float64(c.pairs) / heads, KeptBytes: c.held, FullBytes: s.FullBytes,
 		ReadEntries: s.Traffic.PerStep() / heads / float64(s.Cache.PairBytes()), PrefillMS: float64(s.PrefillTime) / float64(time.Millisecond),

@@ -189,3 +189,9 @@ func (p *pass) Experts(e *model.Experts, h autodiff.Node, scale float64) autodif
 }
 
 func (p *pass) GELU(x autodiff.Node) autodiff.Node { return p.g.GELU(x) }
+
+func (p *pass) DeltaNet(d *model.DeltaNet, scale float64) (autodiff.Node, bool, error) {
+	return autodiff.Node{}, false, fmt.Errorf("layer %d: gated delta net", p.l)
+}
+
+func (p *pass) OutputGate(gate model.Linear, x autodiff.Node) autodiff.Node { panic("later") }
