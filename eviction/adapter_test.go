@@ -36,7 +36,11 @@ func newFakeAdapter(m *model.Model, kind string, rows int, seed uint64) *fakeAda
 		const rank = 3
 		for l := range m.Network.Layers {
 			for _, module := range model.Modules {
-				w := m.Network.Layers[l].Linear(module).Weight
+				lin := m.Network.Layers[l].Linear(module)
+				if lin == nil {
+					continue
+				}
+				w := lin.Weight
 				a.low[key(l, module)] = &model.LowRank{A: draw(l, 0.3, rank, w.Width()), B: draw(l, 0.3, w.Dim0(), rank), Scale: 1.5}
 			}
 		}

@@ -57,7 +57,11 @@ func (m Model) Estimate(p *eviction.Configured, r Run) Estimate {
 		e.Step = e.Step.plus(m.Step(w, i, 1))
 	}
 	e.Step = Cost{e.Step.FLOPs / float64(steps), e.Step.Bytes / float64(steps), e.Step.Seconds / float64(steps)}
+	e.HeldBytes, e.EndBytes = m.states(), m.states()
 	for l := range m.layers {
+		if m.layers[l].recurrent != nil {
+			continue
+		}
 		e.HeldBytes += float64(w.Held[l]) * m.pair
 		end := w.Held[l] + max(0, w.MaxNew-1)
 		if w.Limit != nil {
@@ -87,8 +91,13 @@ func (m Model) TokensPerSecond(p *eviction.Configured, r Run, batch int) float64
 }
 
 // evicts tells that less than the prompt is kept.
-func evicts(w eviction.Workload) bool {
-	return slices.ContainsFunc(w.Held, func(n int) bool { return n < w.Tokens })
+func (m Model) evicts(w eviction.Workload) bool {
+	for l, n := range w.Held {
+		if n < w.Tokens && m.layers[l].recurrent == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // parts are what the time to the first token is spent on.
@@ -109,7 +118,7 @@ func (m Model) parts(w eviction.Workload) []Part {
 	if w.Merges && m.as.Runtime {
 		add("merging", m.merge(w))
 	}
-	if evicts(w) {
+	if m.evicts(w) {
 		c := m.storeEach(w.Held)
 		if m.as.Runtime { // read and written
 			c = c.plus(c)
@@ -128,7 +137,7 @@ func (m Model) speculate(w eviction.Workload, add func(string, Cost)) {
 	prompt := d.Prefill(w.Tokens)
 	steps := w.Draft - 1
 	if !m.as.Runtime {
-		prompt, steps = prompt.plus(d.store(w.Tokens, len(d.layers))), w.Draft
+		prompt, steps = prompt.plus(d.store(w.Tokens, d.cached())), w.Draft
 	}
 	add("draft model: prompt", prompt)
 	add("draft model: steps", d.steps(slices.Repeat([]int{w.Tokens}, len(d.layers)), steps))
@@ -149,7 +158,7 @@ func (m Model) draft(w eviction.Workload, add func(string, Cost)) {
 		add("second look", look)
 		return
 	}
-	full := m.store(w.Tokens, len(m.layers))
+	full := m.store(w.Tokens, m.cached())
 	add("full cache", full)
 	add("draft", m.steps(w.Held, w.Draft))
 	look := full
@@ -157,7 +166,9 @@ func (m Model) draft(w eviction.Workload, add func(string, Cost)) {
 		for _, mod := range m.layers[l].modules {
 			look = look.plus(m.chip.operation(2*mod.weights*float64(w.Draft), mod.read(w.Draft)*m.weight))
 		}
-		look = look.plus(m.product(4, m.causal(l, w.Draft, w.Tokens), w.Tokens))
+		if m.layers[l].recurrent == nil {
+			look = look.plus(m.product(4, m.causal(l, w.Draft, w.Tokens), w.Tokens))
+		}
 	}
 	add("second look", look)
 }
@@ -176,8 +187,11 @@ func (m Model) merge(w eviction.Workload) Cost {
 // peak is the most that caches of a prompt take at once: one layer whole and what is kept of
 // those before it, or all layers whole and what a draft is decoded on besides.
 func (m Model) peak(w eviction.Workload) float64 {
-	most, kept, all := 0, 0, w.Tokens*len(m.layers)
+	most, kept, all := 0, 0, w.Tokens*m.cached()
 	for l := range m.layers {
+		if m.layers[l].recurrent != nil {
+			continue
+		}
 		most = max(most, kept+w.Tokens)
 		kept += w.Held[l]
 	}
@@ -185,15 +199,18 @@ func (m Model) peak(w eviction.Workload) float64 {
 		most = all
 	}
 	if w.OnEvicted {
-		most = all + kept + w.Draft*len(m.layers)
+		most = all + kept + w.Draft*m.cached()
 	}
-	bytes := float64(most) * m.pair
+	bytes := float64(most)*m.pair + m.states()
+	if w.OnEvicted {
+		bytes += m.states() // of the copy
+	}
 	if w.Draft > 0 && !w.OnEvicted {
 		d := m.shape
 		if w.DraftModel != nil {
 			d = shapeOf(w.DraftModel)
 		}
-		bytes = max(bytes, float64((w.Tokens+w.Draft-1)*len(d.layers))*d.pair)
+		bytes = max(bytes, float64((w.Tokens+w.Draft-1)*d.cached())*d.pair+d.states())
 	}
 	return bytes
 }
