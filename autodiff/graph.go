@@ -46,7 +46,8 @@ type Sample struct {
 	Past      [][]kernels.KV       // keys and values of the prompt, [layer][kvHead]
 	Positions []int32              // of the rows
 	RoPE      []*kernels.RoPETable // per layer, cover Positions
-	Targets   []*kernels.Tensor    // per layer [heads, entries], logarithms of attention
+	Targets   []*kernels.Tensor    // per layer [heads, entries], logarithms of attention; nil of recurrent layers
+	States    [][]*kernels.Tensor  // per layer, what a recurrent one knows of the prompt; nil of others
 }
 
 // warm makes gorgonia fill its caches of shared constants once per type, which

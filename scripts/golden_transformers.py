@@ -102,7 +102,7 @@ CASES = {
         num_local_experts=4, num_experts_per_tok=2, intermediate_size=24, sliding_window=16, tie_word_embeddings=False,
         rope_parameters=YARN | dict(rope_theta=150000.0, truncate=False, beta_fast=32.0, beta_slow=1.0))),
     "qwen3-next": ("Qwen3NextConfig", "float16", DELTA | DELTA_MOE | dict(
-        num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], mlp_only_layers=[1], attention_bias=True)),
+        num_hidden_layers=4, layer_types=["full_attention", "linear_attention"] * 2, mlp_only_layers=[1, 2], attention_bias=True)),
     "qwen3.5": ("Qwen3_5TextConfig", "float16", DELTA | dict(num_hidden_layers=2, layer_types=["linear_attention", "full_attention"])),
     "qwen3.5-moe": ("Qwen3_5MoeTextConfig", "float16", DELTA | DELTA_MOE | dict(num_hidden_layers=2, full_attention_interval=2)),
     "smollm3": ("SmolLM3Config", "float16", SMALL | dict(
