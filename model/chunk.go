@@ -20,7 +20,7 @@ func (m *Model) RowBytes() int64 {
 	c := &m.Config
 	width := 2*c.Heads*c.HeadDim + 2*c.KVHeads*c.HeadDim + 4*c.Hidden + 3*max(c.Intermediate, c.ExpertWidth)
 	if c.Delta != nil { // a net's inputs, in the place of queries, keys and values
-		width += 2*(c.Delta.keys()+c.Delta.values()+c.Delta.ValueHeads) + c.Delta.values()
+		width += c.Delta.inputs() + c.Delta.values()
 	}
 	if c.ExpertWidth > 0 { // the rows of an expert, and what it gives
 		width += 2 * c.Hidden

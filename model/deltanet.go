@@ -27,6 +27,9 @@ func (s *DeltaShape) channels() int { return 2*s.KeyDim + s.group()*s.ValueDim }
 func (s *DeltaShape) keys() int   { return s.KeyHeads * s.KeyDim }
 func (s *DeltaShape) values() int { return s.ValueHeads * s.ValueDim }
 
+// inputs are the numbers of a row that go into a net: queries, keys, values, gates, and two of every value head.
+func (s *DeltaShape) inputs() int { return 2 * (s.keys() + s.values() + s.ValueHeads) }
+
 // Bytes is the memory of the state of one layer, whatever the number of tokens.
 func (s *DeltaShape) Bytes(d kernels.DType) int64 {
 	return int64(d.Bytes(s.KeyHeads*(s.Kernel-1)*s.channels())) + int64(d.Bytes(s.values()*s.KeyDim))
@@ -79,15 +82,6 @@ func (d *DeltaNet) weights() []*kernels.Tensor { return append(d.In[:len(d.In):l
 func (d *DeltaNet) Weights() (n int64) {
 	for _, w := range append(d.weights(), d.Conv, d.Decay, d.Bias, d.Norm.Weight) {
 		n += size(w)
-	}
-	return n
-}
-
-// width is the numbers of a row while it is in the net.
-func (d *DeltaNet) width() int {
-	n := d.values()
-	for _, w := range d.weights() {
-		n += w.Dim0()
 	}
 	return n
 }
