@@ -10,7 +10,7 @@ import (
 func init() {
 	Families.Add("Qwen3NextForCausalLM", Family{
 		Doc:           "Qwen3-Next 80B-A3B: gated delta nets in three of four layers, attention with an output gate in the fourth, experts, one of them for all rows",
-		Checked:       []Check{CheckLogits},
+		Checked:       []Check{CheckLogits, CheckGradients},
 		PartialRotary: true,
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := qwenMoEConfig{ // transformers' defaults

@@ -133,7 +133,9 @@ func (p *prefillPass) layer(l int, chunks [][2]int) error {
 	mark := p.arena.Mark()
 	defer p.arena.Release(mark)
 	o := &Observation{Layer: l, Cache: p.cache}
-	p.observed = p.opt.Capture.in(l)
+	if p.observed = p.opt.Capture.in(l); p.Model.Config.Recurrent(l) {
+		p.observed = Capture{}
+	}
 	run := p.hiddenLayer
 	if l == p.Model.Config.Layers-1 && !p.Model.Config.Recurrent(l) && (len(p.pos)+p.appended.rows > 1 || p.opt.CacheOnly) { // one row needs all of it
 		run = p.lastLayer
