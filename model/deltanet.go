@@ -35,14 +35,14 @@ func (s *DeltaShape) Bytes(d kernels.DType) int64 {
 	return int64(d.Bytes(s.KeyHeads*(s.Kernel-1)*s.channels())) + int64(d.Bytes(s.values()*s.KeyDim))
 }
 
-// check holds the extents to what a state can be.
+// check holds the extents to those of a state of less than 300 MB a layer, which small weights may ask for, too.
 func (s *DeltaShape) check() error {
 	for _, f := range []struct {
 		key            string
 		value, min, to int
 	}{
-		{"linear_num_key_heads", s.KeyHeads, 1, 1 << 10}, {"linear_num_value_heads", s.ValueHeads, 1, 1 << 10},
-		{"linear_key_head_dim", s.KeyDim, 1, 1 << 12}, {"linear_value_head_dim", s.ValueDim, 1, 1 << 12},
+		{"linear_num_key_heads", s.KeyHeads, 1, 1 << 8}, {"linear_num_value_heads", s.ValueHeads, 1, 1 << 8},
+		{"linear_key_head_dim", s.KeyDim, 1, 1 << 9}, {"linear_value_head_dim", s.ValueDim, 1, 1 << 9},
 		{"linear_conv_kernel_dim", s.Kernel, 2, 64},
 	} {
 		if f.value < f.min || f.value > f.to {
