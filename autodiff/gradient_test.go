@@ -106,6 +106,21 @@ var opCases = map[string]map[string]opCase{
 			})}
 		}},
 	},
+	"Function2": {
+		"product": {build: func(c *opGraph) []Node {
+			return []Node{c.Function2("product", c.parameter(rows, width), c.parameter(rows, width),
+				func(y, x, z *kernels.Tensor) {
+					for i, v := range x.F64() {
+						y.F64()[i] = v * z.F64()[i]
+					}
+				},
+				func(dx, dz, x, z, dy *kernels.Tensor) {
+					for i, d := range dy.F64() {
+						dx.F64()[i], dz.F64()[i] = d*z.F64()[i], d*x.F64()[i]
+					}
+				})}
+		}},
+	},
 	"GateMul": {
 		"rows": {build: func(c *opGraph) []Node {
 			return []Node{c.GateMul(kernels.SiLU, c.parameter(rows, width), c.parameter(rows, width))}

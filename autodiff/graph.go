@@ -47,7 +47,8 @@ type Sample struct {
 	Positions []int32              // of the rows
 	QueryRoPE []*kernels.RoPETable // per layer, cover Positions
 	KeyRoPE   []*kernels.RoPETable // the same ones but where queries are scaled by their positions
-	Targets   []*kernels.Tensor    // per layer [heads, entries], logarithms of attention
+	Targets   []*kernels.Tensor    // per layer [heads, entries], logarithms of attention; nil of recurrent layers
+	States    [][]*kernels.Tensor  // per layer, what a recurrent one knows of the prompt; nil of others
 }
 
 // warm makes gorgonia fill its caches of shared constants once per type, which

@@ -127,28 +127,41 @@ func (g *Graph) unary(name string, x Node, f func(y, x *kernels.Tensor), gradien
 // GateMul is what a gate lets through.
 func (g *Graph) GateMul(act kernels.Gate, gate, up Node) Node {
 	e := g.engine
-	mul, grad := func(y, gate, up *kernels.Tensor) { e.backend.GateMul(act, y, gate, up) }, func(dgate, dup, gate, up, dy *kernels.Tensor) { e.backend.GateMulGrad(act, dgate, dup, gate, up, dy) }
 	if act == kernels.SiLU {
-		mul, grad = e.backend.SiLUMul, e.backend.SiLUMulGrad
+		return g.binary(fmt.Sprint("gate", act), gate, up, e.backend.SiLUMul, e.backend.SiLUMulGrad)
 	}
-	return g.add(op{name: fmt.Sprint("gate", act), out: gate.n.Shape(), diff: []bool{true, true},
+	return g.binary(fmt.Sprint("gate", act), gate, up,
+		func(y, gate, up *kernels.Tensor) { e.backend.GateMul(act, y, gate, up) },
+		func(dgate, dup, gate, up, dy *kernels.Tensor) { e.backend.GateMulGrad(act, dgate, dup, gate, up, dy) })
+}
+
+// Function2 is Function of two nodes of one shape; gradient writes dx and dz.
+func (g *Graph) Function2(name string, x, z Node, f func(y, x, z *kernels.Tensor), gradient func(dx, dz, x, z, dy *kernels.Tensor)) Node {
+	g.readsNumbers = true
+	return g.binary(name, x, z, f, gradient)
+}
+
+// binary is a function of two nodes that have its shape, and their gradients dx and dz from dy.
+func (g *Graph) binary(name string, x, z Node, f func(y, x, z *kernels.Tensor), gradient func(dx, dz, x, z, dy *kernels.Tensor)) Node {
+	e := g.engine
+	return g.add(op{name: name, out: x.n.Shape(), diff: []bool{true, true},
 		forward: func(in []*value) (*value, error) {
 			y := e.alloc(in[0].t.Shape...)
-			mul(y.t, in[0].t, in[1].t)
+			f(y.t, in[0].t, in[1].t)
 			return y, nil
 		},
 		backward: func(in G.Nodes, _, dy *G.Node) (G.Nodes, error) {
-			b, err := g.apply(op{name: fmt.Sprint("gateGrad", act), out: in[0].Shape(), forward: func(v []*value) (*value, error) {
-				dgate, dup := e.alloc(v[0].t.Shape...), e.alloc(v[0].t.Shape...)
-				grad(dgate.t, dup.t, v[0].t, v[1].t, v[2].t)
-				return bundle(dgate, dup), nil
+			b, err := g.apply(op{name: name + "Grad", out: in[0].Shape(), forward: func(v []*value) (*value, error) {
+				dx, dz := e.alloc(v[0].t.Shape...), e.alloc(v[0].t.Shape...)
+				gradient(dx.t, dz.t, v[0].t, v[1].t, v[2].t)
+				return bundle(dx, dz), nil
 			}}, in[0], in[1], dy)
 			if err != nil {
 				return nil, err
 			}
 			return g.picks(b, in[0].Shape(), in[1].Shape())
 		},
-	}, gate, up)
+	}, x, z)
 }
 
 // QueryRoPE rotates queries [rows, heads·headDim] of a layer to the sample's positions.

@@ -20,8 +20,10 @@ type Derived struct {
 	// Of are the stored tensors in whose place it stands, all safetensors.
 	Of []string
 	// Make fills dst, the elements as [TensorView.Data] has them, from the bytes of those
-	// tensors in that order. It is called for every tensor anew and by several at a time.
+	// tensors in that order. It is called for every tensor anew and by several at a time. Nil: the tensor is
+	// a part of the first one, from byte From on, of which it is a view.
 	Make func(dst []byte, of [][]byte)
+	From int
 }
 
 // Derive shows tensors in the place of those that they are made of, and hides others. They are made
@@ -108,7 +110,7 @@ func (f *derivedFile) Info(name string) (TensorInfo, bool) {
 	if !ok {
 		return TensorInfo{}, false
 	}
-	return TensorInfo{DType: d.DType.String(), Shape: slices.Clone(d.Shape), Bytes: d.size(), Made: true}, true
+	return TensorInfo{DType: d.DType.String(), Shape: slices.Clone(d.Shape), Bytes: d.size(), Made: d.Make != nil}, true
 }
 
 func (f *derivedFile) Tensor(name string) (TensorView, error) {
@@ -124,6 +126,10 @@ func (f *derivedFile) Tensor(name string) (TensorView, error) {
 		}
 	}
 	view := TensorView{Name: name, DType: d.DType, Shape: slices.Clone(d.Shape), Order: d.Order}
+	if d.Make == nil {
+		view.Data = of[0][d.From:][:d.size()]
+		return view, nil
+	}
 	var err error
 	view.Data, err = f.made.Bytes(name, d.size(), func() ([]byte, error) {
 		data := make([]byte, d.size())

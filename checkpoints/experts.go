@@ -10,8 +10,9 @@ import (
 	"glimpse/kernels/formats"
 )
 
-// SplitExperts shows the experts of gpt-oss one by one, as other models have them: files hold those of a layer in one tensor,
-// with the outputs of gate and up in turns. X.experts.gate_up_proj [experts, hidden, 2·width], X.experts.down_proj [experts,
+// SplitExperts shows experts one by one where files hold those of a layer in one tensor. Of Qwen3.5 they are X.experts.gate_up_proj
+// [experts, 2·width, hidden], gate before up, and X.experts.down_proj [experts, hidden, width], of which one expert's are views. In
+// those of gpt-oss the outputs of gate and up take turns: X.experts.gate_up_proj [experts, hidden, 2·width], X.experts.down_proj [experts,
 // width, hidden] and their _bias [experts, out] become X.experts.E.gate_proj, up_proj and down_proj. What is stored as blocks of
 // MXFP4, X_blocks U8 [experts, out, in/32, 16] and X_scales U8 [experts, out, in/32], stays in blocks where the processor
 // has kernels for them (format E2M1_E8M0), and is widened to BF16 otherwise, which holds it exactly (OCP Microscaling Formats
@@ -65,6 +66,13 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
+// byRows tells that the experts of a layer are stored as rows of outputs, gate before up.
+func byRows(w *Weights, prefix string) bool {
+	gateUp, ok := w.Info(prefix + ".experts.gate_up_proj")
+	down, ok2 := w.Info(prefix + ".experts.down_proj")
+	return ok && ok2 && len(gateUp.Shape) == 3 && len(down.Shape) == 3 && gateUp.Shape[2] == down.Shape[1] && gateUp.Shape[1] == 2*down.Shape[2]
+}
+
 // stacked is a tensor of all experts of a layer.
 type stacked struct {
 	name, module string
@@ -81,7 +89,7 @@ func (s *stacked) check(info TensorInfo, rank int, out int) error {
 	return nil
 }
 
-// add shows a part of every expert, whose rows f writes.
+// add shows a part of every expert, whose rows f writes; without f it is a view of as many rows as it has.
 func (s *stacked) add(derived map[string]Derived, prefix, kind string, experts int, d Derived, f func(dst []byte, of [][]byte, expert, part int)) {
 	names := []string{"down_proj"}
 	if s.parts == 2 {
@@ -90,7 +98,9 @@ func (s *stacked) add(derived map[string]Derived, prefix, kind string, experts i
 	for e := range experts {
 		for part, name := range names {
 			one := d
-			one.Make = func(dst []byte, of [][]byte) { f(dst, of, e, part) }
+			if one.From = (e*len(names) + part) * d.size(); f != nil {
+				one.Make = func(dst []byte, of [][]byte) { f(dst, of, e, part) }
+			}
 			derived[fmt.Sprintf("%s.experts.%d.%s.%s", prefix, e, name, kind)] = one
 		}
 	}
@@ -121,14 +131,21 @@ func (s *stacked) bias(w *Weights, info TensorInfo, derived map[string]Derived, 
 }
 
 func (s *stacked) plain(w *Weights, info TensorInfo, derived map[string]Derived, prefix string) error {
-	if err := s.check(info, 3, info.Shape[len(info.Shape)-1]); err != nil {
+	if err := s.check(info, 3, 0); err != nil {
 		return err
 	}
 	d, size, err := s.dtype(info)
 	if err != nil {
 		return err
 	}
+	if byRows(w, prefix) {
+		s.add(derived, prefix, "weight", info.Shape[0], Derived{DType: d, Shape: []int{info.Shape[1] / s.parts, info.Shape[2]}, Of: []string{s.name}}, nil)
+		return nil
+	}
 	in, out := info.Shape[1], info.Shape[2]
+	if err := s.check(info, 3, out); err != nil {
+		return err
+	}
 	s.add(derived, prefix, "weight", info.Shape[0], Derived{DType: d, Shape: []int{out / s.parts, in}, Of: []string{s.name}}, func(dst []byte, of [][]byte, e, part int) {
 		for i := range in {
 			row := of[0][(e*in+i)*out*size:][:out*size]

@@ -112,6 +112,47 @@ func TestSplitExperts(t *testing.T) {
 	}
 }
 
+// TestSplitExpertsByRows: experts that are stored as rows of outputs, gate before up, are views of the file.
+func TestSplitExpertsByRows(t *testing.T) {
+	const experts, hidden, width = 3, 4, 5
+	at := "model.language_model.layers.7.mlp.experts."
+	numbers := func(name string, shape ...int) checkpoints.TensorView {
+		values := make([]float32, kernels.ShapeLen(shape))
+		for i := range values {
+			values[i] = float32(i)
+		}
+		return checkpoints.F32Tensor(at+name, shape, values)
+	}
+	w, err := splitWeights(t, numbers("gate_up_proj", experts, 2*width, hidden), numbers("down_proj", experts, hidden, width))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(w.Names()); n != 3*experts {
+		t.Errorf("%d tensors %v, want %d", n, w.Names(), 3*experts)
+	}
+	for e := range experts {
+		for name, c := range map[string]struct{ first, rows, columns int }{
+			"gate_proj": {2 * e * width * hidden, width, hidden}, "up_proj": {(2*e + 1) * width * hidden, width, hidden}, "down_proj": {e * hidden * width, hidden, width},
+		} {
+			name := fmt.Sprintf("%s%d.%s.weight", at, e, name)
+			info, _ := w.Info(name)
+			view, err := w.Tensor(name)
+			if err != nil || info.Made || !slices.Equal(view.Shape, []int{c.rows, c.columns}) || !slices.Equal(info.Shape, view.Shape) {
+				t.Fatalf("%s: %v, made %v, shapes %v and %v, want a view [%d %d]", name, err, info.Made, info.Shape, view.Shape, c.rows, c.columns)
+			}
+			got := make([]float32, view.Len())
+			if err := view.ReadF32(got); err != nil {
+				t.Fatal(err)
+			}
+			for i, v := range got {
+				if int(v) != c.first+i {
+					t.Fatalf("%s[%d]: stored element %v, want %d", name, i, v, c.first+i)
+				}
+			}
+		}
+	}
+}
+
 // TestSplitExpertsOfBlocks: codes of E2M1 by their sign, exponent and mantissa, scales of E8M0 from the least to the largest
 // that keep a bfloat16 normal.
 func TestSplitExpertsOfBlocks(t *testing.T) {

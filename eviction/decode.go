@@ -98,7 +98,7 @@ func (s *Session) endResponse(tokens []int32, ended bool, err error) {
 // observeStep counts what a step has read of a layer and lets the policy evict.
 func (s *Session) observeStep(o *runner.Observation) error {
 	if s.sparse == nil {
-		s.Traffic.add(o.Layer, s.seenBytes(o.Layer), 0)
+		s.Traffic.add(o.Layer == s.Prompt.Config.FirstAttention(), s.seenBytes(o.Layer), 0)
 	}
 	if s.decode == nil || !s.Prompt.decides(o.Layer) && !o.StepDone {
 		return nil
@@ -200,8 +200,9 @@ func (s *Session) chooseSparsely(step *runner.SparseStep) error {
 			read += int64(len(idx)) * s.Cache.PairBytes()
 		}
 	}
-	s.Traffic.add(step.Layer, read, estimation)
-	if step.Layer == 0 {
+	first := step.Layer == s.Prompt.Config.FirstAttention()
+	s.Traffic.add(first, read, estimation)
+	if first {
 		s.stepBytes = append(s.stepBytes, 0)
 	}
 	s.stepBytes[len(s.stepBytes)-1] = s.Traffic.step

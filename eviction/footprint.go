@@ -82,7 +82,7 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 		return f, err
 	}
 	if s.decode != nil {
-		counter.Take(min(s.Cache.Bytes(), kvcache.CompactBytes+s.Cache.LayerBytes(0))) // of what moves up
+		counter.Take(min(s.Cache.Bytes(), kvcache.CompactBytes+s.Cache.LayerBytes(m.Config.FirstAttention()))) // of what moves up
 	}
 	if st, ok := sparse.(*SparsePages); ok {
 		st.reserve(s.Cache, max(0, most-1))

@@ -1,10 +1,12 @@
 package eviction_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
 	"glimpse/eviction"
+	"glimpse/model"
 	"glimpse/model/modeltest"
 	"glimpse/model/runner"
 )
@@ -14,8 +16,14 @@ import (
 func TestFootprintOfEveryPolicy(t *testing.T) {
 	const tokens, budget, maxNew = 90, 24, 70
 	m := modeltest.Llama{Layers: 3, MaxPositions: 256}.Open(t, "cpu")
+	hybrid := modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, "qwen3-next").Folder), "cpu")
+	of := map[string]*model.Model{}
 	for _, name := range eviction.Policies.Names() {
-		t.Run(name, func(t *testing.T) {
+		of[name], of["hybrid/"+name] = m, hybrid
+	}
+	for test, m := range of {
+		name := test[strings.LastIndexByte(test, '/')+1:]
+		t.Run(test, func(t *testing.T) {
 			counted, counter := m.Counted()
 			named := policy(t, counted, name)
 			weights := counter.Live()

@@ -33,7 +33,9 @@ type Prompt struct {
 func (p Prompt) fits() bool { return p.Entries <= p.Budget || p.Config != nil && len(p.layers()) == 0 }
 
 // decides tells whether a policy decides about a layer: whether that holds the whole prompt.
-func (p Prompt) decides(layer int) bool { return p.Windows || p.Config.Window(layer) == 0 }
+func (p Prompt) decides(layer int) bool {
+	return !p.Config.Recurrent(layer) && (p.Windows || p.Config.Window(layer) == 0)
+}
 
 // layers are those that a policy decides about, by whose number budgets are shared out.
 func (p Prompt) layers() (out []int) {

@@ -156,8 +156,10 @@ func (r *request) observe(o *runner.Observation) *kernels.Selection {
 		return kept
 	}
 	mine := *o
-	mine.ProbeLSE, mine.PeakProbeLSE = pick(o.ProbeLSE, r.probes), pick(o.PeakProbeLSE, r.peakProbes)
-	r.watched.probes(&mine, r.prompt.Config)
+	if !r.prompt.Config.Recurrent(o.Layer) {
+		mine.ProbeLSE, mine.PeakProbeLSE = pick(o.ProbeLSE, r.probes), pick(o.PeakProbeLSE, r.peakProbes)
+		r.watched.probes(&mine, r.prompt.Config)
+	}
 	if !r.prompt.decides(o.Layer) {
 		if r.scores = append(r.scores, nil); r.plan.CrossLayer == nil {
 			r.kept, r.seen = append(r.kept, nil), append(r.seen, nil)

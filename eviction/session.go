@@ -189,7 +189,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
 	if s.turns > 0 {
 		if s.FullBytes = s.Model().Config.CacheBytes(int(s.Cache.Next()), s.Cache.DType()); s.Prompt.Windows {
-			s.FullBytes = int64(s.Cache.Next()) * s.Model().Config.CacheBytesPerToken(s.Cache.DType())
+			s.FullBytes = int64(s.Cache.Next())*s.Model().Config.CacheBytesPerToken(s.Cache.DType()) + s.Model().Config.CacheBytes(0, s.Cache.DType())
 		}
 	}
 	r.finish()

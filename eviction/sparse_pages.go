@@ -32,7 +32,7 @@ type SparsePages struct {
 	base      [][]int              // rows of the cache at the start, by layer and head, where there are pools
 	sums      []*kernels.Tensor    // F64 [kvHeads, headDim] of values, by layer; nil without reallocation
 
-	steps int // so far
+	first, steps int // layer that a step begins with, steps so far
 }
 
 // pageScratch is what the layers on a device share.
@@ -67,7 +67,7 @@ func NewSparsePages(s *Session, e Estimator, dense, size, bounds int) *SparsePag
 func newSparsePagesBy(ops func(layer int) kernels.Selector, s *Session, e Estimator, dense, size, bounds int) *SparsePages {
 	st := &SparsePages{
 		ownMemory: ops(0).OwnMemory(), estimator: e, budget: s.Prompt.Budget, bounds: bounds, pooled: s.Pool != nil,
-		layers: make([][]headPages, s.Cache.Layers()),
+		layers: make([][]headPages, s.Cache.Layers()), first: s.Prompt.Config.FirstAttention(),
 	}
 	for l := range st.layers {
 		if own := ops(l); l == 0 || own != st.on[l-1].ops {
@@ -246,7 +246,7 @@ func (st *SparsePages) devices() []*pageScratch { return slices.Compact(slices.C
 func (st *SparsePages) Recordable() bool { return st.ownMemory }
 
 func (st *SparsePages) Select(s *runner.SparseStep) (int64, error) {
-	if s.Layer == 0 {
+	if s.Layer == st.first {
 		st.steps++
 	}
 	heads := st.layers[s.Layer]

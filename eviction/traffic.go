@@ -23,8 +23,9 @@ func (t Traffic) Plus(other Traffic) Traffic {
 	}
 }
 
-func (t *Traffic) add(layer int, read, estimation int64) {
-	if layer == 0 {
+// add takes in what a layer has read, the first one of a step or a later one.
+func (t *Traffic) add(first bool, read, estimation int64) {
+	if first {
 		t.Steps++
 		t.step = 0
 	}

@@ -18,7 +18,8 @@ type Workload struct {
 	// Held [layers] are the entries per KV head, the mean over heads, that are kept of the
 	// prompt.
 	Held []int
-	// Spared [layers] are those with a sliding window, which they hold alone; nothing is observed of them. nil: none.
+	// Spared [layers] are those with a sliding window, which they hold alone, and recurrent ones, which hold no entry; nothing is
+	// observed of them. nil: none.
 	Spared []bool
 	// Limit [layers] are the most that a layer holds while decoding; nil where every step
 	// adds an entry.
@@ -46,7 +47,9 @@ func (n *Configured) Workload(c *model.Config, tokens, budget, maxNew int) Workl
 	r := newRequest(n, Prompt{Tokens: make([]int32, tokens), Entries: tokens, Budget: budget, MaxNew: maxNew, Config: c, Windows: n.evictsWindows()})
 	for l := range w.Held {
 		w.Spared = append(w.Spared, !r.prompt.decides(l))
-		if w.Spared[l] {
+		if c.Recurrent(l) {
+			w.Held[l] = 0
+		} else if w.Spared[l] {
 			w.Held[l] = kvcache.WindowEntries(tokens, c.Window(l))
 		}
 	}

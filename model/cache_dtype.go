@@ -60,7 +60,7 @@ func (m *Model) SetCacheDType(name string) error {
 	case "bf16", "bfloat16":
 		dtype = kernels.BF16
 	case "auto":
-		if m.Backend.Name() == "cuda" && m.Network.Layers[0].Linear(KProj).Weight.DType.Numbers() == kernels.BF16 {
+		if m.Backend.Name() == "cuda" && m.Network.Layers[m.Config.FirstAttention()].Linear(KProj).Weight.DType.Numbers() == kernels.BF16 {
 			dtype = kernels.BF16
 		}
 	default:

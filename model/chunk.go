@@ -24,6 +24,9 @@ func (m *Model) RowBytes() int64 {
 		attention = max(attention, (c.Heads+kv.Heads)*kv.Dim)
 	}
 	width := 2*attention + 4*c.Hidden + 3*max(c.Intermediate, c.ExpertWidth)
+	if c.Delta != nil { // a net's inputs, in the place of queries, keys and values
+		width += c.Delta.inputs() + c.Delta.values()
+	}
 	if c.ExpertWidth > 0 { // the rows of an expert, and what it gives
 		width += 2 * c.Hidden
 	}

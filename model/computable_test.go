@@ -30,6 +30,8 @@ func TestComputable(t *testing.T) {
 		"logit cap":     {config: Config{LogitCap: 30}, want: "soft caps of logits"},
 		"sinks":         {binder: Binder{sinks: true}, want: "sinks in the softmax"},
 		"gate":          {layer: Layer{Gate: kernels.GELUTanh}, want: "gates other than SiLU"},
+		"delta net":     {layer: Layer{Delta: &DeltaNet{}}, want: "gated delta nets"},
+		"output gate":   {binder: Binder{gated: true}, want: "gates of what attention gives"},
 	} {
 		c.config.Architecture = "TheirForCausalLM"
 		n := &Network{Layers: []Layer{{}, c.layer}}

@@ -38,6 +38,9 @@ type Config struct {
 	BlockScale             float64 // multiplies what attention and MLP add to the residual stream, 0: 1
 	LogitScale             float64 // multiplies logits, 0: 1
 
+	// Delta are the gated delta nets that layers have in the place of attention; nil: all layers attend.
+	Delta *DeltaShape
+
 	// Windows are the sliding windows of the layers: a row sees its own entry and
 	// those at the Windows[l]−1 positions before it, 0 all of them. nil: all layers
 	// see everything.
@@ -51,6 +54,7 @@ type Config struct {
 	EOS []int32 // every end token
 
 	layout    layout            // of the network
+	unused    string            // prefix of tensors that are not used, "": none
 	further   int               // layers that follow the last one and predict further tokens: they are not used
 	quantized *quantized.Config // how the weights are stored, nil: as they are read
 	notes     []string          // see Model.Notes
@@ -96,10 +100,23 @@ func (c *Config) Window(layer int) int {
 	return c.Windows[layer]
 }
 
+// Recurrent tells that a layer has a state of its rows in the place of attention, and so no keys and values.
+func (c *Config) Recurrent(layer int) bool { return c.Delta != nil && c.Delta.Layers[layer] }
+
+// FirstAttention is the first layer that attends; 0 where none does.
+func (c *Config) FirstAttention() int {
+	for l := range c.Layers {
+		if !c.Recurrent(l) {
+			return l
+		}
+	}
+	return 0
+}
+
 // Scored tells whether an adapter is trained by the scores of a layer: of those that hold the whole prompt, which policies
-// evict, or of all where every layer has a window.
+// evict, or of all that attend where every layer has a window.
 func (c *Config) Scored(layer int) bool {
-	return c.Window(layer) == 0 || !slices.Contains(c.Windows, 0)
+	return !c.Recurrent(layer) && (c.Window(layer) == 0 || !slices.Contains(c.Windows, 0))
 }
 
 // ScoredLayers are the layers up to the last one that is Scored: those after it reach no score.
@@ -207,9 +224,13 @@ func (c *Config) AttentionScale() float64 {
 func (c *Config) Group() int { return c.Heads / c.KVHeads }
 
 // CacheBytes is the memory of the keys and values of a sequence of so many tokens, stored in a type, of which layers with a
-// sliding window hold that and less than a block of entries more (kernels.WindowBlock).
+// sliding window hold that and less than a block of entries more (kernels.WindowBlock), and of the states of recurrent layers.
 func (c *Config) CacheBytes(tokens int, stored kernels.DType) (n int64) {
 	for l := range c.Layers {
+		if c.Recurrent(l) {
+			n += c.Delta.Bytes(kernels.F32)
+			continue
+		}
 		entries := tokens
 		if w := c.Window(l); w > 0 {
 			entries = min(entries, w-1+kernels.WindowBlock-1)
@@ -224,6 +245,9 @@ func (c *Config) CacheBytes(tokens int, stored kernels.DType) (n int64) {
 // and heads, stored in a type.
 func (c *Config) CacheBytesPerToken(stored kernels.DType) (n int64) {
 	for l := range c.Layers {
+		if c.Recurrent(l) {
+			continue
+		}
 		kv := c.KV(l)
 		n += 2 * int64(kv.Heads) * int64(stored.Bytes(kv.Dim))
 	}

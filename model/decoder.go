@@ -118,6 +118,8 @@ type decoderLayout struct {
 	stream                       float64 // what the residual stream is divided by, see scaledStream; 0: 1
 	gate                         kernels.Gate
 	sinks                        bool // self_attn.sinks
+	outputGate                   bool // behind every head's query
+	delta                        *deltaLayout
 	experts                      *expertsLayout
 	// valueNorms: values are normalised, too; keysAreValues: layers without a window have no v_proj; scalars: the residual stream
 	// is multiplied after every layer.
@@ -243,7 +245,14 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 			}
 		}
 		ofStream(norms.attention, &l.AttentionNorm)
+		heads := d.headNorms
 		switch {
+		case c.Recurrent(i):
+			l.Delta, heads = d.delta.bind(c, b, at), noHeadNorms
+		case d.outputGate:
+			b.GatedQueries(l, at+"self_attn.q_proj", c, d.qkvBias)
+			b.Linear(l, KProj, at+"self_attn.k_proj", kv, c.Hidden, d.qkvBias)
+			b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
 		case d.fusedQKV:
 			b.Fused(l, at+"self_attn.qkv_proj", c.Hidden, false, Part{QProj, q}, Part{KProj, kv}, Part{VProj, kv})
 		case d.interleaved:
@@ -258,11 +267,13 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 				b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
 			}
 		}
-		b.Linear(l, OProj, at+"self_attn.o_proj", c.Hidden, q, d.outputBias)
+		if l.Delta == nil {
+			b.Linear(l, OProj, at+"self_attn.o_proj", c.Hidden, q, d.outputBias)
+		}
 		if d.sinks {
 			b.Sinks(l, at+"self_attn.sinks", c.Heads)
 		}
-		switch d.headNorms {
+		switch heads {
 		case eachHead:
 			norm("self_attn.q_norm", &l.QueryNorm, shape.Dim)
 			norm("self_attn.k_norm", &l.KeyNorm, shape.Dim)

@@ -86,6 +86,15 @@ func TestFamiliesRefuse(t *testing.T) {
 		"queries without growth":   {"ministral3", parameters("llama_4_scaling_beta", nil), "rope_parameters: got llama_4_scaling_beta none, original_max_position_embeddings 32"},
 		"queries that shrink":      {"ministral3", parameters("llama_4_scaling_beta", -0.1), "rope_parameters: got llama_4_scaling_beta -0.1"},
 		"growth from nowhere":      {"ministral3", parameters("original_max_position_embeddings", nil), "rope_parameters: got llama_4_scaling_beta 0.4, original_max_position_embeddings 0"},
+		"no attention":             {"qwen3.5", map[string]any{"layer_types": nil}, "layer_types: got linear_attention alone, want a layer with full_attention"},
+		"attention of no layer":    {"qwen3.5", map[string]any{"layer_types": nil, "full_attention_interval": 0}, "full_attention_interval: got 0, want at least 1"},
+		"another kind of layer":    {"qwen3.5", map[string]any{"layer_types": []string{"mamba", "full_attention"}}, `layer_types: got "mamba", want full_attention or linear_attention`},
+		"too few kinds of layers":  {"qwen3.5", map[string]any{"layer_types": []string{"full_attention"}}, "layer_types: got 1, want num_hidden_layers 2 of them"},
+		"value heads of a net":     {"qwen3.5", map[string]any{"linear_num_value_heads": 5}, "linear_num_value_heads: got 5, want a multiple of linear_num_key_heads 2"},
+		"key heads of a net":       {"qwen3-next", map[string]any{"linear_num_key_heads": 0}, "linear_num_key_heads: got 0, want 1 to 256"},
+		"width of a net's heads":   {"qwen3-next", map[string]any{"linear_value_head_dim": 513}, "linear_value_head_dim: got 513, want 1 to 512"},
+		"convolution of a row":     {"qwen3-next", map[string]any{"linear_conv_kernel_dim": 1}, "linear_conv_kernel_dim: got 1, want 2 to 64"},
+		"shape of a net":           {"qwen3-next", map[string]any{"linear_key_head_dim": 5}, "model.layers.1.linear_attn.conv1d.weight: shape [40 1 4], want [44 1 4]"},
 		"falcon serial":            {"falcon-40b", map[string]any{"parallel_attn": false}, "parallel_attn: got false"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package model
 
 import (
 	"encoding/json"
+	"slices"
 
 	"glimpse/internal/registry"
 )
@@ -38,7 +39,7 @@ type layout interface {
 	bind(c *Config, b *Binder) *Network
 }
 
-// Sites lists the modules of the first layer in the order in which it runs them. c may be
+// Sites lists the modules of the first layer that attends in the order in which it runs them. c may be
 // nil: a small model then stands for all.
 func (f Family) Sites(c *Config) []Site {
 	if c == nil {
@@ -48,9 +49,9 @@ func (f Family) Sites(c *Config) []Site {
 		}
 	}
 	one, b := *c, &Binder{}
-	one.cut(1)
+	one.cut(one.FirstAttention() + 1)
 	one.layout.bind(&one, b)
-	return b.sites
+	return slices.DeleteFunc(b.sites, func(s Site) bool { return s.layer < one.Layers-1 })
 }
 
 // Families maps config.json architectures[0] to the family.

@@ -15,6 +15,11 @@ type LayerOps[T any] interface {
 	// NormRotate is Norm and Rotate of queries and keys in place, where they can be
 	// done at once; otherwise it returns false and changes nothing.
 	NormRotate(q, k T) bool
+	// DeltaNet is scale times what a delta net gives of the rows through AttentionNorm; false where nothing reads what the
+	// layer leaves.
+	DeltaNet(d *DeltaNet, scale float64) (delta T, ok bool, err error)
+	// OutputGate is x times the logistic function of the gate's outputs for Normalised rows.
+	OutputGate(gate Linear, x T) T
 	// Attend takes in keys and values and lets the queries attend. It returns false where
 	// nothing reads what the layer leaves.
 	Attend(q, k, v T) (out T, ok bool, err error)
@@ -59,18 +64,11 @@ var mlpReaders = []Module{UpProj, GateProj}
 // here and nowhere else. Where the rows come from and how they attend is o's.
 func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
 	layer, scale := &m.Network.Layers[l], scaleOr1(m.Config.BlockScale)
-	q, k, v := o.Projections()
-	if !o.NormRotate(q, k) {
-		q, k = NormRotate(o, m, l, QProj, q), NormRotate(o, m, l, KProj, k)
-	}
-	if layer.ValueNorm.Weight != nil {
-		v = o.Norm(v, layer.ValueNorm)
-	}
-	attention, ok, err := o.Attend(q, k, v)
+	delta, ok, err := mix(o, m, l, scale)
 	if !ok || err != nil {
 		return err
 	}
-	delta := o.Norm(o.Linear(OProj, attention, scale), layer.PostAttentionNorm)
+	delta = o.Norm(delta, layer.PostAttentionNorm)
 	var h T
 	switch {
 	case !layer.Parallel:
@@ -89,6 +87,29 @@ func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
 	}
 	o.Leave(o.Norm(delta, layer.PostMLPNorm), m.normAfter(l))
 	return nil
+}
+
+// mix is scale times what the block gives by which rows see other rows.
+func mix[T any](o LayerOps[T], m *Model, l int, scale float64) (delta T, ok bool, err error) {
+	layer := &m.Network.Layers[l]
+	if layer.Delta != nil {
+		return o.DeltaNet(layer.Delta, scale)
+	}
+	q, k, v := o.Projections()
+	if !o.NormRotate(q, k) {
+		q, k = NormRotate(o, m, l, QProj, q), NormRotate(o, m, l, KProj, k)
+	}
+	if layer.ValueNorm.Weight != nil {
+		v = o.Norm(v, layer.ValueNorm)
+	}
+	attention, ok, err := o.Attend(q, k, v)
+	if !ok || err != nil {
+		return delta, false, err
+	}
+	if layer.OutputGate.Weight != nil {
+		attention = o.OutputGate(layer.OutputGate, attention)
+	}
+	return o.Linear(OProj, attention, scale), true, nil
 }
 
 // NormRotate is queries or keys, as their module gives them, as attention reads them.

@@ -111,6 +111,9 @@ func (m *Model) surplus(names []string, wanted map[string]bool) []error {
 
 // isFurther tells that a tensor is of a layer that predicts further tokens.
 func (c *Config) isFurther(name string) bool {
+	if c.unused != "" && strings.HasPrefix(name, c.unused) {
+		return true
+	}
 	for l := c.Layers; l < c.Layers+c.further; l++ {
 		if strings.HasPrefix(name, fmt.Sprintf("model.layers.%d.", l)) {
 			return true

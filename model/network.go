@@ -72,7 +72,11 @@ type Layer struct {
 	// without an MLPNorm the MLP, too, reads the rows that AttentionNorm gives.
 	Parallel bool
 	Experts  *Experts // in the place of the MLP, or nil
-	linears  map[Module]*Linear
+	// OutputGate [heads·headDim, hidden] reads what the queries read: its logistic function multiplies what attention gives;
+	// the zero Linear is none.
+	OutputGate Linear
+	Delta      *DeltaNet // in the place of attention, or nil
+	linears    map[Module]*Linear
 }
 
 // Linear returns the layer's module; nil where the layer has none of that name.
@@ -95,7 +99,7 @@ func (n *Network) Parameters() int64 {
 	var total int64
 	for i := range n.Layers {
 		l := &n.Layers[i]
-		total += size(l.Sinks)
+		total += size(l.Sinks) + size(l.OutputGate.Weight) + size(l.OutputGate.Bias)
 		for _, norm := range []Norm{l.AttentionNorm, l.QueryNorm, l.KeyNorm, l.PostAttentionNorm, l.MLPNorm, l.PostMLPNorm} {
 			total += size(norm.Weight) + size(norm.Bias)
 		}
@@ -105,6 +109,9 @@ func (n *Network) Parameters() int64 {
 		if l.Experts != nil {
 			all, _ := l.Experts.Weights()
 			total += all
+		}
+		if l.Delta != nil {
+			total += l.Delta.Weights()
 		}
 	}
 	return total
@@ -122,9 +129,9 @@ func (n *Network) ActiveParameters() int64 {
 	return total
 }
 
-// HasExperts tells that a layer has experts: the host reads what its router decides in the middle of a pass.
-func (n *Network) HasExperts() bool {
-	return slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Experts != nil })
+// OnHost tells that the host computes in the middle of a pass: what the routers of experts decide, or delta nets.
+func (n *Network) OnHost() bool {
+	return slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Experts != nil || l.Delta != nil })
 }
 
 // SameRows is the least number of rows that go through the model on a backend each to the bits that it has among so
@@ -139,6 +146,12 @@ func (n *Network) SameRows(b kernels.Backend, rows int) int {
 		}
 		if e := n.Layers[i].Experts; e != nil {
 			least = max(least, e.SameRows(b, rows))
+		}
+		if d := n.Layers[i].Delta; d != nil {
+			least = max(least, d.SameRows(b, rows))
+		}
+		if g := n.Layers[i].OutputGate.Weight; g != nil {
+			least = max(least, b.SameRows(g.DType, rows))
 		}
 	}
 	return least
@@ -175,6 +188,7 @@ type Binder struct {
 	// loaded are run after that, where there are numbers.
 	loaded []func() error
 	sinks  bool // asked for by Sinks
+	gated  bool // asked for by GatedQueries
 }
 
 // Site is a module of a layer, to which LoRA factors can attach, and the stored
@@ -182,6 +196,7 @@ type Binder struct {
 type Site struct {
 	Module Module
 	Tensor string
+	layer  int
 }
 
 // Layer tells that what is asked for next belongs to layer l; the number of layers stands for
@@ -192,6 +207,11 @@ func (b *Binder) Layer(l int) { b.layer = l + 1 }
 func (b *Binder) add(s slot) {
 	s.layer = b.layer - 1
 	b.slots = append(b.slots, s)
+}
+
+// site notes where a module of the present layer is.
+func (b *Binder) site(m Module, tensor string) {
+	b.sites = append(b.sites, Site{m, tensor, b.layer - 1})
 }
 
 // Matrix asks for a weight [out, in] used as stored.
@@ -223,6 +243,12 @@ func (c *Config) computable(n *Network, b *Binder, devices []kernels.Backend) er
 		return l.Gate != kernels.SiLU || l.Experts != nil && l.Experts.Gate != kernels.SiLU
 	}) {
 		parts = append(parts, "gates other than SiLU")
+	}
+	if slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Delta != nil }) {
+		parts = append(parts, "gated delta nets")
+	}
+	if b.gated {
+		parts = append(parts, "gates of what attention gives")
 	}
 	for _, on := range devices {
 		if len(parts) > 0 && on.OwnMemory() {
@@ -262,10 +288,30 @@ func (b *Binder) Interleaved(l *Layer, m Module, prefix string, heads, headDim, 
 
 func (b *Binder) reordered(l *Layer, m Module, prefix string, out, in int, bias bool, order []int) {
 	lin := l.add(m)
-	b.sites = append(b.sites, Site{m, prefix + ".weight"})
+	b.site(m, prefix+".weight")
 	b.add(slot{name: prefix + ".weight", shape: []int{out, in}, set: func(t *kernels.Tensor) { lin.Weight = t }, order: order})
 	if bias {
 		b.add(slot{name: prefix + ".bias", shape: []int{out}, compute: true, set: func(t *kernels.Tensor) { lin.Bias = t }, order: order})
+	}
+}
+
+// GatedQueries asks for queries with an output gate of every head behind its query. The rows are copied so that all queries
+// stand together.
+func (b *Binder) GatedQueries(l *Layer, prefix string, c *Config, bias bool) {
+	b.gated = true
+	order := make([]int, 2*c.Heads)
+	for h := range c.Heads {
+		order[h], order[c.Heads+h] = 2*h, 2*h+1
+	}
+	q, n := l.add(QProj), c.Heads*c.HeadDim
+	b.site(QProj, prefix+".weight[heads 0 of every 2]")
+	b.add(slot{name: prefix + ".weight", shape: []int{2 * n, c.Hidden}, order: order, set: func(t *kernels.Tensor) {
+		q.Weight, l.OutputGate.Weight = t.Rows(0, n), t.Rows(n, 2*n)
+	}})
+	if bias {
+		b.add(slot{name: prefix + ".bias", shape: []int{2 * n}, order: order, compute: true, set: func(t *kernels.Tensor) {
+			q.Bias, l.OutputGate.Bias = t.Rows(0, n), t.Rows(n, 2*n)
+		}})
 	}
 }
 
@@ -297,7 +343,7 @@ type Part struct {
 func (b *Binder) Fused(l *Layer, prefix string, in int, bias bool, parts ...Part) {
 	out := 0
 	for _, p := range parts {
-		b.sites = append(b.sites, Site{p.Module, fmt.Sprintf("%s.weight[%d:%d]", prefix, out, out+p.Out)})
+		b.site(p.Module, fmt.Sprintf("%s.weight[%d:%d]", prefix, out, out+p.Out))
 		out += p.Out
 	}
 	b.fused(l, prefix, in, bias, nil, parts)
@@ -322,7 +368,7 @@ func (b *Binder) FusedGroups(l *Layer, prefix string, c *Config, bias bool) {
 		}
 	}
 	for m, heads := range []string{fmt.Sprintf("0:%d", c.Group()), fmt.Sprint(c.Group()), fmt.Sprint(c.Group() + 1)} {
-		b.sites = append(b.sites, Site{Modules[m], fmt.Sprintf("%s.weight[heads %s of every %d]", prefix, heads, size)})
+		b.site(Modules[m], fmt.Sprintf("%s.weight[heads %s of every %d]", prefix, heads, size))
 	}
 	b.fused(l, prefix, c.Hidden, bias, order, []Part{{QProj, c.Heads * c.HeadDim}, {KProj, c.KVHeads * c.HeadDim}, {VProj, c.KVHeads * c.HeadDim}})
 }

@@ -3,7 +3,7 @@
 tiny models, written in the most straightforward way with PyTorch.
 
     pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy
-    # gpt-oss, gemma*, ministral3, mixtral, glm4, glm4-moe: transformers==5.24.0; NAME.json says what each was made with
+    # gpt-oss, gemma*, ministral3, mixtral, glm4, glm4-moe, qwen3-next: transformers==5.24.0; NAME.json says what each was made with
     python3 scripts/golden_training.py [name ...]
 
 For some of the models that golden_transformers.py made: a full pass of transformers
@@ -17,7 +17,7 @@ define them (LookaheadKV, arXiv:2603.10899, eq. 5; Judge Q, arXiv:2509.10798, eq
 float32,
 
   embeddings, lora_A / lora_B of layers.L.MODULE   the adapter
-  target, lookaheadkv.scores, judgeq.scores        [layers, heads, prompt]
+  target, lookaheadkv.scores, judgeq.scores        [layers that attend, heads, prompt]
   lookaheadkv.grad.NAME                            gradient of the KL loss
   judgeq.grad.embeddings                           gradient of eq. 5 times the
                                                    number of prompt columns
@@ -36,7 +36,7 @@ from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parent.parent / "model/testdata"
 MODELS = ["llama3.1", "qwen3", "granite", "phi4-mini", "gemma2", "gemma3", "gpt-oss", "qwen3-moe", "qwen2-moe", "olmo2", "ministral3", "mixtral", "olmo3", "glm4", "glm4-moe",
-          "mistral-v0.3", "qwen2-yarn", "seed-oss", "smollm3", "ministral", "falcon", "gemma4"]
+          "mistral-v0.3", "qwen2-yarn", "seed-oss", "smollm3", "ministral", "falcon", "gemma4", "qwen3-next"]
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FUSED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"], "query_key_value": ["q_proj", "k_proj", "v_proj"]}
 FALCON = {"o_proj": "dense", "up_proj": "dense_h_to_4h", "down_proj": "dense_4h_to_h"}
@@ -46,11 +46,11 @@ SEEDS = {"smollm3": 2}  # the rows of seed 1 attend so sharply that single preci
 
 class MaskedLoRA(torch.nn.Module):
     """A frozen linear layer with a low-rank update of the last ROWS rows; out of its
-    outputs get one, those from start on."""
+    outputs get one, those from start on, or the first half of every head."""
 
-    def __init__(self, base, generator, start=0, out=None):
+    def __init__(self, base, generator, start=0, out=None, heads=0):
         super().__init__()
-        self.base, self.start, out, width = base, start, out or base.out_features, base.in_features
+        self.base, self.start, self.heads, out, width = base, start, heads, out or base.out_features, base.in_features
         self.out_features, self.in_features = base.out_features, width
         draw = lambda *shape: torch.nn.Parameter((torch.randn(shape, generator=generator) * shape[1] ** -0.5).float().double())
         self.A, self.B = draw(RANK, width), draw(out, RANK)
@@ -63,13 +63,16 @@ class MaskedLoRA(torch.nn.Module):
         mask = torch.zeros(x.shape[1], 1, dtype=x.dtype)
         mask[-ROWS:] = 1
         update = mask * (ALPHA / RANK) * (x @ self.A.T @ self.B.T)
+        if self.heads:  # an output gate is behind every head's query
+            dim = update.shape[-1] // self.heads
+            return y + torch.nn.functional.pad(update.unflatten(-1, (self.heads, dim)), (0, dim)).flatten(-2)
         rest = y.shape[-1] - self.start - update.shape[-1]
         return y + torch.nn.functional.pad(update, (self.start, rest))
 
 
 def attention_scores(model, rows, columns, **inputs):
     """Mean over the last rows of the probabilities on the first columns,
-    [layers, heads, columns]."""
+    [layers that attend, heads, columns]."""
     attentions = model(**inputs, output_attentions=True, use_cache=False).attentions
     return torch.cat(attentions)[:, :, -rows:, :columns].mean(2)
 
@@ -96,7 +99,7 @@ def build(name):
     golden = json.loads((folder / "golden.json").read_text())
     prompt, response = golden["prompts"][1]["ids"], golden["prompts"][1]["greedy"]
     n, m = len(prompt), len(response)
-    others = dict(experts_implementation="eager") if name in ("gpt-oss", "mixtral", "glm4-moe") else {}  # whose other products take no float64
+    others = dict(experts_implementation="eager") if name in ("gpt-oss", "mixtral", "glm4-moe", "qwen3-next") else {}  # whose other products take no float64
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", **others).double().eval()
     model.requires_grad_(False)
     with torch.no_grad():
@@ -106,18 +109,22 @@ def build(name):
     lora = {}
     layers = model.transformer.h if name == "falcon" else model.model.layers
     for i, layer in enumerate(layers):
-        attention = layer.self_attention if name == "falcon" else layer.self_attn
+        attention = layer.self_attention if name == "falcon" else getattr(layer, "self_attn", None)
         for module in MODULES:
             stored, start, out = FALCON[module] if name == "falcon" and module in FALCON else module, 0, None
+            heads = 0
             for fused, parts in FUSED.items():
                 if module in parts and (hasattr(attention, fused) or hasattr(layer.mlp, fused)):
                     sizes = rows_of(model.config, parts)
                     at = parts.index(module)
                     stored, start, out = fused, sum(sizes[:at]), sizes[at]
             parent = attention if hasattr(attention, stored) else layer.mlp
-            if getattr(parent, stored, None) is None:  # experts have none, nor has an MLP without a gate
+            if getattr(parent, stored, None) is None:  # experts have none, delta nets neither, nor has an MLP without a gate
                 continue
-            lora[f"layers.{i}.{module}"] = MaskedLoRA(getattr(parent, stored), generator, start, out)
+            if module == "q_proj" and model.config.model_type == "qwen3_next":
+                heads = model.config.num_attention_heads
+                out = heads * model.config.head_dim
+            lora[f"layers.{i}.{module}"] = MaskedLoRA(getattr(parent, stored), generator, start, out, heads)
             setattr(parent, stored, lora[f"layers.{i}.{module}"])
     table = model.get_input_embeddings()
     scale = table.weight.std()
@@ -140,7 +147,8 @@ def build(name):
 
     # The losses are of the layers that hold the whole prompt.
     types = getattr(model.config, "layer_types", None) or ["full_attention"] * len(layers)
-    whole = [i for i, kind in enumerate(types) if kind == "full_attention"]
+    attending = [i for i, kind in enumerate(types) if kind != "linear_attention"]
+    whole = [at for at, i in enumerate(attending) if types[i] == "full_attention"]
     everywhere, target = target, target[whole]
 
     def kl(scores):
@@ -158,7 +166,7 @@ def build(name):
     # What the last layer computes after its scores has no effect on them.
     dead = [k for k, g in kl_grads.items() if g.abs().max() == 0]
     absent = sorted(set(parameters) - set(kl_grads)) + dead
-    last = whole[-1]
+    last = attending[whole[-1]]
     layer = lambda k: int(k.split(".")[1]) if k.startswith("layers.") else -1
     assert sorted(absent) == sorted(k for k in parameters if layer(k) > last or layer(k) == last and ".q_proj" not in k and ".k_proj" not in k), absent
     assert set(k for k, g in mse_grads.items() if g.abs().max() > 0) == {"embeddings"}

@@ -3,7 +3,7 @@
 scaling type, saved as Hugging Face folders, and what transformers computes with
 them.
 
-    pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy  # gemma*, gpt-oss, ministral3, mistral-window: torch==2.15.0 transformers==5.24.0
+    pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy  # gemma*, gpt-oss, ministral3, mistral-window, qwen3-next, qwen3.5*: torch==2.15.0 transformers==5.24.0
     python3 scripts/golden_transformers.py [model/testdata/golden] [name ...]
 
 Every folder holds a model, a tokenizer and
@@ -18,7 +18,7 @@ Every folder holds a model, a tokenizer and
                       i.hidden [layers+1, tokens, hidden]: the embeddings, then the
                       output of every layer, the last one after the final norm
                       i.attention [layers, heads, 8, tokens]: probabilities of the
-                      last 8 rows
+                      last 8 rows, in layers that attend
 
 Weights are drawn so that attention is peaked and no two best logits are close.
 The error of bfloat16 is that of the same model converted to bfloat16, weights and
@@ -55,6 +55,11 @@ GEMMA4 = TINY | dict(
     hidden_size=36, head_dim=8, global_head_dim=16, num_key_value_heads=2, num_global_key_value_heads=1, attention_k_eq_v=True, sliding_window=16,
     final_logit_softcapping=6.0, pad_token_id=EOS, rope_parameters=dict(
         full_attention=dict(rope_type="proportional", partial_rotary_factor=0.25, rope_theta=1000000.0), sliding_attention=dict(rope_type="default", rope_theta=10000.0)))
+# Of three families together as large as one of the others.
+DELTA = dict(
+    hidden_size=16, num_attention_heads=2, num_key_value_heads=1, head_dim=8, intermediate_size=16, tie_word_embeddings=True, partial_rotary_factor=0.5,
+    linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=4, linear_value_head_dim=6, linear_conv_kernel_dim=4)
+DELTA_MOE = dict(num_experts=3, num_experts_per_tok=2, moe_intermediate_size=8, shared_expert_intermediate_size=8)
 
 
 def longrope(pairs):
@@ -106,6 +111,10 @@ CASES = {
     "gpt-oss": ("GptOssConfig", "float16", TINY | dict(
         num_local_experts=4, num_experts_per_tok=2, intermediate_size=24, sliding_window=16, tie_word_embeddings=False,
         rope_parameters=YARN | dict(rope_theta=150000.0, truncate=False, beta_fast=32.0, beta_slow=1.0))),
+    "qwen3-next": ("Qwen3NextConfig", "float16", DELTA | DELTA_MOE | dict(
+        num_hidden_layers=4, layer_types=["full_attention", "linear_attention"] * 2, mlp_only_layers=[1, 2], attention_bias=True)),
+    "qwen3.5": ("Qwen3_5TextConfig", "float16", DELTA | dict(num_hidden_layers=2, layer_types=["linear_attention", "full_attention"])),
+    "qwen3.5-moe": ("Qwen3_5MoeTextConfig", "float16", DELTA | DELTA_MOE | dict(num_hidden_layers=2, full_attention_interval=2)),
     "smollm3": ("SmolLM3Config", "float16", SMALL | dict(
         num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1, no_rope_layer_interval=2, tie_word_embeddings=True, pad_token_id=EOS)),
     "mixtral": ("MixtralConfig", "float16", TINY | dict(num_local_experts=4, num_experts_per_tok=2, intermediate_size=24)),
@@ -134,10 +143,14 @@ def draw_weights(model, seed):
             noise = torch.randn(p.shape, generator=generator)
             if name.endswith("sinks"):
                 p.copy_(1.0 + noise)
+            elif name.endswith("A_log"):  # some heads remember and some forget
+                p.copy_(noise - 2.0)
+            elif "linear_attn.norm" in name:
+                p.copy_(1.0 + 0.2 * noise)
             elif name.endswith("bias"):
                 p.copy_(0.3 * noise)
             elif p.dim() == 1:
-                stored = 1.0 if model.config.model_type in ("gemma2", "gemma3_text") else 0.0  # less than what multiplies
+                stored = 1.0 if model.config.model_type .startswith(("gemma2", "gemma3", "qwen3_next", "qwen3_5")) else 0.0  # less than what multiplies
                 query = 0.8 if model.config.model_type.startswith("gemma4") else 1.5  # whose scale is 1
                 p.copy_((query if "q_norm" in name else 1.0) - stored + 0.2 * min(query, 1) * noise)
             elif "embed" in name:
@@ -208,7 +221,8 @@ def build(root, name, tokenizer):
     config.architectures = [config_class.removesuffix("Config").removesuffix("Text") + "ForCausalLM"]
     text = " ".join((TEXT * 3).split())
     ids = tokenizer.encode(text).ids
-    prompts = [ids[60 : 60 + SHORT], ids[:LONG]]
+    short, long, last = (7, 24, 2) if "linear_num_key_heads" in shape else (SHORT, LONG, LAST_ROWS)
+    prompts = [ids[60 : 60 + short], ids[:long]]
     # No end token in the answers, no close decisions and no token over and over.
     for seed in range(100):
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
@@ -224,7 +238,7 @@ def build(root, name, tokenizer):
     folder = root / name
     shutil.rmtree(folder, ignore_errors=True)
     exact.to(getattr(torch, stored)).save_pretrained(folder, max_shard_size="200KB" if name == "llama2" else "5GB")
-    tokenizer.save(str(folder / "tokenizer.json"))
+    tokenizer.save(str(folder / "tokenizer.json"), pretty="linear_num_key_heads" not in shape)
     (folder / "tokenizer_config.json").write_text(json.dumps({
         "bos_token": "<|bos|>", "eos_token": "<|end|>", "tokenizer_class": "PreTrainedTokenizerFast"}) + "\n")
 
@@ -234,9 +248,9 @@ def build(root, name, tokenizer):
     for i, (prompt, (tokens, lead)) in enumerate(zip(prompts, answers)):
         assert tokens == greedy(exact, prompt)[0]
         out, low = forward(exact, prompt), forward(rough, prompt)
-        tensors[f"{i}.logits"] = out.logits[0, -LAST_ROWS:].numpy()
+        tensors[f"{i}.logits"] = out.logits[0, -last:].numpy()
         tensors[f"{i}.hidden"] = torch.cat(out.hidden_states).numpy()
-        tensors[f"{i}.attention"] = torch.cat(out.attentions)[:, :, -LAST_ROWS:].contiguous().numpy()
+        tensors[f"{i}.attention"] = torch.cat(out.attentions)[:, :, -last:].contiguous().numpy()
         entries.append({
             "text": tokenizer.decode(prompt), "ids": prompt, "greedy": tokens, "greedy_text": tokenizer.decode(tokens),
             "bf16_error": row_error(low.logits[0].float(), out.logits[0])})

@@ -119,12 +119,12 @@ func (c *sampleCache) read(stub *prepared) (*prepared, error) {
 		return nil, fmt.Errorf("sample cache: %w", err)
 	}
 	defer f.Close()
-	p := &prepared{entries: stub.entries, next: stub.next, past: make([][]kernels.KV, stub.layers), targets: make([]*kernels.Tensor, stub.layers)}
+	p := &prepared{entries: stub.entries, next: stub.next, past: make([][]kernels.KV, stub.layers), states: make([][]*kernels.Tensor, stub.layers), targets: make([]*kernels.Tensor, stub.layers)}
 	for l := range p.past {
 		p.past[l] = make([]kernels.KV, stub.kvHeads)
 	}
 	var errs []error
-	p.fill(func(name string, layer int) *kernels.Tensor {
+	p.fill(c.model, func(name string, layer int) *kernels.Tensor {
 		view, err := f.Tensor(name)
 		if err != nil {
 			errs = append(errs, err)
@@ -135,7 +135,7 @@ func (c *sampleCache) read(stub *prepared) (*prepared, error) {
 			errs = append(errs, err)
 			return nil
 		}
-		if _, blocks := c.model.CacheDType().Format(); blocks && !strings.HasSuffix(name, ".target") {
+		if _, blocks := c.model.CacheDType().Format(); blocks && (strings.HasSuffix(name, ".k") || strings.HasSuffix(name, ".v")) {
 			view.DType = c.model.CacheDType()
 		}
 		t := c.model.On(layer).Alloc(view.DType, view.Shape...)
@@ -147,6 +147,9 @@ func (c *sampleCache) read(stub *prepared) (*prepared, error) {
 	}
 	for l := range p.past {
 		for h := range p.past[l] { // a layer with a window holds the last ones
+			if c.model.Config.Recurrent(l) {
+				continue
+			}
 			kv := &p.past[l][h]
 			kv.Positions = kvcache.Positions(p.next-int32(kv.Entries()), kv.Entries())
 		}
@@ -157,6 +160,11 @@ func (c *sampleCache) read(stub *prepared) (*prepared, error) {
 // visit names every tensor of a prepared sample.
 func (p *prepared) visit(f func(name string, t *kernels.Tensor)) {
 	for l := range p.past {
+		if p.states[l] != nil {
+			f(fmt.Sprintf("%d.conv", l), p.states[l][0])
+			f(fmt.Sprintf("%d.state", l), p.states[l][1])
+			continue
+		}
 		for h, kv := range p.past[l] {
 			f(fmt.Sprintf("%d.%d.k", l, h), kv.K)
 			f(fmt.Sprintf("%d.%d.v", l, h), kv.V)
@@ -166,8 +174,12 @@ func (p *prepared) visit(f func(name string, t *kernels.Tensor)) {
 }
 
 // fill is the inverse of visit.
-func (p *prepared) fill(f func(name string, layer int) *kernels.Tensor) {
+func (p *prepared) fill(m *model.Model, f func(name string, layer int) *kernels.Tensor) {
 	for l := range p.past {
+		if m.Config.Recurrent(l) {
+			p.states[l] = []*kernels.Tensor{f(fmt.Sprintf("%d.conv", l), l), f(fmt.Sprintf("%d.state", l), l)}
+			continue
+		}
 		for h := range p.past[l] {
 			p.past[l][h] = kernels.KV{K: f(fmt.Sprintf("%d.%d.k", l, h), l), V: f(fmt.Sprintf("%d.%d.v", l, h), l)}
 		}

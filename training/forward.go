@@ -189,3 +189,44 @@ func (p *pass) Experts(e *model.Experts, h autodiff.Node, scale float64) autodif
 }
 
 func (p *pass) GELU(x autodiff.Node) autodiff.Node { return p.g.GELU(x) }
+
+// DeltaNet runs the rows from the state that the prompt has left.
+func (p *pass) DeltaNet(d *model.DeltaNet, scale float64) (autodiff.Node, bool, error) {
+	l, sample, counts := p.l, p.sample, p.m.Counts()
+	p.scores = append(p.scores, autodiff.Node{})
+	p.h = p.Norm(p.x, p.m.Network.Layers[l].AttentionNorm)
+	of := func(b kernels.Backend, arena *kernels.Arena, x *kernels.Tensor, state *model.DeltaState, from *model.DeltaState) model.DeltaPass {
+		return model.DeltaPass{On: b, Arena: arena, H: x, Runs: []model.DeltaRun{{Rows: x.Dim0(), State: state, From: from}}, Counts: counts}
+	}
+	before := func() *model.DeltaState {
+		s := sample.States[l]
+		return &model.DeltaState{Conv: s[0], S: s[1]}
+	}
+	return p.g.Function("delta net", p.h,
+		func(b kernels.Backend, arena *kernels.Arena, y, x *kernels.Tensor) {
+			mark := arena.Mark()
+			d.Forward(y, of(b, arena, x, model.NewDeltaState(b, arena, d.DeltaShape, false), before()), scale)
+			arena.Release(mark)
+		},
+		func(b kernels.Backend, arena *kernels.Arena, dx, x, dy *kernels.Tensor) {
+			mark := arena.Mark()
+			d.Backward(dx, of(b, arena, x, before(), nil), dy, scale)
+			arena.Release(mark)
+		}), true, nil
+}
+
+func (p *pass) OutputGate(gate model.Linear, x autodiff.Node) autodiff.Node {
+	counts := p.m.Counts()
+	return p.g.Function2("output gate", x, p.g.Linear(p.h, gate.Weight, gate.Bias, nil),
+		func(y, x, z *kernels.Tensor) {
+			if !counts {
+				kernels.Convert(y, x)
+				model.MulLogistic(y, z)
+			}
+		},
+		func(dx, dz, x, z, dy *kernels.Tensor) {
+			if !counts {
+				model.MulLogisticGrad(dx, dz, x, z, dy)
+			}
+		})
+}

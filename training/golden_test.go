@@ -19,13 +19,18 @@ import (
 )
 
 // probeScores runs the rows as the eviction runtime does: logarithms [heads, prompt] per
-// layer.
+// layer that attends.
 func probeScores(t *testing.T, m *model.Model, a model.QueryRows, prompt []int32) [][]float32 {
 	t.Helper()
 	var out [][]float32
 	_, err := runner.New(m).Prefill(context.Background(), kvcache.New(m), prompt, runner.PrefillOptions{
 		Capture: runner.Capture{Probes: []model.QueryRows{a}},
-		Observe: func(o *runner.Observation) error { out = append(out, o.Probes[0].Float32s()); return nil },
+		Observe: func(o *runner.Observation) error {
+			if !m.Config.Recurrent(o.Layer) {
+				out = append(out, o.Probes[0].Float32s())
+			}
+			return nil
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

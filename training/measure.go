@@ -177,6 +177,22 @@ func operations(m *model.Model, prompt, response int, adapters []rowsOf) (w work
 				w.rows.products += 3 * a.rows * float64(active) // forward twice: the gradient computes it again
 			}
 		}
+		beside, rest := m.Network.Layers[l].OutputGate.Weight, 0.0
+		if d := m.Network.Layers[l].Delta; d != nil {
+			rest = float64(d.Weights()) + 4*float64(d.ValueHeads*d.KeyDim*d.ValueDim) // a state decays, is multiplied, corrected and read
+		} else if beside != nil && !last {
+			rest = float64(beside.Len())
+		}
+		w.prefill.products += n * rest
+		if l < c.ScoredLayers()-1 {
+			w.target.products += float64(response) * rest
+			for _, a := range adapters {
+				w.rows.products += 3 * a.rows * rest // forward twice: the gradient computes it again
+			}
+		}
+		if c.Recurrent(l) {
+			continue
+		}
 		products := 2.0 // q·kᵀ and p·v
 		if last {
 			products = 1

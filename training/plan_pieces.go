@@ -32,7 +32,7 @@ type pieces struct {
 func newPieces(ctx context.Context, m *model.Model) *pieces {
 	p := &pieces{ctx: ctx, b: m.Backend, m: m, held: make(map[[3]int]*kernels.Tensor)}
 	for _, module := range model.Modules {
-		if lin := m.Network.Layers[0].Linear(module); lin != nil && (p.weight == nil || lin.Weight.Len() > p.weight.Len()) {
+		if lin := m.Network.Layers[m.Config.FirstAttention()].Linear(module); lin != nil && (p.weight == nil || lin.Weight.Len() > p.weight.Len()) {
 			p.weight = lin.Weight
 		}
 	}

@@ -19,7 +19,8 @@ var errEmptyResponse = errors.New("empty response")
 // target.
 type prepared struct {
 	past    [][]kernels.KV
-	targets []*kernels.Tensor // logarithms [heads, n], per layer
+	targets []*kernels.Tensor   // logarithms [heads, n], per layer; nil of recurrent layers
+	states  [][]*kernels.Tensor // of recurrent layers, else nil
 	entries int
 	next    int32
 
@@ -67,7 +68,7 @@ func prepare(ctx context.Context, r *runner.Runner, s Sample, maxResponse int) (
 	if p.targets, err = target(ctx, r, cache, response); err != nil {
 		return nil, err
 	}
-	p.past = cache.Views()
+	p.past, p.states = cache.Views(), statesOf(r.Model, cache)
 	return p, nil
 }
 
@@ -76,6 +77,10 @@ func prepare(ctx context.Context, r *runner.Runner, s Sample, maxResponse int) (
 func target(ctx context.Context, r *runner.Runner, cache *kvcache.Cache, response []int32) ([]*kernels.Tensor, error) {
 	var out []*kernels.Tensor
 	err := r.Probe(ctx, cache, model.TokenRows(response), func(o *runner.Observation) error {
+		if r.Model.Config.Recurrent(o.Layer) {
+			out = append(out, nil)
+			return nil
+		}
 		scores := o.Probes[0]
 		b := r.Model.On(o.Layer)
 		target := b.Alloc(scores.DType, scores.Shape...)
@@ -89,23 +94,29 @@ func target(ctx context.Context, r *runner.Runner, cache *kvcache.Cache, respons
 // after places an adapter's rows after the prompt: what a student's graph runs on.
 func (p *prepared) after(m *model.Model, rows int) autodiff.Sample {
 	pos, queries, keys := m.RowsAfter(p.next, rows, m.Config.Long(int(p.next)))
-	return autodiff.Sample{Past: p.past, Positions: pos, QueryRoPE: queries, KeyRoPE: keys, Targets: p.targets}
+	return autodiff.Sample{Past: p.past, Positions: pos, QueryRoPE: queries, KeyRoPE: keys, Targets: p.targets, States: p.states}
 }
 
 // afterCache is the same of a cache as it is.
 func afterCache(m *model.Model, c *kvcache.Cache, targets []*kernels.Tensor, rows int) autodiff.Sample {
 	pos, queries, keys := c.RowsAfter(m, rows)
-	return autodiff.Sample{Past: c.Views(), Positions: pos, QueryRoPE: queries, KeyRoPE: keys, Targets: targets}
+	return autodiff.Sample{Past: c.Views(), Positions: pos, QueryRoPE: queries, KeyRoPE: keys, Targets: targets, States: statesOf(m, c)}
+}
+
+// statesOf are those of a cache, by layer.
+func statesOf(m *model.Model, c *kvcache.Cache) [][]*kernels.Tensor {
+	out := make([][]*kernels.Tensor, m.Config.Layers)
+	for l := range out {
+		if m.Config.Recurrent(l) {
+			out[l] = []*kernels.Tensor{c.State(l).Conv, c.State(l).S}
+		}
+	}
+	return out
 }
 
 // bytes is the memory that a prepared sample holds.
 func (p *prepared) bytes() int64 {
 	var n int64
-	for l := range p.past {
-		for _, kv := range p.past[l] {
-			n += int64(kv.K.Bytes() + kv.V.Bytes())
-		}
-		n += int64(p.targets[l].Bytes())
-	}
+	p.visit(func(_ string, t *kernels.Tensor) { n += int64(t.Bytes()) })
 	return n
 }

@@ -32,7 +32,7 @@ module, and the weights of these models.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			type module struct {
 				Name   model.Module `json:"name"`
-				Tensor string       `json:"tensor"` // of layer 0
+				Tensor string       `json:"tensor"` // of the first layer that attends
 			}
 			type row struct {
 				Architecture string        `json:"architecture"`

@@ -45,13 +45,16 @@ func TestEveryFamilyTrains(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got, want []string
+			first := m.Config.FirstAttention()
 			for key := range a.LoRA {
-				if key.Layer == 0 {
+				if key.Layer == first {
 					got = append(got, key.Module)
 				}
 			}
 			for _, s := range family.Sites(&m.Config) {
-				want = append(want, string(s.Module))
+				if s.Module.ReachesScores(first, m.Config.ScoredLayers()) {
+					want = append(want, string(s.Module))
+				}
 			}
 			slices.Sort(got)
 			slices.Sort(want)

@@ -57,6 +57,7 @@ func (m Model) Estimate(p *eviction.Configured, r Run) Estimate {
 		e.Step = e.Step.plus(m.Step(w, i, 1))
 	}
 	e.Step = Cost{e.Step.FLOPs / float64(steps), e.Step.Bytes / float64(steps), e.Step.Seconds / float64(steps)}
+	e.HeldBytes, e.EndBytes = m.states(), m.states()
 	for l := range m.layers {
 		e.HeldBytes += float64(w.Held[l]) * m.layers[l].pair
 		end := w.Held[l] + max(0, w.MaxNew-1)
@@ -87,8 +88,13 @@ func (m Model) TokensPerSecond(p *eviction.Configured, r Run, batch int) float64
 }
 
 // evicts tells that less than the prompt is kept.
-func evicts(w eviction.Workload) bool {
-	return slices.ContainsFunc(w.Held, func(n int) bool { return n < w.Tokens })
+func (m Model) evicts(w eviction.Workload) bool {
+	for l, n := range w.Held {
+		if n < w.Tokens && m.layers[l].recurrent == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // parts are what the time to the first token is spent on.
@@ -109,7 +115,7 @@ func (m Model) parts(w eviction.Workload) []Part {
 	if w.Merges && m.as.Runtime {
 		add("merging", m.merge(w))
 	}
-	if evicts(w) {
+	if m.evicts(w) {
 		c := m.storeEach(w.Held)
 		if m.as.Runtime { // read and written
 			c = c.plus(c)
@@ -157,7 +163,9 @@ func (m Model) draft(w eviction.Workload, add func(string, Cost)) {
 		for _, mod := range m.layers[l].modules {
 			look = look.plus(m.chip.operation(2*mod.weights*float64(w.Draft), mod.read(w.Draft)*m.weight))
 		}
-		look = look.plus(m.product(l, 4, m.causal(l, w.Draft, w.Tokens), w.Tokens))
+		if m.layers[l].recurrent == nil {
+			look = look.plus(m.product(l, 4, m.causal(l, w.Draft, w.Tokens), w.Tokens))
+		}
 	}
 	add("second look", look)
 }
@@ -188,12 +196,16 @@ func (m Model) peak(w eviction.Workload) float64 {
 	if w.OnEvicted {
 		bytes = all + kept + m.bytes(slices.Repeat([]int{w.Draft}, len(m.layers)))
 	}
+	bytes += m.states()
+	if w.OnEvicted {
+		bytes += m.states() // of the copy
+	}
 	if w.Draft > 0 && !w.OnEvicted {
 		d := m.shape
 		if w.DraftModel != nil {
 			d = shapeOf(w.DraftModel)
 		}
-		bytes = max(bytes, d.bytes(slices.Repeat([]int{w.Tokens + w.Draft - 1}, len(d.layers))))
+		bytes = max(bytes, d.bytes(slices.Repeat([]int{w.Tokens + w.Draft - 1}, len(d.layers)))+d.states())
 	}
 	return bytes
 }

@@ -38,6 +38,9 @@ func (m Model) pass(w eviction.Workload) Cost {
 	probes := rowsOf(w)
 	var total Cost
 	for l := range m.layers {
+		if m.as.Runtime && l == len(m.layers)-1 && m.layers[l].recurrent != nil {
+			probes = nil // which nothing reads there
+		}
 		total = total.plus(m.linears(l, w, probes), m.updates(l, probes), m.attention(l, w, probes))
 		if m.as.Runtime {
 			total = total.plus(m.scores(l, w, probes))
@@ -47,7 +50,9 @@ func (m Model) pass(w eviction.Workload) Cost {
 }
 
 // economical tells that of a layer only that is computed which is read.
-func (m Model) economical(l int) bool { return m.as.Runtime && l == len(m.layers)-1 }
+func (m Model) economical(l int) bool {
+	return m.as.Runtime && l == len(m.layers)-1 && m.layers[l].recurrent == nil
+}
 
 // tail is the number of last rows whose queries the last layer computes.
 func tail(w eviction.Workload) int {
@@ -127,6 +132,13 @@ func (m Model) causal(l, n, past int) float64 {
 func (m Model) attention(l int, w eviction.Workload, probes []rows) Cost {
 	n := w.Tokens
 	var total Cost
+	if m.layers[l].recurrent != nil {
+		total = m.recurrence(l, n, 1)
+		for _, p := range probes {
+			total = total.plus(m.recurrence(l, p.n, 1))
+		}
+		return total
+	}
 	if m.economical(l) && n > 1 {
 		total = m.product(l, 2, seen(n, m.layers[l].window), n)
 	} else {
@@ -146,6 +158,9 @@ func (m Model) attention(l int, w eviction.Workload, probes []rows) Cost {
 func (m Model) scores(l int, w eviction.Workload, probes []rows) Cost {
 	n, c := w.Tokens, w.Capture
 	var total Cost
+	if m.layers[l].recurrent != nil {
+		return total
+	}
 	for _, p := range probes {
 		if p.peak { // of the prompt's entries alone
 			total = total.plus(m.product(l, 1, m.causal(l, p.n, n)-m.causal(l, p.n, 0), n))

@@ -2,8 +2,10 @@ package costmodel
 
 import (
 	"math"
+	"slices"
 
 	"glimpse/eviction"
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -16,16 +18,39 @@ type shape struct {
 }
 
 type layer struct {
-	modules []module
-	window  int     // sliding window, 0 for none
-	queries float64 // numbers of a row's queries
-	keys    float64 // numbers of its keys
-	pair    float64 // bytes of the keys and values of one entry, in all KV heads
+	modules   []module
+	window    int        // sliding window, 0 for none
+	queries   float64    // numbers of a row's queries
+	keys      float64    // numbers of its keys
+	pair      float64    // bytes of the keys and values of one entry, in all KV heads
+	recurrent *recurrent // in the place of attention, whose numbers are 0 then; or nil
+}
+
+// recurrent is a state that rows move on one after the other.
+type recurrent struct {
+	bytes float64
+	row   float64 // operations of a row
+}
+
+// recurrence is the cost of so many rows of each of so many sequences.
+func (m Model) recurrence(l, rows, sequences int) Cost {
+	r := m.layers[l].recurrent
+	return m.chip.operation(r.row*float64(rows*sequences), 2*r.bytes*float64(sequences))
+}
+
+// states are the bytes of all states.
+func (s *shape) states() (bytes float64) {
+	for _, l := range s.layers {
+		if l.recurrent != nil {
+			bytes += l.recurrent.bytes
+		}
+	}
+	return bytes
 }
 
 type module struct {
-	name    model.Module
-	weights float64 // in · out, of experts those that a row goes through
+	name    model.Module // "": none that an adapter attaches to
+	weights float64      // in · out, of experts those that a row goes through
 	experts *model.Experts
 }
 
@@ -60,6 +85,20 @@ func shapeOf(m *model.Model) shape {
 			if lin := m.Network.Layers[l].Linear(name); lin != nil {
 				at.modules = append(at.modules, module{name: name, weights: float64(lin.Weight.Len())})
 				bytes, weights = bytes+lin.Weight.Bytes(), weights+lin.Weight.Len()
+			}
+		}
+		beside := []*kernels.Tensor{m.Network.Layers[l].OutputGate.Weight}
+		if d := m.Network.Layers[l].Delta; d != nil {
+			beside = append(slices.Clone(d.In), d.Out)
+			state := float64(d.ValueHeads * d.KeyDim * d.ValueDim)
+			// Of every number of the state: it decays, is multiplied by the key, corrected, and read.
+			at.queries, at.keys, at.pair = 0, 0, 0
+			at.recurrent = &recurrent{float64(d.Bytes(m.Backend.Compute())), 7 * state}
+		}
+		for _, w := range beside {
+			if w != nil {
+				at.modules = append(at.modules, module{weights: float64(w.Len())})
+				bytes, weights = bytes+w.Bytes(), weights+w.Len()
 			}
 		}
 		if e := m.Network.Layers[l].Experts; e != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"glimpse/eviction"
 	"glimpse/internal/stats"
@@ -56,7 +57,7 @@ type QuerySimilarity struct {
 	Offset int         `json:"offset"`
 	After  TrialMean   `json:"after_rope"`
 	Before TrialMean   `json:"before_rope"`
-	Layers []LayerMean `json:"layers"` // means over trials
+	Layers []LayerMean `json:"layers"` // that attend; means over trials
 }
 
 // LayerMean is the mean over the rows and heads of a layer.
@@ -102,7 +103,7 @@ func NewQueryReport(ctx context.Context, m *model.Model, prompt []int32, o Query
 	if len(c.response) == 0 {
 		return nil, fmt.Errorf("queries: the model's response to the prompt is empty, want at least one token")
 	}
-	if c.truth, err = c.runner.Queries(ctx, c.cache, model.TokenRows(c.response)); err != nil {
+	if c.truth, err = c.queries(model.TokenRows(c.response)); err != nil {
 		return nil, err
 	}
 	for _, at := range conditions {
@@ -194,7 +195,7 @@ func (c *queryComparison) similarity(trials int, draw func() (rows model.TokenRo
 		if trial == 0 {
 			s.Start, s.Offset = start, start-len(c.prompt)
 		}
-		vectors, err := c.runner.Queries(c.ctx, c.cache, model.ShiftedTokens{TokenRows: rows, By: start - len(c.prompt)})
+		vectors, err := c.queries(model.ShiftedTokens{TokenRows: rows, By: start - len(c.prompt)})
 		if err != nil {
 			return s, err
 		}
@@ -209,6 +210,12 @@ func (c *queryComparison) similarity(trials int, draw func() (rows model.TokenRo
 	}
 	s.After, s.Before = sumUp(after), sumUp(before)
 	return s, nil
+}
+
+// queries are those of rows in the layers that attend.
+func (c *queryComparison) queries(rows model.QueryRows) ([]runner.QueryVectors, error) {
+	all, err := c.runner.Queries(c.ctx, c.cache, rows)
+	return slices.DeleteFunc(all, func(q runner.QueryVectors) bool { return q.Rotated == nil }), err
 }
 
 func sumUp(x []float64) TrialMean {

@@ -38,6 +38,8 @@ type Cache struct {
 	// joint, where it is not nil, is those of all layers together, which then are its parts.
 	onDevice []*kernels.Selection
 	joint    *kernels.Selection
+
+	states recurrence
 }
 
 // cacheRoom is the memory of the layers on a device. Those of several may be filled by
@@ -83,6 +85,9 @@ func New(m *model.Model) *Cache {
 		kv := m.Config.KV(l)
 		c.dims[l], c.heads[l] = kv.Dim, make([]headCache, kv.Heads)
 	}
+	if m.Config.Delta != nil {
+		c.states = recurrence{shape: m.Config.Delta, now: make([]*model.DeltaState, m.Config.Layers)}
+	}
 	return c
 }
 
@@ -101,10 +106,12 @@ func (c *Cache) Layers() int { return len(c.heads) }
 // KVHeads is the number of KV heads of a layer without a window, and of all layers but for those of Config.LayerKV.
 func (c *Cache) KVHeads() int { return c.kv.Heads }
 
-// Heads is the number of KV heads of all layers.
+// Heads is the number of KV heads of all layers that attend.
 func (c *Cache) Heads() (n int) {
 	for l := range c.heads {
-		n += len(c.heads[l])
+		if !c.recurs(l) {
+			n += len(c.heads[l])
+		}
 	}
 	return n
 }
@@ -212,6 +219,9 @@ func (c *Cache) resize(layer int, h *headCache, capacity int) {
 
 // ReserveLayer makes room for n more entries in every head of a layer, which come so many at a time.
 func (c *Cache) ReserveLayer(layer, n, together int) {
+	if c.recurs(layer) {
+		return
+	}
 	for i := range c.heads[layer] {
 		h := &c.heads[layer][i]
 		need := len(h.pos) + n
@@ -383,7 +393,9 @@ func (c *Cache) pairBytes(dim int) int64 { return 2 * int64(c.dtype.Bytes(dim)) 
 // TokenBytes is the memory of the pairs of one token in all layers.
 func (c *Cache) TokenBytes() (n int64) {
 	for l := range c.heads {
-		n += int64(len(c.heads[l])) * c.LayerPairBytes(l)
+		if !c.recurs(l) {
+			n += int64(len(c.heads[l])) * c.LayerPairBytes(l)
+		}
 	}
 	return n
 }
@@ -413,7 +425,7 @@ func (h *headCache) shorten(n int) {
 }
 
 // Fork returns a new cache that holds only the entries at the given ascending
-// indices, keep[layer][kvHead]; nil keeps everything, of a layer or of all. The original is unchanged.
+// indices, keep[layer][kvHead]; nil keeps everything, of a layer or of all. States of recurrent layers are copied. The original is unchanged.
 func (c *Cache) Fork(keep [][][]int32) (_ *Cache, err error) {
 	defer kernels.CatchDevice(&err)
 	if keep != nil && len(keep) != len(c.heads) {
@@ -423,6 +435,7 @@ func (c *Cache) Fork(keep [][][]int32) (_ *Cache, err error) {
 		dtype: c.dtype, dims: c.dims, kv: c.kv, next: c.next, heads: make([][]headCache, len(c.heads)),
 		windows: c.windows, freed: slices.Clone(c.freed), whole: c.whole, back: -1, held: -1, onDevice: make([]*kernels.Selection, len(c.heads)),
 		long: c.long, longAfter: c.longAfter, expected: c.expected,
+		states: recurrence{shape: c.states.shape},
 	}
 	var room *cacheRoom
 	for l := range c.heads {
@@ -463,10 +476,11 @@ func (c *Cache) Fork(keep [][][]int32) (_ *Cache, err error) {
 			}
 		}
 	}
+	out.states.now = out.copyStates(c.states.now)
 	return out, nil
 }
 
-// Bytes is the memory that keys and values hold, spare room included. The
+// Bytes is the memory that keys and values hold, spare room included, and states of recurrent layers. The
 // positions (4 bytes an entry, on the host) are not counted.
 func (c *Cache) Bytes() int64 {
 	var n int64
@@ -484,21 +498,35 @@ func (c *Cache) LayerBytes(layer int) int64 {
 			n += int64(h.k.Bytes() + h.v.Bytes())
 		}
 	}
+	if c.recurrent() {
+		n += c.states.now[layer].Bytes()
+		if c.states.marked != nil {
+			n += c.states.marked[layer].Bytes()
+		}
+	}
 	return n
 }
 
 // Truncate drops every entry at position next or later, so that the following
 // token stands there: it undoes decoding. Memory for the dropped entries is
-// freed beyond a small reserve. What has left a window does not come back: where the token would see it, it is an error
-// (see Undoable and Rewindable).
+// freed beyond a small reserve. What has left a window does not come back, nor an earlier state: where the token would see it, it
+// is an error (see Undoable and Rewindable).
 func (c *Cache) Truncate(next int32) (err error) {
 	defer kernels.CatchDevice(&err)
 	if next > c.next || next < 0 {
 		return fmt.Errorf("truncate cache: position %d, want 0 to %d", next, c.next)
 	}
 	if !c.Rewindable(next) {
-		return fmt.Errorf("truncate cache: position %d, whose sliding window is not held any more", next)
+		return fmt.Errorf("truncate cache: position %d of %d, whose sliding window or state is not held any more", next, c.next)
 	}
+	switch {
+	case !c.recurrent() || next == c.next:
+	case next == 0:
+		clear(c.states.now)
+	default:
+		c.states.now = c.states.marked
+	}
+	c.states.marked = nil
 	c.changed()
 	for l := range c.heads {
 		c.settle(l)

@@ -17,7 +17,7 @@ import (
 //
 // A prompt that runs after pages has the bits of one that runs as a whole where a row's bits depend on the rows
 // beside it no more than by the blocks that pages end at. Pairs in groups depend on those that came after them, and
-// are not shared.
+// are not shared; nor is anything of models with recurrent layers, whose states pages do not hold.
 type PrefixCache struct {
 	limit       int64
 	chunk, page int          // tokens of a pass that go through a layer together, and of a page
@@ -91,7 +91,7 @@ func (p *PrefixCache) Match(c *Cache, tokens []int32, most int) *Prefix {
 	defer p.mu.Unlock()
 	p.clock++
 	x, at, from := &Prefix{of: p}, p.roots[btoi(c.long)], 0
-	if c.dtype.Grouped() {
+	if c.dtype.Grouped() || c.recurrent() {
 		return x
 	}
 	for reusing := true; p.end(from) <= len(tokens); {

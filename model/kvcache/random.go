@@ -14,7 +14,11 @@ func Random(m *model.Model, next, entries, room int) (_ *Cache, err error) {
 	c.next, c.long = int32(next), m.Config.Long(next)
 	var k, v *kernels.Tensor
 	for l := range c.heads {
-		if l == 0 || c.rooms[l] != c.rooms[l-1] {
+		if m.Config.Recurrent(l) {
+			c.State(l)
+			continue
+		}
+		if k == nil || c.rooms[l] != c.rooms[l-1] {
 			k, v = c.alloc(l, max(1, entries))
 			kernels.Convert(k, model.RandomTensor(kernels.F32, 1, k.Shape...))
 			kernels.Convert(v, model.RandomTensor(kernels.F32, 1, v.Shape...))

@@ -65,10 +65,14 @@ func (c *Cache) FitWindow(layer int, next int32) {
 	}
 }
 
-// Undoable makes windows keep, from now on until Truncate, what they hold, and pairs in groups be there as they are now: decoding
-// can be undone.
+// Undoable makes windows keep, from now on until Truncate, what they hold, pairs in groups be there as they are now, and marks the
+// states of recurrent layers: decoding can be undone.
 func (c *Cache) Undoable() {
 	c.back = c.next
+	c.states.marked = nil
+	if c.recurrent() {
+		c.states.marked = c.copyStates(c.states.now)
+	}
 	if c.dtype.Grouped() {
 		c.eachHead(func(h *headCache) {
 			h.k.MarkRows()
@@ -88,8 +92,11 @@ func (c *Cache) eachHead(f func(h *headCache)) {
 	}
 }
 
-// Rewindable tells whether Truncate can go back to a position, at which no window has lost an entry.
+// Rewindable tells whether Truncate can go back to a position, at which no window has lost an entry and whose states are there.
 func (c *Cache) Rewindable(next int32) bool {
+	if c.recurrent() && next != 0 && next != c.next && (c.states.marked == nil || next != c.back) {
+		return false
+	}
 	for l, freed := range c.freed {
 		if freed > 0 && next-int32(c.windows[l])+1 < freed {
 			return false

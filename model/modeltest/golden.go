@@ -32,7 +32,7 @@ type GoldenPrompt struct {
 
 	Logits    Tensor `json:"-"` // [tokens, vocab]; all but the last 8 rows are Hidden times the head
 	Hidden    Tensor `json:"-"` // [layers+1, tokens, hidden]: embeddings, layers; the last after the final norm
-	Attention Tensor `json:"-"` // [layers, heads, 8, tokens], the last 8 rows
+	Attention Tensor `json:"-"` // [layers that attend, heads, 8, tokens], the last 8 rows
 }
 
 // Tensor is numbers of a golden file.
@@ -71,7 +71,7 @@ func Testdata(t testing.TB) string {
 }
 
 // OnProcessorsAlone are golden models that no device with memory of its own computes, which refuses them by what they have.
-var OnProcessorsAlone = []string{"gemma2", "gemma3", "gemma4", "gemma4-unified", "gpt-oss"}
+var OnProcessorsAlone = []string{"gemma2", "gemma3", "gemma4", "gemma4-unified", "gpt-oss", "qwen3-next", "qwen3.5", "qwen3.5-moe"}
 
 // Goldens reads all golden folders.
 func Goldens(t testing.TB) []Golden {

@@ -139,6 +139,21 @@ func (p *batchRows) Experts(e *model.Experts, h *kernels.Tensor, scale float64) 
 	return y
 }
 
+// DeltaNet moves the state of every sequence on by its row. Then all are observed.
+func (p *batchRows) DeltaNet(d *model.DeltaNet, scale float64) (*kernels.Tensor, bool, error) {
+	runs := make([]model.DeltaRun, len(p.steps))
+	for i, s := range p.steps {
+		runs[i] = model.DeltaRun{Rows: 1, State: s.cache.State(p.l)}
+	}
+	y, ok, err := p.deltaNet(d, scale, runs...)
+	for _, s := range p.steps {
+		if s.err == nil && s.opt.Observe != nil {
+			s.err = s.opt.Observe(&Observation{Layer: p.l, Cache: s.cache})
+		}
+	}
+	return y, ok, err
+}
+
 // stepViews are the tensors by which one sequence of a batch attends, used again for
 // every layer and token.
 type stepViews struct {

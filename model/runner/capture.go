@@ -51,7 +51,7 @@ func (c Capture) Merge(other Capture) Capture {
 	}
 }
 
-// Observation is what was observed in one layer. All scores are logarithms of
+// Observation is what was observed in one layer, nothing of a recurrent one. All scores are logarithms of
 // mean (of the Peak fields: largest) attention probabilities, [heads, width]; the column of query head h and
 // index j belongs to entry j of KV head h / group, and columns beyond that
 // head's entries are undefined. Tensors are valid until the observer returns.

@@ -95,7 +95,7 @@ func (c *lastRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error
 	}
 	p.windows(c.o, a, a.Q, firstRows(k, prompt))
 	c.x, c.h, c.next, c.low = p.x.Rows(n-1, n), c.queries.Rows(tail-1, tail), p.last, noLowRank
-	if c.Model.Network.Layers[c.l].Shared() && c.h.DType != b.Compute() { // the MLP reads them once more
+	if layer := &c.Model.Network.Layers[c.l]; (layer.Shared() || layer.OutputGate.Weight != nil) && c.h.DType != b.Compute() { // they are read once more
 		c.h = p.normalised(c.l, n-1, n, attentionReaders(c.Model, c.l)...)
 	}
 	return out, true, nil

@@ -3,6 +3,7 @@ package runner
 import (
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/kvcache"
 )
 
 // layerRows are rows that go through a layer on a backend: LayerOps but for Attend, which
@@ -168,6 +169,38 @@ func (r *layerRows) Experts(e *model.Experts, h *kernels.Tensor, scale float64) 
 	y := r.alloc(h.Shape...)
 	e.Forward(y, model.Pass{On: r.on, Arena: r.arena, H: h}, scale)
 	return y
+}
+
+// DeltaNet runs the rows of a cache's sequence, or the first ones each of a sequence of its own.
+func (r *layerRows) DeltaNet(d *model.DeltaNet, scale float64) (*kernels.Tensor, bool, error) {
+	if r.at.cache != nil {
+		return r.deltaNet(d, scale, model.DeltaRun{Rows: r.h.Dim0(), State: r.at.cache.State(r.l)})
+	}
+	runs := make([]model.DeltaRun, len(r.at.caches))
+	for i, c := range r.at.caches {
+		runs[i] = model.DeltaRun{Rows: 1, State: c.State(r.l)}
+	}
+	return r.deltaNet(d, scale, runs...)
+}
+
+func (r *layerRows) deltaNet(d *model.DeltaNet, scale float64, runs ...model.DeltaRun) (*kernels.Tensor, bool, error) {
+	y := r.alloc(r.h.Shape...)
+	d.Forward(y, model.DeltaPass{On: r.on, Arena: r.arena, H: r.h, Runs: runs, Counts: r.Model.Counts()}, scale)
+	return y, true, nil
+}
+
+// copiedState is a run of so many rows that leaves the state of a cache as it is.
+func (r *layerRows) copiedState(cache *kvcache.Cache, rows int) model.DeltaRun {
+	return model.DeltaRun{Rows: rows, State: model.NewDeltaState(r.on, r.arena, r.Model.Config.Delta, false), From: cache.State(r.l)}
+}
+
+func (r *layerRows) OutputGate(gate model.Linear, x *kernels.Tensor) *kernels.Tensor {
+	g := r.alloc(x.Shape...)
+	r.on.Linear(g, r.h, gate.Weight, gate.Bias, 1, 0)
+	if !r.Model.Counts() {
+		model.MulLogistic(x, g)
+	}
+	return x
 }
 
 // update is a low-rank update of some rows, or of all where to is 0.

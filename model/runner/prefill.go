@@ -133,9 +133,11 @@ func (p *prefillPass) layer(l int, chunks [][2]int) error {
 	mark := p.arena.Mark()
 	defer p.arena.Release(mark)
 	o := &Observation{Layer: l, Cache: p.cache}
-	p.observed = p.opt.Capture.in(l)
+	if p.observed = p.opt.Capture.in(l); p.Model.Config.Recurrent(l) {
+		p.observed = Capture{}
+	}
 	run := p.hiddenLayer
-	if l == p.Model.Config.Layers-1 && (len(p.pos)+p.appended.rows > 1 || p.opt.CacheOnly) { // one row needs all of it
+	if l == p.Model.Config.Layers-1 && !p.Model.Config.Recurrent(l) && (len(p.pos)+p.appended.rows > 1 || p.opt.CacheOnly) { // one row needs all of it
 		run = p.lastLayer
 	}
 	if err := run(l, o, chunks); err != nil {
@@ -149,7 +151,9 @@ func (p *prefillPass) layer(l int, chunks [][2]int) error {
 		if err != nil {
 			return err
 		}
-		o.addProbe(scores, lse, probe.peak)
+		if scores != nil {
+			o.addProbe(scores, lse, probe.peak)
+		}
 	}
 	if p.opt.Observe != nil {
 		if err := p.opt.Observe(o); err != nil {
@@ -232,8 +236,11 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation, chunks [][2]int) error 
 	for _, chunk := range chunks {
 		mark := p.arena.Mark()
 		c.start(p, l, o, chunk, attentionReaders(p.Model, l))
-		if c.next = p.last; l+1 < p.Model.Config.Layers {
+		switch {
+		case l+1 < p.Model.Config.Layers:
 			c.next = p.following(l, c.from, c.from+c.x.Dim0())
+		case c.x.Dim0() == 1:
+			c.next = p.last
 		}
 		if err := model.RunLayer(c, p.Model, l); err != nil {
 			return err
@@ -246,7 +253,21 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation, chunks [][2]int) error 
 			return err
 		}
 	}
+	if n := len(p.pos); c.last && p.last != nil && c.next != p.last && l+1 == p.Model.Config.Layers {
+		p.normInto(p.last, p.x.Rows(n-1, n), p.Model.Network.FinalNorm)
+	}
 	return nil
+}
+
+// DeltaNet runs the prompt's rows, and then those of every appended probe on the state that they leave.
+func (c *chunkRows) DeltaNet(d *model.DeltaNet, scale float64) (*kernels.Tensor, bool, error) {
+	runs := []model.DeltaRun{{Rows: c.prompt, State: c.pass.cache.State(c.l)}}
+	if c.x.Dim0() > c.prompt {
+		for _, probe := range c.pass.appended.probes {
+			runs = append(runs, c.copiedState(c.pass.cache, probe.Rows()))
+		}
+	}
+	return c.deltaNet(d, scale, runs...)
 }
 
 func (c *chunkRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {

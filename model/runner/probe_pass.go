@@ -24,10 +24,10 @@ func (r *Runner) newProbePass(cache *kvcache.Cache, probe model.QueryRows, from 
 }
 
 // layer runs the rows, which have entered layer l or the one before, through it and returns their scores on the cache, and
-// their lse.
+// their lse; nil where the layer is recurrent.
 func (p *probePass) layer(l int) (scores, lse *kernels.Tensor, err error) {
 	p.enter(l)
-	p.low = ofAll(p.probe, l)
+	p.low, p.scores, p.lse = ofAll(p.probe, l), nil, nil
 	err = model.RunLayer(p, p.Model, l)
 	return p.scores, p.lse, err
 }
@@ -41,6 +41,14 @@ func (p *probePass) Projections() (q, k, v *kernels.Tensor) {
 		return p.layerRows.Projections()
 	}
 	return p.project(model.QProj, p.h), p.project(model.KProj, p.h), nil
+}
+
+// DeltaNet leaves the cache's state as it is.
+func (p *probePass) DeltaNet(d *model.DeltaNet, scale float64) (*kernels.Tensor, bool, error) {
+	if !p.reach() {
+		return nil, false, nil
+	}
+	return p.deltaNet(d, scale, p.copiedState(p.cache, p.h.Dim0()))
 }
 
 func (p *probePass) Attend(q, k, v *kernels.Tensor) (out *kernels.Tensor, ok bool, err error) {

@@ -13,7 +13,7 @@ import (
 type QueryVectors struct{ Rotated, Unrotated *kernels.Tensor }
 
 // Queries runs rows after what the cache holds, which it does not change, and returns
-// their queries by layer.
+// their queries by layer; none of recurrent layers.
 func (r *Runner) Queries(ctx context.Context, cache *kvcache.Cache, rows model.QueryRows) (out []QueryVectors, err error) {
 	defer kernels.CatchDevice(&err)
 	r.release()

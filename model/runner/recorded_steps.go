@@ -89,7 +89,7 @@ func (r *recording) equal(to *recording) bool {
 // newRecordedSteps returns nil where the device has no graphs, the layers are on several, or the host decides in the
 // middle of a step.
 func newRecordedSteps(m *model.Model, rows int) *recordedSteps {
-	if len(m.Stages()) > 1 || m.Network.HasExperts() {
+	if len(m.Stages()) > 1 || m.Network.OnHost() {
 		return nil
 	}
 	p := &recordedSteps{model: m, device: m.Backend.Stepper(), rows: rows, synced: make([]uint64, rows)}

@@ -173,7 +173,9 @@ func (r *Runner) Probe(ctx context.Context, cache *kvcache.Cache, probe model.Qu
 		if err != nil {
 			return err
 		}
-		o.addProbe(scores, lse, false)
+		if scores != nil {
+			o.addProbe(scores, lse, false)
+		}
 		if err := observe(o); err != nil {
 			return err
 		}
