@@ -70,7 +70,9 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 	prompt := counter.Peak()
 	f.Prompt = prompt - weights - f.Passes
 	sparse := s.sparse
-	s.sparse = nil // steps that read everything need no less beside the pages, which are reserved below
+	if m.Backend.Traits().Device { // steps that read everything need no less beside the pages, which are reserved below
+		s.sparse = nil
+	}
 	batch, err := rt.NewBatch(max(1, o.Rows))
 	if err != nil {
 		return f, err

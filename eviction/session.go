@@ -260,6 +260,27 @@ func (s *Session) Rewind(tokens []int32) (kept int, err error) {
 	return 0, nil
 }
 
+// KeepsTurns tells that the policy drops nothing of a conversation (Plan.KeepsAll): one that goes on has lost nothing to the
+// turns before.
+func (s *Session) KeepsTurns() bool { return s.policy.keepsTurns() }
+
+// GoesOn is how many of the first tokens of a conversation, given whole to a session that begins, one of the same policy
+// has run and said, whose next turn is the rest; 0 where it has run or said anything else, or nothing is left.
+func (s *Session) GoesOn(with *Session, conversation []int32) int {
+	ran, n := len(with.history), len(with.history)+len(with.pending)
+	if len(s.history) > 0 || with.policy != s.policy || n >= len(conversation) || with.ready ||
+		!slices.Equal(conversation[ran:n], with.pending) || !slices.Equal(conversation[:ran], with.history) {
+		return 0
+	}
+	return n
+}
+
+// Rest lets go of what an answered turn has left beside the cache, which the next turn makes anew: Bytes are then all that
+// the session holds, and Logits, Kept and Scores are gone.
+func (s *Session) Rest() {
+	s.logits, s.kept, s.scores, s.sparse, s.Pool = nil, nil, nil, nil, nil
+}
+
 // TurnInUnits is Turn that calls pause between units (see [runner.Runner]), and ends with its error.
 // Meanwhile answers of other sessions may be decoded in a [Batch]; no other prompt of the
 // runtime may run. maxNew is the most tokens of the response, as of Runtime.MaxNew.
