@@ -308,8 +308,7 @@ func (s *Session) Footprint(ctx context.Context, tokens, maxNew, rows int) (Foot
 	if f, ok := known.Load(k); ok {
 		return f.(Footprint), nil
 	}
-	counted, _ := s.Model().Counted()
-	f, err := NewRuntime(counted).Footprint(ctx, k.policy, k.of)
+	f, err := count(ctx, s.Model(), k.policy, k.of)
 	if err == nil {
 		known.Store(k, f)
 	}
