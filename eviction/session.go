@@ -192,7 +192,9 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 			s.FullBytes = int64(s.Cache.Next()) * s.Model().Config.CacheBytesPerToken(s.Cache.DType())
 		}
 	}
-	r.finish()
+	if err := r.finish(rt.pause); err != nil {
+		return err
+	}
 	if r.plan.Drafted > 0 && !r.idle() {
 		held, err := rt.draft(ctx, r, s.Cache, s.logits)
 		if err != nil {
@@ -202,7 +204,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes()+held)
 	}
 	if r.plan.waits() && !r.plan.KeepsAll && !r.idle() {
-		if err := s.evict(r); err != nil {
+		if err := s.evict(r, rt.pause); err != nil {
 			return err
 		}
 	}
@@ -334,8 +336,8 @@ func (s *Session) mostEntries() int {
 	return most
 }
 
-// evict keeps what was selected in all layers of the full cache.
-func (s *Session) evict(r *request) error {
+// evict keeps what was selected in all layers of the full cache, a unit each.
+func (s *Session) evict(r *request, pause func() error) error {
 	s.thresholds = nil
 	for l, keep := range r.kept {
 		if keep == nil {
@@ -346,6 +348,9 @@ func (s *Session) evict(r *request) error {
 			s.thresholds = append(s.thresholds, r.plan.Merge(s.Cache, l, keep))
 		}
 		if err := s.Cache.RetainSelection(l, keep); err != nil {
+			return err
+		}
+		if err := pause(); err != nil {
 			return err
 		}
 	}
