@@ -168,7 +168,10 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	if s.decode != nil {
 		r.carry = s.decode.Carry
 	}
-	prefix := s.prefix(r)
+	prefix, err := s.prefix(r)
+	if err != nil {
+		return err
+	}
 	if s.Reused = 0; prefix != nil {
 		defer prefix.Close()
 		s.Reused = prefix.Len()
@@ -221,15 +224,19 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 }
 
 // prefix is what the session's first prompt shares with others; nil where nothing is shared.
-func (s *Session) prefix(r *request) *kvcache.Prefix {
+func (s *Session) prefix(r *request) (*kvcache.Prefix, error) {
 	shared, tokens := s.runtime.Prefixes, r.prompt.Tokens
 	if shared == nil || s.Cache.Next() > 0 {
-		return nil
+		return nil, nil
 	}
 	s.Cache.Begin(len(tokens))
-	prefix := shared.Match(s.Cache, tokens, r.plan.reusable(len(tokens)))
+	most := r.plan.reusable(len(tokens))
+	if err := shared.Read(s.Cache, tokens, most, s.runtime.pause); err != nil {
+		return nil, err
+	}
+	prefix := shared.Match(s.Cache, tokens, most)
 	s.Cache.Advance(prefix.Len())
-	return prefix
+	return prefix, nil
 }
 
 // Rewind makes the session ready for a turn after which all tokens that were run are the
