@@ -29,6 +29,10 @@ type Request struct {
 	// have left. One whose prompt has run already is answered as it is, without a Prompt.
 	Session *eviction.Session
 	Prompt  []int32
+	// Owner is whose conversation it is. The Prompt of a Session that begins may be a conversation that goes on: where the
+	// engine keeps a session of it and of the same owner ([Engine.Keep]), that takes the place of Session, and only what it
+	// has not run or said is run.
+	Owner string
 	// Response is the true response, for a policy that may know it; nil where nothing is known.
 	Response []int32
 
@@ -53,6 +57,8 @@ type Answer struct {
 	need     eviction.Footprint // where the engine has a budget
 	decoding *eviction.Answer   // nil before
 	room     int                // most tokens that the context has room for
+	known    int                // tokens of the prompt that a kept session has run and said
+	standing int                // those that it has run
 	done     bool
 	cut      bool // cancelled
 	err      error
@@ -116,6 +122,9 @@ func (a *Answer) LogProbs() []float64 {
 	return a.decoding.LogProbs()
 }
 
+// Standing is how many tokens of the prompt a kept session had run; 0 where there was none.
+func (a *Answer) Standing() int { return a.standing }
+
 // Err is what has ended it early; nil where it goes on or has ended as it should. The session
 // is then unusable.
 func (a *Answer) Err() error { return a.err }
@@ -148,6 +157,7 @@ type Engine struct {
 	waiting []*Answer
 	filling *filling
 	live    []*Answer
+	kept    kept
 }
 
 // filling is a prompt that is running.
@@ -255,6 +265,9 @@ func (e *Engine) Step(ctx context.Context) (events []Event, err error) {
 		before[i] = len(a.Tokens())
 	}
 	ended, err := e.batch.Step(ctx)
+	if err != nil && !errors.Is(err, ctx.Err()) { // of the device, on which kept sessions are, too
+		e.LetGo(0)
+	}
 	for _, d := range ended {
 		i := slices.IndexFunc(e.live, func(a *Answer) bool { return a.decoding == d })
 		e.live[i].done, e.live[i].err = true, d.Err()
@@ -273,7 +286,7 @@ func (e *Engine) Step(ctx context.Context) (events []Event, err error) {
 // or which has failed, and whether there is more to run.
 func (e *Engine) advance(ctx context.Context) (begun *Answer, more bool) {
 	if e.filling == nil {
-		if len(e.waiting) == 0 || e.batch.Room() == 0 || !e.admits(e.waiting[0]) {
+		if len(e.waiting) == 0 || e.batch.Room() == 0 || !e.admit(e.waiting[0]) {
 			return nil, false
 		}
 		a := e.waiting[0]
@@ -300,7 +313,7 @@ func fill(ctx context.Context, a *Answer) *filling {
 	f := &filling{answer: a}
 	s := a.Request.Session
 	f.next, f.stop = iter.Pull(func(yield func(struct{}) bool) {
-		f.err = s.TurnInUnits(ctx, a.Request.Prompt, a.Request.Response, a.Request.Generate.MaxNew, func() error {
+		f.err = s.TurnInUnits(ctx, a.Request.Prompt[a.known:], a.Request.Response, a.Request.Generate.MaxNew, func() error {
 			if !yield(struct{}{}) {
 				return context.Canceled
 			}
@@ -364,9 +377,10 @@ func (e *Engine) Count(r *Request) (need eviction.Footprint, err error) {
 	return need, nil
 }
 
-// admits tells whether there is room for a request beside those that run. Scratch memory that others have
-// left goes first: that of prompts always, since what is counted has none, and that of steps where nothing runs.
-func (e *Engine) admits(a *Answer) bool {
+// admit tells whether there is room for a request beside those that run, and makes it: sessions that are kept go, those that
+// have waited longest first, and scratch memory that others have left, that of prompts always, since what is counted has
+// none, and that of steps where nothing runs. Of a conversation that goes on its session is taken.
+func (e *Engine) admit(a *Answer) bool {
 	if e.Budget == 0 {
 		return true
 	}
@@ -382,6 +396,8 @@ func (e *Engine) admits(a *Answer) bool {
 	if need > e.Budget {
 		return false
 	}
+	e.resume(a) // what it takes is counted in its need
+	e.LetGo(e.Budget - need)
 	if a.need.Passes > 0 { // counted
 		e.runtime.Release()
 	}

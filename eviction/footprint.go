@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"glimpse/kernels/memcount"
 	"glimpse/model"
 	"glimpse/model/kvcache"
 	"glimpse/model/runner"
@@ -42,11 +43,38 @@ func (f Footprint) Need() int64 { return f.Own() + f.Passes + f.Steps }
 // is left out, and so are all numbers, so it takes no longer than the calls. The policy's
 // adapter is not counted.
 func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o FootprintOptions) (f Footprint, err error) {
+	return rt.footprint(ctx, named, o, &peaks{}, memcount.FinestPart)
+}
+
+// peaks are known to be reached until the prompt's end, and until the answer's.
+type peaks struct{ prompt, all int64 }
+
+// count is Footprint on models that are counted anew, each of which begins at the peaks that the one before has come to
+// know, and looks closer: collections of garbage, by which a peak is found among dead tensors, take nearly all of the time,
+// and hold up whoever else is on the processor.
+func count(ctx context.Context, m *model.Model, named *Configured, o FootprintOptions) (f Footprint, err error) {
+	parts := []int64{8, 40, memcount.FinestPart}
+	if named.Settings.Resources.Draft != nil { // whose own peak is a part of what is known
+		parts = parts[2:]
+	}
+	var known peaks
+	for _, part := range parts {
+		counted, _ := m.Counted()
+		if f, err = NewRuntime(counted).footprint(ctx, named, o, &known, part); err != nil {
+			break
+		}
+	}
+	return f, err
+}
+
+// footprint is Footprint, above known peaks, of which it leaves better ones, and to a part.
+func (rt *Runtime) footprint(ctx context.Context, named *Configured, o FootprintOptions, known *peaks, part int64) (f Footprint, err error) {
 	m := rt.Runner.Model
 	counter := m.Counter()
 	if counter == nil {
 		return f, fmt.Errorf("footprint: got a model on %s, want a counted one", m.Backend.Name())
 	}
+	counter.SeekFrom(known.prompt, part)
 	weights := counter.Live()
 	rt.MaxNew = o.MaxNew
 	tokens, most := make([]int32, o.Tokens), min(o.MaxNew, m.Config.MaxPositions-o.Tokens+1)
@@ -68,9 +96,13 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 	}
 	f.Passes = rt.Runner.ScratchBytes()
 	prompt := counter.Peak()
+	known.prompt = counter.Sure()
+	counter.SeekFrom(known.all, part)
 	f.Prompt = prompt - weights - f.Passes
 	sparse := s.sparse
-	s.sparse = nil // steps that read everything need no less beside the pages, which are reserved below
+	if m.Backend.Traits().Device { // steps that read everything need no less beside the pages, which are reserved below
+		s.sparse = nil
+	}
 	batch, err := rt.NewBatch(max(1, o.Rows))
 	if err != nil {
 		return f, err
@@ -93,9 +125,10 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 	runtime.KeepAlive(sparse)
 	study, s, sparse = nil, nil, nil
 	stays := counter.Live()
+	known.all = counter.Sure()
 	f.Answer, f.Peak = live-stays, counter.Peak()-weights
 	f.Steps = stays - weights - f.Passes + max(counter.Temporary(), counter.Held()-stays)
-	if counter.Peak() > prompt { // in a step
+	if counter.Sure() > prompt { // in a step
 		f.Steps = max(f.Steps, f.Peak-f.Passes-f.Answer)
 	}
 	runtime.KeepAlive(batch)

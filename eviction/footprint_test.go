@@ -2,6 +2,7 @@ package eviction_test
 
 import (
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -149,5 +150,47 @@ func TestFootprintOfRoundedCaches(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestFootprintOfSessions: what a session counts in passes is its policy's footprint, to half a percent of all memory, and takes
+// fewer collections of garbage, which hold up those who answer.
+func TestFootprintOfSessions(t *testing.T) {
+	const tokens, budget, maxNew, rows = 960, 240, 64, 4 // a length that is not rounded
+	m := modeltest.Llama{Layers: 6, Heads: 4, KVHeads: 2, HeadDim: 64, MaxPositions: 2048}.Open(t, "cpu")
+	var one, several uint32
+	for _, name := range eviction.Policies.Names() {
+		t.Run(name, func(t *testing.T) {
+			var before, between, after runtime.MemStats
+			named := policy(t, m, name)
+			s, err := eviction.NewRuntime(m).NewSession(named, eviction.Pairs(budget))
+			if err != nil {
+				t.Fatal(err)
+			}
+			runtime.ReadMemStats(&before)
+			counted, counter := m.Counted()
+			weights := counter.Live()
+			want, err := eviction.NewRuntime(counted).Footprint(background, named, eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew, Rows: rows})
+			if err != nil {
+				t.Fatal(err)
+			}
+			runtime.ReadMemStats(&between)
+			got, err := s.Footprint(background, tokens, maxNew, rows)
+			if err != nil {
+				t.Fatal(err)
+			}
+			runtime.ReadMemStats(&after)
+			one, several = one+between.NumForcedGC-before.NumForcedGC, several+after.NumForcedGC-between.NumForcedGC
+			part := (weights+want.Need())/100 + 64<<10 // of both
+			for _, part := range [][3]int64{{got.Prompt, want.Prompt, part}, {got.Answer, want.Answer, part}, {got.Need(), want.Need(), part}, {got.Passes, want.Passes, 0}, {got.Cache, want.Cache, 0}} {
+				if d := part[0] - part[1]; d < -part[2] || d > part[2] {
+					t.Errorf("in passes %+v, in one %+v", got, want)
+					break
+				}
+			}
+		})
+	}
+	if several > one*9/10 { // of a model of this size; of larger ones a third
+		t.Errorf("%d collections in passes, %d in one", several, one)
 	}
 }

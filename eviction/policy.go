@@ -380,13 +380,23 @@ func (n *Configured) plan(p Prompt) (Prompt, Plan) {
 // evictsWindows tells that the policy evicts in layers with a sliding window, too.
 func (n *Configured) evictsWindows() bool { return n.Settings.Int(windowsOption.Name) > 0 }
 
+// smallest is the plan of a prompt that does not fit its budget.
+func (n *Configured) smallest() Plan {
+	c := &model.Config{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 1, Vocab: 1}
+	_, plan := n.plan(Prompt{Tokens: []int32{0, 0}, Entries: 2, Budget: 1, Config: c})
+	return plan
+}
+
 // decodes tells whether the policy evicts while decoding, and whether it reads a part of what
 // it holds.
 func (n *Configured) decodes() (evicts, sparse bool) {
-	c := &model.Config{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 1, Vocab: 1}
-	_, plan := n.plan(Prompt{Tokens: []int32{0, 0}, Entries: 2, Budget: 1, Config: c})
+	plan := n.smallest()
 	return plan.Decode != nil, plan.Sparse != nil
 }
+
+// keepsTurns tells that the policy drops nothing of a conversation and decides anew with every turn what is
+// read of it.
+func (n *Configured) keepsTurns() bool { return n.smallest().KeepsAll }
 
 // CheckBudget refuses a budget that no cache can be cut to.
 func CheckBudget(budget int) error {

@@ -115,14 +115,19 @@ func TestPrefixFiles(t *testing.T) {
 	m := shape.Open(t, "cpu")
 	p, dir := policy(t, m, "snapkv"), filepath.Join(t.TempDir(), "prefixes")
 	tokens := modeltest.Tokens(m, 5, 700)
+	units := 0 // of the last prompt
 	run := func(m *model.Model, limit int64) int {
 		rt := eviction.NewRuntime(m)
 		rt.Prefixes = kvcache.NewPrefixCache(m, 1<<30)
 		if err := rt.Prefixes.KeepIn(t.Context(), m, dir, limit); err != nil {
 			t.Fatal(err)
 		}
-		got, err := rt.Prefill(background, p, tokens, 100, nil)
+		got, err := rt.NewSession(p, eviction.Pairs(100))
 		if err != nil {
+			t.Fatal(err)
+		}
+		units = 0
+		if err := got.TurnInUnits(background, tokens, nil, 0, func() error { units++; return nil }); err != nil {
 			t.Fatal(err)
 		}
 		rt.Prefixes.Stop()
@@ -146,6 +151,9 @@ func TestPrefixFiles(t *testing.T) {
 	for i, want := range []int{0, 638} { // 638 = 512 + 2·63, of at most 700 - 32
 		if got := run(m, 1<<30); got != want {
 			t.Errorf("run %d: %d tokens were reused, want %d", i, got, want)
+		}
+		if names, _ := files(); i > 0 && units < len(names)-1+2 { // a page is beyond what may be reused
+			t.Errorf("%d units, want one for each page of %d that is read, and for each of two layers", units, len(names))
 		}
 	}
 	names, bytes := files()

@@ -198,11 +198,19 @@ func (r *request) observe(o *runner.Observation) *kernels.Selection {
 	return kept
 }
 
+// pause lets others run between two units of what is done layer by layer after a pass.
+func (rt *Runtime) pause() error {
+	if rt.Runner.Pause == nil {
+		return nil
+	}
+	return rt.Runner.Pause()
+}
+
 // finish selects after the last layer what could not be selected before: every layer by the plan
-// of its own budget.
-func (r *request) finish() {
+// of its own budget, a unit each.
+func (r *request) finish(pause func() error) error {
 	if r.plan.CrossLayer == nil || r.idle() {
-		return
+		return nil
 	}
 	r.budgets = r.prompt.spread(r.plan.CrossLayer.Budgets(r.statistics))
 	for l, s := range r.scores {
@@ -215,7 +223,11 @@ func (r *request) finish() {
 		own := r.policy.Method.Plan(p)
 		r.scores[l] = own.Pooling.Of(s)
 		r.kept = append(r.kept, own.choose(r.scores[l], l, p.Budget))
+		if err := pause(); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // mostResponse is how many tokens a response after so many may have, the last of which is
@@ -324,6 +336,9 @@ func (rt *Runtime) draft(ctx context.Context, r *request, full *kvcache.Cache, l
 		r.plan.Score(drafted, o)
 		r.watched.scores(l, drafted)
 		r.scores[l], r.kept[l] = drafted, r.plan.choose(drafted, l, r.plan.layerBudget(l, r.prompt.Budget))
+		if err := rt.pause(); err != nil {
+			return 0, err
+		}
 	}
 	return evicted.Bytes(), nil
 }
@@ -478,7 +493,9 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 	}
 	for _, choice := range s.Choices {
 		r := choice.request
-		r.finish()
+		if err := r.finish(rt.pause); err != nil {
+			return nil, err
+		}
 		if r.plan.Drafted > 0 && !r.idle() {
 			if _, err := rt.draft(ctx, r, s.Cache, s.logits); err != nil {
 				return nil, err
@@ -512,7 +529,7 @@ func (s *Study) Session(choice *Choice) (_ *Session, err error) {
 		runtime: s.runtime, policy: choice.Configured, history: s.Prompt.Tokens,
 	}
 	if r.plan.Merge != nil {
-		if err := out.evict(r); err != nil {
+		if err := out.evict(r, func() error { return nil }); err != nil {
 			return nil, err
 		}
 	}

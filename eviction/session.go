@@ -168,7 +168,10 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	if s.decode != nil {
 		r.carry = s.decode.Carry
 	}
-	prefix := s.prefix(r)
+	prefix, err := s.prefix(r)
+	if err != nil {
+		return err
+	}
 	if s.Reused = 0; prefix != nil {
 		defer prefix.Close()
 		s.Reused = prefix.Len()
@@ -192,7 +195,9 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 			s.FullBytes = int64(s.Cache.Next())*s.Model().Config.CacheBytesPerToken(s.Cache.DType()) + s.Model().Config.CacheBytes(0, s.Cache.DType())
 		}
 	}
-	r.finish()
+	if err := r.finish(rt.pause); err != nil {
+		return err
+	}
 	if r.plan.Drafted > 0 && !r.idle() {
 		held, err := rt.draft(ctx, r, s.Cache, s.logits)
 		if err != nil {
@@ -202,7 +207,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes()+held)
 	}
 	if r.plan.waits() && !r.plan.KeepsAll && !r.idle() {
-		if err := s.evict(r); err != nil {
+		if err := s.evict(r, rt.pause); err != nil {
 			return err
 		}
 	}
@@ -219,15 +224,19 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 }
 
 // prefix is what the session's first prompt shares with others; nil where nothing is shared.
-func (s *Session) prefix(r *request) *kvcache.Prefix {
+func (s *Session) prefix(r *request) (*kvcache.Prefix, error) {
 	shared, tokens := s.runtime.Prefixes, r.prompt.Tokens
 	if shared == nil || s.Cache.Next() > 0 {
-		return nil
+		return nil, nil
 	}
 	s.Cache.Begin(len(tokens))
-	prefix := shared.Match(s.Cache, tokens, r.plan.reusable(len(tokens)))
+	most := r.plan.reusable(len(tokens))
+	if err := shared.Read(s.Cache, tokens, most, s.runtime.pause); err != nil {
+		return nil, err
+	}
+	prefix := shared.Match(s.Cache, tokens, most)
 	s.Cache.Advance(prefix.Len())
-	return prefix
+	return prefix, nil
 }
 
 // Rewind makes the session ready for a turn after which all tokens that were run are the
@@ -260,6 +269,27 @@ func (s *Session) Rewind(tokens []int32) (kept int, err error) {
 	return 0, nil
 }
 
+// KeepsTurns tells that the policy drops nothing of a conversation (Plan.KeepsAll): one that goes on has lost nothing to the
+// turns before.
+func (s *Session) KeepsTurns() bool { return s.policy.keepsTurns() }
+
+// GoesOn is how many of the first tokens of a conversation, given whole to a session that begins, one of the same policy
+// has run and said, whose next turn is the rest; 0 where it has run or said anything else, or nothing is left.
+func (s *Session) GoesOn(with *Session, conversation []int32) int {
+	ran, n := len(with.history), len(with.history)+len(with.pending)
+	if len(s.history) > 0 || with.policy != s.policy || n >= len(conversation) || with.ready ||
+		!slices.Equal(conversation[ran:n], with.pending) || !slices.Equal(conversation[:ran], with.history) {
+		return 0
+	}
+	return n
+}
+
+// Rest lets go of what an answered turn has left beside the cache, which the next turn makes anew: Bytes are then all that
+// the session holds, and Logits, Kept and Scores are gone.
+func (s *Session) Rest() {
+	s.logits, s.kept, s.scores, s.sparse, s.Pool = nil, nil, nil, nil, nil
+}
+
 // TurnInUnits is Turn that calls pause between units (see [runner.Runner]), and ends with its error.
 // Meanwhile answers of other sessions may be decoded in a [Batch]; no other prompt of the
 // runtime may run. maxNew is the most tokens of the response, as of Runtime.MaxNew.
@@ -287,8 +317,7 @@ func (s *Session) Footprint(ctx context.Context, tokens, maxNew, rows int) (Foot
 	if f, ok := known.Load(k); ok {
 		return f.(Footprint), nil
 	}
-	counted, _ := s.Model().Counted()
-	f, err := NewRuntime(counted).Footprint(ctx, k.policy, k.of)
+	f, err := count(ctx, s.Model(), k.policy, k.of)
 	if err == nil {
 		known.Store(k, f)
 	}
@@ -314,8 +343,8 @@ func (s *Session) mostEntries() int {
 	return most
 }
 
-// evict keeps what was selected in all layers of the full cache.
-func (s *Session) evict(r *request) error {
+// evict keeps what was selected in all layers of the full cache, a unit each.
+func (s *Session) evict(r *request, pause func() error) error {
 	s.thresholds = nil
 	for l, keep := range r.kept {
 		if keep == nil {
@@ -326,6 +355,9 @@ func (s *Session) evict(r *request) error {
 			s.thresholds = append(s.thresholds, r.plan.Merge(s.Cache, l, keep))
 		}
 		if err := s.Cache.RetainSelection(l, keep); err != nil {
+			return err
+		}
+		if err := pause(); err != nil {
 			return err
 		}
 	}

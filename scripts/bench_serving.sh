@@ -3,19 +3,26 @@
 # at several numbers of sessions; then the same document asked with and without the shared prefix.
 #
 #   ./scripts/bench_serving.sh [--model FILE] [--memory SIZE] [--sessions 8,32,128] [--rounds N]
+#   ./scripts/bench_serving.sh --peer URL [--peer-model NAME] [--model FILE] [--rounds N]
+#
+# With --peer nothing but one sequence at a time is measured, in turns with another server of OpenAI's API that answers the
+# same prompts, such as "llama-server -m FILE --port 8090 -np 1 -c 8192 --jinja" at http://127.0.0.1:8090, with the same
+# file, on the same machine and as many threads.
 #
 # The model is SmolLM2-135M-Instruct unless one is named; the text is that of docs/. One line of JSON per case, in turns
 # of all cases, medians last. Nothing else should run meanwhile. About 10 minutes on 2 cores.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
-model='' memory=256MiB sessions=8,32,128 rounds=1
+model='' memory=256MiB sessions=8,32,128 rounds=1 peer='' peer_model=''
 while [ $# != 0 ]; do
   case $1 in
     --model) model=$2 ;;
     --memory) memory=$2 ;;
     --sessions) sessions=$2 ;;
     --rounds) rounds=$2 ;;
+    --peer) peer=${2%/} ;;
+    --peer-model) peer_model=$2 ;;
     *) die "unknown argument $1" ;;
   esac
   shift 2
@@ -44,11 +51,27 @@ start() { # FLAG...
   done
   die "the server did not start"
 }
-ask() { "$work/servebench" --base-url "http://$address/v1" --text "$text" "$@"; }
+bench() { "$work/servebench" --text "$text" "$@"; }
+ask() { bench --base-url "http://$address/v1" "$@"; }
 case_() { # NAME JSON
   python3 -c 'import json,sys; print(json.dumps({"case": sys.argv[1], **json.loads(sys.argv[2])}))' "$1" "$2" | tee -a "$work/cases"
 }
 
+if [ -n "$peer" ]; then
+  curl -sf --max-time 5 "$peer/v1/models" >/dev/null || die "--peer $peer: there is no server of OpenAI's API"
+  start --memory 4GiB --prefix-cache 0 --max-num-seqs 1
+  seed=0
+  for ((round = 0; round < rounds; round++)); do
+    for policy in full snapkv:50% snapkv:25% snapkv:10%; do
+      seed=$((seed + 1)) # other prompts than before, which a server may remember
+      one=(--clients 1 --requests 9 --characters 2000,4000,8000 --max-tokens 64 --seed $seed)
+      case_ "peer" "$(bench --base-url "$peer/v1" --model "$peer_model" "${one[@]}")"
+      case_ "$policy" "$(ask --model "bench@$policy" "${one[@]}")"
+    done
+  done
+  stop
+  rounds=0
+fi
 for ((round = 0; round < rounds; round++)); do
   for n in ${sessions//,/ }; do
     start --memory "$memory" --prefix-cache 0 --max-num-seqs 16
@@ -69,9 +92,12 @@ echo
 python3 - "$work/cases" <<'END'
 import collections, json, statistics, sys
 cases = collections.defaultdict(list)
-for line in open(sys.argv[1]):
-    c = json.loads(line)
+lines = [json.loads(line) for line in open(sys.argv[1])]
+for c in lines:
     cases[c["case"]].append(c)
+for a, b in zip(lines, lines[1:]):
+    if a["case"] == "peer" and a["prompt_tokens"] != b["prompt_tokens"]:
+        print(f"The peer counts {a['prompt_tokens']} tokens of prompts that are {b['prompt_tokens']} here: want the same file and chat template.\n")
 print("| case | requests/s | tokens/s | TTFT p50 s | p99 | between tokens p50 ms | p99 | found of the prompts |")
 print("|:---|---:|---:|---:|---:|---:|---:|---:|")
 for name, all in cases.items():

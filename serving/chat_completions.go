@@ -112,7 +112,7 @@ func (c *chatRequest) read(s *Server, r *http.Request) (*generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.prompts = [][]int32{ids}
+	g.prompts, g.conversation = [][]int32{ids}, true
 	return g, g.check(s, "messages", ids)
 }
 

@@ -3,6 +3,7 @@ package serving
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strings"
@@ -30,6 +31,8 @@ type generation struct {
 	logProbs  bool
 	top       int
 	kept      bool // the usage says what was kept of every token
+	// conversation: the prompts are whole conversations, which go on where policies keep turns.
+	conversation bool
 	// constraint makes one for each answer; nil: nothing is constrained.
 	constraint func() model.Constraint
 }
@@ -118,6 +121,7 @@ func (s *Server) start(r *http.Request, g *generation) (j *job, release func(), 
 		return nil, nil, err
 	}
 	requests := make([]engine.Request, n)
+	key := sha256.Sum256([]byte(keyOf(r)))
 	for i := range requests {
 		if requests[i], err = s.request(g, i); err == nil && s.worker.engine.Budget > 0 {
 			_, err = s.worker.engine.Count(&requests[i]) // here, where it holds nobody up
@@ -128,7 +132,9 @@ func (s *Server) start(r *http.Request, g *generation) (j *job, release func(), 
 		}
 	}
 	j, err = s.worker.submit(requests, func(r *engine.Request, c *choice) {
-		c.policy = g.policy.NameWithAdapter()
+		if c.policy = g.policy.NameWithAdapter(); g.conversation {
+			c.conversation, r.Owner = r.Session.KeepsTurns(), string(key[:])
+		}
 		if g.kept {
 			c.texts = s.model.Texts(r.Prompt)
 		}

@@ -35,7 +35,7 @@ func (w *worker) ended(c *choice) {
 		request := &c.answer.Request
 		a := &answered{
 			id: fmt.Sprintf("%s-%d", g.id, c.index), prompt: request.Prompt, response: c.answer.Tokens(), ended: r == engine.End,
-			policy: g.policy, budget: g.budget.String(), pairs: c.session.Prompt.Budget, generate: request.Generate, constraint: g.constraint,
+			policy: g.policy, budget: g.budget.String(), pairs: c.session().Prompt.Budget, generate: request.Generate, constraint: g.constraint,
 		}
 		w.recorder.offer(a)
 		w.idle.offer(a)
@@ -52,6 +52,7 @@ const (
 // layer, or a step of a response. On a model that is on several devices a whole prompt is one unit, and so is what a draft
 // model says. What is under way when a request comes is given up, with its memory, and begun anew after the others.
 type idle struct {
+	engine      *engine.Engine
 	runtime     *eviction.Runtime      // of the engine, which is idle meanwhile
 	memory      int64                  // that there is for it; 0: it is not bounded
 	verifyShare float64                // of greedy answers
@@ -74,7 +75,7 @@ func newIdle(w *worker, m *engine.Model, c *Config) (i *idle, err error) {
 		return nil, nil
 	}
 	i = &idle{
-		runtime: w.runtime, memory: w.engine.Budget, verifyShare: c.VerifyShare, shadowShare: c.ShadowShare,
+		engine: w.engine, runtime: w.runtime, memory: w.engine.Budget, verifyShare: c.VerifyShare, shadowShare: c.ShadowShare,
 		budgets: make(map[[2]string]struct{}), rng: rand.New(rand.NewPCG(c.Seed, 2)), metrics: w.metrics, log: c.Log,
 	}
 	if c.Shadow == "" {
@@ -110,15 +111,20 @@ func (i *idle) offer(a *answered) {
 }
 
 func (i *idle) push(t idleTask) {
-	m, n := i.runtime.Runner.Model, len(t.of.prompt)+len(t.of.response)
 	switch {
 	case len(i.queue) >= maxIdle:
 		i.count(t, "queue_full")
-	case i.memory > 0 && m.RoughMemory(n)-m.RoughMemory(0) > i.memory: // beside the weights
+	case i.memory > 0 && i.needs(t) > i.memory:
 		i.count(t, "too_long")
 	default:
 		i.queue = append(i.queue, t)
 	}
+}
+
+// needs is about the memory that a piece of work takes beside the weights.
+func (i *idle) needs(t idleTask) int64 {
+	m := i.runtime.Runner.Model
+	return m.RoughMemory(len(t.of.prompt)+len(t.of.response)) - m.RoughMemory(0)
 }
 
 func (i *idle) count(t idleTask, outcome string) {
@@ -141,6 +147,9 @@ func (i *idle) unit() bool {
 }
 
 func (i *idle) begin(t idleTask) {
+	if i.memory > 0 {
+		i.engine.LetGo(i.memory - i.needs(t))
+	}
 	i.next, i.stop = iter.Pull(func(yield func(struct{}) bool) {
 		r := i.runtime.Runner
 		r.Pause = func() error {

@@ -154,3 +154,19 @@ func TestShadowOfAFolder(t *testing.T) {
 	s.answer(t, s.document(t, 300, 1), openai.CompletionNewParams{MaxTokens: openai.Int(8)})
 	s.await(t, `glimpse_shadow_hit_rate_count{adapter="lookaheadkv/new"}`, 1)
 }
+
+// TestIdleWorkTakesRoom: sessions that wait for another turn leave the memory that idle work takes.
+func TestIdleWorkTakesRoom(t *testing.T) {
+	s := serve(t, func(c *serving.Config) { c.Prefix, c.Memory, c.VerifyShare = 0, 56<<20, 1 })
+	const talks = 24
+	for i := range talks {
+		if _, err := s.Chat.Completions.New(t.Context(), talk(multiTurn, []string{s.message(t, 300, uint64(i))}, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.await(t, `glimpse_idle_work_total{outcome="done",work="verify"}`, talks)
+	waiting, letGo := s.metric(t, "glimpse_conversation_sessions"), s.metric(t, "glimpse_conversation_evictions")
+	if waiting == 0 || letGo == 0 || waiting+letGo != talks {
+		t.Errorf("of %d sessions %v wait and %v were let go of, want some of each", talks, waiting, letGo)
+	}
+}

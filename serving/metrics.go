@@ -21,6 +21,9 @@ type metrics struct {
 	running, waiting               prometheus.Gauge
 	cacheUsage, prefixBytes        prometheus.Gauge
 	prefixQueries, prefixHits      prometheus.Counter
+	turns, turnsOn, turnTokens     prometheus.Counter
+	letGo                          prometheus.Counter
+	sessions, sessionBytes         prometheus.Gauge
 	promptTokens, generationTokens prometheus.Counter
 	success                        *prometheus.CounterVec // by finished_reason
 	rejected, failed               prometheus.Counter
@@ -61,6 +64,12 @@ func newMetrics(version string) *metrics {
 	m.prefixBytes = gauge("prefix_cache_bytes", "Memory of the shared prefixes.")
 	m.prefixQueries = counter("prefix_cache_queries", "Prompt tokens that were looked for among the shared prefixes.")
 	m.prefixHits = counter("prefix_cache_hits", "Prompt tokens that were found there.")
+	m.turns = counter("conversation_queries", "Prompts of conversations, under policies that keep turns, that were looked for among the sessions that wait.")
+	m.turnsOn = counter("conversation_hits", "Those that went on with the session of the turns before.")
+	m.turnTokens = counter("conversation_hit_tokens", "Prompt tokens that did not run for that.")
+	m.sessions = gauge("conversation_sessions", "Sessions that wait for another turn.")
+	m.sessionBytes = gauge("conversation_bytes", "Memory of the sessions that wait for another turn.")
+	m.letGo = counter("conversation_evictions", "Sessions that were let go of while they waited, since others needed their room.")
 	m.promptTokens = counter("prompt_tokens_total", "Tokens of prompts whose answers are done.")
 	m.generationTokens = counter("generation_tokens_total", "Tokens of answers that are done.")
 	m.success = counters("request_success_total", "Answers that are done, by why they ended.", "finished_reason")
@@ -103,7 +112,7 @@ func (m *metrics) stepped(w *worker) {
 		if c.begun {
 			running++
 		}
-		held += c.session.Bytes()
+		held += c.session().Bytes()
 	}
 	m.running.Set(float64(running))
 	m.waiting.Set(float64(len(w.choices) - running))
@@ -111,6 +120,12 @@ func (m *metrics) stepped(w *worker) {
 		m.prefixBytes.Set(float64(p.Bytes()))
 		held += p.Bytes()
 	}
+	sessions, bytes, letGo := w.engine.Kept()
+	m.sessions.Set(float64(sessions))
+	m.sessionBytes.Set(float64(bytes))
+	m.letGo.Add(float64(letGo - w.letGo))
+	w.letGo = letGo
+	held += bytes
 	if w.memory > 0 {
 		m.cacheUsage.Set(float64(held) / float64(w.memory))
 	}
@@ -131,16 +146,23 @@ func (m *metrics) finished(c *choice) {
 	m.promptTokens.Add(float64(u.PromptTokens))
 	m.generationTokens.Add(float64(u.CompletionTokens))
 	m.prefixQueries.Add(float64(u.PromptTokens))
-	m.prefixHits.Add(float64(u.Details.CachedTokens))
+	m.prefixHits.Add(float64(c.session().Reused))
+	if c.conversation {
+		m.turns.Inc()
+		if n := c.answer.Standing(); n > 0 {
+			m.turnsOn.Inc()
+			m.turnTokens.Add(float64(n))
+		}
+	}
 	m.ttft.Observe(c.said.ttft.Seconds())
-	m.queue.Observe(max(0, c.said.ttft-c.session.PrefillTime).Seconds())
+	m.queue.Observe(max(0, c.said.ttft-c.session().PrefillTime).Seconds())
 	if n := u.CompletionTokens; n > 1 {
 		m.interToken.Observe((took - c.said.ttft).Seconds() / float64(n-1))
 	}
 	policy := u.Eviction.Policy
 	m.kept.WithLabelValues(policy).Add(float64(c.held))
-	m.evicted.WithLabelValues(policy).Add(float64(max(0, c.session.FullBytes-c.held)))
-	m.read.WithLabelValues(policy).Add(float64(c.session.Traffic.Steps) * c.session.Traffic.PerStep())
+	m.evicted.WithLabelValues(policy).Add(float64(max(0, c.session().FullBytes-c.held)))
+	m.read.WithLabelValues(policy).Add(float64(c.session().Traffic.Steps) * c.session().Traffic.PerStep())
 }
 
 // finishReason is OpenAI's word for why an answer ended.
@@ -164,7 +186,7 @@ type usage struct {
 }
 
 type promptDetails struct {
-	CachedTokens int `json:"cached_tokens"` // whose pairs were there
+	CachedTokens int `json:"cached_tokens"` // that did not run, since their pairs were there
 }
 
 // evictionUsage is of one answer; of several the first's.
@@ -187,13 +209,13 @@ const maxKept = 8192
 
 // used is the usage of a choice whose answer is done; its prompt has run.
 func (c *choice) used() usage {
-	s := c.session
+	s := c.session()
 	n := len(c.answer.Tokens())
 	if c.held == 0 { // its prompt has not run
 		return usage{}
 	}
 	prompt := len(c.answer.Request.Prompt)
-	u := usage{PromptTokens: prompt, CompletionTokens: n, TotalTokens: prompt + n, Details: &promptDetails{s.Reused}}
+	u := usage{PromptTokens: prompt, CompletionTokens: n, TotalTokens: prompt + n, Details: &promptDetails{c.answer.Standing() + s.Reused}}
 	heads := float64(s.Cache.Heads())
 	u.Eviction = &evictionUsage{
 		Policy: c.policy, Budget: s.Prompt.Budget, KeptEntries: float64(c.pairs) / heads, KeptBytes: c.held, FullBytes: s.FullBytes,
@@ -212,7 +234,7 @@ func (c *choice) used() usage {
 // keptTokens are evictionUsage.Tokens, which come from the device.
 func (c *choice) keptTokens(heads float64) (tokens [][2]any, err error) {
 	defer kernels.CatchDevice(&err)
-	for i, n := range eviction.KeptCounts(c.session.Kept(), len(c.texts)) {
+	for i, n := range eviction.KeptCounts(c.session().Kept(), len(c.texts)) {
 		tokens = append(tokens, [2]any{c.texts[i], float64(n) / heads})
 	}
 	return tokens, nil

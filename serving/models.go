@@ -3,6 +3,7 @@ package serving
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"net/http"
 
 	"glimpse/engine"
@@ -167,7 +168,7 @@ func (s *Server) unloadAdapter(w http.ResponseWriter, r *http.Request) error {
 	s.mu.Lock()
 	err := s.model.RemoveAdapters(name)
 	if err == nil {
-		clear(s.policies)
+		maps.DeleteFunc(s.policies, func(_ evictionChoice, p engine.Policy) bool { return p.Settings.Resources.Adapter != nil })
 	}
 	s.mu.Unlock()
 	if errors.Is(err, fs.ErrNotExist) {

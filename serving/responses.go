@@ -87,7 +87,7 @@ func (r *responseRequest) read(s *Server, req *http.Request) (*generation, error
 	if err != nil {
 		return nil, err
 	}
-	g.prompts = [][]int32{ids}
+	g.prompts, g.conversation = [][]int32{ids}, true
 	if r.Text != nil && given(r.Text.Format) {
 		var f responseFormat
 		if err := f.ofText(r.Text.Format); err != nil {

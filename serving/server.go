@@ -234,11 +234,7 @@ func (s *Server) handle(pattern string, f func(w http.ResponseWriter, r *http.Re
 func (s *Server) guarded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(s.keys) > 0 {
-			key := r.Header.Get("X-Api-Key")
-			if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-				key = bearer
-			}
-			if !s.keys[sha256.Sum256([]byte(key))] { // of a hash nobody learns by the time that it takes
+			if !s.keys[sha256.Sum256([]byte(keyOf(r)))] { // of a hash nobody learns by the time that it takes
 				w.Header().Set("WWW-Authenticate", "Bearer")
 				writeError(w, failure(http.StatusUnauthorized, invalidRequest, "invalid_api_key", "the API key is missing or wrong: want it as Authorization: Bearer KEY or X-Api-Key: KEY"))
 				return
@@ -246,6 +242,14 @@ func (s *Server) guarded(h http.Handler) http.Handler {
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// keyOf is the API key of a request; "" where it has none.
+func keyOf(r *http.Request) string {
+	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		return bearer
+	}
+	return r.Header.Get("X-Api-Key")
 }
 
 // ServeHTTP gives every request an id and a line in the log, without what was said.

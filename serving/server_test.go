@@ -40,9 +40,12 @@ type served struct {
 }
 
 // serve starts a server; change may be nil.
-func serve(t testing.TB, change func(c *serving.Config)) *served {
+func serve(t testing.TB, change func(c *serving.Config)) *served { return serveModel(t, "", change) }
+
+// serveModel is serve of the model in a folder.
+func serveModel(t testing.TB, folder string, change func(c *serving.Config)) *served {
 	t.Helper()
-	m, err := engine.Open(t.Context(), &engine.Options{Device: "cpu", CacheDType: "auto", Policies: "snapkv"}, io.Discard)
+	m, err := engine.Open(t.Context(), &engine.Options{Model: folder, Device: "cpu", CacheDType: "auto", Policies: "snapkv"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ type worker struct {
 	unit    time.Duration // what a unit of a prompt takes
 	longest time.Duration // the longest step while answers were decoded
 	resting time.Duration // the longest unit of idle work
+	letGo   int64         // sessions that waited, as was told last
 }
 
 // idleStep bounds the steps of prompts that run alone, so that others are heard.
@@ -143,6 +144,7 @@ func (w *worker) step() {
 	for _, e := range events {
 		w.choices[e.Answer].say(e)
 		if e.Done {
+			w.keep(w.choices[e.Answer])
 			delete(w.choices, e.Answer)
 		}
 	}
@@ -190,9 +192,10 @@ type choice struct {
 	index  int
 	policy string
 	texts  []string // of the prompt's tokens, where the usage is to say what was kept of them
+	// conversation: another request may go on with it.
+	conversation bool
 	// generation is what it was asked for by; nil where nothing may be kept after the answer.
 	generation *generation
-	session    *eviction.Session
 	answer     *engine.Answer
 	entered    time.Time
 
@@ -226,7 +229,7 @@ func (w *worker) submit(requests []engine.Request, opt func(r *engine.Request, c
 	var failed error
 	err := w.do(func() {
 		for i := range requests {
-			c := &choice{job: j, index: i, session: requests[i].Session, entered: time.Now()}
+			c := &choice{job: j, index: i, entered: time.Now()}
 			opt(&requests[i], c)
 			requests[i].Begun = c.begin
 			if c.answer, failed = w.engine.Submit(requests[i]); failed != nil {
@@ -241,9 +244,20 @@ func (w *worker) submit(requests []engine.Request, opt func(r *engine.Request, c
 	return j, cmp.Or(err, failed)
 }
 
+// session is the answer's, of a conversation that goes on the one that was kept.
+func (c *choice) session() *eviction.Session { return c.answer.Request.Session }
+
 // begin is called when the prompt has run.
 func (c *choice) begin() {
-	c.begun, c.held, c.pairs, c.first = true, c.session.Bytes(), c.session.Cache.Pairs(), time.Now()
+	s := c.session()
+	c.begun, c.held, c.pairs, c.first = true, s.Bytes(), s.Cache.Pairs(), time.Now()
+}
+
+// keep holds the session of an answer for the next turn, if it is one of a conversation.
+func (w *worker) keep(c *choice) {
+	if c.conversation {
+		w.engine.Keep(c.answer)
+	}
 }
 
 // cancel ends the answers that go on; it is the worker's own.
@@ -251,6 +265,7 @@ func (j *job) cancel() {
 	for _, c := range j.choices {
 		if _, goes := j.worker.choices[c.answer]; goes {
 			j.worker.engine.Cancel(c.answer)
+			j.worker.keep(c)
 			delete(j.worker.choices, c.answer)
 			c.failed(context.Canceled)
 		}

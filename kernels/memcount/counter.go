@@ -3,6 +3,7 @@
 package memcount
 
 import (
+	"cmp"
 	"runtime"
 	"sync"
 	"weak"
@@ -36,6 +37,7 @@ type memory struct {
 	workspace  int64   // that a device keeps for all products
 	next       uintptr // address
 	peakless   bool    // peaks are not looked for
+	part       int64   // of a peak, up to which one is taken as it looks; 0: finest
 }
 
 var _ kernels.Backend = (*Counter)(nil)
@@ -111,6 +113,24 @@ func (d *Counter) SeekPeaks(on bool) {
 	d.note(0)
 }
 
+// SeekFrom looks for peaks above one that is known to be reached, to a part of it (1/part), and leaves alone what is below:
+// the fewer collections, the higher the known one and the coarser the part.
+func (d *Counter) SeekFrom(known, part int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sure, d.part = max(d.sure, known), part
+}
+
+// Sure is a peak that is known to have been reached: at most a part below Peak.
+func (d *Counter) Sure() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.sure
+}
+
+// FinestPart is that to which peaks are looked for unless it is said otherwise.
+const FinestPart = 200
+
 // collect drops the blocks that nothing refers to.
 func (d *memory) collect() {
 	runtime.GC()
@@ -127,13 +147,13 @@ func (d *memory) collect() {
 }
 
 // note counts what is in use besides live tensors. Dead ones are looked for only where
-// there would be a new peak, and one worth it: up to half a percent is taken as it looks.
+// there would be a new peak, and one worth it: up to half a percent, or another part, is taken as it looks.
 func (d *memory) note(more int64) {
 	if d.peakless {
 		return
 	}
 	more += d.scratch + d.workspace
-	slack := max(d.sure/200, 32<<10)
+	slack := max(d.sure/cmp.Or(d.part, FinestPart), 32<<10)
 	if d.live+more > d.sure+slack {
 		d.collect()
 		d.sure = max(d.sure, d.live+more)

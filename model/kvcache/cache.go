@@ -30,6 +30,7 @@ type Cache struct {
 	windows []int   // of the layers' attention, 0 for none
 	freed   []int32 // by layer: the position after the last one that has left its window and is gone
 	whole   bool    // HoldWindows
+	counts  bool    // memory of a processor, which is only counted
 	held    int     // layer of which HoldWindow holds everything; -1: none
 	back    int32   // position that Truncate may go back to, see Undoable; -1: none
 
@@ -69,7 +70,7 @@ func New(m *model.Model) *Cache {
 	c := &Cache{
 		dtype: m.CacheDType(), dims: make([]int, m.Config.Layers), heads: make([][]headCache, m.Config.Layers),
 		kv: model.KVShape{Heads: m.Config.KVHeads, Dim: m.Config.HeadDim}, windows: make([]int, m.Config.Layers), freed: make([]int32, m.Config.Layers), back: -1, held: -1,
-		onDevice: make([]*kernels.Selection, m.Config.Layers),
+		onDevice: make([]*kernels.Selection, m.Config.Layers), counts: m.Counts() && !m.Backend.Traits().Device,
 	}
 	if m.Config.LongRoPE != nil {
 		c.longAfter = m.Config.LongRoPE.After
@@ -217,6 +218,14 @@ func (c *Cache) resize(layer int, h *headCache, capacity int) {
 	c.changed()
 }
 
+// outgrow is resize after which the memory before is garbage: where it is only counted, nobody need look for that.
+func (c *Cache) outgrow(layer int, h *headCache, capacity int) {
+	k, v := h.k, h.v
+	if c.resize(layer, h, capacity); c.counts && k != nil {
+		c.On(layer).Free([]*kernels.Tensor{k, v})
+	}
+}
+
 // ReserveLayer makes room for n more entries in every head of a layer, which come so many at a time.
 func (c *Cache) ReserveLayer(layer, n, together int) {
 	if c.recurs(layer) {
@@ -269,7 +278,7 @@ func (c *Cache) ReserveGrown(before [][]int, n int) {
 				room = min(room, max(h.capacity(), c.grown(l, c.windows[l]-1+kernels.WindowBlock)))
 			}
 			if room > h.capacity() {
-				c.resize(l, h, room)
+				c.outgrow(l, h, room)
 			}
 		}
 	}
@@ -304,7 +313,7 @@ func (c *Cache) Append(layer int, k, v *kernels.Tensor, pos []int32) {
 // makeRoom grows a full head.
 func (c *Cache) makeRoom(layer int, h *headCache, n int) {
 	if need := len(h.pos) + n; need > h.capacity() {
-		c.resize(layer, h, max(need, c.grown(layer, h.capacity())))
+		c.outgrow(layer, h, max(need, c.grown(layer, h.capacity())))
 	}
 }
 
@@ -434,7 +443,7 @@ func (c *Cache) Fork(keep [][][]int32) (_ *Cache, err error) {
 	out := &Cache{
 		dtype: c.dtype, dims: c.dims, kv: c.kv, next: c.next, heads: make([][]headCache, len(c.heads)),
 		windows: c.windows, freed: slices.Clone(c.freed), whole: c.whole, back: -1, held: -1, onDevice: make([]*kernels.Selection, len(c.heads)),
-		long: c.long, longAfter: c.longAfter, expected: c.expected,
+		long: c.long, longAfter: c.longAfter, expected: c.expected, counts: c.counts,
 		states: recurrence{shape: c.states.shape},
 	}
 	var room *cacheRoom

@@ -84,6 +84,48 @@ type Prefix struct {
 	tokens       int // of pages
 }
 
+// Read takes the pages that a prompt begins with, of at most so many tokens, out of their files where Match would not find
+// them. It calls pause after each page that it has read, whose error ends it.
+func (p *PrefixCache) Read(c *Cache, tokens []int32, most int, pause func() error) error {
+	if p.files == nil || c.dtype.Grouped() {
+		return nil
+	}
+	var held []*page // that nobody lets go of meanwhile
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, g := range held {
+			g.inUse--
+		}
+	}()
+	next := func(at *page, key string) (g *page, read bool) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.clock++
+		if g = at.below[key]; g == nil {
+			g, read = p.fromFile(c, at, key), true
+		}
+		if g != nil {
+			g.used, held = p.clock, append(held, g)
+			g.inUse++
+		}
+		return g, read
+	}
+	at := p.roots[btoi(c.long)]
+	for from, to := 0, p.end(0); to <= min(most, len(tokens)); from, to = to, p.end(to) {
+		g, read := next(at, keyOf(tokens[from:to]))
+		if g == nil || !g.complete {
+			break
+		}
+		if at = g; read {
+			if err := pause(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Match finds the longest run of pages that a prompt begins with, of at most so many tokens, and makes room for
 // pages of the rest. Close ends the use of it.
 func (p *PrefixCache) Match(c *Cache, tokens []int32, most int) *Prefix {
@@ -98,9 +140,6 @@ func (p *PrefixCache) Match(c *Cache, tokens []int32, most int) *Prefix {
 		to := p.end(from)
 		key := keyOf(tokens[from:to])
 		next := at.below[key]
-		if next == nil && reusing && to <= most {
-			next = p.fromFile(c, at, key)
-		}
 		if reusing = reusing && next != nil && next.complete && to <= most; reusing {
 			x.pages, x.tokens = append(x.pages, next), to
 		} else if next == nil {

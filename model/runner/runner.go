@@ -25,8 +25,8 @@ type Runner struct {
 	OnPrefill func(tokens int) (done func(more int))
 
 	// Pause (may be nil) is called between units: of a pass over several tokens, where one chunk of
-	// them has gone through one layer, of a probe, where all of it has, and between the steps of a response that is continued. Its
-	// error ends them. Meanwhile other runners may run.
+	// them has gone through one layer, of a probe, where all of it has, and between the steps of a response that is continued;
+	// by who evicts, between layers. Its error ends them. Meanwhile other runners may run.
 	Pause func() error
 
 	// Decoding steps as graphs: stepped is the rows of those that were taken without,

@@ -1,0 +1,363 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"glimpse/eviction"
+	"glimpse/model"
+	"glimpse/model/modeltest"
+	"glimpse/model/runner"
+)
+
+// talk is a conversation with an engine, whose requests give all of it.
+type talk struct {
+	asked
+	owner  string
+	turns  [][]int32 // answers so far
+	whole  []int32   // of the last request
+	answer *Answer   // that goes on
+	stood  []int     // of every turn
+	cut    bool
+}
+
+// conversation is what a request for the next turn gives.
+func (c *talk) conversation() (all []int32) {
+	for i, answer := range c.turns {
+		all = slices.Concat(all, c.prompts[i], answer)
+	}
+	return append(all, c.prompts[len(c.turns)]...)
+}
+
+// submit asks for the next turn in a session that begins.
+func (c *talk) submit(t *testing.T, e *Engine) {
+	t.Helper()
+	s, err := e.runtime.NewSession(c.policy, eviction.Pairs(c.budget))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.whole = c.conversation()
+	if c.answer, err = e.Submit(Request{Session: s, Prompt: c.whole, Owner: c.owner, Generate: c.opt}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// done takes down an answer, and lets the engine keep its session.
+func (c *talk) done(e *Engine) {
+	c.turns, c.stood = append(c.turns, slices.Clone(c.answer.Tokens())), append(c.stood, c.answer.Standing())
+	e.Keep(c.answer)
+	c.answer = nil
+}
+
+// step takes a step, and holds what runs and is kept to the budget.
+func step(t *testing.T, e *Engine) {
+	t.Helper()
+	if _, err := e.Step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, kept, _ := e.Kept(); held(e)+kept > e.Budget {
+		t.Fatalf("%d bytes are held and %d kept, budget %d", held(e), kept, e.Budget)
+	}
+}
+
+// inTurns is what a session answers from turn to turn, and of so many first turns given, what it answers then.
+func inTurns(t *testing.T, m *model.Model, a asked, rows int, given [][]int32, from int) (answer []int32) {
+	t.Helper()
+	rt := eviction.NewRuntime(m)
+	rt.MaxNew = a.opt.MaxNew
+	s, err := rt.NewSession(a.policy, eviction.Pairs(a.budget))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first []int32 // that one prompt gives
+	for i, prompt := range a.prompts[:len(given)+1] {
+		first = append(first, prompt...)
+		if i < from {
+			first = append(first, given[i]...)
+			continue
+		}
+		if err := s.Turn(t.Context(), first, nil); err != nil {
+			t.Fatal(err)
+		}
+		opt := a.opt
+		if i < len(given) { // as it was cut short, too
+			opt.MaxNew = len(given[i])
+		}
+		b, err := rt.NewBatch(rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered, err := b.Generate(s, opt)
+		if err == nil {
+			err = errors.Join(b.Run(t.Context()), answered.Err())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, first = slices.Clone(answered.Tokens()), nil
+		if i < len(given) && !slices.Equal(answer, given[i]) {
+			t.Fatalf("turn %d: %v in turns, %v were given", i+1, answer, given[i])
+		}
+	}
+	return answer
+}
+
+// TestConversationsGoOn: a conversation of which a session is kept goes on as that session does from turn to turn, to the bit,
+// whatever else there is and wherever answers were cut short; one of which none is kept (under policies that drop something, or
+// since others needed its room, or since its prompt was cancelled) answers as a new one. What is kept lies in the budget.
+func TestConversationsGoOn(t *testing.T) {
+	m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, MaxPositions: 512, Seed: 2}.Open(t, "cpu")
+	kinds := policies(t, "rocketkv-mt", "snapkv", "full", "h2o", "rocketkv", "rocketkv-mt")
+	went, anew := 0, 0
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 9))
+			rows := 1 + rng.IntN(4)
+			e, err := New(eviction.NewRuntime(m), rows)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.More = upTo(rng.IntN(3))
+			var all []*talk
+			var own, need int64
+			for i := range 5 {
+				c := &talk{owner: fmt.Sprint(i % 2), asked: asked{policy: kinds[rng.IntN(len(kinds))], budget: 4 + rng.IntN(30), opt: runner.GenerateOptions{MaxNew: 2 + rng.IntN(8), IgnoreEnd: true}}}
+				if rng.IntN(2) == 0 {
+					c.opt.Sampling = model.Sampling{Temperature: 1, TopP: 1, Seed: rng.Uint64()}
+				}
+				for range 4 {
+					c.prompts = append(c.prompts, modeltest.Tokens(m, rng.Uint64(), 1+rng.IntN(50)))
+				}
+				all = append(all, c)
+				f := footprint(t, eviction.NewRuntime(m), c.asked, rows)
+				own, need = max(own, f.Own()), max(need, f.Need())
+			}
+			e.Budget = need + rng.Int64N(4*own)
+			for range 4000 {
+				going := false
+				for _, c := range all {
+					switch {
+					case c.answer == nil && len(c.turns) == len(c.prompts):
+						continue
+					case c.answer == nil && rng.IntN(3) == 0:
+						c.submit(t, e)
+					case c.answer == nil:
+					case c.answer.Done():
+						if err := c.answer.Err(); err != nil {
+							t.Fatal(err)
+						}
+						want := inTurns(t, m, c.asked, rows, c.turns, c.from())
+						if !slices.Equal(c.answer.Tokens(), want) {
+							t.Errorf("%s, turn %d, %d of %d tokens stood: %v, want %v", c.policy.Name, len(c.turns)+1, c.answer.Standing(), len(c.whole), c.answer.Tokens(), want)
+						}
+						if c.answer.Standing() > 0 {
+							went++
+						} else if len(c.turns) > 0 {
+							anew++
+						}
+						c.done(e)
+					case rng.IntN(60) == 0: // wherever it is; nothing is said, or less
+						if err := e.Cancel(c.answer); err != nil {
+							t.Fatal(err)
+						}
+						if len(c.answer.Tokens()) == 0 {
+							e.Keep(c.answer) // of which there is nothing to keep
+							c.answer = nil
+							break
+						}
+						c.cut = true
+						c.done(e)
+					}
+					going = true
+				}
+				if !going {
+					return
+				}
+				step(t, e)
+			}
+			t.Fatal("the conversations do not come to an end")
+		})
+	}
+	if went < 10 || anew < 10 {
+		t.Errorf("%d turns went on and %d began anew, want some of both", went, anew)
+	}
+}
+
+// from is the turn that the session of the last answer has begun with.
+func (c *talk) from() int {
+	if c.answer.Standing() == 0 {
+		return len(c.turns)
+	}
+	i := len(c.turns) - 1
+	for i > 0 && c.stood[i] > 0 {
+		i--
+	}
+	return i
+}
+
+// TestTwoForks: of two requests that go on with a conversation one takes its session, and the other begins anew; so does one
+// of another owner, of another policy, or whose earlier turns were rewritten. A session that was cancelled in its prompt is gone.
+func TestTwoForks(t *testing.T) {
+	m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, MaxPositions: 512, Seed: 2}.Open(t, "cpu")
+	e, err := New(eviction.NewRuntime(m), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Budget, e.More = 1<<30, upTo(1)
+	kinds := policies(t, "rocketkv-mt", "rocketkv-mt")
+	ask := func(policy *eviction.Configured, owner string, budget int, tokens []int32) *Answer {
+		t.Helper()
+		s, err := e.runtime.NewSession(policy, eviction.Pairs(budget))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := e.Submit(Request{Session: s, Prompt: tokens, Owner: owner, Generate: runner.GenerateOptions{MaxNew: 4, IgnoreEnd: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	end := func(all ...*Answer) {
+		t.Helper()
+		for e.Len() > 0 {
+			step(t, e)
+		}
+		for _, a := range all {
+			if a.Err() != nil {
+				t.Fatal(a.Err())
+			}
+		}
+	}
+	first := modeltest.Tokens(m, 1, 40)
+	a := ask(kinds[0], "me", 12, first)
+	end(a)
+	said := slices.Concat(first, a.Tokens())
+	next := slices.Concat(said, modeltest.Tokens(m, 2, 9))
+	rewritten := slices.Clone(next)
+	rewritten[20]++
+	e.Keep(a)
+	if n, bytes, _ := e.Kept(); n != 1 || bytes != a.Request.Session.Bytes() || bytes != a.Request.Session.Cache.Bytes() {
+		t.Fatalf("%d sessions of %d bytes are kept", n, bytes)
+	}
+	others := []*Answer{ask(kinds[0], "you", 12, next), ask(kinds[1], "me", 12, next), ask(kinds[0], "me", 12, rewritten), ask(kinds[0], "me", 12, said)}
+	end(others...)
+	for i, o := range others {
+		if o.Standing() != 0 {
+			t.Errorf("request %d goes on with another's session", i)
+		}
+	}
+	forks := []*Answer{ask(kinds[0], "me", 12, next), ask(kinds[0], "me", 12, next)}
+	end(forks...)
+	if forks[0].Standing() != len(said)-1 || forks[1].Standing() != 0 {
+		t.Errorf("%d and %d tokens stood, want %d of one of them", forks[0].Standing(), forks[1].Standing(), len(said)-1)
+	}
+	e.Keep(forks[0])
+	last := slices.Concat(next, forks[0].Tokens(), modeltest.Tokens(m, 3, 5))
+	waiting := ask(kinds[0], "me", 20, last)
+	if err := e.Cancel(waiting); err != nil { // which has taken nothing
+		t.Fatal(err)
+	}
+	cut := ask(kinds[0], "me", 20, last)
+	step(t, e)
+	if cut.decoding != nil || cut.Standing() == 0 || cut.Request.Session.Budget != eviction.Pairs(20) {
+		t.Fatal("the prompt has not begun to go on")
+	}
+	if err := e.Cancel(cut); err != nil {
+		t.Fatal(err)
+	}
+	e.Keep(cut)
+	again := ask(kinds[0], "me", 20, last)
+	end(again)
+	if again.Standing() != 0 {
+		t.Error("a session goes on that was cancelled in its prompt")
+	}
+}
+
+// TestKeptNeedsABudget: in an engine without one nothing is kept, whatever the policy, and with one nothing of a policy that
+// drops something.
+func TestKeptNeedsABudget(t *testing.T) {
+	m := modeltest.Llama{}.Open(t, "cpu")
+	kept := func(policy string, budget int64) int {
+		e, err := New(eviction.NewRuntime(m), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Budget = budget
+		c := &talk{asked: asked{policy: policies(t, policy)[0], budget: 8, prompts: [][]int32{modeltest.Tokens(m, 1, 20)}, opt: runner.GenerateOptions{MaxNew: 2}}}
+		c.submit(t, e)
+		for e.Len() > 0 {
+			if _, err := e.Step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.done(e)
+		n, _, _ := e.Kept()
+		return n
+	}
+	for _, c := range []struct {
+		policy string
+		budget int64
+		want   int
+	}{{"rocketkv-mt", 1 << 30, 1}, {"rocketkv-mt", 0, 0}, {"rocketkv", 1 << 30, 0}, {"full", 1 << 30, 0}, {"lacache", 1 << 30, 0}} {
+		if got := kept(c.policy, c.budget); got != c.want {
+			t.Errorf("%s, budget %d: %d sessions are kept, want %d", c.policy, c.budget, got, c.want)
+		}
+	}
+}
+
+// TestKeptMemory: on a model that counts memory, sessions that are kept, taken and let go of take no more than the budget
+// together with what runs; those that have waited longest go first.
+func TestKeptMemory(t *testing.T) {
+	m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 4, HeadDim: 64, MaxPositions: 2048}.Open(t, "cpu")
+	rng := rand.New(rand.NewPCG(1, 8))
+	counted, counter := m.Counted()
+	const rows = 2
+	weights, rt := counter.Live(), eviction.NewRuntime(counted)
+	e, err := New(rt, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.More = upTo(1)
+	p := policies(t, "rocketkv-mt")[0]
+	var all []*talk
+	for range 6 {
+		c := &talk{asked: asked{policy: p, budget: 64, opt: runner.GenerateOptions{MaxNew: 40}}}
+		for range 3 {
+			c.prompts = append(c.prompts, modeltest.Tokens(m, rng.Uint64(), 100+rng.IntN(400)))
+		}
+		all = append(all, c)
+		f := footprint(t, rt, c.asked, rows)
+		e.Budget = max(e.Budget, f.Need()+f.Own())
+	}
+	went, turns := 0, 0
+	for turn := range 3 {
+		for i := range all {
+			c := all[i]
+			if turn > 0 && i < 3 { // the latest first, of which sessions are there
+				c = all[2-i]
+			}
+			c.submit(t, e)
+			for e.Len() > 0 {
+				step(t, e)
+			}
+			if err := c.answer.Err(); err != nil {
+				t.Fatal(err)
+			}
+			if c.answer.Standing() > 0 {
+				went++
+			}
+			turns++
+			c.done(e)
+		}
+	}
+	if peak := counter.Peak() - weights; peak > e.Budget || peak < e.Budget/2 {
+		t.Errorf("%d bytes were needed at most, the budget is %d", peak, e.Budget)
+	}
+	n, _, letGo := e.Kept()
+	if went == 0 || letGo == 0 || int64(turns) != int64(n+went)+letGo {
+		t.Errorf("of %d sessions %d were taken, %d let go of and %d are there", turns, went, letGo, n)
+	}
+}
