@@ -44,6 +44,8 @@ type Adapter struct {
 	LoRA  map[LoRAKey]LoRAFactors
 	Rank  int     // of every factor
 	Alpha float64 // the product B·A is scaled by Alpha/Rank
+	// LayersDiffer tells that a module is not as wide in every layer, as in Gemma 4, whose layers have different heads.
+	LayersDiffer bool
 	// InvocationTokens are token ids by which PEFT recognises where the adapter
 	// starts to act; without any it would act on every token.
 	InvocationTokens []int
@@ -250,7 +252,7 @@ func (a *Adapter) validateLoRA() error {
 		if key.Module == "o_proj" || key.Module == "down_proj" {
 			in, out = out, in
 		}
-		if f, ok := first[key.Module]; ok {
+		if f, ok := first[key.Module]; ok && !a.LayersDiffer {
 			in, out = a.LoRA[f].A.Cols, a.LoRA[f].B.Rows
 		} else {
 			first[key.Module] = key

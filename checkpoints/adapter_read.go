@@ -176,6 +176,7 @@ func assembleAdapter(m manifest, contents map[string][]byte) (*Adapter, error) {
 		Base:          BaseModel(m.Base),
 		Loss:          m.Loss,
 		PoolingKernel: m.PoolingKernel,
+		LayersDiffer:  m.LayersDiffer,
 		Training:      training,
 		Data:          DataSource(m.Data),
 		Metrics:       m.Metrics,

@@ -178,6 +178,7 @@ func (a *Adapter) manifest(files map[string]string) manifest {
 		HiddenSize:    a.Embeddings.Cols,
 		Loss:          a.Loss,
 		PoolingKernel: a.PoolingKernel,
+		LayersDiffer:  a.LayersDiffer,
 		Base:          manifestBase(a.Base),
 		Training:      training,
 		Data:          manifestData(a.Data),

@@ -22,6 +22,7 @@ type manifest struct {
 	HiddenSize    int                `json:"hidden_size"`
 	Loss          string             `json:"loss"`
 	PoolingKernel int                `json:"pooling_kernel"`
+	LayersDiffer  bool               `json:"layers_differ,omitempty"` // modules are not as wide in every layer
 	Base          manifestBase       `json:"base_model"`
 	Training      json.RawMessage    `json:"training"`
 	Data          manifestData       `json:"data"`

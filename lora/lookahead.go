@@ -171,6 +171,14 @@ func stored(c model.AdapterConfig, parameters map[string]checkpoints.Matrix) (*c
 		}
 		out.LoRA[k] = f
 	}
+	widths := make(map[string][2]int)
+	for k, f := range out.LoRA {
+		width := [2]int{f.A.Cols, f.B.Rows}
+		if of, ok := widths[k.Module]; ok && of != width {
+			out.LayersDiffer = true
+		}
+		widths[k.Module] = width
+	}
 	return out, nil
 }
 

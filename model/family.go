@@ -44,7 +44,7 @@ type layout interface {
 func (f Family) Sites(c *Config) []Site {
 	if c == nil {
 		var err error
-		if c, err = f.ParseConfig(json.RawMessage(`{"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32}`)); err != nil {
+		if c, err = f.ParseConfig(json.RawMessage(`{"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32, "hidden_size_per_layer_input": 0}`)); err != nil {
 			panic("model: a family refuses a small model: " + err.Error())
 		}
 	}

@@ -232,7 +232,7 @@ func TestInspectSummary(t *testing.T) {
 	args := []string{"inspect", "--policy", "snapkv", "--budget", "16", "--example", "section", "--tokens", "128"}
 	for _, flag := range []string{"--html", "--npz"} {
 		out, _, err := execute(t, append(slices.Clone(args), flag, filepath.Join(t.TempDir(), "file"))...)
-		if want := "snapkv keeps 16 of the prompt's 128 KV entries per KV head, 12.5% over 8 layers of 2 KV heads\n"; err != nil || out != want {
+		if want := "snapkv keeps 16 of the prompt's 128 KV entries per KV head, 12.5% over 16 KV heads of 8 layers\n"; err != nil || out != want {
 			t.Errorf("%s: %v, %d bytes, want %q:\n%.300s", flag, err, len(out), want, out)
 		}
 	}
