@@ -21,8 +21,10 @@ func TestWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := make([]byte, 8)
-	if !Waiting(out) || !Waiting(out) {
-		t.Error("the text of a pipe is not seen")
+	for range 2 {
+		if !Waiting(out) {
+			t.Error("the text of a pipe is not seen")
+		}
 	}
 	if n, err := out.Read(got); err != nil || string(got[:n]) != "text" {
 		t.Errorf("read %q (%v), want the text", got[:n], err)
