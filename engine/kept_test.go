@@ -105,10 +105,10 @@ func inTurns(t *testing.T, m *model.Model, a asked, rows int, given [][]int32, f
 	return answer
 }
 
-// TestConversationsGoOn: a conversation of which a session is kept goes on as that session does from turn to turn, to the bit,
+// TestSessionsGoOn: a conversation of which a session is kept goes on as that session does from turn to turn, to the bit,
 // whatever else there is and wherever answers were cut short; one of which none is kept (under policies that drop something, or
 // since others needed its room, or since its prompt was cancelled) answers as a new one. What is kept lies in the budget.
-func TestConversationsGoOn(t *testing.T) {
+func TestSessionsGoOn(t *testing.T) {
 	m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, MaxPositions: 512, Seed: 2}.Open(t, "cpu")
 	kinds := policies(t, "rocketkv-mt", "snapkv", "full", "h2o", "rocketkv", "rocketkv-mt")
 	went, anew := 0, 0
