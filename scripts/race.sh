@@ -24,7 +24,7 @@ without=(
   '^Test(SecondTurn|ResponsesAgainstNaive|AmpleBudgetIsFull|EveryComposition|PromptsOfOneToken|H2ODecoding|ShareOfAConversation|FootprintOfEveryPolicy)$'
   '^Test(BF16AgainstTransformers|ResponsesAgainstTransformers)$'
   '^Test(StudyIsPrefill|Traffic|DecodingAgainstNaive|LongResponsesDoNotGrow|CaMMergesWithTheMean|DecodingStaysWithinTheBudget)$'
-  '^Test(FootprintOfSessions|FootprintOfRoundedCaches|PoliciesOverRoundedWindows|RecurrentLayersAreLeftAlone|StatesGoNowhereElse|KVShapes|PlanOfASweep|BlocksManyRows|SessionsGoOn)$'
+  '^Test(FootprintOfSessions|FootprintOfRoundedCaches|PoliciesOverRoundedWindows|RecurrentLayersAreLeftAlone|StatesGoNowhereElse|KVShapes|PlanOfASweep|BlocksManyRows|SessionsGoOn|ResumeOnChangedData|PrefillPeak)$'
   '^Test(WindowsOfRoundedCaches|WindowsAreFreed|StudyLeavesWindowsAlone|KeptSetsOfRoundedWindows|StepOverBlocksAgainstPyTorch)$'
   '^Test(PoolingIsTheSameForAll|PoliciesKeepWhatTheyMay|LayersUseTheSameMemory|SlidingWindows|RandomIsUniform)$'
   '^Test(GradientsOfEveryFamily|GradientsAgainstFiniteDifferences|RetainFreesMemory)$'
