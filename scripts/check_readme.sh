@@ -74,6 +74,7 @@ reader() {
   done
   for i in $(seq 64); do echo "{\"id\": $i, \"prompt\": \"Box $i holds a key. What does box $i hold?\"}"; done >"$yours/prompts.jsonl"
   echo 'Answer in one word.' >"$yours/system.txt"
+  echo 'A cache holds what is asked for often.' >"$yours/report.txt"
   echo 'a-key' >"$yours/keys.txt"
   echo '[{"role": "user", "content": "What is in the box?"}]' >"$yours/conversation.json"
   echo '{"question_id": 1, "category": "writing", "turns": ["What is in the box?", "And beside it?"]}' >"$yours/path/to/mt_bench/question.jsonl"
