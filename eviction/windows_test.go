@@ -12,12 +12,7 @@ import (
 )
 
 // windowCaches are the types of caches that windows are tested with.
-func windowCaches() []string {
-	if testing.Short() {
-		return []string{"float32"}
-	}
-	return []string{"float32", "bf16", "fp8", "q8_0", "q4_0", "kivi4"}
-}
+var windowCaches = []string{"float32", "bf16", "fp8", "q8_0", "q4_0", "kivi4"}
 
 // windowed is a model with layers of both kinds, and a prompt that is much longer than their windows.
 func windowed(t *testing.T, cache string) (*model.Model, []int32) {
@@ -47,7 +42,7 @@ func holdsWindows(t *testing.T, m *model.Model, s *eviction.Session) {
 // TestWindowsAreFreed: layers with a sliding window hold that alone, and every answer has the bits that it has where they
 // hold everything: of one turn and the next, in batches, in a study's forks, and whatever the chunks are.
 func TestWindowsAreFreed(t *testing.T) {
-	for _, cache := range windowCaches() {
+	for _, cache := range windowCaches {
 		t.Run(cache, func(t *testing.T) { windowsAreFreed(t, cache) })
 	}
 }
@@ -116,7 +111,7 @@ func windowsAreFreed(t *testing.T, cache string) {
 // TestStudyLeavesWindowsAlone: a study's forks hold the windows of the prompt, whatever its response was, and answer as
 // sessions do; only layers that hold the prompt count in hit rates.
 func TestStudyLeavesWindowsAlone(t *testing.T) {
-	for _, cache := range windowCaches() {
+	for _, cache := range windowCaches {
 		t.Run(cache, func(t *testing.T) { studyLeavesWindowsAlone(t, cache) })
 	}
 }

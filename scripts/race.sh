@@ -17,20 +17,20 @@ without=(
   '^Test(RealTokenizers|ExpansionIsBounded|LlamaCppVectors|GoldenPatterns|NormalWork)$'
   '^Test(LongErrorsAreCut|AdapterBitFlips|HostileAdapters)$'
   # More shapes of products whose tasks are those of TestGemmBits.
-  '^Test(GemmSmallShapes|FewRowsAndColumns|GemmLargeShapes|Splits|KernelsStayInsideTheirSlices|ExpAndLogOnAllMagnitudes)$'
+  '^Test(BlocksManyRows|GemmSmallShapes|FewRowsAndColumns|GemmLargeShapes|Splits|KernelsStayInsideTheirSlices|ExpAndLogOnAllMagnitudes)$'
   # Policies and families on the processor's backend, whose goroutines are those of
   # TestBackendsConform and TestThreadsDoNotChangeBits. TestKeptSetsAgainstNaive and
   # TestPoliciesAreDeterministic run every policy.
   '^Test(SecondTurn|ResponsesAgainstNaive|AmpleBudgetIsFull|EveryComposition|PromptsOfOneToken|H2ODecoding|ShareOfAConversation|FootprintOfEveryPolicy)$'
   '^Test(BF16AgainstTransformers|ResponsesAgainstTransformers)$'
   '^Test(StudyIsPrefill|Traffic|DecodingAgainstNaive|LongResponsesDoNotGrow|CaMMergesWithTheMean|DecodingStaysWithinTheBudget)$'
-  '^Test(FootprintOfSessions|FootprintOfRoundedCaches|PoliciesOverRoundedWindows|RecurrentLayersAreLeftAlone|StatesGoNowhereElse|KVShapes|PlanOfASweep|BlocksManyRows|SessionsGoOn|ResumeOnChangedData|PrefillPeak)$'
-  '^Test(WindowsOfRoundedCaches|WindowsAreFreed|StudyLeavesWindowsAlone|KeptSetsOfRoundedWindows|StepOverBlocksAgainstPyTorch)$'
+  '^Test(FootprintOfSessions|FootprintOfRoundedCaches|PoliciesOverRoundedWindows|RecurrentLayersAreLeftAlone|StatesGoNowhereElse|KVShapes|SessionsGoOn|PrefillPeak)$'
+  '^Test(WindowsOfRoundedCaches|WindowsAreFreed|StudyLeavesWindowsAlone|KeptSetsOfRoundedWindows)$'
   '^Test(PoolingIsTheSameForAll|PoliciesKeepWhatTheyMay|LayersUseTheSameMemory|SlidingWindows|RandomIsUniform)$'
   '^Test(GradientsOfEveryFamily|GradientsAgainstFiniteDifferences|RetainFreesMemory)$'
   # Training runs like those of TestRunFolder, TestRanksHaveTheBitsOfOneProcess, TestResumeKeepsTheBest, TestValidation
   # and TestSampleCacheOnABrokenDisk.
-  '^Test(Run|ResumeExtendsRun|RanksResumeAnyNumberOfRanks|SampleCacheChangesNoBit|LookaheadKVStepAgainstPyTorch|JudgeQStepAgainstPyTorch|JSONIsDocumented)$'
+  '^Test(Run|ResumeExtendsRun|RanksResumeAnyNumberOfRanks|SampleCacheChangesNoBit|LookaheadKVStepAgainstPyTorch|JudgeQStepAgainstPyTorch|StepOverBlocksAgainstPyTorch|JSONIsDocumented)$'
   '^Test(LossFalls|ScratchIsCounted|FirstLossAgrees)$'
   # What is killed from outside and looked at afterwards: no goroutine sees it. The same runs go on to
   # their ends in TestRunFolder, TestSignals and TestS3Run.
@@ -39,7 +39,7 @@ without=(
   '^Test(TablesOnTerminal|TablesInPipe|PlainErrors|Headings)$'
   # Commands: what is damaged, asked for or left behind around the same run. TestS3Run,
   # TestShardsInABucket, TestInterrupt and TestSignals stay.
-  '^Test(DamagedCheckpoint|Sweep|Export|EveryFamilyTrains|MissingShardsAreTold|PlanOfTheHub|PlanOfLargeModels|LogIsNotOverwritten|CacheDType)$'
+  '^Test(DamagedCheckpoint|Sweep|Export|EveryFamilyTrains|MissingShardsAreTold|PlanOfTheHub|PlanOfASweep|ResumeOnChangedData|PlanOfLargeModels|LogIsNotOverwritten|CacheDType)$'
   '^Test(EnvironmentIsBelowTheFile|TrainingMixes|GenerateMix|LogInTheWorkingFolder|ShardsAreTheWhole|PresetAndOverrides|RunFileErrors|SweepIsBounded|GenerateThenTrain|SameSeedSameFiles)$'
   # Evaluations: prompts that one goroutine makes, and runs like those of TestShardsAreTheRun, TestInterruptedRunTellsWhatItHas
   # and TestSampleThatFails.

@@ -49,3 +49,16 @@ func TestPipedDocument(t *testing.T) {
 		}
 	}
 }
+
+// TestShortPromptsAreWhole: without a budget a short prompt keeps everything, and a budget that is given holds for it, too.
+func TestShortPromptsAreWhole(t *testing.T) {
+	for want, args := range map[string][]string{
+		"budget 4 (all of a short prompt): kept 4 of 4 ": nil,
+		"budget 2 (50%): kept 2 of 4 ":                   {"--budget", "50%"},
+	} {
+		_, log, err := execute(t, append([]string{"run", "--policy", "streamingllm", "--raw", "--max-new", "1", "map river map river"}, args...)...)
+		if err != nil || !strings.Contains(log, want) {
+			t.Errorf("%q: %v, want %q:\n%s", args, err, want, log)
+		}
+	}
+}
