@@ -588,3 +588,24 @@ func TestAdaptersComeAndGo(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestShortPromptsAreWhole: the server's own budget leaves them whole, and one that a request names does not.
+func TestShortPromptsAreWhole(t *testing.T) {
+	s := serve(t, func(c *serving.Config) { c.Budget = c.Budget.WholeBelow(100) })
+	for _, c := range []struct {
+		tokens   int
+		eviction string
+		kept     float64
+	}{{90, "", 90}, {100, "", 64}, {90, `, "eviction": {"budget": "16"}`, 16}} {
+		prompt, err := json.Marshal(s.document(t, c.tokens, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		status, answer := s.post(t, "/v1/completions", fmt.Sprintf(`{"model": "tiny", "prompt": %s, "max_tokens": 2%s}`, prompt, c.eviction))
+		usage, _ := answer["usage"].(map[string]any)
+		of, _ := usage["eviction"].(map[string]any)
+		if status != 200 || of["kept_entries"] != c.kept {
+			t.Errorf("%d tokens%s: status %d, usage %v, want %v entries", c.tokens, c.eviction, status, usage, c.kept)
+		}
+	}
+}
