@@ -76,7 +76,7 @@ for ((round = 0; round < rounds; round++)); do
   for n in ${sessions//,/ }; do
     start --memory "$memory" --prefix-cache 0 --max-num-seqs 16
     for policy in full snapkv:50% snapkv:25% snapkv:10% lookaheadkv:25% lookaheadkv:10%; do
-      case_ "$policy, $n sessions in $memory" "$(ask --model "bench@$policy" --clients "$n" --requests $((n < 24 ? 24 : n)) --characters 2000,4000 --max-tokens 64)"
+      case_ "$policy, $n sessions in $memory" "$(ask --model "bench@$policy" --clients "$n" --requests $((n < 24 ? 24 : n)) --characters 2000,4000 --max-tokens 64 --logprobs)"
     done
     stop
   done
@@ -98,9 +98,9 @@ for c in lines:
 for a, b in zip(lines, lines[1:]):
     if a["case"] == "peer" and a["prompt_tokens"] != b["prompt_tokens"]:
         print(f"The peer counts {a['prompt_tokens']} tokens of prompts that are {b['prompt_tokens']} here: want the same file and chat template.\n")
-print("| case | requests/s | tokens/s | TTFT p50 s | p99 | between tokens p50 ms | p99 | found of the prompts |")
-print("|:---|---:|---:|---:|---:|---:|---:|---:|")
+print("| case | requests/s | tokens/s | TTFT p50 s | p99 | between tokens p50 ms | p99 | most | found of the prompts |")
+print("|:---|---:|---:|---:|---:|---:|---:|---:|---:|")
 for name, all in cases.items():
     m = lambda k: statistics.median(c[k] for c in all)
-    print(f"| {name} | {m('requests_per_s'):.2f} | {m('tokens_per_s'):.1f} | {m('ttft_p50_s'):.2f} | {m('ttft_p99_s'):.2f} | {1000*m('itl_p50_s'):.0f} | {1000*m('itl_p99_s'):.0f} | {100*m('cached_tokens')/m('prompt_tokens'):.0f}% |")
+    print(f"| {name} | {m('requests_per_s'):.2f} | {m('tokens_per_s'):.1f} | {m('ttft_p50_s'):.2f} | {m('ttft_p99_s'):.2f} | {1000*m('itl_p50_s'):.0f} | {1000*m('itl_p99_s'):.0f} | {1000*m('itl_max_s'):.0f} | {100*m('cached_tokens')/m('prompt_tokens'):.0f}% |")
 END

@@ -27,7 +27,8 @@ type metrics struct {
 	promptTokens, generationTokens prometheus.Counter
 	success                        *prometheus.CounterVec // by finished_reason
 	rejected, failed               prometheus.Counter
-	ttft, interToken, e2e, queue   prometheus.Histogram
+	ttft, interToken, perToken     prometheus.Histogram
+	e2e, queue                     prometheus.Histogram
 	gap, idleUnit                  prometheus.Gauge
 	kept, evicted, read            *prometheus.CounterVec // bytes, by policy
 	agreement, shadow              *prometheus.HistogramVec
@@ -76,7 +77,9 @@ func newMetrics(version string) *metrics {
 	m.rejected = counter("request_rejected_total", "Requests that were answered with 429, since too many waited.")
 	m.failed = counter("device_errors_total", "Errors of the device, with which all answers ended.")
 	m.ttft = seconds("time_to_first_token_seconds", "From the request to its first token.", long)
-	m.interToken = seconds("inter_token_latency_seconds", "Mean time between tokens of an answer.", prometheus.ExponentialBucketsRange(0.001, 10, 16))
+	short := prometheus.ExponentialBucketsRange(0.001, 10, 25)
+	m.interToken = seconds("inter_token_latency_seconds", "Between two tokens of an answer.", short)
+	m.perToken = seconds("request_time_per_output_token_seconds", "Mean time between tokens of an answer.", short)
 	m.e2e = seconds("e2e_request_latency_seconds", "From the request to the end of its answer.", long)
 	m.queue = seconds("request_queue_time_seconds", "From the request to the start of its prompt.", long)
 	m.gap = gauge("longest_step_seconds", "The longest step while answers were decoded.")
@@ -157,7 +160,7 @@ func (m *metrics) finished(c *choice) {
 	m.ttft.Observe(c.said.ttft.Seconds())
 	m.queue.Observe(max(0, c.said.ttft-c.session().PrefillTime).Seconds())
 	if n := u.CompletionTokens; n > 1 {
-		m.interToken.Observe((took - c.said.ttft).Seconds() / float64(n-1))
+		m.perToken.Observe((took - c.said.ttft).Seconds() / float64(n-1))
 	}
 	policy := u.Eviction.Policy
 	m.kept.WithLabelValues(policy).Add(float64(c.held))

@@ -534,7 +534,7 @@ func TestMetricsAndTokens(t *testing.T) {
 	for _, want := range []string{
 		"glimpse_generation_tokens_total 5\n", `glimpse_request_success_total{finished_reason="length"} 1`, "glimpse_time_to_first_token_seconds_count 1",
 		"glimpse_num_requests_running 0", "glimpse_num_requests_waiting 0", "glimpse_kv_cache_usage_perc", `glimpse_kv_kept_bytes_total{policy="snapkv"}`, "glimpse_prompt_tokens_total",
-		"glimpse_e2e_request_latency_seconds_count 1", "glimpse_request_queue_time_seconds_count 1", "glimpse_inter_token_latency_seconds_count 1", "glimpse_prefix_cache_hits 0",
+		"glimpse_e2e_request_latency_seconds_count 1", "glimpse_request_queue_time_seconds_count 1", "glimpse_inter_token_latency_seconds_count 4", "glimpse_request_time_per_output_token_seconds_count 1", "glimpse_prefix_cache_hits 0",
 	} {
 		if !strings.Contains(string(raw), want) {
 			t.Errorf("no %q in the metrics", want)

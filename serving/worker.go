@@ -204,6 +204,7 @@ type choice struct {
 	held  int64 // bytes after the prompt
 	pairs int
 	first time.Time // token
+	last  time.Time // token
 
 	mu   sync.Mutex
 	said chunk
@@ -281,7 +282,14 @@ func (c *choice) say(e engine.Event) {
 	defer c.mu.Unlock()
 	a := c.answer
 	c.said.text += e.Text
-	c.said.count = len(a.Tokens())
+	for range len(a.Tokens()) - c.said.count { // the first step gives two
+		now := time.Now()
+		if c.said.count > 0 {
+			c.job.worker.metrics.interToken.Observe(now.Sub(c.last).Seconds())
+		}
+		c.said.count++
+		c.last = now
+	}
 	if !c.said.started && (c.said.count > 0 || e.Done) {
 		c.said.started, c.said.ttft = true, time.Since(c.entered)
 	}

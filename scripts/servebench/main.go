@@ -30,6 +30,7 @@ type load struct {
 	maxTokens       int
 	repeat          bool // all requests are about the passage of the first
 	ignoreEnd       bool
+	logProbs        bool // tell of tokens that have no text
 	client          *http.Client
 }
 
@@ -60,6 +61,7 @@ func main() {
 	flag.IntVar(&l.maxTokens, "max-tokens", 64, "of an answer")
 	flag.BoolVar(&l.repeat, "same", false, "ask different questions about the same passage")
 	flag.BoolVar(&l.ignoreEnd, "ignore-eos", true, "answers have all --max-tokens")
+	flag.BoolVar(&l.logProbs, "logprobs", false, "ask for the tokens, so that times are between tokens; else between pieces of text, which not every token has")
 	flag.Uint64Var(&seed, "seed", 1, "of the passages")
 	flag.Parse()
 	if err := l.read(files, lengths); err != nil {
@@ -130,6 +132,9 @@ func (l *load) ask(i int, r *rand.Rand) (o outcome) {
 	if l.model != "" {
 		body["model"] = l.model
 	}
+	if l.logProbs {
+		body["logprobs"] = true
+	}
 	if l.ignoreEnd {
 		body["ignore_eos"] = true
 	}
@@ -185,7 +190,8 @@ func (l *load) send(raw []byte, start time.Time, o *outcome) (again bool, err er
 		}
 		var c struct {
 			Choices []struct {
-				Delta struct{ Content string }
+				Delta    struct{ Content string }
+				LogProbs struct{ Content []struct{} }
 			}
 			Error *struct{ Message string }
 			Usage *struct {
@@ -209,7 +215,7 @@ func (l *load) send(raw []byte, start time.Time, o *outcome) (again bool, err er
 		if u := c.Usage; u != nil {
 			o.prompt, o.out, o.found, o.kept, o.full = u.Prompt, u.Out, u.Details.Cached, u.Eviction.Kept, u.Eviction.Full
 		}
-		if len(c.Choices) == 0 || c.Choices[0].Delta.Content == "" {
+		if len(c.Choices) == 0 || c.Choices[0].Delta.Content == "" && len(c.Choices[0].LogProbs.Content) == 0 {
 			continue
 		}
 		now := time.Now()
