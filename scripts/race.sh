@@ -24,7 +24,7 @@ without=(
   '^Test(SecondTurn|ResponsesAgainstNaive|AmpleBudgetIsFull|EveryComposition|PromptsOfOneToken|H2ODecoding|ShareOfAConversation|FootprintOfEveryPolicy)$'
   '^Test(BF16AgainstTransformers|ResponsesAgainstTransformers)$'
   '^Test(StudyIsPrefill|Traffic|DecodingAgainstNaive|LongResponsesDoNotGrow|CaMMergesWithTheMean|DecodingStaysWithinTheBudget)$'
-  '^Test(FootprintOfSessions|FootprintOfRoundedCaches|PoliciesOverRoundedWindows|RecurrentLayersAreLeftAlone|StatesGoNowhereElse|KVShapes|SessionsGoOn|PrefillPeak)$'
+  '^Test(SharedPrefix|FootprintOfSessions|FootprintOfRoundedCaches|PoliciesOverRoundedWindows|RecurrentLayersAreLeftAlone|StatesGoNowhereElse|KVShapes|SessionsGoOn|PrefillPeak)$'
   '^Test(WindowsOfRoundedCaches|WindowsAreFreed|StudyLeavesWindowsAlone|KeptSetsOfRoundedWindows)$'
   '^Test(PoolingIsTheSameForAll|PoliciesKeepWhatTheyMay|LayersUseTheSameMemory|SlidingWindows|RandomIsUniform)$'
   '^Test(GradientsOfEveryFamily|GradientsAgainstFiniteDifferences|RetainFreesMemory)$'
