@@ -41,6 +41,8 @@ without=(
   # TestShardsInABucket, TestInterrupt and TestSignals stay.
   '^Test(DamagedCheckpoint|Sweep|Export|EveryFamilyTrains|MissingShardsAreTold|PlanOfTheHub|PlanOfASweep|ResumeOnChangedData|PlanOfLargeModels|LogIsNotOverwritten|CacheDType)$'
   '^Test(EnvironmentIsBelowTheFile|TrainingMixes|GenerateMix|LogInTheWorkingFolder|ShardsAreTheWhole|PresetAndOverrides|RunFileErrors|SweepIsBounded|GenerateThenTrain|SameSeedSameFiles)$'
+  # One prompt after the other under policies, as in TestPoliciesAreDeterministic, and what is said of them.
+  '^Test(PolicyIsDescribed|RunPrintsGoldenTokens|DefaultPolicy|DraftsAndPatterns|InspectSummary|InspectQueries|BudgetShares|HeldOfTheWhole|ExamplesAreAnswered|PlanOfNothing)$'
   # Evaluations: prompts that one goroutine makes, and runs like those of TestShardsAreTheRun, TestInterruptedRunTellsWhatItHas
   # and TestSampleThatFails.
   '^Test(Latency|RULERTasks|RULERLengths|BenchmarksEqualTheirPrograms|NIAH|DataForms|SCBench|MTBench|LongBenchTruncatesRealPrompts|Perplexity|LongBenchOnRealRows|Continuation|Responses)$'
