@@ -41,6 +41,7 @@ go build -o "$work/servebench" ./scripts/servebench
 text=$(printf '%s\n' docs/*.md | paste -sd,)
 
 start() { # FLAG...
+  : >"$work/log"
   bin/evict serve --model "$model" --listen 127.0.0.1:0 --served-model-name bench --queue 4096 "$@" 2>"$work/log" &
   server=$!
   for _ in $(seq 600); do
