@@ -3,6 +3,7 @@ package onig
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // maxProgram bounds the instructions of a pattern; repetitions with numbers are
@@ -211,18 +212,9 @@ func cannotFail(n *node) bool {
 	case kindAtomic:
 		return cannotFail(n.subs[0])
 	case kindCat:
-		for _, sub := range n.subs {
-			if !cannotFail(sub) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(n.subs, func(sub *node) bool { return !cannotFail(sub) })
 	case kindAlt:
-		for _, sub := range n.subs {
-			if cannotFail(sub) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(n.subs, cannotFail)
 	}
 	return false
 }
