@@ -42,8 +42,7 @@ func ReadAdapter(dir string) (*Adapter, error) {
 
 // noPath leaves out a path that the error's text has already.
 func noPath(err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return at.Err
 	}
 	return err

@@ -165,12 +165,7 @@ func otherWeights(dir fs.FS) string {
 
 // Names returns the names of all tensors, sorted.
 func (w *Weights) Names() []string {
-	names := make([]string, 0, len(w.owner))
-	for name := range w.owner {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(w.owner))
 }
 
 // Rename gives tensors other names, by their names in the files; no two may become one. It

@@ -102,47 +102,52 @@ func (l *lineReader) locate(err error) error { return &RowError{l.file, l.line, 
 // object holds the fields of a JSON object by their exact names.
 type object map[string]json.RawMessage
 
-// parseObject reads one object. It goes token by token because json.Unmarshal
-// takes the last of two equal fields and a field in other letter case, and
-// replaces broken UTF-8, all in silence. Values may be NaN, Infinity and -Infinity, as
-// Python writes them: they are kept as they stand, and are an error of the field that is
-// read.
+// parseObject reads one object, see orderedObject.
 func parseObject(text []byte) (object, error) {
+	o, _, err := orderedObject(text)
+	return o, err
+}
+
+// orderedObject reads one object, and returns also the names of its fields in their order. It goes
+// token by token because json.Unmarshal takes the last of two equal fields and a field in other
+// letter case, and replaces broken UTF-8, all in silence. Values may be NaN, Infinity and -Infinity,
+// as Python writes them: they are kept as they stand, and are an error of the field that is read.
+func orderedObject(text []byte) (o object, names []string, err error) {
 	if !utf8.Valid(text) {
-		return nil, errors.New("got bytes that are not UTF-8, want a JSON object in UTF-8")
+		return nil, nil, errors.New("got bytes that are not UTF-8, want a JSON object in UTF-8")
 	}
 	masked, finite := maskNonFinite(text)
 	d := json.NewDecoder(bytes.NewReader(masked))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, fmt.Errorf("got %s, want a JSON object", excerpt(text))
+		return nil, nil, fmt.Errorf("got %s, want a JSON object", excerpt(text))
 	}
-	o := object{}
+	o = object{}
 	for d.More() {
 		t, err := d.Token()
 		if err != nil {
-			return nil, syntaxError(d, err)
+			return nil, nil, syntaxError(d, err)
 		}
 		name := t.(string) // the decoder lets nothing else stand before a colon
 		if _, ok := o[name]; ok {
-			return nil, fmt.Errorf("field %q: got it twice, want it once", name)
+			return nil, nil, fmt.Errorf("field %q: got it twice, want it once", name)
 		}
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
-			return nil, fmt.Errorf("field %q: %w", name, syntaxError(d, err))
+			return nil, nil, fmt.Errorf("field %q: %w", name, syntaxError(d, err))
 		}
 		if !finite {
 			end := int(d.InputOffset())
 			copy(value, text[end-len(value):end])
 		}
-		o[name] = value
+		o[name], names = value, append(names, name)
 	}
 	if _, err := d.Token(); err != nil {
-		return nil, syntaxError(d, err)
+		return nil, nil, syntaxError(d, err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, fmt.Errorf("got more text after byte %d, want one JSON object per line", d.InputOffset())
+		return nil, nil, fmt.Errorf("got more text after byte %d, want one JSON object per line", d.InputOffset())
 	}
-	return o, nil
+	return o, names, nil
 }
 
 // maskNonFinite is text with numbers of the same length in the place of NaN and Infinity; the

@@ -128,30 +128,14 @@ func (o object) given(name string) bool {
 // Columns of one type have null for what a row does not have. A field with NaN or Infinity, which
 // no JSON can hold, is as good as null: logs of probabilities have them.
 func parseFields(raw json.RawMessage) (object, []Field, error) {
-	o, err := parseObject(raw)
-	if err != nil {
-		return nil, nil, err
-	}
-	masked, _ := maskNonFinite(raw)
-	d := json.NewDecoder(bytes.NewReader(masked))
-	if _, err := d.Token(); err != nil {
-		return nil, nil, err
-	}
+	o, names, err := orderedObject(raw)
 	var fields []Field
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return nil, nil, err
-		}
-		f := Field{Name: name.(string)} // parseObject has seen that it is one
-		if err := d.Decode(&f.Value); err != nil {
-			return nil, nil, err
-		}
-		if o.given(f.Name) && bytes.Equal(f.Value, o[f.Name]) {
-			fields = append(fields, f)
+	for _, name := range names {
+		if masked, _ := maskNonFinite(o[name]); o.given(name) && bytes.Equal(masked, o[name]) {
+			fields = append(fields, Field{name, o[name]})
 		}
 	}
-	return o, fields, nil
+	return o, fields, err
 }
 
 // readContent reads content: a string, or a list of parts. An assistant may say nothing where the

@@ -11,6 +11,8 @@ import (
 
 	"glimpse/internal/collective"
 	"glimpse/model"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // share measures the samples of work on all ranks. Rank 0 deals their numbers, which are in the order in
@@ -24,21 +26,12 @@ func (o *Options) share(ctx context.Context, m *model.Model, work []Work, result
 		defer from.stop()
 		return taker.Finish(o.pool(taker.Context(), m, workers, from))
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	group, ctx := errgroup.WithContext(ctx)
 	from := o.own(m, work, results)
 	defer from.stop()
-	var others sync.WaitGroup
-	others.Go(func() {
-		if err := from.deal(ctx); err != nil {
-			cancel(err)
-		}
-	})
-	if err := o.pool(ctx, m, workers, from); err != nil {
-		cancel(err)
-	}
-	others.Wait()
-	return context.Cause(ctx)
+	group.Go(func() error { return from.deal(ctx) })
+	group.Go(func() error { return o.pool(ctx, m, workers, from) })
+	return group.Wait()
 }
 
 // A sample's number is that of its subtask and its own: place · 2³² + index.

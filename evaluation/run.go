@@ -14,6 +14,8 @@ import (
 	"glimpse/internal/collective"
 	"glimpse/internal/parallel"
 	"glimpse/model"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Work is one subtask that is measured.
@@ -121,34 +123,30 @@ type measured struct {
 
 // pool measures samples on so many goroutines.
 func (o *Options) pool(ctx context.Context, m *model.Model, workers int, from jobs) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
+	group, ctx := errgroup.WithContext(ctx)
 	for range workers {
-		wg.Go(func() {
+		group.Go(func() error {
 			b := &Bench{
 				Runtime: eviction.NewRuntime(m), Policies: o.Policies, Budgets: o.Budgets, Cells: CellsOf(o.Policies, o.Budgets),
 				Sampling: o.Sampling, Agreement: o.Agreement, Batch: o.Batch,
 			}
 			for ctx.Err() == nil {
 				j, ok, err := from.next(ctx)
-				var found *measured
-				if err == nil && ok {
-					if found, err = o.measure(ctx, b, m.Name, j); err == nil {
-						err = from.take(j, found)
-					}
+				if err != nil || !ok {
+					return err
 				}
+				found, err := o.measure(ctx, b, m.Name, j)
 				if err != nil {
-					cancel(err)
+					return err
 				}
-				if !ok {
-					return
+				if err := from.take(j, found); err != nil {
+					return err
 				}
 			}
+			return context.Cause(ctx)
 		})
 	}
-	wg.Wait()
-	return context.Cause(ctx)
+	return group.Wait()
 }
 
 // measure measures a sample. Its error is one of the context.

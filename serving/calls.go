@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -189,7 +190,7 @@ func (m *chatMessage) take(d toolcall.Delta) {
 		return
 	}
 	if d.Call.Index == len(m.ToolCalls) {
-		m.ToolCalls = append(m.ToolCalls, toolCall{ID: "call_" + randomID(), Type: "function"})
+		m.ToolCalls = append(m.ToolCalls, toolCall{ID: "call_" + rand.Text(), Type: "function"})
 	}
 	f := &m.ToolCalls[d.Call.Index].Function
 	f.Name += d.Call.Name
@@ -203,7 +204,7 @@ func deltaOf(d toolcall.Delta) *chatMessage {
 	}
 	call := toolCall{Index: &d.Call.Index, Function: functionCall{d.Call.Name, d.Call.Arguments}}
 	if d.Call.Name != "" {
-		call.ID, call.Type = "call_"+randomID(), "function"
+		call.ID, call.Type = "call_"+rand.Text(), "function"
 	}
 	return &chatMessage{ToolCalls: []toolCall{call}}
 }

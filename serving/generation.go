@@ -3,8 +3,10 @@ package serving
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net/http"
 	"strings"
 	"time"
@@ -49,7 +51,7 @@ func (s *Server) generation(prefix string, r *settings) (*generation, error) {
 	if base != s.Name && base != "" {
 		return nil, failure(http.StatusNotFound, invalidRequest, "model_not_found", "the model %.100q does not exist: want %q, or %s@POLICY:BUDGET", r.Model, s.Name, s.Name)
 	}
-	g := &generation{id: prefix + randomID(), model: cmp.Or(r.Model, s.Name), choices: r.choices(), budget: s.Budget, kept: r.wantsKept(), stop: r.Stop, stopIDs: r.StopTokenIDs, ignoreEnd: r.IgnoreEOS}
+	g := &generation{id: prefix + rand.Text(), model: cmp.Or(r.Model, s.Name), choices: r.choices(), budget: s.Budget, kept: r.wantsKept(), stop: r.Stop, stopIDs: r.StopTokenIDs, ignoreEnd: r.IgnoreEOS}
 	if r.Eviction != nil {
 		choice.Policy = cmp.Or(r.Eviction.Policy, choice.Policy)
 		choice.Budget = cmp.Or(r.Eviction.Budget, choice.Budget)
@@ -70,7 +72,7 @@ func (s *Server) generation(prefix string, r *settings) (*generation, error) {
 	if r.Seed == nil {
 		g.sampling.Seed = s.Seed
 		if g.sampling.Temperature > 0 {
-			g.sampling.Seed = randomSeed()
+			g.sampling.Seed = uint64(mathrand.Int64())
 		}
 	}
 	if r.MaxTokens != nil {

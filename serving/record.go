@@ -3,6 +3,7 @@ package serving
 import (
 	"cmp"
 	"context"
+	cryptorand "crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -106,15 +107,8 @@ func newRecorder(ctx context.Context, m *model.Model, c *Config, metrics *metric
 
 // spool is where files wait for a bucket, also those of a server that was killed.
 func spool(url string) (string, error) {
-	root := os.Getenv("GLIMPSE_CACHE")
-	if root == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return "", fmt.Errorf("place of the cache: %w; set GLIMPSE_CACHE", err)
-		}
-		root = filepath.Join(user, "glimpse")
-	}
-	return filepath.Join(root, "recorded", fmt.Sprintf("%x", sha256.Sum256([]byte(url)))[:16]), nil
+	root, err := objectstore.CacheFolder()
+	return filepath.Join(root, "recorded", fmt.Sprintf("%x", sha256.Sum256([]byte(url)))[:16]), err
 }
 
 // escaped is a folder in a pattern of filepath.Glob.
@@ -232,7 +226,7 @@ func (r *recorder) open() (err error) {
 	if r.shard != nil {
 		return nil
 	}
-	name := "recorded-" + time.Now().UTC().Format("20060102T150405Z") + "-" + randomID()[:8] + ".jsonl"
+	name := "recorded-" + time.Now().UTC().Format("20060102T150405Z") + "-" + cryptorand.Text()[:8] + ".jsonl"
 	r.path = filepath.Join(r.folder, name)
 	if r.unlock, err = outputs.Lock(r.path); err != nil {
 		return err

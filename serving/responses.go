@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -149,7 +150,7 @@ func (s *Server) responses(w http.ResponseWriter, req *http.Request) error {
 	defer release()
 	var text strings.Builder
 	var total usage
-	item, reason := "msg_"+randomID(), ""
+	item, reason := "msg_"+rand.Text(), ""
 	take := func(said chunk) {
 		if text.WriteString(said.text); said.done {
 			total.add(said.usage)

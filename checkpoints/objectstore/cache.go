@@ -1,7 +1,6 @@
 package objectstore
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -28,7 +27,7 @@ import (
 
 // Cache keeps copies of objects on the local disk.
 type Cache struct {
-	Dir string // "": GLIMPSE_CACHE, or else glimpse in the user's cache folder
+	Dir string // "": that of CacheFolder
 	// Progress (may be nil) is told bytes that have arrived, and once before the
 	// first how many are missing. It may be called concurrently.
 	Progress func(bytes, missing int64)
@@ -71,15 +70,26 @@ func (c Cache) File(ctx context.Context, s Store, key string, others ...string) 
 	return filepath.Join(dir, path.Base(key)), err
 }
 
+// CacheFolder is GLIMPSE_CACHE, or else glimpse in the user's cache folder.
+func CacheFolder() (string, error) {
+	if dir := os.Getenv("GLIMPSE_CACHE"); dir != "" {
+		return dir, nil
+	}
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("place of the cache: %w; set GLIMPSE_CACHE", err)
+	}
+	return filepath.Join(user, "glimpse"), nil
+}
+
 // bring is Folder with the URL that the copies are known by.
 func (c Cache) bring(ctx context.Context, s Store, url, folder string, names []string) (string, error) {
-	root := cmp.Or(c.Dir, os.Getenv("GLIMPSE_CACHE"))
+	root := c.Dir
 	if root == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return "", fmt.Errorf("place of the cache: %w; set GLIMPSE_CACHE", err)
+		var err error
+		if root, err = CacheFolder(); err != nil {
+			return "", err
 		}
-		root = filepath.Join(user, "glimpse")
 	}
 	id := sha256.Sum256([]byte(url))
 	dir := filepath.Join(root, "objects", hex.EncodeToString(id[:8]), path.Base(url))

@@ -65,8 +65,7 @@ func (a answer) Unwrap() error { return a.cause }
 
 // said is the server's message without the request ids.
 func said(err error) string {
-	var api smithy.APIError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		if api.ErrorMessage() == "" {
 			return fmt.Sprintf("the server answered %d %s", statusOf(err), api.ErrorCode())
 		}
@@ -83,8 +82,7 @@ func credentialless(err error) bool {
 
 // codeOf is the server's error code, "" if it has not answered.
 func codeOf(err error) string {
-	var api smithy.APIError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return api.ErrorCode()
 	}
 	return ""
@@ -92,8 +90,7 @@ func codeOf(err error) string {
 
 // statusOf is the HTTP status, 0 if there was no answer.
 func statusOf(err error) int {
-	var response *awshttp.ResponseError
-	if errors.As(err, &response) {
+	if response, ok := errors.AsType[*awshttp.ResponseError](err); ok {
 		return response.HTTPStatusCode()
 	}
 	return 0
@@ -101,8 +98,7 @@ func statusOf(err error) int {
 
 // location is the server that a redirect points to.
 func location(err error) string {
-	var response *awshttp.ResponseError
-	if errors.As(err, &response) && response.Response != nil {
+	if response, ok := errors.AsType[*awshttp.ResponseError](err); ok && response.Response != nil {
 		h := response.Response.Header
 		// The SDK puts an address of its own where a server gave none.
 		if u, err := url.Parse(h.Get("Location")); err == nil && u.Host != "" && !strings.HasSuffix(u.Path, "/badhttpredirectlocation") {

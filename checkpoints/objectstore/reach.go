@@ -60,15 +60,15 @@ func (c *reach) Do(r *http.Request) (*http.Response, error) {
 
 // undialled tells that there was no connection.
 func undialled(err error) bool {
-	var dial *net.OpError
-	return errors.As(err, &dial) && dial.Op == "dial"
+	dial, ok := errors.AsType[*net.OpError](err)
+	return ok && dial.Op == "dial"
 }
 
 // networkError puts a failure of the connection into one clause: the server's address, then the
 // cause. The SDK's own text has request ids, which are empty without an answer.
 func networkError(err error) error {
-	var request *url.Error
-	if !errors.As(err, &request) {
+	request, ok := errors.AsType[*url.Error](err)
+	if !ok {
 		return err
 	}
 	address := request.URL

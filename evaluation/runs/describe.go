@@ -312,6 +312,7 @@ func (d *description) needs(ctx context.Context, m *model.Model, names []string,
 			cells += len(d.job.Budgets)
 		}
 	}
+	seconds := func(s float64) time.Duration { return progress.Rounded(time.Duration(s * float64(time.Second))) }
 	prefill := e.Plain.Seconds * float64(all.count)
 	decode := e.Step.Seconds * float64(maxNew*cells*all.count)
 	d.w.Add("time", fmt.Sprintf("about %v for %s at %.3g tokens/s, and at most about %v for %d answers to each of %d tokens at %.3g tokens/s; answers that end before or are decoded together take less; what policies compute, and --times, are not in it",
@@ -326,15 +327,6 @@ func (d *description) needs(ctx context.Context, m *model.Model, names []string,
 		d.lacks("  memory", err.Error())
 	}
 	return nil
-}
-
-// seconds is a time as people read it.
-func seconds(s float64) time.Duration {
-	t := time.Duration(s * float64(time.Second))
-	if t < 10*time.Second {
-		return t.Round(time.Second / 10)
-	}
-	return t.Round(time.Second)
 }
 
 // absent are the folders of adapters and of a pattern that are not there.

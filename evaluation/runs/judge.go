@@ -203,6 +203,7 @@ func (o *Judging) ask(ctx context.Context, f *folder, prompts []asked, log io.Wr
 		return nil, err
 	}
 	defer out.Close()
+	lines := json.NewEncoder(out)
 	bar := progress.New(log, "judgements", int64(len(prompts)))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -226,7 +227,7 @@ func (o *Judging) ask(ctx context.Context, f *folder, prompts []asked, log io.Wr
 					if rating, ok := judging.Rating(text); ok {
 						a.Rating = &rating
 					}
-					if err := writeJudgement(out, a.judgement); err != nil {
+					if err := lines.Encode(a.judgement); err != nil {
 						cancel(err)
 					}
 					said[a.Prompt] = a.judgement
@@ -267,15 +268,6 @@ func (o *Judging) ask(ctx context.Context, f *folder, prompts []asked, log io.Wr
 		return nil, fmt.Errorf("%d of %d judgements could not be had; the same command asks for them again; the first: %w", failed, len(prompts), first)
 	}
 	return said, out.Sync()
-}
-
-func writeJudgement(w io.Writer, j judgement) error {
-	line, err := json.Marshal(j)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(line, '\n'))
-	return err
 }
 
 // said reads the judgements of this judge. A line that a kill has cut is cut off.

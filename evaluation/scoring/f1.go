@@ -29,12 +29,7 @@ func tokenF1(prediction, reference []string) float64 {
 			same++
 		}
 	}
-	if same == 0 {
-		return 0
-	}
-	precision := float64(same) / float64(len(prediction))
-	recall := float64(same) / float64(len(reference))
-	return 2 * precision * recall / (precision + recall)
+	return fMeasure(same, len(prediction), len(reference))
 }
 
 func helmetF1(prediction, answer string) float64 {

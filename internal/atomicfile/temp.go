@@ -26,8 +26,7 @@ func (existsError) Is(target error) bool { return target == fs.ErrExist }
 // inFolder names the folder of the target in the place of its temporary, of which nobody
 // has heard.
 func inFolder(target string, err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return &fs.PathError{Op: at.Op, Path: filepath.Dir(target), Err: at.Err}
 	}
 	return err

@@ -2,44 +2,35 @@
 package browsertest
 
 import (
-	"bufio"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // browserVar names a headless Chromium; the tests that need one are left out without it.
 const browserVar = "GLIMPSE_CHROMIUM"
 
-// Browser is a page of a Chromium that is driven over a pipe (the DevTools protocol), which
-// needs no library for the few tests that there are.
+// Browser is a page of a Chromium.
 type Browser struct {
-	t       *testing.T
-	in      io.Writer
-	session string
+	t   *testing.T
+	ctx context.Context
 
 	mu      sync.Mutex
-	next    int
-	answers map[int]chan message
-	loaded  chan bool
 	trouble []string // errors of the console
 	asked   []string // addresses of requests
-}
-
-type message struct {
-	ID      int             `json:"id"`
-	Method  string          `json:"method"`
-	Params  json.RawMessage `json:"params"`
-	Result  json.RawMessage `json:"result"`
-	Error   *struct{ Message string }
-	Session string `json:"sessionId"`
 }
 
 // Start starts the Chromium that GLIMPSE_CHROMIUM names, and ends it with the test, which is left out where there is none.
@@ -49,149 +40,61 @@ func Start(t *testing.T) *Browser {
 	if program == "" {
 		t.Skipf("%s names no Chromium: scripts/check_report.sh and scripts/check_page.sh install one and run this", browserVar)
 	}
-	profile, err := os.MkdirTemp("", "glimpse-chromium-")
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	cmd := exec.CommandContext(ctx, program, "--remote-debugging-pipe", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-		"--no-first-run", "--disable-background-networking", "--hide-scrollbars", "--user-data-dir="+profile)
-	toRead, toWrite, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	fromRead, fromWrite, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.ExtraFiles = []*os.File{toRead, fromWrite} // descriptors 3 and 4
-	if err := cmd.Start(); err != nil {
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("hide-scrollbars", true))...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	b := &Browser{t: t, ctx: ctx}
+	if err := chromedp.Listen(ctx, b.listen); err != nil {
 		t.Fatalf("%s=%s: %v", browserVar, program, err)
-	}
-	toRead.Close()
-	fromWrite.Close()
-	b := &Browser{t: t, in: toWrite, answers: make(map[int]chan message), loaded: make(chan bool, 8)}
-	go b.listen(fromRead)
-	t.Cleanup(func() {
-		b.session = ""
-		b.Call("Browser.close", nil, nil)
-		cmd.Wait()
-		cancel()
-		toWrite.Close()
-		fromRead.Close()
-		os.RemoveAll(profile)
-	})
-	var target struct{ TargetID string }
-	b.Call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
-	var attached struct{ SessionID string }
-	b.Call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
-	b.session = attached.SessionID
-	for _, domain := range []string{"Page", "Runtime", "Network", "Log"} {
-		b.Call(domain+".enable", nil, nil)
 	}
 	return b
 }
 
-func (b *Browser) listen(from io.Reader) {
-	r := bufio.NewReader(from)
-	for {
-		raw, err := r.ReadBytes(0)
-		if err != nil {
-			return
-		}
-		var m message
-		if err := json.Unmarshal(raw[:len(raw)-1], &m); err != nil {
-			continue
-		}
-		b.mu.Lock()
-		switch m.Method {
-		case "":
-			if answer := b.answers[m.ID]; answer != nil {
-				answer <- m
-				delete(b.answers, m.ID)
-			}
-		case "Page.loadEventFired":
-			b.loaded <- true
-		case "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded":
-			b.trouble = append(b.trouble, string(m.Params))
-		case "Network.requestWillBeSent":
-			var p struct{ Request struct{ URL string } }
-			json.Unmarshal(m.Params, &p)
-			b.asked = append(b.asked, p.Request.URL)
-		}
-		b.mu.Unlock()
+func (b *Browser) listen(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *runtime.EventConsoleAPICalled, *runtime.EventExceptionThrown, *log.EventEntryAdded:
+		text, err := json.Marshal(e)
+		b.trouble = append(b.trouble, fmt.Sprintf("%T %s %v", e, text, err))
+	case *network.EventRequestWillBeSent:
+		b.asked = append(b.asked, e.Request.URL)
 	}
 }
 
-// Call is a command of the protocol and its answer, which result takes unless it is nil.
-func (b *Browser) Call(method string, params any, result any) {
+// must is for what a browser does unless it is broken.
+func (b *Browser) must(what string, err error) {
 	b.t.Helper()
-	answer := make(chan message, 1)
-	b.mu.Lock()
-	b.next++
-	id := b.next
-	b.answers[id] = answer
-	b.mu.Unlock()
-	if params == nil {
-		params = struct{}{}
-	}
-	text, err := json.Marshal(map[string]any{"id": id, "method": method, "params": params, "sessionId": b.session})
-	if b.session == "" {
-		text, err = json.Marshal(map[string]any{"id": id, "method": method, "params": params})
-	}
 	if err != nil {
-		b.t.Fatal(err)
-	}
-	if _, err := b.in.Write(append(text, 0)); err != nil {
-		b.t.Fatalf("%s: %v", method, err)
-	}
-	select {
-	case m := <-answer:
-		if m.Error != nil {
-			b.t.Fatalf("%s: %s", method, m.Error.Message)
-		}
-		if result != nil {
-			if err := json.Unmarshal(m.Result, result); err != nil {
-				b.t.Fatalf("%s: %v", method, err)
-			}
-		}
-	case <-time.After(time.Minute):
-		b.t.Fatalf("%s: no answer", method)
+		b.t.Fatalf("%s: %v", what, err)
 	}
 }
 
 // Open loads a page at a width of the window in the light or the dark scheme.
 func (b *Browser) Open(url string, width int, scheme string) {
 	b.t.Helper()
-	b.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
-	b.Call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
-	b.Call("Page.navigate", map[string]any{"url": url}, nil)
-	select {
-	case <-b.loaded:
-	case <-time.After(time.Minute):
-		b.t.Fatal("the page does not load")
+	viewport := []chromedp.EmulateViewportOption{chromedp.EmulateScale(1)}
+	if width < 600 {
+		viewport = append(viewport, chromedp.EmulateMobile)
 	}
+	b.must("window", chromedp.Do(b.ctx, chromedp.EmulateViewport(int64(width), 900, viewport...)))
+	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	b.must("scheme", err)
+	b.must(url, chromedp.Do(b.ctx, chromedp.Navigate(url)))
 }
 
 // Eval runs an expression of JavaScript.
 func (b *Browser) Eval(expression string, result any) {
 	b.t.Helper()
-	var out struct {
-		Result           struct{ Value json.RawMessage }
-		ExceptionDetails *struct {
-			Text      string
-			Exception struct{ Description string }
-		}
+	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[json.RawMessage](expression, chromedp.EvalAwaitPromise))
+	if err == nil && result != nil {
+		err = json.Unmarshal(value, result)
 	}
-	b.Call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &out)
-	if e := out.ExceptionDetails; e != nil {
-		b.t.Fatalf("%s: %s %s", expression, e.Text, e.Exception.Description)
-	}
-	if result != nil {
-		if err := json.Unmarshal(out.Result.Value, result); err != nil {
-			b.t.Fatalf("%s: %v: %s", expression, err, out.Result.Value)
-		}
-	}
+	b.must(expression, err)
 }
 
 // Point moves the pointer to the middle of what a selector finds first.
@@ -199,41 +102,33 @@ func (b *Browser) Point(selector string) {
 	b.t.Helper()
 	var at struct{ X, Y float64 }
 	b.Eval(fmt.Sprintf(`(() => { const e = document.querySelector(%q); e.scrollIntoView({block: "center", behavior: "instant"}); const r = e.getBoundingClientRect(); return {X: r.x + r.width / 2, Y: r.y + r.height / 2}; })()`, selector), &at)
-	b.Call("Input.dispatchMouseEvent", map[string]any{"type": "mouseMoved", "x": at.X, "y": at.Y}, nil)
+	b.must(selector, chromedp.Do(b.ctx, chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at.X, at.Y)))
 }
 
 // Screenshot is the whole page, or what of it is below a height, as a PNG.
 func (b *Browser) Screenshot(clip map[string]float64) []byte {
 	b.t.Helper()
-	params := map[string]any{"format": "png", "captureBeyondViewport": true}
+	params := page.CaptureScreenshotParams{CaptureBeyondViewport: new(true)}
 	if clip != nil {
-		params["clip"] = clip
+		params.Clip = &page.Viewport{X: clip["x"], Y: clip["y"], Width: clip["width"], Height: clip["height"], Scale: clip["scale"]}
 	}
-	var shot struct{ Data string }
-	b.Call("Page.captureScreenshot", params, &shot)
-	data, err := base64.StdEncoding.DecodeString(shot.Data)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return data
+	shot, err := chromedp.Call(b.ctx, page.CaptureScreenshot, params)
+	b.must("screenshot", err)
+	return shot.Data
 }
 
 // Press presses a key as a person does, with 8 for Shift: "Enter", "Tab", "Escape", "ArrowRight".
 func (b *Browser) Press(key string, modifiers int) {
 	b.t.Helper()
-	code := map[string]int{"Enter": 13, "Tab": 9, "Escape": 27, "ArrowRight": 39, "ArrowLeft": 37, " ": 32}[key]
-	press := map[string]any{"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
-	if text := map[string]string{"Enter": "\r", " ": " "}[key]; text != "" {
-		press["text"] = text
-	}
-	b.Call("Input.dispatchKeyEvent", press, nil)
-	b.Call("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}, nil)
+	keys := map[string]string{"Enter": kb.Enter, "Tab": kb.Tab, "Escape": kb.Escape, "ArrowRight": kb.ArrowRight, "ArrowLeft": kb.ArrowLeft, " ": " "}
+	b.must(key, chromedp.Do(b.ctx, chromedp.KeyEvent(keys[key], chromedp.KeyModifiers(chromedp.Modifier(modifiers)))))
 }
 
 // Type writes a text where the focus is.
 func (b *Browser) Type(text string) {
 	b.t.Helper()
-	b.Call("Input.insertText", map[string]string{"text": text}, nil)
+	_, err := chromedp.Call(b.ctx, input.InsertText, input.InsertTextParams{Text: text})
+	b.must(text, err)
 }
 
 // Until waits for an expression of JavaScript to be true.

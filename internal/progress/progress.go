@@ -196,11 +196,11 @@ func (b *Bar) facts(elapsed time.Duration) string {
 	}
 	switch {
 	case b.closed:
-		parts = append(parts, "in "+formatDuration(elapsed))
+		parts = append(parts, "in "+Rounded(elapsed).String())
 	case rate > 0 && b.total > b.done:
 		left := float64(b.total-b.done) / rate // seconds; may exceed a Duration
 		if left < float64(1<<62)/float64(time.Second) {
-			parts = append(parts, formatDuration(time.Duration(left*float64(time.Second)))+" left")
+			parts = append(parts, Rounded(time.Duration(left*float64(time.Second))).String()+" left")
 		}
 	}
 	if b.suffix != "" {
@@ -232,10 +232,10 @@ func formatRate(rate float64, noun string) string {
 	return fmt.Sprintf("%.0f %s/s", rate, noun)
 }
 
-// formatDuration rounds to seconds, below ten seconds to tenths.
-func formatDuration(d time.Duration) string {
+// Rounded is a time as people read it: in seconds, below ten seconds in tenths.
+func Rounded(d time.Duration) time.Duration {
 	if d < 10*time.Second {
-		return d.Round(time.Second / 10).String()
+		return d.Round(time.Second / 10)
 	}
-	return d.Round(time.Second).String()
+	return d.Round(time.Second)
 }

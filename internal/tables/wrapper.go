@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"io"
 	"strings"
-	"unicode/utf8"
 
-	"golang.org/x/text/width"
+	"github.com/rivo/uniseg"
 )
 
 // Wrapper breaks text between words while it comes, into lines shorter than so many columns.
@@ -36,7 +35,7 @@ func (w *Wrapper) Write(p []byte) (int, error) {
 			}
 			w.word = append(w.word, rest[:n]...)
 			rest = rest[n:]
-			if columns(w.word) >= w.columns-1 {
+			if uniseg.StringWidth(string(w.word)) >= w.columns-1 {
 				w.put(&out)
 			}
 			continue
@@ -61,7 +60,7 @@ func (w *Wrapper) put(out *strings.Builder) {
 	if len(w.word) == 0 {
 		return
 	}
-	n := columns(w.word)
+	n := uniseg.StringWidth(string(w.word))
 	if w.at > 0 && w.at+len(w.spaces)+n >= w.columns {
 		out.WriteByte('\n')
 		w.at, w.spaces = 0, ""
@@ -79,18 +78,4 @@ func (w *Wrapper) Flush() error {
 	w.put(&out)
 	_, err := io.WriteString(w.w, out.String())
 	return err
-}
-
-// columns is the width of a word: characters of East Asian scripts have two columns.
-func columns(word []byte) int {
-	n := 0
-	for len(word) > 0 {
-		r, size := utf8.DecodeRune(word)
-		n++
-		if k := width.LookupRune(r).Kind(); k == width.EastAsianWide || k == width.EastAsianFullwidth {
-			n++
-		}
-		word = word[size:]
-	}
-	return n
 }

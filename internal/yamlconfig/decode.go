@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -139,40 +140,19 @@ func (d *decoder) fail(n *yaml.Node, path, format string, args ...any) error {
 	return fmt.Errorf("%s: %s", at, fmt.Sprintf(format, args...))
 }
 
-// field is a struct field by its key; index is as in reflect.
-type field struct {
-	key   string
-	index []int
-}
-
-// fieldsOf lists the keys of a struct. As in encoding/json, embedded structs give
-// theirs and the shallower of two equal keys wins.
-func fieldsOf(t reflect.Type) []field {
-	var out []field
-	level := []field{{}}
-	for len(level) > 0 {
-		var next []field
-		for _, parent := range level {
-			s := t
-			if len(parent.index) > 0 {
-				s = t.FieldByIndex(parent.index).Type
-			}
-			for i := range s.NumField() {
-				f := s.Field(i)
-				key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-				index := append(slices.Clone(parent.index), i)
-				switch {
-				case key == "-" || !f.IsExported() && !f.Anonymous:
-				case key == "" && f.Anonymous && f.Type.Kind() == reflect.Struct:
-					next = append(next, field{index: index})
-				case key == "":
-					panic("yamlconfig: field " + f.Name + " without a json tag")
-				case !slices.ContainsFunc(out, func(o field) bool { return o.key == key }):
-					out = append(out, field{key, index})
-				}
-			}
+// fieldsOf are the fields of a struct by their keys, as reflect.Value.FieldByIndex takes them. As in
+// encoding/json, embedded structs give theirs and the shallower of two equal keys wins.
+func fieldsOf(t reflect.Type) map[string][]int {
+	out := make(map[string][]int)
+	for _, f := range reflect.VisibleFields(t) {
+		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch shallower, ok := out[key]; {
+		case key == "-" || !f.IsExported() || f.Anonymous && key == "":
+		case key == "":
+			panic("yamlconfig: field " + f.Name + " without a json tag")
+		case !ok || len(f.Index) < len(shallower):
+			out[key] = f.Index
 		}
-		level = next
 	}
 	return out
 }
@@ -250,19 +230,15 @@ func (d *decoder) object(n *yaml.Node, v reflect.Value, path string) error {
 			return d.fail(k, path, "key %q twice, want it once", k.Value)
 		}
 		seen[k.Value] = true
-		at := slices.IndexFunc(fields, func(f field) bool { return f.key == k.Value })
-		if at < 0 {
-			keys := make([]string, len(fields))
-			for j, f := range fields {
-				keys[j] = f.key
-			}
-			slices.Sort(keys)
+		index, ok := fields[k.Value]
+		if !ok {
+			keys := slices.Sorted(maps.Keys(fields))
 			if name, ok := suggest.Nearest(k.Value, keys); ok {
 				return d.fail(k, path, "unknown key %q, did you mean %q? Known keys: %s", k.Value, name, strings.Join(keys, ", "))
 			}
 			return d.fail(k, path, "unknown key %q, known keys: %s", k.Value, strings.Join(keys, ", "))
 		}
-		if err := d.value(n.Content[i+1], v.FieldByIndex(fields[at].index), join(path, k.Value)); err != nil {
+		if err := d.value(n.Content[i+1], v.FieldByIndex(index), join(path, k.Value)); err != nil {
 			return err
 		}
 	}

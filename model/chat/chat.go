@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -129,16 +130,13 @@ func (t *Template) Render(ctx context.Context, messages []Message, o Options) (s
 	if o.Tools != nil {
 		variables["tools"] = o.Tools
 	}
-	for name, v := range o.Extra {
-		variables[name] = v
-	}
+	maps.Copy(variables, o.Extra)
 	return t.render(ctx, variables, o.Now)
 }
 
 func (t *Template) render(ctx context.Context, variables map[string]any, now time.Time) (string, error) {
 	text, err := t.template.Render(ctx, variables, now)
-	var raised *jinja.RaisedError
-	if errors.As(err, &raised) {
+	if raised, ok := errors.AsType[*jinja.RaisedError](err); ok {
 		return "", &RaisedError{raised.Message}
 	}
 	if err != nil {

@@ -3,6 +3,7 @@ package gguf
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -369,9 +370,7 @@ func (m *metadata) generation() (ids config, generation map[string]any) {
 	if id, ok := token("padding"); ok {
 		ids["pad_token_id"] = id
 	}
-	for key, id := range ids {
-		generation[key] = id
-	}
+	maps.Copy(generation, ids)
 	if suppressed, ok := value(m, "tokenizer.ggml.suppress_tokens", m.file.Ints); ok {
 		generation["suppress_tokens"] = suppressed
 	}

@@ -3,6 +3,7 @@ package gguf
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -144,9 +145,7 @@ func (v *vocabulary) model(kind string, merges [][2]string, more object) object 
 	if id, ok := v.special("unknown", kind); ok {
 		m["unk_token"] = v.tokens[id]
 	}
-	for key, value := range more {
-		m[key] = value
-	}
+	maps.Copy(m, more)
 	return m
 }
 

@@ -125,10 +125,8 @@ func flattenDecoder(raw json.RawMessage, depth int) ([]decoderStep, error) {
 
 // after is an error unless the step before is one of those given.
 func (b *decoderBuilder) after(kinds ...string) error {
-	for _, k := range kinds {
-		if b.last == k {
-			return nil
-		}
+	if slices.Contains(kinds, b.last) {
+		return nil
 	}
 	if b.last == "" {
 		return errors.New("not supported as the first step")

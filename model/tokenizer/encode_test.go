@@ -151,7 +151,7 @@ func TestSaveModel(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(merges), "#version: 0.2\n") || strings.Count(string(merges), "\n") < 100 {
 		t.Errorf("merges.txt of %d bytes, %v", len(merges), err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "*.tmp")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -270,12 +271,7 @@ func parseModel(raw json.RawMessage, c modelContext) (model, error) {
 
 // unsupported is the error for a component type that is not in the table.
 func unsupported[V any](kind string, table map[string]V) error {
-	names := make([]string, 0, len(table))
-	for name := range table {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return fmt.Errorf("type %q is not supported (supported: %s)", kind, strings.Join(names, ", "))
+	return fmt.Errorf("type %q is not supported (supported: %s)", kind, strings.Join(slices.Sorted(maps.Keys(table)), ", "))
 }
 
 // kindOf returns the "type" of a component. It stands first in most files, and the

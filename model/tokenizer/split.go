@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -105,9 +106,7 @@ func (s findSplit) merged(p piece, yield func(piece) error) error {
 			}
 			before = x
 		}
-		for i, j := 0, len(words)-1; i < j; i, j = i+1, j-1 {
-			words[i], words[j] = words[j], words[i]
-		}
+		slices.Reverse(words)
 	} else {
 		before := span{}
 		for _, x := range all {

@@ -6,13 +6,11 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -21,17 +19,20 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
 )
 
 type load struct {
-	url, key, model string
-	text            []byte
-	lengths         []int
-	maxTokens       int
-	repeat          bool // all requests are about the passage of the first
-	ignoreEnd       bool
-	logProbs        bool // tell of tokens that have no text
-	client          *http.Client
+	model     string
+	text      []byte
+	lengths   []int
+	maxTokens int
+	repeat    bool // all requests are about the passage of the first
+	logProbs  bool // tell of tokens that have no text
+	client    openai.Client
+	options   []option.RequestOption
 }
 
 // outcome is one request's.
@@ -46,12 +47,13 @@ type outcome struct {
 
 func main() {
 	var l load
-	var files, lengths string
+	var url, key, files, lengths string
+	var ignoreEnd bool
 	var clients, requests int
 	var seed uint64
 	var within time.Duration
-	flag.StringVar(&l.url, "base-url", "http://127.0.0.1:8080/v1", "of the server")
-	flag.StringVar(&l.key, "key", "", "API key")
+	flag.StringVar(&url, "base-url", "http://127.0.0.1:8080/v1", "of the server")
+	flag.StringVar(&key, "key", "", "API key")
 	flag.StringVar(&l.model, "model", "", "model, as NAME@POLICY:BUDGET")
 	flag.StringVar(&files, "text", "README.md", "files of the text, with commas between")
 	flag.StringVar(&lengths, "characters", "4000", "lengths of passages, with commas between, taken in turn")
@@ -60,7 +62,7 @@ func main() {
 	flag.DurationVar(&within, "for", 0, "ask for so long in the place of --requests")
 	flag.IntVar(&l.maxTokens, "max-tokens", 64, "of an answer")
 	flag.BoolVar(&l.repeat, "same", false, "ask different questions about the same passage")
-	flag.BoolVar(&l.ignoreEnd, "ignore-eos", true, "answers have all --max-tokens")
+	flag.BoolVar(&ignoreEnd, "ignore-eos", true, "answers have all --max-tokens")
 	flag.BoolVar(&l.logProbs, "logprobs", false, "ask for the tokens, so that times are between tokens; else between pieces of text, which not every token has")
 	flag.Uint64Var(&seed, "seed", 1, "of the passages")
 	flag.Parse()
@@ -68,7 +70,17 @@ func main() {
 		fmt.Fprintln(os.Stderr, "servebench:", err)
 		os.Exit(1)
 	}
-	l.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients, MaxConnsPerHost: 0}}
+	l.client = openai.NewClient(option.WithBaseURL(url), option.WithAPIKey(key), option.WithMaxRetries(0),
+		option.WithHTTPClient(&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}))
+	if key == "" {
+		l.options = append(l.options, option.WithHeaderDel("Authorization"))
+	}
+	if l.model == "" {
+		l.options = append(l.options, option.WithJSONDel("model"))
+	}
+	if ignoreEnd {
+		l.options = append(l.options, option.WithJSONSet("ignore_eos", true))
+	}
 	var mu sync.Mutex
 	var all []outcome
 	next, start := 0, time.Now()
@@ -125,97 +137,48 @@ func (l *load) ask(i int, r *rand.Rand) (o outcome) {
 		from = r.IntN(len(l.text) - n + 1)
 	}
 	passage := strings.ToValidUTF8(string(l.text[from:from+n]), "")
-	body := map[string]any{
-		"messages":   []any{map[string]string{"role": "user", "content": passage + "\n\nQuestion " + strconv.Itoa(i) + ": " + questions[i%len(questions)]}},
-		"max_tokens": l.maxTokens, "temperature": 0, "stream": true, "stream_options": map[string]bool{"include_usage": true},
+	p := openai.ChatCompletionNewParams{
+		Model:         l.model,
+		Messages:      []openai.ChatCompletionMessageParamUnion{openai.UserMessage(passage + "\n\nQuestion " + strconv.Itoa(i) + ": " + questions[i%len(questions)])},
+		MaxTokens:     openai.Int(int64(l.maxTokens)),
+		Temperature:   openai.Float(0),
+		Logprobs:      openai.Bool(l.logProbs),
+		StreamOptions: openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)},
 	}
-	if l.model != "" {
-		body["model"] = l.model
-	}
-	if l.logProbs {
-		body["logprobs"] = true
-	}
-	if l.ignoreEnd {
-		body["ignore_eos"] = true
-	}
-	raw, err := json.Marshal(body)
-	if err != nil {
-		panic(err)
-	}
-	for start := time.Now(); ; {
-		again, err := l.send(raw, start, &o)
-		if !again {
-			o.err = err
+	for start := time.Now(); ; o.refusals++ {
+		o.err = l.send(p, start, &o)
+		if refused := (*openai.Error)(nil); !errors.As(o.err, &refused) || refused.StatusCode != http.StatusTooManyRequests {
 			return o
 		}
-		o.refusals++
 		time.Sleep(time.Duration(50+r.IntN(100)) * time.Millisecond)
 	}
 }
 
-// send sends a request and reads its answer. again tells that it was refused for now.
-func (l *load) send(raw []byte, start time.Time, o *outcome) (again bool, err error) {
-	req, err := http.NewRequest("POST", l.url+"/chat/completions", bytes.NewReader(raw))
-	if err != nil {
-		return false, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if l.key != "" {
-		req.Header.Set("Authorization", "Bearer "+l.key)
-	}
-	r, err := l.client.Do(req)
-	if err != nil {
-		return false, err
-	}
-	defer r.Body.Close()
-	if r.StatusCode == http.StatusTooManyRequests {
-		io.Copy(io.Discard, r.Body)
-		return true, nil
-	}
-	if r.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(r.Body, 1000))
-		return false, fmt.Errorf("%s: %s", r.Status, text)
-	}
+// send sends a request and reads its answer.
+func (l *load) send(p openai.ChatCompletionNewParams, start time.Time, o *outcome) error {
+	stream := l.client.Chat.Completions.NewStreaming(context.Background(), p, l.options...)
+	defer stream.Close()
 	last, done := time.Time{}, false
-	lines := bufio.NewScanner(r.Body)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		data, ok := strings.CutPrefix(lines.Text(), "data: ")
-		if !ok {
-			continue
-		}
-		if data == "[DONE]" {
-			done = true
-			continue
-		}
-		var c struct {
-			Choices []struct {
-				Delta    struct{ Content string }
-				LogProbs struct{ Content []struct{} }
+	for stream.Next() {
+		c := stream.Current()
+		if u := c.Usage; u.JSON.PromptTokens.Valid() {
+			o.prompt, o.out, o.found = int(u.PromptTokens), int(u.CompletionTokens), int(u.PromptTokensDetails.CachedTokens)
+			var eviction struct {
+				Kept int64 `json:"kept_bytes"`
+				Full int64 `json:"full_bytes"`
 			}
-			Error *struct{ Message string }
-			Usage *struct {
-				Prompt  int `json:"prompt_tokens"`
-				Out     int `json:"completion_tokens"`
-				Details struct {
-					Cached int `json:"cached_tokens"`
-				} `json:"prompt_tokens_details"`
-				Eviction struct {
-					Kept int64 `json:"kept_bytes"`
-					Full int64 `json:"full_bytes"`
+			if raw := u.JSON.ExtraFields["eviction"].Raw(); raw != "" {
+				if err := json.Unmarshal([]byte(raw), &eviction); err != nil {
+					return fmt.Errorf("%w in %.100q", err, raw)
 				}
 			}
+			o.kept, o.full = eviction.Kept, eviction.Full
 		}
-		if err := json.Unmarshal([]byte(data), &c); err != nil {
-			return false, fmt.Errorf("%w in %.100q", err, data)
+		if len(c.Choices) == 0 {
+			continue
 		}
-		if c.Error != nil {
-			return false, errors.New(c.Error.Message)
-		}
-		if u := c.Usage; u != nil {
-			o.prompt, o.out, o.found, o.kept, o.full = u.Prompt, u.Out, u.Details.Cached, u.Eviction.Kept, u.Eviction.Full
-		}
-		if len(c.Choices) == 0 || c.Choices[0].Delta.Content == "" && len(c.Choices[0].LogProbs.Content) == 0 {
+		done = done || c.Choices[0].FinishReason != ""
+		if c.Choices[0].Delta.Content == "" && len(c.Choices[0].Logprobs.Content) == 0 {
 			continue
 		}
 		now := time.Now()
@@ -226,14 +189,14 @@ func (l *load) send(raw []byte, start time.Time, o *outcome) (again bool, err er
 		}
 		last = now
 	}
-	if err := lines.Err(); err != nil {
-		return false, err
+	if err := stream.Err(); err != nil {
+		return err
 	}
 	if !done {
-		return false, errors.New("the stream has no end")
+		return errors.New("the stream has no end")
 	}
 	o.total = time.Since(start)
-	return false, nil
+	return nil
 }
 
 func report(all []outcome, took time.Duration, clients int) {

@@ -3,6 +3,7 @@ package constraint
 import (
 	"fmt"
 	"regexp/syntax"
+	"slices"
 	"unicode"
 )
 
@@ -145,15 +146,7 @@ func begins(re *syntax.Regexp) bool { return re.Op == syntax.OpBeginText }
 func ends(re *syntax.Regexp) bool   { return re.Op == syntax.OpEndText }
 
 func assertions(re *syntax.Regexp) bool {
-	if begins(re) || ends(re) {
-		return true
-	}
-	for _, sub := range re.Sub {
-		if assertions(sub) {
-			return true
-		}
-	}
-	return false
+	return begins(re) || ends(re) || slices.ContainsFunc(re.Sub, assertions)
 }
 
 // whole returns what re matches, which has no anchors.

@@ -82,12 +82,7 @@ func (l located) onlyRef() bool {
 	if l.kind != objectType || l.fields["$ref"] == nil {
 		return false
 	}
-	for _, key := range l.keys {
-		if key != "$ref" && !annotations[key] {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(l.keys, func(key string) bool { return key != "$ref" && !annotations[key] })
 }
 
 // resolve follows a reference within the schema.

@@ -1,12 +1,12 @@
 package jieba
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
 	"regexp"
-
-	"glimpse/internal/regularfile"
+	"strings"
 )
 
 // States of a character within a word, in the order of their letters, which
@@ -44,65 +44,63 @@ type model struct {
 func (m *model) read(dir string) error {
 	for i := range m.start {
 		m.start[i] = never
-		m.emit[i] = map[string]float64{}
 		for j := range m.trans[i] {
 			m.trans[i][j] = never
 		}
 	}
-	files := []struct {
-		name string
-		keys int
-		set  func(keys []string, v float64) bool
-	}{
-		{"prob_start.py", 1, func(keys []string, v float64) bool {
-			i, ok := state(keys[0])
-			m.start[i] = v
-			return ok
-		}},
-		{"prob_trans.py", 2, func(keys []string, v float64) bool {
-			i, ok := state(keys[0])
-			j, ok2 := state(keys[1])
-			m.trans[i][j] = v
-			return ok && ok2
-		}},
-		{"prob_emit.py", 2, func(keys []string, v float64) bool {
-			i, ok := state(keys[0])
-			m.emit[i][keys[1]] = v
-			return ok
-		}},
+	var start map[string]float64
+	var trans, emit map[string]map[string]float64
+	return errors.Join(
+		readDict(filepath.Join(dir, "prob_start.py"), 1, &start, func() error {
+			return each(start, func(i int, v float64) error {
+				m.start[i] = v
+				return logarithm(v)
+			})
+		}),
+		readDict(filepath.Join(dir, "prob_trans.py"), 2, &trans, func() error {
+			return each(trans, func(i int, row map[string]float64) error {
+				return each(row, func(j int, v float64) error {
+					m.trans[i][j] = v
+					return logarithm(v)
+				})
+			})
+		}),
+		readDict(filepath.Join(dir, "prob_emit.py"), 2, &emit, func() error {
+			return each(emit, func(i int, row map[string]float64) error {
+				m.emit[i] = row
+				for _, v := range row {
+					if err := logarithm(v); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}),
+	)
+}
+
+// each calls f with the states and values of a dictionary, of which there is one at least.
+func each[V any](dict map[string]V, f func(state int, v V) error) error {
+	if len(dict) == 0 {
+		return errors.New("no entries")
 	}
-	for _, f := range files {
-		path := filepath.Join(dir, f.name)
-		data, err := regularfile.Read(path, maxFile)
-		if err != nil {
-			return fmt.Errorf("jieba character model: %w", err)
+	for key, v := range dict {
+		i := strings.Index(states, key)
+		if len(key) != 1 || i < 0 {
+			return fmt.Errorf("key %q, want a state of %s", key, states)
 		}
-		n := 0
-		err = parseDict(data, func(keys []string, v float64) error {
-			n++
-			if len(keys) != f.keys || math.IsNaN(v) || v > 0 || !f.set(keys, v) {
-				return fmt.Errorf("entry %q of value %v, want a logarithm of a probability for %d keys that begin with a state of %s",
-					keys, v, f.keys, states)
-			}
-			return nil
-		})
-		if err == nil && n == 0 {
-			err = fmt.Errorf("no entries")
-		}
-		if err != nil {
-			return fmt.Errorf("jieba character model: %s: %w", path, err)
+		if err := f(i, v); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
 		}
 	}
 	return nil
 }
 
-func state(key string) (int, bool) {
-	for i := range states {
-		if key == states[i:i+1] {
-			return i, true
-		}
+func logarithm(v float64) error {
+	if v > 0 {
+		return fmt.Errorf("got %v, want the logarithm of a probability", v)
 	}
-	return 0, false
+	return nil
 }
 
 // number is what the model leaves whole between Chinese characters (re_skip in

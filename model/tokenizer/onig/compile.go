@@ -3,7 +3,7 @@ package onig
 import (
 	"errors"
 	"fmt"
-	"unicode/utf8"
+	"slices"
 )
 
 // maxProgram bounds the instructions of a pattern; repetitions with numbers are
@@ -212,18 +212,9 @@ func cannotFail(n *node) bool {
 	case kindAtomic:
 		return cannotFail(n.subs[0])
 	case kindCat:
-		for _, sub := range n.subs {
-			if !cannotFail(sub) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(n.subs, func(sub *node) bool { return !cannotFail(sub) })
 	case kindAlt:
-		for _, sub := range n.subs {
-			if cannotFail(sub) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(n.subs, cannotFail)
 	}
 	return false
 }
@@ -284,49 +275,4 @@ func width(n *node) (low, high int) {
 		}
 	}
 	return low, high
-}
-
-// leads is the first bytes that a match can have.
-type leads [256]bool
-
-// lead adds to l the bytes that a match of n can start with; empty tells that n can
-// match nothing, so that what follows counts too.
-func (l *leads) add(n *node) (empty bool) {
-	switch n.kind {
-	case kindSet:
-		var b [utf8.UTFMax]byte
-		for _, r := range n.set {
-			for x := r.lo; x <= min(r.hi, utf8.RuneSelf-1); x++ {
-				l[x] = true
-			}
-			if r.hi >= utf8.RuneSelf {
-				utf8.EncodeRune(b[:], max(r.lo, utf8.RuneSelf))
-				first := b[0]
-				utf8.EncodeRune(b[:], r.hi)
-				for x := int(first); x <= int(b[0]); x++ {
-					l[x] = true
-				}
-			}
-		}
-		return false
-	case kindCat:
-		for _, sub := range n.subs {
-			if !l.add(sub) {
-				return false
-			}
-		}
-		return true
-	case kindAlt:
-		for _, sub := range n.subs {
-			if l.add(sub) {
-				empty = true
-			}
-		}
-		return empty
-	case kindRepeat:
-		return l.add(n.subs[0]) || n.min == 0
-	case kindAtomic:
-		return l.add(n.subs[0])
-	}
-	return true
 }

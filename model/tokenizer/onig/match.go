@@ -3,7 +3,6 @@ package onig
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"sync"
 	"unicode/utf8"
 )
@@ -25,13 +24,10 @@ const (
 
 // Regexp is a compiled pattern. It is safe for concurrent use.
 type Regexp struct {
-	source  string
-	prog    []inst
-	entries []int       // of the alternatives of the whole pattern
-	lead    [256]uint64 // by the first byte: the alternatives that can match; the 64th stands for all further ones
-	empty   uint64      // those that can match at the end of the text
-	slots   int
-	pool    sync.Pool
+	source string
+	prog   []inst
+	slots  int
+	pool   sync.Pool
 }
 
 // Compile reads a pattern. The error says what of it is not supported, and where.
@@ -51,34 +47,14 @@ func Compile(pattern string) (*Regexp, error) {
 }
 
 func assemble(pattern string, n *node) (*Regexp, error) {
-	re := &Regexp{source: pattern}
 	c := compiler{classes: make(map[string]*class)}
-	alternatives := []*node{n}
-	if n.kind == kindAlt {
-		alternatives = n.subs
+	if err := c.compile(n, true); err != nil {
+		return nil, err
 	}
-	for i, sub := range alternatives {
-		re.entries = append(re.entries, len(c.prog))
-		if err := c.compile(sub, true); err != nil {
-			return nil, err
-		}
-		c.emit(inst{op: opMatch})
-		var l leads
-		empty := l.add(sub)
-		bit := uint64(1) << min(i, 63)
-		for b := range re.lead {
-			if l[b] || empty {
-				re.lead[b] |= bit
-			}
-		}
-		if empty {
-			re.empty |= bit
-		}
-	}
-	if len(c.prog) > maxProgram {
+	if c.emit(inst{op: opMatch}); len(c.prog) > maxProgram {
 		return nil, errTooLarge
 	}
-	re.prog, re.slots = c.prog, c.slots
+	re := &Regexp{source: pattern, prog: c.prog, slots: c.slots}
 	re.pool.New = func() any { return &matcher{re: re, slots: make([]int, re.slots)} }
 	return re, nil
 }
@@ -103,16 +79,10 @@ func (re *Regexp) Each(text string, yield func(start, end int) error) error {
 	for at := 0; at <= len(text); {
 		start, end := at, -1
 		for ; start <= len(text); start++ {
-			mask := re.empty
-			if start < len(text) {
-				if mask = re.lead[text[start]]; mask == 0 {
-					continue
-				}
-				if text[start]&0xC0 == 0x80 {
-					continue // inside a character
-				}
+			if start < len(text) && !utf8.RuneStart(text[start]) {
+				continue
 			}
-			end = m.at(start, mask)
+			end = m.run(0, start, -1)
 			if m.budget < 0 {
 				return fmt.Errorf("regular expression %q: %w", re.source, ErrSteps)
 			}
@@ -172,23 +142,6 @@ type matcher struct {
 }
 
 const pageBits = 12
-
-// at returns the end of the match that starts at a byte, or -1.
-func (m *matcher) at(start int, mask uint64) int {
-	for ; mask != 0; mask &= mask - 1 {
-		i := bits.TrailingZeros64(mask)
-		last := i
-		if i == 63 {
-			last = len(m.re.entries) - 1
-		}
-		for ; i <= last; i++ {
-			if end := m.run(m.re.entries[i], start, -1); end >= 0 {
-				return end
-			}
-		}
-	}
-	return -1
-}
 
 // forget drops the failed states before a byte, which are not asked for again.
 func (m *matcher) forget(before int, some bool) {
