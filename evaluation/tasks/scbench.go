@@ -193,31 +193,23 @@ func (b *scbench) row(ctx context.Context, row datasets.Row) (*evaluation.Sample
 	if !row.Has(name) && row.Has("input") {
 		name = "input" // in some of the files
 	}
-	text, err := row.Text(name)
-	if err != nil {
-		return nil, err
-	}
+	r := reading{Row: row}
+	text := r.text(name)
 	var n []any
-	if err := row.Decode("multi_turns", "a list of turns", &n); err != nil {
-		return nil, err
-	}
-	if len(n) == 0 {
-		return nil, errors.New(`field "multi_turns": got no turns, want at least one`)
+	if r.decode("multi_turns", "a list of turns", &n); r.err == nil && len(n) == 0 {
+		r.err = errors.New(`field "multi_turns": got no turns, want at least one`)
 	}
 	var questions []scTurn
 	for i := range n {
 		at := fmt.Sprintf("multi_turns.%d.", i)
-		var q scTurn
-		if q.input, err = row.Text(at + "input"); err != nil {
-			return nil, err
-		}
-		if q.answer, err = row.Texts(at + "answer"); err != nil {
-			return nil, err
-		}
-		if len(q.answer) == 0 {
-			return nil, fmt.Errorf("field %q: got nothing, want the answer", at+"answer")
+		q := scTurn{r.text(at + "input"), r.list(at + "answer")}
+		if r.err == nil && len(q.answer) == 0 {
+			r.err = fmt.Errorf("field %q: got nothing, want the answer", at+"answer")
 		}
 		questions = append(questions, q)
+	}
+	if r.err != nil {
+		return nil, r.err
 	}
 	turns, err := b.dialogue(text, questions).turns(ctx)
 	if err != nil {
