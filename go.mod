@@ -36,7 +36,10 @@ require (
 	github.com/prometheus/client_golang v1.25.0
 )
 
-require github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
+require (
+	github.com/pmezard/go-difflib v1.0.0
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
+)
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
