@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -109,15 +108,7 @@ func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outco
 	if err := readJSON(f.file(TimingsFile), &times); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fail(err)
 	}
-	var models, tasks []string // in the order that there is
-	for _, p := range all {
-		if !slices.Contains(models, p.Model) {
-			models = append(models, p.Model)
-		}
-		if !slices.Contains(tasks, p.Task) {
-			tasks = append(tasks, p.Task)
-		}
-	}
+	models, tasks := namesIn(all)
 	out, err := sumUp(all, times.Timings, models, tasks)
 	if err != nil {
 		return fail(err)
@@ -226,7 +217,7 @@ func (o *Judging) ask(ctx context.Context, f *folder, prompts []asked, log io.Wr
 					if rating, ok := judging.Rating(text); ok {
 						a.Rating = &rating
 					}
-					if err := writeJudgement(out, a.judgement); err != nil {
+					if err := json.NewEncoder(out).Encode(a.judgement); err != nil {
 						cancel(err)
 					}
 					said[a.Prompt] = a.judgement
@@ -267,15 +258,6 @@ func (o *Judging) ask(ctx context.Context, f *folder, prompts []asked, log io.Wr
 		return nil, fmt.Errorf("%d of %d judgements could not be had; the same command asks for them again; the first: %w", failed, len(prompts), first)
 	}
 	return said, out.Sync()
-}
-
-func writeJudgement(w io.Writer, j judgement) error {
-	line, err := json.Marshal(j)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(line, '\n'))
-	return err
 }
 
 // said reads the judgements of this judge. A line that a kill has cut is cut off.

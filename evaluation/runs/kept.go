@@ -118,12 +118,9 @@ func ordered(kept []*evaluation.Kept, all []*evaluation.Prediction) []*evaluatio
 }
 
 func writeKept(w io.Writer, all []*evaluation.Kept) error {
+	out := json.NewEncoder(w)
 	for _, k := range all {
-		line, err := json.Marshal(k)
-		if err != nil {
-			return err
-		}
-		if _, err := w.Write(append(line, '\n')); err != nil {
+		if err := out.Encode(k); err != nil {
 			return err
 		}
 	}
