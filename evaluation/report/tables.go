@@ -73,36 +73,22 @@ func scoreCell(m evaluation.Mean) (Cell, float64) {
 	return c, m.Score
 }
 
-func (s *Section) labelCell(label string) Cell { return Cell{Text: label} }
-
-// competes tells which lines of a table, that has the section's labels in their order, are
-// compared with each other.
-func competes(labels []string) func(int) bool {
-	return func(i int) bool { return !IsReference(labels[i]) }
-}
-
 // overview has a line per policy and a column per budget.
 func (s *Section) overview(comparisons []*comparison) *Table {
-	t := &Table{Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}
-	for _, label := range s.order {
-		t.Lines = append(t.Lines, Line{Class: s.class(label), Cells: []Cell{s.labelCell(label)}})
-	}
+	t := s.policyTable(s.order)
 	near := false
 	for i, b := range s.budgetsOr() {
-		t.Heads = append(t.Heads, Head{Text: budgetName(b), Unit: s.unit().Sign()})
-		values := make([]float64, len(s.order))
-		for j, label := range s.order {
-			c := Cell{Text: absent}
-			values[j] = math.NaN()
-			if m, ok := s.mean(label, b); ok && s.whole(m) {
-				c, values[j] = scoreCell(m)
-				if c.Near = comparisons != nil && comparisons[i].near(label); c.Near {
-					c.Note, near = "not told apart from the best", true
-				}
+		t.add(Head{Text: budgetName(b), Unit: s.unit().Sign()}, higher, func(label string) (c Cell, v float64, ok bool) {
+			m, ok := s.wholeMean(label, b)
+			if !ok {
+				return c, v, false
 			}
-			t.Lines[j].Cells = append(t.Lines[j].Cells, c)
-		}
-		markColumn(t, i+1, values, competes(s.order), higher)
+			c, v = scoreCell(m)
+			if c.Near = comparisons != nil && comparisons[i].near(label); c.Near {
+				c.Note, near = "not told apart from the best", true
+			}
+			return c, v, true
+		})
 	}
 	if near {
 		t.Note += " ≈: not told apart from the best at that budget (paired permutation test, Holm-corrected, p ≥ 0.05)."
@@ -110,14 +96,14 @@ func (s *Section) overview(comparisons []*comparison) *Table {
 	if s.lacking() {
 		t.Note += " –: not measured on all tasks, or not at that budget."
 	}
-	return t
+	return t.Table
 }
 
 // lacking tells that some policy has no mean somewhere.
 func (s *Section) lacking() bool {
 	for _, label := range s.order {
 		for _, b := range s.budgetsOr() {
-			if m, ok := s.mean(label, b); !ok || !s.whole(m) {
+			if _, ok := s.wholeMean(label, b); !ok {
 				return true
 			}
 		}
@@ -215,36 +201,15 @@ func (s *Section) scoreTabs() []Tab {
 }
 
 func (s *Section) scoreTable(b eviction.Budget) *Table {
-	t := &Table{Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}
 	var labels []string
-	var means []evaluation.Mean
+	means := make(map[string]evaluation.Mean)
 	for _, label := range s.order {
 		if m, ok := s.mean(label, b); ok {
-			labels, means = append(labels, label), append(means, m)
-			t.Lines = append(t.Lines, Line{Class: s.class(label), Cells: []Cell{s.labelCell(label)}})
+			labels, means[label] = append(labels, label), m
 		}
 	}
-	add := func(head Head, better sense, cell func(i int) (Cell, float64)) {
-		values := make([]float64, len(labels))
-		some := false
-		for i := range labels {
-			var c Cell
-			c, values[i] = cell(i)
-			some = some || c.Text != absent
-			t.Lines[i].Cells = append(t.Lines[i].Cells, c)
-		}
-		if !some {
-			for i := range t.Lines {
-				t.Lines[i].Cells = t.Lines[i].Cells[:len(t.Heads)]
-			}
-			return
-		}
-		t.Heads = append(t.Heads, head)
-		if better != neither {
-			markColumn(t, len(t.Heads)-1, values, competes(labels), better)
-		}
-	}
-	nothing := Cell{Text: absent}
+	t := s.policyTable(labels)
+	t.sparse = true
 	for _, task := range s.tasks {
 		name, note := strings.TrimPrefix(task, s.Suite+"/"), ""
 		if r := s.anyRow(task); r != nil {
@@ -254,37 +219,35 @@ func (s *Section) scoreTable(b eviction.Budget) *Table {
 		if n := scoredOf(s.at(b), task); n != "" {
 			unit = strings.TrimPrefix(unit+", "+n, ", ")
 		}
-		add(Head{Text: name, Unit: unit, Note: note}, higher, func(i int) (Cell, float64) {
-			r := s.row(labels[i], task, b)
+		t.add(Head{Text: name, Unit: unit, Note: note}, higher, func(label string) (c Cell, v float64, ok bool) {
+			r := s.row(label, task, b)
 			if r == nil {
-				return nothing, math.NaN()
+				return c, v, false
 			}
-			c, v := scoreCell(r.Mean())
+			c, v = scoreCell(r.Mean())
 			c.Note = samplesIn([]evaluation.Row{*r}, "")
 			if r.Failed > 0 {
 				c.Note += fmt.Sprintf(", %d failed", r.Failed)
 			}
-			return c, v
+			return c, v, true
 		})
 	}
 	if len(s.tasks) > 1 {
-		add(Head{Text: "mean", Unit: s.unit().Sign(), Note: "over tasks, each with the same weight"}, higher, func(i int) (Cell, float64) {
-			if !s.whole(means[i]) {
-				return nothing, math.NaN()
-			}
-			return scoreCell(means[i])
+		t.add(Head{Text: "mean", Unit: s.unit().Sign(), Note: "over tasks, each with the same weight"}, higher, func(label string) (Cell, float64, bool) {
+			c, v := scoreCell(means[label])
+			return c, v, s.whole(means[label])
 		})
 	}
-	s.addAgreement(add, labels, b)
-	for _, c := range extras {
-		add(c.head, c.sense, func(i int) (Cell, float64) {
-			if v := c.get(means[i]); v != nil {
-				return Cell{Text: c.text(*v)}, *v
+	s.addAgreement(t, b)
+	for _, x := range extras {
+		t.add(x.head, x.sense, func(label string) (c Cell, v float64, ok bool) {
+			if p := x.get(means[label]); p != nil {
+				return Cell{Text: x.text(*p)}, *p, true
 			}
-			return nothing, math.NaN()
+			return c, v, false
 		})
 	}
-	return t
+	return t.Table
 }
 
 func (s *Section) anyRow(task string) *evaluation.Row {
@@ -297,22 +260,7 @@ func (s *Section) anyRow(task string) *evaluation.Row {
 
 // addAgreement adds how answers agree with those of the full cache, means over the tasks
 // where all rows have it.
-func (s *Section) addAgreement(add func(Head, sense, func(int) (Cell, float64)), labels []string, b eviction.Budget) {
-	mean := func(label, measure string) float64 {
-		sum := 0.0
-		for _, task := range s.tasks {
-			r := s.row(label, task, b)
-			if r == nil {
-				return math.NaN()
-			}
-			v, ok := r.Measures[measure]
-			if !ok {
-				return math.NaN()
-			}
-			sum += v / float64(len(s.tasks))
-		}
-		return sum
-	}
+func (s *Section) addAgreement(t *policyTable, b eviction.Budget) {
 	for _, a := range []struct {
 		measure string
 		head    Head
@@ -324,11 +272,19 @@ func (s *Section) addAgreement(add func(Head, sense, func(int) (Cell, float64)),
 		{evaluation.MeasurePrefix, Head{Text: "prefix", Unit: "% of full", Note: "tokens before the first that differs from the full cache's answer"}, percent, higher},
 		{evaluation.MeasureNLL, Head{Text: "NLL", Unit: "nats/token", Note: "mean negative log-likelihood of the full cache's answer under eviction; lower is better"}, func(v float64) string { return fmt.Sprintf("%.3f", v) }, lower},
 	} {
-		add(a.head, a.sense, func(i int) (Cell, float64) {
-			if v := mean(labels[i], a.measure); v == v {
-				return Cell{Text: a.text(v)}, v
+		t.add(a.head, a.sense, func(label string) (c Cell, mean float64, ok bool) {
+			for _, task := range s.tasks {
+				r := s.row(label, task, b)
+				if r == nil {
+					return c, 0, false
+				}
+				v, ok := r.Measures[a.measure]
+				if !ok {
+					return c, 0, false
+				}
+				mean += v / float64(len(s.tasks))
 			}
-			return Cell{Text: absent}, math.NaN()
+			return Cell{Text: a.text(mean)}, mean, true
 		})
 	}
 }
