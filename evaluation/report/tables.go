@@ -297,13 +297,8 @@ func (s *Section) measureTables() ([]*Table, error) {
 	}
 	var out []*Table
 	for _, m := range tables {
-		t := &Table{Caption: m.title, Lines: make([]Line, len(m.columns[0].cells))}
-		for i, c := range m.columns {
-			t.Heads = append(t.Heads, Head{Text: strings.ReplaceAll(c.head, "\n", " "), Left: i == 0})
-			for j, text := range c.cells {
-				t.Lines[j].Cells = append(t.Lines[j].Cells, Cell{Text: text})
-			}
-		}
+		t := tableOf(m.columns)
+		t.Caption = m.title
 		for j, label := range m.columns[0].cells {
 			t.Lines[j].Class = s.class(label)
 		}
