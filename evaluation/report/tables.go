@@ -111,12 +111,17 @@ func (s *Section) lacking() bool {
 	return false
 }
 
-// extra is a measure beside the scores, a column of the report.
+// extra is a measure beside the scores: a column of the report's tables, or of those of a text, or of both.
 type extra struct {
 	head  Head
 	get   func(evaluation.Mean) *float64
 	text  func(float64) string
 	sense sense
+	// In a text.
+	plain string // lines of the column's head
+	note  string
+	drop  int // see column.optional
+	brief func(float64) string
 }
 
 // sense is what is better in a column.
@@ -130,25 +135,38 @@ const (
 
 var extras = []extra{
 	{Head{Text: "hit rate", Unit: "%", Note: "critical-KV hit rate: share of the entries that the oracle keeps which are kept (Judge Q, arXiv:2509.10798, eq. 6)"},
-		func(m evaluation.Mean) *float64 { return m.HitRate }, percent, higher},
+		func(m evaluation.Mean) *float64 { return m.HitRate }, percent, higher,
+		"hit\n%", "hit: critical-KV hit rate against the true response", dropScores, wholePercent},
 	{Head{Text: "answer", Unit: "% kept", Note: "share of the prompt's tokens that the answer is read from which one KV head keeps, of the head that keeps most; where the task knows them"},
-		func(m evaluation.Mean) *float64 { return m.AnswerRecall }, percent, higher},
+		func(m evaluation.Mean) *float64 { return m.AnswerRecall }, percent, higher,
+		"ans\n%", "ans: of the prompt's tokens that the answer is read from, those that the best KV head for it keeps", dropAnswer, wholePercent},
 	{Head{Text: "recall", Unit: "%", Note: "recall at the budget of the policy's scores against the oracle's (LookaheadKV, arXiv:2603.10899, table 8)"},
-		func(m evaluation.Mean) *float64 { return m.Recall }, percent, higher},
+		func(m evaluation.Mean) *float64 { return m.Recall }, percent, higher,
+		"rec\n%", "rec: recall at the budget of the scores against the oracle's, and τ their rank correlation", dropScores, wholePercent},
 	{Head{Text: "τ", Note: "Kendall's τ-b of the policy's scores and the oracle's"},
-		func(m evaluation.Mean) *float64 { return m.KendallTau }, func(v float64) string { return fmt.Sprintf("%.2f", v) }, higher},
+		func(m evaluation.Mean) *float64 { return m.KendallTau }, hundredths, higher,
+		"τ", "", dropScores, hundredths},
 	{Head{Text: "kept", Unit: "KiB", Note: "bytes held after eviction"},
-		func(m evaluation.Mean) *float64 { return positive(m.KeptBytes) }, kib, neither},
-	{Head{Text: "kept", Unit: "% of full", Note: "bytes held after eviction, as a share of the full cache's"}, keptShare, percent, neither},
+		func(m evaluation.Mean) *float64 { return positive(m.KeptBytes) }, kib, neither,
+		"kept\nKiB", "kept: bytes held after eviction, and their share of the full cache", dropBytes, formatKiB},
+	{Head{Text: "kept", Unit: "% of full", Note: "bytes held after eviction, as a share of the full cache's"}, keptShare, percent, neither,
+		"kept\n%", "", dropShare, formatPercent},
 	{Head{Text: "read", Unit: "KiB/step", Note: "bytes that the attention of a decoding step reads, with what chooses the entries"},
-		func(m evaluation.Mean) *float64 { return m.TrafficBytes }, kib, neither},
+		func(m evaluation.Mean) *float64 { return m.TrafficBytes }, kib, neither,
+		"read\nKiB", "read: by the attention of a decoding step, with what chooses the entries", dropBytes, formatKiB},
 	{Head{Text: "TTFT", Unit: "ms", Note: "time to first token, median"},
-		func(m evaluation.Mean) *float64 { return m.TTFTMillis }, number, neither},
+		func(m evaluation.Mean) *float64 { return m.TTFTMillis }, number, neither, "", "", 0, nil},
 	{Head{Text: "overhead", Unit: "% of prefill", Note: "time added to a plain prefill before the first token"},
-		func(m evaluation.Mean) *float64 { return m.TTFTOverhead }, signed, neither},
+		func(m evaluation.Mean) *float64 { return m.TTFTOverhead }, signed, neither,
+		"TTFT\n+%", "TTFT: time added to a plain prefill before the first token", dropTime, formatOverhead},
 	{Head{Text: "decode", Unit: "tokens/s", Note: "decoding speed after the first token"},
-		func(m evaluation.Mean) *float64 { return m.DecodeTokensPerSecond }, number, neither},
+		func(m evaluation.Mean) *float64 { return m.DecodeTokensPerSecond }, number, neither,
+		"decode\ntok/s", "decode: tokens per second after the first", dropTime, formatRate},
 }
+
+func wholePercent(v float64) string { return fmt.Sprintf("%.0f", 100*v) }
+
+func hundredths(v float64) string { return fmt.Sprintf("%.2f", v) }
 
 func positive(v float64) *float64 {
 	if v > 0 {
