@@ -213,9 +213,7 @@ func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
 			out.errs[i] = fmt.Errorf("score: %w", err)
 			continue
 		}
-		for name, v := range scores {
-			c.measures[name] = v
-		}
+		maps.Copy(c.measures, scores)
 	}
 	return out, nil
 }

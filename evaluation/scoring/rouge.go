@@ -1,6 +1,9 @@
 package scoring
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 func init() {
 	Metrics.Add("rouge", Metric{
@@ -87,9 +90,7 @@ func commonSubsequence(a, b []string, ties int) []int {
 			j--
 		}
 	}
-	for l, r := 0, len(at)-1; l < r; l, r = l+1, r-1 {
-		at[l], at[r] = at[r], at[l]
-	}
+	slices.Reverse(at)
 	return at
 }
 
