@@ -118,8 +118,7 @@ func (r *report) writeKernels(w io.Writer) {
 		return
 	}
 	fmt.Fprint(w, "\n### Operations by themselves\n\nOf one layer, launched one by one; bytes are inputs and outputs once.\n\n")
-	t := table{w}
-	t.head("operation", "shape", "ms", "GB/s", "of copies", "TFLOP/s", "of the ceiling")
+	t := newTable(w, "operation", "shape", "ms", "GB/s", "of copies", "TFLOP/s", "of the ceiling")
 	for _, row := range rows {
 		rate, products := row.Bytes/row.Millis/1e6, row.FLOP/row.Millis/1e9
 		t.row(row.Operation, row.Shape, number("%.3f", row.Millis), number("%.0f", rate), number("%.1f%%", 100*share(rate, r.bandwidth())),
