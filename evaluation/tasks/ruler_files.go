@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,8 +63,8 @@ func findRULER(ctx context.Context, s *evaluation.Setting, task string) (f ruler
 	first := func(patterns ...string) string {
 		for _, p := range patterns {
 			// The pattern is ours, and so right; Glob's order is that of the names.
-			if found, _ := filepath.Glob(filepath.Join(globQuote(data), p)); len(found) > 0 {
-				return found[0]
+			if found, _ := fs.Glob(os.DirFS(data), p); len(found) > 0 {
+				return filepath.Join(data, found[0])
 			}
 		}
 		return ""
@@ -76,10 +77,6 @@ func findRULER(ctx context.Context, s *evaluation.Setting, task string) (f ruler
 		f.haystack = first("PaulGrahamEssays.json", "haystack.txt")
 	}
 	return f, nil
-}
-
-func globQuote(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
 // openPrompts reads ready prompts: RULER's rows ("input", "outputs" and in newer ones
