@@ -174,12 +174,7 @@ func (x extra) briefly(m evaluation.Mean) string {
 	return absent
 }
 
-func formatKiB(bytes float64) string {
-	if kib := bytes / 1024; kib < 100 {
-		return fmt.Sprintf("%.1f", kib)
-	}
-	return fmt.Sprintf("%.0f", bytes/1024)
-}
+func formatKiB(bytes float64) string { return formatRate(bytes / 1024) }
 
 func formatPercent(share float64) string {
 	if share >= 0.9995 {
