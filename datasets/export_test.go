@@ -9,7 +9,7 @@ import (
 // without one.
 func NewPromptReader(file string, r io.Reader) *PromptReader {
 	lines := &lineRows{lines: newLineReader(file, r), name: filepath.Base(file)}
-	return &PromptReader{rows: &RowReader{open: lines}, mapping: new(mapping)}
+	return &PromptReader{mappedRows{&RowReader{open: lines}, new(mapping)}}
 }
 
 // ReadPrompts reads all prompts of a source. OpenSource streams them.

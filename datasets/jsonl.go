@@ -213,19 +213,50 @@ func (o object) decode(name, want string, v any) error {
 	return nil
 }
 
-// field is one call of decode.
+// field is one of the fields that decodeAll reads.
 type field struct {
 	name, want string
 	value      any
+	optional   bool
 }
 
-func (o object) decodeAll(fields []field) error {
+// wantText is field.want of a string that is not empty.
+const wantText = "text"
+
+func (o object) decodeAll(fields []field) (err error) {
 	for _, f := range fields {
-		if err := o.decode(f.name, f.want, f.value); err != nil {
+		if _, ok := o[f.name]; !ok && f.optional {
+			continue
+		}
+		switch v := f.value.(type) {
+		case *[]int32:
+			*v, err = o.ids(f.name)
+		case *string:
+			if f.want == wantText {
+				*v, err = o.text(f.name)
+				break
+			}
+			err = o.decode(f.name, f.want, v)
+		default:
+			err = o.decode(f.name, f.want, v)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// decodeOnly is decodeAll of an object that has no other fields.
+func (o object) decodeOnly(fields []field) error {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.name
+	}
+	if err := o.only(names...); err != nil {
+		return err
+	}
+	return o.decodeAll(fields)
 }
 
 // text reads a string that must be there and not be empty; white space is text.

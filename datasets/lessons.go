@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sort"
 )
 
 // LessonRepeat and LessonMention are the targets of lessons that no task has: the
@@ -76,12 +77,7 @@ func (t *lessonTasks) add(task Task, weight float64) {
 
 func (t *lessonTasks) draw(r *rand.Rand) Task {
 	u := r.Float64() * t.sums[len(t.sums)-1]
-	i, _ := slices.BinarySearchFunc(t.sums, u, func(sum, u float64) int {
-		if sum <= u {
-			return -1
-		}
-		return 1
-	})
+	i := sort.Search(len(t.sums), func(i int) bool { return t.sums[i] > u })
 	return t.tasks[min(i, len(t.tasks)-1)]
 }
 

@@ -20,61 +20,41 @@ const (
 
 // PairHeader is the first line of a pair file: where the responses come from.
 type PairHeader struct {
-	Model         string   // name or folder of the model that wrote the responses
-	WeightsSHA256 string   // of its weights, 64 lower-case hexadecimal digits
-	Sampling      Sampling // how it wrote them
-	Seed          uint64
-	Shard, Shards int // this file is part Shard (from 0) of Shards; 0 of 1 if it is whole
+	Model         string   `json:"model"`          // name or folder of the model that wrote the responses
+	WeightsSHA256 string   `json:"weights_sha256"` // of its weights, 64 lower-case hexadecimal digits
+	Sampling      Sampling `json:"sampling"`       // how it wrote them
+	Seed          uint64   `json:"seed"`
+	// This file is part Shard (from 0) of Shards; 0 of 1 if it is whole.
+	Shard  int `json:"shard"`
+	Shards int `json:"shards"`
 	// Data says where the prompts come from and how they were made; "" where it is not
 	// told.
-	Data string
-	// Contents are those of the prompts' files, as Contents.Text has them; "" where they are not recorded.
-	Contents string
+	Data string `json:"data,omitempty"`
+	// Contents are those of the prompts' files; "" where they are not recorded.
+	Contents ContentsText `json:"data_sha256,omitempty"`
 }
 
 // Sampling is how a response was drawn. Temperature 0 is greedy decoding, and
 // then TopP and TopK say nothing.
 type Sampling struct {
-	Temperature  float64 // at least 0
-	TopP         float64 // above 0, at most 1; 1 keeps every token
-	TopK         int     // 0 keeps every token
-	MinP         float64 // 0 to 1, a share of the largest probability; 0 keeps every token
-	MaxNewTokens int     // at least 1
-	Processors   string  // what else changed the logits, in words; "" is nothing
+	Temperature  float64 `json:"temperature"`          // at least 0
+	TopP         float64 `json:"top_p"`                // above 0, at most 1; 1 keeps every token
+	TopK         int     `json:"top_k"`                // 0 keeps every token
+	MinP         float64 `json:"min_p,omitzero"`       // 0 to 1, a share of the largest probability; 0 keeps every token
+	MaxNewTokens int     `json:"max_new_tokens"`       // at least 1
+	Processors   string  `json:"processors,omitempty"` // what else changed the logits, in words; "" is nothing
 }
 
-// headerLine is PairHeader as it stands in the file.
+// headerLine is the first line of a file.
 type headerLine struct {
-	Format        string       `json:"format"`
-	Version       int          `json:"version"`
-	Model         string       `json:"model"`
-	WeightsSHA256 string       `json:"weights_sha256"`
-	Sampling      samplingLine `json:"sampling"`
-	Seed          uint64       `json:"seed"`
-	Shard         int          `json:"shard"`
-	Shards        int          `json:"shards"`
-	Data          string       `json:"data,omitempty"`
-	Contents      Contents     `json:"data_sha256,omitempty"`
-	Check         string       `json:"check,omitempty"` // checkName: every pair carries a check
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	PairHeader
+	Check string `json:"check,omitempty"` // checkName: every pair carries a check
 }
 
 // line is the header as it stands in a file.
-func (h PairHeader) line() headerLine {
-	contents, err := ParseContents(h.Contents)
-	if err != nil {
-		panic(err) // Validate has read them
-	}
-	return headerLine{pairFormat, pairVersion, h.Model, h.WeightsSHA256, samplingLine(h.Sampling), h.Seed, h.Shard, h.Shards, h.Data, contents, checkName}
-}
-
-type samplingLine struct {
-	Temperature  float64 `json:"temperature"`
-	TopP         float64 `json:"top_p"`
-	TopK         int     `json:"top_k"`
-	MinP         float64 `json:"min_p,omitzero"`
-	MaxNewTokens int     `json:"max_new_tokens"`
-	Processors   string  `json:"processors,omitempty"`
-}
+func (h PairHeader) line() headerLine { return headerLine{pairFormat, pairVersion, h, checkName} }
 
 var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
@@ -109,17 +89,10 @@ func (h PairHeader) Validate() error {
 
 // Pair is one prompt with the model's own response.
 type Pair struct {
-	ID          string
-	Task        string // empty for prompts that are not of a task
-	PromptIDs   []int32
-	ResponseIDs []int32 // without the end token; empty if the model ended at once
-}
-
-type pairLine struct {
 	ID          string  `json:"id"`
-	Task        string  `json:"task,omitempty"`
+	Task        string  `json:"task,omitempty"` // empty for prompts that are not of a task
 	PromptIDs   []int32 `json:"prompt_ids"`
-	ResponseIDs []int32 `json:"response_ids"`
+	ResponseIDs []int32 `json:"response_ids"` // without the end token; empty if the model ended at once
 }
 
 // CheckIDs returns an error that names the first id outside 0 … vocab-1.
@@ -185,11 +158,10 @@ func (w *PairWriter) Write(p Pair) error {
 	if err := p.validate(); err != nil {
 		return fmt.Errorf("write samples %s: sample %d: %w", w.path, w.written, err)
 	}
-	line := pairLine(p)
-	if line.ResponseIDs == nil {
-		line.ResponseIDs = []int32{} // [] in the file, not null
+	if p.ResponseIDs == nil {
+		p.ResponseIDs = []int32{} // [] in the file, not null
 	}
-	data, err := json.Marshal(line)
+	data, err := json.Marshal(p)
 	if err == nil {
 		data = w.chain.add(data)
 	}
@@ -293,69 +265,46 @@ func parseHeader(o object) (_ PairHeader, checked bool, _ error) {
 	if h.Version != pairVersion {
 		return PairHeader{}, false, fmt.Errorf(`field "version": got %d, want %d`, h.Version, pairVersion)
 	}
-	if err := o.only("format", "version", "model", "weights_sha256", "sampling", "seed", "shard", "shards", "data", "data_sha256", checkField); err != nil {
-		return PairHeader{}, false, err
-	}
-	sampling := json.RawMessage{}
-	err := o.decodeAll([]field{
-		{"model", "a string", &h.Model},
-		{"weights_sha256", "a string", &h.WeightsSHA256},
-		{"sampling", "an object", &sampling},
-		{"seed", "a whole number of at least 0", &h.Seed},
-		{"shard", "a whole number", &h.Shard},
-		{"shards", "a whole number", &h.Shards},
+	var sampling json.RawMessage
+	var contents Contents
+	err := o.decodeOnly([]field{
+		{"format", "a string", &h.Format, false},
+		{"version", "a whole number", &h.Version, false},
+		{"model", "a string", &h.Model, false},
+		{"weights_sha256", "a string", &h.WeightsSHA256, false},
+		{"sampling", "an object", &sampling, false},
+		{"seed", "a whole number of at least 0", &h.Seed, false},
+		{"shard", "a whole number", &h.Shard, false},
+		{"shards", "a whole number", &h.Shards, false},
+		{"data", wantText, &h.Data, true},
+		{"data_sha256", "a list of files with their SHA-256", &contents, true},
+		{checkField, wantText, &h.Check, true},
 	})
 	if err != nil {
 		return PairHeader{}, false, err
 	}
-	if err := parseSampling(sampling, &h.Sampling); err != nil {
+	if err := h.Sampling.read(sampling); err != nil {
 		return PairHeader{}, false, fmt.Errorf(`field "sampling": %w`, err)
 	}
-	if _, ok := o["data"]; ok {
-		if h.Data, err = o.text("data"); err != nil {
-			return PairHeader{}, false, err
-		}
+	if h.Check != "" && h.Check != checkName {
+		return PairHeader{}, false, fmt.Errorf("field %q: got %q, want %q", checkField, h.Check, checkName)
 	}
-	if _, ok := o["data_sha256"]; ok {
-		if err := o.decode("data_sha256", "a list of files with their SHA-256", &h.Contents); err != nil {
-			return PairHeader{}, false, err
-		}
-	}
-	if _, ok := o[checkField]; ok {
-		if h.Check, err = o.text(checkField); err != nil {
-			return PairHeader{}, false, err
-		}
-		if h.Check != checkName {
-			return PairHeader{}, false, fmt.Errorf("field %q: got %q, want %q", checkField, h.Check, checkName)
-		}
-	}
-	header := PairHeader{h.Model, h.WeightsSHA256, Sampling(h.Sampling), h.Seed, h.Shard, h.Shards, h.Data, h.Contents.Text()}
-	return header, h.Check != "", header.Validate()
+	h.Contents = contents.Text()
+	return h.PairHeader, h.Check != "", h.Validate()
 }
 
-func parseSampling(raw json.RawMessage, s *samplingLine) error {
+func (s *Sampling) read(raw json.RawMessage) error {
 	o, err := parseObject(raw)
 	if err != nil {
 		return err
 	}
-	if err := o.only("temperature", "top_p", "top_k", "min_p", "max_new_tokens", "processors"); err != nil {
-		return err
-	}
-	if _, ok := o["min_p"]; ok {
-		if err := o.decode("min_p", "a number", &s.MinP); err != nil {
-			return err
-		}
-	}
-	if _, ok := o["processors"]; ok {
-		if s.Processors, err = o.text("processors"); err != nil {
-			return err
-		}
-	}
-	return o.decodeAll([]field{
-		{"temperature", "a number", &s.Temperature},
-		{"top_p", "a number", &s.TopP},
-		{"top_k", "a whole number", &s.TopK},
-		{"max_new_tokens", "a whole number", &s.MaxNewTokens},
+	return o.decodeOnly([]field{
+		{"temperature", "a number", &s.Temperature, false},
+		{"top_p", "a number", &s.TopP, false},
+		{"top_k", "a whole number", &s.TopK, false},
+		{"min_p", "a number", &s.MinP, true},
+		{"max_new_tokens", "a whole number", &s.MaxNewTokens, false},
+		{"processors", wantText, &s.Processors, true},
 	})
 }
 
@@ -378,33 +327,21 @@ func (r *PairReader) Next() (Pair, error) {
 		}
 		delete(o, checkField)
 	}
-	p, err := parsePair(o)
+	var p Pair
+	err = o.decodeOnly([]field{
+		{"id", wantText, &p.ID, false},
+		{"task", wantText, &p.Task, true},
+		{"prompt_ids", "", &p.PromptIDs, false},
+		{"response_ids", "", &p.ResponseIDs, false},
+	})
+	if err == nil {
+		err = p.validate()
+	}
 	if err != nil {
 		return Pair{}, r.lines.locate(err)
 	}
 	r.read++
 	return p, nil
-}
-
-func parsePair(o object) (p Pair, err error) {
-	if err := o.only("id", "task", "prompt_ids", "response_ids"); err != nil {
-		return Pair{}, err
-	}
-	if p.ID, err = o.text("id"); err != nil {
-		return Pair{}, err
-	}
-	if _, ok := o["task"]; ok {
-		if p.Task, err = o.text("task"); err != nil {
-			return Pair{}, err
-		}
-	}
-	if p.PromptIDs, err = o.ids("prompt_ids"); err != nil {
-		return Pair{}, err
-	}
-	if p.ResponseIDs, err = o.ids("response_ids"); err != nil {
-		return Pair{}, err
-	}
-	return p, p.validate()
 }
 
 // Close closes the file that OpenPairs opened.

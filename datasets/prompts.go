@@ -71,10 +71,25 @@ func (p Prompt) CheckIDs(vocab int) error {
 // functions that the model may call, a list of objects or the JSON text of one. Messages
 // come before a prompt beside them. Further fields of a message are kept. Other fields are
 // passed over, because prompt files come from many hands; those of a chat are named in Prompt.Dropped.
-type PromptReader struct {
+type PromptReader struct{ mappedRows }
+
+// mappedRows are the rows of a source with what says where their fields stand.
+type mappedRows struct {
 	rows    *RowReader
 	mapping *mapping
 }
+
+// openMapped opens a source for what its rows are read as.
+func openMapped(what, path, format string, fields Fields) (m mappedRows, err error) {
+	if m.mapping, err = fields.compile(); err != nil {
+		return m, fmt.Errorf("open %s %s: %w", what, path, err)
+	}
+	m.rows, err = OpenRows(path, format)
+	return m, err
+}
+
+// Close closes the files.
+func (m mappedRows) Close() error { return m.rows.Close() }
 
 // OpenSource opens a file, or all files of a folder in the order of their paths, in
 // any format. Hidden files are passed over. The caller closes it.
@@ -82,15 +97,11 @@ type PromptReader struct {
 // An answer that fields name becomes the assistant's turn after the prompt, and of
 // running text what is chosen to follow it.
 func OpenSource(path, format string, fields Fields) (*PromptReader, error) {
-	m, err := fields.compile()
-	if err != nil {
-		return nil, fmt.Errorf("open source %s: %w", path, err)
-	}
-	rows, err := OpenRows(path, format)
+	m, err := openMapped("source", path, format, fields)
 	if err != nil {
 		return nil, err
 	}
-	return &PromptReader{rows: rows, mapping: m}, nil
+	return &PromptReader{m}, nil
 }
 
 // Next returns the next prompt, or io.EOF after the last; a file without prompts
@@ -109,9 +120,6 @@ func (r *PromptReader) Next() (Prompt, error) {
 	}
 	return p, nil
 }
-
-// Close closes the files.
-func (r *PromptReader) Close() error { return r.rows.Close() }
 
 // readPrompt reads the prompt of a row and its ID.
 func (m *mapping) readPrompt(row Row) (p Prompt, err error) {

@@ -29,23 +29,18 @@ type Record struct {
 // last turn is taken where it is the assistant's, and "chosen" after worked examples. Its
 // "metric_options" are an object of such lists.
 type RecordReader struct {
-	rows    *RowReader
-	mapping *mapping
-	index   int
+	mappedRows
+	index int
 }
 
 // OpenRecords opens a file, or all files of a folder in the order of their paths. Format
 // is one of SourceFormats; "" is auto. The caller closes it.
 func OpenRecords(path, format string, fields Fields) (*RecordReader, error) {
-	m, err := fields.compile()
-	if err != nil {
-		return nil, fmt.Errorf("open records %s: %w", path, err)
-	}
-	rows, err := OpenRows(path, format)
+	m, err := openMapped("records", path, format, fields)
 	if err != nil {
 		return nil, err
 	}
-	return &RecordReader{rows: rows, mapping: m}, nil
+	return &RecordReader{mappedRows: m}, nil
 }
 
 // Next returns the next record, or io.EOF after the last. Any other error is of what it
@@ -70,9 +65,6 @@ func (r *RecordReader) Next() (Record, error) {
 
 // Count is RowReader.Count.
 func (r *RecordReader) Count(most int64) (int64, error) { return r.rows.Count(most) }
-
-// Close closes the files.
-func (r *RecordReader) Close() error { return r.rows.Close() }
 
 // read reads e.Row.
 func (m *mapping) read(e *Record) (err error) {

@@ -18,7 +18,7 @@ var shareGPTRoles = map[string]string{
 // where it is a call, {"name", "arguments"}, or a list of them.
 func (m *Message) readShareGPT(o object) error {
 	var from string
-	if err := o.decodeAll([]field{{"from", "a string", &from}, {"value", "a string", &m.Content}}); err != nil {
+	if err := o.decodeAll([]field{{"from", "a string", &from, false}, {"value", "a string", &m.Content, false}}); err != nil {
 		return err
 	}
 	var ok bool
@@ -65,7 +65,7 @@ func toolCalls(text string) json.RawMessage {
 // parseExchange reads {"human": "…", "assistant": "…"}.
 func parseExchange(o object) ([]Message, error) {
 	var human, assistant string
-	if err := o.decodeAll([]field{{"human", "a string", &human}, {"assistant", "a string", &assistant}}); err != nil {
+	if err := o.decodeAll([]field{{"human", "a string", &human, false}, {"assistant", "a string", &assistant, false}}); err != nil {
 		return nil, err
 	}
 	return []Message{{Role: "user", Content: human}, {Role: "assistant", Content: assistant}}, nil

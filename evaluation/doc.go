@@ -3,7 +3,7 @@
 // The unit of a result is a [Row]: one policy at one budget on one task, with its
 // accuracy against exact answers, the standard error of that, and what it held and
 // took: bytes really kept, time to first token, decoding speed. Rows go to JSON for
-// machines ([WriteJSON], [ReadJSON]); package report makes tables, plots and
+// machines ([WriteJSON]); package report makes tables, plots and
 // documents of them for people.
 //
 // Policies are compared by their macro mean over tasks ([MeanByPolicy]): every task

@@ -173,12 +173,6 @@ func CheckRows(rows []Row) error {
 // MetricsSchema is the version of the object that WriteJSON writes.
 const MetricsSchema = "glimpse.metrics/1"
 
-// metrics is the object.
-type metrics struct {
-	Schema string `json:"schema"`
-	Rows   []Row  `json:"rows"`
-}
-
 // WriteJSON writes an object with the schema and the rows, one per line, in their order.
 // Invalid or repeated rows are an error, and nothing is written then.
 func WriteJSON(w io.Writer, rows []Row) error {
@@ -206,28 +200,4 @@ func WriteJSON(w io.Writer, rows []Row) error {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
-}
-
-// ReadJSON reads what WriteJSON wrote: one object and nothing after it, with no unknown
-// fields and only rows that WriteJSON would accept.
-func ReadJSON(r io.Reader) ([]Row, error) {
-	dec := json.NewDecoder(r)
-	dec.DisallowUnknownFields()
-	var m metrics
-	if err := dec.Decode(&m); err != nil {
-		return nil, fmt.Errorf("read report: %w", err)
-	}
-	if m.Schema != MetricsSchema {
-		return nil, fmt.Errorf("read report: schema %.100q, want %q", m.Schema, MetricsSchema)
-	}
-	if m.Rows == nil {
-		return nil, errors.New("read report: no rows")
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, fmt.Errorf("read report: want nothing after the object with %d rows", len(m.Rows))
-	}
-	if err := CheckRows(m.Rows); err != nil {
-		return nil, fmt.Errorf("read report: %w", err)
-	}
-	return m.Rows, nil
 }

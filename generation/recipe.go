@@ -80,11 +80,11 @@ func ask(ctx context.Context, m *model.Model, p datasets.Prompt, raw bool) (item
 		if n := len(p.Messages); n == 0 || p.Messages[n-1].Role == "system" {
 			return item, fmt.Errorf("no turn to answer: %w", ErrUnusable)
 		}
-		item.IDs, err = encodeChat(ctx, m, p, m.EncodeChat)
+		item.IDs, err = encodeChat(ctx, p, m.EncodeChat)
 	case raw || !m.HasChatTemplate():
 		item.IDs, err = m.Encode(p.Text)
 	default:
-		item.IDs, err = encodeChat(ctx, m, p, m.EncodeChat)
+		item.IDs, err = encodeChat(ctx, p, m.EncodeChat)
 	}
 	if err == nil && answer != "" {
 		item.Source, err = encodeTail(m, answer)
@@ -94,7 +94,7 @@ func ask(ctx context.Context, m *model.Model, p datasets.Prompt, raw bool) (item
 }
 
 // encodeChat encodes the chat of a row.
-func encodeChat(ctx context.Context, m *model.Model, p datasets.Prompt, encode func(context.Context, []chat.Message, chat.Options) ([]int32, error)) ([]int32, error) {
+func encodeChat(ctx context.Context, p datasets.Prompt, encode func(context.Context, []chat.Message, chat.Options) ([]int32, error)) ([]int32, error) {
 	messages, tools, err := model.ChatOf(p)
 	if err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ func prepareJudge(ctx context.Context, m *model.Model, p datasets.Prompt, l Limi
 		}
 		fallthrough
 	default:
-		ids, err = encodeChat(ctx, m, p, m.EncodeDialogue)
+		ids, err = encodeChat(ctx, p, m.EncodeDialogue)
 	}
 	if err != nil {
 		return Item{}, err

@@ -74,9 +74,9 @@ func (c *sampleCache) write(key string, p *prepared) error {
 	c.sequence++
 	stub := &prepared{entries: p.entries, next: p.next, file: filepath.Join(c.dir.Path, fmt.Sprint(c.sequence))}
 	var views []checkpoints.TensorView
-	p.visit(func(name string, t *kernels.Tensor) {
+	p.visit(func(name string, _ int, at **kernels.Tensor) {
 		var v checkpoints.TensorView
-		switch t = t.OnHost(); t.DType {
+		switch t := (*at).OnHost(); t.DType {
 		case kernels.F64:
 			v = checkpoints.F64Tensor(name, t.Shape, t.F64())
 		case kernels.BF16:
@@ -122,25 +122,26 @@ func (c *sampleCache) read(stub *prepared) (*prepared, error) {
 	p := &prepared{entries: stub.entries, next: stub.next, past: make([][]kernels.KV, stub.layers), states: make([][]*kernels.Tensor, stub.layers), targets: make([]*kernels.Tensor, stub.layers)}
 	for l := range p.past {
 		p.past[l] = make([]kernels.KV, stub.kvHeads)
+		if c.model.Config.Recurrent(l) {
+			p.states[l] = make([]*kernels.Tensor, 2)
+		}
 	}
 	var errs []error
-	p.fill(c.model, func(name string, layer int) *kernels.Tensor {
+	p.visit(func(name string, layer int, at **kernels.Tensor) {
 		view, err := f.Tensor(name)
-		if err != nil {
-			errs = append(errs, err)
-			return nil
+		var mapped *kernels.Tensor
+		if err == nil {
+			mapped, err = view.Tensor()
 		}
-		mapped, err := view.Tensor()
 		if err != nil {
 			errs = append(errs, err)
-			return nil
+			return
 		}
 		if _, blocks := c.model.CacheDType().Format(); blocks && (strings.HasSuffix(name, ".k") || strings.HasSuffix(name, ".v")) {
 			view.DType = c.model.CacheDType()
 		}
-		t := c.model.On(layer).Alloc(view.DType, view.Shape...)
-		kernels.Convert(t, mapped)
-		return t
+		*at = c.model.On(layer).Alloc(view.DType, view.Shape...)
+		kernels.Convert(*at, mapped)
 	})
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("sample cache: %w", err)
@@ -157,33 +158,19 @@ func (c *sampleCache) read(stub *prepared) (*prepared, error) {
 	return p, nil
 }
 
-// visit names every tensor of a prepared sample.
-func (p *prepared) visit(f func(name string, t *kernels.Tensor)) {
+// visit names every tensor of a prepared sample and its layer.
+func (p *prepared) visit(f func(name string, layer int, t **kernels.Tensor)) {
 	for l := range p.past {
-		if p.states[l] != nil {
-			f(fmt.Sprintf("%d.conv", l), p.states[l][0])
-			f(fmt.Sprintf("%d.state", l), p.states[l][1])
-			continue
-		}
-		for h, kv := range p.past[l] {
-			f(fmt.Sprintf("%d.%d.k", l, h), kv.K)
-			f(fmt.Sprintf("%d.%d.v", l, h), kv.V)
-		}
-		f(fmt.Sprintf("%d.target", l), p.targets[l])
-	}
-}
-
-// fill is the inverse of visit.
-func (p *prepared) fill(m *model.Model, f func(name string, layer int) *kernels.Tensor) {
-	for l := range p.past {
-		if m.Config.Recurrent(l) {
-			p.states[l] = []*kernels.Tensor{f(fmt.Sprintf("%d.conv", l), l), f(fmt.Sprintf("%d.state", l), l)}
+		if s := p.states[l]; s != nil {
+			f(fmt.Sprintf("%d.conv", l), l, &s[0])
+			f(fmt.Sprintf("%d.state", l), l, &s[1])
 			continue
 		}
 		for h := range p.past[l] {
-			p.past[l][h] = kernels.KV{K: f(fmt.Sprintf("%d.%d.k", l, h), l), V: f(fmt.Sprintf("%d.%d.v", l, h), l)}
+			f(fmt.Sprintf("%d.%d.k", l, h), l, &p.past[l][h].K)
+			f(fmt.Sprintf("%d.%d.v", l, h), l, &p.past[l][h].V)
 		}
-		p.targets[l] = f(fmt.Sprintf("%d.target", l), l)
+		f(fmt.Sprintf("%d.target", l), l, &p.targets[l])
 	}
 }
 

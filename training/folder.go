@@ -30,24 +30,16 @@ const (
 // RemoveRecords removes the records of an earlier run; the adapters are replaced one by
 // one, when there are new ones.
 func RemoveRecords(dir string) error {
-	events, err := filepath.Glob(filepath.Join(escapeGlob(dir), "events.out.tfevents.*"))
+	events, err := fs.Glob(os.DirFS(dir), "events.out.tfevents.*")
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{ConfigName, StepsName, StateName, checkpoints.PreviousState(StateName), CurvesName} {
-		events = append(events, filepath.Join(dir, name))
-	}
-	for _, path := range events {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	for _, name := range append(events, ConfigName, StepsName, StateName, checkpoints.PreviousState(StateName), CurvesName) {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
-}
-
-// escapeGlob makes filepath.Glob take a folder's name as it is.
-func escapeGlob(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
 // RunAdapter is an adapter of a run, where it was found.

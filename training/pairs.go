@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -118,14 +119,15 @@ func PairFiles(ctx context.Context, paths []string, s3 objectstore.Settings, log
 			files = append(files, PairFile{name, path})
 			continue
 		}
-		shards, err := filepath.Glob(filepath.Join(escapeGlob(path), "*.jsonl"))
+		shards, err := fs.Glob(os.DirFS(path), "*.jsonl")
 		if err != nil {
 			return nil, err
 		}
 		if len(shards) == 0 {
 			return nil, fmt.Errorf("training samples: %s is a directory without *.jsonl files", path)
 		}
-		for _, file := range shards {
+		for _, shard := range shards {
+			file := filepath.Join(path, shard)
 			files = append(files, PairFile{file, file})
 		}
 	}

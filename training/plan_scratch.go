@@ -42,7 +42,7 @@ func countScratch(ctx context.Context, m *model.Model, c Config, o PlanOptions) 
 		for _, a := range c.Adapters {
 			kept += int64(layers) * m.Backend.KeptBytes(a.Rows, m.Config.Heads, m.Config.KVHeads, o.Prompt)
 		}
-		return t.workers[0].runner.ScratchBytes(), t.graphBytes() + kept, nil
+		return t.workers[0].runner.ScratchBytes(), t.workers[0].graphBytes() + kept, nil
 	}
 	layers := min(m.Config.Layers, countedLayers)
 	runner, graphs, err := count(layers)
@@ -65,10 +65,10 @@ func drawn(adapters []AdapterConfig) []AdapterConfig {
 	return out
 }
 
-// graphBytes is the scratch memory of one worker's graphs.
-func (t *Trainer) graphBytes() int64 {
+// graphBytes is the scratch memory of the worker's graphs.
+func (w *worker) graphBytes() int64 {
 	var n int64
-	for _, s := range t.workers[0].students {
+	for _, s := range w.students {
 		n += s.graph.ScratchBytes()
 	}
 	return n

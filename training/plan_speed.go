@@ -114,10 +114,7 @@ func (g generated) At(i int) (Sample, error) {
 func (t *Trainer) numbers() int64 {
 	var n int64
 	for _, w := range t.workers {
-		n += w.runner.ScratchBytes()
-		for _, s := range w.students {
-			n += s.graph.ScratchBytes()
-		}
+		n += w.runner.ScratchBytes() + w.graphBytes()
 	}
 	for _, l := range t.learners {
 		for _, p := range l.params {

@@ -62,7 +62,7 @@ func TestScratchIsCounted(t *testing.T) {
 		if err := r.Run(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		held := r.workers[0].runner.ScratchBytes() + r.graphBytes() + int64(m.Config.Layers)*m.Backend.KeptBytes(c.Adapters[0].Rows, 8, 2, prompt)
+		held := r.workers[0].runner.ScratchBytes() + r.workers[0].graphBytes() + int64(m.Config.Layers)*m.Backend.KeptBytes(c.Adapters[0].Rows, 8, 2, prompt)
 		r.Close()
 		t.Logf("%d tokens: counted %d, held %d", prompt, planned, held)
 		if math.Abs(float64(planned-held)) > 0.02*float64(held)+2<<20 {

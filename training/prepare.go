@@ -117,6 +117,6 @@ func statesOf(m *model.Model, c *kvcache.Cache) [][]*kernels.Tensor {
 // bytes is the memory that a prepared sample holds.
 func (p *prepared) bytes() int64 {
 	var n int64
-	p.visit(func(_ string, t *kernels.Tensor) { n += int64(t.Bytes()) })
+	p.visit(func(_ string, _ int, t **kernels.Tensor) { n += int64((*t).Bytes()) })
 	return n
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
+	"glimpse/checkpoints"
 	"glimpse/internal/collective"
 	"glimpse/kernels"
 )
@@ -58,7 +59,7 @@ func (t *Trainer) Join(ctx context.Context, g collective.Group, modelSHA256 stri
 		}
 		t.tensors(func(_ string, x *kernels.Tensor) {
 			if err == nil {
-				err = encoder.Encode(hostFloats(x))
+				err = encoder.Encode(stateOf(x))
 			}
 		})
 		if err != nil {
@@ -78,12 +79,12 @@ func (t *Trainer) Join(ctx context.Context, g collective.Group, modelSHA256 stri
 		return err
 	}
 	t.tensors(func(_ string, x *kernels.Tensor) {
-		var f floats
+		var v checkpoints.StateTensor
 		if err != nil {
 			return
 		}
-		if err = decoder.Decode(&f); err == nil {
-			f.into(x)
+		if err = decoder.Decode(&v); err == nil {
+			take(x, v)
 		}
 	})
 	if err != nil {
@@ -91,27 +92,6 @@ func (t *Trainer) Join(ctx context.Context, g collective.Group, modelSHA256 stri
 	}
 	t.done, t.skipped, t.history = state.Step, state.Skipped, state.History
 	return t.connect(ctx)
-}
-
-// floats are a tensor's numbers on the host.
-type floats struct {
-	F32 []float32
-	F64 []float64
-}
-
-func hostFloats(x *kernels.Tensor) floats {
-	if x = x.OnHost(); x.DType == kernels.F64 {
-		return floats{F64: x.F64()}
-	}
-	return floats{F32: x.F32()}
-}
-
-func (f floats) into(x *kernels.Tensor) {
-	if f.F64 != nil {
-		kernels.Convert(x, kernels.FromF64(f.F64, x.Shape...))
-	} else {
-		kernels.Convert(x, kernels.FromF32(f.F32, x.Shape...))
-	}
 }
 
 // clone is a copy on the host of a tensor that the next sample overwrites.
@@ -166,9 +146,9 @@ func (t *Trainer) checksum() uint32 {
 	sum := uint32(0)
 	for _, l := range t.learners {
 		for _, p := range l.params {
-			f := hostFloats(p.Tensor)
-			sum = crc32.Update(sum, castagnoli, collective.Bytes(f.F32))
-			sum = crc32.Update(sum, castagnoli, collective.Bytes(f.F64))
+			v := stateOf(p.Tensor)
+			sum = crc32.Update(sum, castagnoli, collective.Bytes(v.F32))
+			sum = crc32.Update(sum, castagnoli, collective.Bytes(v.F64))
 		}
 	}
 	return sum

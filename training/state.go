@@ -66,6 +66,26 @@ func (t *Trainer) tensors(f func(name string, x *kernels.Tensor)) {
 	}
 }
 
+// stateOf is a tensor's numbers on the host.
+func stateOf(x *kernels.Tensor) checkpoints.StateTensor {
+	v := checkpoints.StateTensor{Shape: x.Shape}
+	if x = x.OnHost(); x.DType == kernels.F64 {
+		v.F64 = x.F64()
+	} else {
+		v.F32 = x.F32()
+	}
+	return v
+}
+
+// take puts numbers that stateOf has read into a tensor.
+func take(x *kernels.Tensor, v checkpoints.StateTensor) {
+	if v.F64 != nil {
+		kernels.Convert(x, kernels.FromF64(v.F64, x.Shape...))
+	} else {
+		kernels.Convert(x, kernels.FromF32(v.F32, x.Shape...))
+	}
+}
+
 // Save writes a checkpoint, atomically, and keeps the one before it (see
 // checkpoints.SaveState): parameters, moments and the position in
 // the data, which is also that of the schedule. A run that goes on from it has
@@ -79,15 +99,7 @@ func (t *Trainer) Save(path, modelSHA256 string) error {
 	if s.Run, err = json.Marshal(record); err != nil {
 		return err
 	}
-	t.tensors(func(name string, x *kernels.Tensor) {
-		v := checkpoints.StateTensor{Shape: x.Shape}
-		if x = x.OnHost(); x.DType == kernels.F64 {
-			v.F64 = x.F64()
-		} else {
-			v.F32 = x.F32()
-		}
-		s.Tensors[name] = v
-	})
+	t.tensors(func(name string, x *kernels.Tensor) { s.Tensors[name] = stateOf(x) })
 	return checkpoints.SaveState(path, s)
 }
 
@@ -180,13 +192,7 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 	if err != nil {
 		return err
 	}
-	t.tensors(func(name string, x *kernels.Tensor) {
-		if v := s.Tensors[name]; v.F64 != nil {
-			kernels.Convert(x, kernels.FromF64(v.F64, x.Shape...))
-		} else {
-			kernels.Convert(x, kernels.FromF32(v.F32, x.Shape...))
-		}
-	})
+	t.tensors(func(name string, x *kernels.Tensor) { take(x, s.Tensors[name]) })
 	t.done, t.skipped, t.history, t.accepted = got.Step, got.Skipped, got.History, got.Accepted
 	if note != "" {
 		t.notice(note)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"glimpse/internal/collective"
@@ -100,39 +99,30 @@ func (t *Trainer) accumulate(ctx context.Context, b *batch) error {
 		b.kept = make([][][]*kernels.Tensor, len(samples))
 	}
 	out := make([]bool, len(t.learners)) // learners whose step is left out
-	var failed error
+	failed := false
 	order := &turns{}
 	order.cond = sync.NewCond(&order.mu)
-	var claim atomic.Int64
-	var wg sync.WaitGroup
-	for _, w := range t.workers {
-		wg.Go(func() {
-			for {
-				i := int(claim.Add(1)) - 1
-				if i >= len(samples) {
-					return
-				}
-				values, err := t.work(ctx, w, samples[i])
-				if err != nil && errors.Is(err, model.ErrNonFinite) && !errors.Is(err, model.ErrNonFiniteWeights) {
-					// The model itself overflows on this sample: no adapter can use it.
-					values, err = nan(len(t.learners)), nil
-				}
-				order.wait(i, func() {
-					switch {
-					case failed != nil:
-					case errors.Is(err, errEmptyResponse):
-						b.outcomes[i].Empty = true
-					case err != nil:
-						failed = fmt.Errorf("sample %s: %w", samples[i].ID, err)
-					default:
-						failed = t.collect(w, b, i, values, out)
-					}
-				})
+	return t.each(len(samples), func(w *worker, i int) error {
+		values, err := t.work(ctx, w, samples[i])
+		if err != nil && errors.Is(err, model.ErrNonFinite) && !errors.Is(err, model.ErrNonFiniteWeights) {
+			// The model itself overflows on this sample: no adapter can use it.
+			values, err = nan(len(t.learners)), nil
+		}
+		order.wait(i, func() {
+			switch {
+			case failed:
+				err = nil
+			case errors.Is(err, errEmptyResponse):
+				b.outcomes[i].Empty, err = true, nil
+			case err != nil:
+				err = fmt.Errorf("sample %s: %w", samples[i].ID, err)
+			default:
+				err = t.collect(w, b, i, values, out)
 			}
+			failed = failed || err != nil
 		})
-	}
-	wg.Wait()
-	return failed
+		return err
+	})
 }
 
 // turns makes workers add their results in the order of the samples.

@@ -123,14 +123,14 @@ func (c *comparison) near(label string) bool {
 }
 
 // compare makes a comparison for every budget; nil without any.
-func (s *Section) compare(all *scores, baseline string) ([]*comparison, error) {
+func (s *Section) compare(all *scores, baseline string) []*comparison {
 	var out []*comparison
 	for _, b := range s.budgetsOr() {
 		c := &comparison{budget: b, baseline: baseline, chosen: baseline != "", flips: flipsFor(all.count)}
 		var best float64
 		for _, label := range s.order {
-			m, ok := s.mean(label, b)
-			if !ok || !s.whole(m) {
+			m, ok := s.wholeMean(label, b)
+			if !ok {
 				continue
 			}
 			c.results = append(c.results, &result{label: label, mean: m})
@@ -154,7 +154,7 @@ func (s *Section) compare(all *scores, baseline string) ([]*comparison, error) {
 		}
 		out = append(out, c)
 	}
-	return out, nil
+	return out
 }
 
 func flipsFor(samples int) int {
@@ -282,7 +282,7 @@ func (s *Section) testTable(c *comparison) *Table {
 	}
 	at := func(v float64) float64 { return 50 + 50*v/max(reach, 1e-9) }
 	for _, r := range c.results {
-		l := Line{Class: s.class(r.label), Cells: []Cell{s.labelCell(r.label), {Text: unit.Text(r.mean.Shown())}}}
+		l := Line{Class: s.class(r.label), Cells: []Cell{{Text: r.label}, {Text: unit.Text(r.mean.Shown())}}}
 		ends := stats.Interval{Low: unit.Of(unit.Score(r.interval.Low)), High: unit.Of(unit.Score(r.interval.High))}
 		of := Cell{}
 		if unit.Perplexity { // the better end is the lower one, and there is no largest
@@ -348,7 +348,7 @@ func pCell(p float64) Cell {
 func (s *Section) matrix(all *scores, b eviction.Budget) *Table {
 	var labels []string
 	for _, label := range s.order {
-		if m, ok := s.mean(label, b); ok && s.whole(m) && s.chosen(label) {
+		if _, ok := s.wholeMean(label, b); ok && s.chosen(label) {
 			labels = append(labels, label)
 		}
 	}
@@ -386,7 +386,7 @@ func (s *Section) matrix(all *scores, b eviction.Budget) *Table {
 		Note: fmt.Sprintf("The policy of the line less that of the column, in %s, mean over tasks. Bold: p < %.2f in the paired permutation test, Holm-corrected for the %d pairs.", form.unit, alpha, len(pairs))}
 	for i, label := range labels {
 		t.Heads = append(t.Heads, Head{Text: label})
-		l := Line{Class: s.class(label), Cells: []Cell{s.labelCell(label)}}
+		l := Line{Class: s.class(label), Cells: []Cell{{Text: label}}}
 		for j := range labels {
 			c := Cell{}
 			if at := slices.Index(pairs, pair{max(i, j), min(i, j)}); at >= 0 && difference[at] == difference[at] {

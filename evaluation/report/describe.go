@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -204,30 +203,22 @@ func (r *Report) summarize() {
 		}
 	}
 	for _, b := range r.budgets() {
-		t := &Table{Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}
-		var labels []string
-		for _, label := range order {
-			if slices.ContainsFunc(r.Sections, func(s *Section) bool { m, ok := s.mean(label, b); return ok && s.whole(m) }) {
-				labels = append(labels, label)
-				t.Lines = append(t.Lines, Line{Class: r.Sections[0].class(label), Cells: []Cell{{Text: label}}})
-			}
-		}
+		labels := slices.DeleteFunc(slices.Clone(order), func(label string) bool {
+			return !slices.ContainsFunc(r.Sections, func(s *Section) bool { _, ok := s.wholeMean(label, b); return ok })
+		})
 		if !slices.ContainsFunc(labels, func(l string) bool { return !IsReference(l) }) {
 			continue
 		}
+		t := r.Sections[0].policyTable(labels)
 		for _, s := range r.Sections {
-			t.Heads = append(t.Heads, Head{Text: s.Title, Unit: s.unit().Sign(), Note: s.metric()})
-			values := make([]float64, len(labels))
-			for i, label := range labels {
-				c := Cell{Text: absent}
-				values[i] = math.NaN()
-				if m, ok := s.mean(label, b); ok && s.whole(m) {
-					c, values[i] = scoreCell(m)
+			t.add(Head{Text: s.Title, Unit: s.unit().Sign(), Note: s.metric()}, higher, func(label string) (c Cell, v float64, ok bool) {
+				m, ok := s.wholeMean(label, b)
+				if ok {
+					c, v = scoreCell(m)
 				}
-				t.Lines[i].Cells = append(t.Lines[i].Cells, c)
-			}
-			markColumn(t, len(t.Heads)-1, values, competes(labels), higher)
+				return c, v, ok
+			})
 		}
-		r.Summary = append(r.Summary, Tab{Name: budgetName(b), Table: t})
+		r.Summary = append(r.Summary, Tab{Name: budgetName(b), Table: t.Table})
 	}
 }

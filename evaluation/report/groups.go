@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,7 +74,6 @@ func (s *Section) groupTabs() []Tab {
 }
 
 func (s *Section) groupTable(k groupKey, b eviction.Budget) *Table {
-	t := &Table{Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}
 	type key struct{ label, value string }
 	rows := make(map[key][]evaluation.Row)
 	for _, r := range s.groups {
@@ -84,33 +82,23 @@ func (s *Section) groupTable(k groupKey, b eviction.Budget) *Table {
 			rows[at] = append(rows[at], r)
 		}
 	}
-	var labels []string
-	for _, label := range s.order {
-		for _, v := range k.values {
-			if rows[key{label, v}] != nil {
-				labels = append(labels, label)
-				t.Lines = append(t.Lines, Line{Class: s.class(label), Cells: []Cell{s.labelCell(label)}})
-				break
-			}
-		}
-	}
-	for i, v := range k.values {
+	t := s.policyTable(slices.DeleteFunc(slices.Clone(s.order), func(label string) bool {
+		return !slices.ContainsFunc(k.values, func(v string) bool { return rows[key{label, v}] != nil })
+	}))
+	for _, v := range k.values {
 		most := 0 // a mean over fewer tasks than the others' is none
-		for _, label := range labels {
+		for _, label := range t.labels {
 			most = max(most, len(rows[key{label, v}]))
 		}
-		t.Heads = append(t.Heads, Head{Text: v, Unit: s.unit().Sign(), Note: fmt.Sprintf("%s = %s, mean over %d tasks", k.key, v, most)})
-		values := make([]float64, len(labels))
-		for j, label := range labels {
-			c := Cell{Text: absent}
-			values[j] = math.NaN()
-			if x := rows[key{label, v}]; x != nil && len(x) == most {
-				c, values[j] = scoreCell(evaluation.MeanOf(x))
-				c.Note = samplesIn(x, "")
+		t.add(Head{Text: v, Unit: s.unit().Sign(), Note: fmt.Sprintf("%s = %s, mean over %d tasks", k.key, v, most)}, higher, func(label string) (c Cell, score float64, ok bool) {
+			x := rows[key{label, v}]
+			if x == nil || len(x) != most {
+				return c, score, false
 			}
-			t.Lines[j].Cells = append(t.Lines[j].Cells, c)
-		}
-		markColumn(t, i+1, values, competes(labels), higher)
+			c, score = scoreCell(evaluation.MeanOf(x))
+			c.Note = samplesIn(x, "")
+			return c, score, true
+		})
 	}
-	return t
+	return t.Table
 }

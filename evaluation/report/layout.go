@@ -1,8 +1,6 @@
 package report
 
 import (
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -16,14 +14,19 @@ const textWidth = 120
 // writeColumns writes a table with its title.
 func writeColumns(out *tables.Page, title string, columns []column, opts TableOptions) {
 	if opts.Markdown {
-		fmt.Fprintf(out, "**%s**\n\n", title)
-		writeMarkdown(out, columns)
-	} else {
-		out.Heading(tables.Wrap(title, opts.Columns) + "\n\n")
-		writeText(out, columns, opts.Columns)
+		m := markdown{escapes: columnEscapes}
+		m.printf("**%s**\n\n", title)
+		m.table(tableOf(columns))
+		out.WriteString(m.String())
+		return
 	}
+	out.Heading(tables.Wrap(title, opts.Columns) + "\n\n")
+	writeText(out, columns, opts.Columns)
 	out.WriteString("\n")
 }
+
+// columnEscapes are those of a table that stands in a text of its own.
+var columnEscapes = strings.NewReplacer(`\`, `\\`, "|", `\|`, "\n", " ", "<", "&lt;", "_", `\_`, "*", `\*`, "`", "\\`")
 
 // writeText lays columns out with spaces. Task names are broken over several lines of the
 // head, between their words and no more than it takes. On a terminal of so many columns the lines
@@ -161,25 +164,14 @@ func breakName(name string, limit int) []string {
 	return lines
 }
 
-// writeMarkdown writes columns as a GitHub table.
-func writeMarkdown(out io.Writer, columns []column) {
-	escape := strings.NewReplacer(`\`, `\\`, "|", `\|`, "\n", " ", "<", "&lt;", "_", `\_`, "*", `\*`, "`", "\\`")
-	line := func(text func(column) string) {
-		for _, c := range columns {
-			io.WriteString(out, "| "+text(c)+" ")
-		}
-		io.WriteString(out, "|\n")
-	}
-	line(func(c column) string { return escape.Replace(c.head) })
-	for i := range columns {
-		if i == 0 {
-			io.WriteString(out, "|:---")
-		} else {
-			io.WriteString(out, "|---:")
+// tableOf is a table of columns.
+func tableOf(columns []column) *Table {
+	t := &Table{Lines: make([]Line, len(columns[0].cells))}
+	for i, c := range columns {
+		t.Heads = append(t.Heads, Head{Text: strings.ReplaceAll(c.head, "\n", " "), Left: i == 0})
+		for j, text := range c.cells {
+			t.Lines[j].Cells = append(t.Lines[j].Cells, Cell{Text: text})
 		}
 	}
-	io.WriteString(out, "|\n")
-	for row := range columns[0].cells {
-		line(func(c column) string { return escape.Replace(c.cells[row]) })
-	}
+	return t
 }

@@ -10,14 +10,14 @@ import (
 
 // WriteMarkdown writes what WriteHTML does, but for the charts, in the Markdown of GitHub.
 func (r *Report) WriteMarkdown(w io.Writer) error {
-	m := new(markdown)
+	m := &markdown{escapes: markdownEscapes}
 	m.head(1, r.Title)
 	for _, f := range r.Facts {
-		m.printf("- %s: %s\n", escape(f.Name), escape(f.Value))
+		m.printf("- %s: %s\n", m.escape(f.Name), m.escape(f.Value))
 	}
 	m.printf("\n")
 	for _, n := range r.Notices {
-		m.printf("> %s\n\n", escape(n))
+		m.printf("> %s\n\n", m.escape(n))
 	}
 	if len(r.Summary) > 0 {
 		m.head(2, "Summary")
@@ -34,7 +34,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	for _, run := range r.Runs {
 		m.head(3, run.Path)
 		for _, f := range run.Facts {
-			m.printf("- %s: %s\n", escape(f.Name), escape(f.Value))
+			m.printf("- %s: %s\n", m.escape(f.Name), m.escape(f.Value))
 		}
 		m.printf("\nThe same again:\n\n")
 		m.block(run.Command)
@@ -43,7 +43,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	}
 	m.printf("Made by evict report")
 	if r.Version != "" {
-		m.printf(", %s", escape(r.Version))
+		m.printf(", %s", m.escape(r.Version))
 	}
 	m.printf(".\n")
 	_, err := io.WriteString(w, m.String())
@@ -51,17 +51,20 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 }
 
 // markdown is a document that is written.
-type markdown struct{ strings.Builder }
+type markdown struct {
+	strings.Builder
+	escapes *strings.Replacer // of all text but code
+}
 
 func (m *markdown) printf(format string, args ...any) { fmt.Fprintf(m, format, args...) }
 
 func (m *markdown) head(level int, text string) {
-	m.printf("%s %s\n\n", strings.Repeat("#", level), escape(text))
+	m.printf("%s %s\n\n", strings.Repeat("#", level), m.escape(text))
 }
 
 func (m *markdown) section(s *Section, samples int) {
 	m.head(2, s.Title)
-	m.printf("%s\n\n", escape(s.Intro))
+	m.printf("%s\n\n", m.escape(s.Intro))
 	m.head(3, "Overview")
 	m.table(s.Overview)
 	m.head(3, "Scores and costs")
@@ -100,7 +103,7 @@ func (m *markdown) tabs(tabs []Tab) {
 	for _, t := range tabs {
 		m.head(4, t.Title())
 		if t.Note != "" {
-			m.printf("%s\n\n", escape(t.Note))
+			m.printf("%s\n\n", m.escape(t.Note))
 		}
 		for _, table := range []*Table{t.Table, t.More} {
 			if table != nil {
@@ -113,7 +116,7 @@ func (m *markdown) tabs(tabs []Tab) {
 // table leaves out columns that are drawings.
 func (m *markdown) table(t *Table) {
 	if t.Caption != "" {
-		m.printf("**%s**\n\n", escape(t.Caption))
+		m.printf("**%s**\n\n", m.escape(t.Caption))
 	}
 	shown := func(i int) bool { return t.Heads[i].Text != "" }
 	var rule strings.Builder
@@ -121,9 +124,9 @@ func (m *markdown) table(t *Table) {
 		if !shown(i) {
 			continue
 		}
-		text := escape(h.Text)
+		text := m.escape(h.Text)
 		if h.Unit != "" {
-			text += " (" + escape(h.Unit) + ")"
+			text += " (" + m.escape(h.Unit) + ")"
 		}
 		m.printf("| %s ", text)
 		if h.Left {
@@ -136,19 +139,19 @@ func (m *markdown) table(t *Table) {
 	for _, l := range t.Lines {
 		for i, c := range l.Cells {
 			if shown(i) {
-				m.printf("| %s ", cellText(c))
+				m.printf("| %s ", m.cellText(c))
 			}
 		}
 		m.printf("|\n")
 	}
 	m.printf("\n")
 	if t.Note != "" {
-		m.printf("%s\n\n", escape(strings.ReplaceAll(t.Note, "underlined", "italic")))
+		m.printf("%s\n\n", m.escape(strings.ReplaceAll(t.Note, "underlined", "italic")))
 	}
 }
 
-func cellText(c Cell) string {
-	text := escape(c.Text)
+func (m *markdown) cellText(c Cell) string {
+	text := m.escape(c.Text)
 	switch c.Mark {
 	case Best:
 		text = "**" + text + "**"
@@ -156,7 +159,7 @@ func cellText(c Cell) string {
 		text = "*" + text + "*"
 	}
 	if c.Error != "" {
-		text += " ±" + escape(c.Error)
+		text += " ±" + m.escape(c.Error)
 	}
 	if c.Near {
 		text += " ≈"
@@ -167,9 +170,9 @@ func cellText(c Cell) string {
 func (m *markdown) sample(task string, s SampleAnswers) {
 	title := fmt.Sprintf("%s, %s", task, s.ID)
 	m.head(4, title)
-	m.printf("%s", escape(s.About))
+	m.printf("%s", m.escape(s.About))
 	if s.Full != "" {
-		m.printf("; full cache %s %%", escape(s.Full))
+		m.printf("; full cache %s %%", m.escape(s.Full))
 	}
 	m.printf("\n\n")
 	if s.Prompt != "" {
@@ -185,7 +188,7 @@ func (m *markdown) sample(task string, s SampleAnswers) {
 	if len(s.Answers) > 0 {
 		m.printf("| score (%%) | answer ")
 		for _, b := range s.Budgets {
-			m.printf("| %s ", escape(b))
+			m.printf("| %s ", m.escape(b))
 		}
 		m.printf("|\n|---:|:---%s|\n", strings.Repeat("|:---", len(s.Budgets)))
 	}
@@ -198,14 +201,14 @@ func (m *markdown) sample(task string, s SampleAnswers) {
 		for _, t := range a.Turns {
 			turns = append(turns, code(t))
 		}
-		m.printf("| %s | %s", escape(score), strings.Join(turns, " / "))
+		m.printf("| %s | %s", m.escape(score), strings.Join(turns, " / "))
 		if a.Full {
 			m.printf(" (full cache)")
 		}
 		for _, by := range a.By {
 			var labels []string
 			for _, k := range by {
-				labels = append(labels, escape(k.Label))
+				labels = append(labels, m.escape(k.Label))
 			}
 			m.printf(" | %s", strings.Join(labels, ", "))
 		}
@@ -215,10 +218,10 @@ func (m *markdown) sample(task string, s SampleAnswers) {
 		m.printf("\n")
 	}
 	if len(s.Rest) > 0 {
-		m.printf("More answers, of %s, are in predictions.jsonl.\n\n", escape(strings.Join(s.Rest, ", ")))
+		m.printf("More answers, of %s, are in predictions.jsonl.\n\n", m.escape(strings.Join(s.Rest, ", ")))
 	}
 	for _, e := range s.Errors {
-		m.printf("- %s\n", escape(e))
+		m.printf("- %s\n", m.escape(e))
 	}
 	if len(s.Errors) > 0 {
 		m.printf("\n")
@@ -226,8 +229,8 @@ func (m *markdown) sample(task string, s SampleAnswers) {
 }
 
 // escape makes text stand for itself: no markup, no HTML, no table's end.
-func escape(text string) string {
-	return markdownEscapes.Replace(printable.Text(text))
+func (m *markdown) escape(text string) string {
+	return m.escapes.Replace(printable.Text(text))
 }
 
 var markdownEscapes = strings.NewReplacer(

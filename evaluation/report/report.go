@@ -280,10 +280,7 @@ func (s *Section) sort() {
 // fill makes everything that is shown.
 func (s *Section) fill(joined *runs.Joined, o Options) error {
 	scores := scoresOf(s, joined.Predictions)
-	comparisons, err := s.compare(scores, o.Baseline)
-	if err != nil {
-		return err
-	}
+	comparisons := s.compare(scores, o.Baseline)
 	s.Intro = s.intro()
 	s.Overview = s.overview(comparisons)
 	s.Quality = s.qualityChart()
@@ -293,6 +290,7 @@ func (s *Section) fill(joined *runs.Joined, o Options) error {
 	s.Heat = s.heatTabs()
 	s.Tests = s.testTabs(scores, comparisons)
 	s.Groups = s.groupTabs()
+	var err error
 	if s.Measures, err = s.measureTables(); err != nil {
 		return err
 	}
@@ -368,6 +366,12 @@ func (s *Section) mean(label string, b eviction.Budget) (evaluation.Mean, bool) 
 		}
 	}
 	return evaluation.Mean{}, false
+}
+
+// wholeMean is mean where it is over all tasks.
+func (s *Section) wholeMean(label string, b eviction.Budget) (evaluation.Mean, bool) {
+	m, ok := s.mean(label, b)
+	return m, ok && s.whole(m)
 }
 
 // row is the one of a label at a budget in a task.

@@ -44,7 +44,7 @@ func asJSON(t *testing.T, rows []evaluation.Row) string {
 	if err := evaluation.WriteJSON(&out, rows); err != nil {
 		t.Fatal(err)
 	}
-	again, err := evaluation.ReadJSON(bytes.NewReader(out.Bytes()))
+	again, err := readRows(out.Bytes())
 	if err != nil || len(again) != len(rows) {
 		t.Fatalf("read back: %d rows, %v", len(again), err)
 	}

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"cmp"
+	"math"
 	"slices"
 )
 
@@ -52,6 +54,47 @@ type Bar struct{ Low, At, High, Zero float64 }
 // absent stands for what was not measured.
 const absent = "–"
 
+// policyTable is a table with a line for each policy, to which columns are added.
+type policyTable struct {
+	*Table
+	labels []string
+	sparse bool // a column without any value is left out
+}
+
+// policyTable is one of the policies with these labels, in the section's looks.
+func (s *Section) policyTable(labels []string) *policyTable {
+	t := &policyTable{Table: &Table{Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}, labels: labels}
+	for _, label := range labels {
+		t.Lines = append(t.Lines, Line{Class: s.class(label), Cells: []Cell{{Text: label}}})
+	}
+	return t
+}
+
+// add adds a column of what cell says of the line of a label: how it is shown, and the value by which it is
+// marked. It is not ok where there is nothing.
+func (t *policyTable) add(head Head, better sense, cell func(label string) (c Cell, v float64, ok bool)) {
+	cells, values := make([]Cell, len(t.labels)), make([]float64, len(t.labels))
+	some := false
+	for i, label := range t.labels {
+		var ok bool
+		if cells[i], values[i], ok = cell(label); !ok {
+			cells[i], values[i] = Cell{Text: absent}, math.NaN()
+		}
+		some = some || cells[i].Text != absent
+	}
+	if t.sparse && !some {
+		return
+	}
+	t.Heads = append(t.Heads, head)
+	for i, c := range cells {
+		t.Lines[i].Cells = append(t.Lines[i].Cells, c)
+	}
+	if better != neither {
+		competes := func(i int) bool { return !IsReference(t.labels[i]) }
+		markColumn(t.Table, len(t.Heads)-1, values, competes, better)
+	}
+}
+
 // markColumn marks the best and the second best of a column by the values as they are shown,
 // so that what looks alike is marked alike. Lines that do not compete, and columns in which
 // all values are equal, stay as they are.
@@ -76,15 +119,7 @@ func markColumn(t *Table, column int, values []float64, competes func(line int) 
 	for text := range shown {
 		texts = append(texts, text)
 	}
-	slices.SortFunc(texts, func(a, b string) int {
-		switch {
-		case shown[a] > shown[b]:
-			return -1
-		case shown[a] < shown[b]:
-			return 1
-		}
-		return 0 // equal values are shown alike
-	})
+	slices.SortFunc(texts, func(a, b string) int { return cmp.Compare(shown[b], shown[a]) }) // equal values are shown alike
 	for i, v := range values {
 		if !competes(i) || v != v {
 			continue

@@ -73,36 +73,22 @@ func scoreCell(m evaluation.Mean) (Cell, float64) {
 	return c, m.Score
 }
 
-func (s *Section) labelCell(label string) Cell { return Cell{Text: label} }
-
-// competes tells which lines of a table, that has the section's labels in their order, are
-// compared with each other.
-func competes(labels []string) func(int) bool {
-	return func(i int) bool { return !IsReference(labels[i]) }
-}
-
 // overview has a line per policy and a column per budget.
 func (s *Section) overview(comparisons []*comparison) *Table {
-	t := &Table{Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}
-	for _, label := range s.order {
-		t.Lines = append(t.Lines, Line{Class: s.class(label), Cells: []Cell{s.labelCell(label)}})
-	}
+	t := s.policyTable(s.order)
 	near := false
 	for i, b := range s.budgetsOr() {
-		t.Heads = append(t.Heads, Head{Text: budgetName(b), Unit: s.unit().Sign()})
-		values := make([]float64, len(s.order))
-		for j, label := range s.order {
-			c := Cell{Text: absent}
-			values[j] = math.NaN()
-			if m, ok := s.mean(label, b); ok && s.whole(m) {
-				c, values[j] = scoreCell(m)
-				if c.Near = comparisons != nil && comparisons[i].near(label); c.Near {
-					c.Note, near = "not told apart from the best", true
-				}
+		t.add(Head{Text: budgetName(b), Unit: s.unit().Sign()}, higher, func(label string) (c Cell, v float64, ok bool) {
+			m, ok := s.wholeMean(label, b)
+			if !ok {
+				return c, v, false
 			}
-			t.Lines[j].Cells = append(t.Lines[j].Cells, c)
-		}
-		markColumn(t, i+1, values, competes(s.order), higher)
+			c, v = scoreCell(m)
+			if c.Near = comparisons != nil && comparisons[i].near(label); c.Near {
+				c.Note, near = "not told apart from the best", true
+			}
+			return c, v, true
+		})
 	}
 	if near {
 		t.Note += " ≈: not told apart from the best at that budget (paired permutation test, Holm-corrected, p ≥ 0.05)."
@@ -110,14 +96,14 @@ func (s *Section) overview(comparisons []*comparison) *Table {
 	if s.lacking() {
 		t.Note += " –: not measured on all tasks, or not at that budget."
 	}
-	return t
+	return t.Table
 }
 
 // lacking tells that some policy has no mean somewhere.
 func (s *Section) lacking() bool {
 	for _, label := range s.order {
 		for _, b := range s.budgetsOr() {
-			if m, ok := s.mean(label, b); !ok || !s.whole(m) {
+			if _, ok := s.wholeMean(label, b); !ok {
 				return true
 			}
 		}
@@ -125,12 +111,17 @@ func (s *Section) lacking() bool {
 	return false
 }
 
-// extra is a measure beside the scores, a column of the report.
+// extra is a measure beside the scores: a column of the report's tables, or of those of a text, or of both.
 type extra struct {
 	head  Head
 	get   func(evaluation.Mean) *float64
 	text  func(float64) string
 	sense sense
+	// In a text.
+	plain string // lines of the column's head
+	note  string
+	drop  int // see column.optional
+	brief func(float64) string
 }
 
 // sense is what is better in a column.
@@ -144,25 +135,38 @@ const (
 
 var extras = []extra{
 	{Head{Text: "hit rate", Unit: "%", Note: "critical-KV hit rate: share of the entries that the oracle keeps which are kept (Judge Q, arXiv:2509.10798, eq. 6)"},
-		func(m evaluation.Mean) *float64 { return m.HitRate }, percent, higher},
+		func(m evaluation.Mean) *float64 { return m.HitRate }, percent, higher,
+		"hit\n%", "hit: critical-KV hit rate against the true response", dropScores, wholePercent},
 	{Head{Text: "answer", Unit: "% kept", Note: "share of the prompt's tokens that the answer is read from which one KV head keeps, of the head that keeps most; where the task knows them"},
-		func(m evaluation.Mean) *float64 { return m.AnswerRecall }, percent, higher},
+		func(m evaluation.Mean) *float64 { return m.AnswerRecall }, percent, higher,
+		"ans\n%", "ans: of the prompt's tokens that the answer is read from, those that the best KV head for it keeps", dropAnswer, wholePercent},
 	{Head{Text: "recall", Unit: "%", Note: "recall at the budget of the policy's scores against the oracle's (LookaheadKV, arXiv:2603.10899, table 8)"},
-		func(m evaluation.Mean) *float64 { return m.Recall }, percent, higher},
+		func(m evaluation.Mean) *float64 { return m.Recall }, percent, higher,
+		"rec\n%", "rec: recall at the budget of the scores against the oracle's, and τ their rank correlation", dropScores, wholePercent},
 	{Head{Text: "τ", Note: "Kendall's τ-b of the policy's scores and the oracle's"},
-		func(m evaluation.Mean) *float64 { return m.KendallTau }, func(v float64) string { return fmt.Sprintf("%.2f", v) }, higher},
+		func(m evaluation.Mean) *float64 { return m.KendallTau }, hundredths, higher,
+		"τ", "", dropScores, hundredths},
 	{Head{Text: "kept", Unit: "KiB", Note: "bytes held after eviction"},
-		func(m evaluation.Mean) *float64 { return positive(m.KeptBytes) }, kib, neither},
-	{Head{Text: "kept", Unit: "% of full", Note: "bytes held after eviction, as a share of the full cache's"}, keptShare, percent, neither},
+		func(m evaluation.Mean) *float64 { return positive(m.KeptBytes) }, kib, neither,
+		"kept\nKiB", "kept: bytes held after eviction, and their share of the full cache", dropBytes, formatKiB},
+	{Head{Text: "kept", Unit: "% of full", Note: "bytes held after eviction, as a share of the full cache's"}, keptShare, percent, neither,
+		"kept\n%", "", dropShare, formatPercent},
 	{Head{Text: "read", Unit: "KiB/step", Note: "bytes that the attention of a decoding step reads, with what chooses the entries"},
-		func(m evaluation.Mean) *float64 { return m.TrafficBytes }, kib, neither},
+		func(m evaluation.Mean) *float64 { return m.TrafficBytes }, kib, neither,
+		"read\nKiB", "read: by the attention of a decoding step, with what chooses the entries", dropBytes, formatKiB},
 	{Head{Text: "TTFT", Unit: "ms", Note: "time to first token, median"},
-		func(m evaluation.Mean) *float64 { return m.TTFTMillis }, number, neither},
+		func(m evaluation.Mean) *float64 { return m.TTFTMillis }, number, neither, "", "", 0, nil},
 	{Head{Text: "overhead", Unit: "% of prefill", Note: "time added to a plain prefill before the first token"},
-		func(m evaluation.Mean) *float64 { return m.TTFTOverhead }, signed, neither},
+		func(m evaluation.Mean) *float64 { return m.TTFTOverhead }, signed, neither,
+		"TTFT\n+%", "TTFT: time added to a plain prefill before the first token", dropTime, formatOverhead},
 	{Head{Text: "decode", Unit: "tokens/s", Note: "decoding speed after the first token"},
-		func(m evaluation.Mean) *float64 { return m.DecodeTokensPerSecond }, number, neither},
+		func(m evaluation.Mean) *float64 { return m.DecodeTokensPerSecond }, number, neither,
+		"decode\ntok/s", "decode: tokens per second after the first", dropTime, formatRate},
 }
+
+func wholePercent(v float64) string { return fmt.Sprintf("%.0f", 100*v) }
+
+func hundredths(v float64) string { return fmt.Sprintf("%.2f", v) }
 
 func positive(v float64) *float64 {
 	if v > 0 {
@@ -215,36 +219,15 @@ func (s *Section) scoreTabs() []Tab {
 }
 
 func (s *Section) scoreTable(b eviction.Budget) *Table {
-	t := &Table{Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}
 	var labels []string
-	var means []evaluation.Mean
+	means := make(map[string]evaluation.Mean)
 	for _, label := range s.order {
 		if m, ok := s.mean(label, b); ok {
-			labels, means = append(labels, label), append(means, m)
-			t.Lines = append(t.Lines, Line{Class: s.class(label), Cells: []Cell{s.labelCell(label)}})
+			labels, means[label] = append(labels, label), m
 		}
 	}
-	add := func(head Head, better sense, cell func(i int) (Cell, float64)) {
-		values := make([]float64, len(labels))
-		some := false
-		for i := range labels {
-			var c Cell
-			c, values[i] = cell(i)
-			some = some || c.Text != absent
-			t.Lines[i].Cells = append(t.Lines[i].Cells, c)
-		}
-		if !some {
-			for i := range t.Lines {
-				t.Lines[i].Cells = t.Lines[i].Cells[:len(t.Heads)]
-			}
-			return
-		}
-		t.Heads = append(t.Heads, head)
-		if better != neither {
-			markColumn(t, len(t.Heads)-1, values, competes(labels), better)
-		}
-	}
-	nothing := Cell{Text: absent}
+	t := s.policyTable(labels)
+	t.sparse = true
 	for _, task := range s.tasks {
 		name, note := strings.TrimPrefix(task, s.Suite+"/"), ""
 		if r := s.anyRow(task); r != nil {
@@ -254,37 +237,35 @@ func (s *Section) scoreTable(b eviction.Budget) *Table {
 		if n := scoredOf(s.at(b), task); n != "" {
 			unit = strings.TrimPrefix(unit+", "+n, ", ")
 		}
-		add(Head{Text: name, Unit: unit, Note: note}, higher, func(i int) (Cell, float64) {
-			r := s.row(labels[i], task, b)
+		t.add(Head{Text: name, Unit: unit, Note: note}, higher, func(label string) (c Cell, v float64, ok bool) {
+			r := s.row(label, task, b)
 			if r == nil {
-				return nothing, math.NaN()
+				return c, v, false
 			}
-			c, v := scoreCell(r.Mean())
+			c, v = scoreCell(r.Mean())
 			c.Note = samplesIn([]evaluation.Row{*r}, "")
 			if r.Failed > 0 {
 				c.Note += fmt.Sprintf(", %d failed", r.Failed)
 			}
-			return c, v
+			return c, v, true
 		})
 	}
 	if len(s.tasks) > 1 {
-		add(Head{Text: "mean", Unit: s.unit().Sign(), Note: "over tasks, each with the same weight"}, higher, func(i int) (Cell, float64) {
-			if !s.whole(means[i]) {
-				return nothing, math.NaN()
-			}
-			return scoreCell(means[i])
+		t.add(Head{Text: "mean", Unit: s.unit().Sign(), Note: "over tasks, each with the same weight"}, higher, func(label string) (Cell, float64, bool) {
+			c, v := scoreCell(means[label])
+			return c, v, s.whole(means[label])
 		})
 	}
-	s.addAgreement(add, labels, b)
-	for _, c := range extras {
-		add(c.head, c.sense, func(i int) (Cell, float64) {
-			if v := c.get(means[i]); v != nil {
-				return Cell{Text: c.text(*v)}, *v
+	s.addAgreement(t, b)
+	for _, x := range extras {
+		t.add(x.head, x.sense, func(label string) (c Cell, v float64, ok bool) {
+			if p := x.get(means[label]); p != nil {
+				return Cell{Text: x.text(*p)}, *p, true
 			}
-			return nothing, math.NaN()
+			return c, v, false
 		})
 	}
-	return t
+	return t.Table
 }
 
 func (s *Section) anyRow(task string) *evaluation.Row {
@@ -297,22 +278,7 @@ func (s *Section) anyRow(task string) *evaluation.Row {
 
 // addAgreement adds how answers agree with those of the full cache, means over the tasks
 // where all rows have it.
-func (s *Section) addAgreement(add func(Head, sense, func(int) (Cell, float64)), labels []string, b eviction.Budget) {
-	mean := func(label, measure string) float64 {
-		sum := 0.0
-		for _, task := range s.tasks {
-			r := s.row(label, task, b)
-			if r == nil {
-				return math.NaN()
-			}
-			v, ok := r.Measures[measure]
-			if !ok {
-				return math.NaN()
-			}
-			sum += v / float64(len(s.tasks))
-		}
-		return sum
-	}
+func (s *Section) addAgreement(t *policyTable, b eviction.Budget) {
 	for _, a := range []struct {
 		measure string
 		head    Head
@@ -324,11 +290,19 @@ func (s *Section) addAgreement(add func(Head, sense, func(int) (Cell, float64)),
 		{evaluation.MeasurePrefix, Head{Text: "prefix", Unit: "% of full", Note: "tokens before the first that differs from the full cache's answer"}, percent, higher},
 		{evaluation.MeasureNLL, Head{Text: "NLL", Unit: "nats/token", Note: "mean negative log-likelihood of the full cache's answer under eviction; lower is better"}, func(v float64) string { return fmt.Sprintf("%.3f", v) }, lower},
 	} {
-		add(a.head, a.sense, func(i int) (Cell, float64) {
-			if v := mean(labels[i], a.measure); v == v {
-				return Cell{Text: a.text(v)}, v
+		t.add(a.head, a.sense, func(label string) (c Cell, mean float64, ok bool) {
+			for _, task := range s.tasks {
+				r := s.row(label, task, b)
+				if r == nil {
+					return c, 0, false
+				}
+				v, ok := r.Measures[a.measure]
+				if !ok {
+					return c, 0, false
+				}
+				mean += v / float64(len(s.tasks))
 			}
-			return Cell{Text: absent}, math.NaN()
+			return Cell{Text: a.text(mean)}, mean, true
 		})
 	}
 }
@@ -341,13 +315,8 @@ func (s *Section) measureTables() ([]*Table, error) {
 	}
 	var out []*Table
 	for _, m := range tables {
-		t := &Table{Caption: m.title, Lines: make([]Line, len(m.columns[0].cells))}
-		for i, c := range m.columns {
-			t.Heads = append(t.Heads, Head{Text: strings.ReplaceAll(c.head, "\n", " "), Left: i == 0})
-			for j, text := range c.cells {
-				t.Lines[j].Cells = append(t.Lines[j].Cells, Cell{Text: text})
-			}
-		}
+		t := tableOf(m.columns)
+		t.Caption = m.title
 		for j, label := range m.columns[0].cells {
 			t.Lines[j].Class = s.class(label)
 		}

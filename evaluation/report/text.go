@@ -153,68 +153,28 @@ const (
 	dropScores
 )
 
-// measure is a column after the tasks.
-type measure struct {
-	head   string // lines of the column's head in plain text
-	note   string
-	drop   int                          // see column.optional
-	format func(evaluation.Mean) string // absent if the mean lacks it
-}
-
-func measuresOf(rows []evaluation.Row, means []evaluation.Mean) []measure {
-	optional := func(get func(evaluation.Mean) *float64, format func(float64) string) func(evaluation.Mean) string {
-		return func(m evaluation.Mean) string {
-			if v := get(m); v != nil {
-				return format(*v)
-			}
-			return absent
-		}
+// measuresOf are the measures of a text's tables that some mean has.
+func measuresOf(rows []evaluation.Row, means []evaluation.Mean) []extra {
+	all := []extra{
+		{get: func(m evaluation.Mean) *float64 { return m.Agreement }, brief: wholePercent, drop: dropAnswer,
+			plain: "agree\n%" + measuredOf(rows, evaluation.Agreement), note: "agree: token F1 of the answer against the full cache's"},
+		{get: func(m evaluation.Mean) *float64 { return m.NLL }, brief: func(v float64) string { return fmt.Sprintf("%.3g", v) }, drop: dropAnswer,
+			plain: "NLL\nnats" + measuredOf(rows, evaluation.MeasureNLL), note: "NLL: of the full cache's answer under eviction, mean per token"},
 	}
-	all := []measure{
-		{"agree\n%" + measuredOf(rows, evaluation.Agreement), "agree: token F1 of the answer against the full cache's", dropAnswer,
-			optional(func(m evaluation.Mean) *float64 { return m.Agreement }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
-		{"NLL\nnats" + measuredOf(rows, evaluation.MeasureNLL), "NLL: of the full cache's answer under eviction, mean per token", dropAnswer,
-			optional(func(m evaluation.Mean) *float64 { return m.NLL }, func(v float64) string { return fmt.Sprintf("%.3g", v) })},
-		{"hit\n%", "hit: critical-KV hit rate against the true response", dropScores,
-			optional(func(m evaluation.Mean) *float64 { return m.HitRate }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
-		{"ans\n%", "ans: of the prompt's tokens that the answer is read from, those that the best KV head for it keeps", dropAnswer,
-			optional(func(m evaluation.Mean) *float64 { return m.AnswerRecall }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
-		{"rec\n%", "rec: recall at the budget of the scores against the oracle's, and τ their rank correlation", dropScores,
-			optional(func(m evaluation.Mean) *float64 { return m.Recall }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) })},
-		{"τ", "", dropScores,
-			optional(func(m evaluation.Mean) *float64 { return m.KendallTau }, func(v float64) string { return fmt.Sprintf("%.2f", v) })},
-		{"kept\nKiB", "kept: bytes held after eviction, and their share of the full cache", dropBytes,
-			func(m evaluation.Mean) string {
-				if m.KeptBytes == 0 { // nothing was kept of anything
-					return absent
-				}
-				return formatKiB(m.KeptBytes)
-			}},
-		{"kept\n%", "", dropShare,
-			func(m evaluation.Mean) string {
-				if m.FullBytes == 0 {
-					return absent
-				}
-				return formatPercent(m.KeptBytes / m.FullBytes)
-			}},
-		{"read\nKiB", "read: by the attention of a decoding step, with what chooses the entries", dropBytes,
-			optional(func(m evaluation.Mean) *float64 { return m.TrafficBytes }, formatKiB)},
-		{"TTFT\n+%", "TTFT: time added to a plain prefill before the first token", dropTime,
-			optional(func(m evaluation.Mean) *float64 { return m.TTFTOverhead }, formatOverhead)},
-		{"decode\ntok/s", "decode: tokens per second after the first", dropTime,
-			optional(func(m evaluation.Mean) *float64 { return m.DecodeTokensPerSecond }, formatRate)},
-	}
-	return slices.DeleteFunc(all, func(c measure) bool {
-		return !slices.ContainsFunc(means, func(m evaluation.Mean) bool { return c.format(m) != absent })
+	return slices.DeleteFunc(append(all, extras...), func(x extra) bool {
+		return x.brief == nil || !slices.ContainsFunc(means, func(m evaluation.Mean) bool { return x.get(m) != nil })
 	})
 }
 
-func formatKiB(bytes float64) string {
-	if kib := bytes / 1024; kib < 100 {
-		return fmt.Sprintf("%.1f", kib)
+// briefly writes the measure of a mean, which may lack it.
+func (x extra) briefly(m evaluation.Mean) string {
+	if v := x.get(m); v != nil {
+		return x.brief(*v)
 	}
-	return fmt.Sprintf("%.0f", bytes/1024)
+	return absent
 }
+
+func formatKiB(bytes float64) string { return formatRate(bytes / 1024) }
 
 func formatPercent(share float64) string {
 	if share >= 0.9995 {
@@ -247,7 +207,7 @@ type column struct {
 	optional int
 }
 
-func (b block) columns(measures []measure, order []string) []column {
+func (b block) columns(measures []extra, order []string) []column {
 	accuracy := make(map[field]string)
 	for _, r := range b.rows {
 		accuracy[fieldOf(r)] = brief(r)
@@ -261,7 +221,7 @@ func (b block) columns(measures []measure, order []string) []column {
 	}
 	columns = append(columns, column{head: "mean ±se"})
 	for _, m := range measures {
-		columns = append(columns, column{head: m.head, optional: m.drop})
+		columns = append(columns, column{head: m.plain, optional: m.drop})
 	}
 	for _, m := range lines {
 		cells := []string{m.Label()}
@@ -274,7 +234,7 @@ func (b block) columns(measures []measure, order []string) []column {
 			cells = append(cells, m.Text())
 		}
 		for _, measure := range measures {
-			cells = append(cells, measure.format(m))
+			cells = append(cells, measure.briefly(m))
 		}
 		for i := range columns {
 			columns[i].cells = append(columns[i].cells, cells[i])
@@ -412,7 +372,7 @@ func meansOf(rows []evaluation.Row) []evaluation.Mean {
 }
 
 // notesOf explains the columns.
-func notesOf(rows []evaluation.Row, measures []measure) string {
+func notesOf(rows []evaluation.Row, measures []extra) string {
 	notes := []string{
 		"Budget: KV entries kept per KV head and layer",
 		fmt.Sprintf("tasks: %s (%s)", scoreTitle(rows), samplesIn(rows, " each")),

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"glimpse/datasets"
 	"glimpse/evaluation"
 
 	"go.yaml.in/yaml/v3"
@@ -39,12 +40,6 @@ func Join(all []*Stored) (*Joined, error) {
 	runsOf := make(map[pair][]*Stored)
 	for _, s := range all {
 		for _, p := range s.Predictions {
-			if !slices.Contains(out.Models, p.Model) {
-				out.Models = append(out.Models, p.Model)
-			}
-			if !slices.Contains(out.Tasks, p.Task) {
-				out.Tasks = append(out.Tasks, p.Task)
-			}
 			at := pair{p.Model, p.Task}
 			if others := runsOf[at]; !slices.Contains(others, s) {
 				for _, o := range others {
@@ -66,9 +61,23 @@ func Join(all []*Stored) (*Joined, error) {
 		}
 		out.Timings, out.Kept = append(out.Timings, s.Timings...), append(out.Kept, s.Kept...)
 	}
+	out.Models, out.Tasks = namesIn(out.Predictions)
 	evaluation.SortPredictions(out.Predictions, out.Models, out.Tasks)
 	sortedKept(out.Kept, out.Models, out.Tasks)
 	return out, nil
+}
+
+// namesIn are the models and the tasks of predictions in order of appearance.
+func namesIn(all []*evaluation.Prediction) (models, tasks []string) {
+	for _, p := range all {
+		if !slices.Contains(models, p.Model) {
+			models = append(models, p.Model)
+		}
+		if !slices.Contains(tasks, p.Task) {
+			tasks = append(tasks, p.Task)
+		}
+	}
+	return models, tasks
 }
 
 // sameMeasure is the relative difference up to which two measures are the same: a likelihood's last digits
@@ -96,29 +105,24 @@ func sameQuestions(a, b *Stored, model, task string) error {
 	if !a.Environment.model(model).same(b.Environment.model(model)) {
 		return fail("the weights are not the same")
 	}
-	was, err := contentsIn(a.Config)
-	if err != nil {
-		return fmt.Errorf("%s: %s: %w", a.Path, ConfigFile, err)
+	var contents [2]datasets.Contents
+	var settings [2]map[string]any
+	for i, s := range []*Stored{a, b} {
+		var err error
+		if contents[i], err = contentsIn(s.Config); err == nil {
+			settings[i], err = samplesConfig(s.Config, task)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", s.Path, ConfigFile, err)
+		}
 	}
-	is, err := contentsIn(b.Config)
-	if err != nil {
-		return fmt.Errorf("%s: %s: %w", b.Path, ConfigFile, err)
-	}
-	if changed := is.Changed(was); changed != "" {
+	if changed := contents[1].Changed(contents[0]); changed != "" {
 		return fail("the data are not the same: " + changed)
 	}
-	x, err := samplesConfig(a.Config, task)
-	if err != nil {
-		return fmt.Errorf("%s: %s: %w", a.Path, ConfigFile, err)
-	}
-	y, err := samplesConfig(b.Config, task)
-	if err != nil {
-		return fmt.Errorf("%s: %s: %w", b.Path, ConfigFile, err)
-	}
 	var differ []string
-	for _, m := range []map[string]any{x, y} {
+	for _, m := range settings {
 		for k := range m {
-			if !reflect.DeepEqual(x[k], y[k]) && !slices.Contains(differ, k) {
+			if !reflect.DeepEqual(settings[0][k], settings[1][k]) && !slices.Contains(differ, k) {
 				differ = append(differ, k)
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/evaluation"
@@ -77,15 +76,17 @@ func fetch(ctx context.Context, url string, settings objectstore.Settings, dir s
 func (s *Stored) read(dir string, answers int) error {
 	folders, config := []string{dir}, filepath.Join(dir, ConfigFile)
 	if _, err := os.Stat(config); errors.Is(err, fs.ErrNotExist) {
-		shards, err := filepath.Glob(filepath.Join(dir, "shard-*-of-*"))
+		shards, err := fs.Glob(os.DirFS(dir), "shard-*-of-*")
 		if err != nil {
 			return err
 		}
 		if len(shards) == 0 {
 			return fmt.Errorf("no %s: not the folder of a run of evict eval --out", ConfigFile)
 		}
-		slices.Sort(shards)
-		folders, config = shards, filepath.Join(dir, settingsFile)
+		folders, config = nil, filepath.Join(dir, settingsFile)
+		for _, shard := range shards {
+			folders = append(folders, filepath.Join(dir, shard))
+		}
 	}
 	var err error
 	if s.Config, err = regularfile.Read(config, yamlconfig.MaxBytes); err != nil {

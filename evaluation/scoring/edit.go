@@ -3,6 +3,8 @@ package scoring
 import (
 	"math"
 	"strings"
+
+	"github.com/pmezard/go-difflib/difflib"
 )
 
 func init() {
@@ -75,64 +77,19 @@ func commonCharacters(a, b []rune) int {
 }
 
 // matchingCharacters returns the characters in the matching blocks that
-// difflib.SequenceMatcher finds: the longest common block, and so on to the left
-// and to the right of it (Ratcliff and Metzener 1988). In a second text of 200
-// characters or more those that make up over one percent start no block.
+// difflib.SequenceMatcher finds.
 func matchingCharacters(a, b []rune) int {
-	positions := map[rune][]int{}
-	for j, r := range b {
-		positions[r] = append(positions[r], j)
-	}
-	if n := len(b); n >= 200 {
-		for r, at := range positions {
-			if len(at) > n/100+1 {
-				delete(positions, r)
-			}
-		}
-	}
-	type part struct{ aLow, aHigh, bLow, bHigh int }
 	total := 0
-	for queue := []part{{0, len(a), 0, len(b)}}; len(queue) > 0; {
-		p := queue[len(queue)-1]
-		queue = queue[:len(queue)-1]
-		i, j, size := longestBlock(a, b, positions, p.aLow, p.aHigh, p.bLow, p.bHigh)
-		if size == 0 {
-			continue
-		}
-		total += size
-		queue = append(queue, part{p.aLow, i, p.bLow, j}, part{i + size, p.aHigh, j + size, p.bHigh})
+	for _, block := range difflib.NewMatcher(characters(a), characters(b)).GetMatchingBlocks() {
+		total += block.Size
 	}
 	return total
 }
 
-// longestBlock returns the longest common block within a[aLow:aHigh] and
-// b[bLow:bHigh], of equally long ones the first in a, then in b. Characters without
-// positions extend a block but start none.
-func longestBlock(a, b []rune, positions map[rune][]int, aLow, aHigh, bLow, bHigh int) (bestA, bestB, size int) {
-	bestA, bestB = aLow, bLow
-	length := map[int]int{} // of the block that ends at a[i−1] and at the key in b
-	for i := aLow; i < aHigh; i++ {
-		next := map[int]int{}
-		for _, j := range positions[a[i]] {
-			if j < bLow {
-				continue
-			}
-			if j >= bHigh {
-				break
-			}
-			k := length[j-1] + 1
-			next[j] = k
-			if k > size {
-				bestA, bestB, size = i-k+1, j-k+1, k
-			}
-		}
-		length = next
+func characters(text []rune) []string {
+	out := make([]string, len(text))
+	for i, r := range text {
+		out[i] = string(r)
 	}
-	for bestA > aLow && bestB > bLow && a[bestA-1] == b[bestB-1] {
-		bestA, bestB, size = bestA-1, bestB-1, size+1
-	}
-	for bestA+size < aHigh && bestB+size < bHigh && a[bestA+size] == b[bestB+size] {
-		size++
-	}
-	return bestA, bestB, size
+	return out
 }

@@ -218,15 +218,44 @@ func fill(template string, values map[string]string) string {
 	return strings.NewReplacer(pairs...).Replace(template)
 }
 
-// texts reads fields that have to be there.
-func texts(row datasets.Row, names ...string) (map[string]string, error) {
+// reading reads fields of a row that have to be there. Its first error stays, and nothing is read after it.
+type reading struct {
+	datasets.Row
+	err error
+}
+
+func (r *reading) text(name string) (text string) {
+	if r.err == nil {
+		text, r.err = r.Text(name)
+	}
+	return text
+}
+
+func (r *reading) list(name string) (texts []string) {
+	if r.err == nil {
+		texts, r.err = r.Texts(name)
+	}
+	return texts
+}
+
+// decode is datasets.Row.Decode.
+func (r *reading) decode(name, want string, v any) {
+	if r.err == nil {
+		r.err = r.Decode(name, want, v)
+	}
+}
+
+// texts are fields by their names.
+func (r *reading) texts(names ...string) map[string]string {
 	out := make(map[string]string, len(names))
 	for _, name := range names {
-		text, err := row.Text(name)
-		if err != nil {
-			return nil, err
-		}
-		out[name] = text
+		out[name] = r.text(name)
 	}
-	return out, nil
+	return out
+}
+
+// texts reads fields that have to be there.
+func texts(row datasets.Row, names ...string) (map[string]string, error) {
+	r := reading{Row: row}
+	return r.texts(names...), r.err
 }

@@ -31,12 +31,12 @@ func ask(ctx context.Context, s *evaluation.Setting, user, begin string) ([]int3
 // (lines, documents, words), and so many fillers, which are small ones and bring it to its
 // length; a variant is another choice of the last filler. Text of the same numbers is the
 // same.
-type draft interface {
+type draft struct {
 	// text returns what the user says and how the answer begins. errNoMore where there
 	// are not so many units or fillers.
-	text(units, fillers, variant int) (user, begin string, err error)
-	// variants is how many there are.
-	variants() int
+	text     func(units, fillers, variant int) (user, begin string, err error)
+	variants int      // how many there are
+	answers  []string // what the model's must have in it
 }
 
 // errNoMore says that a draft has not so many parts.
@@ -76,7 +76,7 @@ func fit(ctx context.Context, s *evaluation.Setting, d draft, tokens int) (ids [
 		if err == nil && len(ids) == tokens {
 			return ids, user, nil
 		}
-		for variant := 1; variant < d.variants(); variant++ {
+		for variant := 1; variant < d.variants; variant++ {
 			for _, n := range []int{n, n + 1} {
 				if n == 0 {
 					continue

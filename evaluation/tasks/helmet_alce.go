@@ -68,13 +68,11 @@ func (p alcePrompt) documents(docs []alceDoc) string {
 // readCitations reads a question with its documents (load_alce). HELMET draws the worked
 // examples with Python's generator, this with its own, from the seed and the question.
 func readCitations(h *helmet, row datasets.Row) (map[string]string, error) {
-	values, err := texts(row, "question")
-	if err != nil {
-		return nil, err
-	}
+	r := reading{Row: row}
+	values := r.texts("question")
 	var docs []alceDoc
-	if err := row.Decode("docs", "a list of documents with title and text", &docs); err != nil {
-		return nil, err
+	if r.decode("docs", "a list of documents with title and text", &docs); r.err != nil {
+		return nil, r.err
 	}
 	values["context"] = h.alce.documents(docs[:min(len(docs), h.docs)])
 	values["instruction"], values["demos"] = h.alce.Instruction, ""

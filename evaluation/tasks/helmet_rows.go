@@ -28,34 +28,28 @@ func readQuestion(_ *helmet, row datasets.Row) (map[string]string, error) {
 	if !row.Has(question) && row.Has("input") {
 		question = "input"
 	}
-	values, err := texts(row, "context", question)
-	if err != nil {
-		return nil, err
-	}
+	r := reading{Row: row}
+	values := r.texts("context", question)
 	values["question"], values["demos"] = values[question], ""
 	for _, field := range []string{"demo", "demos"} {
 		if row.Has(field) {
-			if values["demos"], err = row.Text(field); err != nil {
-				return nil, err
-			}
+			values["demos"] = r.text(field)
 		}
 	}
-	return values, nil
+	return values, r.err
 }
 
 // readKeys reads a row of the JSON recall task, whose examples are pairs (load_json_kv).
 func readKeys(h *helmet, row datasets.Row) (map[string]string, error) {
-	values, err := texts(row, "context", "question")
-	if err != nil {
-		return nil, err
-	}
+	r := reading{Row: row}
+	values := r.texts("context", "question")
 	values["demos"] = ""
 	if h.shots == 0 {
-		return values, nil
+		return values, r.err
 	}
 	var pairs [][2]string
-	if err := row.Decode("demos", "a list of pairs of key and value", &pairs); err != nil {
-		return nil, err
+	if r.decode("demos", "a list of pairs of key and value", &pairs); r.err != nil {
+		return nil, r.err
 	}
 	if len(pairs) < h.shots {
 		return nil, fmt.Errorf("field \"demos\": %d pairs, want at least %d", len(pairs), h.shots)
@@ -69,37 +63,26 @@ func readKeys(h *helmet, row datasets.Row) (map[string]string, error) {
 // readDocuments reads a question with its documents (load_qa). HELMET draws the worked
 // examples with numpy's generator, this with its own, from the seed and the question.
 func readDocuments(h *helmet, row datasets.Row) (map[string]string, error) {
-	question, err := row.Text("question")
-	if err != nil {
-		return nil, err
-	}
-	values := map[string]string{"question": question, "demos": ""}
-	if values["context"], err = documents(row); err != nil {
-		return nil, err
-	}
-	if h.shots == 0 {
-		return values, nil
+	r := reading{Row: row}
+	question := r.text("question")
+	values := map[string]string{"question": question, "demos": "", "context": r.documents()}
+	if r.err != nil || h.shots == 0 {
+		return values, r.err
 	}
 	left := h.shots
 	for _, i := range drawn(h.setting.Seed, question, len(h.train), len(h.train)) {
-		example := h.train[i]
-		asked, err := example.Text("question")
-		if err != nil {
-			return nil, err
-		}
+		example := reading{Row: h.train[i]}
+		asked := example.text("question") // which it has
 		if asked == question {
 			continue
 		}
-		answers, err := example.Texts("answers")
-		if err == nil && len(answers) == 0 {
-			err = fmt.Errorf("field \"answers\": none")
+		answers := example.list("answers")
+		if example.err == nil && len(answers) == 0 {
+			example.err = fmt.Errorf("field \"answers\": none")
 		}
-		if err != nil {
-			return nil, example.Fail(err)
-		}
-		context, err := documents(example)
-		if err != nil {
-			return nil, example.Fail(err)
+		context := example.documents()
+		if example.err != nil {
+			return nil, example.Fail(example.err)
 		}
 		values["demos"] += fmt.Sprintf("%s\n\nQuestion: %s\nAnswer: %s\n\n", context, asked, answers[0])
 		if left--; left == 0 {
@@ -109,14 +92,12 @@ func readDocuments(h *helmet, row datasets.Row) (map[string]string, error) {
 	return values, nil
 }
 
-func documents(row datasets.Row) (string, error) {
+func (r *reading) documents() string {
 	var docs []struct{ Title, Text string }
-	if err := row.Decode("ctxs", "a list of documents with title and text", &docs); err != nil {
-		return "", err
-	}
+	r.decode("ctxs", "a list of documents with title and text", &docs)
 	out := make([]string, len(docs))
 	for i, d := range docs {
 		out[i] = fmt.Sprintf("Document (Title: %s): %s", d.Title, d.Text)
 	}
-	return strings.Join(out, "\n\n"), nil
+	return strings.Join(out, "\n\n")
 }

@@ -109,14 +109,10 @@ type dialogue struct {
 }
 
 func readDialogue(row datasets.Row) (d dialogue, err error) {
-	if d.story, err = row.Text("story"); err != nil {
-		return d, err
-	}
-	if d.questions, err = row.Texts("questions.input_text"); err != nil {
-		return d, err
-	}
-	if d.answers, err = row.Texts("answers.input_text"); err != nil {
-		return d, err
+	r := reading{Row: row}
+	d.story, d.questions, d.answers = r.text("story"), r.list("questions.input_text"), r.list("answers.input_text")
+	if r.err != nil {
+		return d, r.err
 	}
 	if len(d.questions) == 0 || len(d.answers) != len(d.questions) {
 		return d, fmt.Errorf("%d questions and %d answers, want as many and at least one", len(d.questions), len(d.answers))
@@ -248,19 +244,12 @@ func openTruthfulQA(ctx context.Context, s *evaluation.Setting) (*evaluation.Sam
 		return nil, err
 	}
 	return t.samples(func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
-		question, err := row.Text("question")
-		if err != nil {
-			return nil, err
+		r := reading{Row: row}
+		question := r.text("question")
+		ref := truthfulReference(r.list("correct_answers"), r.list("incorrect_answers"))
+		if r.err != nil {
+			return nil, r.err
 		}
-		right, err := row.Texts("correct_answers")
-		if err != nil {
-			return nil, err
-		}
-		wrong, err := row.Texts("incorrect_answers")
-		if err != nil {
-			return nil, err
-		}
-		ref := truthfulReference(right, wrong)
 		ids, err := s.Encode(ctx, evaluation.Prompt{Text: fill(truthfulQAPrompt, map[string]string{"question": strings.TrimSpace(question)}), Raw: true}, t.most)
 		if err != nil {
 			return nil, err
@@ -282,11 +271,8 @@ func truthfulReference(right, wrong []string) scoring.Reference {
 	}
 	ref := scoring.Reference{Answers: ended(right), Wrong: ended(wrong)}
 	const silent = "I have no comment."
-	for _, a := range ref.Answers {
-		if a == silent {
-			return ref
-		}
+	if !slices.Contains(ref.Answers, silent) {
+		ref.Answers = append(ref.Answers, silent)
 	}
-	ref.Answers = append(ref.Answers, silent)
 	return ref
 }

@@ -148,18 +148,13 @@ func openLongBench(ctx context.Context, s *evaluation.Setting, name string, e bo
 		t.edit = scoring.FirstLine
 	}
 	return t.samples(func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
-		values, err := texts(row, "context", "input")
-		if err != nil {
-			return nil, err
-		}
-		var ref scoring.Reference
-		if ref.Answers, err = row.Texts("answers"); err != nil {
-			return nil, err
-		}
+		r := reading{Row: row}
+		values, ref := r.texts("context", "input"), scoring.Reference{Answers: r.list("answers")}
 		if row.Has("all_classes") {
-			if ref.Classes, err = row.Texts("all_classes"); err != nil {
-				return nil, err
-			}
+			ref.Classes = r.list("all_classes")
+		}
+		if r.err != nil {
+			return nil, r.err
 		}
 		ids, err := encodeLong(ctx, s, fill(prompts[name], values), set.raw, t.most, halves)
 		if err != nil {

@@ -44,16 +44,13 @@ func openLongBenchV2(ctx context.Context, s *evaluation.Setting, _ string) (*eva
 		return nil, err
 	}
 	return t.samples(func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
-		values, err := texts(row, "context", "question", "choice_A", "choice_B", "choice_C", "choice_D")
-		if err != nil {
-			return nil, err
+		r := reading{Row: row}
+		values, labels := r.texts("context", "question", "choice_A", "choice_B", "choice_C", "choice_D"), r.texts("answer", "difficulty", "length")
+		if r.err != nil {
+			return nil, r.err
 		}
 		for name, text := range values {
 			values[name] = strings.TrimSpace(text)
-		}
-		labels, err := texts(row, "answer", "difficulty", "length")
-		if err != nil {
-			return nil, err
 		}
 		ids, err := encodeLong(ctx, s, fill(longBenchV2Prompt, values), false, t.most, joined)
 		if err != nil {

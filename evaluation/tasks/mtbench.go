@@ -37,23 +37,16 @@ type mtQuestion struct {
 	reference    []string // of the turns; nil: none
 }
 
-func readMTQuestion(row datasets.Row) (q mtQuestion, err error) {
-	if q.id, err = row.Text("question_id"); err != nil {
-		return q, err
-	}
-	if q.category, err = row.Text("category"); err != nil {
-		return q, err
-	}
-	if q.turns, err = row.Texts("turns"); err != nil {
-		return q, err
-	}
-	if len(q.turns) < 1 || len(q.turns) > 2 || slices.Contains(q.turns, "") {
-		return q, fmt.Errorf("field %q: got %d turns, want one or two, none of them empty", "turns", len(q.turns))
+func readMTQuestion(row datasets.Row) (q mtQuestion, _ error) {
+	r := reading{Row: row}
+	q = mtQuestion{id: r.text("question_id"), category: r.text("category"), turns: r.list("turns")}
+	if r.err == nil && (len(q.turns) < 1 || len(q.turns) > 2 || slices.Contains(q.turns, "")) {
+		r.err = fmt.Errorf("field %q: got %d turns, want one or two, none of them empty", "turns", len(q.turns))
 	}
 	if row.Has("reference") {
-		q.reference, err = row.Texts("reference")
+		q.reference = r.list("reference")
 	}
-	return q, err
+	return q, r.err
 }
 
 func mtFile(ctx context.Context, s *evaluation.Setting) (string, error) {
@@ -180,12 +173,9 @@ func mtReferences(questions, named string) (map[string][]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		id, err := row.Text("question_id")
-		if err != nil {
-			return nil, row.Fail(err)
-		}
-		if out[id], err = row.Texts("choices.0.turns"); err != nil {
-			return nil, row.Fail(err)
+		r := reading{Row: row}
+		if out[r.text("question_id")] = r.list("choices.0.turns"); r.err != nil {
+			return nil, row.Fail(r.err)
 		}
 	}
 	return out, nil

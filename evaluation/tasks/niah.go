@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -146,53 +147,46 @@ func (n *niah) choose() error {
 func (n *niah) sample(ctx context.Context, length, maxNew int, depth float64, i int) (*evaluation.Sample, error) {
 	// The same sample has the same haystack and needle at all lengths and depths.
 	rng := rand.New(rand.NewPCG(n.setting.Seed, seedOf("niah")+uint64(i)))
-	d := &niahDraft{depth: depth, hay: n.given}
+	var hidden needle
 	if n.own != nil {
-		d.needle = *n.own
+		hidden = *n.own
 	} else {
 		about, value := randomPair(rng), randomNumber(rng)
-		d.needle = numberNeedle(about, value)
+		hidden = numberNeedle(about, value)
 	}
-	if d.hay == nil {
-		d.hay = makeHaystack(rng, niahHaystack)
+	hay, from := n.given, 0
+	if hay == nil {
+		hay = makeHaystack(rng, niahHaystack)
 	} else {
-		d.from = rng.IntN(len(d.hay.words))
+		from = rng.IntN(len(hay.words))
 	}
-	ids, _, err := fit(ctx, n.setting, d, length)
+	ids, _, err := fit(ctx, n.setting, niahDraft(hidden, hay, from, depth), length)
 	if err != nil {
 		return nil, err
 	}
 	return &evaluation.Sample{
 		Turns:    []evaluation.Turn{{Prompt: evaluation.Fixed(ids), MaxNew: maxNew}},
-		Evidence: standingText(n.setting.Model, ids, d.needle.answer), References: []string{d.needle.answer},
+		Evidence: standingText(n.setting.Model, ids, hidden.answer), References: []string{hidden.answer},
 		Groups: []evaluation.Group{{Key: "length", Value: strconv.Itoa(length)}, {Key: "depth", Value: formatDepth(depth)}},
 		Score: func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
-			score, err := n.rate.Score(answers[0].Text, scoring.Reference{Answers: []string{d.needle.answer}})
+			score, err := n.rate.Score(answers[0].Text, scoring.Reference{Answers: []string{hidden.answer}})
 			return evaluation.Scores{n.metric: score}, err
 		},
 	}, nil
 }
 
-// niahDraft is a prompt; its units are words of the haystack.
-type niahDraft struct {
-	needle needle
-	hay    *haystack
-	from   int // the first word
-	depth  float64
-}
-
-func (d *niahDraft) variants() int { return len(fillerEnds) }
-
-func (d *niahDraft) text(units, fillers, variant int) (user, begin string, err error) {
-	list := sentences(append(d.hay.take(d.from, units), filler(fillers, variant)...))
-	words, at := 0, 0 // the needle stands after the last sentence that ends before its depth
-	for at < len(list) && float64(words+len(strings.Fields(list[at])))/float64(max(1, units+fillers)) <= d.depth {
-		words += len(strings.Fields(list[at]))
-		at++
-	}
-	list = append(list[:at:at], append([]string{d.needle.text}, list[at:]...)...)
-	return "Some important information is hidden within the following text. Read it carefully; a question about it follows.\n\n" +
-		strings.Join(list, " ") + "\n\n" + d.needle.question + " Answer with nothing but what the text says.", "", nil
+// niahDraft is a prompt; its units are words of the haystack, from one of them on.
+func niahDraft(n needle, hay *haystack, from int, depth float64) draft {
+	return draft{variants: len(fillerEnds), text: func(units, fillers, variant int) (user, begin string, err error) {
+		list := sentences(append(hay.take(from, units), filler(fillers, variant)...))
+		words, at := 0, 0 // the needle stands after the last sentence that ends before its depth
+		for at < len(list) && float64(words+len(strings.Fields(list[at])))/float64(max(1, units+fillers)) <= depth {
+			words += len(strings.Fields(list[at]))
+			at++
+		}
+		return "Some important information is hidden within the following text. Read it carefully; a question about it follows.\n\n" +
+			strings.Join(slices.Insert(list, at, n.text), " ") + "\n\n" + n.question + " Answer with nothing but what the text says.", "", nil
+	}}
 }
 
 // depthsOf reads a list of shares, or how many there are.

@@ -51,17 +51,11 @@ const (
 // rulerTask is one of the 13.
 type rulerTask struct {
 	name      string
-	maxNew    int    // tokens_to_generate
-	metric    string // of scripts/eval/synthetic/constants.py
-	essay     bool   // the haystack is running text
-	documents bool   // it wants files of questions and documents
-	make      func(r *ruler, rng *rand.Rand, length, index int) (rulerDraft, error)
-}
-
-// rulerDraft is a prompt whose length is open, and what the answer must have in it.
-type rulerDraft interface {
-	draft
-	answers() []string
+	maxNew    int          // tokens_to_generate
+	metric    string       // of scripts/eval/synthetic/constants.py
+	needles   rulerNeedles // of the needle tasks
+	documents bool         // it wants files of questions and documents
+	make      func(r *ruler, rng *rand.Rand, length, index int) (draft, error)
 }
 
 var rulerTasks = []rulerTask{
@@ -138,7 +132,7 @@ func openRULER(ctx context.Context, s *evaluation.Setting, subtask string) (*eva
 // read reads what prompts are made of.
 func (r *ruler) read(files rulerFiles) (err error) {
 	switch {
-	case r.rulerTask.essay && files.haystack != "":
+	case r.needles.haystack == hayEssay && files.haystack != "":
 		r.essay, err = readHaystack(files.haystack, nil)
 	case r.documents && files.documents == "":
 		name, option := "squad.json", "squad"
@@ -165,7 +159,7 @@ func (r *ruler) sample(ctx context.Context, length, i int) (*evaluation.Sample, 
 	if err != nil {
 		return nil, err
 	}
-	return r.asked(ids, d.answers()), nil
+	return r.asked(ids, d.answers), nil
 }
 
 // seedOf keeps the samples of tasks apart.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,8 +63,8 @@ func findRULER(ctx context.Context, s *evaluation.Setting, task string) (f ruler
 	first := func(patterns ...string) string {
 		for _, p := range patterns {
 			// The pattern is ours, and so right; Glob's order is that of the names.
-			if found, _ := filepath.Glob(filepath.Join(globQuote(data), p)); len(found) > 0 {
-				return found[0]
+			if found, _ := fs.Glob(os.DirFS(data), p); len(found) > 0 {
+				return filepath.Join(data, found[0])
 			}
 		}
 		return ""
@@ -76,10 +77,6 @@ func findRULER(ctx context.Context, s *evaluation.Setting, task string) (f ruler
 		f.haystack = first("PaulGrahamEssays.json", "haystack.txt")
 	}
 	return f, nil
-}
-
-func globQuote(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
 // openPrompts reads ready prompts: RULER's rows ("input", "outputs" and in newer ones
@@ -98,33 +95,22 @@ func (r *ruler) openPrompts(path string) (*evaluation.Samples, error) {
 }
 
 func (r *ruler) promptOf(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
-	answer := "outputs"
-	var prompt evaluation.Prompt
-	var err error
+	answer, read := "outputs", reading{Row: row}
+	prompt := evaluation.Prompt{Raw: true}
 	if row.Has("context") && row.Has("question") {
-		var parts [2]string
-		for i, name := range []string{"context", "question"} {
-			if parts[i], err = row.Text(name); err != nil {
-				return nil, err
-			}
-		}
-		prompt.Text, answer = parts[0]+parts[1], "answer"
-	} else if prompt.Text, err = row.Text("input"); err != nil {
-		return nil, err
+		prompt.Text, answer = read.text("context")+read.text("question"), "answer"
+	} else {
+		prompt.Text = read.text("input")
 	}
-	prompt.Raw = true
 	if row.Has("answer_prefix") {
-		prompt.Raw = false
-		if prompt.Begin, err = row.Text("answer_prefix"); err != nil {
-			return nil, err
-		}
+		prompt.Raw, prompt.Begin = false, read.text("answer_prefix")
 	}
-	want, err := row.Texts(answer)
-	if err == nil && len(want) == 0 {
-		err = fmt.Errorf("field %q: got nothing, want a list of strings", answer)
+	want := read.list(answer)
+	if read.err == nil && len(want) == 0 {
+		read.err = fmt.Errorf("field %q: got nothing, want a list of strings", answer)
 	}
-	if err != nil {
-		return nil, err
+	if read.err != nil {
+		return nil, read.err
 	}
 	ids, err := r.setting.Encode(ctx, prompt, r.maxNew)
 	if err != nil {

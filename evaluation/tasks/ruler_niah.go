@@ -53,24 +53,14 @@ var essayDepths = func() (out [40]float64) {
 }()
 
 func rulerNIAH(name string, n rulerNeedles) rulerTask {
-	return rulerTask{name: name, maxNew: 128, metric: rulerAll, essay: n.haystack == hayEssay,
-		make: func(r *ruler, rng *rand.Rand, length, _ int) (rulerDraft, error) { return n.draft(r, rng, length), nil }}
+	return rulerTask{name: name, maxNew: 128, metric: rulerAll, needles: n, make: n.draft}
 }
 
-// niahRULER is a prompt. Its units are words of running text, or lines.
-type niahRULER struct {
-	rulerNeedles
-	needles []string  // in the order in which they stand
-	shares  []float64 // of the haystack before each
-	query   string
-	want    []string
-	hay     *haystack
-	others  func(n int) []string // needles that are not asked for
-}
-
-func (n rulerNeedles) draft(r *ruler, rng *rand.Rand, length int) *niahRULER {
-	d := &niahRULER{rulerNeedles: n}
-	var keys []string
+// draft is a prompt. Its units are words of running text, or lines.
+func (n rulerNeedles) draft(r *ruler, rng *rand.Rand, length, _ int) (draft, error) {
+	d := draft{variants: len(fillerEnds)}
+	var keys, needles []string // needles in the order in which they stand
+	var shares []float64       // of the haystack before each
 	values := make(map[string][]string)
 	for len(keys) < n.k {
 		key := n.keys.draw(rng)
@@ -81,80 +71,78 @@ func (n rulerNeedles) draft(r *ruler, rng *rand.Rand, length int) *niahRULER {
 		for range n.v {
 			value := n.values.draw(rng)
 			values[key] = append(values[key], value)
-			d.needles = append(d.needles, fmt.Sprintf(rulerNeedle, n.values.name, key, value))
+			needles = append(needles, fmt.Sprintf(rulerNeedle, n.values.name, key, value))
 		}
 	}
-	rng.Shuffle(len(d.needles), func(i, j int) { d.needles[i], d.needles[j] = d.needles[j], d.needles[i] })
+	rng.Shuffle(len(needles), func(i, j int) { needles[i], needles[j] = needles[j], needles[i] })
 	depths := rng.Perm(len(essayDepths))
-	for i := range d.needles {
+	for i := range needles {
 		share := rng.Float64()
 		if n.haystack == hayEssay {
 			share = essayDepths[depths[i]] / 100
 		}
-		d.shares = append(d.shares, share)
+		shares = append(shares, share)
 	}
-	slices.Sort(d.shares)
+	slices.Sort(shares)
 	var asked []string
 	for _, i := range rng.Perm(n.k)[:n.q] {
 		asked = append(asked, keys[i])
-		d.want = append(d.want, values[keys[i]]...)
+		d.answers = append(d.answers, values[keys[i]]...)
 	}
-	d.query = asked[0]
+	query := asked[0]
 	if last := len(asked) - 1; last > 0 {
-		d.query = strings.Join(asked[:last], ", ") + ", and " + asked[last]
+		query = strings.Join(asked[:last], ", ") + ", and " + asked[last]
 	}
-	switch n.haystack {
-	case hayEssay:
-		if d.hay = r.essay; d.hay == nil {
-			d.hay = makeHaystack(rng, length)
-		}
-	case hayNeedles:
-		var made []string
+	hay := r.essay
+	if n.haystack == hayEssay && hay == nil {
+		hay = makeHaystack(rng, length)
+	}
+	lines := func(count int) []string { return slices.Repeat([]string{noise}, count) }
+	if n.haystack == hayNeedles { // that are not asked for
 		more := rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64()))
-		d.others = func(count int) []string {
-			for len(made) < count {
+		lines = growing(func() string {
+			for {
 				if key := n.keys.draw(more); values[key] == nil {
-					made = append(made, fmt.Sprintf(rulerNeedle, n.values.name, key, n.values.draw(more)))
+					return fmt.Sprintf(rulerNeedle, n.values.name, key, n.values.draw(more))
 				}
 			}
-			return made[:count]
-		}
+		})
 	}
-	return d
+	d.text = func(units, fillers, variant int) (user, begin string, err error) {
+		var context string
+		if n.haystack == hayEssay {
+			list := sentences(append(hay.take(0, units), filler(fillers, variant)...))
+			at := make([]int, len(shares))
+			for i, share := range shares {
+				at[i] = int(float64(len(list)) * share)
+			}
+			context = strings.Join(insertAt(list, needles, at), " ")
+		} else {
+			list := insertAt(lines(units), needles, scattered(shares, units))
+			if fillers > 0 {
+				list = append(list, noiseFiller(fillers, variant))
+			}
+			context = strings.Join(list, "\n")
+		}
+		user, begin = rulerNIAHTemplate, rulerNIAHBegin
+		name := n.values.name
+		if n.q*n.v == 1 {
+			one := strings.NewReplacer("Some", "A", "are all", "is", "are", "is")
+			user, begin, name = one.Replace(user), one.Replace(begin), strings.TrimSuffix(name, "s")
+		}
+		fill := strings.NewReplacer("{values}", name, "{query}", query, "{context}", context)
+		return fill.Replace(user), fill.Replace(begin), nil
+	}
+	return d, nil
 }
 
-func (d *niahRULER) answers() []string { return d.want }
-
-func (d *niahRULER) variants() int { return len(fillerEnds) }
-
-func (d *niahRULER) text(units, fillers, variant int) (user, begin string, err error) {
-	var context string
-	if d.haystack == hayEssay {
-		list := sentences(append(d.hay.take(0, units), filler(fillers, variant)...))
-		at := make([]int, len(d.shares))
-		for i, share := range d.shares {
-			at[i] = int(float64(len(list)) * share)
+// growing are the first n of what is drawn, always the same ones.
+func growing[T any](draw func() T) func(n int) []T {
+	var made []T
+	return func(n int) []T {
+		for len(made) < n {
+			made = append(made, draw())
 		}
-		context = strings.Join(insertAt(list, d.needles, at), " ")
-	} else {
-		var lines []string
-		if d.haystack == hayNoise {
-			lines = slices.Repeat([]string{noise}, units)
-		} else {
-			lines = slices.Clone(d.others(units))
-		}
-		lines = insertAt(lines, d.needles, scattered(d.shares, units))
-		if fillers > 0 {
-			lines = append(lines, noiseFiller(fillers, variant))
-		}
-		context = strings.Join(lines, "\n")
+		return made[:n]
 	}
-	user, begin = rulerNIAHTemplate, rulerNIAHBegin
-	name := d.values.name
-	if d.q*d.v == 1 {
-		one := strings.NewReplacer("Some", "A", "are all", "is", "are", "is")
-		user, begin, name = one.Replace(user), one.Replace(begin), strings.TrimSuffix(name, "s")
-	}
-	fill := strings.NewReplacer("{values}", name, "{query}", d.query, "{context}", context)
-	return fill.Replace(user), fill.Replace(begin), nil
 }

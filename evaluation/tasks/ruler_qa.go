@@ -155,63 +155,49 @@ func (d *hotpotDocument) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// qaRULER is a question and its documents among others. Its units are other documents; its
-// fillers are the first words of one more.
-type qaRULER struct {
-	library *library
-	question
-	seed  uint64
-	order []int // other documents, in the order in which they are taken
-}
-
 // makeQA asks the questions in the order of the file. Other documents are those of the same
-// article and then any, as RULER takes them.
-func makeQA(r *ruler, rng *rand.Rand, _, index int) (rulerDraft, error) {
-	d := &qaRULER{library: r.library, question: r.library.questions[index], seed: rng.Uint64()}
+// article and then any, as RULER takes them. They are the units; fillers are the first words of one more.
+func makeQA(r *ruler, rng *rand.Rand, _, index int) (draft, error) {
+	q, documents, seed := r.library.questions[index], r.library.documents, rng.Uint64()
 	taken := make(map[int]bool)
-	for _, i := range d.about {
+	for _, i := range q.about {
 		taken[i] = true
 	}
+	var order []int // other documents, in the order in which they are taken
 	add := func(i int) {
 		if !taken[i] {
 			taken[i] = true
-			d.order = append(d.order, i)
+			order = append(order, i)
 		}
 	}
-	for _, i := range rng.Perm(len(d.near)) {
-		add(d.near[i])
+	for _, i := range rng.Perm(len(q.near)) {
+		add(q.near[i])
 	}
-	for _, i := range rng.Perm(len(r.library.documents)) {
+	for _, i := range rng.Perm(len(documents)) {
 		add(i)
 	}
-	return d, nil
-}
-
-func (d *qaRULER) answers() []string { return d.question.answers }
-
-func (d *qaRULER) variants() int { return 8 }
-
-func (d *qaRULER) text(units, fillers, variant int) (user, begin string, err error) {
-	if units > len(d.order) {
-		return "", "", errNoMore
-	}
-	list := shuffled{seed: d.seed}
-	for _, i := range slices.Concat(d.about, d.order[:units]) {
-		list.add(d.library.documents[i], i)
-	}
-	if fillers > 0 {
-		// The words of the next document, and of what is made where there is none; some more
-		// words, which are one token each in most vocabularies, end it.
-		var next []string
-		if units < len(d.order) {
-			next = strings.Fields(d.library.documents[d.order[units]])
+	return draft{variants: 8, answers: q.answers, text: func(units, fillers, variant int) (user, begin string, err error) {
+		if units > len(order) {
+			return "", "", errNoMore
 		}
-		next = append(next, filler(max(0, fillers-len(next)), 0)...)
-		list.add(strings.Join(append(next[:fillers:fillers], filler(variant, 0)...), " "), -1)
-	}
-	documents := list.words()
-	for i := range documents {
-		documents[i] = fmt.Sprintf("Document %d:\n%s", i+1, documents[i])
-	}
-	return fmt.Sprintf(qaTemplate, strings.Join(documents, "\n\n"), d.question.text), qaBegin, nil
+		list := shuffled{seed: seed}
+		for _, i := range slices.Concat(q.about, order[:units]) {
+			list.add(documents[i], i)
+		}
+		if fillers > 0 {
+			// The words of the next document, and of what is made where there is none; some more
+			// words, which are one token each in most vocabularies, end it.
+			var next []string
+			if units < len(order) {
+				next = strings.Fields(documents[order[units]])
+			}
+			next = append(next, filler(max(0, fillers-len(next)), 0)...)
+			list.add(strings.Join(append(next[:fillers:fillers], filler(variant, 0)...), " "), -1)
+		}
+		texts := list.words()
+		for i := range texts {
+			texts[i] = fmt.Sprintf("Document %d:\n%s", i+1, texts[i])
+		}
+		return fmt.Sprintf(qaTemplate, strings.Join(texts, "\n\n"), q.text), qaBegin, nil
+	}}, nil
 }

@@ -348,11 +348,10 @@ func TestRULERDefinitions(t *testing.T) {
 		if w.Kind != "niah" {
 			continue
 		}
-		d, err := task.make(new(ruler), rand.New(rand.NewPCG(1, 2)), 1000, 0)
-		if err != nil {
+		if _, err := task.make(new(ruler), rand.New(rand.NewPCG(1, 2)), 1000, 0); err != nil {
 			t.Fatal(err)
 		}
-		n := d.(*niahRULER).rulerNeedles
+		n := task.needles
 		got := map[string]string{
 			"type_haystack": []string{"repeat", "essay", "needle"}[n.haystack], "type_needle_k": n.keys.name, "type_needle_v": n.values.name,
 			"num_needle_k": fmt.Sprint(n.k), "num_needle_v": fmt.Sprint(n.v), "num_needle_q": fmt.Sprint(n.q),

@@ -62,36 +62,23 @@ func vtContext(statements []string, shares []float64, units, fillers, variant in
 	return strings.ReplaceAll(strings.Join(lines, " "), ". \n", ".\n")
 }
 
-// vtRULER is a prompt: a worked example, and the question. Its units are lines of noise.
-type vtRULER struct {
-	chain   vtChain
-	example string
-}
-
-// makeVT makes the prompt of one chain of four hops. The example is as long as RULER's where
-// the prompt has room for it, and otherwise an eighth of it.
-func makeVT(r *ruler, rng *rand.Rand, length, _ int) (rulerDraft, error) {
-	d := &vtRULER{chain: newVTChain(rng, 5)}
-	example := newVTChain(rng, 3)
+// makeVT makes the prompt of one chain of four hops: a worked example, and the question. Its units are lines of
+// noise. The example is as long as RULER's where the prompt has room for it, and otherwise an eighth of it.
+func makeVT(r *ruler, rng *rand.Rand, length, _ int) (draft, error) {
+	chain, other, example := newVTChain(rng, 5), newVTChain(rng, 3), ""
 	room := min(vtExample, length/8)
 	shown := func(n int) ([]int32, error) {
-		user, begin := example.ask(n, 0, 0)
-		d.example = user + begin + " " + strings.Join(example.names, " ")
-		return r.setting.Model.Tokenizer.Encode(d.example, false)
+		user, begin := other.ask(n, 0, 0)
+		example = user + begin + " " + strings.Join(other.names, " ")
+		return r.setting.Model.Tokenizer.Encode(example, false)
 	}
 	n, _, err := most(room, shown)
 	if err != nil && err != errTooLong {
-		return nil, fmt.Errorf("tokenize: %w", err)
+		return draft{}, fmt.Errorf("tokenize: %w", err)
 	}
 	_, err = shown(n) // the last that was tried may have been too long
-	return d, err
-}
-
-func (d *vtRULER) answers() []string { return d.chain.names }
-
-func (d *vtRULER) variants() int { return len(fillerEnds) }
-
-func (d *vtRULER) text(units, fillers, variant int) (user, begin string, err error) {
-	user, begin = d.chain.ask(units, fillers, variant)
-	return d.example + "\n\n\n\n" + user, begin, nil
+	return draft{variants: len(fillerEnds), answers: chain.names, text: func(units, fillers, variant int) (user, begin string, err error) {
+		user, begin = chain.ask(units, fillers, variant)
+		return example + "\n\n\n\n" + user, begin, nil
+	}}, err
 }

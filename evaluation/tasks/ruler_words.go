@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -37,12 +38,7 @@ func (s *shuffled) add(word string, number int) {
 }
 
 func (s *shuffled) words() []string {
-	slices.SortFunc(s.items, func(a, b placed) int {
-		if a.place < b.place {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(s.items, func(a, b placed) int { return cmp.Compare(a.place, b.place) })
 	out := make([]string, len(s.items))
 	for i, item := range s.items {
 		out[i] = item.word
@@ -50,30 +46,21 @@ func (s *shuffled) words() []string {
 	return out
 }
 
-// cweRULER asks for the ten most common words of a list. Its units are words that are less
-// common, its fillers others, drawn one by one.
-type cweRULER struct {
-	seed                        uint64
-	common, others              []string
-	commonRepeats, otherRepeats int
-	example                     string
-}
-
 const cweCommon = 10
 
-// makeCWE follows RULER: common words 30 times and others 3 times, after an example of 40
-// words with 10 and 3; for lengths below 4096 tokens 6 times and once, after 20 with 3 and 1.
-func makeCWE(_ *ruler, rng *rand.Rand, length, _ int) (rulerDraft, error) {
-	d := &cweRULER{seed: rng.Uint64(), commonRepeats: 30, otherRepeats: 3}
+// makeCWE asks for the ten most common words of a list. Its units are words that are less
+// common, its fillers others, drawn one by one. As in RULER common words are there 30 times and others 3 times,
+// after an example of 40 words with 10 and 3; for lengths below 4096 tokens 6 times and once, after 20 with 3 and 1.
+func makeCWE(_ *ruler, rng *rand.Rand, length, _ int) (draft, error) {
+	seed, commonRepeats, otherRepeats := rng.Uint64(), 30, 3
 	examples, exampleCommon, exampleOther := 40, 10, 3
 	if length < 4096 {
-		d.commonRepeats, d.otherRepeats = 6, 1
+		commonRepeats, otherRepeats = 6, 1
 		examples, exampleCommon, exampleOther = 20, 3, 1
 	}
 	// Every word takes three tokens or more with its number.
 	pool := wordList(rng, cweCommon+examples+length/3)
-	d.common, d.others = pool[:cweCommon], pool[cweCommon+examples:]
-	shown := pool[cweCommon : cweCommon+examples]
+	common, shown, others := pool[:cweCommon], pool[cweCommon:cweCommon+examples], pool[cweCommon+examples:]
 	list := shuffled{seed: rng.Uint64()}
 	for i, word := range shown {
 		repeats := exampleOther
@@ -84,8 +71,34 @@ func makeCWE(_ *ruler, rng *rand.Rand, length, _ int) (rulerDraft, error) {
 			list.add(word, i*exampleCommon+k)
 		}
 	}
-	d.example = fmt.Sprintf(cweTemplate, numbered(list.words())) + cweBegin + " " + numbered(shown[:cweCommon])
-	return d, nil
+	example := fmt.Sprintf(cweTemplate, numbered(list.words())) + cweBegin + " " + numbered(shown[:cweCommon])
+	// Variants are last words of other lengths in tokens.
+	return draft{variants: 100, answers: common, text: func(units, fillers, variant int) (user, begin string, err error) {
+		if units > len(others) {
+			return "", "", errNoMore
+		}
+		list := shuffled{seed: seed}
+		for i, word := range common {
+			for k := range commonRepeats {
+				list.add(word, i*commonRepeats+k)
+			}
+		}
+		first := cweCommon * commonRepeats
+		for i, word := range others[:units] {
+			for k := range otherRepeats {
+				list.add(word, first+i*otherRepeats+k)
+			}
+		}
+		rng := rand.New(rand.NewPCG(seed, 0))
+		for i := range fillers {
+			word := randomPair(rng)
+			if i == fillers-1 && variant > 0 {
+				word = cweLast(seed, variant)
+			}
+			list.add(word, math.MaxInt32+i)
+		}
+		return example + "\n" + fmt.Sprintf(cweTemplate, numbered(list.words())), cweBegin, nil
+	}}, nil
 }
 
 // numbered is a list in one line.
@@ -100,53 +113,14 @@ func numbered(words []string) string {
 	return b.String()
 }
 
-func (d *cweRULER) answers() []string { return d.common }
-
-// variants are last words of other lengths in tokens.
-func (d *cweRULER) variants() int { return 100 }
-
-// last is a word of one to four parts.
-func (d *cweRULER) last(variant int) string {
-	rng := rand.New(rand.NewPCG(d.seed, uint64(variant)))
+// cweLast is a word of one to four parts.
+func cweLast(seed uint64, variant int) string {
+	rng := rand.New(rand.NewPCG(seed, uint64(variant)))
 	word := nouns[rng.IntN(len(nouns))]
 	for range variant % 4 {
 		word = adjectives[rng.IntN(len(adjectives))] + "-" + word
 	}
 	return word
-}
-
-func (d *cweRULER) text(units, fillers, variant int) (user, begin string, err error) {
-	if units > len(d.others) {
-		return "", "", errNoMore
-	}
-	list := shuffled{seed: d.seed}
-	for i, word := range d.common {
-		for k := range d.commonRepeats {
-			list.add(word, i*d.commonRepeats+k)
-		}
-	}
-	first := cweCommon * d.commonRepeats
-	for i, word := range d.others[:units] {
-		for k := range d.otherRepeats {
-			list.add(word, first+i*d.otherRepeats+k)
-		}
-	}
-	rng := rand.New(rand.NewPCG(d.seed, 0))
-	for i := range fillers {
-		word := randomPair(rng)
-		if i == fillers-1 && variant > 0 {
-			word = d.last(variant)
-		}
-		list.add(word, math.MaxInt32+i)
-	}
-	return d.example + "\n" + fmt.Sprintf(cweTemplate, numbered(list.words())), cweBegin, nil
-}
-
-// fweRULER asks for the three most frequent of coded words, whose frequencies fall as the
-// square of their rank; the first rank is noise. Its units are words, its fillers noise.
-type fweRULER struct {
-	seed  uint64
-	vocab []string
 }
 
 const (
@@ -155,42 +129,38 @@ const (
 	fweNoise = "..."
 )
 
-func makeFWE(_ *ruler, rng *rand.Rand, length, _ int) (rulerDraft, error) {
-	d := &fweRULER{vocab: []string{fweNoise}}
+// makeFWE asks for the three most frequent of coded words, whose frequencies fall as the
+// square of their rank; the first rank is noise. Its units are words, its fillers noise.
+func makeFWE(_ *ruler, rng *rand.Rand, length, _ int) (draft, error) {
+	vocab := []string{fweNoise}
 	seen := make(map[string]bool)
-	for len(d.vocab) < max(length/50, 8) {
+	for len(vocab) < max(length/50, 8) {
 		word := make([]byte, 6)
 		for i := range word {
 			word[i] = 'a' + byte(rng.IntN(26))
 		}
 		if !seen[string(word)] {
 			seen[string(word)] = true
-			d.vocab = append(d.vocab, string(word))
+			vocab = append(vocab, string(word))
 		}
 	}
-	d.seed = rng.Uint64()
-	return d, nil
-}
-
-func (d *fweRULER) answers() []string { return d.vocab[1:4] }
-
-// variants are lengths of the last noise.
-func (d *fweRULER) variants() int { return 5 }
-
-func (d *fweRULER) text(units, fillers, variant int) (user, begin string, err error) {
-	list := shuffled{seed: d.seed}
-	for rank, word := range d.vocab {
-		n := int(float64(units) * math.Pow(float64(rank+1), -fweAlpha) / fweZeta)
-		for k := range n {
-			list.add(word, rank<<32|k)
+	seed := rng.Uint64()
+	// Variants are lengths of the last noise.
+	return draft{variants: 5, answers: vocab[1:4], text: func(units, fillers, variant int) (user, begin string, err error) {
+		list := shuffled{seed: seed}
+		for rank, word := range vocab {
+			n := int(float64(units) * math.Pow(float64(rank+1), -fweAlpha) / fweZeta)
+			for k := range n {
+				list.add(word, rank<<32|k)
+			}
 		}
-	}
-	for k := range fillers {
-		dots := fweNoise
-		if k == fillers-1 && variant > 0 {
-			dots = strings.Repeat(".", variant)
+		for k := range fillers {
+			dots := fweNoise
+			if k == fillers-1 && variant > 0 {
+				dots = strings.Repeat(".", variant)
+			}
+			list.add(dots, len(vocab)<<32|k)
 		}
-		list.add(dots, len(d.vocab)<<32|k)
-	}
-	return fmt.Sprintf(fweTemplate, strings.Join(list.words(), " ")), fweBegin, nil
+		return fmt.Sprintf(fweTemplate, strings.Join(list.words(), " ")), fweBegin, nil
+	}}, nil
 }

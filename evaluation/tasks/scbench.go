@@ -44,14 +44,13 @@ type scTask struct {
 	follow   string // of the others
 	// rate is the score of one answer against the references.
 	rate func(answer string, want []string) (float64, error)
-	make func(rng *rand.Rand, turns, length int) scDraft // nil: only from files
+	make func(rng *rand.Rand, turns int) scDraft // nil: only from files
 }
 
 // scDraft is a context whose length is open, with the questions about it.
-type scDraft interface {
-	context(units, fillers, variant int) (string, error)
-	questions() []scTurn
-	variants() int
+type scDraft struct {
+	context   func(units, fillers, variant int) string
+	questions []scTurn
 }
 
 type scTurn struct {
@@ -139,15 +138,16 @@ func openSCBench(ctx context.Context, s *evaluation.Setting, subtask string) (*e
 // made makes a sample whose first prompt has so many tokens.
 func (b *scbench) made(ctx context.Context, length, i int) (*evaluation.Sample, error) {
 	rng := rand.New(rand.NewPCG(b.setting.Seed, seedOf("scbench/"+b.name)+uint64(i)))
-	d := b.make(rng, b.turns, length)
-	questions := d.questions()
-	first, user, err := fit(ctx, b.setting, scFirst{d, b.template}, length)
+	d := b.make(rng, b.turns)
+	first, user, err := fit(ctx, b.setting, draft{variants: len(fillerEnds), text: func(units, fillers, variant int) (user, begin string, err error) {
+		return b.dialogue(d.context(units, fillers, variant), d.questions[:1]).users[0], "", nil
+	}}, length)
 	if err != nil {
 		return nil, err
 	}
-	talk := b.dialogue("", questions)
+	talk := b.dialogue("", d.questions)
 	talk.users[0] = user
-	return b.asked(talk.after(first), questions), nil
+	return b.asked(talk.after(first), d.questions), nil
 }
 
 // dialogue is what is said about a context.
@@ -186,17 +186,6 @@ func (b *scbench) asked(turns []evaluation.Turn, questions []scTurn) *evaluation
 	}}
 }
 
-// scFirst is the first prompt about a context.
-type scFirst struct {
-	scDraft
-	template string
-}
-
-func (f scFirst) text(units, fillers, variant int) (user, begin string, err error) {
-	context, err := f.context(units, fillers, variant)
-	return strings.NewReplacer("{context}", context, "{input}", f.questions()[0].input).Replace(f.template), "", err
-}
-
 // row makes a sample of a row of SCBench: "context" and "multi_turns", a list of "input" and
 // "answer".
 func (b *scbench) row(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
@@ -204,31 +193,23 @@ func (b *scbench) row(ctx context.Context, row datasets.Row) (*evaluation.Sample
 	if !row.Has(name) && row.Has("input") {
 		name = "input" // in some of the files
 	}
-	text, err := row.Text(name)
-	if err != nil {
-		return nil, err
-	}
+	r := reading{Row: row}
+	text := r.text(name)
 	var n []any
-	if err := row.Decode("multi_turns", "a list of turns", &n); err != nil {
-		return nil, err
-	}
-	if len(n) == 0 {
-		return nil, errors.New(`field "multi_turns": got no turns, want at least one`)
+	if r.decode("multi_turns", "a list of turns", &n); r.err == nil && len(n) == 0 {
+		r.err = errors.New(`field "multi_turns": got no turns, want at least one`)
 	}
 	var questions []scTurn
 	for i := range n {
 		at := fmt.Sprintf("multi_turns.%d.", i)
-		var q scTurn
-		if q.input, err = row.Text(at + "input"); err != nil {
-			return nil, err
-		}
-		if q.answer, err = row.Texts(at + "answer"); err != nil {
-			return nil, err
-		}
-		if len(q.answer) == 0 {
-			return nil, fmt.Errorf("field %q: got nothing, want the answer", at+"answer")
+		q := scTurn{r.text(at + "input"), r.list(at + "answer")}
+		if r.err == nil && len(q.answer) == 0 {
+			r.err = fmt.Errorf("field %q: got nothing, want the answer", at+"answer")
 		}
 		questions = append(questions, q)
+	}
+	if r.err != nil {
+		return nil, r.err
 	}
 	turns, err := b.dialogue(text, questions).turns(ctx)
 	if err != nil {

@@ -213,16 +213,10 @@ func (b *bench) model(out *result) (*model.Model, error) {
 	start := time.Now()
 	m := shapes.WithDummyWeights(shapes.Config.Layers, shapes.Config.Vocab)
 	m.Backend.Wait()
-	out.Cache = m.Backend.Compute().String()
-	if c, ok := any(m).(interface {
-		SetCacheDType(name string) error
-		CacheDType() kernels.DType
-	}); ok {
-		if err := c.SetCacheDType(b.cacheDType); err != nil {
-			return nil, err
-		}
-		out.Cache = c.CacheDType().String()
+	if err := m.SetCacheDType(b.cacheDType); err != nil {
+		return nil, err
 	}
+	out.Cache = m.CacheDType().String()
 	fmt.Printf("%s: random weights of %.2f GB after %.1f s\n", b.sizes.name, float64(m.WeightBytes())/1e9, time.Since(start).Seconds())
 	return m, nil
 }

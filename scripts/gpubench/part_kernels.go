@@ -38,18 +38,19 @@ func (b *bench) measureKernels(ctx context.Context, rows *[]kernelRow) error {
 		return err
 	}
 	on := b.meter
-	one := func(operation, shape string, bytes, flop int, run func()) error {
-		if b.late() {
-			return nil
+	var failed error
+	one := func(operation, shape string, bytes, flop int, run func()) {
+		if failed != nil || b.late() {
+			return
 		}
 		ms, err := b.median(ctx, func() error { run(); return nil })
 		if err != nil {
-			return fmt.Errorf("%s of %s: %w", operation, shape, err)
+			failed = fmt.Errorf("%s of %s: %w", operation, shape, err)
+			return
 		}
 		row := kernelRow{operation, shape, ms, float64(bytes), float64(flop)}
 		*rows = append(*rows, row)
 		fmt.Printf("%s, %s: %.3f ms, %.0f GB/s, %.0f TFLOP/s\n", operation, shape, ms, row.Bytes/ms/1e6, row.FLOP/ms/1e9)
-		return nil
 	}
 	random := func(shape ...int) *kernels.Tensor { // in float32
 		t := on.Alloc(kernels.F32, shape...)
@@ -70,63 +71,45 @@ func (b *bench) measureKernels(ctx context.Context, rows *[]kernelRow) error {
 	for _, n := range b.sizes.prefill {
 		a := &kernels.Attend{Q: random(n, c.Heads, c.Dim), Past: past(n), Scale: scale}
 		y := on.Alloc(kernels.F32, n, c.Heads*c.Dim)
-		if err := one("prompt attention", fmt.Sprintf("%d rows", n), pairs(n)+8*y.Len(), 2*c.Heads*c.Dim*n*(n+1), func() { on.Attention(y, nil, a) }); err != nil {
-			return err
-		}
+		one("prompt attention", fmt.Sprintf("%d rows", n), pairs(n)+8*y.Len(), 2*c.Heads*c.Dim*n*(n+1), func() { on.Attention(y, nil, a) })
 	}
 	n := b.sizes.prefill[min(1, len(b.sizes.prefill)-1)]
-	{
-		gate, up, y := random(n, c.Inner), random(n, c.Inner), on.Alloc(kernels.BF16, n, c.Inner)
-		if err := one("SwiGLU", fmt.Sprintf("%d × %d", n, c.Inner), 10*y.Len(), 0, func() { on.SiLUMul(y, gate, up) }); err != nil {
-			return err
-		}
-	}
+	gate, up, inner := random(n, c.Inner), random(n, c.Inner), on.Alloc(kernels.BF16, n, c.Inner)
+	one("SwiGLU", fmt.Sprintf("%d × %d", n, c.Inner), 10*inner.Len(), 0, func() { on.SiLUMul(inner, gate, up) })
 	x, delta, w, y := random(n, c.Hidden), random(n, c.Hidden), random(c.Hidden), on.Alloc(kernels.BF16, n, c.Hidden)
-	if err := one("sum and RMSNorm", fmt.Sprintf("%d × %d", n, c.Hidden), 14*y.Len(), 0, func() { on.AddRMSNorm(y, x, delta, w, 1e-5) }); err != nil {
-		return err
-	}
+	one("sum and RMSNorm", fmt.Sprintf("%d × %d", n, c.Hidden), 14*y.Len(), 0, func() { on.AddRMSNorm(y, x, delta, w, 1e-5) })
 	q, k, pos := random(n, c.Heads, c.Dim), random(n, c.KVHeads, c.Dim), make([]int32, n)
 	for i := range pos {
 		pos[i] = int32(i)
 	}
 	table := on.RoPETable(make([]float32, c.Dim/2), n, 1)
-	if err := one("RoPE", fmt.Sprintf("%d × %d × %d", n, c.Heads, c.Dim), 8*q.Len(), 0, func() { on.RoPE(q, pos, table, false) }); err != nil {
-		return err
-	}
+	one("RoPE", fmt.Sprintf("%d × %d × %d", n, c.Heads, c.Dim), 8*q.Len(), 0, func() { on.RoPE(q, pos, table, false) })
 	cache := past(n)
-	if err := one("pairs into a cache", fmt.Sprintf("%d × %d × %d", n, c.KVHeads, c.Dim), 12*k.Len(), 0, func() { on.CopyPairs(cache, k, k) }); err != nil {
-		return err
-	}
+	one("pairs into a cache", fmt.Sprintf("%d × %d × %d", n, c.KVHeads, c.Dim), 12*k.Len(), 0, func() { on.CopyPairs(cache, k, k) })
 
 	// Observed rows: an adapter's, and a response's, whose queries are rounded.
 	for _, rows := range []int{b.sizes.draft, b.sizes.response} {
 		a := &kernels.Attend{Q: random(rows, c.Heads, c.Dim), Past: cache, K: random(rows, c.KVHeads, c.Dim), V: random(rows, c.KVHeads, c.Dim), Scale: scale}
 		y, lse, scores := on.Alloc(kernels.F32, rows, c.Heads*c.Dim), on.Alloc(kernels.F32, c.Heads, rows), on.Alloc(kernels.F32, c.Heads, n)
 		shape := fmt.Sprintf("%d rows, %d entries", rows, n)
-		if err := one("observed attention", shape, pairs(n)+8*y.Len()+4*scores.Len(), 6*c.Heads*c.Dim*rows*n, func() { on.ObserveAttention(y, lse, scores, a) }); err != nil {
-			return err
-		}
+		one("observed attention", shape, pairs(n)+8*y.Len()+4*scores.Len(), 6*c.Heads*c.Dim*rows*n, func() { on.ObserveAttention(y, lse, scores, a) })
 		if rows != b.sizes.draft {
 			continue
 		}
 		dq, dk, dv := on.Alloc(kernels.F32, rows, c.Heads, c.Dim), on.Alloc(kernels.F32, rows, c.KVHeads, c.Dim), on.Alloc(kernels.F32, rows, c.KVHeads, c.Dim)
 		dOut, dScores := random(rows, c.Heads*c.Dim), random(c.Heads, n)
-		if err := one("gradient of attention", shape, pairs(n)+8*scores.Len(), 8*c.Heads*c.Dim*rows*n, func() {
+		one("gradient of attention", shape, pairs(n)+8*scores.Len(), 8*c.Heads*c.Dim*rows*n, func() {
 			on.AttentionGrad(dq, dk, dv, a, y, lse, scores, dOut, dScores)
-		}); err != nil {
-			return err
-		}
+		})
 	}
 
 	// A decoding step.
 	for _, n := range b.sizes.contexts {
 		a := &kernels.Attend{Q: random(1, c.Heads, c.Dim), Past: past(n), Scale: scale}
 		y := on.Alloc(kernels.F32, 1, c.Heads*c.Dim)
-		if err := one("step attention", fmt.Sprintf("%d entries", n), pairs(n), 4*c.Heads*c.Dim*n, func() { on.Attention(y, nil, a) }); err != nil {
-			return err
-		}
+		one("step attention", fmt.Sprintf("%d entries", n), pairs(n), 4*c.Heads*c.Dim*n, func() { on.Attention(y, nil, a) })
 	}
-	return nil
+	return failed
 }
 
 func (r *report) writeKernels(w io.Writer) {
@@ -135,8 +118,7 @@ func (r *report) writeKernels(w io.Writer) {
 		return
 	}
 	fmt.Fprint(w, "\n### Operations by themselves\n\nOf one layer, launched one by one; bytes are inputs and outputs once.\n\n")
-	t := table{w}
-	t.head("operation", "shape", "ms", "GB/s", "of copies", "TFLOP/s", "of the ceiling")
+	t := newTable(w, "operation", "shape", "ms", "GB/s", "of copies", "TFLOP/s", "of the ceiling")
 	for _, row := range rows {
 		rate, products := row.Bytes/row.Millis/1e6, row.FLOP/row.Millis/1e9
 		t.row(row.Operation, row.Shape, number("%.3f", row.Millis), number("%.0f", rate), number("%.1f%%", 100*share(rate, r.bandwidth())),

@@ -329,8 +329,7 @@ func (r *report) markdown() ([]byte, error) {
 		}
 	}
 	fmt.Fprintf(w, "### Bars\n\n%d met, %d missed, %d not measured.\n\n", met, missed, len(bars)-met-missed)
-	t := table{w: w}
-	t.head("bar", "wanted", "measured", "")
+	t := newTable(w, "bar", "wanted", "measured", "")
 	for _, b := range bars {
 		got := b.got
 		if !b.measured {
@@ -379,12 +378,21 @@ func (r *report) markdown() ([]byte, error) {
 }
 
 // table writes Markdown.
-type table struct{ w io.Writer }
-
-func (t table) head(names ...string) {
-	fmt.Fprintf(t.w, "| %s |\n|%s\n", strings.Join(names, " | "), strings.Repeat("---|", len(names)))
+type table struct {
+	w       io.Writer
+	columns int
 }
-func (t table) row(cells ...string) { fmt.Fprintf(t.w, "| %s |\n", strings.Join(cells, " | ")) }
+
+func newTable(w io.Writer, heads ...string) table {
+	fmt.Fprintf(w, "| %s |\n|%s\n", strings.Join(heads, " | "), strings.Repeat("---|", len(heads)))
+	return table{w, len(heads)}
+}
+
+// row writes cells; the last ones may be left out.
+func (t table) row(cells ...string) {
+	cells = append(cells, make([]string, t.columns-len(cells))...)
+	fmt.Fprintf(t.w, "| %s |\n", strings.Join(cells, " | "))
+}
 
 func number(format string, v float64) string {
 	if v == 0 {

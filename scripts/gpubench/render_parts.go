@@ -19,11 +19,10 @@ func (r *report) writePrefill(w io.Writer) {
 		return
 	}
 	fmt.Fprint(w, "\n### Prefill\n\nPrompt to the logits of its last token.\n\n")
-	t := table{w}
-	t.head("tokens", "rows at once", "ms", "TFLOP/s", "of the ceiling", "peak memory", "PyTorch, ms", "PyTorch ÷ ours")
+	t := newTable(w, "tokens", "rows at once", "ms", "TFLOP/s", "of the ceiling", "peak memory", "PyTorch, ms", "PyTorch ÷ ours")
 	for _, row := range rows {
 		if row.Missing != "" {
-			t.row(strconv.Itoa(row.Tokens), number("%.0f", float64(row.Chunk)), row.Missing, "", "", "", "", "")
+			t.row(strconv.Itoa(row.Tokens), number("%.0f", float64(row.Chunk)), row.Missing)
 			continue
 		}
 		chunk, torch := "default", r.torchPrefill(row.Tokens)
@@ -41,11 +40,10 @@ func (r *report) writeTTFT(w io.Writer) {
 		return
 	}
 	fmt.Fprintf(w, "\n### Time to first token\n\nBudget %d, policies in turn within each round; beside it table 3 of the LookaheadKV paper (H100, PyTorch).\n\n", rows[0].Budget)
-	t := table{w}
-	t.head("tokens", "policy", "ms", "over plain prefill", "paper, ms", "paper, over")
+	t := newTable(w, "tokens", "policy", "ms", "over plain prefill", "paper, ms", "paper, over")
 	for _, row := range rows {
 		if row.Missing != "" {
-			t.row(strconv.Itoa(row.Tokens), row.Missing, "", "", "", "")
+			t.row(strconv.Itoa(row.Tokens), row.Missing)
 			continue
 		}
 		paper, over := "–", "–"
@@ -68,15 +66,14 @@ func (r *report) writeDecode(w io.Writer) {
 		return
 	}
 	fmt.Fprint(w, "\n### Decoding\n\nOne sequence, greedy (compare figure 7 of the RocketKV paper: up to 3.3 times as fast as the full cache on an H100). A token reads the weights and the kept cache at least once.\n\n")
-	t := table{w}
-	t.head("context", "cache", "tokens/s", "× full", "GB a token", "of the copy bandwidth", "peak memory")
+	t := newTable(w, "context", "cache", "tokens/s", "× full", "GB a token", "of the copy bandwidth", "peak memory")
 	fullRate := make(map[int]float64)
 	for _, row := range rows {
 		if row.Budget == 0 {
 			fullRate[row.Context] = row.Rate
 		}
 		if row.Missing != "" {
-			t.row(strconv.Itoa(row.Context), budgetName(row.Budget), row.Missing, "", "", "", "")
+			t.row(strconv.Itoa(row.Context), budgetName(row.Budget), row.Missing)
 			continue
 		}
 		t.row(strconv.Itoa(row.Context), budgetName(row.Budget), number("%.1f", row.Rate), number("%.2f", share(row.Rate, fullRate[row.Context])),
@@ -90,8 +87,7 @@ func (r *report) writeTrain(w io.Writer) {
 		return
 	}
 	fmt.Fprint(w, "\n### Training step\n\nOne sample of a LookaheadKV adapter (32 rows, LoRA on all layers), without the optimiser's part of it. The floor is the step's operations over the prefill's. PyTorch runs the step on a shared prefill, and as two passes.\n\n")
-	t := table{w}
-	t.head("prompt", "response", "prefill, ms", "step, ms", "step ÷ prefill", "floor", "peak memory", "PyTorch shared, ms", "PyTorch passes, ms")
+	t := newTable(w, "prompt", "response", "prefill, ms", "step, ms", "step ÷ prefill", "floor", "peak memory", "PyTorch shared, ms", "PyTorch passes, ms")
 	for _, row := range rows {
 		cells := map[string]string{"shared": "–", "passes": "–"}
 		if r.peer != nil {
@@ -122,8 +118,7 @@ func (r *report) writeBatch(w io.Writer) {
 		return
 	}
 	fmt.Fprintf(w, "\n### Batches in %s\n\nThe largest batch of a power of two that decodes to the end, and its throughput, from steps at the beginning, the middle and the end (compare table 5 of the D2O paper). The evicted caches stay at the prompt's length; the policy's own work is not in it.\n\n", gigabytes(rows[0].Limit))
-	t := table{w}
-	t.head("prompt + generated", "cache", "batch", "tokens/s", "× full")
+	t := newTable(w, "prompt + generated", "cache", "batch", "tokens/s", "× full")
 	base := 0.0
 	for _, row := range rows {
 		lengths := fmt.Sprintf("%d + %d", row.Prompt, row.Generated)

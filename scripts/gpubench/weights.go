@@ -77,12 +77,11 @@ func randomWeight(n, k int) *kernels.Tensor {
 
 func (r *report) writeWeights(w io.Writer, rows []weightRow) {
 	fmt.Fprint(w, "\nA linear layer of a decoding step by itself, GB/s of its weight in bf16, of other weights in turn:\n\n")
-	t := table{w}
 	head := []string{"weight", "MB"}
 	for _, m := range weightRows {
 		head = append(head, "rows: "+strconv.Itoa(m))
 	}
-	t.head(head...)
+	t := newTable(w, head...)
 	for len(rows) >= len(weightRows) {
 		one := rows[:len(weightRows)]
 		rows = rows[len(weightRows):]

@@ -14,7 +14,7 @@ import (
 // of its passes, and how long the samples are. prompt and response are lengths in tokens that
 // stand instead of those of the data; 0 is none.
 func (s *Spec) Plan(ctx context.Context, m *model.Model, prompt, response int, log io.Writer) ([]training.Config, training.PlanOptions, error) {
-	o, samples, err := s.lengths(ctx, m, prompt, response, log)
+	o, samples, err := s.lengths(ctx, prompt, response, log)
 	if err != nil {
 		return nil, o, err
 	}
@@ -36,7 +36,7 @@ func (s *Spec) Plan(ctx context.Context, m *model.Model, prompt, response int, l
 }
 
 // lengths are those of the samples, and their number; 0: without end.
-func (s *Spec) lengths(ctx context.Context, m *model.Model, prompt, response int, log io.Writer) (o training.PlanOptions, samples int, err error) {
+func (s *Spec) lengths(ctx context.Context, prompt, response int, log io.Writer) (o training.PlanOptions, samples int, err error) {
 	switch {
 	case len(s.Data) > 0:
 		files, err := training.PairFiles(ctx, s.Data, s.S3, log)

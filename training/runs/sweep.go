@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -151,14 +152,7 @@ func (s *Spec) runSweep(ctx context.Context, log io.Writer) ([]Row, error) {
 		return nil, nil
 	}
 	slices.SortStableFunc(rows, func(a, b Row) int {
-		x, y := a.Metrics["validation_loss"], b.Metrics["validation_loss"]
-		switch {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
+		return cmp.Compare(a.Metrics["validation_loss"], b.Metrics["validation_loss"])
 	})
 	text, err := json.MarshalIndent(rows, "", "  ")
 	if err != nil {
