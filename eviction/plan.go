@@ -32,9 +32,10 @@ type Prompt struct {
 // fits tells that the budget has room for everything, or there is nothing to decide about.
 func (p Prompt) fits() bool { return p.Entries <= p.Budget || p.Config != nil && len(p.layers()) == 0 }
 
-// decides tells whether a policy decides about a layer: whether that holds the whole prompt.
+// decides tells whether a policy decides about a layer: whether that holds the whole prompt. Layers that read the pairs of another
+// hold none.
 func (p Prompt) decides(layer int) bool {
-	return !p.Config.Recurrent(layer) && (p.Windows || p.Config.Window(layer) == 0)
+	return p.Config.HoldsKV(layer) && (p.Windows || p.Config.Window(layer) == 0)
 }
 
 // layers are those that a policy decides about, by whose number budgets are shared out.

@@ -124,6 +124,9 @@ type decoderLayout struct {
 	// valueNorms: values are normalised, too; keysAreValues: layers without a window have no v_proj; scalars: the residual stream
 	// is multiplied after every layer.
 	valueNorms, keysAreValues, scalars bool
+	inputs                             *inputsLayout
+	// wide: the MLP of layers that read the keys and values of another is twice as wide as that of the rest.
+	wide bool
 }
 
 // expertsLayout are the experts of a network; names are those in a layer.
@@ -221,6 +224,9 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 	n, scalars := &Network{Layers: make([]Layer, c.Layers)}, make([]*kernels.Tensor, c.Layers)
 	b.Matrix("model.embed_tokens.weight", &n.Embedding, c.Vocab, c.Hidden)
 	stream, norms := scaleOr1(d.stream), d.norms
+	if d.inputs != nil {
+		d.inputs.bind(c, n, b, stream)
+	}
 	if norms == (blockNorms{}) {
 		norms = preNorms
 	}
@@ -228,7 +234,10 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 		b.Layer(i)
 		l, at := &n.Layers[i], fmt.Sprintf("model.layers.%d.", i)
 		shape := c.KV(i)
-		q, kv := c.Heads*shape.Dim, shape.Heads*shape.Dim
+		q, kv, inner, holds := c.Heads*shape.Dim, shape.Heads*shape.Dim, c.Intermediate, c.KVLayer(i) == i
+		if d.wide && holds {
+			inner /= 2 // of the widest
+		}
 		l.Gate = d.gate
 		norm := func(name string, to *Norm, width int) {
 			if name != "" {
@@ -260,6 +269,8 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 			b.Interleaved(l, QProj, at+"self_attn.q_proj", c.Heads, c.HeadDim, rotated, c.Hidden, d.qkvBias)
 			b.Interleaved(l, KProj, at+"self_attn.k_proj", c.KVHeads, c.HeadDim, rotated, c.Hidden, d.qkvBias)
 			b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
+		case !holds:
+			b.Linear(l, QProj, at+"self_attn.q_proj", q, c.Hidden, d.qkvBias)
 		default:
 			b.Linear(l, QProj, at+"self_attn.q_proj", q, c.Hidden, d.qkvBias)
 			b.Linear(l, KProj, at+"self_attn.k_proj", kv, c.Hidden, d.qkvBias)
@@ -276,7 +287,9 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 		switch heads {
 		case eachHead:
 			norm("self_attn.q_norm", &l.QueryNorm, shape.Dim)
-			norm("self_attn.k_norm", &l.KeyNorm, shape.Dim)
+			if holds {
+				norm("self_attn.k_norm", &l.KeyNorm, shape.Dim)
+			}
 		case allHeads:
 			norm("self_attn.q_norm", &l.QueryNorm, q)
 			norm("self_attn.k_norm", &l.KeyNorm, kv)
@@ -287,16 +300,19 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 		case x != nil && (x.dense == nil || !x.dense[i]):
 			l.Experts = x.bind(c, b, at)
 		case d.fusedMLP:
-			b.Fused(l, at+"mlp.gate_up_proj", c.Hidden, false, Part{GateProj, c.Intermediate}, Part{UpProj, c.Intermediate})
+			b.Fused(l, at+"mlp.gate_up_proj", c.Hidden, false, Part{GateProj, inner}, Part{UpProj, inner})
 		default:
-			b.Linear(l, GateProj, at+"mlp.gate_proj", c.Intermediate, c.Hidden, d.mlpBias)
-			b.Linear(l, UpProj, at+"mlp.up_proj", c.Intermediate, c.Hidden, d.mlpBias)
+			b.Linear(l, GateProj, at+"mlp.gate_proj", inner, c.Hidden, d.mlpBias)
+			b.Linear(l, UpProj, at+"mlp.up_proj", inner, c.Hidden, d.mlpBias)
 		}
 		if l.Experts == nil {
-			b.Linear(l, DownProj, at+"mlp.down_proj", c.Hidden, c.Intermediate, d.mlpBias)
+			b.Linear(l, DownProj, at+"mlp.down_proj", c.Hidden, inner, d.mlpBias)
 		}
 		ofBlock(norms.postMLP, &l.PostMLPNorm)
-		if d.valueNorms {
+		if d.inputs != nil {
+			d.inputs.bindLayer(c, l, b, at, stream)
+		}
+		if d.valueNorms && holds {
 			b.Ones(i, &l.ValueNorm.Weight, shape.Dim)
 		}
 		if d.scalars {
@@ -321,7 +337,12 @@ func (n *Network) divide(c *Config, stream float64, scalars []*kernels.Tensor) e
 	for i := range n.Layers {
 		l, eps := &n.Layers[i], c.RMSNormEps/(stream*stream*by*by)
 		l.AttentionNorm.Eps, l.MLPNorm.Eps = eps, eps
-		for _, norm := range []Norm{l.PostAttentionNorm, l.PostMLPNorm} {
+		added := []Norm{l.PostAttentionNorm, l.PostMLPNorm}
+		if in := l.Input; in != nil {
+			in.Unit = stream * by
+			added = append(added, in.PostNorm)
+		}
+		for _, norm := range added {
 			values := norm.Weight.Float64s()
 			for j := range values {
 				values[j] /= by

@@ -23,7 +23,13 @@ const (
 	DownProj Module = "down_proj"
 )
 
-// Modules lists all modules in the order in which a layer runs them.
+// The linear layers around a LayerInput, to which no LoRA factors attach.
+const (
+	InputGate Module = "per_layer_input_gate"
+	InputProj Module = "per_layer_projection"
+)
+
+// Modules lists the modules to which LoRA factors attach in the order in which a layer runs them.
 var Modules = []Module{QProj, KProj, VProj, OProj, GateProj, UpProj, DownProj}
 
 // ReachesScores tells whether a module of layer l out of layers (Config.ScoredLayers) has any effect
@@ -75,7 +81,8 @@ type Layer struct {
 	// OutputGate [heads·headDim, hidden] reads what the queries read: its logistic function multiplies what attention gives;
 	// the zero Linear is none.
 	OutputGate Linear
-	Delta      *DeltaNet // in the place of attention, or nil
+	Delta      *DeltaNet   // in the place of attention, or nil
+	Input      *LayerInput // that the layer reads last, or nil
 	linears    map[Module]*Linear
 }
 
@@ -100,6 +107,9 @@ func (n *Network) Parameters() int64 {
 	for i := range n.Layers {
 		l := &n.Layers[i]
 		total += size(l.Sinks) + size(l.OutputGate.Weight) + size(l.OutputGate.Bias)
+		if in := l.Input; in != nil {
+			total += size(in.Projection) + size(in.Norm.Weight) + size(in.PostNorm.Weight)
+		}
 		for _, norm := range []Norm{l.AttentionNorm, l.QueryNorm, l.KeyNorm, l.PostAttentionNorm, l.MLPNorm, l.PostMLPNorm} {
 			total += size(norm.Weight) + size(norm.Bias)
 		}
@@ -152,6 +162,9 @@ func (n *Network) SameRows(b kernels.Backend, rows int) int {
 		}
 		if g := n.Layers[i].OutputGate.Weight; g != nil {
 			least = max(least, b.SameRows(g.DType, rows))
+		}
+		if in := n.Layers[i].Input; in != nil {
+			least = max(least, b.SameRows(in.Projection.DType, rows))
 		}
 	}
 	return least
@@ -249,6 +262,12 @@ func (c *Config) computable(n *Network, b *Binder, devices []kernels.Backend) er
 	}
 	if b.gated {
 		parts = append(parts, "gates of what attention gives")
+	}
+	if c.KVFrom != nil {
+		parts = append(parts, "layers that share a KV cache")
+	}
+	if slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Input != nil }) {
+		parts = append(parts, "embeddings of layers")
 	}
 	for _, on := range devices {
 		if len(parts) > 0 && on.OwnMemory() {

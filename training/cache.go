@@ -89,7 +89,9 @@ func (c *sampleCache) write(key string, p *prepared) error {
 	if err := checkpoints.WriteSafetensorsFile(stub.file, views, nil); err != nil {
 		return fmt.Errorf("sample cache: %w", err)
 	}
-	stub.layers, stub.kvHeads = len(p.past), len(p.past[0])
+	for _, heads := range p.past {
+		stub.kvHeads = append(stub.kvHeads, len(heads))
+	}
 	c.files[key] = stub
 	return nil
 }
@@ -119,9 +121,10 @@ func (c *sampleCache) read(stub *prepared) (*prepared, error) {
 		return nil, fmt.Errorf("sample cache: %w", err)
 	}
 	defer f.Close()
-	p := &prepared{entries: stub.entries, next: stub.next, past: make([][]kernels.KV, stub.layers), states: make([][]*kernels.Tensor, stub.layers), targets: make([]*kernels.Tensor, stub.layers)}
-	for l := range p.past {
-		p.past[l] = make([]kernels.KV, stub.kvHeads)
+	layers := len(stub.kvHeads)
+	p := &prepared{entries: stub.entries, next: stub.next, past: make([][]kernels.KV, layers), states: make([][]*kernels.Tensor, layers), targets: make([]*kernels.Tensor, layers)}
+	for l, heads := range stub.kvHeads {
+		p.past[l] = make([]kernels.KV, heads)
 	}
 	var errs []error
 	p.fill(c.model, func(name string, layer int) *kernels.Tensor {
@@ -165,6 +168,9 @@ func (p *prepared) visit(f func(name string, t *kernels.Tensor)) {
 			f(fmt.Sprintf("%d.state", l), p.states[l][1])
 			continue
 		}
+		if p.targets[l] == nil {
+			continue
+		}
 		for h, kv := range p.past[l] {
 			f(fmt.Sprintf("%d.%d.k", l, h), kv.K)
 			f(fmt.Sprintf("%d.%d.v", l, h), kv.V)
@@ -178,6 +184,9 @@ func (p *prepared) fill(m *model.Model, f func(name string, layer int) *kernels.
 	for l := range p.past {
 		if m.Config.Recurrent(l) {
 			p.states[l] = []*kernels.Tensor{f(fmt.Sprintf("%d.conv", l), l), f(fmt.Sprintf("%d.state", l), l)}
+			continue
+		}
+		if !m.Config.HoldsKV(l) {
 			continue
 		}
 		for h := range p.past[l] {

@@ -202,7 +202,7 @@ func (m Model) lmHead() Cost {
 
 // store moves so many entries of a layer, once.
 func (m Model) store(l, entries int) Cost {
-	return m.chip.operation(0, float64(entries)*m.layers[l].pair)
+	return m.chip.operation(0, float64(entries)*m.layers[l].held)
 }
 
 // storeAll moves so many entries of every layer.
@@ -218,7 +218,7 @@ func (m Model) storeEach(entries []int) Cost {
 // bytes are those of so many entries of each layer.
 func (s shape) bytes(entries []int) (sum float64) {
 	for l, n := range entries {
-		sum += float64(n) * s.layers[l].pair
+		sum += float64(n) * s.layers[l].held
 	}
 	return sum
 }
