@@ -131,7 +131,7 @@ func (g *Graph) Scores(q, k Node, s *Sample, layer int, h Heads) Node {
 // of their mean with the given weights.
 func (g *Graph) MergeScores(a, other Node, wA, wOther float64) Node {
 	b := g.engine.backend
-	return g.Function2("merge scores", a, other,
+	return g.Function2("scores of two layers", a, other,
 		func(y, a, other *kernels.Tensor) {
 			b.Copy(y, a)
 			b.MergeScores(y, other, wA, wOther)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"glimpse/kernels"
@@ -140,6 +141,22 @@ type expertsLayout struct {
 	router, each, gate, up, down string       // each has a verb for an expert's number
 	sharedExpert, sharedGate     string       // "": the shared expert counts in full
 	correction                   string       // "": none
+	beside                       *besideNames // nil: in the place of an MLP
+}
+
+// besideNames are those of experts beside an MLP: of norms of the residual stream for the router, which is divided by the root of its
+// width, and for the experts, of what the experts' weights are multiplied by, and of norms of what MLP and experts give.
+type besideNames struct{ routerNorm, norm, scales, denseNorm, expertsNorm string }
+
+// bind lays out what experts beside an MLP have more.
+func (n *besideNames) bind(c *Config, b *Binder, l *Layer, at string, eps float64) {
+	e := l.Experts
+	b.affine(at+n.routerNorm, &e.RouterNorm.Weight, c.Hidden, 0, 1/math.Sqrt(float64(c.Hidden)))
+	b.Vector(at+n.norm, &e.Norm.Weight, c.Hidden)
+	b.Vector(at+n.scales, &e.Scales, len(e.Each))
+	b.Vector(at+n.denseNorm, &l.DenseNorm.Weight, c.Hidden)
+	b.Vector(at+n.expertsNorm, &l.ExpertsNorm.Weight, c.Hidden)
+	e.RouterNorm.Eps, e.Norm.Eps = eps, eps
 }
 
 // maxExperts bounds the experts of all layers, beyond any model's.
@@ -296,16 +313,22 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 		}
 		ofBlock(norms.postAttention, &l.PostAttentionNorm)
 		ofStream(norms.mlp, &l.MLPNorm)
-		switch x := d.experts; {
-		case x != nil && (x.dense == nil || !x.dense[i]):
-			l.Experts = x.bind(c, b, at)
+		x := d.experts
+		if x != nil && (x.dense == nil || !x.dense[i]) {
+			if l.Experts = x.bind(c, b, at); x.beside != nil {
+				x.beside.bind(c, b, l, at, l.MLPNorm.Eps)
+			}
+		}
+		dense := l.Experts == nil || x.beside != nil
+		switch {
+		case !dense:
 		case d.fusedMLP:
 			b.Fused(l, at+"mlp.gate_up_proj", c.Hidden, false, Part{GateProj, inner}, Part{UpProj, inner})
 		default:
 			b.Linear(l, GateProj, at+"mlp.gate_proj", inner, c.Hidden, d.mlpBias)
 			b.Linear(l, UpProj, at+"mlp.up_proj", inner, c.Hidden, d.mlpBias)
 		}
-		if l.Experts == nil {
+		if dense {
 			b.Linear(l, DownProj, at+"mlp.down_proj", c.Hidden, inner, d.mlpBias)
 		}
 		ofBlock(norms.postMLP, &l.PostMLPNorm)
@@ -337,6 +360,9 @@ func (n *Network) divide(c *Config, stream float64, scalars []*kernels.Tensor) e
 	for i := range n.Layers {
 		l, eps := &n.Layers[i], c.RMSNormEps/(stream*stream*by*by)
 		l.AttentionNorm.Eps, l.MLPNorm.Eps = eps, eps
+		if e := l.Experts; e != nil {
+			e.RouterNorm.Eps, e.Norm.Eps = eps, eps
+		}
 		added := []Norm{l.PostAttentionNorm, l.PostMLPNorm}
 		if in := l.Input; in != nil {
 			in.Unit = stream * by

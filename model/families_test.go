@@ -355,7 +355,7 @@ func TestGemma4(t *testing.T) {
 		"their padding":    {map[string]any{"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 256, "pad_token_id": 256}, "pad_token_id: got 256, want 0 to 255"},
 		"shared KV":        {map[string]any{"num_kv_shared_layers": 3}, "num_kv_shared_layers: got 3, want 0 to 2"},
 		"unlike shared KV": {map[string]any{"num_kv_shared_layers": 2}, "num_kv_shared_layers: got 2, want a layer of full_attention"},
-		"experts":          {map[string]any{"enable_moe_block": true}, "enable_moe_block: got true, want false"},
+		"experts":          {map[string]any{"enable_moe_block": true, "num_experts": 4, "moe_intermediate_size": 8}, "experts per token: got 0, want 1 to 4"},
 		"logit cap":        {map[string]any{"final_logit_softcapping": 0}, "final_logit_softcapping: got 0"},
 		"unequal layers":   {layers(2, 16), "per_layer_config: got 2 KV heads of width 16 in layer 2 and 1 of 16 before"},
 		"odd heads":        {layers(3, 16), "layer 2: got 3 KV heads of width 16 for 4 query heads"},

@@ -6,11 +6,13 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"glimpse/kernels"
 )
 
 func init() {
 	f := Family{
-		Doc: "Gemma 4 E2B, E4B and 31B, text: sliding windows, wider and fewer KV heads without them, whose values are their keys, a quarter of a head rotated there; layer scalars",
+		Doc: "Gemma 4 E2B, E4B, 26B-A4B and 31B, text: sliding windows, wider and fewer KV heads without them, whose values are their keys, a quarter of a head rotated there; layer scalars",
 		BOS: []int32{2}, EOS: []int32{1},
 		Checked:     []Check{CheckLogits, CheckGradients},
 		ParseConfig: parseGemma4,
@@ -30,7 +32,10 @@ type gemma4Config struct {
 	Padding       *int32                     `json:"pad_token_id"`
 	SharedKV      int                        `json:"num_kv_shared_layers"`
 	WideMLP       bool                       `json:"use_double_wide_mlp"`
-	Experts       bool                       `json:"enable_moe_block"`
+	MoE           bool                       `json:"enable_moe_block"`
+	Experts       int                        `json:"num_experts"`
+	TopK          int                        `json:"top_k_experts"`
+	ExpertWidth   int                        `json:"moe_intermediate_size"`
 	KeysAreValues bool                       `json:"attention_k_eq_v"`
 	GlobalHeadDim int                        `json:"global_head_dim"`
 	GlobalKVHeads *int                       `json:"num_global_key_value_heads"`
@@ -64,8 +69,6 @@ func parseGemma4(raw json.RawMessage) (*Config, error) {
 		return nil, fmt.Errorf("hidden_activation: got %q, want \"gelu_pytorch_tanh\"", own.Activation)
 	case own.Bidirectional != nil && *own.Bidirectional != "vision": // which text does not see
 		return nil, fmt.Errorf("use_bidirectional_attention: got %q, want null or \"vision\": rows that see later ones are not computed", *own.Bidirectional)
-	case own.Experts:
-		return nil, fmt.Errorf("enable_moe_block: got true, want false: experts beside an MLP, as Gemma 4 26B-A4B has them, are not computed")
 	}
 	if own.LogitCap != nil {
 		if c.LogitCap = *own.LogitCap; !(c.LogitCap > 0) || math.IsInf(c.LogitCap, 0) {
@@ -101,6 +104,19 @@ func parseGemma4(raw json.RawMessage) (*Config, error) {
 	}
 	if layout.inputs, err = own.inputs(c, scale); err != nil {
 		return nil, err
+	}
+	if own.MoE {
+		layout.experts = &expertsLayout{
+			Routing: Routing{TopK: own.TopK, Normalise: true}, experts: own.Experts, width: own.ExpertWidth, how: kernels.GELUTanh,
+			router: "router.proj", each: "experts.%d", gate: "gate_proj", up: "up_proj", down: "down_proj",
+			beside: &besideNames{
+				routerNorm: "router.scale", norm: "pre_feedforward_layernorm_2.weight", scales: "router.per_expert_scale",
+				denseNorm: "post_feedforward_layernorm_1.weight", expertsNorm: "post_feedforward_layernorm_2.weight",
+			},
+		}
+		if err := layout.experts.check(c); err != nil {
+			return nil, err
+		}
 	}
 	c.layout = layout
 	return c, nil

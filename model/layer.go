@@ -46,6 +46,8 @@ type LayerOps[T any] interface {
 	GELU(x T) T
 	// Experts is scale times what experts give of rows h.
 	Experts(e *Experts, h T, scale float64) T
+	// Sum is a plus b, in the place of a.
+	Sum(a, b T) T
 	// Input is the rows' own embedding for the layer.
 	Input(in *LayerInput) T
 }
@@ -85,9 +87,13 @@ func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
 		h = o.Read(layer.MLPNorm, mlpReaders)
 		o.Add(delta)
 	}
-	if layer.Experts != nil {
+	switch dense := layer.Linear(DownProj) != nil; {
+	case layer.Experts != nil && dense:
+		delta = o.Norm(o.Linear(DownProj, activation(o, layer, h), scale), layer.DenseNorm)
+		delta = o.Sum(delta, o.Norm(o.Experts(layer.Experts, o.Read(Norm{}, nil), scale), layer.ExpertsNorm))
+	case layer.Experts != nil:
 		delta = o.Experts(layer.Experts, h, scale)
-	} else {
+	default:
 		delta = o.Linear(DownProj, activation(o, layer, h), scale)
 	}
 	delta = o.Norm(delta, layer.PostMLPNorm)

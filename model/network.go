@@ -77,7 +77,9 @@ type Layer struct {
 	// Parallel: attention and MLP both read the residual stream and both are added to it;
 	// without an MLPNorm the MLP, too, reads the rows that AttentionNorm gives.
 	Parallel bool
-	Experts  *Experts // in the place of the MLP, or nil
+	Experts  *Experts // in the place of the MLP, or beside it where the layer has both; nil: none
+	// DenseNorm and ExpertsNorm are of what the MLP and the experts give where the layer has both, before their sum.
+	DenseNorm, ExpertsNorm Norm
 	// OutputGate [heads·headDim, hidden] reads what the queries read: its logistic function multiplies what attention gives;
 	// the zero Linear is none.
 	OutputGate Linear
@@ -110,7 +112,7 @@ func (n *Network) Parameters() int64 {
 		if in := l.Input; in != nil {
 			total += size(in.Projection) + size(in.Norm.Weight) + size(in.PostNorm.Weight)
 		}
-		for _, norm := range []Norm{l.AttentionNorm, l.QueryNorm, l.KeyNorm, l.PostAttentionNorm, l.MLPNorm, l.PostMLPNorm} {
+		for _, norm := range []Norm{l.AttentionNorm, l.QueryNorm, l.KeyNorm, l.PostAttentionNorm, l.MLPNorm, l.PostMLPNorm, l.DenseNorm, l.ExpertsNorm} {
 			total += size(norm.Weight) + size(norm.Bias)
 		}
 		for _, lin := range l.linears {
@@ -263,12 +265,17 @@ func (c *Config) computable(n *Network, b *Binder, devices []kernels.Backend) er
 	if b.gated {
 		parts = append(parts, "gates of what attention gives")
 	}
+	var together []string // on one device
 	if c.KVFrom != nil {
-		parts = append(parts, "layers that share a KV cache")
+		together = append(together, "layers that share a KV cache")
 	}
 	if slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Input != nil }) {
-		parts = append(parts, "embeddings of layers")
+		together = append(together, "embeddings of layers")
 	}
+	if len(together) > 0 && len(devices) > 1 {
+		return fmt.Errorf("%s on %d devices: it has %s, which one device alone computes", c.Architecture, len(devices), strings.Join(together, " and "))
+	}
+	parts = append(parts, together...)
 	for _, on := range devices {
 		if len(parts) > 0 && on.OwnMemory() {
 			return fmt.Errorf("%s on %s: it has %s, which a processor alone computes; want --device cpu", c.Architecture, on.Device(), strings.Join(parts, " and "))

@@ -214,6 +214,8 @@ func (p *pass) Experts(e *model.Experts, h autodiff.Node, scale float64) autodif
 		})
 }
 
+func (p *pass) Sum(a, b autodiff.Node) autodiff.Node { return p.g.Add(a, b) }
+
 func (p *pass) GELU(x autodiff.Node) autodiff.Node { return p.g.GELU(x) }
 
 // DeltaNet runs the rows from the state that the prompt has left.

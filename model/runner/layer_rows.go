@@ -183,6 +183,11 @@ func (r *layerRows) Experts(e *model.Experts, h *kernels.Tensor, scale float64) 
 	return y
 }
 
+func (r *layerRows) Sum(a, b *kernels.Tensor) *kernels.Tensor {
+	r.on.Add(a, a, b)
+	return a
+}
+
 // embeddedRows are rows that were embedded together: of tokens, or of a probe.
 type embeddedRows struct {
 	tokens  []int32
