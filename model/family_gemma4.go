@@ -14,7 +14,7 @@ func init() {
 	f := Family{
 		Doc: "Gemma 4 E2B, E4B, 26B-A4B and 31B, text: sliding windows, wider and fewer KV heads without them, whose values are their keys, a quarter of a head rotated there; layer scalars",
 		BOS: []int32{2}, EOS: []int32{1},
-		Checked:     []Check{CheckLogits, CheckGradients},
+		Checked:     []Check{CheckLogits, CheckGradients, CheckGGUF},
 		ParseConfig: parseGemma4,
 	}
 	Families.Add("Gemma4ForCausalLM", f)
