@@ -131,6 +131,15 @@ func (c *Config) Readers(layer int) (readers []int) {
 	return readers
 }
 
+// LastHolder is the last layer that has keys and values, or a state: rows of a prompt go through those after it for themselves alone.
+func (c *Config) LastHolder() int {
+	l := c.Layers - 1
+	for c.KVLayer(l) != l {
+		l--
+	}
+	return l
+}
+
 // LastReader is the last of a layer's Readers: until it has run, what the layer holds is needed.
 func (c *Config) LastReader(layer int) int {
 	readers := c.Readers(layer)

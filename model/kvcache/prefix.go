@@ -52,15 +52,24 @@ const (
 
 // NewPrefixCache returns an empty cache of at most limit bytes for prompts of the model.
 func NewPrefixCache(m *model.Model, limit int64) *PrefixCache {
-	at, holds := 1, make([]bool, m.Config.Layers) // a multiple of the rows that attention works on together, in every layer
+	holds := make([]bool, m.Config.Layers)
 	for l := range holds {
 		holds[l] = m.Config.HoldsKV(l)
-		rows := max(1, blockQueries*m.Config.KV(l).Heads/m.Config.Heads)
+	}
+	return &PrefixCache{limit: limit, chunk: m.ChunkRows(), page: BlockRows(&m.Config), holds: holds, roots: [2]*page{{}, {}}}
+}
+
+// BlockRows is a multiple of the rows of a prompt that attention works on together, in every layer: from one that is a multiple of it
+// on, rows are computed as those of the whole prompt, to the bit, if they are MinRows or more.
+func BlockRows(c *model.Config) int {
+	at := 1
+	for l := range c.Layers {
+		rows := max(1, blockQueries*c.KV(l).Heads/c.Heads)
 		if rows *= max(1, blockQueries/rows); at%rows != 0 {
 			at *= rows
 		}
 	}
-	return &PrefixCache{limit: limit, chunk: m.ChunkRows(), page: at, holds: holds, roots: [2]*page{{}, {}}}
+	return at
 }
 
 // end is the end of the page that begins at a token.

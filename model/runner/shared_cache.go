@@ -2,6 +2,7 @@ package runner
 
 import (
 	"glimpse/kernels"
+	"glimpse/model/kvcache"
 )
 
 // jointObservations are those of caches that several layers read (model.Config.KVFrom), until the last of them has run.
@@ -109,6 +110,32 @@ func (s sharedPairs) of(r *Runner, layer int, k, v *kernels.Tensor) (_, _ *kerne
 	r.on.Copy(pairs[0], k)
 	r.on.Copy(pairs[1], v)
 	return k, v
+}
+
+// needed are the chunks, or parts of them, that layer l has to run. Beyond the last layer with keys and values of its own those are
+// the rows that are read at the end: the last one, and what is observed; nothing where only the cache is asked for. Their bits are those
+// that they have among all rows.
+func (p *prefillPass) needed(l int, chunks [][2]int) [][2]int {
+	c, n := &p.Model.Config, len(p.pos)
+	switch {
+	case l <= c.LastHolder() || p.opt.Capture.AllRows || chunks[len(chunks)-1][1] < n:
+		return chunks
+	case p.opt.CacheOnly && p.opt.Observe == nil:
+		return nil
+	}
+	before, block := 0, kvcache.BlockRows(c)
+	if p.opt.Prefix != nil {
+		before = p.opt.Prefix.Len()
+	}
+	from := before + n - max(kvcache.MinRows, p.tail(&p.opt.Capture))
+	from = max(0, from-from%block-before)
+	var out [][2]int
+	for _, chunk := range chunks {
+		if chunk[1] > from {
+			out = append(out, [2]int{max(chunk[0], from), chunk[1]})
+		}
+	}
+	return out
 }
 
 // withoutLast is the pairs of heads without the last n of each.
