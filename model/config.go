@@ -140,10 +140,24 @@ func (c *Config) LastHolder() int {
 	return l
 }
 
+// Reads is the number of a layer's Readers.
+func (c *Config) Reads(layer int) int {
+	if c.KVFrom == nil {
+		return 1
+	}
+	return len(c.Readers(layer))
+}
+
 // LastReader is the last of a layer's Readers: until it has run, what the layer holds is needed.
 func (c *Config) LastReader(layer int) int {
-	readers := c.Readers(layer)
-	return readers[len(readers)-1]
+	if c.KVFrom == nil {
+		return layer
+	}
+	last := c.Layers - 1
+	for c.KVFrom[last] != layer {
+		last--
+	}
+	return last
 }
 
 // FirstAttention is the first layer that attends; 0 where none does.
@@ -159,6 +173,9 @@ func (c *Config) FirstAttention() int {
 // FirstObserved is the layer of which a pass is observed first: the first that attends, unless it shares its cache with later ones.
 func (c *Config) FirstObserved() int {
 	first := c.FirstAttention()
+	if c.KVFrom == nil {
+		return first
+	}
 	for l := range c.Layers {
 		if c.HoldsKV(l) && c.LastReader(l) < c.LastReader(first) {
 			first = l

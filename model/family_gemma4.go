@@ -12,7 +12,7 @@ import (
 
 func init() {
 	f := Family{
-		Doc: "Gemma 4 E2B, E4B, 26B-A4B and 31B, text: sliding windows, wider and fewer KV heads without them, whose values are their keys, a quarter of a head rotated there; layer scalars",
+		Doc: "Gemma 4 E2B, E4B, 26B-A4B and 31B, text: sliding windows, wider or fewer KV heads without them, a quarter of a head rotated there; layer scalars; of E2B and E4B shared KV caches and embeddings of layers; of 26B-A4B experts beside an MLP",
 		BOS: []int32{2}, EOS: []int32{1},
 		Checked:     []Check{CheckLogits, CheckGradients, CheckGGUF},
 		ParseConfig: parseGemma4,
