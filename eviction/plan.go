@@ -63,14 +63,14 @@ func (p Prompt) spread(budgets []int) []int {
 	return out
 }
 
-// spared are the layers of which nothing is observed; nil where there are none.
+// spared are the layers of which nothing is observed, those that read no cache which is decided about; nil where there are none.
 func (p Prompt) spared() []bool {
 	if len(p.layers()) == p.Config.Layers {
 		return nil
 	}
 	out := make([]bool, p.Config.Layers)
 	for l := range out {
-		out[l] = !p.decides(l)
+		out[l] = !p.decides(p.Config.KVLayer(l))
 	}
 	return out
 }

@@ -159,6 +159,28 @@ func TestSharedCachesAreObservedOnce(t *testing.T) {
 			compare.Close(t, fmt.Sprintf("%s in chunks of %d", what, chunk), got.rows[what], want.rows[what], 1e-5, compare.Floor(1e-2))
 		}
 	}
+	// A policy ranks by what is observed of all of them.
+	last := runner.PrefillOptions{Capture: runner.Capture{Windows: []int{1}}}
+	var mean []float32
+	last.Observe = func(o *runner.Observation) error {
+		if o.Layer == 1 {
+			x := o.Windows[0]
+			mean = make([]float32, o.Cache.Entries(1, 0))
+			for h := range m.Config.Heads {
+				for j := range mean {
+					mean[j] += float32(math.Exp(float64(x.Float32s()[h*x.Width()+j]))) / float32(m.Config.Heads)
+				}
+			}
+		}
+		return nil
+	}
+	if _, err := runner.New(m).Prefill(background, kvcache.New(m), tokens, last); err != nil {
+		t.Fatal(err)
+	}
+	s := prefill(t, m, policy(t, m, "tova"), tokens, 20)
+	if got, want := s.Kept()[1][0], kernels.TopK(mean, 20); !slices.Equal(got, want) {
+		t.Errorf("keeps %v, want those that all layers which read the cache attend to most, %v", got, want)
+	}
 	for what, p := range want.rows {
 		sum := 0.0
 		for _, x := range p {

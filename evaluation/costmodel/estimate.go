@@ -185,10 +185,16 @@ func (m Model) merge(w eviction.Workload) Cost {
 // those before it, or all layers whole and what a draft is decoded on besides.
 func (m Model) peak(w eviction.Workload) float64 {
 	bytes, kept, all := 0.0, m.bytes(w.Held), m.bytes(slices.Repeat([]int{w.Tokens}, len(m.layers)))
-	before := 0.0
 	for l := range m.layers {
-		bytes = max(bytes, before+float64(w.Tokens)*m.layers[l].held)
-		before += float64(w.Held[l]) * m.layers[l].held
+		now := 0.0
+		for before, of := range m.layers[:l+1] {
+			entries := w.Held[before]
+			if before == l || of.until >= l && of.until > before { // it has yet to be read
+				entries = w.Tokens
+			}
+			now += float64(entries) * of.held
+		}
+		bytes = max(bytes, now)
 	}
 	if w.Waits {
 		bytes = all

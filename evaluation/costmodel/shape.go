@@ -25,6 +25,7 @@ type layer struct {
 	pair      float64    // bytes of the keys and values of one entry, in all KV heads, that it reads
 	held      float64    // likewise, that it holds
 	from      int        // the layer whose keys and values it reads, itself or one before
+	until     int        // the last layer that reads its own
 	recurrent *recurrent // in the place of attention, whose numbers are 0 then; or nil
 }
 
@@ -84,7 +85,7 @@ func shapeOf(m *model.Model) shape {
 			window: c.Window(l), queries: float64(c.Heads * kv.Dim), keys: float64(kv.Heads * kv.Dim), pair: float64(2 * kv.Heads * m.CacheDType().Bytes(kv.Dim)), from: c.KVLayer(l),
 		}
 		if c.HoldsKV(l) {
-			at.held = at.pair
+			at.held, at.until = at.pair, c.LastReader(l)
 		}
 		for _, name := range model.Modules {
 			if lin := m.Network.Layers[l].Linear(name); lin != nil {
