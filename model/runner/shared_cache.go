@@ -1,6 +1,8 @@
 package runner
 
 import (
+	"fmt"
+
 	"glimpse/kernels"
 	"glimpse/model/kvcache"
 )
@@ -32,6 +34,9 @@ func (j *jointObservations) add(r *Runner, o *Observation) *Observation {
 	}
 	b := r.on
 	join := func(to *[]*kernels.Tensor, from []*kernels.Tensor, merge func(sum, x *kernels.Tensor)) {
+		if sum.layers > 0 && len(*to) != len(from) {
+			panic(fmt.Sprintf("runner: %d observations of layer %d, want %d as of the layers before it that read the same cache", len(from), o.Layer, len(*to)))
+		}
 		for i, x := range from {
 			if sum.layers == 0 {
 				*to = append(*to, copied(b, x))
