@@ -1,6 +1,8 @@
 package autodiff
 
 import (
+	"math"
+
 	"glimpse/kernels"
 
 	G "gorgonia.org/gorgonia"
@@ -123,6 +125,29 @@ func (g *Graph) Scores(q, k Node, s *Sample, layer int, h Heads) Node {
 			return g.picks(n, in[0].Shape(), in[1].Shape())
 		},
 	}, q, k)
+}
+
+// MergeScores joins the scores of two layers on the same entries, which both are the logarithms of probabilities: the logarithm
+// of their mean with the given weights.
+func (g *Graph) MergeScores(a, other Node, wA, wOther float64) Node {
+	b := g.engine.backend
+	return g.Function2("scores of two layers", a, other,
+		func(y, a, other *kernels.Tensor) {
+			b.Copy(y, a)
+			b.MergeScores(y, other, wA, wOther)
+		},
+		func(dA, dOther, a, other, dy *kernels.Tensor) {
+			x, z, grad := a.Float64s(), other.Float64s(), dy.Float64s()
+			for i := range x { // of the gradient each has its share of the sum
+				shareOf := 1 / (1 + wOther/wA*math.Exp(z[i]-x[i]))
+				if math.IsInf(x[i], -1) {
+					shareOf = 0
+				}
+				x[i], z[i] = grad[i]*shareOf, grad[i]*(1-shareOf)
+			}
+			kernels.Convert(dA, kernels.FromF64(x, dA.Shape...))
+			kernels.Convert(dOther, kernels.FromF64(z, dOther.Shape...))
+		})
 }
 
 // LossFunc adds one layer's loss to the F64 scalar loss and writes its gradient

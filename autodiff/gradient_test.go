@@ -188,6 +188,13 @@ var opCases = map[string]map[string]opCase{
 			return []Node{c.Scores(c.parameter(rows, width), c.parameter(rows, kvHeads*headDim), c.sample, 0, grouped)}
 		}},
 	},
+	"MergeScores": {
+		"of two layers on one prompt": {prompts: []int{1, 9}, build: func(c *opGraph) []Node {
+			k, v := c.parameter(rows, kvHeads*headDim), c.parameter(rows, kvHeads*headDim)
+			out, first := c.Attention(c.parameter(rows, width), k, v, c.sample, 0, grouped)
+			return []Node{c.MergeScores(first, c.Scores(out, k, c.sample, 0, grouped), 2, 1)}
+		}},
+	},
 	"Loss": {
 		"of several layers": {build: func(c *opGraph) []Node { return []Node{c.parameter(rows, width), c.GELU(c.parameter(rows, 2))} }},
 	},

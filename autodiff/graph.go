@@ -47,7 +47,7 @@ type Sample struct {
 	Positions []int32              // of the rows
 	QueryRoPE []*kernels.RoPETable // per layer, cover Positions
 	KeyRoPE   []*kernels.RoPETable // the same ones but where queries are scaled by their positions
-	Targets   []*kernels.Tensor    // per layer [heads, entries], logarithms of attention; nil of recurrent layers
+	Targets   []*kernels.Tensor    // per layer [heads, entries], logarithms of attention; nil of layers without keys and values
 	States    [][]*kernels.Tensor  // per layer, what a recurrent one knows of the prompt; nil of others
 }
 

@@ -55,6 +55,8 @@ func (a *fakeAdapter) Rows() int    { return a.rows.Dim0() }
 func (a *fakeAdapter) Embeddings(m *model.Model, dst *kernels.Tensor) {
 	m.Backend.Copy(dst, a.rows)
 }
+
+func (*fakeAdapter) Tokens() []int32 { return nil }
 func (a *fakeAdapter) LowRank(layer int, module model.Module) *model.LowRank {
 	return a.low[key(layer, module)]
 }

@@ -97,8 +97,8 @@ func (s *Session) endResponse(tokens []int32, ended bool, err error) {
 
 // observeStep counts what a step has read of a layer and lets the policy evict.
 func (s *Session) observeStep(o *runner.Observation) error {
-	if s.sparse == nil {
-		s.Traffic.add(o.Layer == s.Prompt.Config.FirstAttention(), s.seenBytes(o.Layer), 0)
+	if c := s.Prompt.Config; s.sparse == nil { // every layer that reads a cache reads all that is seen
+		s.Traffic.add(o.Layer == c.FirstObserved(), s.seenBytes(o.Layer)*int64(c.Reads(o.Layer)), 0)
 	}
 	if s.decode == nil || !s.Prompt.decides(o.Layer) && !o.StepDone {
 		return nil
@@ -200,7 +200,7 @@ func (s *Session) chooseSparsely(step *runner.SparseStep) error {
 			read += int64(len(idx)) * s.Cache.PairBytes()
 		}
 	}
-	first := step.Layer == s.Prompt.Config.FirstAttention()
+	first := step.Reader == s.Prompt.Config.FirstAttention()
 	s.Traffic.add(first, read, estimation)
 	if first {
 		s.stepBytes = append(s.stepBytes, 0)

@@ -18,9 +18,10 @@ func TestFootprintOfEveryPolicy(t *testing.T) {
 	const tokens, budget, maxNew = 90, 24, 70
 	m := modeltest.Llama{Layers: 3, MaxPositions: 256}.Open(t, "cpu")
 	hybrid := modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, "qwen3-next").Folder), "cpu")
+	shared := modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, "gemma4-e2b").Folder), "cpu") // whose layers share caches
 	of := map[string]*model.Model{}
 	for _, name := range eviction.Policies.Names() {
-		of[name], of["hybrid/"+name] = m, hybrid
+		of[name], of["hybrid/"+name], of["shared/"+name] = m, hybrid, shared
 	}
 	for test, m := range of {
 		name := test[strings.LastIndexByte(test, '/')+1:]

@@ -32,9 +32,10 @@ type Prompt struct {
 // fits tells that the budget has room for everything, or there is nothing to decide about.
 func (p Prompt) fits() bool { return p.Entries <= p.Budget || p.Config != nil && len(p.layers()) == 0 }
 
-// decides tells whether a policy decides about a layer: whether that holds the whole prompt.
+// decides tells whether a policy decides about a layer: whether that holds the whole prompt. Layers that read the pairs of another
+// hold none.
 func (p Prompt) decides(layer int) bool {
-	return !p.Config.Recurrent(layer) && (p.Windows || p.Config.Window(layer) == 0)
+	return p.Config.HoldsKV(layer) && (p.Windows || p.Config.Window(layer) == 0)
 }
 
 // layers are those that a policy decides about, by whose number budgets are shared out.
@@ -62,14 +63,14 @@ func (p Prompt) spread(budgets []int) []int {
 	return out
 }
 
-// spared are the layers of which nothing is observed; nil where there are none.
+// spared are the layers of which nothing is observed, those that read no cache which is decided about; nil where there are none.
 func (p Prompt) spared() []bool {
 	if len(p.layers()) == p.Config.Layers {
 		return nil
 	}
 	out := make([]bool, p.Config.Layers)
 	for l := range out {
-		out[l] = !p.decides(l)
+		out[l] = !p.decides(p.Config.KVLayer(l))
 	}
 	return out
 }

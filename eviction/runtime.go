@@ -54,7 +54,7 @@ type request struct {
 
 	kept   []*kernels.Selection // by layer; complete only after the last one where the budgets cross layers
 	scores []*Scores
-	// Where the budgets cross layers: what they depend on, by layer, and what they are.
+	// Where the budgets cross layers: what they depend on, by layer, nil of those left alone, and what they are.
 	statistics [][]float64
 	budgets    []int
 
@@ -68,6 +68,8 @@ type request struct {
 func newRequest(policy *Configured, p Prompt) *request {
 	r := &request{policy: policy}
 	r.prompt, r.plan = policy.plan(p)
+	n := p.Config.Layers
+	r.kept, r.scores, r.seen, r.statistics = make([]*kernels.Selection, n), make([]*Scores, n), make([][]*kernels.Tensor, n), make([][]float64, n)
 	return r
 }
 
@@ -139,8 +141,7 @@ func (r *request) idle() bool { return r.prompt.fits() && r.plan.Decode == nil }
 // observe scores and selects one layer; nil where its budget waits for the others, or the layer is left alone.
 func (r *request) observe(o *runner.Observation) *kernels.Selection {
 	if r.idle() {
-		if !r.prompt.decides(o.Layer) {
-			r.kept, r.scores = append(r.kept, nil), nil
+		if r.scores = nil; !r.prompt.decides(o.Layer) {
 			return nil
 		}
 		keep := make([][]int32, o.Cache.KVHeads())
@@ -151,9 +152,8 @@ func (r *request) observe(o *runner.Observation) *kernels.Selection {
 			}
 			keep[h] = r.all[:n:n]
 		}
-		kept := kernels.HostSelection(keep)
-		r.kept, r.scores = append(r.kept, kept), nil
-		return kept
+		r.kept[o.Layer] = kernels.HostSelection(keep)
+		return r.kept[o.Layer]
 	}
 	mine := *o
 	if !r.prompt.Config.Recurrent(o.Layer) {
@@ -161,9 +161,6 @@ func (r *request) observe(o *runner.Observation) *kernels.Selection {
 		r.watched.probes(&mine, r.prompt.Config)
 	}
 	if !r.prompt.decides(o.Layer) {
-		if r.scores = append(r.scores, nil); r.plan.CrossLayer == nil {
-			r.kept, r.seen = append(r.kept, nil), append(r.seen, nil)
-		}
 		return nil
 	}
 	mine.Windows, mine.Probes = pick(o.Windows, r.windows), pick(o.Probes, r.probes)
@@ -182,18 +179,16 @@ func (r *request) observe(o *runner.Observation) *kernels.Selection {
 	}
 	r.watched.scores(o.Layer, s)
 	if r.plan.CrossLayer != nil { // its budget, by which it is pooled, waits for the others
-		r.scores, r.statistics = append(r.scores, s), append(r.statistics, r.plan.CrossLayer.Statistics(&mine))
+		r.scores[o.Layer], r.statistics[o.Layer] = s, r.plan.CrossLayer.Statistics(&mine)
 		return nil
 	}
 	s = r.plan.Pooling.Of(s)
 	kept := r.plan.choose(s, o.Layer, r.plan.layerBudget(o.Layer, r.prompt.Budget))
-	r.scores, r.kept = append(r.scores, s), append(r.kept, kept)
+	r.scores[o.Layer], r.kept[o.Layer] = s, kept
 	if r.plan.Drafted > 0 {
-		var seen []*kernels.Tensor
 		for _, w := range mine.Windows { // the observation's own live until the layer is done
-			seen = append(seen, copied(o.Cache, o.Layer, w))
+			r.seen[o.Layer] = append(r.seen[o.Layer], copied(o.Cache, o.Layer, w))
 		}
-		r.seen = append(r.seen, seen)
 	}
 	return kept
 }
@@ -212,17 +207,20 @@ func (r *request) finish(pause func() error) error {
 	if r.plan.CrossLayer == nil || r.idle() {
 		return nil
 	}
-	r.budgets = r.prompt.spread(r.plan.CrossLayer.Budgets(r.statistics))
+	var decided [][]float64
+	for _, l := range r.prompt.layers() {
+		decided = append(decided, r.statistics[l])
+	}
+	r.budgets = r.prompt.spread(r.plan.CrossLayer.Budgets(decided))
 	for l, s := range r.scores {
 		if s == nil {
-			r.kept = append(r.kept, nil)
 			continue
 		}
 		p := r.prompt
 		p.Budget = r.budgets[l]
 		own := r.policy.Method.Plan(p)
 		r.scores[l] = own.Pooling.Of(s)
-		r.kept = append(r.kept, own.choose(r.scores[l], l, p.Budget))
+		r.kept[l] = own.choose(r.scores[l], l, p.Budget)
 		if err := pause(); err != nil {
 			return err
 		}
@@ -296,10 +294,12 @@ func (rt *Runtime) draft(ctx context.Context, r *request, full *kvcache.Cache, l
 	if rows < 1 {
 		return 0, fmt.Errorf("draft of %d tokens after %d: %w", r.plan.Drafted, full.Next(), model.ErrContext)
 	}
-	queries, keys := make([]*kernels.Tensor, c.Layers), make([]*kernels.Tensor, c.Layers)
+	queries, keys := make([][]*kernels.Tensor, c.Layers), make([]*kernels.Tensor, c.Layers)
 	for _, l := range r.prompt.layers() {
 		b := m.On(l)
-		queries[l] = b.Alloc(b.Compute(), rows, c.Heads, c.HeadDim)
+		for range c.Readers(l) {
+			queries[l] = append(queries[l], b.Alloc(b.Compute(), rows, c.Heads, c.HeadDim))
+		}
 		keys[l] = b.Alloc(b.Compute(), rows, c.KVHeads, c.HeadDim)
 	}
 	drafted := 0
@@ -319,7 +319,9 @@ func (rt *Runtime) draft(ctx context.Context, r *request, full *kvcache.Cache, l
 				return nil
 			}
 			b := o.Cache.On(o.Layer)
-			b.Copy(queries[o.Layer].Rows(drafted, drafted+1), o.Queries)
+			for i, q := range o.Queries {
+				b.Copy(queries[o.Layer][i].Rows(drafted, drafted+1), q)
+			}
 			b.Copy(keys[o.Layer].Rows(drafted, drafted+1), o.Keys)
 			return nil
 		},
@@ -330,7 +332,11 @@ func (rt *Runtime) draft(ctx context.Context, r *request, full *kvcache.Cache, l
 	}
 	r.know(func(p *Prompt) { p.Drafted = drafted })
 	for _, l := range r.prompt.layers() {
-		scores := rt.Runner.ObserveQueries(full, l, queries[l].Rows(0, drafted), keys[l].Rows(0, drafted))
+		var asked []*kernels.Tensor
+		for _, q := range queries[l] {
+			asked = append(asked, q.Rows(0, drafted))
+		}
+		scores := rt.Runner.ObserveQueries(full, l, asked, keys[l].Rows(0, drafted))
 		o := &runner.Observation{Layer: l, Cache: full, Windows: r.seen[l], Probes: []*kernels.Tensor{scores}}
 		drafted := NewScores(o)
 		r.plan.Score(drafted, o)
@@ -485,6 +491,9 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 		}
 		if len(capture.Probes) == 0 { // every prompt fits its budget
 			for l := range m.Config.Layers {
+				if m.Config.KVLayer(l) != l {
+					continue
+				}
 				if err := observe(after)(&runner.Observation{Layer: l, Cache: s.Cache}); err != nil {
 					return nil, err
 				}

@@ -246,7 +246,7 @@ func (st *SparsePages) devices() []*pageScratch { return slices.Compact(slices.C
 func (st *SparsePages) Recordable() bool { return st.ownMemory }
 
 func (st *SparsePages) Select(s *runner.SparseStep) (int64, error) {
-	if s.Layer == st.first {
+	if s.Reader == st.first {
 		st.steps++
 	}
 	heads := st.layers[s.Layer]

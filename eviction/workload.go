@@ -18,7 +18,7 @@ type Workload struct {
 	// Held [layers] are the entries per KV head, the mean over heads, that are kept of the
 	// prompt.
 	Held []int
-	// Spared [layers] are those with a sliding window, which they hold alone, and recurrent ones, which hold no entry; nothing is
+	// Spared [layers] are those that read no cache that a policy decides about: those with a sliding window, which they hold alone, and recurrent ones, which hold no entry; nothing is
 	// observed of them. nil: none.
 	Spared []bool
 	// Limit [layers] are the most that a layer holds while decoding; nil where every step
@@ -46,8 +46,8 @@ func (n *Configured) Workload(c *model.Config, tokens, budget, maxNew int) Workl
 	w := Workload{Tokens: tokens, MaxNew: maxNew, Held: slices.Repeat([]int{tokens}, c.Layers)}
 	r := newRequest(n, Prompt{Tokens: make([]int32, tokens), Entries: tokens, Budget: budget, MaxNew: maxNew, Config: c, Windows: n.evictsWindows()})
 	for l := range w.Held {
-		w.Spared = append(w.Spared, !r.prompt.decides(l))
-		if c.Recurrent(l) {
+		w.Spared = append(w.Spared, !r.prompt.decides(c.KVLayer(l)))
+		if !c.HoldsKV(l) {
 			w.Held[l] = 0
 		} else if w.Spared[l] {
 			w.Held[l] = kvcache.WindowEntries(tokens, c.Window(l))

@@ -114,6 +114,9 @@ func (a *Lookahead) Rows() int { return a.rows.Dim0() }
 // Embeddings implements model.QueryRows.
 func (a *Lookahead) Embeddings(m *model.Model, dst *kernels.Tensor) { m.Backend.Copy(dst, a.rows) }
 
+// Tokens implements model.QueryRows: the rows are learned.
+func (*Lookahead) Tokens() []int32 { return nil }
+
 // LowRank implements model.QueryRows.
 func (a *Lookahead) LowRank(layer int, module model.Module) *model.LowRank {
 	return a.low[site{layer, module}]

@@ -32,13 +32,23 @@ func TestComputable(t *testing.T) {
 		"gate":          {layer: Layer{Gate: kernels.GELUTanh}, want: "gates other than SiLU"},
 		"delta net":     {layer: Layer{Delta: &DeltaNet{}}, want: "gated delta nets"},
 		"output gate":   {binder: Binder{gated: true}, want: "gates of what attention gives"},
+		"shared caches": {config: Config{KVFrom: []int{0, 0}}, want: "layers that share a KV cache"},
+		"layer inputs":  {layer: Layer{Input: &LayerInput{}}, want: "embeddings of layers"},
 	} {
 		c.config.Architecture = "TheirForCausalLM"
 		n := &Network{Layers: []Layer{{}, c.layer}}
 		if err := c.config.computable(n, &c.binder, []kernels.Backend{host}); err != nil {
 			t.Errorf("%s on a processor: %v", name, err)
 		}
-		err := c.config.computable(n, &c.binder, []kernels.Backend{host, apart{host}})
+		together := c.config.KVFrom != nil || c.layer.Input != nil
+		if err := c.config.computable(n, &c.binder, []kernels.Backend{host, host}); together != (err != nil) || together && !strings.Contains(err.Error(), "TheirForCausalLM on 2 devices: it has "+c.want) {
+			t.Errorf("%s on two processors: %v", name, err)
+		}
+		devices := []kernels.Backend{host, apart{host}}
+		if together {
+			devices = devices[1:]
+		}
+		err := c.config.computable(n, &c.binder, devices)
 		if c.want == "" != (err == nil) || err != nil && !(strings.Contains(err.Error(), c.want) && strings.Contains(err.Error(), "TheirForCausalLM on cuda:0")) {
 			t.Errorf("%s on a device: %v, want %q", name, err, c.want)
 		}

@@ -50,6 +50,10 @@ type Config struct {
 	// nil: all layers have those.
 	LayerKV []KVShape
 
+	// KVFrom are the layers whose keys and values the layers attend to: a layer's own, or those of one before it, whose cache it
+	// shares. nil: all layers have their own.
+	KVFrom []int
+
 	BOS int32   // -1: none
 	EOS []int32 // every end token
 
@@ -103,6 +107,59 @@ func (c *Config) Window(layer int) int {
 // Recurrent tells that a layer has a state of its rows in the place of attention, and so no keys and values.
 func (c *Config) Recurrent(layer int) bool { return c.Delta != nil && c.Delta.Layers[layer] }
 
+// KVLayer is the layer whose keys and values a layer attends to: itself, or one before it that it shares a cache with.
+func (c *Config) KVLayer(layer int) int {
+	if c.KVFrom == nil {
+		return layer
+	}
+	return c.KVFrom[layer]
+}
+
+// HoldsKV tells that a layer has keys and values of its own, and so a cache.
+func (c *Config) HoldsKV(layer int) bool { return !c.Recurrent(layer) && c.KVLayer(layer) == layer }
+
+// Readers are the layers that attend to the keys and values of one that holds some, itself first.
+func (c *Config) Readers(layer int) (readers []int) {
+	if c.KVFrom == nil {
+		return []int{layer}
+	}
+	for l, from := range c.KVFrom {
+		if from == layer {
+			readers = append(readers, l)
+		}
+	}
+	return readers
+}
+
+// LastHolder is the last layer that has keys and values, or a state: rows of a prompt go through those after it for themselves alone.
+func (c *Config) LastHolder() int {
+	l := c.Layers - 1
+	for c.KVLayer(l) != l {
+		l--
+	}
+	return l
+}
+
+// Reads is the number of a layer's Readers.
+func (c *Config) Reads(layer int) int {
+	if c.KVFrom == nil {
+		return 1
+	}
+	return len(c.Readers(layer))
+}
+
+// LastReader is the last of a layer's Readers: until it has run, what the layer holds is needed.
+func (c *Config) LastReader(layer int) int {
+	if c.KVFrom == nil {
+		return layer
+	}
+	last := c.Layers - 1
+	for c.KVFrom[last] != layer {
+		last--
+	}
+	return last
+}
+
 // FirstAttention is the first layer that attends; 0 where none does.
 func (c *Config) FirstAttention() int {
 	for l := range c.Layers {
@@ -113,16 +170,30 @@ func (c *Config) FirstAttention() int {
 	return 0
 }
 
-// Scored tells whether an adapter is trained by the scores of a layer: of those that hold the whole prompt, which policies
-// evict, or of all that attend where every layer has a window.
+// FirstObserved is the layer of which a pass is observed first: the first that attends, unless it shares its cache with later ones.
+func (c *Config) FirstObserved() int {
+	first := c.FirstAttention()
+	if c.KVFrom == nil {
+		return first
+	}
+	for l := range c.Layers {
+		if c.HoldsKV(l) && c.LastReader(l) < c.LastReader(first) {
+			first = l
+		}
+	}
+	return first
+}
+
+// Scored tells whether an adapter is trained by the scores of a layer's cache: of those that hold the whole prompt, which policies
+// evict, or of all where every layer has a window.
 func (c *Config) Scored(layer int) bool {
-	return !c.Recurrent(layer) && (c.Window(layer) == 0 || !slices.Contains(c.Windows, 0))
+	return c.HoldsKV(layer) && (c.Window(layer) == 0 || !slices.Contains(c.Windows, 0))
 }
 
 // ScoredLayers are the layers up to the last one that is Scored: those after it reach no score.
 func (c *Config) ScoredLayers() int {
 	n := c.Layers
-	for !c.Scored(n - 1) {
+	for !c.Scored(c.KVLayer(n - 1)) {
 		n--
 	}
 	return n
@@ -182,6 +253,9 @@ func (c *Config) cut(layers int) {
 	if c.LayerKV != nil {
 		c.LayerKV = c.LayerKV[:layers]
 	}
+	if c.KVFrom != nil {
+		c.KVFrom = c.KVFrom[:layers]
+	}
 }
 
 // KVShape is the number of KV heads of a layer and their width.
@@ -229,6 +303,8 @@ func (c *Config) CacheBytes(tokens int, stored kernels.DType) (n int64) {
 	for l := range c.Layers {
 		if c.Recurrent(l) {
 			n += c.Delta.Bytes(kernels.F32)
+		}
+		if !c.HoldsKV(l) {
 			continue
 		}
 		entries := tokens
@@ -245,7 +321,7 @@ func (c *Config) CacheBytes(tokens int, stored kernels.DType) (n int64) {
 // and heads, stored in a type.
 func (c *Config) CacheBytesPerToken(stored kernels.DType) (n int64) {
 	for l := range c.Layers {
-		if c.Recurrent(l) {
+		if !c.HoldsKV(l) {
 			continue
 		}
 		kv := c.KV(l)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"glimpse/kernels"
@@ -124,6 +125,9 @@ type decoderLayout struct {
 	// valueNorms: values are normalised, too; keysAreValues: layers without a window have no v_proj; scalars: the residual stream
 	// is multiplied after every layer.
 	valueNorms, keysAreValues, scalars bool
+	inputs                             *inputsLayout
+	// wide: the MLP of layers that read the keys and values of another is twice as wide as that of the rest.
+	wide bool
 }
 
 // expertsLayout are the experts of a network; names are those in a layer.
@@ -137,6 +141,22 @@ type expertsLayout struct {
 	router, each, gate, up, down string       // each has a verb for an expert's number
 	sharedExpert, sharedGate     string       // "": the shared expert counts in full
 	correction                   string       // "": none
+	beside                       *besideNames // nil: in the place of an MLP
+}
+
+// besideNames are those of experts beside an MLP: of norms of the residual stream for the router, which is divided by the root of its
+// width, and for the experts, of what the experts' weights are multiplied by, and of norms of what MLP and experts give.
+type besideNames struct{ routerNorm, norm, scales, denseNorm, expertsNorm string }
+
+// bind lays out what experts beside an MLP have more.
+func (n *besideNames) bind(c *Config, b *Binder, l *Layer, at string, eps float64) {
+	e := l.Experts
+	b.affine(at+n.routerNorm, &e.RouterNorm.Weight, c.Hidden, 0, 1/math.Sqrt(float64(c.Hidden)))
+	b.Vector(at+n.norm, &e.Norm.Weight, c.Hidden)
+	b.Vector(at+n.scales, &e.Scales, len(e.Each))
+	b.Vector(at+n.denseNorm, &l.DenseNorm.Weight, c.Hidden)
+	b.Vector(at+n.expertsNorm, &l.ExpertsNorm.Weight, c.Hidden)
+	e.RouterNorm.Eps, e.Norm.Eps = eps, eps
 }
 
 // maxExperts bounds the experts of all layers, beyond any model's.
@@ -221,6 +241,9 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 	n, scalars := &Network{Layers: make([]Layer, c.Layers)}, make([]*kernels.Tensor, c.Layers)
 	b.Matrix("model.embed_tokens.weight", &n.Embedding, c.Vocab, c.Hidden)
 	stream, norms := scaleOr1(d.stream), d.norms
+	if d.inputs != nil {
+		d.inputs.bind(c, n, b, stream)
+	}
 	if norms == (blockNorms{}) {
 		norms = preNorms
 	}
@@ -228,7 +251,10 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 		b.Layer(i)
 		l, at := &n.Layers[i], fmt.Sprintf("model.layers.%d.", i)
 		shape := c.KV(i)
-		q, kv := c.Heads*shape.Dim, shape.Heads*shape.Dim
+		q, kv, inner, holds := c.Heads*shape.Dim, shape.Heads*shape.Dim, c.Intermediate, c.KVLayer(i) == i
+		if d.wide && holds {
+			inner /= 2 // of the widest
+		}
 		l.Gate = d.gate
 		norm := func(name string, to *Norm, width int) {
 			if name != "" {
@@ -260,6 +286,8 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 			b.Interleaved(l, QProj, at+"self_attn.q_proj", c.Heads, c.HeadDim, rotated, c.Hidden, d.qkvBias)
 			b.Interleaved(l, KProj, at+"self_attn.k_proj", c.KVHeads, c.HeadDim, rotated, c.Hidden, d.qkvBias)
 			b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
+		case !holds:
+			b.Linear(l, QProj, at+"self_attn.q_proj", q, c.Hidden, d.qkvBias)
 		default:
 			b.Linear(l, QProj, at+"self_attn.q_proj", q, c.Hidden, d.qkvBias)
 			b.Linear(l, KProj, at+"self_attn.k_proj", kv, c.Hidden, d.qkvBias)
@@ -276,27 +304,38 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 		switch heads {
 		case eachHead:
 			norm("self_attn.q_norm", &l.QueryNorm, shape.Dim)
-			norm("self_attn.k_norm", &l.KeyNorm, shape.Dim)
+			if holds {
+				norm("self_attn.k_norm", &l.KeyNorm, shape.Dim)
+			}
 		case allHeads:
 			norm("self_attn.q_norm", &l.QueryNorm, q)
 			norm("self_attn.k_norm", &l.KeyNorm, kv)
 		}
 		ofBlock(norms.postAttention, &l.PostAttentionNorm)
 		ofStream(norms.mlp, &l.MLPNorm)
-		switch x := d.experts; {
-		case x != nil && (x.dense == nil || !x.dense[i]):
-			l.Experts = x.bind(c, b, at)
-		case d.fusedMLP:
-			b.Fused(l, at+"mlp.gate_up_proj", c.Hidden, false, Part{GateProj, c.Intermediate}, Part{UpProj, c.Intermediate})
-		default:
-			b.Linear(l, GateProj, at+"mlp.gate_proj", c.Intermediate, c.Hidden, d.mlpBias)
-			b.Linear(l, UpProj, at+"mlp.up_proj", c.Intermediate, c.Hidden, d.mlpBias)
+		x := d.experts
+		if x != nil && (x.dense == nil || !x.dense[i]) {
+			if l.Experts = x.bind(c, b, at); x.beside != nil {
+				x.beside.bind(c, b, l, at, l.MLPNorm.Eps)
+			}
 		}
-		if l.Experts == nil {
-			b.Linear(l, DownProj, at+"mlp.down_proj", c.Hidden, c.Intermediate, d.mlpBias)
+		dense := l.Experts == nil || x.beside != nil
+		switch {
+		case !dense:
+		case d.fusedMLP:
+			b.Fused(l, at+"mlp.gate_up_proj", c.Hidden, false, Part{GateProj, inner}, Part{UpProj, inner})
+		default:
+			b.Linear(l, GateProj, at+"mlp.gate_proj", inner, c.Hidden, d.mlpBias)
+			b.Linear(l, UpProj, at+"mlp.up_proj", inner, c.Hidden, d.mlpBias)
+		}
+		if dense {
+			b.Linear(l, DownProj, at+"mlp.down_proj", c.Hidden, inner, d.mlpBias)
 		}
 		ofBlock(norms.postMLP, &l.PostMLPNorm)
-		if d.valueNorms {
+		if d.inputs != nil {
+			d.inputs.bindLayer(c, l, b, at, stream)
+		}
+		if d.valueNorms && holds {
 			b.Ones(i, &l.ValueNorm.Weight, shape.Dim)
 		}
 		if d.scalars {
@@ -321,7 +360,15 @@ func (n *Network) divide(c *Config, stream float64, scalars []*kernels.Tensor) e
 	for i := range n.Layers {
 		l, eps := &n.Layers[i], c.RMSNormEps/(stream*stream*by*by)
 		l.AttentionNorm.Eps, l.MLPNorm.Eps = eps, eps
-		for _, norm := range []Norm{l.PostAttentionNorm, l.PostMLPNorm} {
+		if e := l.Experts; e != nil {
+			e.RouterNorm.Eps, e.Norm.Eps = eps, eps
+		}
+		added := []Norm{l.PostAttentionNorm, l.PostMLPNorm}
+		if in := l.Input; in != nil {
+			in.Unit = stream * by
+			added = append(added, in.PostNorm)
+		}
+		for _, norm := range added {
 			values := norm.Weight.Float64s()
 			for j := range values {
 				values[j] /= by

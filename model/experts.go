@@ -8,13 +8,17 @@ import (
 	"glimpse/kernels"
 )
 
-// Experts are a mixture of experts in the place of an MLP (Shazeer et al. 2017, arXiv:1701.06538): a router
+// Experts are a mixture of experts in the place of an MLP or beside one (Shazeer et al. 2017, arXiv:1701.06538): a router
 // scores them for every row, and the row goes through the best of them alone.
 type Experts struct {
 	Router     *kernels.Tensor // [experts, hidden]
 	RouterBias *kernels.Tensor // [experts], or nil
 	Gate       kernels.Gate
 	Correction *kernels.Tensor // [experts], added to scores where experts are chosen and not where they are weighed, or nil
+	// Scales [experts] multiply the weights of the experts, after all else; nil: nothing does.
+	Scales *kernels.Tensor
+	// RouterNorm and Norm are of the rows that the router and the experts read, where these are given the residual stream.
+	RouterNorm, Norm Norm
 	Routing
 	Each       []Expert
 	Shared     *Expert         // that all rows go through, or nil
@@ -62,7 +66,7 @@ func (e *Experts) all() []*Expert {
 
 // Weights is the number of weights of router and experts, and of those that one row goes through.
 func (e *Experts) Weights() (all, active int64) {
-	all = size(e.Router) + size(e.RouterBias) + size(e.Correction) + size(e.SharedGate)
+	all = size(e.Router) + size(e.RouterBias) + size(e.Correction) + size(e.SharedGate) + size(e.Scales) + size(e.RouterNorm.Weight) + size(e.Norm.Weight)
 	active = all
 	for i := range e.Each {
 		n := e.Each[i].weights()
@@ -225,13 +229,28 @@ func (p *Pass) count() int {
 	return p.H.Dim0()
 }
 
-// route decides which rows go where.
-func (e *Experts) route(p *Pass) (choices []choice, shares []share, gates []float64) {
+// norm is the rows through a norm, or, with the zero Norm, as they are.
+func (p *Pass) norm(n Norm) *kernels.Tensor {
+	if n.Weight == nil {
+		return p.H
+	}
+	y := p.alloc(p.H.Shape...)
+	p.On.RMSNorm(y, p.H, n.Weight, n.Eps)
+	return y
+}
+
+// route decides which rows, as experts read them, go where.
+func (e *Experts) route(p *Pass, rows *kernels.Tensor) (choices []choice, shares []share, gates []float64) {
 	n, experts := p.count(), len(e.Each)
-	logits := p.product(e.Router, e.RouterBias)
-	var correction []float64
+	mark := p.Arena.Mark()
+	defer p.Arena.Release(mark)
+	logits := p.product(p.norm(e.RouterNorm), e.Router, e.RouterBias)
+	var correction, scales []float64
 	if e.Correction != nil {
 		correction = e.Correction.Float64s()
+	}
+	if e.Scales != nil {
+		scales = e.Scales.Float64s()
 	}
 	shares = make([]share, experts)
 	for i := range shares {
@@ -240,6 +259,9 @@ func (e *Experts) route(p *Pass) (choices []choice, shares []share, gates []floa
 	for row := range n {
 		c := e.choose(logits[row*experts:][:experts], correction)
 		for at, i := range c.experts {
+			if scales != nil {
+				c.weights[at] *= scales[i]
+			}
 			s := &shares[i]
 			s.rows, s.weights, s.at = append(s.rows, int32(row)), append(s.weights, c.weights[at]), append(s.at, at)
 		}
@@ -254,7 +276,7 @@ func (e *Experts) route(p *Pass) (choices []choice, shares []share, gates []floa
 		all.rows[row], all.weights[row] = int32(row), 1
 	}
 	if e.SharedGate != nil {
-		gates = p.product(e.SharedGate, nil)[:n]
+		gates = p.product(rows, e.SharedGate, nil)[:n]
 		for row := range n {
 			all.weights[row] = logistic(gates[row])
 		}
@@ -262,12 +284,12 @@ func (e *Experts) route(p *Pass) (choices []choice, shares []share, gates []floa
 	return choices, append(shares, all), gates
 }
 
-// product is the rows times w, on the host.
-func (p *Pass) product(w, bias *kernels.Tensor) []float64 {
+// product is rows times w, on the host.
+func (p *Pass) product(rows, w, bias *kernels.Tensor) []float64 {
 	mark := p.Arena.Mark()
 	defer p.Arena.Release(mark)
-	y := p.alloc(p.H.Dim0(), w.Dim0())
-	p.On.Linear(y, p.H, w, bias, 1, 0)
+	y := p.alloc(rows.Dim0(), w.Dim0())
+	p.On.Linear(y, rows, w, bias, 1, 0)
 	return y.Float64s()
 }
 
@@ -288,11 +310,14 @@ func (p *Pass) gather(x *kernels.Tensor, rows []int32) *kernels.Tensor {
 // give: of every row the sum over its experts in their order, the shared one last. Rows are grouped by expert, and only
 // the weights of experts that a row has chosen are read.
 func (e *Experts) Forward(y *kernels.Tensor, p Pass, scale float64) {
-	_, shares, _ := e.route(&p)
+	whole := p.Arena.Mark()
+	defer p.Arena.Release(whole)
+	rows := p.norm(e.Norm)
+	_, shares, _ := e.route(&p, rows)
 	p.On.Fill(y, 0)
 	for _, s := range shares {
 		mark := p.Arena.Mark()
-		x := p.gather(p.H, s.rows)
+		x := p.gather(rows, s.rows)
 		act, out := p.alloc(x.Dim0(), s.Up.Weight.Dim0()), p.alloc(x.Dim0(), y.Width())
 		if e.Gate == kernels.SiLU {
 			p.On.GatedLinear(act, x, s.Gate.rows(), s.Up.rows(), p.Arena)
@@ -311,15 +336,19 @@ func (e *Experts) Forward(y *kernels.Tensor, p Pass, scale float64) {
 // Backward writes to dh [rows, hidden] the gradient of the rows from that of Forward's sum, dy [rows, hidden]. The weights of
 // experts and router are constants; a row's choice is one, too, and the weights of its experts are not.
 func (e *Experts) Backward(dh *kernels.Tensor, p Pass, dy *kernels.Tensor, scale float64) {
-	choices, shares, gates := e.route(&p)
+	whole := p.Arena.Mark()
+	defer p.Arena.Release(whole)
+	rows := p.norm(e.Norm)
+	choices, shares, gates := e.route(&p, rows)
 	dWeights, dGates := make([][]float64, len(choices)), make([]float64, len(gates))
 	for row, c := range choices {
 		dWeights[row] = make([]float64, len(c.experts))
 	}
 	p.On.Fill(dh, 0)
+	dRows, dRouter := p.gradientOf(dh, e.Norm), p.gradientOf(dh, e.RouterNorm)
 	for _, s := range shares {
 		mark := p.Arena.Mark()
-		x, dOut := p.gather(p.H, s.rows), p.gather(dy, s.rows)
+		x, dOut := p.gather(rows, s.rows), p.gather(dy, s.rows)
 		n, width := x.Dim0(), s.Up.Weight.Dim0()
 		gate, up, act, out := p.alloc(n, width), p.alloc(n, width), p.alloc(n, width), p.alloc(n, dy.Width())
 		p.On.Linear(gate, x, s.Gate.Weight, s.Gate.Bias, 1, 0)
@@ -339,17 +368,47 @@ func (e *Experts) Backward(dh *kernels.Tensor, p Pass, dy *kernels.Tensor, scale
 		p.On.GateMulGrad(e.Gate, dGate, dUp, gate, up, dAct)
 		p.On.MatMul(dx, dGate, s.Gate.Weight, 1, 0)
 		p.On.MatMul(dx, dUp, s.Up.Weight, 1, 1)
-		p.On.AddRows(dh, dx, s.rows, s.weights)
+		p.On.AddRows(dRows, dx, s.rows, s.weights)
 		p.Arena.Release(mark)
 	}
-	var dLogits []float64
+	var dLogits, scales []float64
+	if e.Scales != nil {
+		scales = e.Scales.Float64s()
+	}
 	for row, c := range choices {
+		for at, i := range c.experts {
+			if scales != nil {
+				dWeights[row][at] *= scales[i]
+			}
+		}
 		dLogits = append(dLogits, e.gradient(c, dWeights[row])...)
 	}
-	p.addProduct(dh, dLogits, e.Router)
+	p.addProduct(dRouter, dLogits, e.Router)
 	if gates != nil {
-		p.addProduct(dh, dGates, e.SharedGate)
+		p.addProduct(dRows, dGates, e.SharedGate)
 	}
+	p.addNormGradient(dh, dRows, e.Norm)
+	p.addNormGradient(dh, dRouter, e.RouterNorm)
+}
+
+// gradientOf is where the gradient of rows through a norm is summed: apart from dh unless they are the pass's own.
+func (p *Pass) gradientOf(dh *kernels.Tensor, n Norm) *kernels.Tensor {
+	if n.Weight == nil {
+		return dh
+	}
+	d := p.alloc(dh.Shape...)
+	p.On.Fill(d, 0)
+	return d
+}
+
+// addNormGradient adds to dh what the gradient of rows through a norm is before it.
+func (p *Pass) addNormGradient(dh, d *kernels.Tensor, n Norm) {
+	if n.Weight == nil {
+		return
+	}
+	dx := p.alloc(dh.Shape...)
+	p.On.RMSNormGrad(dx, p.H, n.Weight, d, n.Eps)
+	p.On.Add(dh, dh, dx)
 }
 
 // addProduct adds numbers [rows, out] of the host times w [out, hidden].

@@ -175,7 +175,10 @@ func TestExperts(t *testing.T) {
 			compare.CloseToScale(t, "rows", pass(0, 0), want, 1e-12)
 			compare.CloseToScale(t, "rows of products of five", pass(0, 5), want, 1e-12)
 			chosen := make(map[int]bool)
-			for _, c := range func() []choice { c, _, _ := e.route(&Pass{On: b, Arena: kernels.NewArena(b), H: h, Rows: 1}); return c }() {
+			for _, c := range func() []choice {
+				c, _, _ := e.route(&Pass{On: b, Arena: kernels.NewArena(b), H: h, Rows: 1}, h)
+				return c
+			}() {
 				for _, i := range c.experts {
 					chosen[i] = true
 				}

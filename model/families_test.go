@@ -349,10 +349,13 @@ func TestGemma4(t *testing.T) {
 	}{
 		"activation":       {map[string]any{"hidden_activation": "gelu"}, `hidden_activation: got "gelu"`},
 		"bidirectional":    {map[string]any{"use_bidirectional_attention": "all"}, `use_bidirectional_attention: got "all"`},
-		"layer embeddings": {map[string]any{"hidden_size_per_layer_input": 8}, "hidden_size_per_layer_input: got 8, want 0"},
-		"their default":    {map[string]any{"hidden_size_per_layer_input": nil}, "hidden_size_per_layer_input: got 256, want 0"},
-		"shared KV":        {map[string]any{"num_kv_shared_layers": 1}, "num_kv_shared_layers: got 1, want 0"},
-		"experts":          {map[string]any{"enable_moe_block": true}, "enable_moe_block: got true, want false"},
+		"layer embeddings": {map[string]any{"hidden_size_per_layer_input": 8}, "vocab_size_per_layer_input: got 262144, want vocab_size 256"},
+		"their default":    {map[string]any{"hidden_size_per_layer_input": nil, "vocab_size_per_layer_input": 256}, "model.embed_tokens_per_layer.weight: missing, want shape [256 768]"},
+		"their width":      {map[string]any{"hidden_size_per_layer_input": -8, "vocab_size_per_layer_input": 256}, "hidden_size_per_layer_input: got -8"},
+		"their padding":    {map[string]any{"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 256, "pad_token_id": 256}, "pad_token_id: got 256, want 0 to 255"},
+		"shared KV":        {map[string]any{"num_kv_shared_layers": 3}, "num_kv_shared_layers: got 3, want 0 to 2"},
+		"unlike shared KV": {map[string]any{"num_kv_shared_layers": 2}, "num_kv_shared_layers: got 2, want a layer of full_attention"},
+		"experts":          {map[string]any{"enable_moe_block": true, "num_experts": 4, "moe_intermediate_size": 8}, "experts per token: got 0, want 1 to 4"},
 		"logit cap":        {map[string]any{"final_logit_softcapping": 0}, "final_logit_softcapping: got 0"},
 		"unequal layers":   {layers(2, 16), "per_layer_config: got 2 KV heads of width 16 in layer 2 and 1 of 16 before"},
 		"odd heads":        {layers(3, 16), "layer 2: got 3 KV heads of width 16 for 4 query heads"},
@@ -399,6 +402,31 @@ func TestGemma4(t *testing.T) {
 			t.Errorf("the text model of one of images: %+v, want one of %s", m.Config, architecture)
 		}
 	}
+}
+
+// TestGemma4SharedKV: what layers that read the keys and values of others have stored of their own is a note, and their MLPs are as
+// wide as config.json says.
+func TestGemma4SharedKV(t *testing.T) {
+	own := checkpoints.F32Tensor("model.layers.4.self_attn.k_proj.weight", []int{1}, []float32{1})
+	m, err := goldenFolder(t, "gemma4-e2b").tensors(same, own).open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := strings.Join(m.Notes, "\n"); !strings.Contains(notes, `1 tensors are not used: "model.layers.4.self_attn.k_proj.weight"`) {
+		t.Errorf("notes %q", notes)
+	}
+	if m.Network.Layers[4].Linear(model.KProj) != nil || m.Network.Layers[2].Linear(model.KProj) == nil {
+		t.Error("keys of layer 4, want those of layer 2")
+	}
+	for l, width := range []int{16, 16, 16, 32, 32, 32} {
+		if got := m.Network.Layers[l].Linear(model.UpProj).Weight.Dim0(); got != width {
+			t.Errorf("layer %d: an MLP of %d, want %d", l, got, width)
+		}
+	}
+	if got := m.Config.ScoredLayers(); got != 6 {
+		t.Errorf("scores of %d layers, want 6: the last reads a cache that is scored", got)
+	}
+	goldenFolder(t, "gemma4-e2b").config(map[string]any{"use_double_wide_mlp": false}).refused(t, "model.layers.3.mlp.gate_proj.weight: shape [32 16], want [16 16]")
 }
 
 // TestFurtherLayers: layers that predict further tokens are a note where config.json has them, and surplus where not.

@@ -99,7 +99,15 @@ func (g *gemmaConfig) parse(raw json.RawMessage, d *decoderConfig, every int) (*
 // of the weights, as transformers has it: then they are the table's rows, blocks add less, and norms see the difference
 // in their epsilon alone.
 func (g *gemmaConfig) layout(c *Config, heads headNorms, bias bool) decoderLayout {
-	scale := []float32{float32(math.Sqrt(float64(c.Hidden)))}
+	return decoderLayout{
+		qkvBias: bias, outputBias: bias, headNorms: heads, normsPlus: 1, stream: g.root(c.Hidden), gate: kernels.GELUTanh,
+		norms: blockNorms{attention: "input_layernorm", postAttention: "post_attention_layernorm", mlp: "pre_feedforward_layernorm", postMLP: "post_feedforward_layernorm"},
+	}
+}
+
+// root is the square root of a width, rounded to the type of the weights: by it embeddings are multiplied.
+func (g *gemmaConfig) root(width int) float64 {
+	scale := []float32{float32(math.Sqrt(float64(width)))}
 	bits := make([]uint16, 1)
 	switch g.TorchDType + g.DType {
 	case "bfloat16":
@@ -109,8 +117,5 @@ func (g *gemmaConfig) layout(c *Config, heads headNorms, bias bool) decoderLayou
 		simd.NarrowF16(bits, scale)
 		simd.WidenF16(scale, bits)
 	}
-	return decoderLayout{
-		qkvBias: bias, outputBias: bias, headNorms: heads, normsPlus: 1, stream: float64(scale[0]), gate: kernels.GELUTanh,
-		norms: blockNorms{attention: "input_layernorm", postAttention: "post_attention_layernorm", mlp: "pre_feedforward_layernorm", postMLP: "post_feedforward_layernorm"},
-	}
+	return float64(scale[0])
 }

@@ -6,13 +6,15 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"glimpse/kernels"
 )
 
 func init() {
 	f := Family{
-		Doc: "Gemma 4 31B, text: sliding windows, wider and fewer KV heads without them, whose values are their keys, a quarter of a head rotated there; layer scalars",
+		Doc: "Gemma 4 E2B, E4B, 26B-A4B and 31B, text: sliding windows, wider or fewer KV heads without them, a quarter of a head rotated there; layer scalars; of E2B and E4B shared KV caches and embeddings of layers; of 26B-A4B experts beside an MLP",
 		BOS: []int32{2}, EOS: []int32{1},
-		Checked:     []Check{CheckLogits, CheckGradients},
+		Checked:     []Check{CheckLogits, CheckGradients, CheckGGUF},
 		ParseConfig: parseGemma4,
 	}
 	Families.Add("Gemma4ForCausalLM", f)
@@ -26,8 +28,14 @@ type gemma4Config struct {
 	LogitCap      *float64                   `json:"final_logit_softcapping"`
 	Bidirectional *string                    `json:"use_bidirectional_attention"`
 	PerLayer      *int                       `json:"hidden_size_per_layer_input"`
+	PerLayerVocab int                        `json:"vocab_size_per_layer_input"`
+	Padding       *int32                     `json:"pad_token_id"`
 	SharedKV      int                        `json:"num_kv_shared_layers"`
-	Experts       bool                       `json:"enable_moe_block"`
+	WideMLP       bool                       `json:"use_double_wide_mlp"`
+	MoE           bool                       `json:"enable_moe_block"`
+	Experts       int                        `json:"num_experts"`
+	TopK          int                        `json:"top_k_experts"`
+	ExpertWidth   int                        `json:"moe_intermediate_size"`
 	KeysAreValues bool                       `json:"attention_k_eq_v"`
 	GlobalHeadDim int                        `json:"global_head_dim"`
 	GlobalKVHeads *int                       `json:"num_global_key_value_heads"`
@@ -49,7 +57,7 @@ func parseGemma4(raw json.RawMessage) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := gemma4Config{Activation: "gelu_pytorch_tanh", PerLayer: new(256), GlobalHeadDim: 512}
+	own := gemma4Config{Activation: "gelu_pytorch_tanh", PerLayer: new(256), PerLayerVocab: 262144, Padding: new(int32(0)), GlobalHeadDim: 512}
 	if unified(raw) {
 		own.PerLayer = nil
 	}
@@ -61,12 +69,6 @@ func parseGemma4(raw json.RawMessage) (*Config, error) {
 		return nil, fmt.Errorf("hidden_activation: got %q, want \"gelu_pytorch_tanh\"", own.Activation)
 	case own.Bidirectional != nil && *own.Bidirectional != "vision": // which text does not see
 		return nil, fmt.Errorf("use_bidirectional_attention: got %q, want null or \"vision\": rows that see later ones are not computed", *own.Bidirectional)
-	case own.PerLayer != nil && *own.PerLayer != 0:
-		return nil, fmt.Errorf("hidden_size_per_layer_input: got %d, want 0: embeddings of every layer, as Gemma 4 E2B and E4B have them, are not computed", *own.PerLayer)
-	case own.SharedKV != 0:
-		return nil, fmt.Errorf("num_kv_shared_layers: got %d, want 0: layers that share keys and values, as Gemma 4 E2B and E4B have them, are not computed", own.SharedKV)
-	case own.Experts:
-		return nil, fmt.Errorf("enable_moe_block: got true, want false: experts beside an MLP, as Gemma 4 26B-A4B has them, are not computed")
 	}
 	if own.LogitCap != nil {
 		if c.LogitCap = *own.LogitCap; !(c.LogitCap > 0) || math.IsInf(c.LogitCap, 0) {
@@ -87,6 +89,9 @@ func parseGemma4(raw json.RawMessage) (*Config, error) {
 	if err := own.shapes(c); err != nil {
 		return nil, err
 	}
+	if err := own.share(c, d.LayerTypes); err != nil {
+		return nil, err
+	}
 	if err := own.rotations(c); err != nil {
 		return nil, err
 	}
@@ -94,8 +99,68 @@ func parseGemma4(raw json.RawMessage) (*Config, error) {
 	scale := gemmaConfig{TorchDType: own.TorchDType, DType: own.DType}
 	layout := scale.layout(c, eachHead, isTrue(d.AttentionBias))
 	layout.normsPlus, layout.valueNorms, layout.keysAreValues, layout.scalars = 0, true, own.KeysAreValues, true
+	if layout.wide = own.WideMLP && c.KVFrom != nil; layout.wide {
+		c.Intermediate *= 2
+	}
+	if layout.inputs, err = own.inputs(c, scale); err != nil {
+		return nil, err
+	}
+	if own.MoE {
+		layout.experts = &expertsLayout{
+			Routing: Routing{TopK: own.TopK, Normalise: true}, experts: own.Experts, width: own.ExpertWidth, how: kernels.GELUTanh,
+			router: "router.proj", each: "experts.%d", gate: "gate_proj", up: "up_proj", down: "down_proj",
+			beside: &besideNames{
+				routerNorm: "router.scale", norm: "pre_feedforward_layernorm_2.weight", scales: "router.per_expert_scale",
+				denseNorm: "post_feedforward_layernorm_1.weight", expertsNorm: "post_feedforward_layernorm_2.weight",
+			},
+		}
+		if err := layout.experts.check(c); err != nil {
+			return nil, err
+		}
+	}
 	c.layout = layout
 	return c, nil
+}
+
+// share lets the last layers attend to the keys and values of the last one of their type before them.
+func (g *gemma4Config) share(c *Config, types []string) error {
+	if g.SharedKV == 0 {
+		return nil
+	}
+	if g.SharedKV < 0 || g.SharedKV >= c.Layers {
+		return fmt.Errorf("num_kv_shared_layers: got %d, want 0 to %d: the first of %d layers has keys and values of its own", g.SharedKV, c.Layers-1, c.Layers)
+	}
+	last := make(map[string]int) // of each type with keys and values of its own
+	c.KVFrom = make([]int, c.Layers)
+	for l := range c.KVFrom {
+		if l < c.Layers-g.SharedKV {
+			last[types[l]] = l
+		}
+		from, ok := last[types[l]]
+		if c.KVFrom[l] = l; l < c.Layers-g.SharedKV {
+			continue
+		}
+		if !ok || c.KV(from) != c.KV(l) {
+			return fmt.Errorf("num_kv_shared_layers: got %d, want a layer of %s with the same KV heads before the last %d, which layer %d is to read", g.SharedKV, types[l], g.SharedKV, l)
+		}
+		c.KVFrom[l] = from
+	}
+	return nil
+}
+
+// inputs are the embeddings of layers; nil where there are none.
+func (g *gemma4Config) inputs(c *Config, scale gemmaConfig) (*inputsLayout, error) {
+	if g.PerLayer == nil || *g.PerLayer == 0 {
+		return nil, nil
+	}
+	if g.PerLayerVocab != c.Vocab {
+		return nil, fmt.Errorf("vocab_size_per_layer_input: got %d, want vocab_size %d", g.PerLayerVocab, c.Vocab)
+	}
+	if g.Padding == nil {
+		return nil, fmt.Errorf("pad_token_id: got null, want a token: learned rows have its embeddings of layers")
+	}
+	x := &inputsLayout{width: *g.PerLayer, scale: scale.root(*g.PerLayer), padding: *g.Padding}
+	return x, x.check(c)
 }
 
 // unified tells that config.json is of Gemma 4 12B, whose classes have no embeddings of layers.

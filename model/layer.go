@@ -10,7 +10,7 @@ type LayerOps[T any] interface {
 	headOps[T]
 
 	// Projections are the queries, keys and values of the rows through AttentionNorm: zero
-	// where nothing reads them.
+	// where nothing reads them, and keys and values of a layer that reads those of one before (Config.KVFrom).
 	Projections() (q, k, v T)
 	// NormRotate is Norm and Rotate of queries and keys in place, where they can be
 	// done at once; otherwise it returns false and changes nothing.
@@ -20,7 +20,7 @@ type LayerOps[T any] interface {
 	DeltaNet(d *DeltaNet, scale float64) (delta T, ok bool, err error)
 	// OutputGate is x times the logistic function of the gate's outputs for Normalised rows.
 	OutputGate(gate Linear, x T) T
-	// Attend takes in keys and values and lets the queries attend. It returns false where
+	// Attend takes in keys and values, if the layer has its own, and lets the queries attend. It returns false where
 	// nothing reads what the layer leaves.
 	Attend(q, k, v T) (out T, ok bool, err error)
 
@@ -40,12 +40,16 @@ type LayerOps[T any] interface {
 	// Gated is SiLUMul of GateProj and UpProj of h where they can be computed at once;
 	// false where not.
 	Gated(h T) (act T, ok bool)
-	// GateMul is what a gate lets through of up, for DownProj to read.
-	GateMul(act kernels.Gate, gate, up T) T
+	// GateMul is what a gate lets through of up, for a module to read.
+	GateMul(act kernels.Gate, gate, up T, reader Module) T
 	// GELU is gelu(x), for DownProj to read.
 	GELU(x T) T
 	// Experts is scale times what experts give of rows h.
 	Experts(e *Experts, h T, scale float64) T
+	// Sum is a plus b, in the place of a.
+	Sum(a, b T) T
+	// Input is the rows' own embedding for the layer.
+	Input(in *LayerInput) T
 }
 
 // headOps are those that queries and keys go through before they attend.
@@ -59,6 +63,9 @@ type headOps[T any] interface {
 
 // mlpReaders are the modules that read the rows through MLPNorm.
 var mlpReaders = []Module{UpProj, GateProj}
+
+// inputReaders are those that read the residual stream where a layer has an Input.
+var inputReaders = []Module{InputGate}
 
 // RunLayer runs the rows of a pass through layer l: what a decoder layer computes is said
 // here and nowhere else. Where the rows come from and how they attend is o's.
@@ -80,12 +87,22 @@ func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
 		h = o.Read(layer.MLPNorm, mlpReaders)
 		o.Add(delta)
 	}
-	if layer.Experts != nil {
+	switch dense := layer.Linear(DownProj) != nil; {
+	case layer.Experts != nil && dense:
+		delta = o.Norm(o.Linear(DownProj, activation(o, layer, h), scale), layer.DenseNorm)
+		delta = o.Sum(delta, o.Norm(o.Experts(layer.Experts, o.Read(Norm{}, nil), scale), layer.ExpertsNorm))
+	case layer.Experts != nil:
 		delta = o.Experts(layer.Experts, h, scale)
-	} else {
+	default:
 		delta = o.Linear(DownProj, activation(o, layer, h), scale)
 	}
-	o.Leave(o.Norm(delta, layer.PostMLPNorm), m.normAfter(l))
+	delta = o.Norm(delta, layer.PostMLPNorm)
+	if in := layer.Input; in != nil {
+		o.Add(delta)
+		gate := o.Linear(InputGate, o.Read(Norm{}, inputReaders), in.Unit)
+		delta = o.Norm(o.Linear(InputProj, o.GateMul(layer.Gate, gate, o.Input(in), InputProj), scale), in.PostNorm)
+	}
+	o.Leave(delta, m.normAfter(l))
 	return nil
 }
 
@@ -96,7 +113,10 @@ func mix[T any](o LayerOps[T], m *Model, l int, scale float64) (delta T, ok bool
 		return o.DeltaNet(layer.Delta, scale)
 	}
 	q, k, v := o.Projections()
-	if !o.NormRotate(q, k) {
+	switch {
+	case m.Config.KVLayer(l) != l:
+		q = NormRotate(o, m, l, QProj, q)
+	case !o.NormRotate(q, k):
 		q, k = NormRotate(o, m, l, QProj, q), NormRotate(o, m, l, KProj, k)
 	}
 	if layer.ValueNorm.Weight != nil {
@@ -135,7 +155,7 @@ func activation[T any](o LayerOps[T], layer *Layer, h T) T {
 		}
 	}
 	up := o.Linear(UpProj, h, 1)
-	return o.GateMul(layer.Gate, o.Linear(GateProj, h, 1), up)
+	return o.GateMul(layer.Gate, o.Linear(GateProj, h, 1), up, DownProj)
 }
 
 // normAfter is the norm that reads what layer l leaves: the next layer's, or the final

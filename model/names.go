@@ -109,10 +109,15 @@ func (m *Model) surplus(names []string, wanted map[string]bool) []error {
 	return errs
 }
 
-// isFurther tells that a tensor is of a layer that predicts further tokens.
+// isFurther tells that a tensor is of a layer that predicts further tokens, or of the keys and values of one that reads another's.
 func (c *Config) isFurther(name string) bool {
 	if c.unused != "" && strings.HasPrefix(name, c.unused) {
 		return true
+	}
+	for l := range c.Layers {
+		if at := fmt.Sprintf("model.layers.%d.self_attn.", l); c.KVLayer(l) != l && (strings.HasPrefix(name, at+"k_") || strings.HasPrefix(name, at+"v_")) {
+			return true
+		}
 	}
 	for l := c.Layers; l < c.Layers+c.further; l++ {
 		if strings.HasPrefix(name, fmt.Sprintf("model.layers.%d.", l)) {

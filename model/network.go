@@ -23,7 +23,13 @@ const (
 	DownProj Module = "down_proj"
 )
 
-// Modules lists all modules in the order in which a layer runs them.
+// The linear layers around a LayerInput, to which no LoRA factors attach.
+const (
+	InputGate Module = "per_layer_input_gate"
+	InputProj Module = "per_layer_projection"
+)
+
+// Modules lists the modules to which LoRA factors attach in the order in which a layer runs them.
 var Modules = []Module{QProj, KProj, VProj, OProj, GateProj, UpProj, DownProj}
 
 // ReachesScores tells whether a module of layer l out of layers (Config.ScoredLayers) has any effect
@@ -71,11 +77,14 @@ type Layer struct {
 	// Parallel: attention and MLP both read the residual stream and both are added to it;
 	// without an MLPNorm the MLP, too, reads the rows that AttentionNorm gives.
 	Parallel bool
-	Experts  *Experts // in the place of the MLP, or nil
+	Experts  *Experts // in the place of the MLP, or beside it where the layer has both; nil: none
+	// DenseNorm and ExpertsNorm are of what the MLP and the experts give where the layer has both, before their sum.
+	DenseNorm, ExpertsNorm Norm
 	// OutputGate [heads·headDim, hidden] reads what the queries read: its logistic function multiplies what attention gives;
 	// the zero Linear is none.
 	OutputGate Linear
-	Delta      *DeltaNet // in the place of attention, or nil
+	Delta      *DeltaNet   // in the place of attention, or nil
+	Input      *LayerInput // that the layer reads last, or nil
 	linears    map[Module]*Linear
 }
 
@@ -100,7 +109,10 @@ func (n *Network) Parameters() int64 {
 	for i := range n.Layers {
 		l := &n.Layers[i]
 		total += size(l.Sinks) + size(l.OutputGate.Weight) + size(l.OutputGate.Bias)
-		for _, norm := range []Norm{l.AttentionNorm, l.QueryNorm, l.KeyNorm, l.PostAttentionNorm, l.MLPNorm, l.PostMLPNorm} {
+		if in := l.Input; in != nil {
+			total += size(in.Projection) + size(in.Norm.Weight) + size(in.PostNorm.Weight)
+		}
+		for _, norm := range []Norm{l.AttentionNorm, l.QueryNorm, l.KeyNorm, l.PostAttentionNorm, l.MLPNorm, l.PostMLPNorm, l.DenseNorm, l.ExpertsNorm} {
 			total += size(norm.Weight) + size(norm.Bias)
 		}
 		for _, lin := range l.linears {
@@ -152,6 +164,9 @@ func (n *Network) SameRows(b kernels.Backend, rows int) int {
 		}
 		if g := n.Layers[i].OutputGate.Weight; g != nil {
 			least = max(least, b.SameRows(g.DType, rows))
+		}
+		if in := n.Layers[i].Input; in != nil {
+			least = max(least, b.SameRows(in.Projection.DType, rows))
 		}
 	}
 	return least
@@ -250,6 +265,17 @@ func (c *Config) computable(n *Network, b *Binder, devices []kernels.Backend) er
 	if b.gated {
 		parts = append(parts, "gates of what attention gives")
 	}
+	var together []string // on one device
+	if c.KVFrom != nil {
+		together = append(together, "layers that share a KV cache")
+	}
+	if slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Input != nil }) {
+		together = append(together, "embeddings of layers")
+	}
+	if len(together) > 0 && len(devices) > 1 {
+		return fmt.Errorf("%s on %d devices: it has %s, which one device alone computes", c.Architecture, len(devices), strings.Join(together, " and "))
+	}
+	parts = append(parts, together...)
 	for _, on := range devices {
 		if len(parts) > 0 && on.OwnMemory() {
 			return fmt.Errorf("%s on %s: it has %s, which a processor alone computes; want --device cpu", c.Architecture, on.Device(), strings.Join(parts, " and "))

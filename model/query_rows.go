@@ -12,6 +12,8 @@ type QueryRows interface {
 	// Embeddings writes the rows' input embeddings into dst [rows, hidden], of the
 	// compute type.
 	Embeddings(m *Model, dst *kernels.Tensor)
+	// Tokens are what the rows are embeddings of; nil where they are learned.
+	Tokens() []int32
 	// LowRank returns the low-rank update of a module that acts on these rows only,
 	// or nil.
 	LowRank(layer int, module Module) *LowRank
@@ -36,6 +38,9 @@ func (t TokenRows) Rows() int { return len(t) }
 func (t TokenRows) Embeddings(m *Model, dst *kernels.Tensor) {
 	m.Backend.Gather(dst, m.Network.Embedding, t)
 }
+
+// Tokens implements QueryRows.
+func (t TokenRows) Tokens() []int32 { return t }
 
 // LowRank implements QueryRows; tokens have none.
 func (t TokenRows) LowRank(int, Module) *LowRank { return nil }

@@ -2,7 +2,7 @@
 """Makes model/gguf/testdata: tiny random models of every architecture, converted to GGUF by
 llama.cpp's own converter, and what transformers computes with the models before that.
 
-    pip install torch transformers==4.57.6 safetensors gguf sentencepiece
+    pip install torch transformers==4.57.6 safetensors gguf sentencepiece  # gemma4*: transformers==5.24.0
     python3 scripts/gguf_fixtures.py LLAMA_CPP model/gguf/testdata
 
 LLAMA_CPP is a copy of llama.cpp's sources with convert_hf_to_gguf.py. Its table of known
@@ -28,6 +28,10 @@ SHAPE = dict(
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
 LONGROPE = dict(type="longrope", short_factor=[1.0, 1.25, 1.5], long_factor=[1.0, 2.5, 4.0])
+
+GEMMA4 = dict(
+    head_dim=8, global_head_dim=16, intermediate_size=8, num_attention_heads=2, num_key_value_heads=1, sliding_window=8, pad_token_id=0, rope_parameters=dict(
+        full_attention=dict(rope_type="proportional", partial_rotary_factor=0.25, rope_theta=1000000.0), sliding_attention=dict(rope_type="default", rope_theta=10000.0)))
 
 # name: (config class, stored type, name of the pre-tokenizer, changes)
 CASES = {
@@ -61,6 +65,13 @@ CASES = {
         hidden_size=16, head_dim=8, intermediate_size=8, num_hidden_layers=2, sliding_window=8, query_pre_attn_scalar=8, attn_logit_softcapping=3.0, final_logit_softcapping=2.0)),
     "gemma3": ("Gemma3TextConfig", "bfloat16", "gpt-2", dict(
         hidden_size=16, head_dim=8, intermediate_size=8, num_hidden_layers=6, num_attention_heads=2, num_key_value_heads=1, sliding_window=8, query_pre_attn_scalar=8)),
+    # The last two layers read the keys and values of the first two.
+    "gemma4": ("Gemma4TextConfig", "float16", "gpt-2", GEMMA4 | dict(
+        num_hidden_layers=4, layer_types=["sliding_attention", "full_attention"] * 2, num_kv_shared_layers=2, use_double_wide_mlp=True,
+        hidden_size_per_layer_input=4, vocab_size_per_layer_input=VOCAB, final_logit_softcapping=3.0)),
+    "gemma4-moe": ("Gemma4TextConfig", "float16", "gpt-2", GEMMA4 | dict(
+        num_hidden_layers=2, num_key_value_heads=2, num_global_key_value_heads=1, attention_k_eq_v=True, layer_types=["sliding_attention", "full_attention"], hidden_size_per_layer_input=0,
+        enable_moe_block=True, num_experts=3, top_k_experts=2, moe_intermediate_size=8)),
     "gpt-oss": ("GptOssConfig", "bfloat16", "gpt-4o", dict(
         hidden_size=8, head_dim=8, intermediate_size=8, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, num_local_experts=3, num_experts_per_tok=2,
         sliding_window=8, tie_word_embeddings=False, rope_parameters=YARN | dict(rope_theta=150000.0, truncate=False, beta_fast=32.0, beta_slow=1.0))),
@@ -104,10 +115,14 @@ def model(name):
     m = transformers.AutoModelForCausalLM.from_config(config, torch_dtype=torch.float32)
     with torch.no_grad():
         for key, p in m.named_parameters():
-            gemma = kind.startswith("Gemma")  # whose norms are stored less 1
+            gemma = kind.startswith("Gemma") and kind != "Gemma4TextConfig"  # whose norms are stored less 1
             p.normal_(0.0 if gemma else 1.0 if key.endswith("norm.weight") or ".ln_" in key and key.endswith("weight") else 0.0, 0.1 if p.dim() == 1 else 0.25)
             p.copy_(p.to(getattr(torch, dtype)).float())
+            if kind == "Gemma4TextConfig" and p.dim() == 1:
+                p.copy_((p + (0 if key.endswith("norm.weight") else 1)).to(getattr(torch, dtype)).float())
         for key, p in m.named_buffers():
+            if key.endswith("layer_scalar"):
+                p.copy_((0.5 + torch.rand_like(p)).to(getattr(torch, dtype)).float())
             if key.endswith("e_score_correction_bias"):
                 p.normal_(0, 0.1)
                 p.copy_(p.to(getattr(torch, dtype)).float())
@@ -195,6 +210,10 @@ def main():
             folder = Path(temp) / name
             m.to(dtype).save_pretrained(folder)
             tokenizer(folder)
+            if name.startswith("gemma4"):  # as published models have it
+                config = json.loads((folder / "config.json").read_text())
+                del config["per_layer_config"]
+                (folder / "config.json").write_text(json.dumps(config | {k: CASES[name][3].get(k) for k in ("global_head_dim", "num_global_key_value_heads")}))
             convert(llama_cpp, folder, name, out / f"{name}.gguf")
             if name == "mixtral":
                 first_mixtral(llama_cpp, out)

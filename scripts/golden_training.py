@@ -17,7 +17,7 @@ define them (LookaheadKV, arXiv:2603.10899, eq. 5; Judge Q, arXiv:2509.10798, eq
 float32,
 
   embeddings, lora_A / lora_B of layers.L.MODULE   the adapter
-  target, lookaheadkv.scores, judgeq.scores        [layers that attend, heads, prompt]
+  target, lookaheadkv.scores, judgeq.scores        [caches, heads, prompt]
   lookaheadkv.grad.NAME                            gradient of the KL loss
   judgeq.grad.embeddings                           gradient of eq. 5 times the
                                                    number of prompt columns
@@ -36,7 +36,7 @@ from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parent.parent / "model/testdata"
 MODELS = ["llama3.1", "qwen3", "granite", "phi4-mini", "gemma2", "gemma3", "gpt-oss", "qwen3-moe", "qwen2-moe", "olmo2", "ministral3", "mixtral", "olmo3", "glm4", "glm4-moe",
-          "mistral-v0.3", "qwen2-yarn", "seed-oss", "smollm3", "ministral", "falcon", "gemma4", "qwen3-next"]
+          "mistral-v0.3", "qwen2-yarn", "seed-oss", "smollm3", "ministral", "falcon", "gemma4", "gemma4-e2b", "gemma4-moe", "qwen3-next"]
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FUSED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"], "query_key_value": ["q_proj", "k_proj", "v_proj"]}
 FALCON = {"o_proj": "dense", "up_proj": "dense_h_to_4h", "down_proj": "dense_4h_to_h"}
@@ -70,11 +70,21 @@ class MaskedLoRA(torch.nn.Module):
         return y + torch.nn.functional.pad(update, (self.start, rest))
 
 
-def attention_scores(model, rows, columns, **inputs):
-    """Mean over the last rows of the probabilities on the first columns,
-    [layers that attend, heads, columns]."""
+def caches(config, types):
+    """The layers whose attention goes to each cache, by the layers that hold them: of those that attend."""
+    modes = getattr(config, "kv_sharing_modes", None) or [None] * len(types)
+    own = [i for i, mode in enumerate(modes) if mode != "reuse"]
+    holder = lambda i: i if i in own else max(j for j in own if types[j] == types[i])
+    attending = [i for i, kind in enumerate(types) if kind != "linear_attention"]
+    return {i: [at for at, j in enumerate(attending) if holder(j) == i] for i in attending if i in own}
+
+
+def attention_scores(model, readers, rows, columns, **inputs):
+    """Mean over the last rows, and over the layers that read a cache, of the probabilities on the first columns,
+    [caches, heads, columns]."""
     attentions = model(**inputs, output_attentions=True, use_cache=False).attentions
-    return torch.cat(attentions)[:, :, -rows:, :columns].mean(2)
+    each = torch.cat(attentions)[:, :, -rows:, :columns].mean(2)
+    return torch.stack([each[layers].mean(0) for layers in readers.values()])
 
 
 def rows_of(config, modules):
@@ -99,15 +109,19 @@ def build(name):
     golden = json.loads((folder / "golden.json").read_text())
     prompt, response = golden["prompts"][1]["ids"], golden["prompts"][1]["greedy"]
     n, m = len(prompt), len(response)
-    others = dict(experts_implementation="eager") if name in ("gpt-oss", "mixtral", "glm4-moe", "qwen3-next") else {}  # whose other products take no float64
+    others = dict(experts_implementation="eager") if name in ("gpt-oss", "mixtral", "glm4-moe", "qwen3-next", "gemma4-moe") else {}  # whose other products take no float64
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", **others).double().eval()
     model.requires_grad_(False)
+    layers = model.transformer.h if name == "falcon" else model.model.layers
+    # The losses are of the caches that hold the whole prompt.
+    types = getattr(model.config, "layer_types", None) or ["full_attention"] * len(layers)
+    readers = caches(model.config, types)
+    whole = [at for at, i in enumerate(readers) if types[i] == "full_attention"]
     with torch.no_grad():
-        target = attention_scores(model, m, n, input_ids=torch.tensor([prompt + response]))
+        target = attention_scores(model, readers, m, n, input_ids=torch.tensor([prompt + response]))
 
     generator = torch.Generator().manual_seed(SEEDS.get(name, 1))
     lora = {}
-    layers = model.transformer.h if name == "falcon" else model.model.layers
     for i, layer in enumerate(layers):
         attention = layer.self_attention if name == "falcon" else getattr(layer, "self_attn", None)
         for module in MODULES:
@@ -140,15 +154,15 @@ def build(name):
             p.grad = None
         # Gemma's table multiplies what it gives; rows are as they are stored.
         x = torch.cat([table(torch.tensor([prompt])), getattr(table, "scalar_embed_scale", 1.0) * embeddings[None]], 1)
-        scores = attention_scores(model, ROWS, n, inputs_embeds=x)
+        inputs = dict(inputs_embeds=x)
+        if getattr(model.config, "hidden_size_per_layer_input", 0):  # learned rows have the padding token's, as rows of images do
+            ids = torch.tensor([prompt + [model.config.pad_token_id] * ROWS])
+            inputs["per_layer_inputs"] = model.model.get_per_layer_inputs(ids, None)
+        scores = attention_scores(model, readers, ROWS, n, **inputs)
         loss, minimised = loss_of(scores)
         minimised.backward()
         return loss.item(), scores.detach(), {k: p.grad.clone() for k, p in parameters.items() if p.grad is not None}
 
-    # The losses are of the layers that hold the whole prompt.
-    types = getattr(model.config, "layer_types", None) or ["full_attention"] * len(layers)
-    attending = [i for i, kind in enumerate(types) if kind != "linear_attention"]
-    whole = [at for at, i in enumerate(attending) if types[i] == "full_attention"]
     everywhere, target = target, target[whole]
 
     def kl(scores):
@@ -166,7 +180,8 @@ def build(name):
     # What the last layer computes after its scores has no effect on them.
     dead = [k for k, g in kl_grads.items() if g.abs().max() == 0]
     absent = sorted(set(parameters) - set(kl_grads)) + dead
-    last = attending[whole[-1]]
+    attending = [i for i, kind in enumerate(types) if kind != "linear_attention"]
+    last = max(attending[at] for w in whole for at in list(readers.values())[w])
     layer = lambda k: int(k.split(".")[1]) if k.startswith("layers.") else -1
     assert sorted(absent) == sorted(k for k in parameters if layer(k) > last or layer(k) == last and ".q_proj" not in k and ".k_proj" not in k), absent
     assert set(k for k, g in mse_grads.items() if g.abs().max() > 0) == {"embeddings"}

@@ -55,6 +55,8 @@ GEMMA4 = TINY | dict(
     hidden_size=36, head_dim=8, global_head_dim=16, num_key_value_heads=2, num_global_key_value_heads=1, attention_k_eq_v=True, sliding_window=16,
     final_logit_softcapping=6.0, pad_token_id=EOS, rope_parameters=dict(
         full_attention=dict(rope_type="proportional", partial_rotary_factor=0.25, rope_theta=1000000.0), sliding_attention=dict(rope_type="default", rope_theta=10000.0)))
+# Factors of both tables are roots that every type has.
+GEMMA4_SMALL = GEMMA4 | dict(hidden_size=16, intermediate_size=16, num_attention_heads=2, num_key_value_heads=1, sliding_window=8)
 # Of three families together as large as one of the others.
 DELTA = dict(
     hidden_size=16, num_attention_heads=2, num_key_value_heads=1, head_dim=8, intermediate_size=16, tie_word_embeddings=True, partial_rotary_factor=0.5,
@@ -108,6 +110,12 @@ CASES = {
     "gemma4": ("Gemma4TextConfig", "float16", GEMMA4 | dict(
         num_hidden_layers=3, hidden_size_per_layer_input=0, layer_types=["sliding_attention", "full_attention", "full_attention"])),
     "gemma4-unified": ("Gemma4UnifiedTextConfig", "float16", GEMMA4 | dict(layer_types=["sliding_attention", "full_attention"])),
+    # Layers 3 and 5 read the keys and values of layer 1, and layer 4 those of layer 2, whose turn is over first.
+    "gemma4-e2b": ("Gemma4TextConfig", "float16", GEMMA4_SMALL | dict(
+        num_hidden_layers=6, layer_types=["sliding_attention", "full_attention"] * 3, num_kv_shared_layers=3, use_double_wide_mlp=True, attention_k_eq_v=False,
+        num_global_key_value_heads=None, hidden_size_per_layer_input=9, vocab_size_per_layer_input=VOCAB)),
+    "gemma4-moe": ("Gemma4TextConfig", "float16", GEMMA4_SMALL | dict(
+        hidden_size_per_layer_input=0, layer_types=["sliding_attention", "full_attention"], enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=8)),
     "gpt-oss": ("GptOssConfig", "float16", TINY | dict(
         num_local_experts=4, num_experts_per_tok=2, intermediate_size=24, sliding_window=16, tie_word_embeddings=False,
         rope_parameters=YARN | dict(rope_theta=150000.0, truncate=False, beta_fast=32.0, beta_slow=1.0))),
@@ -151,8 +159,11 @@ def draw_weights(model, seed):
                 p.copy_(0.3 * noise)
             elif p.dim() == 1:
                 stored = 1.0 if model.config.model_type .startswith(("gemma2", "gemma3", "qwen3_next", "qwen3_5")) else 0.0  # less than what multiplies
-                query = 0.8 if model.config.model_type.startswith("gemma4") else 1.5  # whose scale is 1
+                # The scale of Gemma 4 is 1. Deep and narrow, it would amplify every rounding.
+                query = 1.5 if not model.config.model_type.startswith("gemma4") else 0.8 if model.config.hidden_size > 16 else 0.4
                 p.copy_((query if "q_norm" in name else 1.0) - stored + 0.2 * min(query, 1) * noise)
+            elif "embed_tokens_per_layer" in name:
+                p.copy_(noise)
             elif "embed" in name:
                 # Small beside what Falcon's parallel blocks add, or Granite's, whose multipliers
                 # are on both, or the tied head repeats the input.
@@ -221,7 +232,7 @@ def build(root, name, tokenizer):
     config.architectures = [config_class.removesuffix("Config").removesuffix("Text") + "ForCausalLM"]
     text = " ".join((TEXT * 3).split())
     ids = tokenizer.encode(text).ids
-    short, long, last = (7, 24, 2) if "linear_num_key_heads" in shape else (SHORT, LONG, LAST_ROWS)
+    short, long, last = (7, 24, 2) if shape["hidden_size"] < 32 else (SHORT, LONG, LAST_ROWS)
     prompts = [ids[60 : 60 + short], ids[:long]]
     # No end token in the answers, no close decisions and no token over and over.
     for seed in range(100):
@@ -238,7 +249,7 @@ def build(root, name, tokenizer):
     folder = root / name
     shutil.rmtree(folder, ignore_errors=True)
     exact.to(getattr(torch, stored)).save_pretrained(folder, max_shard_size="200KB" if name == "llama2" else "5GB")
-    tokenizer.save(str(folder / "tokenizer.json"), pretty="linear_num_key_heads" not in shape)
+    tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
     (folder / "tokenizer_config.json").write_text(json.dumps({
         "bos_token": "<|bos|>", "eos_token": "<|end|>", "tokenizer_class": "PreTrainedTokenizerFast"}) + "\n")
 

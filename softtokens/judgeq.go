@@ -55,6 +55,9 @@ func (a *SoftTokens) Rows() int { return a.rows.Dim0() }
 // Embeddings implements model.QueryRows.
 func (a *SoftTokens) Embeddings(m *model.Model, dst *kernels.Tensor) { m.Backend.Copy(dst, a.rows) }
 
+// Tokens implements model.QueryRows: the rows are learned.
+func (*SoftTokens) Tokens() []int32 { return nil }
+
 // LowRank implements model.QueryRows; there is none.
 func (a *SoftTokens) LowRank(int, model.Module) *model.LowRank { return nil }
 

@@ -89,7 +89,9 @@ func (c *sampleCache) write(key string, p *prepared) error {
 	if err := checkpoints.WriteSafetensorsFile(stub.file, views, nil); err != nil {
 		return fmt.Errorf("sample cache: %w", err)
 	}
-	stub.layers, stub.kvHeads = len(p.past), len(p.past[0])
+	for _, heads := range p.past {
+		stub.kvHeads = append(stub.kvHeads, len(heads))
+	}
 	c.files[key] = stub
 	return nil
 }
@@ -119,9 +121,10 @@ func (c *sampleCache) read(stub *prepared) (*prepared, error) {
 		return nil, fmt.Errorf("sample cache: %w", err)
 	}
 	defer f.Close()
-	p := &prepared{entries: stub.entries, next: stub.next, past: make([][]kernels.KV, stub.layers), states: make([][]*kernels.Tensor, stub.layers), targets: make([]*kernels.Tensor, stub.layers)}
-	for l := range p.past {
-		p.past[l] = make([]kernels.KV, stub.kvHeads)
+	layers := len(stub.kvHeads)
+	p := &prepared{entries: stub.entries, next: stub.next, past: make([][]kernels.KV, layers), states: make([][]*kernels.Tensor, layers), targets: make([]*kernels.Tensor, layers)}
+	for l, heads := range stub.kvHeads {
+		p.past[l] = make([]kernels.KV, heads)
 		if c.model.Config.Recurrent(l) {
 			p.states[l] = make([]*kernels.Tensor, 2)
 		}
@@ -164,6 +167,9 @@ func (p *prepared) visit(f func(name string, layer int, t **kernels.Tensor)) {
 		if s := p.states[l]; s != nil {
 			f(fmt.Sprintf("%d.conv", l), l, &s[0])
 			f(fmt.Sprintf("%d.state", l), l, &s[1])
+			continue
+		}
+		if len(p.past[l]) == 0 { // it reads another layer's
 			continue
 		}
 		for h := range p.past[l] {

@@ -46,7 +46,8 @@ func (s *student) run(sample autodiff.Sample) (float64, error) {
 // through the frozen model on top of the sample's prompt. It returns every layer's scores, none of layers that are not
 // Scored: the graph twin of Runner.Probe.
 func forward(g *autodiff.Graph, m *model.Model, a model.Adapter, s *autodiff.Sample) ([]autodiff.Node, error) {
-	p := &pass{g: g, m: m, adapter: a, sample: s, nodes: make(map[*kernels.Tensor]autodiff.Node)}
+	layers := m.Config.ScoredLayers()
+	p := &pass{g: g, m: m, adapter: a, sample: s, nodes: make(map[*kernels.Tensor]autodiff.Node), scores: make([]autodiff.Node, layers), pairs: make([][2]autodiff.Node, layers)}
 	params := a.Parameters()
 	for _, x := range params {
 		g.Enter(m.On(x.Layer), autodiff.Node{})
@@ -56,7 +57,8 @@ func forward(g *autodiff.Graph, m *model.Model, a model.Adapter, s *autodiff.Sam
 		return nil, err
 	}
 	p.x = p.nodes[params[0].Tensor]
-	for p.l = range m.Config.ScoredLayers() {
+	p.rows = p.x
+	for p.l = range layers {
 		p.x = g.Enter(m.On(p.l), p.x)
 		if err := model.RunLayer(p, m, p.l); err != nil {
 			return nil, err
@@ -73,8 +75,10 @@ type pass struct {
 	sample  *autodiff.Sample
 	nodes   map[*kernels.Tensor]autodiff.Node // of the parameters
 	l       int                               // layer
+	rows    autodiff.Node                     // the learned rows
 	x, h    autodiff.Node                     // residual stream, and through AttentionNorm
-	scores  []autodiff.Node                   // of the layers so far
+	scores  []autodiff.Node                   // by the layer that holds the cache
+	pairs   [][2]autodiff.Node                // keys and values of the rows, likewise
 }
 
 var _ model.LayerOps[autodiff.Node] = (*pass)(nil)
@@ -106,7 +110,11 @@ func (p *pass) reached() bool { return model.VProj.ReachesScores(p.l, p.m.Config
 
 func (p *pass) Projections() (q, k, v autodiff.Node) {
 	p.h = p.Norm(p.x, p.m.Network.Layers[p.l].AttentionNorm)
-	q, k = p.Linear(model.QProj, p.h, 1), p.Linear(model.KProj, p.h, 1)
+	q = p.Linear(model.QProj, p.h, 1)
+	if p.m.Config.KVLayer(p.l) != p.l {
+		return q, k, v
+	}
+	k = p.Linear(model.KProj, p.h, 1)
 	if v = k; p.m.Network.Layers[p.l].Linear(model.VProj) != nil && p.reached() {
 		v = p.Linear(model.VProj, p.h, 1)
 	}
@@ -135,19 +143,37 @@ func (p *pass) Rotate(m model.Module, x autodiff.Node) autodiff.Node {
 }
 
 func (p *pass) Attend(q, k, v autodiff.Node) (out autodiff.Node, ok bool, err error) {
-	c, kv := &p.m.Config, p.m.Config.KV(p.l)
+	c, kv, layer := &p.m.Config, p.m.Config.KV(p.l), p.m.Config.KVLayer(p.l)
+	if layer == p.l {
+		p.pairs[layer] = [2]autodiff.Node{k, v}
+	}
+	k, v = p.pairs[layer][0], p.pairs[layer][1]
 	heads := autodiff.Heads{Query: c.Heads, KV: kv.Heads, Dim: kv.Dim, Window: c.Window(p.l), Scale: c.AttentionScale(), SoftCap: c.AttentionCap, Sinks: p.m.Network.Layers[p.l].Sinks}
 	var scores autodiff.Node
 	if ok = p.reached(); ok {
-		out, scores = p.g.Attention(q, k, v, p.sample, p.l, heads)
+		out, scores = p.g.Attention(q, k, v, p.sample, layer, heads)
 	} else {
-		scores = p.g.Scores(q, k, p.sample, p.l, heads)
+		scores = p.g.Scores(q, k, p.sample, layer, heads)
 	}
-	if !c.Scored(p.l) {
-		scores = autodiff.Node{}
+	switch readers := slices.Index(c.Readers(layer), p.l); { // before this one
+	case !c.Scored(layer):
+	case readers == 0:
+		p.scores[layer] = scores
+	default:
+		p.scores[layer] = p.g.MergeScores(p.scores[layer], scores, float64(readers), 1)
 	}
-	p.scores = append(p.scores, scores)
 	return out, ok, nil
+}
+
+// Input is the rows' own embedding for the layer, of which that of the padding token is a constant.
+func (p *pass) Input(in *model.LayerInput) autodiff.Node {
+	projected := p.g.RMSNorm(p.g.Linear(p.rows, in.Projection, nil, nil), in.Norm.Weight, in.Norm.Eps)
+	return p.g.Function("layer input", projected,
+		func(b kernels.Backend, arena *kernels.Arena, y, x *kernels.Tensor) {
+			b.Copy(y, x)
+			in.AddTokens(b, arena, y, slices.Repeat([]int32{in.Padding}, x.Dim0()))
+		},
+		func(b kernels.Backend, _ *kernels.Arena, dx, _, dy *kernels.Tensor) { b.Copy(dx, dy) })
 }
 
 func (p *pass) Linear(m model.Module, x autodiff.Node, scale float64) autodiff.Node {
@@ -174,7 +200,7 @@ func (p *pass) Leave(delta autodiff.Node, _ model.Norm) { p.Add(delta) }
 
 func (p *pass) Gated(autodiff.Node) (act autodiff.Node, ok bool) { return act, false }
 
-func (p *pass) GateMul(act kernels.Gate, gate, up autodiff.Node) autodiff.Node {
+func (p *pass) GateMul(act kernels.Gate, gate, up autodiff.Node, _ model.Module) autodiff.Node {
 	return p.g.GateMul(act, gate, up)
 }
 
@@ -188,12 +214,13 @@ func (p *pass) Experts(e *model.Experts, h autodiff.Node, scale float64) autodif
 		})
 }
 
+func (p *pass) Sum(a, b autodiff.Node) autodiff.Node { return p.g.Add(a, b) }
+
 func (p *pass) GELU(x autodiff.Node) autodiff.Node { return p.g.GELU(x) }
 
 // DeltaNet runs the rows from the state that the prompt has left.
 func (p *pass) DeltaNet(d *model.DeltaNet, scale float64) (autodiff.Node, bool, error) {
 	l, sample, counts := p.l, p.sample, p.m.Counts()
-	p.scores = append(p.scores, autodiff.Node{})
 	p.h = p.Norm(p.x, p.m.Network.Layers[l].AttentionNorm)
 	of := func(b kernels.Backend, arena *kernels.Arena, x *kernels.Tensor, state *model.DeltaState, from *model.DeltaState) model.DeltaPass {
 		return model.DeltaPass{On: b, Arena: arena, H: x, Runs: []model.DeltaRun{{Rows: x.Dim0(), State: state, From: from}}, Counts: counts}

@@ -19,15 +19,15 @@ import (
 )
 
 // probeScores runs the rows as the eviction runtime does: logarithms [heads, prompt] per
-// layer that attends.
+// layer that has keys and values.
 func probeScores(t *testing.T, m *model.Model, a model.QueryRows, prompt []int32) [][]float32 {
 	t.Helper()
-	var out [][]float32
+	out := make([][]float32, m.Config.Layers)
 	_, err := runner.New(m).Prefill(context.Background(), kvcache.New(m), prompt, runner.PrefillOptions{
 		Capture: runner.Capture{Probes: []model.QueryRows{a}},
 		Observe: func(o *runner.Observation) error {
 			if !m.Config.Recurrent(o.Layer) {
-				out = append(out, o.Probes[0].Float32s())
+				out[o.Layer] = o.Probes[0].Float32s()
 			}
 			return nil
 		},
@@ -35,7 +35,7 @@ func probeScores(t *testing.T, m *model.Model, a model.QueryRows, prompt []int32
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out
+	return slices.DeleteFunc(out, func(scores []float32) bool { return scores == nil })
 }
 
 // nearScores compares the scores of an adapter's rows with PyTorch's.

@@ -236,15 +236,15 @@ func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
 		t.Fatal(err)
 	}
 	sample := afterCache(m, cache, nil, rows)
+	sample.Targets = make([]*kernels.Tensor, m.Config.Layers)
 	// The response that starts where the rows do sees what they see.
 	err = r.Probe(context.Background(), cache, model.TokenRows(prompt[:rows+2]), func(o *runner.Observation) error {
 		if m.Config.Recurrent(o.Layer) {
-			sample.Targets = append(sample.Targets, nil)
 			return nil
 		}
 		target := kernels.NewTensor(o.Probes[0].DType, o.Probes[0].Shape...)
 		m.Backend.Copy(target, o.Probes[0])
-		sample.Targets = append(sample.Targets, target)
+		sample.Targets[o.Layer] = target
 		return nil
 	})
 	if err != nil {
@@ -258,7 +258,7 @@ func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
 	// The graph is the twin of a probe's pass.
 	sum, layers := kernels.NewTensor(kernels.F64), 0 // of those that hold the whole prompt, or of all
 	for l := range m.Config.Layers {
-		if !m.Config.Recurrent(l) && (m.Config.Window(l) == 0 || !slices.Contains(m.Config.Windows, 0)) {
+		if m.Config.HoldsKV(l) && (m.Config.Window(l) == 0 || !slices.Contains(m.Config.Windows, 0)) {
 			layers++
 		}
 	}

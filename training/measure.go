@@ -190,6 +190,18 @@ func operations(m *model.Model, prompt, response int, adapters []rowsOf) (w work
 				w.rows.products += 3 * a.rows * rest // forward twice: the gradient computes it again
 			}
 		}
+		if in := m.Network.Layers[l].Input; in != nil {
+			gates := float64(m.Network.Layers[l].Linear(model.InputGate).Weight.Len() + m.Network.Layers[l].Linear(model.InputProj).Weight.Len() + in.Projection.Len())
+			if !last {
+				w.prefill.products += n * gates
+			}
+			if l < c.ScoredLayers()-1 {
+				w.target.products += float64(response) * gates
+				for _, a := range adapters {
+					w.rows.products += 2 * a.rows * gates
+				}
+			}
+		}
 		if c.Recurrent(l) {
 			continue
 		}

@@ -19,14 +19,14 @@ var errEmptyResponse = errors.New("empty response")
 // target.
 type prepared struct {
 	past    [][]kernels.KV
-	targets []*kernels.Tensor   // logarithms [heads, n], per layer; nil of recurrent layers
+	targets []*kernels.Tensor   // logarithms [heads, n], per layer; nil of layers without keys and values
 	states  [][]*kernels.Tensor // of recurrent layers, else nil
 	entries int
 	next    int32
 
 	// Of a sample on disk: its file and the extents of past.
-	file            string
-	layers, kvHeads int
+	file    string
+	kvHeads []int // by layer
 }
 
 // prepared reads a sample from the cache or prepares it.
@@ -75,17 +75,16 @@ func prepare(ctx context.Context, r *runner.Runner, s Sample, maxResponse int) (
 // target is the attention that a response pays to the prompt in the cache: per layer the
 // logarithms [heads, entries] of the mean over the response's rows.
 func target(ctx context.Context, r *runner.Runner, cache *kvcache.Cache, response []int32) ([]*kernels.Tensor, error) {
-	var out []*kernels.Tensor
+	out := make([]*kernels.Tensor, r.Model.Config.Layers)
 	err := r.Probe(ctx, cache, model.TokenRows(response), func(o *runner.Observation) error {
 		if r.Model.Config.Recurrent(o.Layer) {
-			out = append(out, nil)
 			return nil
 		}
 		scores := o.Probes[0]
 		b := r.Model.On(o.Layer)
 		target := b.Alloc(scores.DType, scores.Shape...)
 		b.Copy(target, scores) // the next layer's may take its place
-		out = append(out, target)
+		out[o.Layer] = target
 		return nil
 	})
 	return out, err

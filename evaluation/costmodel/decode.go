@@ -7,7 +7,7 @@ import "glimpse/eviction"
 func (m Model) Step(w eviction.Workload, before, batch int) Cost {
 	total := m.step(func(l int) int { return m.entries(w, l, before) }, w.Read, batch)
 	for l := range m.layers {
-		if n := m.entries(w, l, before); m.layers[l].recurrent == nil && w.Merges && m.as.Runtime && w.Limit != nil && n > w.Limit[l] {
+		if n := m.entries(w, l, before); m.layers[l].recurrent == nil && m.layers[l].from == l && w.Merges && m.as.Runtime && w.Limit != nil && n > w.Limit[l] {
 			merged := m.similarities(l, n, 1) // the evicted pair is among those that it is compared with
 			total = total.plus(Cost{float64(batch) * merged.FLOPs, float64(batch) * merged.Bytes, float64(batch) * merged.Seconds})
 		}
@@ -45,7 +45,7 @@ func (m Model) step(entries func(l int) int, read, batch int) Cost {
 			total = total.plus(m.recurrence(l, 1, batch))
 			continue
 		}
-		n := entries(l)
+		n := entries(m.layers[l].from)
 		if m.as.Causal {
 			n = int(seen(n, m.layers[l].window))
 		}

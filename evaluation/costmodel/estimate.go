@@ -59,12 +59,12 @@ func (m Model) Estimate(p *eviction.Configured, r Run) Estimate {
 	e.Step = Cost{e.Step.FLOPs / float64(steps), e.Step.Bytes / float64(steps), e.Step.Seconds / float64(steps)}
 	e.HeldBytes, e.EndBytes = m.states(), m.states()
 	for l := range m.layers {
-		e.HeldBytes += float64(w.Held[l]) * m.layers[l].pair
+		e.HeldBytes += float64(w.Held[l]) * m.layers[l].held
 		end := w.Held[l] + max(0, w.MaxNew-1)
 		if w.Limit != nil {
 			end = min(end, max(w.Held[l], w.Limit[l]))
 		}
-		e.EndBytes += float64(end) * m.layers[l].pair
+		e.EndBytes += float64(end) * m.layers[l].held
 	}
 	e.PeakBytes = max(m.peak(w), e.EndBytes)
 	return e
@@ -174,7 +174,7 @@ func (m Model) draft(w eviction.Workload, add func(string, Cost)) {
 func (m Model) merge(w eviction.Workload) Cost {
 	var total Cost
 	for l := range m.layers {
-		if !w.Spares(l) {
+		if !w.Spares(l) && m.layers[l].from == l {
 			total = total.plus(m.similarities(l, w.Held[l], w.Tokens-w.Held[l]))
 		}
 	}
@@ -185,10 +185,16 @@ func (m Model) merge(w eviction.Workload) Cost {
 // those before it, or all layers whole and what a draft is decoded on besides.
 func (m Model) peak(w eviction.Workload) float64 {
 	bytes, kept, all := 0.0, m.bytes(w.Held), m.bytes(slices.Repeat([]int{w.Tokens}, len(m.layers)))
-	before := 0.0
 	for l := range m.layers {
-		bytes = max(bytes, before+float64(w.Tokens)*m.layers[l].pair)
-		before += float64(w.Held[l]) * m.layers[l].pair
+		now := 0.0
+		for before, of := range m.layers[:l+1] {
+			entries := w.Held[before]
+			if before == l || of.until >= l && of.until > before { // it has yet to be read
+				entries = w.Tokens
+			}
+			now += float64(entries) * of.held
+		}
+		bytes = max(bytes, now)
 	}
 	if w.Waits {
 		bytes = all

@@ -5,6 +5,7 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/model"
+	"glimpse/model/kvcache"
 )
 
 // Model counts the costs of one model on one chip. It is immutable.
@@ -63,6 +64,15 @@ func tail(w eviction.Workload) int {
 	return min(n, w.Tokens)
 }
 
+// rows are those of the prompt that a layer runs: beyond the last one with keys and values of its own those that are read at the end.
+func (m Model) rows(l int, w eviction.Workload) int {
+	if !m.as.Runtime || l <= m.config.LastHolder() || w.Capture.AllRows {
+		return w.Tokens
+	}
+	from := max(0, w.Tokens-max(kvcache.MinRows, tail(w)))
+	return w.Tokens - from + from%kvcache.BlockRows(m.config)
+}
+
 // linears are a layer's linear modules, of prompt and probes at once.
 func (m Model) linears(l int, w eviction.Workload, probes []rows) Cost {
 	beside := 0
@@ -71,7 +81,7 @@ func (m Model) linears(l int, w eviction.Workload, probes []rows) Cost {
 	}
 	var total Cost
 	for _, mod := range m.layers[l].modules {
-		n := w.Tokens + beside
+		n := m.rows(l, w) + beside
 		if m.economical(l) && n > 1 {
 			switch mod.name {
 			case model.KProj:
@@ -142,7 +152,8 @@ func (m Model) attention(l int, w eviction.Workload, probes []rows) Cost {
 	if m.economical(l) && n > 1 {
 		total = m.product(l, 2, seen(n, m.layers[l].window), n)
 	} else {
-		total = m.product(l, 2, m.causal(l, n, 0), n)
+		rows := m.rows(l, w)
+		total = m.product(l, 2, m.causal(l, rows, n-rows), n)
 	}
 	for _, p := range probes {
 		products := 2
@@ -202,7 +213,7 @@ func (m Model) lmHead() Cost {
 
 // store moves so many entries of a layer, once.
 func (m Model) store(l, entries int) Cost {
-	return m.chip.operation(0, float64(entries)*m.layers[l].pair)
+	return m.chip.operation(0, float64(entries)*m.layers[l].held)
 }
 
 // storeAll moves so many entries of every layer.
@@ -218,7 +229,7 @@ func (m Model) storeEach(entries []int) Cost {
 // bytes are those of so many entries of each layer.
 func (s shape) bytes(entries []int) (sum float64) {
 	for l, n := range entries {
-		sum += float64(n) * s.layers[l].pair
+		sum += float64(n) * s.layers[l].held
 	}
 	return sum
 }

@@ -127,6 +127,9 @@ func weightsRead(m *model.Model) float64 {
 		if g := m.Network.Layers[l].OutputGate.Weight; g != nil {
 			bytes += g.Bytes()
 		}
+		if in := m.Network.Layers[l].Input; in != nil {
+			bytes += in.Projection.Bytes() + m.Network.Layers[l].Linear(model.InputGate).Weight.Bytes() + m.Network.Layers[l].Linear(model.InputProj).Weight.Bytes()
+		}
 		if d := m.Network.Layers[l].Delta; d != nil {
 			for _, w := range append(slices.Clone(d.In), d.Out) {
 				bytes += w.Bytes()
@@ -150,7 +153,7 @@ func TestRuntimeCounts(t *testing.T) {
 	models := map[string]*model.Model{
 		"llama": modeltest.Llama{Layers: 3, MaxPositions: 256}.Open(t, "counting"),
 	}
-	for _, name := range []string{"mistral-window", "falcon", "phi4-mini", "qwen2-moe", "olmo3", "qwen3-next", "qwen3.5"} {
+	for _, name := range []string{"mistral-window", "falcon", "phi4-mini", "qwen2-moe", "olmo3", "qwen3-next", "qwen3.5", "gemma4-e2b"} {
 		m := modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, name).Folder), "counting")
 		models[name] = m
 		for l := range m.Network.Layers {
@@ -190,8 +193,8 @@ func TestRuntimeCounts(t *testing.T) {
 					held = float64(m.Config.CacheBytes(0, m.CacheDType()))
 				}
 				for l := range s.Cache.Layers() {
-					for h := range s.Cache.KVHeads() {
-						held += float64(s.Cache.Entries(l, h)) * float64(s.Cache.PairBytes())
+					for h := range s.Cache.LayerKVHeads(l) {
+						held += float64(s.Cache.Entries(l, h)) * float64(s.Cache.LayerPairBytes(l))
 					}
 				}
 				// Heads and layers whose shares are rounded down leave entries unused.

@@ -22,7 +22,10 @@ type layer struct {
 	window    int        // sliding window, 0 for none
 	queries   float64    // numbers of a row's queries
 	keys      float64    // numbers of its keys
-	pair      float64    // bytes of the keys and values of one entry, in all KV heads
+	pair      float64    // bytes of the keys and values of one entry, in all KV heads, that it reads
+	held      float64    // likewise, that it holds
+	from      int        // the layer whose keys and values it reads, itself or one before
+	until     int        // the last layer that reads its own
 	recurrent *recurrent // in the place of attention, whose numbers are 0 then; or nil
 }
 
@@ -79,7 +82,10 @@ func shapeOf(m *model.Model) shape {
 	for l := range c.Layers {
 		kv := c.KV(l)
 		at := layer{
-			window: c.Window(l), queries: float64(c.Heads * kv.Dim), keys: float64(kv.Heads * kv.Dim), pair: float64(2 * kv.Heads * m.CacheDType().Bytes(kv.Dim)),
+			window: c.Window(l), queries: float64(c.Heads * kv.Dim), keys: float64(kv.Heads * kv.Dim), pair: float64(2 * kv.Heads * m.CacheDType().Bytes(kv.Dim)), from: c.KVLayer(l),
+		}
+		if c.HoldsKV(l) {
+			at.held, at.until = at.pair, c.LastReader(l)
 		}
 		for _, name := range model.Modules {
 			if lin := m.Network.Layers[l].Linear(name); lin != nil {
@@ -94,6 +100,9 @@ func shapeOf(m *model.Model) shape {
 			// Of every number of the state: it decays, is multiplied by the key, corrected, and read.
 			at.queries, at.keys, at.pair = 0, 0, 0
 			at.recurrent = &recurrent{float64(d.Bytes(m.Backend.Compute())), 7 * state}
+		}
+		if in := m.Network.Layers[l].Input; in != nil {
+			beside = append(beside, in.Projection, m.Network.Layers[l].Linear(model.InputGate).Weight, m.Network.Layers[l].Linear(model.InputProj).Weight)
 		}
 		for _, w := range beside {
 			if w != nil {

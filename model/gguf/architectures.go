@@ -22,7 +22,8 @@ type architecture struct {
 	// interleaved tells that the rows of queries and keys are in the order of Llama's first
 	// implementation: llama.cpp rotates neighbours there (LLAMA_ROPE_TYPE_NORM).
 	interleaved bool
-	// names are the modules by their names in files, those of a layer behind "blk.".
+	// names are the modules by their names in files, those of a layer behind "blk."; tensors of a module that is none in the model
+	// by their own.
 	names map[string]string
 	// layers is what stands before a layer's number.
 	layers string
@@ -93,6 +94,13 @@ func init() {
 	})
 	architectures.Add("gemma2", &architecture{"Gemma2ForCausalLM", "gemma2", false, gemma, layers, gemmaConfig, false})
 	architectures.Add("gemma3", &architecture{"Gemma3ForCausalLM", "gemma3_text", false, gemma, layers, gemmaConfig, false})
+	architectures.Add("gemma4", &architecture{gemma4, "gemma4_text", false, plus(gemma, map[string]string{
+		"per_layer_token_embd": "model.embed_tokens_per_layer", "per_layer_model_proj": "model.per_layer_model_projection", "per_layer_proj_norm": "model.per_layer_projection_norm",
+		"blk.inp_gate": "per_layer_input_gate", "blk.proj": "per_layer_projection", "blk.post_norm": "post_per_layer_input_norm", "blk.layer_output_scale.weight": "layer_scalar",
+		"blk.ffn_gate_inp": "router.proj", "blk.ffn_gate_inp.scale": "router.scale", "blk.ffn_down_exps.scale": "router.per_expert_scale",
+		"blk.ffn_gate_up_exps": "experts.%d.gate_up_proj", "blk.ffn_gate_exps": "experts.%d.gate_proj", "blk.ffn_up_exps": "experts.%d.up_proj", "blk.ffn_down_exps": "experts.%d.down_proj",
+		"blk.pre_ffw_norm_2": "pre_feedforward_layernorm_2", "blk.post_ffw_norm_1": "post_feedforward_layernorm_1", "blk.post_ffw_norm_2": "post_feedforward_layernorm_2",
+	}), layers, gemma4Config, false})
 	architectures.Add("gpt-oss", &architecture{"GptOssForCausalLM", "gpt_oss", false, plus(llama, qwenExperts, map[string]string{
 		"blk.post_attention_norm": "post_attention_layernorm", "blk.attn_sinks": "self_attn.sinks", "blk.ffn_gate_inp": "mlp.router",
 	}), layers, gptOssConfig, false})
@@ -116,6 +124,9 @@ func (a *architecture) sources(file *container.File, c config, matrices kernels.
 		}
 		layer, module, kind := split(t.Name)
 		name, known := a.names[module]
+		if own, ok := a.names[module+kind]; ok {
+			name, known, kind = own, true, ""
+		}
 		if part, expert, ok := singleExpert(module); ok && strings.Contains(a.names[part], "%d") {
 			if _, all := file.Tensor(strings.Replace(part, "blk.", "blk."+layer+".", 1) + kind); !all {
 				name, known = fmt.Sprintf(a.names[part], expert), true
@@ -129,7 +140,7 @@ func (a *architecture) sources(file *container.File, c config, matrices kernels.
 		}
 		s := container.Source{Tensor: t.Name}
 		data := t.Data
-		if strings.HasPrefix(a.class, "Gemma") && strings.HasSuffix(module, "norm") && t.Format.Name == "F32" { // which files have 1 more
+		if strings.HasPrefix(a.class, "Gemma") && a.class != gemma4 && strings.HasSuffix(module, "norm") && t.Format.Name == "F32" { // which files have 1 more
 			s.Less, data = 1, container.Less(data, 1)
 		}
 		if matrices != kernels.F32 && t.Format.Name == "F32" && len(t.Shape) == 1 && holds(matrices, data) {
@@ -137,9 +148,14 @@ func (a *architecture) sources(file *container.File, c config, matrices kernels.
 		}
 		switch {
 		case strings.Contains(name, "%d"): // all experts of a layer
-			for e := range t.Shape[0] {
-				s.Shape, s.Of, s.Part = t.Shape[1:], t.Shape[0], e
-				sources[a.layers+layer+"."+fmt.Sprintf(name, e)+kind] = s
+			parts := []string{name}
+			if before, fused := strings.CutSuffix(name, "gate_up_proj"); fused && len(t.Shape) == 3 {
+				parts = []string{before + "gate_proj", before + "up_proj"}
+			}
+			s.Shape, s.Of = slices.Clone(t.Shape[1:]), t.Shape[0]*len(parts)
+			s.Shape[0] /= len(parts)
+			for s.Part = range s.Of {
+				sources[a.layers+layer+"."+fmt.Sprintf(parts[s.Part%len(parts)], s.Part/len(parts))+kind] = s
 			}
 			continue
 		case module == "blk.attn_qkv" && !known && a.names["blk.attn_q"] != "":

@@ -23,11 +23,16 @@ func (m *metadata) config(arch *architecture) config {
 	heads, hidden := m.need("attention.head_count"), m.need("embedding_length")
 	c := config{
 		"architectures": []string{arch.class}, "model_type": arch.modelType,
-		"hidden_size": hidden, "num_hidden_layers": m.need("block_count"), "intermediate_size": m.need("feed_forward_length"),
+		"hidden_size": hidden, "num_hidden_layers": m.need("block_count"),
 		"num_attention_heads": heads, "num_key_value_heads": heads, "max_position_embeddings": m.need("context_length"),
 	}
-	if n, ok := m.int("attention.head_count_kv"); ok {
-		c["num_key_value_heads"] = n
+	if arch.class == gemma4 { // of which layers differ
+		c["intermediate_size"], c["num_key_value_heads"] = m.layers("feed_forward_length", c)[0], m.layers("attention.head_count_kv", c)[0]
+	} else {
+		c["intermediate_size"] = m.need("feed_forward_length")
+		if n, ok := m.int("attention.head_count_kv"); ok {
+			c["num_key_value_heads"] = n
+		}
 	}
 	headDim := hidden / max(heads, 1)
 	if n, ok := m.int("attention.key_length"); ok {

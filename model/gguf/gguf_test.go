@@ -29,7 +29,7 @@ func write(t testing.TB, values map[string]any, rows int) []byte {
 			return 6
 		case string:
 			return 8
-		case []int32, []float32, []string:
+		case []int32, []float32, []bool, []string:
 			return 9
 		}
 		t.Fatalf("no type for %T", v)
@@ -54,6 +54,8 @@ func write(t testing.TB, values map[string]any, rows int) []byte {
 			to = list(len(v), int32(0))
 		case []float32:
 			to = list(len(v), float32(0))
+		case []bool:
+			to = list(len(v), false)
 		}
 		to, err := binary.Append(to, binary.LittleEndian, v)
 		if err != nil {
@@ -151,7 +153,7 @@ func TestRefused(t *testing.T) {
 		want    string // "tokenizer: " and what it says, or what translate says
 	}{
 		"no architecture":      {map[string]any{"general.architecture": nil}, `key "general.architecture" is missing`},
-		"another architecture": {map[string]any{"general.architecture": "mamba"}, `key "general.architecture": unknown architecture "mamba", want one of: falcon, gemma2, gemma3, glm4, glm4moe, gpt-oss, granite, llama, mistral3, olmo2, phi3, qwen2, qwen2moe, qwen3, qwen3moe, seed_oss, smollm3`},
+		"another architecture": {map[string]any{"general.architecture": "mamba"}, `key "general.architecture": unknown architecture "mamba", want one of: falcon, gemma2, gemma3, gemma4, glm4, glm4moe, gpt-oss, granite, llama, mistral3, olmo2, phi3, qwen2, qwen2moe, qwen3, qwen3moe, seed_oss, smollm3`},
 		"other type":           {map[string]any{"general.architecture": int32(1)}, `key "general.architecture": a value of type int32, want a string`},
 		"missing size":         {map[string]any{"llama.block_count": nil}, `key "llama.block_count" is missing`},
 		"no epsilon":           {map[string]any{"llama.attention.layer_norm_rms_epsilon": nil}, `key "llama.attention.layer_norm_rms_epsilon" is missing`},
@@ -168,7 +170,7 @@ func TestRefused(t *testing.T) {
 		"unknown key":          {map[string]any{"llama.attention.temperature_scale": float32(0.1)}, `key "llama.attention.temperature_scale": unknown of LlamaForCausalLM, got 0.1, which could change`},
 		"growth":               {map[string]any{"llama.attention.sliding_window": int32(4), "llama.attention.temperature_scale": float32(0.1)}, `key "llama.attention.temperature_scale": got 0.1, want it beside key "llama.rope.scaling.type" of yarn alone`},
 		"not a number":         {map[string]any{"llama.rope.freq_base": "10000"}, `key "llama.rope.freq_base": a value of type string, want a float`},
-		"other tokenizer":      {map[string]any{"tokenizer.ggml.model": "bert"}, `tokenizer: key "tokenizer.ggml.model": got "bert", want gpt2 or llama`},
+		"other tokenizer":      {map[string]any{"tokenizer.ggml.model": "bert"}, `tokenizer: key "tokenizer.ggml.model": got "bert", want gpt2, llama or gemma4`},
 		"other pre-tokenizer":  {map[string]any{"tokenizer.ggml.pre": "jais"}, `tokenizer: key "tokenizer.ggml.pre": unknown pre-tokenizer "jais", want one of: a.x-4.0, command-r`},
 		"no pre-tokenizer":     {map[string]any{"tokenizer.ggml.pre": nil}, `tokenizer: key "tokenizer.ggml.pre": unknown pre-tokenizer "", want one of`},
 		"no tokens":            {map[string]any{"tokenizer.ggml.tokens": nil}, `tokenizer: key "tokenizer.ggml.tokens" is missing`},
@@ -336,6 +338,80 @@ func TestSentencePiece(t *testing.T) {
 		}
 		if text, err := tok.Decode(g.IDs, false); err != nil || text != g.Decoded {
 			t.Errorf("%v: decoded %q (%v), want %q", g.IDs, text, err, g.Decoded)
+		}
+	}
+}
+
+// TestGemma4Refused: keys of layers that do not go together, by key.
+func TestGemma4Refused(t *testing.T) {
+	own := map[string]any{}
+	for key, value := range base() {
+		own[strings.Replace(key, "llama.", "gemma4.", 1)] = value
+		if strings.HasPrefix(key, "llama.") {
+			own[key] = nil
+		}
+	}
+	maps.Copy(own, map[string]any{
+		"general.architecture": "gemma4", "gemma4.attention.sliding_window": int32(8), "gemma4.attention.head_count_kv": []int32{1, 1}, "gemma4.attention.shared_kv_layers": int32(1),
+		"gemma4.attention.key_length_swa": int32(2), "gemma4.attention.value_length_swa": int32(2), "gemma4.feed_forward_length": []int32{8, 16},
+	})
+	for want, change := range map[string]map[string]any{
+		`key "gemma4.attention.sliding_window_pattern": got 0 values, want one for each of 2 layers`: {},
+		`key "gemma4.attention.head_count_kv": got 1 numbers, want one for each of 2 layers`:         {"gemma4.attention.head_count_kv": []int32{1}},
+		`key "gemma4.feed_forward_length": got 0 in layer 1, want at least 1`:                        {"gemma4.feed_forward_length": []int32{8, 0}},
+		`key "gemma4.attention.value_length_swa": got 4, want 2, the length of keys`:                 {"gemma4.attention.value_length_swa": int32(4), "gemma4.attention.sliding_window_pattern": []bool{true, false}},
+		`tensor "rope_freqs.weight": got no pair that is rotated, want factors of 1 first`:           {"gemma4.attention.sliding_window_pattern": []bool{true, false}},
+		`key "gemma4.attention.shared_kv_layers": got 2, want 0 to 1`:                                {"gemma4.attention.sliding_window_pattern": []bool{true, false}, "gemma4.attention.shared_kv_layers": int32(2)},
+		`key "gemma4.feed_forward_length": got 12 in layer 1, want 8`:                                {"gemma4.attention.sliding_window_pattern": []bool{true, false}, "gemma4.feed_forward_length": []int32{8, 12}},
+	} {
+		changed := maps.Clone(own)
+		maps.Copy(changed, change)
+		if _, err := open(t, changed); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}
+
+// TestGemma4Tokenizer: ids and texts are those of transformers' GemmaTokenizer (5.24) of the same tokens and merges.
+func TestGemma4Tokenizer(t *testing.T) {
+	of := map[string]any{
+		"tokenizer.ggml.model": "gemma4", "tokenizer.ggml.pre": nil, "tokenizer.ggml.eos_token_id": int32(1), "tokenizer.ggml.bos_token_id": int32(2), "tokenizer.ggml.unknown_token_id": int32(3),
+		"tokenizer.ggml.add_bos_token": true, "tokenizer.ggml.add_space_prefix": false,
+		"tokenizer.ggml.tokens":     []string{"<pad>", "<eos>", "<bos>", "<unk>", "▁", "a", "b", "ab", "▁ab", "\n", "\n\n", "<0xC3>", "<0xA9>", "▁▁", "<|turn>"},
+		"tokenizer.ggml.token_type": []int32{3, 3, 3, 2, 1, 1, 1, 1, 1, 1, 1, 6, 6, 1, 4},
+		"tokenizer.ggml.merges":     []string{"a b", "▁ ab", "\n \n", "▁ ▁"},
+	}
+	m, err := open(t, of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenizer.LoadDir(m.Folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string][]int32{
+		"ab ab": {7, 8}, "  a\n\n\nb ab": {13, 5, 10, 9, 6, 8}, " é": {4, 11, 12}, "<|turn>ab<eos> x": {14, 7, 1, 4, 3}, "": nil, "▁ab": {8},
+	} {
+		ids, err := tok.Encode(text, true)
+		if err != nil || !slices.Equal(ids, append([]int32{2}, want...)) {
+			t.Errorf("%q: got %v (%v), want %v after 2", text, ids, err, want)
+		}
+		back := strings.NewReplacer("x", "<unk>", "▁", " ").Replace(text)
+		if decoded, err := tok.Decode(want, false); err != nil || decoded != back {
+			t.Errorf("%v: decoded %q (%v), want %q", want, decoded, err, back)
+		}
+	}
+	for name, change := range map[string]map[string]any{
+		"a space before texts": {"tokenizer.ggml.add_space_prefix": true}, "merges": {"tokenizer.ggml.merges": nil},
+	} {
+		changed := maps.Clone(of)
+		maps.Copy(changed, change)
+		m, err := open(t, changed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tokenizer.LoadDir(m.Folder); err == nil {
+			t.Errorf("%s: no error", name)
 		}
 	}
 }

@@ -41,8 +41,10 @@ func (m *metadata) tokenizer(architecture string) (tokenizer, settings object, e
 		tokenizer = v.byteLevel()
 	case "llama":
 		tokenizer = v.sentencePiece()
+	case "gemma4":
+		tokenizer = v.gemma()
 	default:
-		v.fail("key \"tokenizer.ggml.model\": got %.60q, want gpt2 or llama", kind)
+		v.fail("key \"tokenizer.ggml.model\": got %.60q, want gpt2, llama or gemma4", kind)
 	}
 	if v.err != nil {
 		return nil, nil, v.err
@@ -157,6 +159,22 @@ func (v *vocabulary) byteLevel() object {
 		v.fail("key \"tokenizer.ggml.pre\": %w", err)
 		return nil
 	}
+	merges := v.storedMerges()
+	if v.err != nil {
+		return nil
+	}
+	out := object{
+		"pre_tokenizer": object{"type": "Sequence", "pretokenizers": pre.steps}, "decoder": byteLevel(true),
+		"model": v.model("gpt2", merges, object{"ignore_merges": pre.ignoreMerges}),
+	}
+	if pre.nfc {
+		out["normalizer"] = object{"type": "NFC"}
+	}
+	return out
+}
+
+// storedMerges are the merges of a file that has them.
+func (v *vocabulary) storedMerges() [][2]string {
 	lines, ok := value(v.metadata, "tokenizer.ggml.merges", v.file.Strings)
 	if !ok {
 		v.fail("key \"tokenizer.ggml.merges\" is missing")
@@ -172,14 +190,25 @@ func (v *vocabulary) byteLevel() object {
 		}
 		merges[i] = [2]string{line[:space], line[space+1:]}
 	}
-	out := object{
-		"pre_tokenizer": object{"type": "Sequence", "pretokenizers": pre.steps}, "decoder": byteLevel(true),
-		"model": v.model("gpt2", merges, object{"ignore_merges": pre.ignoreMerges}),
+	return merges
+}
+
+// replace is a normalizer or a decoder.
+func replace(from, to string) object {
+	return object{"type": "Replace", "pattern": object{"String": from}, "content": to}
+}
+
+// gemma translates a tokenizer of Gemma 4: a BPE of SentencePiece's kind with merges, and no space before a text.
+func (v *vocabulary) gemma() object {
+	if v.flag("add_space_prefix", false) {
+		v.fail("key \"tokenizer.ggml.add_space_prefix\": got true, want false, as of every Gemma 4")
 	}
-	if pre.nfc {
-		out["normalizer"] = object{"type": "NFC"}
+	return object{
+		"normalizer":    replace(" ", "▁"),
+		"pre_tokenizer": object{"type": "Split", "pattern": object{"String": " "}, "behavior": "MergedWithPrevious", "invert": false},
+		"decoder":       object{"type": "Sequence", "decoders": []any{replace("▁", " "), object{"type": "ByteFallback"}, object{"type": "Fuse"}}},
+		"model":         v.model("gemma4", v.storedMerges(), object{"fuse_unk": true, "byte_fallback": true}),
 	}
-	return out
 }
 
 // sentencePiece translates a BPE of SentencePiece as transformers does (LlamaConverter, which is
@@ -189,9 +218,6 @@ func (v *vocabulary) sentencePiece() object {
 	if !ok || len(scores) != len(v.tokens) {
 		v.fail("key \"tokenizer.ggml.scores\": got %d, want %d, one for each token", len(scores), len(v.tokens))
 		return nil
-	}
-	replace := func(from, to string) object {
-		return object{"type": "Replace", "pattern": object{"String": from}, "content": to}
 	}
 	normalizers := []any{replace(" ", "▁")}
 	decoders := []any{replace("▁", " "), object{"type": "ByteFallback"}, object{"type": "Fuse"}}
@@ -248,7 +274,7 @@ func (v *vocabulary) affixes(kind string) any {
 		tokens[token] = object{"id": token, "ids": []int{id}, "tokens": []string{token}}
 		return []any{object{"SpecialToken": object{"id": token, "type_id": 0}}}
 	}
-	single = append(around("bos", v.flag("add_bos_token", kind == "llama" || known.addBOS)), single...)
+	single = append(around("bos", v.flag("add_bos_token", kind == "llama" || kind == "gemma4" || known.addBOS)), single...)
 	single = append(single, around("eos", v.flag("add_eos_token", false))...)
 	if len(tokens) == 0 {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"glimpse/model"
 )
 
-// Cache holds the keys and values of one sequence: for every layer and KV head
+// Cache holds the keys and values of one sequence: for every layer that has some (Config.HoldsKV) and KV head
 // its own list of entries in ascending order of position, since heads may keep
 // different ones after eviction. A Cache belongs to one goroutine.
 type Cache struct {
@@ -31,7 +31,7 @@ type Cache struct {
 	freed   []int32 // by layer: the position after the last one that has left its window and is gone
 	whole   bool    // HoldWindows
 	counts  bool    // memory of a processor, which is only counted
-	held    int     // layer of which HoldWindow holds everything; -1: none
+	held    []bool  // layers of which HoldWindow holds everything
 	back    int32   // position that Truncate may go back to, see Undoable; -1: none
 
 	// onDevice are per layer the positions of the first entries of its heads where evictions have
@@ -69,7 +69,7 @@ const GrowEntries = 16
 func New(m *model.Model) *Cache {
 	c := &Cache{
 		dtype: m.CacheDType(), dims: make([]int, m.Config.Layers), heads: make([][]headCache, m.Config.Layers),
-		kv: model.KVShape{Heads: m.Config.KVHeads, Dim: m.Config.HeadDim}, windows: make([]int, m.Config.Layers), freed: make([]int32, m.Config.Layers), back: -1, held: -1,
+		kv: model.KVShape{Heads: m.Config.KVHeads, Dim: m.Config.HeadDim}, windows: make([]int, m.Config.Layers), freed: make([]int32, m.Config.Layers), back: -1, held: make([]bool, m.Config.Layers),
 		onDevice: make([]*kernels.Selection, m.Config.Layers), counts: m.Counts() && !m.Backend.Traits().Device,
 	}
 	if m.Config.LongRoPE != nil {
@@ -82,6 +82,9 @@ func New(m *model.Model) *Cache {
 		}
 	}
 	for l := range c.heads {
+		if m.Config.KVLayer(l) != l { // which has no heads here
+			continue
+		}
 		c.windows[l] = m.Config.Window(l)
 		kv := m.Config.KV(l)
 		c.dims[l], c.heads[l] = kv.Dim, make([]headCache, kv.Heads)
@@ -107,7 +110,7 @@ func (c *Cache) Layers() int { return len(c.heads) }
 // KVHeads is the number of KV heads of a layer without a window, and of all layers but for those of Config.LayerKV.
 func (c *Cache) KVHeads() int { return c.kv.Heads }
 
-// Heads is the number of KV heads of all layers that attend.
+// Heads is the number of KV heads of all layers that hold keys and values.
 func (c *Cache) Heads() (n int) {
 	for l := range c.heads {
 		if !c.recurs(l) {
@@ -117,7 +120,7 @@ func (c *Cache) Heads() (n int) {
 	return n
 }
 
-// LayerKVHeads is the number of KV heads of a layer.
+// LayerKVHeads is the number of KV heads that a layer holds pairs of; 0 where it reads those of another.
 func (c *Cache) LayerKVHeads(layer int) int { return len(c.heads[layer]) }
 
 // Entries is the number of pairs that a layer's KV head holds.
@@ -442,7 +445,7 @@ func (c *Cache) Fork(keep [][][]int32) (_ *Cache, err error) {
 	}
 	out := &Cache{
 		dtype: c.dtype, dims: c.dims, kv: c.kv, next: c.next, heads: make([][]headCache, len(c.heads)),
-		windows: c.windows, freed: slices.Clone(c.freed), whole: c.whole, back: -1, held: -1, onDevice: make([]*kernels.Selection, len(c.heads)),
+		windows: c.windows, freed: slices.Clone(c.freed), whole: c.whole, back: -1, held: make([]bool, len(c.heads)), onDevice: make([]*kernels.Selection, len(c.heads)),
 		long: c.long, longAfter: c.longAfter, expected: c.expected, counts: c.counts,
 		states: recurrence{shape: c.states.shape},
 	}

@@ -21,6 +21,7 @@ import (
 type PrefixCache struct {
 	limit       int64
 	chunk, page int          // tokens of a pass that go through a layer together, and of a page
+	holds       []bool       // layers that have keys and values
 	files       *prefixFiles // nil: memory alone
 
 	mu    sync.Mutex // of what follows: a prefix may be looked for on one goroutine while another's prompt runs
@@ -51,14 +52,24 @@ const (
 
 // NewPrefixCache returns an empty cache of at most limit bytes for prompts of the model.
 func NewPrefixCache(m *model.Model, limit int64) *PrefixCache {
-	at := 1 // a multiple of the rows that attention works on together, in every layer
-	for l := range m.Config.Layers {
-		rows := max(1, blockQueries*m.Config.KV(l).Heads/m.Config.Heads)
+	holds := make([]bool, m.Config.Layers)
+	for l := range holds {
+		holds[l] = m.Config.HoldsKV(l)
+	}
+	return &PrefixCache{limit: limit, chunk: m.ChunkRows(), page: BlockRows(&m.Config), holds: holds, roots: [2]*page{{}, {}}}
+}
+
+// BlockRows is a multiple of the rows of a prompt that attention works on together, in every layer: from one that is a multiple of it
+// on, rows are computed as those of the whole prompt, to the bit, if they are MinRows or more.
+func BlockRows(c *model.Config) int {
+	at := 1
+	for l := range c.Layers {
+		rows := max(1, blockQueries*c.KV(l).Heads/c.Heads)
 		if rows *= max(1, blockQueries/rows); at%rows != 0 {
 			at *= rows
 		}
 	}
-	return &PrefixCache{limit: limit, chunk: m.ChunkRows(), page: at, roots: [2]*page{{}, {}}}
+	return at
 }
 
 // end is the end of the page that begins at a token.
@@ -259,6 +270,9 @@ func (x *Prefix) Enter(c *Cache, layer int) {
 // where the layer ends or before, unless they have them: it is called after every chunk, before a window moves on.
 func (x *Prefix) Take(c *Cache, layer int) {
 	on := c.On(layer)
+	if len(c.heads[layer]) == 0 {
+		return
+	}
 	for _, g := range x.fresh {
 		n, from, held := len(g.tokens)/4, g.from(), c.heads[layer][0].pos
 		if g.pairs[layer] != nil || int(held[len(held)-1]) < from+n-1 {
@@ -284,6 +298,16 @@ func (g *page) from() int {
 	return n
 }
 
+// has tells that the pairs of all layers that hold some were taken.
+func (g *page) has(layers []bool) bool {
+	for l, holds := range layers {
+		if holds && g.pairs[l] == nil {
+			return false
+		}
+	}
+	return true
+}
+
 // Close ends the use of the pages. What was added is there for others if all layers were taken.
 func (x *Prefix) Close() {
 	p := x.of
@@ -294,7 +318,7 @@ func (x *Prefix) Close() {
 	}
 	for _, g := range slices.Backward(x.fresh) {
 		g.inUse--
-		if g.complete = !slices.ContainsFunc(g.pairs, func(heads []kernels.KV) bool { return heads == nil }); !g.complete {
+		if g.complete = g.has(p.holds); !g.complete {
 			p.drop(g)
 		} else if p.files != nil {
 			p.files.keep(g)

@@ -15,10 +15,10 @@ func gone(before int) int { return before / kernels.WindowBlock * kernels.Window
 func (c *Cache) HoldWindows() { c.whole = true }
 
 // HoldWindow makes a layer hold everything until FitWindow.
-func (c *Cache) HoldWindow(layer int) { c.held = layer }
+func (c *Cache) HoldWindow(layer int) { c.held[layer] = true }
 
 // slides tells that a layer holds its window alone.
-func (c *Cache) slides(layer int) bool { return c.windows[layer] > 0 && !c.whole && c.held != layer }
+func (c *Cache) slides(layer int) bool { return c.windows[layer] > 0 && !c.whole && !c.held[layer] }
 
 // slide drops what a row at position next of a layer, and all after it, do not see.
 func (c *Cache) slide(layer int, next int32) {
@@ -48,9 +48,7 @@ func (c *Cache) slide(layer int, next int32) {
 // FitWindow ends a prompt in a layer that holds its window alone, after which the next row is at position next: the memory
 // that its chunks have needed is freed.
 func (c *Cache) FitWindow(layer int, next int32) {
-	if c.held == layer {
-		c.held = -1
-	}
+	c.held[layer] = false
 	c.slide(layer, next)
 	if !c.slides(layer) {
 		return

@@ -61,14 +61,14 @@ func (g *Training) Sample(t testing.TB, m *model.Model) (cache *kvcache.Cache, t
 	if _, err := r.Prefill(ctx, cache, g.Prompt, runner.PrefillOptions{CacheOnly: true}); err != nil {
 		t.Fatal(err)
 	}
+	targets = make([]*kernels.Tensor, m.Config.Layers)
 	err := r.Probe(ctx, cache, model.TokenRows(g.Response), func(o *runner.Observation) error {
 		if m.Config.Recurrent(o.Layer) {
-			targets = append(targets, nil)
 			return nil
 		}
 		target := m.Backend.Alloc(o.Probes[0].DType, o.Probes[0].Shape...)
 		m.Backend.Copy(target, o.Probes[0])
-		targets = append(targets, target)
+		targets[o.Layer] = target
 		return nil
 	})
 	if err != nil {

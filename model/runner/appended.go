@@ -53,6 +53,17 @@ func (f *appendedProbes) positions(pos []int32, from, to int) []int32 {
 	return slices.Concat(pos[from:], f.pos)
 }
 
+// rowsWith are so many rows that begin with the prompt's.
+func (f *appendedProbes) rowsWith(tokens []int32, rows int) []embeddedRows {
+	out := []embeddedRows{{tokens: tokens}}
+	if rows > len(tokens) {
+		for _, p := range f.probes {
+			out = append(out, embeddedRows{learned: p.QueryRows})
+		}
+	}
+	return out
+}
+
 // lowRank are the updates of layer l for rows of which the first are the prompt's.
 func (f *appendedProbes) lowRank(l, prompt, rows int) func(model.Module) []update {
 	if rows == prompt {
@@ -69,8 +80,9 @@ func (f *appendedProbes) lowRank(l, prompt, rows int) func(model.Module) []updat
 }
 
 // observeAppended lets the appended rows attend, to the prompt and each probe to itself, and
-// adds their scores to o. Where no output is asked for, v and out are nil.
+// adds their scores to o. Where no output is asked for, v and out are nil; without k they have the pairs of another layer.
 func (p *prefillPass) observeAppended(o *Observation, q, k, v, out *kernels.Tensor) {
+	k, v = p.pairs.of(p.Runner, o.Layer, k, v)
 	for _, probe := range p.appended.probes {
 		rows := func(x *kernels.Tensor) *kernels.Tensor {
 			if x == nil {

@@ -45,6 +45,8 @@ func (p *learned) Rows() int { return p.count }
 func (p *learned) Embeddings(m *model.Model, dst *kernels.Tensor) {
 	kernels.Convert(dst, kernels.FromF64(p.rows, dst.Shape...))
 }
+
+func (*learned) Tokens() []int32 { return nil }
 func (p *learned) LowRank(l int, module model.Module) *model.LowRank {
 	if l == 1 && module == model.UpProj {
 		return nil // of one layer alone
@@ -90,14 +92,20 @@ func runProbed(t *testing.T, m *model.Model, cache *kvcache.Cache, tokens []int3
 // prompt is none the wiser.
 func TestAppendedProbes(t *testing.T) {
 	for device, tol := range map[string]float64{"cpu": 3e-5, "reference64": 1e-11} {
-		for _, name := range []string{"llama", "falcon", "window"} {
+		for _, name := range []string{"llama", "falcon", "window", "gemma4-e2b"} {
 			t.Run(device+"/"+name, func(t *testing.T) {
 				m := modeltest.Llama{Layers: 3, Seed: 2}.Open(t, device)
-				if name == "falcon" { // whose MLP reads what attention reads
-					m = modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, "falcon").Folder), device)
+				if name == "falcon" || name == "gemma4-e2b" { // whose MLP reads what attention reads; whose layers share caches
+					m = modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, name).Folder), device)
 				}
 				if name == "window" {
 					m.Config.Windows = []int{0, 9, 5}
+				}
+				updated := func(modules ...model.Module) []model.Module { // whose shapes are those of layer 0 in all layers
+					if name == "gemma4-e2b" {
+						return nil
+					}
+					return modules
 				}
 				tokens := modeltest.Tokens(m, 7, 41)
 				for _, earlier := range []int{0, 30} {
@@ -109,6 +117,9 @@ func TestAppendedProbes(t *testing.T) {
 							keep[h] = []int32{0, 3, 9, 10, 29}[h%3:]
 						}
 						for l := range before.Layers() {
+							if !m.Config.HoldsKV(l) {
+								continue
+							}
 							if err := before.Retain(l, keep); err != nil {
 								t.Fatal(err)
 							}
@@ -116,10 +127,10 @@ func TestAppendedProbes(t *testing.T) {
 					}
 					capture := runner.Capture{
 						Probes: []model.QueryRows{
-							newLearned(m, 1, 5, model.Modules...), model.TokenRows{3, 4, 5}, newLearned(m, 2, 2, model.QProj, model.UpProj, model.DownProj),
+							newLearned(m, 1, 5, updated(model.Modules...)...), model.TokenRows{3, 4, 5}, newLearned(m, 2, 2, updated(model.QProj, model.UpProj, model.DownProj)...),
 							model.ShiftedTokens{TokenRows: model.TokenRows{6, 7}, By: -9}, model.ShiftedTokens{TokenRows: model.TokenRows{6, 7}, By: 3},
 						},
-						PeakProbes: []model.QueryRows{newLearned(m, 3, 4, model.KProj, model.VProj, model.OProj)},
+						PeakProbes: []model.QueryRows{newLearned(m, 3, 4, updated(model.KProj, model.VProj, model.OProj)...)},
 					}
 					for i, opt := range []runner.PrefillOptions{
 						{Capture: capture},

@@ -84,7 +84,7 @@ func (r *Runner) stepBatch(ctx context.Context, steps []*batchStep, rows int) (*
 	for len(batch.views) < n {
 		batch.views = append(batch.views, newStepViews(m))
 	}
-	batch.layerRows = layerRows{Runner: r, x: x, h: h, at: rowPositions{pos: pos, caches: caches}, low: noLowRank}
+	batch.layerRows = layerRows{Runner: r, x: x, h: h, at: rowPositions{pos: pos, caches: caches}, low: noLowRank, rows: []embeddedRows{{tokens: ids}}}
 	batch.steps = steps
 	for l := range c.Layers {
 		batch.enter(l)
@@ -185,15 +185,21 @@ func (s *stepViews) attend(p *batchRows, i int, q, k, v, out *kernels.Tensor) {
 	s.pass.observed = step.opt.Capture.in(p.l)
 	o := &Observation{Layer: p.l, Cache: step.cache}
 	s.pass.startAllRows(o)
-	keys := k.RowsInto(&s.k, i, i+1)
-	step.cache.Append(p.l, keys, v.RowsInto(&s.v, i, i+1), at)
-	past := s.past[:step.cache.LayerKVHeads(p.l)]
+	var keys *kernels.Tensor
+	if k != nil {
+		keys = k.RowsInto(&s.k, i, i+1)
+		step.cache.Append(p.l, keys, v.RowsInto(&s.v, i, i+1), at)
+	}
+	from := p.Model.Config.KVLayer(p.l)
+	past := s.past[:step.cache.LayerKVHeads(from)]
 	for h := range past {
-		past[h] = step.cache.PairInto(p.l, h, &s.pairs[2*h], &s.pairs[2*h+1])
+		past[h] = step.cache.PairInto(from, h, &s.pairs[2*h], &s.pairs[2*h+1])
 	}
 	s.attention = p.attention(past, p.l, q.RowsInto(&s.q, i, i+1), at)
 	if step.err = s.pass.attendRows(o, row, &s.attention, keys, 0, true); step.err == nil && step.opt.Observe != nil {
-		step.err = step.opt.Observe(o)
+		if o = s.pass.joint.add(s.pass.Runner, o); o != nil {
+			step.err = step.opt.Observe(o)
+		}
 	}
 	s.pass.arena.Release(nil)
 }
@@ -202,7 +208,7 @@ func (s *stepViews) attend(p *batchRows, i int, q, k, v, out *kernels.Tensor) {
 func (s *stepViews) forget() {
 	clear(s.past)
 	clear(s.pairs)
-	s.attention, s.pass.cache, s.pass.opt = kernels.Attend{}, nil, PrefillOptions{}
+	s.attention, s.pass.cache, s.pass.opt, s.pass.joint = kernels.Attend{}, nil, PrefillOptions{}, nil
 }
 
 // hostLogits are the first n rows of y on the host.

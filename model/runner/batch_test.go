@@ -188,7 +188,7 @@ func TestBatchObserves(t *testing.T) {
 				to.values = append(to.values, o.AllRows.Float64s(), o.Squares.Float64s())
 			}
 			if o.Queries != nil {
-				to.values = append(to.values, o.Queries.Float64s(), o.Keys.Float64s())
+				to.values = append(to.values, o.Queries[0].Float64s(), o.Keys.Float64s())
 			}
 			if o.Layer == 1 { // as a policy that evicts
 				n := o.Cache.Entries(1, 0)

@@ -51,7 +51,9 @@ func (c Capture) Merge(other Capture) Capture {
 	}
 }
 
-// Observation is what was observed in one layer, nothing of a recurrent one. All scores are logarithms of
+// Observation is what was observed in one layer, nothing of a recurrent one. Of layers that share a KV cache (Config.KVFrom) it is
+// one for all: the layer is that which holds the cache, scores are means over the layers, as if their rows were rows of one, Peak
+// fields the largest of any, and lse sums. All scores are logarithms of
 // mean (of the Peak fields: largest) attention probabilities, [heads, width]; the column of query head h and
 // index j belongs to entry j of KV head h / group, and columns beyond that
 // head's entries are undefined. Tensors are valid until the observer returns.
@@ -77,12 +79,12 @@ type Observation struct {
 	StepDone bool
 	Joint    *kernels.Tensor
 
-	Queries *kernels.Tensor // [rows, heads, headDim]
-	Keys    *kernels.Tensor // [rows, kvHeads, headDim]
+	Queries []*kernels.Tensor // [rows, heads, headDim] of each layer that reads the cache
+	Keys    *kernels.Tensor   // [rows, kvHeads, headDim]
 }
 
 // Observer receives the observations of a pass, layer by layer in ascending
-// order, once the layer is done with all rows. It may call Cache.Retain on the
+// order, once the layer is done with all rows, and of a cache that layers share once the last of them is. It may call Cache.Retain on the
 // observation's layer: the later layers don't read it, so the memory of a
 // layer's full cache is free before the next layer's is needed
 // (LookaheadKV, arXiv:2603.10899, algorithm 2). Of a decoding step it may be that all layers have run

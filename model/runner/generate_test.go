@@ -138,8 +138,8 @@ func TestGenerateStops(t *testing.T) {
 			MaxNew: 5, IgnoreEnd: true, Capture: runner.Capture{Windows: []int{1}, Queries: true},
 			Observe: func(o *runner.Observation) error {
 				layers++
-				if o.Queries.Dim0() != 1 || o.Keys.Dim0() != 1 || o.Windows[0].Width() != o.Cache.Entries(o.Layer, 0) {
-					t.Errorf("layer %d: queries %v, keys %v, window %v", o.Layer, o.Queries.Shape, o.Keys.Shape, o.Windows[0].Shape)
+				if o.Queries[0].Dim0() != 1 || o.Keys.Dim0() != 1 || o.Windows[0].Width() != o.Cache.Entries(o.Layer, 0) {
+					t.Errorf("layer %d: queries %v, keys %v, window %v", o.Layer, o.Queries[0].Shape, o.Keys.Shape, o.Windows[0].Shape)
 				}
 				return nil
 			},

@@ -165,19 +165,25 @@ func compareGolden(t *testing.T, m *model.Model, p modeltest.GoldenPrompt, also 
 			if m.Config.Recurrent(o.Layer) {
 				return nil
 			}
-			layer := 0 // of those that attend
-			for l := range o.Layer {
-				if !m.Config.Recurrent(l) {
-					layer++
+			layer := func(of int) (n int) { // of those that attend
+				for l := range of {
+					if !m.Config.Recurrent(l) {
+						n++
+					}
 				}
+				return n
 			}
 			s := o.Windows[0].Float32s()
 			width := o.Windows[0].Width()
+			readers := m.Config.Readers(o.Layer) // whose mean it is
 			for h := range m.Config.Heads {
-				want := p.Attention.At(layer, h, at)
 				for j := range row + 1 {
+					want := 0.0
+					for _, reader := range readers {
+						want += float64(p.Attention.At(layer(reader), h, at)[j]) / float64(len(readers))
+					}
 					got := math.Exp(float64(s[h*width+j]))
-					attention.see(t, math.Abs(got-float64(want[j])), "%d tokens: attention of layer %d head %d row %d on %d", n, o.Layer, h, row, j)
+					attention.see(t, math.Abs(got-want), "%d tokens: attention of layer %d head %d row %d on %d", n, o.Layer, h, row, j)
 				}
 			}
 			return nil

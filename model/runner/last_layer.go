@@ -39,9 +39,11 @@ func (p *prefillPass) lastLayer(l int, o *Observation, chunks [][2]int) error {
 }
 
 func (c *lastRows) Projections() (q, k, v *kernels.Tensor) {
-	k = c.project(model.KProj, c.h)
-	prompt := layerRows{Runner: c.Runner, l: c.l, low: noLowRank}
-	v = prompt.values(firstRows(k, c.prompt), firstRows(c.h, c.prompt))
+	if !c.shares() {
+		k = c.project(model.KProj, c.h)
+		prompt := layerRows{Runner: c.Runner, l: c.l, low: noLowRank}
+		v = prompt.values(firstRows(k, c.prompt), firstRows(c.h, c.prompt))
+	}
 	if rows := c.tail + c.pass.appended.rows; c.last && rows > 0 {
 		n := len(c.pass.pos)
 		c.queries = c.pass.normalised(c.l, n-c.tail, n+c.pass.appended.rows, model.QProj)
@@ -70,7 +72,7 @@ func (c *lastRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error
 	if p.observed.AllRows {
 		pos := c.at.pos[:prompt]
 		all := &layerRows{Runner: c.Runner, l: c.l, at: at(p.cache, pos), low: noLowRank}
-		a := p.attend(p.cache, c.l, model.NormRotate(all, c.Model, c.l, model.QProj, all.project(model.QProj, firstRows(c.h, prompt))), pos)
+		a := c.attendChunk(model.NormRotate(all, c.Model, c.l, model.QProj, all.project(model.QProj, firstRows(c.h, prompt))), pos)
 		lse := p.alloc(c.Model.Config.Heads, prompt)
 		b.Attention(nil, lse, a)
 		p.allRows(c.o, a, lse, c.from)
@@ -79,7 +81,7 @@ func (c *lastRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error
 		return nil, false, nil
 	}
 	if rows := q.Dim0(); rows > tail {
-		p.observeAppended(c.o, q.Rows(tail, rows), k.Rows(prompt, k.Dim0()), nil, nil)
+		p.observeAppended(c.o, q.Rows(tail, rows), rowsFrom(k, prompt), nil, nil)
 	}
 	if tail == 0 {
 		return nil, false, nil
@@ -94,7 +96,7 @@ func (c *lastRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error
 		return nil, false, err
 	}
 	p.windows(c.o, a, a.Q, firstRows(k, prompt))
-	c.x, c.h, c.next, c.low = p.x.Rows(n-1, n), c.queries.Rows(tail-1, tail), p.last, noLowRank
+	c.x, c.h, c.next, c.low, c.rows = p.x.Rows(n-1, n), c.queries.Rows(tail-1, tail), p.last, noLowRank, []embeddedRows{{tokens: p.tokens[n-1:]}}
 	if layer := &c.Model.Network.Layers[c.l]; (layer.Shared() || layer.OutputGate.Weight != nil) && c.h.DType != b.Compute() { // they are read once more
 		c.h = p.normalised(c.l, n-1, n, attentionReaders(c.Model, c.l)...)
 	}

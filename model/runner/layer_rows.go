@@ -1,6 +1,8 @@
 package runner
 
 import (
+	"slices"
+
 	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/kvcache"
@@ -16,6 +18,7 @@ type layerRows struct {
 	next *kernels.Tensor // takes x through the norm that follows, and may be h; nil leaves it to others
 	at   rowPositions
 	low  func(model.Module) []update
+	rows []embeddedRows // that x was made of, where layers have inputs of their own
 
 	group [3]kernels.LinearRows // argument of the backend
 }
@@ -24,7 +27,13 @@ type layerRows struct {
 // of several.
 const decodeRows = 8
 
+// shares tells that the layer attends to the keys and values of another.
+func (r *layerRows) shares() bool { return r.Model.Config.KVLayer(r.l) != r.l }
+
 func (r *layerRows) Projections() (q, k, v *kernels.Tensor) {
+	if r.shares() {
+		return r.project(model.QProj, r.h), nil, nil
+	}
 	if keys := r.Model.Network.Layers[r.l].Linear(model.VProj) == nil; keys || len(r.low(model.QProj))+len(r.low(model.KProj))+len(r.low(model.VProj)) > 0 {
 		q, k = r.project(model.QProj, r.h), r.project(model.KProj, r.h)
 		return q, k, r.values(k, r.h)
@@ -120,6 +129,9 @@ func (r *layerRows) Linear(m model.Module, x *kernels.Tensor, scale float64) *ke
 func (r *layerRows) Normalised() *kernels.Tensor { return r.h }
 
 func (r *layerRows) Read(n model.Norm, readers []model.Module) *kernels.Tensor {
+	if n.Weight == nil {
+		return r.x
+	}
 	return r.normInto(r.input(r.l, r.x.Dim0(), r.x.Width(), readers...), r.x, n)
 }
 
@@ -149,8 +161,8 @@ func (r *layerRows) Gated(h *kernels.Tensor) (*kernels.Tensor, bool) {
 	return act, true
 }
 
-func (r *layerRows) GateMul(how kernels.Gate, gate, up *kernels.Tensor) *kernels.Tensor {
-	act := r.input(r.l, up.Dim0(), up.Width(), model.DownProj)
+func (r *layerRows) GateMul(how kernels.Gate, gate, up *kernels.Tensor, reader model.Module) *kernels.Tensor {
+	act := r.input(r.l, up.Dim0(), up.Width(), reader)
 	if how == kernels.SiLU {
 		r.on.SiLUMul(act, gate, up)
 	} else {
@@ -168,6 +180,38 @@ func (r *layerRows) GELU(x *kernels.Tensor) *kernels.Tensor {
 func (r *layerRows) Experts(e *model.Experts, h *kernels.Tensor, scale float64) *kernels.Tensor {
 	y := r.alloc(h.Shape...)
 	e.Forward(y, model.Pass{On: r.on, Arena: r.arena, H: h}, scale)
+	return y
+}
+
+func (r *layerRows) Sum(a, b *kernels.Tensor) *kernels.Tensor {
+	r.on.Add(a, a, b)
+	return a
+}
+
+// embeddedRows are rows that were embedded together: of tokens, or of a probe.
+type embeddedRows struct {
+	tokens  []int32
+	learned model.QueryRows // nil: of tokens
+}
+
+func (r *layerRows) Input(in *model.LayerInput) *kernels.Tensor {
+	y := r.alloc(r.x.Dim0(), in.Projection.Dim0())
+	mark := r.arena.Mark()
+	defer r.arena.Release(mark)
+	e, tokens := r.alloc(r.x.Shape...), make([]int32, 0, r.x.Dim0())
+	for _, part := range r.rows {
+		from, rows := len(tokens), model.QueryRows(model.TokenRows(part.tokens))
+		if part.learned != nil {
+			rows = part.learned
+		}
+		rows.Embeddings(r.Model, e.Rows(from, from+rows.Rows()))
+		if own := rows.Tokens(); own != nil {
+			tokens = append(tokens, own...)
+		} else {
+			tokens = append(tokens, slices.Repeat([]int32{in.Padding}, rows.Rows())...)
+		}
+	}
+	in.Rows(r.on, r.arena, y, e, tokens)
 	return y
 }
 

@@ -70,7 +70,7 @@ func (p *prefillPass) windows(o *Observation, a *kernels.Attend, q, k *kernels.T
 		o.PeakWindows = append(o.PeakWindows, p.peaks(window, lse))
 	}
 	if p.observed.Queries {
-		o.Queries, o.Keys = q, k
+		o.Queries, o.Keys = []*kernels.Tensor{q}, k
 	}
 }
 
@@ -80,14 +80,17 @@ func (p *prefillPass) startAllRows(o *Observation) {
 	if !p.observed.AllRows {
 		return
 	}
+	layer, width := p.Model.Config.KVLayer(o.Layer), 0
 	if len(p.pos) > 1 { // whose chunks add to the columns of those before
-		p.cache.HoldWindow(o.Layer)
+		p.cache.HoldWindow(layer)
 	}
-	width := 0
-	for h := range p.cache.LayerKVHeads(o.Layer) {
-		width = max(width, p.cache.Entries(o.Layer, h))
+	for h := range p.cache.LayerKVHeads(layer) {
+		width = max(width, p.cache.Entries(layer, h))
 	}
-	o.AllRows = p.alloc(p.Model.Config.Heads, width+len(p.pos))
+	if layer == o.Layer { // the rows' own pairs are to come
+		width += len(p.pos)
+	}
+	o.AllRows = p.alloc(p.Model.Config.Heads, width)
 	p.on.Fill(o.AllRows, math.Inf(-1))
 	if p.observed.Squares {
 		o.Squares = p.alloc(o.AllRows.Shape...)
@@ -184,14 +187,7 @@ func (r *Runner) peaks(a *kernels.Attend, lse *kernels.Tensor) *kernels.Tensor {
 	for at := range a.Rows() {
 		one := rowsOf(a, at, at+1)
 		if a.K == nil { // the rows' own pairs are the last of the past: this row does not see the later ones
-			one.Past = make([]kernels.KV, len(a.Past))
-			for h, kv := range a.Past {
-				n := max(0, kv.Entries()-(a.Rows()-1-at))
-				one.Past[h] = kernels.KV{K: kv.K.Rows(0, n), V: kv.V.Rows(0, n), Positions: kv.Positions}
-				if kv.Positions != nil {
-					one.Past[h].Positions = kv.Positions[:n]
-				}
-			}
+			one.Past = withoutLast(a.Past, a.Rows()-1-at)
 		}
 		one.K, one.V = nil, nil
 		b.CopyHead(rowLSE, lse.Reshape(a.Heads(), a.Rows(), 1), at)

@@ -102,8 +102,12 @@ func (p *prefillPass) run(ctx context.Context, chunks [][2]int) error {
 		} else if n > kvcache.GrowEntries {
 			p.cache.ReserveLayer(l, n-chunks[0][0], p.longestChunk())
 		}
-		if err := p.layer(l, chunks); err != nil {
-			return err
+		if needed := p.needed(l, chunks); len(needed) > 0 {
+			if err := p.layer(l, needed); err != nil {
+				return err
+			}
+		} else if from := p.Model.Config.KVLayer(l); l == p.Model.Config.LastReader(from) {
+			p.cache.FitWindow(from, p.pos[n-1]+1)
 		}
 		if p.done != nil {
 			rows, layers := int64(chunks[len(chunks)-1][1]-chunks[0][0]), int64(p.Model.Config.Layers)

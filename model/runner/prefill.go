@@ -21,9 +21,12 @@ type prefillPass struct {
 	last     *kernels.Tensor // the last row [1, hidden] through the final norm
 	appended appendedProbes  // probes that run with the last chunk
 	probes   []*probePass    // others, of means and then of peaks
-	chunks   [][2]int        // of rows that go through a layer together
-	chunk    chunkRows       // in the present layer
-	stage    int             // of the model, that the pass is on
+	joint    jointObservations
+	tokens   []int32
+	pairs    sharedPairs // of appended probes
+	chunks   [][2]int    // of rows that go through a layer together
+	chunk    chunkRows   // in the present layer
+	stage    int         // of the model, that the pass is on
 	// pipelined: passes on several devices run at the same time.
 	pipelined bool
 	done      func(more int) // of Runner.OnPrefill, or nil
@@ -33,7 +36,7 @@ type prefillPass struct {
 // newPrefillPass prepares a pass of tokens that follow the cache.
 func (r *Runner) newPrefillPass(cache *kvcache.Cache, opt PrefillOptions, tokens []int32) *prefillPass {
 	m, n := r.Model, len(tokens)
-	p := &prefillPass{Runner: r, cache: cache, opt: opt, pos: kvcache.Positions(cache.Next(), n), rowsDone: new(atomic.Int64)}
+	p := &prefillPass{Runner: r, cache: cache, opt: opt, tokens: tokens, pos: kvcache.Positions(cache.Next(), n), rowsDone: new(atomic.Int64)}
 	if opt.appendProbes || appendsProbes(m) {
 		p.appended = newAppended(opt.Capture, cache.Next()+int32(n))
 	}
@@ -41,6 +44,12 @@ func (r *Runner) newPrefillPass(cache *kvcache.Cache, opt PrefillOptions, tokens
 	p.x = r.alloc(n+p.appended.rows, m.Config.Hidden)
 	m.Backend.Gather(p.x.Rows(0, n), m.Network.Embedding, tokens)
 	p.appended.embed(m, p.x)
+	p.pairs = r.newSharedPairs(p.appended.rows)
+	for l := range m.Config.Layers {
+		if from := m.Config.KVLayer(l); from != l && n > 1 { // chunks of the later layer see what the window has left
+			cache.HoldWindow(from)
+		}
+	}
 	if p.appended.rows == 0 {
 		for i, probe := range slices.Concat(opt.Capture.Probes, opt.Capture.PeakProbes) {
 			pass := r.newProbePass(cache, probe, cache.Next()+int32(n))
@@ -155,13 +164,20 @@ func (p *prefillPass) layer(l int, chunks [][2]int) error {
 			o.addProbe(scores, lse, probe.peak)
 		}
 	}
+	n, shares := len(p.pos), p.Model.Config.KVFrom != nil
+	if o = p.joint.add(p.Runner, o); o == nil { // layers are to come that read the same pairs
+		return nil
+	}
+	if shares && n > 1 && !p.observed.AllRows { // what a window holds now is not what it will
+		p.cache.FitWindow(o.Layer, p.pos[n-1]+1)
+	}
 	if p.opt.Observe != nil {
 		if err := p.opt.Observe(o); err != nil {
 			return err
 		}
 	}
-	if n := len(p.pos); n > 1 {
-		p.cache.FitWindow(l, p.pos[n-1]+1)
+	if n > 1 {
+		p.cache.FitWindow(o.Layer, p.pos[n-1]+1)
 	}
 	return nil
 }
@@ -202,10 +218,18 @@ func (p *prefillPass) following(l, from, to int) *kernels.Tensor {
 
 // firstRows are the first n rows of x.
 func firstRows(x *kernels.Tensor, n int) *kernels.Tensor {
-	if x.Dim0() == n {
+	if x == nil || x.Dim0() == n {
 		return x
 	}
 	return x.Rows(0, n)
+}
+
+// rowsFrom are the rows of x from the given one on.
+func rowsFrom(x *kernels.Tensor, from int) *kernels.Tensor {
+	if x == nil {
+		return nil
+	}
+	return x.Rows(from, x.Dim0())
 }
 
 // chunkRows are rows of a pass that go through a layer together: of the prompt and, with
@@ -225,7 +249,7 @@ func (c *chunkRows) start(p *prefillPass, l int, o *Observation, chunk [2]int, r
 	*c = chunkRows{pass: p, o: o, from: from, prompt: prompt, last: chunk[1] == len(p.pos)}
 	c.layerRows = layerRows{
 		Runner: p.Runner, l: l, x: p.x.Rows(from, to), h: p.normalised(l, from, to, readers...),
-		at: at(p.cache, p.appended.positions(p.pos, from, to)), low: p.appended.lowRank(l, prompt, to-from),
+		at: at(p.cache, p.appended.positions(p.pos, from, to)), low: p.appended.lowRank(l, prompt, to-from), rows: p.appended.rowsWith(p.tokens[from:chunk[1]], to-from),
 	}
 }
 
@@ -278,7 +302,7 @@ func (c *chunkRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, erro
 		return nil, false, err
 	}
 	if all > n {
-		p.observeAppended(c.o, q.Rows(n, all), k.Rows(n, all), v.Rows(n, all), out.Rows(n, all))
+		p.observeAppended(c.o, q.Rows(n, all), rowsFrom(k, n), rowsFrom(v, n), out.Rows(n, all))
 	}
 	return out, true, nil
 }
@@ -287,9 +311,21 @@ func (c *chunkRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, erro
 // attend.
 func (c *chunkRows) appendPairs(q, k, v *kernels.Tensor) *kernels.Attend {
 	cache, pos := c.pass.cache, c.at.pos[:c.prompt]
-	cache.Append(c.l, firstRows(k, c.prompt), firstRows(v, c.prompt), pos)
+	if k != nil {
+		cache.Append(c.l, firstRows(k, c.prompt), firstRows(v, c.prompt), pos)
+	}
 	if q == nil {
 		return nil
 	}
-	return c.attend(cache, c.l, firstRows(q, c.prompt), pos)
+	return c.attendChunk(firstRows(q, c.prompt), pos)
+}
+
+// attendChunk lets queries of the prompt's rows in the chunk attend. Where another layer has appended the pairs, those of later
+// chunks are there, too.
+func (c *chunkRows) attendChunk(q *kernels.Tensor, pos []int32) *kernels.Attend {
+	a := c.attend(c.pass.cache, c.l, q, pos)
+	if c.shares() {
+		a.Past = withoutLast(a.Past, len(c.pass.pos)-c.from-c.prompt)
+	}
+	return a
 }

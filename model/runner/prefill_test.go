@@ -310,7 +310,7 @@ func TestObserveQueries(t *testing.T) {
 			return y
 		}
 		if _, err := r.Step(background, cache, 9, runner.Capture{Queries: true}, func(o *runner.Observation) error {
-			queries[o.Layer], keys[o.Layer] = clone(o.Queries), clone(o.Keys)
+			queries[o.Layer], keys[o.Layer] = clone(o.Queries[0]), clone(o.Keys)
 			return nil
 		}); err != nil {
 			t.Fatal(err)
@@ -323,7 +323,7 @@ func TestObserveQueries(t *testing.T) {
 			t.Fatal(err)
 		}
 		for l := range want {
-			got := r.ObserveQueries(full, l, queries[l], keys[l])
+			got := r.ObserveQueries(full, l, queries[l:l+1], keys[l])
 			compare.Close(t, device, got.Float32s(), want[l], 1e-5, compare.Floor(1))
 		}
 	}

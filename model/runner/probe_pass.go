@@ -11,7 +11,9 @@ type probePass struct {
 	layerRows
 	cache       *kvcache.Cache
 	probe       model.QueryRows
-	peak        bool            // the largest probability of any row instead of the mean
+	peak        bool // the largest probability of any row instead of the mean
+	pairs       sharedPairs
+	joint       jointObservations
 	scores, lse *kernels.Tensor // on the cache, in the layer that has run
 }
 
@@ -20,7 +22,8 @@ func (r *Runner) newProbePass(cache *kvcache.Cache, probe model.QueryRows, from 
 	x := r.alloc(n, r.Model.Config.Hidden)
 	probe.Embeddings(r.Model, x)
 	h := r.norm(x, r.Model.Network.Layers[0].AttentionNorm)
-	return &probePass{layerRows: layerRows{Runner: r, x: x, h: h, at: at(cache, kvcache.Positions(firstPosition(probe, from), n))}, cache: cache, probe: probe}
+	rows := []embeddedRows{{learned: probe}}
+	return &probePass{layerRows: layerRows{Runner: r, x: x, h: h, rows: rows, at: at(cache, kvcache.Positions(firstPosition(probe, from), n))}, cache: cache, probe: probe, pairs: r.newSharedPairs(n)}
 }
 
 // layer runs the rows, which have entered layer l or the one before, through it and returns their scores on the cache, and
@@ -40,6 +43,9 @@ func (p *probePass) Projections() (q, k, v *kernels.Tensor) {
 	if p.reach() {
 		return p.layerRows.Projections()
 	}
+	if p.shares() {
+		return p.project(model.QProj, p.h), nil, nil
+	}
 	return p.project(model.QProj, p.h), p.project(model.KProj, p.h), nil
 }
 
@@ -53,7 +59,7 @@ func (p *probePass) DeltaNet(d *model.DeltaNet, scale float64) (*kernels.Tensor,
 
 func (p *probePass) Attend(q, k, v *kernels.Tensor) (out *kernels.Tensor, ok bool, err error) {
 	a := p.attend(p.cache, p.l, q, p.at.pos)
-	a.K, a.V = k, v
+	a.K, a.V = p.pairs.of(p.Runner, p.l, k, v)
 	if p.reach() {
 		out = p.alloc(len(p.at.pos), p.Model.Config.Heads*p.headDim())
 	}

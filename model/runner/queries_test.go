@@ -40,7 +40,9 @@ func TestQueries(t *testing.T) {
 		for _, id := range rows {
 			_, err := r.Prefill(background, cache, []int32{id}, runner.PrefillOptions{Capture: runner.Capture{Queries: true}, Observe: func(o *runner.Observation) error {
 				if !m.Config.Recurrent(o.Layer) {
-					want[o.Layer] = append(want[o.Layer], o.Queries.Float64s()...)
+					for i, reader := range m.Config.Readers(o.Layer) {
+						want[reader] = append(want[reader], o.Queries[i].Float64s()...)
+					}
 				}
 				return nil
 			}})

@@ -176,8 +176,10 @@ func (r *Runner) Probe(ctx context.Context, cache *kvcache.Cache, probe model.Qu
 		if scores != nil {
 			o.addProbe(scores, lse, false)
 		}
-		if err := observe(o); err != nil {
-			return err
+		if o = p.joint.add(p.Runner, o); o != nil {
+			if err := observe(o); err != nil {
+				return err
+			}
 		}
 		arena.Release(mark)
 		if err := r.pause(); err != nil {
@@ -188,16 +190,24 @@ func (r *Runner) Probe(ctx context.Context, cache *kvcache.Cache, probe model.Qu
 }
 
 // ObserveQueries returns the scores [heads, entries] that given queries [rows,
-// heads, headDim] with own keys [rows, kvHeads, headDim], both rotated to the
-// positions that follow the cache, pay to a layer of it. The result is the
+// heads, headDim] of each of the layers that read a layer's pairs, with own keys [rows, kvHeads, headDim], all rotated to the
+// positions that follow the cache, pay to it, joined as in an Observation. The result is the
 // caller's.
-func (r *Runner) ObserveQueries(cache *kvcache.Cache, layer int, queries, keys *kernels.Tensor) *kernels.Tensor {
+func (r *Runner) ObserveQueries(cache *kvcache.Cache, layer int, queries []*kernels.Tensor, keys *kernels.Tensor) *kernels.Tensor {
 	r.release()
 	defer r.release()
 	on := r.of(layer)
-	a := on.attend(cache, layer, queries, kvcache.Positions(cache.Next(), queries.Dim0()))
-	a.K = keys
-	return on.observe(a, on.on)
+	var scores *kernels.Tensor
+	for i, reader := range r.Model.Config.Readers(layer) {
+		a := on.attend(cache, reader, queries[i], kvcache.Positions(cache.Next(), keys.Dim0()))
+		a.K = keys
+		if one := on.observe(a, on.on); i == 0 {
+			scores = one
+		} else {
+			on.on.MergeScores(scores, one, float64(i), 1)
+		}
+	}
+	return scores
 }
 
 func checkTokens(m *model.Model, cache *kvcache.Cache, tokens []int32) error {
@@ -221,7 +231,7 @@ func (r *Runner) alloc(shape ...int) *kernels.Tensor {
 
 // attend lets rotated queries at positions pos attend to a layer of the cache.
 func (r *Runner) attend(cache *kvcache.Cache, layer int, q *kernels.Tensor, pos []int32) *kernels.Attend {
-	a := r.attention(cache.View(layer), layer, q, pos)
+	a := r.attention(cache.View(r.Model.Config.KVLayer(layer)), layer, q, pos)
 	return &a
 }
 

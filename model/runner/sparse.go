@@ -11,7 +11,8 @@ import (
 // SparseStep is a decoding step in one layer before its attention is computed.
 // Who gets it chooses the entries that the step attends to; only those are read.
 type SparseStep struct {
-	Layer   int
+	Layer   int             // whose pairs are read
+	Reader  int             // the layer that reads them, which may be one after it
 	Cache   *kvcache.Cache  // the step's own pairs are the last entries
 	Queries *kernels.Tensor // [1, heads, headDim], rotated
 	// First is, per KV head, the first entry that the step sees: more than 0 where
@@ -80,7 +81,7 @@ func (r *Runner) restrict(choose SparseAttention, cache *kvcache.Cache, layer in
 	if a.Rows() != 1 {
 		return nil, nil, nil, fmt.Errorf("sparse attention of %d rows, want a decoding step of 1", a.Rows())
 	}
-	s := &SparseStep{Layer: layer, Cache: cache, Queries: a.Q, First: make([]int, len(a.Past)), runner: r, attend: a}
+	s := &SparseStep{Layer: r.Model.Config.KVLayer(layer), Reader: layer, Cache: cache, Queries: a.Q, First: make([]int, len(a.Past)), runner: r, attend: a}
 	for h, kv := range a.Past {
 		s.First[h] = kvcache.FirstSeen(kv.Positions, a.Positions[0], a.Window)
 	}
