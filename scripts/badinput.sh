@@ -83,7 +83,7 @@ refuse "GGUF file cut short" "model.gguf|offset 8" "${example[@]}" --model "$giv
 head -c 3000 "$root/model/gguf/testdata/llama.gguf" >"$given/cut.gguf"
 refuse "GGUF file cut in its tensors" "cut.gguf|truncated" "${example[@]}" --model "$given/cut.gguf"
 sed 's/^\(GGUF.*\)general.architecture\(.\{12\}\)llama/\1general.architecture\2bloom/' "$root/model/gguf/testdata/llama.gguf" >"$given/bloom.gguf"
-refuse "GGUF file of another architecture" 'key "general.architecture": unknown architecture "bloom"|want one of: falcon, gemma2, gemma3, glm4, glm4moe, gpt-oss, granite, llama' "${example[@]}" --model "$given/bloom.gguf"
+refuse "GGUF file of another architecture" 'key "general.architecture": unknown architecture "bloom"|want one of: falcon, gemma2, gemma3, gemma4, glm4, glm4moe, gpt-oss, granite, llama' "${example[@]}" --model "$given/bloom.gguf"
 printf 'text' >"$given/text.gguf"
 refuse "GGUF file that is none" 'text.gguf|want "GGUF"' "${example[@]}" --model "$given/text.gguf"
 cp "$root/checkpoints/gguf/testdata/split-00001-of-00003.gguf" "$given"
