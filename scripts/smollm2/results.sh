@@ -119,7 +119,11 @@ every() { # NAME [FLAG...]
     { while read -r policy; do echo "$policy"; awk -v name="$policy(" 'index($0, name) == 1' <<<"$tuned"; done })
   [ -z "$rest" ] || names=$(tr '\n' '\0' <<<"$names" | xargs -0 "$python" "$here/measured.py" lacking "$1${part:+.${part/\//of}}")
   [ -n "$names" ] || return 0
-  measure "$1" ${part:+--shard "$part"} --policy "$(paste -sd, <<<"$names")" "${learned[@]}" "${few[@]}" "${@:2}"
+  local kind adapters=() # those that one of the policies takes
+  for kind in lookaheadkv judgeq; do
+    ! grep -q "^$kind" <<<"$names" || adapters+=(--adapter "shipped/$kind")
+  done
+  measure "$1" ${part:+--shard "$part"} --policy "$(paste -sd, <<<"$names")" "${adapters[@]}" "${few[@]}" "${@:2}"
 }
 
 # parts measures the prompts of a long stage part by part: each is done and kept by itself.
