@@ -60,49 +60,7 @@ func TestRecurrentLayersAreLeftAlone(t *testing.T) {
 					t.Errorf("the full cache takes %d bytes, want %d", s.FullBytes, want)
 				}
 				want := generate(t, s, length)
-
-				study, err := newRuntime(m, p).StudyGenerate(background, []*eviction.Configured{p}, tokens, []int{budget}, runner.GenerateOptions{MaxNew: length, IgnoreEnd: true})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if p.Second == nil && v[0] != "oracle" {
-					fork, err := study.Session(study.Choices[0])
-					if err != nil {
-						t.Fatal(err)
-					}
-					if got := generate(t, fork, length); !slices.Equal(got, want) {
-						t.Errorf("a fork answers %v, a session %v", got, want)
-					}
-				}
-				// In a batch with another sequence, and then another turn.
-				together, alone := prefill(t, m, p, tokens, budget), prefill(t, m, p, tokens, budget)
-				var answers [2]*eviction.Answer
-				for i, s := range []*eviction.Session{together, alone} {
-					b := newBatch(t, m, 3)
-					if answers[i], err = b.Generate(s, runner.GenerateOptions{MaxNew: length, IgnoreEnd: true}); err != nil {
-						t.Fatal(err)
-					}
-					if i == 0 {
-						if _, err := b.Generate(prefill(t, m, policy(t, m, "h2o"), tokens[:31], budget), runner.GenerateOptions{MaxNew: length / 2, IgnoreEnd: true}); err != nil {
-							t.Fatal(err)
-						}
-					}
-					if err := b.Run(background); err != nil {
-						t.Fatal(err)
-					}
-					if err := answers[i].Err(); err != nil {
-						t.Fatal(err)
-					}
-					if err := s.Turn(background, tokens[:20], nil); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if !slices.Equal(answers[0].Tokens(), answers[1].Tokens()) || !sameBits(together.Logits(), alone.Logits()) {
-					t.Errorf("in a batch it answers %v, alone in one %v, or the next turn differs", answers[0].Tokens(), answers[1].Tokens())
-				}
-				if got, want := together.Traffic, alone.Traffic; got != want {
-					t.Errorf("reads %+v in a batch, %+v alone in one", got, want)
-				}
+				sameElsewhere(t, m, p, tokens, budget, want)
 				if steps := s.Traffic.Steps; steps != length-1 {
 					t.Errorf("counts %d steps, want %d", steps, length-1)
 				}
@@ -260,4 +218,53 @@ func TestPrefixesOfStates(t *testing.T) {
 			sameSession(t, got, prefill(t, m, p, tokens, 20))
 		}
 	})
+}
+
+// sameElsewhere: a study's fork gives the answer want to tokens, as a session does, and in a batch with another sequence an answer,
+// the turn after it and what both read are those of one alone in a batch.
+func sameElsewhere(t *testing.T, m *model.Model, p *eviction.Configured, tokens []int32, budget int, want []int32) {
+	t.Helper()
+	opt := runner.GenerateOptions{MaxNew: len(want), IgnoreEnd: true}
+	study, err := newRuntime(m, p).StudyGenerate(background, []*eviction.Configured{p}, tokens, []int{budget}, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Second == nil && p.Name != "oracle" {
+		fork, err := study.Session(study.Choices[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := generate(t, fork, len(want)); !slices.Equal(got, want) {
+			t.Errorf("a fork answers %v, a session %v", got, want)
+		}
+	}
+	// In a batch with another sequence, and then another turn.
+	together, alone := prefill(t, m, p, tokens, budget), prefill(t, m, p, tokens, budget)
+	var answers [2]*eviction.Answer
+	for i, s := range []*eviction.Session{together, alone} {
+		b := newBatch(t, m, 3)
+		if answers[i], err = b.Generate(s, opt); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			if _, err := b.Generate(prefill(t, m, policy(t, m, "h2o"), tokens[:31], budget), runner.GenerateOptions{MaxNew: len(want) / 2, IgnoreEnd: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.Run(background); err != nil {
+			t.Fatal(err)
+		}
+		if err := answers[i].Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Turn(background, tokens[:20], nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(answers[0].Tokens(), answers[1].Tokens()) || !sameBits(together.Logits(), alone.Logits()) {
+		t.Errorf("in a batch it answers %v, alone in one %v, or the next turn differs", answers[0].Tokens(), answers[1].Tokens())
+	}
+	if got, want := together.Traffic, alone.Traffic; got != want {
+		t.Errorf("reads %+v in a batch, %+v alone in one", got, want)
+	}
 }

@@ -55,45 +55,7 @@ func TestSharedCaches(t *testing.T) {
 			if s.Traffic.Steps != length-1 {
 				t.Errorf("counts %d steps, want %d", s.Traffic.Steps, length-1)
 			}
-
-			study, err := newRuntime(m, p).StudyGenerate(background, []*eviction.Configured{p}, document, []int{budget}, runner.GenerateOptions{MaxNew: length, IgnoreEnd: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if p.Second == nil && v[0] != "oracle" {
-				fork, err := study.Session(study.Choices[0])
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := generate(t, fork, length); !slices.Equal(got, want) {
-					t.Errorf("a fork answers %v, a session %v", got, want)
-				}
-			}
-			together, alone := prefill(t, m, p, document, budget), prefill(t, m, p, document, budget)
-			var answers [2]*eviction.Answer
-			for i, s := range []*eviction.Session{together, alone} {
-				b := newBatch(t, m, 3)
-				if answers[i], err = b.Generate(s, runner.GenerateOptions{MaxNew: length, IgnoreEnd: true}); err != nil {
-					t.Fatal(err)
-				}
-				if i == 0 {
-					if _, err := b.Generate(prefill(t, m, policy(t, m, "h2o"), document[:31], budget), runner.GenerateOptions{MaxNew: length / 2, IgnoreEnd: true}); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if err := b.Run(background); err != nil {
-					t.Fatal(err)
-				}
-				if err := answers[i].Err(); err != nil {
-					t.Fatal(err)
-				}
-				if err := s.Turn(background, document[:20], nil); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if !slices.Equal(answers[0].Tokens(), answers[1].Tokens()) || !sameBits(together.Logits(), alone.Logits()) {
-				t.Errorf("in a batch it answers %v, alone in one %v, or the next turn differs", answers[0].Tokens(), answers[1].Tokens())
-			}
+			sameElsewhere(t, m, p, document, budget, want)
 			shared := newRuntime(m, p)
 			shared.Prefixes = kvcache.NewPrefixCache(m, 1<<30)
 			for i := range 2 {
