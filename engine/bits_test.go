@@ -5,14 +5,13 @@ import (
 	"testing"
 
 	"glimpse/eviction"
-	"glimpse/internal/compare"
 	"glimpse/model"
 	"glimpse/model/modeltest"
 	"glimpse/model/runner"
 )
 
-// TestBitsOfSteps: of a model in bf16 an engine of one row answers with the bits of a session by itself, as "evict run" does, and
-// one of any more rows with those of any other such engine, however many of them are taken; the two differ by rounding alone.
+// TestBitsOfSteps: of a model in bf16 an engine of any number of rows answers with the bits of a session by itself, as
+// "evict run" does, however many of them are taken.
 func TestBitsOfSteps(t *testing.T) {
 	m, err := model.Open("", model.Options{})
 	if err != nil {
@@ -63,15 +62,10 @@ func TestBitsOfSteps(t *testing.T) {
 			}
 			return first.LogProbs()
 		}
-		if got := said(1, 0); !slices.Equal(got, want) {
-			t.Errorf("%s: an engine of one row has other bits than a session by itself", p.Name)
-		}
-		two := said(2, 0)
-		for _, c := range [][2]int{{2, 1}, {3, 0}, {4, 3}, {8, 0}, {16, 0}, {16, 11}} {
-			if got := said(c[0], c[1]); !slices.Equal(got, two) {
-				t.Errorf("%s: an engine of %d rows with %d answers has other bits than one of 2", p.Name, c[0], 1+c[1])
+		for _, c := range [][2]int{{1, 0}, {2, 0}, {2, 1}, {3, 0}, {4, 3}, {8, 0}, {16, 0}, {16, 11}} {
+			if got := said(c[0], c[1]); !slices.Equal(got, want) {
+				t.Errorf("%s: an engine of %d rows with %d answers has other bits than a session by itself", p.Name, c[0], 1+c[1])
 			}
 		}
-		compare.Close(t, p.Name+": one row and two", two, want, 1e-4)
 	}
 }

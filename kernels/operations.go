@@ -25,9 +25,9 @@ type DeviceInfo interface {
 	// caller. Where it is not 0, few rows more in a pass cost next to nothing, while a pass
 	// of their own reads all weights again.
 	PrefillChunk(rowBytes int64) int
-	// SameRows is the least number of rows of which Linear computes each, by weights of a type, to the bits
-	// that it has among so many rows, and so for all numbers between.
-	SameRows(weights DType, rows int) int
+	// SameRows is the least number of rows of which Linear computes each to the bits that it has among so
+	// many rows, and so for all numbers between.
+	SameRows(rows int) int
 }
 
 // Memory is where tensors lie.

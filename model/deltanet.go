@@ -86,14 +86,6 @@ func (d *DeltaNet) Weights() (n int64) {
 	return n
 }
 
-// SameRows is as Network.SameRows, of the net's products.
-func (d *DeltaNet) SameRows(b kernels.Backend, rows int) (least int) {
-	for _, w := range d.weights() {
-		least = max(least, b.SameRows(w.DType, rows))
-	}
-	return least
-}
-
 // DeltaState is what a layer with a DeltaNet knows of the rows of a sequence so far, in the compute type.
 type DeltaState struct {
 	Conv *kernels.Tensor // [keyHeads, kernel−1, channels], the inputs of the convolution of the last rows, the newest last

@@ -81,19 +81,6 @@ func (e *Experts) Weights() (all, active int64) {
 	return all, active
 }
 
-// SameRows is as Network.SameRows, of the experts' products.
-func (e *Experts) SameRows(b kernels.Backend, rows int) int {
-	least := b.SameRows(e.Router.DType, rows)
-	for _, x := range e.all() {
-		for _, lin := range x.parts() {
-			if lin.Weight != nil {
-				least = max(least, b.SameRows(lin.Weight.DType, rows))
-			}
-		}
-	}
-	return least
-}
-
 // choice is what a row's router decides.
 type choice struct {
 	experts []int     // in ascending order
@@ -218,7 +205,7 @@ type Pass struct {
 	H     *kernels.Tensor
 	// Rows is how many rows count, the first ones; 0: all.
 	Rows int
-	// Least is the least number of rows of an expert's products, for what their bits depend on ([Network.SameRows]).
+	// Least is the least number of rows of an expert's products, for what their bits depend on (SameRows of the backend).
 	Least int
 }
 

@@ -146,32 +146,6 @@ func (n *Network) OnHost() bool {
 	return slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Experts != nil || l.Delta != nil })
 }
 
-// SameRows is the least number of rows that go through the model on a backend each to the bits that it has among so
-// many rows, and so for all numbers between.
-func (n *Network) SameRows(b kernels.Backend, rows int) int {
-	least := b.SameRows(n.Head.Weight.DType, rows)
-	for i := range n.Layers {
-		for _, lin := range n.Layers[i].linears {
-			if lin.Weight != nil {
-				least = max(least, b.SameRows(lin.Weight.DType, rows))
-			}
-		}
-		if e := n.Layers[i].Experts; e != nil {
-			least = max(least, e.SameRows(b, rows))
-		}
-		if d := n.Layers[i].Delta; d != nil {
-			least = max(least, d.SameRows(b, rows))
-		}
-		if g := n.Layers[i].OutputGate.Weight; g != nil {
-			least = max(least, b.SameRows(g.DType, rows))
-		}
-		if in := n.Layers[i].Input; in != nil {
-			least = max(least, b.SameRows(in.Projection.DType, rows))
-		}
-	}
-	return least
-}
-
 func size(t *kernels.Tensor) int64 {
 	if t == nil {
 		return 0

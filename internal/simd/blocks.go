@@ -51,8 +51,6 @@ const (
 )
 
 const (
-	// maxQuantisedRows is the number of rows of a up to which they are quantised.
-	maxQuantisedRows = 16
 	// smallBlock and largeBlock are the elements of a block, and of a record of a
 	// quantised row, that there is assembly for; the records' bytes are as in gen.
 	smallBlock, smallRecord = 32, 48
@@ -113,7 +111,7 @@ func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b
 	f.check("GemmNTBlocks", m, n, k, len(a), lda, len(b), n, k, len(c), ldc)
 	p := product{nt: true, storage: bf16, blocks: f, m: m, n: n, k: k, alpha: alpha, beta: beta,
 		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: k, c: unsafe.SliceData(c), ldc: ldc}
-	if m <= maxQuantisedRows && f.kernels().multiply != nil {
+	if m <= maxDotRows && f.kernels().multiply != nil {
 		p.inBlocks = true
 	} else {
 		p.rounded = rounded && pairs && m > maxDotRows && k%2 == 0
@@ -132,17 +130,12 @@ func GemmNNBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b
 }
 
 // SameRows is the least number of rows of a of which a·bᵀ has in each the bits that it has among so many rows, and so
-// for all numbers between: of b in blocks, or as numbers where f is nil.
-func SameRows(f *Blocks, rows int) int {
-	switch inBlocks := f != nil && f.kernels().multiply != nil; {
-	case rows > max(maxQuantisedRows, maxDeepDotRows):
-		return max(maxQuantisedRows, maxDeepDotRows) + 1
-	case inBlocks:
-		return min(1, rows)
-	case rows <= maxDotRows:
-		return min(2, rows)
+// for all numbers between: 1 of up to 16.
+func SameRows(rows int) int {
+	if rows > maxDotRows {
+		return maxDotRows + 1
 	}
-	return rows
+	return min(1, rows)
 }
 
 // check is checkGemmNT for b [rows, columns] in blocks.

@@ -288,7 +288,7 @@ func TestBlocksFewRows(t *testing.T) {
 			return
 		}
 		r := NewRand(21)
-		for m := 1; m <= MaxQuantisedRows; m++ {
+		for m := 1; m <= MaxDotRows; m++ {
 			for _, k := range append(f.depths(), f.Elems) {
 				g := newBlockCase(f, false, m, 1+r.IntN(21), k, r)
 				g.check(t, g.run(r.IntN(2) == 0))
@@ -377,7 +377,7 @@ func TestBlocksManyRows(t *testing.T) {
 				}
 				for _, rounded := range []bool{false, true} {
 					parallel.SetThreads(1 + r.IntN(3))
-					if !f.MultipliesBlocks() || m > MaxQuantisedRows {
+					if !f.MultipliesBlocks() || m > MaxDotRows {
 						g := newBlockCase(f, false, m, 1+r.IntN(90), k, r)
 						if at := SameBits(g.run(rounded), g.runBF16(rounded)); at >= 0 {
 							t.Fatalf("%v rounded=%v: other bits than of bfloat16 at %d", g, rounded, at)

@@ -11,8 +11,8 @@ var (
 )
 
 const (
-	RaceEnabled      = raceEnabled
-	MaxQuantisedRows = maxQuantisedRows
+	RaceEnabled = raceEnabled
+	MaxDotRows  = maxDotRows
 )
 
 // MultipliesBlocks reports whether few rows are multiplied by blocks as they are at the level in use.

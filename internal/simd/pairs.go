@@ -13,7 +13,7 @@ func RoundsBF16() bool { return pairs }
 
 // GemmNTBF16Rounded is [GemmNTBF16], but may round a to bfloat16 first, nearest with
 // ties to even, where the processor then multiplies more than twice as fast: if
-// [RoundsBF16], more than 8 rows, and even k and ldb. Products are still summed in
+// [RoundsBF16], more than 16 rows, and even k and ldb. Products are still summed in
 // float32; numbers below 2⁻¹²⁶ count as 0.
 func GemmNTBF16Rounded(m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
 	checkGemmNT("GemmNTBF16Rounded", m, n, k, len(a), lda, len(b), ldb, len(c), ldc)

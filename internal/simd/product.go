@@ -51,11 +51,11 @@ const (
 	// used, and the number of rows of b that all rows of a are multiplied by while
 	// they are in the level-2 cache.
 	dotColumns = 8
-	// maxDotRows is the number of rows of a up to which a·bᵀ is made of dot products,
-	// maxDeepDotRows that from a depth of deepDots on, where adding up a register takes
-	// little of the time.
-	maxDotRows, maxDeepDotRows = 8, 16
-	deepDots                   = 64
+	// maxDotRows is the number of rows of a up to which a·bᵀ is made of dot products, from a depth
+	// of leastDots on, where adding up a register takes little of the time. Each row has the same
+	// bits among any number of them.
+	maxDotRows = 16
+	leastDots  = 32
 	// maxDotColumns is the number of columns of b up to which products are made of dot
 	// products: a panel of so few does most of its work on columns that are not there.
 	maxDotColumns = 16
@@ -204,7 +204,7 @@ func (p *product) usesDots() bool {
 	case !p.nt: // b has to be transposed first
 		return p.n <= maxDotColumns && p.m > rowUnit
 	}
-	return p.m <= maxDotRows || p.n <= maxDotColumns || p.m <= maxDeepDotRows && p.k >= deepDots
+	return p.n <= maxDotColumns || p.m <= maxDotRows && p.k >= leastDots
 }
 
 // task computes one block.
@@ -277,8 +277,7 @@ func (p *product) panel(s *scratch, columns, j, width, k0, k int) (panel *float3
 }
 
 // dots computes a block of a·bᵀ from dot products of rows: few rows of a with each
-// group of rows of b, which thus comes from memory once. No row of several is by itself:
-// its sums would be in another order than those of the others.
+// group of rows of b, which thus comes from memory once.
 func (p *product) dots(i0, i1, j0, j1 int) {
 	var s *scratch
 	rows := dotRows(p.level)
@@ -294,9 +293,6 @@ func (p *product) dots(i0, i1, j0, j1 int) {
 		b, ldb := p.weights(s, j, 0, n, p.k)
 		for i := i0; i < i1; {
 			m := min(rows, i1-i)
-			if i1-i == rows+1 {
-				m--
-			}
 			multiplyDots(p.level, p.storage, m, n, p.k, p.alpha, p.blockOfA(i, 0), p.lda,
 				b, ldb, p.beta, offset(p.c, i*p.ldc+j), p.ldc)
 			i += m

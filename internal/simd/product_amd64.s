@@ -1202,295 +1202,6 @@ TEXT ·multiplyDotsF32AVX2(SB), NOSPLIT, $0-88
 	MOVQ m+0(FP), AX
 	CMPQ AX, $0x01
 	JNE  not1
-	CMPQ k+16(FP), $+4096
-	JGT  deep
-	MOVQ n+8(FP), AX
-	MOVQ k+16(FP), CX
-	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	MOVQ b+48(FP), SI
-
-flatcolumns:
-	MOVQ    ldb+56(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    SI, R8
-	ADDQ    DI, SI
-	MOVQ    SI, R9
-	ADDQ    DI, SI
-	MOVQ    SI, R10
-	ADDQ    DI, SI
-	MOVQ    SI, R11
-	ADDQ    DI, SI
-	CMPQ    AX, $0x01
-	CMOVQLE R8, R9
-	CMPQ    AX, $0x02
-	CMOVQLE R8, R10
-	CMPQ    AX, $0x03
-	CMOVQLE R8, R11
-	VXORPS  Y0, Y0, Y0
-	VXORPS  Y1, Y1, Y1
-	VXORPS  Y2, Y2, Y2
-	VXORPS  Y3, Y3, Y3
-	XORQ    DI, DI
-	MOVQ    CX, R12
-
-flatb0line:
-	SUBQ        $+32, R12
-	JLT         flatb0lineend
-	PREFETCHT0  2048(R8)(DI*4)
-	PREFETCHT0  2112(R8)(DI*4)
-	VMOVUPS     (BX)(DI*4), Y4
-	VMOVUPS     (R8)(DI*4), Y5
-	VFMADD231PS Y4, Y5, Y0
-	VMOVUPS     32(BX)(DI*4), Y4
-	VMOVUPS     32(R8)(DI*4), Y5
-	VFMADD231PS Y4, Y5, Y1
-	VMOVUPS     64(BX)(DI*4), Y4
-	VMOVUPS     64(R8)(DI*4), Y5
-	VFMADD231PS Y4, Y5, Y2
-	VMOVUPS     96(BX)(DI*4), Y4
-	VMOVUPS     96(R8)(DI*4), Y5
-	VFMADD231PS Y4, Y5, Y3
-	ADDQ        $+32, DI
-	JMP         flatb0line
-
-flatb0lineend:
-	ADDQ $+32, R12
-
-flatb0vector:
-	SUBQ        $+8, R12
-	JLT         flatb0tail
-	VMOVUPS     (BX)(DI*4), Y4
-	VMOVUPS     (R8)(DI*4), Y5
-	VFMADD231PS Y4, Y5, Y0
-	ADDQ        $+8, DI
-	JMP         flatb0vector
-
-flatb0tail:
-	ADDQ $+8, R12
-	JZ   flatb0sum
-
-flatb0scalar:
-	VXORPS      Y4, Y4, Y4
-	VMOVSS      (BX)(DI*4), X4
-	VXORPS      Y5, Y5, Y5
-	VMOVSS      (R8)(DI*4), X5
-	VFMADD231PS Y4, Y5, Y0
-	INCQ        DI
-	DECQ        R12
-	JNZ         flatb0scalar
-
-flatb0sum:
-	VADDPS Y1, Y0, Y0
-	VADDPS Y2, Y0, Y0
-	VADDPS Y3, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	XORQ   DI, DI
-	MOVQ   CX, R8
-
-flatb1line:
-	SUBQ        $+32, R8
-	JLT         flatb1lineend
-	PREFETCHT0  2048(R9)(DI*4)
-	PREFETCHT0  2112(R9)(DI*4)
-	VMOVUPS     (BX)(DI*4), Y5
-	VMOVUPS     (R9)(DI*4), Y6
-	VFMADD231PS Y5, Y6, Y1
-	VMOVUPS     32(BX)(DI*4), Y5
-	VMOVUPS     32(R9)(DI*4), Y6
-	VFMADD231PS Y5, Y6, Y2
-	VMOVUPS     64(BX)(DI*4), Y5
-	VMOVUPS     64(R9)(DI*4), Y6
-	VFMADD231PS Y5, Y6, Y3
-	VMOVUPS     96(BX)(DI*4), Y5
-	VMOVUPS     96(R9)(DI*4), Y6
-	VFMADD231PS Y5, Y6, Y4
-	ADDQ        $+32, DI
-	JMP         flatb1line
-
-flatb1lineend:
-	ADDQ $+32, R8
-
-flatb1vector:
-	SUBQ        $+8, R8
-	JLT         flatb1tail
-	VMOVUPS     (BX)(DI*4), Y5
-	VMOVUPS     (R9)(DI*4), Y6
-	VFMADD231PS Y5, Y6, Y1
-	ADDQ        $+8, DI
-	JMP         flatb1vector
-
-flatb1tail:
-	ADDQ $+8, R8
-	JZ   flatb1sum
-
-flatb1scalar:
-	VXORPS      Y5, Y5, Y5
-	VMOVSS      (BX)(DI*4), X5
-	VXORPS      Y6, Y6, Y6
-	VMOVSS      (R9)(DI*4), X6
-	VFMADD231PS Y5, Y6, Y1
-	INCQ        DI
-	DECQ        R8
-	JNZ         flatb1scalar
-
-flatb1sum:
-	VADDPS Y2, Y1, Y1
-	VADDPS Y3, Y1, Y1
-	VADDPS Y4, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	XORQ   DI, DI
-	MOVQ   CX, R8
-
-flatb2line:
-	SUBQ        $+32, R8
-	JLT         flatb2lineend
-	PREFETCHT0  2048(R10)(DI*4)
-	PREFETCHT0  2112(R10)(DI*4)
-	VMOVUPS     (BX)(DI*4), Y6
-	VMOVUPS     (R10)(DI*4), Y7
-	VFMADD231PS Y6, Y7, Y2
-	VMOVUPS     32(BX)(DI*4), Y6
-	VMOVUPS     32(R10)(DI*4), Y7
-	VFMADD231PS Y6, Y7, Y3
-	VMOVUPS     64(BX)(DI*4), Y6
-	VMOVUPS     64(R10)(DI*4), Y7
-	VFMADD231PS Y6, Y7, Y4
-	VMOVUPS     96(BX)(DI*4), Y6
-	VMOVUPS     96(R10)(DI*4), Y7
-	VFMADD231PS Y6, Y7, Y5
-	ADDQ        $+32, DI
-	JMP         flatb2line
-
-flatb2lineend:
-	ADDQ $+32, R8
-
-flatb2vector:
-	SUBQ        $+8, R8
-	JLT         flatb2tail
-	VMOVUPS     (BX)(DI*4), Y6
-	VMOVUPS     (R10)(DI*4), Y7
-	VFMADD231PS Y6, Y7, Y2
-	ADDQ        $+8, DI
-	JMP         flatb2vector
-
-flatb2tail:
-	ADDQ $+8, R8
-	JZ   flatb2sum
-
-flatb2scalar:
-	VXORPS      Y6, Y6, Y6
-	VMOVSS      (BX)(DI*4), X6
-	VXORPS      Y7, Y7, Y7
-	VMOVSS      (R10)(DI*4), X7
-	VFMADD231PS Y6, Y7, Y2
-	INCQ        DI
-	DECQ        R8
-	JNZ         flatb2scalar
-
-flatb2sum:
-	VADDPS Y3, Y2, Y2
-	VADDPS Y4, Y2, Y2
-	VADDPS Y5, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	XORQ   DI, DI
-	MOVQ   CX, R8
-
-flatb3line:
-	SUBQ        $+32, R8
-	JLT         flatb3lineend
-	PREFETCHT0  2048(R11)(DI*4)
-	PREFETCHT0  2112(R11)(DI*4)
-	VMOVUPS     (BX)(DI*4), Y7
-	VMOVUPS     (R11)(DI*4), Y8
-	VFMADD231PS Y7, Y8, Y3
-	VMOVUPS     32(BX)(DI*4), Y7
-	VMOVUPS     32(R11)(DI*4), Y8
-	VFMADD231PS Y7, Y8, Y4
-	VMOVUPS     64(BX)(DI*4), Y7
-	VMOVUPS     64(R11)(DI*4), Y8
-	VFMADD231PS Y7, Y8, Y5
-	VMOVUPS     96(BX)(DI*4), Y7
-	VMOVUPS     96(R11)(DI*4), Y8
-	VFMADD231PS Y7, Y8, Y6
-	ADDQ        $+32, DI
-	JMP         flatb3line
-
-flatb3lineend:
-	ADDQ $+32, R8
-
-flatb3vector:
-	SUBQ        $+8, R8
-	JLT         flatb3tail
-	VMOVUPS     (BX)(DI*4), Y7
-	VMOVUPS     (R11)(DI*4), Y8
-	VFMADD231PS Y7, Y8, Y3
-	ADDQ        $+8, DI
-	JMP         flatb3vector
-
-flatb3tail:
-	ADDQ $+8, R8
-	JZ   flatb3sum
-
-flatb3scalar:
-	VXORPS      Y7, Y7, Y7
-	VMOVSS      (BX)(DI*4), X7
-	VXORPS      Y8, Y8, Y8
-	VMOVSS      (R11)(DI*4), X8
-	VFMADD231PS Y7, Y8, Y3
-	INCQ        DI
-	DECQ        R8
-	JNZ         flatb3scalar
-
-flatb3sum:
-	VADDPS       Y4, Y3, Y3
-	VADDPS       Y5, Y3, Y3
-	VADDPS       Y6, Y3, Y3
-	MOVQ         AX, DI
-	MOVQ         $0x00000004, R8
-	CMPQ         DI, R8
-	CMOVQGT      R8, DI
-	LEAQ         maskTable<>+0(SB), R8
-	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y4
-	VBROADCASTSS alpha+24(FP), X5
-	VBROADCASTSS beta+64(FP), X6
-	MOVL         beta+64(FP), DI
-	MOVQ         ldc+80(FP), R8
-	SHLQ         $0x02, R8
-	MOVQ         DX, R8
-	VHADDPS      Y1, Y0, Y0
-	VHADDPS      Y3, Y2, Y2
-	VHADDPS      Y2, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VMULPS       X5, X0, X0
-	ADDL         DI, DI
-	JZ           flatstore
-	VMASKMOVPS   (R8), X4, X1
-	VFMADD231PS  X6, X1, X0
-	MOVQ         DX, R8
-
-flatstore:
-	VMASKMOVPS X0, X4, (R8)
-	ADDQ       $0x10, DX
-	SUBQ       $0x04, AX
-	JGT        flatcolumns
-	VZEROUPPER
-	RET
-
-deep:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
@@ -1520,89 +1231,81 @@ m1columns:
 	VXORPS  Y1, Y1, Y1
 	VXORPS  Y2, Y2, Y2
 	VXORPS  Y3, Y3, Y3
-	VXORPS  Y4, Y4, Y4
-	VXORPS  Y5, Y5, Y5
-	VXORPS  Y6, Y6, Y6
-	VXORPS  Y7, Y7, Y7
 	XORQ    R12, R12
 	MOVQ    CX, R13
 	SHLQ    $0x04, DI
 
-m1b0line:
+m1line:
 	SUBQ        $+16, R13
-	JLT         m1b0lineend
+	JLT         m1lineend
 	PREFETCHT0  (R8)(DI*1)
 	PREFETCHT0  (R9)(DI*1)
 	PREFETCHT0  (R10)(DI*1)
 	PREFETCHT0  (R11)(DI*1)
-	VMOVUPS     (BX)(R12*4), Y8
-	VMOVUPS     (R8)(R12*4), Y9
-	VFMADD231PS Y8, Y9, Y0
-	VMOVUPS     (R9)(R12*4), Y9
-	VFMADD231PS Y8, Y9, Y1
-	VMOVUPS     (R10)(R12*4), Y9
-	VFMADD231PS Y8, Y9, Y2
-	VMOVUPS     (R11)(R12*4), Y9
-	VFMADD231PS Y8, Y9, Y3
-	VMOVUPS     32(BX)(R12*4), Y8
-	VMOVUPS     32(R8)(R12*4), Y9
-	VFMADD231PS Y8, Y9, Y4
-	VMOVUPS     32(R9)(R12*4), Y9
-	VFMADD231PS Y8, Y9, Y5
-	VMOVUPS     32(R10)(R12*4), Y9
-	VFMADD231PS Y8, Y9, Y6
-	VMOVUPS     32(R11)(R12*4), Y9
-	VFMADD231PS Y8, Y9, Y7
+	VMOVUPS     (BX)(R12*4), Y4
+	VMOVUPS     (R8)(R12*4), Y5
+	VFMADD231PS Y4, Y5, Y0
+	VMOVUPS     (R9)(R12*4), Y5
+	VFMADD231PS Y4, Y5, Y1
+	VMOVUPS     (R10)(R12*4), Y5
+	VFMADD231PS Y4, Y5, Y2
+	VMOVUPS     (R11)(R12*4), Y5
+	VFMADD231PS Y4, Y5, Y3
+	VMOVUPS     32(BX)(R12*4), Y4
+	VMOVUPS     32(R8)(R12*4), Y5
+	VFMADD231PS Y4, Y5, Y0
+	VMOVUPS     32(R9)(R12*4), Y5
+	VFMADD231PS Y4, Y5, Y1
+	VMOVUPS     32(R10)(R12*4), Y5
+	VFMADD231PS Y4, Y5, Y2
+	VMOVUPS     32(R11)(R12*4), Y5
+	VFMADD231PS Y4, Y5, Y3
 	ADDQ        $+16, R12
 	ADDQ        $+64, DI
-	JMP         m1b0line
+	JMP         m1line
 
-m1b0lineend:
+m1lineend:
 	ADDQ $+16, R13
 
-m1b0vector:
+m1vector:
 	SUBQ        $+8, R13
-	JLT         m1b0tail
-	VMOVUPS     (BX)(R12*4), Y8
-	VMOVUPS     (R8)(R12*4), Y9
-	VFMADD231PS Y8, Y9, Y0
-	VMOVUPS     (R9)(R12*4), Y9
-	VFMADD231PS Y8, Y9, Y1
-	VMOVUPS     (R10)(R12*4), Y9
-	VFMADD231PS Y8, Y9, Y2
-	VMOVUPS     (R11)(R12*4), Y9
-	VFMADD231PS Y8, Y9, Y3
+	JLT         m1tail
+	VMOVUPS     (BX)(R12*4), Y4
+	VMOVUPS     (R8)(R12*4), Y5
+	VFMADD231PS Y4, Y5, Y0
+	VMOVUPS     (R9)(R12*4), Y5
+	VFMADD231PS Y4, Y5, Y1
+	VMOVUPS     (R10)(R12*4), Y5
+	VFMADD231PS Y4, Y5, Y2
+	VMOVUPS     (R11)(R12*4), Y5
+	VFMADD231PS Y4, Y5, Y3
 	ADDQ        $+8, R12
-	JMP         m1b0vector
+	JMP         m1vector
 
-m1b0tail:
+m1tail:
 	ADDQ $+8, R13
-	JZ   m1b0sum
+	JZ   m1sum
 
-m1b0scalar:
-	VXORPS      Y8, Y8, Y8
-	VMOVSS      (BX)(R12*4), X8
-	VXORPS      Y9, Y9, Y9
-	VMOVSS      (R8)(R12*4), X9
-	VFMADD231PS Y8, Y9, Y0
-	VXORPS      Y9, Y9, Y9
-	VMOVSS      (R9)(R12*4), X9
-	VFMADD231PS Y8, Y9, Y1
-	VXORPS      Y9, Y9, Y9
-	VMOVSS      (R10)(R12*4), X9
-	VFMADD231PS Y8, Y9, Y2
-	VXORPS      Y9, Y9, Y9
-	VMOVSS      (R11)(R12*4), X9
-	VFMADD231PS Y8, Y9, Y3
+m1scalar:
+	VXORPS      Y4, Y4, Y4
+	VMOVSS      (BX)(R12*4), X4
+	VXORPS      Y5, Y5, Y5
+	VMOVSS      (R8)(R12*4), X5
+	VFMADD231PS Y4, Y5, Y0
+	VXORPS      Y5, Y5, Y5
+	VMOVSS      (R9)(R12*4), X5
+	VFMADD231PS Y4, Y5, Y1
+	VXORPS      Y5, Y5, Y5
+	VMOVSS      (R10)(R12*4), X5
+	VFMADD231PS Y4, Y5, Y2
+	VXORPS      Y5, Y5, Y5
+	VMOVSS      (R11)(R12*4), X5
+	VFMADD231PS Y4, Y5, Y3
 	INCQ        R12
 	DECQ        R13
-	JNZ         m1b0scalar
+	JNZ         m1scalar
 
-m1b0sum:
-	VADDPS       Y4, Y0, Y0
-	VADDPS       Y5, Y1, Y1
-	VADDPS       Y6, Y2, Y2
-	VADDPS       Y7, Y3, Y3
+m1sum:
 	MOVQ         AX, DI
 	MOVQ         $0x00000004, R8
 	CMPQ         DI, R8
@@ -1677,9 +1380,9 @@ m2columns:
 	MOVQ    CX, R14
 	SHLQ    $0x04, R8
 
-m2b0line:
+m2line:
 	SUBQ        $+16, R14
-	JLT         m2b0lineend
+	JLT         m2lineend
 	PREFETCHT0  (R9)(R8*1)
 	PREFETCHT0  (R10)(R8*1)
 	PREFETCHT0  (R11)(R8*1)
@@ -1714,14 +1417,14 @@ m2b0line:
 	VFMADD231PS Y9, Y10, Y7
 	ADDQ        $+16, R13
 	ADDQ        $+64, R8
-	JMP         m2b0line
+	JMP         m2line
 
-m2b0lineend:
+m2lineend:
 	ADDQ $+16, R14
 
-m2b0vector:
+m2vector:
 	SUBQ        $+8, R14
-	JLT         m2b0tail
+	JLT         m2tail
 	VMOVUPS     (BX)(R13*4), Y8
 	VMOVUPS     (SI)(R13*4), Y9
 	VMOVUPS     (R9)(R13*4), Y10
@@ -1737,13 +1440,13 @@ m2b0vector:
 	VFMADD231PS Y8, Y10, Y3
 	VFMADD231PS Y9, Y10, Y7
 	ADDQ        $+8, R13
-	JMP         m2b0vector
+	JMP         m2vector
 
-m2b0tail:
+m2tail:
 	ADDQ $+8, R14
-	JZ   m2b0sum
+	JZ   m2sum
 
-m2b0scalar:
+m2scalar:
 	VXORPS      Y8, Y8, Y8
 	VMOVSS      (BX)(R13*4), X8
 	VXORPS      Y9, Y9, Y9
@@ -1766,9 +1469,9 @@ m2b0scalar:
 	VFMADD231PS Y9, Y10, Y7
 	INCQ        R13
 	DECQ        R14
-	JNZ         m2b0scalar
+	JNZ         m2scalar
 
-m2b0sum:
+m2sum:
 	MOVQ         AX, R8
 	MOVQ         $0x00000004, R9
 	CMPQ         R8, R9
@@ -1859,9 +1562,9 @@ m3columns:
 	MOVQ    CX, R15
 	SHLQ    $0x04, R9
 
-m3b0line:
+m3line:
 	SUBQ        $+16, R15
-	JLT         m3b0lineend
+	JLT         m3lineend
 	PREFETCHT0  (R10)(R9*1)
 	PREFETCHT0  (R11)(R9*1)
 	PREFETCHT0  (R12)(R9*1)
@@ -1906,14 +1609,14 @@ m3b0line:
 	VFMADD231PS Y14, Y15, Y11
 	ADDQ        $+16, R14
 	ADDQ        $+64, R9
-	JMP         m3b0line
+	JMP         m3line
 
-m3b0lineend:
+m3lineend:
 	ADDQ $+16, R15
 
-m3b0vector:
+m3vector:
 	SUBQ        $+8, R15
-	JLT         m3b0tail
+	JLT         m3tail
 	VMOVUPS     (BX)(R14*4), Y12
 	VMOVUPS     (DI)(R14*4), Y13
 	VMOVUPS     (SI)(R14*4), Y14
@@ -1934,13 +1637,13 @@ m3b0vector:
 	VFMADD231PS Y13, Y15, Y7
 	VFMADD231PS Y14, Y15, Y11
 	ADDQ        $+8, R14
-	JMP         m3b0vector
+	JMP         m3vector
 
-m3b0tail:
+m3tail:
 	ADDQ $+8, R15
-	JZ   m3b0sum
+	JZ   m3sum
 
-m3b0scalar:
+m3scalar:
 	VXORPS      Y12, Y12, Y12
 	VMOVSS      (BX)(R14*4), X12
 	VXORPS      Y13, Y13, Y13
@@ -1969,9 +1672,9 @@ m3b0scalar:
 	VFMADD231PS Y14, Y15, Y11
 	INCQ        R14
 	DECQ        R15
-	JNZ         m3b0scalar
+	JNZ         m3scalar
 
-m3b0sum:
+m3sum:
 	MOVQ         AX, R9
 	MOVQ         $0x00000004, R10
 	CMPQ         R9, R10
@@ -2412,319 +2115,6 @@ TEXT ·multiplyDotsBF16AVX2(SB), NOSPLIT, $0-88
 	MOVQ m+0(FP), AX
 	CMPQ AX, $0x01
 	JNE  not1
-	CMPQ k+16(FP), $+4096
-	JGT  deep
-	MOVQ n+8(FP), AX
-	MOVQ k+16(FP), CX
-	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	MOVQ b+48(FP), SI
-
-flatcolumns:
-	MOVQ    ldb+56(FP), DI
-	SHLQ    $0x01, DI
-	MOVQ    SI, R8
-	ADDQ    DI, SI
-	MOVQ    SI, R9
-	ADDQ    DI, SI
-	MOVQ    SI, R10
-	ADDQ    DI, SI
-	MOVQ    SI, R11
-	ADDQ    DI, SI
-	CMPQ    AX, $0x01
-	CMOVQLE R8, R9
-	CMPQ    AX, $0x02
-	CMOVQLE R8, R10
-	CMPQ    AX, $0x03
-	CMOVQLE R8, R11
-	VXORPS  Y0, Y0, Y0
-	VXORPS  Y1, Y1, Y1
-	VXORPS  Y2, Y2, Y2
-	VXORPS  Y3, Y3, Y3
-	XORQ    DI, DI
-	MOVQ    CX, R12
-
-flatb0line:
-	SUBQ        $+32, R12
-	JLT         flatb0lineend
-	PREFETCHT0  2048(R8)(DI*2)
-	VMOVUPS     (BX)(DI*4), Y4
-	VPMOVZXWD   (R8)(DI*2), Y5
-	VPSLLD      $0x10, Y5, Y5
-	VFMADD231PS Y4, Y5, Y0
-	VMOVUPS     32(BX)(DI*4), Y4
-	VPMOVZXWD   16(R8)(DI*2), Y5
-	VPSLLD      $0x10, Y5, Y5
-	VFMADD231PS Y4, Y5, Y1
-	VMOVUPS     64(BX)(DI*4), Y4
-	VPMOVZXWD   32(R8)(DI*2), Y5
-	VPSLLD      $0x10, Y5, Y5
-	VFMADD231PS Y4, Y5, Y2
-	VMOVUPS     96(BX)(DI*4), Y4
-	VPMOVZXWD   48(R8)(DI*2), Y5
-	VPSLLD      $0x10, Y5, Y5
-	VFMADD231PS Y4, Y5, Y3
-	ADDQ        $+32, DI
-	JMP         flatb0line
-
-flatb0lineend:
-	ADDQ $+32, R12
-
-flatb0vector:
-	SUBQ        $+8, R12
-	JLT         flatb0tail
-	VMOVUPS     (BX)(DI*4), Y4
-	VPMOVZXWD   (R8)(DI*2), Y5
-	VPSLLD      $0x10, Y5, Y5
-	VFMADD231PS Y4, Y5, Y0
-	ADDQ        $+8, DI
-	JMP         flatb0vector
-
-flatb0tail:
-	ADDQ $+8, R12
-	JZ   flatb0sum
-
-flatb0scalar:
-	VXORPS      Y4, Y4, Y4
-	VMOVSS      (BX)(DI*4), X4
-	VXORPS      Y5, Y5, Y5
-	MOVWLZX     (R8)(DI*2), R13
-	SHLL        $0x10, R13
-	VMOVD       R13, X5
-	VFMADD231PS Y4, Y5, Y0
-	INCQ        DI
-	DECQ        R12
-	JNZ         flatb0scalar
-
-flatb0sum:
-	VADDPS Y1, Y0, Y0
-	VADDPS Y2, Y0, Y0
-	VADDPS Y3, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	XORQ   DI, DI
-	MOVQ   CX, R8
-
-flatb1line:
-	SUBQ        $+32, R8
-	JLT         flatb1lineend
-	PREFETCHT0  2048(R9)(DI*2)
-	VMOVUPS     (BX)(DI*4), Y5
-	VPMOVZXWD   (R9)(DI*2), Y6
-	VPSLLD      $0x10, Y6, Y6
-	VFMADD231PS Y5, Y6, Y1
-	VMOVUPS     32(BX)(DI*4), Y5
-	VPMOVZXWD   16(R9)(DI*2), Y6
-	VPSLLD      $0x10, Y6, Y6
-	VFMADD231PS Y5, Y6, Y2
-	VMOVUPS     64(BX)(DI*4), Y5
-	VPMOVZXWD   32(R9)(DI*2), Y6
-	VPSLLD      $0x10, Y6, Y6
-	VFMADD231PS Y5, Y6, Y3
-	VMOVUPS     96(BX)(DI*4), Y5
-	VPMOVZXWD   48(R9)(DI*2), Y6
-	VPSLLD      $0x10, Y6, Y6
-	VFMADD231PS Y5, Y6, Y4
-	ADDQ        $+32, DI
-	JMP         flatb1line
-
-flatb1lineend:
-	ADDQ $+32, R8
-
-flatb1vector:
-	SUBQ        $+8, R8
-	JLT         flatb1tail
-	VMOVUPS     (BX)(DI*4), Y5
-	VPMOVZXWD   (R9)(DI*2), Y6
-	VPSLLD      $0x10, Y6, Y6
-	VFMADD231PS Y5, Y6, Y1
-	ADDQ        $+8, DI
-	JMP         flatb1vector
-
-flatb1tail:
-	ADDQ $+8, R8
-	JZ   flatb1sum
-
-flatb1scalar:
-	VXORPS      Y5, Y5, Y5
-	VMOVSS      (BX)(DI*4), X5
-	VXORPS      Y6, Y6, Y6
-	MOVWLZX     (R9)(DI*2), R12
-	SHLL        $0x10, R12
-	VMOVD       R12, X6
-	VFMADD231PS Y5, Y6, Y1
-	INCQ        DI
-	DECQ        R8
-	JNZ         flatb1scalar
-
-flatb1sum:
-	VADDPS Y2, Y1, Y1
-	VADDPS Y3, Y1, Y1
-	VADDPS Y4, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	XORQ   DI, DI
-	MOVQ   CX, R8
-
-flatb2line:
-	SUBQ        $+32, R8
-	JLT         flatb2lineend
-	PREFETCHT0  2048(R10)(DI*2)
-	VMOVUPS     (BX)(DI*4), Y6
-	VPMOVZXWD   (R10)(DI*2), Y7
-	VPSLLD      $0x10, Y7, Y7
-	VFMADD231PS Y6, Y7, Y2
-	VMOVUPS     32(BX)(DI*4), Y6
-	VPMOVZXWD   16(R10)(DI*2), Y7
-	VPSLLD      $0x10, Y7, Y7
-	VFMADD231PS Y6, Y7, Y3
-	VMOVUPS     64(BX)(DI*4), Y6
-	VPMOVZXWD   32(R10)(DI*2), Y7
-	VPSLLD      $0x10, Y7, Y7
-	VFMADD231PS Y6, Y7, Y4
-	VMOVUPS     96(BX)(DI*4), Y6
-	VPMOVZXWD   48(R10)(DI*2), Y7
-	VPSLLD      $0x10, Y7, Y7
-	VFMADD231PS Y6, Y7, Y5
-	ADDQ        $+32, DI
-	JMP         flatb2line
-
-flatb2lineend:
-	ADDQ $+32, R8
-
-flatb2vector:
-	SUBQ        $+8, R8
-	JLT         flatb2tail
-	VMOVUPS     (BX)(DI*4), Y6
-	VPMOVZXWD   (R10)(DI*2), Y7
-	VPSLLD      $0x10, Y7, Y7
-	VFMADD231PS Y6, Y7, Y2
-	ADDQ        $+8, DI
-	JMP         flatb2vector
-
-flatb2tail:
-	ADDQ $+8, R8
-	JZ   flatb2sum
-
-flatb2scalar:
-	VXORPS      Y6, Y6, Y6
-	VMOVSS      (BX)(DI*4), X6
-	VXORPS      Y7, Y7, Y7
-	MOVWLZX     (R10)(DI*2), R9
-	SHLL        $0x10, R9
-	VMOVD       R9, X7
-	VFMADD231PS Y6, Y7, Y2
-	INCQ        DI
-	DECQ        R8
-	JNZ         flatb2scalar
-
-flatb2sum:
-	VADDPS Y3, Y2, Y2
-	VADDPS Y4, Y2, Y2
-	VADDPS Y5, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	XORQ   DI, DI
-	MOVQ   CX, R8
-
-flatb3line:
-	SUBQ        $+32, R8
-	JLT         flatb3lineend
-	PREFETCHT0  2048(R11)(DI*2)
-	VMOVUPS     (BX)(DI*4), Y7
-	VPMOVZXWD   (R11)(DI*2), Y8
-	VPSLLD      $0x10, Y8, Y8
-	VFMADD231PS Y7, Y8, Y3
-	VMOVUPS     32(BX)(DI*4), Y7
-	VPMOVZXWD   16(R11)(DI*2), Y8
-	VPSLLD      $0x10, Y8, Y8
-	VFMADD231PS Y7, Y8, Y4
-	VMOVUPS     64(BX)(DI*4), Y7
-	VPMOVZXWD   32(R11)(DI*2), Y8
-	VPSLLD      $0x10, Y8, Y8
-	VFMADD231PS Y7, Y8, Y5
-	VMOVUPS     96(BX)(DI*4), Y7
-	VPMOVZXWD   48(R11)(DI*2), Y8
-	VPSLLD      $0x10, Y8, Y8
-	VFMADD231PS Y7, Y8, Y6
-	ADDQ        $+32, DI
-	JMP         flatb3line
-
-flatb3lineend:
-	ADDQ $+32, R8
-
-flatb3vector:
-	SUBQ        $+8, R8
-	JLT         flatb3tail
-	VMOVUPS     (BX)(DI*4), Y7
-	VPMOVZXWD   (R11)(DI*2), Y8
-	VPSLLD      $0x10, Y8, Y8
-	VFMADD231PS Y7, Y8, Y3
-	ADDQ        $+8, DI
-	JMP         flatb3vector
-
-flatb3tail:
-	ADDQ $+8, R8
-	JZ   flatb3sum
-
-flatb3scalar:
-	VXORPS      Y7, Y7, Y7
-	VMOVSS      (BX)(DI*4), X7
-	VXORPS      Y8, Y8, Y8
-	MOVWLZX     (R11)(DI*2), R9
-	SHLL        $0x10, R9
-	VMOVD       R9, X8
-	VFMADD231PS Y7, Y8, Y3
-	INCQ        DI
-	DECQ        R8
-	JNZ         flatb3scalar
-
-flatb3sum:
-	VADDPS       Y4, Y3, Y3
-	VADDPS       Y5, Y3, Y3
-	VADDPS       Y6, Y3, Y3
-	MOVQ         AX, DI
-	MOVQ         $0x00000004, R8
-	CMPQ         DI, R8
-	CMOVQGT      R8, DI
-	LEAQ         maskTable<>+0(SB), R8
-	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y4
-	VBROADCASTSS alpha+24(FP), X5
-	VBROADCASTSS beta+64(FP), X6
-	MOVL         beta+64(FP), DI
-	MOVQ         ldc+80(FP), R8
-	SHLQ         $0x02, R8
-	MOVQ         DX, R8
-	VHADDPS      Y1, Y0, Y0
-	VHADDPS      Y3, Y2, Y2
-	VHADDPS      Y2, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VMULPS       X5, X0, X0
-	ADDL         DI, DI
-	JZ           flatstore
-	VMASKMOVPS   (R8), X4, X1
-	VFMADD231PS  X6, X1, X0
-	MOVQ         DX, R8
-
-flatstore:
-	VMASKMOVPS X0, X4, (R8)
-	ADDQ       $0x10, DX
-	SUBQ       $0x04, AX
-	JGT        flatcolumns
-	VZEROUPPER
-	RET
-
-deep:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
@@ -2754,171 +2144,127 @@ m1columns:
 	VXORPS  Y1, Y1, Y1
 	VXORPS  Y2, Y2, Y2
 	VXORPS  Y3, Y3, Y3
-	VXORPS  Y4, Y4, Y4
-	VXORPS  Y5, Y5, Y5
-	VXORPS  Y6, Y6, Y6
-	VXORPS  Y7, Y7, Y7
 	XORQ    R12, R12
 	MOVQ    CX, R13
 	SHLQ    $0x04, DI
 
-m1b0line:
+m1line:
 	SUBQ        $+32, R13
-	JLT         m1b0lineend
+	JLT         m1lineend
 	PREFETCHT0  (R8)(DI*1)
 	PREFETCHT0  (R9)(DI*1)
 	PREFETCHT0  (R10)(DI*1)
 	PREFETCHT0  (R11)(DI*1)
-	VMOVUPS     (BX)(R12*4), Y8
-	VPMOVZXWD   (R8)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y0
-	VPMOVZXWD   (R9)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y1
-	VPMOVZXWD   (R10)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y2
-	VPMOVZXWD   (R11)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y3
-	VMOVUPS     32(BX)(R12*4), Y8
-	VPMOVZXWD   16(R8)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y4
-	VPMOVZXWD   16(R9)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y5
-	VPMOVZXWD   16(R10)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y6
-	VPMOVZXWD   16(R11)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y7
-	VMOVUPS     64(BX)(R12*4), Y8
-	VPMOVZXWD   32(R8)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y0
-	VPMOVZXWD   32(R9)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y1
-	VPMOVZXWD   32(R10)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y2
-	VPMOVZXWD   32(R11)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y3
-	VMOVUPS     96(BX)(R12*4), Y8
-	VPMOVZXWD   48(R8)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y4
-	VPMOVZXWD   48(R9)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y5
-	VPMOVZXWD   48(R10)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y6
-	VPMOVZXWD   48(R11)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y7
+	VMOVUPS     (BX)(R12*4), Y4
+	VPMOVZXWD   (R8)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y0
+	VPMOVZXWD   (R9)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y1
+	VPMOVZXWD   (R10)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y2
+	VPMOVZXWD   (R11)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y3
+	VMOVUPS     32(BX)(R12*4), Y4
+	VPMOVZXWD   16(R8)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y0
+	VPMOVZXWD   16(R9)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y1
+	VPMOVZXWD   16(R10)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y2
+	VPMOVZXWD   16(R11)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y3
+	VMOVUPS     64(BX)(R12*4), Y4
+	VPMOVZXWD   32(R8)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y0
+	VPMOVZXWD   32(R9)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y1
+	VPMOVZXWD   32(R10)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y2
+	VPMOVZXWD   32(R11)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y3
+	VMOVUPS     96(BX)(R12*4), Y4
+	VPMOVZXWD   48(R8)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y0
+	VPMOVZXWD   48(R9)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y1
+	VPMOVZXWD   48(R10)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y2
+	VPMOVZXWD   48(R11)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y3
 	ADDQ        $+32, R12
 	ADDQ        $+64, DI
-	JMP         m1b0line
+	JMP         m1line
 
-m1b0lineend:
+m1lineend:
 	ADDQ $+32, R13
 
-m1b0sets:
-	SUBQ        $+16, R13
-	JLT         m1b0setsend
-	VMOVUPS     (BX)(R12*4), Y8
-	VPMOVZXWD   (R8)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y0
-	VPMOVZXWD   (R9)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y1
-	VPMOVZXWD   (R10)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y2
-	VPMOVZXWD   (R11)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y3
-	VMOVUPS     32(BX)(R12*4), Y8
-	VPMOVZXWD   16(R8)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y4
-	VPMOVZXWD   16(R9)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y5
-	VPMOVZXWD   16(R10)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y6
-	VPMOVZXWD   16(R11)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y7
-	ADDQ        $+16, R12
-	ADDQ        $+32, DI
-	JMP         m1b0sets
-
-m1b0setsend:
-	ADDQ $+16, R13
-
-m1b0vector:
+m1vector:
 	SUBQ        $+8, R13
-	JLT         m1b0tail
-	VMOVUPS     (BX)(R12*4), Y8
-	VPMOVZXWD   (R8)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y0
-	VPMOVZXWD   (R9)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y1
-	VPMOVZXWD   (R10)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y2
-	VPMOVZXWD   (R11)(R12*2), Y9
-	VPSLLD      $0x10, Y9, Y9
-	VFMADD231PS Y8, Y9, Y3
+	JLT         m1tail
+	VMOVUPS     (BX)(R12*4), Y4
+	VPMOVZXWD   (R8)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y0
+	VPMOVZXWD   (R9)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y1
+	VPMOVZXWD   (R10)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y2
+	VPMOVZXWD   (R11)(R12*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y4, Y5, Y3
 	ADDQ        $+8, R12
-	JMP         m1b0vector
+	JMP         m1vector
 
-m1b0tail:
+m1tail:
 	ADDQ $+8, R13
-	JZ   m1b0sum
+	JZ   m1sum
 
-m1b0scalar:
-	VXORPS      Y8, Y8, Y8
-	VMOVSS      (BX)(R12*4), X8
-	VXORPS      Y9, Y9, Y9
+m1scalar:
+	VXORPS      Y4, Y4, Y4
+	VMOVSS      (BX)(R12*4), X4
+	VXORPS      Y5, Y5, Y5
 	MOVWLZX     (R8)(R12*2), DI
 	SHLL        $0x10, DI
-	VMOVD       DI, X9
-	VFMADD231PS Y8, Y9, Y0
-	VXORPS      Y9, Y9, Y9
+	VMOVD       DI, X5
+	VFMADD231PS Y4, Y5, Y0
+	VXORPS      Y5, Y5, Y5
 	MOVWLZX     (R9)(R12*2), DI
 	SHLL        $0x10, DI
-	VMOVD       DI, X9
-	VFMADD231PS Y8, Y9, Y1
-	VXORPS      Y9, Y9, Y9
+	VMOVD       DI, X5
+	VFMADD231PS Y4, Y5, Y1
+	VXORPS      Y5, Y5, Y5
 	MOVWLZX     (R10)(R12*2), DI
 	SHLL        $0x10, DI
-	VMOVD       DI, X9
-	VFMADD231PS Y8, Y9, Y2
-	VXORPS      Y9, Y9, Y9
+	VMOVD       DI, X5
+	VFMADD231PS Y4, Y5, Y2
+	VXORPS      Y5, Y5, Y5
 	MOVWLZX     (R11)(R12*2), DI
 	SHLL        $0x10, DI
-	VMOVD       DI, X9
-	VFMADD231PS Y8, Y9, Y3
+	VMOVD       DI, X5
+	VFMADD231PS Y4, Y5, Y3
 	INCQ        R12
 	DECQ        R13
-	JNZ         m1b0scalar
+	JNZ         m1scalar
 
-m1b0sum:
-	VADDPS       Y4, Y0, Y0
-	VADDPS       Y5, Y1, Y1
-	VADDPS       Y6, Y2, Y2
-	VADDPS       Y7, Y3, Y3
+m1sum:
 	MOVQ         AX, DI
 	MOVQ         $0x00000004, R8
 	CMPQ         DI, R8
@@ -2993,9 +2339,9 @@ m2columns:
 	MOVQ    CX, R14
 	SHLQ    $0x04, R8
 
-m2b0line:
+m2line:
 	SUBQ        $+32, R14
-	JLT         m2b0lineend
+	JLT         m2lineend
 	PREFETCHT0  (R9)(R8*1)
 	PREFETCHT0  (R10)(R8*1)
 	PREFETCHT0  (R11)(R8*1)
@@ -3074,14 +2420,14 @@ m2b0line:
 	VFMADD231PS Y9, Y10, Y7
 	ADDQ        $+32, R13
 	ADDQ        $+64, R8
-	JMP         m2b0line
+	JMP         m2line
 
-m2b0lineend:
+m2lineend:
 	ADDQ $+32, R14
 
-m2b0vector:
+m2vector:
 	SUBQ        $+8, R14
-	JLT         m2b0tail
+	JLT         m2tail
 	VMOVUPS     (BX)(R13*4), Y8
 	VMOVUPS     (SI)(R13*4), Y9
 	VPMOVZXWD   (R9)(R13*2), Y10
@@ -3101,13 +2447,13 @@ m2b0vector:
 	VFMADD231PS Y8, Y10, Y3
 	VFMADD231PS Y9, Y10, Y7
 	ADDQ        $+8, R13
-	JMP         m2b0vector
+	JMP         m2vector
 
-m2b0tail:
+m2tail:
 	ADDQ $+8, R14
-	JZ   m2b0sum
+	JZ   m2sum
 
-m2b0scalar:
+m2scalar:
 	VXORPS      Y8, Y8, Y8
 	VMOVSS      (BX)(R13*4), X8
 	VXORPS      Y9, Y9, Y9
@@ -3138,9 +2484,9 @@ m2b0scalar:
 	VFMADD231PS Y9, Y10, Y7
 	INCQ        R13
 	DECQ        R14
-	JNZ         m2b0scalar
+	JNZ         m2scalar
 
-m2b0sum:
+m2sum:
 	MOVQ         AX, R8
 	MOVQ         $0x00000004, R9
 	CMPQ         R8, R9
@@ -3231,9 +2577,9 @@ m3columns:
 	MOVQ    CX, R15
 	SHLQ    $0x04, R9
 
-m3b0line:
+m3line:
 	SUBQ        $+32, R15
-	JLT         m3b0lineend
+	JLT         m3lineend
 	PREFETCHT0  (R10)(R9*1)
 	PREFETCHT0  (R11)(R9*1)
 	PREFETCHT0  (R12)(R9*1)
@@ -3332,14 +2678,14 @@ m3b0line:
 	VFMADD231PS Y14, Y15, Y11
 	ADDQ        $+32, R14
 	ADDQ        $+64, R9
-	JMP         m3b0line
+	JMP         m3line
 
-m3b0lineend:
+m3lineend:
 	ADDQ $+32, R15
 
-m3b0vector:
+m3vector:
 	SUBQ        $+8, R15
-	JLT         m3b0tail
+	JLT         m3tail
 	VMOVUPS     (BX)(R14*4), Y12
 	VMOVUPS     (DI)(R14*4), Y13
 	VMOVUPS     (SI)(R14*4), Y14
@@ -3364,13 +2710,13 @@ m3b0vector:
 	VFMADD231PS Y13, Y15, Y7
 	VFMADD231PS Y14, Y15, Y11
 	ADDQ        $+8, R14
-	JMP         m3b0vector
+	JMP         m3vector
 
-m3b0tail:
+m3tail:
 	ADDQ $+8, R15
-	JZ   m3b0sum
+	JZ   m3sum
 
-m3b0scalar:
+m3scalar:
 	VXORPS      Y12, Y12, Y12
 	VMOVSS      (BX)(R14*4), X12
 	VXORPS      Y13, Y13, Y13
@@ -3407,9 +2753,9 @@ m3b0scalar:
 	VFMADD231PS Y14, Y15, Y11
 	INCQ        R14
 	DECQ        R15
-	JNZ         m3b0scalar
+	JNZ         m3scalar
 
-m3b0sum:
+m3sum:
 	MOVQ         AX, R9
 	MOVQ         $0x00000004, R10
 	CMPQ         R9, R10
@@ -4041,299 +3387,6 @@ TEXT ·multiplyDotsF16AVX2(SB), NOSPLIT, $0-88
 	MOVQ m+0(FP), AX
 	CMPQ AX, $0x01
 	JNE  not1
-	CMPQ k+16(FP), $+4096
-	JGT  deep
-	MOVQ n+8(FP), AX
-	MOVQ k+16(FP), CX
-	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	MOVQ b+48(FP), SI
-
-flatcolumns:
-	MOVQ    ldb+56(FP), DI
-	SHLQ    $0x01, DI
-	MOVQ    SI, R8
-	ADDQ    DI, SI
-	MOVQ    SI, R9
-	ADDQ    DI, SI
-	MOVQ    SI, R10
-	ADDQ    DI, SI
-	MOVQ    SI, R11
-	ADDQ    DI, SI
-	CMPQ    AX, $0x01
-	CMOVQLE R8, R9
-	CMPQ    AX, $0x02
-	CMOVQLE R8, R10
-	CMPQ    AX, $0x03
-	CMOVQLE R8, R11
-	VXORPS  Y0, Y0, Y0
-	VXORPS  Y1, Y1, Y1
-	VXORPS  Y2, Y2, Y2
-	VXORPS  Y3, Y3, Y3
-	XORQ    DI, DI
-	MOVQ    CX, R12
-
-flatb0line:
-	SUBQ        $+32, R12
-	JLT         flatb0lineend
-	PREFETCHT0  2048(R8)(DI*2)
-	VMOVUPS     (BX)(DI*4), Y4
-	VCVTPH2PS   (R8)(DI*2), Y5
-	VFMADD231PS Y4, Y5, Y0
-	VMOVUPS     32(BX)(DI*4), Y4
-	VCVTPH2PS   16(R8)(DI*2), Y5
-	VFMADD231PS Y4, Y5, Y1
-	VMOVUPS     64(BX)(DI*4), Y4
-	VCVTPH2PS   32(R8)(DI*2), Y5
-	VFMADD231PS Y4, Y5, Y2
-	VMOVUPS     96(BX)(DI*4), Y4
-	VCVTPH2PS   48(R8)(DI*2), Y5
-	VFMADD231PS Y4, Y5, Y3
-	ADDQ        $+32, DI
-	JMP         flatb0line
-
-flatb0lineend:
-	ADDQ $+32, R12
-
-flatb0vector:
-	SUBQ        $+8, R12
-	JLT         flatb0tail
-	VMOVUPS     (BX)(DI*4), Y4
-	VCVTPH2PS   (R8)(DI*2), Y5
-	VFMADD231PS Y4, Y5, Y0
-	ADDQ        $+8, DI
-	JMP         flatb0vector
-
-flatb0tail:
-	ADDQ $+8, R12
-	JZ   flatb0sum
-
-flatb0scalar:
-	VXORPS      Y4, Y4, Y4
-	VMOVSS      (BX)(DI*4), X4
-	VXORPS      Y5, Y5, Y5
-	MOVWLZX     (R8)(DI*2), R13
-	VMOVD       R13, X5
-	VCVTPH2PS   X5, X5
-	VFMADD231PS Y4, Y5, Y0
-	INCQ        DI
-	DECQ        R12
-	JNZ         flatb0scalar
-
-flatb0sum:
-	VADDPS Y1, Y0, Y0
-	VADDPS Y2, Y0, Y0
-	VADDPS Y3, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	XORQ   DI, DI
-	MOVQ   CX, R8
-
-flatb1line:
-	SUBQ        $+32, R8
-	JLT         flatb1lineend
-	PREFETCHT0  2048(R9)(DI*2)
-	VMOVUPS     (BX)(DI*4), Y5
-	VCVTPH2PS   (R9)(DI*2), Y6
-	VFMADD231PS Y5, Y6, Y1
-	VMOVUPS     32(BX)(DI*4), Y5
-	VCVTPH2PS   16(R9)(DI*2), Y6
-	VFMADD231PS Y5, Y6, Y2
-	VMOVUPS     64(BX)(DI*4), Y5
-	VCVTPH2PS   32(R9)(DI*2), Y6
-	VFMADD231PS Y5, Y6, Y3
-	VMOVUPS     96(BX)(DI*4), Y5
-	VCVTPH2PS   48(R9)(DI*2), Y6
-	VFMADD231PS Y5, Y6, Y4
-	ADDQ        $+32, DI
-	JMP         flatb1line
-
-flatb1lineend:
-	ADDQ $+32, R8
-
-flatb1vector:
-	SUBQ        $+8, R8
-	JLT         flatb1tail
-	VMOVUPS     (BX)(DI*4), Y5
-	VCVTPH2PS   (R9)(DI*2), Y6
-	VFMADD231PS Y5, Y6, Y1
-	ADDQ        $+8, DI
-	JMP         flatb1vector
-
-flatb1tail:
-	ADDQ $+8, R8
-	JZ   flatb1sum
-
-flatb1scalar:
-	VXORPS      Y5, Y5, Y5
-	VMOVSS      (BX)(DI*4), X5
-	VXORPS      Y6, Y6, Y6
-	MOVWLZX     (R9)(DI*2), R12
-	VMOVD       R12, X6
-	VCVTPH2PS   X6, X6
-	VFMADD231PS Y5, Y6, Y1
-	INCQ        DI
-	DECQ        R8
-	JNZ         flatb1scalar
-
-flatb1sum:
-	VADDPS Y2, Y1, Y1
-	VADDPS Y3, Y1, Y1
-	VADDPS Y4, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	XORQ   DI, DI
-	MOVQ   CX, R8
-
-flatb2line:
-	SUBQ        $+32, R8
-	JLT         flatb2lineend
-	PREFETCHT0  2048(R10)(DI*2)
-	VMOVUPS     (BX)(DI*4), Y6
-	VCVTPH2PS   (R10)(DI*2), Y7
-	VFMADD231PS Y6, Y7, Y2
-	VMOVUPS     32(BX)(DI*4), Y6
-	VCVTPH2PS   16(R10)(DI*2), Y7
-	VFMADD231PS Y6, Y7, Y3
-	VMOVUPS     64(BX)(DI*4), Y6
-	VCVTPH2PS   32(R10)(DI*2), Y7
-	VFMADD231PS Y6, Y7, Y4
-	VMOVUPS     96(BX)(DI*4), Y6
-	VCVTPH2PS   48(R10)(DI*2), Y7
-	VFMADD231PS Y6, Y7, Y5
-	ADDQ        $+32, DI
-	JMP         flatb2line
-
-flatb2lineend:
-	ADDQ $+32, R8
-
-flatb2vector:
-	SUBQ        $+8, R8
-	JLT         flatb2tail
-	VMOVUPS     (BX)(DI*4), Y6
-	VCVTPH2PS   (R10)(DI*2), Y7
-	VFMADD231PS Y6, Y7, Y2
-	ADDQ        $+8, DI
-	JMP         flatb2vector
-
-flatb2tail:
-	ADDQ $+8, R8
-	JZ   flatb2sum
-
-flatb2scalar:
-	VXORPS      Y6, Y6, Y6
-	VMOVSS      (BX)(DI*4), X6
-	VXORPS      Y7, Y7, Y7
-	MOVWLZX     (R10)(DI*2), R9
-	VMOVD       R9, X7
-	VCVTPH2PS   X7, X7
-	VFMADD231PS Y6, Y7, Y2
-	INCQ        DI
-	DECQ        R8
-	JNZ         flatb2scalar
-
-flatb2sum:
-	VADDPS Y3, Y2, Y2
-	VADDPS Y4, Y2, Y2
-	VADDPS Y5, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	XORQ   DI, DI
-	MOVQ   CX, R8
-
-flatb3line:
-	SUBQ        $+32, R8
-	JLT         flatb3lineend
-	PREFETCHT0  2048(R11)(DI*2)
-	VMOVUPS     (BX)(DI*4), Y7
-	VCVTPH2PS   (R11)(DI*2), Y8
-	VFMADD231PS Y7, Y8, Y3
-	VMOVUPS     32(BX)(DI*4), Y7
-	VCVTPH2PS   16(R11)(DI*2), Y8
-	VFMADD231PS Y7, Y8, Y4
-	VMOVUPS     64(BX)(DI*4), Y7
-	VCVTPH2PS   32(R11)(DI*2), Y8
-	VFMADD231PS Y7, Y8, Y5
-	VMOVUPS     96(BX)(DI*4), Y7
-	VCVTPH2PS   48(R11)(DI*2), Y8
-	VFMADD231PS Y7, Y8, Y6
-	ADDQ        $+32, DI
-	JMP         flatb3line
-
-flatb3lineend:
-	ADDQ $+32, R8
-
-flatb3vector:
-	SUBQ        $+8, R8
-	JLT         flatb3tail
-	VMOVUPS     (BX)(DI*4), Y7
-	VCVTPH2PS   (R11)(DI*2), Y8
-	VFMADD231PS Y7, Y8, Y3
-	ADDQ        $+8, DI
-	JMP         flatb3vector
-
-flatb3tail:
-	ADDQ $+8, R8
-	JZ   flatb3sum
-
-flatb3scalar:
-	VXORPS      Y7, Y7, Y7
-	VMOVSS      (BX)(DI*4), X7
-	VXORPS      Y8, Y8, Y8
-	MOVWLZX     (R11)(DI*2), R9
-	VMOVD       R9, X8
-	VCVTPH2PS   X8, X8
-	VFMADD231PS Y7, Y8, Y3
-	INCQ        DI
-	DECQ        R8
-	JNZ         flatb3scalar
-
-flatb3sum:
-	VADDPS       Y4, Y3, Y3
-	VADDPS       Y5, Y3, Y3
-	VADDPS       Y6, Y3, Y3
-	MOVQ         AX, DI
-	MOVQ         $0x00000004, R8
-	CMPQ         DI, R8
-	CMOVQGT      R8, DI
-	LEAQ         maskTable<>+0(SB), R8
-	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y4
-	VBROADCASTSS alpha+24(FP), X5
-	VBROADCASTSS beta+64(FP), X6
-	MOVL         beta+64(FP), DI
-	MOVQ         ldc+80(FP), R8
-	SHLQ         $0x02, R8
-	MOVQ         DX, R8
-	VHADDPS      Y1, Y0, Y0
-	VHADDPS      Y3, Y2, Y2
-	VHADDPS      Y2, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VMULPS       X5, X0, X0
-	ADDL         DI, DI
-	JZ           flatstore
-	VMASKMOVPS   (R8), X4, X1
-	VFMADD231PS  X6, X1, X0
-	MOVQ         DX, R8
-
-flatstore:
-	VMASKMOVPS X0, X4, (R8)
-	ADDQ       $0x10, DX
-	SUBQ       $0x04, AX
-	JGT        flatcolumns
-	VZEROUPPER
-	RET
-
-deep:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
@@ -4363,143 +3416,107 @@ m1columns:
 	VXORPS  Y1, Y1, Y1
 	VXORPS  Y2, Y2, Y2
 	VXORPS  Y3, Y3, Y3
-	VXORPS  Y4, Y4, Y4
-	VXORPS  Y5, Y5, Y5
-	VXORPS  Y6, Y6, Y6
-	VXORPS  Y7, Y7, Y7
 	XORQ    R12, R12
 	MOVQ    CX, R13
 	SHLQ    $0x04, DI
 
-m1b0line:
+m1line:
 	SUBQ        $+32, R13
-	JLT         m1b0lineend
+	JLT         m1lineend
 	PREFETCHT0  (R8)(DI*1)
 	PREFETCHT0  (R9)(DI*1)
 	PREFETCHT0  (R10)(DI*1)
 	PREFETCHT0  (R11)(DI*1)
-	VMOVUPS     (BX)(R12*4), Y8
-	VCVTPH2PS   (R8)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y0
-	VCVTPH2PS   (R9)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y1
-	VCVTPH2PS   (R10)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y2
-	VCVTPH2PS   (R11)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y3
-	VMOVUPS     32(BX)(R12*4), Y8
-	VCVTPH2PS   16(R8)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y4
-	VCVTPH2PS   16(R9)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y5
-	VCVTPH2PS   16(R10)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y6
-	VCVTPH2PS   16(R11)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y7
-	VMOVUPS     64(BX)(R12*4), Y8
-	VCVTPH2PS   32(R8)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y0
-	VCVTPH2PS   32(R9)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y1
-	VCVTPH2PS   32(R10)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y2
-	VCVTPH2PS   32(R11)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y3
-	VMOVUPS     96(BX)(R12*4), Y8
-	VCVTPH2PS   48(R8)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y4
-	VCVTPH2PS   48(R9)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y5
-	VCVTPH2PS   48(R10)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y6
-	VCVTPH2PS   48(R11)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y7
+	VMOVUPS     (BX)(R12*4), Y4
+	VCVTPH2PS   (R8)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y0
+	VCVTPH2PS   (R9)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y1
+	VCVTPH2PS   (R10)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y2
+	VCVTPH2PS   (R11)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y3
+	VMOVUPS     32(BX)(R12*4), Y4
+	VCVTPH2PS   16(R8)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y0
+	VCVTPH2PS   16(R9)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y1
+	VCVTPH2PS   16(R10)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y2
+	VCVTPH2PS   16(R11)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y3
+	VMOVUPS     64(BX)(R12*4), Y4
+	VCVTPH2PS   32(R8)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y0
+	VCVTPH2PS   32(R9)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y1
+	VCVTPH2PS   32(R10)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y2
+	VCVTPH2PS   32(R11)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y3
+	VMOVUPS     96(BX)(R12*4), Y4
+	VCVTPH2PS   48(R8)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y0
+	VCVTPH2PS   48(R9)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y1
+	VCVTPH2PS   48(R10)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y2
+	VCVTPH2PS   48(R11)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y3
 	ADDQ        $+32, R12
 	ADDQ        $+64, DI
-	JMP         m1b0line
+	JMP         m1line
 
-m1b0lineend:
+m1lineend:
 	ADDQ $+32, R13
 
-m1b0sets:
-	SUBQ        $+16, R13
-	JLT         m1b0setsend
-	VMOVUPS     (BX)(R12*4), Y8
-	VCVTPH2PS   (R8)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y0
-	VCVTPH2PS   (R9)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y1
-	VCVTPH2PS   (R10)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y2
-	VCVTPH2PS   (R11)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y3
-	VMOVUPS     32(BX)(R12*4), Y8
-	VCVTPH2PS   16(R8)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y4
-	VCVTPH2PS   16(R9)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y5
-	VCVTPH2PS   16(R10)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y6
-	VCVTPH2PS   16(R11)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y7
-	ADDQ        $+16, R12
-	ADDQ        $+32, DI
-	JMP         m1b0sets
-
-m1b0setsend:
-	ADDQ $+16, R13
-
-m1b0vector:
+m1vector:
 	SUBQ        $+8, R13
-	JLT         m1b0tail
-	VMOVUPS     (BX)(R12*4), Y8
-	VCVTPH2PS   (R8)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y0
-	VCVTPH2PS   (R9)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y1
-	VCVTPH2PS   (R10)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y2
-	VCVTPH2PS   (R11)(R12*2), Y9
-	VFMADD231PS Y8, Y9, Y3
+	JLT         m1tail
+	VMOVUPS     (BX)(R12*4), Y4
+	VCVTPH2PS   (R8)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y0
+	VCVTPH2PS   (R9)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y1
+	VCVTPH2PS   (R10)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y2
+	VCVTPH2PS   (R11)(R12*2), Y5
+	VFMADD231PS Y4, Y5, Y3
 	ADDQ        $+8, R12
-	JMP         m1b0vector
+	JMP         m1vector
 
-m1b0tail:
+m1tail:
 	ADDQ $+8, R13
-	JZ   m1b0sum
+	JZ   m1sum
 
-m1b0scalar:
-	VXORPS      Y8, Y8, Y8
-	VMOVSS      (BX)(R12*4), X8
-	VXORPS      Y9, Y9, Y9
+m1scalar:
+	VXORPS      Y4, Y4, Y4
+	VMOVSS      (BX)(R12*4), X4
+	VXORPS      Y5, Y5, Y5
 	MOVWLZX     (R8)(R12*2), DI
-	VMOVD       DI, X9
-	VCVTPH2PS   X9, X9
-	VFMADD231PS Y8, Y9, Y0
-	VXORPS      Y9, Y9, Y9
+	VMOVD       DI, X5
+	VCVTPH2PS   X5, X5
+	VFMADD231PS Y4, Y5, Y0
+	VXORPS      Y5, Y5, Y5
 	MOVWLZX     (R9)(R12*2), DI
-	VMOVD       DI, X9
-	VCVTPH2PS   X9, X9
-	VFMADD231PS Y8, Y9, Y1
-	VXORPS      Y9, Y9, Y9
+	VMOVD       DI, X5
+	VCVTPH2PS   X5, X5
+	VFMADD231PS Y4, Y5, Y1
+	VXORPS      Y5, Y5, Y5
 	MOVWLZX     (R10)(R12*2), DI
-	VMOVD       DI, X9
-	VCVTPH2PS   X9, X9
-	VFMADD231PS Y8, Y9, Y2
-	VXORPS      Y9, Y9, Y9
+	VMOVD       DI, X5
+	VCVTPH2PS   X5, X5
+	VFMADD231PS Y4, Y5, Y2
+	VXORPS      Y5, Y5, Y5
 	MOVWLZX     (R11)(R12*2), DI
-	VMOVD       DI, X9
-	VCVTPH2PS   X9, X9
-	VFMADD231PS Y8, Y9, Y3
+	VMOVD       DI, X5
+	VCVTPH2PS   X5, X5
+	VFMADD231PS Y4, Y5, Y3
 	INCQ        R12
 	DECQ        R13
-	JNZ         m1b0scalar
+	JNZ         m1scalar
 
-m1b0sum:
-	VADDPS       Y4, Y0, Y0
-	VADDPS       Y5, Y1, Y1
-	VADDPS       Y6, Y2, Y2
-	VADDPS       Y7, Y3, Y3
+m1sum:
 	MOVQ         AX, DI
 	MOVQ         $0x00000004, R8
 	CMPQ         DI, R8
@@ -4574,9 +3591,9 @@ m2columns:
 	MOVQ    CX, R14
 	SHLQ    $0x04, R8
 
-m2b0line:
+m2line:
 	SUBQ        $+32, R14
-	JLT         m2b0lineend
+	JLT         m2lineend
 	PREFETCHT0  (R9)(R8*1)
 	PREFETCHT0  (R10)(R8*1)
 	PREFETCHT0  (R11)(R8*1)
@@ -4639,14 +3656,14 @@ m2b0line:
 	VFMADD231PS Y9, Y10, Y7
 	ADDQ        $+32, R13
 	ADDQ        $+64, R8
-	JMP         m2b0line
+	JMP         m2line
 
-m2b0lineend:
+m2lineend:
 	ADDQ $+32, R14
 
-m2b0vector:
+m2vector:
 	SUBQ        $+8, R14
-	JLT         m2b0tail
+	JLT         m2tail
 	VMOVUPS     (BX)(R13*4), Y8
 	VMOVUPS     (SI)(R13*4), Y9
 	VCVTPH2PS   (R9)(R13*2), Y10
@@ -4662,13 +3679,13 @@ m2b0vector:
 	VFMADD231PS Y8, Y10, Y3
 	VFMADD231PS Y9, Y10, Y7
 	ADDQ        $+8, R13
-	JMP         m2b0vector
+	JMP         m2vector
 
-m2b0tail:
+m2tail:
 	ADDQ $+8, R14
-	JZ   m2b0sum
+	JZ   m2sum
 
-m2b0scalar:
+m2scalar:
 	VXORPS      Y8, Y8, Y8
 	VMOVSS      (BX)(R13*4), X8
 	VXORPS      Y9, Y9, Y9
@@ -4699,9 +3716,9 @@ m2b0scalar:
 	VFMADD231PS Y9, Y10, Y7
 	INCQ        R13
 	DECQ        R14
-	JNZ         m2b0scalar
+	JNZ         m2scalar
 
-m2b0sum:
+m2sum:
 	MOVQ         AX, R8
 	MOVQ         $0x00000004, R9
 	CMPQ         R8, R9
@@ -4792,9 +3809,9 @@ m3columns:
 	MOVQ    CX, R15
 	SHLQ    $0x04, R9
 
-m3b0line:
+m3line:
 	SUBQ        $+32, R15
-	JLT         m3b0lineend
+	JLT         m3lineend
 	PREFETCHT0  (R10)(R9*1)
 	PREFETCHT0  (R11)(R9*1)
 	PREFETCHT0  (R12)(R9*1)
@@ -4877,14 +3894,14 @@ m3b0line:
 	VFMADD231PS Y14, Y15, Y11
 	ADDQ        $+32, R14
 	ADDQ        $+64, R9
-	JMP         m3b0line
+	JMP         m3line
 
-m3b0lineend:
+m3lineend:
 	ADDQ $+32, R15
 
-m3b0vector:
+m3vector:
 	SUBQ        $+8, R15
-	JLT         m3b0tail
+	JLT         m3tail
 	VMOVUPS     (BX)(R14*4), Y12
 	VMOVUPS     (DI)(R14*4), Y13
 	VMOVUPS     (SI)(R14*4), Y14
@@ -4905,13 +3922,13 @@ m3b0vector:
 	VFMADD231PS Y13, Y15, Y7
 	VFMADD231PS Y14, Y15, Y11
 	ADDQ        $+8, R14
-	JMP         m3b0vector
+	JMP         m3vector
 
-m3b0tail:
+m3tail:
 	ADDQ $+8, R15
-	JZ   m3b0sum
+	JZ   m3sum
 
-m3b0scalar:
+m3scalar:
 	VXORPS      Y12, Y12, Y12
 	VMOVSS      (BX)(R14*4), X12
 	VXORPS      Y13, Y13, Y13
@@ -4948,9 +3965,9 @@ m3b0scalar:
 	VFMADD231PS Y14, Y15, Y11
 	INCQ        R14
 	DECQ        R15
-	JNZ         m3b0scalar
+	JNZ         m3scalar
 
-m3b0sum:
+m3sum:
 	MOVQ         AX, R9
 	MOVQ         $0x00000004, R10
 	CMPQ         R9, R10
@@ -8907,295 +7924,6 @@ TEXT ·multiplyDotsF32AVX512(SB), NOSPLIT, $8-88
 	MOVQ m+0(FP), AX
 	CMPQ AX, $0x01
 	JNE  not1
-	CMPQ k+16(FP), $+4096
-	JGT  deep
-	MOVQ n+8(FP), AX
-	MOVQ k+16(FP), CX
-	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	MOVQ b+48(FP), SI
-
-flatcolumns:
-	MOVQ    ldb+56(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    SI, R8
-	ADDQ    DI, SI
-	MOVQ    SI, R9
-	ADDQ    DI, SI
-	MOVQ    SI, R10
-	ADDQ    DI, SI
-	MOVQ    SI, R11
-	ADDQ    DI, SI
-	CMPQ    AX, $0x01
-	CMOVQLE R8, R9
-	CMPQ    AX, $0x02
-	CMOVQLE R8, R10
-	CMPQ    AX, $0x03
-	CMOVQLE R8, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	XORQ    DI, DI
-	MOVQ    CX, R12
-
-flatb0line:
-	SUBQ        $+64, R12
-	JLT         flatb0lineend
-	PREFETCHT0  2048(R8)(DI*4)
-	PREFETCHT0  2112(R8)(DI*4)
-	PREFETCHT0  2176(R8)(DI*4)
-	PREFETCHT0  2240(R8)(DI*4)
-	VMOVUPS     (BX)(DI*4), Z4
-	VMOVUPS     (R8)(DI*4), Z5
-	VFMADD231PS Z4, Z5, Z0
-	VMOVUPS     64(BX)(DI*4), Z4
-	VMOVUPS     64(R8)(DI*4), Z5
-	VFMADD231PS Z4, Z5, Z1
-	VMOVUPS     128(BX)(DI*4), Z4
-	VMOVUPS     128(R8)(DI*4), Z5
-	VFMADD231PS Z4, Z5, Z2
-	VMOVUPS     192(BX)(DI*4), Z4
-	VMOVUPS     192(R8)(DI*4), Z5
-	VFMADD231PS Z4, Z5, Z3
-	ADDQ        $+64, DI
-	JMP         flatb0line
-
-flatb0lineend:
-	ADDQ $+64, R12
-
-flatb0vector:
-	SUBQ        $+16, R12
-	JLT         flatb0tail
-	VMOVUPS     (BX)(DI*4), Z4
-	VMOVUPS     (R8)(DI*4), Z5
-	VFMADD231PS Z4, Z5, Z0
-	ADDQ        $+16, DI
-	JMP         flatb0vector
-
-flatb0tail:
-	ADDQ        $+16, R12
-	JZ          flatb0sum
-	MOVQ        $-1, R13
-	BZHIQ       R12, R13, R13
-	KMOVW       R13, K1
-	VMOVUPS.Z   (BX)(DI*4), K1, Z4
-	VMOVUPS.Z   (R8)(DI*4), K1, Z5
-	VFMADD231PS Z4, Z5, Z0
-
-flatb0sum:
-	VADDPS Z1, Z0, Z0
-	VADDPS Z2, Z0, Z0
-	VADDPS Z3, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	XORQ   DI, DI
-	MOVQ   CX, R8
-
-flatb1line:
-	SUBQ        $+64, R8
-	JLT         flatb1lineend
-	PREFETCHT0  2048(R9)(DI*4)
-	PREFETCHT0  2112(R9)(DI*4)
-	PREFETCHT0  2176(R9)(DI*4)
-	PREFETCHT0  2240(R9)(DI*4)
-	VMOVUPS     (BX)(DI*4), Z5
-	VMOVUPS     (R9)(DI*4), Z6
-	VFMADD231PS Z5, Z6, Z1
-	VMOVUPS     64(BX)(DI*4), Z5
-	VMOVUPS     64(R9)(DI*4), Z6
-	VFMADD231PS Z5, Z6, Z2
-	VMOVUPS     128(BX)(DI*4), Z5
-	VMOVUPS     128(R9)(DI*4), Z6
-	VFMADD231PS Z5, Z6, Z3
-	VMOVUPS     192(BX)(DI*4), Z5
-	VMOVUPS     192(R9)(DI*4), Z6
-	VFMADD231PS Z5, Z6, Z4
-	ADDQ        $+64, DI
-	JMP         flatb1line
-
-flatb1lineend:
-	ADDQ $+64, R8
-
-flatb1vector:
-	SUBQ        $+16, R8
-	JLT         flatb1tail
-	VMOVUPS     (BX)(DI*4), Z5
-	VMOVUPS     (R9)(DI*4), Z6
-	VFMADD231PS Z5, Z6, Z1
-	ADDQ        $+16, DI
-	JMP         flatb1vector
-
-flatb1tail:
-	ADDQ        $+16, R8
-	JZ          flatb1sum
-	MOVQ        $-1, R12
-	BZHIQ       R8, R12, R12
-	KMOVW       R12, K1
-	VMOVUPS.Z   (BX)(DI*4), K1, Z5
-	VMOVUPS.Z   (R9)(DI*4), K1, Z6
-	VFMADD231PS Z5, Z6, Z1
-
-flatb1sum:
-	VADDPS Z2, Z1, Z1
-	VADDPS Z3, Z1, Z1
-	VADDPS Z4, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	XORQ   DI, DI
-	MOVQ   CX, R8
-
-flatb2line:
-	SUBQ        $+64, R8
-	JLT         flatb2lineend
-	PREFETCHT0  2048(R10)(DI*4)
-	PREFETCHT0  2112(R10)(DI*4)
-	PREFETCHT0  2176(R10)(DI*4)
-	PREFETCHT0  2240(R10)(DI*4)
-	VMOVUPS     (BX)(DI*4), Z6
-	VMOVUPS     (R10)(DI*4), Z7
-	VFMADD231PS Z6, Z7, Z2
-	VMOVUPS     64(BX)(DI*4), Z6
-	VMOVUPS     64(R10)(DI*4), Z7
-	VFMADD231PS Z6, Z7, Z3
-	VMOVUPS     128(BX)(DI*4), Z6
-	VMOVUPS     128(R10)(DI*4), Z7
-	VFMADD231PS Z6, Z7, Z4
-	VMOVUPS     192(BX)(DI*4), Z6
-	VMOVUPS     192(R10)(DI*4), Z7
-	VFMADD231PS Z6, Z7, Z5
-	ADDQ        $+64, DI
-	JMP         flatb2line
-
-flatb2lineend:
-	ADDQ $+64, R8
-
-flatb2vector:
-	SUBQ        $+16, R8
-	JLT         flatb2tail
-	VMOVUPS     (BX)(DI*4), Z6
-	VMOVUPS     (R10)(DI*4), Z7
-	VFMADD231PS Z6, Z7, Z2
-	ADDQ        $+16, DI
-	JMP         flatb2vector
-
-flatb2tail:
-	ADDQ        $+16, R8
-	JZ          flatb2sum
-	MOVQ        $-1, R9
-	BZHIQ       R8, R9, R9
-	KMOVW       R9, K1
-	VMOVUPS.Z   (BX)(DI*4), K1, Z6
-	VMOVUPS.Z   (R10)(DI*4), K1, Z7
-	VFMADD231PS Z6, Z7, Z2
-
-flatb2sum:
-	VADDPS Z3, Z2, Z2
-	VADDPS Z4, Z2, Z2
-	VADDPS Z5, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	XORQ   DI, DI
-	MOVQ   CX, R8
-
-flatb3line:
-	SUBQ        $+64, R8
-	JLT         flatb3lineend
-	PREFETCHT0  2048(R11)(DI*4)
-	PREFETCHT0  2112(R11)(DI*4)
-	PREFETCHT0  2176(R11)(DI*4)
-	PREFETCHT0  2240(R11)(DI*4)
-	VMOVUPS     (BX)(DI*4), Z7
-	VMOVUPS     (R11)(DI*4), Z8
-	VFMADD231PS Z7, Z8, Z3
-	VMOVUPS     64(BX)(DI*4), Z7
-	VMOVUPS     64(R11)(DI*4), Z8
-	VFMADD231PS Z7, Z8, Z4
-	VMOVUPS     128(BX)(DI*4), Z7
-	VMOVUPS     128(R11)(DI*4), Z8
-	VFMADD231PS Z7, Z8, Z5
-	VMOVUPS     192(BX)(DI*4), Z7
-	VMOVUPS     192(R11)(DI*4), Z8
-	VFMADD231PS Z7, Z8, Z6
-	ADDQ        $+64, DI
-	JMP         flatb3line
-
-flatb3lineend:
-	ADDQ $+64, R8
-
-flatb3vector:
-	SUBQ        $+16, R8
-	JLT         flatb3tail
-	VMOVUPS     (BX)(DI*4), Z7
-	VMOVUPS     (R11)(DI*4), Z8
-	VFMADD231PS Z7, Z8, Z3
-	ADDQ        $+16, DI
-	JMP         flatb3vector
-
-flatb3tail:
-	ADDQ        $+16, R8
-	JZ          flatb3sum
-	MOVQ        $-1, R9
-	BZHIQ       R8, R9, R9
-	KMOVW       R9, K1
-	VMOVUPS.Z   (BX)(DI*4), K1, Z7
-	VMOVUPS.Z   (R11)(DI*4), K1, Z8
-	VFMADD231PS Z7, Z8, Z3
-
-flatb3sum:
-	VADDPS        Z4, Z3, Z3
-	VADDPS        Z5, Z3, Z3
-	VADDPS        Z6, Z3, Z3
-	MOVQ          AX, DI
-	MOVQ          $0x00000004, R8
-	CMPQ          DI, R8
-	CMOVQGT       R8, DI
-	MOVQ          $-1, R8
-	BZHIQ         DI, R8, R8
-	KMOVW         R8, K1
-	VBROADCASTSS  alpha+24(FP), X4
-	VBROADCASTSS  beta+64(FP), X5
-	MOVL          beta+64(FP), DI
-	MOVQ          ldc+80(FP), R8
-	SHLQ          $0x02, R8
-	MOVQ          DX, R8
-	VEXTRACTF64X4 $0x01, Z0, Y6
-	VADDPS        Y6, Y0, Y0
-	VEXTRACTF64X4 $0x01, Z1, Y6
-	VADDPS        Y6, Y1, Y1
-	VEXTRACTF64X4 $0x01, Z2, Y6
-	VADDPS        Y6, Y2, Y2
-	VEXTRACTF64X4 $0x01, Z3, Y6
-	VADDPS        Y6, Y3, Y3
-	VHADDPS       Y1, Y0, Y0
-	VHADDPS       Y3, Y2, Y2
-	VHADDPS       Y2, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X0
-	VMULPS        X4, X0, X0
-	ADDL          DI, DI
-	JZ            flatstore
-	VMOVUPS.Z     (R8), K1, X1
-	VFMADD231PS   X5, X1, X0
-	MOVQ          DX, R8
-
-flatstore:
-	VMOVUPS X0, K1, (R8)
-	ADDQ    $0x10, DX
-	SUBQ    $0x04, AX
-	JGT     flatcolumns
-	VZEROUPPER
-	RET
-
-deep:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
@@ -9225,82 +7953,65 @@ m1columns:
 	VXORPS  Z1, Z1, Z1
 	VXORPS  Z2, Z2, Z2
 	VXORPS  Z3, Z3, Z3
-	VXORPS  Z4, Z4, Z4
-	VXORPS  Z5, Z5, Z5
-	VXORPS  Z6, Z6, Z6
-	VXORPS  Z7, Z7, Z7
 	XORQ    R12, R12
 	MOVQ    CX, R13
 	SHLQ    $0x04, DI
 
-m1b0line:
-	SUBQ        $+32, R13
-	JLT         m1b0lineend
+m1line:
+	SUBQ        $+16, R13
+	JLT         m1lineend
 	PREFETCHT0  (R8)(DI*1)
 	PREFETCHT0  (R9)(DI*1)
 	PREFETCHT0  (R10)(DI*1)
 	PREFETCHT0  (R11)(DI*1)
-	VMOVUPS     (BX)(R12*4), Z8
-	VMOVUPS     (R8)(R12*4), Z9
-	VFMADD231PS Z8, Z9, Z0
-	VMOVUPS     (R9)(R12*4), Z9
-	VFMADD231PS Z8, Z9, Z1
-	VMOVUPS     (R10)(R12*4), Z9
-	VFMADD231PS Z8, Z9, Z2
-	VMOVUPS     (R11)(R12*4), Z9
-	VFMADD231PS Z8, Z9, Z3
-	VMOVUPS     64(BX)(R12*4), Z8
-	VMOVUPS     64(R8)(R12*4), Z9
-	VFMADD231PS Z8, Z9, Z4
-	VMOVUPS     64(R9)(R12*4), Z9
-	VFMADD231PS Z8, Z9, Z5
-	VMOVUPS     64(R10)(R12*4), Z9
-	VFMADD231PS Z8, Z9, Z6
-	VMOVUPS     64(R11)(R12*4), Z9
-	VFMADD231PS Z8, Z9, Z7
-	ADDQ        $+32, R12
-	ADDQ        $+128, DI
-	JMP         m1b0line
-
-m1b0lineend:
-	ADDQ $+32, R13
-
-m1b0vector:
-	SUBQ        $+16, R13
-	JLT         m1b0tail
-	VMOVUPS     (BX)(R12*4), Z8
-	VMOVUPS     (R8)(R12*4), Z9
-	VFMADD231PS Z8, Z9, Z0
-	VMOVUPS     (R9)(R12*4), Z9
-	VFMADD231PS Z8, Z9, Z1
-	VMOVUPS     (R10)(R12*4), Z9
-	VFMADD231PS Z8, Z9, Z2
-	VMOVUPS     (R11)(R12*4), Z9
-	VFMADD231PS Z8, Z9, Z3
+	VMOVUPS     (BX)(R12*4), Z4
+	VMOVUPS     (R8)(R12*4), Z5
+	VFMADD231PS Z4, Z5, Z0
+	VMOVUPS     (R9)(R12*4), Z5
+	VFMADD231PS Z4, Z5, Z1
+	VMOVUPS     (R10)(R12*4), Z5
+	VFMADD231PS Z4, Z5, Z2
+	VMOVUPS     (R11)(R12*4), Z5
+	VFMADD231PS Z4, Z5, Z3
 	ADDQ        $+16, R12
-	JMP         m1b0vector
+	ADDQ        $+64, DI
+	JMP         m1line
 
-m1b0tail:
+m1lineend:
+	ADDQ $+16, R13
+
+m1vector:
+	SUBQ        $+16, R13
+	JLT         m1tail
+	VMOVUPS     (BX)(R12*4), Z4
+	VMOVUPS     (R8)(R12*4), Z5
+	VFMADD231PS Z4, Z5, Z0
+	VMOVUPS     (R9)(R12*4), Z5
+	VFMADD231PS Z4, Z5, Z1
+	VMOVUPS     (R10)(R12*4), Z5
+	VFMADD231PS Z4, Z5, Z2
+	VMOVUPS     (R11)(R12*4), Z5
+	VFMADD231PS Z4, Z5, Z3
+	ADDQ        $+16, R12
+	JMP         m1vector
+
+m1tail:
 	ADDQ        $+16, R13
-	JZ          m1b0sum
+	JZ          m1sum
 	MOVQ        $-1, DI
 	BZHIQ       R13, DI, DI
 	KMOVW       DI, K1
-	VMOVUPS.Z   (BX)(R12*4), K1, Z8
-	VMOVUPS.Z   (R8)(R12*4), K1, Z9
-	VFMADD231PS Z8, Z9, Z0
-	VMOVUPS.Z   (R9)(R12*4), K1, Z9
-	VFMADD231PS Z8, Z9, Z1
-	VMOVUPS.Z   (R10)(R12*4), K1, Z9
-	VFMADD231PS Z8, Z9, Z2
-	VMOVUPS.Z   (R11)(R12*4), K1, Z9
-	VFMADD231PS Z8, Z9, Z3
+	VMOVUPS.Z   (BX)(R12*4), K1, Z4
+	VMOVUPS.Z   (R8)(R12*4), K1, Z5
+	VFMADD231PS Z4, Z5, Z0
+	VMOVUPS.Z   (R9)(R12*4), K1, Z5
+	VFMADD231PS Z4, Z5, Z1
+	VMOVUPS.Z   (R10)(R12*4), K1, Z5
+	VFMADD231PS Z4, Z5, Z2
+	VMOVUPS.Z   (R11)(R12*4), K1, Z5
+	VFMADD231PS Z4, Z5, Z3
 
-m1b0sum:
-	VADDPS        Z4, Z0, Z0
-	VADDPS        Z5, Z1, Z1
-	VADDPS        Z6, Z2, Z2
-	VADDPS        Z7, Z3, Z3
+m1sum:
 	MOVQ          AX, DI
 	MOVQ          $0x00000004, R8
 	CMPQ          DI, R8
@@ -9383,9 +8094,9 @@ m2columns:
 	MOVQ    CX, R14
 	SHLQ    $0x04, R8
 
-m2b0line:
+m2line:
 	SUBQ        $+16, R14
-	JLT         m2b0lineend
+	JLT         m2lineend
 	PREFETCHT0  (R9)(R8*1)
 	PREFETCHT0  (R10)(R8*1)
 	PREFETCHT0  (R11)(R8*1)
@@ -9406,14 +8117,14 @@ m2b0line:
 	VFMADD231PS Z9, Z10, Z7
 	ADDQ        $+16, R13
 	ADDQ        $+64, R8
-	JMP         m2b0line
+	JMP         m2line
 
-m2b0lineend:
+m2lineend:
 	ADDQ $+16, R14
 
-m2b0vector:
+m2vector:
 	SUBQ        $+16, R14
-	JLT         m2b0tail
+	JLT         m2tail
 	VMOVUPS     (BX)(R13*4), Z8
 	VMOVUPS     (SI)(R13*4), Z9
 	VMOVUPS     (R9)(R13*4), Z10
@@ -9429,11 +8140,11 @@ m2b0vector:
 	VFMADD231PS Z8, Z10, Z3
 	VFMADD231PS Z9, Z10, Z7
 	ADDQ        $+16, R13
-	JMP         m2b0vector
+	JMP         m2vector
 
-m2b0tail:
+m2tail:
 	ADDQ        $+16, R14
-	JZ          m2b0sum
+	JZ          m2sum
 	MOVQ        $-1, R8
 	BZHIQ       R14, R8, R8
 	KMOVW       R8, K1
@@ -9452,7 +8163,7 @@ m2b0tail:
 	VFMADD231PS Z8, Z10, Z3
 	VFMADD231PS Z9, Z10, Z7
 
-m2b0sum:
+m2sum:
 	MOVQ          AX, R8
 	MOVQ          $0x00000004, R9
 	CMPQ          R8, R9
@@ -9559,9 +8270,9 @@ m3columns:
 	MOVQ    CX, R15
 	SHLQ    $0x04, R9
 
-m3b0line:
+m3line:
 	SUBQ        $+16, R15
-	JLT         m3b0lineend
+	JLT         m3lineend
 	PREFETCHT0  (R10)(R9*1)
 	PREFETCHT0  (R11)(R9*1)
 	PREFETCHT0  (R12)(R9*1)
@@ -9587,14 +8298,14 @@ m3b0line:
 	VFMADD231PS Z14, Z15, Z11
 	ADDQ        $+16, R14
 	ADDQ        $+64, R9
-	JMP         m3b0line
+	JMP         m3line
 
-m3b0lineend:
+m3lineend:
 	ADDQ $+16, R15
 
-m3b0vector:
+m3vector:
 	SUBQ        $+16, R15
-	JLT         m3b0tail
+	JLT         m3tail
 	VMOVUPS     (BX)(R14*4), Z12
 	VMOVUPS     (DI)(R14*4), Z13
 	VMOVUPS     (SI)(R14*4), Z14
@@ -9615,11 +8326,11 @@ m3b0vector:
 	VFMADD231PS Z13, Z15, Z7
 	VFMADD231PS Z14, Z15, Z11
 	ADDQ        $+16, R14
-	JMP         m3b0vector
+	JMP         m3vector
 
-m3b0tail:
+m3tail:
 	ADDQ        $+16, R15
-	JZ          m3b0sum
+	JZ          m3sum
 	MOVQ        $-1, R9
 	BZHIQ       R15, R9, R9
 	KMOVW       R9, K1
@@ -9643,7 +8354,7 @@ m3b0tail:
 	VFMADD231PS Z13, Z15, Z7
 	VFMADD231PS Z14, Z15, Z11
 
-m3b0sum:
+m3sum:
 	MOVQ          AX, R9
 	MOVQ          $0x00000004, R10
 	CMPQ          R9, R10
@@ -9774,9 +8485,9 @@ m4columns:
 	MOVQ    CX, BP
 	SHLQ    $0x04, R10
 
-m4b0line:
+m4line:
 	SUBQ        $+16, BP
-	JLT         m4b0lineend
+	JLT         m4lineend
 	PREFETCHT0  (R11)(R10*1)
 	PREFETCHT0  (R12)(R10*1)
 	PREFETCHT0  (R13)(R10*1)
@@ -9807,14 +8518,14 @@ m4b0line:
 	VFMADD231PS Z19, Z20, Z15
 	ADDQ        $+16, R15
 	ADDQ        $+64, R10
-	JMP         m4b0line
+	JMP         m4line
 
-m4b0lineend:
+m4lineend:
 	ADDQ $+16, BP
 
-m4b0vector:
+m4vector:
 	SUBQ        $+16, BP
-	JLT         m4b0tail
+	JLT         m4tail
 	VMOVUPS     (BX)(R15*4), Z16
 	VMOVUPS     (DI)(R15*4), Z17
 	VMOVUPS     (R8)(R15*4), Z18
@@ -9840,11 +8551,11 @@ m4b0vector:
 	VFMADD231PS Z18, Z20, Z11
 	VFMADD231PS Z19, Z20, Z15
 	ADDQ        $+16, R15
-	JMP         m4b0vector
+	JMP         m4vector
 
-m4b0tail:
+m4tail:
 	ADDQ        $+16, BP
-	JZ          m4b0sum
+	JZ          m4sum
 	MOVQ        $-1, R10
 	BZHIQ       BP, R10, R10
 	KMOVW       R10, K1
@@ -9873,7 +8584,7 @@ m4b0tail:
 	VFMADD231PS Z18, Z20, Z11
 	VFMADD231PS Z19, Z20, Z15
 
-m4b0sum:
+m4sum:
 	MOVQ          AX, R10
 	MOVQ          $0x00000004, R11
 	CMPQ          R10, R11
@@ -10010,311 +8721,6 @@ TEXT ·multiplyDotsBF16AVX512(SB), NOSPLIT, $8-88
 	MOVQ m+0(FP), AX
 	CMPQ AX, $0x01
 	JNE  not1
-	CMPQ k+16(FP), $+4096
-	JGT  deep
-	MOVQ n+8(FP), AX
-	MOVQ k+16(FP), CX
-	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	MOVQ b+48(FP), SI
-
-flatcolumns:
-	MOVQ    ldb+56(FP), DI
-	SHLQ    $0x01, DI
-	MOVQ    SI, R8
-	ADDQ    DI, SI
-	MOVQ    SI, R9
-	ADDQ    DI, SI
-	MOVQ    SI, R10
-	ADDQ    DI, SI
-	MOVQ    SI, R11
-	ADDQ    DI, SI
-	CMPQ    AX, $0x01
-	CMOVQLE R8, R9
-	CMPQ    AX, $0x02
-	CMOVQLE R8, R10
-	CMPQ    AX, $0x03
-	CMOVQLE R8, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	XORQ    DI, DI
-	MOVQ    CX, R12
-
-flatb0line:
-	SUBQ        $+64, R12
-	JLT         flatb0lineend
-	PREFETCHT0  2048(R8)(DI*2)
-	PREFETCHT0  2112(R8)(DI*2)
-	VMOVUPS     (BX)(DI*4), Z4
-	VPMOVZXWD   (R8)(DI*2), Z5
-	VPSLLD      $0x10, Z5, Z5
-	VFMADD231PS Z4, Z5, Z0
-	VMOVUPS     64(BX)(DI*4), Z4
-	VPMOVZXWD   32(R8)(DI*2), Z5
-	VPSLLD      $0x10, Z5, Z5
-	VFMADD231PS Z4, Z5, Z1
-	VMOVUPS     128(BX)(DI*4), Z4
-	VPMOVZXWD   64(R8)(DI*2), Z5
-	VPSLLD      $0x10, Z5, Z5
-	VFMADD231PS Z4, Z5, Z2
-	VMOVUPS     192(BX)(DI*4), Z4
-	VPMOVZXWD   96(R8)(DI*2), Z5
-	VPSLLD      $0x10, Z5, Z5
-	VFMADD231PS Z4, Z5, Z3
-	ADDQ        $+64, DI
-	JMP         flatb0line
-
-flatb0lineend:
-	ADDQ $+64, R12
-
-flatb0vector:
-	SUBQ        $+16, R12
-	JLT         flatb0tail
-	VMOVUPS     (BX)(DI*4), Z4
-	VPMOVZXWD   (R8)(DI*2), Z5
-	VPSLLD      $0x10, Z5, Z5
-	VFMADD231PS Z4, Z5, Z0
-	ADDQ        $+16, DI
-	JMP         flatb0vector
-
-flatb0tail:
-	ADDQ        $+16, R12
-	JZ          flatb0sum
-	MOVQ        $-1, R13
-	BZHIQ       R12, R13, R13
-	KMOVW       R13, K1
-	VMOVUPS.Z   (BX)(DI*4), K1, Z4
-	VPMOVZXWD.Z (R8)(DI*2), K1, Z5
-	VPSLLD      $0x10, Z5, Z5
-	VFMADD231PS Z4, Z5, Z0
-
-flatb0sum:
-	VADDPS Z1, Z0, Z0
-	VADDPS Z2, Z0, Z0
-	VADDPS Z3, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	XORQ   DI, DI
-	MOVQ   CX, R8
-
-flatb1line:
-	SUBQ        $+64, R8
-	JLT         flatb1lineend
-	PREFETCHT0  2048(R9)(DI*2)
-	PREFETCHT0  2112(R9)(DI*2)
-	VMOVUPS     (BX)(DI*4), Z5
-	VPMOVZXWD   (R9)(DI*2), Z6
-	VPSLLD      $0x10, Z6, Z6
-	VFMADD231PS Z5, Z6, Z1
-	VMOVUPS     64(BX)(DI*4), Z5
-	VPMOVZXWD   32(R9)(DI*2), Z6
-	VPSLLD      $0x10, Z6, Z6
-	VFMADD231PS Z5, Z6, Z2
-	VMOVUPS     128(BX)(DI*4), Z5
-	VPMOVZXWD   64(R9)(DI*2), Z6
-	VPSLLD      $0x10, Z6, Z6
-	VFMADD231PS Z5, Z6, Z3
-	VMOVUPS     192(BX)(DI*4), Z5
-	VPMOVZXWD   96(R9)(DI*2), Z6
-	VPSLLD      $0x10, Z6, Z6
-	VFMADD231PS Z5, Z6, Z4
-	ADDQ        $+64, DI
-	JMP         flatb1line
-
-flatb1lineend:
-	ADDQ $+64, R8
-
-flatb1vector:
-	SUBQ        $+16, R8
-	JLT         flatb1tail
-	VMOVUPS     (BX)(DI*4), Z5
-	VPMOVZXWD   (R9)(DI*2), Z6
-	VPSLLD      $0x10, Z6, Z6
-	VFMADD231PS Z5, Z6, Z1
-	ADDQ        $+16, DI
-	JMP         flatb1vector
-
-flatb1tail:
-	ADDQ        $+16, R8
-	JZ          flatb1sum
-	MOVQ        $-1, R12
-	BZHIQ       R8, R12, R12
-	KMOVW       R12, K1
-	VMOVUPS.Z   (BX)(DI*4), K1, Z5
-	VPMOVZXWD.Z (R9)(DI*2), K1, Z6
-	VPSLLD      $0x10, Z6, Z6
-	VFMADD231PS Z5, Z6, Z1
-
-flatb1sum:
-	VADDPS Z2, Z1, Z1
-	VADDPS Z3, Z1, Z1
-	VADDPS Z4, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	XORQ   DI, DI
-	MOVQ   CX, R8
-
-flatb2line:
-	SUBQ        $+64, R8
-	JLT         flatb2lineend
-	PREFETCHT0  2048(R10)(DI*2)
-	PREFETCHT0  2112(R10)(DI*2)
-	VMOVUPS     (BX)(DI*4), Z6
-	VPMOVZXWD   (R10)(DI*2), Z7
-	VPSLLD      $0x10, Z7, Z7
-	VFMADD231PS Z6, Z7, Z2
-	VMOVUPS     64(BX)(DI*4), Z6
-	VPMOVZXWD   32(R10)(DI*2), Z7
-	VPSLLD      $0x10, Z7, Z7
-	VFMADD231PS Z6, Z7, Z3
-	VMOVUPS     128(BX)(DI*4), Z6
-	VPMOVZXWD   64(R10)(DI*2), Z7
-	VPSLLD      $0x10, Z7, Z7
-	VFMADD231PS Z6, Z7, Z4
-	VMOVUPS     192(BX)(DI*4), Z6
-	VPMOVZXWD   96(R10)(DI*2), Z7
-	VPSLLD      $0x10, Z7, Z7
-	VFMADD231PS Z6, Z7, Z5
-	ADDQ        $+64, DI
-	JMP         flatb2line
-
-flatb2lineend:
-	ADDQ $+64, R8
-
-flatb2vector:
-	SUBQ        $+16, R8
-	JLT         flatb2tail
-	VMOVUPS     (BX)(DI*4), Z6
-	VPMOVZXWD   (R10)(DI*2), Z7
-	VPSLLD      $0x10, Z7, Z7
-	VFMADD231PS Z6, Z7, Z2
-	ADDQ        $+16, DI
-	JMP         flatb2vector
-
-flatb2tail:
-	ADDQ        $+16, R8
-	JZ          flatb2sum
-	MOVQ        $-1, R9
-	BZHIQ       R8, R9, R9
-	KMOVW       R9, K1
-	VMOVUPS.Z   (BX)(DI*4), K1, Z6
-	VPMOVZXWD.Z (R10)(DI*2), K1, Z7
-	VPSLLD      $0x10, Z7, Z7
-	VFMADD231PS Z6, Z7, Z2
-
-flatb2sum:
-	VADDPS Z3, Z2, Z2
-	VADDPS Z4, Z2, Z2
-	VADDPS Z5, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	XORQ   DI, DI
-	MOVQ   CX, R8
-
-flatb3line:
-	SUBQ        $+64, R8
-	JLT         flatb3lineend
-	PREFETCHT0  2048(R11)(DI*2)
-	PREFETCHT0  2112(R11)(DI*2)
-	VMOVUPS     (BX)(DI*4), Z7
-	VPMOVZXWD   (R11)(DI*2), Z8
-	VPSLLD      $0x10, Z8, Z8
-	VFMADD231PS Z7, Z8, Z3
-	VMOVUPS     64(BX)(DI*4), Z7
-	VPMOVZXWD   32(R11)(DI*2), Z8
-	VPSLLD      $0x10, Z8, Z8
-	VFMADD231PS Z7, Z8, Z4
-	VMOVUPS     128(BX)(DI*4), Z7
-	VPMOVZXWD   64(R11)(DI*2), Z8
-	VPSLLD      $0x10, Z8, Z8
-	VFMADD231PS Z7, Z8, Z5
-	VMOVUPS     192(BX)(DI*4), Z7
-	VPMOVZXWD   96(R11)(DI*2), Z8
-	VPSLLD      $0x10, Z8, Z8
-	VFMADD231PS Z7, Z8, Z6
-	ADDQ        $+64, DI
-	JMP         flatb3line
-
-flatb3lineend:
-	ADDQ $+64, R8
-
-flatb3vector:
-	SUBQ        $+16, R8
-	JLT         flatb3tail
-	VMOVUPS     (BX)(DI*4), Z7
-	VPMOVZXWD   (R11)(DI*2), Z8
-	VPSLLD      $0x10, Z8, Z8
-	VFMADD231PS Z7, Z8, Z3
-	ADDQ        $+16, DI
-	JMP         flatb3vector
-
-flatb3tail:
-	ADDQ        $+16, R8
-	JZ          flatb3sum
-	MOVQ        $-1, R9
-	BZHIQ       R8, R9, R9
-	KMOVW       R9, K1
-	VMOVUPS.Z   (BX)(DI*4), K1, Z7
-	VPMOVZXWD.Z (R11)(DI*2), K1, Z8
-	VPSLLD      $0x10, Z8, Z8
-	VFMADD231PS Z7, Z8, Z3
-
-flatb3sum:
-	VADDPS        Z4, Z3, Z3
-	VADDPS        Z5, Z3, Z3
-	VADDPS        Z6, Z3, Z3
-	MOVQ          AX, DI
-	MOVQ          $0x00000004, R8
-	CMPQ          DI, R8
-	CMOVQGT       R8, DI
-	MOVQ          $-1, R8
-	BZHIQ         DI, R8, R8
-	KMOVW         R8, K1
-	VBROADCASTSS  alpha+24(FP), X4
-	VBROADCASTSS  beta+64(FP), X5
-	MOVL          beta+64(FP), DI
-	MOVQ          ldc+80(FP), R8
-	SHLQ          $0x02, R8
-	MOVQ          DX, R8
-	VEXTRACTF64X4 $0x01, Z0, Y6
-	VADDPS        Y6, Y0, Y0
-	VEXTRACTF64X4 $0x01, Z1, Y6
-	VADDPS        Y6, Y1, Y1
-	VEXTRACTF64X4 $0x01, Z2, Y6
-	VADDPS        Y6, Y2, Y2
-	VEXTRACTF64X4 $0x01, Z3, Y6
-	VADDPS        Y6, Y3, Y3
-	VHADDPS       Y1, Y0, Y0
-	VHADDPS       Y3, Y2, Y2
-	VHADDPS       Y2, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X0
-	VMULPS        X4, X0, X0
-	ADDL          DI, DI
-	JZ            flatstore
-	VMOVUPS.Z     (R8), K1, X1
-	VFMADD231PS   X5, X1, X0
-	MOVQ          DX, R8
-
-flatstore:
-	VMOVUPS X0, K1, (R8)
-	ADDQ    $0x10, DX
-	SUBQ    $0x04, AX
-	JGT     flatcolumns
-	VZEROUPPER
-	RET
-
-deep:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
@@ -10344,98 +8750,90 @@ m1columns:
 	VXORPS  Z1, Z1, Z1
 	VXORPS  Z2, Z2, Z2
 	VXORPS  Z3, Z3, Z3
-	VXORPS  Z4, Z4, Z4
-	VXORPS  Z5, Z5, Z5
-	VXORPS  Z6, Z6, Z6
-	VXORPS  Z7, Z7, Z7
 	XORQ    R12, R12
 	MOVQ    CX, R13
 	SHLQ    $0x04, DI
 
-m1b0line:
+m1line:
 	SUBQ        $+32, R13
-	JLT         m1b0lineend
+	JLT         m1lineend
 	PREFETCHT0  (R8)(DI*1)
 	PREFETCHT0  (R9)(DI*1)
 	PREFETCHT0  (R10)(DI*1)
 	PREFETCHT0  (R11)(DI*1)
-	VMOVUPS     (BX)(R12*4), Z8
-	VPMOVZXWD   (R8)(R12*2), Z9
-	VPSLLD      $0x10, Z9, Z9
-	VFMADD231PS Z8, Z9, Z0
-	VPMOVZXWD   (R9)(R12*2), Z9
-	VPSLLD      $0x10, Z9, Z9
-	VFMADD231PS Z8, Z9, Z1
-	VPMOVZXWD   (R10)(R12*2), Z9
-	VPSLLD      $0x10, Z9, Z9
-	VFMADD231PS Z8, Z9, Z2
-	VPMOVZXWD   (R11)(R12*2), Z9
-	VPSLLD      $0x10, Z9, Z9
-	VFMADD231PS Z8, Z9, Z3
-	VMOVUPS     64(BX)(R12*4), Z8
-	VPMOVZXWD   32(R8)(R12*2), Z9
-	VPSLLD      $0x10, Z9, Z9
-	VFMADD231PS Z8, Z9, Z4
-	VPMOVZXWD   32(R9)(R12*2), Z9
-	VPSLLD      $0x10, Z9, Z9
-	VFMADD231PS Z8, Z9, Z5
-	VPMOVZXWD   32(R10)(R12*2), Z9
-	VPSLLD      $0x10, Z9, Z9
-	VFMADD231PS Z8, Z9, Z6
-	VPMOVZXWD   32(R11)(R12*2), Z9
-	VPSLLD      $0x10, Z9, Z9
-	VFMADD231PS Z8, Z9, Z7
+	VMOVUPS     (BX)(R12*4), Z4
+	VPMOVZXWD   (R8)(R12*2), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z0
+	VPMOVZXWD   (R9)(R12*2), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z1
+	VPMOVZXWD   (R10)(R12*2), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z2
+	VPMOVZXWD   (R11)(R12*2), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z3
+	VMOVUPS     64(BX)(R12*4), Z4
+	VPMOVZXWD   32(R8)(R12*2), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z0
+	VPMOVZXWD   32(R9)(R12*2), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z1
+	VPMOVZXWD   32(R10)(R12*2), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z2
+	VPMOVZXWD   32(R11)(R12*2), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z3
 	ADDQ        $+32, R12
 	ADDQ        $+64, DI
-	JMP         m1b0line
+	JMP         m1line
 
-m1b0lineend:
+m1lineend:
 	ADDQ $+32, R13
 
-m1b0vector:
+m1vector:
 	SUBQ        $+16, R13
-	JLT         m1b0tail
-	VMOVUPS     (BX)(R12*4), Z8
-	VPMOVZXWD   (R8)(R12*2), Z9
-	VPSLLD      $0x10, Z9, Z9
-	VFMADD231PS Z8, Z9, Z0
-	VPMOVZXWD   (R9)(R12*2), Z9
-	VPSLLD      $0x10, Z9, Z9
-	VFMADD231PS Z8, Z9, Z1
-	VPMOVZXWD   (R10)(R12*2), Z9
-	VPSLLD      $0x10, Z9, Z9
-	VFMADD231PS Z8, Z9, Z2
-	VPMOVZXWD   (R11)(R12*2), Z9
-	VPSLLD      $0x10, Z9, Z9
-	VFMADD231PS Z8, Z9, Z3
+	JLT         m1tail
+	VMOVUPS     (BX)(R12*4), Z4
+	VPMOVZXWD   (R8)(R12*2), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z0
+	VPMOVZXWD   (R9)(R12*2), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z1
+	VPMOVZXWD   (R10)(R12*2), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z2
+	VPMOVZXWD   (R11)(R12*2), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z3
 	ADDQ        $+16, R12
-	JMP         m1b0vector
+	JMP         m1vector
 
-m1b0tail:
+m1tail:
 	ADDQ        $+16, R13
-	JZ          m1b0sum
+	JZ          m1sum
 	MOVQ        $-1, DI
 	BZHIQ       R13, DI, DI
 	KMOVW       DI, K1
-	VMOVUPS.Z   (BX)(R12*4), K1, Z8
-	VPMOVZXWD.Z (R8)(R12*2), K1, Z9
-	VPSLLD      $0x10, Z9, Z9
-	VFMADD231PS Z8, Z9, Z0
-	VPMOVZXWD.Z (R9)(R12*2), K1, Z9
-	VPSLLD      $0x10, Z9, Z9
-	VFMADD231PS Z8, Z9, Z1
-	VPMOVZXWD.Z (R10)(R12*2), K1, Z9
-	VPSLLD      $0x10, Z9, Z9
-	VFMADD231PS Z8, Z9, Z2
-	VPMOVZXWD.Z (R11)(R12*2), K1, Z9
-	VPSLLD      $0x10, Z9, Z9
-	VFMADD231PS Z8, Z9, Z3
+	VMOVUPS.Z   (BX)(R12*4), K1, Z4
+	VPMOVZXWD.Z (R8)(R12*2), K1, Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z0
+	VPMOVZXWD.Z (R9)(R12*2), K1, Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z1
+	VPMOVZXWD.Z (R10)(R12*2), K1, Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z2
+	VPMOVZXWD.Z (R11)(R12*2), K1, Z5
+	VPSLLD      $0x10, Z5, Z5
+	VFMADD231PS Z4, Z5, Z3
 
-m1b0sum:
-	VADDPS        Z4, Z0, Z0
-	VADDPS        Z5, Z1, Z1
-	VADDPS        Z6, Z2, Z2
-	VADDPS        Z7, Z3, Z3
+m1sum:
 	MOVQ          AX, DI
 	MOVQ          $0x00000004, R8
 	CMPQ          DI, R8
@@ -10518,9 +8916,9 @@ m2columns:
 	MOVQ    CX, R14
 	SHLQ    $0x04, R8
 
-m2b0line:
+m2line:
 	SUBQ        $+32, R14
-	JLT         m2b0lineend
+	JLT         m2lineend
 	PREFETCHT0  (R9)(R8*1)
 	PREFETCHT0  (R10)(R8*1)
 	PREFETCHT0  (R11)(R8*1)
@@ -10563,14 +8961,14 @@ m2b0line:
 	VFMADD231PS Z9, Z10, Z7
 	ADDQ        $+32, R13
 	ADDQ        $+64, R8
-	JMP         m2b0line
+	JMP         m2line
 
-m2b0lineend:
+m2lineend:
 	ADDQ $+32, R14
 
-m2b0vector:
+m2vector:
 	SUBQ        $+16, R14
-	JLT         m2b0tail
+	JLT         m2tail
 	VMOVUPS     (BX)(R13*4), Z8
 	VMOVUPS     (SI)(R13*4), Z9
 	VPMOVZXWD   (R9)(R13*2), Z10
@@ -10590,11 +8988,11 @@ m2b0vector:
 	VFMADD231PS Z8, Z10, Z3
 	VFMADD231PS Z9, Z10, Z7
 	ADDQ        $+16, R13
-	JMP         m2b0vector
+	JMP         m2vector
 
-m2b0tail:
+m2tail:
 	ADDQ        $+16, R14
-	JZ          m2b0sum
+	JZ          m2sum
 	MOVQ        $-1, R8
 	BZHIQ       R14, R8, R8
 	KMOVW       R8, K1
@@ -10617,7 +9015,7 @@ m2b0tail:
 	VFMADD231PS Z8, Z10, Z3
 	VFMADD231PS Z9, Z10, Z7
 
-m2b0sum:
+m2sum:
 	MOVQ          AX, R8
 	MOVQ          $0x00000004, R9
 	CMPQ          R8, R9
@@ -10724,9 +9122,9 @@ m3columns:
 	MOVQ    CX, R15
 	SHLQ    $0x04, R9
 
-m3b0line:
+m3line:
 	SUBQ        $+32, R15
-	JLT         m3b0lineend
+	JLT         m3lineend
 	PREFETCHT0  (R10)(R9*1)
 	PREFETCHT0  (R11)(R9*1)
 	PREFETCHT0  (R12)(R9*1)
@@ -10779,14 +9177,14 @@ m3b0line:
 	VFMADD231PS Z14, Z15, Z11
 	ADDQ        $+32, R14
 	ADDQ        $+64, R9
-	JMP         m3b0line
+	JMP         m3line
 
-m3b0lineend:
+m3lineend:
 	ADDQ $+32, R15
 
-m3b0vector:
+m3vector:
 	SUBQ        $+16, R15
-	JLT         m3b0tail
+	JLT         m3tail
 	VMOVUPS     (BX)(R14*4), Z12
 	VMOVUPS     (DI)(R14*4), Z13
 	VMOVUPS     (SI)(R14*4), Z14
@@ -10811,11 +9209,11 @@ m3b0vector:
 	VFMADD231PS Z13, Z15, Z7
 	VFMADD231PS Z14, Z15, Z11
 	ADDQ        $+16, R14
-	JMP         m3b0vector
+	JMP         m3vector
 
-m3b0tail:
+m3tail:
 	ADDQ        $+16, R15
-	JZ          m3b0sum
+	JZ          m3sum
 	MOVQ        $-1, R9
 	BZHIQ       R15, R9, R9
 	KMOVW       R9, K1
@@ -10843,7 +9241,7 @@ m3b0tail:
 	VFMADD231PS Z13, Z15, Z7
 	VFMADD231PS Z14, Z15, Z11
 
-m3b0sum:
+m3sum:
 	MOVQ          AX, R9
 	MOVQ          $0x00000004, R10
 	CMPQ          R9, R10
@@ -10974,9 +9372,9 @@ m4columns:
 	MOVQ    CX, BP
 	SHLQ    $0x04, R10
 
-m4b0line:
+m4line:
 	SUBQ        $+32, BP
-	JLT         m4b0lineend
+	JLT         m4lineend
 	PREFETCHT0  (R11)(R10*1)
 	PREFETCHT0  (R12)(R10*1)
 	PREFETCHT0  (R13)(R10*1)
@@ -11039,14 +9437,14 @@ m4b0line:
 	VFMADD231PS Z19, Z20, Z15
 	ADDQ        $+32, R15
 	ADDQ        $+64, R10
-	JMP         m4b0line
+	JMP         m4line
 
-m4b0lineend:
+m4lineend:
 	ADDQ $+32, BP
 
-m4b0vector:
+m4vector:
 	SUBQ        $+16, BP
-	JLT         m4b0tail
+	JLT         m4tail
 	VMOVUPS     (BX)(R15*4), Z16
 	VMOVUPS     (DI)(R15*4), Z17
 	VMOVUPS     (R8)(R15*4), Z18
@@ -11076,11 +9474,11 @@ m4b0vector:
 	VFMADD231PS Z18, Z20, Z11
 	VFMADD231PS Z19, Z20, Z15
 	ADDQ        $+16, R15
-	JMP         m4b0vector
+	JMP         m4vector
 
-m4b0tail:
+m4tail:
 	ADDQ        $+16, BP
-	JZ          m4b0sum
+	JZ          m4sum
 	MOVQ        $-1, R10
 	BZHIQ       BP, R10, R10
 	KMOVW       R10, K1
@@ -11113,7 +9511,7 @@ m4b0tail:
 	VFMADD231PS Z18, Z20, Z11
 	VFMADD231PS Z19, Z20, Z15
 
-m4b0sum:
+m4sum:
 	MOVQ          AX, R10
 	MOVQ          $0x00000004, R11
 	CMPQ          R10, R11
@@ -11252,287 +9650,6 @@ TEXT ·multiplyDotsF16AVX512(SB), NOSPLIT, $8-88
 	MOVQ m+0(FP), AX
 	CMPQ AX, $0x01
 	JNE  not1
-	CMPQ k+16(FP), $+4096
-	JGT  deep
-	MOVQ n+8(FP), AX
-	MOVQ k+16(FP), CX
-	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	MOVQ b+48(FP), SI
-
-flatcolumns:
-	MOVQ    ldb+56(FP), DI
-	SHLQ    $0x01, DI
-	MOVQ    SI, R8
-	ADDQ    DI, SI
-	MOVQ    SI, R9
-	ADDQ    DI, SI
-	MOVQ    SI, R10
-	ADDQ    DI, SI
-	MOVQ    SI, R11
-	ADDQ    DI, SI
-	CMPQ    AX, $0x01
-	CMOVQLE R8, R9
-	CMPQ    AX, $0x02
-	CMOVQLE R8, R10
-	CMPQ    AX, $0x03
-	CMOVQLE R8, R11
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-	XORQ    DI, DI
-	MOVQ    CX, R12
-
-flatb0line:
-	SUBQ        $+64, R12
-	JLT         flatb0lineend
-	PREFETCHT0  2048(R8)(DI*2)
-	PREFETCHT0  2112(R8)(DI*2)
-	VMOVUPS     (BX)(DI*4), Z4
-	VCVTPH2PS   (R8)(DI*2), Z5
-	VFMADD231PS Z4, Z5, Z0
-	VMOVUPS     64(BX)(DI*4), Z4
-	VCVTPH2PS   32(R8)(DI*2), Z5
-	VFMADD231PS Z4, Z5, Z1
-	VMOVUPS     128(BX)(DI*4), Z4
-	VCVTPH2PS   64(R8)(DI*2), Z5
-	VFMADD231PS Z4, Z5, Z2
-	VMOVUPS     192(BX)(DI*4), Z4
-	VCVTPH2PS   96(R8)(DI*2), Z5
-	VFMADD231PS Z4, Z5, Z3
-	ADDQ        $+64, DI
-	JMP         flatb0line
-
-flatb0lineend:
-	ADDQ $+64, R12
-
-flatb0vector:
-	SUBQ        $+16, R12
-	JLT         flatb0tail
-	VMOVUPS     (BX)(DI*4), Z4
-	VCVTPH2PS   (R8)(DI*2), Z5
-	VFMADD231PS Z4, Z5, Z0
-	ADDQ        $+16, DI
-	JMP         flatb0vector
-
-flatb0tail:
-	ADDQ        $+16, R12
-	JZ          flatb0sum
-	MOVQ        $-1, R13
-	BZHIQ       R12, R13, R13
-	KMOVW       R13, K1
-	VMOVUPS.Z   (BX)(DI*4), K1, Z4
-	VCVTPH2PS.Z (R8)(DI*2), K1, Z5
-	VFMADD231PS Z4, Z5, Z0
-
-flatb0sum:
-	VADDPS Z1, Z0, Z0
-	VADDPS Z2, Z0, Z0
-	VADDPS Z3, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	XORQ   DI, DI
-	MOVQ   CX, R8
-
-flatb1line:
-	SUBQ        $+64, R8
-	JLT         flatb1lineend
-	PREFETCHT0  2048(R9)(DI*2)
-	PREFETCHT0  2112(R9)(DI*2)
-	VMOVUPS     (BX)(DI*4), Z5
-	VCVTPH2PS   (R9)(DI*2), Z6
-	VFMADD231PS Z5, Z6, Z1
-	VMOVUPS     64(BX)(DI*4), Z5
-	VCVTPH2PS   32(R9)(DI*2), Z6
-	VFMADD231PS Z5, Z6, Z2
-	VMOVUPS     128(BX)(DI*4), Z5
-	VCVTPH2PS   64(R9)(DI*2), Z6
-	VFMADD231PS Z5, Z6, Z3
-	VMOVUPS     192(BX)(DI*4), Z5
-	VCVTPH2PS   96(R9)(DI*2), Z6
-	VFMADD231PS Z5, Z6, Z4
-	ADDQ        $+64, DI
-	JMP         flatb1line
-
-flatb1lineend:
-	ADDQ $+64, R8
-
-flatb1vector:
-	SUBQ        $+16, R8
-	JLT         flatb1tail
-	VMOVUPS     (BX)(DI*4), Z5
-	VCVTPH2PS   (R9)(DI*2), Z6
-	VFMADD231PS Z5, Z6, Z1
-	ADDQ        $+16, DI
-	JMP         flatb1vector
-
-flatb1tail:
-	ADDQ        $+16, R8
-	JZ          flatb1sum
-	MOVQ        $-1, R12
-	BZHIQ       R8, R12, R12
-	KMOVW       R12, K1
-	VMOVUPS.Z   (BX)(DI*4), K1, Z5
-	VCVTPH2PS.Z (R9)(DI*2), K1, Z6
-	VFMADD231PS Z5, Z6, Z1
-
-flatb1sum:
-	VADDPS Z2, Z1, Z1
-	VADDPS Z3, Z1, Z1
-	VADDPS Z4, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	XORQ   DI, DI
-	MOVQ   CX, R8
-
-flatb2line:
-	SUBQ        $+64, R8
-	JLT         flatb2lineend
-	PREFETCHT0  2048(R10)(DI*2)
-	PREFETCHT0  2112(R10)(DI*2)
-	VMOVUPS     (BX)(DI*4), Z6
-	VCVTPH2PS   (R10)(DI*2), Z7
-	VFMADD231PS Z6, Z7, Z2
-	VMOVUPS     64(BX)(DI*4), Z6
-	VCVTPH2PS   32(R10)(DI*2), Z7
-	VFMADD231PS Z6, Z7, Z3
-	VMOVUPS     128(BX)(DI*4), Z6
-	VCVTPH2PS   64(R10)(DI*2), Z7
-	VFMADD231PS Z6, Z7, Z4
-	VMOVUPS     192(BX)(DI*4), Z6
-	VCVTPH2PS   96(R10)(DI*2), Z7
-	VFMADD231PS Z6, Z7, Z5
-	ADDQ        $+64, DI
-	JMP         flatb2line
-
-flatb2lineend:
-	ADDQ $+64, R8
-
-flatb2vector:
-	SUBQ        $+16, R8
-	JLT         flatb2tail
-	VMOVUPS     (BX)(DI*4), Z6
-	VCVTPH2PS   (R10)(DI*2), Z7
-	VFMADD231PS Z6, Z7, Z2
-	ADDQ        $+16, DI
-	JMP         flatb2vector
-
-flatb2tail:
-	ADDQ        $+16, R8
-	JZ          flatb2sum
-	MOVQ        $-1, R9
-	BZHIQ       R8, R9, R9
-	KMOVW       R9, K1
-	VMOVUPS.Z   (BX)(DI*4), K1, Z6
-	VCVTPH2PS.Z (R10)(DI*2), K1, Z7
-	VFMADD231PS Z6, Z7, Z2
-
-flatb2sum:
-	VADDPS Z3, Z2, Z2
-	VADDPS Z4, Z2, Z2
-	VADDPS Z5, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	XORQ   DI, DI
-	MOVQ   CX, R8
-
-flatb3line:
-	SUBQ        $+64, R8
-	JLT         flatb3lineend
-	PREFETCHT0  2048(R11)(DI*2)
-	PREFETCHT0  2112(R11)(DI*2)
-	VMOVUPS     (BX)(DI*4), Z7
-	VCVTPH2PS   (R11)(DI*2), Z8
-	VFMADD231PS Z7, Z8, Z3
-	VMOVUPS     64(BX)(DI*4), Z7
-	VCVTPH2PS   32(R11)(DI*2), Z8
-	VFMADD231PS Z7, Z8, Z4
-	VMOVUPS     128(BX)(DI*4), Z7
-	VCVTPH2PS   64(R11)(DI*2), Z8
-	VFMADD231PS Z7, Z8, Z5
-	VMOVUPS     192(BX)(DI*4), Z7
-	VCVTPH2PS   96(R11)(DI*2), Z8
-	VFMADD231PS Z7, Z8, Z6
-	ADDQ        $+64, DI
-	JMP         flatb3line
-
-flatb3lineend:
-	ADDQ $+64, R8
-
-flatb3vector:
-	SUBQ        $+16, R8
-	JLT         flatb3tail
-	VMOVUPS     (BX)(DI*4), Z7
-	VCVTPH2PS   (R11)(DI*2), Z8
-	VFMADD231PS Z7, Z8, Z3
-	ADDQ        $+16, DI
-	JMP         flatb3vector
-
-flatb3tail:
-	ADDQ        $+16, R8
-	JZ          flatb3sum
-	MOVQ        $-1, R9
-	BZHIQ       R8, R9, R9
-	KMOVW       R9, K1
-	VMOVUPS.Z   (BX)(DI*4), K1, Z7
-	VCVTPH2PS.Z (R11)(DI*2), K1, Z8
-	VFMADD231PS Z7, Z8, Z3
-
-flatb3sum:
-	VADDPS        Z4, Z3, Z3
-	VADDPS        Z5, Z3, Z3
-	VADDPS        Z6, Z3, Z3
-	MOVQ          AX, DI
-	MOVQ          $0x00000004, R8
-	CMPQ          DI, R8
-	CMOVQGT       R8, DI
-	MOVQ          $-1, R8
-	BZHIQ         DI, R8, R8
-	KMOVW         R8, K1
-	VBROADCASTSS  alpha+24(FP), X4
-	VBROADCASTSS  beta+64(FP), X5
-	MOVL          beta+64(FP), DI
-	MOVQ          ldc+80(FP), R8
-	SHLQ          $0x02, R8
-	MOVQ          DX, R8
-	VEXTRACTF64X4 $0x01, Z0, Y6
-	VADDPS        Y6, Y0, Y0
-	VEXTRACTF64X4 $0x01, Z1, Y6
-	VADDPS        Y6, Y1, Y1
-	VEXTRACTF64X4 $0x01, Z2, Y6
-	VADDPS        Y6, Y2, Y2
-	VEXTRACTF64X4 $0x01, Z3, Y6
-	VADDPS        Y6, Y3, Y3
-	VHADDPS       Y1, Y0, Y0
-	VHADDPS       Y3, Y2, Y2
-	VHADDPS       Y2, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X0
-	VMULPS        X4, X0, X0
-	ADDL          DI, DI
-	JZ            flatstore
-	VMOVUPS.Z     (R8), K1, X1
-	VFMADD231PS   X5, X1, X0
-	MOVQ          DX, R8
-
-flatstore:
-	VMOVUPS X0, K1, (R8)
-	ADDQ    $0x10, DX
-	SUBQ    $0x04, AX
-	JGT     flatcolumns
-	VZEROUPPER
-	RET
-
-deep:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
@@ -11562,82 +9679,74 @@ m1columns:
 	VXORPS  Z1, Z1, Z1
 	VXORPS  Z2, Z2, Z2
 	VXORPS  Z3, Z3, Z3
-	VXORPS  Z4, Z4, Z4
-	VXORPS  Z5, Z5, Z5
-	VXORPS  Z6, Z6, Z6
-	VXORPS  Z7, Z7, Z7
 	XORQ    R12, R12
 	MOVQ    CX, R13
 	SHLQ    $0x04, DI
 
-m1b0line:
+m1line:
 	SUBQ        $+32, R13
-	JLT         m1b0lineend
+	JLT         m1lineend
 	PREFETCHT0  (R8)(DI*1)
 	PREFETCHT0  (R9)(DI*1)
 	PREFETCHT0  (R10)(DI*1)
 	PREFETCHT0  (R11)(DI*1)
-	VMOVUPS     (BX)(R12*4), Z8
-	VCVTPH2PS   (R8)(R12*2), Z9
-	VFMADD231PS Z8, Z9, Z0
-	VCVTPH2PS   (R9)(R12*2), Z9
-	VFMADD231PS Z8, Z9, Z1
-	VCVTPH2PS   (R10)(R12*2), Z9
-	VFMADD231PS Z8, Z9, Z2
-	VCVTPH2PS   (R11)(R12*2), Z9
-	VFMADD231PS Z8, Z9, Z3
-	VMOVUPS     64(BX)(R12*4), Z8
-	VCVTPH2PS   32(R8)(R12*2), Z9
-	VFMADD231PS Z8, Z9, Z4
-	VCVTPH2PS   32(R9)(R12*2), Z9
-	VFMADD231PS Z8, Z9, Z5
-	VCVTPH2PS   32(R10)(R12*2), Z9
-	VFMADD231PS Z8, Z9, Z6
-	VCVTPH2PS   32(R11)(R12*2), Z9
-	VFMADD231PS Z8, Z9, Z7
+	VMOVUPS     (BX)(R12*4), Z4
+	VCVTPH2PS   (R8)(R12*2), Z5
+	VFMADD231PS Z4, Z5, Z0
+	VCVTPH2PS   (R9)(R12*2), Z5
+	VFMADD231PS Z4, Z5, Z1
+	VCVTPH2PS   (R10)(R12*2), Z5
+	VFMADD231PS Z4, Z5, Z2
+	VCVTPH2PS   (R11)(R12*2), Z5
+	VFMADD231PS Z4, Z5, Z3
+	VMOVUPS     64(BX)(R12*4), Z4
+	VCVTPH2PS   32(R8)(R12*2), Z5
+	VFMADD231PS Z4, Z5, Z0
+	VCVTPH2PS   32(R9)(R12*2), Z5
+	VFMADD231PS Z4, Z5, Z1
+	VCVTPH2PS   32(R10)(R12*2), Z5
+	VFMADD231PS Z4, Z5, Z2
+	VCVTPH2PS   32(R11)(R12*2), Z5
+	VFMADD231PS Z4, Z5, Z3
 	ADDQ        $+32, R12
 	ADDQ        $+64, DI
-	JMP         m1b0line
+	JMP         m1line
 
-m1b0lineend:
+m1lineend:
 	ADDQ $+32, R13
 
-m1b0vector:
+m1vector:
 	SUBQ        $+16, R13
-	JLT         m1b0tail
-	VMOVUPS     (BX)(R12*4), Z8
-	VCVTPH2PS   (R8)(R12*2), Z9
-	VFMADD231PS Z8, Z9, Z0
-	VCVTPH2PS   (R9)(R12*2), Z9
-	VFMADD231PS Z8, Z9, Z1
-	VCVTPH2PS   (R10)(R12*2), Z9
-	VFMADD231PS Z8, Z9, Z2
-	VCVTPH2PS   (R11)(R12*2), Z9
-	VFMADD231PS Z8, Z9, Z3
+	JLT         m1tail
+	VMOVUPS     (BX)(R12*4), Z4
+	VCVTPH2PS   (R8)(R12*2), Z5
+	VFMADD231PS Z4, Z5, Z0
+	VCVTPH2PS   (R9)(R12*2), Z5
+	VFMADD231PS Z4, Z5, Z1
+	VCVTPH2PS   (R10)(R12*2), Z5
+	VFMADD231PS Z4, Z5, Z2
+	VCVTPH2PS   (R11)(R12*2), Z5
+	VFMADD231PS Z4, Z5, Z3
 	ADDQ        $+16, R12
-	JMP         m1b0vector
+	JMP         m1vector
 
-m1b0tail:
+m1tail:
 	ADDQ        $+16, R13
-	JZ          m1b0sum
+	JZ          m1sum
 	MOVQ        $-1, DI
 	BZHIQ       R13, DI, DI
 	KMOVW       DI, K1
-	VMOVUPS.Z   (BX)(R12*4), K1, Z8
-	VCVTPH2PS.Z (R8)(R12*2), K1, Z9
-	VFMADD231PS Z8, Z9, Z0
-	VCVTPH2PS.Z (R9)(R12*2), K1, Z9
-	VFMADD231PS Z8, Z9, Z1
-	VCVTPH2PS.Z (R10)(R12*2), K1, Z9
-	VFMADD231PS Z8, Z9, Z2
-	VCVTPH2PS.Z (R11)(R12*2), K1, Z9
-	VFMADD231PS Z8, Z9, Z3
+	VMOVUPS.Z   (BX)(R12*4), K1, Z4
+	VCVTPH2PS.Z (R8)(R12*2), K1, Z5
+	VFMADD231PS Z4, Z5, Z0
+	VCVTPH2PS.Z (R9)(R12*2), K1, Z5
+	VFMADD231PS Z4, Z5, Z1
+	VCVTPH2PS.Z (R10)(R12*2), K1, Z5
+	VFMADD231PS Z4, Z5, Z2
+	VCVTPH2PS.Z (R11)(R12*2), K1, Z5
+	VFMADD231PS Z4, Z5, Z3
 
-m1b0sum:
-	VADDPS        Z4, Z0, Z0
-	VADDPS        Z5, Z1, Z1
-	VADDPS        Z6, Z2, Z2
-	VADDPS        Z7, Z3, Z3
+m1sum:
 	MOVQ          AX, DI
 	MOVQ          $0x00000004, R8
 	CMPQ          DI, R8
@@ -11720,9 +9829,9 @@ m2columns:
 	MOVQ    CX, R14
 	SHLQ    $0x04, R8
 
-m2b0line:
+m2line:
 	SUBQ        $+32, R14
-	JLT         m2b0lineend
+	JLT         m2lineend
 	PREFETCHT0  (R9)(R8*1)
 	PREFETCHT0  (R10)(R8*1)
 	PREFETCHT0  (R11)(R8*1)
@@ -11757,14 +9866,14 @@ m2b0line:
 	VFMADD231PS Z9, Z10, Z7
 	ADDQ        $+32, R13
 	ADDQ        $+64, R8
-	JMP         m2b0line
+	JMP         m2line
 
-m2b0lineend:
+m2lineend:
 	ADDQ $+32, R14
 
-m2b0vector:
+m2vector:
 	SUBQ        $+16, R14
-	JLT         m2b0tail
+	JLT         m2tail
 	VMOVUPS     (BX)(R13*4), Z8
 	VMOVUPS     (SI)(R13*4), Z9
 	VCVTPH2PS   (R9)(R13*2), Z10
@@ -11780,11 +9889,11 @@ m2b0vector:
 	VFMADD231PS Z8, Z10, Z3
 	VFMADD231PS Z9, Z10, Z7
 	ADDQ        $+16, R13
-	JMP         m2b0vector
+	JMP         m2vector
 
-m2b0tail:
+m2tail:
 	ADDQ        $+16, R14
-	JZ          m2b0sum
+	JZ          m2sum
 	MOVQ        $-1, R8
 	BZHIQ       R14, R8, R8
 	KMOVW       R8, K1
@@ -11803,7 +9912,7 @@ m2b0tail:
 	VFMADD231PS Z8, Z10, Z3
 	VFMADD231PS Z9, Z10, Z7
 
-m2b0sum:
+m2sum:
 	MOVQ          AX, R8
 	MOVQ          $0x00000004, R9
 	CMPQ          R8, R9
@@ -11910,9 +10019,9 @@ m3columns:
 	MOVQ    CX, R15
 	SHLQ    $0x04, R9
 
-m3b0line:
+m3line:
 	SUBQ        $+32, R15
-	JLT         m3b0lineend
+	JLT         m3lineend
 	PREFETCHT0  (R10)(R9*1)
 	PREFETCHT0  (R11)(R9*1)
 	PREFETCHT0  (R12)(R9*1)
@@ -11957,14 +10066,14 @@ m3b0line:
 	VFMADD231PS Z14, Z15, Z11
 	ADDQ        $+32, R14
 	ADDQ        $+64, R9
-	JMP         m3b0line
+	JMP         m3line
 
-m3b0lineend:
+m3lineend:
 	ADDQ $+32, R15
 
-m3b0vector:
+m3vector:
 	SUBQ        $+16, R15
-	JLT         m3b0tail
+	JLT         m3tail
 	VMOVUPS     (BX)(R14*4), Z12
 	VMOVUPS     (DI)(R14*4), Z13
 	VMOVUPS     (SI)(R14*4), Z14
@@ -11985,11 +10094,11 @@ m3b0vector:
 	VFMADD231PS Z13, Z15, Z7
 	VFMADD231PS Z14, Z15, Z11
 	ADDQ        $+16, R14
-	JMP         m3b0vector
+	JMP         m3vector
 
-m3b0tail:
+m3tail:
 	ADDQ        $+16, R15
-	JZ          m3b0sum
+	JZ          m3sum
 	MOVQ        $-1, R9
 	BZHIQ       R15, R9, R9
 	KMOVW       R9, K1
@@ -12013,7 +10122,7 @@ m3b0tail:
 	VFMADD231PS Z13, Z15, Z7
 	VFMADD231PS Z14, Z15, Z11
 
-m3b0sum:
+m3sum:
 	MOVQ          AX, R9
 	MOVQ          $0x00000004, R10
 	CMPQ          R9, R10
@@ -12144,9 +10253,9 @@ m4columns:
 	MOVQ    CX, BP
 	SHLQ    $0x04, R10
 
-m4b0line:
+m4line:
 	SUBQ        $+32, BP
-	JLT         m4b0lineend
+	JLT         m4lineend
 	PREFETCHT0  (R11)(R10*1)
 	PREFETCHT0  (R12)(R10*1)
 	PREFETCHT0  (R13)(R10*1)
@@ -12201,14 +10310,14 @@ m4b0line:
 	VFMADD231PS Z19, Z20, Z15
 	ADDQ        $+32, R15
 	ADDQ        $+64, R10
-	JMP         m4b0line
+	JMP         m4line
 
-m4b0lineend:
+m4lineend:
 	ADDQ $+32, BP
 
-m4b0vector:
+m4vector:
 	SUBQ        $+16, BP
-	JLT         m4b0tail
+	JLT         m4tail
 	VMOVUPS     (BX)(R15*4), Z16
 	VMOVUPS     (DI)(R15*4), Z17
 	VMOVUPS     (R8)(R15*4), Z18
@@ -12234,11 +10343,11 @@ m4b0vector:
 	VFMADD231PS Z18, Z20, Z11
 	VFMADD231PS Z19, Z20, Z15
 	ADDQ        $+16, R15
-	JMP         m4b0vector
+	JMP         m4vector
 
-m4b0tail:
+m4tail:
 	ADDQ        $+16, BP
-	JZ          m4b0sum
+	JZ          m4sum
 	MOVQ        $-1, R10
 	BZHIQ       BP, R10, R10
 	KMOVW       R10, K1
@@ -12267,7 +10376,7 @@ m4b0tail:
 	VFMADD231PS Z18, Z20, Z11
 	VFMADD231PS Z19, Z20, Z15
 
-m4b0sum:
+m4sum:
 	MOVQ          AX, R10
 	MOVQ          $0x00000004, R11
 	CMPQ          R10, R11

@@ -2254,10 +2254,6 @@ columns66:
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V2.B16, V2.B16, V2.B16
 	VEOR V3.B16, V3.B16, V3.B16
-	VEOR V4.B16, V4.B16, V4.B16
-	VEOR V5.B16, V5.B16, V5.B16
-	VEOR V6.B16, V6.B16, V6.B16
-	VEOR V7.B16, V7.B16, V7.B16
 	MOVD R2, R12
 	SUBS $8, R12
 	BLT done68
@@ -2278,13 +2274,13 @@ step67:
 	WORD $0x3dc0057b // ldr q27, [x11, 16]
 	ADD $32, R11
 	WORD $0x4e30ce80 // fmla v0, v20, v16
-	WORD $0x4e31cf04 // fmla v4, v24, v17
 	WORD $0x4e30cea1 // fmla v1, v21, v16
-	WORD $0x4e31cf25 // fmla v5, v25, v17
 	WORD $0x4e30cec2 // fmla v2, v22, v16
-	WORD $0x4e31cf46 // fmla v6, v26, v17
 	WORD $0x4e30cee3 // fmla v3, v23, v16
-	WORD $0x4e31cf67 // fmla v7, v27, v17
+	WORD $0x4e31cf00 // fmla v0, v24, v17
+	WORD $0x4e31cf21 // fmla v1, v25, v17
+	WORD $0x4e31cf42 // fmla v2, v26, v17
+	WORD $0x4e31cf63 // fmla v3, v27, v17
 	SUBS $8, R12
 	BGE step67
 done68:
@@ -2333,10 +2329,6 @@ done72:
 	ADD $1, R12
 	LSL $2, R2, R19
 	SUB R19, R3
-	WORD $0x4e24d400 // fadd v0, v0, v4
-	WORD $0x4e25d421 // fadd v1, v1, v5
-	WORD $0x4e26d442 // fadd v2, v2, v6
-	WORD $0x4e27d463 // fadd v3, v3, v7
 	FMOVS alpha+24(FP), F16
 	WORD $0x4e040610 // dup v16, v16
 	WORD $0x6e21d400 // faddp v0, v0, v1
@@ -2934,10 +2926,6 @@ columns96:
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V2.B16, V2.B16, V2.B16
 	VEOR V3.B16, V3.B16, V3.B16
-	VEOR V4.B16, V4.B16, V4.B16
-	VEOR V5.B16, V5.B16, V5.B16
-	VEOR V6.B16, V6.B16, V6.B16
-	VEOR V7.B16, V7.B16, V7.B16
 	MOVD R2, R12
 	SUBS $8, R12
 	BLT done98
@@ -2962,13 +2950,13 @@ step97:
 	WORD $0x2e613af7 // shll16 v23, v23
 	ADD $16, R11
 	WORD $0x4e30ce80 // fmla v0, v20, v16
-	WORD $0x4e31cf04 // fmla v4, v24, v17
 	WORD $0x4e30cea1 // fmla v1, v21, v16
-	WORD $0x4e31cf25 // fmla v5, v25, v17
 	WORD $0x4e30cec2 // fmla v2, v22, v16
-	WORD $0x4e31cf46 // fmla v6, v26, v17
 	WORD $0x4e30cee3 // fmla v3, v23, v16
-	WORD $0x4e31cf67 // fmla v7, v27, v17
+	WORD $0x4e31cf00 // fmla v0, v24, v17
+	WORD $0x4e31cf21 // fmla v1, v25, v17
+	WORD $0x4e31cf42 // fmla v2, v26, v17
+	WORD $0x4e31cf63 // fmla v3, v27, v17
 	SUBS $8, R12
 	BGE step97
 done98:
@@ -3025,10 +3013,6 @@ done102:
 	ADD $1, R12
 	LSL $2, R2, R19
 	SUB R19, R3
-	WORD $0x4e24d400 // fadd v0, v0, v4
-	WORD $0x4e25d421 // fadd v1, v1, v5
-	WORD $0x4e26d442 // fadd v2, v2, v6
-	WORD $0x4e27d463 // fadd v3, v3, v7
 	FMOVS alpha+24(FP), F16
 	WORD $0x4e040610 // dup v16, v16
 	WORD $0x6e21d400 // faddp v0, v0, v1
@@ -3668,10 +3652,6 @@ columns126:
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V2.B16, V2.B16, V2.B16
 	VEOR V3.B16, V3.B16, V3.B16
-	VEOR V4.B16, V4.B16, V4.B16
-	VEOR V5.B16, V5.B16, V5.B16
-	VEOR V6.B16, V6.B16, V6.B16
-	VEOR V7.B16, V7.B16, V7.B16
 	MOVD R2, R12
 	SUBS $8, R12
 	BLT done128
@@ -3696,13 +3676,13 @@ step127:
 	WORD $0x0e217af7 // fcvtl v23, v23
 	ADD $16, R11
 	WORD $0x4e30ce80 // fmla v0, v20, v16
-	WORD $0x4e31cf04 // fmla v4, v24, v17
 	WORD $0x4e30cea1 // fmla v1, v21, v16
-	WORD $0x4e31cf25 // fmla v5, v25, v17
 	WORD $0x4e30cec2 // fmla v2, v22, v16
-	WORD $0x4e31cf46 // fmla v6, v26, v17
 	WORD $0x4e30cee3 // fmla v3, v23, v16
-	WORD $0x4e31cf67 // fmla v7, v27, v17
+	WORD $0x4e31cf00 // fmla v0, v24, v17
+	WORD $0x4e31cf21 // fmla v1, v25, v17
+	WORD $0x4e31cf42 // fmla v2, v26, v17
+	WORD $0x4e31cf63 // fmla v3, v27, v17
 	SUBS $8, R12
 	BGE step127
 done128:
@@ -3759,10 +3739,6 @@ done132:
 	ADD $1, R12
 	LSL $2, R2, R19
 	SUB R19, R3
-	WORD $0x4e24d400 // fadd v0, v0, v4
-	WORD $0x4e25d421 // fadd v1, v1, v5
-	WORD $0x4e26d442 // fadd v2, v2, v6
-	WORD $0x4e27d463 // fadd v3, v3, v7
 	FMOVS alpha+24(FP), F16
 	WORD $0x4e040610 // dup v16, v16
 	WORD $0x6e21d400 // faddp v0, v0, v1

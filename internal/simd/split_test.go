@@ -13,9 +13,9 @@ import (
 // Sizes at which a product takes another path or is cut in another way, per letter of
 // its shape; each stands for itself and its neighbours.
 var (
-	rowEdges    = []int{1, 4, maxDotRows, rowUnit, maxDeepDotRows, 2 * rowUnit, minRows, 2 * minRows, maxRows, maxRoundedRows}
+	rowEdges    = []int{1, 4, rowUnit, maxDotRows, 2 * rowUnit, minRows, 2 * minRows, maxRows, maxRoundedRows}
 	columnEdges = []int{1, dotColumns, maxDotColumns, 2 * dotColumns, maxColumns, 3 * maxColumns, 9 * maxColumns}
-	depthEdges  = []int{2, leastTurned, deepDots, maxDepth, 2 * maxDepth, copyStride, turnedDepth, 2 * turnedDepth}
+	depthEdges  = []int{2, leastTurned, leastDots, maxDepth, 2 * maxDepth, copyStride, turnedDepth, 2 * turnedDepth}
 )
 
 // nearEdges draws a shape: sizes close to their edges, and one of them, most of the

@@ -21,7 +21,7 @@ func init() {
 }
 
 // cpu computes in float32 on all cores. Where the processor multiplies pairs of
-// bfloat16 (simd.RoundsBF16), products of more than 8 rows with large bfloat16 weights
+// bfloat16 (simd.RoundsBF16), products of more than 16 rows with large bfloat16 weights
 // round the rows to bfloat16 first, as everybody runs models that are stored so.
 type cpu struct {
 	kernels.Decomposed
@@ -31,12 +31,7 @@ type cpu struct {
 func (b *cpu) Name() string           { return "cpu" }
 func (b *cpu) Compute() kernels.DType { return kernels.F32 }
 
-func (b *cpu) SameRows(weights kernels.DType, rows int) int {
-	if f, blocks := weights.Format(); blocks {
-		return simd.SameRows(&f.Blocks, rows)
-	}
-	return simd.SameRows(nil, rows)
-}
+func (b *cpu) SameRows(rows int) int { return simd.SameRows(rows) }
 
 // buffer is scratch memory of one task.
 type buffer struct{ data []float32 }

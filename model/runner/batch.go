@@ -19,8 +19,8 @@ import (
 //
 // What a sequence says does not depend on what else is in the batch, nor on how full it is:
 // where a row's bits depend on how many there are, every step is filled up to the same number
-// ([model.Network.SameRows]). It may differ from Generate in the
-// last bits of the logits, since kernels round differently for other numbers of rows.
+// (SameRows of the backend). On the host it is what Generate says, to the bit, in batches of up
+// to 16 rows; in others it may differ in the last bits of the logits.
 //
 // A Batch belongs to one goroutine. On the host the sequences of a step are observed, and
 // choose what they attend to, at the same time, each on one goroutine. A device that
@@ -73,7 +73,7 @@ func (r *Runner) NewBatch(rows int) (*Batch, error) {
 	if !m.Backend.Traits().Device { // as of a model that only counts, too
 		size = GroupRows(m, rows)
 	}
-	filled := m.Network.SameRows(m.Backend, size)
+	filled := m.Backend.SameRows(size)
 	b := &Batch{model: m, rows: rows, groups: []*batchGroup{{runner: r, rows: filled}}}
 	for from := size; from < rows; from += size {
 		b.groups = append(b.groups, &batchGroup{runner: New(m), rows: filled})

@@ -135,7 +135,7 @@ func (p *batchRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, erro
 // Experts gives what a sequence's row gets in any batch of as many rows; rows that fill up the batch read no expert.
 func (p *batchRows) Experts(e *model.Experts, h *kernels.Tensor, scale float64) *kernels.Tensor {
 	y := p.alloc(h.Shape...)
-	e.Forward(y, model.Pass{On: p.on, Arena: p.arena, H: h, Rows: len(p.steps), Least: e.SameRows(p.on, h.Dim0())}, scale)
+	e.Forward(y, model.Pass{On: p.on, Arena: p.arena, H: h, Rows: len(p.steps), Least: p.on.SameRows(h.Dim0())}, scale)
 	return y
 }
 

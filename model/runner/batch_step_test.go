@@ -120,7 +120,7 @@ func TestStepBatch(t *testing.T) {
 	}
 }
 
-// TestSameRows: a row has the same bits in a step of any of the numbers of rows that the network says.
+// TestSameRows: a row has the same bits in a step of any of the numbers of rows that the backend says.
 func TestSameRows(t *testing.T) {
 	m, err := model.Open("", model.Options{})
 	if err != nil {
@@ -128,8 +128,8 @@ func TestSameRows(t *testing.T) {
 	}
 	defer m.Close()
 	for _, most := range []int{1, 2, 8, 12, 16, 17, 40} {
-		least := m.Network.SameRows(m.Backend, most)
-		if most <= 8 && least > 2 || most > 17 && least >= most {
+		least := m.Backend.SameRows(most)
+		if most <= 16 && least > 1 || most > 17 && least >= most {
 			t.Errorf("%d rows have the bits of %d at the least", least, most)
 		}
 		var want []float32

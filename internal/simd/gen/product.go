@@ -183,8 +183,8 @@ func tiles(maxRows int, m reg.GPVirtual, tile func(rows int), next func()) {
 }
 
 // multiplyDots multiplies up to four rows of a by rows of b, four at a time: each
-// product of two rows is summed along k in its own register (two for one row of a,
-// for enough independent sums), and the registers are added up across at the end.
+// product of two rows is summed along k in its own register, and the registers are added
+// up across at the end. A row has the same bits among any number of rows.
 func multiplyDots(v isa, s storage) {
 	maxRows := 3 // 12 sums, 3 rows of a and one of b fill 16 registers
 	if v.wide() {
@@ -198,54 +198,32 @@ func multiplyDots(v isa, s storage) {
 		skip := fmt.Sprintf("not%d", rows)
 		CMPQ(m, Imm(uint64(rows)))
 		JNE(LabelRef(skip))
-		label := fmt.Sprintf("m%d", rows)
-		if rows == 1 {
-			CMPQ(parameter("k"), I32(deepRow))
-			JGT(LabelRef("deep"))
-			dotRows(v, s, "flat", 1, 1)
-			end()
-			Label("deep")
-		}
-		dotRows(v, s, label, rows, dotColumns)
+		dotRows(v, s, fmt.Sprintf("m%d", rows), rows)
 		end()
 		Label(skip)
 	}
 	end()
 }
 
-const (
-	// dotColumns is the number of rows of b whose results are stored at once.
-	dotColumns = 4
-	// deepRow is the depth up to which a row of a waits for memory, which one stream of reads gets the most from:
-	// it takes the rows of b one by one. A deeper one does not fit in the level-1 cache beside them.
-	deepRow = 4096
-)
-
-// aheadRow is how far before a row of b is read, in bytes, it is asked for.
-const aheadRow = 2048
+// dotColumns is the number of rows of b whose results are stored at once.
+const dotColumns = 4
 
 // sumsAlong returns, for each row of a and each of b, the products of their elements along k, added up in
 // one register.
-func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.GPVirtual, sets, line int) [][]reg.VecVirtual {
+func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.GPVirtual) [][]reg.VecVirtual {
 	rows := len(a)
-	sums := make([][][]reg.VecVirtual, sets)
-	for u := range sums {
-		sums[u] = make([][]reg.VecVirtual, rows)
-		for i := range rows {
-			sums[u][i] = v.vecs(len(b))
-			for _, r := range sums[u][i] {
-				v.zero(r)
-			}
+	sums := make([][]reg.VecVirtual, rows)
+	for i := range rows {
+		sums[i] = v.vecs(len(b))
+		for _, r := range sums[i] {
+			v.zero(r)
 		}
 	}
 	at := GP64()
 	XORQ(at, at)
 	left := copyOf(k)
-	var ahead reg.GPVirtual // from what is read of a row to the same of the row 16 later
-	if len(b) > 1 {
-		ahead = copyOf(ldb)
-		SHLQ(Imm(4), ahead)
-	}
+	ahead := copyOf(ldb) // from what is read of a row to the same of the row 16 later
+	SHLQ(Imm(4), ahead)
 	step := func(load func(s storage, from Mem, to reg.VecVirtual), u int) {
 		x := v.vecs(rows)
 		for i := range x {
@@ -255,40 +233,25 @@ func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.
 			y := v.vec()
 			load(s, Mem{Base: b[j], Index: at, Scale: uint8(s.size), Disp: u * v.lanes * s.size}, y)
 			for i := range x {
-				VFMADD231PS(x[i], y, sums[u%sets][i][j])
+				VFMADD231PS(x[i], y, sums[i][j])
 			}
 		}
 	}
-	several := func(loop string, vectors int, first func()) {
-		Label(label + loop)
-		SUBQ(I32(vectors*v.lanes), left)
-		JLT(LabelRef(label + loop + "end"))
-		first()
-		for u := range vectors {
-			step(v.loadWide, u)
-		}
-		ADDQ(I32(vectors*v.lanes), at)
-		if len(b) > 1 {
-			ADDQ(I32(vectors*v.lanes*s.size), ahead)
-		}
-		JMP(LabelRef(label + loop))
-		Label(label + loop + "end")
-		ADDQ(I32(vectors*v.lanes), left)
+	line := max(1, 64/(v.lanes*s.size)) // vectors of a row that are a cache line
+	Label(label + "line")
+	SUBQ(I32(line*v.lanes), left)
+	JLT(LabelRef(label + "lineend"))
+	for j := range b { // what comes after these is on its way meanwhile
+		PREFETCHT0(Mem{Base: b[j], Index: ahead, Scale: 1})
 	}
-	several("line", line, func() { // what comes after these is on its way meanwhile
-		for j := range b {
-			if len(b) > 1 {
-				PREFETCHT0(Mem{Base: b[j], Index: ahead, Scale: 1})
-				continue
-			}
-			for to := 0; to < line*v.lanes*s.size; to += 64 {
-				PREFETCHT0(Mem{Base: b[j], Index: at, Scale: uint8(s.size), Disp: aheadRow + to})
-			}
-		}
-	})
-	if line > sets && sets > 1 {
-		several("sets", sets, func() {})
+	for u := range line {
+		step(v.loadWide, u)
 	}
+	ADDQ(I32(line*v.lanes), at)
+	ADDQ(I32(line*v.lanes*s.size), ahead)
+	JMP(LabelRef(label + "line"))
+	Label(label + "lineend")
+	ADDQ(I32(line*v.lanes), left)
 	Label(label + "vector")
 	SUBQ(I32(v.lanes), left)
 	JLT(LabelRef(label + "tail"))
@@ -326,23 +289,11 @@ func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.
 		JNZ(LabelRef(label + "scalar"))
 	}
 	Label(label + "sum")
-	for u := 1; u < sets; u++ {
-		for i := range rows {
-			for j := range b {
-				VADDPS(sums[u][i][j], sums[0][i][j], sums[0][i][j])
-			}
-		}
-	}
-	return sums[0]
+	return sums
 }
 
-// dotRows multiplies rows of a by so many rows of b side by side.
-func dotRows(v isa, s storage, label string, rows, together int) {
-	sets := 1 // of sums, which vectors along k take in turns
-	if rows == 1 {
-		sets = max(2, dotColumns/together)
-	}
-	line := max(sets, 64/(v.lanes*s.size)) // vectors of a row that are a cache line, or whole sets
+// dotRows multiplies rows of a by rows of b, dotColumns of them side by side.
+func dotRows(v isa, s storage, label string, rows int) {
 	n, k, c := pointer("n"), pointer("k"), pointer("c")
 	a := []reg.GPVirtual{pointer("a")}
 	lda := stride("lda", 4)
@@ -365,13 +316,7 @@ func dotRows(v isa, s storage, label string, rows, together int) {
 		CMPQ(n, Imm(uint64(j)))
 		CMOVQLE(b[0], b[j])
 	}
-	total := make([][]reg.VecVirtual, rows) // of sets[0]
-	for first := 0; first < dotColumns; first += together {
-		sums := sumsAlong(v, s, fmt.Sprintf("%sb%d", label, first), a, b[first:first+together], k, ldb, sets, line)
-		for i := range rows {
-			total[i] = append(total[i], sums[i]...)
-		}
-	}
+	sums := sumsAlong(v, s, label, a, b, k, ldb)
 	// n may exceed the lanes of a mask.
 	width := GP64()
 	four := GP64()
@@ -394,7 +339,7 @@ func dotRows(v isa, s storage, label string, rows, together int) {
 	row := copyOf(c)
 	results := make([]reg.VecVirtual, rows)
 	for i := range rows {
-		results[i] = v.sumAcross(total[i])
+		results[i] = v.sumAcross(sums[i])
 		VMULPS(alpha, results[i], results[i])
 	}
 	ADDL(bits, bits)

@@ -219,7 +219,7 @@ func multiplyPanel(s *assembly, transposed bool) {
 }
 
 // multiplyDots multiplies up to four rows of a by rows of b, four at a time. Each
-// product of two rows is summed along k in its own register, of one row of a in two.
+// product of two rows is summed along k in its own register.
 func multiplyDots(s *assembly, t storage) {
 	const (
 		columns = 4
@@ -269,11 +269,7 @@ func multiplyDots(s *assembly, t storage) {
 			s.do("MOVD R%d, R%d", next, b+j)
 			s.do("ADD R%d, R%d", ldb, next)
 		}
-		registers := 1 // per product
-		if rows == 1 {
-			registers = 2
-		}
-		for i := range registers * rows * columns {
+		for i := range rows * columns {
 			s.zero(sums + i)
 		}
 		step := func(elements int) {
@@ -292,8 +288,10 @@ func multiplyDots(s *assembly, t storage) {
 				for i := range rows {
 					s.op3("fmla", sums+i*columns+j, y+j, x+i)
 				}
-				if elements == 8 {
-					s.op3("fmla", sums+columns+j, y+columns+j, x+1)
+			}
+			if elements == 8 { // of one row
+				for j := range columns {
+					s.op3("fmla", sums+j, y+columns+j, x+1)
 				}
 			}
 		}
@@ -317,11 +315,6 @@ func multiplyDots(s *assembly, t storage) {
 		s.do("LSL $2, R%d, R%d", k, back)
 		for i := range rows {
 			s.do("SUB R%d, R%d", back, a+i)
-		}
-		if rows == 1 {
-			for j := range columns {
-				s.op3("fadd", sums+j, sums+j, sums+columns+j)
-			}
 		}
 		s.floatParam("alpha", x)
 		for i := range rows {
