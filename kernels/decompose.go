@@ -21,7 +21,7 @@ func (Decomposed) Model() string                  { return "" }
 func (Decomposed) Driver() string                 { return "" }
 func (Decomposed) Traits() Traits                 { return Traits{} }
 func (Decomposed) PrefillChunk(int64) int         { return 0 }
-func (Decomposed) SameRows(rows int) int { return rows }
+func (Decomposed) SameRows(rows int) int          { return rows }
 func (Decomposed) OwnMemory() bool                { return false }
 func (Decomposed) Place(t *Tensor) *Tensor        { return t }
 func (Decomposed) Placed(d DType) DType           { return d }
