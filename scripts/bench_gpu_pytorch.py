@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""PyTorch's side of scripts/bench_gpu.sh: the same ceilings, prefill and LookaheadKV
+"""PyTorch's side of scripts/bench_gpu.sh: the same ceilings, attention, prefill and LookaheadKV
 training step on the same GPU, as well as PyTorch does them.
 
     python3 scripts/bench_gpu_pytorch.py --out FOLDER [--tiny] [--device cuda|cpu]
 
 Writes FOLDER/pytorch.json. Weights are random bfloat16 in the shape of Llama 3.1 8B.
-Attention over whole prompts is scaled_dot_product_attention, scores are computed eagerly
+Attention over whole prompts is scaled_dot_product_attention, by itself with each of its fused
+kernels (FlashAttention and cuDNN) that takes the shape, scores are computed eagerly
 and on the observed rows only, the target is made without gradients. A step is run both
 ways that scripts/bench_pytorch.py explains: "passes", as implementations of LookaheadKV (arXiv:2603.10899)
 do, and "shared", on one prefill without gradients. Times are medians of CUDA events after
@@ -118,7 +119,7 @@ def main():
     peak = lambda: torch.cuda.max_memory_allocated() if on_gpu else 0
     result = {
         "part": "pytorch", "date": date.today().isoformat(), "version": torch.__version__, "hardware": on_gpu,
-        "device": torch.cuda.get_device_name() if on_gpu else "cpu", "prefill": [], "train": [],
+        "device": torch.cuda.get_device_name() if on_gpu else "cpu", "attention": [], "prefill": [], "train": [],
     }
 
     with torch.no_grad():
@@ -138,7 +139,6 @@ def main():
         result["ceilings"]["product_tflop_s"] = 10 * 2 * n**3 / median(products) / 1e9
         del a, b, out
     fresh()
-    m = RandomModel()
     tokens = lambda n: (torch.arange(n) * 7919 + 13) % c["vocab_size"]
 
     def attempt(rows, row, f):
@@ -151,12 +151,30 @@ def main():
         try:
             row["ms"] = median(f)
             row["peak_bytes"] = peak()
-        except getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError) as e:
+        except RuntimeError as e:  # too little memory, or no kernel for the shape
             row["error"] = str(e).split(". ")[0]
         fresh()
         print(f"pytorch: {json.dumps(row)}", flush=True)
         write(args.out, result)
 
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    for n in sizes["prefill"]:
+        q, k, v = (torch.randn(1, c[heads], n, c["head_dim"], dtype=torch.bfloat16) for heads in ("num_attention_heads", "num_key_value_heads", "num_key_value_heads"))
+        if grouped is None:
+            k, v = (x.repeat_interleave(c["num_attention_heads"] // c["num_key_value_heads"], 1) for x in (k, v))
+        for name in ("FLASH_ATTENTION", "CUDNN_ATTENTION"):
+            if not hasattr(SDPBackend, name):
+                continue
+
+            def attention():
+                with torch.no_grad(), sdpa_kernel(getattr(SDPBackend, name)):
+                    F.scaled_dot_product_attention(q, k, v, is_causal=True, **(grouped or {}))
+
+            attempt(result["attention"], {"tokens": n, "kernel": name}, attention)
+        del q, k, v
+
+    m = RandomModel()
     for n in sizes["prefill"]:
         prompt = tokens(n)
 

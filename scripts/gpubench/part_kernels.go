@@ -13,6 +13,7 @@ import (
 type kernelRow struct {
 	Operation string  `json:"operation"`
 	Shape     string  `json:"shape"`
+	Prompt    int     `json:"prompt,omitempty"` // tokens, of a whole prompt's attention
 	Millis    float64 `json:"ms"`
 	Bytes     float64 `json:"bytes"` // read and written at least: inputs and outputs once
 	FLOP      float64 `json:"flop"`  // of products alone; 0 where there are none
@@ -39,18 +40,21 @@ func (b *bench) measureKernels(ctx context.Context, rows *[]kernelRow) error {
 	}
 	on := b.meter
 	var failed error
-	one := func(operation, shape string, bytes, flop int, run func()) {
+	measure := func(row kernelRow, run func()) {
 		if failed != nil || b.late() {
 			return
 		}
 		ms, err := b.median(ctx, func() error { run(); return nil })
 		if err != nil {
-			failed = fmt.Errorf("%s of %s: %w", operation, shape, err)
+			failed = fmt.Errorf("%s of %s: %w", row.Operation, row.Shape, err)
 			return
 		}
-		row := kernelRow{operation, shape, ms, float64(bytes), float64(flop)}
+		row.Millis = ms
 		*rows = append(*rows, row)
-		fmt.Printf("%s, %s: %.3f ms, %.0f GB/s, %.0f TFLOP/s\n", operation, shape, ms, row.Bytes/ms/1e6, row.FLOP/ms/1e9)
+		fmt.Printf("%s, %s: %.3f ms, %.0f GB/s, %.0f TFLOP/s\n", row.Operation, row.Shape, ms, row.Bytes/ms/1e6, row.FLOP/ms/1e9)
+	}
+	one := func(operation, shape string, bytes, flop int, run func()) {
+		measure(kernelRow{Operation: operation, Shape: shape, Bytes: float64(bytes), FLOP: float64(flop)}, run)
 	}
 	random := func(shape ...int) *kernels.Tensor { // in float32
 		t := on.Alloc(kernels.F32, shape...)
@@ -71,7 +75,8 @@ func (b *bench) measureKernels(ctx context.Context, rows *[]kernelRow) error {
 	for _, n := range b.sizes.prefill {
 		a := &kernels.Attend{Q: random(n, c.Heads, c.Dim), Past: past(n), Scale: scale}
 		y := on.Alloc(kernels.F32, n, c.Heads*c.Dim)
-		one("prompt attention", fmt.Sprintf("%d rows", n), pairs(n)+8*y.Len(), 2*c.Heads*c.Dim*n*(n+1), func() { on.Attention(y, nil, a) })
+		row := kernelRow{Operation: "prompt attention", Shape: fmt.Sprintf("%d rows", n), Prompt: n, Bytes: float64(pairs(n) + 8*y.Len()), FLOP: float64(2 * c.Heads * c.Dim * n * (n + 1))}
+		measure(row, func() { on.Attention(y, nil, a) })
 	}
 	n := b.sizes.prefill[min(1, len(b.sizes.prefill)-1)]
 	gate, up, inner := random(n, c.Inner), random(n, c.Inner), on.Alloc(kernels.BF16, n, c.Inner)
@@ -118,10 +123,14 @@ func (r *report) writeKernels(w io.Writer) {
 		return
 	}
 	fmt.Fprint(w, "\n### Operations by themselves\n\nOf one layer, launched one by one; bytes are inputs and outputs once.\n\n")
-	t := newTable(w, "operation", "shape", "ms", "GB/s", "of copies", "TFLOP/s", "of the ceiling")
+	t := newTable(w, "operation", "shape", "ms", "GB/s", "of copies", "TFLOP/s", "of the ceiling", "PyTorch's best, ms", "PyTorch ÷ ours")
 	for _, row := range rows {
 		rate, products := row.Bytes/row.Millis/1e6, row.FLOP/row.Millis/1e9
+		peer, beside := "–", "–"
+		if best, kernel := r.torchAttention(row.Prompt); best > 0 {
+			peer, beside = fmt.Sprintf("%.3f (%s)", best, kernel), number("%.2f", best/row.Millis)
+		}
 		t.row(row.Operation, row.Shape, number("%.3f", row.Millis), number("%.0f", rate), number("%.1f%%", 100*share(rate, r.bandwidth())),
-			number("%.1f", products), number("%.1f%%", 100*share(products, r.product())))
+			number("%.1f", products), number("%.1f%%", 100*share(products, r.product())), peer, beside)
 	}
 }

@@ -33,6 +33,12 @@ type peer struct {
 		Millis float64 `json:"ms"`
 		Error  string  `json:"error"`
 	} `json:"prefill"`
+	Attention []struct {
+		Tokens int     `json:"tokens"`
+		Kernel string  `json:"kernel"` // as SDPBackend has it
+		Millis float64 `json:"ms"`
+		Error  string  `json:"error"`
+	} `json:"attention"`
 	Train []struct {
 		Prompt int     `json:"prompt"`
 		Way    string  `json:"way"`
@@ -178,6 +184,19 @@ func (r *report) torchPrefill(n int) float64 {
 	return 0
 }
 
+// torchAttention is the time of PyTorch's fastest kernel for the attention of a prompt, and its name; 0 where there
+// is none.
+func (r *report) torchAttention(n int) (best float64, kernel string) {
+	if r.peer != nil {
+		for _, row := range r.peer.Attention {
+			if row.Tokens == n && row.Millis > 0 && (best == 0 || row.Millis < best) {
+				best, kernel = row.Millis, row.Kernel
+			}
+		}
+	}
+	return best, kernel
+}
+
 func (r *report) torchStep(n int) (best float64) {
 	if r.peer != nil {
 		for _, row := range r.peer.Train {
@@ -231,6 +250,11 @@ func (r *report) bars() []bar {
 		}
 		atLeast(fmt.Sprintf("prefill at %d: share of the measured bf16 product", row.Tokens), 0.6, share(row.TFLOPs, r.product()), "%.1f%%", 100)
 		atLeast(fmt.Sprintf("prefill at %d: PyTorch's time over ours", row.Tokens), 1, share(r.torchPrefill(row.Tokens), row.Millis), "%.2f", 1)
+	}
+	for _, row := range r.of("kernels").Kernels {
+		if best, _ := r.torchAttention(row.Prompt); row.Prompt >= 8192 || r.tiny() && row.Prompt > 0 {
+			atLeast(fmt.Sprintf("attention of a prompt of %d: the better of FlashAttention's and cuDNN's time over ours", row.Prompt), 1/1.1, share(best, row.Millis), "%.2f", 1)
+		}
 	}
 	for i, n := range r.sizes().ttft {
 		want := []float64{0.02, 0.01}[min(i, 1)]
