@@ -45,7 +45,7 @@ func TestPiecesOfLargeWeights(t *testing.T) {
 		return logits
 	}
 	bound := 1e-5
-	if simd.Level() == "avx512bf16" {
+	if simd.RoundsBF16() {
 		bound = 1e-2
 	}
 	whole, largest := run(len(ids)), 0.0

@@ -3,19 +3,20 @@ package simd
 import "golang.org/x/sys/cpu"
 
 // The instruction sets that kernels exist for, besides portable, worst first. The last
-// one differs from the one before in products of bfloat16 pairs only.
+// two differ from the one before in products of bfloat16 pairs only.
 const (
 	avx2       = 1
 	avx512     = 2
 	avx512bf16 = 3
+	amx        = 4
 )
 
-var levelNames = [...]string{"portable", "avx2", "avx512", "avx512bf16"}
+var levelNames = [...]string{"portable", "avx2", "avx512", "avx512bf16", "amx"}
 
 // kernelLevel is the level whose kernels a level uses where it has no own ones.
 func kernelLevel(l int) int { return min(l, avx512) }
 
-func hasPairs(l int) bool { return l == avx512bf16 }
+func hasPairs(l int) bool { return l >= avx512bf16 }
 
 func detect() int {
 	x := &cpu.X86
@@ -27,6 +28,8 @@ func detect() int {
 		return avx2
 	case !x.HasAVX512BF16:
 		return avx512
+	case !x.HasAMXTile || !x.HasAMXBF16 || !tilesPermitted():
+		return avx512bf16
 	}
-	return avx512bf16
+	return amx
 }

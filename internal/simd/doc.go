@@ -9,10 +9,11 @@
 //
 // Every kernel exists in assembly for AVX-512 (F, BW, DQ, VL), for AVX2 with FMA and
 // F16C and for NEON (on arm64; except [Log]), and in portable Go. The level avx512bf16
-// adds products of bfloat16 pairs to AVX-512, for the Rounded products. The best level
+// adds products of bfloat16 pairs to AVX-512, for the Rounded products, and the level amx
+// makes these on tiles (AMX-BF16, on Linux). The best level
 // that the processor has is chosen when the program starts; the environment variable
-// GLIMPSE_SIMD (avx512bf16, avx512, avx2, neon or portable) asks for another. [Level] reports the
-// choice. The assembly is written by the generators in gen and gen/neon; the portable
+// GLIMPSE_SIMD (amx, avx512bf16, avx512, avx2, neon or portable) asks for another. [Level] reports the
+// choice. The assembly is written by the generators in gen and gen/neon, but for that of tiles; the portable
 // code is what it is tested against, next to float64 loops. scripts/test_arm64.sh runs
 // the tests of NEON on other machines.
 //

@@ -2,7 +2,29 @@ package simd
 
 import "unsafe"
 
+// pairsUnit is what the pairs of a and of a panel are filled up to with zeros.
+func pairsUnit() int {
+	if chosen == amx {
+		return tileDepth
+	}
+	return 1
+}
+
+// tileDepth is the pairs in a row of a tile of AMX, tileRows the rows of a that are multiplied at once.
+const tileDepth, tileRows = 16, 32
+
+// multiplyTiles sets c [m, width] = alpha·a·panel + beta·c, for pairs of bfloat16, a [m, pairs] and panel
+// [pairs, 32], by AMX (TDPBF16PS). What follows the pairs of a row of a and the rows of the panel, up to a multiple of 16, is 0;
+// a can be read up to a multiple of 32 rows.
+//
+//go:noescape
+func multiplyTiles(m, width, pairs int, alpha float32, a *float32, lda int, panel *float32, beta float32, c *float32, ldc int)
+
 func multiplyPairs(m, width, pairs int, alpha float32, a *float32, lda int, panel *float32, beta float32, c *float32, ldc int) {
+	if chosen == amx {
+		multiplyTiles(m, width, pairs, alpha, a, lda, panel, beta, c, ldc)
+		return
+	}
 	multiplyPairsAVX512BF16(m, width, pairs, alpha, a, lda, panel, beta, c, ldc)
 }
 

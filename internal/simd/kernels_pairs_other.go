@@ -10,6 +10,10 @@ func kernelLevel(l int) int { return l }
 // of the functions below is called.
 func hasPairs(int) bool { return false }
 
+const tileRows = 0
+
+func pairsUnit() int { panic("simd: no products of bfloat16 pairs") }
+
 func multiplyPairs(m, width, pairs int, alpha float32, a *float32, lda int, panel *float32, beta float32, c *float32, ldc int) {
 	panic("simd: no products of bfloat16 pairs")
 }

@@ -23,7 +23,7 @@ func init() {
 	}
 }
 
-// Level returns the name of the instruction set in use: avx512bf16, avx512, avx2,
+// Level returns the name of the instruction set in use: amx, avx512bf16, avx512, avx2,
 // neon or portable.
 func Level() string { return levelNames[chosen] }
 

@@ -52,10 +52,10 @@ var narrows = sync.Pool{New: func() any { return new(narrowed) }}
 // layout sizes a for the shape of p.
 func (a *narrowed) layout(p *product) {
 	all := p.k / 2
-	a.depth = blockSize(all, blocks(all, maxPairs), 8)
+	a.depth = blockSize(all, blocks(all, maxPairs), max(8, pairsUnit()))
 	// Rows of a tile must not share cache sets.
 	a.stride = (a.depth+15)&^15 + 16
-	if n := blocks(all, a.depth)*p.m*a.stride + 16; n > len(a.memory) {
+	if n := (blocks(all, a.depth)*p.m+tileRows)*a.stride + 16; n > len(a.memory) {
 		a.memory = make([]float32, n)
 		a.data = aligned(&a.memory[0])
 	}
@@ -70,8 +70,17 @@ func (a *narrowed) part(m, i, k int) *float32 {
 func (p *product) narrowTask(task int) {
 	for i := task * narrowRows; i < min(p.m, (task+1)*narrowRows); i++ {
 		for k := 0; k < p.k/2; k += p.narrow.depth {
-			narrowRow(p.narrow.part(p.m, i, k), p.blockOfA(i, 2*k), min(p.k-2*k, 2*p.narrow.depth))
+			pairs, row := min(p.k/2-k, p.narrow.depth), p.narrow.part(p.m, i, k)
+			narrowRow(row, p.blockOfA(i, 2*k), 2*pairs)
+			fillUp(row, pairs, 1)
 		}
+	}
+}
+
+// fillUp puts zeros behind some depths of the given width, up to what is multiplied at once.
+func fillUp(x *float32, depths, width int) {
+	if more := blockSize(depths, 1, pairsUnit()) - depths; more > 0 {
+		clear(unsafe.Slice(offset(x, depths*width), more*width))
 	}
 }
 
@@ -106,6 +115,7 @@ func (p *product) roundedBlock(i0, i1, j0, j1 int) {
 			}
 			b, ldb := p.weights(s, i, at, rows, columns)
 			packPairs(p.nt, s.panel, b, ldb, width, depth)
+			fillUp(s.panel, depth, maxColumns)
 			multiplyPairs(i1-i0, width, depth, p.alpha, a.part(p.m, i0, k), a.stride, s.panel, beta, offset(p.c, i0*p.ldc+j), p.ldc)
 		}
 	}
