@@ -99,11 +99,27 @@ var opCases = map[string]map[string]opCase{
 				}
 				copy(y.F64(), copied.F64())
 			}
-			return []Node{c.Function("square", c.parameter(rows, width), square, func(_ kernels.Backend, _ *kernels.Arena, dx, x, dy *kernels.Tensor) {
+			return []Node{c.Function("square", c.parameter(rows, width), square, func(_ kernels.Backend, _ *kernels.Arena, dx *kernels.Tensor, _ []*kernels.Tensor, x, dy *kernels.Tensor) {
 				for i, v := range x.F64() {
 					dx.F64()[i] = 2 * v * dy.F64()[i]
 				}
 			})}
+		}},
+		"of a parameter": {build: func(c *opGraph) []Node {
+			factors := c.parameter(2)
+			p := c.params[len(c.params)-1]
+			scaled := func(_ kernels.Backend, _ *kernels.Arena, y, x *kernels.Tensor) {
+				for i, v := range x.F64() {
+					y.F64()[i] = v * p.F64()[i%2]
+				}
+			}
+			return []Node{c.Function("scaled", c.parameter(rows, width), scaled, func(_ kernels.Backend, _ *kernels.Arena, dx *kernels.Tensor, dParams []*kernels.Tensor, x, dy *kernels.Tensor) {
+				clear(dParams[0].F64())
+				for i, v := range x.F64() {
+					dx.F64()[i] = p.F64()[i%2] * dy.F64()[i]
+					dParams[0].F64()[i%2] += v * dy.F64()[i]
+				}
+			}, factors)}
 		}},
 	},
 	"Function2": {

@@ -2,6 +2,7 @@ package autodiff
 
 import (
 	"fmt"
+	"slices"
 
 	"glimpse/kernels"
 
@@ -91,13 +92,40 @@ func (g *Graph) GELU(x Node) Node {
 }
 
 // Function is a function of one node that keeps its shape and may read numbers on the host, so that runs are not
-// replayed as graphs of a device. gradient writes dx at x from dy. Both take temporary memory from the arena and give it back.
-func (g *Graph) Function(name string, x Node, f func(b kernels.Backend, arena *kernels.Arena, y, x *kernels.Tensor), gradient func(b kernels.Backend, arena *kernels.Arena, dx, x, dy *kernels.Tensor)) Node {
+// replayed as graphs of a device. gradient writes dx at x from dy, and those of the parameters that f reads.
+// Both take temporary memory from the arena and give it back.
+func (g *Graph) Function(name string, x Node, f func(b kernels.Backend, arena *kernels.Arena, y, x *kernels.Tensor), gradient func(b kernels.Backend, arena *kernels.Arena, dx *kernels.Tensor, dParams []*kernels.Tensor, x, dy *kernels.Tensor), params ...Node) Node {
+	if x.n == nil {
+		return Node{}
+	}
 	g.readsNumbers = true
 	e := g.engine
-	return g.unary(name, x,
-		func(y, x *kernels.Tensor) { f(e.backend, e.arena, y, x) },
-		func(dx, x, dy *kernels.Tensor) { gradient(e.backend, e.arena, dx, x, dy) })
+	return g.add(op{name: name, out: x.n.Shape(), diff: slices.Repeat([]bool{true}, 1+len(params)),
+		forward: func(in []*value) (*value, error) {
+			y := e.alloc(in[0].t.Shape...)
+			f(e.backend, e.arena, y.t, in[0].t)
+			return y, nil
+		},
+		backward: func(in G.Nodes, _, grad *G.Node) (G.Nodes, error) {
+			n, err := g.apply(op{name: name + "Grad", out: in[0].Shape(), forward: func(v []*value) (*value, error) {
+				all, tensors := make([]*value, len(v)-1), make([]*kernels.Tensor, len(v)-1)
+				for i := range all {
+					all[i] = e.alloc(v[i].t.Shape...)
+					tensors[i] = all[i].t
+				}
+				gradient(e.backend, e.arena, tensors[0], tensors[1:], v[0].t, v[len(v)-1].t)
+				return bundle(all...), nil
+			}}, append(slices.Clone(in), grad)...)
+			if err != nil {
+				return nil, err
+			}
+			shapes := make([]tensor.Shape, len(in))
+			for i, x := range in {
+				shapes[i] = x.Shape()
+			}
+			return g.picks(n, shapes...)
+		},
+	}, append([]Node{x}, params...)...)
 }
 
 // unary is a function of one node that keeps its shape, and its gradient dx at x

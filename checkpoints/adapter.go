@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"glimpse/kernels"
@@ -23,8 +24,26 @@ const (
 )
 
 // Modules are the linear layers that LoRA factors can belong to, in the order in
-// which they are written.
+// which they are written. Behind them are those of experts: experts.E.gate_proj, experts.E.up_proj and
+// experts.E.down_proj of expert E, in the order of the experts.
 var Modules = []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+
+// maxExperts is more than any layer has.
+const maxExperts = 1 << 14
+
+// moduleOrder is a module's place in the order in which modules are written; -1 of what is none.
+func moduleOrder(module string) int {
+	at := slices.Index(Modules, module)
+	if rest, ok := strings.CutPrefix(module, "experts."); ok {
+		number, proj, _ := strings.Cut(rest, ".")
+		e, err := strconv.Atoi(number)
+		if at = slices.Index(Modules, proj); at < 0 || peftBlock(proj) != "mlp" || err != nil || e < 0 || e >= maxExperts || strconv.Itoa(e) != number {
+			return -1
+		}
+		at += (e + 1) * len(Modules)
+	}
+	return at
+}
 
 // Adapter is a trained adapter of any kind: learned rows that are appended to
 // the prompt and, for the kinds that have them, LoRA factors that act on those
@@ -71,7 +90,7 @@ type DataSource struct {
 	Seed        int64
 }
 
-// LoRAKey names a linear layer: Module is one of Modules.
+// LoRAKey names a linear layer: Module is one of Modules, or of an expert's.
 type LoRAKey struct {
 	Layer  int
 	Module string
@@ -89,14 +108,13 @@ type Matrix struct {
 	Data       []float32
 }
 
-// LoRAModules returns the modules that have factors in some layer, in the order
-// of Modules.
+// LoRAModules returns the modules that have factors in some layer, in their order.
 func (a *Adapter) LoRAModules() []string {
 	has := make(map[string]bool)
 	for k := range a.LoRA {
 		has[k.Module] = true
 	}
-	return slices.DeleteFunc(slices.Clone(Modules), func(m string) bool { return !has[m] })
+	return slices.SortedFunc(maps.Keys(has), func(x, y string) int { return moduleOrder(x) - moduleOrder(y) })
 }
 
 // loraKeys returns the keys by layer, then module.
@@ -105,7 +123,7 @@ func (a *Adapter) loraKeys() []LoRAKey {
 		if x.Layer != y.Layer {
 			return x.Layer - y.Layer
 		}
-		return slices.Index(Modules, x.Module) - slices.Index(Modules, y.Module)
+		return moduleOrder(x.Module) - moduleOrder(y.Module)
 	})
 }
 
@@ -245,11 +263,11 @@ func (a *Adapter) validateLoRA() error {
 	}
 	first := make(map[string]LoRAKey) // the layer that sets a module's shape
 	for _, key := range a.loraKeys() {
-		if key.Layer < 0 || !slices.Contains(Modules, key.Module) {
-			return fmt.Errorf("LoRA factors for %v: want a layer from 0 and one of: %s", key, strings.Join(Modules, ", "))
+		if key.Layer < 0 || moduleOrder(key.Module) < 0 {
+			return fmt.Errorf("LoRA factors for %v: want a layer from 0 and one of, or an expert's: %s", key, strings.Join(Modules, ", "))
 		}
 		in, out := a.Embeddings.Cols, -1
-		if key.Module == "o_proj" || key.Module == "down_proj" {
+		if strings.HasSuffix(key.Module, "o_proj") || strings.HasSuffix(key.Module, "down_proj") {
 			in, out = out, in
 		}
 		if f, ok := first[key.Module]; ok && !a.LayersDiffer {

@@ -236,7 +236,7 @@ func (a *Adapter) readLoRA(data []byte) error {
 	var unknown, single []string
 	for name := range s.tensors {
 		key, factor, ok := parsePEFTName(name)
-		if !ok || !slices.Contains(Modules, key.Module) {
+		if !ok || moduleOrder(key.Module) < 0 {
 			unknown = append(unknown, name)
 			continue
 		}

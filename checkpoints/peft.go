@@ -93,8 +93,7 @@ func (c peftConfig) values() []keyValue {
 
 // peftBlock is the part of a transformer layer that a module lies in.
 func peftBlock(module string) string {
-	switch module {
-	case "gate_proj", "up_proj", "down_proj":
+	if module == "gate_proj" || module == "up_proj" || module == "down_proj" || strings.HasPrefix(module, "experts.") {
 		return "mlp"
 	}
 	return "self_attn"
@@ -110,14 +109,14 @@ func peftName(k LoRAKey, factor byte) string {
 // parsePEFTName is the inverse of peftName; ok is false for any other name.
 func parsePEFTName(name string) (key LoRAKey, factor byte, ok bool) {
 	parts := strings.Split(strings.TrimPrefix(name, peftPrefix), ".")
-	if len(parts) != 5 {
+	if len(parts) < 5 {
 		return key, 0, false
 	}
 	layer, err := strconv.Atoi(parts[0])
 	if err != nil || layer < 0 {
 		return key, 0, false
 	}
-	key = LoRAKey{Layer: layer, Module: parts[2]}
+	key = LoRAKey{Layer: layer, Module: strings.Join(parts[2:len(parts)-2], ".")}
 	for _, factor := range []byte("AB") {
 		if peftName(key, factor) == name { // settles block, prefix, suffix and "007"
 			return key, factor, true

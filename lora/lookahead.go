@@ -39,7 +39,7 @@ type site struct {
 // Lookahead is a LookaheadKV adapter in a model's backend.
 type Lookahead struct {
 	rows  *kernels.Tensor // [n, hidden]
-	sites []site          // by layer, then in the order of model.Modules
+	sites []site          // by layer, then in the order of model.FactorModules
 	low   map[site]*model.LowRank
 	rank  int
 	alpha float64
@@ -62,17 +62,20 @@ func New(m *model.Model, c model.AdapterConfig) (*Lookahead, error) {
 	}
 	rng := rand.New(rand.NewPCG(c.Seed, 0x4c4f5241))
 	a := &Lookahead{rows: m.NewRows(c, rng), low: make(map[site]*model.LowRank), rank: c.Rank, alpha: c.Alpha}
-	for _, s := range sitesOf(m, c.Modules) {
-		weight := m.Network.Layers[s.layer].Linear(s.module).Weight
-		out, in := weight.Dim0(), weight.Width()
-		values := make([]float64, c.Rank*in)
+	sites := sitesOf(m, c.Modules)
+	if experts := func(m model.Module) bool { return slices.Contains(model.ExpertModules, m) }; slices.ContainsFunc(c.Modules, experts) && !slices.ContainsFunc(sites, func(s site) bool { return experts(s.module) }) {
+		return nil, fmt.Errorf("lookaheadkv adapter: modules: got experts, of which model %s has none in layers that reach a score", m.Name)
+	}
+	for _, s := range sites {
+		count, _, out, in := m.Network.Layers[s.layer].Factors(s.module)
+		values := make([]float64, count*c.Rank*in)
 		for i := range values {
 			if m.Counts() {
 				break
 			}
 			values[i] = rng.NormFloat64() / math.Sqrt(float64(in))
 		}
-		a.attach(s, m.LayerParameter(s.layer, values, c.Rank, in), m.LayerParameter(s.layer, make([]float64, out*c.Rank), out, c.Rank))
+		a.attach(s, m.LayerParameter(s.layer, values, count*c.Rank, in), m.LayerParameter(s.layer, make([]float64, count*out*c.Rank), count*out, c.Rank))
 	}
 	return a, nil
 }
@@ -81,8 +84,8 @@ func New(m *model.Model, c model.AdapterConfig) (*Lookahead, error) {
 func sitesOf(m *model.Model, modules []model.Module) []site {
 	var out []site
 	for l := range m.Config.Layers {
-		for _, module := range model.Modules {
-			if m.Network.Layers[l].Linear(module) != nil && slices.Contains(modules, module) && module.ReachesScores(l, m.Config.ScoredLayers()) {
+		for _, module := range model.FactorModules {
+			if count, _, _, _ := m.Network.Layers[l].Factors(module); count > 0 && slices.Contains(modules, module) && module.ReachesScores(l, m.Config.ScoredLayers()) {
 				out = append(out, site{l, module})
 			}
 		}
@@ -94,8 +97,8 @@ func sitesOf(m *model.Model, modules []model.Module) []site {
 func count(m *model.Model, c model.AdapterConfig) int64 {
 	n := int64(c.Rows) * int64(m.Config.Hidden)
 	for _, s := range sitesOf(m, c.Modules) {
-		w := m.Network.Layers[s.layer].Linear(s.module).Weight
-		n += int64(c.Rank) * int64(w.Dim0()+w.Width())
+		experts, _, out, in := m.Network.Layers[s.layer].Factors(s.module)
+		n += int64(experts) * int64(c.Rank) * int64(out+in)
 	}
 	return n
 }
@@ -148,31 +151,39 @@ func (a *Lookahead) Export() *checkpoints.Adapter {
 // stored is model.AdapterKind's Stored.
 func stored(c model.AdapterConfig, parameters map[string]checkpoints.Matrix) (*checkpoints.Adapter, error) {
 	out := &checkpoints.Adapter{Kind: Kind}
+	factors := make(map[site]checkpoints.LoRAFactors)
 	for name, m := range parameters {
 		if name == rowsName {
 			out.Embeddings = m
 			continue
 		}
-		var k checkpoints.LoRAKey
-		parts := strings.Split(name, ".")
-		layer, err := strconv.Atoi(parts[min(1, len(parts)-1)])
-		if len(parts) != 4 || parts[0] != "layers" || err != nil {
+		rest, isA := strings.CutSuffix(name, ".lora_A")
+		rest, isB := strings.CutSuffix(rest, ".lora_B")
+		rest, inLayers := strings.CutPrefix(rest, "layers.")
+		number, module, _ := strings.Cut(rest, ".")
+		layer, err := strconv.Atoi(number)
+		if err != nil || !inLayers || isA == isB || !slices.Contains(model.FactorModules, model.Module(module)) {
 			return nil, fmt.Errorf("lookaheadkv adapter: unknown parameter %q", name)
 		}
+		f := factors[site{layer, model.Module(module)}]
+		if isA {
+			f.A = m
+		} else {
+			f.B = m
+		}
+		factors[site{layer, model.Module(module)}] = f
+	}
+	for s, f := range factors {
 		if out.LoRA == nil {
 			out.LoRA, out.Alpha = make(map[checkpoints.LoRAKey]checkpoints.LoRAFactors), c.Alpha
 		}
-		k.Layer, k.Module = layer, parts[2]
-		f := out.LoRA[k]
-		switch parts[3] {
-		case "lora_A":
-			f.A, out.Rank = m, m.Rows
-		case "lora_B":
-			f.B = m
-		default:
-			return nil, fmt.Errorf("lookaheadkv adapter: unknown parameter %q", name)
+		if out.Rank = f.B.Cols; out.Rank < 1 || f.A.Rows%out.Rank != 0 || f.B.Rows*out.Rank%max(1, f.A.Rows) != 0 {
+			return nil, fmt.Errorf("lookaheadkv adapter: layer %d %s: factors [%d %d] and [%d %d] do not fit", s.layer, s.module, f.A.Rows, f.A.Cols, f.B.Rows, f.B.Cols)
 		}
-		out.LoRA[k] = f
+		count := f.A.Rows / out.Rank
+		for e := range count {
+			out.LoRA[s.key(e)] = checkpoints.LoRAFactors{A: part(f.A, e, count), B: part(f.B, e, count)}
+		}
 	}
 	widths := make(map[string][2]int)
 	for k, f := range out.LoRA {
@@ -185,43 +196,66 @@ func stored(c model.AdapterConfig, parameters map[string]checkpoints.Matrix) (*c
 	return out, nil
 }
 
+// key is what adapter folders have of a module, of the experts' modules that of expert e.
+func (s site) key(e int) checkpoints.LoRAKey {
+	if proj, ok := strings.CutPrefix(string(s.module), "experts."); ok {
+		return checkpoints.LoRAKey{Layer: s.layer, Module: fmt.Sprintf("experts.%d.%s", e, proj)}
+	}
+	return checkpoints.LoRAKey{Layer: s.layer, Module: string(s.module)}
+}
+
+// part is one of count equal parts of a matrix's rows.
+func part(m checkpoints.Matrix, i, count int) checkpoints.Matrix {
+	rows := m.Rows / count
+	return checkpoints.Matrix{Rows: rows, Cols: m.Cols, Data: m.Data[i*rows*m.Cols:][:rows*m.Cols]}
+}
+
 // Load takes a stored adapter into the backend of m, whose shapes it must fit.
 func Load(m *model.Model, stored *checkpoints.Adapter) (*Lookahead, error) {
 	if stored.Kind != Kind {
 		return nil, fmt.Errorf("load adapter: kind %q, want %q: %w", stored.Kind, Kind, checkpoints.ErrWrongKind)
 	}
 	a := &Lookahead{low: make(map[site]*model.LowRank), rank: stored.Rank, alpha: stored.Alpha}
-	load := func(on kernels.Backend, what string, x checkpoints.Matrix, rows, cols int) (*kernels.Tensor, error) {
-		if x.Rows != rows || x.Cols != cols {
-			return nil, fmt.Errorf("load adapter: %s: shape [%d %d], want [%d %d] for model %s", what, x.Rows, x.Cols, rows, cols, m.Name)
-		}
-		t := on.Alloc(on.Compute(), rows, cols)
-		kernels.Convert(t, kernels.FromF32(x.Data, rows, cols))
-		return t, nil
+	load := func(on kernels.Backend, x checkpoints.Matrix) *kernels.Tensor {
+		t := on.Alloc(on.Compute(), x.Rows, x.Cols)
+		kernels.Convert(t, kernels.FromF32(x.Data, x.Rows, x.Cols))
+		return t
 	}
-	var err error
-	if a.rows, err = load(m.Backend, "lookahead embeddings", stored.Embeddings, stored.Embeddings.Rows, m.Config.Hidden); err != nil {
-		return nil, err
+	if x := stored.Embeddings; x.Cols != m.Config.Hidden {
+		return nil, fmt.Errorf("load adapter: lookahead embeddings: shape [%d %d], want [%d %d] for model %s", x.Rows, x.Cols, x.Rows, m.Config.Hidden, m.Name)
 	}
+	a.rows = load(m.Backend, stored.Embeddings)
 	taken := 0
 	for l := range m.Config.Layers {
-		for _, module := range model.Modules {
-			f, ok := stored.LoRA[checkpoints.LoRAKey{Layer: l, Module: string(module)}]
-			lin := m.Network.Layers[l].Linear(module)
-			if !ok || lin == nil {
+		for _, module := range model.FactorModules {
+			s, has := site{l, module}, false
+			count, _, out, in := m.Network.Layers[l].Factors(module)
+			for e := range count {
+				_, ok := stored.LoRA[s.key(e)]
+				has = has || ok
+			}
+			if !has {
 				continue
 			}
-			at := fmt.Sprintf("layer %d %s", l, module)
-			A, err := load(m.On(l), at+" lora_A", f.A, stored.Rank, lin.Weight.Width())
-			if err != nil {
-				return nil, err
+			var all checkpoints.LoRAFactors
+			for e := range count {
+				f, ok := stored.LoRA[s.key(e)]
+				if !ok {
+					return nil, fmt.Errorf("load adapter: no LoRA factors for %v, want those of all %d experts", s.key(e), count)
+				}
+				for what, x := range map[string]*checkpoints.Matrix{"lora_A": &f.A, "lora_B": &f.B} {
+					rows, cols, to := stored.Rank, in, &all.A
+					if what == "lora_B" {
+						rows, cols, to = out, stored.Rank, &all.B
+					}
+					if x.Rows != rows || x.Cols != cols {
+						return nil, fmt.Errorf("load adapter: %v %s: shape [%d %d], want [%d %d] for model %s", s.key(e), what, x.Rows, x.Cols, rows, cols, m.Name)
+					}
+					to.Rows, to.Cols, to.Data = to.Rows+rows, cols, append(to.Data, x.Data...)
+				}
 			}
-			B, err := load(m.On(l), at+" lora_B", f.B, lin.Weight.Dim0(), stored.Rank)
-			if err != nil {
-				return nil, err
-			}
-			a.attach(site{l, module}, A, B)
-			taken++
+			a.attach(s, load(m.On(l), all.A), load(m.On(l), all.B))
+			taken += count
 		}
 	}
 	if taken != len(stored.LoRA) {

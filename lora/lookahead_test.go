@@ -3,6 +3,7 @@ package lora
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -150,5 +151,98 @@ func TestNewStartsFromTheFrozenModel(t *testing.T) {
 				t.Fatalf("layer %d head %d: the prompt's keys or values differ with an adapter", l, h)
 			}
 		}
+	}
+}
+
+// TestExpertsByOption: factors of experts are theirs one by one in a folder, under the names that PEFT gives linear layers of
+// experts, and come back to the bit; a prompt's keys and values do not see them, and they change scores. A model without experts
+// has none, and an adapter that lacks an expert's is refused.
+func TestExpertsByOption(t *testing.T) {
+	m, err := model.Open(modeltest.GoldenNamed(t, "qwen3-moe").Folder, model.Options{Device: "cpu"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	modules, err := model.ParseModules("qv,experts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := trained(t, m, modules)
+	stored := a.Export()
+	stored.Base = checkpoints.BaseModel{Name: m.Name, SHA256: strings.Repeat("0", 64)}
+	stored.Loss, stored.PoolingKernel, stored.InvocationTokens = "kl", 7, []int{1}
+	dir := filepath.Join(t.TempDir(), "adapter")
+	if err := checkpoints.WriteAdapter(dir, stored, false); err != nil {
+		t.Fatal(err)
+	}
+	file, err := checkpoints.OpenSafetensors(filepath.Join(dir, "adapter_model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	e := m.Network.Layers[0].Experts
+	numbers := int64(5 * m.Config.Hidden)
+	for _, name := range file.Names() {
+		view, err := file.Tensor(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers += int64(view.Len())
+	}
+	if n := count(m, model.AdapterConfig{Rows: 5, Rank: 3, Modules: modules}); n != numbers {
+		t.Errorf("counted %d numbers, stored are %d", n, numbers)
+	}
+	view, err := file.Tensor("base_model.model.model.layers.0.mlp.experts.2.down_proj.lora_B.weight")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]float32, view.Len())
+	if err := view.ReadF32(got); err != nil {
+		t.Fatal(err)
+	}
+	if want := a.LowRank(0, model.ExpertDown).B.Rows(2*m.Config.Hidden, 3*m.Config.Hidden).Float32s(); !slices.Equal(got, want) || !slices.Equal(view.Shape, []int{m.Config.Hidden, 3}) {
+		t.Error("an expert's factors are not those of its rows")
+	}
+	back, err := checkpoints.ReadAdapter(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Load(m, back)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range b.Parameters() {
+		if !slices.Equal(p.Tensor.Float32s(), a.Parameters()[i].Tensor.Float32s()) || p.Name != a.Parameters()[i].Name {
+			t.Errorf("%s differs after export and load", p.Name)
+		}
+	}
+	prompt := modeltest.Tokens(m, 2, 30)
+	with, without := probeScores(t, m, a, prompt), probeScores(t, m, trained(t, m, modules[:2]), prompt)
+	if last := len(with) - 1; slices.Equal(with[last], without[last]) {
+		t.Error("factors of experts change no score")
+	}
+	plain, probed := kvcache.New(m), kvcache.New(m)
+	r := runner.New(m)
+	for _, run := range []struct {
+		cache  *kvcache.Cache
+		probes []model.QueryRows
+	}{{plain, nil}, {probed, []model.QueryRows{a}}} {
+		if _, err := r.Prefill(t.Context(), run.cache, prompt, runner.PrefillOptions{Capture: runner.Capture{Probes: run.probes}, Observe: func(*runner.Observation) error { return nil }}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for l := range m.Config.Layers {
+		for h, p := range plain.View(l) {
+			if q := probed.View(l)[h]; !slices.Equal(p.K.F32(), q.K.F32()) || !slices.Equal(p.V.F32(), q.V.F32()) {
+				t.Fatalf("layer %d head %d: the prompt's keys or values differ with an adapter", l, h)
+			}
+		}
+	}
+	delete(back.LoRA, checkpoints.LoRAKey{Layer: 0, Module: "experts.1.up_proj"})
+	if _, err := Load(m, back); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("layer 0 experts.1.up_proj, want those of all %d experts", len(e.Each))) {
+		t.Errorf("without an expert's factors: %v", err)
+	}
+	if _, err := New(modeltest.Llama{}.Open(t, "cpu"), model.AdapterConfig{Rows: 3, Rank: 2, Alpha: 4, Modules: modules}); err == nil || !strings.Contains(err.Error(), "has none") {
+		t.Errorf("experts of a dense model: %v", err)
 	}
 }

@@ -96,37 +96,48 @@ func (c *AdapterConfig) Validate(m *Model) error {
 	return nil
 }
 
-// ParseModules reads a comma-separated list of modules; "all" are all of them,
-// "qv" the queries' and values', "none" no module.
+// ParseModules reads a comma-separated list of modules; "all" are Modules, "qv" the queries' and values', "experts" those
+// of the experts that a router chooses, and "none" no module. What stands in a list with others may be one of these names.
 func ParseModules(list string) ([]Module, error) {
-	switch list {
-	case "all":
-		return slices.Clone(Modules), nil
-	case "qv":
-		return []Module{QProj, VProj}, nil
-	case "none", "":
+	if list == "none" || list == "" {
 		return nil, nil
 	}
 	var out []Module
 	for name := range strings.SplitSeq(list, ",") {
 		m := Module(strings.TrimSpace(name))
-		if !slices.Contains(Modules, m) {
-			m += "_proj"
+		add := []Module{m}
+		switch m {
+		case "all":
+			add = Modules
+		case "qv":
+			add = []Module{QProj, VProj}
+		case "experts":
+			add = ExpertModules
+		case "router", "gate":
+			return nil, fmt.Errorf("module %q: a router has no factors: which experts a row goes through has no gradient", name)
+		case "shared_expert", "shared_experts":
+			return nil, fmt.Errorf("module %q: the expert that all rows go through has no factors, its names differ from family to family; want experts for those that a router chooses", name)
+		default:
+			if !slices.Contains(FactorModules, m) {
+				add[0] += "_proj"
+			}
+			if !slices.Contains(FactorModules, add[0]) {
+				return nil, fmt.Errorf("unknown module %q, want all, qv, none, experts or a list of: %s", name, moduleNames())
+			}
 		}
-		if !slices.Contains(Modules, m) {
-			return nil, fmt.Errorf("unknown module %q, want all, qv, none or a list of: %s", name, moduleNames())
+		for _, m := range add {
+			if slices.Contains(out, m) {
+				return nil, fmt.Errorf("module %q twice", m)
+			}
+			out = append(out, m)
 		}
-		if slices.Contains(out, m) {
-			return nil, fmt.Errorf("module %q twice", name)
-		}
-		out = append(out, m)
 	}
 	return out, nil
 }
 
 func moduleNames() string {
-	names := make([]string, len(Modules))
-	for i, m := range Modules {
+	names := make([]string, len(FactorModules))
+	for i, m := range FactorModules {
 		names[i] = string(m)
 	}
 	return strings.Join(names, ", ")

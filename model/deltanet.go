@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"glimpse/internal/parallel"
-	"glimpse/internal/simd"
 	"glimpse/kernels"
 )
 
@@ -139,8 +138,8 @@ type DeltaPass struct {
 }
 
 // Forward writes to y [rows, hidden] scale times what the net gives of the rows, zeros of those after the runs, and moves the
-// states of the runs on. Rows go through the recurrence one by one, so that a row has the same bits however many
-// come with it, but for those of the products before and after.
+// states of the runs on. deltaBlock rows of a run go through the recurrence at once; those that are left of it go one by one, and so
+// do all of shorter runs, in which a row has the same bits however many come with it, but for those of the products before and after.
 func (d *DeltaNet) Forward(y *kernels.Tensor, p DeltaPass, scale float64) {
 	projected, read := d.project(&p), p.Arena.Alloc(p.On.Compute(), p.H.Dim0(), d.values())
 	switch {
@@ -176,35 +175,6 @@ func (d *DeltaNet) recur(projected []*kernels.Tensor, read *kernels.Tensor, runs
 	}
 	parallel.Tasks(d.KeyHeads, 8*rows*d.group()*d.KeyDim*d.ValueDim, func(g int) { h.head(g, projected, read, runs) })
 }
-
-// vectors are operations on as many numbers as the slices have.
-type vectors[T kernels.Float] struct {
-	dot   func(x, y []T) T
-	axpy  func(a T, x, y []T) // y += a·x
-	scale func(a T, x []T)
-}
-
-var (
-	simdVectors  = vectors[float32]{simd.Dot, simd.Axpy, simd.Scale}
-	plainVectors = vectors[float64]{
-		dot: func(x, y []float64) (sum float64) {
-			for i, v := range x {
-				sum += v * y[i]
-			}
-			return sum
-		},
-		axpy: func(a float64, x, y []float64) {
-			for i, v := range x {
-				y[i] += a * v
-			}
-		},
-		scale: func(a float64, x []float64) {
-			for i := range x {
-				x[i] *= a
-			}
-		},
-	}
-)
 
 // deltaHeads are a net's vectors in a type of numbers.
 type deltaHeads[T kernels.Float] struct {
@@ -262,6 +232,7 @@ func (h *deltaHeads[T]) head(g int, projected []*kernels.Tensor, read *kernels.T
 	}
 	seen, x, wrong := make([]T, h.Kernel*channels), make([]T, channels), make([]T, dv) // inputs of the convolution, its outputs
 	q, k, v := x[:dk], x[dk:2*dk], x[2*dk:]
+	var many *deltaRows[T]
 	row := 0
 	for _, run := range runs {
 		conv, states := numbersOf[T](run.State.Conv)[g*(h.Kernel-1)*channels:][:(h.Kernel-1)*channels], numbersOf[T](run.State.S)[g*group*dk*dv:][:group*dk*dv]
@@ -270,7 +241,14 @@ func (h *deltaHeads[T]) head(g int, projected []*kernels.Tensor, read *kernels.T
 			copy(states, numbersOf[T](run.From.S)[g*len(states):])
 		}
 		copy(seen[channels:], conv)
-		for range run.Rows {
+		end := row + run.Rows
+		for ; row+deltaBlock <= end; row += deltaBlock {
+			if many == nil {
+				many = newDeltaRows(h, g, taps)
+			}
+			many.run(of, row, seen[channels:], states, out[row*width+g*group*dv:], width)
+		}
+		for row < end {
 			copy(seen, seen[channels:])
 			now := seen[len(seen)-channels:]
 			copy(now, of(h.query, row, dk))

@@ -192,6 +192,7 @@ func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 // share is the rows that go through one expert.
 type share struct {
 	*Expert
+	number  int     // of the expert; -1 of the shared one
 	rows    []int32 // ascending
 	weights []float64
 	at      []int // of the expert in the choices of its rows; nil of the shared one
@@ -207,6 +208,8 @@ type Pass struct {
 	Rows int
 	// Least is the least number of rows of an expert's products, for what their bits depend on (SameRows of the backend).
 	Least int
+	// Low gives the low-rank updates that rows have of ExpertModules; nil: none.
+	Low func(Module) []RowUpdate
 }
 
 func (p *Pass) count() int {
@@ -241,7 +244,7 @@ func (e *Experts) route(p *Pass, rows *kernels.Tensor) (choices []choice, shares
 	}
 	shares = make([]share, experts)
 	for i := range shares {
-		shares[i].Expert = &e.Each[i]
+		shares[i].Expert, shares[i].number = &e.Each[i], i
 	}
 	for row := range n {
 		c := e.choose(logits[row*experts:][:experts], correction)
@@ -258,7 +261,7 @@ func (e *Experts) route(p *Pass, rows *kernels.Tensor) (choices []choice, shares
 	if e.Shared == nil {
 		return choices, shares, nil
 	}
-	all := share{Expert: e.Shared, rows: make([]int32, n), weights: make([]float64, n)}
+	all := share{Expert: e.Shared, number: -1, rows: make([]int32, n), weights: make([]float64, n)}
 	for row := range n {
 		all.rows[row], all.weights[row] = int32(row), 1
 	}
@@ -293,6 +296,48 @@ func (p *Pass) gather(x *kernels.Tensor, rows []int32) *kernels.Tensor {
 	return y
 }
 
+// low are the updates of a share's gate, up and down, of rows by their places in it.
+func (p *Pass) low(e *Experts, s *share) (of [3][]RowUpdate) {
+	if p.Low == nil || s.number < 0 {
+		return of
+	}
+	for i, module := range ExpertModules {
+		for _, u := range p.Low(module) {
+			at := RowUpdate{LowRank: u.expert(s.number, len(e.Each)), To: len(s.rows)}
+			if u.To > 0 {
+				at.From, _ = slices.BinarySearch(s.rows, int32(u.From))
+				at.To, _ = slices.BinarySearch(s.rows, int32(u.To))
+			}
+			if at.From < at.To {
+				of[i] = append(of[i], at)
+			}
+		}
+	}
+	return of
+}
+
+// linear is scale times rows x through a linear layer with updates.
+func (p *Pass) linear(y, x *kernels.Tensor, lin Linear, updates []RowUpdate, scale float64) {
+	p.On.Linear(y, x, lin.Weight, lin.Bias, scale, 0)
+	for _, u := range updates {
+		p.On.AddLowRank(u.Of(y), u.Of(x), u.A, u.B, u.Scale*scale, p.Arena)
+	}
+}
+
+// linearGrad adds to dx, of which beta is kept, the gradient of rows x from that of what linear gives of them, dy, and writes those
+// of the factors.
+func (p *Pass) linearGrad(dx, dy, x *kernels.Tensor, lin Linear, updates []RowUpdate, factors *LowRank, scale, beta float64) {
+	p.On.MatMul(dx, dy, lin.Weight, scale, beta)
+	for _, u := range updates {
+		low, dLow := p.alloc(x.Dim0(), u.A.Dim0()), p.alloc(x.Dim0(), u.A.Dim0())
+		p.On.Linear(low, x, u.A, nil, 1, 0)
+		p.On.MatMul(dLow, dy, u.B, u.Scale*scale, 0)
+		p.On.MatMul(dx, dLow, u.A, 1, 1)
+		p.On.MatMulTA(factors.A, dLow, x, 1, 0)
+		p.On.MatMulTA(factors.B, dy, low, u.Scale*scale, 0)
+	}
+}
+
 // Forward writes to y [rows, hidden], of which those after the rows that count become 0, scale times what the experts
 // give: of every row the sum over its experts in their order, the shared one last. Rows are grouped by expert, and only
 // the weights of experts that a row has chosen are read.
@@ -304,25 +349,26 @@ func (e *Experts) Forward(y *kernels.Tensor, p Pass, scale float64) {
 	p.On.Fill(y, 0)
 	for _, s := range shares {
 		mark := p.Arena.Mark()
-		x := p.gather(rows, s.rows)
+		x, low := p.gather(rows, s.rows), p.low(e, &s)
 		act, out := p.alloc(x.Dim0(), s.Up.Weight.Dim0()), p.alloc(x.Dim0(), y.Width())
-		if e.Gate == kernels.SiLU {
+		if e.Gate == kernels.SiLU && len(low[0])+len(low[1]) == 0 {
 			p.On.GatedLinear(act, x, s.Gate.rows(), s.Up.rows(), p.Arena)
 		} else {
 			gate, up := p.alloc(act.Shape...), p.alloc(act.Shape...)
-			p.On.Linear(gate, x, s.Gate.Weight, s.Gate.Bias, 1, 0)
-			p.On.Linear(up, x, s.Up.Weight, s.Up.Bias, 1, 0)
+			p.linear(gate, x, s.Gate, low[0], 1)
+			p.linear(up, x, s.Up, low[1], 1)
 			p.On.GateMul(e.Gate, act, gate, up)
 		}
-		p.On.Linear(out, act, s.Down.Weight, s.Down.Bias, scale, 0)
+		p.linear(out, act, s.Down, low[2], scale)
 		p.On.AddRows(y, out.Rows(0, len(s.rows)), s.rows, s.weights)
 		p.Arena.Release(mark)
 	}
 }
 
-// Backward writes to dh [rows, hidden] the gradient of the rows from that of Forward's sum, dy [rows, hidden]. The weights of
-// experts and router are constants; a row's choice is one, too, and the weights of its experts are not.
-func (e *Experts) Backward(dh *kernels.Tensor, p Pass, dy *kernels.Tensor, scale float64) {
+// Backward writes to dh [rows, hidden] the gradient of the rows from that of Forward's sum, dy [rows, hidden], and to factors, by
+// module, those of the updates' A and B, which are of all rows and one of a module; of experts that no row has chosen they are 0. The
+// weights of experts and router are constants; a row's choice is one, too, and the weights of its experts are not.
+func (e *Experts) Backward(dh *kernels.Tensor, factors map[Module]*LowRank, p Pass, dy *kernels.Tensor, scale float64) {
 	whole := p.Arena.Mark()
 	defer p.Arena.Release(whole)
 	rows := p.norm(e.Norm)
@@ -332,16 +378,20 @@ func (e *Experts) Backward(dh *kernels.Tensor, p Pass, dy *kernels.Tensor, scale
 		dWeights[row] = make([]float64, len(c.experts))
 	}
 	p.On.Fill(dh, 0)
+	for _, f := range factors {
+		p.On.Fill(f.A, 0)
+		p.On.Fill(f.B, 0)
+	}
 	dRows, dRouter := p.gradientOf(dh, e.Norm), p.gradientOf(dh, e.RouterNorm)
 	for _, s := range shares {
 		mark := p.Arena.Mark()
-		x, dOut := p.gather(rows, s.rows), p.gather(dy, s.rows)
+		x, dOut, low := p.gather(rows, s.rows), p.gather(dy, s.rows), p.low(e, &s)
 		n, width := x.Dim0(), s.Up.Weight.Dim0()
 		gate, up, act, out := p.alloc(n, width), p.alloc(n, width), p.alloc(n, width), p.alloc(n, dy.Width())
-		p.On.Linear(gate, x, s.Gate.Weight, s.Gate.Bias, 1, 0)
-		p.On.Linear(up, x, s.Up.Weight, s.Up.Bias, 1, 0)
+		p.linear(gate, x, s.Gate, low[0], 1)
+		p.linear(up, x, s.Up, low[1], 1)
 		p.On.GateMul(e.Gate, act, gate, up)
-		p.On.Linear(out, act, s.Down.Weight, s.Down.Bias, scale, 0)
+		p.linear(out, act, s.Down, low[2], scale)
 		for i, dot := range rowDots(out, dOut) {
 			switch row := s.rows[i]; {
 			case s.at != nil:
@@ -351,11 +401,20 @@ func (e *Experts) Backward(dh *kernels.Tensor, p Pass, dy *kernels.Tensor, scale
 			}
 		}
 		dAct, dGate, dUp, dx := p.alloc(n, width), p.alloc(n, width), p.alloc(n, width), p.alloc(n, dy.Width())
-		p.On.MatMul(dAct, dOut, s.Down.Weight, scale, 0)
+		weights, of := s.weights, [3]*LowRank{}
+		if len(low[0])+len(low[1])+len(low[2]) > 0 { // whose gradients are of weighted rows
+			dOut, weights = p.weighted(dOut, s.weights), slices.Repeat([]float64{1}, len(s.rows))
+			for i, module := range ExpertModules {
+				if f := factors[module]; f != nil {
+					of[i] = f.expert(s.number, len(e.Each))
+				}
+			}
+		}
+		p.linearGrad(dAct, dOut, act, s.Down, low[2], of[2], scale, 0)
 		p.On.GateMulGrad(e.Gate, dGate, dUp, gate, up, dAct)
-		p.On.MatMul(dx, dGate, s.Gate.Weight, 1, 0)
-		p.On.MatMul(dx, dUp, s.Up.Weight, 1, 1)
-		p.On.AddRows(dRows, dx, s.rows, s.weights)
+		p.linearGrad(dx, dGate, x, s.Gate, low[0], of[0], 1, 0)
+		p.linearGrad(dx, dUp, x, s.Up, low[1], of[1], 1, 1)
+		p.On.AddRows(dRows, dx, s.rows, weights)
 		p.Arena.Release(mark)
 	}
 	var dLogits, scales []float64
@@ -405,6 +464,17 @@ func (p *Pass) addProduct(dh *kernels.Tensor, numbers []float64, w *kernels.Tens
 	d := p.alloc(dh.Dim0(), w.Dim0())
 	kernels.Convert(d, kernels.FromF64(numbers, d.Shape...))
 	p.On.MatMul(dh, d, w, 1, 1)
+}
+
+// weighted is the first rows of x times a weight each, and zeros.
+func (p *Pass) weighted(x *kernels.Tensor, weights []float64) *kernels.Tensor {
+	y, rows := p.alloc(x.Shape...), make([]int32, len(weights))
+	for i := range rows {
+		rows[i] = int32(i)
+	}
+	p.On.Fill(y, 0)
+	p.On.AddRows(y, x, rows, weights)
+	return y
 }
 
 // rowDots are the products of the rows of a and b.

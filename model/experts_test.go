@@ -195,7 +195,7 @@ func TestExperts(t *testing.T) {
 			compare.CloseToScale(t, "four rows", pass(4, 2), want, 1e-12)
 
 			dh := kernels.NewTensor(kernels.F64, rows, hidden)
-			e.Backward(dh, Pass{On: b, Arena: kernels.NewArena(b), H: h}, dy, scale)
+			e.Backward(dh, nil, Pass{On: b, Arena: kernels.NewArena(b), H: h}, dy, scale)
 			loss := func() (sum float64) {
 				for i, v := range pass(0, 0) {
 					sum += v * dy.F64()[i]

@@ -23,6 +23,14 @@ const (
 	DownProj Module = "down_proj"
 )
 
+// The linear layers of every expert that a router chooses, all experts' as one module: factors of expert e are rows
+// [e·r, (e+1)·r) of A [experts·r, in] and rows [e·out, (e+1)·out) of B [experts·out, r].
+const (
+	ExpertGate Module = "experts.gate_proj"
+	ExpertUp   Module = "experts.up_proj"
+	ExpertDown Module = "experts.down_proj"
+)
+
 // The linear layers around a LayerInput, to which no LoRA factors attach.
 const (
 	InputGate Module = "per_layer_input_gate"
@@ -31,6 +39,12 @@ const (
 
 // Modules lists the modules to which LoRA factors attach in the order in which a layer runs them.
 var Modules = []Module{QProj, KProj, VProj, OProj, GateProj, UpProj, DownProj}
+
+// ExpertModules lists those of experts, to which factors attach by option.
+var ExpertModules = []Module{ExpertGate, ExpertUp, ExpertDown}
+
+// FactorModules are Modules and ExpertModules.
+var FactorModules = slices.Concat(Modules, ExpertModules)
 
 // ReachesScores tells whether a module of layer l out of layers (Config.ScoredLayers) has any effect
 // on the attention scores: in the last layer only queries and keys have, so
@@ -90,6 +104,21 @@ type Layer struct {
 
 // Linear returns the layer's module; nil where the layer has none of that name.
 func (l *Layer) Linear(m Module) *Linear { return l.linears[m] }
+
+// Factors says where low-rank factors of a module are: the number of linear layers that it is, all [out, in]; 0 where the layer
+// has none. A row goes through active of them.
+func (l *Layer) Factors(m Module) (count, active, out, in int) {
+	lin := l.linears[m]
+	if at := slices.Index(ExpertModules, m); at >= 0 && l.Experts != nil {
+		count, active, lin = len(l.Experts.Each), l.Experts.TopK, l.Experts.Each[0].parts()[at]
+	} else if lin != nil {
+		count, active = 1, 1
+	}
+	if lin == nil {
+		return 0, 0, 0, 0
+	}
+	return count, active, lin.Weight.Dim0(), lin.Weight.Width()
+}
 
 // Shared tells that attention and MLP read the same normalised rows.
 func (l *Layer) Shared() bool { return l.Parallel && l.MLPNorm.Weight == nil }

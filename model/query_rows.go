@@ -27,6 +27,26 @@ type LowRank struct {
 	Scale float64
 }
 
+// expert is the part of an expert, one of so many.
+func (u *LowRank) expert(e, experts int) *LowRank {
+	r, out := u.A.Dim0()/experts, u.B.Dim0()/experts
+	return &LowRank{A: u.A.Rows(e*r, (e+1)*r), B: u.B.Rows(e*out, (e+1)*out), Scale: u.Scale}
+}
+
+// RowUpdate is a low-rank update of rows [From, To) of a pass, or of all where To is 0.
+type RowUpdate struct {
+	*LowRank
+	From, To int
+}
+
+// Of is the rows of x that u acts on.
+func (u *RowUpdate) Of(x *kernels.Tensor) *kernels.Tensor {
+	if u.To == 0 {
+		return x
+	}
+	return x.Rows(u.From, u.To)
+}
+
 // TokenRows are QueryRows of ordinary tokens: a response under teacher forcing, or
 // pseudo-queries.
 type TokenRows []int32

@@ -22,6 +22,8 @@ float32,
   judgeq.grad.embeddings                           gradient of eq. 5 times the
                                                    number of prompt columns
 
+Of NAME-experts the factors are those of the experts alone, of all experts of a layer below each other, and of rank 2.
+
 Rotary pairs of GLM-4 are neighbours: rows of lora_B of its queries and keys stand in the order of halves that follow each other.
 """
 
@@ -36,11 +38,12 @@ from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parent.parent / "model/testdata"
 MODELS = ["llama3.1", "qwen3", "granite", "phi4-mini", "gemma2", "gemma3", "gpt-oss", "qwen3-moe", "qwen2-moe", "olmo2", "ministral3", "mixtral", "olmo3", "glm4", "glm4-moe",
-          "mistral-v0.3", "qwen2-yarn", "seed-oss", "smollm3", "ministral", "falcon", "gemma4", "gemma4-e2b", "gemma4-moe", "qwen3-next"]
+          "mistral-v0.3", "qwen2-yarn", "seed-oss", "smollm3", "ministral", "falcon", "gemma4", "gemma4-e2b", "gemma4-moe", "qwen3-next", "qwen2-moe-experts"]
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FUSED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"], "query_key_value": ["q_proj", "k_proj", "v_proj"]}
 FALCON = {"o_proj": "dense", "up_proj": "dense_h_to_4h", "down_proj": "dense_4h_to_h"}
 ROWS, RANK, ALPHA = 5, 3, 6.0
+EXPERT_RANK = 2
 SEEDS = {"smollm3": 2}  # the rows of seed 1 attend so sharply that single precision alone is off by more than tests allow
 
 
@@ -68,6 +71,47 @@ class MaskedLoRA(torch.nn.Module):
             return y + torch.nn.functional.pad(update.unflatten(-1, (self.heads, dim)), (0, dim)).flatten(-2)
         rest = y.shape[-1] - self.start - update.shape[-1]
         return y + torch.nn.functional.pad(update, (self.start, rest))
+
+
+class ExpertLoRA(torch.nn.Module):
+    """A linear layer of expert e, whose factors are a part of those of all experts."""
+
+    def __init__(self, base, e, A, B):
+        super().__init__()
+        self.base, self.e, self.A, self.B, self.active = base, e, A, B, False
+
+    def forward(self, x):
+        y = self.base(x)
+        if not self.active:
+            return y
+        out = self.base.out_features
+        A, B = self.A[self.e * EXPERT_RANK :][:EXPERT_RANK], self.B[self.e * out :][:out]
+        return y + (ALPHA / EXPERT_RANK) * (x @ A.T @ B.T)
+
+
+class MaskedExperts(torch.nn.Module):
+    """Experts of which the last ROWS rows have low-rank updates: rows go through them without a look at others."""
+
+    def __init__(self, base, generator):
+        super().__init__()
+        self.base, self.active, self.linears, self.factors = base, False, [], {}
+        for module in "gate_proj", "up_proj", "down_proj":
+            first = getattr(base.experts[0], module)
+            draw = lambda *shape: torch.nn.Parameter((torch.randn(shape, generator=generator) * shape[1] ** -0.5).float().double())
+            A, B = draw(len(base.experts) * EXPERT_RANK, first.in_features), draw(len(base.experts) * first.out_features, EXPERT_RANK)
+            self.factors[module] = A, B
+            for e, expert in enumerate(base.experts):
+                self.linears.append(ExpertLoRA(getattr(expert, module), e, A, B))
+                setattr(expert, module, self.linears[-1])
+
+    def forward(self, h):
+        parts = (h[:, :-ROWS], h[:, -ROWS:]) if self.active else (h,)
+        out = []
+        for part in parts:
+            for linear in self.linears:
+                linear.active = self.active and len(out) == 1
+            out.append(self.base(part)[0])
+        return torch.cat(out, 1), None
 
 
 def caches(config, types):
@@ -105,6 +149,8 @@ def halves(config, t):
 
 
 def build(name):
+    out_name, name = name, name.removesuffix("-experts")
+    experts = out_name != name
     folder = ROOT / "golden" / name
     golden = json.loads((folder / "golden.json").read_text())
     prompt, response = golden["prompts"][1]["ids"], golden["prompts"][1]["greedy"]
@@ -121,8 +167,13 @@ def build(name):
         target = attention_scores(model, readers, m, n, input_ids=torch.tensor([prompt + response]))
 
     generator = torch.Generator().manual_seed(SEEDS.get(name, 1))
-    lora = {}
+    lora, parameters = {}, {}
     for i, layer in enumerate(layers):
+        if experts:
+            layer.mlp = lora[f"layers.{i}"] = MaskedExperts(layer.mlp, generator)
+            for module, (A, B) in layer.mlp.factors.items():
+                parameters |= {f"layers.{i}.experts.{module}.lora_A": A, f"layers.{i}.experts.{module}.lora_B": B}
+            continue
         attention = layer.self_attention if name == "falcon" else getattr(layer, "self_attn", None)
         for module in MODULES:
             stored, start, out = FALCON[module] if name == "falcon" and module in FALCON else module, 0, None
@@ -143,8 +194,10 @@ def build(name):
     table = model.get_input_embeddings()
     scale = table.weight.std()
     embeddings = torch.nn.Parameter((scale * torch.randn(ROWS, table.embedding_dim, generator=generator)).float().double())
-    parameters = {"embeddings": embeddings}
+    parameters = {"embeddings": embeddings} | parameters
     for at, l in lora.items():
+        if experts:
+            break
         parameters |= {f"{at}.lora_A": l.A, f"{at}.lora_B": l.B}
 
     def step(loss_of, active):
@@ -194,14 +247,14 @@ def build(name):
         tensors = {k: halves(model.config, t) if k.endswith(("q_proj.lora_B", "k_proj.lora_B")) else t for k, t in tensors.items()}
     out = ROOT / "golden_training"
     out.mkdir(exist_ok=True)
-    save_file({k: np.ascontiguousarray(t.float().numpy()) for k, t in tensors.items()}, out / f"{name}.safetensors")
-    (out / f"{name}.safetensors").chmod(0o644)
-    (out / f"{name}.json").write_text(json.dumps({
+    save_file({k: np.ascontiguousarray(t.float().numpy()) for k, t in tensors.items()}, out / f"{out_name}.safetensors")
+    (out / f"{out_name}.safetensors").chmod(0o644)
+    (out / f"{out_name}.json").write_text(json.dumps({
         "versions": {m.__name__: m.__version__ for m in (torch, transformers, np)},
-        "model": name, "prompt": prompt, "response": response, "rows": ROWS, "rank": RANK, "alpha": ALPHA,
+        "model": name, "prompt": prompt, "response": response, "rows": ROWS, "rank": EXPERT_RANK if experts else RANK, "alpha": ALPHA,
         "lookaheadkv_loss": kl_loss, "judgeq_loss": mse_loss}) + "\n")
-    print(f"{name}: KL {kl_loss:.6f}, MSE {mse_loss:.3g}, {len(kl_grads) - len(dead)} gradients, "
-          f"{(out / f'{name}.safetensors').stat().st_size / 1e3:.0f} kB")
+    print(f"{out_name}: KL {kl_loss:.6f}, MSE {mse_loss:.3g}, {len(kl_grads) - len(dead)} gradients, "
+          f"{(out / f'{out_name}.safetensors').stat().st_size / 1e3:.0f} kB")
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ func (p *pass) check(params []model.Parameter) error {
 		return fmt.Errorf("first parameter: want the rows [%d %d]", rows, hidden)
 	}
 	for l := range p.m.Config.Layers {
-		for _, module := range model.Modules {
+		for _, module := range model.FactorModules {
 			low := p.adapter.LowRank(l, module)
 			if low == nil {
 				continue
@@ -173,7 +173,9 @@ func (p *pass) Input(in *model.LayerInput) autodiff.Node {
 			b.Copy(y, x)
 			in.AddTokens(b, arena, y, slices.Repeat([]int32{in.Padding}, x.Dim0()))
 		},
-		func(b kernels.Backend, _ *kernels.Arena, dx, _, dy *kernels.Tensor) { b.Copy(dx, dy) })
+		func(b kernels.Backend, _ *kernels.Arena, dx *kernels.Tensor, _ []*kernels.Tensor, _, dy *kernels.Tensor) {
+			b.Copy(dx, dy)
+		})
 }
 
 func (p *pass) Linear(m model.Module, x autodiff.Node, scale float64) autodiff.Node {
@@ -205,13 +207,34 @@ func (p *pass) GateMul(act kernels.Gate, gate, up autodiff.Node, _ model.Module)
 }
 
 func (p *pass) Experts(e *model.Experts, h autodiff.Node, scale float64) autodiff.Node {
+	var modules []model.Module
+	var params []autodiff.Node
+	low := make(map[model.Module]*model.LowRank)
+	for _, m := range model.ExpertModules {
+		if u := p.adapter.LowRank(p.l, m); u != nil {
+			modules, low[m] = append(modules, m), u
+			params = append(params, p.nodes[u.A], p.nodes[u.B])
+		}
+	}
+	of := func(b kernels.Backend, arena *kernels.Arena, x *kernels.Tensor) model.Pass {
+		return model.Pass{On: b, Arena: arena, H: x, Low: func(m model.Module) []model.RowUpdate {
+			if low[m] == nil {
+				return nil
+			}
+			return []model.RowUpdate{{LowRank: low[m]}}
+		}}
+	}
 	return p.g.Function("experts", h,
 		func(b kernels.Backend, arena *kernels.Arena, y, x *kernels.Tensor) {
-			e.Forward(y, model.Pass{On: b, Arena: arena, H: x}, scale)
+			e.Forward(y, of(b, arena, x), scale)
 		},
-		func(b kernels.Backend, arena *kernels.Arena, dx, x, dy *kernels.Tensor) {
-			e.Backward(dx, model.Pass{On: b, Arena: arena, H: x}, dy, scale)
-		})
+		func(b kernels.Backend, arena *kernels.Arena, dx *kernels.Tensor, dParams []*kernels.Tensor, x, dy *kernels.Tensor) {
+			factors := make(map[model.Module]*model.LowRank)
+			for i, m := range modules {
+				factors[m] = &model.LowRank{A: dParams[2*i], B: dParams[2*i+1]}
+			}
+			e.Backward(dx, factors, of(b, arena, x), dy, scale)
+		}, params...)
 }
 
 func (p *pass) Sum(a, b autodiff.Node) autodiff.Node { return p.g.Add(a, b) }
@@ -235,7 +258,7 @@ func (p *pass) DeltaNet(d *model.DeltaNet, scale float64) (autodiff.Node, bool, 
 			d.Forward(y, of(b, arena, x, model.NewDeltaState(b, arena, d.DeltaShape, false), before()), scale)
 			arena.Release(mark)
 		},
-		func(b kernels.Backend, arena *kernels.Arena, dx, x, dy *kernels.Tensor) {
+		func(b kernels.Backend, arena *kernels.Arena, dx *kernels.Tensor, _ []*kernels.Tensor, x, dy *kernels.Tensor) {
 			mark := arena.Mark()
 			d.Backward(dx, of(b, arena, x, before(), nil), dy, scale)
 			arena.Release(mark)

@@ -58,9 +58,9 @@ func TestLookaheadKVStepAgainstPyTorch(t *testing.T) {
 			if device == "cuda" && slices.Contains(modeltest.OnProcessorsAlone, g.Model) {
 				continue
 			}
-			t.Run(g.Model+"/"+device, func(t *testing.T) {
+			t.Run(g.Name+"/"+device, func(t *testing.T) {
 				m := g.Open(t, device)
-				a, err := lora.Load(m, stored(&g))
+				a, err := lora.Load(m, stored(t, &g))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -84,10 +84,13 @@ func TestLookaheadKVStepAgainstPyTorch(t *testing.T) {
 					g.Near(t, "gradient of "+name, got, want.Values, 1e-4)
 					compared, worst = compared+1, max(worst, modeltest.RowError(got, want.Values))
 				}
-				want := 1
+				want, modules := 1, model.Modules
+				if strings.HasSuffix(g.Name, "-experts") {
+					modules = model.ExpertModules
+				}
 				for l := range m.Config.Layers {
-					for _, module := range model.Modules {
-						if m.Network.Layers[l].Linear(module) != nil && module.ReachesScores(l, m.Config.ScoredLayers()) {
+					for _, module := range modules {
+						if count, _, _, _ := m.Network.Layers[l].Factors(module); count > 0 && module.ReachesScores(l, m.Config.ScoredLayers()) {
 							want += 2
 						}
 					}
@@ -102,18 +105,27 @@ func TestLookaheadKVStepAgainstPyTorch(t *testing.T) {
 }
 
 // stored is the adapter of a golden step.
-func stored(g *modeltest.Training) *checkpoints.Adapter {
+func stored(t *testing.T, g *modeltest.Training) *checkpoints.Adapter {
 	matrix := func(name string) checkpoints.Matrix {
 		t := g.Tensors[name]
 		return checkpoints.Matrix{Rows: t.Shape[0], Cols: t.Shape[1], Data: t.Values}
 	}
-	a := &checkpoints.Adapter{Kind: lora.Kind, Embeddings: matrix("embeddings"), Rank: g.Rank, Alpha: g.Alpha, LoRA: make(map[checkpoints.LoRAKey]checkpoints.LoRAFactors)}
+	parameters := map[string]checkpoints.Matrix{"lookahead_embeddings": matrix("embeddings")}
 	for name := range g.Tensors {
-		if at, ok := strings.CutSuffix(name, ".lora_A"); ok && strings.HasPrefix(at, "layers.") {
-			parts := strings.Split(at, ".")
-			key := checkpoints.LoRAKey{Layer: int(parts[1][0] - '0'), Module: parts[2]}
-			a.LoRA[key] = checkpoints.LoRAFactors{A: matrix(name), B: matrix(at + ".lora_B")}
+		if strings.HasPrefix(name, "layers.") {
+			parameters[name] = matrix(name)
 		}
+	}
+	kind, err := model.AdapterKinds.Lookup(lora.Kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := kind.Stored(model.AdapterConfig{Alpha: g.Alpha}, parameters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Rank != g.Rank {
+		t.Fatalf("factors of rank %d, want %d", a.Rank, g.Rank)
 	}
 	return a
 }
@@ -125,7 +137,7 @@ func TestJudgeQStepAgainstPyTorch(t *testing.T) {
 			if device == "cuda" && slices.Contains(modeltest.OnProcessorsAlone, g.Model) {
 				continue
 			}
-			t.Run(g.Model+"/"+device, func(t *testing.T) {
+			t.Run(g.Name+"/"+device, func(t *testing.T) {
 				m, e := g.Open(t, device), g.Tensors["embeddings"]
 				a, err := softtokens.Load(m, &checkpoints.Adapter{Kind: softtokens.Kind, Embeddings: checkpoints.Matrix{Rows: e.Shape[0], Cols: e.Shape[1], Data: e.Values}})
 				if err != nil {

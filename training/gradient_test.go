@@ -221,7 +221,11 @@ func TestGradientsOverBlocks(t *testing.T) {
 // parameter tensor: all its elements are in it, at the price of two runs.
 func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
 	const rows = 3
-	a, err := lora.New(m, model.AdapterConfig{Rows: rows, Rank: 2, Alpha: 4, Modules: model.Modules, InitToken: 2, InitNoise: 0.5, Seed: 7})
+	modules := model.Modules
+	if slices.ContainsFunc(m.Network.Layers, func(l model.Layer) bool { return l.Experts != nil }) {
+		modules = model.FactorModules
+	}
+	a, err := lora.New(m, model.AdapterConfig{Rows: rows, Rank: 2, Alpha: 4, Modules: modules, InitToken: 2, InitNoise: 0.5, Seed: 7})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -121,9 +121,10 @@ func Floor(m *model.Model, a model.Adapter, prompt, response int) float64 {
 func Operations(m *model.Model, a model.Adapter, prompt, response int) (prefill, target, rows float64) {
 	low := 0.0
 	for l := range m.Config.Layers {
-		for _, module := range model.Modules {
+		for _, module := range model.FactorModules {
 			if u := a.LowRank(l, module); u != nil {
-				low += float64(u.A.Len() + u.B.Len())
+				count, active, _, _ := m.Network.Layers[l].Factors(module)
+				low += float64(u.A.Len()+u.B.Len()) * float64(active) / float64(count)
 			}
 		}
 	}
@@ -132,7 +133,7 @@ func Operations(m *model.Model, a model.Adapter, prompt, response int) (prefill,
 }
 
 // rowsOf is what the cost of an adapter depends on: its rows, and the numbers of its
-// LoRA factors.
+// LoRA factors that a row goes through.
 type rowsOf struct{ rows, low float64 }
 
 // work is the multiply-adds of a sample: of the prefill, of its target, and of the

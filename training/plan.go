@@ -141,6 +141,18 @@ func sizesOf(adapters []AdapterConfig) string {
 	return text.String()
 }
 
+// activeFactors are the numbers of LoRA factors that a row goes through.
+func activeFactors(m *model.Model, c model.AdapterConfig) (n float64) {
+	for l := range m.Config.Layers {
+		for _, module := range c.Modules {
+			if _, active, out, in := m.Network.Layers[l].Factors(module); module.ReachesScores(l, m.Config.ScoredLayers()) {
+				n += float64(active * c.Rank * (out + in))
+			}
+		}
+	}
+	return n
+}
+
 // planPass is the plan of a valid configuration, without changes.
 func planPass(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*passPlan, error) {
 	if o.Prompt+o.Response > m.Config.MaxPositions {
@@ -151,7 +163,7 @@ func planPass(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*pa
 	element := int64(m.Backend.Compute().Size())
 	for i, size := range CountAll(m, c.Adapters) {
 		a, n := c.Adapters[i], size.Parameters
-		p.rows = append(p.rows, rowsOf{float64(a.Rows), float64(n) - float64(a.Rows*m.Config.Hidden)})
+		p.rows = append(p.rows, rowsOf{float64(a.Rows), activeFactors(m, a.AdapterConfig)})
 		p.Memory.Adapters += n * element
 		p.Memory.Optimiser += 3 * n * element
 		if c.Validation.Every > 0 {

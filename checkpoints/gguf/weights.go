@@ -27,7 +27,15 @@ type Source struct {
 	// them, Part: an expert of all those of a layer. 0: the model's is all of it.
 	Of, Part int
 	DType    kernels.DType // of the model's tensor, BF16 or F16; Invalid: as in the file
-	Less     float32       // is taken from every number of an F32 tensor
+	// Map makes the model's numbers of those of an F32 tensor; nil: they are the same.
+	Map func(float32) float32
+	// Then is the name of a tensor as wide whose rows follow those of Tensor; "": none. Where one of the two has another format than the
+	// other, DType says of what type the model's is.
+	Then string
+	// Groups is the number of equal groups of columns of which Group says the file's that is the model's; 0: columns stay. Groups that are
+	// not whole blocks need a DType.
+	Groups int
+	Group  func(group int) int
 }
 
 // InterleavedRows is the [Source.Row] of query and key projections, weights [heads·headDim, in] and
@@ -60,7 +68,7 @@ func (f *File) Weights(sources map[string]Source) (*checkpoints.Weights, error) 
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
 		t := f.index[sources[name].Tensor]
-		s, err := newSource(sources[name], t)
+		s, err := newSource(sources[name], t, f.index[sources[name].Then])
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -77,8 +85,11 @@ func (f *File) Weights(sources map[string]Source) (*checkpoints.Weights, error) 
 type source struct {
 	tensor     *Tensor
 	dtype      kernels.DType // of the model's tensor
-	less       float32       // is taken from every number
-	shape      []int         // of the model's tensor
+	then       *Tensor       // whose rows follow, or nil
+	groups     int           // of columns
+	group      func(group int) int
+	number     func(float32) float32
+	shape      []int // of the model's tensor
 	row        func(row int) int
 	part       int // of the file's tensor, each as long as the model's
 	rows       int // of the model's tensor
@@ -86,11 +97,11 @@ type source struct {
 	elems      int // of a row
 }
 
-func newSource(s Source, t *Tensor) (*source, error) {
+func newSource(s Source, t, then *Tensor) (*source, error) {
 	if t == nil {
 		return nil, fmt.Errorf("tensor %.200q: %w", s.Tensor, checkpoints.ErrNoTensor)
 	}
-	found := &source{tensor: t, shape: s.Shape, row: s.Row, part: s.Part, less: s.Less}
+	found := &source{tensor: t, shape: s.Shape, row: s.Row, part: s.Part, number: s.Map, groups: s.Groups, group: s.Group}
 	if s.Shape == nil {
 		found.shape = t.Shape
 	}
@@ -102,6 +113,15 @@ func newSource(s Source, t *Tensor) (*source, error) {
 		found.dtype = s.DType
 	}
 	stored, wanted := kernels.ShapeLen(t.Shape), kernels.ShapeLen(found.shape)
+	if s.Then != "" {
+		if then == nil {
+			return nil, fmt.Errorf("tensor %.200q: %w", s.Then, checkpoints.ErrNoTensor)
+		}
+		if _, err := kernels.ParseStored(then.Format.Name); err != nil {
+			return nil, fmt.Errorf("tensor %.200q: %w %s, want one of: %s", then.Name, checkpoints.ErrDType, then.Format.Name, strings.Join(readable(), ", "))
+		}
+		found.then, stored = then, stored+kernels.ShapeLen(then.Shape)
+	}
 	found.rows, found.elems = 1, wanted
 	if len(found.shape) > 1 || s.Row != nil && len(found.shape) == 1 {
 		found.rows = found.shape[0]
@@ -111,10 +131,14 @@ func newSource(s Source, t *Tensor) (*source, error) {
 		found.storedRows = stored / found.elems
 	}
 	switch {
-	case s.Less != 0 && t.Format.Name != "F32":
+	case s.Map != nil && t.Format.Name != "F32":
 		return nil, fmt.Errorf("tensor %.200q: %w %s, want F32", t.Name, checkpoints.ErrDType, t.Format.Name)
 	case s.Row == nil && stored != wanted*max(s.Of, 1), found.elems*found.storedRows != stored:
 		return nil, checkpoints.Corruptf("tensor %.200q: shape %v, want that of %v", t.Name, t.Shape, found.shape)
+	case then != nil && (found.elems%then.Format.Elems != 0 || kernels.ShapeLen(t.Shape)%found.elems != 0):
+		return nil, checkpoints.Corruptf("tensors %.200q and %.200q: shapes %v and %v, want rows of %d", t.Name, then.Name, t.Shape, then.Shape, found.elems)
+	case s.Groups > 0 && found.elems%s.Groups != 0:
+		return nil, checkpoints.Corruptf("tensor %.200q: shape %v, want columns in %d groups", t.Name, t.Shape, s.Groups)
 	case found.elems%t.Format.Elems != 0:
 		return nil, checkpoints.Corruptf("tensor %.200q: %s of shape %v has blocks across rows of %d elements, want whole blocks", t.Name, t.Format.Name, t.Shape, found.elems)
 	}
@@ -164,19 +188,21 @@ func (f *tensorFile) Bytes() []byte { return f.file }
 func (f *tensorFile) Close() error { return f.close() }
 
 // plain tells that the elements are stored as the model's tensor has them.
-func (s *source) plain() bool { return s.tensor.Format.Name == s.dtype.String() && s.less == 0 }
+func (s *source) plain() bool { return s.tensor.Format.Name == s.dtype.String() && s.number == nil }
 
 // isView tells that the model's tensor is a part of the file as it is.
-func (s *source) isView() bool { return s.size() == 0 || s.row == nil && s.plain() }
+func (s *source) isView() bool {
+	return s.size() == 0 || s.row == nil && s.then == nil && s.groups == 0 && s.plain()
+}
 
 // size is the number of bytes of the model's tensor.
 func (s *source) size() int { return s.dtype.Bytes(s.rows * s.elems) }
 
-// Less is F32 data less a number.
-func Less(data []byte, n float32) []byte {
+// Map is F32 data with every number through f.
+func Map(data []byte, f func(float32) float32) []byte {
 	out := make([]byte, 0, len(data))
 	for ; len(data) > 0; data = data[4:] {
-		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(math.Float32frombits(binary.LittleEndian.Uint32(data))-n))
+		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(f(math.Float32frombits(binary.LittleEndian.Uint32(data)))))
 	}
 	return out
 }
@@ -193,20 +219,33 @@ func (s *source) gather() ([]byte, error) {
 		}
 	}
 	dst := make([]byte, s.size())
-	to, from := s.dtype.Bytes(s.elems), s.elems/s.tensor.Format.Elems*s.tensor.Format.Bytes
+	to := s.dtype.Bytes(s.elems)
+	first := kernels.ShapeLen(s.tensor.Shape) / max(1, s.elems) // rows of the first tensor
 	narrow := simd.NarrowBF16
 	if s.dtype == kernels.F16 {
 		narrow = simd.NarrowF16
 	}
 	parallel.Tasks(s.rows, s.elems, func(i int) {
-		row, stored := dst[i*to:(i+1)*to], s.tensor.Data[rows[i]*from:(rows[i]+1)*from]
-		if s.less != 0 {
-			stored = Less(stored, s.less)
+		row, t, at := dst[i*to:(i+1)*to], s.tensor, rows[i]
+		if at >= first {
+			t, at = s.then, at-first
 		}
-		if s.tensor.Format.Name == s.dtype.String() {
-			copy(row, stored)
+		from := s.elems / t.Format.Elems * t.Format.Bytes
+		stored, ordered := t.Data[at*from:(at+1)*from], row
+		if s.groups > 0 {
+			ordered = make([]byte, to)
+		}
+		if s.number != nil {
+			stored = Map(stored, s.number)
+		}
+		if t.Format.Name == s.dtype.String() {
+			copy(ordered, stored)
 		} else {
-			s.tensor.Format.Round(unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(row))), len(row)/2), stored, narrow)
+			t.Format.Round(unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(ordered))), len(row)/2), stored, narrow)
+		}
+		for g := range s.groups {
+			n := to / s.groups
+			copy(row[g*n:][:n], ordered[s.group(g)*n:][:n])
 		}
 	})
 	return dst, nil

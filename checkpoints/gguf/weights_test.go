@@ -2,8 +2,10 @@ package gguf
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -201,6 +203,59 @@ func TestRowsOfAnotherShape(t *testing.T) {
 	}
 	_, err = w.Tensor("beyond")
 	wantErrorIs(t, err, checkpoints.ErrCorrupt, `m.gguf: tensor "beyond": row 2 is row 6 of tensor "stack", want one of its 6`)
+}
+
+// TestTensorsOfTwo: a tensor may be the rows of two, in another order and in the types of both, with its columns in groups of another
+// order, and with its numbers made anew.
+func TestTensorsOfTwo(t *testing.T) {
+	file := newBuilder().tensor("a", 0, 0, 4, 2).tensor("b", 1, 32, 4, 1).tensor("c", 0, 64, 4, 1).with(96)
+	at := len(file) - 96
+	for i := range 8 {
+		binary.LittleEndian.PutUint32(file[at+4*i:], math.Float32bits(float32(i)))
+	}
+	for i := range 4 {
+		binary.LittleEndian.PutUint16(file[at+32+2*i:], uint16(0x4800+i<<7)) // 8, 9, 10, 11 in F16
+		binary.LittleEndian.PutUint32(file[at+64+4*i:], math.Float32bits(float32(12+i)))
+	}
+	f, err := Parse("m.gguf", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backwards := func(row int) int { return 2 - row }
+	w, err := f.Weights(map[string]Source{
+		"two": {Tensor: "a", Then: "c", Shape: []int{3, 4}, Row: backwards}, "types": {Tensor: "a", Then: "b", Shape: []int{3, 4}, Row: backwards, DType: kernels.BF16},
+		"groups": {Tensor: "a", Groups: 2, Group: func(g int) int { return 1 - g }}, "numbers": {Tensor: "c", Map: func(x float32) float32 { return 2 * x }, DType: kernels.BF16},
+		"narrow": {Tensor: "b", Groups: 4, Group: func(g int) int { return 3 - g }},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"two": "F32 [3 4] [12 13 14 15 4 5 6 7 0 1 2 3]", "types": "BF16 [3 4] [8 9 10 11 4 5 6 7 0 1 2 3]", "groups": "F32 [2 4] [2 3 0 1 6 7 4 5]",
+		"numbers": "BF16 [1 4] [24 26 28 30]", "narrow": "F16 [1 4] [11 10 9 8]",
+	} {
+		v, err := w.Tensor(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers := make([]float32, v.Len())
+		if err := v.ReadF32(numbers); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(v.DType, v.Shape, numbers); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+		if info, _ := w.Info(name); !info.Made {
+			t.Errorf("%s is a view of the file", name)
+		}
+	}
+	for want, s := range map[string]Source{
+		`tensor "d"`: {Tensor: "a", Then: "d", Shape: []int{3, 4}}, `want columns in 3 groups`: {Tensor: "a", Groups: 3, Group: backwards}, "want rows of 3": {Tensor: "a", Then: "c", Shape: []int{4, 3}},
+	} {
+		if _, err := f.Weights(map[string]Source{"x": s}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", s, err, want)
+		}
+	}
 }
 
 func TestWeightsRefuse(t *testing.T) {

@@ -53,7 +53,7 @@ func newAdapter(a adapterCommand) *cobra.Command {
 	f.IntVar(&adapter.Pooling, "pooling", adapter.Pooling, "width of the max pooling of scores; 0 is the paper's, but 1 for the built-in model")
 	f.StringVar(&adapter.Loss, "loss", "", "objective: kl or mse; empty is that of the adapter's kind")
 	if a.lora {
-		f.Var(&adapter.Modules, "modules", "linear layers with LoRA: all, qv, none, or a list such as q_proj,v_proj")
+		f.Var(&adapter.Modules, "modules", "linear layers with LoRA: all, qv, none, experts, or a list such as q_proj,v_proj")
 		f.IntVar(&adapter.Rank, "rank", adapter.Rank, "LoRA rank r")
 		f.Float64Var(&adapter.Alpha, "alpha", adapter.Alpha, "LoRA α; the update is scaled by α/r")
 	}

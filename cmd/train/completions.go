@@ -24,7 +24,7 @@ func completions() map[string]cli.Values {
 		"field":       {Names: datasets.FieldPresets.Names},
 		"sampling":    cli.Of("greedy", "model"),
 		"modules": {Names: func() []string {
-			return []string{"all", "qv", "none", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+			return []string{"all", "qv", "none", "experts", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 		}, Separators: ","},
 		"init-token": cli.Of("-1", "end"),
 	}

@@ -16,6 +16,8 @@ appears only when training is complete.`,
 	details: `The modules of --modules are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and
 down_proj; "all" are all of them, and "qv" is q_proj,v_proj. Those of the last layer that the
 scores do not depend on (v, o, gate, up, down) would never get a gradient and are left out.
+Of a mixture of experts "all" leaves the experts out: "all,experts" gives each of those that a
+router chooses factors of its own, for gate, up and down. Routers and shared experts have none.
 
 ` + rowsDetails,
 	example: `  train lookahead --steps 4 --out out/lookahead --replace

@@ -1,6 +1,7 @@
 package costmodel
 
 import (
+	"math"
 	"slices"
 
 	"glimpse/eviction"
@@ -105,7 +106,7 @@ func (m Model) linears(l int, w eviction.Workload, probes []rows) Cost {
 func (m Model) updates(l int, probes []rows) Cost {
 	var total Cost
 	for _, p := range probes {
-		for _, name := range model.Modules {
+		for _, name := range model.FactorModules {
 			u := p.LowRank(l, name)
 			if u == nil {
 				continue
@@ -114,7 +115,16 @@ func (m Model) updates(l int, probes []rows) Cost {
 			if m.as.Runtime {
 				size = float64(u.A.DType.Size())
 			}
-			total = total.plus(m.chip.operation(2*weights*float64(p.n), weights*size))
+			through, read := weights, weights // of experts those of a row, and what rows are expected to choose
+			if slices.Contains(model.ExpertModules, name) {
+				for _, mod := range m.layers[l].modules {
+					if e := mod.experts; e != nil {
+						share := float64(e.TopK) / float64(len(e.Each))
+						through, read = weights*share, weights*(1-math.Pow(1-share, float64(p.n)))
+					}
+				}
+			}
+			total = total.plus(m.chip.operation(2*through*float64(p.n), read*size))
 		}
 	}
 	return total

@@ -104,6 +104,15 @@ func init() {
 	architectures.Add("gpt-oss", &architecture{"GptOssForCausalLM", "gpt_oss", false, plus(llama, qwenExperts, map[string]string{
 		"blk.post_attention_norm": "post_attention_layernorm", "blk.attn_sinks": "self_attn.sinks", "blk.ffn_gate_inp": "mlp.router",
 	}), layers, gptOssConfig, false})
+	delta := plus(llama, qwenExperts, shared("mlp.shared_expert"), map[string]string{
+		"blk.post_attention_norm": "post_attention_layernorm", "blk.ffn_gate_inp_shexp": "mlp.shared_expert_gate", "blk.ffn_gate_up_exps": "mlp.experts.%d.gate_up_proj",
+		"blk.attn_qkv": "linear_attn.in_proj_qkv", "blk.attn_gate": "linear_attn.in_proj_z", "blk.ssm_beta": "linear_attn.in_proj_b", "blk.ssm_alpha": "linear_attn.in_proj_a",
+		"blk.ssm_ba": "linear_attn.in_proj_ba", "blk.ssm_conv1d": "linear_attn.conv1d", "blk..ssm_a": "linear_attn.A_log", "blk.ssm_dt.bias": "linear_attn.dt_bias",
+		"blk.ssm_norm": "linear_attn.norm", "blk.ssm_out": "linear_attn.out_proj", "blk.ssm_in": "linear_attn.in_proj_qkvz",
+	})
+	architectures.Add("qwen3next", &architecture{qwen3Next, "qwen3_next", false, delta, layers, hybridConfig, true})
+	architectures.Add("qwen35", &architecture{"Qwen3_5ForCausalLM", "qwen3_5_text", false, delta, layers, hybridConfig, true})
+	architectures.Add("qwen35moe", &architecture{"Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", false, delta, layers, hybridConfig, true})
 	architectures.Add("falcon", &architecture{"FalconForCausalLM", "falcon", false, map[string]string{
 		"token_embd": "transformer.word_embeddings", "output_norm": "transformer.ln_f", "output": "lm_head",
 		"blk.attn_norm": "input_layernorm", "blk.attn_qkv": "self_attention.query_key_value", "blk.attn_output": "self_attention.dense",
@@ -116,6 +125,7 @@ func init() {
 // get the type of the matrices where that holds them exactly: so they are what the original has.
 func (a *architecture) sources(file *container.File, c config, matrices kernels.DType) map[string]container.Source {
 	heads, kv, headDim := c.int("num_attention_heads"), c.int("num_key_value_heads"), c.int("head_dim")
+	nets := netsOf(a, c)
 	_, twoNorms := file.Tensor("blk.0.attn_norm_2.weight") // of Falcon
 	sources := map[string]container.Source{}
 	for _, t := range file.Tensors() {
@@ -139,14 +149,29 @@ func (a *architecture) sources(file *container.File, c config, matrices kernels.
 			name, known = "ln_attn", true
 		}
 		s := container.Source{Tensor: t.Name}
-		data := t.Data
-		if strings.HasPrefix(a.class, "Gemma") && a.class != gemma4 && strings.HasSuffix(module, "norm") && t.Format.Name == "F32" { // which files have 1 more
-			s.Less, data = 1, container.Less(data, 1)
+		if n, err := strconv.Atoi(layer); nets != nil && err == nil && n >= c.int("num_hidden_layers") { // one that predicts further tokens
+			sources["mtp."+t.Name] = s
+			continue
 		}
-		if matrices != kernels.F32 && t.Format.Name == "F32" && len(t.Shape) == 1 && holds(matrices, data) {
+		if (strings.HasPrefix(a.class, "Gemma") && a.class != gemma4 && strings.HasSuffix(module, "norm") || nets.oneMore(module)) && t.Format.Name == "F32" { // which files have 1 more
+			s.Map = inverse(matrices, func(x float64) float64 { return x - 1 }, func(x float64) float64 { return x + 1 }, 0)
+		}
+		small := len(t.Shape) == 1
+		if nets != nil {
+			small = nets.source(&s, &t, file, name, matrices) || small
+		}
+		data := t.Data
+		if s.Map != nil {
+			data = container.Map(data, s.Map)
+		}
+		if matrices != kernels.F32 && t.Format.Name == "F32" && small && holds(matrices, data) {
 			s.DType = matrices
 		}
 		switch {
+		case nets != nil && name == "linear_attn.in_proj_z" && nets.fused: // which is a part of another one
+			continue
+		case nets != nil && name == "linear_attn.in_proj_qkv" && nets.fused:
+			name = "linear_attn.in_proj_qkvz"
 		case strings.Contains(name, "%d"): // all experts of a layer
 			parts := []string{name}
 			if before, fused := strings.CutSuffix(name, "gate_up_proj"); fused && len(t.Shape) == 3 {

@@ -29,7 +29,9 @@ func (m *metadata) config(arch *architecture) config {
 	if arch.class == gemma4 { // of which layers differ
 		c["intermediate_size"], c["num_key_value_heads"] = m.layers("feed_forward_length", c)[0], m.layers("attention.head_count_kv", c)[0]
 	} else {
-		c["intermediate_size"] = m.need("feed_forward_length")
+		if n, ok := m.int("expert_count"); !ok || n == 0 || m.file.Kind(m.prefix+"feed_forward_length") != "" { // a mixture of experts may have no MLP
+			c["intermediate_size"] = m.need("feed_forward_length")
+		}
 		if n, ok := m.int("attention.head_count_kv"); ok {
 			c["num_key_value_heads"] = n
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"glimpse/kernels"
@@ -15,6 +16,7 @@ import (
 // Training is what PyTorch computes in one LookaheadKV and one Judge Q step
 // (scripts/golden_training.py).
 type Training struct {
+	Name            string  `json:"-"`     // of the step's files
 	Model           string  `json:"model"` // of the golden folders
 	Prompt          []int32 `json:"prompt"`
 	Response        []int32 `json:"response"`
@@ -38,6 +40,7 @@ func Trainings(t testing.TB) []Training {
 	for _, path := range paths {
 		var g Training
 		ReadJSON(t, path, &g)
+		g.Name = strings.TrimSuffix(filepath.Base(path), ".json")
 		g.Tensors = ReadTensors(t, path[:len(path)-len("json")]+"safetensors")
 		out = append(out, g)
 	}

@@ -65,14 +65,14 @@ func (f *appendedProbes) rowsWith(tokens []int32, rows int) []embeddedRows {
 }
 
 // lowRank are the updates of layer l for rows of which the first are the prompt's.
-func (f *appendedProbes) lowRank(l, prompt, rows int) func(model.Module) []update {
+func (f *appendedProbes) lowRank(l, prompt, rows int) func(model.Module) []model.RowUpdate {
 	if rows == prompt {
 		return noLowRank
 	}
-	return func(m model.Module) (all []update) {
+	return func(m model.Module) (all []model.RowUpdate) {
 		for _, p := range f.probes {
 			if u := p.LowRank(l, m); u != nil {
-				all = append(all, update{u, prompt + p.from, prompt + p.to})
+				all = append(all, model.RowUpdate{LowRank: u, From: prompt + p.from, To: prompt + p.to})
 			}
 		}
 		return all

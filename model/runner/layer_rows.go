@@ -17,7 +17,7 @@ type layerRows struct {
 	h    *kernels.Tensor // x through AttentionNorm
 	next *kernels.Tensor // takes x through the norm that follows, and may be h; nil leaves it to others
 	at   rowPositions
-	low  func(model.Module) []update
+	low  func(model.Module) []model.RowUpdate
 	rows []embeddedRows // that x was made of, where layers have inputs of their own
 
 	group [3]kernels.LinearRows // argument of the backend
@@ -120,7 +120,7 @@ func (r *layerRows) Linear(m model.Module, x *kernels.Tensor, scale float64) *ke
 	y := r.alloc(x.Dim0(), lin.Weight.Dim0())
 	r.on.Linear(y, x, lin.Weight, lin.Bias, scale, 0)
 	for _, u := range r.low(m) {
-		x, y := u.of(x), u.of(y)
+		x, y := u.Of(x), u.Of(y)
 		r.on.AddLowRank(y, x, u.A, u.B, u.Scale*scale, r.arena)
 	}
 	return y
@@ -179,7 +179,7 @@ func (r *layerRows) GELU(x *kernels.Tensor) *kernels.Tensor {
 
 func (r *layerRows) Experts(e *model.Experts, h *kernels.Tensor, scale float64) *kernels.Tensor {
 	y := r.alloc(h.Shape...)
-	e.Forward(y, model.Pass{On: r.on, Arena: r.arena, H: h}, scale)
+	e.Forward(y, model.Pass{On: r.on, Arena: r.arena, H: h, Low: r.low}, scale)
 	return y
 }
 
@@ -247,28 +247,14 @@ func (r *layerRows) OutputGate(gate model.Linear, x *kernels.Tensor) *kernels.Te
 	return x
 }
 
-// update is a low-rank update of some rows, or of all where to is 0.
-type update struct {
-	*model.LowRank
-	from, to int
-}
-
-// of is the rows of x that u acts on.
-func (u *update) of(x *kernels.Tensor) *kernels.Tensor {
-	if u.to == 0 {
-		return x
-	}
-	return x.Rows(u.from, u.to)
-}
-
 // noLowRank are the updates of rows without an adapter.
-func noLowRank(model.Module) []update { return nil }
+func noLowRank(model.Module) []model.RowUpdate { return nil }
 
 // ofAll are the updates of rows that are all those of a probe.
-func ofAll(rows model.QueryRows, layer int) func(model.Module) []update {
-	return func(m model.Module) []update {
+func ofAll(rows model.QueryRows, layer int) func(model.Module) []model.RowUpdate {
+	return func(m model.Module) []model.RowUpdate {
 		if u := rows.LowRank(layer, m); u != nil {
-			return []update{{LowRank: u}}
+			return []model.RowUpdate{{LowRank: u}}
 		}
 		return nil
 	}

@@ -122,7 +122,7 @@ func (t *TextList) SetScalar(text string) error {
 	return nil
 }
 
-// ModuleList also takes all, qv, none and comma-separated names.
+// ModuleList also takes all, qv, none, experts and comma-separated names.
 type ModuleList []model.Module
 
 // SetScalar implements yamlconfig.Scalar.
@@ -146,15 +146,17 @@ func (m *ModuleList) String() string {
 	if len(*m) == 0 {
 		return "none"
 	}
-	if slices.Equal(*m, model.Modules) {
-		return "all"
+	rest, names := []model.Module(*m), []string(nil)
+	for _, set := range []struct {
+		name    string
+		modules []model.Module
+	}{{"all", model.Modules}, {"qv", []model.Module{model.QProj, model.VProj}}, {"experts", model.ExpertModules}} {
+		if len(rest) >= len(set.modules) && slices.Equal(rest[:len(set.modules)], set.modules) && (len(rest) == len(set.modules) || slices.Equal(rest[len(set.modules):], model.ExpertModules)) {
+			names, rest = append(names, set.name), rest[len(set.modules):]
+		}
 	}
-	if slices.Equal(*m, ModuleList{model.QProj, model.VProj}) {
-		return "qv"
-	}
-	names := make([]string, len(*m))
-	for i, x := range *m {
-		names[i] = string(x)
+	for _, x := range rest {
+		names = append(names, string(x))
 	}
 	return strings.Join(names, ",")
 }

@@ -196,6 +196,8 @@ func TestScalars(t *testing.T) {
 	}
 	for text, want := range map[string]ModuleList{
 		"none": nil, "qv": {model.QProj, model.VProj}, "all": ModuleList(model.Modules), "q_proj,up_proj": {model.QProj, model.UpProj},
+		"experts": ModuleList(model.ExpertModules), "all,experts": ModuleList(model.FactorModules), "qv,experts": {model.QProj, model.VProj, model.ExpertGate, model.ExpertUp, model.ExpertDown},
+		"q_proj,v_proj,up_proj": {model.QProj, model.VProj, model.UpProj}, "o_proj,experts.down_proj": {model.OProj, model.ExpertDown},
 	} {
 		var got, again ModuleList
 		if err := got.Set(text); err != nil || !slices.Equal(got, want) || got.String() != text {
@@ -212,6 +214,14 @@ func TestScalars(t *testing.T) {
 		}
 		if err != nil || !slices.Equal(again, want) {
 			t.Errorf("modules %s: written %s, read %v (%v)", text, data, again, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"router": "a router has no factors", "q,shared_expert": "the expert that all rows go through has no factors", "all,q": `module "q_proj" twice`, "experts.zz": "unknown module",
+	} {
+		var got ModuleList
+		if err := got.Set(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("modules %s: %v, error %v, want %q", text, got, err, want)
 		}
 	}
 	var list TextList
