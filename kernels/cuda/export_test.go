@@ -3,7 +3,10 @@
 package cuda
 
 import (
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"testing"
 	"time"
@@ -141,6 +144,24 @@ func SwitchedOff() (names []string, err error) {
 
 // EachFatBinary calls f for every fat binary that would be loaded.
 func EachFatBinary(f func(name string, data []byte) error) error { return eachFatBinary(f) }
+
+// EachPacked calls f for every fat binary in the archives of a folder.
+func EachPacked(folder fs.FS, f func(name string, data []byte) error) error {
+	return eachPacked(folder, f)
+}
+
+// PackedArchives are the digests and names of the archives in the program, the oldest first, as
+// kernels.sum has them.
+func PackedArchives() (lines []string, err error) {
+	entries, err := packedKernels.ReadDir(".")
+	for _, e := range entries {
+		data, readErr := packedKernels.ReadFile(e.Name())
+		err = errors.Join(err, readErr)
+		lines = append(lines, fmt.Sprintf("%x  %s", sha256.Sum256(data), e.Name()))
+	}
+	slices.SortStableFunc(lines, func(a, b string) int { return len(a) - len(b) })
+	return lines, err
+}
 
 // LoadKernels loads the kernels once more, for the device and the driver as they are now,
 // and says what runs.
