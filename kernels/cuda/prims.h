@@ -25,6 +25,12 @@ __device__ __forceinline__ void cp_async_16(void *dst, const void *src, int src_
 	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(d),
 	             "l"(__cvta_generic_to_global(src)), "r"(src_bytes) : "memory");
 }
+// The same of one 4-byte number, or none.
+__device__ __forceinline__ void cp_async_4(void *dst, const void *src, int src_bytes = 4) {
+	unsigned d = (unsigned)__cvta_generic_to_shared(dst);
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(d),
+	             "l"(__cvta_generic_to_global(src)), "r"(src_bytes) : "memory");
+}
 __device__ __forceinline__ void cp_async_commit() {
 	asm volatile("cp.async.commit_group;\n" ::: "memory");
 }

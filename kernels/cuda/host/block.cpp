@@ -66,7 +66,7 @@ enum State { READY, AT_BARRIER, AT_MBARRIER, YIELDED, EXITED };
 struct Copy { // a cp.async that has not been waited for
 	void *dst;
 	unsigned char data[16];
-	int group;
+	int size, group;
 };
 
 struct Collective { // that a warp or some of its lanes wait in
@@ -512,12 +512,12 @@ void whole_warp_collective(const char *name, Site at, void *arg, void (*op)(void
 
 // ---- asynchronous copies
 
-void cp_async(void *dst, const void *src, int bytes, Site at) {
-	if ((uintptr_t)dst % 16 || (uintptr_t)src % 16) fail(MISALIGNED_ADDRESS, at, "cp.async: addresses must be 16-byte aligned");
-	if (!in_shared(dst, 16)) fail(ILLEGAL_ADDRESS, at, "cp.async: destination is not in shared memory");
-	Copy c = {dst, {}, rest().group};
+void cp_async(void *dst, const void *src, int size, int bytes, Site at) {
+	if ((uintptr_t)dst % size || (uintptr_t)src % size) fail(MISALIGNED_ADDRESS, at, "cp.async: addresses must be %d-byte aligned", size);
+	if (!in_shared(dst, size)) fail(ILLEGAL_ADDRESS, at, "cp.async: destination is not in shared memory");
+	Copy c = {dst, {}, size, rest().group};
 	memcpy(c.data, src, bytes);
-	memset(dst, 0xFF, 16); // undefined until the wait
+	memset(dst, 0xFF, size); // undefined until the wait
 	rest().copies.push_back(c);
 	run.copies = true;
 }
@@ -531,7 +531,7 @@ void cp_async_wait(int in_flight) {
 	auto &copies = rest().copies;
 	size_t done = 0;
 	for (; done < copies.size() && copies[done].group < rest().group - in_flight; done++)
-		memcpy(copies[done].dst, copies[done].data, 16);
+		memcpy(copies[done].dst, copies[done].data, copies[done].size);
 	copies.erase(copies.begin(), copies.begin() + done);
 }
 

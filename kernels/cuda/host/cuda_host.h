@@ -84,7 +84,7 @@ void block_barrier(Site at);
 void warp_collective(unsigned mask, const char *name, Site at, void *arg, void (*op)(void **args));
 void whole_warp_collective(const char *name, Site at, void *arg, void (*op)(void **args));
 // Asynchronous copies: the data is read now and appears in dst at the wait.
-void cp_async(void *dst, const void *src, int src_bytes, Site at);
+void cp_async(void *dst, const void *src, int size, int src_bytes, Site at);
 void cp_async_commit();
 void cp_async_wait(int in_flight);
 void ldmatrix_x4(unsigned *r, const void *row, Site at);
@@ -295,8 +295,9 @@ template <class Op, class T> T butterfly(T v, int from, int to, HC_SITE) { retur
 template <int N, int LANES> void scatter_sums(float *v, HC_SITE) { hc::scatter_sums<N, LANES>(v, at); }
 #endif
 inline void cp_async_16(void *dst, const void *src, int src_bytes = 16, HC_SITE) {
-	hc::cp_async(dst, src, src_bytes, at);
+	hc::cp_async(dst, src, 16, src_bytes, at);
 }
+inline void cp_async_4(void *dst, const void *src, int src_bytes = 4, HC_SITE) { hc::cp_async(dst, src, 4, src_bytes, at); }
 inline void cp_async_commit() { hc::cp_async_commit(); }
 template <int N> void cp_async_wait() { hc::cp_async_wait(N); }
 inline void ldmatrix_x4(unsigned (&r)[4], const void *row, HC_SITE) { hc::ldmatrix_x4(r, row, at); }
