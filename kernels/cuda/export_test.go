@@ -115,6 +115,17 @@ func Temporary(b kernels.Backend, f func()) int64 {
 	return c.peak - before
 }
 
+// SelectChunk is how much of n entries a block chooses k from.
+func SelectChunk(n, k, heads, processors int) int { return selectChunk(n, k, heads, processors) }
+
+// SetProcessors lets b cut work as for so many processors, and returns a function that undoes it.
+func SetProcessors(b kernels.Backend, n int) (restore func()) {
+	c := b.(*cuda)
+	before := c.processors
+	c.processors = n
+	return func() { c.processors = before }
+}
+
 // SetShared changes the shared memory that a block may have, and returns a function that
 // undoes it.
 func SetShared(b kernels.Backend, bytes int) (restore func()) {
