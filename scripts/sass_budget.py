@@ -20,6 +20,7 @@ same count the last one holds:
                      addresses (1 where no number is given); of branches the longest counts. A number may be a
                      fraction: 0 for what comes at a tensor's end alone.
     way(T,U,...)     the same of the shortest way that has the most tensor products
+    ahead            bytes that a thread asks for before it waits for the kernel ahead (grid_wait); 0: it does not wait
     inner            instructions of the shortest way round the innermost loop with tensor products
 """
 import fnmatch
@@ -191,6 +192,16 @@ class Kernel:
                     waiting.clear()
         return most
 
+    def ahead(self) -> int:
+        """Bytes of global loads before the wait for the kernel ahead."""
+        size = 0
+        for op, *_ in self.code:
+            if op.startswith("ACQBULK"):
+                return size
+            if op.startswith("LDG."):
+                size += 16 if ".128" in op else 8 if ".64" in op else 4
+        return 0
+
     def overlap(self) -> int:
         """Exponentials between a wait that leaves a product running and the wait for it, at least."""
         counts, running = [], None
@@ -215,6 +226,7 @@ class Kernel:
             "stack": lambda: size[1],
             "loads": self.loads,
             "overlap": self.overlap,
+            "ahead": self.ahead,
             "inner": self.inner,
             "divisions": lambda: self.calls(set(range(len(self.blocks)))),
             "loop_divisions": lambda: self.calls(set().union(*self.loops.values())),

@@ -148,16 +148,24 @@ func use(images []fatbin.Image, f cu.Function) (imageUse, error) {
 	return u, err
 }
 
-// String is the image that runs.
-func (u imageUse) String() string {
-	var text fatbin.Image
+// image is the one that runs.
+func (u imageUse) image() (text fatbin.Image) {
 	for _, image := range u.images {
 		if image.Kind == fatbin.ELF && image.Arch == u.arch {
-			return image.String()
+			return image
 		}
 		if image.Kind == fatbin.PTX && image.Arch <= u.arch && image.Arch >= text.Arch {
 			text = image
 		}
+	}
+	return text
+}
+
+// String is the image that runs.
+func (u imageUse) String() string {
+	text := u.image()
+	if text.Kind == fatbin.ELF {
+		return text.String()
 	}
 	return fmt.Sprintf("%s, which the driver has compiled for sm_%d", text, u.arch)
 }

@@ -63,6 +63,21 @@ __device__ __forceinline__ void mma_bf16_16816(float (&d)[4], const unsigned (&a
 	               "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 
+// Kernels that were launched to begin early (kernels/cuda/early.go) may begin once all blocks of this
+// one have come here: there is room for them then.
+__device__ __forceinline__ void grid_release() {
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
+#endif
+}
+// Before it a kernel that began early reads nothing that a kernel writes, and writes nothing; every
+// block comes here. After it, what kernels before have written is there.
+__device__ __forceinline__ void grid_wait() {
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.wait;\n" ::: "memory");
+#endif
+}
+
 // exp2f without results below 2^-126, which become zero.
 __device__ __forceinline__ float exp2_fast(float x) {
 	float y;

@@ -113,6 +113,7 @@ struct {
 	size_t dynamic_bytes, static_bytes, anchor; // anchor: where in static_shared tls_anchor lies
 	size_t own_from, own_to; // of static_shared: what the kernel's file has
 	bool reverse, random, truncate;
+	bool ahead; // what comes before grid_wait alone
 } run;
 uint64_t random_state;
 
@@ -181,6 +182,11 @@ inline void stop(State state) {
 
 void fiber_main() {
 	run.kernel->call(run.params);
+	if (run.ahead) {
+		report("kernel %s block (%u,%u,%u) thread (%u,%u,%u): it has begun early and ends without grid_wait", run.kernel->name, blockIdx.x,
+		       blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
+		run.result = LAUNCH_FAILED;
+	}
 	stop(EXITED);
 	run.exited++;
 	leave();
@@ -250,6 +256,7 @@ void report_fault() {
 	bool memory = fault.signal == SIGSEGV || fault.signal == SIGBUS;
 	std::string where = !memory ? "" : fault.address >= (uintptr_t)dynamic_end && fault.address < (uintptr_t)dynamic_end + PAGE
 	                  ? "past the dynamic shared memory" : mem_describe(fault.address);
+	if (run.ahead) where += ", before grid_wait: kernels ahead of it write it, or it does";
 	report("kernel %s block (%u,%u,%u) thread (%u,%u,%u): %s%s (addr2line -fie %s %#lx)", run.kernel->name,
 	       blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, what, where.c_str(),
 	       lib.dli_fname ? lib.dli_fname : "?", (unsigned long)(fault.pc - (uintptr_t)lib.dli_fbase));
@@ -418,8 +425,17 @@ void report(const char *format, ...) {
 	va_end(ap);
 }
 
-Result run_kernel(const Kernel &k, dim3 grid, dim3 block, size_t shared_bytes, void **params) {
+// What a kernel does before it waits, it may do before those ahead of it have run.
+void grid_wait() {
+	if (!run.ahead) return;
+	stop(EXITED);
+	run.exited++;
+	leave();
+}
+
+Result run_kernel(const Kernel &k, dim3 grid, dim3 block, size_t shared_bytes, void **params, bool ahead) {
 	map_once();
+	run.ahead = ahead;
 	const char *order = getenv("HOSTCUDA_ORDER"), *mma = getenv("HOSTCUDA_MMA");
 	run.kernel = &k;
 	run.params = params;
