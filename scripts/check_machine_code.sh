@@ -53,17 +53,28 @@ if [ "${1:-}" = --planted ]; then
 fi
 
 # A fat binary is a header of 16 bytes and images, whose headers say how long they are, what they
-# are (2: machine code) and what for.
-PYTHONPATH=$tools python3 - kernels/cuda/kernels.tar.zst "$work" <<'END_PYTHON'
+# are (2: machine code) and what for. The archives are in kernels.sum, the oldest first, which is the
+# dictionary of the others.
+PYTHONPATH=$tools python3 - kernels/cuda "$work" <<'END_PYTHON'
 import io, pathlib, struct, sys, tarfile, zstandard
-data = zstandard.ZstdDecompressor().decompressobj().decompress(pathlib.Path(sys.argv[1]).read_bytes())
-for member in (tar := tarfile.open(fileobj=io.BytesIO(data))):
-    fat, at = tar.extractfile(member).read(), 16
-    while at < len(fat):
-        kind, _, header, size, *_, arch = struct.unpack_from("<HHIQIIII", fat, at)
-        if kind == 2 and arch == 90:
-            (pathlib.Path(sys.argv[2]) / member.name).with_suffix(".cubin").write_bytes(fat[at + header:at + header + size])
-        at += header + size
+folder, work = map(pathlib.Path, sys.argv[1:])
+first = b""
+for line in (folder / "kernels.sum").read_text().splitlines():
+    archive = folder / line.split()[1]
+    if archive.suffix != ".zst":
+        continue
+    dictionary = zstandard.ZstdCompressionDict(first, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+    data = zstandard.ZstdDecompressor(dict_data=dictionary).decompressobj().decompress(archive.read_bytes())
+    first = first or data
+    for member in (tar := tarfile.open(fileobj=io.BytesIO(data))):
+        fat, at = tar.extractfile(member).read(), 16
+        if not (folder / member.name).with_suffix(".cu").exists():
+            continue
+        while at < len(fat):
+            kind, _, header, size, *_, arch = struct.unpack_from("<HHIQIIII", fat, at)
+            if kind == 2 and arch == 90:
+                (work / member.name).with_suffix(".cubin").write_bytes(fat[at + header:at + header + size])
+            at += header + size
 END_PYTHON
 failed=''
 # It warns of the ABI of CUDA 12.

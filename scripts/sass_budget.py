@@ -19,6 +19,8 @@ same count the last one holds:
                      any, the most instructions), by D. Loops inside have T, U, ... turns, in the order of their
                      addresses (1 where no number is given); of branches the longest counts. A number may be a
                      fraction: 0 for what comes at a tensor's end alone.
+    way(T,U,...)     the same of the shortest way that has the most tensor products
+    ahead            bytes that a thread asks for before it waits for the kernel ahead (grid_wait); 0: it does not wait
     inner            instructions of the shortest way round the innermost loop with tensor products
 """
 import fnmatch
@@ -127,33 +129,35 @@ class Kernel:
         inner = [h for h in sorted(self.loops) if h != head and h in body]
         return [h for h in inner if not any(h != o and h in self.loops[o] for o in inner)]
 
-    def turn(self, head: int, trips: dict[int, float]) -> float:
-        """Instructions of a turn of a loop, the longest way."""
+    def turn(self, head: int, trips: dict[int, float], short: bool) -> tuple[float, float]:
+        """Tensor products and instructions of a turn of a loop, the longest way or the shortest of those with the most products."""
         holder = {b: h for h in self.inside(head) for b in self.loops[h]}
 
         @functools.cache
-        def longest(b: int) -> float:
+        def way(b: int) -> tuple[float, float]:
             if b in holder:
                 h = holder[b]
-                own = trips.get(h, 1) * self.turn(h, trips)
+                products, own = (trips.get(h, 1) * n for n in self.turn(h, trips, short))
                 to = {n for m in self.loops[h] for n in self.after[m]} - self.loops[h]
             else:
                 start, end = self.blocks[b]
-                own, to = end - start, self.after[b]
-            return own + max((longest(n) for n in to if n != head and n in self.loops[head]), default=0)
+                products, own, to = self.ops({b}, TENSOR), end - start, self.after[b]
+            ways = [way(n) for n in to if n != head and n in self.loops[head]]
+            best = max(ways, key=lambda w: (w[0], -w[1]) if short else w[1], default=(0, 0))
+            return products + best[0], own + best[1]
 
-        return longest(head)
+        return way(head)
 
     def main_loop(self) -> int | None:
         outer = [h for h in self.loops if not any(h != o and h in self.loops[o] for o in self.loops)]
         return max(outer, key=lambda h: (self.ops(self.loops[h], TENSOR), self.ops(self.loops[h])), default=None)
 
-    def turn_of(self, trips: list[float]) -> float:
+    def turn_of(self, trips: list[float], short: bool) -> float:
         head = self.main_loop()
         if head is None:
             raise ValueError(f"{self.name} has no loop")
         inner = [h for h in sorted(self.loops) if h != head and h in self.loops[head]]
-        return self.turn(head, dict(zip(inner, trips)))
+        return self.turn(head, dict(zip(inner, trips)), short)[1]
 
     def inner(self) -> int:
         innermost = [h for h in self.loops if not self.inside(h)]
@@ -188,6 +192,16 @@ class Kernel:
                     waiting.clear()
         return most
 
+    def ahead(self) -> int:
+        """Bytes of global loads before the wait for the kernel ahead."""
+        size = 0
+        for op, *_ in self.code:
+            if op.startswith("ACQBULK"):
+                return size
+            if op.startswith("LDG."):
+                size += 16 if ".128" in op else 8 if ".64" in op else 4
+        return 0
+
     def overlap(self) -> int:
         """Exponentials between a wait that leaves a product running and the wait for it, at least."""
         counts, running = [], None
@@ -205,13 +219,14 @@ class Kernel:
                    for b in blocks for op, operands, *_ in self.code[slice(*self.blocks[b])])
 
     def value(self, what: str, size: tuple[int, int]) -> float:
-        if turn := re.fullmatch(r"turn\(([\d.,]*)\)(?:/([\d.]+))?", what):
-            return self.turn_of([float(t) for t in turn[1].split(",") if t]) / float(turn[2] or 1)
+        if turn := re.fullmatch(r"(turn|way)\(([\d.,]*)\)(?:/([\d.]+))?", what):
+            return self.turn_of([float(t) for t in turn[2].split(",") if t], turn[1] == "way") / float(turn[3] or 1)
         return {
             "registers": lambda: size[0],
             "stack": lambda: size[1],
             "loads": self.loads,
             "overlap": self.overlap,
+            "ahead": self.ahead,
             "inner": self.inner,
             "divisions": lambda: self.calls(set(range(len(self.blocks)))),
             "loop_divisions": lambda: self.calls(set().union(*self.loops.values())),

@@ -26,6 +26,7 @@ namespace grad {
 
 constexpr int PARTS = 3;
 constexpr int KEYS = 32; // entries of a warp at a time
+constexpr int SCORES_PAD = 8; // rows of scores fall in distinct banks
 constexpr float LOG2E = 1.4426950408889634f;
 
 // One product of A, which is parts of 16 queries in shared memory, and the 32 entries of
@@ -33,7 +34,7 @@ constexpr float LOG2E = 1.4426950408889634f;
 template <int DIM>
 static __device__ __forceinline__ void multiply(float (&s)[KEYS / 8][4], const __nv_bfloat16 *parts, int part_rows, const __nv_bfloat16 *tile, int lane) {
 	constexpr int STRIDE = DIM + 8;
-#pragma unroll 2
+#pragma unroll
 	for (int k = 0; k < DIM; k += 16) {
 		unsigned b[KEYS / 16][4];
 #pragma unroll
@@ -68,13 +69,34 @@ static __device__ __forceinline__ void past(float *part_share, float *part_main,
 	const int tile_rows = 16 * query_warps, tile = KEYS * sharers;
 	const int first = blockIdx.x * tile_rows;
 	__nv_bfloat16 *queries = shared, *douts = queries + PARTS * tile_rows * STRIDE, *tiles = douts + PARTS * tile_rows * STRIDE; // per stage: keys, then values
+	// Of the upstream gradients and scores of a tile, [stage][2][slots][pitch] for the heads of this block.
+	const int slots = min(group, tile_rows), pitch = tile + SCORES_PAD;
+	float *scores = reinterpret_cast<float *>(tiles + 2 * 2 * tile * STRIDE);
 	const Past<__nv_bfloat16> head = past[g];
 	const int begin = max(z * chunk, visible(g, first / group, rows, head.entries, true, from_past, nullptr).from), to = min((z + 1) * chunk, head.entries);
 
+	// A thread copies 16 bytes of every row that it has, and one column of scores.
+	const int piece = threadIdx.x % (DIM / 8) * 8, row = threadIdx.x / (DIM / 8), rows_apart = blockDim.x / (DIM / 8);
+	const int column = threadIdx.x % tile, slot_begin = threadIdx.x / tile, first_head = first % group;
 	auto fetch = [&](int c) {
-		__nv_bfloat16 *at = tiles + (c - begin) / tile % 2 * (2 * tile * STRIDE);
-		load_rows<DIM>(at, tile, to - c, dim, head.k, [&](int r) { return head.k + (size_t)(c + r) * dim; });
-		if (dout) load_rows<DIM>(at + tile * STRIDE, tile, to - c, dim, head.v, [&](int r) { return head.v + (size_t)(c + r) * dim; });
+		const int stage = (c - begin) / tile % 2;
+		__nv_bfloat16 *to_keys = tiles + stage * (2 * tile * STRIDE) + row * STRIDE + piece;
+#pragma unroll 1 // addresses of several copies at once would take many registers
+		for (int r = c + row; r < c + tile; r += rows_apart, to_keys += rows_apart * STRIDE) {
+			const bool inside = r < to && piece < dim; // dim is a multiple of 8
+			const size_t at = inside ? (size_t)r * dim + piece : 0;
+			cp_async_16(to_keys, head.k + at, inside ? 16 : 0);
+			if (dout) cp_async_16(to_keys + tile * STRIDE, head.v + at, inside ? 16 : 0);
+		}
+		float *to_scores = scores + (stage * 2 * slots + slot_begin) * pitch + column;
+		const bool inside = dscore && c + column < to; // else nothing has a share
+#pragma unroll 1
+		for (int s = slot_begin; s < slots; s += query_warps, to_scores += query_warps * pitch) {
+			const int h = first_head + s, of = h < group ? h : h - group;
+			const size_t at = inside ? (size_t)(g * group + of) * width + c + column : 0;
+			cp_async_4(to_scores, (dscore ? dscore : lse) + at, inside ? 4 : 0);
+			cp_async_4(to_scores + slots * pitch, (dscore ? log_score : lse) + at, inside ? 4 : 0);
+		}
 	};
 	auto fetch_parts = [&](__nv_bfloat16 *at, const __nv_bfloat16 *src) {
 		for (int p = 0; p < PARTS; p++)
@@ -91,15 +113,17 @@ static __device__ __forceinline__ void past(float *part_share, float *part_main,
 	// This thread's share of the accumulators, as in attention_mma.cu.
 	int from[2];
 	float row_lse[2], row_dot[2] = {0, 0}, share_sum[2] = {0, 0}, main[DIM / 8][4] = {}, keys_sum[DIM / 8][4] = {};
-	size_t score_row[2];
+	int slot[2];
 	const float part_of_mean = 1 / (float)rows, unit = LOG2E * scale;
 	for (int half = 0; half < 2; half++) {
 		int query = min(first + mine + lane / 4 + half * 8, count - 1), r = query / group, h = g * group + query % group;
 		from[half] = visible(g, r, rows, head.entries, true, from_past, nullptr).from;
 		row_lse[half] = LOG2E * lse[(size_t)h * rows + r];
 		if (dout) row_dot[half] = dots[(size_t)h * rows + r];
-		score_row[half] = (size_t)h * width;
+		slot[half] = (query - first) % slots;
 	}
+	const int last_row = min(first + mine + 15, count - 1) / group; // of the warp: no other one sees less
+	const int from_last = visible(g, last_row, rows, head.entries, true, from_past, nullptr).from;
 
 	for (int c = begin; c < to; c += tile) {
 		if (c + tile < to) fetch(c + tile);
@@ -110,24 +134,33 @@ static __device__ __forceinline__ void past(float *part_share, float *part_main,
 		float p[KEYS / 8][4] = {}, d[KEYS / 8][4] = {};
 		multiply<DIM>(p, queries + mine * STRIDE, tile_rows, keys, lane);
 		if (dout) multiply<DIM>(d, douts + mine * STRIDE, tile_rows, keys + tile * STRIDE, lane);
+		const float *tile_scores = scores + (c - begin) / tile % 2 * (2 * slots * pitch) + sharer * KEYS + lane % 4 * 2;
+		auto differentiate = [&](const bool edge) { // p becomes the probability, d the gradient of the logit without T
 #pragma unroll
-		for (int j = 0; j < KEYS / 8; j++)
+			for (int half = 0; half < 2; half++)
 #pragma unroll
-			for (int e = 0; e < 4; e++) { // p becomes the probability, d the gradient of the logit without T
-				int half = e / 2, column = c + sharer * KEYS + j * 8 + lane % 4 * 2 + e % 2;
-				float weight = 0, slope = 0;
-				if (column >= from[half] && column < to) {
-					float log_p = unit * p[j][e] - row_lse[half]; // to base 2
-					weight = exp2f(log_p);
-					if (dscore) {
-						slope = dscore[score_row[half] + column] * exp2f(log_p - LOG2E * log_score[score_row[half] + column]) * part_of_mean;
-						share_sum[half] += slope;
+				for (int j = 0; j < KEYS / 8; j++) {
+					const float *at = tile_scores + slot[half] * pitch + j * 8;
+					const float2 upstream = *reinterpret_cast<const float2 *>(at), score = *reinterpret_cast<const float2 *>(at + slots * pitch);
+#pragma unroll
+					for (int i = 0; i < 2; i++) {
+						float &weight = p[j][half * 2 + i], &slope = d[j][half * 2 + i];
+						const float log_p = fmaf(unit, weight, -row_lse[half]); // to base 2
+						weight = exp2_fast(log_p);
+						float share = (i ? upstream.y : upstream.x) * exp2_fast(fmaf(-LOG2E, i ? score.y : score.x, log_p));
+						slope = weight * (slope - row_dot[half]);
+						if (edge) {
+							const int entry = c + sharer * KEYS + j * 8 + lane % 4 * 2 + i;
+							if (entry < from[half] || entry >= to) share = weight = slope = 0;
+						}
+						share_sum[half] += share;
+						slope = fmaf(share, part_of_mean, slope);
 					}
-					if (dout) slope += weight * (d[j][e] - row_dot[half]);
 				}
-				p[j][e] = weight;
-				d[j][e] = slope;
-			}
+		};
+		const int warp_first = c + sharer * KEYS;
+		if (warp_first < from_last || warp_first + KEYS > to) differentiate(true);
+		else differentiate(false);
 #pragma unroll
 		for (int k = 0; k < KEYS / 16; k++) {
 			unsigned p_high[4], p_low[4], d_high[4], d_low[4];
@@ -162,6 +195,7 @@ static __device__ __forceinline__ void past(float *part_share, float *part_main,
 		float *at = own + (lane / 4 + half * 8) * DIM + lane % 4 * 2;
 #pragma unroll
 		for (int i = 0; i < DIM / 4; i++) at[i / 2 * 8 + i % 2] = main[i / 2][half * 2 + i % 2], at[16 * DIM + i / 2 * 8 + i % 2] = keys_sum[i / 2][half * 2 + i % 2];
+		share_sum[half] *= part_of_mean;
 		share_sum[half] += __shfl_xor_sync(~0u, share_sum[half], 1);
 		share_sum[half] += __shfl_xor_sync(~0u, share_sum[half], 2);
 		if (lane % 4 == 0) own[2 * 16 * DIM + lane / 4 + half * 8] = share_sum[half];

@@ -31,6 +31,7 @@ func TestCUDAGradHalf(t *testing.T) {
 		{Name: "window, evicted", Rows: 24, Heads: 6, Dim: 16, Entries: []int{150, 90}, Own: true, Window: 60, Evicted: true},
 		{Name: "window within the own pairs", Rows: 30, Heads: 4, Dim: 16, Entries: []int{70, 20}, Own: true, Window: 5},
 		{Name: "sharp logits", Rows: 32, Heads: 2, Dim: 32, Entries: []int{90, 90}, Own: true, Logits: 40, Tol: 1e-4},
+		{Name: "softmax of logits far below zero", Rows: 2, Heads: 64, Dim: 8, Entries: []int{1}, Own: true, Logits: 400, Tol: 1e-3},
 	}
 	rng := rand.New(rand.NewPCG(6, 66))
 	for i := range 8 {

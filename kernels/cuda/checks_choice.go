@@ -130,8 +130,13 @@ func randomNumbers(rng *rand.Rand, n int) []float64 {
 }
 
 func checkSelection(p *probe) {
-	const heads, width, dim = 2, 700, 8
+	const heads, width, dim, long = 2, 700, 8, leastToSplit + 90
 	rng := rand.New(rand.NewPCG(8, 90))
+	many := randomNumbers(rng, long)
+	for i := range many {
+		many[i] = math.Round(20*many[i]) / 20
+	}
+	p.indices("selection from several blocks", p.b.Select(p.tensor(kernels.F32, many, 1, long), []int{long}, []int{61}, 0, 0).Indices(), [][]int32{kernels.TopK(many, 61)})
 	scores, entries, budgets := randomNumbers(rng, heads*width), []int{width, 300}, []int{90, 41}
 	for i := range scores {
 		scores[i] = math.Round(20*scores[i]) / 20 // with ties

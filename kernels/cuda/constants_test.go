@@ -28,6 +28,7 @@ var sharedConstants = []struct {
 	{"attention_decode.cu", "SLOTS", stepSlots},
 	{"attention_grad_mma.cu", "PARTS", queryParts},
 	{"attention_grad_mma.cu", "KEYS", attendColumns},
+	{"attention_grad_mma.cu", "SCORES_PAD", gradScoresPad},
 	{"attention_hopper.cu", "THREADS", hopperThreads},
 	{"attention_hopper.cu", "TILE * CONSUMERS", hopperQueries},
 	{"attention_hopper.cu", "ROW / 2", hopperColumns},

@@ -20,6 +20,12 @@ ISA := 7.4
 # runs it.
 HOPPER_ISA := 8.3
 
+# What needs an instruction of compute capability 9.0 where there is one, in another PTX for the machine code of
+# these architectures; devices that take the PTX above do without.
+LATER := few_rows few_norms
+LATER_ARCHS := 90 100
+LATER_ISA := 7.8
+
 kernels := $(filter-out attention_hopper,$(basename $(wildcard *.cu)))
 headers := $(wildcard *.h)
 
@@ -36,6 +42,11 @@ $(OUT)/attention_hopper.ptx: attention_hopper.cu $(headers) | $(OUT)
 	sed -i 's/^\.version .*/.version $(HOPPER_ISA)/; /used_bytes_mask/d' $@.new
 	mv $@.new $@
 
+$(OUT)/%.90.ptx: %.cu $(headers) | $(OUT)
+	nvcc $(FLAGS) -gencode arch=compute_90,code=compute_90 $< -o $@.new
+	sed -i 's/^\.version .*/.version $(LATER_ISA)/; /used_bytes_mask/d' $@.new
+	mv $@.new $@
+
 # A spill fails the build, and so do products of a warpgroup that wait for each other and
 # register counts that the compiler ignores.
 define assemble
@@ -49,6 +60,11 @@ $(OUT)/%.sm_$(1).cubin: $(OUT)/%.ptx
 	$$(call assemble,$(1))
 endef
 $(foreach arch,$(ARCHS) 90a,$(eval $(call machine_code,$(arch))))
+define later_machine_code
+$(OUT)/$(1).sm_$(2).cubin: $(OUT)/$(1).90.ptx
+	$$(call assemble,$(2))
+endef
+$(foreach name,$(LATER),$(foreach arch,$(LATER_ARCHS),$(eval $(call later_machine_code,$(name),$(arch)))))
 
 # Not compressed here: the archive is, as a whole.
 $(OUT)/%.fatbin: $(OUT)/%.ptx $(foreach arch,$(ARCHS),$(OUT)/%.sm_$(arch).cubin)

@@ -3,7 +3,10 @@
 package cuda
 
 import (
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"testing"
 	"time"
@@ -112,6 +115,17 @@ func Temporary(b kernels.Backend, f func()) int64 {
 	return c.peak - before
 }
 
+// SelectChunk is how much of n entries a block chooses k from.
+func SelectChunk(n, k, heads, processors int) int { return selectChunk(n, k, heads, processors) }
+
+// SetProcessors lets b cut work as for so many processors, and returns a function that undoes it.
+func SetProcessors(b kernels.Backend, n int) (restore func()) {
+	c := b.(*cuda)
+	before := c.processors
+	c.processors = n
+	return func() { c.processors = before }
+}
+
 // SetShared changes the shared memory that a block may have, and returns a function that
 // undoes it.
 func SetShared(b kernels.Backend, bytes int) (restore func()) {
@@ -141,6 +155,24 @@ func SwitchedOff() (names []string, err error) {
 
 // EachFatBinary calls f for every fat binary that would be loaded.
 func EachFatBinary(f func(name string, data []byte) error) error { return eachFatBinary(f) }
+
+// EachPacked calls f for every fat binary in the archives of a folder.
+func EachPacked(folder fs.FS, f func(name string, data []byte) error) error {
+	return eachPacked(folder, f)
+}
+
+// PackedArchives are the digests and names of the archives in the program, the oldest first, as
+// kernels.sum has them.
+func PackedArchives() (lines []string, err error) {
+	entries, err := packedKernels.ReadDir(".")
+	for _, e := range entries {
+		data, readErr := packedKernels.ReadFile(e.Name())
+		err = errors.Join(err, readErr)
+		lines = append(lines, fmt.Sprintf("%x  %s", sha256.Sum256(data), e.Name()))
+	}
+	slices.SortStableFunc(lines, func(a, b string) int { return len(a) - len(b) })
+	return lines, err
+}
 
 // LoadKernels loads the kernels once more, for the device and the driver as they are now,
 // and says what runs.

@@ -10,6 +10,7 @@ constexpr int LOADS = 4; // of four elements, of a thread
 extern "C" __global__ void __launch_bounds__(1024)
 few_rms_norm(float *y, float *x, const float *delta, const float *w, int width, float eps) {
 	__shared__ float partial[32];
+	grid_release();
 	size_t row = (size_t)blockIdx.x * width;
 	float4 v[LOADS], more[LOADS], weight[LOADS];
 #pragma unroll

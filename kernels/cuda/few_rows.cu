@@ -67,6 +67,7 @@ static __device__ __forceinline__ void few_rows(Part<T> part, int block, const T
 	constexpr int EACH = Load<T>::EACH, GROUP = 32 * EACH, VALUES = COLUMNS * ROWS;
 	constexpr int DEPTH = ROWS > 1 ? 2 : 3; // steps of weights in registers
 	DYNAMIC_SHARED(float, staged); // [2][ROWS][CHUNK]
+	grid_release();
 	if (threadIdx.x == 0) shared.part = part;
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, ways = 1 << part.split, way = warp & (ways - 1);
 	const int sets = WARPS >> part.split, own = up ? COLUMNS / 2 : COLUMNS, first = (block * sets + (warp >> part.split)) * own;
@@ -107,9 +108,10 @@ static __device__ __forceinline__ void few_rows(Part<T> part, int block, const T
 #pragma unroll
 	for (int i = 0; i < VALUES; i++) acc[i] = 0;
 	uint4 w[DEPTH][COLUMNS];
-	stage(0);
 #pragma unroll
 	for (int d = 0; d < DEPTH - 1; d++) load(w[d], d * step);
+	grid_wait(); // weights do not change, the rows are another kernel's
+	stage(0);
 	for (int from = 0; from < k; from += DEPTH * step) {
 #pragma unroll
 		for (int d = 0; d < DEPTH; d++) {

@@ -5,10 +5,12 @@ package cuda
 import (
 	"archive/tar"
 	"bytes"
-	_ "embed"
+	"cmp"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,10 +23,23 @@ import (
 	"gorgonia.org/cu"
 )
 
-// The compiled kernels, one fat binary for each source; scripts/kernels.sh makes them.
+// The compiled kernels, one fat binary for each source; scripts/kernels.sh makes them. A fat
+// binary of a later archive goes before that of the same name in an earlier one.
 //
-//go:embed kernels.tar.zst
-var packedKernels []byte
+//go:embed kernels*.tar.zst
+var packedKernels embed.FS
+
+// archivesOf are the archives of a folder, the oldest first: the shortest name, so that
+// kernels.9.tar.zst comes before kernels.10.tar.zst, and kernels.tar.zst before all.
+func archivesOf(folder fs.FS) (archives [][]byte, err error) {
+	names, err := fs.Glob(folder, "kernels*.tar.zst")
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	for _, name := range names {
+		data, readErr := fs.ReadFile(folder, name)
+		archives, err = append(archives, data), errors.Join(err, readErr)
+	}
+	return archives, err
+}
 
 // kernelsVariable names a folder of fat binaries to use instead of those in the program.
 const kernelsVariable = "GLIMPSE_CUDA_KERNELS"
@@ -45,12 +60,55 @@ func eachFatBinary(f func(name string, data []byte) error) error {
 		}
 		return err
 	}
-	z, err := zstd.NewReader(bytes.NewReader(packedKernels))
+	return eachPacked(packedKernels, f)
+}
+
+// eachPacked calls f for every fat binary in the archives of a folder, once for each name. What
+// the oldest archive holds is the dictionary of the others.
+func eachPacked(folder fs.FS, f func(name string, data []byte) error) error {
+	archives, err := archivesOf(folder)
+	if err == nil && len(archives) == 0 {
+		err = errors.New("no archive of the kernels")
+	}
 	if err != nil {
 		return err
 	}
+	first, err := unpack(archives[0])
+	if err != nil {
+		return err
+	}
+	seen := make(map[string]bool)
+	for i, archive := range slices.Backward(archives) {
+		files := first
+		if i > 0 {
+			if files, err = unpack(archive, zstd.WithDecoderDictRaw(0, first)); err != nil {
+				return err
+			}
+		}
+		if err := eachOfArchive(files, seen, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unpack is the uncompressed archive.
+func unpack(archive []byte, options ...zstd.DOption) ([]byte, error) {
+	z, err := zstd.NewReader(nil, options...)
+	if err != nil {
+		return nil, err
+	}
 	defer z.Close()
-	for archive := tar.NewReader(z); ; {
+	files, err := z.DecodeAll(archive, nil)
+	if err != nil {
+		return nil, fmt.Errorf("archive of the kernels: %w", err)
+	}
+	return files, nil
+}
+
+// eachOfArchive calls f for every fat binary that has not been seen, and marks it.
+func eachOfArchive(files []byte, seen map[string]bool, f func(name string, data []byte) error) error {
+	for archive := tar.NewReader(bytes.NewReader(files)); ; {
 		header, err := archive.Next()
 		if err == io.EOF {
 			return nil
@@ -58,11 +116,16 @@ func eachFatBinary(f func(name string, data []byte) error) error {
 		if err != nil {
 			return fmt.Errorf("archive of the kernels: %w", err)
 		}
+		name := strings.TrimSuffix(header.Name, ".fatbin")
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
 		data, err := io.ReadAll(archive)
 		if err != nil {
 			return fmt.Errorf("archive of the kernels: %w", err)
 		}
-		if err := f(strings.TrimSuffix(header.Name, ".fatbin"), data); err != nil {
+		if err := f(name, data); err != nil {
 			return err
 		}
 	}
@@ -85,16 +148,24 @@ func use(images []fatbin.Image, f cu.Function) (imageUse, error) {
 	return u, err
 }
 
-// String is the image that runs.
-func (u imageUse) String() string {
-	var text fatbin.Image
+// image is the one that runs.
+func (u imageUse) image() (text fatbin.Image) {
 	for _, image := range u.images {
 		if image.Kind == fatbin.ELF && image.Arch == u.arch {
-			return image.String()
+			return image
 		}
 		if image.Kind == fatbin.PTX && image.Arch <= u.arch && image.Arch >= text.Arch {
 			text = image
 		}
+	}
+	return text
+}
+
+// String is the image that runs.
+func (u imageUse) String() string {
+	text := u.image()
+	if text.Kind == fatbin.ELF {
+		return text.String()
 	}
 	return fmt.Sprintf("%s, which the driver has compiled for sm_%d", text, u.arch)
 }

@@ -115,7 +115,11 @@ func (b *cuda) launch(name string, grid [3]int, threads, shared int, args ...any
 		b.segment.ops = append(b.segment.ops, operation{name, f, grid, threads, shared, slots})
 		return
 	}
-	b.try(name, f.Launch(grid[0], grid[1], grid[2], threads, 1, 1, shared, b.queue(), pointers))
+	if b.beginsEarly(name) {
+		b.try(name, cudadriver.LaunchEarly(f, grid, threads, shared, b.queue(), slots))
+	} else {
+		b.try(name, f.Launch(grid[0], grid[1], grid[2], threads, 1, 1, shared, b.queue(), pointers))
+	}
 	b.note(name)
 }
 

@@ -159,10 +159,9 @@ func (b *cuda) SelectSpread(means, spreads *kernels.Tensor, entries []int, budge
 	b.do(op, func() {
 		ids, ranked := b.temporary(op, 4*int64(heads*most)), b.temporary(op, 4*int64(heads*width))
 		n, choices := uploadLists(b, op, entries, raised), upload(b, op, slices.Concat(first, second))
-		grid := [3]int{heads, 1, 1}
-		b.launch("select_top", grid, threads, 0, ids, b.f32(op, spreads), choices, width, most)
-		b.launch("raise_scores", grid, threads, 0, ranked, b.f32(op, means), ids, n[0], n[1], width, most)
-		b.launch("select_top", grid, threads, 0, b.at(op, s.Device, kernels.I32), ranked, choices+cu.DevicePtr(16*heads), width, s.Device.Width())
+		b.selectTop(op, ids, b.f32(op, spreads), first, choices, width, most)
+		b.launch("raise_scores", [3]int{heads, 1, 1}, threads, 0, ranked, b.f32(op, means), ids, n[0], n[1], width, most)
+		b.selectTop(op, b.at(op, s.Device, kernels.I32), ranked, second, choices+cu.DevicePtr(16*heads), width, s.Device.Width())
 	})
 	runtime.KeepAlive([]*kernels.Tensor{means, spreads, s.Device})
 	return s

@@ -126,7 +126,13 @@ func preflightFile(ordinal int, model string) string {
 	}
 	h := sha256.New()
 	fmt.Fprintln(h, ordinal, model, cu.Version(), os.Getenv(kernelsVariable))
-	h.Write(packedKernels)
+	archives, err := archivesOf(packedKernels)
+	if err != nil {
+		return ""
+	}
+	for _, archive := range archives {
+		h.Write(archive)
+	}
 	// The driver's version is in its file's name, size or time.
 	if path, err := cudadriver.Driver(); err == nil {
 		if real, err := filepath.EvalSymlinks(path); err == nil {

@@ -25,6 +25,12 @@ __device__ __forceinline__ void cp_async_16(void *dst, const void *src, int src_
 	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(d),
 	             "l"(__cvta_generic_to_global(src)), "r"(src_bytes) : "memory");
 }
+// The same of one 4-byte number, or none.
+__device__ __forceinline__ void cp_async_4(void *dst, const void *src, int src_bytes = 4) {
+	unsigned d = (unsigned)__cvta_generic_to_shared(dst);
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(d),
+	             "l"(__cvta_generic_to_global(src)), "r"(src_bytes) : "memory");
+}
 __device__ __forceinline__ void cp_async_commit() {
 	asm volatile("cp.async.commit_group;\n" ::: "memory");
 }
@@ -55,6 +61,21 @@ __device__ __forceinline__ void mma_bf16_16816(float (&d)[4], const unsigned (&a
 	             : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
 	             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]),
 	               "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+}
+
+// Kernels that were launched to begin early (kernels/cuda/early.go) may begin once all blocks of this
+// one have come here: there is room for them then.
+__device__ __forceinline__ void grid_release() {
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
+#endif
+}
+// Before it a kernel that began early reads nothing that a kernel writes, and writes nothing; every
+// block comes here. After it, what kernels before have written is there.
+__device__ __forceinline__ void grid_wait() {
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.wait;\n" ::: "memory");
+#endif
 }
 
 // exp2f without results below 2^-126, which become zero.

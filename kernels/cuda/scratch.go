@@ -323,15 +323,20 @@ const maxTileDim = 128
 // gradQueries are the queries of a warp of the gradient on tensor cores.
 const gradQueries = 16
 
+// gradScoresPad lies between rows of scores in its shared memory.
+const gradScoresPad = 8
+
 // gradBlock is how AttentionGrad's kernel on tensor cores is cut for heads of so many
 // elements: a block has queryWarps warps with 16 queries of a KV head each, times sharers that
 // share the tiles of 32 entries of each. It is as large as the queries and so much shared
 // memory allow.
-type gradBlock struct{ width, queryWarps, sharers int }
+type gradBlock struct{ width, group, queryWarps, sharers int }
 
-// shared is the shared memory of a block: queries and dOut in parts, and two stages of tiles.
+// shared is the shared memory of a block: queries and dOut in parts, and two stages of tiles, with
+// the upstream gradients and scores of the block's heads.
 func (k gradBlock) shared() int {
-	return 2 * (k.width + 8) * (2*queryParts*gradQueries*k.queryWarps + 2*2*attendColumns*k.sharers)
+	tile := attendColumns * k.sharers
+	return 2*(k.width+8)*(2*queryParts*gradQueries*k.queryWarps+2*2*tile) + 4*2*2*min(k.group, gradQueries*k.queryWarps)*(tile+gradScoresPad)
 }
 
 // gradOnTensorCores tells whether the gradient runs there, and how: over caches in bf16.
@@ -340,6 +345,7 @@ func gradOnTensorCores(a *kernels.Attend, shared int) (k gradBlock, ok bool) {
 	if a.Past[0].K.DType != kernels.BF16 || !exactShape(queries, dim) || dim > maxTileDim {
 		return k, false
 	}
+	k.group = a.Group()
 	if k.width = 64; dim > 64 {
 		k.width = maxTileDim
 	}

@@ -111,9 +111,44 @@ extern "C" __global__ void key_scores_bf16(float *scores, const __nv_bfloat16 *c
 HOST_KERNEL(key_scores_f32)
 HOST_KERNEL(key_scores_bf16)
 
+// put(place, i) of each of the k largest of x [n], 1 ≤ k ≤ n, in the order of i; of equal ones the
+// first count. The whole block.
+template <class Put> static __device__ __forceinline__ void keep_largest(const float *x, int n, int k, Digits &digits, int (&counts)[32], Put put) {
+	int ties;
+	unsigned threshold = kth_largest(x, n, k, &ties, digits);
+	int above = 0, equal = 0; // before this round
+	for (int from = 0; from < n; from += blockDim.x) {
+		int i = from + threadIdx.x;
+		unsigned key = i < n ? order_of(x[i]) : 0; // no key is 0
+		Ranks r = block_ranks(key > threshold, key == threshold, counts);
+		int tied = equal + r.second;
+		if (key > threshold || (key == threshold && tied < ties)) put(above + r.first + min(tied, ties), i);
+		above += r.firsts, equal += r.seconds;
+	}
+}
+
+// best and best_at [kvHeads, best_width]: of every chunk of a head's entries between the first and
+// the last ones, which has at least as many as are chosen of all, the scores and indices of those
+// that may be among them, chunk after chunk. Grid: chunks, KV heads.
+extern "C" __global__ void __launch_bounds__(512) select_top_part(float *best, int *best_at, const float *scores, const Choice *choices, int width,
+                                                                  int chunk, int best_width) {
+	__shared__ Digits digits;
+	__shared__ int counts[32];
+	Choice c = choices[blockIdx.y];
+	int n = c.entries - c.sink - c.recent, k = c.budget - c.sink - c.recent, from = blockIdx.x * chunk;
+	if (c.entries <= c.budget || k == 0 || from >= n) return;
+	n = min(chunk, n - from);
+	size_t at = (size_t)blockIdx.y * best_width + (size_t)blockIdx.x * k;
+	const float *x = scores + (size_t)blockIdx.y * width + c.sink + from;
+	keep_largest(x, n, min(k, n), digits, counts, [&](int place, int i) { best[at + place] = x[i], best_at[at + place] = from + i; });
+}
+HOST_KERNEL(select_top_part)
+
 // ids [kvHeads, id_width]: the first sink entries, the last recent ones, and of those
-// between the highest scores up to the budget; ascending. One block per KV head.
-extern "C" __global__ void __launch_bounds__(512) select_top(int *ids, const float *scores, const Choice *choices, int width, int id_width) {
+// between the highest scores up to the budget; ascending. They are looked for among what
+// select_top_part has left of each chunk, where best is given. One block per KV head.
+extern "C" __global__ void __launch_bounds__(512) select_top(int *ids, const float *scores, const Choice *choices, int width, int id_width,
+                                                             const float *best, const int *best_at, int chunk, int best_width) {
 	__shared__ Digits digits;
 	__shared__ int counts[32];
 	Choice c = choices[blockIdx.x];
@@ -127,17 +162,11 @@ extern "C" __global__ void __launch_bounds__(512) select_top(int *ids, const flo
 	for (int i = threadIdx.x; i < c.sink; i += blockDim.x) ids[i] = i;
 	for (int i = threadIdx.x; i < c.recent; i += blockDim.x) ids[c.sink + k + i] = c.entries - c.recent + i;
 	if (k == 0) return;
-	int ties;
-	unsigned threshold = kth_largest(x, n, k, &ties, digits);
-	int above = 0, equal = 0; // before this round
-	for (int from = 0; from < n; from += blockDim.x) {
-		int i = from + threadIdx.x;
-		unsigned key = i < n ? order_of(x[i]) : 0; // no key is 0
-		Ranks r = block_ranks(key > threshold, key == threshold, counts);
-		int tied = equal + r.second;
-		if (key > threshold || (key == threshold && tied < ties)) ids[c.sink + above + r.first + min(tied, ties)] = c.sink + i;
-		above += r.firsts, equal += r.seconds;
+	if (best) {
+		x = best + (size_t)blockIdx.x * best_width, best_at += (size_t)blockIdx.x * best_width;
+		n = n / chunk * k + min(n % chunk, k);
 	}
+	keep_largest(x, n, k, digits, counts, [&](int place, int i) { ids[c.sink + place] = c.sink + (best ? best_at[i] : i); });
 }
 HOST_KERNEL(select_top)
 

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"unsafe"
@@ -15,7 +16,7 @@ import (
 
 var _ = kernelsOf("select",
 	"group_scores", "pool_scores", "mean_scores", "add_scores", "carry_scores", "max_scores", "key_scores_f32",
-	"key_scores_bf16", "select_top", "share_budget", "move_rows_16", "move_rows_2", "pick_f32", "pick_ids",
+	"key_scores_bf16", "select_top", "select_top_part", "share_budget", "move_rows_16", "move_rows_2", "pick_f32", "pick_ids",
 )
 
 const familySelect family = "select"
@@ -180,11 +181,48 @@ func (b *cuda) Select(scores *kernels.Tensor, entries, budgets []int, sink, rece
 	}
 	s.Device = b.Alloc(kernels.I32, len(entries), slices.Max(s.Lens))
 	b.do(op, func() {
-		b.launch("select_top", [3]int{len(entries), 1, 1}, threadsFor(slices.Max(entries)), 0, b.at(op, s.Device, kernels.I32), b.f32(op, scores),
-			upload(b, op, choices), scores.Width(), s.Device.Width())
+		b.selectTop(op, b.at(op, s.Device, kernels.I32), b.f32(op, scores), choices, upload(b, op, choices), scores.Width(), s.Device.Width())
 	})
 	runtime.KeepAlive([]*kernels.Tensor{scores, s.Device})
 	return s
+}
+
+// leastToSplit is the least of a row that several blocks choose from: below it, another launch takes
+// longer than what it saves.
+const leastToSplit = 4096
+
+// selectChunk is how much of n entries one block chooses from, where k are kept of each of so many
+// heads: what one block takes from all chunks is about as much as another has in its own. 0: the
+// whole row has one block.
+func selectChunk(n, k, heads, processors int) int {
+	if n < leastToSplit || k == 0 {
+		return 0
+	}
+	parts := min(int(math.Sqrt(float64(n)/float64(k))), 2*processors/heads)
+	if parts < 2 {
+		return 0
+	}
+	return (n + parts - 1) / parts
+}
+
+// selectTop queues the choice of every head of scores: at is where the choices are on the device.
+func (b *cuda) selectTop(op string, ids, scores cu.DevicePtr, choices []choice, at cu.DevicePtr, width, idWidth int) {
+	heads, most, k, longest := len(choices), 0, 0, int32(0)
+	for _, c := range choices {
+		longest = max(longest, c.entries)
+		if c.entries > c.budget {
+			most, k = max(most, int(c.entries-c.sink-c.recent)), max(k, int(c.budget-c.sink-c.recent))
+		}
+	}
+	threads, best, bestAt, bestWidth := threadsFor(int(longest)), cu.DevicePtr(0), cu.DevicePtr(0), 0
+	chunk := selectChunk(most, k, heads, b.processors)
+	if chunk > 0 {
+		parts := (most + chunk - 1) / chunk
+		bestWidth = parts * k
+		best, bestAt = b.temporary(op, 4*int64(heads*bestWidth)), b.temporary(op, 4*int64(heads*bestWidth))
+		b.launch("select_top_part", [3]int{parts, heads, 1}, threadsFor(chunk), 0, best, bestAt, scores, at, width, chunk, bestWidth)
+	}
+	b.launch("select_top", [3]int{heads, 1, 1}, threads, 0, ids, scores, at, width, idWidth, best, bestAt, chunk, bestWidth)
 }
 
 // rival is struct Rival of select.cu.

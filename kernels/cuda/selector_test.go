@@ -280,6 +280,66 @@ func TestCUDASparseMean(t *testing.T)         { onDevice(t, "SparseMean") }
 func TestCUDASparseSelect(t *testing.T)       { onDevice(t, "SparseSelect") }
 func TestCUDASums(t *testing.T)               { onDevice(t, "Sums") }
 
+// TestCUDASelectLong: several blocks of a row choose what one does, with ties across their ends, heads of
+// other lengths and budgets, and numbers that are none.
+func TestCUDASelectLong(t *testing.T) {
+	d, sel := openSelector(t)
+	const processors = 16
+	defer cuda.SetProcessors(d.B, processors)()
+	for seed := range uint64(12) {
+		rng := rand.New(rand.NewPCG(seed, 33))
+		sink, recent := rng.IntN(4), rng.IntN(40)
+		entries, budgets := []int{4500 + rng.IntN(3000)}, []int{sink + recent + []int{1, 2, 60, 333}[seed%4]}
+		for range seed % 3 {
+			n := 1 + rng.IntN([]int{300, 4000, 9000}[rng.IntN(3)])
+			entries, budgets = append(entries, n), append(budgets, sink+recent+rng.IntN(200))
+		}
+		width := slices.Max(entries) + rng.IntN(3)
+		flat := make([]float32, len(entries)*width)
+		for i := range flat {
+			switch v := rng.Float32(); seed % 3 {
+			case 0:
+				flat[i] = v
+			case 1: // plateaus
+				flat[i] = float32(int(8*v)) - 4
+			case 2: // most of them equal
+				flat[i] = []float32{0, 0, 0, float32(math.Copysign(0, -1)), float32(math.NaN()), float32(math.Inf(-1)), float32(math.Inf(1)), -v}[rng.IntN(8)]
+			}
+		}
+		if k := budgets[0] - sink - recent; len(entries) == 1 && k > 1 { // the best are where two parts meet
+			n := entries[0] - sink - recent
+			end := sink + cuda.SelectChunk(n, k, 1, processors)
+			flat[end-1], flat[end] = 5, 5
+		}
+		s := sel.Select(d.B.Place(kernels.FromF32(slices.Clone(flat), len(entries), width)), entries, budgets, sink, recent)
+		if !cuda.Launched(d.B, "select_top_part") {
+			t.Errorf("seed %d: every row of %v has one block", seed, entries)
+		}
+		for h, got := range s.Indices() {
+			n := entries[h]
+			var want []int32
+			if n <= budgets[h] {
+				for i := range n {
+					want = append(want, int32(i))
+				}
+			} else {
+				for i := range sink {
+					want = append(want, int32(i))
+				}
+				for _, i := range kernels.TopK(flat[h*width+sink:h*width+n-recent], budgets[h]-sink-recent) {
+					want = append(want, i+int32(sink))
+				}
+				for i := n - recent; i < n; i++ {
+					want = append(want, int32(i))
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("seed %d: head %d of %v, budgets %v, %d sinks, %d recent: keeps %v, want %v", seed, h, entries, budgets, sink, recent, got, want)
+			}
+		}
+	}
+}
+
 // TestCUDAVariances: bit for bit those of sums in order, which share out budgets.
 func TestCUDAVariances(t *testing.T) {
 	d := openCUDA(t)

@@ -18,8 +18,10 @@ static __device__ __forceinline__ void split_fragment(unsigned (&high)[4], unsig
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
 		float a = s[2 * k + i / 2][i % 2 * 2], b = s[2 * k + i / 2][i % 2 * 2 + 1];
-		float a1 = __bfloat162float(__float2bfloat16(a)), b1 = __bfloat162float(__float2bfloat16(b));
-		high[i] = pack_bf16(a1, b1);
-		low[i] = pack_bf16(a - a1, b - b1);
+		high[i] = pack_bf16(a, b);
+		unsigned bits[2] = {high[i] << 16, high[i] & 0xffff0000u};
+		float rounded[2];
+		memcpy(rounded, bits, 8);
+		low[i] = pack_bf16(a - rounded[0], b - rounded[1]);
 	}
 }

@@ -66,7 +66,7 @@ enum State { READY, AT_BARRIER, AT_MBARRIER, YIELDED, EXITED };
 struct Copy { // a cp.async that has not been waited for
 	void *dst;
 	unsigned char data[16];
-	int group;
+	int size, group;
 };
 
 struct Collective { // that a warp or some of its lanes wait in
@@ -113,6 +113,7 @@ struct {
 	size_t dynamic_bytes, static_bytes, anchor; // anchor: where in static_shared tls_anchor lies
 	size_t own_from, own_to; // of static_shared: what the kernel's file has
 	bool reverse, random, truncate;
+	bool ahead; // what comes before grid_wait alone
 } run;
 uint64_t random_state;
 
@@ -181,6 +182,11 @@ inline void stop(State state) {
 
 void fiber_main() {
 	run.kernel->call(run.params);
+	if (run.ahead) {
+		report("kernel %s block (%u,%u,%u) thread (%u,%u,%u): it has begun early and ends without grid_wait", run.kernel->name, blockIdx.x,
+		       blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
+		run.result = LAUNCH_FAILED;
+	}
 	stop(EXITED);
 	run.exited++;
 	leave();
@@ -250,6 +256,7 @@ void report_fault() {
 	bool memory = fault.signal == SIGSEGV || fault.signal == SIGBUS;
 	std::string where = !memory ? "" : fault.address >= (uintptr_t)dynamic_end && fault.address < (uintptr_t)dynamic_end + PAGE
 	                  ? "past the dynamic shared memory" : mem_describe(fault.address);
+	if (run.ahead) where += ", before grid_wait: kernels ahead of it write it, or it does";
 	report("kernel %s block (%u,%u,%u) thread (%u,%u,%u): %s%s (addr2line -fie %s %#lx)", run.kernel->name,
 	       blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, what, where.c_str(),
 	       lib.dli_fname ? lib.dli_fname : "?", (unsigned long)(fault.pc - (uintptr_t)lib.dli_fbase));
@@ -418,8 +425,17 @@ void report(const char *format, ...) {
 	va_end(ap);
 }
 
-Result run_kernel(const Kernel &k, dim3 grid, dim3 block, size_t shared_bytes, void **params) {
+// What a kernel does before it waits, it may do before those ahead of it have run.
+void grid_wait() {
+	if (!run.ahead) return;
+	stop(EXITED);
+	run.exited++;
+	leave();
+}
+
+Result run_kernel(const Kernel &k, dim3 grid, dim3 block, size_t shared_bytes, void **params, bool ahead) {
 	map_once();
+	run.ahead = ahead;
 	const char *order = getenv("HOSTCUDA_ORDER"), *mma = getenv("HOSTCUDA_MMA");
 	run.kernel = &k;
 	run.params = params;
@@ -512,12 +528,12 @@ void whole_warp_collective(const char *name, Site at, void *arg, void (*op)(void
 
 // ---- asynchronous copies
 
-void cp_async(void *dst, const void *src, int bytes, Site at) {
-	if ((uintptr_t)dst % 16 || (uintptr_t)src % 16) fail(MISALIGNED_ADDRESS, at, "cp.async: addresses must be 16-byte aligned");
-	if (!in_shared(dst, 16)) fail(ILLEGAL_ADDRESS, at, "cp.async: destination is not in shared memory");
-	Copy c = {dst, {}, rest().group};
+void cp_async(void *dst, const void *src, int size, int bytes, Site at) {
+	if ((uintptr_t)dst % size || (uintptr_t)src % size) fail(MISALIGNED_ADDRESS, at, "cp.async: addresses must be %d-byte aligned", size);
+	if (!in_shared(dst, size)) fail(ILLEGAL_ADDRESS, at, "cp.async: destination is not in shared memory");
+	Copy c = {dst, {}, size, rest().group};
 	memcpy(c.data, src, bytes);
-	memset(dst, 0xFF, 16); // undefined until the wait
+	memset(dst, 0xFF, size); // undefined until the wait
 	rest().copies.push_back(c);
 	run.copies = true;
 }
@@ -531,7 +547,7 @@ void cp_async_wait(int in_flight) {
 	auto &copies = rest().copies;
 	size_t done = 0;
 	for (; done < copies.size() && copies[done].group < rest().group - in_flight; done++)
-		memcpy(copies[done].dst, copies[done].data, 16);
+		memcpy(copies[done].dst, copies[done].data, copies[done].size);
 	copies.erase(copies.begin(), copies.begin() + done);
 }
 

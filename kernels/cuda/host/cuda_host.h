@@ -84,9 +84,10 @@ void block_barrier(Site at);
 void warp_collective(unsigned mask, const char *name, Site at, void *arg, void (*op)(void **args));
 void whole_warp_collective(const char *name, Site at, void *arg, void (*op)(void **args));
 // Asynchronous copies: the data is read now and appears in dst at the wait.
-void cp_async(void *dst, const void *src, int src_bytes, Site at);
+void cp_async(void *dst, const void *src, int size, int src_bytes, Site at);
 void cp_async_commit();
 void cp_async_wait(int in_flight);
+void grid_wait();
 void ldmatrix_x4(unsigned *r, const void *row, Site at);
 void ldmatrix_x4_trans(unsigned *r, const void *row, Site at);
 void mma_bf16_16816(float *d, const unsigned *a, const unsigned *b, const float *c, Site at);
@@ -160,6 +161,7 @@ template <int N, int LANES> void scatter_sums(float *v, Site at) {
 struct Param {
 	size_t size;
 	bool pointer; // must be a device address; checked at launch
+	bool written; // the kernel may write there
 };
 struct Kernel {
 	const char *name;
@@ -173,7 +175,7 @@ extern Kernel *kernels;
 
 template <auto F> struct Unpack;
 template <class... P, void (*F)(P...)> struct Unpack<F> {
-	static constexpr Param params[] = {{sizeof(P), std::is_pointer_v<P>}..., {0, false}};
+	static constexpr Param params[] = {{sizeof(P), std::is_pointer_v<P>, std::is_pointer_v<P> && !std::is_const_v<std::remove_pointer_t<P>>}..., {0, false, false}};
 	template <size_t... I> static void apply(void **p, std::index_sequence<I...>) {
 		F(*static_cast<std::remove_cv_t<P> *>(p[I])...);
 	}
@@ -295,8 +297,11 @@ template <class Op, class T> T butterfly(T v, int from, int to, HC_SITE) { retur
 template <int N, int LANES> void scatter_sums(float *v, HC_SITE) { hc::scatter_sums<N, LANES>(v, at); }
 #endif
 inline void cp_async_16(void *dst, const void *src, int src_bytes = 16, HC_SITE) {
-	hc::cp_async(dst, src, src_bytes, at);
+	hc::cp_async(dst, src, 16, src_bytes, at);
 }
+inline void cp_async_4(void *dst, const void *src, int src_bytes = 4, HC_SITE) { hc::cp_async(dst, src, 4, src_bytes, at); }
+inline void grid_release() {}
+inline void grid_wait() { hc::grid_wait(); }
 inline void cp_async_commit() { hc::cp_async_commit(); }
 template <int N> void cp_async_wait() { hc::cp_async_wait(N); }
 inline void ldmatrix_x4(unsigned (&r)[4], const void *row, HC_SITE) { hc::ldmatrix_x4(r, row, at); }

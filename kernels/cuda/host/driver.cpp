@@ -493,9 +493,12 @@ static bool fails(const char *name) {
 	return begin && *begin && !strncmp(name, begin, strlen(begin));
 }
 
-API cuLaunchKernel(const Kernel *k, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                   unsigned bz, unsigned shared, uint64_t stream, void **params, void **extra) {
-	ENTER;
+// What the kernels write that may still run where a kernel begins early: the one ahead of it, and, if
+// that began early, those ahead of that one.
+static std::vector<uintptr_t> ahead;
+
+static Result launch(const Kernel *k, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                     uint64_t stream, void **params, void **extra, bool early) {
 	if (!k || extra || !gx || !gy || !gz || !bx || !by || !bz || gy > 65535 || gz > 65535 || bz > 64 ||
 	    (uint64_t)bx * by * bz > 1024 || shared > (allowed_shared.count(k) ? allowed_shared[k] : 48u << 10))
 		return report("kernel %s: bad launch configuration", k ? k->name : "(null)"), INVALID_VALUE;
@@ -523,6 +526,16 @@ API cuLaunchKernel(const Kernel *k, unsigned gx, unsigned gy, unsigned gz, unsig
 			while (!asking) pause();
 			return SUCCESS;
 		}
+		if (early) {
+			mem_open_ahead(ahead);
+			Result r = run_kernel(*k, {gx, gy, gz}, {bx, by, bz}, shared, p.data(), true);
+			mem_close();
+			if (r) return r;
+		} else {
+			ahead.clear();
+		}
+		for (int i = 0; i < k->count; i++)
+			if (k->params[i].written && values[i]) ahead.push_back(values[i]);
 		mem_open();
 		if (fails(k->name)) return report("kernel %s: HOSTCUDA_FAIL", k->name), ILLEGAL_ADDRESS;
 		for (int i = 0; i < k->count; i++)
@@ -533,7 +546,32 @@ API cuLaunchKernel(const Kernel *k, unsigned gx, unsigned gy, unsigned gz, unsig
 			if (!r) r = ILLEGAL_ADDRESS;
 		}
 		return r;
-	}, std::string("kernel ") + k->name);
+	}, std::string(early ? "early kernel " : "kernel ") + k->name);
+}
+
+API cuLaunchKernel(const Kernel *k, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                   unsigned bz, unsigned shared, uint64_t stream, void **params, void **extra) {
+	ENTER;
+	return launch(k, gx, gy, gz, bx, by, bz, shared, stream, params, extra, false);
+}
+
+struct LaunchAttribute {
+	int id, pad, value[16];
+};
+struct LaunchConfig {
+	unsigned gx, gy, gz, bx, by, bz, shared;
+	uint64_t stream;
+	const LaunchAttribute *attributes;
+	unsigned count;
+};
+API cuLaunchKernelEx(const LaunchConfig *c, const Kernel *k, void **params, void **extra) {
+	ENTER;
+	const char *on = getenv("HOSTCUDA_EARLY"); // 0: a driver that refuses it
+	if (on && !strcmp(on, "0")) return report("kernel %s is to begin early", k->name), CANNOT_CAPTURE;
+	if (!c || c->count != 1 || c->attributes[0].id != 6 || c->attributes[0].value[0] != 1)
+		return report("cuLaunchKernelEx: want programmatic stream serialization alone"), INVALID_VALUE;
+	if (architectures[k] < 90) return report("kernel %s of sm_%d waits for nothing", k ? k->name : "(null)", architectures[k]), INVALID_VALUE;
+	return launch(k, c->gx, c->gy, c->gz, c->bx, c->by, c->bz, c->shared, c->stream, params, extra, true);
 }
 
 // ---- graphs

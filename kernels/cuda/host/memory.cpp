@@ -98,9 +98,13 @@ void mem_free_all() {
 static bool is_open;
 static std::vector<uintptr_t> touched; // base addresses
 
+static bool read_only;
+static std::vector<uintptr_t> kept_closed; // base addresses
+
 void mem_open() { is_open = true; }
 void mem_close() {
-	is_open = false;
+	is_open = read_only = false;
+	kept_closed.clear();
 	if (touched.empty()) return;
 	std::sort(touched.begin(), touched.end());
 	for (size_t i = 0; i < touched.size();) { // a call for all of a range: what lies between is closed
@@ -122,6 +126,7 @@ static void open_until_close(Allocation &a) {
 	if (a.touched) return;
 	protect(a, PROT_READ | PROT_WRITE);
 	if (!a.filled) memset(a.pages, POISON, a.page_bytes);
+	if (read_only) protect(a, PROT_READ);
 	a.filled = a.touched = true;
 	touched.push_back((uintptr_t)a.base);
 }
@@ -129,6 +134,13 @@ static void open_until_close(Allocation &a) {
 static Allocation *find(std::map<uintptr_t, Allocation> &in, uintptr_t p) {
 	auto it = in.upper_bound(p);
 	return it == in.begin() ? nullptr : &(--it)->second;
+}
+
+void mem_open_ahead(const std::vector<uintptr_t> &others) {
+	mem_close();
+	for (uintptr_t p : others)
+		if (Allocation *a = find(live, p)) kept_closed.push_back((uintptr_t)a->base);
+	is_open = read_only = true;
 }
 
 bool mem_contains(uintptr_t p, size_t n) {
@@ -153,6 +165,7 @@ bool mem_write(uintptr_t dst, const void *src, size_t n) {
 
 bool mem_touch(uintptr_t p) {
 	Allocation *a = find(live, p);
+	if (a && std::count(kept_closed.begin(), kept_closed.end(), (uintptr_t)a->base)) return false;
 	if (!is_open || !a || a->touched || p < (uintptr_t)a->pages || p >= (uintptr_t)a->pages + a->page_bytes) return false;
 	open_until_close(*a);
 	return true;

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace hc {
 
@@ -32,6 +33,8 @@ void mem_free_all();                      // reports leaks when asked to
 void mem_open();                          // before a kernel runs
 bool mem_touch(uintptr_t p);              // makes an allocation accessible that is open but was not touched
 void mem_close();                         // before the driver call returns
+// Until mem_close, allocations can be read that have none of these addresses, and nothing can be written.
+void mem_open_ahead(const std::vector<uintptr_t> &others);
 bool mem_contains(uintptr_t p, size_t n); // inside one live allocation
 bool mem_read(void *dst, uintptr_t src, size_t n);
 bool mem_write(uintptr_t dst, const void *src, size_t n);
@@ -53,7 +56,7 @@ int enqueue_library(uint64_t stream, std::function<Result()> f);
 // shared.cpp: narrows [from, to) of the TLS block to what a source file has there.
 void static_shared_of(const char *file, size_t &from, size_t &to);
 
-// block.cpp: runs all blocks of one launch.
-Result run_kernel(const Kernel &k, dim3 grid, dim3 block, size_t shared_bytes, void **params);
+// block.cpp: runs all blocks of one launch, or, ahead, what they do before they wait for the kernels before.
+Result run_kernel(const Kernel &k, dim3 grid, dim3 block, size_t shared_bytes, void **params, bool ahead = false);
 
 } // namespace hc
