@@ -231,6 +231,13 @@ func TestExpertsByOption(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	err = r.Probe(t.Context(), plain, a, func(o *runner.Observation) error { // alone, without the prompt's rows in the experts' products
+		compare.Close(t, fmt.Sprintf("layer %d", o.Layer), with[o.Layer], o.Probes[0].Float32s(), 1e-5, compare.Floor(1))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for l := range m.Config.Layers {
 		for h, p := range plain.View(l) {
 			if q := probed.View(l)[h]; !slices.Equal(p.K.F32(), q.K.F32()) || !slices.Equal(p.V.F32(), q.V.F32()) {
