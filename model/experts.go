@@ -52,18 +52,6 @@ func (e *Expert) weights() (n int64) {
 	return n
 }
 
-// all are the experts, the shared one last.
-func (e *Experts) all() []*Expert {
-	var out []*Expert
-	for i := range e.Each {
-		out = append(out, &e.Each[i])
-	}
-	if e.Shared != nil {
-		out = append(out, e.Shared)
-	}
-	return out
-}
-
 // Weights is the number of weights of router and experts, and of those that one row goes through.
 func (e *Experts) Weights() (all, active int64) {
 	all = size(e.Router) + size(e.RouterBias) + size(e.Correction) + size(e.SharedGate) + size(e.Scales) + size(e.RouterNorm.Weight) + size(e.Norm.Weight)
