@@ -189,15 +189,6 @@ func (a *Adapter) CheckBase(name, sha256 string) error {
 		ErrWrongBase, a.Base.Name, a.Base.SHA256, name, sha256)
 }
 
-// CheckKind returns an error that is ErrWrongKind if the adapter is not of the
-// wanted kind.
-func (a *Adapter) CheckKind(want string) error {
-	if a.Kind == want {
-		return nil
-	}
-	return fmt.Errorf("%w: got %q, want %q", ErrWrongKind, a.Kind, want)
-}
-
 // Validate checks that the adapter is complete and consistent: shapes agree with
 // each other, every number is finite, names are known. WriteAdapter and
 // ReadAdapter call it.

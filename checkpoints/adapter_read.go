@@ -287,7 +287,7 @@ func (s *Safetensors) matrix(name string, bf16 bool) (Matrix, error) {
 		dtype = kernels.BF16
 	}
 	if t.dtype != dtype.String() || len(t.shape) != 2 {
-		return Matrix{}, Corruptf("%s: tensor %.200q: got %s %s, want %v of rank 2", s.name, name, t.dtype, shapeString(t.shape), dtype)
+		return Matrix{}, Corruptf("%s: tensor %.200q: got %s %s, want %v of rank 2", s.name, name, t.dtype, ShapeString(t.shape), dtype)
 	}
 	view, err := s.Tensor(name)
 	if err != nil {

@@ -452,7 +452,7 @@ func TestAdapterBesideOtherFiles(t *testing.T) {
 	}
 }
 
-func TestCheckBaseAndKind(t *testing.T) {
+func TestCheckBase(t *testing.T) {
 	a := withLoRA()
 	if err := a.CheckBase("renamed", a.Base.SHA256); err != nil {
 		t.Fatal(err)
@@ -460,10 +460,6 @@ func TestCheckBaseAndKind(t *testing.T) {
 	other := strings.Repeat("f", 64)
 	wantErrorIs(t, a.CheckBase("other/model", other), ErrWrongBase,
 		`trained for "some/model-<1B>" (weights sha256 `+a.Base.SHA256+`), got "other/model" (weights sha256 `+other+`)`)
-	if err := a.CheckKind("lookaheadkv"); err != nil {
-		t.Fatal(err)
-	}
-	wantErrorIs(t, a.CheckKind("judgeq"), ErrWrongKind, `got "lookaheadkv", want "judgeq"`)
 }
 
 // TestAdapterInBF16: numbers are rounded to the nearest, ties to even, and files have half the bytes; a number

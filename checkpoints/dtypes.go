@@ -27,15 +27,15 @@ func byteSize(dtype string, shape []int) (int, error) {
 	}
 	n, ok := product(shape)
 	if !ok {
-		return 0, Corruptf("number of elements of shape %s overflows", shapeString(shape))
+		return 0, Corruptf("number of elements of shape %s overflows", ShapeString(shape))
 	}
 	// Elements narrower than a byte are packed and must fill whole bytes.
 	hi, total := bits.Mul64(uint64(n), uint64(width))
 	if hi != 0 || total > math.MaxInt {
-		return 0, Corruptf("number of bytes of %s %s overflows", dtype, shapeString(shape))
+		return 0, Corruptf("number of bytes of %s %s overflows", dtype, ShapeString(shape))
 	}
 	if total%8 != 0 {
-		return 0, Corruptf("%s %s does not fill whole bytes", dtype, shapeString(shape))
+		return 0, Corruptf("%s %s does not fill whole bytes", dtype, ShapeString(shape))
 	}
 	return int(total / 8), nil
 }
@@ -53,9 +53,9 @@ func product(shape []int) (n int, ok bool) {
 	return n, true
 }
 
-// shapeString renders a shape for an error message; hostile files have shapes
+// ShapeString renders a shape for an error message; hostile files have shapes
 // with millions of dimensions.
-func shapeString(shape []int) string {
+func ShapeString(shape []int) string {
 	if len(shape) > 8 {
 		return fmt.Sprintf("%v… (rank %d)", shape[:8], len(shape))
 	}

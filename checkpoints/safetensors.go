@@ -161,7 +161,7 @@ func checkLayout(tensors map[string]tensorInfo, payload int) error {
 		}
 		if t.end < t.begin || t.end-t.begin != size {
 			return Corruptf("tensor %.200q: data_offsets [%d, %d], want a length of %d for %s %s",
-				name, t.begin, t.end, size, t.dtype, shapeString(t.shape))
+				name, t.begin, t.end, size, t.dtype, ShapeString(t.shape))
 		}
 		if t.begin != end {
 			what := "a hole"

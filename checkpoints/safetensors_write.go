@@ -122,7 +122,7 @@ func checkWritable(t TensorView) error {
 		return fmt.Errorf("tensor %.200q: %v", t.Name, err) // an argument, so not ErrCorrupt
 	}
 	if len(t.Data) != size {
-		return fmt.Errorf("tensor %.200q: %d bytes of data, want %d for %s %s", t.Name, len(t.Data), size, t.DType, shapeString(t.Shape))
+		return fmt.Errorf("tensor %.200q: %d bytes of data, want %d for %s %s", t.Name, len(t.Data), size, t.DType, ShapeString(t.Shape))
 	}
 	return nil
 }

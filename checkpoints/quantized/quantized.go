@@ -131,7 +131,7 @@ func (m *module) look(tensor string, dtypes []string, shapes ...[]int) (dtype st
 	case !ok:
 		m.fail(tensor, "missing, want %s", want)
 	case !slices.Contains(dtypes, info.DType) || !slices.ContainsFunc(shapes, same):
-		m.fail(tensor, "%s of shape %v, want %s", info.DType, short(info.Shape), want)
+		m.fail(tensor, "%s of shape %v, want %s", info.DType, checkpoints.ShapeString(info.Shape), want)
 	}
 	return info.DType
 }
@@ -165,7 +165,7 @@ func (m *module) matrix(tensor string, dtypes ...string) (rows, cols int, ok boo
 		m.fail(tensor, "missing, want %s [rows columns]", strings.Join(dtypes, " or "))
 		return 0, 0, false
 	case !slices.Contains(dtypes, info.DType) || len(info.Shape) != 2 || info.Bytes == 0:
-		m.fail(tensor, "%s of shape %v, want %s [rows columns]", info.DType, short(info.Shape), strings.Join(dtypes, " or "))
+		m.fail(tensor, "%s of shape %v, want %s [rows columns]", info.DType, checkpoints.ShapeString(info.Shape), strings.Join(dtypes, " or "))
 		return 0, 0, false
 	}
 	m.of = append(m.of, m.name+"."+tensor)
@@ -177,14 +177,6 @@ func (m *module) show(rows, cols int, widen func(dst []byte, of [][]byte)) {
 	if !m.wrong {
 		m.derived[m.name+".weight"] = checkpoints.Derived{DType: kernels.BF16, Shape: []int{rows, cols}, Of: m.of, Make: widen}
 	}
-}
-
-// short is a shape for an error: those of hostile files are long.
-func short(shape []int) string {
-	if len(shape) > 8 {
-		return fmt.Sprintf("%v… (rank %d)", shape[:8], len(shape))
-	}
-	return fmt.Sprint(shape)
 }
 
 // parts is how many parts of a size a whole has, the last of them perhaps smaller. Both are positive.

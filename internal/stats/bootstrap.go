@@ -11,20 +11,15 @@ import (
 // nothing to estimate from.
 type Interval struct{ Low, High float64 }
 
-// BootstrapMean returns the percentile bootstrap interval of the mean of x at a
-// level such as 0.95 (Efron and Tibshirani 1993, section 13.3): the mean of each of
-// so many resamples of len(x) values drawn with replacement, and the quantiles
-// (1 − level)/2 and (1 + level)/2 of these means, interpolated linearly. The same
-// seed gives the same interval. For two policies on the same samples, x are the
-// differences. It panics if the level is not in (0, 1) or resamples is not positive.
-func BootstrapMean(x []float64, level float64, resamples int, seed uint64) Interval {
-	return BootstrapMacroMean([][]float64{x}, level, resamples, seed)
-}
-
-// BootstrapMacroMean is [BootstrapMean] for the unweighted mean over groups (tasks) of their
-// means. Every group is resampled by itself: the tasks are those that were chosen, their
-// samples are drawn (the stratified bootstrap). Both ends are NaN if any group has fewer than two
-// values: one says nothing about its spread.
+// BootstrapMacroMean returns the percentile bootstrap interval of the unweighted mean over
+// groups (tasks) of their means at a level such as 0.95 (Efron and Tibshirani 1993, section
+// 13.3): that mean of each of so many resamples, and the quantiles (1 − level)/2 and
+// (1 + level)/2 of these means, interpolated linearly. Every group is resampled by itself,
+// with replacement: the tasks are those that were chosen, their samples are drawn (the
+// stratified bootstrap). The same seed gives the same interval. For two policies on the same
+// samples, the values are the differences. Both ends are NaN if any group has fewer than two
+// values: one says nothing about its spread. It panics if the level is not in (0, 1) or
+// resamples is not positive.
 func BootstrapMacroMean(groups [][]float64, level float64, resamples int, seed uint64) Interval {
 	if !(level > 0 && level < 1) || resamples < 1 {
 		panic(fmt.Sprintf("stats: bootstrap at level %v with %d resamples", level, resamples))

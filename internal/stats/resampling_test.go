@@ -36,7 +36,7 @@ func TestResamplingEqualsSciPy(t *testing.T) {
 	exact := 0
 	for _, c := range cases {
 		d := Differences(c.A, c.B)
-		ci := BootstrapMean(d, c.Level, c.Resamples, c.Seed)
+		ci := BootstrapMacroMean([][]float64{d}, c.Level, c.Resamples, c.Seed)
 		same(t, "low end", ci.Low, c.Low)
 		same(t, "high end", ci.High, c.High)
 		same(t, "sign test", SignTest(d), c.Sign)
@@ -93,7 +93,7 @@ func TestBootstrapCoverage(t *testing.T) {
 		for i := range x {
 			x[i] = r.ExpFloat64()
 		}
-		if ci := BootstrapMean(x, 0.9, 200, uint64(run)); ci.Low <= 1 && 1 <= ci.High {
+		if ci := BootstrapMacroMean([][]float64{x}, 0.9, 200, uint64(run)); ci.Low <= 1 && 1 <= ci.High {
 			covered++
 		}
 	}
@@ -105,7 +105,7 @@ func TestBootstrapCoverage(t *testing.T) {
 func TestResamplingEdges(t *testing.T) {
 	nan := math.NaN()
 	for _, x := range [][]float64{nil, {1, nan}, {3}} {
-		ci := BootstrapMean(x, 0.95, 10, 0)
+		ci := BootstrapMacroMean([][]float64{x}, 0.95, 10, 0)
 		same(t, "low end", ci.Low, nan)
 		same(t, "high end", ci.High, nan)
 		if len(x) != 1 {
@@ -116,7 +116,7 @@ func TestResamplingEdges(t *testing.T) {
 	same(t, "permutations of ties", PairedPermutation(make([]float64, 40), 50, 0), 1)
 	same(t, "sign test of 10 wins", SignTest([]float64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}), 2.0/1024)
 	mustPanic(t, func() { Differences([]float64{1}, nil) })
-	mustPanic(t, func() { BootstrapMean([]float64{1}, 1, 10, 0) })
-	mustPanic(t, func() { BootstrapMean([]float64{1}, 0.9, 0, 0) })
+	mustPanic(t, func() { BootstrapMacroMean([][]float64{{1}}, 1, 10, 0) })
+	mustPanic(t, func() { BootstrapMacroMean([][]float64{{1}}, 0.9, 0, 0) })
 	mustPanic(t, func() { PairedPermutation([]float64{1}, 0, 0) })
 }

@@ -1,5 +1,7 @@
 package jinja
 
+import "maps"
+
 // A name that a block sets before it reads it is the block's own from the start, in
 // the blocks inside it as well: until it is set it is undefined, whatever a variable
 // of that name would be around the block. Jinja decides so when it compiles a
@@ -28,15 +30,9 @@ func (s *symbols) branch() *symbols {
 }
 
 func (s *symbols) merge(branch *symbols) {
-	for name := range branch.refs {
-		s.refs[name] = true
-	}
-	for name := range branch.stores {
-		s.stores[name] = true
-	}
-	for name, hidden := range branch.hides {
-		s.hides[name] = hidden
-	}
+	maps.Copy(s.refs, branch.refs)
+	maps.Copy(s.stores, branch.stores)
+	maps.Copy(s.hides, branch.hides)
 }
 
 // seen tells whether the block has the name.
