@@ -20,6 +20,9 @@ func CheckEntries(op string, scores *Tensor, entries []int) {
 // CheckGrouped panics unless logScore has a whole number of query heads for every KV
 // head, with columns for the entries.
 func CheckGrouped(op string, logScore *Tensor, entries []int) {
+	if len(entries) == 0 {
+		panic(fmt.Sprintf("kernels: %s: observation %v for no KV heads", op, logScore.Shape))
+	}
 	heads := 0
 	if len(logScore.Shape) > 0 {
 		heads = logScore.Dim0()

@@ -248,6 +248,9 @@ func (b *Binder) Sinks(l *Layer, name string, heads int) {
 	b.Vector(name, &l.Sinks, heads)
 }
 
+// deviceHeadDim is the most numbers of a head that the kernels of a device attend with.
+const deviceHeadDim = 256
+
 // computable refuses a network of which a device does not compute a part, before any weight is loaded.
 func (c *Config) computable(n *Network, b *Binder, devices []kernels.Backend) error {
 	var parts []string
@@ -257,10 +260,8 @@ func (c *Config) computable(n *Network, b *Binder, devices []kernels.Backend) er
 	if b.sinks {
 		parts = append(parts, "sinks in the softmax")
 	}
-	if slices.ContainsFunc(n.Layers, func(l Layer) bool {
-		return l.Gate != kernels.SiLU || l.Experts != nil && l.Experts.Gate != kernels.SiLU
-	}) {
-		parts = append(parts, "gates other than SiLU")
+	if dim := c.widestHead(); dim > deviceHeadDim {
+		parts = append(parts, fmt.Sprintf("heads of %d numbers, where a device takes %d,", dim, deviceHeadDim))
 	}
 	if slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Delta != nil }) {
 		parts = append(parts, "gated delta nets")

@@ -132,6 +132,50 @@ HOST_KERNEL(silu_mul)
 HOST_KERNEL(silu_mul_bf16)
 HOST_KERNEL(silu_mul_grad)
 
+// What gates let through, and their gradients, where SiLU is not the gate: kernels.Gate says what each is.
+struct GELUTanh {
+	static __device__ __forceinline__ float mul(float g, float u) { return g * share(g) * u; }
+	static __device__ __forceinline__ void grad(float *dg, float *du, float g, float u, float d) {
+		const double x = g, s = 1 / (1 + exp(-2 * (double)ROOT * (x + (double)CUBE * x * x * x))); // in double: the terms cancel
+		*dg = (float)(d * u * s * (1 + x * (1 - s) * (2 * (double)ROOT) * (1 + 3 * (double)CUBE * x * x)));
+		*du = (float)(d * x * s);
+	}
+	static constexpr float ROOT = 0.79788456080286536f, CUBE = 0.044715f; // √(2/π)
+	// (1 + tanh(z)) / 2, which keeps the digits of large negative z
+	static __device__ __forceinline__ float share(float g) { return sigmoid(2 * ROOT * (g + CUBE * g * g * g)); }
+};
+struct ClampedSwiGLU {
+	static __device__ __forceinline__ float mul(float g, float u) {
+		g = g > LIMIT ? LIMIT : g; // fminf would lose a NaN
+		return g * sigmoid(SHARP * g) * (clamp(u) + 1);
+	}
+	static __device__ __forceinline__ void grad(float *dg, float *du, float gate, float up, float d) {
+		const double g = gate > LIMIT ? LIMIT : gate, u = clamp(up), s = 1 / (1 + exp(-(double)SHARP * g)); // in double: the terms cancel
+		*dg = gate > LIMIT ? 0 : (float)(d * s * (1 + (double)SHARP * g * (1 - s)) * (u + 1));
+		*du = u == up ? (float)(d * g * s) : 0;
+	}
+	static constexpr float LIMIT = 7, SHARP = 1.702f;
+	static __device__ __forceinline__ float clamp(float u) { return u > LIMIT ? LIMIT : u < -LIMIT ? -LIMIT : u; }
+};
+template <class G, class Y> static __device__ __forceinline__ void gate_mul_of(Y *y, const float *gate, const float *up, size_t n) {
+	map<2, 1>({y}, {gate, up}, n, [](float *out, const float *in) { out[0] = G::mul(in[0], in[1]); });
+}
+template <class G>
+static __device__ __forceinline__ void gate_grad_of(float *dgate, float *dup, const float *gate, const float *up, const float *dy, size_t n) {
+	map<3, 2>({dgate, dup}, {gate, up, dy}, n, [](float *out, const float *in) { G::grad(out, out + 1, in[0], in[1], in[2]); });
+}
+#define GATE(name, G)                                                                                                                               \
+	extern "C" __global__ void name(float *y, const float *gate, const float *up, size_t n) { gate_mul_of<G>(y, gate, up, n); }                     \
+	extern "C" __global__ void name##_bf16(__nv_bfloat16 *y, const float *gate, const float *up, size_t n) { gate_mul_of<G>(y, gate, up, n); }      \
+	extern "C" __global__ void name##_grad(float *dgate, float *dup, const float *gate, const float *up, const float *dy, size_t n) {               \
+		gate_grad_of<G>(dgate, dup, gate, up, dy, n);                                                                                               \
+	}                                                                                                                                               \
+	HOST_KERNEL(name)                                                                                                                               \
+	HOST_KERNEL(name##_bf16)                                                                                                                        \
+	HOST_KERNEL(name##_grad)
+GATE(gelu_tanh_mul, GELUTanh)
+GATE(clamped_swiglu_mul, ClampedSwiGLU)
+
 // erfc keeps the digits of large negative arguments.
 template <class Y> static __device__ __forceinline__ void gelu_of(Y *y, const float *x, size_t n) {
 	map<1, 1>({y}, {x}, n, [](float *out, const float *in) { out[0] = 0.5f * in[0] * erfcf(-in[0] * 0.70710678118654752f); });

@@ -266,6 +266,16 @@ var fuzzOps = map[string]func(f *fuzzer) *fuzzCall{
 		dg, du, g, u, dy := f.out(n), f.out(n), f.in(n), f.in(n), f.in(n)
 		return of("SiLUMulGrad", func() { f.B.SiLUMulGrad(dg, du, g, u, dy) }, refs{&dg, &du}, &g, &u, &dy)
 	},
+	"GateMul": func(f *fuzzer) *fuzzCall {
+		n := f.size(3000)
+		y, a, b, act := f.out(n), f.in(n), f.in(n), kernels.Gate(f.rng.IntN(3))
+		return of("GateMul", func() { f.B.GateMul(act, y, a, b) }, refs{&y}, &a, &b)
+	},
+	"GateMulGrad": func(f *fuzzer) *fuzzCall {
+		n := f.size(3000)
+		dg, du, g, u, dy, act := f.out(n), f.out(n), f.in(n), f.in(n), f.in(n), kernels.Gate(f.rng.IntN(3))
+		return of("GateMulGrad", func() { f.B.GateMulGrad(act, dg, du, g, u, dy) }, refs{&dg, &du}, &g, &u, &dy)
+	},
 	"GELU": func(f *fuzzer) *fuzzCall {
 		n := f.size(3000)
 		y, x := f.out(n), f.in(n)
@@ -630,10 +640,10 @@ func refused(c *fuzzCall) (reason any) {
 var composed = []string{"AddRows", "LinearGroup", "GatedLinear", "RotateHeads"}
 
 // unfuzzed are refused by tests of their own: TestLowRank, TestMultiTensorRefuse, TestRotate,
-// TestCUDACopyPairs, TestCUDALowRank and TestCUDASelectedAttention; or no device computes them, and models that need them
+// TestCUDACopyPairs, TestCUDALowRank and TestCUDASelectedAttention; or no device computes it (SoftCap), and models that need it
 // are refused (TestComputable).
 var unfuzzed = []string{
-	"GateMul", "GateMulGrad", "SoftCap",
+	"SoftCap",
 	"LowRank", "LowRankGrad", "AddLowRank", "MultiFill", "MultiAxpy", "MultiSumSquares", "MultiAdamW", "Rotate", "CopyPairs", "AttentionSelected", "RoPETable", "Receive",
 }
 

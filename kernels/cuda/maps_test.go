@@ -32,6 +32,10 @@ func TestCUDAMaps(t *testing.T) {
 			"Axpy":        {kernels.F32, func(a, _ *kernels.Tensor, in ...*kernels.Tensor) { d.B.Axpy(a, 0.5, in[0]) }},
 			"SiLUMul":     {kernels.F32, func(a, _ *kernels.Tensor, in ...*kernels.Tensor) { d.B.SiLUMul(a, in[0], in[1]) }},
 			"SiLUMulBF16": {kernels.BF16, func(a, _ *kernels.Tensor, in ...*kernels.Tensor) { d.B.SiLUMul(a, in[0], in[1]) }},
+			"GateMul":     {kernels.F32, func(a, _ *kernels.Tensor, in ...*kernels.Tensor) { d.B.GateMul(kernels.GELUTanh, a, in[0], in[1]) }},
+			"GateMulGrad": {kernels.F32, func(a, b *kernels.Tensor, in ...*kernels.Tensor) {
+				d.B.GateMulGrad(kernels.ClampedSwiGLU, a, b, in[0], in[1], in[2])
+			}},
 			"GELU":        {kernels.F32, func(a, _ *kernels.Tensor, in ...*kernels.Tensor) { d.B.GELU(a, in[0]) }},
 			"SiLUMulGrad": {kernels.F32, func(a, b *kernels.Tensor, in ...*kernels.Tensor) { d.B.SiLUMulGrad(a, b, in[0], in[1], in[2]) }},
 		} {

@@ -19,7 +19,8 @@ import (
 var _ = kernelsOf("elements",
 	"fill_f32", "fill_f64", "fill_b16", "gather_f32", "gather_f64", "gather_bf16", "gather_f16", "gather_b16",
 	"copy_head_f32", "copy_head_bf16", "to_bf16", "split_bf16", "join_parts", "from_bf16", "from_f16", "add_bias", "scale",
-	"add", "axpy", "rope", "silu_mul", "silu_mul_bf16", "silu_mul_grad", "gelu", "gelu_bf16", "gelu_grad", "merge_scores",
+	"add", "axpy", "rope", "silu_mul", "silu_mul_bf16", "silu_mul_grad", "gelu_tanh_mul", "gelu_tanh_mul_bf16", "gelu_tanh_mul_grad",
+	"clamped_swiglu_mul", "clamped_swiglu_mul_bf16", "clamped_swiglu_mul_grad", "gelu", "gelu_bf16", "gelu_grad", "merge_scores",
 	"adamw",
 )
 
@@ -351,6 +352,17 @@ func (b *cuda) SiLUMul(y, gate, up *kernels.Tensor) { b.activation("SiLUMul", "s
 
 func (b *cuda) SiLUMulGrad(dgate, dup, gate, up, dy *kernels.Tensor) {
 	b.elementwise("SiLUMulGrad", "silu_mul_grad", dgate, dup, gate, up, dy)
+}
+
+// gateKernels are what computes a gate; its gradient's name ends in _grad.
+var gateKernels = map[kernels.Gate]string{kernels.SiLU: "silu_mul", kernels.GELUTanh: "gelu_tanh_mul", kernels.ClampedSwiGLU: "clamped_swiglu_mul"}
+
+func (b *cuda) GateMul(act kernels.Gate, y, gate, up *kernels.Tensor) {
+	b.activation("GateMul", gateKernels[act], y, gate, up)
+}
+
+func (b *cuda) GateMulGrad(act kernels.Gate, dgate, dup, gate, up, dy *kernels.Tensor) {
+	b.elementwise("GateMulGrad", gateKernels[act]+"_grad", dgate, dup, gate, up, dy)
 }
 
 func (b *cuda) GELU(y, x *kernels.Tensor)          { b.activation("GELU", "gelu", y, x) }
