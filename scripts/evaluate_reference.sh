@@ -33,17 +33,17 @@ took=$(duration $SECONDS) load=$(cut -d' ' -f2 /proc/loadavg 2>/dev/null || echo
 echo "measured in $took: $out.html, $out.md, $out.txt"
 [ -n "$docs" ] || exit 0
 
-# Of the page only what is small: eight policies at one budget.
+# Of the page only what is small: seven policies at one budget.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-./bin/evict report "$out" --samples 1 --policy full,oracle,streamingllm,h2o,snapkv,lookaheadkv,laq,quest --budget 64 --out "$work/report.html"
+./bin/evict report "$out" --samples 1 --policy full,oracle,streamingllm,h2o,snapkv,lookaheadkv,quest --budget 64 --out "$work/report.html"
 {
   cat <<END
 <!-- made by scripts/evaluate_reference.sh --docs -->
 
 Every policy on the built-in model, measured on $(date -u +%Y-%m-%d) on $(nproc) cores of $(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1 | grep . || uname -m),
 commit $(git describe --always --dirty), in $took, at a load of $load at its end: where that is above the
-cores, others ran as well, and times are rough. [report.html](report.html) is the same with charts, of eight policies at
+cores, others ran as well, and times are rough. [report.html](report.html) is the same with charts, of seven policies at
 a budget of 64; the page of all of them is what \`evict report\` makes of the run.
 
 END
