@@ -26,7 +26,7 @@ import (
 // loadVariable is a duration for which TestLoad goes on with 1,000 clients, which most of the time wait or are turned
 // away:
 //
-//	GLIMPSE_LOAD=5m go test ./serving -race -run TestLoad -v -timeout 20m
+//	GLIMPSE_LOAD=5m go test ./serving -race -run TestLoad -v -timeout 30m
 const loadVariable = "GLIMPSE_LOAD"
 
 // TestLoad: many clients with prompts of mixed lengths and policies, some of which vanish, send half a body, far too

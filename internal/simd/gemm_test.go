@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -411,6 +412,38 @@ func TestGemmRounds(t *testing.T) {
 			g.a, g.m = a, maxDotRows // few rows are never rounded
 			g.c = g.c[:g.m*n]
 			g.check(t, g.run())
+		}
+	})
+}
+
+// TestRoundedAfterNaN: what a product of pairs leaves in the memory that the next one takes is not multiplied, not even by 0.
+func TestRoundedAfterNaN(t *testing.T) {
+	defer parallel.SetThreads(parallel.SetThreads(1))
+	everyLevel(t, func(t *testing.T) {
+		const m, n, deep, k = 40, 40, 128, 106
+		nan, ones := make([]float32, m*deep), make([]float32, m*k)
+		for i := range nan {
+			nan[i] = float32(math.NaN())
+		}
+		for i := range ones {
+			ones[i] = 1
+		}
+		nanB, onesB, c := make([]uint16, n*deep), make([]uint16, n*k), make([]float32, m*n)
+		NarrowBF16(nanB, nan)
+		NarrowBF16(onesB, ones)
+		for range 20 { // memory comes from a pool
+			for _, nt := range []bool{true, false} {
+				if nt {
+					GemmNTBF16Rounded(m, n, deep, 1, nan, deep, nanB, deep, 0, c, n)
+					GemmNTBF16Rounded(m, n, k, 1, ones, k, onesB, k, 0, c, n)
+				} else {
+					GemmNNBF16Rounded(m, n, deep, 1, nan, deep, nanB, n, 0, c, n)
+					GemmNNBF16Rounded(m, n, k, 1, ones, k, onesB, n, 0, c, n)
+				}
+				if at := slices.IndexFunc(c, func(x float32) bool { return x != k }); at >= 0 {
+					t.Fatalf("nt=%v: c[%d] = %v, want %d", nt, at, c[at], k)
+				}
+			}
 		}
 	})
 }

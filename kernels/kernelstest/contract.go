@@ -59,9 +59,12 @@ var Contract = map[string]func(t *testing.T, d Device){
 	},
 	"SameRows": func(t *testing.T, d Device) {
 		rng := rand.New(rand.NewPCG(31, 7))
-		const width, out = 256, 48
 		for _, most := range []int{1, 2, 5, 8, 12, 16, 17, 40} {
-			for _, weight := range []*kernels.Tensor{d.Weight(rng, kernels.F32, out, width), d.Weight(rng, kernels.BF16, out, width), d.Blocks(rng, "Q4_0", out, width), d.Blocks(rng, "Q6_K", out, width)} {
+			for _, weight := range []*kernels.Tensor{
+				d.Weight(rng, kernels.F32, 48, 256), d.Weight(rng, kernels.BF16, 48, 256), d.Blocks(rng, "Q4_0", 48, 256), d.Blocks(rng, "Q6_K", 48, 256),
+				d.Weight(rng, kernels.F32, 48, 24), d.Weight(rng, kernels.BF16, 48, 36), d.Weight(rng, kernels.F32, 7, 100), // of little depth, of few columns
+			} {
+				out, width := weight.Dim0(), weight.Width()
 				least := d.B.SameRows(most)
 				if least < 1 || least > most {
 					t.Fatalf("%d rows of %s: %d at the least", most, weight.DType, least)
