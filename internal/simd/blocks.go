@@ -105,28 +105,27 @@ func (f *Blocks) decode(dst []float32, src []byte) {
 // the level: by integers, for which each 32 elements of a become bytes round(x/s) for s = max|x|/127, or 0 if
 // max|x| is below 2⁻¹²⁰; by floats of 8 bits in float32, without rounding either. One row's results are the
 // same whatever the number of rows.
-// Otherwise weights are rounded to bfloat16, and the results are those of [GemmNTBF16], or
-// of [GemmNTBF16Rounded] if rounded.
-func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, rounded bool, beta float32, c []float32, ldc int) {
+// Otherwise weights are rounded to bfloat16, and the results are those of [GemmNTBF16].
+func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, how Pairs, beta float32, c []float32, ldc int) {
 	f.check("GemmNTBlocks", m, n, k, len(a), lda, len(b), n, k, len(c), ldc)
 	p := product{nt: true, storage: bf16, blocks: f, m: m, n: n, k: k, alpha: alpha, beta: beta,
 		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: k, c: unsafe.SliceData(c), ldc: ldc}
 	if m <= maxDotRows && f.kernels().multiply != nil {
 		p.inBlocks = true
 	} else {
-		p.rounded = rounded && pairs && m > maxDotRows && k%2 == 0
+		p = p.paired(how)
 	}
 	multiply(p)
 }
 
 // GemmNNBlocks sets c [m, n] = alpha · a [m, k] · b [k, n] + beta · c. The rows of b are
 // n/Elems blocks each, one after the other; n is a multiple of Elems. The results are those
-// of [GemmNNBF16] with weights rounded to bfloat16, or of [GemmNNBF16Rounded] if rounded.
-func GemmNNBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, rounded bool, beta float32, c []float32, ldc int) {
+// of [GemmNNBF16] with weights rounded to bfloat16.
+func GemmNNBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, how Pairs, beta float32, c []float32, ldc int) {
 	f.check("GemmNNBlocks", m, n, k, len(a), lda, len(b), k, n, len(c), ldc)
-	multiply(product{storage: bf16, blocks: f, rounded: rounded && pairs && m > maxDotRows && k%2 == 0,
+	multiply(product{storage: bf16, blocks: f,
 		m: m, n: n, k: k, alpha: alpha, beta: beta,
-		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: n, c: unsafe.SliceData(c), ldc: ldc})
+		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: n, c: unsafe.SliceData(c), ldc: ldc}.paired(how))
 }
 
 // SameRows is the least number of rows of a of which a·bᵀ has in each the bits that it has among so many rows, and so
@@ -267,7 +266,7 @@ func (s *scratch) widen(p *product, i, j, rows, columns int) *widened {
 			n := min(part, w.columns-at)
 			first := (w.j + at) / f.Elems * f.Bytes
 			f.decode(w.wide[:n], row[first:first+n/f.Elems*f.Bytes])
-			if to := w.memory[r*stride+at:][:n]; p.rounded {
+			if to := w.memory[r*stride+at:][:n]; p.terms > 0 {
 				// Subnormal numbers become 0, which the product makes of them anyway.
 				narrowRow((*float32)(unsafe.Pointer(&to[0])), &w.wide[0], n)
 			} else {

@@ -20,7 +20,7 @@ func TestBlocksStayInsideTheirSlices(t *testing.T) {
 					if nn {
 						g = newBlockCase(f, nn, m, f.depths()[r.IntN(2)], 1+r.IntN(40), r)
 					}
-					want := g.run(true)
+					want := g.run(Rounded)
 					place := func(memory Guarded, x []float32, rows, columns, stride int) []float32 {
 						s := memory.Floats((rows-1)*stride + columns)
 						copy(s, x)
@@ -35,7 +35,7 @@ func TestBlocksStayInsideTheirSlices(t *testing.T) {
 					if nn {
 						gemm = GemmNNBlocks
 					}
-					gemm(m, g.n, g.k, g.alpha, g.a, g.lda, &f.Blocks, g.b, true, g.beta, got, g.ldc)
+					gemm(m, g.n, g.k, g.alpha, g.a, g.lda, &f.Blocks, g.b, Rounded, g.beta, got, g.ldc)
 					if at := SameBits(got, want[:len(got)]); at >= 0 {
 						t.Fatalf("%v: other bits at %d in guarded memory", g, at)
 					}

@@ -208,29 +208,27 @@ func (g *blockCase) String() string {
 	return fmt.Sprintf("%s nn=%v m=%d n=%d k=%d alpha=%v beta=%v lda=%d ldc=%d", g.f.name, g.nn, g.m, g.n, g.k, g.alpha, g.beta, g.lda, g.ldc)
 }
 
-func (g *blockCase) run(rounded bool) []float32 {
+func (g *blockCase) run(how Pairs) []float32 {
 	c := append([]float32(nil), g.c...)
 	gemm := GemmNTBlocks
 	if g.nn {
 		gemm = GemmNNBlocks
 	}
-	gemm(g.m, g.n, g.k, g.alpha, g.a, g.lda, &g.f.Blocks, g.b, rounded, g.beta, c, g.ldc)
+	gemm(g.m, g.n, g.k, g.alpha, g.a, g.lda, &g.f.Blocks, g.b, how, g.beta, c, g.ldc)
 	return c
 }
 
 // runBF16 is the product with weights in bfloat16.
-func (g *blockCase) runBF16(rounded bool) []float32 {
+func (g *blockCase) runBF16(how Pairs) []float32 {
 	c, h := append([]float32(nil), g.c...), make([]uint16, len(g.weights))
 	NarrowBF16(h, g.weights)
-	switch {
-	case g.nn && rounded:
-		GemmNNBF16Rounded(g.m, g.n, g.k, g.alpha, g.a, g.lda, h, g.n, g.beta, c, g.ldc)
-	case g.nn:
-		GemmNNBF16(g.m, g.n, g.k, g.alpha, g.a, g.lda, h, g.n, g.beta, c, g.ldc)
-	case rounded:
-		GemmNTBF16Rounded(g.m, g.n, g.k, g.alpha, g.a, g.lda, h, g.k, g.beta, c, g.ldc)
-	default:
-		GemmNTBF16(g.m, g.n, g.k, g.alpha, g.a, g.lda, h, g.k, g.beta, c, g.ldc)
+	if how == Split { // which blocks are not multiplied by
+		how = Exact
+	}
+	if g.nn {
+		GemmNNBF16(how, g.m, g.n, g.k, g.alpha, g.a, g.lda, h, g.n, g.beta, c, g.ldc)
+	} else {
+		GemmNTBF16(how, g.m, g.n, g.k, g.alpha, g.a, g.lda, h, g.k, g.beta, c, g.ldc)
 	}
 	return c
 }
@@ -291,7 +289,7 @@ func TestBlocksFewRows(t *testing.T) {
 		for m := 1; m <= MaxDotRows; m++ {
 			for _, k := range append(f.depths(), f.Elems) {
 				g := newBlockCase(f, false, m, 1+r.IntN(21), k, r)
-				g.check(t, g.run(r.IntN(2) == 0))
+				g.check(t, g.run(Pairs(r.IntN(3))))
 			}
 		}
 		// Weights and activations at the ends of their ranges.
@@ -324,7 +322,7 @@ func TestBlocksFewRows(t *testing.T) {
 				g.a[i] = 1 - 2*float32(i/g.lda%2)
 			}
 			g.weights = f.widened(g.b)
-			g.check(t, g.run(false))
+			g.check(t, g.run(Exact))
 		}
 	})
 }
@@ -338,16 +336,16 @@ func TestBlocksBits(t *testing.T) {
 		const most = 16
 		g := newBlockCase(f, false, most, 203, 768, r)
 		parallel.SetThreads(1)
-		want := g.run(false)
+		want := g.run(Exact)
 		for _, threads := range []int{2, 3, 5} {
 			parallel.SetThreads(threads)
-			if at := SameBits(g.run(false), want); at >= 0 {
+			if at := SameBits(g.run(Exact), want); at >= 0 {
 				t.Errorf("%d threads: other bits at %d", threads, at)
 			}
 		}
 		moved := *g
 		moved.b = append(make([]byte, 5, len(g.b)+5), g.b...)[5:]
-		if at := SameBits(moved.run(false), want); at >= 0 {
+		if at := SameBits(moved.run(Exact), want); at >= 0 {
 			t.Errorf("moved blocks: other bits at %d", at)
 		}
 		if !f.MultipliesBlocks() {
@@ -357,7 +355,7 @@ func TestBlocksBits(t *testing.T) {
 			for i := 0; i+m <= most; i += 3 {
 				few := *g
 				few.m, few.a, few.c = m, g.a[i*g.lda:], g.c[i*g.ldc:][:m*g.ldc]
-				if at := SameBits(few.run(false), want[i*g.ldc:]); at >= 0 {
+				if at := SameBits(few.run(Exact), want[i*g.ldc:]); at >= 0 {
 					t.Fatalf("%d rows from %d on: other bits at %d", m, i, at)
 				}
 			}
@@ -375,17 +373,17 @@ func TestBlocksManyRows(t *testing.T) {
 				if (RaceEnabled || testing.Short()) && r.IntN(6) > 0 {
 					continue
 				}
-				for _, rounded := range []bool{false, true} {
+				for _, how := range []Pairs{Exact, Split, Rounded} {
 					parallel.SetThreads(1 + r.IntN(3))
 					if !f.MultipliesBlocks() || m > MaxDotRows {
 						g := newBlockCase(f, false, m, 1+r.IntN(90), k, r)
-						if at := SameBits(g.run(rounded), g.runBF16(rounded)); at >= 0 {
-							t.Fatalf("%v rounded=%v: other bits than of bfloat16 at %d", g, rounded, at)
+						if at := SameBits(g.run(how), g.runBF16(how)); at >= 0 {
+							t.Fatalf("%v, pairs %v: other bits than of bfloat16 at %d", g, how, at)
 						}
 					}
 					g := newBlockCase(f, true, m, k, 1+r.IntN(90), r)
-					if at := SameBits(g.run(rounded), g.runBF16(rounded)); at >= 0 {
-						t.Fatalf("%v rounded=%v: other bits than of bfloat16 at %d", g, rounded, at)
+					if at := SameBits(g.run(how), g.runBF16(how)); at >= 0 {
+						t.Fatalf("%v, pairs %v: other bits than of bfloat16 at %d", g, how, at)
 					}
 				}
 			}
@@ -404,9 +402,9 @@ func TestBlocksManyRows(t *testing.T) {
 					continue
 				}
 				g := newBlockCase(f, nn, m, n, k, r)
-				for _, rounded := range []bool{false, true} {
-					if at := SameBits(g.run(rounded), g.runBF16(rounded)); at >= 0 {
-						t.Fatalf("%v rounded=%v: other bits than of bfloat16 at %d", g, rounded, at)
+				for _, how := range []Pairs{Exact, Split, Rounded} {
+					if at := SameBits(g.run(how), g.runBF16(how)); at >= 0 {
+						t.Fatalf("%v, pairs %v: other bits than of bfloat16 at %d", g, how, at)
 					}
 				}
 			}
@@ -427,7 +425,7 @@ func TestBlocksNotFinite(t *testing.T) {
 			g := newBlockCase(f, false, m, n, k, r)
 			g.beta = 0
 			g.a[2*g.lda+r.IntN(k)] = odd
-			for i, x := range g.run(false) {
+			for i, x := range g.run(Exact) {
 				if i%g.ldc >= n {
 					continue
 				}
@@ -443,7 +441,7 @@ func TestBlocksNotFinite(t *testing.T) {
 				block := g.b[(4*k/f.Elems+r.IntN(3))*f.Bytes:]
 				block[half], block[half+1] = byte(h[0]), byte(h[0]>>8)
 				g.weights = f.widened(g.b)
-				for i, x := range g.run(false) {
+				for i, x := range g.run(Exact) {
 					if i%g.ldc >= n {
 						continue
 					}
@@ -469,7 +467,7 @@ func TestFloatBlocksNaN(t *testing.T) {
 			g.beta = 0
 			row := at % n
 			g.b[(row*k+at)/32*f.Bytes+f.Bytes-32+at%32] = byte(0x7f | at%2<<7)
-			for i, x := range g.run(false) {
+			for i, x := range g.run(Exact) {
 				if i%g.ldc < n && i/g.ldc < m && math.IsNaN(float64(x)) != (i%g.ldc == row) {
 					t.Fatalf("NaN at %d of row %d: c[%d, %d] = %v", at, row, i/g.ldc, i%g.ldc, x)
 				}
@@ -481,12 +479,12 @@ func TestFloatBlocksNaN(t *testing.T) {
 func TestBlocksNoSize(t *testing.T) {
 	f := blockFormats[0]
 	c := []float32{1, 2, 3, 4}
-	GemmNTBlocks(2, 2, 0, 1, nil, 0, &f.Blocks, nil, false, 2, c, 2)
+	GemmNTBlocks(2, 2, 0, 1, nil, 0, &f.Blocks, nil, Exact, 2, c, 2)
 	if fmt.Sprint(c) != "[2 4 6 8]" {
 		t.Errorf("k = 0, beta = 2: %v", c)
 	}
-	GemmNTBlocks(0, 2, 32, 1, nil, 32, &f.Blocks, make([]byte, 36), false, 2, nil, 2)
-	GemmNNBlocks(2, 0, 3, 1, make([]float32, 6), 3, &f.Blocks, nil, false, 0, nil, 0)
+	GemmNTBlocks(0, 2, 32, 1, nil, 32, &f.Blocks, make([]byte, 36), Exact, 2, nil, 2)
+	GemmNNBlocks(2, 0, 3, 1, make([]float32, 6), 3, &f.Blocks, nil, Exact, 0, nil, 0)
 }
 
 func TestBlocksPanic(t *testing.T) {
@@ -496,15 +494,15 @@ func TestBlocksPanic(t *testing.T) {
 		run  func()
 	}{
 		{"simd.GemmNTBlocks: rows of b of 33 elements, want blocks of 32",
-			func() { GemmNTBlocks(1, 2, 33, 1, x, 33, f, b, false, 0, x, 2) }},
+			func() { GemmNTBlocks(1, 2, 33, 1, x, 33, f, b, Exact, 0, x, 2) }},
 		{"simd.GemmNTBlocks: shape m=-1 n=2 k=32, want none negative",
-			func() { GemmNTBlocks(-1, 2, 32, 1, x, 32, f, b, false, 0, x, 2) }},
+			func() { GemmNTBlocks(-1, 2, 32, 1, x, 32, f, b, Exact, 0, x, 2) }},
 		{"simd.GemmNTBlocks: length of b is 35, want at least 2×18 with row stride 18",
-			func() { GemmNTBlocks(1, 2, 32, 1, x, 32, f, b[:35], false, 0, x, 2) }},
+			func() { GemmNTBlocks(1, 2, 32, 1, x, 32, f, b[:35], Exact, 0, x, 2) }},
 		{"simd.GemmNNBlocks: length of a is 2, want at least 1×3 with row stride 3",
-			func() { GemmNNBlocks(1, 32, 3, 1, x[:2], 3, f, b, false, 0, x, 32) }},
+			func() { GemmNNBlocks(1, 32, 3, 1, x[:2], 3, f, b, Exact, 0, x, 32) }},
 		{"simd.GemmNNBlocks: length of c is 31, want at least 1×32 with row stride 32",
-			func() { GemmNNBlocks(1, 32, 3, 1, x, 3, f, b, false, 0, x[:31], 32) }},
+			func() { GemmNNBlocks(1, 32, 3, 1, x, 3, f, b, Exact, 0, x[:31], 32) }},
 		{"simd.Decode: 31 elements of 18 bytes, want blocks of 32 of 18", func() { f.Decode(x[:31], b[:18]) }},
 		{"simd.Decode: 32 elements of 17 bytes, want blocks of 32 of 18", func() { f.Decode(x[:32], b[:17]) }},
 	} {
@@ -532,7 +530,7 @@ func TestBlocksDoNotAllocate(t *testing.T) {
 				if nn {
 					gemm = GemmNNBlocks
 				}
-				run := func() { gemm(g.m, g.n, g.k, 1, g.a, g.lda, &g.f.Blocks, g.b, true, 0, c, g.ldc) }
+				run := func() { gemm(g.m, g.n, g.k, 1, g.a, g.lda, &g.f.Blocks, g.b, Rounded, 0, c, g.ldc) }
 				run()
 				if n := testing.AllocsPerRun(5, run); n >= 1 {
 					t.Errorf("%v: %v allocations", g, n)
@@ -558,7 +556,7 @@ func TestBlocksRounding(t *testing.T) {
 			g.alpha, g.beta = 1, 0
 			exact := make([]float32, m*g.ldc)
 			GemmNT(m, n, k, 1, g.a, g.lda, g.weights, k, 0, exact, g.ldc)
-			got := g.run(false)
+			got := g.run(Exact)
 			var off, all float64
 			for e := range m * n {
 				at := e/n*g.ldc + e%n

@@ -18,6 +18,8 @@ func kernelLevel(l int) int { return min(l, avx512) }
 
 func hasPairs(l int) bool { return l >= avx512bf16 }
 
+func hasTiles(l int) bool { return l >= amx }
+
 func detect() int {
 	x := &cpu.X86
 	switch {

@@ -3,14 +3,14 @@
 // types.
 //
 //	// y [tokens, out] = x [tokens, in] · Wᵀ, W [out, in] stored in bf16
-//	simd.GemmNTBF16(tokens, out, in, 1, x, in, w, in, 0, y, out)
+//	simd.GemmNTBF16(simd.Exact, tokens, out, in, 1, x, in, w, in, 0, y, out)
 //
 // # Levels
 //
 // Every kernel exists in assembly for AVX-512 (F, BW, DQ, VL), for AVX2 with FMA and
 // F16C and for NEON (on arm64; except [Log]), and in portable Go. The level avx512bf16
-// adds products of bfloat16 pairs to AVX-512, for the Rounded products, and the level amx
-// makes these on tiles (AMX-BF16, on Linux). The best level
+// adds products of bfloat16 pairs ([Pairs]) to AVX-512, where rows may be rounded, and the level amx
+// makes these, and where rows may be split, on tiles (AMX-BF16, on Linux). The best level
 // that the processor has is chosen when the program starts; the environment variable
 // GLIMPSE_SIMD (amx, avx512bf16, avx512, avx2, neon or portable) asks for another. [Level] reports the
 // choice. The assembly is written by the generators in gen and gen/neon, but for that of tiles; the portable

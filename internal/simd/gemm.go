@@ -17,11 +17,11 @@ func GemmNT(m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb i
 		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: ldb, c: unsafe.SliceData(c), ldc: ldc})
 }
 
-// GemmNTBF16 is [GemmNT] with b in bfloat16.
-func GemmNTBF16(m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
+// GemmNTBF16 is [GemmNT] with b in bfloat16, of which the product may make pairs.
+func GemmNTBF16(how Pairs, m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
 	checkGemmNT("GemmNTBF16", m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
 	multiply(product{nt: true, storage: bf16, m: m, n: n, k: k, alpha: alpha, beta: beta,
-		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: ldb, c: unsafe.SliceData(c), ldc: ldc})
+		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: ldb, c: unsafe.SliceData(c), ldc: ldc}.paired(how))
 }
 
 // GemmNTF16 is [GemmNT] with b in IEEE half precision.
@@ -38,11 +38,11 @@ func GemmNN(m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb i
 		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: ldb, c: unsafe.SliceData(c), ldc: ldc})
 }
 
-// GemmNNBF16 is [GemmNN] with b in bfloat16.
-func GemmNNBF16(m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
+// GemmNNBF16 is [GemmNN] with b in bfloat16, of which the product may make pairs.
+func GemmNNBF16(how Pairs, m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
 	checkGemmNN("GemmNNBF16", m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
 	multiply(product{storage: bf16, m: m, n: n, k: k, alpha: alpha, beta: beta,
-		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: ldb, c: unsafe.SliceData(c), ldc: ldc})
+		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: ldb, c: unsafe.SliceData(c), ldc: ldc}.paired(how))
 }
 
 // GemmNNF16 is [GemmNN] with b in IEEE half precision.

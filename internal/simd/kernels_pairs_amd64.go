@@ -4,7 +4,7 @@ import "unsafe"
 
 // pairsUnit is what the pairs of a and of a panel are filled up to with zeros.
 func pairsUnit() int {
-	if chosen == amx {
+	if tiles {
 		return tileDepth
 	}
 	return 1
@@ -21,7 +21,7 @@ const tileDepth, tileRows = 16, 32
 func multiplyTiles(m, width, pairs int, alpha float32, a *float32, lda int, panel *float32, beta float32, c *float32, ldc int)
 
 func multiplyPairs(m, width, pairs int, alpha float32, a *float32, lda int, panel *float32, beta float32, c *float32, ldc int) {
-	if chosen == amx {
+	if tiles {
 		multiplyTiles(m, width, pairs, alpha, a, lda, panel, beta, c, ldc)
 		return
 	}
@@ -29,6 +29,8 @@ func multiplyPairs(m, width, pairs int, alpha float32, a *float32, lda int, pane
 }
 
 func narrowRow(dst, src *float32, n int) { narrowRowAVX512BF16(dst, src, n) }
+
+func splitRow(high, low, src *float32, n int) { splitRowAVX512BF16(high, low, src, n) }
 
 // packPairs copies b, [width, 2·pairs] if nt and [2·pairs, width] otherwise, to the
 // first columns of dst [pairs, maxColumns].

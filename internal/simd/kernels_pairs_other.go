@@ -10,6 +10,8 @@ func kernelLevel(l int) int { return l }
 // of the functions below is called.
 func hasPairs(int) bool { return false }
 
+func hasTiles(int) bool { return false }
+
 const tileRows = 0
 
 func pairsUnit() int { panic("simd: no products of bfloat16 pairs") }
@@ -19,6 +21,8 @@ func multiplyPairs(m, width, pairs int, alpha float32, a *float32, lda int, pane
 }
 
 func narrowRow(dst, src *float32, n int) { panic("simd: no products of bfloat16 pairs") }
+
+func splitRow(high, low, src *float32, n int) { panic("simd: no products of bfloat16 pairs") }
 
 func packPairs(nt bool, dst *float32, b unsafe.Pointer, ldb, width, pairs int) {
 	panic("simd: no products of bfloat16 pairs")

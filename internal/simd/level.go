@@ -14,6 +14,7 @@ var (
 	chosen = best                // the level in use
 	level  = kernelLevel(chosen) // of its kernels
 	pairs  = hasPairs(chosen)    // whether it multiplies pairs of bfloat16
+	tiles  = hasTiles(chosen)    // and on tiles
 	envErr error
 )
 
@@ -46,7 +47,7 @@ func Use(name string) (restore func(), err error) {
 	return func() {}, fmt.Errorf("simd: level %q, want one of %q on this processor", name, Levels())
 }
 
-func set(l int) { chosen, level, pairs = l, kernelLevel(l), hasPairs(l) }
+func set(l int) { chosen, level, pairs, tiles = l, kernelLevel(l), hasPairs(l), hasTiles(l) }
 
 // EnvError returns what was wrong with the environment variable GLIMPSE_SIMD, which
 // then had no effect, or nil.

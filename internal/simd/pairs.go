@@ -8,26 +8,37 @@ import (
 )
 
 // RoundsBF16 reports whether the level in use multiplies pairs of bfloat16, which is
-// where the Rounded products differ from the others.
+// where products by [Pairs] differ from the others.
 func RoundsBF16() bool { return pairs }
 
-// GemmNTBF16Rounded is [GemmNTBF16], but may round a to bfloat16 first, nearest with
-// ties to even, where the processor then multiplies more than twice as fast: if
-// [RoundsBF16], more than 16 rows, and even k and ldb. Products are still summed in
-// float32; numbers below 2⁻¹²⁶ count as 0.
-func GemmNTBF16Rounded(m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
-	checkGemmNT("GemmNTBF16Rounded", m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
-	multiply(product{nt: true, storage: bf16, rounded: pairs && m > maxDotRows && k%2 == 0 && ldb%2 == 0,
-		m: m, n: n, k: k, alpha: alpha, beta: beta,
-		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: ldb, c: unsafe.SliceData(c), ldc: ldc})
-}
+// SplitsBF16 reports whether it does so for [Split], too.
+func SplitsBF16() bool { return tiles }
 
-// GemmNNBF16Rounded is to [GemmNNBF16] what [GemmNTBF16Rounded] is to [GemmNTBF16].
-func GemmNNBF16Rounded(m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
-	checkGemmNN("GemmNNBF16Rounded", m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
-	multiply(product{storage: bf16, rounded: pairs && m > maxDotRows && k%2 == 0,
-		m: m, n: n, k: k, alpha: alpha, beta: beta,
-		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: ldb, c: unsafe.SliceData(c), ldc: ldc})
+// Pairs says what a product with b of bfloat16 may make of a to multiply pairs of bfloat16, where the processor does so more than
+// twice as fast ([RoundsBF16]): of more than 16 rows, and for a·bᵀ of even k and ldb. Products are still summed in float32;
+// numbers below 2⁻¹²⁶ count as 0.
+type Pairs uint8
+
+const (
+	// Exact leaves a in float32.
+	Exact Pairs = iota
+	// Split makes two bfloat16 of each number of a, whose sum it nearly is, at level amx and where b is not of blocks: a product is
+	// off by 2⁻¹⁶ of itself at most. Numbers that are not finite, or next to the largest, give NaN.
+	Split
+	// Rounded rounds a to bfloat16, nearest with ties to even.
+	Rounded
+)
+
+// paired is p by pairs, where how allows and the processor has them.
+func (p product) paired(how Pairs) product {
+	switch {
+	case !pairs || p.m <= maxDotRows || p.nt && (p.k%2 == 1 || p.ldb%2 == 1):
+	case how == Rounded:
+		p.terms = 1
+	case how == Split && tiles && p.blocks == nil:
+		p.terms = 2 // high·b + low·b
+	}
+	return p
 }
 
 const (
@@ -40,7 +51,8 @@ const (
 	narrowRows = 16
 )
 
-// narrowed is a in bfloat16, cut along k into parts [m, stride] of up to depth pairs.
+// narrowed is a in bfloat16, cut along k into parts [m, stride] of up to depth pairs: the numbers, or their
+// higher and their lower parts.
 type narrowed struct {
 	data          *float32 // of two bfloat16 each
 	depth, stride int
@@ -52,9 +64,9 @@ var narrows = sync.Pool{New: func() any { return new(narrowed) }}
 // layout sizes a for the shape of p.
 func (a *narrowed) layout(p *product) {
 	all := p.k / 2
-	a.depth = blockSize(all, blocks(all, maxPairs), max(8, pairsUnit()))
+	a.depth = blockSize(all, blocks(all, maxPairs/p.terms/16*16), max(8, pairsUnit()))
 	// Rows of a tile must not share cache sets.
-	a.stride = (a.depth+15)&^15 + 16
+	a.stride = (p.terms*a.depth+15)&^15 + 16
 	if n := (blocks(all, a.depth)*p.m+tileRows)*a.stride + 16; n > len(a.memory) {
 		a.memory = make([]float32, n)
 		a.data = aligned(&a.memory[0])
@@ -66,12 +78,21 @@ func (a *narrowed) part(m, i, k int) *float32 {
 	return offset(a.data, (k/a.depth*m+i)*a.stride)
 }
 
+// filled is the pairs that some are filled up to with zeros.
+func filled(pairs int) int { return blockSize(pairs, 1, pairsUnit()) }
+
 // narrowTask converts some rows of a.
 func (p *product) narrowTask(task int) {
 	for i := task * narrowRows; i < min(p.m, (task+1)*narrowRows); i++ {
 		for k := 0; k < p.k/2; k += p.narrow.depth {
-			pairs, row := min(p.k/2-k, p.narrow.depth), p.narrow.part(p.m, i, k)
-			narrowRow(row, p.blockOfA(i, 2*k), 2*pairs)
+			pairs, row, from := min(p.k/2-k, p.narrow.depth), p.narrow.part(p.m, i, k), p.blockOfA(i, 2*k)
+			if p.terms == 1 {
+				narrowRow(row, from, 2*pairs)
+			} else {
+				low := offset(row, filled(pairs))
+				splitRow(row, low, from, 2*pairs)
+				fillUp(low, pairs, 1)
+			}
 			fillUp(row, pairs, 1)
 		}
 	}
@@ -79,13 +100,13 @@ func (p *product) narrowTask(task int) {
 
 // fillUp puts zeros behind some depths of the given width, up to what is multiplied at once.
 func fillUp(x *float32, depths, width int) {
-	if more := blockSize(depths, 1, pairsUnit()) - depths; more > 0 {
+	if more := filled(depths) - depths; more > 0 {
 		clear(unsafe.Slice(offset(x, depths*width), more*width))
 	}
 }
 
-// multiplyRounded computes p through bfloat16 pairs.
-func (j *job) multiplyRounded(tasks int) {
+// multiplyPaired computes p through bfloat16 pairs.
+func (j *job) multiplyPaired(tasks int) {
 	p := &j.product
 	p.narrow = narrows.Get().(*narrowed)
 	p.narrow.layout(p)
@@ -100,8 +121,8 @@ func (j *job) multiplyRounded(tasks int) {
 	narrows.Put(p.narrow)
 }
 
-// roundedBlock is block for bfloat16 pairs.
-func (p *product) roundedBlock(i0, i1, j0, j1 int) {
+// pairedBlock is block for bfloat16 pairs.
+func (p *product) pairedBlock(i0, i1, j0, j1 int) {
 	s := p.scratch()
 	defer scratches.Put(s)
 	a := p.narrow
@@ -116,7 +137,10 @@ func (p *product) roundedBlock(i0, i1, j0, j1 int) {
 			b, ldb := p.weights(s, i, at, rows, columns)
 			packPairs(p.nt, s.panel, b, ldb, width, depth)
 			fillUp(s.panel, depth, maxColumns)
-			multiplyPairs(i1-i0, width, depth, p.alpha, a.part(p.m, i0, k), a.stride, s.panel, beta, offset(p.c, i0*p.ldc+j), p.ldc)
+			if n := filled(depth) * maxColumns; p.terms == 2 {
+				copy(unsafe.Slice(offset(s.panel, n), n), unsafe.Slice(s.panel, n))
+			}
+			multiplyPairs(i1-i0, width, p.terms*filled(depth), p.alpha, a.part(p.m, i0, k), a.stride, s.panel, beta, offset(p.c, i0*p.ldc+j), p.ldc)
 		}
 	}
 }

@@ -88,8 +88,8 @@ func BenchmarkAgainstBLAS(b *testing.B) {
 			h := make([]uint16, len(w))
 			NarrowBF16(h, w)
 			ours := func() { GemmNT(s.m, s.n, s.k, 1, x, s.k, w, s.k, 0, y, s.n) }
-			rounded := func() { GemmNTBF16Rounded(s.m, s.n, s.k, 1, x, s.k, h, s.k, 0, y, s.n) }
-			half := func() { GemmNTBF16(s.m, s.n, s.k, 1, x, s.k, h, s.k, 0, y, s.n) }
+			rounded := func() { GemmNTBF16(Rounded, s.m, s.n, s.k, 1, x, s.k, h, s.k, 0, y, s.n) }
+			half := func() { GemmNTBF16(Exact, s.m, s.n, s.k, 1, x, s.k, h, s.k, 0, y, s.n) }
 			times := max(1, int(1e9/(float64(s.m)*float64(s.n)*float64(s.k))))
 			timed := func(f func()) float64 {
 				for began := time.Now(); time.Since(began) < warmUp; {
@@ -147,7 +147,7 @@ func BenchmarkDecodeBandwidth(b *testing.B) {
 			var products, streams, ratios []float64
 			for b.Loop() {
 				start := benchclock.Now()
-				GemmNTBF16(m, n, k, 1, x, k, h, k, 0, y, n)
+				GemmNTBF16(Exact, m, n, k, 1, x, k, h, k, 0, y, n)
 				product := (benchclock.Now() - start).Seconds()
 				start = benchclock.Now()
 				stream()

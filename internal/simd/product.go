@@ -70,7 +70,7 @@ const (
 // nt. Its operands have been checked: the pointers are valid for the shapes.
 type product struct {
 	nt, tn      bool
-	rounded     bool // a is rounded to bfloat16
+	terms       int  // products of bfloat16 pairs that stand for one: 1 where a is rounded, 2 or 3 where it is split; 0: there are no pairs
 	inBlocks    bool // b is read as it is, in blocks
 	storage     storage
 	blocks      *Blocks // how b is stored, if not as storage, which its elements are rounded to
@@ -86,7 +86,7 @@ type product struct {
 
 	rows, columns int // of a block: the part of c that is one task
 	columnBlocks  int
-	narrow        *narrowed  // a, if rounded
+	narrow        *narrowed  // a, if of pairs
 	quantised     *quantised // a, if it is multiplied by integers
 }
 
@@ -114,17 +114,28 @@ func multiply(p product) {
 		}
 		return
 	}
+	if p.terms > 0 && p.k%2 == 1 { // the last depth has none to pair with
+		last, row := p, p.ldb*p.storage.size()
+		if f := p.blocks; f != nil {
+			row = p.ldb / f.Elems * f.Bytes
+		}
+		p.k--
+		last.terms, last.k, last.beta, last.a, last.b = 0, 1, 1, p.blockOfA(0, p.k), unsafe.Add(p.b, p.k*row)
+		multiply(p)
+		multiply(last)
+		return
+	}
 	p.level = level
 	tasks := p.split()
-	if tasks == 1 && !p.rounded && !p.inBlocks {
+	if tasks == 1 && p.terms == 0 && !p.inBlocks {
 		p.block(0, p.m, 0, p.n)
 		return
 	}
 	j := jobs.Get().(*job)
 	j.product = p
 	switch {
-	case p.rounded:
-		j.multiplyRounded(tasks)
+	case p.terms > 0:
+		j.multiplyPaired(tasks)
 	case p.inBlocks:
 		j.multiplyBlocks(tasks)
 	default:
@@ -174,7 +185,7 @@ func (p *product) split() int {
 		fewest = maxRows // and widening as well
 	}
 	most := maxRows
-	if p.rounded {
+	if p.terms > 0 {
 		fewest, most = maxRoundedRows, maxRoundedRows
 	}
 	rowBlocks := int(math.Sqrt(float64(wanted)*float64(p.m)/float64(p.n)) + 0.5)
@@ -199,7 +210,7 @@ func blockSize(n, count, unit int) int { return blocks(blocks(n, unit), count) *
 // usesDots reports whether the product is made of dot products of rows.
 func (p *product) usesDots() bool {
 	switch {
-	case p.rounded || p.tn:
+	case p.terms > 0 || p.tn:
 		return false
 	case !p.nt: // b has to be transposed first
 		return p.n <= maxDotColumns && p.m > rowUnit
@@ -226,8 +237,8 @@ func (p *product) block(i0, i1, j0, j1 int) {
 	case p.usesDots():
 		p.turnedDots(i0, i1, j0, j1)
 		return
-	case p.rounded:
-		p.roundedBlock(i0, i1, j0, j1)
+	case p.terms > 0:
+		p.pairedBlock(i0, i1, j0, j1)
 		return
 	}
 	s := p.scratch()

@@ -107,6 +107,11 @@ func multiplyPairsAVX512BF16(m int, width int, pairs int, alpha float32, a *floa
 //go:noescape
 func narrowRowAVX512BF16(dst *float32, src *float32, n int)
 
+// splitRowAVX512BF16 writes src [n] to high as bfloat16, and what is left of each number to low.
+//
+//go:noescape
+func splitRowAVX512BF16(high *float32, low *float32, src *float32, n int)
+
 // packPairsAVX512BF16 copies bfloat16 b [2·pairs, width] to dst [pairs, 32], two of a column in one word.
 //
 //go:noescape

@@ -12461,6 +12461,68 @@ rest:
 	VZEROUPPER
 	RET
 
+// func splitRowAVX512BF16(high *float32, low *float32, src *float32, n int)
+// Requires: AVX, AVX512BW, AVX512F, BMI2
+TEXT ·splitRowAVX512BF16(SB), NOSPLIT, $0-32
+	MOVQ high+0(FP), AX
+	MOVQ low+8(FP), CX
+	MOVQ src+16(FP), DX
+	MOVQ n+24(FP), BX
+
+two:
+	SUBQ          $+32, BX
+	JLT           rest
+	VMOVUPS       (DX), Z0
+	VMOVUPS       64(DX), Z1
+	LONG          $+1215820386
+	WORD          $+53362
+	VMOVUPS       Z2, (AX)
+	VPMOVZXWD     Y2, Z3
+	VEXTRACTI64X4 $0x01, Z2, Y4
+	VPMOVZXWD     Y4, Z4
+	VPSLLD        $0x10, Z3, Z3
+	VSUBPS        Z3, Z0, Z0
+	VPSLLD        $0x10, Z4, Z4
+	VSUBPS        Z4, Z1, Z1
+	LONG          $+1215820386
+	WORD          $+53362
+	VMOVUPS       Z2, (CX)
+	ADDQ          $+128, DX
+	ADDQ          $+64, AX
+	ADDQ          $+64, CX
+	JMP           two
+
+rest:
+	ADDQ          $+32, BX
+	JZ            end
+	MOVQ          $-1, SI
+	BZHIQ         BX, SI, SI
+	KMOVW         SI, K1
+	SHRQ          $0x10, SI
+	KMOVW         SI, K2
+	MOVQ          $-1, SI
+	BZHIQ         BX, SI, SI
+	KMOVD         SI, K3
+	VMOVUPS.Z     (DX), K1, Z0
+	VMOVUPS.Z     64(DX), K2, Z1
+	LONG          $+1215820386
+	WORD          $+53362
+	VMOVDQU16     Z2, K3, (AX)
+	VPMOVZXWD     Y2, Z3
+	VEXTRACTI64X4 $0x01, Z2, Y4
+	VPMOVZXWD     Y4, Z4
+	VPSLLD        $0x10, Z3, Z3
+	VSUBPS        Z3, Z0, Z0
+	VPSLLD        $0x10, Z4, Z4
+	VSUBPS        Z4, Z1, Z1
+	LONG          $+1215820386
+	WORD          $+53362
+	VMOVDQU16     Z2, K3, (CX)
+
+end:
+	VZEROUPPER
+	RET
+
 // func packPairsAVX512BF16(dst *float32, b *byte, ldb int, width int, pairs int)
 // Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·packPairsAVX512BF16(SB), NOSPLIT, $0-40

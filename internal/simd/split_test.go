@@ -110,6 +110,7 @@ func (g *gemmCase) within(t *testing.T, got []float32, bound float64) {
 			sum += x
 			magnitude += math.Abs(x)
 		}
+		bound := bound + g.kind.off()
 		if x := float64(got[i*g.ldc+j]); !(math.Abs(x-sum) <= bound*magnitude) {
 			t.Fatalf("%v: c[%d, %d] = %v, want %v within %v", g, i, j, x, sum, bound*magnitude)
 		}
@@ -121,17 +122,17 @@ func (g *gemmCase) everyBlock(t *testing.T, want []float32) {
 	t.Helper()
 	p := g.product()
 	tasks := p.split()
-	if tasks == 1 || tasks*g.m*g.n > 1<<20 { // takes too long
+	if tasks == 1 || tasks*g.m*g.n > 1<<20 || p.terms > 0 && p.k%2 == 1 { // takes too long, or is two products
 		return
 	}
-	if p.rounded {
+	if p.terms > 0 {
 		p.narrow = new(narrowed)
 		p.narrow.layout(&p)
 		for task := range blocks(p.m, narrowRows) {
 			p.narrowTask(task)
 		}
 	}
-	if p.usesDots() || p.rounded || p.m <= maxRows { // no more rows fit in scratch memory
+	if p.usesDots() || p.terms > 0 || p.m <= maxRows { // no more rows fit in scratch memory
 		whole := slices.Clone(g.c)
 		p.c = unsafe.SliceData(whole)
 		p.block(0, p.m, 0, p.n)
@@ -174,8 +175,7 @@ func (g *gemmCase) product() product {
 	if g.kind.s != f32 {
 		p.b = unsafe.Pointer(unsafe.SliceData(g.h))
 	}
-	p.rounded = g.kind.rounds() && pairs && g.m > maxDotRows && g.k%2 == 0 && (!g.kind.nt || g.ldb%2 == 0)
-	return p
+	return p.paired(g.kind.how())
 }
 
 // TestFewRowsAndColumns: every product of up to 20 rows and columns that is deep enough

@@ -50,14 +50,14 @@ func BenchmarkStream(b *testing.B) {
 				})
 			}
 			n := len(half) / k
-			run("bf16", n, func(x, y []float32) { GemmNTBF16(m, n, k, 1, x, k, half, k, 0, y, n) })
+			run("bf16", n, func(x, y []float32) { GemmNTBF16(Exact, m, n, k, 1, x, k, half, k, 0, y, n) })
 			for i := range blockSizes {
 				f := &blockSizes[i]
 				if k%f.Elems > 0 {
 					continue
 				}
 				n := size / (k / f.Elems * f.Bytes)
-				run(f.name, n, func(x, y []float32) { GemmNTBlocks(m, n, k, 1, x, k, &f.Blocks, blocks, false, 0, y, n) })
+				run(f.name, n, func(x, y []float32) { GemmNTBlocks(m, n, k, 1, x, k, &f.Blocks, blocks, Exact, 0, y, n) })
 			}
 		}
 	}
@@ -80,24 +80,21 @@ func BenchmarkPrompt(b *testing.B) {
 				b.ReportMetric(2*n*k*float64(m)*float64(b.N)/(benchclock.Now()-start).Seconds()/1e9, "GFLOP/s")
 			})
 		}
-		for _, rounded := range []bool{false, true} {
-			if rounded && !RoundsBF16() {
+		for how, suffix := range []string{Exact: "", Split: "/split", Rounded: "/rounded"} {
+			how := Pairs(how)
+			if how != Exact && !RoundsBF16() || how == Split && !tiles {
 				continue
 			}
-			suffix, nt, nn := "", GemmNTBF16, GemmNNBF16
-			if rounded {
-				suffix, nt, nn = "/rounded", GemmNTBF16Rounded, GemmNNBF16Rounded
-			}
-			run("NT/bf16"+suffix, func(i int) { nt(m, n, k, 1, x, k, half[i*n*k:], k, 0, y, n) })
-			run("NN/bf16"+suffix, func(i int) { nn(m, n, k, 1, x, k, half[i*n*k:], n, 0, y, n) })
+			run("NT/bf16"+suffix, func(i int) { GemmNTBF16(how, m, n, k, 1, x, k, half[i*n*k:], k, 0, y, n) })
+			run("NN/bf16"+suffix, func(i int) { GemmNNBF16(how, m, n, k, 1, x, k, half[i*n*k:], n, 0, y, n) })
 			for i := range blockSizes {
 				f := &blockSizes[i]
 				size := n * k / f.Elems * f.Bytes
 				run("NT/"+f.name+suffix, func(i int) {
-					GemmNTBlocks(m, n, k, 1, x, k, &f.Blocks, blocks[i*size:(i+1)*size], rounded, 0, y, n)
+					GemmNTBlocks(m, n, k, 1, x, k, &f.Blocks, blocks[i*size:(i+1)*size], how, 0, y, n)
 				})
 				run("NN/"+f.name+suffix, func(i int) {
-					GemmNNBlocks(m, n, k, 1, x, k, &f.Blocks, blocks[i*size:(i+1)*size], rounded, 0, y, n)
+					GemmNNBlocks(m, n, k, 1, x, k, &f.Blocks, blocks[i*size:(i+1)*size], how, 0, y, n)
 				})
 			}
 		}

@@ -80,7 +80,7 @@ func (o *softmaxState) tile(s []float32, width int, visible func(i int) (from, t
 		if !o.started {
 			beta = 0
 		}
-		gemmNN(len(o.top), o.dim, width, 1, s, width, v, at, ldv, false, beta, o.acc, o.dim)
+		gemmNN(len(o.top), o.dim, width, 1, s, width, v, at, ldv, simd.Split, beta, o.acc, o.dim)
 	}
 	o.started = true
 }
@@ -142,7 +142,7 @@ func (b *cpu) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 			stack(q, a.Q.F32(), a, g, from, to, float32(a.Scale))
 			for c := first / tileEntries * tileEntries; c < entries; c += tileEntries {
 				n := min(tileEntries, entries-c)
-				gemmNT(queries, n, dim, 1, q, dim, a.Past[g].K, c*dim, dim, false, 0, logits, n)
+				gemmNT(queries, n, dim, 1, q, dim, a.Past[g].K, c*dim, dim, simd.Split, 0, logits, n)
 				state.tile(logits, n, func(i int) (int, int) {
 					first, last := a.Visible(g, from+i/group)
 					return within(first-c, last-c, n)
@@ -150,7 +150,7 @@ func (b *cpu) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 			}
 			if a.K != nil {
 				n := to // own pairs that any of the rows sees
-				gemmNT(queries, n, dim, 1, q, dim, a.K, g*dim, kvHeads*dim, false, 0, logits, n)
+				gemmNT(queries, n, dim, 1, q, dim, a.K, g*dim, kvHeads*dim, simd.Split, 0, logits, n)
 				state.tile(logits, n, func(i int) (int, int) { return a.VisibleOwn(from + i/group) }, a.V, g*dim, kvHeads*dim)
 			}
 			for i := range state.top {
@@ -221,7 +221,7 @@ func (b *cpu) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
 					copy(d, a.Q.F32()[(r*heads+h)*dim:][:dim])
 					simd.Scale(float32(a.Scale), d)
 				}
-				gemmNT(to-from, n, dim, 1, q, dim, a.Past[g].K, c*dim, dim, false, 0, logits, n)
+				gemmNT(to-from, n, dim, 1, q, dim, a.Past[g].K, c*dim, dim, simd.Split, 0, logits, n)
 				// Log-sum-exp down the columns, continued from the tiles before.
 				copy(tileTop, top)
 				for r := from; r < to; r++ {
@@ -289,12 +289,12 @@ func (b *cpu) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out, 
 			stack(q, a.Q.F32(), a, g, 0, rows, float32(a.Scale))
 			kept := keptLogits(a.Kept, a, g)
 			if kept == nil {
-				gemmNT(queries, n, dim, 1, q, dim, K, 0, dim, false, 0, dS, n)
+				gemmNT(queries, n, dim, 1, q, dim, K, 0, dim, simd.Exact, 0, dS, n)
 			}
 			simd.GemmNT(queries, rows, dim, 1, q, dim, KOwn, kvHeads*dim, 0, dSOwn, rows)
 			if dOut != nil {
 				stack(dO, dOut.F32(), a, g, 0, rows, 1)
-				gemmNT(queries, n, dim, 1, dO, dim, a.Past[g].V, 0, dim, false, 0, dP, n)
+				gemmNT(queries, n, dim, 1, dO, dim, a.Past[g].V, 0, dim, simd.Exact, 0, dP, n)
 				simd.GemmNT(queries, rows, dim, 1, dO, dim, a.V.F32()[g*dim:], kvHeads*dim, 0, dPOwn, rows)
 			}
 			for i := range queries {
@@ -364,7 +364,7 @@ func (b *cpu) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out, 
 				}
 				dSOwn = dPOwn
 			}
-			gemmNN(queries, dim, n, float32(a.Scale), dS, n, K, 0, dim, false, 0, dQ, dim)
+			gemmNN(queries, dim, n, float32(a.Scale), dS, n, K, 0, dim, simd.Exact, 0, dQ, dim)
 			simd.GemmNN(queries, dim, rows, float32(a.Scale), dSOwn, rows, KOwn, kvHeads*dim, 1, dQ, dim)
 			unstack(dq.F32(), dQ, a, g, 0, rows)
 			simd.GemmTN(rows, dim, queries, 1, dSOwn, rows, q, dim, 0, own, dim)

@@ -67,11 +67,7 @@ func (b *cpu) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 	kernels.CheckLinear(y, x, w, bias)
 	m, k, n := x.Dim0(), x.Width(), w.Dim0()
 	Y, X, al, be := y.F32(), x.F32(), float32(alpha), float32(beta)
-	if rounded := w.Len() >= roundedWeights; rounded && w.DType == kernels.BF16 {
-		simd.GemmNTBF16Rounded(m, n, k, al, X, k, w.U16(), k, be, Y, n)
-	} else {
-		gemmNT(m, n, k, al, X, k, w, 0, k, rounded, be, Y, n)
-	}
+	gemmNT(m, n, k, al, X, k, w, 0, k, pairsOf(w), be, Y, n)
 	if bias != nil {
 		for i := range m {
 			simd.Add(Y[i*n:][:n], Y[i*n:][:n], bias.F32())
@@ -83,21 +79,25 @@ func (b *cpu) MatMul(c, a, w *kernels.Tensor, alpha, beta float64) {
 	m, k, n := a.Dim0(), a.Width(), w.Width()
 	kernels.CheckProduct("MatMul", c, m, n, k, w.Dim0())
 	C, A, al, be := c.F32(), a.F32(), float32(alpha), float32(beta)
-	if rounded := w.Len() >= roundedWeights; rounded && w.DType == kernels.BF16 {
-		simd.GemmNNBF16Rounded(m, n, k, al, A, k, w.U16(), n, be, C, n)
-	} else {
-		gemmNN(m, n, k, al, A, k, w, 0, n, rounded, be, C, n)
+	gemmNN(m, n, k, al, A, k, w, 0, n, pairsOf(w), be, C, n)
+}
+
+// pairsOf is what products with weights may make of their numbers.
+func pairsOf(w *kernels.Tensor) simd.Pairs {
+	if w.Len() >= roundedWeights {
+		return simd.Rounded
 	}
+	return simd.Exact
 }
 
 // gemmNT is simd.GemmNT of what is stored in b from an element on, in any type: of blocks, rows that
 // follow each other, for which a may be rounded.
-func gemmNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, at, ldb int, rounded bool, beta float32, c []float32, ldc int) {
+func gemmNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, at, ldb int, how simd.Pairs, beta float32, c []float32, ldc int) {
 	switch b.DType {
 	case kernels.F32:
 		simd.GemmNT(m, n, k, alpha, a, lda, b.F32()[at:], ldb, beta, c, ldc)
 	case kernels.BF16:
-		simd.GemmNTBF16(m, n, k, alpha, a, lda, b.U16()[at:], ldb, beta, c, ldc)
+		simd.GemmNTBF16(how, m, n, k, alpha, a, lda, b.U16()[at:], ldb, beta, c, ldc)
 	case kernels.F16:
 		simd.GemmNTF16(m, n, k, alpha, a, lda, b.U16()[at:], ldb, beta, c, ldc)
 	case kernels.KIVIKeys, kernels.KIVIValues:
@@ -108,21 +108,21 @@ func gemmNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor,
 			panic("kernels: product with rows of blocks that are apart")
 		}
 		if order := b.Order(); order != nil {
-			orderedNT(m, n, k, alpha, a, lda, f, blocks, order, rounded, beta, c, ldc)
+			orderedNT(m, n, k, alpha, a, lda, f, blocks, order, how, beta, c, ldc)
 			return
 		}
-		simd.GemmNTBlocks(m, n, k, alpha, a, lda, &f.Blocks, blocks[b.DType.Bytes(at):], rounded, beta, c, ldc)
+		simd.GemmNTBlocks(m, n, k, alpha, a, lda, &f.Blocks, blocks[b.DType.Bytes(at):], how, beta, c, ldc)
 	}
 }
 
 // gemmNN is simd.GemmNN of what is stored in b from an element on, in any type: of blocks, rows that
 // follow each other, for which a may be rounded.
-func gemmNN(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, at, ldb int, rounded bool, beta float32, c []float32, ldc int) {
+func gemmNN(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, at, ldb int, how simd.Pairs, beta float32, c []float32, ldc int) {
 	switch b.DType {
 	case kernels.F32:
 		simd.GemmNN(m, n, k, alpha, a, lda, b.F32()[at:], ldb, beta, c, ldc)
 	case kernels.BF16:
-		simd.GemmNNBF16(m, n, k, alpha, a, lda, b.U16()[at:], ldb, beta, c, ldc)
+		simd.GemmNNBF16(how, m, n, k, alpha, a, lda, b.U16()[at:], ldb, beta, c, ldc)
 	case kernels.F16:
 		simd.GemmNNF16(m, n, k, alpha, a, lda, b.U16()[at:], ldb, beta, c, ldc)
 	case kernels.KIVIKeys, kernels.KIVIValues:
@@ -133,10 +133,10 @@ func gemmNN(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor,
 			panic("kernels: product with rows of blocks that are apart")
 		}
 		if order := b.Order(); order != nil {
-			orderedNN(m, n, k, alpha, a, lda, f, blocks, order, rounded, beta, c, ldc)
+			orderedNN(m, n, k, alpha, a, lda, f, blocks, order, how, beta, c, ldc)
 			return
 		}
-		simd.GemmNNBlocks(m, n, k, alpha, a, lda, &f.Blocks, blocks[b.DType.Bytes(at):], rounded, beta, c, ldc)
+		simd.GemmNNBlocks(m, n, k, alpha, a, lda, &f.Blocks, blocks[b.DType.Bytes(at):], how, beta, c, ldc)
 	}
 }
 

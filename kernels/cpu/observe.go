@@ -50,7 +50,7 @@ func observeHead(out, lse, logScore *kernels.Tensor, a *kernels.Attend, g int, s
 	}
 	inverse := s.take(queries) // of the softmax sums
 	stack(q, a.Q.F32(), a, g, 0, rows, float32(a.Scale))
-	gemmNT(queries, n, dim, 1, q, dim, a.Past[g].K, 0, dim, false, 0, logits, n)
+	gemmNT(queries, n, dim, 1, q, dim, a.Past[g].K, 0, dim, simd.Exact, 0, logits, n)
 	if a.K != nil {
 		simd.GemmNT(queries, rows, dim, 1, q, dim, a.K.F32()[g*dim:], kvHeads*dim, 0, own, rows)
 	}
@@ -80,7 +80,7 @@ func observeHead(out, lse, logScore *kernels.Tensor, a *kernels.Attend, g int, s
 	}
 	if out != nil {
 		acc := q // the queries have been used
-		gemmNN(queries, dim, n, 1, p, n, a.Past[g].V, 0, dim, false, 0, acc, dim)
+		gemmNN(queries, dim, n, 1, p, n, a.Past[g].V, 0, dim, simd.Exact, 0, acc, dim)
 		if a.K != nil {
 			simd.GemmNN(queries, dim, rows, 1, own, rows, a.V.F32()[g*dim:], kvHeads*dim, 1, acc, dim)
 		}

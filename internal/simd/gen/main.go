@@ -34,6 +34,7 @@ func main() {
 	if *part == "product" {
 		multiplyPairs()
 		narrowRow()
+		splitRow()
 		packPairs()
 	}
 	Generate()

@@ -21,14 +21,16 @@ var zmm = []reg.VecPhysical{
 	reg.Z24, reg.Z25, reg.Z26, reg.Z27, reg.Z28, reg.Z29, reg.Z30, reg.Z31,
 }
 
-// evex emits an instruction EVEX.512.F3.0F38.W0 on registers. The prefix holds the
-// upper bits of register numbers inverted.
-func evex(opcode byte, to, first, second int) {
+// evex emits an instruction EVEX.512.F3.0F38.W0 on registers.
+func evex(opcode byte, to, first, second int) { evexWith(2, opcode, to, first, second) }
+
+// evexWith emits one of another prefix: 2 is F3, 3 is F2. It holds the upper bits of register numbers inverted.
+func evexWith(prefix, opcode byte, to, first, second int) {
 	not := func(register, bit, at int) byte { return byte(^register>>bit&1) << at }
 	code := []byte{
 		0x62,
 		not(to, 3, 7) | not(second, 4, 6) | not(second, 3, 5) | not(to, 4, 4) | 2,
-		byte(^first&15)<<3 | 4 | 2,
+		byte(^first&15)<<3 | 4 | prefix,
 		0x40 | not(first, 4, 3),
 		opcode,
 		byte(0xc0 | to&7<<3 | second&7),
@@ -169,6 +171,51 @@ func narrowRow() {
 		narrow(i, i)
 		VMOVDQU16(zmm[i].AsY(), m.k, half(i))
 	}
+	end()
+}
+
+// narrowTwo converts two registers to bfloat16, those of the first in the lower half (VCVTNE2PS2BF16).
+func narrowTwo(to, first, second int) { evexWith(3, 0x72, to, second, first) }
+
+// splitRow writes a row of a as two of bfloat16 whose sum it nearly is, two vectors at a time.
+func splitRow() {
+	v := avx512
+	function("splitRowAVX512BF16", "func(high, low, src *float32, n int)",
+		"splitRowAVX512BF16 writes src [n] to high as bfloat16, and what is left of each number to low.")
+	high, low, src, n := pointer("high"), pointer("low"), pointer("src"), pointer("n")
+	split := func(load func(from Mem, j int), store func(to Mem)) {
+		for j := range 2 {
+			load(Mem{Base: src, Disp: j * v.bytes()}, j)
+		}
+		narrowTwo(2, 0, 1)
+		store(Mem{Base: high})
+		VPMOVZXWD(zmm[2].AsY(), zmm[3])
+		VEXTRACTI64X4(Imm(1), zmm[2], zmm[4].AsY())
+		VPMOVZXWD(zmm[4].AsY(), zmm[4])
+		for j := range 2 {
+			VPSLLD(Imm(16), zmm[3+j], zmm[3+j])
+			VSUBPS(zmm[3+j], zmm[j], zmm[j])
+		}
+		narrowTwo(2, 0, 1)
+		store(Mem{Base: low})
+	}
+	Label("two")
+	SUBQ(I32(2*v.lanes), n)
+	JLT(LabelRef("rest"))
+	split(func(from Mem, j int) { VMOVUPS(from, zmm[j]) }, func(to Mem) { VMOVUPS(zmm[2], to) })
+	ADDQ(I32(2*v.bytes()), src)
+	ADDQ(I32(v.bytes()), high)
+	ADDQ(I32(v.bytes()), low)
+	JMP(LabelRef("two"))
+	Label("rest")
+	ADDQ(I32(2*v.lanes), n)
+	JZ(LabelRef("end"))
+	tail, words, both := v.masks(n, 2), GP64(), K()
+	MOVQ(I32(-1), words)
+	BZHIQ(n, words, words)
+	KMOVD(words.As32(), both)
+	split(func(from Mem, j int) { VMOVUPS_Z(from, tail[j].k, zmm[j]) }, func(to Mem) { VMOVDQU16(zmm[2], both, to) })
+	Label("end")
 	end()
 }
 
