@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -521,6 +522,7 @@ func TestBlocksDoNotAllocate(t *testing.T) {
 	if RaceEnabled {
 		t.Skip("the race detector empties pools at random")
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which empties them, too
 	blockLevels(t, func(t *testing.T, f *blockFormat) {
 		r := NewRand(61)
 		for _, nn := range []bool{false, true} {
