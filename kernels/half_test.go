@@ -20,7 +20,7 @@ func TestHalfCaches(t *testing.T) {
 	}
 	for _, name := range names {
 		d := kernelstest.Open(t, name)
-		for _, s := range append(slices.Clone(kernelstest.AttendShapes), kernelstest.RandomShapes(6)...) {
+		for _, s := range slices.Concat(kernelstest.AttendShapes, kernelstest.BoundedShapes, kernelstest.RandomShapes(6)) {
 			draw := func(bf16 bool) (values [][]float64) {
 				rng := rand.New(rand.NewPCG(5, 6))
 				a := kernelstest.Halved(d, s.Attend(d, rng), bf16)

@@ -42,10 +42,10 @@ func hasHopper(major, minor int) bool {
 	return major == 9 && minor == 0 && cu.Version() >= 12000
 }
 
-// hopperFits tells whether the kernels for Hopper compute t.
+// hopperFits tells whether the kernels for Hopper compute t, whose logits they do not bound.
 func (t *attention) hopperFits(out cu.DevicePtr) bool {
 	_, ok := hopperKernels[t.dim]
-	if !ok || !t.b.sm90a || out == 0 || out%8 != 0 || t.q%16 != 0 || t.scale <= 0 {
+	if !ok || !t.b.sm90a || out == 0 || out%8 != 0 || t.q%16 != 0 || t.scale <= 0 || t.cap > 0 {
 		return false
 	}
 	for _, h := range t.past {

@@ -38,11 +38,8 @@ type Output struct {
 // ConformanceCases are all cases of all operations.
 func ConformanceCases() []Conformance {
 	return slices.Concat(ProductCases(productShapes), BlockCases(), ElementCases(lengths, rowShapes, ropeShapes), LearningCases(lossShapes, lengths),
-		AttentionCases(slices.Concat(AttendShapes, RandomShapes(25))), composedCases())
+		AttentionCases(slices.Concat(AttendShapes, BoundedShapes, RandomShapes(25))), composedCases())
 }
-
-// HostCases are those that backends on host memory have besides: what no device computes yet.
-func HostCases() []Conformance { return AttentionCases(BoundedShapes) }
 
 // Device makes the tensors of one backend.
 type Device struct{ B kernels.Backend }
@@ -183,13 +180,6 @@ func Conform(t *testing.T, names ...string) {
 	for _, c := range ConformanceCases() {
 		byOp[c.Op] = append(byOp[c.Op], c)
 	}
-	host := make(map[string]int) // of byOp, the first for host memory alone
-	for op := range byOp {
-		host[op] = len(byOp[op])
-	}
-	for _, c := range HostCases() {
-		byOp[c.Op] = append(byOp[c.Op], c)
-	}
 	type key struct {
 		op string
 		i  int
@@ -200,7 +190,7 @@ func Conform(t *testing.T, names ...string) {
 			t.Run(name+"/"+op, func(t *testing.T) {
 				d := Open(t, name)
 				for i, c := range byOp[op] {
-					if testing.Short() && i%4 > 0 || i >= host[op] && d.B.OwnMemory() {
+					if testing.Short() && i%4 > 0 {
 						continue
 					}
 					want, ok := wanted[key{op, i}]
