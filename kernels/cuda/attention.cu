@@ -83,25 +83,25 @@ static __device__ __forceinline__ void attend_rows(float *part_max, float *part_
 	}
 }
 
-#define ATTEND_ROWS(name, T, N)                                                                                                          \
-	extern "C" __global__ void __launch_bounds__(WARPS * 32, 4)                                                                           \
-	name(float *part_max, float *part_sum, float *part_out, const float *q, const Past<T> *past, const float *k_own, const float *v_own, \
-	     const int *from_past, const int *own_from, int rows, int heads, int kv_heads, int dim, int chunk, float scale) {                \
+#define ATTEND_ROWS(name, T, N)                                                                                                                          \
+	extern "C" __global__ void __launch_bounds__(WARPS * 32, 4)                                                                                          \
+	name(float *part_max, float *part_sum, float *part_out, const float *q, const Past<T> *past, const float *k_own, const float *v_own,                 \
+	     const int *from_past, const int *own_from, int rows, int heads, int kv_heads, int dim, int chunk, float scale) {                                \
 		attend_rows<T, N, false>(part_max, part_sum, part_out, q, past, k_own, v_own, from_past, own_from, rows, heads, kv_heads, dim, chunk, scale, 0); \
-	}                                                                                                                                    \
+	}                                                                                                                                                    \
 	HOST_KERNEL(name)
-#define ATTEND_ROWS_CAPPED(name, T, N)                                                                                                   \
-	extern "C" __global__ void __launch_bounds__(WARPS * 32, 3)                                                                           \
-	name(float *part_max, float *part_sum, float *part_out, const float *q, const Past<T> *past, const float *k_own, const float *v_own, \
-	     const int *from_past, const int *own_from, int rows, int heads, int kv_heads, int dim, int chunk, float scale, float cap) {     \
+#define ATTEND_ROWS_CAPPED(name, T, N)                                                                                                                    \
+	extern "C" __global__ void __launch_bounds__(WARPS * 32, 3)                                                                                           \
+	name(float *part_max, float *part_sum, float *part_out, const float *q, const Past<T> *past, const float *k_own, const float *v_own,                  \
+	     const int *from_past, const int *own_from, int rows, int heads, int kv_heads, int dim, int chunk, float scale, float cap) {                      \
 		attend_rows<T, N, true>(part_max, part_sum, part_out, q, past, k_own, v_own, from_past, own_from, rows, heads, kv_heads, dim, chunk, scale, cap); \
-	}                                                                                                                                    \
+	}                                                                                                                                                     \
 	HOST_KERNEL(name)
 ATTEND_ROWS(attend_rows_f32_4, float, 4)
 ATTEND_ROWS(attend_rows_f32_8, float, 8)
 ATTEND_ROWS(attend_rows_bf16_8, __nv_bfloat16, 8)
-ATTEND_ROWS_CAPPED(attend_rows_capped_f32, float, 8)
-ATTEND_ROWS_CAPPED(attend_rows_capped_bf16, __nv_bfloat16, 8)
+ATTEND_ROWS_CAPPED(attend_rows_capped_f32_8, float, 8)
+ATTEND_ROWS_CAPPED(attend_rows_capped_bf16_8, __nv_bfloat16, 8)
 
 // Merges the splits in order: one warp per query head h and row r, which are block
 // h·rows + r. out [rows, heads, dim] and lse [heads, rows] may be null.
@@ -171,19 +171,19 @@ static __device__ __forceinline__ void observe_rows(float *log_score, const floa
 		if (column < head.entries) log_score[(size_t)h * width + column] = sum > 0 ? top + logf(sum) - logf((float)rows) : -INFINITY;
 	}
 }
-#define OBSERVE_ROWS(name, T)                                                                                                   \
-	extern "C" __global__ void __launch_bounds__(WARPS * 32, 4)                                                                  \
-	name(float *log_score, const float *lse, const float *q, const Past<T> *past, const int *from_past, int own, int rows,      \
-	     int heads, int kv_heads, int dim, int width, float scale) {                                                            \
-		observe_rows<T, false>(log_score, lse, q, past, from_past, own, rows, heads, kv_heads, dim, width, scale, 0);           \
-	}                                                                                                                           \
+#define OBSERVE_ROWS(name, T)                                                                                              \
+	extern "C" __global__ void __launch_bounds__(WARPS * 32, 4)                                                            \
+	name(float *log_score, const float *lse, const float *q, const Past<T> *past, const int *from_past, int own, int rows, \
+	     int heads, int kv_heads, int dim, int width, float scale) {                                                       \
+		observe_rows<T, false>(log_score, lse, q, past, from_past, own, rows, heads, kv_heads, dim, width, scale, 0);      \
+	}                                                                                                                      \
 	HOST_KERNEL(name)
-#define OBSERVE_ROWS_CAPPED(name, T)                                                                                            \
-	extern "C" __global__ void __launch_bounds__(WARPS * 32, 4)                                                                  \
-	name(float *log_score, const float *lse, const float *q, const Past<T> *past, const int *from_past, int own, int rows,      \
-	     int heads, int kv_heads, int dim, int width, float scale, float cap) {                                                 \
-		observe_rows<T, true>(log_score, lse, q, past, from_past, own, rows, heads, kv_heads, dim, width, scale, cap);          \
-	}                                                                                                                           \
+#define OBSERVE_ROWS_CAPPED(name, T)                                                                                       \
+	extern "C" __global__ void __launch_bounds__(WARPS * 32, 4)                                                            \
+	name(float *log_score, const float *lse, const float *q, const Past<T> *past, const int *from_past, int own, int rows, \
+	     int heads, int kv_heads, int dim, int width, float scale, float cap) {                                            \
+		observe_rows<T, true>(log_score, lse, q, past, from_past, own, rows, heads, kv_heads, dim, width, scale, cap);     \
+	}                                                                                                                      \
 	HOST_KERNEL(name)
 OBSERVE_ROWS(observe_rows_f32, float)
 OBSERVE_ROWS(observe_rows_bf16, __nv_bfloat16)

@@ -14,7 +14,7 @@ import (
 
 var _ = kernelsOf("attention",
 	"attend_merge", "attend_sinks", "observe_rows_f32", "observe_rows_bf16", "attend_rows_f32_4", "attend_rows_f32_8", "attend_rows_bf16_8",
-	"attend_rows_capped_f32", "attend_rows_capped_bf16", "observe_rows_capped_f32", "observe_rows_capped_bf16",
+	"attend_rows_capped_f32_8", "attend_rows_capped_bf16_8", "observe_rows_capped_f32", "observe_rows_capped_bf16",
 )
 
 var _ = kernelsOf("attention_mma",
@@ -23,7 +23,10 @@ var _ = kernelsOf("attention_mma",
 
 const familyPrefillMMA family = "prefill_mma"
 
-var _ = addFamily(familyPrefillMMA, "attention of any rows", []string{"attend_mma_"}, func(p *probe) { checkPrompt(p, 40, 4, 75) })
+var _ = addFamily(familyPrefillMMA, "attention of any rows", []string{"attend_mma_"}, func(p *probe) {
+	checkPrompt(p, 40, 4, 75, 0)
+	checkPrompt(p, 40, 4, 75, 2)
+})
 
 // As in attention.h.
 const (
@@ -211,7 +214,7 @@ func (t *attention) attendEntries(out, lse cu.DevicePtr) {
 	if out != 0 {
 		outs = t.floats(splits * total * t.dim)
 	}
-	t.launchBounded("attend_rows"+t.suffix, "attend_rows_capped"+t.kind(), grid, attendThreads, t.tileBytes(1, 1, 1), tops, sums, outs, t.q, t.pastAt, t.k, t.v, t.fromPast, t.ownFrom,
+	t.launchBounded("attend_rows"+t.suffix, "attend_rows_capped"+t.kind()+"_8", grid, attendThreads, t.tileBytes(1, 1, 1), tops, sums, outs, t.q, t.pastAt, t.k, t.v, t.fromPast, t.ownFrom,
 		t.rows, t.heads, t.kvHeads, t.dim, chunk, t.scale)
 	t.b.launch("attend_merge", [3]int{total, 1, 1}, 32, 0, out, lse, tops, sums, outs, t.rows, t.heads, t.dim, splits)
 }

@@ -321,21 +321,21 @@ static __device__ __forceinline__ void scores(float *log_score, const float *lse
 STEP(f32, float)
 STEP(bf16, __nv_bfloat16)
 
-#define ATTEND_STEP(name, T, LANES, CHUNKS, QUERIES, BLOCKS)                                                                                  \
-	extern "C" __global__ void __launch_bounds__(decode::STEP_WARPS * 32, BLOCKS)                                                              \
-	name(float *out, float *lse, float *part_max, float *part_sum, float *part_out, float *logits, const float *q, const Past<T> *past,        \
-	     const int *from_past, int stride, int heads, int kv_heads, int dim, int most, int width, float scale) {                               \
+#define ATTEND_STEP(name, T, LANES, CHUNKS, QUERIES, BLOCKS)                                                                                          \
+	extern "C" __global__ void __launch_bounds__(decode::STEP_WARPS * 32, BLOCKS)                                                                     \
+	name(float *out, float *lse, float *part_max, float *part_sum, float *part_out, float *logits, const float *q, const Past<T> *past,               \
+	     const int *from_past, int stride, int heads, int kv_heads, int dim, int most, int width, float scale) {                                      \
 		decode::attend<T, LANES, CHUNKS, QUERIES, false>(out, lse, part_max, part_sum, part_out, logits, q, past, from_past, stride, heads, kv_heads, \
-		                                          dim, most, width, scale, 0);                                                                    \
-	}                                                                                                                                         \
+		                                          dim, most, width, scale, 0);                                                                        \
+	}                                                                                                                                                 \
 	HOST_KERNEL(name)
 #define ATTEND_STEP_CAPPED(name, T, LANES, CHUNKS, QUERIES, BLOCKS)                                                                                  \
-	extern "C" __global__ void __launch_bounds__(decode::STEP_WARPS * 32, BLOCKS)                                                              \
-	name(float *out, float *lse, float *part_max, float *part_sum, float *part_out, float *logits, const float *q, const Past<T> *past,        \
-	     const int *from_past, int stride, int heads, int kv_heads, int dim, int most, int width, float scale, float cap) {                               \
+	extern "C" __global__ void __launch_bounds__(decode::STEP_WARPS * 32, BLOCKS)                                                                    \
+	name(float *out, float *lse, float *part_max, float *part_sum, float *part_out, float *logits, const float *q, const Past<T> *past,              \
+	     const int *from_past, int stride, int heads, int kv_heads, int dim, int most, int width, float scale, float cap) {                          \
 		decode::attend<T, LANES, CHUNKS, QUERIES, true>(out, lse, part_max, part_sum, part_out, logits, q, past, from_past, stride, heads, kv_heads, \
-		                                          dim, most, width, scale, cap);                                                                    \
-	}                                                                                                                                         \
+		                                          dim, most, width, scale, cap);                                                                     \
+	}                                                                                                                                                \
 	HOST_KERNEL(name)
 // attend_step_TYPE_BYTES_QUERIES: rows of up to so many bytes.
 ATTEND_STEP(attend_step_bf16_128_4, __nv_bfloat16, 8, 1, 4, 3)

@@ -85,29 +85,29 @@ static __device__ __forceinline__ void grad_past(float *part_share, float *part_
 	}
 }
 #define GRAD_PAST(name, T, N)                                                                                                                \
-	extern "C" __global__ void __launch_bounds__(WARPS * 32, 4)                                                                               \
+	extern "C" __global__ void __launch_bounds__(WARPS * 32, 4)                                                                              \
 	name(float *part_share, float *part_main, float *part_keys, const float *q, const Past<T> *past, const int *from_past, const float *lse, \
 	     const float *dout, const float *dots, const float *log_score, const float *dscore, int width, int rows, int heads, int kv_heads,    \
 	     int dim, int chunk, float scale) {                                                                                                  \
-		grad_past<T, N, false>(part_share, part_main, part_keys, q, past, from_past, lse, dout, dots, log_score, dscore, width, rows, heads,        \
-		                kv_heads, dim, chunk, scale, 0);                                                                                        \
+		grad_past<T, N, false>(part_share, part_main, part_keys, q, past, from_past, lse, dout, dots, log_score, dscore, width, rows, heads, \
+		                kv_heads, dim, chunk, scale, 0);                                                                                     \
 	}                                                                                                                                        \
 	HOST_KERNEL(name)
-#define GRAD_PAST_CAPPED(name, T, N)                                                                                                                \
-	extern "C" __global__ void __launch_bounds__(WARPS * 32, 3)                                                                               \
+#define GRAD_PAST_CAPPED(name, T, N)                                                                                                         \
+	extern "C" __global__ void __launch_bounds__(WARPS * 32, 3)                                                                              \
 	name(float *part_share, float *part_main, float *part_keys, const float *q, const Past<T> *past, const int *from_past, const float *lse, \
 	     const float *dout, const float *dots, const float *log_score, const float *dscore, int width, int rows, int heads, int kv_heads,    \
-	     int dim, int chunk, float scale, float cap) {                                                                                                  \
-		grad_past<T, N, true>(part_share, part_main, part_keys, q, past, from_past, lse, dout, dots, log_score, dscore, width, rows, heads,        \
-		                kv_heads, dim, chunk, scale, cap);                                                                                        \
+	     int dim, int chunk, float scale, float cap) {                                                                                       \
+		grad_past<T, N, true>(part_share, part_main, part_keys, q, past, from_past, lse, dout, dots, log_score, dscore, width, rows, heads,  \
+		                kv_heads, dim, chunk, scale, cap);                                                                                   \
 	}                                                                                                                                        \
 	HOST_KERNEL(name)
 GRAD_PAST(grad_past_f32_4, float, 4)
 GRAD_PAST(grad_past_f32_8, float, 8)
 // For what attention_grad_mma.cu does not take: heads of odd sizes, few queries.
 GRAD_PAST(grad_past_bf16_8, __nv_bfloat16, 8)
-GRAD_PAST_CAPPED(grad_past_capped_f32, float, 8)
-GRAD_PAST_CAPPED(grad_past_capped_bf16, __nv_bfloat16, 8)
+GRAD_PAST_CAPPED(grad_past_capped_f32_8, float, 8)
+GRAD_PAST_CAPPED(grad_past_capped_bf16_8, __nv_bfloat16, 8)
 
 constexpr int PAIRS = 32; // own pairs, or queries, at a time: four threads each
 constexpr int OWN_THREADS = 4 * PAIRS;
@@ -172,11 +172,11 @@ static __device__ __forceinline__ void grad_query_of(float *dq, float *shares, c
 			dq[query + thread + OWN_THREADS * e] = scale * (main - share * keys + sum[e]);
 		}
 }
-#define GRAD_QUERY_PARAMETERS                                                                                                                     \
-	float *dq, float *shares, const float *part_share, const float *part_main, const float *part_keys, const float *q, const float *k_own,         \
-		const float *v_own, const int *own_from, const float *lse, const float *dout, const float *dots, int splits, int rows, int heads,          \
+#define GRAD_QUERY_PARAMETERS                                                                                                              \
+	float *dq, float *shares, const float *part_share, const float *part_main, const float *part_keys, const float *q, const float *k_own, \
+		const float *v_own, const int *own_from, const float *lse, const float *dout, const float *dots, int splits, int rows, int heads,  \
 		int kv_heads, int dim, float scale
-#define GRAD_QUERY(CAPPED, CAP)                                                                                                                   \
+#define GRAD_QUERY(CAPPED, CAP)                                                                                                                    \
 	grad_query_of<CAPPED>(dq, shares, part_share, part_main, part_keys, q, k_own, v_own, own_from, lse, dout, dots, splits, rows, heads, kv_heads, \
 	                      dim, scale, CAP)
 extern "C" __global__ void __launch_bounds__(OWN_THREADS) grad_query(GRAD_QUERY_PARAMETERS) { GRAD_QUERY(false, 0); }
@@ -224,8 +224,8 @@ static __device__ __forceinline__ void grad_own_of(float *dk, float *dv, const f
 			if (dv) dv[pair + thread + OWN_THREADS * e] = sum_v[e];
 		}
 }
-#define GRAD_OWN_PARAMETERS                                                                                                                       \
-	float *dk, float *dv, const float *q, const float *k_own, const float *v_own, const int *own_from, const float *lse, const float *dout,        \
+#define GRAD_OWN_PARAMETERS                                                                                                                 \
+	float *dk, float *dv, const float *q, const float *k_own, const float *v_own, const int *own_from, const float *lse, const float *dout, \
 		const float *dots, const float *shares, int rows, int heads, int kv_heads, int dim, float scale
 #define GRAD_OWN(CAPPED, CAP) \
 	grad_own_of<CAPPED>(dk, dv, q, k_own, v_own, own_from, lse, dout, dots, shares, rows, heads, kv_heads, dim, scale, CAP)

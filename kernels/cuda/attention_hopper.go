@@ -16,7 +16,7 @@ var _ = kernelsOf("attention_hopper",
 
 const familyPrefillHopper family = "prefill_hopper"
 
-var _ = addFamily(familyPrefillHopper, "prefill_mma", []string{"attend_hopper_"}, func(p *probe) { checkPrompt(p, 45, 6, 203) })
+var _ = addFamily(familyPrefillHopper, "prefill_mma", []string{"attend_hopper_"}, func(p *probe) { checkPrompt(p, 45, 6, 203, 0) })
 
 // hopperKernel is the shape of one kernel of cuda/attention_hopper.cu: entries of a
 // tile, and tiles of keys and of values in shared memory.
