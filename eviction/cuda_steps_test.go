@@ -11,6 +11,7 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/internal/compare"
+	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/modeltest"
 	"glimpse/model/runner"
@@ -128,6 +129,42 @@ func TestCUDARecordedSteps(t *testing.T) {
 		}
 	}
 	t.Logf("%d choices of heads, 0 differ", heads)
+}
+
+// TestCUDARecordedBoundedSteps: the same of a model with a soft cap and sinks, whose steps attend, are observed and
+// choose what they read by that attention; and such a session holds what it does on the processor.
+func TestCUDARecordedBoundedSteps(t *testing.T) {
+	needCUDA(t)
+	open := func(device string) *model.Model {
+		m := modeltest.Llama{Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 8, Seed: 5}.Open(t, device)
+		m.Config.Windows, m.Config.AttentionCap, m.Config.LogitCap = []int{40, 0}, 0.5, 2
+		for l := range m.Network.Layers {
+			sinks := m.Backend.Alloc(m.Backend.Compute(), 4)
+			kernels.Convert(sinks, kernels.FromF64([]float64{1, -1, 2, float64(l)}, 4))
+			m.Network.Layers[l].Sinks = sinks
+		}
+		return m
+	}
+	turns := [][2]int{{50, 7}, {12, 6}}
+	for i, name := range []string{"snapkv", "h2o", "tova", "quest", "sparq", "rocketkv", "snapkv:exact-topk"} {
+		m := open("cuda")
+		if i%2 == 0 {
+			if err := m.SetCacheDType("bf16"); err != nil {
+				t.Fatal(err)
+			}
+			bothWays(t, name+"/bf16", m, name, 20, turns)
+			continue
+		}
+		bothWays(t, name, m, name, 20, turns)
+		host := open("cpu")
+		got, want := talk(t, m, policy(t, m, name), 20, turns), talk(t, host, policy(t, host, name), 20, turns)
+		if !slices.Equal(got.tokens, want.tokens) || !reflect.DeepEqual(got.positions, want.positions) {
+			t.Errorf("%s: tokens %v at %v, on the processor %v at %v", name, got.tokens, got.positions, want.tokens, want.positions)
+		}
+		for j := range want.pairs {
+			compare.Close(t, fmt.Sprintf("%s: pairs %d", name, j), got.pairs[j], want.pairs[j], 1e-4, compare.Floor(1))
+		}
+	}
 }
 
 func bothWays(t *testing.T, at string, m *model.Model, name string, budget int, turns [][2]int, set ...string) int {

@@ -143,8 +143,7 @@ type PageHeads struct {
 	Logits
 }
 
-// Logits are what an estimate knows of attention besides, as in an Attend: Scale is 1/√headDim where it is 0. A device has
-// that alone.
+// Logits are what an estimate knows of attention besides, as in an Attend: Scale is 1/√headDim where it is 0.
 type Logits struct {
 	Scale, SoftCap float64
 	Sinks          *Tensor

@@ -63,6 +63,8 @@ type StepLayer struct {
 	Windowed        bool    // by a sliding window
 	Appended        bool    // the pair is there already
 	Scale           float64 // of the logits
+	SoftCap         float64 // and Sinks: as in an Attend
+	Sinks           *Tensor
 	Scores          *Tensor // [heads, at least Longest]: what ObserveAttention would write; nil for none
 }
 

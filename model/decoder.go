@@ -299,7 +299,7 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 			b.Linear(l, OProj, at+"self_attn.o_proj", c.Hidden, q, d.outputBias)
 		}
 		if d.sinks {
-			b.Sinks(l, at+"self_attn.sinks", c.Heads)
+			b.Vector(at+"self_attn.sinks", &l.Sinks, c.Heads)
 		}
 		switch heads {
 		case eachHead:

@@ -205,7 +205,6 @@ type Binder struct {
 	tied  []func(*Model) // run once all slots are filled
 	// loaded are run after that, where there are numbers.
 	loaded []func() error
-	sinks  bool // asked for by Sinks
 	gated  bool // asked for by GatedQueries
 }
 
@@ -242,24 +241,12 @@ func (b *Binder) Vector(name string, dst **kernels.Tensor, n int) {
 	b.VectorPlus(name, dst, n, 0)
 }
 
-// Sinks asks for the logits of the heads in the softmax's denominator.
-func (b *Binder) Sinks(l *Layer, name string, heads int) {
-	b.sinks = true
-	b.Vector(name, &l.Sinks, heads)
-}
-
 // deviceHeadDim is the most numbers of a head that the kernels of a device attend with.
 const deviceHeadDim = 256
 
 // computable refuses a network of which a device does not compute a part, before any weight is loaded.
 func (c *Config) computable(n *Network, b *Binder, devices []kernels.Backend) error {
 	var parts []string
-	if c.AttentionCap > 0 || c.LogitCap > 0 {
-		parts = append(parts, "soft caps of logits")
-	}
-	if b.sinks {
-		parts = append(parts, "sinks in the softmax")
-	}
 	if dim := c.widestHead(); dim > deviceHeadDim {
 		parts = append(parts, fmt.Sprintf("heads of %d numbers, where a device takes %d,", dim, deviceHeadDim))
 	}

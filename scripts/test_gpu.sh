@@ -131,7 +131,7 @@ fi
 
 # What of a package has a device in it; the rest has run without the tag. Of the models'
 # tests one for each way of building a family: every launch takes its time here.
-families='llama3.1|qwen2-window|qwen3|falcon|falcon-40b|mistral-v0.3|granite|smollm3|phi3.5|phi4-mini|gemma3'
+families='llama3.1|qwen2-window|qwen3|falcon|falcon-40b|mistral-v0.3|granite|smollm3|phi3.5|phi4-mini|gemma2|gemma3|gpt-oss'
 kernels() {
   tests ./kernels/cudadriver .
   tests ./kernels . '^TestBackendsConform$|^TestContract$|^TestSplits$|^TestThreadsDoNotChangeBits$|^TestArena|^TestObservedScoresByDefinition$'

@@ -9,10 +9,10 @@
 // and every 32nd element of the output. Writes for query head h and row r, at
 // index (z·heads + h)·rows + r: the softmax maximum and sum, and the output [dim]
 // before division, where out is not null. N ≥ dim/32.
-template <class T, int N>
+template <class T, int N, bool CAPPED>
 static __device__ __forceinline__ void attend_rows(float *part_max, float *part_sum, float *part_out, const float *q, const Past<T> *past,
                                                    const float *k_own, const float *v_own, const int *from_past, const int *own_from,
-                                                   int rows, int heads, int kv_heads, int dim, int chunk, float scale) {
+                                                   int rows, int heads, int kv_heads, int dim, int chunk, float scale, float cap) {
 	DYNAMIC_SHARED(float, shared);
 	float *tile = shared, *queries = tile + COLUMNS * (dim + 1), *weights = queries + QUERIES * dim;
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -48,7 +48,7 @@ static __device__ __forceinline__ void attend_rows(float *part_max, float *part_
 			for (int i = 0; i < PER_WARP; i++) {
 				int column = c + lane;
 				bool seen = lane < n && (in_past ? column >= see[i].from && column < see[i].to : column >= see[i].from_own && column < see[i].to_own);
-				float logit = seen ? dot(queries + (warp * PER_WARP + i) * dim, tile + lane * (dim + 1), dim) : -INFINITY;
+				float logit = seen ? bounded<CAPPED>(dot(queries + (warp * PER_WARP + i) * dim, tile + lane * (dim + 1), dim), cap) : -INFINITY;
 				float m = fmaxf(top[i], warp_max(logit));
 				float p = seen ? expf(logit - m) : 0;
 				float shrink = m == top[i] ? 1 : expf(top[i] - m);
@@ -83,16 +83,25 @@ static __device__ __forceinline__ void attend_rows(float *part_max, float *part_
 	}
 }
 
-#define ATTEND_ROWS(name, T, N)                                                                                                          \
-	extern "C" __global__ void __launch_bounds__(WARPS * 32, 4)                                                                           \
-	name(float *part_max, float *part_sum, float *part_out, const float *q, const Past<T> *past, const float *k_own, const float *v_own, \
-	     const int *from_past, const int *own_from, int rows, int heads, int kv_heads, int dim, int chunk, float scale) {                \
-		attend_rows<T, N>(part_max, part_sum, part_out, q, past, k_own, v_own, from_past, own_from, rows, heads, kv_heads, dim, chunk, scale); \
-	}                                                                                                                                    \
+#define ATTEND_ROWS(name, T, N)                                                                                                                          \
+	extern "C" __global__ void __launch_bounds__(WARPS * 32, 4)                                                                                          \
+	name(float *part_max, float *part_sum, float *part_out, const float *q, const Past<T> *past, const float *k_own, const float *v_own,                 \
+	     const int *from_past, const int *own_from, int rows, int heads, int kv_heads, int dim, int chunk, float scale) {                                \
+		attend_rows<T, N, false>(part_max, part_sum, part_out, q, past, k_own, v_own, from_past, own_from, rows, heads, kv_heads, dim, chunk, scale, 0); \
+	}                                                                                                                                                    \
+	HOST_KERNEL(name)
+#define ATTEND_ROWS_CAPPED(name, T, N)                                                                                                                    \
+	extern "C" __global__ void __launch_bounds__(WARPS * 32, 3)                                                                                           \
+	name(float *part_max, float *part_sum, float *part_out, const float *q, const Past<T> *past, const float *k_own, const float *v_own,                  \
+	     const int *from_past, const int *own_from, int rows, int heads, int kv_heads, int dim, int chunk, float scale, float cap) {                      \
+		attend_rows<T, N, true>(part_max, part_sum, part_out, q, past, k_own, v_own, from_past, own_from, rows, heads, kv_heads, dim, chunk, scale, cap); \
+	}                                                                                                                                                     \
 	HOST_KERNEL(name)
 ATTEND_ROWS(attend_rows_f32_4, float, 4)
 ATTEND_ROWS(attend_rows_f32_8, float, 8)
 ATTEND_ROWS(attend_rows_bf16_8, __nv_bfloat16, 8)
+ATTEND_ROWS_CAPPED(attend_rows_capped_f32_8, float, 8)
+ATTEND_ROWS_CAPPED(attend_rows_capped_bf16_8, __nv_bfloat16, 8)
 
 // Merges the splits in order: one warp per query head h and row r, which are block
 // h·rows + r. out [rows, heads, dim] and lse [heads, rows] may be null.
@@ -118,13 +127,28 @@ extern "C" __global__ void __launch_bounds__(32) attend_merge(float *out, float 
 }
 HOST_KERNEL(attend_merge)
 
+// Lets a logit of every head count in a softmax that is done: lse [heads, rows] becomes log(exp(lse) + exp(sink)), and
+// out [rows, heads, dim], which may be null, shrinks by what is taken from the entries. sinks [sinks_of]: query heads of
+// several sequences, which are rows·heads / sinks_of, have the same. A warp for each head of a row.
+extern "C" __global__ void __launch_bounds__(WARPS * 32) attend_sinks(float *out, float *lse, const float *sinks, int rows, int heads, int sinks_of, int dim) {
+	const int at = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32, r = at / heads, h = at % heads;
+	if (r >= rows) return;
+	float *z = lse + (size_t)h * rows + r;
+	const float before = *z, sink = sinks[h % sinks_of], share = 1 / (1 + expf(sink - before));
+	__syncwarp(); // all lanes have it
+	if (lane == 0) *z = fmaxf(before, sink) + log1pf(expf(-fabsf(before - sink)));
+	if (!out) return;
+	for (int d = lane; d < dim; d += 32) out[((size_t)r * heads + h) * dim + d] *= share;
+}
+HOST_KERNEL(attend_sinks)
+
 // log_score [heads, width] at column j: the logarithm of the mean over rows of the
 // probability exp(logit − lse) on entry j, rows that do not see it counting as zero.
 // One block takes COLUMNS entries of a KV head; every lane owns one and keeps a
 // running maximum and sum down the rows, so that no matrix of rows × entries exists.
-template <class T>
+template <class T, bool CAPPED>
 static __device__ __forceinline__ void observe_rows(float *log_score, const float *lse, const float *q, const Past<T> *past, const int *from_past,
-                                                    int own, int rows, int heads, int kv_heads, int dim, int width, float scale) {
+                                                    int own, int rows, int heads, int kv_heads, int dim, int width, float scale, float cap) {
 	DYNAMIC_SHARED(float, tile);
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = blockIdx.y, group = heads / kv_heads;
 	const Past<T> head = past[g];
@@ -138,7 +162,7 @@ static __device__ __forceinline__ void observe_rows(float *log_score, const floa
 		for (int r = 0; r < rows; r++) {
 			Visible see = visible(g, r, rows, head.entries, own, from_past, nullptr);
 			if (see.to <= c || see.from >= c + COLUMNS) continue;
-			float x = scale * dot(q + ((size_t)r * heads + h) * dim, k, dim) - lse[h * rows + r];
+			float x = bounded<CAPPED>(scale * dot(q + ((size_t)r * heads + h) * dim, k, dim), cap) - lse[h * rows + r];
 			if (column < see.from || column >= see.to) continue;
 			float m = fmaxf(top, x);
 			sum = sum * expf(top - m) + expf(x - m);
@@ -147,12 +171,21 @@ static __device__ __forceinline__ void observe_rows(float *log_score, const floa
 		if (column < head.entries) log_score[(size_t)h * width + column] = sum > 0 ? top + logf(sum) - logf((float)rows) : -INFINITY;
 	}
 }
-#define OBSERVE_ROWS(name, T)                                                                                                   \
-	extern "C" __global__ void __launch_bounds__(WARPS * 32, 4)                                                                  \
-	name(float *log_score, const float *lse, const float *q, const Past<T> *past, const int *from_past, int own, int rows,      \
-	     int heads, int kv_heads, int dim, int width, float scale) {                                                            \
-		observe_rows<T>(log_score, lse, q, past, from_past, own, rows, heads, kv_heads, dim, width, scale);                     \
-	}                                                                                                                           \
+#define OBSERVE_ROWS(name, T)                                                                                              \
+	extern "C" __global__ void __launch_bounds__(WARPS * 32, 4)                                                            \
+	name(float *log_score, const float *lse, const float *q, const Past<T> *past, const int *from_past, int own, int rows, \
+	     int heads, int kv_heads, int dim, int width, float scale) {                                                       \
+		observe_rows<T, false>(log_score, lse, q, past, from_past, own, rows, heads, kv_heads, dim, width, scale, 0);      \
+	}                                                                                                                      \
+	HOST_KERNEL(name)
+#define OBSERVE_ROWS_CAPPED(name, T)                                                                                       \
+	extern "C" __global__ void __launch_bounds__(WARPS * 32, 4)                                                            \
+	name(float *log_score, const float *lse, const float *q, const Past<T> *past, const int *from_past, int own, int rows, \
+	     int heads, int kv_heads, int dim, int width, float scale, float cap) {                                            \
+		observe_rows<T, true>(log_score, lse, q, past, from_past, own, rows, heads, kv_heads, dim, width, scale, cap);     \
+	}                                                                                                                      \
 	HOST_KERNEL(name)
 OBSERVE_ROWS(observe_rows_f32, float)
 OBSERVE_ROWS(observe_rows_bf16, __nv_bfloat16)
+OBSERVE_ROWS_CAPPED(observe_rows_capped_f32, float)
+OBSERVE_ROWS_CAPPED(observe_rows_capped_bf16, __nv_bfloat16)

@@ -13,20 +13,25 @@ import (
 )
 
 var _ = kernelsOf("attention",
-	"attend_merge", "observe_rows_f32", "observe_rows_bf16", "attend_rows_f32_4", "attend_rows_f32_8", "attend_rows_bf16_8",
+	"attend_merge", "attend_sinks", "observe_rows_f32", "observe_rows_bf16", "attend_rows_f32_4", "attend_rows_f32_8", "attend_rows_bf16_8",
+	"attend_rows_capped_f32_8", "attend_rows_capped_bf16_8", "observe_rows_capped_f32", "observe_rows_capped_bf16",
 )
 
 var _ = kernelsOf("attention_mma",
-	"attend_mma_64", "attend_mma_128", "attend_mma_256",
+	"attend_mma_64", "attend_mma_128", "attend_mma_256", "attend_mma_capped_64", "attend_mma_capped_128", "attend_mma_capped_256",
 )
 
 const familyPrefillMMA family = "prefill_mma"
 
-var _ = addFamily(familyPrefillMMA, "attention of any rows", []string{"attend_mma_"}, func(p *probe) { checkPrompt(p, 40, 4, 75) })
+var _ = addFamily(familyPrefillMMA, "attention of any rows", []string{"attend_mma_"}, func(p *probe) {
+	checkPrompt(p, 40, 4, 75, 0)
+	checkPrompt(p, 40, 4, 75, 2)
+})
 
 // As in attention.h.
 const (
-	attendThreads = 128
+	attendWarps   = 4
+	attendThreads = 32 * attendWarps
 	maxHeadDim    = 256
 )
 
@@ -46,17 +51,27 @@ type attention struct {
 	past                      []pastHead
 	pastAt, fromPast, ownFrom cu.DevicePtr // pastAt: past on the device
 	q, k, v                   cu.DevicePtr
+	sinks                     cu.DevicePtr // [heads]; 0: none
 	rows, heads, kvHeads, dim int
-	sequences, stride         int    // rows of so many sequences, whose heads of past lie so far apart; 0: one
-	entries                   int    // of the longest head
-	suffix                    string // of the kernels
-	half                      bool   // keys and values in bf16
-	scale                     float32
+	sequences, stride         int     // rows of so many sequences, whose heads of past lie so far apart; 0: one
+	entries                   int     // of the longest head
+	suffix                    string  // of the kernels
+	half                      bool    // keys and values in bf16
+	scale, cap                float32 // cap: of the logits; 0: kernels that bound none
+}
+
+// launchBounded launches a kernel, or where the logits are capped another one, that takes the cap after all else.
+func (t *attention) launchBounded(plain, capped string, grid [3]int, threads, shared int, args ...any) {
+	if t.cap == 0 {
+		t.b.launch(plain, grid, threads, shared, args...)
+		return
+	}
+	t.b.launch(capped, grid, threads, shared, append(args, t.cap)...)
 }
 
 // describe is a on the device, but for what is still to be uploaded.
 func (b *cuda) describe(op string, a *kernels.Attend, values bool) *attention {
-	t := &attention{b: b, op: op, a: a, rows: a.Rows(), heads: a.Heads(), kvHeads: a.KVHeads(), dim: a.HeadDim(), scale: float32(a.Scale)}
+	t := &attention{b: b, op: op, a: a, rows: a.Rows(), heads: a.Heads(), kvHeads: a.KVHeads(), dim: a.HeadDim(), scale: float32(a.Scale), cap: float32(a.SoftCap)}
 	dtype := a.Past[0].K.DType
 	t.setPairs(dtype)
 	t.past = make([]pastHead, t.kvHeads)
@@ -67,7 +82,7 @@ func (b *cuda) describe(op string, a *kernels.Attend, values bool) *attention {
 		}
 		t.entries = max(t.entries, kv.Entries())
 	}
-	t.q, t.k = b.f32(op, a.Q), b.f32(op, a.K)
+	t.q, t.k, t.sinks = b.f32(op, a.Q), b.f32(op, a.K), b.f32(op, a.Sinks)
 	if values {
 		t.v = b.f32(op, a.V)
 	}
@@ -118,6 +133,14 @@ func (t *attention) setPairs(dtype kernels.DType) {
 	t.suffix = fmt.Sprintf("_%s_%d", name, n)
 }
 
+// kind ends the names of kernels for keys and values of its type.
+func (t *attention) kind() string {
+	if t.half {
+		return "_bf16"
+	}
+	return "_f32"
+}
+
 // split cuts the entries so that every processor has some blocks of so many queries. It
 // depends on shapes and the device alone.
 func (t *attention) split(queries int) (grid [3]int, chunk int) {
@@ -143,16 +166,40 @@ func (t *attention) tileBytes(columns, queries, weights int) int {
 
 // attend computes out and lse, either of which may be 0.
 func (t *attention) attend(out, lse cu.DevicePtr) {
+	if t.stepFits(out) {
+		t.attendStep(out, lse, 0, 0)
+		return
+	}
+	lse = t.sinksLSE(lse)
+	t.attendEntries(out, lse)
+	t.attendSinks(out, lse)
+}
+
+// sinksLSE is lse, or memory for it where only sinks need it.
+func (t *attention) sinksLSE(lse cu.DevicePtr) cu.DevicePtr {
+	if t.sinks != 0 && lse == 0 {
+		return t.floats(max(1, t.sequences) * t.rows * t.heads)
+	}
+	return lse
+}
+
+// attendSinks lets the sinks, if there are any, count in out, which may be 0, and lse.
+func (t *attention) attendSinks(out, lse cu.DevicePtr) {
+	if t.sinks == 0 {
+		return
+	}
+	heads := max(1, t.sequences) * t.heads
+	t.b.launch("attend_sinks", [3]int{(t.rows*heads + attendWarps - 1) / attendWarps, 1, 1}, attendThreads, 0, out, lse, t.sinks, t.rows, heads, t.heads, t.dim)
+}
+
+// attendEntries is attend without sinks, where it is no decoding step.
+func (t *attention) attendEntries(out, lse cu.DevicePtr) {
 	if t.half && t.k == 0 && t.rows > 1 && t.rows*t.heads/t.kvHeads >= mmaRows && t.dim%8 == 0 && (t.hopperFits(out) || t.b.usable(familyPrefillMMA)) {
 		t.attendPrompt(out, lse)
 		return
 	}
 	if t.inBF16() {
 		t.joined(out != 0).attendPrompt(out, lse)
-		return
-	}
-	if t.stepFits(out) {
-		t.attendStep(out, lse, 0, 0)
 		return
 	}
 	if t.exactFits() {
@@ -167,7 +214,7 @@ func (t *attention) attend(out, lse cu.DevicePtr) {
 	if out != 0 {
 		outs = t.floats(splits * total * t.dim)
 	}
-	t.b.launch("attend_rows"+t.suffix, grid, attendThreads, t.tileBytes(1, 1, 1), tops, sums, outs, t.q, t.pastAt, t.k, t.v, t.fromPast, t.ownFrom,
+	t.launchBounded("attend_rows"+t.suffix, "attend_rows_capped"+t.kind()+"_8", grid, attendThreads, t.tileBytes(1, 1, 1), tops, sums, outs, t.q, t.pastAt, t.k, t.v, t.fromPast, t.ownFrom,
 		t.rows, t.heads, t.kvHeads, t.dim, chunk, t.scale)
 	t.b.launch("attend_merge", [3]int{total, 1, 1}, 32, 0, out, lse, tops, sums, outs, t.rows, t.heads, t.dim, splits)
 }
@@ -182,24 +229,20 @@ func (t *attention) attendMMA(out, lse cu.DevicePtr) {
 		keys = 32
 	}
 	shared := 2 * (dim + 8) * (mmaRows + 4*keys)
-	t.b.launch(fmt.Sprint("attend_mma_", dim), [3]int{(queries + mmaRows - 1) / mmaRows, t.kvHeads, 1}, attendThreads, shared,
+	t.launchBounded(fmt.Sprint("attend_mma_", dim), fmt.Sprint("attend_mma_capped_", dim), [3]int{(queries + mmaRows - 1) / mmaRows, t.kvHeads, 1}, attendThreads, shared,
 		out, lse, t.q, t.pastAt, t.fromPast, t.rows, t.heads, t.kvHeads, t.dim, t.scale)
 }
 
 // observe computes the scores from lse.
 func (t *attention) observe(logScore *kernels.Tensor, lse cu.DevicePtr) {
 	columns := (t.cut() + attendColumns - 1) / attendColumns
-	name := "observe_rows_f32"
-	if t.half {
-		name = "observe_rows_bf16"
-	}
-	t.b.launch(name, [3]int{columns, t.kvHeads, 1}, attendThreads, t.tileBytes(1, 0, 0), t.b.f32(t.op, logScore), lse, t.q, t.pastAt, t.fromPast, t.own(),
+	t.launchBounded("observe_rows"+t.kind(), "observe_rows_capped"+t.kind(), [3]int{columns, t.kvHeads, 1}, attendThreads, t.tileBytes(1, 0, 0), t.b.f32(t.op, logScore), lse, t.q, t.pastAt, t.fromPast, t.own(),
 		t.rows, t.heads, t.kvHeads, t.dim, logScore.Width(), t.scale)
 }
 
 // keep keeps the tensors of a alive until the work on them is queued.
 func keepAttend(a *kernels.Attend) {
-	runtime.KeepAlive([]*kernels.Tensor{a.Q, a.K, a.V})
+	runtime.KeepAlive([]*kernels.Tensor{a.Q, a.K, a.V, a.Sinks})
 	runtime.KeepAlive(slices.Clone(a.Past))
 }
 
@@ -246,6 +289,7 @@ func (b *cuda) ObserveAttention(out, lse, logScore *kernels.Tensor, a *kernels.A
 		if t.exactFits() {
 			parts := t.parts()
 			t.attendExact(b.f32(op, out), b.f32(op, lse), parts)
+			t.attendSinks(b.f32(op, out), b.f32(op, lse))
 			t.observeExact(logScore, b.f32(op, lse), parts)
 			return
 		}
@@ -269,9 +313,9 @@ func (b *cuda) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out,
 		LSE, DOut := b.f32(op, lse), b.f32(op, dOut)
 		dots, splits, shares, main, keys := t.gradPast(LSE, DOut, b.f32(op, out), scores, b.f32(op, dLogScore), width)
 		share := t.floats(total)
-		b.launch("grad_query", [3]int{total, 1, 1}, attendThreads, 0, b.f32(op, dq), share, shares, main, keys, t.q, t.k, t.v, t.ownFrom, LSE, DOut, dots,
+		t.launchBounded("grad_query", "grad_query_capped", [3]int{total, 1, 1}, attendThreads, 0, b.f32(op, dq), share, shares, main, keys, t.q, t.k, t.v, t.ownFrom, LSE, DOut, dots,
 			splits, t.rows, t.heads, t.kvHeads, t.dim, t.scale)
-		b.launch("grad_own", [3]int{t.rows * t.kvHeads, 1, 1}, attendThreads, 0, b.f32(op, dk), b.f32(op, dv), t.q, t.k, t.v, t.ownFrom, LSE, DOut, dots, share,
+		t.launchBounded("grad_own", "grad_own_capped", [3]int{t.rows * t.kvHeads, 1, 1}, attendThreads, 0, b.f32(op, dk), b.f32(op, dv), t.q, t.k, t.v, t.ownFrom, LSE, DOut, dots, share,
 			t.rows, t.heads, t.kvHeads, t.dim, t.scale)
 	})
 	keepAttend(a)

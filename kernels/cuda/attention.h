@@ -58,6 +58,18 @@ static __device__ __forceinline__ void load_queries(float *tile, const float *sr
 	}
 }
 
+// A logit as the softmax sees it. Kernels of their own are CAPPED, for models that bound logits softly
+// (kernels.Attend): cap · tanh(logit / cap), −∞ staying what nothing is seen by.
+template <bool CAPPED> static __device__ __forceinline__ float bounded(float logit, float cap) {
+	if constexpr (CAPPED) return logit == -INFINITY ? logit : cap * tanhf(logit * (1 / cap));
+	else return logit;
+}
+// Its derivative where it gives `logit`.
+static __device__ __forceinline__ float bounded_slope(float logit, float cap) {
+	const float share = logit * (1 / cap);
+	return 1 - share * share;
+}
+
 static __device__ __forceinline__ float dot(const float *a, const float *b, int dim) {
 	float s = 0;
 	for (int d = 0; d < dim; d++) s += a[d] * b[d];

@@ -45,10 +45,10 @@ template <class T, int CHUNKS, int QUERIES> struct Layout {
 // Writes for head h of all sequences, at index z·sequences·heads + h: the softmax maximum
 // and sum, and the output [dim] before division. Where out is not null there is one part:
 // then it is the output, and lse, which may be null.
-template <class T, int LANES, int CHUNKS, int QUERIES>
+template <class T, int LANES, int CHUNKS, int QUERIES, bool CAPPED>
 static __device__ __forceinline__ void attend(float *out, float *lse, float *part_max, float *part_sum, float *part_out, float *logits, const float *q,
                                               const Past<T> *past, const int *from_past, int stride, int heads, int kv_heads, int dim, int most,
-                                              int width, float scale) {
+                                              int width, float scale, float cap) {
 	constexpr int VECTOR = 16 / sizeof(T), GROUPS = 32 / LANES, ROWS = SLOTS * GROUPS; // of a tile
 	constexpr int HELD = SLOTS * QUERIES / LANES > 1 ? SLOTS * QUERIES / LANES : 1;
 	constexpr int TWINS = LANES > SLOTS * QUERIES ? LANES / (SLOTS * QUERIES) : 1; // lanes that keep the same sum
@@ -153,7 +153,7 @@ static __device__ __forceinline__ void attend(float *out, float *lse, float *par
 		__syncwarp(); // the weights of the tile before have been read
 #pragma unroll
 		for (int i = 0; i < HELD; i++) {
-			float x = seen ? s[i] : -INFINITY;
+			float x = seen ? bounded<CAPPED>(s[i], cap) : -INFINITY;
 			if (logits && seen && speaks && query + i < count) logits[(size_t)(head0 + query + i) * width + column] = x;
 			float m = fmaxf(butterfly<Max>(x, 16, LANES / SLOTS), top[i]);
 			float shrink = m == top[i] ? 1 : expf(top[i] - m), p = seen ? expf(x - m) : 0;
@@ -321,13 +321,21 @@ static __device__ __forceinline__ void scores(float *log_score, const float *lse
 STEP(f32, float)
 STEP(bf16, __nv_bfloat16)
 
-#define ATTEND_STEP(name, T, LANES, CHUNKS, QUERIES, BLOCKS)                                                                                  \
-	extern "C" __global__ void __launch_bounds__(decode::STEP_WARPS * 32, BLOCKS)                                                              \
-	name(float *out, float *lse, float *part_max, float *part_sum, float *part_out, float *logits, const float *q, const Past<T> *past,        \
-	     const int *from_past, int stride, int heads, int kv_heads, int dim, int most, int width, float scale) {                               \
-		decode::attend<T, LANES, CHUNKS, QUERIES>(out, lse, part_max, part_sum, part_out, logits, q, past, from_past, stride, heads, kv_heads, \
-		                                          dim, most, width, scale);                                                                    \
-	}                                                                                                                                         \
+#define ATTEND_STEP(name, T, LANES, CHUNKS, QUERIES, BLOCKS)                                                                                          \
+	extern "C" __global__ void __launch_bounds__(decode::STEP_WARPS * 32, BLOCKS)                                                                     \
+	name(float *out, float *lse, float *part_max, float *part_sum, float *part_out, float *logits, const float *q, const Past<T> *past,               \
+	     const int *from_past, int stride, int heads, int kv_heads, int dim, int most, int width, float scale) {                                      \
+		decode::attend<T, LANES, CHUNKS, QUERIES, false>(out, lse, part_max, part_sum, part_out, logits, q, past, from_past, stride, heads, kv_heads, \
+		                                          dim, most, width, scale, 0);                                                                        \
+	}                                                                                                                                                 \
+	HOST_KERNEL(name)
+#define ATTEND_STEP_CAPPED(name, T, LANES, CHUNKS, QUERIES, BLOCKS)                                                                                  \
+	extern "C" __global__ void __launch_bounds__(decode::STEP_WARPS * 32, BLOCKS)                                                                    \
+	name(float *out, float *lse, float *part_max, float *part_sum, float *part_out, float *logits, const float *q, const Past<T> *past,              \
+	     const int *from_past, int stride, int heads, int kv_heads, int dim, int most, int width, float scale, float cap) {                          \
+		decode::attend<T, LANES, CHUNKS, QUERIES, true>(out, lse, part_max, part_sum, part_out, logits, q, past, from_past, stride, heads, kv_heads, \
+		                                          dim, most, width, scale, cap);                                                                     \
+	}                                                                                                                                                \
 	HOST_KERNEL(name)
 // attend_step_TYPE_BYTES_QUERIES: rows of up to so many bytes.
 ATTEND_STEP(attend_step_bf16_128_4, __nv_bfloat16, 8, 1, 4, 3)
@@ -339,3 +347,10 @@ ATTEND_STEP(attend_step_bf16_512_8, __nv_bfloat16, 32, 1, 8, 2)
 ATTEND_STEP(attend_step_f32_256_4, float, 16, 1, 4, 3)
 ATTEND_STEP(attend_step_f32_512_4, float, 32, 1, 4, 3)
 ATTEND_STEP(attend_step_f32_1024_4, float, 32, 2, 4, 2)
+// Of models that bound logits softly.
+ATTEND_STEP_CAPPED(attend_step_capped_bf16_128, __nv_bfloat16, 8, 1, 4, 3)
+ATTEND_STEP_CAPPED(attend_step_capped_bf16_256, __nv_bfloat16, 16, 1, 4, 3)
+ATTEND_STEP_CAPPED(attend_step_capped_bf16_512, __nv_bfloat16, 32, 1, 4, 3)
+ATTEND_STEP_CAPPED(attend_step_capped_f32_256, float, 16, 1, 4, 3)
+ATTEND_STEP_CAPPED(attend_step_capped_f32_512, float, 32, 1, 4, 3)
+ATTEND_STEP_CAPPED(attend_step_capped_f32_1024, float, 32, 2, 4, 2)

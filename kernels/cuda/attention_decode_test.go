@@ -33,6 +33,12 @@ func TestCUDAStepAttention(t *testing.T) {
 		{Rows: 1, Heads: 4, Dim: 64, Entries: []int{1100, 1050}, Window: 130},
 		{Rows: 1, Heads: 6, Dim: 128, Entries: []int{500, 60, 90}, Window: 200, Evicted: true},
 		{Rows: 1, Heads: 5, Dim: 128, Entries: []int{600}, Logits: 40, Tol: 1e-4},
+		{Rows: 1, Heads: 4, Dim: 64, Entries: []int{257, 30}, Logits: 8, SoftCap: 5},
+		{Rows: 1, Heads: 4, Dim: 128, Entries: []int{700}, Logits: 8, SoftCap: 5},
+		{Rows: 1, Heads: 16, Dim: 256, Entries: []int{600, 290}, Logits: 8, SoftCap: 5, Window: 500},
+		{Rows: 1, Heads: 16, Dim: 64, Entries: []int{65, 700}, Sinks: 2},
+		{Rows: 1, Heads: 12, Dim: 64, Entries: []int{300, 20}, Logits: 8, SoftCap: 5, Sinks: 1, Window: 90, Evicted: true},
+		{Rows: 1, Heads: 4, Dim: 6, Entries: []int{90, 3}, Logits: 8, SoftCap: 5, Sinks: 1},
 		{Rows: 1, Heads: 4, Dim: 6, Entries: []int{90, 3}}, // not in pieces of 16 bytes
 	}
 	for range 8 {

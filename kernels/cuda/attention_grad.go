@@ -14,6 +14,7 @@ var _ = kernelsOf("attention_grad_mma",
 
 var _ = kernelsOf("attention_grad",
 	"grad_dots", "grad_query", "grad_own", "grad_past_f32_4", "grad_past_f32_8", "grad_past_bf16_8",
+	"grad_past_capped_f32_8", "grad_past_capped_bf16_8", "grad_query_capped", "grad_own_capped",
 )
 
 const familyGradMMA family = "grad_mma"
@@ -56,7 +57,7 @@ func (t *attention) gradPast(lse, dOut, out, logScore, dLogScore cu.DevicePtr, w
 	} else if !t.half {
 		name = "grad_past_f32_8"
 	}
-	t.b.launch(name, grid, attendThreads, t.tileBytes(2, 2, 2), shares, main, keys, t.q, t.pastAt, t.fromPast, lse, dOut, dots,
+	t.launchBounded(name, "grad_past_capped"+t.kind()+"_8", grid, attendThreads, t.tileBytes(2, 2, 2), shares, main, keys, t.q, t.pastAt, t.fromPast, lse, dOut, dots,
 		logScore, dLogScore, width, t.rows, t.heads, t.kvHeads, t.dim, chunk, t.scale)
 	return dots, splits, shares, main, keys
 }

@@ -16,7 +16,7 @@ var _ = kernelsOf("attention_hopper",
 
 const familyPrefillHopper family = "prefill_hopper"
 
-var _ = addFamily(familyPrefillHopper, "prefill_mma", []string{"attend_hopper_"}, func(p *probe) { checkPrompt(p, 45, 6, 203) })
+var _ = addFamily(familyPrefillHopper, "prefill_mma", []string{"attend_hopper_"}, func(p *probe) { checkPrompt(p, 45, 6, 203, 0) })
 
 // hopperKernel is the shape of one kernel of cuda/attention_hopper.cu: entries of a
 // tile, and tiles of keys and of values in shared memory.
@@ -42,10 +42,10 @@ func hasHopper(major, minor int) bool {
 	return major == 9 && minor == 0 && cu.Version() >= 12000
 }
 
-// hopperFits tells whether the kernels for Hopper compute t.
+// hopperFits tells whether the kernels for Hopper compute t, whose logits they do not bound.
 func (t *attention) hopperFits(out cu.DevicePtr) bool {
 	_, ok := hopperKernels[t.dim]
-	if !ok || !t.b.sm90a || out == 0 || out%8 != 0 || t.q%16 != 0 || t.scale <= 0 {
+	if !ok || !t.b.sm90a || out == 0 || out%8 != 0 || t.q%16 != 0 || t.scale <= 0 || t.cap > 0 {
 		return false
 	}
 	for _, h := range t.past {

@@ -21,9 +21,9 @@ static __device__ __forceinline__ void load(__nv_bfloat16 *tile, const __nv_bflo
 
 // One block: ROWS queries of KV head blockIdx.y, which are the last entries of the
 // head. out [rows, heads, dim] and lse [heads, rows] may be null.
-template <int DIM, int KEYS>
+template <int DIM, int KEYS, bool CAPPED>
 static __device__ __forceinline__ void attend(float *out, float *lse, const float *q, const Past<__nv_bfloat16> *past, const int *from_past,
-                                              int rows, int heads, int kv_heads, int dim, float scale) {
+                                              int rows, int heads, int kv_heads, int dim, float scale, float cap) {
 	constexpr int STRIDE = DIM + 8; // rows of a fragment fall in distinct banks
 	DYNAMIC_SHARED(__nv_bfloat16, shared);
 	__nv_bfloat16 *queries = shared, *tiles = queries + ROWS * STRIDE; // per stage: keys, then values
@@ -81,7 +81,7 @@ static __device__ __forceinline__ void attend(float *out, float *lse, const floa
 			for (int e = 0; e < 4; e++) {
 				int column = c + j * 8 + lane % 4 * 2 + e % 2;
 				bool seen = column >= see[e / 2].from && column < see[e / 2].to;
-				s[j][e] = seen ? s[j][e] * scale : -INFINITY;
+				s[j][e] = seen ? bounded<CAPPED>(s[j][e] * scale, cap) : -INFINITY;
 				largest[e / 2] = fmaxf(largest[e / 2], s[j][e]);
 			}
 		float base[2], shrink[2];
@@ -147,9 +147,15 @@ static __device__ __forceinline__ void attend(float *out, float *lse, const floa
 	extern "C" __global__ void __launch_bounds__(WARPS * 32)                                                                              \
 	attend_mma_##DIM(float *out, float *lse, const float *q, const Past<__nv_bfloat16> *past, const int *from_past, int rows, int heads,  \
 	                 int kv_heads, int dim, float scale) {                                                                                \
-		mma::attend<DIM, KEYS>(out, lse, q, past, from_past, rows, heads, kv_heads, dim, scale);                                          \
+		mma::attend<DIM, KEYS, false>(out, lse, q, past, from_past, rows, heads, kv_heads, dim, scale, 0);                                \
 	}                                                                                                                                     \
-	HOST_KERNEL(attend_mma_##DIM)
+	HOST_KERNEL(attend_mma_##DIM)                                                                                                         \
+	extern "C" __global__ void __launch_bounds__(WARPS * 32)                                                                              \
+	attend_mma_capped_##DIM(float *out, float *lse, const float *q, const Past<__nv_bfloat16> *past, const int *from_past, int rows,      \
+	                        int heads, int kv_heads, int dim, float scale, float cap) {                                                   \
+		mma::attend<DIM, KEYS, true>(out, lse, q, past, from_past, rows, heads, kv_heads, dim, scale, cap);                               \
+	}                                                                                                                                     \
+	HOST_KERNEL(attend_mma_capped_##DIM)
 ATTEND_MMA(64, 64)
 ATTEND_MMA(128, 64)
 ATTEND_MMA(256, 32)

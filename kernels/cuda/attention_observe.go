@@ -43,10 +43,10 @@ func (t *attention) exactShared() (attend, scores int) {
 }
 
 // exactFits tells whether rows that are observed run on tensor cores without loss:
-// over caches in bf16, and where a block has the shared memory.
+// over caches in bf16, where nothing bounds logits, and where a block has the shared memory.
 func (t *attention) exactFits() bool {
 	attend, scores := t.exactShared()
-	return t.half && t.rows > 1 && t.past[0].index == 0 && exactShape(t.rows*t.heads/t.kvHeads, t.dim) && max(attend, scores) <= t.b.shared && t.b.usable(familyObserve)
+	return t.half && t.rows > 1 && t.cap == 0 && t.past[0].index == 0 && exactShape(t.rows*t.heads/t.kvHeads, t.dim) && max(attend, scores) <= t.b.shared && t.b.usable(familyObserve)
 }
 
 // parts are the queries as sums of bf16 numbers.

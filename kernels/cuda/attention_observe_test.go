@@ -28,6 +28,7 @@ func TestCUDAObserveHalf(t *testing.T) {
 	shapes = append(shapes,
 		kernelstest.AttendShape{Name: "tiles of entries and rows", Rows: 33, Heads: 4, Dim: 64, Entries: []int{301, 128}, Own: true},
 		kernelstest.AttendShape{Name: "width beyond tiles", Rows: 17, Heads: 1, Dim: 128, Entries: []int{129}, ExtraWidth: 3},
+		kernelstest.AttendShape{Name: "sinks", Rows: 33, Heads: 4, Dim: 64, Entries: []int{301, 128}, Own: true, Sinks: 2},
 		kernelstest.AttendShape{Name: "widest head", Rows: 16, Heads: 1, Dim: 256, Entries: []int{70}, Own: true},
 		kernelstest.AttendShape{Name: "prompt's last rows", Rows: 32, Heads: 4, Dim: 16, Entries: []int{400}},
 		kernelstest.AttendShape{Name: "entries that the first rows do not see", Rows: 100, Heads: 2, Dim: 16, Entries: []int{300, 120}},

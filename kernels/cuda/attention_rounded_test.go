@@ -49,7 +49,7 @@ func plainObserved(a *kernels.Attend, width int, round func(float64) float64) (o
 			var pairs []pair
 			query, top := q[(r*heads+h)*dim:][:dim], math.Inf(-1)
 			see := func(key, value []float64, entry int) {
-				x := a.Scale * innerProduct(query, key)
+				x := bounded(a, a.Scale*innerProduct(query, key))
 				top = max(top, x)
 				pairs = append(pairs, pair{x, value, entry})
 			}
@@ -64,7 +64,7 @@ func plainObserved(a *kernels.Attend, width int, round func(float64) float64) (o
 					see(ownK[at:][:dim], ownV[at:][:dim], -1)
 				}
 			}
-			sum, o := 0.0, out[(r*heads+h)*dim:][:dim]
+			sum, o := sinkShare(a, h, top), out[(r*heads+h)*dim:][:dim]
 			for _, p := range pairs {
 				e := math.Exp(p.logit - top)
 				sum += e
@@ -114,6 +114,7 @@ func TestCUDAObserveBF16(t *testing.T) {
 		{Name: "window, evicted, own", Rows: 80, Heads: 4, Dim: 16, Entries: []int{500, 0}, Own: true, Window: 90, Evicted: true},
 		{Name: "window within the own pairs", Rows: 100, Heads: 2, Dim: 16, Entries: []int{300}, Own: true, Window: 30},
 		{Name: "window of a prompt", Rows: 90, Heads: 2, Dim: 16, Entries: []int{700}, Window: 120},
+		{Name: "sinks", Rows: 70, Heads: 4, Dim: 64, Entries: []int{220, 9}, Own: true, Sinks: 1},
 		{Name: "sharp logits", Rows: 70, Heads: 2, Dim: 16, Entries: []int{90, 90}, Own: true, Logits: 40},
 		{Name: "logits far apart", Rows: 66, Heads: 2, Dim: 16, Entries: []int{70}, Own: true, Logits: 300},
 		{Name: "extreme logits", Rows: 140, Heads: 2, Dim: 8, Entries: []int{150, 600}, Logits: 1e4},

@@ -21,7 +21,7 @@ import (
 // exact as over float32.
 func TestCUDAHalfCaches(t *testing.T) {
 	d, exact := openCUDA(t), kernelstest.Open(t, "reference64")
-	for _, s := range append(slices.Clone(kernelstest.AttendShapes), kernelstest.RandomShapes(12)...) {
+	for _, s := range slices.Concat(kernelstest.AttendShapes, kernelstest.BoundedShapes, kernelstest.RandomShapes(12)) {
 		if s.Rows*s.Heads/len(s.Entries) >= 64 && !s.Own {
 			continue // the test below
 		}
@@ -47,6 +47,22 @@ func TestCUDAHalfCaches(t *testing.T) {
 	}
 }
 
+// bounded is a logit of a, with its soft cap.
+func bounded(a *kernels.Attend, logit float64) float64 {
+	if a.SoftCap > 0 {
+		return a.SoftCap * math.Tanh(logit/a.SoftCap)
+	}
+	return logit
+}
+
+// sinkShare is what a head's sink, if there are any, adds to a sum of exponentials relative to top.
+func sinkShare(a *kernels.Attend, h int, top float64) float64 {
+	if a.Sinks == nil {
+		return 0
+	}
+	return math.Exp(a.Sinks.Float64s()[h] - top)
+}
+
 // plainAttention is attention over the past alone, in float64 but for what it rounds
 // to bf16: the queries and, if asked for, the probabilities.
 func plainAttention(a *kernels.Attend, round func(float64) float64) (out, lse []float64) {
@@ -63,10 +79,10 @@ func plainAttention(a *kernels.Attend, round func(float64) float64) (out, lse []
 				for i := range dim {
 					logits[j] += round(q[(r*heads+h)*dim+i]) * k[j*dim+i]
 				}
-				logits[j] *= a.Scale
+				logits[j] = bounded(a, logits[j]*a.Scale)
 				top = max(top, logits[j])
 			}
-			sum := 0.0
+			sum := sinkShare(a, h, top)
 			for j := from; j < to; j++ {
 				p := math.Exp(logits[j] - top)
 				sum += p
@@ -101,6 +117,10 @@ func TestCUDAPrefillAttention(t *testing.T) {
 		{Name: "window", Rows: 100, Heads: 2, Dim: 16, Entries: []int{200, 200}, Window: 37},
 		{Name: "window, evicted", Rows: 80, Heads: 4, Dim: 16, Entries: []int{150, 90}, Window: 50, Evicted: true},
 		{Name: "sharp logits", Rows: 70, Heads: 2, Dim: 16, Entries: []int{90, 90}, Logits: 40},
+		{Name: "soft cap", Rows: 70, Heads: 4, Dim: 64, Entries: []int{131, 75}, Logits: 8, SoftCap: 5},
+		{Name: "soft cap, window, evicted", Rows: 80, Heads: 4, Dim: 96, Entries: []int{150, 90}, Logits: 8, SoftCap: 5, Window: 50, Evicted: true},
+		{Name: "soft cap and sinks, wide head", Rows: 66, Heads: 1, Dim: 256, Entries: []int{99}, Logits: 8, SoftCap: 5, Sinks: 1},
+		{Name: "sinks", Rows: 70, Heads: 4, Dim: 64, Entries: []int{131, 75}, Sinks: 2},
 	}
 	checkPrefill(t, d, 0, shapes)
 }

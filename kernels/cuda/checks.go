@@ -194,14 +194,16 @@ func checkAttendStep(p *probe) {
 	for _, c := range []struct {
 		d                   kernels.DType
 		dim, group, entries int
+		cap                 float64
 	}{
-		{kernels.F32, 64, 2, 300}, {kernels.F32, 128, 2, 40}, {kernels.F32, 256, 2, 40}, {kernels.BF16, 64, 2, 300}, {kernels.BF16, 128, 2, 40}, {kernels.BF16, 256, 2, 40},
-		{kernels.BF16, 64, 8, 40}, {kernels.BF16, 128, 8, 300}, {kernels.BF16, 256, 8, 40},
+		{kernels.F32, 64, 2, 300, 0}, {kernels.F32, 128, 2, 40, 0}, {kernels.F32, 256, 2, 40, 0}, {kernels.BF16, 64, 2, 300, 0}, {kernels.BF16, 128, 2, 40, 0}, {kernels.BF16, 256, 2, 40, 0},
+		{kernels.BF16, 64, 8, 40, 0}, {kernels.BF16, 128, 8, 300, 0}, {kernels.BF16, 256, 8, 40, 0},
+		{kernels.F32, 64, 2, 40, 0.5}, {kernels.F32, 128, 2, 300, 0.5}, {kernels.F32, 256, 2, 40, 0.5}, {kernels.BF16, 64, 2, 40, 0.5}, {kernels.BF16, 128, 2, 300, 0.5}, {kernels.BF16, 256, 8, 40, 0.5},
 	} {
 		const kvHeads = 2
 		heads := kvHeads * c.group
-		p.compare(fmt.Sprintf("%s heads of %d, %d queries each", c.d, c.dim, c.group), 1e-3, func(s *side) []*kernels.Tensor {
-			a := &kernels.Attend{Q: s.random(1, 1, heads, c.dim), Past: s.past(c.d, kvHeads, c.entries, c.dim), Scale: 1 / math.Sqrt(float64(c.dim))}
+		p.compare(fmt.Sprintf("%s heads of %d, %d queries each, cap %v", c.d, c.dim, c.group, c.cap), 1e-3, func(s *side) []*kernels.Tensor {
+			a := &kernels.Attend{Q: s.random(1, 1, heads, c.dim), Past: s.past(c.d, kvHeads, c.entries, c.dim), Scale: 1 / math.Sqrt(float64(c.dim)), SoftCap: c.cap}
 			out, lse, scores := s.empty(1, heads*c.dim), s.empty(heads, 1), s.empty(heads, c.entries)
 			s.b.ObserveAttention(out, lse, scores, a)
 			return []*kernels.Tensor{out, lse, scores}
@@ -210,12 +212,12 @@ func checkAttendStep(p *probe) {
 }
 
 // checkPrompt is a prompt's attention, more than a tile of queries and of entries, over keys
-// and values in bf16, to which queries and probabilities are rounded.
-func checkPrompt(p *probe, rows, heads, entries int) {
+// and values in bf16, to which queries and probabilities are rounded, with a soft cap or 0 for none.
+func checkPrompt(p *probe, rows, heads, entries int, softCap float64) {
 	const kvHeads = 2
 	for _, dim := range []int{64, 128, 256} {
-		p.compare(fmt.Sprintf("heads of %d", dim), 0.03, func(s *side) []*kernels.Tensor {
-			a := &kernels.Attend{Q: s.random(2, rows, heads, dim), Past: s.past(kernels.BF16, kvHeads, entries, dim), Scale: 4 / math.Sqrt(float64(dim))}
+		p.compare(fmt.Sprintf("heads of %d, cap %v", dim, softCap), 0.03, func(s *side) []*kernels.Tensor {
+			a := &kernels.Attend{Q: s.random(2, rows, heads, dim), Past: s.past(kernels.BF16, kvHeads, entries, dim), Scale: 4 / math.Sqrt(float64(dim)), SoftCap: softCap}
 			a.Past[1] = kernels.KV{K: a.Past[1].K.Rows(0, rows+1), V: a.Past[1].V.Rows(0, rows+1)}
 			out, lse := s.empty(rows, heads*dim), s.empty(heads, rows)
 			s.b.Attention(out, lse, a)

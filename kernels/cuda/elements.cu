@@ -188,6 +188,11 @@ extern "C" __global__ void gelu_grad(float *dx, const float *x, const float *dy,
 		out[0] = (float)(in[1] * (0.5 * erfc(-z * 0.70710678118654752) + z * density));
 	});
 }
+// y = limit · tanh(x / limit).
+extern "C" __global__ void soft_cap(float *y, const float *x, float limit, size_t n) {
+	map<1, 1>({y}, {x}, n, [limit](float *out, const float *in) { out[0] = limit * tanhf(in[0] / limit); });
+}
+HOST_KERNEL(soft_cap)
 HOST_KERNEL(gelu)
 HOST_KERNEL(gelu_bf16)
 HOST_KERNEL(gelu_grad)

@@ -283,18 +283,19 @@ func (b *cuda) StepAttentions(out, q, k, v *kernels.Tensor, steps kernels.Steps,
 func (b *cuda) attendTogether(out, q *kernels.Tensor, steps kernels.Steps, to kernels.StepLayer) (done bool) {
 	s := steps.(*cudaSteps)
 	const op = "StepAttentions"
-	if len(q.Shape) != 3 || out.Len() != q.Len() || q.Shape[0] < 1 || to.Sequence < 0 || to.Sequence+q.Shape[0] > s.rows || q.Shape[1]%s.kvHeads != 0 || to.Layer < 0 || to.Layer >= s.layers {
+	if len(q.Shape) != 3 || out.Len() != q.Len() || q.Shape[0] < 1 || to.Sequence < 0 || to.Sequence+q.Shape[0] > s.rows || q.Shape[1]%s.kvHeads != 0 || to.Sinks != nil && to.Sinks.Len() != q.Shape[1] || to.Layer < 0 || to.Layer >= s.layers {
 		panic(fmt.Sprintf("kernels: %s: layer %d: queries %v, output %v for %d KV heads of %d layers of %d sequences",
 			op, to.Layer, q.Shape, out.Shape, s.kvHeads, s.layers, s.rows))
 	}
 	t := &attention{
-		b: b, op: op, rows: 1, heads: q.Shape[1], kvHeads: s.kvHeads, dim: q.Shape[2], entries: to.Longest, scale: float32(to.Scale),
+		b: b, op: op, rows: 1, heads: q.Shape[1], kvHeads: s.kvHeads, dim: q.Shape[2], entries: to.Longest, scale: float32(to.Scale), cap: float32(to.SoftCap),
 		sequences: q.Shape[0], stride: s.layers * s.kvHeads,
 	}
 	t.setPairs(to.Pairs)
 	b.do(op, func() {
 		at := cu.DevicePtr((to.Sequence*s.layers + to.Layer) * s.kvHeads)
 		t.pastAt, t.q = b.at(op, s.past, kernels.I32)+at*4*pastInts, b.f32(op, q)
+		t.sinks = b.f32(op, to.Sinks)
 		if to.Windowed {
 			t.fromPast = b.at(op, s.first, kernels.I32) + at*4
 		}
@@ -302,6 +303,6 @@ func (b *cuda) attendTogether(out, q *kernels.Tensor, steps kernels.Steps, to ke
 			t.attendStep(b.f32(op, out), 0, 0, 0)
 		}
 	})
-	runtime.KeepAlive([]*kernels.Tensor{out, q, s.past, s.first})
+	runtime.KeepAlive([]*kernels.Tensor{out, q, s.past, s.first, to.Sinks})
 	return done
 }

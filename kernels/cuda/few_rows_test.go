@@ -362,11 +362,13 @@ func TestCUDAStepAttentions(t *testing.T) {
 		dtype               kernels.DType
 		windowed, together  bool
 		launches            int
+		bounded             bool // by a soft cap, beside sinks
 	}{
-		{4, 2, 16, []int{9, 3, 250}, kernels.F32, false, true, 1},
-		{4, 2, 64, []int{700, 9, 300}, kernels.BF16, true, true, 2},
-		{7, 1, 32, []int{40, 1}, kernels.BF16, false, true, 1},
-		{2, 1, 12, []int{40, 700}, kernels.BF16, false, false, 0},
+		{4, 2, 16, []int{9, 3, 250}, kernels.F32, false, true, 2, true},
+		{4, 2, 16, []int{9, 3, 250}, kernels.F32, false, true, 1, false},
+		{4, 2, 64, []int{700, 9, 300}, kernels.BF16, true, true, 2, false},
+		{7, 1, 32, []int{40, 1}, kernels.BF16, false, true, 1, false},
+		{2, 1, 12, []int{40, 700}, kernels.BF16, false, false, 0, false},
 	} {
 		rng := rand.New(rand.NewPCG(14, uint64(i)))
 		g := newGraph(t, d)
@@ -394,6 +396,9 @@ func TestCUDAStepAttentions(t *testing.T) {
 		q := d.Tensor(kernelstest.Random(rng, n*c.heads*c.dim, 1), n, c.heads, c.dim)
 		got, want := d.Garbage(n, c.heads*c.dim), d.Garbage(n, c.heads*c.dim)
 		at := kernels.StepLayer{Layer: 1, Pairs: c.dtype, Windowed: c.windowed, Appended: true, Scale: 0.3}
+		if c.bounded {
+			at.SoftCap, at.Sinks = 1, d.Tensor(kernelstest.Random(rng, c.heads, 1), c.heads)
+		}
 		together := at
 		together.Longest = longest
 		var done bool

@@ -276,6 +276,11 @@ var fuzzOps = map[string]func(f *fuzzer) *fuzzCall{
 		dg, du, g, u, dy, act := f.out(n), f.out(n), f.in(n), f.in(n), f.in(n), kernels.Gate(f.rng.IntN(3))
 		return of("GateMulGrad", func() { f.B.GateMulGrad(act, dg, du, g, u, dy) }, refs{&dg, &du}, &g, &u, &dy)
 	},
+	"SoftCap": func(f *fuzzer) *fuzzCall {
+		n := f.size(3000)
+		y, x, limit := f.out(n), f.in(n), 1+f.rng.Float64()
+		return of("SoftCap", func() { f.B.SoftCap(y, x, limit) }, refs{&y}, &x)
+	},
 	"GELU": func(f *fuzzer) *fuzzCall {
 		n := f.size(3000)
 		y, x := f.out(n), f.in(n)
@@ -640,10 +645,8 @@ func refused(c *fuzzCall) (reason any) {
 var composed = []string{"AddRows", "LinearGroup", "GatedLinear", "RotateHeads"}
 
 // unfuzzed are refused by tests of their own: TestLowRank, TestMultiTensorRefuse, TestRotate,
-// TestCUDACopyPairs, TestCUDALowRank and TestCUDASelectedAttention; or no device computes it (SoftCap), and models that need it
-// are refused (TestComputable).
+// TestCUDACopyPairs, TestCUDALowRank and TestCUDASelectedAttention.
 var unfuzzed = []string{
-	"SoftCap",
 	"LowRank", "LowRankGrad", "AddLowRank", "MultiFill", "MultiAxpy", "MultiSumSquares", "MultiAdamW", "Rotate", "CopyPairs", "AttentionSelected", "RoPETable", "Receive",
 }
 

@@ -195,11 +195,15 @@ func TestCUDAStepsObserved(t *testing.T) {
 		entries             []int // by KV head of two layers
 		first               []int32
 		pairs               kernels.DType
+		cap                 float64
+		sinks               bool
 	}{
-		{1, 1, 4, []int{0, 3}, nil, kernels.F32},
-		{6, 3, 8, []int{30, 250, 1, 0, 249, 5}, nil, kernels.F32},
-		{4, 2, 80, []int{33, 600, 270, 31}, []int32{0, 30, 9, 31}, kernels.BF16},
-		{70, 1, 8, []int{40, 63}, nil, kernels.BF16},
+		{1, 1, 4, []int{0, 3}, nil, kernels.F32, 0, false},
+		{6, 3, 8, []int{30, 250, 1, 0, 249, 5}, nil, kernels.F32, 0, false},
+		{4, 2, 80, []int{33, 600, 270, 31}, []int32{0, 30, 9, 31}, kernels.BF16, 0, false},
+		{4, 2, 80, []int{33, 600, 270, 31}, []int32{0, 30, 9, 31}, kernels.BF16, 1, true},
+		{6, 3, 6, []int{30, 250, 1, 0, 249, 5}, nil, kernels.F32, 1, true},
+		{70, 1, 8, []int{40, 63}, nil, kernels.BF16, 0, false},
 	} {
 		rng := rand.New(rand.NewPCG(uint64(i), 5))
 		const layers, steps = 2, 3
@@ -209,6 +213,10 @@ func TestCUDAStepsObserved(t *testing.T) {
 		k, v := d.Tensor(kernelstest.Random(rng, s.kvHeads*s.dim, 1), 1, s.kvHeads, s.dim), d.Tensor(kernelstest.Random(rng, s.kvHeads*s.dim, 1), 1, s.kvHeads, s.dim)
 		var past, appended [][]kernels.KV
 		longest := slices.Max(s.entries) + steps
+		var sinks *kernels.Tensor
+		if s.sinks {
+			sinks = d.Tensor(kernelstest.Random(rng, s.heads, 1), s.heads)
+		}
 		for l := range layers {
 			past, appended = append(past, nil), append(appended, nil)
 			for h := range s.kvHeads {
@@ -235,7 +243,7 @@ func TestCUDAStepsObserved(t *testing.T) {
 			b.StartStep(state, 1)
 			b.StartStep(other, 1)
 			for l := range layers {
-				at := kernels.StepLayer{Layer: l, Pairs: s.pairs, Longest: slices.Max(s.entries[l*s.kvHeads:(l+1)*s.kvHeads]) + steps, Windowed: s.first != nil, Scale: 0.3, Scores: scores.Rows(l*s.heads, (l+1)*s.heads)}
+				at := kernels.StepLayer{Layer: l, Pairs: s.pairs, Longest: slices.Max(s.entries[l*s.kvHeads:(l+1)*s.kvHeads]) + steps, Windowed: s.first != nil, Scale: 0.3, SoftCap: s.cap, Sinks: sinks, Scores: scores.Rows(l*s.heads, (l+1)*s.heads)}
 				b.StepAttention(out.Rows(l, l+1), q, k, v, state, at)
 				b.StepAppend(copied, q, k, v, other, at)
 			}
@@ -250,7 +258,7 @@ func TestCUDAStepsObserved(t *testing.T) {
 			now := views(past, step+1)
 			for l := range layers {
 				name := fmt.Sprintf("case %d step %d layer %d", i, step, l)
-				a := &kernels.Attend{Q: q, Past: now[l], Scale: 0.3}
+				a := &kernels.Attend{Q: q, Past: now[l], Scale: 0.3, SoftCap: s.cap, Sinks: sinks}
 				if s.first != nil { // as positions that a window cuts there
 					a.Window, a.Positions = 1000, []int32{5000}
 					for h := range a.Past {

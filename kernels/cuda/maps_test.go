@@ -36,6 +36,7 @@ func TestCUDAMaps(t *testing.T) {
 			"GateMulGrad": {kernels.F32, func(a, b *kernels.Tensor, in ...*kernels.Tensor) {
 				d.B.GateMulGrad(kernels.ClampedSwiGLU, a, b, in[0], in[1], in[2])
 			}},
+			"SoftCap":     {kernels.F32, func(a, _ *kernels.Tensor, in ...*kernels.Tensor) { d.B.SoftCap(a, in[0], 1.5) }},
 			"GELU":        {kernels.F32, func(a, _ *kernels.Tensor, in ...*kernels.Tensor) { d.B.GELU(a, in[0]) }},
 			"SiLUMulGrad": {kernels.F32, func(a, b *kernels.Tensor, in ...*kernels.Tensor) { d.B.SiLUMulGrad(a, b, in[0], in[1], in[2]) }},
 		} {

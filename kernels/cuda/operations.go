@@ -20,7 +20,7 @@ var _ = kernelsOf("elements",
 	"fill_f32", "fill_f64", "fill_b16", "gather_f32", "gather_f64", "gather_bf16", "gather_f16", "gather_b16",
 	"copy_head_f32", "copy_head_bf16", "to_bf16", "split_bf16", "join_parts", "from_bf16", "from_f16", "add_bias", "scale",
 	"add", "axpy", "rope", "silu_mul", "silu_mul_bf16", "silu_mul_grad", "gelu_tanh_mul", "gelu_tanh_mul_bf16", "gelu_tanh_mul_grad",
-	"clamped_swiglu_mul", "clamped_swiglu_mul_bf16", "clamped_swiglu_mul_grad", "gelu", "gelu_bf16", "gelu_grad", "merge_scores",
+	"clamped_swiglu_mul", "clamped_swiglu_mul_bf16", "clamped_swiglu_mul_grad", "soft_cap", "gelu", "gelu_bf16", "gelu_grad", "merge_scores",
 	"adamw",
 )
 
@@ -284,6 +284,13 @@ func (b *cuda) Axpy(y *kernels.Tensor, alpha float64, x *kernels.Tensor) {
 	const op = "Axpy"
 	kernels.CheckLengths("Axpy", y, x)
 	b.do(op, func() { b.maps("axpy", y.Len(), b.f32(op, y), float32(alpha), b.f32(op, x), size(y.Len())) })
+	runtime.KeepAlive([]*kernels.Tensor{y, x})
+}
+
+func (b *cuda) SoftCap(y, x *kernels.Tensor, limit float64) {
+	const op = "SoftCap"
+	kernels.CheckLengths(op, y, x)
+	b.do(op, func() { b.maps("soft_cap", y.Len(), b.f32(op, y), b.f32(op, x), float32(limit), size(y.Len())) })
 	runtime.KeepAlive([]*kernels.Tensor{y, x})
 }
 

@@ -165,9 +165,10 @@ func StepFits(headDim int, pairs kernels.DType) bool {
 // read them in pieces of 16 bytes.
 func stepShape(dim int, half bool) bool { return half && dim%8 == 0 || !half && dim%4 == 0 }
 
-// stepQueries is the number of queries of a KV head that a block of a decoding step has.
-func stepQueries(group int, half bool) int {
-	if group <= 4 || !half {
+// stepQueries is the number of queries of a KV head that a block of a decoding step has. The kernels that bound
+// logits are for groups of up to four, as in Gemma 2: larger ones take several blocks.
+func stepQueries(group int, half, capped bool) int {
+	if group <= 4 || !half || capped {
 		return 4
 	}
 	return 8
@@ -177,12 +178,12 @@ func stepQueries(group int, half bool) int {
 // cuda/attention_decode.cu.
 const stepBlock = 256
 
-// stepBlocks cuts a decoding step into tiles of queries of a KV head, and the entries of a
+// stepBlocks cuts a decoding step into tiles of so many queries of a KV head, and the entries of a
 // head into most parts at most: so many that all blocks run at the same time, as many on a
 // processor as the kernel's registers allow. A head's own parts depend on its entries
 // alone.
-func stepBlocks(group, kvHeads, processors int, half bool) (tiles, most int) {
-	queries, resident := stepQueries(group, half), 3
+func stepBlocks(queries, group, kvHeads, processors int) (tiles, most int) {
+	resident := 3
 	if queries == 8 {
 		resident = 2
 	}
@@ -221,16 +222,16 @@ const exactQueries = 16
 // exactShape tells that tensor cores can work on so many observed queries without loss.
 func exactShape(queries, dim int) bool { return queries >= exactQueries && dim%8 == 0 }
 
-// observedExactly tells that observed rows run there: over caches in bf16.
+// observedExactly tells that observed rows run there: over caches in bf16, where nothing bounds logits.
 func observedExactly(a *kernels.Attend) bool {
-	return a.Past[0].K.DType == kernels.BF16 && a.Rows() > 1 && exactShape(a.Rows()*a.Group(), a.HeadDim())
+	return a.Past[0].K.DType == kernels.BF16 && a.Rows() > 1 && a.SoftCap == 0 && exactShape(a.Rows()*a.Group(), a.HeadDim())
 }
 
 // observesInBF16 tells that so many rows are observed that their queries are rounded to
 // bf16, like those of a prompt and like the activations of products of so many rows: over
-// caches in bf16. Rows whose gradient follows stay exact, as the gradient is.
+// caches in bf16. Rows whose gradient follows stay exact, as the gradient is, and so do those of bounded logits.
 func observesInBF16(a *kernels.Attend, always bool) bool {
-	return a.Kept == nil && a.Past[0].K.DType == kernels.BF16 && a.HeadDim()%8 == 0 && a.HeadDim() <= maxTileDim && (always || rounds(a.Rows(), a.Heads()*a.HeadDim(), longestHead(a)))
+	return a.Kept == nil && a.SoftCap == 0 && a.Past[0].K.DType == kernels.BF16 && a.HeadDim()%8 == 0 && a.HeadDim() <= maxTileDim && (always || rounds(a.Rows(), a.Heads()*a.HeadDim(), longestHead(a)))
 }
 
 // PastBytes is the size of struct Past of cuda/attention.h.
@@ -247,7 +248,11 @@ func describeScratch(a *kernels.Attend) int64 {
 
 // AttendScratch is the temporary memory of Attention.
 func AttendScratch(a *kernels.Attend, values bool, processors int) int64 {
-	n := describeScratch(a)
+	n, half := describeScratch(a), a.Past[0].K.DType == kernels.BF16
+	step := values && a.Rows() == 1 && a.K == nil && stepShape(a.HeadDim(), half)
+	if a.Sinks != nil && !step {
+		n += 4 * int64(a.Rows()*a.Heads()) // the softmax, where nobody has asked for it
+	}
 	switch {
 	case onTensorCores(a):
 		return n
@@ -264,8 +269,8 @@ func AttendScratch(a *kernels.Attend, values bool, processors int) int64 {
 		}
 		return n + PastBytes*int64(a.KVHeads())
 	}
-	if half := a.Past[0].K.DType == kernels.BF16; values && a.Rows() == 1 && a.K == nil && stepShape(a.HeadDim(), half) {
-		_, most := stepBlocks(a.Group(), a.KVHeads(), max(1, processors), half)
+	if step {
+		_, most := stepBlocks(stepQueries(a.Group(), half, a.SoftCap > 0), a.Group(), a.KVHeads(), max(1, processors))
 		parts := stepParts(longestBucket(a), most)
 		if parts == 1 {
 			parts = 0
@@ -339,10 +344,10 @@ func (k gradBlock) shared() int {
 	return 2*(k.width+8)*(2*queryParts*gradQueries*k.queryWarps+2*2*tile) + 4*2*2*min(k.group, gradQueries*k.queryWarps)*(tile+gradScoresPad)
 }
 
-// gradOnTensorCores tells whether the gradient runs there, and how: over caches in bf16.
+// gradOnTensorCores tells whether the gradient runs there, and how: over caches in bf16, where nothing bounds logits.
 func gradOnTensorCores(a *kernels.Attend, shared int) (k gradBlock, ok bool) {
 	queries, dim := a.Rows()*a.Group(), a.HeadDim()
-	if a.Past[0].K.DType != kernels.BF16 || !exactShape(queries, dim) || dim > maxTileDim {
+	if a.Past[0].K.DType != kernels.BF16 || a.SoftCap > 0 || !exactShape(queries, dim) || dim > maxTileDim {
 		return k, false
 	}
 	k.group = a.Group()

@@ -26,6 +26,12 @@ func TestCUDAScratch(t *testing.T) {
 			{Name: "response, window", Rows: 80, Heads: 4, Dim: 32, Entries: []int{300, 90}, Own: true, Window: 100},
 			{Name: "odd heads", Rows: 80, Heads: 4, Dim: 12, Entries: []int{300, 90}, Own: true},
 			{Name: "step", Rows: 1, Heads: 4, Dim: 64, Entries: []int{400, 90}},
+			{Name: "sinks", Rows: 80, Heads: 4, Dim: 16, Entries: []int{90, 200}, Sinks: 1},
+			{Name: "sinks, learned rows", Rows: 32, Heads: 4, Dim: 64, Entries: []int{400, 90}, Own: true, Sinks: 1},
+			{Name: "capped prompt", Rows: 80, Heads: 2, Dim: 16, Entries: []int{90, 200}, SoftCap: 5},
+			{Name: "capped learned rows", Rows: 32, Heads: 4, Dim: 64, Entries: []int{400, 90}, Own: true, SoftCap: 5},
+			{Name: "capped response", Rows: 80, Heads: 4, Dim: 32, Entries: []int{300, 90}, Own: true, SoftCap: 5},
+			{Name: "capped step of a large group, sinks", Rows: 1, Heads: 16, Dim: 64, Entries: []int{400, 90}, SoftCap: 5, Sinks: 1},
 			{Name: "step, odd heads", Rows: 1, Heads: 4, Dim: 10, Entries: []int{400, 90}},
 		} {
 			for _, half := range []bool{false, true} {

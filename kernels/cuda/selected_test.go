@@ -27,6 +27,8 @@ func TestCUDASelectedAttention(t *testing.T) {
 		{Rows: 1, Heads: 2, Dim: 128, Entries: []int{300, 31}},
 		{Rows: 1, Heads: 4, Dim: 8, Entries: []int{700, 700}, Window: 90},
 		{Rows: 1, Heads: 6, Dim: 8, Entries: []int{50, 13, 400}, Window: 200, Evicted: true},
+		{Rows: 1, Heads: 6, Dim: 8, Entries: []int{50, 13, 400}, Logits: 8, SoftCap: 5, Sinks: 1, Window: 200, Evicted: true},
+		{Rows: 1, Heads: 6, Dim: 10, Entries: []int{50, 400}, Logits: 8, SoftCap: 5, Sinks: 1},
 	}
 	for range 8 {
 		s := kernelstest.AttendShape{Rows: 1, Dim: 2 * (1 + rng.IntN(40))}

@@ -61,9 +61,9 @@ enum { BOUND, SIGNED, PARTIAL };
 // whether it is the lower one. BOUND takes all dimensions and the bound that makes the
 // product larger; the others take the components largest ones of the group and divide by
 // the temperature of a partial product; SIGNED takes the bound by the sign of the group's
-// sum, PARTIAL the lower one. The heads' count of reads is increased by the numbers that
+// sum, PARTIAL the lower one. Logits are products times unit. The heads' count of reads is increased by the numbers that
 // BOUND reads. One block of at least dim threads per KV head.
-extern "C" __global__ void __launch_bounds__(256) sparse_factors(float *factor, int *dims, int *low, const float *q, const Pages *heads, int group, int dim, int how) {
+extern "C" __global__ void __launch_bounds__(256) sparse_factors(float *factor, int *dims, int *low, const float *q, const Pages *heads, int group, int dim, int how, double unit) {
 	__shared__ double sizes[MAX_DIM];
 	__shared__ int chosen[MAX_DIM], partial[32];
 	Pages h = heads[blockIdx.x];
@@ -74,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(256) sparse_factors(float *factor, 
 	if (how == BOUND) {
 		int minima = 0, maxima = 0;
 		if (i < dim) {
-			float scale = (float)(1 / sqrt((double)dim));
+			float scale = (float)unit;
 			for (int g = 0; g < group; g++) {
 				float v = q[g * dim + i] * scale;
 				factor[g * dim + i] = v, low[g * dim + i] = v < 0;
@@ -112,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(256) sparse_factors(float *factor, 
 			all += v;
 			if (chosen[j]) some += v;
 		}
-		float scale = some == 0 ? 0 : (float)(1 / sqrt((double)dim * some / all));
+		float scale = some == 0 ? 0 : (float)(unit * sqrt(all / some));
 		for (int j = 0, at = 0; j < dim; j++)
 			if (chosen[j]) factor[g * dim + at++] = q[g * dim + j] * scale;
 	}
@@ -120,8 +120,8 @@ extern "C" __global__ void __launch_bounds__(256) sparse_factors(float *factor, 
 HOST_KERNEL(sparse_factors)
 
 // logits [heads, width] of the pages from that of the first seen position on. Grid:
-// pages, query heads.
-extern "C" __global__ void page_logits(float *logits, const float *factor, const int *dims, const int *low, const Pages *heads, int group, int dim, int width) {
+// pages, query heads. cap, where it is not 0, bounds them (kernels.Attend).
+extern "C" __global__ void page_logits(float *logits, const float *factor, const int *dims, const int *low, const Pages *heads, int group, int dim, int width, float cap) {
 	int g = blockIdx.y / group;
 	Pages h = heads[g];
 	int page = h.from / h.size + blockIdx.x * blockDim.x + threadIdx.x;
@@ -129,13 +129,13 @@ extern "C" __global__ void page_logits(float *logits, const float *factor, const
 	factor += (size_t)blockIdx.y * dim, low += (size_t)blockIdx.y * dim, dims += (size_t)g * dim;
 	float s = 0;
 	for (int c = 0; c < h.components; c++) s += factor[c] * (low[c] ? h.lo : h.hi)[(size_t)dims[c] * h.capacity + page];
-	logits[(size_t)blockIdx.y * width + page] = s;
+	logits[(size_t)blockIdx.y * width + page] = cap > 0 ? cap * tanhf(s / cap) : s;
 }
 HOST_KERNEL(page_logits)
 
 // Makes the logits of every query probabilities, and scores [kvHeads, width] the logarithms
-// of their means over the group. One block per KV head.
-extern "C" __global__ void __launch_bounds__(512) page_probabilities(float *scores, float *logits, const Pages *heads, int group, int width) {
+// of their means over the group. sinks [heads] count in the sums, or are null. One block per KV head.
+extern "C" __global__ void __launch_bounds__(512) page_probabilities(float *scores, float *logits, const Pages *heads, const float *sinks, int group, int width) {
 	__shared__ float partial[32];
 	Pages h = heads[blockIdx.x];
 	if (!h.chooses()) return;
@@ -146,7 +146,8 @@ extern "C" __global__ void __launch_bounds__(512) page_probabilities(float *scor
 		for (int p = first + threadIdx.x; p < pages; p += blockDim.x) top = fmaxf(top, x[p]);
 		top = block_max(top, partial);
 		for (int p = first + threadIdx.x; p < pages; p += blockDim.x) sum += expf(x[p] - top);
-		sum = logf(block_sum(sum, partial));
+		sum = block_sum(sum, partial);
+		sum = sinks ? (float)log((double)sum + exp((double)(sinks[blockIdx.x * group + g] - top))) : logf(sum);
 		for (int p = first + threadIdx.x; p < pages; p += blockDim.x) x[p] = x[p] - top - sum;
 	}
 	for (int p = first + threadIdx.x; p < pages; p += blockDim.x) { // what this thread has written

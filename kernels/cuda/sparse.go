@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 
@@ -160,19 +161,23 @@ func (b *cuda) EstimatePages(scores, probabilities, q *kernels.Tensor, p *kernel
 		}
 	}
 	if len(scores.Shape) != 2 || scores.Dim0() != kvHeads || len(probabilities.Shape) != 2 || probabilities.Dim0() != heads || probabilities.Width() != scores.Width() ||
-		reads != nil && reads.Len() != 1 || how < kernels.EstimateBound || how > kernels.EstimatePartial {
+		p.Sinks != nil && p.Sinks.Len() != heads || reads != nil && reads.Len() != 1 || how < kernels.EstimateBound || how > kernels.EstimatePartial {
 		panic(fmt.Sprintf("kernels: %s %d: scores %v and probabilities %v of %d heads", op, how, scores.Shape, probabilities.Shape, heads))
+	}
+	unit := p.Scale
+	if unit == 0 {
+		unit = 1 / math.Sqrt(float64(dim))
 	}
 	own, group := &kernels.PageHeads{Heads: given, Pool: p.Pool, Base: p.Base}, heads/kvHeads
 	b.do(op, func() {
 		at := b.describePages(op, own, nil, nil, reads)
 		factor, dims, low := b.temporary(op, 4*int64(heads*dim)), b.temporary(op, 4*int64(kvHeads*dim)), b.temporary(op, 4*int64(heads*dim))
 		S, P := b.f32(op, scores), b.f32(op, probabilities)
-		b.launch("sparse_factors", [3]int{kvHeads, 1, 1}, threadsFor(dim), 0, factor, dims, low, b.f32(op, q), at, group, dim, int(how))
-		b.launch("page_logits", columns(most, heads), elementThreads, 0, P, factor, dims, low, at, group, dim, scores.Width())
-		b.launch("page_probabilities", [3]int{kvHeads, 1, 1}, threadsFor(most), 0, S, P, at, group, scores.Width())
+		b.launch("sparse_factors", [3]int{kvHeads, 1, 1}, threadsFor(dim), 0, factor, dims, low, b.f32(op, q), at, group, dim, int(how), unit)
+		b.launch("page_logits", columns(most, heads), elementThreads, 0, P, factor, dims, low, at, group, dim, scores.Width(), float32(p.SoftCap))
+		b.launch("page_probabilities", [3]int{kvHeads, 1, 1}, threadsFor(most), 0, S, P, at, b.f32(op, p.Sinks), group, scores.Width())
 	})
-	runtime.KeepAlive([]*kernels.Tensor{scores, probabilities, q, reads})
+	runtime.KeepAlive([]*kernels.Tensor{scores, probabilities, q, reads, p.Sinks})
 	keepPages(p)
 }
 

@@ -135,18 +135,19 @@ func (b *cuda) StepRoPE(x *kernels.Tensor, steps kernels.Steps, table *kernels.R
 func (b *cuda) StepAttention(out, q, k, v *kernels.Tensor, steps kernels.Steps, to kernels.StepLayer) {
 	s := steps.(*cudaSteps)
 	const op = "StepAttention"
-	t := &attention{b: b, op: op, rows: 1, heads: q.Shape[1], kvHeads: s.kvHeads, dim: q.Shape[2], entries: to.Longest, scale: float32(to.Scale)}
+	t := &attention{b: b, op: op, rows: 1, heads: q.Shape[1], kvHeads: s.kvHeads, dim: q.Shape[2], entries: to.Longest, scale: float32(to.Scale), cap: float32(to.SoftCap)}
 	t.setPairs(to.Pairs)
 	own := s.kvHeads * t.dim
 	if q.Shape[0] != 1 || k.Len() != own || v.Len() != own || out.Len() != q.Len() || t.heads%s.kvHeads != 0 ||
 		to.Layer < 0 || to.Layer >= s.layers || to.Sequence < 0 || to.Sequence >= s.rows ||
-		to.Scores != nil && (to.Scores.Dim0() != t.heads || to.Scores.Width() < to.Longest) {
+		to.Sinks != nil && to.Sinks.Len() != t.heads || to.Scores != nil && (to.Scores.Dim0() != t.heads || to.Scores.Width() < to.Longest) {
 		panic(fmt.Sprintf("kernels: %s: sequence %d layer %d: queries %v, keys %v, values %v, output %v for %d KV heads of %d layers of %d sequences",
 			op, to.Sequence, to.Layer, q.Shape, k.Shape, v.Shape, out.Shape, s.kvHeads, s.layers, s.rows))
 	}
 	b.do(op, func() {
 		at := cu.DevicePtr((to.Sequence*s.layers + to.Layer) * s.kvHeads)
 		t.pastAt, t.q = b.at(op, s.past, kernels.I32)+at*4*pastInts, b.f32(op, q)
+		t.sinks = b.f32(op, to.Sinks)
 		if to.Windowed {
 			t.fromPast = b.at(op, s.first, kernels.I32) + at*4
 		}
@@ -169,5 +170,5 @@ func (b *cuda) StepAttention(out, q, k, v *kernels.Tensor, steps kernels.Steps, 
 		t.attend(b.f32(op, out), lse)
 		t.observe(to.Scores, lse)
 	})
-	runtime.KeepAlive([]*kernels.Tensor{out, q, k, v, s.past, s.first, to.Scores})
+	runtime.KeepAlive([]*kernels.Tensor{out, q, k, v, s.past, s.first, to.Scores, to.Sinks})
 }

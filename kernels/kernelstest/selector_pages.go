@@ -122,6 +122,16 @@ func testSparseEstimate(t *testing.T, d Device, sel kernels.Selector) {
 		if rng.IntN(8) == 0 {
 			clear(queries[:dim])
 		}
+		unit := 1 / math.Sqrt(float64(dim))
+		sinks := make([]float64, heads)
+		for i := range sinks {
+			sinks[i] = math.Inf(-1)
+		}
+		if rng.IntN(3) == 0 { // of models that scale and bound logits otherwise
+			unit = 0.1
+			sinks = Random(rng, heads, 3)
+			c.pages.Logits = kernels.Logits{Scale: unit, SoftCap: 2, Sinks: d.Stored(kernels.F32, sinks, heads)}
+		}
 		scores, probabilities, counter := d.Garbage(kvHeads, c.width), d.Garbage(heads, c.width), d.B.Place(kernels.NewTensor(kernels.I32, 1))
 		q := d.Stored(kernels.F32, queries, 1, heads, dim)
 		queries = q.Float64s()
@@ -162,9 +172,9 @@ func testSparseEstimate(t *testing.T, d Device, sel kernels.Selector) {
 				for _, i := range dims {
 					some += math.Abs(query[i])
 				}
-				scale := 1 / math.Sqrt(float64(dim))
+				scale := unit
 				if how != kernels.EstimateBound {
-					scale = 1 / math.Sqrt(float64(dim)*some/all)
+					scale = unit * math.Sqrt(all/some)
 				}
 				if some == 0 {
 					scale = 0
@@ -180,8 +190,12 @@ func testSparseEstimate(t *testing.T, d Device, sel kernels.Selector) {
 						}
 						logit += query[i] * v * scale
 					}
+					if c.pages.SoftCap > 0 {
+						logit = c.pages.SoftCap * math.Tanh(logit/c.pages.SoftCap)
+					}
 					p[j], top = logit, max(top, logit)
 				}
+				z = math.Exp(sinks[h*group+g] - top)
 				for j := range p {
 					z += math.Exp(p[j] - top)
 				}

@@ -105,7 +105,7 @@ func (d *Counter) StepRoPE(x *kernels.Tensor, s kernels.Steps, table *kernels.Ro
 }
 
 func (d *Counter) StepAttention(out, q, k, v *kernels.Tensor, s kernels.Steps, at kernels.StepLayer) {
-	a := &kernels.Attend{Q: q, Past: make([]kernels.KV, s.(*steps).kvHeads)}
+	a := &kernels.Attend{Q: q, Past: make([]kernels.KV, s.(*steps).kvHeads), SoftCap: at.SoftCap, Sinks: at.Sinks}
 	pairs := kernels.NewShape(at.Pairs, at.Longest, q.Shape[2])
 	for g := range a.Past {
 		a.Past[g] = kernels.KV{K: pairs, V: pairs}

@@ -401,6 +401,7 @@ func (p *recordedRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, e
 			p.graph.Segment(segment)
 			segment += c.Layers
 		} else {
+			at.SoftCap, at.Sinks = c.AttentionCap, p.Model.Network.Layers[p.l].Sinks
 			at.Windowed, at.Scale, at.Scores = c.Window(p.l) > 0, c.AttentionScale(), p.layerScores(i, p.l)
 			var longest []int
 			for _, layers := range p.to.buckets[i:end] {
