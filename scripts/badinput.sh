@@ -72,6 +72,8 @@ overwrite() { printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; 
 example=(evict run --example needle --policy snapkv --budget 32)
 quick=(train lookahead --steps 1 --batch 1 --validate 0)
 
+refuse "instruction set that there is not" 'GLIMPSE_SIMD|level "avx1024", want one of' env GLIMPSE_SIMD=avx1024 "${example[@]}"
+
 echo "== model folders"
 refuse "model folder missing" "no such file" "${example[@]}" --model ./nowhere
 refuse "model name that is none" "no such folder|org/name" "${example[@]}" --model nowhere

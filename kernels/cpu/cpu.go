@@ -14,6 +14,9 @@ import (
 
 func init() {
 	kernels.Backends.Add("cpu", func() (kernels.Backend, error) {
+		if err := simd.EnvError(); err != nil {
+			return nil, err
+		}
 		b := &cpu{}
 		b.Decomposed = kernels.Decompose(b)
 		return b, nil

@@ -71,7 +71,7 @@ func Testdata(t testing.TB) string {
 }
 
 // OnProcessorsAlone are golden models that no device with memory of its own computes, which refuses them by what they have.
-var OnProcessorsAlone = []string{"gemma4", "gemma4-e2b", "gemma4-moe", "gemma4-unified", "qwen3-next", "qwen3.5", "qwen3.5-moe"}
+var OnProcessorsAlone = []string{"gemma4-e2b", "qwen3-next", "qwen3.5", "qwen3.5-moe"}
 
 // Goldens reads all golden folders.
 func Goldens(t testing.TB) []Golden {

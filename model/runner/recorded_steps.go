@@ -93,7 +93,7 @@ func newRecordedSteps(m *model.Model, rows int) *recordedSteps {
 		return nil
 	}
 	p := &recordedSteps{model: m, device: m.Backend.Stepper(), rows: rows, synced: make([]uint64, rows)}
-	if p.device == nil || p.newGraph() == nil {
+	if p.device == nil || m.Config.LayerKV != nil || p.newGraph() == nil { // its table is of as many KV heads in every layer
 		return nil
 	}
 	p.steps, p.arena = p.device.NewSteps(rows, m.Config.Layers, m.Config.KVHeads), p.graphs[0].run.arena
