@@ -77,6 +77,43 @@ func (d Decomposed) GatedLinear(y, x *Tensor, gate, up LinearRows, temp Allocato
 	d.on.SiLUMul(y, gate.Y, up.Y)
 }
 
+// TakesExperts is false: rows are grouped by expert.
+func (d Decomposed) TakesExperts(rows int, e *FewExperts) bool { return false }
+
+// FewExperts is row after row, and expert after expert.
+func (d Decomposed) FewExperts(y, x, logits, gates *Tensor, e *FewExperts, rows int, scale float64, temp Allocator) {
+	CheckFewExperts(y, x, logits, gates, e, rows)
+	scores, correction, shares := logits.Float64s(), []float64(nil), []float64(nil)
+	if e.Correction != nil {
+		correction = e.Correction.Float64s()
+	}
+	if gates != nil {
+		shares = gates.Float64s()
+	}
+	d.on.Fill(y, 0)
+	n := e.Experts()
+	for r := range rows {
+		c := e.Choose(scores[r*n:][:n], correction)
+		if e.Shared {
+			w := 1.0
+			if shares != nil {
+				w = Logistic(shares[r])
+			}
+			c.Experts, c.Weights = append(c.Experts, n), append(c.Weights, w)
+		}
+		for i, at := range c.Experts {
+			l := e.Each[at]
+			width := l.Up.Weight.Dim0()
+			gate, up, out := temp.Alloc(d.on.Compute(), 1, width), temp.Alloc(d.on.Compute(), 1, width), temp.Alloc(d.on.Compute(), 1, y.Width())
+			d.on.Linear(gate, x.Rows(r, r+1), l.Gate.Weight, l.Gate.Bias, 1, 0)
+			d.on.Linear(up, x.Rows(r, r+1), l.Up.Weight, l.Up.Bias, 1, 0)
+			d.on.GateMul(e.Act, gate, gate, up)
+			d.on.Linear(out, gate, l.Down.Weight, l.Down.Bias, scale, 0)
+			d.on.AddRows(y.Rows(r, r+1), out, []int32{0}, c.Weights[i:i+1])
+		}
+	}
+}
+
 // AddLowRank is two products.
 func (d Decomposed) AddLowRank(y, x, a, b *Tensor, scale float64, temp Allocator) {
 	CheckAddLowRank(y, x, a, b)

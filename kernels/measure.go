@@ -23,5 +23,6 @@ type Traits struct {
 	Memory           int64 // of the device in all
 	Fuses            bool  // operations that follow each other are one kernel
 	DecodeLinearsOff bool  // decode linears are products like any other
+	ExpertsOff       bool  // no FewExperts are computed
 	DecodeBlocksOff  bool  // and so are those by weights in blocks
 }

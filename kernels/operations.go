@@ -99,6 +99,14 @@ type Products interface {
 	// GatedLinear computes y [rows, n] = SiLUMul of two linear layers of rows x [rows, k],
 	// whose own Y are not used. Results in between are allocated by temp.
 	GatedLinear(y, x *Tensor, gate, up LinearRows, temp Allocator)
+	// TakesExperts tells that the backend has FewExperts of so many rows. Else the host routes, and rows are grouped by
+	// expert.
+	TakesExperts(rows int, e *FewExperts) bool
+	// FewExperts computes y [n, out], of which rows after the first ones are 0, of x [n, k]: scale times the sum over the
+	// experts that a row's logits [n, experts] choose, and the shared one, weighed with the logistic function of gates
+	// [n, 1] or 1. A row has the same bits among all numbers of rows that TakesExperts takes, and what a recorded graph
+	// holds serves for whatever is chosen. Results in between are allocated by temp.
+	FewExperts(y, x, logits, gates *Tensor, e *FewExperts, rows int, scale float64, temp Allocator)
 	// RoundsToBF16 tells that Linear rounds so many rows to BF16 before it multiplies them
 	// by w. Then they may be in BF16: norms, SiLUMul and GELU write that, once for all
 	// products that read it, and Linear reads it, with the bits of rounding afterwards.

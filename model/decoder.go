@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"glimpse/kernels"
 )
@@ -165,6 +166,7 @@ const maxExperts = 1 << 17
 // bind lays out the experts of a layer.
 func (x *expertsLayout) bind(c *Config, b *Binder, at string) *Experts {
 	e := &Experts{Routing: x.Routing, Gate: x.how, Each: make([]Expert, x.experts)}
+	e.few = sync.OnceValue(e.asFew)
 	b.Matrix(at+x.router+".weight", &e.Router, x.experts, c.Hidden)
 	if x.biases {
 		b.Vector(at+x.router+".bias", &e.RouterBias, x.experts)

@@ -1,8 +1,6 @@
 package model
 
 import (
-	"cmp"
-	"math"
 	"slices"
 
 	"glimpse/kernels"
@@ -21,20 +19,13 @@ type Experts struct {
 	RouterNorm, Norm Norm
 	Routing
 	Each       []Expert
-	Shared     *Expert         // that all rows go through, or nil
-	SharedGate *kernels.Tensor // [1, hidden]: its logistic function weighs Shared; nil: Shared counts in full
+	few        func() *kernels.FewExperts // the same as few rows go through them; nil: rows are grouped by expert
+	Shared     *Expert                    // that all rows go through, or nil
+	SharedGate *kernels.Tensor            // [1, hidden]: its logistic function weighs Shared; nil: Shared counts in full
 }
 
 // Routing is how the scores of a router become weights of experts.
-type Routing struct {
-	TopK      int     // experts per row
-	Logistic  bool    // scores are logistic functions of the router's outputs (DeepSeek-V3, arXiv:2412.19437, eq. 15), not their softmax
-	Normalise bool    // the weights of a row's experts sum to 1
-	Scale     float64 // multiplies weights, 0: 1
-	// Groups of equally many experts that follow each other, of which the TopGroups with the largest sum of their two
-	// best scores are left (DeepSeek-V3, arXiv:2412.19437, §2.1.2); 0 or 1: no groups.
-	Groups, TopGroups int
-}
+type Routing = kernels.Routing
 
 // Expert is a gated MLP: down of what the gate lets through of up.
 type Expert struct {
@@ -69,113 +60,36 @@ func (e *Experts) Weights() (all, active int64) {
 	return all, active
 }
 
-// choice is what a row's router decides.
-type choice struct {
-	experts []int     // in ascending order
-	scores  []float64 // of all experts
-	weights []float64 // of experts
-	sum     float64   // of the chosen scores, where weights are normalised; else 0
-}
-
-// choose decides by the outputs of a router. Of equal scores the expert with the lower number is chosen.
-func (r *Routing) choose(logits, correction []float64) choice {
-	c := choice{scores: make([]float64, len(logits))}
-	if r.Logistic {
-		for i, x := range logits {
-			c.scores[i] = logistic(x)
-		}
-	} else {
-		top, sum := slices.Max(logits), 0.0
-		for i, x := range logits {
-			c.scores[i] = math.Exp(x - top)
-			sum += c.scores[i]
-		}
-		for i := range c.scores {
-			c.scores[i] /= sum
-		}
-	}
-	ranked := slices.Clone(c.scores)
-	for i, x := range correction {
-		ranked[i] += x
-	}
-	r.leaveGroups(ranked)
-	c.experts = best(ranked, r.TopK)
-	slices.Sort(c.experts)
-	for _, e := range c.experts {
-		c.weights = append(c.weights, c.scores[e])
-		if r.Normalise {
-			c.sum += c.scores[e]
-		}
-	}
-	for i := range c.weights {
-		if c.weights[i] *= scaleOr1(r.Scale); r.Normalise {
-			c.weights[i] /= c.sum
-		}
-	}
-	return c
-}
-
-// leaveGroups sets the scores of all experts to 0 but those of the best groups.
-func (r *Routing) leaveGroups(scores []float64) {
-	if r.Groups < 2 {
-		return
-	}
-	size := len(scores) / r.Groups
-	sums := make([]float64, r.Groups)
-	for g := range sums {
-		group := scores[g*size:][:size]
-		for _, e := range best(group, min(2, size)) {
-			sums[g] += group[e]
-		}
-	}
-	left := best(sums, r.TopGroups)
-	for e := range scores {
-		if !slices.Contains(left, e/size) {
-			scores[e] = 0
-		}
-	}
-}
-
-// best are the indices of the n largest values, the largest first.
-func best(values []float64, n int) []int {
-	order := make([]int, len(values))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(values[b], values[a]) })
-	return order[:n]
-}
-
 // gradient is that of the router's outputs at a choice, from that of the weights.
-func (r *Routing) gradient(c choice, dWeights []float64) []float64 {
-	d := make([]float64, len(c.scores)) // of the scores first
+func gradient(r *kernels.Routing, c kernels.Choice, dWeights []float64) []float64 {
+	d := make([]float64, len(c.Scores)) // of the scores first
 	mean := 0.0
-	for i, e := range c.experts {
-		mean += dWeights[i] * c.scores[e]
+	for i, e := range c.Experts {
+		mean += dWeights[i] * c.Scores[e]
 	}
-	for i, e := range c.experts {
-		d[e] = scaleOr1(r.Scale) * dWeights[i]
+	for i, e := range c.Experts {
+		d[e] = r.Factor() * dWeights[i]
 		if r.Normalise {
-			d[e] = scaleOr1(r.Scale) * (dWeights[i] - mean/c.sum) / c.sum
+			d[e] = r.Factor() * (dWeights[i] - mean/c.Sum) / c.Sum
 		}
 	}
 	if r.Logistic {
-		for e, s := range c.scores {
+		for e, s := range c.Scores {
 			d[e] *= s * (1 - s)
 		}
 		return d
 	}
 	sum := 0.0
-	for e, s := range c.scores {
+	for e, s := range c.Scores {
 		sum += d[e] * s
 	}
-	for e, s := range c.scores {
+	for e, s := range c.Scores {
 		d[e] = s * (d[e] - sum)
 	}
 	return d
 }
 
-func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+func logistic(x float64) float64 { return kernels.Logistic(x) }
 
 // share is the rows that go through one expert.
 type share struct {
@@ -218,7 +132,7 @@ func (p *Pass) norm(n Norm) *kernels.Tensor {
 }
 
 // route decides which rows, as experts read them, go where.
-func (e *Experts) route(p *Pass, rows *kernels.Tensor) (choices []choice, shares []share, gates []float64) {
+func (e *Experts) route(p *Pass, rows *kernels.Tensor) (choices []kernels.Choice, shares []share, gates []float64) {
 	n, experts := p.count(), len(e.Each)
 	mark := p.Arena.Mark()
 	defer p.Arena.Release(mark)
@@ -235,13 +149,13 @@ func (e *Experts) route(p *Pass, rows *kernels.Tensor) (choices []choice, shares
 		shares[i].Expert, shares[i].number = &e.Each[i], i
 	}
 	for row := range n {
-		c := e.choose(logits[row*experts:][:experts], correction)
-		for at, i := range c.experts {
+		c := e.Choose(logits[row*experts:][:experts], correction)
+		for at, i := range c.Experts {
 			if scales != nil {
-				c.weights[at] *= scales[i]
+				c.Weights[at] *= scales[i]
 			}
 			s := &shares[i]
-			s.rows, s.weights, s.at = append(s.rows, int32(row)), append(s.weights, c.weights[at]), append(s.at, at)
+			s.rows, s.weights, s.at = append(s.rows, int32(row)), append(s.weights, c.Weights[at]), append(s.at, at)
 		}
 		choices = append(choices, c)
 	}
@@ -333,6 +247,17 @@ func (e *Experts) Forward(y *kernels.Tensor, p Pass, scale float64) {
 	whole := p.Arena.Mark()
 	defer p.Arena.Release(whole)
 	rows := p.norm(e.Norm)
+	if few := e.fewRows(&p); few != nil {
+		n := p.H.Dim0()
+		logits, gates := p.alloc(n, len(e.Each)), (*kernels.Tensor)(nil)
+		p.On.Linear(logits, p.norm(e.RouterNorm), e.Router, e.RouterBias, 1, 0)
+		if e.SharedGate != nil {
+			gates = p.alloc(n, 1)
+			p.On.Linear(gates, rows, e.SharedGate, nil, 1, 0)
+		}
+		p.On.FewExperts(y, rows, logits, gates, few, p.count(), scale, p.Arena)
+		return
+	}
 	_, shares, _ := e.route(&p, rows)
 	p.On.Fill(y, 0)
 	for _, s := range shares {
@@ -353,6 +278,36 @@ func (e *Experts) Forward(y *kernels.Tensor, p Pass, scale float64) {
 	}
 }
 
+// fewRows are the experts as few rows go through them where they do; nil where rows are grouped by expert.
+func (e *Experts) fewRows(p *Pass) *kernels.FewExperts {
+	if p.Low != nil && slices.ContainsFunc(ExpertModules, func(m Module) bool { return len(p.Low(m)) > 0 }) || !e.OnDevice(p.On, p.H.Dim0()) {
+		return nil
+	}
+	return e.few()
+}
+
+// OnDevice tells that so many rows go through the experts without the host.
+func (e *Experts) OnDevice(on kernels.Backend, rows int) bool {
+	return e.few != nil && e.Scales == nil && on.TakesExperts(rows, e.few())
+}
+
+// asFew is computed once the weights are there.
+func (e *Experts) asFew() *kernels.FewExperts {
+	few := &kernels.FewExperts{Routing: e.Routing, Act: e.Gate, Correction: e.Correction, Shared: e.Shared != nil}
+	for i := range e.Each {
+		few.Each = append(few.Each, e.Each[i].rows())
+	}
+	if e.Shared != nil {
+		few.Each = append(few.Each, e.Shared.rows())
+	}
+	return few
+}
+
+// rows are the layers without an output.
+func (e *Expert) rows() kernels.GatedRows {
+	return kernels.GatedRows{Gate: e.Gate.rows(), Up: e.Up.rows(), Down: e.Down.rows()}
+}
+
 // Backward writes to dh [rows, hidden] the gradient of the rows from that of Forward's sum, dy [rows, hidden], and to factors, by
 // module, those of the updates' A and B, which are of all rows and one of a module; of experts that no row has chosen they are 0. The
 // weights of experts and router are constants; a row's choice is one, too, and the weights of its experts are not.
@@ -363,7 +318,7 @@ func (e *Experts) Backward(dh *kernels.Tensor, factors map[Module]*LowRank, p Pa
 	choices, shares, gates := e.route(&p, rows)
 	dWeights, dGates := make([][]float64, len(choices)), make([]float64, len(gates))
 	for row, c := range choices {
-		dWeights[row] = make([]float64, len(c.experts))
+		dWeights[row] = make([]float64, len(c.Experts))
 	}
 	p.On.Fill(dh, 0)
 	for _, f := range factors {
@@ -410,12 +365,12 @@ func (e *Experts) Backward(dh *kernels.Tensor, factors map[Module]*LowRank, p Pa
 		scales = e.Scales.Float64s()
 	}
 	for row, c := range choices {
-		for at, i := range c.experts {
+		for at, i := range c.Experts {
 			if scales != nil {
 				dWeights[row][at] *= scales[i]
 			}
 		}
-		dLogits = append(dLogits, e.gradient(c, dWeights[row])...)
+		dLogits = append(dLogits, gradient(&e.Routing, c, dWeights[row])...)
 	}
 	p.addProduct(dRouter, dLogits, e.Router)
 	if gates != nil {

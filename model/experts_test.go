@@ -175,11 +175,11 @@ func TestExperts(t *testing.T) {
 			compare.CloseToScale(t, "rows", pass(0, 0), want, 1e-12)
 			compare.CloseToScale(t, "rows of products of five", pass(0, 5), want, 1e-12)
 			chosen := make(map[int]bool)
-			for _, c := range func() []choice {
+			for _, c := range func() []kernels.Choice {
 				c, _, _ := e.route(&Pass{On: b, Arena: kernels.NewArena(b), H: h, Rows: 1}, h)
 				return c
 			}() {
-				for _, i := range c.experts {
+				for _, i := range c.Experts {
 					chosen[i] = true
 				}
 			}
@@ -220,13 +220,13 @@ func TestExperts(t *testing.T) {
 // are all 0, sends every row to the same experts: no expert can have more rows.
 func TestRoutingTies(t *testing.T) {
 	for name, c := range routings {
-		got := c.choose(make([]float64, 6), nil)
+		got := c.Choose(make([]float64, 6), nil)
 		want := make([]int, c.TopK)
 		for i := range want {
 			want[i] = i
 		}
-		if fmt.Sprint(got.experts) != fmt.Sprint(want) {
-			t.Errorf("%s: chose %v of equal experts, want %v", name, got.experts, want)
+		if fmt.Sprint(got.Experts) != fmt.Sprint(want) {
+			t.Errorf("%s: chose %v of equal experts, want %v", name, got.Experts, want)
 		}
 	}
 }

@@ -170,9 +170,10 @@ func (n *Network) ActiveParameters() int64 {
 	return total
 }
 
-// OnHost tells that the host computes in the middle of a pass: what the routers of experts decide, or delta nets.
-func (n *Network) OnHost() bool {
-	return slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Experts != nil || l.Delta != nil })
+// OnHost tells that the host computes in the middle of a step of so many rows: delta nets, or what the routers of experts decide
+// where the backend does not.
+func (n *Network) OnHost(on kernels.Backend, rows int) bool {
+	return slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Delta != nil || l.Experts != nil && !l.Experts.OnDevice(on, rows) })
 }
 
 func size(t *kernels.Tensor) int64 {

@@ -648,6 +648,7 @@ var composed = []string{"AddRows", "LinearGroup", "GatedLinear", "RotateHeads"}
 // TestCUDACopyPairs, TestCUDALowRank and TestCUDASelectedAttention.
 var unfuzzed = []string{
 	"LowRank", "LowRankGrad", "AddLowRank", "MultiFill", "MultiAxpy", "MultiSumSquares", "MultiAdamW", "Rotate", "CopyPairs", "AttentionSelected", "RoPETable", "Receive",
+	"FewExperts", "TakesExperts",
 }
 
 // TestCUDAFuzz calls every operation with random arguments, one of them wrong in half

@@ -54,6 +54,48 @@ func composedCases() []Conformance {
 			return []Output{{Name: "y", Values: y.Float64s()}}
 		})
 	}
+	for i, s := range [][6]int{{1, 4, 1, 8, 8, 8}, {3, 7, 3, 72, 40, 24}, {16, 64, 8, 264, 296, 40}, {5, 5, 2, 70, 33, 9}, {9, 40, 40, 16, 48, 600}, {17, 6, 2, 32, 16, 16}} { // rows, experts, chosen, in, width, out
+		rows, experts, in, width, out := s[0], s[1], s[3], s[4], s[5]
+		for j, w := range []kernels.DType{kernels.F32, kernels.BF16} {
+			routing := kernels.Routing{TopK: s[2], Logistic: (i+j)%3 == 1, Normalise: i%2 == 0, Scale: []float64{0, 1.5}[j]}
+			if s[1]%5 == 0 {
+				routing.Groups, routing.TopGroups = 5, 3
+			} else if s[1]%8 == 0 {
+				routing.Groups, routing.TopGroups = 8, 2
+			}
+			add("FewExperts", fmt.Sprint(s, " ", w), func(d Device, rng *rand.Rand) []Output {
+				e := &kernels.FewExperts{Routing: routing, Act: kernels.Gate(i % 3), Shared: (i+j)%2 == 1}
+				if routing.Logistic {
+					e.Correction = draw(d, rng, experts)
+				}
+				each := experts
+				if e.Shared {
+					each++
+				}
+				for at := range each {
+					width := width
+					if at == experts {
+						width += 8
+					}
+					l := kernels.GatedRows{Gate: kernels.LinearRows{Weight: d.Weight(rng, w, width, in)}, Up: kernels.LinearRows{Weight: d.Weight(rng, w, width, in)}, Down: kernels.LinearRows{Weight: d.Weight(rng, w, out, width)}}
+					if i%2 == 1 {
+						l.Gate.Bias, l.Up.Bias, l.Down.Bias = draw(d, rng, width), draw(d, rng, width), draw(d, rng, out)
+					}
+					e.Each = append(e.Each, l)
+				}
+				x, y, gates := d.Tensor(Factors(rng, w, rows*in), rows, in), d.Garbage(rows, out), draw(d, rng, rows, 1)
+				scores := make([]float64, rows*experts)
+				for at := range scores {
+					scores[at] = float64(rng.IntN(64)) / 16 // some are equal
+				}
+				if !e.Shared || i == 2 {
+					gates = nil
+				}
+				d.B.FewExperts(y, x, d.Tensor(scores, rows, experts), gates, e, max(1, rows-i%2), 0.5, kernels.NewArena(d.B))
+				return []Output{{Name: "y", Values: y.Float64s()}}
+			})
+		}
+	}
 	for i, s := range [][4]int{{1, 1, 1, 1}, {32, 70, 130, 8}, {3, 600, 5, 3}, {33, 40, 300, 16}, {65, 33, 64, 9}} { // rows, in, out, rank
 		rows, in, out, rank := s[0], s[1], s[2], s[3]
 		name, w := fmt.Sprint(s), WeightTypes[i%3]

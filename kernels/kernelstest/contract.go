@@ -57,6 +57,28 @@ var Contract = map[string]func(t *testing.T, d Device){
 			t.Errorf("%d rows of a terabyte, %d of a byte", few, many)
 		}
 	},
+	"TakesExperts": func(t *testing.T, d Device) { // FewExperts itself is compared in all cases
+		rng := rand.New(rand.NewPCG(5, 7))
+		e := &kernels.FewExperts{Routing: kernels.Routing{TopK: 2}}
+		for range 5 {
+			e.Each = append(e.Each, kernels.GatedRows{Gate: kernels.LinearRows{Weight: d.Weight(rng, kernels.F32, 16, 32)}, Up: kernels.LinearRows{Weight: d.Weight(rng, kernels.F32, 16, 32)}, Down: kernels.LinearRows{Weight: d.Weight(rng, kernels.F32, 32, 16)}})
+		}
+		const most = 16
+		x, logits := d.Tensor(Random(rng, most*32, 1), most, 32), d.Tensor(Random(rng, most*5, 1), most, 5)
+		var want []float64
+		for rows := most; rows > 0; rows-- {
+			if !d.B.TakesExperts(rows, e) {
+				continue
+			}
+			y := d.Garbage(rows, 32)
+			d.B.FewExperts(y, x.Rows(0, rows), logits.Rows(0, rows), nil, e, rows, 1, kernels.NewArena(d.B))
+			if got := y.Float64s(); want == nil {
+				want = got
+			} else if !slices.Equal(got, want[:len(got)]) {
+				t.Errorf("%d rows: other bits than among %d", rows, len(want)/32)
+			}
+		}
+	},
 	"SameRows": func(t *testing.T, d Device) {
 		rng := rand.New(rand.NewPCG(31, 7))
 		for _, most := range []int{1, 2, 5, 8, 12, 16, 17, 40} {

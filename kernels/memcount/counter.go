@@ -332,6 +332,22 @@ func (d *Counter) GatedLinear(y, x *kernels.Tensor, gate, up kernels.LinearRows,
 	kernels.CheckGatedLinear(y, x, gate, up)
 }
 
+// TakesExperts is as of the device it counts for.
+func (d *Counter) TakesExperts(rows int, e *kernels.FewExperts) bool {
+	if !d.traits.Device || d.traits.ExpertsOff || !cuda.TakesExperts(rows, e) {
+		return false
+	}
+	if e.Table == nil {
+		e.Table = d.Alloc(kernels.I32, len(e.Each), cuda.ExpertInts)
+	}
+	return true
+}
+
+func (d *Counter) FewExperts(y, x, logits, gates *kernels.Tensor, e *kernels.FewExperts, rows int, scale float64, temp kernels.Allocator) {
+	kernels.CheckFewExperts(y, x, logits, gates, e, rows)
+	cuda.ExpertsTemporary(rows, e, temp)
+}
+
 func (d *Counter) AttentionSelected(out, lse *kernels.Tensor, a *kernels.Attend, s *kernels.Selection, temp kernels.Allocator) {
 	if !d.traits.Device {
 		d.Decomposed.AttentionSelected(out, lse, a, s, temp)

@@ -89,7 +89,7 @@ func (r *recording) equal(to *recording) bool {
 // newRecordedSteps returns nil where the device has no graphs, the layers are on several, or the host decides in the
 // middle of a step.
 func newRecordedSteps(m *model.Model, rows int) *recordedSteps {
-	if len(m.Stages()) > 1 || m.Network.OnHost() {
+	if len(m.Stages()) > 1 || m.Network.OnHost(m.Backend, rows) {
 		return nil
 	}
 	p := &recordedSteps{model: m, device: m.Backend.Stepper(), rows: rows, synced: make([]uint64, rows)}
@@ -359,6 +359,13 @@ func (p *recordedRows) Projections() (q, k, v *kernels.Tensor) {
 	q, k, v = p.layerRows.Projections()
 	p.v = v
 	return q, k, v
+}
+
+// Experts reads those that rows choose by tables in the device's memory; rows that fill up the batch read none.
+func (p *recordedRows) Experts(e *model.Experts, h *kernels.Tensor, scale float64) *kernels.Tensor {
+	y := p.alloc(h.Shape...)
+	e.Forward(y, model.Pass{On: p.on, Arena: p.layerRows.arena, H: h, Rows: len(p.to.kinds)}, scale)
+	return y
 }
 
 // NormRotate appends the pairs, too, where the device does that at once.

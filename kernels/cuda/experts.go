@@ -1,0 +1,106 @@
+//go:build gpu && linux && (amd64 || arm64)
+
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"gorgonia.org/cu"
+
+	"glimpse/kernels"
+)
+
+var _ = kernelsOf("experts",
+	"route_experts", "expert_gates_f32", "expert_sums_f32", "expert_gates_bf16", "expert_sums_bf16",
+)
+
+const familyExperts family = "experts"
+
+var _ = addFamily(familyExperts, "experts one by one", []string{"route_experts", "expert_"}, checkExperts)
+
+// As in experts.cu.
+const expertWarps = 8
+
+// expertAt is struct Expert of experts.cu.
+type expertAt struct {
+	gate, up, down             cu.DevicePtr
+	gateBias, upBias, downBias cu.DevicePtr
+	width                      int64
+}
+
+// TakesExperts writes the table of addresses at the first call.
+func (b *cuda) TakesExperts(rows int, e *kernels.FewExperts) (ok bool) {
+	const op = "TakesExperts"
+	if !TakesExperts(rows, e) {
+		return false
+	}
+	written := false
+	b.do(op, func() { ok, written = b.usable(familyExperts), e.Table != nil })
+	if !ok || written {
+		return ok
+	}
+	if size := unsafe.Sizeof(expertAt{}); size != 4*ExpertInts {
+		panic(fmt.Sprintf("kernels: struct Expert has %d bytes, want %d", size, 4*ExpertInts))
+	}
+	host := kernels.NewTensor(kernels.I32, len(e.Each), ExpertInts)
+	table := unsafe.Slice((*expertAt)(unsafe.Pointer(&host.I32()[0])), len(e.Each))
+	b.do(op, func() {
+		for i, l := range e.Each {
+			at := expertAt{
+				gate: b.address(op, l.Gate.Weight), up: b.address(op, l.Up.Weight), down: b.address(op, l.Down.Weight),
+				gateBias: b.f32(op, l.Gate.Bias), upBias: b.f32(op, l.Up.Bias), downBias: b.f32(op, l.Down.Bias), width: int64(l.Up.Weight.Dim0()),
+			}
+			ok, table[i] = ok && aligned16(at.gate|at.up|at.down), at
+		}
+	})
+	if ok {
+		made := b.Alloc(kernels.I32, host.Shape...)
+		kernels.Convert(made, host)
+		b.do(op, func() { e.Table = made })
+	}
+	return ok
+}
+
+func (b *cuda) FewExperts(y, x, logits, gates *kernels.Tensor, e *kernels.FewExperts, rows int, scale float64, temp kernels.Allocator) {
+	const op = "FewExperts"
+	kernels.CheckFewExperts(y, x, logits, gates, e, rows)
+	if !b.TakesExperts(rows, e) {
+		b.Decomposed.FewExperts(y, x, logits, gates, e, rows, scale, temp)
+		return
+	}
+	act, routed := ExpertsTemporary(rows, e, temp)
+	slots, width, k, n := act.Shape[1], act.Shape[2], x.Width(), y.Width()
+	b.do(op, func() {
+		choice := b.f32(op, routed)
+		weights, table, acts := choice+cu.DevicePtr(4*rows*slots), b.at(op, e.Table, kernels.I32), b.f32(op, act)
+		flag := map[bool]int{true: 1}
+		b.launch("route_experts", [3]int{rows, 1, 1}, 32, 0, choice, weights, b.f32(op, logits), b.f32(op, e.Correction), b.f32(op, gates),
+			e.Experts(), e.TopK, slots, e.Groups, e.TopGroups, flag[e.Logistic], flag[e.Normalise], e.Factor())
+		name := map[kernels.DType]string{kernels.F32: "f32", kernels.BF16: "bf16"}[e.Each[0].Up.Weight.DType]
+		b.launch("expert_gates_"+name, [3]int{(width + expertWarps - 1) / expertWarps, slots, rows}, 32*expertWarps, 0, acts, b.f32(op, x), table, choice, slots, k, width, int(e.Act))
+		b.launch("expert_sums_"+name, [3]int{(n + expertWarps - 1) / expertWarps, y.Dim0(), 1}, 32*expertWarps, 0,
+			b.f32(op, y), acts, table, choice, weights, rows, slots, n, width, float32(scale))
+	})
+	runtime.KeepAlive([]*kernels.Tensor{y, x, logits, gates, act, routed, e.Table})
+	runtime.KeepAlive(e)
+}
+
+// checkExperts is 3 rows through 2 of 5 experts and a shared one.
+func checkExperts(p *probe) {
+	const rows, experts, k, width = 3, 5, 72, 40
+	for _, d := range []kernels.DType{kernels.F32, kernels.BF16} {
+		p.compare(fmt.Sprintf("experts of %s", d), 1e-4, func(s *side) []*kernels.Tensor {
+			e := &kernels.FewExperts{Routing: kernels.Routing{TopK: 2, Normalise: true}, Shared: true}
+			for range experts + 1 {
+				e.Each = append(e.Each, kernels.GatedRows{
+					Gate: kernels.LinearRows{Weight: s.weight(d, width, k)}, Up: kernels.LinearRows{Weight: s.weight(d, width, k)}, Down: kernels.LinearRows{Weight: s.weight(d, k, width)},
+				})
+			}
+			x, logits, gates, y := s.random(1, rows, k), s.random(1, rows, experts), s.random(1, rows, 1), s.empty(rows, k)
+			s.b.FewExperts(y, x, logits, gates, e, rows, 1, s.b)
+			return []*kernels.Tensor{y}
+		})
+	}
+}
