@@ -94,7 +94,7 @@ func pairsOf(w *kernels.Tensor) simd.Pairs {
 }
 
 // gemmNT is simd.GemmNT of what is stored in b from an element on, in any type: of blocks, rows that
-// follow each other, for which a may be rounded.
+// follow each other. how says what may be made of a for bfloat16 and blocks.
 func gemmNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, at, ldb int, how simd.Pairs, beta float32, c []float32, ldc int) {
 	switch b.DType {
 	case kernels.F32:
@@ -119,7 +119,7 @@ func gemmNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor,
 }
 
 // gemmNN is simd.GemmNN of what is stored in b from an element on, in any type: of blocks, rows that
-// follow each other, for which a may be rounded.
+// follow each other. how says what may be made of a for bfloat16 and blocks.
 func gemmNN(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, at, ldb int, how simd.Pairs, beta float32, c []float32, ldc int) {
 	switch b.DType {
 	case kernels.F32:
