@@ -47,7 +47,7 @@ func parseIndex(data []byte) (map[string]string, error) {
 			if file != nil {
 				got = fmt.Sprintf("%.200q", *file)
 			}
-			return nil, Corruptf("weight_map: tensor %.200q: file %s, want the name of a .safetensors file in the same folder", tensor, got)
+			return nil, Corruptf("weight_map: tensor %.200q: got file %s, want the name of a .safetensors file in the same folder", tensor, got)
 		}
 		files[tensor] = *file
 	}
