@@ -1,10 +1,6 @@
 package eviction
 
-import (
-	"fmt"
-
-	"glimpse/model"
-)
+import "fmt"
 
 // composed scores by one policy and selects by rules of its own: how much each
 // layer and each KV head gets, and what is kept whatever its score. It evicts the
@@ -18,7 +14,7 @@ type composed struct {
 }
 
 // newScorer makes the policy that the option scorer names, with its own options.
-func newScorer(s Settings, adapter model.Adapter) (Method, error) {
+func newScorer(s Settings) (Method, error) {
 	name := s.Text("scorer")
 	p, err := Policies.Lookup(name)
 	if err != nil {
@@ -28,7 +24,7 @@ func newScorer(s Settings, adapter model.Adapter) (Method, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := p.New(Settings{s.Seed, s.Resources, values, p.Options, s.overrides}, adapter)
+	m, err := p.New(Settings{s.Seed, s.Resources, values, p.Options, s.overrides})
 	if _, ok := m.(snapPerHead); ok {
 		return nil, fmt.Errorf("scorer %s: per=%s selects on its own, want per=kv-head where others select by its scores", name, perQueryHead)
 	}

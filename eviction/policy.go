@@ -32,8 +32,8 @@ type Policy struct {
 	Draft, Pattern bool
 
 	Options []Option
-	// New resolves the options. adapter is nil unless Adapter is set.
-	New func(s Settings, adapter model.Adapter) (Method, error)
+	// New resolves the options. Resources.Adapter is nil unless Adapter is set.
+	New func(s Settings) (Method, error)
 }
 
 // Option is a parameter of a policy.
@@ -312,7 +312,7 @@ func NewWith(name string, seed uint64, overrides Overrides, r Resources) (*Confi
 		return nil, err
 	}
 	s := Settings{seed, r, values, p.Options, overrides}
-	m, err := p.New(s, r.Adapter)
+	m, err := p.New(s)
 	if err != nil {
 		return nil, fmt.Errorf("policy %s: %w", name, err)
 	}

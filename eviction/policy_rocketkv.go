@@ -3,15 +3,13 @@ package eviction
 import (
 	"math"
 	"slices"
-
-	"glimpse/model"
 )
 
 func init() {
 	Policies.Add("rocketkv", Policy{
 		Kind: "prefill + decode", Doc: "snapkv with a wide pool keeps more than the budget, with room for the response of --max-new tokens; hybrid sparse attention reads less than that", Source: "RocketKV (Behnam et al. 2025, arXiv:2502.14051) §3",
 		Options: rocketOptions(32),
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			return newRocketKV(s), nil
 		},
 	})

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"glimpse/kernels"
-	"glimpse/model"
 	"glimpse/model/runner"
 )
 
@@ -17,7 +16,7 @@ func init() {
 			{Name: "protect", Default: 0.3, Min: 0, Max: 1, Doc: "share of the budget that is protected, sinks and recent entries included, filled up by standard deviation"},
 			kernelOption(1),
 		},
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			return roco{sink: s.Int("sink"), recent: s.Int("recent"), protect: s.Float("protect"), kernel: s.Int("kernel")}, nil
 		},
 	})
