@@ -38,7 +38,8 @@ func (m speckv) Plan(p Prompt) Plan {
 	plan.Score = func(s *Scores, o *runner.Observation) {
 		scores := o.PeakWindows[0]
 		if len(o.PeakProbes) > 0 {
-			scores = largest(o.Cache, o.Layer, scores, o.PeakProbes[0])
+			scores = copied(o.Cache, o.Layer, scores)
+			s.Ops.MaxScores(scores, o.PeakProbes[0])
 		}
 		s.Observe(m.termOf(scores, p))
 	}

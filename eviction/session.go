@@ -293,11 +293,11 @@ func (s *Session) Rest() {
 // TurnInUnits is Turn that calls pause between units (see [runner.Runner]), and ends with its error.
 // Meanwhile answers of other sessions may be decoded in a [Batch]; no other prompt of the
 // runtime may run. maxNew is the most tokens of the response, as of Runtime.MaxNew.
-func (s *Session) TurnInUnits(ctx context.Context, tokens, response []int32, maxNew int, pause func() error) error {
+func (s *Session) TurnInUnits(ctx context.Context, tokens []int32, maxNew int, pause func() error) error {
 	runner, before := s.runtime.Runner, s.runtime.MaxNew
 	runner.Pause, s.runtime.MaxNew = pause, maxNew
 	defer func() { runner.Pause, s.runtime.MaxNew = nil, before }()
-	return s.Turn(ctx, tokens, response)
+	return s.Turn(ctx, tokens, nil)
 }
 
 // Footprint is the memory of a turn and its answer in a batch of so many rows, counted as if all of the
