@@ -59,18 +59,18 @@ func (g *Graph) Attention(q, k, v Node, s *Sample, layer int, h Heads) (out, sco
 	var dScores *G.Node
 	kept := new(kernels.Kept)
 	shape := q.n.Shape()
-	out = g.add(op{name: "attention", out: shape, diff: []bool{true, true, true},
-		forward: func(in []*value) (*value, error) {
+	out = g.add(op{name: "attention", out: shape,
+		forward: func(in []*value) *value {
 			y := e.alloc(shape...)
 			y.saved = g.attend(e, s, layer, h, kept, in[0].t, in[1].t, in[2].t, y.t)
-			return y, nil
+			return y
 		},
 		backward: func(in G.Nodes, outNode, grad *G.Node) (G.Nodes, error) {
 			ins := []*G.Node{outNode, grad}
 			if dScores != nil {
 				ins = append(ins, dScores)
 			}
-			n, err := g.apply(op{name: "attentionGrad", out: in[0].Shape(), forward: func(x []*value) (*value, error) {
+			return g.gradients("attention", in, func(x []*value) []*value {
 				o := x[0].saved.(*observed)
 				dq, dk, dv := e.alloc(in[0].Shape()...), e.alloc(in[1].Shape()...), e.alloc(in[2].Shape()...)
 				var dOut, dScore *kernels.Tensor
@@ -81,22 +81,15 @@ func (g *Graph) Attention(q, k, v Node, s *Sample, layer int, h Heads) (out, sco
 					dScore = x[2].t
 				}
 				b.AttentionGrad(dq.t, dk.t, dv.t, o.attend, o.out, o.lse, o.scores.t, dOut, dScore)
-				return bundle(dq, dk, dv), nil
-			}}, ins...)
-			if err != nil {
-				return nil, err
-			}
-			return g.picks(n, in[0].Shape(), in[1].Shape(), in[2].Shape())
+				return []*value{dq, dk, dv}
+			}, ins...)
 		},
 	}, q, k, v)
-	scores = g.add(op{name: "scores", out: tensor.Shape{h.Query, 1}, diff: []bool{true}, // the extent of the prompt is not declared
-		forward: func(in []*value) (*value, error) { return in[0].saved.(*observed).scores, nil },
+	scores = g.add(op{name: "scores", out: tensor.Shape{h.Query, 1}, // the extent of the prompt is not declared
+		forward: func(in []*value) *value { return in[0].saved.(*observed).scores },
 		backward: func(in G.Nodes, _, grad *G.Node) (G.Nodes, error) {
 			dScores = grad
-			n, err := g.apply(op{name: "noGrad", out: shape, forward: func([]*value) (*value, error) {
-				return e.null(shape), nil
-			}}, grad)
-			return G.Nodes{n}, err
+			return g.gradients("no", in, func([]*value) []*value { return []*value{e.null(shape)} }, grad)
 		},
 	}, out)
 	return out, scores
@@ -106,23 +99,19 @@ func (g *Graph) Attention(q, k, v Node, s *Sample, layer int, h Heads) (out, sco
 // no score.
 func (g *Graph) Scores(q, k Node, s *Sample, layer int, h Heads) Node {
 	e, b, kept := g.engine, g.engine.backend, new(kernels.Kept)
-	return g.add(op{name: "scoresOnly", out: tensor.Shape{h.Query, 1}, diff: []bool{true, true},
-		forward: func(in []*value) (*value, error) {
+	return g.add(op{name: "scoresOnly", out: tensor.Shape{h.Query, 1},
+		forward: func(in []*value) *value {
 			o := g.attend(e, s, layer, h, kept, in[0].t, in[1].t, nil, nil)
 			o.scores.saved = o
-			return o.scores, nil
+			return o.scores
 		},
 		backward: func(in G.Nodes, outNode, grad *G.Node) (G.Nodes, error) {
-			n, err := g.apply(op{name: "scoresOnlyGrad", out: in[0].Shape(), forward: func(x []*value) (*value, error) {
+			return g.gradients("scoresOnly", in, func(x []*value) []*value {
 				o := x[0].saved.(*observed)
 				dq, dk := e.alloc(in[0].Shape()...), e.alloc(in[1].Shape()...)
 				b.AttentionGrad(dq.t, dk.t, nil, o.attend, nil, o.lse, o.scores.t, nil, x[1].t)
-				return bundle(dq, dk), nil
-			}}, outNode, grad)
-			if err != nil {
-				return nil, err
-			}
-			return g.picks(n, in[0].Shape(), in[1].Shape())
+				return []*value{dq, dk}
+			}, outNode, grad)
 		},
 	}, q, k)
 }
@@ -168,12 +157,8 @@ func (g *Graph) Loss(all []Node, s *Sample, f LossFunc) Node {
 			scores, on, layers = append(scores, n), append(on, n.on), append(layers, l)
 		}
 	}
-	diff := make([]bool, len(scores))
-	for i := range diff {
-		diff[i] = true
-	}
-	return g.add(op{name: "loss", out: tensor.ScalarShape(), diff: diff,
-		forward: func(in []*value) (*value, error) {
+	return g.add(op{name: "loss", out: tensor.ScalarShape(),
+		forward: func(in []*value) *value {
 			var loss *kernels.Tensor
 			var e *engine
 			grads := make([]*value, len(in))
@@ -192,20 +177,10 @@ func (g *Graph) Loss(all []Node, s *Sample, f LossFunc) Node {
 			}
 			y := e.wrap(loss)
 			e.loss, y.saved = y, grads
-			return y, nil
+			return y
 		},
 		backward: func(in G.Nodes, outNode, _ *G.Node) (G.Nodes, error) {
-			out := make(G.Nodes, len(in))
-			for l := range in {
-				n, err := g.apply(op{name: "lossGrad", out: in[l].Shape(), forward: func(v []*value) (*value, error) {
-					return v[0].saved.([]*value)[l], nil
-				}}, outNode)
-				if err != nil {
-					return nil, err
-				}
-				out[l] = n
-			}
-			return out, nil
+			return g.gradients("loss", in, func(v []*value) []*value { return v[0].saved.([]*value) }, outNode)
 		},
 	}, scores...)
 }

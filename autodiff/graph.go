@@ -112,17 +112,14 @@ func (g *Graph) Enter(b kernels.Backend, x Node) Node {
 	if g.engine = to; x.n == nil || from == to {
 		return x
 	}
-	move := func(to *engine) func(in []*value) (*value, error) {
-		return func(in []*value) (*value, error) {
-			y := to.alloc(in[0].t.Shape...)
-			to.backend.Receive(y.t, in[0].t)
-			return y, nil
-		}
+	move := func(to *engine, in []*value) *value {
+		y := to.alloc(in[0].t.Shape...)
+		to.backend.Receive(y.t, in[0].t)
+		return y
 	}
-	return g.add(op{name: "enter", out: x.n.Shape(), diff: []bool{true}, forward: move(to),
-		backward: func(_ G.Nodes, _, grad *G.Node) (G.Nodes, error) {
-			n, err := g.apply(op{name: "enterGrad", out: grad.Shape(), forward: move(from)}, grad)
-			return G.Nodes{n}, err
+	return g.add(op{name: "enter", out: x.n.Shape(), forward: func(in []*value) *value { return move(to, in) },
+		backward: func(in G.Nodes, _, grad *G.Node) (G.Nodes, error) {
+			return g.gradients("enter", in, func(v []*value) []*value { return []*value{move(from, v)} }, grad)
 		},
 	}, x)
 }
@@ -224,9 +221,6 @@ func (g *Graph) Gradient(i int) (*kernels.Tensor, error) {
 	}
 	return v.t, nil
 }
-
-// Nodes is the size of the graph, backward part included.
-func (g *Graph) Nodes() int { return len(g.g.AllNodes()) }
 
 // ScratchBytes is the memory that runs hold.
 func (g *Graph) ScratchBytes() (n int64) {

@@ -24,42 +24,37 @@ func (g *Graph) Linear(x Node, w, bias *kernels.Tensor, lora *LoRA) Node {
 	rows, in, out := x.n.Shape()[0], w.Width(), w.Dim0()
 	shape := tensor.Shape{rows, out}
 	if lora == nil {
-		return g.add(op{name: "linear", out: shape, diff: []bool{true},
-			forward: func(v []*value) (*value, error) {
+		return g.add(op{name: "linear", out: shape,
+			forward: func(v []*value) *value {
 				y := e.alloc(rows, out)
 				b.Linear(y.t, v[0].t, w, bias, 1, 0)
-				return y, nil
+				return y
 			},
-			backward: func(_ G.Nodes, _, grad *G.Node) (G.Nodes, error) {
-				n, err := g.apply(op{name: "linearGrad", out: tensor.Shape{rows, in}, forward: func(v []*value) (*value, error) {
+			backward: func(ins G.Nodes, _, grad *G.Node) (G.Nodes, error) {
+				return g.gradients("linear", ins, func(v []*value) []*value {
 					dx := e.alloc(rows, in)
 					b.MatMul(dx.t, v[0].t, w, 1, 0)
-					return dx, nil
-				}}, grad)
-				return G.Nodes{n}, err
+					return []*value{dx}
+				}, grad)
 			},
 		}, x)
 	}
 	rank, scale := lora.A.n.Shape()[0], lora.Scale
-	return g.add(op{name: "lora", out: shape, diff: []bool{true, true, true},
-		forward: func(v []*value) (*value, error) {
+	return g.add(op{name: "lora", out: shape,
+		forward: func(v []*value) *value {
 			y, low := e.alloc(rows, out), e.arena.Alloc(b.Compute(), rows, rank)
 			b.LowRank(y.t, low, v[0].t, w, bias, v[1].t, v[2].t, scale)
 			y.saved = low
-			return y, nil
+			return y
 		},
 		backward: func(ins G.Nodes, outNode, grad *G.Node) (G.Nodes, error) {
-			n, err := g.apply(op{name: "loraGrad", out: tensor.Shape{rows, in}, forward: func(v []*value) (*value, error) {
+			return g.gradients("lora", ins, func(v []*value) []*value {
 				x, A, B, low, dy := v[0].t, v[1].t, v[2].t, v[3].saved.(*kernels.Tensor), v[4].t
 				dx, dA, dB := e.alloc(rows, in), e.alloc(rank, in), e.alloc(out, rank)
 				dLow := e.arena.Alloc(b.Compute(), rows, rank)
 				b.LowRankGrad(dx.t, dLow, dA.t, dB.t, dy, x, low, w, A, B, scale)
-				return bundle(dx, dA, dB), nil
-			}}, ins[0], ins[1], ins[2], outNode, grad)
-			if err != nil {
-				return nil, err
-			}
-			return g.picks(n, tensor.Shape{rows, in}, tensor.Shape{rank, in}, tensor.Shape{out, rank})
+				return []*value{dx, dA, dB}
+			}, ins[0], ins[1], ins[2], outNode, grad)
 		},
 	}, x, lora.A, lora.B)
 }

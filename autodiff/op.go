@@ -5,6 +5,7 @@ import (
 	"hash"
 	"hash/fnv"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 
 	"glimpse/kernels"
@@ -21,8 +22,7 @@ type op struct {
 	dtype   tensor.Dtype
 	inDims  []int
 	out     tensor.Shape // declared; values of length-dependent nodes have others
-	diff    []bool       // which inputs a gradient is computed for
-	forward func(in []*value) (*value, error)
+	forward func(in []*value) *value
 	// backward builds the nodes of the inputs' gradients.
 	backward func(in G.Nodes, out, grad *G.Node) (G.Nodes, error)
 }
@@ -44,7 +44,7 @@ func (o *op) Arity() int { return len(o.inDims) }
 // Type returns a fresh function type on every call: gorgonia recycles it.
 func (o *op) Type() hm.Type {
 	types := make([]hm.Type, 0, len(o.inDims)+1)
-	for _, d := range append(append([]int(nil), o.inDims...), o.out.Dims()) {
+	for _, d := range append(slices.Clone(o.inDims), o.out.Dims()) {
 		if d == 0 {
 			types = append(types, o.dtype)
 		} else {
@@ -71,11 +71,7 @@ func (o *op) Do(in ...G.Value) (out G.Value, err error) {
 	for i, v := range in {
 		vs[i], _ = v.(*value) // gorgonia's own constants are no values; no forward reads them
 	}
-	v, err := o.forward(vs)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.name, err)
-	}
-	return v, nil
+	return o.forward(vs), nil
 }
 
 func (o *op) ReturnsPtr() bool     { return false }
@@ -94,7 +90,7 @@ func (o *op) Hashcode() uint32 {
 
 func (o *op) String() string { return fmt.Sprintf("%s#%d", o.name, o.id) }
 
-func (o *op) DiffWRT(int) []bool { return o.diff }
+func (o *op) DiffWRT(inputs int) []bool { return slices.Repeat([]bool{true}, inputs) }
 
 func (o *op) SymDiff(in G.Nodes, out, grad *G.Node) (G.Nodes, error) {
 	return o.backward(in, out, grad)

@@ -7,43 +7,40 @@ import (
 	"glimpse/kernels"
 
 	G "gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
 )
 
-// pick reads one result of an operation that has several.
-func (g *Graph) pick(bundle *G.Node, i int, shape tensor.Shape) (*G.Node, error) {
-	return g.apply(op{name: fmt.Sprintf("part%d", i), out: shape, forward: func(in []*value) (*value, error) {
-		return in[0].parts[i], nil
-	}}, bundle)
-}
-
-// picks reads all results.
-func (g *Graph) picks(bundle *G.Node, shapes ...tensor.Shape) (G.Nodes, error) {
-	out := make(G.Nodes, len(shapes))
-	for i, s := range shapes {
-		n, err := g.pick(bundle, i, s)
+// gradients adds the operation that computes gradients at the nodes of, which f returns, and reads them.
+func (g *Graph) gradients(name string, of G.Nodes, f func(v []*value) []*value, in ...*G.Node) (G.Nodes, error) {
+	n, err := g.apply(op{name: name + "Grad", out: of[0].Shape(), forward: func(v []*value) *value {
+		parts := f(v)
+		if len(parts) == 1 {
+			return parts[0]
+		}
+		all := *parts[0]
+		all.parts = parts
+		return &all
+	}}, in...)
+	if err != nil || len(of) == 1 {
+		return G.Nodes{n}, err
+	}
+	out := make(G.Nodes, len(of))
+	for i, x := range of {
+		out[i], err = g.apply(op{name: fmt.Sprintf("part%d", i), out: x.Shape(), forward: func(v []*value) *value { return v[0].parts[i] }}, n)
 		if err != nil {
 			return nil, err
 		}
-		out[i] = n
 	}
 	return out, nil
-}
-
-func bundle(parts ...*value) *value {
-	b := *parts[0]
-	b.parts = parts
-	return &b
 }
 
 // Add is the residual sum of two nodes of one shape.
 func (g *Graph) Add(a, b Node) Node {
 	e := g.engine
-	return g.add(op{name: "add", out: a.n.Shape(), diff: []bool{true, true},
-		forward: func(in []*value) (*value, error) {
+	return g.add(op{name: "add", out: a.n.Shape(),
+		forward: func(in []*value) *value {
 			y := e.alloc(in[0].t.Shape...)
 			e.backend.Add(y.t, in[0].t, in[1].t)
-			return y, nil
+			return y
 		},
 		backward: func(_ G.Nodes, _, grad *G.Node) (G.Nodes, error) { return G.Nodes{grad, grad}, nil },
 	}, a, b)
@@ -95,61 +92,44 @@ func (g *Graph) GELU(x Node) Node {
 // replayed as graphs of a device. gradient writes dx at x from dy, and those of the parameters that f reads.
 // Both take temporary memory from the arena and give it back.
 func (g *Graph) Function(name string, x Node, f func(b kernels.Backend, arena *kernels.Arena, y, x *kernels.Tensor), gradient func(b kernels.Backend, arena *kernels.Arena, dx *kernels.Tensor, dParams []*kernels.Tensor, x, dy *kernels.Tensor), params ...Node) Node {
-	if x.n == nil {
-		return Node{}
-	}
 	g.readsNumbers = true
 	e := g.engine
-	return g.add(op{name: name, out: x.n.Shape(), diff: slices.Repeat([]bool{true}, 1+len(params)),
-		forward: func(in []*value) (*value, error) {
-			y := e.alloc(in[0].t.Shape...)
-			f(e.backend, e.arena, y.t, in[0].t)
-			return y, nil
-		},
-		backward: func(in G.Nodes, _, grad *G.Node) (G.Nodes, error) {
-			n, err := g.apply(op{name: name + "Grad", out: in[0].Shape(), forward: func(v []*value) (*value, error) {
-				all, tensors := make([]*value, len(v)-1), make([]*kernels.Tensor, len(v)-1)
-				for i := range all {
-					all[i] = e.alloc(v[i].t.Shape...)
-					tensors[i] = all[i].t
-				}
-				gradient(e.backend, e.arena, tensors[0], tensors[1:], v[0].t, v[len(v)-1].t)
-				return bundle(all...), nil
-			}}, append(slices.Clone(in), grad)...)
-			if err != nil {
-				return nil, err
-			}
-			shapes := make([]tensor.Shape, len(in))
-			for i, x := range in {
-				shapes[i] = x.Shape()
-			}
-			return g.picks(n, shapes...)
-		},
-	}, append([]Node{x}, params...)...)
+	return g.function(name, append([]Node{x}, params...),
+		func(y *kernels.Tensor, x []*kernels.Tensor) { f(e.backend, e.arena, y, x[0]) },
+		func(dx, x []*kernels.Tensor, dy *kernels.Tensor) {
+			gradient(e.backend, e.arena, dx[0], dx[1:], x[0], dy)
+		})
 }
 
-// unary is a function of one node that keeps its shape, and its gradient dx at x
-// from dy.
-func (g *Graph) unary(name string, x Node, f func(y, x *kernels.Tensor), gradient func(dx, x, dy *kernels.Tensor)) Node {
-	if x.n == nil {
+// function is a function of nodes that has the shape of the first, and its gradients dx at x from dy.
+func (g *Graph) function(name string, nodes []Node, f func(y *kernels.Tensor, x []*kernels.Tensor), gradient func(dx, x []*kernels.Tensor, dy *kernels.Tensor)) Node {
+	if nodes[0].n == nil {
 		return Node{}
 	}
 	e := g.engine
-	return g.add(op{name: name, out: x.n.Shape(), diff: []bool{true},
-		forward: func(in []*value) (*value, error) {
+	return g.add(op{name: name, out: nodes[0].n.Shape(),
+		forward: func(in []*value) *value {
 			y := e.alloc(in[0].t.Shape...)
-			f(y.t, in[0].t)
-			return y, nil
+			f(y.t, tensors(in))
+			return y
 		},
 		backward: func(in G.Nodes, _, grad *G.Node) (G.Nodes, error) {
-			n, err := g.apply(op{name: name + "Grad", out: in[0].Shape(), forward: func(v []*value) (*value, error) {
-				dx := e.alloc(v[0].t.Shape...)
-				gradient(dx.t, v[0].t, v[1].t)
-				return dx, nil
-			}}, in[0], grad)
-			return G.Nodes{n}, err
+			return g.gradients(name, in, func(v []*value) (dx []*value) {
+				for range in {
+					dx = append(dx, e.alloc(v[len(dx)].t.Shape...))
+				}
+				gradient(tensors(dx), tensors(v[:len(in)]), v[len(in)].t)
+				return dx
+			}, append(slices.Clone(in), grad)...)
 		},
-	}, x)
+	}, nodes...)
+}
+
+// unary is function of one node.
+func (g *Graph) unary(name string, x Node, f func(y, x *kernels.Tensor), gradient func(dx, x, dy *kernels.Tensor)) Node {
+	return g.function(name, []Node{x},
+		func(y *kernels.Tensor, x []*kernels.Tensor) { f(y, x[0]) },
+		func(dx, x []*kernels.Tensor, dy *kernels.Tensor) { gradient(dx[0], x[0], dy) })
 }
 
 // GateMul is what a gate lets through.
@@ -169,27 +149,11 @@ func (g *Graph) Function2(name string, x, z Node, f func(y, x, z *kernels.Tensor
 	return g.binary(name, x, z, f, gradient)
 }
 
-// binary is a function of two nodes that have its shape, and their gradients dx and dz from dy.
+// binary is function of two nodes of one shape.
 func (g *Graph) binary(name string, x, z Node, f func(y, x, z *kernels.Tensor), gradient func(dx, dz, x, z, dy *kernels.Tensor)) Node {
-	e := g.engine
-	return g.add(op{name: name, out: x.n.Shape(), diff: []bool{true, true},
-		forward: func(in []*value) (*value, error) {
-			y := e.alloc(in[0].t.Shape...)
-			f(y.t, in[0].t, in[1].t)
-			return y, nil
-		},
-		backward: func(in G.Nodes, _, dy *G.Node) (G.Nodes, error) {
-			b, err := g.apply(op{name: name + "Grad", out: in[0].Shape(), forward: func(v []*value) (*value, error) {
-				dx, dz := e.alloc(v[0].t.Shape...), e.alloc(v[0].t.Shape...)
-				gradient(dx.t, dz.t, v[0].t, v[1].t, v[2].t)
-				return bundle(dx, dz), nil
-			}}, in[0], in[1], dy)
-			if err != nil {
-				return nil, err
-			}
-			return g.picks(b, in[0].Shape(), in[1].Shape())
-		},
-	}, x, z)
+	return g.function(name, []Node{x, z},
+		func(y *kernels.Tensor, x []*kernels.Tensor) { f(y, x[0], x[1]) },
+		func(dx, x []*kernels.Tensor, dy *kernels.Tensor) { gradient(dx[0], dx[1], x[0], x[1], dy) })
 }
 
 // QueryRoPE rotates queries [rows, heads·headDim] of a layer to the sample's positions.
@@ -204,18 +168,10 @@ func (g *Graph) KeyRoPE(x Node, s *Sample, layer, heads, headDim int) Node {
 
 // rope rotates by the table of a run.
 func (g *Graph) rope(x Node, s *Sample, table func() *kernels.RoPETable, heads, headDim int) Node {
-	e := g.engine
-	rotate := func(inverse bool) func([]*value) (*value, error) {
-		return func(in []*value) (*value, error) {
-			y := e.alloc(in[0].t.Shape...)
-			e.backend.Rotate(y.t.Reshape(len(s.Positions), heads, headDim), in[0].t.Reshape(len(s.Positions), heads, headDim), s.Positions, table(), inverse)
-			return y, nil
-		}
+	b := g.engine.backend
+	rotate := func(y, x *kernels.Tensor, inverse bool) {
+		rows := len(s.Positions)
+		b.Rotate(y.Reshape(rows, heads, headDim), x.Reshape(rows, heads, headDim), s.Positions, table(), inverse)
 	}
-	return g.add(op{name: "rope", out: x.n.Shape(), diff: []bool{true}, forward: rotate(false),
-		backward: func(_ G.Nodes, _, grad *G.Node) (G.Nodes, error) {
-			n, err := g.apply(op{name: "ropeGrad", out: grad.Shape(), forward: rotate(true)}, grad)
-			return G.Nodes{n}, err
-		},
-	}, x)
+	return g.unary("rope", x, func(y, x *kernels.Tensor) { rotate(y, x, false) }, func(dx, _, dy *kernels.Tensor) { rotate(dx, dy, true) })
 }

@@ -24,6 +24,15 @@ type value struct {
 	parts []*value // of an operation with several results
 }
 
+// tensors are what values hold.
+func tensors(vs []*value) []*kernels.Tensor {
+	out := make([]*kernels.Tensor, len(vs))
+	for i, v := range vs {
+		out[i] = v.t
+	}
+	return out
+}
+
 // Materialize keeps gorgonia's Add from unwrapping the value.
 func (v *value) Materialize() tensor.Tensor { return v }
 func (v *value) Zero()                      { panic("autodiff: Zero on a device tensor") }

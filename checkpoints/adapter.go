@@ -77,17 +77,17 @@ type Adapter struct {
 	Metrics  map[string]float64 // at export, by name; finite
 }
 
-// BaseModel says which model an adapter belongs to.
+// BaseModel says which model an adapter belongs to. Its json tags are the keys of the manifest.
 type BaseModel struct {
-	Name   string // for people and PEFT, such as "meta-llama/Llama-3.2-1B-Instruct"
-	SHA256 string // of the weights, see model.Model.SHA256 and, of earlier versions, Weights.SHA256
-	Format string // of the weights that passes read in training, see model.Model.WeightFormat; "" of earlier versions
+	Name   string `json:"name"`             // for people and PEFT, such as "meta-llama/Llama-3.2-1B-Instruct"
+	SHA256 string `json:"sha256"`           // of the weights, see model.Model.SHA256 and, of earlier versions, Weights.SHA256
+	Format string `json:"format,omitempty"` // of the weights that passes read in training, see model.Model.WeightFormat; "" of earlier versions
 }
 
 // DataSource describes training data.
 type DataSource struct {
-	Description string
-	Seed        int64
+	Description string `json:"description"`
+	Seed        int64  `json:"seed"`
 }
 
 // LoRAKey names a linear layer: Module is one of Modules, or of an expert's.

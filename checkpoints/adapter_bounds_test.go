@@ -27,15 +27,15 @@ func TestAdapterBounds(t *testing.T) {
 	}
 	for field, value := range map[string]string{"rows": "200000", "hidden_size": "9223372036854775807"} {
 		files := exported(t, softTokens())
-		lines := strings.Split(string(files[manifestFile]), "\n")
+		lines := strings.Split(string(files[AdapterManifest]), "\n")
 		for i, line := range lines {
 			if strings.HasPrefix(line, `  "`+field+`": `) {
 				lines[i] = `  "` + field + `": ` + value + ","
 			}
 		}
-		files[manifestFile] = []byte(strings.Join(lines, "\n"))
+		files[AdapterManifest] = []byte(strings.Join(lines, "\n"))
 		sign(t, files)
-		_, err := decodeManifest(files[manifestFile])
+		_, err := decodeManifest(files[AdapterManifest])
 		wantErrorIs(t, err, ErrCorrupt, "want 1 to 4096 of up to 1048576")
 	}
 }

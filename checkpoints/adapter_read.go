@@ -68,16 +68,16 @@ func readAdapter(fsys fs.FS) (*Adapter, error) {
 	if _, err := fs.Stat(fsys, "."); err != nil {
 		return nil, err
 	}
-	data, err := readBounded(fsys, manifestFile, maxManifest)
+	data, err := readBounded(fsys, AdapterManifest, maxManifest)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: no %s, want a folder that train has written: %w", ErrNotAdapter, manifestFile, noPath(err))
+		return nil, fmt.Errorf("%w: no %s, want a folder that train has written: %w", ErrNotAdapter, AdapterManifest, noPath(err))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", manifestFile, err)
+		return nil, fmt.Errorf("%s: %w", AdapterManifest, err)
 	}
 	m, err := decodeManifest(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", manifestFile, err)
+		return nil, fmt.Errorf("%s: %w", AdapterManifest, err)
 	}
 	if err := checkFiles(fsys, m.Files); err != nil {
 		return nil, err
@@ -106,12 +106,7 @@ func readAdapter(fsys fs.FS) (*Adapter, error) {
 // checkFiles compares the list in the manifest with what an adapter consists of
 // and with what is in the folder, and reports all differences in one error.
 func checkFiles(fsys fs.FS, listed map[string]string) error {
-	var problems []string
-	report := func(what string, names []string) {
-		if len(names) > 0 {
-			problems = append(problems, what+" "+listNames(names))
-		}
-	}
+	var p problems
 	want := []string{embeddingsFile}
 	_, config := listed[peftConfigFile]
 	_, model := listed[peftModelFile]
@@ -129,8 +124,8 @@ func checkFiles(fsys fs.FS, listed map[string]string) error {
 			unknown = append(unknown, name)
 		}
 	}
-	report(manifestFile+" lacks", unlisted)
-	report(manifestFile+" lists unknown", unknown)
+	p.add(AdapterManifest+" lacks", unlisted)
+	p.add(AdapterManifest+" lists unknown", unknown)
 
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
@@ -140,7 +135,7 @@ func checkFiles(fsys fs.FS, listed map[string]string) error {
 	present := make(map[string]bool, len(entries))
 	for _, e := range entries {
 		present[e.Name()] = true
-		if _, ok := listed[e.Name()]; !ok && e.Name() != manifestFile && !harmless(e.Name()) {
+		if _, ok := listed[e.Name()]; !ok && e.Name() != AdapterManifest && !harmless(e.Name()) {
 			foreign = append(foreign, e.Name())
 		}
 	}
@@ -149,12 +144,9 @@ func checkFiles(fsys fs.FS, listed map[string]string) error {
 			missing = append(missing, name)
 		}
 	}
-	report("missing files", missing)
-	report("unknown files", foreign)
-	if len(problems) > 0 {
-		return Corruptf("%s", strings.Join(problems, "; "))
-	}
-	return nil
+	p.add("missing files", missing)
+	p.add("unknown files", foreign)
+	return p.in("")
 }
 
 // harmless are files that people and model hubs put beside an adapter.
@@ -168,16 +160,16 @@ func harmless(name string) bool {
 func assembleAdapter(m manifest, contents map[string][]byte) (*Adapter, error) {
 	training, err := compactObject(m.Training)
 	if err != nil {
-		return nil, Corruptf("%s: training: %v", manifestFile, err)
+		return nil, Corruptf("%s: training: %v", AdapterManifest, err)
 	}
 	a := &Adapter{
 		Kind:          m.Kind,
-		Base:          BaseModel(m.Base),
+		Base:          m.Base,
 		Loss:          m.Loss,
 		PoolingKernel: m.PoolingKernel,
 		LayersDiffer:  m.LayersDiffer,
 		Training:      training,
-		Data:          DataSource(m.Data),
+		Data:          m.Data,
 		Metrics:       m.Metrics,
 	}
 	if err := a.readEmbeddings(contents[embeddingsFile], m.Rows, m.HiddenSize); err != nil {
@@ -219,7 +211,7 @@ func (a *Adapter) readEmbeddings(data []byte, rows, hidden int) error {
 	}
 	if a.Embeddings.Rows != rows || a.Embeddings.Cols != hidden {
 		return Corruptf("%s: tensor %q: shape [%d %d], want [%d %d] from %s",
-			embeddingsFile, embeddingsTensor, a.Embeddings.Rows, a.Embeddings.Cols, rows, hidden, manifestFile)
+			embeddingsFile, embeddingsTensor, a.Embeddings.Rows, a.Embeddings.Cols, rows, hidden, AdapterManifest)
 	}
 	return nil
 }
@@ -260,17 +252,10 @@ func (a *Adapter) readLoRA(data []byte) error {
 			single = append(single, peftName(key, 'B'))
 		}
 	}
-	var problems []string
-	if len(unknown) > 0 {
-		problems = append(problems, "unknown tensors "+listNames(unknown))
-	}
-	if len(single) > 0 {
-		problems = append(problems, "missing tensors "+listNames(single))
-	}
-	if len(problems) > 0 {
-		return Corruptf("%s: %s", peftModelFile, strings.Join(problems, "; "))
-	}
-	return nil
+	var p problems
+	p.add("unknown tensors", unknown)
+	p.add("missing tensors", single)
+	return p.in(peftModelFile + ": ")
 }
 
 func checkMetadata(s *Safetensors) error {

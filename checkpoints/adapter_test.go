@@ -113,7 +113,7 @@ func TestAdapterRoundTrip(t *testing.T) {
 			if a.LoRA != nil {
 				want = []string{peftConfigFile, peftModelFile, embeddingsFile}
 			}
-			want = append(want, manifestFile)
+			want = append(want, AdapterManifest)
 			slices.Sort(want)
 			if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, want) {
 				t.Fatalf("files %q, want %q", got, want)
@@ -210,7 +210,7 @@ func TestAdapterFilesForOthers(t *testing.T) {
 		}
 	}
 	var m map[string]any
-	if err := json.Unmarshal(files[manifestFile], &m); err != nil {
+	if err := json.Unmarshal(files[AdapterManifest], &m); err != nil {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]string{
@@ -218,12 +218,12 @@ func TestAdapterFilesForOthers(t *testing.T) {
 		"loss": "kl", "pooling_kernel": "7", "base_model": "map[format:Q4_K, Q6_K name:some/model-<1B> sha256:" + strings.Repeat("0a", 32) + "]",
 	} {
 		if got := fmt.Sprint(m[key]); got != want {
-			t.Errorf("%s: %s: got %s, want %s", manifestFile, key, got, want)
+			t.Errorf("%s: %s: got %s, want %s", AdapterManifest, key, got, want)
 		}
 	}
 	for name, data := range files {
-		if got := m["files"].(map[string]any)[name]; name != manifestFile && got != sha256Hex(data) {
-			t.Errorf("%s: hash of %s: got %v, want %s", manifestFile, name, got, sha256Hex(data))
+		if got := m["files"].(map[string]any)[name]; name != AdapterManifest && got != sha256Hex(data) {
+			t.Errorf("%s: hash of %s: got %v, want %s", AdapterManifest, name, got, sha256Hex(data))
 		}
 	}
 }
@@ -267,24 +267,24 @@ func TestAdapterBitFlips(t *testing.T) {
 // behind them is tested.
 func sign(t testing.TB, files map[string][]byte) {
 	t.Helper()
-	if files[manifestFile] == nil {
+	if files[AdapterManifest] == nil {
 		return
 	}
-	text := string(files[manifestFile])
+	text := string(files[AdapterManifest])
 	for _, line := range strings.Split(text, "\n") {
 		for name, data := range files {
-			if key := `    "` + name + `": "`; name != manifestFile && strings.HasPrefix(line, key) {
+			if key := `    "` + name + `": "`; name != AdapterManifest && strings.HasPrefix(line, key) {
 				text = strings.Replace(text, line, key+sha256Hex(data)+strings.TrimLeft(line[len(key):], "0123456789abcdef"), 1)
 			}
 		}
 	}
 	at := strings.LastIndex(text, beforeDigest)
 	if at < 0 || len(text) < at+len(beforeDigest)+64 {
-		files[manifestFile] = []byte(text)
+		files[AdapterManifest] = []byte(text)
 		return
 	}
 	at += len(beforeDigest)
-	files[manifestFile] = []byte(text[:at] + digestWithout([]byte(text), at) + text[at+64:])
+	files[AdapterManifest] = []byte(text[:at] + digestWithout([]byte(text), at) + text[at+64:])
 }
 
 func TestHostileAdapters(t *testing.T) {
@@ -333,31 +333,31 @@ func TestHostileAdapters(t *testing.T) {
 		is     error
 		want   string
 	}{
-		"no manifest":          {func(_ *testing.T, f map[string][]byte) { delete(f, manifestFile) }, ErrNotAdapter, "not an adapter folder: no glimpse.json"},
-		"manifest not JSON":    {func(_ *testing.T, f map[string][]byte) { f[manifestFile] = []byte("{") }, ErrCorrupt, "glimpse.json: not valid JSON"},
-		"manifest null":        {func(_ *testing.T, f map[string][]byte) { f[manifestFile] = []byte("null") }, ErrCorrupt, "format: got"},
-		"other format":         {edit(manifestFile, "glimpse-adapter", "other"), ErrCorrupt, `format: got "other", want "glimpse-adapter"`},
-		"newer version":        {edit(manifestFile, `"version": 1`, `"version": 2, "more": 1`), ErrVersion, "glimpse.json: unknown format version: got 2, want 1"},
-		"version missing":      {edit(manifestFile, `"version": 1,`, ``), ErrCorrupt, "and a version"},
-		"unknown key":          {edit(manifestFile, `"version": 1`, `"version": 1, "more": 1`), ErrCorrupt, `unknown keys "more"`},
-		"missing key":          {edit(manifestFile, `  "loss": "kl",`, ``), ErrCorrupt, `missing keys "loss"`},
-		"key in other case":    {edit(manifestFile, `"loss"`, `"Loss"`), ErrCorrupt, `missing keys "loss"; unknown keys "Loss"`},
-		"duplicate key":        {edit(manifestFile, `"loss"`, `"loss": "kl", "loss"`), ErrCorrupt, `duplicate key "loss"`},
-		"duplicate metric":     {edit(manifestFile, `"hit_rate"`, `"loss": 2, "hit_rate"`), ErrCorrupt, `duplicate key "loss"`},
-		"digest not last":      {edit(manifestFile, "\"\n}\n", "\" }\n"), ErrCorrupt, "does not end in a digest"},
-		"kind empty":           {edit(manifestFile, `"lookaheadkv"`, `""`), ErrCorrupt, `kind: got ""`},
-		"kind with space":      {edit(manifestFile, `"lookaheadkv"`, `"a b"`), ErrCorrupt, `kind: got "a b"`},
-		"base hash short":      {edit(manifestFile, `"sha256": "0a`, `"sha256": "`), ErrCorrupt, "base model: sha256: got"},
-		"base name empty":      {edit(manifestFile, `some/model-<1B>`, ``), ErrCorrupt, `base_model_name_or_path: got "some/model-<1B>", want ""`},
-		"even pooling kernel":  {edit(manifestFile, `"pooling_kernel": 7`, `"pooling_kernel": 6`), ErrCorrupt, "pooling kernel: got 6, want an odd width"},
-		"wide pooling kernel":  {edit(manifestFile, `"pooling_kernel": 7`, `"pooling_kernel": 9223372036854775807`), ErrCorrupt, "pooling kernel: got 9223372036854775807, want an odd width from 1 to 4095"},
-		"training not object":  {edit(manifestFile, `"training": {`, `"training": [], "x": {`), ErrCorrupt, `unknown keys "x"`},
-		"training null":        {edit(manifestFile, `"data": {`, `"data": null, "x": {`), ErrCorrupt, `data: got null`},
-		"seed too large":       {edit(manifestFile, "9223372036854775807", "9223372036854775808"), ErrCorrupt, "data.seed: json: cannot unmarshal"},
-		"other rows":           {edit(manifestFile, `"rows": 4`, `"rows": 5`), ErrCorrupt, `lookahead_embeddings.safetensors: tensor "lookahead_embeddings": shape [4 6], want [5 6] from glimpse.json`},
-		"other hidden size":    {edit(manifestFile, `"hidden_size": 6`, `"hidden_size": 7`), ErrCorrupt, `shape [4 6], want [4 7]`},
-		"embeddings unlisted":  {edit(manifestFile, `"lookahead_embeddings.safetensors": "`, `"other.safetensors": "`), ErrCorrupt, `glimpse.json lacks "lookahead_embeddings.safetensors"; glimpse.json lists unknown "other.safetensors"; unknown files "lookahead_embeddings.safetensors"`},
-		"path in list":         {edit(manifestFile, `"adapter_model.safetensors": "`, `"../adapter_model.safetensors": "`), ErrCorrupt, `glimpse.json lacks "adapter_model.safetensors"`},
+		"no manifest":          {func(_ *testing.T, f map[string][]byte) { delete(f, AdapterManifest) }, ErrNotAdapter, "not an adapter folder: no glimpse.json"},
+		"manifest not JSON":    {func(_ *testing.T, f map[string][]byte) { f[AdapterManifest] = []byte("{") }, ErrCorrupt, "glimpse.json: not valid JSON"},
+		"manifest null":        {func(_ *testing.T, f map[string][]byte) { f[AdapterManifest] = []byte("null") }, ErrCorrupt, "format: got"},
+		"other format":         {edit(AdapterManifest, "glimpse-adapter", "other"), ErrCorrupt, `format: got "other", want "glimpse-adapter"`},
+		"newer version":        {edit(AdapterManifest, `"version": 1`, `"version": 2, "more": 1`), ErrVersion, "glimpse.json: unknown format version: got 2, want 1"},
+		"version missing":      {edit(AdapterManifest, `"version": 1,`, ``), ErrCorrupt, "and a version"},
+		"unknown key":          {edit(AdapterManifest, `"version": 1`, `"version": 1, "more": 1`), ErrCorrupt, `unknown keys "more"`},
+		"missing key":          {edit(AdapterManifest, `  "loss": "kl",`, ``), ErrCorrupt, `missing keys "loss"`},
+		"key in other case":    {edit(AdapterManifest, `"loss"`, `"Loss"`), ErrCorrupt, `missing keys "loss"; unknown keys "Loss"`},
+		"duplicate key":        {edit(AdapterManifest, `"loss"`, `"loss": "kl", "loss"`), ErrCorrupt, `duplicate key "loss"`},
+		"duplicate metric":     {edit(AdapterManifest, `"hit_rate"`, `"loss": 2, "hit_rate"`), ErrCorrupt, `duplicate key "loss"`},
+		"digest not last":      {edit(AdapterManifest, "\"\n}\n", "\" }\n"), ErrCorrupt, "does not end in a digest"},
+		"kind empty":           {edit(AdapterManifest, `"lookaheadkv"`, `""`), ErrCorrupt, `kind: got ""`},
+		"kind with space":      {edit(AdapterManifest, `"lookaheadkv"`, `"a b"`), ErrCorrupt, `kind: got "a b"`},
+		"base hash short":      {edit(AdapterManifest, `"sha256": "0a`, `"sha256": "`), ErrCorrupt, "base model: sha256: got"},
+		"base name empty":      {edit(AdapterManifest, `some/model-<1B>`, ``), ErrCorrupt, `base_model_name_or_path: got "some/model-<1B>", want ""`},
+		"even pooling kernel":  {edit(AdapterManifest, `"pooling_kernel": 7`, `"pooling_kernel": 6`), ErrCorrupt, "pooling kernel: got 6, want an odd width"},
+		"wide pooling kernel":  {edit(AdapterManifest, `"pooling_kernel": 7`, `"pooling_kernel": 9223372036854775807`), ErrCorrupt, "pooling kernel: got 9223372036854775807, want an odd width from 1 to 4095"},
+		"training not object":  {edit(AdapterManifest, `"training": {`, `"training": [], "x": {`), ErrCorrupt, `unknown keys "x"`},
+		"training null":        {edit(AdapterManifest, `"data": {`, `"data": null, "x": {`), ErrCorrupt, `data: got null`},
+		"seed too large":       {edit(AdapterManifest, "9223372036854775807", "9223372036854775808"), ErrCorrupt, "data.seed: json: cannot unmarshal"},
+		"other rows":           {edit(AdapterManifest, `"rows": 4`, `"rows": 5`), ErrCorrupt, `lookahead_embeddings.safetensors: tensor "lookahead_embeddings": shape [4 6], want [5 6] from glimpse.json`},
+		"other hidden size":    {edit(AdapterManifest, `"hidden_size": 6`, `"hidden_size": 7`), ErrCorrupt, `shape [4 6], want [4 7]`},
+		"embeddings unlisted":  {edit(AdapterManifest, `"lookahead_embeddings.safetensors": "`, `"other.safetensors": "`), ErrCorrupt, `glimpse.json lacks "lookahead_embeddings.safetensors"; glimpse.json lists unknown "other.safetensors"; unknown files "lookahead_embeddings.safetensors"`},
+		"path in list":         {edit(AdapterManifest, `"adapter_model.safetensors": "`, `"../adapter_model.safetensors": "`), ErrCorrupt, `glimpse.json lacks "adapter_model.safetensors"`},
 		"files missing":        {func(_ *testing.T, f map[string][]byte) { delete(f, peftModelFile); delete(f, embeddingsFile) }, ErrCorrupt, `missing files "adapter_model.safetensors", "lookahead_embeddings.safetensors"`},
 		"unknown weights":      {func(_ *testing.T, f map[string][]byte) { f["extra.safetensors"] = nil; f["pytorch_model.bin"] = nil }, ErrCorrupt, `unknown files "extra.safetensors", "pytorch_model.bin"`},
 		"config unknown key":   {edit(peftConfigFile, `"r": 2`, `"r": 2, "x": 1`), ErrCorrupt, `adapter_config.json: unknown keys "x"`},

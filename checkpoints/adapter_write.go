@@ -2,31 +2,29 @@ package checkpoints
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"glimpse/internal/atomicfile"
 	"glimpse/kernels/formats"
 )
 
-// AdapterManifest is the file that makes a folder an adapter.
-const AdapterManifest = manifestFile
-
-// The files of an adapter.
+// The files of an adapter. AdapterManifest is the one that makes a folder an adapter.
 const (
-	manifestFile   = "glimpse.json"
+	AdapterManifest = "glimpse.json"
+
 	embeddingsFile = "lookahead_embeddings.safetensors"
 	peftConfigFile = "adapter_config.json"
 	peftModelFile  = "adapter_model.safetensors"
 
 	embeddingsTensor = "lookahead_embeddings"
 )
+
+var adapterFiles = []string{AdapterManifest, embeddingsFile, peftConfigFile, peftModelFile}
 
 // peftMetadata is what PEFT and transformers want to see in a safetensors file.
 var peftMetadata = map[string]string{"format": "pt"}
@@ -50,7 +48,8 @@ func WriteAdapter(dir string, a *Adapter, replace bool) error {
 }
 
 func writeAdapter(dir string, a *Adapter, replace bool) error {
-	if err := a.Validate(); err != nil {
+	files, err := a.encode()
+	if err != nil {
 		return err
 	}
 	if replace {
@@ -63,16 +62,11 @@ func writeAdapter(dir string, a *Adapter, replace bool) error {
 		return err
 	}
 	defer d.Abort()
-	err = a.encode(func(name string, write func(io.Writer) error) error {
-		f, err := os.Create(filepath.Join(d.Path(), name))
-		if err != nil {
+	for _, f := range files {
+		// The folder is temporary and synced as a whole, so the file itself need not be.
+		if err := os.WriteFile(filepath.Join(d.Path(), f.Name), f.Data, 0o666); err != nil {
 			return err
 		}
-		// The folder is temporary and synced as a whole, so the file itself need not be.
-		return errors.Join(write(f), f.Close())
-	})
-	if err != nil {
-		return err
 	}
 	return d.Commit()
 }
@@ -88,16 +82,7 @@ type AdapterFile struct {
 // which a folder is not an adapter, is the last. The same adapter always gives the
 // same files.
 func EncodeAdapter(a *Adapter) ([]AdapterFile, error) {
-	if err := a.Validate(); err != nil {
-		return nil, fmt.Errorf("encode adapter: %w", err)
-	}
-	var files []AdapterFile
-	err := a.encode(func(name string, write func(io.Writer) error) error {
-		var data bytes.Buffer
-		err := write(&data)
-		files = append(files, AdapterFile{name, data.Bytes()})
-		return err
-	})
+	files, err := a.encode()
 	if err != nil {
 		return nil, fmt.Errorf("encode adapter: %w", err)
 	}
@@ -122,46 +107,37 @@ func SameAdapter(dir string, a *Adapter) (bool, error) {
 	return true, nil
 }
 
-// encode gives every file to add, which calls write with where it goes, once. The
-// adapter is valid.
-func (a *Adapter) encode(add func(name string, write func(io.Writer) error) error) error {
-	files := make(map[string]string)
-	hashed := func(name string, write func(io.Writer) error) error {
-		h := sha256.New()
-		err := add(name, func(w io.Writer) error { return write(io.MultiWriter(w, h)) })
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+// encode checks the adapter and returns its files, the manifest, which has the sums of the others, as the last.
+func (a *Adapter) encode() (files []AdapterFile, err error) {
+	if err := a.Validate(); err != nil {
+		return nil, err
+	}
+	sums := make(map[string]string)
+	type part struct {
+		name string
+		data func() ([]byte, error)
+	}
+	tensors := func(t ...TensorView) func() ([]byte, error) {
+		return func() ([]byte, error) {
+			var b bytes.Buffer
+			err := WriteSafetensors(&b, t, peftMetadata)
+			return b.Bytes(), err
 		}
-		files[name] = hex.EncodeToString(h.Sum(nil))
-		return nil
 	}
-	err := hashed(embeddingsFile, func(w io.Writer) error {
-		return WriteSafetensors(w, []TensorView{a.Embeddings.tensor(embeddingsTensor, a.BF16)}, peftMetadata)
-	})
-	if err != nil {
-		return err
-	}
+	parts := []part{{embeddingsFile, tensors(a.Embeddings.tensor(embeddingsTensor, a.BF16))}}
 	if a.LoRA != nil {
-		err := hashed(peftModelFile, func(w io.Writer) error { return WriteSafetensors(w, a.loraTensors(), peftMetadata) })
+		config := func() ([]byte, error) { return encodeJSON(newPEFTConfig(a), "  ") }
+		parts = append(parts, part{peftModelFile, tensors(a.loraTensors()...)}, part{peftConfigFile, config})
+	}
+	for _, p := range append(parts, part{AdapterManifest, func() ([]byte, error) { return a.manifest(sums).encode() }}) {
+		data, err := p.data()
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("%s: %w", p.name, err)
 		}
-		err = hashed(peftConfigFile, func(w io.Writer) error { return writeJSON(w, newPEFTConfig(a)) })
-		if err != nil {
-			return err
-		}
+		files = append(files, AdapterFile{p.name, data})
+		sums[p.name] = sha256Hex(data)
 	}
-	m, err := a.manifest(files).encode()
-	if err == nil {
-		err = add(manifestFile, func(w io.Writer) error {
-			_, err := w.Write(m)
-			return err
-		})
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", manifestFile, err)
-	}
-	return nil
+	return files, nil
 }
 
 func (a *Adapter) manifest(files map[string]string) manifest {
@@ -179,9 +155,9 @@ func (a *Adapter) manifest(files map[string]string) manifest {
 		Loss:          a.Loss,
 		PoolingKernel: a.PoolingKernel,
 		LayersDiffer:  a.LayersDiffer,
-		Base:          manifestBase(a.Base),
+		Base:          a.Base,
 		Training:      training,
-		Data:          manifestData(a.Data),
+		Data:          a.Data,
 		Metrics:       metrics,
 		Files:         files,
 	}
@@ -206,15 +182,6 @@ func (m Matrix) tensor(name string, bf16 bool) TensorView {
 	return F32Tensor(name, []int{m.Rows, m.Cols}, m.Data)
 }
 
-func writeJSON(w io.Writer, v any) error {
-	data, err := encodeJSON(v, "  ")
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(data)
-	return err
-}
-
 // checkReplaceable refuses to replace a folder that is not an adapter, or holds
 // anything that is not part of one.
 func checkReplaceable(dir string) error {
@@ -228,8 +195,8 @@ func checkReplaceable(dir string) error {
 	var foreign []string
 	whole := false
 	for _, e := range entries {
-		whole = whole || e.Name() == manifestFile
-		if !isAdapterFile(e.Name()) && !atomicfile.IsTemp(e.Name()) {
+		whole = whole || e.Name() == AdapterManifest
+		if !slices.Contains(adapterFiles, e.Name()) && !atomicfile.IsTemp(e.Name()) {
 			foreign = append(foreign, e.Name())
 		}
 	}
@@ -237,17 +204,9 @@ func checkReplaceable(dir string) error {
 	case len(foreign) > 0:
 		return fmt.Errorf("%w, so it is not replaced: it also holds %s", ErrNotAdapter, listNames(foreign))
 	case !whole:
-		return fmt.Errorf("%w, so it is not replaced: it has no %s", ErrNotAdapter, manifestFile)
+		return fmt.Errorf("%w, so it is not replaced: it has no %s", ErrNotAdapter, AdapterManifest)
 	}
 	return nil
-}
-
-func isAdapterFile(name string) bool {
-	switch name {
-	case manifestFile, embeddingsFile, peftConfigFile, peftModelFile:
-		return true
-	}
-	return false
 }
 
 // CheckTarget tells whether WriteAdapter could write to dir, so that a long run

@@ -3,6 +3,7 @@ package checkpoints
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"glimpse/internal/listing"
 )
@@ -41,6 +42,23 @@ func (e dtypeError) Is(target error) bool { return target == ErrDType }
 
 // listNames renders names for an error message.
 func listNames(names []string) string { return listing.Names(names) }
+
+// problems are lists of names with what is wrong with them.
+type problems []string
+
+func (p *problems) add(what string, names []string) {
+	if len(names) > 0 {
+		*p = append(*p, what+" "+listNames(names))
+	}
+}
+
+// in is the one error of all problems, nil of none; it begins with where they are.
+func (p problems) in(where string) error {
+	if len(p) == 0 {
+		return nil
+	}
+	return Corruptf("%s%s", where, strings.Join(p, "; "))
+}
 
 // versionError is ErrVersion.
 type versionError struct{ got, want int }

@@ -31,13 +31,9 @@ func (w *Weights) SplitExperts() error {
 				module, kind = m, k
 			}
 		}
-		parts := map[string][2]int{"gate_up_proj": {0, 2}, "down_proj": {0, 1}} // first row and step of a part
-		if _, ok := parts[module]; !ok || kind == "_scales" {
+		s := stacked{name: name, parts: map[string]int{"gate_up_proj": 2, "down_proj": 1}[module]}
+		if s.parts == 0 || kind == "_scales" {
 			continue
-		}
-		s := stacked{name: name, module: module, parts: 1}
-		if module == "gate_up_proj" {
-			s.parts = 2
 		}
 		var err error
 		switch kind {
@@ -75,8 +71,8 @@ func byRows(w *Weights, prefix string) bool {
 
 // stacked is a tensor of all experts of a layer.
 type stacked struct {
-	name, module string
-	parts        int // whose rows take turns
+	name  string
+	parts int // whose rows take turns
 }
 
 // mostExperts bounds how many tensors a file can make.

@@ -85,15 +85,15 @@ func FuzzIndex(f *testing.F) {
 // the digest is tested.
 func FuzzManifest(f *testing.F) {
 	for _, a := range adapters() {
-		f.Add(exported(f, a)[manifestFile])
+		f.Add(exported(f, a)[AdapterManifest])
 	}
 	f.Add([]byte(`{"format":"glimpse-adapter","version":1}`))
 	f.Add([]byte(`{"format":"glimpse-adapter","version":2}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		files := map[string][]byte{manifestFile: data}
+		files := map[string][]byte{AdapterManifest: data}
 		sign(t, files)
 		var err error
-		checkAllocation(t, len(data), func() { _, err = decodeManifest(files[manifestFile]) })
+		checkAllocation(t, len(data), func() { _, err = decodeManifest(files[AdapterManifest]) })
 		if err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
 			t.Fatalf("error %v is neither ErrCorrupt nor ErrVersion", err)
 		}
@@ -129,15 +129,15 @@ func FuzzRegistry(f *testing.F) {
 func FuzzAdapter(f *testing.F) {
 	for _, a := range adapters() {
 		files := exported(f, a)
-		f.Add(files[manifestFile], files[embeddingsFile], files[peftConfigFile], files[peftModelFile])
+		f.Add(files[AdapterManifest], files[embeddingsFile], files[peftConfigFile], files[peftModelFile])
 	}
 	hostile := hostileFiles()["overlap"].file
 	files := exported(f, withLoRA())
-	f.Add(files[manifestFile], hostile, files[peftConfigFile], files[peftModelFile])
-	f.Add(files[manifestFile], files[embeddingsFile], files[peftConfigFile], hostile)
-	f.Add(files[manifestFile], files[embeddingsFile], []byte(`{"r":1}`), files[peftModelFile])
+	f.Add(files[AdapterManifest], hostile, files[peftConfigFile], files[peftModelFile])
+	f.Add(files[AdapterManifest], files[embeddingsFile], files[peftConfigFile], hostile)
+	f.Add(files[AdapterManifest], files[embeddingsFile], []byte(`{"r":1}`), files[peftModelFile])
 	f.Fuzz(func(t *testing.T, m, embeddings, config, model []byte) {
-		files := map[string][]byte{manifestFile: m, embeddingsFile: embeddings}
+		files := map[string][]byte{AdapterManifest: m, embeddingsFile: embeddings}
 		if len(config)+len(model) > 0 {
 			files[peftConfigFile], files[peftModelFile] = config, model
 		}

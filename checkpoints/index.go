@@ -47,7 +47,7 @@ func parseIndex(data []byte) (map[string]string, error) {
 			if file != nil {
 				got = fmt.Sprintf("%.200q", *file)
 			}
-			return nil, Corruptf("weight_map: tensor %.200q: file %s, want the name of a .safetensors file in the same folder", tensor, got)
+			return nil, Corruptf("weight_map: tensor %.200q: got file %s, want the name of a .safetensors file in the same folder", tensor, got)
 		}
 		files[tensor] = *file
 	}
@@ -95,15 +95,8 @@ func (w *Weights) openShards(weightMap map[string]string, open func(string) (*Sa
 			}
 		}
 	}
-	if len(missing)+len(surplus) == 0 {
-		return nil
-	}
-	var problems []string
-	if len(missing) > 0 {
-		problems = append(problems, fmt.Sprintf("%d tensors of the index are not in their file: %s", len(missing), listNames(missing)))
-	}
-	if len(surplus) > 0 {
-		problems = append(problems, fmt.Sprintf("%d tensors are not in the index under their file: %s", len(surplus), listNames(surplus)))
-	}
-	return Corruptf("%s: %s: %s", w.name, indexFile, strings.Join(problems, "; "))
+	var p problems
+	p.add(fmt.Sprintf("%d tensors of the index are not in their file:", len(missing)), missing)
+	p.add(fmt.Sprintf("%d tensors are not in the index under their file:", len(surplus)), surplus)
+	return p.in(w.name + ": " + indexFile + ": ")
 }

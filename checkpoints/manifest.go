@@ -23,25 +23,14 @@ type manifest struct {
 	Loss          string             `json:"loss"`
 	PoolingKernel int                `json:"pooling_kernel"`
 	LayersDiffer  bool               `json:"layers_differ,omitempty"` // modules are not as wide in every layer
-	Base          manifestBase       `json:"base_model"`
+	Base          BaseModel          `json:"base_model"`
 	Training      json.RawMessage    `json:"training"`
-	Data          manifestData       `json:"data"`
+	Data          DataSource         `json:"data"`
 	Metrics       map[string]float64 `json:"metrics"`
 	Files         map[string]string  `json:"files"` // SHA-256 by name, of every other file
 	// Digest is the SHA-256 of this file with the digest's own digits replaced
 	// by zeros. It is the last key, so that the digits are at a known place.
 	Digest string `json:"digest"`
-}
-
-type manifestBase struct {
-	Name   string `json:"name"`
-	SHA256 string `json:"sha256"`
-	Format string `json:"format,omitempty"`
-}
-
-type manifestData struct {
-	Description string `json:"description"`
-	Seed        int64  `json:"seed"`
 }
 
 var noDigest = strings.Repeat("0", 2*sha256.Size)

@@ -2,8 +2,9 @@ package checkpoints
 
 import (
 	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 )
@@ -59,36 +60,18 @@ func readPEFTConfig(data []byte, a *Adapter) (peftConfig, error) {
 // check compares the settings with those that belong to the adapter, which has
 // its factors by now.
 func (c peftConfig) check(a *Adapter) error {
-	got, want := c.values(), newPEFTConfig(a).values()
-	for i := range got {
-		if !bytes.Equal(got[i].value, want[i].value) {
-			return Corruptf("%s: got %.200s, want %.200s", got[i].key, got[i].value, want[i].value)
+	own, other := reflect.ValueOf(c), reflect.ValueOf(newPEFTConfig(a))
+	for i := range own.NumField() {
+		got, err := encodeJSON(own.Field(i).Interface(), "")
+		want, err2 := encodeJSON(other.Field(i).Interface(), "")
+		if err := errors.Join(err, err2); err != nil {
+			panic(err) // only a non-finite number, which JSON cannot have held
+		}
+		if !bytes.Equal(got, want) {
+			return Corruptf("%s: got %.200s, want %.200s", own.Type().Field(i).Tag.Get("json"), bytes.TrimSpace(got), bytes.TrimSpace(want))
 		}
 	}
 	return nil
-}
-
-type keyValue struct {
-	key   string
-	value json.RawMessage
-}
-
-// values are the settings as JSON, in the order of the fields.
-func (c peftConfig) values() []keyValue {
-	data, err := encodeJSON(c, "")
-	if err != nil {
-		panic(err) // only a non-finite number, which JSON cannot have held
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.Token() // {
-	var list []keyValue
-	for dec.More() {
-		key, _ := dec.Token()
-		var value json.RawMessage
-		dec.Decode(&value)
-		list = append(list, keyValue{key.(string), value})
-	}
-	return list
 }
 
 // peftBlock is the part of a transformer layer that a module lies in.

@@ -134,7 +134,7 @@ func TestRegisteredAdapters(t *testing.T) {
 		}
 	}
 	gone := folder(stored, registryOf(t, stored))
-	delete(gone, "some/lookaheadkv/"+manifestFile)
+	delete(gone, "some/lookaheadkv/"+AdapterManifest)
 	_, err = read(gone)
 	wantErrorIs(t, err, ErrNotAdapter, "read adapter some/lookaheadkv")
 	_, err = read(fstest.MapFS{})

@@ -1,6 +1,7 @@
 package checkpoints
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -150,7 +151,8 @@ func splitFile(data []byte) (header, payload []byte, err error) {
 func checkLayout(tensors map[string]tensorInfo, payload int) error {
 	// Empty tensors share their offset with the next, hence the end as second key.
 	order := slices.SortedFunc(maps.Keys(tensors), func(a, b string) int {
-		return compareLayout(a, tensors[a], b, tensors[b])
+		x, y := tensors[a], tensors[b]
+		return cmp.Or(cmp.Compare(x.begin, y.begin), cmp.Compare(x.end, y.end), cmp.Compare(a, b))
 	})
 	end, last := 0, ""
 	for _, name := range order {

@@ -2,7 +2,6 @@ package checkpoints
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -192,8 +191,4 @@ func tokenString(t json.Token) string {
 		return strconv.FormatBool(t)
 	}
 	return "null"
-}
-
-func compareLayout(nameA string, a tensorInfo, nameB string, b tensorInfo) int {
-	return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end), cmp.Compare(nameA, nameB))
 }

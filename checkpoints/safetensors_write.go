@@ -5,12 +5,10 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"unicode/utf8"
 
 	"glimpse/internal/atomicfile"
@@ -47,24 +45,15 @@ func renderHeader(tensors []TensorView, metadata map[string]string) ([]byte, err
 	slices.SortFunc(tensors, func(a, b TensorView) int {
 		return cmp.Or(cmp.Compare(elementSize(b), elementSize(a)), cmp.Compare(a.Name, b.Name))
 	})
-	h := make([]byte, 8, 1024)
-	h = append(h, '{')
-	comma := func() {
-		if h[len(h)-1] != '{' {
-			h = append(h, ',')
-		}
-	}
+	const start = "\x00\x00\x00\x00\x00\x00\x00\x00{" // the length comes last
+	h := append(make([]byte, 0, 1024), start...)
 	if metadata != nil {
-		h = append(h, `"`+metadataKey+`":{`...)
 		for _, key := range slices.Sorted(maps.Keys(metadata)) {
 			if !utf8.ValidString(key) || !utf8.ValidString(metadata[key]) {
 				return nil, fmt.Errorf("metadata %q: not valid UTF-8", key)
 			}
-			comma()
-			h = append(appendString(h, key), ':')
-			h = appendString(h, metadata[key])
 		}
-		h = append(h, '}')
+		h = appendJSON(append(h, `"`+metadataKey+`":`...), metadata)
 	}
 	names := make(map[string]bool, len(tensors))
 	offset := 0
@@ -76,21 +65,16 @@ func renderHeader(tensors []TensorView, metadata map[string]string) ([]byte, err
 			return nil, fmt.Errorf("tensor %.200q: given twice", t.Name)
 		}
 		names[t.Name] = true
-		comma()
-		h = appendString(h, t.Name)
-		h = append(h, `:{"dtype":"`+t.DType.String()+`","shape":[`...)
-		for i, d := range t.Shape {
-			if i > 0 {
-				h = append(h, ',')
-			}
-			h = strconv.AppendInt(h, int64(d), 10)
+		if len(h) > len(start) {
+			h = append(h, ',')
 		}
-		h = append(h, `],"data_offsets":[`...)
-		h = strconv.AppendInt(h, int64(offset), 10)
-		h = append(h, ',')
+		h = append(appendJSON(h, t.Name), ':')
+		h = appendJSON(h, struct {
+			DType   string `json:"dtype"`
+			Shape   []int  `json:"shape"`
+			Offsets [2]int `json:"data_offsets"`
+		}{t.DType.String(), append([]int{}, t.Shape...), [2]int{offset, offset + len(t.Data)}})
 		offset += len(t.Data)
-		h = strconv.AppendInt(h, int64(offset), 10)
-		h = append(h, `]}`...)
 	}
 	h = append(h, '}')
 	for len(h)%8 != 0 {
@@ -127,13 +111,10 @@ func checkWritable(t TensorView) error {
 	return nil
 }
 
-// appendString appends s as JSON, without the escapes for HTML.
-func appendString(dst []byte, s string) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.Encode(s) // a string always encodes
-	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
+// appendJSON appends v, of texts and numbers, which always encode.
+func appendJSON(dst []byte, v any) []byte {
+	data, _ := encodeJSON(v, "")
+	return append(dst, bytes.TrimSuffix(data, []byte("\n"))...)
 }
 
 // writeParts writes header and tensors; the buffer joins the small ones.

@@ -98,17 +98,10 @@ func decodeStruct(data []byte, path string, dst reflect.Value) error {
 			return Corruptf("%s: %v", path+key, err)
 		}
 	}
-	if len(missing)+len(values) == 0 {
-		return nil
-	}
-	var problems []string
-	if len(missing) > 0 {
-		problems = append(problems, "missing keys "+listNames(missing))
-	}
-	if len(values) > 0 {
-		problems = append(problems, "unknown keys "+listNames(slices.Collect(maps.Keys(values))))
-	}
-	return Corruptf("%s%s", prefix(path), strings.Join(problems, "; "))
+	var p problems
+	p.add("missing keys", missing)
+	p.add("unknown keys", slices.Collect(maps.Keys(values)))
+	return p.in(prefix(path))
 }
 
 func prefix(path string) string {

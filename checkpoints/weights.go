@@ -101,56 +101,51 @@ func OpenWeightsFS(fsys fs.FS, dir string) (*Weights, error) {
 }
 
 func openWeights(dir fs.FS, name string, open func(string) (*Safetensors, error)) (*Weights, error) {
-	// As in transformers, the single file goes before the index.
-	_, err := fs.Stat(dir, singleFile)
-	if err == nil {
+	shards, err := weightMap(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if shards == nil {
 		s, err := open(singleFile)
 		if err != nil {
 			return nil, err
 		}
 		return NewWeights(name, s)
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	data, err := readBounded(dir, indexFile, maxHeader)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: neither %s nor %s is there: %w%s", name, singleFile, indexFile, fs.ErrNotExist, otherWeights(dir))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path.Join(name, indexFile), err)
-	}
-	weightMap, err := parseIndex(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path.Join(name, indexFile), err)
-	}
 	w := &Weights{name: name, owner: make(map[string]TensorFile)}
-	if err := w.openShards(weightMap, open); err != nil {
+	if err := w.openShards(shards, open); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
 }
 
+// weightMap says where the index of a folder has each tensor; nil where the single file is, which goes before the
+// index as in transformers.
+func weightMap(dir fs.FS) (shards map[string]string, err error) {
+	if _, err := fs.Stat(dir, singleFile); !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	data, err := readBounded(dir, indexFile, maxHeader)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("neither %s nor %s is there: %w%s", singleFile, indexFile, fs.ErrNotExist, otherWeights(dir))
+	}
+	if err == nil {
+		shards, err = parseIndex(data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", indexFile, err)
+	}
+	return shards, nil
+}
+
 // WeightFiles lists the files that OpenWeights would read in a folder: the single
 // one, or the index and its shards.
 func WeightFiles(fsys fs.FS) ([]string, error) {
-	if _, err := fs.Stat(fsys, singleFile); err == nil {
+	shards, err := weightMap(fsys)
+	if err == nil && shards == nil {
 		return []string{singleFile}, nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
 	}
-	data, err := readBounded(fsys, indexFile, maxHeader)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("neither %s nor %s is there: %w%s", singleFile, indexFile, fs.ErrNotExist, otherWeights(fsys))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", indexFile, err)
-	}
-	weightMap, err := parseIndex(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", indexFile, err)
-	}
-	return slices.Compact(slices.Sorted(maps.Values(weightMap))), nil
+	return slices.Compact(slices.Sorted(maps.Values(shards))), err
 }
 
 // otherWeights hints at weights in the older format.

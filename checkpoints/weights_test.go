@@ -167,9 +167,9 @@ func TestHostileWeights(t *testing.T) {
 		"weight_map empty":      {whole(`{"weight_map":{}}`), ErrCorrupt, "at least one tensor"},
 		"weight_map array":      {whole(`{"weight_map":[]}`), ErrCorrupt, "weight_map: want an object"},
 		"weight_map number":     {whole(`{"weight_map":{"a":1}}`), ErrCorrupt, "weight_map: want an object"},
-		"weight_map null":       {whole(`{"weight_map":{"a":null}}`), ErrCorrupt, `tensor "a": file null`},
+		"weight_map null":       {whole(`{"weight_map":{"a":null}}`), ErrCorrupt, `tensor "a": got file null`},
 		"duplicate tensor":      {index(`"weight_map":{`, `"weight_map":{"a":"`+s1+`",`), ErrCorrupt, `duplicate key "a"`},
-		"path up":               {index(s2, "../"+s2), ErrCorrupt, `tensor "b": file "../` + s2 + `", want the name of a .safetensors file in the same folder`},
+		"path up":               {index(s2, "../"+s2), ErrCorrupt, `tensor "b": got file "../` + s2 + `", want the name of a .safetensors file in the same folder`},
 		"path down":             {index(s2, "sub/"+s2), ErrCorrupt, "in the same folder"},
 		"path absolute":         {index(s2, "/etc/x.safetensors"), ErrCorrupt, "in the same folder"},
 		"path of Windows":       {index(s2, `..\\`+s2), ErrCorrupt, "in the same folder"},
@@ -307,4 +307,18 @@ func TestNewWeights(t *testing.T) {
 	wantErrorIs(t, err, fs.ErrClosed, `tensor "a"`)
 	_, err = NewWeights("m", open("a", "b"), open("b"))
 	wantErrorIs(t, err, ErrCorrupt, `m: tensor "b" is in two files`)
+}
+
+// TestIndexNames: nothing but names of safetensors files in the folder, and at least one.
+func TestIndexNames(t *testing.T) {
+	for _, name := range []string{"../x.safetensors", "/x.safetensors", "a/x.safetensors", `a\x.safetensors`, "x.bin", "", ".safetensors/..", "c:x.safetensors", "x\x00.safetensors", strings.Repeat("x", 300) + ".safetensors"} {
+		if plainFileName(name) {
+			t.Errorf("%q passes", name)
+		}
+	}
+	for _, bad := range []string{"", "null", "[]", "{}", `{"weight_map": {}}`, `{"weight_map": {"a": 1}}`, `{"weight_map": {"a": null}}`} {
+		if got, err := WeightFiles(fstest.MapFS{indexFile: {Data: []byte(bad)}}); err == nil {
+			t.Errorf("%s gives %v", bad, got)
+		}
+	}
 }

@@ -104,7 +104,7 @@ func (c *Conversation) setPolicy(name string) error {
 		c.say(c.described())
 		return nil
 	}
-	policy, err := c.model.Another(name)
+	policy, err := c.model.PolicyWith(name, "")
 	if err != nil {
 		return &refusal{fmt.Errorf("/policy: %w", err)}
 	}

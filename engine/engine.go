@@ -33,8 +33,6 @@ type Request struct {
 	// engine keeps a session of it and of the same owner ([Engine.Keep]), that takes the place of Session, and only what it
 	// has not run or said is run.
 	Owner string
-	// Response is the true response, for a policy that may know it; nil where nothing is known.
-	Response []int32
 
 	// Generate are the settings of the answer, which is no longer than the context has room for.
 	// Its OnToken comes before the events of a token. Of one that is Forced nothing else is read.
@@ -194,7 +192,8 @@ func (e *Engine) Submit(r Request) (*Answer, error) {
 	}
 	a := &Answer{Request: r, text: newDetokenizer(r.Session.Model(), r.Stop, r.SkipLeading, r.Keep...)}
 	if e.Budget > 0 {
-		if err := e.count(a); err != nil {
+		var err error
+		if a.need, err = e.Count(&a.Request); err != nil {
 			return nil, fmt.Errorf("engine: request with a prompt of %d tokens: %w", len(r.Prompt), err)
 		}
 	}
@@ -313,7 +312,7 @@ func fill(ctx context.Context, a *Answer) *filling {
 	f := &filling{answer: a}
 	s := a.Request.Session
 	f.next, f.stop = iter.Pull(func(yield func(struct{}) bool) {
-		f.err = s.TurnInUnits(ctx, a.Request.Prompt[a.known:], a.Request.Response, a.Request.Generate.MaxNew, func() error {
+		f.err = s.TurnInUnits(ctx, a.Request.Prompt[a.known:], a.Request.Generate.MaxNew, func() error {
 			if !yield(struct{}{}) {
 				return context.Canceled
 			}
@@ -351,12 +350,6 @@ func (e *Engine) begin(a *Answer) *Answer {
 		a.Request.Begun()
 	}
 	return a
-}
-
-// count counts what a request needs, and refuses what the budget has no room for.
-func (e *Engine) count(a *Answer) (err error) {
-	a.need, err = e.Count(&a.Request)
-	return err
 }
 
 // Count is what a request needs in an engine with a budget, and model.ErrMemory where there can be no room for it. It may

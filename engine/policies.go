@@ -319,14 +319,8 @@ func (m *Model) Policy(name string) (Policy, error) {
 	return single(name, all, err)
 }
 
-// Another is Policy for one that takes the place of one: what the command line gave for
-// that one is not asked for.
-func (m *Model) Another(name string) (Policy, error) {
-	all, _, err := m.policies(name)
-	return single(name, all, err)
-}
-
-// PolicyWith is Another of those with an adapter or a draft of the name; "" takes any, of which there must be one.
+// PolicyWith is Policy for one that takes the place of one, so that what the command line gave for that one is not asked
+// for: of those with an adapter or a draft of the name; "" takes any, of which there must be one.
 func (m *Model) PolicyWith(name, adapter string) (Policy, error) {
 	all, _, err := m.policies(name)
 	if adapter != "" && err == nil {

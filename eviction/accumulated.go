@@ -76,7 +76,7 @@ func (a *Accumulated) Decoding() *Decoding {
 
 // Add takes in a decoding step and returns the layer's sums.
 func (a *Accumulated) Add(o *runner.Observation) *Scores {
-	sums, entries := a.layers[o.Layer], entriesOf(o)
+	sums, entries := a.layers[o.Layer], entriesOf(o.Cache, o.Layer)
 	if most := slices.Max(entries); most > sums.Values.Width() {
 		wide := sums.Ops.Alloc(kernels.F32, len(entries), most+sumsRoom)
 		sums.Ops.PickScores(wide, sums.Values, everything(sums.Entries))

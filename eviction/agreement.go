@@ -73,17 +73,5 @@ func RecallAtK(scores, reference []float32, k int) float64 {
 	if k < 1 || slices.ContainsFunc(scores, isNaN) || slices.ContainsFunc(reference, isNaN) {
 		return math.NaN()
 	}
-	top, want := kernels.TopK(scores, k), kernels.TopK(reference, k)
-	both := 0
-	for i, j := 0, 0; i < k && j < k; { // both ascend
-		switch {
-		case top[i] < want[j]:
-			i++
-		case top[i] > want[j]:
-			j++
-		default:
-			both, i, j = both+1, i+1, j+1
-		}
-	}
-	return float64(both) / float64(k)
+	return float64(common(kernels.TopK(scores, k), kernels.TopK(reference, k))) / float64(k)
 }

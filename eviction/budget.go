@@ -149,15 +149,6 @@ func (b Budget) String() string {
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".") + "%"
 }
 
-// MarshalText writes String.
-func (b Budget) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
-
-// UnmarshalText reads as ParseBudget does.
-func (b *Budget) UnmarshalText(text []byte) (err error) {
-	*b, err = ParseBudget(string(text))
-	return err
-}
-
 // MarshalJSON writes pairs as a number and a share as a percentage in quotes: a number
 // like 1.0 would not keep its point on the way through other programs.
 func (b Budget) MarshalJSON() ([]byte, error) {
@@ -183,7 +174,10 @@ func (b *Budget) UnmarshalJSON(data []byte) error {
 }
 
 // Set makes a Budget a flag.
-func (b *Budget) Set(text string) error { return b.UnmarshalText([]byte(text)) }
+func (b *Budget) Set(text string) (err error) {
+	*b, err = ParseBudget(text)
+	return err
+}
 
 // Type is what help calls the flag's value.
 func (*Budget) Type() string { return "budget" }

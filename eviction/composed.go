@@ -1,10 +1,6 @@
 package eviction
 
-import (
-	"fmt"
-
-	"glimpse/model"
-)
+import "fmt"
 
 // composed scores by one policy and selects by rules of its own: how much each
 // layer and each KV head gets, and what is kept whatever its score. It evicts the
@@ -18,7 +14,7 @@ type composed struct {
 }
 
 // newScorer makes the policy that the option scorer names, with its own options.
-func newScorer(s Settings, adapter model.Adapter) (Method, error) {
+func newScorer(s Settings) (Method, error) {
 	name := s.Text("scorer")
 	p, err := Policies.Lookup(name)
 	if err != nil {
@@ -28,7 +24,7 @@ func newScorer(s Settings, adapter model.Adapter) (Method, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := p.New(Settings{s.Seed, s.Resources, values, p.Options, s.overrides}, adapter)
+	m, err := p.New(Settings{s.Seed, s.Resources, values, p.Options, s.overrides})
 	if _, ok := m.(snapPerHead); ok {
 		return nil, fmt.Errorf("scorer %s: per=%s selects on its own, want per=kv-head where others select by its scores", name, perQueryHead)
 	}
@@ -77,27 +73,6 @@ type adaptive struct {
 	mix   bool    // the authors' safeguard, see policy_adakv.go
 }
 
-// least is what every head has before the pool is shared, without what is protected.
-func (m adaptive) least(budget int) int {
-	if m.mix {
-		return 0
-	}
-	return int(m.alpha * float64(budget))
-}
-
-// mixed moves budgets, made without a floor, by α towards the same for every head of n
-// entries. Their sum stays.
-func (m adaptive) mixed(budgets []int, budget int, n func(h int) int) []int {
-	if !m.mix {
-		return budgets
-	}
-	shares := make([]float64, len(budgets))
-	for h, own := range budgets {
-		shares[h] = (1-m.alpha)*float64(own) + m.alpha*float64(min(budget, n(h)))
-	}
-	return apportion(shares)
-}
-
 func (m adaptive) Plan(p Prompt) Plan {
 	plan := m.composed.Plan(p)
 	plan.Heads = func(_, budget int, s *Scores) []int { return m.shares(s, budget, plan.Sink, plan.Recent) }
@@ -110,13 +85,24 @@ func (m adaptive) Plan(p Prompt) Plan {
 // head, then to the lower position.
 func (m adaptive) shares(s *Scores, budget, sink, recent int) []int {
 	budgets, own, rest := make([]int, len(s.Entries)), make([]int, len(s.Entries)), budget*len(s.Entries)
+	least := sink + recent
+	if !m.mix {
+		least = max(least, int(m.alpha*float64(budget)))
+	}
 	for h, n := range s.Entries {
-		budgets[h] = min(max(m.least(budget), sink+recent), budget, n)
+		budgets[h] = min(least, budget, n)
 		rest -= budgets[h]
 		own[h] = max(0, budgets[h]-sink-recent)
 	}
 	for h, extra := range s.Ops.ShareBudget(s.Values, s.Entries, own, sink, recent, max(0, rest)) {
 		budgets[h] += extra
 	}
-	return m.mixed(budgets, budget, func(h int) int { return s.Entries[h] })
+	if !m.mix {
+		return budgets
+	}
+	shares := make([]float64, len(budgets)) // the budgets, made without a floor, moved by α towards the same for every head
+	for h, own := range budgets {
+		shares[h] = (1-m.alpha)*float64(own) + m.alpha*float64(min(budget, s.Entries[h]))
+	}
+	return apportion(shares)
 }

@@ -223,7 +223,9 @@ func TestCUDARecordedBatches(t *testing.T) {
 			if err := s.Turn(background, modeltest.Tokens(m, uint64(i), 30+5*i), nil); err != nil {
 				t.Fatal(err)
 			}
-			s.Cache.Reserve(24)
+			for l := range s.Cache.Layers() {
+				s.Cache.ReserveLayer(l, 24, 1)
+			}
 			a, err := batch.Generate(s, runner.GenerateOptions{MaxNew: 24 - i, IgnoreEnd: true, Sampling: model.Sampling{Temperature: 1, Seed: uint64(i)}})
 			if err != nil {
 				t.Fatal(err)
@@ -279,7 +281,9 @@ func TestCUDACallsPerToken(t *testing.T) {
 			m := modeltest.Llama{Layers: layers, Heads: 4, KVHeads: 2, Seed: 5}.Open(t, "cuda")
 			count := func() int64 {
 				s := prefill(t, m, policy(t, m, name), modeltest.Tokens(m, 3, 50), 20)
-				s.Cache.Reserve(14)
+				for l := range s.Cache.Layers() {
+					s.Cache.ReserveLayer(l, 14, 1)
+				}
 				var at []int64
 				opt := runner.GenerateOptions{MaxNew: 11, IgnoreEnd: true} // greedy: drawing takes more calls
 				opt.AfterStep = func() error {

@@ -114,9 +114,7 @@ func (s *Session) evictStep(o *runner.Observation) error {
 		}
 		var entries []int
 		for l := range o.Cache.Layers() {
-			for h := range o.Cache.KVHeads() {
-				entries = append(entries, o.Cache.Entries(l, h))
-			}
+			entries = append(entries, entriesOf(o.Cache, l)...)
 		}
 		if keep := s.decode.StepAll(o.Joint, entries); keep != nil {
 			return o.Cache.RetainAll(keep)

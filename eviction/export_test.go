@@ -198,3 +198,12 @@ func SpoilScores(s *Session, layer int, value float64) bool {
 	}
 	return true
 }
+
+// Logits are those of the prompt's last token.
+func (s *Session) Logits() []float32 {
+	logits, err := s.logits.Float32s()
+	if err != nil { // Turn has checked them
+		panic(err)
+	}
+	return logits
+}

@@ -244,10 +244,3 @@ func groupingOf(s Settings) kernels.Grouping { return kernels.Grouping(s.Int("gr
 // windowOf is the observation window under a budget: at most half of it, so that
 // something is left to select.
 func windowOf(window, budget int) int { return max(1, min(window, budget/2)) }
-
-// largest is the element-wise maximum of two observations of the same heads of a layer.
-func largest(c *kvcache.Cache, layer int, a, b *kernels.Tensor) *kernels.Tensor {
-	out := copied(c, layer, a)
-	c.On(layer).Selector().MaxScores(out, b)
-	return out
-}

@@ -32,8 +32,8 @@ type Policy struct {
 	Draft, Pattern bool
 
 	Options []Option
-	// New resolves the options. adapter is nil unless Adapter is set.
-	New func(s Settings, adapter model.Adapter) (Method, error)
+	// New resolves the options. Resources.Adapter is nil unless Adapter is set.
+	New func(s Settings) (Method, error)
 }
 
 // Option is a parameter of a policy.
@@ -222,11 +222,15 @@ func (p Policy) option(policy, name string) (Option, error) {
 	}
 	i := slices.IndexFunc(p.Options, func(o Option) bool { return o.Name == name })
 	if i < 0 {
-		names := make([]string, len(p.Options))
-		for i, o := range p.Options {
-			names[i] = o.Name
+		var names []string
+		for _, o := range p.Options {
+			names = append(names, o.Name)
 		}
-		return Option{}, fmt.Errorf("policy %s has no option %q, %s%s", policy, name, p.optionNames(), suggest.DidYouMean(name, names))
+		want := "it has none"
+		if len(names) > 0 {
+			want = "want one of: " + strings.Join(names, ", ")
+		}
+		return Option{}, fmt.Errorf("policy %s has no option %q, %s%s", policy, name, want, suggest.DidYouMean(name, names))
 	}
 	return p.Options[i], nil
 }
@@ -250,17 +254,6 @@ func (p Policy) resolve(name string, overrides Overrides) (map[string]float64, e
 		values[option] = v
 	}
 	return values, nil
-}
-
-func (p Policy) optionNames() string {
-	if len(p.Options) == 0 {
-		return "it has none"
-	}
-	names := make([]string, len(p.Options))
-	for i, o := range p.Options {
-		names[i] = o.Name
-	}
-	return "want one of: " + strings.Join(names, ", ")
 }
 
 // Configured is a policy made ready: its method and what it is called in reports.
@@ -312,7 +305,7 @@ func NewWith(name string, seed uint64, overrides Overrides, r Resources) (*Confi
 		return nil, err
 	}
 	s := Settings{seed, r, values, p.Options, overrides}
-	m, err := p.New(s, r.Adapter)
+	m, err := p.New(s)
 	if err != nil {
 		return nil, fmt.Errorf("policy %s: %w", name, err)
 	}

@@ -1,7 +1,5 @@
 package eviction
 
-import "glimpse/model"
-
 // AdaKV (Ada-KV: Optimizing KV Cache Eviction by Adaptive Budget Allocation for Efficient
 // LLM Inference, Feng et al., arXiv:2407.11550, algorithm 1): with A[h][j] the scores of a
 // layer's H KV heads, the budgets are the numbers of entries B*_h that each head has among
@@ -18,8 +16,8 @@ func init() {
 		Kind: "prefill", Doc: "any policy's scores; the KV heads of a layer share one pool, with a floor for each", Source: "Ada-KV (Feng et al. 2024, arXiv:2407.11550) alg. 1; floor of kvpress (github.com/NVIDIA/kvpress)",
 		Scores:  "scorer",
 		Options: []Option{scorerOption(), alphaOption, floorOption},
-		New: func(s Settings, adapter model.Adapter) (Method, error) {
-			scorer, err := newScorer(s, adapter)
+		New: func(s Settings) (Method, error) {
+			scorer, err := newScorer(s)
 			if err != nil {
 				return nil, err
 			}

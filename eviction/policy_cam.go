@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 
 	"glimpse/kernels"
-	"glimpse/model"
 	"glimpse/model/runner"
 )
 
@@ -12,7 +11,7 @@ func init() {
 	Policies.Add("cam", Policy{
 		Kind: "prefill + decode", Doc: "the first and the most recent entries; values that leave the recent window are merged into it at random", Source: "CaM (Zhang et al. 2024, ICML, openreview.net/forum?id=LCTmppB165) §3.3",
 		Options: []Option{{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries kept"}},
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			return cam{s.Int("sink"), s.Seed}, nil
 		},
 	})

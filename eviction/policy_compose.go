@@ -1,7 +1,5 @@
 package eviction
 
-import "glimpse/model"
-
 // Compose puts together what other policies bring as a whole: a score s[l][h][j],
 // budgets of layers B_l (uniform, or PyramidKV's line of mean B), budgets of heads
 // B_lh (uniform, or Ada-KV's with Σ_h B_lh = H·B_l), and the first and last entries
@@ -21,8 +19,8 @@ func init() {
 			{Name: "sink", Default: -1, Min: -1, Max: 1 << 20, Whole: true, Doc: "first entries kept; -1 as the scorer does"},
 			{Name: "recent", Default: -1, Min: -1, Max: 1 << 20, Whole: true, Doc: "last entries kept; -1 as the scorer does"},
 		},
-		New: func(s Settings, adapter model.Adapter) (Method, error) {
-			scorer, err := newScorer(s, adapter)
+		New: func(s Settings) (Method, error) {
+			scorer, err := newScorer(s)
 			if err != nil {
 				return nil, err
 			}

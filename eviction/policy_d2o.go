@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"glimpse/kernels"
-	"glimpse/model"
 	"glimpse/model/kvcache"
 	"glimpse/model/runner"
 )
@@ -26,7 +25,7 @@ func init() {
 			{Name: "feature", Choices: choices("key", "value", "both"), Doc: "what similarity is of: keys; values; or keys and values each for themselves, which merges the two halves of an entry into different ones (table 7)"},
 			kernelOption(1),
 		},
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			return d2o{
 				sink: s.Int("sink"), heavy: s.Int("heavy"), recent: s.Int("recent"), beta: s.Float("beta"), kernel: s.Int("kernel"),
 				allocation: D2OAllocation{Rule: s.Text("allocation"), Normalise: s.Text("normalise"), Dense: s.Int("dense") == 1},

@@ -23,7 +23,7 @@ func init() {
 			{Name: "content", Choices: choices("ends", "random", "span", "fixed", "vocabulary"), Doc: "what the pseudo-queries say (DapQ, arXiv:2603.11564, §6.1, figure 6a): the prompt's ends, random tokens of it, a random span of it, \"Sorry, I don't know.\" over and over, or random tokens of the vocabulary (figure 2a)"},
 			{Name: "offset", Default: 0, Min: -maxOffset, Max: maxOffset, Whole: true, Doc: "how many positions after those of the response they stand, before them where it is negative (§3.2, figure 2b)"},
 		},
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			return dapq{rows: s.Int("rows"), first: s.Int("first"), kernel: s.Int("kernel"), group: groupingOf(s), content: s.Text("content"), offset: s.Int("offset"), seed: s.Seed}, nil
 		},
 	})

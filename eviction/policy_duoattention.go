@@ -3,8 +3,6 @@ package eviction
 import (
 	"cmp"
 	"slices"
-
-	"glimpse/model"
 )
 
 func init() {
@@ -16,7 +14,7 @@ func init() {
 			{Name: "recent", Default: 512, Min: 1, Max: 1 << 20, Whole: true, Doc: "last entries of the streaming heads; a budget beyond sink and recent goes to retrieval heads"},
 			denseOption,
 		},
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			return duo{sink: s.Int("sink"), recent: s.Int("recent"), dense: s.Int("dense"), pattern: s.Resources.Pattern}, nil
 		},
 	})

@@ -1,12 +1,10 @@
 package eviction
 
-import "glimpse/model"
-
 func init() {
 	Policies.Add("exact-topk", Policy{
 		Kind: "decode", Doc: "attends to the entries with the highest attention of every step: the oracle of sparse policies", Source: "RocketKV (Behnam et al. 2025, arXiv:2502.14051) §4.1, app. A.3",
 		Options: []Option{denseOption},
-		New:     func(s Settings, _ model.Adapter) (Method, error) { return exactTopK{dense: s.Int("dense")}, nil },
+		New:     func(s Settings) (Method, error) { return exactTopK{dense: s.Int("dense")}, nil },
 	})
 }
 

@@ -3,14 +3,12 @@ package eviction
 import (
 	"math"
 	"slices"
-
-	"glimpse/model"
 )
 
 func init() {
 	Policies.Add("full", Policy{
 		Kind: "none", Doc: "keeps everything", Source: "baseline",
-		New: func(Settings, model.Adapter) (Method, error) { return full{}, nil },
+		New: func(Settings) (Method, error) { return full{}, nil },
 	})
 }
 

@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"glimpse/kernels"
-	"glimpse/model"
 	"glimpse/model/runner"
 )
 
@@ -15,7 +14,7 @@ func init() {
 			{Name: "window", Default: 0, Min: 0, Max: 1 << 20, Whole: true, Doc: "0 accumulates over all rows; else only over so many last prompt rows, and decoding does not evict (the one-shot variant of the tables of Judge Q, arXiv:2509.10798)"},
 			kernelOption(1),
 		},
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			return h2o{share: s.Float("recent"), window: s.Int("window"), kernel: s.Int("kernel")}, nil
 		},
 	})

@@ -1,15 +1,12 @@
 package eviction
 
-import (
-	"glimpse/kernels"
-	"glimpse/model"
-)
+import "glimpse/kernels"
 
 func init() {
 	Policies.Add("hsa", Policy{
 		Kind: "decode", Doc: "hybrid sparse attention: bounds of pages in the query's largest dimensions choose the entries", Source: "RocketKV (Behnam et al. 2025, arXiv:2502.14051) §3.4, algorithm 1, app. B.1.1",
 		Options: []Option{denseOption},
-		New:     func(s Settings, _ model.Adapter) (Method, error) { return hsa{dense: s.Int("dense")}, nil },
+		New:     func(s Settings) (Method, error) { return hsa{dense: s.Int("dense")}, nil },
 	})
 }
 

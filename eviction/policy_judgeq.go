@@ -11,8 +11,8 @@ func init() {
 		Kind: "prefill", Doc: "mean attention of trained soft tokens appended to the prompt", Source: "Judge Q (Liu et al. 2025, arXiv:2509.10798) §4",
 		Adapter: "judgeq", Scorer: true,
 		Options: []Option{kernelOption(1), groupOption(kernels.GroupMean)},
-		New: func(s Settings, a model.Adapter) (Method, error) {
-			return newLearned(s, a), nil
+		New: func(s Settings) (Method, error) {
+			return newLearned(s), nil
 		},
 	})
 }
@@ -25,8 +25,8 @@ type learned struct {
 	group   kernels.Grouping
 }
 
-func newLearned(s Settings, a model.Adapter) learned {
-	return learned{adapter: a, kernel: s.Int("kernel"), group: groupingOf(s)}
+func newLearned(s Settings) learned {
+	return learned{adapter: s.Resources.Adapter, kernel: s.Int("kernel"), group: groupingOf(s)}
 }
 
 func (m learned) Plan(Prompt) Plan {

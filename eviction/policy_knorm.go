@@ -1,15 +1,12 @@
 package eviction
 
-import (
-	"glimpse/model"
-	"glimpse/model/runner"
-)
+import "glimpse/model/runner"
 
 func init() {
 	Policies.Add("knorm", Policy{
 		Kind: "prefill", Doc: "the keys of lowest norm, without any attention", Source: "A Simple and Effective L2 Norm-Based Strategy for KV Cache Compression (Devoto et al. 2024, arXiv:2406.11430) §3",
 		Scorer: true,
-		New:    func(Settings, model.Adapter) (Method, error) { return knorm{}, nil },
+		New:    func(Settings) (Method, error) { return knorm{}, nil },
 	})
 }
 

@@ -3,7 +3,6 @@ package eviction
 import (
 	"slices"
 
-	"glimpse/model"
 	"glimpse/model/runner"
 )
 
@@ -16,7 +15,7 @@ func init() {
 			{Name: "variant", Choices: choices("paper", "code"), Doc: "ladders that descend through the layers, over old entries again and again; or those of the authors' code, which take turns from layer to layer and thin evenly"},
 			{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries kept; at most half the budget"},
 		},
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			return lacache{s.Int("span"), s.Int("overlap"), s.Int("sink"), s.Text("variant") == "code"}, nil
 		},
 	})

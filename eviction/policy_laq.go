@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"glimpse/kernels"
-	"glimpse/model"
 	"glimpse/model/runner"
 )
 
@@ -11,7 +10,7 @@ func init() {
 		Kind: "prefill", Doc: "lookahead Q-cache: a draft decoded on the snapkv-evicted cache scores the full cache with its queries", Source: "LAQ (Wang et al. 2025, arXiv:2505.20334); LookaheadKV (Ahn et al. 2026, arXiv:2603.10899) app. F",
 		Scorer:  true,
 		Options: append(snapOptions(kernels.GroupMean), lookaheadOption),
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			return laq{newSnapKV(s), s.Int("lookahead")}, nil
 		},
 	})

@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"glimpse/kernels"
-	"glimpse/model"
 	"glimpse/model/runner"
 )
 
@@ -12,7 +11,7 @@ func init() {
 		Scorer: true,
 		Options: append(snapOptions(kernels.GroupMean), lookaheadOption,
 			Option{Name: "rows", Default: 8, Min: 1, Max: 1 << 20, Whole: true, Doc: "last prompt rows that the second look counts and keeps; at most half the budget"}),
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			return laqPlus{laq{newSnapKV(s), s.Int("lookahead")}, s.Int("rows")}, nil
 		},
 	})

@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"glimpse/kernels"
-	"glimpse/model"
 	"glimpse/model/runner"
 )
 
@@ -14,8 +13,8 @@ func init() {
 			Name: "window", Default: 0, Min: 0, Max: 1 << 20, Whole: true,
 			Doc: "0 for the rows alone; else also snapkv's window of so many prompt rows, kept, whose scores are averaged in (LookaheadKV, arXiv:2603.10899, table 7: 32)",
 		}},
-		New: func(s Settings, a model.Adapter) (Method, error) {
-			rows := newLearned(s, a)
+		New: func(s Settings) (Method, error) {
+			rows := newLearned(s)
 			if s.Int("window") == 0 {
 				return rows, nil
 			}

@@ -10,7 +10,7 @@ func init() {
 	Policies.Add("oracle", Policy{
 		Kind: "prefill", Doc: "mean attention of the true response: the upper bound of prefill eviction", Source: "Judge Q (Liu et al. 2025, arXiv:2509.10798) §3",
 		Scorer: true,
-		New:    func(Settings, model.Adapter) (Method, error) { return oracle{}, nil },
+		New:    func(Settings) (Method, error) { return oracle{}, nil },
 	})
 }
 

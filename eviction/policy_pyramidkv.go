@@ -1,15 +1,12 @@
 package eviction
 
-import (
-	"glimpse/kernels"
-	"glimpse/model"
-)
+import "glimpse/kernels"
 
 func init() {
 	Policies.Add("pyramidkv", Policy{
 		Kind: "prefill", Doc: "snapkv scores; layer budgets fall linearly from the first to the last layer", Source: "PyramidKV (Cai et al. 2024, arXiv:2406.02069) §3",
 		Options: append(snapOptions(kernels.GroupMean), Option{Name: "beta", Default: 20, Min: 1, Max: 1e6, Doc: "the last layer's budget, without the window, is the mean's share 1/beta"}),
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			return pyramidkv{newSnapKV(s), s.Float("beta")}, nil
 		},
 	})

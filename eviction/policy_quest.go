@@ -1,9 +1,6 @@
 package eviction
 
-import (
-	"glimpse/kernels"
-	"glimpse/model"
-)
+import "glimpse/kernels"
 
 func init() {
 	Policies.Add("quest", Policy{
@@ -12,7 +9,7 @@ func init() {
 			{Name: "page", Default: 16, Min: 1, Max: 1 << 20, Whole: true, Doc: "entries per page; doubled until the bounds of all pages fit half the budget"},
 			{Name: "dense", Default: 0, Min: 0, Max: 1 << 20, Whole: true, Doc: "first layers left dense: none, as RocketKV's comparison has it for Llama and Mistral; Quest's authors leave 2"},
 		},
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			return quest{page: s.Int("page"), dense: s.Int("dense")}, nil
 		},
 	})

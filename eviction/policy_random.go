@@ -3,7 +3,6 @@ package eviction
 import (
 	"math/rand/v2"
 
-	"glimpse/model"
 	"glimpse/model/runner"
 )
 
@@ -11,7 +10,7 @@ func init() {
 	Policies.Add("random", Policy{
 		Kind: "prefill", Doc: "seeded uniform choice per layer and KV head", Source: "control",
 		Scorer: true,
-		New:    func(s Settings, _ model.Adapter) (Method, error) { return random{s.Seed}, nil },
+		New:    func(s Settings) (Method, error) { return random{s.Seed}, nil },
 	})
 }
 

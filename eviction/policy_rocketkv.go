@@ -3,15 +3,13 @@ package eviction
 import (
 	"math"
 	"slices"
-
-	"glimpse/model"
 )
 
 func init() {
 	Policies.Add("rocketkv", Policy{
 		Kind: "prefill + decode", Doc: "snapkv with a wide pool keeps more than the budget, with room for the response of --max-new tokens; hybrid sparse attention reads less than that", Source: "RocketKV (Behnam et al. 2025, arXiv:2502.14051) §3",
 		Options: rocketOptions(32),
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			return newRocketKV(s), nil
 		},
 	})
@@ -98,18 +96,10 @@ func splitPrompt(p Prompt, r float64) (Compression, int) {
 	return c, max(whole, min(2*p.MaxNew, p.length())) - p.MaxNew
 }
 
-// firstStage is the prompt as snapkv sees it, and snapkv as it sees the prompt: its window
-// has no rows of earlier turns.
-func (m rocketkv) firstStage(p Prompt) (snapkv, Prompt) {
-	first := m.snapkv
-	first.window = max(1, min(first.window, len(p.Tokens)))
-	_, p.Budget = splitPrompt(p, m.split)
-	return first, p
-}
-
 func (m rocketkv) Plan(p Prompt) Plan {
 	c, first := splitPrompt(p, m.split)
-	snap, own := m.firstStage(p)
+	snap, own := m.snapkv, p
+	snap.window, own.Budget = max(1, min(snap.window, len(p.Tokens))), first // no rows of earlier turns
 	plan := snap.Plan(own)
 	plan.Layers = denseBudgets(p, first, m.dense)
 	plan.Sparse = func(s *Session) SparseState { return startHSA(s, m.dense, c.Page, c.Head) }

@@ -1,12 +1,10 @@
 package eviction
 
-import "glimpse/model"
-
 func init() {
 	Policies.Add("rocketkv-mt", Policy{
 		Kind: "multi-turn", Doc: "rocketkv that drops nothing: every turn's decoding is restricted to what the first stage picks of the whole conversation", Source: "RocketKV (Behnam et al. 2025, arXiv:2502.14051) §3.5",
 		Options: rocketOptions(128),
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			return rocketkvMT{newRocketKV(s)}, nil
 		},
 	})

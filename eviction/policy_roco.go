@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"glimpse/kernels"
-	"glimpse/model"
 	"glimpse/model/runner"
 )
 
@@ -17,7 +16,7 @@ func init() {
 			{Name: "protect", Default: 0.3, Min: 0, Max: 1, Doc: "share of the budget that is protected, sinks and recent entries included, filled up by standard deviation"},
 			kernelOption(1),
 		},
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			return roco{sink: s.Int("sink"), recent: s.Int("recent"), protect: s.Float("protect"), kernel: s.Int("kernel")}, nil
 		},
 	})
@@ -56,14 +55,9 @@ func (m roco) ends(budget int) (sink, recent int) {
 
 // choose is a Plan's Select.
 func (m roco) choose(s *Scores, budget int) *kernels.Selection {
-	protected, sink, recent := m.protected(budget)
+	sink, recent := m.ends(budget)
+	protected := max(sink+recent, int(m.protect*float64(budget))) // whatever their mean, sink and recent among them
 	return s.Ops.SelectSpread(s.Values, s.Spread, s.Entries, budget, protected, sink, recent)
-}
-
-// protected is how many entries are kept whatever their mean, sink and recent among them.
-func (m roco) protected(budget int) (protected, sink, recent int) {
-	sink, recent = m.ends(budget)
-	return max(sink+recent, int(m.protect*float64(budget))), sink, recent
 }
 
 func (m roco) decode(s *Session) *Decoding {
@@ -81,7 +75,11 @@ func (m roco) decode(s *Session) *Decoding {
 		x, seen := rocoLayer{on: st.on[ops], entries: lengthsOf(s.kept[l])}, make([][]int32, s.kept[l].Heads())
 		for h := range seen {
 			for _, pos := range s.Cache.Positions(l, h) {
-				seen[h] = append(seen[h], rowsSince(pos, known, s.Prompt.Config.Window(l)))
+				rows := known - pos
+				if window := int32(s.Prompt.Config.Window(l)); window > 0 {
+					rows = min(rows, window)
+				}
+				seen[h] = append(seen[h], rows)
 			}
 		}
 		x.moments = ops.Alloc(kernels.F64, 3, len(seen), slices.Max(x.entries)+sumsRoom)
@@ -89,14 +87,6 @@ func (m roco) decode(s *Session) *Decoding {
 		st.layers = append(st.layers, x)
 	}
 	return &Decoding{Capture: runner.Capture{Windows: []int{1}}, Step: st.step, Carry: st.carry}
-}
-
-// rowsSince is how many of the rows below position known have seen an entry.
-func rowsSince(pos, known int32, window int) int32 {
-	if seen := known - pos; window == 0 || int(seen) < window {
-		return seen
-	}
-	return int32(window)
 }
 
 type rocoState struct {
@@ -121,7 +111,7 @@ type rocoLayer struct {
 }
 
 func (s *rocoState) step(o *runner.Observation) (*kernels.Selection, error) {
-	x, entries := &s.layers[o.Layer], entriesOf(o)
+	x, entries := &s.layers[o.Layer], entriesOf(o.Cache, o.Layer)
 	most, on := slices.Max(entries), x.on
 	ops := on.now.Ops
 	if most > x.moments.Shape[2] {

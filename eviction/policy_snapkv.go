@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"glimpse/kernels"
-	"glimpse/model"
 	"glimpse/model/runner"
 )
 
@@ -11,7 +10,7 @@ func init() {
 		Kind: "prefill", Doc: "mean attention of the last prompt rows on what is before them, max-pooled; the window is kept", Source: "SnapKV (Li et al. 2024, arXiv:2404.14469) §4; LookaheadKV (Ahn et al. 2026, arXiv:2603.10899) §2",
 		Scorer:  true,
 		Options: append(snapOptions(kernels.GroupMean), denseOption, perOption),
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			m := newSnapKV(s)
 			switch {
 			case s.Text("per") == perQueryHead:

@@ -1,9 +1,6 @@
 package eviction
 
-import (
-	"glimpse/kernels"
-	"glimpse/model"
-)
+import "glimpse/kernels"
 
 func init() {
 	Policies.Add("sparq", Policy{
@@ -14,7 +11,7 @@ func init() {
 			{Name: "local", Default: 0.25, Min: 0, Max: 1, Doc: "share of the entries attended to, beside the current one, that are the most recent ones; the authors' evaluation has a quarter"},
 			denseOption,
 		},
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			return sparq{components: s.Int("components"), mean: s.Int("mean") == 1, local: s.Float("local"), dense: s.Int("dense")}, nil
 		},
 	})

@@ -11,7 +11,7 @@ func init() {
 		Kind: "prefill", Doc: "a draft model's answer and the last prompt rows; the largest attention of any row and head", Source: "SpecKV (Galim et al. 2025, arXiv:2506.08373) alg. 1; LookaheadKV (Ahn et al. 2026, arXiv:2603.10899) §2",
 		Scorer: true, Draft: true,
 		Options: append(snapOptions(kernels.GroupMax), Option{Name: "tokens", Default: 32, Min: 1, Max: 4096, Whole: true, Doc: "most tokens of the draft"}),
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			return speckv{newSnapKV(s), s.Resources.Draft, s.Int("tokens")}, nil
 		},
 	})
@@ -38,7 +38,8 @@ func (m speckv) Plan(p Prompt) Plan {
 	plan.Score = func(s *Scores, o *runner.Observation) {
 		scores := o.PeakWindows[0]
 		if len(o.PeakProbes) > 0 {
-			scores = largest(o.Cache, o.Layer, scores, o.PeakProbes[0])
+			scores = copied(o.Cache, o.Layer, scores)
+			s.Ops.MaxScores(scores, o.PeakProbes[0])
 		}
 		s.Observe(m.termOf(scores, p))
 	}

@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"glimpse/kernels"
-	"glimpse/model"
 	"glimpse/model/runner"
 )
 
@@ -13,7 +12,7 @@ func init() {
 			{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries kept"},
 			{Name: "decode", Default: 1, Min: 0, Max: 1, Whole: true, Doc: "0 evicts the prompt alone, and the response is added to what is left, as the tables have it that compare it with policies of the prompt (LookaheadKV, arXiv:2603.10899, §5.1; DapQ, arXiv:2603.11564, §5.1)"},
 		},
-		New: func(s Settings, _ model.Adapter) (Method, error) {
+		New: func(s Settings) (Method, error) {
 			return streaming{s.Int("sink"), s.Int("decode") == 1}, nil
 		},
 	})

@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"glimpse/kernels"
-	"glimpse/model"
 	"glimpse/model/runner"
 )
 
@@ -11,7 +10,7 @@ func init() {
 		Scorer: true,
 		Kind:   "prefill + decode", Doc: "attention of the last token, averaged over all heads of the layer", Source: "TOVA (Oren et al. 2024, arXiv:2401.06104) §3.2",
 		Options: []Option{kernelOption(1)},
-		New:     func(s Settings, _ model.Adapter) (Method, error) { return tova{s.Int("kernel")}, nil },
+		New:     func(s Settings) (Method, error) { return tova{s.Int("kernel")}, nil },
 	})
 }
 

@@ -127,7 +127,7 @@ func TestPrefixFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		units = 0
-		if err := got.TurnInUnits(background, tokens, nil, 0, func() error { units++; return nil }); err != nil {
+		if err := got.TurnInUnits(background, tokens, 0, func() error { units++; return nil }); err != nil {
 			t.Fatal(err)
 		}
 		rt.Prefixes.Stop()

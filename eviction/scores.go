@@ -29,7 +29,7 @@ type Scores struct {
 
 // NewScores are scores for the entries of an observed layer, which have no values yet.
 func NewScores(o *runner.Observation) *Scores {
-	return &Scores{Entries: entriesOf(o), Ops: o.Cache.On(o.Layer).Selector()}
+	return &Scores{Entries: entriesOf(o.Cache, o.Layer), Ops: o.Cache.On(o.Layer).Selector()}
 }
 
 // Alloc makes room for a number per KV head and entry.
@@ -84,10 +84,9 @@ func (s *Scores) Most() int { return slices.Max(s.Entries) }
 // Uniform are equal budgets of all heads.
 func (s *Scores) Uniform(budget int) []int { return slices.Repeat([]int{budget}, len(s.Entries)) }
 
-func entriesOf(o *runner.Observation) []int {
-	entries := make([]int, o.Cache.KVHeads())
-	for h := range entries {
-		entries[h] = o.Cache.Entries(o.Layer, h)
+func entriesOf(c *kvcache.Cache, layer int) (entries []int) {
+	for h := range c.KVHeads() {
+		entries = append(entries, c.Entries(layer, h))
 	}
 	return entries
 }

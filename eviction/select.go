@@ -41,23 +41,23 @@ func apportion(shares []float64) []int {
 // one that holds the whole answer can give it, whatever the others dropped: on the built-in model
 // this tells right answers better than the mean over heads or the union of heads does.
 func AnswerRecall(kept [][][]int32, answer []int32) float64 {
-	bears := make(map[int32]bool, len(answer))
-	for _, j := range answer {
-		bears[j] = true
-	}
 	most := 0
 	for _, layer := range kept {
 		for _, head := range layer {
-			n := 0
-			for _, j := range head {
-				if bears[j] {
-					n++
-				}
-			}
-			most = max(most, n)
+			most = max(most, common(head, answer))
 		}
 	}
 	return float64(most) / float64(len(answer))
+}
+
+// common is how many of the others are among the kept, which ascend.
+func common(kept, others []int32) (n int) {
+	for _, j := range others {
+		if _, ok := slices.BinarySearch(kept, j); ok {
+			n++
+		}
+	}
+	return n
 }
 
 // HitRate is the critical-KV hit rate (Judge Q, arXiv:2509.10798, eq. 6): the mean over layers
@@ -70,17 +70,8 @@ func HitRate(kept, critical [][][]int32) float64 {
 			continue
 		}
 		for h, want := range critical[l] {
-			hits, i := 0, 0
-			for _, j := range want {
-				for i < len(kept[l][h]) && kept[l][h][i] < j {
-					i++
-				}
-				if i < len(kept[l][h]) && kept[l][h][i] == j {
-					hits++
-				}
-			}
 			if len(want) > 0 {
-				sum += float64(hits) / float64(len(want))
+				sum += float64(common(kept[l][h], want)) / float64(len(want))
 				heads++
 			}
 		}

@@ -56,20 +56,10 @@ type Session struct {
 	watched    finite               // of the steps
 }
 
-// Logits are those of the prompt's last token. They, what was kept and the scores come
-// from the device when they are asked for, which panics with a *kernels.DeviceError
-// where that fails.
-func (s *Session) Logits() []float32 {
-	logits, err := s.logits.Float32s()
-	if err != nil { // Turn has checked them
-		panic(err)
-	}
-	return logits
-}
-
 // Kept are, per layer and KV head (nil of layers that the policy leaves alone), the indices of the entries that were kept of those
 // before the eviction: in the first turn the prompt's, later those that the turns
-// before have left and then the prompt's. Where nothing is evicted they are the pool.
+// before have left and then the prompt's. Where nothing is evicted they are the pool. They and the scores come from the device
+// when they are asked for, which panics with a *kernels.DeviceError where that fails.
 func (s *Session) Kept() [][][]int32 { return indicesOf(s.kept) }
 
 // KeptCounts is the number of heads, of all layers, that keep each of so many tokens; kept has
@@ -285,7 +275,7 @@ func (s *Session) GoesOn(with *Session, conversation []int32) int {
 }
 
 // Rest lets go of what an answered turn has left beside the cache, which the next turn makes anew: Bytes are then all that
-// the session holds, and Logits, Kept and Scores are gone.
+// the session holds, and Kept and Scores are gone.
 func (s *Session) Rest() {
 	s.logits, s.kept, s.scores, s.sparse, s.Pool = nil, nil, nil, nil, nil
 }
@@ -293,11 +283,11 @@ func (s *Session) Rest() {
 // TurnInUnits is Turn that calls pause between units (see [runner.Runner]), and ends with its error.
 // Meanwhile answers of other sessions may be decoded in a [Batch]; no other prompt of the
 // runtime may run. maxNew is the most tokens of the response, as of Runtime.MaxNew.
-func (s *Session) TurnInUnits(ctx context.Context, tokens, response []int32, maxNew int, pause func() error) error {
+func (s *Session) TurnInUnits(ctx context.Context, tokens []int32, maxNew int, pause func() error) error {
 	runner, before := s.runtime.Runner, s.runtime.MaxNew
 	runner.Pause, s.runtime.MaxNew = pause, maxNew
 	defer func() { runner.Pause, s.runtime.MaxNew = nil, before }()
-	return s.Turn(ctx, tokens, response)
+	return s.Turn(ctx, tokens, nil)
 }
 
 // Footprint is the memory of a turn and its answer in a batch of so many rows, counted as if all of the

@@ -83,10 +83,7 @@ func (m snapPerHead) choices(s *Session, budgets []int) SparseState {
 			continue
 		}
 		chosen := m.choose(scores, budgets[l])
-		kept, entries := s.kept[l].Indices(), make([]int, s.Cache.KVHeads())
-		for h := range entries {
-			entries[h] = s.Cache.Entries(l, h)
-		}
+		kept := s.kept[l].Indices()
 		for q, idx := range chosen {
 			of := kept[q*len(kept)/len(chosen)]
 			for i, j := range idx { // from entries of the prompt to those of the cache
@@ -94,7 +91,7 @@ func (m snapPerHead) choices(s *Session, budgets []int) SparseState {
 				idx[i] = int32(at)
 			}
 		}
-		st.chosen, st.base = append(st.chosen, chosen), append(st.base, perHead(entries, len(chosen)))
+		st.chosen, st.base = append(st.chosen, chosen), append(st.base, perHead(entriesOf(s.Cache, l), len(chosen)))
 	}
 	return st
 }

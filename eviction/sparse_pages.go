@@ -387,11 +387,7 @@ func (st *SparsePages) Estimated() []int64 {
 
 // attention scores entries by the step's attention with nothing left out.
 func (st *SparsePages) attention(d kernels.Selector, s *runner.SparseStep, pages *kernels.PageHeads) {
-	entries := make([]int, len(pages.Heads))
-	for h := range entries {
-		entries[h] = s.Cache.Entries(s.Layer, h)
-	}
-	scores, on := s.Scores(), st.on[s.Layer]
+	entries, scores, on := entriesOf(s.Cache, s.Layer), s.Scores(), st.on[s.Layer]
 	to := on.scores
 	if pages.Pool != nil {
 		on.all = scratch(on.ops, on.all, kernels.F32, len(entries), scores.Width())

@@ -24,7 +24,7 @@ func TestUnitsAfterThePrompt(t *testing.T) {
 				t.Fatal(err)
 			}
 			stop := errors.New("stop")
-			err = s.TurnInUnits(background, modeltest.Tokens(m, 1, tokens), nil, 4, func() error {
+			err = s.TurnInUnits(background, modeltest.Tokens(m, 1, tokens), 4, func() error {
 				held = append(held, s.Cache.Pairs())
 				if units++; units == last {
 					return stop

@@ -26,13 +26,17 @@ var Losses = registry.Registry[Loss]{Noun: "loss"}
 
 func init() {
 	Losses.Add("kl", Loss{
-		Doc:   "KL(ground truth ‖ learned) of the normalised scores, mean over layers and heads (LookaheadKV, arXiv:2603.10899, eq. 5)",
-		Func:  kl,
+		Doc: "KL(ground truth ‖ learned) of the normalised scores, mean over layers and heads (LookaheadKV, arXiv:2603.10899, eq. 5)",
+		Func: func(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layers int) {
+			b.ScoreKL(loss, dScores, scores, target, 1/float64(layers*scores.Dim0()))
+		},
 		Scale: 1,
 	})
 	Losses.Add("mse", Loss{
-		Doc:   "squared difference of the scores, mean over prompt columns, heads and layers (Judge Q, arXiv:2509.10798, eq. 5)",
-		Func:  mse,
+		Doc: "squared difference of the scores, mean over prompt columns, heads and layers (Judge Q, arXiv:2509.10798, eq. 5)",
+		Func: func(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layers int) {
+			b.ScoreMSE(loss, dScores, scores, target, mseScale/float64(layers*scores.Len()))
+		},
 		Scale: mseScale,
 	})
 }
@@ -42,11 +46,3 @@ func init() {
 // factor that grows with the prompt, such as the number of columns, gives long prompts
 // more weight in a mixed batch than the paper does.
 const mseScale = 1024
-
-func kl(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layers int) {
-	b.ScoreKL(loss, dScores, scores, target, 1/float64(layers*scores.Dim0()))
-}
-
-func mse(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layers int) {
-	b.ScoreMSE(loss, dScores, scores, target, mseScale/float64(layers*scores.Len()))
-}

@@ -46,7 +46,7 @@ func (s *served) message(t testing.TB, tokens int, which uint64) string {
 // inTurns is what a session answers to messages from turn to turn, as in "evict chat", and the prompt of the last one.
 func (s *served) inTurns(t testing.TB, policy string, users ...string) (answers []string, last []int32) {
 	t.Helper()
-	named, err := s.model.Another(policy)
+	named, err := s.model.PolicyWith(policy, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -118,7 +118,7 @@ func TestShadow(t *testing.T) {
 	s := serve(t, func(c *serving.Config) { c.Policy, c.Shadow, c.ShadowShare = "lookaheadkv", "judgeq/shipped", 1 })
 	var policies []*eviction.Configured
 	for _, name := range []string{"lookaheadkv", "judgeq", "oracle"} {
-		p, err := s.model.Another(name)
+		p, err := s.model.PolicyWith(name, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -121,7 +121,7 @@ func (s *served) post(t testing.TB, path, body string) (status int, answer map[s
 // alone is what the engine answers to a prompt by itself.
 func (s *served) alone(t testing.TB, tokens []int32, policy string, budget, maxNew int) string {
 	t.Helper()
-	named, err := s.model.Another(policy)
+	named, err := s.model.PolicyWith(policy, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"glimpse/internal/figures"
-	"glimpse/model"
 	"glimpse/training/tbevents"
 )
 
@@ -52,26 +51,15 @@ func drawCurves(w io.Writer, adapters []AdapterConfig, steps []StepResult) error
 	return figures.WriteCurves(w, panels(adapters, steps))
 }
 
-// objective is the name of an adapter's loss.
-func (a *AdapterConfig) objective() string {
-	if a.Loss == "" {
-		if kind, err := model.AdapterKinds.Lookup(a.Kind); err == nil {
-			return kind.Loss
-		}
-	}
-	return a.Loss
-}
-
 // panels are losses, hit rates, gradient norms and learning rates over the steps. Each loss has
 // axes of its own, for itself and its gradients: KL and MSE have nothing in common.
 func panels(adapters []AdapterConfig, steps []StepResult) []figures.Panel {
 	var objectives []string
-	for i := range adapters {
-		if o := adapters[i].objective(); !slices.Contains(objectives, o) {
-			objectives = append(objectives, o)
-		}
+	for _, a := range adapters {
+		objectives = append(objectives, a.Loss)
 	}
 	slices.Sort(objectives)
+	objectives = slices.Compact(objectives)
 	losses, norms := make([]figures.Panel, len(objectives)), make([]figures.Panel, len(objectives))
 	for i, o := range objectives {
 		losses[i] = figures.Panel{Title: strings.ToUpper(o) + " loss (dashed: held-out samples)", Log: true}
@@ -106,7 +94,7 @@ func panels(adapters []AdapterConfig, steps []StepResult) []figures.Panel {
 				hit.Add(x, 100*float64(v.Adapters[i].HitRate[0]))
 			}
 		}
-		at := slices.Index(objectives, adapters[i].objective())
+		at := slices.Index(objectives, adapters[i].Loss)
 		losses[at].Lines = append(losses[at].Lines, loss, held)
 		norms[at].Lines = append(norms[at].Lines, norm)
 		rate.Lines, hits.Lines = append(rate.Lines, learning), append(hits.Lines, hit)

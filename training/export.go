@@ -14,32 +14,24 @@ import (
 // Export returns adapter i of the configuration in its present state, as it is
 // stored.
 func (t *Trainer) Export(i int, modelSHA256 string, metrics map[string]float64) (*checkpoints.Adapter, error) {
-	return complete(t.Adapter(i).Export(), exported{
-		config: &t.Config, adapter: i, base: checkpoints.BaseModel{Name: t.Model.Name, SHA256: modelSHA256, Format: t.Model.WeightFormat()},
-		source: t.source.Describe(), invocation: t.Invocation, metrics: metrics,
-	})
-}
-
-// exported is what a stored adapter holds besides its numbers.
-type exported struct {
-	config     *Config
-	adapter    int
-	base       checkpoints.BaseModel
-	source     string
-	invocation []int
-	metrics    map[string]float64
-}
-
-func complete(a *checkpoints.Adapter, e exported) (*checkpoints.Adapter, error) {
-	settings, err := json.Marshal(e.config)
+	r, err := t.record(modelSHA256)
 	if err != nil {
 		return nil, err
 	}
-	c := e.config.Adapters[e.adapter]
-	a.Base, a.Loss, a.PoolingKernel, a.Training, a.Metrics = e.base, c.Loss, c.Pooling, settings, e.metrics
-	a.Data = checkpoints.DataSource{Description: e.source, Seed: int64(e.config.Seed)}
+	return complete(t.Adapter(i).Export(), &t.Config, i, &r, metrics)
+}
+
+// complete gives adapter i of a configuration what is stored of it besides its numbers.
+func complete(a *checkpoints.Adapter, c *Config, i int, r *runRecord, metrics map[string]float64) (*checkpoints.Adapter, error) {
+	settings, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	a.Base = checkpoints.BaseModel{Name: r.ModelName, SHA256: r.Model, Format: r.Format}
+	a.Loss, a.PoolingKernel, a.Training, a.Metrics = c.Adapters[i].Loss, c.Adapters[i].Pooling, settings, metrics
+	a.Data = checkpoints.DataSource{Description: r.Source, Seed: int64(c.Seed)}
 	if len(a.LoRA) > 0 {
-		a.InvocationTokens = e.invocation
+		a.InvocationTokens = r.Invocation
 	}
 	return a, nil
 }
@@ -96,15 +88,16 @@ func (c *Checkpoint) Export(name string) (*checkpoints.Adapter, error) {
 	if err != nil {
 		return nil, fail("%v", err)
 	}
-	suffix, metrics := "", map[string]float64{"step": float64(c.record.Step)}
+	state, metrics := "", map[string]float64{"step": float64(c.record.Step)}
 	if len(c.record.History.Best) > i && c.record.History.Best[i].Step > 0 {
 		best := c.record.History.Best[i]
-		suffix, metrics = "/best", map[string]float64{"best_step": float64(best.Step), "validation_loss": best.Loss}
+		state, metrics = "best", map[string]float64{"best_step": float64(best.Step), "validation_loss": best.Loss}
 	}
 	parameters := make(map[string]checkpoints.Matrix)
 	for key, t := range c.state.Tensors {
-		parameter, ok := strings.CutPrefix(key, name+"/")
-		if parameter, ok = cutEnd(parameter, suffix, ok); !ok {
+		key, ok := strings.CutPrefix(key, name+"/")
+		parameter, of, _ := strings.Cut(key, "/")
+		if !ok || of != state {
 			continue
 		}
 		if parameters[parameter], err = matrixOf(t); err != nil {
@@ -115,27 +108,13 @@ func (c *Checkpoint) Export(name string) (*checkpoints.Adapter, error) {
 	if err != nil {
 		return nil, fail("%v", err)
 	}
-	a, err = complete(a, exported{
-		config: &c.config, adapter: i, base: checkpoints.BaseModel{Name: c.record.ModelName, SHA256: c.record.Model, Format: c.record.Format},
-		source: c.record.Source, invocation: c.record.Invocation, metrics: metrics,
-	})
-	if err != nil {
+	if a, err = complete(a, &c.config, i, &c.record, metrics); err != nil {
 		return nil, err
 	}
 	if err := a.Validate(); err != nil {
 		return nil, fail("%v", err)
 	}
 	return a, nil
-}
-
-// cutEnd takes the parameters themselves, without an end, or those of the best
-// validation.
-func cutEnd(parameter, suffix string, ok bool) (string, bool) {
-	if suffix != "" {
-		base, has := strings.CutSuffix(parameter, suffix)
-		return base, ok && has
-	}
-	return parameter, ok && !strings.Contains(parameter, "/")
 }
 
 func matrixOf(t checkpoints.StateTensor) (checkpoints.Matrix, error) {

@@ -127,9 +127,6 @@ func fromFolder(dir, only string) ([]RunAdapter, error) {
 	if len(found) > 0 {
 		return pick(found, only)
 	}
-	if _, err := os.Stat(dir); err != nil {
-		return nil, err
-	}
 	state := filepath.Join(dir, StateName)
 	if _, err := os.Stat(state); errors.Is(err, fs.ErrNotExist) {
 		state = checkpoints.PreviousState(state)

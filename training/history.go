@@ -19,16 +19,6 @@ type Best struct {
 	Loss float64 `json:"loss"`
 }
 
-func newHistory(adapters int) history {
-	return history{NonFinite: make([]int, adapters), Best: make([]Best, adapters)}
-}
-
-func (h *history) clone() history {
-	c := *h
-	c.NonFinite, c.Best = slices.Clone(h.NonFinite), slices.Clone(h.Best)
-	return c
-}
-
 // count notes the adapters that skipped a step. The error is that of one that has
 // diverged.
 func (h *history) count(learners []*learner, r StepResult) error {

@@ -40,7 +40,9 @@ func (t *Trainer) notice(text string) {
 // keep is a copy of a gradient that the next sample overwrites, where fold takes it from.
 func (t *Trainer) keep(x *kernels.Tensor) *kernels.Tensor {
 	if t.link == nil {
-		return clone(x)
+		h := kernels.NewTensor(x.DType, x.Shape...)
+		kernels.Convert(h, x)
+		return h
 	}
 	on := t.Model.Backend
 	y := on.Alloc(x.DType, x.Shape...)

@@ -150,33 +150,31 @@ func (w work) total() float64 { return w.prefill.total() + w.target.total() + w.
 func operations(m *model.Model, prompt, response int, adapters []rowsOf) (w work) {
 	c := &m.Config
 	n := float64(prompt)
+	// add counts weights of so many numbers, in the passes that go through them, and times of a learned row: forward, gradient of
+	// the input, and forward again where the gradient computes it again.
+	add := func(size float64, prefill, target bool, times float64) {
+		if prefill {
+			w.prefill.products += n * size
+		}
+		if !target {
+			return
+		}
+		w.target.products += float64(response) * size
+		for _, a := range adapters {
+			w.rows.products += times * a.rows * size
+		}
+	}
 	for l := range c.Layers {
 		attention := float64(c.Heads * c.KV(l).Dim) // per pair of row and entry and per product
-		last := l == c.Layers-1
+		last, reaches := l == c.Layers-1, l < c.ScoredLayers()-1
 		for _, module := range model.Modules {
-			lin := m.Network.Layers[l].Linear(module)
-			if lin == nil {
-				continue
-			}
-			size := float64(lin.Weight.Len())
-			if !last || module == model.KProj || module == model.VProj {
-				w.prefill.products += n * size
-			}
-			if !module.ReachesScores(l, c.ScoredLayers()) {
-				continue
-			}
-			w.target.products += float64(response) * size
-			for _, a := range adapters {
-				w.rows.products += 2 * a.rows * size // forward, gradient of the input
+			if lin := m.Network.Layers[l].Linear(module); lin != nil {
+				add(float64(lin.Weight.Len()), !last || module == model.KProj || module == model.VProj, module.ReachesScores(l, c.ScoredLayers()), 2)
 			}
 		}
 		if e := m.Network.Layers[l].Experts; e != nil && !last {
 			_, active := e.Weights()
-			w.prefill.products += n * float64(active)
-			w.target.products += float64(response) * float64(active)
-			for _, a := range adapters {
-				w.rows.products += 3 * a.rows * float64(active) // forward twice: the gradient computes it again
-			}
+			add(float64(active), true, true, 3)
 		}
 		beside, rest := m.Network.Layers[l].OutputGate.Weight, 0.0
 		if d := m.Network.Layers[l].Delta; d != nil {
@@ -184,24 +182,9 @@ func operations(m *model.Model, prompt, response int, adapters []rowsOf) (w work
 		} else if beside != nil && !last {
 			rest = float64(beside.Len())
 		}
-		w.prefill.products += n * rest
-		if l < c.ScoredLayers()-1 {
-			w.target.products += float64(response) * rest
-			for _, a := range adapters {
-				w.rows.products += 3 * a.rows * rest // forward twice: the gradient computes it again
-			}
-		}
+		add(rest, true, reaches, 3)
 		if in := m.Network.Layers[l].Input; in != nil {
-			gates := float64(m.Network.Layers[l].Linear(model.InputGate).Weight.Len() + m.Network.Layers[l].Linear(model.InputProj).Weight.Len() + in.Projection.Len())
-			if !last {
-				w.prefill.products += n * gates
-			}
-			if l < c.ScoredLayers()-1 {
-				w.target.products += float64(response) * gates
-				for _, a := range adapters {
-					w.rows.products += 2 * a.rows * gates
-				}
-			}
+			add(float64(m.Network.Layers[l].Linear(model.InputGate).Weight.Len()+m.Network.Layers[l].Linear(model.InputProj).Weight.Len()+in.Projection.Len()), !last, reaches, 2)
 		}
 		if c.Recurrent(l) {
 			continue

@@ -49,11 +49,9 @@ func newLearner(m *model.Model, c AdapterConfig, keepsBest bool) (*learner, erro
 		} else {
 			l.runs[last].to = i + 1
 		}
-	}
-	for _, p := range l.params {
 		for _, dst := range []*[]*kernels.Tensor{&l.sum, &l.m, &l.v} {
-			z := m.On(p.Layer).Alloc(p.Tensor.DType, p.Tensor.Shape...)
-			m.On(p.Layer).Fill(z, 0)
+			z := on.Alloc(p.Tensor.DType, p.Tensor.Shape...)
+			on.Fill(z, 0)
 			*dst = append(*dst, z)
 		}
 	}

@@ -185,7 +185,12 @@ func planPass(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*pa
 	if err != nil {
 		return nil, err
 	}
-	speed, err := measureSpeed(ctx, m, c, o, p.rows, p.Workers)
+	var speed speed
+	if m.Network.Parameters() <= smallModel {
+		speed, err = measureSteps(ctx, m, c, o, p.rows, p.Workers)
+	} else {
+		speed, err = measureRates(ctx, m, c, o)
+	}
 	if err != nil {
 		return nil, err
 	}

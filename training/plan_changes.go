@@ -45,7 +45,7 @@ func (p *passPlan) changes(ctx context.Context, m *model.Model, o PlanOptions) (
 			add(run, k.Total-(k.Cache+k.Activations)/int64(p.Workers)*each, "--workers 1")
 		}
 		if m.CacheDType().Numbers() != kernels.BF16 {
-			add(run, k.Total-k.pairs(&p.Plan, m)/2, "--cache-dtype bf16")
+			add(run, k.Total-int64(p.Workers)*m.Config.CacheBytes(p.Prompt, m.CacheDType())/2, "--cache-dtype bf16")
 		}
 		if k.Samples > 0 {
 			add(run, k.Total-k.Samples, "--cache-memory 0")
@@ -101,9 +101,4 @@ func (p *passPlan) changes(ctx context.Context, m *model.Model, o PlanOptions) (
 		add(p.H100.TotalSeconds, p.H100.Memory, "--device cuda:0, were it an H100")
 	}
 	return out, nil
-}
-
-// pairs is the memory of the cached keys and values.
-func (k *Memory) pairs(p *Plan, m *model.Model) int64 {
-	return int64(p.Workers) * m.Config.CacheBytes(p.Prompt, m.CacheDType())
 }

@@ -30,10 +30,8 @@ type PlanH100 struct {
 	Fits         bool    `json:"fits"`         // into its 80 GB
 }
 
-// Assumed says what the times stand on.
-func (PlanH100) Assumed() string {
-	return "790 TFLOP/s in products, 60% of it in attention, weights read at 2.9 TB/s, 80% of a step spent on these, 2.5 µs for a launch"
-}
+// h100Assumed says what the times stand on.
+const h100Assumed = "790 TFLOP/s in products, 60% of it in attention, weights read at 2.9 TB/s, 80% of a step spent on these, 2.5 µs for a launch"
 
 // addH100 computes the times of an H100 for a sample of the mean length, and the memory for
 // the longest one.

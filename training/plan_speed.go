@@ -17,15 +17,6 @@ type speed struct {
 	process int64                // bytes that the process holds, without weights, parameters and scratch
 }
 
-// measureSpeed runs steps of models that are small enough, and pieces of the operations of
-// others.
-func measureSpeed(ctx context.Context, m *model.Model, c Config, o PlanOptions, rows []rowsOf, workers int) (speed, error) {
-	if m.Network.Parameters() <= smallModel {
-		return measureSteps(ctx, m, c, o, rows, workers)
-	}
-	return measureRates(ctx, m, c, o)
-}
-
 // defaultProcess is about what program, runtime and graphs take, for systems that
 // do not tell.
 const defaultProcess = 48 << 20

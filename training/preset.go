@@ -19,10 +19,8 @@ type Preset struct {
 	Adapter AdapterConfig
 	// Rate is the peak learning rate for a model of the architecture (config.json
 	// architectures[0]).
-	Rate func(architecture string) float64
-	// MaxPrompt and Temperature are those of the training data.
-	MaxPrompt   int
-	Temperature float64
+	Rate      func(architecture string) float64
+	MaxPrompt int // of the training data
 }
 
 // randomRows starts rows from noise alone: LookaheadKV's are "randomly initialized"

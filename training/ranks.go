@@ -94,13 +94,6 @@ func (t *Trainer) Join(ctx context.Context, g collective.Group, modelSHA256 stri
 	return t.connect(ctx)
 }
 
-// clone is a copy on the host of a tensor that the next sample overwrites.
-func clone(x *kernels.Tensor) *kernels.Tensor {
-	h := kernels.NewTensor(x.DType, x.Shape...)
-	kernels.Convert(h, x)
-	return h
-}
-
 // exchange gives every rank what all have found of a step's samples, in the order of the samples.
 func (t *Trainer) exchange(ctx context.Context, b *batch) error {
 	if t.ranks.Size() == 1 {
@@ -268,7 +261,10 @@ type validated struct {
 func shared[T any](ctx context.Context, t *Trainer, what string, n int, f func(w *worker, i int) (T, error)) ([]T, error) {
 	from, to := collective.Share(n, t.ranks.Rank(), t.ranks.Size())
 	own := make([]T, to-from)
-	one, done := t.working(what, len(own))
+	one, done := func() {}, func() {}
+	if t.Working != nil {
+		one, done = t.Working(what, len(own))
+	}
 	err := t.each(len(own), func(w *worker, i int) (err error) {
 		own[i], err = f(w, from+i)
 		one()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"glimpse/datasets"
 	"glimpse/internal/collective"
@@ -43,7 +44,7 @@ type Trainer struct {
 	skipped  int
 	history  history
 	accepted []string    // changes of the data, see runRecord
-	held     *heldOut    // nil: nothing is validated
+	held     []Sample    // of validations, with responses, none of them empty; nil: nothing is validated
 	latest   *Validation // of the parameters after its step
 	searched bool        // the weights, for NaN
 	ranks    collective.Group
@@ -66,7 +67,7 @@ func New(m *model.Model, c Config, source Source) (*Trainer, error) {
 		}
 		t.learners = append(t.learners, l)
 	}
-	t.history = newHistory(len(t.learners))
+	t.history = history{NonFinite: make([]int, len(t.learners)), Best: make([]Best, len(t.learners))}
 	for range c.concurrency(m) {
 		w := &worker{runner: runner.New(m)}
 		for _, l := range t.learners {
@@ -159,7 +160,8 @@ func (t *Trainer) Run(ctx context.Context, onStep func(StepResult) error) error 
 		if err != nil {
 			return fmt.Errorf("train: step %d: %w", t.done+1, err)
 		}
-		before := t.history.clone()
+		before := t.history
+		before.NonFinite, before.Best = slices.Clone(before.NonFinite), slices.Clone(before.Best)
 		t.done++
 		diverged := t.history.count(t.learners, r)
 		if t.stopping || diverged != nil {

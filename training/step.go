@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -106,7 +107,7 @@ func (t *Trainer) accumulate(ctx context.Context, b *batch) error {
 		values, err := t.work(ctx, w, samples[i])
 		if err != nil && errors.Is(err, model.ErrNonFinite) && !errors.Is(err, model.ErrNonFiniteWeights) {
 			// The model itself overflows on this sample: no adapter can use it.
-			values, err = nan(len(t.learners)), nil
+			values, err = slices.Repeat([]float64{math.NaN()}, len(t.learners)), nil
 		}
 		order.wait(i, func() {
 			switch {
@@ -162,14 +163,6 @@ func (t *Trainer) work(ctx context.Context, w *worker, s Sample) (_ []float64, e
 		}
 	}
 	return values, nil
-}
-
-func nan(n int) []float64 {
-	out := make([]float64, n)
-	for i := range out {
-		out[i] = math.NaN()
-	}
-	return out
 }
 
 // collect takes a worker's losses and gradients of this rank's sample i. A learner whose loss or

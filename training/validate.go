@@ -1,6 +1,7 @@
 package training
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -16,26 +17,21 @@ import (
 	"glimpse/model/runner"
 )
 
-// heldOut is the samples of all validations of a run.
-type heldOut struct {
-	samples []Sample // with responses, none of them empty
-}
-
 // HoldOut sets the samples that validations are made on: the first
 // Validation.Samples of the source, which may not be those that are trained on.
 // Samples without a response get the model's own, greedy one; samples whose response
 // is empty are left out.
 func (t *Trainer) HoldOut(ctx context.Context, source Source) error {
 	t.held = nil
-	h := &heldOut{samples: make([]Sample, t.Config.Validation.Samples)}
-	for i := range h.samples {
+	held := make([]Sample, t.Config.Validation.Samples)
+	for i := range held {
 		var err error
-		if h.samples[i], err = source.At(i); err != nil {
+		if held[i], err = source.At(i); err != nil {
 			return fmt.Errorf("validation: %w", err)
 		}
 	}
-	responses, err := shared(ctx, t, "held-out responses", len(h.samples), func(w *worker, i int) ([]int32, error) {
-		s := h.samples[i]
+	responses, err := shared(ctx, t, "held-out responses", len(held), func(w *worker, i int) ([]int32, error) {
+		s := held[i]
 		if s.Response == nil {
 			cache := kvcache.New(t.Model)
 			logits, err := w.runner.Forward(ctx, cache, s.Prompt, runner.PrefillOptions{})
@@ -51,23 +47,15 @@ func (t *Trainer) HoldOut(ctx context.Context, source Source) error {
 	if err != nil {
 		return err
 	}
-	for i := range h.samples {
-		h.samples[i].Response = responses[i]
+	for i := range held {
+		held[i].Response = responses[i]
 	}
-	h.samples = slices.DeleteFunc(h.samples, func(s Sample) bool { return len(s.Response) == 0 })
-	if len(h.samples) == 0 {
+	held = slices.DeleteFunc(held, func(s Sample) bool { return len(s.Response) == 0 })
+	if len(held) == 0 {
 		return fmt.Errorf("validation: none of %d held-out samples has a response", t.Config.Validation.Samples)
 	}
-	t.held = h
+	t.held = held
 	return nil
-}
-
-// working tells of work between steps, of so many units.
-func (t *Trainer) working(units string, n int) (one, done func()) {
-	if t.Working == nil {
-		return func() {}, func() {}
-	}
-	return t.Working(units, n)
 }
 
 // Validated tells whether there are held-out samples.
@@ -93,12 +81,7 @@ func (t *Trainer) each(n int, f func(w *worker, i int) error) error {
 		})
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // validates tells whether a validation follows a step.
@@ -154,13 +137,13 @@ func (t *Trainer) Validate(ctx context.Context) (*Validation, error) {
 		return t.latest, nil // whose parameters these are
 	}
 	start := time.Now()
-	n, budgets := len(t.held.samples), t.Config.Validation.Budgets
+	n, budgets := len(t.held), t.Config.Validation.Budgets
 	policies, err := t.scorers()
 	if err != nil {
 		return nil, err
 	}
 	results, err := shared(ctx, t, "validation samples", n, func(w *worker, i int) (validated, error) {
-		s := t.held.samples[i]
+		s := t.held[i]
 		losses, found, err := t.judge(ctx, w, policies, s, budgets)
 		if err != nil {
 			err = fmt.Errorf("validation sample %s: %w", s.ID, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"glimpse/checkpoints"
@@ -232,24 +233,14 @@ func decodeString(k kind, data []byte) (s string, n int, ok bool) {
 func decodeBool(k kind, data []byte) (b bool, n int, ok bool) { return data[0] == 1, 1, k == boolKind }
 
 func decodeInt(k kind, data []byte) (x int64, n int, ok bool) {
-	switch k.String() {
-	case "uint8":
-		return int64(data[0]), 1, true
-	case "int8":
-		return int64(int8(data[0])), 1, true
-	case "uint16":
-		return int64(binary.LittleEndian.Uint16(data)), 2, true
-	case "int16":
-		return int64(int16(binary.LittleEndian.Uint16(data))), 2, true
-	case "uint32":
-		return int64(binary.LittleEndian.Uint32(data)), 4, true
-	case "int32":
-		return int64(int32(binary.LittleEndian.Uint32(data))), 4, true
-	case "uint64":
-		u := binary.LittleEndian.Uint64(data)
-		return int64(u), 8, u <= math.MaxInt64
-	case "int64":
-		return int64(binary.LittleEndian.Uint64(data)), 8, true
+	var wide [8]byte
+	n = copy(wide[:], data[:kinds[k].bytes])
+	switch u := binary.LittleEndian.Uint64(wide[:]); {
+	case strings.HasPrefix(k.String(), "uint"):
+		return int64(u), n, u <= math.MaxInt64
+	case strings.HasPrefix(k.String(), "int"):
+		unused := 64 - 8*n
+		return int64(u<<unused) >> unused, n, true
 	}
 	return 0, 0, false
 }

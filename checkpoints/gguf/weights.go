@@ -81,29 +81,24 @@ func (f *File) Weights(sources map[string]Source) (*checkpoints.Weights, error) 
 	return checkpoints.NewWeights(f.parts[0].name, files...)
 }
 
-// source is a Source that was found.
+// source is a Source that was found, with the shape of the model's tensor.
 type source struct {
+	Source
 	tensor     *Tensor
 	dtype      kernels.DType // of the model's tensor
 	then       *Tensor       // whose rows follow, or nil
-	groups     int           // of columns
-	group      func(group int) int
-	number     func(float32) float32
-	shape      []int // of the model's tensor
-	row        func(row int) int
-	part       int // of the file's tensor, each as long as the model's
-	rows       int // of the model's tensor
-	storedRows int // of the file's
-	elems      int // of a row
+	rows       int           // of the model's tensor
+	storedRows int           // of the file's
+	elems      int           // of a row
 }
 
 func newSource(s Source, t, then *Tensor) (*source, error) {
 	if t == nil {
 		return nil, fmt.Errorf("tensor %.200q: %w", s.Tensor, checkpoints.ErrNoTensor)
 	}
-	found := &source{tensor: t, shape: s.Shape, row: s.Row, part: s.Part, number: s.Map, groups: s.Groups, group: s.Group}
+	found := &source{Source: s, tensor: t}
 	if s.Shape == nil {
-		found.shape = t.Shape
+		found.Shape = t.Shape
 	}
 	var err error
 	if found.dtype, err = kernels.ParseStored(t.Format.Name); err != nil {
@@ -112,7 +107,7 @@ func newSource(s Source, t, then *Tensor) (*source, error) {
 	if s.DType != kernels.Invalid {
 		found.dtype = s.DType
 	}
-	stored, wanted := kernels.ShapeLen(t.Shape), kernels.ShapeLen(found.shape)
+	stored, wanted := kernels.ShapeLen(t.Shape), kernels.ShapeLen(found.Shape)
 	if s.Then != "" {
 		if then == nil {
 			return nil, fmt.Errorf("tensor %.200q: %w", s.Then, checkpoints.ErrNoTensor)
@@ -123,8 +118,8 @@ func newSource(s Source, t, then *Tensor) (*source, error) {
 		found.then, stored = then, stored+kernels.ShapeLen(then.Shape)
 	}
 	found.rows, found.elems = 1, wanted
-	if len(found.shape) > 1 || s.Row != nil && len(found.shape) == 1 {
-		found.rows = found.shape[0]
+	if len(found.Shape) > 1 || s.Row != nil && len(found.Shape) == 1 {
+		found.rows = found.Shape[0]
 		found.elems = wanted / max(found.rows, 1)
 	}
 	if found.elems > 0 {
@@ -134,7 +129,7 @@ func newSource(s Source, t, then *Tensor) (*source, error) {
 	case s.Map != nil && t.Format.Name != "F32":
 		return nil, fmt.Errorf("tensor %.200q: %w %s, want F32", t.Name, checkpoints.ErrDType, t.Format.Name)
 	case s.Row == nil && stored != wanted*max(s.Of, 1), found.elems*found.storedRows != stored:
-		return nil, checkpoints.Corruptf("tensor %.200q: shape %v, want that of %v", t.Name, t.Shape, found.shape)
+		return nil, checkpoints.Corruptf("tensor %.200q: shape %v, want that of %v", t.Name, t.Shape, found.Shape)
 	case then != nil && (found.elems%then.Format.Elems != 0 || kernels.ShapeLen(t.Shape)%found.elems != 0):
 		return nil, checkpoints.Corruptf("tensors %.200q and %.200q: shapes %v and %v, want rows of %d", t.Name, then.Name, t.Shape, then.Shape, found.elems)
 	case s.Groups > 0 && found.elems%s.Groups != 0:
@@ -159,7 +154,7 @@ func (f *tensorFile) Info(name string) (checkpoints.TensorInfo, bool) {
 	if !ok {
 		return checkpoints.TensorInfo{}, false
 	}
-	return checkpoints.TensorInfo{DType: s.dtype.String(), Shape: slices.Clone(s.shape), Bytes: s.size(), Made: !s.isView()}, true
+	return checkpoints.TensorInfo{DType: s.dtype.String(), Shape: slices.Clone(s.Shape), Bytes: s.size(), Made: !s.isView()}, true
 }
 
 func (f *tensorFile) Tensor(name string) (checkpoints.TensorView, error) {
@@ -170,9 +165,9 @@ func (f *tensorFile) Tensor(name string) (checkpoints.TensorView, error) {
 	case f.file == nil:
 		return checkpoints.TensorView{}, fmt.Errorf("%s: tensor %.200q: %w", f.name, name, fs.ErrClosed)
 	}
-	view := checkpoints.TensorView{Name: name, DType: s.dtype, Shape: slices.Clone(s.shape)}
+	view := checkpoints.TensorView{Name: name, DType: s.dtype, Shape: slices.Clone(s.Shape)}
 	if s.isView() {
-		at := s.part * s.size()
+		at := s.Part * s.size()
 		view.Data = s.tensor.Data[at : at+s.size() : at+s.size()]
 		return view, nil
 	}
@@ -188,11 +183,11 @@ func (f *tensorFile) Bytes() []byte { return f.file }
 func (f *tensorFile) Close() error { return f.close() }
 
 // plain tells that the elements are stored as the model's tensor has them.
-func (s *source) plain() bool { return s.tensor.Format.Name == s.dtype.String() && s.number == nil }
+func (s *source) plain() bool { return s.tensor.Format.Name == s.dtype.String() && s.Map == nil }
 
 // isView tells that the model's tensor is a part of the file as it is.
 func (s *source) isView() bool {
-	return s.size() == 0 || s.row == nil && s.then == nil && s.groups == 0 && s.plain()
+	return s.size() == 0 || s.Row == nil && s.then == nil && s.Groups == 0 && s.plain()
 }
 
 // size is the number of bytes of the model's tensor.
@@ -211,8 +206,8 @@ func Map(data []byte, f func(float32) float32) []byte {
 func (s *source) gather() ([]byte, error) {
 	rows := make([]int, s.rows)
 	for i := range rows {
-		if rows[i] = s.part*s.rows + i; s.row != nil {
-			rows[i] = s.row(i)
+		if rows[i] = s.Part*s.rows + i; s.Row != nil {
+			rows[i] = s.Row(i)
 		}
 		if rows[i] < 0 || rows[i] >= s.storedRows {
 			return nil, checkpoints.Corruptf("row %d is row %d of tensor %.200q, want one of its %d", i, rows[i], s.tensor.Name, s.storedRows)
@@ -232,20 +227,20 @@ func (s *source) gather() ([]byte, error) {
 		}
 		from := s.elems / t.Format.Elems * t.Format.Bytes
 		stored, ordered := t.Data[at*from:(at+1)*from], row
-		if s.groups > 0 {
+		if s.Groups > 0 {
 			ordered = make([]byte, to)
 		}
-		if s.number != nil {
-			stored = Map(stored, s.number)
+		if s.Map != nil {
+			stored = Map(stored, s.Map)
 		}
 		if t.Format.Name == s.dtype.String() {
 			copy(ordered, stored)
 		} else {
 			t.Format.Round(unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(ordered))), len(row)/2), stored, narrow)
 		}
-		for g := range s.groups {
-			n := to / s.groups
-			copy(row[g*n:][:n], ordered[s.group(g)*n:][:n])
+		for g := range s.Groups {
+			n := to / s.Groups
+			copy(row[g*n:][:n], ordered[s.Group(g)*n:][:n])
 		}
 	})
 	return dst, nil

@@ -73,7 +73,7 @@ func WriteAdapter(ctx context.Context, name string, a *checkpoints.Adapter, repl
 		}
 		return true, checkpoints.WriteAdapter(name, a, replace)
 	}
-	encoded, err := checkpoints.EncodeAdapter(a)
+	files, err := checkpoints.EncodeAdapter(a)
 	if err != nil {
 		return false, err
 	}
@@ -82,9 +82,7 @@ func WriteAdapter(ctx context.Context, name string, a *checkpoints.Adapter, repl
 		return false, err
 	}
 	var total int64
-	files := make([]File, len(encoded))
-	for i, f := range encoded {
-		files[i] = File(f)
+	for _, f := range files {
 		total += int64(len(f.Data))
 	}
 	bar := progress.New(log, progress.Bytes, total)

@@ -86,7 +86,7 @@ func (b *Backups) send(n backup) error {
 	}
 	// Not as a new object: a run that was resumed comes by the same step again, with
 	// the same content.
-	key := backupKey(b.folder, n.step)
+	key := Join(b.folder, fmt.Sprintf("%s%09d%s", backupPrefix, n.step, backupSuffix))
 	if err := b.store.Put(b.ctx, key, io.NewSectionReader(n.file, 0, info.Size()), PutOptions{}); err != nil {
 		return err
 	}
@@ -119,10 +119,6 @@ type Backup struct {
 }
 
 const backupPrefix, backupSuffix = "step-", ".state"
-
-func backupKey(folder string, step int) string {
-	return Join(folder, fmt.Sprintf("%s%09d%s", backupPrefix, step, backupSuffix))
-}
 
 // ListBackups lists the checkpoints of a folder, the newest first. ErrNotExist if
 // there is none.

@@ -166,9 +166,11 @@ func (c Cache) fill(ctx context.Context, s Store, url, folder, dir string, names
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		if record.Files[name], err = newCachedFile(p.path, info); err != nil {
+		sum, modified, err := sumOf(p.path)
+		if err != nil {
 			return err
 		}
+		record.Files[name] = cachedFile{info.Version, info.Size, sum, modified}
 		if err := record.write(dir); err != nil {
 			return err
 		}
@@ -182,12 +184,6 @@ func (c *cached) write(dir string) error {
 		return err
 	}
 	return atomicfile.WriteFile(filepath.Join(dir, recordFile), raw)
-}
-
-// newCachedFile describes a copy that has just arrived whole.
-func newCachedFile(path string, info Info) (cachedFile, error) {
-	sum, modified, err := sumOf(path)
-	return cachedFile{info.Version, info.Size, sum, modified}, err
 }
 
 // intact tells that a copy is that of the version, as it arrived, and how it is now.

@@ -47,10 +47,9 @@ const (
 	claimStale = 3 * time.Minute
 )
 
-// Claims take claims. The zero value is for use; tests shorten the times.
+// Claims take claims. The zero value is for use; tests shorten the time.
 type Claims struct {
-	Beat  time.Duration // between two signs of life; 0 is 20 s
-	Stale time.Duration // age at which a claim may be taken over; 0 is 3 min
+	Beat time.Duration // between two signs of life; 0 is 20 s
 }
 
 // Claim is the right of one process to do the work that a folder of a store stands
@@ -102,13 +101,12 @@ func claimNumber(key string) int {
 // *ClaimedError. The caller then looks whether the work is done already: who has done
 // it removes the claim. The work should end with Context.
 func (c Claims) Take(ctx context.Context, s Store, folder string) (*Claim, error) {
-	stale := cmp.Or(c.Stale, claimStale)
 	last, err := lastClaim(ctx, s, folder)
 	if err != nil {
 		return nil, err
 	}
 	if last > 0 {
-		taken, free, err := look(ctx, s, claimKey(folder, last), stale)
+		taken, free, err := look(ctx, s, claimKey(folder, last))
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +145,7 @@ func lastClaim(ctx context.Context, s Store, folder string) (last int, err error
 }
 
 // look tells that a claim is free, or who has it.
-func look(ctx context.Context, s Store, key string, stale time.Duration) (taken *ClaimedError, free bool, err error) {
+func look(ctx context.Context, s Store, key string) (taken *ClaimedError, free bool, err error) {
 	info, err := s.Stat(ctx, key)
 	if errors.Is(err, ErrNotExist) { // its owner has just finished
 		return nil, true, nil
@@ -169,7 +167,7 @@ func look(ctx context.Context, s Store, key string, stale time.Duration) (taken 
 	case json.Unmarshal(data, &r) == nil:
 		taken.Owner = r.Owner
 	}
-	return taken, r.Released || info.Age >= stale, nil
+	return taken, r.Released || info.Age >= claimStale, nil
 }
 
 // show stores the claim anew, as a sign of life.

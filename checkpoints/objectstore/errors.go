@@ -48,7 +48,7 @@ func (b *bucket) explain(err error) error {
 		return answer{fmt.Sprintf("%s; it redirects to %s, which is not followed: name the server with --s3-endpoint, and the region with --s3-region", said(err), location(err)), err}
 	case status != 0:
 		return answer{said(err), err}
-	case credentialless(err):
+	case strings.Contains(err.Error(), "get identity: get credentials: "): // for which the SDK has no type
 		return answer{"no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE", errors.Join(ErrDenied, err)}
 	}
 	return networkError(err)
@@ -72,12 +72,6 @@ func said(err error) string {
 		return fmt.Sprintf("the server answered %d %s: %s", statusOf(err), api.ErrorCode(), api.ErrorMessage())
 	}
 	return err.Error()
-}
-
-// credentialless tells that a request was not sent because nothing could sign it.
-func credentialless(err error) bool {
-	// The SDK has no type for it.
-	return strings.Contains(err.Error(), "get identity: get credentials: ")
 }
 
 // codeOf is the server's error code, "" if it has not answered.

@@ -1,7 +1,6 @@
 package objectstore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -86,15 +85,7 @@ func (l local) Update(ctx context.Context, key string, limit int64, f func(old [
 		return fmt.Errorf("update %s: %w", name, err)
 	}
 	defer unlock()
-	old, err := Get(ctx, l, key, limit)
-	if err != nil && !errors.Is(err, ErrNotExist) {
-		return err
-	}
-	next, err := f(old)
-	if err != nil {
-		return fmt.Errorf("update %s: %w", name, err)
-	}
-	return l.Put(ctx, key, bytes.NewReader(next), PutOptions{})
+	return update(ctx, l, key, limit, f)
 }
 
 // Stat implements Store.

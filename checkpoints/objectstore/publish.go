@@ -7,13 +7,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-)
 
-// File is a file to publish.
-type File struct {
-	Name string
-	Data []byte
-}
+	"glimpse/checkpoints"
+)
 
 // ErrUnfinished reports a folder that holds part of another export and nothing that
 // readers would take for a whole one.
@@ -27,10 +23,14 @@ var ErrUnfinished = errors.New("the folder holds part of another export, which w
 // export that was killed is finished by repeating it. Created is false where all of
 // them were there already. ErrExists if the folder holds another whole export,
 // ErrUnfinished if it holds part of one.
-func Publish(ctx context.Context, s Store, folder string, files []File, progress func(bytes int64)) (created bool, err error) {
-	last := Join(folder, files[len(files)-1].Name)
-	claim := claimOf(files)
-	if err := takeClaim(ctx, s, folder, last, claim); err != nil {
+func Publish(ctx context.Context, s Store, folder string, files []checkpoints.AdapterFile, progress func(bytes int64)) (created bool, err error) {
+	last, claim := Join(folder, files[len(files)-1].Name), claimOf(files)
+	// The folder becomes that of this content, unless it is that of another.
+	err = s.Put(ctx, Join(folder, claimName), bytes.NewReader(claim), PutOptions{New: true})
+	if err == nil || errors.Is(err, ErrExists) {
+		err = checkClaim(ctx, s, folder, last, claim)
+	}
+	if err != nil {
 		return false, err
 	}
 	for _, f := range files {
@@ -76,23 +76,13 @@ func Publish(ctx context.Context, s Store, folder string, files []File, progress
 const claimName = ".glimpse-export"
 
 // claimOf tells one content from another.
-func claimOf(files []File) []byte {
+func claimOf(files []checkpoints.AdapterFile) []byte {
 	h := sha256.New()
 	for _, f := range files {
 		fmt.Fprintf(h, "%q %d\n", f.Name, len(f.Data))
 		h.Write(f.Data)
 	}
 	return []byte(hex.EncodeToString(h.Sum(nil)) + "\n")
-}
-
-// takeClaim makes the folder that of this content, unless it is that of another.
-func takeClaim(ctx context.Context, s Store, folder, last string, claim []byte) error {
-	key := Join(folder, claimName)
-	err := s.Put(ctx, key, bytes.NewReader(claim), PutOptions{New: true})
-	if err != nil && !errors.Is(err, ErrExists) {
-		return err
-	}
-	return checkClaim(ctx, s, folder, last, claim)
 }
 
 func checkClaim(ctx context.Context, s Store, folder, last string, claim []byte) error {

@@ -31,17 +31,13 @@ func adapter(number int) *checkpoints.Adapter {
 }
 
 // filesOf is the adapter as it is published.
-func filesOf(t *testing.T, a *checkpoints.Adapter) []objectstore.File {
+func filesOf(t *testing.T, a *checkpoints.Adapter) []checkpoints.AdapterFile {
 	t.Helper()
-	encoded, err := checkpoints.EncodeAdapter(a)
+	files, err := checkpoints.EncodeAdapter(a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []objectstore.File
-	for _, f := range encoded {
-		out = append(out, objectstore.File{Name: f.Name, Data: f.Data})
-	}
-	return out
+	return files
 }
 
 // number reads a published adapter: its number, or an error.

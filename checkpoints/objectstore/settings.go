@@ -163,12 +163,6 @@ func staying(c *awshttp.BuildableClient) aws.HTTPClient {
 // backoff is the pause before another attempt: doubled each time, with up to half
 // of it random so that many clients do not come back at once.
 func backoff(first time.Duration, attempt int) time.Duration {
-	d := first
-	for range attempt {
-		if d = 2 * d; d >= maxPause {
-			d = maxPause
-			break
-		}
-	}
+	d := min(first<<min(attempt, 20), maxPause) // which no more doublings change
 	return d/2 + rand.N(d/2+1)
 }

@@ -22,15 +22,20 @@ func (b *bucket) Update(ctx context.Context, key string, limit int64, f func(old
 		return fmt.Errorf("update %s: %w", b.URL(key), err)
 	}
 	defer func() { err = errors.Join(err, claim.Release(context.WithoutCancel(ctx))) }()
-	old, err := Get(claim.Context(), b, key, limit)
+	return update(claim.Context(), b, key, limit, f)
+}
+
+// update replaces an object that nobody else updates meanwhile.
+func update(ctx context.Context, s Store, key string, limit int64, f func(old []byte) ([]byte, error)) error {
+	old, err := Get(ctx, s, key, limit)
 	if err != nil && !errors.Is(err, ErrNotExist) {
 		return err
 	}
 	next, err := f(old)
 	if err != nil {
-		return fmt.Errorf("update %s: %w", b.URL(key), err)
+		return fmt.Errorf("update %s: %w", s.URL(key), err)
 	}
-	return b.Put(claim.Context(), key, bytes.NewReader(next), PutOptions{})
+	return s.Put(ctx, key, bytes.NewReader(next), PutOptions{})
 }
 
 // waitForClaim takes the claim of an object's updates, and removes those of updates before.

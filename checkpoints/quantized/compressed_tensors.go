@@ -41,7 +41,6 @@ type group struct {
 	} `json:"weights"`
 	Format string `json:"format"` // "": that of the file
 
-	name       string
 	targets    targets
 	rows, cols int // of a block
 }
@@ -84,7 +83,7 @@ func parseCompressed(raw json.RawMessage) (scheme, error) {
 		if err != nil {
 			return nil, fmt.Errorf("config_groups.%.200s: %w", name, err)
 		}
-		if g.name = name; g.Weights != nil {
+		if g.Weights != nil {
 			s.groups = append(s.groups, *g)
 		}
 	}

@@ -75,7 +75,7 @@ func init() {
 	}), layers, seedOssConfig, false})
 	architectures.Add("phi3", &architecture{"Phi3ForCausalLM", "phi3", false, plus(llama, map[string]string{
 		"blk.attn_qkv": "self_attn.qkv_proj", "blk.ffn_up": "mlp.gate_up_proj",
-	}), layers, phi3Config, true})
+	}), layers, windowConfig, true})
 	architectures.Add("qwen3moe", &architecture{"Qwen3MoeForCausalLM", "qwen3_moe", false, plus(llama, qwenExperts), layers, qwen3MoEConfig, false})
 	architectures.Add("qwen2moe", &architecture{"Qwen2MoeForCausalLM", "qwen2_moe", false, plus(llama, qwenExperts, shared("mlp.shared_expert"), map[string]string{
 		"blk.ffn_gate_inp_shexp": "mlp.shared_expert_gate",

@@ -127,11 +127,7 @@ func (m *metadata) rope(c config, partial bool) {
 		if given {
 			scaling["original_max_position_embeddings"] = original
 		}
-		for from, to := range map[string]string{"yarn_attn_factor": "attention_factor", "yarn_beta_fast": "beta_fast", "yarn_beta_slow": "beta_slow"} {
-			if n, ok := m.number("rope.scaling." + from); ok {
-				scaling[to] = n
-			}
-		}
+		m.numbers(scaling, true, map[string]string{"rope.scaling.yarn_attn_factor": "attention_factor", "rope.scaling.yarn_beta_fast": "beta_fast", "rope.scaling.yarn_beta_slow": "beta_slow"})
 		c["rope_scaling"] = scaling
 	case kind == "" || kind == "linear":
 		if scaled {
@@ -247,18 +243,11 @@ func gemmaConfig(m *metadata, c config) {
 		c["query_pre_attn_scalar"] = c.int("hidden_size") / max(1, c.int("num_attention_heads"))
 	}
 	c["torch_dtype"] = "bfloat16" // by which embeddings are scaled
-	c["sliding_window"] = nil
-	if window, ok := m.int("attention.sliding_window"); ok && window > 0 {
-		c["sliding_window"] = window
-	}
+	windowConfig(m, c)
 	if pattern, ok := m.int("attention.sliding_window_pattern"); ok {
 		c["sliding_window_pattern"] = pattern
 	}
-	for from, to := range map[string]string{"attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping", "rope.freq_base_swa": "rope_local_base_freq"} {
-		if n, ok := m.number(from); ok && !is(n, 0) {
-			c[to] = n
-		}
-	}
+	m.numbers(c, false, map[string]string{"attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping", "rope.freq_base_swa": "rope_local_base_freq"})
 	if _, ok := m.number("rope.freq_base"); !ok && third {
 		delete(c, "rope_theta")
 	}
@@ -291,9 +280,7 @@ func glm4MoEConfig(m *metadata, c config) {
 			c[to] = n
 		}
 	}
-	if scale, ok := m.number("expert_weights_scale"); ok {
-		c["routed_scaling_factor"] = scale
-	}
+	m.numbers(c, true, map[string]string{"expert_weights_scale": "routed_scaling_factor"})
 	if gating, ok := m.int("expert_gating_func"); ok && gating != 2 {
 		m.fail("key %q: got %d, want 2, the logistic function", m.prefix+"expert_gating_func", gating)
 	}
@@ -324,20 +311,17 @@ func seedOssConfig(m *metadata, c config) {
 
 func graniteConfig(m *metadata, c config) {
 	c["attention_multiplier"] = 1 / math.Sqrt(float64(c.int("head_dim"))) // where a file gives none
-	for from, to := range map[string]string{
+	m.numbers(c, false, map[string]string{
 		"attention.scale": "attention_multiplier", "embedding_scale": "embedding_multiplier", "residual_scale": "residual_multiplier", "logit_scale": "logits_scaling",
-	} {
-		if n, ok := m.number(from); ok && !is(n, 0) {
-			c[to] = n
-		}
-	}
+	})
 	// llama.cpp takes it for whether there is RoPE at all.
 	if rotates, ok := value(m, m.prefix+"rope.scaling.finetuned", m.file.Bool); ok && !rotates {
 		m.fail("key %q: got false, want true: no Granite 3 is without RoPE", m.prefix+"rope.scaling.finetuned")
 	}
 }
 
-func phi3Config(m *metadata, c config) {
+// windowConfig is of families whose every layer may have a window, or every other one.
+func windowConfig(m *metadata, c config) {
 	c["sliding_window"] = nil
 	if window, ok := m.int("attention.sliding_window"); ok && window > 0 {
 		c["sliding_window"] = window
@@ -389,11 +373,7 @@ func (m *metadata) generation() (ids config, generation map[string]any) {
 func (m *metadata) sampling(generation map[string]any) {
 	of := *m
 	of.prefix, of.err = "general.sampling.", nil
-	for from, to := range map[string]string{"temp": "temperature", "top_p": "top_p", "min_p": "min_p", "penalty_repeat": "repetition_penalty"} {
-		if n, ok := of.number(from); ok {
-			generation[to] = n
-		}
-	}
+	of.numbers(generation, true, map[string]string{"temp": "temperature", "top_p": "top_p", "min_p": "min_p", "penalty_repeat": "repetition_penalty"})
 	if k, ok := of.int("top_k"); ok {
 		generation["top_k"] = max(k, 0) // llama.cpp takes what is not positive for all tokens
 	}

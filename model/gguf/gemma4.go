@@ -66,9 +66,7 @@ func gemma4Config(m *metadata, c config) {
 	if id, ok := value(m, "tokenizer.ggml.padding_token_id", m.file.Int); ok {
 		c["pad_token_id"] = int(id)
 	}
-	if cap, ok := m.number("final_logit_softcapping"); ok && !is(cap, 0) {
-		c["final_logit_softcapping"] = cap
-	}
+	m.numbers(c, false, map[string]string{"final_logit_softcapping": "final_logit_softcapping"})
 	if experts, ok := m.int("expert_count"); ok && experts > 0 {
 		c["enable_moe_block"], c["num_experts"], c["top_k_experts"] = true, experts, m.need("expert_used_count")
 		c["moe_intermediate_size"] = m.need("expert_feed_forward_length")

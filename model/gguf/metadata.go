@@ -80,6 +80,15 @@ func (m *metadata) number(key string) (n json.Number, ok bool) {
 	return decimal(x), ok
 }
 
+// numbers puts those numbers into c that there are, under the names there. Those that are 0 count where zero is set.
+func (m *metadata) numbers(c map[string]any, zero bool, names map[string]string) {
+	for from, to := range names {
+		if n, ok := m.number(from); ok && (zero || !is(n, 0)) {
+			c[to] = n
+		}
+	}
+}
+
 func decimal(x float64) json.Number {
 	bits := 64
 	if float64(float32(x)) == x {

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"glimpse/checkpoints"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/listing"
-	"glimpse/internal/modelfile"
 	"glimpse/internal/regularfile"
 )
 
@@ -97,23 +97,15 @@ func (c cache) find() (finding, error) {
 	if c.repo.file != "" {
 		return f, nil
 	}
-	if !there(singleFile) {
-		raw, err := readBounded(filepath.Join(f.dir, indexFile), modelfile.Limit(indexFile))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			f.missing = append(f.missing, singleFile)
-		case err != nil:
-			return finding{}, err
-		default:
-			shards, err := shardNames(raw)
-			if err != nil {
-				return finding{}, fmt.Errorf("%s: %w", filepath.Join(f.dir, indexFile), err)
-			}
-			for _, name := range shards {
-				if !there(name) {
-					f.missing = append(f.missing, name)
-				}
-			}
+	weights, err := checkpoints.WeightFiles(os.DirFS(f.dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		f.missing = append(f.missing, singleFile)
+	} else if err != nil {
+		return finding{}, fmt.Errorf("%s: %w", f.dir, err)
+	}
+	for _, name := range weights {
+		if !there(name) {
+			f.missing = append(f.missing, name)
 		}
 	}
 	for _, name := range expected {

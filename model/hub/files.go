@@ -2,20 +2,17 @@ package hub
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"slices"
 	"strings"
-	"unicode"
 
+	"glimpse/checkpoints"
 	"glimpse/checkpoints/gguf"
 	"glimpse/internal/listing"
-	"glimpse/internal/modelfile"
 )
 
 // The files that a model is read from, besides its weights.
@@ -77,13 +74,13 @@ func (f *fetcher) needed(ctx context.Context, info repoInfo) (names, absent []st
 	if err := f.fetchAll(ctx, info.SHA, []string{indexFile}, io.Discard); err != nil {
 		return nil, nil, err
 	}
-	raw, err := readBounded(f.cache.pointer(info.SHA, indexFile), modelfile.Limit(indexFile))
+	// Names that could lead out of the folder are refused here, before a file of such a name is asked for.
+	shards, err := checkpoints.WeightFiles(os.DirFS(f.cache.snapshot(info.SHA)))
 	if err != nil {
 		return nil, nil, err
 	}
-	shards, err := shardNames(raw)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", indexFile, err)
+	if len(shards) > maxShards {
+		return nil, nil, fmt.Errorf("%s: got %d files, want at most %d", indexFile, len(shards), maxShards)
 	}
 	var lost []string
 	for _, name := range shards {
@@ -129,37 +126,4 @@ func ggufModels(names []string) (models []string) {
 		}
 	}
 	return models
-}
-
-// shardNames lists the files of an index, sorted. What checkpoints would refuse,
-// and what could lead out of the folder, is refused here already, before a file
-// of such a name is asked for.
-func shardNames(raw []byte) ([]string, error) {
-	var index struct {
-		WeightMap map[string]string `json:"weight_map"`
-	}
-	if err := modelfile.Foreign(raw); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(modelfile.TrimBOM(raw), &index); err != nil {
-		return nil, err
-	}
-	files := slices.Compact(slices.Sorted(maps.Values(index.WeightMap)))
-	if len(files) == 0 {
-		return nil, errors.New("weight_map: got no files, want at least one")
-	}
-	if len(files) > maxShards {
-		return nil, fmt.Errorf("weight_map: got %d files, want at most %d", len(files), maxShards)
-	}
-	for _, name := range files {
-		if !plainName(name) {
-			return nil, fmt.Errorf("weight_map: got file %.200q, want the name of a .safetensors file in the same folder", name)
-		}
-	}
-	return files, nil
-}
-
-func plainName(name string) bool {
-	return strings.HasSuffix(name, ".safetensors") && len(name) <= 255 && fs.ValidPath(name) &&
-		!strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || strings.ContainsRune(`/\:`, r) })
 }

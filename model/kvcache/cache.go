@@ -247,13 +247,6 @@ func (c *Cache) ReserveLayer(layer, n, together int) {
 	}
 }
 
-// Reserve makes room for n more entries everywhere, for a decoding that will need it.
-func (c *Cache) Reserve(n int) {
-	for l := range c.heads {
-		c.ReserveLayer(l, n, 1)
-	}
-}
-
 // Lengths are the entries of every head.
 func (c *Cache) Lengths() (n [][]int) {
 	for l := range c.heads {
@@ -370,19 +363,6 @@ func (c *Cache) Retain(layer int, keep [][]int32) (err error) {
 	return nil
 }
 
-// SetPair overwrites the key and the value [headDim] of one entry, as a merge of
-// entries does; nil leaves what is there.
-func (c *Cache) SetPair(layer, head, entry int, k, v []float64) {
-	h := &c.heads[layer][head]
-	set := func(t *kernels.Tensor, x []float64) {
-		if x != nil {
-			kernels.Convert(t.Rows(entry, entry+1), kernels.FromF64(x, 1, c.dims[layer]))
-		}
-	}
-	set(h.k, k)
-	set(h.v, v)
-}
-
 // Seen is the number of entries of a head that a row at position pos, itself the
 // last entry, sees through a sliding window of the given width; 0 is no window.
 func (c *Cache) Seen(layer, head int, pos int32, window int) int {
@@ -395,12 +375,10 @@ func (c *Cache) Seen(layer, head int, pos int32, window int) int {
 
 // PairBytes is the memory of one entry of one head of KVHeads: a key and a value. Those in groups that are among the newest take
 // more.
-func (c *Cache) PairBytes() int64 { return c.pairBytes(c.kv.Dim) }
+func (c *Cache) PairBytes() int64 { return 2 * int64(c.dtype.Bytes(c.kv.Dim)) }
 
 // LayerPairBytes is PairBytes of a layer.
-func (c *Cache) LayerPairBytes(layer int) int64 { return c.pairBytes(c.dims[layer]) }
-
-func (c *Cache) pairBytes(dim int) int64 { return 2 * int64(c.dtype.Bytes(dim)) }
+func (c *Cache) LayerPairBytes(layer int) int64 { return 2 * int64(c.dtype.Bytes(c.dims[layer])) }
 
 // TokenBytes is the memory of the pairs of one token in all layers.
 func (c *Cache) TokenBytes() (n int64) {

@@ -71,20 +71,11 @@ func (c *Cache) Undoable() {
 	if c.recurrent() {
 		c.states.marked = c.copyStates(c.states.now)
 	}
-	if c.dtype.Grouped() {
-		c.eachHead(func(h *headCache) {
-			h.k.MarkRows()
-			h.v.MarkRows()
-		})
-	}
-}
-
-// eachHead runs f with the heads that have memory.
-func (c *Cache) eachHead(f func(h *headCache)) {
 	for l := range c.heads {
 		for i := range c.heads[l] {
-			if h := &c.heads[l][i]; h.k != nil {
-				f(h)
+			if h := &c.heads[l][i]; h.k != nil && c.dtype.Grouped() {
+				h.k.MarkRows()
+				h.v.MarkRows()
 			}
 		}
 	}

@@ -141,11 +141,7 @@ func (p *batchRows) Experts(e *model.Experts, h *kernels.Tensor, scale float64) 
 
 // DeltaNet moves the state of every sequence on by its row. Then all are observed.
 func (p *batchRows) DeltaNet(d *model.DeltaNet, scale float64) (*kernels.Tensor, bool, error) {
-	runs := make([]model.DeltaRun, len(p.steps))
-	for i, s := range p.steps {
-		runs[i] = model.DeltaRun{Rows: 1, State: s.cache.State(p.l)}
-	}
-	y, ok, err := p.deltaNet(d, scale, runs...)
+	y, ok, err := p.layerRows.DeltaNet(d, scale)
 	for _, s := range p.steps {
 		if s.err == nil && s.opt.Observe != nil {
 			s.err = s.opt.Observe(&Observation{Layer: p.l, Cache: s.cache})

@@ -171,7 +171,7 @@ func BenchmarkDecode(b *testing.B) {
 			for b.Loop() {
 				if n > 1 { // as package generate does
 					for _, c := range caches {
-						c.Reserve(steps)
+						runner.Reserve(c, steps)
 					}
 				}
 				for range steps {

@@ -51,7 +51,7 @@ func TestCUDAFusedLaunches(t *testing.T) {
 				count("two chunks", prefill(caches[0], runner.PrefillOptions{Chunk: 5}))
 				count("caches alone", prefill(caches[1], runner.PrefillOptions{CacheOnly: true}))
 				for _, c := range append(caches, single) {
-					c.Reserve(8)
+					runner.Reserve(c, 8)
 				}
 				count("probe", func() (scores [][]float32, err error) {
 					err = r.Probe(background, single, model.TokenRows(prompt[:3]), func(o *runner.Observation) error {

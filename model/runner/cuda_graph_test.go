@@ -85,7 +85,7 @@ func decode(t *testing.T, m *model.Model, prompt []int32, steps int) (d decoded)
 			}
 		case steps - lastSteps - 2:
 			for _, c := range caches {
-				c.Reserve(lastSteps + 4)
+				runner.Reserve(c, lastSteps+4)
 			}
 		}
 		if i == steps-lastSteps {
@@ -242,7 +242,7 @@ func replayedBatches(t *testing.T, name string) {
 				caches, tokens = caches[1:2], tokens[1:2]
 			}
 			for _, c := range caches {
-				c.Reserve(1)
+				runner.Reserve(c, 1)
 			}
 			used -= calls()
 			got, err := r.StepBatch(background, caches, tokens, 4)

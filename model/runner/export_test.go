@@ -118,3 +118,16 @@ func NewSampler(s model.Sampling, prompt []int32) (*Sampler, error) {
 
 // Next draws a token. Equal logits: the lower id comes first.
 func (s *Sampler) Next(logits *Logits) (int32, error) { return logits.next(s.s) }
+
+// Key and Value are the step's own pair of a KV head.
+func (s *SparseStep) Key(head int) []float32   { return lastRow(s.attend.Past[head].K).Float32s() }
+func (s *SparseStep) Value(head int) []float64 { return lastRow(s.attend.Past[head].V).Float64s() }
+
+func lastRow(t *kernels.Tensor) *kernels.Tensor { return t.Rows(t.Dim0()-1, t.Dim0()) }
+
+// Reserve makes room for n more entries in all layers of a cache.
+func Reserve(c *kvcache.Cache, n int) {
+	for l := range c.Layers() {
+		c.ReserveLayer(l, n, 1)
+	}
+}

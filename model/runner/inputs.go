@@ -5,12 +5,6 @@ import (
 	"glimpse/model"
 )
 
-// appendsProbes tells that probes go through the layers together with the last rows of a prompt:
-// where a pass of their own would wait for the weights.
-func appendsProbes(m *model.Model) bool {
-	return m.Backend.PrefillChunk(m.RowBytes()) > 0
-}
-
 // attentionReaders are the modules that read the rows that layer l's first norm gives.
 func attentionReaders(m *model.Model, l int) []model.Module {
 	if m.Network.Layers[l].Shared() {

@@ -86,10 +86,7 @@ func (l *Logits) LogProbs(id int32, n int) (_ float64, top []LogProb, err error)
 
 // next draws the token that follows, with the sampler's next random number.
 func (l *Logits) next(s *sampler) (id int32, err error) {
-	if l.device == nil {
-		return s.next(l.host)
-	}
-	if s.onHost() {
+	if l.device == nil || s.onHost() {
 		host, err := l.Float32s()
 		if err != nil {
 			return 0, err

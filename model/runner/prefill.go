@@ -37,7 +37,7 @@ type prefillPass struct {
 func (r *Runner) newPrefillPass(cache *kvcache.Cache, opt PrefillOptions, tokens []int32) *prefillPass {
 	m, n := r.Model, len(tokens)
 	p := &prefillPass{Runner: r, cache: cache, opt: opt, tokens: tokens, pos: kvcache.Positions(cache.Next(), n), rowsDone: new(atomic.Int64)}
-	if opt.appendProbes || appendsProbes(m) {
+	if opt.appendProbes || m.Backend.PrefillChunk(m.RowBytes()) > 0 { // where a pass of their own would wait for the weights
 		p.appended = newAppended(opt.Capture, cache.Next()+int32(n))
 	}
 	p.chunks = p.cut(n)
@@ -127,10 +127,7 @@ func (p *prefillPass) tail(c *Capture) int {
 	if c.Queries {
 		n = len(p.pos)
 	}
-	for _, w := range c.Windows {
-		n = max(n, w)
-	}
-	for _, w := range c.PeakWindows {
+	for _, w := range slices.Concat(c.Windows, c.PeakWindows) {
 		n = max(n, w)
 	}
 	return min(n, len(p.pos))

@@ -82,10 +82,6 @@ func (s *batchStep) kind() stepKind {
 	return plainStep
 }
 
-func (r *recording) equal(to *recording) bool {
-	return slices.Equal(r.queryRoPE, to.queryRoPE) && slices.Equal(r.keyRoPE, to.keyRoPE) && r.pairs == to.pairs && slices.Equal(r.kinds, to.kinds) && slices.EqualFunc(r.buckets, to.buckets, slices.Equal[[]int])
-}
-
 // newRecordedSteps returns nil where the device has no graphs, the layers are on several, or the host decides in the
 // middle of a step.
 func newRecordedSteps(m *model.Model, rows int) *recordedSteps {
@@ -128,10 +124,8 @@ func (p *recordedSteps) graphFor(next *recording) *decodeGraph {
 	if i < 0 {
 		i = slices.IndexFunc(p.graphs, func(g *decodeGraph) bool { return g.kinds == nil })
 	}
-	if i < 0 && len(p.graphs) < maxGraphs {
-		if g := p.newGraph(); g != nil {
-			i = 0
-		}
+	if i < 0 && len(p.graphs) < maxGraphs && p.newGraph() != nil {
+		i = 0
 	}
 	if i < 0 {
 		i = len(p.graphs) - 1
@@ -155,8 +149,9 @@ func (o *PrefillOptions) recordable(n int) bool {
 // vocab], valid until the next step; nil where it cannot be recorded, and then
 // nothing has happened. Errors of those that observe and choose are their sequences'.
 func (r *Runner) graphStep(ctx context.Context, sequences []*batchStep, rows int) (*kernels.Tensor, error) {
+	apart := func(s *batchStep) bool { return !s.opt.recordable(1) || s.cache.Long() != sequences[0].cache.Long() }
 	switch {
-	case r.noGraph || !stepsAlike(sequences):
+	case r.noGraph || slices.ContainsFunc(sequences, apart): // or rotated by other frequencies
 		return nil, nil
 	case r.stepped != rows:
 		r.stepped = rows
@@ -183,11 +178,7 @@ func (r *Runner) graphStep(ctx context.Context, sequences []*batchStep, rows int
 	for i, s := range sequences {
 		cache := s.cache
 		if p.synced[i] != cache.Version() {
-			past := make([][]kernels.KV, cache.Layers())
-			for l := range past {
-				past[l] = cache.View(l)
-			}
-			p.device.SetSteps(p.steps, i, cache.Next(), past)
+			p.device.SetSteps(p.steps, i, cache.Next(), cache.Views())
 		}
 		tokens[i], first = s.token, appendFirst(first, &r.Model.Config, cache)
 	}
@@ -212,11 +203,6 @@ func (r *Runner) graphStep(ctx context.Context, sequences []*batchStep, rows int
 		s.cache.Advance(1)
 	}
 	return g.logits, nil
-}
-
-// stepsAlike tells whether steps can be one recorded step: each can, and their positions are rotated alike.
-func stepsAlike(sequences []*batchStep) bool {
-	return !slices.ContainsFunc(sequences, func(s *batchStep) bool { return !s.opt.recordable(1) || s.cache.Long() != sequences[0].cache.Long() })
 }
 
 // observe tells the observer of a sequence of all layers of a step that is queued.
@@ -296,7 +282,8 @@ func (g *decodeGraph) prepare(sequences []*batchStep, next *recording) {
 // serves records the step where what is recorded does not serve, and reports whether
 // there is something to replay.
 func (g *decodeGraph) serves(next *recording) bool {
-	if last := g.recorded; last != nil && last.equal(next) && (!slices.Contains(next.kinds, sparseStep) || g.graph.Prepared()) {
+	if r := g.recorded; r != nil && slices.Equal(r.queryRoPE, next.queryRoPE) && slices.Equal(r.keyRoPE, next.keyRoPE) && r.pairs == next.pairs && slices.Equal(r.kinds, next.kinds) &&
+		slices.EqualFunc(r.buckets, next.buckets, slices.Equal[[]int]) && (!slices.Contains(next.kinds, sparseStep) || g.graph.Prepared()) {
 		return true
 	}
 	g.recorded = nil

@@ -260,10 +260,7 @@ func (r *Runner) logits(h, into *kernels.Tensor) (*Logits, error) {
 // have been used by then.
 func (r *Runner) keepLogits(y *kernels.Tensor, used bool) (*Logits, error) {
 	m := r.Model
-	if !samplesOnDevice(m) {
-		return logitsOf(m, y)
-	}
-	if used {
+	if used || !samplesOnDevice(m) {
 		return logitsOf(m, y)
 	}
 	own := m.End().Alloc(m.End().Compute(), 1, m.Config.Vocab)

@@ -62,12 +62,6 @@ func (s *SparseStep) Logits() (l kernels.Logits) {
 	return l
 }
 
-// Key and Value are the step's own pair of a KV head.
-func (s *SparseStep) Key(head int) []float32   { return lastRow(s.attend.Past[head].K).Float32s() }
-func (s *SparseStep) Value(head int) []float64 { return lastRow(s.attend.Past[head].V).Float64s() }
-
-func lastRow(t *kernels.Tensor) *kernels.Tensor { return t.Rows(t.Dim0()-1, t.Dim0()) }
-
 // SparseAttention chooses what a decoding step attends to.
 type SparseAttention func(s *SparseStep) error
 

@@ -56,20 +56,17 @@ func (s *Spec) grid() ([]Adapter, error) {
 		return nil, fmt.Errorf("sweep: per_pass: got %d, want at least 1", g.PerPass)
 	}
 	base := s.Adapters[0]
-	orElse := func(rows []int, value int) []int {
-		if len(rows) == 0 {
-			return []int{value}
-		}
-		return rows
+	rows, modules, rates := g.Rows, g.Modules, g.LearningRate
+	if len(rows) == 0 {
+		rows = []int{base.Rows}
 	}
-	modules, rates := g.Modules, g.LearningRate
 	if len(modules) == 0 {
 		modules = []ModuleList{base.Modules}
 	}
 	if len(rates) == 0 {
 		rates = []float64{base.LearningRate}
 	}
-	if n := len(orElse(g.Rows, base.Rows)) * len(modules) * len(rates); n > maxGrid {
+	if n := len(rows) * len(modules) * len(rates); n > maxGrid {
 		return nil, fmt.Errorf("sweep: a grid of %d points, want at most %d", n, maxGrid)
 	}
 	if err := training.CheckName(base.name()); err != nil {
@@ -77,7 +74,7 @@ func (s *Spec) grid() ([]Adapter, error) {
 	}
 	var out []Adapter
 	names := make(map[string]bool)
-	for _, n := range orElse(g.Rows, base.Rows) {
+	for _, n := range rows {
 		for _, m := range modules {
 			for _, rate := range rates {
 				a := base
@@ -109,12 +106,8 @@ func (s *Spec) passes() ([]*Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	each := s.Sweep.PerPass
-	if each == 0 {
-		each = 8
-	}
 	var passes []*Spec
-	for adapters := range slices.Chunk(grid, each) {
+	for adapters := range slices.Chunk(grid, cmp.Or(s.Sweep.PerPass, 8)) {
 		run := *s
 		run.Sweep, run.Checkpoint, run.Log = nil, "", ""
 		run.Adapters = adapters
