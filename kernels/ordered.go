@@ -3,7 +3,10 @@ package kernels
 import "fmt"
 
 // columnOrder is the order in which the columns of a matrix lie in memory.
-type columnOrder struct{ columns []int32 }
+type columnOrder struct {
+	columns []int32
+	placed  *Tensor // I32, a copy in the device memory that the matrix is in
+}
 
 // InOrder is t, a host tensor of blocks, whose rows hold at place j what belongs to column columns[j]: columns that
 // share a scale lie next to each other in blocks, and need not in the matrix (act-order of GPTQ). The order, which names
@@ -17,8 +20,34 @@ func (t *Tensor) InOrder(columns []int32) *Tensor {
 		panic(fmt.Sprintf("kernels: order of %d columns of a %s tensor %v", len(columns), t.DType, t.Shape))
 	}
 	v := t.view(0, t.Len()).withShape(t.Shape)
-	v.order = &columnOrder{columns}
+	v.order = &columnOrder{columns: columns}
 	return v
+}
+
+// PlacedOrder is the order of t, a tensor that a backend has placed, as I32 in the same memory; nil where it has none.
+func (t *Tensor) PlacedOrder() *Tensor {
+	if t.order == nil {
+		return nil
+	}
+	return t.order.placed
+}
+
+// PlaceInOrder allocates what a host tensor takes on a device, and copies it and its order.
+func PlaceInOrder(on Allocator, host *Tensor) *Tensor {
+	t := on.Alloc(host.DType, host.Shape...)
+	if order := host.Order(); order != nil {
+		columns := NewTensor(I32, len(order))
+		copy(columns.I32(), order)
+		t.order = &columnOrder{order, on.Alloc(I32, len(order))}
+		Convert(t.order.placed, columns)
+	}
+	Convert(t, host)
+	return t
+}
+
+// sameOrder tells that two tensors' columns lie in the same order.
+func sameOrder(a, b *Tensor) bool {
+	return a.order == b.order || a.order != nil && b.order != nil && &a.order.columns[0] == &b.order.columns[0]
 }
 
 // Order is that of InOrder, or nil.

@@ -219,7 +219,7 @@ func (t *Tensor) OnHost() *Tensor {
 	if b := h.Memory(); len(b) > 0 {
 		t.block.Read(b, t.offset)
 	}
-	return h
+	return h.InOrder(t.Order())
 }
 
 // Rows is the view of rows [from, to).
@@ -389,7 +389,7 @@ func Convert(dst, src *Tensor) {
 	if dst.Len() != src.Len() {
 		panic(fmt.Sprintf("kernels: Convert %v into %v", src.Shape, dst.Shape))
 	}
-	if dst.DType == src.DType && dst.order != src.order {
+	if dst.DType == src.DType && !sameOrder(dst, src) {
 		panic("kernels: Convert into columns in another order")
 	}
 	src = src.OnHost()

@@ -4,7 +4,7 @@ package cuda
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 
 	"gorgonia.org/cu"
 
@@ -15,22 +15,21 @@ import (
 // blockThread are the elements of a thread of the kernels of blocks.cu.
 const blockThread = 8
 
-// blocksName is what the kernels for a type are called by.
-func blocksName(d kernels.DType) string { return strings.ToLower(d.String()) }
-
 var (
-	_ = kernelsOf("blocks", blockKernels("widen_%s", "gather_%s")...)
+	_ = kernelsOf("blocks", append(blockKernels("widen_%s", "gather_%s"), "in_order")...)
 	_ = kernelsOf("few_blocks", blockKernels("few_blocks_%s_8", "few_blocks_%s_16")...)
 )
 
 // blockKernels are names of kernels for every format.
 func blockKernels(names ...string) (all []string) {
 	for _, format := range keptFormats {
+		of, _ := blockKernel(format)
 		for _, name := range names {
-			all = append(all, fmt.Sprintf(name, strings.ToLower(format)))
+			all = append(all, fmt.Sprintf(name, of))
 		}
 	}
-	return all
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // widenedProduct multiplies rows x by a weight in BF16, or in a type that is widened, some rows
@@ -71,18 +70,36 @@ func (b *cuda) widen(op string, wide cu.DevicePtr, w *kernels.Tensor) {
 		b.each("from_f16", n, wide, b.address(op, w), size(n))
 		return
 	}
-	b.each("widen_"+blocksName(w.DType), n/blockThread, wide, b.address(op, w), size(n))
+	name, like := blockKernel(w.DType.String())
+	b.each("widen_"+name, n/blockThread, wide, b.address(op, w), b.placedOrder(op, w), size(n), size(w.Width()), like)
+}
+
+// placedOrder is the address of the order of a weight's columns, 0 where they lie in their own.
+func (b *cuda) placedOrder(op string, w *kernels.Tensor) cu.DevicePtr {
+	return b.at(op, w.PlacedOrder(), kernels.I32)
+}
+
+// inOrder is x [rows, width] in float32 as the columns of a weight lie.
+func (b *cuda) inOrder(op string, x, w *kernels.Tensor) cu.DevicePtr {
+	at := b.f32(op, x)
+	if w.Order() == nil {
+		return at
+	}
+	y := b.temporary(op, OrderScratch(x.Dim0(), w))
+	b.each("in_order", x.Len(), y, at, b.placedOrder(op, w), size(x.Len()), size(x.Width()))
+	return y
 }
 
 // gather queues the rows ids of a table as n numbers of float32.
 func (b *cuda) gather(op string, y cu.DevicePtr, table *kernels.Tensor, ids cu.DevicePtr, n int) {
 	name := map[kernels.DType]string{kernels.F32: "gather_f32", kernels.F64: "gather_f64", kernels.BF16: "gather_bf16", kernels.F16: "gather_f16"}[table.DType]
-	threads := n
 	if _, blocks := table.DType.Format(); blocks {
-		name, threads = "gather_"+blocksName(table.DType), n/blockThread
+		name, like := blockKernel(table.DType.String())
+		b.each("gather_"+name, n/blockThread, y, b.address(op, table), ids, b.placedOrder(op, table), size(n), size(table.Width()), like)
+		return
 	}
 	if name == "" {
 		panic(fmt.Sprintf("kernels: %s of a %s table", op, table.DType))
 	}
-	b.each(name, threads, y, b.address(op, table), ids, size(n), size(table.Width()))
+	b.each(name, n, y, b.address(op, table), ids, size(n), size(table.Width()))
 }

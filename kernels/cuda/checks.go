@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -85,18 +84,11 @@ func (s *side) weight(d kernels.DType, shape ...int) *kernels.Tensor {
 	return s.b.Place(t)
 }
 
-// blocks is a weight in blocks, whose scales of half precision are first or last in a block.
+// blocks is a weight in blocks.
 func (s *side) blocks(d kernels.DType, shape ...int) *kernels.Tensor {
 	t := kernels.NewTensor(d, shape...)
 	data, f := t.Blocks()
-	for i := range data {
-		data[i] = byte(s.rng.Uint32())
-	}
-	for ; len(data) > 0; data = data[f.Bytes:] {
-		for _, at := range []int{0, 2, f.Bytes - 2} { // from 2⁻⁸ to 2⁻⁶, of both signs
-			binary.LittleEndian.PutUint16(data[at:], uint16(s.rng.Uint32())&0x87ff|7<<10)
-		}
-	}
+	f.Draw(data, s.rng)
 	return s.b.Place(t)
 }
 

@@ -26,6 +26,10 @@ LATER := few_rows few_norms
 LATER_ARCHS := 90 100
 LATER_ISA := 7.8
 
+# Of kernels for many formats, which are large, machine code for an L4 is that for an A100.
+LARGE := blocks experts few_blocks
+LARGE_ARCHS := 80 90 100
+
 kernels := $(filter-out attention_hopper,$(basename $(wildcard *.cu)))
 headers := $(wildcard *.h)
 
@@ -67,9 +71,14 @@ endef
 $(foreach name,$(LATER),$(foreach arch,$(LATER_ARCHS),$(eval $(call later_machine_code,$(name),$(arch)))))
 
 # Not compressed here: the archive is, as a whole.
+define pack
+fatbinary -64 --create=$@ --compress=false $(foreach arch,$(1),--image3=kind=elf,sm=$(arch),file=$(OUT)/$*.sm_$(arch).cubin) \
+	--image3=kind=ptx,sm=80,file=$(OUT)/$*.ptx
+endef
 $(OUT)/%.fatbin: $(OUT)/%.ptx $(foreach arch,$(ARCHS),$(OUT)/%.sm_$(arch).cubin)
-	fatbinary -64 --create=$@ --compress=false $(foreach arch,$(ARCHS),--image3=kind=elf,sm=$(arch),file=$(OUT)/$*.sm_$(arch).cubin) \
-		--image3=kind=ptx,sm=80,file=$(OUT)/$*.ptx
+	$(call pack,$(ARCHS))
+$(LARGE:%=$(OUT)/%.fatbin): $(OUT)/%.fatbin: $(OUT)/%.ptx $(foreach arch,$(LARGE_ARCHS),$(OUT)/%.sm_$(arch).cubin)
+	$(call pack,$(LARGE_ARCHS))
 $(OUT)/attention_hopper.fatbin: $(OUT)/attention_hopper.sm_90a.cubin
 	fatbinary -64 --create=$@ --compress=false --image3=kind=elf,sm=90a,file=$<
 

@@ -1,6 +1,7 @@
 // Experts of few rows: a router's outputs become each row's experts and their weights in device memory, and two kernels
 // read the weights of those alone, through a table of addresses. A row's sums depend on the row alone: a warp has a
 // column of one row, its lanes' sums are added as a tree, experts in the order of their numbers.
+#include "blocks.h"
 #include "pointwise.h"
 
 constexpr int EXPERT_WARPS = 8;     // of a block
@@ -126,6 +127,52 @@ template <class T> static __device__ __forceinline__ float lane_dot(const T *w, 
 	return sum;
 }
 
+// Products of x [k] and a row of one weight or two, which are summed beside each other.
+template <class T> struct Numbers {
+	template <int N> static __device__ __forceinline__ void dots(float (&sum)[N], const void *const (&w)[N], int row, const float *x, int k, int) {
+#pragma unroll
+		for (int j = 0; j < N; j++) sum[j] = lane_dot((const T *)w[j] + (size_t)row * k, x, k);
+	}
+};
+
+// In blocks four lanes have 32 elements.
+template <class F> struct InBlocks {
+	template <int N> static __device__ __forceinline__ void dots(float (&sum)[N], const void *const (&w)[N], int row, const float *x, int k, int like) {
+		const int lane = threadIdx.x % 32, t = lane % 4;
+		const size_t first = (size_t)row * (k / F::ELEMS) * F::BYTES;
+		unsigned nan[N];
+#pragma unroll
+		for (int j = 0; j < N; j++) sum[j] = 0, nan[j] = 0;
+#pragma unroll 1
+		for (int i = lane / 4 * 32; i < k; i += 256) {
+			const float4 a[2] = {*reinterpret_cast<const float4 *>(x + i + 4 * t), *reinterpret_cast<const float4 *>(x + i + 16 + 4 * t)};
+#pragma unroll
+			for (int j = 0; j < N; j++) {
+				F format;
+				blocks::Part part;
+				format.open((const unsigned char *)w[j] + first + i / F::ELEMS * F::BYTES, i % F::ELEMS / 64, t, like);
+				format.part(part, i % F::ELEMS / 32 % 2);
+#pragma unroll
+				for (int h = 0; h < 2; h++) {
+					const unsigned even = part.q[2 * h], odd = part.q[2 * h + 1];
+					const float of = (a[h].x + a[h].y) + (a[h].z + a[h].w);
+					float all = __uint_as_float(even << 16) * a[h].x;
+					all = fmaf(__uint_as_float(odd << 16), a[h].y, all);
+					all = fmaf(__uint_as_float(even & 0xffff0000u), a[h].z, all);
+					all = fmaf(__uint_as_float(odd & 0xffff0000u), a[h].w, all);
+					if (F::ABOVE) all = fmaf(-F::ABOVE, of, all);
+					sum[j] = fmaf(part.scale[h], all, sum[j]);
+					if (F::LOW) sum[j] = fmaf(-part.low, of, sum[j]);
+					if (F::NANS) nan[j] |= part.nan[h];
+				}
+			}
+		}
+#pragma unroll
+		for (int j = 0; j < N; j++)
+			if (F::NANS && nan[j] & 0x80808080) sum[j] = __uint_as_float(0x7fc00000);
+	}
+};
+
 // What a gate lets through, by the number of kernels.Gate.
 static __device__ __forceinline__ float gated(int how, float gate, float up) {
 	if (how == 0) return gate * sigmoid(gate) * up;
@@ -136,13 +183,14 @@ static __device__ __forceinline__ float gated(int how, float gate, float up) {
 
 // act [rows, slots, width]: what the gate lets through of up, of the row's expert of every slot. A warp has a column.
 template <class T>
-static __device__ __forceinline__ void expert_gates(float *act, const float *x, const Expert *table, const int *choice, int slots, int k, int width, int how) {
+static __device__ __forceinline__ void expert_gates(float *act, const float *x, const Expert *table, const int *choice, int slots, int k, int width, int how, int like) {
 	const int column = blockIdx.x * EXPERT_WARPS + threadIdx.x / 32, slot = blockIdx.y, row = blockIdx.z;
 	const Expert e = table[choice[row * slots + slot]];
 	if (column >= e.width) return;
 	x += (size_t)row * k;
-	float gate = warp_sum(lane_dot((const T *)e.gate + (size_t)column * k, x, k));
-	float up = warp_sum(lane_dot((const T *)e.up + (size_t)column * k, x, k));
+	float sums[2];
+	T::dots(sums, {e.gate, e.up}, column, x, k, like);
+	float gate = warp_sum(sums[0]), up = warp_sum(sums[1]);
 	if (threadIdx.x % 32) return;
 	if (e.gate_bias) gate += e.gate_bias[column];
 	if (e.up_bias) up += e.up_bias[column];
@@ -151,30 +199,41 @@ static __device__ __forceinline__ void expert_gates(float *act, const float *x, 
 
 // y [all, n]: scale times the weighted sum of the row's experts; 0 of rows that do not count.
 template <class T>
-static __device__ __forceinline__ void expert_sums(float *y, const float *act, const Expert *table, const int *choice, const float *weights, int rows, int slots, int n, int width, float scale) {
+static __device__ __forceinline__ void expert_sums(float *y, const float *act, const Expert *table, const int *choice, const float *weights, int rows, int slots, int n, int width, float scale, int like) {
 	const int column = blockIdx.x * EXPERT_WARPS + threadIdx.x / 32, row = blockIdx.y;
 	if (column >= n) return;
 	float total = 0;
 	for (int slot = 0; row < rows && slot < slots; slot++) {
 		const Expert e = table[choice[row * slots + slot]];
-		float sum = scale * warp_sum(lane_dot((const T *)e.down + (size_t)column * e.width, act + ((size_t)row * slots + slot) * width, (int)e.width));
+		float part[1];
+		T::dots(part, {e.down}, column, act + ((size_t)row * slots + slot) * width, (int)e.width, like);
+		float sum = scale * warp_sum(part[0]);
 		if (e.down_bias) sum += e.down_bias[column];
 		total = fmaf(weights[row * slots + slot], sum, total);
 	}
 	if (threadIdx.x % 32 == 0) y[(size_t)row * n + column] = total;
 }
 
+// like: what a format differs in (blocks.h).
 #define EXPERTS(type, T)                                                                                                              \
 	extern "C" __global__ void __launch_bounds__(EXPERT_WARPS * 32)                                                                   \
-	expert_gates_##type(float *act, const float *x, const Expert *table, const int *choice, int slots, int k, int width, int how) {   \
-		expert_gates<T>(act, x, table, choice, slots, k, width, how);                                                                 \
+	expert_gates_##type(float *act, const float *x, const Expert *table, const int *choice, int slots, int k, int width, int how,     \
+	                    int like) {                                                                                                   \
+		expert_gates<T>(act, x, table, choice, slots, k, width, how, like);                                                           \
 	}                                                                                                                                 \
 	HOST_KERNEL(expert_gates_##type)                                                                                                  \
 	extern "C" __global__ void __launch_bounds__(EXPERT_WARPS * 32)                                                                   \
 	expert_sums_##type(float *y, const float *act, const Expert *table, const int *choice, const float *weights, int rows, int slots, \
-	                   int n, int width, float scale) {                                                                               \
-		expert_sums<T>(y, act, table, choice, weights, rows, slots, n, width, scale);                                                 \
+	                   int n, int width, float scale, int like) {                                                                     \
+		expert_sums<T>(y, act, table, choice, weights, rows, slots, n, width, scale, like);                                           \
 	}                                                                                                                                 \
 	HOST_KERNEL(expert_sums_##type)
-EXPERTS(f32, float)
-EXPERTS(bf16, __nv_bfloat16)
+EXPERTS(f32, Numbers<float>)
+EXPERTS(bf16, Numbers<__nv_bfloat16>)
+EXPERTS(e4m3_bf16, InBlocks<blocks::E4M3_BF16>)
+EXPERTS(e2m1_e8m0, InBlocks<blocks::E2M1_E8M0<false>>)
+EXPERTS(i4, InBlocks<blocks::I4<false>>)
+EXPERTS(q4_k, InBlocks<blocks::Q4_K>)
+EXPERTS(q5_k, InBlocks<blocks::Q5_K>)
+EXPERTS(q6_k, InBlocks<blocks::Q6_K>)
+EXPERTS(q8_0, InBlocks<blocks::Q8_0>)

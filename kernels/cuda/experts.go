@@ -12,9 +12,12 @@ import (
 	"glimpse/kernels"
 )
 
-var _ = kernelsOf("experts",
-	"route_experts", "expert_gates_f32", "expert_sums_f32", "expert_gates_bf16", "expert_sums_bf16",
-)
+var _ = kernelsOf("experts", func() (names []string) {
+	for _, d := range expertTypes {
+		names = append(names, "expert_gates_"+d, "expert_sums_"+d)
+	}
+	return append(names, "route_experts")
+}()...)
 
 const familyExperts family = "experts"
 
@@ -78,10 +81,12 @@ func (b *cuda) FewExperts(y, x, logits, gates *kernels.Tensor, e *kernels.FewExp
 		flag := map[bool]int{true: 1}
 		b.launch("route_experts", [3]int{rows, 1, 1}, 32, 0, choice, weights, b.f32(op, logits), b.f32(op, e.Correction), b.f32(op, gates),
 			e.Experts(), e.TopK, slots, e.Groups, e.TopGroups, flag[e.Logistic], flag[e.Normalise], e.Factor())
-		name := map[kernels.DType]string{kernels.F32: "f32", kernels.BF16: "bf16"}[e.Each[0].Up.Weight.DType]
-		b.launch("expert_gates_"+name, [3]int{(width + expertWarps - 1) / expertWarps, slots, rows}, 32*expertWarps, 0, acts, b.f32(op, x), table, choice, slots, k, width, int(e.Act))
-		b.launch("expert_sums_"+name, [3]int{(n + expertWarps - 1) / expertWarps, y.Dim0(), 1}, 32*expertWarps, 0,
-			b.f32(op, y), acts, table, choice, weights, rows, slots, n, width, float32(scale))
+		of := e.Each[0]
+		gateName, gateLike := blockKernel(of.Up.Weight.DType.String())
+		sumName, sumLike := blockKernel(of.Down.Weight.DType.String())
+		b.launch("expert_gates_"+gateName, [3]int{(width + expertWarps - 1) / expertWarps, slots, rows}, 32*expertWarps, 0, acts, b.f32(op, x), table, choice, slots, k, width, int(e.Act), gateLike)
+		b.launch("expert_sums_"+sumName, [3]int{(n + expertWarps - 1) / expertWarps, y.Dim0(), 1}, 32*expertWarps, 0,
+			b.f32(op, y), acts, table, choice, weights, rows, slots, n, width, float32(scale), sumLike)
 	})
 	runtime.KeepAlive([]*kernels.Tensor{y, x, logits, gates, act, routed, e.Table})
 	runtime.KeepAlive(e)

@@ -1,6 +1,10 @@
 package cuda
 
-import "glimpse/kernels"
+import (
+	"slices"
+
+	"glimpse/kernels"
+)
 
 // mostExperts is as in experts.cu.
 const mostExperts = 512
@@ -11,19 +15,31 @@ const ExpertInts = 14
 // maxExpertRows is the most rows of FewExperts, each of which reads its experts by itself.
 const maxExpertRows = 16
 
-// TakesExperts tells that so many rows go through experts of such weights in few launches: of one type, in rows of whole
-// 16 bytes, chosen from up to mostExperts.
+// expertTypes are the types of experts' weights that experts.cu has kernels for.
+var expertTypes = []string{"f32", "bf16", "e4m3_bf16", "e2m1_e8m0", "i4", "q4_k", "q5_k", "q6_k", "q8_0"}
+
+func hasExperts(d kernels.DType) bool {
+	name, _ := blockKernel(d.String())
+	return slices.Contains(expertTypes, name)
+}
+
+// TakesExperts tells that so many rows go through experts of such weights in few launches: of one type, what comes down from them
+// perhaps of another, numbers in rows of whole 16 bytes, chosen from up to mostExperts.
 func TakesExperts(rows int, e *kernels.FewExperts) bool {
 	if rows < 1 || rows > maxExpertRows || e.Experts() > mostExperts {
 		return false
 	}
-	d := e.Each[0].Up.Weight.DType
-	if d != kernels.F32 && d != kernels.BF16 {
-		return false
-	}
+	of := e.Each[0]
 	for _, l := range e.Each {
-		for _, w := range []*kernels.Tensor{l.Gate.Weight, l.Up.Weight, l.Down.Weight} {
-			if w == nil || w.DType != d || w.Width()*d.Size()%16 != 0 {
+		for i, w := range []*kernels.Tensor{l.Gate.Weight, l.Up.Weight, l.Down.Weight} {
+			first := of.Up.Weight
+			if i == 2 {
+				first = of.Down.Weight
+			}
+			if w == nil || w.DType != first.DType || !hasExperts(w.DType) || w.Order() != nil {
+				return false
+			}
+			if _, blocks := w.DType.Format(); !blocks && w.Width()*w.DType.Size()%16 != 0 {
 				return false
 			}
 		}

@@ -19,6 +19,7 @@ var _ = addFamily(familyDecodeBlocks, "products of widened weights", []string{"f
 func (b *cuda) fewBlocks(op string, x *kernels.Tensor, linears []kernels.LinearRows, gated bool, alpha, beta float64) {
 	m, k, dtype := x.Dim0(), x.Width(), linears[0].Weight.DType
 	format, _ := dtype.Format()
+	name, like := blockKernel(dtype.String())
 	rows := maxBlockRows
 	if m <= rows/2 {
 		rows /= 2
@@ -41,8 +42,8 @@ func (b *cuda) fewBlocks(op string, x *kernels.Tensor, linears []kernels.LinearR
 	for range maxLinears - len(linears) {
 		args = append(args, cu.DevicePtr(0), cu.DevicePtr(0), cu.DevicePtr(0), 0, 0)
 	}
-	args = append(args, b.f32(op, x), m, k, float32(alpha), float32(beta), isGated)
-	b.launch(fmt.Sprintf("few_blocks_%s_%d", blocksName(dtype), rows), [3]int{blocks, 1, 1}, 32*most, shared*most, args...)
+	args = append(args, b.inOrder(op, x, linears[0].Weight), m, k, float32(alpha), float32(beta), isGated, like)
+	b.launch(fmt.Sprintf("few_blocks_%s_%d", name, rows), [3]int{blocks, 1, 1}, 32*most, shared*most, args...)
 }
 
 func checkDecodeBlocks(p *probe) {
@@ -78,7 +79,7 @@ func blockChunk(f *formats.Format) (elems, stride int) {
 	bytes := elems / f.Elems * f.Bytes
 	pieces := bytes / 16
 	if f.Bytes%16 != 0 {
-		pieces = (bytes + 14 + 15) / 16
+		pieces = (bytes + 14 + f.Bytes%2 + 15) / 16
 	}
 	return elems, 16 * (pieces | 1)
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"glimpse/internal/compare"
@@ -16,13 +17,16 @@ import (
 	"glimpse/kernels/kernelstest"
 )
 
-// elems is the number of elements of a block.
+// elems is the number of elements of which rows that the kernels take are multiples.
 func elems(t testing.TB, format string) int {
 	d, err := kernels.ParseStored(format)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f, _ := d.Format()
+	if f.Bytes%2 == 1 {
+		return 4 * f.Elems
+	}
 	return f.Elems
 }
 
@@ -52,7 +56,7 @@ func TestCUDADecodeBlocks(t *testing.T) {
 		}
 		for i, s := range shapes {
 			m, k, n := s[0], s[1]*each, s[2]
-			if each == 256 {
+			if each > 32 {
 				k = each * (1 + s[1]/3)
 			}
 			v, bias := kernelstest.Variants[i%4], i%2 == 0
@@ -83,7 +87,7 @@ func TestCUDADecodeBlocksBits(t *testing.T) {
 		k      int
 		n      []int // the first two of one size
 		bias   bool
-	}{{"Q4_0", 416, []int{40, 40, 9}, true}, {"Q8_0", 1120, []int{33, 33, 7}, false}, {"Q4_K", 768, []int{35, 35, 8200}, true}, {"Q6_K", 512, []int{16, 16, 64}, true}} {
+	}{{"E4M3_BF16", 416, []int{20, 20, 3}, true}, {"I4_F16", 640, []int{35, 35, 5}, true}, {"E2M1_E8M0", 384, []int{33, 33, 40}, false}, {"Q4_0", 416, []int{40, 40, 9}, true}, {"Q8_0", 1120, []int{33, 33, 7}, false}, {"Q4_K", 768, []int{35, 35, 8200}, true}, {"Q6_K", 512, []int{16, 16, 64}, true}} {
 		rng := rand.New(rand.NewPCG(9, uint64(i)))
 		var layers []kernels.LinearRows
 		for _, n := range c.n {
@@ -169,19 +173,21 @@ func TestCUDADecodeBlocksRefused(t *testing.T) {
 	d, exact := openCUDA(t), kernelstest.Open(t, "reference64")
 	defer cuda.SetWidened(5000)() // of BF16: some rows
 	for name, c := range map[string]struct {
+		format  string
 		m, from int
 		off     bool
 	}{
-		"17 rows":                {17, 0, false},
-		"70 rows":                {70, 0, false},
-		"a weight that is askew": {2, 1, false},
-		"rows x that are askew":  {1, -1, false},
-		"a check that failed":    {3, 0, true},
+		"17 rows":                     {"Q8_0", 17, 0, false},
+		"70 rows":                     {"Q8_0", 70, 0, false},
+		"a weight that is askew":      {"Q8_0", 2, 1, false},
+		"rows x that are askew":       {"Q8_0", 1, -1, false},
+		"a check that failed":         {"Q8_0", 3, 0, true},
+		"rows that begin at any byte": {"I4_BF16", 4, 0, false},
 	} {
 		const n, k = 64, 288
 		run := func(d kernelstest.Device) (y, back []float64) {
 			rng := rand.New(rand.NewPCG(3, 5))
-			w := d.Blocks(rng, "Q8_0", n+1, k).Rows(max(0, c.from), max(0, c.from)+n)
+			w := d.Blocks(rng, c.format, n+1, k).Rows(max(0, c.from), max(0, c.from)+n)
 			wide := kernels.Widened(w.OnHost())
 			if !d.B.OwnMemory() {
 				w = wide
@@ -225,6 +231,9 @@ func TestCUDABlocksAreWidened(t *testing.T) {
 			binary.LittleEndian.PutUint16(data[b*f.Bytes:], scale)
 			binary.LittleEndian.PutUint16(data[(b+1)*f.Bytes-2:], scale)
 		}
+		for at := 2; at < len(data) && strings.HasPrefix(format, "I4_"); at += f.Bytes {
+			data[at] %= 17 // zero points
+		}
 		host, err := kernels.FromBytes(dtype, data, rows, width)
 		if err != nil {
 			t.Fatal(err)
@@ -249,5 +258,74 @@ func TestCUDABlocksAreWidened(t *testing.T) {
 		for r, id := range ids {
 			same("row", y.Rows(r, r+1).Float64s(), all[int(id)*width:][:width])
 		}
+	}
+}
+
+// TestCUDADecodeBlocksNaN: a code that is no number makes its column one that is none, in every row, and no other.
+func TestCUDADecodeBlocksNaN(t *testing.T) {
+	d := openCUDA(t)
+	const n, k = 40, 160
+	for i, format := range []string{"E4M3_BF16", "E4M3_F32"} {
+		rng := rand.New(rand.NewPCG(12, uint64(i)))
+		host := kernelstest.Device{B: kernelstest.Open(t, "cpu").B}.Blocks(rng, format, n, k)
+		data, f := host.Blocks()
+		bad := map[int]bool{}
+		for _, at := range [][2]int{{0, 31}, {9, 77}, {18, 159}, {35, 128}} { // row and element of the weight
+			bad[at[0]] = true
+			data[at[0]*k/32*f.Bytes+at[1]/32*f.Bytes+f.Bytes-32+at[1]%32] = byte(0x7f | at[1]%2<<7)
+		}
+		for _, m := range []int{3, 16} {
+			x, y := d.Tensor(kernelstest.Random(rng, m*k, 1), m, k), d.Garbage(m, n)
+			d.B.Linear(y, x, d.B.Place(host), nil, 1, 0)
+			for j, v := range y.Float64s() {
+				if math.IsNaN(v) != bad[j%n] {
+					t.Fatalf("%s: %d rows: column %d is %v", format, m, j%n, v)
+				}
+			}
+		}
+	}
+}
+
+// TestCUDABlocksInOrder: columns that lie in another order stay in blocks, with the order beside them, and the numbers of
+// products, gradients, rows and of all that is read back are those of the host's.
+func TestCUDABlocksInOrder(t *testing.T) {
+	d, exact := openCUDA(t), kernelstest.Open(t, "reference64")
+	const n, k = 40, 256
+	rng := rand.New(rand.NewPCG(13, 1))
+	order := make([]int32, k)
+	for i, c := range rng.Perm(k) {
+		order[i] = int32(c)
+	}
+	host := kernelstest.Open(t, "cpu").Blocks(rng, "I4_F16", n, k).InOrder(order)
+	w := d.B.Place(host)
+	if w.DType != host.DType || w.Bytes() != host.Bytes() || !slices.Equal(w.Order(), order) || !slices.Equal(w.PlacedOrder().Float64s(), kernels.Widened(w.PlacedOrder().OnHost()).Float64s()) {
+		t.Fatalf("placed as %s of %d bytes", w.DType, w.Bytes())
+	}
+	compare.Close(t, "read back", w.Float64s(), host.Float64s(), 0)
+	compare.Close(t, "some rows of it", w.Rows(3, 9).Float64s(), host.Rows(3, 9).Float64s(), 0)
+	compare.Close(t, "in BF16", cuda.Widen(d.B, w.Rows(2, n)).Float64s(), kernels.Widened(host.Rows(2, n)).Float64s(), 0)
+	rows := d.Garbage(3, k)
+	d.B.Gather(rows, w, []int32{5, 0, 5})
+	compare.Close(t, "rows of a table", rows.Float64s(), slices.Concat(host.Rows(5, 6).Float64s(), host.Rows(0, 1).Float64s(), host.Rows(5, 6).Float64s()), 0)
+	for _, m := range []int{1, 9, 16, 20} {
+		run := func(d kernelstest.Device, w *kernels.Tensor) [][]float64 {
+			rng := rand.New(rand.NewPCG(14, uint64(m)))
+			x, dy := d.Tensor(kernelstest.Random(rng, m*k, 1), m, k), d.Tensor(kernelstest.Random(rng, m*n, 1), m, n)
+			y, gate, dx := d.Garbage(m, n), d.Garbage(m, n), d.Garbage(m, k)
+			d.B.LinearGroup(x, kernels.LinearRows{Y: y, Weight: w}, kernels.LinearRows{Y: gate, Weight: w})
+			both := y.Float64s()
+			d.B.GatedLinear(gate, x, kernels.LinearRows{Weight: w}, kernels.LinearRows{Weight: w}, d.B)
+			d.B.MatMul(dx, dy, w, 1, 0)
+			return [][]float64{both, gate.Float64s(), dx.Float64s()}
+		}
+		got, want := run(d, w), run(exact, exact.B.Place(kernels.Widened(host)))
+		for i, what := range []string{"products", "gate", "gradient"} {
+			compare.Close(t, fmt.Sprintf("%s of %d rows", what, m), got[i], want[i], 4e-3, compare.Floor(kernelstest.Magnitude(want[i])))
+		}
+	}
+	if calls(d, func() {
+		d.B.Linear(d.Garbage(1, n), d.Garbage(1, k), w, nil, 1, 0)
+	}) > 4 {
+		t.Error("a row in order and its product are more than two launches")
 	}
 }

@@ -12,10 +12,11 @@ const maxDecodeRows = 8
 const maxLinears = 3
 
 // takesDecodeLinear tells that m rows and a weight [n, k] are multiplied without cuBLASLt:
-// every row of a weight of numbers begins at a multiple of 16 bytes.
+// every row of a weight of numbers begins at a multiple of 16 bytes, and of blocks of an odd number of bytes
+// at a multiple of 4.
 func takesDecodeLinear(m, k int, w *kernels.Tensor) bool {
-	if _, ok := w.DType.Format(); ok {
-		return m <= maxBlockRows && k > 0
+	if f, ok := w.DType.Format(); ok {
+		return m <= maxBlockRows && k > 0 && (f.Bytes%2 == 0 || w.DType.Bytes(k)%4 == 0)
 	}
 	return m <= maxDecodeRows && k > 0 && k*w.DType.Size()%16 == 0 && (w.DType == kernels.F32 || w.DType == kernels.BF16 || w.DType == kernels.F16)
 }
@@ -26,7 +27,7 @@ func TakesDecodeLinears(x *kernels.Tensor, linears []kernels.LinearRows) bool {
 		return false
 	}
 	for _, l := range linears {
-		if !takesDecodeLinear(x.Dim0(), x.Width(), l.Weight) || l.Weight.DType != linears[0].Weight.DType {
+		if !takesDecodeLinear(x.Dim0(), x.Width(), l.Weight) || l.Weight.DType != linears[0].Weight.DType || l.Weight.Order() != nil && len(linears) > 1 {
 			return false
 		}
 	}

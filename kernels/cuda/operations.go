@@ -37,9 +37,7 @@ func (b *cuda) Place(host *kernels.Tensor) *kernels.Tensor {
 	if Placed(host.DType) != host.DType {
 		host = kernels.Widened(host)
 	}
-	t := b.Alloc(host.DType, host.Shape...)
-	kernels.Convert(t, host)
-	return t
+	return kernels.PlaceInOrder(b, host)
 }
 
 func (b *cuda) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {

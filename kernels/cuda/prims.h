@@ -99,6 +99,13 @@ __device__ __forceinline__ unsigned add_bf16x2(unsigned a, unsigned b) {
 	return d;
 }
 
+// The products of two pairs of bf16, subnormal ones too.
+__device__ __forceinline__ unsigned multiply_bf16x2(unsigned a, unsigned b) {
+	unsigned d;
+	asm("fma.rn.bf16x2 %0, %1, %2, %3;\n" : "=r"(d) : "r"(a), "r"(b), "r"(0x80008000u));
+	return d;
+}
+
 #endif
 
 static __device__ __forceinline__ float to_float(float v) { return v; }

@@ -1,18 +1,12 @@
 package kernelstest
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 
 	"glimpse/kernels"
 )
-
-// blockTypes are formats of blocks, with the offsets of the half-precision scales in one.
-var blockTypes = map[string][]int{
-	"Q4_0": {0}, "Q4_1": {0, 2}, "Q5_0": {0}, "Q5_1": {0, 2}, "Q8_0": {0}, "Q4_K": {0, 2}, "Q5_K": {0, 2}, "Q6_K": {208}, "NVFP4": nil, "MXFP8": nil, "I4_F16": {0}, "I8Z_F16": {0},
-}
 
 // outOfOrder stands behind a format whose columns lie in another order.
 const outOfOrder = ", out of order"
@@ -26,7 +20,7 @@ func BlockCases() []Conformance {
 	add := func(op, name string, run func(d Device, rng *rand.Rand) []Output) {
 		cases = append(cases, Conformance{Op: op, Name: name, tol: blockTolerance, run: run})
 	}
-	for _, format := range []string{"NVFP4", "MXFP8", "Q4_1", "Q4_K", "Q6_K", "Q8_0", "I8Z_F16", "I4_F16" + outOfOrder} {
+	for _, format := range []string{"NVFP4", "MXFP8", "Q4_1", "Q4_K", "Q6_K", "Q8_0", "E4M3_F32", "I8Z_F16", "I4_F16" + outOfOrder} {
 		for i, m := range []int{1, 3, 16, 17, 70, 300} {
 			k, n := 512, 256
 			if m == 300 { // of which a processor moves a part at a time
@@ -78,32 +72,7 @@ func (d Device) Blocks(rng *rand.Rand, format string, rows, width int) *kernels.
 	}
 	f, _ := dtype.Format()
 	data := make([]byte, dtype.Bytes(rows*width))
-	for i := range data {
-		data[i] = byte(rng.Uint32())
-	}
-	scales, ok := blockTypes[format]
-	if !ok {
-		panic("kernelstest: no scales of " + format)
-	}
-	for at := 0; at < len(data); at += f.Bytes {
-		for _, scale := range scales { // from 2⁻⁸ to 2⁻⁶, of both signs
-			binary.LittleEndian.PutUint16(data[at+scale:], uint16(rng.Uint32())&0x87ff|7<<10)
-		}
-	}
-	if format == "I4_F16" { // zero points
-		for at := 2; at < len(data); at += f.Bytes {
-			data[at] &= 15
-		}
-	}
-	if format == "MXFP8" { // numbers below 2
-		for at := range data {
-			if at%f.Bytes == 0 {
-				data[at] = 119
-			} else if data[at]&0x7f == 0x7f {
-				data[at] = 0
-			}
-		}
-	}
+	f.Draw(data, rng)
 	t, err := kernels.FromBytes(dtype, data, rows, width)
 	if err != nil {
 		panic(err)

@@ -292,6 +292,9 @@ func (d *Counter) Alloc(t kernels.DType, shape ...int) *kernels.Tensor {
 
 // Place copies nothing.
 func (d *Counter) Place(host *kernels.Tensor) *kernels.Tensor {
+	if d.traits.Device && d.Placed(host.DType) == host.DType {
+		return kernels.PlaceInOrder(d, host)
+	}
 	return d.Alloc(d.Placed(host.DType), host.Shape...)
 }
 
@@ -310,6 +313,7 @@ func (d *Counter) Compute() kernels.DType { return d.compute }
 func (d *Counter) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 	kernels.CheckLinear(y, x, w, bias)
 	if d.takesDecodeLinears(x, kernels.LinearRows{Weight: w}) {
+		d.temp(cuda.OrderScratch(x.Dim0(), w))
 		return
 	}
 	d.product(x.Dim0(), w.Dim0(), x.Width(), x, w)

@@ -200,6 +200,9 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned s) {
 	}
 	return d;
 }
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+	return (unsigned)(((unsigned long long)high << 32 | low) >> shift % 32);
+}
 inline float __uint_as_float(unsigned u) {
 	float f;
 	memcpy(&f, &u, 4);
@@ -289,6 +292,22 @@ inline float __half2float(__half v) {
 	memcpy(&f, &u, 4);
 	return f;
 }
+inline __half __float2half_rn(float f) { // ties to even
+	unsigned u;
+	memcpy(&u, &f, 4);
+	const unsigned sign = u >> 16 & 0x8000;
+	u &= 0x7fffffff;
+	if (u > 0x7f800000) return {0x7fff};
+	if (u >= 0x477ff000) return {(unsigned short)(sign | 0x7c00)}; // half of the last place above the largest
+	if (u < 0x38800000) { // subnormal: multiples of 2⁻²⁴, as adding 2⁻¹ rounds them
+		float magnitude;
+		memcpy(&magnitude, &u, 4);
+		magnitude += 0.5f;
+		memcpy(&u, &magnitude, 4);
+		return {(unsigned short)(sign | (u - 0x3f000000))};
+	}
+	return {(unsigned short)(sign | (((u + 0xfff + (u >> 13 & 1)) >> 13) - (112 << 10)))};
+}
 
 // ---- the primitives of prims.h
 
@@ -311,11 +330,17 @@ inline void mma_bf16_16816(float (&d)[4], const unsigned (&a)[4], const unsigned
 	hc::mma_bf16_16816(d, a, b, c, at);
 }
 inline unsigned and_or(unsigned a, unsigned mask, unsigned bits) { return (a & mask) | bits; }
-inline unsigned add_bf16x2(unsigned a, unsigned b) {
+template <class F> unsigned each_bf16x2(unsigned a, unsigned b, F of) {
 	unsigned d = 0;
 	for (int shift = 0; shift < 32; shift += 16) {
 		float x = __bfloat162float({(unsigned short)(a >> shift)}), y = __bfloat162float({(unsigned short)(b >> shift)});
-		d |= (unsigned)__float2bfloat16(x + y).bits << shift;
+		d |= (unsigned)__float2bfloat16(of(x, y)).bits << shift;
 	}
 	return d;
+}
+inline unsigned add_bf16x2(unsigned a, unsigned b) {
+	return each_bf16x2(a, b, [](float x, float y) { return x + y; });
+}
+inline unsigned multiply_bf16x2(unsigned a, unsigned b) {
+	return each_bf16x2(a, b, [](float x, float y) { return x * y; });
 }
