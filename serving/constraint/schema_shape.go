@@ -232,18 +232,15 @@ func init() { // collect refers to the table
 			s.formats = append(s.formats, at)
 		}),
 		"required": func(_ *schemaCompiler, s *shape, at located, _ int) error {
+			if at.kind != arrayType || slices.ContainsFunc(at.items, func(v *value) bool { return v.kind != stringType }) {
+				return at.errorf("want a list of names")
+			}
 			for _, v := range at.items {
-				if v.kind != stringType {
-					return at.errorf("want a list of names")
-				}
 				if !slices.Contains(s.required, v.text) {
 					s.required = append(s.required, v.text)
 				}
 			}
 			s.implied |= objectType
-			if at.kind != arrayType {
-				return at.errorf("want a list of names")
-			}
 			return nil
 		},
 		"propertyNames": func(_ *schemaCompiler, s *shape, at located, _ int) error {
