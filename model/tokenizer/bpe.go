@@ -68,7 +68,7 @@ func (m *bpe) appendBytes(dst []int32, word string, at int) ([]int32, error) {
 	}
 	start := 0
 	for i := 1; i < len(word); i++ {
-		if m.bridge.bytes(word[i-1], word[i]) {
+		if m.bridge.has(byteBridge(word[i-1], word[i])) {
 			continue
 		}
 		var err error
@@ -88,7 +88,7 @@ func (m *bpe) appendRunes(dst []int32, word string, at int) ([]int32, error) {
 		if r >= utf8.RuneSelf {
 			r, n = utf8.DecodeRuneInString(word[i:])
 		}
-		if !m.bridge.runes(last, r) {
+		if !m.bridge.has(runeBridge(last, r)) {
 			var err error
 			if dst, err = m.appendPart(dst, word[start:i], at+start); err != nil {
 				return dst, err

@@ -102,10 +102,7 @@ func (m *bpe) IdToToken(id int) (string, bool) {
 // GetVocab implements sugarme's Model. The caller owns the map.
 func (m *bpe) GetVocab() map[string]int {
 	vocab := make(map[string]int, m.GetVocabSize())
-	for _, id := range m.vocab {
-		vocab[m.tokens[id]] = int(id)
-	}
-	for token, id := range m.odd {
+	for token, id := range m.entries {
 		vocab[token] = int(id)
 	}
 	return vocab

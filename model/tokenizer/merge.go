@@ -3,7 +3,6 @@ package tokenizer
 import (
 	"math/bits"
 	"sync"
-	"unicode/utf8"
 )
 
 // pairTable maps a pair of ids to the merge that joins them. It is a hash table
@@ -267,28 +266,12 @@ func newBridgeSet(byteLevel bool) bridgeSet {
 	return bridgeSet{bitmap: make([]uint64, 1<<runeBridgeBits/64)}
 }
 
-func (b *bridgeSet) addBytes(left, right byte) {
-	i := uint(left)<<8 | uint(right)
-	b.bitmap[i/64] |= 1 << (i % 64)
-}
-
-func (b *bridgeSet) addRunes(left, right string) {
-	last, _ := utf8.DecodeLastRuneInString(left)
-	first, _ := utf8.DecodeRuneInString(right)
-	i := runeBridge(last, first)
-	b.bitmap[i/64] |= 1 << (i % 64)
-}
+func byteBridge(left, right byte) uint64 { return uint64(left)<<8 | uint64(right) }
 
 func runeBridge(left, right rune) uint64 {
 	return (uint64(left)<<32 | uint64(right)) * 0x9E3779B97F4A7C15 >> (64 - runeBridgeBits)
 }
 
-func (b *bridgeSet) bytes(left, right byte) bool {
-	i := uint(left)<<8 | uint(right)
-	return b.everywhere || b.bitmap[i/64]&(1<<(i%64)) != 0
-}
+func (b *bridgeSet) add(i uint64) { b.bitmap[i/64] |= 1 << (i % 64) }
 
-func (b *bridgeSet) runes(left, right rune) bool {
-	i := runeBridge(left, right)
-	return b.everywhere || b.bitmap[i/64]&(1<<(i%64)) != 0
-}
+func (b *bridgeSet) has(i uint64) bool { return b.everywhere || b.bitmap[i/64]&(1<<(i%64)) != 0 }

@@ -41,22 +41,12 @@ func parseNormalizer(raw json.RawMessage) (normalizer, error) {
 	return n, err
 }
 
-func parseNormalizerAt(raw json.RawMessage, depth int) (normalizer, error) {
-	if depth > maxNesting {
-		return nil, errNesting
-	}
-	kind, err := kindOf(raw)
-	if err != nil {
-		return nil, err
-	}
-	var n normalizer
-	step := func(apply func(s string, limit int) (string, error)) { n = normalizer{{kind, apply}} }
-	kinds := map[string]func() error{
+func parseNormalizerAt(raw json.RawMessage, depth int) (n normalizer, err error) {
+	step := func(name string, apply func(s string, limit int) (string, error)) { n = normalizer{{name, apply}} }
+	err = component(raw, depth, map[string]func() error{
 		"NFC": func() error {
-			step(func(s string, limit int) (string, error) { return within(nfc(s), limit) })
-			return decodeStrict(raw, &struct {
-				Type string `json:"type"`
-			}{})
+			step("NFC", func(s string, limit int) (string, error) { return within(nfc(s), limit) })
+			return noOptions(raw)
 		},
 		"Prepend": func() error {
 			var c struct {
@@ -69,7 +59,7 @@ func parseNormalizerAt(raw json.RawMessage, depth int) (normalizer, error) {
 			if len(c.Prepend) > maxAddedToken {
 				return fmt.Errorf("prepend of %d bytes, at most %d are supported", len(c.Prepend), maxAddedToken)
 			}
-			step(func(s string, limit int) (string, error) {
+			step("Prepend", func(s string, limit int) (string, error) {
 				if s == "" {
 					return s, nil
 				}
@@ -79,7 +69,7 @@ func parseNormalizerAt(raw json.RawMessage, depth int) (normalizer, error) {
 		},
 		"Replace": func() error {
 			replace, err := parseReplace(raw)
-			step(replace)
+			step("Replace", replace)
 			return err
 		},
 		"Sequence": func() error {
@@ -90,29 +80,16 @@ func parseNormalizerAt(raw json.RawMessage, depth int) (normalizer, error) {
 			if err := decodeStrict(raw, &c); err != nil {
 				return err
 			}
-			if len(c.Normalizers) > maxSteps {
-				return errSteps
-			}
-			for i, part := range c.Normalizers {
+			return parts("normalizers", c.Normalizers, func(i int, part json.RawMessage) error {
 				inner, err := parseNormalizerAt(part, depth+1)
-				if err != nil {
-					return fmt.Errorf("normalizers[%d]: %w", i, err)
-				}
 				for _, s := range inner {
 					n = append(n, normalizeStep{fmt.Sprintf("normalizers[%d]: %s", i, s.name), s.apply})
 				}
-			}
-			return nil
+				return err
+			})
 		},
-	}
-	parse, ok := kinds[kind]
-	if !ok {
-		return nil, unsupported(kind, kinds)
-	}
-	if err := parse(); err != nil {
-		return nil, fmt.Errorf("%s: %w", kind, err)
-	}
-	return n, nil
+	})
+	return n, err
 }
 
 // parseReplace reads a Replace component, as normaliser or decoder.
