@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -140,21 +141,10 @@ func (c *Config) LastHolder() int {
 	return l
 }
 
-// Reads is the number of a layer's Readers.
-func (c *Config) Reads(layer int) int {
-	if c.KVFrom == nil {
-		return 1
-	}
-	return len(c.Readers(layer))
-}
-
 // LastReader is the last of a layer's Readers: until it has run, what the layer holds is needed.
 func (c *Config) LastReader(layer int) int {
-	if c.KVFrom == nil {
-		return layer
-	}
 	last := c.Layers - 1
-	for c.KVFrom[last] != layer {
+	for c.KVLayer(last) != layer {
 		last--
 	}
 	return last
@@ -238,24 +228,26 @@ func (c *Config) RoPEOf(layer int) *RoPE {
 	return &c.RoPE
 }
 
+// rotateWindows gives the layers with a window a rotation of their own.
+func (c *Config) rotateWindows(r *RoPE) {
+	c.LayerRoPE = make([]*RoPE, c.Layers)
+	for l := range c.LayerRoPE {
+		if c.Window(l) > 0 {
+			c.LayerRoPE[l] = r
+		}
+	}
+}
+
 // Rotates tells whether a layer rotates its queries and keys.
 func (c *Config) Rotates(layer int) bool { return len(c.RoPEOf(layer).RoPEFreqs) > 0 }
 
 // cut leaves the first layers.
 func (c *Config) cut(layers int) {
 	c.Layers = layers
-	if c.Windows != nil {
-		c.Windows = c.Windows[:layers]
-	}
-	if c.LayerRoPE != nil {
-		c.LayerRoPE = c.LayerRoPE[:layers]
-	}
-	if c.LayerKV != nil {
-		c.LayerKV = c.LayerKV[:layers]
-	}
-	if c.KVFrom != nil {
-		c.KVFrom = c.KVFrom[:layers]
-	}
+	c.Windows = c.Windows[:min(layers, len(c.Windows))]
+	c.LayerRoPE = c.LayerRoPE[:min(layers, len(c.LayerRoPE))]
+	c.LayerKV = c.LayerKV[:min(layers, len(c.LayerKV))]
+	c.KVFrom = c.KVFrom[:min(layers, len(c.KVFrom))]
 }
 
 // KVShape is the number of KV heads of a layer and their width.
@@ -278,20 +270,9 @@ func (c *Config) widestHead() int {
 	return most
 }
 
-// scaleOr1 is a scale of which 0 stands for 1.
-func scaleOr1(x float64) float64 {
-	if x == 0 {
-		return 1
-	}
-	return x
-}
-
 // AttentionScale is the scale of attention's logits.
 func (c *Config) AttentionScale() float64 {
-	if c.QueryScale != 0 {
-		return c.QueryScale
-	}
-	return 1 / math.Sqrt(float64(c.HeadDim))
+	return cmp.Or(c.QueryScale, 1/math.Sqrt(float64(c.HeadDim)))
 }
 
 // Group is the number of query heads per KV head.
@@ -351,4 +332,4 @@ func ropePowers(theta float64, headDim int) []float32 {
 }
 
 // LogitFactor is what logits are multiplied by.
-func (c *Config) LogitFactor() float64 { return scaleOr1(c.LogitScale) }
+func (c *Config) LogitFactor() float64 { return cmp.Or(c.LogitScale, 1) }
