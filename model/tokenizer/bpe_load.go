@@ -70,14 +70,10 @@ func (m *bpe) buildVocab(vocab map[string]int) {
 	m.odd = make(map[string]int32)
 	for token, id := range vocab {
 		m.tokens[id] = token
-		key := token
-		if m.byteLevel {
-			raw, ok := alphabetBytes(token)
-			if !ok {
-				m.odd[token] = int32(id)
-				continue
-			}
-			key = string(raw)
+		key, ok := m.key(token)
+		if !ok {
+			m.odd[token] = int32(id)
+			continue
 		}
 		m.vocab[key] = int32(id)
 		m.longest = max(m.longest, len(key))

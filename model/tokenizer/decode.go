@@ -137,7 +137,7 @@ func (b *decoderBuilder) byteLevel(raw json.RawMessage) error {
 	}
 	for id, token := range b.pieces {
 		if bytes, ok := alphabetBytes(token); ok && !b.literal[id] {
-			b.pieces[id] = string(bytes)
+			b.pieces[id] = bytes
 		}
 		b.table.bytes[id] = true
 	}
@@ -146,7 +146,7 @@ func (b *decoderBuilder) byteLevel(raw json.RawMessage) error {
 }
 
 func (b *decoderBuilder) replace(raw json.RawMessage) error {
-	replace, err := parseReplace(raw)
+	replace, pattern, err := parseReplace(raw)
 	if err != nil {
 		return err
 	}
@@ -157,13 +157,7 @@ func (b *decoderBuilder) replace(raw json.RawMessage) error {
 		}
 		left -= len(b.pieces[id])
 	}
-	var c struct {
-		Pattern splitPattern `json:"pattern"`
-	}
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return err
-	}
-	if b.fused && (c.Pattern.String == nil || utf8.RuneCountInString(*c.Pattern.String) != 1) {
+	if b.fused && (pattern.String == nil || utf8.RuneCountInString(*pattern.String) != 1) {
 		return errors.New("not supported after Fuse but for a single character, since it could match across tokens")
 	}
 	return b.after("", "Replace", "Fuse")

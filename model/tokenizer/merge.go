@@ -58,13 +58,8 @@ func (t *pairTable) get(left, right int32) uint64 {
 	return noMerge
 }
 
-func (t *pairTable) each(visit func(left, right int32, result uint64)) {
-	for _, s := range t.slots {
-		if s.key != 0 {
-			visit(int32(s.key>>32)-1, int32(uint32(s.key)), s.value)
-		}
-	}
-}
+// pair is what pairKey has made a slot's key of.
+func (s pairSlot) pair() (left, right int32) { return int32(s.key>>32) - 1, int32(uint32(s.key)) }
 
 // scanSymbols is the number of symbols up to which looking through all pairs for
 // the next merge is faster than keeping a heap.

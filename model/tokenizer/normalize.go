@@ -68,7 +68,7 @@ func parseNormalizerAt(raw json.RawMessage, depth int) (n normalizer, err error)
 			return nil
 		},
 		"Replace": func() error {
-			replace, err := parseReplace(raw)
+			replace, _, err := parseReplace(raw)
 			step("Replace", replace)
 			return err
 		},
@@ -92,19 +92,19 @@ func parseNormalizerAt(raw json.RawMessage, depth int) (n normalizer, err error)
 	return n, err
 }
 
-// parseReplace reads a Replace component, as normaliser or decoder.
-func parseReplace(raw json.RawMessage) (func(s string, limit int) (string, error), error) {
+// parseReplace reads a Replace component, as normaliser or decoder, and its pattern.
+func parseReplace(raw json.RawMessage) (replace func(s string, limit int) (string, error), p splitPattern, err error) {
 	var c struct {
 		Type    string       `json:"type"`
 		Pattern splitPattern `json:"pattern"`
 		Content string       `json:"content"`
 	}
 	if err := decodeStrict(raw, &c); err != nil {
-		return nil, err
+		return nil, p, err
 	}
 	find, err := c.Pattern.compile()
 	if err != nil {
-		return nil, err
+		return nil, p, err
 	}
 	if from := c.Pattern.String; from != nil {
 		return func(s string, limit int) (string, error) {
@@ -112,7 +112,7 @@ func parseReplace(raw json.RawMessage) (func(s string, limit int) (string, error
 				return "", expands(size, limit)
 			}
 			return strings.ReplaceAll(s, *from, c.Content), nil
-		}, nil
+		}, c.Pattern, nil
 	}
 	return func(s string, limit int) (string, error) {
 		var out strings.Builder
@@ -128,5 +128,5 @@ func parseReplace(raw json.RawMessage) (func(s string, limit int) (string, error
 		})
 		out.WriteString(s[done:])
 		return out.String(), err
-	}, nil
+	}, c.Pattern, nil
 }
