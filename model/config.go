@@ -68,23 +68,31 @@ type Config struct {
 // maxContext bounds the context, far beyond any model's.
 const maxContext = 1 << 28
 
+// bounded is a number that a file gives, and what it may be.
+type bounded struct {
+	key                string
+	value, least, most int
+}
+
+// outside are the errors of numbers that are not what they may be.
+func outside(numbers []bounded) (errs []error) {
+	for _, n := range numbers {
+		if n.value < n.least || n.value > n.most {
+			errs = append(errs, fmt.Errorf("%s: got %d, want %d to %d", n.key, n.value, n.least, n.most))
+		}
+	}
+	return errs
+}
+
 // Validate checks the ranges that every family shares; errors name the
 // config.json key.
 func (c *Config) Validate() error {
-	var errs []error
-	for _, f := range []struct {
-		key        string
-		value, max int
-	}{
-		{"hidden_size", c.Hidden, 1 << 20}, {"num_hidden_layers", c.Layers, 1 << 12},
-		{"num_attention_heads", c.Heads, 1 << 14}, {"num_key_value_heads", c.KVHeads, 1 << 14},
-		{"head_dim", c.HeadDim, 1 << 12}, {"intermediate_size", c.Intermediate, 1 << 22},
-		{"vocab_size", c.Vocab, 1 << 24}, {"max_position_embeddings", c.MaxPositions, maxContext},
-	} {
-		if f.value < 1 || f.value > f.max {
-			errs = append(errs, fmt.Errorf("%s: got %d, want 1 to %d", f.key, f.value, f.max))
-		}
-	}
+	errs := outside([]bounded{
+		{"hidden_size", c.Hidden, 1, 1 << 20}, {"num_hidden_layers", c.Layers, 1, 1 << 12},
+		{"num_attention_heads", c.Heads, 1, 1 << 14}, {"num_key_value_heads", c.KVHeads, 1, 1 << 14},
+		{"head_dim", c.HeadDim, 1, 1 << 12}, {"intermediate_size", c.Intermediate, 1, 1 << 22},
+		{"vocab_size", c.Vocab, 1, 1 << 24}, {"max_position_embeddings", c.MaxPositions, 1, maxContext},
+	})
 	if c.KVHeads > 0 && c.Heads%c.KVHeads != 0 {
 		errs = append(errs, fmt.Errorf("num_key_value_heads: got %d, want a divisor of num_attention_heads %d", c.KVHeads, c.Heads))
 	}

@@ -228,22 +228,12 @@ func (x *expertsLayout) bind(c *Config, b *Binder, at string) *Experts {
 
 // check holds the numbers to what a router can do.
 func (x *expertsLayout) check(c *Config) error {
-	var errs []error
-	for _, f := range []struct {
-		what       string
-		value, max int
-	}{
-		{"number of experts", x.experts, 1 << 14}, {"experts per token", x.TopK, x.experts}, {"width of an expert", x.width, 1 << 22},
-	} {
-		if f.value < 1 || f.value > f.max {
-			errs = append(errs, fmt.Errorf("%s: got %d, want 1 to %d", f.what, f.value, f.max))
-		}
-	}
+	errs := outside([]bounded{
+		{"number of experts", x.experts, 1, 1 << 14}, {"experts per token", x.TopK, 1, x.experts},
+		{"width of an expert", x.width, 1, 1 << 22}, {"width of the shared expert", x.shared, 0, 1 << 22},
+	})
 	if n := x.experts * c.Layers; x.experts > 0 && n > maxExperts {
 		errs = append(errs, fmt.Errorf("number of experts: got %d in each of %d layers, want at most %d in all", x.experts, c.Layers, maxExperts))
-	}
-	if x.shared < 0 || x.shared > 1<<22 {
-		errs = append(errs, fmt.Errorf("width of the shared expert: got %d, want 0 to %d", x.shared, 1<<22))
 	}
 	if g := x.Groups; g > 1 && (x.experts%g != 0 || x.TopGroups < 1 || x.TopGroups > g || x.TopK > x.TopGroups*(x.experts/g)) {
 		errs = append(errs, fmt.Errorf("n_group, topk_group: got %d and %d for %d experts, want groups that divide them and have %d", g, x.TopGroups, x.experts, x.TopK))
