@@ -31,19 +31,15 @@ type token struct {
 	line int
 }
 
+// kindNames are what errors call tokens that are all alike.
+var kindNames = map[kind]string{kindEOF: "the end of the template", kindBlockBegin: "{%", kindBlockEnd: "%}", kindPrintBegin: "{{", kindPrintEnd: "}}"}
+
 // found describes a token for an error.
 func (t token) found() string {
+	if name, ok := kindNames[t.kind]; ok {
+		return name
+	}
 	switch t.kind {
-	case kindEOF:
-		return "the end of the template"
-	case kindBlockBegin:
-		return "{%"
-	case kindBlockEnd:
-		return "%}"
-	case kindPrintBegin:
-		return "{{"
-	case kindPrintEnd:
-		return "}}"
 	case kindString:
 		return "the string " + quoted(t.val.(string))
 	case kindNumber:
