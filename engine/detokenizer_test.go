@@ -14,11 +14,7 @@ import (
 
 // Stop texts end an answer where they begin, however tokens divide them.
 func TestStopTexts(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(modeltest.Testdata(t), "golden", "llama3.1", "tokenizer.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tok, err := tokenizer.Load(data, nil)
+	tok, err := tokenizer.LoadDir(os.DirFS(filepath.Join(modeltest.Testdata(t), "golden", "llama3.1")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func (s *Session) endResponse(tokens []int32, ended bool, err error) {
 // observeStep counts what a step has read of a layer and lets the policy evict.
 func (s *Session) observeStep(o *runner.Observation) error {
 	if c := s.Prompt.Config; s.sparse == nil { // every layer that reads a cache reads all that is seen
-		s.Traffic.add(o.Layer == c.FirstObserved(), s.seenBytes(o.Layer)*int64(c.Reads(o.Layer)), 0)
+		s.Traffic.add(o.Layer == c.FirstObserved(), s.seenBytes(o.Layer)*int64(len(c.Readers(o.Layer))), 0)
 	}
 	if s.decode == nil || !s.Prompt.decides(o.Layer) && !o.StepDone {
 		return nil

@@ -127,6 +127,14 @@ func (a *Attend) HeadDim() int { return a.Q.Shape[2] }
 func (a *Attend) KVHeads() int { return len(a.Past) }
 func (a *Attend) Group() int   { return a.Heads() / a.KVHeads() }
 
+// MostEntries are those of the KV head that has most in Past.
+func (a *Attend) MostEntries() (n int) {
+	for _, kv := range a.Past {
+		n = max(n, kv.Entries())
+	}
+	return n
+}
+
 // Visible are the entries [from, to) of KV head g that row r sees in Past. Both
 // ends ascend with r.
 func (a *Attend) Visible(g, r int) (from, to int) {

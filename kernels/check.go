@@ -36,9 +36,13 @@ func CheckGather(y, table *Tensor, ids []int32) {
 	if y.Len() != len(ids)*table.Width() {
 		panic(fmt.Sprintf("kernels: Gather %d rows of %v into %v", len(ids), table.Shape, y.Shape))
 	}
-	for _, id := range ids {
-		if id < 0 || int(id) >= table.Dim0() {
-			panic(fmt.Sprintf("kernels: Gather row %d of %v", id, table.Shape))
+	checkRows("Gather", table, ids)
+}
+
+func checkRows(op string, of *Tensor, rows []int32) {
+	for _, row := range rows {
+		if row < 0 || int(row) >= of.Dim0() {
+			panic(fmt.Sprintf("kernels: %s row %d of %v", op, row, of.Shape))
 		}
 	}
 }
@@ -48,11 +52,7 @@ func CheckAddRows(y, x *Tensor, rows []int32, weights []float64) {
 	if y.Width() != x.Width() || len(rows) > x.Dim0() || len(rows) != len(weights) {
 		panic(fmt.Sprintf("kernels: AddRows %d rows of %v with %d weights to %v", len(rows), x.Shape, len(weights), y.Shape))
 	}
-	for _, row := range rows {
-		if row < 0 || int(row) >= y.Dim0() {
-			panic(fmt.Sprintf("kernels: AddRows row %d of %v", row, y.Shape))
-		}
-	}
+	checkRows("AddRows", y, rows)
 }
 
 // CheckCopyHead panics unless y has room for head h of x.
@@ -112,10 +112,7 @@ func checkLSE(op string, lse *Tensor, a *Attend) {
 
 // checkScores panics unless scores has a row per head and a column per entry.
 func checkScores(op string, scores *Tensor, a *Attend) {
-	entries := 0
-	for _, kv := range a.Past {
-		entries = max(entries, kv.Entries())
-	}
+	entries := a.MostEntries()
 	if scores.Dim0() != a.Heads() || scores.Width() < entries {
 		panic(fmt.Sprintf("kernels: %s of %d heads on %d entries with scores %v", op, a.Heads(), entries, scores.Shape))
 	}
@@ -234,11 +231,7 @@ func CheckHeads(op string, q, k *Tensor, norms HeadNorms, pos []int32, table *Ro
 			panic(fmt.Sprintf("kernels: %s of queries %v, keys %v: %d positions, table %v, norms %v", op, q.Shape, k.Shape, len(pos), table.Cos.Shape, norms))
 		}
 	}
-	for _, p := range pos {
-		if p < 0 || int(p) >= table.Positions() {
-			panic(fmt.Sprintf("kernels: %s at position %d, table has %d", op, p, table.Positions()))
-		}
-	}
+	checkPositions(op, pos, table)
 }
 
 // String names the shapes.
@@ -290,9 +283,13 @@ func CheckRoPE(x *Tensor, pos []int32, table *RoPETable) {
 	if len(pos) != x.Shape[0] || table.Cos.Width()*2 > x.Shape[2] {
 		panic(fmt.Sprintf("kernels: RoPE of %v with %d positions, table %v", x.Shape, len(pos), table.Cos.Shape))
 	}
+	checkPositions("RoPE", pos, table)
+}
+
+func checkPositions(op string, pos []int32, table *RoPETable) {
 	for _, p := range pos {
 		if p < 0 || int(p) >= table.Positions() {
-			panic(fmt.Sprintf("kernels: RoPE at position %d, table has %d", p, table.Positions()))
+			panic(fmt.Sprintf("kernels: %s at position %d, table has %d", op, p, table.Positions()))
 		}
 	}
 }

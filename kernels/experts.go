@@ -65,12 +65,7 @@ func (r *Routing) Choose(logits, correction []float64) Choice {
 }
 
 // Factor is Scale, or 1.
-func (r *Routing) Factor() float64 {
-	if r.Scale == 0 {
-		return 1
-	}
-	return r.Scale
-}
+func (r *Routing) Factor() float64 { return cmp.Or(r.Scale, 1) }
 
 // leaveGroups sets the scores of all experts to 0 but those of the best groups.
 func (r *Routing) leaveGroups(scores []float64) {

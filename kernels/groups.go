@@ -77,20 +77,13 @@ func (g *groups) bytes() int {
 	return max(groupedBytes(g.capacity, g.dim), cap(g.blocks)+2*cap(g.recent))
 }
 
-func (g *groups) closedRows() int {
-	if len(g.ends) == 0 {
-		return 0
-	}
-	return g.ends[len(g.ends)-1]
-}
+func (g *groups) closedRows() int { return g.start(len(g.ends)) }
 
 func (g *groups) rows() int { return g.closedRows() + len(g.recent)/g.dim }
 
 // group is the first row of a group, how many it has, and their blocks.
 func (g *groups) group(i int) (from, n int, blocks []byte) {
-	if i > 0 {
-		from = g.ends[i-1]
-	}
+	from = g.start(i)
 	size := groupBytes(g.dim)
 	return from, g.ends[i] - from, g.blocks[i*size:][:size]
 }

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	"math"
 
 	"glimpse/internal/simd"
@@ -164,27 +165,18 @@ func (hostSelector) EstimatePages(scores, probabilities, q *Tensor, p *PageHeads
 // numbers of them were read.
 func boundLogits(logits, queries [][]float32, factor float64, bound func(which, dim int) []float32) (read int) {
 	dim := len(queries[0])
-	scale := float32(1 / math.Sqrt(float64(dim)))
-	if factor != 0 {
-		scale = float32(factor)
-	}
+	scale := float32(cmp.Or(factor, 1/math.Sqrt(float64(dim))))
 	for i := range dim {
-		var minima, maxima bool // read in this dimension
+		var used [2]int // numbers of minima and maxima in this dimension
 		for g, query := range queries {
-			v := query[i] * scale
+			v, which := query[i]*scale, 1
 			if v < 0 { // m ≤ M, so the sign tells the larger product
-				minima = true
-				simd.Axpy(v, bound(0, i), logits[g])
-			} else {
-				maxima = true
-				simd.Axpy(v, bound(1, i), logits[g])
+				which = 0
 			}
+			used[which] = len(logits[0])
+			simd.Axpy(v, bound(which, i), logits[g])
 		}
-		for _, used := range []bool{minima, maxima} {
-			if used {
-				read += len(logits[0])
-			}
-		}
+		read += used[0] + used[1]
 	}
 	return read
 }

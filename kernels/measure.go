@@ -1,7 +1,5 @@
 package kernels
 
-import ()
-
 // MemoryUse is the memory of a device, in bytes.
 type MemoryUse struct {
 	Live      int64 // of tensors

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -36,20 +37,8 @@ func (d Draw) Token(logits []float32) int32 {
 // Candidates are the tokens that may be drawn, the most likely first, with the
 // numbers that their probabilities are proportional to.
 func (d Draw) Candidates(logits []float32) (ids []int32, p []float64, sum float64) {
-	k := d.TopK
-	if k == 0 {
-		k = len(logits)
-	}
-	ids = TopK(logits, k)
-	slices.SortStableFunc(ids, func(a, b int32) int {
-		switch {
-		case logits[a] > logits[b]:
-			return -1
-		case logits[a] < logits[b]:
-			return 1
-		}
-		return 0
-	})
+	ids = TopK(logits, cmp.Or(d.TopK, len(logits)))
+	slices.SortStableFunc(ids, func(a, b int32) int { return cmp.Compare(logits[b], logits[a]) })
 	for len(ids) > 1 && math.IsInf(float64(logits[ids[len(ids)-1]]), -1) { // banned
 		ids = ids[:len(ids)-1]
 	}

@@ -38,13 +38,10 @@ func TopK[T Float](scores []T, k int) []int32 {
 	if k <= 0 {
 		return nil
 	}
-	out := make([]int32, 0, min(k, len(scores)))
 	if k >= len(scores) {
-		for i := range scores {
-			out = append(out, int32(i))
-		}
-		return out
+		return Ascending(len(scores))
 	}
+	out := make([]int32, 0, k)
 	threshold := kthLargest(scores, k)
 	ties := k
 	for _, s := range scores {

@@ -82,18 +82,13 @@ func NewTensor(d DType, shape ...int) *Tensor {
 }
 
 // FromF32 wraps data without copying.
-func FromF32(data []float32, shape ...int) *Tensor {
-	MustFit(len(data), shape)
-	return wrap(F32, data, shape)
-}
+func FromF32(data []float32, shape ...int) *Tensor { return wrap(F32, data, shape) }
 
 // FromF64 wraps data without copying.
-func FromF64(data []float64, shape ...int) *Tensor {
-	MustFit(len(data), shape)
-	return wrap(F64, data, shape)
-}
+func FromF64(data []float64, shape ...int) *Tensor { return wrap(F64, data, shape) }
 
 func wrap[E float32 | float64](d DType, data []E, shape []int) *Tensor {
+	MustFit(len(data), shape)
 	t := (&Tensor{DType: d}).withShape(shape)
 	if len(data) > 0 {
 		t.data = unsafe.Pointer(&data[0])

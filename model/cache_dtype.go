@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,10 +26,7 @@ const kivi = "kivi4"
 
 // CacheDType is the type of the keys and values of caches.
 func (m *Model) CacheDType() kernels.DType {
-	if m.cacheDType == kernels.Invalid {
-		return m.Backend.Compute()
-	}
-	return m.cacheDType
+	return cmp.Or(m.cacheDType, m.Backend.Compute())
 }
 
 // CheckCacheDType refuses what SetCacheDType does, before a model is there.
@@ -70,8 +68,7 @@ func (m *Model) SetCacheDType(name string) error {
 			dtype, _ = kernels.ParseStored(f.Name)
 			elems = f.Elems
 		}
-		switch {
-		case m.Backend.Traits().Device:
+		if m.Backend.Traits().Device {
 			return fmt.Errorf("cache dtype: got %q, want auto, float32 or bf16 on device %s", name, m.Backend.Device())
 		}
 		for l := range m.Config.Layers {

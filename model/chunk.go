@@ -1,5 +1,7 @@
 package model
 
+import "cmp"
+
 // defaultChunk is the number of prompt rows that go through a layer at once where the
 // backend has no opinion: it bounds the memory of activations and is past the point where
 // a processor's matrix products get any faster.
@@ -7,10 +9,7 @@ const defaultChunk = 512
 
 // ChunkRows is the number of prompt rows that go through a layer at once.
 func (m *Model) ChunkRows() int {
-	if n := m.Backend.PrefillChunk(m.RowBytes()); n > 0 {
-		return n
-	}
-	return defaultChunk
+	return cmp.Or(m.Backend.PrefillChunk(m.RowBytes()), defaultChunk)
 }
 
 // RowBytes is the memory that a row takes while it is in a layer: queries, keys, values

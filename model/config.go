@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -67,23 +68,31 @@ type Config struct {
 // maxContext bounds the context, far beyond any model's.
 const maxContext = 1 << 28
 
+// bounded is a number that a file gives, and what it may be.
+type bounded struct {
+	key                string
+	value, least, most int
+}
+
+// outside are the errors of numbers that are not what they may be.
+func outside(numbers []bounded) (errs []error) {
+	for _, n := range numbers {
+		if n.value < n.least || n.value > n.most {
+			errs = append(errs, fmt.Errorf("%s: got %d, want %d to %d", n.key, n.value, n.least, n.most))
+		}
+	}
+	return errs
+}
+
 // Validate checks the ranges that every family shares; errors name the
 // config.json key.
 func (c *Config) Validate() error {
-	var errs []error
-	for _, f := range []struct {
-		key        string
-		value, max int
-	}{
-		{"hidden_size", c.Hidden, 1 << 20}, {"num_hidden_layers", c.Layers, 1 << 12},
-		{"num_attention_heads", c.Heads, 1 << 14}, {"num_key_value_heads", c.KVHeads, 1 << 14},
-		{"head_dim", c.HeadDim, 1 << 12}, {"intermediate_size", c.Intermediate, 1 << 22},
-		{"vocab_size", c.Vocab, 1 << 24}, {"max_position_embeddings", c.MaxPositions, maxContext},
-	} {
-		if f.value < 1 || f.value > f.max {
-			errs = append(errs, fmt.Errorf("%s: got %d, want 1 to %d", f.key, f.value, f.max))
-		}
-	}
+	errs := outside([]bounded{
+		{"hidden_size", c.Hidden, 1, 1 << 20}, {"num_hidden_layers", c.Layers, 1, 1 << 12},
+		{"num_attention_heads", c.Heads, 1, 1 << 14}, {"num_key_value_heads", c.KVHeads, 1, 1 << 14},
+		{"head_dim", c.HeadDim, 1, 1 << 12}, {"intermediate_size", c.Intermediate, 1, 1 << 22},
+		{"vocab_size", c.Vocab, 1, 1 << 24}, {"max_position_embeddings", c.MaxPositions, 1, maxContext},
+	})
 	if c.KVHeads > 0 && c.Heads%c.KVHeads != 0 {
 		errs = append(errs, fmt.Errorf("num_key_value_heads: got %d, want a divisor of num_attention_heads %d", c.KVHeads, c.Heads))
 	}
@@ -140,21 +149,10 @@ func (c *Config) LastHolder() int {
 	return l
 }
 
-// Reads is the number of a layer's Readers.
-func (c *Config) Reads(layer int) int {
-	if c.KVFrom == nil {
-		return 1
-	}
-	return len(c.Readers(layer))
-}
-
 // LastReader is the last of a layer's Readers: until it has run, what the layer holds is needed.
 func (c *Config) LastReader(layer int) int {
-	if c.KVFrom == nil {
-		return layer
-	}
 	last := c.Layers - 1
-	for c.KVFrom[last] != layer {
+	for c.KVLayer(last) != layer {
 		last--
 	}
 	return last
@@ -238,24 +236,26 @@ func (c *Config) RoPEOf(layer int) *RoPE {
 	return &c.RoPE
 }
 
+// rotateWindows gives the layers with a window a rotation of their own.
+func (c *Config) rotateWindows(r *RoPE) {
+	c.LayerRoPE = make([]*RoPE, c.Layers)
+	for l := range c.LayerRoPE {
+		if c.Window(l) > 0 {
+			c.LayerRoPE[l] = r
+		}
+	}
+}
+
 // Rotates tells whether a layer rotates its queries and keys.
 func (c *Config) Rotates(layer int) bool { return len(c.RoPEOf(layer).RoPEFreqs) > 0 }
 
 // cut leaves the first layers.
 func (c *Config) cut(layers int) {
 	c.Layers = layers
-	if c.Windows != nil {
-		c.Windows = c.Windows[:layers]
-	}
-	if c.LayerRoPE != nil {
-		c.LayerRoPE = c.LayerRoPE[:layers]
-	}
-	if c.LayerKV != nil {
-		c.LayerKV = c.LayerKV[:layers]
-	}
-	if c.KVFrom != nil {
-		c.KVFrom = c.KVFrom[:layers]
-	}
+	c.Windows = c.Windows[:min(layers, len(c.Windows))]
+	c.LayerRoPE = c.LayerRoPE[:min(layers, len(c.LayerRoPE))]
+	c.LayerKV = c.LayerKV[:min(layers, len(c.LayerKV))]
+	c.KVFrom = c.KVFrom[:min(layers, len(c.KVFrom))]
 }
 
 // KVShape is the number of KV heads of a layer and their width.
@@ -278,20 +278,9 @@ func (c *Config) widestHead() int {
 	return most
 }
 
-// scaleOr1 is a scale of which 0 stands for 1.
-func scaleOr1(x float64) float64 {
-	if x == 0 {
-		return 1
-	}
-	return x
-}
-
 // AttentionScale is the scale of attention's logits.
 func (c *Config) AttentionScale() float64 {
-	if c.QueryScale != 0 {
-		return c.QueryScale
-	}
-	return 1 / math.Sqrt(float64(c.HeadDim))
+	return cmp.Or(c.QueryScale, 1/math.Sqrt(float64(c.HeadDim)))
 }
 
 // Group is the number of query heads per KV head.
@@ -351,4 +340,4 @@ func ropePowers(theta float64, headDim int) []float32 {
 }
 
 // LogitFactor is what logits are multiplied by.
-func (c *Config) LogitFactor() float64 { return scaleOr1(c.LogitScale) }
+func (c *Config) LogitFactor() float64 { return cmp.Or(c.LogitScale, 1) }

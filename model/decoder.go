@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,12 +39,23 @@ type decoderConfig struct {
 	ownActivation bool // the family reads it by another key
 }
 
-// parse reads config.json over the defaults that d holds, those of transformers. A null
-// in the place of what may be nil is none, or false, whatever the default.
-func (d *decoderConfig) parse(raw json.RawMessage) (*Config, error) {
-	if d.HiddenAct == "" {
-		d.HiddenAct = "silu"
+// decoderFamily is the ParseConfig of a family: defaults are those of transformers, layout takes what the family
+// makes of the keys that all have.
+func decoderFamily(defaults func() decoderConfig, layout func(c *Config, d *decoderConfig) error) func(raw json.RawMessage) (*Config, error) {
+	return func(raw json.RawMessage) (*Config, error) {
+		d := defaults()
+		c, err := d.parse(raw)
+		if err != nil {
+			return nil, err
+		}
+		return c, layout(c, &d)
 	}
+}
+
+// parse reads config.json over the defaults that d holds, those of transformers, and then the family's own keys over theirs.
+// A null in the place of what may be nil is none, or false, whatever the default.
+func (d *decoderConfig) parse(raw json.RawMessage, own ...any) (*Config, error) {
+	d.HiddenAct = cmp.Or(d.HiddenAct, "silu")
 	if err := json.Unmarshal(raw, d); err != nil {
 		return nil, err
 	}
@@ -52,11 +64,9 @@ func (d *decoderConfig) parse(raw json.RawMessage) (*Config, error) {
 	}
 	c := &Config{
 		Hidden: d.HiddenSize, Layers: d.NumHiddenLayers, Heads: d.NumAttentionHeads,
-		KVHeads: d.NumAttentionHeads, Intermediate: d.IntermediateSize, Vocab: d.VocabSize,
+		KVHeads: first(d.NumAttentionHeads, d.NumKeyValueHeads), Intermediate: d.IntermediateSize, Vocab: d.VocabSize,
 		MaxPositions: d.MaxPositionEmbeddings, RMSNormEps: d.RMSNormEps, TieEmbeddings: isTrue(d.TieWordEmbeddings),
-	}
-	if d.NumKeyValueHeads != nil {
-		c.KVHeads = *d.NumKeyValueHeads
+		layout: decoderLayout{},
 	}
 	switch {
 	case d.HeadDim != nil:
@@ -73,11 +83,33 @@ func (d *decoderConfig) parse(raw json.RawMessage) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c, c.setRoPE(keys)
+	if err := c.setRoPE(keys); err != nil {
+		return nil, err
+	}
+	for _, into := range own {
+		if err := json.Unmarshal(raw, into); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
 }
 
 // isTrue is the value of a boolean key. Null is false, as it is to transformers.
 func isTrue(b *bool) bool { return b != nil && *b }
+
+// fullEvery lets every n-th layer see everything and gives the others a window, unless layer_types says which ones do.
+func (d *decoderConfig) fullEvery(n int) {
+	if d.LayerTypes != nil {
+		return
+	}
+	for l := range d.NumHiddenLayers {
+		kind := "sliding_attention"
+		if (l+1)%n == 0 {
+			kind = "full_attention"
+		}
+		d.LayerTypes = append(d.LayerTypes, kind)
+	}
+}
 
 // slidingLayers sets the window of the layers that layer_types calls sliding, or,
 // where the list is not given, of those from first on. window is nil for none.
@@ -196,22 +228,12 @@ func (x *expertsLayout) bind(c *Config, b *Binder, at string) *Experts {
 
 // check holds the numbers to what a router can do.
 func (x *expertsLayout) check(c *Config) error {
-	var errs []error
-	for _, f := range []struct {
-		what       string
-		value, max int
-	}{
-		{"number of experts", x.experts, 1 << 14}, {"experts per token", x.TopK, x.experts}, {"width of an expert", x.width, 1 << 22},
-	} {
-		if f.value < 1 || f.value > f.max {
-			errs = append(errs, fmt.Errorf("%s: got %d, want 1 to %d", f.what, f.value, f.max))
-		}
-	}
+	errs := outside([]bounded{
+		{"number of experts", x.experts, 1, 1 << 14}, {"experts per token", x.TopK, 1, x.experts},
+		{"width of an expert", x.width, 1, 1 << 22}, {"width of the shared expert", x.shared, 0, 1 << 22},
+	})
 	if n := x.experts * c.Layers; x.experts > 0 && n > maxExperts {
 		errs = append(errs, fmt.Errorf("number of experts: got %d in each of %d layers, want at most %d in all", x.experts, c.Layers, maxExperts))
-	}
-	if x.shared < 0 || x.shared > 1<<22 {
-		errs = append(errs, fmt.Errorf("width of the shared expert: got %d, want 0 to %d", x.shared, 1<<22))
 	}
 	if g := x.Groups; g > 1 && (x.experts%g != 0 || x.TopGroups < 1 || x.TopGroups > g || x.TopK > x.TopGroups*(x.experts/g)) {
 		errs = append(errs, fmt.Errorf("n_group, topk_group: got %d and %d for %d experts, want groups that divide them and have %d", g, x.TopGroups, x.experts, x.TopK))
@@ -242,7 +264,7 @@ var preNorms = blockNorms{attention: "input_layernorm", mlp: "post_attention_lay
 func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 	n, scalars := &Network{Layers: make([]Layer, c.Layers)}, make([]*kernels.Tensor, c.Layers)
 	b.Matrix("model.embed_tokens.weight", &n.Embedding, c.Vocab, c.Hidden)
-	stream, norms := scaleOr1(d.stream), d.norms
+	stream, norms := cmp.Or(d.stream, 1), d.norms
 	if d.inputs != nil {
 		d.inputs.bind(c, n, b, stream)
 	}
@@ -260,7 +282,7 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 		l.Gate = d.gate
 		norm := func(name string, to *Norm, width int) {
 			if name != "" {
-				b.VectorPlus(at+name+".weight", &to.Weight, width, d.normsPlus)
+				b.affine(at+name+".weight", &to.Weight, width, d.normsPlus, 1)
 			}
 		}
 		ofStream := func(name string, to *Norm) {
@@ -345,7 +367,7 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 		}
 	}
 	b.Layer(c.Layers)
-	b.VectorPlus("model.norm.weight", &n.FinalNorm.Weight, c.Hidden, d.normsPlus)
+	b.affine("model.norm.weight", &n.FinalNorm.Weight, c.Hidden, d.normsPlus, 1)
 	n.FinalNorm.Eps = c.RMSNormEps / (stream * stream)
 	b.head(n, c)
 	if d.scalars {

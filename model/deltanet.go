@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -36,17 +37,12 @@ func (s *DeltaShape) Bytes(d kernels.DType) int64 {
 
 // check holds the extents to those of a state of less than 300 MB a layer, which small weights may ask for, too.
 func (s *DeltaShape) check() error {
-	for _, f := range []struct {
-		key            string
-		value, min, to int
-	}{
+	if errs := outside([]bounded{
 		{"linear_num_key_heads", s.KeyHeads, 1, 1 << 8}, {"linear_num_value_heads", s.ValueHeads, 1, 1 << 8},
 		{"linear_key_head_dim", s.KeyDim, 1, 1 << 9}, {"linear_value_head_dim", s.ValueDim, 1, 1 << 9},
 		{"linear_conv_kernel_dim", s.Kernel, 2, 64},
-	} {
-		if f.value < f.min || f.value > f.to {
-			return fmt.Errorf("%s: got %d, want %d to %d", f.key, f.value, f.min, f.to)
-		}
+	}); errs != nil {
+		return errors.Join(errs...)
 	}
 	if s.ValueHeads%s.KeyHeads != 0 {
 		return fmt.Errorf("linear_num_value_heads: got %d, want a multiple of linear_num_key_heads %d", s.ValueHeads, s.KeyHeads)
@@ -273,7 +269,7 @@ func (h *deltaHeads[T]) head(g int, projected []*kernels.Tensor, read *kernels.T
 				for j, kj := range k {
 					h.axpy(-kj, s[j*dv:][:dv], wrong)
 				}
-				h.scale(T(logistic(float64(betas[i]))), wrong)
+				h.scale(T(kernels.Logistic(float64(betas[i]))), wrong)
 				clear(o)
 				for j, kj := range k {
 					row := s[j*dv:][:dv]
@@ -297,7 +293,7 @@ func (h *deltaHeads[T]) head(g int, projected []*kernels.Tensor, read *kernels.T
 // deltaEps is added to the squared lengths of queries and keys.
 const deltaEps = 1e-6
 
-func silu[T kernels.Float](x T) T { return T(float64(x) * logistic(float64(x))) }
+func silu[T kernels.Float](x T) T { return T(float64(x) * kernels.Logistic(float64(x))) }
 
 // softplus is log(1 + exp(x)).
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
@@ -315,7 +311,7 @@ func mulLogistic[T kernels.Float](x, gate []T) {
 	const block = 4096
 	parallel.Tasks((len(x)+block-1)/block, 32*min(len(x), block), func(task int) {
 		for i := task * block; i < min(len(x), (task+1)*block); i++ {
-			x[i] *= T(logistic(float64(gate[i])))
+			x[i] *= T(kernels.Logistic(float64(gate[i])))
 		}
 	})
 }

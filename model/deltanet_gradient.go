@@ -108,7 +108,7 @@ func (b *deltaGradient) head(g int) {
 			}
 		}
 		for c, m := range mixed[t] {
-			s := logistic(m)
+			s := kernels.Logistic(m)
 			dMixed[t][c] *= s * (1 + m*(1-s))
 		}
 	}
@@ -153,7 +153,7 @@ func (b *deltaGradient) valueHead(g, i int, x, dx [][]float64) {
 	wrong := make([][]float64, b.rows)                // what the decayed state lacks of a row's value
 	for t := range b.rows {
 		by, _ := decay(t)
-		s, e, beta := append([]float64(nil), states[t]...), append([]float64(nil), value(x, t)...), logistic(b.of(b.in, b.beta, t, g, group)[i])
+		s, e, beta := append([]float64(nil), states[t]...), append([]float64(nil), value(x, t)...), kernels.Logistic(b.of(b.in, b.beta, t, g, group)[i])
 		v.scale(by, s)
 		for j, k := range key(x, t) {
 			v.axpy(-k, s[j*dv:][:dv], e)
@@ -176,7 +176,7 @@ func (b *deltaGradient) valueHead(g, i int, x, dx [][]float64) {
 		gate, dGate := b.of(b.in, b.gate, t, g, group*dv)[i*dv:][:dv], b.of(b.to, b.gate, t, g, group*dv)[i*dv:][:dv]
 		dy, along := b.dRead[t*b.values()+head*dv:][:dv], 0.0
 		for j, z := range gate {
-			s := logistic(z)
+			s := kernels.Logistic(z)
 			dGate[j] = dy[j] * out[j] * unit * b.norm[j] * s * (1 + z*(1-s))
 			do[j] = dy[j] * b.norm[j] * silu(z)
 			along += do[j] * out[j]
@@ -189,7 +189,7 @@ func (b *deltaGradient) valueHead(g, i int, x, dx [][]float64) {
 			v.axpy(q[j], do, ds[j*dv:][:dv])
 		}
 		// The state is the decayed one and k · (beta · wrong)ᵀ, wrong is value − decayedᵀ · k.
-		beta := logistic(b.of(b.in, b.beta, t, g, group)[i])
+		beta := kernels.Logistic(b.of(b.in, b.beta, t, g, group)[i])
 		clear(dWrong)
 		for j := range dk {
 			row := ds[j*dv:][:dv]
@@ -206,7 +206,7 @@ func (b *deltaGradient) valueHead(g, i int, x, dx [][]float64) {
 			key(dx, t)[j] -= v.dot(decayed[j*dv:][:dv], dWrong)
 			v.axpy(-k[j], dWrong, ds[j*dv:][:dv])
 		}
-		b.of(b.to, b.rate, t, g, group)[i] = v.dot(ds, decayed) * rate * logistic(a)
+		b.of(b.to, b.rate, t, g, group)[i] = v.dot(ds, decayed) * rate * kernels.Logistic(a)
 		v.scale(by, ds)
 	}
 }
@@ -215,7 +215,7 @@ func (b *deltaGradient) valueHead(g, i int, x, dx [][]float64) {
 func MulLogisticGrad(dx, dGate, x, gate, dy *kernels.Tensor) {
 	a, g, d := x.Float64s(), gate.Float64s(), dy.Float64s()
 	for i := range d {
-		s := logistic(g[i])
+		s := kernels.Logistic(g[i])
 		a[i], g[i] = d[i]*s, d[i]*a[i]*s*(1-s)
 	}
 	kernels.Convert(dx, kernels.FromF64(a, dx.Shape...))

@@ -182,7 +182,7 @@ func (r *deltaRows[T]) valueHead(of func(p deltaPart, row, n int) []T, row, i in
 	r.nn(n, dv, dk, 1, r.k, dk, s, dv, 0, r.w, dv)
 	r.nn(n, dv, dk, 1, r.q, dk, s, dv, 0, out, width)
 	for t := range n {
-		w, d, beta := r.w[t*dv:][:dv], T(math.Exp(r.decays[t])), T(logistic(float64(of(r.beta, row+t, group)[i])))
+		w, d, beta := r.w[t*dv:][:dv], T(math.Exp(r.decays[t])), T(kernels.Logistic(float64(of(r.beta, row+t, group)[i])))
 		r.scale(-d*beta, w)
 		r.axpy(beta, r.x[t*channels+2*dk+i*dv:][:dv], w)
 		r.scale(d, out[t*width:][:dv])

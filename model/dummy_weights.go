@@ -20,7 +20,7 @@ func (m *Model) WithDummyWeights(layers, vocab int) *Model {
 	c.Vocab = min(vocab, c.Vocab)
 	c.BOS, c.EOS = -1, nil
 	tiles := make(map[float32]*kernels.Tensor)
-	random := newRandom()
+	random := random{1}
 	s.bind(func(slot slot) *kernels.Tensor {
 		s.shapes.bytes += int64(kernels.ShapeLen(slot.shape)) * int64(s.shapes.stored.Size())
 		if slot.compute { // norms and biases
@@ -60,8 +60,6 @@ func tiled(b kernels.Backend, tile *kernels.Tensor, shape []int) *kernels.Tensor
 // random draws dummy weights: speed is all that matters.
 type random struct{ state uint32 }
 
-func newRandom() *random { return &random{1} }
-
 // next is uniform in [-1, 1).
 func (r *random) next() float32 {
 	r.state = r.state*1664525 + 1013904223
@@ -91,5 +89,6 @@ func (r *random) tensor(d kernels.DType, scale float32, shape ...int) *kernels.T
 
 // RandomTensor is a host tensor of numbers up to scale, always the same ones.
 func RandomTensor(d kernels.DType, scale float32, shape ...int) *kernels.Tensor {
-	return newRandom().tensor(d, scale, shape...)
+	r := random{1}
+	return r.tensor(d, scale, shape...)
 }

@@ -89,8 +89,6 @@ func gradient(r *kernels.Routing, c kernels.Choice, dWeights []float64) []float6
 	return d
 }
 
-func logistic(x float64) float64 { return kernels.Logistic(x) }
-
 // share is the rows that go through one expert.
 type share struct {
 	*Expert
@@ -170,7 +168,7 @@ func (e *Experts) route(p *Pass, rows *kernels.Tensor) (choices []kernels.Choice
 	if e.SharedGate != nil {
 		gates = p.product(rows, e.SharedGate, nil)[:n]
 		for row := range n {
-			all.weights[row] = logistic(gates[row])
+			all.weights[row] = kernels.Logistic(gates[row])
 		}
 	}
 	return choices, append(shares, all), gates

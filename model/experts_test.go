@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -131,7 +132,7 @@ func naiveExperts(e *Experts, h []float64, scale float64) []float64 {
 			w /= total
 		}
 		if w > 0 {
-			add(e.Each[i], w*scaleOr1(e.Scale))
+			add(e.Each[i], w*cmp.Or(e.Scale, 1))
 		}
 	}
 	if e.Shared != nil {

@@ -62,32 +62,18 @@ func parseFalcon(raw json.RawMessage) (*Config, error) {
 	if activationOf(f.Activation) != "gelu" {
 		return nil, fmt.Errorf("activation: got %q, want \"gelu\"", f.Activation)
 	}
-	if f.NLayer != nil {
-		f.NumHiddenLayers = *f.NLayer
-	}
-	if f.NHead != nil {
-		f.NumAttentionHeads = *f.NHead
-	}
-	c := &Config{
-		Hidden: f.HiddenSize, Layers: f.NumHiddenLayers, Heads: f.NumAttentionHeads, KVHeads: 1,
-		Intermediate: 4 * f.HiddenSize, Vocab: f.VocabSize, MaxPositions: f.MaxPositionEmbeddings,
+	c := &Config{ // the MLP's width does not follow n_embed
+		Hidden: first(f.HiddenSize, f.NEmbed), Layers: first(f.NumHiddenLayers, f.NLayer), Heads: first(f.NumAttentionHeads, f.NHead), KVHeads: 1,
+		Intermediate: first(4*f.HiddenSize, f.FFNHiddenSize), Vocab: f.VocabSize, MaxPositions: f.MaxPositionEmbeddings,
 		RMSNormEps: f.LayerNormEpsilon, TieEmbeddings: isTrue(f.TieWordEmbeddings),
 	}
 	layout := falconLayout{bias: f.Bias}
 	if f.NewDecoder {
-		layout.grouped, layout.twoNorms, c.KVHeads = true, f.ParallelNorms == nil || *f.ParallelNorms == 2, c.Heads
-		if f.NumKVHeads != nil {
-			c.KVHeads = *f.NumKVHeads
+		norms := first(2, f.ParallelNorms)
+		if norms != 1 && norms != 2 {
+			return nil, fmt.Errorf("num_ln_in_parallel_attn: got %d, want 1 or 2", norms)
 		}
-		if f.ParallelNorms != nil && *f.ParallelNorms != 1 && *f.ParallelNorms != 2 {
-			return nil, fmt.Errorf("num_ln_in_parallel_attn: got %d, want 1 or 2", *f.ParallelNorms)
-		}
-	}
-	if f.NEmbed != nil { // which the MLP's width does not follow
-		c.Hidden = *f.NEmbed
-	}
-	if f.FFNHiddenSize != nil {
-		c.Intermediate = *f.FFNHiddenSize
+		layout.grouped, layout.twoNorms, c.KVHeads = true, norms == 2, first(c.Heads, f.NumKVHeads)
 	}
 	if !(c.RMSNormEps > 0) {
 		return nil, fmt.Errorf("layer_norm_epsilon: got %v, want a positive number", c.RMSNormEps)

@@ -47,17 +47,18 @@ type gemmaConfig struct {
 	Bidirectional *bool    `json:"use_bidirectional_attention"`
 	TorchDType    string   `json:"torch_dtype"`
 	DType         string   `json:"dtype"`
+
+	// Of Gemma 3.
+	LocalTheta *float64                   `json:"rope_local_base_freq"`
+	Rope       map[string]json.RawMessage `json:"rope_parameters"` // by the types of layers, as transformers 5 writes them
 }
 
 // parse reads config.json; every layer whose number is a multiple of every sees everything, unless layer_types says
 // which ones do.
 func (g *gemmaConfig) parse(raw json.RawMessage, d *decoderConfig, every int) (*Config, error) {
-	c, err := d.parse(raw)
-	if err != nil {
-		return nil, err
-	}
 	g.Pattern, g.QueryScalar = every, new(256.0)
-	if err := json.Unmarshal(raw, g); err != nil {
+	c, err := d.parse(raw, g)
+	if err != nil {
 		return nil, err
 	}
 	switch {
@@ -83,15 +84,10 @@ func (g *gemmaConfig) parse(raw json.RawMessage, d *decoderConfig, every int) (*
 			return nil, fmt.Errorf("%s: got %v, want a positive number or null", limit.key, *limit.to)
 		}
 	}
-	if d.LayerTypes == nil {
-		for l := range c.Layers {
-			if (l+1)%g.Pattern == 0 || d.SlidingWindow == nil {
-				d.LayerTypes = append(d.LayerTypes, "full_attention")
-			} else {
-				d.LayerTypes = append(d.LayerTypes, "sliding_attention")
-			}
-		}
+	if d.SlidingWindow == nil {
+		g.Pattern = 1
 	}
+	d.fullEvery(g.Pattern)
 	return c, d.slidingLayers(c, d.SlidingWindow, 0)
 }
 

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 )
@@ -23,22 +24,10 @@ func parseGemma3(raw json.RawMessage) (*Config, error) {
 		return nil, err
 	}
 	c.layout = own.layout(c, eachHead, isTrue(d.AttentionBias))
-	var keys struct {
-		Local *float64                   `json:"rope_local_base_freq"`
-		Rope  map[string]json.RawMessage `json:"rope_parameters"` // by the types of layers, as transformers 5 writes them
-	}
-	if err := json.Unmarshal(raw, &keys); err != nil {
-		return nil, err
-	}
-	whole, sliding := d.ropeKeys, ropeKeys{RoPETheta: keys.Local}
-	if whole.RoPETheta == nil {
-		whole.RoPETheta = new(1e6)
-	}
-	if sliding.RoPETheta == nil {
-		sliding.RoPETheta = new(1e4)
-	}
-	if keys.Rope != nil {
-		whole.RoPEParameters, sliding.RoPEParameters = keys.Rope["full_attention"], keys.Rope["sliding_attention"]
+	whole, sliding := d.ropeKeys, ropeKeys{RoPETheta: cmp.Or(own.LocalTheta, new(1e4))}
+	whole.RoPETheta = cmp.Or(whole.RoPETheta, new(1e6))
+	if own.Rope != nil {
+		whole.RoPEParameters, sliding.RoPEParameters = own.Rope["full_attention"], own.Rope["sliding_attention"]
 	}
 	if err := c.setRoPE(whole); err != nil {
 		return nil, err
@@ -47,11 +36,6 @@ func parseGemma3(raw json.RawMessage) (*Config, error) {
 	if err := local.setRoPE(sliding); err != nil {
 		return nil, fmt.Errorf("rope_local_base_freq: %w", err)
 	}
-	c.LayerRoPE = make([]*RoPE, c.Layers)
-	for l := range c.LayerRoPE {
-		if c.Window(l) > 0 {
-			c.LayerRoPE[l] = &local.RoPE
-		}
-	}
+	c.rotateWindows(&local.RoPE)
 	return c, nil
 }

@@ -53,15 +53,12 @@ type gemma4Layer struct {
 func parseGemma4(raw json.RawMessage) (*Config, error) {
 	d := gemmaDefaults()
 	d.NumHiddenLayers, d.VocabSize, d.SlidingWindow = 30, 262144, new(512)
-	c, err := d.parse(raw)
-	if err != nil {
-		return nil, err
-	}
 	own := gemma4Config{Activation: "gelu_pytorch_tanh", PerLayer: new(256), PerLayerVocab: 262144, Padding: new(int32(0)), GlobalHeadDim: 512}
 	if unified(raw) {
 		own.PerLayer = nil
 	}
-	if err := json.Unmarshal(raw, &own); err != nil {
+	c, err := d.parse(raw, &own)
+	if err != nil {
 		return nil, err
 	}
 	switch {
@@ -75,11 +72,7 @@ func parseGemma4(raw json.RawMessage) (*Config, error) {
 			return nil, fmt.Errorf("final_logit_softcapping: got %v, want a positive number or null", c.LogitCap)
 		}
 	}
-	if d.LayerTypes == nil {
-		for l := range c.Layers {
-			d.LayerTypes = append(d.LayerTypes, map[bool]string{true: "full_attention", false: "sliding_attention"}[(l+1)%6 == 0])
-		}
-	}
+	d.fullEvery(6)
 	if n := len(d.LayerTypes); n > 0 { // as transformers has it
 		d.LayerTypes[n-1] = "full_attention"
 	}
@@ -180,29 +173,23 @@ func (g *gemma4Config) shapes(c *Config) error {
 		whole.Heads = *g.GlobalKVHeads
 	}
 	c.LayerKV = make([]KVShape, c.Layers)
-	first := true
+	unset := true
 	for l := range c.LayerKV {
-		own, named := g.Layers[strconv.Itoa(l)]
-		shape := sliding
+		own, shape := g.Layers[strconv.Itoa(l)], sliding
 		if c.Window(l) == 0 && g.Layers == nil {
 			shape = whole
 		}
-		if named && own.HeadDim != nil {
-			shape.Dim = *own.HeadDim
-		}
-		if named && own.KVHeads != nil {
-			shape.Heads = *own.KVHeads
-		}
+		shape.Dim, shape.Heads = first(shape.Dim, own.HeadDim), first(shape.Heads, own.KVHeads)
 		if shape.Heads < 1 || c.Heads%shape.Heads != 0 || shape.Dim < 2 || shape.Dim%2 != 0 || shape.Dim > 1<<12 {
 			return fmt.Errorf("layer %d: got %d KV heads of width %d for %d query heads, want a divisor of those and an even width of at most 4096", l, shape.Heads, shape.Dim, c.Heads)
 		}
 		if c.LayerKV[l] = shape; c.Window(l) > 0 {
 			continue
 		}
-		if now := (KVShape{c.KVHeads, c.HeadDim}); !first && now != shape {
+		if now := (KVShape{c.KVHeads, c.HeadDim}); !unset && now != shape {
 			return fmt.Errorf("per_layer_config: got %d KV heads of width %d in layer %d and %d of %d before, want all layers without a window alike", shape.Heads, shape.Dim, l, now.Heads, now.Dim)
 		}
-		c.KVHeads, c.HeadDim, first = shape.Heads, shape.Dim, false
+		c.KVHeads, c.HeadDim, unset = shape.Heads, shape.Dim, false
 	}
 	if !slices.ContainsFunc(c.LayerKV, func(s KVShape) bool { return s != KVShape{c.KVHeads, c.HeadDim} }) {
 		c.LayerKV = nil

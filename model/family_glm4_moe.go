@@ -15,10 +15,6 @@ func init() {
 				HiddenSize: 4096, NumHiddenLayers: 46, NumAttentionHeads: 96, NumKeyValueHeads: new(8), IntermediateSize: 10944,
 				VocabSize: 151552, MaxPositionEmbeddings: 131072, RMSNormEps: 1e-5, ropeKeys: ropeKeys{PartialRotary: new(0.5)},
 			}
-			c, err := d.parse(raw)
-			if err != nil {
-				return nil, err
-			}
 			own := struct {
 				Width      int     `json:"moe_intermediate_size"`
 				TopK       int     `json:"num_experts_per_tok"`
@@ -32,7 +28,8 @@ func init() {
 				HeadNorms  bool    `json:"use_qk_norm"`
 				Further    int     `json:"num_nextn_predict_layers"`
 			}{Width: 1408, TopK: 8, Shared: 1, Experts: 128, Scale: 1, Groups: 1, TopGroups: 1, FirstDense: 1, Normalise: true}
-			if err := json.Unmarshal(raw, &own); err != nil {
+			c, err := d.parse(raw, &own)
+			if err != nil {
 				return nil, err
 			}
 			if own.Scale == 0 || own.Further < 0 || own.Further > 16 {

@@ -21,7 +21,13 @@ func parseGptOss(raw json.RawMessage) (*Config, error) {
 		VocabSize: 201088, MaxPositionEmbeddings: 131072, RMSNormEps: 1e-5, SlidingWindow: new(128), AttentionBias: new(true),
 		ropeKeys: ropeKeys{RoPETheta: new(150000.0)},
 	}
-	c, err := d.parse(raw)
+	own := struct {
+		Experts int     `json:"num_local_experts"`
+		TopK    int     `json:"num_experts_per_tok"`
+		Alpha   float64 `json:"swiglu_alpha"`
+		Limit   float64 `json:"swiglu_limit"`
+	}{128, 4, 1.702, 7}
+	c, err := d.parse(raw, &own)
 	if err != nil {
 		return nil, err
 	}
@@ -30,15 +36,6 @@ func parseGptOss(raw json.RawMessage) (*Config, error) {
 		if err := c.setRoPE(d.ropeKeys); err != nil {
 			return nil, err
 		}
-	}
-	own := struct {
-		Experts int     `json:"num_local_experts"`
-		TopK    int     `json:"num_experts_per_tok"`
-		Alpha   float64 `json:"swiglu_alpha"`
-		Limit   float64 `json:"swiglu_limit"`
-	}{128, 4, 1.702, 7}
-	if err := json.Unmarshal(raw, &own); err != nil {
-		return nil, err
 	}
 	if own.Alpha != 1.702 || own.Limit != 7 {
 		return nil, fmt.Errorf("swiglu_alpha, swiglu_limit: got %v, %v, want 1.702, 7", own.Alpha, own.Limit)
@@ -52,10 +49,6 @@ func parseGptOss(raw json.RawMessage) (*Config, error) {
 	}
 	bias := isTrue(d.AttentionBias)
 	c.layout = decoderLayout{qkvBias: bias, outputBias: bias, sinks: true, experts: x}
-	if d.LayerTypes == nil {
-		for l := range c.Layers {
-			d.LayerTypes = append(d.LayerTypes, []string{"sliding_attention", "full_attention"}[l%2])
-		}
-	}
+	d.fullEvery(2)
 	return c, d.slidingLayers(c, d.SlidingWindow, 0)
 }

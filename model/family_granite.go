@@ -24,17 +24,14 @@ func parseGranite(raw json.RawMessage) (*Config, error) {
 		HiddenSize: 4096, NumHiddenLayers: 32, NumAttentionHeads: 32, IntermediateSize: 11008,
 		VocabSize: 32000, MaxPositionEmbeddings: 2048, RMSNormEps: 1e-6,
 	}
-	c, err := d.parse(raw)
-	if err != nil {
-		return nil, err
-	}
 	own := struct {
 		Embedding float64 `json:"embedding_multiplier"`
 		Attention float64 `json:"attention_multiplier"`
 		Residual  float64 `json:"residual_multiplier"`
 		Logits    float64 `json:"logits_scaling"`
 	}{1, 1, 1, 1}
-	if err := json.Unmarshal(raw, &own); err != nil {
+	c, err := d.parse(raw, &own)
+	if err != nil {
 		return nil, err
 	}
 	for _, m := range []struct {
@@ -54,6 +51,5 @@ func parseGranite(raw json.RawMessage) (*Config, error) {
 	c.BlockScale, c.LogitScale = own.Residual/own.Embedding, 1/own.Logits
 	c.RMSNormEps /= own.Embedding * own.Embedding
 	c.RoPEScale *= math.Sqrt(own.Attention * math.Sqrt(float64(c.HeadDim)))
-	c.layout = decoderLayout{}
 	return c, nil
 }

@@ -1,7 +1,5 @@
 package model
 
-import "encoding/json"
-
 // mistralWindow is transformers' default where config.json does not name
 // sliding_window; v0.2 and later say null.
 const mistralWindow = 4096
@@ -19,14 +17,8 @@ func init() {
 		Doc:     "Mistral 7B v0.1 (sliding window), v0.2 and v0.3",
 		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
 		BOS:     []int32{1}, EOS: []int32{2},
-		ParseConfig: func(raw json.RawMessage) (*Config, error) {
-			d := mistralDefaults()
-			c, err := d.parse(raw)
-			if err != nil {
-				return nil, err
-			}
-			c.layout = decoderLayout{}
-			return c, d.slidingLayers(c, d.SlidingWindow, 0)
-		},
+		ParseConfig: decoderFamily(mistralDefaults, func(c *Config, d *decoderConfig) error {
+			return d.slidingLayers(c, d.SlidingWindow, 0)
+		}),
 	})
 }

@@ -8,20 +8,16 @@ func init() {
 		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
 		BOS:     []int32{1}, EOS: []int32{2},
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
-			theta := 1e6 // transformers' defaults
-			d := decoderConfig{
+			d := decoderConfig{ // transformers' defaults
 				HiddenSize: 4096, NumHiddenLayers: 32, NumAttentionHeads: 32, NumKeyValueHeads: new(8), IntermediateSize: 14336,
-				VocabSize: 32000, MaxPositionEmbeddings: 4096 * 32, RMSNormEps: 1e-5, ropeKeys: ropeKeys{RoPETheta: &theta},
-			}
-			c, err := d.parse(raw)
-			if err != nil {
-				return nil, err
+				VocabSize: 32000, MaxPositionEmbeddings: 4096 * 32, RMSNormEps: 1e-5, ropeKeys: ropeKeys{RoPETheta: new(1e6)},
 			}
 			own := struct {
 				Experts int `json:"num_local_experts"`
 				TopK    int `json:"num_experts_per_tok"`
 			}{8, 2}
-			if err := json.Unmarshal(raw, &own); err != nil {
+			c, err := d.parse(raw, &own)
+			if err != nil {
 				return nil, err
 			}
 			x := &expertsLayout{

@@ -1,21 +1,14 @@
 package model
 
-import "encoding/json"
-
 func init() {
 	Families.Add("Olmo2ForCausalLM", Family{
 		Doc:     "OLMo 2: norms after the blocks and none before, norms of all queries and of all keys",
 		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
 		EOS:     []int32{50279},
-		ParseConfig: func(raw json.RawMessage) (*Config, error) {
-			d := olmoDefaults()
-			c, err := d.parse(raw)
-			if err != nil {
-				return nil, err
-			}
-			c.layout = olmoLayout(&d)
-			return c, nil
-		},
+		ParseConfig: decoderFamily(olmoDefaults, func(c *Config, d *decoderConfig) error {
+			c.layout = olmoLayout(d)
+			return nil
+		}),
 	})
 }
 

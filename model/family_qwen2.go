@@ -1,7 +1,6 @@
 package model
 
 import (
-	"encoding/json"
 	"fmt"
 )
 
@@ -9,15 +8,10 @@ func init() {
 	Families.Add("Qwen2ForCausalLM", Family{
 		Doc:     "Qwen2 and Qwen2.5: biases on queries, keys and values",
 		Checked: []Check{CheckLogits, CheckGradients, CheckGGUF},
-		ParseConfig: func(raw json.RawMessage) (*Config, error) {
-			d := qwenDefaults()
-			c, err := d.parse(raw)
-			if err != nil {
-				return nil, err
-			}
+		ParseConfig: decoderFamily(qwenDefaults, func(c *Config, d *decoderConfig) error {
 			c.layout = decoderLayout{qkvBias: true}
-			return c, d.qwenWindow(c)
-		},
+			return d.qwenWindow(c)
+		}),
 	})
 }
 

@@ -14,15 +14,12 @@ func init() {
 				},
 				Step: 1, Width: 1408, TopK: 4, Experts: 60,
 			}
-			c, x, err := d.parse(raw)
-			if err != nil {
-				return nil, err
-			}
 			own := struct {
 				Shared int   `json:"shared_expert_intermediate_size"`
 				Bias   *bool `json:"qkv_bias"`
 			}{5632, new(true)}
-			if err := json.Unmarshal(raw, &own); err != nil {
+			c, x, err := d.parse(raw, &own)
+			if err != nil {
 				return nil, err
 			}
 			x.shared, x.sharedExpert, x.sharedGate = own.Shared, "mlp.shared_expert", "mlp.shared_expert_gate"

@@ -41,12 +41,9 @@ type qwenMoEConfig struct {
 	Dense     []int `json:"mlp_only_layers"`
 }
 
-func (d *qwenMoEConfig) parse(raw json.RawMessage) (*Config, *expertsLayout, error) {
-	c, err := d.decoderConfig.parse(raw)
+func (d *qwenMoEConfig) parse(raw json.RawMessage, own ...any) (*Config, *expertsLayout, error) {
+	c, err := d.decoderConfig.parse(raw, append(own, d)...)
 	if err != nil {
-		return nil, nil, err
-	}
-	if err := json.Unmarshal(raw, d); err != nil {
 		return nil, nil, err
 	}
 	if d.Step < 1 {

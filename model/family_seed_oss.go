@@ -12,14 +12,11 @@ func init() {
 				HiddenSize: 4096, NumHiddenLayers: 64, NumAttentionHeads: 80, NumKeyValueHeads: new(8), HeadDim: new(128), IntermediateSize: 27648,
 				VocabSize: 155136, MaxPositionEmbeddings: 524288, RMSNormEps: 1e-6, AttentionBias: new(true),
 			}
-			c, err := d.parse(raw)
-			if err != nil {
-				return nil, err
-			}
 			var own struct {
 				OutputBias bool `json:"attention_out_bias"`
 			}
-			if err := json.Unmarshal(raw, &own); err != nil {
+			c, err := d.parse(raw, &own)
+			if err != nil {
 				return nil, err
 			}
 			c.layout = decoderLayout{qkvBias: isTrue(d.AttentionBias), outputBias: own.OutputBias, mlpBias: d.MLPBias}

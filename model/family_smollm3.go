@@ -15,24 +15,20 @@ func init() {
 }
 
 func parseSmolLM3(raw json.RawMessage) (*Config, error) {
-	theta := 2e6 // transformers' defaults
-	d := decoderConfig{
+	d := decoderConfig{ // transformers' defaults
 		HiddenSize: 2048, NumHiddenLayers: 36, NumAttentionHeads: 16, NumKeyValueHeads: new(4), IntermediateSize: 11008,
 		VocabSize: 128256, MaxPositionEmbeddings: 32768, RMSNormEps: 1e-6,
-		TieWordEmbeddings: new(true), ropeKeys: ropeKeys{RoPETheta: &theta},
+		TieWordEmbeddings: new(true), ropeKeys: ropeKeys{RoPETheta: new(2e6)},
 	}
-	c, err := d.parse(raw)
-	if err != nil {
-		return nil, err
-	}
-	c.layout = decoderLayout{qkvBias: isTrue(d.AttentionBias), outputBias: isTrue(d.AttentionBias), mlpBias: d.MLPBias}
 	own := struct {
 		Rotates  []int `json:"no_rope_layers"` // 1 for layers that do rotate
 		Interval int   `json:"no_rope_layer_interval"`
 	}{Interval: 4}
-	if err := json.Unmarshal(raw, &own); err != nil {
+	c, err := d.parse(raw, &own)
+	if err != nil {
 		return nil, err
 	}
+	c.layout = decoderLayout{qkvBias: isTrue(d.AttentionBias), outputBias: isTrue(d.AttentionBias), mlpBias: d.MLPBias}
 	if own.Interval < 1 {
 		return nil, fmt.Errorf("no_rope_layer_interval: got %d, want at least 1", own.Interval)
 	}

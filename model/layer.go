@@ -1,6 +1,9 @@
 package model
 
-import "glimpse/kernels"
+import (
+	"cmp"
+	"glimpse/kernels"
+)
 
 // LayerOps are the operations of a decoder layer. T is a tensor of a backend, which
 // computes at once, or a node of a graph that is differentiated later. The residual stream
@@ -70,7 +73,7 @@ var inputReaders = []Module{InputGate}
 // RunLayer runs the rows of a pass through layer l: what a decoder layer computes is said
 // here and nowhere else. Where the rows come from and how they attend is o's.
 func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
-	layer, scale := &m.Network.Layers[l], scaleOr1(m.Config.BlockScale)
+	layer, scale := &m.Network.Layers[l], cmp.Or(m.Config.BlockScale, 1)
 	delta, ok, err := mix(o, m, l, scale)
 	if !ok || err != nil {
 		return err

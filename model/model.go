@@ -100,11 +100,7 @@ func Open(path string, opt Options) (*Model, error) {
 	} else if !info.IsDir() {
 		return nil, fmt.Errorf("open model %s: not a folder; want a Hugging Face model folder with config.json and safetensors weights, or a GGUF file", path)
 	}
-	name := opt.Name
-	if name == "" {
-		name = filepath.Base(abs)
-	}
-	return open(os.DirFS(path), name, cmp.Or(opt.Name, path), opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeights(path) })
+	return open(os.DirFS(path), cmp.Or(opt.Name, filepath.Base(abs)), cmp.Or(opt.Name, path), opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeights(path) })
 }
 
 func openGGUF(path string, opt Options) (*Model, error) {
@@ -133,14 +129,10 @@ func open(folder fs.FS, name, given string, opt Options, weights func() (*checkp
 		}
 	}()
 	defer kernels.CatchDevice(&err)
-	device := opt.Device
-	if device == "" {
-		device = "cpu"
-	}
 	if err := CheckCacheDType(opt.CacheDType); err != nil {
 		return nil, err
 	}
-	device, why := kernels.ChooseDevice(device)
+	device, why := kernels.ChooseDevice(cmp.Or(opt.Device, "cpu"))
 	devices, err := kernels.OpenList(device)
 	if err != nil {
 		return nil, err
@@ -415,7 +407,7 @@ func (m *Model) load(b *Binder) error {
 		on := m.deviceOf(s)
 		if s.compute || t.DType == kernels.F64 { // which no backend need multiply by
 			c := on.Alloc(on.Compute(), s.shape...)
-			if times := scaleOr1(s.times); s.plus != 0 || times != 1 {
+			if times := cmp.Or(s.times, 1); s.plus != 0 || times != 1 {
 				values := t.Float64s()
 				for i := range values {
 					values[i] = (values[i] + s.plus) * times

@@ -239,7 +239,7 @@ func (b *Binder) Matrix(name string, dst **kernels.Tensor, out, in int) {
 
 // Vector asks for a vector [n], converted to the compute type.
 func (b *Binder) Vector(name string, dst **kernels.Tensor, n int) {
-	b.VectorPlus(name, dst, n, 0)
+	b.affine(name, dst, n, 0, 1)
 }
 
 // deviceHeadDim is the most numbers of a head that the kernels of a device attend with.
@@ -276,12 +276,7 @@ func (c *Config) computable(n *Network, b *Binder, devices []kernels.Backend) er
 	return nil
 }
 
-// VectorPlus is Vector of numbers that are stored less a constant, as Gemma's norms are less 1.
-func (b *Binder) VectorPlus(name string, dst **kernels.Tensor, n int, plus float64) {
-	b.affine(name, dst, n, plus, 1)
-}
-
-// affine is Vector of (stored + plus) · times.
+// affine is Vector of (stored + plus) · times; Gemma's norms are stored less 1.
 func (b *Binder) affine(name string, dst **kernels.Tensor, n int, plus, times float64) {
 	b.add(slot{name: name, shape: []int{n}, compute: true, plus: plus, times: times, set: func(t *kernels.Tensor) { *dst = t }})
 }

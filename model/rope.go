@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -82,10 +83,7 @@ func (c *Config) setRoPE(keys ropeKeys) error {
 	if err := json.Unmarshal(scaling, &s); err != nil {
 		return fmt.Errorf("rope_scaling: %w", err)
 	}
-	kind := s.RoPEType
-	if kind == "" {
-		kind = s.Type
-	}
+	kind := cmp.Or(s.RoPEType, s.Type)
 	switch {
 	case kind == "" && s.Factor == 0:
 		kind = "default"
@@ -123,17 +121,9 @@ func (c *Config) setPlainRoPE(keys ropeKeys) (theta float64, scaling json.RawMes
 		if err := json.Unmarshal(parameters, &p); err != nil {
 			return 0, nil, fmt.Errorf("rope_parameters: %w", err)
 		}
-		if scaling = parameters; p.RoPETheta != nil {
-			own = p.RoPETheta
-		}
-		if p.Partial != nil {
-			partial = p.Partial
-		}
+		scaling, own, partial = parameters, cmp.Or(p.RoPETheta, own), cmp.Or(p.Partial, partial)
 	}
-	theta = 10000.0
-	if own != nil {
-		theta = *own
-	}
+	theta = first(10000.0, own)
 	if !(theta > 0) || math.IsInf(theta, 0) {
 		return 0, nil, fmt.Errorf("rope_theta: got %v, want a positive number", theta)
 	}
@@ -186,17 +176,8 @@ func llama3RoPE(c *Config, s *ropeScaling, _ float64) error {
 // the factor, with a ramp over the dimensions between; attention is sharpened
 // through the factor on cosines and sines.
 func yarnRoPE(c *Config, s *ropeScaling, theta float64) error {
-	original := s.OriginalContext
-	if original == 0 {
-		original = float64(c.MaxPositions)
-	}
-	fast, slow := 32.0, 1.0
-	if s.BetaFast != nil && *s.BetaFast != 0 {
-		fast = *s.BetaFast
-	}
-	if s.BetaSlow != nil && *s.BetaSlow != 0 {
-		slow = *s.BetaSlow
-	}
+	original := cmp.Or(s.OriginalContext, float64(c.MaxPositions))
+	fast, slow := cmp.Or(first(0, s.BetaFast), 32), cmp.Or(first(0, s.BetaSlow), 1)
 	if !(original*s.Factor <= maxContext) {
 		return fmt.Errorf("rope_scaling: got original_max_position_embeddings %v times factor %v, want at most %d", original, s.Factor, maxContext)
 	}
@@ -248,10 +229,7 @@ func yarnRoPE(c *Config, s *ropeScaling, theta float64) error {
 // one for longer ones; attention is sharpened through the factor on cosines and sines, for
 // both.
 func longRoPE(c *Config, s *ropeScaling, theta float64) error {
-	original, factor := s.OriginalContext, s.Factor
-	if s.outer != nil {
-		original = *s.outer
-	}
+	original, factor := first(s.OriginalContext, s.outer), s.Factor
 	if original == 0 {
 		original = float64(c.MaxPositions)
 	} else {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -144,10 +145,7 @@ func storedType(folder fs.FS) (kernels.DType, error) {
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return 0, fmt.Errorf("config.json: %w", err)
 	}
-	name := c.TorchDType
-	if name == "" {
-		name = c.DType
-	}
+	name := cmp.Or(c.TorchDType, c.DType)
 	switch name {
 	case "bfloat16":
 		return kernels.BF16, nil

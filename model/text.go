@@ -29,11 +29,15 @@ func (m *Model) Encode(text string) ([]int32, error) {
 	if err := CheckPrompt(text); err != nil {
 		return nil, err
 	}
+	return m.tokenize(text, true)
+}
+
+func (m *Model) tokenize(text string, addSpecial bool) ([]int32, error) {
 	t, err := m.NeedTokenizer()
 	if err != nil {
 		return nil, err
 	}
-	ids, err := t.Encode(text, true)
+	ids, err := t.Encode(text, addSpecial)
 	if err != nil {
 		return nil, fmt.Errorf("tokenize: %w", err)
 	}
@@ -71,11 +75,7 @@ func (m *Model) encodeChat(ctx context.Context, messages []chat.Message, own cha
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}
-	ids, err := m.Tokenizer.Encode(text, false) // the template wrote the special tokens
-	if err != nil {
-		return nil, fmt.Errorf("tokenize: %w", err)
-	}
-	return ids, nil
+	return m.tokenize(text, false) // the template wrote the special tokens
 }
 
 // EncodeTurn tokenizes what the last message, the user's, adds to a conversation that the
@@ -109,11 +109,8 @@ func (m *Model) EncodeTurn(ctx context.Context, messages []chat.Message, own cha
 	if whole {
 		rest = text
 	}
-	ids, err = m.Tokenizer.Encode(rest, false) // the template wrote the special tokens
-	if err != nil {
-		return nil, false, fmt.Errorf("tokenize: %w", err)
-	}
-	return ids, whole, nil
+	ids, err = m.tokenize(rest, false) // the template wrote the special tokens
+	return ids, whole, err
 }
 
 // ChatTemplate returns the model's chat template and what it is rendered with: the

@@ -43,12 +43,12 @@ func (s *Server) newCalls(g *generation, c *chatRequest) (*calls, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &calls{one: c.Parallel != nil && !*c.Parallel}
+	out := &calls{one: !or(c.Parallel, true)}
 	if len(tools) == 0 || choice == "none" {
 		if choice == "required" {
 			return nil, refuse("tool_choice", "got no tools, want at least one")
 		}
-		return out, g.constrain(s, grammar)
+		return out, g.constrain(grammar, nil)
 	}
 	f, ok := toolcall.Detect(s.model.Tokenizer.Config().ChatTemplate)
 	if !ok {
@@ -79,12 +79,12 @@ func (s *Server) newCalls(g *generation, c *chatRequest) (*calls, error) {
 	if choice == "auto" {
 		forced = constraint.Any(forced, grammar)
 	}
-	return out, g.constrain(s, forced)
+	return out, g.constrain(forced, nil)
 }
 
 // toolChoice reads the field of that name: auto, none, required, or a function's name, which is required.
 func toolChoice(raw json.RawMessage) (choice, named string, err error) {
-	if len(raw) == 0 || string(raw) == "null" {
+	if !given(raw) {
 		return "auto", "", nil
 	}
 	var of struct {
@@ -106,7 +106,7 @@ func toolChoice(raw json.RawMessage) (choice, named string, err error) {
 }
 
 func readTools(raw json.RawMessage) (out []toolcall.Tool, err error) {
-	if len(raw) == 0 || string(raw) == "null" {
+	if !given(raw) {
 		return nil, nil
 	}
 	var list []struct {

@@ -96,19 +96,15 @@ func (c *chatRequest) read(s *Server, r *http.Request) (*generation, error) {
 		return nil, err
 	}
 	if c.TopLogProbs != nil {
-		if c.LogProbs == nil || !*c.LogProbs {
+		if !or(c.LogProbs, false) {
 			return nil, refuse("top_logprobs", "want logprobs to be true")
 		}
 		if g.top, err = topLogProbs("top_logprobs", *c.TopLogProbs); err != nil {
 			return nil, err
 		}
 	}
-	g.logProbs = c.LogProbs != nil && *c.LogProbs
-	text, err := c.render(r.Context(), s.model.Model)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := encode(s.model.Model, text, false)
+	g.logProbs = or(c.LogProbs, false)
+	ids, err := c.encode(r.Context(), s.model.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -222,11 +218,7 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, c *chatReque
 		}
 		return send(chatChoice{Index: ch.index, Delta: &chatMessage{}, FinishReason: &reason})
 	})
-	if err == nil && c.wantsUsage() {
-		out.Choices, out.Usage = []any{}, &total
-		err = stream.send(out)
-	}
-	stream.end(err)
+	stream.end(err, out, c.wanted(&total))
 	return nil
 }
 

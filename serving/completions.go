@@ -54,7 +54,7 @@ func (s *Server) promptsOf(raw json.RawMessage, special bool) (all [][]int32, er
 	var ids []int32
 	var lists [][]int32
 	switch {
-	case len(raw) == 0 || string(raw) == "null":
+	case !given(raw):
 		return nil, refuse("prompt", "is missing")
 	case json.Unmarshal(raw, &text) == nil:
 		texts = []string{text}
@@ -100,7 +100,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 	if c.Echo && (g.logProbs || len(g.stop) > 0) {
 		return refuse("echo", "is supported without logprobs and stop")
 	}
-	if g.prompts, err = s.promptsOf(c.Prompt, c.AddSpecial == nil || *c.AddSpecial); err != nil {
+	if g.prompts, err = s.promptsOf(c.Prompt, or(c.AddSpecial, true)); err != nil {
 		return err
 	}
 	if len(g.prompts)*g.choices > maxChoices {
@@ -111,11 +111,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	grammar, err := c.ResponseFormat.grammar()
-	if err == nil {
-		err = g.constrain(s, grammar)
-	}
-	if err != nil {
+	if err := g.constrain(c.ResponseFormat.grammar()); err != nil {
 		return err
 	}
 	echoes := make([]string, len(g.prompts))
@@ -192,12 +188,8 @@ func (s *Server) streamCompletion(w http.ResponseWriter, r *http.Request, c *com
 		out.Choices = []any{entry}
 		return stream.send(out)
 	})
-	if err == nil && c.wantsUsage() {
-		total.ofPrompts(prompts)
-		out.Choices, out.Usage = []any{}, &total
-		err = stream.send(out)
-	}
-	stream.end(err)
+	total.ofPrompts(prompts)
+	stream.end(err, out, c.wanted(&total))
 	return nil
 }
 

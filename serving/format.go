@@ -60,7 +60,7 @@ func (f *responseFormat) grammar() (*constraint.Grammar, error) {
 			return nil, refuse("response_format", "json_schema: is missing")
 		}
 		s := f.JSONSchema
-		grammar, err := constraint.Schema(s.Schema, s.Strict != nil && *s.Strict)
+		grammar, err := constraint.Schema(s.Schema, or(s.Strict, false))
 		if err != nil {
 			return nil, refuse("response_format", "%v", err)
 		}
@@ -102,15 +102,15 @@ func (t *structured) grammar() (grammar *constraint.Grammar, err error) {
 	return grammar, nil
 }
 
-// constrain lets answers be texts of a grammar alone; nil constrains nothing.
-func (g *generation) constrain(s *Server, grammar *constraint.Grammar) error {
-	if grammar == nil {
-		return nil
+// constrain lets answers be texts of a grammar alone, of which err says what is wrong with it; nil constrains nothing.
+func (g *generation) constrain(grammar *constraint.Grammar, err error) error {
+	if grammar == nil || err != nil {
+		return err
 	}
 	if g.constraint != nil {
 		return refuse("structured_outputs", "got response_format or tool_choice, too: want one of them")
 	}
-	v, err := s.vocabulary(g.keep)
+	v, err := g.server.vocabulary(g.keep)
 	if err != nil {
 		return err
 	}

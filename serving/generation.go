@@ -19,6 +19,7 @@ import (
 
 // generation is a request that was read: prompts, each with a number of answers, and how they are answered.
 type generation struct {
+	server    *Server
 	id, model string
 	prompts   [][]int32
 	choices   int // of each prompt
@@ -51,7 +52,7 @@ func (s *Server) generation(prefix string, r *settings) (*generation, error) {
 	if base != s.Name && base != "" {
 		return nil, failure(http.StatusNotFound, invalidRequest, "model_not_found", "the model %.100q does not exist: want %q, or %s@POLICY:BUDGET", r.Model, s.Name, s.Name)
 	}
-	g := &generation{id: prefix + rand.Text(), model: cmp.Or(r.Model, s.Name), choices: r.choices(), budget: s.Budget, kept: r.wantsKept(), stop: r.Stop, stopIDs: r.StopTokenIDs, ignoreEnd: r.IgnoreEOS}
+	g := &generation{server: s, id: prefix + rand.Text(), model: cmp.Or(r.Model, s.Name), choices: or(r.N, 1), maxNew: or(r.MaxTokens, 0), budget: s.Budget, kept: r.wantsKept(), stop: r.Stop, stopIDs: r.StopTokenIDs, ignoreEnd: r.IgnoreEOS}
 	if r.Eviction != nil {
 		choice.Policy = cmp.Or(r.Eviction.Policy, choice.Policy)
 		choice.Budget = cmp.Or(r.Eviction.Budget, choice.Budget)
@@ -75,19 +76,12 @@ func (s *Server) generation(prefix string, r *settings) (*generation, error) {
 			g.sampling.Seed = uint64(mathrand.Int64())
 		}
 	}
-	if r.MaxTokens != nil {
-		g.maxNew = *r.MaxTokens
-	}
 	for _, id := range r.StopTokenIDs {
 		if id < 0 || int(id) >= s.model.Config.Vocab {
 			return nil, refuse("stop_token_ids", "got %d, want 0 to %d", id, s.model.Config.Vocab-1)
 		}
 	}
-	grammar, err := r.StructuredOutputs.grammar()
-	if err != nil {
-		return nil, err
-	}
-	return g, g.constrain(s, grammar)
+	return g, g.constrain(r.StructuredOutputs.grammar())
 }
 
 // check refuses a prompt that cannot run.
@@ -207,8 +201,12 @@ func (e *events) write(name, data string) error {
 	return http.NewResponseController(e.w).Flush()
 }
 
-// end is how a stream ends, well or not.
-func (e *events) end(err error) {
+// end is how a stream of completions ends, well or not; usage is what comes last, nil for nothing.
+func (e *events) end(err error, out completion, usage *usage) {
+	if err == nil && usage != nil {
+		out.Choices, out.Usage = []any{}, usage
+		err = e.send(out)
+	}
 	if err != nil {
 		e.send(map[string]any{"error": ofModel(err)})
 	}

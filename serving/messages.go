@@ -60,13 +60,8 @@ func readMessage(raw json.RawMessage) (chat.Message, error) {
 		m.Role = "system"
 	}
 	if len(parts) > 0 {
-		rest := m.Extra
-		m.Content, m.NoContent, m.Extra = text, false, nil
-		for _, e := range rest {
-			if e.Key != "content" {
-				m.Extra = append(m.Extra, e)
-			}
-		}
+		m.Content, m.NoContent = text, false
+		m.Extra = slices.DeleteFunc(m.Extra, func(e chat.Member) bool { return e.Key == "content" })
 	}
 	if !m.NoContent && m.Content == "" && m.Role == "user" {
 		return m, errors.New("content: got an empty text")
@@ -98,7 +93,7 @@ func (c *conversation) render(ctx context.Context, m *model.Model) (string, erro
 	if c.Effort != nil {
 		own.Extra["reasoning_effort"] = *c.Effort
 	}
-	if len(c.Tools) > 0 && string(c.Tools) != "null" && string(c.ToolChoice) != `"none"` {
+	if given(c.Tools) && string(c.ToolChoice) != `"none"` {
 		v, err := chat.ParseJSON(c.Tools)
 		tools, ok := v.([]any)
 		if err != nil || !ok {
@@ -118,12 +113,12 @@ func (c *conversation) render(ctx context.Context, m *model.Model) (string, erro
 	// An answer that has begun goes on.
 	begun := ""
 	last := &messages[len(messages)-1]
-	if goesOn := last.Role == "assistant" && !last.NoContent; c.Continue != nil && *c.Continue != goesOn && *c.Continue {
+	if goesOn := last.Role == "assistant" && !last.NoContent; or(c.Continue, false) && !goesOn {
 		return "", refuse("continue_final_message", "the last message is of role %s, want assistant", last.Role)
-	} else if goesOn && (c.Continue == nil || *c.Continue) && last.Extra == nil {
+	} else if goesOn && or(c.Continue, true) && len(last.Extra) == 0 {
 		begun, messages = last.Content, messages[:len(messages)-1]
 	}
-	o.AddGenerationPrompt = c.AddPrompt == nil || *c.AddPrompt
+	o.AddGenerationPrompt = or(c.AddPrompt, true)
 	text, err := template.Render(ctx, messages, o)
 	var raised *chat.RaisedError
 	switch {
@@ -135,7 +130,15 @@ func (c *conversation) render(ctx context.Context, m *model.Model) (string, erro
 	return text + begun, nil
 }
 
-// encode is the tokens of a rendered conversation, which has its special tokens.
+// encode is the tokens of the conversation, whose text has its special tokens.
+func (c *conversation) encode(ctx context.Context, m *model.Model) ([]int32, error) {
+	text, err := c.render(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return encode(m, text, false)
+}
+
 func encode(m *model.Model, text string, special bool) ([]int32, error) {
 	t, err := m.NeedTokenizer()
 	if err != nil {

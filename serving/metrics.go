@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"glimpse/engine"
@@ -37,26 +38,18 @@ type metrics struct {
 
 func newMetrics(version string) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
-	add := func(c prometheus.Collector) { m.registry.MustRegister(c) }
+	auto := promauto.With(m.registry)
 	gauge := func(name, help string) prometheus.Gauge {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "glimpse", Name: name, Help: help})
-		add(g)
-		return g
+		return auto.NewGauge(prometheus.GaugeOpts{Namespace: "glimpse", Name: name, Help: help})
 	}
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "glimpse", Name: name, Help: help})
-		add(c)
-		return c
+		return auto.NewCounter(prometheus.CounterOpts{Namespace: "glimpse", Name: name, Help: help})
 	}
 	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "glimpse", Name: name, Help: help}, labels)
-		add(c)
-		return c
+		return auto.NewCounterVec(prometheus.CounterOpts{Namespace: "glimpse", Name: name, Help: help}, labels)
 	}
 	seconds := func(name, help string, buckets []float64) prometheus.Histogram {
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "glimpse", Name: name, Help: help, Buckets: buckets})
-		add(h)
-		return h
+		return auto.NewHistogram(prometheus.HistogramOpts{Namespace: "glimpse", Name: name, Help: help, Buckets: buckets})
 	}
 	long := prometheus.ExponentialBucketsRange(0.01, 600, 20)
 	m.running = gauge("num_requests_running", "Answers whose prompt runs or that are decoded.")
@@ -88,19 +81,15 @@ func newMetrics(version string) *metrics {
 	m.evicted = counters("kv_evicted_bytes_total", "Bytes of keys and values of prompts that were evicted.", "policy")
 	m.read = counters("kv_read_bytes_total", "Bytes of keys and values that decoding steps read.", "policy")
 	shares := func(name, help string, labels ...string) *prometheus.HistogramVec {
-		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "glimpse", Name: name, Help: help, Buckets: []float64{0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1}}, labels)
-		add(h)
-		return h
+		return auto.NewHistogramVec(prometheus.HistogramOpts{Namespace: "glimpse", Name: name, Help: help, Buckets: []float64{0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1}}, labels)
 	}
 	m.agreement = shares("verified_agreement", "Share of a greedy answer's tokens, its end among them, before the first difference to what the full cache answers.", "policy", "budget")
 	m.shadow = shares("shadow_hit_rate", "Critical-KV hit rate (Judge Q, arXiv:2509.10798, eq. 6) of what is kept of prompts, by the answers given, of the policies that gave them and of the shadow.", "adapter")
 	m.recorded = counters("recorded_pairs_total", "Answers that were to be recorded, by what has become of them.", "outcome")
 	m.idle = counters("idle_work_total", "Answers to verify, or to compare with the shadow, by what has become of the work.", "work", "outcome")
-	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "glimpse", Name: "build_info", Help: "The version that runs."}, []string{"version"})
+	info := auto.NewGaugeVec(prometheus.GaugeOpts{Namespace: "glimpse", Name: "build_info", Help: "The version that runs."}, []string{"version"})
 	info.WithLabelValues(version).Set(1)
-	add(info)
-	add(collectors.NewGoCollector())
-	add(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
@@ -110,11 +99,8 @@ func (m *metrics) handler() http.Handler {
 
 // stepped is told after every step.
 func (m *metrics) stepped(w *worker) {
-	running, held := 0, int64(0)
+	running, held := w.decoding(), int64(0)
 	for _, c := range w.choices {
-		if c.begun {
-			running++
-		}
 		held += c.session().Bytes()
 	}
 	m.running.Set(float64(running))

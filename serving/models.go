@@ -60,12 +60,9 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 	case t.Prompt != nil && t.Messages != nil:
 		return refuse("prompt", "got messages, too: want one of them")
 	case t.Prompt != nil:
-		ids, err = encode(s.model.Model, *t.Prompt, t.AddSpecial == nil || *t.AddSpecial)
+		ids, err = encode(s.model.Model, *t.Prompt, or(t.AddSpecial, true))
 	default:
-		var text string
-		if text, err = t.render(r.Context(), s.model.Model); err == nil {
-			ids, err = encode(s.model.Model, text, false)
-		}
+		ids, err = t.encode(r.Context(), s.model.Model)
 	}
 	if err != nil {
 		return err

@@ -31,19 +31,17 @@ func (r *responseRequest) read(s *Server, req *http.Request) (*generation, error
 	if err := readJSON(req, r); err != nil {
 		return nil, err
 	}
-	given := func(raw json.RawMessage) bool {
-		return len(raw) > 0 && string(raw) != "null" && string(raw) != "[]"
-	}
+	holds := func(raw json.RawMessage) bool { return given(raw) && string(raw) != "[]" }
 	switch {
-	case given(r.Tools):
+	case holds(r.Tools):
 		return nil, refuse("tools", "are not supported here: want /v1/chat/completions")
-	case given(r.Previous):
+	case holds(r.Previous):
 		return nil, refuse("previous_response_id", "answers are not stored: send the whole conversation, whose beginning is found again")
-	case r.Background != nil && *r.Background:
+	case or(r.Background, false):
 		return nil, refuse("background", "is not supported")
-	case r.N != nil && *r.N != 1:
+	case or(r.N, 1) != 1:
 		return nil, refuse("n", "got %d, want 1", *r.N)
-	case r.Truncation != nil && *r.Truncation != "disabled":
+	case or(r.Truncation, "disabled") != "disabled":
 		return nil, refuse("truncation", "got %q, want disabled", *r.Truncation)
 	case len(r.Include) > 0:
 		return nil, refuse("include", "is not supported")
@@ -80,25 +78,17 @@ func (r *responseRequest) read(s *Server, req *http.Request) (*generation, error
 	if err != nil {
 		return nil, err
 	}
-	rendered, err := (&conversation{Messages: raw}).render(req.Context(), s.model.Model)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := encode(s.model.Model, rendered, false)
+	ids, err := (&conversation{Messages: raw}).encode(req.Context(), s.model.Model)
 	if err != nil {
 		return nil, err
 	}
 	g.prompts, g.conversation = [][]int32{ids}, true
-	if r.Text != nil && given(r.Text.Format) {
+	if r.Text != nil && holds(r.Text.Format) {
 		var f responseFormat
 		if err := f.ofText(r.Text.Format); err != nil {
 			return nil, err
 		}
-		grammar, err := f.grammar()
-		if err == nil {
-			err = g.constrain(s, grammar)
-		}
-		if err != nil {
+		if err := g.constrain(f.grammar()); err != nil {
 			return nil, err
 		}
 	}

@@ -85,14 +85,14 @@ func (u *unsupported) check() error {
 		"audio": u.Audio, "prediction": u.Prediction, "web_search_options": u.WebSearchOptions,
 		"functions": u.Functions, "function_call": u.FunctionCall, "suffix": u.Suffix, "verbosity": u.Verbosity,
 	} {
-		if len(raw) > 0 && string(raw) != "null" {
+		if given(raw) {
 			return refuse(name, "is not supported")
 		}
 	}
-	if m := string(u.Modalities); m != "" && m != "null" && strings.Join(strings.Fields(m), "") != `["text"]` {
+	if m := string(u.Modalities); given(u.Modalities) && strings.Join(strings.Fields(m), "") != `["text"]` {
 		return refuse("modalities", "got %s, want [\"text\"]", m)
 	}
-	if b := string(u.BestOf); b != "" && b != "null" && b != "1" {
+	if b := string(u.BestOf); given(u.BestOf) && b != "1" {
 		return refuse("best_of", "got %s, want 1", b)
 	}
 	return nil
@@ -211,7 +211,7 @@ func (s *settings) sampling(m *model.Model, defaults model.SamplingChoice) (mode
 		out.Seed = uint64(*s.Seed)
 	}
 	p := &out.Processors
-	p.PresencePenalty, p.FrequencyPenalty = value(s.PresencePenalty), value(s.FrequencyPenalty)
+	p.PresencePenalty, p.FrequencyPenalty = or(s.PresencePenalty, 0), or(s.FrequencyPenalty, 0)
 	if s.MinTokens != nil {
 		p.MinNew, p.End = *s.MinTokens, m.Config.EOS
 	}
@@ -253,25 +253,26 @@ func (s *settings) check() error {
 	return s.unsupported.check()
 }
 
-func (s *settings) choices() int {
-	if s.N == nil {
-		return 1
-	}
-	return *s.N
-}
-
 func (s *settings) wantsKept() bool { return s.Eviction != nil && s.Eviction.Kept }
 
-func (s *settings) wantsUsage() bool {
-	return s.wantsKept() || s.StreamOptions != nil && s.StreamOptions.IncludeUsage
+// wanted is the usage of a stream; nil where it is not asked for.
+func (s *settings) wanted(u *usage) *usage {
+	if s.wantsKept() || s.StreamOptions != nil && s.StreamOptions.IncludeUsage {
+		return u
+	}
+	return nil
 }
 
-func value(p *float64) float64 {
-	if p == nil {
-		return 0
+// or is a field of a request, or what it is where the request does not say.
+func or[T any](field *T, otherwise T) T {
+	if field == nil {
+		return otherwise
 	}
-	return *p
+	return *field
 }
+
+// given tells whether a field has a value.
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 // topLogProbs checks how many of the likeliest tokens are asked for.
 func topLogProbs(param string, n int) (int, error) {

@@ -137,7 +137,7 @@ func SameRows(rows int) int {
 	return min(1, rows)
 }
 
-// check is checkGemmNT for b [rows, columns] in blocks.
+// check is that of gemm for b [rows, columns] in blocks.
 func (f *Blocks) check(op string, m, n, k, lenA, lda, lenB, rows, columns, lenC, ldc int) {
 	checkShape(op, m, n, k)
 	if columns%f.Elems != 0 {

@@ -12,66 +12,52 @@ import "unsafe"
 // GemmNT sets c [m, n] = alpha · a [m, k] · b [n, k]ᵀ + beta · c. For up to 16 rows
 // of a it reads b once, in place.
 func GemmNT(m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
-	checkGemmNT("GemmNT", m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
-	multiply(product{nt: true, storage: f32, m: m, n: n, k: k, alpha: alpha, beta: beta,
-		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: ldb, c: unsafe.SliceData(c), ldc: ldc})
+	gemm("GemmNT", product{nt: true, storage: f32, m: m, n: n, k: k, alpha: alpha, beta: beta, lda: lda, ldb: ldb, ldc: ldc}, Exact, a, b, c)
 }
 
 // GemmNTBF16 is [GemmNT] with b in bfloat16, of which the product may make pairs.
 func GemmNTBF16(how Pairs, m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
-	checkGemmNT("GemmNTBF16", m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
-	multiply(product{nt: true, storage: bf16, m: m, n: n, k: k, alpha: alpha, beta: beta,
-		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: ldb, c: unsafe.SliceData(c), ldc: ldc}.paired(how))
+	gemm("GemmNTBF16", product{nt: true, storage: bf16, m: m, n: n, k: k, alpha: alpha, beta: beta, lda: lda, ldb: ldb, ldc: ldc}, how, a, b, c)
 }
 
 // GemmNTF16 is [GemmNT] with b in IEEE half precision.
 func GemmNTF16(m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
-	checkGemmNT("GemmNTF16", m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
-	multiply(product{nt: true, storage: f16, m: m, n: n, k: k, alpha: alpha, beta: beta,
-		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: ldb, c: unsafe.SliceData(c), ldc: ldc})
+	gemm("GemmNTF16", product{nt: true, storage: f16, m: m, n: n, k: k, alpha: alpha, beta: beta, lda: lda, ldb: ldb, ldc: ldc}, Exact, a, b, c)
 }
 
 // GemmNN sets c [m, n] = alpha · a [m, k] · b [k, n] + beta · c.
 func GemmNN(m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
-	checkGemmNN("GemmNN", m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
-	multiply(product{storage: f32, m: m, n: n, k: k, alpha: alpha, beta: beta,
-		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: ldb, c: unsafe.SliceData(c), ldc: ldc})
+	gemm("GemmNN", product{storage: f32, m: m, n: n, k: k, alpha: alpha, beta: beta, lda: lda, ldb: ldb, ldc: ldc}, Exact, a, b, c)
 }
 
 // GemmNNBF16 is [GemmNN] with b in bfloat16, of which the product may make pairs.
 func GemmNNBF16(how Pairs, m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
-	checkGemmNN("GemmNNBF16", m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
-	multiply(product{storage: bf16, m: m, n: n, k: k, alpha: alpha, beta: beta,
-		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: ldb, c: unsafe.SliceData(c), ldc: ldc}.paired(how))
+	gemm("GemmNNBF16", product{storage: bf16, m: m, n: n, k: k, alpha: alpha, beta: beta, lda: lda, ldb: ldb, ldc: ldc}, how, a, b, c)
 }
 
 // GemmNNF16 is [GemmNN] with b in IEEE half precision.
 func GemmNNF16(m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
-	checkGemmNN("GemmNNF16", m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
-	multiply(product{storage: f16, m: m, n: n, k: k, alpha: alpha, beta: beta,
-		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: ldb, c: unsafe.SliceData(c), ldc: ldc})
+	gemm("GemmNNF16", product{storage: f16, m: m, n: n, k: k, alpha: alpha, beta: beta, lda: lda, ldb: ldb, ldc: ldc}, Exact, a, b, c)
 }
 
 // GemmTN sets c [m, n] = alpha · a [k, m]ᵀ · b [k, n] + beta · c.
 func GemmTN(m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
-	checkShape("GemmTN", m, n, k)
-	checkMatrix("GemmTN", "a", len(a), k, m, lda)
-	checkMatrix("GemmTN", "b", len(b), k, n, ldb)
-	checkMatrix("GemmTN", "c", len(c), m, n, ldc)
-	multiply(product{tn: true, storage: f32, m: m, n: n, k: k, alpha: alpha, beta: beta,
-		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: ldb, c: unsafe.SliceData(c), ldc: ldc})
+	gemm("GemmTN", product{tn: true, storage: f32, m: m, n: n, k: k, alpha: alpha, beta: beta, lda: lda, ldb: ldb, ldc: ldc}, Exact, a, b, c)
 }
 
-func checkGemmNT(op string, m, n, k, lenA, lda, lenB, ldb, lenC, ldc int) {
-	checkShape(op, m, n, k)
-	checkMatrix(op, "a", lenA, m, k, lda)
-	checkMatrix(op, "b", lenB, n, k, ldb)
-	checkMatrix(op, "c", lenC, m, n, ldc)
-}
-
-func checkGemmNN(op string, m, n, k, lenA, lda, lenB, ldb, lenC, ldc int) {
-	checkShape(op, m, n, k)
-	checkMatrix(op, "a", lenA, m, k, lda)
-	checkMatrix(op, "b", lenB, k, n, ldb)
-	checkMatrix(op, "c", lenC, m, n, ldc)
+// gemm checks that the matrices are of p's sizes, and multiplies them.
+func gemm[E float32 | uint16](op string, p product, how Pairs, a []float32, b []E, c []float32) {
+	checkShape(op, p.m, p.n, p.k)
+	rowsA, columnsA, rowsB, columnsB := p.m, p.k, p.k, p.n
+	if p.tn {
+		rowsA, columnsA = columnsA, rowsA
+	}
+	if p.nt {
+		rowsB, columnsB = columnsB, rowsB
+	}
+	checkMatrix(op, "a", len(a), rowsA, columnsA, p.lda)
+	checkMatrix(op, "b", len(b), rowsB, columnsB, p.ldb)
+	checkMatrix(op, "c", len(c), p.m, p.n, p.ldc)
+	p.a, p.b, p.c = unsafe.SliceData(a), unsafe.Pointer(unsafe.SliceData(b)), unsafe.SliceData(c)
+	multiply(p.paired(how))
 }

@@ -117,11 +117,7 @@ func (b *cpu) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 	group, dim, rows, kvHeads := a.Group(), a.HeadDim(), a.Rows(), a.KVHeads()
 	blockRows := max(1, tileQueries/group)
 	blocks := (rows + blockRows - 1) / blockRows
-	work := 0
-	for _, kv := range a.Past {
-		work = max(work, kv.Entries())
-	}
-	work = (work + rows) * dim * min(rows, blockRows) * group
+	work := (a.MostEntries() + rows) * dim * min(rows, blockRows) * group
 	parallel.Tasks(kvHeads*blocks, work, func(task int) {
 		// The last rows see the most entries: starting with them evens out the end.
 		g, from := task%kvHeads, (blocks-1-task/kvHeads)*blockRows
@@ -129,8 +125,11 @@ func (b *cpu) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 		queries := (to - from) * group
 		_, entries := a.Visible(g, to-1)
 		first, _ := a.Visible(g, from)
-		tile := max(min(entries, tileEntries), rows*btoi(a.K != nil))
-		b.with(queries*(2*dim+tile+2), func(s *buffer) {
+		tile := min(entries, tileEntries)
+		if a.K != nil {
+			tile = max(tile, rows)
+		}
+		with(queries*(2*dim+tile+2), func(s *buffer) {
 			q, logits := s.take(queries*dim), s.take(queries*tile)
 			state := softmaxState{cap: a.SoftCap, top: s.take(queries), sum: s.take(queries), dim: dim}
 			if out != nil {
@@ -178,21 +177,11 @@ func within(from, to, n int) (int, int) {
 	return min(from, to), to
 }
 
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 func (b *cpu) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
 	kernels.CheckObservedScores("ObservedScores", logScore, lse, a)
 	group, dim, rows, heads := a.Group(), a.HeadDim(), a.Rows(), a.Heads()
 	const block = 256 // entries per task
-	width, blocks := logScore.Width(), 0
-	for _, kv := range a.Past {
-		blocks = max(blocks, (kv.Entries()+block-1)/block)
-	}
+	width, blocks := logScore.Width(), (a.MostEntries()+block-1)/block
 	logRows := float32(math.Log(float64(rows)))
 	parallel.Tasks(heads*blocks, rows*block*(dim+8), func(task int) {
 		h, c := task%heads, task/heads*block
@@ -201,7 +190,7 @@ func (b *cpu) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
 		if n <= 0 {
 			return
 		}
-		b.with(tileQueries*(dim+n)+3*n, func(s *buffer) {
+		with(tileQueries*(dim+n)+3*n, func(s *buffer) {
 			q, logits := s.take(tileQueries*dim), s.take(tileQueries*n)
 			top, sum, tileTop := s.take(n), s.take(n), s.take(n)
 			fill(top, float32(math.Inf(-1)))
@@ -277,7 +266,7 @@ func (b *cpu) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out, 
 	parallel.Tasks(kvHeads, 6*queries*(a.Past[0].Entries()+rows)*dim, func(g int) {
 		n := a.Past[g].Entries()
 		K, KOwn := a.Past[g].K, a.K.F32()[g*dim:]
-		b.with(queries*(3*dim+2*n+2*rows)+2*n+rows*dim+btoi(a.SoftCap > 0)*(n+rows), func(s *buffer) {
+		with(queries*(3*dim+2*n+2*rows)+3*n+rows*dim+rows, func(s *buffer) {
 			q, dS, dSOwn := s.take(queries*dim), s.take(queries*n), s.take(queries*rows)
 			dQ, dO := s.take(queries*dim), s.take(queries*dim)
 			dP, dPOwn := s.take(queries*n), s.take(queries*rows)
@@ -391,7 +380,7 @@ func (b *cpu) ScoreKL(loss, dLogScore, logScore, logTarget *kernels.Tensor, weig
 			clear(d)
 			return
 		}
-		b.with(n, func(scratch *buffer) {
+		with(n, func(scratch *buffer) {
 			q := scratch.take(n)
 			z, zTarget, kl := normalise(d, s), normalise(q, t), 0.0
 			for j, v := range q {
@@ -430,7 +419,7 @@ func (b *cpu) ScoreMSE(loss, dLogScore, logScore, logTarget *kernels.Tensor, wei
 	S, D, T := logScore.F32(), dLogScore.F32(), logTarget.F32()
 	simd.ExpSum(D, S, 0)
 	sum := 0.0
-	b.with(len(T), func(scratch *buffer) {
+	with(len(T), func(scratch *buffer) {
 		targets := scratch.take(len(T))
 		simd.ExpSum(targets, T, 0)
 		for i, t := range targets {

@@ -27,12 +27,10 @@ func init() {
 // bfloat16 (simd.RoundsBF16), products of more than 16 rows with large bfloat16 weights
 // round the rows to bfloat16 first, as everybody runs models that are stored so.
 type cpu struct {
-	kernels.Decomposed
-	scratch sync.Pool
+	host.Base[float32]
 }
 
-func (b *cpu) Name() string           { return "cpu" }
-func (b *cpu) Compute() kernels.DType { return kernels.F32 }
+func (b *cpu) Name() string { return "cpu" }
 
 func (b *cpu) SameRows(rows int) int { return simd.SameRows(rows) }
 
@@ -50,16 +48,18 @@ func (s *buffer) take(n int) []float32 {
 	return out
 }
 
+// scratch is memory that tasks were run with.
+var scratch = sync.Pool{New: func() any { return new([]float32) }}
+
 // with runs f with scratch memory for n elements in up to 32 pieces.
-func (b *cpu) with(n int, f func(s *buffer)) {
+func with(n int, f func(s *buffer)) {
 	n += 32 * 16
-	p, _ := b.scratch.Get().(*[]float32)
-	if p == nil || len(*p) < n {
-		fresh := make([]float32, n)
-		p = &fresh
+	p := scratch.Get().(*[]float32)
+	if len(*p) < n {
+		*p = make([]float32, n)
 	}
 	f(&buffer{*p})
-	b.scratch.Put(p)
+	scratch.Put(p)
 }
 
 // roundedWeights is the number of elements from which on a bfloat16 weight is large.
@@ -69,8 +69,8 @@ const roundedWeights = 1 << 18
 func (b *cpu) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 	kernels.CheckLinear(y, x, w, bias)
 	m, k, n := x.Dim0(), x.Width(), w.Dim0()
-	Y, X, al, be := y.F32(), x.F32(), float32(alpha), float32(beta)
-	gemmNT(m, n, k, al, X, k, w, 0, k, pairsOf(w), be, Y, n)
+	Y := y.F32()
+	gemmNT(m, n, k, float32(alpha), x.F32(), k, w, 0, k, pairsOf(w), float32(beta), Y, n)
 	if bias != nil {
 		for i := range m {
 			simd.Add(Y[i*n:][:n], Y[i*n:][:n], bias.F32())
@@ -81,8 +81,7 @@ func (b *cpu) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 func (b *cpu) MatMul(c, a, w *kernels.Tensor, alpha, beta float64) {
 	m, k, n := a.Dim0(), a.Width(), w.Width()
 	kernels.CheckProduct("MatMul", c, m, n, k, w.Dim0())
-	C, A, al, be := c.F32(), a.F32(), float32(alpha), float32(beta)
-	gemmNN(m, n, k, al, A, k, w, 0, n, pairsOf(w), be, C, n)
+	gemmNN(m, n, k, float32(alpha), a.F32(), k, w, 0, n, pairsOf(w), float32(beta), c.F32(), n)
 }
 
 // pairsOf is what products with weights may make of their numbers.
@@ -143,24 +142,12 @@ func gemmNN(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor,
 	}
 }
 
-// wideTiles are tiles of what is stored in groups, widened.
-var wideTiles = sync.Pool{New: func() any { return new([]float32) }}
-
-// withTile runs f with memory for n numbers.
-func withTile(n int, f func(tile []float32)) {
-	p := wideTiles.Get().(*[]float32)
-	if len(*p) < n {
-		*p = make([]float32, n)
-	}
-	f((*p)[:n])
-	wideTiles.Put(p)
-}
-
 // groupsNT is gemmNT of rows in groups, from one on: a tile of them is widened at a time, keys as they lie, by channels.
 func groupsNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, from int, beta float32, c []float32, ldc int) {
 	for j := 0; j < n; j += tileEntries {
 		rows := min(tileEntries, n-j)
-		withTile(rows*k, func(tile []float32) {
+		with(rows*k, func(s *buffer) {
+			tile := s.take(rows * k)
 			if b.DType == kernels.KIVIKeys {
 				b.ReadColumns(tile, rows, from+j, rows)
 				simd.GemmNN(m, rows, k, alpha, a, lda, tile, rows, beta, c[j:], ldc)
@@ -176,7 +163,8 @@ func groupsNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tenso
 func groupsNN(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, from int, beta float32, c []float32, ldc int) {
 	for l := 0; l < k; l += tileEntries {
 		rows := min(tileEntries, k-l)
-		withTile(rows*n, func(tile []float32) {
+		with(rows*n, func(s *buffer) {
+			tile := s.take(rows * n)
 			kernels.Read(tile, b, (from+l)*n)
 			simd.GemmNN(m, n, rows, alpha, a[l:], lda, tile, n, beta, c, ldc)
 		})
@@ -203,20 +191,15 @@ func (b *cpu) Fill(y *kernels.Tensor, value float64) {
 	}
 }
 
-func (b *cpu) Copy(y, x *kernels.Tensor) {
-	kernels.CheckLengths("Copy", y, x)
-	if host.CopyStored(y, x, kernels.F32) {
+func (b *cpu) Gather(y, table *kernels.Tensor, ids []int32) {
+	_, blocks := table.DType.Format()
+	blocks = blocks && table.Order() == nil
+	if y.DType != kernels.F32 || !blocks && table.DType != kernels.F32 && table.DType != kernels.BF16 && table.DType != kernels.F16 {
+		b.Base.Gather(y, table, ids)
 		return
 	}
-	copy(y.F32(), x.F32())
-}
-
-func (b *cpu) Gather(y, table *kernels.Tensor, ids []int32) {
 	w := table.Width()
 	kernels.CheckGather(y, table, ids)
-	if host.GatherStored(y, table, ids, kernels.F32) {
-		return
-	}
 	Y := y.F32()
 	for i, id := range ids {
 		dst, at := Y[i*w:][:w], int(id)*w
@@ -227,26 +210,11 @@ func (b *cpu) Gather(y, table *kernels.Tensor, ids []int32) {
 			simd.WidenBF16(dst, table.U16()[at:][:w])
 		case kernels.F16:
 			simd.WidenF16(dst, table.U16()[at:][:w])
-		case kernels.F64, kernels.KIVIKeys, kernels.KIVIValues:
-			kernels.Read(dst, table, at)
 		default:
-			if table.Order() != nil {
-				kernels.Read(dst, table, at)
-				continue
-			}
-			blocks, f := table.Blocks()
-			row := table.DType.Bytes(w)
-			f.Decode(dst, blocks[int(id)*row:][:row])
+			rows, f := table.Blocks()
+			f.Decode(dst, rows[table.DType.Bytes(at):][:table.DType.Bytes(w)])
 		}
 	}
-}
-
-func (b *cpu) CopyHead(y, x *kernels.Tensor, h int) {
-	kernels.CheckCopyHead(y, x, h)
-	if host.CopyHeadStored(y, x, h, kernels.F32) {
-		return
-	}
-	host.CopyHead(y.F32(), x.F32(), x.Shape[1], x.Shape[2], h)
 }
 
 func (b *cpu) Add(y, x, z *kernels.Tensor) {
@@ -330,7 +298,7 @@ func (b *cpu) LayerNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
 	width := w.Len()
 	DX, X, W, DY := dx.F32(), x.F32(), w.F32(), dy.F32()
 	host.Split(len(X)/width, 8*width, func(from, to int) {
-		b.with(width, func(s *buffer) {
+		with(width, func(s *buffer) {
 			normal := s.take(width)
 			for r := from; r < to; r++ {
 				out := DX[r*width:][:width]
@@ -391,29 +359,3 @@ func (b *cpu) SiLUMulGrad(dgate, dup, gate, up, dy *kernels.Tensor) {
 		}
 	})
 }
-
-func (b *cpu) GELU(y, x *kernels.Tensor) {
-	kernels.CheckLengths("GELU", y, x)
-	Y, X := y.F32(), x.F32()
-	host.Split(len(Y), 64, func(i, j int) { host.Gelu(Y[i:j], X[i:j]) })
-}
-
-func (b *cpu) GELUGrad(dx, x, dy *kernels.Tensor) {
-	kernels.CheckLengths("GELUGrad", dx, x, dy)
-	DX, X, DY := dx.F32(), x.F32(), dy.F32()
-	host.Split(len(DX), 128, func(i, j int) { host.GeluGrad(DX[i:j], X[i:j], DY[i:j]) })
-}
-
-func (b *cpu) MergeScores(acc, other *kernels.Tensor, wAcc, wOther float64) {
-	kernels.CheckLengths("MergeScores", acc, other)
-	A, O := acc.F32(), other.F32()
-	host.Split(len(A), 32, func(i, j int) { host.MergeScores(A[i:j], O[i:j], wAcc, wOther) })
-}
-
-func (b *cpu) AdamW(p, g, m, v *kernels.Tensor, s kernels.AdamWStep) {
-	kernels.CheckLengths("AdamW", p, g, m, v)
-	P, G, M, V := p.F32(), g.F32(), m.F32(), v.F32()
-	host.Split(len(P), 16, func(i, j int) { host.AdamW(P[i:j], G[i:j], M[i:j], V[i:j], s) })
-}
-
-func (b *cpu) SumSquares(t *kernels.Tensor) float64 { return host.SumSquares(t.F32()) }

@@ -14,10 +14,7 @@ import (
 const fusedLogits = 1 << 18
 
 func (b *cpu) ObserveAttention(out, lse, logScore *kernels.Tensor, a *kernels.Attend) {
-	entries := 0
-	for _, kv := range a.Past {
-		entries = max(entries, kv.Entries())
-	}
+	entries := a.MostEntries()
 	if a.Kept != nil {
 		a.Kept.Valid = false
 	}
@@ -33,7 +30,7 @@ func (b *cpu) ObserveAttention(out, lse, logScore *kernels.Tensor, a *kernels.At
 		keepLogits(a.Kept, a)
 	}
 	parallel.Tasks(a.KVHeads(), 4*queries*(entries+a.Rows())*a.HeadDim(), func(g int) {
-		b.with(queries*(2*a.HeadDim()+2*entries+a.Rows()+1)+2*entries, func(s *buffer) {
+		with(queries*(2*a.HeadDim()+2*entries+a.Rows()+1)+2*entries, func(s *buffer) {
 			observeHead(out, lse, logScore, a, g, s)
 		})
 	})

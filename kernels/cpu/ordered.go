@@ -15,7 +15,7 @@ func inParts(m, width int, f func(x []float32, from, to int)) {
 	n := (m + orderedRows - 1) / orderedRows
 	for i := range n {
 		from, to := i*m/n, (i+1)*m/n
-		withTile((to-from)*width, func(x []float32) { f(x, from, to) })
+		with((to-from)*width, func(s *buffer) { f(s.take((to-from)*width), from, to) })
 	}
 }
 

@@ -68,11 +68,11 @@ func (f *fuzzer) place(dtype kernels.DType, values []float64, shape ...int) *ker
 
 // in is a random operand, out a result before it is written.
 func (f *fuzzer) in(shape ...int) *kernels.Tensor {
-	return f.place(f.B.Compute(), kernelstest.Random(f.rng, kernelstest.Elements(shape), 1), shape...)
+	return f.place(f.B.Compute(), kernelstest.Random(f.rng, kernels.ShapeLen(shape), 1), shape...)
 }
 
 func (f *fuzzer) out(shape ...int) *kernels.Tensor {
-	return f.place(f.B.Compute(), slices.Repeat([]float64{math.NaN()}, kernelstest.Elements(shape)), shape...)
+	return f.place(f.B.Compute(), slices.Repeat([]float64{math.NaN()}, kernels.ShapeLen(shape)), shape...)
 }
 
 // layers are linear layers of the same few rows, without outputs.

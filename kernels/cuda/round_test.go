@@ -23,7 +23,7 @@ func TestCUDARounded(t *testing.T) {
 	for _, shape := range [][2]int{{1, 1}, {9, 4096}, {10, 4100}, {2, 9000}, {3, 31}, {2, 33}, {5, 255}, {7, 257}, {70, 96}, {4, 511}} {
 		rows, width := shape[0], shape[1]
 		tensor := func(shape ...int) *kernels.Tensor {
-			return d.Tensor(kernelstest.Random(rng, kernelstest.Elements(shape), 1), shape...)
+			return d.Tensor(kernelstest.Random(rng, kernels.ShapeLen(shape), 1), shape...)
 		}
 		x, z, w, bias := tensor(rows, width), tensor(rows, width), tensor(width), tensor(width)
 		for name, run := range map[string]func(y, sum *kernels.Tensor){

@@ -42,6 +42,15 @@ func add(name string, elems, bytes int, vector simd.BlockVector, widen func(dst 
 	return f
 }
 
+// addBlocks registers a format by what widens one block.
+func addBlocks(name string, elems, bytes int, vector simd.BlockVector, widen func(dst []float32, src []byte)) *Format {
+	return add(name, elems, bytes, vector, func(dst []float32, src []byte) {
+		for ; len(dst) >= elems && len(src) >= bytes; dst, src = dst[elems:], src[bytes:] {
+			widen(dst[:elems], src[:bytes])
+		}
+	})
+}
+
 // rounding has room for whole blocks of every format.
 var rounding = sync.Pool{New: func() any { return new([1024]float32) }}
 

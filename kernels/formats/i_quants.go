@@ -10,19 +10,13 @@ import (
 var iq4 = [16]float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 
 func init() {
-	add("IQ4_NL", 32, 18, simd.VectorIQ4_NL, func(dst []float32, src []byte) {
-		for ; len(dst) >= 32 && len(src) >= 18; dst, src = dst[32:], src[18:] {
-			widenTable(dst[:32], src[2:18], half(src), &iq4)
-		}
-	})
+	addBlocks("IQ4_NL", 32, 18, simd.VectorIQ4_NL, func(dst []float32, src []byte) { widenTable(dst[:32], src[2:18], half(src), &iq4) })
 	// 256 elements, whose groups of 32 have a scale of 6 bits each.
-	add("IQ4_XS", 256, 136, simd.VectorIQ4_XS, func(dst []float32, src []byte) {
-		for ; len(dst) >= 256 && len(src) >= 136; dst, src = dst[256:], src[136:] {
-			d, high := half(src), binary.LittleEndian.Uint16(src[2:])
-			for group := range 8 {
-				bits := int(src[4+group/2]>>(group%2*4)&15) | int(high>>(2*group)&3)<<4
-				widenTable(dst[32*group:][:32], src[8+16*group:][:16], d*float32(bits-32), &iq4)
-			}
+	addBlocks("IQ4_XS", 256, 136, simd.VectorIQ4_XS, func(dst []float32, src []byte) {
+		d, high := half(src), binary.LittleEndian.Uint16(src[2:])
+		for group := range 8 {
+			bits := int(src[4+group/2]>>(group%2*4)&15) | int(high>>(2*group)&3)<<4
+			widenTable(dst[32*group:][:32], src[8+16*group:][:16], d*float32(bits-32), &iq4)
 		}
 	})
 }

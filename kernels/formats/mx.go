@@ -19,33 +19,21 @@ var signedE2M1 = func() [16]float32 {
 
 func init() {
 	// 32 elements with a power of two as scale.
-	add("MXFP4", 32, 17, simd.VectorMXFP4, func(dst []float32, src []byte) {
-		for ; len(dst) >= 32 && len(src) >= 17; dst, src = dst[32:], src[17:] {
-			widenTable(dst[:32], src[1:17], halfE8M0(src[0]), &e2m1)
-		}
-	})
+	addBlocks("MXFP4", 32, 17, simd.VectorMXFP4, func(dst []float32, src []byte) { widenTable(dst[:32], src[1:17], halfE8M0(src[0]), &e2m1) })
 	// MXFP4 as checkpoints of Hugging Face widen it: zeros have signs.
-	add("E2M1_E8M0", 32, 17, simd.VectorE2M1_E8M0, func(dst []float32, src []byte) {
-		for ; len(dst) >= 32 && len(src) >= 17; dst, src = dst[32:], src[17:] {
-			widenTable(dst[:32], src[1:17], halfE8M0(src[0]), &signedE2M1)
-		}
-	})
+	addBlocks("E2M1_E8M0", 32, 17, simd.VectorE2M1_E8M0, func(dst []float32, src []byte) { widenTable(dst[:32], src[1:17], halfE8M0(src[0]), &signedE2M1) })
 	// 32 floats of 8 bits with a power of two as scale: MXFP8 of the same specification. Its products are numbers of
 	// bfloat16 and of float32 alike. NaN is what it says, of elements and of scales.
-	add("MXFP8", 32, 33, simd.VectorMXFP8, func(dst []float32, src []byte) {
-		for ; len(dst) >= 32 && len(src) >= 33; dst, src = dst[32:], src[33:] {
-			scale := scaleE8M0(src[0])
-			for i, b := range src[1:33] {
-				dst[i] = E4M3[b] * scale
-			}
+	addBlocks("MXFP8", 32, 33, simd.VectorMXFP8, func(dst []float32, src []byte) {
+		scale := scaleE8M0(src[0])
+		for i, b := range src[1:33] {
+			dst[i] = E4M3[b] * scale
 		}
 	}).Narrow = narrowMXFP8
 	// 64 elements, whose groups of 16 have a float of 8 bits without sign as scale each.
-	add("NVFP4", 64, 36, 0, func(dst []float32, src []byte) {
-		for ; len(dst) >= 64 && len(src) >= 36; dst, src = dst[64:], src[36:] {
-			for group := range 4 {
-				widenTable(dst[16*group:][:16], src[4+8*group:][:8], halfE4M3(src[group]), &e2m1)
-			}
+	addBlocks("NVFP4", 64, 36, 0, func(dst []float32, src []byte) {
+		for group := range 4 {
+			widenTable(dst[16*group:][:16], src[4+8*group:][:8], halfE4M3(src[group]), &e2m1)
 		}
 	})
 }

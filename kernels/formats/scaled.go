@@ -12,36 +12,27 @@ import (
 // is rounded to F16 where the scale is.
 func init() {
 	// Floats of 8 bits.
-	addScaled("E4M3_BF16", 34, simd.VectorE4M3_BF16, func(dst []float32, src []byte) { widenE4M3(dst, src[2:], bf16(src)) })
-	addScaled("E4M3_F32", 36, simd.VectorE4M3_F32, func(dst []float32, src []byte) {
+	addBlocks("E4M3_BF16", 32, 34, simd.VectorE4M3_BF16, func(dst []float32, src []byte) { widenE4M3(dst, src[2:], bf16(src)) })
+	addBlocks("E4M3_F32", 32, 36, simd.VectorE4M3_F32, func(dst []float32, src []byte) {
 		widenE4M3(dst, src[4:], math.Float32frombits(binary.LittleEndian.Uint32(src)))
 	})
 	// A zero point, and codes of 4 bits above it, those of elements i and i+16 in one byte.
-	addScaled("I4_BF16", 19, simd.VectorI4_BF16, func(dst []float32, src []byte) { widenI4(dst, src[2:], bf16(src)) })
-	addScaled("I4_F16", 19, simd.VectorI4_F16, func(dst []float32, src []byte) {
+	addBlocks("I4_BF16", 32, 19, simd.VectorI4_BF16, func(dst []float32, src []byte) { widenI4(dst, src[2:], bf16(src)) })
+	addBlocks("I4_F16", 32, 19, simd.VectorI4_F16, func(dst []float32, src []byte) {
 		widenI4(dst, src[2:], half(src))
 		roundF16(dst)
 	})
 	// Signed bytes.
-	addScaled("I8_BF16", 34, simd.VectorI8_BF16, func(dst []float32, src []byte) { widenI8(dst, src[2:], bf16(src)) })
-	addScaled("I8_F16", 34, simd.VectorI8_F16, func(dst []float32, src []byte) {
+	addBlocks("I8_BF16", 32, 34, simd.VectorI8_BF16, func(dst []float32, src []byte) { widenI8(dst, src[2:], bf16(src)) })
+	addBlocks("I8_F16", 32, 34, simd.VectorI8_F16, func(dst []float32, src []byte) {
 		widenI8(dst, src[2:], half(src))
 		roundF16(dst)
 	})
 	// A zero point and bytes above it, all signed.
-	addScaled("I8Z_BF16", 35, simd.VectorI8Z_BF16, func(dst []float32, src []byte) { widenI8Z(dst, src[2:], bf16(src)) })
-	addScaled("I8Z_F16", 35, simd.VectorI8Z_F16, func(dst []float32, src []byte) {
+	addBlocks("I8Z_BF16", 32, 35, simd.VectorI8Z_BF16, func(dst []float32, src []byte) { widenI8Z(dst, src[2:], bf16(src)) })
+	addBlocks("I8Z_F16", 32, 35, simd.VectorI8Z_F16, func(dst []float32, src []byte) {
 		widenI8Z(dst, src[2:], half(src))
 		roundF16(dst)
-	})
-}
-
-// addScaled adds a format by what widens one block.
-func addScaled(name string, bytes int, vector simd.BlockVector, widen func(dst []float32, src []byte)) {
-	add(name, 32, bytes, vector, func(dst []float32, src []byte) {
-		for ; len(dst) >= 32 && len(src) >= bytes; dst, src = dst[32:], src[bytes:] {
-			widen(dst[:32], src[:bytes])
-		}
 	})
 }
 

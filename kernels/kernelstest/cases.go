@@ -17,11 +17,7 @@ func (d Device) Target(rng *rand.Rand, beta float64, shape ...int) *kernels.Tens
 	if beta == 0 {
 		return d.Garbage(shape...)
 	}
-	n := 1
-	for _, s := range shape {
-		n *= s
-	}
-	return d.Tensor(Random(rng, n, 1), shape...)
+	return d.Drawn(rng, shape...)
 }
 
 // productShapes: rows, inner, columns. Single rows and columns, tails of every tile,

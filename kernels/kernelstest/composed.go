@@ -16,20 +16,13 @@ func composedCases() []Conformance {
 	add := func(op, name string, run func(d Device, rng *rand.Rand) []Output) {
 		cases = append(cases, Conformance{Op: op, Name: name, run: run})
 	}
-	draw := func(d Device, rng *rand.Rand, shape ...int) *kernels.Tensor {
-		n := 1
-		for _, s := range shape {
-			n *= s
-		}
-		return d.Tensor(Random(rng, n, 1), shape...)
-	}
 	for i, s := range [][4]int{{1, 8, 5, 9}, {3, 264, 40, 40}, {8, 72, 37, 2}, {9, 64, 12, 7}, {2, 9, 31, 17}} { // rows, columns, outputs
 		rows, k, w := s[0], s[1], WeightTypes[i%3]
 		name := fmt.Sprint(s, " ", w)
 		layer := func(d Device, rng *rand.Rand, n int) (l kernels.LinearRows) {
 			l.Weight = d.Weight(rng, w, n, k)
 			if n%2 == 1 {
-				l.Bias = draw(d, rng, n)
+				l.Bias = d.Drawn(rng, n)
 			}
 			return l
 		}
@@ -66,7 +59,7 @@ func composedCases() []Conformance {
 			add("FewExperts", fmt.Sprint(s, " ", w), func(d Device, rng *rand.Rand) []Output {
 				e := &kernels.FewExperts{Routing: routing, Act: kernels.Gate(i % 3), Shared: (i+j)%2 == 1}
 				if routing.Logistic {
-					e.Correction = draw(d, rng, experts)
+					e.Correction = d.Drawn(rng, experts)
 				}
 				each := experts
 				if e.Shared {
@@ -79,11 +72,11 @@ func composedCases() []Conformance {
 					}
 					l := kernels.GatedRows{Gate: kernels.LinearRows{Weight: d.Weight(rng, w, width, in)}, Up: kernels.LinearRows{Weight: d.Weight(rng, w, width, in)}, Down: kernels.LinearRows{Weight: d.Weight(rng, w, out, width)}}
 					if i%2 == 1 {
-						l.Gate.Bias, l.Up.Bias, l.Down.Bias = draw(d, rng, width), draw(d, rng, width), draw(d, rng, out)
+						l.Gate.Bias, l.Up.Bias, l.Down.Bias = d.Drawn(rng, width), d.Drawn(rng, width), d.Drawn(rng, out)
 					}
 					e.Each = append(e.Each, l)
 				}
-				x, y, gates := d.Tensor(Factors(rng, w, rows*in), rows, in), d.Garbage(rows, out), draw(d, rng, rows, 1)
+				x, y, gates := d.Tensor(Factors(rng, w, rows*in), rows, in), d.Garbage(rows, out), d.Drawn(rng, rows, 1)
 				scores := make([]float64, rows*experts)
 				for at := range scores {
 					scores[at] = float64(rng.IntN(64)) / 16 // some are equal
@@ -100,20 +93,20 @@ func composedCases() []Conformance {
 		rows, in, out, rank := s[0], s[1], s[2], s[3]
 		name, w := fmt.Sprint(s), WeightTypes[i%3]
 		add("AddLowRank", name, func(d Device, rng *rand.Rand) []Output {
-			y, x := draw(d, rng, rows, out), draw(d, rng, rows, in)
-			d.B.AddLowRank(y, x, draw(d, rng, rank, in), draw(d, rng, out, rank), 0.3, kernels.NewArena(d.B))
+			y, x := d.Drawn(rng, rows, out), d.Drawn(rng, rows, in)
+			d.B.AddLowRank(y, x, d.Drawn(rng, rank, in), d.Drawn(rng, out, rank), 0.3, kernels.NewArena(d.B))
 			return []Output{{Name: "y", Values: y.Float64s()}}
 		})
 		add("LowRank", name, func(d Device, rng *rand.Rand) []Output {
-			x, weight, bias := d.Tensor(Factors(rng, w, rows*in), rows, in), d.Weight(rng, w, out, in), draw(d, rng, out)
+			x, weight, bias := d.Tensor(Factors(rng, w, rows*in), rows, in), d.Weight(rng, w, out, in), d.Drawn(rng, out)
 			y, low := d.Garbage(rows, out), d.Garbage(rows, rank)
-			d.B.LowRank(y, low, x, weight, bias, draw(d, rng, rank, in), draw(d, rng, out, rank), 0.5)
+			d.B.LowRank(y, low, x, weight, bias, d.Drawn(rng, rank, in), d.Drawn(rng, out, rank), 0.5)
 			return []Output{{Name: "y", Values: y.Float64s()}, {Name: "low", Values: low.Float64s()}}
 		})
 		add("LowRankGrad", name, func(d Device, rng *rand.Rand) []Output {
-			x, weight, dy := draw(d, rng, rows, in), d.Weight(rng, w, out, in), d.Tensor(Factors(rng, w, rows*out), rows, out)
+			x, weight, dy := d.Drawn(rng, rows, in), d.Weight(rng, w, out, in), d.Tensor(Factors(rng, w, rows*out), rows, out)
 			dx, dLow, da, dup := d.Garbage(rows, in), d.Garbage(rows, rank), d.Garbage(rank, in), d.Garbage(out, rank)
-			d.B.LowRankGrad(dx, dLow, da, dup, dy, x, draw(d, rng, rows, rank), weight, draw(d, rng, rank, in), draw(d, rng, out, rank), 0.5)
+			d.B.LowRankGrad(dx, dLow, da, dup, dy, x, d.Drawn(rng, rows, rank), weight, d.Drawn(rng, rank, in), d.Drawn(rng, out, rank), 0.5)
 			return []Output{{Name: "dx", Values: dx.Float64s()}, {Name: "dLow", Values: dLow.Float64s()}, {Name: "da", Values: da.Float64s()}, {Name: "dup", Values: dup.Float64s()}}
 		})
 	}
@@ -156,27 +149,27 @@ func composedCases() []Conformance {
 		})
 		for _, half := range []int{dim / 2, dim / 4} {
 			add("Rotate", fmt.Sprint(s, " ", half), func(d Device, rng *rand.Rand) []Output {
-				x, y := draw(d, rng, rows, heads, dim), d.Garbage(rows, heads, dim)
+				x, y := d.Drawn(rng, rows, heads, dim), d.Garbage(rows, heads, dim)
 				d.B.Rotate(y, x, pos(rng), table(d, half), half == dim/4)
 				return []Output{{Name: "y", Values: y.Float64s()}}
 			})
 		}
 		add("RotateHeads", fmt.Sprint(s), func(d Device, rng *rand.Rand) []Output {
-			q, k, norms := draw(d, rng, rows, 2*heads, dim), draw(d, rng, rows, heads, dim), kernels.HeadNorms{Eps: 1e-3}
+			q, k, norms := d.Drawn(rng, rows, 2*heads, dim), d.Drawn(rng, rows, heads, dim), kernels.HeadNorms{Eps: 1e-3}
 			if heads > 1 {
-				norms.Query, norms.Key = draw(d, rng, dim), draw(d, rng, dim)
+				norms.Query, norms.Key = d.Drawn(rng, dim), d.Drawn(rng, dim)
 			}
 			d.B.RotateHeads(q, k, norms, pos(rng), table(d, dim/2))
 			return []Output{{Name: "q", Values: q.Float64s()}, {Name: "k", Values: k.Float64s()}}
 		})
 		add("AddRMSNorm", fmt.Sprint(s), func(d Device, rng *rand.Rand) []Output {
-			y, x := d.Garbage(rows, 7*dim), draw(d, rng, rows, 7*dim)
-			d.B.AddRMSNorm(y, x, draw(d, rng, rows, 7*dim), draw(d, rng, 7*dim), 1e-3)
+			y, x := d.Garbage(rows, 7*dim), d.Drawn(rng, rows, 7*dim)
+			d.B.AddRMSNorm(y, x, d.Drawn(rng, rows, 7*dim), d.Drawn(rng, 7*dim), 1e-3)
 			return []Output{{Name: "y", Values: y.Float64s()}, {Name: "x", Values: x.Float64s()}}
 		})
 		add("AddLayerNorm", fmt.Sprint(s), func(d Device, rng *rand.Rand) []Output {
-			y, x := d.Garbage(rows, 7*dim), draw(d, rng, rows, 7*dim)
-			d.B.AddLayerNorm(y, x, draw(d, rng, rows, 7*dim), draw(d, rng, 7*dim), draw(d, rng, 7*dim), 1e-3)
+			y, x := d.Garbage(rows, 7*dim), d.Drawn(rng, rows, 7*dim)
+			d.B.AddLayerNorm(y, x, d.Drawn(rng, rows, 7*dim), d.Drawn(rng, 7*dim), d.Drawn(rng, 7*dim), 1e-3)
 			return []Output{{Name: "y", Values: y.Float64s()}, {Name: "x", Values: x.Float64s()}}
 		})
 	}
@@ -202,7 +195,7 @@ func composedCases() []Conformance {
 	}
 	lists := func(d Device, rng *rand.Rand) (ts []*kernels.Tensor) {
 		for _, n := range []int{1, 300, 16384, 7, 20000} {
-			ts = append(ts, draw(d, rng, n))
+			ts = append(ts, d.Drawn(rng, n))
 		}
 		return ts
 	}

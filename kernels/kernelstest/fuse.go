@@ -19,16 +19,9 @@ type addNorm struct {
 // NewAddNorm draws the operands of AddRMSNorm, or with bias of AddLayerNorm.
 func NewAddNorm(d Device, rows, width int, bias bool) *addNorm {
 	rng := rand.New(rand.NewPCG(uint64(rows), uint64(width)))
-	draw := func(shape ...int) *kernels.Tensor {
-		n := 1
-		for _, s := range shape {
-			n *= s
-		}
-		return d.Tensor(Random(rng, n, 1), shape...)
-	}
-	c := &addNorm{d: d, X: draw(rows, width), Delta: draw(rows, width), W: draw(width)}
+	c := &addNorm{d: d, X: d.Drawn(rng, rows, width), Delta: d.Drawn(rng, rows, width), W: d.Drawn(rng, width)}
 	if bias {
-		c.B = draw(width)
+		c.B = d.Drawn(rng, width)
 	}
 	return c
 }

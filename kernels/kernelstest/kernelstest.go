@@ -79,6 +79,11 @@ func (d Device) Tensor(values []float64, shape ...int) *kernels.Tensor {
 	return d.Stored(d.B.Compute(), values, shape...)
 }
 
+// Drawn is normally distributed numbers in the compute type.
+func (d Device) Drawn(rng *rand.Rand, shape ...int) *kernels.Tensor {
+	return d.Tensor(Random(rng, kernels.ShapeLen(shape), 1), shape...)
+}
+
 // Stored holds values in any type but F16.
 func (d Device) Stored(dtype kernels.DType, values []float64, shape ...int) *kernels.Tensor {
 	t := d.B.Alloc(dtype, shape...)
@@ -107,10 +112,7 @@ var WeightTypes = []kernels.DType{kernels.F32, kernels.BF16, kernels.F16}
 
 // Weight is a random weight in its storage type.
 func (d Device) Weight(rng *rand.Rand, dtype kernels.DType, shape ...int) *kernels.Tensor {
-	n := 1
-	for _, s := range shape {
-		n *= s
-	}
+	n := kernels.ShapeLen(shape)
 	if dtype != kernels.F16 {
 		return d.Stored(dtype, Random(rng, n, 1), shape...)
 	}

@@ -1,6 +1,7 @@
 package kernelstest
 
 import (
+	"iter"
 	"math/rand/v2"
 	"testing"
 
@@ -37,11 +38,13 @@ func SomeEntries(rng *rand.Rand, most int) []int {
 	return entries
 }
 
-// Elements is the number of elements of a shape.
-func Elements(shape []int) int {
-	n := 1
-	for _, s := range shape {
-		n *= s
+// seeds are the first n seeds, each with the random numbers of one stream that it gives.
+func seeds(n, stream uint64) iter.Seq2[uint64, *rand.Rand] {
+	return func(yield func(uint64, *rand.Rand) bool) {
+		for seed := range n {
+			if !yield(seed, rand.New(rand.NewPCG(seed, stream))) {
+				return
+			}
+		}
 	}
-	return n
 }

@@ -3,7 +3,6 @@ package kernelstest
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -14,8 +13,7 @@ import (
 // testMeanScores: every row becomes the mean of those it is one of, as scores or as
 // logarithms.
 func testMeanScores(t *testing.T, d Device, sel kernels.Selector) {
-	for seed := range uint64(20) {
-		rng := rand.New(rand.NewPCG(seed, 61))
+	for seed, rng := range seeds(20, 61) {
 		heads, layers, n := 1+rng.IntN(4), 1+rng.IntN(3), 1+rng.IntN([]int{4, 90, 700}[seed%3])
 		width, logarithms := n+rng.IntN(3), seed%2 == 1
 		values := Random(rng, layers*heads*width, 3)
@@ -47,8 +45,7 @@ func testMeanScores(t *testing.T, d Device, sel kernels.Selector) {
 
 // testMergeRows: the logarithm of the mean over the rows of both observations.
 func testMergeRows(t *testing.T, d Device, sel kernels.Selector) {
-	for seed := range uint64(20) {
-		rng := rand.New(rand.NewPCG(seed, 62))
+	for seed, rng := range seeds(20, 62) {
 		heads, width := 1+rng.IntN(5), 1+rng.IntN(300)
 		rowsA, rowsB := 1+rng.IntN(40), 1+rng.IntN(40)
 		draw := func() []float64 {
@@ -73,8 +70,7 @@ func testMergeRows(t *testing.T, d Device, sel kernels.Selector) {
 
 // testAttentionVariances: of every query head, over the entries that it is given.
 func testAttentionVariances(t *testing.T, d Device, sel kernels.Selector) {
-	for seed := range uint64(20) {
-		rng := rand.New(rand.NewPCG(seed, 63))
+	for seed, rng := range seeds(20, 63) {
 		entries := SomeEntries(rng, []int{4, 90, 700}[seed%3])
 		width, rows := slices.Max(entries)+rng.IntN(3), 1+rng.IntN(500)
 		log, logs := d.LogScores(rng, entries, 1, width)

@@ -111,8 +111,7 @@ func (c *mergeCase) compare(t *testing.T, name string, merged map[[2]int]bool) {
 // first, as in float64; long prompts take several tiles of everything.
 func testMergeEvicted(t *testing.T, d Device, sel kernels.Selector) {
 	merges, ties := 0, 0
-	for seed := range uint64(48) {
-		rng := rand.New(rand.NewPCG(seed, 52))
+	for seed, rng := range seeds(48, 52) {
 		entries := Ragged(rng, []int{3, 30, 90, 200}[seed%4])
 		dim := []int{1 + rng.IntN(9), 16, 40, 256}[rng.IntN(4)]
 		if seed%12 == 0 {
@@ -179,8 +178,7 @@ func testMergeStep(t *testing.T, d Device, sel kernels.Selector) {
 	if !sel.OwnMemory() { // products in the compute type
 		tol = 1e-6
 	}
-	for seed := range uint64(60) {
-		rng := rand.New(rand.NewPCG(seed, 53))
+	for seed, rng := range seeds(60, 53) {
 		entries := SomeEntries(rng, []int{4, 40, 300}[seed%3])
 		dim := []int{1 + rng.IntN(9), 40, 256}[rng.IntN(3)]
 		c := newMergeCase(d, rng, entries, dim, []kernels.DType{kernels.F32, kernels.BF16}[rng.IntN(2)], seed%2 == 0)
@@ -231,8 +229,7 @@ func testMergeStep(t *testing.T, d Device, sel kernels.Selector) {
 // testMergeRecent: bit for bit the processor's values, rounded after each merge.
 func testMergeRecent(t *testing.T, d Device, sel kernels.Selector) {
 	merges := 0
-	for seed := range uint64(60) {
-		rng := rand.New(rand.NewPCG(seed, 54))
+	for seed, rng := range seeds(60, 54) {
 		entries, dim := Ragged(rng, []int{6, 40, 400}[seed%3]), 1+rng.IntN(40)
 		dtype := []kernels.DType{kernels.F32, kernels.BF16}[rng.IntN(2)]
 		c := newMergeCase(d, rng, entries, dim, dtype, false)

@@ -22,8 +22,7 @@ func (m moment) spread() float64 {
 // testMoments follows the moments of ragged heads through a prompt, selections and
 // rows, and into another prompt, with and without windows, in float64.
 func testMoments(t *testing.T, d Device, sel kernels.Selector) {
-	for seed := range uint64(40) {
-		rng := rand.New(rand.NewPCG(seed, 41))
+	for seed, rng := range seeds(40, 41) {
 		entries := SomeEntries(rng, []int{2, 40, 600}[seed%3])
 		heads, most, group := len(entries), slices.Max(entries), 1+rng.IntN(3)
 		rows := kernels.PassRows{Count: 1 + rng.IntN(slices.Min(entries)), Next: rng.IntN(50)}
@@ -177,7 +176,7 @@ func testMoments(t *testing.T, d Device, sel kernels.Selector) {
 
 // positive is a tensor of numbers between 0 and 1, and the numbers.
 func (d Device) positive(rng *rand.Rand, shape ...int) (*kernels.Tensor, []float64) {
-	x := make([]float64, Elements(shape))
+	x := make([]float64, kernels.ShapeLen(shape))
 	for i := range x {
 		x[i] = float64(rng.Float32())
 	}
@@ -201,8 +200,7 @@ func upTo(n int) (idx []int32) {
 
 // testSelectSpread: bit for bit what two sorts keep, of ragged heads with plateaus.
 func testSelectSpread(t *testing.T, d Device, sel kernels.Selector) {
-	for seed := range uint64(60) {
-		rng := rand.New(rand.NewPCG(seed, 42))
+	for seed, rng := range seeds(60, 42) {
 		entries := Ragged(rng, []int{3, 40, 700, 1300}[seed%4])
 		means, rows := d.scoreTable(rng, entries)
 		flat := plateaus(rng, means.Len(), 1+rng.IntN(40))

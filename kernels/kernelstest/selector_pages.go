@@ -82,8 +82,7 @@ func (c *sparseCase) bound(h, page, i int) (lo, hi float64) {
 // testSparseEstimate: bounds of pages are those of their keys, also where they are
 // computed from some page on, and estimates those of the formulas in float64.
 func testSparseEstimate(t *testing.T, d Device, sel kernels.Selector) {
-	for seed := range uint64(60) {
-		rng := rand.New(rand.NewPCG(seed, 21))
+	for seed, rng := range seeds(60, 21) {
 		how := kernels.Estimate(seed % 3)
 		bounds := 2
 		if how == kernels.EstimatePartial && rng.IntN(2) == 0 {
@@ -263,8 +262,7 @@ func bestPositions(x kernels.PageHead, scores []float32) (out []int32) {
 // testSparseSelect: bit for bit the pages of sorting, with plateaus and odd numbers,
 // for pages that are short at both ends.
 func testSparseSelect(t *testing.T, d Device, sel kernels.Selector) {
-	for seed := range uint64(120) {
-		rng := rand.New(rand.NewPCG(seed, 22))
+	for seed, rng := range seeds(120, 22) {
 		c := newSparseCase(d, rng, 1, 1, []int{3, 40, 300, 5000}[seed%4], kernels.F32)
 		entries := make([]int, len(c.past))
 		for h, x := range c.pages.Heads {
@@ -287,8 +285,7 @@ func testSparseSelect(t *testing.T, d Device, sel kernels.Selector) {
 // testSparseMean: values are summed as on the host, and what is missing goes to
 // their mean, by a query's own probabilities.
 func testSparseMean(t *testing.T, d Device, sel kernels.Selector) {
-	for seed := range uint64(40) {
-		rng := rand.New(rand.NewPCG(seed, 23))
+	for seed, rng := range seeds(40, 23) {
 		dim, group := 1+rng.IntN([]int{5, 256}[seed%2]), 1+rng.IntN(4)
 		c := newSparseCase(d, rng, dim, 1, []int{4, 300}[seed%2], []kernels.DType{kernels.F32, kernels.BF16}[rng.IntN(2)])
 		kvHeads, width := len(c.past), 0

@@ -78,8 +78,7 @@ func keep(scores []float32, budget, sink, recent int) (out []int32) {
 // testSelect: bit for bit the selections of TopK, of ragged heads with plateaus,
 // for every number that can be kept.
 func testSelect(t *testing.T, d Device, sel kernels.Selector) {
-	for seed := range uint64(60) {
-		rng := rand.New(rand.NewPCG(seed, 3))
+	for seed, rng := range seeds(60, 3) {
 		entries := Ragged(rng, []int{3, 40, 700, 1300}[seed%4])
 		scores, rows := d.scoreTable(rng, entries)
 		sink, recent := rng.IntN(4), rng.IntN(4)
@@ -98,8 +97,7 @@ func testSelect(t *testing.T, d Device, sel kernels.Selector) {
 
 // testShareBudget: the heads' shares of a pool are those of sorting all candidates.
 func testShareBudget(t *testing.T, d Device, sel kernels.Selector) {
-	for seed := range uint64(60) {
-		rng := rand.New(rand.NewPCG(seed, 4))
+	for seed, rng := range seeds(60, 4) {
 		entries := Ragged(rng, []int{5, 60, 600}[seed%3])
 		scores, rows := d.scoreTable(rng, entries)
 		sink, recent := rng.IntN(4), rng.IntN(4)
@@ -240,8 +238,7 @@ func (d Device) LogScores(rng *rand.Rand, entries []int, group, width int) (*ker
 // testScores: groups, pools and means are within a rounding of the exponential of
 // the processor's.
 func testScores(t *testing.T, d Device, sel kernels.Selector) {
-	for seed := range uint64(50) {
-		rng := rand.New(rand.NewPCG(seed, 5))
+	for seed, rng := range seeds(50, 5) {
 		entries, allHeads := Ragged(rng, []int{4, 70, 700}[seed%3]), seed%5 == 4
 		if allHeads {
 			entries = slices.Repeat(entries[:1], len(entries))
@@ -285,8 +282,7 @@ func testScores(t *testing.T, d Device, sel kernels.Selector) {
 
 // testPoolScores: bit for bit the processor's pools, with nothing of a row's end.
 func testPoolScores(t *testing.T, d Device, sel kernels.Selector) {
-	for seed := range uint64(30) {
-		rng := rand.New(rand.NewPCG(seed, 8))
+	for seed, rng := range seeds(30, 8) {
 		entries := Ragged(rng, []int{4, 70, 700}[seed%3])
 		width := slices.Max(entries) + rng.IntN(5)
 		if width == 0 {
@@ -322,8 +318,7 @@ func testPoolScores(t *testing.T, d Device, sel kernels.Selector) {
 
 // testSums: accumulated scores, carried ones, maxima and keys' norms.
 func testSums(t *testing.T, d Device, sel kernels.Selector) {
-	for seed := range uint64(30) {
-		rng := rand.New(rand.NewPCG(seed, 6))
+	for seed, rng := range seeds(30, 6) {
 		entries := Ragged(rng, []int{3, 90, 600}[seed%3])
 		group, width := 1+rng.IntN(3), slices.Max(entries)+1
 		known := make([]int, len(entries))
@@ -387,8 +382,7 @@ func testSums(t *testing.T, d Device, sel kernels.Selector) {
 // testCompact: pairs, scores and indices of what was selected, in new memory and in
 // place, of all types and alignments.
 func testCompact(t *testing.T, d Device, sel kernels.Selector) {
-	for seed := range uint64(40) {
-		rng := rand.New(rand.NewPCG(seed, 7))
+	for seed, rng := range seeds(40, 7) {
 		entries, dim := Ragged(rng, 60), []int{1, 3, 8, 20, 64}[seed%5]
 		dtype := []kernels.DType{kernels.F32, kernels.BF16}[seed%2]
 		inPlace := seed%3 == 0

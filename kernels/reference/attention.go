@@ -48,18 +48,10 @@ func (b *reference[T]) value(a *kernels.Attend, g, j, past int) []T {
 	return host.Of[T](a.V)[((j-past)*a.KVHeads()+g)*dim:][:dim]
 }
 
-func (b *reference[T]) columns(a *kernels.Attend) int {
-	n := 0
-	for _, kv := range a.Past {
-		n = max(n, kv.Entries())
-	}
-	return n + a.Rows()
-}
-
 func (b *reference[T]) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 	kernels.CheckAttention("Attention", out, lse, a)
-	a = host.Widened(a, b.compute, out != nil)
-	dim, row := a.HeadDim(), make([]T, b.columns(a))
+	a = host.Widened(a, b.Compute(), out != nil)
+	dim, row := a.HeadDim(), make([]T, a.MostEntries()+a.Rows())
 	for h := range a.Heads() {
 		for r := range a.Rows() {
 			past, all := b.logits(row, a, r, h)
@@ -87,8 +79,8 @@ func (b *reference[T]) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 
 func (b *reference[T]) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
 	kernels.CheckObservedScores("ObservedScores", logScore, lse, a)
-	a = host.Widened(a, b.compute, false)
-	row, width := make([]T, b.columns(a)), logScore.Width()
+	a = host.Widened(a, b.Compute(), false)
+	row, width := make([]T, a.MostEntries()+a.Rows()), logScore.Width()
 	L, S := host.Of[T](lse), host.Of[T](logScore)
 	for h := range a.Heads() {
 		n := a.Past[h/a.Group()].Entries()
@@ -105,14 +97,9 @@ func (b *reference[T]) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.
 	}
 }
 
-func (b *reference[T]) MergeScores(acc, other *kernels.Tensor, wAcc, wOther float64) {
-	kernels.CheckLengths("MergeScores", acc, other)
-	host.MergeScores(host.Of[T](acc), host.Of[T](other), wAcc, wOther)
-}
-
 func (b *reference[T]) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out, lse, logScore, dOut, dLogScore *kernels.Tensor) {
 	kernels.CheckAttentionGrad(dq, dk, dv, a, out, lse, logScore, dOut, dLogScore)
-	a = host.Widened(a, b.compute, dOut != nil)
+	a = host.Widened(a, b.Compute(), dOut != nil)
 	rows, heads, kvHeads, dim := a.Rows(), a.Heads(), a.KVHeads(), a.HeadDim()
 	DQ, DK := host.Of[T](dq), host.Of[T](dk)
 	clear(DQ)
@@ -120,7 +107,7 @@ func (b *reference[T]) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Atte
 	if dv != nil {
 		clear(host.Of[T](dv))
 	}
-	row, dp := make([]T, b.columns(a)), make([]T, b.columns(a))
+	row, dp := make([]T, a.MostEntries()+a.Rows()), make([]T, a.MostEntries()+a.Rows())
 	for h := range heads {
 		g := h / a.Group()
 		for r := range rows {

@@ -10,12 +10,12 @@ import (
 )
 
 func init() {
-	kernels.Backends.Add("reference", func() (kernels.Backend, error) { return newReference[float32]("reference", kernels.F32), nil })
-	kernels.Backends.Add("reference64", func() (kernels.Backend, error) { return newReference[float64]("reference64", kernels.F64), nil })
+	kernels.Backends.Add("reference", func() (kernels.Backend, error) { return newReference[float32]("reference"), nil })
+	kernels.Backends.Add("reference64", func() (kernels.Backend, error) { return newReference[float64]("reference64"), nil })
 }
 
-func newReference[T kernels.Float](name string, compute kernels.DType) *reference[T] {
-	b := &reference[T]{name: name, compute: compute}
+func newReference[T kernels.Float](name string) *reference[T] {
+	b := &reference[T]{name: name}
 	b.Decomposed = kernels.Decompose(b)
 	return b
 }
@@ -23,13 +23,11 @@ func newReference[T kernels.Float](name string, compute kernels.DType) *referenc
 // reference computes with explicit loops in T. It is written to be compared
 // with the formulas, not to be fast.
 type reference[T kernels.Float] struct {
-	kernels.Decomposed
-	name    string
-	compute kernels.DType
+	host.Base[T]
+	name string
 }
 
-func (b *reference[T]) Name() string           { return b.name }
-func (b *reference[T]) Compute() kernels.DType { return b.compute }
+func (b *reference[T]) Name() string { return b.name }
 
 func (b *reference[T]) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 	kernels.CheckLinear(y, x, w, bias)
@@ -63,37 +61,30 @@ func all[T kernels.Float](t *kernels.Tensor) []T {
 }
 
 func (b *reference[T]) MatMul(c, x, w *kernels.Tensor, alpha, beta float64) {
-	m, k, n := x.Dim0(), x.Width(), w.Width()
-	kernels.CheckProduct("MatMul", c, m, n, k, w.Dim0())
+	m, k := x.Dim0(), x.Width()
+	product("MatMul", c, x, w, m, k, k, 1, T(alpha), T(beta))
+}
+
+func (b *reference[T]) MatMulTA(c, x, w *kernels.Tensor, alpha, beta float64) {
+	k, m := x.Dim0(), x.Width()
+	product("MatMulTA", c, x, w, m, k, 1, m, T(alpha), T(beta))
+}
+
+// product is c [m, n] = alpha · x · w [k, n] + beta · c, where the numbers of a row and of a
+// column of x are so far apart.
+func product[T kernels.Float](op string, c, x, w *kernels.Tensor, m, k, rows, columns int, alpha, beta T) {
+	n := w.Width()
+	kernels.CheckProduct(op, c, m, n, k, w.Dim0())
 	C, X, W := host.Of[T](c), host.Of[T](x), all[T](w)
 	for i := range m {
 		for j := range n {
 			var s T
 			for l := range k {
-				s += X[i*k+l] * W[l*n+j]
+				s += X[i*rows+l*columns] * W[l*n+j]
 			}
-			s *= T(alpha)
+			s *= alpha
 			if beta != 0 {
-				s += T(beta) * C[i*n+j]
-			}
-			C[i*n+j] = s
-		}
-	}
-}
-
-func (b *reference[T]) MatMulTA(c, x, w *kernels.Tensor, alpha, beta float64) {
-	k, m, n := x.Dim0(), x.Width(), w.Width()
-	kernels.CheckProduct("MatMulTA", c, m, n, k, w.Dim0())
-	C, X, W := host.Of[T](c), host.Of[T](x), host.Of[T](w)
-	for i := range m {
-		for j := range n {
-			var s T
-			for l := range k {
-				s += X[l*m+i] * W[l*n+j]
-			}
-			s *= T(alpha)
-			if beta != 0 {
-				s += T(beta) * C[i*n+j]
+				s += beta * C[i*n+j]
 			}
 			C[i*n+j] = s
 		}
@@ -104,34 +95,6 @@ func (b *reference[T]) Fill(y *kernels.Tensor, value float64) {
 	for i := range y.Len() {
 		y.Set(i, value)
 	}
-}
-
-func (b *reference[T]) Copy(y, x *kernels.Tensor) {
-	kernels.CheckLengths("Copy", y, x)
-	if host.CopyStored(y, x, b.compute) {
-		return
-	}
-	copy(host.Of[T](y), host.Of[T](x))
-}
-
-func (b *reference[T]) Gather(y, table *kernels.Tensor, ids []int32) {
-	w := table.Width()
-	kernels.CheckGather(y, table, ids)
-	if host.GatherStored(y, table, ids, b.compute) {
-		return
-	}
-	Y := host.Of[T](y)
-	for i, id := range ids {
-		kernels.Read(Y[i*w:][:w], table, int(id)*w)
-	}
-}
-
-func (b *reference[T]) CopyHead(y, x *kernels.Tensor, h int) {
-	kernels.CheckCopyHead(y, x, h)
-	if host.CopyHeadStored(y, x, h, b.compute) {
-		return
-	}
-	host.CopyHead(host.Of[T](y), host.Of[T](x), x.Shape[1], x.Shape[2], h)
 }
 
 func (b *reference[T]) Add(y, x, z *kernels.Tensor) {
@@ -271,21 +234,3 @@ func (b *reference[T]) SiLUMulGrad(dgate, dup, gate, up, dy *kernels.Tensor) {
 		DU[i] = DY[i] * G[i] * s
 	}
 }
-
-func (b *reference[T]) GELU(y, x *kernels.Tensor) {
-	kernels.CheckLengths("GELU", y, x)
-	host.Gelu(host.Of[T](y), host.Of[T](x))
-}
-
-func (b *reference[T]) GELUGrad(dx, x, dy *kernels.Tensor) {
-	kernels.CheckLengths("GELUGrad", dx, x, dy)
-	host.GeluGrad(host.Of[T](dx), host.Of[T](x), host.Of[T](dy))
-}
-
-func (b *reference[T]) AdamW(p, g, m, v *kernels.Tensor, s kernels.AdamWStep) {
-	kernels.CheckLengths("AdamW", p, g, m, v)
-	P, G, M, V := host.Of[T](p), host.Of[T](g), host.Of[T](m), host.Of[T](v)
-	host.AdamW(P, G, M, V, s)
-}
-
-func (b *reference[T]) SumSquares(t *kernels.Tensor) float64 { return host.SumSquares(host.Of[T](t)) }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	container "glimpse/checkpoints/gguf"
 	"glimpse/model/tokenizer"
@@ -229,7 +230,8 @@ func TestTokenizers(t *testing.T) {
 			for _, flag := range []string{"single_word", "lstrip", "rstrip", "normalized"} { // which GGUF does not have
 				raw = []byte(strings.NewReplacer(fmt.Sprintf("%q: true", flag), fmt.Sprintf("%q: false", flag), fmt.Sprintf("%q:true", flag), fmt.Sprintf("%q:false", flag)).Replace(string(raw)))
 			}
-			want, err := tokenizer.Load(raw, []byte(`{"add_prefix_space": false, "tokenizer_class": "PreTrainedTokenizerFast"}`))
+			config := []byte(`{"add_prefix_space": false, "tokenizer_class": "PreTrainedTokenizerFast"}`)
+			want, err := tokenizer.LoadDir(fstest.MapFS{"tokenizer.json": {Data: raw}, "tokenizer_config.json": {Data: config}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -272,7 +274,7 @@ func TestTokenizers(t *testing.T) {
 				}
 			}
 			changes := map[string]any{"tokenizer.ggml.pre": pre, "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": types, "tokenizer.ggml.merges": merges, "tokenizer.ggml.eos_token_id": nil}
-			prefix, suffix := want.Affixes()
+			prefix, suffix := affixes(t, want)
 			for key, ids := range map[string][]int32{"bos": prefix, "eos": suffix} {
 				changes["tokenizer.ggml.add_"+key+"_token"] = len(ids) > 0
 				if len(ids) > 0 {
@@ -286,6 +288,21 @@ func TestTokenizers(t *testing.T) {
 			same(t, m, want, texts)
 		})
 	}
+}
+
+// affixes are the ids that Encode puts around a text.
+func affixes(t *testing.T, tok *tokenizer.Tokenizer) (prefix, suffix []int32) {
+	t.Helper()
+	text, err := tok.Encode("a", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := tok.Encode("a", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.Index(all, text[0])
+	return all[:at], all[at+len(text):]
 }
 
 func same(t *testing.T, m *Model, want *tokenizer.Tokenizer, texts []string) {

@@ -2,12 +2,11 @@ package tokenizer
 
 import (
 	"fmt"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"glimpse/model/tokenizer/onig"
-
-	sugar "github.com/sugarme/tokenizer"
 )
 
 // maxAddedToken bounds the bytes of one added token. Matching walks at most this
@@ -61,15 +60,11 @@ func newAddedVocabulary(tokens []addedToken, normalized []string) addedVocabular
 			continue // no text can match it
 		}
 		v.ids[a.Content] = int32(a.ID)
-		t := sugar.AddedToken{
-			Content: a.Content, SingleWord: a.SingleWord,
-			LStrip: a.LStrip, RStrip: a.RStrip, Normalized: a.Normalized,
-		}
 		switch {
 		case !a.Normalized:
-			v.raw.add(a.Content, t, int32(a.ID))
+			v.raw.add(a.Content, a)
 		case normalized[i] != "":
-			v.normalized.add(normalized[i], t, int32(a.ID))
+			v.normalized.add(normalized[i], a)
 		}
 	}
 	return v
@@ -78,7 +73,7 @@ func newAddedVocabulary(tokens []addedToken, normalized []string) addedVocabular
 // addedMatcher is a trie over the bytes of the tokens.
 type addedMatcher struct {
 	nodes   []trieNode
-	entries []addedEntry
+	entries []addedToken
 	first   [256]bool // bytes that some token starts with
 }
 
@@ -102,12 +97,7 @@ func (n *trieNode) step(b byte) int32 {
 	return -1
 }
 
-type addedEntry struct {
-	token sugar.AddedToken
-	id    int32
-}
-
-func (m *addedMatcher) add(pattern string, token sugar.AddedToken, id int32) {
+func (m *addedMatcher) add(pattern string, token addedToken) {
 	if m.nodes == nil {
 		m.nodes = []trieNode{{entry: -1}}
 	}
@@ -124,12 +114,12 @@ func (m *addedMatcher) add(pattern string, token sugar.AddedToken, id int32) {
 	}
 	if m.nodes[node].entry < 0 { // as in the reference, the first of two equal patterns counts
 		m.nodes[node].entry = int32(len(m.entries))
-		m.entries = append(m.entries, addedEntry{token, id})
+		m.entries = append(m.entries, token)
 	}
 }
 
 // match returns the longest token that starts at byte i of text.
-func (m *addedMatcher) match(text string, i int) (entry *addedEntry, end int) {
+func (m *addedMatcher) match(text string, i int) (entry *addedToken, end int) {
 	node := int32(0)
 	for j := i; j < len(text); j++ {
 		if node = m.nodes[node].step(text[j]); node < 0 {
@@ -166,24 +156,23 @@ func (m *addedMatcher) split(p piece, token func(int32), rest func(piece) error)
 		}
 		start := i
 		i = end
-		if e.token.SingleWord && (wordEndsAt(text[:start]) || wordStartsAt(text[end:])) {
+		if e.SingleWord && (wordEndsAt(text[:start]) || wordStartsAt(text[end:])) {
 			continue
 		}
 		// Not past what earlier tokens took: tokens that are themselves white
 		// space would otherwise look at all of it again and again.
-		if e.token.LStrip && done < start {
-			start = done + trailingSpace(text[done:start])
+		if e.LStrip && done < start {
+			start = done + len(strings.TrimRightFunc(text[done:start], unicode.IsSpace))
 		}
-		if e.token.RStrip {
-			end = max(end, done)
-			end += leadingSpace(text[end:])
+		if e.RStrip {
+			end = len(text) - len(strings.TrimLeftFunc(text[max(end, done):], unicode.IsSpace))
 		}
 		if done < start {
 			if err := rest(piece{text[done:start], p.at + done}); err != nil {
 				return err
 			}
 		}
-		token(e.id)
+		token(int32(e.ID))
 		// An earlier token's rstrip may have swallowed past this one's end.
 		done = max(done, end)
 	}
@@ -201,32 +190,6 @@ func wordEndsAt(s string) bool {
 func wordStartsAt(s string) bool {
 	r, _ := utf8.DecodeRuneInString(s)
 	return s != "" && isWordRune(r)
-}
-
-// trailingSpace returns the index at which the white space at the end of s
-// starts.
-func trailingSpace(s string) int {
-	for s != "" {
-		r, n := utf8.DecodeLastRuneInString(s)
-		if !unicode.IsSpace(r) {
-			break
-		}
-		s = s[:len(s)-n]
-	}
-	return len(s)
-}
-
-// leadingSpace returns the number of bytes of white space that s starts with.
-func leadingSpace(s string) int {
-	n := 0
-	for n < len(s) {
-		r, size := utf8.DecodeRuneInString(s[n:])
-		if !unicode.IsSpace(r) {
-			break
-		}
-		n += size
-	}
-	return n
 }
 
 // isWordRune is \w of Rust's regex crate: letters and other alphabetic

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"unicode/utf8"
 )
@@ -68,7 +69,7 @@ func (m *bpe) appendBytes(dst []int32, word string, at int) ([]int32, error) {
 	}
 	start := 0
 	for i := 1; i < len(word); i++ {
-		if m.bridge.bytes(word[i-1], word[i]) {
+		if m.bridge.has(byteBridge(word[i-1], word[i])) {
 			continue
 		}
 		var err error
@@ -88,7 +89,7 @@ func (m *bpe) appendRunes(dst []int32, word string, at int) ([]int32, error) {
 		if r >= utf8.RuneSelf {
 			r, n = utf8.DecodeRuneInString(word[i:])
 		}
-		if !m.bridge.runes(last, r) {
+		if !m.bridge.has(runeBridge(last, r)) {
 			var err error
 			if dst, err = m.appendPart(dst, word[start:i], at+start); err != nil {
 				return dst, err
@@ -184,7 +185,7 @@ func (m *bpe) symbols(dst []int32, part string, at int) ([]int32, error) {
 		case id >= 0:
 			flush()
 			dst = append(dst, id)
-		case m.fallback && m.spells(char):
+		case m.fallback && !slices.ContainsFunc([]byte(char), func(b byte) bool { return m.bytes[b] < 0 }):
 			// The reference writes a pending unknown token after these.
 			for k := range len(char) {
 				dst = append(dst, m.bytes[char[k]])
@@ -202,12 +203,10 @@ func (m *bpe) symbols(dst []int32, part string, at int) ([]int32, error) {
 	return dst, nil
 }
 
-// spells tells whether each byte of a character has a token.
-func (m *bpe) spells(char string) bool {
-	for i := range len(char) {
-		if m.bytes[char[i]] < 0 {
-			return false
-		}
+// key is what a token is in vocab, if it can be there.
+func (m *bpe) key(token string) (key string, ok bool) {
+	if m.byteLevel {
+		return alphabetBytes(token)
 	}
-	return true
+	return token, true
 }

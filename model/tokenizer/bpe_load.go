@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"unicode/utf8"
 )
 
 func parseBPE(raw json.RawMessage, context modelContext) (model, error) {
@@ -69,14 +70,10 @@ func (m *bpe) buildVocab(vocab map[string]int) {
 	m.odd = make(map[string]int32)
 	for token, id := range vocab {
 		m.tokens[id] = token
-		key := token
-		if m.byteLevel {
-			raw, ok := alphabetBytes(token)
-			if !ok {
-				m.odd[token] = int32(id)
-				continue
-			}
-			key = string(raw)
+		key, ok := m.key(token)
+		if !ok {
+			m.odd[token] = int32(id)
+			continue
 		}
 		m.vocab[key] = int32(id)
 		m.longest = max(m.longest, len(key))
@@ -173,13 +170,15 @@ func (m *bpe) buildMerges(raw json.RawMessage, vocab map[string]int) error {
 		}
 		m.merges.put(ids[0], ids[1], mergeResult(rank, ids[2]))
 		if !m.byteLevel {
-			m.bridge.addRunes(pair[0], pair[1])
+			last, _ := utf8.DecodeLastRuneInString(pair[0])
+			first, _ := utf8.DecodeRuneInString(pair[1])
+			m.bridge.add(runeBridge(last, first))
 			continue
 		}
 		left, ok := alphabetBytes(pair[0])
 		right, ok2 := alphabetBytes(pair[1])
 		if ok && ok2 { // others never apply
-			m.bridge.addBytes(left[len(left)-1], right[0])
+			m.bridge.add(byteBridge(left[len(left)-1], right[0]))
 		}
 	}
 	return nil

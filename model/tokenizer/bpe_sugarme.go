@@ -28,13 +28,9 @@ func (m *bpe) entries(yield func(string, int32) bool) {
 // Tokenize implements sugarme's Model: sequence is one word, for byte-level
 // models in the byte alphabet.
 func (m *bpe) Tokenize(sequence string) ([]sugar.Token, error) {
-	word := sequence
-	if m.byteLevel {
-		raw, ok := alphabetBytes(sequence)
-		if !ok {
-			return nil, fmt.Errorf("tokenizer: %q is not in the byte alphabet", sequence)
-		}
-		word = string(raw)
+	word, ok := m.key(sequence)
+	if !ok {
+		return nil, fmt.Errorf("tokenizer: %q is not in the byte alphabet", sequence)
 	}
 	if word == "" {
 		return nil, nil
@@ -76,17 +72,12 @@ func (m *bpe) covers(rest string, id int32) int {
 
 // TokenToId implements sugarme's Model.
 func (m *bpe) TokenToId(token string) (int, bool) {
-	key := token
-	if m.byteLevel {
-		raw, ok := alphabetBytes(token)
-		if !ok {
-			id, ok := m.odd[token]
-			return int(id), ok
-		}
-		key = string(raw)
+	key, ok := m.key(token)
+	id, known := m.vocab[key]
+	if !ok {
+		id, known = m.odd[token]
 	}
-	id, ok := m.vocab[key]
-	return int(id), ok
+	return int(id), known
 }
 
 // IdToToken implements sugarme's Model.
@@ -102,10 +93,7 @@ func (m *bpe) IdToToken(id int) (string, bool) {
 // GetVocab implements sugarme's Model. The caller owns the map.
 func (m *bpe) GetVocab() map[string]int {
 	vocab := make(map[string]int, m.GetVocabSize())
-	for _, id := range m.vocab {
-		vocab[m.tokens[id]] = int(id)
-	}
-	for token, id := range m.odd {
+	for token, id := range m.entries {
 		vocab[token] = int(id)
 	}
 	return vocab
@@ -117,19 +105,13 @@ func (m *bpe) GetVocabSize() int { return len(m.vocab) + len(m.odd) }
 // Save implements sugarme's Model: it writes vocab.json and merges.txt into a
 // folder.
 func (m *bpe) Save(path string, prefix ...string) error {
-	type entry struct {
-		left, right int32
-		result      uint64
-	}
-	var list []entry
-	m.merges.each(func(left, right int32, result uint64) {
-		list = append(list, entry{left, right, result})
-	})
-	slices.SortFunc(list, func(a, b entry) int { return cmp.Compare(a.result, b.result) })
+	list := slices.DeleteFunc(slices.Clone(m.merges.slots), func(s pairSlot) bool { return s.key == 0 })
+	slices.SortFunc(list, func(a, b pairSlot) int { return cmp.Compare(a.value, b.value) })
 	var merges strings.Builder
 	merges.WriteString("#version: 0.2\n")
-	for _, e := range list {
-		fmt.Fprintf(&merges, "%s %s\n", m.tokens[e.left], m.tokens[e.right])
+	for _, s := range list {
+		left, right := s.pair()
+		fmt.Fprintf(&merges, "%s %s\n", m.tokens[left], m.tokens[right])
 	}
 	if err := saveJSON(path, "vocab.json", prefix, m.GetVocab()); err != nil {
 		return err

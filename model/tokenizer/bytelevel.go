@@ -1,5 +1,7 @@
 package tokenizer
 
+import "strings"
+
 // GPT-2's byte alphabet: a printable character for each byte. Bytes that are
 // printable in Latin-1 stand for themselves, the others for U+0100 and up, in
 // order.
@@ -30,13 +32,14 @@ var byteOf = func() (bytes [0x144]int16) {
 
 // alphabetBytes returns the bytes that a token in the byte alphabet stands for;
 // ok is false if it has a character outside the alphabet.
-func alphabetBytes(token string) (raw []byte, ok bool) {
-	raw = make([]byte, 0, len(token))
+func alphabetBytes(token string) (string, bool) {
+	var raw strings.Builder
+	raw.Grow(len(token))
 	for _, r := range token {
 		if int(r) >= len(byteOf) || byteOf[r] < 0 {
-			return nil, false
+			return "", false
 		}
-		raw = append(raw, byte(byteOf[r]))
+		raw.WriteByte(byte(byteOf[r]))
 	}
-	return raw, true
+	return raw.String(), true
 }

@@ -47,22 +47,10 @@ func (t *namedTokens) UnmarshalJSON(data []byte) error {
 		*t = list
 		return nil
 	}
-	var byName map[string]json.RawMessage
-	if err := json.Unmarshal(data, &byName); err != nil {
+	if data[0] != '{' {
 		return fmt.Errorf("special tokens are neither a list nor an object: %s", shorten(data))
 	}
-	names, err := keysInOrder(data)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		var token namedToken
-		if err := json.Unmarshal(byName[name], &token); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		*t = append(*t, token)
-	}
-	return nil
+	return members(data, func(_ string, token namedToken) { *t = append(*t, token) })
 }
 
 func shorten(data []byte) string {

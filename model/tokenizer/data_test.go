@@ -10,6 +10,11 @@ import (
 	"testing"
 )
 
+// Load makes a tokenizer from the contents of tokenizer.json and of tokenizer_config.json, which may be nil.
+func Load(data, config []byte) (*Tokenizer, error) {
+	return files{tokenizer: data, config: config}.load()
+}
+
 // dataFile reads a file below the folder that GLIMPSE_DATA names. Without the
 // variable the test is skipped; with it a missing file is a failure.
 func dataFile(t testing.TB, elem ...string) []byte {

@@ -109,16 +109,13 @@ func flattenDecoder(raw json.RawMessage, depth int) ([]decoderStep, error) {
 	if err := decodeStrict(raw, &c); err != nil {
 		return nil, fmt.Errorf("in Sequence: %w", err)
 	}
-	if len(c.Decoders) > maxSteps {
-		return nil, fmt.Errorf("in Sequence: %w", errSteps)
-	}
 	var steps []decoderStep
-	for i, part := range c.Decoders {
+	if err := parts("decoders", c.Decoders, func(_ int, part json.RawMessage) error {
 		inner, err := flattenDecoder(part, depth+1)
-		if err != nil {
-			return nil, fmt.Errorf("in Sequence: decoders[%d]: %w", i, err)
-		}
 		steps = append(steps, inner...)
+		return err
+	}); err != nil {
+		return nil, fmt.Errorf("in Sequence: %w", err)
 	}
 	return steps, nil
 }
@@ -140,7 +137,7 @@ func (b *decoderBuilder) byteLevel(raw json.RawMessage) error {
 	}
 	for id, token := range b.pieces {
 		if bytes, ok := alphabetBytes(token); ok && !b.literal[id] {
-			b.pieces[id] = string(bytes)
+			b.pieces[id] = bytes
 		}
 		b.table.bytes[id] = true
 	}
@@ -149,7 +146,7 @@ func (b *decoderBuilder) byteLevel(raw json.RawMessage) error {
 }
 
 func (b *decoderBuilder) replace(raw json.RawMessage) error {
-	replace, err := parseReplace(raw)
+	replace, pattern, err := parseReplace(raw)
 	if err != nil {
 		return err
 	}
@@ -160,13 +157,7 @@ func (b *decoderBuilder) replace(raw json.RawMessage) error {
 		}
 		left -= len(b.pieces[id])
 	}
-	var c struct {
-		Pattern splitPattern `json:"pattern"`
-	}
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return err
-	}
-	if b.fused && (c.Pattern.String == nil || utf8.RuneCountInString(*c.Pattern.String) != 1) {
+	if b.fused && (pattern.String == nil || utf8.RuneCountInString(*pattern.String) != 1) {
 		return errors.New("not supported after Fuse but for a single character, since it could match across tokens")
 	}
 	return b.after("", "Replace", "Fuse")
@@ -179,9 +170,7 @@ func (b *decoderBuilder) byteFallback(raw json.RawMessage) error {
 		}
 	}
 	b.table.wholeRuns = true
-	return errors.Join(b.after("", "Replace"), decodeStrict(raw, &struct {
-		Type string `json:"type"`
-	}{}))
+	return errors.Join(b.after("", "Replace"), noOptions(raw))
 }
 
 // fallbackByte reads a token of the form <0x0A>.
@@ -196,9 +185,7 @@ func fallbackByte(token string) (byte, bool) {
 // fuse joins the tokens, which a table of pieces does anyway.
 func (b *decoderBuilder) fuse(raw json.RawMessage) error {
 	b.fused = true
-	return errors.Join(b.after("", "Replace", "ByteFallback"), decodeStrict(raw, &struct {
-		Type string `json:"type"`
-	}{}))
+	return errors.Join(b.after("", "Replace", "ByteFallback"), noOptions(raw))
 }
 
 func (b *decoderBuilder) stripStep(raw json.RawMessage) error {
@@ -279,7 +266,7 @@ func (s *Stream) Push(id int32) string {
 // stream at the start of a new text.
 func (s *Stream) Flush() string {
 	s.out = s.out[:0]
-	s.finish()
+	s.drain(true)
 	text := string(s.out)
 	*s = Stream{t: s.t, skipSpecial: s.skipSpecial, keep: s.keep, strip: s.t.decoder.stripLeft, held: s.held[:0], out: s.out}
 	return text
@@ -304,15 +291,12 @@ func (s *Stream) push(id int32) {
 		s.drain(false)
 		return
 	}
-	s.finish()
+	s.drain(true)
 	s.emit(text)
 }
 
-// finish ends what is held back: no byte follows it.
-func (s *Stream) finish() { s.drain(true) }
-
 // drain emits the characters that are held, and keeps the start of one that is
-// not complete unless the bytes after it are known not to complete it. Of whole runs
+// not complete unless the bytes after it are known not to complete it, or it is final: none follow. Of whole runs
 // all is kept, since a later byte may spoil it.
 func (s *Stream) drain(final bool) {
 	b := s.held

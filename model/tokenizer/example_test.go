@@ -3,6 +3,7 @@ package tokenizer_test
 import (
 	"fmt"
 	"os"
+	"testing/fstest"
 
 	"glimpse/model/tokenizer"
 )
@@ -13,7 +14,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	t, err := tokenizer.Load(file, nil)
+	t, err := tokenizer.LoadDir(fstest.MapFS{"tokenizer.json": {Data: file}}) // mostly os.DirFS of a model's folder
 	if err != nil {
 		fmt.Println(err)
 		return

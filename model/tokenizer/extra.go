@@ -117,23 +117,22 @@ func (c *configFile) extraTokens(listed []addedToken, m model) []addedToken {
 	return out
 }
 
-// keysInOrder returns the keys of a JSON object as they stand.
-func keysInOrder(data []byte) ([]string, error) {
+// members calls take with the members of a JSON object as they stand.
+func members[T any](data []byte, take func(name string, value T)) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if _, err := d.Token(); err != nil {
-		return nil, err
+		return err
 	}
-	var keys []string
 	for d.More() {
-		key, err := d.Token()
+		name, err := d.Token()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		keys = append(keys, fmt.Sprint(key))
-		var skipped json.RawMessage
-		if err := d.Decode(&skipped); err != nil {
-			return nil, err
+		var value T
+		if err := d.Decode(&value); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
+		take(fmt.Sprint(name), value)
 	}
-	return keys, nil
+	return nil
 }

@@ -99,16 +99,10 @@ type file struct {
 	Model         json.RawMessage `json:"model"`
 }
 
-// Load makes a tokenizer from the contents of tokenizer.json and of
-// tokenizer_config.json, which may be nil. The error says which part of which
-// file is malformed or not supported.
-func Load(data, config []byte) (*Tokenizer, error) {
-	return files{tokenizer: data, config: config}.load()
-}
-
 // files are the contents of a folder's files; all but the first may be nil.
 type files struct{ tokenizer, config, specialMap, added, model []byte }
 
+// load makes a tokenizer of them. The error says which part of which file is malformed or not supported.
 func (f files) load() (*Tokenizer, error) {
 	c, err := parseConfig(f.config)
 	if err != nil {
@@ -272,6 +266,45 @@ func parseModel(raw json.RawMessage, c modelContext) (model, error) {
 // unsupported is the error for a component type that is not in the table.
 func unsupported[V any](kind string, table map[string]V) error {
 	return fmt.Errorf("type %q is not supported (supported: %s)", kind, strings.Join(slices.Sorted(maps.Keys(table)), ", "))
+}
+
+// component reads a component, which may be nested so deep, by its kind.
+func component(raw json.RawMessage, depth int, kinds map[string]func() error) error {
+	if depth > maxNesting {
+		return errNesting
+	}
+	kind, err := kindOf(raw)
+	if err != nil {
+		return err
+	}
+	read, ok := kinds[kind]
+	if !ok {
+		return unsupported(kind, kinds)
+	}
+	if err := read(); err != nil {
+		return fmt.Errorf("%s: %w", kind, err)
+	}
+	return nil
+}
+
+// parts reads the components of a Sequence, which are in a field of it.
+func parts(field string, list []json.RawMessage, read func(i int, part json.RawMessage) error) error {
+	if len(list) > maxSteps {
+		return errSteps
+	}
+	for i, part := range list {
+		if err := read(i, part); err != nil {
+			return fmt.Errorf("%s[%d]: %w", field, i, err)
+		}
+	}
+	return nil
+}
+
+// noOptions reads a component that has nothing but its type.
+func noOptions(raw json.RawMessage) error {
+	return decodeStrict(raw, &struct {
+		Type string `json:"type"`
+	}{})
 }
 
 // kindOf returns the "type" of a component. It stands first in most files, and the

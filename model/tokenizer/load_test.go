@@ -68,7 +68,7 @@ func TestLookups(t *testing.T) {
 	if got := tok.SpecialIDs(); !slices.Equal(got, []int32{0, 1, 2}) {
 		t.Errorf("special ids %v, want 0, 1, 2", got)
 	}
-	if prefix, suffix := tok.Affixes(); !slices.Equal(prefix, []int32{1}) || !slices.Equal(suffix, []int32{2}) {
+	if prefix, suffix := tok.prefix, tok.suffix; !slices.Equal(prefix, []int32{1}) || !slices.Equal(suffix, []int32{2}) {
 		t.Errorf("affixes %v and %v, want 1 and 2", prefix, suffix)
 	}
 }
@@ -214,7 +214,7 @@ func TestLoadDir(t *testing.T) {
 			if tok.Config() != c.want {
 				t.Errorf("config %+v, want %+v", tok.Config(), c.want)
 			}
-			if prefix, suffix := tok.Affixes(); !slices.Equal(prefix, c.prefix) || !slices.Equal(suffix, c.suffix) {
+			if prefix, suffix := tok.prefix, tok.suffix; !slices.Equal(prefix, c.prefix) || !slices.Equal(suffix, c.suffix) {
 				t.Errorf("affixes %v and %v, want %v and %v", prefix, suffix, c.prefix, c.suffix)
 			}
 			if ids, err := tok.Encode("<more>", false); err != nil || !slices.Equal(ids, []int32{487}) || !tok.IsSpecial(487) || tok.VocabSize() != 488 {

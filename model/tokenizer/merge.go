@@ -3,7 +3,6 @@ package tokenizer
 import (
 	"math/bits"
 	"sync"
-	"unicode/utf8"
 )
 
 // pairTable maps a pair of ids to the merge that joins them. It is a hash table
@@ -59,13 +58,8 @@ func (t *pairTable) get(left, right int32) uint64 {
 	return noMerge
 }
 
-func (t *pairTable) each(visit func(left, right int32, result uint64)) {
-	for _, s := range t.slots {
-		if s.key != 0 {
-			visit(int32(s.key>>32)-1, int32(uint32(s.key)), s.value)
-		}
-	}
-}
+// pair is what pairKey has made a slot's key of.
+func (s pairSlot) pair() (left, right int32) { return int32(s.key>>32) - 1, int32(uint32(s.key)) }
 
 // scanSymbols is the number of symbols up to which looking through all pairs for
 // the next merge is faster than keeping a heap.
@@ -267,28 +261,12 @@ func newBridgeSet(byteLevel bool) bridgeSet {
 	return bridgeSet{bitmap: make([]uint64, 1<<runeBridgeBits/64)}
 }
 
-func (b *bridgeSet) addBytes(left, right byte) {
-	i := uint(left)<<8 | uint(right)
-	b.bitmap[i/64] |= 1 << (i % 64)
-}
-
-func (b *bridgeSet) addRunes(left, right string) {
-	last, _ := utf8.DecodeLastRuneInString(left)
-	first, _ := utf8.DecodeRuneInString(right)
-	i := runeBridge(last, first)
-	b.bitmap[i/64] |= 1 << (i % 64)
-}
+func byteBridge(left, right byte) uint64 { return uint64(left)<<8 | uint64(right) }
 
 func runeBridge(left, right rune) uint64 {
 	return (uint64(left)<<32 | uint64(right)) * 0x9E3779B97F4A7C15 >> (64 - runeBridgeBits)
 }
 
-func (b *bridgeSet) bytes(left, right byte) bool {
-	i := uint(left)<<8 | uint(right)
-	return b.everywhere || b.bitmap[i/64]&(1<<(i%64)) != 0
-}
+func (b *bridgeSet) add(i uint64) { b.bitmap[i/64] |= 1 << (i % 64) }
 
-func (b *bridgeSet) runes(left, right rune) bool {
-	i := runeBridge(left, right)
-	return b.everywhere || b.bitmap[i/64]&(1<<(i%64)) != 0
-}
+func (b *bridgeSet) has(i uint64) bool { return b.everywhere || b.bitmap[i/64]&(1<<(i%64)) != 0 }

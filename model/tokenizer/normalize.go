@@ -41,22 +41,12 @@ func parseNormalizer(raw json.RawMessage) (normalizer, error) {
 	return n, err
 }
 
-func parseNormalizerAt(raw json.RawMessage, depth int) (normalizer, error) {
-	if depth > maxNesting {
-		return nil, errNesting
-	}
-	kind, err := kindOf(raw)
-	if err != nil {
-		return nil, err
-	}
-	var n normalizer
-	step := func(apply func(s string, limit int) (string, error)) { n = normalizer{{kind, apply}} }
-	kinds := map[string]func() error{
+func parseNormalizerAt(raw json.RawMessage, depth int) (n normalizer, err error) {
+	step := func(name string, apply func(s string, limit int) (string, error)) { n = normalizer{{name, apply}} }
+	err = component(raw, depth, map[string]func() error{
 		"NFC": func() error {
-			step(func(s string, limit int) (string, error) { return within(nfc(s), limit) })
-			return decodeStrict(raw, &struct {
-				Type string `json:"type"`
-			}{})
+			step("NFC", func(s string, limit int) (string, error) { return within(nfc(s), limit) })
+			return noOptions(raw)
 		},
 		"Prepend": func() error {
 			var c struct {
@@ -69,7 +59,7 @@ func parseNormalizerAt(raw json.RawMessage, depth int) (normalizer, error) {
 			if len(c.Prepend) > maxAddedToken {
 				return fmt.Errorf("prepend of %d bytes, at most %d are supported", len(c.Prepend), maxAddedToken)
 			}
-			step(func(s string, limit int) (string, error) {
+			step("Prepend", func(s string, limit int) (string, error) {
 				if s == "" {
 					return s, nil
 				}
@@ -78,8 +68,8 @@ func parseNormalizerAt(raw json.RawMessage, depth int) (normalizer, error) {
 			return nil
 		},
 		"Replace": func() error {
-			replace, err := parseReplace(raw)
-			step(replace)
+			replace, _, err := parseReplace(raw)
+			step("Replace", replace)
 			return err
 		},
 		"Sequence": func() error {
@@ -90,44 +80,31 @@ func parseNormalizerAt(raw json.RawMessage, depth int) (normalizer, error) {
 			if err := decodeStrict(raw, &c); err != nil {
 				return err
 			}
-			if len(c.Normalizers) > maxSteps {
-				return errSteps
-			}
-			for i, part := range c.Normalizers {
+			return parts("normalizers", c.Normalizers, func(i int, part json.RawMessage) error {
 				inner, err := parseNormalizerAt(part, depth+1)
-				if err != nil {
-					return fmt.Errorf("normalizers[%d]: %w", i, err)
-				}
 				for _, s := range inner {
 					n = append(n, normalizeStep{fmt.Sprintf("normalizers[%d]: %s", i, s.name), s.apply})
 				}
-			}
-			return nil
+				return err
+			})
 		},
-	}
-	parse, ok := kinds[kind]
-	if !ok {
-		return nil, unsupported(kind, kinds)
-	}
-	if err := parse(); err != nil {
-		return nil, fmt.Errorf("%s: %w", kind, err)
-	}
-	return n, nil
+	})
+	return n, err
 }
 
-// parseReplace reads a Replace component, as normaliser or decoder.
-func parseReplace(raw json.RawMessage) (func(s string, limit int) (string, error), error) {
+// parseReplace reads a Replace component, as normaliser or decoder, and its pattern.
+func parseReplace(raw json.RawMessage) (replace func(s string, limit int) (string, error), p splitPattern, err error) {
 	var c struct {
 		Type    string       `json:"type"`
 		Pattern splitPattern `json:"pattern"`
 		Content string       `json:"content"`
 	}
 	if err := decodeStrict(raw, &c); err != nil {
-		return nil, err
+		return nil, p, err
 	}
 	find, err := c.Pattern.compile()
 	if err != nil {
-		return nil, err
+		return nil, p, err
 	}
 	if from := c.Pattern.String; from != nil {
 		return func(s string, limit int) (string, error) {
@@ -135,7 +112,7 @@ func parseReplace(raw json.RawMessage) (func(s string, limit int) (string, error
 				return "", expands(size, limit)
 			}
 			return strings.ReplaceAll(s, *from, c.Content), nil
-		}, nil
+		}, c.Pattern, nil
 	}
 	return func(s string, limit int) (string, error) {
 		var out strings.Builder
@@ -151,5 +128,5 @@ func parseReplace(raw json.RawMessage) (func(s string, limit int) (string, error
 		})
 		out.WriteString(s[done:])
 		return out.String(), err
-	}, nil
+	}, c.Pattern, nil
 }

@@ -17,14 +17,7 @@ func parsePostProcessor(raw json.RawMessage, t *Tokenizer) (prefix, suffix []int
 }
 
 func parsePostProcessorAt(raw json.RawMessage, t *Tokenizer, depth int) (prefix, suffix []int32, err error) {
-	if depth > maxNesting {
-		return nil, nil, errNesting
-	}
-	kind, err := kindOf(raw)
-	if err != nil {
-		return nil, nil, err
-	}
-	kinds := map[string]func() error{
+	err = component(raw, depth, map[string]func() error{
 		// As a post-processor it only trims offsets, which are not kept.
 		"ByteLevel": func() error { return decodeStrict(raw, new(byteLevelConfig)) },
 		"TemplateProcessing": func() error {
@@ -39,30 +32,17 @@ func parsePostProcessorAt(raw json.RawMessage, t *Tokenizer, depth int) (prefix,
 			if err := decodeStrict(raw, &c); err != nil {
 				return err
 			}
-			if len(c.Processors) > maxSteps {
-				return errSteps
-			}
-			for i, part := range c.Processors {
+			return parts("processors", c.Processors, func(_ int, part json.RawMessage) error {
 				before, after, err := parsePostProcessorAt(part, t, depth+1)
-				if err != nil {
-					return fmt.Errorf("processors[%d]: %w", i, err)
-				}
 				prefix, suffix = append(before, prefix...), append(suffix, after...)
-				if len(prefix)+len(suffix) > maxAffix {
-					return fmt.Errorf("processors[%d]: %w", i, errAffix)
+				if err == nil && len(prefix)+len(suffix) > maxAffix {
+					err = errAffix
 				}
-			}
-			return nil
+				return err
+			})
 		},
-	}
-	parse, ok := kinds[kind]
-	if !ok {
-		return nil, nil, unsupported(kind, kinds)
-	}
-	if err := parse(); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", kind, err)
-	}
-	return prefix, suffix, nil
+	})
+	return prefix, suffix, err
 }
 
 var errAffix = fmt.Errorf("more than %d ids around a text", maxAffix)

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -39,51 +40,31 @@ func parsePreTokenizer(raw json.RawMessage, prefixSpace *bool) (s splitter, byte
 // parsePreTokenizerAt reads a component; afterBytes tells that ByteLevel has run
 // before it.
 func parsePreTokenizerAt(raw json.RawMessage, depth int, afterBytes bool) (chain splitterChain, byteLevel bool, err error) {
-	if depth > maxNesting {
-		return nil, false, errNesting
+	one := func(s splitter, err error) error {
+		if err == nil && afterBytes {
+			s = onBytes(s)
+		}
+		chain = splitterChain{s}
+		return err
 	}
-	kind, err := kindOf(raw)
-	if err != nil {
-		return nil, false, err
+	beforeBytes := func(parse func() error) func() error {
+		if afterBytes {
+			return func() error { return errors.New("not supported after ByteLevel") }
+		}
+		return parse
 	}
-	kinds := map[string]func() error{
-		"WhitespaceSplit": func() error {
-			chain = splitterChain{whitespaceSplit{}}
-			return decodeStrict(raw, &struct {
-				Type string `json:"type"`
-			}{})
-		},
-		"Whitespace": func() error {
-			chain = splitterChain{wordSplit{}}
-			return decodeStrict(raw, &struct {
-				Type string `json:"type"`
-			}{})
-		},
-		"Metaspace": func() error {
-			m, err := parseMetaspace(raw)
-			chain = splitterChain{m}
-			return err
-		},
-		"Split": func() error {
-			s, err := parseSplit(raw)
-			chain = splitterChain{s}
-			return err
-		},
-		"Punctuation": func() error {
-			s, err := parsePunctuation(raw)
-			chain = splitterChain{s}
-			return err
-		},
-		"Digits": func() error {
-			s, err := parseDigits(raw)
-			chain = splitterChain{s}
-			return err
-		},
-		"ByteLevel": func() error {
+	err = component(raw, depth, map[string]func() error{
+		"WhitespaceSplit": func() error { return one(stretchSplit{notSpace}, noOptions(raw)) },
+		"Whitespace":      func() error { return one(stretchSplit{wordOrOther}, noOptions(raw)) },
+		"Metaspace":       beforeBytes(func() error { return one(parseMetaspace(raw)) }),
+		"Split":           func() error { return one(parseSplit(raw)) },
+		"Punctuation":     func() error { return one(parsePunctuation(raw)) },
+		"Digits":          func() error { return one(parseDigits(raw)) },
+		"ByteLevel": beforeBytes(func() error {
 			byteLevel = true
 			chain, err = parseByteLevel(raw, nil)
 			return err
-		},
+		}),
 		"Sequence": func() error {
 			var c struct {
 				Type          string            `json:"type"`
@@ -92,38 +73,18 @@ func parsePreTokenizerAt(raw json.RawMessage, depth int, afterBytes bool) (chain
 			if err := decodeStrict(raw, &c); err != nil {
 				return err
 			}
-			if len(c.Pretokenizers) > maxSteps {
-				return errSteps
-			}
-			for i, part := range c.Pretokenizers {
+			err := parts("pretokenizers", c.Pretokenizers, func(_ int, part json.RawMessage) error {
 				steps, bytes, err := parsePreTokenizerAt(part, depth+1, afterBytes || byteLevel)
-				if err != nil {
-					return fmt.Errorf("pretokenizers[%d]: %w", i, err)
-				}
 				chain, byteLevel = append(chain, steps...), byteLevel || bytes
+				return err
+			})
+			if err == nil && len(chain) > maxSteps {
+				err = errSteps
 			}
-			return nil
+			return err
 		},
-	}
-	parse, ok := kinds[kind]
-	if !ok {
-		return nil, false, unsupported(kind, kinds)
-	}
-	if afterBytes && (kind == "ByteLevel" || kind == "Metaspace") {
-		return nil, false, fmt.Errorf("%s: not supported after ByteLevel", kind)
-	}
-	if err := parse(); err != nil {
-		return nil, false, fmt.Errorf("%s: %w", kind, err)
-	}
-	if afterBytes && kind != "Sequence" {
-		for i, s := range chain {
-			chain[i] = onBytes(s)
-		}
-	}
-	if len(chain) > maxSteps {
-		return nil, false, fmt.Errorf("%s: %w", kind, errSteps)
-	}
-	return chain, byteLevel, nil
+	})
+	return chain, byteLevel, err
 }
 
 // onBytes makes a splitter one for what comes after ByteLevel.
@@ -148,53 +109,40 @@ func (c splitterChain) split(p piece, yield func(piece) error) error {
 	return c[0].split(p, func(q piece) error { return c[1:].split(q, yield) })
 }
 
-// whitespaceSplit yields the stretches between white space.
-type whitespaceSplit struct{}
+// stretchSplit yields the stretches of characters of one class, but for those of class 0.
+type stretchSplit struct{ class func(rune) int }
 
-func (whitespaceSplit) split(p piece, yield func(piece) error) error {
-	start := -1
-	for i, r := range p.text {
-		switch space := unicode.IsSpace(r); {
-		case space && start >= 0:
-			if err := yield(piece{p.text[start:i], p.at + start}); err != nil {
-				return err
-			}
-			start = -1
-		case !space && start < 0:
-			start = i
-		}
+// notSpace is 1 but for white space.
+func notSpace(r rune) int {
+	if unicode.IsSpace(r) {
+		return 0
 	}
-	if start >= 0 {
-		return yield(piece{p.text[start:], p.at + start})
-	}
-	return nil
+	return 1
 }
 
-// wordSplit is \w+|[^\w\s]+: stretches of word characters and stretches of
-// everything else that is not white space.
-type wordSplit struct{}
+// wordOrOther is for \w+|[^\w\s]+.
+func wordOrOther(r rune) int {
+	if isWordRune(r) {
+		return 2
+	}
+	return notSpace(r)
+}
 
-func (wordSplit) split(p piece, yield func(piece) error) error {
-	const space, word, other = 0, 1, 2
-	start, kind := 0, space
+func (s stretchSplit) split(p piece, yield func(piece) error) error {
+	start, class := 0, 0
 	for i, r := range p.text {
-		k := other
-		if isWordRune(r) {
-			k = word
-		} else if unicode.IsSpace(r) {
-			k = space
-		}
-		if k == kind {
+		c := s.class(r)
+		if c == class {
 			continue
 		}
-		if kind != space {
+		if class != 0 {
 			if err := yield(piece{p.text[start:i], p.at + start}); err != nil {
 				return err
 			}
 		}
-		start, kind = i, k
+		start, class = i, c
 	}
-	if kind != space {
+	if class != 0 {
 		return yield(piece{p.text[start:], p.at + start})
 	}
 	return nil

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"math"
+	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
@@ -149,18 +150,8 @@ func scanQwen(s string, i int) int { return scanModern(s, i, 1) }
 // scanCL100k is cl100k's pattern of today: digits are one word, and so is white
 // space that ends the text.
 func scanCL100k(s string, i int) int {
-	if c, _ := classAt(s, i); c == space || c == newline {
-		end := i
-		for end < len(s) {
-			c, n := classAt(s, end)
-			if c != space && c != newline {
-				break
-			}
-			end += n
-		}
-		if end == len(s) {
-			return end
-		}
+	if c, _ := classAt(s, i); (c == space || c == newline) && strings.TrimLeftFunc(s[i:], unicode.IsSpace) == "" {
+		return len(s)
 	}
 	return scanModern(s, i, math.MaxInt)
 }
@@ -197,7 +188,7 @@ func scanModern(s string, i, digits int) int {
 // scanGPT2 is GPT-2's pattern: letters, digits and punctuation each take a space
 // before them; contractions are lower case only.
 func scanGPT2(s string, i int) int {
-	if k := contraction(s[i:]); k > 0 && isLowerASCII(s[i+1:i+k]) {
+	if k := contraction(s[i:]); k > 0 && !strings.ContainsFunc(s[i+1:i+k], func(r rune) bool { return r < 'a' || r > 'z' }) {
 		return i + k
 	}
 	j := i
@@ -209,13 +200,4 @@ func scanGPT2(s string, i int) int {
 		return run(s, j+n, c)
 	}
 	return spaces(s, i, false)
-}
-
-func isLowerASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] < 'a' || s[i] > 'z' {
-			return false
-		}
-	}
-	return true
 }

@@ -69,7 +69,7 @@ func smallWord(s string, i int) int {
 	for i < len(s) {
 		c, n := caseAt(s, i)
 		if c == small {
-			return smalls(s, i+n)
+			return cased(s, i+n, small)
 		}
 		if c == noCase {
 			break
@@ -85,24 +85,17 @@ func smallWord(s string, i int) int {
 // capitalWord returns the end of [capitals]+[small]* at byte i, where smallWord has
 // found nothing, or -1: what follows the capitals is then no small letter.
 func capitalWord(s string, i int) int {
-	start := i
-	for i < len(s) {
-		c, n := caseAt(s, i)
-		if c != capital && c != bothCase {
-			break
-		}
-		i += n
+	if end := cased(s, i, capital); end > i {
+		return end
 	}
-	if i == start {
-		return -1
-	}
-	return i
+	return -1
 }
 
-func smalls(s string, i int) int {
+// cased returns the end of the stretch of characters of a case, or of both, from byte i on.
+func cased(s string, i int, of casing) int {
 	for i < len(s) {
 		c, n := caseAt(s, i)
-		if c != small && c != bothCase {
+		if c != of && c != bothCase {
 			break
 		}
 		i += n

@@ -88,7 +88,6 @@ func (s findSplit) merged(p piece, yield func(piece) error) error {
 	}); err != nil {
 		return err
 	}
-	var words []span
 	joins := func(x, before span) bool {
 		if s.behavior == contiguous {
 			return x.match == before.match
@@ -96,27 +95,19 @@ func (s findSplit) merged(p piece, yield func(piece) error) error {
 		return x.match && !before.match
 	}
 	if s.behavior == mergedWithNext {
-		before := span{}
-		for i := len(all) - 1; i >= 0; i-- {
-			x := all[i]
-			if n := len(words); n > 0 && joins(x, before) {
-				words[n-1].start = x.start
-			} else {
-				words = append(words, x)
-			}
-			before = x
+		slices.Reverse(all)
+	}
+	var words []span
+	for i, x := range all {
+		if i > 0 && joins(x, all[i-1]) {
+			word := &words[len(words)-1]
+			word.start, word.end = min(word.start, x.start), max(word.end, x.end)
+		} else {
+			words = append(words, x)
 		}
+	}
+	if s.behavior == mergedWithNext {
 		slices.Reverse(words)
-	} else {
-		before := span{}
-		for _, x := range all {
-			if n := len(words); n > 0 && joins(x, before) {
-				words[n-1].end = x.end
-			} else {
-				words = append(words, x)
-			}
-			before = x
-		}
 	}
 	for _, x := range words {
 		if x.start == x.end {

@@ -29,16 +29,8 @@ func (t *templateList) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	// As transformers holds them once read.
-	var byName map[string]string
-	if err := json.Unmarshal(data, &byName); err != nil {
+	if data[0] != '{' || members(data, func(name, template string) { *t = append(*t, namedTemplate{name, template}) }) != nil {
 		return fmt.Errorf("chat_template is neither a string nor a list of named templates: %s", shorten(data))
-	}
-	names, err := keysInOrder(data)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		*t = append(*t, namedTemplate{name, byName[name]})
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"fmt"
-	"slices"
 	"unicode/utf8"
 
 	sugar "github.com/sugarme/tokenizer"
@@ -130,7 +129,7 @@ func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) (string, error) {
 	for _, id := range ids {
 		s.push(id)
 	}
-	s.finish()
+	s.drain(true)
 	return string(s.out), nil
 }
 
@@ -176,12 +175,6 @@ func (t *Tokenizer) SpecialIDs() []int32 {
 // IsSpecial tells whether an id is a special token.
 func (t *Tokenizer) IsSpecial(id int32) bool {
 	return t.has(id) && t.special[id]
-}
-
-// Affixes returns the ids that Encode puts before and after a text when special
-// tokens are wanted. The caller owns the slices.
-func (t *Tokenizer) Affixes() (prefix, suffix []int32) {
-	return slices.Clone(t.prefix), slices.Clone(t.suffix)
 }
 
 // Config returns what tokenizer_config.json says; zero without one.

@@ -17,10 +17,9 @@ import (
 
 // wordLevel is the WordLevel model: a word is in the list or it is not.
 type wordLevel struct {
-	vocab  map[string]int
-	words  map[int]string
-	unk    int32
-	hasUnk bool
+	vocab map[string]int
+	words map[int]string
+	unk   int32 // -1 for none
 }
 
 var _ model = (*wordLevel)(nil)
@@ -40,13 +39,13 @@ func parseWordLevel(raw json.RawMessage, context modelContext) (model, error) {
 	if err := checkVocab(c.Vocab, context.limit); err != nil {
 		return nil, err
 	}
-	m := &wordLevel{vocab: c.Vocab, words: make(map[int]string, len(c.Vocab))}
+	m := &wordLevel{vocab: c.Vocab, words: make(map[int]string, len(c.Vocab)), unk: -1}
 	for w, id := range c.Vocab {
 		m.words[id] = w
 	}
 	if c.UnkToken != nil {
 		if id, ok := c.Vocab[*c.UnkToken]; ok {
-			m.unk, m.hasUnk = int32(id), true
+			m.unk = int32(id)
 		}
 	}
 	return m, nil
@@ -56,7 +55,7 @@ func (m *wordLevel) appendIDs(dst []int32, word string, at int) ([]int32, error)
 	if id, ok := m.vocab[word]; ok {
 		return append(dst, int32(id)), nil
 	}
-	if m.hasUnk {
+	if m.unk >= 0 {
 		return append(dst, m.unk), nil
 	}
 	return dst, m.unknown(word, at)

@@ -175,36 +175,28 @@ func wordTree(sorted []string) *expr {
 
 // nullable tells whether the empty text matches, given what is known of the rules so far.
 func (x *expr) nullable() bool {
-	switch x.kind {
-	case literal:
-		return x.text == ""
-	case sequence:
-		return !slices.ContainsFunc(x.list, func(y *expr) bool { return !y.nullable() })
-	case alternation:
-		return slices.ContainsFunc(x.list, (*expr).nullable)
-	case repetition:
-		return x.min == 0 || x.list[0].nullable()
-	case reference:
-		return x.rule.nullable
-	}
-	return false
+	return x.holds(func(y *expr) bool { return y.kind == literal && y.text == "" || y.kind == reference && y.rule.nullable })
 }
 
 // productive tells whether any text matches, given what is known of the rules so far.
 func (x *expr) productive() bool {
+	return x.holds(func(y *expr) bool {
+		return y.kind == literal || y.kind == class && y.class != byteSet{} || y.kind == reference && y.rule.productive
+	})
+}
+
+// holds tells whether a text can be put together of parts that are so.
+func (x *expr) holds(so func(*expr) bool) bool {
+	part := func(y *expr) bool { return y.holds(so) }
 	switch x.kind {
-	case class:
-		return x.class != byteSet{}
 	case sequence:
-		return !slices.ContainsFunc(x.list, func(y *expr) bool { return !y.productive() })
+		return !slices.ContainsFunc(x.list, func(y *expr) bool { return !part(y) })
 	case alternation:
-		return slices.ContainsFunc(x.list, (*expr).productive)
+		return slices.ContainsFunc(x.list, part)
 	case repetition:
-		return x.min == 0 || x.list[0].productive()
-	case reference:
-		return x.rule.productive
+		return x.min == 0 || part(x.list[0])
 	}
-	return true
+	return so(x)
 }
 
 // first calls visit for the rules that may be entered before any byte.

@@ -27,11 +27,7 @@ func GBNF(text string) (*Grammar, error) {
 		column := 1 + utf8.RuneCountInString(text[strings.LastIndexByte(text[:p.at], '\n')+1:p.at])
 		return nil, fmt.Errorf("grammar: %d:%d: %w", line, column, err)
 	}
-	g, err := parsed(&p.rules["root"].rule)
-	if err != nil {
-		return nil, fmt.Errorf("grammar: %w", err)
-	}
-	return g, nil
+	return parsed(&p.rules["root"].rule, "grammar")
 }
 
 type gbnfRule struct {

@@ -6,21 +6,23 @@ import "fmt"
 // safe for concurrent use.
 type Grammar struct{ root *rule }
 
-// parsed finishes the grammar of a text.
-func parsed(root *rule) (*Grammar, error) {
+// parsed finishes the grammar of a text, which errors name.
+func parsed(root *rule, text string) (*Grammar, error) {
 	if err := finish(root, true); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", text, err)
 	}
 	return &Grammar{root}, nil
 }
 
-// combined is a grammar made of others by a program, whose mistakes are panics.
-func combined(name string, body *expr) *Grammar {
-	root := &rule{name: name, body: body}
-	if err := finish(root, false); err != nil {
+// combined is a grammar made of others by a program.
+func combined(name string, body *expr) *Grammar { return &Grammar{made(&rule{name: name, body: body})} }
+
+// made finishes a rule of a program, whose mistakes are panics.
+func made(r *rule) *rule {
+	if err := finish(r, false); err != nil {
 		panic(fmt.Sprintf("constraint: %v", err))
 	}
-	return &Grammar{root}
+	return r
 }
 
 // Literal admits one text.

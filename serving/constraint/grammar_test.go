@@ -50,7 +50,7 @@ func randomGrammar(r *rand.Rand) (*Grammar, error) {
 	for _, x := range rules {
 		x.body = randomExpr(r, rules, 3)
 	}
-	return parsed(rules[0])
+	return parsed(rules[0], "grammar")
 }
 
 // TestAgainstNaive holds the automaton against the second implementation: for every

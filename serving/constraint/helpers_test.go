@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -178,7 +179,7 @@ func realVocabulary(t testing.TB, name string) (*Vocabulary, *tokenizer.Tokenize
 	if err != nil {
 		t.Fatal(err)
 	}
-	tok, err := tokenizer.Load(data, nil)
+	tok, err := tokenizer.LoadDir(fstest.MapFS{"tokenizer.json": {Data: data}})
 	if err != nil {
 		t.Fatal(err)
 	}

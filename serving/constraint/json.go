@@ -22,23 +22,14 @@ var (
 	jsonObject  = jsonRule("object", objectOf(seq(ref(jsonString), jsonColon, ref(jsonValue)), 0, unbounded))
 )
 
-func jsonRule(name string, x *expr) *rule {
-	r := &rule{name: name, body: x, keep: true}
-	if err := finish(r, false); err != nil {
-		panic(err)
-	}
-	return r
-}
+func jsonRule(name string, x *expr) *rule { return made(&rule{name: name, body: x, keep: true}) }
 
 func jsonValueRule() *rule {
 	r := &rule{name: "JSON value", keep: true}
 	member := seq(ref(jsonString), jsonColon, ref(r))
 	r.body = alt(objectOf(member, 0, unbounded), arrayOf(ref(r), 0, unbounded), ref(jsonString), ref(jsonNumber),
 		lit("true"), lit("false"), lit("null"))
-	if err := finish(r, false); err != nil {
-		panic(err)
-	}
-	return r
+	return made(r)
 }
 
 // Object admits every JSON object, as response_format json_object asks for.
@@ -57,13 +48,18 @@ func listOf(open, shut string, item *expr, lo, hi int) *expr {
 		if hi != unbounded {
 			others = hi - 1
 		}
-		some = seq(ref(jsonSpace), item, rep(seq(jsonComma, item), max(lo-1, 0), others), ref(jsonSpace))
+		some = seq(item, rep(seq(jsonComma, item), max(lo-1, 0), others))
 	}
+	return bracketed(open, shut, some, lo == 0)
+}
+
+// bracketed matches items between brackets, or none of them.
+func bracketed(open, shut string, items *expr, orNone bool) *expr {
 	none := never
-	if lo == 0 {
+	if orNone {
 		none = empty
 	}
-	return seq(lit(open), alt(none, some), lit(shut))
+	return seq(lit(open), alt(none, seq(ref(jsonSpace), items, ref(jsonSpace))), lit(shut))
 }
 
 // jsonChar is one character of a string, written as it is or escaped in any way. Halves of

@@ -213,18 +213,8 @@ func (c cut) digits(lo, hi string, above, below bool, n int, some bool) *expr {
 	if n == 0 {
 		return ending
 	}
-	first := func(s string) byte {
-		if s == "" {
-			return '0'
-		}
-		return s[0]
-	}
-	rest := func(s string) string {
-		if s == "" {
-			return s
-		}
-		return s[1:]
-	}
+	first := func(s string) byte { return (s + "0")[0] }
+	rest := func(s string) string { return s[min(1, len(s)):] }
 	list := []*expr{ending}
 	free := [2]byte{'0', '9'} // digits after which neither bound matters
 	if above {

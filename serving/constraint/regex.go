@@ -17,15 +17,11 @@ func Regex(pattern string) (*Grammar, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, err := anchored(re)
+	x, err := plainText.bounded(re, side{empty, true}, side{empty, true})
 	if err != nil {
 		return nil, fmt.Errorf("regular expression %q: %w", pattern, err)
 	}
-	g, err := parsed(&rule{name: "the regular expression", body: x})
-	if err != nil {
-		return nil, fmt.Errorf("regular expression %q: %w", pattern, err)
-	}
-	return g, nil
+	return parsed(&rule{name: "the regular expression", body: x}, fmt.Sprintf("regular expression %q", pattern))
 }
 
 func parsePattern(pattern string) (*syntax.Regexp, error) {
@@ -59,11 +55,6 @@ var (
 	plainText   = patternCompiler{runes, runes(anyBut('\n')...), anyChar}
 	jsonPattern = patternCompiler{asWritten, asWritten(anyBut('\n', '\r', '\u2028', '\u2029')...), asWritten(anyRune...)} // ECMA-262's dot
 )
-
-// anchored returns what the whole of re matches.
-func anchored(re *syntax.Regexp) (*expr, error) {
-	return plainText.bounded(re, side{empty, true}, side{empty, true})
-}
 
 // searched returns the characters of JSON strings in which re matches a part.
 func searched(re *syntax.Regexp) (*expr, error) {

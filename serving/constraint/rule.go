@@ -99,7 +99,8 @@ func finish(root *rule, bounded bool) error {
 	if chain := leftRecursion(rules); chain != nil {
 		return fmt.Errorf("rule %s is left-recursive: it begins with itself (%s)", chain[0], strings.Join(chain, " → "))
 	}
-	recursive := recursiveRules(rules)
+	recursive := make(map[*rule]bool) // at least one of each circle
+	cycles(rules, func(body *expr, visit func(*rule)) { body.refs(visit) }, func(_ []*rule, r *rule) { recursive[r] = true })
 	for _, r := range rules {
 		r.cost = r.body.cost()
 		r.inlined = !r.keep && !recursive[r] && r.cost <= maxInline && !r.body.loops()
@@ -115,53 +116,43 @@ func finish(root *rule, bounded bool) error {
 
 // leftRecursion returns the names along a cycle of rules that enter each other before a
 // byte, or nil.
-func leftRecursion(rules []*rule) []string {
-	const open, closed = 1, 2
-	mark := make(map[*rule]int)
-	var path, found []string
-	var visit func(r *rule)
-	visit = func(r *rule) {
-		switch {
-		case found != nil || r.finished || mark[r] == closed:
-			return
-		case mark[r] == open:
-			found = append(slices.Clone(path[slices.Index(path, r.name):]), r.name)
+func leftRecursion(rules []*rule) (names []string) {
+	cycles(rules, (*expr).first, func(path []*rule, r *rule) {
+		if names != nil {
 			return
 		}
-		mark[r] = open
-		path = append(path, r.name)
-		r.body.first(visit)
-		path = path[:len(path)-1]
-		mark[r] = closed
-	}
-	for _, r := range rules {
-		visit(r)
-	}
-	return found
+		for _, on := range path[slices.Index(path, r):] {
+			names = append(names, on.name)
+		}
+		names = append(names, r.name)
+	})
+	return names
 }
 
-// recursiveRules returns rules that call each other in a circle, at least one of each circle.
-func recursiveRules(rules []*rule) map[*rule]bool {
+// cycles calls found for rules that lead to each other in a circle, at least once for each circle, with the
+// way to the one that is come to again.
+func cycles(rules []*rule, next func(body *expr, visit func(*rule)), found func(path []*rule, r *rule)) {
 	const open, closed = 1, 2
 	mark := make(map[*rule]int)
-	recursive := make(map[*rule]bool)
+	var path []*rule
 	var visit func(r *rule)
 	visit = func(r *rule) {
 		switch {
 		case r.finished || mark[r] == closed:
 			return
 		case mark[r] == open:
-			recursive[r] = true
+			found(path, r)
 			return
 		}
 		mark[r] = open
-		r.body.refs(visit)
+		path = append(path, r)
+		next(r.body, visit)
+		path = path[:len(path)-1]
 		mark[r] = closed
 	}
 	for _, r := range rules {
 		visit(r)
 	}
-	return recursive
 }
 
 func (r *rule) newState() *state { return &state{id: stateIDs.Add(1), rule: r} }

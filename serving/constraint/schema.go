@@ -22,11 +22,7 @@ func Schema(schema json.RawMessage, strict bool) (*Grammar, error) {
 	if err != nil {
 		return nil, fmt.Errorf("JSON schema: %w", err)
 	}
-	g, err := parsed(x.rule)
-	if err != nil {
-		return nil, fmt.Errorf("JSON schema: %w", err)
-	}
-	return g, nil
+	return parsed(x.rule, "JSON schema")
 }
 
 // schemaCompiler makes rules of schemas.
@@ -44,9 +40,12 @@ const (
 	maxRead   = 1 << 16
 )
 
-// compile returns a reference to the rule of values that all of the schemas admit. It is
-// there before its body, so that schemas may be recursive.
+// compile returns a reference to the rule of values that all of the schemas admit, any without
+// a schema. It is there before its body, so that schemas may be recursive.
 func (c *schemaCompiler) compile(list ...located) (*expr, error) {
+	if len(list) == 0 {
+		return ref(jsonValue), nil
+	}
 	paths := make([]string, len(list))
 	for i := range list {
 		for hops := 0; list[i].onlyRef(); hops++ {

@@ -22,11 +22,11 @@ func (c *schemaCompiler) emitEnum(s *shape) (*expr, error) {
 			if err != nil {
 				return nil, err
 			}
-			g, err := parsed(&rule{name: "constants", body: alt(x, lit(" "))}) // there may be no other text
-			if err != nil {
+			r := &rule{name: "constants", body: alt(x, lit(" "))} // there may be no other text
+			if err := finish(r, true); err != nil {
 				return nil, err
 			}
-			if !g.has(constants([]*value{v}).text) {
+			if !r.has(constants([]*value{v}).text) {
 				continue
 			}
 		}
@@ -35,10 +35,10 @@ func (c *schemaCompiler) emitEnum(s *shape) (*expr, error) {
 	return constants(list), nil
 }
 
-// has tells whether a text is in the grammar.
-func (g *Grammar) has(text string) bool {
+// has tells whether the rule admits a text.
+func (r *rule) has(text string) bool {
 	m := newMachine()
-	at := m.begin(g.root)
+	at := m.begin(r)
 	for i := range len(text) {
 		at = m.step(at, text[i], maxSteps)
 	}
@@ -91,9 +91,6 @@ func (c *schemaCompiler) emitArray(s *shape) (*expr, error) {
 				list = append(list, *part.items)
 			}
 		}
-		if len(list) == 0 {
-			return ref(jsonValue), nil
-		}
 		return c.compile(list...)
 	}
 	rest, err := item(prefix)
@@ -127,14 +124,10 @@ func (c *schemaCompiler) emitArray(s *shape) (*expr, error) {
 			tail = opt(tail)
 		}
 	}
-	none := never
-	if s.minItems == 0 {
-		none = empty
-	}
 	if left(0) == 0 {
 		tail = never
 	}
-	return seq(lit("["), alt(none, seq(ref(jsonSpace), tail, ref(jsonSpace))), lit("]")), nil
+	return bracketed("[", "]", tail, s.minItems == 0), nil
 }
 
 // emitObject writes the members in the order in which the schemas name them, then others.
@@ -173,12 +166,6 @@ func (c *schemaCompiler) emitObject(s *shape) (*expr, error) {
 		}
 		return list
 	}
-	compile := func(list []located) (*expr, error) {
-		if len(list) == 0 {
-			return ref(jsonValue), nil
-		}
-		return c.compile(list...)
-	}
 
 	// After the last name, members with other names. more is what may follow a member,
 	// next what may follow a comma or the opening bracket.
@@ -191,7 +178,7 @@ func (c *schemaCompiler) emitObject(s *shape) (*expr, error) {
 	}
 	more, next := empty, never
 	if !closed {
-		x, err := compile(others)
+		x, err := c.compile(others...)
 		if err != nil {
 			return nil, err
 		}
@@ -203,7 +190,7 @@ func (c *schemaCompiler) emitObject(s *shape) (*expr, error) {
 	}
 	optional := true // all of the rest
 	for _, name := range slices.Backward(names) {
-		x, err := compile(values(name))
+		x, err := c.compile(values(name)...)
 		if err != nil {
 			return nil, err
 		}
@@ -220,11 +207,7 @@ func (c *schemaCompiler) emitObject(s *shape) (*expr, error) {
 		}
 		more = c.rule("more members from "+name, more)
 	}
-	none := never
-	if optional && s.minMembers == 0 {
-		none = empty
-	}
-	return seq(lit("{"), alt(none, seq(ref(jsonSpace), next, ref(jsonSpace))), lit("}")), nil
+	return bracketed("{", "}", next, optional && s.minMembers == 0), nil
 }
 
 // checkMembers refuses what ordered members do not enforce: numbers of them that do not
@@ -253,7 +236,7 @@ func (c *schemaCompiler) emitMap(s *shape) (*expr, error) {
 	if s.minMembers > 1 {
 		return nil, s.at.at("minProperties").errorf("keyword minProperties is not enforced above 1, since names may repeat")
 	}
-	name, x := ref(jsonString), ref(jsonValue)
+	name := ref(jsonString)
 	var err error
 	if len(s.names) > 0 {
 		text := &value{kind: objectType, keys: []string{"type"}, fields: map[string]*value{"type": {kind: stringType, text: "string"}}}
@@ -278,10 +261,9 @@ func (c *schemaCompiler) emitMap(s *shape) (*expr, error) {
 			others = []located{at.at(at.keys[0])}
 		}
 	}
-	if len(others) > 0 {
-		if x, err = c.compile(others...); err != nil {
-			return nil, err
-		}
+	x, err := c.compile(others...)
+	if err != nil {
+		return nil, err
 	}
 	return objectOf(seq(name, jsonColon, x), s.minMembers, s.maxMembers), nil
 }

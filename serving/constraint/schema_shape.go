@@ -125,27 +125,22 @@ func init() { // collect refers to the table
 			return nil
 		}
 	}
-	limit := func(set func(s *shape, b bound), open bool) collector {
+	// A limit is the larger one of several below (1), or the smaller one of those above (-1).
+	limit := func(end func(s *shape) *bound, larger int, open bool) collector {
 		return func(_ *schemaCompiler, s *shape, at located, _ int) error {
 			r, err := at.rational()
 			if err != nil {
 				return at.errorf("%v", err)
 			}
 			s.implied |= numberType
-			set(s, bound{r, open})
+			if known := end(s); known.value == nil || r.Cmp(known.value) == larger || r.Cmp(known.value) == 0 && open {
+				*known = bound{r, open}
+			}
 			return nil
 		}
 	}
-	lower := func(s *shape, b bound) {
-		if s.lo.value == nil || b.value.Cmp(s.lo.value) > 0 || b.value.Cmp(s.lo.value) == 0 && b.open {
-			s.lo = b
-		}
-	}
-	upper := func(s *shape, b bound) {
-		if s.hi.value == nil || b.value.Cmp(s.hi.value) < 0 || b.value.Cmp(s.hi.value) == 0 && b.open {
-			s.hi = b
-		}
-	}
+	lower := func(s *shape) *bound { return &s.lo }
+	upper := func(s *shape) *bound { return &s.hi }
 	least := func(a, b int) int {
 		if a == unbounded {
 			return b
@@ -204,10 +199,10 @@ func init() { // collect refers to the table
 		},
 		"anyOf":            alternatives(false),
 		"oneOf":            alternatives(true),
-		"minimum":          limit(lower, false),
-		"exclusiveMinimum": limit(lower, true),
-		"maximum":          limit(upper, false),
-		"exclusiveMaximum": limit(upper, true),
+		"minimum":          limit(lower, 1, false),
+		"exclusiveMinimum": limit(lower, 1, true),
+		"maximum":          limit(upper, -1, false),
+		"exclusiveMaximum": limit(upper, -1, true),
 		"multipleOf": func(_ *schemaCompiler, s *shape, at located, _ int) error {
 			q, err := at.rational()
 			if err != nil || q.Sign() <= 0 || s.multiple != nil && s.multiple.Cmp(q) != 0 {
@@ -232,18 +227,15 @@ func init() { // collect refers to the table
 			s.formats = append(s.formats, at)
 		}),
 		"required": func(_ *schemaCompiler, s *shape, at located, _ int) error {
+			if at.kind != arrayType || slices.ContainsFunc(at.items, func(v *value) bool { return v.kind != stringType }) {
+				return at.errorf("want a list of names")
+			}
 			for _, v := range at.items {
-				if v.kind != stringType {
-					return at.errorf("want a list of names")
-				}
 				if !slices.Contains(s.required, v.text) {
 					s.required = append(s.required, v.text)
 				}
 			}
 			s.implied |= objectType
-			if at.kind != arrayType {
-				return at.errorf("want a list of names")
-			}
 			return nil
 		},
 		"propertyNames": func(_ *schemaCompiler, s *shape, at located, _ int) error {
@@ -329,16 +321,17 @@ func common(a, b []*value) []*value {
 
 // collectParts adds the keywords that depend on others beside them.
 func (c *schemaCompiler) collectParts(s *shape, l located) error {
-	schema := func(key string) (*located, error) {
+	of := func(key string, kinds typeSet, want string) (*located, error) {
 		if l.fields[key] == nil {
 			return nil, nil
 		}
 		at := l.at(key)
-		if at.kind != objectType && at.kind != booleanType {
-			return nil, at.errorf("want a schema, which is an object or a boolean")
+		if at.kind&kinds == 0 {
+			return nil, at.errorf("want %s", want)
 		}
 		return &at, nil
 	}
+	const schema, schemas = "a schema, which is an object or a boolean", "an object of schemas"
 	if l.fields["type"] != nil {
 		if err := collectType(s, l); err != nil {
 			return err
@@ -346,25 +339,21 @@ func (c *schemaCompiler) collectParts(s *shape, l located) error {
 	}
 	if l.fields["properties"] != nil || l.fields["additionalProperties"] != nil || l.fields["patternProperties"] != nil {
 		part := objectPart{properties: make(map[string]located)}
-		if l.fields["properties"] != nil {
-			at := l.at("properties")
-			if at.kind != objectType {
-				return at.errorf("want an object of schemas")
-			}
+		at, err := of("properties", objectType, schemas)
+		if err != nil {
+			return err
+		}
+		if at != nil {
 			part.names = at.keys
 			for _, name := range at.keys {
 				part.properties[name] = at.at(name)
 			}
 		}
-		var err error
-		if part.additional, err = schema("additionalProperties"); err != nil {
+		if part.additional, err = of("additionalProperties", objectType|booleanType, schema); err != nil {
 			return err
 		}
-		if l.fields["patternProperties"] != nil {
-			at := l.at("patternProperties")
-			if part.patterns = &at; at.kind != objectType {
-				return at.errorf("want an object of schemas")
-			}
+		if part.patterns, err = of("patternProperties", objectType, schemas); err != nil {
+			return err
 		}
 		s.objects = append(s.objects, part)
 	}
@@ -376,7 +365,7 @@ func (c *schemaCompiler) collectParts(s *shape, l located) error {
 				return err
 			}
 		}
-		if part.items, err = schema("items"); err != nil {
+		if part.items, err = of("items", objectType|booleanType, schema); err != nil {
 			return err
 		}
 		s.arrays = append(s.arrays, part)

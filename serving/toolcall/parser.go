@@ -90,33 +90,15 @@ func (p *Parser) take() []Delta {
 	return out
 }
 
+// steps read what is held in a phase, and are false where they need more text.
+var steps = [...]func(p *Parser) bool{
+	inText: (*Parser).text, inHead: (*Parser).head, inObject: (*Parser).readObject, inArguments: (*Parser).readArguments, inRest: (*Parser).readObject,
+	inBody: (*Parser).body, inLine: (*Parser).line, inVerbatim: (*Parser).verbatim, inTyped: (*Parser).typed, inAfter: (*Parser).after,
+}
+
 // run goes from phase to phase until more text is needed.
 func (p *Parser) run() {
-	for {
-		var on bool
-		switch p.phase {
-		case inText:
-			on = p.text()
-		case inHead:
-			on = p.head()
-		case inObject, inRest:
-			on = p.readObject()
-		case inArguments:
-			on = p.readArguments()
-		case inBody:
-			on = p.body()
-		case inLine:
-			on = p.line()
-		case inVerbatim:
-			on = p.verbatim()
-		case inTyped:
-			on = p.typed()
-		case inAfter:
-			on = p.after()
-		}
-		if !on {
-			return
-		}
+	for steps[p.phase](p) {
 	}
 }
 

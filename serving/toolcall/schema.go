@@ -1,6 +1,7 @@
 package toolcall
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -104,19 +105,15 @@ func (s *schema) json(text string) string {
 	return `"` + escape(text) + `"`
 }
 
+var pythonWords = map[string]string{"True": "true", "False": "false", "None": "null"}
+
 // python turns what Python prints of a list or a dictionary into JSON. Of other text it makes none.
 func python(text string) string {
 	var b strings.Builder
 	for text != "" {
 		switch word := text[:len(text)-len(strings.TrimLeft(text, letters))]; {
-		case word == "True", word == "False":
-			b.WriteString(strings.ToLower(word))
-			text = text[len(word):]
-		case word == "None":
-			b.WriteString("null")
-			text = text[len(word):]
 		case word != "":
-			b.WriteString(word)
+			b.WriteString(cmp.Or(pythonWords[word], word))
 			text = text[len(word):]
 		case text[0] == '\'' || text[0] == '"':
 			n := 1

@@ -70,8 +70,8 @@ func blocks() {
 	for _, f := range floatFormats {
 		decodeFloats(f)
 		if f.dots {
-			floatDots(f, floatISAs[0])
-			floatDots(f, floatISAs[1])
+			floatDots(f, avx2)
+			floatDots(f, avx512)
 		}
 	}
 	decodeE2M1()
@@ -143,8 +143,11 @@ func held(m Mem) Op {
 	return m
 }
 
-// table are values by 4 bits, with an offset.
-func table(name string, values [16]int, add int) Mem {
+// table are values by 4 bits, with an offset unless they are signed.
+func table(name string, values [16]int, signed bool, add int) Mem {
+	if signed {
+		add = 0
+	}
 	return bytesOf(fmt.Sprintf("%s%d", name, add), func(i int) byte { return byte(values[i%16] + add) })
 }
 
@@ -355,18 +358,12 @@ func broadcast(bits reg.GPVirtual) reg.VecVirtual {
 // iq4 and e2m1 are the tables of 4 bits.
 func iq4(signed bool) Mem {
 	values := [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
-	if signed {
-		return table("iq4", values, 0)
-	}
-	return table("iq4", values, 128)
+	return table("iq4", values, signed, 128)
 }
 
 func e2m1(signed bool) Mem {
 	values := [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
-	if signed {
-		return table("e2m1", values, 0)
-	}
-	return table("e2m1", values, 12)
+	return table("e2m1", values, signed, 12)
 }
 
 // halfE8M0 is half of 2^(e-127), for a byte e.
@@ -379,10 +376,7 @@ func halfE8M0(b Mem) (scale, minimum reg.VecVirtual) {
 	SHLL(Imm(23), e)
 	CMPB(b, Imm(2))
 	CMOVLCS(subnormal, e)
-	r := YMM()
-	VMOVD(e, r.AsX())
-	VBROADCASTSS(r.AsX(), r)
-	return r, nil
+	return broadcast(e), nil
 }
 
 // widenBytes turns 8 bytes of x into float32, those from the ninth on if upper.
@@ -492,12 +486,17 @@ func halfFactors(factors reg.VecVirtual, group int) reg.VecVirtual {
 	return r
 }
 
+// decodes starts a function that widens blocks of a format.
+func decodes(format string, elems, bytes int) {
+	name := "decode" + format + "AVX2"
+	function(name, "func(dst *float32, src *byte, blocks int)",
+		fmt.Sprintf("%s widens blocks of %s, %d elements in %d bytes each.", name, format, elems, bytes))
+}
+
 // decodeBlocks widens with the roundings of the portable code: a product, then a sum.
 func decodeBlocks(f *blockFormat) {
 	v := blockISAs[0]
-	name := "decode" + f.name + v.name
-	function(name, "func(dst *float32, src *byte, blocks int)",
-		fmt.Sprintf("%s widens blocks of %s, %d elements in %d bytes each.", name, f.name, f.elems, f.bytes))
+	decodes(f.name, f.elems, f.bytes)
 	local := AllocLocal(32 + 2*64)
 	store := func(x []reg.VecVirtual, at int) {
 		for i, r := range x {
@@ -562,8 +561,7 @@ func decodeBlocks(f *blockFormat) {
 	}
 	ADDQ(I32(4*f.elems), dst)
 	ADDQ(I32(f.bytes), src)
-	DECQ(left)
-	JNZ(LabelRef("block"))
+	again(left, "block")
 	end()
 }
 
@@ -577,12 +575,7 @@ func blockDots(f *blockFormat, v blockISA) {
 	local := AllocLocal(32 * v.rows)
 	m := pointer("m")
 	for rows := v.rows; rows > 0; rows-- {
-		skip := fmt.Sprintf("not%d", rows)
-		CMPQ(m, Imm(uint64(rows)))
-		JNE(LabelRef(skip))
-		v.blockRows(f, rows, local)
-		end()
-		Label(skip)
+		ifRows(rows, m, func() { v.blockRows(f, rows, local) })
 	}
 	end()
 }
@@ -626,12 +619,7 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 	}
 	n, c, b, left, at := pointer("n"), pointer("c"), pointer("b"), GP64(), GP64()
 	ldc := stride("ldc", 4)
-	a := []reg.GPVirtual{pointer("a")}
-	for i := 1; i < rows; i++ {
-		p := copyOf(a[i-1])
-		ADDQ(parameter("lda"), p)
-		a = append(a, p)
-	}
+	a := rowsOfA(rows)
 	var ones reg.VecVirtual
 	if !v.vnni && !f.halves {
 		ones = loaded(integer(0x00010001))
@@ -675,8 +663,7 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 		block(0)
 		ADDQ(I32(f.bytes), b)
 		ADDQ(I32(largeRecord), at)
-		DECQ(left)
-		JNZ(LabelRef(label + "block"))
+		again(left, label+"block")
 	} else {
 		Label(label + "pair")
 		SUBQ(Imm(2), left)
@@ -696,9 +683,7 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 	}
 
 	to := copyOf(c)
-	beta := GP32()
-	MOVL(parameter("beta"), beta)
-	ADDL(beta, beta) // without its sign
+	beta := betaBits()
 	for i := range rows {
 		r, t := YMM(), XMM()
 		VADDPS(sums[1][i], sums[0][i], r)
@@ -715,21 +700,13 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 		if lows && !f.large() {
 			VADDSS(low[i], x, x)
 		}
-		VMULSS(parameter("alpha"), x, x)
-		store := fmt.Sprintf("%sstore%d", label, i)
-		CMPL(beta, Imm(0))
-		JEQ(LabelRef(store))
-		VMOVSS(parameter("beta"), t)
-		VFMADD231SS(Mem{Base: to}, t, x)
-		Label(store)
-		VMOVSS(x, Mem{Base: to})
+		storeSum(x, t, beta, to, fmt.Sprintf("%sstore%d", label, i))
 		if i+1 < rows {
 			ADDQ(ldc, to)
 		}
 	}
 	ADDQ(Imm(4), c)
-	DECQ(n)
-	JNZ(LabelRef(label + "row"))
+	again(n, label+"row")
 }
 
 // constants are those that unpack uses most.
@@ -980,8 +957,7 @@ func quantise(large bool) {
 	}
 	ADDQ(I32(128*groups), src)
 	ADDQ(I32(record), dst)
-	DECQ(left)
-	JNZ(LabelRef("record"))
+	again(left, "record")
 	end()
 }
 

@@ -106,82 +106,74 @@ func exponentials(v isa) {
 	if v.wide() {
 		unroll = 4
 	}
+	// before gives the exponents of a step, of which exp makes powers for after.
+	walk := func(arrays []array, before func(u int, m *mask) reg.VecVirtual, exp func([]reg.VecVirtual), after func(u int, m *mask, x reg.VecVirtual)) {
+		v.walk(unroll, arrays, func(vectors int, m *mask) {
+			x := make([]reg.VecVirtual, vectors)
+			for u := range x {
+				x[u] = before(u, m)
+			}
+			exp(x)
+			for u := range x {
+				after(u, m, x[u])
+			}
+		})
+	}
 	function("exp"+v.name, "func(dst, src *float32, n int)", "exp"+v.name+" sets dst[i] = exp(src[i]).")
 	dst, src := arrayOf("dst", 4), arrayOf("src", 4)
-	v.walk(unroll, []array{dst, src}, func(vectors int, m *mask) {
-		x := make([]reg.VecVirtual, vectors)
-		for u := range x {
-			x[u] = v.read(v.element(src, u), m)
-		}
-		v.exp(x)
-		for u := range x {
-			v.write(x[u], m, v.element(dst, u))
-		}
-	})
+	walk([]array{dst, src},
+		func(u int, m *mask) reg.VecVirtual { return v.read(v.element(src, u), m) }, v.exp,
+		func(u int, m *mask, x reg.VecVirtual) { v.store(x, m, v.element(dst, u)) })
 	end()
 
 	function("expSum"+v.name, "func(dst, src *float32, n int, shift, floor float32) float32",
 		"expSum"+v.name+" sets dst[i] = exp(src[i] − shift), 0 where the difference is below floor, and returns their sum.")
 	dst, src = arrayOf("dst", 4), arrayOf("src", 4)
 	shift, floor := v.broadcast(parameter("shift")), v.broadcast(parameter("floor"))
+	aboveFloor := func(x []reg.VecVirtual) { v.expAbove(x, floor) }
 	sums := v.zeros(unroll)
-	v.walk(unroll, []array{dst, src}, func(vectors int, m *mask) {
-		x := make([]reg.VecVirtual, vectors)
-		for u := range x {
-			x[u] = v.read(v.element(src, u), m)
-			VSUBPS(shift, x[u], x[u])
+	walk([]array{dst, src}, func(u int, m *mask) reg.VecVirtual {
+		x := v.read(v.element(src, u), m)
+		VSUBPS(shift, x, x)
+		return x
+	}, aboveFloor, func(u int, m *mask, x reg.VecVirtual) {
+		v.store(x, m, v.element(dst, u))
+		if m != nil {
+			v.fill(x, *m, constant(0))
 		}
-		v.expAbove(x, floor)
-		for u := range x {
-			v.write(x[u], m, v.element(dst, u))
-			if m != nil {
-				v.fill(x[u], *m, constant(0))
-			}
-			VADDPS(x[u], sums[u], sums[u])
-		}
+		VADDPS(x, sums[u], sums[u])
 	})
 	returnFloat(v.reduceLanes(addUp(sums), plus))
 	end()
 
 	function("addExpSub"+v.name, "func(dst, src, shift *float32, n int, floor float32)",
 		"addExpSub"+v.name+" sets dst[i] += exp(src[i] − shift[i]), 0 where the difference is below floor.")
-	var shifts array
-	dst, src, shifts = arrayOf("dst", 4), arrayOf("src", 4), arrayOf("shift", 4)
+	dst, src = arrayOf("dst", 4), arrayOf("src", 4)
+	shifts := arrayOf("shift", 4)
 	floor = v.broadcast(parameter("floor"))
-	v.walk(unroll, []array{dst, src, shifts}, func(vectors int, m *mask) {
-		x := make([]reg.VecVirtual, vectors)
-		for u := range x {
-			x[u] = v.read(v.element(src, u), m)
-			VSUBPS(v.read(v.element(shifts, u), m), x[u], x[u])
-		}
-		v.expAbove(x, floor)
-		for u := range x {
-			VADDPS(v.read(v.element(dst, u), m), x[u], x[u])
-			v.write(x[u], m, v.element(dst, u))
-		}
+	walk([]array{dst, src, shifts}, func(u int, m *mask) reg.VecVirtual {
+		x := v.read(v.element(src, u), m)
+		VSUBPS(v.read(v.element(shifts, u), m), x, x)
+		return x
+	}, aboveFloor, func(u int, m *mask, x reg.VecVirtual) {
+		VADDPS(v.read(v.element(dst, u), m), x, x)
+		v.store(x, m, v.element(dst, u))
 	})
 	end()
 
 	function("siluMul"+v.name, "func(dst, gate, up *float32, n int)",
 		"siluMul"+v.name+" sets dst[i] = gate[i]·sigmoid(gate[i])·up[i].")
-	var gate, up array
-	dst, gate, up = arrayOf("dst", 4), arrayOf("gate", 4), arrayOf("up", 4)
-	v.walk(unroll, []array{dst, gate, up}, func(vectors int, m *mask) {
-		x := make([]reg.VecVirtual, vectors)
-		for u := range x {
-			g := v.read(v.element(gate, u), m)
-			x[u] = v.vec()
-			v.zero(x[u])
-			VSUBPS(g, x[u], x[u])
-		}
-		v.exp(x)
-		for u := range x {
-			VADDPS(constant(1), x[u], x[u])
-			g := v.read(v.element(gate, u), m)
-			VDIVPS(x[u], g, x[u])
-			VMULPS(v.read(v.element(up, u), m), x[u], x[u])
-			v.write(x[u], m, v.element(dst, u))
-		}
+	dst, gate, up := arrayOf("dst", 4), arrayOf("gate", 4), arrayOf("up", 4)
+	walk([]array{dst, gate, up}, func(u int, m *mask) reg.VecVirtual {
+		g, x := v.read(v.element(gate, u), m), v.zeros(1)[0]
+		VSUBPS(g, x, x)
+		return x
+	}, v.exp, func(u int, m *mask, x reg.VecVirtual) {
+		VADDPS(constant(1), x, x)
+		g := v.read(v.element(gate, u), m)
+		VDIVPS(x, g, x)
+		VMULPS(v.read(v.element(up, u), m), x, x)
+		v.store(x, m, v.element(dst, u))
 	})
 	end()
 }
@@ -241,7 +233,7 @@ func logarithm(v isa) {
 		v.choose(compareEqual, x, constant(infinity), constant(infinity), p)
 		v.choose(compareNotAtOrAbove, x, constant(0), constant(float32(math.NaN())), p)
 		v.choose(compareEqual, x, constant(0), constant(-infinity), p)
-		v.write(p, m, v.element(dst, 0))
+		v.store(p, m, v.element(dst, 0))
 	})
 	end()
 }

@@ -24,9 +24,7 @@ var floatFormats = []floatFormat{{"MXFP8", scaleE8M0, 1, false}, {"E4M3_BF16", s
 // decodeFloats makes half-precision numbers of floats of 8 bits, whose exponents have 8 less of a bias: subnormal ones
 // are widened without delay, other than those of float32.
 func decodeFloats(f floatFormat) {
-	name := "decode" + f.name + "AVX2"
-	function(name, "func(dst *float32, src *byte, blocks int)",
-		fmt.Sprintf("%s widens blocks of %s, 32 elements in %d bytes each.", name, f.name, 32+f.bytes))
+	decodes(f.name, 32, 32+f.bytes)
 	dst, src, left := pointer("dst"), pointer("src"), pointer("blocks")
 	sign, magnitude, nan := loaded(integer(0x80008000)), loaded(integer(0x3f803f80)), loaded(integer(0x7e007e00))
 	bias := loaded(integer(0x43800000)) // 2⁸
@@ -56,15 +54,13 @@ func decodeFloats(f floatFormat) {
 	}
 	ADDQ(I32(4*32), dst)
 	ADDQ(I32(32+f.bytes), src)
-	DECQ(left)
-	JNZ(LabelRef("block"))
+	again(left, "block")
 	end()
 }
 
 // decodeE2M1 is the decode of MXFP4 with the sign of zeros, which bytes do not have.
 func decodeE2M1() {
-	name := "decodeE2M1_E8M0AVX2"
-	function(name, "func(dst *float32, src *byte, blocks int)", name+" widens blocks of E2M1_E8M0, 32 elements in 17 bytes each.")
+	decodes("E2M1_E8M0", 32, 17)
 	local := AllocLocal(32)
 	dst, src, left := pointer("dst"), pointer("src"), pointer("blocks")
 	var doubled []uint32
@@ -88,54 +84,32 @@ func decodeE2M1() {
 	}
 	ADDQ(I32(4*32), dst)
 	ADDQ(I32(17), src)
-	DECQ(left)
-	JNZ(LabelRef("block"))
+	again(left, "block")
 	end()
 }
 
-// floatISA is what widens floats of 8 bits and multiplies them: vectors of 8 float32 or of 16.
-type floatISA struct {
-	name  string
-	lanes int
-	rows  int // of a at once
-}
-
-var floatISAs = []floatISA{{"AVX2", 8, 4}, {"AVX512", 16, 4}}
-
-func (v floatISA) register() reg.VecVirtual {
-	if v.lanes == 16 {
-		return ZMM()
-	}
-	return YMM()
-}
-
-// pieces are vectors of words of 32 floats.
-func (v floatISA) pieces() int { return 16 / v.lanes }
+// maxFloatRows are the rows of a that are multiplied at once.
+const maxFloatRows = 4
 
 // floatDots multiplies rows of a as they are by rows of blocks: floats within a block without their scale, then blocks.
 // What decodeFloats does to each number is done to sums: 2⁸ multiplies that of a row, and NaN is looked for in the
 // largest bytes. A result is the same whatever the number of rows.
-func floatDots(f floatFormat, v floatISA) {
+func floatDots(f floatFormat, v isa) {
 	name := "multiply" + f.name + v.name
 	function(name, "func(m, n, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)",
-		fmt.Sprintf("%s sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … %d rows of float32 of a, lda bytes apart, and b [n, blocks] of %s.", name, v.rows, f.name))
+		fmt.Sprintf("%s sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … %d rows of float32 of a, lda bytes apart, and b [n, blocks] of %s.", name, maxFloatRows, f.name))
 	m := pointer("m")
-	for rows := v.rows; rows > 0; rows-- {
-		skip := fmt.Sprintf("not%d", rows)
-		CMPQ(m, Imm(uint64(rows)))
-		JNE(LabelRef(skip))
-		v.floatRows(f, rows)
-		end()
-		Label(skip)
+	for rows := maxFloatRows; rows > 0; rows-- {
+		ifRows(rows, m, func() { v.floatRows(f, rows) })
 	}
 	end()
 }
 
 // scaled adds r times the scale of the block to sum.
-func (v floatISA) scaled(f floatFormat, b Mem, r reg.VecVirtual, scale *reg.VecVirtual, sum reg.VecVirtual) {
+func (v isa) scaled(f floatFormat, b Mem, r reg.VecVirtual, scale *reg.VecVirtual, sum reg.VecVirtual) {
 	switch {
 	case *scale != nil:
-	case v.lanes == 8:
+	case !v.wide():
 		*scale, _ = f.scale(b)
 	case f.bytes == 4:
 		VFMADD231PS_BCST(b, r, sum)
@@ -148,25 +122,20 @@ func (v floatISA) scaled(f floatFormat, b Mem, r reg.VecVirtual, scale *reg.VecV
 	VFMADD231PS(*scale, r, sum)
 }
 
-func (v floatISA) floatRows(f floatFormat, rows int) {
+func (v isa) floatRows(f floatFormat, rows int) {
 	label := fmt.Sprintf("m%d", rows)
 	n, c, b, left, at := pointer("n"), pointer("c"), pointer("b"), GP64(), GP64()
 	ldc := stride("ldc", 4)
-	a := []reg.GPVirtual{pointer("a")}
-	for i := 1; i < rows; i++ {
-		p := copyOf(a[i-1])
-		ADDQ(parameter("lda"), p)
-		a = append(a, p)
-	}
-	mask, sign := v.register(), loaded(bytes(128))
-	if v.lanes == 16 {
+	a := rowsOfA(rows)
+	mask, sign := v.vec(), loaded(bytes(128))
+	if v.wide() {
 		VPBROADCASTD(integer(0xbf80bf80), mask)
 	} else {
 		VMOVDQU(integer(0xbf80bf80), mask)
 	}
 	sums, largest := make([]reg.VecVirtual, rows), YMM()
 	for i := range sums {
-		sums[i] = v.register()
+		sums[i] = v.vec()
 	}
 
 	Label(label + "row")
@@ -181,12 +150,12 @@ func (v floatISA) floatRows(f floatFormat, rows int) {
 	codes, products := YMM(), make([]reg.VecVirtual, rows)
 	VPOR(Mem{Base: b, Disp: f.bytes}, sign, codes)
 	VPMAXUB(codes, largest, largest)
-	for piece := range v.pieces() {
+	for piece := range 16 / v.lanes { // vectors of words
 		// The sign is copied into the upper byte, and all bits move to where half precision has them.
-		x, high, wide := v.register(), reg.VecVirtual(nil), [2]reg.VecVirtual{v.register(), v.register()}
+		x, high, wide := v.vec(), reg.VecVirtual(nil), [2]reg.VecVirtual{v.vec(), v.vec()}
 		VPMOVSXBW(Mem{Base: b, Disp: f.bytes + 2*v.lanes*piece}, x)
 		VPSLLW(Imm(7), x, x)
-		if v.lanes == 16 {
+		if v.wide() {
 			VPANDD(mask, x, x)
 			high = YMM()
 			VEXTRACTI64X4(Imm(1), x, high)
@@ -202,7 +171,7 @@ func (v floatISA) floatRows(f floatFormat, rows int) {
 			for i := range rows {
 				from := Mem{Base: a[i], Index: at, Scale: 1, Disp: 4 * v.lanes * (2*piece + half)}
 				if products[i] == nil {
-					products[i] = v.register()
+					products[i] = v.vec()
 					VMULPS(from, w, products[i])
 				} else {
 					VFMADD231PS(from, w, products[i])
@@ -216,8 +185,7 @@ func (v floatISA) floatRows(f floatFormat, rows int) {
 	}
 	ADDQ(I32(32+f.bytes), b)
 	ADDQ(I32(4*32), at)
-	DECQ(left)
-	JNZ(LabelRef(label + "block"))
+	again(left, label+"block")
 
 	nan, found := XMM(), GP32()
 	VXORPS(nan, nan, nan)
@@ -228,12 +196,10 @@ func (v floatISA) floatRows(f floatFormat, rows int) {
 	VMOVSS(integer(0x7fc00000), nan)
 	Label(label + "numbers")
 	to := copyOf(c)
-	beta := GP32()
-	MOVL(parameter("beta"), beta)
-	ADDL(beta, beta) // without its sign
+	beta := betaBits()
 	for i := range rows {
 		r := YMM()
-		if v.lanes == 16 {
+		if v.wide() {
 			VEXTRACTF64X4(Imm(1), sums[i], r)
 			VADDPS(sums[i].AsY(), r, r)
 		} else {
@@ -248,19 +214,11 @@ func (v floatISA) floatRows(f floatFormat, rows int) {
 		VADDSS(t, x, x)
 		VMULSS(constant(256), x, x)
 		VADDSS(nan, x, x)
-		VMULSS(parameter("alpha"), x, x)
-		store := fmt.Sprintf("%sstore%d", label, i)
-		CMPL(beta, Imm(0))
-		JEQ(LabelRef(store))
-		VMOVSS(parameter("beta"), t)
-		VFMADD231SS(Mem{Base: to}, t, x)
-		Label(store)
-		VMOVSS(x, Mem{Base: to})
+		storeSum(x, t, beta, to, fmt.Sprintf("%sstore%d", label, i))
 		if i+1 < rows {
 			ADDQ(ldc, to)
 		}
 	}
 	ADDQ(Imm(4), c)
-	DECQ(n)
-	JNZ(LabelRef(label + "row"))
+	again(n, label+"row")
 }

@@ -42,9 +42,13 @@ func (v isa) vecs(n int) []reg.VecVirtual {
 	return r
 }
 
-// zero clears a register.
-func (v isa) zero(r reg.VecVirtual) {
-	VXORPS(r, r, r)
+// zeros returns n cleared registers.
+func (v isa) zeros(n int) []reg.VecVirtual {
+	r := v.vecs(n)
+	for _, x := range r {
+		VXORPS(x, x, x)
+	}
+	return r
 }
 
 // function starts an assembly function of the given Go signature.
@@ -57,6 +61,52 @@ func function(name, signature string, doc ...string) {
 func end() {
 	VZEROUPPER()
 	RET()
+}
+
+// ifRows emits what a function of m rows of a does with so many.
+func ifRows(rows int, m reg.GPVirtual, emit func()) {
+	skip := fmt.Sprintf("not%d", rows)
+	CMPQ(m, Imm(uint64(rows)))
+	JNE(LabelRef(skip))
+	emit()
+	end()
+	Label(skip)
+}
+
+// again goes back to a label until a register has been counted down to 0.
+func again(left reg.GPVirtual, label string) {
+	DECQ(left)
+	JNZ(LabelRef(label))
+}
+
+// rowsOfA are pointers to rows of a, lda bytes apart.
+func rowsOfA(rows int) []reg.GPVirtual {
+	a := []reg.GPVirtual{pointer("a")}
+	for i := 1; i < rows; i++ {
+		p := copyOf(a[i-1])
+		ADDQ(parameter("lda"), p)
+		a = append(a, p)
+	}
+	return a
+}
+
+// storeSum writes alpha·x + beta·c for one result, where beta's bits tell whether c is read; t is free.
+func storeSum(x, t reg.Register, beta reg.GPVirtual, to reg.GPVirtual, label string) {
+	VMULSS(parameter("alpha"), x, x)
+	CMPL(beta, Imm(0))
+	JEQ(LabelRef(label))
+	VMOVSS(parameter("beta"), t)
+	VFMADD231SS(Mem{Base: to}, t, x)
+	Label(label)
+	VMOVSS(x, Mem{Base: to})
+}
+
+// betaBits are 0 if the parameter beta is, whatever its sign.
+func betaBits() reg.GPVirtual {
+	beta := GP32()
+	MOVL(parameter("beta"), beta)
+	ADDL(beta, beta)
+	return beta
 }
 
 // parameter returns the memory of a parameter.
@@ -142,20 +192,26 @@ func (v isa) masks(n reg.GPVirtual, vectors int) []mask {
 	return m
 }
 
-// load reads the masked lanes, the others become 0.
-func (v isa) load(from Mem, m mask, to reg.VecVirtual) {
-	if v.wide() {
+// load reads a vector of float32, or the lanes of a mask; the others become 0.
+func (v isa) load(from Mem, m *mask, to reg.VecVirtual) {
+	switch {
+	case m == nil:
+		VMOVUPS(from, to)
+	case v.wide():
 		VMOVUPS_Z(from, m.k, to)
-	} else {
+	default:
 		VMASKMOVPS(from, m.y, to)
 	}
 }
 
-// store writes the masked lanes.
-func (v isa) store(from reg.VecVirtual, m mask, to Mem) {
-	if v.wide() {
+// store writes a vector, or the lanes of a mask.
+func (v isa) store(from reg.VecVirtual, m *mask, to Mem) {
+	switch {
+	case m == nil:
+		VMOVUPS(from, to)
+	case v.wide():
 		VMOVUPS(from, m.k, to)
-	} else {
+	default:
 		VMASKMOVPS(from, m.y, to)
 	}
 }
@@ -173,28 +229,21 @@ var (
 	storages = []storage{f32, bf16, f16}
 )
 
-// loadWide reads a full vector of elements and widens them to float32.
-func (v isa) loadWide(s storage, from Mem, to reg.VecVirtual) {
-	switch s {
-	case f32:
-		VMOVUPS(from, to)
-	case bf16:
-		VPMOVZXWD(from, to)
-		VPSLLD(Imm(16), to, to)
-	case f16:
-		VCVTPH2PS(from, to)
-	}
-}
-
-// loadWideMasked is loadWide of the masked lanes, for AVX-512 or float32.
-func (v isa) loadWideMasked(s storage, from Mem, m mask, to reg.VecVirtual) {
-	switch s {
-	case f32:
+// loadWide is load of elements that are widened to float32; masks are for AVX-512 or float32.
+func (v isa) loadWide(s storage, from Mem, m *mask, to reg.VecVirtual) {
+	switch {
+	case s == f32:
 		v.load(from, m, to)
-	case bf16:
-		VPMOVZXWD_Z(from, m.k, to)
-		VPSLLD(Imm(16), to, to)
-	case f16:
+	case s == f16 && m == nil:
+		VCVTPH2PS(from, to)
+	case s == f16:
 		VCVTPH2PS_Z(from, m.k, to)
+	case m == nil:
+		VPMOVZXWD(from, to)
+	default:
+		VPMOVZXWD_Z(from, m.k, to)
+	}
+	if s == bf16 {
+		VPSLLD(Imm(16), to, to)
 	}
 }

@@ -63,26 +63,13 @@ func multiplyPairs() {
 		for i := range vectors * rows {
 			VXORPS(zmm[i], zmm[i], zmm[i])
 		}
-		pointers := []reg.GPVirtual{copyOf(a)}
-		for i := 3; i < rows; i += 3 {
-			p := GP64()
-			LEAQ(Mem{Base: pointers[len(pointers)-1], Index: lda, Scale: 2}, p)
-			ADDQ(lda, p)
-			pointers = append(pointers, p)
-		}
-		row := func(i int) Mem {
-			if i%3 == 0 {
-				return Mem{Base: pointers[i/3]}
-			}
-			return Mem{Base: pointers[i/3], Index: lda, Scale: uint8(i % 3)}
-		}
+		pointers, row := rowPointers(copyOf(a), lda, rows)
 		b, k := copyOf(panel), pointer("pairs")
 		// The rows of the next tile come right after those of this one, which no
 		// prefetcher guesses from rows that are read side by side.
-		next := GP64()
+		var next reg.GPVirtual
 		if rows == maxRows {
-			LEAQ(Mem{Base: pointers[len(pointers)-1], Index: lda, Scale: 2}, next)
-			ADDQ(lda, next)
+			next = threeRows(pointers[len(pointers)-1], lda)
 		}
 		Label(label + "k")
 		if rows == maxRows {
@@ -103,17 +90,14 @@ func multiplyPairs() {
 		for _, p := range pointers {
 			ADDQ(Imm(4), p)
 		}
-		DECQ(k)
-		JNZ(LabelRef(label + "k"))
+		again(k, label+"k")
 
 		VBROADCASTSS(parameter("alpha"), zmm[element])
 		for i := range vectors * rows {
 			VMULPS(zmm[element], zmm[i], zmm[i])
 		}
 		at := copyOf(c)
-		beta := GP32()
-		MOVL(parameter("beta"), beta)
-		ADDL(beta, beta) // without its sign
+		betaBits()
 		JZ(LabelRef(label + "store"))
 		VBROADCASTSS(parameter("beta"), zmm[element])
 		for i := range rows {
@@ -135,14 +119,9 @@ func multiplyPairs() {
 		}
 		Label(label + "next")
 	}
-	advance := func(p, stride reg.GPVirtual) {
-		step := GP64()
-		IMUL3Q(Imm(maxRows), stride, step)
-		ADDQ(step, p)
-	}
 	tiles(maxRows, m, tile, func() {
-		advance(a, lda)
-		advance(c, ldc)
+		advance(a, lda, maxRows)
+		advance(c, ldc, maxRows)
 	})
 }
 
@@ -241,7 +220,6 @@ func packPairs() {
 	}
 	LEAQ(Mem{Base: b, Index: ldb, Scale: 2}, b)
 	ADDQ(I32(2*v.bytes()), dst)
-	DECQ(k)
-	JNZ(LabelRef("pair"))
+	again(k, "pair")
 	end()
 }

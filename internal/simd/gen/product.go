@@ -65,27 +65,12 @@ func multiplyPanel(v isa, transposed bool) {
 		label := fmt.Sprintf("rows%d", rows)
 		sums := make([][]reg.VecVirtual, rows)
 		for i := range sums {
-			sums[i] = v.vecs(vectors)
-			for _, s := range sums[i] {
-				v.zero(s)
-			}
+			sums[i] = v.zeros(vectors)
 		}
-		// Rows of a are addressed as a pointer plus 0, 1 or 2 strides.
 		pointers := []reg.GPVirtual{copyOf(a)}
 		row := func(i int) Mem { return Mem{Base: pointers[0], Disp: 4 * i} }
 		if !transposed {
-			for i := 3; i < rows; i += 3 {
-				p := GP64()
-				LEAQ(Mem{Base: pointers[len(pointers)-1], Index: lda, Scale: 2}, p)
-				ADDQ(lda, p)
-				pointers = append(pointers, p)
-			}
-			row = func(i int) Mem {
-				if i%3 == 0 {
-					return Mem{Base: pointers[i/3]}
-				}
-				return Mem{Base: pointers[i/3], Index: lda, Scale: uint8(i % 3)}
-			}
+			pointers, row = rowPointers(pointers[0], lda, rows)
 		}
 		b, k := copyOf(panel), pointer("k")
 		columns := v.vecs(vectors)
@@ -108,8 +93,7 @@ func multiplyPanel(v isa, transposed bool) {
 				ADDQ(Imm(4), p)
 			}
 		}
-		DECQ(k)
-		JNZ(LabelRef(label + "k"))
+		again(k, label+"k")
 
 		alpha := v.broadcast(parameter("alpha"))
 		for i := range sums {
@@ -121,17 +105,15 @@ func multiplyPanel(v isa, transposed bool) {
 			tail = v.masks(pointer("width"), vectors)
 		}
 		at := copyOf(c)
-		beta := GP32()
-		MOVL(parameter("beta"), beta)
-		ADDL(beta, beta) // without its sign
+		betaBits()
 		JZ(LabelRef(label + "store"))
 		scale := v.broadcast(parameter("beta"))
 		for i := range sums {
 			for j, s := range sums[i] {
 				old := v.vec()
-				v.load(Mem{Base: at, Disp: j * v.bytes()}, tail[j], old)
+				v.load(Mem{Base: at, Disp: j * v.bytes()}, &tail[j], old)
 				VFMADD231PS(scale, old, s)
-				v.store(s, tail[j], Mem{Base: at, Disp: j * v.bytes()})
+				v.store(s, &tail[j], Mem{Base: at, Disp: j * v.bytes()})
 			}
 			ADDQ(ldc, at)
 		}
@@ -139,26 +121,50 @@ func multiplyPanel(v isa, transposed bool) {
 		Label(label + "store")
 		for i := range sums {
 			for j, s := range sums[i] {
-				v.store(s, tail[j], Mem{Base: at, Disp: j * v.bytes()})
+				v.store(s, &tail[j], Mem{Base: at, Disp: j * v.bytes()})
 			}
 			ADDQ(ldc, at)
 		}
 		Label(label + "next")
 	}
 
-	advance := func(p, stride reg.GPVirtual) {
-		step := GP64()
-		IMUL3Q(Imm(uint64(maxRows)), stride, step)
-		ADDQ(step, p)
-	}
 	tiles(maxRows, m, tile, func() {
 		if transposed {
 			ADDQ(Imm(uint64(4*maxRows)), a)
 		} else {
-			advance(a, lda)
+			advance(a, lda, maxRows)
 		}
-		advance(c, ldc)
+		advance(c, ldc, maxRows)
 	})
+}
+
+// rowPointers address rows of a by one pointer for three, plus 0, 1 or 2 strides.
+func rowPointers(a, lda reg.GPVirtual, rows int) (pointers []reg.GPVirtual, row func(i int) Mem) {
+	pointers = []reg.GPVirtual{a}
+	for i := 3; i < rows; i += 3 {
+		pointers = append(pointers, threeRows(pointers[len(pointers)-1], lda))
+	}
+	return pointers, func(i int) Mem {
+		if i%3 == 0 {
+			return Mem{Base: pointers[i/3]}
+		}
+		return Mem{Base: pointers[i/3], Index: lda, Scale: uint8(i % 3)}
+	}
+}
+
+// threeRows is a pointer three strides on.
+func threeRows(from, stride reg.GPVirtual) reg.GPVirtual {
+	p := GP64()
+	LEAQ(Mem{Base: from, Index: stride, Scale: 2}, p)
+	ADDQ(stride, p)
+	return p
+}
+
+// advance moves a pointer on by rows.
+func advance(p, stride reg.GPVirtual, rows int) {
+	step := GP64()
+	IMUL3Q(Imm(uint64(rows)), stride, step)
+	ADDQ(step, p)
 }
 
 // tiles covers m rows by tiles of up to maxRows and ends the function.
@@ -172,12 +178,7 @@ func tiles(maxRows int, m reg.GPVirtual, tile func(rows int), next func()) {
 	JMP(LabelRef("tiles"))
 	Label("rest")
 	for rows := maxRows - 1; rows > 0; rows-- {
-		skip := fmt.Sprintf("not%d", rows)
-		CMPQ(m, Imm(uint64(rows)))
-		JNE(LabelRef(skip))
-		tile(rows)
-		end()
-		Label(skip)
+		ifRows(rows, m, func() { tile(rows) })
 	}
 	end()
 }
@@ -195,12 +196,7 @@ func multiplyDots(v isa, s storage) {
 		fmt.Sprintf("%s sets c [m, n] = alpha·a [m, k]·b [n, k]ᵀ + beta·c for m in 1 … %d.", name, maxRows))
 	m := pointer("m")
 	for rows := 1; rows <= maxRows; rows++ {
-		skip := fmt.Sprintf("not%d", rows)
-		CMPQ(m, Imm(uint64(rows)))
-		JNE(LabelRef(skip))
-		dotRows(v, s, fmt.Sprintf("m%d", rows), rows)
-		end()
-		Label(skip)
+		ifRows(rows, m, func() { dotRows(v, s, fmt.Sprintf("m%d", rows), rows) })
 	}
 	end()
 }
@@ -214,24 +210,21 @@ func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.
 	rows := len(a)
 	sums := make([][]reg.VecVirtual, rows)
 	for i := range rows {
-		sums[i] = v.vecs(len(b))
-		for _, r := range sums[i] {
-			v.zero(r)
-		}
+		sums[i] = v.zeros(len(b))
 	}
 	at := GP64()
 	XORQ(at, at)
 	left := copyOf(k)
 	ahead := copyOf(ldb) // from what is read of a row to the same of the row 16 later
 	SHLQ(Imm(4), ahead)
-	step := func(load func(s storage, from Mem, to reg.VecVirtual), u int) {
+	step := func(load func(s storage, from Mem, m *mask, to reg.VecVirtual), m *mask, u int) {
 		x := v.vecs(rows)
 		for i := range x {
-			load(f32, Mem{Base: a[i], Index: at, Scale: 4, Disp: u * v.bytes()}, x[i])
+			load(f32, Mem{Base: a[i], Index: at, Scale: 4, Disp: u * v.bytes()}, m, x[i])
 		}
 		for j := range b {
 			y := v.vec()
-			load(s, Mem{Base: b[j], Index: at, Scale: uint8(s.size), Disp: u * v.lanes * s.size}, y)
+			load(s, Mem{Base: b[j], Index: at, Scale: uint8(s.size), Disp: u * v.lanes * s.size}, m, y)
 			for i := range x {
 				VFMADD231PS(x[i], y, sums[i][j])
 			}
@@ -245,7 +238,7 @@ func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.
 		PREFETCHT0(Mem{Base: b[j], Index: ahead, Scale: 1})
 	}
 	for u := range line {
-		step(v.loadWide, u)
+		step(v.loadWide, nil, u)
 	}
 	ADDQ(I32(line*v.lanes), at)
 	ADDQ(I32(line*v.lanes*s.size), ahead)
@@ -255,21 +248,20 @@ func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.
 	Label(label + "vector")
 	SUBQ(I32(v.lanes), left)
 	JLT(LabelRef(label + "tail"))
-	step(v.loadWide, 0)
+	step(v.loadWide, nil, 0)
 	ADDQ(I32(v.lanes), at)
 	JMP(LabelRef(label + "vector"))
 	Label(label + "tail")
 	ADDQ(I32(v.lanes), left)
 	JZ(LabelRef(label + "sum"))
 	if v.wide() {
-		lanes := v.masks(left, 1)[0]
-		step(func(s storage, from Mem, to reg.VecVirtual) { v.loadWideMasked(s, from, lanes, to) }, 0)
+		step(v.loadWide, &v.masks(left, 1)[0], 0)
 	} else {
 		// AVX2 has no masked load of 16-bit elements, and no register is left for a
 		// mask: one element in lane 0, the other lanes 0.
 		Label(label + "scalar")
-		step(func(s storage, from Mem, to reg.VecVirtual) {
-			v.zero(to)
+		step(func(s storage, from Mem, _ *mask, to reg.VecVirtual) {
+			VXORPS(to, to, to)
 			if s == f32 {
 				VMOVSS(from, to.AsX())
 				return
@@ -283,10 +275,9 @@ func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.
 			if s == f16 {
 				VCVTPH2PS(to.AsX(), to.AsX())
 			}
-		}, 0)
+		}, nil, 0)
 		INCQ(at)
-		DECQ(left)
-		JNZ(LabelRef(label + "scalar"))
+		again(left, label+"scalar")
 	}
 	Label(label + "sum")
 	return sums
@@ -324,11 +315,8 @@ func dotRows(v isa, s storage, label string, rows int) {
 	MOVQ(U32(dotColumns), four)
 	CMPQ(width, four)
 	CMOVQGT(four, width)
-	var lanes mask
-	if v.wide() {
-		lanes = v.masks(width, 1)[0]
-	} else {
-		lanes = v.masks(width, 1)[0]
+	lanes := &v.masks(width, 1)[0]
+	if !v.wide() {
 		lanes.y = lanes.y.AsX().(reg.VecVirtual)
 	}
 	alpha, beta, bits := XMM(), XMM(), GP32()
@@ -392,27 +380,21 @@ func pack(v isa, s storage) {
 	function(name, "func(dst *float32, b *byte, ldb, width, k int)",
 		fmt.Sprintf("%s copies b [k, width] to dst [k, %d] as float32.", name, 2*v.lanes))
 	dst, b, ldb, k := pointer("dst"), pointer("b"), stride("ldb", s.size), pointer("k")
-	masked := v.wide() || s == f32
-	var lanes []mask
-	if masked {
-		lanes = v.masks(pointer("width"), 2)
+	var lanes [2]*mask
+	if v.wide() || s == f32 {
+		masks := v.masks(pointer("width"), 2)
+		lanes = [2]*mask{&masks[0], &masks[1]}
 	}
 	Label("row")
 	PREFETCHT1(Mem{Base: b, Disp: 4 * v.lanes * s.size}) // a panel that comes later
 	for j := range 2 {
 		x := v.vec()
-		from := Mem{Base: b, Disp: j * v.lanes * s.size}
-		if masked {
-			v.loadWideMasked(s, from, lanes[j], x)
-		} else {
-			v.loadWide(s, from, x)
-		}
+		v.loadWide(s, Mem{Base: b, Disp: j * v.lanes * s.size}, lanes[j], x)
 		VMOVUPS(x, Mem{Base: dst, Disp: j * v.bytes()})
 	}
 	ADDQ(ldb, b)
 	ADDQ(I32(2*v.bytes()), dst)
-	DECQ(k)
-	JNZ(LabelRef("row"))
+	again(k, "row")
 	end()
 }
 
@@ -459,7 +441,7 @@ func packTransposed(s storage) {
 		for i := range x {
 			low, high := source(8*h+i), source(8*h+i+4)
 			if s == f16 {
-				v.zero(x[i])
+				VXORPS(x[i], x[i], x[i])
 				VCVTPH2PS(low.Offset(2*word), x[i].AsX())
 				r := v.vec()
 				VCVTPH2PS(high.Offset(2*word), r.AsX())

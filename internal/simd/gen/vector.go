@@ -73,20 +73,8 @@ func (v isa) walk(unroll int, arrays []array, body func(vectors int, m *mask)) {
 // read loads a vector of float32, the masked lanes if m is set.
 func (v isa) read(from Mem, m *mask) reg.VecVirtual {
 	r := v.vec()
-	if m == nil {
-		VMOVUPS(from, r)
-	} else {
-		v.load(from, *m, r)
-	}
+	v.load(from, m, r)
 	return r
-}
-
-func (v isa) write(r reg.VecVirtual, m *mask, to Mem) {
-	if m == nil {
-		VMOVUPS(r, to)
-	} else {
-		v.store(r, *m, to)
-	}
 }
 
 // reduceLanes combines the lanes of r; the result is in lane 0.
@@ -125,14 +113,6 @@ func addUp(r []reg.VecVirtual) reg.VecVirtual {
 		}
 	}
 	return r[0]
-}
-
-func (v isa) zeros(n int) []reg.VecVirtual {
-	r := v.vecs(n)
-	for _, x := range r {
-		v.zero(x)
-	}
-	return r
 }
 
 func reductions(v isa) {
@@ -197,7 +177,7 @@ func reductions(v isa) {
 			odd := v.zeros(1)[0]
 			v.collectNaN(d, odd)
 			VORPS(odd, r, r)
-			v.write(r, m, v.element(dst, u))
+			v.store(r, m, v.element(dst, u))
 		}
 	})
 	end()
@@ -239,39 +219,28 @@ func arithmetic(v isa) {
 		for u := range vectors {
 			r := v.read(v.element(y, u), m)
 			VFMADD231PS(v.read(v.element(x, u), m), a, r)
-			v.write(r, m, v.element(y, u))
+			v.store(r, m, v.element(y, u))
 		}
 	})
 	end()
 
-	function("scale"+v.name, "func(a float32, x *float32, n int)", "scale"+v.name+" sets x[i] *= a.")
-	a = v.broadcast(parameter("a"))
-	x = arrayOf("x", 4)
-	v.walk(unroll, []array{x}, func(vectors int, m *mask) {
-		for u := range vectors {
-			r := v.read(v.element(x, u), m)
-			VMULPS(a, r, r)
-			v.write(r, m, v.element(x, u))
-		}
-	})
-	end()
-
-	function("addScalar"+v.name, "func(a float32, x *float32, n int)", "addScalar"+v.name+" sets x[i] += a.")
-	a = v.broadcast(parameter("a"))
-	x = arrayOf("x", 4)
-	v.walk(unroll, []array{x}, func(vectors int, m *mask) {
-		for u := range vectors {
-			r := v.read(v.element(x, u), m)
-			VADDPS(a, r, r)
-			v.write(r, m, v.element(x, u))
-		}
-	})
-	end()
-
-	for _, op := range []struct {
+	type operation struct {
 		name, sign string
 		emit       func(ops ...Op)
-	}{{"add", "+", VADDPS}, {"mul", "·", VMULPS}} {
+	}
+	for _, op := range []operation{{"scale", "*=", VMULPS}, {"addScalar", "+=", VADDPS}} {
+		function(op.name+v.name, "func(a float32, x *float32, n int)", fmt.Sprintf("%s sets x[i] %s a.", op.name+v.name, op.sign))
+		a, x := v.broadcast(parameter("a")), arrayOf("x", 4)
+		v.walk(unroll, []array{x}, func(vectors int, m *mask) {
+			for u := range vectors {
+				r := v.read(v.element(x, u), m)
+				op.emit(a, r, r)
+				v.store(r, m, v.element(x, u))
+			}
+		})
+		end()
+	}
+	for _, op := range []operation{{"add", "+", VADDPS}, {"mul", "·", VMULPS}} {
 		function(op.name+v.name, "func(dst, x, y *float32, n int)",
 			fmt.Sprintf("%s sets dst[i] = x[i] %s y[i].", op.name+v.name, op.sign))
 		dst, x, y := arrayOf("dst", 4), arrayOf("x", 4), arrayOf("y", 4)
@@ -279,7 +248,7 @@ func arithmetic(v isa) {
 			for u := range vectors {
 				r := v.read(v.element(x, u), m)
 				op.emit(v.read(v.element(y, u), m), r, r)
-				v.write(r, m, v.element(dst, u))
+				v.store(r, m, v.element(dst, u))
 			}
 		})
 		end()
@@ -294,12 +263,8 @@ func conversions(v isa) {
 		v.walk(2, []array{dst, src}, func(vectors int, m *mask) {
 			for u := range vectors {
 				r := v.vec()
-				if m == nil {
-					v.loadWide(s, v.element(src, u), r)
-				} else {
-					v.loadWideMasked(s, v.element(src, u), *m, r)
-				}
-				v.write(r, m, v.element(dst, u))
+				v.loadWide(s, v.element(src, u), m, r)
+				v.store(r, m, v.element(dst, u))
 			}
 		})
 		end()

@@ -33,38 +33,38 @@ func widen(t *kernels.Tensor, compute kernels.DType) *kernels.Tensor {
 	return y
 }
 
-// CopyStored, GatherStored and CopyHeadStored are the operations that fill a cache in a type
-// that is not the compute type. They do nothing and return false where y is of that.
+// Copy, Gather and CopyHead fill a cache in a type that is not the compute type, too.
 
-// CopyStored is Copy.
-func CopyStored(y, x *kernels.Tensor, compute kernels.DType) bool {
-	if y.DType == compute && x.DType == compute {
-		return false
-	}
+func (Base[T]) Copy(y, x *kernels.Tensor) {
+	kernels.CheckLengths("Copy", y, x)
 	mustBeAlike("Copy", y, x)
 	if y.DType.Grouped() {
 		y.KeepRows(x, kernels.Ascending(x.Dim0()), false)
-		return true
+		return
 	}
 	copy(y.Memory(), x.Memory())
-	return true
 }
 
-// GatherStored is Gather; what is gathered into the compute type may be of any.
-func GatherStored(y, table *kernels.Tensor, ids []int32, compute kernels.DType) bool {
-	if y.DType == compute {
-		return false
+// Gather into the compute type may be of any.
+func (b Base[T]) Gather(y, table *kernels.Tensor, ids []int32) {
+	kernels.CheckGather(y, table, ids)
+	w := table.Width()
+	if y.DType == b.Compute() {
+		Y := Of[T](y)
+		for i, id := range ids {
+			kernels.Read(Y[i*w:][:w], table, int(id)*w)
+		}
+		return
 	}
 	mustBeAlike("Gather", y, table)
 	if y.DType.Grouped() {
 		y.KeepRows(table, ids, true)
-		return true
+		return
 	}
-	row, dst, src := y.DType.Bytes(table.Width()), y.Memory(), table.Memory()
+	row, dst, src := y.DType.Bytes(w), y.Memory(), table.Memory()
 	for i, id := range ids {
 		copy(dst[i*row:][:row], src[int(id)*row:][:row])
 	}
-	return true
 }
 
 func mustBeAlike(op string, y, x *kernels.Tensor) {
@@ -73,12 +73,17 @@ func mustBeAlike(op string, y, x *kernels.Tensor) {
 	}
 }
 
-// CopyHeadStored is CopyHead, of rows in the compute type.
-func CopyHeadStored(y, x *kernels.Tensor, h int, compute kernels.DType) bool {
-	if y.DType == compute {
-		return false
-	}
+// CopyHead is of rows in the compute type.
+func (b Base[T]) CopyHead(y, x *kernels.Tensor, h int) {
+	kernels.CheckCopyHead(y, x, h)
 	heads, dim := x.Shape[1], x.Shape[2]
+	if y.DType == b.Compute() {
+		Y, X := Of[T](y), Of[T](x)
+		for r := range x.Shape[0] {
+			copy(Y[r*dim:][:dim], X[(r*heads+h)*dim:][:dim])
+		}
+		return
+	}
 	f, blocks := y.DType.Format()
 	wide := make([]float32, dim)
 	if y.DType.Grouped() {
@@ -88,7 +93,7 @@ func CopyHeadStored(y, x *kernels.Tensor, h int, compute kernels.DType) bool {
 			all = append(all, wide...)
 		}
 		y.AppendRows(all)
-		return true
+		return
 	}
 	for r := range x.Shape[0] {
 		row := wide
@@ -104,5 +109,4 @@ func CopyHeadStored(y, x *kernels.Tensor, h int, compute kernels.DType) bool {
 			simd.NarrowBF16(y.U16()[r*dim:][:dim], row)
 		}
 	}
-	return true
 }

@@ -14,50 +14,33 @@ type own []string
 type symbols struct {
 	outer  *symbols // of the block around
 	before *symbols // of the block before this branch of it
-	refs   map[string]bool
-	stores map[string]bool
-	hides  map[string]bool // own, until they are set
+	names  map[string]symbol
 }
 
-func newSymbols(outer *symbols) *symbols {
-	return &symbols{outer: outer, refs: map[string]bool{}, stores: map[string]bool{}, hides: map[string]bool{}}
+// symbol is what a block does with a name.
+type symbol struct {
+	stored bool
+	hidden bool // own, until it is set
 }
+
+func newSymbols(outer *symbols) *symbols { return &symbols{outer: outer, names: map[string]symbol{}} }
 
 func (s *symbols) branch() *symbols {
-	b := newSymbols(s.outer)
-	b.before = s
-	return b
+	return &symbols{outer: s.outer, before: s, names: map[string]symbol{}}
 }
 
-func (s *symbols) merge(branch *symbols) {
-	maps.Copy(s.refs, branch.refs)
-	maps.Copy(s.stores, branch.stores)
-	maps.Copy(s.hides, branch.hides)
-}
-
-// seen tells whether the block has the name.
-func (s *symbols) seen(name string) bool {
-	for ; s != nil; s = s.before {
-		if s.refs[name] {
-			return true
-		}
+// find returns what the block does with the name, if it has seen it.
+func (s *symbols) find(name string) (x symbol, seen bool) {
+	for ; s != nil && !seen; s = s.before {
+		x, seen = s.names[name]
 	}
-	return false
-}
-
-func (s *symbols) stored(name string) bool {
-	for ; s != nil; s = s.before {
-		if s.stores[name] {
-			return true
-		}
-	}
-	return false
+	return x, seen
 }
 
 // known tells whether the block or one around it has the name.
 func (s *symbols) known(name string) bool {
 	for ; s != nil; s = s.outer {
-		if s.seen(name) {
+		if _, seen := s.find(name); seen {
 			return true
 		}
 	}
@@ -66,26 +49,20 @@ func (s *symbols) known(name string) bool {
 
 func (s *symbols) load(name string) {
 	if !s.known(name) {
-		s.refs[name] = true
+		s.names[name] = symbol{}
 	}
 }
 
 func (s *symbols) store(name string) {
-	s.stores[name] = true
-	if !s.seen(name) {
-		s.hides[name] = !s.outer.known(name)
-		s.refs[name] = true
-	}
+	x, seen := s.find(name)
+	s.names[name] = symbol{stored: true, hidden: x.hidden || !seen && !s.outer.known(name)}
 }
 
-func (s *symbols) parameter(name string) {
-	s.stores[name], s.refs[name] = true, true
-	s.hides[name] = false
-}
+func (s *symbols) parameter(name string) { s.names[name] = symbol{stored: true} }
 
 func (s *symbols) own() (names own) {
-	for name, hidden := range s.hides {
-		if hidden {
+	for name, x := range s.names {
+		if x.hidden {
 			names = append(names, name)
 		}
 	}
@@ -159,17 +136,17 @@ func (s *symbols) condition(branches []branch, otherwise []stmt) {
 	last.statements(otherwise)
 	var stores []string
 	for _, b := range []*symbols{first, rest, last} {
-		for name := range b.stores {
-			if !s.stored(name) {
+		for name, x := range b.names {
+			if known, _ := s.find(name); x.stored && !known.stored {
 				stores = append(stores, name)
 			}
 		}
 	}
 	for _, b := range []*symbols{first, rest, last} {
-		s.merge(b)
+		maps.Copy(s.names, b.names)
 	}
 	for _, name := range stores {
-		s.hides[name] = false
+		s.names[name] = symbol{stored: true}
 	}
 }
 

@@ -48,15 +48,10 @@ func makeRange(r *run, a *arguments) value {
 	if len(a.args) > 2 {
 		step = n[2]
 	}
-	count := 0
-	switch {
-	case step == 0:
+	if step == 0 {
 		return r.fail("found the step 0")
-	case step > 0:
-		count = max(stop-start+step-1, 0) / step
-	default:
-		count = max(start-stop-step-1, 0) / -step
 	}
+	count := steps(start, stop, step)
 	if count > maxRange {
 		return r.fail("more than %d elements", maxRange)
 	}
@@ -68,6 +63,14 @@ func makeRange(r *run, a *arguments) value {
 		items[i] = int64(start + i*step)
 	}
 	return &list{kindRange, items}
+}
+
+// steps is how many steps from start stay before stop.
+func steps(start, stop, step int) int {
+	if step < 0 {
+		start, stop, step = stop, start, -step
+	}
+	return max(stop-start+step-1, 0) / step
 }
 
 // dictArgs is dict(…): of another dict or of pairs, and of arguments by name.

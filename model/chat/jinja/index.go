@@ -219,12 +219,7 @@ func (r *run) sliceBounds(bounds []value, n int) (start, step, count int) {
 	if bounds[1] != nil {
 		stop = clip(given[1])
 	}
-	if step > 0 && start < stop {
-		count = (stop-start-1)/step + 1
-	} else if step < 0 && start > stop {
-		count = (start-stop-1)/-step + 1
-	}
-	return start, step, count
+	return start, step, steps(start, stop, step)
 }
 
 var dictMethods = map[string]func(r *run, d *dict, a *arguments) value{

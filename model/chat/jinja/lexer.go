@@ -23,7 +23,7 @@ const (
 	kindOperator
 )
 
-// token is one word of a template. text is the operator, the name or the data.
+// token is one word of a template. text is as it stands there.
 type token struct {
 	kind kind
 	text string
@@ -31,19 +31,15 @@ type token struct {
 	line int
 }
 
+// kindNames are what errors call tokens that are all alike.
+var kindNames = map[kind]string{kindEOF: "the end of the template", kindBlockBegin: "{%", kindBlockEnd: "%}", kindPrintBegin: "{{", kindPrintEnd: "}}"}
+
 // found describes a token for an error.
 func (t token) found() string {
+	if name, ok := kindNames[t.kind]; ok {
+		return name
+	}
 	switch t.kind {
-	case kindEOF:
-		return "the end of the template"
-	case kindBlockBegin:
-		return "{%"
-	case kindBlockEnd:
-		return "%}"
-	case kindPrintBegin:
-		return "{{"
-	case kindPrintEnd:
-		return "}}"
 	case kindString:
 		return "the string " + quoted(t.val.(string))
 	case kindNumber:
@@ -249,44 +245,41 @@ var closing = map[byte]byte{'(': ')', '[': ']', '{': '}'}
 
 // word reads one word of a tag.
 func (l *lexer) word(rest string, brackets *[]byte) error {
-	c, size := utf8.DecodeRuneInString(rest)
+	c, n := utf8.DecodeRuneInString(rest)
+	var k kind
+	var v value
+	var err error
 	switch {
 	case isSpace(c):
-		l.skip(l.pos + size)
+		l.skip(l.pos + n)
 		return nil
 	case c >= '0' && c <= '9':
-		v, n, err := readNumber(rest, l.pos > 0 && l.source[l.pos-1] == '.')
-		if err != nil {
-			return l.fail("%w", err)
-		}
-		l.add(kindNumber, rest[:n], v)
-		l.skip(l.pos + n)
-		return nil
+		k = kindNumber
+		v, n, err = readNumber(rest, l.pos > 0 && l.source[l.pos-1] == '.')
 	case c == '_' || unicode.IsLetter(c):
-		n := strings.IndexFunc(rest, func(r rune) bool {
+		k = kindName
+		if n = strings.IndexFunc(rest, func(r rune) bool {
 			return r != '_' && !unicode.In(r, unicode.L, unicode.Nd, unicode.Nl, unicode.Mn, unicode.Mc)
-		})
-		if n < 0 {
+		}); n < 0 {
 			n = len(rest)
 		}
-		l.add(kindName, rest[:n], nil)
-		l.skip(l.pos + n)
-		return nil
 	case c == '\'' || c == '"':
-		v, n, err := readString(rest)
-		if err != nil {
-			return l.fail("%w", err)
+		k = kindString
+		v, n, err = readString(rest)
+	default:
+		for _, op := range operators {
+			if strings.HasPrefix(rest, op) {
+				return l.operator(op, brackets)
+			}
 		}
-		l.add(kindString, "", v)
-		l.skip(l.pos + n)
-		return nil
+		err = fmt.Errorf("found the character %s, want a name, a value or an operator", quoted(string(c)))
 	}
-	for _, op := range operators {
-		if strings.HasPrefix(rest, op) {
-			return l.operator(op, brackets)
-		}
+	if err != nil {
+		return l.fail("%w", err)
 	}
-	return l.fail("found the character %s, want a name, a value or an operator", quoted(string(c)))
+	l.add(k, rest[:n], v)
+	l.skip(l.pos + n)
+	return nil
 }
 
 func (l *lexer) operator(op string, brackets *[]byte) error {

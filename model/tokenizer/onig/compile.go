@@ -168,15 +168,11 @@ func (c *compiler) repeat(n *node, final bool) error {
 	if err := c.compile(sub, final); err != nil {
 		return err
 	}
-	check := -1
 	if slot >= 0 {
-		check = c.emit(inst{op: opIfEmpty, x: slot})
+		c.emit(inst{op: opIfEmpty, x: slot, y: len(c.prog) + 2}) // past the jump
 	}
 	c.emit(inst{op: opJump, x: again})
 	c.setSplit(again, body, len(c.prog), n.lazy)
-	if check >= 0 {
-		c.prog[check].y = len(c.prog)
-	}
 	return nil
 }
 
@@ -253,13 +249,9 @@ func width(n *node) (low, high int) {
 				low, high = l, h
 				continue
 			}
-			low = min(low, l)
-			if high = max(high, h); h < 0 {
-				high = -1
-			}
-		}
-		for _, sub := range n.subs { // any number wins, wherever it stands
-			if _, h := width(sub); h < 0 {
+			if low = min(low, l); high >= 0 && h >= 0 { // any number wins, wherever it stands
+				high = max(high, h)
+			} else {
 				high = -1
 			}
 		}

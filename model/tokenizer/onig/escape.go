@@ -7,6 +7,12 @@ import (
 	"unicode/utf8"
 )
 
+// places are the escapes that assert one, controls those that are a control character.
+var (
+	places   = map[byte]place{'A': textStart, 'z': textEnd, 'Z': lastLineEnd, 'b': wordBoundary, 'B': noWordBoundary}
+	controls = map[rune]rune{'t': '\t', 'n': '\n', 'r': '\r', 'f': '\f', 'v': '\v', 'a': '\a', 'e': 0x1b}
+)
+
 // escape parses what follows a backslash outside a class.
 func (p *parser) escape() (*node, error) {
 	if !p.more() {
@@ -15,21 +21,11 @@ func (p *parser) escape() (*node, error) {
 	if set, ok, err := p.classEscape(false); ok || err != nil {
 		return &node{kind: kindSet, set: set}, err
 	}
-	assert := func(place place) (*node, error) {
+	if place, ok := places[p.src[p.at]]; ok {
 		p.at++
 		return &node{kind: kindAssert, place: place}, nil
 	}
 	switch p.src[p.at] {
-	case 'A':
-		return assert(textStart)
-	case 'z':
-		return assert(textEnd)
-	case 'Z':
-		return assert(lastLineEnd)
-	case 'b':
-		return assert(wordBoundary)
-	case 'B':
-		return assert(noWordBoundary)
 	case 'N':
 		p.at++
 		return &node{kind: kindSet, set: single('\n').negated()}, nil
@@ -94,21 +90,10 @@ func (p *parser) classEscape(inside bool) (set runeSet, ok bool, err error) {
 // charEscape parses the escapes that stand for one character.
 func (p *parser) charEscape() (rune, error) {
 	c := p.next()
+	if control, ok := controls[c]; ok {
+		return control, nil
+	}
 	switch c {
-	case 't':
-		return '\t', nil
-	case 'n':
-		return '\n', nil
-	case 'r':
-		return '\r', nil
-	case 'f':
-		return '\f', nil
-	case 'v':
-		return '\v', nil
-	case 'a':
-		return '\a', nil
-	case 'e':
-		return 0x1b, nil
 	case 'x':
 		if p.accept("{") {
 			end := strings.IndexByte(p.src[p.at:], '}')
@@ -146,15 +131,7 @@ func (p *parser) hex(digits int) (rune, error) {
 	return rune(v), nil
 }
 
-// bracket parses what follows an opening bracket.
-func (p *parser) bracket() (*node, error) {
-	set, err := p.class()
-	if err != nil {
-		return nil, err
-	}
-	return &node{kind: kindSet, set: set}, nil
-}
-
+// class parses what follows an opening bracket.
 func (p *parser) class() (runeSet, error) {
 	if p.depth++; p.depth > maxDepth {
 		return nil, p.errorf("classes nested more than %d deep", maxDepth)

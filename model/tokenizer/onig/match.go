@@ -97,15 +97,13 @@ func (re *Regexp) Each(text string, yield func(start, end int) error) error {
 			return nil
 		}
 		at = end
-		if start == end {
-			if end == last {
-				if at == len(text) {
-					return nil
-				}
-				_, n := utf8.DecodeRuneInString(text[at:])
-				at += n
-				continue
+		if start == end && end == last {
+			if at == len(text) {
+				return nil
 			}
+			_, n := utf8.DecodeRuneInString(text[at:])
+			at += n
+			continue
 		}
 		last = end
 		m.forget(end, true)

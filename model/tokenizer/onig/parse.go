@@ -213,9 +213,6 @@ func (p *parser) quantifier() (low, high int, interval, ok bool, err error) {
 		if high, hasHigh = p.number(); !hasHigh {
 			high = -1
 		}
-	} else if !hasLow {
-		p.at = start
-		return 0, 0, false, false, nil
 	}
 	if !hasLow && !hasHigh || !p.accept("}") {
 		p.at = start
@@ -267,7 +264,8 @@ func (p *parser) atom() (*node, error) {
 	case '(':
 		return p.group()
 	case '[':
-		return p.bracket()
+		set, err := p.class()
+		return &node{kind: kindSet, set: set}, err
 	case '.':
 		if p.dotAll {
 			return &node{kind: kindSet, set: runeSet(nil).negated()}, nil

@@ -1,6 +1,7 @@
 package onig
 
 import (
+	"maps"
 	"strings"
 	"sync"
 	"unicode"
@@ -91,40 +92,33 @@ func posix(name string) (runeSet, bool) {
 	if name == "punct" {
 		return union(category("P"), category("S")), true
 	}
-	return named(name)
+	return made(named, name)
 }
 
-// named returns the sets that have the same name as POSIX bracket and property.
-func named(name string) (runeSet, bool) {
-	switch name {
-	case "alnum":
-		return union(alphabetic(), category("Nd")), true
-	case "alpha":
-		return alphabetic(), true
-	case "ascii":
-		return runeSet{{0, 0x7f}}, true
-	case "blank":
-		return union(category("Zs"), single('\t')), true
-	case "cntrl":
-		return category("Cc"), true
-	case "digit":
-		return category("Nd"), true
-	case "graph":
-		return graph(), true
-	case "lower":
-		return union(category("Ll"), fromTable(unicode.Other_Lowercase)), true
-	case "print":
-		return union(graph(), category("Zs")), true
-	case "space":
-		return whiteSpace(), true
-	case "upper":
-		return union(category("Lu"), fromTable(unicode.Other_Uppercase)), true
-	case "word":
-		return wordSet(), true
-	case "xdigit":
-		return hexDigits, true
+// made is the set that a name's function makes.
+func made(sets map[string]func() runeSet, name string) (set runeSet, ok bool) {
+	f, ok := sets[name]
+	if ok {
+		set = f()
 	}
-	return nil, false
+	return set, ok
+}
+
+// named are the sets that have the same name as POSIX bracket and property.
+var named = map[string]func() runeSet{
+	"alnum":  func() runeSet { return union(alphabetic(), category("Nd")) },
+	"alpha":  alphabetic,
+	"ascii":  func() runeSet { return runeSet{{0, 0x7f}} },
+	"blank":  func() runeSet { return union(category("Zs"), single('\t')) },
+	"cntrl":  func() runeSet { return category("Cc") },
+	"digit":  func() runeSet { return category("Nd") },
+	"graph":  graph,
+	"lower":  func() runeSet { return union(category("Ll"), fromTable(unicode.Other_Lowercase)) },
+	"print":  func() runeSet { return union(graph(), category("Zs")) },
+	"space":  whiteSpace,
+	"upper":  func() runeSet { return union(category("Lu"), fromTable(unicode.Other_Uppercase)) },
+	"word":   wordSet,
+	"xdigit": func() runeSet { return hexDigits },
 }
 
 // properties are those of Unicode that Go has a table of and nothing newer is to be
@@ -134,10 +128,7 @@ var properties = []string{"White_Space", "Ideographic", "Unified_Ideograph", "Da
 // propertyNames maps names without case, spaces, hyphens and underscores to
 // functions that make their sets.
 var propertyNames = sync.OnceValue(func() map[string]func() runeSet {
-	m := make(map[string]func() runeSet)
-	for _, name := range []string{"alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "space", "upper", "word", "xdigit"} {
-		m[name] = func() runeSet { s, _ := named(name); return s }
-	}
+	m := maps.Clone(named)
 	m["alphabetic"], m["lowercase"], m["uppercase"] = m["alpha"], m["lower"], m["upper"]
 	m["any"] = runeSet(nil).negated
 	m["assigned"] = func() runeSet { return category("Cn").negated() }
@@ -156,9 +147,6 @@ var propertyNames = sync.OnceValue(func() map[string]func() runeSet {
 	for long, name := range unicode.CategoryAliases {
 		m[plainName(long)] = func() runeSet { return category(name) }
 	}
-	m["cn"] = func() runeSet { return category("Cn") }
-	m["c"] = func() runeSet { return category("C") }
-	m["lc"] = func() runeSet { return category("LC") }
 	delete(m, "cs") // no text has any
 	return m
 })
@@ -167,10 +155,4 @@ func plainName(name string) string {
 	return strings.ToLower(strings.NewReplacer(" ", "", "-", "", "_", "").Replace(name))
 }
 
-func property(name string) (runeSet, bool) {
-	set, ok := propertyNames()[plainName(name)]
-	if !ok {
-		return nil, false
-	}
-	return set(), true
-}
+func property(name string) (runeSet, bool) { return made(propertyNames(), plainName(name)) }

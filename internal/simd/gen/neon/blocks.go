@@ -270,7 +270,7 @@ func fifteen(s *assembly) { s.allBytes(constantA, 15) }
 // table are values by 4 bits.
 func table(values ...int) func(s *assembly) {
 	return func(s *assembly) {
-		s.allBytes(constantA, 15)
+		fifteen(s)
 		s.byteConstant(constantB, func(i int) int { return values[i] })
 	}
 }
@@ -365,8 +365,8 @@ func blocks(s *assembly) {
 func (s *assembly) decodeBlocks(f *blockFormat) {
 	const dst, left, x, y, wide = 1, 2, 0, 1, 4 // vector registers x, y, wide … wide+3
 	name := "decode" + f.name + "NEON"
-	s.function(name, fmt.Sprintf("%s widens blocks of %s, %d elements in %d bytes each.", name, f.name, f.elems, f.bytes),
-		"dst *float32", "src *byte", "blocks int")
+	s.function(fmt.Sprintf("%s widens blocks of %s, %d elements in %d bytes each.", name, f.name, f.elems, f.bytes),
+		"dst", "src *byte", "blocks int")
 	s.param("dst", dst)
 	s.param("src", blockPointer)
 	s.param("blocks", left)
@@ -410,8 +410,7 @@ func (s *assembly) decodeBlocks(f *blockFormat) {
 	}
 	s.do("ADD $%d, R%d", 4*f.elems, dst)
 	s.do("ADD $%d, R%d", f.bytes, blockPointer)
-	s.do("SUBS $1, R%d", left)
-	s.do("BNE %s", loop)
+	s.again(left, loop)
 	s.ret()
 }
 
@@ -421,14 +420,12 @@ func (s *assembly) decodeBlocks(f *blockFormat) {
 func (s *assembly) multiplyBlocks(f *blockFormat) {
 	const m, n, count, rowsOfA, left, c, ldc, beta, at, to, lda = 0, 1, 2, 3, 8, 9, 10, 11, 12, 16, 17 // rowsOfA … 6, at … 15
 	name := "multiply" + f.name + "SDOT"
-	s.function(name, name+" sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … 4 quantised rows of a, lda bytes apart, and b [n, blocks] of "+f.name+".",
-		"m int", "n int", "blocks int", "alpha float32", "a *byte", "lda int", "b *byte", "beta float32", "c *float32", "ldc int")
-	for _, p := range []struct {
-		name     string
-		register int
-	}{{"m", m}, {"n", n}, {"blocks", count}, {"a", rowsOfA}, {"lda", lda}, {"b", blockPointer}, {"c", c}, {"ldc", ldc}} {
-		s.param(p.name, p.register)
-	}
+	s.function(name+" sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … 4 quantised rows of a, lda bytes apart, and b [n, blocks] of "+f.name+".",
+		"m int", "n int", "blocks int", "alpha float32", "a *byte", "lda int", "b *byte", "beta float32", "c", "ldc int")
+	s.params(m, "m", "n", "blocks", "a")
+	s.param("lda", lda)
+	s.param("b", blockPointer)
+	s.params(c, "c", "ldc")
 	s.do("LSL $2, R%d", ldc)
 	s.do("MOVWU beta+%d(FP), R%d", s.offsets["beta"], beta)
 	s.do("LSL $33, R%d", beta)
@@ -458,8 +455,7 @@ func (s *assembly) multiplyBlocks(f *blockFormat) {
 			s.at(next)
 			s.largeBlock(f, rows, at)
 			advance(largeRecord)
-			s.do("SUBS $1, R%d", left)
-			s.do("BNE %s", next)
+			s.again(left, next)
 		} else {
 			done := s.label("sum")
 			s.at(next)
@@ -469,8 +465,7 @@ func (s *assembly) multiplyBlocks(f *blockFormat) {
 			s.do("BEQ %s", done)
 			s.smallBlock(f, rows, at, 1)
 			advance(smallRecord)
-			s.do("SUBS $1, R%d", left)
-			s.do("BNE %s", next)
+			s.again(left, next)
 			s.at(done)
 		}
 		s.do("MOVD R%d, R%d", c, to)
@@ -499,8 +494,7 @@ func (s *assembly) multiplyBlocks(f *blockFormat) {
 			}
 		}
 		s.do("ADD $4, R%d", c)
-		s.do("SUBS $1, R%d", n)
-		s.do("BNE %s", row)
+		s.again(n, row)
 		s.ret()
 		s.at(skip)
 	}
@@ -583,11 +577,9 @@ func (s *assembly) quantise(large bool) {
 	if large {
 		name, groups, scales, total, record = "quantise256NEON", 8, largeScales, largeSums, largeRecord
 	}
-	s.function(name, fmt.Sprintf("%s quantises src [%d·records] to records of %d bytes.", name, 32*groups, record),
-		"dst *byte", "src *float32", "records int")
-	s.param("dst", dst)
-	s.param("src", src)
-	s.param("records", left)
+	s.function(fmt.Sprintf("%s quantises src [%d·records] to records of %d bytes.", name, 32*groups, record),
+		"dst *byte", "src", "records int")
+	s.params(dst, "dst", "src", "records")
 	s.constant(least, (127-120)<<23-1) // 127 divided by less than 2⁻¹²⁰ may be infinite
 	s.constant(infinity, 0x7f800000)
 	s.constant(unit, 127)
@@ -644,8 +636,7 @@ func (s *assembly) quantise(large bool) {
 	}
 	s.do("ADD $%d, R%d", 128*groups, src)
 	s.do("ADD $%d, R%d", record, dst)
-	s.do("SUBS $1, R%d", left)
-	s.do("BNE %s", loop)
+	s.again(left, loop)
 	s.ret()
 }
 

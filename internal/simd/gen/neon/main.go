@@ -26,8 +26,8 @@ func main() {
 // assembly is a pair of files: functions and their Go declarations.
 type assembly struct {
 	text, stubs strings.Builder
-	name        string
 	offsets     map[string]int // of parameters in the frame
+	arrays      []string       // the parameters that are arrays of float32
 	labels      int
 }
 
@@ -44,18 +44,22 @@ func (s *assembly) write(name string) {
 	}
 }
 
-// function starts a function. Parameters are given as "name type", a float32 result
-// as "ret".
-func (s *assembly) function(name, doc string, params ...string) {
-	s.name, s.offsets = name, map[string]int{}
+// function starts a function, whose name is the first word of doc. Parameters are given as
+// "name type", arrays of float32 without the type, a float32 result as "ret".
+func (s *assembly) function(doc string, params ...string) {
+	name, _, _ := strings.Cut(doc, " ")
+	s.offsets, s.arrays = map[string]int{}, nil
 	offset, result := 0, ""
 	var declared []string
 	for _, p := range params {
-		name, kind, _ := strings.Cut(p, " ")
+		name, kind, typed := strings.Cut(p, " ")
 		size := 8
 		switch {
 		case p == "ret":
 			offset, result, size = (offset+7)&^7, " float32", 4
+		case !typed:
+			s.arrays = append(s.arrays, p)
+			p += " *float32"
 		case kind == "float32":
 			size = 4
 		}
@@ -80,6 +84,13 @@ func (s *assembly) param(name string, register int) {
 	s.do("MOVD %s+%d(FP), R%d", name, s.offsets[name], register)
 }
 
+// params loads several into registers in a row.
+func (s *assembly) params(register int, names ...string) {
+	for i, name := range names {
+		s.param(name, register+i)
+	}
+}
+
 // floatParam loads a float32 into all lanes.
 func (s *assembly) floatParam(name string, v int) {
 	s.do("FMOVS %s+%d(FP), F%d", name, s.offsets[name], v)
@@ -95,3 +106,21 @@ func (s *assembly) label(name string) string {
 func (s *assembly) at(label string) { fmt.Fprintf(&s.text, "%s:\n", label) }
 
 func (s *assembly) ret() { s.do("RET") }
+
+// again goes back to a label until a register has been counted down to 0.
+func (s *assembly) again(left int, label string) {
+	s.do("SUBS $1, R%d", left)
+	s.do("BNE %s", label)
+}
+
+// steps repeats body while a register holds n or more, which is subtracted each time: n more in the end.
+func (s *assembly) steps(label string, n, left int, body func()) {
+	loop, done := s.label(label), s.label("done")
+	s.do("SUBS $%d, R%d", n, left)
+	s.do("BLT %s", done)
+	s.at(loop)
+	body()
+	s.do("SUBS $%d, R%d", n, left)
+	s.do("BGE %s", loop)
+	s.at(done)
+}

@@ -12,15 +12,12 @@ var storages = []storage{{"F32", 4}, {"BF16", 2}, {"F16", 2}}
 
 // widen loads 1, 4 or 8 elements as float32 to register v, the upper four of 8 to w.
 func (s *assembly) widen(t storage, elements, v, w, base int) {
-	switch {
-	case t.size == 4:
-		s.load(min(4*elements, 16), v, base, 0)
+	s.load(min(t.size*elements, 16), v, base, 0)
+	if t.size == 4 {
 		if elements == 8 {
 			s.load(16, w, base, 16)
 		}
 		return
-	default:
-		s.load(2*elements, v, base, 0)
 	}
 	op := map[string]string{"BF16": "shll16", "F16": "fcvtl"}[t.name]
 	if elements == 8 {
@@ -67,16 +64,11 @@ func multiplyPanel(s *assembly, transposed bool) {
 	if transposed {
 		name, shape = "multiplyPanelTNEON", "[k, m]"
 	}
-	s.function(name, fmt.Sprintf("%s sets c [m, 16] = alpha·a·panel + beta·c, for a %s and panel [k, 16].", name, shape),
-		"m int", "k int", "alpha float32", "a *float32", "lda int", "panel *float32", "stride int", "beta float32", "c *float32", "ldc int")
+	s.function(fmt.Sprintf("%s sets c [m, 16] = alpha·a·panel + beta·c, for a %s and panel [k, 16].", name, shape),
+		"m int", "k int", "alpha float32", "a", "lda int", "panel", "stride int", "beta float32", "c", "ldc int")
 	s.param("m", m)
 	s.param("k", k)
-	s.param("a", a)
-	s.param("lda", lda)
-	s.param("panel", panel)
-	s.param("stride", stride)
-	s.param("c", c)
-	s.param("ldc", ldc)
+	s.params(a, "a", "lda", "panel", "stride", "c", "ldc")
 	for _, r := range []int{lda, stride, ldc} {
 		s.do("LSL $2, R%d", r)
 	}
@@ -132,8 +124,7 @@ func multiplyPanel(s *assembly, transposed bool) {
 				}
 				return x + 2, 0
 			})
-			s.do("SUBS $1, R%d", left)
-			s.do("BNE %s", loop)
+			s.again(left, loop)
 		} else {
 			four, single, done := s.label("four"), s.label("single"), s.label("summed")
 			s.do("MOVD R%d, R%d", a, rowsOfA)
@@ -162,8 +153,7 @@ func multiplyPanel(s *assembly, transposed bool) {
 				s.do("ADD $4, R%d", rowsOfA+i)
 			}
 			depth(func(row int) (int, int) { return x + row, 0 })
-			s.do("SUBS $1, R%d", left)
-			s.do("BNE %s", one)
+			s.again(left, one)
 			s.at(done)
 		}
 		overwrite, next := s.label("overwrite"), s.label("next")
@@ -241,15 +231,12 @@ func multiplyDots(s *assembly, t storage) {
 		y       = 20 // … 27
 	)
 	name := "multiplyDots" + t.name + "NEON"
-	s.function(name, name+" sets c [m, n] = alpha·a [m, k]·b [n, k]ᵀ + beta·c for m in 1 … 4 and n a multiple of 4.",
-		"m int", "n int", "k int", "alpha float32", "a *float32", "lda int", "b *byte", "ldb int", "beta float32", "c *float32", "ldc int")
-	s.param("m", m)
-	s.param("n", n)
-	s.param("k", k)
+	s.function(name+" sets c [m, n] = alpha·a [m, k]·b [n, k]ᵀ + beta·c for m in 1 … 4 and n a multiple of 4.",
+		"m int", "n int", "k int", "alpha float32", "a", "lda int", "b *byte", "ldb int", "beta float32", "c", "ldc int")
+	s.params(m, "m", "n", "k")
 	s.param("b", next)
 	s.param("ldb", ldb)
-	s.param("c", c)
-	s.param("ldc", ldc)
+	s.params(c, "c", "ldc")
 	s.do("LSL $%d, R%d", t.size/2, ldb)
 	s.do("LSL $2, R%d", ldc)
 	s.do("MOVWU beta+%d(FP), R%d", s.offsets["beta"], beta)
@@ -301,14 +288,7 @@ func multiplyDots(s *assembly, t storage) {
 			steps = []int{8, 4, 1}
 		}
 		for _, elements := range steps {
-			loop, done := s.label("step"), s.label("done")
-			s.do("SUBS $%d, R%d", elements, left)
-			s.do("BLT %s", done)
-			s.at(loop)
-			step(elements)
-			s.do("SUBS $%d, R%d", elements, left)
-			s.do("BGE %s", loop)
-			s.at(done)
+			s.steps("step", elements, left, func() { step(elements) })
 			s.do("ADD $%d, R%d", elements, left)
 		}
 		// Back to the starts of the rows of a.
@@ -356,13 +336,9 @@ func packTransposed(s *assembly, t storage) {
 		x, y, z                      = 0, 4, 16 // vector registers
 	)
 	name := "packTransposed" + t.name + "NEON"
-	s.function(name, name+" copies b [16, 4·blocks] to dst [4·blocks, 16] with row stride columns, transposed, as float32.",
-		"dst *float32", "columns int", "b *byte", "ldb int", "blocks int")
-	s.param("dst", dst)
-	s.param("columns", columns)
-	s.param("b", b)
-	s.param("ldb", ldb)
-	s.param("blocks", blocks)
+	s.function(name+" copies b [16, 4·blocks] to dst [4·blocks, 16] with row stride columns, transposed, as float32.",
+		"dst", "columns int", "b *byte", "ldb int", "blocks int")
+	s.params(dst, "dst", "columns", "b", "ldb", "blocks")
 	s.do("LSL $2, R%d", columns)
 	s.do("LSL $%d, R%d", t.size/2, ldb)
 	s.at("block")
@@ -388,8 +364,7 @@ func packTransposed(s *assembly, t storage) {
 		s.do("ADD R%d, R%d", columns, dst)
 	}
 	s.do("ADD $%d, R%d", 4*t.size, b)
-	s.do("SUBS $1, R%d", blocks)
-	s.do("BNE block")
+	s.again(blocks, "block")
 	s.ret()
 }
 
@@ -397,11 +372,8 @@ func packTransposed(s *assembly, t storage) {
 func pack(s *assembly, t storage) {
 	const dst, b, ldb, k, at = 0, 1, 2, 3, 4
 	name := "pack" + t.name + "NEON"
-	s.function(name, name+" copies b [k, 16] to dst [k, 16] as float32.", "dst *float32", "b *byte", "ldb int", "k int")
-	s.param("dst", dst)
-	s.param("b", b)
-	s.param("ldb", ldb)
-	s.param("k", k)
+	s.function(name+" copies b [k, 16] to dst [k, 16] as float32.", "dst", "b *byte", "ldb int", "k int")
+	s.params(dst, "dst", "b", "ldb", "k")
 	s.do("LSL $%d, R%d", t.size/2, ldb)
 	s.at("row")
 	s.do("MOVD R%d, R%d", b, at)
@@ -413,7 +385,6 @@ func pack(s *assembly, t storage) {
 	}
 	s.do("ADD R%d, R%d", ldb, b)
 	s.do("ADD $64, R%d", dst)
-	s.do("SUBS $1, R%d", k)
-	s.do("BNE row")
+	s.again(k, "row")
 	s.ret()
 }

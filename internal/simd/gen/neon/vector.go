@@ -12,32 +12,23 @@ const (
 
 // walk runs body over all elements: for vectors registers of four lanes at a time,
 // for one register, and for single elements in lane 0.
-func (s *assembly) walk(vectors int, sizes []int, body func(vectors, lanes int)) {
+func (s *assembly) walk(vectors int, body func(vectors, lanes int)) {
 	for _, step := range []struct{ vectors, lanes int }{{vectors, 4}, {1, 4}, {1, 1}} {
 		n := step.vectors * step.lanes
-		loop, done := s.label("loop"), s.label("done")
-		s.do("SUBS $%d, R%d", n, count)
-		s.do("BLT %s", done)
-		s.at(loop)
-		body(step.vectors, step.lanes)
-		for i, size := range sizes {
-			s.do("ADD $%d, R%d", n*size, array+i)
-		}
-		s.do("SUBS $%d, R%d", n, count)
-		s.do("BGE %s", loop)
-		s.at(done)
+		s.steps("loop", n, count, func() {
+			body(step.vectors, step.lanes)
+			for i := range s.arrays {
+				s.do("ADD $%d, R%d", 4*n, array+i)
+			}
+		})
 		s.do("ADD $%d, R%d", n, count)
 	}
 }
 
-// arrays loads the pointers of the arrays, and n.
-func (s *assembly) arrays(names ...string) (sizes []int) {
-	for i, name := range names {
-		s.param(name, array+i)
-		sizes = append(sizes, 4)
-	}
+// pointers loads those of the arrays, and n.
+func (s *assembly) pointers() {
+	s.params(array, s.arrays...)
 	s.param("n", count)
-	return sizes
 }
 
 // read and put move register u of a step from and to an array.
@@ -71,48 +62,41 @@ func (s *assembly) addUp(first, n int) {
 
 func reductions(s *assembly) {
 	const sums, x, y = 0, 8, 16
-	zero := func() {
+	for _, f := range []struct {
+		doc    string
+		arrays []string
+		add    func(u, sum int)
+	}{
+		{"dotNEON returns Σ x[i]·y[i].", []string{"x", "y"}, func(u, sum int) { s.op3("fmla", sum, x+u, y+u) }},
+		{"sumNEON returns Σ x[i].", []string{"x"}, func(u, sum int) { s.op3("fadd", sum, sum, x+u) }},
+	} {
+		s.function(f.doc, append(f.arrays, "n int", "ret")...)
+		s.pointers()
 		for i := range unroll + 1 { // single elements have their own
 			s.zero(sums + i)
 		}
+		s.walk(unroll, func(vectors, lanes int) {
+			for u := range vectors {
+				for i, r := range []int{x, y}[:len(f.arrays)] {
+					s.read(r+u, i, u, lanes)
+				}
+				sum := sums + u
+				if lanes == 1 {
+					sum = sums + unroll
+				}
+				f.add(u, sum)
+			}
+		})
+		s.addUp(sums, unroll)
+		s.returnFloat(sums)
 	}
-	target := func(u, lanes int) int {
-		if lanes == 1 {
-			return sums + unroll
-		}
-		return sums + u
-	}
-	s.function("dotNEON", "dotNEON returns Σ x[i]·y[i].", "x *float32", "y *float32", "n int", "ret")
-	sizes := s.arrays("x", "y")
-	zero()
-	s.walk(unroll, sizes, func(vectors, lanes int) {
-		for u := range vectors {
-			s.read(x+u, 0, u, lanes)
-			s.read(y+u, 1, u, lanes)
-			s.op3("fmla", target(u, lanes), x+u, y+u)
-		}
-	})
-	s.addUp(sums, unroll)
-	s.returnFloat(sums)
 
-	s.function("sumNEON", "sumNEON returns Σ x[i].", "x *float32", "n int", "ret")
-	sizes = s.arrays("x")
-	zero()
-	s.walk(unroll, sizes, func(vectors, lanes int) {
-		for u := range vectors {
-			s.read(x+u, 0, u, lanes)
-			s.op3("fadd", target(u, lanes), target(u, lanes), x+u)
-		}
-	})
-	s.addUp(sums, unroll)
-	s.returnFloat(sums)
-
-	s.function("maxNEON", "maxNEON returns the largest element, or NaN if there is one.", "x *float32", "n int", "ret")
-	sizes = s.arrays("x")
+	s.function("maxNEON returns the largest element, or NaN if there is one.", "x", "n int", "ret")
+	s.pointers()
 	for i := range unroll {
 		s.constant(sums+i, math.Float32bits(float32(math.Inf(-1))))
 	}
-	s.walk(unroll, sizes, func(vectors, lanes int) {
+	s.walk(unroll, func(vectors, lanes int) {
 		for u := range vectors {
 			if lanes == 1 {
 				s.loadAll(x, array)
@@ -131,55 +115,37 @@ func reductions(s *assembly) {
 
 func maps(s *assembly) {
 	const a, x, y = 0, 8, 16
-	s.function("maxIntoNEON", "maxIntoNEON sets dst[i] = max(dst[i], src[i]).", "dst *float32", "src *float32", "n int")
-	s.walk(unroll, s.arrays("dst", "src"), func(vectors, lanes int) {
-		for u := range vectors {
-			s.read(x+u, 0, u, lanes)
-			s.read(y+u, 1, u, lanes)
-			s.op3("fmax", x+u, x+u, y+u)
-			s.put(x+u, 0, u, lanes)
-		}
-	})
-	s.ret()
-
-	s.function("axpyNEON", "axpyNEON sets y[i] += a·x[i].", "a float32", "x *float32", "y *float32", "n int")
-	s.floatParam("a", a)
-	s.walk(unroll, s.arrays("x", "y"), func(vectors, lanes int) {
-		for u := range vectors {
-			s.read(x+u, 0, u, lanes)
-			s.read(y+u, 1, u, lanes)
-			s.op3("fmla", y+u, x+u, a)
-			s.put(y+u, 1, u, lanes)
-		}
-	})
-	s.ret()
-
-	for _, f := range []struct{ name, op, doc string }{
-		{"scaleNEON", "fmul", "scaleNEON sets x[i] *= a."},
-		{"addScalarNEON", "fadd", "addScalarNEON sets x[i] += a."},
+	for _, f := range []struct {
+		doc     string
+		params  []string
+		op      string
+		d, n, m int   // its registers
+		reads   []int // the arrays that x and y are from
+		put     int   // and that the result goes to
+	}{
+		{"maxIntoNEON sets dst[i] = max(dst[i], src[i]).", []string{"dst", "src"}, "fmax", x, x, y, []int{0, 1}, 0},
+		{"axpyNEON sets y[i] += a·x[i].", []string{"a float32", "x", "y"}, "fmla", y, x, a, []int{0, 1}, 1},
+		{"scaleNEON sets x[i] *= a.", []string{"a float32", "x"}, "fmul", x, x, a, []int{0}, 0},
+		{"addScalarNEON sets x[i] += a.", []string{"a float32", "x"}, "fadd", x, x, a, []int{0}, 0},
+		{"addNEON sets dst[i] = x[i] + y[i].", []string{"dst", "x", "y"}, "fadd", x, x, y, []int{1, 2}, 0},
+		{"mulNEON sets dst[i] = x[i] · y[i].", []string{"dst", "x", "y"}, "fmul", x, x, y, []int{1, 2}, 0},
 	} {
-		s.function(f.name, f.doc, "a float32", "x *float32", "n int")
-		s.floatParam("a", a)
-		s.walk(unroll, s.arrays("x"), func(vectors, lanes int) {
+		s.function(f.doc, append(f.params, "n int")...)
+		if f.m == a {
+			s.floatParam("a", a)
+		}
+		s.pointers()
+		s.walk(unroll, func(vectors, lanes int) {
 			for u := range vectors {
-				s.read(x+u, 0, u, lanes)
-				s.op3(f.op, x+u, x+u, a)
-				s.put(x+u, 0, u, lanes)
-			}
-		})
-		s.ret()
-	}
-	for _, f := range []struct{ name, op, doc string }{
-		{"addNEON", "fadd", "addNEON sets dst[i] = x[i] + y[i]."},
-		{"mulNEON", "fmul", "mulNEON sets dst[i] = x[i] · y[i]."},
-	} {
-		s.function(f.name, f.doc, "dst *float32", "x *float32", "y *float32", "n int")
-		s.walk(unroll, s.arrays("dst", "x", "y"), func(vectors, lanes int) {
-			for u := range vectors {
-				s.read(x+u, 1, u, lanes)
-				s.read(y+u, 2, u, lanes)
-				s.op3(f.op, x+u, x+u, y+u)
-				s.put(x+u, 0, u, lanes)
+				for i, from := range f.reads {
+					s.read([]int{x, y}[i]+u, from, u, lanes)
+				}
+				m := a
+				if f.m != a {
+					m = f.m + u
+				}
+				s.op3(f.op, f.d+u, f.n+u, m)
+				s.put(f.d+u, f.put, u, lanes)
 			}
 		})
 		s.ret()
@@ -271,85 +237,67 @@ func (s *assembly) exp(vectors int, floor bool) {
 }
 
 func exponentials(s *assembly) {
-	s.function("expNEON", "expNEON sets dst[i] = exp(src[i]).", "dst *float32", "src *float32", "n int")
-	sizes := s.arrays("dst", "src")
-	s.expConstants()
-	s.walk(unrollExp, sizes, func(vectors, lanes int) {
-		for u := range vectors {
-			s.read(work+u, 1, u, lanes)
-		}
-		s.exp(vectors, false)
-		for u := range vectors {
-			s.put(work+u, 0, u, lanes)
-		}
-	})
+	start := func(doc string, params ...string) {
+		s.function(doc, params...)
+		s.pointers()
+		s.expConstants()
+	}
+	// Reads the second array, from which before makes the exponents; after has their powers.
+	walk := func(floor bool, before, after func(u, lanes int)) {
+		s.walk(unrollExp, func(vectors, lanes int) {
+			for u := range vectors {
+				s.read(work+u, 1, u, lanes)
+				before(u, lanes)
+			}
+			s.exp(vectors, floor)
+			for u := range vectors {
+				after(u, lanes)
+			}
+		})
+	}
+	start("expNEON sets dst[i] = exp(src[i]).", "dst", "src", "n int")
+	walk(false, func(u, lanes int) {}, func(u, lanes int) { s.put(work+u, 0, u, lanes) })
 	s.ret()
 
-	s.function("expSumNEON", "expSumNEON sets dst[i] = exp(src[i] − shift), 0 where the difference is below floor, and returns their sum.",
-		"dst *float32", "src *float32", "n int", "shift float32", "floor float32", "ret")
-	sizes = s.arrays("dst", "src")
-	s.expConstants()
+	start("expSumNEON sets dst[i] = exp(src[i] − shift), 0 where the difference is below floor, and returns their sum.",
+		"dst", "src", "n int", "shift float32", "floor float32", "ret")
 	s.floatParam("shift", shift)
 	s.floatParam("floor", lowest)
 	for i := range unrollExp + 1 {
 		s.zero(sumExp + i)
 	}
-	s.walk(unrollExp, sizes, func(vectors, lanes int) {
-		for u := range vectors {
-			s.read(work+u, 1, u, lanes)
-			s.op3("fsub", work+u, work+u, shift)
+	walk(true, func(u, lanes int) { s.op3("fsub", work+u, work+u, shift) }, func(u, lanes int) {
+		s.put(work+u, 0, u, lanes)
+		sum := sumExp + u
+		if lanes == 1 {
+			sum = sumExp + unrollExp
 		}
-		s.exp(vectors, true)
-		for u := range vectors {
-			s.put(work+u, 0, u, lanes)
-			sum := sumExp + u
-			if lanes == 1 {
-				sum = sumExp + unrollExp
-			}
-			s.op3("fadd", sum, sum, work+u)
-		}
+		s.op3("fadd", sum, sum, work+u)
 	})
 	s.addUp(sumExp, unrollExp)
 	s.returnFloat(sumExp)
 
-	s.function("addExpSubNEON", "addExpSubNEON sets dst[i] += exp(src[i] − shift[i]), 0 where the difference is below floor.",
-		"dst *float32", "src *float32", "shift *float32", "n int", "floor float32")
-	sizes = s.arrays("dst", "src", "shift")
-	s.expConstants()
+	start("addExpSubNEON sets dst[i] += exp(src[i] − shift[i]), 0 where the difference is below floor.",
+		"dst", "src", "shift", "n int", "floor float32")
 	s.floatParam("floor", lowest)
-	s.walk(unrollExp, sizes, func(vectors, lanes int) {
-		for u := range vectors {
-			s.read(work+u, 1, u, lanes)
-			s.read(sumExp+u, 2, u, lanes)
-			s.op3("fsub", work+u, work+u, sumExp+u)
-		}
-		s.exp(vectors, true)
-		for u := range vectors {
-			s.read(sumExp+u, 0, u, lanes)
-			s.op3("fadd", work+u, work+u, sumExp+u)
-			s.put(work+u, 0, u, lanes)
-		}
+	walk(true, func(u, lanes int) {
+		s.read(sumExp+u, 2, u, lanes)
+		s.op3("fsub", work+u, work+u, sumExp+u)
+	}, func(u, lanes int) {
+		s.read(sumExp+u, 0, u, lanes)
+		s.op3("fadd", work+u, work+u, sumExp+u)
+		s.put(work+u, 0, u, lanes)
 	})
 	s.ret()
 
-	s.function("siluMulNEON", "siluMulNEON sets dst[i] = gate[i]·sigmoid(gate[i])·up[i].",
-		"dst *float32", "gate *float32", "up *float32", "n int")
-	sizes = s.arrays("dst", "gate", "up")
-	s.expConstants()
-	s.walk(unrollExp, sizes, func(vectors, lanes int) {
-		for u := range vectors {
-			s.read(work+u, 1, u, lanes)
-			s.op2("fneg", work+u, work+u)
-		}
-		s.exp(vectors, false)
-		for u := range vectors {
-			s.op3("fadd", work+u, work+u, one)
-			s.read(sumExp+u, 1, u, lanes)
-			s.op3("fdiv", work+u, sumExp+u, work+u)
-			s.read(sumExp+u, 2, u, lanes)
-			s.op3("fmul", work+u, work+u, sumExp+u)
-			s.put(work+u, 0, u, lanes)
-		}
+	start("siluMulNEON sets dst[i] = gate[i]·sigmoid(gate[i])·up[i].", "dst", "gate", "up", "n int")
+	walk(false, func(u, lanes int) { s.op2("fneg", work+u, work+u) }, func(u, lanes int) {
+		s.op3("fadd", work+u, work+u, one)
+		s.read(sumExp+u, 1, u, lanes)
+		s.op3("fdiv", work+u, sumExp+u, work+u)
+		s.read(sumExp+u, 2, u, lanes)
+		s.op3("fmul", work+u, work+u, sumExp+u)
+		s.put(work+u, 0, u, lanes)
 	})
 	s.ret()
 }
@@ -359,33 +307,27 @@ func conversions(s *assembly) {
 	const dst, src, n = 1, 2, 0
 	const x, y, t, mask, nan = 0, 1, 2, 4, 6
 	const leastHalf, lastBit, quiet = 16, 17, 18
-	loop := func(name, doc, d, sr string, sizeDst, sizeSrc int, setup, body func()) {
-		s.function(name, doc, "dst *"+d, "src *"+sr, "n int")
-		s.param("dst", dst)
-		s.param("src", src)
+	loop := func(doc, d, sr string, sizeDst, sizeSrc int, setup, body func()) {
+		s.function(doc, "dst *"+d, "src *"+sr, "n int")
+		s.params(dst, "dst", "src")
 		s.param("n", n)
 		setup()
-		again, done := s.label("loop"), s.label("done")
-		s.do("SUBS $8, R%d", n)
-		s.do("BLT %s", done)
-		s.at(again)
-		body()
-		s.do("ADD $%d, R%d", 8*sizeSrc, src)
-		s.do("ADD $%d, R%d", 8*sizeDst, dst)
-		s.do("SUBS $8, R%d", n)
-		s.do("BGE %s", again)
-		s.at(done)
+		s.steps("loop", 8, n, func() {
+			body()
+			s.do("ADD $%d, R%d", 8*sizeSrc, src)
+			s.do("ADD $%d, R%d", 8*sizeDst, dst)
+		})
 		s.ret()
 	}
 	for _, v := range storages[1:] {
-		loop("widen"+v.name+"NEON", "widen"+v.name+"NEON converts 8·(n/8) elements of "+v.name+" to float32.", "float32", "uint16", 4, 2,
+		loop("widen"+v.name+"NEON converts 8·(n/8) elements of "+v.name+" to float32.", "float32", "uint16", 4, 2,
 			func() {}, func() {
 				s.widen(v, 8, x, y, src)
 				s.store(16, x, dst, 0)
 				s.store(16, y, dst, 16)
 			})
 	}
-	loop("narrowF16NEON", "narrowF16NEON rounds 8·(n/8) elements of float32 to F16.", "uint16", "float32", 2, 4,
+	loop("narrowF16NEON rounds 8·(n/8) elements of float32 to F16.", "uint16", "float32", 2, 4,
 		func() {}, func() {
 			s.load(16, x, src, 0)
 			s.load(16, y, src, 16)
@@ -393,7 +335,7 @@ func conversions(s *assembly) {
 			s.op2("fcvtn.2", t, y)
 			s.store(16, t, dst, 0)
 		})
-	loop("narrowBF16NEON", "narrowBF16NEON rounds 8·(n/8) elements of float32 to BF16.", "uint16", "float32", 2, 4,
+	loop("narrowBF16NEON rounds 8·(n/8) elements of float32 to BF16.", "uint16", "float32", 2, 4,
 		func() {
 			s.constant(leastHalf, 0x7fff)
 			s.constant(lastBit, 1)
