@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"glimpse/datasets"
@@ -32,12 +33,12 @@ type helmetSet struct {
 // helmet is one data set that is opened.
 type helmet struct {
 	helmetSet
+	rater
 	setting *evaluation.Setting
 	shots   int
 	docs    int            // of citations
 	train   []datasets.Row // to take worked examples from
 	alce    alcePrompt
-	metric  scoring.Metric
 }
 
 // Prompts of HELMET's data.py.
@@ -124,12 +125,8 @@ func init() {
 }
 
 func openHELMET(ctx context.Context, s *evaluation.Setting, name string) (*evaluation.Samples, error) {
-	h := &helmet{setting: s}
-	for _, set := range helmetSets() {
-		if set.name == name {
-			h.helmetSet = set
-		}
-	}
+	sets := helmetSets()
+	h := &helmet{setting: s, helmetSet: sets[slices.IndexFunc(sets, func(set helmetSet) bool { return set.name == name })]}
 	length, err := strconv.Atoi(s.Options["length"])
 	if err != nil || helmetLengths[length].keys == 0 {
 		return nil, fmt.Errorf("option length: got %q, want 8192, 16384, 32768, 65536 or 131072", s.Options["length"])
@@ -147,12 +144,11 @@ func openHELMET(ctx context.Context, s *evaluation.Setting, name string) (*evalu
 		return nil, err
 	}
 	if h.score == nil {
-		rate, err := newRater(h.helmetSet.metric)
-		if err != nil {
-			return nil, err
-		}
-		h.metric = rate.metrics[h.helmetSet.metric]
-	} else if h.alce, err = readALCEPrompt(filepath.Dir(path), name); err != nil {
+		h.rater, err = newRater(h.metric)
+	} else {
+		h.alce, err = readALCEPrompt(filepath.Dir(path), name)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if h.helmetSet.train != nil && h.shots > 0 {
@@ -167,7 +163,7 @@ func openHELMET(ctx context.Context, s *evaluation.Setting, name string) (*evalu
 	if h.name == "kilt_popqa" {
 		count = 0 // some are left out
 	}
-	return &evaluation.Samples{Metric: h.helmetSet.metric, Count: count, Each: s.Take(rowItems(path, h.wanted, h.sample))}, nil
+	return &evaluation.Samples{Metric: h.metric, Count: count, Each: s.Take(rowItems(path, h.wanted, nil, h.sample))}, nil
 }
 
 // popularity is the limit of log10(s_pop) below which entities of PopQA are asked about
@@ -257,12 +253,12 @@ func (h *helmet) rating(row datasets.Row) (score func(string) (evaluation.Scores
 		}
 		best := 0.0
 		for _, way := range ways {
-			score, err := h.metric.Score(way, ref)
+			scores, err := h.scores(way, ref)
 			if err != nil {
 				return nil, err
 			}
-			best = max(best, score)
+			best = max(best, scores[h.metric])
 		}
-		return evaluation.Scores{h.helmetSet.metric: best}, nil
+		return evaluation.Scores{h.metric: best}, nil
 	}, ref.Answers, nil
 }

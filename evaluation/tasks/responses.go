@@ -13,7 +13,6 @@ import (
 	"glimpse/evaluation"
 	"glimpse/eviction"
 	"glimpse/model"
-	"glimpse/model/kvcache"
 	"glimpse/model/runner"
 )
 
@@ -145,8 +144,12 @@ func (c *comparison) measure(ctx context.Context, b *evaluation.Bench) ([]evalua
 	opt := runner.GenerateOptions{MaxNew: c.maxNew, Sampling: model.Sampling{Temperature: c.temperature, Seed: c.seed}}
 	if c.draft != nil {
 		var err error
-		if opt.Forced, err = c.drafted(ctx); err != nil {
+		room := c.draft.Config.MaxPositions - len(c.ids) + 1
+		if opt.Forced, err = greedy(ctx, c.draft, c.ids, min(c.maxNew, room)); err != nil {
 			return nil, fmt.Errorf("draft model %s: %w", c.draft.Name, err)
+		}
+		if opt.Forced == nil { // the draft has ended at once
+			opt.Forced = []int32{}
 		}
 	}
 	response, scores, err := c.score(ctx, b, opt)
@@ -193,19 +196,4 @@ func (c *comparison) score(ctx context.Context, b *evaluation.Bench, opt runner.
 		return nil, nil, err
 	}
 	return study.Response, study.Choices[0].Scores, nil
-}
-
-// drafted is what the draft model answers with its own full cache.
-func (c *comparison) drafted(ctx context.Context) ([]int32, error) {
-	cache, r := kvcache.New(c.draft), runner.New(c.draft)
-	logits, err := r.Forward(ctx, cache, c.ids, runner.PrefillOptions{})
-	if err != nil {
-		return nil, err
-	}
-	room := c.draft.Config.MaxPositions - len(c.ids) + 1
-	response, _, err := r.Continue(ctx, cache, logits, runner.GenerateOptions{MaxNew: min(c.maxNew, room), Prompt: c.ids})
-	if response == nil {
-		response = []int32{}
-	}
-	return response, err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"glimpse/evaluation"
@@ -77,23 +78,18 @@ var rulerTasks = []rulerTask{
 // ruler is one of the tasks at work.
 type ruler struct {
 	rulerTask
+	rater
 	setting *evaluation.Setting
-	match   scoring.Metric
 	maxNew  int
 	essay   *haystack // nil: one is made
 	library *library  // of qa
 }
 
 func openRULER(ctx context.Context, s *evaluation.Setting, subtask string) (*evaluation.Samples, error) {
-	r := &ruler{setting: s}
-	for _, t := range rulerTasks {
-		if t.name == subtask {
-			r.rulerTask = t
-		}
-	}
+	r := &ruler{setting: s, rulerTask: rulerTasks[slices.IndexFunc(rulerTasks, func(t rulerTask) bool { return t.name == subtask })]}
 	r.maxNew = maxNew(s, r.rulerTask.maxNew)
 	var err error
-	if r.match, err = scoring.Metrics.Lookup(r.metric); err != nil {
+	if r.rater, err = newRater(r.metric); err != nil {
 		return nil, err
 	}
 	files, err := findRULER(ctx, s, subtask)
@@ -171,13 +167,9 @@ func seedOf(task string) uint64 {
 
 // asked is a sample whose answers count as much of the references as they have in them.
 func (r *ruler) asked(ids []int32, want []string) *evaluation.Sample {
-	return &evaluation.Sample{
-		Turns: []evaluation.Turn{{Prompt: evaluation.Fixed(ids), MaxNew: r.maxNew}}, Evidence: standingText(r.setting.Model, ids, want...), References: want,
-		Score: func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
-			score, err := r.match.Score(answers[0].Text, scoring.Reference{Answers: want})
-			return evaluation.Scores{r.metric: score}, err
-		},
-	}
+	s := oneTurn(ids, r.maxNew, nil, want, r.against(scoring.Reference{Answers: want}))
+	s.Evidence = standingText(r.setting.Model, ids, want...)
+	return s
 }
 
 // noise is the text without sense of RULER's haystacks.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"glimpse/datasets"
@@ -99,12 +100,7 @@ type scbench struct {
 }
 
 func openSCBench(ctx context.Context, s *evaluation.Setting, subtask string) (*evaluation.Samples, error) {
-	b := &scbench{setting: s}
-	for _, t := range scTasks {
-		if t.name == subtask {
-			b.scTask = t
-		}
-	}
+	b := &scbench{setting: s, scTask: scTasks[slices.IndexFunc(scTasks, func(t scTask) bool { return t.name == subtask })]}
 	b.maxNew = maxNew(s, b.scTask.maxNew)
 	if _, err := s.Model.NeedTokenizer(); err != nil {
 		return nil, err
@@ -114,7 +110,7 @@ func openSCBench(ctx context.Context, s *evaluation.Setting, subtask string) (*e
 		if err != nil {
 			return nil, err
 		}
-		return fileSamples(s, path, scMetric, b.row)
+		return (&fileTask{Setting: s, path: path, metric: scMetric}).samples(b.row)
 	}
 	if b.make == nil {
 		return nil, fmt.Errorf("the books are not part of this program; want --data with scbench_%s.jsonl: %w", subtask, evaluation.ErrNoData)

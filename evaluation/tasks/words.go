@@ -35,17 +35,14 @@ var plainList = sync.OnceValue(func() []string {
 // joined by a hyphen are among them.
 func wordList(rng *rand.Rand, n int) []string {
 	plain := plainList()
-	if n <= len(plain) {
-		out := slices.Clone(plain)
-		rng.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
-		return out[:n]
-	}
 	out := slices.Clone(plain)
-	for _, i := range rng.Perm(len(adjectives) * len(nouns))[:min(n-len(plain), len(adjectives)*len(nouns))] {
-		out = append(out, adjectives[i/len(nouns)]+"-"+nouns[i%len(nouns)])
+	if n > len(plain) {
+		for _, i := range rng.Perm(len(adjectives) * len(nouns))[:min(n-len(plain), len(adjectives)*len(nouns))] {
+			out = append(out, adjectives[i/len(nouns)]+"-"+nouns[i%len(nouns)])
+		}
 	}
 	rng.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
-	return out
+	return out[:min(n, len(out))]
 }
 
 // randomPair is a key as RULER's: an adjective and a noun.
