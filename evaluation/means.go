@@ -6,6 +6,7 @@ import (
 
 	"glimpse/engine"
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 	"glimpse/internal/stats"
 )
 
@@ -45,21 +46,12 @@ func MeanByPolicy(rows []Row) ([]Mean, error) {
 		policy, adapter string
 		budget          eviction.Budget
 	}
-	var order []group
-	members := make(map[group][]Row)
-	for _, r := range rows {
-		g := group{r.Policy, r.Adapter, r.Budget}
-		if members[g] == nil {
-			order = append(order, g)
-		}
-		members[g] = append(members[g], r)
-	}
-	slices.SortStableFunc(order, func(a, b group) int { return a.budget.Compare(b.budget) })
+	groups := listing.Group(rows, func(r Row) group { return group{r.Policy, r.Adapter, r.Budget} })
+	slices.SortStableFunc(groups, func(a, b []Row) int { return a[0].Budget.Compare(b[0].Budget) })
 
-	means := make([]Mean, 0, len(order))
-	for _, g := range order {
-		cells := members[g]
-		m := Mean{Policy: g.policy, Adapter: g.adapter, Budget: g.budget}
+	means := make([]Mean, 0, len(groups))
+	for _, cells := range groups {
+		m := Mean{Policy: cells[0].Policy, Adapter: cells[0].Adapter, Budget: cells[0].Budget}
 		m.average(cells)
 		for _, r := range cells {
 			m.KeptBytes += float64(r.KeptBytes) / float64(len(cells))

@@ -8,6 +8,7 @@ import (
 
 	"glimpse/evaluation"
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 )
 
 // Bounds of what is shown of answers.
@@ -49,24 +50,12 @@ func (s *Section) answers(all []*evaluation.Prediction, n int) []TaskAnswers {
 	var out []TaskAnswers
 	for _, task := range s.tasks {
 		t := TaskAnswers{Task: task}
-		var sample []*evaluation.Prediction
-		flush := func() {
-			if len(sample) > 0 {
-				t.Samples = append(t.Samples, s.sampleAnswers(sample))
+		own := slices.DeleteFunc(slices.Clone(all), func(p *evaluation.Prediction) bool { return p.Model != s.Model || p.Task != task || p.Index >= n })
+		for _, sample := range listing.Group(own, (*evaluation.Prediction).Key) {
+			if a := s.sampleAnswers(sample); len(a.Answers)+len(a.Errors) > 0 {
+				t.Samples = append(t.Samples, a)
 			}
-			sample = nil
 		}
-		for _, p := range all {
-			if p.Model != s.Model || p.Task != task || p.Index >= n {
-				continue
-			}
-			if len(sample) > 0 && sample[0].Index != p.Index {
-				flush()
-			}
-			sample = append(sample, p)
-		}
-		flush()
-		t.Samples = slices.DeleteFunc(t.Samples, func(a SampleAnswers) bool { return len(a.Answers) == 0 && len(a.Errors) == 0 })
 		if len(t.Samples) > 0 {
 			out = append(out, t)
 		}

@@ -184,18 +184,16 @@ func union[T comparable](list, more []T) []T {
 func sumUp(all []*evaluation.Prediction, timings []evaluation.Timing, models, tasks []string) (*Outcome, error) {
 	out := new(Outcome)
 	evaluation.SortPredictions(all, models, tasks)
-	seen, failed := make(map[string]bool), make(map[string]bool)
-	for _, p := range all {
-		key := fmt.Sprint(p.Model, "\x00", p.Task, "\x00", p.Index)
-		if p.Error != "" {
-			if out.Failed++; !failed[key] {
-				failed[key] = true
+	for _, sample := range listing.Group(all, (*evaluation.Prediction).Key) {
+		out.Samples++
+		before := out.Failed
+		for _, p := range sample {
+			if p.Error == "" {
+				continue
+			}
+			if out.Failed++; out.Failed == before+1 {
 				out.Failures = append(out.Failures, fmt.Errorf("task %s, sample %s: %s", p.Task, p.Sample, p.Error))
 			}
-		}
-		if !seen[key] {
-			seen[key] = true
-			out.Samples++
 		}
 	}
 	if len(out.Failures) > 0 {

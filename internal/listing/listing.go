@@ -1,5 +1,5 @@
 // Package listing shortens lists in messages, as a damaged folder may have 200,000 errors of one
-// kind, and counts things.
+// kind, counts things and groups them.
 package listing
 
 import (
@@ -55,4 +55,19 @@ func Count(n int, noun string) string {
 		return fmt.Sprintf("%d %sies", n, stem)
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Group puts values of one key together. Groups are in the order in which their keys appear, values in their own.
+func Group[V any, K comparable](values []V, key func(V) K) (groups [][]V) {
+	place := make(map[K]int)
+	for _, v := range values {
+		k := key(v)
+		i, known := place[k]
+		if !known {
+			i = len(groups)
+			place[k], groups = i, append(groups, nil)
+		}
+		groups[i] = append(groups[i], v)
+	}
+	return groups
 }
