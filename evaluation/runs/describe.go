@@ -29,7 +29,6 @@ import (
 // error at the end.
 func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 	complete := *j
-	complete.described = true
 	if err := complete.grow(); err != nil {
 		return fmt.Errorf("eval: --resume: %w", err)
 	}
