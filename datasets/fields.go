@@ -200,12 +200,9 @@ func (f Fields) over(base Fields) Fields {
 		}
 	}
 	out.Preset = f.Preset
-	out.MetricOptions = maps.Clone(base.MetricOptions)
-	for name, path := range f.MetricOptions {
-		if out.MetricOptions == nil {
-			out.MetricOptions = map[string]string{}
-		}
-		out.MetricOptions[name] = path
+	if out.MetricOptions = maps.Clone(base.MetricOptions); out.MetricOptions == nil {
+		out.MetricOptions = map[string]string{}
 	}
+	maps.Copy(out.MetricOptions, f.MetricOptions)
 	return out
 }
