@@ -170,15 +170,6 @@ func (s *Job) check() (only int, err error) {
 	return index, nil
 }
 
-// resolveSampling decides the sampling of the model's responses.
-func (s *Job) resolveSampling(m *model.Model) (err error) {
-	if s.sampling, err = s.Resolve(m); err != nil {
-		return fmt.Errorf("generate: %w", err)
-	}
-	s.sampling.Seed = s.SamplingSeed
-	return nil
-}
-
 // checkChat refuses what a chat template cannot see beside the messages.
 func (s *Job) checkChat() error {
 	if len(s.ChatOptions) > 0 && len(s.Sources) == 0 && s.Prompts == "" {
