@@ -51,8 +51,8 @@ func MeanByPolicy(rows []Row) ([]Mean, error) {
 
 	means := make([]Mean, 0, len(groups))
 	for _, cells := range groups {
-		m := Mean{Policy: cells[0].Policy, Adapter: cells[0].Adapter, Budget: cells[0].Budget}
-		m.average(cells)
+		m := MeanOf(cells)
+		m.Policy, m.Adapter, m.Budget = cells[0].Policy, cells[0].Adapter, cells[0].Budget
 		for _, r := range cells {
 			m.KeptBytes += float64(r.KeptBytes) / float64(len(cells))
 			m.FullBytes += float64(r.FullBytes) / float64(len(cells))
@@ -76,15 +76,9 @@ func MeanByPolicy(rows []Row) ([]Mean, error) {
 
 // MeanOf is the mean score of rows, which are one policy's.
 func MeanOf(rows []Row) (m Mean) {
-	m.average(rows)
-	return m
-}
-
-// average sets the mean of the scores.
-func (m *Mean) average(cells []Row) {
-	unit, same := UnitOf(cells)
+	unit, same := UnitOf(rows)
 	var scores, stdErrs []float64
-	for _, r := range cells {
+	for _, r := range rows {
 		if r.Score == nil {
 			continue
 		}
@@ -102,6 +96,7 @@ func (m *Mean) average(cells []Row) {
 	if m.Score = unit.Score(m.Score); unit.Perplexity {
 		m.StdErr *= m.Score
 	}
+	return m
 }
 
 // measure is one of the other measures by name, nil where there is none.

@@ -137,13 +137,7 @@ type cell struct {
 }
 
 func (r Row) cell() cell {
-	c := r.cellAnyLength()
-	c.tokens = r.Tokens
-	return c
-}
-
-func (r Row) cellAnyLength() cell {
-	return cell{model: r.Model, policy: r.Policy, adapter: r.Adapter, task: r.Task, groups: GroupsName(r.Groups), budget: r.Budget}
+	return cell{r.Model, r.Policy, r.Adapter, r.Task, GroupsName(r.Groups), r.Budget, r.Tokens}
 }
 
 // GroupsName is groups as text: "depth=0.5, length=4k".
