@@ -200,7 +200,8 @@ func (f Fields) over(base Fields) Fields {
 		}
 	}
 	out.Preset = f.Preset
-	if out.MetricOptions = maps.Clone(base.MetricOptions); out.MetricOptions == nil {
+	out.MetricOptions = maps.Clone(base.MetricOptions)
+	if out.MetricOptions == nil {
 		out.MetricOptions = map[string]string{}
 	}
 	maps.Copy(out.MetricOptions, f.MetricOptions)

@@ -144,7 +144,8 @@ func (s *Section) compare(all *scores, baseline string) []*comparison {
 		})
 		p := make([]float64, len(c.results))
 		for i, r := range c.results {
-			if p[i] = r.p; r.label == c.baseline || IsReference(r.label) {
+			p[i] = r.p
+			if r.label == c.baseline || IsReference(r.label) {
 				p[i] = math.NaN()
 			}
 		}

@@ -257,7 +257,8 @@ func (j *Job) claim(f *folder, log io.Writer) error {
 // and all after it are not among them.
 func (f *folder) readLines() (damage, err error) {
 	in, from, err := openPredictions(f.path)
-	if f.from = from; err != nil || in == nil {
+	f.from = from
+	if err != nil || in == nil {
 		return nil, err
 	}
 	defer in.Close()

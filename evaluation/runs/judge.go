@@ -227,7 +227,8 @@ func (o *Judging) ask(ctx context.Context, f *folder, prompts []asked, log io.Wr
 			case errors.Is(err, judging.ErrRefused):
 				cancel(err)
 			case ctx.Err() == nil:
-				if failed++; first == nil {
+				failed++
+				if first == nil {
 					first = fmt.Errorf("sample %s, turn %d: %w", a.Sample, a.Turn, err)
 				}
 			}

@@ -191,7 +191,8 @@ func sumUp(all []*evaluation.Prediction, timings []evaluation.Timing, models, ta
 			if p.Error == "" {
 				continue
 			}
-			if out.Failed++; out.Failed == before+1 {
+			out.Failed++
+			if out.Failed == before+1 {
 				out.Failures = append(out.Failures, fmt.Errorf("task %s, sample %s: %s", p.Task, p.Sample, p.Error))
 			}
 		}

@@ -203,7 +203,8 @@ func (d *ownData) sample(ctx context.Context, r *datasets.Record) (*evaluation.S
 		}
 	}
 	sample.References = r.References
-	if sample.Score = d.against(ref); r.Unanswerable {
+	sample.Score = d.against(ref)
+	if r.Unanswerable {
 		sample.Score = func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
 			scores := make(evaluation.Scores, len(d.names))
 			for _, name := range d.names {

@@ -30,7 +30,8 @@ func readHaystack(path string, fields []string) (*haystack, error) {
 		if record.Text == "" {
 			return nil, record.Row.Fail(errors.New("got no text, want one for the haystack"))
 		}
-		if h.words = append(h.words, strings.Fields(record.Text)...); len(h.words) >= maxHaystack {
+		h.words = append(h.words, strings.Fields(record.Text)...)
+		if len(h.words) >= maxHaystack {
 			break
 		}
 	}

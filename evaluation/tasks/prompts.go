@@ -54,7 +54,8 @@ func promptsOf(ctx context.Context, s *evaluation.Setting, synthetic string) (ea
 	return func(yield func(prompt) bool) {
 		i := 0
 		for e, err := range readEach(open) {
-			if i++; s.Samples > 0 && i > s.Samples || !yield(recordPrompt(s, e, err)) {
+			i++
+			if s.Samples > 0 && i > s.Samples || !yield(recordPrompt(s, e, err)) {
 				return
 			}
 		}

@@ -84,7 +84,8 @@ func (t *Table) Write(w io.Writer, columns int) error {
 	}
 	for _, row := range t.rows {
 		for at, i := range shown {
-			if cells[at] = []string{row[i]}; t.columns[i].Wrap && utf8.RuneCountInString(row[i]) > widths[at] {
+			cells[at] = []string{row[i]}
+			if t.columns[i].Wrap && utf8.RuneCountInString(row[i]) > widths[at] {
 				cells[at] = wrap(row[i], widths[at])
 			}
 		}
@@ -177,7 +178,8 @@ func (t *Table) lines(shown, widths []int, cells [][]string) string {
 				cell = cells[at][n]
 			}
 			pad := strings.Repeat(" ", max(0, widths[at]-utf8.RuneCountInString(cell)))
-			if line.WriteString(t.columns[i].gap(at)); t.columns[i].Right {
+			line.WriteString(t.columns[i].gap(at))
+			if t.columns[i].Right {
 				line.WriteString(pad + cell)
 			} else {
 				line.WriteString(cell + pad)
