@@ -252,8 +252,7 @@ func parseTask(name string) ([]Selection, error) {
 	first, sub, cut := strings.Cut(name, "/")
 	t, err := Tasks.Lookup(first)
 	if err != nil {
-		for _, other := range Tasks.Names() {
-			t, _ := Tasks.Lookup(other)
+		for _, t := range Tasks.All() {
 			if t.Bare && slices.Contains(t.Subtasks, name) {
 				return []Selection{{&t, name, true}}, nil
 			}
@@ -284,8 +283,7 @@ func parseTask(name string) ([]Selection, error) {
 // TaskNames are all names that ParseTasks takes without a slash.
 func TaskNames() []string {
 	var out []string
-	for _, name := range Tasks.Names() {
-		t, _ := Tasks.Lookup(name)
+	for name, t := range Tasks.All() {
 		out = append(out, name)
 		if t.Bare {
 			out = append(out, t.Subtasks...)

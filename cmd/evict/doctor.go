@@ -49,7 +49,7 @@ what is used instead. A machine without a GPU is no error.`,
 				r.MPI = mpiReport{Path: path, Version: version}
 			}
 			if asJSON {
-				return writeObject(cmd, r)
+				return cli.WriteJSON(cmd, r)
 			}
 			return r.print(cmd.OutOrStdout())
 		},

@@ -41,11 +41,7 @@ module, and the weights of these models.`,
 				Checked      []model.Check `json:"checked"`
 			}
 			var rows []row
-			for _, name := range model.Families.Names() {
-				f, err := model.Families.Lookup(name)
-				if err != nil {
-					return err
-				}
+			for name, f := range model.Families.All() {
 				r := row{Architecture: name, Models: f.Doc, Checked: f.Checked}
 				for _, s := range f.Sites(nil) {
 					tensor, _, _ := strings.Cut(s.Tensor, "[") // the rows depend on the model's size
@@ -72,7 +68,7 @@ module, and the weights of these models.`,
 				with, named = append(with, s), append(named, m.Name+" ("+strings.Join(s.Kinds, ", ")+")")
 			}
 			if asJSON {
-				return writeObject(cmd, struct {
+				return cli.WriteJSON(cmd, struct {
 					Schema        string    `json:"schema"`
 					Architectures []row     `json:"architectures"`
 					RoPEScaling   []string  `json:"rope_scaling"`

@@ -57,7 +57,7 @@ a command that tries it.`,
 			}
 			switch {
 			case asJSON:
-				return writeObject(cmd, struct {
+				return cli.WriteJSON(cmd, struct {
 					Schema   string      `json:"schema"`
 					Policies []policyRow `json:"policies"`
 				}{"glimpse.policies/1", rows})

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -34,23 +33,15 @@ defaults, and where it comes from.`,
 				Source string `json:"source"`
 			}
 			var tasks []taskRow
-			for _, name := range evaluation.Tasks.Names() {
-				t, err := taskRowOf(name)
-				if err != nil {
-					return err
-				}
-				tasks = append(tasks, *t)
+			for name, t := range evaluation.Tasks.All() {
+				tasks = append(tasks, taskRowOf(name, t))
 			}
 			var metrics []metric
-			for _, name := range scoring.Metrics.Names() {
-				m, err := scoring.Metrics.Lookup(name)
-				if err != nil {
-					return err
-				}
+			for name, m := range scoring.Metrics.All() {
 				metrics = append(metrics, metric{name, m.About, m.Source})
 			}
 			if asJSON {
-				return writeObject(cmd, struct {
+				return cli.WriteJSON(cmd, struct {
 					Schema  string    `json:"schema"`
 					Tasks   []taskRow `json:"tasks"`
 					Metrics []metric  `json:"metrics"`
@@ -100,28 +91,25 @@ type taskOption struct {
 	Doc     string `json:"doc"`
 }
 
-func taskRowOf(name string) (*taskRow, error) {
-	t, err := evaluation.Tasks.Lookup(name)
-	if err != nil {
-		return nil, fmt.Errorf("tasks: %w", err)
-	}
-	row := &taskRow{Name: name, Doc: t.Doc, Source: t.Source, Data: t.Data, NeedsData: t.NeedsData, Subtasks: t.Subtasks, Defaults: t.Defaults}
+func taskRowOf(name string, t evaluation.Task) taskRow {
+	row := taskRow{Name: name, Doc: t.Doc, Source: t.Source, Data: t.Data, NeedsData: t.NeedsData, Subtasks: t.Subtasks, Defaults: t.Defaults}
 	for _, o := range t.Options {
 		row.Options = append(row.Options, taskOption(o))
 	}
-	return row, nil
+	return row
 }
 
 // describeTask tells all of one task.
 func describeTask(cmd *cobra.Command, name string, asJSON bool) error {
-	t, err := taskRowOf(name)
+	task, err := evaluation.Tasks.Lookup(name)
 	if err != nil {
-		return err
+		return fmt.Errorf("tasks: %w", err)
 	}
+	t := taskRowOf(name, task)
 	if asJSON {
-		return writeObject(cmd, struct {
+		return cli.WriteJSON(cmd, struct {
 			Schema string `json:"schema"`
-			*taskRow
+			taskRow
 		}{"glimpse.task/1", t})
 	}
 	about := tables.New(tables.Column{}, tables.Column{Wrap: true})
@@ -157,11 +145,4 @@ func writeAll(w io.Writer, all ...*tables.Table) error {
 		}
 	}
 	return nil
-}
-
-// writeObject prints a value as JSON.
-func writeObject(cmd *cobra.Command, v any) error {
-	e := json.NewEncoder(cmd.OutOrStdout())
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }

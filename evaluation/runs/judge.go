@@ -170,8 +170,8 @@ func (o *Judging) prompts(ctx context.Context, f *folder, all []*evaluation.Pred
 }
 
 func judgedTasks() (names []string) {
-	for _, name := range evaluation.Tasks.Names() {
-		if t, err := evaluation.Tasks.Lookup(name); err == nil && t.Judge != nil {
+	for name, t := range evaluation.Tasks.All() {
+		if t.Judge != nil {
 			names = append(names, name)
 		}
 	}
