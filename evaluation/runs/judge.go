@@ -107,7 +107,7 @@ func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outco
 		fmt.Fprintf(log, "%d ratings are missing: the judge gave none from 0 to 10\n", none)
 	}
 	var times timingsFile
-	if err := readJSON(f.file(TimingsFile), &times); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := regularfile.JSON(f.file(TimingsFile), maxJSON, &times); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fail(err)
 	}
 	models, tasks := namesIn(all)

@@ -159,7 +159,7 @@ func openPredictions(dir string) (in *os.File, name string, err error) {
 
 // readVersioned reads a file, which may be missing, of one version.
 func readVersioned(path string, v any, schema *string, want string) (bool, error) {
-	err := readJSON(path, v)
+	err := regularfile.JSON(path, maxJSON, v)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

@@ -3,7 +3,6 @@ package runs
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -179,17 +178,6 @@ func readFinished(path string) ([]*evaluation.Prediction, error) {
 
 // maxJSON bounds the files of a run that are one JSON value.
 const maxJSON = 256 << 20
-
-func readJSON(path string, v any) error {
-	data, err := regularfile.Read(path, maxJSON)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
-}
 
 // place opens the output, whose settings must be the job's if it has any yet.
 func (j *Job) place(ctx context.Context, log io.Writer) (place, error) {

@@ -194,18 +194,11 @@ func scattered(shares []float64, units int) []int {
 
 // insertAt puts things before the lines of those numbers, which are in order.
 func insertAt(lines, things []string, at []int) []string {
-	out := make([]string, 0, len(lines)+len(things))
-	next := 0
-	for i := 0; i <= len(lines); i++ {
-		for next < len(at) && at[next] <= i {
-			out = append(out, things[next])
-			next++
-		}
-		if i < len(lines) {
-			out = append(out, lines[i])
-		}
+	out := slices.Clone(lines)
+	for i, thing := range slices.Backward(things) {
+		out = slices.Insert(out, min(at[i], len(lines)), thing)
 	}
-	return append(out, things[next:]...)
+	return out
 }
 
 var errNoQuestions = errors.New("got no questions, want at least one with an answer")

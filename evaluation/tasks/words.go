@@ -53,6 +53,15 @@ func randomPair(rng *rand.Rand) string {
 // randomNumber has seven digits.
 func randomNumber(rng *rand.Rand) string { return strconv.Itoa(1_000_000 + rng.IntN(9_000_000)) }
 
+// randomLetters are n of the 26 letters from first on.
+func randomLetters(rng *rand.Rand, first byte, n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = first + byte(rng.IntN(26))
+	}
+	return string(b)
+}
+
 // randomUUID is one of version 4 (RFC 9562, section 5.4).
 func randomUUID(rng *rand.Rand) string {
 	var b [16]byte
