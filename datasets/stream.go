@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+
+	"glimpse/internal/listing"
 )
 
 // Example is a prompt of the reference model with the right answer.
@@ -75,10 +77,7 @@ func StreamFor(model string, vocab int, tasks, split string, tokens int, seed ui
 
 // String names what the examples depend on.
 func (s *Stream) String() string {
-	names := make([]string, len(s.tasks))
-	for i, t := range s.tasks {
-		names[i] = t.Name
-	}
+	names := listing.Map(s.tasks, func(t Task) string { return t.Name })
 	return fmt.Sprintf("%s prompts of %d tokens, seed %d, of %s", s.split, s.tokens, s.seed, strings.Join(names, ","))
 }
 

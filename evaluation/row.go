@@ -12,6 +12,7 @@ import (
 
 	"glimpse/engine"
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 )
 
 // Row is one measured cell: one policy at one budget on one task. Measures that
@@ -142,11 +143,7 @@ func (r Row) cell() cell {
 
 // GroupsName is groups as text: "depth=0.5, length=4k".
 func GroupsName(groups []Group) string {
-	var out []string
-	for _, g := range groups {
-		out = append(out, g.Key+"="+g.Value)
-	}
-	return strings.Join(out, ", ")
+	return strings.Join(listing.Map(groups, func(g Group) string { return g.Key + "=" + g.Value }), ", ")
 }
 
 // CheckRows validates every row and refuses two rows of one cell.

@@ -10,6 +10,7 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
+	"glimpse/internal/listing"
 	"glimpse/internal/progress"
 	"glimpse/internal/registry"
 	"glimpse/internal/suggest"
@@ -273,11 +274,7 @@ func parseTask(name string) ([]Selection, error) {
 		}
 		names = []string{sub}
 	}
-	var out []Selection
-	for _, n := range names {
-		out = append(out, Selection{&t, n, cut && sub != "all"})
-	}
-	return out, nil
+	return listing.Map(names, func(n string) Selection { return Selection{&t, n, cut && sub != "all"} }), nil
 }
 
 // TaskNames are all names that ParseTasks takes without a slash.

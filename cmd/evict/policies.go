@@ -9,6 +9,7 @@ import (
 	"glimpse/eviction"
 
 	"glimpse/internal/cli"
+	"glimpse/internal/listing"
 	"glimpse/internal/tables"
 
 	"github.com/spf13/cobra"
@@ -115,11 +116,8 @@ func (r policyRow) describe(w io.Writer) error {
 }
 
 // defaults are the options as they would be set.
-func (r policyRow) defaults() (out []string) {
-	for _, o := range r.Options {
-		out = append(out, o.Name+"="+o.Text(o.Start()))
-	}
-	return out
+func (r policyRow) defaults() []string {
+	return listing.Map(r.Options, func(o eviction.Option) string { return o.Name + "=" + o.Text(o.Start()) })
 }
 
 // inSources is what a source names that has an address.
@@ -144,10 +142,7 @@ func writePolicies(w io.Writer, rows []policyRow) error {
 		if needs := r.needs(); needs != "" {
 			rule += "; " + needs
 		}
-		var options []string
-		for _, o := range r.defaults() {
-			options = append(options, "`"+o+"`")
-		}
+		options := listing.Map(r.defaults(), func(o string) string { return "`" + o + "`" })
 		cells := []string{"`" + r.Name + "`", r.Kind, rule, strings.Join(options, " "), linked(r.Source)}
 		for i, c := range cells {
 			cells[i] = strings.ReplaceAll(c, "|", `\|`)

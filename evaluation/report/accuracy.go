@@ -133,9 +133,12 @@ func linesOf(means []evaluation.Mean) (lines [][]evaluation.Mean, full []evaluat
 	return lines, full
 }
 
+// nameOf is the label of a line.
+func nameOf(line []evaluation.Mean) string { return line[0].Label() }
+
 // bestFirst compares lines by their means, and by name.
 func bestFirst(a, b []evaluation.Mean) int {
-	return cmp.Or(cmp.Compare(average(b), average(a)), cmp.Compare(a[0].Label(), b[0].Label()))
+	return cmp.Or(cmp.Compare(average(b), average(a)), cmp.Compare(nameOf(a), nameOf(b)))
 }
 
 func average(line []evaluation.Mean) float64 {
@@ -149,10 +152,7 @@ func average(line []evaluation.Mean) float64 {
 // looksOf are the looks of lines, and how many are in colour: numbered in alphabetical order, so
 // that the same policies look the same in every plot of a run.
 func looksOf(lines [][]evaluation.Mean, means []evaluation.Mean) (looks []int, colored int) {
-	var chosen []string
-	for _, l := range lines {
-		chosen = append(chosen, l[0].Label())
-	}
+	chosen := listing.Map(lines, nameOf)
 	if len(lines) > MaxHighlighted {
 		chosen = Highlighted(means, MaxHighlighted)
 	}

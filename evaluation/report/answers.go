@@ -75,9 +75,7 @@ func (s *Section) sampleAnswers(sample []*evaluation.Prediction) SampleAnswers {
 	if g := evaluation.GroupsName(first.Groups); g != "" {
 		out.About = strings.TrimPrefix(out.About+", "+g, ", ")
 	}
-	for _, b := range s.budgets {
-		out.Budgets = append(out.Budgets, budgetName(b))
-	}
+	out.Budgets = listing.Map(s.budgets, budgetName)
 	type answer struct {
 		SharedAnswer
 		score float64

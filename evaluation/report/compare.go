@@ -7,6 +7,7 @@ import (
 
 	"glimpse/evaluation"
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 	"glimpse/internal/parallel"
 	"glimpse/internal/stats"
 )
@@ -164,11 +165,7 @@ func flipsFor(samples int) int {
 // test fills in the result of scores against a baseline's.
 func (r *result) test(own, base [][]float64, flips int) {
 	r.p, r.sign = math.NaN(), math.NaN()
-	var groups [][]float64
-	for _, t := range own {
-		groups = append(groups, present(t))
-	}
-	r.interval = stats.BootstrapMacroMean(groups, level, bootstraps, seed)
+	r.interval = stats.BootstrapMacroMean(listing.Map(own, present), level, bootstraps, seed)
 	d, ok := pairedDifferences(own, base)
 	if !ok {
 		return

@@ -16,10 +16,7 @@ import (
 // describe says what was measured, with what, and how it is repeated.
 func (r *Report) describe(stored []*runs.Stored, joined *runs.Joined, rows []evaluation.Row) {
 	samples, failed := countSamples(joined.Predictions)
-	var budgets []string
-	for _, b := range r.budgets() {
-		budgets = append(budgets, b.String())
-	}
+	budgets := listing.Map(r.budgets(), eviction.Budget.String)
 	policies := r.labels()
 	if r.Title == "" {
 		r.Title = "KV-cache eviction: " + strings.Join(joined.Models, ", ")
@@ -116,10 +113,9 @@ func policiesTable(stored []*runs.Stored, policies []string) *Table {
 		}
 		for _, m := range s.Environment.Models {
 			for _, p := range m.Policies {
-				var set []string
-				for _, name := range slices.Sorted(maps.Keys(p.Settings)) {
-					set = append(set, name+"="+settingText(p.Policy, name, p.Settings[name]))
-				}
+				set := listing.Map(slices.Sorted(maps.Keys(p.Settings)), func(name string) string {
+					return name + "=" + settingText(p.Policy, name, p.Settings[name])
+				})
 				label, text := labelOf(p.Policy, p.Adapter), strings.Join(set, " ")
 				if !slices.Contains(settings[label], text) {
 					settings[label] = append(settings[label], text)

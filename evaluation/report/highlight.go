@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"glimpse/evaluation"
+	"glimpse/internal/listing"
 )
 
 // MaxHighlighted is how many policies a chart shows in colour unless it is told which; more
@@ -33,9 +34,5 @@ func Highlighted(means []evaluation.Mean, n int) []string {
 	})
 	lines = lines[:min(n, len(lines))]
 	slices.SortFunc(lines, bestFirst)
-	var out []string
-	for _, line := range lines {
-		out = append(out, line[0].Label())
-	}
-	return out
+	return listing.Map(lines, nameOf)
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"strings"
 
+	"glimpse/internal/listing"
 	"glimpse/internal/tables"
 )
 
@@ -26,11 +27,7 @@ func writeColumns(out *tables.Page, title string, columns []column, opts TableOp
 	t := tables.New(heads...)
 	t.Ruled, t.Room = true, textWidth
 	for _, line := range tableOf(columns).Lines {
-		var cells []string
-		for _, c := range line.Cells {
-			cells = append(cells, c.Text)
-		}
-		t.Add(cells...)
+		t.Add(listing.Map(line.Cells, func(c Cell) string { return c.Text })...)
 	}
 	t.Write(out, opts.Columns) // errors stay in the page
 	out.WriteString("\n")

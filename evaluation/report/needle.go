@@ -100,10 +100,7 @@ func (c NeedleCell) name() string { return strings.TrimSpace(c.Policy + " " + c.
 
 // needleHeat is the map of one policy's cells, and their mean.
 func needleHeat(cells []NeedleCell, tokens []int, depths []float64) (*figures.Heat, float64) {
-	h := &figures.Heat{XLabel: "prompt tokens", YLabel: "depth of the needle (%)"}
-	for _, n := range tokens {
-		h.X = append(h.X, thousands(n))
-	}
+	h := &figures.Heat{XLabel: "prompt tokens", YLabel: "depth of the needle (%)", X: listing.Map(tokens, thousands)}
 	for _, d := range depths {
 		h.Y = append(h.Y, fmt.Sprintf("%.3g", 100*d))
 		h.Values = append(h.Values, slices.Repeat([]float64{math.NaN()}, len(tokens)))

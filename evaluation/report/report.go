@@ -265,9 +265,7 @@ func (s *Section) sort() {
 	slices.SortStableFunc(lines, func(a, b []evaluation.Mean) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(score(b), score(a)), cmp.Compare(a[0].Label(), b[0].Label()))
 	})
-	for _, line := range lines {
-		s.order = append(s.order, line[0].Label())
-	}
+	s.order = listing.Map(lines, nameOf)
 }
 
 // fill makes everything that is shown.

@@ -43,10 +43,7 @@ func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 		return fmt.Errorf("eval: %w", err)
 	}
 	list := strings.Join(complete.Policies, ",")
-	var budgets []string
-	for _, b := range complete.Budgets {
-		budgets = append(budgets, b.String())
-	}
+	budgets := listing.Map(complete.Budgets, eviction.Budget.String)
 	d := &description{job: &complete, w: tables.New(tables.Column{}, tables.Column{Wrap: true}), log: log}
 	d.w.Add("policies", list)
 	d.w.Add("budgets", strings.Join(budgets, ", "))

@@ -74,10 +74,8 @@ func (j *Job) runFolder(ctx context.Context, plans []plan, log io.Writer) (*Outc
 	}
 	results := evaluation.NewResults(f.before, f.sink())
 	var timings []evaluation.Timing
-	var tasks, models []string
-	for _, p := range plans {
-		tasks = append(tasks, p.name)
-	}
+	var models []string
+	tasks := listing.Map(plans, func(p plan) string { return p.name })
 	for _, s := range j.Models {
 		var more []evaluation.Timing
 		var name string
@@ -146,13 +144,8 @@ func (j *Job) grow() error {
 	if len(j.Models) == 0 {
 		j.Models = []Subject{{}}
 	}
-	names := func(all []Subject) (out []string) {
-		for _, s := range all {
-			out = append(out, s.Model)
-		}
-		return out
-	}
-	if was, is := names(began.Models), names(j.Models); !slices.Equal(was, is) {
+	name := func(s Subject) string { return s.Model }
+	if was, is := listing.Map(began.Models, name), listing.Map(j.Models, name); !slices.Equal(was, is) {
 		return fmt.Errorf("%s: the run was begun with models %q, want them and not %q; evict report joins runs of other models", f.file(ConfigFile), was, is)
 	}
 	for i, was := range began.Models {

@@ -15,6 +15,7 @@ import (
 	"glimpse/checkpoints/objectstore"
 	"glimpse/evaluation"
 	"glimpse/internal/filelock"
+	"glimpse/internal/listing"
 	"glimpse/internal/outputs"
 	"glimpse/internal/regularfile"
 	"glimpse/internal/tempdir"
@@ -129,13 +130,8 @@ func (j *Job) join(ctx context.Context, at place, n int, plans []plan) (*Outcome
 			return fail(fmt.Errorf("%s: %w", shardName(i, n), err))
 		}
 	}
-	var models, tasks []string
-	for _, m := range about.Models {
-		models = append(models, m.Name)
-	}
-	for _, p := range plans {
-		tasks = append(tasks, p.name)
-	}
+	models := listing.Map(about.Models, func(m AboutModel) string { return m.Name })
+	tasks := listing.Map(plans, func(p plan) string { return p.name })
 	out, err := sumUp(whole.Predictions, whole.Timings, models, tasks)
 	if err != nil {
 		return fail(err)

@@ -11,6 +11,7 @@ import (
 	"glimpse/datasets"
 	"glimpse/evaluation"
 	"glimpse/evaluation/scoring"
+	"glimpse/internal/listing"
 )
 
 // helmetSet is one data set of HELMET.
@@ -106,16 +107,12 @@ func helmetSets() []helmetSet {
 }
 
 func init() {
-	var names []string
-	for _, set := range helmetSets() {
-		names = append(names, set.name)
-	}
 	evaluation.Tasks.Add("helmet", evaluation.Task{
 		Name:     "helmet",
 		Doc:      "recall, retrieval-augmented answers, in-context learning, long documents and citations, from HELMET's files",
 		Source:   "HELMET, Yen et al. 2024, arXiv:2410.02694; as in DapQ, appendix C.4",
 		Data:     "HELMET's data folder, or a folder with NAME.jsonl or NAME.json; in-context learning and long documents have context, question and answer in their rows",
-		Subtasks: names, NeedsData: true,
+		Subtasks: listing.Map(helmetSets(), func(s helmetSet) string { return s.name }), NeedsData: true,
 		Options: []evaluation.Option{
 			{Name: "length", Default: "8192", Doc: "which of HELMET's files: 8192, 16384, 32768, 65536 or 131072"},
 			{Name: "shots", Default: "2", Doc: "worked examples, for the data sets whose files have some"},

@@ -11,21 +11,18 @@ import (
 
 	"glimpse/evaluation"
 	"glimpse/evaluation/scoring"
+	"glimpse/internal/listing"
 )
 
 const rulerSource = "RULER, Hsieh et al. 2024, arXiv:2404.06654, table 5 and appendix B; github.com/NVIDIA/RULER, scripts/synthetic.yaml"
 
 func init() {
-	var names []string
-	for _, t := range rulerTasks {
-		names = append(names, t.name)
-	}
 	evaluation.Tasks.Add("ruler", evaluation.Task{
 		Name:     "ruler",
 		Doc:      "13 tasks of retrieval, tracing, counting and questions over documents, with prompts of an exact length",
 		Source:   rulerSource,
 		Data:     "RULER's own jsonl files, by task; or a folder with squad.json and hotpotqa.json for qa_1 and qa_2 and text for the haystack, PaulGrahamEssays.json or haystack.txt. Without it prompts are made, but for qa_1 and qa_2, which are left out",
-		Subtasks: names,
+		Subtasks: listing.Map(rulerTasks, func(t rulerTask) string { return t.name }),
 		Options: []evaluation.Option{
 			{Name: "lengths", Doc: "prompt lengths in tokens, as many samples each; none is the one that --tokens gives, or 4096"},
 			{Name: "count", Default: rulerPrompt, Doc: "what has the length: the prompt alone, or total, the prompt with the longest answer, as RULER's max_seq_length"},

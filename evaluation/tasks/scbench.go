@@ -11,19 +11,16 @@ import (
 	"glimpse/datasets"
 	"glimpse/evaluation"
 	"glimpse/evaluation/scoring"
+	"glimpse/internal/listing"
 )
 
 func init() {
-	var names []string
-	for _, t := range scTasks {
-		names = append(names, t.name)
-	}
 	evaluation.Tasks.Add("scbench", evaluation.Task{
 		Name:     "scbench",
 		Doc:      "several questions, turn by turn, about one long context that was evicted before the second was known",
 		Source:   "SCBench, Li et al. 2024, arXiv:2412.10319; github.com/microsoft/MInference, scbench/eval_utils.py and compute_scores.py. The model's own answers stand between the turns. Our own: needles",
 		Data:     "SCBench's jsonl file of the subtask, or a folder with scbench_SUBTASK.jsonl; without it prompts are made, but for qa_eng, which is left out",
-		Subtasks: names,
+		Subtasks: listing.Map(scTasks, func(t scTask) string { return t.name }),
 		Options: []evaluation.Option{
 			{Name: "lengths", Doc: "tokens of the first prompt; none is the one that --tokens gives, or 4096"},
 			{Name: "turns", Default: "5", Doc: "questions about one context, of prompts that are made"},
@@ -162,10 +159,7 @@ func (b *scbench) dialogue(context string, questions []scTurn) *conversation {
 // asked is the sample of some turns. Beside the mean there is the score of each turn, which
 // tells what eviction has cost the later ones.
 func (b *scbench) asked(turns []evaluation.Turn, questions []scTurn) *evaluation.Sample {
-	var references []string
-	for _, q := range questions {
-		references = append(references, strings.Join(q.answer, " | "))
-	}
+	references := listing.Map(questions, func(q scTurn) string { return strings.Join(q.answer, " | ") })
 	return &evaluation.Sample{Turns: turns, References: references, Score: func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
 		scores := evaluation.Scores{}
 		sum := 0.0

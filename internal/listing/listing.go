@@ -1,5 +1,5 @@
 // Package listing shortens lists in messages, as a damaged folder may have 200,000 errors of one
-// kind, counts things and groups them.
+// kind, counts things, groups them and makes lists of others.
 package listing
 
 import (
@@ -55,6 +55,14 @@ func Count(n int, noun string) string {
 		return fmt.Sprintf("%d %sies", n, stem)
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Map are what a function makes of values, in their order.
+func Map[V, R any](values []V, f func(V) R) (out []R) {
+	for _, v := range values {
+		out = append(out, f(v))
+	}
+	return out
 }
 
 // Group puts values of one key together. Groups are in the order in which their keys appear, values in their own.
