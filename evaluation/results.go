@@ -2,6 +2,7 @@ package evaluation
 
 import (
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -196,11 +197,7 @@ func (r *Results) flush() error {
 func (r *Results) Predictions() []*Prediction {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var out []*Prediction
-	for _, lines := range r.lines {
-		out = append(out, lines...)
-	}
-	return out
+	return slices.Concat(slices.Collect(maps.Values(r.lines))...)
 }
 
 // Saved is what observing every prompt once has saved: prompts, the caches that were

@@ -19,7 +19,7 @@ import (
 func (s *Job) Run(ctx context.Context, log io.Writer) error {
 	only, err := s.check()
 	if err != nil {
-		return err
+		return fmt.Errorf("generate: %w", err)
 	}
 	if err := errors.Join(model.CheckCacheDType(s.CacheDType), s.Check(), s.checkChat()); err != nil {
 		return fmt.Errorf("generate: %w", err)

@@ -95,16 +95,11 @@ func (r policyRow) needs() string {
 
 // describe tells all of one policy.
 func (r policyRow) describe(w io.Writer) error {
-	about := tables.New(tables.Column{}, tables.Column{Wrap: true})
 	try := "evict run --policy " + r.Name + " --budget 64 --example section"
 	for _, o := range r.Options[:min(1, len(r.Options))] {
 		try += fmt.Sprintf(" --set %s.%s=%s", r.Name, o.Name, o.Text(o.Start()))
 	}
-	for _, line := range [][2]string{{"policy", r.Name}, {"evicts", r.Kind}, {"rule", r.Doc}, {"source", r.Source}, {"", r.needs()}, {"example", try}} {
-		if line[1] != "" {
-			about.Add(line[0], line[1])
-		}
-	}
+	about := details([][2]string{{"policy", r.Name}, {"evicts", r.Kind}, {"rule", r.Doc}, {"source", r.Source}, {"", r.needs()}, {"example", try}})
 	if len(r.Options) == 0 {
 		return writeAll(w, about)
 	}

@@ -112,18 +112,10 @@ func describeTask(cmd *cobra.Command, name string, asJSON bool) error {
 			taskRow
 		}{"glimpse.task/1", t})
 	}
-	about := tables.New(tables.Column{}, tables.Column{Wrap: true})
-	line := func(head, text string) {
-		if text != "" {
-			about.Add(head, text)
-		}
-	}
-	line("task", t.Name)
-	line("what", t.Doc)
-	line("source", t.Source)
-	line("data", t.Data)
-	line("subtasks", strings.Join(t.Subtasks, ", "))
-	line("by default", strings.Join(t.Defaults, ", "))
+	about := details([][2]string{
+		{"task", t.Name}, {"what", t.Doc}, {"source", t.Source}, {"data", t.Data},
+		{"subtasks", strings.Join(t.Subtasks, ", ")}, {"by default", strings.Join(t.Defaults, ", ")},
+	})
 	if len(t.Options) == 0 {
 		return writeAll(cmd.OutOrStdout(), about)
 	}
@@ -132,6 +124,17 @@ func describeTask(cmd *cobra.Command, name string, asJSON bool) error {
 		options.Add(t.Name+"."+o.Name, o.Default, o.Doc)
 	}
 	return writeAll(cmd.OutOrStdout(), about, options)
+}
+
+// details are a table of what is known of something; lines without a text are left out.
+func details(lines [][2]string) *tables.Table {
+	t := tables.New(tables.Column{}, tables.Column{Wrap: true})
+	for _, line := range lines {
+		if line[1] != "" {
+			t.Add(line[0], line[1])
+		}
+	}
+	return t
 }
 
 // writeAll writes tables with an empty line between them.
