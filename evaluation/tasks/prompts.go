@@ -55,7 +55,7 @@ func promptsOf(ctx context.Context, s *evaluation.Setting, synthetic string) (ea
 		i := 0
 		for e, err := range readEach(open) {
 			i++
-			if s.Samples > 0 && i > s.Samples || !yield(recordPrompt(s, e, err)) {
+			if !yield(recordPrompt(s, e, err)) || i == s.Samples {
 				return
 			}
 		}
