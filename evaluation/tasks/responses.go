@@ -12,6 +12,7 @@ import (
 	"glimpse/engine"
 	"glimpse/evaluation"
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 	"glimpse/model"
 	"glimpse/model/runner"
 )
@@ -160,10 +161,7 @@ func (c *comparison) measure(ctx context.Context, b *evaluation.Bench) ([]evalua
 	for same < len(response) && same < len(g.response) && response[same] == g.response[same] {
 		same++
 	}
-	ks := make([]int, len(b.Cells))
-	for i, cell := range b.Cells {
-		ks[i] = min(cell.Budget.Of(len(c.ids)), len(c.ids))
-	}
+	ks := listing.Map(b.Cells, func(cell evaluation.Cell) int { return min(cell.Budget.Of(len(c.ids)), len(c.ids)) })
 	recall, tau, ok := eviction.Agreement(scores, g.scores, ks...)
 	if !ok {
 		return nil, errors.New("all entries have the same score, which ranks nothing")
