@@ -134,9 +134,7 @@ func (s *Section) sampleAnswers(sample []*evaluation.Prediction) SampleAnswers {
 		}
 		for _, by := range a.By {
 			for _, k := range by {
-				if !slices.Contains(out.Rest, k.Label) {
-					out.Rest = append(out.Rest, k.Label)
-				}
+				out.Rest = listing.Union(out.Rest, k.Label)
 			}
 		}
 	}

@@ -117,9 +117,7 @@ func policiesTable(stored []*runs.Stored, policies []string) *Table {
 					return name + "=" + settingText(p.Policy, name, p.Settings[name])
 				})
 				label, text := labelOf(p.Policy, p.Adapter), strings.Join(set, " ")
-				if !slices.Contains(settings[label], text) {
-					settings[label] = append(settings[label], text)
-				}
+				settings[label] = listing.Union(settings[label], text)
 			}
 		}
 	}
@@ -152,11 +150,7 @@ func settingText(policy, option string, v float64) string {
 func (r *Report) budgets() []eviction.Budget {
 	var out []eviction.Budget
 	for _, s := range r.Sections {
-		for _, b := range s.budgets {
-			if !slices.Contains(out, b) {
-				out = append(out, b)
-			}
-		}
+		out = listing.Union(out, s.budgets...)
 	}
 	slices.SortFunc(out, eviction.Budget.Compare)
 	return out

@@ -53,12 +53,10 @@ func PlotNeedle(w io.Writer, format figures.Format, cells []NeedleCell) error {
 func gridOf(panels [][]NeedleCell, tokens []int, depths []float64) [][]*figures.Heat {
 	var budgets, policies []string
 	for _, p := range panels {
-		if b := p[0].Budget; b != "" && !slices.Contains(budgets, b) {
-			budgets = append(budgets, b)
+		if b := p[0].Budget; b != "" {
+			budgets = listing.Union(budgets, b)
 		}
-		if !slices.Contains(policies, p[0].Policy) {
-			policies = append(policies, p[0].Policy)
-		}
+		policies = listing.Union(policies, p[0].Policy)
 	}
 	columns := min(len(panels), 3)
 	if len(panels) == 4 {

@@ -169,11 +169,7 @@ func (r *Report) checkNames(o Options) error {
 // labels are those of all sections, in the order in which they appear.
 func (r *Report) labels() (out []string) {
 	for _, s := range r.Sections {
-		for _, label := range s.order {
-			if !slices.Contains(out, label) {
-				out = append(out, label)
-			}
-		}
+		out = listing.Union(out, s.order...)
 	}
 	return out
 }
@@ -224,11 +220,9 @@ func newSection(model, suite string, tasks []string, rows []evaluation.Row) (*Se
 			continue
 		}
 		s.rows = append(s.rows, r)
-		if !slices.Contains(s.tasks, r.Task) {
-			s.tasks = append(s.tasks, r.Task)
-		}
-		if !r.Budget.IsZero() && !slices.Contains(s.budgets, r.Budget) {
-			s.budgets = append(s.budgets, r.Budget)
+		s.tasks = listing.Union(s.tasks, r.Task)
+		if !r.Budget.IsZero() {
+			s.budgets = listing.Union(s.budgets, r.Budget)
 		}
 	}
 	if len(s.rows) == 0 {

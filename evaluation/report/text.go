@@ -12,6 +12,7 @@ import (
 
 	"glimpse/evaluation"
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 	"glimpse/internal/tables"
 )
 
@@ -99,9 +100,7 @@ func blocksOf(rows []evaluation.Row) []block {
 		}
 		b := block{title: "Full cache", rows: byKey[k]}
 		for _, r := range b.rows {
-			if !slices.Contains(b.tasks, r.Task) {
-				b.tasks = append(b.tasks, r.Task)
-			}
+			b.tasks = listing.Union(b.tasks, r.Task)
 		}
 		if !k.budget.IsZero() {
 			b.title = fmt.Sprintf("Budget %v", k.budget)

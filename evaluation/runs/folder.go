@@ -22,6 +22,7 @@ import (
 	"glimpse/engine"
 	"glimpse/evaluation"
 	"glimpse/internal/atomicfile"
+	"glimpse/internal/listing"
 	"glimpse/internal/outputs"
 	"glimpse/internal/regularfile"
 	"glimpse/internal/stdin"
@@ -394,11 +395,7 @@ func (e *Environment) sameModels(other *Environment) error {
 
 // accept takes in what was accepted, once.
 func (e *Environment) accept(notes []string) {
-	for _, note := range notes {
-		if !slices.Contains(e.Accepted, note) {
-			e.Accepted = append(e.Accepted, note)
-		}
-	}
+	e.Accepted = listing.Union(e.Accepted, notes...)
 }
 
 // writeAbout writes what is known of the models, those of the run that is continued among them, so that

@@ -154,23 +154,13 @@ func (j *Job) grow() error {
 			return fmt.Errorf("%s: the run was begun with pattern %q, want it and not %q", f.file(ConfigFile), was.Pattern, is.Pattern)
 		}
 		is.Pattern = was.Pattern
-		is.Adapters, is.Drafts = union(was.Adapters, is.Adapters), union(was.Drafts, is.Drafts)
+		is.Adapters, is.Drafts = listing.Union(was.Adapters, is.Adapters...), listing.Union(was.Drafts, is.Drafts...)
 	}
 	if j.Policies = (Names{policies}); len(added) == 0 {
 		j.Policies = began.Policies
 	}
-	j.Budgets, j.began, j.added = union(began.Budgets, j.Budgets), began, added
+	j.Budgets, j.began, j.added = listing.Union(began.Budgets, j.Budgets...), began, added
 	return nil
-}
-
-// union is a list and what it lacks of another.
-func union[T comparable](list, more []T) []T {
-	for _, x := range more {
-		if !slices.Contains(list, x) {
-			list = append(slices.Clip(list), x)
-		}
-	}
-	return list
 }
 
 // sumUp makes the rows of predictions, which it sorts.

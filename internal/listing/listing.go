@@ -1,5 +1,5 @@
 // Package listing shortens lists in messages, as a damaged folder may have 200,000 errors of one
-// kind, counts things, groups them and makes lists of others.
+// kind, counts things and makes lists of lists.
 package listing
 
 import (
@@ -63,6 +63,16 @@ func Map[V, R any](values []V, f func(V) R) (out []R) {
 		out = append(out, f(v))
 	}
 	return out
+}
+
+// Union is a list and what it lacks of more.
+func Union[T comparable](list []T, more ...T) []T {
+	for _, x := range more {
+		if !slices.Contains(list, x) {
+			list = append(slices.Clip(list), x)
+		}
+	}
+	return list
 }
 
 // Group puts values of one key together. Groups are in the order in which their keys appear, values in their own.

@@ -57,3 +57,13 @@ func TestGroup(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+func TestUnion(t *testing.T) {
+	list := append(make([]int, 0, 8), 1, 2)
+	if got := Union(list, 2, 3, 3, 1, 4); !slices.Equal(got, []int{1, 2, 3, 4}) {
+		t.Errorf("got %v", got)
+	}
+	if _ = Union(list, 5); list[:3][2] == 5 {
+		t.Error("the list's own memory was written to")
+	}
+}
