@@ -13,7 +13,7 @@ import (
 // tableRows are the records of a CSV or TSV file (RFC 4180), whose first names the fields.
 type tableRows struct {
 	sourceFile
-	closer  io.Closer
+	io.Closer
 	room    *allowance
 	records *csv.Reader
 	names   []string
@@ -38,7 +38,7 @@ func (a *allowance) Read(p []byte) (int, error) {
 
 func newTableRows(f textFile, file sourceFile, format string) (*tableRows, error) {
 	head, _ := f.Peek(headSize) // its error comes again
-	t := &tableRows{sourceFile: file, closer: f, room: &allowance{r: f, left: 2 * MaxLine}}
+	t := &tableRows{sourceFile: file, Closer: f, room: &allowance{r: f, left: 2 * MaxLine}}
 	t.records = csv.NewReader(t.room)
 	t.records.Comma = separator(string(head), format)
 	names, err := t.records.Read()
@@ -83,8 +83,6 @@ func (t *tableRows) next() (Row, error) {
 	record, err := t.records.Read()
 	var bad *csv.ParseError
 	switch {
-	case err == io.EOF && t.read == 0:
-		return Row{}, fmt.Errorf("%s: %w", t.path, ErrEmpty)
 	case err == io.EOF:
 		return Row{}, io.EOF
 	case err != nil && !errors.As(err, &bad):
@@ -120,5 +118,3 @@ func (t *tableRows) next() (Row, error) {
 	}
 	return row, nil
 }
-
-func (t *tableRows) close() error { return t.closer.Close() }

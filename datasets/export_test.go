@@ -8,8 +8,8 @@ import (
 // NewPromptReader reads JSONL from r; file stands in its errors and in the IDs of lines
 // without one.
 func NewPromptReader(file string, r io.Reader) *PromptReader {
-	lines := &lineRows{lines: newLineReader(file, r), name: filepath.Base(file)}
-	return &PromptReader{mappedRows{&RowReader{open: lines}, new(mapping)}}
+	lines := &lineRows{Closer: io.NopCloser(r), lines: newLineReader(file, r), name: filepath.Base(file)}
+	return &PromptReader{mappedRows{&RowReader{open: lines, file: sourceFile{path: file}}, new(mapping)}}
 }
 
 // ReadPrompts reads all prompts of a source. OpenSource streams them.
@@ -19,5 +19,15 @@ func ReadPrompts(path string) ([]Prompt, error) {
 		return nil, err
 	}
 	defer r.Close()
-	return collect(r.Next)
+	var all []Prompt
+	for {
+		p, err := r.Next()
+		if err == io.EOF {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
 }

@@ -77,10 +77,12 @@ func drawFacts(r *rand.Rand, tokens int, needs ...factKind) *facts {
 			continue
 		}
 		// What is needed is drawn to fit; the rest is left out where it does not.
+		before := *f
 		if n := f.draw(r, kind, tokens, room); n <= room {
 			room -= n
-		} else {
-			f.drop(kind)
+		} else { // its words stay drawn
+			before.keys, before.values = f.keys, f.values
+			*f = before
 		}
 	}
 	return f
@@ -132,26 +134,6 @@ func (f *facts) draw(r *rand.Rand, kind factKind, tokens, room int) int {
 		return n
 	}
 	panic("datasets: unknown kind of fact")
-}
-
-// drop takes back the facts of one kind.
-func (f *facts) drop(kind factKind) {
-	switch kind {
-	case factNeedle, factPairs:
-		f.pairs = nil
-	case factLists:
-		f.lists = nil
-	case factChains:
-		f.chains = nil
-	case factSection:
-		f.section = nil
-	case factItems:
-		f.items = nil
-	case factCounts:
-		f.counts = nil
-	case factTopics:
-		f.topics = nil
-	}
 }
 
 func (f *facts) drawPairs(n int) []keyValues {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"glimpse/internal/listing"
 	"glimpse/internal/registry"
 )
 
@@ -100,10 +101,7 @@ func (f *Fields) set(name, value string) error {
 	i := slices.IndexFunc(slots, func(s slot) bool { return s.name == name })
 	switch {
 	case i < 0:
-		var names []string
-		for _, s := range slots {
-			names = append(names, s.name)
-		}
+		names := listing.Map(slots, func(s slot) string { return s.name })
 		return fmt.Errorf("unknown name %q, want one of: %s, metric_options.OPTION", name, strings.Join(names, ", "))
 	case value == "":
 		return fmt.Errorf("got nothing for %s, want a path or a template", name)
@@ -201,11 +199,9 @@ func (f Fields) over(base Fields) Fields {
 	}
 	out.Preset = f.Preset
 	out.MetricOptions = maps.Clone(base.MetricOptions)
-	for name, path := range f.MetricOptions {
-		if out.MetricOptions == nil {
-			out.MetricOptions = map[string]string{}
-		}
-		out.MetricOptions[name] = path
+	if out.MetricOptions == nil {
+		out.MetricOptions = map[string]string{}
 	}
+	maps.Copy(out.MetricOptions, f.MetricOptions)
 	return out
 }

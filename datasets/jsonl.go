@@ -183,17 +183,6 @@ func syntaxError(d *json.Decoder, err error) error {
 	return fmt.Errorf("at byte %d: %w", d.InputOffset(), err)
 }
 
-// only refuses fields other than the named ones: in our own formats a field that
-// nobody reads is a misspelt one.
-func (o object) only(names ...string) error {
-	for _, name := range slices.Sorted(maps.Keys(o)) {
-		if !slices.Contains(names, name) {
-			return fmt.Errorf("field %q: unknown, want only %q", name, names)
-		}
-	}
-	return nil
-}
-
 // decode reads a field that must be there into the value that v points to; want
 // describes it: "a string".
 func (o object) decode(name, want string, v any) error {
@@ -247,14 +236,17 @@ func (o object) decodeAll(fields []field) (err error) {
 	return nil
 }
 
-// decodeOnly is decodeAll of an object that has no other fields.
+// decodeOnly is decodeAll of an object that has no other fields: in our own formats a field that
+// nobody reads is a misspelt one.
 func (o object) decodeOnly(fields []field) error {
 	names := make([]string, len(fields))
 	for i, f := range fields {
 		names[i] = f.name
 	}
-	if err := o.only(names...); err != nil {
-		return err
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("field %q: unknown, want only %q", name, names)
+		}
 	}
 	return o.decodeAll(fields)
 }
@@ -265,15 +257,10 @@ func (o object) text(name string) (string, error) {
 	if err := o.decode(name, "a string", &s); err != nil {
 		return "", err
 	}
-	return s, notEmpty(name, s)
-}
-
-// notEmpty is an error of a field whose text has nothing to read.
-func notEmpty(name, s string) error {
 	if s == "" {
-		return fmt.Errorf("field %q: got an empty string, want text", name)
+		return "", fmt.Errorf("field %q: got an empty string, want text", name)
 	}
-	return nil
+	return s, nil
 }
 
 // ids reads an array of token ids that must be there.

@@ -1,8 +1,6 @@
 package datasets
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -125,7 +123,7 @@ func (s *LessonStream) At(i int) (Lesson, error) {
 	if i < 0 {
 		return Lesson{}, fmt.Errorf("lesson %d: want an index of at least 0", i)
 	}
-	r := rand.New(s.source(i))
+	r := rand.New(sourceOf([]byte("glimpse lesson 1\x00"), uint64(s.plan.Tokens), uint64(s.plan.Turns), s.plan.Seed, uint64(i)))
 	if r.Float64() < s.plan.Repeat {
 		return s.repeat(r), nil
 	}
@@ -215,15 +213,4 @@ func (s *LessonStream) repeat(r *rand.Rand) Lesson {
 	}
 	copy(ids[len(ids)-n:], ids[len(ids)-2*n:])
 	return Lesson{IDs: ids, Targets: []Target{{LessonRepeat, len(ids) - n + 1, len(ids)}}}
-}
-
-// source seeds a PCG as Stream.source does, with "glimpse lesson 1", the numbers of
-// the plan and i.
-func (s *LessonStream) source(i int) rand.Source {
-	data := []byte("glimpse lesson 1\x00")
-	for _, n := range []uint64{uint64(s.plan.Tokens), uint64(s.plan.Turns), s.plan.Seed, uint64(i)} {
-		data = binary.LittleEndian.AppendUint64(data, n)
-	}
-	sum := sha256.Sum256(data)
-	return rand.NewPCG(binary.LittleEndian.Uint64(sum[:8]), binary.LittleEndian.Uint64(sum[8:16]))
 }

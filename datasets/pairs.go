@@ -353,27 +353,20 @@ func (r *PairReader) Close() error {
 }
 
 // ReadPairs reads a whole pair file. OpenPairs streams it.
-func ReadPairs(path string) (PairHeader, []Pair, error) {
+func ReadPairs(path string) (h PairHeader, pairs []Pair, err error) {
 	r, err := OpenPairs(path)
 	if err != nil {
-		return PairHeader{}, nil, err
+		return h, nil, err
 	}
 	defer r.Close()
-	pairs, err := collect(r.Next)
-	return r.Header(), pairs, err
-}
-
-// collect calls next until io.EOF.
-func collect[T any](next func() (T, error)) ([]T, error) {
-	var all []T
 	for {
-		v, err := next()
+		p, err := r.Next()
 		if err == io.EOF {
-			return all, nil
+			return r.Header(), pairs, nil
 		}
 		if err != nil {
-			return nil, err
+			return r.Header(), nil, err
 		}
-		all = append(all, v)
+		pairs = append(pairs, p)
 	}
 }

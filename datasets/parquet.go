@@ -110,8 +110,6 @@ func (r *parquetRows) next() (row Row, err error) {
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
 		return Row{}, fmt.Errorf("%s: row %d: %w", r.path, r.row, err)
-	case err != nil && r.row == 0:
-		return Row{}, fmt.Errorf("%s: %w", r.path, ErrEmpty)
 	case err != nil:
 		return Row{}, io.EOF
 	}
@@ -184,7 +182,7 @@ func plain(v any) any {
 	return v
 }
 
-func (r *parquetRows) close() error {
+func (r *parquetRows) Close() error {
 	if r.rows != nil {
 		return errors.Join(r.rows.Close(), r.file.Close())
 	}

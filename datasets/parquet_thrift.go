@@ -94,11 +94,9 @@ func (w *thriftWalk) value(kind byte, depth int) {
 		w.skip(w.varint())
 	case 9, 10:
 		w.list(depth + 1)
-	case 11:
-		w.fail() // Parquet has no maps
 	case 12:
 		w.structure(depth + 1)
-	default:
+	default: // 11 are maps, which Parquet has none of
 		w.fail()
 	}
 }

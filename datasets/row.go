@@ -47,10 +47,7 @@ func (e *RowError) Error() string {
 func (e *RowError) Unwrap() error { return e.Err }
 
 // Fail is an error of the row.
-func (r Row) Fail(err error) error { return &RowError{r.File, r.Number, r.Unit(), err} }
-
-// Unit is what Number counts: "line", "element" or "row".
-func (r Row) Unit() string { return r.unit }
+func (r Row) Fail(err error) error { return &RowError{r.File, r.Number, r.unit, err} }
 
 // ID names the row after its place: FILE:NUMBER.
 func (r Row) ID() string {

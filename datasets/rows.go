@@ -54,6 +54,8 @@ type RowReader struct {
 	total  []sourceFile
 	files  []sourceFile // of them, those that are not opened yet
 	open   fileRows     // nil between files
+	file   sourceFile   // that is open
+	some   bool         // a row of it was read
 }
 
 type sourceFile struct {
@@ -64,7 +66,7 @@ type sourceFile struct {
 // fileRows reads one file. An error other than io.EOF and *RowError ends it.
 type fileRows interface {
 	next() (Row, error)
-	close() error
+	io.Closer
 }
 
 // OpenRows opens a file, or all files of a folder. Hidden files are passed over. The
@@ -82,9 +84,9 @@ func OpenRows(path, format string) (*RowReader, error) {
 	}
 	r := &RowReader{format: format}
 	if !info.IsDir() {
-		file := sourceFile{path, filepath.Base(path)}
-		r.total = []sourceFile{file}
-		if r.open, err = openFile(file, format); err != nil { // told at once
+		r.file = sourceFile{path, filepath.Base(path)}
+		r.total = []sourceFile{r.file}
+		if r.open, err = openFile(r.file, format); err != nil { // told at once
 			return nil, err
 		}
 		return r, nil
@@ -142,25 +144,26 @@ func (r *RowReader) Next() (Row, error) {
 			if len(r.files) == 0 {
 				return Row{}, io.EOF
 			}
-			file := r.files[0]
-			r.files = r.files[1:]
 			var err error
-			if r.open, err = openFile(file, r.format); err != nil {
+			r.file, r.files, r.some = r.files[0], r.files[1:], false
+			if r.open, err = openFile(r.file, r.format); err != nil {
 				r.open = nil
 				return Row{}, err
 			}
 		}
 		row, err := r.open.next()
-		var bad *RowError
-		if err == nil || errors.As(err, &bad) {
+		if err == nil || errors.As(err, new(*RowError)) {
+			r.some = true
 			return row, err
 		}
-		closed := r.open.close()
+		closed := r.open.Close()
 		r.open = nil
-		if err != io.EOF {
+		switch {
+		case err != io.EOF:
 			return Row{}, err
-		}
-		if closed != nil {
+		case !r.some:
+			return Row{}, fmt.Errorf("%s: %w", r.file.path, ErrEmpty)
+		case closed != nil:
 			return Row{}, closed
 		}
 	}
@@ -189,7 +192,7 @@ func (r *RowReader) Count(most int64) (int64, error) {
 				return 0, err
 			}
 			n += p.opened.NumRows()
-			if err := p.close(); err != nil {
+			if err := p.Close(); err != nil {
 				return 0, err
 			}
 			continue
@@ -221,7 +224,7 @@ func (r *RowReader) Close() error {
 	}
 	open := r.open
 	r.open, r.files = nil, nil
-	return open.close()
+	return open.Close()
 }
 
 func openFile(file sourceFile, format string) (fileRows, error) {
@@ -262,37 +265,21 @@ func newJSONRows(f textFile, file sourceFile) fileRows {
 	first = bytes.TrimRight(first, " \t\r")
 	array := bytes.HasPrefix(first, []byte("["))
 	if !array && !(more && bytes.HasPrefix(first, []byte("{")) && bytes.ContainsAny(first[len(first)-1:], "{[,")) {
-		return &lineRows{lines: newLineReader(file.path, f), name: file.name, closer: f}
+		return &lineRows{lines: newLineReader(file.path, f), name: file.name, Closer: f}
 	}
-	return &arrayRows{sourceFile: file, closer: f, elements: elements{r: f, array: array}}
+	return &arrayRows{sourceFile: file, Closer: f, elements: elements{r: f, array: array}}
 }
 
 // lineRows are the lines of a JSONL file.
 type lineRows struct {
-	lines  *lineReader
-	name   string
-	read   int
-	closer io.Closer // nil if the caller owns the reader
+	io.Closer
+	lines *lineReader
+	name  string
 }
 
 func (l *lineRows) next() (Row, error) {
 	o, err := l.lines.next()
-	row := Row{File: l.lines.file, Number: l.lines.line, unit: "line", name: l.name, object: o}
-	var bad *RowError
-	switch {
-	case err == io.EOF && l.read == 0:
-		return Row{}, fmt.Errorf("%s: %w", l.lines.file, ErrEmpty)
-	case err == nil || errors.As(err, &bad):
-		l.read++
-	}
-	return row, err
-}
-
-func (l *lineRows) close() error {
-	if l.closer == nil {
-		return nil
-	}
-	return l.closer.Close()
+	return Row{File: l.lines.file, Number: l.lines.line, unit: "line", name: l.name, object: o}, err
 }
 
 // textRows is a file that is one text.
@@ -320,18 +307,18 @@ func (t *textRows) next() (Row, error) {
 	case !utf8.Valid(data):
 		return Row{}, fmt.Errorf("%s: got bytes that are not UTF-8, want text", t.path)
 	case len(data) == 0:
-		return Row{}, fmt.Errorf("%s: %w", t.path, ErrEmpty)
+		return Row{}, io.EOF
 	}
 	text, err := json.Marshal(string(data))
 	return Row{File: t.path, Number: -1, name: t.name, object: object{"text": text}}, err
 }
 
-func (t *textRows) close() error { return nil }
+func (t *textRows) Close() error { return nil }
 
 // arrayRows streams the elements of a JSON array, or objects one after another.
 type arrayRows struct {
 	sourceFile
-	closer   io.Closer
+	io.Closer
 	elements elements
 	element  int
 }
@@ -339,8 +326,6 @@ type arrayRows struct {
 func (a *arrayRows) next() (Row, error) {
 	raw, err := a.elements.next()
 	switch {
-	case err == io.EOF && a.element == 0:
-		return Row{}, fmt.Errorf("%s: %w", a.path, ErrEmpty)
 	case err == io.EOF:
 		return Row{}, io.EOF
 	case err != nil && !errors.Is(err, errLongElement):
@@ -353,5 +338,3 @@ func (a *arrayRows) next() (Row, error) {
 	}
 	return row.parse(raw)
 }
-
-func (a *arrayRows) close() error { return a.closer.Close() }

@@ -2,36 +2,25 @@ package datasets_test
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"glimpse/datasets"
 )
 
-// Example i is the same from Next, At, after Seek, and in a stream of which the
-// task is the only one.
+// Example i is the same in any order, and in a stream of which the task is the only one.
 func TestStreamIsRandomAccess(t *testing.T) {
 	tasks := []string{"section", "key1", "needle"}
 	s := newStream(t, tasks, datasets.Test, 128, 9)
 	var all []datasets.Example
-	for range 12 {
-		e, err := s.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, e)
+	for i := range 12 {
+		all = append(all, at(t, s, i))
 	}
 	resumed := newStream(t, tasks, datasets.Test, 128, 9)
-	resumed.Seek(7)
-	for i := 7; i < 12; i++ {
-		e, err := resumed.Next()
-		if err != nil || !reflect.DeepEqual(e, all[i]) {
-			t.Fatalf("after Seek(7), example %d is %+v, %v, want %+v", i, e, err, all[i])
-		}
-	}
-	for i, want := range all {
-		if got := at(t, s, i); !reflect.DeepEqual(got, want) {
-			t.Fatalf("At(%d) differs from Next", i)
+	for i, want := range slices.Backward(all) {
+		if got := at(t, resumed, i); !reflect.DeepEqual(got, want) {
+			t.Fatalf("example %d is %+v where it is not asked for in order, want %+v", i, got, want)
 		}
 		if want.Task != tasks[i%3] {
 			t.Fatalf("example %d is of task %s, want %s", i, want.Task, tasks[i%3])
@@ -80,46 +69,24 @@ func TestSplitShares(t *testing.T) {
 	}
 }
 
-func TestStreamBetween(t *testing.T) {
-	kinds := wordKinds(t)
-	s, err := datasets.NewStreamBetween(datasets.Tasks.Names(), datasets.Train, 40, 200, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shortest, longest := 1000, 0
-	for i := range 1000 {
-		e := at(t, s, i)
-		checkExample(t, kinds, e)
-		shortest, longest = min(shortest, len(e.Prompt)), max(longest, len(e.Prompt))
-		if !strings.Contains(e.ID, "/40-200/") {
-			t.Fatalf("ID %s does not name the lengths", e.ID)
-		}
-	}
-	if shortest != 40 || longest != 200 {
-		t.Errorf("lengths %d to %d, want 40 to 200", shortest, longest)
-	}
-	if fixed, err := datasets.NewStreamBetween([]string{"section"}, datasets.Test, 64, 64, 8); err != nil || !reflect.DeepEqual(at(t, fixed, 3), at(t, newStream(t, []string{"section"}, datasets.Test, 64, 8), 3)) {
-		t.Errorf("lengths 64 to 64 are not the same stream as length 64 (error %v)", err)
-	}
-}
-
 func TestNewStreamErrors(t *testing.T) {
 	for _, c := range []struct {
-		name     string
-		tasks    []string
-		split    datasets.Split
-		min, max int
-		want     string
+		name   string
+		tasks  []string
+		split  datasets.Split
+		tokens int
+		want   string
 	}{
-		{"no tasks", nil, datasets.Test, 64, 64, "got no tasks"},
-		{"unknown task", []string{"sektion"}, datasets.Test, 64, 64, `unknown task "sektion", want one of: hops`},
-		{"unknown split", []string{"section"}, "tset", 64, 64, `unknown split "tset", want one of: train, validation, test`},
-		{"too short", []string{"section"}, datasets.Test, 39, 64, "got 39 tokens, want 40 to"},
-		{"too long", []string{"section"}, datasets.Test, 64, 1 << 30, "got 1073741824 tokens, want 40 to"},
-		{"reversed", []string{"section"}, datasets.Test, 65, 64, "got lengths 65 to 64"},
+		{"no tasks", nil, datasets.Test, 64, "got no tasks"},
+		{"unknown task", []string{"sektion"}, datasets.Test, 64, `unknown task "sektion", want one of: hops`},
+		{"unknown split", []string{"section"}, "tset", 64, `unknown split "tset", want one of: train, validation, test`},
+		{"too short", []string{"section"}, datasets.Test, 39, "got 39 tokens, want 40 to"},
+		{"too long", []string{"section"}, datasets.Test, 1 << 30, "got 1073741824 tokens, want 40 to"},
+		{"negative", []string{"section"}, datasets.Test, -1, "got -1 tokens, want 40 to"},
+		{"nothing", []string{"section"}, datasets.Test, 0, "got 0 tokens, want 40 to 1048576"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := datasets.NewStreamBetween(c.tasks, c.split, c.min, c.max, 0)
+			_, err := datasets.NewStream(c.tasks, c.split, c.tokens, 0)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("error %v, want %q in it", err, c.want)
 			}
@@ -134,8 +101,8 @@ func BenchmarkStream(b *testing.B) {
 	for _, split := range []datasets.Split{datasets.Train, datasets.Test} {
 		b.Run("tokens=512/split="+string(split), func(b *testing.B) {
 			s := newStream(b, datasets.Tasks.Names(), split, 512, 1)
-			for b.Loop() {
-				if _, err := s.Next(); err != nil {
+			for i := 0; b.Loop(); i++ {
+				if _, err := s.At(i); err != nil {
 					b.Fatal(err)
 				}
 			}

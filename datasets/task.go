@@ -77,22 +77,8 @@ func ParseTasks(list string) ([]string, error) {
 	return names, nil
 }
 
-// Generate draws one example: a prompt of exactly the given number of tokens, and
-// its answer without the end token. tokens outside MinTokens … MaxTokens is an
-// error. Streams add splits and reproducible randomness to it.
-func (t Task) Generate(r *rand.Rand, tokens int) (prompt, answer []int32, err error) {
-	turns, err := t.generate(r, tokens)
-	if err != nil {
-		return nil, nil, err
-	}
-	return turns[0].Prompt, turns[0].Answer, nil
-}
-
-// generate draws all turns of one example.
+// generate draws all turns of one example, of which the first prompt has exactly the given number of tokens.
 func (t Task) generate(r *rand.Rand, tokens int) ([]Turn, error) {
-	if err := checkTokens(tokens); err != nil {
-		return nil, fmt.Errorf("task %s: %w", t.Name, err)
-	}
 	needs := make([]factKind, len(t.turns))
 	for i, q := range t.turns {
 		needs[i] = q.fact
@@ -137,11 +123,4 @@ func firstPrompt(question, context []int32, questionFirst bool) []int32 {
 func laterPrompt(question []int32) []int32 {
 	prompt := append([]int32{tokEOT, tokUser}, question...)
 	return append(prompt, tokEOT, tokHeader, tokAssistant, tokNewline)
-}
-
-func checkTokens(tokens int) error {
-	if tokens < MinTokens || tokens > MaxTokens {
-		return fmt.Errorf("prompt length: got %d tokens, want %d to %d", tokens, MinTokens, MaxTokens)
-	}
-	return nil
 }

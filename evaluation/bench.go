@@ -11,6 +11,7 @@ import (
 
 	"glimpse/engine"
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 	"glimpse/model"
 	"glimpse/model/runner"
 )
@@ -252,14 +253,8 @@ func (b *Bench) Study(ctx context.Context, ids []int32, t *Turn) (*eviction.Stud
 	if err != nil {
 		return nil, err
 	}
-	policies := make([]*eviction.Configured, 0, len(b.Policies)+1)
-	for _, c := range b.Policies {
-		policies = append(policies, c.Configured)
-	}
-	budgets := make([]int, len(b.Budgets))
-	for i, budget := range b.Budgets {
-		budgets[i] = budget.Of(len(ids))
-	}
+	policies := listing.Map(b.Policies, func(c engine.Policy) *eviction.Configured { return c.Configured })
+	budgets := listing.Map(b.Budgets, func(budget eviction.Budget) int { return budget.Of(len(ids)) })
 	b.Runtime.MaxNew = t.MaxNew
 	opt := runner.GenerateOptions{MaxNew: t.MaxNew, Sampling: b.Sampling, OnToken: engine.StopAt(b.Runtime.Runner.Model, t.Stop, t.SkipLeading)}
 	return b.Runtime.StudyGenerate(ctx, append(policies, critic), ids, budgets, opt)

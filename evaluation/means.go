@@ -6,6 +6,7 @@ import (
 
 	"glimpse/engine"
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 	"glimpse/internal/stats"
 )
 
@@ -45,22 +46,13 @@ func MeanByPolicy(rows []Row) ([]Mean, error) {
 		policy, adapter string
 		budget          eviction.Budget
 	}
-	var order []group
-	members := make(map[group][]Row)
-	for _, r := range rows {
-		g := group{r.Policy, r.Adapter, r.Budget}
-		if members[g] == nil {
-			order = append(order, g)
-		}
-		members[g] = append(members[g], r)
-	}
-	slices.SortStableFunc(order, func(a, b group) int { return a.budget.Compare(b.budget) })
+	groups := listing.Group(rows, func(r Row) group { return group{r.Policy, r.Adapter, r.Budget} })
+	slices.SortStableFunc(groups, func(a, b []Row) int { return a[0].Budget.Compare(b[0].Budget) })
 
-	means := make([]Mean, 0, len(order))
-	for _, g := range order {
-		cells := members[g]
-		m := Mean{Policy: g.policy, Adapter: g.adapter, Budget: g.budget}
-		m.average(cells)
+	means := make([]Mean, 0, len(groups))
+	for _, cells := range groups {
+		m := MeanOf(cells)
+		m.Policy, m.Adapter, m.Budget = cells[0].Policy, cells[0].Adapter, cells[0].Budget
 		for _, r := range cells {
 			m.KeptBytes += float64(r.KeptBytes) / float64(len(cells))
 			m.FullBytes += float64(r.FullBytes) / float64(len(cells))
@@ -84,15 +76,9 @@ func MeanByPolicy(rows []Row) ([]Mean, error) {
 
 // MeanOf is the mean score of rows, which are one policy's.
 func MeanOf(rows []Row) (m Mean) {
-	m.average(rows)
-	return m
-}
-
-// average sets the mean of the scores.
-func (m *Mean) average(cells []Row) {
-	unit, same := UnitOf(cells)
+	unit, same := UnitOf(rows)
 	var scores, stdErrs []float64
-	for _, r := range cells {
+	for _, r := range rows {
 		if r.Score == nil {
 			continue
 		}
@@ -110,6 +96,7 @@ func (m *Mean) average(cells []Row) {
 	if m.Score = unit.Score(m.Score); unit.Perplexity {
 		m.StdErr *= m.Score
 	}
+	return m
 }
 
 // measure is one of the other measures by name, nil where there is none.

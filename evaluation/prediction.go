@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -117,24 +116,20 @@ func (p *Prediction) validate() error {
 	if p.Task == "" || p.Index < 0 || p.Cells < 1 {
 		return fmt.Errorf("task %q, index %d, %d cells: no prediction has these", p.Task, p.Index, p.Cells)
 	}
-	for name, v := range p.Measures {
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return fmt.Errorf("measure %s: got %v, want a finite number", name, v)
-		}
-	}
 	return nil
 }
 
 // maxLine bounds a line of predictions.jsonl; answers are short.
 const maxLine = 1 << 26
 
-// sampleKey names a sample within a run.
-type sampleKey struct {
+// SampleKey names a sample within a run.
+type SampleKey struct {
 	model, task string
 	index       int
 }
 
-func (p *Prediction) key() sampleKey { return sampleKey{p.Model, p.Task, p.Index} }
+// Key is that of the sample.
+func (p *Prediction) Key() SampleKey { return SampleKey{p.Model, p.Task, p.Index} }
 
 // predictionCell names a cell within a sample.
 type predictionCell struct{ policy, adapter, budget string }
@@ -150,7 +145,7 @@ func ReadPredictions(r io.Reader, each func(*Prediction)) (all []*Prediction, wh
 	in := bufio.NewReaderSize(r, 1<<16)
 	var open []*Prediction // of the sample whose lines are not complete
 	var samples [][]*Prediction
-	place := make(map[sampleKey]int) // in samples
+	place := make(map[SampleKey]int) // in samples
 	var at int64
 	end := func(damage, err error) ([]*Prediction, int64, error, error) {
 		return slices.Concat(samples...), whole, damage, err
@@ -173,7 +168,7 @@ func ReadPredictions(r io.Reader, each func(*Prediction)) (all []*Prediction, wh
 			return end(fmt.Errorf("line %d: cut off", line), nil)
 		}
 		p, err := decodePrediction(raw[:len(raw)-1])
-		if err == nil && len(open) > 0 && (p.key() != open[0].key() || p.Cells != open[0].Cells) {
+		if err == nil && len(open) > 0 && (p.Key() != open[0].Key() || p.Cells != open[0].Cells) {
 			err = fmt.Errorf("after %d of %d lines of sample %s", len(open), open[0].Cells, open[0].Sample)
 		}
 		if err == nil && slices.ContainsFunc(open, func(o *Prediction) bool { return o.Sample != p.Sample || o.cell() == p.cell() }) {
@@ -182,7 +177,7 @@ func ReadPredictions(r io.Reader, each func(*Prediction)) (all []*Prediction, wh
 		var former []*Prediction
 		i, again := 0, false
 		if err == nil {
-			if i, again = place[p.key()]; again {
+			if i, again = place[p.Key()]; again {
 				former = samples[i]
 			}
 			open = append(open, p)
@@ -202,7 +197,7 @@ func ReadPredictions(r io.Reader, each func(*Prediction)) (all []*Prediction, wh
 		if again {
 			samples[i] = open
 		} else {
-			place[p.key()], samples = len(samples), append(samples, open)
+			place[p.Key()], samples = len(samples), append(samples, open)
 		}
 		whole, open = at, nil
 	}

@@ -2,6 +2,7 @@ package evaluation
 
 import (
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -9,13 +10,12 @@ import (
 
 // Results are the predictions of a run as they come, from any goroutine.
 type Results struct {
-	mu     sync.Mutex
-	lines  map[sampleKey][]*Prediction
-	failed int
-	sink   io.Writer // nil: memory only
+	mu    sync.Mutex
+	lines map[SampleKey][]*Prediction
+	sink  io.Writer // nil: memory only
 
 	before    []*Prediction // whole, of the run that is continued, until Retain has looked at them
-	extending map[sampleKey]extension
+	extending map[SampleKey]extension
 
 	measured bool   // some sample is
 	waiting  []byte // lines of samples that failed before one was measured
@@ -37,7 +37,7 @@ type extension struct {
 // goes to sink, one write for each sample; it may be nil. The sink gets nothing before a sample
 // was measured: then those that failed before it, too.
 func NewResults(before []*Prediction, sink io.Writer) *Results {
-	r := &Results{lines: make(map[sampleKey][]*Prediction), extending: make(map[sampleKey]extension), sink: sink, before: before}
+	r := &Results{lines: make(map[SampleKey][]*Prediction), extending: make(map[SampleKey]extension), sink: sink, before: before}
 	for _, p := range before {
 		r.note([]*Prediction{p}, true)
 	}
@@ -47,14 +47,11 @@ func NewResults(before []*Prediction, sink io.Writer) *Results {
 // note takes down lines of a sample, after those there are or in their place. Texts that are on
 // disk are not held in memory.
 func (r *Results) note(lines []*Prediction, after bool) {
-	key := lines[0].key()
+	key := lines[0].Key()
 	if !after {
-		r.forget(key)
+		delete(r.lines, key)
 	}
 	for _, p := range lines {
-		if p.Error != "" {
-			r.failed++
-		}
 		r.measured = r.measured || p.Measured()
 		if r.sink != nil {
 			short := *p
@@ -65,22 +62,12 @@ func (r *Results) note(lines []*Prediction, after bool) {
 	}
 }
 
-// forget drops the lines of a sample.
-func (r *Results) forget(key sampleKey) {
-	for _, p := range r.lines[key] {
-		if p.Error != "" {
-			r.failed--
-		}
-	}
-	delete(r.lines, key)
-}
-
 // todo tells which cells of a sample are to be measured: none, those at these places, or, where cells is
 // nil, all.
 func (r *Results) todo(model, task string, index int) (cells []int, any bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := sampleKey{model, task, index}
+	key := SampleKey{model, task, index}
 	if e, ok := r.extending[key]; ok {
 		return e.missing, true
 	}
@@ -93,19 +80,19 @@ func (r *Results) todo(model, task string, index int) (cells []int, any bool) {
 func (r *Results) Retain(model string, work []Work, cells []Cell) (done int, again []string, keep func(*Prediction) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	found := make(map[sampleKey][]*Prediction)
+	found := make(map[SampleKey][]*Prediction)
 	r.before = slices.DeleteFunc(r.before, func(p *Prediction) bool {
 		if p.Model == model {
-			found[p.key()] = append(found[p.key()], p)
+			found[p.Key()] = append(found[p.Key()], p)
 		}
 		return p.Model == model
 	})
 	if len(found) == 0 {
 		return 0, nil, nil
 	}
-	wrong := make(map[sampleKey]bool)
+	wrong := make(map[SampleKey]bool)
 	for j := range all(work) {
-		key := sampleKey{model, j.work.Name, j.index}
+		key := SampleKey{model, j.work.Name, j.index}
 		lines := found[key]
 		if lines == nil {
 			continue
@@ -113,14 +100,14 @@ func (r *Results) Retain(model string, work []Work, cells []Cell) (done int, aga
 		switch missing, ok := lacking(lines, j.item.ID, cells); {
 		case !ok:
 			wrong[key], again = true, append(again, j.item.ID)
-			r.forget(key)
+			delete(r.lines, key)
 		case len(missing) > 0:
 			r.extending[key] = extension{lines, cells, missing}
 		default:
 			done++
 		}
 	}
-	return done, again, func(p *Prediction) bool { return !wrong[p.key()] }
+	return done, again, func(p *Prediction) bool { return !wrong[p.Key()] }
 }
 
 // lacking are the places of cells that a sample's lines are not of; ok is false where they are not
@@ -167,7 +154,7 @@ func (r *Results) add(lines []*Prediction, prefill time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	caches := len(lines)
-	key := lines[0].key()
+	key := lines[0].Key()
 	if e, ok := r.extending[key]; ok {
 		lines = e.merge(lines)
 	}
@@ -210,18 +197,7 @@ func (r *Results) flush() error {
 func (r *Results) Predictions() []*Prediction {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var out []*Prediction
-	for _, lines := range r.lines {
-		out = append(out, lines...)
-	}
-	return out
-}
-
-// Failed is how many predictions are errors.
-func (r *Results) Failed() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.failed
+	return slices.Concat(slices.Collect(maps.Values(r.lines))...)
 }
 
 // Saved is what observing every prompt once has saved: prompts, the caches that were

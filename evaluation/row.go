@@ -12,6 +12,7 @@ import (
 
 	"glimpse/engine"
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 )
 
 // Row is one measured cell: one policy at one budget on one task. Measures that
@@ -137,22 +138,12 @@ type cell struct {
 }
 
 func (r Row) cell() cell {
-	c := r.cellAnyLength()
-	c.tokens = r.Tokens
-	return c
-}
-
-func (r Row) cellAnyLength() cell {
-	return cell{model: r.Model, policy: r.Policy, adapter: r.Adapter, task: r.Task, groups: GroupsName(r.Groups), budget: r.Budget}
+	return cell{r.Model, r.Policy, r.Adapter, r.Task, GroupsName(r.Groups), r.Budget, r.Tokens}
 }
 
 // GroupsName is groups as text: "depth=0.5, length=4k".
 func GroupsName(groups []Group) string {
-	var out []string
-	for _, g := range groups {
-		out = append(out, g.Key+"="+g.Value)
-	}
-	return strings.Join(out, ", ")
+	return strings.Join(listing.Map(groups, func(g Group) string { return g.Key + "=" + g.Value }), ", ")
 }
 
 // CheckRows validates every row and refuses two rows of one cell.

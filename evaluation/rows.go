@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 	"glimpse/internal/stats"
 )
 
@@ -168,11 +169,7 @@ func (r *Row) fill(predictions []*Prediction) {
 // score is a mean with its standard error, NaN of one value.
 func score(values []float64, unit Unit) (mean, stdErr float64) {
 	if unit.Perplexity {
-		logs := make([]float64, len(values))
-		for i, v := range values {
-			logs[i] = unit.Sample(v)
-		}
-		mean, stdErr = stats.Mean(logs)
+		mean, stdErr = stats.Mean(listing.Map(values, unit.Sample))
 		mean = unit.Score(mean)
 		return mean, mean * stdErr
 	}

@@ -152,14 +152,10 @@ func (o *Options) pool(ctx context.Context, m *model.Model, workers int, from jo
 // measure measures a sample. Its error is one of the context.
 func (o *Options) measure(ctx context.Context, b *Bench, modelName string, j job) (*measured, error) {
 	if j.cells != nil {
-		some := b.only(j.cells)
-		defer func() { b.engine = some.engine }()
-		return o.measureCells(ctx, some, modelName, j)
+		whole, some := b, b.only(j.cells)
+		defer func() { whole.engine = some.engine }()
+		b = some
 	}
-	return o.measureCells(ctx, b, modelName, j)
-}
-
-func (o *Options) measureCells(ctx context.Context, b *Bench, modelName string, j job) (*measured, error) {
 	s, err := j.item.Make(ctx)
 	var out *outcome
 	if err == nil {

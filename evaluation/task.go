@@ -10,6 +10,7 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
+	"glimpse/internal/listing"
 	"glimpse/internal/progress"
 	"glimpse/internal/registry"
 	"glimpse/internal/suggest"
@@ -252,8 +253,7 @@ func parseTask(name string) ([]Selection, error) {
 	first, sub, cut := strings.Cut(name, "/")
 	t, err := Tasks.Lookup(first)
 	if err != nil {
-		for _, other := range Tasks.Names() {
-			t, _ := Tasks.Lookup(other)
+		for _, t := range Tasks.All() {
 			if t.Bare && slices.Contains(t.Subtasks, name) {
 				return []Selection{{&t, name, true}}, nil
 			}
@@ -274,18 +274,13 @@ func parseTask(name string) ([]Selection, error) {
 		}
 		names = []string{sub}
 	}
-	var out []Selection
-	for _, n := range names {
-		out = append(out, Selection{&t, n, cut && sub != "all"})
-	}
-	return out, nil
+	return listing.Map(names, func(n string) Selection { return Selection{&t, n, cut && sub != "all"} }), nil
 }
 
 // TaskNames are all names that ParseTasks takes without a slash.
 func TaskNames() []string {
 	var out []string
-	for _, name := range Tasks.Names() {
-		t, _ := Tasks.Lookup(name)
+	for name, t := range Tasks.All() {
 		out = append(out, name)
 		if t.Bare {
 			out = append(out, t.Subtasks...)

@@ -63,10 +63,7 @@ func Pairs(ctx context.Context, m *model.Model, next func() (Prompt, error), w P
 	})
 	opt.answer(ctx, cancel, m, q)
 	others.Wait()
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	return nil
+	return context.Cause(ctx)
 }
 
 // answer answers prompts until there are no more.

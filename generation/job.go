@@ -109,11 +109,11 @@ func (s *Job) check() (only int, err error) {
 	}
 	if s.Prompts != "" {
 		if len(s.Sources) > 0 {
-			return 0, fmt.Errorf("generate: --prompts with the sources of a file: want one of them")
+			return 0, fmt.Errorf("--prompts with the sources of a file: want one of them")
 		}
 		fields, err := datasets.ParseFields(s.PromptFields)
 		if err != nil {
-			return 0, fmt.Errorf("generate: --field: %w", err)
+			return 0, fmt.Errorf("--field: %w", err)
 		}
 		s.Sources = []datasets.MixSource{{Path: s.Prompts, Fields: fields}}
 		if !s.SamplesGiven {
@@ -122,7 +122,7 @@ func (s *Job) check() (only int, err error) {
 	}
 	for i, source := range s.Sources {
 		if err := source.Validate(); err != nil {
-			return 0, fmt.Errorf("generate: source %d: %w", i, err)
+			return 0, fmt.Errorf("source %d: %w", i, err)
 		}
 	}
 	if s.Out == "-" {
@@ -131,52 +131,39 @@ func (s *Job) check() (only int, err error) {
 	again := s.Resume || s.Shards > 0 || s.Shard != ""
 	switch {
 	case again && slices.ContainsFunc(s.Sources, func(x datasets.MixSource) bool { return x.Path == stdin.Name }):
-		return 0, fmt.Errorf("generate: prompts from standard input cannot be read again, as --resume and --shards do: want a file")
+		return 0, fmt.Errorf("prompts from standard input cannot be read again, as --resume and --shards do: want a file")
 	case again && s.Out == "/dev/stdout":
-		return 0, fmt.Errorf("generate: --out -: samples on standard output cannot be gone on with, as --resume and --shards do: want a file")
+		return 0, fmt.Errorf("--out -: samples on standard output cannot be gone on with, as --resume and --shards do: want a file")
 	case len(s.PromptFields) > 0 && s.Prompts == "":
-		return 0, fmt.Errorf("generate: --field: only with --prompts, want it in the file beside its source")
+		return 0, fmt.Errorf("--field: only with --prompts, want it in the file beside its source")
 	case s.Out == "":
-		return 0, fmt.Errorf("generate: --out is missing")
+		return 0, fmt.Errorf("--out is missing")
 	case s.Resume && s.Files.Replace:
-		return 0, fmt.Errorf("generate: got --resume and --replace, want one of them")
+		return 0, fmt.Errorf("got --resume and --replace, want one of them")
 	case s.Samples < 1 && (len(s.Sources) == 0 || s.SamplesGiven || s.Samples < 0):
-		return 0, fmt.Errorf("generate: samples: got %d, want at least 1", s.Samples)
+		return 0, fmt.Errorf("samples: got %d, want at least 1", s.Samples)
 	case s.MaxNew < 1:
-		return 0, fmt.Errorf("generate: --max-new: got %d, want at least 1", s.MaxNew)
+		return 0, fmt.Errorf("--max-new: got %d, want at least 1", s.MaxNew)
 	case s.MaxPrompt < 1:
-		return 0, fmt.Errorf("generate: --max-prompt: got %d, want at least 1", s.MaxPrompt)
+		return 0, fmt.Errorf("--max-prompt: got %d, want at least 1", s.MaxPrompt)
 	case s.Batch < 1 || s.Batch > runner.MaxBatch:
-		return 0, fmt.Errorf("generate: --batch: got %d, want 1 to %d", s.Batch, runner.MaxBatch)
+		return 0, fmt.Errorf("--batch: got %d, want 1 to %d", s.Batch, runner.MaxBatch)
 	case strings.Contains(s.Out, "://") && !objectstore.IsURL(s.Out):
-		return 0, fmt.Errorf("generate: --out: got %q, want a path or s3://BUCKET/NAME", s.Out)
+		return 0, fmt.Errorf("--out: got %q, want a path or s3://BUCKET/NAME", s.Out)
 	case objectstore.IsURL(s.Out) && s.Shards == 0 && s.Shard == "":
-		return 0, fmt.Errorf("generate: --out %s: what goes to a bucket is a folder of shards, want --shards too", s.Out)
+		return 0, fmt.Errorf("--out %s: what goes to a bucket is a folder of shards, want --shards too", s.Out)
 	case s.Shards < 0 || s.Shards > 100000:
-		return 0, fmt.Errorf("generate: --shards: got %d, want 0 to 100000", s.Shards)
+		return 0, fmt.Errorf("--shards: got %d, want 0 to 100000", s.Shards)
 	case s.Samples > 0 && s.Samples < s.Shards:
-		return 0, fmt.Errorf("generate: --shards: got %d for %d samples, want at most as many", s.Shards, s.Samples)
+		return 0, fmt.Errorf("--shards: got %d for %d samples, want at most as many", s.Shards, s.Samples)
 	case s.Responses != "self" && s.Responses != "source":
-		return 0, fmt.Errorf("generate: --responses: got %q, want self or source", s.Responses)
+		return 0, fmt.Errorf("--responses: got %q, want self or source", s.Responses)
 	}
 	if _, err := Recipes.Lookup(s.Recipe); err != nil {
-		return 0, fmt.Errorf("generate: %w", err)
+		return 0, err
 	}
-	index, shards, err := outputs.ShardOf(s.Shard, s.Shards)
-	if err != nil {
-		return 0, fmt.Errorf("generate: %w", err)
-	}
-	s.Shards = shards
-	return index, nil
-}
-
-// resolveSampling decides the sampling of the model's responses.
-func (s *Job) resolveSampling(m *model.Model) (err error) {
-	if s.sampling, err = s.Resolve(m); err != nil {
-		return fmt.Errorf("generate: %w", err)
-	}
-	s.sampling.Seed = s.SamplingSeed
-	return nil
+	only, s.Shards, err = outputs.ShardOf(s.Shard, s.Shards)
+	return only, err
 }
 
 // checkChat refuses what a chat template cannot see beside the messages.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/gob"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -84,16 +83,13 @@ func Help(ctx context.Context, m *model.Model, opt Options) error {
 
 // join makes sure that all ranks would answer a prompt the same.
 func (s *Job) join(ctx context.Context, m *model.Model, h datasets.PairHeader) error {
-	text, err := json.Marshal(struct {
+	err := collective.Same(ctx, s.Ranks, struct {
 		Header             datasets.PairHeader
 		Seed               uint64
 		Batch              int
 		Cache, Device, CPU string
 	}{h, s.SamplingSeed, s.Batch, m.CacheDType().String(), kernels.DeviceOf(m.Backend), simd.Level()})
 	if err != nil {
-		return err
-	}
-	if err := collective.Same(ctx, s.Ranks, text); err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
 	return nil

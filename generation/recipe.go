@@ -137,45 +137,34 @@ func prepareAsIs(ctx context.Context, m *model.Model, p datasets.Prompt, l Limit
 		item.IDs, err = m.Encode(p.Text)
 	case datasets.FormFewShot:
 		item, err = complete(m, p)
-	case datasets.FormMessages:
-		if l.Raw {
+	default:
+		if l.Raw && p.Form == datasets.FormMessages {
 			return item, errors.New("--raw: messages need the chat template")
 		}
-		item, err = ask(ctx, m, p, l.Raw)
-	default:
 		item, err = ask(ctx, m, p, l.Raw)
 	}
 	return item, err
 }
 
 func prepareLookahead(ctx context.Context, m *model.Model, p datasets.Prompt, l Limits, rng *rand.Rand) (item Item, err error) {
-	switch p.Form {
-	case datasets.FormIDs:
-		item.IDs = p.IDs
-		if err := p.CheckIDs(m.Config.Vocab); err != nil {
+	if p.Form != datasets.FormText {
+		l.Raw = l.Raw && p.Form != datasets.FormMessages // which have the chat template all the same
+		if item, err = prepareAsIs(ctx, m, p, l, rng); err != nil {
 			return item, err
 		}
-	case datasets.FormText:
-		ids, err := m.Encode(p.Text)
-		if err != nil {
-			return item, err
-		}
-		// At a random place of what fits; something must stand on both sides.
-		most := min(len(ids)-1, l.MaxPrompt)
-		if most < 1 {
-			return item, fmt.Errorf("text of %d tokens, want at least 2: %w", len(ids), ErrUnusable)
-		}
-		cut := 1 + rng.IntN(most)
-		return Item{IDs: ids[:cut], Source: ids[cut:]}, nil
-	case datasets.FormFewShot:
-		item, err = complete(m, p)
-	default:
-		item, err = ask(ctx, m, p, l.Raw)
+		return fits(item, l.MaxPrompt)
 	}
+	ids, err := m.Encode(p.Text)
 	if err != nil {
 		return item, err
 	}
-	return fits(item, l.MaxPrompt)
+	// At a random place of what fits; something must stand on both sides.
+	most := min(len(ids)-1, l.MaxPrompt)
+	if most < 1 {
+		return item, fmt.Errorf("text of %d tokens, want at least 2: %w", len(ids), ErrUnusable)
+	}
+	cut := 1 + rng.IntN(most)
+	return Item{IDs: ids[:cut], Source: ids[cut:]}, nil
 }
 
 func prepareJudge(ctx context.Context, m *model.Model, p datasets.Prompt, l Limits, _ *rand.Rand) (Item, error) {

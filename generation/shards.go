@@ -19,15 +19,9 @@ import (
 func (s *Job) Run(ctx context.Context, log io.Writer) error {
 	only, err := s.check()
 	if err != nil {
-		return err
-	}
-	if err := model.CheckCacheDType(s.CacheDType); err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
-	if err := s.Check(); err != nil {
-		return fmt.Errorf("generate: %w", err)
-	}
-	if err := s.checkChat(); err != nil {
+	if err := errors.Join(model.CheckCacheDType(s.CacheDType), s.Check(), s.checkChat()); err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
 	writes := s.Ranks.Rank() == 0
@@ -52,10 +46,11 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 	}
 	device := kernels.DeviceOfRank(s.Device, s.Ranks.Local(), s.Ranks.Size())
 	o := engine.Options{Model: s.Model, Device: device, CacheDType: s.CacheDType, S3: s.S3, ChatOptions: s.ChatOptions, ChatDate: s.ChatDate}
-	m, err := o.OpenModel(ctx, log, func(m *model.Model) error {
-		if err := s.resolveSampling(m); err != nil {
-			return err
+	m, err := o.OpenModel(ctx, log, func(m *model.Model) (err error) {
+		if s.sampling, err = s.Resolve(m); err != nil {
+			return fmt.Errorf("generate: %w", err)
 		}
+		s.sampling.Seed = s.SamplingSeed
 		return s.checkMemory(ctx, m)
 	})
 	if err != nil {
@@ -217,19 +212,15 @@ type shard interface {
 	Release()
 }
 
-// openShard claims a shard. Work on it ends with the context; last and done are what
-// is there already.
-type openShard func(h datasets.PairHeader) (w shard, work context.Context, last string, done int, err error)
+// openShard claims a shard, which tells in begun what is there already. Work on it ends with the context.
+type openShard func(h datasets.PairHeader) (w shard, begun *datasets.Shard, work context.Context, err error)
 
 // shardOpener gives the function that claims shards of the output.
 func (s *Job) shardOpener(ctx context.Context) (openShard, error) {
 	if !objectstore.IsURL(s.Out) {
-		return func(h datasets.PairHeader) (shard, context.Context, string, int, error) {
+		return func(h datasets.PairHeader) (shard, *datasets.Shard, context.Context, error) {
 			w, err := datasets.OpenShard(s.Out, h)
-			if err != nil {
-				return nil, nil, "", 0, err
-			}
-			return w, ctx, w.Last, w.Done, nil
+			return w, w, ctx, err
 		}, nil
 	}
 	store, folder, err := objectstore.Open(ctx, s.Out, s.S3)
@@ -237,26 +228,26 @@ func (s *Job) shardOpener(ctx context.Context) (openShard, error) {
 		return nil, fmt.Errorf("generate: %w", err)
 	}
 	stored := Stored{Store: store, Folder: folder}
-	return func(h datasets.PairHeader) (shard, context.Context, string, int, error) {
+	return func(h datasets.PairHeader) (shard, *datasets.Shard, context.Context, error) {
 		w, err := stored.Open(ctx, h)
 		if err != nil {
-			return nil, nil, "", 0, err
+			return nil, nil, nil, err
 		}
-		return w, w.Context(), w.Last, w.Done, nil
+		return w, w.Shard, w.Context(), nil
 	}, nil
 }
 
 func (s *Job) fillShard(m *model.Model, open openShard, h datasets.PairHeader, log io.Writer) error {
-	w, work, last, done, err := open(h)
+	w, begun, work, err := open(h)
 	if err != nil {
 		return err
 	}
 	defer w.Release()
 	name := fmt.Sprintf("shard %d of %d", h.Shard, h.Shards)
-	if done > 0 {
-		fmt.Fprintf(log, "%s goes on after %d samples\n", name, done)
+	if begun.Done > 0 {
+		fmt.Fprintf(log, "%s goes on after %d samples\n", name, begun.Done)
 	}
-	if err := s.fill(work, m, w, h.Shard, last, done, name, log); err != nil {
+	if err := s.fill(work, m, w, h.Shard, begun.Last, begun.Done, name, log); err != nil {
 		return err
 	}
 	return w.Commit()

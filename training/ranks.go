@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/gob"
-	"encoding/json"
 	"fmt"
 	"hash/crc32"
 
@@ -44,11 +43,7 @@ func (t *Trainer) Join(ctx context.Context, g collective.Group, modelSHA256 stri
 		return fmt.Errorf("train: %w", err)
 	}
 	own.Step, own.Skipped, own.History, own.Accepted = 0, 0, history{}, nil // rank 0 has resumed
-	text, err := json.Marshal(own)
-	if err != nil {
-		return err
-	}
-	if err := collective.Same(ctx, g, text); err != nil {
+	if err := collective.Same(ctx, g, own); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
 	var b bytes.Buffer

@@ -141,8 +141,8 @@ func pairs(t testing.TB, m *model.Model, n, tokens int) *training.Pairs {
 		t.Fatal(err)
 	}
 	out := &training.Pairs{Name: "test", Seed: 5}
-	for range n {
-		e, err := s.Next()
+	for i := range n {
+		e, err := s.At(i)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -128,7 +128,7 @@ func (c *costsFlags) run(cmd *cobra.Command) error {
 			}
 		}
 	}
-	return writeObject(cmd, struct {
+	return cli.WriteJSON(cmd, struct {
 		Schema    string               `json:"schema"`
 		Estimates []costmodel.Estimate `json:"estimates"`
 	}{"glimpse.costs/1", all})

@@ -49,7 +49,7 @@ what is used instead. A machine without a GPU is no error.`,
 				r.MPI = mpiReport{Path: path, Version: version}
 			}
 			if asJSON {
-				return writeObject(cmd, r)
+				return cli.WriteJSON(cmd, r)
 			}
 			return r.print(cmd.OutOrStdout())
 		},
@@ -78,51 +78,52 @@ type mpiReport struct {
 }
 
 func (r report) print(w io.Writer) error {
-	out := &printer{tables.New(tables.Column{}, tables.Column{Wrap: true})}
-	out.line("processor", "%s, %s, %d threads", r.Platform, r.Instructions, r.Threads)
+	out := tables.New(tables.Column{}, tables.Column{Wrap: true})
+	line := func(name, format string, a ...any) { out.Add(name, fmt.Sprintf(format, a...)) }
+	line("processor", "%s, %s, %d threads", r.Platform, r.Instructions, r.Threads)
 	c := r.CUDA
 	switch {
 	case !c.Built:
-		out.line("GPU support", "not in this binary")
+		line("GPU support", "not in this binary")
 	case c.Driver == "":
-		out.line("CUDA driver", "none found")
+		line("CUDA driver", "none found")
 	case c.Version == "":
-		out.line("CUDA driver", "%s", c.Driver)
+		line("CUDA driver", "%s", c.Driver)
 	default:
-		out.line("CUDA driver", "%s, CUDA %s", c.Driver, c.Version)
+		line("CUDA driver", "%s, CUDA %s", c.Driver, c.Version)
 	}
 	for _, d := range c.Devices {
 		free := ""
 		if d.Free >= 0 {
 			free = fmt.Sprintf(", %s free", bytesize.Memory(d.Free))
 		}
-		out.line(d.Name, "%s, compute capability %s, %s%s", d.Model, d.Capability, bytesize.Memory(d.Memory), free)
+		line(d.Name, "%s, compute capability %s, %s%s", d.Model, d.Capability, bytesize.Memory(d.Memory), free)
 		if d.Kernels != "" {
-			out.line("", "kernels: %s", d.Kernels)
+			line("", "kernels: %s", d.Kernels)
 		}
 		if d.Attention != "" {
-			out.line("", "prompts over bf16 caches: %s", d.Attention)
+			line("", "prompts over bf16 caches: %s", d.Attention)
 		}
 		for _, off := range d.Off {
-			out.line("", "not used: %s", off)
+			line("", "not used: %s", off)
 		}
 	}
 	for _, l := range c.Libraries {
 		if l.Missing != "" {
-			out.line(l.Name, "none: %s", firstLine(l.Missing))
+			line(l.Name, "none: %s", firstLine(l.Missing))
 		} else {
-			out.line(l.Name, "%s %s", l.Path, l.Version)
+			line(l.Name, "%s %s", l.Path, l.Version)
 		}
 	}
 	for _, m := range c.Missing {
-		out.line("missing", "%s", m)
+		line("missing", "%s", m)
 	}
 	if r.MPI.Missing != "" {
-		out.line("MPI", "none: %s", firstLine(r.MPI.Missing))
+		line("MPI", "none: %s", firstLine(r.MPI.Missing))
 	} else {
-		out.line("MPI", "%s, %s", r.MPI.Path, r.MPI.Version)
+		line("MPI", "%s, %s", r.MPI.Path, r.MPI.Version)
 	}
-	out.line("--device auto", "%s", r.Why)
+	line("--device auto", "%s", r.Why)
 	return out.Write(w, tables.Columns(w))
 }
 
@@ -131,7 +132,3 @@ func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return line
 }
-
-type printer struct{ *tables.Table }
-
-func (p *printer) line(name, format string, a ...any) { p.Add(name, fmt.Sprintf(format, a...)) }

@@ -402,22 +402,15 @@ func (e *evalFlags) say(w io.Writer, out *runs.Outcome) {
 
 // writeTables writes the rows of every model.
 func writeTables(w io.Writer, rows []evaluation.Row, o reports.TableOptions) error {
-	byModel := make(map[string][]evaluation.Row)
-	var models []string
-	for _, r := range rows {
-		if byModel[r.Model] == nil {
-			models = append(models, r.Model)
-		}
-		byModel[r.Model] = append(byModel[r.Model], r)
-	}
+	models := listing.Group(rows, func(r evaluation.Row) string { return r.Model })
 	o.Columns = tables.Columns(w)
-	for _, m := range models {
+	for _, own := range models {
 		if len(models) > 1 {
-			if err := printable.Heading(w, fmt.Sprintf("Model %s\n\n", m)); err != nil {
+			if err := printable.Heading(w, fmt.Sprintf("Model %s\n\n", own[0].Model)); err != nil {
 				return err
 			}
 		}
-		if err := errors.Join(reports.WriteTable(w, byModel[m], o), reports.WriteMeasures(w, byModel[m], o)); err != nil {
+		if err := errors.Join(reports.WriteTable(w, own, o), reports.WriteMeasures(w, own, o)); err != nil {
 			return err
 		}
 	}
@@ -426,20 +419,11 @@ func writeTables(w io.Writer, rows []evaluation.Row, o reports.TableOptions) err
 
 // writeGroups writes a table for all samples and one for every group.
 func writeGroups(w io.Writer, rows []evaluation.Row) error {
-	byGroup := make(map[string][]evaluation.Row)
-	var names []string
-	for _, r := range rows {
-		name := evaluation.GroupsName(r.Groups)
-		if byGroup[name] == nil {
-			names = append(names, name)
-		}
-		byGroup[name] = append(byGroup[name], r)
-	}
-	for _, name := range names {
-		if err := printable.Heading(w, cmp.Or(name, "All samples")+"\n\n"); err != nil {
+	name := func(r evaluation.Row) string { return evaluation.GroupsName(r.Groups) }
+	for _, group := range listing.Group(rows, name) {
+		if err := printable.Heading(w, cmp.Or(name(group[0]), "All samples")+"\n\n"); err != nil {
 			return err
 		}
-		group := byGroup[name]
 		for i := range group {
 			group[i].Groups = nil
 		}

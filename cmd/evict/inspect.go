@@ -106,7 +106,7 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 			}
 			rows := x.Heads()
 			if asJSON {
-				return writeObject(cmd, struct {
+				return cli.WriteJSON(cmd, struct {
 					Schema  string            `json:"schema"`
 					Model   string            `json:"model"`
 					Policy  string            `json:"policy"`

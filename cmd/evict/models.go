@@ -9,6 +9,7 @@ import (
 	"glimpse/model/gguf"
 
 	"glimpse/internal/cli"
+	"glimpse/internal/listing"
 	"glimpse/internal/tables"
 
 	"github.com/spf13/cobra"
@@ -41,11 +42,7 @@ module, and the weights of these models.`,
 				Checked      []model.Check `json:"checked"`
 			}
 			var rows []row
-			for _, name := range model.Families.Names() {
-				f, err := model.Families.Lookup(name)
-				if err != nil {
-					return err
-				}
+			for name, f := range model.Families.All() {
 				r := row{Architecture: name, Models: f.Doc, Checked: f.Checked}
 				for _, s := range f.Sites(nil) {
 					tensor, _, _ := strings.Cut(s.Tensor, "[") // the rows depend on the model's size
@@ -72,7 +69,7 @@ module, and the weights of these models.`,
 				with, named = append(with, s), append(named, m.Name+" ("+strings.Join(s.Kinds, ", ")+")")
 			}
 			if asJSON {
-				return writeObject(cmd, struct {
+				return cli.WriteJSON(cmd, struct {
 					Schema        string    `json:"schema"`
 					Architectures []row     `json:"architectures"`
 					RoPEScaling   []string  `json:"rope_scaling"`
@@ -82,14 +79,8 @@ module, and the weights of these models.`,
 			}
 			t := tables.New(tables.Column{Head: "ARCHITECTURE"}, tables.Column{Head: "MODULES", Optional: 1}, tables.Column{Head: "CHECKED", Optional: 2}, tables.Column{Head: "MODELS", Wrap: true})
 			for _, r := range rows {
-				var names []string
-				for _, m := range r.Modules {
-					names = append(names, strings.TrimSuffix(string(m.Name), "_proj"))
-				}
-				var checked []string
-				for _, c := range r.Checked {
-					checked = append(checked, string(c))
-				}
+				names := listing.Map(r.Modules, func(m module) string { return strings.TrimSuffix(string(m.Name), "_proj") })
+				checked := listing.Map(r.Checked, func(c model.Check) string { return string(c) })
 				t.Add(r.Architecture, strings.Join(names, ","), strings.Join(checked, ","), r.Models)
 			}
 			columns := tables.Columns(cmd.OutOrStdout())

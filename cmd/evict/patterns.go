@@ -83,7 +83,7 @@ that model's default; another one is given with --pattern.`,
 				}
 			}
 			if asJSON {
-				return writeObject(cmd, struct {
+				return cli.WriteJSON(cmd, struct {
 					Schema string      `json:"schema"`
 					Heads  [][]float64 `json:"heads"`
 				}{"glimpse.pattern/1", p.Heads})

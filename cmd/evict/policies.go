@@ -9,6 +9,7 @@ import (
 	"glimpse/eviction"
 
 	"glimpse/internal/cli"
+	"glimpse/internal/listing"
 	"glimpse/internal/tables"
 
 	"github.com/spf13/cobra"
@@ -57,7 +58,7 @@ a command that tries it.`,
 			}
 			switch {
 			case asJSON:
-				return writeObject(cmd, struct {
+				return cli.WriteJSON(cmd, struct {
 					Schema   string      `json:"schema"`
 					Policies []policyRow `json:"policies"`
 				}{"glimpse.policies/1", rows})
@@ -94,16 +95,11 @@ func (r policyRow) needs() string {
 
 // describe tells all of one policy.
 func (r policyRow) describe(w io.Writer) error {
-	about := tables.New(tables.Column{}, tables.Column{Wrap: true})
 	try := "evict run --policy " + r.Name + " --budget 64 --example section"
 	for _, o := range r.Options[:min(1, len(r.Options))] {
 		try += fmt.Sprintf(" --set %s.%s=%s", r.Name, o.Name, o.Text(o.Start()))
 	}
-	for _, line := range [][2]string{{"policy", r.Name}, {"evicts", r.Kind}, {"rule", r.Doc}, {"source", r.Source}, {"", r.needs()}, {"example", try}} {
-		if line[1] != "" {
-			about.Add(line[0], line[1])
-		}
-	}
+	about := details([][2]string{{"policy", r.Name}, {"evicts", r.Kind}, {"rule", r.Doc}, {"source", r.Source}, {"", r.needs()}, {"example", try}})
 	if len(r.Options) == 0 {
 		return writeAll(w, about)
 	}
@@ -115,11 +111,8 @@ func (r policyRow) describe(w io.Writer) error {
 }
 
 // defaults are the options as they would be set.
-func (r policyRow) defaults() (out []string) {
-	for _, o := range r.Options {
-		out = append(out, o.Name+"="+o.Text(o.Start()))
-	}
-	return out
+func (r policyRow) defaults() []string {
+	return listing.Map(r.Options, func(o eviction.Option) string { return o.Name + "=" + o.Text(o.Start()) })
 }
 
 // inSources is what a source names that has an address.
@@ -144,10 +137,7 @@ func writePolicies(w io.Writer, rows []policyRow) error {
 		if needs := r.needs(); needs != "" {
 			rule += "; " + needs
 		}
-		var options []string
-		for _, o := range r.defaults() {
-			options = append(options, "`"+o+"`")
-		}
+		options := listing.Map(r.defaults(), func(o string) string { return "`" + o + "`" })
 		cells := []string{"`" + r.Name + "`", r.Kind, rule, strings.Join(options, " "), linked(r.Source)}
 		for i, c := range cells {
 			cells[i] = strings.ReplaceAll(c, "|", `\|`)

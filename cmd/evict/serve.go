@@ -207,20 +207,19 @@ func readKeys(path string) (keys []string, err error) {
 		return nil, fmt.Errorf("--keys: %w", err)
 	}
 	defer f.Close()
-	for lines := bufio.NewScanner(f); ; {
-		if !lines.Scan() {
-			if err = lines.Err(); err == nil && len(keys) == 0 {
-				err = errors.New("got no key, want one a line")
-			}
-			if err != nil {
-				return nil, fmt.Errorf("--keys %s: %w", path, err)
-			}
-			return keys, nil
-		}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
 		if key := strings.TrimSpace(lines.Text()); key != "" && key[0] != '#' {
 			keys = append(keys, key)
 		}
 	}
+	if err = lines.Err(); err == nil && len(keys) == 0 {
+		err = errors.New("got no key, want one a line")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--keys %s: %w", path, err)
+	}
+	return keys, nil
 }
 
 // wait serves until an error or the end of ctx, after which answers may go on for a while. A signal that comes meanwhile

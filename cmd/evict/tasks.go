@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -34,23 +33,15 @@ defaults, and where it comes from.`,
 				Source string `json:"source"`
 			}
 			var tasks []taskRow
-			for _, name := range evaluation.Tasks.Names() {
-				t, err := taskRowOf(name)
-				if err != nil {
-					return err
-				}
-				tasks = append(tasks, *t)
+			for name, t := range evaluation.Tasks.All() {
+				tasks = append(tasks, taskRowOf(name, t))
 			}
 			var metrics []metric
-			for _, name := range scoring.Metrics.Names() {
-				m, err := scoring.Metrics.Lookup(name)
-				if err != nil {
-					return err
-				}
+			for name, m := range scoring.Metrics.All() {
 				metrics = append(metrics, metric{name, m.About, m.Source})
 			}
 			if asJSON {
-				return writeObject(cmd, struct {
+				return cli.WriteJSON(cmd, struct {
 					Schema  string    `json:"schema"`
 					Tasks   []taskRow `json:"tasks"`
 					Metrics []metric  `json:"metrics"`
@@ -100,42 +91,31 @@ type taskOption struct {
 	Doc     string `json:"doc"`
 }
 
-func taskRowOf(name string) (*taskRow, error) {
-	t, err := evaluation.Tasks.Lookup(name)
-	if err != nil {
-		return nil, fmt.Errorf("tasks: %w", err)
-	}
-	row := &taskRow{Name: name, Doc: t.Doc, Source: t.Source, Data: t.Data, NeedsData: t.NeedsData, Subtasks: t.Subtasks, Defaults: t.Defaults}
+func taskRowOf(name string, t evaluation.Task) taskRow {
+	row := taskRow{Name: name, Doc: t.Doc, Source: t.Source, Data: t.Data, NeedsData: t.NeedsData, Subtasks: t.Subtasks, Defaults: t.Defaults}
 	for _, o := range t.Options {
 		row.Options = append(row.Options, taskOption(o))
 	}
-	return row, nil
+	return row
 }
 
 // describeTask tells all of one task.
 func describeTask(cmd *cobra.Command, name string, asJSON bool) error {
-	t, err := taskRowOf(name)
+	task, err := evaluation.Tasks.Lookup(name)
 	if err != nil {
-		return err
+		return fmt.Errorf("tasks: %w", err)
 	}
+	t := taskRowOf(name, task)
 	if asJSON {
-		return writeObject(cmd, struct {
+		return cli.WriteJSON(cmd, struct {
 			Schema string `json:"schema"`
-			*taskRow
+			taskRow
 		}{"glimpse.task/1", t})
 	}
-	about := tables.New(tables.Column{}, tables.Column{Wrap: true})
-	line := func(head, text string) {
-		if text != "" {
-			about.Add(head, text)
-		}
-	}
-	line("task", t.Name)
-	line("what", t.Doc)
-	line("source", t.Source)
-	line("data", t.Data)
-	line("subtasks", strings.Join(t.Subtasks, ", "))
-	line("by default", strings.Join(t.Defaults, ", "))
+	about := details([][2]string{
+		{"task", t.Name}, {"what", t.Doc}, {"source", t.Source}, {"data", t.Data},
+		{"subtasks", strings.Join(t.Subtasks, ", ")}, {"by default", strings.Join(t.Defaults, ", ")},
+	})
 	if len(t.Options) == 0 {
 		return writeAll(cmd.OutOrStdout(), about)
 	}
@@ -144,6 +124,17 @@ func describeTask(cmd *cobra.Command, name string, asJSON bool) error {
 		options.Add(t.Name+"."+o.Name, o.Default, o.Doc)
 	}
 	return writeAll(cmd.OutOrStdout(), about, options)
+}
+
+// details are a table of what is known of something; lines without a text are left out.
+func details(lines [][2]string) *tables.Table {
+	t := tables.New(tables.Column{}, tables.Column{Wrap: true})
+	for _, line := range lines {
+		if line[1] != "" {
+			t.Add(line[0], line[1])
+		}
+	}
+	return t
 }
 
 // writeAll writes tables with an empty line between them.
@@ -157,11 +148,4 @@ func writeAll(w io.Writer, all ...*tables.Table) error {
 		}
 	}
 	return nil
-}
-
-// writeObject prints a value as JSON.
-func writeObject(cmd *cobra.Command, v any) error {
-	e := json.NewEncoder(cmd.OutOrStdout())
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }

@@ -131,11 +131,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`),
 // fieldPresets is a line for each.
 func fieldPresets() string {
 	var b strings.Builder
-	for _, name := range datasets.FieldPresets.Names() {
-		p, err := datasets.FieldPresets.Lookup(name)
-		if err != nil {
-			panic(err) // it is one of the names
-		}
+	for name, p := range datasets.FieldPresets.All() {
 		fmt.Fprintf(&b, "  %-14s %s\n", name, p.Doc)
 	}
 	return b.String()

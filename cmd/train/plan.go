@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"glimpse/internal/cli"
@@ -80,9 +79,7 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 				return fmt.Errorf("%s: %w", path, err)
 			}
 			if asJSON {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(struct {
+				return cli.WriteJSON(cmd, struct {
 					Schema string `json:"schema"`
 					*training.Plan
 				}{"glimpse.plan/1", p})

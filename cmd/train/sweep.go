@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"glimpse/internal/cli"
@@ -44,9 +43,7 @@ first, is also written to the run's folder as sweep.json.`,
 				return nil
 			}
 			if asJSON {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(struct {
+				return cli.WriteJSON(cmd, struct {
 					Schema   string     `json:"schema"`
 					Adapters []runs.Row `json:"adapters"`
 				}{"glimpse.sweep/1", rows})

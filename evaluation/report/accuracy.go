@@ -12,6 +12,7 @@ import (
 	"glimpse/evaluation"
 	"glimpse/eviction"
 	"glimpse/internal/figures"
+	"glimpse/internal/listing"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -121,37 +122,37 @@ func fullName(m evaluation.Mean) string { return m.Label() + " cache" }
 
 // linesOf splits means into lines, best first, with rising budgets, and full caches.
 func linesOf(means []evaluation.Mean) (lines [][]evaluation.Mean, full []evaluation.Mean) {
-	for _, m := range means { // budgets ascend
-		if m.Budget.IsZero() {
-			full = append(full, m)
-			continue
+	for _, line := range listing.Group(means, evaluation.Mean.Label) { // whose budgets ascend
+		if line[0].Budget.IsZero() {
+			full = append(full, line[0])
+		} else {
+			lines = append(lines, line)
 		}
-		i := slices.IndexFunc(lines, func(l []evaluation.Mean) bool { return l[0].Label() == m.Label() })
-		if i < 0 {
-			i, lines = len(lines), append(lines, nil)
-		}
-		lines[i] = append(lines[i], m)
 	}
-	slices.SortFunc(lines, func(a, b []evaluation.Mean) int {
-		return cmp.Or(cmp.Compare(average(b), average(a)), cmp.Compare(a[0].Label(), b[0].Label()))
-	})
+	slices.SortFunc(lines, bestFirst)
 	return lines, full
 }
 
-func average(line []evaluation.Mean) (sum float64) {
+// nameOf is the label of a line.
+func nameOf(line []evaluation.Mean) string { return line[0].Label() }
+
+// bestFirst compares lines by their means, and by name.
+func bestFirst(a, b []evaluation.Mean) int {
+	return cmp.Or(cmp.Compare(average(b), average(a)), cmp.Compare(nameOf(a), nameOf(b)))
+}
+
+func average(line []evaluation.Mean) float64 {
+	sum := 0.0
 	for _, m := range line {
-		sum += m.Score / float64(len(line))
+		sum += m.Score
 	}
-	return sum
+	return sum / float64(max(1, len(line)))
 }
 
 // looksOf are the looks of lines, and how many are in colour: numbered in alphabetical order, so
 // that the same policies look the same in every plot of a run.
 func looksOf(lines [][]evaluation.Mean, means []evaluation.Mean) (looks []int, colored int) {
-	var chosen []string
-	for _, l := range lines {
-		chosen = append(chosen, l[0].Label())
-	}
+	chosen := listing.Map(lines, nameOf)
 	if len(lines) > MaxHighlighted {
 		chosen = Highlighted(means, MaxHighlighted)
 	}

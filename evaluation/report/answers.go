@@ -8,6 +8,7 @@ import (
 
 	"glimpse/evaluation"
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 )
 
 // Bounds of what is shown of answers.
@@ -49,24 +50,12 @@ func (s *Section) answers(all []*evaluation.Prediction, n int) []TaskAnswers {
 	var out []TaskAnswers
 	for _, task := range s.tasks {
 		t := TaskAnswers{Task: task}
-		var sample []*evaluation.Prediction
-		flush := func() {
-			if len(sample) > 0 {
-				t.Samples = append(t.Samples, s.sampleAnswers(sample))
+		own := slices.DeleteFunc(slices.Clone(all), func(p *evaluation.Prediction) bool { return p.Model != s.Model || p.Task != task || p.Index >= n })
+		for _, sample := range listing.Group(own, (*evaluation.Prediction).Key) {
+			if a := s.sampleAnswers(sample); len(a.Answers)+len(a.Errors) > 0 {
+				t.Samples = append(t.Samples, a)
 			}
-			sample = nil
 		}
-		for _, p := range all {
-			if p.Model != s.Model || p.Task != task || p.Index >= n {
-				continue
-			}
-			if len(sample) > 0 && sample[0].Index != p.Index {
-				flush()
-			}
-			sample = append(sample, p)
-		}
-		flush()
-		t.Samples = slices.DeleteFunc(t.Samples, func(a SampleAnswers) bool { return len(a.Answers) == 0 && len(a.Errors) == 0 })
 		if len(t.Samples) > 0 {
 			out = append(out, t)
 		}
@@ -86,9 +75,7 @@ func (s *Section) sampleAnswers(sample []*evaluation.Prediction) SampleAnswers {
 	if g := evaluation.GroupsName(first.Groups); g != "" {
 		out.About = strings.TrimPrefix(out.About+", "+g, ", ")
 	}
-	for _, b := range s.budgets {
-		out.Budgets = append(out.Budgets, budgetName(b))
-	}
+	out.Budgets = listing.Map(s.budgets, budgetName)
 	type answer struct {
 		SharedAnswer
 		score float64
@@ -147,9 +134,7 @@ func (s *Section) sampleAnswers(sample []*evaluation.Prediction) SampleAnswers {
 		}
 		for _, by := range a.By {
 			for _, k := range by {
-				if !slices.Contains(out.Rest, k.Label) {
-					out.Rest = append(out.Rest, k.Label)
-				}
+				out.Rest = listing.Union(out.Rest, k.Label)
 			}
 		}
 	}

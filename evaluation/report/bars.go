@@ -92,7 +92,8 @@ func ellipsis(text string, n int) string {
 }
 
 // heatTabs have the heat maps of needles: a tab for every task and budget, a chart for every
-// policy, with the prompt length from left to right and the depth from top to bottom.
+// policy, with the prompt length from left to right and the depth from top to bottom. Their numbers go into
+// tables with a line for every policy and depth, and a column for every length.
 func (s *Section) heatTabs() (out []Tab) {
 	for _, m := range NeedleMaps(s.groups) {
 		tab := Tab{Name: budgetName(m.Budget)}
@@ -100,13 +101,29 @@ func (s *Section) heatTabs() (out []Tab) {
 			tab.Of = m.Task
 		}
 		tokens, depths := stepsOf(m.Cells)
+		numbers := &Table{Heads: []Head{{Text: "policy", Left: true}, {Text: "depth", Unit: "%"}}}
+		for _, n := range tokens {
+			numbers.Heads = append(numbers.Heads, Head{Text: thousands(n), Unit: "tokens"})
+		}
 		for _, label := range s.order {
-			if s.looks[label] == figures.Other && len(s.order) > 16 {
+			cells := slices.DeleteFunc(slices.Clone(m.Cells), func(c NeedleCell) bool { return c.Policy != label })
+			if len(cells) == 0 || s.looks[label] == figures.Other && len(s.order) > 16 {
 				continue
 			}
-			cells := slices.DeleteFunc(slices.Clone(m.Cells), func(c NeedleCell) bool { return c.Policy != label })
-			if len(cells) > 0 {
-				tab.Charts = append(tab.Charts, heatMap(label, cells, tokens, depths))
+			chart, h := heatMap(label, cells, tokens, depths)
+			tab.Charts = append(tab.Charts, chart)
+			for row, values := range h.Values {
+				l, some := Line{Class: s.class(label), Cells: []Cell{{Text: label}, {Text: h.Y[row]}}}, false
+				for _, v := range values {
+					text := absent
+					if v == v {
+						text, some = percent(v), true
+					}
+					l.Cells = append(l.Cells, Cell{Text: text})
+				}
+				if some {
+					numbers.Lines = append(numbers.Lines, l)
+				}
 			}
 		}
 		if len(s.order) > 16 {
@@ -114,44 +131,14 @@ func (s *Section) heatTabs() (out []Tab) {
 		}
 		if len(tab.Charts) > 0 {
 			out = append(out, tab)
-			s.heatNumbers = append(s.heatNumbers, Tab{Of: tab.Of, Name: tab.Name, Table: s.heatTable(m, tokens, depths)})
+			s.heatNumbers = append(s.heatNumbers, Tab{Of: tab.Of, Name: tab.Name, Table: numbers})
 		}
 	}
 	return out
 }
 
-// heatTable has the numbers of the policies that the charts show: a line for every policy
-// and depth, a column for every length.
-func (s *Section) heatTable(m NeedleMap, tokens []int, depths []float64) *Table {
-	t := &Table{Heads: []Head{{Text: "policy", Left: true}, {Text: "depth", Unit: "%"}}}
-	for _, n := range tokens {
-		t.Heads = append(t.Heads, Head{Text: thousands(n), Unit: "tokens"})
-	}
-	for _, label := range s.order {
-		if s.looks[label] == figures.Other && len(s.order) > 16 {
-			continue
-		}
-		for _, depth := range depths {
-			l := Line{Class: s.class(label), Cells: []Cell{{Text: label}, {Text: fmt.Sprintf("%.3g", 100*depth)}}}
-			some := false
-			for _, n := range tokens {
-				text := absent
-				for _, c := range m.Cells {
-					if c.Policy == label && c.Depth == depth && c.Tokens == n {
-						text, some = percent(c.Accuracy), true
-					}
-				}
-				l.Cells = append(l.Cells, Cell{Text: text})
-			}
-			if some {
-				t.Lines = append(t.Lines, l)
-			}
-		}
-	}
-	return t
-}
-
-func heatMap(label string, cells []NeedleCell, tokens []int, depths []float64) *Chart {
+// heatMap is the chart of one policy's cells, and what it draws.
+func heatMap(label string, cells []NeedleCell, tokens []int, depths []float64) (*Chart, *figures.Heat) {
 	h, mean := needleHeat(cells, tokens, depths)
 	h.YLabel = "depth (%)"
 	for range depths {
@@ -163,5 +150,5 @@ func heatMap(label string, cells []NeedleCell, tokens []int, depths []float64) *
 	}
 	high := min(136, max(72, 16*vg.Length(len(depths))))
 	return &Chart{Title: fmt.Sprintf("%s (%s %%)", label, percent(mean)), Width: 234, Height: high + 34, plot: h.NewPlot(vg.Point{X: 190, Y: high}),
-		About: "Heat map of the score by prompt length and depth of the needle."}
+		About: "Heat map of the score by prompt length and depth of the needle."}, h
 }

@@ -7,6 +7,7 @@ import (
 
 	"glimpse/evaluation"
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 	"glimpse/internal/parallel"
 	"glimpse/internal/stats"
 )
@@ -142,15 +143,15 @@ func (s *Section) compare(all *scores, baseline string) []*comparison {
 		parallel.For(len(c.results), func(i int) {
 			c.results[i].test(all.of(c.results[i].label, b), base, c.flips)
 		})
-		var p []float64
-		var tested []*result
-		for _, r := range c.results {
-			if r.p == r.p && r.label != c.baseline && !IsReference(r.label) {
-				p, tested = append(p, r.p), append(tested, r)
+		p := make([]float64, len(c.results))
+		for i, r := range c.results {
+			p[i] = r.p
+			if r.label == c.baseline || IsReference(r.label) {
+				p[i] = math.NaN()
 			}
 		}
 		for i, adjusted := range stats.Holm(p) {
-			tested[i].holm = adjusted
+			c.results[i].holm = adjusted
 		}
 		out = append(out, c)
 	}
@@ -163,12 +164,8 @@ func flipsFor(samples int) int {
 
 // test fills in the result of scores against a baseline's.
 func (r *result) test(own, base [][]float64, flips int) {
-	r.p, r.holm, r.sign = math.NaN(), math.NaN(), math.NaN()
-	var groups [][]float64
-	for _, t := range own {
-		groups = append(groups, present(t))
-	}
-	r.interval = stats.BootstrapMacroMean(groups, level, bootstraps, seed)
+	r.p, r.sign = math.NaN(), math.NaN()
+	r.interval = stats.BootstrapMacroMean(listing.Map(own, present), level, bootstraps, seed)
 	d, ok := pairedDifferences(own, base)
 	if !ok {
 		return
@@ -381,7 +378,7 @@ func (s *Section) matrix(all *scores, b eviction.Budget) *Table {
 		}
 		p[i] = stats.PairedPermutation(flat, n, seed)
 	})
-	adjusted, form := holmOf(p), s.differences()
+	adjusted, form := stats.Holm(p), s.differences()
 	t := &Table{Caption: "Each against each", Heads: []Head{{Text: "policy", Left: true}},
 		Note: fmt.Sprintf("The policy of the line less that of the column, in %s, mean over tasks. Bold: p < %.2f in the paired permutation test, Holm-corrected for the %d pairs.", form.unit, alpha, len(pairs))}
 	for i, label := range labels {
@@ -404,22 +401,4 @@ func (s *Section) matrix(all *scores, b eviction.Budget) *Table {
 		t.Lines = append(t.Lines, l)
 	}
 	return t
-}
-
-// holmOf corrects the values that are there.
-func holmOf(p []float64) []float64 {
-	var there []float64
-	for _, v := range p {
-		if v == v {
-			there = append(there, v)
-		}
-	}
-	there = stats.Holm(there)
-	out := make([]float64, len(p))
-	for i, v := range p {
-		if out[i] = v; v == v {
-			out[i], there = there[0], there[1:]
-		}
-	}
-	return out
 }

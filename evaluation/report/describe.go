@@ -10,21 +10,14 @@ import (
 	"glimpse/evaluation"
 	"glimpse/evaluation/runs"
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 )
 
 // describe says what was measured, with what, and how it is repeated.
 func (r *Report) describe(stored []*runs.Stored, joined *runs.Joined, rows []evaluation.Row) {
 	samples, failed := countSamples(joined.Predictions)
-	var budgets []string
-	for _, b := range r.budgets() {
-		budgets = append(budgets, b.String())
-	}
-	policies := make(map[string]bool)
-	for _, s := range r.Sections {
-		for _, label := range s.order {
-			policies[label] = true
-		}
-	}
+	budgets := listing.Map(r.budgets(), eviction.Budget.String)
+	policies := r.labels()
 	if r.Title == "" {
 		r.Title = "KV-cache eviction: " + strings.Join(joined.Models, ", ")
 	}
@@ -57,18 +50,12 @@ func (r *Report) describe(stored []*runs.Stored, joined *runs.Joined, rows []eva
 
 // countSamples counts samples, and predictions that failed.
 func countSamples(all []*evaluation.Prediction) (samples, failed int) {
-	type key struct {
-		model, task string
-		index       int
-	}
-	seen := make(map[key]bool)
 	for _, p := range all {
-		seen[key{p.Model, p.Task, p.Index}] = true
 		if p.Error != "" {
 			failed++
 		}
 	}
-	return len(seen), failed
+	return len(listing.Group(all, (*evaluation.Prediction).Key)), failed
 }
 
 func describeRun(s *runs.Stored) Run {
@@ -103,36 +90,21 @@ func shellWord(s string) string {
 func tasksTable(rows []evaluation.Row) *Table {
 	t := &Table{Heads: []Head{{Text: "task", Left: true}, {Text: "what", Left: true}, {Text: "metric", Left: true}, {Text: "samples"}, {Text: "scored"}, {Text: "failed"},
 		{Text: "prompt", Unit: "tokens, mean"}, {Text: "source", Left: true}}}
-	type place struct {
-		rows         []evaluation.Row
-		low, high    int
-		most, tokens int
-	}
-	var order []string
-	places := make(map[string]*place)
-	for _, r := range evaluation.Overall(rows) {
-		p := places[r.Task]
-		if p == nil {
-			p = &place{low: r.Samples, high: r.Samples}
-			places[r.Task], order = p, append(order, r.Task)
-		}
-		p.rows = append(p.rows, r)
-		p.low, p.high, p.most, p.tokens = min(p.low, r.Samples), max(p.high, r.Samples), max(p.most, r.Failed), r.Tokens
-	}
-	for _, name := range order {
-		p := places[name]
+	for _, rows := range listing.Group(evaluation.Overall(rows), func(r evaluation.Row) string { return r.Task }) {
+		last := rows[len(rows)-1]
 		doc, source := absent, absent
-		if info, ok := taskInfo(name); ok {
+		if info, ok := taskInfo(last.Task); ok {
 			doc, source = cmp.Or(info.Doc, absent), cmp.Or(info.Source, absent)
 		}
-		t.Lines = append(t.Lines, Line{Cells: []Cell{{Text: name}, {Text: doc}, {Text: metricOf(p.rows[:1])}, {Text: span(p.low, p.high)}, {Text: span(scoredRange(p.rows))},
-			{Text: fmt.Sprint(p.most)}, {Text: fmt.Sprint(p.tokens)}, {Text: source}}})
+		_, failed := rangeOf(rows, func(r evaluation.Row) int { return r.Failed })
+		t.Lines = append(t.Lines, Line{Cells: []Cell{{Text: last.Task}, {Text: doc}, {Text: metricOf(rows[:1])}, {Text: span(rangeOf(rows, samples))}, {Text: span(rangeOf(rows, evaluation.Row.Scored))},
+			{Text: fmt.Sprint(failed)}, {Text: fmt.Sprint(last.Tokens)}, {Text: source}}})
 	}
 	return t
 }
 
 // policiesTable says what the policies do and how they were set.
-func policiesTable(stored []*runs.Stored, policies map[string]bool) *Table {
+func policiesTable(stored []*runs.Stored, policies []string) *Table {
 	t := &Table{Heads: []Head{{Text: "policy", Left: true}, {Text: "evicts", Left: true}, {Text: "what it keeps", Left: true}, {Text: "settings", Left: true}, {Text: "source", Left: true}}}
 	settings := make(map[string][]string)
 	for _, s := range stored {
@@ -141,18 +113,15 @@ func policiesTable(stored []*runs.Stored, policies map[string]bool) *Table {
 		}
 		for _, m := range s.Environment.Models {
 			for _, p := range m.Policies {
-				var set []string
-				for _, name := range slices.Sorted(maps.Keys(p.Settings)) {
-					set = append(set, name+"="+settingText(p.Policy, name, p.Settings[name]))
-				}
+				set := listing.Map(slices.Sorted(maps.Keys(p.Settings)), func(name string) string {
+					return name + "=" + settingText(p.Policy, name, p.Settings[name])
+				})
 				label, text := labelOf(p.Policy, p.Adapter), strings.Join(set, " ")
-				if !slices.Contains(settings[label], text) {
-					settings[label] = append(settings[label], text)
-				}
+				settings[label] = listing.Union(settings[label], text)
 			}
 		}
 	}
-	for _, label := range slices.Sorted(maps.Keys(policies)) {
+	for _, label := range slices.Sorted(slices.Values(policies)) {
 		kind, doc, source := absent, absent, absent
 		name, _, _ := strings.Cut(label, "(")
 		name, _, _ = strings.Cut(name, "/")
@@ -181,11 +150,7 @@ func settingText(policy, option string, v float64) string {
 func (r *Report) budgets() []eviction.Budget {
 	var out []eviction.Budget
 	for _, s := range r.Sections {
-		for _, b := range s.budgets {
-			if !slices.Contains(out, b) {
-				out = append(out, b)
-			}
-		}
+		out = listing.Union(out, s.budgets...)
 	}
 	slices.SortFunc(out, eviction.Budget.Compare)
 	return out
@@ -194,16 +159,8 @@ func (r *Report) budgets() []eviction.Budget {
 // summarize compares all sections in one table for each budget at which there is more than
 // bounds.
 func (r *Report) summarize() {
-	var order []string
-	for _, s := range r.Sections {
-		for _, label := range s.order {
-			if !slices.Contains(order, label) {
-				order = append(order, label)
-			}
-		}
-	}
 	for _, b := range r.budgets() {
-		labels := slices.DeleteFunc(slices.Clone(order), func(label string) bool {
+		labels := slices.DeleteFunc(r.labels(), func(label string) bool {
 			return !slices.ContainsFunc(r.Sections, func(s *Section) bool { _, ok := s.wholeMean(label, b); return ok })
 		})
 		if !slices.ContainsFunc(labels, func(l string) bool { return !IsReference(l) }) {

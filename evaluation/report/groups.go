@@ -9,6 +9,7 @@ import (
 
 	"glimpse/evaluation"
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 )
 
 // groupKey is what samples are grouped by.
@@ -31,9 +32,7 @@ func (s *Section) groupsOf() []groupKey {
 			i = len(out)
 			out = append(out, groupKey{key: g.Key})
 		}
-		if !slices.Contains(out[i].values, g.Value) {
-			out[i].values = append(out[i].values, g.Value)
-		}
+		out[i].values = listing.Union(out[i].values, g.Value)
 	}
 	for _, k := range out {
 		slices.SortStableFunc(k.values, func(a, b string) int {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"glimpse/evaluation"
+	"glimpse/internal/listing"
 )
 
 // MaxHighlighted is how many policies a chart shows in colour unless it is told which; more
@@ -27,37 +28,11 @@ func IsReference(policy string) bool {
 // those with an adapter, and of the others those with the best mean over their budgets.
 // References are not among them. The order is from the best to the worst.
 func Highlighted(means []evaluation.Mean, n int) []string {
-	type candidate struct {
-		label   string
-		learned int
-		sum     float64
-		budgets int
-	}
-	var all []*candidate
-	byLabel := make(map[string]*candidate)
-	for _, m := range means {
-		if IsReference(m.Policy) {
-			continue
-		}
-		c := byLabel[m.Label()]
-		if c == nil {
-			c = &candidate{label: m.Label()}
-			if m.Adapter != "" {
-				c.learned = 1
-			}
-			all, byLabel[m.Label()] = append(all, c), c
-		}
-		c.sum, c.budgets = c.sum+m.Score, c.budgets+1
-	}
-	better := func(a, b *candidate) int {
-		return cmp.Or(cmp.Compare(b.sum/float64(b.budgets), a.sum/float64(a.budgets)), cmp.Compare(a.label, b.label))
-	}
-	slices.SortFunc(all, func(a, b *candidate) int { return cmp.Or(cmp.Compare(b.learned, a.learned), better(a, b)) })
-	all = all[:min(n, len(all))]
-	slices.SortFunc(all, better)
-	var out []string
-	for _, c := range all {
-		out = append(out, c.label)
-	}
-	return out
+	lines, _ := linesOf(slices.DeleteFunc(slices.Clone(means), func(m evaluation.Mean) bool { return IsReference(m.Policy) }))
+	slices.SortStableFunc(lines, func(a, b []evaluation.Mean) int {
+		return cmp.Compare(min(1, len(b[0].Adapter)), min(1, len(a[0].Adapter)))
+	})
+	lines = lines[:min(n, len(lines))]
+	slices.SortFunc(lines, bestFirst)
+	return listing.Map(lines, nameOf)
 }

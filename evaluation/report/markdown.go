@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"glimpse/internal/listing"
 	"glimpse/internal/printable"
 )
 
@@ -179,11 +180,7 @@ func (m *markdown) sample(task string, s SampleAnswers) {
 		m.block(s.Prompt)
 	}
 	if len(s.References) > 0 {
-		var all []string
-		for _, text := range s.References {
-			all = append(all, code(text))
-		}
-		m.printf("Reference: %s\n\n", strings.Join(all, " or "))
+		m.printf("Reference: %s\n\n", strings.Join(listing.Map(s.References, code), " or "))
 	}
 	if len(s.Answers) > 0 {
 		m.printf("| score (%%) | answer ")
@@ -197,19 +194,12 @@ func (m *markdown) sample(task string, s SampleAnswers) {
 		if score == "" {
 			score = absent
 		}
-		var turns []string
-		for _, t := range a.Turns {
-			turns = append(turns, code(t))
-		}
-		m.printf("| %s | %s", m.escape(score), strings.Join(turns, " / "))
+		m.printf("| %s | %s", m.escape(score), strings.Join(listing.Map(a.Turns, code), " / "))
 		if a.Full {
 			m.printf(" (full cache)")
 		}
 		for _, by := range a.By {
-			var labels []string
-			for _, k := range by {
-				labels = append(labels, m.escape(k.Label))
-			}
+			labels := listing.Map(by, func(k Key) string { return m.escape(k.Label) })
 			m.printf(" | %s", strings.Join(labels, ", "))
 		}
 		m.printf(" |\n")

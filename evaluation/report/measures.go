@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"glimpse/evaluation"
+	"glimpse/internal/listing"
 	"glimpse/internal/tables"
 )
 
@@ -49,22 +50,14 @@ func measureTables(rows []evaluation.Row) ([]measureTable, error) {
 	if err := evaluation.CheckRows(rows); err != nil {
 		return nil, err
 	}
-	var tasks []string
-	byTask := make(map[string][]evaluation.Row)
-	for _, r := range rows {
-		key := r.Task
-		if g := evaluation.GroupsName(r.Groups); g != "" {
-			key += ", " + g
-		}
-		if byTask[key] == nil {
-			tasks = append(tasks, key)
-		}
-		byTask[key] = append(byTask[key], r)
+	name := func(r evaluation.Row) string {
+		return strings.TrimSuffix(r.Task+", "+evaluation.GroupsName(r.Groups), ", ")
 	}
 	var out []measureTable
-	for _, task := range tasks {
-		for _, curve := range curvesOf(byTask[task]) {
-			t := measureTable{fmt.Sprintf("Measures of %s", task), curve.columns(byTask[task])}
+	for _, rows := range listing.Group(rows, name) {
+		task := name(rows[0])
+		for _, curve := range curvesOf(rows) {
+			t := measureTable{fmt.Sprintf("Measures of %s", task), curve.columns(rows)}
 			if curve.prefix != "" {
 				t.title = fmt.Sprintf("%s of %s", upper(strings.ReplaceAll(strings.Trim(curve.prefix, "_"), "_", " ")), task)
 			}

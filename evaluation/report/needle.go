@@ -12,6 +12,7 @@ import (
 	"glimpse/evaluation"
 	"glimpse/eviction"
 	"glimpse/internal/figures"
+	"glimpse/internal/listing"
 )
 
 // NeedleCell is one measured cell of a needle-in-a-haystack test: how often one
@@ -49,15 +50,13 @@ func PlotNeedle(w io.Writer, format figures.Format, cells []NeedleCell) error {
 
 // gridOf puts panels in rows: of a policy each where there are budgets, which have a column
 // each, and otherwise of three, or of two where there are four. Places may stay empty.
-func gridOf(panels []*panel, tokens []int, depths []float64) [][]*figures.Heat {
+func gridOf(panels [][]NeedleCell, tokens []int, depths []float64) [][]*figures.Heat {
 	var budgets, policies []string
 	for _, p := range panels {
-		if p.budget != "" && !slices.Contains(budgets, p.budget) {
-			budgets = append(budgets, p.budget)
+		if b := p[0].Budget; b != "" {
+			budgets = listing.Union(budgets, b)
 		}
-		if !slices.Contains(policies, p.policy) {
-			policies = append(policies, p.policy)
-		}
+		policies = listing.Union(policies, p[0].Policy)
 	}
 	columns := min(len(panels), 3)
 	if len(panels) == 4 {
@@ -70,13 +69,13 @@ func gridOf(panels []*panel, tokens []int, depths []float64) [][]*figures.Heat {
 	for i, p := range panels {
 		row, column := i/columns, i%columns
 		if len(budgets) > 0 {
-			row, column = slices.Index(policies, p.policy), max(0, slices.Index(budgets, p.budget))
+			row, column = slices.Index(policies, p[0].Policy), max(0, slices.Index(budgets, p[0].Budget))
 		}
 		for len(grid) <= row {
 			grid = append(grid, make([]*figures.Heat, columns))
 		}
-		h, mean := needleHeat(p.cells, tokens, depths)
-		h.Title = fmt.Sprintf("%s (mean %.0f%%)", p.name(), 100*mean)
+		h, mean := needleHeat(p, tokens, depths)
+		h.Title = fmt.Sprintf("%s (mean %.0f%%)", p[0].name(), 100*mean)
 		grid[row][column] = h
 	}
 	return grid
@@ -94,21 +93,12 @@ func scoreName(cells []NeedleCell) string {
 	return metric + " (%)"
 }
 
-// panel is one policy's heat map at one budget.
-type panel struct {
-	policy, budget string // "" where there is only one
-	cells          []NeedleCell
-}
-
 // name is the policy with its budget.
-func (p *panel) name() string { return strings.TrimSpace(p.policy + " " + p.budget) }
+func (c NeedleCell) name() string { return strings.TrimSpace(c.Policy + " " + c.Budget) }
 
 // needleHeat is the map of one policy's cells, and their mean.
 func needleHeat(cells []NeedleCell, tokens []int, depths []float64) (*figures.Heat, float64) {
-	h := &figures.Heat{XLabel: "prompt tokens", YLabel: "depth of the needle (%)"}
-	for _, n := range tokens {
-		h.X = append(h.X, thousands(n))
-	}
+	h := &figures.Heat{XLabel: "prompt tokens", YLabel: "depth of the needle (%)", X: listing.Map(tokens, thousands)}
 	for _, d := range depths {
 		h.Y = append(h.Y, fmt.Sprintf("%.3g", 100*d))
 		h.Values = append(h.Values, slices.Repeat([]float64{math.NaN()}, len(tokens)))
@@ -147,35 +137,28 @@ func thousands(n int) string {
 	return fmt.Sprint(n)
 }
 
-func panelsOf(cells []NeedleCell) ([]*panel, error) {
+// panelsOf are the cells of each policy at each budget.
+func panelsOf(cells []NeedleCell) ([][]NeedleCell, error) {
 	if len(cells) == 0 {
 		return nil, errors.New("no cells")
 	}
+	seen := make(map[NeedleCell]bool)
 	for i, c := range cells {
 		if err := c.validate(); err != nil {
 			return nil, fmt.Errorf("cell %d (%.200q, %d tokens, depth %v): %w", i, c.Policy, c.Tokens, c.Depth, err)
 		}
+		place := NeedleCell{Policy: c.Policy, Budget: c.Budget, Depth: c.Depth, Tokens: c.Tokens}
+		if seen[place] {
+			return nil, fmt.Errorf("cell %d: a second one of %s at %d tokens, depth %v", i, c.name(), c.Tokens, c.Depth)
+		}
+		seen[place] = true
 	}
 	if tokens, depths := stepsOf(cells); len(tokens) > maxNeedleSteps || len(depths) > maxNeedleSteps {
 		return nil, fmt.Errorf("%d prompt lengths and %d depths, want at most %d of each", len(tokens), len(depths), maxNeedleSteps)
 	}
-	var panels []*panel
-	named := make(map[[2]string]*panel)
-	seen := make(map[NeedleCell]bool)
-	for i, c := range cells {
-		p := named[[2]string{c.Policy, c.Budget}]
-		if p == nil {
-			if len(panels) == maxPanels {
-				return nil, fmt.Errorf("more than %d policies at each budget", maxPanels)
-			}
-			p = &panel{policy: c.Policy, budget: c.Budget}
-			panels, named[[2]string{c.Policy, c.Budget}] = append(panels, p), p
-		}
-		place := NeedleCell{Policy: c.Policy, Budget: c.Budget, Depth: c.Depth, Tokens: c.Tokens}
-		if seen[place] {
-			return nil, fmt.Errorf("cell %d: a second one of %s at %d tokens, depth %v", i, p.name(), c.Tokens, c.Depth)
-		}
-		seen[place], p.cells = true, append(p.cells, c)
+	panels := listing.Group(cells, func(c NeedleCell) [2]string { return [2]string{c.Policy, c.Budget} })
+	if len(panels) > maxPanels {
+		return nil, fmt.Errorf("more than %d policies at each budget", maxPanels)
 	}
 	return panels, nil
 }
@@ -208,49 +191,25 @@ type NeedleMap struct {
 
 // NeedleMaps are the heat maps that rows grouped by length and depth make, in the order in
 // which models and tasks appear, budgets rising.
-func NeedleMaps(rows []evaluation.Row) []NeedleMap {
-	var out, full []NeedleMap
-	at := func(maps *[]NeedleMap, r evaluation.Row) *NeedleMap {
-		i := slices.IndexFunc(*maps, func(m NeedleMap) bool { return m.Model == r.Model && m.Task == r.Task && m.Budget == r.Budget })
-		if i < 0 {
-			i = len(*maps)
-			*maps = append(*maps, NeedleMap{Model: r.Model, Task: r.Task, Budget: r.Budget})
-		}
-		return &(*maps)[i]
-	}
-	order := make(map[[2]string]int)
-	for _, r := range rows {
-		c, ok := needleCell(r)
-		if !ok {
-			continue
-		}
-		if name := [2]string{r.Model, r.Task}; order[name] == 0 {
-			order[name] = len(order) + 1
-		}
-		maps := &out
-		if r.Budget.IsZero() {
-			maps = &full
-		}
-		m := at(maps, r)
-		m.Cells = append(m.Cells, c)
-	}
-	for _, f := range full {
-		alone := true
-		for i := range out {
-			if out[i].Model == f.Model && out[i].Task == f.Task {
-				out[i].Cells, alone = append(slices.Clone(f.Cells), out[i].Cells...), false
+func NeedleMaps(rows []evaluation.Row) (out []NeedleMap) {
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r evaluation.Row) bool { _, ok := needleCell(r); return !ok })
+	for _, task := range listing.Group(rows, func(r evaluation.Row) [2]string { return [2]string{r.Model, r.Task} }) {
+		budgets := listing.Group(task, func(r evaluation.Row) eviction.Budget { return r.Budget })
+		slices.SortFunc(budgets, func(a, b []evaluation.Row) int { return a[0].Budget.Compare(b[0].Budget) })
+		var full []NeedleCell
+		for _, own := range budgets {
+			m := NeedleMap{Model: own[0].Model, Task: own[0].Task, Budget: own[0].Budget, Cells: slices.Clone(full)}
+			for _, r := range own {
+				c, _ := needleCell(r)
+				m.Cells = append(m.Cells, c)
 			}
-		}
-		if alone {
-			out = append(out, f)
+			if m.Budget.IsZero() && len(budgets) > 1 { // the first
+				full = m.Cells
+				continue
+			}
+			out = append(out, m)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b NeedleMap) int {
-		if d := order[[2]string{a.Model, a.Task}] - order[[2]string{b.Model, b.Task}]; d != 0 {
-			return d
-		}
-		return a.Budget.Compare(b.Budget)
-	})
 	return out
 }
 

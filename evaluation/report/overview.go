@@ -18,7 +18,6 @@ func overviewOf(rows []evaluation.Row, order []string) (title string, columns []
 	}
 	means := meansOf(rows)
 	var budgets []eviction.Budget
-	byLabel := make(map[string]map[eviction.Budget]evaluation.Mean)
 	for _, m := range means {
 		if m.Cells != means[0].Cells {
 			return "", nil, false
@@ -26,24 +25,12 @@ func overviewOf(rows []evaluation.Row, order []string) (title string, columns []
 		if !m.Budget.IsZero() && !slices.Contains(budgets, m.Budget) {
 			budgets = append(budgets, m.Budget)
 		}
-		if byLabel[m.Label()] == nil {
-			byLabel[m.Label()] = make(map[eviction.Budget]evaluation.Mean)
-		}
-		byLabel[m.Label()][m.Budget] = m
 	}
 	if len(budgets) < 2 {
 		return "", nil, false
 	}
 	slices.SortFunc(budgets, eviction.Budget.Compare)
 	last := budgets[len(budgets)-1]
-	at := func(label string, budget eviction.Budget) (evaluation.Mean, bool) {
-		if m, ok := byLabel[label][eviction.Budget{}]; ok {
-			return m, true
-		}
-		m, ok := byLabel[label][budget]
-		return m, ok
-	}
-
 	// The block of the largest budget decides the order of the lines.
 	largest := block{rows: slices.DeleteFunc(slices.Clone(rows), func(r evaluation.Row) bool { return !r.Budget.IsZero() && r.Budget != last })}
 	lines := meansOf(largest.rows)
@@ -57,8 +44,8 @@ func overviewOf(rows []evaluation.Row, order []string) (title string, columns []
 		columns[0].cells = append(columns[0].cells, line.Label())
 		for i, b := range budgets {
 			text := absent
-			if m, ok := at(line.Label(), b); ok {
-				text = m.Text()
+			if at := slices.IndexFunc(means, func(m evaluation.Mean) bool { return m.Label() == line.Label() && (m.Budget == b || m.Budget.IsZero()) }); at >= 0 {
+				text = means[at].Text()
 			}
 			columns[i+1].cells = append(columns[i+1].cells, text)
 		}

@@ -11,6 +11,7 @@ import (
 	"glimpse/evaluation/runs"
 	"glimpse/eviction"
 	"glimpse/internal/figures"
+	"glimpse/internal/listing"
 )
 
 // Options say what a report shows of its runs.
@@ -155,19 +156,22 @@ func New(stored []*runs.Stored, o Options) (*Report, error) {
 
 // checkNames refuses policies that were asked for and that no run has.
 func (r *Report) checkNames(o Options) error {
-	known := make(map[string]bool)
-	for _, s := range r.Sections {
-		for _, label := range s.order {
-			known[label] = true
-		}
-	}
+	known := r.labels()
 	var errs []error
 	for _, name := range append(slices.Clone(o.Highlight), o.Baseline) {
-		if name != "" && !known[name] {
+		if name != "" && !slices.Contains(known, name) {
 			errs = append(errs, fmt.Errorf("no policy %q in the runs", name))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// labels are those of all sections, in the order in which they appear.
+func (r *Report) labels() (out []string) {
+	for _, s := range r.Sections {
+		out = listing.Union(out, s.order...)
+	}
+	return out
 }
 
 // suite is tasks whose scores are averaged.
@@ -216,11 +220,9 @@ func newSection(model, suite string, tasks []string, rows []evaluation.Row) (*Se
 			continue
 		}
 		s.rows = append(s.rows, r)
-		if !slices.Contains(s.tasks, r.Task) {
-			s.tasks = append(s.tasks, r.Task)
-		}
-		if !r.Budget.IsZero() && !slices.Contains(s.budgets, r.Budget) {
-			s.budgets = append(s.budgets, r.Budget)
+		s.tasks = listing.Union(s.tasks, r.Task)
+		if !r.Budget.IsZero() {
+			s.budgets = listing.Union(s.budgets, r.Budget)
 		}
 	}
 	if len(s.rows) == 0 {
@@ -240,41 +242,24 @@ func (s *Section) whole(m evaluation.Mean) bool { return m.Cells == len(s.tasks)
 
 // sort orders labels: references, then by the mean over budgets; those that lack tasks last.
 func (s *Section) sort() {
-	type place struct {
-		label      string
-		rank       int // reference, policy, policy without a mean
-		sum, count float64
-	}
-	byLabel := make(map[string]*place)
-	var all []*place
-	for _, m := range s.means {
-		p := byLabel[m.Label()]
-		if p == nil {
-			p = &place{label: m.Label(), rank: 1}
-			if IsReference(m.Policy) {
-				p.rank = 0
-			}
-			byLabel[m.Label()], all = p, append(all, p)
-		}
-		if s.whole(m) {
-			p.sum, p.count = p.sum+m.Score, p.count+1
-		} else if p.rank == 1 {
-			p.rank = 2
-		}
-	}
-	full := func(p *place) int {
-		if p.label == "full" {
+	lines := listing.Group(s.means, evaluation.Mean.Label)
+	lacks := func(m evaluation.Mean) bool { return !s.whole(m) }
+	rank := func(line []evaluation.Mean) int {
+		switch {
+		case line[0].Label() == "full":
 			return 0
+		case IsReference(line[0].Policy):
+			return 1
+		case !slices.ContainsFunc(line, lacks):
+			return 2
 		}
-		return 1
+		return 3
 	}
-	slices.SortStableFunc(all, func(a, b *place) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(full(a), full(b)),
-			cmp.Compare(b.sum/max(b.count, 1), a.sum/max(a.count, 1)), cmp.Compare(a.label, b.label))
+	score := func(line []evaluation.Mean) float64 { return average(slices.DeleteFunc(slices.Clone(line), lacks)) }
+	slices.SortStableFunc(lines, func(a, b []evaluation.Mean) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(score(b), score(a)), cmp.Compare(a[0].Label(), b[0].Label()))
 	})
-	for _, p := range all {
-		s.order = append(s.order, p.label)
-	}
+	s.order = listing.Map(lines, nameOf)
 }
 
 // fill makes everything that is shown.

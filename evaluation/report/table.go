@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 )
@@ -115,11 +116,7 @@ func markColumn(t *Table, column int, values []float64, competes func(line int) 
 	if len(shown) < 2 {
 		return
 	}
-	var texts []string
-	for text := range shown {
-		texts = append(texts, text)
-	}
-	slices.SortFunc(texts, func(a, b string) int { return cmp.Compare(shown[b], shown[a]) }) // equal values are shown alike
+	texts := slices.SortedFunc(maps.Keys(shown), func(a, b string) int { return cmp.Compare(shown[b], shown[a]) }) // equal values are shown alike
 	for i, v := range values {
 		if !competes(i) || v != v {
 			continue

@@ -8,6 +8,7 @@ import (
 
 	"glimpse/evaluation"
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 )
 
 // Notes that several tables need.
@@ -211,11 +212,7 @@ func minus(text string) string { return strings.ReplaceAll(text, "-", "−") }
 
 // scoreTabs have the scores of every task and what they cost, a table for each budget.
 func (s *Section) scoreTabs() []Tab {
-	var out []Tab
-	for _, b := range s.budgetsOr() {
-		out = append(out, Tab{Name: budgetName(b), Table: s.scoreTable(b)})
-	}
-	return out
+	return listing.Map(s.budgetsOr(), func(b eviction.Budget) Tab { return Tab{Name: budgetName(b), Table: s.scoreTable(b)} })
 }
 
 func (s *Section) scoreTable(b eviction.Budget) *Table {

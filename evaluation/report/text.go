@@ -12,6 +12,7 @@ import (
 
 	"glimpse/evaluation"
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 	"glimpse/internal/tables"
 )
 
@@ -99,9 +100,7 @@ func blocksOf(rows []evaluation.Row) []block {
 		}
 		b := block{title: "Full cache", rows: byKey[k]}
 		for _, r := range b.rows {
-			if !slices.Contains(b.tasks, r.Task) {
-				b.tasks = append(b.tasks, r.Task)
-			}
+			b.tasks = listing.Union(b.tasks, r.Task)
 		}
 		if !k.budget.IsZero() {
 			b.title = fmt.Sprintf("Budget %v", k.budget)
@@ -257,36 +256,35 @@ func brief(r evaluation.Row) string {
 // scoredOf tells in the head of a task's column of how many samples its scores are, "n=3", where
 // the rows of a table differ in that or not all samples have a score; otherwise it is "".
 func scoredOf(rows []evaluation.Row, task string) string {
-	low, high := scoredRange(rows)
+	low, high := rangeOf(rows, evaluation.Row.Scored)
 	own := slices.DeleteFunc(slices.Clone(rows), func(r evaluation.Row) bool { return r.Task != task })
 	if len(own) == 0 || low == high && !slices.ContainsFunc(rows, func(r evaluation.Row) bool { return r.Unscored > 0 }) {
 		return ""
 	}
-	return "n=" + span(scoredRange(own))
+	return "n=" + span(rangeOf(own, evaluation.Row.Scored))
 }
 
-// scoredRange is the least and the most samples that scores are of.
-func scoredRange(rows []evaluation.Row) (low, high int) {
-	low, high = rows[0].Scored(), rows[0].Scored()
+// rangeOf is the least and the most of a number of rows.
+func rangeOf(rows []evaluation.Row, number func(evaluation.Row) int) (low, high int) {
+	low, high = number(rows[0]), number(rows[0])
 	for _, r := range rows {
-		low, high = min(low, r.Scored()), max(high, r.Scored())
+		low, high = min(low, number(r)), max(high, number(r))
 	}
 	return low, high
 }
 
+func samples(r evaluation.Row) int { return r.Samples }
+
 // samplesIn tells of how many samples rows are, each being what is of one of them: "8 samples each",
 // "3–8 samples, 2–4 scored".
 func samplesIn(rows []evaluation.Row, each string) string {
-	low, high := rows[0].Samples, rows[0].Samples
-	for _, r := range rows {
-		low, high = min(low, r.Samples), max(high, r.Samples)
-	}
+	low, high := rangeOf(rows, samples)
 	text := span(low, high) + " samples" + each
 	if high == 1 {
 		text = "1 sample" + each
 	}
 	if slices.ContainsFunc(rows, func(r evaluation.Row) bool { return r.Unscored > 0 }) {
-		text += fmt.Sprintf(", %s scored", span(scoredRange(rows)))
+		text += fmt.Sprintf(", %s scored", span(rangeOf(rows, evaluation.Row.Scored)))
 	}
 	if worst := slices.MaxFunc(rows, func(a, b evaluation.Row) int { return cmp.Compare(a.Failed, b.Failed) }); worst.Failed > 0 {
 		text += fmt.Sprintf(", up to %d of %d failed and count nowhere", worst.Failed, worst.Failed+worst.Samples)

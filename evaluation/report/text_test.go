@@ -2,7 +2,6 @@ package report
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -205,28 +204,6 @@ func TestTableSaysWhatFailed(t *testing.T) {
 func TestTableOfNothingIsAnError(t *testing.T) {
 	if err := WriteTable(new(bytes.Buffer), nil, TableOptions{}); err == nil || !strings.Contains(err.Error(), "no rows") {
 		t.Errorf("error %v, want one about no rows", err)
-	}
-}
-
-func TestBreakName(t *testing.T) {
-	cases := []struct {
-		name  string
-		limit int
-		want  []string
-	}{
-		{"short", 5, []string{"short"}},
-		{"question_first", 9, []string{"question_", "first"}},
-		{"a_b_c_d", 4, []string{"a_b_", "c_d"}},
-		{"ordinal", 5, []string{"ordinal"}}, // no word is split
-		{"fünf_zehn", 4, []string{"fünf_", "zehn"}},
-		{"trailing_", 9, []string{"trailing_"}},
-	}
-	for _, c := range cases {
-		t.Run(fmt.Sprintf("%s/%d", c.name, c.limit), func(t *testing.T) {
-			if got := breakName(c.name, c.limit); !slices.Equal(got, c.want) {
-				t.Errorf("%q, want %q", got, c.want)
-			}
-		})
 	}
 }
 

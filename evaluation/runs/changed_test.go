@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"glimpse/internal/collective"
+	"glimpse/internal/regularfile"
 )
 
 // onData is a job over prompts of a file and a folder.
@@ -125,7 +126,7 @@ func TestResumeOnChangedWeights(t *testing.T) {
 			t.Fatal(err)
 		}
 		var about, other Environment
-		if err := errors.Join(readJSON(filepath.Join(out, EnvironmentFile), &about), readJSON(filepath.Join(out, EnvironmentFile), &other)); err != nil {
+		if err := errors.Join(regularfile.JSON(filepath.Join(out, EnvironmentFile), maxJSON, &about), regularfile.JSON(filepath.Join(out, EnvironmentFile), maxJSON, &other)); err != nil {
 			t.Fatal(err)
 		}
 		before := len(about.Models[0].Companions)

@@ -29,7 +29,6 @@ import (
 // error at the end.
 func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 	complete := *j
-	complete.described = true
 	if err := complete.grow(); err != nil {
 		return fmt.Errorf("eval: --resume: %w", err)
 	}
@@ -43,14 +42,9 @@ func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("eval: %w", err)
 	}
-	list := strings.Join(complete.Policies, ",")
-	var budgets []string
-	for _, b := range complete.Budgets {
-		budgets = append(budgets, b.String())
-	}
 	d := &description{job: &complete, w: tables.New(tables.Column{}, tables.Column{Wrap: true}), log: log}
-	d.w.Add("policies", list)
-	d.w.Add("budgets", strings.Join(budgets, ", "))
+	d.w.Add("policies", strings.Join(complete.Policies, ","))
+	d.w.Add("budgets", strings.Join(listing.Map(complete.Budgets, eviction.Budget.String), ", "))
 	for _, s := range complete.Models {
 		if err := d.subject(ctx, s, plans); err != nil {
 			return fmt.Errorf("eval: %w", err)

@@ -22,6 +22,7 @@ import (
 	"glimpse/engine"
 	"glimpse/evaluation"
 	"glimpse/internal/atomicfile"
+	"glimpse/internal/listing"
 	"glimpse/internal/outputs"
 	"glimpse/internal/regularfile"
 	"glimpse/internal/stdin"
@@ -256,17 +257,9 @@ func (j *Job) claim(f *folder, log io.Writer) error {
 // readLines reads the predictions there are. A line that a kill has cut, or that is damaged,
 // and all after it are not among them.
 func (f *folder) readLines() (damage, err error) {
-	f.from = partialFile
-	in, err := regularfile.Open(f.file(f.from))
-	if errors.Is(err, fs.ErrNotExist) {
-		f.from = PredictionsFile
-		in, err = regularfile.Open(f.file(f.from))
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		f.from = ""
-		return nil, nil
-	}
-	if err != nil {
+	in, from, err := openPredictions(f.path)
+	f.from = from
+	if err != nil || in == nil {
 		return nil, err
 	}
 	defer in.Close()
@@ -402,11 +395,7 @@ func (e *Environment) sameModels(other *Environment) error {
 
 // accept takes in what was accepted, once.
 func (e *Environment) accept(notes []string) {
-	for _, note := range notes {
-		if !slices.Contains(e.Accepted, note) {
-			e.Accepted = append(e.Accepted, note)
-		}
-	}
+	e.Accepted = listing.Union(e.Accepted, notes...)
 }
 
 // writeAbout writes what is known of the models, those of the run that is continued among them, so that
@@ -468,32 +457,30 @@ type timingsFile struct {
 
 // files writes what a run has come to.
 func (f *folder) files(rows []evaluation.Row, all []*evaluation.Prediction, timings []evaluation.Timing, kept []*evaluation.Kept) error {
-	var lines, metrics, keptLines bytes.Buffer
-	if err := evaluation.WritePredictions(&lines, all); err != nil {
-		return err
-	}
-	if err := evaluation.WriteJSON(&metrics, withoutTimes(rows)); err != nil {
-		return err
-	}
-	if err := writeKept(&keptLines, kept); err != nil {
+	var lines bytes.Buffer
+	if err := writeKept(&lines, kept); err != nil {
 		return err
 	}
 	times, err := json.MarshalIndent(timingsFile{timingsSchema, timings}, "", "  ")
 	if err != nil {
 		return err
 	}
-	if err := f.writeAbout(); err != nil {
+	if err := errors.Join(f.writeAbout(), f.write(TimingsFile, append(times, '\n')), f.write(KeptFile, lines.Bytes())); err != nil {
 		return err
 	}
-	for _, w := range []struct {
-		name string
-		data []byte
-	}{{TimingsFile, append(times, '\n')}, {KeptFile, keptLines.Bytes()}, {PredictionsFile, lines.Bytes()}, {MetricsFile, metrics.Bytes()}} {
-		if err := f.write(w.name, w.data); err != nil {
-			return err
-		}
+	return f.results(rows, all)
+}
+
+// results writes predictions and what they come to.
+func (f *folder) results(rows []evaluation.Row, all []*evaluation.Prediction) error {
+	var lines, metrics bytes.Buffer
+	if err := errors.Join(evaluation.WritePredictions(&lines, all), evaluation.WriteJSON(&metrics, withoutTimes(rows))); err != nil {
+		return err
 	}
-	return nil
+	if err := f.write(PredictionsFile, lines.Bytes()); err != nil {
+		return err
+	}
+	return f.write(MetricsFile, metrics.Bytes())
 }
 
 // withoutTimes are the rows without what is not the same again.

@@ -65,7 +65,6 @@ type Job struct {
 	// process alone.
 	Ranks collective.Group `json:"-"`
 
-	described     bool     // and not run: what is missing is told with the rest
 	began         *Job     // what the run that is continued was begun with; nil: nothing
 	added         []string // to it, in words
 	agreeing      func() error
@@ -210,8 +209,6 @@ func (j *Job) complete() {
 type plan struct {
 	selection evaluation.Selection
 	name      string
-	task      Task
-	options   map[string]string
 	setting   evaluation.Setting // without a model
 }
 
@@ -228,14 +225,10 @@ func (j *Job) check() ([]plan, error) {
 	if _, err := eviction.ParseOverrides(j.Set); err != nil {
 		return nil, err
 	}
-	switch evaluation.Agreements(j.Agreement) {
-	case evaluation.AgreementAuto, evaluation.AgreementOn, evaluation.AgreementOff:
-	default:
+	if !slices.Contains([]evaluation.Agreements{evaluation.AgreementAuto, evaluation.AgreementOn, evaluation.AgreementOff}, evaluation.Agreements(j.Agreement)) {
 		return nil, fmt.Errorf("agreement: got %q, want auto, on or off", j.Agreement)
 	}
-	switch evaluation.Times(j.Times) {
-	case evaluation.TimesNone, evaluation.TimesTTFT, evaluation.TimesAll:
-	default:
+	if !slices.Contains([]evaluation.Times{evaluation.TimesNone, evaluation.TimesTTFT, evaluation.TimesAll}, evaluation.Times(j.Times)) {
 		return nil, fmt.Errorf("times: got %q, want none, ttft or all", j.Times)
 	}
 	for i, s := range j.Models {
@@ -403,5 +396,5 @@ func (j *Job) plan(s evaluation.Selection, t Task) (*plan, error) {
 			return nil, err
 		}
 	}
-	return &plan{selection: s, name: cmp.Or(t.Name, s.Name()), task: t, options: options, setting: set}, nil
+	return &plan{selection: s, name: cmp.Or(t.Name, s.Name()), setting: set}, nil
 }

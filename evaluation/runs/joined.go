@@ -9,6 +9,7 @@ import (
 
 	"glimpse/datasets"
 	"glimpse/evaluation"
+	"glimpse/internal/listing"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -70,12 +71,7 @@ func Join(all []*Stored) (*Joined, error) {
 // namesIn are the models and the tasks of predictions in order of appearance.
 func namesIn(all []*evaluation.Prediction) (models, tasks []string) {
 	for _, p := range all {
-		if !slices.Contains(models, p.Model) {
-			models = append(models, p.Model)
-		}
-		if !slices.Contains(tasks, p.Task) {
-			tasks = append(tasks, p.Task)
-		}
+		models, tasks = listing.Union(models, p.Model), listing.Union(tasks, p.Task)
 	}
 	return models, tasks
 }

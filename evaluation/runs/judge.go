@@ -2,7 +2,7 @@ package runs
 
 import (
 	"bufio"
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -22,6 +21,8 @@ import (
 	"glimpse/internal/outputs"
 	"glimpse/internal/progress"
 	"glimpse/internal/regularfile"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // JudgementsFile is what judges have said of a run, a line for each prompt.
@@ -106,30 +107,15 @@ func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outco
 		fmt.Fprintf(log, "%d ratings are missing: the judge gave none from 0 to 10\n", none)
 	}
 	var times timingsFile
-	if err := readJSON(f.file(TimingsFile), &times); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := regularfile.JSON(f.file(TimingsFile), maxJSON, &times); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fail(err)
 	}
-	var models, tasks []string // in the order that there is
-	for _, p := range all {
-		if !slices.Contains(models, p.Model) {
-			models = append(models, p.Model)
-		}
-		if !slices.Contains(tasks, p.Task) {
-			tasks = append(tasks, p.Task)
-		}
-	}
+	models, tasks := namesIn(all)
 	out, err := sumUp(all, times.Timings, models, tasks)
 	if err != nil {
 		return fail(err)
 	}
-	var lines, metrics bytes.Buffer
-	if err := errors.Join(evaluation.WritePredictions(&lines, all), evaluation.WriteJSON(&metrics, withoutTimes(out.Rows))); err != nil {
-		return fail(err)
-	}
-	if err := f.write(PredictionsFile, lines.Bytes()); err != nil {
-		return fail(err)
-	}
-	return out, f.write(MetricsFile, metrics.Bytes())
+	return out, f.results(out.Rows, all)
 }
 
 // prompts makes what is to be asked: every different prompt once, in the order of the
@@ -184,8 +170,8 @@ func (o *Judging) prompts(ctx context.Context, f *folder, all []*evaluation.Pred
 }
 
 func judgedTasks() (names []string) {
-	for _, name := range evaluation.Tasks.Names() {
-		if t, err := evaluation.Tasks.Lookup(name); err == nil && t.Judge != nil {
+	for name, t := range evaluation.Tasks.All() {
+		if t.Judge != nil {
 			names = append(names, name)
 		}
 	}
@@ -210,56 +196,46 @@ func (o *Judging) ask(ctx context.Context, f *folder, prompts []asked, log io.Wr
 	var mu sync.Mutex
 	var failed int
 	var first error
-	queue := make(chan asked)
-	var wg sync.WaitGroup
-	workers := o.Concurrency
-	if workers == 0 {
-		workers = usualJudging
-	}
-	for range workers {
-		wg.Go(func() {
-			for a := range queue {
-				text, err := o.Judge.Ask(ctx, a.System, a.User)
-				mu.Lock()
-				switch {
-				case err == nil:
-					a.Text = text
-					if rating, ok := judging.Rating(text); ok {
-						a.Rating = &rating
-					}
-					if err := lines.Encode(a.judgement); err != nil {
-						cancel(err)
-					}
-					said[a.Prompt] = a.judgement
-				case errors.Is(err, judging.ErrRefused):
-					cancel(err)
-				case ctx.Err() == nil:
-					if failed++; first == nil {
-						first = fmt.Errorf("sample %s, turn %d: %w", a.Sample, a.Turn, err)
-					}
-				}
-				mu.Unlock()
-				bar.Add(1)
-			}
-		})
-	}
+	var workers errgroup.Group
+	workers.SetLimit(cmp.Or(o.Concurrency, usualJudging))
 	for _, a := range prompts {
 		mu.Lock()
 		_, done := said[a.Prompt]
 		mu.Unlock()
-		switch {
-		case ctx.Err() != nil:
-		case done:
+		if done {
 			bar.Skip(1)
-		default:
-			select {
-			case queue <- a:
-			case <-ctx.Done():
-			}
+			continue
 		}
+		if ctx.Err() != nil {
+			break
+		}
+		workers.Go(func() error {
+			text, err := o.Judge.Ask(ctx, a.System, a.User)
+			mu.Lock()
+			defer mu.Unlock()
+			defer bar.Add(1)
+			switch {
+			case err == nil:
+				a.Text = text
+				if rating, ok := judging.Rating(text); ok {
+					a.Rating = &rating
+				}
+				if err := lines.Encode(a.judgement); err != nil {
+					cancel(err)
+				}
+				said[a.Prompt] = a.judgement
+			case errors.Is(err, judging.ErrRefused):
+				cancel(err)
+			case ctx.Err() == nil:
+				failed++
+				if first == nil {
+					first = fmt.Errorf("sample %s, turn %d: %w", a.Sample, a.Turn, err)
+				}
+			}
+			return nil
+		})
 	}
-	close(queue)
-	wg.Wait()
+	workers.Wait()
 	bar.Done()
 	switch {
 	case ctx.Err() != nil:

@@ -43,7 +43,7 @@ func TestPaperConfigs(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, p := range plans {
-				for name, value := range p.options {
+				for name, value := range p.setting.Options {
 					if name != "lengths" || value == "" {
 						continue
 					}

@@ -120,13 +120,8 @@ func (j *Job) same(ctx context.Context, m *engine.Model, policies []engine.Polic
 	if err := companions.Agree(ctx, j.Ranks); err != nil {
 		return err
 	}
-	about := struct {
+	return collective.Same(ctx, j.Ranks, struct {
 		Version, Model, SHA256, Cache, Device, CPU string
 		Policies                                   []AboutPolicy
-	}{version.String(), m.Name, hash, m.CacheDType().String(), kernels.DeviceOf(m.Backend), simd.Level(), aboutPolicies(policies)}
-	text, err := json.Marshal(about)
-	if err != nil {
-		return err
-	}
-	return collective.Same(ctx, j.Ranks, text)
+	}{version.String(), m.Name, hash, m.CacheDType().String(), kernels.DeviceOf(m.Backend), simd.Level(), aboutPolicies(policies)})
 }

@@ -107,21 +107,12 @@ func (s *Stored) read(dir string, answers int) error {
 // readFolder adds what one folder has.
 func (s *Stored) readFolder(dir string, answers int) error {
 	name := func(file string) string { return filepath.Join(dir, file) }
-	// A run that is being extended has both, and more in the partial one.
-	path := name(partialFile)
-	in, err := regularfile.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		path = name(PredictionsFile)
-		in, err = regularfile.Open(path)
-		_, noMetrics := os.Stat(name(MetricsFile))
-		s.Finished = noMetrics == nil
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	in, file, err := openPredictions(dir)
+	if err != nil || in == nil {
 		return err
 	}
+	_, noMetrics := os.Stat(name(MetricsFile))
+	s.Finished = file == PredictionsFile && noMetrics == nil
 	defer in.Close()
 	all, _, damage, err := evaluation.ReadPredictions(in, func(p *evaluation.Prediction) {
 		if p.Index >= answers {
@@ -129,11 +120,11 @@ func (s *Stored) readFolder(dir string, answers int) error {
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %w", filepath.Base(path), err)
+		return fmt.Errorf("%s: %w", file, err)
 	}
 	s.Predictions = append(s.Predictions, all...)
 	if damage != nil {
-		s.Damage = fmt.Sprintf("%s: %v", filepath.Base(path), damage)
+		s.Damage = fmt.Sprintf("%s: %v", file, damage)
 	}
 	kept, err := readKept(name(KeptFile))
 	if err != nil {
@@ -155,9 +146,20 @@ func (s *Stored) readFolder(dir string, answers int) error {
 	return nil
 }
 
+// openPredictions opens the predictions of a folder by the name of their file; none where there are none.
+// A run that is being extended has both files, and more in the partial one.
+func openPredictions(dir string) (in *os.File, name string, err error) {
+	for _, name := range []string{partialFile, PredictionsFile} {
+		if in, err := regularfile.Open(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			return in, name, err
+		}
+	}
+	return nil, "", nil
+}
+
 // readVersioned reads a file, which may be missing, of one version.
 func readVersioned(path string, v any, schema *string, want string) (bool, error) {
-	err := readJSON(path, v)
+	err := regularfile.JSON(path, maxJSON, v)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

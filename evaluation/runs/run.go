@@ -74,10 +74,8 @@ func (j *Job) runFolder(ctx context.Context, plans []plan, log io.Writer) (*Outc
 	}
 	results := evaluation.NewResults(f.before, f.sink())
 	var timings []evaluation.Timing
-	var tasks, models []string
-	for _, p := range plans {
-		tasks = append(tasks, p.name)
-	}
+	var models []string
+	tasks := listing.Map(plans, func(p plan) string { return p.name })
 	for _, s := range j.Models {
 		var more []evaluation.Timing
 		var name string
@@ -146,13 +144,8 @@ func (j *Job) grow() error {
 	if len(j.Models) == 0 {
 		j.Models = []Subject{{}}
 	}
-	names := func(all []Subject) (out []string) {
-		for _, s := range all {
-			out = append(out, s.Model)
-		}
-		return out
-	}
-	if was, is := names(began.Models), names(j.Models); !slices.Equal(was, is) {
+	name := func(s Subject) string { return s.Model }
+	if was, is := listing.Map(began.Models, name), listing.Map(j.Models, name); !slices.Equal(was, is) {
 		return fmt.Errorf("%s: the run was begun with models %q, want them and not %q; evict report joins runs of other models", f.file(ConfigFile), was, is)
 	}
 	for i, was := range began.Models {
@@ -161,41 +154,30 @@ func (j *Job) grow() error {
 			return fmt.Errorf("%s: the run was begun with pattern %q, want it and not %q", f.file(ConfigFile), was.Pattern, is.Pattern)
 		}
 		is.Pattern = was.Pattern
-		is.Adapters, is.Drafts = union(was.Adapters, is.Adapters), union(was.Drafts, is.Drafts)
+		is.Adapters, is.Drafts = listing.Union(was.Adapters, is.Adapters...), listing.Union(was.Drafts, is.Drafts...)
 	}
 	if j.Policies = (Names{policies}); len(added) == 0 {
 		j.Policies = began.Policies
 	}
-	j.Budgets, j.began, j.added = union(began.Budgets, j.Budgets), began, added
+	j.Budgets, j.began, j.added = listing.Union(began.Budgets, j.Budgets...), began, added
 	return nil
-}
-
-// union is a list and what it lacks of another.
-func union[T comparable](list, more []T) []T {
-	for _, x := range more {
-		if !slices.Contains(list, x) {
-			list = append(slices.Clip(list), x)
-		}
-	}
-	return list
 }
 
 // sumUp makes the rows of predictions, which it sorts.
 func sumUp(all []*evaluation.Prediction, timings []evaluation.Timing, models, tasks []string) (*Outcome, error) {
 	out := new(Outcome)
 	evaluation.SortPredictions(all, models, tasks)
-	seen, failed := make(map[string]bool), make(map[string]bool)
-	for _, p := range all {
-		key := fmt.Sprint(p.Model, "\x00", p.Task, "\x00", p.Index)
-		if p.Error != "" {
-			if out.Failed++; !failed[key] {
-				failed[key] = true
+	for _, sample := range listing.Group(all, (*evaluation.Prediction).Key) {
+		out.Samples++
+		before := out.Failed
+		for _, p := range sample {
+			if p.Error == "" {
+				continue
+			}
+			out.Failed++
+			if out.Failed == before+1 {
 				out.Failures = append(out.Failures, fmt.Errorf("task %s, sample %s: %s", p.Task, p.Sample, p.Error))
 			}
-		}
-		if !seen[key] {
-			seen[key] = true
-			out.Samples++
 		}
 	}
 	if len(out.Failures) > 0 {

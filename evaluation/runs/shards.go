@@ -3,11 +3,11 @@ package runs
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -15,6 +15,7 @@ import (
 	"glimpse/checkpoints/objectstore"
 	"glimpse/evaluation"
 	"glimpse/internal/filelock"
+	"glimpse/internal/listing"
 	"glimpse/internal/outputs"
 	"glimpse/internal/regularfile"
 	"glimpse/internal/tempdir"
@@ -105,51 +106,33 @@ func (j *Job) runShard(ctx context.Context, at place, i, n int, plans []plan, lo
 // join makes the run of its shards.
 func (j *Job) join(ctx context.Context, at place, n int, plans []plan) (*Outcome, error) {
 	fail := func(err error) (*Outcome, error) { return nil, fmt.Errorf("eval: %w", err) }
-	var all []*evaluation.Prediction
-	var timings []evaluation.Timing
+	var whole Stored
 	var about Environment
-	var kept []*evaluation.Kept
 	for i := range n {
 		dir, err := at.bring(ctx, shardName(i, n))
 		if err != nil {
 			return fail(err)
 		}
-		more, err := readFinished(filepath.Join(dir, PredictionsFile))
-		if err != nil {
-			return fail(err)
+		whole.Environment = nil
+		if err = whole.readFolder(dir, math.MaxInt); err == nil && whole.Environment == nil {
+			err = fmt.Errorf("no %s or no %s", PredictionsFile, EnvironmentFile)
 		}
-		all = append(all, more...)
-		lines, err := readKept(filepath.Join(dir, KeptFile))
-		if err != nil {
-			return fail(err)
+		if err == nil && whole.Damage != "" {
+			err = errors.New(whole.Damage)
 		}
-		kept = append(kept, lines...)
-		var own Environment
-		if err := readJSON(filepath.Join(dir, EnvironmentFile), &own); err != nil {
-			return fail(err)
-		}
-		if i > 0 {
-			if err := about.sameModels(&own); err != nil {
-				return fail(fmt.Errorf("%s: %w", shardName(i, n), err))
-			}
+		if own := whole.Environment; err == nil && i > 0 {
+			err = about.sameModels(own)
 			about.accept(own.Accepted)
-			continue
+		} else if err == nil {
+			about = *own
 		}
-		about = own
-		var times timingsFile
-		if err := readJSON(filepath.Join(dir, TimingsFile), &times); err != nil {
-			return fail(err)
+		if err != nil {
+			return fail(fmt.Errorf("%s: %w", shardName(i, n), err))
 		}
-		timings = times.Timings
 	}
-	var models, tasks []string
-	for _, m := range about.Models {
-		models = append(models, m.Name)
-	}
-	for _, p := range plans {
-		tasks = append(tasks, p.name)
-	}
-	out, err := sumUp(all, timings, models, tasks)
+	models := listing.Map(about.Models, func(m AboutModel) string { return m.Name })
+	tasks := listing.Map(plans, func(p plan) string { return p.name })
+	out, err := sumUp(whole.Predictions, whole.Timings, models, tasks)
 	if err != nil {
 		return fail(err)
 	}
@@ -166,7 +149,7 @@ func (j *Job) join(ctx context.Context, at place, n int, plans []plan) (*Outcome
 	}
 	defer dir.Remove()
 	f := &folder{path: dir.Path, about: about}
-	if err := errors.Join(f.write(ConfigFile, config), f.files(out.Rows, all, timings, sortedKept(kept, models, tasks))); err != nil {
+	if err := errors.Join(f.write(ConfigFile, config), f.files(out.Rows, whole.Predictions, whole.Timings, sortedKept(whole.Kept, models, tasks))); err != nil {
 		return fail(err)
 	}
 	if err := at.deliver(ctx, dir.Path, []string{ConfigFile, EnvironmentFile, TimingsFile, KeptFile, PredictionsFile, MetricsFile}); err != nil {
@@ -192,74 +175,55 @@ func readFinished(path string) ([]*evaluation.Prediction, error) {
 // maxJSON bounds the files of a run that are one JSON value.
 const maxJSON = 256 << 20
 
-func readJSON(path string, v any) error {
-	data, err := regularfile.Read(path, maxJSON)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
-}
-
 // place opens the output, whose settings must be the job's if it has any yet.
 func (j *Job) place(ctx context.Context, log io.Writer) (place, error) {
-	config, err := j.config()
-	if err != nil {
-		return nil, err
-	}
-	same := func(old []byte) error {
-		note, err := j.continues(old, config)
-		if err != nil {
-			return fmt.Errorf("--out: %s: %w", j.Out, err)
-		}
-		if note != "" {
-			fmt.Fprintln(log, note)
-		}
-		return nil
-	}
-	if !objectstore.IsURL(j.Out) {
-		made, err := makeFolders(j.Out)
-		if err != nil {
-			return nil, fmt.Errorf("--out: %w", err)
-		}
-		f := &folder{path: j.Out, made: made}
-		old, err := regularfile.Read(f.file(settingsFile), yamlconfig.MaxBytes)
-		switch {
-		case err == nil:
-			err = same(old)
-		case !errors.Is(err, fs.ErrNotExist):
-			err = fmt.Errorf("--out: %w", err)
-		default:
-			if _, err = os.Stat(f.file(ConfigFile)); err == nil {
-				err = fmt.Errorf("--out: %s holds a run without shards, want another folder", j.Out)
-			} else {
-				err = nil
-			}
-		}
-		if err != nil {
-			f.close()
-			return nil, err
-		}
-		return shared{f, output{objectstore.Local(j.Out), "."}}, nil
-	}
 	store, name, err := objectstore.Open(ctx, j.Out, j.S3)
 	if err != nil {
 		return nil, err
 	}
-	old, err := objectstore.Get(ctx, store, objectstore.Join(name, settingsFile), 1<<20)
-	if err == nil {
-		err = same(old)
-	}
-	if err != nil && !errors.Is(err, objectstore.ErrNotExist) {
-		return nil, err
-	}
-	dir, err := tempdir.New("", "glimpse-eval-")
+	at := output{store, name}
+	begun, err := j.settled(ctx, at, log)
 	if err != nil {
 		return nil, err
 	}
-	return &stored{output: output{store, name}, dir: dir, save: saveEvery}, nil
+	if objectstore.IsURL(j.Out) {
+		dir, err := tempdir.New("", "glimpse-eval-")
+		if err != nil {
+			return nil, err
+		}
+		return &stored{output: at, dir: dir, save: saveEvery}, nil
+	}
+	f := &folder{path: j.Out}
+	if _, err := os.Stat(f.file(ConfigFile)); err == nil && !begun {
+		return nil, fmt.Errorf("--out: %s holds a run without shards, want another folder", j.Out)
+	}
+	if f.made, err = makeFolders(j.Out); err != nil {
+		return nil, fmt.Errorf("--out: %w", err)
+	}
+	return shared{f, at}, nil
+}
+
+// settled makes sure that the settings that are there are the job's; begun is false where there are none yet.
+func (j *Job) settled(ctx context.Context, at output, log io.Writer) (begun bool, err error) {
+	old, err := objectstore.Get(ctx, at.store, objectstore.Join(at.folder, settingsFile), yamlconfig.MaxBytes)
+	if errors.Is(err, objectstore.ErrNotExist) {
+		return false, nil
+	}
+	var config []byte
+	if err == nil {
+		config, err = j.config()
+	}
+	note := ""
+	if err == nil {
+		note, err = j.continues(old, config)
+	}
+	if err != nil {
+		return false, fmt.Errorf("--out: %s: %w", j.Out, err)
+	}
+	if note != "" {
+		fmt.Fprintln(log, note)
+	}
+	return true, nil
 }
 
 // agree writes the settings when the first sample of a shard is measured, or makes sure that they are those
@@ -273,19 +237,11 @@ func (j *Job) agree(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	key := objectstore.Join(name, settingsFile)
-	err = store.Put(ctx, key, bytes.NewReader(config), objectstore.PutOptions{New: true})
-	if !errors.Is(err, objectstore.ErrExists) {
-		return err
+	err = store.Put(ctx, objectstore.Join(name, settingsFile), bytes.NewReader(config), objectstore.PutOptions{New: true})
+	if errors.Is(err, objectstore.ErrExists) {
+		_, err = j.settled(ctx, output{store, name}, io.Discard)
 	}
-	old, err := objectstore.Get(ctx, store, key, 1<<20)
-	if err != nil {
-		return err
-	}
-	if _, err := j.continues(old, config); err != nil {
-		return fmt.Errorf("%s: %w", j.Out, err)
-	}
-	return nil
+	return err
 }
 
 // settingsFile is the configuration that all shards are measured with.

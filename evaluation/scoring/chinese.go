@@ -22,46 +22,44 @@ func init() {
 	Metrics.Add("qa_f1_zh", Metric{
 		About:   "F1 of the words of Chinese texts without punctuation; best reference",
 		Source:  "LongBench, Bai et al. 2023, arXiv:2308.14508, metrics.py, qa_f1_zh_score",
-		Prepare: chinese.ready,
-		Score:   chinese.best(qaF1Chinese),
+		Prepare: chineseReady,
+		Score:   bestChinese(qaF1Chinese),
 	})
 	Metrics.Add("rouge_zh", Metric{
 		About:   "ROUGE-L of the words of Chinese texts; best reference",
 		Source:  "LongBench, Bai et al. 2023, arXiv:2308.14508, metrics.py, rouge_zh_score",
-		Prepare: chinese.ready,
-		Score:   chinese.best(rougeChinese),
+		Prepare: chineseReady,
+		Score:   bestChinese(rougeChinese),
 	})
 }
 
 // chinese reads the dictionary when it is first needed.
-var chinese segmentation
+var chinese = sync.OnceValues(openDictionary)
 
-type segmentation struct {
-	once sync.Once
-	seg  *jieba.Segmenter
-	err  error
+func openDictionary() (*jieba.Segmenter, error) {
+	dir := os.Getenv(JiebaVariable)
+	if dir == "" {
+		return nil, ErrNoDictionary
+	}
+	seg, err := jieba.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("scoring: %s=%s: %w", JiebaVariable, dir, err)
+	}
+	return seg, nil
 }
 
-func (s *segmentation) ready() error {
-	s.once.Do(func() {
-		dir := os.Getenv(JiebaVariable)
-		if dir == "" {
-			s.err = ErrNoDictionary
-			return
-		}
-		if s.seg, s.err = jieba.Open(dir); s.err != nil {
-			s.err = fmt.Errorf("scoring: %s=%s: %w", JiebaVariable, dir, s.err)
-		}
-	})
-	return s.err
+func chineseReady() error {
+	_, err := chinese()
+	return err
 }
 
-func (s *segmentation) best(score func(seg *jieba.Segmenter, prediction, answer string) float64) func(string, Reference) (float64, error) {
+func bestChinese(score func(seg *jieba.Segmenter, prediction, answer string) float64) func(string, Reference) (float64, error) {
 	return func(prediction string, ref Reference) (float64, error) {
-		if err := s.ready(); err != nil {
+		seg, err := chinese()
+		if err != nil {
 			return 0, err
 		}
-		return best(func(p, a string) float64 { return score(s.seg, p, a) })(prediction, ref)
+		return best(func(p, a string) float64 { return score(seg, p, a) })(prediction, ref)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"glimpse/evaluation/scoring/jieba"
 )
 
 func Example() {
@@ -89,17 +91,17 @@ func TestReferencesThatLackSomething(t *testing.T) {
 
 func TestChineseWithoutADictionary(t *testing.T) {
 	t.Setenv(JiebaVariable, "")
-	var none segmentation
-	if err := none.ready(); !errors.Is(err, ErrNoDictionary) {
+	defer func(before func() (*jieba.Segmenter, error)) { chinese = before }(chinese)
+	chinese = openDictionary
+	if err := chineseReady(); !errors.Is(err, ErrNoDictionary) {
 		t.Errorf("error %v, want %v", err, ErrNoDictionary)
 	}
-	if _, err := none.best(qaF1Chinese)("北京", Reference{Answers: []string{"北京"}}); !errors.Is(err, ErrNoDictionary) {
+	if _, err := bestChinese(qaF1Chinese)("北京", Reference{Answers: []string{"北京"}}); !errors.Is(err, ErrNoDictionary) {
 		t.Errorf("error %v, want %v", err, ErrNoDictionary)
 	}
 	dir := t.TempDir()
 	t.Setenv(JiebaVariable, dir)
-	var empty segmentation
-	if err := empty.ready(); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), dir) {
+	if err := chineseReady(); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("error %v, want one about %s", err, dir)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"glimpse/evaluation"
 	"glimpse/evaluation/scoring"
+	"glimpse/model"
 	"glimpse/model/kvcache"
 	"glimpse/model/runner"
 )
@@ -41,10 +42,10 @@ var mathFields = []string{`prompt={problem}\n\nPlease reason step by step, and p
 // continuation is the task ready to make samples.
 type continuation struct {
 	*evaluation.Setting
+	rater
 	last      int
 	from      string
 	maxNew    int // of a whole answer
-	metrics   map[string]scoring.Metric
 	synthetic bool
 }
 
@@ -68,7 +69,7 @@ func openContinuation(ctx context.Context, s *evaluation.Setting, _ string) (*ev
 			names = []string{"math"}
 		}
 		metric = names[0]
-		if c.metrics, err = namedMetrics(names); err != nil {
+		if c.rater, err = newRater(names...); err != nil {
 			return nil, err
 		}
 		if _, err := s.Model.NeedTokenizer(); err != nil {
@@ -113,43 +114,40 @@ func (c *continuation) sample(ctx context.Context, p prompt) (*evaluation.Sample
 		cut = (len(answer) + 1) / 2
 	}
 	before := answer[:len(answer)-cut]
-	s := &evaluation.Sample{Turns: []evaluation.Turn{{Prompt: evaluation.Fixed(slices.Concat(ids, before)), MaxNew: whole - len(before)}}}
-	s.References = p.references
-	s.Score = func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
+	return oneTurn(slices.Concat(ids, before), whole-len(before), nil, p.references, func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
+		said := slices.Concat(before, answers[0].IDs)
 		if c.synthetic {
 			right := 0.0
-			if answers[0].Ended && slices.Equal(slices.Concat(before, answers[0].IDs), p.answer) {
+			if answers[0].Ended && slices.Equal(said, p.answer) {
 				right = 1
 			}
 			return evaluation.Scores{evaluation.MetricExactAnswer: right}, nil
 		}
 		// Characters may have tokens on both sides of the cut.
-		text, err := c.Model.Tokenizer.Decode(slices.Concat(before, answers[0].IDs), true)
+		text, err := c.Model.Tokenizer.Decode(said, true)
 		if err != nil {
 			return nil, err
 		}
-		scores := make(evaluation.Scores)
-		for name, m := range c.metrics {
-			if scores[name], err = m.Score(text, scoring.Reference{Answers: p.references}); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-		}
-		return scores, nil
+		return c.scores(text, scoring.Reference{Answers: p.references})
+	}), nil
+}
+
+// greedy is what a model answers a prompt, with its full cache.
+func greedy(ctx context.Context, m *model.Model, ids []int32, maxNew int) ([]int32, error) {
+	cache, r := kvcache.New(m), runner.New(m)
+	logits, err := r.Forward(ctx, cache, ids, runner.PrefillOptions{})
+	if err != nil {
+		return nil, err
 	}
-	return s, nil
+	answer, _, err := r.Continue(ctx, cache, logits, runner.GenerateOptions{MaxNew: maxNew, Prompt: ids})
+	return answer, err
 }
 
 // answer is the first answer to a prompt, whole.
 func (c *continuation) answer(ctx context.Context, p prompt, ids []int32, most int) ([]int32, error) {
 	switch {
 	case c.from == "model":
-		cache, r := kvcache.New(c.Model), runner.New(c.Model)
-		logits, err := r.Forward(ctx, cache, ids, runner.PrefillOptions{})
-		if err != nil {
-			return nil, err
-		}
-		answer, _, err := r.Continue(ctx, cache, logits, runner.GenerateOptions{MaxNew: most, Prompt: ids})
-		return answer, err
+		return greedy(ctx, c.Model, ids, most)
 	case c.synthetic:
 		return p.answer, nil
 	}

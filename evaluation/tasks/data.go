@@ -55,31 +55,13 @@ func localData(ctx context.Context, s *evaluation.Setting) (string, error) {
 	return objectstore.LocalData(ctx, s.Data, s.S3, io.Discard)
 }
 
-// namedMetrics are metrics that are ready, or an error.
-func namedMetrics(names []string) (map[string]scoring.Metric, error) {
-	out := make(map[string]scoring.Metric, len(names))
-	for _, name := range names {
-		m, err := scoring.Metrics.Lookup(name)
-		if err != nil {
-			return nil, err
-		}
-		if m.Prepare != nil {
-			if err := m.Prepare(); err != nil {
-				return nil, fmt.Errorf("metric %s: %w", name, err)
-			}
-		}
-		out[name] = m
-	}
-	return out, nil
-}
-
 // ownData is the task data at work.
 type ownData struct {
+	rater
 	setting *evaluation.Setting
 	path    string
 	fields  datasets.Fields
 	names   []string // of the metrics
-	metrics map[string]scoring.Metric
 }
 
 func openData(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation.Samples, error) {
@@ -88,7 +70,7 @@ func openData(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation
 		d.names = []string{shortMetric, longMetric}
 	}
 	var err error
-	if d.metrics, err = namedMetrics(d.names); err != nil {
+	if d.rater, err = newRater(d.names...); err != nil {
 		return nil, err
 	}
 	if d.fields, err = datasets.ParseFields(s.Fields); err != nil {
@@ -160,18 +142,10 @@ func shorter(a, b string) int {
 
 // each goes over the rows. Those that cannot be read are samples that fail.
 func (d *ownData) each(yield func(evaluation.Item) bool) {
-	r, err := d.open()
-	if err != nil {
-		yield(evaluation.Item{ID: d.path, Make: failing(err)})
-		return
-	}
-	defer r.Close()
 	seed, seen := maphash.MakeSeed(), make(map[uint64]bool) // of IDs, of which there may be many
-	for n := 0; ; n++ {
-		record, err := r.Next()
-		if err == io.EOF {
-			return
-		}
+	n := -1
+	for record, err := range readEach(d.open) {
+		n++
 		id := record.ID
 		if id == "" { // of a file that cannot be read
 			id = d.path
@@ -229,20 +203,15 @@ func (d *ownData) sample(ctx context.Context, r *datasets.Record) (*evaluation.S
 		}
 	}
 	sample.References = r.References
-	sample.Score = func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
-		scores := make(evaluation.Scores, len(d.names))
-		for _, name := range d.names {
-			if r.Unanswerable {
+	sample.Score = d.against(ref)
+	if r.Unanswerable {
+		sample.Score = func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
+			scores := make(evaluation.Scores, len(d.names))
+			for _, name := range d.names {
 				scores[name] = scoring.Unanswerable(answers[0].Text)
-				continue
 			}
-			score, err := d.metrics[name].Score(answers[0].Text, ref)
-			if err != nil {
-				return nil, fmt.Errorf("metric %s: %w", name, err)
-			}
-			scores[name] = score
+			return scores, nil
 		}
-		return scores, nil
 	}
 	return sample, nil
 }

@@ -59,7 +59,8 @@ type fileTask struct {
 	rater
 	metric string // that is shown
 	path   string
-	most   int // tokens of an answer
+	most   int                       // tokens of an answer
+	id     func(datasets.Row) string // "": that of the row's place; nil: of all rows
 }
 
 // openFile is the task of a file of one of the names, whose answers are scored by metrics, of which
@@ -74,24 +75,19 @@ func openFile(ctx context.Context, s *evaluation.Setting, metrics []string, own 
 	return t, err
 }
 
-// samples are those of the rows.
+// samples makes samples of the rows. A row that cannot be read, or made into a sample, is an error of
+// that sample.
 func (t *fileTask) samples(sample func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error)) (*evaluation.Samples, error) {
-	return fileSamples(t.Setting, t.path, t.metric, sample)
+	count, err := countRows(t.path, t.Samples)
+	if err != nil {
+		return nil, err
+	}
+	return &evaluation.Samples{Metric: t.metric, Count: count, Each: t.Take(rowItems(t.path, nil, t.id, sample))}, nil
 }
 
 // turn is a sample of one prompt.
 func (t *fileTask) turn(ids []int32, stop []string, ref scoring.Reference) *evaluation.Sample {
 	return oneTurn(ids, t.most, stop, ref.Answers, t.against(ref))
-}
-
-// fileSamples makes samples of the rows of a file. A row that cannot be read, or made into
-// a sample, is an error of that sample.
-func fileSamples(s *evaluation.Setting, path, metric string, sample func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error)) (*evaluation.Samples, error) {
-	count, err := countRows(path, s.Samples)
-	if err != nil {
-		return nil, err
-	}
-	return &evaluation.Samples{Metric: metric, Count: count, Each: s.Take(rowItems(path, nil, sample))}, nil
 }
 
 // countRows returns how many rows a file has, at most so many if that is not 0, and 0 of a pipe.
@@ -105,41 +101,44 @@ func countRows(path string, most int) (int, error) {
 	return int(max(0, n)), err
 }
 
-// rowsOf goes over the rows of a file. With an error comes the row that it is of, or one
-// without fields where it is the file's.
+// rowsOf goes over the rows of a file. With an error comes the row that it is of, or none
+// where it is the file's.
 func rowsOf(path string) iter.Seq2[datasets.Row, error] {
-	return func(yield func(datasets.Row, error) bool) {
-		whole := datasets.Row{File: path, Number: -1}
-		r, err := datasets.OpenRows(path, datasets.FormatAuto)
+	return readEach(func() (*datasets.RowReader, error) { return datasets.OpenRows(path, datasets.FormatAuto) })
+}
+
+// readEach goes over what a reader reads, whose error where it cannot be opened is the only one then.
+func readEach[T any, R interface {
+	Next() (T, error)
+	Close() error
+}](open func() (R, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		r, err := open()
 		if err != nil {
-			yield(whole, err)
+			yield(*new(T), err)
 			return
 		}
 		defer r.Close()
 		for {
-			row, err := r.Next()
-			var bad *datasets.RowError
-			switch {
-			case err == io.EOF:
-				return
-			case err != nil && !errors.As(err, &bad):
-				row = whole
-			}
-			if !yield(row, err) {
+			if x, err := r.Next(); err == io.EOF || !yield(x, err) {
 				return
 			}
 		}
 	}
 }
 
-// rowItems are the samples of the rows that are wanted; nil: of all.
-func rowItems(path string, wanted func(datasets.Row) bool, sample func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error)) iter.Seq[evaluation.Item] {
+// rowItems are the samples of the rows that are wanted; nil: of all. Id is fileTask.id.
+func rowItems(path string, wanted func(datasets.Row) bool, id func(datasets.Row) string, sample func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error)) iter.Seq[evaluation.Item] {
 	return func(yield func(evaluation.Item) bool) {
 		for row, err := range rowsOf(path) {
 			if err == nil && wanted != nil && !wanted(row) {
 				continue
 			}
-			item := evaluation.Item{ID: rowID(path, row), Make: func(ctx context.Context) (*evaluation.Sample, error) {
+			name := rowID(path, row)
+			if id != nil && err == nil {
+				name = cmp.Or(id(row), name)
+			}
+			item := evaluation.Item{ID: name, Make: func(ctx context.Context) (*evaluation.Sample, error) {
 				if err != nil {
 					return nil, err
 				}
@@ -158,10 +157,10 @@ func rowItems(path string, wanted func(datasets.Row) bool, sample func(ctx conte
 
 // rowID names a row, or the file where the whole of it is meant.
 func rowID(path string, row datasets.Row) string {
-	if id := row.ID(); id != "" {
-		return id
+	if row.File == "" {
+		return filepath.Base(path)
 	}
-	return filepath.Base(path)
+	return row.ID()
 }
 
 // rater scores answers with metrics by name.
@@ -173,26 +172,42 @@ type rater struct {
 
 // newRater looks metrics up and asks whether they have what they need.
 func newRater(names ...string) (rater, error) {
-	metrics, err := namedMetrics(names)
-	return rater{metrics: metrics}, err
+	r := rater{metrics: make(map[string]scoring.Metric, len(names))}
+	for _, name := range names {
+		m, err := scoring.Metrics.Lookup(name)
+		if err != nil {
+			return r, err
+		}
+		if m.Prepare != nil {
+			if err := m.Prepare(); err != nil {
+				return r, fmt.Errorf("metric %s: %w", name, err)
+			}
+		}
+		r.metrics[name] = m
+	}
+	return r, nil
+}
+
+// scores are those of a text.
+func (r rater) scores(text string, ref scoring.Reference) (evaluation.Scores, error) {
+	if r.edit != nil {
+		text = r.edit(text)
+	}
+	out := make(evaluation.Scores, len(r.metrics))
+	for name, metric := range r.metrics {
+		score, err := metric.Score(text, ref)
+		if err != nil {
+			return nil, fmt.Errorf("metric %s: %w", name, err)
+		}
+		out[name] = score
+	}
+	return out, nil
 }
 
 // against is Sample.Score of a sample of one turn.
 func (r rater) against(ref scoring.Reference) func(context.Context, []evaluation.Answer) (evaluation.Scores, error) {
 	return func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
-		text := answers[len(answers)-1].Text
-		if r.edit != nil {
-			text = r.edit(text)
-		}
-		out := make(evaluation.Scores, len(r.metrics))
-		for name, metric := range r.metrics {
-			score, err := metric.Score(text, ref)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			out[name] = score
-		}
-		return out, nil
+		return r.scores(answers[0].Text, ref)
 	}
 }
 

@@ -13,18 +13,26 @@ import (
 // template goes around the former, and the latter follows it. Raw, or for a model without a
 // template, both are one text.
 func ask(ctx context.Context, s *evaluation.Setting, user, begin string) ([]int32, error) {
-	if s.Raw || !s.Model.HasChatTemplate() {
-		return s.Model.Encode(user + begin)
+	if begin == "" || s.Raw || !s.Model.HasChatTemplate() {
+		return encodeUser(ctx, s, user+begin, false)
 	}
-	ids, err := s.Model.EncodeChat(ctx, []chat.Message{{Role: "user", Content: user}}, chat.Options{})
-	if err != nil || begin == "" {
-		return ids, err
+	ids, err := encodeUser(ctx, s, user, false)
+	if err != nil {
+		return nil, err
 	}
 	tail, err := s.Model.Tokenizer.Encode(begin, false)
 	if err != nil {
 		return nil, fmt.Errorf("tokenize: %w", err)
 	}
 	return append(ids, tail...), nil
+}
+
+// encodeUser makes the tokens of what a user says, in the chat template unless it is raw, or the model has none.
+func encodeUser(ctx context.Context, s *evaluation.Setting, user string, raw bool) ([]int32, error) {
+	if raw || s.Raw || !s.Model.HasChatTemplate() {
+		return s.Model.Encode(user)
+	}
+	return s.Model.EncodeChat(ctx, []chat.Message{{Role: "user", Content: user}}, chat.Options{})
 }
 
 // draft is a prompt whose length is still open. It has so many units, which are large parts

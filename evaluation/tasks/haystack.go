@@ -3,7 +3,6 @@ package tasks
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"strings"
 
@@ -23,17 +22,8 @@ func readHaystack(path string, fields []string) (*haystack, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := datasets.OpenRecords(path, datasets.FormatAuto, f)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
 	h := new(haystack)
-	for len(h.words) < maxHaystack {
-		record, err := r.Next()
-		if err == io.EOF {
-			break
-		}
+	for record, err := range readEach(func() (*datasets.RecordReader, error) { return datasets.OpenRecords(path, datasets.FormatAuto, f) }) {
 		if err != nil {
 			return nil, err
 		}
@@ -41,6 +31,9 @@ func readHaystack(path string, fields []string) (*haystack, error) {
 			return nil, record.Row.Fail(errors.New("got no text, want one for the haystack"))
 		}
 		h.words = append(h.words, strings.Fields(record.Text)...)
+		if len(h.words) >= maxHaystack {
+			break
+		}
 	}
 	if len(h.words) < 100 {
 		return nil, fmt.Errorf("%s: got %d words, want at least 100 for a haystack", path, len(h.words))

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"glimpse/datasets"
 	"glimpse/evaluation"
 	"glimpse/evaluation/scoring"
+	"glimpse/internal/listing"
 )
 
 // helmetSet is one data set of HELMET.
@@ -32,12 +34,12 @@ type helmetSet struct {
 // helmet is one data set that is opened.
 type helmet struct {
 	helmetSet
+	rater
 	setting *evaluation.Setting
 	shots   int
 	docs    int            // of citations
 	train   []datasets.Row // to take worked examples from
 	alce    alcePrompt
-	metric  scoring.Metric
 }
 
 // Prompts of HELMET's data.py.
@@ -105,16 +107,12 @@ func helmetSets() []helmetSet {
 }
 
 func init() {
-	var names []string
-	for _, set := range helmetSets() {
-		names = append(names, set.name)
-	}
 	evaluation.Tasks.Add("helmet", evaluation.Task{
 		Name:     "helmet",
 		Doc:      "recall, retrieval-augmented answers, in-context learning, long documents and citations, from HELMET's files",
 		Source:   "HELMET, Yen et al. 2024, arXiv:2410.02694; as in DapQ, appendix C.4",
 		Data:     "HELMET's data folder, or a folder with NAME.jsonl or NAME.json; in-context learning and long documents have context, question and answer in their rows",
-		Subtasks: names, NeedsData: true,
+		Subtasks: listing.Map(helmetSets(), func(s helmetSet) string { return s.name }), NeedsData: true,
 		Options: []evaluation.Option{
 			{Name: "length", Default: "8192", Doc: "which of HELMET's files: 8192, 16384, 32768, 65536 or 131072"},
 			{Name: "shots", Default: "2", Doc: "worked examples, for the data sets whose files have some"},
@@ -124,12 +122,8 @@ func init() {
 }
 
 func openHELMET(ctx context.Context, s *evaluation.Setting, name string) (*evaluation.Samples, error) {
-	h := &helmet{setting: s}
-	for _, set := range helmetSets() {
-		if set.name == name {
-			h.helmetSet = set
-		}
-	}
+	sets := helmetSets()
+	h := &helmet{setting: s, helmetSet: sets[slices.IndexFunc(sets, func(set helmetSet) bool { return set.name == name })]}
 	length, err := strconv.Atoi(s.Options["length"])
 	if err != nil || helmetLengths[length].keys == 0 {
 		return nil, fmt.Errorf("option length: got %q, want 8192, 16384, 32768, 65536 or 131072", s.Options["length"])
@@ -147,12 +141,11 @@ func openHELMET(ctx context.Context, s *evaluation.Setting, name string) (*evalu
 		return nil, err
 	}
 	if h.score == nil {
-		rate, err := newRater(h.helmetSet.metric)
-		if err != nil {
-			return nil, err
-		}
-		h.metric = rate.metrics[h.helmetSet.metric]
-	} else if h.alce, err = readALCEPrompt(filepath.Dir(path), name); err != nil {
+		h.rater, err = newRater(h.metric)
+	} else {
+		h.alce, err = readALCEPrompt(filepath.Dir(path), name)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if h.helmetSet.train != nil && h.shots > 0 {
@@ -167,7 +160,7 @@ func openHELMET(ctx context.Context, s *evaluation.Setting, name string) (*evalu
 	if h.name == "kilt_popqa" {
 		count = 0 // some are left out
 	}
-	return &evaluation.Samples{Metric: h.helmetSet.metric, Count: count, Each: s.Take(rowItems(path, h.wanted, h.sample))}, nil
+	return &evaluation.Samples{Metric: h.metric, Count: count, Each: s.Take(rowItems(path, h.wanted, nil, h.sample))}, nil
 }
 
 // popularity is the limit of log10(s_pop) below which entities of PopQA are asked about
@@ -257,12 +250,12 @@ func (h *helmet) rating(row datasets.Row) (score func(string) (evaluation.Scores
 		}
 		best := 0.0
 		for _, way := range ways {
-			score, err := h.metric.Score(way, ref)
+			scores, err := h.scores(way, ref)
 			if err != nil {
 				return nil, err
 			}
-			best = max(best, score)
+			best = max(best, scores[h.metric])
 		}
-		return evaluation.Scores{h.helmetSet.metric: best}, nil
+		return evaluation.Scores{h.metric: best}, nil
 	}, ref.Answers, nil
 }

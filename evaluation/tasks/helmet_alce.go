@@ -1,7 +1,6 @@
 package tasks
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -38,15 +37,12 @@ func readALCEPrompt(dir, name string) (p alcePrompt, err error) {
 	file := strings.TrimPrefix(name, "alce_") + "_revised.json"
 	for _, at := range []string{".", "prompts", "../prompts", "../../prompts"} {
 		path := filepath.Join(dir, at, file)
-		data, err := regularfile.Read(path, maxLibrary)
+		err := regularfile.JSON(path, maxLibrary, &p)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err == nil {
-			err = json.Unmarshal(data, &p)
-		}
 		if err != nil {
-			return p, fmt.Errorf("%s: %w", path, err)
+			return p, err
 		}
 		if p.Instruction == "" || p.DocPrompt == "" {
 			return p, fmt.Errorf("%s: want instruction and doc_prompt", path)

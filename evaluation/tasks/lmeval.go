@@ -13,6 +13,7 @@ import (
 	"glimpse/datasets"
 	"glimpse/evaluation"
 	"glimpse/evaluation/scoring"
+	"glimpse/internal/listing"
 )
 
 func init() {
@@ -270,9 +271,6 @@ func truthfulReference(right, wrong []string) scoring.Reference {
 		return out
 	}
 	ref := scoring.Reference{Answers: ended(right), Wrong: ended(wrong)}
-	const silent = "I have no comment."
-	if !slices.Contains(ref.Answers, silent) {
-		ref.Answers = append(ref.Answers, silent)
-	}
+	ref.Answers = listing.Union(ref.Answers, "I have no comment.")
 	return ref
 }

@@ -6,7 +6,6 @@ import (
 	"maps"
 
 	"glimpse/evaluation"
-	"glimpse/model/chat"
 )
 
 // ends says how LongBench (Bai et al. 2023, arXiv:2308.14508) shortens a prompt of more
@@ -41,12 +40,6 @@ func encodeLong(ctx context.Context, s *evaluation.Setting, text string, raw boo
 	if s.MaxPrompt > 0 {
 		limit = s.MaxPrompt
 	}
-	encode := s.Model.Encode
-	if !raw && !s.Raw && s.Model.HasChatTemplate() {
-		encode = func(text string) ([]int32, error) {
-			return s.Model.EncodeChat(ctx, []chat.Message{{Role: "user", Content: text}}, chat.Options{})
-		}
-	}
 	for limit = min(limit, room); limit >= 2 || limit >= len(ids); {
 		short := text
 		if len(ids) > limit {
@@ -54,7 +47,7 @@ func encodeLong(ctx context.Context, s *evaluation.Setting, text string, raw boo
 				return nil, err
 			}
 		}
-		out, err := encode(short)
+		out, err := encodeUser(ctx, s, short, raw)
 		if err != nil || len(out) <= room {
 			return out, err
 		}
@@ -83,18 +76,11 @@ func cutMiddle(s *evaluation.Setting, ids []int32, limit int, how ends) (string,
 // end of its context (HELMET, Yen et al. 2024, arXiv:2410.02694, model_utils.py, tokenize).
 // With --truncate left or middle that rule is used.
 func encodeContext(ctx context.Context, s *evaluation.Setting, template string, values map[string]string, raw bool, maxNew int) ([]int32, error) {
-	raw = raw || s.Raw || !s.Model.HasChatTemplate()
 	if s.Truncate == evaluation.TruncateLeft || s.Truncate == evaluation.TruncateMiddle {
 		return s.Encode(ctx, evaluation.Prompt{Text: fill(template, values), Raw: raw}, maxNew)
 	}
-	encode := func(values map[string]string) ([]int32, error) {
-		if raw {
-			return s.Model.Encode(fill(template, values))
-		}
-		return s.Model.EncodeChat(ctx, []chat.Message{{Role: "user", Content: fill(template, values)}}, chat.Options{})
-	}
 	most := s.MaxTokens(maxNew)
-	ids, err := encode(values)
+	ids, err := encodeUser(ctx, s, fill(template, values), raw)
 	if err != nil || len(ids) <= most {
 		return ids, err
 	}
@@ -110,7 +96,7 @@ func encodeContext(ctx context.Context, s *evaluation.Setting, template string, 
 		if values["context"], err = s.Model.Tokenizer.Decode(content[:keep], true); err != nil {
 			return nil, err
 		}
-		if ids, err = encode(values); err != nil {
+		if ids, err = encodeUser(ctx, s, fill(template, values), raw); err != nil {
 			return nil, err
 		}
 	}

@@ -61,34 +61,21 @@ func openMTBench(ctx context.Context, s *evaluation.Setting, _ string) (*evaluat
 	if _, err := s.Model.NeedTokenizer(); err != nil {
 		return nil, err
 	}
-	count, err := countRows(path, s.Samples)
-	if err != nil {
-		return nil, err
-	}
 	most := maxNew(s, mtMaxNew)
-	each := func(yield func(evaluation.Item) bool) {
-		for row, err := range rowsOf(path) {
-			item := evaluation.Item{ID: rowID(path, row), Make: failing(err)}
-			if err == nil {
-				var q mtQuestion
-				if q, err = readMTQuestion(row); err != nil {
-					item.Make = failing(row.Fail(err))
-				} else {
-					item = evaluation.Item{ID: q.id, Make: func(ctx context.Context) (*evaluation.Sample, error) {
-						turns, err := (&conversation{setting: s, system: s.Options["system"], users: q.turns, maxNew: most}).turns(ctx)
-						if err != nil {
-							return nil, row.Fail(err)
-						}
-						return &evaluation.Sample{Turns: turns, Groups: []evaluation.Group{{Key: "category", Value: q.category}}}, nil
-					}}
-				}
-			}
-			if !yield(item) {
-				return
-			}
+	t := &fileTask{Setting: s, path: path, metric: evaluation.Agreement, id: func(row datasets.Row) string {
+		if q, err := readMTQuestion(row); err == nil {
+			return q.id
 		}
-	}
-	return &evaluation.Samples{Metric: evaluation.Agreement, Count: count, Each: s.Take(each)}, nil
+		return ""
+	}}
+	return t.samples(func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
+		q, err := readMTQuestion(row)
+		if err != nil {
+			return nil, err
+		}
+		turns, err := (&conversation{setting: s, system: s.Options["system"], users: q.turns, maxNew: most}).turns(ctx)
+		return &evaluation.Sample{Turns: turns, Groups: []evaluation.Group{{Key: "category", Value: q.category}}}, err
+	})
 }
 
 // mtNeedReference are the categories that are judged against a reference answer

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,10 +95,7 @@ func openNIAH(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation
 			return nil, err
 		}
 	}
-	samples := s.Samples
-	if samples == 0 {
-		samples = niahSamples
-	}
+	samples := cmp.Or(s.Samples, niahSamples)
 	return &evaluation.Samples{
 		Metric: n.metric, Count: len(lengths) * len(depths) * samples,
 		Each: func(yield func(evaluation.Item) bool) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"iter"
 
 	"glimpse/datasets"
@@ -53,15 +52,10 @@ func promptsOf(ctx context.Context, s *evaluation.Setting, synthetic string) (ea
 		n = int64(s.Samples)
 	}
 	return func(yield func(prompt) bool) {
-		r, err := open()
-		if err != nil {
-			yield(prompt{id: s.Data, err: err})
-			return
-		}
-		defer r.Close()
-		for i := 0; s.Samples == 0 || i < s.Samples; i++ {
-			e, err := r.Next()
-			if err == io.EOF || !yield(recordPrompt(s, e, err)) {
+		i := 0
+		for e, err := range readEach(open) {
+			i++
+			if !yield(recordPrompt(s, e, err)) || i == s.Samples {
 				return
 			}
 		}

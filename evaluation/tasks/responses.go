@@ -12,8 +12,8 @@ import (
 	"glimpse/engine"
 	"glimpse/evaluation"
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 	"glimpse/model"
-	"glimpse/model/kvcache"
 	"glimpse/model/runner"
 )
 
@@ -145,8 +145,12 @@ func (c *comparison) measure(ctx context.Context, b *evaluation.Bench) ([]evalua
 	opt := runner.GenerateOptions{MaxNew: c.maxNew, Sampling: model.Sampling{Temperature: c.temperature, Seed: c.seed}}
 	if c.draft != nil {
 		var err error
-		if opt.Forced, err = c.drafted(ctx); err != nil {
+		room := c.draft.Config.MaxPositions - len(c.ids) + 1
+		if opt.Forced, err = greedy(ctx, c.draft, c.ids, min(c.maxNew, room)); err != nil {
 			return nil, fmt.Errorf("draft model %s: %w", c.draft.Name, err)
+		}
+		if opt.Forced == nil { // the draft has ended at once
+			opt.Forced = []int32{}
 		}
 	}
 	response, scores, err := c.score(ctx, b, opt)
@@ -157,10 +161,7 @@ func (c *comparison) measure(ctx context.Context, b *evaluation.Bench) ([]evalua
 	for same < len(response) && same < len(g.response) && response[same] == g.response[same] {
 		same++
 	}
-	ks := make([]int, len(b.Cells))
-	for i, cell := range b.Cells {
-		ks[i] = min(cell.Budget.Of(len(c.ids)), len(c.ids))
-	}
+	ks := listing.Map(b.Cells, func(cell evaluation.Cell) int { return min(cell.Budget.Of(len(c.ids)), len(c.ids)) })
 	recall, tau, ok := eviction.Agreement(scores, g.scores, ks...)
 	if !ok {
 		return nil, errors.New("all entries have the same score, which ranks nothing")
@@ -193,19 +194,4 @@ func (c *comparison) score(ctx context.Context, b *evaluation.Bench, opt runner.
 		return nil, nil, err
 	}
 	return study.Response, study.Choices[0].Scores, nil
-}
-
-// drafted is what the draft model answers with its own full cache.
-func (c *comparison) drafted(ctx context.Context) ([]int32, error) {
-	cache, r := kvcache.New(c.draft), runner.New(c.draft)
-	logits, err := r.Forward(ctx, cache, c.ids, runner.PrefillOptions{})
-	if err != nil {
-		return nil, err
-	}
-	room := c.draft.Config.MaxPositions - len(c.ids) + 1
-	response, _, err := r.Continue(ctx, cache, logits, runner.GenerateOptions{MaxNew: min(c.maxNew, room), Prompt: c.ids})
-	if response == nil {
-		response = []int32{}
-	}
-	return response, err
 }

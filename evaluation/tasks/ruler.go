@@ -6,25 +6,23 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"glimpse/evaluation"
 	"glimpse/evaluation/scoring"
+	"glimpse/internal/listing"
 )
 
 const rulerSource = "RULER, Hsieh et al. 2024, arXiv:2404.06654, table 5 and appendix B; github.com/NVIDIA/RULER, scripts/synthetic.yaml"
 
 func init() {
-	var names []string
-	for _, t := range rulerTasks {
-		names = append(names, t.name)
-	}
 	evaluation.Tasks.Add("ruler", evaluation.Task{
 		Name:     "ruler",
 		Doc:      "13 tasks of retrieval, tracing, counting and questions over documents, with prompts of an exact length",
 		Source:   rulerSource,
 		Data:     "RULER's own jsonl files, by task; or a folder with squad.json and hotpotqa.json for qa_1 and qa_2 and text for the haystack, PaulGrahamEssays.json or haystack.txt. Without it prompts are made, but for qa_1 and qa_2, which are left out",
-		Subtasks: names,
+		Subtasks: listing.Map(rulerTasks, func(t rulerTask) string { return t.name }),
 		Options: []evaluation.Option{
 			{Name: "lengths", Doc: "prompt lengths in tokens, as many samples each; none is the one that --tokens gives, or 4096"},
 			{Name: "count", Default: rulerPrompt, Doc: "what has the length: the prompt alone, or total, the prompt with the longest answer, as RULER's max_seq_length"},
@@ -77,23 +75,18 @@ var rulerTasks = []rulerTask{
 // ruler is one of the tasks at work.
 type ruler struct {
 	rulerTask
+	rater
 	setting *evaluation.Setting
-	match   scoring.Metric
 	maxNew  int
 	essay   *haystack // nil: one is made
 	library *library  // of qa
 }
 
 func openRULER(ctx context.Context, s *evaluation.Setting, subtask string) (*evaluation.Samples, error) {
-	r := &ruler{setting: s}
-	for _, t := range rulerTasks {
-		if t.name == subtask {
-			r.rulerTask = t
-		}
-	}
+	r := &ruler{setting: s, rulerTask: rulerTasks[slices.IndexFunc(rulerTasks, func(t rulerTask) bool { return t.name == subtask })]}
 	r.maxNew = maxNew(s, r.rulerTask.maxNew)
 	var err error
-	if r.match, err = scoring.Metrics.Lookup(r.metric); err != nil {
+	if r.rater, err = newRater(r.metric); err != nil {
 		return nil, err
 	}
 	files, err := findRULER(ctx, s, subtask)
@@ -171,13 +164,9 @@ func seedOf(task string) uint64 {
 
 // asked is a sample whose answers count as much of the references as they have in them.
 func (r *ruler) asked(ids []int32, want []string) *evaluation.Sample {
-	return &evaluation.Sample{
-		Turns: []evaluation.Turn{{Prompt: evaluation.Fixed(ids), MaxNew: r.maxNew}}, Evidence: standingText(r.setting.Model, ids, want...), References: want,
-		Score: func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
-			score, err := r.match.Score(answers[0].Text, scoring.Reference{Answers: want})
-			return evaluation.Scores{r.metric: score}, err
-		},
-	}
+	s := oneTurn(ids, r.maxNew, nil, want, r.against(scoring.Reference{Answers: want}))
+	s.Evidence = standingText(r.setting.Model, ids, want...)
+	return s
 }
 
 // noise is the text without sense of RULER's haystacks.
@@ -202,18 +191,11 @@ func scattered(shares []float64, units int) []int {
 
 // insertAt puts things before the lines of those numbers, which are in order.
 func insertAt(lines, things []string, at []int) []string {
-	out := make([]string, 0, len(lines)+len(things))
-	next := 0
-	for i := 0; i <= len(lines); i++ {
-		for next < len(at) && at[next] <= i {
-			out = append(out, things[next])
-			next++
-		}
-		if i < len(lines) {
-			out = append(out, lines[i])
-		}
+	out := slices.Clone(lines)
+	for i, thing := range slices.Backward(things) {
+		out = slices.Insert(out, min(at[i], len(lines)), thing)
 	}
-	return append(out, things[next:]...)
+	return out
 }
 
 var errNoQuestions = errors.New("got no questions, want at least one with an answer")

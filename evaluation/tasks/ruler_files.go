@@ -90,7 +90,7 @@ func (r *ruler) openPrompts(path string) (*evaluation.Samples, error) {
 	each := rowItems(path, func(row datasets.Row) bool {
 		task, err := row.Text("task")
 		return err != nil || task == r.name
-	}, r.promptOf)
+	}, nil, r.promptOf)
 	return &evaluation.Samples{Metric: r.metric, Each: r.setting.Take(each)}, nil
 }
 

@@ -99,8 +99,7 @@ func (n rulerNeedles) draft(r *ruler, rng *rand.Rand, length, _ int) (draft, err
 	}
 	lines := func(count int) []string { return slices.Repeat([]string{noise}, count) }
 	if n.haystack == hayNeedles { // that are not asked for
-		more := rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64()))
-		lines = growing(func() string {
+		lines = growing(rng, func(more *rand.Rand) string {
 			for {
 				if key := n.keys.draw(more); values[key] == nil {
 					return fmt.Sprintf(rulerNeedle, n.values.name, key, n.values.draw(more))
@@ -136,12 +135,13 @@ func (n rulerNeedles) draft(r *ruler, rng *rand.Rand, length, _ int) (draft, err
 	return d, nil
 }
 
-// growing are the first n of what is drawn, always the same ones.
-func growing[T any](draw func() T) func(n int) []T {
+// growing are the first n of what is drawn, always the same ones, whose numbers rng begins.
+func growing[T any](rng *rand.Rand, draw func(more *rand.Rand) T) func(n int) []T {
+	more := rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64()))
 	var made []T
 	return func(n int) []T {
 		for len(made) < n {
-			made = append(made, draw())
+			made = append(made, draw(more))
 		}
 		return made[:n]
 	}

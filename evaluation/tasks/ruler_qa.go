@@ -43,17 +43,6 @@ func (l *library) indexed(texts []string) map[string]int {
 	return at
 }
 
-func readLibrary(path string, into any) error {
-	data, err := regularfile.Read(path, maxLibrary)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
-}
-
 // readSQuAD reads SQuAD 2.0 (Rajpurkar et al. 2018, arXiv:1806.03822) as its authors publish
 // it. Questions without an answer are left out.
 func readSQuAD(path string) (*library, error) {
@@ -69,7 +58,7 @@ func readSQuAD(path string) (*library, error) {
 			}
 		}
 	}
-	if err := readLibrary(path, &file); err != nil {
+	if err := regularfile.JSON(path, maxLibrary, &file); err != nil {
 		return nil, err
 	}
 	var texts []string
@@ -112,7 +101,7 @@ func readHotpotQA(path string) (*library, error) {
 		Question, Answer string
 		Context          []hotpotDocument
 	}
-	if err := readLibrary(path, &file); err != nil {
+	if err := regularfile.JSON(path, maxLibrary, &file); err != nil {
 		return nil, err
 	}
 	var texts []string

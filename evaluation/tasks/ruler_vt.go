@@ -28,12 +28,8 @@ type vtChain struct {
 func newVTChain(rng *rand.Rand, letters int) vtChain {
 	c := vtChain{value: fmt.Sprint(10000 + rng.IntN(89999))}
 	for len(c.names) <= vtHops {
-		name := make([]byte, letters)
-		for i := range name {
-			name[i] = 'A' + byte(rng.IntN(26))
-		}
-		if !slices.Contains(c.names, string(name)) {
-			c.names = append(c.names, string(name))
+		if name := randomLetters(rng, 'A', letters); !slices.Contains(c.names, name) {
+			c.names = append(c.names, name)
 		}
 	}
 	c.statements = []string{"VAR " + c.names[0] + " = " + c.value}

@@ -135,13 +135,9 @@ func makeFWE(_ *ruler, rng *rand.Rand, length, _ int) (draft, error) {
 	vocab := []string{fweNoise}
 	seen := make(map[string]bool)
 	for len(vocab) < max(length/50, 8) {
-		word := make([]byte, 6)
-		for i := range word {
-			word[i] = 'a' + byte(rng.IntN(26))
-		}
-		if !seen[string(word)] {
-			seen[string(word)] = true
-			vocab = append(vocab, string(word))
+		if word := randomLetters(rng, 'a', 6); !seen[word] {
+			seen[word] = true
+			vocab = append(vocab, word)
 		}
 	}
 	seed := rng.Uint64()

@@ -5,24 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"glimpse/datasets"
 	"glimpse/evaluation"
 	"glimpse/evaluation/scoring"
+	"glimpse/internal/listing"
 )
 
 func init() {
-	var names []string
-	for _, t := range scTasks {
-		names = append(names, t.name)
-	}
 	evaluation.Tasks.Add("scbench", evaluation.Task{
 		Name:     "scbench",
 		Doc:      "several questions, turn by turn, about one long context that was evicted before the second was known",
 		Source:   "SCBench, Li et al. 2024, arXiv:2412.10319; github.com/microsoft/MInference, scbench/eval_utils.py and compute_scores.py. The model's own answers stand between the turns. Our own: needles",
 		Data:     "SCBench's jsonl file of the subtask, or a folder with scbench_SUBTASK.jsonl; without it prompts are made, but for qa_eng, which is left out",
-		Subtasks: names,
+		Subtasks: listing.Map(scTasks, func(t scTask) string { return t.name }),
 		Options: []evaluation.Option{
 			{Name: "lengths", Doc: "tokens of the first prompt; none is the one that --tokens gives, or 4096"},
 			{Name: "turns", Default: "5", Doc: "questions about one context, of prompts that are made"},
@@ -99,12 +97,7 @@ type scbench struct {
 }
 
 func openSCBench(ctx context.Context, s *evaluation.Setting, subtask string) (*evaluation.Samples, error) {
-	b := &scbench{setting: s}
-	for _, t := range scTasks {
-		if t.name == subtask {
-			b.scTask = t
-		}
-	}
+	b := &scbench{setting: s, scTask: scTasks[slices.IndexFunc(scTasks, func(t scTask) bool { return t.name == subtask })]}
 	b.maxNew = maxNew(s, b.scTask.maxNew)
 	if _, err := s.Model.NeedTokenizer(); err != nil {
 		return nil, err
@@ -114,7 +107,7 @@ func openSCBench(ctx context.Context, s *evaluation.Setting, subtask string) (*e
 		if err != nil {
 			return nil, err
 		}
-		return fileSamples(s, path, scMetric, b.row)
+		return (&fileTask{Setting: s, path: path, metric: scMetric}).samples(b.row)
 	}
 	if b.make == nil {
 		return nil, fmt.Errorf("the books are not part of this program; want --data with scbench_%s.jsonl: %w", subtask, evaluation.ErrNoData)
@@ -166,10 +159,7 @@ func (b *scbench) dialogue(context string, questions []scTurn) *conversation {
 // asked is the sample of some turns. Beside the mean there is the score of each turn, which
 // tells what eviction has cost the later ones.
 func (b *scbench) asked(turns []evaluation.Turn, questions []scTurn) *evaluation.Sample {
-	var references []string
-	for _, q := range questions {
-		references = append(references, strings.Join(q.answer, " | "))
-	}
+	references := listing.Map(questions, func(q scTurn) string { return strings.Join(q.answer, " | ") })
 	return &evaluation.Sample{Turns: turns, References: references, Score: func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
 		scores := evaluation.Scores{}
 		sum := 0.0

@@ -19,8 +19,7 @@ func makeSCKV(rng *rand.Rand, turns int) (d scDraft) {
 		asked = append(asked, p)
 		d.questions = append(d.questions, scTurn{fmt.Sprintf("Key: \"%s\"\nThe value associated with the specified key is: ", p[0]), []string{p[1]}})
 	}
-	more := rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64()))
-	others := growing(func() [2]string { return pair(more) })
+	others := growing(rng, pair)
 	d.context = func(units, fillers, variant int) string {
 		list := shuffled{seed: seed}
 		for i, p := range slices.Concat(asked, others(units)) {
@@ -43,17 +42,10 @@ const (
 // for: many share one of the two. The wording is ours.
 func makeSCAffix(rng *rand.Rand, turns int) (d scDraft) {
 	seed := rng.Uint64()
-	letters := func(r *rand.Rand, n int) string {
-		b := make([]byte, n)
-		for i := range b {
-			b[i] = 'a' + byte(r.IntN(26))
-		}
-		return string(b)
-	}
 	taken := make(map[string]bool) // beginnings with ends
 	draw := func(r *rand.Rand, like []string) string {
 		for {
-			s := letters(r, affixLength)
+			s := randomLetters(r, 'a', affixLength)
 			// Every other one shares its beginning or its end with one that is asked for.
 			if len(like) > 0 {
 				switch same := like[r.IntN(len(like))]; r.IntN(4) {
@@ -75,8 +67,7 @@ func makeSCAffix(rng *rand.Rand, turns int) (d scDraft) {
 		asked = append(asked, s)
 		d.questions = append(d.questions, scTurn{fmt.Sprintf("Which string of the list begins with \"%s\" and ends with \"%s\"? Answer with the whole string.", s[:affixLetters], s[affixLength-affixLetters:]), []string{s}})
 	}
-	more := rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64()))
-	others := growing(func() string { return draw(more, asked) })
+	others := growing(rng, func(more *rand.Rand) string { return draw(more, asked) })
 	d.context = func(units, fillers, variant int) string {
 		list := shuffled{seed: seed}
 		for i, s := range slices.Concat(asked, others(units)) {

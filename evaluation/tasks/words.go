@@ -35,17 +35,14 @@ var plainList = sync.OnceValue(func() []string {
 // joined by a hyphen are among them.
 func wordList(rng *rand.Rand, n int) []string {
 	plain := plainList()
-	if n <= len(plain) {
-		out := slices.Clone(plain)
-		rng.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
-		return out[:n]
-	}
 	out := slices.Clone(plain)
-	for _, i := range rng.Perm(len(adjectives) * len(nouns))[:min(n-len(plain), len(adjectives)*len(nouns))] {
-		out = append(out, adjectives[i/len(nouns)]+"-"+nouns[i%len(nouns)])
+	if n > len(plain) {
+		for _, i := range rng.Perm(len(adjectives) * len(nouns))[:min(n-len(plain), len(adjectives)*len(nouns))] {
+			out = append(out, adjectives[i/len(nouns)]+"-"+nouns[i%len(nouns)])
+		}
 	}
 	rng.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
-	return out
+	return out[:min(n, len(out))]
 }
 
 // randomPair is a key as RULER's: an adjective and a noun.
@@ -55,6 +52,15 @@ func randomPair(rng *rand.Rand) string {
 
 // randomNumber has seven digits.
 func randomNumber(rng *rand.Rand) string { return strconv.Itoa(1_000_000 + rng.IntN(9_000_000)) }
+
+// randomLetters are n of the 26 letters from first on.
+func randomLetters(rng *rand.Rand, first byte, n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = first + byte(rng.IntN(26))
+	}
+	return string(b)
+}
 
 // randomUUID is one of version 4 (RFC 9562, section 5.4).
 func randomUUID(rng *rand.Rand) string {

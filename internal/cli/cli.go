@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -73,6 +74,13 @@ func setOut(root *cobra.Command, out io.Writer, terminal bool) (flush func() err
 	shown := printable.NewWriter(out)
 	root.SetOut(shown)
 	return shown.Flush
+}
+
+// WriteJSON writes a value to a command's output.
+func WriteJSON(cmd *cobra.Command, v any) error {
+	e := json.NewEncoder(cmd.OutOrStdout())
+	e.SetIndent("", "  ")
+	return e.Encode(v)
 }
 
 // SetThreads bounds the threads of the CPU backend; 0 keeps all cores.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 
@@ -41,9 +40,7 @@ configuration. Unknown keys are errors.`,
 				all = append(all, d[s.Name])
 			}
 			if asJSON {
-				e := json.NewEncoder(c.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(struct {
+				return WriteJSON(c, struct {
 					Schema   string    `json:"schema"`
 					File     string    `json:"file"`
 					Exists   bool      `json:"exists"`

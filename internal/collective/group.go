@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 )
@@ -124,9 +125,13 @@ func Broadcast(ctx context.Context, g Group, b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// Same is an error unless all ranks have what rank 0 has: settings that results depend on, in words.
-func Same(ctx context.Context, g Group, own []byte) error {
-	all, err := Gather(ctx, g, own)
+// Same is an error unless all ranks have what rank 0 has: settings that results depend on, as JSON.
+func Same(ctx context.Context, g Group, own any) error {
+	text, err := json.Marshal(own)
+	if err != nil {
+		return err
+	}
+	all, err := Gather(ctx, g, text)
 	if err != nil {
 		return err
 	}

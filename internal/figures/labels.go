@@ -7,6 +7,8 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"glimpse/internal/listing"
 )
 
 // EndLabels write the labels of series to the right of a plot, at the heights of their last
@@ -33,10 +35,7 @@ func (l EndLabels) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 	}
 	slices.SortStableFunc(labels, func(a, b label) int { return cmp.Compare(a.from.Y, b.from.Y) })
-	var heights []vg.Length
-	for _, l := range labels {
-		heights = append(heights, l.from.Y)
-	}
+	heights := listing.Map(labels, func(l label) vg.Length { return l.from.Y })
 	for i, at := range spread(heights, labelGap, c.Min.Y, c.Max.Y) {
 		s := labels[i].of
 		c.StrokeLine2(draw.LineStyle{Color: Faint, Width: vg.Points(0.6)}, labels[i].from.X+4, labels[i].from.Y, c.Max.X+labelRoom-2, at)

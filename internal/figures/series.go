@@ -9,6 +9,8 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"glimpse/internal/listing"
 )
 
 // Point is a value with the ends of its error bar.
@@ -82,11 +84,8 @@ func (s *Series) bars() *plotter.YErrorBars {
 	return b
 }
 
-func (s *Series) xys() (out plotter.XYs) {
-	for _, p := range s.Points {
-		out = append(out, plotter.XY{X: p.X, Y: p.Y})
-	}
-	return out
+func (s *Series) xys() plotter.XYs {
+	return listing.Map(s.Points, func(p Point) plotter.XY { return plotter.XY{X: p.X, Y: p.Y} })
 }
 
 // Plot implements plot.Plotter.

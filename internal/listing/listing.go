@@ -1,5 +1,5 @@
 // Package listing shortens lists in messages, as a damaged folder may have 200,000 errors of one
-// kind, and counts things.
+// kind, counts things and makes lists of lists.
 package listing
 
 import (
@@ -55,4 +55,37 @@ func Count(n int, noun string) string {
 		return fmt.Sprintf("%d %sies", n, stem)
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Map are what a function makes of values, in their order.
+func Map[V, R any](values []V, f func(V) R) (out []R) {
+	for _, v := range values {
+		out = append(out, f(v))
+	}
+	return out
+}
+
+// Union is a list and what it lacks of more.
+func Union[T comparable](list []T, more ...T) []T {
+	for _, x := range more {
+		if !slices.Contains(list, x) {
+			list = append(slices.Clip(list), x)
+		}
+	}
+	return list
+}
+
+// Group puts values of one key together. Groups are in the order in which their keys appear, values in their own.
+func Group[V any, K comparable](values []V, key func(V) K) (groups [][]V) {
+	place := make(map[K]int)
+	for _, v := range values {
+		k := key(v)
+		i, known := place[k]
+		if !known {
+			i = len(groups)
+			place[k], groups = i, append(groups, nil)
+		}
+		groups[i] = append(groups[i], v)
+	}
+	return groups
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -38,5 +39,31 @@ func TestJoin(t *testing.T) {
 	}
 	if !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, fs.ErrClosed) {
 		t.Error("an error is lost")
+	}
+}
+
+func TestMap(t *testing.T) {
+	if got := Map([]int{3, 1, 2}, func(n int) string { return Count(n, "byte") }); !slices.Equal(got, []string{"3 bytes", "1 byte", "2 bytes"}) {
+		t.Errorf("%q", got)
+	}
+	if got := Map(nil, func(n int) int { return n }); got != nil {
+		t.Errorf("of nothing: %v, want nil", got)
+	}
+}
+
+func TestGroup(t *testing.T) {
+	got := Group([]string{"pear", "fig", "plum", "kiwi", "nut"}, func(s string) int { return len(s) })
+	if want := [][]string{{"pear", "plum", "kiwi"}, {"fig", "nut"}}; !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestUnion(t *testing.T) {
+	list := append(make([]int, 0, 8), 1, 2)
+	if got := Union(list, 2, 3, 3, 1, 4); !slices.Equal(got, []int{1, 2, 3, 4}) {
+		t.Errorf("got %v", got)
+	}
+	if _ = Union(list, 5); list[:3][2] == 5 {
+		t.Error("the list's own memory was written to")
 	}
 }

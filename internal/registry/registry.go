@@ -4,6 +4,8 @@
 package registry
 
 import (
+	"iter"
+	"maps"
 	"slices"
 
 	"glimpse/internal/suggest"
@@ -43,11 +45,15 @@ func (r *Registry[T]) Lookup(name string) (T, error) {
 }
 
 // Names returns all names, sorted.
-func (r *Registry[T]) Names() []string {
-	names := make([]string, 0, len(r.entries))
-	for n := range r.entries {
-		names = append(names, n)
+func (r *Registry[T]) Names() []string { return slices.Sorted(maps.Keys(r.entries)) }
+
+// All are the entries in the order of their names.
+func (r *Registry[T]) All() iter.Seq2[string, T] {
+	return func(yield func(string, T) bool) {
+		for _, name := range r.Names() {
+			if !yield(name, r.entries[name]) {
+				return
+			}
+		}
 	}
-	slices.Sort(names)
-	return names
 }

@@ -20,6 +20,12 @@ func TestLookupListsValidNames(t *testing.T) {
 	if got := r.Names(); !slices.Equal(got, []string{"full", "snapkv"}) {
 		t.Fatalf("Names() = %v, want sorted", got)
 	}
+	for name, v := range r.All() {
+		if name != "full" || v != 1 {
+			t.Fatalf("All() begins with %q, %d, want the first of the names", name, v)
+		}
+		break
+	}
 }
 
 func TestAddRejectsDuplicates(t *testing.T) {

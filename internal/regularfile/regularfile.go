@@ -5,6 +5,7 @@ package regularfile
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -58,6 +59,18 @@ func Read(path string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	return read(f, path, limit)
+}
+
+// JSON decodes a file of one JSON value, of at most limit bytes. Errors name the file.
+func JSON(path string, limit int64, v any) error {
+	data, err := Read(path, limit)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }
 
 // ReadFS reads a regular file of a file system, of at most limit bytes.

@@ -16,6 +16,9 @@ func TestHolm(t *testing.T) {
 	if got := Holm([]float64{.6, .9}); got[0] != 1 || got[1] != 1 {
 		t.Errorf("%v, want none above 1", got)
 	}
+	if got := Holm([]float64{.01, math.NaN(), .04}); got[0] != .02 || got[1] == got[1] || got[2] != .04 {
+		t.Errorf("%v, want NaN not to count", got)
+	}
 	if len(Holm(nil)) != 0 {
 		t.Error("something of nothing")
 	}

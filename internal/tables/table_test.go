@@ -1,7 +1,9 @@
 package tables
 
 import (
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -100,5 +102,46 @@ func TestColumnsOfNoTerminal(t *testing.T) {
 	defer f.Close()
 	if a, b := Columns(f), Columns(&strings.Builder{}); a != 0 || b != 0 {
 		t.Errorf("%d and %d columns, want 0", a, b)
+	}
+}
+
+func TestBreakName(t *testing.T) {
+	cases := []struct {
+		name  string
+		limit int
+		want  []string
+	}{
+		{"short", 5, []string{"short"}},
+		{"question_first", 9, []string{"question_", "first"}},
+		{"a_b_c_d", 4, []string{"a_b_", "c_d"}},
+		{"ordinal", 5, []string{"ordinal"}}, // no word is split
+		{"fünf_zehn", 4, []string{"fünf_", "zehn"}},
+		{"trailing_", 9, []string{"trailing_"}},
+	}
+	for _, c := range cases {
+		t.Run(fmt.Sprintf("%s/%d", c.name, c.limit), func(t *testing.T) {
+			if got := breakName(c.name, c.limit); !slices.Equal(got, c.want) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestBrokenNames: all names are broken alike and no more than it takes, heads stand on the rule, and
+// a column of a name is one space from that before it.
+func TestBrokenNames(t *testing.T) {
+	t1 := New(Column{Head: "policy"}, Column{Head: "one_two\nn=3", Right: true, Break: true}, Column{Head: "three_four", Right: true, Break: true}, Column{Head: "KiB", Right: true})
+	t1.Ruled, t1.Room = true, 24
+	t1.Add("snapkv", "50", "100", "8")
+	for room, want := range map[int]string{
+		24: "       one_\n        two three_\npolicy  n=3   four  KiB\n────── ──── ──────  ───\nsnapkv   50    100    8\n",
+		26: "       one_two three_\npolicy     n=3   four  KiB\n────── ─────── ──────  ───\nsnapkv      50    100    8\n",
+		32: "       one_two\npolicy     n=3 three_four  KiB\n────── ─────── ──────────  ───\nsnapkv      50        100    8\n",
+	} {
+		t1.Room = room
+		var out strings.Builder
+		if err := t1.Write(&out, 0); err != nil || out.String() != want {
+			t.Errorf("room for %d:\n%s%v, want\n%s", room, &out, err, want)
+		}
 	}
 }

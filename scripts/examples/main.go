@@ -50,8 +50,8 @@ func run(taskList, splitName string, tokens, perTask int, seed uint64) error {
 	}
 	out := bufio.NewWriter(os.Stdout)
 	encoder := json.NewEncoder(out)
-	for range perTask * len(tasks) {
-		e, err := stream.Next()
+	for i := range perTask * len(tasks) {
+		e, err := stream.At(i)
 		if err != nil {
 			return err
 		}

@@ -93,11 +93,7 @@ type bench struct {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{Use: "gpubench", Short: "Measure the CUDA backend"}
 	b := &bench{}
-	for _, name := range parts.Names() {
-		p, err := parts.Lookup(name)
-		if err != nil {
-			panic(err)
-		}
+	for name, p := range parts.All() {
 		root.AddCommand(&cobra.Command{
 			Use: name, Short: p.doc, Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return b.measure(cmd.Context(), name, p) },

@@ -118,19 +118,14 @@ func (b *bench) measureKernels(ctx context.Context, rows *[]kernelRow) error {
 }
 
 func (r *report) writeKernels(w io.Writer) {
-	rows := r.of("kernels").Kernels
-	if len(rows) == 0 {
-		return
-	}
-	fmt.Fprint(w, "\n### Operations by themselves\n\nOf one layer, launched one by one; bytes are inputs and outputs once.\n\n")
-	t := newTable(w, "operation", "shape", "ms", "GB/s", "of copies", "TFLOP/s", "of the ceiling", "PyTorch's best, ms", "PyTorch ÷ ours")
-	for _, row := range rows {
-		rate, products := row.Bytes/row.Millis/1e6, row.FLOP/row.Millis/1e9
-		peer, beside := "–", "–"
-		if best, kernel := r.torchAttention(row.Prompt); best > 0 {
-			peer, beside = fmt.Sprintf("%.3f (%s)", best, kernel), number("%.2f", best/row.Millis)
-		}
-		t.row(row.Operation, row.Shape, number("%.3f", row.Millis), number("%.0f", rate), number("%.1f%%", 100*share(rate, r.bandwidth())),
-			number("%.1f", products), number("%.1f%%", 100*share(products, r.product())), peer, beside)
-	}
+	section(w, "\n### Operations by themselves\n\nOf one layer, launched one by one; bytes are inputs and outputs once.\n\n", r.of("kernels").Kernels,
+		[]string{"operation", "shape", "ms", "GB/s", "of copies", "TFLOP/s", "of the ceiling", "PyTorch's best, ms", "PyTorch ÷ ours"}, func(row kernelRow) []string {
+			rate, products := row.Bytes/row.Millis/1e6, row.FLOP/row.Millis/1e9
+			peer, beside := "–", "–"
+			if best, kernel := r.torchAttention(row.Prompt); best > 0 {
+				peer, beside = fmt.Sprintf("%.3f (%s)", best, kernel), number("%.2f", best/row.Millis)
+			}
+			return []string{row.Operation, row.Shape, number("%.3f", row.Millis), number("%.0f", rate), number("%.1f%%", 100*share(rate, r.bandwidth())),
+				number("%.1f", products), number("%.1f%%", 100*share(products, r.product())), peer, beside}
+		})
 }

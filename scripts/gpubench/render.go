@@ -99,7 +99,7 @@ func replaceSection(doc, text []byte) ([]byte, error) {
 // report is all results of a folder.
 type report struct {
 	results map[string]*result
-	peer    *peer
+	peer    peer // empty where PyTorch was not run
 	command string
 }
 
@@ -118,14 +118,11 @@ func readReport(folder string) (*report, error) {
 	if len(r.results) == 0 {
 		return nil, fmt.Errorf("%s: no results, want %s.json and so on", folder, order[0])
 	}
-	p := &peer{}
-	if ok, err := readJSON(filepath.Join(folder, "pytorch.json"), p); err != nil {
+	if _, err := readJSON(filepath.Join(folder, "pytorch.json"), &r.peer); err != nil {
 		return nil, err
-	} else if ok {
-		if p.Skipped == "" && !p.Hardware && !r.tiny() {
-			p = &peer{Skipped: "its results are those of another device"}
-		}
-		r.peer = p
+	}
+	if r.peer.Version != "" && r.peer.Skipped == "" && !r.peer.Hardware && !r.tiny() {
+		r.peer = peer{Skipped: "its results are those of another device"}
 	}
 	return r, nil
 }
@@ -158,10 +155,7 @@ func (r *report) ceiling(of func(c *ceilings) float64) float64 {
 	if c := r.of("ceilings").Ceilings; c != nil {
 		best = of(c)
 	}
-	if r.peer != nil {
-		best = max(best, of(&r.peer.Ceilings))
-	}
-	return best
+	return max(best, of(&r.peer.Ceilings))
 }
 
 func (r *report) bandwidth() float64 {
@@ -174,11 +168,9 @@ func (r *report) product() float64 {
 // torchPrefill and torchStep are PyTorch's times, 0 where there is none; of the step the
 // better of the two ways.
 func (r *report) torchPrefill(n int) float64 {
-	if r.peer != nil {
-		for _, row := range r.peer.Prefill {
-			if row.Tokens == n {
-				return row.Millis
-			}
+	for _, row := range r.peer.Prefill {
+		if row.Tokens == n {
+			return row.Millis
 		}
 	}
 	return 0
@@ -187,22 +179,18 @@ func (r *report) torchPrefill(n int) float64 {
 // torchAttention is the time of PyTorch's fastest kernel for the attention of a prompt, and its name; 0 where there
 // is none.
 func (r *report) torchAttention(n int) (best float64, kernel string) {
-	if r.peer != nil {
-		for _, row := range r.peer.Attention {
-			if row.Tokens == n && row.Millis > 0 && (best == 0 || row.Millis < best) {
-				best, kernel = row.Millis, row.Kernel
-			}
+	for _, row := range r.peer.Attention {
+		if row.Tokens == n && row.Millis > 0 && (best == 0 || row.Millis < best) {
+			best, kernel = row.Millis, row.Kernel
 		}
 	}
 	return best, kernel
 }
 
 func (r *report) torchStep(n int) (best float64) {
-	if r.peer != nil {
-		for _, row := range r.peer.Train {
-			if row.Prompt == n && row.Millis > 0 && (best == 0 || row.Millis < best) {
-				best = row.Millis
-			}
+	for _, row := range r.peer.Train {
+		if row.Prompt == n && row.Millis > 0 && (best == 0 || row.Millis < best) {
+			best = row.Millis
 		}
 	}
 	return best
@@ -370,7 +358,7 @@ func (r *report) markdown() ([]byte, error) {
 	}
 	if c := r.of("ceilings").Ceilings; c != nil {
 		fmt.Fprintf(w, "\n### Ceilings\n\nDevice-to-device copy %.0f GB/s, read and written; bf16 product of %d³ by cuBLASLt %.1f TFLOP/s.", c.CopyGBs, c.Product, c.ProductTFLOPs)
-		if r.peer != nil && r.peer.Ceilings.CopyGBs > 0 {
+		if r.peer.Ceilings.CopyGBs > 0 {
 			fmt.Fprintf(w, " PyTorch: %.0f GB/s, %.1f TFLOP/s. The larger ones count.", r.peer.Ceilings.CopyGBs, r.peer.Ceilings.ProductTFLOPs)
 		}
 		fmt.Fprintln(w)
@@ -391,10 +379,10 @@ func (r *report) markdown() ([]byte, error) {
 	r.writeTrain(w)
 	r.writeBatch(w)
 	switch {
-	case r.peer == nil:
-		fmt.Fprint(w, "\nPyTorch was not run.\n")
 	case r.peer.Skipped != "":
 		fmt.Fprintf(w, "\nPyTorch was not run: %s.\n", r.peer.Skipped)
+	case r.peer.Version == "":
+		fmt.Fprint(w, "\nPyTorch was not run.\n")
 	default:
 		fmt.Fprintf(w, "\nPyTorch %s, `scripts/bench_gpu_pytorch.py`, on the same device in the same run.\n", r.peer.Version)
 	}
@@ -416,6 +404,18 @@ func newTable(w io.Writer, heads ...string) table {
 func (t table) row(cells ...string) {
 	cells = append(cells, make([]string, t.columns-len(cells))...)
 	fmt.Fprintf(t.w, "| %s |\n", strings.Join(cells, " | "))
+}
+
+// section writes rows as a table with a text before it; nothing without rows.
+func section[T any](w io.Writer, text string, rows []T, heads []string, cells func(T) []string) {
+	if len(rows) == 0 {
+		return
+	}
+	fmt.Fprint(w, text)
+	t := newTable(w, heads...)
+	for _, row := range rows {
+		t.row(cells(row)...)
+	}
 }
 
 func number(format string, v float64) string {

@@ -14,24 +14,18 @@ var published = map[int]map[string]float64{
 }
 
 func (r *report) writePrefill(w io.Writer) {
-	rows := r.of("prefill").Prefill
-	if len(rows) == 0 {
-		return
-	}
-	fmt.Fprint(w, "\n### Prefill\n\nPrompt to the logits of its last token.\n\n")
-	t := newTable(w, "tokens", "rows at once", "ms", "TFLOP/s", "of the ceiling", "peak memory", "PyTorch, ms", "PyTorch ÷ ours")
-	for _, row := range rows {
-		if row.Missing != "" {
-			t.row(strconv.Itoa(row.Tokens), number("%.0f", float64(row.Chunk)), row.Missing)
-			continue
-		}
-		chunk, torch := "default", r.torchPrefill(row.Tokens)
-		if row.Chunk > 0 {
-			chunk = strconv.Itoa(row.Chunk)
-		}
-		t.row(strconv.Itoa(row.Tokens), chunk, number("%.1f", row.Millis), number("%.1f", row.TFLOPs), number("%.1f%%", 100*share(row.TFLOPs, r.product())),
-			gigabytes(row.Peak), number("%.1f", torch), number("%.2f", share(torch, row.Millis)))
-	}
+	section(w, "\n### Prefill\n\nPrompt to the logits of its last token.\n\n", r.of("prefill").Prefill,
+		[]string{"tokens", "rows at once", "ms", "TFLOP/s", "of the ceiling", "peak memory", "PyTorch, ms", "PyTorch ÷ ours"}, func(row prefillRow) []string {
+			if row.Missing != "" {
+				return []string{strconv.Itoa(row.Tokens), number("%.0f", float64(row.Chunk)), row.Missing}
+			}
+			chunk, torch := "default", r.torchPrefill(row.Tokens)
+			if row.Chunk > 0 {
+				chunk = strconv.Itoa(row.Chunk)
+			}
+			return []string{strconv.Itoa(row.Tokens), chunk, number("%.1f", row.Millis), number("%.1f", row.TFLOPs), number("%.1f%%", 100*share(row.TFLOPs, r.product())),
+				gigabytes(row.Peak), number("%.1f", torch), number("%.2f", share(torch, row.Millis))}
+		})
 }
 
 func (r *report) writeTTFT(w io.Writer) {
@@ -61,36 +55,24 @@ func (r *report) writeTTFT(w io.Writer) {
 }
 
 func (r *report) writeDecode(w io.Writer) {
-	rows := r.of("decode").Decode
-	if len(rows) == 0 {
-		return
-	}
-	fmt.Fprint(w, "\n### Decoding\n\nOne sequence, greedy (compare figure 7 of the RocketKV paper: up to 3.3 times as fast as the full cache on an H100). A token reads the weights and the kept cache at least once.\n\n")
-	t := newTable(w, "context", "cache", "tokens/s", "× full", "GB a token", "of the copy bandwidth", "peak memory")
 	fullRate := make(map[int]float64)
-	for _, row := range rows {
-		if row.Budget == 0 {
-			fullRate[row.Context] = row.Rate
-		}
-		if row.Missing != "" {
-			t.row(strconv.Itoa(row.Context), budgetName(row.Budget), row.Missing)
-			continue
-		}
-		t.row(strconv.Itoa(row.Context), budgetName(row.Budget), number("%.1f", row.Rate), number("%.2f", share(row.Rate, fullRate[row.Context])),
-			number("%.2f", float64(row.Bytes)/1e9), number("%.1f%%", 100*r.decodeShare(row)), gigabytes(row.Peak))
-	}
+	section(w, "\n### Decoding\n\nOne sequence, greedy (compare figure 7 of the RocketKV paper: up to 3.3 times as fast as the full cache on an H100). A token reads the weights and the kept cache at least once.\n\n", r.of("decode").Decode,
+		[]string{"context", "cache", "tokens/s", "× full", "GB a token", "of the copy bandwidth", "peak memory"}, func(row decodeRow) []string {
+			if row.Budget == 0 {
+				fullRate[row.Context] = row.Rate
+			}
+			if row.Missing != "" {
+				return []string{strconv.Itoa(row.Context), budgetName(row.Budget), row.Missing}
+			}
+			return []string{strconv.Itoa(row.Context), budgetName(row.Budget), number("%.1f", row.Rate), number("%.2f", share(row.Rate, fullRate[row.Context])),
+				number("%.2f", float64(row.Bytes)/1e9), number("%.1f%%", 100*r.decodeShare(row)), gigabytes(row.Peak)}
+		})
 }
 
 func (r *report) writeTrain(w io.Writer) {
-	rows := r.of("train").Train
-	if len(rows) == 0 {
-		return
-	}
-	fmt.Fprint(w, "\n### Training step\n\nOne sample of a LookaheadKV adapter (32 rows, LoRA on all layers), without the optimiser's part of it. The floor is the step's operations over the prefill's. PyTorch runs the step on a shared prefill, and as two passes.\n\n")
-	t := newTable(w, "prompt", "response", "prefill, ms", "step, ms", "step ÷ prefill", "floor", "peak memory", "PyTorch shared, ms", "PyTorch passes, ms")
-	for _, row := range rows {
-		cells := map[string]string{"shared": "–", "passes": "–"}
-		if r.peer != nil {
+	section(w, "\n### Training step\n\nOne sample of a LookaheadKV adapter (32 rows, LoRA on all layers), without the optimiser's part of it. The floor is the step's operations over the prefill's. PyTorch runs the step on a shared prefill, and as two passes.\n\n", r.of("train").Train,
+		[]string{"prompt", "response", "prefill, ms", "step, ms", "step ÷ prefill", "floor", "peak memory", "PyTorch shared, ms", "PyTorch passes, ms"}, func(row trainRow) []string {
+			cells := map[string]string{"shared": "–", "passes": "–"}
 			for _, p := range r.peer.Train {
 				if p.Prompt != row.Prompt {
 					continue
@@ -99,10 +81,9 @@ func (r *report) writeTrain(w io.Writer) {
 					cells[p.Way] = "out of memory"
 				}
 			}
-		}
-		t.row(strconv.Itoa(row.Prompt), strconv.Itoa(row.Response), number("%.1f", row.Prefill), number("%.1f", row.Step), number("%.3f", share(row.Step, row.Prefill)),
-			number("%.3f", row.Floor), gigabytes(row.Peak), cells["shared"], cells["passes"])
-	}
+			return []string{strconv.Itoa(row.Prompt), strconv.Itoa(row.Response), number("%.1f", row.Prefill), number("%.1f", row.Step), number("%.3f", share(row.Step, row.Prefill)),
+				number("%.3f", row.Floor), gigabytes(row.Peak), cells["shared"], cells["passes"]}
+		})
 	if l := r.of("train24").Limited; l != nil {
 		outcome := fmt.Sprintf("runs, with %s at most", gigabytes(l.Peak))
 		if l.Error != "" {

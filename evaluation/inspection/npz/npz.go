@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"glimpse/internal/listing"
 )
 
 // Writer writes an archive. Close must be called.
@@ -95,11 +97,7 @@ func (w *Writer) add(name, dtype string, values any, elements int, shape []int) 
 // header is version 1.0 of the format (numpy.lib.format): magic, version, length,
 // and a Python dict padded so that the data start at a multiple of 64 bytes.
 func header(dtype string, shape []int) []byte {
-	dims := make([]string, len(shape))
-	for i, d := range shape {
-		dims[i] = strconv.Itoa(d)
-	}
-	tuple := strings.Join(dims, ", ")
+	tuple := strings.Join(listing.Map(shape, strconv.Itoa), ", ")
 	if len(shape) == 1 {
 		tuple += ","
 	}
