@@ -436,3 +436,40 @@ func TestExpertsStayInBlocks(t *testing.T) {
 		t.Error("a step rounds nothing: its products are not of integers")
 	}
 }
+
+// TestCUDAQuantized: a folder in 4 bits and experts in MXFP4 take a device the bytes that they take the host, few rows meet the
+// numbers that they stand for, and experts are routed there.
+func TestCUDAQuantized(t *testing.T) {
+	modeltest.NeedCUDA(t)
+	experts, _ := gptOSSFolders(t)
+	shape := modeltest.Llama{Hidden: 128, Heads: 2, KVHeads: 1, HeadDim: 64, Intermediate: 256, Layers: 2, Seed: 3}
+	for name, folder := range map[string]fstest.MapFS{"4 bits": packedFolder(t, shape, false), "columns out of order": packedFolder(t, shape, true), "experts": experts} {
+		t.Run(name, func(t *testing.T) {
+			m, exact := modeltest.OpenFolder(t, folder, "cuda"), modeltest.OpenFolder(t, folder, "reference64")
+			if got, want := m.WeightBytes(), modeltest.OpenFolder(t, folder, "cpu").WeightBytes(); got != want {
+				t.Errorf("%d bytes of weights, want %d as on the host", got, want)
+			}
+			if e := m.Network.Layers[0].Experts; e != nil && !e.OnDevice(m.Backend, 1) {
+				t.Error("experts are routed on the host")
+			}
+			tokens := modeltest.Tokens(m, 1, 9)
+			var logits [2][][]float32
+			for i, m := range []*model.Model{m, exact} {
+				r, cache := runner.New(m), kvcache.New(m)
+				if _, err := r.Prefill(t.Context(), cache, tokens, runner.PrefillOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				for id := range int32(4) { // plain, recorded and replayed
+					step, err := r.Step(t.Context(), cache, 5+id, runner.Capture{}, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					logits[i] = append(logits[i], step)
+				}
+			}
+			for i, want := range logits[1] {
+				compare.Close(t, fmt.Sprintf("step %d", i), logits[0][i], want, 1e-4, compare.Floor(1))
+			}
+		})
+	}
+}

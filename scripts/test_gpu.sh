@@ -138,7 +138,7 @@ kernels() {
   tests ./kernels/cuda . '^TestBackendsConform$/^cpu'
 }
 model() {
-  tests ./model TestReferenceModelAgainstNumPy/cuda
+  tests ./model 'TestReferenceModelAgainstNumPy/cuda|TestCUDA'
   tests ./model/kvcache 'TestCache|TestRetain'
   tests ./model/runner "TestAgainstTransformers/($families)\$/cuda|TestCache|TestBackendsAgree|TestRowsOfABatch|TestObservations|TestHalf|TestCUDA" '/^(cpu|reference|reference64)$'
 }
