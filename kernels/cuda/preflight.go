@@ -88,7 +88,7 @@ func preflightHopper(ordinal int, model string) error {
 	// Where it cannot be kept the next start finds out for itself.
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err == nil {
 		fresh := fmt.Sprintf("%s.%d", file, os.Getpid())
-		if err := os.WriteFile(fresh, []byte(text), 0o644); err == nil {
+		if err = os.WriteFile(fresh, []byte(text), 0o644); err == nil {
 			err = os.Rename(fresh, file)
 		}
 		forgetOld(filepath.Dir(file))
