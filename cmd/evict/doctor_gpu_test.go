@@ -25,7 +25,7 @@ func TestDoctorOfDevices(t *testing.T) {
 	}
 	for _, c := range []struct{ version, capability, cuda, want string }{
 		{"12000", "8.0", "CUDA 12.0", "kernels: machine code for sm_80\n"},
-		{"12000", "8.9", "CUDA 12.0", "kernels: machine code for sm_89\n"},
+		{"12000", "8.9", "CUDA 12.0", "kernels: machine code for sm_89; machine code for sm_80\n"},
 		{"12020", "9.0", "CUDA 12.2", "kernels: machine code for sm_90; machine code for sm_90a\n"},
 		{"13000", "9.0", "CUDA 13.0", "kernels: machine code for sm_90; machine code for sm_90a\n"},
 		{"12080", "10.0", "CUDA 12.8", "kernels: machine code for sm_100\n"},

@@ -49,7 +49,8 @@ SHIPPED = os.path.join(ROOT, "adapters", "smollm2-135m-instruct")
 MAP = os.path.join(ROOT, "docs", "results", "smollm2-needles.svg")
 CHOICES = {"pooling": "kernels", "settings": "chosen"}  # what was chosen, a line each
 GLANCE = ("needle", "ruler", "longbench", "documents", "turns")  # benchmarks that the first table has
-STAGES = ("rates", "adapters", "pooling", "settings", "needle", "length", "ruler", "longbench", "documents", "turns", *(f"caches-{t}" for t in measured.CACHES), "latency", "ablations")
+NEWS = ("bf16", "q8_0", "kivi4", "q4_0")  # types of caches that LongBench is measured over
+STAGES = ("rates", "adapters", "pooling", "settings", "needle", "length", "ruler", "longbench", "documents", "turns", *(f"caches-{t}" for t in measured.CACHES), *(f"news-{t}" for t in NEWS), "latency", "ablations")
 TITLES = {"needle": "Needles", "length": "Longer prompts than in training", "ruler": "RULER", "longbench": "LongBench", "documents": "Documents",
           "turns": "Five questions about one context", "latency": "Time to first token", "ablations": "Rows and modules"}
 
@@ -310,24 +311,31 @@ def turns(page):
     claims_of(page, run, "turns")
 
 
-def caches(page):
-    """Types of caches, each a stage of its own, as one run whose policies have the type in front."""
-    types = [t for t in measured.CACHES if page.stage(f"caches-{t}")]
+def over_caches(page, stage, columns):
+    """Types of caches, each a stage of its own, as one run whose policies have the type in front; columns are of tasks."""
+    types = [t for t in measured.CACHES if page.stage(f"{stage}-{t}")]
     if not types:
-        return
-    page.say("## Eviction, quantising, or both", "")
-    page.origin(f"caches-{types[-1]}")
-    run = Run([[f"{t} {p}", *rest] for t in types for p, *rest in page.stage(f"caches-{t}")["rows"]])
+        return None
+    page.origin(f"{stage}-{types[-1]}")
+    run = Run([[f"{t} {p}", *rest] for t in types for p, *rest in page.stage(f"{stage}-{t}")["rows"]])
     run.tasks = sorted(run.of[f"{types[0]} full", "0"])
-    ruler = [t for t in run.tasks if t != "niah"]
-    page.say("Keys and values in fewer bits, fewer of them, or both. Bytes are those held after the prompt, in % of the full cache in bf16. Sorted by bytes.", "")
     whole = run.of["bf16 full", "0"]
     rows = []
     for (p, b), of in run.of.items():
         shares = [s["kept_bytes"] / whole[t][n]["full_bytes"] for t, samples in of.items() for n, s in samples.items()]
         rows.append((100 * sum(shares) / len(shares), p, b))
-    page.table(["bytes", "cache", "policy", "budget", "needles", "RULER"], [
-        [f"{share:.1f}%", *p.split(" ", 1), "–" if b == "0" else b, percent(run.mean(p, b, tasks=["niah"])), percent(run.mean(p, b, tasks=ruler))] for share, p, b in sorted(rows)])
+    page.table(["bytes", "cache", "policy", "budget", *(name for name, _ in columns)], [
+        [f"{share:.1f}%", *p.split(" ", 1), "–" if b == "0" else b, *(percent(run.mean(p, b, tasks=[t for t in run.tasks if of(t)])) for _, of in columns)] for share, p, b in sorted(rows)])
+    return run
+
+
+def caches(page):
+    if not any(page.stage(f"caches-{t}") for t in measured.CACHES):
+        return
+    page.say("## Eviction, quantising, or both", "")
+    page.say("Keys and values in fewer bits, fewer of them, or both. Bytes are those held after the prompt, in % of the full cache in bf16. Sorted by bytes.", "")
+    run = over_caches(page, "caches", [("needles", lambda t: t == "niah"), ("RULER", lambda t: t != "niah")])
+    over_caches(page, "news", [("LongBench (multi_news, 25 prompts)", lambda t: True)])
     both, alone = ("q4_0 lookaheadkv", "20%"), ("bf16 lookaheadkv", "5%")
     if run.has(*both) and run.has(*alone):
         page.claim("4 bits and eviction above eviction alone at 5% of the bytes, needles and RULER", run.differences(both, alone),

@@ -8,7 +8,7 @@
 #
 # --out        folder for pairs, adapters and runs (out/smollm2)
 # --stage      this stage alone: pairs, rates, adapters, pooling, settings, needle, length, ruler, longbench,
-#              documents, turns, caches-TYPE (of the cache), latency, ablations or page
+#              documents, turns, caches-TYPE and news-TYPE (of the cache), latency, ablations or page
 # --longbench  folder with LongBench's files, NAME.jsonl; without it that stage is left out
 # --rest       only what measured/ lacks, with the adapters that ship: a machine goes on with what others have measured
 # --quick      a few samples of everything, to see that it works, and the page in --out; its numbers mean nothing
@@ -55,7 +55,7 @@ if [ -n "$rest" ]; then
     cp "$here/measured/chosen" .
     touch done/settings
   fi
-  for name in rates latency ablations ${types[@]/#/caches-}; do [ ! -e "$here/measured/$name.xz" ] || touch "done/$name"; done
+  for name in rates latency ablations ${types[@]/#/caches-} ${types[@]/#/news-}; do [ ! -e "$here/measured/$name.xz" ] || touch "done/$name"; done
 fi
 
 # prompts makes the prompts of a split anew, and joined the pair files of answers to them.
@@ -175,6 +175,12 @@ caches() { # TYPE
   commit "caches-$1"
   "$evict" eval --config "$configs/caches.yaml" --model "$model" --out "caches-$1" --resume --replace --adapter shipped/lookaheadkv "${few[@]}" "${depths[@]}" --cache-dtype "$1" >/dev/null
 }
+# news measures some of that with LongBench.
+news() { # TYPE
+  [ -n "$longbench" ] || return 0
+  commit "news-$1"
+  "$evict" eval --config "$configs/news.yaml" --model "$model" --out "news-$1" --resume --replace --adapter shipped/lookaheadkv "${few[@]}" --data "$longbench" --cache-dtype "$1" >/dev/null
+}
 latency() { measure latency "${learned[@]}" "${few[@]}"; }
 
 ablations() {
@@ -191,9 +197,10 @@ page() {
   [ -n "$quick" ] || sed -n '/^## At a glance/,/^## The/{/^|/p}' "$page" | (cd "$root" && replace_section README.md smollm2)
 }
 
-for name in pairs rates adapters pooling settings needle length ruler longbench documents turns caches latency ablations page; do
+for name in pairs rates adapters pooling settings needle length ruler longbench documents turns caches news latency ablations page; do
   case $name in
     caches) for type in "${types[@]}"; do stage "caches-$type" caches "$type"; done ;;
+    news) for type in bf16 q8_0 kivi4 q4_0; do stage "news-$type" news "$type"; done ;;
     *) stage "$name" ;;
   esac
 done
