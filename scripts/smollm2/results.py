@@ -314,7 +314,7 @@ def turns(page):
 def over_caches(page, stage, columns):
     """Types of caches, each a stage of its own, as one run whose policies have the type in front; columns are of tasks."""
     types = [t for t in measured.CACHES if page.stage(f"{stage}-{t}")]
-    if not types:
+    if "bf16" not in types:  # what bytes are a share of
         return None
     page.origin(f"{stage}-{types[-1]}")
     run = Run([[f"{t} {p}", *rest] for t in types for p, *rest in page.stage(f"{stage}-{t}")["rows"]])
@@ -335,9 +335,11 @@ def caches(page):
     page.say("## Eviction, quantising, or both", "")
     page.say("Keys and values in fewer bits, fewer of them, or both. Bytes are those held after the prompt, in % of the full cache in bf16. Sorted by bytes.", "")
     run = over_caches(page, "caches", [("needles", lambda t: t == "niah"), ("RULER", lambda t: t != "niah")])
-    over_caches(page, "news", [("LongBench (multi_news, 25 prompts)", lambda t: True)])
+    news = over_caches(page, "news", [("LongBench", lambda t: True)])
+    if news:
+        page.say("LongBench is " + ", ".join(f"{len(news.of['bf16 full', '0'][t])} prompts of {t.split('/')[-1]}" for t in news.tasks) + ".", "")
     both, alone = ("q4_0 lookaheadkv", "20%"), ("bf16 lookaheadkv", "5%")
-    if run.has(*both) and run.has(*alone):
+    if run and run.has(*both) and run.has(*alone):
         page.claim("4 bits and eviction above eviction alone at 5% of the bytes, needles and RULER", run.differences(both, alone),
                    f"q4_0 at 20% {percent(run.mean(*both))}, bf16 at 5% {percent(run.mean(*alone))}")
 
