@@ -22,7 +22,7 @@ from results_runs import predictions
 
 FOLDER = os.path.join(HERE, "measured")
 CACHES = ("float32", "bf16", "q8_0", "fp8", "q5_1", "q4_1", "kivi4", "q4_0")  # types of caches, a stage each
-RUNS = ("needle", "ruler", "longbench", "documents", "turns", "latency", "length", "ablations", *(f"{s}-{t}" for s in ("caches", "news") for t in CACHES))
+RUNS = ("needle", "ruler", "longbench", "documents", "longbench-budgets", "documents-budgets", "turns", "latency", "length", "ablations", *(f"{s}-{t}" for s in ("caches", "news") for t in CACHES))
 TRAININGS = ("rates", "adapters")
 
 

@@ -50,7 +50,7 @@ MAP = os.path.join(ROOT, "docs", "results", "smollm2-needles.svg")
 CHOICES = {"pooling": "kernels", "settings": "chosen"}  # what was chosen, a line each
 GLANCE = ("needle", "ruler", "longbench", "documents", "turns")  # benchmarks that the first table has
 NEWS = ("bf16", "q8_0", "kivi4", "q4_0")  # types of caches that LongBench is measured over
-STAGES = ("rates", "adapters", "pooling", "settings", "needle", "length", "ruler", "longbench", "documents", "turns", *(f"caches-{t}" for t in measured.CACHES), *(f"news-{t}" for t in NEWS), "latency", "ablations")
+STAGES = ("rates", "adapters", "pooling", "settings", "needle", "length", "ruler", "longbench", "documents", "longbench-budgets", "documents-budgets", "turns", *(f"caches-{t}" for t in measured.CACHES), *(f"news-{t}" for t in NEWS), "latency", "ablations")
 TITLES = {"needle": "Needles", "length": "Longer prompts than in training", "ruler": "RULER", "longbench": "LongBench", "documents": "Documents",
           "turns": "Five questions about one context", "latency": "Time to first token", "ablations": "Rows and modules"}
 
@@ -282,20 +282,41 @@ def longbench(page):
         page.say("Scores are those of each data set, ROUGE-L for multi_news: " + ", ".join(f"{t} ({len(run.of['full', '0'][t])} prompts)" for t in run.tasks) + ".", "")
         scores(page, run)
         claims_of(page, run, "LongBench")
+        other_budgets(page, "longbench", scores)
 
 
-def documents(page):
-    run = benchmark(page, "documents")
-    if not run:
+def other_budgets(page, name, tables):
+    """The budgets that a benchmark has been measured at on some of its prompts, beside what all of them were measured at."""
+    if not page.stage(f"{name}-budgets"):
         return
-    page.say("Agreement with the full cache's own answers: F1 of words, then answers that are the same, and how much less likely (nats a token) they are than under the full cache.", "")
+    rows = page.stage(f"{name}-budgets")["rows"]
+    policies, samples = {row[0] for row in rows}, {row[4] for row in rows}
+    run = Run([row for row in page.stage(name)["rows"] if row[0] in policies and row[4] in samples] + rows)
+    page.say("### At other budgets", "")
+    page.origin(f"{name}-budgets")
+    page.say(f"{len(samples)} of the prompts, and the same ones at {', '.join(Run(page.stage(name)['rows']).budgets)}.", "")
+    tables(page, run)
+    run.budgets = Run(rows).budgets
+    claims_of(page, run, f"{TITLES[name]} at other budgets")
+
+
+def agreement(page, run):
+    """The tables of agreement with the full cache's answers."""
     scores(page, run)
     policies = [p for p in ordered(run) if p != "full"]
     page.table(["policy", *(f"same, {b}" for b in run.budgets), *(f"Δ nll, {b}" for b in run.budgets)], [
         [p, *(cell(run, p, b, "agreement_exact", write=whole) for b in run.budgets),
          *("–" if not run.has(p, b) or math.isnan((d := run.difference((p, b), ("full", "0"), "nll"))[0]) else f"{d[0]:+.3f} ± {d[1]:.3f}" for b in run.budgets)] for p in policies])
-    held(page, run)
-    claims_of(page, run, "documents")
+
+
+def documents(page):
+    run = benchmark(page, "documents")
+    if run:
+        page.say("Agreement with the full cache's own answers: F1 of words, then answers that are the same, and how much less likely (nats a token) they are than under the full cache.", "")
+        agreement(page, run)
+        held(page, run)
+        claims_of(page, run, "documents")
+        other_budgets(page, "documents", agreement)
 
 
 def turns(page):

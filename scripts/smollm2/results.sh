@@ -8,7 +8,8 @@
 #
 # --out        folder for pairs, adapters and runs (out/smollm2)
 # --stage      this stage alone: pairs, rates, adapters, pooling, settings, needle, length, ruler, longbench,
-#              documents, turns, caches-TYPE and news-TYPE (of the cache), latency, ablations or page
+#              documents, longbench-budgets, documents-budgets, turns, caches-TYPE and news-TYPE (of the cache),
+#              latency, ablations or page
 # --longbench  folder with LongBench's files, NAME.jsonl; without it that stage is left out
 # --rest       only what measured/ lacks, with the adapters that ship: a machine goes on with what others have measured
 # --quick      a few samples of everything, to see that it works, and the page in --out; its numbers mean nothing
@@ -55,7 +56,7 @@ if [ -n "$rest" ]; then
     cp "$here/measured/chosen" .
     touch done/settings
   fi
-  for name in rates latency ablations ${types[@]/#/caches-} ${types[@]/#/news-}; do [ ! -e "$here/measured/$name.xz" ] || touch "done/$name"; done
+  for name in rates {longbench,documents}-budgets latency ablations ${types[@]/#/caches-} ${types[@]/#/news-}; do [ ! -e "$here/measured/$name.xz" ] || touch "done/$name"; done
 fi
 
 # prompts makes the prompts of a split anew, and joined the pair files of answers to them.
@@ -168,6 +169,12 @@ documents() {
   prompts heldout 250
   parts documents 8
 }
+# The other budgets of both, on some of their prompts.
+longbench-budgets() { measure longbench-budgets "${learned[@]}" "${few[@]}" --data "$longbench"; }
+documents-budgets() {
+  prompts heldout 250
+  measure documents-budgets "${learned[@]}" "${few[@]}"
+}
 turns() { every turns; }
 
 # caches measures over one type of cache.
@@ -196,9 +203,10 @@ page() {
   [ -n "$quick" ] || sed -n '/^## At a glance/,/^## The/{/^|/p}' "$page" | (cd "$root" && replace_section README.md smollm2)
 }
 
-for name in pairs rates adapters pooling settings needle length ruler longbench documents turns caches news latency ablations page; do
+for name in pairs rates adapters pooling settings needle length ruler longbench documents longbench-budgets documents-budgets turns caches news latency ablations page; do
   case $name in
     caches) for type in "${types[@]}"; do stage "caches-$type" caches "$type"; done ;;
+    longbench-budgets) [ -z "$longbench" ] || stage "$name" ;;
     news) [ -z "$longbench" ] || for type in bf16 q8_0 kivi4 q4_0; do stage "news-$type" news "$type"; done ;;
     *) stage "$name" ;;
   esac
