@@ -161,17 +161,15 @@ func (g *groups) read(dst []float32, from int) {
 // readColumns is read of keys into dst [dim, ld], where blocks have them.
 func (g *groups) readColumns(dst []float32, ld, from, n int) {
 	to, closed := from+n, g.closedRows()
-	var tokens [groupRows]float32
+	const channels = 8 // that are widened together
+	var wide [channels * groupRows]float32
 	for i := g.first(from); i < len(g.ends) && g.start(i) < to; i++ {
 		start, n, blocks := g.group(i)
 		low, high := max(from, start), min(to, start+n)
-		for c := range g.dim {
-			block, part := blocks[c*groupBlock.Bytes:][:groupBlock.Bytes], dst[c*ld+low-from:]
-			if high-low == groupRows {
-				groupBlock.Decode(part[:groupRows], block)
-			} else {
-				groupBlock.Decode(tokens[:], block)
-				copy(part[:high-low], tokens[low-start:])
+		for c := 0; c < g.dim; c += channels { // dim is a multiple
+			groupBlock.Decode(wide[:], blocks[c*groupBlock.Bytes:][:channels*groupBlock.Bytes])
+			for j := range channels {
+				copy(dst[(c+j)*ld+low-from:][:high-low], wide[j*groupRows+low-start:])
 			}
 		}
 	}

@@ -319,6 +319,10 @@ func Read[T Float](dst []T, t *Tensor, from int) {
 func readGroups[T Float](dst []T, t *Tensor, from int) {
 	dim := t.groups.dim
 	first := from / dim
+	if whole, ok := any(dst).([]float32); ok && from%dim == 0 && len(dst)%dim == 0 {
+		t.groups.read(whole, t.offset+first)
+		return
+	}
 	wide := make([]float32, ((from+len(dst)+dim-1)/dim-first)*dim)
 	t.groups.read(wide, t.offset+first)
 	for i := range dst {
