@@ -74,7 +74,7 @@ def export(folder, work):
 
 
 def base_of(folder, dtype=torch.float32):
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager", experts_implementation="eager").eval()
 
 
 def tuned_of(folder, adapter, dtype=torch.float32):
@@ -156,7 +156,7 @@ def check(name, folder, adapter, work):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="*", default=["reference", "llama3.1", "llama3.2-tied", "mistral-v0.3", "qwen2", "qwen3"],
+    parser.add_argument("--models", nargs="*", default=["reference", "llama3.1", "llama3.2-tied", "mistral-v0.3", "qwen2", "qwen3", "mixtral"],
                         help="reference, or names of folders in model/testdata/golden")
     arguments = parser.parse_args()
     print("versions: " + ", ".join(f"{m.__name__} {m.__version__}" for m in (torch, transformers, peft, safetensors)))
