@@ -32,38 +32,48 @@ func blockKernels(names ...string) (all []string) {
 	return slices.Compact(all)
 }
 
-// widenedProduct multiplies rows x by a weight in BF16, or in a type that is widened, some rows
-// at a time: F16 to float32, since what it multiplies may lie outside the range of f16, so that
-// the activations cannot be rounded to it, and blocks to BF16. x is in the type that the weight
-// has then.
-func (b *cuda) widenedProduct(op string, g gemm, y, x cu.DevicePtr, w *kernels.Tensor, alpha, beta float64) {
-	to := cudadriver.BF16
-	switch w.DType {
-	case kernels.BF16:
-		b.multiply(op, g.columnMajor(to), y, b.address(op, w), x, alpha, beta)
+// widenedProduct multiplies rows x, of cuBLASLt's type, by a weight in BF16, or by one that is widened some rows at a
+// time: blocks to BF16, and F16 to float32, or where x are BF16 to two parts in BF16 whose sum it is, a product each.
+// Activations are not rounded to F16, out of whose range they may lie.
+func (b *cuda) widenedProduct(op string, g gemm, y, x cu.DevicePtr, xType int, w *kernels.Tensor, alpha, beta float64) {
+	if w.DType == kernels.BF16 {
+		b.multiply(op, g.columnMajor(xType), y, b.address(op, w), x, alpha, beta)
 		return
-	case kernels.F16:
-		to = cudadriver.F32
 	}
-	width, element := w.Width(), widenedSize(w.DType)
+	width, element, xSize := w.Width(), widenedSize(w.DType, xType == cudadriver.BF16), 4
+	if xType == cudadriver.BF16 {
+		xSize = 2
+	}
 	step := widenedRows(g.weightRows, width, element)
 	wide := b.temporary(op, int64(element*step)*int64(width))
 	for from := 0; from < g.weightRows; from += step {
 		rows := min(step, g.weightRows-from)
 		b.widen(op, wide, w.Rows(from, from+rows))
-		p := g.columnMajor(to)
-		if g.transposed { // some columns of y
-			p.M = rows
-			b.multiply(op, p, y+cu.DevicePtr(4*from), wide, x, alpha, beta)
-		} else { // some terms of every sum
-			p.K = rows
-			b.multiply(op, p, y, wide, x+cu.DevicePtr(element*from), alpha, beta)
+		matrices := []cu.DevicePtr{wide}
+		if n := rows * width; w.DType == kernels.F16 && xType == cudadriver.BF16 {
+			parts := wide + cu.DevicePtr(4*n)
+			b.each("split_bf16", n, parts, wide, size(n))
+			matrices = []cu.DevicePtr{parts, parts + cu.DevicePtr(2*n)} // 11 bits: nothing is left for the third
+		}
+		for i, matrix := range matrices {
+			p, c, at, before := g.columnMajor(xType), y, x, beta
+			if i > 0 {
+				before = 1
+			}
+			if g.transposed { // some columns of y
+				p.M, c = rows, y+cu.DevicePtr(4*from)
+			} else { // some terms of every sum
+				p.K, at = rows, x+cu.DevicePtr(xSize*from)
+			}
+			b.multiply(op, p, c, matrix, at, alpha, before)
+		}
+		if !g.transposed {
 			beta = 1
 		}
 	}
 }
 
-// widen writes what widenedProduct multiplies by.
+// widen writes a weight in BF16, or one of F16 in float32.
 func (b *cuda) widen(op string, wide cu.DevicePtr, w *kernels.Tensor) {
 	n := w.Len()
 	if w.DType == kernels.F16 {

@@ -50,11 +50,11 @@ func needHostDriver(t *testing.T, d kernelstest.Device) {
 }
 
 // roundedProducts is a plain implementation that rounds the activations of more than
-// 64 rows to bf16 where they meet bf16 weights.
+// 64 rows to bf16 where they meet weights in half precision.
 type roundedProducts struct{ kernels.Backend }
 
 func (r roundedProducts) rounded(x, w *kernels.Tensor) *kernels.Tensor {
-	if w.DType != kernels.BF16 || x.Dim0() <= 64 {
+	if w.DType == kernels.F32 || x.Dim0() <= 64 {
 		return x
 	}
 	narrow, wide := kernels.NewTensor(kernels.BF16, x.Shape...), kernels.NewTensor(x.DType, x.Shape...)
@@ -76,6 +76,7 @@ func (r roundedProducts) MatMul(c, a, w *kernels.Tensor, alpha, beta float64) {
 func TestCUDARoundedProducts(t *testing.T) {
 	d := openCUDA(t)
 	defer cuda.SetExactWork(0)()
+	defer cuda.SetWidened(4000)() // of F16: some rows
 	exact := kernelstest.Open(t, "reference64")
 	lost := 0.0
 	for _, shape := range [][3]int{{65, 1, 1}, {65, 130, 67}, {100, 33, 7}, {70, 64, 96}} { // rows, inner, columns
@@ -86,6 +87,12 @@ func TestCUDARoundedProducts(t *testing.T) {
 			},
 			"MatMul": func(d kernelstest.Device, rng *rand.Rand, y, x *kernels.Tensor) {
 				d.B.MatMul(y, x, d.Weight(rng, kernels.BF16, k, n), 0.5, -1.5)
+			},
+			"Linear of F16": func(d kernelstest.Device, rng *rand.Rand, y, x *kernels.Tensor) {
+				d.B.Linear(y, x, d.Weight(rng, kernels.F16, n, k), nil, 0.5, -1.5)
+			},
+			"MatMul of F16": func(d kernelstest.Device, rng *rand.Rand, y, x *kernels.Tensor) {
+				d.B.MatMul(y, x, d.Weight(rng, kernels.F16, k, n), 0.5, -1.5)
 			},
 		} {
 			run := func(d kernelstest.Device) []float64 {

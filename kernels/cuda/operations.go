@@ -113,22 +113,31 @@ func (b *cuda) product(op string, g gemm, y, x, w *kernels.Tensor, alpha, beta f
 	case kernels.BF16:
 		n := g.m * g.k
 		if rounds(g.m, g.n, g.k) {
-			rounded := b.temporary(op, 2*int64(n))
-			b.maps("to_bf16", n, rounded, X, size(n))
-			b.widenedProduct(op, g, Y, rounded, w, alpha, beta)
+			b.widenedProduct(op, g, Y, b.toBF16(op, X, n), cudadriver.BF16, w, alpha, beta)
 			return
 		}
 		parts, sums := b.temporary(op, 6*int64(n)), b.temporary(op, 12*int64(g.m)*int64(g.n))
 		b.each("split_bf16", n, parts, X, size(n))
 		m := g.m
 		g.m *= 3
-		b.widenedProduct(op, g, sums, parts, w, 1, 0)
+		b.widenedProduct(op, g, sums, parts, cudadriver.BF16, w, 1, 0)
 		b.each("join_parts", m*g.n, Y, sums, float32(alpha), float32(beta), size(m*g.n))
 	case kernels.F16:
-		b.widenedProduct(op, g, Y, X, w, alpha, beta)
+		if rounds(g.m, g.n, g.k) {
+			b.widenedProduct(op, g, Y, b.toBF16(op, X, g.m*g.k), cudadriver.BF16, w, alpha, beta)
+			return
+		}
+		b.widenedProduct(op, g, Y, X, cudadriver.F32, w, alpha, beta)
 	default:
 		panic(fmt.Sprintf("kernels: %s with weights of %s", op, w.DType))
 	}
+}
+
+// toBF16 is a copy of n numbers of float32.
+func (b *cuda) toBF16(op string, x cu.DevicePtr, n int) cu.DevicePtr {
+	rounded := b.temporary(op, 2*int64(n))
+	b.maps("to_bf16", n, rounded, x, size(n))
+	return rounded
 }
 
 // multiply runs one product c = alpha · op(a) · op(b) + beta · c.

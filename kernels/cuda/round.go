@@ -48,16 +48,12 @@ func (b *cuda) activation(op, kernel string, y *kernels.Tensor, xs ...*kernels.T
 // bf16Product is product of rows in BF16, which are taken for what they are.
 func (b *cuda) bf16Product(op string, g gemm, y, x, w *kernels.Tensor, alpha, beta float64) {
 	Y, X := b.f32(op, y), b.address(op, x)
-	if w.DType.Numbers() == kernels.BF16 {
-		b.widenedProduct(op, g, Y, X, w, alpha, beta)
+	if w.DType != kernels.F32 {
+		b.widenedProduct(op, g, Y, X, cudadriver.BF16, w, alpha, beta)
 		return
 	}
 	n := g.m * g.k
 	wide := b.temporary(op, 4*int64(n))
 	b.each("from_bf16", n, wide, X, size(n))
-	if w.DType == kernels.F16 {
-		b.widenedProduct(op, g, Y, wide, w, alpha, beta)
-		return
-	}
 	b.multiply(op, g.columnMajor(cudadriver.F32), Y, b.f32(op, w), wide, alpha, beta)
 }

@@ -31,11 +31,11 @@ func RoomFor(of kernels.Traits, t kernels.DType, n, width int) int {
 	return int(BlockClass(int64(n)*row) / row)
 }
 
-// Activations that meet bf16 weights are split into three bf16 parts, so that the
+// Activations that meet bf16 weights, or blocks, are split into three bf16 parts, so that the
 // product is as exact as in float32 and still reads the weights once, up to exactRows rows and, for more rows, up to
 // exactWork multiplications. The rows of decoding, of adapters and of gradients wait
 // for the weights and not for the tensor cores, and small models take no time.
-// Longer prompts of larger models are rounded to bf16 once.
+// Longer prompts of larger models are rounded to bf16 once, those of f16 weights, too, which are two bf16 parts there and float32 else.
 const exactRows = 64
 
 var exactWork = 1 << 30
@@ -54,7 +54,7 @@ func SetExactWork(n int) (restore func()) {
 
 // RoundsBy tells it of rows that meet a weight [n, k].
 func RoundsBy(rows int, w *kernels.Tensor) bool {
-	return w.DType.Numbers() == kernels.BF16 && rounds(rows, w.Dim0(), w.Width())
+	return w.DType != kernels.F32 && rounds(rows, w.Dim0(), w.Width())
 }
 
 // As in thin.cu.
@@ -83,16 +83,17 @@ func ProductScratch(m, n, k int, x, w *kernels.Tensor) (bytes int64) {
 	if w.DType == kernels.F32 && SplitsK(m, n, k) {
 		return SplitKScratch(m, n, k)
 	}
-	if element := widenedSize(w.DType); element > 0 {
+	large, wide := rounds(m, n, k), w.DType == kernels.F32
+	if element := widenedSize(w.DType, x.DType == kernels.BF16 || large); element > 0 {
 		bytes = int64(element*widenedRows(w.Dim0(), w.Width(), element)) * int64(w.Width())
 	}
-	switch half := w.DType.Numbers() == kernels.BF16; {
-	case x.DType == kernels.BF16 && !half:
+	switch {
+	case x.DType == kernels.BF16 && wide:
 		bytes += 4 * int64(m) * int64(k)
-	case x.DType == kernels.BF16 || !half:
-	case rounds(m, n, k):
+	case x.DType == kernels.BF16 || wide:
+	case large:
 		bytes += 2 * int64(m) * int64(k)
-	default:
+	case w.DType != kernels.F16:
 		bytes += 6*int64(m)*int64(k) + 12*int64(m)*int64(n)
 	}
 	return bytes

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"glimpse/kernels"
+	"glimpse/kernels/cudadriver"
 
 	"gorgonia.org/cu"
 )
@@ -154,7 +155,7 @@ func (b *cuda) partProducts(op string, g gemm, w *kernels.Tensor) (parts, produc
 // multiplyParts queues the products of three parts of rows.
 func (b *cuda) multiplyParts(op string, g gemm, products, parts cu.DevicePtr, w *kernels.Tensor) {
 	g.m *= 3
-	b.widenedProduct(op, g, products, parts, w, 1, 0)
+	b.widenedProduct(op, g, products, parts, cudadriver.BF16, w, 1, 0)
 }
 
 // takesLowRank tells whether the kernels of cuda/training.cu take the factors.
