@@ -35,3 +35,17 @@ func detect() int {
 	}
 	return amx
 }
+
+// vendor is the first word of the processor's name of its maker.
+func vendor() uint32
+
+const authenticAMD = 0x68747541 // "Auth"
+
+// preferred is the level that programs begin with, where best is the best one. VDPBF16PS multiplies twice as many numbers as float32
+// products do in the same time on AMD's processors, which have it since Zen 4, and half as many on Intel's.
+func preferred(best int) int {
+	if best == avx512bf16 && vendor() != authenticAMD {
+		return avx512
+	}
+	return best
+}

@@ -11,7 +11,8 @@
 // F16C and for NEON (on arm64; except [Log]), and in portable Go. The level avx512bf16
 // adds products of bfloat16 pairs ([Pairs]) to AVX-512, where rows may be rounded, and the level amx
 // makes these, and where rows may be split, on tiles (AMX-BF16, on Linux). The best level
-// that the processor has is chosen when the program starts; the environment variable
+// that the processor has is chosen when the program starts, but avx512bf16 on AMD's alone, since pairs take longer
+// than float32 on Intel's; the environment variable
 // GLIMPSE_SIMD (amx, avx512bf16, avx512, avx2, neon or portable) asks for another. [Level] reports the
 // choice. The assembly is written by the generators in gen and gen/neon, but for that of tiles; the portable
 // code is what it is tested against, next to float64 loops. scripts/test_arm64.sh runs

@@ -8,6 +8,8 @@ var levelNames = [...]string{"portable"}
 
 func detect() int { return portable }
 
+func preferred(best int) int { return best }
+
 func dot(x, y []float32) float32       { return dotPortable(x, y) }
 func sum(x []float32) float32          { return sumPortable(x) }
 func maximum(x []float32) float32      { return maxPortable(x) }

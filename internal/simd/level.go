@@ -11,7 +11,7 @@ const portable = 0
 
 var (
 	best   = detect()            // the best level that this processor has
-	chosen = best                // the level in use
+	chosen = preferred(best)     // the level in use
 	level  = kernelLevel(chosen) // of its kernels
 	pairs  = hasPairs(chosen)    // whether it multiplies pairs of bfloat16
 	tiles  = hasTiles(chosen)    // and on tiles
