@@ -103,16 +103,19 @@ func (f *Blocks) decode(dst []float32, src []byte) {
 //
 // Up to 16 rows of a are multiplied by blocks as they are where there is assembly for the format and
 // the level: by integers, for which each 32 elements of a become bytes round(x/s) for s = max|x|/127, or 0 if
-// max|x| is below 2⁻¹²⁰; by floats of 8 bits in float32, without rounding either. One row's results are the
-// same whatever the number of rows.
+// max|x| is below 2⁻¹²⁰; by floats of 8 bits in float32, without rounding either. More rows, if [Rounded], become such
+// bytes at the level avx512vnni. One row's results are the same whatever the number of rows up to 16, or above.
 // Otherwise weights are rounded to bfloat16, and the results are those of [GemmNTBF16].
-func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, how Pairs, beta float32, c []float32, ldc int) {
+func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, how Rounding, beta float32, c []float32, ldc int) {
 	f.check("GemmNTBlocks", m, n, k, len(a), lda, len(b), n, k, len(c), ldc)
 	p := product{nt: true, storage: bf16, blocks: f, m: m, n: n, k: k, alpha: alpha, beta: beta,
 		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: k, c: unsafe.SliceData(c), ldc: ldc}
-	if m <= maxDotRows && f.kernels().multiply != nil {
+	switch {
+	case m <= maxDotRows && f.kernels().multiply != nil:
 		p.inBlocks = true
-	} else {
+	case m > maxDotRows && how == Rounded && f.bytePanels() != nil:
+		p.inBytes = true
+	default:
 		p = p.paired(how)
 	}
 	multiply(p)
@@ -121,7 +124,7 @@ func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b
 // GemmNNBlocks sets c [m, n] = alpha · a [m, k] · b [k, n] + beta · c. The rows of b are
 // n/Elems blocks each, one after the other; n is a multiple of Elems. The results are those
 // of [GemmNNBF16] with weights rounded to bfloat16.
-func GemmNNBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, how Pairs, beta float32, c []float32, ldc int) {
+func GemmNNBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, how Rounding, beta float32, c []float32, ldc int) {
 	f.check("GemmNNBlocks", m, n, k, len(a), lda, len(b), k, n, len(c), ldc)
 	multiply(product{storage: bf16, blocks: f,
 		m: m, n: n, k: k, alpha: alpha, beta: beta,
@@ -148,22 +151,29 @@ func (f *Blocks) check(op string, m, n, k, lenA, lda, lenB, rows, columns, lenC,
 	checkMatrix(op, "c", lenC, m, n, ldc)
 }
 
-// quantised is a as records of bytes, scales and sums.
+// quantised is a as records of bytes, scales and sums: rows of them or, for panels of bytes, cut along k into
+// parts [m, depth].
 type quantised struct {
 	data   *byte
-	stride int // bytes of a row
+	depth  int // elements of a part
+	stride int // bytes of a row of one
 	memory []float32
 }
 
 var quantiseds = sync.Pool{New: func() any { return new(quantised) }}
 
 func (a *quantised) layout(p *product) {
+	a.depth = p.k
 	record := smallRecord
 	if p.blocks.Elems == largeBlock {
 		record = largeRecord
 	}
 	a.stride = blockSize(p.k/p.blocks.Elems*record, 1, 64)
-	if n := p.m*a.stride/4 + 16; n > len(a.memory) {
+	if p.inBytes {
+		a.depth = blockSize(p.k, blocks(p.k, maxBytesDepth), p.blocks.Elems)
+		a.stride = a.depth/smallBlock*panelRecord + 64 // rows of a tile do not share cache sets
+	}
+	if n := blocks(p.k, a.depth)*p.m*a.stride/4 + 16; n > len(a.memory) {
 		a.memory = make([]float32, n)
 		a.data = (*byte)(unsafe.Pointer(aligned(&a.memory[0])))
 	}
@@ -173,13 +183,20 @@ func (a *quantised) row(i int) *byte { return (*byte)(unsafe.Add(unsafe.Pointer(
 
 // quantiseTask converts one row of a.
 func (p *product) quantiseTask(i int) {
-	quantise(p.quantised.row(i), p.blockOfA(i, 0), p.k/p.blocks.Elems, p.blocks)
+	a := p.quantised
+	if !p.inBytes {
+		quantise(a.row(i), p.blockOfA(i, 0), p.k/p.blocks.Elems, p.blocks)
+		return
+	}
+	for k := 0; k < p.k; k += a.depth {
+		quantisePanel(a.row(k/a.depth*p.m+i), p.blockOfA(i, k), min(a.depth, p.k-k)/smallBlock, p.blocks.bytePanels().offset)
+	}
 }
 
 // multiplyBlocks computes p by blocks as they are.
 func (j *job) multiplyBlocks(tasks int) {
 	p := &j.product
-	if p.blocks.kernels().offset != unrounded {
+	if p.inBytes || p.blocks.kernels().offset != unrounded {
 		p.quantised = quantiseds.Get().(*quantised)
 		p.quantised.layout(p)
 		defer quantiseds.Put(p.quantised)

@@ -12,6 +12,11 @@ func quantise32AVX2(dst *byte, src *float32, records int, offset int)
 //go:noescape
 func quantise256AVX2(dst *byte, src *float32, records int, offset int)
 
+// quantisePanelAVX2 quantises src [32·records] to records of 64 bytes.
+//
+//go:noescape
+func quantisePanelAVX2(dst *byte, src *float32, records int, offset int)
+
 // decodeMXFP8AVX2 widens blocks of MXFP8, 32 elements in 33 bytes each.
 //
 //go:noescape
@@ -67,6 +72,11 @@ func multiplyQ4_0AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //go:noescape
 func multiplyQ4_0AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
+// unpackQ4_0AVX512VNNI writes blocks of Q4_0 as bytes, 8 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ4_0AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+
 // decodeQ4_1AVX2 widens blocks of Q4_1, 32 elements in 20 bytes each.
 //
 //go:noescape
@@ -81,6 +91,11 @@ func multiplyQ4_1AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //
 //go:noescape
 func multiplyQ4_1AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// unpackQ4_1AVX512VNNI writes blocks of Q4_1 as bytes, 0 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ4_1AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeQ5_0AVX2 widens blocks of Q5_0, 32 elements in 22 bytes each.
 //
@@ -97,6 +112,11 @@ func multiplyQ5_0AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //go:noescape
 func multiplyQ5_0AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
+// unpackQ5_0AVX512VNNI writes blocks of Q5_0 as bytes, 16 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ5_0AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+
 // decodeQ5_1AVX2 widens blocks of Q5_1, 32 elements in 24 bytes each.
 //
 //go:noescape
@@ -111,6 +131,11 @@ func multiplyQ5_1AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //
 //go:noescape
 func multiplyQ5_1AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// unpackQ5_1AVX512VNNI writes blocks of Q5_1 as bytes, 0 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ5_1AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeQ8_0AVX2 widens blocks of Q8_0, 32 elements in 34 bytes each.
 //
@@ -127,6 +152,11 @@ func multiplyQ8_0AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //go:noescape
 func multiplyQ8_0AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
+// unpackQ8_0AVX512VNNI writes blocks of Q8_0 as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ8_0AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+
 // decodeIQ4_NLAVX2 widens blocks of IQ4_NL, 32 elements in 18 bytes each.
 //
 //go:noescape
@@ -141,6 +171,11 @@ func multiplyIQ4_NLAVX2(m int, n int, blocks int, alpha float32, a *byte, lda in
 //
 //go:noescape
 func multiplyIQ4_NLAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// unpackIQ4_NLAVX512VNNI writes blocks of IQ4_NL as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackIQ4_NLAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeMXFP4AVX2 widens blocks of MXFP4, 32 elements in 17 bytes each.
 //
@@ -157,6 +192,11 @@ func multiplyMXFP4AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int
 //go:noescape
 func multiplyMXFP4AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
+// unpackMXFP4AVX512VNNI writes blocks of MXFP4 as bytes, 12 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackMXFP4AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+
 // decodeI4_BF16AVX2 widens blocks of I4_BF16, 32 elements in 19 bytes each.
 //
 //go:noescape
@@ -171,6 +211,11 @@ func multiplyI4_BF16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda i
 //
 //go:noescape
 func multiplyI4_BF16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// unpackI4_BF16AVX512VNNI writes blocks of I4_BF16 as bytes, 16 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackI4_BF16AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeI4_F16AVX2 widens blocks of I4_F16, 32 elements in 19 bytes each.
 //
@@ -187,6 +232,11 @@ func multiplyI4_F16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda in
 //go:noescape
 func multiplyI4_F16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
+// unpackI4_F16AVX512VNNI writes blocks of I4_F16 as bytes, 16 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackI4_F16AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+
 // decodeI8_BF16AVX2 widens blocks of I8_BF16, 32 elements in 34 bytes each.
 //
 //go:noescape
@@ -201,6 +251,11 @@ func multiplyI8_BF16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda i
 //
 //go:noescape
 func multiplyI8_BF16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// unpackI8_BF16AVX512VNNI writes blocks of I8_BF16 as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackI8_BF16AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeI8_F16AVX2 widens blocks of I8_F16, 32 elements in 34 bytes each.
 //
@@ -217,6 +272,11 @@ func multiplyI8_F16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda in
 //go:noescape
 func multiplyI8_F16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
+// unpackI8_F16AVX512VNNI writes blocks of I8_F16 as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackI8_F16AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+
 // decodeI8Z_BF16AVX2 widens blocks of I8Z_BF16, 32 elements in 35 bytes each.
 //
 //go:noescape
@@ -231,6 +291,11 @@ func multiplyI8Z_BF16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda 
 //
 //go:noescape
 func multiplyI8Z_BF16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// unpackI8Z_BF16AVX512VNNI writes blocks of I8Z_BF16 as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackI8Z_BF16AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeI8Z_F16AVX2 widens blocks of I8Z_F16, 32 elements in 35 bytes each.
 //
@@ -247,6 +312,11 @@ func multiplyI8Z_F16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda i
 //go:noescape
 func multiplyI8Z_F16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
+// unpackI8Z_F16AVX512VNNI writes blocks of I8Z_F16 as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackI8Z_F16AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+
 // decodeQ2_KAVX2 widens blocks of Q2_K, 256 elements in 84 bytes each.
 //
 //go:noescape
@@ -261,6 +331,11 @@ func multiplyQ2_KAVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //
 //go:noescape
 func multiplyQ2_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// unpackQ2_KAVX512VNNI writes blocks of Q2_K as bytes, 0 above the numbers that are scaled, with the 2 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ2_KAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeQ3_KAVX2 widens blocks of Q3_K, 256 elements in 110 bytes each.
 //
@@ -277,6 +352,11 @@ func multiplyQ3_KAVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //go:noescape
 func multiplyQ3_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
+// unpackQ3_KAVX512VNNI writes blocks of Q3_K as bytes, 4 above the numbers that are scaled, with the 2 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ3_KAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+
 // decodeQ4_KAVX2 widens blocks of Q4_K, 256 elements in 144 bytes each.
 //
 //go:noescape
@@ -291,6 +371,11 @@ func multiplyQ4_KAVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //
 //go:noescape
 func multiplyQ4_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// unpackQ4_KAVX512VNNI writes blocks of Q4_K as bytes, 0 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ4_KAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeQ5_KAVX2 widens blocks of Q5_K, 256 elements in 176 bytes each.
 //
@@ -307,6 +392,11 @@ func multiplyQ5_KAVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //go:noescape
 func multiplyQ5_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
+// unpackQ5_KAVX512VNNI writes blocks of Q5_K as bytes, 0 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ5_KAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+
 // decodeQ6_KAVX2 widens blocks of Q6_K, 256 elements in 210 bytes each.
 //
 //go:noescape
@@ -322,6 +412,11 @@ func multiplyQ6_KAVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //go:noescape
 func multiplyQ6_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
+// unpackQ6_KAVX512VNNI writes blocks of Q6_K as bytes, 32 above the numbers that are scaled, with the 2 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ6_KAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+
 // decodeIQ4_XSAVX2 widens blocks of IQ4_XS, 256 elements in 136 bytes each.
 //
 //go:noescape
@@ -336,3 +431,28 @@ func multiplyIQ4_XSAVX2(m int, n int, blocks int, alpha float32, a *byte, lda in
 //
 //go:noescape
 func multiplyIQ4_XSAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// unpackIQ4_XSAVX512VNNI writes blocks of IQ4_XS as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackIQ4_XSAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+
+// multiplyBytesAVX512VNNI sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 32] words of bytes with scales [groups, 1, 32]; sums [12, 32] is scratch memory.
+//
+//go:noescape
+func multiplyBytesAVX512VNNI(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesMinimaAVX512VNNI sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 32] words of bytes with scales and, 4096 bytes on, minima [groups, 1, 32]; sums [12, 32] is scratch memory.
+//
+//go:noescape
+func multiplyBytesMinimaAVX512VNNI(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesHalvesAVX512VNNI sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 32] words of bytes with scales [groups, 2, 32]; sums [12, 32] is scratch memory.
+//
+//go:noescape
+func multiplyBytesHalvesAVX512VNNI(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesHalvesMinimaAVX512VNNI sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 32] words of bytes with scales and, 4096 bytes on, minima [groups, 2, 32]; sums [12, 32] is scratch memory.
+//
+//go:noescape
+func multiplyBytesHalvesMinimaAVX512VNNI(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)

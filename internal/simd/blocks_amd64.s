@@ -680,6 +680,89 @@ record:
 	VZEROUPPER
 	RET
 
+// func quantisePanelAVX2(dst *byte, src *float32, records int, offset int)
+// Requires: AVX, AVX2
+TEXT ·quantisePanelAVX2(SB), NOSPLIT, $0-32
+	MOVQ   dst+0(FP), AX
+	MOVQ   src+8(FP), CX
+	MOVQ   records+16(FP), DX
+	VMOVD  offset+24(FP), X0
+	VPXOR  X1, X1, X1
+	VPSUBD X0, X1, X0
+
+record:
+	VMOVUPS      (CX), Y1
+	VPAND        x7fffffff<>+0(SB), Y1, Y2
+	VMOVUPS      32(CX), Y3
+	VPAND        x7fffffff<>+0(SB), Y3, Y4
+	VMOVUPS      64(CX), Y5
+	VPAND        x7fffffff<>+0(SB), Y5, Y6
+	VMOVUPS      96(CX), Y7
+	VPAND        x7fffffff<>+0(SB), Y7, Y8
+	VPMAXSD      Y4, Y2, Y2
+	VPMAXSD      Y8, Y6, Y6
+	VPMAXSD      Y6, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X4
+	VPMAXSD      X4, X2, X2
+	VPSHUFD      $0x4e, X2, X4
+	VPMAXSD      X4, X2, X2
+	VPSHUFD      $0xb1, X2, X4
+	VPMAXSD      X4, X2, X2
+	VPBROADCASTD X2, Y2
+	VPCMPGTD     x037fffff<>+0(SB), Y2, Y4
+	VMOVDQU      x7f800000<>+0(SB), Y6
+	VPCMPGTD     Y2, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VMOVUPS      x42fe0000<>+0(SB), Y6
+	VDIVPS       Y2, Y6, Y6
+	VDIVSS       x42fe0000<>+0(SB), X2, X2
+	VMULPS       Y6, Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       Y6, Y3, Y3
+	VCVTPS2DQ    Y3, Y3
+	VMULPS       Y6, Y5, Y5
+	VCVTPS2DQ    Y5, Y5
+	VMULPS       Y6, Y7, Y7
+	VCVTPS2DQ    Y7, Y7
+	VPACKSSDW    Y3, Y1, Y1
+	VPACKSSDW    Y7, Y5, Y5
+	VPACKSSWB    Y5, Y1, Y1
+	VMOVDQU      packOrder<>+0(SB), Y3
+	VPERMD       Y1, Y3, Y1
+	VPAND        Y4, Y1, Y1
+	VMOVDQU      Y1, (AX)
+	VMOVSS       X2, 32(AX)
+	VMOVDQU      x01010101<>+0(SB), Y3
+	VPMADDUBSW   Y1, Y3, Y3
+	VPMADDWD     x00010001<>+0(SB), Y3, Y3
+	VPSHUFD      $0x4e, Y3, Y1
+	VPADDD       Y1, Y3, Y3
+	VPSHUFD      $0xb1, Y3, Y1
+	VPADDD       Y1, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X1
+	VPADDD       X1, X3, X4
+	VCVTDQ2PS    X4, X5
+	VMULSS       X2, X5, X5
+	VMOVSS       X5, 36(AX)
+	VCVTDQ2PS    X3, X5
+	VMULSS       X2, X5, X5
+	VMOVSS       X5, 40(AX)
+	VCVTDQ2PS    X1, X5
+	VMULSS       X2, X5, X5
+	VMOVSS       X5, 44(AX)
+	VPMULLD      X0, X4, X4
+	VMOVD        X4, 48(AX)
+	VPMULLD      X0, X3, X3
+	VMOVD        X3, 52(AX)
+	VPMULLD      X0, X1, X1
+	VMOVD        X1, 56(AX)
+	ADDQ         $+128, CX
+	ADDQ         $+64, AX
+	DECQ         DX
+	JNZ          record
+	VZEROUPPER
+	RET
+
 // func decodeMXFP8AVX2(dst *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, CMOV, F16C, MMX+
 TEXT ·decodeMXFP8AVX2(SB), NOSPLIT, $0-24
@@ -3980,6 +4063,33 @@ not1:
 	VZEROUPPER
 	RET
 
+// func unpackQ4_0AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ4_0AVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0     1024(BX)
+	VCVTPH2PS      (BX), X0
+	VBROADCASTSS   X0, Y0
+	VMOVSS         X0, (CX)
+	VBROADCASTI128 2(BX), Y0
+	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
+	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU        Y0, (AX)
+	ADDQ           $+32, AX
+	ADDQ           $+4, CX
+	ADDQ           $+4, DX
+	ADDQ           $+18, BX
+	DECQ           SI
+	JNZ            block
+	VZEROUPPER
+	RET
+
 // func decodeQ4_1AVX2(dst *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·decodeQ4_1AVX2(SB), NOSPLIT, $160-24
@@ -5072,6 +5182,35 @@ m1store0:
 	RET
 
 not1:
+	VZEROUPPER
+	RET
+
+// func unpackQ4_1AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ4_1AVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0     1024(BX)
+	VCVTPH2PS      (BX), X0
+	VBROADCASTSS   X0, Y1
+	VMOVSHDUP      X0, X0
+	VMOVSS         X1, (CX)
+	VMOVSS         X0, (DX)
+	VBROADCASTI128 4(BX), Y0
+	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
+	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU        Y0, (AX)
+	ADDQ           $+32, AX
+	ADDQ           $+4, CX
+	ADDQ           $+4, DX
+	ADDQ           $+20, BX
+	DECQ           SI
+	JNZ            block
 	VZEROUPPER
 	RET
 
@@ -6227,6 +6366,35 @@ m1store0:
 	RET
 
 not1:
+	VZEROUPPER
+	RET
+
+// func unpackQ5_0AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, AVX512BW, AVX512VL, F16C, MMX+
+TEXT ·unpackQ5_0AVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0     1024(BX)
+	VCVTPH2PS      (BX), X0
+	VBROADCASTSS   X0, Y0
+	VMOVSS         X0, (CX)
+	VBROADCASTI128 6(BX), Y0
+	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
+	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
+	KMOVD          2(BX), K1
+	VPADDB         x10101010<>+0(SB), Y0, K1, Y0
+	VMOVDQU        Y0, (AX)
+	ADDQ           $+32, AX
+	ADDQ           $+4, CX
+	ADDQ           $+4, DX
+	ADDQ           $+22, BX
+	DECQ           SI
+	JNZ            block
 	VZEROUPPER
 	RET
 
@@ -7417,6 +7585,37 @@ not1:
 	VZEROUPPER
 	RET
 
+// func unpackQ5_1AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, AVX512BW, AVX512VL, F16C, MMX+
+TEXT ·unpackQ5_1AVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0     1024(BX)
+	VCVTPH2PS      (BX), X0
+	VBROADCASTSS   X0, Y1
+	VMOVSHDUP      X0, X0
+	VMOVSS         X1, (CX)
+	VMOVSS         X0, (DX)
+	VBROADCASTI128 8(BX), Y0
+	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
+	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
+	KMOVD          4(BX), K1
+	VPADDB         x10101010<>+0(SB), Y0, K1, Y0
+	VMOVDQU        Y0, (AX)
+	ADDQ           $+32, AX
+	ADDQ           $+4, CX
+	ADDQ           $+4, DX
+	ADDQ           $+24, BX
+	DECQ           SI
+	JNZ            block
+	VZEROUPPER
+	RET
+
 // func decodeQ8_0AVX2(dst *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·decodeQ8_0AVX2(SB), NOSPLIT, $160-24
@@ -8407,6 +8606,32 @@ m1store0:
 	RET
 
 not1:
+	VZEROUPPER
+	RET
+
+// func unpackQ8_0AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ8_0AVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0   1024(BX)
+	VCVTPH2PS    (BX), X0
+	VBROADCASTSS X0, Y0
+	VMOVSS       X0, (CX)
+	VMOVDQU      2(BX), Y0
+	VPXOR        x80808080<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, (AX)
+	ADDQ         $+32, AX
+	ADDQ         $+4, CX
+	ADDQ         $+4, DX
+	ADDQ         $+34, BX
+	DECQ         SI
+	JNZ          block
 	VZEROUPPER
 	RET
 
@@ -9494,6 +9719,35 @@ DATA iq4128<>+20(SB)/4, $0x766a5d4f
 DATA iq4128<>+24(SB)/4, $0xa6998d81
 DATA iq4128<>+28(SB)/4, $0xf1d9c5b5
 GLOBL iq4128<>(SB), RODATA|NOPTR, $32
+
+// func unpackIQ4_NLAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackIQ4_NLAVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0     1024(BX)
+	VCVTPH2PS      (BX), X0
+	VBROADCASTSS   X0, Y0
+	VMOVSS         X0, (CX)
+	VBROADCASTI128 2(BX), Y0
+	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
+	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU        iq4128<>+0(SB), Y1
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y0, (AX)
+	ADDQ           $+32, AX
+	ADDQ           $+4, CX
+	ADDQ           $+4, DX
+	ADDQ           $+18, BX
+	DECQ           SI
+	JNZ            block
+	VZEROUPPER
+	RET
 
 // func decodeMXFP4AVX2(dst *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, CMOV, MMX+
@@ -10725,6 +10979,42 @@ not1:
 	VZEROUPPER
 	RET
 
+// func unpackMXFP4AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, CMOV, MMX+
+TEXT ·unpackMXFP4AVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0     1024(BX)
+	MOVBLZX        (BX), DI
+	LEAL           1(DI), R8
+	SHLL           $0x15, R8
+	DECL           DI
+	SHLL           $0x17, DI
+	CMPB           (BX), $0x02
+	CMOVLCS        R8, DI
+	VMOVD          DI, X0
+	VBROADCASTSS   X0, Y0
+	VMOVSS         X0, (CX)
+	VBROADCASTI128 1(BX), Y0
+	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
+	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU        e2m112<>+0(SB), Y1
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y0, (AX)
+	ADDQ           $+32, AX
+	ADDQ           $+4, CX
+	ADDQ           $+4, DX
+	ADDQ           $+17, BX
+	DECQ           SI
+	JNZ            block
+	VZEROUPPER
+	RET
+
 // func decodeI4_BF16AVX2(dst *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, MMX+
 TEXT ·decodeI4_BF16AVX2(SB), NOSPLIT, $160-24
@@ -11817,6 +12107,36 @@ m1store0:
 	RET
 
 not1:
+	VZEROUPPER
+	RET
+
+// func unpackI4_BF16AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·unpackI4_BF16AVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0     1024(BX)
+	VPBROADCASTW   (BX), Y0
+	VPSLLD         $0x10, Y0, Y0
+	VMOVSS         X0, (CX)
+	VBROADCASTI128 3(BX), Y0
+	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
+	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
+	VPBROADCASTB   2(BX), Y1
+	VPSUBB         Y1, Y0, Y0
+	VPADDB         x10101010<>+0(SB), Y0, Y0
+	VMOVDQU        Y0, (AX)
+	ADDQ           $+32, AX
+	ADDQ           $+4, CX
+	ADDQ           $+4, DX
+	ADDQ           $+19, BX
+	DECQ           SI
+	JNZ            block
 	VZEROUPPER
 	RET
 
@@ -12923,6 +13243,36 @@ not1:
 	VZEROUPPER
 	RET
 
+// func unpackI4_F16AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackI4_F16AVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0     1024(BX)
+	VCVTPH2PS      (BX), X0
+	VBROADCASTSS   X0, Y0
+	VMOVSS         X0, (CX)
+	VBROADCASTI128 3(BX), Y0
+	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
+	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
+	VPBROADCASTB   2(BX), Y1
+	VPSUBB         Y1, Y0, Y0
+	VPADDB         x10101010<>+0(SB), Y0, Y0
+	VMOVDQU        Y0, (AX)
+	ADDQ           $+32, AX
+	ADDQ           $+4, CX
+	ADDQ           $+4, DX
+	ADDQ           $+19, BX
+	DECQ           SI
+	JNZ            block
+	VZEROUPPER
+	RET
+
 // func decodeI8_BF16AVX2(dst *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, MMX+
 TEXT ·decodeI8_BF16AVX2(SB), NOSPLIT, $160-24
@@ -13913,6 +14263,32 @@ m1store0:
 	RET
 
 not1:
+	VZEROUPPER
+	RET
+
+// func unpackI8_BF16AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·unpackI8_BF16AVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0   1024(BX)
+	VPBROADCASTW (BX), Y0
+	VPSLLD       $0x10, Y0, Y0
+	VMOVSS       X0, (CX)
+	VMOVDQU      2(BX), Y0
+	VPXOR        x80808080<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, (AX)
+	ADDQ         $+32, AX
+	ADDQ         $+4, CX
+	ADDQ         $+4, DX
+	ADDQ         $+34, BX
+	DECQ         SI
+	JNZ          block
 	VZEROUPPER
 	RET
 
@@ -14914,6 +15290,32 @@ m1store0:
 	RET
 
 not1:
+	VZEROUPPER
+	RET
+
+// func unpackI8_F16AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackI8_F16AVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0   1024(BX)
+	VCVTPH2PS    (BX), X0
+	VBROADCASTSS X0, Y0
+	VMOVSS       X0, (CX)
+	VMOVDQU      2(BX), Y0
+	VPXOR        x80808080<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, (AX)
+	ADDQ         $+32, AX
+	ADDQ         $+4, CX
+	ADDQ         $+4, DX
+	ADDQ         $+34, BX
+	DECQ         SI
+	JNZ          block
 	VZEROUPPER
 	RET
 
@@ -16104,6 +16506,38 @@ m1store0:
 	RET
 
 not1:
+	VZEROUPPER
+	RET
+
+// func unpackI8Z_BF16AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·unpackI8Z_BF16AVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0   1024(BX)
+	VPBROADCASTW (BX), Y0
+	VPSLLD       $0x10, Y0, Y0
+	MOVBLSX      2(BX), DI
+	NEGL         DI
+	VXORPS       X1, X1, X1
+	VCVTSI2SSL   DI, X1, X1
+	VMULSS       X0, X1, X1
+	VMOVSS       X0, (CX)
+	VMOVSS       X1, (DX)
+	VMOVDQU      3(BX), Y0
+	VPXOR        x80808080<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, (AX)
+	ADDQ         $+32, AX
+	ADDQ         $+4, CX
+	ADDQ         $+4, DX
+	ADDQ         $+35, BX
+	DECQ         SI
+	JNZ          block
 	VZEROUPPER
 	RET
 
@@ -17302,6 +17736,38 @@ m1store0:
 	RET
 
 not1:
+	VZEROUPPER
+	RET
+
+// func unpackI8Z_F16AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackI8Z_F16AVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0   1024(BX)
+	VCVTPH2PS    (BX), X0
+	VBROADCASTSS X0, Y0
+	MOVBLSX      2(BX), DI
+	NEGL         DI
+	VXORPS       X1, X1, X1
+	VCVTSI2SSL   DI, X1, X1
+	VMULSS       X0, X1, X1
+	VMOVSS       X0, (CX)
+	VMOVSS       X1, (DX)
+	VMOVDQU      3(BX), Y0
+	VPXOR        x80808080<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, (AX)
+	ADDQ         $+32, AX
+	ADDQ         $+4, CX
+	ADDQ         $+4, DX
+	ADDQ         $+35, BX
+	DECQ         SI
+	JNZ          block
 	VZEROUPPER
 	RET
 
@@ -19225,6 +19691,83 @@ m1store0:
 	RET
 
 not1:
+	VZEROUPPER
+	RET
+
+// func unpackQ2_KAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ2_KAVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0   1024(BX)
+	VMOVDQU      (BX), X0
+	VPSRLW       $0x04, X0, X1
+	VPAND        x0f0f0f0f<>+0(SB), X0, X0
+	VPAND        x0f0f0f0f<>+0(SB), X1, X1
+	VPBROADCASTW 80(BX), X2
+	VCVTPH2PS    X2, Y2
+	VPMOVSXBD    X0, Y3
+	VCVTDQ2PS    Y3, Y3
+	VPSHUFD      $0xee, X0, X0
+	VPMOVSXBD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y2, Y3, Y3
+	VMULPS       Y2, Y0, Y0
+	VPBROADCASTW 82(BX), X2
+	VCVTPH2PS    X2, Y2
+	VXORPS       x80000000<>+0(SB), Y2, Y2
+	VPMOVSXBD    X1, Y4
+	VCVTDQ2PS    Y4, Y4
+	VPSHUFD      $0xee, X1, X1
+	VPMOVSXBD    X1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y2, Y4, Y4
+	VMULPS       Y2, Y1, Y1
+	VMOVUPS      Y3, (CX)
+	VMOVUPS      Y0, 32(CX)
+	VMOVUPS      Y4, (DX)
+	VMOVUPS      Y1, 32(DX)
+	VMOVDQU      16(BX), Y0
+	VPAND        x03030303<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, (AX)
+	VMOVDQU      16(BX), Y0
+	VPSRLW       $0x02, Y0, Y0
+	VPAND        x03030303<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 32(AX)
+	VMOVDQU      16(BX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        x03030303<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 64(AX)
+	VMOVDQU      16(BX), Y0
+	VPSRLW       $0x06, Y0, Y0
+	VPAND        x03030303<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 96(AX)
+	VMOVDQU      48(BX), Y0
+	VPAND        x03030303<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 128(AX)
+	VMOVDQU      48(BX), Y0
+	VPSRLW       $0x02, Y0, Y0
+	VPAND        x03030303<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 160(AX)
+	VMOVDQU      48(BX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        x03030303<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 192(AX)
+	VMOVDQU      48(BX), Y0
+	VPSRLW       $0x06, Y0, Y0
+	VPAND        x03030303<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 224(AX)
+	ADDQ         $+256, AX
+	ADDQ         $+64, CX
+	ADDQ         $+64, DX
+	ADDQ         $+84, BX
+	DECQ         SI
+	JNZ          block
 	VZEROUPPER
 	RET
 
@@ -21339,6 +21882,107 @@ not1:
 	VZEROUPPER
 	RET
 
+// func unpackQ3_KAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ3_KAVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0   1024(BX)
+	VPBROADCASTQ 96(BX), X0
+	VPSRLVQ      nibblesOf8<>+0(SB), X0, X0
+	VPAND        x0f0f0f0f<>+0(SB), X0, X0
+	VPBROADCASTD 104(BX), X1
+	VPSRLVD      pairsOf4<>+0(SB), X1, X1
+	VPAND        x03030303<>+0(SB), X1, X1
+	VPSLLW       $0x04, X1, X1
+	VPOR         X1, X0, X0
+	VPSUBB       x20202020<>+0(SB), X0, X0
+	VPBROADCASTW 108(BX), X1
+	VCVTPH2PS    X1, Y1
+	VPMOVSXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VPSHUFD      $0xee, X0, X0
+	VPMOVSXBD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y1, Y2, Y2
+	VMULPS       Y1, Y0, Y0
+	VMOVUPS      Y2, (CX)
+	VMOVUPS      Y0, 32(CX)
+	VMOVDQU      32(BX), Y0
+	VPAND        x03030303<>+0(SB), Y0, Y0
+	VMOVDQU      (BX), Y1
+	VPSLLW       $0x02, Y1, Y1
+	VPAND        x04040404<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, (AX)
+	VMOVDQU      32(BX), Y0
+	VPSRLW       $0x02, Y0, Y0
+	VPAND        x03030303<>+0(SB), Y0, Y0
+	VMOVDQU      (BX), Y1
+	VPSLLW       $0x01, Y1, Y1
+	VPAND        x04040404<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 32(AX)
+	VMOVDQU      32(BX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        x03030303<>+0(SB), Y0, Y0
+	VMOVDQU      (BX), Y1
+	VPAND        x04040404<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 64(AX)
+	VMOVDQU      32(BX), Y0
+	VPSRLW       $0x06, Y0, Y0
+	VPAND        x03030303<>+0(SB), Y0, Y0
+	VMOVDQU      (BX), Y1
+	VPSRLW       $0x01, Y1, Y1
+	VPAND        x04040404<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 96(AX)
+	VMOVDQU      64(BX), Y0
+	VPAND        x03030303<>+0(SB), Y0, Y0
+	VMOVDQU      (BX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        x04040404<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 128(AX)
+	VMOVDQU      64(BX), Y0
+	VPSRLW       $0x02, Y0, Y0
+	VPAND        x03030303<>+0(SB), Y0, Y0
+	VMOVDQU      (BX), Y1
+	VPSRLW       $0x03, Y1, Y1
+	VPAND        x04040404<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 160(AX)
+	VMOVDQU      64(BX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        x03030303<>+0(SB), Y0, Y0
+	VMOVDQU      (BX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        x04040404<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 192(AX)
+	VMOVDQU      64(BX), Y0
+	VPSRLW       $0x06, Y0, Y0
+	VPAND        x03030303<>+0(SB), Y0, Y0
+	VMOVDQU      (BX), Y1
+	VPSRLW       $0x05, Y1, Y1
+	VPAND        x04040404<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 224(AX)
+	ADDQ         $+256, AX
+	ADDQ         $+64, CX
+	ADDQ         $+64, DX
+	ADDQ         $+110, BX
+	DECQ         SI
+	JNZ          block
+	VZEROUPPER
+	RET
+
 // func decodeQ4_KAVX2(dst *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·decodeQ4_KAVX2(SB), NOSPLIT, $160-24
@@ -23063,6 +23707,77 @@ m1store0:
 	RET
 
 not1:
+	VZEROUPPER
+	RET
+
+// func unpackQ4_KAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ4_KAVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0   1024(BX)
+	VMOVQ        4(BX), X0
+	VPBROADCASTD 12(BX), X1
+	VPSRLVD      nibblesOf4<>+0(SB), X1, X1
+	VPAND        x0f0f0f0f<>+0(SB), X1, X1
+	VPSRLD       $0x02, X0, X2
+	VPAND        x30303030<>+0(SB), X2, X2
+	VPOR         X2, X1, X1
+	VPAND        x3f3f3f3f<>+0(SB), X0, X0
+	VPUNPCKLDQ   X1, X0, X0
+	VPBROADCASTW (BX), X1
+	VCVTPH2PS    X1, Y1
+	VPMOVSXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VPBROADCASTW 2(BX), X1
+	VCVTPH2PS    X1, Y1
+	VXORPS       x80000000<>+0(SB), Y1, Y1
+	VPSHUFD      $0xee, X0, X0
+	VPMOVSXBD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y1, Y0, Y0
+	VMOVUPS      Y2, (CX)
+	VMOVUPS      Y0, (DX)
+	VMOVDQU      16(BX), Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, (AX)
+	VMOVDQU      16(BX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 32(AX)
+	VMOVDQU      48(BX), Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 64(AX)
+	VMOVDQU      48(BX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 96(AX)
+	VMOVDQU      80(BX), Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 128(AX)
+	VMOVDQU      80(BX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 160(AX)
+	VMOVDQU      112(BX), Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 192(AX)
+	VMOVDQU      112(BX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 224(AX)
+	ADDQ         $+256, AX
+	ADDQ         $+32, CX
+	ADDQ         $+32, DX
+	ADDQ         $+144, BX
+	DECQ         SI
+	JNZ          block
 	VZEROUPPER
 	RET
 
@@ -24996,6 +25711,108 @@ m1store0:
 	RET
 
 not1:
+	VZEROUPPER
+	RET
+
+// func unpackQ5_KAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ5_KAVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0   1024(BX)
+	VMOVQ        4(BX), X0
+	VPBROADCASTD 12(BX), X1
+	VPSRLVD      nibblesOf4<>+0(SB), X1, X1
+	VPAND        x0f0f0f0f<>+0(SB), X1, X1
+	VPSRLD       $0x02, X0, X2
+	VPAND        x30303030<>+0(SB), X2, X2
+	VPOR         X2, X1, X1
+	VPAND        x3f3f3f3f<>+0(SB), X0, X0
+	VPUNPCKLDQ   X1, X0, X0
+	VPBROADCASTW (BX), X1
+	VCVTPH2PS    X1, Y1
+	VPMOVSXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VPBROADCASTW 2(BX), X1
+	VCVTPH2PS    X1, Y1
+	VXORPS       x80000000<>+0(SB), Y1, Y1
+	VPSHUFD      $0xee, X0, X0
+	VPMOVSXBD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y1, Y0, Y0
+	VMOVUPS      Y2, (CX)
+	VMOVUPS      Y0, (DX)
+	VMOVDQU      48(BX), Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      16(BX), Y1
+	VPSLLW       $0x04, Y1, Y1
+	VPAND        x10101010<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, (AX)
+	VMOVDQU      48(BX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      16(BX), Y1
+	VPSLLW       $0x03, Y1, Y1
+	VPAND        x10101010<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 32(AX)
+	VMOVDQU      80(BX), Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      16(BX), Y1
+	VPSLLW       $0x02, Y1, Y1
+	VPAND        x10101010<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 64(AX)
+	VMOVDQU      80(BX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      16(BX), Y1
+	VPSLLW       $0x01, Y1, Y1
+	VPAND        x10101010<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 96(AX)
+	VMOVDQU      112(BX), Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      16(BX), Y1
+	VPAND        x10101010<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 128(AX)
+	VMOVDQU      112(BX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      16(BX), Y1
+	VPSRLW       $0x01, Y1, Y1
+	VPAND        x10101010<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 160(AX)
+	VMOVDQU      144(BX), Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      16(BX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        x10101010<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 192(AX)
+	VMOVDQU      144(BX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      16(BX), Y1
+	VPSRLW       $0x03, Y1, Y1
+	VPAND        x10101010<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 224(AX)
+	ADDQ         $+256, AX
+	ADDQ         $+32, CX
+	ADDQ         $+32, DX
+	ADDQ         $+176, BX
+	DECQ         SI
+	JNZ          block
 	VZEROUPPER
 	RET
 
@@ -26970,6 +27787,96 @@ not1:
 	VZEROUPPER
 	RET
 
+// func unpackQ6_KAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ6_KAVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0   1024(BX)
+	VPBROADCASTW 208(BX), X0
+	VCVTPH2PS    X0, Y1
+	VMOVDQU      192(BX), X0
+	VPMOVSXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VPSHUFD      $0xee, X0, X0
+	VPMOVSXBD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y1, Y2, Y2
+	VMULPS       Y1, Y0, Y0
+	VMOVUPS      Y2, (CX)
+	VMOVUPS      Y0, 32(CX)
+	VMOVDQU      (BX), Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      128(BX), Y1
+	VPSLLW       $0x04, Y1, Y1
+	VPAND        x30303030<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, (AX)
+	VMOVDQU      32(BX), Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      128(BX), Y1
+	VPSLLW       $0x02, Y1, Y1
+	VPAND        x30303030<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 32(AX)
+	VMOVDQU      (BX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      128(BX), Y1
+	VPAND        x30303030<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 64(AX)
+	VMOVDQU      32(BX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      128(BX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        x30303030<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 96(AX)
+	VMOVDQU      64(BX), Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      160(BX), Y1
+	VPSLLW       $0x04, Y1, Y1
+	VPAND        x30303030<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 128(AX)
+	VMOVDQU      96(BX), Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      160(BX), Y1
+	VPSLLW       $0x02, Y1, Y1
+	VPAND        x30303030<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 160(AX)
+	VMOVDQU      64(BX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      160(BX), Y1
+	VPAND        x30303030<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 192(AX)
+	VMOVDQU      96(BX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU      160(BX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        x30303030<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, 224(AX)
+	ADDQ         $+256, AX
+	ADDQ         $+64, CX
+	ADDQ         $+64, DX
+	ADDQ         $+210, BX
+	DECQ         SI
+	JNZ          block
+	VZEROUPPER
+	RET
+
 // func decodeIQ4_XSAVX2(dst *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·decodeIQ4_XSAVX2(SB), NOSPLIT, $160-24
@@ -28895,3 +29802,5622 @@ DATA xc3000000<>+52(SB)/4, $0xc3000000
 DATA xc3000000<>+56(SB)/4, $0xc3000000
 DATA xc3000000<>+60(SB)/4, $0xc3000000
 GLOBL xc3000000<>(SB), RODATA|NOPTR, $64
+
+// func unpackIQ4_XSAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackIQ4_XSAVX512VNNI(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ minima+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	PREFETCHT0     1024(BX)
+	VPBROADCASTD   4(BX), Y0
+	VPSRLVD        nibbleOfWord<>+0(SB), Y0, Y0
+	VPAND          x0000000f<>+0(SB), Y0, Y0
+	VPBROADCASTW   2(BX), Y1
+	VPSRLVD        pairOfWord<>+0(SB), Y1, Y1
+	VPAND          x00000003<>+0(SB), Y1, Y1
+	VPSLLD         $0x04, Y1, Y1
+	VPOR           Y1, Y0, Y0
+	VPSUBD         x00000020<>+0(SB), Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VPBROADCASTW   (BX), X1
+	VCVTPH2PS      X1, Y1
+	VMULPS         Y1, Y0, Y0
+	VMOVUPS        Y0, (CX)
+	VBROADCASTI128 8(BX), Y0
+	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
+	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU        iq4128<>+0(SB), Y1
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y0, (AX)
+	VBROADCASTI128 24(BX), Y0
+	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
+	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU        iq4128<>+0(SB), Y1
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y0, 32(AX)
+	VBROADCASTI128 40(BX), Y0
+	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
+	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU        iq4128<>+0(SB), Y1
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y0, 64(AX)
+	VBROADCASTI128 56(BX), Y0
+	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
+	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU        iq4128<>+0(SB), Y1
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y0, 96(AX)
+	VBROADCASTI128 72(BX), Y0
+	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
+	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU        iq4128<>+0(SB), Y1
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y0, 128(AX)
+	VBROADCASTI128 88(BX), Y0
+	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
+	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU        iq4128<>+0(SB), Y1
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y0, 160(AX)
+	VBROADCASTI128 104(BX), Y0
+	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
+	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU        iq4128<>+0(SB), Y1
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y0, 192(AX)
+	VBROADCASTI128 120(BX), Y0
+	VPSRLVQ        nibbles<>+0(SB), Y0, Y0
+	VPAND          x0f0f0f0f<>+0(SB), Y0, Y0
+	VMOVDQU        iq4128<>+0(SB), Y1
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y0, 224(AX)
+	ADDQ           $+256, AX
+	ADDQ           $+32, CX
+	ADDQ           $+32, DX
+	ADDQ           $+136, BX
+	DECQ           SI
+	JNZ            block
+	VZEROUPPER
+	RET
+
+// func multiplyBytesAVX512VNNI(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, MMX+
+TEXT ·multiplyBytesAVX512VNNI(SB), NOSPLIT, $0-96
+	MOVQ  m+0(FP), AX
+	MOVQ  a+32(FP), CX
+	MOVQ  lda+40(FP), DX
+	MOVQ  c+80(FP), BX
+	MOVQ  ldc+88(FP), SI
+	SHLQ  $0x02, SI
+	MOVQ  width+8(FP), DI
+	MOVQ  $-1, R8
+	BZHIQ DI, R8, R8
+	KMOVW R8, K1
+	SHRQ  $0x10, R8
+	KMOVW R8, K2
+
+tiles12:
+	CMPQ    AX, $0x0c
+	JLT     less12
+	MOVQ    sums+64(FP), DI
+	VXORPS  Z0, Z0, Z0
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z0, 64(DI)
+	VMOVUPS Z0, 128(DI)
+	VMOVUPS Z0, 192(DI)
+	VMOVUPS Z0, 256(DI)
+	VMOVUPS Z0, 320(DI)
+	VMOVUPS Z0, 384(DI)
+	VMOVUPS Z0, 448(DI)
+	VMOVUPS Z0, 512(DI)
+	VMOVUPS Z0, 576(DI)
+	VMOVUPS Z0, 640(DI)
+	VMOVUPS Z0, 704(DI)
+	VMOVUPS Z0, 768(DI)
+	VMOVUPS Z0, 832(DI)
+	VMOVUPS Z0, 896(DI)
+	VMOVUPS Z0, 960(DI)
+	VMOVUPS Z0, 1024(DI)
+	VMOVUPS Z0, 1088(DI)
+	VMOVUPS Z0, 1152(DI)
+	VMOVUPS Z0, 1216(DI)
+	VMOVUPS Z0, 1280(DI)
+	VMOVUPS Z0, 1344(DI)
+	VMOVUPS Z0, 1408(DI)
+	VMOVUPS Z0, 1472(DI)
+	MOVQ    CX, R8
+	LEAQ    (R8)(DX*2), R9
+	ADDQ    DX, R9
+	LEAQ    (R9)(DX*2), R10
+	ADDQ    DX, R10
+	LEAQ    (R10)(DX*2), R11
+	ADDQ    DX, R11
+	MOVQ    panel+48(FP), R12
+	MOVQ    scales+56(FP), R13
+	MOVQ    groups+16(FP), R14
+	LEAQ    (R11)(DX*2), R15
+	ADDQ    DX, R15
+
+rows12group:
+	PREFETCHT0   (R15)
+	PREFETCHT0   64(R15)
+	PREFETCHT0   128(R15)
+	PREFETCHT0   192(R15)
+	PREFETCHT0   256(R15)
+	PREFETCHT0   320(R15)
+	PREFETCHT0   384(R15)
+	PREFETCHT0   448(R15)
+	PREFETCHT0   512(R15)
+	PREFETCHT0   576(R15)
+	PREFETCHT0   640(R15)
+	PREFETCHT0   704(R15)
+	ADDQ         $+768, R15
+	VPBROADCASTD 48(R8), Z0
+	VPBROADCASTD 48(R8), Z1
+	VPBROADCASTD 48(R8)(DX*1), Z2
+	VPBROADCASTD 48(R8)(DX*1), Z3
+	VPBROADCASTD 48(R8)(DX*2), Z4
+	VPBROADCASTD 48(R8)(DX*2), Z5
+	VPBROADCASTD 48(R9), Z6
+	VPBROADCASTD 48(R9), Z7
+	VPBROADCASTD 48(R9)(DX*1), Z8
+	VPBROADCASTD 48(R9)(DX*1), Z9
+	VPBROADCASTD 48(R9)(DX*2), Z10
+	VPBROADCASTD 48(R9)(DX*2), Z11
+	VPBROADCASTD 48(R10), Z12
+	VPBROADCASTD 48(R10), Z13
+	VPBROADCASTD 48(R10)(DX*1), Z14
+	VPBROADCASTD 48(R10)(DX*1), Z15
+	VPBROADCASTD 48(R10)(DX*2), Z16
+	VPBROADCASTD 48(R10)(DX*2), Z17
+	VPBROADCASTD 48(R11), Z18
+	VPBROADCASTD 48(R11), Z19
+	VPBROADCASTD 48(R11)(DX*1), Z20
+	VPBROADCASTD 48(R11)(DX*1), Z21
+	VPBROADCASTD 48(R11)(DX*2), Z22
+	VPBROADCASTD 48(R11)(DX*2), Z23
+	VMOVUPS      (R12), Z24
+	VMOVUPS      64(R12), Z25
+	VPBROADCASTD (R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD (R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD (R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD (R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD (R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD (R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD (R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD (R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD (R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD (R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD (R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD (R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      128(R12), Z24
+	VMOVUPS      192(R12), Z25
+	VPBROADCASTD 4(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 4(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 4(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 4(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 4(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 4(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 4(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 4(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 4(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 4(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 4(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 4(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      256(R12), Z24
+	VMOVUPS      320(R12), Z25
+	VPBROADCASTD 8(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 8(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 8(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 8(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 8(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 8(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 8(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 8(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 8(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 8(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 8(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 8(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      384(R12), Z24
+	VMOVUPS      448(R12), Z25
+	VPBROADCASTD 12(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 12(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 12(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 12(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 12(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 12(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 12(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 12(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 12(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 12(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 12(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 12(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      512(R12), Z24
+	VMOVUPS      576(R12), Z25
+	VPBROADCASTD 16(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 16(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 16(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 16(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 16(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 16(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 16(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 16(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 16(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 16(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 16(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 16(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      640(R12), Z24
+	VMOVUPS      704(R12), Z25
+	VPBROADCASTD 20(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 20(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 20(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 20(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 20(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 20(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 20(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 20(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 20(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 20(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 20(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 20(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      768(R12), Z24
+	VMOVUPS      832(R12), Z25
+	VPBROADCASTD 24(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 24(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 24(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 24(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 24(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 24(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 24(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 24(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 24(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 24(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 24(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 24(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      896(R12), Z24
+	VMOVUPS      960(R12), Z25
+	VPBROADCASTD 28(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 28(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 28(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 28(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 28(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 28(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 28(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 28(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 28(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 28(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 28(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 28(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	VBROADCASTSS 32(R8), Z26
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z24, Z0, Z0
+	VFMADD213PS  (DI), Z26, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z25, Z1, Z1
+	VFMADD213PS  64(DI), Z26, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VBROADCASTSS 32(R8)(DX*1), Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z24, Z2, Z2
+	VFMADD213PS  128(DI), Z0, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z25, Z3, Z3
+	VFMADD213PS  192(DI), Z0, Z3
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	VBROADCASTSS 32(R8)(DX*2), Z0
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z24, Z4, Z4
+	VFMADD213PS  256(DI), Z0, Z4
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z25, Z5, Z5
+	VFMADD213PS  320(DI), Z0, Z5
+	VMOVUPS      Z4, 256(DI)
+	VMOVUPS      Z5, 320(DI)
+	VBROADCASTSS 32(R9), Z0
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z24, Z6, Z6
+	VFMADD213PS  384(DI), Z0, Z6
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z25, Z7, Z7
+	VFMADD213PS  448(DI), Z0, Z7
+	VMOVUPS      Z6, 384(DI)
+	VMOVUPS      Z7, 448(DI)
+	VBROADCASTSS 32(R9)(DX*1), Z0
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z24, Z8, Z8
+	VFMADD213PS  512(DI), Z0, Z8
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z25, Z9, Z9
+	VFMADD213PS  576(DI), Z0, Z9
+	VMOVUPS      Z8, 512(DI)
+	VMOVUPS      Z9, 576(DI)
+	VBROADCASTSS 32(R9)(DX*2), Z0
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z24, Z10, Z10
+	VFMADD213PS  640(DI), Z0, Z10
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z25, Z11, Z11
+	VFMADD213PS  704(DI), Z0, Z11
+	VMOVUPS      Z10, 640(DI)
+	VMOVUPS      Z11, 704(DI)
+	VBROADCASTSS 32(R10), Z0
+	VCVTDQ2PS    Z12, Z12
+	VMULPS       Z24, Z12, Z12
+	VFMADD213PS  768(DI), Z0, Z12
+	VCVTDQ2PS    Z13, Z13
+	VMULPS       Z25, Z13, Z13
+	VFMADD213PS  832(DI), Z0, Z13
+	VMOVUPS      Z12, 768(DI)
+	VMOVUPS      Z13, 832(DI)
+	VBROADCASTSS 32(R10)(DX*1), Z0
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z24, Z14, Z14
+	VFMADD213PS  896(DI), Z0, Z14
+	VCVTDQ2PS    Z15, Z15
+	VMULPS       Z25, Z15, Z15
+	VFMADD213PS  960(DI), Z0, Z15
+	VMOVUPS      Z14, 896(DI)
+	VMOVUPS      Z15, 960(DI)
+	VBROADCASTSS 32(R10)(DX*2), Z0
+	VCVTDQ2PS    Z16, Z16
+	VMULPS       Z24, Z16, Z16
+	VFMADD213PS  1024(DI), Z0, Z16
+	VCVTDQ2PS    Z17, Z17
+	VMULPS       Z25, Z17, Z17
+	VFMADD213PS  1088(DI), Z0, Z17
+	VMOVUPS      Z16, 1024(DI)
+	VMOVUPS      Z17, 1088(DI)
+	VBROADCASTSS 32(R11), Z0
+	VCVTDQ2PS    Z18, Z18
+	VMULPS       Z24, Z18, Z18
+	VFMADD213PS  1152(DI), Z0, Z18
+	VCVTDQ2PS    Z19, Z19
+	VMULPS       Z25, Z19, Z19
+	VFMADD213PS  1216(DI), Z0, Z19
+	VMOVUPS      Z18, 1152(DI)
+	VMOVUPS      Z19, 1216(DI)
+	VBROADCASTSS 32(R11)(DX*1), Z0
+	VCVTDQ2PS    Z20, Z20
+	VMULPS       Z24, Z20, Z20
+	VFMADD213PS  1280(DI), Z0, Z20
+	VCVTDQ2PS    Z21, Z21
+	VMULPS       Z25, Z21, Z21
+	VFMADD213PS  1344(DI), Z0, Z21
+	VMOVUPS      Z20, 1280(DI)
+	VMOVUPS      Z21, 1344(DI)
+	VBROADCASTSS 32(R11)(DX*2), Z0
+	VCVTDQ2PS    Z22, Z22
+	VMULPS       Z24, Z22, Z22
+	VFMADD213PS  1408(DI), Z0, Z22
+	VCVTDQ2PS    Z23, Z23
+	VMULPS       Z25, Z23, Z23
+	VFMADD213PS  1472(DI), Z0, Z23
+	VMOVUPS      Z22, 1408(DI)
+	VMOVUPS      Z23, 1472(DI)
+	ADDQ         $0x40, R8
+	ADDQ         $0x40, R9
+	ADDQ         $0x40, R10
+	ADDQ         $0x40, R11
+	ADDQ         $+1024, R12
+	ADDQ         $+128, R13
+	DECQ         R14
+	JNZ          rows12group
+	VMOVUPS      (DI), Z0
+	VMOVUPS      64(DI), Z1
+	VMOVUPS      128(DI), Z2
+	VMOVUPS      192(DI), Z3
+	VMOVUPS      256(DI), Z4
+	VMOVUPS      320(DI), Z5
+	VMOVUPS      384(DI), Z6
+	VMOVUPS      448(DI), Z7
+	VMOVUPS      512(DI), Z8
+	VMOVUPS      576(DI), Z9
+	VMOVUPS      640(DI), Z10
+	VMOVUPS      704(DI), Z11
+	VMOVUPS      768(DI), Z12
+	VMOVUPS      832(DI), Z13
+	VMOVUPS      896(DI), Z14
+	VMOVUPS      960(DI), Z15
+	VMOVUPS      1024(DI), Z16
+	VMOVUPS      1088(DI), Z17
+	VMOVUPS      1152(DI), Z18
+	VMOVUPS      1216(DI), Z19
+	VMOVUPS      1280(DI), Z20
+	VMOVUPS      1344(DI), Z21
+	VMOVUPS      1408(DI), Z22
+	VMOVUPS      1472(DI), Z23
+	VBROADCASTSS alpha+24(FP), Z24
+	VMULPS       Z24, Z0, Z0
+	VMULPS       Z24, Z1, Z1
+	VMULPS       Z24, Z2, Z2
+	VMULPS       Z24, Z3, Z3
+	VMULPS       Z24, Z4, Z4
+	VMULPS       Z24, Z5, Z5
+	VMULPS       Z24, Z6, Z6
+	VMULPS       Z24, Z7, Z7
+	VMULPS       Z24, Z8, Z8
+	VMULPS       Z24, Z9, Z9
+	VMULPS       Z24, Z10, Z10
+	VMULPS       Z24, Z11, Z11
+	VMULPS       Z24, Z12, Z12
+	VMULPS       Z24, Z13, Z13
+	VMULPS       Z24, Z14, Z14
+	VMULPS       Z24, Z15, Z15
+	VMULPS       Z24, Z16, Z16
+	VMULPS       Z24, Z17, Z17
+	VMULPS       Z24, Z18, Z18
+	VMULPS       Z24, Z19, Z19
+	VMULPS       Z24, Z20, Z20
+	VMULPS       Z24, Z21, Z21
+	VMULPS       Z24, Z22, Z22
+	VMULPS       Z24, Z23, Z23
+	MOVQ         BX, DI
+	MOVL         beta+72(FP), R8
+	ADDL         R8, R8
+	JZ           rows12store
+	VBROADCASTSS beta+72(FP), Z24
+	VMOVUPS.Z    (DI), K1, Z25
+	VFMADD231PS  Z24, Z25, Z0
+	VMOVUPS      Z0, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z1
+	VMOVUPS      Z1, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z2
+	VMOVUPS      Z2, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z3
+	VMOVUPS      Z3, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z4
+	VMOVUPS      Z4, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z5
+	VMOVUPS      Z5, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z6
+	VMOVUPS      Z6, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z7
+	VMOVUPS      Z7, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z8
+	VMOVUPS      Z8, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z9
+	VMOVUPS      Z9, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z10
+	VMOVUPS      Z10, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z11
+	VMOVUPS      Z11, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z12
+	VMOVUPS      Z12, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z13
+	VMOVUPS      Z13, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z14
+	VMOVUPS      Z14, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z15
+	VMOVUPS      Z15, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z16
+	VMOVUPS      Z16, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z17
+	VMOVUPS      Z17, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z18
+	VMOVUPS      Z18, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z19
+	VMOVUPS      Z19, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z20
+	VMOVUPS      Z20, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z21
+	VMOVUPS      Z21, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z22
+	VMOVUPS      Z22, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z23
+	VMOVUPS      Z23, K2, 64(DI)
+	ADDQ         SI, DI
+	JMP          rows12next
+
+rows12store:
+	VMOVUPS Z0, K1, (DI)
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z2, K1, (DI)
+	VMOVUPS Z3, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z4, K1, (DI)
+	VMOVUPS Z5, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z6, K1, (DI)
+	VMOVUPS Z7, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z8, K1, (DI)
+	VMOVUPS Z9, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z10, K1, (DI)
+	VMOVUPS Z11, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z12, K1, (DI)
+	VMOVUPS Z13, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z14, K1, (DI)
+	VMOVUPS Z15, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z16, K1, (DI)
+	VMOVUPS Z17, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z18, K1, (DI)
+	VMOVUPS Z19, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z20, K1, (DI)
+	VMOVUPS Z21, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z22, K1, (DI)
+	VMOVUPS Z23, K2, 64(DI)
+	ADDQ    SI, DI
+
+rows12next:
+	IMUL3Q $0x0c, DX, DI
+	ADDQ   DI, CX
+	IMUL3Q $0x0c, SI, DI
+	ADDQ   DI, BX
+	SUBQ   $0x0c, AX
+	JMP    tiles12
+
+less12:
+tiles4:
+	CMPQ    AX, $0x04
+	JLT     less4
+	MOVQ    sums+64(FP), DI
+	VXORPS  Z0, Z0, Z0
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z0, 64(DI)
+	VMOVUPS Z0, 128(DI)
+	VMOVUPS Z0, 192(DI)
+	VMOVUPS Z0, 256(DI)
+	VMOVUPS Z0, 320(DI)
+	VMOVUPS Z0, 384(DI)
+	VMOVUPS Z0, 448(DI)
+	MOVQ    CX, R8
+	LEAQ    (R8)(DX*2), R9
+	ADDQ    DX, R9
+	MOVQ    panel+48(FP), R10
+	MOVQ    scales+56(FP), R11
+	MOVQ    groups+16(FP), R12
+
+rows4group:
+	VPBROADCASTD 48(R8), Z0
+	VPBROADCASTD 48(R8), Z1
+	VPBROADCASTD 48(R8)(DX*1), Z2
+	VPBROADCASTD 48(R8)(DX*1), Z3
+	VPBROADCASTD 48(R8)(DX*2), Z4
+	VPBROADCASTD 48(R8)(DX*2), Z5
+	VPBROADCASTD 48(R9), Z6
+	VPBROADCASTD 48(R9), Z7
+	VMOVUPS      (R10), Z8
+	VMOVUPS      64(R10), Z9
+	VPBROADCASTD (R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD (R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD (R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD (R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      128(R10), Z8
+	VMOVUPS      192(R10), Z9
+	VPBROADCASTD 4(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 4(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 4(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 4(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      256(R10), Z8
+	VMOVUPS      320(R10), Z9
+	VPBROADCASTD 8(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 8(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 8(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 8(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      384(R10), Z8
+	VMOVUPS      448(R10), Z9
+	VPBROADCASTD 12(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 12(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 12(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 12(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      512(R10), Z8
+	VMOVUPS      576(R10), Z9
+	VPBROADCASTD 16(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 16(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 16(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 16(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      640(R10), Z8
+	VMOVUPS      704(R10), Z9
+	VPBROADCASTD 20(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 20(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 20(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 20(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      768(R10), Z8
+	VMOVUPS      832(R10), Z9
+	VPBROADCASTD 24(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 24(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 24(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 24(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      896(R10), Z8
+	VMOVUPS      960(R10), Z9
+	VPBROADCASTD 28(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 28(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 28(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 28(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      (R11), Z8
+	VMOVUPS      64(R11), Z9
+	VBROADCASTSS 32(R8), Z10
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z8, Z0, Z0
+	VFMADD213PS  (DI), Z10, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z9, Z1, Z1
+	VFMADD213PS  64(DI), Z10, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VBROADCASTSS 32(R8)(DX*1), Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z8, Z2, Z2
+	VFMADD213PS  128(DI), Z0, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z9, Z3, Z3
+	VFMADD213PS  192(DI), Z0, Z3
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	VBROADCASTSS 32(R8)(DX*2), Z0
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z8, Z4, Z4
+	VFMADD213PS  256(DI), Z0, Z4
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z9, Z5, Z5
+	VFMADD213PS  320(DI), Z0, Z5
+	VMOVUPS      Z4, 256(DI)
+	VMOVUPS      Z5, 320(DI)
+	VBROADCASTSS 32(R9), Z0
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z8, Z6, Z6
+	VFMADD213PS  384(DI), Z0, Z6
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z9, Z7, Z7
+	VFMADD213PS  448(DI), Z0, Z7
+	VMOVUPS      Z6, 384(DI)
+	VMOVUPS      Z7, 448(DI)
+	ADDQ         $0x40, R8
+	ADDQ         $0x40, R9
+	ADDQ         $+1024, R10
+	ADDQ         $+128, R11
+	DECQ         R12
+	JNZ          rows4group
+	VMOVUPS      (DI), Z0
+	VMOVUPS      64(DI), Z1
+	VMOVUPS      128(DI), Z2
+	VMOVUPS      192(DI), Z3
+	VMOVUPS      256(DI), Z4
+	VMOVUPS      320(DI), Z5
+	VMOVUPS      384(DI), Z6
+	VMOVUPS      448(DI), Z7
+	VBROADCASTSS alpha+24(FP), Z8
+	VMULPS       Z8, Z0, Z0
+	VMULPS       Z8, Z1, Z1
+	VMULPS       Z8, Z2, Z2
+	VMULPS       Z8, Z3, Z3
+	VMULPS       Z8, Z4, Z4
+	VMULPS       Z8, Z5, Z5
+	VMULPS       Z8, Z6, Z6
+	VMULPS       Z8, Z7, Z7
+	MOVQ         BX, DI
+	MOVL         beta+72(FP), R8
+	ADDL         R8, R8
+	JZ           rows4store
+	VBROADCASTSS beta+72(FP), Z8
+	VMOVUPS.Z    (DI), K1, Z9
+	VFMADD231PS  Z8, Z9, Z0
+	VMOVUPS      Z0, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z8, Z0, Z1
+	VMOVUPS      Z1, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z8, Z0, Z2
+	VMOVUPS      Z2, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z8, Z0, Z3
+	VMOVUPS      Z3, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z8, Z0, Z4
+	VMOVUPS      Z4, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z8, Z0, Z5
+	VMOVUPS      Z5, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z8, Z0, Z6
+	VMOVUPS      Z6, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z8, Z0, Z7
+	VMOVUPS      Z7, K2, 64(DI)
+	ADDQ         SI, DI
+	JMP          rows4next
+
+rows4store:
+	VMOVUPS Z0, K1, (DI)
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z2, K1, (DI)
+	VMOVUPS Z3, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z4, K1, (DI)
+	VMOVUPS Z5, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z6, K1, (DI)
+	VMOVUPS Z7, K2, 64(DI)
+	ADDQ    SI, DI
+
+rows4next:
+	IMUL3Q $0x04, DX, DI
+	ADDQ   DI, CX
+	IMUL3Q $0x04, SI, DI
+	ADDQ   DI, BX
+	SUBQ   $0x04, AX
+	JMP    tiles4
+
+less4:
+tiles2:
+	CMPQ    AX, $0x02
+	JLT     less2
+	MOVQ    sums+64(FP), DI
+	VXORPS  Z0, Z0, Z0
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z0, 64(DI)
+	VMOVUPS Z0, 128(DI)
+	VMOVUPS Z0, 192(DI)
+	MOVQ    CX, R8
+	MOVQ    panel+48(FP), R9
+	MOVQ    scales+56(FP), R10
+	MOVQ    groups+16(FP), R11
+
+rows2group:
+	VPBROADCASTD 48(R8), Z0
+	VPBROADCASTD 48(R8), Z1
+	VPBROADCASTD 48(R8)(DX*1), Z2
+	VPBROADCASTD 48(R8)(DX*1), Z3
+	VMOVUPS      (R9), Z4
+	VMOVUPS      64(R9), Z5
+	VPBROADCASTD (R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD (R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      128(R9), Z4
+	VMOVUPS      192(R9), Z5
+	VPBROADCASTD 4(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 4(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      256(R9), Z4
+	VMOVUPS      320(R9), Z5
+	VPBROADCASTD 8(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 8(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      384(R9), Z4
+	VMOVUPS      448(R9), Z5
+	VPBROADCASTD 12(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 12(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      512(R9), Z4
+	VMOVUPS      576(R9), Z5
+	VPBROADCASTD 16(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 16(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      640(R9), Z4
+	VMOVUPS      704(R9), Z5
+	VPBROADCASTD 20(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 20(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      768(R9), Z4
+	VMOVUPS      832(R9), Z5
+	VPBROADCASTD 24(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 24(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      896(R9), Z4
+	VMOVUPS      960(R9), Z5
+	VPBROADCASTD 28(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 28(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      (R10), Z4
+	VMOVUPS      64(R10), Z5
+	VBROADCASTSS 32(R8), Z6
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z4, Z0, Z0
+	VFMADD213PS  (DI), Z6, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z5, Z1, Z1
+	VFMADD213PS  64(DI), Z6, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VBROADCASTSS 32(R8)(DX*1), Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z4, Z2, Z2
+	VFMADD213PS  128(DI), Z0, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z5, Z3, Z3
+	VFMADD213PS  192(DI), Z0, Z3
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	ADDQ         $0x40, R8
+	ADDQ         $+1024, R9
+	ADDQ         $+128, R10
+	DECQ         R11
+	JNZ          rows2group
+	VMOVUPS      (DI), Z0
+	VMOVUPS      64(DI), Z1
+	VMOVUPS      128(DI), Z2
+	VMOVUPS      192(DI), Z3
+	VBROADCASTSS alpha+24(FP), Z4
+	VMULPS       Z4, Z0, Z0
+	VMULPS       Z4, Z1, Z1
+	VMULPS       Z4, Z2, Z2
+	VMULPS       Z4, Z3, Z3
+	MOVQ         BX, DI
+	MOVL         beta+72(FP), R8
+	ADDL         R8, R8
+	JZ           rows2store
+	VBROADCASTSS beta+72(FP), Z4
+	VMOVUPS.Z    (DI), K1, Z5
+	VFMADD231PS  Z4, Z5, Z0
+	VMOVUPS      Z0, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z4, Z0, Z1
+	VMOVUPS      Z1, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z4, Z0, Z2
+	VMOVUPS      Z2, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z4, Z0, Z3
+	VMOVUPS      Z3, K2, 64(DI)
+	ADDQ         SI, DI
+	JMP          rows2next
+
+rows2store:
+	VMOVUPS Z0, K1, (DI)
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z2, K1, (DI)
+	VMOVUPS Z3, K2, 64(DI)
+	ADDQ    SI, DI
+
+rows2next:
+	IMUL3Q $0x02, DX, DI
+	ADDQ   DI, CX
+	IMUL3Q $0x02, SI, DI
+	ADDQ   DI, BX
+	SUBQ   $0x02, AX
+	JMP    tiles2
+
+less2:
+tiles1:
+	CMPQ    AX, $0x01
+	JLT     less1
+	MOVQ    sums+64(FP), DI
+	VXORPS  Z0, Z0, Z0
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z0, 64(DI)
+	MOVQ    CX, R8
+	MOVQ    panel+48(FP), R9
+	MOVQ    scales+56(FP), R10
+	MOVQ    groups+16(FP), R11
+
+rows1group:
+	VPBROADCASTD 48(R8), Z0
+	VPBROADCASTD 48(R8), Z1
+	VMOVUPS      (R9), Z2
+	VMOVUPS      64(R9), Z3
+	VPBROADCASTD (R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      128(R9), Z2
+	VMOVUPS      192(R9), Z3
+	VPBROADCASTD 4(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      256(R9), Z2
+	VMOVUPS      320(R9), Z3
+	VPBROADCASTD 8(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      384(R9), Z2
+	VMOVUPS      448(R9), Z3
+	VPBROADCASTD 12(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      512(R9), Z2
+	VMOVUPS      576(R9), Z3
+	VPBROADCASTD 16(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      640(R9), Z2
+	VMOVUPS      704(R9), Z3
+	VPBROADCASTD 20(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      768(R9), Z2
+	VMOVUPS      832(R9), Z3
+	VPBROADCASTD 24(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      896(R9), Z2
+	VMOVUPS      960(R9), Z3
+	VPBROADCASTD 28(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      (R10), Z2
+	VMOVUPS      64(R10), Z3
+	VBROADCASTSS 32(R8), Z4
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z2, Z0, Z0
+	VFMADD213PS  (DI), Z4, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z3, Z1, Z1
+	VFMADD213PS  64(DI), Z4, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	ADDQ         $0x40, R8
+	ADDQ         $+1024, R9
+	ADDQ         $+128, R10
+	DECQ         R11
+	JNZ          rows1group
+	VMOVUPS      (DI), Z0
+	VMOVUPS      64(DI), Z1
+	VBROADCASTSS alpha+24(FP), Z2
+	VMULPS       Z2, Z0, Z0
+	VMULPS       Z2, Z1, Z1
+	MOVQ         BX, DI
+	MOVL         beta+72(FP), R8
+	ADDL         R8, R8
+	JZ           rows1store
+	VBROADCASTSS beta+72(FP), Z2
+	VMOVUPS.Z    (DI), K1, Z3
+	VFMADD231PS  Z2, Z3, Z0
+	VMOVUPS      Z0, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z2, Z0, Z1
+	VMOVUPS      Z1, K2, 64(DI)
+	ADDQ         SI, DI
+	JMP          rows1next
+
+rows1store:
+	VMOVUPS Z0, K1, (DI)
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ    SI, DI
+
+rows1next:
+	IMUL3Q $0x01, DX, DI
+	ADDQ   DI, CX
+	IMUL3Q $0x01, SI, DI
+	ADDQ   DI, BX
+	SUBQ   $0x01, AX
+	JMP    tiles1
+
+less1:
+	VZEROUPPER
+	RET
+
+// func multiplyBytesMinimaAVX512VNNI(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, MMX+
+TEXT ·multiplyBytesMinimaAVX512VNNI(SB), NOSPLIT, $0-96
+	MOVQ  m+0(FP), AX
+	MOVQ  a+32(FP), CX
+	MOVQ  lda+40(FP), DX
+	MOVQ  c+80(FP), BX
+	MOVQ  ldc+88(FP), SI
+	SHLQ  $0x02, SI
+	MOVQ  width+8(FP), DI
+	MOVQ  $-1, R8
+	BZHIQ DI, R8, R8
+	KMOVW R8, K1
+	SHRQ  $0x10, R8
+	KMOVW R8, K2
+
+tiles12:
+	CMPQ    AX, $0x0c
+	JLT     less12
+	MOVQ    sums+64(FP), DI
+	VXORPS  Z0, Z0, Z0
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z0, 64(DI)
+	VMOVUPS Z0, 128(DI)
+	VMOVUPS Z0, 192(DI)
+	VMOVUPS Z0, 256(DI)
+	VMOVUPS Z0, 320(DI)
+	VMOVUPS Z0, 384(DI)
+	VMOVUPS Z0, 448(DI)
+	VMOVUPS Z0, 512(DI)
+	VMOVUPS Z0, 576(DI)
+	VMOVUPS Z0, 640(DI)
+	VMOVUPS Z0, 704(DI)
+	VMOVUPS Z0, 768(DI)
+	VMOVUPS Z0, 832(DI)
+	VMOVUPS Z0, 896(DI)
+	VMOVUPS Z0, 960(DI)
+	VMOVUPS Z0, 1024(DI)
+	VMOVUPS Z0, 1088(DI)
+	VMOVUPS Z0, 1152(DI)
+	VMOVUPS Z0, 1216(DI)
+	VMOVUPS Z0, 1280(DI)
+	VMOVUPS Z0, 1344(DI)
+	VMOVUPS Z0, 1408(DI)
+	VMOVUPS Z0, 1472(DI)
+	MOVQ    CX, R8
+	LEAQ    (R8)(DX*2), R9
+	ADDQ    DX, R9
+	LEAQ    (R9)(DX*2), R10
+	ADDQ    DX, R10
+	LEAQ    (R10)(DX*2), R11
+	ADDQ    DX, R11
+	MOVQ    panel+48(FP), R12
+	MOVQ    scales+56(FP), R13
+	MOVQ    groups+16(FP), R14
+	LEAQ    (R11)(DX*2), R15
+	ADDQ    DX, R15
+
+rows12group:
+	PREFETCHT0   (R15)
+	PREFETCHT0   64(R15)
+	PREFETCHT0   128(R15)
+	PREFETCHT0   192(R15)
+	PREFETCHT0   256(R15)
+	PREFETCHT0   320(R15)
+	PREFETCHT0   384(R15)
+	PREFETCHT0   448(R15)
+	PREFETCHT0   512(R15)
+	PREFETCHT0   576(R15)
+	PREFETCHT0   640(R15)
+	PREFETCHT0   704(R15)
+	ADDQ         $+768, R15
+	VPBROADCASTD 48(R8), Z0
+	VPBROADCASTD 48(R8), Z1
+	VPBROADCASTD 48(R8)(DX*1), Z2
+	VPBROADCASTD 48(R8)(DX*1), Z3
+	VPBROADCASTD 48(R8)(DX*2), Z4
+	VPBROADCASTD 48(R8)(DX*2), Z5
+	VPBROADCASTD 48(R9), Z6
+	VPBROADCASTD 48(R9), Z7
+	VPBROADCASTD 48(R9)(DX*1), Z8
+	VPBROADCASTD 48(R9)(DX*1), Z9
+	VPBROADCASTD 48(R9)(DX*2), Z10
+	VPBROADCASTD 48(R9)(DX*2), Z11
+	VPBROADCASTD 48(R10), Z12
+	VPBROADCASTD 48(R10), Z13
+	VPBROADCASTD 48(R10)(DX*1), Z14
+	VPBROADCASTD 48(R10)(DX*1), Z15
+	VPBROADCASTD 48(R10)(DX*2), Z16
+	VPBROADCASTD 48(R10)(DX*2), Z17
+	VPBROADCASTD 48(R11), Z18
+	VPBROADCASTD 48(R11), Z19
+	VPBROADCASTD 48(R11)(DX*1), Z20
+	VPBROADCASTD 48(R11)(DX*1), Z21
+	VPBROADCASTD 48(R11)(DX*2), Z22
+	VPBROADCASTD 48(R11)(DX*2), Z23
+	VMOVUPS      (R12), Z24
+	VMOVUPS      64(R12), Z25
+	VPBROADCASTD (R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD (R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD (R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD (R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD (R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD (R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD (R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD (R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD (R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD (R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD (R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD (R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      128(R12), Z24
+	VMOVUPS      192(R12), Z25
+	VPBROADCASTD 4(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 4(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 4(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 4(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 4(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 4(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 4(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 4(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 4(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 4(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 4(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 4(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      256(R12), Z24
+	VMOVUPS      320(R12), Z25
+	VPBROADCASTD 8(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 8(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 8(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 8(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 8(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 8(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 8(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 8(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 8(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 8(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 8(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 8(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      384(R12), Z24
+	VMOVUPS      448(R12), Z25
+	VPBROADCASTD 12(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 12(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 12(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 12(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 12(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 12(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 12(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 12(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 12(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 12(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 12(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 12(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      512(R12), Z24
+	VMOVUPS      576(R12), Z25
+	VPBROADCASTD 16(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 16(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 16(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 16(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 16(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 16(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 16(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 16(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 16(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 16(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 16(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 16(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      640(R12), Z24
+	VMOVUPS      704(R12), Z25
+	VPBROADCASTD 20(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 20(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 20(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 20(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 20(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 20(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 20(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 20(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 20(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 20(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 20(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 20(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      768(R12), Z24
+	VMOVUPS      832(R12), Z25
+	VPBROADCASTD 24(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 24(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 24(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 24(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 24(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 24(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 24(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 24(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 24(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 24(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 24(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 24(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      896(R12), Z24
+	VMOVUPS      960(R12), Z25
+	VPBROADCASTD 28(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 28(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 28(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 28(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 28(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 28(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 28(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 28(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 28(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 28(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 28(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 28(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	VMOVUPS      4096(R13), Z26
+	VMOVUPS      4160(R13), Z27
+	VBROADCASTSS 32(R8), Z28
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z24, Z0, Z0
+	VFMADD213PS  (DI), Z28, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z25, Z1, Z1
+	VFMADD213PS  64(DI), Z28, Z1
+	VBROADCASTSS 36(R8), Z28
+	VFMADD231PS  Z26, Z28, Z0
+	VFMADD231PS  Z27, Z28, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VBROADCASTSS 32(R8)(DX*1), Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z24, Z2, Z2
+	VFMADD213PS  128(DI), Z0, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z25, Z3, Z3
+	VFMADD213PS  192(DI), Z0, Z3
+	VBROADCASTSS 36(R8)(DX*1), Z0
+	VFMADD231PS  Z26, Z0, Z2
+	VFMADD231PS  Z27, Z0, Z3
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	VBROADCASTSS 32(R8)(DX*2), Z0
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z24, Z4, Z4
+	VFMADD213PS  256(DI), Z0, Z4
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z25, Z5, Z5
+	VFMADD213PS  320(DI), Z0, Z5
+	VBROADCASTSS 36(R8)(DX*2), Z0
+	VFMADD231PS  Z26, Z0, Z4
+	VFMADD231PS  Z27, Z0, Z5
+	VMOVUPS      Z4, 256(DI)
+	VMOVUPS      Z5, 320(DI)
+	VBROADCASTSS 32(R9), Z0
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z24, Z6, Z6
+	VFMADD213PS  384(DI), Z0, Z6
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z25, Z7, Z7
+	VFMADD213PS  448(DI), Z0, Z7
+	VBROADCASTSS 36(R9), Z0
+	VFMADD231PS  Z26, Z0, Z6
+	VFMADD231PS  Z27, Z0, Z7
+	VMOVUPS      Z6, 384(DI)
+	VMOVUPS      Z7, 448(DI)
+	VBROADCASTSS 32(R9)(DX*1), Z0
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z24, Z8, Z8
+	VFMADD213PS  512(DI), Z0, Z8
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z25, Z9, Z9
+	VFMADD213PS  576(DI), Z0, Z9
+	VBROADCASTSS 36(R9)(DX*1), Z0
+	VFMADD231PS  Z26, Z0, Z8
+	VFMADD231PS  Z27, Z0, Z9
+	VMOVUPS      Z8, 512(DI)
+	VMOVUPS      Z9, 576(DI)
+	VBROADCASTSS 32(R9)(DX*2), Z0
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z24, Z10, Z10
+	VFMADD213PS  640(DI), Z0, Z10
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z25, Z11, Z11
+	VFMADD213PS  704(DI), Z0, Z11
+	VBROADCASTSS 36(R9)(DX*2), Z0
+	VFMADD231PS  Z26, Z0, Z10
+	VFMADD231PS  Z27, Z0, Z11
+	VMOVUPS      Z10, 640(DI)
+	VMOVUPS      Z11, 704(DI)
+	VBROADCASTSS 32(R10), Z0
+	VCVTDQ2PS    Z12, Z12
+	VMULPS       Z24, Z12, Z12
+	VFMADD213PS  768(DI), Z0, Z12
+	VCVTDQ2PS    Z13, Z13
+	VMULPS       Z25, Z13, Z13
+	VFMADD213PS  832(DI), Z0, Z13
+	VBROADCASTSS 36(R10), Z0
+	VFMADD231PS  Z26, Z0, Z12
+	VFMADD231PS  Z27, Z0, Z13
+	VMOVUPS      Z12, 768(DI)
+	VMOVUPS      Z13, 832(DI)
+	VBROADCASTSS 32(R10)(DX*1), Z0
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z24, Z14, Z14
+	VFMADD213PS  896(DI), Z0, Z14
+	VCVTDQ2PS    Z15, Z15
+	VMULPS       Z25, Z15, Z15
+	VFMADD213PS  960(DI), Z0, Z15
+	VBROADCASTSS 36(R10)(DX*1), Z0
+	VFMADD231PS  Z26, Z0, Z14
+	VFMADD231PS  Z27, Z0, Z15
+	VMOVUPS      Z14, 896(DI)
+	VMOVUPS      Z15, 960(DI)
+	VBROADCASTSS 32(R10)(DX*2), Z0
+	VCVTDQ2PS    Z16, Z16
+	VMULPS       Z24, Z16, Z16
+	VFMADD213PS  1024(DI), Z0, Z16
+	VCVTDQ2PS    Z17, Z17
+	VMULPS       Z25, Z17, Z17
+	VFMADD213PS  1088(DI), Z0, Z17
+	VBROADCASTSS 36(R10)(DX*2), Z0
+	VFMADD231PS  Z26, Z0, Z16
+	VFMADD231PS  Z27, Z0, Z17
+	VMOVUPS      Z16, 1024(DI)
+	VMOVUPS      Z17, 1088(DI)
+	VBROADCASTSS 32(R11), Z0
+	VCVTDQ2PS    Z18, Z18
+	VMULPS       Z24, Z18, Z18
+	VFMADD213PS  1152(DI), Z0, Z18
+	VCVTDQ2PS    Z19, Z19
+	VMULPS       Z25, Z19, Z19
+	VFMADD213PS  1216(DI), Z0, Z19
+	VBROADCASTSS 36(R11), Z0
+	VFMADD231PS  Z26, Z0, Z18
+	VFMADD231PS  Z27, Z0, Z19
+	VMOVUPS      Z18, 1152(DI)
+	VMOVUPS      Z19, 1216(DI)
+	VBROADCASTSS 32(R11)(DX*1), Z0
+	VCVTDQ2PS    Z20, Z20
+	VMULPS       Z24, Z20, Z20
+	VFMADD213PS  1280(DI), Z0, Z20
+	VCVTDQ2PS    Z21, Z21
+	VMULPS       Z25, Z21, Z21
+	VFMADD213PS  1344(DI), Z0, Z21
+	VBROADCASTSS 36(R11)(DX*1), Z0
+	VFMADD231PS  Z26, Z0, Z20
+	VFMADD231PS  Z27, Z0, Z21
+	VMOVUPS      Z20, 1280(DI)
+	VMOVUPS      Z21, 1344(DI)
+	VBROADCASTSS 32(R11)(DX*2), Z0
+	VCVTDQ2PS    Z22, Z22
+	VMULPS       Z24, Z22, Z22
+	VFMADD213PS  1408(DI), Z0, Z22
+	VCVTDQ2PS    Z23, Z23
+	VMULPS       Z25, Z23, Z23
+	VFMADD213PS  1472(DI), Z0, Z23
+	VBROADCASTSS 36(R11)(DX*2), Z0
+	VFMADD231PS  Z26, Z0, Z22
+	VFMADD231PS  Z27, Z0, Z23
+	VMOVUPS      Z22, 1408(DI)
+	VMOVUPS      Z23, 1472(DI)
+	ADDQ         $0x40, R8
+	ADDQ         $0x40, R9
+	ADDQ         $0x40, R10
+	ADDQ         $0x40, R11
+	ADDQ         $+1024, R12
+	ADDQ         $+128, R13
+	DECQ         R14
+	JNZ          rows12group
+	VMOVUPS      (DI), Z0
+	VMOVUPS      64(DI), Z1
+	VMOVUPS      128(DI), Z2
+	VMOVUPS      192(DI), Z3
+	VMOVUPS      256(DI), Z4
+	VMOVUPS      320(DI), Z5
+	VMOVUPS      384(DI), Z6
+	VMOVUPS      448(DI), Z7
+	VMOVUPS      512(DI), Z8
+	VMOVUPS      576(DI), Z9
+	VMOVUPS      640(DI), Z10
+	VMOVUPS      704(DI), Z11
+	VMOVUPS      768(DI), Z12
+	VMOVUPS      832(DI), Z13
+	VMOVUPS      896(DI), Z14
+	VMOVUPS      960(DI), Z15
+	VMOVUPS      1024(DI), Z16
+	VMOVUPS      1088(DI), Z17
+	VMOVUPS      1152(DI), Z18
+	VMOVUPS      1216(DI), Z19
+	VMOVUPS      1280(DI), Z20
+	VMOVUPS      1344(DI), Z21
+	VMOVUPS      1408(DI), Z22
+	VMOVUPS      1472(DI), Z23
+	VBROADCASTSS alpha+24(FP), Z24
+	VMULPS       Z24, Z0, Z0
+	VMULPS       Z24, Z1, Z1
+	VMULPS       Z24, Z2, Z2
+	VMULPS       Z24, Z3, Z3
+	VMULPS       Z24, Z4, Z4
+	VMULPS       Z24, Z5, Z5
+	VMULPS       Z24, Z6, Z6
+	VMULPS       Z24, Z7, Z7
+	VMULPS       Z24, Z8, Z8
+	VMULPS       Z24, Z9, Z9
+	VMULPS       Z24, Z10, Z10
+	VMULPS       Z24, Z11, Z11
+	VMULPS       Z24, Z12, Z12
+	VMULPS       Z24, Z13, Z13
+	VMULPS       Z24, Z14, Z14
+	VMULPS       Z24, Z15, Z15
+	VMULPS       Z24, Z16, Z16
+	VMULPS       Z24, Z17, Z17
+	VMULPS       Z24, Z18, Z18
+	VMULPS       Z24, Z19, Z19
+	VMULPS       Z24, Z20, Z20
+	VMULPS       Z24, Z21, Z21
+	VMULPS       Z24, Z22, Z22
+	VMULPS       Z24, Z23, Z23
+	MOVQ         BX, DI
+	MOVL         beta+72(FP), R8
+	ADDL         R8, R8
+	JZ           rows12store
+	VBROADCASTSS beta+72(FP), Z24
+	VMOVUPS.Z    (DI), K1, Z25
+	VFMADD231PS  Z24, Z25, Z0
+	VMOVUPS      Z0, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z1
+	VMOVUPS      Z1, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z2
+	VMOVUPS      Z2, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z3
+	VMOVUPS      Z3, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z4
+	VMOVUPS      Z4, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z5
+	VMOVUPS      Z5, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z6
+	VMOVUPS      Z6, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z7
+	VMOVUPS      Z7, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z8
+	VMOVUPS      Z8, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z9
+	VMOVUPS      Z9, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z10
+	VMOVUPS      Z10, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z11
+	VMOVUPS      Z11, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z12
+	VMOVUPS      Z12, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z13
+	VMOVUPS      Z13, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z14
+	VMOVUPS      Z14, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z15
+	VMOVUPS      Z15, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z16
+	VMOVUPS      Z16, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z17
+	VMOVUPS      Z17, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z18
+	VMOVUPS      Z18, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z19
+	VMOVUPS      Z19, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z20
+	VMOVUPS      Z20, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z21
+	VMOVUPS      Z21, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z22
+	VMOVUPS      Z22, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z23
+	VMOVUPS      Z23, K2, 64(DI)
+	ADDQ         SI, DI
+	JMP          rows12next
+
+rows12store:
+	VMOVUPS Z0, K1, (DI)
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z2, K1, (DI)
+	VMOVUPS Z3, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z4, K1, (DI)
+	VMOVUPS Z5, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z6, K1, (DI)
+	VMOVUPS Z7, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z8, K1, (DI)
+	VMOVUPS Z9, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z10, K1, (DI)
+	VMOVUPS Z11, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z12, K1, (DI)
+	VMOVUPS Z13, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z14, K1, (DI)
+	VMOVUPS Z15, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z16, K1, (DI)
+	VMOVUPS Z17, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z18, K1, (DI)
+	VMOVUPS Z19, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z20, K1, (DI)
+	VMOVUPS Z21, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z22, K1, (DI)
+	VMOVUPS Z23, K2, 64(DI)
+	ADDQ    SI, DI
+
+rows12next:
+	IMUL3Q $0x0c, DX, DI
+	ADDQ   DI, CX
+	IMUL3Q $0x0c, SI, DI
+	ADDQ   DI, BX
+	SUBQ   $0x0c, AX
+	JMP    tiles12
+
+less12:
+tiles4:
+	CMPQ    AX, $0x04
+	JLT     less4
+	MOVQ    sums+64(FP), DI
+	VXORPS  Z0, Z0, Z0
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z0, 64(DI)
+	VMOVUPS Z0, 128(DI)
+	VMOVUPS Z0, 192(DI)
+	VMOVUPS Z0, 256(DI)
+	VMOVUPS Z0, 320(DI)
+	VMOVUPS Z0, 384(DI)
+	VMOVUPS Z0, 448(DI)
+	MOVQ    CX, R8
+	LEAQ    (R8)(DX*2), R9
+	ADDQ    DX, R9
+	MOVQ    panel+48(FP), R10
+	MOVQ    scales+56(FP), R11
+	MOVQ    groups+16(FP), R12
+
+rows4group:
+	VPBROADCASTD 48(R8), Z0
+	VPBROADCASTD 48(R8), Z1
+	VPBROADCASTD 48(R8)(DX*1), Z2
+	VPBROADCASTD 48(R8)(DX*1), Z3
+	VPBROADCASTD 48(R8)(DX*2), Z4
+	VPBROADCASTD 48(R8)(DX*2), Z5
+	VPBROADCASTD 48(R9), Z6
+	VPBROADCASTD 48(R9), Z7
+	VMOVUPS      (R10), Z8
+	VMOVUPS      64(R10), Z9
+	VPBROADCASTD (R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD (R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD (R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD (R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      128(R10), Z8
+	VMOVUPS      192(R10), Z9
+	VPBROADCASTD 4(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 4(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 4(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 4(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      256(R10), Z8
+	VMOVUPS      320(R10), Z9
+	VPBROADCASTD 8(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 8(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 8(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 8(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      384(R10), Z8
+	VMOVUPS      448(R10), Z9
+	VPBROADCASTD 12(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 12(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 12(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 12(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      512(R10), Z8
+	VMOVUPS      576(R10), Z9
+	VPBROADCASTD 16(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 16(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 16(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 16(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      640(R10), Z8
+	VMOVUPS      704(R10), Z9
+	VPBROADCASTD 20(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 20(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 20(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 20(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      768(R10), Z8
+	VMOVUPS      832(R10), Z9
+	VPBROADCASTD 24(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 24(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 24(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 24(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      896(R10), Z8
+	VMOVUPS      960(R10), Z9
+	VPBROADCASTD 28(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 28(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 28(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 28(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      (R11), Z8
+	VMOVUPS      64(R11), Z9
+	VMOVUPS      4096(R11), Z10
+	VMOVUPS      4160(R11), Z11
+	VBROADCASTSS 32(R8), Z12
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z8, Z0, Z0
+	VFMADD213PS  (DI), Z12, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z9, Z1, Z1
+	VFMADD213PS  64(DI), Z12, Z1
+	VBROADCASTSS 36(R8), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VBROADCASTSS 32(R8)(DX*1), Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z8, Z2, Z2
+	VFMADD213PS  128(DI), Z0, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z9, Z3, Z3
+	VFMADD213PS  192(DI), Z0, Z3
+	VBROADCASTSS 36(R8)(DX*1), Z0
+	VFMADD231PS  Z10, Z0, Z2
+	VFMADD231PS  Z11, Z0, Z3
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	VBROADCASTSS 32(R8)(DX*2), Z0
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z8, Z4, Z4
+	VFMADD213PS  256(DI), Z0, Z4
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z9, Z5, Z5
+	VFMADD213PS  320(DI), Z0, Z5
+	VBROADCASTSS 36(R8)(DX*2), Z0
+	VFMADD231PS  Z10, Z0, Z4
+	VFMADD231PS  Z11, Z0, Z5
+	VMOVUPS      Z4, 256(DI)
+	VMOVUPS      Z5, 320(DI)
+	VBROADCASTSS 32(R9), Z0
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z8, Z6, Z6
+	VFMADD213PS  384(DI), Z0, Z6
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z9, Z7, Z7
+	VFMADD213PS  448(DI), Z0, Z7
+	VBROADCASTSS 36(R9), Z0
+	VFMADD231PS  Z10, Z0, Z6
+	VFMADD231PS  Z11, Z0, Z7
+	VMOVUPS      Z6, 384(DI)
+	VMOVUPS      Z7, 448(DI)
+	ADDQ         $0x40, R8
+	ADDQ         $0x40, R9
+	ADDQ         $+1024, R10
+	ADDQ         $+128, R11
+	DECQ         R12
+	JNZ          rows4group
+	VMOVUPS      (DI), Z0
+	VMOVUPS      64(DI), Z1
+	VMOVUPS      128(DI), Z2
+	VMOVUPS      192(DI), Z3
+	VMOVUPS      256(DI), Z4
+	VMOVUPS      320(DI), Z5
+	VMOVUPS      384(DI), Z6
+	VMOVUPS      448(DI), Z7
+	VBROADCASTSS alpha+24(FP), Z8
+	VMULPS       Z8, Z0, Z0
+	VMULPS       Z8, Z1, Z1
+	VMULPS       Z8, Z2, Z2
+	VMULPS       Z8, Z3, Z3
+	VMULPS       Z8, Z4, Z4
+	VMULPS       Z8, Z5, Z5
+	VMULPS       Z8, Z6, Z6
+	VMULPS       Z8, Z7, Z7
+	MOVQ         BX, DI
+	MOVL         beta+72(FP), R8
+	ADDL         R8, R8
+	JZ           rows4store
+	VBROADCASTSS beta+72(FP), Z8
+	VMOVUPS.Z    (DI), K1, Z9
+	VFMADD231PS  Z8, Z9, Z0
+	VMOVUPS      Z0, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z8, Z0, Z1
+	VMOVUPS      Z1, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z8, Z0, Z2
+	VMOVUPS      Z2, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z8, Z0, Z3
+	VMOVUPS      Z3, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z8, Z0, Z4
+	VMOVUPS      Z4, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z8, Z0, Z5
+	VMOVUPS      Z5, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z8, Z0, Z6
+	VMOVUPS      Z6, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z8, Z0, Z7
+	VMOVUPS      Z7, K2, 64(DI)
+	ADDQ         SI, DI
+	JMP          rows4next
+
+rows4store:
+	VMOVUPS Z0, K1, (DI)
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z2, K1, (DI)
+	VMOVUPS Z3, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z4, K1, (DI)
+	VMOVUPS Z5, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z6, K1, (DI)
+	VMOVUPS Z7, K2, 64(DI)
+	ADDQ    SI, DI
+
+rows4next:
+	IMUL3Q $0x04, DX, DI
+	ADDQ   DI, CX
+	IMUL3Q $0x04, SI, DI
+	ADDQ   DI, BX
+	SUBQ   $0x04, AX
+	JMP    tiles4
+
+less4:
+tiles2:
+	CMPQ    AX, $0x02
+	JLT     less2
+	MOVQ    sums+64(FP), DI
+	VXORPS  Z0, Z0, Z0
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z0, 64(DI)
+	VMOVUPS Z0, 128(DI)
+	VMOVUPS Z0, 192(DI)
+	MOVQ    CX, R8
+	MOVQ    panel+48(FP), R9
+	MOVQ    scales+56(FP), R10
+	MOVQ    groups+16(FP), R11
+
+rows2group:
+	VPBROADCASTD 48(R8), Z0
+	VPBROADCASTD 48(R8), Z1
+	VPBROADCASTD 48(R8)(DX*1), Z2
+	VPBROADCASTD 48(R8)(DX*1), Z3
+	VMOVUPS      (R9), Z4
+	VMOVUPS      64(R9), Z5
+	VPBROADCASTD (R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD (R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      128(R9), Z4
+	VMOVUPS      192(R9), Z5
+	VPBROADCASTD 4(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 4(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      256(R9), Z4
+	VMOVUPS      320(R9), Z5
+	VPBROADCASTD 8(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 8(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      384(R9), Z4
+	VMOVUPS      448(R9), Z5
+	VPBROADCASTD 12(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 12(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      512(R9), Z4
+	VMOVUPS      576(R9), Z5
+	VPBROADCASTD 16(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 16(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      640(R9), Z4
+	VMOVUPS      704(R9), Z5
+	VPBROADCASTD 20(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 20(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      768(R9), Z4
+	VMOVUPS      832(R9), Z5
+	VPBROADCASTD 24(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 24(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      896(R9), Z4
+	VMOVUPS      960(R9), Z5
+	VPBROADCASTD 28(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 28(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      (R10), Z4
+	VMOVUPS      64(R10), Z5
+	VMOVUPS      4096(R10), Z6
+	VMOVUPS      4160(R10), Z7
+	VBROADCASTSS 32(R8), Z8
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z4, Z0, Z0
+	VFMADD213PS  (DI), Z8, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z5, Z1, Z1
+	VFMADD213PS  64(DI), Z8, Z1
+	VBROADCASTSS 36(R8), Z8
+	VFMADD231PS  Z6, Z8, Z0
+	VFMADD231PS  Z7, Z8, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VBROADCASTSS 32(R8)(DX*1), Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z4, Z2, Z2
+	VFMADD213PS  128(DI), Z0, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z5, Z3, Z3
+	VFMADD213PS  192(DI), Z0, Z3
+	VBROADCASTSS 36(R8)(DX*1), Z0
+	VFMADD231PS  Z6, Z0, Z2
+	VFMADD231PS  Z7, Z0, Z3
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	ADDQ         $0x40, R8
+	ADDQ         $+1024, R9
+	ADDQ         $+128, R10
+	DECQ         R11
+	JNZ          rows2group
+	VMOVUPS      (DI), Z0
+	VMOVUPS      64(DI), Z1
+	VMOVUPS      128(DI), Z2
+	VMOVUPS      192(DI), Z3
+	VBROADCASTSS alpha+24(FP), Z4
+	VMULPS       Z4, Z0, Z0
+	VMULPS       Z4, Z1, Z1
+	VMULPS       Z4, Z2, Z2
+	VMULPS       Z4, Z3, Z3
+	MOVQ         BX, DI
+	MOVL         beta+72(FP), R8
+	ADDL         R8, R8
+	JZ           rows2store
+	VBROADCASTSS beta+72(FP), Z4
+	VMOVUPS.Z    (DI), K1, Z5
+	VFMADD231PS  Z4, Z5, Z0
+	VMOVUPS      Z0, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z4, Z0, Z1
+	VMOVUPS      Z1, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z4, Z0, Z2
+	VMOVUPS      Z2, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z4, Z0, Z3
+	VMOVUPS      Z3, K2, 64(DI)
+	ADDQ         SI, DI
+	JMP          rows2next
+
+rows2store:
+	VMOVUPS Z0, K1, (DI)
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z2, K1, (DI)
+	VMOVUPS Z3, K2, 64(DI)
+	ADDQ    SI, DI
+
+rows2next:
+	IMUL3Q $0x02, DX, DI
+	ADDQ   DI, CX
+	IMUL3Q $0x02, SI, DI
+	ADDQ   DI, BX
+	SUBQ   $0x02, AX
+	JMP    tiles2
+
+less2:
+tiles1:
+	CMPQ    AX, $0x01
+	JLT     less1
+	MOVQ    sums+64(FP), DI
+	VXORPS  Z0, Z0, Z0
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z0, 64(DI)
+	MOVQ    CX, R8
+	MOVQ    panel+48(FP), R9
+	MOVQ    scales+56(FP), R10
+	MOVQ    groups+16(FP), R11
+
+rows1group:
+	VPBROADCASTD 48(R8), Z0
+	VPBROADCASTD 48(R8), Z1
+	VMOVUPS      (R9), Z2
+	VMOVUPS      64(R9), Z3
+	VPBROADCASTD (R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      128(R9), Z2
+	VMOVUPS      192(R9), Z3
+	VPBROADCASTD 4(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      256(R9), Z2
+	VMOVUPS      320(R9), Z3
+	VPBROADCASTD 8(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      384(R9), Z2
+	VMOVUPS      448(R9), Z3
+	VPBROADCASTD 12(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      512(R9), Z2
+	VMOVUPS      576(R9), Z3
+	VPBROADCASTD 16(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      640(R9), Z2
+	VMOVUPS      704(R9), Z3
+	VPBROADCASTD 20(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      768(R9), Z2
+	VMOVUPS      832(R9), Z3
+	VPBROADCASTD 24(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      896(R9), Z2
+	VMOVUPS      960(R9), Z3
+	VPBROADCASTD 28(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      (R10), Z2
+	VMOVUPS      64(R10), Z3
+	VMOVUPS      4096(R10), Z4
+	VMOVUPS      4160(R10), Z5
+	VBROADCASTSS 32(R8), Z6
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z2, Z0, Z0
+	VFMADD213PS  (DI), Z6, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z3, Z1, Z1
+	VFMADD213PS  64(DI), Z6, Z1
+	VBROADCASTSS 36(R8), Z2
+	VFMADD231PS  Z4, Z2, Z0
+	VFMADD231PS  Z5, Z2, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	ADDQ         $0x40, R8
+	ADDQ         $+1024, R9
+	ADDQ         $+128, R10
+	DECQ         R11
+	JNZ          rows1group
+	VMOVUPS      (DI), Z0
+	VMOVUPS      64(DI), Z1
+	VBROADCASTSS alpha+24(FP), Z2
+	VMULPS       Z2, Z0, Z0
+	VMULPS       Z2, Z1, Z1
+	MOVQ         BX, DI
+	MOVL         beta+72(FP), R8
+	ADDL         R8, R8
+	JZ           rows1store
+	VBROADCASTSS beta+72(FP), Z2
+	VMOVUPS.Z    (DI), K1, Z3
+	VFMADD231PS  Z2, Z3, Z0
+	VMOVUPS      Z0, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z2, Z0, Z1
+	VMOVUPS      Z1, K2, 64(DI)
+	ADDQ         SI, DI
+	JMP          rows1next
+
+rows1store:
+	VMOVUPS Z0, K1, (DI)
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ    SI, DI
+
+rows1next:
+	IMUL3Q $0x01, DX, DI
+	ADDQ   DI, CX
+	IMUL3Q $0x01, SI, DI
+	ADDQ   DI, BX
+	SUBQ   $0x01, AX
+	JMP    tiles1
+
+less1:
+	VZEROUPPER
+	RET
+
+// func multiplyBytesHalvesAVX512VNNI(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, MMX+
+TEXT ·multiplyBytesHalvesAVX512VNNI(SB), NOSPLIT, $0-96
+	MOVQ  m+0(FP), AX
+	MOVQ  a+32(FP), CX
+	MOVQ  lda+40(FP), DX
+	MOVQ  c+80(FP), BX
+	MOVQ  ldc+88(FP), SI
+	SHLQ  $0x02, SI
+	MOVQ  width+8(FP), DI
+	MOVQ  $-1, R8
+	BZHIQ DI, R8, R8
+	KMOVW R8, K1
+	SHRQ  $0x10, R8
+	KMOVW R8, K2
+
+tiles12:
+	CMPQ    AX, $0x0c
+	JLT     less12
+	MOVQ    sums+64(FP), DI
+	VXORPS  Z0, Z0, Z0
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z0, 64(DI)
+	VMOVUPS Z0, 128(DI)
+	VMOVUPS Z0, 192(DI)
+	VMOVUPS Z0, 256(DI)
+	VMOVUPS Z0, 320(DI)
+	VMOVUPS Z0, 384(DI)
+	VMOVUPS Z0, 448(DI)
+	VMOVUPS Z0, 512(DI)
+	VMOVUPS Z0, 576(DI)
+	VMOVUPS Z0, 640(DI)
+	VMOVUPS Z0, 704(DI)
+	VMOVUPS Z0, 768(DI)
+	VMOVUPS Z0, 832(DI)
+	VMOVUPS Z0, 896(DI)
+	VMOVUPS Z0, 960(DI)
+	VMOVUPS Z0, 1024(DI)
+	VMOVUPS Z0, 1088(DI)
+	VMOVUPS Z0, 1152(DI)
+	VMOVUPS Z0, 1216(DI)
+	VMOVUPS Z0, 1280(DI)
+	VMOVUPS Z0, 1344(DI)
+	VMOVUPS Z0, 1408(DI)
+	VMOVUPS Z0, 1472(DI)
+	MOVQ    CX, R8
+	LEAQ    (R8)(DX*2), R9
+	ADDQ    DX, R9
+	LEAQ    (R9)(DX*2), R10
+	ADDQ    DX, R10
+	LEAQ    (R10)(DX*2), R11
+	ADDQ    DX, R11
+	MOVQ    panel+48(FP), R12
+	MOVQ    scales+56(FP), R13
+	MOVQ    groups+16(FP), R14
+	LEAQ    (R11)(DX*2), R15
+	ADDQ    DX, R15
+
+rows12group:
+	PREFETCHT0   (R15)
+	PREFETCHT0   64(R15)
+	PREFETCHT0   128(R15)
+	PREFETCHT0   192(R15)
+	PREFETCHT0   256(R15)
+	PREFETCHT0   320(R15)
+	PREFETCHT0   384(R15)
+	PREFETCHT0   448(R15)
+	PREFETCHT0   512(R15)
+	PREFETCHT0   576(R15)
+	PREFETCHT0   640(R15)
+	PREFETCHT0   704(R15)
+	ADDQ         $+768, R15
+	VPBROADCASTD 52(R8), Z0
+	VPBROADCASTD 52(R8), Z1
+	VPBROADCASTD 52(R8)(DX*1), Z2
+	VPBROADCASTD 52(R8)(DX*1), Z3
+	VPBROADCASTD 52(R8)(DX*2), Z4
+	VPBROADCASTD 52(R8)(DX*2), Z5
+	VPBROADCASTD 52(R9), Z6
+	VPBROADCASTD 52(R9), Z7
+	VPBROADCASTD 52(R9)(DX*1), Z8
+	VPBROADCASTD 52(R9)(DX*1), Z9
+	VPBROADCASTD 52(R9)(DX*2), Z10
+	VPBROADCASTD 52(R9)(DX*2), Z11
+	VPBROADCASTD 52(R10), Z12
+	VPBROADCASTD 52(R10), Z13
+	VPBROADCASTD 52(R10)(DX*1), Z14
+	VPBROADCASTD 52(R10)(DX*1), Z15
+	VPBROADCASTD 52(R10)(DX*2), Z16
+	VPBROADCASTD 52(R10)(DX*2), Z17
+	VPBROADCASTD 52(R11), Z18
+	VPBROADCASTD 52(R11), Z19
+	VPBROADCASTD 52(R11)(DX*1), Z20
+	VPBROADCASTD 52(R11)(DX*1), Z21
+	VPBROADCASTD 52(R11)(DX*2), Z22
+	VPBROADCASTD 52(R11)(DX*2), Z23
+	VMOVUPS      (R12), Z24
+	VMOVUPS      64(R12), Z25
+	VPBROADCASTD (R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD (R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD (R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD (R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD (R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD (R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD (R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD (R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD (R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD (R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD (R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD (R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      128(R12), Z24
+	VMOVUPS      192(R12), Z25
+	VPBROADCASTD 4(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 4(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 4(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 4(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 4(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 4(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 4(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 4(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 4(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 4(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 4(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 4(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      256(R12), Z24
+	VMOVUPS      320(R12), Z25
+	VPBROADCASTD 8(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 8(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 8(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 8(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 8(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 8(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 8(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 8(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 8(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 8(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 8(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 8(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      384(R12), Z24
+	VMOVUPS      448(R12), Z25
+	VPBROADCASTD 12(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 12(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 12(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 12(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 12(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 12(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 12(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 12(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 12(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 12(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 12(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 12(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	VBROADCASTSS 32(R8), Z26
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z24, Z0, Z0
+	VFMADD213PS  (DI), Z26, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z25, Z1, Z1
+	VFMADD213PS  64(DI), Z26, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VBROADCASTSS 32(R8)(DX*1), Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z24, Z2, Z2
+	VFMADD213PS  128(DI), Z0, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z25, Z3, Z3
+	VFMADD213PS  192(DI), Z0, Z3
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	VBROADCASTSS 32(R8)(DX*2), Z0
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z24, Z4, Z4
+	VFMADD213PS  256(DI), Z0, Z4
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z25, Z5, Z5
+	VFMADD213PS  320(DI), Z0, Z5
+	VMOVUPS      Z4, 256(DI)
+	VMOVUPS      Z5, 320(DI)
+	VBROADCASTSS 32(R9), Z0
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z24, Z6, Z6
+	VFMADD213PS  384(DI), Z0, Z6
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z25, Z7, Z7
+	VFMADD213PS  448(DI), Z0, Z7
+	VMOVUPS      Z6, 384(DI)
+	VMOVUPS      Z7, 448(DI)
+	VBROADCASTSS 32(R9)(DX*1), Z0
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z24, Z8, Z8
+	VFMADD213PS  512(DI), Z0, Z8
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z25, Z9, Z9
+	VFMADD213PS  576(DI), Z0, Z9
+	VMOVUPS      Z8, 512(DI)
+	VMOVUPS      Z9, 576(DI)
+	VBROADCASTSS 32(R9)(DX*2), Z0
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z24, Z10, Z10
+	VFMADD213PS  640(DI), Z0, Z10
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z25, Z11, Z11
+	VFMADD213PS  704(DI), Z0, Z11
+	VMOVUPS      Z10, 640(DI)
+	VMOVUPS      Z11, 704(DI)
+	VBROADCASTSS 32(R10), Z0
+	VCVTDQ2PS    Z12, Z12
+	VMULPS       Z24, Z12, Z12
+	VFMADD213PS  768(DI), Z0, Z12
+	VCVTDQ2PS    Z13, Z13
+	VMULPS       Z25, Z13, Z13
+	VFMADD213PS  832(DI), Z0, Z13
+	VMOVUPS      Z12, 768(DI)
+	VMOVUPS      Z13, 832(DI)
+	VBROADCASTSS 32(R10)(DX*1), Z0
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z24, Z14, Z14
+	VFMADD213PS  896(DI), Z0, Z14
+	VCVTDQ2PS    Z15, Z15
+	VMULPS       Z25, Z15, Z15
+	VFMADD213PS  960(DI), Z0, Z15
+	VMOVUPS      Z14, 896(DI)
+	VMOVUPS      Z15, 960(DI)
+	VBROADCASTSS 32(R10)(DX*2), Z0
+	VCVTDQ2PS    Z16, Z16
+	VMULPS       Z24, Z16, Z16
+	VFMADD213PS  1024(DI), Z0, Z16
+	VCVTDQ2PS    Z17, Z17
+	VMULPS       Z25, Z17, Z17
+	VFMADD213PS  1088(DI), Z0, Z17
+	VMOVUPS      Z16, 1024(DI)
+	VMOVUPS      Z17, 1088(DI)
+	VBROADCASTSS 32(R11), Z0
+	VCVTDQ2PS    Z18, Z18
+	VMULPS       Z24, Z18, Z18
+	VFMADD213PS  1152(DI), Z0, Z18
+	VCVTDQ2PS    Z19, Z19
+	VMULPS       Z25, Z19, Z19
+	VFMADD213PS  1216(DI), Z0, Z19
+	VMOVUPS      Z18, 1152(DI)
+	VMOVUPS      Z19, 1216(DI)
+	VBROADCASTSS 32(R11)(DX*1), Z0
+	VCVTDQ2PS    Z20, Z20
+	VMULPS       Z24, Z20, Z20
+	VFMADD213PS  1280(DI), Z0, Z20
+	VCVTDQ2PS    Z21, Z21
+	VMULPS       Z25, Z21, Z21
+	VFMADD213PS  1344(DI), Z0, Z21
+	VMOVUPS      Z20, 1280(DI)
+	VMOVUPS      Z21, 1344(DI)
+	VBROADCASTSS 32(R11)(DX*2), Z0
+	VCVTDQ2PS    Z22, Z22
+	VMULPS       Z24, Z22, Z22
+	VFMADD213PS  1408(DI), Z0, Z22
+	VCVTDQ2PS    Z23, Z23
+	VMULPS       Z25, Z23, Z23
+	VFMADD213PS  1472(DI), Z0, Z23
+	VMOVUPS      Z22, 1408(DI)
+	VMOVUPS      Z23, 1472(DI)
+	VPBROADCASTD 56(R8), Z0
+	VPBROADCASTD 56(R8), Z1
+	VPBROADCASTD 56(R8)(DX*1), Z2
+	VPBROADCASTD 56(R8)(DX*1), Z3
+	VPBROADCASTD 56(R8)(DX*2), Z4
+	VPBROADCASTD 56(R8)(DX*2), Z5
+	VPBROADCASTD 56(R9), Z6
+	VPBROADCASTD 56(R9), Z7
+	VPBROADCASTD 56(R9)(DX*1), Z8
+	VPBROADCASTD 56(R9)(DX*1), Z9
+	VPBROADCASTD 56(R9)(DX*2), Z10
+	VPBROADCASTD 56(R9)(DX*2), Z11
+	VPBROADCASTD 56(R10), Z12
+	VPBROADCASTD 56(R10), Z13
+	VPBROADCASTD 56(R10)(DX*1), Z14
+	VPBROADCASTD 56(R10)(DX*1), Z15
+	VPBROADCASTD 56(R10)(DX*2), Z16
+	VPBROADCASTD 56(R10)(DX*2), Z17
+	VPBROADCASTD 56(R11), Z18
+	VPBROADCASTD 56(R11), Z19
+	VPBROADCASTD 56(R11)(DX*1), Z20
+	VPBROADCASTD 56(R11)(DX*1), Z21
+	VPBROADCASTD 56(R11)(DX*2), Z22
+	VPBROADCASTD 56(R11)(DX*2), Z23
+	VMOVUPS      512(R12), Z24
+	VMOVUPS      576(R12), Z25
+	VPBROADCASTD 16(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 16(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 16(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 16(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 16(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 16(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 16(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 16(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 16(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 16(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 16(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 16(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      640(R12), Z24
+	VMOVUPS      704(R12), Z25
+	VPBROADCASTD 20(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 20(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 20(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 20(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 20(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 20(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 20(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 20(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 20(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 20(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 20(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 20(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      768(R12), Z24
+	VMOVUPS      832(R12), Z25
+	VPBROADCASTD 24(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 24(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 24(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 24(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 24(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 24(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 24(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 24(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 24(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 24(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 24(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 24(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      896(R12), Z24
+	VMOVUPS      960(R12), Z25
+	VPBROADCASTD 28(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 28(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 28(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 28(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 28(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 28(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 28(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 28(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 28(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 28(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 28(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 28(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      128(R13), Z24
+	VMOVUPS      192(R13), Z25
+	VBROADCASTSS 32(R8), Z26
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z24, Z0, Z0
+	VFMADD213PS  (DI), Z26, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z25, Z1, Z1
+	VFMADD213PS  64(DI), Z26, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VBROADCASTSS 32(R8)(DX*1), Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z24, Z2, Z2
+	VFMADD213PS  128(DI), Z0, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z25, Z3, Z3
+	VFMADD213PS  192(DI), Z0, Z3
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	VBROADCASTSS 32(R8)(DX*2), Z0
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z24, Z4, Z4
+	VFMADD213PS  256(DI), Z0, Z4
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z25, Z5, Z5
+	VFMADD213PS  320(DI), Z0, Z5
+	VMOVUPS      Z4, 256(DI)
+	VMOVUPS      Z5, 320(DI)
+	VBROADCASTSS 32(R9), Z0
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z24, Z6, Z6
+	VFMADD213PS  384(DI), Z0, Z6
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z25, Z7, Z7
+	VFMADD213PS  448(DI), Z0, Z7
+	VMOVUPS      Z6, 384(DI)
+	VMOVUPS      Z7, 448(DI)
+	VBROADCASTSS 32(R9)(DX*1), Z0
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z24, Z8, Z8
+	VFMADD213PS  512(DI), Z0, Z8
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z25, Z9, Z9
+	VFMADD213PS  576(DI), Z0, Z9
+	VMOVUPS      Z8, 512(DI)
+	VMOVUPS      Z9, 576(DI)
+	VBROADCASTSS 32(R9)(DX*2), Z0
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z24, Z10, Z10
+	VFMADD213PS  640(DI), Z0, Z10
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z25, Z11, Z11
+	VFMADD213PS  704(DI), Z0, Z11
+	VMOVUPS      Z10, 640(DI)
+	VMOVUPS      Z11, 704(DI)
+	VBROADCASTSS 32(R10), Z0
+	VCVTDQ2PS    Z12, Z12
+	VMULPS       Z24, Z12, Z12
+	VFMADD213PS  768(DI), Z0, Z12
+	VCVTDQ2PS    Z13, Z13
+	VMULPS       Z25, Z13, Z13
+	VFMADD213PS  832(DI), Z0, Z13
+	VMOVUPS      Z12, 768(DI)
+	VMOVUPS      Z13, 832(DI)
+	VBROADCASTSS 32(R10)(DX*1), Z0
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z24, Z14, Z14
+	VFMADD213PS  896(DI), Z0, Z14
+	VCVTDQ2PS    Z15, Z15
+	VMULPS       Z25, Z15, Z15
+	VFMADD213PS  960(DI), Z0, Z15
+	VMOVUPS      Z14, 896(DI)
+	VMOVUPS      Z15, 960(DI)
+	VBROADCASTSS 32(R10)(DX*2), Z0
+	VCVTDQ2PS    Z16, Z16
+	VMULPS       Z24, Z16, Z16
+	VFMADD213PS  1024(DI), Z0, Z16
+	VCVTDQ2PS    Z17, Z17
+	VMULPS       Z25, Z17, Z17
+	VFMADD213PS  1088(DI), Z0, Z17
+	VMOVUPS      Z16, 1024(DI)
+	VMOVUPS      Z17, 1088(DI)
+	VBROADCASTSS 32(R11), Z0
+	VCVTDQ2PS    Z18, Z18
+	VMULPS       Z24, Z18, Z18
+	VFMADD213PS  1152(DI), Z0, Z18
+	VCVTDQ2PS    Z19, Z19
+	VMULPS       Z25, Z19, Z19
+	VFMADD213PS  1216(DI), Z0, Z19
+	VMOVUPS      Z18, 1152(DI)
+	VMOVUPS      Z19, 1216(DI)
+	VBROADCASTSS 32(R11)(DX*1), Z0
+	VCVTDQ2PS    Z20, Z20
+	VMULPS       Z24, Z20, Z20
+	VFMADD213PS  1280(DI), Z0, Z20
+	VCVTDQ2PS    Z21, Z21
+	VMULPS       Z25, Z21, Z21
+	VFMADD213PS  1344(DI), Z0, Z21
+	VMOVUPS      Z20, 1280(DI)
+	VMOVUPS      Z21, 1344(DI)
+	VBROADCASTSS 32(R11)(DX*2), Z0
+	VCVTDQ2PS    Z22, Z22
+	VMULPS       Z24, Z22, Z22
+	VFMADD213PS  1408(DI), Z0, Z22
+	VCVTDQ2PS    Z23, Z23
+	VMULPS       Z25, Z23, Z23
+	VFMADD213PS  1472(DI), Z0, Z23
+	VMOVUPS      Z22, 1408(DI)
+	VMOVUPS      Z23, 1472(DI)
+	ADDQ         $0x40, R8
+	ADDQ         $0x40, R9
+	ADDQ         $0x40, R10
+	ADDQ         $0x40, R11
+	ADDQ         $+1024, R12
+	ADDQ         $+256, R13
+	DECQ         R14
+	JNZ          rows12group
+	VMOVUPS      (DI), Z0
+	VMOVUPS      64(DI), Z1
+	VMOVUPS      128(DI), Z2
+	VMOVUPS      192(DI), Z3
+	VMOVUPS      256(DI), Z4
+	VMOVUPS      320(DI), Z5
+	VMOVUPS      384(DI), Z6
+	VMOVUPS      448(DI), Z7
+	VMOVUPS      512(DI), Z8
+	VMOVUPS      576(DI), Z9
+	VMOVUPS      640(DI), Z10
+	VMOVUPS      704(DI), Z11
+	VMOVUPS      768(DI), Z12
+	VMOVUPS      832(DI), Z13
+	VMOVUPS      896(DI), Z14
+	VMOVUPS      960(DI), Z15
+	VMOVUPS      1024(DI), Z16
+	VMOVUPS      1088(DI), Z17
+	VMOVUPS      1152(DI), Z18
+	VMOVUPS      1216(DI), Z19
+	VMOVUPS      1280(DI), Z20
+	VMOVUPS      1344(DI), Z21
+	VMOVUPS      1408(DI), Z22
+	VMOVUPS      1472(DI), Z23
+	VBROADCASTSS alpha+24(FP), Z24
+	VMULPS       Z24, Z0, Z0
+	VMULPS       Z24, Z1, Z1
+	VMULPS       Z24, Z2, Z2
+	VMULPS       Z24, Z3, Z3
+	VMULPS       Z24, Z4, Z4
+	VMULPS       Z24, Z5, Z5
+	VMULPS       Z24, Z6, Z6
+	VMULPS       Z24, Z7, Z7
+	VMULPS       Z24, Z8, Z8
+	VMULPS       Z24, Z9, Z9
+	VMULPS       Z24, Z10, Z10
+	VMULPS       Z24, Z11, Z11
+	VMULPS       Z24, Z12, Z12
+	VMULPS       Z24, Z13, Z13
+	VMULPS       Z24, Z14, Z14
+	VMULPS       Z24, Z15, Z15
+	VMULPS       Z24, Z16, Z16
+	VMULPS       Z24, Z17, Z17
+	VMULPS       Z24, Z18, Z18
+	VMULPS       Z24, Z19, Z19
+	VMULPS       Z24, Z20, Z20
+	VMULPS       Z24, Z21, Z21
+	VMULPS       Z24, Z22, Z22
+	VMULPS       Z24, Z23, Z23
+	MOVQ         BX, DI
+	MOVL         beta+72(FP), R8
+	ADDL         R8, R8
+	JZ           rows12store
+	VBROADCASTSS beta+72(FP), Z24
+	VMOVUPS.Z    (DI), K1, Z25
+	VFMADD231PS  Z24, Z25, Z0
+	VMOVUPS      Z0, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z1
+	VMOVUPS      Z1, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z2
+	VMOVUPS      Z2, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z3
+	VMOVUPS      Z3, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z4
+	VMOVUPS      Z4, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z5
+	VMOVUPS      Z5, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z6
+	VMOVUPS      Z6, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z7
+	VMOVUPS      Z7, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z8
+	VMOVUPS      Z8, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z9
+	VMOVUPS      Z9, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z10
+	VMOVUPS      Z10, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z11
+	VMOVUPS      Z11, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z12
+	VMOVUPS      Z12, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z13
+	VMOVUPS      Z13, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z14
+	VMOVUPS      Z14, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z15
+	VMOVUPS      Z15, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z16
+	VMOVUPS      Z16, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z17
+	VMOVUPS      Z17, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z18
+	VMOVUPS      Z18, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z19
+	VMOVUPS      Z19, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z20
+	VMOVUPS      Z20, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z21
+	VMOVUPS      Z21, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z22
+	VMOVUPS      Z22, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z23
+	VMOVUPS      Z23, K2, 64(DI)
+	ADDQ         SI, DI
+	JMP          rows12next
+
+rows12store:
+	VMOVUPS Z0, K1, (DI)
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z2, K1, (DI)
+	VMOVUPS Z3, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z4, K1, (DI)
+	VMOVUPS Z5, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z6, K1, (DI)
+	VMOVUPS Z7, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z8, K1, (DI)
+	VMOVUPS Z9, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z10, K1, (DI)
+	VMOVUPS Z11, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z12, K1, (DI)
+	VMOVUPS Z13, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z14, K1, (DI)
+	VMOVUPS Z15, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z16, K1, (DI)
+	VMOVUPS Z17, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z18, K1, (DI)
+	VMOVUPS Z19, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z20, K1, (DI)
+	VMOVUPS Z21, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z22, K1, (DI)
+	VMOVUPS Z23, K2, 64(DI)
+	ADDQ    SI, DI
+
+rows12next:
+	IMUL3Q $0x0c, DX, DI
+	ADDQ   DI, CX
+	IMUL3Q $0x0c, SI, DI
+	ADDQ   DI, BX
+	SUBQ   $0x0c, AX
+	JMP    tiles12
+
+less12:
+tiles4:
+	CMPQ    AX, $0x04
+	JLT     less4
+	MOVQ    sums+64(FP), DI
+	VXORPS  Z0, Z0, Z0
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z0, 64(DI)
+	VMOVUPS Z0, 128(DI)
+	VMOVUPS Z0, 192(DI)
+	VMOVUPS Z0, 256(DI)
+	VMOVUPS Z0, 320(DI)
+	VMOVUPS Z0, 384(DI)
+	VMOVUPS Z0, 448(DI)
+	MOVQ    CX, R8
+	LEAQ    (R8)(DX*2), R9
+	ADDQ    DX, R9
+	MOVQ    panel+48(FP), R10
+	MOVQ    scales+56(FP), R11
+	MOVQ    groups+16(FP), R12
+
+rows4group:
+	VPBROADCASTD 52(R8), Z0
+	VPBROADCASTD 52(R8), Z1
+	VPBROADCASTD 52(R8)(DX*1), Z2
+	VPBROADCASTD 52(R8)(DX*1), Z3
+	VPBROADCASTD 52(R8)(DX*2), Z4
+	VPBROADCASTD 52(R8)(DX*2), Z5
+	VPBROADCASTD 52(R9), Z6
+	VPBROADCASTD 52(R9), Z7
+	VMOVUPS      (R10), Z8
+	VMOVUPS      64(R10), Z9
+	VPBROADCASTD (R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD (R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD (R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD (R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      128(R10), Z8
+	VMOVUPS      192(R10), Z9
+	VPBROADCASTD 4(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 4(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 4(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 4(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      256(R10), Z8
+	VMOVUPS      320(R10), Z9
+	VPBROADCASTD 8(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 8(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 8(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 8(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      384(R10), Z8
+	VMOVUPS      448(R10), Z9
+	VPBROADCASTD 12(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 12(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 12(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 12(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      (R11), Z8
+	VMOVUPS      64(R11), Z9
+	VBROADCASTSS 32(R8), Z10
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z8, Z0, Z0
+	VFMADD213PS  (DI), Z10, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z9, Z1, Z1
+	VFMADD213PS  64(DI), Z10, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VBROADCASTSS 32(R8)(DX*1), Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z8, Z2, Z2
+	VFMADD213PS  128(DI), Z0, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z9, Z3, Z3
+	VFMADD213PS  192(DI), Z0, Z3
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	VBROADCASTSS 32(R8)(DX*2), Z0
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z8, Z4, Z4
+	VFMADD213PS  256(DI), Z0, Z4
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z9, Z5, Z5
+	VFMADD213PS  320(DI), Z0, Z5
+	VMOVUPS      Z4, 256(DI)
+	VMOVUPS      Z5, 320(DI)
+	VBROADCASTSS 32(R9), Z0
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z8, Z6, Z6
+	VFMADD213PS  384(DI), Z0, Z6
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z9, Z7, Z7
+	VFMADD213PS  448(DI), Z0, Z7
+	VMOVUPS      Z6, 384(DI)
+	VMOVUPS      Z7, 448(DI)
+	VPBROADCASTD 56(R8), Z0
+	VPBROADCASTD 56(R8), Z1
+	VPBROADCASTD 56(R8)(DX*1), Z2
+	VPBROADCASTD 56(R8)(DX*1), Z3
+	VPBROADCASTD 56(R8)(DX*2), Z4
+	VPBROADCASTD 56(R8)(DX*2), Z5
+	VPBROADCASTD 56(R9), Z6
+	VPBROADCASTD 56(R9), Z7
+	VMOVUPS      512(R10), Z8
+	VMOVUPS      576(R10), Z9
+	VPBROADCASTD 16(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 16(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 16(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 16(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      640(R10), Z8
+	VMOVUPS      704(R10), Z9
+	VPBROADCASTD 20(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 20(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 20(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 20(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      768(R10), Z8
+	VMOVUPS      832(R10), Z9
+	VPBROADCASTD 24(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 24(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 24(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 24(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      896(R10), Z8
+	VMOVUPS      960(R10), Z9
+	VPBROADCASTD 28(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 28(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 28(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 28(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      128(R11), Z8
+	VMOVUPS      192(R11), Z9
+	VBROADCASTSS 32(R8), Z10
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z8, Z0, Z0
+	VFMADD213PS  (DI), Z10, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z9, Z1, Z1
+	VFMADD213PS  64(DI), Z10, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VBROADCASTSS 32(R8)(DX*1), Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z8, Z2, Z2
+	VFMADD213PS  128(DI), Z0, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z9, Z3, Z3
+	VFMADD213PS  192(DI), Z0, Z3
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	VBROADCASTSS 32(R8)(DX*2), Z0
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z8, Z4, Z4
+	VFMADD213PS  256(DI), Z0, Z4
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z9, Z5, Z5
+	VFMADD213PS  320(DI), Z0, Z5
+	VMOVUPS      Z4, 256(DI)
+	VMOVUPS      Z5, 320(DI)
+	VBROADCASTSS 32(R9), Z0
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z8, Z6, Z6
+	VFMADD213PS  384(DI), Z0, Z6
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z9, Z7, Z7
+	VFMADD213PS  448(DI), Z0, Z7
+	VMOVUPS      Z6, 384(DI)
+	VMOVUPS      Z7, 448(DI)
+	ADDQ         $0x40, R8
+	ADDQ         $0x40, R9
+	ADDQ         $+1024, R10
+	ADDQ         $+256, R11
+	DECQ         R12
+	JNZ          rows4group
+	VMOVUPS      (DI), Z0
+	VMOVUPS      64(DI), Z1
+	VMOVUPS      128(DI), Z2
+	VMOVUPS      192(DI), Z3
+	VMOVUPS      256(DI), Z4
+	VMOVUPS      320(DI), Z5
+	VMOVUPS      384(DI), Z6
+	VMOVUPS      448(DI), Z7
+	VBROADCASTSS alpha+24(FP), Z8
+	VMULPS       Z8, Z0, Z0
+	VMULPS       Z8, Z1, Z1
+	VMULPS       Z8, Z2, Z2
+	VMULPS       Z8, Z3, Z3
+	VMULPS       Z8, Z4, Z4
+	VMULPS       Z8, Z5, Z5
+	VMULPS       Z8, Z6, Z6
+	VMULPS       Z8, Z7, Z7
+	MOVQ         BX, DI
+	MOVL         beta+72(FP), R8
+	ADDL         R8, R8
+	JZ           rows4store
+	VBROADCASTSS beta+72(FP), Z8
+	VMOVUPS.Z    (DI), K1, Z9
+	VFMADD231PS  Z8, Z9, Z0
+	VMOVUPS      Z0, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z8, Z0, Z1
+	VMOVUPS      Z1, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z8, Z0, Z2
+	VMOVUPS      Z2, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z8, Z0, Z3
+	VMOVUPS      Z3, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z8, Z0, Z4
+	VMOVUPS      Z4, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z8, Z0, Z5
+	VMOVUPS      Z5, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z8, Z0, Z6
+	VMOVUPS      Z6, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z8, Z0, Z7
+	VMOVUPS      Z7, K2, 64(DI)
+	ADDQ         SI, DI
+	JMP          rows4next
+
+rows4store:
+	VMOVUPS Z0, K1, (DI)
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z2, K1, (DI)
+	VMOVUPS Z3, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z4, K1, (DI)
+	VMOVUPS Z5, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z6, K1, (DI)
+	VMOVUPS Z7, K2, 64(DI)
+	ADDQ    SI, DI
+
+rows4next:
+	IMUL3Q $0x04, DX, DI
+	ADDQ   DI, CX
+	IMUL3Q $0x04, SI, DI
+	ADDQ   DI, BX
+	SUBQ   $0x04, AX
+	JMP    tiles4
+
+less4:
+tiles2:
+	CMPQ    AX, $0x02
+	JLT     less2
+	MOVQ    sums+64(FP), DI
+	VXORPS  Z0, Z0, Z0
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z0, 64(DI)
+	VMOVUPS Z0, 128(DI)
+	VMOVUPS Z0, 192(DI)
+	MOVQ    CX, R8
+	MOVQ    panel+48(FP), R9
+	MOVQ    scales+56(FP), R10
+	MOVQ    groups+16(FP), R11
+
+rows2group:
+	VPBROADCASTD 52(R8), Z0
+	VPBROADCASTD 52(R8), Z1
+	VPBROADCASTD 52(R8)(DX*1), Z2
+	VPBROADCASTD 52(R8)(DX*1), Z3
+	VMOVUPS      (R9), Z4
+	VMOVUPS      64(R9), Z5
+	VPBROADCASTD (R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD (R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      128(R9), Z4
+	VMOVUPS      192(R9), Z5
+	VPBROADCASTD 4(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 4(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      256(R9), Z4
+	VMOVUPS      320(R9), Z5
+	VPBROADCASTD 8(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 8(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      384(R9), Z4
+	VMOVUPS      448(R9), Z5
+	VPBROADCASTD 12(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 12(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      (R10), Z4
+	VMOVUPS      64(R10), Z5
+	VBROADCASTSS 32(R8), Z6
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z4, Z0, Z0
+	VFMADD213PS  (DI), Z6, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z5, Z1, Z1
+	VFMADD213PS  64(DI), Z6, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VBROADCASTSS 32(R8)(DX*1), Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z4, Z2, Z2
+	VFMADD213PS  128(DI), Z0, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z5, Z3, Z3
+	VFMADD213PS  192(DI), Z0, Z3
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	VPBROADCASTD 56(R8), Z0
+	VPBROADCASTD 56(R8), Z1
+	VPBROADCASTD 56(R8)(DX*1), Z2
+	VPBROADCASTD 56(R8)(DX*1), Z3
+	VMOVUPS      512(R9), Z4
+	VMOVUPS      576(R9), Z5
+	VPBROADCASTD 16(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 16(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      640(R9), Z4
+	VMOVUPS      704(R9), Z5
+	VPBROADCASTD 20(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 20(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      768(R9), Z4
+	VMOVUPS      832(R9), Z5
+	VPBROADCASTD 24(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 24(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      896(R9), Z4
+	VMOVUPS      960(R9), Z5
+	VPBROADCASTD 28(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 28(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      128(R10), Z4
+	VMOVUPS      192(R10), Z5
+	VBROADCASTSS 32(R8), Z6
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z4, Z0, Z0
+	VFMADD213PS  (DI), Z6, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z5, Z1, Z1
+	VFMADD213PS  64(DI), Z6, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VBROADCASTSS 32(R8)(DX*1), Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z4, Z2, Z2
+	VFMADD213PS  128(DI), Z0, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z5, Z3, Z3
+	VFMADD213PS  192(DI), Z0, Z3
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	ADDQ         $0x40, R8
+	ADDQ         $+1024, R9
+	ADDQ         $+256, R10
+	DECQ         R11
+	JNZ          rows2group
+	VMOVUPS      (DI), Z0
+	VMOVUPS      64(DI), Z1
+	VMOVUPS      128(DI), Z2
+	VMOVUPS      192(DI), Z3
+	VBROADCASTSS alpha+24(FP), Z4
+	VMULPS       Z4, Z0, Z0
+	VMULPS       Z4, Z1, Z1
+	VMULPS       Z4, Z2, Z2
+	VMULPS       Z4, Z3, Z3
+	MOVQ         BX, DI
+	MOVL         beta+72(FP), R8
+	ADDL         R8, R8
+	JZ           rows2store
+	VBROADCASTSS beta+72(FP), Z4
+	VMOVUPS.Z    (DI), K1, Z5
+	VFMADD231PS  Z4, Z5, Z0
+	VMOVUPS      Z0, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z4, Z0, Z1
+	VMOVUPS      Z1, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z4, Z0, Z2
+	VMOVUPS      Z2, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z4, Z0, Z3
+	VMOVUPS      Z3, K2, 64(DI)
+	ADDQ         SI, DI
+	JMP          rows2next
+
+rows2store:
+	VMOVUPS Z0, K1, (DI)
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z2, K1, (DI)
+	VMOVUPS Z3, K2, 64(DI)
+	ADDQ    SI, DI
+
+rows2next:
+	IMUL3Q $0x02, DX, DI
+	ADDQ   DI, CX
+	IMUL3Q $0x02, SI, DI
+	ADDQ   DI, BX
+	SUBQ   $0x02, AX
+	JMP    tiles2
+
+less2:
+tiles1:
+	CMPQ    AX, $0x01
+	JLT     less1
+	MOVQ    sums+64(FP), DI
+	VXORPS  Z0, Z0, Z0
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z0, 64(DI)
+	MOVQ    CX, R8
+	MOVQ    panel+48(FP), R9
+	MOVQ    scales+56(FP), R10
+	MOVQ    groups+16(FP), R11
+
+rows1group:
+	VPBROADCASTD 52(R8), Z0
+	VPBROADCASTD 52(R8), Z1
+	VMOVUPS      (R9), Z2
+	VMOVUPS      64(R9), Z3
+	VPBROADCASTD (R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      128(R9), Z2
+	VMOVUPS      192(R9), Z3
+	VPBROADCASTD 4(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      256(R9), Z2
+	VMOVUPS      320(R9), Z3
+	VPBROADCASTD 8(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      384(R9), Z2
+	VMOVUPS      448(R9), Z3
+	VPBROADCASTD 12(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      (R10), Z2
+	VMOVUPS      64(R10), Z3
+	VBROADCASTSS 32(R8), Z4
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z2, Z0, Z0
+	VFMADD213PS  (DI), Z4, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z3, Z1, Z1
+	VFMADD213PS  64(DI), Z4, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VPBROADCASTD 56(R8), Z0
+	VPBROADCASTD 56(R8), Z1
+	VMOVUPS      512(R9), Z2
+	VMOVUPS      576(R9), Z3
+	VPBROADCASTD 16(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      640(R9), Z2
+	VMOVUPS      704(R9), Z3
+	VPBROADCASTD 20(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      768(R9), Z2
+	VMOVUPS      832(R9), Z3
+	VPBROADCASTD 24(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      896(R9), Z2
+	VMOVUPS      960(R9), Z3
+	VPBROADCASTD 28(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      128(R10), Z2
+	VMOVUPS      192(R10), Z3
+	VBROADCASTSS 32(R8), Z4
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z2, Z0, Z0
+	VFMADD213PS  (DI), Z4, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z3, Z1, Z1
+	VFMADD213PS  64(DI), Z4, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	ADDQ         $0x40, R8
+	ADDQ         $+1024, R9
+	ADDQ         $+256, R10
+	DECQ         R11
+	JNZ          rows1group
+	VMOVUPS      (DI), Z0
+	VMOVUPS      64(DI), Z1
+	VBROADCASTSS alpha+24(FP), Z2
+	VMULPS       Z2, Z0, Z0
+	VMULPS       Z2, Z1, Z1
+	MOVQ         BX, DI
+	MOVL         beta+72(FP), R8
+	ADDL         R8, R8
+	JZ           rows1store
+	VBROADCASTSS beta+72(FP), Z2
+	VMOVUPS.Z    (DI), K1, Z3
+	VFMADD231PS  Z2, Z3, Z0
+	VMOVUPS      Z0, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z2, Z0, Z1
+	VMOVUPS      Z1, K2, 64(DI)
+	ADDQ         SI, DI
+	JMP          rows1next
+
+rows1store:
+	VMOVUPS Z0, K1, (DI)
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ    SI, DI
+
+rows1next:
+	IMUL3Q $0x01, DX, DI
+	ADDQ   DI, CX
+	IMUL3Q $0x01, SI, DI
+	ADDQ   DI, BX
+	SUBQ   $0x01, AX
+	JMP    tiles1
+
+less1:
+	VZEROUPPER
+	RET
+
+// func multiplyBytesHalvesMinimaAVX512VNNI(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, MMX+
+TEXT ·multiplyBytesHalvesMinimaAVX512VNNI(SB), NOSPLIT, $0-96
+	MOVQ  m+0(FP), AX
+	MOVQ  a+32(FP), CX
+	MOVQ  lda+40(FP), DX
+	MOVQ  c+80(FP), BX
+	MOVQ  ldc+88(FP), SI
+	SHLQ  $0x02, SI
+	MOVQ  width+8(FP), DI
+	MOVQ  $-1, R8
+	BZHIQ DI, R8, R8
+	KMOVW R8, K1
+	SHRQ  $0x10, R8
+	KMOVW R8, K2
+
+tiles12:
+	CMPQ    AX, $0x0c
+	JLT     less12
+	MOVQ    sums+64(FP), DI
+	VXORPS  Z0, Z0, Z0
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z0, 64(DI)
+	VMOVUPS Z0, 128(DI)
+	VMOVUPS Z0, 192(DI)
+	VMOVUPS Z0, 256(DI)
+	VMOVUPS Z0, 320(DI)
+	VMOVUPS Z0, 384(DI)
+	VMOVUPS Z0, 448(DI)
+	VMOVUPS Z0, 512(DI)
+	VMOVUPS Z0, 576(DI)
+	VMOVUPS Z0, 640(DI)
+	VMOVUPS Z0, 704(DI)
+	VMOVUPS Z0, 768(DI)
+	VMOVUPS Z0, 832(DI)
+	VMOVUPS Z0, 896(DI)
+	VMOVUPS Z0, 960(DI)
+	VMOVUPS Z0, 1024(DI)
+	VMOVUPS Z0, 1088(DI)
+	VMOVUPS Z0, 1152(DI)
+	VMOVUPS Z0, 1216(DI)
+	VMOVUPS Z0, 1280(DI)
+	VMOVUPS Z0, 1344(DI)
+	VMOVUPS Z0, 1408(DI)
+	VMOVUPS Z0, 1472(DI)
+	MOVQ    CX, R8
+	LEAQ    (R8)(DX*2), R9
+	ADDQ    DX, R9
+	LEAQ    (R9)(DX*2), R10
+	ADDQ    DX, R10
+	LEAQ    (R10)(DX*2), R11
+	ADDQ    DX, R11
+	MOVQ    panel+48(FP), R12
+	MOVQ    scales+56(FP), R13
+	MOVQ    groups+16(FP), R14
+	LEAQ    (R11)(DX*2), R15
+	ADDQ    DX, R15
+
+rows12group:
+	PREFETCHT0   (R15)
+	PREFETCHT0   64(R15)
+	PREFETCHT0   128(R15)
+	PREFETCHT0   192(R15)
+	PREFETCHT0   256(R15)
+	PREFETCHT0   320(R15)
+	PREFETCHT0   384(R15)
+	PREFETCHT0   448(R15)
+	PREFETCHT0   512(R15)
+	PREFETCHT0   576(R15)
+	PREFETCHT0   640(R15)
+	PREFETCHT0   704(R15)
+	ADDQ         $+768, R15
+	VPBROADCASTD 52(R8), Z0
+	VPBROADCASTD 52(R8), Z1
+	VPBROADCASTD 52(R8)(DX*1), Z2
+	VPBROADCASTD 52(R8)(DX*1), Z3
+	VPBROADCASTD 52(R8)(DX*2), Z4
+	VPBROADCASTD 52(R8)(DX*2), Z5
+	VPBROADCASTD 52(R9), Z6
+	VPBROADCASTD 52(R9), Z7
+	VPBROADCASTD 52(R9)(DX*1), Z8
+	VPBROADCASTD 52(R9)(DX*1), Z9
+	VPBROADCASTD 52(R9)(DX*2), Z10
+	VPBROADCASTD 52(R9)(DX*2), Z11
+	VPBROADCASTD 52(R10), Z12
+	VPBROADCASTD 52(R10), Z13
+	VPBROADCASTD 52(R10)(DX*1), Z14
+	VPBROADCASTD 52(R10)(DX*1), Z15
+	VPBROADCASTD 52(R10)(DX*2), Z16
+	VPBROADCASTD 52(R10)(DX*2), Z17
+	VPBROADCASTD 52(R11), Z18
+	VPBROADCASTD 52(R11), Z19
+	VPBROADCASTD 52(R11)(DX*1), Z20
+	VPBROADCASTD 52(R11)(DX*1), Z21
+	VPBROADCASTD 52(R11)(DX*2), Z22
+	VPBROADCASTD 52(R11)(DX*2), Z23
+	VMOVUPS      (R12), Z24
+	VMOVUPS      64(R12), Z25
+	VPBROADCASTD (R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD (R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD (R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD (R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD (R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD (R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD (R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD (R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD (R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD (R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD (R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD (R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      128(R12), Z24
+	VMOVUPS      192(R12), Z25
+	VPBROADCASTD 4(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 4(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 4(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 4(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 4(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 4(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 4(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 4(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 4(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 4(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 4(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 4(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      256(R12), Z24
+	VMOVUPS      320(R12), Z25
+	VPBROADCASTD 8(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 8(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 8(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 8(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 8(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 8(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 8(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 8(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 8(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 8(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 8(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 8(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      384(R12), Z24
+	VMOVUPS      448(R12), Z25
+	VPBROADCASTD 12(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 12(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 12(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 12(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 12(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 12(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 12(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 12(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 12(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 12(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 12(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 12(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	VMOVUPS      4096(R13), Z26
+	VMOVUPS      4160(R13), Z27
+	VBROADCASTSS 32(R8), Z28
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z24, Z0, Z0
+	VFMADD213PS  (DI), Z28, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z25, Z1, Z1
+	VFMADD213PS  64(DI), Z28, Z1
+	VBROADCASTSS 40(R8), Z28
+	VFMADD231PS  Z26, Z28, Z0
+	VFMADD231PS  Z27, Z28, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VBROADCASTSS 32(R8)(DX*1), Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z24, Z2, Z2
+	VFMADD213PS  128(DI), Z0, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z25, Z3, Z3
+	VFMADD213PS  192(DI), Z0, Z3
+	VBROADCASTSS 40(R8)(DX*1), Z0
+	VFMADD231PS  Z26, Z0, Z2
+	VFMADD231PS  Z27, Z0, Z3
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	VBROADCASTSS 32(R8)(DX*2), Z0
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z24, Z4, Z4
+	VFMADD213PS  256(DI), Z0, Z4
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z25, Z5, Z5
+	VFMADD213PS  320(DI), Z0, Z5
+	VBROADCASTSS 40(R8)(DX*2), Z0
+	VFMADD231PS  Z26, Z0, Z4
+	VFMADD231PS  Z27, Z0, Z5
+	VMOVUPS      Z4, 256(DI)
+	VMOVUPS      Z5, 320(DI)
+	VBROADCASTSS 32(R9), Z0
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z24, Z6, Z6
+	VFMADD213PS  384(DI), Z0, Z6
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z25, Z7, Z7
+	VFMADD213PS  448(DI), Z0, Z7
+	VBROADCASTSS 40(R9), Z0
+	VFMADD231PS  Z26, Z0, Z6
+	VFMADD231PS  Z27, Z0, Z7
+	VMOVUPS      Z6, 384(DI)
+	VMOVUPS      Z7, 448(DI)
+	VBROADCASTSS 32(R9)(DX*1), Z0
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z24, Z8, Z8
+	VFMADD213PS  512(DI), Z0, Z8
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z25, Z9, Z9
+	VFMADD213PS  576(DI), Z0, Z9
+	VBROADCASTSS 40(R9)(DX*1), Z0
+	VFMADD231PS  Z26, Z0, Z8
+	VFMADD231PS  Z27, Z0, Z9
+	VMOVUPS      Z8, 512(DI)
+	VMOVUPS      Z9, 576(DI)
+	VBROADCASTSS 32(R9)(DX*2), Z0
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z24, Z10, Z10
+	VFMADD213PS  640(DI), Z0, Z10
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z25, Z11, Z11
+	VFMADD213PS  704(DI), Z0, Z11
+	VBROADCASTSS 40(R9)(DX*2), Z0
+	VFMADD231PS  Z26, Z0, Z10
+	VFMADD231PS  Z27, Z0, Z11
+	VMOVUPS      Z10, 640(DI)
+	VMOVUPS      Z11, 704(DI)
+	VBROADCASTSS 32(R10), Z0
+	VCVTDQ2PS    Z12, Z12
+	VMULPS       Z24, Z12, Z12
+	VFMADD213PS  768(DI), Z0, Z12
+	VCVTDQ2PS    Z13, Z13
+	VMULPS       Z25, Z13, Z13
+	VFMADD213PS  832(DI), Z0, Z13
+	VBROADCASTSS 40(R10), Z0
+	VFMADD231PS  Z26, Z0, Z12
+	VFMADD231PS  Z27, Z0, Z13
+	VMOVUPS      Z12, 768(DI)
+	VMOVUPS      Z13, 832(DI)
+	VBROADCASTSS 32(R10)(DX*1), Z0
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z24, Z14, Z14
+	VFMADD213PS  896(DI), Z0, Z14
+	VCVTDQ2PS    Z15, Z15
+	VMULPS       Z25, Z15, Z15
+	VFMADD213PS  960(DI), Z0, Z15
+	VBROADCASTSS 40(R10)(DX*1), Z0
+	VFMADD231PS  Z26, Z0, Z14
+	VFMADD231PS  Z27, Z0, Z15
+	VMOVUPS      Z14, 896(DI)
+	VMOVUPS      Z15, 960(DI)
+	VBROADCASTSS 32(R10)(DX*2), Z0
+	VCVTDQ2PS    Z16, Z16
+	VMULPS       Z24, Z16, Z16
+	VFMADD213PS  1024(DI), Z0, Z16
+	VCVTDQ2PS    Z17, Z17
+	VMULPS       Z25, Z17, Z17
+	VFMADD213PS  1088(DI), Z0, Z17
+	VBROADCASTSS 40(R10)(DX*2), Z0
+	VFMADD231PS  Z26, Z0, Z16
+	VFMADD231PS  Z27, Z0, Z17
+	VMOVUPS      Z16, 1024(DI)
+	VMOVUPS      Z17, 1088(DI)
+	VBROADCASTSS 32(R11), Z0
+	VCVTDQ2PS    Z18, Z18
+	VMULPS       Z24, Z18, Z18
+	VFMADD213PS  1152(DI), Z0, Z18
+	VCVTDQ2PS    Z19, Z19
+	VMULPS       Z25, Z19, Z19
+	VFMADD213PS  1216(DI), Z0, Z19
+	VBROADCASTSS 40(R11), Z0
+	VFMADD231PS  Z26, Z0, Z18
+	VFMADD231PS  Z27, Z0, Z19
+	VMOVUPS      Z18, 1152(DI)
+	VMOVUPS      Z19, 1216(DI)
+	VBROADCASTSS 32(R11)(DX*1), Z0
+	VCVTDQ2PS    Z20, Z20
+	VMULPS       Z24, Z20, Z20
+	VFMADD213PS  1280(DI), Z0, Z20
+	VCVTDQ2PS    Z21, Z21
+	VMULPS       Z25, Z21, Z21
+	VFMADD213PS  1344(DI), Z0, Z21
+	VBROADCASTSS 40(R11)(DX*1), Z0
+	VFMADD231PS  Z26, Z0, Z20
+	VFMADD231PS  Z27, Z0, Z21
+	VMOVUPS      Z20, 1280(DI)
+	VMOVUPS      Z21, 1344(DI)
+	VBROADCASTSS 32(R11)(DX*2), Z0
+	VCVTDQ2PS    Z22, Z22
+	VMULPS       Z24, Z22, Z22
+	VFMADD213PS  1408(DI), Z0, Z22
+	VCVTDQ2PS    Z23, Z23
+	VMULPS       Z25, Z23, Z23
+	VFMADD213PS  1472(DI), Z0, Z23
+	VBROADCASTSS 40(R11)(DX*2), Z0
+	VFMADD231PS  Z26, Z0, Z22
+	VFMADD231PS  Z27, Z0, Z23
+	VMOVUPS      Z22, 1408(DI)
+	VMOVUPS      Z23, 1472(DI)
+	VPBROADCASTD 56(R8), Z0
+	VPBROADCASTD 56(R8), Z1
+	VPBROADCASTD 56(R8)(DX*1), Z2
+	VPBROADCASTD 56(R8)(DX*1), Z3
+	VPBROADCASTD 56(R8)(DX*2), Z4
+	VPBROADCASTD 56(R8)(DX*2), Z5
+	VPBROADCASTD 56(R9), Z6
+	VPBROADCASTD 56(R9), Z7
+	VPBROADCASTD 56(R9)(DX*1), Z8
+	VPBROADCASTD 56(R9)(DX*1), Z9
+	VPBROADCASTD 56(R9)(DX*2), Z10
+	VPBROADCASTD 56(R9)(DX*2), Z11
+	VPBROADCASTD 56(R10), Z12
+	VPBROADCASTD 56(R10), Z13
+	VPBROADCASTD 56(R10)(DX*1), Z14
+	VPBROADCASTD 56(R10)(DX*1), Z15
+	VPBROADCASTD 56(R10)(DX*2), Z16
+	VPBROADCASTD 56(R10)(DX*2), Z17
+	VPBROADCASTD 56(R11), Z18
+	VPBROADCASTD 56(R11), Z19
+	VPBROADCASTD 56(R11)(DX*1), Z20
+	VPBROADCASTD 56(R11)(DX*1), Z21
+	VPBROADCASTD 56(R11)(DX*2), Z22
+	VPBROADCASTD 56(R11)(DX*2), Z23
+	VMOVUPS      512(R12), Z24
+	VMOVUPS      576(R12), Z25
+	VPBROADCASTD 16(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 16(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 16(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 16(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 16(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 16(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 16(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 16(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 16(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 16(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 16(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 16(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      640(R12), Z24
+	VMOVUPS      704(R12), Z25
+	VPBROADCASTD 20(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 20(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 20(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 20(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 20(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 20(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 20(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 20(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 20(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 20(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 20(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 20(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      768(R12), Z24
+	VMOVUPS      832(R12), Z25
+	VPBROADCASTD 24(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 24(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 24(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 24(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 24(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 24(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 24(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 24(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 24(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 24(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 24(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 24(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      896(R12), Z24
+	VMOVUPS      960(R12), Z25
+	VPBROADCASTD 28(R8), Z26
+	VPDPBUSD     Z26, Z24, Z0
+	VPDPBUSD     Z26, Z25, Z1
+	VPBROADCASTD 28(R8)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z2
+	VPDPBUSD     Z26, Z25, Z3
+	VPBROADCASTD 28(R8)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z4
+	VPDPBUSD     Z26, Z25, Z5
+	VPBROADCASTD 28(R9), Z26
+	VPDPBUSD     Z26, Z24, Z6
+	VPDPBUSD     Z26, Z25, Z7
+	VPBROADCASTD 28(R9)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z8
+	VPDPBUSD     Z26, Z25, Z9
+	VPBROADCASTD 28(R9)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z10
+	VPDPBUSD     Z26, Z25, Z11
+	VPBROADCASTD 28(R10), Z26
+	VPDPBUSD     Z26, Z24, Z12
+	VPDPBUSD     Z26, Z25, Z13
+	VPBROADCASTD 28(R10)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z14
+	VPDPBUSD     Z26, Z25, Z15
+	VPBROADCASTD 28(R10)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z16
+	VPDPBUSD     Z26, Z25, Z17
+	VPBROADCASTD 28(R11), Z26
+	VPDPBUSD     Z26, Z24, Z18
+	VPDPBUSD     Z26, Z25, Z19
+	VPBROADCASTD 28(R11)(DX*1), Z26
+	VPDPBUSD     Z26, Z24, Z20
+	VPDPBUSD     Z26, Z25, Z21
+	VPBROADCASTD 28(R11)(DX*2), Z26
+	VPDPBUSD     Z26, Z24, Z22
+	VPDPBUSD     Z26, Z25, Z23
+	VMOVUPS      128(R13), Z24
+	VMOVUPS      192(R13), Z25
+	VMOVUPS      4224(R13), Z26
+	VMOVUPS      4288(R13), Z27
+	VBROADCASTSS 32(R8), Z28
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z24, Z0, Z0
+	VFMADD213PS  (DI), Z28, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z25, Z1, Z1
+	VFMADD213PS  64(DI), Z28, Z1
+	VBROADCASTSS 44(R8), Z28
+	VFMADD231PS  Z26, Z28, Z0
+	VFMADD231PS  Z27, Z28, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VBROADCASTSS 32(R8)(DX*1), Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z24, Z2, Z2
+	VFMADD213PS  128(DI), Z0, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z25, Z3, Z3
+	VFMADD213PS  192(DI), Z0, Z3
+	VBROADCASTSS 44(R8)(DX*1), Z0
+	VFMADD231PS  Z26, Z0, Z2
+	VFMADD231PS  Z27, Z0, Z3
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	VBROADCASTSS 32(R8)(DX*2), Z0
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z24, Z4, Z4
+	VFMADD213PS  256(DI), Z0, Z4
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z25, Z5, Z5
+	VFMADD213PS  320(DI), Z0, Z5
+	VBROADCASTSS 44(R8)(DX*2), Z0
+	VFMADD231PS  Z26, Z0, Z4
+	VFMADD231PS  Z27, Z0, Z5
+	VMOVUPS      Z4, 256(DI)
+	VMOVUPS      Z5, 320(DI)
+	VBROADCASTSS 32(R9), Z0
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z24, Z6, Z6
+	VFMADD213PS  384(DI), Z0, Z6
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z25, Z7, Z7
+	VFMADD213PS  448(DI), Z0, Z7
+	VBROADCASTSS 44(R9), Z0
+	VFMADD231PS  Z26, Z0, Z6
+	VFMADD231PS  Z27, Z0, Z7
+	VMOVUPS      Z6, 384(DI)
+	VMOVUPS      Z7, 448(DI)
+	VBROADCASTSS 32(R9)(DX*1), Z0
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z24, Z8, Z8
+	VFMADD213PS  512(DI), Z0, Z8
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z25, Z9, Z9
+	VFMADD213PS  576(DI), Z0, Z9
+	VBROADCASTSS 44(R9)(DX*1), Z0
+	VFMADD231PS  Z26, Z0, Z8
+	VFMADD231PS  Z27, Z0, Z9
+	VMOVUPS      Z8, 512(DI)
+	VMOVUPS      Z9, 576(DI)
+	VBROADCASTSS 32(R9)(DX*2), Z0
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z24, Z10, Z10
+	VFMADD213PS  640(DI), Z0, Z10
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z25, Z11, Z11
+	VFMADD213PS  704(DI), Z0, Z11
+	VBROADCASTSS 44(R9)(DX*2), Z0
+	VFMADD231PS  Z26, Z0, Z10
+	VFMADD231PS  Z27, Z0, Z11
+	VMOVUPS      Z10, 640(DI)
+	VMOVUPS      Z11, 704(DI)
+	VBROADCASTSS 32(R10), Z0
+	VCVTDQ2PS    Z12, Z12
+	VMULPS       Z24, Z12, Z12
+	VFMADD213PS  768(DI), Z0, Z12
+	VCVTDQ2PS    Z13, Z13
+	VMULPS       Z25, Z13, Z13
+	VFMADD213PS  832(DI), Z0, Z13
+	VBROADCASTSS 44(R10), Z0
+	VFMADD231PS  Z26, Z0, Z12
+	VFMADD231PS  Z27, Z0, Z13
+	VMOVUPS      Z12, 768(DI)
+	VMOVUPS      Z13, 832(DI)
+	VBROADCASTSS 32(R10)(DX*1), Z0
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z24, Z14, Z14
+	VFMADD213PS  896(DI), Z0, Z14
+	VCVTDQ2PS    Z15, Z15
+	VMULPS       Z25, Z15, Z15
+	VFMADD213PS  960(DI), Z0, Z15
+	VBROADCASTSS 44(R10)(DX*1), Z0
+	VFMADD231PS  Z26, Z0, Z14
+	VFMADD231PS  Z27, Z0, Z15
+	VMOVUPS      Z14, 896(DI)
+	VMOVUPS      Z15, 960(DI)
+	VBROADCASTSS 32(R10)(DX*2), Z0
+	VCVTDQ2PS    Z16, Z16
+	VMULPS       Z24, Z16, Z16
+	VFMADD213PS  1024(DI), Z0, Z16
+	VCVTDQ2PS    Z17, Z17
+	VMULPS       Z25, Z17, Z17
+	VFMADD213PS  1088(DI), Z0, Z17
+	VBROADCASTSS 44(R10)(DX*2), Z0
+	VFMADD231PS  Z26, Z0, Z16
+	VFMADD231PS  Z27, Z0, Z17
+	VMOVUPS      Z16, 1024(DI)
+	VMOVUPS      Z17, 1088(DI)
+	VBROADCASTSS 32(R11), Z0
+	VCVTDQ2PS    Z18, Z18
+	VMULPS       Z24, Z18, Z18
+	VFMADD213PS  1152(DI), Z0, Z18
+	VCVTDQ2PS    Z19, Z19
+	VMULPS       Z25, Z19, Z19
+	VFMADD213PS  1216(DI), Z0, Z19
+	VBROADCASTSS 44(R11), Z0
+	VFMADD231PS  Z26, Z0, Z18
+	VFMADD231PS  Z27, Z0, Z19
+	VMOVUPS      Z18, 1152(DI)
+	VMOVUPS      Z19, 1216(DI)
+	VBROADCASTSS 32(R11)(DX*1), Z0
+	VCVTDQ2PS    Z20, Z20
+	VMULPS       Z24, Z20, Z20
+	VFMADD213PS  1280(DI), Z0, Z20
+	VCVTDQ2PS    Z21, Z21
+	VMULPS       Z25, Z21, Z21
+	VFMADD213PS  1344(DI), Z0, Z21
+	VBROADCASTSS 44(R11)(DX*1), Z0
+	VFMADD231PS  Z26, Z0, Z20
+	VFMADD231PS  Z27, Z0, Z21
+	VMOVUPS      Z20, 1280(DI)
+	VMOVUPS      Z21, 1344(DI)
+	VBROADCASTSS 32(R11)(DX*2), Z0
+	VCVTDQ2PS    Z22, Z22
+	VMULPS       Z24, Z22, Z22
+	VFMADD213PS  1408(DI), Z0, Z22
+	VCVTDQ2PS    Z23, Z23
+	VMULPS       Z25, Z23, Z23
+	VFMADD213PS  1472(DI), Z0, Z23
+	VBROADCASTSS 44(R11)(DX*2), Z0
+	VFMADD231PS  Z26, Z0, Z22
+	VFMADD231PS  Z27, Z0, Z23
+	VMOVUPS      Z22, 1408(DI)
+	VMOVUPS      Z23, 1472(DI)
+	ADDQ         $0x40, R8
+	ADDQ         $0x40, R9
+	ADDQ         $0x40, R10
+	ADDQ         $0x40, R11
+	ADDQ         $+1024, R12
+	ADDQ         $+256, R13
+	DECQ         R14
+	JNZ          rows12group
+	VMOVUPS      (DI), Z0
+	VMOVUPS      64(DI), Z1
+	VMOVUPS      128(DI), Z2
+	VMOVUPS      192(DI), Z3
+	VMOVUPS      256(DI), Z4
+	VMOVUPS      320(DI), Z5
+	VMOVUPS      384(DI), Z6
+	VMOVUPS      448(DI), Z7
+	VMOVUPS      512(DI), Z8
+	VMOVUPS      576(DI), Z9
+	VMOVUPS      640(DI), Z10
+	VMOVUPS      704(DI), Z11
+	VMOVUPS      768(DI), Z12
+	VMOVUPS      832(DI), Z13
+	VMOVUPS      896(DI), Z14
+	VMOVUPS      960(DI), Z15
+	VMOVUPS      1024(DI), Z16
+	VMOVUPS      1088(DI), Z17
+	VMOVUPS      1152(DI), Z18
+	VMOVUPS      1216(DI), Z19
+	VMOVUPS      1280(DI), Z20
+	VMOVUPS      1344(DI), Z21
+	VMOVUPS      1408(DI), Z22
+	VMOVUPS      1472(DI), Z23
+	VBROADCASTSS alpha+24(FP), Z24
+	VMULPS       Z24, Z0, Z0
+	VMULPS       Z24, Z1, Z1
+	VMULPS       Z24, Z2, Z2
+	VMULPS       Z24, Z3, Z3
+	VMULPS       Z24, Z4, Z4
+	VMULPS       Z24, Z5, Z5
+	VMULPS       Z24, Z6, Z6
+	VMULPS       Z24, Z7, Z7
+	VMULPS       Z24, Z8, Z8
+	VMULPS       Z24, Z9, Z9
+	VMULPS       Z24, Z10, Z10
+	VMULPS       Z24, Z11, Z11
+	VMULPS       Z24, Z12, Z12
+	VMULPS       Z24, Z13, Z13
+	VMULPS       Z24, Z14, Z14
+	VMULPS       Z24, Z15, Z15
+	VMULPS       Z24, Z16, Z16
+	VMULPS       Z24, Z17, Z17
+	VMULPS       Z24, Z18, Z18
+	VMULPS       Z24, Z19, Z19
+	VMULPS       Z24, Z20, Z20
+	VMULPS       Z24, Z21, Z21
+	VMULPS       Z24, Z22, Z22
+	VMULPS       Z24, Z23, Z23
+	MOVQ         BX, DI
+	MOVL         beta+72(FP), R8
+	ADDL         R8, R8
+	JZ           rows12store
+	VBROADCASTSS beta+72(FP), Z24
+	VMOVUPS.Z    (DI), K1, Z25
+	VFMADD231PS  Z24, Z25, Z0
+	VMOVUPS      Z0, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z1
+	VMOVUPS      Z1, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z2
+	VMOVUPS      Z2, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z3
+	VMOVUPS      Z3, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z4
+	VMOVUPS      Z4, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z5
+	VMOVUPS      Z5, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z6
+	VMOVUPS      Z6, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z7
+	VMOVUPS      Z7, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z8
+	VMOVUPS      Z8, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z9
+	VMOVUPS      Z9, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z10
+	VMOVUPS      Z10, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z11
+	VMOVUPS      Z11, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z12
+	VMOVUPS      Z12, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z13
+	VMOVUPS      Z13, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z14
+	VMOVUPS      Z14, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z15
+	VMOVUPS      Z15, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z16
+	VMOVUPS      Z16, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z17
+	VMOVUPS      Z17, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z18
+	VMOVUPS      Z18, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z19
+	VMOVUPS      Z19, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z20
+	VMOVUPS      Z20, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z21
+	VMOVUPS      Z21, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z24, Z0, Z22
+	VMOVUPS      Z22, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z24, Z0, Z23
+	VMOVUPS      Z23, K2, 64(DI)
+	ADDQ         SI, DI
+	JMP          rows12next
+
+rows12store:
+	VMOVUPS Z0, K1, (DI)
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z2, K1, (DI)
+	VMOVUPS Z3, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z4, K1, (DI)
+	VMOVUPS Z5, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z6, K1, (DI)
+	VMOVUPS Z7, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z8, K1, (DI)
+	VMOVUPS Z9, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z10, K1, (DI)
+	VMOVUPS Z11, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z12, K1, (DI)
+	VMOVUPS Z13, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z14, K1, (DI)
+	VMOVUPS Z15, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z16, K1, (DI)
+	VMOVUPS Z17, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z18, K1, (DI)
+	VMOVUPS Z19, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z20, K1, (DI)
+	VMOVUPS Z21, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z22, K1, (DI)
+	VMOVUPS Z23, K2, 64(DI)
+	ADDQ    SI, DI
+
+rows12next:
+	IMUL3Q $0x0c, DX, DI
+	ADDQ   DI, CX
+	IMUL3Q $0x0c, SI, DI
+	ADDQ   DI, BX
+	SUBQ   $0x0c, AX
+	JMP    tiles12
+
+less12:
+tiles4:
+	CMPQ    AX, $0x04
+	JLT     less4
+	MOVQ    sums+64(FP), DI
+	VXORPS  Z0, Z0, Z0
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z0, 64(DI)
+	VMOVUPS Z0, 128(DI)
+	VMOVUPS Z0, 192(DI)
+	VMOVUPS Z0, 256(DI)
+	VMOVUPS Z0, 320(DI)
+	VMOVUPS Z0, 384(DI)
+	VMOVUPS Z0, 448(DI)
+	MOVQ    CX, R8
+	LEAQ    (R8)(DX*2), R9
+	ADDQ    DX, R9
+	MOVQ    panel+48(FP), R10
+	MOVQ    scales+56(FP), R11
+	MOVQ    groups+16(FP), R12
+
+rows4group:
+	VPBROADCASTD 52(R8), Z0
+	VPBROADCASTD 52(R8), Z1
+	VPBROADCASTD 52(R8)(DX*1), Z2
+	VPBROADCASTD 52(R8)(DX*1), Z3
+	VPBROADCASTD 52(R8)(DX*2), Z4
+	VPBROADCASTD 52(R8)(DX*2), Z5
+	VPBROADCASTD 52(R9), Z6
+	VPBROADCASTD 52(R9), Z7
+	VMOVUPS      (R10), Z8
+	VMOVUPS      64(R10), Z9
+	VPBROADCASTD (R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD (R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD (R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD (R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      128(R10), Z8
+	VMOVUPS      192(R10), Z9
+	VPBROADCASTD 4(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 4(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 4(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 4(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      256(R10), Z8
+	VMOVUPS      320(R10), Z9
+	VPBROADCASTD 8(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 8(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 8(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 8(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      384(R10), Z8
+	VMOVUPS      448(R10), Z9
+	VPBROADCASTD 12(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 12(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 12(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 12(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      (R11), Z8
+	VMOVUPS      64(R11), Z9
+	VMOVUPS      4096(R11), Z10
+	VMOVUPS      4160(R11), Z11
+	VBROADCASTSS 32(R8), Z12
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z8, Z0, Z0
+	VFMADD213PS  (DI), Z12, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z9, Z1, Z1
+	VFMADD213PS  64(DI), Z12, Z1
+	VBROADCASTSS 40(R8), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VBROADCASTSS 32(R8)(DX*1), Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z8, Z2, Z2
+	VFMADD213PS  128(DI), Z0, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z9, Z3, Z3
+	VFMADD213PS  192(DI), Z0, Z3
+	VBROADCASTSS 40(R8)(DX*1), Z0
+	VFMADD231PS  Z10, Z0, Z2
+	VFMADD231PS  Z11, Z0, Z3
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	VBROADCASTSS 32(R8)(DX*2), Z0
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z8, Z4, Z4
+	VFMADD213PS  256(DI), Z0, Z4
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z9, Z5, Z5
+	VFMADD213PS  320(DI), Z0, Z5
+	VBROADCASTSS 40(R8)(DX*2), Z0
+	VFMADD231PS  Z10, Z0, Z4
+	VFMADD231PS  Z11, Z0, Z5
+	VMOVUPS      Z4, 256(DI)
+	VMOVUPS      Z5, 320(DI)
+	VBROADCASTSS 32(R9), Z0
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z8, Z6, Z6
+	VFMADD213PS  384(DI), Z0, Z6
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z9, Z7, Z7
+	VFMADD213PS  448(DI), Z0, Z7
+	VBROADCASTSS 40(R9), Z0
+	VFMADD231PS  Z10, Z0, Z6
+	VFMADD231PS  Z11, Z0, Z7
+	VMOVUPS      Z6, 384(DI)
+	VMOVUPS      Z7, 448(DI)
+	VPBROADCASTD 56(R8), Z0
+	VPBROADCASTD 56(R8), Z1
+	VPBROADCASTD 56(R8)(DX*1), Z2
+	VPBROADCASTD 56(R8)(DX*1), Z3
+	VPBROADCASTD 56(R8)(DX*2), Z4
+	VPBROADCASTD 56(R8)(DX*2), Z5
+	VPBROADCASTD 56(R9), Z6
+	VPBROADCASTD 56(R9), Z7
+	VMOVUPS      512(R10), Z8
+	VMOVUPS      576(R10), Z9
+	VPBROADCASTD 16(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 16(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 16(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 16(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      640(R10), Z8
+	VMOVUPS      704(R10), Z9
+	VPBROADCASTD 20(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 20(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 20(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 20(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      768(R10), Z8
+	VMOVUPS      832(R10), Z9
+	VPBROADCASTD 24(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 24(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 24(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 24(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      896(R10), Z8
+	VMOVUPS      960(R10), Z9
+	VPBROADCASTD 28(R8), Z10
+	VPDPBUSD     Z10, Z8, Z0
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 28(R8)(DX*1), Z10
+	VPDPBUSD     Z10, Z8, Z2
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 28(R8)(DX*2), Z10
+	VPDPBUSD     Z10, Z8, Z4
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 28(R9), Z10
+	VPDPBUSD     Z10, Z8, Z6
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVUPS      128(R11), Z8
+	VMOVUPS      192(R11), Z9
+	VMOVUPS      4224(R11), Z10
+	VMOVUPS      4288(R11), Z11
+	VBROADCASTSS 32(R8), Z12
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z8, Z0, Z0
+	VFMADD213PS  (DI), Z12, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z9, Z1, Z1
+	VFMADD213PS  64(DI), Z12, Z1
+	VBROADCASTSS 44(R8), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VBROADCASTSS 32(R8)(DX*1), Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z8, Z2, Z2
+	VFMADD213PS  128(DI), Z0, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z9, Z3, Z3
+	VFMADD213PS  192(DI), Z0, Z3
+	VBROADCASTSS 44(R8)(DX*1), Z0
+	VFMADD231PS  Z10, Z0, Z2
+	VFMADD231PS  Z11, Z0, Z3
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	VBROADCASTSS 32(R8)(DX*2), Z0
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z8, Z4, Z4
+	VFMADD213PS  256(DI), Z0, Z4
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z9, Z5, Z5
+	VFMADD213PS  320(DI), Z0, Z5
+	VBROADCASTSS 44(R8)(DX*2), Z0
+	VFMADD231PS  Z10, Z0, Z4
+	VFMADD231PS  Z11, Z0, Z5
+	VMOVUPS      Z4, 256(DI)
+	VMOVUPS      Z5, 320(DI)
+	VBROADCASTSS 32(R9), Z0
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z8, Z6, Z6
+	VFMADD213PS  384(DI), Z0, Z6
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z9, Z7, Z7
+	VFMADD213PS  448(DI), Z0, Z7
+	VBROADCASTSS 44(R9), Z0
+	VFMADD231PS  Z10, Z0, Z6
+	VFMADD231PS  Z11, Z0, Z7
+	VMOVUPS      Z6, 384(DI)
+	VMOVUPS      Z7, 448(DI)
+	ADDQ         $0x40, R8
+	ADDQ         $0x40, R9
+	ADDQ         $+1024, R10
+	ADDQ         $+256, R11
+	DECQ         R12
+	JNZ          rows4group
+	VMOVUPS      (DI), Z0
+	VMOVUPS      64(DI), Z1
+	VMOVUPS      128(DI), Z2
+	VMOVUPS      192(DI), Z3
+	VMOVUPS      256(DI), Z4
+	VMOVUPS      320(DI), Z5
+	VMOVUPS      384(DI), Z6
+	VMOVUPS      448(DI), Z7
+	VBROADCASTSS alpha+24(FP), Z8
+	VMULPS       Z8, Z0, Z0
+	VMULPS       Z8, Z1, Z1
+	VMULPS       Z8, Z2, Z2
+	VMULPS       Z8, Z3, Z3
+	VMULPS       Z8, Z4, Z4
+	VMULPS       Z8, Z5, Z5
+	VMULPS       Z8, Z6, Z6
+	VMULPS       Z8, Z7, Z7
+	MOVQ         BX, DI
+	MOVL         beta+72(FP), R8
+	ADDL         R8, R8
+	JZ           rows4store
+	VBROADCASTSS beta+72(FP), Z8
+	VMOVUPS.Z    (DI), K1, Z9
+	VFMADD231PS  Z8, Z9, Z0
+	VMOVUPS      Z0, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z8, Z0, Z1
+	VMOVUPS      Z1, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z8, Z0, Z2
+	VMOVUPS      Z2, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z8, Z0, Z3
+	VMOVUPS      Z3, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z8, Z0, Z4
+	VMOVUPS      Z4, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z8, Z0, Z5
+	VMOVUPS      Z5, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z8, Z0, Z6
+	VMOVUPS      Z6, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z8, Z0, Z7
+	VMOVUPS      Z7, K2, 64(DI)
+	ADDQ         SI, DI
+	JMP          rows4next
+
+rows4store:
+	VMOVUPS Z0, K1, (DI)
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z2, K1, (DI)
+	VMOVUPS Z3, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z4, K1, (DI)
+	VMOVUPS Z5, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z6, K1, (DI)
+	VMOVUPS Z7, K2, 64(DI)
+	ADDQ    SI, DI
+
+rows4next:
+	IMUL3Q $0x04, DX, DI
+	ADDQ   DI, CX
+	IMUL3Q $0x04, SI, DI
+	ADDQ   DI, BX
+	SUBQ   $0x04, AX
+	JMP    tiles4
+
+less4:
+tiles2:
+	CMPQ    AX, $0x02
+	JLT     less2
+	MOVQ    sums+64(FP), DI
+	VXORPS  Z0, Z0, Z0
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z0, 64(DI)
+	VMOVUPS Z0, 128(DI)
+	VMOVUPS Z0, 192(DI)
+	MOVQ    CX, R8
+	MOVQ    panel+48(FP), R9
+	MOVQ    scales+56(FP), R10
+	MOVQ    groups+16(FP), R11
+
+rows2group:
+	VPBROADCASTD 52(R8), Z0
+	VPBROADCASTD 52(R8), Z1
+	VPBROADCASTD 52(R8)(DX*1), Z2
+	VPBROADCASTD 52(R8)(DX*1), Z3
+	VMOVUPS      (R9), Z4
+	VMOVUPS      64(R9), Z5
+	VPBROADCASTD (R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD (R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      128(R9), Z4
+	VMOVUPS      192(R9), Z5
+	VPBROADCASTD 4(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 4(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      256(R9), Z4
+	VMOVUPS      320(R9), Z5
+	VPBROADCASTD 8(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 8(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      384(R9), Z4
+	VMOVUPS      448(R9), Z5
+	VPBROADCASTD 12(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 12(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      (R10), Z4
+	VMOVUPS      64(R10), Z5
+	VMOVUPS      4096(R10), Z6
+	VMOVUPS      4160(R10), Z7
+	VBROADCASTSS 32(R8), Z8
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z4, Z0, Z0
+	VFMADD213PS  (DI), Z8, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z5, Z1, Z1
+	VFMADD213PS  64(DI), Z8, Z1
+	VBROADCASTSS 40(R8), Z8
+	VFMADD231PS  Z6, Z8, Z0
+	VFMADD231PS  Z7, Z8, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VBROADCASTSS 32(R8)(DX*1), Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z4, Z2, Z2
+	VFMADD213PS  128(DI), Z0, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z5, Z3, Z3
+	VFMADD213PS  192(DI), Z0, Z3
+	VBROADCASTSS 40(R8)(DX*1), Z0
+	VFMADD231PS  Z6, Z0, Z2
+	VFMADD231PS  Z7, Z0, Z3
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	VPBROADCASTD 56(R8), Z0
+	VPBROADCASTD 56(R8), Z1
+	VPBROADCASTD 56(R8)(DX*1), Z2
+	VPBROADCASTD 56(R8)(DX*1), Z3
+	VMOVUPS      512(R9), Z4
+	VMOVUPS      576(R9), Z5
+	VPBROADCASTD 16(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 16(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      640(R9), Z4
+	VMOVUPS      704(R9), Z5
+	VPBROADCASTD 20(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 20(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      768(R9), Z4
+	VMOVUPS      832(R9), Z5
+	VPBROADCASTD 24(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 24(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      896(R9), Z4
+	VMOVUPS      960(R9), Z5
+	VPBROADCASTD 28(R8), Z6
+	VPDPBUSD     Z6, Z4, Z0
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 28(R8)(DX*1), Z6
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVUPS      128(R10), Z4
+	VMOVUPS      192(R10), Z5
+	VMOVUPS      4224(R10), Z6
+	VMOVUPS      4288(R10), Z7
+	VBROADCASTSS 32(R8), Z8
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z4, Z0, Z0
+	VFMADD213PS  (DI), Z8, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z5, Z1, Z1
+	VFMADD213PS  64(DI), Z8, Z1
+	VBROADCASTSS 44(R8), Z8
+	VFMADD231PS  Z6, Z8, Z0
+	VFMADD231PS  Z7, Z8, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VBROADCASTSS 32(R8)(DX*1), Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z4, Z2, Z2
+	VFMADD213PS  128(DI), Z0, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z5, Z3, Z3
+	VFMADD213PS  192(DI), Z0, Z3
+	VBROADCASTSS 44(R8)(DX*1), Z0
+	VFMADD231PS  Z6, Z0, Z2
+	VFMADD231PS  Z7, Z0, Z3
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	ADDQ         $0x40, R8
+	ADDQ         $+1024, R9
+	ADDQ         $+256, R10
+	DECQ         R11
+	JNZ          rows2group
+	VMOVUPS      (DI), Z0
+	VMOVUPS      64(DI), Z1
+	VMOVUPS      128(DI), Z2
+	VMOVUPS      192(DI), Z3
+	VBROADCASTSS alpha+24(FP), Z4
+	VMULPS       Z4, Z0, Z0
+	VMULPS       Z4, Z1, Z1
+	VMULPS       Z4, Z2, Z2
+	VMULPS       Z4, Z3, Z3
+	MOVQ         BX, DI
+	MOVL         beta+72(FP), R8
+	ADDL         R8, R8
+	JZ           rows2store
+	VBROADCASTSS beta+72(FP), Z4
+	VMOVUPS.Z    (DI), K1, Z5
+	VFMADD231PS  Z4, Z5, Z0
+	VMOVUPS      Z0, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z4, Z0, Z1
+	VMOVUPS      Z1, K2, 64(DI)
+	ADDQ         SI, DI
+	VMOVUPS.Z    (DI), K1, Z0
+	VFMADD231PS  Z4, Z0, Z2
+	VMOVUPS      Z2, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z4, Z0, Z3
+	VMOVUPS      Z3, K2, 64(DI)
+	ADDQ         SI, DI
+	JMP          rows2next
+
+rows2store:
+	VMOVUPS Z0, K1, (DI)
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ    SI, DI
+	VMOVUPS Z2, K1, (DI)
+	VMOVUPS Z3, K2, 64(DI)
+	ADDQ    SI, DI
+
+rows2next:
+	IMUL3Q $0x02, DX, DI
+	ADDQ   DI, CX
+	IMUL3Q $0x02, SI, DI
+	ADDQ   DI, BX
+	SUBQ   $0x02, AX
+	JMP    tiles2
+
+less2:
+tiles1:
+	CMPQ    AX, $0x01
+	JLT     less1
+	MOVQ    sums+64(FP), DI
+	VXORPS  Z0, Z0, Z0
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z0, 64(DI)
+	MOVQ    CX, R8
+	MOVQ    panel+48(FP), R9
+	MOVQ    scales+56(FP), R10
+	MOVQ    groups+16(FP), R11
+
+rows1group:
+	VPBROADCASTD 52(R8), Z0
+	VPBROADCASTD 52(R8), Z1
+	VMOVUPS      (R9), Z2
+	VMOVUPS      64(R9), Z3
+	VPBROADCASTD (R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      128(R9), Z2
+	VMOVUPS      192(R9), Z3
+	VPBROADCASTD 4(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      256(R9), Z2
+	VMOVUPS      320(R9), Z3
+	VPBROADCASTD 8(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      384(R9), Z2
+	VMOVUPS      448(R9), Z3
+	VPBROADCASTD 12(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      (R10), Z2
+	VMOVUPS      64(R10), Z3
+	VMOVUPS      4096(R10), Z4
+	VMOVUPS      4160(R10), Z5
+	VBROADCASTSS 32(R8), Z6
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z2, Z0, Z0
+	VFMADD213PS  (DI), Z6, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z3, Z1, Z1
+	VFMADD213PS  64(DI), Z6, Z1
+	VBROADCASTSS 40(R8), Z2
+	VFMADD231PS  Z4, Z2, Z0
+	VFMADD231PS  Z5, Z2, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VPBROADCASTD 56(R8), Z0
+	VPBROADCASTD 56(R8), Z1
+	VMOVUPS      512(R9), Z2
+	VMOVUPS      576(R9), Z3
+	VPBROADCASTD 16(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      640(R9), Z2
+	VMOVUPS      704(R9), Z3
+	VPBROADCASTD 20(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      768(R9), Z2
+	VMOVUPS      832(R9), Z3
+	VPBROADCASTD 24(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      896(R9), Z2
+	VMOVUPS      960(R9), Z3
+	VPBROADCASTD 28(R8), Z4
+	VPDPBUSD     Z4, Z2, Z0
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVUPS      128(R10), Z2
+	VMOVUPS      192(R10), Z3
+	VMOVUPS      4224(R10), Z4
+	VMOVUPS      4288(R10), Z5
+	VBROADCASTSS 32(R8), Z6
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z2, Z0, Z0
+	VFMADD213PS  (DI), Z6, Z0
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z3, Z1, Z1
+	VFMADD213PS  64(DI), Z6, Z1
+	VBROADCASTSS 44(R8), Z2
+	VFMADD231PS  Z4, Z2, Z0
+	VFMADD231PS  Z5, Z2, Z1
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	ADDQ         $0x40, R8
+	ADDQ         $+1024, R9
+	ADDQ         $+256, R10
+	DECQ         R11
+	JNZ          rows1group
+	VMOVUPS      (DI), Z0
+	VMOVUPS      64(DI), Z1
+	VBROADCASTSS alpha+24(FP), Z2
+	VMULPS       Z2, Z0, Z0
+	VMULPS       Z2, Z1, Z1
+	MOVQ         BX, DI
+	MOVL         beta+72(FP), R8
+	ADDL         R8, R8
+	JZ           rows1store
+	VBROADCASTSS beta+72(FP), Z2
+	VMOVUPS.Z    (DI), K1, Z3
+	VFMADD231PS  Z2, Z3, Z0
+	VMOVUPS      Z0, K1, (DI)
+	VMOVUPS.Z    64(DI), K2, Z0
+	VFMADD231PS  Z2, Z0, Z1
+	VMOVUPS      Z1, K2, 64(DI)
+	ADDQ         SI, DI
+	JMP          rows1next
+
+rows1store:
+	VMOVUPS Z0, K1, (DI)
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ    SI, DI
+
+rows1next:
+	IMUL3Q $0x01, DX, DI
+	ADDQ   DI, CX
+	IMUL3Q $0x01, SI, DI
+	ADDQ   DI, BX
+	SUBQ   $0x01, AX
+	JMP    tiles1
+
+less1:
+	VZEROUPPER
+	RET

@@ -209,7 +209,7 @@ func (g *blockCase) String() string {
 	return fmt.Sprintf("%s nn=%v m=%d n=%d k=%d alpha=%v beta=%v lda=%d ldc=%d", g.f.name, g.nn, g.m, g.n, g.k, g.alpha, g.beta, g.lda, g.ldc)
 }
 
-func (g *blockCase) run(how Pairs) []float32 {
+func (g *blockCase) run(how Rounding) []float32 {
 	c := append([]float32(nil), g.c...)
 	gemm := GemmNTBlocks
 	if g.nn {
@@ -220,7 +220,7 @@ func (g *blockCase) run(how Pairs) []float32 {
 }
 
 // runBF16 is the product with weights in bfloat16.
-func (g *blockCase) runBF16(how Pairs) []float32 {
+func (g *blockCase) runBF16(how Rounding) []float32 {
 	c, h := append([]float32(nil), g.c...), make([]uint16, len(g.weights))
 	NarrowBF16(h, g.weights)
 	if how == Split { // which blocks are not multiplied by
@@ -290,15 +290,24 @@ func TestBlocksFewRows(t *testing.T) {
 		for m := 1; m <= MaxDotRows; m++ {
 			for _, k := range append(f.depths(), f.Elems) {
 				g := newBlockCase(f, false, m, 1+r.IntN(21), k, r)
-				g.check(t, g.run(Pairs(r.IntN(3))))
+				g.check(t, g.run(Rounding(r.IntN(3))))
 			}
 		}
 		// Weights and activations at the ends of their ranges.
-		for _, fill := range []byte{0x00, 0xff, 0x80, 0x7f, 0x88, 0x7e, 0xfe, 0x01} {
+		fills := []byte{0x00, 0xff, 0x80, 0x7f, 0x88, 0x7e, 0xfe, 0x01}
+		few := len(fills)
+		if f.BytePanels() {
+			fills = append(fills, fills...)
+		}
+		for i, fill := range fills {
 			if strings.HasPrefix(f.name, "E4M3") && fill&0x7f == 0x7f { // NaN: TestFloatBlocksNaN
 				continue
 			}
-			g := newBlockCase(f, false, 3, 5, 2*f.Elems, r)
+			m := 3
+			if i >= few {
+				m = MaxDotRows + 3
+			}
+			g := newBlockCase(f, false, m, 5, 2*f.Elems, r)
 			g.beta = 0
 			for at := 0; at < len(g.b); at += f.Bytes {
 				block, halves := g.b[at:at+f.Bytes], append([]byte(nil), g.b[at:at+f.Bytes]...)
@@ -315,6 +324,9 @@ func TestBlocksFewRows(t *testing.T) {
 					copy(block[:3], halves[:3])
 				case strings.HasPrefix(f.name, "I8"): // of I8Z with the zero point at an end of its range, too
 					copy(block[:2], halves[:2])
+					if i >= few && strings.HasPrefix(f.name, "I8Z") {
+						block[2] ^= 0xff
+					}
 				case strings.HasPrefix(f.name, "E4M3"):
 					copy(block[:f.Bytes-32], halves)
 				}
@@ -323,69 +335,74 @@ func TestBlocksFewRows(t *testing.T) {
 				g.a[i] = 1 - 2*float32(i/g.lda%2)
 			}
 			g.weights = f.widened(g.b)
-			g.check(t, g.run(Exact))
+			g.check(t, g.run(Rounded))
 		}
 	})
 }
 
-// TestBlocksBits: neither the number of rows, nor threads, nor the alignment of b change
+// TestBlocksBits: neither the number of rows, up to 16 or above, nor threads, nor the alignment of b change
 // the bits of a row.
 func TestBlocksBits(t *testing.T) {
 	defer parallel.SetThreads(parallel.Threads())
 	blockLevels(t, func(t *testing.T, f *blockFormat) {
-		r := NewRand(31)
-		const most = 16
-		g := newBlockCase(f, false, most, 203, 768, r)
-		parallel.SetThreads(1)
-		want := g.run(Exact)
-		for _, threads := range []int{2, 3, 5} {
-			parallel.SetThreads(threads)
-			if at := SameBits(g.run(Exact), want); at >= 0 {
-				t.Errorf("%d threads: other bits at %d", threads, at)
+		for _, rows := range [][2]int{{1, MaxDotRows}, {MaxDotRows + 1, 37}} {
+			least, most := rows[0], rows[1]
+			r := NewRand(31)
+			g := newBlockCase(f, false, most, 203, 768, r)
+			parallel.SetThreads(1)
+			want := g.run(Rounded)
+			for _, threads := range []int{2, 3, 5} {
+				parallel.SetThreads(threads)
+				if at := SameBits(g.run(Rounded), want); at >= 0 {
+					t.Errorf("%d rows, %d threads: other bits at %d", most, threads, at)
+				}
 			}
-		}
-		moved := *g
-		moved.b = append(make([]byte, 5, len(g.b)+5), g.b...)[5:]
-		if at := SameBits(moved.run(Exact), want); at >= 0 {
-			t.Errorf("moved blocks: other bits at %d", at)
-		}
-		if !f.MultipliesBlocks() {
-			return
-		}
-		for m := 1; m < most; m++ {
-			for i := 0; i+m <= most; i += 3 {
-				few := *g
-				few.m, few.a, few.c = m, g.a[i*g.lda:], g.c[i*g.ldc:][:m*g.ldc]
-				if at := SameBits(few.run(Exact), want[i*g.ldc:]); at >= 0 {
-					t.Fatalf("%d rows from %d on: other bits at %d", m, i, at)
+			moved := *g
+			moved.b = append(make([]byte, 5, len(g.b)+5), g.b...)[5:]
+			if at := SameBits(moved.run(Rounded), want); at >= 0 {
+				t.Errorf("%d rows, moved blocks: other bits at %d", most, at)
+			}
+			if !f.MultipliesBlocks() || least > 1 && !f.BytePanels() {
+				return
+			}
+			for m := least; m < most; m++ {
+				for i := 0; i+m <= most; i += 3 {
+					few := *g
+					few.m, few.a, few.c = m, g.a[i*g.lda:], g.c[i*g.ldc:][:m*g.ldc]
+					if at := SameBits(few.run(Rounded), want[i*g.ldc:]); at >= 0 {
+						t.Fatalf("%d rows from %d on: other bits at %d", m, i, at)
+					}
 				}
 			}
 		}
 	})
 }
 
-// TestBlocksManyRows: the bits of the products with bfloat16.
+// TestBlocksManyRows: the bits of the products with bfloat16, or the numbers of those with bytes.
 func TestBlocksManyRows(t *testing.T) {
 	defer parallel.SetThreads(parallel.Threads())
 	blockLevels(t, func(t *testing.T, f *blockFormat) {
 		r := NewRand(41)
+		check := func(g *blockCase, how Rounding) {
+			t.Helper()
+			got := g.run(how)
+			if how == Rounded && f.BytePanels() && !g.nn && g.m > MaxDotRows {
+				g.check(t, got)
+			} else if at := SameBits(got, g.runBF16(how)); at >= 0 {
+				t.Fatalf("%v, rounding %v: other bits than of bfloat16 at %d", g, how, at)
+			}
+		}
 		for _, m := range []int{1, 5, 9, 13, 16, 17, 30, 70} {
 			for _, k := range f.depths() {
 				if (RaceEnabled || testing.Short()) && r.IntN(6) > 0 {
 					continue
 				}
-				for _, how := range []Pairs{Exact, Split, Rounded} {
+				for _, how := range []Rounding{Exact, Split, Rounded} {
 					parallel.SetThreads(1 + r.IntN(3))
 					if !f.MultipliesBlocks() || m > MaxDotRows {
-						g := newBlockCase(f, false, m, 1+r.IntN(90), k, r)
-						if at := SameBits(g.run(how), g.runBF16(how)); at >= 0 {
-							t.Fatalf("%v, pairs %v: other bits than of bfloat16 at %d", g, how, at)
-						}
+						check(newBlockCase(f, false, m, 1+r.IntN(90), k, r), how)
 					}
-					g := newBlockCase(f, true, m, k, 1+r.IntN(90), r)
-					if at := SameBits(g.run(how), g.runBF16(how)); at >= 0 {
-						t.Fatalf("%v, pairs %v: other bits than of bfloat16 at %d", g, how, at)
-					}
+					check(newBlockCase(f, true, m, k, 1+r.IntN(90), r), how)
 				}
 			}
 		}
@@ -403,10 +420,8 @@ func TestBlocksManyRows(t *testing.T) {
 					continue
 				}
 				g := newBlockCase(f, nn, m, n, k, r)
-				for _, how := range []Pairs{Exact, Split, Rounded} {
-					if at := SameBits(g.run(how), g.runBF16(how)); at >= 0 {
-						t.Fatalf("%v, pairs %v: other bits than of bfloat16 at %d", g, how, at)
-					}
+				for _, how := range []Rounding{Exact, Split, Rounded} {
+					check(g, how)
 				}
 			}
 		}
@@ -420,13 +435,16 @@ func TestBlocksNotFinite(t *testing.T) {
 			return
 		}
 		r := NewRand(51)
-		const m, n = 5, 7
-		k := 3 * f.Elems
+		const n = 7
+		m, k := 5, 3*f.Elems
+		if f.BytePanels() {
+			m = MaxDotRows + 5
+		}
 		for _, odd := range []float32{float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())} {
 			g := newBlockCase(f, false, m, n, k, r)
 			g.beta = 0
 			g.a[2*g.lda+r.IntN(k)] = odd
-			for i, x := range g.run(Exact) {
+			for i, x := range g.run(Rounded) {
 				if i%g.ldc >= n {
 					continue
 				}
@@ -442,7 +460,7 @@ func TestBlocksNotFinite(t *testing.T) {
 				block := g.b[(4*k/f.Elems+r.IntN(3))*f.Bytes:]
 				block[half], block[half+1] = byte(h[0]), byte(h[0]>>8)
 				g.weights = f.widened(g.b)
-				for i, x := range g.run(Exact) {
+				for i, x := range g.run(Rounded) {
 					if i%g.ldc >= n {
 						continue
 					}

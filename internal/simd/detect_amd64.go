@@ -3,15 +3,16 @@ package simd
 import "golang.org/x/sys/cpu"
 
 // The instruction sets that kernels exist for, besides portable, worst first. The last
-// two differ from the one before in products of bfloat16 pairs only.
+// three differ from avx512 in products of more than 16 rows that may be rounded only.
 const (
 	avx2       = 1
 	avx512     = 2
-	avx512bf16 = 3
-	amx        = 4
+	avx512vnni = 3
+	avx512bf16 = 4
+	amx        = 5
 )
 
-var levelNames = [...]string{"portable", "avx2", "avx512", "avx512bf16", "amx"}
+var levelNames = [...]string{"portable", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx"}
 
 // kernelLevel is the level whose kernels a level uses where it has no own ones.
 func kernelLevel(l int) int { return min(l, avx512) }
@@ -28,8 +29,10 @@ func detect() int {
 		return portable
 	case !x.HasAVX512F || !x.HasAVX512BW || !x.HasAVX512DQ || !x.HasAVX512VL:
 		return avx2
-	case !x.HasAVX512BF16:
+	case !x.HasAVX512VNNI:
 		return avx512
+	case !x.HasAVX512BF16:
+		return avx512vnni
 	case !x.HasAMXTile || !x.HasAMXBF16 || !tilesPermitted():
 		return avx512bf16
 	}
@@ -41,11 +44,14 @@ func vendor() uint32
 
 const authenticAMD = 0x68747541 // "Auth"
 
-// preferred is the level that programs begin with, where best is the best one. VDPBF16PS multiplies twice as many numbers as float32
-// products do in the same time on AMD's processors, which have it since Zen 4, and half as many on Intel's.
-func preferred(best int) int {
-	if best == avx512bf16 && vendor() != authenticAMD {
-		return avx512
+// preferred is the level that programs begin with, where best is the best one.
+func preferred(best int) int { return preferredOf(vendor(), best) }
+
+// preferredOf is preferred on a maker's processors. VDPBF16PS multiplies twice as many numbers as float32
+// products do in the same time on AMD's, which have it since Zen 4, and half as many on Intel's.
+func preferredOf(maker uint32, best int) int {
+	if best == avx512bf16 && maker != authenticAMD {
+		return avx512vnni
 	}
 	return best
 }

@@ -21,6 +21,9 @@ func (f *Blocks) MultipliesBlocks() bool { return f.kernels().multiply != nil }
 // Quantises reports whether they are quantised for it.
 func (f *Blocks) Quantises() bool { return f.MultipliesBlocks() && f.kernels().offset >= 0 }
 
+// BytePanels reports whether more rows, if Rounded, are multiplied by blocks as bytes.
+func (f *Blocks) BytePanels() bool { return f.bytePanels() != nil }
+
 // Dequantise rounds each 32 elements to what bytes and a scale hold.
 func Dequantise(dst, src []float32) {
 	for at := 0; at < len(src); at += 32 {

@@ -16,7 +16,7 @@ func GemmNT(m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb i
 }
 
 // GemmNTBF16 is [GemmNT] with b in bfloat16, of which the product may make pairs.
-func GemmNTBF16(how Pairs, m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
+func GemmNTBF16(how Rounding, m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
 	gemm("GemmNTBF16", product{nt: true, storage: bf16, m: m, n: n, k: k, alpha: alpha, beta: beta, lda: lda, ldb: ldb, ldc: ldc}, how, a, b, c)
 }
 
@@ -31,7 +31,7 @@ func GemmNN(m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb i
 }
 
 // GemmNNBF16 is [GemmNN] with b in bfloat16, of which the product may make pairs.
-func GemmNNBF16(how Pairs, m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
+func GemmNNBF16(how Rounding, m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
 	gemm("GemmNNBF16", product{storage: bf16, m: m, n: n, k: k, alpha: alpha, beta: beta, lda: lda, ldb: ldb, ldc: ldc}, how, a, b, c)
 }
 
@@ -46,7 +46,7 @@ func GemmTN(m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb i
 }
 
 // gemm checks that the matrices are of p's sizes, and multiplies them.
-func gemm[E float32 | uint16](op string, p product, how Pairs, a []float32, b []E, c []float32) {
+func gemm[E float32 | uint16](op string, p product, how Rounding, a []float32, b []E, c []float32) {
 	checkShape(op, p.m, p.n, p.k)
 	rowsA, columnsA, rowsB, columnsB := p.m, p.k, p.k, p.n
 	if p.tn {

@@ -23,14 +23,14 @@ type gemm32 func(m, n, k int, alpha float32, a []float32, lda int, b []float32, 
 type gemm16 func(m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int)
 
 // by is a product by pairs.
-func by(how Pairs, f func(how Pairs, m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int)) gemm16 {
+func by(how Rounding, f func(how Rounding, m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int)) gemm16 {
 	return func(m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
 		f(how, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 	}
 }
 
 // how is what the product may make of its numbers.
-func (k gemmKind) how() Pairs {
+func (k gemmKind) how() Rounding {
 	switch {
 	case strings.HasSuffix(k.name, "Rounded"):
 		return Rounded

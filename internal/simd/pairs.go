@@ -8,29 +8,29 @@ import (
 )
 
 // RoundsBF16 reports whether the level in use multiplies pairs of bfloat16, which is
-// where products by [Pairs] differ from the others.
+// where products with bfloat16 by a [Rounding] differ from the others.
 func RoundsBF16() bool { return pairs }
 
 // SplitsBF16 reports whether it does so for [Split], too.
 func SplitsBF16() bool { return tiles }
 
-// Pairs says what a product with b of bfloat16 may make of a to multiply pairs of bfloat16, where the processor does so more than
-// twice as fast ([RoundsBF16]): of more than 16 rows, and for a·bᵀ of even k and ldb. Products are still summed in float32;
-// numbers below 2⁻¹²⁶ count as 0.
-type Pairs uint8
+// Rounding says what a product of more than 16 rows with b of bfloat16, or of blocks, may make of a where the processor is faster then.
+// At levels that multiply pairs of bfloat16 ([RoundsBF16]) these are such pairs, for a·bᵀ of even k and ldb; products are still
+// summed in float32, and numbers below 2⁻¹²⁶ count as 0. At level avx512vnni they are bytes ([GemmNTBlocks]).
+type Rounding uint8
 
 const (
 	// Exact leaves a in float32.
-	Exact Pairs = iota
+	Exact Rounding = iota
 	// Split makes two bfloat16 of each number of a, whose sum it nearly is, at level amx and where b is not of blocks: a product is
 	// off by 2⁻¹⁶ of itself at most. Numbers that are not finite, or next to the largest, give NaN.
 	Split
-	// Rounded rounds a to bfloat16, nearest with ties to even.
+	// Rounded rounds a to bfloat16 or, for blocks at level avx512vnni, to bytes, nearest with ties to even.
 	Rounded
 )
 
 // paired is p by pairs, where how allows and the processor has them.
-func (p product) paired(how Pairs) product {
+func (p product) paired(how Rounding) product {
 	switch {
 	case !pairs || p.m <= maxDotRows || p.nt && (p.k%2 == 1 || p.ldb%2 == 1):
 	case how == Rounded:

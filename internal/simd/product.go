@@ -72,6 +72,7 @@ type product struct {
 	nt, tn      bool
 	terms       int  // products of bfloat16 pairs that stand for one: 1 where a is rounded, 2 or 3 where it is split; 0: there are no pairs
 	inBlocks    bool // b is read as it is, in blocks
+	inBytes     bool // b's blocks are multiplied as panels of bytes
 	storage     storage
 	blocks      *Blocks // how b is stored, if not as storage, which its elements are rounded to
 	level       int
@@ -127,7 +128,7 @@ func multiply(p product) {
 	}
 	p.level = level
 	tasks := p.split()
-	if tasks == 1 && p.terms == 0 && !p.inBlocks {
+	if tasks == 1 && p.terms == 0 && !p.inBlocks && !p.inBytes {
 		p.block(0, p.m, 0, p.n)
 		return
 	}
@@ -136,7 +137,7 @@ func multiply(p product) {
 	switch {
 	case p.terms > 0:
 		j.multiplyPaired(tasks)
-	case p.inBlocks:
+	case p.inBlocks || p.inBytes:
 		j.multiplyBlocks(tasks)
 	default:
 		parallel.For(tasks, j.run)
@@ -185,7 +186,7 @@ func (p *product) split() int {
 		fewest = maxRows // and widening as well
 	}
 	most := maxRows
-	if p.terms > 0 {
+	if p.terms > 0 || p.inBytes {
 		fewest, most = maxRoundedRows, maxRoundedRows
 	}
 	rowBlocks := int(math.Sqrt(float64(wanted)*float64(p.m)/float64(p.n)) + 0.5)
@@ -210,7 +211,7 @@ func blockSize(n, count, unit int) int { return blocks(blocks(n, unit), count) *
 // usesDots reports whether the product is made of dot products of rows.
 func (p *product) usesDots() bool {
 	switch {
-	case p.terms > 0 || p.tn:
+	case p.terms > 0 || p.inBytes || p.tn:
 		return false
 	case !p.nt: // b has to be transposed first
 		return p.n <= maxDotColumns && p.m > rowUnit
@@ -230,6 +231,9 @@ func (p *product) block(i0, i1, j0, j1 int) {
 	switch {
 	case p.inBlocks:
 		p.blocksBlock(j0, j1)
+		return
+	case p.inBytes:
+		p.bytesBlock(i0, i1, j0, j1)
 		return
 	case p.usesDots() && p.nt:
 		p.dots(i0, i1, j0, j1)

@@ -81,18 +81,23 @@ func BenchmarkPrompt(b *testing.B) {
 			})
 		}
 		for how, suffix := range []string{Exact: "", Split: "/split", Rounded: "/rounded"} {
-			how := Pairs(how)
-			if how != Exact && !RoundsBF16() || how == Split && !tiles {
-				continue
+			how := Rounding(how)
+			paired := how == Exact || how == Rounded && RoundsBF16() || how == Split && tiles
+			if paired {
+				run("NT/bf16"+suffix, func(i int) { GemmNTBF16(how, m, n, k, 1, x, k, half[i*n*k:], k, 0, y, n) })
+				run("NN/bf16"+suffix, func(i int) { GemmNNBF16(how, m, n, k, 1, x, k, half[i*n*k:], n, 0, y, n) })
 			}
-			run("NT/bf16"+suffix, func(i int) { GemmNTBF16(how, m, n, k, 1, x, k, half[i*n*k:], k, 0, y, n) })
-			run("NN/bf16"+suffix, func(i int) { GemmNNBF16(how, m, n, k, 1, x, k, half[i*n*k:], n, 0, y, n) })
 			for i := range blockSizes {
 				f := &blockSizes[i]
 				size := n * k / f.Elems * f.Bytes
-				run("NT/"+f.name+suffix, func(i int) {
-					GemmNTBlocks(m, n, k, 1, x, k, &f.Blocks, blocks[i*size:(i+1)*size], how, 0, y, n)
-				})
+				if paired || how == Rounded && f.BytePanels() {
+					run("NT/"+f.name+suffix, func(i int) {
+						GemmNTBlocks(m, n, k, 1, x, k, &f.Blocks, blocks[i*size:(i+1)*size], how, 0, y, n)
+					})
+				}
+				if !paired {
+					continue
+				}
 				run("NN/"+f.name+suffix, func(i int) {
 					GemmNNBlocks(m, n, k, 1, x, k, &f.Blocks, blocks[i*size:(i+1)*size], how, 0, y, n)
 				})

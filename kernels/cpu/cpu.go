@@ -23,9 +23,9 @@ func init() {
 	})
 }
 
-// cpu computes in float32 on all cores. Where the processor multiplies pairs of
-// bfloat16 (simd.RoundsBF16), products of more than 16 rows with large bfloat16 weights
-// round the rows to bfloat16 first, as everybody runs models that are stored so.
+// cpu computes in float32 on all cores. Where the processor is faster by it (simd.Rounding), products of
+// more than 16 rows with large weights round the rows first: to bfloat16, as everybody runs models that are stored so,
+// or for quantised weights to the bytes that fewer rows always become.
 type cpu struct {
 	host.Base[float32]
 }
@@ -62,7 +62,7 @@ func with(n int, f func(s *buffer)) {
 	scratch.Put(p)
 }
 
-// roundedWeights is the number of elements from which on a bfloat16 weight is large.
+// roundedWeights is the number of elements from which on a weight is large.
 // Models of smaller ones, which are fast anyway, compute in float32 throughout.
 const roundedWeights = 1 << 18
 
@@ -70,7 +70,7 @@ func (b *cpu) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 	kernels.CheckLinear(y, x, w, bias)
 	m, k, n := x.Dim0(), x.Width(), w.Dim0()
 	Y := y.F32()
-	gemmNT(m, n, k, float32(alpha), x.F32(), k, w, 0, k, pairsOf(w), float32(beta), Y, n)
+	gemmNT(m, n, k, float32(alpha), x.F32(), k, w, 0, k, roundingOf(w), float32(beta), Y, n)
 	if bias != nil {
 		for i := range m {
 			simd.Add(Y[i*n:][:n], Y[i*n:][:n], bias.F32())
@@ -81,11 +81,11 @@ func (b *cpu) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 func (b *cpu) MatMul(c, a, w *kernels.Tensor, alpha, beta float64) {
 	m, k, n := a.Dim0(), a.Width(), w.Width()
 	kernels.CheckProduct("MatMul", c, m, n, k, w.Dim0())
-	gemmNN(m, n, k, float32(alpha), a.F32(), k, w, 0, n, pairsOf(w), float32(beta), c.F32(), n)
+	gemmNN(m, n, k, float32(alpha), a.F32(), k, w, 0, n, roundingOf(w), float32(beta), c.F32(), n)
 }
 
-// pairsOf is what products with weights may make of their numbers.
-func pairsOf(w *kernels.Tensor) simd.Pairs {
+// roundingOf is what products with weights may make of their numbers.
+func roundingOf(w *kernels.Tensor) simd.Rounding {
 	if w.Len() >= roundedWeights {
 		return simd.Rounded
 	}
@@ -94,7 +94,7 @@ func pairsOf(w *kernels.Tensor) simd.Pairs {
 
 // gemmNT is simd.GemmNT of what is stored in b from an element on, in any type: of blocks, rows that
 // follow each other. how says what may be made of a for bfloat16 and blocks.
-func gemmNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, at, ldb int, how simd.Pairs, beta float32, c []float32, ldc int) {
+func gemmNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, at, ldb int, how simd.Rounding, beta float32, c []float32, ldc int) {
 	switch b.DType {
 	case kernels.F32:
 		simd.GemmNT(m, n, k, alpha, a, lda, b.F32()[at:], ldb, beta, c, ldc)
@@ -119,7 +119,7 @@ func gemmNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor,
 
 // gemmNN is simd.GemmNN of what is stored in b from an element on, in any type: of blocks, rows that
 // follow each other. how says what may be made of a for bfloat16 and blocks.
-func gemmNN(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, at, ldb int, how simd.Pairs, beta float32, c []float32, ldc int) {
+func gemmNN(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, at, ldb int, how simd.Rounding, beta float32, c []float32, ldc int) {
 	switch b.DType {
 	case kernels.F32:
 		simd.GemmNN(m, n, k, alpha, a, lda, b.F32()[at:], ldb, beta, c, ldc)

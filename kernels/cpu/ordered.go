@@ -21,7 +21,7 @@ func inParts(m, width int, f func(x []float32, from, to int)) {
 
 // orderedNT is simd.GemmNTBlocks of a matrix whose columns lie in an order: those of a are copied into it first, which is
 // one number moved for n products.
-func orderedNT(m, n, k int, alpha float32, a []float32, lda int, f *formats.Format, b []byte, order []int32, how simd.Pairs, beta float32, c []float32, ldc int) {
+func orderedNT(m, n, k int, alpha float32, a []float32, lda int, f *formats.Format, b []byte, order []int32, how simd.Rounding, beta float32, c []float32, ldc int) {
 	inParts(m, k, func(x []float32, from, to int) {
 		parallel.Tasks(to-from, k, func(i int) {
 			row, given := x[i*k:][:k], a[(from+i)*lda:][:k]
@@ -34,7 +34,7 @@ func orderedNT(m, n, k int, alpha float32, a []float32, lda int, f *formats.Form
 }
 
 // orderedNN is simd.GemmNNBlocks of such a matrix, whose results are copied back.
-func orderedNN(m, n, k int, alpha float32, a []float32, lda int, f *formats.Format, b []byte, order []int32, how simd.Pairs, beta float32, c []float32, ldc int) {
+func orderedNN(m, n, k int, alpha float32, a []float32, lda int, f *formats.Format, b []byte, order []int32, how simd.Rounding, beta float32, c []float32, ldc int) {
 	inParts(m, n, func(y []float32, from, to int) {
 		simd.GemmNNBlocks(to-from, n, k, alpha, a[from*lda:], lda, &f.Blocks, b, how, 0, y, n)
 		parallel.Tasks(to-from, n, func(i int) {

@@ -14,11 +14,27 @@ import (
 
 // A quantised row of a is one record after another. That of 32 elements holds their
 // bytes q and a scale s of float32, −offset·Σq as int32, s·Σq as float32 and padding; that
-// of 256 the bytes, eight scales, the eight s·Σq and those of the 16 halves.
+// of 256 the bytes, eight scales, the eight s·Σq and those of the 16 halves. That of 32 for
+// panels has s·Σq and −offset·Σq of the halves behind those of all 32.
 const (
-	smallRecord, smallScale, smallOffset, smallSum       = 48, 32, 36, 40
-	largeRecord, largeScales, largeSums, largeHalvesSums = 384, 256, 288, 320
+	smallRecord, smallScale, smallOffset, smallSum                  = 48, 32, 36, 40
+	largeRecord, largeScales, largeSums, largeHalvesSums            = 384, 256, 288, 320
+	panelRecord, panelScale, panelSum, panelHalvesSums, panelOffset = 64, 32, 36, 40, 48
 )
+
+// rowRecord is where a record has what follows its bytes; 0: it does not.
+type rowRecord struct {
+	name                     string
+	groups, bytes            int // a group is 32 elements
+	scales, sums, halvesSums int
+	offset                   int
+}
+
+var rowRecords = []rowRecord{
+	{"quantise32AVX2", 1, smallRecord, smallScale, smallSum, 0, smallOffset},
+	{"quantise256AVX2", 8, largeRecord, largeScales, largeSums, largeHalvesSums, 0},
+	{"quantisePanelAVX2", 1, panelRecord, panelScale, panelSum, panelHalvesSums, panelOffset},
+}
 
 // blockISA is what multiplies bytes: VPMADDUBSW of AVX2, or VPDPBUSD of AVX512_VNNI, with
 // more registers.
@@ -65,8 +81,9 @@ func (f *blockFormat) large() bool { return f.elems == 256 }
 func (f *blockFormat) signed(v blockISA) bool { return f.signedDots && !v.vnni }
 
 func blocks() {
-	quantise(false)
-	quantise(true)
+	for _, r := range rowRecords {
+		quantise(r)
+	}
 	for _, f := range floatFormats {
 		decodeFloats(f)
 		if f.dots {
@@ -80,6 +97,12 @@ func blocks() {
 		decodeBlocks(f)
 		for _, v := range blockISAs {
 			blockDots(f, v)
+		}
+		unpackBlocks(f)
+	}
+	for _, halves := range []bool{false, true} {
+		for _, minima := range []bool{false, true} {
+			multiplyBytes(halves, minima)
 		}
 	}
 }
@@ -871,17 +894,13 @@ func (v blockISA) largeBlock(f *blockFormat, b Mem, x []Mem, sums [2][]reg.Regis
 	}
 }
 
-// quantise writes a row of a as records, of 256 elements if large.
-func quantise(large bool) {
-	name, groups, q, scale, sum, record := "quantise32AVX2", 1, 32, smallScale, smallSum, smallRecord
-	if large {
-		name, groups, q, scale, sum, record = "quantise256AVX2", 8, 32, largeScales, largeSums, largeRecord
-	}
-	function(name, "func(dst *byte, src *float32, records, offset int)",
-		fmt.Sprintf("%s quantises src [%d·records] to records of %d bytes.", name, 32*groups, record))
+// quantise writes a row of a as records.
+func quantise(layout rowRecord) {
+	function(layout.name, "func(dst *byte, src *float32, records, offset int)",
+		fmt.Sprintf("%s quantises src [%d·records] to records of %d bytes.", layout.name, 32*layout.groups, layout.bytes))
 	dst, src, left := pointer("dst"), pointer("src"), pointer("records")
 	var offset reg.VecVirtual
-	if !large {
+	if layout.offset > 0 {
 		offset = XMM()
 		VMOVD(parameter("offset"), offset)
 		zero := XMM()
@@ -889,7 +908,7 @@ func quantise(large bool) {
 		VPSUBD(offset, zero, offset)
 	}
 	Label("record")
-	for g := range groups {
+	for g := range layout.groups {
 		x, largest := make([]reg.VecVirtual, 4), make([]reg.VecVirtual, 4)
 		for i := range x {
 			x[i], largest[i] = YMM(), YMM()
@@ -928,8 +947,8 @@ func quantise(large bool) {
 		order := loaded(words("packOrder", 0, 4, 1, 5, 2, 6, 3, 7))
 		VPERMD(x[0], order, x[0])
 		VPAND(valid, x[0], x[0])
-		VMOVDQU(x[0], Mem{Base: dst, Disp: q * g})
-		VMOVSS(s, Mem{Base: dst, Disp: scale + 4*g})
+		VMOVDQU(x[0], Mem{Base: dst, Disp: 32 * g})
+		VMOVSS(s, Mem{Base: dst, Disp: layout.scales + 4*g})
 		// The sums of the halves are in the halves of a register.
 		total, other := loaded(bytes(1)), YMM()
 		VPMADDUBSW(x[0], total, total)
@@ -946,17 +965,24 @@ func quantise(large bool) {
 			VMULSS(s, f, f)
 			VMOVSS(f, Mem{Base: dst, Disp: at})
 		}
-		float(both, sum+4*g)
-		if large {
-			float(total.AsX().(reg.VecVirtual), largeHalvesSums+8*g)
-			float(other.AsX().(reg.VecVirtual), largeHalvesSums+8*g+4)
+		float(both, layout.sums+4*g)
+		halves := []reg.VecVirtual{total.AsX().(reg.VecVirtual), other.AsX().(reg.VecVirtual)}
+		if layout.halvesSums > 0 {
+			for i, half := range halves {
+				float(half, layout.halvesSums+8*g+4*i)
+			}
 		} else {
-			VPMULLD(offset, both, both)
-			VMOVD(both, Mem{Base: dst, Disp: smallOffset})
+			halves = nil
+		}
+		if layout.offset > 0 {
+			for i, r := range append([]reg.VecVirtual{both}, halves...) {
+				VPMULLD(offset, r, r)
+				VMOVD(r, Mem{Base: dst, Disp: layout.offset + 4*i})
+			}
 		}
 	}
-	ADDQ(I32(128*groups), src)
-	ADDQ(I32(record), dst)
+	ADDQ(I32(128*layout.groups), src)
+	ADDQ(I32(layout.bytes), dst)
 	again(left, "record")
 	end()
 }

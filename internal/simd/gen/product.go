@@ -95,37 +95,12 @@ func multiplyPanel(v isa, transposed bool) {
 		}
 		again(k, label+"k")
 
-		alpha := v.broadcast(parameter("alpha"))
-		for i := range sums {
-			for _, s := range sums[i] {
-				VMULPS(alpha, s, s)
+		storeTile(v, label, sums, c, ldc, func() []mask {
+			if !v.wide() { // these masks are vector registers, free only now
+				tail = v.masks(pointer("width"), vectors)
 			}
-		}
-		if !v.wide() { // these masks are vector registers, free only now
-			tail = v.masks(pointer("width"), vectors)
-		}
-		at := copyOf(c)
-		betaBits()
-		JZ(LabelRef(label + "store"))
-		scale := v.broadcast(parameter("beta"))
-		for i := range sums {
-			for j, s := range sums[i] {
-				old := v.vec()
-				v.load(Mem{Base: at, Disp: j * v.bytes()}, &tail[j], old)
-				VFMADD231PS(scale, old, s)
-				v.store(s, &tail[j], Mem{Base: at, Disp: j * v.bytes()})
-			}
-			ADDQ(ldc, at)
-		}
-		JMP(LabelRef(label + "next"))
-		Label(label + "store")
-		for i := range sums {
-			for j, s := range sums[i] {
-				v.store(s, &tail[j], Mem{Base: at, Disp: j * v.bytes()})
-			}
-			ADDQ(ldc, at)
-		}
-		Label(label + "next")
+			return tail
+		})
 	}
 
 	tiles(maxRows, m, tile, func() {
@@ -136,6 +111,39 @@ func multiplyPanel(v isa, transposed bool) {
 		}
 		advance(c, ldc, maxRows)
 	})
+}
+
+// storeTile sets rows of c to alpha·sums + beta·c; masks are of the columns.
+func storeTile(v isa, label string, sums [][]reg.VecVirtual, c, ldc reg.GPVirtual, masks func() []mask) {
+	alpha := v.broadcast(parameter("alpha"))
+	for i := range sums {
+		for _, s := range sums[i] {
+			VMULPS(alpha, s, s)
+		}
+	}
+	tail := masks()
+	at := copyOf(c)
+	betaBits()
+	JZ(LabelRef(label + "store"))
+	scale := v.broadcast(parameter("beta"))
+	for i := range sums {
+		for j, s := range sums[i] {
+			old := v.vec()
+			v.load(Mem{Base: at, Disp: j * v.bytes()}, &tail[j], old)
+			VFMADD231PS(scale, old, s)
+			v.store(s, &tail[j], Mem{Base: at, Disp: j * v.bytes()})
+		}
+		ADDQ(ldc, at)
+	}
+	JMP(LabelRef(label + "next"))
+	Label(label + "store")
+	for i := range sums {
+		for j, s := range sums[i] {
+			v.store(s, &tail[j], Mem{Base: at, Disp: j * v.bytes()})
+		}
+		ADDQ(ldc, at)
+	}
+	Label(label + "next")
 }
 
 // rowPointers address rows of a by one pointer for three, plus 0, 1 or 2 strides.

@@ -1,0 +1,10 @@
+//go:build !amd64
+
+package simd
+
+// bytePanels: there is no such assembly for these processors, so that quantisePanel is not called.
+func (f *Blocks) bytePanels() *bytePanels { return nil }
+
+func quantisePanel(dst *byte, src *float32, records, offset int) {
+	panic("simd: no panels of bytes")
+}
