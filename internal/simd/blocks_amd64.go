@@ -72,10 +72,10 @@ func multiplyQ4_0AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //go:noescape
 func multiplyQ4_0AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackQ4_0AVX512VNNI writes blocks of Q4_0 as bytes, 8 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+// unpackQ4_0AVX2 writes blocks of Q4_0 as bytes, 8 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackQ4_0AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackQ4_0AVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeQ4_1AVX2 widens blocks of Q4_1, 32 elements in 20 bytes each.
 //
@@ -92,10 +92,10 @@ func multiplyQ4_1AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //go:noescape
 func multiplyQ4_1AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackQ4_1AVX512VNNI writes blocks of Q4_1 as bytes, 0 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+// unpackQ4_1AVX2 writes blocks of Q4_1 as bytes, 0 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackQ4_1AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackQ4_1AVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeQ5_0AVX2 widens blocks of Q5_0, 32 elements in 22 bytes each.
 //
@@ -112,10 +112,10 @@ func multiplyQ5_0AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //go:noescape
 func multiplyQ5_0AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackQ5_0AVX512VNNI writes blocks of Q5_0 as bytes, 16 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+// unpackQ5_0AVX2 writes blocks of Q5_0 as bytes, 16 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackQ5_0AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackQ5_0AVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeQ5_1AVX2 widens blocks of Q5_1, 32 elements in 24 bytes each.
 //
@@ -132,10 +132,10 @@ func multiplyQ5_1AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //go:noescape
 func multiplyQ5_1AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackQ5_1AVX512VNNI writes blocks of Q5_1 as bytes, 0 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+// unpackQ5_1AVX2 writes blocks of Q5_1 as bytes, 0 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackQ5_1AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackQ5_1AVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeQ8_0AVX2 widens blocks of Q8_0, 32 elements in 34 bytes each.
 //
@@ -152,10 +152,10 @@ func multiplyQ8_0AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //go:noescape
 func multiplyQ8_0AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackQ8_0AVX512VNNI writes blocks of Q8_0 as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+// unpackQ8_0AVX2 writes blocks of Q8_0 as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackQ8_0AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackQ8_0AVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeIQ4_NLAVX2 widens blocks of IQ4_NL, 32 elements in 18 bytes each.
 //
@@ -172,10 +172,10 @@ func multiplyIQ4_NLAVX2(m int, n int, blocks int, alpha float32, a *byte, lda in
 //go:noescape
 func multiplyIQ4_NLAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackIQ4_NLAVX512VNNI writes blocks of IQ4_NL as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+// unpackIQ4_NLAVX2 writes blocks of IQ4_NL as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackIQ4_NLAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackIQ4_NLAVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeMXFP4AVX2 widens blocks of MXFP4, 32 elements in 17 bytes each.
 //
@@ -192,10 +192,10 @@ func multiplyMXFP4AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int
 //go:noescape
 func multiplyMXFP4AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackMXFP4AVX512VNNI writes blocks of MXFP4 as bytes, 12 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+// unpackMXFP4AVX2 writes blocks of MXFP4 as bytes, 12 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackMXFP4AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackMXFP4AVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeI4_BF16AVX2 widens blocks of I4_BF16, 32 elements in 19 bytes each.
 //
@@ -212,10 +212,10 @@ func multiplyI4_BF16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda i
 //go:noescape
 func multiplyI4_BF16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackI4_BF16AVX512VNNI writes blocks of I4_BF16 as bytes, 16 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+// unpackI4_BF16AVX2 writes blocks of I4_BF16 as bytes, 16 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackI4_BF16AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackI4_BF16AVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeI4_F16AVX2 widens blocks of I4_F16, 32 elements in 19 bytes each.
 //
@@ -232,10 +232,10 @@ func multiplyI4_F16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda in
 //go:noescape
 func multiplyI4_F16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackI4_F16AVX512VNNI writes blocks of I4_F16 as bytes, 16 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+// unpackI4_F16AVX2 writes blocks of I4_F16 as bytes, 16 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackI4_F16AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackI4_F16AVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeI8_BF16AVX2 widens blocks of I8_BF16, 32 elements in 34 bytes each.
 //
@@ -252,10 +252,10 @@ func multiplyI8_BF16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda i
 //go:noescape
 func multiplyI8_BF16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackI8_BF16AVX512VNNI writes blocks of I8_BF16 as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+// unpackI8_BF16AVX2 writes blocks of I8_BF16 as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackI8_BF16AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackI8_BF16AVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeI8_F16AVX2 widens blocks of I8_F16, 32 elements in 34 bytes each.
 //
@@ -272,10 +272,10 @@ func multiplyI8_F16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda in
 //go:noescape
 func multiplyI8_F16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackI8_F16AVX512VNNI writes blocks of I8_F16 as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+// unpackI8_F16AVX2 writes blocks of I8_F16 as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackI8_F16AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackI8_F16AVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeI8Z_BF16AVX2 widens blocks of I8Z_BF16, 32 elements in 35 bytes each.
 //
@@ -292,10 +292,10 @@ func multiplyI8Z_BF16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda 
 //go:noescape
 func multiplyI8Z_BF16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackI8Z_BF16AVX512VNNI writes blocks of I8Z_BF16 as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+// unpackI8Z_BF16AVX2 writes blocks of I8Z_BF16 as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackI8Z_BF16AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackI8Z_BF16AVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeI8Z_F16AVX2 widens blocks of I8Z_F16, 32 elements in 35 bytes each.
 //
@@ -312,10 +312,10 @@ func multiplyI8Z_F16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda i
 //go:noescape
 func multiplyI8Z_F16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackI8Z_F16AVX512VNNI writes blocks of I8Z_F16 as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+// unpackI8Z_F16AVX2 writes blocks of I8Z_F16 as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackI8Z_F16AVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackI8Z_F16AVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeQ2_KAVX2 widens blocks of Q2_K, 256 elements in 84 bytes each.
 //
@@ -332,10 +332,10 @@ func multiplyQ2_KAVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //go:noescape
 func multiplyQ2_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackQ2_KAVX512VNNI writes blocks of Q2_K as bytes, 0 above the numbers that are scaled, with the 2 scales of each 32 elements and, if it has them, as many minima.
+// unpackQ2_KAVX2 writes blocks of Q2_K as bytes, 0 above the numbers that are scaled, with the 2 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackQ2_KAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackQ2_KAVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeQ3_KAVX2 widens blocks of Q3_K, 256 elements in 110 bytes each.
 //
@@ -352,10 +352,10 @@ func multiplyQ3_KAVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //go:noescape
 func multiplyQ3_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackQ3_KAVX512VNNI writes blocks of Q3_K as bytes, 4 above the numbers that are scaled, with the 2 scales of each 32 elements and, if it has them, as many minima.
+// unpackQ3_KAVX2 writes blocks of Q3_K as bytes, 4 above the numbers that are scaled, with the 2 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackQ3_KAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackQ3_KAVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeQ4_KAVX2 widens blocks of Q4_K, 256 elements in 144 bytes each.
 //
@@ -372,10 +372,10 @@ func multiplyQ4_KAVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //go:noescape
 func multiplyQ4_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackQ4_KAVX512VNNI writes blocks of Q4_K as bytes, 0 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+// unpackQ4_KAVX2 writes blocks of Q4_K as bytes, 0 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackQ4_KAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackQ4_KAVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeQ5_KAVX2 widens blocks of Q5_K, 256 elements in 176 bytes each.
 //
@@ -392,10 +392,10 @@ func multiplyQ5_KAVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //go:noescape
 func multiplyQ5_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackQ5_KAVX512VNNI writes blocks of Q5_K as bytes, 0 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+// unpackQ5_KAVX2 writes blocks of Q5_K as bytes, 0 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackQ5_KAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackQ5_KAVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeQ6_KAVX2 widens blocks of Q6_K, 256 elements in 210 bytes each.
 //
@@ -412,10 +412,10 @@ func multiplyQ6_KAVX2(m int, n int, blocks int, alpha float32, a *byte, lda int,
 //go:noescape
 func multiplyQ6_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackQ6_KAVX512VNNI writes blocks of Q6_K as bytes, 32 above the numbers that are scaled, with the 2 scales of each 32 elements and, if it has them, as many minima.
+// unpackQ6_KAVX2 writes blocks of Q6_K as bytes, 32 above the numbers that are scaled, with the 2 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackQ6_KAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackQ6_KAVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeIQ4_XSAVX2 widens blocks of IQ4_XS, 256 elements in 136 bytes each.
 //
@@ -432,10 +432,10 @@ func multiplyIQ4_XSAVX2(m int, n int, blocks int, alpha float32, a *byte, lda in
 //go:noescape
 func multiplyIQ4_XSAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
-// unpackIQ4_XSAVX512VNNI writes blocks of IQ4_XS as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
+// unpackIQ4_XSAVX2 writes blocks of IQ4_XS as bytes, 128 above the numbers that are scaled, with the 1 scales of each 32 elements and, if it has them, as many minima.
 //
 //go:noescape
-func unpackIQ4_XSAVX512VNNI(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+func unpackIQ4_XSAVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // multiplyBytesAVX512VNNI sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 32] words of bytes with scales [groups, 1, 32]; sums [12, 32] is scratch memory.
 //
@@ -456,3 +456,63 @@ func multiplyBytesHalvesAVX512VNNI(m int, width int, groups int, alpha float32, 
 //
 //go:noescape
 func multiplyBytesHalvesMinimaAVX512VNNI(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesAVXVNNI sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 16] words of bytes with scales [groups, 1, 16]; sums [6, 16] is scratch memory.
+//
+//go:noescape
+func multiplyBytesAVXVNNI(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesMinimaAVXVNNI sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 16] words of bytes with scales and, 4096 bytes on, minima [groups, 1, 16]; sums [6, 16] is scratch memory.
+//
+//go:noescape
+func multiplyBytesMinimaAVXVNNI(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesHalvesAVXVNNI sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 16] words of bytes with scales [groups, 2, 16]; sums [6, 16] is scratch memory.
+//
+//go:noescape
+func multiplyBytesHalvesAVXVNNI(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesHalvesMinimaAVXVNNI sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 16] words of bytes with scales and, 4096 bytes on, minima [groups, 2, 16]; sums [6, 16] is scratch memory.
+//
+//go:noescape
+func multiplyBytesHalvesMinimaAVXVNNI(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesAVX2 sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 16] words of bytes with scales [groups, 1, 16]; sums [6, 16] is scratch memory.
+//
+//go:noescape
+func multiplyBytesAVX2(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesMinimaAVX2 sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 16] words of bytes with scales and, 4096 bytes on, minima [groups, 1, 16]; sums [6, 16] is scratch memory.
+//
+//go:noescape
+func multiplyBytesMinimaAVX2(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesHalvesAVX2 sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 16] words of bytes with scales [groups, 2, 16]; sums [6, 16] is scratch memory.
+//
+//go:noescape
+func multiplyBytesHalvesAVX2(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesHalvesMinimaAVX2 sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 16] words of bytes with scales and, 4096 bytes on, minima [groups, 2, 16]; sums [6, 16] is scratch memory.
+//
+//go:noescape
+func multiplyBytesHalvesMinimaAVX2(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesUpTo31AVX2 sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 16] words of bytes with scales [groups, 1, 16]; sums [6, 16] is scratch memory.
+//
+//go:noescape
+func multiplyBytesUpTo31AVX2(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesUpTo128AVX2 sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 16] words of bytes with scales [groups, 1, 16]; sums [6, 16] is scratch memory.
+//
+//go:noescape
+func multiplyBytesUpTo128AVX2(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesMinimaUpTo128AVX2 sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 16] words of bytes with scales and, 4096 bytes on, minima [groups, 1, 16]; sums [6, 16] is scratch memory.
+//
+//go:noescape
+func multiplyBytesMinimaUpTo128AVX2(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesHalvesUpTo128AVX2 sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 16] words of bytes with scales [groups, 2, 16]; sums [6, 16] is scratch memory.
+//
+//go:noescape
+func multiplyBytesHalvesUpTo128AVX2(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)

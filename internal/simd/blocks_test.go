@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,15 +104,26 @@ func (f *blockFormat) widened(b []byte) []float32 {
 	return x
 }
 
-// blockLevels runs test for every level and format.
+// blockLevels runs test for every level and format, and for level avx2 without AVX_VNNI.
 func blockLevels(t *testing.T, test func(t *testing.T, f *blockFormat)) {
-	for _, name := range Levels() {
+	const without = "avx2 without VNNI"
+	for _, name := range append([]string{without}, Levels()...) {
+		level := strings.TrimSuffix(name, " without VNNI")
+		if !slices.Contains(Levels(), level) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
-			restore, err := Use(name)
+			restore, err := Use(level)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer restore()
+			if name == without {
+				if !UseAVXVNNI(false) {
+					t.Skip("avx2 has none")
+				}
+				defer UseAVXVNNI(true)
+			}
 			for _, f := range blockFormats {
 				t.Run(f.name, func(t *testing.T) { test(t, f) })
 			}

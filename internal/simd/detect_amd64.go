@@ -3,16 +3,15 @@ package simd
 import "golang.org/x/sys/cpu"
 
 // The instruction sets that kernels exist for, besides portable, worst first. The last
-// three differ from avx512 in products of more than 16 rows that may be rounded only.
+// two differ from the one before in products of many rows that may be rounded only.
 const (
 	avx2       = 1
 	avx512     = 2
-	avx512vnni = 3
-	avx512bf16 = 4
-	amx        = 5
+	avx512bf16 = 3
+	amx        = 4
 )
 
-var levelNames = [...]string{"portable", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx"}
+var levelNames = [...]string{"portable", "avx2", "avx512", "avx512bf16", "amx"}
 
 // kernelLevel is the level whose kernels a level uses where it has no own ones.
 func kernelLevel(l int) int { return min(l, avx512) }
@@ -29,10 +28,8 @@ func detect() int {
 		return portable
 	case !x.HasAVX512F || !x.HasAVX512BW || !x.HasAVX512DQ || !x.HasAVX512VL:
 		return avx2
-	case !x.HasAVX512VNNI:
-		return avx512
 	case !x.HasAVX512BF16:
-		return avx512vnni
+		return avx512
 	case !x.HasAMXTile || !x.HasAMXBF16 || !tilesPermitted():
 		return avx512bf16
 	}
@@ -51,7 +48,7 @@ func preferred(best int) int { return preferredOf(vendor(), best) }
 // products do in the same time on AMD's, which have it since Zen 4, and half as many on Intel's.
 func preferredOf(maker uint32, best int) int {
 	if best == avx512bf16 && maker != authenticAMD {
-		return avx512vnni
+		return avx512
 	}
 	return best
 }

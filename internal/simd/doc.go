@@ -8,12 +8,12 @@
 // # Levels
 //
 // Every kernel exists in assembly for AVX-512 (F, BW, DQ, VL), for AVX2 with FMA and
-// F16C and for NEON (on arm64; except [Log]), and in portable Go. Three levels differ from AVX-512 where rows may be
-// rounded ([Rounding]): avx512vnni multiplies them by quantised weights as bytes, avx512bf16 by all weights as bfloat16
-// pairs, and amx makes these, and where rows may be split, on tiles (AMX-BF16, on Linux). The best level
+// F16C and for NEON (on arm64; except [Log]), and in portable Go. The level avx512bf16
+// adds products of bfloat16 pairs to AVX-512, where rows may be rounded ([Rounding]), and the level amx
+// makes these, and where rows may be split, on tiles (AMX-BF16, on Linux). The best level
 // that the processor has is chosen when the program starts, but avx512bf16 on AMD's alone, since pairs take longer
 // than float32 on Intel's; the environment variable
-// GLIMPSE_SIMD (amx, avx512bf16, avx512vnni, avx512, avx2, neon or portable) asks for another. [Level] reports the
+// GLIMPSE_SIMD (amx, avx512bf16, avx512, avx2, neon or portable) asks for another. [Level] reports the
 // choice. The assembly is written by the generators in gen and gen/neon, but for that of tiles; the portable
 // code is what it is tested against, next to float64 loops. scripts/test_arm64.sh runs
 // the tests of NEON on other machines.
@@ -48,8 +48,9 @@
 // minima, is subtracted times the sums of a's bytes. The levels from avx512 on use AVX512_VNNI
 // where the processor has it, and what avx2 uses otherwise; neon needs ASIMDDP.
 //
-// More rows are multiplied in the same way at level avx512vnni, where they may be rounded: a panel of 32 columns holds their
-// unpacked bytes, four depths of a column in a word, and 12 rows are added up as integers side by side.
+// More rows are multiplied in the same way where they may be rounded, at avx512 with AVX512_VNNI and at avx2: a panel
+// holds the unpacked bytes, four depths of a column in a word, and the integers of a tile of rows are added up side by
+// side. AVX2 multiplies bytes of up to 128 so, and all with AVX_VNNI. Levels that multiply pairs of bfloat16 do that instead.
 //
 // Blocks of floats of 8 bits (E4M3) are multiplied by rows of float32, without rounding
 // either: a float of 8 bits, shifted, is one of half precision that is 2⁸ too small, which

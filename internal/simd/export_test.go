@@ -22,7 +22,7 @@ func (f *Blocks) MultipliesBlocks() bool { return f.kernels().multiply != nil }
 func (f *Blocks) Quantises() bool { return f.MultipliesBlocks() && f.kernels().offset >= 0 }
 
 // BytePanels reports whether more rows, if Rounded, are multiplied by blocks as bytes.
-func (f *Blocks) BytePanels() bool { return f.bytePanels() != nil }
+func (f *Blocks) BytePanels() bool { return f.multipliesBytes() }
 
 // Dequantise rounds each 32 elements to what bytes and a scale hold.
 func Dequantise(dst, src []float32) {

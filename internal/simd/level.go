@@ -24,8 +24,8 @@ func init() {
 	}
 }
 
-// Level returns the name of the instruction set in use: amx, avx512bf16, avx512vnni, avx512,
-// avx2, neon or portable.
+// Level returns the name of the instruction set in use: amx, avx512bf16, avx512, avx2,
+// neon or portable.
 func Level() string { return levelNames[chosen] }
 
 // Levels returns the names of the levels that this processor has, worst first.

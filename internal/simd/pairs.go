@@ -16,7 +16,7 @@ func SplitsBF16() bool { return tiles }
 
 // Rounding says what a product of more than 16 rows with b of bfloat16, or of blocks, may make of a where the processor is faster then.
 // At levels that multiply pairs of bfloat16 ([RoundsBF16]) these are such pairs, for a·bᵀ of even k and ldb; products are still
-// summed in float32, and numbers below 2⁻¹²⁶ count as 0. At level avx512vnni they are bytes ([GemmNTBlocks]).
+// summed in float32, and numbers below 2⁻¹²⁶ count as 0. At other levels they are bytes, for blocks ([GemmNTBlocks]).
 type Rounding uint8
 
 const (
@@ -25,7 +25,7 @@ const (
 	// Split makes two bfloat16 of each number of a, whose sum it nearly is, at level amx and where b is not of blocks: a product is
 	// off by 2⁻¹⁶ of itself at most. Numbers that are not finite, or next to the largest, give NaN.
 	Split
-	// Rounded rounds a to bfloat16 or, for blocks at level avx512vnni, to bytes, nearest with ties to even.
+	// Rounded rounds a to bfloat16 or, for blocks, to bytes, nearest with ties to even.
 	Rounded
 )
 

@@ -100,9 +100,9 @@ func blocks() {
 		}
 		unpackBlocks(f)
 	}
-	for _, halves := range []bool{false, true} {
-		for _, minima := range []bool{false, true} {
-			multiplyBytes(halves, minima)
+	for _, v := range byteISAs {
+		for _, kind := range bytePanels(v) {
+			multiplyBytes(v, kind)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mmcloughlin/avo/ir"
 
@@ -25,12 +26,12 @@ func (f *blockFormat) parts() int {
 
 // unpackBlocks writes a row of blocks as what panels of bytes are made of.
 func unpackBlocks(f *blockFormat) {
-	name := "unpack" + f.name + "AVX512VNNI"
+	name := "unpack" + f.name + "AVX2"
 	function(name, "func(dst *byte, scales, minima *float32, src *byte, blocks int)",
 		fmt.Sprintf("%s writes blocks of %s as bytes, %d above the numbers that are scaled, with the %d scales of each 32 elements and, if it has them, as many minima.",
 			name, f.name, f.offset, f.parts()))
 	dst, scales, minima, src, left := pointer("dst"), pointer("scales"), pointer("minima"), pointer("src"), pointer("blocks")
-	b, v := Mem{Base: src}, blockISAs[1]
+	b, v := Mem{Base: src}, blockISAs[0]
 	Label("block")
 	PREFETCHT0(b.Offset(1024))
 	write := func(x []reg.VecVirtual, to reg.GPVirtual) {
@@ -61,32 +62,124 @@ func unpackBlocks(f *blockFormat) {
 	end()
 }
 
+// byteISA is what multiplies panels of bytes: VPDPBUSD of AVX512_VNNI or of AVX_VNNI, or VPMADDUBSW of AVX2.
+type byteISA struct {
+	name string
+	v    isa
+	vnni bool
+	rows []int // of tiles, the most first
+}
+
+var byteISAs = []byteISA{
+	{"AVX512VNNI", avx512, true, []int{12, 4, 2, 1}},
+	{"AVXVNNI", avx2, true, []int{6, 3, 1}},
+	{"AVX2", avx2, false, []int{6, 3, 1}},
+}
+
+// bytePanel is a kind of panels: scales of halves of groups, minima and, which AVX2 asks for, the largest byte. Of bytes up to
+// 15, the products of eight words with 127 are added up in 16 bits, up to 31 of four, and up to 128 of one.
+type bytePanel struct {
+	halves, minima bool
+	most           int
+}
+
+// words is the number of them whose products are added up in 16 bits.
+func (k bytePanel) words() int { return map[int]int{15: 8, 31: 4, 128: 1}[k.most] }
+
+// bytePanels are those that there are formats for.
+func bytePanels(v byteISA) (kinds []bytePanel) {
+	for _, halves := range []bool{false, true} {
+		for _, minima := range []bool{false, true} {
+			kinds = append(kinds, bytePanel{halves, minima, 15})
+		}
+	}
+	if !v.vnni {
+		kinds = append(kinds, bytePanel{most: 31}, bytePanel{most: 128}, bytePanel{minima: true, most: 128}, bytePanel{halves: true, most: 128})
+	}
+	return kinds
+}
+
+// ymm are the registers of dots and their operands, which VEX VPDPBUSD is written as bytes with.
+var ymm = []reg.VecPhysical{
+	reg.Y0, reg.Y1, reg.Y2, reg.Y3, reg.Y4, reg.Y5, reg.Y6, reg.Y7,
+	reg.Y8, reg.Y9, reg.Y10, reg.Y11, reg.Y12, reg.Y13, reg.Y14, reg.Y15,
+}
+
+// dot adds to the words of d the products of the unsigned bytes of w and those of x, of AVX2 in 16 bits unless wide, with a free t.
+func (v byteISA) dot(d, w, x, t reg.Register, first, wide bool) {
+	switch {
+	case wide:
+		VPMADDUBSW(x, w, t)
+		VPMADDWD(integer(0x00010001), t, t)
+		VPADDD(t, d, d)
+	case !v.vnni && first:
+		VPMADDUBSW(x, w, d)
+	case !v.vnni:
+		VPMADDUBSW(x, w, t)
+		VPADDW(t, d, d)
+	case v.v.wide():
+		// avo does not know the instruction.
+		Instruction(&ir.Instruction{Opcode: "VPDPBUSD", Operands: []Op{x, w, d}, Inputs: []Op{x, w, d}, Outputs: []Op{d}})
+	default:
+		// Go's assembler does not know it as VEX.256.66.0F38.W0 50 /r.
+		number := func(r reg.Register) int { return slices.Index(ymm, r.(reg.VecPhysical)) }
+		to, first, second := number(d), number(w), number(x)
+		code := []int{0xc4, (^to>>3&1)<<7 | 0x40 | (^second>>3&1)<<5 | 2, ^first&15<<3 | 5, 0x50, 0xc0 | to&7<<3 | second&7}
+		for _, b := range code {
+			Instruction(&ir.Instruction{Opcode: "BYTE", Operands: []Op{Imm(uint64(b))}, Inputs: []Op{x, w, d}, Outputs: []Op{d}})
+		}
+	}
+}
+
 // multiplyBytes multiplies records of a by a panel of bytes of two vectors of columns, four depths of a column in
-// a word. A tile of 12, 4, 2 or 1 rows is summed in registers, by integers, within a group of 32 elements or, with halves,
+// a word. A tile of rows is summed in registers, by integers, within a group of 32 elements or, with halves,
 // of 16, and in memory, by float32, across groups.
-func multiplyBytes(halves, minima bool) {
-	const vectors, maxRows = 2, 12
-	v, name, parts := avx512, "multiplyBytes", 1
-	if halves {
+func multiplyBytes(isa byteISA, kind bytePanel) {
+	const vectors = 2
+	v, name, parts, with := isa.v, "multiplyBytes", 1, ""
+	if kind.halves {
 		name, parts = name+"Halves", 2
 	}
-	with := ""
-	if minima {
+	if kind.minima {
 		name, with = name+"Minima", fmt.Sprintf(" and, %d bytes on, minima", panelMinima)
 	}
-	name += "AVX512VNNI"
+	words := 8 / parts // of a part
+	spans, wide := 1, !isa.vnni && kind.words() == 1
+	if kind.most > 15 {
+		name += fmt.Sprint("UpTo", kind.most)
+	}
+	if !wide && kind.words() < words {
+		spans = words / kind.words() // whose sums are those of the halves
+	}
+	name += isa.name
+	columns, line := vectors*v.lanes, vectors*v.bytes()
 	function(name, "func(m, width, groups int, alpha float32, a *byte, lda int, panel *byte, scales, sums *float32, beta float32, c *float32, ldc int)",
-		fmt.Sprintf("%s sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 32] words of bytes with scales%s [groups, %d, 32]; sums [%d, 32] is scratch memory.",
-			name, with, parts, maxRows))
+		fmt.Sprintf("%s sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, %d] words of bytes with scales%s [groups, %d, %d]; sums [%d, %d] is scratch memory.",
+			name, columns, with, parts, columns, isa.rows[0], columns))
 	m, a, lda := pointer("m"), pointer("a"), pointer("lda")
 	c, ldc := pointer("c"), stride("ldc", 4)
-	tail := v.masks(pointer("width"), vectors)
+	var tail []mask
+	if v.wide() {
+		tail = v.masks(pointer("width"), vectors)
+	}
+	registers := func(from, n int) []reg.Register {
+		r := make([]reg.Register, n)
+		for i := range r {
+			if v.wide() {
+				r[i] = ZMM()
+			} else {
+				r[i] = ymm[from+i]
+			}
+		}
+		return r
+	}
 
 	tile := func(rows int) {
 		label := fmt.Sprintf("rows%d", rows)
 		total := pointer("sums")
-		sum := func(i, j int) Mem { return Mem{Base: total, Disp: (i*vectors + j) * v.bytes()} }
-		zero := v.zeros(1)[0]
+		sum := func(i, j int) Mem { return Mem{Base: total, Disp: i*line + j*v.bytes()} }
+		zero := registers(0, 1)[0]
+		VXORPS(zero, zero, zero)
 		for i := range rows {
 			for j := range vectors {
 				VMOVUPS(zero, sum(i, j))
@@ -94,86 +187,73 @@ func multiplyBytes(halves, minima bool) {
 		}
 		pointers, row := rowPointers(copyOf(a), lda, rows)
 		b, s, left := pointer("panel"), pointer("scales"), pointer("groups")
-		load := func(from reg.GPVirtual, at int) []reg.VecVirtual {
-			r := v.vecs(vectors)
-			for j := range r {
-				VMOVUPS(Mem{Base: from, Disp: at + j*v.bytes()}, r[j])
-			}
-			return r
-		}
 		var next reg.GPVirtual // rows of the next tile come right after those of this one
-		if rows == maxRows {
+		if rows == isa.rows[0] {
 			next = threeRows(pointers[len(pointers)-1], lda)
 		}
 		Label(label + "group")
-		if rows == maxRows {
+		if rows == isa.rows[0] {
 			for i := range rows {
 				PREFETCHT0(Mem{Base: next, Disp: panelRecord * i})
 			}
 			ADDQ(I32(panelRecord*rows), next)
 		}
 		for part := range parts {
-			own := func(first int) int { // of the part, in a record
-				if halves {
-					return first + 4 + 4*part
+			for span := range spans {
+				own := func(first int) int { // of the part, in a record
+					if kind.halves || spans > 1 {
+						return first + 4 + 4*max(part, span)
+					}
+					return first
 				}
-				return first
-			}
-			dots := make([][]reg.VecVirtual, rows)
-			for i := range dots {
-				dots[i] = v.vecs(vectors)
-				for _, r := range dots[i] {
-					VPBROADCASTD(row(i).Offset(own(panelOffset)), r)
-				}
-			}
-			for word := part * 8 / parts; word < (part+1)*8/parts; word++ {
-				w := load(b, word*vectors*v.bytes())
+				dots := make([][]reg.Register, rows)
 				for i := range dots {
-					x := v.vec()
-					VPBROADCASTD(row(i).Offset(4*word), x)
-					for j, r := range dots[i] {
-						// avo does not know the instruction.
-						Instruction(&ir.Instruction{Opcode: "VPDPBUSD", Operands: []Op{x, w[j], r}, Inputs: []Op{x, w[j], r}, Outputs: []Op{r}})
+					dots[i] = registers(vectors*i, vectors)
+					for _, r := range dots[i] {
+						if isa.vnni || wide {
+							VPBROADCASTD(row(i).Offset(own(panelOffset)), r)
+						}
 					}
 				}
-			}
-			scales := load(s, part*vectors*v.bytes())
-			var minimum []reg.VecVirtual
-			if minima {
-				minimum = load(s, panelMinima+part*vectors*v.bytes())
-			}
-			for i := range dots {
-				scale := v.broadcast(row(i).Offset(panelScale))
-				for j, r := range dots[i] {
-					VCVTDQ2PS(r, r)
-					VMULPS(scales[j], r, r)
-					VFMADD213PS(sum(i, j), scale, r)
-				}
-				if minima {
-					of := v.broadcast(row(i).Offset(own(panelSum)))
-					for j, r := range dots[i] {
-						VFMADD231PS(minimum[j], of, r)
+				for word := range words / spans {
+					at := part*words + span*words/spans + word
+					w := registers(12, vectors)
+					for j, r := range w {
+						VMOVUPS(Mem{Base: b, Disp: at*line + j*v.bytes()}, r)
+					}
+					for i := range dots {
+						x := registers(14, 1)[0]
+						VPBROADCASTD(row(i).Offset(4*at), x)
+						for j, r := range dots[i] {
+							isa.dot(r, w[j], x, ymm[15], word == 0, wide)
+						}
 					}
 				}
-				for j, r := range dots[i] {
-					VMOVUPS(r, sum(i, j))
-				}
+				isa.addDots(dots, row, s, part*line, own, kind.minima, !isa.vnni && !wide, sum, registers)
 			}
 		}
 		for _, p := range pointers {
 			ADDQ(Imm(panelRecord), p)
 		}
-		ADDQ(I32(8*vectors*v.bytes()), b)
-		ADDQ(I32(parts*vectors*v.bytes()), s)
+		ADDQ(I32(8*line), b)
+		ADDQ(I32(parts*line), s)
 		again(left, label+"group")
 		sums := make([][]reg.VecVirtual, rows)
 		for i := range sums {
-			sums[i] = load(total, i*vectors*v.bytes())
+			sums[i] = v.vecs(vectors)
+			for j, r := range sums[i] {
+				VMOVUPS(sum(i, j), r)
+			}
 		}
-		storeTile(v, label, sums, c, ldc, func() []mask { return tail })
+		storeTile(v, label, sums, c, ldc, func() []mask {
+			if !v.wide() { // these masks are vector registers, free only now
+				tail = v.masks(pointer("width"), vectors)
+			}
+			return tail
+		})
 	}
 	// Tiles of every number of rows would be four times as much code.
-	for _, rows := range []int{maxRows, 4, 2, 1} {
+	for _, rows := range isa.rows {
 		label, less := fmt.Sprintf("tiles%d", rows), fmt.Sprintf("less%d", rows)
 		Label(label)
 		CMPQ(m, Imm(uint64(rows)))
@@ -186,4 +266,47 @@ func multiplyBytes(halves, minima bool) {
 		Label(less)
 	}
 	end()
+}
+
+// addDots scales the dots of a tile's rows, narrow if of 16 bits, by what is at s + at and adds them, and minima, to sums in memory.
+func (v byteISA) addDots(dots [][]reg.Register, row func(i int) Mem, s reg.GPVirtual, at int, own func(first int) int, minima, narrow bool,
+	sum func(i, j int) Mem, registers func(from, n int) []reg.Register) {
+	of := func(at, j int) Mem { return Mem{Base: s, Disp: at + j*v.v.bytes()} }
+	scales := make([]Op, 2)
+	for j := range scales {
+		scales[j] = of(at, j)
+	}
+	if v.v.wide() {
+		for j, r := range registers(0, 2) {
+			VMOVUPS(scales[j], r)
+			scales[j] = r
+		}
+	}
+	for i := range dots {
+		if narrow {
+			t := ymm[15]
+			VPBROADCASTD(row(i).Offset(own(panelOffset)), t)
+			for _, r := range dots[i] {
+				VPMADDWD(integer(0x00010001), r, r)
+				VPADDD(t, r, r)
+			}
+		}
+		scale := registers(14, 1)[0]
+		VBROADCASTSS(row(i).Offset(panelScale), scale)
+		for j, r := range dots[i] {
+			VCVTDQ2PS(r, r)
+			VMULPS(scales[j], r, r)
+			VFMADD213PS(sum(i, j), scale, r)
+		}
+		if minima {
+			x := registers(15, 1)[0]
+			VBROADCASTSS(row(i).Offset(own(panelSum)), x)
+			for j, r := range dots[i] {
+				VFMADD231PS(of(panelMinima+at, j), x, r)
+			}
+		}
+		for j, r := range dots[i] {
+			VMOVUPS(r, sum(i, j))
+		}
+	}
 }
