@@ -73,6 +73,7 @@ example=(evict run --example needle --policy snapkv --budget 32)
 quick=(train lookahead --steps 1 --batch 1 --validate 0)
 
 refuse "instruction set that there is not" 'GLIMPSE_SIMD|level "avx1024", want one of' env GLIMPSE_SIMD=avx1024 "${example[@]}"
+refuse "rounding that there is not" 'GLIMPSE_ROUNDING: got "bf16", want on or off' env GLIMPSE_ROUNDING=bf16 "${example[@]}"
 
 echo "== model folders"
 refuse "model folder missing" "no such file" "${example[@]}" --model ./nowhere

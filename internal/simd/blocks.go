@@ -111,9 +111,9 @@ func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b
 	p := product{nt: true, storage: bf16, blocks: f, m: m, n: n, k: k, alpha: alpha, beta: beta,
 		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: k, c: unsafe.SliceData(c), ldc: ldc}
 	switch {
-	case m <= maxDotRows && f.kernels().multiply != nil:
+	case m <= maxDotRows && f.kernels().multiply != nil && !(exact && f.kernels().offset != unrounded):
 		p.inBlocks = true
-	case m > maxDotRows && how == Rounded && f.multipliesBytes():
+	case m > maxDotRows && how == Rounded && f.multipliesBytes() && !exact:
 		p.inBytes = true
 	default:
 		p = p.paired(how)

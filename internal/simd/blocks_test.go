@@ -440,6 +440,25 @@ func TestBlocksManyRows(t *testing.T) {
 	})
 }
 
+// TestBlocksExact: GLIMPSE_ROUNDING=off is the products with bfloat16 and rows as they are, whatever their number.
+func TestBlocksExact(t *testing.T) {
+	defer UseExact(UseExact(true))
+	blockLevels(t, func(t *testing.T, f *blockFormat) {
+		r := NewRand(45)
+		for _, m := range []int{1, 5, MaxDotRows, MaxDotRows + 1, 30} {
+			for _, nn := range []bool{false, true} {
+				g := newBlockCase(f, nn, m, f.depths()[0], f.depths()[0], r)
+				got := g.run(Rounded)
+				if m <= MaxDotRows && f.MultipliesBlocks() && !f.Quantises() && !nn {
+					g.check(t, got) // floats of 8 bits as they are
+				} else if at := SameBits(got, g.runBF16(Exact)); at >= 0 {
+					t.Fatalf("%v: other bits than of float32 by bfloat16 at %d", g, at)
+				}
+			}
+		}
+	})
+}
+
 // TestBlocksNotFinite: where a product in float32 is not finite, that of integers is not.
 func TestBlocksNotFinite(t *testing.T) {
 	blockLevels(t, func(t *testing.T, f *blockFormat) {

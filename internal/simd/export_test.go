@@ -21,6 +21,12 @@ func (f *Blocks) MultipliesBlocks() bool { return f.kernels().multiply != nil }
 // Quantises reports whether they are quantised for it.
 func (f *Blocks) Quantises() bool { return f.MultipliesBlocks() && f.kernels().offset >= 0 }
 
+// UseExact sets whether nothing is rounded, and tells whether nothing was.
+func UseExact(use bool) (did bool) {
+	did, exact = exact, use
+	return did
+}
+
 // BytePanels reports whether more rows, if Rounded, are multiplied by blocks as bytes.
 func (f *Blocks) BytePanels() bool { return f.multipliesBytes() }
 

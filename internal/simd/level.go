@@ -1,6 +1,7 @@
 package simd
 
 import (
+	"errors"
 	"fmt"
 	"os"
 )
@@ -15,12 +16,22 @@ var (
 	level  = kernelLevel(chosen) // of its kernels
 	pairs  = hasPairs(chosen)    // whether it multiplies pairs of bfloat16
 	tiles  = hasTiles(chosen)    // and on tiles
+	exact  bool                  // nothing is rounded for a product's sake
 	envErr error
 )
 
 func init() {
 	if name := os.Getenv("GLIMPSE_SIMD"); name != "" {
-		_, envErr = Use(name)
+		if _, err := Use(name); err != nil {
+			envErr = fmt.Errorf("environment variable GLIMPSE_SIMD: %w", err)
+		}
+	}
+	switch rounding := os.Getenv("GLIMPSE_ROUNDING"); rounding {
+	case "", "on":
+	case "off":
+		exact = true
+	default:
+		envErr = errors.Join(envErr, fmt.Errorf("environment variable GLIMPSE_ROUNDING: got %q, want on or off", rounding))
 	}
 }
 
@@ -49,11 +60,6 @@ func Use(name string) (restore func(), err error) {
 
 func set(l int) { chosen, level, pairs, tiles = l, kernelLevel(l), hasPairs(l), hasTiles(l) }
 
-// EnvError returns what was wrong with the environment variable GLIMPSE_SIMD, which
+// EnvError returns what was wrong with the environment variables GLIMPSE_SIMD and GLIMPSE_ROUNDING, which
 // then had no effect, or nil.
-func EnvError() error {
-	if envErr != nil {
-		return fmt.Errorf("environment variable GLIMPSE_SIMD: %w", envErr)
-	}
-	return nil
-}
+func EnvError() error { return envErr }

@@ -1,6 +1,7 @@
 package simd
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -39,23 +40,30 @@ func TestEnvironment(t *testing.T) {
 		if err := EnvError(); err != nil {
 			message = err.Error()
 		}
-		os.Stdout.WriteString(Level() + "\n" + message + "\n")
+		fmt.Println(Level(), !exact)
+		fmt.Println(message)
 		return
 	}
-	for _, c := range []struct{ value, level, message string }{
-		{"portable", "portable", "no error"},
-		{Levels()[best], Levels()[best], "no error"},
-		{"", Levels()[preferred(best)], "no error"},
-		{"sse", Levels()[preferred(best)], `environment variable GLIMPSE_SIMD: simd: level "sse", want one of`},
+	usual := Levels()[preferred(best)]
+	for _, c := range []struct {
+		value, rounding, level string
+		rounds                 bool
+		message                string
+	}{
+		{"portable", "on", "portable", true, "no error"},
+		{Levels()[best], "", Levels()[best], true, "no error"},
+		{"", "off", usual, false, "no error"},
+		{"sse", "", usual, true, `environment variable GLIMPSE_SIMD: simd: level "sse", want one of`},
+		{"", "bf16", usual, true, `environment variable GLIMPSE_ROUNDING: got "bf16", want on or off`},
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestEnvironment$")
-		cmd.Env = append(os.Environ(), report+"=1", "GLIMPSE_SIMD="+c.value)
+		cmd.Env = append(os.Environ(), report+"=1", "GLIMPSE_SIMD="+c.value, "GLIMPSE_ROUNDING="+c.rounding)
 		out, err := cmd.Output()
 		if err != nil {
 			t.Fatalf("GLIMPSE_SIMD=%q: %v", c.value, err)
 		}
-		if !strings.HasPrefix(string(out), c.level+"\n"+c.message) {
-			t.Errorf("GLIMPSE_SIMD=%q: got %q, want level %q and %q", c.value, out, c.level, c.message)
+		if !strings.HasPrefix(string(out), fmt.Sprintln(c.level, c.rounds)+c.message) {
+			t.Errorf("GLIMPSE_SIMD=%q GLIMPSE_ROUNDING=%q: got %q, want level %q, rounding %v and %q", c.value, c.rounding, out, c.level, c.rounds, c.message)
 		}
 	}
 }

@@ -9,14 +9,15 @@ import (
 
 // RoundsBF16 reports whether the level in use multiplies pairs of bfloat16, which is
 // where products with bfloat16 by a [Rounding] differ from the others.
-func RoundsBF16() bool { return pairs }
+func RoundsBF16() bool { return pairs && !exact }
 
 // SplitsBF16 reports whether it does so for [Split], too.
-func SplitsBF16() bool { return tiles }
+func SplitsBF16() bool { return tiles && !exact }
 
 // Rounding says what a product of more than 16 rows with b of bfloat16, or of blocks, may make of a where the processor is faster then.
 // At levels that multiply pairs of bfloat16 ([RoundsBF16]) these are such pairs, for a·bᵀ of even k and ldb; products are still
-// summed in float32, and numbers below 2⁻¹²⁶ count as 0. At other levels they are bytes, for blocks ([GemmNTBlocks]).
+// summed in float32, and numbers below 2⁻¹²⁶ count as 0. At other levels they are bytes, for blocks ([GemmNTBlocks]). The environment
+// variable GLIMPSE_ROUNDING=off leaves a in float32 always, and for few rows, too.
 type Rounding uint8
 
 const (
@@ -32,7 +33,7 @@ const (
 // paired is p by pairs, where how allows and the processor has them.
 func (p product) paired(how Rounding) product {
 	switch {
-	case !pairs || p.m <= maxDotRows || p.nt && (p.k%2 == 1 || p.ldb%2 == 1):
+	case !pairs || exact || p.m <= maxDotRows || p.nt && (p.k%2 == 1 || p.ldb%2 == 1):
 	case how == Rounded:
 		p.terms = 1
 	case how == Split && tiles && p.blocks == nil:
