@@ -406,7 +406,7 @@ func TestBlocksManyRows(t *testing.T) {
 		}
 		for _, m := range []int{1, 5, 9, 13, 16, 17, 30, 70} {
 			for _, k := range f.depths() {
-				if (RaceEnabled || testing.Short()) && r.IntN(6) > 0 {
+				if r.IntN(3) > 0 || (RaceEnabled || testing.Short()) && r.IntN(2) > 0 {
 					continue
 				}
 				for _, how := range []Rounding{Exact, Split, Rounded} {
