@@ -33,7 +33,7 @@ const loadVariable = "GLIMPSE_LOAD"
 // much or what is no text, or read slowly; adapters come and go. Nobody else gets an error but 429, answers are those of
 // prompts by themselves, the memory stays below the limit, and nothing stays behind.
 func TestLoad(t *testing.T) {
-	clients, rounds, queue := 200, 3, 10_000
+	clients, rounds, queue := 100, 3, 10_000
 	if testing.Short() {
 		clients = 40
 	}

@@ -40,7 +40,7 @@ var windowKinds = map[string]func(m *model.Model){
 // fork goes on to the bits of what it was forked from, and steps can be undone. Keys in groups are in BF16 for a row that
 // comes soon after them: those of a prompt's first rows are not, where it comes at once.
 func TestWindowsOfRoundedCaches(t *testing.T) {
-	const n, steps = 1240, 40
+	const n, steps = 900, 40
 	shape := modeltest.Llama{Hidden: 32, Heads: 4, KVHeads: 2, HeadDim: 32, Intermediate: 40, Layers: 3, Seed: 6}
 	for kind, change := range windowKinds {
 		for cache, most := range map[string]struct{ whole, parts float64 }{
