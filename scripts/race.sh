@@ -17,7 +17,9 @@ without=(
   '^Test(RealTokenizers|ExpansionIsBounded|LlamaCppVectors|GoldenPatterns|NormalWork)$'
   '^Test(LongErrorsAreCut|AdapterBitFlips|HostileAdapters)$'
   # More shapes of products whose tasks are those of TestGemmBits.
-  '^Test(BlocksManyRows|GemmSmallShapes|FewRowsAndColumns|GemmLargeShapes|Splits|KernelsStayInsideTheirSlices|ExpAndLogOnAllMagnitudes)$'
+  '^Test(BlocksManyRows|BlocksFewRows|GemmSmallShapes|FewRowsAndColumns|GemmLargeShapes|Splits|KernelsStayInsideTheirSlices|ExpAndLogOnAllMagnitudes)$'
+  # Attention whose tasks are those of TestBackendsConform and TestThreadsDoNotChangeBits; TestCachesOfBlocks stays.
+  '^Test(HalfCaches|EntriesThatLeftTheWindow)$'
   # Policies and families on the processor's backend, whose goroutines are those of
   # TestBackendsConform and TestThreadsDoNotChangeBits. TestKeptSetsAgainstNaive and
   # TestPoliciesAreDeterministic run every policy.
