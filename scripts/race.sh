@@ -17,7 +17,9 @@ without=(
   '^Test(RealTokenizers|ExpansionIsBounded|LlamaCppVectors|GoldenPatterns|NormalWork)$'
   '^Test(LongErrorsAreCut|AdapterBitFlips|HostileAdapters)$'
   # More shapes of products whose tasks are those of TestGemmBits.
-  '^Test(BlocksManyRows|GemmSmallShapes|FewRowsAndColumns|GemmLargeShapes|Splits|KernelsStayInsideTheirSlices|ExpAndLogOnAllMagnitudes)$'
+  '^Test(BlocksManyRows|BlocksFewRows|GemmSmallShapes|FewRowsAndColumns|GemmLargeShapes|Splits|KernelsStayInsideTheirSlices|ExpAndLogOnAllMagnitudes)$'
+  # Attention whose tasks are those of TestBackendsConform and TestThreadsDoNotChangeBits; TestCachesOfBlocks stays.
+  '^Test(HalfCaches|EntriesThatLeftTheWindow)$'
   # Policies and families on the processor's backend, whose goroutines are those of
   # TestBackendsConform and TestThreadsDoNotChangeBits. TestKeptSetsAgainstNaive and
   # TestPoliciesAreDeterministic run every policy.
@@ -61,7 +63,7 @@ if [ $# = 0 ]; then
   [ $# -ge 20 ] || die "only $# packages start goroutines, by their sources"
 fi
 # Collecting garbage shows no race.
-export GOGC=400 GOMEMLIMIT=2GiB
+export GOGC=400 GOMEMLIMIT=2GiB GODEBUG=gcstoptheworld=2 # as in scripts/test.sh
 # Other modules are compiled for the detector here alone: without optimisation, which is faster. The reference
 # backend, the judge of tests, starts no goroutine: it is compiled as in scripts/test.sh.
 go test -race -short -vet=off -gcflags='github.com/...=-N -l' -gcflags='glimpse/kernels/reference=-race=false' -skip "$(IFS='|'; echo "${without[*]}")" "$@"

@@ -261,7 +261,7 @@ func TestPlanOfASweep(t *testing.T) {
 			if p.Passes != c.passes || len(p.Adapters) != c.adapters || p.Adapters[0].Name != c.first {
 				t.Errorf("%d passes, adapters %+v, want %d passes of %d, %s first", p.Passes, p.Adapters, c.passes, c.adapters, c.first)
 			}
-			if c.file != example {
+			if c.file != example { // the text is made of the same numbers
 				return
 			}
 			text, _ := mustExecute(t, "plan", c.file)
