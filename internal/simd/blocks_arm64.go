@@ -12,6 +12,11 @@ func quantise32NEON(dst *byte, src *float32, records int)
 //go:noescape
 func quantise256NEON(dst *byte, src *float32, records int)
 
+// quantisePanelNEON quantises src [32·records] to records of 64 bytes.
+//
+//go:noescape
+func quantisePanelNEON(dst *byte, src *float32, records int)
+
 // decodeQ4_0NEON widens blocks of Q4_0, 32 elements in 18 bytes each.
 //
 //go:noescape
@@ -21,6 +26,11 @@ func decodeQ4_0NEON(dst *float32, src *byte, blocks int)
 //
 //go:noescape
 func multiplyQ4_0SDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// unpackQ4_0NEON writes blocks of Q4_0 as signed bytes, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ4_0NEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeQ4_1NEON widens blocks of Q4_1, 32 elements in 20 bytes each.
 //
@@ -32,6 +42,11 @@ func decodeQ4_1NEON(dst *float32, src *byte, blocks int)
 //go:noescape
 func multiplyQ4_1SDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
+// unpackQ4_1NEON writes blocks of Q4_1 as signed bytes, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ4_1NEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+
 // decodeQ5_0NEON widens blocks of Q5_0, 32 elements in 22 bytes each.
 //
 //go:noescape
@@ -41,6 +56,11 @@ func decodeQ5_0NEON(dst *float32, src *byte, blocks int)
 //
 //go:noescape
 func multiplyQ5_0SDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// unpackQ5_0NEON writes blocks of Q5_0 as signed bytes, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ5_0NEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeQ5_1NEON widens blocks of Q5_1, 32 elements in 24 bytes each.
 //
@@ -52,6 +72,11 @@ func decodeQ5_1NEON(dst *float32, src *byte, blocks int)
 //go:noescape
 func multiplyQ5_1SDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
+// unpackQ5_1NEON writes blocks of Q5_1 as signed bytes, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ5_1NEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+
 // decodeQ8_0NEON widens blocks of Q8_0, 32 elements in 34 bytes each.
 //
 //go:noescape
@@ -61,6 +86,11 @@ func decodeQ8_0NEON(dst *float32, src *byte, blocks int)
 //
 //go:noescape
 func multiplyQ8_0SDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// unpackQ8_0NEON writes blocks of Q8_0 as signed bytes, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ8_0NEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeIQ4_NLNEON widens blocks of IQ4_NL, 32 elements in 18 bytes each.
 //
@@ -72,6 +102,11 @@ func decodeIQ4_NLNEON(dst *float32, src *byte, blocks int)
 //go:noescape
 func multiplyIQ4_NLSDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
+// unpackIQ4_NLNEON writes blocks of IQ4_NL as signed bytes, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackIQ4_NLNEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+
 // decodeMXFP4NEON widens blocks of MXFP4, 32 elements in 17 bytes each.
 //
 //go:noescape
@@ -81,6 +116,11 @@ func decodeMXFP4NEON(dst *float32, src *byte, blocks int)
 //
 //go:noescape
 func multiplyMXFP4SDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// unpackMXFP4NEON writes blocks of MXFP4 as signed bytes, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackMXFP4NEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeQ2_KNEON widens blocks of Q2_K, 256 elements in 84 bytes each.
 //
@@ -92,6 +132,11 @@ func decodeQ2_KNEON(dst *float32, src *byte, blocks int)
 //go:noescape
 func multiplyQ2_KSDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
+// unpackQ2_KNEON writes blocks of Q2_K as signed bytes, with the 2 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ2_KNEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+
 // decodeQ3_KNEON widens blocks of Q3_K, 256 elements in 110 bytes each.
 //
 //go:noescape
@@ -101,6 +146,11 @@ func decodeQ3_KNEON(dst *float32, src *byte, blocks int)
 //
 //go:noescape
 func multiplyQ3_KSDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// unpackQ3_KNEON writes blocks of Q3_K as signed bytes, with the 2 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ3_KNEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeQ4_KNEON widens blocks of Q4_K, 256 elements in 144 bytes each.
 //
@@ -112,6 +162,11 @@ func decodeQ4_KNEON(dst *float32, src *byte, blocks int)
 //go:noescape
 func multiplyQ4_KSDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
+// unpackQ4_KNEON writes blocks of Q4_K as signed bytes, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ4_KNEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+
 // decodeQ5_KNEON widens blocks of Q5_K, 256 elements in 176 bytes each.
 //
 //go:noescape
@@ -121,6 +176,11 @@ func decodeQ5_KNEON(dst *float32, src *byte, blocks int)
 //
 //go:noescape
 func multiplyQ5_KSDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// unpackQ5_KNEON writes blocks of Q5_K as signed bytes, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ5_KNEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
 // decodeQ6_KNEON widens blocks of Q6_K, 256 elements in 210 bytes each.
 //
@@ -132,6 +192,11 @@ func decodeQ6_KNEON(dst *float32, src *byte, blocks int)
 //go:noescape
 func multiplyQ6_KSDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 
+// unpackQ6_KNEON writes blocks of Q6_K as signed bytes, with the 2 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackQ6_KNEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+
 // decodeIQ4_XSNEON widens blocks of IQ4_XS, 256 elements in 136 bytes each.
 //
 //go:noescape
@@ -141,3 +206,28 @@ func decodeIQ4_XSNEON(dst *float32, src *byte, blocks int)
 //
 //go:noescape
 func multiplyIQ4_XSSDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
+
+// unpackIQ4_XSNEON writes blocks of IQ4_XS as signed bytes, with the 1 scales of each 32 elements and, if it has them, as many minima.
+//
+//go:noescape
+func unpackIQ4_XSNEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+
+// multiplyBytesSDOT sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 16] words of bytes with scales [groups, 1, 16]; sums [16] is scratch memory.
+//
+//go:noescape
+func multiplyBytesSDOT(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesMinimaSDOT sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 16] words of bytes with scales and, 4096 bytes on, minima [groups, 1, 16]; sums [16] is scratch memory.
+//
+//go:noescape
+func multiplyBytesMinimaSDOT(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesHalvesSDOT sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 16] words of bytes with scales [groups, 2, 16]; sums [16] is scratch memory.
+//
+//go:noescape
+func multiplyBytesHalvesSDOT(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesHalvesMinimaSDOT sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 16] words of bytes with scales and, 4096 bytes on, minima [groups, 2, 16]; sums [16] is scratch memory.
+//
+//go:noescape
+func multiplyBytesHalvesMinimaSDOT(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)

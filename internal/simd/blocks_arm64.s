@@ -732,6 +732,102 @@ record2:
 	BNE record2
 	RET
 
+// func quantisePanelNEON(dst *byte, src *float32, records int)
+TEXT ·quantisePanelNEON(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD records+16(FP), R2
+	MOVD $0x037fffff, R26
+	VDUP R26, V20.S4
+	MOVD $0x7f800000, R26
+	VDUP R26, V21.S4
+	MOVD $0x0000007f, R26
+	VDUP R26, V23.S4
+	WORD $0x4e21daf7 // scvtf v23, v23
+record3:
+	WORD $0x3dc00020 // ldr q0, [x1, 0]
+	WORD $0x4ea0f808 // fabs v8, v0
+	WORD $0x3dc00421 // ldr q1, [x1, 16]
+	WORD $0x4ea0f829 // fabs v9, v1
+	WORD $0x3dc00822 // ldr q2, [x1, 32]
+	WORD $0x4ea0f84a // fabs v10, v2
+	WORD $0x3dc00c23 // ldr q3, [x1, 48]
+	WORD $0x4ea0f86b // fabs v11, v3
+	WORD $0x3dc01024 // ldr q4, [x1, 64]
+	WORD $0x4ea0f88c // fabs v12, v4
+	WORD $0x3dc01425 // ldr q5, [x1, 80]
+	WORD $0x4ea0f8ad // fabs v13, v5
+	WORD $0x3dc01826 // ldr q6, [x1, 96]
+	WORD $0x4ea0f8ce // fabs v14, v6
+	WORD $0x3dc01c27 // ldr q7, [x1, 112]
+	WORD $0x4ea0f8ef // fabs v15, v7
+	WORD $0x4eac6508 // smax v8, v8, v12
+	WORD $0x4ead6529 // smax v9, v9, v13
+	WORD $0x4eae654a // smax v10, v10, v14
+	WORD $0x4eaf656b // smax v11, v11, v15
+	WORD $0x4eaa6508 // smax v8, v8, v10
+	WORD $0x4eab6529 // smax v9, v9, v11
+	WORD $0x4ea96508 // smax v8, v8, v9
+	WORD $0x4eb0a916 // smaxv v22, v8
+	WORD $0x4e0406d6 // dup v22, v22
+	WORD $0x4eb436c9 // cmgt v9, v22, v20
+	WORD $0x4eb636aa // cmgt v10, v21, v22
+	WORD $0x4e2a1d29 // and v9, v9, v10
+	WORD $0x6e36feea // fdiv v10, v23, v22
+	WORD $0x6e37fecb // fdiv v11, v22, v23
+	WORD $0x6e2adc00 // fmul v0, v0, v10
+	WORD $0x4e21a800 // fcvtns v0, v0
+	WORD $0x6e2adc21 // fmul v1, v1, v10
+	WORD $0x4e21a821 // fcvtns v1, v1
+	WORD $0x6e2adc42 // fmul v2, v2, v10
+	WORD $0x4e21a842 // fcvtns v2, v2
+	WORD $0x6e2adc63 // fmul v3, v3, v10
+	WORD $0x4e21a863 // fcvtns v3, v3
+	WORD $0x6e2adc84 // fmul v4, v4, v10
+	WORD $0x4e21a884 // fcvtns v4, v4
+	WORD $0x6e2adca5 // fmul v5, v5, v10
+	WORD $0x4e21a8a5 // fcvtns v5, v5
+	WORD $0x6e2adcc6 // fmul v6, v6, v10
+	WORD $0x4e21a8c6 // fcvtns v6, v6
+	WORD $0x6e2adce7 // fmul v7, v7, v10
+	WORD $0x4e21a8e7 // fcvtns v7, v7
+	WORD $0x0e614800 // sqxtn.4h v0, v0
+	WORD $0x4e614820 // sqxtn2.8h v0, v1
+	WORD $0x0e614841 // sqxtn.4h v1, v2
+	WORD $0x4e614861 // sqxtn2.8h v1, v3
+	WORD $0x0e614882 // sqxtn.4h v2, v4
+	WORD $0x4e6148a2 // sqxtn2.8h v2, v5
+	WORD $0x0e6148c3 // sqxtn.4h v3, v6
+	WORD $0x4e6148e3 // sqxtn2.8h v3, v7
+	WORD $0x0e214800 // sqxtn.8b v0, v0
+	WORD $0x4e214820 // sqxtn2.16b v0, v1
+	WORD $0x4e291c00 // and v0, v0, v9
+	WORD $0x3d800000 // str q0, [x0, 0]
+	WORD $0x4e20280c // saddlp.8h v12, v0
+	WORD $0x4e70398c // saddlv.s v12, v12
+	WORD $0x0e214841 // sqxtn.8b v1, v2
+	WORD $0x4e214861 // sqxtn2.16b v1, v3
+	WORD $0x4e291c21 // and v1, v1, v9
+	WORD $0x3d800401 // str q1, [x0, 16]
+	WORD $0x4e20282d // saddlp.8h v13, v1
+	WORD $0x4e7039ad // saddlv.s v13, v13
+	WORD $0x4ead858e // add v14, v12, v13
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e2bdd8c // fmul v12, v12, v11
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e2bddad // fmul v13, v13, v11
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e2bddce // fmul v14, v14, v11
+	WORD $0xbd00200b // str s11, [x0, 32]
+	WORD $0xbd00240e // str s14, [x0, 36]
+	WORD $0xbd00280c // str s12, [x0, 40]
+	WORD $0xbd002c0d // str s13, [x0, 44]
+	ADD $128, R1
+	ADD $64, R0
+	SUBS $1, R2
+	BNE record3
+	RET
+
 // func decodeQ4_0NEON(dst *float32, src *byte, blocks int)
 TEXT ·decodeQ4_0NEON(SB), NOSPLIT, $0-24
 	MOVD dst+0(FP), R1
@@ -739,7 +835,7 @@ TEXT ·decodeQ4_0NEON(SB), NOSPLIT, $0-24
 	MOVD blocks+16(FP), R2
 	WORD $0x4f00e5fc // movi v28.16b, 15
 	WORD $0x4f00e51d // movi v29.16b, 8
-block3:
+block4:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020e0 // ldur q0, [x7, 2]
@@ -786,7 +882,7 @@ block3:
 	ADD $128, R1
 	ADD $18, R7
 	SUBS $1, R2
-	BNE block3
+	BNE block4
 	RET
 
 // func multiplyQ4_0SDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
@@ -808,14 +904,14 @@ TEXT ·multiplyQ4_0SDOT(SB), NOSPLIT, $0-80
 	WORD $0x4f00e5fc // movi v28.16b, 15
 	WORD $0x4f00e51d // movi v29.16b, 8
 	CMP $1, R0
-	BNE not4
-row5:
+	BNE not5
+row6:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
 	MOVD R3, R12
 	MOVD R2, R8
-block6:
+block7:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -835,7 +931,7 @@ block6:
 	ADD $18, R7
 	ADD $48, R12
 	SUBS $1, R8
-	BEQ sum7
+	BEQ sum8
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -855,8 +951,8 @@ block6:
 	ADD $18, R7
 	ADD $48, R12
 	SUBS $1, R8
-	BNE block6
-sum7:
+	BNE block7
+sum8:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -864,21 +960,21 @@ sum7:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite8
+	CBZ R11, overwrite9
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite8:
+overwrite9:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row5
+	BNE row6
 	RET
-not4:
+not5:
 	CMP $2, R0
-	BNE not9
-row10:
+	BNE not10
+row11:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -888,7 +984,7 @@ row10:
 	VEOR V9.B16, V9.B16, V9.B16
 	MOVD R4, R13
 	MOVD R2, R8
-block11:
+block12:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -918,7 +1014,7 @@ block11:
 	ADD $48, R12
 	ADD $48, R13
 	SUBS $1, R8
-	BEQ sum12
+	BEQ sum13
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -948,8 +1044,8 @@ block11:
 	ADD $48, R12
 	ADD $48, R13
 	SUBS $1, R8
-	BNE block11
-sum12:
+	BNE block12
+sum13:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -957,12 +1053,12 @@ sum12:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite13
+	CBZ R11, overwrite14
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite13:
+overwrite14:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -971,21 +1067,21 @@ overwrite13:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite14
+	CBZ R11, overwrite15
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite14:
+overwrite15:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row10
+	BNE row11
 	RET
-not9:
+not10:
 	CMP $3, R0
-	BNE not15
-row16:
+	BNE not16
+row17:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -999,7 +1095,7 @@ row16:
 	VEOR V10.B16, V10.B16, V10.B16
 	MOVD R5, R14
 	MOVD R2, R8
-block17:
+block18:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -1039,7 +1135,7 @@ block17:
 	ADD $48, R13
 	ADD $48, R14
 	SUBS $1, R8
-	BEQ sum18
+	BEQ sum19
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -1079,8 +1175,8 @@ block17:
 	ADD $48, R13
 	ADD $48, R14
 	SUBS $1, R8
-	BNE block17
-sum18:
+	BNE block18
+sum19:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -1088,12 +1184,12 @@ sum18:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite19
+	CBZ R11, overwrite20
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite19:
+overwrite20:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -1102,12 +1198,12 @@ overwrite19:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite20
+	CBZ R11, overwrite21
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite20:
+overwrite21:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -1116,21 +1212,21 @@ overwrite20:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite21
+	CBZ R11, overwrite22
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite21:
+overwrite22:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row16
+	BNE row17
 	RET
-not15:
+not16:
 	CMP $4, R0
-	BNE not22
-row23:
+	BNE not23
+row24:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -1148,7 +1244,7 @@ row23:
 	VEOR V11.B16, V11.B16, V11.B16
 	MOVD R6, R15
 	MOVD R2, R8
-block24:
+block25:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -1198,7 +1294,7 @@ block24:
 	ADD $48, R14
 	ADD $48, R15
 	SUBS $1, R8
-	BEQ sum25
+	BEQ sum26
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -1248,8 +1344,8 @@ block24:
 	ADD $48, R14
 	ADD $48, R15
 	SUBS $1, R8
-	BNE block24
-sum25:
+	BNE block25
+sum26:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -1257,12 +1353,12 @@ sum25:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite26
+	CBZ R11, overwrite27
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite26:
+overwrite27:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -1271,12 +1367,12 @@ overwrite26:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite27
+	CBZ R11, overwrite28
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite27:
+overwrite28:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -1285,12 +1381,12 @@ overwrite27:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite28
+	CBZ R11, overwrite29
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite28:
+overwrite29:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e27d4c6 // fadd v6, v6, v7
@@ -1299,18 +1395,45 @@ overwrite28:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dcc6 // fmul v6, v6, v24
-	CBZ R11, overwrite29
+	CBZ R11, overwrite30
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf06 // fmla v6, v24, v25
-overwrite29:
+overwrite30:
 	WORD $0xbd000206 // str s6, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row23
+	BNE row24
 	RET
-not22:
+not23:
+	RET
+
+// func unpackQ4_0NEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+TEXT ·unpackQ4_0NEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R1
+	MOVD scales+8(FP), R2
+	MOVD minima+16(FP), R3
+	MOVD src+24(FP), R7
+	MOVD blocks+32(FP), R4
+	WORD $0x4f00e5fc // movi v28.16b, 15
+	WORD $0x4f00e51d // movi v29.16b, 8
+block31:
+	WORD $0x7c4000fa // ldur h26, [x7, 0]
+	WORD $0x0e217b5a // fcvtl v26, v26
+	WORD $0xbd00005a // str s26, [x2, 0]
+	ADD $4, R2
+	WORD $0x3cc020e0 // ldur q0, [x7, 2]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, 4
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x6e3d8400 // sub.16b v0, v0, v29
+	WORD $0x6e3d8421 // sub.16b v1, v1, v29
+	WORD $0x3d800020 // str q0, [x1, 0]
+	WORD $0x3d800421 // str q1, [x1, 16]
+	ADD $32, R1
+	ADD $18, R7
+	SUBS $1, R4
+	BNE block31
 	RET
 
 // func decodeQ4_1NEON(dst *float32, src *byte, blocks int)
@@ -1319,7 +1442,7 @@ TEXT ·decodeQ4_1NEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R7
 	MOVD blocks+16(FP), R2
 	WORD $0x4f00e5fc // movi v28.16b, 15
-block30:
+block32:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fb // ldur h27, [x7, 2]
@@ -1375,7 +1498,7 @@ block30:
 	ADD $128, R1
 	ADD $20, R7
 	SUBS $1, R2
-	BNE block30
+	BNE block32
 	RET
 
 // func multiplyQ4_1SDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
@@ -1396,14 +1519,14 @@ TEXT ·multiplyQ4_1SDOT(SB), NOSPLIT, $0-80
 	ADD R17, R5, R6
 	WORD $0x4f00e5fc // movi v28.16b, 15
 	CMP $1, R0
-	BNE not31
-row32:
+	BNE not33
+row34:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
 	MOVD R3, R12
 	MOVD R2, R8
-block33:
+block35:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fb // ldur h27, [x7, 2]
@@ -1424,7 +1547,7 @@ block33:
 	ADD $20, R7
 	ADD $48, R12
 	SUBS $1, R8
-	BEQ sum34
+	BEQ sum36
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fb // ldur h27, [x7, 2]
@@ -1445,8 +1568,8 @@ block33:
 	ADD $20, R7
 	ADD $48, R12
 	SUBS $1, R8
-	BNE block33
-sum34:
+	BNE block35
+sum36:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -1456,21 +1579,21 @@ sum34:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite35
+	CBZ R11, overwrite37
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite35:
+overwrite37:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row32
+	BNE row34
 	RET
-not31:
+not33:
 	CMP $2, R0
-	BNE not36
-row37:
+	BNE not38
+row39:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -1480,7 +1603,7 @@ row37:
 	VEOR V9.B16, V9.B16, V9.B16
 	MOVD R4, R13
 	MOVD R2, R8
-block38:
+block40:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fb // ldur h27, [x7, 2]
@@ -1512,7 +1635,7 @@ block38:
 	ADD $48, R12
 	ADD $48, R13
 	SUBS $1, R8
-	BEQ sum39
+	BEQ sum41
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fb // ldur h27, [x7, 2]
@@ -1544,8 +1667,8 @@ block38:
 	ADD $48, R12
 	ADD $48, R13
 	SUBS $1, R8
-	BNE block38
-sum39:
+	BNE block40
+sum41:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -1555,12 +1678,12 @@ sum39:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite40
+	CBZ R11, overwrite42
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite40:
+overwrite42:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -1571,21 +1694,21 @@ overwrite40:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite41
+	CBZ R11, overwrite43
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite41:
+overwrite43:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row37
+	BNE row39
 	RET
-not36:
+not38:
 	CMP $3, R0
-	BNE not42
-row43:
+	BNE not44
+row45:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -1599,7 +1722,7 @@ row43:
 	VEOR V10.B16, V10.B16, V10.B16
 	MOVD R5, R14
 	MOVD R2, R8
-block44:
+block46:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fb // ldur h27, [x7, 2]
@@ -1642,7 +1765,7 @@ block44:
 	ADD $48, R13
 	ADD $48, R14
 	SUBS $1, R8
-	BEQ sum45
+	BEQ sum47
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fb // ldur h27, [x7, 2]
@@ -1685,8 +1808,8 @@ block44:
 	ADD $48, R13
 	ADD $48, R14
 	SUBS $1, R8
-	BNE block44
-sum45:
+	BNE block46
+sum47:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -1696,12 +1819,12 @@ sum45:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite46
+	CBZ R11, overwrite48
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite46:
+overwrite48:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -1712,12 +1835,12 @@ overwrite46:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite47
+	CBZ R11, overwrite49
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite47:
+overwrite49:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -1728,21 +1851,21 @@ overwrite47:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite48
+	CBZ R11, overwrite50
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite48:
+overwrite50:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row43
+	BNE row45
 	RET
-not42:
+not44:
 	CMP $4, R0
-	BNE not49
-row50:
+	BNE not51
+row52:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -1760,7 +1883,7 @@ row50:
 	VEOR V11.B16, V11.B16, V11.B16
 	MOVD R6, R15
 	MOVD R2, R8
-block51:
+block53:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fb // ldur h27, [x7, 2]
@@ -1814,7 +1937,7 @@ block51:
 	ADD $48, R14
 	ADD $48, R15
 	SUBS $1, R8
-	BEQ sum52
+	BEQ sum54
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fb // ldur h27, [x7, 2]
@@ -1868,8 +1991,8 @@ block51:
 	ADD $48, R14
 	ADD $48, R15
 	SUBS $1, R8
-	BNE block51
-sum52:
+	BNE block53
+sum54:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -1879,12 +2002,12 @@ sum52:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite53
+	CBZ R11, overwrite55
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite53:
+overwrite55:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -1895,12 +2018,12 @@ overwrite53:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite54
+	CBZ R11, overwrite56
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite54:
+overwrite56:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -1911,12 +2034,12 @@ overwrite54:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite55
+	CBZ R11, overwrite57
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite55:
+overwrite57:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e27d4c6 // fadd v6, v6, v7
@@ -1927,18 +2050,46 @@ overwrite55:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dcc6 // fmul v6, v6, v24
-	CBZ R11, overwrite56
+	CBZ R11, overwrite58
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf06 // fmla v6, v24, v25
-overwrite56:
+overwrite58:
 	WORD $0xbd000206 // str s6, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row50
+	BNE row52
 	RET
-not49:
+not51:
+	RET
+
+// func unpackQ4_1NEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+TEXT ·unpackQ4_1NEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R1
+	MOVD scales+8(FP), R2
+	MOVD minima+16(FP), R3
+	MOVD src+24(FP), R7
+	MOVD blocks+32(FP), R4
+	WORD $0x4f00e5fc // movi v28.16b, 15
+block59:
+	WORD $0x7c4000fa // ldur h26, [x7, 0]
+	WORD $0x0e217b5a // fcvtl v26, v26
+	WORD $0x7c4020fb // ldur h27, [x7, 2]
+	WORD $0x0e217b7b // fcvtl v27, v27
+	WORD $0xbd00005a // str s26, [x2, 0]
+	ADD $4, R2
+	WORD $0xbd00007b // str s27, [x3, 0]
+	ADD $4, R3
+	WORD $0x3cc040e0 // ldur q0, [x7, 4]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, 4
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3d800020 // str q0, [x1, 0]
+	WORD $0x3d800421 // str q1, [x1, 16]
+	ADD $32, R1
+	ADD $20, R7
+	SUBS $1, R4
+	BNE block59
 	RET
 
 // func decodeQ5_0NEON(dst *float32, src *byte, blocks int)
@@ -1960,7 +2111,7 @@ TEXT ·decodeQ5_0NEON(SB), NOSPLIT, $0-24
 	MOVD $0x8040201008040201, R26
 	VMOV R26, V14.D[1]
 	WORD $0x4f00e60f // movi v15.16b, 16
-block57:
+block60:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc060e0 // ldur q0, [x7, 6]
@@ -2014,7 +2165,7 @@ block57:
 	ADD $128, R1
 	ADD $22, R7
 	SUBS $1, R2
-	BNE block57
+	BNE block60
 	RET
 
 // func multiplyQ5_0SDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
@@ -2048,14 +2199,14 @@ TEXT ·multiplyQ5_0SDOT(SB), NOSPLIT, $0-80
 	VMOV R26, V14.D[1]
 	WORD $0x4f00e60f // movi v15.16b, 16
 	CMP $1, R0
-	BNE not58
-row59:
+	BNE not61
+row62:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
 	MOVD R3, R12
 	MOVD R2, R8
-block60:
+block63:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc060f4 // ldur q20, [x7, 6]
@@ -2082,7 +2233,7 @@ block60:
 	ADD $22, R7
 	ADD $48, R12
 	SUBS $1, R8
-	BEQ sum61
+	BEQ sum64
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc060f4 // ldur q20, [x7, 6]
@@ -2109,8 +2260,8 @@ block60:
 	ADD $22, R7
 	ADD $48, R12
 	SUBS $1, R8
-	BNE block60
-sum61:
+	BNE block63
+sum64:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -2118,21 +2269,21 @@ sum61:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite62
+	CBZ R11, overwrite65
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite62:
+overwrite65:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row59
+	BNE row62
 	RET
-not58:
+not61:
 	CMP $2, R0
-	BNE not63
-row64:
+	BNE not66
+row67:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -2142,7 +2293,7 @@ row64:
 	VEOR V9.B16, V9.B16, V9.B16
 	MOVD R4, R13
 	MOVD R2, R8
-block65:
+block68:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc060f4 // ldur q20, [x7, 6]
@@ -2179,7 +2330,7 @@ block65:
 	ADD $48, R12
 	ADD $48, R13
 	SUBS $1, R8
-	BEQ sum66
+	BEQ sum69
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc060f4 // ldur q20, [x7, 6]
@@ -2216,8 +2367,8 @@ block65:
 	ADD $48, R12
 	ADD $48, R13
 	SUBS $1, R8
-	BNE block65
-sum66:
+	BNE block68
+sum69:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -2225,12 +2376,12 @@ sum66:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite67
+	CBZ R11, overwrite70
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite67:
+overwrite70:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -2239,21 +2390,21 @@ overwrite67:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite68
+	CBZ R11, overwrite71
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite68:
+overwrite71:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row64
+	BNE row67
 	RET
-not63:
+not66:
 	CMP $3, R0
-	BNE not69
-row70:
+	BNE not72
+row73:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -2267,7 +2418,7 @@ row70:
 	VEOR V10.B16, V10.B16, V10.B16
 	MOVD R5, R14
 	MOVD R2, R8
-block71:
+block74:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc060f4 // ldur q20, [x7, 6]
@@ -2314,7 +2465,7 @@ block71:
 	ADD $48, R13
 	ADD $48, R14
 	SUBS $1, R8
-	BEQ sum72
+	BEQ sum75
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc060f4 // ldur q20, [x7, 6]
@@ -2361,8 +2512,8 @@ block71:
 	ADD $48, R13
 	ADD $48, R14
 	SUBS $1, R8
-	BNE block71
-sum72:
+	BNE block74
+sum75:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -2370,12 +2521,12 @@ sum72:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite73
+	CBZ R11, overwrite76
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite73:
+overwrite76:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -2384,12 +2535,12 @@ overwrite73:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite74
+	CBZ R11, overwrite77
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite74:
+overwrite77:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -2398,21 +2549,21 @@ overwrite74:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite75
+	CBZ R11, overwrite78
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite75:
+overwrite78:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row70
+	BNE row73
 	RET
-not69:
+not72:
 	CMP $4, R0
-	BNE not76
-row77:
+	BNE not79
+row80:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -2430,7 +2581,7 @@ row77:
 	VEOR V11.B16, V11.B16, V11.B16
 	MOVD R6, R15
 	MOVD R2, R8
-block78:
+block81:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc060f4 // ldur q20, [x7, 6]
@@ -2487,7 +2638,7 @@ block78:
 	ADD $48, R14
 	ADD $48, R15
 	SUBS $1, R8
-	BEQ sum79
+	BEQ sum82
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc060f4 // ldur q20, [x7, 6]
@@ -2544,8 +2695,8 @@ block78:
 	ADD $48, R14
 	ADD $48, R15
 	SUBS $1, R8
-	BNE block78
-sum79:
+	BNE block81
+sum82:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -2553,12 +2704,12 @@ sum79:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite80
+	CBZ R11, overwrite83
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite80:
+overwrite83:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -2567,12 +2718,12 @@ overwrite80:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite81
+	CBZ R11, overwrite84
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite81:
+overwrite84:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -2581,12 +2732,12 @@ overwrite81:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite82
+	CBZ R11, overwrite85
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite82:
+overwrite85:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e27d4c6 // fadd v6, v6, v7
@@ -2595,18 +2746,64 @@ overwrite82:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dcc6 // fmul v6, v6, v24
-	CBZ R11, overwrite83
+	CBZ R11, overwrite86
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf06 // fmla v6, v24, v25
-overwrite83:
+overwrite86:
 	WORD $0xbd000206 // str s6, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row77
+	BNE row80
 	RET
-not76:
+not79:
+	RET
+
+// func unpackQ5_0NEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+TEXT ·unpackQ5_0NEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R1
+	MOVD scales+8(FP), R2
+	MOVD minima+16(FP), R3
+	MOVD src+24(FP), R7
+	MOVD blocks+32(FP), R4
+	WORD $0x4f00e5fc // movi v28.16b, 15
+	MOVD $0x0000000000000000, R26
+	VMOV R26, V12.D[0]
+	MOVD $0x0101010101010101, R26
+	VMOV R26, V12.D[1]
+	MOVD $0x0202020202020202, R26
+	VMOV R26, V13.D[0]
+	MOVD $0x0303030303030303, R26
+	VMOV R26, V13.D[1]
+	MOVD $0x8040201008040201, R26
+	VMOV R26, V14.D[0]
+	MOVD $0x8040201008040201, R26
+	VMOV R26, V14.D[1]
+	WORD $0x4f00e60f // movi v15.16b, 16
+block87:
+	WORD $0x7c4000fa // ldur h26, [x7, 0]
+	WORD $0x0e217b5a // fcvtl v26, v26
+	WORD $0xbd00005a // str s26, [x2, 0]
+	ADD $4, R2
+	WORD $0x3cc060e0 // ldur q0, [x7, 6]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, 4
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0xbc4020fe // ldur s30, [x7, 2]
+	WORD $0x4e0c03d8 // tbl v24, {v30}, v12
+	WORD $0x4e2e8f18 // cmtst v24, v24, v14
+	WORD $0x4e781df8 // bic v24, v15, v24
+	WORD $0x6e388400 // sub.16b v0, v0, v24
+	WORD $0x4e0d03d8 // tbl v24, {v30}, v13
+	WORD $0x4e2e8f18 // cmtst v24, v24, v14
+	WORD $0x4e781df8 // bic v24, v15, v24
+	WORD $0x6e388421 // sub.16b v1, v1, v24
+	WORD $0x3d800020 // str q0, [x1, 0]
+	WORD $0x3d800421 // str q1, [x1, 16]
+	ADD $32, R1
+	ADD $22, R7
+	SUBS $1, R4
+	BNE block87
 	RET
 
 // func decodeQ5_1NEON(dst *float32, src *byte, blocks int)
@@ -2628,7 +2825,7 @@ TEXT ·decodeQ5_1NEON(SB), NOSPLIT, $0-24
 	MOVD $0x8040201008040201, R26
 	VMOV R26, V14.D[1]
 	WORD $0x4f00e60f // movi v15.16b, 16
-block84:
+block88:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fb // ldur h27, [x7, 2]
@@ -2693,7 +2890,7 @@ block84:
 	ADD $128, R1
 	ADD $24, R7
 	SUBS $1, R2
-	BNE block84
+	BNE block88
 	RET
 
 // func multiplyQ5_1SDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
@@ -2727,14 +2924,14 @@ TEXT ·multiplyQ5_1SDOT(SB), NOSPLIT, $0-80
 	VMOV R26, V14.D[1]
 	WORD $0x4f00e60f // movi v15.16b, 16
 	CMP $1, R0
-	BNE not85
-row86:
+	BNE not89
+row90:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
 	MOVD R3, R12
 	MOVD R2, R8
-block87:
+block91:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fb // ldur h27, [x7, 2]
@@ -2764,7 +2961,7 @@ block87:
 	ADD $24, R7
 	ADD $48, R12
 	SUBS $1, R8
-	BEQ sum88
+	BEQ sum92
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fb // ldur h27, [x7, 2]
@@ -2794,8 +2991,8 @@ block87:
 	ADD $24, R7
 	ADD $48, R12
 	SUBS $1, R8
-	BNE block87
-sum88:
+	BNE block91
+sum92:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -2805,21 +3002,21 @@ sum88:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite89
+	CBZ R11, overwrite93
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite89:
+overwrite93:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row86
+	BNE row90
 	RET
-not85:
+not89:
 	CMP $2, R0
-	BNE not90
-row91:
+	BNE not94
+row95:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -2829,7 +3026,7 @@ row91:
 	VEOR V9.B16, V9.B16, V9.B16
 	MOVD R4, R13
 	MOVD R2, R8
-block92:
+block96:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fb // ldur h27, [x7, 2]
@@ -2870,7 +3067,7 @@ block92:
 	ADD $48, R12
 	ADD $48, R13
 	SUBS $1, R8
-	BEQ sum93
+	BEQ sum97
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fb // ldur h27, [x7, 2]
@@ -2911,8 +3108,8 @@ block92:
 	ADD $48, R12
 	ADD $48, R13
 	SUBS $1, R8
-	BNE block92
-sum93:
+	BNE block96
+sum97:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -2922,12 +3119,12 @@ sum93:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite94
+	CBZ R11, overwrite98
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite94:
+overwrite98:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -2938,21 +3135,21 @@ overwrite94:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite95
+	CBZ R11, overwrite99
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite95:
+overwrite99:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row91
+	BNE row95
 	RET
-not90:
+not94:
 	CMP $3, R0
-	BNE not96
-row97:
+	BNE not100
+row101:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -2966,7 +3163,7 @@ row97:
 	VEOR V10.B16, V10.B16, V10.B16
 	MOVD R5, R14
 	MOVD R2, R8
-block98:
+block102:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fb // ldur h27, [x7, 2]
@@ -3018,7 +3215,7 @@ block98:
 	ADD $48, R13
 	ADD $48, R14
 	SUBS $1, R8
-	BEQ sum99
+	BEQ sum103
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fb // ldur h27, [x7, 2]
@@ -3070,8 +3267,8 @@ block98:
 	ADD $48, R13
 	ADD $48, R14
 	SUBS $1, R8
-	BNE block98
-sum99:
+	BNE block102
+sum103:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -3081,12 +3278,12 @@ sum99:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite100
+	CBZ R11, overwrite104
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite100:
+overwrite104:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -3097,12 +3294,12 @@ overwrite100:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite101
+	CBZ R11, overwrite105
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite101:
+overwrite105:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -3113,21 +3310,21 @@ overwrite101:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite102
+	CBZ R11, overwrite106
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite102:
+overwrite106:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row97
+	BNE row101
 	RET
-not96:
+not100:
 	CMP $4, R0
-	BNE not103
-row104:
+	BNE not107
+row108:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -3145,7 +3342,7 @@ row104:
 	VEOR V11.B16, V11.B16, V11.B16
 	MOVD R6, R15
 	MOVD R2, R8
-block105:
+block109:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fb // ldur h27, [x7, 2]
@@ -3208,7 +3405,7 @@ block105:
 	ADD $48, R14
 	ADD $48, R15
 	SUBS $1, R8
-	BEQ sum106
+	BEQ sum110
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fb // ldur h27, [x7, 2]
@@ -3271,8 +3468,8 @@ block105:
 	ADD $48, R14
 	ADD $48, R15
 	SUBS $1, R8
-	BNE block105
-sum106:
+	BNE block109
+sum110:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -3282,12 +3479,12 @@ sum106:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite107
+	CBZ R11, overwrite111
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite107:
+overwrite111:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -3298,12 +3495,12 @@ overwrite107:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite108
+	CBZ R11, overwrite112
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite108:
+overwrite112:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -3314,12 +3511,12 @@ overwrite108:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite109
+	CBZ R11, overwrite113
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite109:
+overwrite113:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e27d4c6 // fadd v6, v6, v7
@@ -3330,18 +3527,68 @@ overwrite109:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dcc6 // fmul v6, v6, v24
-	CBZ R11, overwrite110
+	CBZ R11, overwrite114
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf06 // fmla v6, v24, v25
-overwrite110:
+overwrite114:
 	WORD $0xbd000206 // str s6, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row104
+	BNE row108
 	RET
-not103:
+not107:
+	RET
+
+// func unpackQ5_1NEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+TEXT ·unpackQ5_1NEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R1
+	MOVD scales+8(FP), R2
+	MOVD minima+16(FP), R3
+	MOVD src+24(FP), R7
+	MOVD blocks+32(FP), R4
+	WORD $0x4f00e5fc // movi v28.16b, 15
+	MOVD $0x0000000000000000, R26
+	VMOV R26, V12.D[0]
+	MOVD $0x0101010101010101, R26
+	VMOV R26, V12.D[1]
+	MOVD $0x0202020202020202, R26
+	VMOV R26, V13.D[0]
+	MOVD $0x0303030303030303, R26
+	VMOV R26, V13.D[1]
+	MOVD $0x8040201008040201, R26
+	VMOV R26, V14.D[0]
+	MOVD $0x8040201008040201, R26
+	VMOV R26, V14.D[1]
+	WORD $0x4f00e60f // movi v15.16b, 16
+block115:
+	WORD $0x7c4000fa // ldur h26, [x7, 0]
+	WORD $0x0e217b5a // fcvtl v26, v26
+	WORD $0x7c4020fb // ldur h27, [x7, 2]
+	WORD $0x0e217b7b // fcvtl v27, v27
+	WORD $0xbd00005a // str s26, [x2, 0]
+	ADD $4, R2
+	WORD $0xbd00007b // str s27, [x3, 0]
+	ADD $4, R3
+	WORD $0x3cc080e0 // ldur q0, [x7, 8]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, 4
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0xbc4040fe // ldur s30, [x7, 4]
+	WORD $0x4e0c03d8 // tbl v24, {v30}, v12
+	WORD $0x4e2e8f18 // cmtst v24, v24, v14
+	WORD $0x4e381df8 // and v24, v15, v24
+	WORD $0x4e388400 // add.16b v0, v0, v24
+	WORD $0x4e0d03d8 // tbl v24, {v30}, v13
+	WORD $0x4e2e8f18 // cmtst v24, v24, v14
+	WORD $0x4e381df8 // and v24, v15, v24
+	WORD $0x4e388421 // add.16b v1, v1, v24
+	WORD $0x3d800020 // str q0, [x1, 0]
+	WORD $0x3d800421 // str q1, [x1, 16]
+	ADD $32, R1
+	ADD $24, R7
+	SUBS $1, R4
+	BNE block115
 	RET
 
 // func decodeQ8_0NEON(dst *float32, src *byte, blocks int)
@@ -3349,7 +3596,7 @@ TEXT ·decodeQ8_0NEON(SB), NOSPLIT, $0-24
 	MOVD dst+0(FP), R1
 	MOVD src+8(FP), R7
 	MOVD blocks+16(FP), R2
-block111:
+block116:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020e0 // ldur q0, [x7, 2]
@@ -3393,7 +3640,7 @@ block111:
 	ADD $128, R1
 	ADD $34, R7
 	SUBS $1, R2
-	BNE block111
+	BNE block116
 	RET
 
 // func multiplyQ8_0SDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
@@ -3413,14 +3660,14 @@ TEXT ·multiplyQ8_0SDOT(SB), NOSPLIT, $0-80
 	ADD R17, R4, R5
 	ADD R17, R5, R6
 	CMP $1, R0
-	BNE not112
-row113:
+	BNE not117
+row118:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
 	MOVD R3, R12
 	MOVD R2, R8
-block114:
+block119:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -3437,7 +3684,7 @@ block114:
 	ADD $34, R7
 	ADD $48, R12
 	SUBS $1, R8
-	BEQ sum115
+	BEQ sum120
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -3454,8 +3701,8 @@ block114:
 	ADD $34, R7
 	ADD $48, R12
 	SUBS $1, R8
-	BNE block114
-sum115:
+	BNE block119
+sum120:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -3463,21 +3710,21 @@ sum115:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite116
+	CBZ R11, overwrite121
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite116:
+overwrite121:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row113
+	BNE row118
 	RET
-not112:
+not117:
 	CMP $2, R0
-	BNE not117
-row118:
+	BNE not122
+row123:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -3487,7 +3734,7 @@ row118:
 	VEOR V9.B16, V9.B16, V9.B16
 	MOVD R4, R13
 	MOVD R2, R8
-block119:
+block124:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -3514,7 +3761,7 @@ block119:
 	ADD $48, R12
 	ADD $48, R13
 	SUBS $1, R8
-	BEQ sum120
+	BEQ sum125
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -3541,8 +3788,8 @@ block119:
 	ADD $48, R12
 	ADD $48, R13
 	SUBS $1, R8
-	BNE block119
-sum120:
+	BNE block124
+sum125:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -3550,12 +3797,12 @@ sum120:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite121
+	CBZ R11, overwrite126
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite121:
+overwrite126:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -3564,21 +3811,21 @@ overwrite121:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite122
+	CBZ R11, overwrite127
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite122:
+overwrite127:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row118
+	BNE row123
 	RET
-not117:
+not122:
 	CMP $3, R0
-	BNE not123
-row124:
+	BNE not128
+row129:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -3592,7 +3839,7 @@ row124:
 	VEOR V10.B16, V10.B16, V10.B16
 	MOVD R5, R14
 	MOVD R2, R8
-block125:
+block130:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -3629,7 +3876,7 @@ block125:
 	ADD $48, R13
 	ADD $48, R14
 	SUBS $1, R8
-	BEQ sum126
+	BEQ sum131
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -3666,8 +3913,8 @@ block125:
 	ADD $48, R13
 	ADD $48, R14
 	SUBS $1, R8
-	BNE block125
-sum126:
+	BNE block130
+sum131:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -3675,12 +3922,12 @@ sum126:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite127
+	CBZ R11, overwrite132
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite127:
+overwrite132:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -3689,12 +3936,12 @@ overwrite127:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite128
+	CBZ R11, overwrite133
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite128:
+overwrite133:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -3703,21 +3950,21 @@ overwrite128:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite129
+	CBZ R11, overwrite134
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite129:
+overwrite134:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row124
+	BNE row129
 	RET
-not123:
+not128:
 	CMP $4, R0
-	BNE not130
-row131:
+	BNE not135
+row136:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -3735,7 +3982,7 @@ row131:
 	VEOR V11.B16, V11.B16, V11.B16
 	MOVD R6, R15
 	MOVD R2, R8
-block132:
+block137:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -3782,7 +4029,7 @@ block132:
 	ADD $48, R14
 	ADD $48, R15
 	SUBS $1, R8
-	BEQ sum133
+	BEQ sum138
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -3829,8 +4076,8 @@ block132:
 	ADD $48, R14
 	ADD $48, R15
 	SUBS $1, R8
-	BNE block132
-sum133:
+	BNE block137
+sum138:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -3838,12 +4085,12 @@ sum133:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite134
+	CBZ R11, overwrite139
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite134:
+overwrite139:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -3852,12 +4099,12 @@ overwrite134:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite135
+	CBZ R11, overwrite140
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite135:
+overwrite140:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -3866,12 +4113,12 @@ overwrite135:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite136
+	CBZ R11, overwrite141
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite136:
+overwrite141:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e27d4c6 // fadd v6, v6, v7
@@ -3880,18 +4127,40 @@ overwrite136:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dcc6 // fmul v6, v6, v24
-	CBZ R11, overwrite137
+	CBZ R11, overwrite142
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf06 // fmla v6, v24, v25
-overwrite137:
+overwrite142:
 	WORD $0xbd000206 // str s6, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row131
+	BNE row136
 	RET
-not130:
+not135:
+	RET
+
+// func unpackQ8_0NEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+TEXT ·unpackQ8_0NEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R1
+	MOVD scales+8(FP), R2
+	MOVD minima+16(FP), R3
+	MOVD src+24(FP), R7
+	MOVD blocks+32(FP), R4
+block143:
+	WORD $0x7c4000fa // ldur h26, [x7, 0]
+	WORD $0x0e217b5a // fcvtl v26, v26
+	WORD $0xbd00005a // str s26, [x2, 0]
+	ADD $4, R2
+	WORD $0x3cc020e0 // ldur q0, [x7, 2]
+	WORD $0x3cc120e1 // ldur q1, [x7, 18]
+	WORD $0x3d800020 // str q0, [x1, 0]
+	WORD $0x3d800421 // str q1, [x1, 16]
+	ADD $32, R1
+	ADD $34, R7
+	SUBS $1, R4
+	BNE block143
 	RET
 
 // func decodeIQ4_NLNEON(dst *float32, src *byte, blocks int)
@@ -3904,7 +4173,7 @@ TEXT ·decodeIQ4_NLNEON(SB), NOSPLIT, $0-24
 	VMOV R26, V29.D[0]
 	MOVD $0x7159453526190d01, R26
 	VMOV R26, V29.D[1]
-block138:
+block144:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020e0 // ldur q0, [x7, 2]
@@ -3951,7 +4220,7 @@ block138:
 	ADD $128, R1
 	ADD $18, R7
 	SUBS $1, R2
-	BNE block138
+	BNE block144
 	RET
 
 // func multiplyIQ4_NLSDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
@@ -3976,14 +4245,14 @@ TEXT ·multiplyIQ4_NLSDOT(SB), NOSPLIT, $0-80
 	MOVD $0x7159453526190d01, R26
 	VMOV R26, V29.D[1]
 	CMP $1, R0
-	BNE not139
-row140:
+	BNE not145
+row146:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
 	MOVD R3, R12
 	MOVD R2, R8
-block141:
+block147:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -4003,7 +4272,7 @@ block141:
 	ADD $18, R7
 	ADD $48, R12
 	SUBS $1, R8
-	BEQ sum142
+	BEQ sum148
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -4023,8 +4292,8 @@ block141:
 	ADD $18, R7
 	ADD $48, R12
 	SUBS $1, R8
-	BNE block141
-sum142:
+	BNE block147
+sum148:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -4032,21 +4301,21 @@ sum142:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite143
+	CBZ R11, overwrite149
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite143:
+overwrite149:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row140
+	BNE row146
 	RET
-not139:
+not145:
 	CMP $2, R0
-	BNE not144
-row145:
+	BNE not150
+row151:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -4056,7 +4325,7 @@ row145:
 	VEOR V9.B16, V9.B16, V9.B16
 	MOVD R4, R13
 	MOVD R2, R8
-block146:
+block152:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -4086,7 +4355,7 @@ block146:
 	ADD $48, R12
 	ADD $48, R13
 	SUBS $1, R8
-	BEQ sum147
+	BEQ sum153
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -4116,8 +4385,8 @@ block146:
 	ADD $48, R12
 	ADD $48, R13
 	SUBS $1, R8
-	BNE block146
-sum147:
+	BNE block152
+sum153:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -4125,12 +4394,12 @@ sum147:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite148
+	CBZ R11, overwrite154
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite148:
+overwrite154:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -4139,21 +4408,21 @@ overwrite148:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite149
+	CBZ R11, overwrite155
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite149:
+overwrite155:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row145
+	BNE row151
 	RET
-not144:
+not150:
 	CMP $3, R0
-	BNE not150
-row151:
+	BNE not156
+row157:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -4167,7 +4436,7 @@ row151:
 	VEOR V10.B16, V10.B16, V10.B16
 	MOVD R5, R14
 	MOVD R2, R8
-block152:
+block158:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -4207,7 +4476,7 @@ block152:
 	ADD $48, R13
 	ADD $48, R14
 	SUBS $1, R8
-	BEQ sum153
+	BEQ sum159
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -4247,8 +4516,8 @@ block152:
 	ADD $48, R13
 	ADD $48, R14
 	SUBS $1, R8
-	BNE block152
-sum153:
+	BNE block158
+sum159:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -4256,12 +4525,12 @@ sum153:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite154
+	CBZ R11, overwrite160
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite154:
+overwrite160:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -4270,12 +4539,12 @@ overwrite154:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite155
+	CBZ R11, overwrite161
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite155:
+overwrite161:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -4284,21 +4553,21 @@ overwrite155:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite156
+	CBZ R11, overwrite162
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite156:
+overwrite162:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row151
+	BNE row157
 	RET
-not150:
+not156:
 	CMP $4, R0
-	BNE not157
-row158:
+	BNE not163
+row164:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -4316,7 +4585,7 @@ row158:
 	VEOR V11.B16, V11.B16, V11.B16
 	MOVD R6, R15
 	MOVD R2, R8
-block159:
+block165:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -4366,7 +4635,7 @@ block159:
 	ADD $48, R14
 	ADD $48, R15
 	SUBS $1, R8
-	BEQ sum160
+	BEQ sum166
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3cc020f4 // ldur q20, [x7, 2]
@@ -4416,8 +4685,8 @@ block159:
 	ADD $48, R14
 	ADD $48, R15
 	SUBS $1, R8
-	BNE block159
-sum160:
+	BNE block165
+sum166:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -4425,12 +4694,12 @@ sum160:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite161
+	CBZ R11, overwrite167
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite161:
+overwrite167:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -4439,12 +4708,12 @@ overwrite161:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite162
+	CBZ R11, overwrite168
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite162:
+overwrite168:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -4453,12 +4722,12 @@ overwrite162:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite163
+	CBZ R11, overwrite169
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite163:
+overwrite169:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e27d4c6 // fadd v6, v6, v7
@@ -4467,18 +4736,48 @@ overwrite163:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dcc6 // fmul v6, v6, v24
-	CBZ R11, overwrite164
+	CBZ R11, overwrite170
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf06 // fmla v6, v24, v25
-overwrite164:
+overwrite170:
 	WORD $0xbd000206 // str s6, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row158
+	BNE row164
 	RET
-not157:
+not163:
+	RET
+
+// func unpackIQ4_NLNEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+TEXT ·unpackIQ4_NLNEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R1
+	MOVD scales+8(FP), R2
+	MOVD minima+16(FP), R3
+	MOVD src+24(FP), R7
+	MOVD blocks+32(FP), R4
+	WORD $0x4f00e5fc // movi v28.16b, 15
+	MOVD $0xf6eaddcfbfad9881, R26
+	VMOV R26, V29.D[0]
+	MOVD $0x7159453526190d01, R26
+	VMOV R26, V29.D[1]
+block171:
+	WORD $0x7c4000fa // ldur h26, [x7, 0]
+	WORD $0x0e217b5a // fcvtl v26, v26
+	WORD $0xbd00005a // str s26, [x2, 0]
+	ADD $4, R2
+	WORD $0x3cc020e0 // ldur q0, [x7, 2]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, 4
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x4e0003a0 // tbl v0, {v29}, v0
+	WORD $0x4e0103a1 // tbl v1, {v29}, v1
+	WORD $0x3d800020 // str q0, [x1, 0]
+	WORD $0x3d800421 // str q1, [x1, 16]
+	ADD $32, R1
+	ADD $18, R7
+	SUBS $1, R4
+	BNE block171
 	RET
 
 // func decodeMXFP4NEON(dst *float32, src *byte, blocks int)
@@ -4491,7 +4790,7 @@ TEXT ·decodeMXFP4NEON(SB), NOSPLIT, $0-24
 	VMOV R26, V29.D[0]
 	MOVD $0xf4f8fafcfdfeff00, R26
 	VMOV R26, V29.D[1]
-block165:
+block172:
 	MOVBU (R7), R20
 	ADD $1, R20, R21
 	LSL $21, R21
@@ -4544,7 +4843,7 @@ block165:
 	ADD $128, R1
 	ADD $17, R7
 	SUBS $1, R2
-	BNE block165
+	BNE block172
 	RET
 
 // func multiplyMXFP4SDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
@@ -4569,14 +4868,14 @@ TEXT ·multiplyMXFP4SDOT(SB), NOSPLIT, $0-80
 	MOVD $0xf4f8fafcfdfeff00, R26
 	VMOV R26, V29.D[1]
 	CMP $1, R0
-	BNE not166
-row167:
+	BNE not173
+row174:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
 	MOVD R3, R12
 	MOVD R2, R8
-block168:
+block175:
 	MOVBU (R7), R20
 	ADD $1, R20, R21
 	LSL $21, R21
@@ -4602,7 +4901,7 @@ block168:
 	ADD $17, R7
 	ADD $48, R12
 	SUBS $1, R8
-	BEQ sum169
+	BEQ sum176
 	MOVBU (R7), R20
 	ADD $1, R20, R21
 	LSL $21, R21
@@ -4628,8 +4927,8 @@ block168:
 	ADD $17, R7
 	ADD $48, R12
 	SUBS $1, R8
-	BNE block168
-sum169:
+	BNE block175
+sum176:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -4637,21 +4936,21 @@ sum169:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite170
+	CBZ R11, overwrite177
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite170:
+overwrite177:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row167
+	BNE row174
 	RET
-not166:
+not173:
 	CMP $2, R0
-	BNE not171
-row172:
+	BNE not178
+row179:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -4661,7 +4960,7 @@ row172:
 	VEOR V9.B16, V9.B16, V9.B16
 	MOVD R4, R13
 	MOVD R2, R8
-block173:
+block180:
 	MOVBU (R7), R20
 	ADD $1, R20, R21
 	LSL $21, R21
@@ -4697,7 +4996,7 @@ block173:
 	ADD $48, R12
 	ADD $48, R13
 	SUBS $1, R8
-	BEQ sum174
+	BEQ sum181
 	MOVBU (R7), R20
 	ADD $1, R20, R21
 	LSL $21, R21
@@ -4733,8 +5032,8 @@ block173:
 	ADD $48, R12
 	ADD $48, R13
 	SUBS $1, R8
-	BNE block173
-sum174:
+	BNE block180
+sum181:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -4742,12 +5041,12 @@ sum174:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite175
+	CBZ R11, overwrite182
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite175:
+overwrite182:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -4756,21 +5055,21 @@ overwrite175:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite176
+	CBZ R11, overwrite183
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite176:
+overwrite183:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row172
+	BNE row179
 	RET
-not171:
+not178:
 	CMP $3, R0
-	BNE not177
-row178:
+	BNE not184
+row185:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -4784,7 +5083,7 @@ row178:
 	VEOR V10.B16, V10.B16, V10.B16
 	MOVD R5, R14
 	MOVD R2, R8
-block179:
+block186:
 	MOVBU (R7), R20
 	ADD $1, R20, R21
 	LSL $21, R21
@@ -4830,7 +5129,7 @@ block179:
 	ADD $48, R13
 	ADD $48, R14
 	SUBS $1, R8
-	BEQ sum180
+	BEQ sum187
 	MOVBU (R7), R20
 	ADD $1, R20, R21
 	LSL $21, R21
@@ -4876,8 +5175,8 @@ block179:
 	ADD $48, R13
 	ADD $48, R14
 	SUBS $1, R8
-	BNE block179
-sum180:
+	BNE block186
+sum187:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -4885,12 +5184,12 @@ sum180:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite181
+	CBZ R11, overwrite188
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite181:
+overwrite188:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -4899,12 +5198,12 @@ overwrite181:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite182
+	CBZ R11, overwrite189
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite182:
+overwrite189:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -4913,21 +5212,21 @@ overwrite182:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite183
+	CBZ R11, overwrite190
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite183:
+overwrite190:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row178
+	BNE row185
 	RET
-not177:
+not184:
 	CMP $4, R0
-	BNE not184
-row185:
+	BNE not191
+row192:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -4945,7 +5244,7 @@ row185:
 	VEOR V11.B16, V11.B16, V11.B16
 	MOVD R6, R15
 	MOVD R2, R8
-block186:
+block193:
 	MOVBU (R7), R20
 	ADD $1, R20, R21
 	LSL $21, R21
@@ -5001,7 +5300,7 @@ block186:
 	ADD $48, R14
 	ADD $48, R15
 	SUBS $1, R8
-	BEQ sum187
+	BEQ sum194
 	MOVBU (R7), R20
 	ADD $1, R20, R21
 	LSL $21, R21
@@ -5057,8 +5356,8 @@ block186:
 	ADD $48, R14
 	ADD $48, R15
 	SUBS $1, R8
-	BNE block186
-sum187:
+	BNE block193
+sum194:
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -5066,12 +5365,12 @@ sum187:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite188
+	CBZ R11, overwrite195
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite188:
+overwrite195:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -5080,12 +5379,12 @@ overwrite188:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite189
+	CBZ R11, overwrite196
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite189:
+overwrite196:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -5094,12 +5393,12 @@ overwrite189:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite190
+	CBZ R11, overwrite197
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite190:
+overwrite197:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e27d4c6 // fadd v6, v6, v7
@@ -5108,18 +5407,54 @@ overwrite190:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dcc6 // fmul v6, v6, v24
-	CBZ R11, overwrite191
+	CBZ R11, overwrite198
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf06 // fmla v6, v24, v25
-overwrite191:
+overwrite198:
 	WORD $0xbd000206 // str s6, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row185
+	BNE row192
 	RET
-not184:
+not191:
+	RET
+
+// func unpackMXFP4NEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+TEXT ·unpackMXFP4NEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R1
+	MOVD scales+8(FP), R2
+	MOVD minima+16(FP), R3
+	MOVD src+24(FP), R7
+	MOVD blocks+32(FP), R4
+	WORD $0x4f00e5fc // movi v28.16b, 15
+	MOVD $0x0c08060403020100, R26
+	VMOV R26, V29.D[0]
+	MOVD $0xf4f8fafcfdfeff00, R26
+	VMOV R26, V29.D[1]
+block199:
+	MOVBU (R7), R20
+	ADD $1, R20, R21
+	LSL $21, R21
+	SUB $1, R20, R22
+	LSL $23, R22
+	CMP $2, R20
+	CSEL LT, R21, R22, R20
+	FMOVS R20, F26
+	WORD $0xbd00005a // str s26, [x2, 0]
+	ADD $4, R2
+	WORD $0x3cc010e0 // ldur q0, [x7, 1]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, 4
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x4e0003a0 // tbl v0, {v29}, v0
+	WORD $0x4e0103a1 // tbl v1, {v29}, v1
+	WORD $0x3d800020 // str q0, [x1, 0]
+	WORD $0x3d800421 // str q1, [x1, 16]
+	ADD $32, R1
+	ADD $17, R7
+	SUBS $1, R4
+	BNE block199
 	RET
 
 // func decodeQ2_KNEON(dst *float32, src *byte, blocks int)
@@ -5128,7 +5463,7 @@ TEXT ·decodeQ2_KNEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R7
 	MOVD blocks+16(FP), R2
 	WORD $0x4f00e47c // movi v28.16b, 3
-block192:
+block200:
 	WORD $0x7c4500fa // ldur h26, [x7, 80]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4520fe // ldur h30, [x7, 82]
@@ -5581,7 +5916,7 @@ block192:
 	ADD $1024, R1
 	ADD $84, R7
 	SUBS $1, R2
-	BNE block192
+	BNE block200
 	RET
 
 // func multiplyQ2_KSDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
@@ -5602,14 +5937,14 @@ TEXT ·multiplyQ2_KSDOT(SB), NOSPLIT, $0-80
 	ADD R17, R5, R6
 	WORD $0x4f00e47c // movi v28.16b, 3
 	CMP $1, R0
-	BNE not193
-row194:
+	BNE not201
+row202:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
 	MOVD R3, R12
 	MOVD R2, R8
-block195:
+block203:
 	WORD $0x7c4500fa // ldur h26, [x7, 80]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4520fe // ldur h30, [x7, 82]
@@ -5780,7 +6115,7 @@ block195:
 	ADD $84, R7
 	ADD $384, R12
 	SUBS $1, R8
-	BNE block195
+	BNE block203
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x4e28d400 // fadd v0, v0, v8
@@ -5789,21 +6124,21 @@ block195:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite196
+	CBZ R11, overwrite204
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite196:
+overwrite204:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row194
+	BNE row202
 	RET
-not193:
+not201:
 	CMP $2, R0
-	BNE not197
-row198:
+	BNE not205
+row206:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -5813,7 +6148,7 @@ row198:
 	VEOR V9.B16, V9.B16, V9.B16
 	MOVD R4, R13
 	MOVD R2, R8
-block199:
+block207:
 	WORD $0x7c4500fa // ldur h26, [x7, 80]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4520fe // ldur h30, [x7, 82]
@@ -6077,7 +6412,7 @@ block199:
 	ADD $384, R12
 	ADD $384, R13
 	SUBS $1, R8
-	BNE block199
+	BNE block207
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x4e28d400 // fadd v0, v0, v8
@@ -6086,12 +6421,12 @@ block199:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite200
+	CBZ R11, overwrite208
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite200:
+overwrite208:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -6101,21 +6436,21 @@ overwrite200:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite201
+	CBZ R11, overwrite209
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite201:
+overwrite209:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row198
+	BNE row206
 	RET
-not197:
+not205:
 	CMP $3, R0
-	BNE not202
-row203:
+	BNE not210
+row211:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -6129,7 +6464,7 @@ row203:
 	VEOR V10.B16, V10.B16, V10.B16
 	MOVD R5, R14
 	MOVD R2, R8
-block204:
+block212:
 	WORD $0x7c4500fa // ldur h26, [x7, 80]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4520fe // ldur h30, [x7, 82]
@@ -6486,7 +6821,7 @@ block204:
 	ADD $384, R13
 	ADD $384, R14
 	SUBS $1, R8
-	BNE block204
+	BNE block212
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x4e28d400 // fadd v0, v0, v8
@@ -6495,12 +6830,12 @@ block204:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite205
+	CBZ R11, overwrite213
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite205:
+overwrite213:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -6510,12 +6845,12 @@ overwrite205:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite206
+	CBZ R11, overwrite214
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite206:
+overwrite214:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -6525,21 +6860,21 @@ overwrite206:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite207
+	CBZ R11, overwrite215
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite207:
+overwrite215:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row203
+	BNE row211
 	RET
-not202:
+not210:
 	CMP $4, R0
-	BNE not208
-row209:
+	BNE not216
+row217:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -6557,7 +6892,7 @@ row209:
 	VEOR V11.B16, V11.B16, V11.B16
 	MOVD R6, R15
 	MOVD R2, R8
-block210:
+block218:
 	WORD $0x7c4500fa // ldur h26, [x7, 80]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4520fe // ldur h30, [x7, 82]
@@ -7007,7 +7342,7 @@ block210:
 	ADD $384, R14
 	ADD $384, R15
 	SUBS $1, R8
-	BNE block210
+	BNE block218
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x4e28d400 // fadd v0, v0, v8
@@ -7016,12 +7351,12 @@ block210:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite211
+	CBZ R11, overwrite219
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite211:
+overwrite219:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -7031,12 +7366,12 @@ overwrite211:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite212
+	CBZ R11, overwrite220
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite212:
+overwrite220:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -7046,12 +7381,12 @@ overwrite212:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite213
+	CBZ R11, overwrite221
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite213:
+overwrite221:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e27d4c6 // fadd v6, v6, v7
@@ -7061,18 +7396,140 @@ overwrite213:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dcc6 // fmul v6, v6, v24
-	CBZ R11, overwrite214
+	CBZ R11, overwrite222
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf06 // fmla v6, v24, v25
-overwrite214:
+overwrite222:
 	WORD $0xbd000206 // str s6, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row209
+	BNE row217
 	RET
-not208:
+not216:
+	RET
+
+// func unpackQ2_KNEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+TEXT ·unpackQ2_KNEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R1
+	MOVD scales+8(FP), R2
+	MOVD minima+16(FP), R3
+	MOVD src+24(FP), R7
+	MOVD blocks+32(FP), R4
+	WORD $0x4f00e47c // movi v28.16b, 3
+block223:
+	WORD $0x7c4500fa // ldur h26, [x7, 80]
+	WORD $0x0e217b5a // fcvtl v26, v26
+	WORD $0x7c4520fe // ldur h30, [x7, 82]
+	WORD $0x0e217bde // fcvtl v30, v30
+	WORD $0x6ea0fbde // fneg v30, v30
+	WORD $0x3cc000fb // ldur q27, [x7, 0]
+	WORD $0x6f0c0770 // ushr v16.16b, v27.16b, 4
+	WORD $0x0f08a618 // sshll.8h v24, v16
+	WORD $0x0f10a70c // sshll.4s v12, v24
+	WORD $0x4f10a70d // sshll2.4s v13, v24
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x4f9e918c // fmul v12.4s, v12.4s, v30.s[0]
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x4f9e91ad // fmul v13.4s, v13.4s, v30.s[0]
+	WORD $0x4f08a618 // sshll2.8h v24, v16
+	WORD $0x0f10a70e // sshll.4s v14, v24
+	WORD $0x4f10a70f // sshll2.4s v15, v24
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x4f9e91ce // fmul v14.4s, v14.4s, v30.s[0]
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x4f9e91ef // fmul v15.4s, v15.4s, v30.s[0]
+	WORD $0x4f00e5f0 // movi v16.16b, 15
+	WORD $0x4e301f7b // and v27, v27, v16
+	WORD $0x0f08a778 // sshll.8h v24, v27
+	WORD $0x0f10a714 // sshll.4s v20, v24
+	WORD $0x4f10a715 // sshll2.4s v21, v24
+	WORD $0x4e21da94 // scvtf v20, v20
+	WORD $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
+	WORD $0x4e21dab5 // scvtf v21, v21
+	WORD $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
+	WORD $0x4f08a778 // sshll2.8h v24, v27
+	WORD $0x0f10a716 // sshll.4s v22, v24
+	WORD $0x4f10a717 // sshll2.4s v23, v24
+	WORD $0x4e21dad6 // scvtf v22, v22
+	WORD $0x4f9a92d6 // fmul v22.4s, v22.4s, v26.s[0]
+	WORD $0x4e21daf7 // scvtf v23, v23
+	WORD $0x4f9a92f7 // fmul v23.4s, v23.4s, v26.s[0]
+	WORD $0x3d800054 // str q20, [x2, 0]
+	WORD $0x3d800455 // str q21, [x2, 16]
+	WORD $0x3d800856 // str q22, [x2, 32]
+	WORD $0x3d800c57 // str q23, [x2, 48]
+	ADD $64, R2
+	WORD $0x3d80006c // str q12, [x3, 0]
+	WORD $0x3d80046d // str q13, [x3, 16]
+	WORD $0x3d80086e // str q14, [x3, 32]
+	WORD $0x3d800c6f // str q15, [x3, 48]
+	ADD $64, R3
+	WORD $0x3cc100e0 // ldur q0, [x7, 16]
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc200e1 // ldur q1, [x7, 32]
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3d800020 // str q0, [x1, 0]
+	WORD $0x3d800421 // str q1, [x1, 16]
+	WORD $0x3cc100e0 // ldur q0, [x7, 16]
+	WORD $0x6f0e0400 // ushr v0.16b, v0.16b, 2
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc200e1 // ldur q1, [x7, 32]
+	WORD $0x6f0e0421 // ushr v1.16b, v1.16b, 2
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3d800820 // str q0, [x1, 32]
+	WORD $0x3d800c21 // str q1, [x1, 48]
+	WORD $0x3cc100e0 // ldur q0, [x7, 16]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, 4
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc200e1 // ldur q1, [x7, 32]
+	WORD $0x6f0c0421 // ushr v1.16b, v1.16b, 4
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3d801020 // str q0, [x1, 64]
+	WORD $0x3d801421 // str q1, [x1, 80]
+	WORD $0x3cc100e0 // ldur q0, [x7, 16]
+	WORD $0x6f0a0400 // ushr v0.16b, v0.16b, 6
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc200e1 // ldur q1, [x7, 32]
+	WORD $0x6f0a0421 // ushr v1.16b, v1.16b, 6
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3d801820 // str q0, [x1, 96]
+	WORD $0x3d801c21 // str q1, [x1, 112]
+	WORD $0x3cc300e0 // ldur q0, [x7, 48]
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc400e1 // ldur q1, [x7, 64]
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3d802020 // str q0, [x1, 128]
+	WORD $0x3d802421 // str q1, [x1, 144]
+	WORD $0x3cc300e0 // ldur q0, [x7, 48]
+	WORD $0x6f0e0400 // ushr v0.16b, v0.16b, 2
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc400e1 // ldur q1, [x7, 64]
+	WORD $0x6f0e0421 // ushr v1.16b, v1.16b, 2
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3d802820 // str q0, [x1, 160]
+	WORD $0x3d802c21 // str q1, [x1, 176]
+	WORD $0x3cc300e0 // ldur q0, [x7, 48]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, 4
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc400e1 // ldur q1, [x7, 64]
+	WORD $0x6f0c0421 // ushr v1.16b, v1.16b, 4
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3d803020 // str q0, [x1, 192]
+	WORD $0x3d803421 // str q1, [x1, 208]
+	WORD $0x3cc300e0 // ldur q0, [x7, 48]
+	WORD $0x6f0a0400 // ushr v0.16b, v0.16b, 6
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc400e1 // ldur q1, [x7, 64]
+	WORD $0x6f0a0421 // ushr v1.16b, v1.16b, 6
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3d803820 // str q0, [x1, 224]
+	WORD $0x3d803c21 // str q1, [x1, 240]
+	ADD $256, R1
+	ADD $84, R7
+	SUBS $1, R4
+	BNE block223
 	RET
 
 // func decodeQ3_KNEON(dst *float32, src *byte, blocks int)
@@ -7082,7 +7539,7 @@ TEXT ·decodeQ3_KNEON(SB), NOSPLIT, $0-24
 	MOVD blocks+16(FP), R2
 	WORD $0x4f00e47c // movi v28.16b, 3
 	WORD $0x4f00e49d // movi v29.16b, 4
-block215:
+block224:
 	WORD $0x7c46c0fa // ldur h26, [x7, 108]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0xfc4600fb // ldur d27, [x7, 96]
@@ -7529,7 +7986,7 @@ block215:
 	ADD $1024, R1
 	ADD $110, R7
 	SUBS $1, R2
-	BNE block215
+	BNE block224
 	RET
 
 // func multiplyQ3_KSDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
@@ -7551,14 +8008,14 @@ TEXT ·multiplyQ3_KSDOT(SB), NOSPLIT, $0-80
 	WORD $0x4f00e47c // movi v28.16b, 3
 	WORD $0x4f00e49d // movi v29.16b, 4
 	CMP $1, R0
-	BNE not216
-row217:
+	BNE not225
+row226:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
 	MOVD R3, R12
 	MOVD R2, R8
-block218:
+block227:
 	WORD $0x7c46c0fa // ldur h26, [x7, 108]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0xfc4600fb // ldur d27, [x7, 96]
@@ -7795,7 +8252,7 @@ block218:
 	ADD $110, R7
 	ADD $384, R12
 	SUBS $1, R8
-	BNE block218
+	BNE block227
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -7803,21 +8260,21 @@ block218:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite219
+	CBZ R11, overwrite228
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite219:
+overwrite228:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row217
+	BNE row226
 	RET
-not216:
+not225:
 	CMP $2, R0
-	BNE not220
-row221:
+	BNE not229
+row230:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -7827,7 +8284,7 @@ row221:
 	VEOR V9.B16, V9.B16, V9.B16
 	MOVD R4, R13
 	MOVD R2, R8
-block222:
+block231:
 	WORD $0x7c46c0fa // ldur h26, [x7, 108]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0xfc4600fb // ldur d27, [x7, 96]
@@ -8149,7 +8606,7 @@ block222:
 	ADD $384, R12
 	ADD $384, R13
 	SUBS $1, R8
-	BNE block222
+	BNE block231
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -8157,12 +8614,12 @@ block222:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite223
+	CBZ R11, overwrite232
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite223:
+overwrite232:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -8171,21 +8628,21 @@ overwrite223:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite224
+	CBZ R11, overwrite233
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite224:
+overwrite233:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row221
+	BNE row230
 	RET
-not220:
+not229:
 	CMP $3, R0
-	BNE not225
-row226:
+	BNE not234
+row235:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -8199,7 +8656,7 @@ row226:
 	VEOR V10.B16, V10.B16, V10.B16
 	MOVD R5, R14
 	MOVD R2, R8
-block227:
+block236:
 	WORD $0x7c46c0fa // ldur h26, [x7, 108]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0xfc4600fb // ldur d27, [x7, 96]
@@ -8606,7 +9063,7 @@ block227:
 	ADD $384, R13
 	ADD $384, R14
 	SUBS $1, R8
-	BNE block227
+	BNE block236
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -8614,12 +9071,12 @@ block227:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite228
+	CBZ R11, overwrite237
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite228:
+overwrite237:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -8628,12 +9085,12 @@ overwrite228:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite229
+	CBZ R11, overwrite238
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite229:
+overwrite238:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -8642,21 +9099,21 @@ overwrite229:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite230
+	CBZ R11, overwrite239
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite230:
+overwrite239:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row226
+	BNE row235
 	RET
-not225:
+not234:
 	CMP $4, R0
-	BNE not231
-row232:
+	BNE not240
+row241:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -8674,7 +9131,7 @@ row232:
 	VEOR V11.B16, V11.B16, V11.B16
 	MOVD R6, R15
 	MOVD R2, R8
-block233:
+block242:
 	WORD $0x7c46c0fa // ldur h26, [x7, 108]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0xfc4600fb // ldur d27, [x7, 96]
@@ -9166,7 +9623,7 @@ block233:
 	ADD $384, R14
 	ADD $384, R15
 	SUBS $1, R8
-	BNE block233
+	BNE block242
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -9174,12 +9631,12 @@ block233:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite234
+	CBZ R11, overwrite243
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite234:
+overwrite243:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -9188,12 +9645,12 @@ overwrite234:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite235
+	CBZ R11, overwrite244
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite235:
+overwrite244:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -9202,12 +9659,12 @@ overwrite235:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite236
+	CBZ R11, overwrite245
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite236:
+overwrite245:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e27d4c6 // fadd v6, v6, v7
@@ -9216,18 +9673,210 @@ overwrite236:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dcc6 // fmul v6, v6, v24
-	CBZ R11, overwrite237
+	CBZ R11, overwrite246
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf06 // fmla v6, v24, v25
-overwrite237:
+overwrite246:
 	WORD $0xbd000206 // str s6, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row232
+	BNE row241
 	RET
-not231:
+not240:
+	RET
+
+// func unpackQ3_KNEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+TEXT ·unpackQ3_KNEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R1
+	MOVD scales+8(FP), R2
+	MOVD minima+16(FP), R3
+	MOVD src+24(FP), R7
+	MOVD blocks+32(FP), R4
+	WORD $0x4f00e47c // movi v28.16b, 3
+	WORD $0x4f00e49d // movi v29.16b, 4
+block247:
+	WORD $0x7c46c0fa // ldur h26, [x7, 108]
+	WORD $0x0e217b5a // fcvtl v26, v26
+	WORD $0xfc4600fb // ldur d27, [x7, 96]
+	WORD $0x6f0c0771 // ushr v17.16b, v27.16b, 4
+	WORD $0x4ed13b7b // zip1.2d v27, v27, v17
+	WORD $0x4f00e5f1 // movi v17.16b, 15
+	WORD $0x4e311f7b // and v27, v27, v17
+	WORD $0xbc4680f0 // ldur s16, [x7, 104]
+	WORD $0x4e040610 // dup v16, v16
+	MOVD $0xfefefefe00000000, R26
+	VMOV R26, V17.D[0]
+	MOVD $0xfafafafafcfcfcfc, R26
+	VMOV R26, V17.D[1]
+	WORD $0x6e314610 // ushl.16b v16, v16, v17
+	WORD $0x4e3c1e10 // and v16, v16, v28
+	WORD $0x4f0c5610 // shl v16.16b, v16.16b, 4
+	WORD $0x4eb01f7b // orr v27, v27, v16
+	WORD $0x4f01e411 // movi v17.16b, 32
+	WORD $0x6e31877b // sub.16b v27, v27, v17
+	WORD $0x0f08a778 // sshll.8h v24, v27
+	WORD $0x0f10a714 // sshll.4s v20, v24
+	WORD $0x4f10a715 // sshll2.4s v21, v24
+	WORD $0x4e21da94 // scvtf v20, v20
+	WORD $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
+	WORD $0x4e21dab5 // scvtf v21, v21
+	WORD $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
+	WORD $0x4f08a778 // sshll2.8h v24, v27
+	WORD $0x0f10a716 // sshll.4s v22, v24
+	WORD $0x4f10a717 // sshll2.4s v23, v24
+	WORD $0x4e21dad6 // scvtf v22, v22
+	WORD $0x4f9a92d6 // fmul v22.4s, v22.4s, v26.s[0]
+	WORD $0x4e21daf7 // scvtf v23, v23
+	WORD $0x4f9a92f7 // fmul v23.4s, v23.4s, v26.s[0]
+	WORD $0x3d800054 // str q20, [x2, 0]
+	WORD $0x3d800455 // str q21, [x2, 16]
+	WORD $0x3d800856 // str q22, [x2, 32]
+	WORD $0x3d800c57 // str q23, [x2, 48]
+	ADD $64, R2
+	WORD $0x3cc200e0 // ldur q0, [x7, 32]
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc300e1 // ldur q1, [x7, 48]
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3cc000f8 // ldur q24, [x7, 0]
+	WORD $0x4f0a5718 // shl v24.16b, v24.16b, 2
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc100f9 // ldur q25, [x7, 16]
+	WORD $0x4f0a5739 // shl v25.16b, v25.16b, 2
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x6e3d8400 // sub.16b v0, v0, v29
+	WORD $0x6e3d8421 // sub.16b v1, v1, v29
+	WORD $0x3d800020 // str q0, [x1, 0]
+	WORD $0x3d800421 // str q1, [x1, 16]
+	WORD $0x3cc200e0 // ldur q0, [x7, 32]
+	WORD $0x6f0e0400 // ushr v0.16b, v0.16b, 2
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc300e1 // ldur q1, [x7, 48]
+	WORD $0x6f0e0421 // ushr v1.16b, v1.16b, 2
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3cc000f8 // ldur q24, [x7, 0]
+	WORD $0x4f095718 // shl v24.16b, v24.16b, 1
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc100f9 // ldur q25, [x7, 16]
+	WORD $0x4f095739 // shl v25.16b, v25.16b, 1
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x6e3d8400 // sub.16b v0, v0, v29
+	WORD $0x6e3d8421 // sub.16b v1, v1, v29
+	WORD $0x3d800820 // str q0, [x1, 32]
+	WORD $0x3d800c21 // str q1, [x1, 48]
+	WORD $0x3cc200e0 // ldur q0, [x7, 32]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, 4
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc300e1 // ldur q1, [x7, 48]
+	WORD $0x6f0c0421 // ushr v1.16b, v1.16b, 4
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3cc000f8 // ldur q24, [x7, 0]
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc100f9 // ldur q25, [x7, 16]
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x6e3d8400 // sub.16b v0, v0, v29
+	WORD $0x6e3d8421 // sub.16b v1, v1, v29
+	WORD $0x3d801020 // str q0, [x1, 64]
+	WORD $0x3d801421 // str q1, [x1, 80]
+	WORD $0x3cc200e0 // ldur q0, [x7, 32]
+	WORD $0x6f0a0400 // ushr v0.16b, v0.16b, 6
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc300e1 // ldur q1, [x7, 48]
+	WORD $0x6f0a0421 // ushr v1.16b, v1.16b, 6
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3cc000f8 // ldur q24, [x7, 0]
+	WORD $0x6f0f0718 // ushr v24.16b, v24.16b, 1
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc100f9 // ldur q25, [x7, 16]
+	WORD $0x6f0f0739 // ushr v25.16b, v25.16b, 1
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x6e3d8400 // sub.16b v0, v0, v29
+	WORD $0x6e3d8421 // sub.16b v1, v1, v29
+	WORD $0x3d801820 // str q0, [x1, 96]
+	WORD $0x3d801c21 // str q1, [x1, 112]
+	WORD $0x3cc400e0 // ldur q0, [x7, 64]
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc500e1 // ldur q1, [x7, 80]
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3cc000f8 // ldur q24, [x7, 0]
+	WORD $0x6f0e0718 // ushr v24.16b, v24.16b, 2
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc100f9 // ldur q25, [x7, 16]
+	WORD $0x6f0e0739 // ushr v25.16b, v25.16b, 2
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x6e3d8400 // sub.16b v0, v0, v29
+	WORD $0x6e3d8421 // sub.16b v1, v1, v29
+	WORD $0x3d802020 // str q0, [x1, 128]
+	WORD $0x3d802421 // str q1, [x1, 144]
+	WORD $0x3cc400e0 // ldur q0, [x7, 64]
+	WORD $0x6f0e0400 // ushr v0.16b, v0.16b, 2
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc500e1 // ldur q1, [x7, 80]
+	WORD $0x6f0e0421 // ushr v1.16b, v1.16b, 2
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3cc000f8 // ldur q24, [x7, 0]
+	WORD $0x6f0d0718 // ushr v24.16b, v24.16b, 3
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc100f9 // ldur q25, [x7, 16]
+	WORD $0x6f0d0739 // ushr v25.16b, v25.16b, 3
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x6e3d8400 // sub.16b v0, v0, v29
+	WORD $0x6e3d8421 // sub.16b v1, v1, v29
+	WORD $0x3d802820 // str q0, [x1, 160]
+	WORD $0x3d802c21 // str q1, [x1, 176]
+	WORD $0x3cc400e0 // ldur q0, [x7, 64]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, 4
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc500e1 // ldur q1, [x7, 80]
+	WORD $0x6f0c0421 // ushr v1.16b, v1.16b, 4
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3cc000f8 // ldur q24, [x7, 0]
+	WORD $0x6f0c0718 // ushr v24.16b, v24.16b, 4
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc100f9 // ldur q25, [x7, 16]
+	WORD $0x6f0c0739 // ushr v25.16b, v25.16b, 4
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x6e3d8400 // sub.16b v0, v0, v29
+	WORD $0x6e3d8421 // sub.16b v1, v1, v29
+	WORD $0x3d803020 // str q0, [x1, 192]
+	WORD $0x3d803421 // str q1, [x1, 208]
+	WORD $0x3cc400e0 // ldur q0, [x7, 64]
+	WORD $0x6f0a0400 // ushr v0.16b, v0.16b, 6
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc500e1 // ldur q1, [x7, 80]
+	WORD $0x6f0a0421 // ushr v1.16b, v1.16b, 6
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3cc000f8 // ldur q24, [x7, 0]
+	WORD $0x6f0b0718 // ushr v24.16b, v24.16b, 5
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc100f9 // ldur q25, [x7, 16]
+	WORD $0x6f0b0739 // ushr v25.16b, v25.16b, 5
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x6e3d8400 // sub.16b v0, v0, v29
+	WORD $0x6e3d8421 // sub.16b v1, v1, v29
+	WORD $0x3d803820 // str q0, [x1, 224]
+	WORD $0x3d803c21 // str q1, [x1, 240]
+	ADD $256, R1
+	ADD $110, R7
+	SUBS $1, R4
+	BNE block247
 	RET
 
 // func decodeQ4_KNEON(dst *float32, src *byte, blocks int)
@@ -9236,7 +9885,7 @@ TEXT ·decodeQ4_KNEON(SB), NOSPLIT, $0-24
 	MOVD src+8(FP), R7
 	MOVD blocks+16(FP), R2
 	WORD $0x4f00e5fc // movi v28.16b, 15
-block238:
+block248:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fe // ldur h30, [x7, 2]
@@ -9673,7 +10322,7 @@ block238:
 	ADD $1024, R1
 	ADD $144, R7
 	SUBS $1, R2
-	BNE block238
+	BNE block248
 	RET
 
 // func multiplyQ4_KSDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
@@ -9694,14 +10343,14 @@ TEXT ·multiplyQ4_KSDOT(SB), NOSPLIT, $0-80
 	ADD R17, R5, R6
 	WORD $0x4f00e5fc // movi v28.16b, 15
 	CMP $1, R0
-	BNE not239
-row240:
+	BNE not249
+row250:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
 	MOVD R3, R12
 	MOVD R2, R8
-block241:
+block251:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fe // ldur h30, [x7, 2]
@@ -9834,7 +10483,7 @@ block241:
 	ADD $144, R7
 	ADD $384, R12
 	SUBS $1, R8
-	BNE block241
+	BNE block251
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x4e28d400 // fadd v0, v0, v8
@@ -9843,21 +10492,21 @@ block241:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite242
+	CBZ R11, overwrite252
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite242:
+overwrite252:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row240
+	BNE row250
 	RET
-not239:
+not249:
 	CMP $2, R0
-	BNE not243
-row244:
+	BNE not253
+row254:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -9867,7 +10516,7 @@ row244:
 	VEOR V9.B16, V9.B16, V9.B16
 	MOVD R4, R13
 	MOVD R2, R8
-block245:
+block255:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fe // ldur h30, [x7, 2]
@@ -10065,7 +10714,7 @@ block245:
 	ADD $384, R12
 	ADD $384, R13
 	SUBS $1, R8
-	BNE block245
+	BNE block255
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x4e28d400 // fadd v0, v0, v8
@@ -10074,12 +10723,12 @@ block245:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite246
+	CBZ R11, overwrite256
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite246:
+overwrite256:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -10089,21 +10738,21 @@ overwrite246:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite247
+	CBZ R11, overwrite257
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite247:
+overwrite257:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row244
+	BNE row254
 	RET
-not243:
+not253:
 	CMP $3, R0
-	BNE not248
-row249:
+	BNE not258
+row259:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -10117,7 +10766,7 @@ row249:
 	VEOR V10.B16, V10.B16, V10.B16
 	MOVD R5, R14
 	MOVD R2, R8
-block250:
+block260:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fe // ldur h30, [x7, 2]
@@ -10380,7 +11029,7 @@ block250:
 	ADD $384, R13
 	ADD $384, R14
 	SUBS $1, R8
-	BNE block250
+	BNE block260
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x4e28d400 // fadd v0, v0, v8
@@ -10389,12 +11038,12 @@ block250:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite251
+	CBZ R11, overwrite261
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite251:
+overwrite261:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -10404,12 +11053,12 @@ overwrite251:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite252
+	CBZ R11, overwrite262
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite252:
+overwrite262:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -10419,21 +11068,21 @@ overwrite252:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite253
+	CBZ R11, overwrite263
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite253:
+overwrite263:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row249
+	BNE row259
 	RET
-not248:
+not258:
 	CMP $4, R0
-	BNE not254
-row255:
+	BNE not264
+row265:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -10451,7 +11100,7 @@ row255:
 	VEOR V11.B16, V11.B16, V11.B16
 	MOVD R6, R15
 	MOVD R2, R8
-block256:
+block266:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fe // ldur h30, [x7, 2]
@@ -10779,7 +11428,7 @@ block256:
 	ADD $384, R14
 	ADD $384, R15
 	SUBS $1, R8
-	BNE block256
+	BNE block266
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x4e28d400 // fadd v0, v0, v8
@@ -10788,12 +11437,12 @@ block256:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite257
+	CBZ R11, overwrite267
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite257:
+overwrite267:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -10803,12 +11452,12 @@ overwrite257:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite258
+	CBZ R11, overwrite268
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite258:
+overwrite268:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -10818,12 +11467,12 @@ overwrite258:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite259
+	CBZ R11, overwrite269
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite259:
+overwrite269:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e27d4c6 // fadd v6, v6, v7
@@ -10833,18 +11482,120 @@ overwrite259:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dcc6 // fmul v6, v6, v24
-	CBZ R11, overwrite260
+	CBZ R11, overwrite270
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf06 // fmla v6, v24, v25
-overwrite260:
+overwrite270:
 	WORD $0xbd000206 // str s6, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row255
+	BNE row265
 	RET
-not254:
+not264:
+	RET
+
+// func unpackQ4_KNEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+TEXT ·unpackQ4_KNEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R1
+	MOVD scales+8(FP), R2
+	MOVD minima+16(FP), R3
+	MOVD src+24(FP), R7
+	MOVD blocks+32(FP), R4
+	WORD $0x4f00e5fc // movi v28.16b, 15
+block271:
+	WORD $0x7c4000fa // ldur h26, [x7, 0]
+	WORD $0x0e217b5a // fcvtl v26, v26
+	WORD $0x7c4020fe // ldur h30, [x7, 2]
+	WORD $0x0e217bde // fcvtl v30, v30
+	WORD $0x6ea0fbde // fneg v30, v30
+	MOVD 4(R7), R20
+	MOVWU 12(R7), R21
+	ORR R21<<28, R21, R21
+	AND $0x0f0f0f0f0f0f0f0f, R21, R21
+	LSR $2, R20, R22
+	AND $0x3030303030303030, R22, R22
+	ORR R22, R21, R21
+	AND $0x3f3f3f3f3f3f3f3f, R20, R20
+	LSR $32, R20, R22
+	BFI $32, R21, $32, R20
+	LSR $32, R21, R21
+	BFI $32, R21, $32, R22
+	VMOV R20, V16.D[0]
+	VMOV R22, V17.D[0]
+	WORD $0x0f08a618 // sshll.8h v24, v16
+	WORD $0x0f10a714 // sshll.4s v20, v24
+	WORD $0x4f10a715 // sshll2.4s v21, v24
+	WORD $0x4e21da94 // scvtf v20, v20
+	WORD $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
+	WORD $0x4e21dab5 // scvtf v21, v21
+	WORD $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
+	WORD $0x0f08a638 // sshll.8h v24, v17
+	WORD $0x0f10a70c // sshll.4s v12, v24
+	WORD $0x4f10a70d // sshll2.4s v13, v24
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x4f9e918c // fmul v12.4s, v12.4s, v30.s[0]
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x4f9e91ad // fmul v13.4s, v13.4s, v30.s[0]
+	WORD $0x3d800054 // str q20, [x2, 0]
+	WORD $0x3d800455 // str q21, [x2, 16]
+	ADD $32, R2
+	WORD $0x3d80006c // str q12, [x3, 0]
+	WORD $0x3d80046d // str q13, [x3, 16]
+	ADD $32, R3
+	WORD $0x3cc100e0 // ldur q0, [x7, 16]
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc200e1 // ldur q1, [x7, 32]
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3d800020 // str q0, [x1, 0]
+	WORD $0x3d800421 // str q1, [x1, 16]
+	WORD $0x3cc100e0 // ldur q0, [x7, 16]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, 4
+	WORD $0x3cc200e1 // ldur q1, [x7, 32]
+	WORD $0x6f0c0421 // ushr v1.16b, v1.16b, 4
+	WORD $0x3d800820 // str q0, [x1, 32]
+	WORD $0x3d800c21 // str q1, [x1, 48]
+	WORD $0x3cc300e0 // ldur q0, [x7, 48]
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc400e1 // ldur q1, [x7, 64]
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3d801020 // str q0, [x1, 64]
+	WORD $0x3d801421 // str q1, [x1, 80]
+	WORD $0x3cc300e0 // ldur q0, [x7, 48]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, 4
+	WORD $0x3cc400e1 // ldur q1, [x7, 64]
+	WORD $0x6f0c0421 // ushr v1.16b, v1.16b, 4
+	WORD $0x3d801820 // str q0, [x1, 96]
+	WORD $0x3d801c21 // str q1, [x1, 112]
+	WORD $0x3cc500e0 // ldur q0, [x7, 80]
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc600e1 // ldur q1, [x7, 96]
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3d802020 // str q0, [x1, 128]
+	WORD $0x3d802421 // str q1, [x1, 144]
+	WORD $0x3cc500e0 // ldur q0, [x7, 80]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, 4
+	WORD $0x3cc600e1 // ldur q1, [x7, 96]
+	WORD $0x6f0c0421 // ushr v1.16b, v1.16b, 4
+	WORD $0x3d802820 // str q0, [x1, 160]
+	WORD $0x3d802c21 // str q1, [x1, 176]
+	WORD $0x3cc700e0 // ldur q0, [x7, 112]
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc800e1 // ldur q1, [x7, 128]
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3d803020 // str q0, [x1, 192]
+	WORD $0x3d803421 // str q1, [x1, 208]
+	WORD $0x3cc700e0 // ldur q0, [x7, 112]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, 4
+	WORD $0x3cc800e1 // ldur q1, [x7, 128]
+	WORD $0x6f0c0421 // ushr v1.16b, v1.16b, 4
+	WORD $0x3d803820 // str q0, [x1, 224]
+	WORD $0x3d803c21 // str q1, [x1, 240]
+	ADD $256, R1
+	ADD $144, R7
+	SUBS $1, R4
+	BNE block271
 	RET
 
 // func decodeQ5_KNEON(dst *float32, src *byte, blocks int)
@@ -10854,7 +11605,7 @@ TEXT ·decodeQ5_KNEON(SB), NOSPLIT, $0-24
 	MOVD blocks+16(FP), R2
 	WORD $0x4f00e5fc // movi v28.16b, 15
 	WORD $0x4f00e61d // movi v29.16b, 16
-block261:
+block272:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fe // ldur h30, [x7, 2]
@@ -11353,7 +12104,7 @@ block261:
 	ADD $1024, R1
 	ADD $176, R7
 	SUBS $1, R2
-	BNE block261
+	BNE block272
 	RET
 
 // func multiplyQ5_KSDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
@@ -11375,14 +12126,14 @@ TEXT ·multiplyQ5_KSDOT(SB), NOSPLIT, $0-80
 	WORD $0x4f00e5fc // movi v28.16b, 15
 	WORD $0x4f00e61d // movi v29.16b, 16
 	CMP $1, R0
-	BNE not262
-row263:
+	BNE not273
+row274:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
 	MOVD R3, R12
 	MOVD R2, R8
-block264:
+block275:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x7c4020fe // ldur h30, [x7, 2]
@@ -11577,7 +12328,7 @@ block264:
 	ADD $176, R7
 	ADD $384, R12
 	SUBS $1, R8
-	BNE block264
+	BNE block275
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x4e28d400 // fadd v0, v0, v8
@@ -11586,719 +12337,19 @@ block264:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite265
-	FMOVS beta+56(FP), F24
-	WORD $0x4e040718 // dup v24, v24
-	WORD $0xbd400219 // ldr s25, [x16, 0]
-	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite265:
-	WORD $0xbd000200 // str s0, [x16, 0]
-	ADD $4, R9
-	SUBS $1, R1
-	BNE row263
-	RET
-not262:
-	CMP $2, R0
-	BNE not266
-row267:
-	VEOR V0.B16, V0.B16, V0.B16
-	VEOR V1.B16, V1.B16, V1.B16
-	VEOR V8.B16, V8.B16, V8.B16
-	MOVD R3, R12
-	VEOR V2.B16, V2.B16, V2.B16
-	VEOR V3.B16, V3.B16, V3.B16
-	VEOR V9.B16, V9.B16, V9.B16
-	MOVD R4, R13
-	MOVD R2, R8
-block268:
-	WORD $0x7c4000fa // ldur h26, [x7, 0]
-	WORD $0x0e217b5a // fcvtl v26, v26
-	WORD $0x7c4020fe // ldur h30, [x7, 2]
-	WORD $0x0e217bde // fcvtl v30, v30
-	WORD $0x6ea0fbde // fneg v30, v30
-	MOVD 4(R7), R20
-	MOVWU 12(R7), R21
-	ORR R21<<28, R21, R21
-	AND $0x0f0f0f0f0f0f0f0f, R21, R21
-	LSR $2, R20, R22
-	AND $0x3030303030303030, R22, R22
-	ORR R22, R21, R21
-	AND $0x3f3f3f3f3f3f3f3f, R20, R20
-	LSR $32, R20, R22
-	BFI $32, R21, $32, R20
-	LSR $32, R21, R21
-	BFI $32, R21, $32, R22
-	VMOV R20, V16.D[0]
-	VMOV R22, V17.D[0]
-	WORD $0x0f08a618 // sshll.8h v24, v16
-	WORD $0x0f10a714 // sshll.4s v20, v24
-	WORD $0x4f10a715 // sshll2.4s v21, v24
-	WORD $0x4e21da94 // scvtf v20, v20
-	WORD $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
-	WORD $0x4e21dab5 // scvtf v21, v21
-	WORD $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
-	WORD $0x0f08a638 // sshll.8h v24, v17
-	WORD $0x0f10a70c // sshll.4s v12, v24
-	WORD $0x4f10a70d // sshll2.4s v13, v24
-	WORD $0x4e21d98c // scvtf v12, v12
-	WORD $0x4f9e918c // fmul v12.4s, v12.4s, v30.s[0]
-	WORD $0x4e21d9ad // scvtf v13, v13
-	WORD $0x4f9e91ad // fmul v13.4s, v13.4s, v30.s[0]
-	WORD $0x3dc04998 // ldr q24, [x12, 288]
-	WORD $0x4e38cd88 // fmla v8, v12, v24
-	WORD $0x3dc04d98 // ldr q24, [x12, 304]
-	WORD $0x4e38cda8 // fmla v8, v13, v24
-	WORD $0x3dc049b8 // ldr q24, [x13, 288]
-	WORD $0x4e38cd89 // fmla v9, v12, v24
-	WORD $0x3dc04db8 // ldr q24, [x13, 304]
-	WORD $0x4e38cda9 // fmla v9, v13, v24
-	WORD $0x3dc04198 // ldr q24, [x12, 256]
-	WORD $0x6e34df0c // fmul v12, v24, v20
-	WORD $0x3dc04598 // ldr q24, [x12, 272]
-	WORD $0x6e35df0d // fmul v13, v24, v21
-	WORD $0x3dc041b8 // ldr q24, [x13, 256]
-	WORD $0x6e34df0e // fmul v14, v24, v20
-	WORD $0x3dc045b8 // ldr q24, [x13, 272]
-	WORD $0x6e35df0f // fmul v15, v24, v21
-	WORD $0x3cc300f4 // ldur q20, [x7, 48]
-	WORD $0x4e3c1e94 // and v20, v20, v28
-	WORD $0x3cc400f5 // ldur q21, [x7, 64]
-	WORD $0x4e3c1eb5 // and v21, v21, v28
-	WORD $0x3cc100f8 // ldur q24, [x7, 16]
-	WORD $0x4f0c5718 // shl v24.16b, v24.16b, 4
-	WORD $0x4e3d1f18 // and v24, v24, v29
-	WORD $0x3cc200f9 // ldur q25, [x7, 32]
-	WORD $0x4f0c5739 // shl v25.16b, v25.16b, 4
-	WORD $0x4e3d1f39 // and v25, v25, v29
-	WORD $0x4eb81e94 // orr v20, v20, v24
-	WORD $0x4eb91eb5 // orr v21, v21, v25
-	WORD $0x3dc00196 // ldr q22, [x12, 0]
-	WORD $0x3dc00597 // ldr q23, [x12, 16]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f8c1300 // fmla v0, v24, v12[0]
-	WORD $0x3dc001b6 // ldr q22, [x13, 0]
-	WORD $0x3dc005b7 // ldr q23, [x13, 16]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f8e1302 // fmla v2, v24, v14[0]
-	WORD $0x3cc300f4 // ldur q20, [x7, 48]
-	WORD $0x6f0c0694 // ushr v20.16b, v20.16b, 4
-	WORD $0x3cc400f5 // ldur q21, [x7, 64]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, 4
-	WORD $0x3cc100f8 // ldur q24, [x7, 16]
-	WORD $0x4f0b5718 // shl v24.16b, v24.16b, 3
-	WORD $0x4e3d1f18 // and v24, v24, v29
-	WORD $0x3cc200f9 // ldur q25, [x7, 32]
-	WORD $0x4f0b5739 // shl v25.16b, v25.16b, 3
-	WORD $0x4e3d1f39 // and v25, v25, v29
-	WORD $0x4eb81e94 // orr v20, v20, v24
-	WORD $0x4eb91eb5 // orr v21, v21, v25
-	WORD $0x3dc00996 // ldr q22, [x12, 32]
-	WORD $0x3dc00d97 // ldr q23, [x12, 48]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4fac1301 // fmla v1, v24, v12[1]
-	WORD $0x3dc009b6 // ldr q22, [x13, 32]
-	WORD $0x3dc00db7 // ldr q23, [x13, 48]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4fae1303 // fmla v3, v24, v14[1]
-	WORD $0x3cc500f4 // ldur q20, [x7, 80]
-	WORD $0x4e3c1e94 // and v20, v20, v28
-	WORD $0x3cc600f5 // ldur q21, [x7, 96]
-	WORD $0x4e3c1eb5 // and v21, v21, v28
-	WORD $0x3cc100f8 // ldur q24, [x7, 16]
-	WORD $0x4f0a5718 // shl v24.16b, v24.16b, 2
-	WORD $0x4e3d1f18 // and v24, v24, v29
-	WORD $0x3cc200f9 // ldur q25, [x7, 32]
-	WORD $0x4f0a5739 // shl v25.16b, v25.16b, 2
-	WORD $0x4e3d1f39 // and v25, v25, v29
-	WORD $0x4eb81e94 // orr v20, v20, v24
-	WORD $0x4eb91eb5 // orr v21, v21, v25
-	WORD $0x3dc01196 // ldr q22, [x12, 64]
-	WORD $0x3dc01597 // ldr q23, [x12, 80]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f8c1b00 // fmla v0, v24, v12[2]
-	WORD $0x3dc011b6 // ldr q22, [x13, 64]
-	WORD $0x3dc015b7 // ldr q23, [x13, 80]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f8e1b02 // fmla v2, v24, v14[2]
-	WORD $0x3cc500f4 // ldur q20, [x7, 80]
-	WORD $0x6f0c0694 // ushr v20.16b, v20.16b, 4
-	WORD $0x3cc600f5 // ldur q21, [x7, 96]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, 4
-	WORD $0x3cc100f8 // ldur q24, [x7, 16]
-	WORD $0x4f095718 // shl v24.16b, v24.16b, 1
-	WORD $0x4e3d1f18 // and v24, v24, v29
-	WORD $0x3cc200f9 // ldur q25, [x7, 32]
-	WORD $0x4f095739 // shl v25.16b, v25.16b, 1
-	WORD $0x4e3d1f39 // and v25, v25, v29
-	WORD $0x4eb81e94 // orr v20, v20, v24
-	WORD $0x4eb91eb5 // orr v21, v21, v25
-	WORD $0x3dc01996 // ldr q22, [x12, 96]
-	WORD $0x3dc01d97 // ldr q23, [x12, 112]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4fac1b01 // fmla v1, v24, v12[3]
-	WORD $0x3dc019b6 // ldr q22, [x13, 96]
-	WORD $0x3dc01db7 // ldr q23, [x13, 112]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4fae1b03 // fmla v3, v24, v14[3]
-	WORD $0x3cc700f4 // ldur q20, [x7, 112]
-	WORD $0x4e3c1e94 // and v20, v20, v28
-	WORD $0x3cc800f5 // ldur q21, [x7, 128]
-	WORD $0x4e3c1eb5 // and v21, v21, v28
-	WORD $0x3cc100f8 // ldur q24, [x7, 16]
-	WORD $0x4e3d1f18 // and v24, v24, v29
-	WORD $0x3cc200f9 // ldur q25, [x7, 32]
-	WORD $0x4e3d1f39 // and v25, v25, v29
-	WORD $0x4eb81e94 // orr v20, v20, v24
-	WORD $0x4eb91eb5 // orr v21, v21, v25
-	WORD $0x3dc02196 // ldr q22, [x12, 128]
-	WORD $0x3dc02597 // ldr q23, [x12, 144]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f8d1300 // fmla v0, v24, v13[0]
-	WORD $0x3dc021b6 // ldr q22, [x13, 128]
-	WORD $0x3dc025b7 // ldr q23, [x13, 144]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f8f1302 // fmla v2, v24, v15[0]
-	WORD $0x3cc700f4 // ldur q20, [x7, 112]
-	WORD $0x6f0c0694 // ushr v20.16b, v20.16b, 4
-	WORD $0x3cc800f5 // ldur q21, [x7, 128]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, 4
-	WORD $0x3cc100f8 // ldur q24, [x7, 16]
-	WORD $0x6f0f0718 // ushr v24.16b, v24.16b, 1
-	WORD $0x4e3d1f18 // and v24, v24, v29
-	WORD $0x3cc200f9 // ldur q25, [x7, 32]
-	WORD $0x6f0f0739 // ushr v25.16b, v25.16b, 1
-	WORD $0x4e3d1f39 // and v25, v25, v29
-	WORD $0x4eb81e94 // orr v20, v20, v24
-	WORD $0x4eb91eb5 // orr v21, v21, v25
-	WORD $0x3dc02996 // ldr q22, [x12, 160]
-	WORD $0x3dc02d97 // ldr q23, [x12, 176]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4fad1301 // fmla v1, v24, v13[1]
-	WORD $0x3dc029b6 // ldr q22, [x13, 160]
-	WORD $0x3dc02db7 // ldr q23, [x13, 176]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4faf1303 // fmla v3, v24, v15[1]
-	WORD $0x3cc900f4 // ldur q20, [x7, 144]
-	WORD $0x4e3c1e94 // and v20, v20, v28
-	WORD $0x3cca00f5 // ldur q21, [x7, 160]
-	WORD $0x4e3c1eb5 // and v21, v21, v28
-	WORD $0x3cc100f8 // ldur q24, [x7, 16]
-	WORD $0x6f0e0718 // ushr v24.16b, v24.16b, 2
-	WORD $0x4e3d1f18 // and v24, v24, v29
-	WORD $0x3cc200f9 // ldur q25, [x7, 32]
-	WORD $0x6f0e0739 // ushr v25.16b, v25.16b, 2
-	WORD $0x4e3d1f39 // and v25, v25, v29
-	WORD $0x4eb81e94 // orr v20, v20, v24
-	WORD $0x4eb91eb5 // orr v21, v21, v25
-	WORD $0x3dc03196 // ldr q22, [x12, 192]
-	WORD $0x3dc03597 // ldr q23, [x12, 208]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f8d1b00 // fmla v0, v24, v13[2]
-	WORD $0x3dc031b6 // ldr q22, [x13, 192]
-	WORD $0x3dc035b7 // ldr q23, [x13, 208]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f8f1b02 // fmla v2, v24, v15[2]
-	WORD $0x3cc900f4 // ldur q20, [x7, 144]
-	WORD $0x6f0c0694 // ushr v20.16b, v20.16b, 4
-	WORD $0x3cca00f5 // ldur q21, [x7, 160]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, 4
-	WORD $0x3cc100f8 // ldur q24, [x7, 16]
-	WORD $0x6f0d0718 // ushr v24.16b, v24.16b, 3
-	WORD $0x4e3d1f18 // and v24, v24, v29
-	WORD $0x3cc200f9 // ldur q25, [x7, 32]
-	WORD $0x6f0d0739 // ushr v25.16b, v25.16b, 3
-	WORD $0x4e3d1f39 // and v25, v25, v29
-	WORD $0x4eb81e94 // orr v20, v20, v24
-	WORD $0x4eb91eb5 // orr v21, v21, v25
-	WORD $0x3dc03996 // ldr q22, [x12, 224]
-	WORD $0x3dc03d97 // ldr q23, [x12, 240]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4fad1b01 // fmla v1, v24, v13[3]
-	WORD $0x3dc039b6 // ldr q22, [x13, 224]
-	WORD $0x3dc03db7 // ldr q23, [x13, 240]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4faf1b03 // fmla v3, v24, v15[3]
-	ADD $176, R7
-	ADD $384, R12
-	ADD $384, R13
-	SUBS $1, R8
-	BNE block268
-	MOVD R9, R16
-	WORD $0x4e21d400 // fadd v0, v0, v1
-	WORD $0x4e28d400 // fadd v0, v0, v8
-	WORD $0x6e20d400 // faddp v0, v0, v0
-	WORD $0x7e30d800 // faddp.s v0, v0
-	FMOVS alpha+24(FP), F24
-	WORD $0x4e040718 // dup v24, v24
-	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite269
-	FMOVS beta+56(FP), F24
-	WORD $0x4e040718 // dup v24, v24
-	WORD $0xbd400219 // ldr s25, [x16, 0]
-	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite269:
-	WORD $0xbd000200 // str s0, [x16, 0]
-	ADD R10, R16
-	WORD $0x4e23d442 // fadd v2, v2, v3
-	WORD $0x4e29d442 // fadd v2, v2, v9
-	WORD $0x6e22d442 // faddp v2, v2, v2
-	WORD $0x7e30d842 // faddp.s v2, v2
-	FMOVS alpha+24(FP), F24
-	WORD $0x4e040718 // dup v24, v24
-	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite270
-	FMOVS beta+56(FP), F24
-	WORD $0x4e040718 // dup v24, v24
-	WORD $0xbd400219 // ldr s25, [x16, 0]
-	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite270:
-	WORD $0xbd000202 // str s2, [x16, 0]
-	ADD $4, R9
-	SUBS $1, R1
-	BNE row267
-	RET
-not266:
-	CMP $3, R0
-	BNE not271
-row272:
-	VEOR V0.B16, V0.B16, V0.B16
-	VEOR V1.B16, V1.B16, V1.B16
-	VEOR V8.B16, V8.B16, V8.B16
-	MOVD R3, R12
-	VEOR V2.B16, V2.B16, V2.B16
-	VEOR V3.B16, V3.B16, V3.B16
-	VEOR V9.B16, V9.B16, V9.B16
-	MOVD R4, R13
-	VEOR V4.B16, V4.B16, V4.B16
-	VEOR V5.B16, V5.B16, V5.B16
-	VEOR V10.B16, V10.B16, V10.B16
-	MOVD R5, R14
-	MOVD R2, R8
-block273:
-	WORD $0x7c4000fa // ldur h26, [x7, 0]
-	WORD $0x0e217b5a // fcvtl v26, v26
-	WORD $0x7c4020fe // ldur h30, [x7, 2]
-	WORD $0x0e217bde // fcvtl v30, v30
-	WORD $0x6ea0fbde // fneg v30, v30
-	MOVD 4(R7), R20
-	MOVWU 12(R7), R21
-	ORR R21<<28, R21, R21
-	AND $0x0f0f0f0f0f0f0f0f, R21, R21
-	LSR $2, R20, R22
-	AND $0x3030303030303030, R22, R22
-	ORR R22, R21, R21
-	AND $0x3f3f3f3f3f3f3f3f, R20, R20
-	LSR $32, R20, R22
-	BFI $32, R21, $32, R20
-	LSR $32, R21, R21
-	BFI $32, R21, $32, R22
-	VMOV R20, V16.D[0]
-	VMOV R22, V17.D[0]
-	WORD $0x0f08a618 // sshll.8h v24, v16
-	WORD $0x0f10a714 // sshll.4s v20, v24
-	WORD $0x4f10a715 // sshll2.4s v21, v24
-	WORD $0x4e21da94 // scvtf v20, v20
-	WORD $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
-	WORD $0x4e21dab5 // scvtf v21, v21
-	WORD $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
-	WORD $0x0f08a638 // sshll.8h v24, v17
-	WORD $0x0f10a70c // sshll.4s v12, v24
-	WORD $0x4f10a70d // sshll2.4s v13, v24
-	WORD $0x4e21d98c // scvtf v12, v12
-	WORD $0x4f9e918c // fmul v12.4s, v12.4s, v30.s[0]
-	WORD $0x4e21d9ad // scvtf v13, v13
-	WORD $0x4f9e91ad // fmul v13.4s, v13.4s, v30.s[0]
-	WORD $0x3dc04998 // ldr q24, [x12, 288]
-	WORD $0x4e38cd88 // fmla v8, v12, v24
-	WORD $0x3dc04d98 // ldr q24, [x12, 304]
-	WORD $0x4e38cda8 // fmla v8, v13, v24
-	WORD $0x3dc049b8 // ldr q24, [x13, 288]
-	WORD $0x4e38cd89 // fmla v9, v12, v24
-	WORD $0x3dc04db8 // ldr q24, [x13, 304]
-	WORD $0x4e38cda9 // fmla v9, v13, v24
-	WORD $0x3dc049d8 // ldr q24, [x14, 288]
-	WORD $0x4e38cd8a // fmla v10, v12, v24
-	WORD $0x3dc04dd8 // ldr q24, [x14, 304]
-	WORD $0x4e38cdaa // fmla v10, v13, v24
-	WORD $0x3dc04198 // ldr q24, [x12, 256]
-	WORD $0x6e34df0c // fmul v12, v24, v20
-	WORD $0x3dc04598 // ldr q24, [x12, 272]
-	WORD $0x6e35df0d // fmul v13, v24, v21
-	WORD $0x3dc041b8 // ldr q24, [x13, 256]
-	WORD $0x6e34df0e // fmul v14, v24, v20
-	WORD $0x3dc045b8 // ldr q24, [x13, 272]
-	WORD $0x6e35df0f // fmul v15, v24, v21
-	WORD $0x3dc041d8 // ldr q24, [x14, 256]
-	WORD $0x6e34df10 // fmul v16, v24, v20
-	WORD $0x3dc045d8 // ldr q24, [x14, 272]
-	WORD $0x6e35df11 // fmul v17, v24, v21
-	WORD $0x3cc300f4 // ldur q20, [x7, 48]
-	WORD $0x4e3c1e94 // and v20, v20, v28
-	WORD $0x3cc400f5 // ldur q21, [x7, 64]
-	WORD $0x4e3c1eb5 // and v21, v21, v28
-	WORD $0x3cc100f8 // ldur q24, [x7, 16]
-	WORD $0x4f0c5718 // shl v24.16b, v24.16b, 4
-	WORD $0x4e3d1f18 // and v24, v24, v29
-	WORD $0x3cc200f9 // ldur q25, [x7, 32]
-	WORD $0x4f0c5739 // shl v25.16b, v25.16b, 4
-	WORD $0x4e3d1f39 // and v25, v25, v29
-	WORD $0x4eb81e94 // orr v20, v20, v24
-	WORD $0x4eb91eb5 // orr v21, v21, v25
-	WORD $0x3dc00196 // ldr q22, [x12, 0]
-	WORD $0x3dc00597 // ldr q23, [x12, 16]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f8c1300 // fmla v0, v24, v12[0]
-	WORD $0x3dc001b6 // ldr q22, [x13, 0]
-	WORD $0x3dc005b7 // ldr q23, [x13, 16]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f8e1302 // fmla v2, v24, v14[0]
-	WORD $0x3dc001d6 // ldr q22, [x14, 0]
-	WORD $0x3dc005d7 // ldr q23, [x14, 16]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f901304 // fmla v4, v24, v16[0]
-	WORD $0x3cc300f4 // ldur q20, [x7, 48]
-	WORD $0x6f0c0694 // ushr v20.16b, v20.16b, 4
-	WORD $0x3cc400f5 // ldur q21, [x7, 64]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, 4
-	WORD $0x3cc100f8 // ldur q24, [x7, 16]
-	WORD $0x4f0b5718 // shl v24.16b, v24.16b, 3
-	WORD $0x4e3d1f18 // and v24, v24, v29
-	WORD $0x3cc200f9 // ldur q25, [x7, 32]
-	WORD $0x4f0b5739 // shl v25.16b, v25.16b, 3
-	WORD $0x4e3d1f39 // and v25, v25, v29
-	WORD $0x4eb81e94 // orr v20, v20, v24
-	WORD $0x4eb91eb5 // orr v21, v21, v25
-	WORD $0x3dc00996 // ldr q22, [x12, 32]
-	WORD $0x3dc00d97 // ldr q23, [x12, 48]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4fac1301 // fmla v1, v24, v12[1]
-	WORD $0x3dc009b6 // ldr q22, [x13, 32]
-	WORD $0x3dc00db7 // ldr q23, [x13, 48]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4fae1303 // fmla v3, v24, v14[1]
-	WORD $0x3dc009d6 // ldr q22, [x14, 32]
-	WORD $0x3dc00dd7 // ldr q23, [x14, 48]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4fb01305 // fmla v5, v24, v16[1]
-	WORD $0x3cc500f4 // ldur q20, [x7, 80]
-	WORD $0x4e3c1e94 // and v20, v20, v28
-	WORD $0x3cc600f5 // ldur q21, [x7, 96]
-	WORD $0x4e3c1eb5 // and v21, v21, v28
-	WORD $0x3cc100f8 // ldur q24, [x7, 16]
-	WORD $0x4f0a5718 // shl v24.16b, v24.16b, 2
-	WORD $0x4e3d1f18 // and v24, v24, v29
-	WORD $0x3cc200f9 // ldur q25, [x7, 32]
-	WORD $0x4f0a5739 // shl v25.16b, v25.16b, 2
-	WORD $0x4e3d1f39 // and v25, v25, v29
-	WORD $0x4eb81e94 // orr v20, v20, v24
-	WORD $0x4eb91eb5 // orr v21, v21, v25
-	WORD $0x3dc01196 // ldr q22, [x12, 64]
-	WORD $0x3dc01597 // ldr q23, [x12, 80]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f8c1b00 // fmla v0, v24, v12[2]
-	WORD $0x3dc011b6 // ldr q22, [x13, 64]
-	WORD $0x3dc015b7 // ldr q23, [x13, 80]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f8e1b02 // fmla v2, v24, v14[2]
-	WORD $0x3dc011d6 // ldr q22, [x14, 64]
-	WORD $0x3dc015d7 // ldr q23, [x14, 80]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f901b04 // fmla v4, v24, v16[2]
-	WORD $0x3cc500f4 // ldur q20, [x7, 80]
-	WORD $0x6f0c0694 // ushr v20.16b, v20.16b, 4
-	WORD $0x3cc600f5 // ldur q21, [x7, 96]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, 4
-	WORD $0x3cc100f8 // ldur q24, [x7, 16]
-	WORD $0x4f095718 // shl v24.16b, v24.16b, 1
-	WORD $0x4e3d1f18 // and v24, v24, v29
-	WORD $0x3cc200f9 // ldur q25, [x7, 32]
-	WORD $0x4f095739 // shl v25.16b, v25.16b, 1
-	WORD $0x4e3d1f39 // and v25, v25, v29
-	WORD $0x4eb81e94 // orr v20, v20, v24
-	WORD $0x4eb91eb5 // orr v21, v21, v25
-	WORD $0x3dc01996 // ldr q22, [x12, 96]
-	WORD $0x3dc01d97 // ldr q23, [x12, 112]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4fac1b01 // fmla v1, v24, v12[3]
-	WORD $0x3dc019b6 // ldr q22, [x13, 96]
-	WORD $0x3dc01db7 // ldr q23, [x13, 112]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4fae1b03 // fmla v3, v24, v14[3]
-	WORD $0x3dc019d6 // ldr q22, [x14, 96]
-	WORD $0x3dc01dd7 // ldr q23, [x14, 112]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4fb01b05 // fmla v5, v24, v16[3]
-	WORD $0x3cc700f4 // ldur q20, [x7, 112]
-	WORD $0x4e3c1e94 // and v20, v20, v28
-	WORD $0x3cc800f5 // ldur q21, [x7, 128]
-	WORD $0x4e3c1eb5 // and v21, v21, v28
-	WORD $0x3cc100f8 // ldur q24, [x7, 16]
-	WORD $0x4e3d1f18 // and v24, v24, v29
-	WORD $0x3cc200f9 // ldur q25, [x7, 32]
-	WORD $0x4e3d1f39 // and v25, v25, v29
-	WORD $0x4eb81e94 // orr v20, v20, v24
-	WORD $0x4eb91eb5 // orr v21, v21, v25
-	WORD $0x3dc02196 // ldr q22, [x12, 128]
-	WORD $0x3dc02597 // ldr q23, [x12, 144]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f8d1300 // fmla v0, v24, v13[0]
-	WORD $0x3dc021b6 // ldr q22, [x13, 128]
-	WORD $0x3dc025b7 // ldr q23, [x13, 144]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f8f1302 // fmla v2, v24, v15[0]
-	WORD $0x3dc021d6 // ldr q22, [x14, 128]
-	WORD $0x3dc025d7 // ldr q23, [x14, 144]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f911304 // fmla v4, v24, v17[0]
-	WORD $0x3cc700f4 // ldur q20, [x7, 112]
-	WORD $0x6f0c0694 // ushr v20.16b, v20.16b, 4
-	WORD $0x3cc800f5 // ldur q21, [x7, 128]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, 4
-	WORD $0x3cc100f8 // ldur q24, [x7, 16]
-	WORD $0x6f0f0718 // ushr v24.16b, v24.16b, 1
-	WORD $0x4e3d1f18 // and v24, v24, v29
-	WORD $0x3cc200f9 // ldur q25, [x7, 32]
-	WORD $0x6f0f0739 // ushr v25.16b, v25.16b, 1
-	WORD $0x4e3d1f39 // and v25, v25, v29
-	WORD $0x4eb81e94 // orr v20, v20, v24
-	WORD $0x4eb91eb5 // orr v21, v21, v25
-	WORD $0x3dc02996 // ldr q22, [x12, 160]
-	WORD $0x3dc02d97 // ldr q23, [x12, 176]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4fad1301 // fmla v1, v24, v13[1]
-	WORD $0x3dc029b6 // ldr q22, [x13, 160]
-	WORD $0x3dc02db7 // ldr q23, [x13, 176]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4faf1303 // fmla v3, v24, v15[1]
-	WORD $0x3dc029d6 // ldr q22, [x14, 160]
-	WORD $0x3dc02dd7 // ldr q23, [x14, 176]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4fb11305 // fmla v5, v24, v17[1]
-	WORD $0x3cc900f4 // ldur q20, [x7, 144]
-	WORD $0x4e3c1e94 // and v20, v20, v28
-	WORD $0x3cca00f5 // ldur q21, [x7, 160]
-	WORD $0x4e3c1eb5 // and v21, v21, v28
-	WORD $0x3cc100f8 // ldur q24, [x7, 16]
-	WORD $0x6f0e0718 // ushr v24.16b, v24.16b, 2
-	WORD $0x4e3d1f18 // and v24, v24, v29
-	WORD $0x3cc200f9 // ldur q25, [x7, 32]
-	WORD $0x6f0e0739 // ushr v25.16b, v25.16b, 2
-	WORD $0x4e3d1f39 // and v25, v25, v29
-	WORD $0x4eb81e94 // orr v20, v20, v24
-	WORD $0x4eb91eb5 // orr v21, v21, v25
-	WORD $0x3dc03196 // ldr q22, [x12, 192]
-	WORD $0x3dc03597 // ldr q23, [x12, 208]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f8d1b00 // fmla v0, v24, v13[2]
-	WORD $0x3dc031b6 // ldr q22, [x13, 192]
-	WORD $0x3dc035b7 // ldr q23, [x13, 208]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f8f1b02 // fmla v2, v24, v15[2]
-	WORD $0x3dc031d6 // ldr q22, [x14, 192]
-	WORD $0x3dc035d7 // ldr q23, [x14, 208]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4f911b04 // fmla v4, v24, v17[2]
-	WORD $0x3cc900f4 // ldur q20, [x7, 144]
-	WORD $0x6f0c0694 // ushr v20.16b, v20.16b, 4
-	WORD $0x3cca00f5 // ldur q21, [x7, 160]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, 4
-	WORD $0x3cc100f8 // ldur q24, [x7, 16]
-	WORD $0x6f0d0718 // ushr v24.16b, v24.16b, 3
-	WORD $0x4e3d1f18 // and v24, v24, v29
-	WORD $0x3cc200f9 // ldur q25, [x7, 32]
-	WORD $0x6f0d0739 // ushr v25.16b, v25.16b, 3
-	WORD $0x4e3d1f39 // and v25, v25, v29
-	WORD $0x4eb81e94 // orr v20, v20, v24
-	WORD $0x4eb91eb5 // orr v21, v21, v25
-	WORD $0x3dc03996 // ldr q22, [x12, 224]
-	WORD $0x3dc03d97 // ldr q23, [x12, 240]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4fad1b01 // fmla v1, v24, v13[3]
-	WORD $0x3dc039b6 // ldr q22, [x13, 224]
-	WORD $0x3dc03db7 // ldr q23, [x13, 240]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4faf1b03 // fmla v3, v24, v15[3]
-	WORD $0x3dc039d6 // ldr q22, [x14, 224]
-	WORD $0x3dc03dd7 // ldr q23, [x14, 240]
-	VEOR V24.B16, V24.B16, V24.B16
-	WORD $0x4e969698 // sdot v24, v20, v22
-	WORD $0x4e9796b8 // sdot v24, v21, v23
-	WORD $0x4e21db18 // scvtf v24, v24
-	WORD $0x4fb11b05 // fmla v5, v24, v17[3]
-	ADD $176, R7
-	ADD $384, R12
-	ADD $384, R13
-	ADD $384, R14
-	SUBS $1, R8
-	BNE block273
-	MOVD R9, R16
-	WORD $0x4e21d400 // fadd v0, v0, v1
-	WORD $0x4e28d400 // fadd v0, v0, v8
-	WORD $0x6e20d400 // faddp v0, v0, v0
-	WORD $0x7e30d800 // faddp.s v0, v0
-	FMOVS alpha+24(FP), F24
-	WORD $0x4e040718 // dup v24, v24
-	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite274
-	FMOVS beta+56(FP), F24
-	WORD $0x4e040718 // dup v24, v24
-	WORD $0xbd400219 // ldr s25, [x16, 0]
-	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite274:
-	WORD $0xbd000200 // str s0, [x16, 0]
-	ADD R10, R16
-	WORD $0x4e23d442 // fadd v2, v2, v3
-	WORD $0x4e29d442 // fadd v2, v2, v9
-	WORD $0x6e22d442 // faddp v2, v2, v2
-	WORD $0x7e30d842 // faddp.s v2, v2
-	FMOVS alpha+24(FP), F24
-	WORD $0x4e040718 // dup v24, v24
-	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite275
-	FMOVS beta+56(FP), F24
-	WORD $0x4e040718 // dup v24, v24
-	WORD $0xbd400219 // ldr s25, [x16, 0]
-	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite275:
-	WORD $0xbd000202 // str s2, [x16, 0]
-	ADD R10, R16
-	WORD $0x4e25d484 // fadd v4, v4, v5
-	WORD $0x4e2ad484 // fadd v4, v4, v10
-	WORD $0x6e24d484 // faddp v4, v4, v4
-	WORD $0x7e30d884 // faddp.s v4, v4
-	FMOVS alpha+24(FP), F24
-	WORD $0x4e040718 // dup v24, v24
-	WORD $0x6e38dc84 // fmul v4, v4, v24
 	CBZ R11, overwrite276
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
-	WORD $0x4e39cf04 // fmla v4, v24, v25
+	WORD $0x4e39cf00 // fmla v0, v24, v25
 overwrite276:
-	WORD $0xbd000204 // str s4, [x16, 0]
+	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row272
+	BNE row274
 	RET
-not271:
-	CMP $4, R0
+not273:
+	CMP $2, R0
 	BNE not277
 row278:
 	VEOR V0.B16, V0.B16, V0.B16
@@ -12309,14 +12360,6 @@ row278:
 	VEOR V3.B16, V3.B16, V3.B16
 	VEOR V9.B16, V9.B16, V9.B16
 	MOVD R4, R13
-	VEOR V4.B16, V4.B16, V4.B16
-	VEOR V5.B16, V5.B16, V5.B16
-	VEOR V10.B16, V10.B16, V10.B16
-	MOVD R5, R14
-	VEOR V6.B16, V6.B16, V6.B16
-	VEOR V7.B16, V7.B16, V7.B16
-	VEOR V11.B16, V11.B16, V11.B16
-	MOVD R6, R15
 	MOVD R2, R8
 block279:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
@@ -12360,6 +12403,714 @@ block279:
 	WORD $0x4e38cd89 // fmla v9, v12, v24
 	WORD $0x3dc04db8 // ldr q24, [x13, 304]
 	WORD $0x4e38cda9 // fmla v9, v13, v24
+	WORD $0x3dc04198 // ldr q24, [x12, 256]
+	WORD $0x6e34df0c // fmul v12, v24, v20
+	WORD $0x3dc04598 // ldr q24, [x12, 272]
+	WORD $0x6e35df0d // fmul v13, v24, v21
+	WORD $0x3dc041b8 // ldr q24, [x13, 256]
+	WORD $0x6e34df0e // fmul v14, v24, v20
+	WORD $0x3dc045b8 // ldr q24, [x13, 272]
+	WORD $0x6e35df0f // fmul v15, v24, v21
+	WORD $0x3cc300f4 // ldur q20, [x7, 48]
+	WORD $0x4e3c1e94 // and v20, v20, v28
+	WORD $0x3cc400f5 // ldur q21, [x7, 64]
+	WORD $0x4e3c1eb5 // and v21, v21, v28
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x4f0c5718 // shl v24.16b, v24.16b, 4
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x4f0c5739 // shl v25.16b, v25.16b, 4
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81e94 // orr v20, v20, v24
+	WORD $0x4eb91eb5 // orr v21, v21, v25
+	WORD $0x3dc00196 // ldr q22, [x12, 0]
+	WORD $0x3dc00597 // ldr q23, [x12, 16]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f8c1300 // fmla v0, v24, v12[0]
+	WORD $0x3dc001b6 // ldr q22, [x13, 0]
+	WORD $0x3dc005b7 // ldr q23, [x13, 16]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f8e1302 // fmla v2, v24, v14[0]
+	WORD $0x3cc300f4 // ldur q20, [x7, 48]
+	WORD $0x6f0c0694 // ushr v20.16b, v20.16b, 4
+	WORD $0x3cc400f5 // ldur q21, [x7, 64]
+	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, 4
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x4f0b5718 // shl v24.16b, v24.16b, 3
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x4f0b5739 // shl v25.16b, v25.16b, 3
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81e94 // orr v20, v20, v24
+	WORD $0x4eb91eb5 // orr v21, v21, v25
+	WORD $0x3dc00996 // ldr q22, [x12, 32]
+	WORD $0x3dc00d97 // ldr q23, [x12, 48]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4fac1301 // fmla v1, v24, v12[1]
+	WORD $0x3dc009b6 // ldr q22, [x13, 32]
+	WORD $0x3dc00db7 // ldr q23, [x13, 48]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4fae1303 // fmla v3, v24, v14[1]
+	WORD $0x3cc500f4 // ldur q20, [x7, 80]
+	WORD $0x4e3c1e94 // and v20, v20, v28
+	WORD $0x3cc600f5 // ldur q21, [x7, 96]
+	WORD $0x4e3c1eb5 // and v21, v21, v28
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x4f0a5718 // shl v24.16b, v24.16b, 2
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x4f0a5739 // shl v25.16b, v25.16b, 2
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81e94 // orr v20, v20, v24
+	WORD $0x4eb91eb5 // orr v21, v21, v25
+	WORD $0x3dc01196 // ldr q22, [x12, 64]
+	WORD $0x3dc01597 // ldr q23, [x12, 80]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f8c1b00 // fmla v0, v24, v12[2]
+	WORD $0x3dc011b6 // ldr q22, [x13, 64]
+	WORD $0x3dc015b7 // ldr q23, [x13, 80]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f8e1b02 // fmla v2, v24, v14[2]
+	WORD $0x3cc500f4 // ldur q20, [x7, 80]
+	WORD $0x6f0c0694 // ushr v20.16b, v20.16b, 4
+	WORD $0x3cc600f5 // ldur q21, [x7, 96]
+	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, 4
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x4f095718 // shl v24.16b, v24.16b, 1
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x4f095739 // shl v25.16b, v25.16b, 1
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81e94 // orr v20, v20, v24
+	WORD $0x4eb91eb5 // orr v21, v21, v25
+	WORD $0x3dc01996 // ldr q22, [x12, 96]
+	WORD $0x3dc01d97 // ldr q23, [x12, 112]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4fac1b01 // fmla v1, v24, v12[3]
+	WORD $0x3dc019b6 // ldr q22, [x13, 96]
+	WORD $0x3dc01db7 // ldr q23, [x13, 112]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4fae1b03 // fmla v3, v24, v14[3]
+	WORD $0x3cc700f4 // ldur q20, [x7, 112]
+	WORD $0x4e3c1e94 // and v20, v20, v28
+	WORD $0x3cc800f5 // ldur q21, [x7, 128]
+	WORD $0x4e3c1eb5 // and v21, v21, v28
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81e94 // orr v20, v20, v24
+	WORD $0x4eb91eb5 // orr v21, v21, v25
+	WORD $0x3dc02196 // ldr q22, [x12, 128]
+	WORD $0x3dc02597 // ldr q23, [x12, 144]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f8d1300 // fmla v0, v24, v13[0]
+	WORD $0x3dc021b6 // ldr q22, [x13, 128]
+	WORD $0x3dc025b7 // ldr q23, [x13, 144]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f8f1302 // fmla v2, v24, v15[0]
+	WORD $0x3cc700f4 // ldur q20, [x7, 112]
+	WORD $0x6f0c0694 // ushr v20.16b, v20.16b, 4
+	WORD $0x3cc800f5 // ldur q21, [x7, 128]
+	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, 4
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x6f0f0718 // ushr v24.16b, v24.16b, 1
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x6f0f0739 // ushr v25.16b, v25.16b, 1
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81e94 // orr v20, v20, v24
+	WORD $0x4eb91eb5 // orr v21, v21, v25
+	WORD $0x3dc02996 // ldr q22, [x12, 160]
+	WORD $0x3dc02d97 // ldr q23, [x12, 176]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4fad1301 // fmla v1, v24, v13[1]
+	WORD $0x3dc029b6 // ldr q22, [x13, 160]
+	WORD $0x3dc02db7 // ldr q23, [x13, 176]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4faf1303 // fmla v3, v24, v15[1]
+	WORD $0x3cc900f4 // ldur q20, [x7, 144]
+	WORD $0x4e3c1e94 // and v20, v20, v28
+	WORD $0x3cca00f5 // ldur q21, [x7, 160]
+	WORD $0x4e3c1eb5 // and v21, v21, v28
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x6f0e0718 // ushr v24.16b, v24.16b, 2
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x6f0e0739 // ushr v25.16b, v25.16b, 2
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81e94 // orr v20, v20, v24
+	WORD $0x4eb91eb5 // orr v21, v21, v25
+	WORD $0x3dc03196 // ldr q22, [x12, 192]
+	WORD $0x3dc03597 // ldr q23, [x12, 208]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f8d1b00 // fmla v0, v24, v13[2]
+	WORD $0x3dc031b6 // ldr q22, [x13, 192]
+	WORD $0x3dc035b7 // ldr q23, [x13, 208]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f8f1b02 // fmla v2, v24, v15[2]
+	WORD $0x3cc900f4 // ldur q20, [x7, 144]
+	WORD $0x6f0c0694 // ushr v20.16b, v20.16b, 4
+	WORD $0x3cca00f5 // ldur q21, [x7, 160]
+	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, 4
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x6f0d0718 // ushr v24.16b, v24.16b, 3
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x6f0d0739 // ushr v25.16b, v25.16b, 3
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81e94 // orr v20, v20, v24
+	WORD $0x4eb91eb5 // orr v21, v21, v25
+	WORD $0x3dc03996 // ldr q22, [x12, 224]
+	WORD $0x3dc03d97 // ldr q23, [x12, 240]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4fad1b01 // fmla v1, v24, v13[3]
+	WORD $0x3dc039b6 // ldr q22, [x13, 224]
+	WORD $0x3dc03db7 // ldr q23, [x13, 240]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4faf1b03 // fmla v3, v24, v15[3]
+	ADD $176, R7
+	ADD $384, R12
+	ADD $384, R13
+	SUBS $1, R8
+	BNE block279
+	MOVD R9, R16
+	WORD $0x4e21d400 // fadd v0, v0, v1
+	WORD $0x4e28d400 // fadd v0, v0, v8
+	WORD $0x6e20d400 // faddp v0, v0, v0
+	WORD $0x7e30d800 // faddp.s v0, v0
+	FMOVS alpha+24(FP), F24
+	WORD $0x4e040718 // dup v24, v24
+	WORD $0x6e38dc00 // fmul v0, v0, v24
+	CBZ R11, overwrite280
+	FMOVS beta+56(FP), F24
+	WORD $0x4e040718 // dup v24, v24
+	WORD $0xbd400219 // ldr s25, [x16, 0]
+	WORD $0x4e39cf00 // fmla v0, v24, v25
+overwrite280:
+	WORD $0xbd000200 // str s0, [x16, 0]
+	ADD R10, R16
+	WORD $0x4e23d442 // fadd v2, v2, v3
+	WORD $0x4e29d442 // fadd v2, v2, v9
+	WORD $0x6e22d442 // faddp v2, v2, v2
+	WORD $0x7e30d842 // faddp.s v2, v2
+	FMOVS alpha+24(FP), F24
+	WORD $0x4e040718 // dup v24, v24
+	WORD $0x6e38dc42 // fmul v2, v2, v24
+	CBZ R11, overwrite281
+	FMOVS beta+56(FP), F24
+	WORD $0x4e040718 // dup v24, v24
+	WORD $0xbd400219 // ldr s25, [x16, 0]
+	WORD $0x4e39cf02 // fmla v2, v24, v25
+overwrite281:
+	WORD $0xbd000202 // str s2, [x16, 0]
+	ADD $4, R9
+	SUBS $1, R1
+	BNE row278
+	RET
+not277:
+	CMP $3, R0
+	BNE not282
+row283:
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V8.B16, V8.B16, V8.B16
+	MOVD R3, R12
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V9.B16, V9.B16, V9.B16
+	MOVD R4, R13
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V10.B16, V10.B16, V10.B16
+	MOVD R5, R14
+	MOVD R2, R8
+block284:
+	WORD $0x7c4000fa // ldur h26, [x7, 0]
+	WORD $0x0e217b5a // fcvtl v26, v26
+	WORD $0x7c4020fe // ldur h30, [x7, 2]
+	WORD $0x0e217bde // fcvtl v30, v30
+	WORD $0x6ea0fbde // fneg v30, v30
+	MOVD 4(R7), R20
+	MOVWU 12(R7), R21
+	ORR R21<<28, R21, R21
+	AND $0x0f0f0f0f0f0f0f0f, R21, R21
+	LSR $2, R20, R22
+	AND $0x3030303030303030, R22, R22
+	ORR R22, R21, R21
+	AND $0x3f3f3f3f3f3f3f3f, R20, R20
+	LSR $32, R20, R22
+	BFI $32, R21, $32, R20
+	LSR $32, R21, R21
+	BFI $32, R21, $32, R22
+	VMOV R20, V16.D[0]
+	VMOV R22, V17.D[0]
+	WORD $0x0f08a618 // sshll.8h v24, v16
+	WORD $0x0f10a714 // sshll.4s v20, v24
+	WORD $0x4f10a715 // sshll2.4s v21, v24
+	WORD $0x4e21da94 // scvtf v20, v20
+	WORD $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
+	WORD $0x4e21dab5 // scvtf v21, v21
+	WORD $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
+	WORD $0x0f08a638 // sshll.8h v24, v17
+	WORD $0x0f10a70c // sshll.4s v12, v24
+	WORD $0x4f10a70d // sshll2.4s v13, v24
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x4f9e918c // fmul v12.4s, v12.4s, v30.s[0]
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x4f9e91ad // fmul v13.4s, v13.4s, v30.s[0]
+	WORD $0x3dc04998 // ldr q24, [x12, 288]
+	WORD $0x4e38cd88 // fmla v8, v12, v24
+	WORD $0x3dc04d98 // ldr q24, [x12, 304]
+	WORD $0x4e38cda8 // fmla v8, v13, v24
+	WORD $0x3dc049b8 // ldr q24, [x13, 288]
+	WORD $0x4e38cd89 // fmla v9, v12, v24
+	WORD $0x3dc04db8 // ldr q24, [x13, 304]
+	WORD $0x4e38cda9 // fmla v9, v13, v24
+	WORD $0x3dc049d8 // ldr q24, [x14, 288]
+	WORD $0x4e38cd8a // fmla v10, v12, v24
+	WORD $0x3dc04dd8 // ldr q24, [x14, 304]
+	WORD $0x4e38cdaa // fmla v10, v13, v24
+	WORD $0x3dc04198 // ldr q24, [x12, 256]
+	WORD $0x6e34df0c // fmul v12, v24, v20
+	WORD $0x3dc04598 // ldr q24, [x12, 272]
+	WORD $0x6e35df0d // fmul v13, v24, v21
+	WORD $0x3dc041b8 // ldr q24, [x13, 256]
+	WORD $0x6e34df0e // fmul v14, v24, v20
+	WORD $0x3dc045b8 // ldr q24, [x13, 272]
+	WORD $0x6e35df0f // fmul v15, v24, v21
+	WORD $0x3dc041d8 // ldr q24, [x14, 256]
+	WORD $0x6e34df10 // fmul v16, v24, v20
+	WORD $0x3dc045d8 // ldr q24, [x14, 272]
+	WORD $0x6e35df11 // fmul v17, v24, v21
+	WORD $0x3cc300f4 // ldur q20, [x7, 48]
+	WORD $0x4e3c1e94 // and v20, v20, v28
+	WORD $0x3cc400f5 // ldur q21, [x7, 64]
+	WORD $0x4e3c1eb5 // and v21, v21, v28
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x4f0c5718 // shl v24.16b, v24.16b, 4
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x4f0c5739 // shl v25.16b, v25.16b, 4
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81e94 // orr v20, v20, v24
+	WORD $0x4eb91eb5 // orr v21, v21, v25
+	WORD $0x3dc00196 // ldr q22, [x12, 0]
+	WORD $0x3dc00597 // ldr q23, [x12, 16]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f8c1300 // fmla v0, v24, v12[0]
+	WORD $0x3dc001b6 // ldr q22, [x13, 0]
+	WORD $0x3dc005b7 // ldr q23, [x13, 16]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f8e1302 // fmla v2, v24, v14[0]
+	WORD $0x3dc001d6 // ldr q22, [x14, 0]
+	WORD $0x3dc005d7 // ldr q23, [x14, 16]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f901304 // fmla v4, v24, v16[0]
+	WORD $0x3cc300f4 // ldur q20, [x7, 48]
+	WORD $0x6f0c0694 // ushr v20.16b, v20.16b, 4
+	WORD $0x3cc400f5 // ldur q21, [x7, 64]
+	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, 4
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x4f0b5718 // shl v24.16b, v24.16b, 3
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x4f0b5739 // shl v25.16b, v25.16b, 3
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81e94 // orr v20, v20, v24
+	WORD $0x4eb91eb5 // orr v21, v21, v25
+	WORD $0x3dc00996 // ldr q22, [x12, 32]
+	WORD $0x3dc00d97 // ldr q23, [x12, 48]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4fac1301 // fmla v1, v24, v12[1]
+	WORD $0x3dc009b6 // ldr q22, [x13, 32]
+	WORD $0x3dc00db7 // ldr q23, [x13, 48]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4fae1303 // fmla v3, v24, v14[1]
+	WORD $0x3dc009d6 // ldr q22, [x14, 32]
+	WORD $0x3dc00dd7 // ldr q23, [x14, 48]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4fb01305 // fmla v5, v24, v16[1]
+	WORD $0x3cc500f4 // ldur q20, [x7, 80]
+	WORD $0x4e3c1e94 // and v20, v20, v28
+	WORD $0x3cc600f5 // ldur q21, [x7, 96]
+	WORD $0x4e3c1eb5 // and v21, v21, v28
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x4f0a5718 // shl v24.16b, v24.16b, 2
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x4f0a5739 // shl v25.16b, v25.16b, 2
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81e94 // orr v20, v20, v24
+	WORD $0x4eb91eb5 // orr v21, v21, v25
+	WORD $0x3dc01196 // ldr q22, [x12, 64]
+	WORD $0x3dc01597 // ldr q23, [x12, 80]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f8c1b00 // fmla v0, v24, v12[2]
+	WORD $0x3dc011b6 // ldr q22, [x13, 64]
+	WORD $0x3dc015b7 // ldr q23, [x13, 80]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f8e1b02 // fmla v2, v24, v14[2]
+	WORD $0x3dc011d6 // ldr q22, [x14, 64]
+	WORD $0x3dc015d7 // ldr q23, [x14, 80]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f901b04 // fmla v4, v24, v16[2]
+	WORD $0x3cc500f4 // ldur q20, [x7, 80]
+	WORD $0x6f0c0694 // ushr v20.16b, v20.16b, 4
+	WORD $0x3cc600f5 // ldur q21, [x7, 96]
+	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, 4
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x4f095718 // shl v24.16b, v24.16b, 1
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x4f095739 // shl v25.16b, v25.16b, 1
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81e94 // orr v20, v20, v24
+	WORD $0x4eb91eb5 // orr v21, v21, v25
+	WORD $0x3dc01996 // ldr q22, [x12, 96]
+	WORD $0x3dc01d97 // ldr q23, [x12, 112]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4fac1b01 // fmla v1, v24, v12[3]
+	WORD $0x3dc019b6 // ldr q22, [x13, 96]
+	WORD $0x3dc01db7 // ldr q23, [x13, 112]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4fae1b03 // fmla v3, v24, v14[3]
+	WORD $0x3dc019d6 // ldr q22, [x14, 96]
+	WORD $0x3dc01dd7 // ldr q23, [x14, 112]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4fb01b05 // fmla v5, v24, v16[3]
+	WORD $0x3cc700f4 // ldur q20, [x7, 112]
+	WORD $0x4e3c1e94 // and v20, v20, v28
+	WORD $0x3cc800f5 // ldur q21, [x7, 128]
+	WORD $0x4e3c1eb5 // and v21, v21, v28
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81e94 // orr v20, v20, v24
+	WORD $0x4eb91eb5 // orr v21, v21, v25
+	WORD $0x3dc02196 // ldr q22, [x12, 128]
+	WORD $0x3dc02597 // ldr q23, [x12, 144]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f8d1300 // fmla v0, v24, v13[0]
+	WORD $0x3dc021b6 // ldr q22, [x13, 128]
+	WORD $0x3dc025b7 // ldr q23, [x13, 144]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f8f1302 // fmla v2, v24, v15[0]
+	WORD $0x3dc021d6 // ldr q22, [x14, 128]
+	WORD $0x3dc025d7 // ldr q23, [x14, 144]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f911304 // fmla v4, v24, v17[0]
+	WORD $0x3cc700f4 // ldur q20, [x7, 112]
+	WORD $0x6f0c0694 // ushr v20.16b, v20.16b, 4
+	WORD $0x3cc800f5 // ldur q21, [x7, 128]
+	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, 4
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x6f0f0718 // ushr v24.16b, v24.16b, 1
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x6f0f0739 // ushr v25.16b, v25.16b, 1
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81e94 // orr v20, v20, v24
+	WORD $0x4eb91eb5 // orr v21, v21, v25
+	WORD $0x3dc02996 // ldr q22, [x12, 160]
+	WORD $0x3dc02d97 // ldr q23, [x12, 176]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4fad1301 // fmla v1, v24, v13[1]
+	WORD $0x3dc029b6 // ldr q22, [x13, 160]
+	WORD $0x3dc02db7 // ldr q23, [x13, 176]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4faf1303 // fmla v3, v24, v15[1]
+	WORD $0x3dc029d6 // ldr q22, [x14, 160]
+	WORD $0x3dc02dd7 // ldr q23, [x14, 176]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4fb11305 // fmla v5, v24, v17[1]
+	WORD $0x3cc900f4 // ldur q20, [x7, 144]
+	WORD $0x4e3c1e94 // and v20, v20, v28
+	WORD $0x3cca00f5 // ldur q21, [x7, 160]
+	WORD $0x4e3c1eb5 // and v21, v21, v28
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x6f0e0718 // ushr v24.16b, v24.16b, 2
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x6f0e0739 // ushr v25.16b, v25.16b, 2
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81e94 // orr v20, v20, v24
+	WORD $0x4eb91eb5 // orr v21, v21, v25
+	WORD $0x3dc03196 // ldr q22, [x12, 192]
+	WORD $0x3dc03597 // ldr q23, [x12, 208]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f8d1b00 // fmla v0, v24, v13[2]
+	WORD $0x3dc031b6 // ldr q22, [x13, 192]
+	WORD $0x3dc035b7 // ldr q23, [x13, 208]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f8f1b02 // fmla v2, v24, v15[2]
+	WORD $0x3dc031d6 // ldr q22, [x14, 192]
+	WORD $0x3dc035d7 // ldr q23, [x14, 208]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4f911b04 // fmla v4, v24, v17[2]
+	WORD $0x3cc900f4 // ldur q20, [x7, 144]
+	WORD $0x6f0c0694 // ushr v20.16b, v20.16b, 4
+	WORD $0x3cca00f5 // ldur q21, [x7, 160]
+	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, 4
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x6f0d0718 // ushr v24.16b, v24.16b, 3
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x6f0d0739 // ushr v25.16b, v25.16b, 3
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81e94 // orr v20, v20, v24
+	WORD $0x4eb91eb5 // orr v21, v21, v25
+	WORD $0x3dc03996 // ldr q22, [x12, 224]
+	WORD $0x3dc03d97 // ldr q23, [x12, 240]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4fad1b01 // fmla v1, v24, v13[3]
+	WORD $0x3dc039b6 // ldr q22, [x13, 224]
+	WORD $0x3dc03db7 // ldr q23, [x13, 240]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4faf1b03 // fmla v3, v24, v15[3]
+	WORD $0x3dc039d6 // ldr q22, [x14, 224]
+	WORD $0x3dc03dd7 // ldr q23, [x14, 240]
+	VEOR V24.B16, V24.B16, V24.B16
+	WORD $0x4e969698 // sdot v24, v20, v22
+	WORD $0x4e9796b8 // sdot v24, v21, v23
+	WORD $0x4e21db18 // scvtf v24, v24
+	WORD $0x4fb11b05 // fmla v5, v24, v17[3]
+	ADD $176, R7
+	ADD $384, R12
+	ADD $384, R13
+	ADD $384, R14
+	SUBS $1, R8
+	BNE block284
+	MOVD R9, R16
+	WORD $0x4e21d400 // fadd v0, v0, v1
+	WORD $0x4e28d400 // fadd v0, v0, v8
+	WORD $0x6e20d400 // faddp v0, v0, v0
+	WORD $0x7e30d800 // faddp.s v0, v0
+	FMOVS alpha+24(FP), F24
+	WORD $0x4e040718 // dup v24, v24
+	WORD $0x6e38dc00 // fmul v0, v0, v24
+	CBZ R11, overwrite285
+	FMOVS beta+56(FP), F24
+	WORD $0x4e040718 // dup v24, v24
+	WORD $0xbd400219 // ldr s25, [x16, 0]
+	WORD $0x4e39cf00 // fmla v0, v24, v25
+overwrite285:
+	WORD $0xbd000200 // str s0, [x16, 0]
+	ADD R10, R16
+	WORD $0x4e23d442 // fadd v2, v2, v3
+	WORD $0x4e29d442 // fadd v2, v2, v9
+	WORD $0x6e22d442 // faddp v2, v2, v2
+	WORD $0x7e30d842 // faddp.s v2, v2
+	FMOVS alpha+24(FP), F24
+	WORD $0x4e040718 // dup v24, v24
+	WORD $0x6e38dc42 // fmul v2, v2, v24
+	CBZ R11, overwrite286
+	FMOVS beta+56(FP), F24
+	WORD $0x4e040718 // dup v24, v24
+	WORD $0xbd400219 // ldr s25, [x16, 0]
+	WORD $0x4e39cf02 // fmla v2, v24, v25
+overwrite286:
+	WORD $0xbd000202 // str s2, [x16, 0]
+	ADD R10, R16
+	WORD $0x4e25d484 // fadd v4, v4, v5
+	WORD $0x4e2ad484 // fadd v4, v4, v10
+	WORD $0x6e24d484 // faddp v4, v4, v4
+	WORD $0x7e30d884 // faddp.s v4, v4
+	FMOVS alpha+24(FP), F24
+	WORD $0x4e040718 // dup v24, v24
+	WORD $0x6e38dc84 // fmul v4, v4, v24
+	CBZ R11, overwrite287
+	FMOVS beta+56(FP), F24
+	WORD $0x4e040718 // dup v24, v24
+	WORD $0xbd400219 // ldr s25, [x16, 0]
+	WORD $0x4e39cf04 // fmla v4, v24, v25
+overwrite287:
+	WORD $0xbd000204 // str s4, [x16, 0]
+	ADD $4, R9
+	SUBS $1, R1
+	BNE row283
+	RET
+not282:
+	CMP $4, R0
+	BNE not288
+row289:
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V8.B16, V8.B16, V8.B16
+	MOVD R3, R12
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V9.B16, V9.B16, V9.B16
+	MOVD R4, R13
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V10.B16, V10.B16, V10.B16
+	MOVD R5, R14
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VEOR V11.B16, V11.B16, V11.B16
+	MOVD R6, R15
+	MOVD R2, R8
+block290:
+	WORD $0x7c4000fa // ldur h26, [x7, 0]
+	WORD $0x0e217b5a // fcvtl v26, v26
+	WORD $0x7c4020fe // ldur h30, [x7, 2]
+	WORD $0x0e217bde // fcvtl v30, v30
+	WORD $0x6ea0fbde // fneg v30, v30
+	MOVD 4(R7), R20
+	MOVWU 12(R7), R21
+	ORR R21<<28, R21, R21
+	AND $0x0f0f0f0f0f0f0f0f, R21, R21
+	LSR $2, R20, R22
+	AND $0x3030303030303030, R22, R22
+	ORR R22, R21, R21
+	AND $0x3f3f3f3f3f3f3f3f, R20, R20
+	LSR $32, R20, R22
+	BFI $32, R21, $32, R20
+	LSR $32, R21, R21
+	BFI $32, R21, $32, R22
+	VMOV R20, V16.D[0]
+	VMOV R22, V17.D[0]
+	WORD $0x0f08a618 // sshll.8h v24, v16
+	WORD $0x0f10a714 // sshll.4s v20, v24
+	WORD $0x4f10a715 // sshll2.4s v21, v24
+	WORD $0x4e21da94 // scvtf v20, v20
+	WORD $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
+	WORD $0x4e21dab5 // scvtf v21, v21
+	WORD $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
+	WORD $0x0f08a638 // sshll.8h v24, v17
+	WORD $0x0f10a70c // sshll.4s v12, v24
+	WORD $0x4f10a70d // sshll2.4s v13, v24
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x4f9e918c // fmul v12.4s, v12.4s, v30.s[0]
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x4f9e91ad // fmul v13.4s, v13.4s, v30.s[0]
+	WORD $0x3dc04998 // ldr q24, [x12, 288]
+	WORD $0x4e38cd88 // fmla v8, v12, v24
+	WORD $0x3dc04d98 // ldr q24, [x12, 304]
+	WORD $0x4e38cda8 // fmla v8, v13, v24
+	WORD $0x3dc049b8 // ldr q24, [x13, 288]
+	WORD $0x4e38cd89 // fmla v9, v12, v24
+	WORD $0x3dc04db8 // ldr q24, [x13, 304]
+	WORD $0x4e38cda9 // fmla v9, v13, v24
 	WORD $0x3dc049d8 // ldr q24, [x14, 288]
 	WORD $0x4e38cd8a // fmla v10, v12, v24
 	WORD $0x3dc04dd8 // ldr q24, [x14, 304]
@@ -12708,7 +13459,7 @@ block279:
 	ADD $384, R14
 	ADD $384, R15
 	SUBS $1, R8
-	BNE block279
+	BNE block290
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x4e28d400 // fadd v0, v0, v8
@@ -12717,12 +13468,12 @@ block279:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite280
+	CBZ R11, overwrite291
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite280:
+overwrite291:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -12732,12 +13483,12 @@ overwrite280:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite281
+	CBZ R11, overwrite292
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite281:
+overwrite292:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -12747,12 +13498,12 @@ overwrite281:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite282
+	CBZ R11, overwrite293
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite282:
+overwrite293:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e27d4c6 // fadd v6, v6, v7
@@ -12762,18 +13513,183 @@ overwrite282:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dcc6 // fmul v6, v6, v24
-	CBZ R11, overwrite283
+	CBZ R11, overwrite294
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf06 // fmla v6, v24, v25
-overwrite283:
+overwrite294:
 	WORD $0xbd000206 // str s6, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row278
+	BNE row289
 	RET
-not277:
+not288:
+	RET
+
+// func unpackQ5_KNEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+TEXT ·unpackQ5_KNEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R1
+	MOVD scales+8(FP), R2
+	MOVD minima+16(FP), R3
+	MOVD src+24(FP), R7
+	MOVD blocks+32(FP), R4
+	WORD $0x4f00e5fc // movi v28.16b, 15
+	WORD $0x4f00e61d // movi v29.16b, 16
+block295:
+	WORD $0x7c4000fa // ldur h26, [x7, 0]
+	WORD $0x0e217b5a // fcvtl v26, v26
+	WORD $0x7c4020fe // ldur h30, [x7, 2]
+	WORD $0x0e217bde // fcvtl v30, v30
+	WORD $0x6ea0fbde // fneg v30, v30
+	MOVD 4(R7), R20
+	MOVWU 12(R7), R21
+	ORR R21<<28, R21, R21
+	AND $0x0f0f0f0f0f0f0f0f, R21, R21
+	LSR $2, R20, R22
+	AND $0x3030303030303030, R22, R22
+	ORR R22, R21, R21
+	AND $0x3f3f3f3f3f3f3f3f, R20, R20
+	LSR $32, R20, R22
+	BFI $32, R21, $32, R20
+	LSR $32, R21, R21
+	BFI $32, R21, $32, R22
+	VMOV R20, V16.D[0]
+	VMOV R22, V17.D[0]
+	WORD $0x0f08a618 // sshll.8h v24, v16
+	WORD $0x0f10a714 // sshll.4s v20, v24
+	WORD $0x4f10a715 // sshll2.4s v21, v24
+	WORD $0x4e21da94 // scvtf v20, v20
+	WORD $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
+	WORD $0x4e21dab5 // scvtf v21, v21
+	WORD $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
+	WORD $0x0f08a638 // sshll.8h v24, v17
+	WORD $0x0f10a70c // sshll.4s v12, v24
+	WORD $0x4f10a70d // sshll2.4s v13, v24
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x4f9e918c // fmul v12.4s, v12.4s, v30.s[0]
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x4f9e91ad // fmul v13.4s, v13.4s, v30.s[0]
+	WORD $0x3d800054 // str q20, [x2, 0]
+	WORD $0x3d800455 // str q21, [x2, 16]
+	ADD $32, R2
+	WORD $0x3d80006c // str q12, [x3, 0]
+	WORD $0x3d80046d // str q13, [x3, 16]
+	ADD $32, R3
+	WORD $0x3cc300e0 // ldur q0, [x7, 48]
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc400e1 // ldur q1, [x7, 64]
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x4f0c5718 // shl v24.16b, v24.16b, 4
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x4f0c5739 // shl v25.16b, v25.16b, 4
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x3d800020 // str q0, [x1, 0]
+	WORD $0x3d800421 // str q1, [x1, 16]
+	WORD $0x3cc300e0 // ldur q0, [x7, 48]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, 4
+	WORD $0x3cc400e1 // ldur q1, [x7, 64]
+	WORD $0x6f0c0421 // ushr v1.16b, v1.16b, 4
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x4f0b5718 // shl v24.16b, v24.16b, 3
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x4f0b5739 // shl v25.16b, v25.16b, 3
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x3d800820 // str q0, [x1, 32]
+	WORD $0x3d800c21 // str q1, [x1, 48]
+	WORD $0x3cc500e0 // ldur q0, [x7, 80]
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc600e1 // ldur q1, [x7, 96]
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x4f0a5718 // shl v24.16b, v24.16b, 2
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x4f0a5739 // shl v25.16b, v25.16b, 2
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x3d801020 // str q0, [x1, 64]
+	WORD $0x3d801421 // str q1, [x1, 80]
+	WORD $0x3cc500e0 // ldur q0, [x7, 80]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, 4
+	WORD $0x3cc600e1 // ldur q1, [x7, 96]
+	WORD $0x6f0c0421 // ushr v1.16b, v1.16b, 4
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x4f095718 // shl v24.16b, v24.16b, 1
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x4f095739 // shl v25.16b, v25.16b, 1
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x3d801820 // str q0, [x1, 96]
+	WORD $0x3d801c21 // str q1, [x1, 112]
+	WORD $0x3cc700e0 // ldur q0, [x7, 112]
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc800e1 // ldur q1, [x7, 128]
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x3d802020 // str q0, [x1, 128]
+	WORD $0x3d802421 // str q1, [x1, 144]
+	WORD $0x3cc700e0 // ldur q0, [x7, 112]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, 4
+	WORD $0x3cc800e1 // ldur q1, [x7, 128]
+	WORD $0x6f0c0421 // ushr v1.16b, v1.16b, 4
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x6f0f0718 // ushr v24.16b, v24.16b, 1
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x6f0f0739 // ushr v25.16b, v25.16b, 1
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x3d802820 // str q0, [x1, 160]
+	WORD $0x3d802c21 // str q1, [x1, 176]
+	WORD $0x3cc900e0 // ldur q0, [x7, 144]
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cca00e1 // ldur q1, [x7, 160]
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x6f0e0718 // ushr v24.16b, v24.16b, 2
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x6f0e0739 // ushr v25.16b, v25.16b, 2
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x3d803020 // str q0, [x1, 192]
+	WORD $0x3d803421 // str q1, [x1, 208]
+	WORD $0x3cc900e0 // ldur q0, [x7, 144]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, 4
+	WORD $0x3cca00e1 // ldur q1, [x7, 160]
+	WORD $0x6f0c0421 // ushr v1.16b, v1.16b, 4
+	WORD $0x3cc100f8 // ldur q24, [x7, 16]
+	WORD $0x6f0d0718 // ushr v24.16b, v24.16b, 3
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc200f9 // ldur q25, [x7, 32]
+	WORD $0x6f0d0739 // ushr v25.16b, v25.16b, 3
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x3d803820 // str q0, [x1, 224]
+	WORD $0x3d803c21 // str q1, [x1, 240]
+	ADD $256, R1
+	ADD $176, R7
+	SUBS $1, R4
+	BNE block295
 	RET
 
 // func decodeQ6_KNEON(dst *float32, src *byte, blocks int)
@@ -12783,7 +13699,7 @@ TEXT ·decodeQ6_KNEON(SB), NOSPLIT, $0-24
 	MOVD blocks+16(FP), R2
 	WORD $0x4f00e5fc // movi v28.16b, 15
 	WORD $0x4f01e61d // movi v29.16b, 48
-block284:
+block296:
 	WORD $0x7c4d00fa // ldur h26, [x7, 208]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3ccc00fb // ldur q27, [x7, 192]
@@ -13208,7 +14124,7 @@ block284:
 	ADD $1024, R1
 	ADD $210, R7
 	SUBS $1, R2
-	BNE block284
+	BNE block296
 	RET
 
 // func multiplyQ6_KSDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
@@ -13230,14 +14146,14 @@ TEXT ·multiplyQ6_KSDOT(SB), NOSPLIT, $0-80
 	WORD $0x4f00e5fc // movi v28.16b, 15
 	WORD $0x4f01e61d // movi v29.16b, 48
 	CMP $1, R0
-	BNE not285
-row286:
+	BNE not297
+row298:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
 	MOVD R3, R12
 	MOVD R2, R8
-block287:
+block299:
 	WORD $0x7c4d00fa // ldur h26, [x7, 208]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3ccc00fb // ldur q27, [x7, 192]
@@ -13452,7 +14368,7 @@ block287:
 	ADD $210, R7
 	ADD $384, R12
 	SUBS $1, R8
-	BNE block287
+	BNE block299
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -13460,21 +14376,21 @@ block287:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite288
+	CBZ R11, overwrite300
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite288:
+overwrite300:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row286
+	BNE row298
 	RET
-not285:
+not297:
 	CMP $2, R0
-	BNE not289
-row290:
+	BNE not301
+row302:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -13484,7 +14400,7 @@ row290:
 	VEOR V9.B16, V9.B16, V9.B16
 	MOVD R4, R13
 	MOVD R2, R8
-block291:
+block303:
 	WORD $0x7c4d00fa // ldur h26, [x7, 208]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3ccc00fb // ldur q27, [x7, 192]
@@ -13784,7 +14700,7 @@ block291:
 	ADD $384, R12
 	ADD $384, R13
 	SUBS $1, R8
-	BNE block291
+	BNE block303
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -13792,12 +14708,12 @@ block291:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite292
+	CBZ R11, overwrite304
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite292:
+overwrite304:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -13806,21 +14722,21 @@ overwrite292:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite293
+	CBZ R11, overwrite305
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite293:
+overwrite305:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row290
+	BNE row302
 	RET
-not289:
+not301:
 	CMP $3, R0
-	BNE not294
-row295:
+	BNE not306
+row307:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -13834,7 +14750,7 @@ row295:
 	VEOR V10.B16, V10.B16, V10.B16
 	MOVD R5, R14
 	MOVD R2, R8
-block296:
+block308:
 	WORD $0x7c4d00fa // ldur h26, [x7, 208]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3ccc00fb // ldur q27, [x7, 192]
@@ -14219,7 +15135,7 @@ block296:
 	ADD $384, R13
 	ADD $384, R14
 	SUBS $1, R8
-	BNE block296
+	BNE block308
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -14227,12 +15143,12 @@ block296:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite297
+	CBZ R11, overwrite309
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite297:
+overwrite309:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -14241,12 +15157,12 @@ overwrite297:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite298
+	CBZ R11, overwrite310
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite298:
+overwrite310:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -14255,21 +15171,21 @@ overwrite298:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite299
+	CBZ R11, overwrite311
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite299:
+overwrite311:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row295
+	BNE row307
 	RET
-not294:
+not306:
 	CMP $4, R0
-	BNE not300
-row301:
+	BNE not312
+row313:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -14287,7 +15203,7 @@ row301:
 	VEOR V11.B16, V11.B16, V11.B16
 	MOVD R6, R15
 	MOVD R2, R8
-block302:
+block314:
 	WORD $0x7c4d00fa // ldur h26, [x7, 208]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0x3ccc00fb // ldur q27, [x7, 192]
@@ -14757,7 +15673,7 @@ block302:
 	ADD $384, R14
 	ADD $384, R15
 	SUBS $1, R8
-	BNE block302
+	BNE block314
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -14765,12 +15681,12 @@ block302:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite303
+	CBZ R11, overwrite315
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite303:
+overwrite315:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -14779,12 +15695,12 @@ overwrite303:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite304
+	CBZ R11, overwrite316
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite304:
+overwrite316:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -14793,12 +15709,12 @@ overwrite304:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite305
+	CBZ R11, overwrite317
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite305:
+overwrite317:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e27d4c6 // fadd v6, v6, v7
@@ -14807,18 +15723,188 @@ overwrite305:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dcc6 // fmul v6, v6, v24
-	CBZ R11, overwrite306
+	CBZ R11, overwrite318
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf06 // fmla v6, v24, v25
-overwrite306:
+overwrite318:
 	WORD $0xbd000206 // str s6, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row301
+	BNE row313
 	RET
-not300:
+not312:
+	RET
+
+// func unpackQ6_KNEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+TEXT ·unpackQ6_KNEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R1
+	MOVD scales+8(FP), R2
+	MOVD minima+16(FP), R3
+	MOVD src+24(FP), R7
+	MOVD blocks+32(FP), R4
+	WORD $0x4f00e5fc // movi v28.16b, 15
+	WORD $0x4f01e61d // movi v29.16b, 48
+block319:
+	WORD $0x7c4d00fa // ldur h26, [x7, 208]
+	WORD $0x0e217b5a // fcvtl v26, v26
+	WORD $0x3ccc00fb // ldur q27, [x7, 192]
+	WORD $0x0f08a778 // sshll.8h v24, v27
+	WORD $0x0f10a714 // sshll.4s v20, v24
+	WORD $0x4f10a715 // sshll2.4s v21, v24
+	WORD $0x4e21da94 // scvtf v20, v20
+	WORD $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
+	WORD $0x4e21dab5 // scvtf v21, v21
+	WORD $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
+	WORD $0x4f08a778 // sshll2.8h v24, v27
+	WORD $0x0f10a716 // sshll.4s v22, v24
+	WORD $0x4f10a717 // sshll2.4s v23, v24
+	WORD $0x4e21dad6 // scvtf v22, v22
+	WORD $0x4f9a92d6 // fmul v22.4s, v22.4s, v26.s[0]
+	WORD $0x4e21daf7 // scvtf v23, v23
+	WORD $0x4f9a92f7 // fmul v23.4s, v23.4s, v26.s[0]
+	WORD $0x3d800054 // str q20, [x2, 0]
+	WORD $0x3d800455 // str q21, [x2, 16]
+	WORD $0x3d800856 // str q22, [x2, 32]
+	WORD $0x3d800c57 // str q23, [x2, 48]
+	ADD $64, R2
+	WORD $0x3cc000e0 // ldur q0, [x7, 0]
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc100e1 // ldur q1, [x7, 16]
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3cc800f8 // ldur q24, [x7, 128]
+	WORD $0x4f0c5718 // shl v24.16b, v24.16b, 4
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc900f9 // ldur q25, [x7, 144]
+	WORD $0x4f0c5739 // shl v25.16b, v25.16b, 4
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x4f01e41e // movi v30.16b, 32
+	WORD $0x6e3e8400 // sub.16b v0, v0, v30
+	WORD $0x6e3e8421 // sub.16b v1, v1, v30
+	WORD $0x3d800020 // str q0, [x1, 0]
+	WORD $0x3d800421 // str q1, [x1, 16]
+	WORD $0x3cc200e0 // ldur q0, [x7, 32]
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc300e1 // ldur q1, [x7, 48]
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3cc800f8 // ldur q24, [x7, 128]
+	WORD $0x4f0a5718 // shl v24.16b, v24.16b, 2
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc900f9 // ldur q25, [x7, 144]
+	WORD $0x4f0a5739 // shl v25.16b, v25.16b, 2
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x4f01e41e // movi v30.16b, 32
+	WORD $0x6e3e8400 // sub.16b v0, v0, v30
+	WORD $0x6e3e8421 // sub.16b v1, v1, v30
+	WORD $0x3d800820 // str q0, [x1, 32]
+	WORD $0x3d800c21 // str q1, [x1, 48]
+	WORD $0x3cc000e0 // ldur q0, [x7, 0]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, 4
+	WORD $0x3cc100e1 // ldur q1, [x7, 16]
+	WORD $0x6f0c0421 // ushr v1.16b, v1.16b, 4
+	WORD $0x3cc800f8 // ldur q24, [x7, 128]
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc900f9 // ldur q25, [x7, 144]
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x4f01e41e // movi v30.16b, 32
+	WORD $0x6e3e8400 // sub.16b v0, v0, v30
+	WORD $0x6e3e8421 // sub.16b v1, v1, v30
+	WORD $0x3d801020 // str q0, [x1, 64]
+	WORD $0x3d801421 // str q1, [x1, 80]
+	WORD $0x3cc200e0 // ldur q0, [x7, 32]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, 4
+	WORD $0x3cc300e1 // ldur q1, [x7, 48]
+	WORD $0x6f0c0421 // ushr v1.16b, v1.16b, 4
+	WORD $0x3cc800f8 // ldur q24, [x7, 128]
+	WORD $0x6f0e0718 // ushr v24.16b, v24.16b, 2
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3cc900f9 // ldur q25, [x7, 144]
+	WORD $0x6f0e0739 // ushr v25.16b, v25.16b, 2
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x4f01e41e // movi v30.16b, 32
+	WORD $0x6e3e8400 // sub.16b v0, v0, v30
+	WORD $0x6e3e8421 // sub.16b v1, v1, v30
+	WORD $0x3d801820 // str q0, [x1, 96]
+	WORD $0x3d801c21 // str q1, [x1, 112]
+	WORD $0x3cc400e0 // ldur q0, [x7, 64]
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc500e1 // ldur q1, [x7, 80]
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3cca00f8 // ldur q24, [x7, 160]
+	WORD $0x4f0c5718 // shl v24.16b, v24.16b, 4
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3ccb00f9 // ldur q25, [x7, 176]
+	WORD $0x4f0c5739 // shl v25.16b, v25.16b, 4
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x4f01e41e // movi v30.16b, 32
+	WORD $0x6e3e8400 // sub.16b v0, v0, v30
+	WORD $0x6e3e8421 // sub.16b v1, v1, v30
+	WORD $0x3d802020 // str q0, [x1, 128]
+	WORD $0x3d802421 // str q1, [x1, 144]
+	WORD $0x3cc600e0 // ldur q0, [x7, 96]
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x3cc700e1 // ldur q1, [x7, 112]
+	WORD $0x4e3c1c21 // and v1, v1, v28
+	WORD $0x3cca00f8 // ldur q24, [x7, 160]
+	WORD $0x4f0a5718 // shl v24.16b, v24.16b, 2
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3ccb00f9 // ldur q25, [x7, 176]
+	WORD $0x4f0a5739 // shl v25.16b, v25.16b, 2
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x4f01e41e // movi v30.16b, 32
+	WORD $0x6e3e8400 // sub.16b v0, v0, v30
+	WORD $0x6e3e8421 // sub.16b v1, v1, v30
+	WORD $0x3d802820 // str q0, [x1, 160]
+	WORD $0x3d802c21 // str q1, [x1, 176]
+	WORD $0x3cc400e0 // ldur q0, [x7, 64]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, 4
+	WORD $0x3cc500e1 // ldur q1, [x7, 80]
+	WORD $0x6f0c0421 // ushr v1.16b, v1.16b, 4
+	WORD $0x3cca00f8 // ldur q24, [x7, 160]
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3ccb00f9 // ldur q25, [x7, 176]
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x4f01e41e // movi v30.16b, 32
+	WORD $0x6e3e8400 // sub.16b v0, v0, v30
+	WORD $0x6e3e8421 // sub.16b v1, v1, v30
+	WORD $0x3d803020 // str q0, [x1, 192]
+	WORD $0x3d803421 // str q1, [x1, 208]
+	WORD $0x3cc600e0 // ldur q0, [x7, 96]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, 4
+	WORD $0x3cc700e1 // ldur q1, [x7, 112]
+	WORD $0x6f0c0421 // ushr v1.16b, v1.16b, 4
+	WORD $0x3cca00f8 // ldur q24, [x7, 160]
+	WORD $0x6f0e0718 // ushr v24.16b, v24.16b, 2
+	WORD $0x4e3d1f18 // and v24, v24, v29
+	WORD $0x3ccb00f9 // ldur q25, [x7, 176]
+	WORD $0x6f0e0739 // ushr v25.16b, v25.16b, 2
+	WORD $0x4e3d1f39 // and v25, v25, v29
+	WORD $0x4eb81c00 // orr v0, v0, v24
+	WORD $0x4eb91c21 // orr v1, v1, v25
+	WORD $0x4f01e41e // movi v30.16b, 32
+	WORD $0x6e3e8400 // sub.16b v0, v0, v30
+	WORD $0x6e3e8421 // sub.16b v1, v1, v30
+	WORD $0x3d803820 // str q0, [x1, 224]
+	WORD $0x3d803c21 // str q1, [x1, 240]
+	ADD $256, R1
+	ADD $210, R7
+	SUBS $1, R4
+	BNE block319
 	RET
 
 // func decodeIQ4_XSNEON(dst *float32, src *byte, blocks int)
@@ -14831,7 +15917,7 @@ TEXT ·decodeIQ4_XSNEON(SB), NOSPLIT, $0-24
 	VMOV R26, V29.D[0]
 	MOVD $0x7159453526190d01, R26
 	VMOV R26, V29.D[1]
-block307:
+block320:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0xbc4040f0 // ldur s16, [x7, 4]
@@ -15193,7 +16279,7 @@ block307:
 	ADD $1024, R1
 	ADD $136, R7
 	SUBS $1, R2
-	BNE block307
+	BNE block320
 	RET
 
 // func multiplyIQ4_XSSDOT(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
@@ -15218,14 +16304,14 @@ TEXT ·multiplyIQ4_XSSDOT(SB), NOSPLIT, $0-80
 	MOVD $0x7159453526190d01, R26
 	VMOV R26, V29.D[1]
 	CMP $1, R0
-	BNE not308
-row309:
+	BNE not321
+row322:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
 	MOVD R3, R12
 	MOVD R2, R8
-block310:
+block323:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0xbc4040f0 // ldur s16, [x7, 4]
@@ -15359,7 +16445,7 @@ block310:
 	ADD $136, R7
 	ADD $384, R12
 	SUBS $1, R8
-	BNE block310
+	BNE block323
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -15367,21 +16453,21 @@ block310:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite311
+	CBZ R11, overwrite324
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite311:
+overwrite324:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row309
+	BNE row322
 	RET
-not308:
+not321:
 	CMP $2, R0
-	BNE not312
-row313:
+	BNE not325
+row326:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -15391,7 +16477,7 @@ row313:
 	VEOR V9.B16, V9.B16, V9.B16
 	MOVD R4, R13
 	MOVD R2, R8
-block314:
+block327:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0xbc4040f0 // ldur s16, [x7, 4]
@@ -15586,7 +16672,7 @@ block314:
 	ADD $384, R12
 	ADD $384, R13
 	SUBS $1, R8
-	BNE block314
+	BNE block327
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -15594,12 +16680,12 @@ block314:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite315
+	CBZ R11, overwrite328
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite315:
+overwrite328:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -15608,21 +16694,21 @@ overwrite315:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite316
+	CBZ R11, overwrite329
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite316:
+overwrite329:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row313
+	BNE row326
 	RET
-not312:
+not325:
 	CMP $3, R0
-	BNE not317
-row318:
+	BNE not330
+row331:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -15636,7 +16722,7 @@ row318:
 	VEOR V10.B16, V10.B16, V10.B16
 	MOVD R5, R14
 	MOVD R2, R8
-block319:
+block332:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0xbc4040f0 // ldur s16, [x7, 4]
@@ -15892,7 +16978,7 @@ block319:
 	ADD $384, R13
 	ADD $384, R14
 	SUBS $1, R8
-	BNE block319
+	BNE block332
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -15900,12 +16986,12 @@ block319:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite320
+	CBZ R11, overwrite333
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite320:
+overwrite333:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -15914,12 +17000,12 @@ overwrite320:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite321
+	CBZ R11, overwrite334
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite321:
+overwrite334:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -15928,21 +17014,21 @@ overwrite321:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite322
+	CBZ R11, overwrite335
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite322:
+overwrite335:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row318
+	BNE row331
 	RET
-not317:
+not330:
 	CMP $4, R0
-	BNE not323
-row324:
+	BNE not336
+row337:
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V8.B16, V8.B16, V8.B16
@@ -15960,7 +17046,7 @@ row324:
 	VEOR V11.B16, V11.B16, V11.B16
 	MOVD R6, R15
 	MOVD R2, R8
-block325:
+block338:
 	WORD $0x7c4000fa // ldur h26, [x7, 0]
 	WORD $0x0e217b5a // fcvtl v26, v26
 	WORD $0xbc4040f0 // ldur s16, [x7, 4]
@@ -16277,7 +17363,7 @@ block325:
 	ADD $384, R14
 	ADD $384, R15
 	SUBS $1, R8
-	BNE block325
+	BNE block338
 	MOVD R9, R16
 	WORD $0x4e21d400 // fadd v0, v0, v1
 	WORD $0x6e20d400 // faddp v0, v0, v0
@@ -16285,12 +17371,12 @@ block325:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc00 // fmul v0, v0, v24
-	CBZ R11, overwrite326
+	CBZ R11, overwrite339
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf00 // fmla v0, v24, v25
-overwrite326:
+overwrite339:
 	WORD $0xbd000200 // str s0, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e23d442 // fadd v2, v2, v3
@@ -16299,12 +17385,12 @@ overwrite326:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc42 // fmul v2, v2, v24
-	CBZ R11, overwrite327
+	CBZ R11, overwrite340
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf02 // fmla v2, v24, v25
-overwrite327:
+overwrite340:
 	WORD $0xbd000202 // str s2, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e25d484 // fadd v4, v4, v5
@@ -16313,12 +17399,12 @@ overwrite327:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dc84 // fmul v4, v4, v24
-	CBZ R11, overwrite328
+	CBZ R11, overwrite341
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf04 // fmla v4, v24, v25
-overwrite328:
+overwrite341:
 	WORD $0xbd000204 // str s4, [x16, 0]
 	ADD R10, R16
 	WORD $0x4e27d4c6 // fadd v6, v6, v7
@@ -16327,16 +17413,3560 @@ overwrite328:
 	FMOVS alpha+24(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0x6e38dcc6 // fmul v6, v6, v24
-	CBZ R11, overwrite329
+	CBZ R11, overwrite342
 	FMOVS beta+56(FP), F24
 	WORD $0x4e040718 // dup v24, v24
 	WORD $0xbd400219 // ldr s25, [x16, 0]
 	WORD $0x4e39cf06 // fmla v6, v24, v25
-overwrite329:
+overwrite342:
 	WORD $0xbd000206 // str s6, [x16, 0]
 	ADD $4, R9
 	SUBS $1, R1
-	BNE row324
+	BNE row337
 	RET
-not323:
+not336:
+	RET
+
+// func unpackIQ4_XSNEON(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
+TEXT ·unpackIQ4_XSNEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R1
+	MOVD scales+8(FP), R2
+	MOVD minima+16(FP), R3
+	MOVD src+24(FP), R7
+	MOVD blocks+32(FP), R4
+	WORD $0x4f00e5fc // movi v28.16b, 15
+	MOVD $0xf6eaddcfbfad9881, R26
+	VMOV R26, V29.D[0]
+	MOVD $0x7159453526190d01, R26
+	VMOV R26, V29.D[1]
+block343:
+	WORD $0x7c4000fa // ldur h26, [x7, 0]
+	WORD $0x0e217b5a // fcvtl v26, v26
+	WORD $0xbc4040f0 // ldur s16, [x7, 4]
+	WORD $0x6f0c0612 // ushr v18.16b, v16.16b, 4
+	WORD $0x4e3c1e10 // and v16, v16, v28
+	WORD $0x4e123a10 // zip1.16b v16, v16, v18
+	WORD $0x7c4020f1 // ldur h17, [x7, 2]
+	MOVD $0x0101010100000000, R26
+	VMOV R26, V18.D[0]
+	MOVD $0x0101010100000000, R26
+	VMOV R26, V18.D[1]
+	WORD $0x4e120231 // tbl v17, {v17}, v18
+	MOVD $0xfafcfe00fafcfe00, R26
+	VMOV R26, V18.D[0]
+	MOVD $0xfafcfe00fafcfe00, R26
+	VMOV R26, V18.D[1]
+	WORD $0x6e324631 // ushl.16b v17, v17, v18
+	WORD $0x4f00e472 // movi v18.16b, 3
+	WORD $0x4e321e31 // and v17, v17, v18
+	WORD $0x4f0c5631 // shl v17.16b, v17.16b, 4
+	WORD $0x4eb11e10 // orr v16, v16, v17
+	WORD $0x4f01e412 // movi v18.16b, 32
+	WORD $0x6e328610 // sub.16b v16, v16, v18
+	WORD $0x0f08a618 // sshll.8h v24, v16
+	WORD $0x0f10a714 // sshll.4s v20, v24
+	WORD $0x4f10a715 // sshll2.4s v21, v24
+	WORD $0x4e21da94 // scvtf v20, v20
+	WORD $0x4f9a9294 // fmul v20.4s, v20.4s, v26.s[0]
+	WORD $0x4e21dab5 // scvtf v21, v21
+	WORD $0x4f9a92b5 // fmul v21.4s, v21.4s, v26.s[0]
+	WORD $0x3d800054 // str q20, [x2, 0]
+	WORD $0x3d800455 // str q21, [x2, 16]
+	ADD $32, R2
+	WORD $0x3cc080e0 // ldur q0, [x7, 8]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, 4
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x4e0003a0 // tbl v0, {v29}, v0
+	WORD $0x4e0103a1 // tbl v1, {v29}, v1
+	WORD $0x3d800020 // str q0, [x1, 0]
+	WORD $0x3d800421 // str q1, [x1, 16]
+	WORD $0x3cc180e0 // ldur q0, [x7, 24]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, 4
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x4e0003a0 // tbl v0, {v29}, v0
+	WORD $0x4e0103a1 // tbl v1, {v29}, v1
+	WORD $0x3d800820 // str q0, [x1, 32]
+	WORD $0x3d800c21 // str q1, [x1, 48]
+	WORD $0x3cc280e0 // ldur q0, [x7, 40]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, 4
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x4e0003a0 // tbl v0, {v29}, v0
+	WORD $0x4e0103a1 // tbl v1, {v29}, v1
+	WORD $0x3d801020 // str q0, [x1, 64]
+	WORD $0x3d801421 // str q1, [x1, 80]
+	WORD $0x3cc380e0 // ldur q0, [x7, 56]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, 4
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x4e0003a0 // tbl v0, {v29}, v0
+	WORD $0x4e0103a1 // tbl v1, {v29}, v1
+	WORD $0x3d801820 // str q0, [x1, 96]
+	WORD $0x3d801c21 // str q1, [x1, 112]
+	WORD $0x3cc480e0 // ldur q0, [x7, 72]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, 4
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x4e0003a0 // tbl v0, {v29}, v0
+	WORD $0x4e0103a1 // tbl v1, {v29}, v1
+	WORD $0x3d802020 // str q0, [x1, 128]
+	WORD $0x3d802421 // str q1, [x1, 144]
+	WORD $0x3cc580e0 // ldur q0, [x7, 88]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, 4
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x4e0003a0 // tbl v0, {v29}, v0
+	WORD $0x4e0103a1 // tbl v1, {v29}, v1
+	WORD $0x3d802820 // str q0, [x1, 160]
+	WORD $0x3d802c21 // str q1, [x1, 176]
+	WORD $0x3cc680e0 // ldur q0, [x7, 104]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, 4
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x4e0003a0 // tbl v0, {v29}, v0
+	WORD $0x4e0103a1 // tbl v1, {v29}, v1
+	WORD $0x3d803020 // str q0, [x1, 192]
+	WORD $0x3d803421 // str q1, [x1, 208]
+	WORD $0x3cc780e0 // ldur q0, [x7, 120]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, 4
+	WORD $0x4e3c1c00 // and v0, v0, v28
+	WORD $0x4e0003a0 // tbl v0, {v29}, v0
+	WORD $0x4e0103a1 // tbl v1, {v29}, v1
+	WORD $0x3d803820 // str q0, [x1, 224]
+	WORD $0x3d803c21 // str q1, [x1, 240]
+	ADD $256, R1
+	ADD $136, R7
+	SUBS $1, R4
+	BNE block343
+	RET
+
+// func multiplyBytesSDOT(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+TEXT ·multiplyBytesSDOT(SB), NOSPLIT, $0-96
+	MOVD m+0(FP), R0
+	MOVD width+8(FP), R1
+	MOVD groups+16(FP), R2
+	MOVD panel+48(FP), R3
+	MOVD scales+56(FP), R4
+	MOVD sums+64(FP), R5
+	MOVD a+32(FP), R6
+	MOVD lda+40(FP), R7
+	MOVD c+80(FP), R8
+	MOVD ldc+88(FP), R9
+	LSL $2, R9
+	MOVWU beta+72(FP), R17
+	LSL $33, R17
+tiles:
+	CMP $3, R0
+	BLT rest
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VEOR V8.B16, V8.B16, V8.B16
+	VEOR V9.B16, V9.B16, V9.B16
+	VEOR V10.B16, V10.B16, V10.B16
+	VEOR V11.B16, V11.B16, V11.B16
+	MOVD R6, R10
+	ADD R7, R10, R11
+	ADD R7, R11, R12
+	MOVD R3, R13
+	MOVD R4, R14
+	MOVD R2, R15
+group344:
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	VEOR V20.B16, V20.B16, V20.B16
+	VEOR V21.B16, V21.B16, V21.B16
+	VEOR V22.B16, V22.B16, V22.B16
+	VEOR V23.B16, V23.B16, V23.B16
+	WORD $0x3dc0015c // ldr q28, [x10, 0]
+	WORD $0x3dc0017d // ldr q29, [x11, 0]
+	WORD $0x3dc0019e // ldr q30, [x12, 0]
+	WORD $0x3dc001b8 // ldr q24, [x13, 0]
+	WORD $0x3dc005b9 // ldr q25, [x13, 16]
+	WORD $0x3dc009ba // ldr q26, [x13, 32]
+	WORD $0x3dc00dbb // ldr q27, [x13, 48]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x4f9de310 // sdot v16.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de331 // sdot v17.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de373 // sdot v19.4s, v27.16b, v29.4b[0]
+	WORD $0x4f9ee314 // sdot v20.4s, v24.16b, v30.4b[0]
+	WORD $0x4f9ee335 // sdot v21.4s, v25.16b, v30.4b[0]
+	WORD $0x4f9ee356 // sdot v22.4s, v26.16b, v30.4b[0]
+	WORD $0x4f9ee377 // sdot v23.4s, v27.16b, v30.4b[0]
+	WORD $0x3dc011b8 // ldr q24, [x13, 64]
+	WORD $0x3dc015b9 // ldr q25, [x13, 80]
+	WORD $0x3dc019ba // ldr q26, [x13, 96]
+	WORD $0x3dc01dbb // ldr q27, [x13, 112]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x4fbde310 // sdot v16.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde331 // sdot v17.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde373 // sdot v19.4s, v27.16b, v29.4b[1]
+	WORD $0x4fbee314 // sdot v20.4s, v24.16b, v30.4b[1]
+	WORD $0x4fbee335 // sdot v21.4s, v25.16b, v30.4b[1]
+	WORD $0x4fbee356 // sdot v22.4s, v26.16b, v30.4b[1]
+	WORD $0x4fbee377 // sdot v23.4s, v27.16b, v30.4b[1]
+	WORD $0x3dc021b8 // ldr q24, [x13, 128]
+	WORD $0x3dc025b9 // ldr q25, [x13, 144]
+	WORD $0x3dc029ba // ldr q26, [x13, 160]
+	WORD $0x3dc02dbb // ldr q27, [x13, 176]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x4f9deb10 // sdot v16.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb31 // sdot v17.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb73 // sdot v19.4s, v27.16b, v29.4b[2]
+	WORD $0x4f9eeb14 // sdot v20.4s, v24.16b, v30.4b[2]
+	WORD $0x4f9eeb35 // sdot v21.4s, v25.16b, v30.4b[2]
+	WORD $0x4f9eeb56 // sdot v22.4s, v26.16b, v30.4b[2]
+	WORD $0x4f9eeb77 // sdot v23.4s, v27.16b, v30.4b[2]
+	WORD $0x3dc031b8 // ldr q24, [x13, 192]
+	WORD $0x3dc035b9 // ldr q25, [x13, 208]
+	WORD $0x3dc039ba // ldr q26, [x13, 224]
+	WORD $0x3dc03dbb // ldr q27, [x13, 240]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x4fbdeb10 // sdot v16.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb31 // sdot v17.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb73 // sdot v19.4s, v27.16b, v29.4b[3]
+	WORD $0x4fbeeb14 // sdot v20.4s, v24.16b, v30.4b[3]
+	WORD $0x4fbeeb35 // sdot v21.4s, v25.16b, v30.4b[3]
+	WORD $0x4fbeeb56 // sdot v22.4s, v26.16b, v30.4b[3]
+	WORD $0x4fbeeb77 // sdot v23.4s, v27.16b, v30.4b[3]
+	WORD $0x3dc0055c // ldr q28, [x10, 16]
+	WORD $0x3dc0057d // ldr q29, [x11, 16]
+	WORD $0x3dc0059e // ldr q30, [x12, 16]
+	WORD $0x3dc041b8 // ldr q24, [x13, 256]
+	WORD $0x3dc045b9 // ldr q25, [x13, 272]
+	WORD $0x3dc049ba // ldr q26, [x13, 288]
+	WORD $0x3dc04dbb // ldr q27, [x13, 304]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x4f9de310 // sdot v16.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de331 // sdot v17.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de373 // sdot v19.4s, v27.16b, v29.4b[0]
+	WORD $0x4f9ee314 // sdot v20.4s, v24.16b, v30.4b[0]
+	WORD $0x4f9ee335 // sdot v21.4s, v25.16b, v30.4b[0]
+	WORD $0x4f9ee356 // sdot v22.4s, v26.16b, v30.4b[0]
+	WORD $0x4f9ee377 // sdot v23.4s, v27.16b, v30.4b[0]
+	WORD $0x3dc051b8 // ldr q24, [x13, 320]
+	WORD $0x3dc055b9 // ldr q25, [x13, 336]
+	WORD $0x3dc059ba // ldr q26, [x13, 352]
+	WORD $0x3dc05dbb // ldr q27, [x13, 368]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x4fbde310 // sdot v16.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde331 // sdot v17.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde373 // sdot v19.4s, v27.16b, v29.4b[1]
+	WORD $0x4fbee314 // sdot v20.4s, v24.16b, v30.4b[1]
+	WORD $0x4fbee335 // sdot v21.4s, v25.16b, v30.4b[1]
+	WORD $0x4fbee356 // sdot v22.4s, v26.16b, v30.4b[1]
+	WORD $0x4fbee377 // sdot v23.4s, v27.16b, v30.4b[1]
+	WORD $0x3dc061b8 // ldr q24, [x13, 384]
+	WORD $0x3dc065b9 // ldr q25, [x13, 400]
+	WORD $0x3dc069ba // ldr q26, [x13, 416]
+	WORD $0x3dc06dbb // ldr q27, [x13, 432]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x4f9deb10 // sdot v16.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb31 // sdot v17.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb73 // sdot v19.4s, v27.16b, v29.4b[2]
+	WORD $0x4f9eeb14 // sdot v20.4s, v24.16b, v30.4b[2]
+	WORD $0x4f9eeb35 // sdot v21.4s, v25.16b, v30.4b[2]
+	WORD $0x4f9eeb56 // sdot v22.4s, v26.16b, v30.4b[2]
+	WORD $0x4f9eeb77 // sdot v23.4s, v27.16b, v30.4b[2]
+	WORD $0x3dc071b8 // ldr q24, [x13, 448]
+	WORD $0x3dc075b9 // ldr q25, [x13, 464]
+	WORD $0x3dc079ba // ldr q26, [x13, 480]
+	WORD $0x3dc07dbb // ldr q27, [x13, 496]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x4fbdeb10 // sdot v16.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb31 // sdot v17.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb73 // sdot v19.4s, v27.16b, v29.4b[3]
+	WORD $0x4fbeeb14 // sdot v20.4s, v24.16b, v30.4b[3]
+	WORD $0x4fbeeb35 // sdot v21.4s, v25.16b, v30.4b[3]
+	WORD $0x4fbeeb56 // sdot v22.4s, v26.16b, v30.4b[3]
+	WORD $0x4fbeeb77 // sdot v23.4s, v27.16b, v30.4b[3]
+	WORD $0x3dc001d8 // ldr q24, [x14, 0]
+	WORD $0x3dc005d9 // ldr q25, [x14, 16]
+	WORD $0x3dc009da // ldr q26, [x14, 32]
+	WORD $0x3dc00ddb // ldr q27, [x14, 48]
+	WORD $0x3dc0095c // ldr q28, [x10, 32]
+	WORD $0x3dc0097d // ldr q29, [x11, 32]
+	WORD $0x3dc0099e // ldr q30, [x12, 32]
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e38dd8c // fmul v12, v12, v24
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e39ddad // fmul v13, v13, v25
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e3addce // fmul v14, v14, v26
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x6e3bddef // fmul v15, v15, v27
+	WORD $0x4e21da10 // scvtf v16, v16
+	WORD $0x6e38de10 // fmul v16, v16, v24
+	WORD $0x4e21da31 // scvtf v17, v17
+	WORD $0x6e39de31 // fmul v17, v17, v25
+	WORD $0x4e21da52 // scvtf v18, v18
+	WORD $0x6e3ade52 // fmul v18, v18, v26
+	WORD $0x4e21da73 // scvtf v19, v19
+	WORD $0x6e3bde73 // fmul v19, v19, v27
+	WORD $0x4e21da94 // scvtf v20, v20
+	WORD $0x6e38de94 // fmul v20, v20, v24
+	WORD $0x4e21dab5 // scvtf v21, v21
+	WORD $0x6e39deb5 // fmul v21, v21, v25
+	WORD $0x4e21dad6 // scvtf v22, v22
+	WORD $0x6e3aded6 // fmul v22, v22, v26
+	WORD $0x4e21daf7 // scvtf v23, v23
+	WORD $0x6e3bdef7 // fmul v23, v23, v27
+	WORD $0x4f9c1180 // fmla v0, v12, v28[0]
+	WORD $0x4f9c11a1 // fmla v1, v13, v28[0]
+	WORD $0x4f9c11c2 // fmla v2, v14, v28[0]
+	WORD $0x4f9c11e3 // fmla v3, v15, v28[0]
+	WORD $0x4f9d1204 // fmla v4, v16, v29[0]
+	WORD $0x4f9d1225 // fmla v5, v17, v29[0]
+	WORD $0x4f9d1246 // fmla v6, v18, v29[0]
+	WORD $0x4f9d1267 // fmla v7, v19, v29[0]
+	WORD $0x4f9e1288 // fmla v8, v20, v30[0]
+	WORD $0x4f9e12a9 // fmla v9, v21, v30[0]
+	WORD $0x4f9e12ca // fmla v10, v22, v30[0]
+	WORD $0x4f9e12eb // fmla v11, v23, v30[0]
+	ADD $64, R10
+	ADD $64, R11
+	ADD $64, R12
+	ADD $512, R13
+	ADD $64, R14
+	SUBS $1, R15
+	BNE group344
+	FMOVS alpha+24(FP), F28
+	WORD $0x4e04079c // dup v28, v28
+	FMOVS beta+72(FP), F29
+	WORD $0x4e0407bd // dup v29, v29
+	WORD $0x6e3cdc00 // fmul v0, v0, v28
+	WORD $0x6e3cdc21 // fmul v1, v1, v28
+	WORD $0x6e3cdc42 // fmul v2, v2, v28
+	WORD $0x6e3cdc63 // fmul v3, v3, v28
+	WORD $0x6e3cdc84 // fmul v4, v4, v28
+	WORD $0x6e3cdca5 // fmul v5, v5, v28
+	WORD $0x6e3cdcc6 // fmul v6, v6, v28
+	WORD $0x6e3cdce7 // fmul v7, v7, v28
+	WORD $0x6e3cdd08 // fmul v8, v8, v28
+	WORD $0x6e3cdd29 // fmul v9, v9, v28
+	WORD $0x6e3cdd4a // fmul v10, v10, v28
+	WORD $0x6e3cdd6b // fmul v11, v11, v28
+	MOVD R8, R16
+	CMP $16, R1
+	BLT narrow345
+	CBZ R17, overwrite346
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf00 // fmla v0, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf01 // fmla v1, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf02 // fmla v2, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf03 // fmla v3, v24, v29
+overwrite346:
+	WORD $0x3d800200 // str q0, [x16, 0]
+	WORD $0x3d800601 // str q1, [x16, 16]
+	WORD $0x3d800a02 // str q2, [x16, 32]
+	WORD $0x3d800e03 // str q3, [x16, 48]
+	JMP next349
+narrow345:
+	WORD $0x3d8000a0 // str q0, [x5, 0]
+	WORD $0x3d8004a1 // str q1, [x5, 16]
+	WORD $0x3d8008a2 // str q2, [x5, 32]
+	WORD $0x3d800ca3 // str q3, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element347:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set348
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set348:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element347
+next349:
+	ADD R9, R16
+	CMP $16, R1
+	BLT narrow350
+	CBZ R17, overwrite351
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf04 // fmla v4, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf05 // fmla v5, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf06 // fmla v6, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf07 // fmla v7, v24, v29
+overwrite351:
+	WORD $0x3d800204 // str q4, [x16, 0]
+	WORD $0x3d800605 // str q5, [x16, 16]
+	WORD $0x3d800a06 // str q6, [x16, 32]
+	WORD $0x3d800e07 // str q7, [x16, 48]
+	JMP next354
+narrow350:
+	WORD $0x3d8000a4 // str q4, [x5, 0]
+	WORD $0x3d8004a5 // str q5, [x5, 16]
+	WORD $0x3d8008a6 // str q6, [x5, 32]
+	WORD $0x3d800ca7 // str q7, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element352:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set353
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set353:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element352
+next354:
+	ADD R9, R16
+	CMP $16, R1
+	BLT narrow355
+	CBZ R17, overwrite356
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf08 // fmla v8, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf09 // fmla v9, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf0a // fmla v10, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf0b // fmla v11, v24, v29
+overwrite356:
+	WORD $0x3d800208 // str q8, [x16, 0]
+	WORD $0x3d800609 // str q9, [x16, 16]
+	WORD $0x3d800a0a // str q10, [x16, 32]
+	WORD $0x3d800e0b // str q11, [x16, 48]
+	JMP next359
+narrow355:
+	WORD $0x3d8000a8 // str q8, [x5, 0]
+	WORD $0x3d8004a9 // str q9, [x5, 16]
+	WORD $0x3d8008aa // str q10, [x5, 32]
+	WORD $0x3d800cab // str q11, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element357:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set358
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set358:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element357
+next359:
+	ADD R9, R16
+	MOVD R16, R8
+	ADD R7, R6
+	ADD R7<<1, R6
+	SUB $3, R0
+	JMP tiles
+rest:
+	CMP $2, R0
+	BNE not360
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	MOVD R6, R10
+	ADD R7, R10, R11
+	MOVD R3, R13
+	MOVD R4, R14
+	MOVD R2, R15
+group361:
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	WORD $0x3dc0015c // ldr q28, [x10, 0]
+	WORD $0x3dc0017d // ldr q29, [x11, 0]
+	WORD $0x3dc001b8 // ldr q24, [x13, 0]
+	WORD $0x3dc005b9 // ldr q25, [x13, 16]
+	WORD $0x3dc009ba // ldr q26, [x13, 32]
+	WORD $0x3dc00dbb // ldr q27, [x13, 48]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x4f9de310 // sdot v16.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de331 // sdot v17.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de373 // sdot v19.4s, v27.16b, v29.4b[0]
+	WORD $0x3dc011b8 // ldr q24, [x13, 64]
+	WORD $0x3dc015b9 // ldr q25, [x13, 80]
+	WORD $0x3dc019ba // ldr q26, [x13, 96]
+	WORD $0x3dc01dbb // ldr q27, [x13, 112]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x4fbde310 // sdot v16.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde331 // sdot v17.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde373 // sdot v19.4s, v27.16b, v29.4b[1]
+	WORD $0x3dc021b8 // ldr q24, [x13, 128]
+	WORD $0x3dc025b9 // ldr q25, [x13, 144]
+	WORD $0x3dc029ba // ldr q26, [x13, 160]
+	WORD $0x3dc02dbb // ldr q27, [x13, 176]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x4f9deb10 // sdot v16.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb31 // sdot v17.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb73 // sdot v19.4s, v27.16b, v29.4b[2]
+	WORD $0x3dc031b8 // ldr q24, [x13, 192]
+	WORD $0x3dc035b9 // ldr q25, [x13, 208]
+	WORD $0x3dc039ba // ldr q26, [x13, 224]
+	WORD $0x3dc03dbb // ldr q27, [x13, 240]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x4fbdeb10 // sdot v16.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb31 // sdot v17.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb73 // sdot v19.4s, v27.16b, v29.4b[3]
+	WORD $0x3dc0055c // ldr q28, [x10, 16]
+	WORD $0x3dc0057d // ldr q29, [x11, 16]
+	WORD $0x3dc041b8 // ldr q24, [x13, 256]
+	WORD $0x3dc045b9 // ldr q25, [x13, 272]
+	WORD $0x3dc049ba // ldr q26, [x13, 288]
+	WORD $0x3dc04dbb // ldr q27, [x13, 304]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x4f9de310 // sdot v16.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de331 // sdot v17.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de373 // sdot v19.4s, v27.16b, v29.4b[0]
+	WORD $0x3dc051b8 // ldr q24, [x13, 320]
+	WORD $0x3dc055b9 // ldr q25, [x13, 336]
+	WORD $0x3dc059ba // ldr q26, [x13, 352]
+	WORD $0x3dc05dbb // ldr q27, [x13, 368]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x4fbde310 // sdot v16.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde331 // sdot v17.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde373 // sdot v19.4s, v27.16b, v29.4b[1]
+	WORD $0x3dc061b8 // ldr q24, [x13, 384]
+	WORD $0x3dc065b9 // ldr q25, [x13, 400]
+	WORD $0x3dc069ba // ldr q26, [x13, 416]
+	WORD $0x3dc06dbb // ldr q27, [x13, 432]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x4f9deb10 // sdot v16.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb31 // sdot v17.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb73 // sdot v19.4s, v27.16b, v29.4b[2]
+	WORD $0x3dc071b8 // ldr q24, [x13, 448]
+	WORD $0x3dc075b9 // ldr q25, [x13, 464]
+	WORD $0x3dc079ba // ldr q26, [x13, 480]
+	WORD $0x3dc07dbb // ldr q27, [x13, 496]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x4fbdeb10 // sdot v16.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb31 // sdot v17.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb73 // sdot v19.4s, v27.16b, v29.4b[3]
+	WORD $0x3dc001d8 // ldr q24, [x14, 0]
+	WORD $0x3dc005d9 // ldr q25, [x14, 16]
+	WORD $0x3dc009da // ldr q26, [x14, 32]
+	WORD $0x3dc00ddb // ldr q27, [x14, 48]
+	WORD $0x3dc0095c // ldr q28, [x10, 32]
+	WORD $0x3dc0097d // ldr q29, [x11, 32]
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e38dd8c // fmul v12, v12, v24
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e39ddad // fmul v13, v13, v25
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e3addce // fmul v14, v14, v26
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x6e3bddef // fmul v15, v15, v27
+	WORD $0x4e21da10 // scvtf v16, v16
+	WORD $0x6e38de10 // fmul v16, v16, v24
+	WORD $0x4e21da31 // scvtf v17, v17
+	WORD $0x6e39de31 // fmul v17, v17, v25
+	WORD $0x4e21da52 // scvtf v18, v18
+	WORD $0x6e3ade52 // fmul v18, v18, v26
+	WORD $0x4e21da73 // scvtf v19, v19
+	WORD $0x6e3bde73 // fmul v19, v19, v27
+	WORD $0x4f9c1180 // fmla v0, v12, v28[0]
+	WORD $0x4f9c11a1 // fmla v1, v13, v28[0]
+	WORD $0x4f9c11c2 // fmla v2, v14, v28[0]
+	WORD $0x4f9c11e3 // fmla v3, v15, v28[0]
+	WORD $0x4f9d1204 // fmla v4, v16, v29[0]
+	WORD $0x4f9d1225 // fmla v5, v17, v29[0]
+	WORD $0x4f9d1246 // fmla v6, v18, v29[0]
+	WORD $0x4f9d1267 // fmla v7, v19, v29[0]
+	ADD $64, R10
+	ADD $64, R11
+	ADD $512, R13
+	ADD $64, R14
+	SUBS $1, R15
+	BNE group361
+	FMOVS alpha+24(FP), F28
+	WORD $0x4e04079c // dup v28, v28
+	FMOVS beta+72(FP), F29
+	WORD $0x4e0407bd // dup v29, v29
+	WORD $0x6e3cdc00 // fmul v0, v0, v28
+	WORD $0x6e3cdc21 // fmul v1, v1, v28
+	WORD $0x6e3cdc42 // fmul v2, v2, v28
+	WORD $0x6e3cdc63 // fmul v3, v3, v28
+	WORD $0x6e3cdc84 // fmul v4, v4, v28
+	WORD $0x6e3cdca5 // fmul v5, v5, v28
+	WORD $0x6e3cdcc6 // fmul v6, v6, v28
+	WORD $0x6e3cdce7 // fmul v7, v7, v28
+	MOVD R8, R16
+	CMP $16, R1
+	BLT narrow362
+	CBZ R17, overwrite363
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf00 // fmla v0, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf01 // fmla v1, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf02 // fmla v2, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf03 // fmla v3, v24, v29
+overwrite363:
+	WORD $0x3d800200 // str q0, [x16, 0]
+	WORD $0x3d800601 // str q1, [x16, 16]
+	WORD $0x3d800a02 // str q2, [x16, 32]
+	WORD $0x3d800e03 // str q3, [x16, 48]
+	JMP next366
+narrow362:
+	WORD $0x3d8000a0 // str q0, [x5, 0]
+	WORD $0x3d8004a1 // str q1, [x5, 16]
+	WORD $0x3d8008a2 // str q2, [x5, 32]
+	WORD $0x3d800ca3 // str q3, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element364:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set365
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set365:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element364
+next366:
+	ADD R9, R16
+	CMP $16, R1
+	BLT narrow367
+	CBZ R17, overwrite368
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf04 // fmla v4, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf05 // fmla v5, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf06 // fmla v6, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf07 // fmla v7, v24, v29
+overwrite368:
+	WORD $0x3d800204 // str q4, [x16, 0]
+	WORD $0x3d800605 // str q5, [x16, 16]
+	WORD $0x3d800a06 // str q6, [x16, 32]
+	WORD $0x3d800e07 // str q7, [x16, 48]
+	JMP next371
+narrow367:
+	WORD $0x3d8000a4 // str q4, [x5, 0]
+	WORD $0x3d8004a5 // str q5, [x5, 16]
+	WORD $0x3d8008a6 // str q6, [x5, 32]
+	WORD $0x3d800ca7 // str q7, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element369:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set370
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set370:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element369
+next371:
+	ADD R9, R16
+	RET
+not360:
+	CMP $1, R0
+	BNE not372
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	MOVD R6, R10
+	MOVD R3, R13
+	MOVD R4, R14
+	MOVD R2, R15
+group373:
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	WORD $0x3dc0015c // ldr q28, [x10, 0]
+	WORD $0x3dc001b8 // ldr q24, [x13, 0]
+	WORD $0x3dc005b9 // ldr q25, [x13, 16]
+	WORD $0x3dc009ba // ldr q26, [x13, 32]
+	WORD $0x3dc00dbb // ldr q27, [x13, 48]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x3dc011b8 // ldr q24, [x13, 64]
+	WORD $0x3dc015b9 // ldr q25, [x13, 80]
+	WORD $0x3dc019ba // ldr q26, [x13, 96]
+	WORD $0x3dc01dbb // ldr q27, [x13, 112]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x3dc021b8 // ldr q24, [x13, 128]
+	WORD $0x3dc025b9 // ldr q25, [x13, 144]
+	WORD $0x3dc029ba // ldr q26, [x13, 160]
+	WORD $0x3dc02dbb // ldr q27, [x13, 176]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x3dc031b8 // ldr q24, [x13, 192]
+	WORD $0x3dc035b9 // ldr q25, [x13, 208]
+	WORD $0x3dc039ba // ldr q26, [x13, 224]
+	WORD $0x3dc03dbb // ldr q27, [x13, 240]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x3dc0055c // ldr q28, [x10, 16]
+	WORD $0x3dc041b8 // ldr q24, [x13, 256]
+	WORD $0x3dc045b9 // ldr q25, [x13, 272]
+	WORD $0x3dc049ba // ldr q26, [x13, 288]
+	WORD $0x3dc04dbb // ldr q27, [x13, 304]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x3dc051b8 // ldr q24, [x13, 320]
+	WORD $0x3dc055b9 // ldr q25, [x13, 336]
+	WORD $0x3dc059ba // ldr q26, [x13, 352]
+	WORD $0x3dc05dbb // ldr q27, [x13, 368]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x3dc061b8 // ldr q24, [x13, 384]
+	WORD $0x3dc065b9 // ldr q25, [x13, 400]
+	WORD $0x3dc069ba // ldr q26, [x13, 416]
+	WORD $0x3dc06dbb // ldr q27, [x13, 432]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x3dc071b8 // ldr q24, [x13, 448]
+	WORD $0x3dc075b9 // ldr q25, [x13, 464]
+	WORD $0x3dc079ba // ldr q26, [x13, 480]
+	WORD $0x3dc07dbb // ldr q27, [x13, 496]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x3dc001d8 // ldr q24, [x14, 0]
+	WORD $0x3dc005d9 // ldr q25, [x14, 16]
+	WORD $0x3dc009da // ldr q26, [x14, 32]
+	WORD $0x3dc00ddb // ldr q27, [x14, 48]
+	WORD $0x3dc0095c // ldr q28, [x10, 32]
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e38dd8c // fmul v12, v12, v24
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e39ddad // fmul v13, v13, v25
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e3addce // fmul v14, v14, v26
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x6e3bddef // fmul v15, v15, v27
+	WORD $0x4f9c1180 // fmla v0, v12, v28[0]
+	WORD $0x4f9c11a1 // fmla v1, v13, v28[0]
+	WORD $0x4f9c11c2 // fmla v2, v14, v28[0]
+	WORD $0x4f9c11e3 // fmla v3, v15, v28[0]
+	ADD $64, R10
+	ADD $512, R13
+	ADD $64, R14
+	SUBS $1, R15
+	BNE group373
+	FMOVS alpha+24(FP), F28
+	WORD $0x4e04079c // dup v28, v28
+	FMOVS beta+72(FP), F29
+	WORD $0x4e0407bd // dup v29, v29
+	WORD $0x6e3cdc00 // fmul v0, v0, v28
+	WORD $0x6e3cdc21 // fmul v1, v1, v28
+	WORD $0x6e3cdc42 // fmul v2, v2, v28
+	WORD $0x6e3cdc63 // fmul v3, v3, v28
+	MOVD R8, R16
+	CMP $16, R1
+	BLT narrow374
+	CBZ R17, overwrite375
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf00 // fmla v0, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf01 // fmla v1, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf02 // fmla v2, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf03 // fmla v3, v24, v29
+overwrite375:
+	WORD $0x3d800200 // str q0, [x16, 0]
+	WORD $0x3d800601 // str q1, [x16, 16]
+	WORD $0x3d800a02 // str q2, [x16, 32]
+	WORD $0x3d800e03 // str q3, [x16, 48]
+	JMP next378
+narrow374:
+	WORD $0x3d8000a0 // str q0, [x5, 0]
+	WORD $0x3d8004a1 // str q1, [x5, 16]
+	WORD $0x3d8008a2 // str q2, [x5, 32]
+	WORD $0x3d800ca3 // str q3, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element376:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set377
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set377:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element376
+next378:
+	ADD R9, R16
+	RET
+not372:
+	RET
+
+// func multiplyBytesMinimaSDOT(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+TEXT ·multiplyBytesMinimaSDOT(SB), NOSPLIT, $0-96
+	MOVD m+0(FP), R0
+	MOVD width+8(FP), R1
+	MOVD groups+16(FP), R2
+	MOVD panel+48(FP), R3
+	MOVD scales+56(FP), R4
+	MOVD sums+64(FP), R5
+	MOVD a+32(FP), R6
+	MOVD lda+40(FP), R7
+	MOVD c+80(FP), R8
+	MOVD ldc+88(FP), R9
+	LSL $2, R9
+	MOVWU beta+72(FP), R17
+	LSL $33, R17
+tiles:
+	CMP $3, R0
+	BLT rest
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VEOR V8.B16, V8.B16, V8.B16
+	VEOR V9.B16, V9.B16, V9.B16
+	VEOR V10.B16, V10.B16, V10.B16
+	VEOR V11.B16, V11.B16, V11.B16
+	MOVD R6, R10
+	ADD R7, R10, R11
+	ADD R7, R11, R12
+	MOVD R3, R13
+	MOVD R4, R14
+	MOVD R2, R15
+group379:
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	VEOR V20.B16, V20.B16, V20.B16
+	VEOR V21.B16, V21.B16, V21.B16
+	VEOR V22.B16, V22.B16, V22.B16
+	VEOR V23.B16, V23.B16, V23.B16
+	WORD $0x3dc0015c // ldr q28, [x10, 0]
+	WORD $0x3dc0017d // ldr q29, [x11, 0]
+	WORD $0x3dc0019e // ldr q30, [x12, 0]
+	WORD $0x3dc001b8 // ldr q24, [x13, 0]
+	WORD $0x3dc005b9 // ldr q25, [x13, 16]
+	WORD $0x3dc009ba // ldr q26, [x13, 32]
+	WORD $0x3dc00dbb // ldr q27, [x13, 48]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x4f9de310 // sdot v16.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de331 // sdot v17.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de373 // sdot v19.4s, v27.16b, v29.4b[0]
+	WORD $0x4f9ee314 // sdot v20.4s, v24.16b, v30.4b[0]
+	WORD $0x4f9ee335 // sdot v21.4s, v25.16b, v30.4b[0]
+	WORD $0x4f9ee356 // sdot v22.4s, v26.16b, v30.4b[0]
+	WORD $0x4f9ee377 // sdot v23.4s, v27.16b, v30.4b[0]
+	WORD $0x3dc011b8 // ldr q24, [x13, 64]
+	WORD $0x3dc015b9 // ldr q25, [x13, 80]
+	WORD $0x3dc019ba // ldr q26, [x13, 96]
+	WORD $0x3dc01dbb // ldr q27, [x13, 112]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x4fbde310 // sdot v16.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde331 // sdot v17.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde373 // sdot v19.4s, v27.16b, v29.4b[1]
+	WORD $0x4fbee314 // sdot v20.4s, v24.16b, v30.4b[1]
+	WORD $0x4fbee335 // sdot v21.4s, v25.16b, v30.4b[1]
+	WORD $0x4fbee356 // sdot v22.4s, v26.16b, v30.4b[1]
+	WORD $0x4fbee377 // sdot v23.4s, v27.16b, v30.4b[1]
+	WORD $0x3dc021b8 // ldr q24, [x13, 128]
+	WORD $0x3dc025b9 // ldr q25, [x13, 144]
+	WORD $0x3dc029ba // ldr q26, [x13, 160]
+	WORD $0x3dc02dbb // ldr q27, [x13, 176]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x4f9deb10 // sdot v16.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb31 // sdot v17.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb73 // sdot v19.4s, v27.16b, v29.4b[2]
+	WORD $0x4f9eeb14 // sdot v20.4s, v24.16b, v30.4b[2]
+	WORD $0x4f9eeb35 // sdot v21.4s, v25.16b, v30.4b[2]
+	WORD $0x4f9eeb56 // sdot v22.4s, v26.16b, v30.4b[2]
+	WORD $0x4f9eeb77 // sdot v23.4s, v27.16b, v30.4b[2]
+	WORD $0x3dc031b8 // ldr q24, [x13, 192]
+	WORD $0x3dc035b9 // ldr q25, [x13, 208]
+	WORD $0x3dc039ba // ldr q26, [x13, 224]
+	WORD $0x3dc03dbb // ldr q27, [x13, 240]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x4fbdeb10 // sdot v16.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb31 // sdot v17.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb73 // sdot v19.4s, v27.16b, v29.4b[3]
+	WORD $0x4fbeeb14 // sdot v20.4s, v24.16b, v30.4b[3]
+	WORD $0x4fbeeb35 // sdot v21.4s, v25.16b, v30.4b[3]
+	WORD $0x4fbeeb56 // sdot v22.4s, v26.16b, v30.4b[3]
+	WORD $0x4fbeeb77 // sdot v23.4s, v27.16b, v30.4b[3]
+	WORD $0x3dc0055c // ldr q28, [x10, 16]
+	WORD $0x3dc0057d // ldr q29, [x11, 16]
+	WORD $0x3dc0059e // ldr q30, [x12, 16]
+	WORD $0x3dc041b8 // ldr q24, [x13, 256]
+	WORD $0x3dc045b9 // ldr q25, [x13, 272]
+	WORD $0x3dc049ba // ldr q26, [x13, 288]
+	WORD $0x3dc04dbb // ldr q27, [x13, 304]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x4f9de310 // sdot v16.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de331 // sdot v17.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de373 // sdot v19.4s, v27.16b, v29.4b[0]
+	WORD $0x4f9ee314 // sdot v20.4s, v24.16b, v30.4b[0]
+	WORD $0x4f9ee335 // sdot v21.4s, v25.16b, v30.4b[0]
+	WORD $0x4f9ee356 // sdot v22.4s, v26.16b, v30.4b[0]
+	WORD $0x4f9ee377 // sdot v23.4s, v27.16b, v30.4b[0]
+	WORD $0x3dc051b8 // ldr q24, [x13, 320]
+	WORD $0x3dc055b9 // ldr q25, [x13, 336]
+	WORD $0x3dc059ba // ldr q26, [x13, 352]
+	WORD $0x3dc05dbb // ldr q27, [x13, 368]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x4fbde310 // sdot v16.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde331 // sdot v17.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde373 // sdot v19.4s, v27.16b, v29.4b[1]
+	WORD $0x4fbee314 // sdot v20.4s, v24.16b, v30.4b[1]
+	WORD $0x4fbee335 // sdot v21.4s, v25.16b, v30.4b[1]
+	WORD $0x4fbee356 // sdot v22.4s, v26.16b, v30.4b[1]
+	WORD $0x4fbee377 // sdot v23.4s, v27.16b, v30.4b[1]
+	WORD $0x3dc061b8 // ldr q24, [x13, 384]
+	WORD $0x3dc065b9 // ldr q25, [x13, 400]
+	WORD $0x3dc069ba // ldr q26, [x13, 416]
+	WORD $0x3dc06dbb // ldr q27, [x13, 432]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x4f9deb10 // sdot v16.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb31 // sdot v17.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb73 // sdot v19.4s, v27.16b, v29.4b[2]
+	WORD $0x4f9eeb14 // sdot v20.4s, v24.16b, v30.4b[2]
+	WORD $0x4f9eeb35 // sdot v21.4s, v25.16b, v30.4b[2]
+	WORD $0x4f9eeb56 // sdot v22.4s, v26.16b, v30.4b[2]
+	WORD $0x4f9eeb77 // sdot v23.4s, v27.16b, v30.4b[2]
+	WORD $0x3dc071b8 // ldr q24, [x13, 448]
+	WORD $0x3dc075b9 // ldr q25, [x13, 464]
+	WORD $0x3dc079ba // ldr q26, [x13, 480]
+	WORD $0x3dc07dbb // ldr q27, [x13, 496]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x4fbdeb10 // sdot v16.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb31 // sdot v17.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb73 // sdot v19.4s, v27.16b, v29.4b[3]
+	WORD $0x4fbeeb14 // sdot v20.4s, v24.16b, v30.4b[3]
+	WORD $0x4fbeeb35 // sdot v21.4s, v25.16b, v30.4b[3]
+	WORD $0x4fbeeb56 // sdot v22.4s, v26.16b, v30.4b[3]
+	WORD $0x4fbeeb77 // sdot v23.4s, v27.16b, v30.4b[3]
+	WORD $0x3dc001d8 // ldr q24, [x14, 0]
+	WORD $0x3dc005d9 // ldr q25, [x14, 16]
+	WORD $0x3dc009da // ldr q26, [x14, 32]
+	WORD $0x3dc00ddb // ldr q27, [x14, 48]
+	WORD $0x3dc0095c // ldr q28, [x10, 32]
+	WORD $0x3dc0097d // ldr q29, [x11, 32]
+	WORD $0x3dc0099e // ldr q30, [x12, 32]
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e38dd8c // fmul v12, v12, v24
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e39ddad // fmul v13, v13, v25
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e3addce // fmul v14, v14, v26
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x6e3bddef // fmul v15, v15, v27
+	WORD $0x4e21da10 // scvtf v16, v16
+	WORD $0x6e38de10 // fmul v16, v16, v24
+	WORD $0x4e21da31 // scvtf v17, v17
+	WORD $0x6e39de31 // fmul v17, v17, v25
+	WORD $0x4e21da52 // scvtf v18, v18
+	WORD $0x6e3ade52 // fmul v18, v18, v26
+	WORD $0x4e21da73 // scvtf v19, v19
+	WORD $0x6e3bde73 // fmul v19, v19, v27
+	WORD $0x4e21da94 // scvtf v20, v20
+	WORD $0x6e38de94 // fmul v20, v20, v24
+	WORD $0x4e21dab5 // scvtf v21, v21
+	WORD $0x6e39deb5 // fmul v21, v21, v25
+	WORD $0x4e21dad6 // scvtf v22, v22
+	WORD $0x6e3aded6 // fmul v22, v22, v26
+	WORD $0x4e21daf7 // scvtf v23, v23
+	WORD $0x6e3bdef7 // fmul v23, v23, v27
+	WORD $0x4f9c1180 // fmla v0, v12, v28[0]
+	WORD $0x4f9c11a1 // fmla v1, v13, v28[0]
+	WORD $0x4f9c11c2 // fmla v2, v14, v28[0]
+	WORD $0x4f9c11e3 // fmla v3, v15, v28[0]
+	WORD $0x4f9d1204 // fmla v4, v16, v29[0]
+	WORD $0x4f9d1225 // fmla v5, v17, v29[0]
+	WORD $0x4f9d1246 // fmla v6, v18, v29[0]
+	WORD $0x4f9d1267 // fmla v7, v19, v29[0]
+	WORD $0x4f9e1288 // fmla v8, v20, v30[0]
+	WORD $0x4f9e12a9 // fmla v9, v21, v30[0]
+	WORD $0x4f9e12ca // fmla v10, v22, v30[0]
+	WORD $0x4f9e12eb // fmla v11, v23, v30[0]
+	WORD $0x3dc401d8 // ldr q24, [x14, 4096]
+	WORD $0x3dc405d9 // ldr q25, [x14, 4112]
+	WORD $0x3dc409da // ldr q26, [x14, 4128]
+	WORD $0x3dc40ddb // ldr q27, [x14, 4144]
+	WORD $0x4fbc1300 // fmla v0, v24, v28[1]
+	WORD $0x4fbc1321 // fmla v1, v25, v28[1]
+	WORD $0x4fbc1342 // fmla v2, v26, v28[1]
+	WORD $0x4fbc1363 // fmla v3, v27, v28[1]
+	WORD $0x4fbd1304 // fmla v4, v24, v29[1]
+	WORD $0x4fbd1325 // fmla v5, v25, v29[1]
+	WORD $0x4fbd1346 // fmla v6, v26, v29[1]
+	WORD $0x4fbd1367 // fmla v7, v27, v29[1]
+	WORD $0x4fbe1308 // fmla v8, v24, v30[1]
+	WORD $0x4fbe1329 // fmla v9, v25, v30[1]
+	WORD $0x4fbe134a // fmla v10, v26, v30[1]
+	WORD $0x4fbe136b // fmla v11, v27, v30[1]
+	ADD $64, R10
+	ADD $64, R11
+	ADD $64, R12
+	ADD $512, R13
+	ADD $64, R14
+	SUBS $1, R15
+	BNE group379
+	FMOVS alpha+24(FP), F28
+	WORD $0x4e04079c // dup v28, v28
+	FMOVS beta+72(FP), F29
+	WORD $0x4e0407bd // dup v29, v29
+	WORD $0x6e3cdc00 // fmul v0, v0, v28
+	WORD $0x6e3cdc21 // fmul v1, v1, v28
+	WORD $0x6e3cdc42 // fmul v2, v2, v28
+	WORD $0x6e3cdc63 // fmul v3, v3, v28
+	WORD $0x6e3cdc84 // fmul v4, v4, v28
+	WORD $0x6e3cdca5 // fmul v5, v5, v28
+	WORD $0x6e3cdcc6 // fmul v6, v6, v28
+	WORD $0x6e3cdce7 // fmul v7, v7, v28
+	WORD $0x6e3cdd08 // fmul v8, v8, v28
+	WORD $0x6e3cdd29 // fmul v9, v9, v28
+	WORD $0x6e3cdd4a // fmul v10, v10, v28
+	WORD $0x6e3cdd6b // fmul v11, v11, v28
+	MOVD R8, R16
+	CMP $16, R1
+	BLT narrow380
+	CBZ R17, overwrite381
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf00 // fmla v0, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf01 // fmla v1, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf02 // fmla v2, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf03 // fmla v3, v24, v29
+overwrite381:
+	WORD $0x3d800200 // str q0, [x16, 0]
+	WORD $0x3d800601 // str q1, [x16, 16]
+	WORD $0x3d800a02 // str q2, [x16, 32]
+	WORD $0x3d800e03 // str q3, [x16, 48]
+	JMP next384
+narrow380:
+	WORD $0x3d8000a0 // str q0, [x5, 0]
+	WORD $0x3d8004a1 // str q1, [x5, 16]
+	WORD $0x3d8008a2 // str q2, [x5, 32]
+	WORD $0x3d800ca3 // str q3, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element382:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set383
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set383:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element382
+next384:
+	ADD R9, R16
+	CMP $16, R1
+	BLT narrow385
+	CBZ R17, overwrite386
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf04 // fmla v4, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf05 // fmla v5, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf06 // fmla v6, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf07 // fmla v7, v24, v29
+overwrite386:
+	WORD $0x3d800204 // str q4, [x16, 0]
+	WORD $0x3d800605 // str q5, [x16, 16]
+	WORD $0x3d800a06 // str q6, [x16, 32]
+	WORD $0x3d800e07 // str q7, [x16, 48]
+	JMP next389
+narrow385:
+	WORD $0x3d8000a4 // str q4, [x5, 0]
+	WORD $0x3d8004a5 // str q5, [x5, 16]
+	WORD $0x3d8008a6 // str q6, [x5, 32]
+	WORD $0x3d800ca7 // str q7, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element387:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set388
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set388:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element387
+next389:
+	ADD R9, R16
+	CMP $16, R1
+	BLT narrow390
+	CBZ R17, overwrite391
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf08 // fmla v8, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf09 // fmla v9, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf0a // fmla v10, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf0b // fmla v11, v24, v29
+overwrite391:
+	WORD $0x3d800208 // str q8, [x16, 0]
+	WORD $0x3d800609 // str q9, [x16, 16]
+	WORD $0x3d800a0a // str q10, [x16, 32]
+	WORD $0x3d800e0b // str q11, [x16, 48]
+	JMP next394
+narrow390:
+	WORD $0x3d8000a8 // str q8, [x5, 0]
+	WORD $0x3d8004a9 // str q9, [x5, 16]
+	WORD $0x3d8008aa // str q10, [x5, 32]
+	WORD $0x3d800cab // str q11, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element392:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set393
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set393:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element392
+next394:
+	ADD R9, R16
+	MOVD R16, R8
+	ADD R7, R6
+	ADD R7<<1, R6
+	SUB $3, R0
+	JMP tiles
+rest:
+	CMP $2, R0
+	BNE not395
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	MOVD R6, R10
+	ADD R7, R10, R11
+	MOVD R3, R13
+	MOVD R4, R14
+	MOVD R2, R15
+group396:
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	WORD $0x3dc0015c // ldr q28, [x10, 0]
+	WORD $0x3dc0017d // ldr q29, [x11, 0]
+	WORD $0x3dc001b8 // ldr q24, [x13, 0]
+	WORD $0x3dc005b9 // ldr q25, [x13, 16]
+	WORD $0x3dc009ba // ldr q26, [x13, 32]
+	WORD $0x3dc00dbb // ldr q27, [x13, 48]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x4f9de310 // sdot v16.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de331 // sdot v17.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de373 // sdot v19.4s, v27.16b, v29.4b[0]
+	WORD $0x3dc011b8 // ldr q24, [x13, 64]
+	WORD $0x3dc015b9 // ldr q25, [x13, 80]
+	WORD $0x3dc019ba // ldr q26, [x13, 96]
+	WORD $0x3dc01dbb // ldr q27, [x13, 112]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x4fbde310 // sdot v16.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde331 // sdot v17.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde373 // sdot v19.4s, v27.16b, v29.4b[1]
+	WORD $0x3dc021b8 // ldr q24, [x13, 128]
+	WORD $0x3dc025b9 // ldr q25, [x13, 144]
+	WORD $0x3dc029ba // ldr q26, [x13, 160]
+	WORD $0x3dc02dbb // ldr q27, [x13, 176]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x4f9deb10 // sdot v16.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb31 // sdot v17.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb73 // sdot v19.4s, v27.16b, v29.4b[2]
+	WORD $0x3dc031b8 // ldr q24, [x13, 192]
+	WORD $0x3dc035b9 // ldr q25, [x13, 208]
+	WORD $0x3dc039ba // ldr q26, [x13, 224]
+	WORD $0x3dc03dbb // ldr q27, [x13, 240]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x4fbdeb10 // sdot v16.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb31 // sdot v17.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb73 // sdot v19.4s, v27.16b, v29.4b[3]
+	WORD $0x3dc0055c // ldr q28, [x10, 16]
+	WORD $0x3dc0057d // ldr q29, [x11, 16]
+	WORD $0x3dc041b8 // ldr q24, [x13, 256]
+	WORD $0x3dc045b9 // ldr q25, [x13, 272]
+	WORD $0x3dc049ba // ldr q26, [x13, 288]
+	WORD $0x3dc04dbb // ldr q27, [x13, 304]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x4f9de310 // sdot v16.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de331 // sdot v17.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de373 // sdot v19.4s, v27.16b, v29.4b[0]
+	WORD $0x3dc051b8 // ldr q24, [x13, 320]
+	WORD $0x3dc055b9 // ldr q25, [x13, 336]
+	WORD $0x3dc059ba // ldr q26, [x13, 352]
+	WORD $0x3dc05dbb // ldr q27, [x13, 368]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x4fbde310 // sdot v16.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde331 // sdot v17.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde373 // sdot v19.4s, v27.16b, v29.4b[1]
+	WORD $0x3dc061b8 // ldr q24, [x13, 384]
+	WORD $0x3dc065b9 // ldr q25, [x13, 400]
+	WORD $0x3dc069ba // ldr q26, [x13, 416]
+	WORD $0x3dc06dbb // ldr q27, [x13, 432]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x4f9deb10 // sdot v16.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb31 // sdot v17.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb73 // sdot v19.4s, v27.16b, v29.4b[2]
+	WORD $0x3dc071b8 // ldr q24, [x13, 448]
+	WORD $0x3dc075b9 // ldr q25, [x13, 464]
+	WORD $0x3dc079ba // ldr q26, [x13, 480]
+	WORD $0x3dc07dbb // ldr q27, [x13, 496]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x4fbdeb10 // sdot v16.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb31 // sdot v17.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb73 // sdot v19.4s, v27.16b, v29.4b[3]
+	WORD $0x3dc001d8 // ldr q24, [x14, 0]
+	WORD $0x3dc005d9 // ldr q25, [x14, 16]
+	WORD $0x3dc009da // ldr q26, [x14, 32]
+	WORD $0x3dc00ddb // ldr q27, [x14, 48]
+	WORD $0x3dc0095c // ldr q28, [x10, 32]
+	WORD $0x3dc0097d // ldr q29, [x11, 32]
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e38dd8c // fmul v12, v12, v24
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e39ddad // fmul v13, v13, v25
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e3addce // fmul v14, v14, v26
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x6e3bddef // fmul v15, v15, v27
+	WORD $0x4e21da10 // scvtf v16, v16
+	WORD $0x6e38de10 // fmul v16, v16, v24
+	WORD $0x4e21da31 // scvtf v17, v17
+	WORD $0x6e39de31 // fmul v17, v17, v25
+	WORD $0x4e21da52 // scvtf v18, v18
+	WORD $0x6e3ade52 // fmul v18, v18, v26
+	WORD $0x4e21da73 // scvtf v19, v19
+	WORD $0x6e3bde73 // fmul v19, v19, v27
+	WORD $0x4f9c1180 // fmla v0, v12, v28[0]
+	WORD $0x4f9c11a1 // fmla v1, v13, v28[0]
+	WORD $0x4f9c11c2 // fmla v2, v14, v28[0]
+	WORD $0x4f9c11e3 // fmla v3, v15, v28[0]
+	WORD $0x4f9d1204 // fmla v4, v16, v29[0]
+	WORD $0x4f9d1225 // fmla v5, v17, v29[0]
+	WORD $0x4f9d1246 // fmla v6, v18, v29[0]
+	WORD $0x4f9d1267 // fmla v7, v19, v29[0]
+	WORD $0x3dc401d8 // ldr q24, [x14, 4096]
+	WORD $0x3dc405d9 // ldr q25, [x14, 4112]
+	WORD $0x3dc409da // ldr q26, [x14, 4128]
+	WORD $0x3dc40ddb // ldr q27, [x14, 4144]
+	WORD $0x4fbc1300 // fmla v0, v24, v28[1]
+	WORD $0x4fbc1321 // fmla v1, v25, v28[1]
+	WORD $0x4fbc1342 // fmla v2, v26, v28[1]
+	WORD $0x4fbc1363 // fmla v3, v27, v28[1]
+	WORD $0x4fbd1304 // fmla v4, v24, v29[1]
+	WORD $0x4fbd1325 // fmla v5, v25, v29[1]
+	WORD $0x4fbd1346 // fmla v6, v26, v29[1]
+	WORD $0x4fbd1367 // fmla v7, v27, v29[1]
+	ADD $64, R10
+	ADD $64, R11
+	ADD $512, R13
+	ADD $64, R14
+	SUBS $1, R15
+	BNE group396
+	FMOVS alpha+24(FP), F28
+	WORD $0x4e04079c // dup v28, v28
+	FMOVS beta+72(FP), F29
+	WORD $0x4e0407bd // dup v29, v29
+	WORD $0x6e3cdc00 // fmul v0, v0, v28
+	WORD $0x6e3cdc21 // fmul v1, v1, v28
+	WORD $0x6e3cdc42 // fmul v2, v2, v28
+	WORD $0x6e3cdc63 // fmul v3, v3, v28
+	WORD $0x6e3cdc84 // fmul v4, v4, v28
+	WORD $0x6e3cdca5 // fmul v5, v5, v28
+	WORD $0x6e3cdcc6 // fmul v6, v6, v28
+	WORD $0x6e3cdce7 // fmul v7, v7, v28
+	MOVD R8, R16
+	CMP $16, R1
+	BLT narrow397
+	CBZ R17, overwrite398
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf00 // fmla v0, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf01 // fmla v1, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf02 // fmla v2, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf03 // fmla v3, v24, v29
+overwrite398:
+	WORD $0x3d800200 // str q0, [x16, 0]
+	WORD $0x3d800601 // str q1, [x16, 16]
+	WORD $0x3d800a02 // str q2, [x16, 32]
+	WORD $0x3d800e03 // str q3, [x16, 48]
+	JMP next401
+narrow397:
+	WORD $0x3d8000a0 // str q0, [x5, 0]
+	WORD $0x3d8004a1 // str q1, [x5, 16]
+	WORD $0x3d8008a2 // str q2, [x5, 32]
+	WORD $0x3d800ca3 // str q3, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element399:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set400
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set400:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element399
+next401:
+	ADD R9, R16
+	CMP $16, R1
+	BLT narrow402
+	CBZ R17, overwrite403
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf04 // fmla v4, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf05 // fmla v5, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf06 // fmla v6, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf07 // fmla v7, v24, v29
+overwrite403:
+	WORD $0x3d800204 // str q4, [x16, 0]
+	WORD $0x3d800605 // str q5, [x16, 16]
+	WORD $0x3d800a06 // str q6, [x16, 32]
+	WORD $0x3d800e07 // str q7, [x16, 48]
+	JMP next406
+narrow402:
+	WORD $0x3d8000a4 // str q4, [x5, 0]
+	WORD $0x3d8004a5 // str q5, [x5, 16]
+	WORD $0x3d8008a6 // str q6, [x5, 32]
+	WORD $0x3d800ca7 // str q7, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element404:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set405
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set405:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element404
+next406:
+	ADD R9, R16
+	RET
+not395:
+	CMP $1, R0
+	BNE not407
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	MOVD R6, R10
+	MOVD R3, R13
+	MOVD R4, R14
+	MOVD R2, R15
+group408:
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	WORD $0x3dc0015c // ldr q28, [x10, 0]
+	WORD $0x3dc001b8 // ldr q24, [x13, 0]
+	WORD $0x3dc005b9 // ldr q25, [x13, 16]
+	WORD $0x3dc009ba // ldr q26, [x13, 32]
+	WORD $0x3dc00dbb // ldr q27, [x13, 48]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x3dc011b8 // ldr q24, [x13, 64]
+	WORD $0x3dc015b9 // ldr q25, [x13, 80]
+	WORD $0x3dc019ba // ldr q26, [x13, 96]
+	WORD $0x3dc01dbb // ldr q27, [x13, 112]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x3dc021b8 // ldr q24, [x13, 128]
+	WORD $0x3dc025b9 // ldr q25, [x13, 144]
+	WORD $0x3dc029ba // ldr q26, [x13, 160]
+	WORD $0x3dc02dbb // ldr q27, [x13, 176]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x3dc031b8 // ldr q24, [x13, 192]
+	WORD $0x3dc035b9 // ldr q25, [x13, 208]
+	WORD $0x3dc039ba // ldr q26, [x13, 224]
+	WORD $0x3dc03dbb // ldr q27, [x13, 240]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x3dc0055c // ldr q28, [x10, 16]
+	WORD $0x3dc041b8 // ldr q24, [x13, 256]
+	WORD $0x3dc045b9 // ldr q25, [x13, 272]
+	WORD $0x3dc049ba // ldr q26, [x13, 288]
+	WORD $0x3dc04dbb // ldr q27, [x13, 304]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x3dc051b8 // ldr q24, [x13, 320]
+	WORD $0x3dc055b9 // ldr q25, [x13, 336]
+	WORD $0x3dc059ba // ldr q26, [x13, 352]
+	WORD $0x3dc05dbb // ldr q27, [x13, 368]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x3dc061b8 // ldr q24, [x13, 384]
+	WORD $0x3dc065b9 // ldr q25, [x13, 400]
+	WORD $0x3dc069ba // ldr q26, [x13, 416]
+	WORD $0x3dc06dbb // ldr q27, [x13, 432]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x3dc071b8 // ldr q24, [x13, 448]
+	WORD $0x3dc075b9 // ldr q25, [x13, 464]
+	WORD $0x3dc079ba // ldr q26, [x13, 480]
+	WORD $0x3dc07dbb // ldr q27, [x13, 496]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x3dc001d8 // ldr q24, [x14, 0]
+	WORD $0x3dc005d9 // ldr q25, [x14, 16]
+	WORD $0x3dc009da // ldr q26, [x14, 32]
+	WORD $0x3dc00ddb // ldr q27, [x14, 48]
+	WORD $0x3dc0095c // ldr q28, [x10, 32]
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e38dd8c // fmul v12, v12, v24
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e39ddad // fmul v13, v13, v25
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e3addce // fmul v14, v14, v26
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x6e3bddef // fmul v15, v15, v27
+	WORD $0x4f9c1180 // fmla v0, v12, v28[0]
+	WORD $0x4f9c11a1 // fmla v1, v13, v28[0]
+	WORD $0x4f9c11c2 // fmla v2, v14, v28[0]
+	WORD $0x4f9c11e3 // fmla v3, v15, v28[0]
+	WORD $0x3dc401d8 // ldr q24, [x14, 4096]
+	WORD $0x3dc405d9 // ldr q25, [x14, 4112]
+	WORD $0x3dc409da // ldr q26, [x14, 4128]
+	WORD $0x3dc40ddb // ldr q27, [x14, 4144]
+	WORD $0x4fbc1300 // fmla v0, v24, v28[1]
+	WORD $0x4fbc1321 // fmla v1, v25, v28[1]
+	WORD $0x4fbc1342 // fmla v2, v26, v28[1]
+	WORD $0x4fbc1363 // fmla v3, v27, v28[1]
+	ADD $64, R10
+	ADD $512, R13
+	ADD $64, R14
+	SUBS $1, R15
+	BNE group408
+	FMOVS alpha+24(FP), F28
+	WORD $0x4e04079c // dup v28, v28
+	FMOVS beta+72(FP), F29
+	WORD $0x4e0407bd // dup v29, v29
+	WORD $0x6e3cdc00 // fmul v0, v0, v28
+	WORD $0x6e3cdc21 // fmul v1, v1, v28
+	WORD $0x6e3cdc42 // fmul v2, v2, v28
+	WORD $0x6e3cdc63 // fmul v3, v3, v28
+	MOVD R8, R16
+	CMP $16, R1
+	BLT narrow409
+	CBZ R17, overwrite410
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf00 // fmla v0, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf01 // fmla v1, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf02 // fmla v2, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf03 // fmla v3, v24, v29
+overwrite410:
+	WORD $0x3d800200 // str q0, [x16, 0]
+	WORD $0x3d800601 // str q1, [x16, 16]
+	WORD $0x3d800a02 // str q2, [x16, 32]
+	WORD $0x3d800e03 // str q3, [x16, 48]
+	JMP next413
+narrow409:
+	WORD $0x3d8000a0 // str q0, [x5, 0]
+	WORD $0x3d8004a1 // str q1, [x5, 16]
+	WORD $0x3d8008a2 // str q2, [x5, 32]
+	WORD $0x3d800ca3 // str q3, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element411:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set412
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set412:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element411
+next413:
+	ADD R9, R16
+	RET
+not407:
+	RET
+
+// func multiplyBytesHalvesSDOT(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+TEXT ·multiplyBytesHalvesSDOT(SB), NOSPLIT, $0-96
+	MOVD m+0(FP), R0
+	MOVD width+8(FP), R1
+	MOVD groups+16(FP), R2
+	MOVD panel+48(FP), R3
+	MOVD scales+56(FP), R4
+	MOVD sums+64(FP), R5
+	MOVD a+32(FP), R6
+	MOVD lda+40(FP), R7
+	MOVD c+80(FP), R8
+	MOVD ldc+88(FP), R9
+	LSL $2, R9
+	MOVWU beta+72(FP), R17
+	LSL $33, R17
+tiles:
+	CMP $3, R0
+	BLT rest
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VEOR V8.B16, V8.B16, V8.B16
+	VEOR V9.B16, V9.B16, V9.B16
+	VEOR V10.B16, V10.B16, V10.B16
+	VEOR V11.B16, V11.B16, V11.B16
+	MOVD R6, R10
+	ADD R7, R10, R11
+	ADD R7, R11, R12
+	MOVD R3, R13
+	MOVD R4, R14
+	MOVD R2, R15
+group414:
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	VEOR V20.B16, V20.B16, V20.B16
+	VEOR V21.B16, V21.B16, V21.B16
+	VEOR V22.B16, V22.B16, V22.B16
+	VEOR V23.B16, V23.B16, V23.B16
+	WORD $0x3dc0015c // ldr q28, [x10, 0]
+	WORD $0x3dc0017d // ldr q29, [x11, 0]
+	WORD $0x3dc0019e // ldr q30, [x12, 0]
+	WORD $0x3dc001b8 // ldr q24, [x13, 0]
+	WORD $0x3dc005b9 // ldr q25, [x13, 16]
+	WORD $0x3dc009ba // ldr q26, [x13, 32]
+	WORD $0x3dc00dbb // ldr q27, [x13, 48]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x4f9de310 // sdot v16.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de331 // sdot v17.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de373 // sdot v19.4s, v27.16b, v29.4b[0]
+	WORD $0x4f9ee314 // sdot v20.4s, v24.16b, v30.4b[0]
+	WORD $0x4f9ee335 // sdot v21.4s, v25.16b, v30.4b[0]
+	WORD $0x4f9ee356 // sdot v22.4s, v26.16b, v30.4b[0]
+	WORD $0x4f9ee377 // sdot v23.4s, v27.16b, v30.4b[0]
+	WORD $0x3dc011b8 // ldr q24, [x13, 64]
+	WORD $0x3dc015b9 // ldr q25, [x13, 80]
+	WORD $0x3dc019ba // ldr q26, [x13, 96]
+	WORD $0x3dc01dbb // ldr q27, [x13, 112]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x4fbde310 // sdot v16.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde331 // sdot v17.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde373 // sdot v19.4s, v27.16b, v29.4b[1]
+	WORD $0x4fbee314 // sdot v20.4s, v24.16b, v30.4b[1]
+	WORD $0x4fbee335 // sdot v21.4s, v25.16b, v30.4b[1]
+	WORD $0x4fbee356 // sdot v22.4s, v26.16b, v30.4b[1]
+	WORD $0x4fbee377 // sdot v23.4s, v27.16b, v30.4b[1]
+	WORD $0x3dc021b8 // ldr q24, [x13, 128]
+	WORD $0x3dc025b9 // ldr q25, [x13, 144]
+	WORD $0x3dc029ba // ldr q26, [x13, 160]
+	WORD $0x3dc02dbb // ldr q27, [x13, 176]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x4f9deb10 // sdot v16.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb31 // sdot v17.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb73 // sdot v19.4s, v27.16b, v29.4b[2]
+	WORD $0x4f9eeb14 // sdot v20.4s, v24.16b, v30.4b[2]
+	WORD $0x4f9eeb35 // sdot v21.4s, v25.16b, v30.4b[2]
+	WORD $0x4f9eeb56 // sdot v22.4s, v26.16b, v30.4b[2]
+	WORD $0x4f9eeb77 // sdot v23.4s, v27.16b, v30.4b[2]
+	WORD $0x3dc031b8 // ldr q24, [x13, 192]
+	WORD $0x3dc035b9 // ldr q25, [x13, 208]
+	WORD $0x3dc039ba // ldr q26, [x13, 224]
+	WORD $0x3dc03dbb // ldr q27, [x13, 240]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x4fbdeb10 // sdot v16.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb31 // sdot v17.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb73 // sdot v19.4s, v27.16b, v29.4b[3]
+	WORD $0x4fbeeb14 // sdot v20.4s, v24.16b, v30.4b[3]
+	WORD $0x4fbeeb35 // sdot v21.4s, v25.16b, v30.4b[3]
+	WORD $0x4fbeeb56 // sdot v22.4s, v26.16b, v30.4b[3]
+	WORD $0x4fbeeb77 // sdot v23.4s, v27.16b, v30.4b[3]
+	WORD $0x3dc001d8 // ldr q24, [x14, 0]
+	WORD $0x3dc005d9 // ldr q25, [x14, 16]
+	WORD $0x3dc009da // ldr q26, [x14, 32]
+	WORD $0x3dc00ddb // ldr q27, [x14, 48]
+	WORD $0x3dc0095c // ldr q28, [x10, 32]
+	WORD $0x3dc0097d // ldr q29, [x11, 32]
+	WORD $0x3dc0099e // ldr q30, [x12, 32]
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e38dd8c // fmul v12, v12, v24
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e39ddad // fmul v13, v13, v25
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e3addce // fmul v14, v14, v26
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x6e3bddef // fmul v15, v15, v27
+	WORD $0x4e21da10 // scvtf v16, v16
+	WORD $0x6e38de10 // fmul v16, v16, v24
+	WORD $0x4e21da31 // scvtf v17, v17
+	WORD $0x6e39de31 // fmul v17, v17, v25
+	WORD $0x4e21da52 // scvtf v18, v18
+	WORD $0x6e3ade52 // fmul v18, v18, v26
+	WORD $0x4e21da73 // scvtf v19, v19
+	WORD $0x6e3bde73 // fmul v19, v19, v27
+	WORD $0x4e21da94 // scvtf v20, v20
+	WORD $0x6e38de94 // fmul v20, v20, v24
+	WORD $0x4e21dab5 // scvtf v21, v21
+	WORD $0x6e39deb5 // fmul v21, v21, v25
+	WORD $0x4e21dad6 // scvtf v22, v22
+	WORD $0x6e3aded6 // fmul v22, v22, v26
+	WORD $0x4e21daf7 // scvtf v23, v23
+	WORD $0x6e3bdef7 // fmul v23, v23, v27
+	WORD $0x4f9c1180 // fmla v0, v12, v28[0]
+	WORD $0x4f9c11a1 // fmla v1, v13, v28[0]
+	WORD $0x4f9c11c2 // fmla v2, v14, v28[0]
+	WORD $0x4f9c11e3 // fmla v3, v15, v28[0]
+	WORD $0x4f9d1204 // fmla v4, v16, v29[0]
+	WORD $0x4f9d1225 // fmla v5, v17, v29[0]
+	WORD $0x4f9d1246 // fmla v6, v18, v29[0]
+	WORD $0x4f9d1267 // fmla v7, v19, v29[0]
+	WORD $0x4f9e1288 // fmla v8, v20, v30[0]
+	WORD $0x4f9e12a9 // fmla v9, v21, v30[0]
+	WORD $0x4f9e12ca // fmla v10, v22, v30[0]
+	WORD $0x4f9e12eb // fmla v11, v23, v30[0]
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	VEOR V20.B16, V20.B16, V20.B16
+	VEOR V21.B16, V21.B16, V21.B16
+	VEOR V22.B16, V22.B16, V22.B16
+	VEOR V23.B16, V23.B16, V23.B16
+	WORD $0x3dc0055c // ldr q28, [x10, 16]
+	WORD $0x3dc0057d // ldr q29, [x11, 16]
+	WORD $0x3dc0059e // ldr q30, [x12, 16]
+	WORD $0x3dc041b8 // ldr q24, [x13, 256]
+	WORD $0x3dc045b9 // ldr q25, [x13, 272]
+	WORD $0x3dc049ba // ldr q26, [x13, 288]
+	WORD $0x3dc04dbb // ldr q27, [x13, 304]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x4f9de310 // sdot v16.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de331 // sdot v17.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de373 // sdot v19.4s, v27.16b, v29.4b[0]
+	WORD $0x4f9ee314 // sdot v20.4s, v24.16b, v30.4b[0]
+	WORD $0x4f9ee335 // sdot v21.4s, v25.16b, v30.4b[0]
+	WORD $0x4f9ee356 // sdot v22.4s, v26.16b, v30.4b[0]
+	WORD $0x4f9ee377 // sdot v23.4s, v27.16b, v30.4b[0]
+	WORD $0x3dc051b8 // ldr q24, [x13, 320]
+	WORD $0x3dc055b9 // ldr q25, [x13, 336]
+	WORD $0x3dc059ba // ldr q26, [x13, 352]
+	WORD $0x3dc05dbb // ldr q27, [x13, 368]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x4fbde310 // sdot v16.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde331 // sdot v17.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde373 // sdot v19.4s, v27.16b, v29.4b[1]
+	WORD $0x4fbee314 // sdot v20.4s, v24.16b, v30.4b[1]
+	WORD $0x4fbee335 // sdot v21.4s, v25.16b, v30.4b[1]
+	WORD $0x4fbee356 // sdot v22.4s, v26.16b, v30.4b[1]
+	WORD $0x4fbee377 // sdot v23.4s, v27.16b, v30.4b[1]
+	WORD $0x3dc061b8 // ldr q24, [x13, 384]
+	WORD $0x3dc065b9 // ldr q25, [x13, 400]
+	WORD $0x3dc069ba // ldr q26, [x13, 416]
+	WORD $0x3dc06dbb // ldr q27, [x13, 432]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x4f9deb10 // sdot v16.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb31 // sdot v17.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb73 // sdot v19.4s, v27.16b, v29.4b[2]
+	WORD $0x4f9eeb14 // sdot v20.4s, v24.16b, v30.4b[2]
+	WORD $0x4f9eeb35 // sdot v21.4s, v25.16b, v30.4b[2]
+	WORD $0x4f9eeb56 // sdot v22.4s, v26.16b, v30.4b[2]
+	WORD $0x4f9eeb77 // sdot v23.4s, v27.16b, v30.4b[2]
+	WORD $0x3dc071b8 // ldr q24, [x13, 448]
+	WORD $0x3dc075b9 // ldr q25, [x13, 464]
+	WORD $0x3dc079ba // ldr q26, [x13, 480]
+	WORD $0x3dc07dbb // ldr q27, [x13, 496]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x4fbdeb10 // sdot v16.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb31 // sdot v17.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb73 // sdot v19.4s, v27.16b, v29.4b[3]
+	WORD $0x4fbeeb14 // sdot v20.4s, v24.16b, v30.4b[3]
+	WORD $0x4fbeeb35 // sdot v21.4s, v25.16b, v30.4b[3]
+	WORD $0x4fbeeb56 // sdot v22.4s, v26.16b, v30.4b[3]
+	WORD $0x4fbeeb77 // sdot v23.4s, v27.16b, v30.4b[3]
+	WORD $0x3dc011d8 // ldr q24, [x14, 64]
+	WORD $0x3dc015d9 // ldr q25, [x14, 80]
+	WORD $0x3dc019da // ldr q26, [x14, 96]
+	WORD $0x3dc01ddb // ldr q27, [x14, 112]
+	WORD $0x3dc0095c // ldr q28, [x10, 32]
+	WORD $0x3dc0097d // ldr q29, [x11, 32]
+	WORD $0x3dc0099e // ldr q30, [x12, 32]
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e38dd8c // fmul v12, v12, v24
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e39ddad // fmul v13, v13, v25
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e3addce // fmul v14, v14, v26
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x6e3bddef // fmul v15, v15, v27
+	WORD $0x4e21da10 // scvtf v16, v16
+	WORD $0x6e38de10 // fmul v16, v16, v24
+	WORD $0x4e21da31 // scvtf v17, v17
+	WORD $0x6e39de31 // fmul v17, v17, v25
+	WORD $0x4e21da52 // scvtf v18, v18
+	WORD $0x6e3ade52 // fmul v18, v18, v26
+	WORD $0x4e21da73 // scvtf v19, v19
+	WORD $0x6e3bde73 // fmul v19, v19, v27
+	WORD $0x4e21da94 // scvtf v20, v20
+	WORD $0x6e38de94 // fmul v20, v20, v24
+	WORD $0x4e21dab5 // scvtf v21, v21
+	WORD $0x6e39deb5 // fmul v21, v21, v25
+	WORD $0x4e21dad6 // scvtf v22, v22
+	WORD $0x6e3aded6 // fmul v22, v22, v26
+	WORD $0x4e21daf7 // scvtf v23, v23
+	WORD $0x6e3bdef7 // fmul v23, v23, v27
+	WORD $0x4f9c1180 // fmla v0, v12, v28[0]
+	WORD $0x4f9c11a1 // fmla v1, v13, v28[0]
+	WORD $0x4f9c11c2 // fmla v2, v14, v28[0]
+	WORD $0x4f9c11e3 // fmla v3, v15, v28[0]
+	WORD $0x4f9d1204 // fmla v4, v16, v29[0]
+	WORD $0x4f9d1225 // fmla v5, v17, v29[0]
+	WORD $0x4f9d1246 // fmla v6, v18, v29[0]
+	WORD $0x4f9d1267 // fmla v7, v19, v29[0]
+	WORD $0x4f9e1288 // fmla v8, v20, v30[0]
+	WORD $0x4f9e12a9 // fmla v9, v21, v30[0]
+	WORD $0x4f9e12ca // fmla v10, v22, v30[0]
+	WORD $0x4f9e12eb // fmla v11, v23, v30[0]
+	ADD $64, R10
+	ADD $64, R11
+	ADD $64, R12
+	ADD $512, R13
+	ADD $128, R14
+	SUBS $1, R15
+	BNE group414
+	FMOVS alpha+24(FP), F28
+	WORD $0x4e04079c // dup v28, v28
+	FMOVS beta+72(FP), F29
+	WORD $0x4e0407bd // dup v29, v29
+	WORD $0x6e3cdc00 // fmul v0, v0, v28
+	WORD $0x6e3cdc21 // fmul v1, v1, v28
+	WORD $0x6e3cdc42 // fmul v2, v2, v28
+	WORD $0x6e3cdc63 // fmul v3, v3, v28
+	WORD $0x6e3cdc84 // fmul v4, v4, v28
+	WORD $0x6e3cdca5 // fmul v5, v5, v28
+	WORD $0x6e3cdcc6 // fmul v6, v6, v28
+	WORD $0x6e3cdce7 // fmul v7, v7, v28
+	WORD $0x6e3cdd08 // fmul v8, v8, v28
+	WORD $0x6e3cdd29 // fmul v9, v9, v28
+	WORD $0x6e3cdd4a // fmul v10, v10, v28
+	WORD $0x6e3cdd6b // fmul v11, v11, v28
+	MOVD R8, R16
+	CMP $16, R1
+	BLT narrow415
+	CBZ R17, overwrite416
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf00 // fmla v0, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf01 // fmla v1, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf02 // fmla v2, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf03 // fmla v3, v24, v29
+overwrite416:
+	WORD $0x3d800200 // str q0, [x16, 0]
+	WORD $0x3d800601 // str q1, [x16, 16]
+	WORD $0x3d800a02 // str q2, [x16, 32]
+	WORD $0x3d800e03 // str q3, [x16, 48]
+	JMP next419
+narrow415:
+	WORD $0x3d8000a0 // str q0, [x5, 0]
+	WORD $0x3d8004a1 // str q1, [x5, 16]
+	WORD $0x3d8008a2 // str q2, [x5, 32]
+	WORD $0x3d800ca3 // str q3, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element417:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set418
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set418:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element417
+next419:
+	ADD R9, R16
+	CMP $16, R1
+	BLT narrow420
+	CBZ R17, overwrite421
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf04 // fmla v4, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf05 // fmla v5, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf06 // fmla v6, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf07 // fmla v7, v24, v29
+overwrite421:
+	WORD $0x3d800204 // str q4, [x16, 0]
+	WORD $0x3d800605 // str q5, [x16, 16]
+	WORD $0x3d800a06 // str q6, [x16, 32]
+	WORD $0x3d800e07 // str q7, [x16, 48]
+	JMP next424
+narrow420:
+	WORD $0x3d8000a4 // str q4, [x5, 0]
+	WORD $0x3d8004a5 // str q5, [x5, 16]
+	WORD $0x3d8008a6 // str q6, [x5, 32]
+	WORD $0x3d800ca7 // str q7, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element422:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set423
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set423:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element422
+next424:
+	ADD R9, R16
+	CMP $16, R1
+	BLT narrow425
+	CBZ R17, overwrite426
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf08 // fmla v8, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf09 // fmla v9, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf0a // fmla v10, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf0b // fmla v11, v24, v29
+overwrite426:
+	WORD $0x3d800208 // str q8, [x16, 0]
+	WORD $0x3d800609 // str q9, [x16, 16]
+	WORD $0x3d800a0a // str q10, [x16, 32]
+	WORD $0x3d800e0b // str q11, [x16, 48]
+	JMP next429
+narrow425:
+	WORD $0x3d8000a8 // str q8, [x5, 0]
+	WORD $0x3d8004a9 // str q9, [x5, 16]
+	WORD $0x3d8008aa // str q10, [x5, 32]
+	WORD $0x3d800cab // str q11, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element427:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set428
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set428:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element427
+next429:
+	ADD R9, R16
+	MOVD R16, R8
+	ADD R7, R6
+	ADD R7<<1, R6
+	SUB $3, R0
+	JMP tiles
+rest:
+	CMP $2, R0
+	BNE not430
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	MOVD R6, R10
+	ADD R7, R10, R11
+	MOVD R3, R13
+	MOVD R4, R14
+	MOVD R2, R15
+group431:
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	WORD $0x3dc0015c // ldr q28, [x10, 0]
+	WORD $0x3dc0017d // ldr q29, [x11, 0]
+	WORD $0x3dc001b8 // ldr q24, [x13, 0]
+	WORD $0x3dc005b9 // ldr q25, [x13, 16]
+	WORD $0x3dc009ba // ldr q26, [x13, 32]
+	WORD $0x3dc00dbb // ldr q27, [x13, 48]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x4f9de310 // sdot v16.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de331 // sdot v17.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de373 // sdot v19.4s, v27.16b, v29.4b[0]
+	WORD $0x3dc011b8 // ldr q24, [x13, 64]
+	WORD $0x3dc015b9 // ldr q25, [x13, 80]
+	WORD $0x3dc019ba // ldr q26, [x13, 96]
+	WORD $0x3dc01dbb // ldr q27, [x13, 112]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x4fbde310 // sdot v16.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde331 // sdot v17.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde373 // sdot v19.4s, v27.16b, v29.4b[1]
+	WORD $0x3dc021b8 // ldr q24, [x13, 128]
+	WORD $0x3dc025b9 // ldr q25, [x13, 144]
+	WORD $0x3dc029ba // ldr q26, [x13, 160]
+	WORD $0x3dc02dbb // ldr q27, [x13, 176]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x4f9deb10 // sdot v16.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb31 // sdot v17.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb73 // sdot v19.4s, v27.16b, v29.4b[2]
+	WORD $0x3dc031b8 // ldr q24, [x13, 192]
+	WORD $0x3dc035b9 // ldr q25, [x13, 208]
+	WORD $0x3dc039ba // ldr q26, [x13, 224]
+	WORD $0x3dc03dbb // ldr q27, [x13, 240]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x4fbdeb10 // sdot v16.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb31 // sdot v17.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb73 // sdot v19.4s, v27.16b, v29.4b[3]
+	WORD $0x3dc001d8 // ldr q24, [x14, 0]
+	WORD $0x3dc005d9 // ldr q25, [x14, 16]
+	WORD $0x3dc009da // ldr q26, [x14, 32]
+	WORD $0x3dc00ddb // ldr q27, [x14, 48]
+	WORD $0x3dc0095c // ldr q28, [x10, 32]
+	WORD $0x3dc0097d // ldr q29, [x11, 32]
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e38dd8c // fmul v12, v12, v24
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e39ddad // fmul v13, v13, v25
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e3addce // fmul v14, v14, v26
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x6e3bddef // fmul v15, v15, v27
+	WORD $0x4e21da10 // scvtf v16, v16
+	WORD $0x6e38de10 // fmul v16, v16, v24
+	WORD $0x4e21da31 // scvtf v17, v17
+	WORD $0x6e39de31 // fmul v17, v17, v25
+	WORD $0x4e21da52 // scvtf v18, v18
+	WORD $0x6e3ade52 // fmul v18, v18, v26
+	WORD $0x4e21da73 // scvtf v19, v19
+	WORD $0x6e3bde73 // fmul v19, v19, v27
+	WORD $0x4f9c1180 // fmla v0, v12, v28[0]
+	WORD $0x4f9c11a1 // fmla v1, v13, v28[0]
+	WORD $0x4f9c11c2 // fmla v2, v14, v28[0]
+	WORD $0x4f9c11e3 // fmla v3, v15, v28[0]
+	WORD $0x4f9d1204 // fmla v4, v16, v29[0]
+	WORD $0x4f9d1225 // fmla v5, v17, v29[0]
+	WORD $0x4f9d1246 // fmla v6, v18, v29[0]
+	WORD $0x4f9d1267 // fmla v7, v19, v29[0]
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	WORD $0x3dc0055c // ldr q28, [x10, 16]
+	WORD $0x3dc0057d // ldr q29, [x11, 16]
+	WORD $0x3dc041b8 // ldr q24, [x13, 256]
+	WORD $0x3dc045b9 // ldr q25, [x13, 272]
+	WORD $0x3dc049ba // ldr q26, [x13, 288]
+	WORD $0x3dc04dbb // ldr q27, [x13, 304]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x4f9de310 // sdot v16.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de331 // sdot v17.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de373 // sdot v19.4s, v27.16b, v29.4b[0]
+	WORD $0x3dc051b8 // ldr q24, [x13, 320]
+	WORD $0x3dc055b9 // ldr q25, [x13, 336]
+	WORD $0x3dc059ba // ldr q26, [x13, 352]
+	WORD $0x3dc05dbb // ldr q27, [x13, 368]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x4fbde310 // sdot v16.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde331 // sdot v17.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde373 // sdot v19.4s, v27.16b, v29.4b[1]
+	WORD $0x3dc061b8 // ldr q24, [x13, 384]
+	WORD $0x3dc065b9 // ldr q25, [x13, 400]
+	WORD $0x3dc069ba // ldr q26, [x13, 416]
+	WORD $0x3dc06dbb // ldr q27, [x13, 432]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x4f9deb10 // sdot v16.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb31 // sdot v17.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb73 // sdot v19.4s, v27.16b, v29.4b[2]
+	WORD $0x3dc071b8 // ldr q24, [x13, 448]
+	WORD $0x3dc075b9 // ldr q25, [x13, 464]
+	WORD $0x3dc079ba // ldr q26, [x13, 480]
+	WORD $0x3dc07dbb // ldr q27, [x13, 496]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x4fbdeb10 // sdot v16.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb31 // sdot v17.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb73 // sdot v19.4s, v27.16b, v29.4b[3]
+	WORD $0x3dc011d8 // ldr q24, [x14, 64]
+	WORD $0x3dc015d9 // ldr q25, [x14, 80]
+	WORD $0x3dc019da // ldr q26, [x14, 96]
+	WORD $0x3dc01ddb // ldr q27, [x14, 112]
+	WORD $0x3dc0095c // ldr q28, [x10, 32]
+	WORD $0x3dc0097d // ldr q29, [x11, 32]
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e38dd8c // fmul v12, v12, v24
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e39ddad // fmul v13, v13, v25
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e3addce // fmul v14, v14, v26
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x6e3bddef // fmul v15, v15, v27
+	WORD $0x4e21da10 // scvtf v16, v16
+	WORD $0x6e38de10 // fmul v16, v16, v24
+	WORD $0x4e21da31 // scvtf v17, v17
+	WORD $0x6e39de31 // fmul v17, v17, v25
+	WORD $0x4e21da52 // scvtf v18, v18
+	WORD $0x6e3ade52 // fmul v18, v18, v26
+	WORD $0x4e21da73 // scvtf v19, v19
+	WORD $0x6e3bde73 // fmul v19, v19, v27
+	WORD $0x4f9c1180 // fmla v0, v12, v28[0]
+	WORD $0x4f9c11a1 // fmla v1, v13, v28[0]
+	WORD $0x4f9c11c2 // fmla v2, v14, v28[0]
+	WORD $0x4f9c11e3 // fmla v3, v15, v28[0]
+	WORD $0x4f9d1204 // fmla v4, v16, v29[0]
+	WORD $0x4f9d1225 // fmla v5, v17, v29[0]
+	WORD $0x4f9d1246 // fmla v6, v18, v29[0]
+	WORD $0x4f9d1267 // fmla v7, v19, v29[0]
+	ADD $64, R10
+	ADD $64, R11
+	ADD $512, R13
+	ADD $128, R14
+	SUBS $1, R15
+	BNE group431
+	FMOVS alpha+24(FP), F28
+	WORD $0x4e04079c // dup v28, v28
+	FMOVS beta+72(FP), F29
+	WORD $0x4e0407bd // dup v29, v29
+	WORD $0x6e3cdc00 // fmul v0, v0, v28
+	WORD $0x6e3cdc21 // fmul v1, v1, v28
+	WORD $0x6e3cdc42 // fmul v2, v2, v28
+	WORD $0x6e3cdc63 // fmul v3, v3, v28
+	WORD $0x6e3cdc84 // fmul v4, v4, v28
+	WORD $0x6e3cdca5 // fmul v5, v5, v28
+	WORD $0x6e3cdcc6 // fmul v6, v6, v28
+	WORD $0x6e3cdce7 // fmul v7, v7, v28
+	MOVD R8, R16
+	CMP $16, R1
+	BLT narrow432
+	CBZ R17, overwrite433
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf00 // fmla v0, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf01 // fmla v1, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf02 // fmla v2, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf03 // fmla v3, v24, v29
+overwrite433:
+	WORD $0x3d800200 // str q0, [x16, 0]
+	WORD $0x3d800601 // str q1, [x16, 16]
+	WORD $0x3d800a02 // str q2, [x16, 32]
+	WORD $0x3d800e03 // str q3, [x16, 48]
+	JMP next436
+narrow432:
+	WORD $0x3d8000a0 // str q0, [x5, 0]
+	WORD $0x3d8004a1 // str q1, [x5, 16]
+	WORD $0x3d8008a2 // str q2, [x5, 32]
+	WORD $0x3d800ca3 // str q3, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element434:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set435
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set435:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element434
+next436:
+	ADD R9, R16
+	CMP $16, R1
+	BLT narrow437
+	CBZ R17, overwrite438
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf04 // fmla v4, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf05 // fmla v5, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf06 // fmla v6, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf07 // fmla v7, v24, v29
+overwrite438:
+	WORD $0x3d800204 // str q4, [x16, 0]
+	WORD $0x3d800605 // str q5, [x16, 16]
+	WORD $0x3d800a06 // str q6, [x16, 32]
+	WORD $0x3d800e07 // str q7, [x16, 48]
+	JMP next441
+narrow437:
+	WORD $0x3d8000a4 // str q4, [x5, 0]
+	WORD $0x3d8004a5 // str q5, [x5, 16]
+	WORD $0x3d8008a6 // str q6, [x5, 32]
+	WORD $0x3d800ca7 // str q7, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element439:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set440
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set440:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element439
+next441:
+	ADD R9, R16
+	RET
+not430:
+	CMP $1, R0
+	BNE not442
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	MOVD R6, R10
+	MOVD R3, R13
+	MOVD R4, R14
+	MOVD R2, R15
+group443:
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	WORD $0x3dc0015c // ldr q28, [x10, 0]
+	WORD $0x3dc001b8 // ldr q24, [x13, 0]
+	WORD $0x3dc005b9 // ldr q25, [x13, 16]
+	WORD $0x3dc009ba // ldr q26, [x13, 32]
+	WORD $0x3dc00dbb // ldr q27, [x13, 48]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x3dc011b8 // ldr q24, [x13, 64]
+	WORD $0x3dc015b9 // ldr q25, [x13, 80]
+	WORD $0x3dc019ba // ldr q26, [x13, 96]
+	WORD $0x3dc01dbb // ldr q27, [x13, 112]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x3dc021b8 // ldr q24, [x13, 128]
+	WORD $0x3dc025b9 // ldr q25, [x13, 144]
+	WORD $0x3dc029ba // ldr q26, [x13, 160]
+	WORD $0x3dc02dbb // ldr q27, [x13, 176]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x3dc031b8 // ldr q24, [x13, 192]
+	WORD $0x3dc035b9 // ldr q25, [x13, 208]
+	WORD $0x3dc039ba // ldr q26, [x13, 224]
+	WORD $0x3dc03dbb // ldr q27, [x13, 240]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x3dc001d8 // ldr q24, [x14, 0]
+	WORD $0x3dc005d9 // ldr q25, [x14, 16]
+	WORD $0x3dc009da // ldr q26, [x14, 32]
+	WORD $0x3dc00ddb // ldr q27, [x14, 48]
+	WORD $0x3dc0095c // ldr q28, [x10, 32]
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e38dd8c // fmul v12, v12, v24
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e39ddad // fmul v13, v13, v25
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e3addce // fmul v14, v14, v26
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x6e3bddef // fmul v15, v15, v27
+	WORD $0x4f9c1180 // fmla v0, v12, v28[0]
+	WORD $0x4f9c11a1 // fmla v1, v13, v28[0]
+	WORD $0x4f9c11c2 // fmla v2, v14, v28[0]
+	WORD $0x4f9c11e3 // fmla v3, v15, v28[0]
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	WORD $0x3dc0055c // ldr q28, [x10, 16]
+	WORD $0x3dc041b8 // ldr q24, [x13, 256]
+	WORD $0x3dc045b9 // ldr q25, [x13, 272]
+	WORD $0x3dc049ba // ldr q26, [x13, 288]
+	WORD $0x3dc04dbb // ldr q27, [x13, 304]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x3dc051b8 // ldr q24, [x13, 320]
+	WORD $0x3dc055b9 // ldr q25, [x13, 336]
+	WORD $0x3dc059ba // ldr q26, [x13, 352]
+	WORD $0x3dc05dbb // ldr q27, [x13, 368]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x3dc061b8 // ldr q24, [x13, 384]
+	WORD $0x3dc065b9 // ldr q25, [x13, 400]
+	WORD $0x3dc069ba // ldr q26, [x13, 416]
+	WORD $0x3dc06dbb // ldr q27, [x13, 432]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x3dc071b8 // ldr q24, [x13, 448]
+	WORD $0x3dc075b9 // ldr q25, [x13, 464]
+	WORD $0x3dc079ba // ldr q26, [x13, 480]
+	WORD $0x3dc07dbb // ldr q27, [x13, 496]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x3dc011d8 // ldr q24, [x14, 64]
+	WORD $0x3dc015d9 // ldr q25, [x14, 80]
+	WORD $0x3dc019da // ldr q26, [x14, 96]
+	WORD $0x3dc01ddb // ldr q27, [x14, 112]
+	WORD $0x3dc0095c // ldr q28, [x10, 32]
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e38dd8c // fmul v12, v12, v24
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e39ddad // fmul v13, v13, v25
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e3addce // fmul v14, v14, v26
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x6e3bddef // fmul v15, v15, v27
+	WORD $0x4f9c1180 // fmla v0, v12, v28[0]
+	WORD $0x4f9c11a1 // fmla v1, v13, v28[0]
+	WORD $0x4f9c11c2 // fmla v2, v14, v28[0]
+	WORD $0x4f9c11e3 // fmla v3, v15, v28[0]
+	ADD $64, R10
+	ADD $512, R13
+	ADD $128, R14
+	SUBS $1, R15
+	BNE group443
+	FMOVS alpha+24(FP), F28
+	WORD $0x4e04079c // dup v28, v28
+	FMOVS beta+72(FP), F29
+	WORD $0x4e0407bd // dup v29, v29
+	WORD $0x6e3cdc00 // fmul v0, v0, v28
+	WORD $0x6e3cdc21 // fmul v1, v1, v28
+	WORD $0x6e3cdc42 // fmul v2, v2, v28
+	WORD $0x6e3cdc63 // fmul v3, v3, v28
+	MOVD R8, R16
+	CMP $16, R1
+	BLT narrow444
+	CBZ R17, overwrite445
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf00 // fmla v0, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf01 // fmla v1, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf02 // fmla v2, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf03 // fmla v3, v24, v29
+overwrite445:
+	WORD $0x3d800200 // str q0, [x16, 0]
+	WORD $0x3d800601 // str q1, [x16, 16]
+	WORD $0x3d800a02 // str q2, [x16, 32]
+	WORD $0x3d800e03 // str q3, [x16, 48]
+	JMP next448
+narrow444:
+	WORD $0x3d8000a0 // str q0, [x5, 0]
+	WORD $0x3d8004a1 // str q1, [x5, 16]
+	WORD $0x3d8008a2 // str q2, [x5, 32]
+	WORD $0x3d800ca3 // str q3, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element446:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set447
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set447:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element446
+next448:
+	ADD R9, R16
+	RET
+not442:
+	RET
+
+// func multiplyBytesHalvesMinimaSDOT(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+TEXT ·multiplyBytesHalvesMinimaSDOT(SB), NOSPLIT, $0-96
+	MOVD m+0(FP), R0
+	MOVD width+8(FP), R1
+	MOVD groups+16(FP), R2
+	MOVD panel+48(FP), R3
+	MOVD scales+56(FP), R4
+	MOVD sums+64(FP), R5
+	MOVD a+32(FP), R6
+	MOVD lda+40(FP), R7
+	MOVD c+80(FP), R8
+	MOVD ldc+88(FP), R9
+	LSL $2, R9
+	MOVWU beta+72(FP), R17
+	LSL $33, R17
+tiles:
+	CMP $3, R0
+	BLT rest
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VEOR V8.B16, V8.B16, V8.B16
+	VEOR V9.B16, V9.B16, V9.B16
+	VEOR V10.B16, V10.B16, V10.B16
+	VEOR V11.B16, V11.B16, V11.B16
+	MOVD R6, R10
+	ADD R7, R10, R11
+	ADD R7, R11, R12
+	MOVD R3, R13
+	MOVD R4, R14
+	MOVD R2, R15
+group449:
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	VEOR V20.B16, V20.B16, V20.B16
+	VEOR V21.B16, V21.B16, V21.B16
+	VEOR V22.B16, V22.B16, V22.B16
+	VEOR V23.B16, V23.B16, V23.B16
+	WORD $0x3dc0015c // ldr q28, [x10, 0]
+	WORD $0x3dc0017d // ldr q29, [x11, 0]
+	WORD $0x3dc0019e // ldr q30, [x12, 0]
+	WORD $0x3dc001b8 // ldr q24, [x13, 0]
+	WORD $0x3dc005b9 // ldr q25, [x13, 16]
+	WORD $0x3dc009ba // ldr q26, [x13, 32]
+	WORD $0x3dc00dbb // ldr q27, [x13, 48]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x4f9de310 // sdot v16.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de331 // sdot v17.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de373 // sdot v19.4s, v27.16b, v29.4b[0]
+	WORD $0x4f9ee314 // sdot v20.4s, v24.16b, v30.4b[0]
+	WORD $0x4f9ee335 // sdot v21.4s, v25.16b, v30.4b[0]
+	WORD $0x4f9ee356 // sdot v22.4s, v26.16b, v30.4b[0]
+	WORD $0x4f9ee377 // sdot v23.4s, v27.16b, v30.4b[0]
+	WORD $0x3dc011b8 // ldr q24, [x13, 64]
+	WORD $0x3dc015b9 // ldr q25, [x13, 80]
+	WORD $0x3dc019ba // ldr q26, [x13, 96]
+	WORD $0x3dc01dbb // ldr q27, [x13, 112]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x4fbde310 // sdot v16.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde331 // sdot v17.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde373 // sdot v19.4s, v27.16b, v29.4b[1]
+	WORD $0x4fbee314 // sdot v20.4s, v24.16b, v30.4b[1]
+	WORD $0x4fbee335 // sdot v21.4s, v25.16b, v30.4b[1]
+	WORD $0x4fbee356 // sdot v22.4s, v26.16b, v30.4b[1]
+	WORD $0x4fbee377 // sdot v23.4s, v27.16b, v30.4b[1]
+	WORD $0x3dc021b8 // ldr q24, [x13, 128]
+	WORD $0x3dc025b9 // ldr q25, [x13, 144]
+	WORD $0x3dc029ba // ldr q26, [x13, 160]
+	WORD $0x3dc02dbb // ldr q27, [x13, 176]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x4f9deb10 // sdot v16.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb31 // sdot v17.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb73 // sdot v19.4s, v27.16b, v29.4b[2]
+	WORD $0x4f9eeb14 // sdot v20.4s, v24.16b, v30.4b[2]
+	WORD $0x4f9eeb35 // sdot v21.4s, v25.16b, v30.4b[2]
+	WORD $0x4f9eeb56 // sdot v22.4s, v26.16b, v30.4b[2]
+	WORD $0x4f9eeb77 // sdot v23.4s, v27.16b, v30.4b[2]
+	WORD $0x3dc031b8 // ldr q24, [x13, 192]
+	WORD $0x3dc035b9 // ldr q25, [x13, 208]
+	WORD $0x3dc039ba // ldr q26, [x13, 224]
+	WORD $0x3dc03dbb // ldr q27, [x13, 240]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x4fbdeb10 // sdot v16.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb31 // sdot v17.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb73 // sdot v19.4s, v27.16b, v29.4b[3]
+	WORD $0x4fbeeb14 // sdot v20.4s, v24.16b, v30.4b[3]
+	WORD $0x4fbeeb35 // sdot v21.4s, v25.16b, v30.4b[3]
+	WORD $0x4fbeeb56 // sdot v22.4s, v26.16b, v30.4b[3]
+	WORD $0x4fbeeb77 // sdot v23.4s, v27.16b, v30.4b[3]
+	WORD $0x3dc001d8 // ldr q24, [x14, 0]
+	WORD $0x3dc005d9 // ldr q25, [x14, 16]
+	WORD $0x3dc009da // ldr q26, [x14, 32]
+	WORD $0x3dc00ddb // ldr q27, [x14, 48]
+	WORD $0x3dc0095c // ldr q28, [x10, 32]
+	WORD $0x3dc0097d // ldr q29, [x11, 32]
+	WORD $0x3dc0099e // ldr q30, [x12, 32]
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e38dd8c // fmul v12, v12, v24
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e39ddad // fmul v13, v13, v25
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e3addce // fmul v14, v14, v26
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x6e3bddef // fmul v15, v15, v27
+	WORD $0x4e21da10 // scvtf v16, v16
+	WORD $0x6e38de10 // fmul v16, v16, v24
+	WORD $0x4e21da31 // scvtf v17, v17
+	WORD $0x6e39de31 // fmul v17, v17, v25
+	WORD $0x4e21da52 // scvtf v18, v18
+	WORD $0x6e3ade52 // fmul v18, v18, v26
+	WORD $0x4e21da73 // scvtf v19, v19
+	WORD $0x6e3bde73 // fmul v19, v19, v27
+	WORD $0x4e21da94 // scvtf v20, v20
+	WORD $0x6e38de94 // fmul v20, v20, v24
+	WORD $0x4e21dab5 // scvtf v21, v21
+	WORD $0x6e39deb5 // fmul v21, v21, v25
+	WORD $0x4e21dad6 // scvtf v22, v22
+	WORD $0x6e3aded6 // fmul v22, v22, v26
+	WORD $0x4e21daf7 // scvtf v23, v23
+	WORD $0x6e3bdef7 // fmul v23, v23, v27
+	WORD $0x4f9c1180 // fmla v0, v12, v28[0]
+	WORD $0x4f9c11a1 // fmla v1, v13, v28[0]
+	WORD $0x4f9c11c2 // fmla v2, v14, v28[0]
+	WORD $0x4f9c11e3 // fmla v3, v15, v28[0]
+	WORD $0x4f9d1204 // fmla v4, v16, v29[0]
+	WORD $0x4f9d1225 // fmla v5, v17, v29[0]
+	WORD $0x4f9d1246 // fmla v6, v18, v29[0]
+	WORD $0x4f9d1267 // fmla v7, v19, v29[0]
+	WORD $0x4f9e1288 // fmla v8, v20, v30[0]
+	WORD $0x4f9e12a9 // fmla v9, v21, v30[0]
+	WORD $0x4f9e12ca // fmla v10, v22, v30[0]
+	WORD $0x4f9e12eb // fmla v11, v23, v30[0]
+	WORD $0x3dc401d8 // ldr q24, [x14, 4096]
+	WORD $0x3dc405d9 // ldr q25, [x14, 4112]
+	WORD $0x3dc409da // ldr q26, [x14, 4128]
+	WORD $0x3dc40ddb // ldr q27, [x14, 4144]
+	WORD $0x4f9c1b00 // fmla v0, v24, v28[2]
+	WORD $0x4f9c1b21 // fmla v1, v25, v28[2]
+	WORD $0x4f9c1b42 // fmla v2, v26, v28[2]
+	WORD $0x4f9c1b63 // fmla v3, v27, v28[2]
+	WORD $0x4f9d1b04 // fmla v4, v24, v29[2]
+	WORD $0x4f9d1b25 // fmla v5, v25, v29[2]
+	WORD $0x4f9d1b46 // fmla v6, v26, v29[2]
+	WORD $0x4f9d1b67 // fmla v7, v27, v29[2]
+	WORD $0x4f9e1b08 // fmla v8, v24, v30[2]
+	WORD $0x4f9e1b29 // fmla v9, v25, v30[2]
+	WORD $0x4f9e1b4a // fmla v10, v26, v30[2]
+	WORD $0x4f9e1b6b // fmla v11, v27, v30[2]
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	VEOR V20.B16, V20.B16, V20.B16
+	VEOR V21.B16, V21.B16, V21.B16
+	VEOR V22.B16, V22.B16, V22.B16
+	VEOR V23.B16, V23.B16, V23.B16
+	WORD $0x3dc0055c // ldr q28, [x10, 16]
+	WORD $0x3dc0057d // ldr q29, [x11, 16]
+	WORD $0x3dc0059e // ldr q30, [x12, 16]
+	WORD $0x3dc041b8 // ldr q24, [x13, 256]
+	WORD $0x3dc045b9 // ldr q25, [x13, 272]
+	WORD $0x3dc049ba // ldr q26, [x13, 288]
+	WORD $0x3dc04dbb // ldr q27, [x13, 304]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x4f9de310 // sdot v16.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de331 // sdot v17.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de373 // sdot v19.4s, v27.16b, v29.4b[0]
+	WORD $0x4f9ee314 // sdot v20.4s, v24.16b, v30.4b[0]
+	WORD $0x4f9ee335 // sdot v21.4s, v25.16b, v30.4b[0]
+	WORD $0x4f9ee356 // sdot v22.4s, v26.16b, v30.4b[0]
+	WORD $0x4f9ee377 // sdot v23.4s, v27.16b, v30.4b[0]
+	WORD $0x3dc051b8 // ldr q24, [x13, 320]
+	WORD $0x3dc055b9 // ldr q25, [x13, 336]
+	WORD $0x3dc059ba // ldr q26, [x13, 352]
+	WORD $0x3dc05dbb // ldr q27, [x13, 368]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x4fbde310 // sdot v16.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde331 // sdot v17.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde373 // sdot v19.4s, v27.16b, v29.4b[1]
+	WORD $0x4fbee314 // sdot v20.4s, v24.16b, v30.4b[1]
+	WORD $0x4fbee335 // sdot v21.4s, v25.16b, v30.4b[1]
+	WORD $0x4fbee356 // sdot v22.4s, v26.16b, v30.4b[1]
+	WORD $0x4fbee377 // sdot v23.4s, v27.16b, v30.4b[1]
+	WORD $0x3dc061b8 // ldr q24, [x13, 384]
+	WORD $0x3dc065b9 // ldr q25, [x13, 400]
+	WORD $0x3dc069ba // ldr q26, [x13, 416]
+	WORD $0x3dc06dbb // ldr q27, [x13, 432]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x4f9deb10 // sdot v16.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb31 // sdot v17.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb73 // sdot v19.4s, v27.16b, v29.4b[2]
+	WORD $0x4f9eeb14 // sdot v20.4s, v24.16b, v30.4b[2]
+	WORD $0x4f9eeb35 // sdot v21.4s, v25.16b, v30.4b[2]
+	WORD $0x4f9eeb56 // sdot v22.4s, v26.16b, v30.4b[2]
+	WORD $0x4f9eeb77 // sdot v23.4s, v27.16b, v30.4b[2]
+	WORD $0x3dc071b8 // ldr q24, [x13, 448]
+	WORD $0x3dc075b9 // ldr q25, [x13, 464]
+	WORD $0x3dc079ba // ldr q26, [x13, 480]
+	WORD $0x3dc07dbb // ldr q27, [x13, 496]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x4fbdeb10 // sdot v16.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb31 // sdot v17.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb73 // sdot v19.4s, v27.16b, v29.4b[3]
+	WORD $0x4fbeeb14 // sdot v20.4s, v24.16b, v30.4b[3]
+	WORD $0x4fbeeb35 // sdot v21.4s, v25.16b, v30.4b[3]
+	WORD $0x4fbeeb56 // sdot v22.4s, v26.16b, v30.4b[3]
+	WORD $0x4fbeeb77 // sdot v23.4s, v27.16b, v30.4b[3]
+	WORD $0x3dc011d8 // ldr q24, [x14, 64]
+	WORD $0x3dc015d9 // ldr q25, [x14, 80]
+	WORD $0x3dc019da // ldr q26, [x14, 96]
+	WORD $0x3dc01ddb // ldr q27, [x14, 112]
+	WORD $0x3dc0095c // ldr q28, [x10, 32]
+	WORD $0x3dc0097d // ldr q29, [x11, 32]
+	WORD $0x3dc0099e // ldr q30, [x12, 32]
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e38dd8c // fmul v12, v12, v24
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e39ddad // fmul v13, v13, v25
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e3addce // fmul v14, v14, v26
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x6e3bddef // fmul v15, v15, v27
+	WORD $0x4e21da10 // scvtf v16, v16
+	WORD $0x6e38de10 // fmul v16, v16, v24
+	WORD $0x4e21da31 // scvtf v17, v17
+	WORD $0x6e39de31 // fmul v17, v17, v25
+	WORD $0x4e21da52 // scvtf v18, v18
+	WORD $0x6e3ade52 // fmul v18, v18, v26
+	WORD $0x4e21da73 // scvtf v19, v19
+	WORD $0x6e3bde73 // fmul v19, v19, v27
+	WORD $0x4e21da94 // scvtf v20, v20
+	WORD $0x6e38de94 // fmul v20, v20, v24
+	WORD $0x4e21dab5 // scvtf v21, v21
+	WORD $0x6e39deb5 // fmul v21, v21, v25
+	WORD $0x4e21dad6 // scvtf v22, v22
+	WORD $0x6e3aded6 // fmul v22, v22, v26
+	WORD $0x4e21daf7 // scvtf v23, v23
+	WORD $0x6e3bdef7 // fmul v23, v23, v27
+	WORD $0x4f9c1180 // fmla v0, v12, v28[0]
+	WORD $0x4f9c11a1 // fmla v1, v13, v28[0]
+	WORD $0x4f9c11c2 // fmla v2, v14, v28[0]
+	WORD $0x4f9c11e3 // fmla v3, v15, v28[0]
+	WORD $0x4f9d1204 // fmla v4, v16, v29[0]
+	WORD $0x4f9d1225 // fmla v5, v17, v29[0]
+	WORD $0x4f9d1246 // fmla v6, v18, v29[0]
+	WORD $0x4f9d1267 // fmla v7, v19, v29[0]
+	WORD $0x4f9e1288 // fmla v8, v20, v30[0]
+	WORD $0x4f9e12a9 // fmla v9, v21, v30[0]
+	WORD $0x4f9e12ca // fmla v10, v22, v30[0]
+	WORD $0x4f9e12eb // fmla v11, v23, v30[0]
+	WORD $0x3dc411d8 // ldr q24, [x14, 4160]
+	WORD $0x3dc415d9 // ldr q25, [x14, 4176]
+	WORD $0x3dc419da // ldr q26, [x14, 4192]
+	WORD $0x3dc41ddb // ldr q27, [x14, 4208]
+	WORD $0x4fbc1b00 // fmla v0, v24, v28[3]
+	WORD $0x4fbc1b21 // fmla v1, v25, v28[3]
+	WORD $0x4fbc1b42 // fmla v2, v26, v28[3]
+	WORD $0x4fbc1b63 // fmla v3, v27, v28[3]
+	WORD $0x4fbd1b04 // fmla v4, v24, v29[3]
+	WORD $0x4fbd1b25 // fmla v5, v25, v29[3]
+	WORD $0x4fbd1b46 // fmla v6, v26, v29[3]
+	WORD $0x4fbd1b67 // fmla v7, v27, v29[3]
+	WORD $0x4fbe1b08 // fmla v8, v24, v30[3]
+	WORD $0x4fbe1b29 // fmla v9, v25, v30[3]
+	WORD $0x4fbe1b4a // fmla v10, v26, v30[3]
+	WORD $0x4fbe1b6b // fmla v11, v27, v30[3]
+	ADD $64, R10
+	ADD $64, R11
+	ADD $64, R12
+	ADD $512, R13
+	ADD $128, R14
+	SUBS $1, R15
+	BNE group449
+	FMOVS alpha+24(FP), F28
+	WORD $0x4e04079c // dup v28, v28
+	FMOVS beta+72(FP), F29
+	WORD $0x4e0407bd // dup v29, v29
+	WORD $0x6e3cdc00 // fmul v0, v0, v28
+	WORD $0x6e3cdc21 // fmul v1, v1, v28
+	WORD $0x6e3cdc42 // fmul v2, v2, v28
+	WORD $0x6e3cdc63 // fmul v3, v3, v28
+	WORD $0x6e3cdc84 // fmul v4, v4, v28
+	WORD $0x6e3cdca5 // fmul v5, v5, v28
+	WORD $0x6e3cdcc6 // fmul v6, v6, v28
+	WORD $0x6e3cdce7 // fmul v7, v7, v28
+	WORD $0x6e3cdd08 // fmul v8, v8, v28
+	WORD $0x6e3cdd29 // fmul v9, v9, v28
+	WORD $0x6e3cdd4a // fmul v10, v10, v28
+	WORD $0x6e3cdd6b // fmul v11, v11, v28
+	MOVD R8, R16
+	CMP $16, R1
+	BLT narrow450
+	CBZ R17, overwrite451
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf00 // fmla v0, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf01 // fmla v1, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf02 // fmla v2, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf03 // fmla v3, v24, v29
+overwrite451:
+	WORD $0x3d800200 // str q0, [x16, 0]
+	WORD $0x3d800601 // str q1, [x16, 16]
+	WORD $0x3d800a02 // str q2, [x16, 32]
+	WORD $0x3d800e03 // str q3, [x16, 48]
+	JMP next454
+narrow450:
+	WORD $0x3d8000a0 // str q0, [x5, 0]
+	WORD $0x3d8004a1 // str q1, [x5, 16]
+	WORD $0x3d8008a2 // str q2, [x5, 32]
+	WORD $0x3d800ca3 // str q3, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element452:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set453
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set453:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element452
+next454:
+	ADD R9, R16
+	CMP $16, R1
+	BLT narrow455
+	CBZ R17, overwrite456
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf04 // fmla v4, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf05 // fmla v5, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf06 // fmla v6, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf07 // fmla v7, v24, v29
+overwrite456:
+	WORD $0x3d800204 // str q4, [x16, 0]
+	WORD $0x3d800605 // str q5, [x16, 16]
+	WORD $0x3d800a06 // str q6, [x16, 32]
+	WORD $0x3d800e07 // str q7, [x16, 48]
+	JMP next459
+narrow455:
+	WORD $0x3d8000a4 // str q4, [x5, 0]
+	WORD $0x3d8004a5 // str q5, [x5, 16]
+	WORD $0x3d8008a6 // str q6, [x5, 32]
+	WORD $0x3d800ca7 // str q7, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element457:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set458
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set458:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element457
+next459:
+	ADD R9, R16
+	CMP $16, R1
+	BLT narrow460
+	CBZ R17, overwrite461
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf08 // fmla v8, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf09 // fmla v9, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf0a // fmla v10, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf0b // fmla v11, v24, v29
+overwrite461:
+	WORD $0x3d800208 // str q8, [x16, 0]
+	WORD $0x3d800609 // str q9, [x16, 16]
+	WORD $0x3d800a0a // str q10, [x16, 32]
+	WORD $0x3d800e0b // str q11, [x16, 48]
+	JMP next464
+narrow460:
+	WORD $0x3d8000a8 // str q8, [x5, 0]
+	WORD $0x3d8004a9 // str q9, [x5, 16]
+	WORD $0x3d8008aa // str q10, [x5, 32]
+	WORD $0x3d800cab // str q11, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element462:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set463
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set463:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element462
+next464:
+	ADD R9, R16
+	MOVD R16, R8
+	ADD R7, R6
+	ADD R7<<1, R6
+	SUB $3, R0
+	JMP tiles
+rest:
+	CMP $2, R0
+	BNE not465
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	MOVD R6, R10
+	ADD R7, R10, R11
+	MOVD R3, R13
+	MOVD R4, R14
+	MOVD R2, R15
+group466:
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	WORD $0x3dc0015c // ldr q28, [x10, 0]
+	WORD $0x3dc0017d // ldr q29, [x11, 0]
+	WORD $0x3dc001b8 // ldr q24, [x13, 0]
+	WORD $0x3dc005b9 // ldr q25, [x13, 16]
+	WORD $0x3dc009ba // ldr q26, [x13, 32]
+	WORD $0x3dc00dbb // ldr q27, [x13, 48]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x4f9de310 // sdot v16.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de331 // sdot v17.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de373 // sdot v19.4s, v27.16b, v29.4b[0]
+	WORD $0x3dc011b8 // ldr q24, [x13, 64]
+	WORD $0x3dc015b9 // ldr q25, [x13, 80]
+	WORD $0x3dc019ba // ldr q26, [x13, 96]
+	WORD $0x3dc01dbb // ldr q27, [x13, 112]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x4fbde310 // sdot v16.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde331 // sdot v17.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde373 // sdot v19.4s, v27.16b, v29.4b[1]
+	WORD $0x3dc021b8 // ldr q24, [x13, 128]
+	WORD $0x3dc025b9 // ldr q25, [x13, 144]
+	WORD $0x3dc029ba // ldr q26, [x13, 160]
+	WORD $0x3dc02dbb // ldr q27, [x13, 176]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x4f9deb10 // sdot v16.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb31 // sdot v17.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb73 // sdot v19.4s, v27.16b, v29.4b[2]
+	WORD $0x3dc031b8 // ldr q24, [x13, 192]
+	WORD $0x3dc035b9 // ldr q25, [x13, 208]
+	WORD $0x3dc039ba // ldr q26, [x13, 224]
+	WORD $0x3dc03dbb // ldr q27, [x13, 240]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x4fbdeb10 // sdot v16.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb31 // sdot v17.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb73 // sdot v19.4s, v27.16b, v29.4b[3]
+	WORD $0x3dc001d8 // ldr q24, [x14, 0]
+	WORD $0x3dc005d9 // ldr q25, [x14, 16]
+	WORD $0x3dc009da // ldr q26, [x14, 32]
+	WORD $0x3dc00ddb // ldr q27, [x14, 48]
+	WORD $0x3dc0095c // ldr q28, [x10, 32]
+	WORD $0x3dc0097d // ldr q29, [x11, 32]
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e38dd8c // fmul v12, v12, v24
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e39ddad // fmul v13, v13, v25
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e3addce // fmul v14, v14, v26
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x6e3bddef // fmul v15, v15, v27
+	WORD $0x4e21da10 // scvtf v16, v16
+	WORD $0x6e38de10 // fmul v16, v16, v24
+	WORD $0x4e21da31 // scvtf v17, v17
+	WORD $0x6e39de31 // fmul v17, v17, v25
+	WORD $0x4e21da52 // scvtf v18, v18
+	WORD $0x6e3ade52 // fmul v18, v18, v26
+	WORD $0x4e21da73 // scvtf v19, v19
+	WORD $0x6e3bde73 // fmul v19, v19, v27
+	WORD $0x4f9c1180 // fmla v0, v12, v28[0]
+	WORD $0x4f9c11a1 // fmla v1, v13, v28[0]
+	WORD $0x4f9c11c2 // fmla v2, v14, v28[0]
+	WORD $0x4f9c11e3 // fmla v3, v15, v28[0]
+	WORD $0x4f9d1204 // fmla v4, v16, v29[0]
+	WORD $0x4f9d1225 // fmla v5, v17, v29[0]
+	WORD $0x4f9d1246 // fmla v6, v18, v29[0]
+	WORD $0x4f9d1267 // fmla v7, v19, v29[0]
+	WORD $0x3dc401d8 // ldr q24, [x14, 4096]
+	WORD $0x3dc405d9 // ldr q25, [x14, 4112]
+	WORD $0x3dc409da // ldr q26, [x14, 4128]
+	WORD $0x3dc40ddb // ldr q27, [x14, 4144]
+	WORD $0x4f9c1b00 // fmla v0, v24, v28[2]
+	WORD $0x4f9c1b21 // fmla v1, v25, v28[2]
+	WORD $0x4f9c1b42 // fmla v2, v26, v28[2]
+	WORD $0x4f9c1b63 // fmla v3, v27, v28[2]
+	WORD $0x4f9d1b04 // fmla v4, v24, v29[2]
+	WORD $0x4f9d1b25 // fmla v5, v25, v29[2]
+	WORD $0x4f9d1b46 // fmla v6, v26, v29[2]
+	WORD $0x4f9d1b67 // fmla v7, v27, v29[2]
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	WORD $0x3dc0055c // ldr q28, [x10, 16]
+	WORD $0x3dc0057d // ldr q29, [x11, 16]
+	WORD $0x3dc041b8 // ldr q24, [x13, 256]
+	WORD $0x3dc045b9 // ldr q25, [x13, 272]
+	WORD $0x3dc049ba // ldr q26, [x13, 288]
+	WORD $0x3dc04dbb // ldr q27, [x13, 304]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x4f9de310 // sdot v16.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de331 // sdot v17.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de373 // sdot v19.4s, v27.16b, v29.4b[0]
+	WORD $0x3dc051b8 // ldr q24, [x13, 320]
+	WORD $0x3dc055b9 // ldr q25, [x13, 336]
+	WORD $0x3dc059ba // ldr q26, [x13, 352]
+	WORD $0x3dc05dbb // ldr q27, [x13, 368]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x4fbde310 // sdot v16.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde331 // sdot v17.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde373 // sdot v19.4s, v27.16b, v29.4b[1]
+	WORD $0x3dc061b8 // ldr q24, [x13, 384]
+	WORD $0x3dc065b9 // ldr q25, [x13, 400]
+	WORD $0x3dc069ba // ldr q26, [x13, 416]
+	WORD $0x3dc06dbb // ldr q27, [x13, 432]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x4f9deb10 // sdot v16.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb31 // sdot v17.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb73 // sdot v19.4s, v27.16b, v29.4b[2]
+	WORD $0x3dc071b8 // ldr q24, [x13, 448]
+	WORD $0x3dc075b9 // ldr q25, [x13, 464]
+	WORD $0x3dc079ba // ldr q26, [x13, 480]
+	WORD $0x3dc07dbb // ldr q27, [x13, 496]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x4fbdeb10 // sdot v16.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb31 // sdot v17.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb73 // sdot v19.4s, v27.16b, v29.4b[3]
+	WORD $0x3dc011d8 // ldr q24, [x14, 64]
+	WORD $0x3dc015d9 // ldr q25, [x14, 80]
+	WORD $0x3dc019da // ldr q26, [x14, 96]
+	WORD $0x3dc01ddb // ldr q27, [x14, 112]
+	WORD $0x3dc0095c // ldr q28, [x10, 32]
+	WORD $0x3dc0097d // ldr q29, [x11, 32]
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e38dd8c // fmul v12, v12, v24
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e39ddad // fmul v13, v13, v25
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e3addce // fmul v14, v14, v26
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x6e3bddef // fmul v15, v15, v27
+	WORD $0x4e21da10 // scvtf v16, v16
+	WORD $0x6e38de10 // fmul v16, v16, v24
+	WORD $0x4e21da31 // scvtf v17, v17
+	WORD $0x6e39de31 // fmul v17, v17, v25
+	WORD $0x4e21da52 // scvtf v18, v18
+	WORD $0x6e3ade52 // fmul v18, v18, v26
+	WORD $0x4e21da73 // scvtf v19, v19
+	WORD $0x6e3bde73 // fmul v19, v19, v27
+	WORD $0x4f9c1180 // fmla v0, v12, v28[0]
+	WORD $0x4f9c11a1 // fmla v1, v13, v28[0]
+	WORD $0x4f9c11c2 // fmla v2, v14, v28[0]
+	WORD $0x4f9c11e3 // fmla v3, v15, v28[0]
+	WORD $0x4f9d1204 // fmla v4, v16, v29[0]
+	WORD $0x4f9d1225 // fmla v5, v17, v29[0]
+	WORD $0x4f9d1246 // fmla v6, v18, v29[0]
+	WORD $0x4f9d1267 // fmla v7, v19, v29[0]
+	WORD $0x3dc411d8 // ldr q24, [x14, 4160]
+	WORD $0x3dc415d9 // ldr q25, [x14, 4176]
+	WORD $0x3dc419da // ldr q26, [x14, 4192]
+	WORD $0x3dc41ddb // ldr q27, [x14, 4208]
+	WORD $0x4fbc1b00 // fmla v0, v24, v28[3]
+	WORD $0x4fbc1b21 // fmla v1, v25, v28[3]
+	WORD $0x4fbc1b42 // fmla v2, v26, v28[3]
+	WORD $0x4fbc1b63 // fmla v3, v27, v28[3]
+	WORD $0x4fbd1b04 // fmla v4, v24, v29[3]
+	WORD $0x4fbd1b25 // fmla v5, v25, v29[3]
+	WORD $0x4fbd1b46 // fmla v6, v26, v29[3]
+	WORD $0x4fbd1b67 // fmla v7, v27, v29[3]
+	ADD $64, R10
+	ADD $64, R11
+	ADD $512, R13
+	ADD $128, R14
+	SUBS $1, R15
+	BNE group466
+	FMOVS alpha+24(FP), F28
+	WORD $0x4e04079c // dup v28, v28
+	FMOVS beta+72(FP), F29
+	WORD $0x4e0407bd // dup v29, v29
+	WORD $0x6e3cdc00 // fmul v0, v0, v28
+	WORD $0x6e3cdc21 // fmul v1, v1, v28
+	WORD $0x6e3cdc42 // fmul v2, v2, v28
+	WORD $0x6e3cdc63 // fmul v3, v3, v28
+	WORD $0x6e3cdc84 // fmul v4, v4, v28
+	WORD $0x6e3cdca5 // fmul v5, v5, v28
+	WORD $0x6e3cdcc6 // fmul v6, v6, v28
+	WORD $0x6e3cdce7 // fmul v7, v7, v28
+	MOVD R8, R16
+	CMP $16, R1
+	BLT narrow467
+	CBZ R17, overwrite468
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf00 // fmla v0, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf01 // fmla v1, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf02 // fmla v2, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf03 // fmla v3, v24, v29
+overwrite468:
+	WORD $0x3d800200 // str q0, [x16, 0]
+	WORD $0x3d800601 // str q1, [x16, 16]
+	WORD $0x3d800a02 // str q2, [x16, 32]
+	WORD $0x3d800e03 // str q3, [x16, 48]
+	JMP next471
+narrow467:
+	WORD $0x3d8000a0 // str q0, [x5, 0]
+	WORD $0x3d8004a1 // str q1, [x5, 16]
+	WORD $0x3d8008a2 // str q2, [x5, 32]
+	WORD $0x3d800ca3 // str q3, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element469:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set470
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set470:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element469
+next471:
+	ADD R9, R16
+	CMP $16, R1
+	BLT narrow472
+	CBZ R17, overwrite473
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf04 // fmla v4, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf05 // fmla v5, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf06 // fmla v6, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf07 // fmla v7, v24, v29
+overwrite473:
+	WORD $0x3d800204 // str q4, [x16, 0]
+	WORD $0x3d800605 // str q5, [x16, 16]
+	WORD $0x3d800a06 // str q6, [x16, 32]
+	WORD $0x3d800e07 // str q7, [x16, 48]
+	JMP next476
+narrow472:
+	WORD $0x3d8000a4 // str q4, [x5, 0]
+	WORD $0x3d8004a5 // str q5, [x5, 16]
+	WORD $0x3d8008a6 // str q6, [x5, 32]
+	WORD $0x3d800ca7 // str q7, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element474:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set475
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set475:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element474
+next476:
+	ADD R9, R16
+	RET
+not465:
+	CMP $1, R0
+	BNE not477
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	MOVD R6, R10
+	MOVD R3, R13
+	MOVD R4, R14
+	MOVD R2, R15
+group478:
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	WORD $0x3dc0015c // ldr q28, [x10, 0]
+	WORD $0x3dc001b8 // ldr q24, [x13, 0]
+	WORD $0x3dc005b9 // ldr q25, [x13, 16]
+	WORD $0x3dc009ba // ldr q26, [x13, 32]
+	WORD $0x3dc00dbb // ldr q27, [x13, 48]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x3dc011b8 // ldr q24, [x13, 64]
+	WORD $0x3dc015b9 // ldr q25, [x13, 80]
+	WORD $0x3dc019ba // ldr q26, [x13, 96]
+	WORD $0x3dc01dbb // ldr q27, [x13, 112]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x3dc021b8 // ldr q24, [x13, 128]
+	WORD $0x3dc025b9 // ldr q25, [x13, 144]
+	WORD $0x3dc029ba // ldr q26, [x13, 160]
+	WORD $0x3dc02dbb // ldr q27, [x13, 176]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x3dc031b8 // ldr q24, [x13, 192]
+	WORD $0x3dc035b9 // ldr q25, [x13, 208]
+	WORD $0x3dc039ba // ldr q26, [x13, 224]
+	WORD $0x3dc03dbb // ldr q27, [x13, 240]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x3dc001d8 // ldr q24, [x14, 0]
+	WORD $0x3dc005d9 // ldr q25, [x14, 16]
+	WORD $0x3dc009da // ldr q26, [x14, 32]
+	WORD $0x3dc00ddb // ldr q27, [x14, 48]
+	WORD $0x3dc0095c // ldr q28, [x10, 32]
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e38dd8c // fmul v12, v12, v24
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e39ddad // fmul v13, v13, v25
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e3addce // fmul v14, v14, v26
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x6e3bddef // fmul v15, v15, v27
+	WORD $0x4f9c1180 // fmla v0, v12, v28[0]
+	WORD $0x4f9c11a1 // fmla v1, v13, v28[0]
+	WORD $0x4f9c11c2 // fmla v2, v14, v28[0]
+	WORD $0x4f9c11e3 // fmla v3, v15, v28[0]
+	WORD $0x3dc401d8 // ldr q24, [x14, 4096]
+	WORD $0x3dc405d9 // ldr q25, [x14, 4112]
+	WORD $0x3dc409da // ldr q26, [x14, 4128]
+	WORD $0x3dc40ddb // ldr q27, [x14, 4144]
+	WORD $0x4f9c1b00 // fmla v0, v24, v28[2]
+	WORD $0x4f9c1b21 // fmla v1, v25, v28[2]
+	WORD $0x4f9c1b42 // fmla v2, v26, v28[2]
+	WORD $0x4f9c1b63 // fmla v3, v27, v28[2]
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	WORD $0x3dc0055c // ldr q28, [x10, 16]
+	WORD $0x3dc041b8 // ldr q24, [x13, 256]
+	WORD $0x3dc045b9 // ldr q25, [x13, 272]
+	WORD $0x3dc049ba // ldr q26, [x13, 288]
+	WORD $0x3dc04dbb // ldr q27, [x13, 304]
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	WORD $0x3dc051b8 // ldr q24, [x13, 320]
+	WORD $0x3dc055b9 // ldr q25, [x13, 336]
+	WORD $0x3dc059ba // ldr q26, [x13, 352]
+	WORD $0x3dc05dbb // ldr q27, [x13, 368]
+	WORD $0x4fbce30c // sdot v12.4s, v24.16b, v28.4b[1]
+	WORD $0x4fbce32d // sdot v13.4s, v25.16b, v28.4b[1]
+	WORD $0x4fbce34e // sdot v14.4s, v26.16b, v28.4b[1]
+	WORD $0x4fbce36f // sdot v15.4s, v27.16b, v28.4b[1]
+	WORD $0x3dc061b8 // ldr q24, [x13, 384]
+	WORD $0x3dc065b9 // ldr q25, [x13, 400]
+	WORD $0x3dc069ba // ldr q26, [x13, 416]
+	WORD $0x3dc06dbb // ldr q27, [x13, 432]
+	WORD $0x4f9ceb0c // sdot v12.4s, v24.16b, v28.4b[2]
+	WORD $0x4f9ceb2d // sdot v13.4s, v25.16b, v28.4b[2]
+	WORD $0x4f9ceb4e // sdot v14.4s, v26.16b, v28.4b[2]
+	WORD $0x4f9ceb6f // sdot v15.4s, v27.16b, v28.4b[2]
+	WORD $0x3dc071b8 // ldr q24, [x13, 448]
+	WORD $0x3dc075b9 // ldr q25, [x13, 464]
+	WORD $0x3dc079ba // ldr q26, [x13, 480]
+	WORD $0x3dc07dbb // ldr q27, [x13, 496]
+	WORD $0x4fbceb0c // sdot v12.4s, v24.16b, v28.4b[3]
+	WORD $0x4fbceb2d // sdot v13.4s, v25.16b, v28.4b[3]
+	WORD $0x4fbceb4e // sdot v14.4s, v26.16b, v28.4b[3]
+	WORD $0x4fbceb6f // sdot v15.4s, v27.16b, v28.4b[3]
+	WORD $0x3dc011d8 // ldr q24, [x14, 64]
+	WORD $0x3dc015d9 // ldr q25, [x14, 80]
+	WORD $0x3dc019da // ldr q26, [x14, 96]
+	WORD $0x3dc01ddb // ldr q27, [x14, 112]
+	WORD $0x3dc0095c // ldr q28, [x10, 32]
+	WORD $0x4e21d98c // scvtf v12, v12
+	WORD $0x6e38dd8c // fmul v12, v12, v24
+	WORD $0x4e21d9ad // scvtf v13, v13
+	WORD $0x6e39ddad // fmul v13, v13, v25
+	WORD $0x4e21d9ce // scvtf v14, v14
+	WORD $0x6e3addce // fmul v14, v14, v26
+	WORD $0x4e21d9ef // scvtf v15, v15
+	WORD $0x6e3bddef // fmul v15, v15, v27
+	WORD $0x4f9c1180 // fmla v0, v12, v28[0]
+	WORD $0x4f9c11a1 // fmla v1, v13, v28[0]
+	WORD $0x4f9c11c2 // fmla v2, v14, v28[0]
+	WORD $0x4f9c11e3 // fmla v3, v15, v28[0]
+	WORD $0x3dc411d8 // ldr q24, [x14, 4160]
+	WORD $0x3dc415d9 // ldr q25, [x14, 4176]
+	WORD $0x3dc419da // ldr q26, [x14, 4192]
+	WORD $0x3dc41ddb // ldr q27, [x14, 4208]
+	WORD $0x4fbc1b00 // fmla v0, v24, v28[3]
+	WORD $0x4fbc1b21 // fmla v1, v25, v28[3]
+	WORD $0x4fbc1b42 // fmla v2, v26, v28[3]
+	WORD $0x4fbc1b63 // fmla v3, v27, v28[3]
+	ADD $64, R10
+	ADD $512, R13
+	ADD $128, R14
+	SUBS $1, R15
+	BNE group478
+	FMOVS alpha+24(FP), F28
+	WORD $0x4e04079c // dup v28, v28
+	FMOVS beta+72(FP), F29
+	WORD $0x4e0407bd // dup v29, v29
+	WORD $0x6e3cdc00 // fmul v0, v0, v28
+	WORD $0x6e3cdc21 // fmul v1, v1, v28
+	WORD $0x6e3cdc42 // fmul v2, v2, v28
+	WORD $0x6e3cdc63 // fmul v3, v3, v28
+	MOVD R8, R16
+	CMP $16, R1
+	BLT narrow479
+	CBZ R17, overwrite480
+	WORD $0x3dc00218 // ldr q24, [x16, 0]
+	WORD $0x4e3dcf00 // fmla v0, v24, v29
+	WORD $0x3dc00618 // ldr q24, [x16, 16]
+	WORD $0x4e3dcf01 // fmla v1, v24, v29
+	WORD $0x3dc00a18 // ldr q24, [x16, 32]
+	WORD $0x4e3dcf02 // fmla v2, v24, v29
+	WORD $0x3dc00e18 // ldr q24, [x16, 48]
+	WORD $0x4e3dcf03 // fmla v3, v24, v29
+overwrite480:
+	WORD $0x3d800200 // str q0, [x16, 0]
+	WORD $0x3d800601 // str q1, [x16, 16]
+	WORD $0x3d800a02 // str q2, [x16, 32]
+	WORD $0x3d800e03 // str q3, [x16, 48]
+	JMP next483
+narrow479:
+	WORD $0x3d8000a0 // str q0, [x5, 0]
+	WORD $0x3d8004a1 // str q1, [x5, 16]
+	WORD $0x3d8008a2 // str q2, [x5, 32]
+	WORD $0x3d800ca3 // str q3, [x5, 48]
+	MOVD R5, R19
+	MOVD R16, R20
+	MOVD R1, R21
+element481:
+	WORD $0xbd400278 // ldr s24, [x19, 0]
+	CBZ R17, set482
+	WORD $0xbd400299 // ldr s25, [x20, 0]
+	WORD $0x4e3dcf38 // fmla v24, v25, v29
+set482:
+	WORD $0xbd000298 // str s24, [x20, 0]
+	ADD $4, R19
+	ADD $4, R20
+	SUBS $1, R21
+	BNE element481
+next483:
+	ADD R9, R16
+	RET
+not477:
 	RET

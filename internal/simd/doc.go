@@ -48,9 +48,9 @@
 // minima, is subtracted times the sums of a's bytes. The levels from avx512 on use AVX512_VNNI
 // where the processor has it, and what avx2 uses otherwise; neon needs ASIMDDP.
 //
-// More rows are multiplied in the same way where they may be rounded, at avx512 with AVX512_VNNI and at avx2: a panel
+// More rows are multiplied in the same way where they may be rounded, at avx512 with AVX512_VNNI, at avx2 and at neon with ASIMDDP: a panel
 // holds the unpacked bytes, four depths of a column in a word, and the integers of a tile of rows are added up side by
-// side. AVX2 multiplies bytes of up to 128 so, and all with AVX_VNNI. Levels that multiply pairs of bfloat16 do that instead.
+// side. AVX2 multiplies bytes of up to 128 so, and all with AVX_VNNI; bytes are signed on NEON, and need no offsets. Levels that multiply pairs of bfloat16 do that instead.
 //
 // Blocks of floats of 8 bits (E4M3) are multiplied by rows of float32, without rounding
 // either: a float of 8 bits, shifted, is one of half precision that is 2⁸ too small, which

@@ -352,12 +352,18 @@ var blockFormats = []blockFormat{
 func (f *blockFormat) large() bool { return f.elems == 256 }
 
 func blocks(s *assembly) {
-	s.quantise(false)
-	s.quantise(true)
+	for _, r := range rowRecords {
+		s.quantise(r)
+	}
 	for i := range blockFormats {
 		f := &blockFormats[i]
 		s.decodeBlocks(f)
 		s.multiplyBlocks(f)
+		s.unpackBlocks(f)
+	}
+	for _, halves := range []bool{false, true} {
+		s.multiplyBytes(halves, false)
+		s.multiplyBytes(halves, true)
 	}
 }
 
@@ -569,15 +575,24 @@ func (s *assembly) largeBlock(f *blockFormat, rows, at int) {
 	}
 }
 
-// quantise writes a row of a as records, of 256 elements if large.
-func (s *assembly) quantise(large bool) {
+// rowRecord says where quantise puts what of a record of groups of 32 elements; sums of halves at 0: nowhere.
+type rowRecord struct {
+	name                                string
+	groups, bytes, scales, sums, halves int
+}
+
+var rowRecords = []rowRecord{
+	{"quantise32NEON", 1, smallRecord, smallScale, smallSum, 0},
+	{"quantise256NEON", 8, largeRecord, largeScales, largeSums, largeHalves},
+	{"quantisePanelNEON", 1, panelRecord, panelScale, panelSum, panelHalves},
+}
+
+// quantise writes a row of a as records.
+func (s *assembly) quantise(record rowRecord) {
 	const dst, src, left = 0, 1, 2
 	const magnitude, valid, inverse, scale, sums, least, infinity, most, unit = 8, 9, 10, 11, 12, 20, 21, 22, 23
-	name, groups, scales, total, record := "quantise32NEON", 1, smallScale, smallSum, smallRecord
-	if large {
-		name, groups, scales, total, record = "quantise256NEON", 8, largeScales, largeSums, largeRecord
-	}
-	s.function(fmt.Sprintf("%s quantises src [%d·records] to records of %d bytes.", name, 32*groups, record),
+	groups := record.groups
+	s.function(fmt.Sprintf("%s quantises src [%d·records] to records of %d bytes.", record.name, 32*groups, record.bytes),
 		"dst *byte", "src", "records int")
 	s.params(dst, "dst", "src", "records")
 	s.constant(least, (127-120)<<23-1) // 127 divided by less than 2⁻¹²⁰ may be infinite
@@ -625,17 +640,17 @@ func (s *assembly) quantise(large bool) {
 			s.op2("scvtf", sums+i, sums+i)
 			s.op3("fmul", sums+i, sums+i, scale)
 		}
-		s.store(4, scale, dst, scales+4*g)
-		s.store(4, sums+2, dst, total+4*g)
-		if large {
-			s.store(4, sums, dst, largeHalves+8*g)
-			s.store(4, sums+1, dst, largeHalves+8*g+4)
+		s.store(4, scale, dst, record.scales+4*g)
+		s.store(4, sums+2, dst, record.sums+4*g)
+		if record.halves > 0 {
+			s.store(4, sums, dst, record.halves+8*g)
+			s.store(4, sums+1, dst, record.halves+8*g+4)
 		} else {
 			s.do("MOVW ZR, %d(R%d)", smallOffset, dst)
 		}
 	}
 	s.do("ADD $%d, R%d", 128*groups, src)
-	s.do("ADD $%d, R%d", record, dst)
+	s.do("ADD $%d, R%d", record.bytes, dst)
 	s.again(left, loop)
 	s.ret()
 }
