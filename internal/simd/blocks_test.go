@@ -465,43 +465,47 @@ func TestBlocksNotFinite(t *testing.T) {
 		if !f.MultipliesBlocks() {
 			return
 		}
-		r := NewRand(51)
-		const n = 7
-		m, k := 5, 3*f.Elems
+		notFinite(t, f, 5)
 		if f.BytePanels() {
-			m = MaxDotRows + 5
+			notFinite(t, f, MaxDotRows+5)
 		}
-		for _, odd := range []float32{float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())} {
+	})
+}
+
+func notFinite(t *testing.T, f *blockFormat, m int) {
+	t.Helper()
+	const n = 7
+	r, k := NewRand(51), 3*f.Elems
+	for _, odd := range []float32{float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())} {
+		g := newBlockCase(f, false, m, n, k, r)
+		g.beta = 0
+		g.a[2*g.lda+r.IntN(k)] = odd
+		for i, x := range g.run(Rounded) {
+			if i%g.ldc >= n {
+				continue
+			}
+			if finite := !math.IsNaN(float64(x)) && !math.IsInf(float64(x), 0); finite != (i/g.ldc != 2) {
+				t.Fatalf("%v: %v in row 2 of a: c[%d, %d] = %v", g, odd, i/g.ldc, i%g.ldc, x)
+			}
+		}
+		for _, half := range f.halves {
 			g := newBlockCase(f, false, m, n, k, r)
 			g.beta = 0
-			g.a[2*g.lda+r.IntN(k)] = odd
+			var h [1]uint16
+			NarrowF16(h[:], []float32{odd})
+			block := g.b[(4*k/f.Elems+r.IntN(3))*f.Bytes:]
+			block[half], block[half+1] = byte(h[0]), byte(h[0]>>8)
+			g.weights = f.widened(g.b)
 			for i, x := range g.run(Rounded) {
 				if i%g.ldc >= n {
 					continue
 				}
-				if finite := !math.IsNaN(float64(x)) && !math.IsInf(float64(x), 0); finite != (i/g.ldc != 2) {
-					t.Fatalf("%v: %v in row 2 of a: c[%d, %d] = %v", g, odd, i/g.ldc, i%g.ldc, x)
-				}
-			}
-			for _, half := range f.halves {
-				g := newBlockCase(f, false, m, n, k, r)
-				g.beta = 0
-				var h [1]uint16
-				NarrowF16(h[:], []float32{odd})
-				block := g.b[(4*k/f.Elems+r.IntN(3))*f.Bytes:]
-				block[half], block[half+1] = byte(h[0]), byte(h[0]>>8)
-				g.weights = f.widened(g.b)
-				for i, x := range g.run(Rounded) {
-					if i%g.ldc >= n {
-						continue
-					}
-					if finite := !math.IsNaN(float64(x)) && !math.IsInf(float64(x), 0); finite != (i%g.ldc != 4) {
-						t.Fatalf("%v: %v in row 4 of b: c[%d, %d] = %v", g, odd, i/g.ldc, i%g.ldc, x)
-					}
+				if finite := !math.IsNaN(float64(x)) && !math.IsInf(float64(x), 0); finite != (i%g.ldc != 4) {
+					t.Fatalf("%v: %v in row 4 of b: c[%d, %d] = %v", g, odd, i/g.ldc, i%g.ldc, x)
 				}
 			}
 		}
-	})
+	}
 }
 
 // TestFloatBlocksNaN: a row with a NaN among its floats of 8 bits, at any place and of either sign, makes results NaN, and no

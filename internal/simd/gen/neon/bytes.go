@@ -214,16 +214,7 @@ func (s *assembly) multiplyBytes(halves, minima bool) {
 	s.do("ADD R%d<<1, R%d", lda, a)
 	s.do("SUB $%d, R%d", maxRows, m)
 	s.do("JMP tiles")
-	s.at("rest")
-	for rows := maxRows - 1; rows > 0; rows-- {
-		skip := s.label("not")
-		s.do("CMP $%d, R%d", rows, m)
-		s.do("BNE %s", skip)
-		tile(rows)
-		s.ret()
-		s.at(skip)
-	}
-	s.ret()
+	s.rest(maxRows, m, tile)
 }
 
 // sdotLane adds to the words of d the products of the bytes of n and the four of a word of m.

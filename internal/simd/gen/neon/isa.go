@@ -105,3 +105,17 @@ func (s *assembly) constant(v int, bits uint32) {
 	s.do("MOVD $0x%08x, R26", bits)
 	s.do("VDUP R26, V%d.S4", v)
 }
+
+// rest ends a function of tiles: the label "rest", and a tile of what register m says is left of rows.
+func (s *assembly) rest(maxRows, m int, tile func(rows int)) {
+	s.at("rest")
+	for rows := maxRows - 1; rows > 0; rows-- {
+		skip := s.label("not")
+		s.do("CMP $%d, R%d", rows, m)
+		s.do("BNE %s", skip)
+		tile(rows)
+		s.ret()
+		s.at(skip)
+	}
+	s.ret()
+}

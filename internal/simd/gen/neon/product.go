@@ -196,16 +196,7 @@ func multiplyPanel(s *assembly, transposed bool) {
 	}
 	s.do("SUB $%d, R%d", maxRows, m)
 	s.do("JMP tiles")
-	s.at("rest")
-	for rows := maxRows - 1; rows > 0; rows-- {
-		skip := s.label("not")
-		s.do("CMP $%d, R%d", rows, m)
-		s.do("BNE %s", skip)
-		tile(rows)
-		s.ret()
-		s.at(skip)
-	}
-	s.ret()
+	s.rest(maxRows, m, tile)
 }
 
 // multiplyDots multiplies up to four rows of a by rows of b, four at a time. Each
