@@ -226,7 +226,7 @@ func (m Merging) one(b Backend, kv KV, out int, threshold *float64, beta float64
 	if math.IsNaN(*threshold) {
 		*threshold = best
 	} else {
-		*threshold = beta*best + (1-beta)*(*threshold)
+		*threshold = float64(beta*best) + float64((1-beta)*(*threshold)) // the same where processors have both in one instruction
 	}
 	if m.All || best >= *threshold {
 		m.into(kv, j, []int{out}, []float64{best})

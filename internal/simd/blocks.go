@@ -104,7 +104,8 @@ func (f *Blocks) decode(dst []float32, src []byte) {
 // Up to 16 rows of a are multiplied by blocks as they are where there is assembly for the format and
 // the level: by integers, for which each 32 elements of a become bytes round(x/s) for s = max|x|/127, or 0 if
 // max|x| is below 2⁻¹²⁰; by floats of 8 bits in float32, without rounding either. More rows, if [Rounded], become such
-// bytes, too, but for those floats, at levels avx2 and avx512: where VNNI is or, at avx2, bytes of weights are below 129; and at neon with ASIMDDP. One row's results are the same whatever the number of rows up to 16, or above.
+// bytes, too, but for those floats, at levels avx2 to avx512bf16: where VNNI is or, at avx2, bytes of weights are below 129; and at neon
+// with ASIMDDP. One row's results are the same whatever the number of rows up to 16, or above.
 // Otherwise weights are rounded to bfloat16, and the results are those of [GemmNTBF16].
 func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, how Rounding, beta float32, c []float32, ldc int) {
 	f.check("GemmNTBlocks", m, n, k, len(a), lda, len(b), n, k, len(c), ldc)
@@ -123,7 +124,8 @@ func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b
 
 // GemmNNBlocks sets c [m, n] = alpha · a [m, k] · b [k, n] + beta · c. The rows of b are
 // n/Elems blocks each, one after the other; n is a multiple of Elems. The results are those
-// of [GemmNNBF16] with weights rounded to bfloat16.
+// of [GemmNNBF16] with weights rounded to bfloat16, or up to 16 rows of a those of [GemmNN] where there is assembly: at
+// avx2 for an n that is a multiple of 32.
 func GemmNNBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, how Rounding, beta float32, c []float32, ldc int) {
 	f.check("GemmNNBlocks", m, n, k, len(a), lda, len(b), k, n, len(c), ldc)
 	multiply(product{storage: bf16, blocks: f,
@@ -241,6 +243,20 @@ func (p *product) blocksBlock(j0, j1 int) {
 				b, p.beta, offset(p.c, i*p.ldc+j), p.ldc)
 		}
 	}
+}
+
+// decodeRows returns rows i … i+rows of b, from column j on, in float32.
+func (s *scratch) decodeRows(p *product, i, j, rows, columns int) unsafe.Pointer {
+	s.needRows()
+	f := p.blocks
+	if columns == p.ldb { // no gaps
+		rows, columns = 1, rows*columns
+	}
+	for r := range rows {
+		from := ((i+r)*p.ldb + j) / f.Elems * f.Bytes
+		f.decode(unsafe.Slice(offset(s.rows, r*columns), columns), unsafe.Slice((*byte)(unsafe.Add(p.b, from)), columns/f.Elems*f.Bytes))
+	}
+	return unsafe.Pointer(s.rows)
 }
 
 // widened is a part of b in bfloat16, from row i and column j on. It starts and ends

@@ -36094,8 +36094,8 @@ rows6group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y12
-	VMOVUPS      96(R8)(DI*4), Y13
+	VMOVUPS      128(R8)(DI*4), Y12
+	VMOVUPS      160(R8)(DI*4), Y13
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -36525,8 +36525,8 @@ rows3group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y6
-	VMOVUPS      96(R8)(DI*4), Y7
+	VMOVUPS      128(R8)(DI*4), Y6
+	VMOVUPS      160(R8)(DI*4), Y7
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -36716,8 +36716,8 @@ rows1group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y2
-	VMOVUPS      96(R8)(DI*4), Y3
+	VMOVUPS      128(R8)(DI*4), Y2
+	VMOVUPS      160(R8)(DI*4), Y3
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -36765,23 +36765,55 @@ DATA maskTable<>+48(SB)/4, $0xffffffff
 DATA maskTable<>+52(SB)/4, $0xffffffff
 DATA maskTable<>+56(SB)/4, $0xffffffff
 DATA maskTable<>+60(SB)/4, $0xffffffff
-DATA maskTable<>+64(SB)/4, $0x00000000
-DATA maskTable<>+68(SB)/4, $0x00000000
-DATA maskTable<>+72(SB)/4, $0x00000000
-DATA maskTable<>+76(SB)/4, $0x00000000
-DATA maskTable<>+80(SB)/4, $0x00000000
-DATA maskTable<>+84(SB)/4, $0x00000000
-DATA maskTable<>+88(SB)/4, $0x00000000
-DATA maskTable<>+92(SB)/4, $0x00000000
-DATA maskTable<>+96(SB)/4, $0x00000000
-DATA maskTable<>+100(SB)/4, $0x00000000
-DATA maskTable<>+104(SB)/4, $0x00000000
-DATA maskTable<>+108(SB)/4, $0x00000000
-DATA maskTable<>+112(SB)/4, $0x00000000
-DATA maskTable<>+116(SB)/4, $0x00000000
-DATA maskTable<>+120(SB)/4, $0x00000000
-DATA maskTable<>+124(SB)/4, $0x00000000
-GLOBL maskTable<>(SB), RODATA|NOPTR, $128
+DATA maskTable<>+64(SB)/4, $0xffffffff
+DATA maskTable<>+68(SB)/4, $0xffffffff
+DATA maskTable<>+72(SB)/4, $0xffffffff
+DATA maskTable<>+76(SB)/4, $0xffffffff
+DATA maskTable<>+80(SB)/4, $0xffffffff
+DATA maskTable<>+84(SB)/4, $0xffffffff
+DATA maskTable<>+88(SB)/4, $0xffffffff
+DATA maskTable<>+92(SB)/4, $0xffffffff
+DATA maskTable<>+96(SB)/4, $0xffffffff
+DATA maskTable<>+100(SB)/4, $0xffffffff
+DATA maskTable<>+104(SB)/4, $0xffffffff
+DATA maskTable<>+108(SB)/4, $0xffffffff
+DATA maskTable<>+112(SB)/4, $0xffffffff
+DATA maskTable<>+116(SB)/4, $0xffffffff
+DATA maskTable<>+120(SB)/4, $0xffffffff
+DATA maskTable<>+124(SB)/4, $0xffffffff
+DATA maskTable<>+128(SB)/4, $0x00000000
+DATA maskTable<>+132(SB)/4, $0x00000000
+DATA maskTable<>+136(SB)/4, $0x00000000
+DATA maskTable<>+140(SB)/4, $0x00000000
+DATA maskTable<>+144(SB)/4, $0x00000000
+DATA maskTable<>+148(SB)/4, $0x00000000
+DATA maskTable<>+152(SB)/4, $0x00000000
+DATA maskTable<>+156(SB)/4, $0x00000000
+DATA maskTable<>+160(SB)/4, $0x00000000
+DATA maskTable<>+164(SB)/4, $0x00000000
+DATA maskTable<>+168(SB)/4, $0x00000000
+DATA maskTable<>+172(SB)/4, $0x00000000
+DATA maskTable<>+176(SB)/4, $0x00000000
+DATA maskTable<>+180(SB)/4, $0x00000000
+DATA maskTable<>+184(SB)/4, $0x00000000
+DATA maskTable<>+188(SB)/4, $0x00000000
+DATA maskTable<>+192(SB)/4, $0x00000000
+DATA maskTable<>+196(SB)/4, $0x00000000
+DATA maskTable<>+200(SB)/4, $0x00000000
+DATA maskTable<>+204(SB)/4, $0x00000000
+DATA maskTable<>+208(SB)/4, $0x00000000
+DATA maskTable<>+212(SB)/4, $0x00000000
+DATA maskTable<>+216(SB)/4, $0x00000000
+DATA maskTable<>+220(SB)/4, $0x00000000
+DATA maskTable<>+224(SB)/4, $0x00000000
+DATA maskTable<>+228(SB)/4, $0x00000000
+DATA maskTable<>+232(SB)/4, $0x00000000
+DATA maskTable<>+236(SB)/4, $0x00000000
+DATA maskTable<>+240(SB)/4, $0x00000000
+DATA maskTable<>+244(SB)/4, $0x00000000
+DATA maskTable<>+248(SB)/4, $0x00000000
+DATA maskTable<>+252(SB)/4, $0x00000000
+GLOBL maskTable<>(SB), RODATA|NOPTR, $256
 
 // func multiplyBytesMinimaAVXVNNI(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, FMA3, MMX+
@@ -37489,8 +37521,8 @@ rows6group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y12
-	VMOVUPS      96(R8)(DI*4), Y13
+	VMOVUPS      128(R8)(DI*4), Y12
+	VMOVUPS      160(R8)(DI*4), Y13
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -37929,8 +37961,8 @@ rows3group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y6
-	VMOVUPS      96(R8)(DI*4), Y7
+	VMOVUPS      128(R8)(DI*4), Y6
+	VMOVUPS      160(R8)(DI*4), Y7
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -38123,8 +38155,8 @@ rows1group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y2
-	VMOVUPS      96(R8)(DI*4), Y3
+	VMOVUPS      128(R8)(DI*4), Y2
+	VMOVUPS      160(R8)(DI*4), Y3
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -38910,8 +38942,8 @@ rows6group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y12
-	VMOVUPS      96(R8)(DI*4), Y13
+	VMOVUPS      128(R8)(DI*4), Y12
+	VMOVUPS      160(R8)(DI*4), Y13
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -39374,8 +39406,8 @@ rows3group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y6
-	VMOVUPS      96(R8)(DI*4), Y7
+	VMOVUPS      128(R8)(DI*4), Y6
+	VMOVUPS      160(R8)(DI*4), Y7
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -39576,8 +39608,8 @@ rows1group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y2
-	VMOVUPS      96(R8)(DI*4), Y3
+	VMOVUPS      128(R8)(DI*4), Y2
+	VMOVUPS      160(R8)(DI*4), Y3
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -40399,8 +40431,8 @@ rows6group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y12
-	VMOVUPS      96(R8)(DI*4), Y13
+	VMOVUPS      128(R8)(DI*4), Y12
+	VMOVUPS      160(R8)(DI*4), Y13
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -40881,8 +40913,8 @@ rows3group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y6
-	VMOVUPS      96(R8)(DI*4), Y7
+	VMOVUPS      128(R8)(DI*4), Y6
+	VMOVUPS      160(R8)(DI*4), Y7
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -41089,8 +41121,8 @@ rows1group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y2
-	VMOVUPS      96(R8)(DI*4), Y3
+	VMOVUPS      128(R8)(DI*4), Y2
+	VMOVUPS      160(R8)(DI*4), Y3
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -41528,8 +41560,8 @@ rows6group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y12
-	VMOVUPS      96(R8)(DI*4), Y13
+	VMOVUPS      128(R8)(DI*4), Y12
+	VMOVUPS      160(R8)(DI*4), Y13
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -41818,8 +41850,8 @@ rows3group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y6
-	VMOVUPS      96(R8)(DI*4), Y7
+	VMOVUPS      128(R8)(DI*4), Y6
+	VMOVUPS      160(R8)(DI*4), Y7
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -41962,8 +41994,8 @@ rows1group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y2
-	VMOVUPS      96(R8)(DI*4), Y3
+	VMOVUPS      128(R8)(DI*4), Y2
+	VMOVUPS      160(R8)(DI*4), Y3
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -42419,8 +42451,8 @@ rows6group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y12
-	VMOVUPS      96(R8)(DI*4), Y13
+	VMOVUPS      128(R8)(DI*4), Y12
+	VMOVUPS      160(R8)(DI*4), Y13
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -42718,8 +42750,8 @@ rows3group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y6
-	VMOVUPS      96(R8)(DI*4), Y7
+	VMOVUPS      128(R8)(DI*4), Y6
+	VMOVUPS      160(R8)(DI*4), Y7
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -42865,8 +42897,8 @@ rows1group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y2
-	VMOVUPS      96(R8)(DI*4), Y3
+	VMOVUPS      128(R8)(DI*4), Y2
+	VMOVUPS      160(R8)(DI*4), Y3
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -43376,8 +43408,8 @@ rows6group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y12
-	VMOVUPS      96(R8)(DI*4), Y13
+	VMOVUPS      128(R8)(DI*4), Y12
+	VMOVUPS      160(R8)(DI*4), Y13
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -43702,8 +43734,8 @@ rows3group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y6
-	VMOVUPS      96(R8)(DI*4), Y7
+	VMOVUPS      128(R8)(DI*4), Y6
+	VMOVUPS      160(R8)(DI*4), Y7
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -43858,8 +43890,8 @@ rows1group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y2
-	VMOVUPS      96(R8)(DI*4), Y3
+	VMOVUPS      128(R8)(DI*4), Y2
+	VMOVUPS      160(R8)(DI*4), Y3
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -44405,8 +44437,8 @@ rows6group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y12
-	VMOVUPS      96(R8)(DI*4), Y13
+	VMOVUPS      128(R8)(DI*4), Y12
+	VMOVUPS      160(R8)(DI*4), Y13
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -44749,8 +44781,8 @@ rows3group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y6
-	VMOVUPS      96(R8)(DI*4), Y7
+	VMOVUPS      128(R8)(DI*4), Y6
+	VMOVUPS      160(R8)(DI*4), Y7
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -44911,8 +44943,8 @@ rows1group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y2
-	VMOVUPS      96(R8)(DI*4), Y3
+	VMOVUPS      128(R8)(DI*4), Y2
+	VMOVUPS      160(R8)(DI*4), Y3
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -45422,8 +45454,8 @@ rows6group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y12
-	VMOVUPS      96(R8)(DI*4), Y13
+	VMOVUPS      128(R8)(DI*4), Y12
+	VMOVUPS      160(R8)(DI*4), Y13
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -45748,8 +45780,8 @@ rows3group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y6
-	VMOVUPS      96(R8)(DI*4), Y7
+	VMOVUPS      128(R8)(DI*4), Y6
+	VMOVUPS      160(R8)(DI*4), Y7
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -45904,8 +45936,8 @@ rows1group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y2
-	VMOVUPS      96(R8)(DI*4), Y3
+	VMOVUPS      128(R8)(DI*4), Y2
+	VMOVUPS      160(R8)(DI*4), Y3
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -46433,8 +46465,8 @@ rows6group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y12
-	VMOVUPS      96(R8)(DI*4), Y13
+	VMOVUPS      128(R8)(DI*4), Y12
+	VMOVUPS      160(R8)(DI*4), Y13
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -46768,8 +46800,8 @@ rows3group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y6
-	VMOVUPS      96(R8)(DI*4), Y7
+	VMOVUPS      128(R8)(DI*4), Y6
+	VMOVUPS      160(R8)(DI*4), Y7
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -46927,8 +46959,8 @@ rows1group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y2
-	VMOVUPS      96(R8)(DI*4), Y3
+	VMOVUPS      128(R8)(DI*4), Y2
+	VMOVUPS      160(R8)(DI*4), Y3
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -47474,8 +47506,8 @@ rows6group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y12
-	VMOVUPS      96(R8)(DI*4), Y13
+	VMOVUPS      128(R8)(DI*4), Y12
+	VMOVUPS      160(R8)(DI*4), Y13
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -47818,8 +47850,8 @@ rows3group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y6
-	VMOVUPS      96(R8)(DI*4), Y7
+	VMOVUPS      128(R8)(DI*4), Y6
+	VMOVUPS      160(R8)(DI*4), Y7
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -47980,8 +48012,8 @@ rows1group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y2
-	VMOVUPS      96(R8)(DI*4), Y3
+	VMOVUPS      128(R8)(DI*4), Y2
+	VMOVUPS      160(R8)(DI*4), Y3
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -48575,8 +48607,8 @@ rows6group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y12
-	VMOVUPS      96(R8)(DI*4), Y13
+	VMOVUPS      128(R8)(DI*4), Y12
+	VMOVUPS      160(R8)(DI*4), Y13
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -48943,8 +48975,8 @@ rows3group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y6
-	VMOVUPS      96(R8)(DI*4), Y7
+	VMOVUPS      128(R8)(DI*4), Y6
+	VMOVUPS      160(R8)(DI*4), Y7
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8
@@ -49113,8 +49145,8 @@ rows1group:
 	MOVQ         width+8(FP), DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y2
-	VMOVUPS      96(R8)(DI*4), Y3
+	VMOVUPS      128(R8)(DI*4), Y2
+	VMOVUPS      160(R8)(DI*4), Y3
 	MOVQ         BX, DI
 	MOVL         beta+72(FP), R8
 	ADDL         R8, R8

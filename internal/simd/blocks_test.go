@@ -231,9 +231,13 @@ func (g *blockCase) run(how Rounding) []float32 {
 	return c
 }
 
-// runBF16 is the product with weights in bfloat16.
+// runBF16 is the product with weights in bfloat16, or in float32 where they are decoded so.
 func (g *blockCase) runBF16(how Rounding) []float32 {
 	c, h := append([]float32(nil), g.c...), make([]uint16, len(g.weights))
+	if g.nn && g.f.DecodesRows(g.m, g.n) {
+		GemmNN(g.m, g.n, g.k, g.alpha, g.a, g.lda, g.weights, g.n, g.beta, c, g.ldc)
+		return c
+	}
 	NarrowBF16(h, g.weights)
 	if how == Split { // which blocks are not multiplied by
 		how = Exact

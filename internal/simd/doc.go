@@ -31,8 +31,8 @@
 // contiguous, or would collide in the cache: the copy [k, columns] is as large as a
 // level-1 cache at most, serves all rows of a block, and is where bf16 and f16 are
 // widened. Of pairs, a [m, k] is narrowed once for all tasks, and a panel holds two
-// depths in one word. Products with few rows (decoding) are dot products of rows instead, which
-// read b once, in place.
+// depths in one word. Products with few rows (decoding) are dot products of rows instead, or multiply by rows of
+// b as they lie: both read b once, in place, and fetch it ahead into the level-2 cache.
 //
 // # Quantised weights
 //
@@ -48,25 +48,26 @@
 // minima, is subtracted times the sums of a's bytes. The levels from avx512 on use AVX512_VNNI
 // where the processor has it, and what avx2 uses otherwise; neon needs ASIMDDP.
 //
-// More rows are multiplied in the same way where they may be rounded, at avx512 with AVX512_VNNI, at avx2 and at neon with ASIMDDP: a panel
-// holds the unpacked bytes, four depths of a column in a word, and the integers of a tile of rows are added up side by
-// side. AVX2 multiplies bytes of up to 128 so, and all with AVX_VNNI; bytes are signed on NEON, and need no offsets. Levels that multiply pairs of bfloat16 do that instead.
+// More rows are multiplied in the same way where they may be rounded, at avx512 and avx512bf16 with AVX512_VNNI, at avx2 and at
+// neon with ASIMDDP: a panel holds the unpacked bytes, four depths of a column in a word, and the integers of a tile of
+// rows are added up side by side. AVX2 multiplies bytes of up to 128 so, and all with AVX_VNNI; bytes are signed on
+// NEON, and need no offsets. At amx weights become bfloat16 instead, for its tiles.
 //
 // Blocks of floats of 8 bits (E4M3) are multiplied by rows of float32, without rounding
 // either: a float of 8 bits, shifted, is one of half precision that is 2⁸ too small, which
 // multiplies the sum of a row once.
 //
-// For more rows elsewhere, and where there is no assembly for a format, weights are rounded to
-// bfloat16: a panel at a time, before it is packed. The results are those of the products
-// by bfloat16.
+// Few rows are multiplied by columns of blocks, as probabilities by values, in float32. For more rows elsewhere, and
+// where there is no assembly for a format, weights are rounded to bfloat16: a panel at a time, before it is packed. The
+// results are those of the products by bfloat16.
 //
 // # Determinism
 //
 // A result depends on shapes, data and level only (of quantised weights also on
 // these two extensions): not on the alignment of a slice,
 // and not on the number of threads. Large products are split into tasks for
-// internal/parallel by their shape; a task owns a block of c and sums over all
-// of k.
+// internal/parallel by their shape, dot products by the number of threads as well; a task
+// owns a block of c and sums over all of k.
 //
 // # Slices
 //

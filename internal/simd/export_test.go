@@ -21,6 +21,12 @@ func (f *Blocks) MultipliesBlocks() bool { return f.kernels().multiply != nil }
 // Quantises reports whether they are quantised for it.
 func (f *Blocks) Quantises() bool { return f.MultipliesBlocks() && f.kernels().offset >= 0 }
 
+// DecodesRows reports whether m rows are multiplied by blocks [k, n] in float32 at the level in use.
+func (f *Blocks) DecodesRows(m, n int) bool {
+	p := product{level: level, m: m, n: n, blocks: f}
+	return !p.usesDots() && p.inPlace()
+}
+
 // UseExact sets whether nothing is rounded, and tells whether nothing was.
 func UseExact(use bool) (did bool) {
 	did, exact = exact, use

@@ -233,6 +233,8 @@ func TestGemmSmallShapes(t *testing.T) {
 						g.check(t, g.run())
 						g = newGemmCase(kind, m, r.IntN(40), size, r)
 						g.check(t, g.run())
+						g = newGemmCase(kind, m, 32+size/8*32, size, r)
+						g.check(t, g.run())
 					}
 					g := newGemmCase(kind, size, r.IntN(40), r.IntN(40), r)
 					g.check(t, g.run())
@@ -302,27 +304,35 @@ func TestGemmBits(t *testing.T) {
 	})
 }
 
-// One row of a has the same products alone and among others of the same path, so a
+// One row of a has the same products alone and among others of the same path, and by b as it lies and by panels of it, so a
 // panel's width and the rows of a tile leave no trace.
 func TestGemmTilesAgree(t *testing.T) {
 	everyLevel(t, func(t *testing.T) {
-		r := newRand(9)
-		a, b := normal(r, 100*50), normal(r, 50*90)
-		want := make([]float32, 100*90)
-		GemmNN(100, 90, 50, 1, a, 50, b, 90, 0, want, 90)
-		few := make([]float32, 100*90) // of which the first columns are made of dot products
-		GemmNN(100, maxDotColumns, 50, 1, a, 50, b, 90, 0, few, 90)
-		for _, m := range []int{1, 2, 5, 11, 12, 13, 31} {
-			for _, n := range []int{1, 7, 16, 31, 33, 64, 90} {
-				c := make([]float32, m*n)
-				GemmNN(m, n, 50, 1, a, 50, b, 90, 0, c, n)
-				want := want
-				if n <= maxDotColumns && m > rowUnit {
-					want = few
-				}
-				for i := range m {
-					if at := sameBits(c[i*n:(i+1)*n], want[i*90:]); at >= 0 {
-						t.Fatalf("m=%d n=%d: c[%d, %d] has other bits than in a larger product", m, n, i, at)
+		for _, kind := range gemmKinds {
+			if kind.tn || kind.nt || kind.how() != Exact {
+				continue
+			}
+			r := newRand(9)
+			for _, k := range []int{50, 300} { // one share of it, and two
+				all := newGemmCase(kind, 100, 160, k, r)
+				all.alpha, all.beta = 1, 0
+				want := all.run()
+				dots := *all // of which the first columns are made of dot products
+				dots.n = maxDotColumns
+				few := dots.run()
+				for _, m := range []int{1, 2, 5, 11, 12, 13, 16, 31} {
+					for _, n := range []int{1, 7, 16, 31, 32, 33, 64, 90, 96, 160} {
+						part := *all
+						part.m, part.n = m, n
+						c, want := part.run(), want
+						if n <= maxDotColumns && m > rowUnit {
+							want = few
+						}
+						for i := range m {
+							if at := sameBits(c[i*all.ldc:][:n], want[i*all.ldc:]); at >= 0 {
+								t.Fatalf("%v: c[%d, %d] has other bits than in a larger product", &part, i, at)
+							}
+						}
 					}
 				}
 			}

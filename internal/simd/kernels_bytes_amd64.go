@@ -53,12 +53,12 @@ var panelFormats = [blockVectors]struct {
 	VectorIQ4_XS:    {unpackIQ4_XSAVX2, 128, bytesAlone, nil},
 }
 
-// bytePanels is the assembly for f at the level in use; ok is false without any. Where pairs of bfloat16 are multiplied, panels hold them.
+// bytePanels is the assembly for f at the level in use; ok is false without any. Tiles of pairs of bfloat16 are faster.
 func (f *Blocks) bytePanels() (format bytePanels, ok bool) {
 	x := &panelFormats[f.Vector]
 	format = bytePanels{x.unpack, x.avx2, 16, x.offset, 1}
 	switch {
-	case level == portable || pairs || x.unpack == nil:
+	case level == portable || tiles || x.unpack == nil:
 		return format, false
 	case level >= avx512 && cpu.X86.HasAVX512VNNI:
 		format.multiply, format.columns = panelsVNNI[x.kind], 32

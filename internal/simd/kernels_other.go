@@ -52,3 +52,11 @@ func pack(level int, s storage, dst *float32, columns int, b unsafe.Pointer, ldb
 func packTransposed(level int, s storage, dst *float32, columns int, b unsafe.Pointer, ldb, width, k int) {
 	packTransposedPortable(s, dst, columns, b, ldb, width, k)
 }
+
+// placeRows: there is no kernel that multiplies by b as it lies.
+func placeRows(int) (rows, columns, unit int) { return 0, 0, 0 }
+
+func multiplyRows(level int, s storage, m, width, k int, alpha float32, a *float32, lda int,
+	b unsafe.Pointer, ldb int, beta float32, c *float32, ldc int) {
+	panic("simd: no product with rows as they lie")
+}

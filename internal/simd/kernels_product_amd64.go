@@ -28,6 +28,37 @@ func multiplyPanel(level int, transposed bool, m, width, k int, alpha float32, a
 	}
 }
 
+// placeRows and placeColumns are the rows of a and the columns of b that multiplyRows takes at once; unit is what the
+// columns are a multiple of, 0 where there is no such kernel.
+func placeRows(level int) (rows, columns, unit int) {
+	switch level {
+	case avx512:
+		return 4, 64, 1
+	case avx2:
+		return 2, 32, 32
+	}
+	return 0, 0, 0
+}
+
+func multiplyRows(level int, s storage, m, width, k int, alpha float32, a *float32, lda int,
+	b unsafe.Pointer, ldb int, beta float32, c *float32, ldc int) {
+	row := (*byte)(b)
+	switch {
+	case level == avx512 && s == f32:
+		multiplyRowsF32AVX512(m, width, k, alpha, a, lda, row, ldb, beta, c, ldc)
+	case level == avx512 && s == bf16:
+		multiplyRowsBF16AVX512(m, width, k, alpha, a, lda, row, ldb, beta, c, ldc)
+	case level == avx512:
+		multiplyRowsF16AVX512(m, width, k, alpha, a, lda, row, ldb, beta, c, ldc)
+	case s == f32:
+		multiplyRowsF32AVX2(m, width, k, alpha, a, lda, row, ldb, beta, c, ldc)
+	case s == bf16:
+		multiplyRowsBF16AVX2(m, width, k, alpha, a, lda, row, ldb, beta, c, ldc)
+	default:
+		multiplyRowsF16AVX2(m, width, k, alpha, a, lda, row, ldb, beta, c, ldc)
+	}
+}
+
 // dotRows is the number of rows of a that multiplyDots takes at once.
 func dotRows(level int) int {
 	if level == avx2 {

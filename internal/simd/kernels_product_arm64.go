@@ -51,6 +51,14 @@ func multiplyNarrowPanel(transposed bool, m, width, k int, alpha float32, a *flo
 	}
 }
 
+// placeRows: there is no kernel that multiplies by b as it lies.
+func placeRows(int) (rows, columns, unit int) { return 0, 0, 0 }
+
+func multiplyRows(level int, s storage, m, width, k int, alpha float32, a *float32, lda int,
+	b unsafe.Pointer, ldb int, beta float32, c *float32, ldc int) {
+	panic("simd: no product with rows as they lie")
+}
+
 // dotRows is the number of rows of a that multiplyDots takes at once.
 func dotRows(int) int { return 4 }
 

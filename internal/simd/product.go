@@ -34,7 +34,9 @@ const (
 	// taskWork is the number of multiply-adds below which a task is not worth
 	// handing to another thread (about a microsecond).
 	taskWork = 64 << 10
-	// maxTasks bounds the tasks of one product. They must be many enough for the
+	// fewWork is the same of dot products of few rows. A thread has one task of them, or up to threadTasks of at least largeWork.
+	fewWork, largeWork, threadTasks = 32 << 10, 512 << 10, 8
+	// maxTasks bounds the tasks of other products. They must be many enough for the
 	// threads of any machine, because the split cannot depend on their number.
 	maxTasks = 64
 	// rowUnit is what blocks of rows are a multiple of: the rows of a tile are 12 or 6.
@@ -155,17 +157,17 @@ func scaleOrClear(beta float32, x []float32) {
 	Scale(beta, x)
 }
 
-// split chooses the blocks from the shape alone and returns their number.
+// split chooses the blocks and returns their number: from the shape alone but for dot products, which no block changes.
+// Threads share these equally, since they wait for memory: each reads on from where it was.
 func (p *product) split() int {
 	p.rows, p.columns, p.columnBlocks = p.m, p.n, 1
 	wanted := 1
 	// In floating point, because the product of three sizes may overflow.
-	if w := float64(p.m) * float64(p.n) * float64(p.k) / taskWork; w >= maxTasks {
-		wanted = maxTasks
-	} else if w >= 2 {
-		wanted = int(w)
-	}
+	w := float64(p.m) * float64(p.n) * float64(p.k)
 	if p.inBlocks || p.usesDots() {
+		threads := float64(parallel.Threads())
+		each := min(max(1, math.Floor(w/threads/largeWork)), threadTasks)
+		wanted = max(1, int(min(w/fewWork, threads*each)))
 		if p.n <= maxDotColumns && p.m > p.n && !p.inBlocks {
 			p.rows = blockSize(p.m, wanted, rowUnit)
 			for p.m > 1 && p.m%p.rows == 1 {
@@ -176,6 +178,11 @@ func (p *product) split() int {
 		p.columns = blockSize(p.n, wanted, dotColumns)
 		p.columnBlocks = blocks(p.n, p.columns)
 		return p.columnBlocks
+	}
+	if w /= taskWork; w >= maxTasks {
+		wanted = maxTasks
+	} else if w >= 2 {
+		wanted = int(w)
 	}
 	// Square blocks copy least. Each block of rows packs the panels again.
 	fewest := minRows
@@ -244,12 +251,14 @@ func (p *product) block(i0, i1, j0, j1 int) {
 	case p.terms > 0:
 		p.pairedBlock(i0, i1, j0, j1)
 		return
+	case p.inPlace():
+		p.rowsBlock(i0, i1, j0, j1)
+		return
 	}
 	s := p.scratch()
 	defer scratches.Put(s)
 	columns := panelColumns(p.level)
-	// Even shares of k rather than a short last one, in whole vectors for packing.
-	depth := blockSize(p.k, blocks(p.k, maxDepth), 16)
+	depth := p.depth()
 	for k0, beta := 0, p.beta; k0 < p.k; k0, beta = k0+depth, 1 {
 		k := min(depth, p.k-k0)
 		a, lda := p.blockOfA(i0, k0), p.lda
@@ -264,6 +273,40 @@ func (p *product) block(i0, i1, j0, j1 int) {
 		}
 	}
 }
+
+// inPlace reports whether few rows are multiplied by b as it lies, or by blocks of it in float32.
+func (p *product) inPlace() bool {
+	_, _, unit := placeRows(p.level)
+	return p.m <= maxDotRows && !p.nt && !p.tn && unit > 0 && p.n%unit == 0
+}
+
+// rowsBlock is block without panels. Its additions have the same order.
+func (p *product) rowsBlock(i0, i1, j0, j1 int) {
+	s := p.scratch()
+	defer scratches.Put(s)
+	rows, columns, _ := placeRows(p.level)
+	depth := p.depth()
+	for k0, beta := 0, p.beta; k0 < p.k; k0, beta = k0+depth, 1 {
+		k := min(depth, p.k-k0)
+		for j := j0; j < j1; j += widenedColumns {
+			width := min(widenedColumns, j1-j)
+			b, ldb, storage := unsafe.Add(p.b, (k0*p.ldb+j)*p.storage.size()), p.ldb, p.storage
+			if p.blocks != nil {
+				b, ldb, storage = s.decodeRows(p, k0, j, k, width), width, f32
+			}
+			for at := 0; at < width; at += columns {
+				for i := i0; i < i1; i += rows {
+					multiplyRows(p.level, storage, min(rows, i1-i), min(columns, width-at), k, p.alpha, p.blockOfA(i, k0), p.lda,
+						unsafe.Add(b, at*storage.size()), ldb, beta, offset(p.c, i*p.ldc+j+at), p.ldc)
+				}
+			}
+		}
+	}
+}
+
+// depth is the part of k that is summed up before it is added: even shares rather than a short last one, in whole
+// vectors for packing.
+func (p *product) depth() int { return blockSize(p.k, blocks(p.k, maxDepth), 16) }
 
 // blockOfA returns the start of row i of a at depth k.
 func (p *product) blockOfA(i, k int) *float32 {

@@ -12,6 +12,11 @@ func multiplyPanelAVX2(m int, width int, k int, alpha float32, a *float32, lda i
 //go:noescape
 func multiplyPanelTAVX2(m int, width int, k int, alpha float32, a *float32, lda int, panel *float32, stride int, beta float32, c *float32, ldc int)
 
+// multiplyRowsF32AVX2 sets c [m, width] = alpha·a [m, k]·b [k, width] + beta·c for m in 1 … 2 and a width of up to 32, as wide as that alone.
+//
+//go:noescape
+func multiplyRowsF32AVX2(m int, width int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
+
 // multiplyDotsF32AVX2 sets c [m, n] = alpha·a [m, k]·b [n, k]ᵀ + beta·c for m in 1 … 3.
 //
 //go:noescape
@@ -27,6 +32,11 @@ func packF32AVX2(dst *float32, b *byte, ldb int, width int, k int)
 //go:noescape
 func packTransposedF32(dst *float32, columns int, b *byte, ldb int, blocks int)
 
+// multiplyRowsBF16AVX2 sets c [m, width] = alpha·a [m, k]·b [k, width] + beta·c for m in 1 … 2 and a width of up to 32, as wide as that alone.
+//
+//go:noescape
+func multiplyRowsBF16AVX2(m int, width int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
+
 // multiplyDotsBF16AVX2 sets c [m, n] = alpha·a [m, k]·b [n, k]ᵀ + beta·c for m in 1 … 3.
 //
 //go:noescape
@@ -41,6 +51,11 @@ func packBF16AVX2(dst *float32, b *byte, ldb int, width int, k int)
 //
 //go:noescape
 func packTransposedBF16(dst *float32, columns int, b *byte, ldb int, blocks int)
+
+// multiplyRowsF16AVX2 sets c [m, width] = alpha·a [m, k]·b [k, width] + beta·c for m in 1 … 2 and a width of up to 32, as wide as that alone.
+//
+//go:noescape
+func multiplyRowsF16AVX2(m int, width int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
 
 // multiplyDotsF16AVX2 sets c [m, n] = alpha·a [m, k]·b [n, k]ᵀ + beta·c for m in 1 … 3.
 //
@@ -67,6 +82,11 @@ func multiplyPanelAVX512(m int, width int, k int, alpha float32, a *float32, lda
 //go:noescape
 func multiplyPanelTAVX512(m int, width int, k int, alpha float32, a *float32, lda int, panel *float32, stride int, beta float32, c *float32, ldc int)
 
+// multiplyRowsF32AVX512 sets c [m, width] = alpha·a [m, k]·b [k, width] + beta·c for m in 1 … 4 and a width of up to 64.
+//
+//go:noescape
+func multiplyRowsF32AVX512(m int, width int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
+
 // multiplyDotsF32AVX512 sets c [m, n] = alpha·a [m, k]·b [n, k]ᵀ + beta·c for m in 1 … 4.
 //
 //go:noescape
@@ -77,6 +97,11 @@ func multiplyDotsF32AVX512(m int, n int, k int, alpha float32, a *float32, lda i
 //go:noescape
 func packF32AVX512(dst *float32, b *byte, ldb int, width int, k int)
 
+// multiplyRowsBF16AVX512 sets c [m, width] = alpha·a [m, k]·b [k, width] + beta·c for m in 1 … 4 and a width of up to 64.
+//
+//go:noescape
+func multiplyRowsBF16AVX512(m int, width int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
+
 // multiplyDotsBF16AVX512 sets c [m, n] = alpha·a [m, k]·b [n, k]ᵀ + beta·c for m in 1 … 4.
 //
 //go:noescape
@@ -86,6 +111,11 @@ func multiplyDotsBF16AVX512(m int, n int, k int, alpha float32, a *float32, lda 
 //
 //go:noescape
 func packBF16AVX512(dst *float32, b *byte, ldb int, width int, k int)
+
+// multiplyRowsF16AVX512 sets c [m, width] = alpha·a [m, k]·b [k, width] + beta·c for m in 1 … 4 and a width of up to 64.
+//
+//go:noescape
+func multiplyRowsF16AVX512(m int, width int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
 
 // multiplyDotsF16AVX512 sets c [m, n] = alpha·a [m, k]·b [n, k]ᵀ + beta·c for m in 1 … 4.
 //

@@ -79,8 +79,8 @@ rows6k:
 	MOVQ         width+8(FP), R9
 	LEAQ         maskTable<>+0(SB), R10
 	NEGQ         R9
-	VMOVUPS      64(R10)(R9*4), Y12
-	VMOVUPS      96(R10)(R9*4), Y13
+	VMOVUPS      128(R10)(R9*4), Y12
+	VMOVUPS      160(R10)(R9*4), Y13
 	MOVQ         DI, R9
 	MOVL         beta+64(FP), R10
 	ADDL         R10, R10
@@ -213,8 +213,8 @@ rows5k:
 	MOVQ         width+8(FP), AX
 	LEAQ         maskTable<>+0(SB), CX
 	NEGQ         AX
-	VMOVUPS      64(CX)(AX*4), Y10
-	VMOVUPS      96(CX)(AX*4), Y11
+	VMOVUPS      128(CX)(AX*4), Y10
+	VMOVUPS      160(CX)(AX*4), Y11
 	MOVQ         DI, AX
 	MOVL         beta+64(FP), CX
 	ADDL         CX, CX
@@ -326,8 +326,8 @@ rows4k:
 	MOVQ         width+8(FP), AX
 	LEAQ         maskTable<>+0(SB), CX
 	NEGQ         AX
-	VMOVUPS      64(CX)(AX*4), Y8
-	VMOVUPS      96(CX)(AX*4), Y9
+	VMOVUPS      128(CX)(AX*4), Y8
+	VMOVUPS      160(CX)(AX*4), Y9
 	MOVQ         DI, AX
 	MOVL         beta+64(FP), CX
 	ADDL         CX, CX
@@ -420,8 +420,8 @@ rows3k:
 	MOVQ         width+8(FP), AX
 	LEAQ         maskTable<>+0(SB), CX
 	NEGQ         AX
-	VMOVUPS      64(CX)(AX*4), Y6
-	VMOVUPS      96(CX)(AX*4), Y7
+	VMOVUPS      128(CX)(AX*4), Y6
+	VMOVUPS      160(CX)(AX*4), Y7
 	MOVQ         DI, AX
 	MOVL         beta+64(FP), CX
 	ADDL         CX, CX
@@ -497,8 +497,8 @@ rows2k:
 	MOVQ         width+8(FP), AX
 	LEAQ         maskTable<>+0(SB), CX
 	NEGQ         AX
-	VMOVUPS      64(CX)(AX*4), Y4
-	VMOVUPS      96(CX)(AX*4), Y5
+	VMOVUPS      128(CX)(AX*4), Y4
+	VMOVUPS      160(CX)(AX*4), Y5
 	MOVQ         DI, AX
 	MOVL         beta+64(FP), CX
 	ADDL         CX, CX
@@ -557,8 +557,8 @@ rows1k:
 	MOVQ         width+8(FP), AX
 	LEAQ         maskTable<>+0(SB), CX
 	NEGQ         AX
-	VMOVUPS      64(CX)(AX*4), Y2
-	VMOVUPS      96(CX)(AX*4), Y3
+	VMOVUPS      128(CX)(AX*4), Y2
+	VMOVUPS      160(CX)(AX*4), Y3
 	MOVQ         DI, AX
 	MOVL         beta+64(FP), CX
 	ADDL         CX, CX
@@ -602,23 +602,55 @@ DATA maskTable<>+48(SB)/4, $0xffffffff
 DATA maskTable<>+52(SB)/4, $0xffffffff
 DATA maskTable<>+56(SB)/4, $0xffffffff
 DATA maskTable<>+60(SB)/4, $0xffffffff
-DATA maskTable<>+64(SB)/4, $0x00000000
-DATA maskTable<>+68(SB)/4, $0x00000000
-DATA maskTable<>+72(SB)/4, $0x00000000
-DATA maskTable<>+76(SB)/4, $0x00000000
-DATA maskTable<>+80(SB)/4, $0x00000000
-DATA maskTable<>+84(SB)/4, $0x00000000
-DATA maskTable<>+88(SB)/4, $0x00000000
-DATA maskTable<>+92(SB)/4, $0x00000000
-DATA maskTable<>+96(SB)/4, $0x00000000
-DATA maskTable<>+100(SB)/4, $0x00000000
-DATA maskTable<>+104(SB)/4, $0x00000000
-DATA maskTable<>+108(SB)/4, $0x00000000
-DATA maskTable<>+112(SB)/4, $0x00000000
-DATA maskTable<>+116(SB)/4, $0x00000000
-DATA maskTable<>+120(SB)/4, $0x00000000
-DATA maskTable<>+124(SB)/4, $0x00000000
-GLOBL maskTable<>(SB), RODATA|NOPTR, $128
+DATA maskTable<>+64(SB)/4, $0xffffffff
+DATA maskTable<>+68(SB)/4, $0xffffffff
+DATA maskTable<>+72(SB)/4, $0xffffffff
+DATA maskTable<>+76(SB)/4, $0xffffffff
+DATA maskTable<>+80(SB)/4, $0xffffffff
+DATA maskTable<>+84(SB)/4, $0xffffffff
+DATA maskTable<>+88(SB)/4, $0xffffffff
+DATA maskTable<>+92(SB)/4, $0xffffffff
+DATA maskTable<>+96(SB)/4, $0xffffffff
+DATA maskTable<>+100(SB)/4, $0xffffffff
+DATA maskTable<>+104(SB)/4, $0xffffffff
+DATA maskTable<>+108(SB)/4, $0xffffffff
+DATA maskTable<>+112(SB)/4, $0xffffffff
+DATA maskTable<>+116(SB)/4, $0xffffffff
+DATA maskTable<>+120(SB)/4, $0xffffffff
+DATA maskTable<>+124(SB)/4, $0xffffffff
+DATA maskTable<>+128(SB)/4, $0x00000000
+DATA maskTable<>+132(SB)/4, $0x00000000
+DATA maskTable<>+136(SB)/4, $0x00000000
+DATA maskTable<>+140(SB)/4, $0x00000000
+DATA maskTable<>+144(SB)/4, $0x00000000
+DATA maskTable<>+148(SB)/4, $0x00000000
+DATA maskTable<>+152(SB)/4, $0x00000000
+DATA maskTable<>+156(SB)/4, $0x00000000
+DATA maskTable<>+160(SB)/4, $0x00000000
+DATA maskTable<>+164(SB)/4, $0x00000000
+DATA maskTable<>+168(SB)/4, $0x00000000
+DATA maskTable<>+172(SB)/4, $0x00000000
+DATA maskTable<>+176(SB)/4, $0x00000000
+DATA maskTable<>+180(SB)/4, $0x00000000
+DATA maskTable<>+184(SB)/4, $0x00000000
+DATA maskTable<>+188(SB)/4, $0x00000000
+DATA maskTable<>+192(SB)/4, $0x00000000
+DATA maskTable<>+196(SB)/4, $0x00000000
+DATA maskTable<>+200(SB)/4, $0x00000000
+DATA maskTable<>+204(SB)/4, $0x00000000
+DATA maskTable<>+208(SB)/4, $0x00000000
+DATA maskTable<>+212(SB)/4, $0x00000000
+DATA maskTable<>+216(SB)/4, $0x00000000
+DATA maskTable<>+220(SB)/4, $0x00000000
+DATA maskTable<>+224(SB)/4, $0x00000000
+DATA maskTable<>+228(SB)/4, $0x00000000
+DATA maskTable<>+232(SB)/4, $0x00000000
+DATA maskTable<>+236(SB)/4, $0x00000000
+DATA maskTable<>+240(SB)/4, $0x00000000
+DATA maskTable<>+244(SB)/4, $0x00000000
+DATA maskTable<>+248(SB)/4, $0x00000000
+DATA maskTable<>+252(SB)/4, $0x00000000
+GLOBL maskTable<>(SB), RODATA|NOPTR, $256
 
 // func multiplyPanelTAVX2(m int, width int, k int, alpha float32, a *float32, lda int, panel *float32, stride int, beta float32, c *float32, ldc int)
 // Requires: AVX, FMA3
@@ -694,8 +726,8 @@ rows6k:
 	MOVQ         width+8(FP), R9
 	LEAQ         maskTable<>+0(SB), R10
 	NEGQ         R9
-	VMOVUPS      64(R10)(R9*4), Y12
-	VMOVUPS      96(R10)(R9*4), Y13
+	VMOVUPS      128(R10)(R9*4), Y12
+	VMOVUPS      160(R10)(R9*4), Y13
 	MOVQ         DI, R9
 	MOVL         beta+64(FP), R10
 	ADDL         R10, R10
@@ -825,8 +857,8 @@ rows5k:
 	MOVQ         width+8(FP), AX
 	LEAQ         maskTable<>+0(SB), CX
 	NEGQ         AX
-	VMOVUPS      64(CX)(AX*4), Y10
-	VMOVUPS      96(CX)(AX*4), Y11
+	VMOVUPS      128(CX)(AX*4), Y10
+	VMOVUPS      160(CX)(AX*4), Y11
 	MOVQ         DI, AX
 	MOVL         beta+64(FP), CX
 	ADDL         CX, CX
@@ -936,8 +968,8 @@ rows4k:
 	MOVQ         width+8(FP), AX
 	LEAQ         maskTable<>+0(SB), CX
 	NEGQ         AX
-	VMOVUPS      64(CX)(AX*4), Y8
-	VMOVUPS      96(CX)(AX*4), Y9
+	VMOVUPS      128(CX)(AX*4), Y8
+	VMOVUPS      160(CX)(AX*4), Y9
 	MOVQ         DI, AX
 	MOVL         beta+64(FP), CX
 	ADDL         CX, CX
@@ -1030,8 +1062,8 @@ rows3k:
 	MOVQ         width+8(FP), AX
 	LEAQ         maskTable<>+0(SB), CX
 	NEGQ         AX
-	VMOVUPS      64(CX)(AX*4), Y6
-	VMOVUPS      96(CX)(AX*4), Y7
+	VMOVUPS      128(CX)(AX*4), Y6
+	VMOVUPS      160(CX)(AX*4), Y7
 	MOVQ         DI, AX
 	MOVL         beta+64(FP), CX
 	ADDL         CX, CX
@@ -1107,8 +1139,8 @@ rows2k:
 	MOVQ         width+8(FP), AX
 	LEAQ         maskTable<>+0(SB), CX
 	NEGQ         AX
-	VMOVUPS      64(CX)(AX*4), Y4
-	VMOVUPS      96(CX)(AX*4), Y5
+	VMOVUPS      128(CX)(AX*4), Y4
+	VMOVUPS      160(CX)(AX*4), Y5
 	MOVQ         DI, AX
 	MOVL         beta+64(FP), CX
 	ADDL         CX, CX
@@ -1167,8 +1199,8 @@ rows1k:
 	MOVQ         width+8(FP), AX
 	LEAQ         maskTable<>+0(SB), CX
 	NEGQ         AX
-	VMOVUPS      64(CX)(AX*4), Y2
-	VMOVUPS      96(CX)(AX*4), Y3
+	VMOVUPS      128(CX)(AX*4), Y2
+	VMOVUPS      160(CX)(AX*4), Y3
 	MOVQ         DI, AX
 	MOVL         beta+64(FP), CX
 	ADDL         CX, CX
@@ -1196,6 +1228,202 @@ not1:
 	VZEROUPPER
 	RET
 
+// func multiplyRowsF32AVX2(m int, width int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·multiplyRowsF32AVX2(SB), NOSPLIT, $0-88
+	MOVQ   m+0(FP), AX
+	CMPQ   AX, $0x01
+	JNE    not1
+	MOVQ   lda+40(FP), AX
+	SHLQ   $0x02, AX
+	MOVQ   a+32(FP), AX
+	MOVQ   b+48(FP), CX
+	MOVQ   ldb+56(FP), DX
+	SHLQ   $0x02, DX
+	MOVQ   k+16(FP), BX
+	MOVQ   DX, SI
+	SHLQ   $0x04, SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+rows1k:
+	PREFETCHT1   (CX)(SI*1)
+	PREFETCHT1   64(CX)(SI*1)
+	VMOVUPS      (CX), Y4
+	VMOVUPS      32(CX), Y5
+	VMOVUPS      64(CX), Y6
+	VMOVUPS      96(CX), Y7
+	VBROADCASTSS (AX), Y8
+	VFMADD231PS  Y8, Y4, Y0
+	VFMADD231PS  Y8, Y5, Y1
+	VFMADD231PS  Y8, Y6, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	ADDQ         $0x04, AX
+	ADDQ         DX, CX
+	DECQ         BX
+	JNZ          rows1k
+	MOVQ         c+72(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+24(FP), Y4
+	VMULPS       Y4, Y0, Y0
+	VMULPS       Y4, Y1, Y1
+	VMULPS       Y4, Y2, Y2
+	VMULPS       Y4, Y3, Y3
+	MOVQ         width+8(FP), DX
+	LEAQ         maskTable<>+0(SB), BX
+	NEGQ         DX
+	VMOVUPS      128(BX)(DX*4), Y4
+	VMOVUPS      160(BX)(DX*4), Y5
+	VMOVUPS      192(BX)(DX*4), Y6
+	VMOVUPS      224(BX)(DX*4), Y7
+	MOVL         beta+64(FP), DX
+	ADDL         DX, DX
+	JZ           rows1store
+	VBROADCASTSS beta+64(FP), Y8
+	VMASKMOVPS   (AX), Y4, Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VMASKMOVPS   Y0, Y4, (AX)
+	VMASKMOVPS   32(AX), Y5, Y0
+	VFMADD231PS  Y8, Y0, Y1
+	VMASKMOVPS   Y1, Y5, 32(AX)
+	VMASKMOVPS   64(AX), Y6, Y0
+	VFMADD231PS  Y8, Y0, Y2
+	VMASKMOVPS   Y2, Y6, 64(AX)
+	VMASKMOVPS   96(AX), Y7, Y0
+	VFMADD231PS  Y8, Y0, Y3
+	VMASKMOVPS   Y3, Y7, 96(AX)
+	ADDQ         CX, AX
+	JMP          rows1next
+
+rows1store:
+	VMASKMOVPS Y0, Y4, (AX)
+	VMASKMOVPS Y1, Y5, 32(AX)
+	VMASKMOVPS Y2, Y6, 64(AX)
+	VMASKMOVPS Y3, Y7, 96(AX)
+	ADDQ       CX, AX
+
+rows1next:
+	VZEROUPPER
+	RET
+
+not1:
+	CMPQ   AX, $0x02
+	JNE    not2
+	MOVQ   lda+40(FP), AX
+	SHLQ   $0x02, AX
+	MOVQ   a+32(FP), CX
+	LEAQ   (CX)(AX*1), AX
+	MOVQ   b+48(FP), DX
+	MOVQ   ldb+56(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   k+16(FP), SI
+	MOVQ   BX, DI
+	SHLQ   $0x04, DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+
+rows2k:
+	PREFETCHT1   (DX)(DI*1)
+	PREFETCHT1   64(DX)(DI*1)
+	VMOVUPS      (DX), Y8
+	VMOVUPS      32(DX), Y9
+	VMOVUPS      64(DX), Y10
+	VMOVUPS      96(DX), Y11
+	VBROADCASTSS (CX), Y12
+	VFMADD231PS  Y12, Y8, Y0
+	VFMADD231PS  Y12, Y9, Y1
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	ADDQ         $0x04, CX
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y12, Y8, Y4
+	VFMADD231PS  Y12, Y9, Y5
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	ADDQ         $0x04, AX
+	ADDQ         BX, DX
+	DECQ         SI
+	JNZ          rows2k
+	MOVQ         c+72(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+24(FP), Y8
+	VMULPS       Y8, Y0, Y0
+	VMULPS       Y8, Y1, Y1
+	VMULPS       Y8, Y2, Y2
+	VMULPS       Y8, Y3, Y3
+	VMULPS       Y8, Y4, Y4
+	VMULPS       Y8, Y5, Y5
+	VMULPS       Y8, Y6, Y6
+	VMULPS       Y8, Y7, Y7
+	MOVQ         width+8(FP), DX
+	LEAQ         maskTable<>+0(SB), BX
+	NEGQ         DX
+	VMOVUPS      128(BX)(DX*4), Y8
+	VMOVUPS      160(BX)(DX*4), Y9
+	VMOVUPS      192(BX)(DX*4), Y10
+	VMOVUPS      224(BX)(DX*4), Y11
+	MOVL         beta+64(FP), DX
+	ADDL         DX, DX
+	JZ           rows2store
+	VBROADCASTSS beta+64(FP), Y12
+	VMASKMOVPS   (AX), Y8, Y13
+	VFMADD231PS  Y12, Y13, Y0
+	VMASKMOVPS   Y0, Y8, (AX)
+	VMASKMOVPS   32(AX), Y9, Y0
+	VFMADD231PS  Y12, Y0, Y1
+	VMASKMOVPS   Y1, Y9, 32(AX)
+	VMASKMOVPS   64(AX), Y10, Y0
+	VFMADD231PS  Y12, Y0, Y2
+	VMASKMOVPS   Y2, Y10, 64(AX)
+	VMASKMOVPS   96(AX), Y11, Y0
+	VFMADD231PS  Y12, Y0, Y3
+	VMASKMOVPS   Y3, Y11, 96(AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y8, Y0
+	VFMADD231PS  Y12, Y0, Y4
+	VMASKMOVPS   Y4, Y8, (AX)
+	VMASKMOVPS   32(AX), Y9, Y0
+	VFMADD231PS  Y12, Y0, Y5
+	VMASKMOVPS   Y5, Y9, 32(AX)
+	VMASKMOVPS   64(AX), Y10, Y0
+	VFMADD231PS  Y12, Y0, Y6
+	VMASKMOVPS   Y6, Y10, 64(AX)
+	VMASKMOVPS   96(AX), Y11, Y0
+	VFMADD231PS  Y12, Y0, Y7
+	VMASKMOVPS   Y7, Y11, 96(AX)
+	ADDQ         CX, AX
+	JMP          rows2next
+
+rows2store:
+	VMASKMOVPS Y0, Y8, (AX)
+	VMASKMOVPS Y1, Y9, 32(AX)
+	VMASKMOVPS Y2, Y10, 64(AX)
+	VMASKMOVPS Y3, Y11, 96(AX)
+	ADDQ       CX, AX
+	VMASKMOVPS Y4, Y8, (AX)
+	VMASKMOVPS Y5, Y9, 32(AX)
+	VMASKMOVPS Y6, Y10, 64(AX)
+	VMASKMOVPS Y7, Y11, 96(AX)
+	ADDQ       CX, AX
+
+rows2next:
+	VZEROUPPER
+	RET
+
+not2:
+	VZEROUPPER
+	RET
+
 // func multiplyDotsF32AVX2(m int, n int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
 // Requires: AVX, CMOV, FMA3, MMX+
 TEXT ·multiplyDotsF32AVX2(SB), NOSPLIT, $0-88
@@ -1205,9 +1433,9 @@ TEXT ·multiplyDotsF32AVX2(SB), NOSPLIT, $0-88
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
 	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
 	MOVQ b+48(FP), SI
 
 m1columns:
@@ -1233,15 +1461,16 @@ m1columns:
 	VXORPS  Y3, Y3, Y3
 	XORQ    R12, R12
 	MOVQ    CX, R13
-	SHLQ    $0x04, DI
+	SHLQ    $0x02, DI
+	ADDQ    $+4096, DI
 
 m1line:
 	SUBQ        $+16, R13
 	JLT         m1lineend
-	PREFETCHT0  (R8)(DI*1)
-	PREFETCHT0  (R9)(DI*1)
-	PREFETCHT0  (R10)(DI*1)
-	PREFETCHT0  (R11)(DI*1)
+	PREFETCHT1  (R8)(DI*1)
+	PREFETCHT1  64(R8)(DI*1)
+	PREFETCHT1  128(R8)(DI*1)
+	PREFETCHT1  192(R8)(DI*1)
 	VMOVUPS     (BX)(R12*4), Y4
 	VMOVUPS     (R8)(R12*4), Y5
 	VFMADD231PS Y4, Y5, Y0
@@ -1261,7 +1490,7 @@ m1line:
 	VMOVUPS     32(R11)(R12*4), Y5
 	VFMADD231PS Y4, Y5, Y3
 	ADDQ        $+16, R12
-	ADDQ        $+64, DI
+	ADDQ        $+256, DI
 	JMP         m1line
 
 m1lineend:
@@ -1312,7 +1541,7 @@ m1sum:
 	CMOVQGT      R8, DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y4
+	VMOVUPS      128(R8)(DI*4), Y4
 	VBROADCASTSS alpha+24(FP), X5
 	VBROADCASTSS beta+64(FP), X6
 	MOVL         beta+64(FP), DI
@@ -1345,10 +1574,10 @@ not1:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (BX)(SI*1), SI
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ a+32(FP), SI
+	LEAQ (SI)(BX*1), BX
 	MOVQ b+48(FP), DI
 
 m2columns:
@@ -1378,17 +1607,18 @@ m2columns:
 	VXORPS  Y7, Y7, Y7
 	XORQ    R13, R13
 	MOVQ    CX, R14
-	SHLQ    $0x04, R8
+	SHLQ    $0x02, R8
+	ADDQ    $+4096, R8
 
 m2line:
 	SUBQ        $+16, R14
 	JLT         m2lineend
-	PREFETCHT0  (R9)(R8*1)
-	PREFETCHT0  (R10)(R8*1)
-	PREFETCHT0  (R11)(R8*1)
-	PREFETCHT0  (R12)(R8*1)
-	VMOVUPS     (BX)(R13*4), Y8
-	VMOVUPS     (SI)(R13*4), Y9
+	PREFETCHT1  (R9)(R8*1)
+	PREFETCHT1  64(R9)(R8*1)
+	PREFETCHT1  128(R9)(R8*1)
+	PREFETCHT1  192(R9)(R8*1)
+	VMOVUPS     (SI)(R13*4), Y8
+	VMOVUPS     (BX)(R13*4), Y9
 	VMOVUPS     (R9)(R13*4), Y10
 	VFMADD231PS Y8, Y10, Y0
 	VFMADD231PS Y9, Y10, Y4
@@ -1401,8 +1631,8 @@ m2line:
 	VMOVUPS     (R12)(R13*4), Y10
 	VFMADD231PS Y8, Y10, Y3
 	VFMADD231PS Y9, Y10, Y7
-	VMOVUPS     32(BX)(R13*4), Y8
-	VMOVUPS     32(SI)(R13*4), Y9
+	VMOVUPS     32(SI)(R13*4), Y8
+	VMOVUPS     32(BX)(R13*4), Y9
 	VMOVUPS     32(R9)(R13*4), Y10
 	VFMADD231PS Y8, Y10, Y0
 	VFMADD231PS Y9, Y10, Y4
@@ -1416,7 +1646,7 @@ m2line:
 	VFMADD231PS Y8, Y10, Y3
 	VFMADD231PS Y9, Y10, Y7
 	ADDQ        $+16, R13
-	ADDQ        $+64, R8
+	ADDQ        $+256, R8
 	JMP         m2line
 
 m2lineend:
@@ -1425,8 +1655,8 @@ m2lineend:
 m2vector:
 	SUBQ        $+8, R14
 	JLT         m2tail
-	VMOVUPS     (BX)(R13*4), Y8
-	VMOVUPS     (SI)(R13*4), Y9
+	VMOVUPS     (SI)(R13*4), Y8
+	VMOVUPS     (BX)(R13*4), Y9
 	VMOVUPS     (R9)(R13*4), Y10
 	VFMADD231PS Y8, Y10, Y0
 	VFMADD231PS Y9, Y10, Y4
@@ -1448,9 +1678,9 @@ m2tail:
 
 m2scalar:
 	VXORPS      Y8, Y8, Y8
-	VMOVSS      (BX)(R13*4), X8
+	VMOVSS      (SI)(R13*4), X8
 	VXORPS      Y9, Y9, Y9
-	VMOVSS      (SI)(R13*4), X9
+	VMOVSS      (BX)(R13*4), X9
 	VXORPS      Y10, Y10, Y10
 	VMOVSS      (R9)(R13*4), X10
 	VFMADD231PS Y8, Y10, Y0
@@ -1478,7 +1708,7 @@ m2sum:
 	CMOVQGT      R9, R8
 	LEAQ         maskTable<>+0(SB), R9
 	NEGQ         R8
-	VMOVUPS      64(R9)(R8*4), Y8
+	VMOVUPS      128(R9)(R8*4), Y8
 	VBROADCASTSS alpha+24(FP), X9
 	VBROADCASTSS beta+64(FP), X10
 	MOVL         beta+64(FP), R8
@@ -1522,11 +1752,11 @@ not2:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (BX)(SI*1), DI
-	LEAQ (DI)(SI*1), SI
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ a+32(FP), SI
+	LEAQ (SI)(BX*1), DI
+	LEAQ (DI)(BX*1), BX
 	MOVQ b+48(FP), R8
 
 m3columns:
@@ -1560,18 +1790,19 @@ m3columns:
 	VXORPS  Y11, Y11, Y11
 	XORQ    R14, R14
 	MOVQ    CX, R15
-	SHLQ    $0x04, R9
+	SHLQ    $0x02, R9
+	ADDQ    $+4096, R9
 
 m3line:
 	SUBQ        $+16, R15
 	JLT         m3lineend
-	PREFETCHT0  (R10)(R9*1)
-	PREFETCHT0  (R11)(R9*1)
-	PREFETCHT0  (R12)(R9*1)
-	PREFETCHT0  (R13)(R9*1)
-	VMOVUPS     (BX)(R14*4), Y12
+	PREFETCHT1  (R10)(R9*1)
+	PREFETCHT1  64(R10)(R9*1)
+	PREFETCHT1  128(R10)(R9*1)
+	PREFETCHT1  192(R10)(R9*1)
+	VMOVUPS     (SI)(R14*4), Y12
 	VMOVUPS     (DI)(R14*4), Y13
-	VMOVUPS     (SI)(R14*4), Y14
+	VMOVUPS     (BX)(R14*4), Y14
 	VMOVUPS     (R10)(R14*4), Y15
 	VFMADD231PS Y12, Y15, Y0
 	VFMADD231PS Y13, Y15, Y4
@@ -1588,9 +1819,9 @@ m3line:
 	VFMADD231PS Y12, Y15, Y3
 	VFMADD231PS Y13, Y15, Y7
 	VFMADD231PS Y14, Y15, Y11
-	VMOVUPS     32(BX)(R14*4), Y12
+	VMOVUPS     32(SI)(R14*4), Y12
 	VMOVUPS     32(DI)(R14*4), Y13
-	VMOVUPS     32(SI)(R14*4), Y14
+	VMOVUPS     32(BX)(R14*4), Y14
 	VMOVUPS     32(R10)(R14*4), Y15
 	VFMADD231PS Y12, Y15, Y0
 	VFMADD231PS Y13, Y15, Y4
@@ -1608,7 +1839,7 @@ m3line:
 	VFMADD231PS Y13, Y15, Y7
 	VFMADD231PS Y14, Y15, Y11
 	ADDQ        $+16, R14
-	ADDQ        $+64, R9
+	ADDQ        $+256, R9
 	JMP         m3line
 
 m3lineend:
@@ -1617,9 +1848,9 @@ m3lineend:
 m3vector:
 	SUBQ        $+8, R15
 	JLT         m3tail
-	VMOVUPS     (BX)(R14*4), Y12
+	VMOVUPS     (SI)(R14*4), Y12
 	VMOVUPS     (DI)(R14*4), Y13
-	VMOVUPS     (SI)(R14*4), Y14
+	VMOVUPS     (BX)(R14*4), Y14
 	VMOVUPS     (R10)(R14*4), Y15
 	VFMADD231PS Y12, Y15, Y0
 	VFMADD231PS Y13, Y15, Y4
@@ -1645,11 +1876,11 @@ m3tail:
 
 m3scalar:
 	VXORPS      Y12, Y12, Y12
-	VMOVSS      (BX)(R14*4), X12
+	VMOVSS      (SI)(R14*4), X12
 	VXORPS      Y13, Y13, Y13
 	VMOVSS      (DI)(R14*4), X13
 	VXORPS      Y14, Y14, Y14
-	VMOVSS      (SI)(R14*4), X14
+	VMOVSS      (BX)(R14*4), X14
 	VXORPS      Y15, Y15, Y15
 	VMOVSS      (R10)(R14*4), X15
 	VFMADD231PS Y12, Y15, Y0
@@ -1681,7 +1912,7 @@ m3sum:
 	CMOVQGT      R10, R9
 	LEAQ         maskTable<>+0(SB), R10
 	NEGQ         R9
-	VMOVUPS      64(R10)(R9*4), Y12
+	VMOVUPS      128(R10)(R9*4), Y12
 	VBROADCASTSS alpha+24(FP), X13
 	VBROADCASTSS beta+64(FP), X14
 	MOVL         beta+64(FP), R9
@@ -1745,8 +1976,8 @@ TEXT ·packF32AVX2(SB), NOSPLIT, $0-40
 	MOVQ    width+24(FP), SI
 	LEAQ    maskTable<>+0(SB), DI
 	NEGQ    SI
-	VMOVUPS 64(DI)(SI*4), Y0
-	VMOVUPS 96(DI)(SI*4), Y1
+	VMOVUPS 128(DI)(SI*4), Y0
+	VMOVUPS 160(DI)(SI*4), Y1
 
 row:
 	PREFETCHT1 128(CX)
@@ -2109,6 +2340,208 @@ done:
 	VZEROUPPER
 	RET
 
+// func multiplyRowsBF16AVX2(m int, width int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·multiplyRowsBF16AVX2(SB), NOSPLIT, $0-88
+	MOVQ   m+0(FP), AX
+	CMPQ   AX, $0x01
+	JNE    not1
+	MOVQ   lda+40(FP), AX
+	SHLQ   $0x02, AX
+	MOVQ   a+32(FP), AX
+	MOVQ   b+48(FP), CX
+	MOVQ   ldb+56(FP), DX
+	SHLQ   $0x01, DX
+	MOVQ   k+16(FP), BX
+	MOVQ   DX, SI
+	SHLQ   $0x05, SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+rows1k:
+	PREFETCHT1   (CX)(SI*1)
+	VPMOVZXWD    (CX), Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPMOVZXWD    16(CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VPMOVZXWD    32(CX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VPMOVZXWD    48(CX), Y7
+	VPSLLD       $0x10, Y7, Y7
+	VBROADCASTSS (AX), Y8
+	VFMADD231PS  Y8, Y4, Y0
+	VFMADD231PS  Y8, Y5, Y1
+	VFMADD231PS  Y8, Y6, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	ADDQ         $0x04, AX
+	ADDQ         DX, CX
+	DECQ         BX
+	JNZ          rows1k
+	MOVQ         c+72(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+24(FP), Y4
+	VMULPS       Y4, Y0, Y0
+	VMULPS       Y4, Y1, Y1
+	VMULPS       Y4, Y2, Y2
+	VMULPS       Y4, Y3, Y3
+	MOVQ         width+8(FP), DX
+	LEAQ         maskTable<>+0(SB), BX
+	NEGQ         DX
+	VMOVUPS      128(BX)(DX*4), Y4
+	VMOVUPS      160(BX)(DX*4), Y5
+	VMOVUPS      192(BX)(DX*4), Y6
+	VMOVUPS      224(BX)(DX*4), Y7
+	MOVL         beta+64(FP), DX
+	ADDL         DX, DX
+	JZ           rows1store
+	VBROADCASTSS beta+64(FP), Y8
+	VMASKMOVPS   (AX), Y4, Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VMASKMOVPS   Y0, Y4, (AX)
+	VMASKMOVPS   32(AX), Y5, Y0
+	VFMADD231PS  Y8, Y0, Y1
+	VMASKMOVPS   Y1, Y5, 32(AX)
+	VMASKMOVPS   64(AX), Y6, Y0
+	VFMADD231PS  Y8, Y0, Y2
+	VMASKMOVPS   Y2, Y6, 64(AX)
+	VMASKMOVPS   96(AX), Y7, Y0
+	VFMADD231PS  Y8, Y0, Y3
+	VMASKMOVPS   Y3, Y7, 96(AX)
+	ADDQ         CX, AX
+	JMP          rows1next
+
+rows1store:
+	VMASKMOVPS Y0, Y4, (AX)
+	VMASKMOVPS Y1, Y5, 32(AX)
+	VMASKMOVPS Y2, Y6, 64(AX)
+	VMASKMOVPS Y3, Y7, 96(AX)
+	ADDQ       CX, AX
+
+rows1next:
+	VZEROUPPER
+	RET
+
+not1:
+	CMPQ   AX, $0x02
+	JNE    not2
+	MOVQ   lda+40(FP), AX
+	SHLQ   $0x02, AX
+	MOVQ   a+32(FP), CX
+	LEAQ   (CX)(AX*1), AX
+	MOVQ   b+48(FP), DX
+	MOVQ   ldb+56(FP), BX
+	SHLQ   $0x01, BX
+	MOVQ   k+16(FP), SI
+	MOVQ   BX, DI
+	SHLQ   $0x05, DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+
+rows2k:
+	PREFETCHT1   (DX)(DI*1)
+	VPMOVZXWD    (DX), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPMOVZXWD    16(DX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VPMOVZXWD    32(DX), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VPMOVZXWD    48(DX), Y11
+	VPSLLD       $0x10, Y11, Y11
+	VBROADCASTSS (CX), Y12
+	VFMADD231PS  Y12, Y8, Y0
+	VFMADD231PS  Y12, Y9, Y1
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	ADDQ         $0x04, CX
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y12, Y8, Y4
+	VFMADD231PS  Y12, Y9, Y5
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	ADDQ         $0x04, AX
+	ADDQ         BX, DX
+	DECQ         SI
+	JNZ          rows2k
+	MOVQ         c+72(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+24(FP), Y8
+	VMULPS       Y8, Y0, Y0
+	VMULPS       Y8, Y1, Y1
+	VMULPS       Y8, Y2, Y2
+	VMULPS       Y8, Y3, Y3
+	VMULPS       Y8, Y4, Y4
+	VMULPS       Y8, Y5, Y5
+	VMULPS       Y8, Y6, Y6
+	VMULPS       Y8, Y7, Y7
+	MOVQ         width+8(FP), DX
+	LEAQ         maskTable<>+0(SB), BX
+	NEGQ         DX
+	VMOVUPS      128(BX)(DX*4), Y8
+	VMOVUPS      160(BX)(DX*4), Y9
+	VMOVUPS      192(BX)(DX*4), Y10
+	VMOVUPS      224(BX)(DX*4), Y11
+	MOVL         beta+64(FP), DX
+	ADDL         DX, DX
+	JZ           rows2store
+	VBROADCASTSS beta+64(FP), Y12
+	VMASKMOVPS   (AX), Y8, Y13
+	VFMADD231PS  Y12, Y13, Y0
+	VMASKMOVPS   Y0, Y8, (AX)
+	VMASKMOVPS   32(AX), Y9, Y0
+	VFMADD231PS  Y12, Y0, Y1
+	VMASKMOVPS   Y1, Y9, 32(AX)
+	VMASKMOVPS   64(AX), Y10, Y0
+	VFMADD231PS  Y12, Y0, Y2
+	VMASKMOVPS   Y2, Y10, 64(AX)
+	VMASKMOVPS   96(AX), Y11, Y0
+	VFMADD231PS  Y12, Y0, Y3
+	VMASKMOVPS   Y3, Y11, 96(AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y8, Y0
+	VFMADD231PS  Y12, Y0, Y4
+	VMASKMOVPS   Y4, Y8, (AX)
+	VMASKMOVPS   32(AX), Y9, Y0
+	VFMADD231PS  Y12, Y0, Y5
+	VMASKMOVPS   Y5, Y9, 32(AX)
+	VMASKMOVPS   64(AX), Y10, Y0
+	VFMADD231PS  Y12, Y0, Y6
+	VMASKMOVPS   Y6, Y10, 64(AX)
+	VMASKMOVPS   96(AX), Y11, Y0
+	VFMADD231PS  Y12, Y0, Y7
+	VMASKMOVPS   Y7, Y11, 96(AX)
+	ADDQ         CX, AX
+	JMP          rows2next
+
+rows2store:
+	VMASKMOVPS Y0, Y8, (AX)
+	VMASKMOVPS Y1, Y9, 32(AX)
+	VMASKMOVPS Y2, Y10, 64(AX)
+	VMASKMOVPS Y3, Y11, 96(AX)
+	ADDQ       CX, AX
+	VMASKMOVPS Y4, Y8, (AX)
+	VMASKMOVPS Y5, Y9, 32(AX)
+	VMASKMOVPS Y6, Y10, 64(AX)
+	VMASKMOVPS Y7, Y11, 96(AX)
+	ADDQ       CX, AX
+
+rows2next:
+	VZEROUPPER
+	RET
+
+not2:
+	VZEROUPPER
+	RET
+
 // func multiplyDotsBF16AVX2(m int, n int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·multiplyDotsBF16AVX2(SB), NOSPLIT, $0-88
@@ -2118,9 +2551,9 @@ TEXT ·multiplyDotsBF16AVX2(SB), NOSPLIT, $0-88
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
 	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
 	MOVQ b+48(FP), SI
 
 m1columns:
@@ -2146,15 +2579,16 @@ m1columns:
 	VXORPS  Y3, Y3, Y3
 	XORQ    R12, R12
 	MOVQ    CX, R13
-	SHLQ    $0x04, DI
+	SHLQ    $0x02, DI
+	ADDQ    $+4096, DI
 
 m1line:
 	SUBQ        $+32, R13
 	JLT         m1lineend
-	PREFETCHT0  (R8)(DI*1)
-	PREFETCHT0  (R9)(DI*1)
-	PREFETCHT0  (R10)(DI*1)
-	PREFETCHT0  (R11)(DI*1)
+	PREFETCHT1  (R8)(DI*1)
+	PREFETCHT1  64(R8)(DI*1)
+	PREFETCHT1  128(R8)(DI*1)
+	PREFETCHT1  192(R8)(DI*1)
 	VMOVUPS     (BX)(R12*4), Y4
 	VPMOVZXWD   (R8)(R12*2), Y5
 	VPSLLD      $0x10, Y5, Y5
@@ -2208,7 +2642,7 @@ m1line:
 	VPSLLD      $0x10, Y5, Y5
 	VFMADD231PS Y4, Y5, Y3
 	ADDQ        $+32, R12
-	ADDQ        $+64, DI
+	ADDQ        $+256, DI
 	JMP         m1line
 
 m1lineend:
@@ -2271,7 +2705,7 @@ m1sum:
 	CMOVQGT      R8, DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y4
+	VMOVUPS      128(R8)(DI*4), Y4
 	VBROADCASTSS alpha+24(FP), X5
 	VBROADCASTSS beta+64(FP), X6
 	MOVL         beta+64(FP), DI
@@ -2304,10 +2738,10 @@ not1:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (BX)(SI*1), SI
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ a+32(FP), SI
+	LEAQ (SI)(BX*1), BX
 	MOVQ b+48(FP), DI
 
 m2columns:
@@ -2337,17 +2771,18 @@ m2columns:
 	VXORPS  Y7, Y7, Y7
 	XORQ    R13, R13
 	MOVQ    CX, R14
-	SHLQ    $0x04, R8
+	SHLQ    $0x02, R8
+	ADDQ    $+4096, R8
 
 m2line:
 	SUBQ        $+32, R14
 	JLT         m2lineend
-	PREFETCHT0  (R9)(R8*1)
-	PREFETCHT0  (R10)(R8*1)
-	PREFETCHT0  (R11)(R8*1)
-	PREFETCHT0  (R12)(R8*1)
-	VMOVUPS     (BX)(R13*4), Y8
-	VMOVUPS     (SI)(R13*4), Y9
+	PREFETCHT1  (R9)(R8*1)
+	PREFETCHT1  64(R9)(R8*1)
+	PREFETCHT1  128(R9)(R8*1)
+	PREFETCHT1  192(R9)(R8*1)
+	VMOVUPS     (SI)(R13*4), Y8
+	VMOVUPS     (BX)(R13*4), Y9
 	VPMOVZXWD   (R9)(R13*2), Y10
 	VPSLLD      $0x10, Y10, Y10
 	VFMADD231PS Y8, Y10, Y0
@@ -2364,8 +2799,8 @@ m2line:
 	VPSLLD      $0x10, Y10, Y10
 	VFMADD231PS Y8, Y10, Y3
 	VFMADD231PS Y9, Y10, Y7
-	VMOVUPS     32(BX)(R13*4), Y8
-	VMOVUPS     32(SI)(R13*4), Y9
+	VMOVUPS     32(SI)(R13*4), Y8
+	VMOVUPS     32(BX)(R13*4), Y9
 	VPMOVZXWD   16(R9)(R13*2), Y10
 	VPSLLD      $0x10, Y10, Y10
 	VFMADD231PS Y8, Y10, Y0
@@ -2382,8 +2817,8 @@ m2line:
 	VPSLLD      $0x10, Y10, Y10
 	VFMADD231PS Y8, Y10, Y3
 	VFMADD231PS Y9, Y10, Y7
-	VMOVUPS     64(BX)(R13*4), Y8
-	VMOVUPS     64(SI)(R13*4), Y9
+	VMOVUPS     64(SI)(R13*4), Y8
+	VMOVUPS     64(BX)(R13*4), Y9
 	VPMOVZXWD   32(R9)(R13*2), Y10
 	VPSLLD      $0x10, Y10, Y10
 	VFMADD231PS Y8, Y10, Y0
@@ -2400,8 +2835,8 @@ m2line:
 	VPSLLD      $0x10, Y10, Y10
 	VFMADD231PS Y8, Y10, Y3
 	VFMADD231PS Y9, Y10, Y7
-	VMOVUPS     96(BX)(R13*4), Y8
-	VMOVUPS     96(SI)(R13*4), Y9
+	VMOVUPS     96(SI)(R13*4), Y8
+	VMOVUPS     96(BX)(R13*4), Y9
 	VPMOVZXWD   48(R9)(R13*2), Y10
 	VPSLLD      $0x10, Y10, Y10
 	VFMADD231PS Y8, Y10, Y0
@@ -2419,7 +2854,7 @@ m2line:
 	VFMADD231PS Y8, Y10, Y3
 	VFMADD231PS Y9, Y10, Y7
 	ADDQ        $+32, R13
-	ADDQ        $+64, R8
+	ADDQ        $+256, R8
 	JMP         m2line
 
 m2lineend:
@@ -2428,8 +2863,8 @@ m2lineend:
 m2vector:
 	SUBQ        $+8, R14
 	JLT         m2tail
-	VMOVUPS     (BX)(R13*4), Y8
-	VMOVUPS     (SI)(R13*4), Y9
+	VMOVUPS     (SI)(R13*4), Y8
+	VMOVUPS     (BX)(R13*4), Y9
 	VPMOVZXWD   (R9)(R13*2), Y10
 	VPSLLD      $0x10, Y10, Y10
 	VFMADD231PS Y8, Y10, Y0
@@ -2455,9 +2890,9 @@ m2tail:
 
 m2scalar:
 	VXORPS      Y8, Y8, Y8
-	VMOVSS      (BX)(R13*4), X8
+	VMOVSS      (SI)(R13*4), X8
 	VXORPS      Y9, Y9, Y9
-	VMOVSS      (SI)(R13*4), X9
+	VMOVSS      (BX)(R13*4), X9
 	VXORPS      Y10, Y10, Y10
 	MOVWLZX     (R9)(R13*2), R8
 	SHLL        $0x10, R8
@@ -2493,7 +2928,7 @@ m2sum:
 	CMOVQGT      R9, R8
 	LEAQ         maskTable<>+0(SB), R9
 	NEGQ         R8
-	VMOVUPS      64(R9)(R8*4), Y8
+	VMOVUPS      128(R9)(R8*4), Y8
 	VBROADCASTSS alpha+24(FP), X9
 	VBROADCASTSS beta+64(FP), X10
 	MOVL         beta+64(FP), R8
@@ -2537,11 +2972,11 @@ not2:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (BX)(SI*1), DI
-	LEAQ (DI)(SI*1), SI
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ a+32(FP), SI
+	LEAQ (SI)(BX*1), DI
+	LEAQ (DI)(BX*1), BX
 	MOVQ b+48(FP), R8
 
 m3columns:
@@ -2575,18 +3010,19 @@ m3columns:
 	VXORPS  Y11, Y11, Y11
 	XORQ    R14, R14
 	MOVQ    CX, R15
-	SHLQ    $0x04, R9
+	SHLQ    $0x02, R9
+	ADDQ    $+4096, R9
 
 m3line:
 	SUBQ        $+32, R15
 	JLT         m3lineend
-	PREFETCHT0  (R10)(R9*1)
-	PREFETCHT0  (R11)(R9*1)
-	PREFETCHT0  (R12)(R9*1)
-	PREFETCHT0  (R13)(R9*1)
-	VMOVUPS     (BX)(R14*4), Y12
+	PREFETCHT1  (R10)(R9*1)
+	PREFETCHT1  64(R10)(R9*1)
+	PREFETCHT1  128(R10)(R9*1)
+	PREFETCHT1  192(R10)(R9*1)
+	VMOVUPS     (SI)(R14*4), Y12
 	VMOVUPS     (DI)(R14*4), Y13
-	VMOVUPS     (SI)(R14*4), Y14
+	VMOVUPS     (BX)(R14*4), Y14
 	VPMOVZXWD   (R10)(R14*2), Y15
 	VPSLLD      $0x10, Y15, Y15
 	VFMADD231PS Y12, Y15, Y0
@@ -2607,9 +3043,9 @@ m3line:
 	VFMADD231PS Y12, Y15, Y3
 	VFMADD231PS Y13, Y15, Y7
 	VFMADD231PS Y14, Y15, Y11
-	VMOVUPS     32(BX)(R14*4), Y12
+	VMOVUPS     32(SI)(R14*4), Y12
 	VMOVUPS     32(DI)(R14*4), Y13
-	VMOVUPS     32(SI)(R14*4), Y14
+	VMOVUPS     32(BX)(R14*4), Y14
 	VPMOVZXWD   16(R10)(R14*2), Y15
 	VPSLLD      $0x10, Y15, Y15
 	VFMADD231PS Y12, Y15, Y0
@@ -2630,9 +3066,9 @@ m3line:
 	VFMADD231PS Y12, Y15, Y3
 	VFMADD231PS Y13, Y15, Y7
 	VFMADD231PS Y14, Y15, Y11
-	VMOVUPS     64(BX)(R14*4), Y12
+	VMOVUPS     64(SI)(R14*4), Y12
 	VMOVUPS     64(DI)(R14*4), Y13
-	VMOVUPS     64(SI)(R14*4), Y14
+	VMOVUPS     64(BX)(R14*4), Y14
 	VPMOVZXWD   32(R10)(R14*2), Y15
 	VPSLLD      $0x10, Y15, Y15
 	VFMADD231PS Y12, Y15, Y0
@@ -2653,9 +3089,9 @@ m3line:
 	VFMADD231PS Y12, Y15, Y3
 	VFMADD231PS Y13, Y15, Y7
 	VFMADD231PS Y14, Y15, Y11
-	VMOVUPS     96(BX)(R14*4), Y12
+	VMOVUPS     96(SI)(R14*4), Y12
 	VMOVUPS     96(DI)(R14*4), Y13
-	VMOVUPS     96(SI)(R14*4), Y14
+	VMOVUPS     96(BX)(R14*4), Y14
 	VPMOVZXWD   48(R10)(R14*2), Y15
 	VPSLLD      $0x10, Y15, Y15
 	VFMADD231PS Y12, Y15, Y0
@@ -2677,7 +3113,7 @@ m3line:
 	VFMADD231PS Y13, Y15, Y7
 	VFMADD231PS Y14, Y15, Y11
 	ADDQ        $+32, R14
-	ADDQ        $+64, R9
+	ADDQ        $+256, R9
 	JMP         m3line
 
 m3lineend:
@@ -2686,9 +3122,9 @@ m3lineend:
 m3vector:
 	SUBQ        $+8, R15
 	JLT         m3tail
-	VMOVUPS     (BX)(R14*4), Y12
+	VMOVUPS     (SI)(R14*4), Y12
 	VMOVUPS     (DI)(R14*4), Y13
-	VMOVUPS     (SI)(R14*4), Y14
+	VMOVUPS     (BX)(R14*4), Y14
 	VPMOVZXWD   (R10)(R14*2), Y15
 	VPSLLD      $0x10, Y15, Y15
 	VFMADD231PS Y12, Y15, Y0
@@ -2718,11 +3154,11 @@ m3tail:
 
 m3scalar:
 	VXORPS      Y12, Y12, Y12
-	VMOVSS      (BX)(R14*4), X12
+	VMOVSS      (SI)(R14*4), X12
 	VXORPS      Y13, Y13, Y13
 	VMOVSS      (DI)(R14*4), X13
 	VXORPS      Y14, Y14, Y14
-	VMOVSS      (SI)(R14*4), X14
+	VMOVSS      (BX)(R14*4), X14
 	VXORPS      Y15, Y15, Y15
 	MOVWLZX     (R10)(R14*2), R9
 	SHLL        $0x10, R9
@@ -2762,7 +3198,7 @@ m3sum:
 	CMOVQGT      R10, R9
 	LEAQ         maskTable<>+0(SB), R10
 	NEGQ         R9
-	VMOVUPS      64(R10)(R9*4), Y12
+	VMOVUPS      128(R10)(R9*4), Y12
 	VBROADCASTSS alpha+24(FP), X13
 	VBROADCASTSS beta+64(FP), X14
 	MOVL         beta+64(FP), R9
@@ -3381,6 +3817,200 @@ done:
 	VZEROUPPER
 	RET
 
+// func multiplyRowsF16AVX2(m int, width int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·multiplyRowsF16AVX2(SB), NOSPLIT, $0-88
+	MOVQ   m+0(FP), AX
+	CMPQ   AX, $0x01
+	JNE    not1
+	MOVQ   lda+40(FP), AX
+	SHLQ   $0x02, AX
+	MOVQ   a+32(FP), AX
+	MOVQ   b+48(FP), CX
+	MOVQ   ldb+56(FP), DX
+	SHLQ   $0x01, DX
+	MOVQ   k+16(FP), BX
+	MOVQ   DX, SI
+	SHLQ   $0x05, SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+rows1k:
+	PREFETCHT1   (CX)(SI*1)
+	VCVTPH2PS    (CX), Y4
+	VCVTPH2PS    16(CX), Y5
+	VCVTPH2PS    32(CX), Y6
+	VCVTPH2PS    48(CX), Y7
+	VBROADCASTSS (AX), Y8
+	VFMADD231PS  Y8, Y4, Y0
+	VFMADD231PS  Y8, Y5, Y1
+	VFMADD231PS  Y8, Y6, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	ADDQ         $0x04, AX
+	ADDQ         DX, CX
+	DECQ         BX
+	JNZ          rows1k
+	MOVQ         c+72(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+24(FP), Y4
+	VMULPS       Y4, Y0, Y0
+	VMULPS       Y4, Y1, Y1
+	VMULPS       Y4, Y2, Y2
+	VMULPS       Y4, Y3, Y3
+	MOVQ         width+8(FP), DX
+	LEAQ         maskTable<>+0(SB), BX
+	NEGQ         DX
+	VMOVUPS      128(BX)(DX*4), Y4
+	VMOVUPS      160(BX)(DX*4), Y5
+	VMOVUPS      192(BX)(DX*4), Y6
+	VMOVUPS      224(BX)(DX*4), Y7
+	MOVL         beta+64(FP), DX
+	ADDL         DX, DX
+	JZ           rows1store
+	VBROADCASTSS beta+64(FP), Y8
+	VMASKMOVPS   (AX), Y4, Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VMASKMOVPS   Y0, Y4, (AX)
+	VMASKMOVPS   32(AX), Y5, Y0
+	VFMADD231PS  Y8, Y0, Y1
+	VMASKMOVPS   Y1, Y5, 32(AX)
+	VMASKMOVPS   64(AX), Y6, Y0
+	VFMADD231PS  Y8, Y0, Y2
+	VMASKMOVPS   Y2, Y6, 64(AX)
+	VMASKMOVPS   96(AX), Y7, Y0
+	VFMADD231PS  Y8, Y0, Y3
+	VMASKMOVPS   Y3, Y7, 96(AX)
+	ADDQ         CX, AX
+	JMP          rows1next
+
+rows1store:
+	VMASKMOVPS Y0, Y4, (AX)
+	VMASKMOVPS Y1, Y5, 32(AX)
+	VMASKMOVPS Y2, Y6, 64(AX)
+	VMASKMOVPS Y3, Y7, 96(AX)
+	ADDQ       CX, AX
+
+rows1next:
+	VZEROUPPER
+	RET
+
+not1:
+	CMPQ   AX, $0x02
+	JNE    not2
+	MOVQ   lda+40(FP), AX
+	SHLQ   $0x02, AX
+	MOVQ   a+32(FP), CX
+	LEAQ   (CX)(AX*1), AX
+	MOVQ   b+48(FP), DX
+	MOVQ   ldb+56(FP), BX
+	SHLQ   $0x01, BX
+	MOVQ   k+16(FP), SI
+	MOVQ   BX, DI
+	SHLQ   $0x05, DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+
+rows2k:
+	PREFETCHT1   (DX)(DI*1)
+	VCVTPH2PS    (DX), Y8
+	VCVTPH2PS    16(DX), Y9
+	VCVTPH2PS    32(DX), Y10
+	VCVTPH2PS    48(DX), Y11
+	VBROADCASTSS (CX), Y12
+	VFMADD231PS  Y12, Y8, Y0
+	VFMADD231PS  Y12, Y9, Y1
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	ADDQ         $0x04, CX
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y12, Y8, Y4
+	VFMADD231PS  Y12, Y9, Y5
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	ADDQ         $0x04, AX
+	ADDQ         BX, DX
+	DECQ         SI
+	JNZ          rows2k
+	MOVQ         c+72(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+24(FP), Y8
+	VMULPS       Y8, Y0, Y0
+	VMULPS       Y8, Y1, Y1
+	VMULPS       Y8, Y2, Y2
+	VMULPS       Y8, Y3, Y3
+	VMULPS       Y8, Y4, Y4
+	VMULPS       Y8, Y5, Y5
+	VMULPS       Y8, Y6, Y6
+	VMULPS       Y8, Y7, Y7
+	MOVQ         width+8(FP), DX
+	LEAQ         maskTable<>+0(SB), BX
+	NEGQ         DX
+	VMOVUPS      128(BX)(DX*4), Y8
+	VMOVUPS      160(BX)(DX*4), Y9
+	VMOVUPS      192(BX)(DX*4), Y10
+	VMOVUPS      224(BX)(DX*4), Y11
+	MOVL         beta+64(FP), DX
+	ADDL         DX, DX
+	JZ           rows2store
+	VBROADCASTSS beta+64(FP), Y12
+	VMASKMOVPS   (AX), Y8, Y13
+	VFMADD231PS  Y12, Y13, Y0
+	VMASKMOVPS   Y0, Y8, (AX)
+	VMASKMOVPS   32(AX), Y9, Y0
+	VFMADD231PS  Y12, Y0, Y1
+	VMASKMOVPS   Y1, Y9, 32(AX)
+	VMASKMOVPS   64(AX), Y10, Y0
+	VFMADD231PS  Y12, Y0, Y2
+	VMASKMOVPS   Y2, Y10, 64(AX)
+	VMASKMOVPS   96(AX), Y11, Y0
+	VFMADD231PS  Y12, Y0, Y3
+	VMASKMOVPS   Y3, Y11, 96(AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y8, Y0
+	VFMADD231PS  Y12, Y0, Y4
+	VMASKMOVPS   Y4, Y8, (AX)
+	VMASKMOVPS   32(AX), Y9, Y0
+	VFMADD231PS  Y12, Y0, Y5
+	VMASKMOVPS   Y5, Y9, 32(AX)
+	VMASKMOVPS   64(AX), Y10, Y0
+	VFMADD231PS  Y12, Y0, Y6
+	VMASKMOVPS   Y6, Y10, 64(AX)
+	VMASKMOVPS   96(AX), Y11, Y0
+	VFMADD231PS  Y12, Y0, Y7
+	VMASKMOVPS   Y7, Y11, 96(AX)
+	ADDQ         CX, AX
+	JMP          rows2next
+
+rows2store:
+	VMASKMOVPS Y0, Y8, (AX)
+	VMASKMOVPS Y1, Y9, 32(AX)
+	VMASKMOVPS Y2, Y10, 64(AX)
+	VMASKMOVPS Y3, Y11, 96(AX)
+	ADDQ       CX, AX
+	VMASKMOVPS Y4, Y8, (AX)
+	VMASKMOVPS Y5, Y9, 32(AX)
+	VMASKMOVPS Y6, Y10, 64(AX)
+	VMASKMOVPS Y7, Y11, 96(AX)
+	ADDQ       CX, AX
+
+rows2next:
+	VZEROUPPER
+	RET
+
+not2:
+	VZEROUPPER
+	RET
+
 // func multiplyDotsF16AVX2(m int, n int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
 // Requires: AVX, CMOV, F16C, FMA3, MMX+
 TEXT ·multiplyDotsF16AVX2(SB), NOSPLIT, $0-88
@@ -3390,9 +4020,9 @@ TEXT ·multiplyDotsF16AVX2(SB), NOSPLIT, $0-88
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
 	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
 	MOVQ b+48(FP), SI
 
 m1columns:
@@ -3418,15 +4048,16 @@ m1columns:
 	VXORPS  Y3, Y3, Y3
 	XORQ    R12, R12
 	MOVQ    CX, R13
-	SHLQ    $0x04, DI
+	SHLQ    $0x02, DI
+	ADDQ    $+4096, DI
 
 m1line:
 	SUBQ        $+32, R13
 	JLT         m1lineend
-	PREFETCHT0  (R8)(DI*1)
-	PREFETCHT0  (R9)(DI*1)
-	PREFETCHT0  (R10)(DI*1)
-	PREFETCHT0  (R11)(DI*1)
+	PREFETCHT1  (R8)(DI*1)
+	PREFETCHT1  64(R8)(DI*1)
+	PREFETCHT1  128(R8)(DI*1)
+	PREFETCHT1  192(R8)(DI*1)
 	VMOVUPS     (BX)(R12*4), Y4
 	VCVTPH2PS   (R8)(R12*2), Y5
 	VFMADD231PS Y4, Y5, Y0
@@ -3464,7 +4095,7 @@ m1line:
 	VCVTPH2PS   48(R11)(R12*2), Y5
 	VFMADD231PS Y4, Y5, Y3
 	ADDQ        $+32, R12
-	ADDQ        $+64, DI
+	ADDQ        $+256, DI
 	JMP         m1line
 
 m1lineend:
@@ -3523,7 +4154,7 @@ m1sum:
 	CMOVQGT      R8, DI
 	LEAQ         maskTable<>+0(SB), R8
 	NEGQ         DI
-	VMOVUPS      64(R8)(DI*4), Y4
+	VMOVUPS      128(R8)(DI*4), Y4
 	VBROADCASTSS alpha+24(FP), X5
 	VBROADCASTSS beta+64(FP), X6
 	MOVL         beta+64(FP), DI
@@ -3556,10 +4187,10 @@ not1:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (BX)(SI*1), SI
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ a+32(FP), SI
+	LEAQ (SI)(BX*1), BX
 	MOVQ b+48(FP), DI
 
 m2columns:
@@ -3589,17 +4220,18 @@ m2columns:
 	VXORPS  Y7, Y7, Y7
 	XORQ    R13, R13
 	MOVQ    CX, R14
-	SHLQ    $0x04, R8
+	SHLQ    $0x02, R8
+	ADDQ    $+4096, R8
 
 m2line:
 	SUBQ        $+32, R14
 	JLT         m2lineend
-	PREFETCHT0  (R9)(R8*1)
-	PREFETCHT0  (R10)(R8*1)
-	PREFETCHT0  (R11)(R8*1)
-	PREFETCHT0  (R12)(R8*1)
-	VMOVUPS     (BX)(R13*4), Y8
-	VMOVUPS     (SI)(R13*4), Y9
+	PREFETCHT1  (R9)(R8*1)
+	PREFETCHT1  64(R9)(R8*1)
+	PREFETCHT1  128(R9)(R8*1)
+	PREFETCHT1  192(R9)(R8*1)
+	VMOVUPS     (SI)(R13*4), Y8
+	VMOVUPS     (BX)(R13*4), Y9
 	VCVTPH2PS   (R9)(R13*2), Y10
 	VFMADD231PS Y8, Y10, Y0
 	VFMADD231PS Y9, Y10, Y4
@@ -3612,8 +4244,8 @@ m2line:
 	VCVTPH2PS   (R12)(R13*2), Y10
 	VFMADD231PS Y8, Y10, Y3
 	VFMADD231PS Y9, Y10, Y7
-	VMOVUPS     32(BX)(R13*4), Y8
-	VMOVUPS     32(SI)(R13*4), Y9
+	VMOVUPS     32(SI)(R13*4), Y8
+	VMOVUPS     32(BX)(R13*4), Y9
 	VCVTPH2PS   16(R9)(R13*2), Y10
 	VFMADD231PS Y8, Y10, Y0
 	VFMADD231PS Y9, Y10, Y4
@@ -3626,8 +4258,8 @@ m2line:
 	VCVTPH2PS   16(R12)(R13*2), Y10
 	VFMADD231PS Y8, Y10, Y3
 	VFMADD231PS Y9, Y10, Y7
-	VMOVUPS     64(BX)(R13*4), Y8
-	VMOVUPS     64(SI)(R13*4), Y9
+	VMOVUPS     64(SI)(R13*4), Y8
+	VMOVUPS     64(BX)(R13*4), Y9
 	VCVTPH2PS   32(R9)(R13*2), Y10
 	VFMADD231PS Y8, Y10, Y0
 	VFMADD231PS Y9, Y10, Y4
@@ -3640,8 +4272,8 @@ m2line:
 	VCVTPH2PS   32(R12)(R13*2), Y10
 	VFMADD231PS Y8, Y10, Y3
 	VFMADD231PS Y9, Y10, Y7
-	VMOVUPS     96(BX)(R13*4), Y8
-	VMOVUPS     96(SI)(R13*4), Y9
+	VMOVUPS     96(SI)(R13*4), Y8
+	VMOVUPS     96(BX)(R13*4), Y9
 	VCVTPH2PS   48(R9)(R13*2), Y10
 	VFMADD231PS Y8, Y10, Y0
 	VFMADD231PS Y9, Y10, Y4
@@ -3655,7 +4287,7 @@ m2line:
 	VFMADD231PS Y8, Y10, Y3
 	VFMADD231PS Y9, Y10, Y7
 	ADDQ        $+32, R13
-	ADDQ        $+64, R8
+	ADDQ        $+256, R8
 	JMP         m2line
 
 m2lineend:
@@ -3664,8 +4296,8 @@ m2lineend:
 m2vector:
 	SUBQ        $+8, R14
 	JLT         m2tail
-	VMOVUPS     (BX)(R13*4), Y8
-	VMOVUPS     (SI)(R13*4), Y9
+	VMOVUPS     (SI)(R13*4), Y8
+	VMOVUPS     (BX)(R13*4), Y9
 	VCVTPH2PS   (R9)(R13*2), Y10
 	VFMADD231PS Y8, Y10, Y0
 	VFMADD231PS Y9, Y10, Y4
@@ -3687,9 +4319,9 @@ m2tail:
 
 m2scalar:
 	VXORPS      Y8, Y8, Y8
-	VMOVSS      (BX)(R13*4), X8
+	VMOVSS      (SI)(R13*4), X8
 	VXORPS      Y9, Y9, Y9
-	VMOVSS      (SI)(R13*4), X9
+	VMOVSS      (BX)(R13*4), X9
 	VXORPS      Y10, Y10, Y10
 	MOVWLZX     (R9)(R13*2), R8
 	VMOVD       R8, X10
@@ -3725,7 +4357,7 @@ m2sum:
 	CMOVQGT      R9, R8
 	LEAQ         maskTable<>+0(SB), R9
 	NEGQ         R8
-	VMOVUPS      64(R9)(R8*4), Y8
+	VMOVUPS      128(R9)(R8*4), Y8
 	VBROADCASTSS alpha+24(FP), X9
 	VBROADCASTSS beta+64(FP), X10
 	MOVL         beta+64(FP), R8
@@ -3769,11 +4401,11 @@ not2:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (BX)(SI*1), DI
-	LEAQ (DI)(SI*1), SI
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ a+32(FP), SI
+	LEAQ (SI)(BX*1), DI
+	LEAQ (DI)(BX*1), BX
 	MOVQ b+48(FP), R8
 
 m3columns:
@@ -3807,18 +4439,19 @@ m3columns:
 	VXORPS  Y11, Y11, Y11
 	XORQ    R14, R14
 	MOVQ    CX, R15
-	SHLQ    $0x04, R9
+	SHLQ    $0x02, R9
+	ADDQ    $+4096, R9
 
 m3line:
 	SUBQ        $+32, R15
 	JLT         m3lineend
-	PREFETCHT0  (R10)(R9*1)
-	PREFETCHT0  (R11)(R9*1)
-	PREFETCHT0  (R12)(R9*1)
-	PREFETCHT0  (R13)(R9*1)
-	VMOVUPS     (BX)(R14*4), Y12
+	PREFETCHT1  (R10)(R9*1)
+	PREFETCHT1  64(R10)(R9*1)
+	PREFETCHT1  128(R10)(R9*1)
+	PREFETCHT1  192(R10)(R9*1)
+	VMOVUPS     (SI)(R14*4), Y12
 	VMOVUPS     (DI)(R14*4), Y13
-	VMOVUPS     (SI)(R14*4), Y14
+	VMOVUPS     (BX)(R14*4), Y14
 	VCVTPH2PS   (R10)(R14*2), Y15
 	VFMADD231PS Y12, Y15, Y0
 	VFMADD231PS Y13, Y15, Y4
@@ -3835,9 +4468,9 @@ m3line:
 	VFMADD231PS Y12, Y15, Y3
 	VFMADD231PS Y13, Y15, Y7
 	VFMADD231PS Y14, Y15, Y11
-	VMOVUPS     32(BX)(R14*4), Y12
+	VMOVUPS     32(SI)(R14*4), Y12
 	VMOVUPS     32(DI)(R14*4), Y13
-	VMOVUPS     32(SI)(R14*4), Y14
+	VMOVUPS     32(BX)(R14*4), Y14
 	VCVTPH2PS   16(R10)(R14*2), Y15
 	VFMADD231PS Y12, Y15, Y0
 	VFMADD231PS Y13, Y15, Y4
@@ -3854,9 +4487,9 @@ m3line:
 	VFMADD231PS Y12, Y15, Y3
 	VFMADD231PS Y13, Y15, Y7
 	VFMADD231PS Y14, Y15, Y11
-	VMOVUPS     64(BX)(R14*4), Y12
+	VMOVUPS     64(SI)(R14*4), Y12
 	VMOVUPS     64(DI)(R14*4), Y13
-	VMOVUPS     64(SI)(R14*4), Y14
+	VMOVUPS     64(BX)(R14*4), Y14
 	VCVTPH2PS   32(R10)(R14*2), Y15
 	VFMADD231PS Y12, Y15, Y0
 	VFMADD231PS Y13, Y15, Y4
@@ -3873,9 +4506,9 @@ m3line:
 	VFMADD231PS Y12, Y15, Y3
 	VFMADD231PS Y13, Y15, Y7
 	VFMADD231PS Y14, Y15, Y11
-	VMOVUPS     96(BX)(R14*4), Y12
+	VMOVUPS     96(SI)(R14*4), Y12
 	VMOVUPS     96(DI)(R14*4), Y13
-	VMOVUPS     96(SI)(R14*4), Y14
+	VMOVUPS     96(BX)(R14*4), Y14
 	VCVTPH2PS   48(R10)(R14*2), Y15
 	VFMADD231PS Y12, Y15, Y0
 	VFMADD231PS Y13, Y15, Y4
@@ -3893,7 +4526,7 @@ m3line:
 	VFMADD231PS Y13, Y15, Y7
 	VFMADD231PS Y14, Y15, Y11
 	ADDQ        $+32, R14
-	ADDQ        $+64, R9
+	ADDQ        $+256, R9
 	JMP         m3line
 
 m3lineend:
@@ -3902,9 +4535,9 @@ m3lineend:
 m3vector:
 	SUBQ        $+8, R15
 	JLT         m3tail
-	VMOVUPS     (BX)(R14*4), Y12
+	VMOVUPS     (SI)(R14*4), Y12
 	VMOVUPS     (DI)(R14*4), Y13
-	VMOVUPS     (SI)(R14*4), Y14
+	VMOVUPS     (BX)(R14*4), Y14
 	VCVTPH2PS   (R10)(R14*2), Y15
 	VFMADD231PS Y12, Y15, Y0
 	VFMADD231PS Y13, Y15, Y4
@@ -3930,11 +4563,11 @@ m3tail:
 
 m3scalar:
 	VXORPS      Y12, Y12, Y12
-	VMOVSS      (BX)(R14*4), X12
+	VMOVSS      (SI)(R14*4), X12
 	VXORPS      Y13, Y13, Y13
 	VMOVSS      (DI)(R14*4), X13
 	VXORPS      Y14, Y14, Y14
-	VMOVSS      (SI)(R14*4), X14
+	VMOVSS      (BX)(R14*4), X14
 	VXORPS      Y15, Y15, Y15
 	MOVWLZX     (R10)(R14*2), R9
 	VMOVD       R9, X15
@@ -3974,7 +4607,7 @@ m3sum:
 	CMOVQGT      R10, R9
 	LEAQ         maskTable<>+0(SB), R10
 	NEGQ         R9
-	VMOVUPS      64(R10)(R9*4), Y12
+	VMOVUPS      128(R10)(R9*4), Y12
 	VBROADCASTSS alpha+24(FP), X13
 	VBROADCASTSS beta+64(FP), X14
 	MOVL         beta+64(FP), R9
@@ -7918,6 +8551,583 @@ not1:
 	VZEROUPPER
 	RET
 
+// func multiplyRowsF32AVX512(m int, width int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, MMX+
+TEXT ·multiplyRowsF32AVX512(SB), NOSPLIT, $0-88
+	MOVQ   m+0(FP), AX
+	CMPQ   AX, $0x01
+	JNE    not1
+	MOVQ   lda+40(FP), AX
+	SHLQ   $0x02, AX
+	MOVQ   a+32(FP), AX
+	MOVQ   b+48(FP), CX
+	MOVQ   ldb+56(FP), DX
+	SHLQ   $0x02, DX
+	MOVQ   k+16(FP), BX
+	MOVQ   DX, SI
+	SHLQ   $0x04, SI
+	MOVQ   width+8(FP), DI
+	MOVQ   $-1, R8
+	BZHIQ  DI, R8, R8
+	KMOVW  R8, K1
+	SHRQ   $0x10, R8
+	KMOVW  R8, K2
+	SHRQ   $0x10, R8
+	KMOVW  R8, K3
+	SHRQ   $0x10, R8
+	KMOVW  R8, K4
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+
+rows1k:
+	PREFETCHT1   (CX)(SI*1)
+	PREFETCHT1   64(CX)(SI*1)
+	PREFETCHT1   128(CX)(SI*1)
+	PREFETCHT1   192(CX)(SI*1)
+	VMOVUPS.Z    (CX), K1, Z4
+	VMOVUPS.Z    64(CX), K2, Z5
+	VMOVUPS.Z    128(CX), K3, Z6
+	VMOVUPS.Z    192(CX), K4, Z7
+	VBROADCASTSS (AX), Z8
+	VFMADD231PS  Z8, Z4, Z0
+	VFMADD231PS  Z8, Z5, Z1
+	VFMADD231PS  Z8, Z6, Z2
+	VFMADD231PS  Z8, Z7, Z3
+	ADDQ         $0x04, AX
+	ADDQ         DX, CX
+	DECQ         BX
+	JNZ          rows1k
+	MOVQ         c+72(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+24(FP), Z4
+	VMULPS       Z4, Z0, Z0
+	VMULPS       Z4, Z1, Z1
+	VMULPS       Z4, Z2, Z2
+	VMULPS       Z4, Z3, Z3
+	MOVQ         width+8(FP), DX
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	MOVL         beta+64(FP), DX
+	ADDL         DX, DX
+	JZ           rows1store
+	VBROADCASTSS beta+64(FP), Z4
+	VMOVUPS.Z    (AX), K1, Z5
+	VFMADD231PS  Z4, Z5, Z0
+	VMOVUPS      Z0, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z4, Z0, Z1
+	VMOVUPS      Z1, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z4, Z0, Z2
+	VMOVUPS      Z2, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z4, Z0, Z3
+	VMOVUPS      Z3, K4, 192(AX)
+	ADDQ         CX, AX
+	JMP          rows1next
+
+rows1store:
+	VMOVUPS Z0, K1, (AX)
+	VMOVUPS Z1, K2, 64(AX)
+	VMOVUPS Z2, K3, 128(AX)
+	VMOVUPS Z3, K4, 192(AX)
+	ADDQ    CX, AX
+
+rows1next:
+	VZEROUPPER
+	RET
+
+not1:
+	CMPQ   AX, $0x02
+	JNE    not2
+	MOVQ   lda+40(FP), AX
+	SHLQ   $0x02, AX
+	MOVQ   a+32(FP), CX
+	LEAQ   (CX)(AX*1), AX
+	MOVQ   b+48(FP), DX
+	MOVQ   ldb+56(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   k+16(FP), SI
+	MOVQ   BX, DI
+	SHLQ   $0x04, DI
+	MOVQ   width+8(FP), R8
+	MOVQ   $-1, R9
+	BZHIQ  R8, R9, R9
+	KMOVW  R9, K1
+	SHRQ   $0x10, R9
+	KMOVW  R9, K2
+	SHRQ   $0x10, R9
+	KMOVW  R9, K3
+	SHRQ   $0x10, R9
+	KMOVW  R9, K4
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+
+rows2k:
+	PREFETCHT1   (DX)(DI*1)
+	PREFETCHT1   64(DX)(DI*1)
+	PREFETCHT1   128(DX)(DI*1)
+	PREFETCHT1   192(DX)(DI*1)
+	VMOVUPS.Z    (DX), K1, Z8
+	VMOVUPS.Z    64(DX), K2, Z9
+	VMOVUPS.Z    128(DX), K3, Z10
+	VMOVUPS.Z    192(DX), K4, Z11
+	VBROADCASTSS (CX), Z12
+	VFMADD231PS  Z12, Z8, Z0
+	VFMADD231PS  Z12, Z9, Z1
+	VFMADD231PS  Z12, Z10, Z2
+	VFMADD231PS  Z12, Z11, Z3
+	ADDQ         $0x04, CX
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z12, Z8, Z4
+	VFMADD231PS  Z12, Z9, Z5
+	VFMADD231PS  Z12, Z10, Z6
+	VFMADD231PS  Z12, Z11, Z7
+	ADDQ         $0x04, AX
+	ADDQ         BX, DX
+	DECQ         SI
+	JNZ          rows2k
+	MOVQ         c+72(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+24(FP), Z8
+	VMULPS       Z8, Z0, Z0
+	VMULPS       Z8, Z1, Z1
+	VMULPS       Z8, Z2, Z2
+	VMULPS       Z8, Z3, Z3
+	VMULPS       Z8, Z4, Z4
+	VMULPS       Z8, Z5, Z5
+	VMULPS       Z8, Z6, Z6
+	VMULPS       Z8, Z7, Z7
+	MOVQ         width+8(FP), DX
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	MOVL         beta+64(FP), DX
+	ADDL         DX, DX
+	JZ           rows2store
+	VBROADCASTSS beta+64(FP), Z8
+	VMOVUPS.Z    (AX), K1, Z9
+	VFMADD231PS  Z8, Z9, Z0
+	VMOVUPS      Z0, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z8, Z0, Z1
+	VMOVUPS      Z1, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z8, Z0, Z2
+	VMOVUPS      Z2, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z8, Z0, Z3
+	VMOVUPS      Z3, K4, 192(AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z0
+	VFMADD231PS  Z8, Z0, Z4
+	VMOVUPS      Z4, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z8, Z0, Z5
+	VMOVUPS      Z5, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z8, Z0, Z6
+	VMOVUPS      Z6, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z8, Z0, Z7
+	VMOVUPS      Z7, K4, 192(AX)
+	ADDQ         CX, AX
+	JMP          rows2next
+
+rows2store:
+	VMOVUPS Z0, K1, (AX)
+	VMOVUPS Z1, K2, 64(AX)
+	VMOVUPS Z2, K3, 128(AX)
+	VMOVUPS Z3, K4, 192(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
+	VMOVUPS Z5, K2, 64(AX)
+	VMOVUPS Z6, K3, 128(AX)
+	VMOVUPS Z7, K4, 192(AX)
+	ADDQ    CX, AX
+
+rows2next:
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ   AX, $0x03
+	JNE    not3
+	MOVQ   lda+40(FP), AX
+	SHLQ   $0x02, AX
+	MOVQ   a+32(FP), CX
+	LEAQ   (CX)(AX*1), DX
+	LEAQ   (DX)(AX*1), AX
+	MOVQ   b+48(FP), BX
+	MOVQ   ldb+56(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   k+16(FP), DI
+	MOVQ   SI, R8
+	SHLQ   $0x04, R8
+	MOVQ   width+8(FP), R9
+	MOVQ   $-1, R10
+	BZHIQ  R9, R10, R10
+	KMOVW  R10, K1
+	SHRQ   $0x10, R10
+	KMOVW  R10, K2
+	SHRQ   $0x10, R10
+	KMOVW  R10, K3
+	SHRQ   $0x10, R10
+	KMOVW  R10, K4
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+
+rows3k:
+	PREFETCHT1   (BX)(R8*1)
+	PREFETCHT1   64(BX)(R8*1)
+	PREFETCHT1   128(BX)(R8*1)
+	PREFETCHT1   192(BX)(R8*1)
+	VMOVUPS.Z    (BX), K1, Z12
+	VMOVUPS.Z    64(BX), K2, Z13
+	VMOVUPS.Z    128(BX), K3, Z14
+	VMOVUPS.Z    192(BX), K4, Z15
+	VBROADCASTSS (CX), Z16
+	VFMADD231PS  Z16, Z12, Z0
+	VFMADD231PS  Z16, Z13, Z1
+	VFMADD231PS  Z16, Z14, Z2
+	VFMADD231PS  Z16, Z15, Z3
+	ADDQ         $0x04, CX
+	VBROADCASTSS (DX), Z16
+	VFMADD231PS  Z16, Z12, Z4
+	VFMADD231PS  Z16, Z13, Z5
+	VFMADD231PS  Z16, Z14, Z6
+	VFMADD231PS  Z16, Z15, Z7
+	ADDQ         $0x04, DX
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z16, Z12, Z8
+	VFMADD231PS  Z16, Z13, Z9
+	VFMADD231PS  Z16, Z14, Z10
+	VFMADD231PS  Z16, Z15, Z11
+	ADDQ         $0x04, AX
+	ADDQ         SI, BX
+	DECQ         DI
+	JNZ          rows3k
+	MOVQ         c+72(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+24(FP), Z12
+	VMULPS       Z12, Z0, Z0
+	VMULPS       Z12, Z1, Z1
+	VMULPS       Z12, Z2, Z2
+	VMULPS       Z12, Z3, Z3
+	VMULPS       Z12, Z4, Z4
+	VMULPS       Z12, Z5, Z5
+	VMULPS       Z12, Z6, Z6
+	VMULPS       Z12, Z7, Z7
+	VMULPS       Z12, Z8, Z8
+	VMULPS       Z12, Z9, Z9
+	VMULPS       Z12, Z10, Z10
+	VMULPS       Z12, Z11, Z11
+	MOVQ         width+8(FP), DX
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	MOVL         beta+64(FP), DX
+	ADDL         DX, DX
+	JZ           rows3store
+	VBROADCASTSS beta+64(FP), Z12
+	VMOVUPS.Z    (AX), K1, Z13
+	VFMADD231PS  Z12, Z13, Z0
+	VMOVUPS      Z0, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z12, Z0, Z1
+	VMOVUPS      Z1, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z12, Z0, Z2
+	VMOVUPS      Z2, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z12, Z0, Z3
+	VMOVUPS      Z3, K4, 192(AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z0
+	VFMADD231PS  Z12, Z0, Z4
+	VMOVUPS      Z4, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z12, Z0, Z5
+	VMOVUPS      Z5, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z12, Z0, Z6
+	VMOVUPS      Z6, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z12, Z0, Z7
+	VMOVUPS      Z7, K4, 192(AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z0
+	VFMADD231PS  Z12, Z0, Z8
+	VMOVUPS      Z8, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z12, Z0, Z9
+	VMOVUPS      Z9, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z12, Z0, Z10
+	VMOVUPS      Z10, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z12, Z0, Z11
+	VMOVUPS      Z11, K4, 192(AX)
+	ADDQ         CX, AX
+	JMP          rows3next
+
+rows3store:
+	VMOVUPS Z0, K1, (AX)
+	VMOVUPS Z1, K2, 64(AX)
+	VMOVUPS Z2, K3, 128(AX)
+	VMOVUPS Z3, K4, 192(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
+	VMOVUPS Z5, K2, 64(AX)
+	VMOVUPS Z6, K3, 128(AX)
+	VMOVUPS Z7, K4, 192(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z8, K1, (AX)
+	VMOVUPS Z9, K2, 64(AX)
+	VMOVUPS Z10, K3, 128(AX)
+	VMOVUPS Z11, K4, 192(AX)
+	ADDQ    CX, AX
+
+rows3next:
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ   AX, $0x04
+	JNE    not4
+	MOVQ   lda+40(FP), AX
+	SHLQ   $0x02, AX
+	MOVQ   a+32(FP), CX
+	LEAQ   (CX)(AX*1), DX
+	LEAQ   (DX)(AX*1), BX
+	LEAQ   (BX)(AX*1), AX
+	MOVQ   b+48(FP), SI
+	MOVQ   ldb+56(FP), DI
+	SHLQ   $0x02, DI
+	MOVQ   k+16(FP), R8
+	MOVQ   DI, R9
+	SHLQ   $0x04, R9
+	MOVQ   width+8(FP), R10
+	MOVQ   $-1, R11
+	BZHIQ  R10, R11, R11
+	KMOVW  R11, K1
+	SHRQ   $0x10, R11
+	KMOVW  R11, K2
+	SHRQ   $0x10, R11
+	KMOVW  R11, K3
+	SHRQ   $0x10, R11
+	KMOVW  R11, K4
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+
+rows4k:
+	PREFETCHT1   (SI)(R9*1)
+	PREFETCHT1   64(SI)(R9*1)
+	PREFETCHT1   128(SI)(R9*1)
+	PREFETCHT1   192(SI)(R9*1)
+	VMOVUPS.Z    (SI), K1, Z16
+	VMOVUPS.Z    64(SI), K2, Z17
+	VMOVUPS.Z    128(SI), K3, Z18
+	VMOVUPS.Z    192(SI), K4, Z19
+	VBROADCASTSS (CX), Z20
+	VFMADD231PS  Z20, Z16, Z0
+	VFMADD231PS  Z20, Z17, Z1
+	VFMADD231PS  Z20, Z18, Z2
+	VFMADD231PS  Z20, Z19, Z3
+	ADDQ         $0x04, CX
+	VBROADCASTSS (DX), Z20
+	VFMADD231PS  Z20, Z16, Z4
+	VFMADD231PS  Z20, Z17, Z5
+	VFMADD231PS  Z20, Z18, Z6
+	VFMADD231PS  Z20, Z19, Z7
+	ADDQ         $0x04, DX
+	VBROADCASTSS (BX), Z20
+	VFMADD231PS  Z20, Z16, Z8
+	VFMADD231PS  Z20, Z17, Z9
+	VFMADD231PS  Z20, Z18, Z10
+	VFMADD231PS  Z20, Z19, Z11
+	ADDQ         $0x04, BX
+	VBROADCASTSS (AX), Z20
+	VFMADD231PS  Z20, Z16, Z12
+	VFMADD231PS  Z20, Z17, Z13
+	VFMADD231PS  Z20, Z18, Z14
+	VFMADD231PS  Z20, Z19, Z15
+	ADDQ         $0x04, AX
+	ADDQ         DI, SI
+	DECQ         R8
+	JNZ          rows4k
+	MOVQ         c+72(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+24(FP), Z16
+	VMULPS       Z16, Z0, Z0
+	VMULPS       Z16, Z1, Z1
+	VMULPS       Z16, Z2, Z2
+	VMULPS       Z16, Z3, Z3
+	VMULPS       Z16, Z4, Z4
+	VMULPS       Z16, Z5, Z5
+	VMULPS       Z16, Z6, Z6
+	VMULPS       Z16, Z7, Z7
+	VMULPS       Z16, Z8, Z8
+	VMULPS       Z16, Z9, Z9
+	VMULPS       Z16, Z10, Z10
+	VMULPS       Z16, Z11, Z11
+	VMULPS       Z16, Z12, Z12
+	VMULPS       Z16, Z13, Z13
+	VMULPS       Z16, Z14, Z14
+	VMULPS       Z16, Z15, Z15
+	MOVQ         width+8(FP), DX
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	MOVL         beta+64(FP), DX
+	ADDL         DX, DX
+	JZ           rows4store
+	VBROADCASTSS beta+64(FP), Z16
+	VMOVUPS.Z    (AX), K1, Z17
+	VFMADD231PS  Z16, Z17, Z0
+	VMOVUPS      Z0, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z16, Z0, Z1
+	VMOVUPS      Z1, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z16, Z0, Z2
+	VMOVUPS      Z2, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z16, Z0, Z3
+	VMOVUPS      Z3, K4, 192(AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z0
+	VFMADD231PS  Z16, Z0, Z4
+	VMOVUPS      Z4, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z16, Z0, Z5
+	VMOVUPS      Z5, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z16, Z0, Z6
+	VMOVUPS      Z6, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z16, Z0, Z7
+	VMOVUPS      Z7, K4, 192(AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z0
+	VFMADD231PS  Z16, Z0, Z8
+	VMOVUPS      Z8, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z16, Z0, Z9
+	VMOVUPS      Z9, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z16, Z0, Z10
+	VMOVUPS      Z10, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z16, Z0, Z11
+	VMOVUPS      Z11, K4, 192(AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z0
+	VFMADD231PS  Z16, Z0, Z12
+	VMOVUPS      Z12, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z16, Z0, Z13
+	VMOVUPS      Z13, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z16, Z0, Z14
+	VMOVUPS      Z14, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z16, Z0, Z15
+	VMOVUPS      Z15, K4, 192(AX)
+	ADDQ         CX, AX
+	JMP          rows4next
+
+rows4store:
+	VMOVUPS Z0, K1, (AX)
+	VMOVUPS Z1, K2, 64(AX)
+	VMOVUPS Z2, K3, 128(AX)
+	VMOVUPS Z3, K4, 192(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
+	VMOVUPS Z5, K2, 64(AX)
+	VMOVUPS Z6, K3, 128(AX)
+	VMOVUPS Z7, K4, 192(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z8, K1, (AX)
+	VMOVUPS Z9, K2, 64(AX)
+	VMOVUPS Z10, K3, 128(AX)
+	VMOVUPS Z11, K4, 192(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z12, K1, (AX)
+	VMOVUPS Z13, K2, 64(AX)
+	VMOVUPS Z14, K3, 128(AX)
+	VMOVUPS Z15, K4, 192(AX)
+	ADDQ    CX, AX
+
+rows4next:
+	VZEROUPPER
+	RET
+
+not4:
+	VZEROUPPER
+	RET
+
 // func multiplyDotsF32AVX512(m int, n int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV, FMA3, MMX+
 TEXT ·multiplyDotsF32AVX512(SB), NOSPLIT, $8-88
@@ -7927,9 +9137,9 @@ TEXT ·multiplyDotsF32AVX512(SB), NOSPLIT, $8-88
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
 	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
 	MOVQ b+48(FP), SI
 
 m1columns:
@@ -7955,15 +9165,16 @@ m1columns:
 	VXORPS  Z3, Z3, Z3
 	XORQ    R12, R12
 	MOVQ    CX, R13
-	SHLQ    $0x04, DI
+	SHLQ    $0x02, DI
+	ADDQ    $+4096, DI
 
 m1line:
 	SUBQ        $+16, R13
 	JLT         m1lineend
-	PREFETCHT0  (R8)(DI*1)
-	PREFETCHT0  (R9)(DI*1)
-	PREFETCHT0  (R10)(DI*1)
-	PREFETCHT0  (R11)(DI*1)
+	PREFETCHT1  (R8)(DI*1)
+	PREFETCHT1  64(R8)(DI*1)
+	PREFETCHT1  128(R8)(DI*1)
+	PREFETCHT1  192(R8)(DI*1)
 	VMOVUPS     (BX)(R12*4), Z4
 	VMOVUPS     (R8)(R12*4), Z5
 	VFMADD231PS Z4, Z5, Z0
@@ -7974,7 +9185,7 @@ m1line:
 	VMOVUPS     (R11)(R12*4), Z5
 	VFMADD231PS Z4, Z5, Z3
 	ADDQ        $+16, R12
-	ADDQ        $+64, DI
+	ADDQ        $+256, DI
 	JMP         m1line
 
 m1lineend:
@@ -8059,10 +9270,10 @@ not1:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (BX)(SI*1), SI
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ a+32(FP), SI
+	LEAQ (SI)(BX*1), BX
 	MOVQ b+48(FP), DI
 
 m2columns:
@@ -8092,17 +9303,18 @@ m2columns:
 	VXORPS  Z7, Z7, Z7
 	XORQ    R13, R13
 	MOVQ    CX, R14
-	SHLQ    $0x04, R8
+	SHLQ    $0x02, R8
+	ADDQ    $+4096, R8
 
 m2line:
 	SUBQ        $+16, R14
 	JLT         m2lineend
-	PREFETCHT0  (R9)(R8*1)
-	PREFETCHT0  (R10)(R8*1)
-	PREFETCHT0  (R11)(R8*1)
-	PREFETCHT0  (R12)(R8*1)
-	VMOVUPS     (BX)(R13*4), Z8
-	VMOVUPS     (SI)(R13*4), Z9
+	PREFETCHT1  (R9)(R8*1)
+	PREFETCHT1  64(R9)(R8*1)
+	PREFETCHT1  128(R9)(R8*1)
+	PREFETCHT1  192(R9)(R8*1)
+	VMOVUPS     (SI)(R13*4), Z8
+	VMOVUPS     (BX)(R13*4), Z9
 	VMOVUPS     (R9)(R13*4), Z10
 	VFMADD231PS Z8, Z10, Z0
 	VFMADD231PS Z9, Z10, Z4
@@ -8116,7 +9328,7 @@ m2line:
 	VFMADD231PS Z8, Z10, Z3
 	VFMADD231PS Z9, Z10, Z7
 	ADDQ        $+16, R13
-	ADDQ        $+64, R8
+	ADDQ        $+256, R8
 	JMP         m2line
 
 m2lineend:
@@ -8125,8 +9337,8 @@ m2lineend:
 m2vector:
 	SUBQ        $+16, R14
 	JLT         m2tail
-	VMOVUPS     (BX)(R13*4), Z8
-	VMOVUPS     (SI)(R13*4), Z9
+	VMOVUPS     (SI)(R13*4), Z8
+	VMOVUPS     (BX)(R13*4), Z9
 	VMOVUPS     (R9)(R13*4), Z10
 	VFMADD231PS Z8, Z10, Z0
 	VFMADD231PS Z9, Z10, Z4
@@ -8148,8 +9360,8 @@ m2tail:
 	MOVQ        $-1, R8
 	BZHIQ       R14, R8, R8
 	KMOVW       R8, K1
-	VMOVUPS.Z   (BX)(R13*4), K1, Z8
-	VMOVUPS.Z   (SI)(R13*4), K1, Z9
+	VMOVUPS.Z   (SI)(R13*4), K1, Z8
+	VMOVUPS.Z   (BX)(R13*4), K1, Z9
 	VMOVUPS.Z   (R9)(R13*4), K1, Z10
 	VFMADD231PS Z8, Z10, Z0
 	VFMADD231PS Z9, Z10, Z4
@@ -8230,11 +9442,11 @@ not2:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (BX)(SI*1), DI
-	LEAQ (DI)(SI*1), SI
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ a+32(FP), SI
+	LEAQ (SI)(BX*1), DI
+	LEAQ (DI)(BX*1), BX
 	MOVQ b+48(FP), R8
 
 m3columns:
@@ -8268,18 +9480,19 @@ m3columns:
 	VXORPS  Z11, Z11, Z11
 	XORQ    R14, R14
 	MOVQ    CX, R15
-	SHLQ    $0x04, R9
+	SHLQ    $0x02, R9
+	ADDQ    $+4096, R9
 
 m3line:
 	SUBQ        $+16, R15
 	JLT         m3lineend
-	PREFETCHT0  (R10)(R9*1)
-	PREFETCHT0  (R11)(R9*1)
-	PREFETCHT0  (R12)(R9*1)
-	PREFETCHT0  (R13)(R9*1)
-	VMOVUPS     (BX)(R14*4), Z12
+	PREFETCHT1  (R10)(R9*1)
+	PREFETCHT1  64(R10)(R9*1)
+	PREFETCHT1  128(R10)(R9*1)
+	PREFETCHT1  192(R10)(R9*1)
+	VMOVUPS     (SI)(R14*4), Z12
 	VMOVUPS     (DI)(R14*4), Z13
-	VMOVUPS     (SI)(R14*4), Z14
+	VMOVUPS     (BX)(R14*4), Z14
 	VMOVUPS     (R10)(R14*4), Z15
 	VFMADD231PS Z12, Z15, Z0
 	VFMADD231PS Z13, Z15, Z4
@@ -8297,7 +9510,7 @@ m3line:
 	VFMADD231PS Z13, Z15, Z7
 	VFMADD231PS Z14, Z15, Z11
 	ADDQ        $+16, R14
-	ADDQ        $+64, R9
+	ADDQ        $+256, R9
 	JMP         m3line
 
 m3lineend:
@@ -8306,9 +9519,9 @@ m3lineend:
 m3vector:
 	SUBQ        $+16, R15
 	JLT         m3tail
-	VMOVUPS     (BX)(R14*4), Z12
+	VMOVUPS     (SI)(R14*4), Z12
 	VMOVUPS     (DI)(R14*4), Z13
-	VMOVUPS     (SI)(R14*4), Z14
+	VMOVUPS     (BX)(R14*4), Z14
 	VMOVUPS     (R10)(R14*4), Z15
 	VFMADD231PS Z12, Z15, Z0
 	VFMADD231PS Z13, Z15, Z4
@@ -8334,9 +9547,9 @@ m3tail:
 	MOVQ        $-1, R9
 	BZHIQ       R15, R9, R9
 	KMOVW       R9, K1
-	VMOVUPS.Z   (BX)(R14*4), K1, Z12
+	VMOVUPS.Z   (SI)(R14*4), K1, Z12
 	VMOVUPS.Z   (DI)(R14*4), K1, Z13
-	VMOVUPS.Z   (SI)(R14*4), K1, Z14
+	VMOVUPS.Z   (BX)(R14*4), K1, Z14
 	VMOVUPS.Z   (R10)(R14*4), K1, Z15
 	VFMADD231PS Z12, Z15, Z0
 	VFMADD231PS Z13, Z15, Z4
@@ -8440,12 +9653,12 @@ not3:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (BX)(SI*1), DI
-	LEAQ (DI)(SI*1), R8
-	LEAQ (R8)(SI*1), SI
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ a+32(FP), SI
+	LEAQ (SI)(BX*1), DI
+	LEAQ (DI)(BX*1), R8
+	LEAQ (R8)(BX*1), BX
 	MOVQ b+48(FP), R9
 
 m4columns:
@@ -8483,19 +9696,20 @@ m4columns:
 	VXORPS  Z15, Z15, Z15
 	XORQ    R15, R15
 	MOVQ    CX, BP
-	SHLQ    $0x04, R10
+	SHLQ    $0x02, R10
+	ADDQ    $+4096, R10
 
 m4line:
 	SUBQ        $+16, BP
 	JLT         m4lineend
-	PREFETCHT0  (R11)(R10*1)
-	PREFETCHT0  (R12)(R10*1)
-	PREFETCHT0  (R13)(R10*1)
-	PREFETCHT0  (R14)(R10*1)
-	VMOVUPS     (BX)(R15*4), Z16
+	PREFETCHT1  (R11)(R10*1)
+	PREFETCHT1  64(R11)(R10*1)
+	PREFETCHT1  128(R11)(R10*1)
+	PREFETCHT1  192(R11)(R10*1)
+	VMOVUPS     (SI)(R15*4), Z16
 	VMOVUPS     (DI)(R15*4), Z17
 	VMOVUPS     (R8)(R15*4), Z18
-	VMOVUPS     (SI)(R15*4), Z19
+	VMOVUPS     (BX)(R15*4), Z19
 	VMOVUPS     (R11)(R15*4), Z20
 	VFMADD231PS Z16, Z20, Z0
 	VFMADD231PS Z17, Z20, Z4
@@ -8517,7 +9731,7 @@ m4line:
 	VFMADD231PS Z18, Z20, Z11
 	VFMADD231PS Z19, Z20, Z15
 	ADDQ        $+16, R15
-	ADDQ        $+64, R10
+	ADDQ        $+256, R10
 	JMP         m4line
 
 m4lineend:
@@ -8526,10 +9740,10 @@ m4lineend:
 m4vector:
 	SUBQ        $+16, BP
 	JLT         m4tail
-	VMOVUPS     (BX)(R15*4), Z16
+	VMOVUPS     (SI)(R15*4), Z16
 	VMOVUPS     (DI)(R15*4), Z17
 	VMOVUPS     (R8)(R15*4), Z18
-	VMOVUPS     (SI)(R15*4), Z19
+	VMOVUPS     (BX)(R15*4), Z19
 	VMOVUPS     (R11)(R15*4), Z20
 	VFMADD231PS Z16, Z20, Z0
 	VFMADD231PS Z17, Z20, Z4
@@ -8559,10 +9773,10 @@ m4tail:
 	MOVQ        $-1, R10
 	BZHIQ       BP, R10, R10
 	KMOVW       R10, K1
-	VMOVUPS.Z   (BX)(R15*4), K1, Z16
+	VMOVUPS.Z   (SI)(R15*4), K1, Z16
 	VMOVUPS.Z   (DI)(R15*4), K1, Z17
 	VMOVUPS.Z   (R8)(R15*4), K1, Z18
-	VMOVUPS.Z   (SI)(R15*4), K1, Z19
+	VMOVUPS.Z   (BX)(R15*4), K1, Z19
 	VMOVUPS.Z   (R11)(R15*4), K1, Z20
 	VFMADD231PS Z16, Z20, Z0
 	VFMADD231PS Z17, Z20, Z4
@@ -8715,6 +9929,591 @@ row:
 	VZEROUPPER
 	RET
 
+// func multiplyRowsBF16AVX512(m int, width int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, MMX+
+TEXT ·multiplyRowsBF16AVX512(SB), NOSPLIT, $0-88
+	MOVQ   m+0(FP), AX
+	CMPQ   AX, $0x01
+	JNE    not1
+	MOVQ   lda+40(FP), AX
+	SHLQ   $0x02, AX
+	MOVQ   a+32(FP), AX
+	MOVQ   b+48(FP), CX
+	MOVQ   ldb+56(FP), DX
+	SHLQ   $0x01, DX
+	MOVQ   k+16(FP), BX
+	MOVQ   DX, SI
+	SHLQ   $0x05, SI
+	MOVQ   width+8(FP), DI
+	MOVQ   $-1, R8
+	BZHIQ  DI, R8, R8
+	KMOVW  R8, K1
+	SHRQ   $0x10, R8
+	KMOVW  R8, K2
+	SHRQ   $0x10, R8
+	KMOVW  R8, K3
+	SHRQ   $0x10, R8
+	KMOVW  R8, K4
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+
+rows1k:
+	PREFETCHT1   (CX)(SI*1)
+	PREFETCHT1   64(CX)(SI*1)
+	VPMOVZXWD.Z  (CX), K1, Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPMOVZXWD.Z  32(CX), K2, Z5
+	VPSLLD       $0x10, Z5, Z5
+	VPMOVZXWD.Z  64(CX), K3, Z6
+	VPSLLD       $0x10, Z6, Z6
+	VPMOVZXWD.Z  96(CX), K4, Z7
+	VPSLLD       $0x10, Z7, Z7
+	VBROADCASTSS (AX), Z8
+	VFMADD231PS  Z8, Z4, Z0
+	VFMADD231PS  Z8, Z5, Z1
+	VFMADD231PS  Z8, Z6, Z2
+	VFMADD231PS  Z8, Z7, Z3
+	ADDQ         $0x04, AX
+	ADDQ         DX, CX
+	DECQ         BX
+	JNZ          rows1k
+	MOVQ         c+72(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+24(FP), Z4
+	VMULPS       Z4, Z0, Z0
+	VMULPS       Z4, Z1, Z1
+	VMULPS       Z4, Z2, Z2
+	VMULPS       Z4, Z3, Z3
+	MOVQ         width+8(FP), DX
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	MOVL         beta+64(FP), DX
+	ADDL         DX, DX
+	JZ           rows1store
+	VBROADCASTSS beta+64(FP), Z4
+	VMOVUPS.Z    (AX), K1, Z5
+	VFMADD231PS  Z4, Z5, Z0
+	VMOVUPS      Z0, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z4, Z0, Z1
+	VMOVUPS      Z1, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z4, Z0, Z2
+	VMOVUPS      Z2, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z4, Z0, Z3
+	VMOVUPS      Z3, K4, 192(AX)
+	ADDQ         CX, AX
+	JMP          rows1next
+
+rows1store:
+	VMOVUPS Z0, K1, (AX)
+	VMOVUPS Z1, K2, 64(AX)
+	VMOVUPS Z2, K3, 128(AX)
+	VMOVUPS Z3, K4, 192(AX)
+	ADDQ    CX, AX
+
+rows1next:
+	VZEROUPPER
+	RET
+
+not1:
+	CMPQ   AX, $0x02
+	JNE    not2
+	MOVQ   lda+40(FP), AX
+	SHLQ   $0x02, AX
+	MOVQ   a+32(FP), CX
+	LEAQ   (CX)(AX*1), AX
+	MOVQ   b+48(FP), DX
+	MOVQ   ldb+56(FP), BX
+	SHLQ   $0x01, BX
+	MOVQ   k+16(FP), SI
+	MOVQ   BX, DI
+	SHLQ   $0x05, DI
+	MOVQ   width+8(FP), R8
+	MOVQ   $-1, R9
+	BZHIQ  R8, R9, R9
+	KMOVW  R9, K1
+	SHRQ   $0x10, R9
+	KMOVW  R9, K2
+	SHRQ   $0x10, R9
+	KMOVW  R9, K3
+	SHRQ   $0x10, R9
+	KMOVW  R9, K4
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+
+rows2k:
+	PREFETCHT1   (DX)(DI*1)
+	PREFETCHT1   64(DX)(DI*1)
+	VPMOVZXWD.Z  (DX), K1, Z8
+	VPSLLD       $0x10, Z8, Z8
+	VPMOVZXWD.Z  32(DX), K2, Z9
+	VPSLLD       $0x10, Z9, Z9
+	VPMOVZXWD.Z  64(DX), K3, Z10
+	VPSLLD       $0x10, Z10, Z10
+	VPMOVZXWD.Z  96(DX), K4, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VBROADCASTSS (CX), Z12
+	VFMADD231PS  Z12, Z8, Z0
+	VFMADD231PS  Z12, Z9, Z1
+	VFMADD231PS  Z12, Z10, Z2
+	VFMADD231PS  Z12, Z11, Z3
+	ADDQ         $0x04, CX
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z12, Z8, Z4
+	VFMADD231PS  Z12, Z9, Z5
+	VFMADD231PS  Z12, Z10, Z6
+	VFMADD231PS  Z12, Z11, Z7
+	ADDQ         $0x04, AX
+	ADDQ         BX, DX
+	DECQ         SI
+	JNZ          rows2k
+	MOVQ         c+72(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+24(FP), Z8
+	VMULPS       Z8, Z0, Z0
+	VMULPS       Z8, Z1, Z1
+	VMULPS       Z8, Z2, Z2
+	VMULPS       Z8, Z3, Z3
+	VMULPS       Z8, Z4, Z4
+	VMULPS       Z8, Z5, Z5
+	VMULPS       Z8, Z6, Z6
+	VMULPS       Z8, Z7, Z7
+	MOVQ         width+8(FP), DX
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	MOVL         beta+64(FP), DX
+	ADDL         DX, DX
+	JZ           rows2store
+	VBROADCASTSS beta+64(FP), Z8
+	VMOVUPS.Z    (AX), K1, Z9
+	VFMADD231PS  Z8, Z9, Z0
+	VMOVUPS      Z0, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z8, Z0, Z1
+	VMOVUPS      Z1, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z8, Z0, Z2
+	VMOVUPS      Z2, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z8, Z0, Z3
+	VMOVUPS      Z3, K4, 192(AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z0
+	VFMADD231PS  Z8, Z0, Z4
+	VMOVUPS      Z4, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z8, Z0, Z5
+	VMOVUPS      Z5, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z8, Z0, Z6
+	VMOVUPS      Z6, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z8, Z0, Z7
+	VMOVUPS      Z7, K4, 192(AX)
+	ADDQ         CX, AX
+	JMP          rows2next
+
+rows2store:
+	VMOVUPS Z0, K1, (AX)
+	VMOVUPS Z1, K2, 64(AX)
+	VMOVUPS Z2, K3, 128(AX)
+	VMOVUPS Z3, K4, 192(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
+	VMOVUPS Z5, K2, 64(AX)
+	VMOVUPS Z6, K3, 128(AX)
+	VMOVUPS Z7, K4, 192(AX)
+	ADDQ    CX, AX
+
+rows2next:
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ   AX, $0x03
+	JNE    not3
+	MOVQ   lda+40(FP), AX
+	SHLQ   $0x02, AX
+	MOVQ   a+32(FP), CX
+	LEAQ   (CX)(AX*1), DX
+	LEAQ   (DX)(AX*1), AX
+	MOVQ   b+48(FP), BX
+	MOVQ   ldb+56(FP), SI
+	SHLQ   $0x01, SI
+	MOVQ   k+16(FP), DI
+	MOVQ   SI, R8
+	SHLQ   $0x05, R8
+	MOVQ   width+8(FP), R9
+	MOVQ   $-1, R10
+	BZHIQ  R9, R10, R10
+	KMOVW  R10, K1
+	SHRQ   $0x10, R10
+	KMOVW  R10, K2
+	SHRQ   $0x10, R10
+	KMOVW  R10, K3
+	SHRQ   $0x10, R10
+	KMOVW  R10, K4
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+
+rows3k:
+	PREFETCHT1   (BX)(R8*1)
+	PREFETCHT1   64(BX)(R8*1)
+	VPMOVZXWD.Z  (BX), K1, Z12
+	VPSLLD       $0x10, Z12, Z12
+	VPMOVZXWD.Z  32(BX), K2, Z13
+	VPSLLD       $0x10, Z13, Z13
+	VPMOVZXWD.Z  64(BX), K3, Z14
+	VPSLLD       $0x10, Z14, Z14
+	VPMOVZXWD.Z  96(BX), K4, Z15
+	VPSLLD       $0x10, Z15, Z15
+	VBROADCASTSS (CX), Z16
+	VFMADD231PS  Z16, Z12, Z0
+	VFMADD231PS  Z16, Z13, Z1
+	VFMADD231PS  Z16, Z14, Z2
+	VFMADD231PS  Z16, Z15, Z3
+	ADDQ         $0x04, CX
+	VBROADCASTSS (DX), Z16
+	VFMADD231PS  Z16, Z12, Z4
+	VFMADD231PS  Z16, Z13, Z5
+	VFMADD231PS  Z16, Z14, Z6
+	VFMADD231PS  Z16, Z15, Z7
+	ADDQ         $0x04, DX
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z16, Z12, Z8
+	VFMADD231PS  Z16, Z13, Z9
+	VFMADD231PS  Z16, Z14, Z10
+	VFMADD231PS  Z16, Z15, Z11
+	ADDQ         $0x04, AX
+	ADDQ         SI, BX
+	DECQ         DI
+	JNZ          rows3k
+	MOVQ         c+72(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+24(FP), Z12
+	VMULPS       Z12, Z0, Z0
+	VMULPS       Z12, Z1, Z1
+	VMULPS       Z12, Z2, Z2
+	VMULPS       Z12, Z3, Z3
+	VMULPS       Z12, Z4, Z4
+	VMULPS       Z12, Z5, Z5
+	VMULPS       Z12, Z6, Z6
+	VMULPS       Z12, Z7, Z7
+	VMULPS       Z12, Z8, Z8
+	VMULPS       Z12, Z9, Z9
+	VMULPS       Z12, Z10, Z10
+	VMULPS       Z12, Z11, Z11
+	MOVQ         width+8(FP), DX
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	MOVL         beta+64(FP), DX
+	ADDL         DX, DX
+	JZ           rows3store
+	VBROADCASTSS beta+64(FP), Z12
+	VMOVUPS.Z    (AX), K1, Z13
+	VFMADD231PS  Z12, Z13, Z0
+	VMOVUPS      Z0, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z12, Z0, Z1
+	VMOVUPS      Z1, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z12, Z0, Z2
+	VMOVUPS      Z2, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z12, Z0, Z3
+	VMOVUPS      Z3, K4, 192(AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z0
+	VFMADD231PS  Z12, Z0, Z4
+	VMOVUPS      Z4, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z12, Z0, Z5
+	VMOVUPS      Z5, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z12, Z0, Z6
+	VMOVUPS      Z6, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z12, Z0, Z7
+	VMOVUPS      Z7, K4, 192(AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z0
+	VFMADD231PS  Z12, Z0, Z8
+	VMOVUPS      Z8, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z12, Z0, Z9
+	VMOVUPS      Z9, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z12, Z0, Z10
+	VMOVUPS      Z10, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z12, Z0, Z11
+	VMOVUPS      Z11, K4, 192(AX)
+	ADDQ         CX, AX
+	JMP          rows3next
+
+rows3store:
+	VMOVUPS Z0, K1, (AX)
+	VMOVUPS Z1, K2, 64(AX)
+	VMOVUPS Z2, K3, 128(AX)
+	VMOVUPS Z3, K4, 192(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
+	VMOVUPS Z5, K2, 64(AX)
+	VMOVUPS Z6, K3, 128(AX)
+	VMOVUPS Z7, K4, 192(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z8, K1, (AX)
+	VMOVUPS Z9, K2, 64(AX)
+	VMOVUPS Z10, K3, 128(AX)
+	VMOVUPS Z11, K4, 192(AX)
+	ADDQ    CX, AX
+
+rows3next:
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ   AX, $0x04
+	JNE    not4
+	MOVQ   lda+40(FP), AX
+	SHLQ   $0x02, AX
+	MOVQ   a+32(FP), CX
+	LEAQ   (CX)(AX*1), DX
+	LEAQ   (DX)(AX*1), BX
+	LEAQ   (BX)(AX*1), AX
+	MOVQ   b+48(FP), SI
+	MOVQ   ldb+56(FP), DI
+	SHLQ   $0x01, DI
+	MOVQ   k+16(FP), R8
+	MOVQ   DI, R9
+	SHLQ   $0x05, R9
+	MOVQ   width+8(FP), R10
+	MOVQ   $-1, R11
+	BZHIQ  R10, R11, R11
+	KMOVW  R11, K1
+	SHRQ   $0x10, R11
+	KMOVW  R11, K2
+	SHRQ   $0x10, R11
+	KMOVW  R11, K3
+	SHRQ   $0x10, R11
+	KMOVW  R11, K4
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+
+rows4k:
+	PREFETCHT1   (SI)(R9*1)
+	PREFETCHT1   64(SI)(R9*1)
+	VPMOVZXWD.Z  (SI), K1, Z16
+	VPSLLD       $0x10, Z16, Z16
+	VPMOVZXWD.Z  32(SI), K2, Z17
+	VPSLLD       $0x10, Z17, Z17
+	VPMOVZXWD.Z  64(SI), K3, Z18
+	VPSLLD       $0x10, Z18, Z18
+	VPMOVZXWD.Z  96(SI), K4, Z19
+	VPSLLD       $0x10, Z19, Z19
+	VBROADCASTSS (CX), Z20
+	VFMADD231PS  Z20, Z16, Z0
+	VFMADD231PS  Z20, Z17, Z1
+	VFMADD231PS  Z20, Z18, Z2
+	VFMADD231PS  Z20, Z19, Z3
+	ADDQ         $0x04, CX
+	VBROADCASTSS (DX), Z20
+	VFMADD231PS  Z20, Z16, Z4
+	VFMADD231PS  Z20, Z17, Z5
+	VFMADD231PS  Z20, Z18, Z6
+	VFMADD231PS  Z20, Z19, Z7
+	ADDQ         $0x04, DX
+	VBROADCASTSS (BX), Z20
+	VFMADD231PS  Z20, Z16, Z8
+	VFMADD231PS  Z20, Z17, Z9
+	VFMADD231PS  Z20, Z18, Z10
+	VFMADD231PS  Z20, Z19, Z11
+	ADDQ         $0x04, BX
+	VBROADCASTSS (AX), Z20
+	VFMADD231PS  Z20, Z16, Z12
+	VFMADD231PS  Z20, Z17, Z13
+	VFMADD231PS  Z20, Z18, Z14
+	VFMADD231PS  Z20, Z19, Z15
+	ADDQ         $0x04, AX
+	ADDQ         DI, SI
+	DECQ         R8
+	JNZ          rows4k
+	MOVQ         c+72(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+24(FP), Z16
+	VMULPS       Z16, Z0, Z0
+	VMULPS       Z16, Z1, Z1
+	VMULPS       Z16, Z2, Z2
+	VMULPS       Z16, Z3, Z3
+	VMULPS       Z16, Z4, Z4
+	VMULPS       Z16, Z5, Z5
+	VMULPS       Z16, Z6, Z6
+	VMULPS       Z16, Z7, Z7
+	VMULPS       Z16, Z8, Z8
+	VMULPS       Z16, Z9, Z9
+	VMULPS       Z16, Z10, Z10
+	VMULPS       Z16, Z11, Z11
+	VMULPS       Z16, Z12, Z12
+	VMULPS       Z16, Z13, Z13
+	VMULPS       Z16, Z14, Z14
+	VMULPS       Z16, Z15, Z15
+	MOVQ         width+8(FP), DX
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	MOVL         beta+64(FP), DX
+	ADDL         DX, DX
+	JZ           rows4store
+	VBROADCASTSS beta+64(FP), Z16
+	VMOVUPS.Z    (AX), K1, Z17
+	VFMADD231PS  Z16, Z17, Z0
+	VMOVUPS      Z0, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z16, Z0, Z1
+	VMOVUPS      Z1, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z16, Z0, Z2
+	VMOVUPS      Z2, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z16, Z0, Z3
+	VMOVUPS      Z3, K4, 192(AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z0
+	VFMADD231PS  Z16, Z0, Z4
+	VMOVUPS      Z4, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z16, Z0, Z5
+	VMOVUPS      Z5, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z16, Z0, Z6
+	VMOVUPS      Z6, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z16, Z0, Z7
+	VMOVUPS      Z7, K4, 192(AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z0
+	VFMADD231PS  Z16, Z0, Z8
+	VMOVUPS      Z8, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z16, Z0, Z9
+	VMOVUPS      Z9, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z16, Z0, Z10
+	VMOVUPS      Z10, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z16, Z0, Z11
+	VMOVUPS      Z11, K4, 192(AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z0
+	VFMADD231PS  Z16, Z0, Z12
+	VMOVUPS      Z12, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z16, Z0, Z13
+	VMOVUPS      Z13, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z16, Z0, Z14
+	VMOVUPS      Z14, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z16, Z0, Z15
+	VMOVUPS      Z15, K4, 192(AX)
+	ADDQ         CX, AX
+	JMP          rows4next
+
+rows4store:
+	VMOVUPS Z0, K1, (AX)
+	VMOVUPS Z1, K2, 64(AX)
+	VMOVUPS Z2, K3, 128(AX)
+	VMOVUPS Z3, K4, 192(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
+	VMOVUPS Z5, K2, 64(AX)
+	VMOVUPS Z6, K3, 128(AX)
+	VMOVUPS Z7, K4, 192(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z8, K1, (AX)
+	VMOVUPS Z9, K2, 64(AX)
+	VMOVUPS Z10, K3, 128(AX)
+	VMOVUPS Z11, K4, 192(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z12, K1, (AX)
+	VMOVUPS Z13, K2, 64(AX)
+	VMOVUPS Z14, K3, 128(AX)
+	VMOVUPS Z15, K4, 192(AX)
+	ADDQ    CX, AX
+
+rows4next:
+	VZEROUPPER
+	RET
+
+not4:
+	VZEROUPPER
+	RET
+
 // func multiplyDotsBF16AVX512(m int, n int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV, FMA3, MMX+
 TEXT ·multiplyDotsBF16AVX512(SB), NOSPLIT, $8-88
@@ -8724,9 +10523,9 @@ TEXT ·multiplyDotsBF16AVX512(SB), NOSPLIT, $8-88
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
 	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
 	MOVQ b+48(FP), SI
 
 m1columns:
@@ -8752,15 +10551,16 @@ m1columns:
 	VXORPS  Z3, Z3, Z3
 	XORQ    R12, R12
 	MOVQ    CX, R13
-	SHLQ    $0x04, DI
+	SHLQ    $0x02, DI
+	ADDQ    $+4096, DI
 
 m1line:
 	SUBQ        $+32, R13
 	JLT         m1lineend
-	PREFETCHT0  (R8)(DI*1)
-	PREFETCHT0  (R9)(DI*1)
-	PREFETCHT0  (R10)(DI*1)
-	PREFETCHT0  (R11)(DI*1)
+	PREFETCHT1  (R8)(DI*1)
+	PREFETCHT1  64(R8)(DI*1)
+	PREFETCHT1  128(R8)(DI*1)
+	PREFETCHT1  192(R8)(DI*1)
 	VMOVUPS     (BX)(R12*4), Z4
 	VPMOVZXWD   (R8)(R12*2), Z5
 	VPSLLD      $0x10, Z5, Z5
@@ -8788,7 +10588,7 @@ m1line:
 	VPSLLD      $0x10, Z5, Z5
 	VFMADD231PS Z4, Z5, Z3
 	ADDQ        $+32, R12
-	ADDQ        $+64, DI
+	ADDQ        $+256, DI
 	JMP         m1line
 
 m1lineend:
@@ -8881,10 +10681,10 @@ not1:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (BX)(SI*1), SI
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ a+32(FP), SI
+	LEAQ (SI)(BX*1), BX
 	MOVQ b+48(FP), DI
 
 m2columns:
@@ -8914,17 +10714,18 @@ m2columns:
 	VXORPS  Z7, Z7, Z7
 	XORQ    R13, R13
 	MOVQ    CX, R14
-	SHLQ    $0x04, R8
+	SHLQ    $0x02, R8
+	ADDQ    $+4096, R8
 
 m2line:
 	SUBQ        $+32, R14
 	JLT         m2lineend
-	PREFETCHT0  (R9)(R8*1)
-	PREFETCHT0  (R10)(R8*1)
-	PREFETCHT0  (R11)(R8*1)
-	PREFETCHT0  (R12)(R8*1)
-	VMOVUPS     (BX)(R13*4), Z8
-	VMOVUPS     (SI)(R13*4), Z9
+	PREFETCHT1  (R9)(R8*1)
+	PREFETCHT1  64(R9)(R8*1)
+	PREFETCHT1  128(R9)(R8*1)
+	PREFETCHT1  192(R9)(R8*1)
+	VMOVUPS     (SI)(R13*4), Z8
+	VMOVUPS     (BX)(R13*4), Z9
 	VPMOVZXWD   (R9)(R13*2), Z10
 	VPSLLD      $0x10, Z10, Z10
 	VFMADD231PS Z8, Z10, Z0
@@ -8941,8 +10742,8 @@ m2line:
 	VPSLLD      $0x10, Z10, Z10
 	VFMADD231PS Z8, Z10, Z3
 	VFMADD231PS Z9, Z10, Z7
-	VMOVUPS     64(BX)(R13*4), Z8
-	VMOVUPS     64(SI)(R13*4), Z9
+	VMOVUPS     64(SI)(R13*4), Z8
+	VMOVUPS     64(BX)(R13*4), Z9
 	VPMOVZXWD   32(R9)(R13*2), Z10
 	VPSLLD      $0x10, Z10, Z10
 	VFMADD231PS Z8, Z10, Z0
@@ -8960,7 +10761,7 @@ m2line:
 	VFMADD231PS Z8, Z10, Z3
 	VFMADD231PS Z9, Z10, Z7
 	ADDQ        $+32, R13
-	ADDQ        $+64, R8
+	ADDQ        $+256, R8
 	JMP         m2line
 
 m2lineend:
@@ -8969,8 +10770,8 @@ m2lineend:
 m2vector:
 	SUBQ        $+16, R14
 	JLT         m2tail
-	VMOVUPS     (BX)(R13*4), Z8
-	VMOVUPS     (SI)(R13*4), Z9
+	VMOVUPS     (SI)(R13*4), Z8
+	VMOVUPS     (BX)(R13*4), Z9
 	VPMOVZXWD   (R9)(R13*2), Z10
 	VPSLLD      $0x10, Z10, Z10
 	VFMADD231PS Z8, Z10, Z0
@@ -8996,8 +10797,8 @@ m2tail:
 	MOVQ        $-1, R8
 	BZHIQ       R14, R8, R8
 	KMOVW       R8, K1
-	VMOVUPS.Z   (BX)(R13*4), K1, Z8
-	VMOVUPS.Z   (SI)(R13*4), K1, Z9
+	VMOVUPS.Z   (SI)(R13*4), K1, Z8
+	VMOVUPS.Z   (BX)(R13*4), K1, Z9
 	VPMOVZXWD.Z (R9)(R13*2), K1, Z10
 	VPSLLD      $0x10, Z10, Z10
 	VFMADD231PS Z8, Z10, Z0
@@ -9082,11 +10883,11 @@ not2:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (BX)(SI*1), DI
-	LEAQ (DI)(SI*1), SI
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ a+32(FP), SI
+	LEAQ (SI)(BX*1), DI
+	LEAQ (DI)(BX*1), BX
 	MOVQ b+48(FP), R8
 
 m3columns:
@@ -9120,18 +10921,19 @@ m3columns:
 	VXORPS  Z11, Z11, Z11
 	XORQ    R14, R14
 	MOVQ    CX, R15
-	SHLQ    $0x04, R9
+	SHLQ    $0x02, R9
+	ADDQ    $+4096, R9
 
 m3line:
 	SUBQ        $+32, R15
 	JLT         m3lineend
-	PREFETCHT0  (R10)(R9*1)
-	PREFETCHT0  (R11)(R9*1)
-	PREFETCHT0  (R12)(R9*1)
-	PREFETCHT0  (R13)(R9*1)
-	VMOVUPS     (BX)(R14*4), Z12
+	PREFETCHT1  (R10)(R9*1)
+	PREFETCHT1  64(R10)(R9*1)
+	PREFETCHT1  128(R10)(R9*1)
+	PREFETCHT1  192(R10)(R9*1)
+	VMOVUPS     (SI)(R14*4), Z12
 	VMOVUPS     (DI)(R14*4), Z13
-	VMOVUPS     (SI)(R14*4), Z14
+	VMOVUPS     (BX)(R14*4), Z14
 	VPMOVZXWD   (R10)(R14*2), Z15
 	VPSLLD      $0x10, Z15, Z15
 	VFMADD231PS Z12, Z15, Z0
@@ -9152,9 +10954,9 @@ m3line:
 	VFMADD231PS Z12, Z15, Z3
 	VFMADD231PS Z13, Z15, Z7
 	VFMADD231PS Z14, Z15, Z11
-	VMOVUPS     64(BX)(R14*4), Z12
+	VMOVUPS     64(SI)(R14*4), Z12
 	VMOVUPS     64(DI)(R14*4), Z13
-	VMOVUPS     64(SI)(R14*4), Z14
+	VMOVUPS     64(BX)(R14*4), Z14
 	VPMOVZXWD   32(R10)(R14*2), Z15
 	VPSLLD      $0x10, Z15, Z15
 	VFMADD231PS Z12, Z15, Z0
@@ -9176,7 +10978,7 @@ m3line:
 	VFMADD231PS Z13, Z15, Z7
 	VFMADD231PS Z14, Z15, Z11
 	ADDQ        $+32, R14
-	ADDQ        $+64, R9
+	ADDQ        $+256, R9
 	JMP         m3line
 
 m3lineend:
@@ -9185,9 +10987,9 @@ m3lineend:
 m3vector:
 	SUBQ        $+16, R15
 	JLT         m3tail
-	VMOVUPS     (BX)(R14*4), Z12
+	VMOVUPS     (SI)(R14*4), Z12
 	VMOVUPS     (DI)(R14*4), Z13
-	VMOVUPS     (SI)(R14*4), Z14
+	VMOVUPS     (BX)(R14*4), Z14
 	VPMOVZXWD   (R10)(R14*2), Z15
 	VPSLLD      $0x10, Z15, Z15
 	VFMADD231PS Z12, Z15, Z0
@@ -9217,9 +11019,9 @@ m3tail:
 	MOVQ        $-1, R9
 	BZHIQ       R15, R9, R9
 	KMOVW       R9, K1
-	VMOVUPS.Z   (BX)(R14*4), K1, Z12
+	VMOVUPS.Z   (SI)(R14*4), K1, Z12
 	VMOVUPS.Z   (DI)(R14*4), K1, Z13
-	VMOVUPS.Z   (SI)(R14*4), K1, Z14
+	VMOVUPS.Z   (BX)(R14*4), K1, Z14
 	VPMOVZXWD.Z (R10)(R14*2), K1, Z15
 	VPSLLD      $0x10, Z15, Z15
 	VFMADD231PS Z12, Z15, Z0
@@ -9327,12 +11129,12 @@ not3:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (BX)(SI*1), DI
-	LEAQ (DI)(SI*1), R8
-	LEAQ (R8)(SI*1), SI
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ a+32(FP), SI
+	LEAQ (SI)(BX*1), DI
+	LEAQ (DI)(BX*1), R8
+	LEAQ (R8)(BX*1), BX
 	MOVQ b+48(FP), R9
 
 m4columns:
@@ -9370,19 +11172,20 @@ m4columns:
 	VXORPS  Z15, Z15, Z15
 	XORQ    R15, R15
 	MOVQ    CX, BP
-	SHLQ    $0x04, R10
+	SHLQ    $0x02, R10
+	ADDQ    $+4096, R10
 
 m4line:
 	SUBQ        $+32, BP
 	JLT         m4lineend
-	PREFETCHT0  (R11)(R10*1)
-	PREFETCHT0  (R12)(R10*1)
-	PREFETCHT0  (R13)(R10*1)
-	PREFETCHT0  (R14)(R10*1)
-	VMOVUPS     (BX)(R15*4), Z16
+	PREFETCHT1  (R11)(R10*1)
+	PREFETCHT1  64(R11)(R10*1)
+	PREFETCHT1  128(R11)(R10*1)
+	PREFETCHT1  192(R11)(R10*1)
+	VMOVUPS     (SI)(R15*4), Z16
 	VMOVUPS     (DI)(R15*4), Z17
 	VMOVUPS     (R8)(R15*4), Z18
-	VMOVUPS     (SI)(R15*4), Z19
+	VMOVUPS     (BX)(R15*4), Z19
 	VPMOVZXWD   (R11)(R15*2), Z20
 	VPSLLD      $0x10, Z20, Z20
 	VFMADD231PS Z16, Z20, Z0
@@ -9407,10 +11210,10 @@ m4line:
 	VFMADD231PS Z17, Z20, Z7
 	VFMADD231PS Z18, Z20, Z11
 	VFMADD231PS Z19, Z20, Z15
-	VMOVUPS     64(BX)(R15*4), Z16
+	VMOVUPS     64(SI)(R15*4), Z16
 	VMOVUPS     64(DI)(R15*4), Z17
 	VMOVUPS     64(R8)(R15*4), Z18
-	VMOVUPS     64(SI)(R15*4), Z19
+	VMOVUPS     64(BX)(R15*4), Z19
 	VPMOVZXWD   32(R11)(R15*2), Z20
 	VPSLLD      $0x10, Z20, Z20
 	VFMADD231PS Z16, Z20, Z0
@@ -9436,7 +11239,7 @@ m4line:
 	VFMADD231PS Z18, Z20, Z11
 	VFMADD231PS Z19, Z20, Z15
 	ADDQ        $+32, R15
-	ADDQ        $+64, R10
+	ADDQ        $+256, R10
 	JMP         m4line
 
 m4lineend:
@@ -9445,10 +11248,10 @@ m4lineend:
 m4vector:
 	SUBQ        $+16, BP
 	JLT         m4tail
-	VMOVUPS     (BX)(R15*4), Z16
+	VMOVUPS     (SI)(R15*4), Z16
 	VMOVUPS     (DI)(R15*4), Z17
 	VMOVUPS     (R8)(R15*4), Z18
-	VMOVUPS     (SI)(R15*4), Z19
+	VMOVUPS     (BX)(R15*4), Z19
 	VPMOVZXWD   (R11)(R15*2), Z20
 	VPSLLD      $0x10, Z20, Z20
 	VFMADD231PS Z16, Z20, Z0
@@ -9482,10 +11285,10 @@ m4tail:
 	MOVQ        $-1, R10
 	BZHIQ       BP, R10, R10
 	KMOVW       R10, K1
-	VMOVUPS.Z   (BX)(R15*4), K1, Z16
+	VMOVUPS.Z   (SI)(R15*4), K1, Z16
 	VMOVUPS.Z   (DI)(R15*4), K1, Z17
 	VMOVUPS.Z   (R8)(R15*4), K1, Z18
-	VMOVUPS.Z   (SI)(R15*4), K1, Z19
+	VMOVUPS.Z   (BX)(R15*4), K1, Z19
 	VPMOVZXWD.Z (R11)(R15*2), K1, Z20
 	VPSLLD      $0x10, Z20, Z20
 	VFMADD231PS Z16, Z20, Z0
@@ -9644,6 +11447,575 @@ row:
 	VZEROUPPER
 	RET
 
+// func multiplyRowsF16AVX512(m int, width int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, MMX+
+TEXT ·multiplyRowsF16AVX512(SB), NOSPLIT, $0-88
+	MOVQ   m+0(FP), AX
+	CMPQ   AX, $0x01
+	JNE    not1
+	MOVQ   lda+40(FP), AX
+	SHLQ   $0x02, AX
+	MOVQ   a+32(FP), AX
+	MOVQ   b+48(FP), CX
+	MOVQ   ldb+56(FP), DX
+	SHLQ   $0x01, DX
+	MOVQ   k+16(FP), BX
+	MOVQ   DX, SI
+	SHLQ   $0x05, SI
+	MOVQ   width+8(FP), DI
+	MOVQ   $-1, R8
+	BZHIQ  DI, R8, R8
+	KMOVW  R8, K1
+	SHRQ   $0x10, R8
+	KMOVW  R8, K2
+	SHRQ   $0x10, R8
+	KMOVW  R8, K3
+	SHRQ   $0x10, R8
+	KMOVW  R8, K4
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+
+rows1k:
+	PREFETCHT1   (CX)(SI*1)
+	PREFETCHT1   64(CX)(SI*1)
+	VCVTPH2PS.Z  (CX), K1, Z4
+	VCVTPH2PS.Z  32(CX), K2, Z5
+	VCVTPH2PS.Z  64(CX), K3, Z6
+	VCVTPH2PS.Z  96(CX), K4, Z7
+	VBROADCASTSS (AX), Z8
+	VFMADD231PS  Z8, Z4, Z0
+	VFMADD231PS  Z8, Z5, Z1
+	VFMADD231PS  Z8, Z6, Z2
+	VFMADD231PS  Z8, Z7, Z3
+	ADDQ         $0x04, AX
+	ADDQ         DX, CX
+	DECQ         BX
+	JNZ          rows1k
+	MOVQ         c+72(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+24(FP), Z4
+	VMULPS       Z4, Z0, Z0
+	VMULPS       Z4, Z1, Z1
+	VMULPS       Z4, Z2, Z2
+	VMULPS       Z4, Z3, Z3
+	MOVQ         width+8(FP), DX
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	MOVL         beta+64(FP), DX
+	ADDL         DX, DX
+	JZ           rows1store
+	VBROADCASTSS beta+64(FP), Z4
+	VMOVUPS.Z    (AX), K1, Z5
+	VFMADD231PS  Z4, Z5, Z0
+	VMOVUPS      Z0, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z4, Z0, Z1
+	VMOVUPS      Z1, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z4, Z0, Z2
+	VMOVUPS      Z2, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z4, Z0, Z3
+	VMOVUPS      Z3, K4, 192(AX)
+	ADDQ         CX, AX
+	JMP          rows1next
+
+rows1store:
+	VMOVUPS Z0, K1, (AX)
+	VMOVUPS Z1, K2, 64(AX)
+	VMOVUPS Z2, K3, 128(AX)
+	VMOVUPS Z3, K4, 192(AX)
+	ADDQ    CX, AX
+
+rows1next:
+	VZEROUPPER
+	RET
+
+not1:
+	CMPQ   AX, $0x02
+	JNE    not2
+	MOVQ   lda+40(FP), AX
+	SHLQ   $0x02, AX
+	MOVQ   a+32(FP), CX
+	LEAQ   (CX)(AX*1), AX
+	MOVQ   b+48(FP), DX
+	MOVQ   ldb+56(FP), BX
+	SHLQ   $0x01, BX
+	MOVQ   k+16(FP), SI
+	MOVQ   BX, DI
+	SHLQ   $0x05, DI
+	MOVQ   width+8(FP), R8
+	MOVQ   $-1, R9
+	BZHIQ  R8, R9, R9
+	KMOVW  R9, K1
+	SHRQ   $0x10, R9
+	KMOVW  R9, K2
+	SHRQ   $0x10, R9
+	KMOVW  R9, K3
+	SHRQ   $0x10, R9
+	KMOVW  R9, K4
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+
+rows2k:
+	PREFETCHT1   (DX)(DI*1)
+	PREFETCHT1   64(DX)(DI*1)
+	VCVTPH2PS.Z  (DX), K1, Z8
+	VCVTPH2PS.Z  32(DX), K2, Z9
+	VCVTPH2PS.Z  64(DX), K3, Z10
+	VCVTPH2PS.Z  96(DX), K4, Z11
+	VBROADCASTSS (CX), Z12
+	VFMADD231PS  Z12, Z8, Z0
+	VFMADD231PS  Z12, Z9, Z1
+	VFMADD231PS  Z12, Z10, Z2
+	VFMADD231PS  Z12, Z11, Z3
+	ADDQ         $0x04, CX
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z12, Z8, Z4
+	VFMADD231PS  Z12, Z9, Z5
+	VFMADD231PS  Z12, Z10, Z6
+	VFMADD231PS  Z12, Z11, Z7
+	ADDQ         $0x04, AX
+	ADDQ         BX, DX
+	DECQ         SI
+	JNZ          rows2k
+	MOVQ         c+72(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+24(FP), Z8
+	VMULPS       Z8, Z0, Z0
+	VMULPS       Z8, Z1, Z1
+	VMULPS       Z8, Z2, Z2
+	VMULPS       Z8, Z3, Z3
+	VMULPS       Z8, Z4, Z4
+	VMULPS       Z8, Z5, Z5
+	VMULPS       Z8, Z6, Z6
+	VMULPS       Z8, Z7, Z7
+	MOVQ         width+8(FP), DX
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	MOVL         beta+64(FP), DX
+	ADDL         DX, DX
+	JZ           rows2store
+	VBROADCASTSS beta+64(FP), Z8
+	VMOVUPS.Z    (AX), K1, Z9
+	VFMADD231PS  Z8, Z9, Z0
+	VMOVUPS      Z0, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z8, Z0, Z1
+	VMOVUPS      Z1, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z8, Z0, Z2
+	VMOVUPS      Z2, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z8, Z0, Z3
+	VMOVUPS      Z3, K4, 192(AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z0
+	VFMADD231PS  Z8, Z0, Z4
+	VMOVUPS      Z4, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z8, Z0, Z5
+	VMOVUPS      Z5, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z8, Z0, Z6
+	VMOVUPS      Z6, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z8, Z0, Z7
+	VMOVUPS      Z7, K4, 192(AX)
+	ADDQ         CX, AX
+	JMP          rows2next
+
+rows2store:
+	VMOVUPS Z0, K1, (AX)
+	VMOVUPS Z1, K2, 64(AX)
+	VMOVUPS Z2, K3, 128(AX)
+	VMOVUPS Z3, K4, 192(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
+	VMOVUPS Z5, K2, 64(AX)
+	VMOVUPS Z6, K3, 128(AX)
+	VMOVUPS Z7, K4, 192(AX)
+	ADDQ    CX, AX
+
+rows2next:
+	VZEROUPPER
+	RET
+
+not2:
+	CMPQ   AX, $0x03
+	JNE    not3
+	MOVQ   lda+40(FP), AX
+	SHLQ   $0x02, AX
+	MOVQ   a+32(FP), CX
+	LEAQ   (CX)(AX*1), DX
+	LEAQ   (DX)(AX*1), AX
+	MOVQ   b+48(FP), BX
+	MOVQ   ldb+56(FP), SI
+	SHLQ   $0x01, SI
+	MOVQ   k+16(FP), DI
+	MOVQ   SI, R8
+	SHLQ   $0x05, R8
+	MOVQ   width+8(FP), R9
+	MOVQ   $-1, R10
+	BZHIQ  R9, R10, R10
+	KMOVW  R10, K1
+	SHRQ   $0x10, R10
+	KMOVW  R10, K2
+	SHRQ   $0x10, R10
+	KMOVW  R10, K3
+	SHRQ   $0x10, R10
+	KMOVW  R10, K4
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+
+rows3k:
+	PREFETCHT1   (BX)(R8*1)
+	PREFETCHT1   64(BX)(R8*1)
+	VCVTPH2PS.Z  (BX), K1, Z12
+	VCVTPH2PS.Z  32(BX), K2, Z13
+	VCVTPH2PS.Z  64(BX), K3, Z14
+	VCVTPH2PS.Z  96(BX), K4, Z15
+	VBROADCASTSS (CX), Z16
+	VFMADD231PS  Z16, Z12, Z0
+	VFMADD231PS  Z16, Z13, Z1
+	VFMADD231PS  Z16, Z14, Z2
+	VFMADD231PS  Z16, Z15, Z3
+	ADDQ         $0x04, CX
+	VBROADCASTSS (DX), Z16
+	VFMADD231PS  Z16, Z12, Z4
+	VFMADD231PS  Z16, Z13, Z5
+	VFMADD231PS  Z16, Z14, Z6
+	VFMADD231PS  Z16, Z15, Z7
+	ADDQ         $0x04, DX
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z16, Z12, Z8
+	VFMADD231PS  Z16, Z13, Z9
+	VFMADD231PS  Z16, Z14, Z10
+	VFMADD231PS  Z16, Z15, Z11
+	ADDQ         $0x04, AX
+	ADDQ         SI, BX
+	DECQ         DI
+	JNZ          rows3k
+	MOVQ         c+72(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+24(FP), Z12
+	VMULPS       Z12, Z0, Z0
+	VMULPS       Z12, Z1, Z1
+	VMULPS       Z12, Z2, Z2
+	VMULPS       Z12, Z3, Z3
+	VMULPS       Z12, Z4, Z4
+	VMULPS       Z12, Z5, Z5
+	VMULPS       Z12, Z6, Z6
+	VMULPS       Z12, Z7, Z7
+	VMULPS       Z12, Z8, Z8
+	VMULPS       Z12, Z9, Z9
+	VMULPS       Z12, Z10, Z10
+	VMULPS       Z12, Z11, Z11
+	MOVQ         width+8(FP), DX
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	MOVL         beta+64(FP), DX
+	ADDL         DX, DX
+	JZ           rows3store
+	VBROADCASTSS beta+64(FP), Z12
+	VMOVUPS.Z    (AX), K1, Z13
+	VFMADD231PS  Z12, Z13, Z0
+	VMOVUPS      Z0, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z12, Z0, Z1
+	VMOVUPS      Z1, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z12, Z0, Z2
+	VMOVUPS      Z2, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z12, Z0, Z3
+	VMOVUPS      Z3, K4, 192(AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z0
+	VFMADD231PS  Z12, Z0, Z4
+	VMOVUPS      Z4, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z12, Z0, Z5
+	VMOVUPS      Z5, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z12, Z0, Z6
+	VMOVUPS      Z6, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z12, Z0, Z7
+	VMOVUPS      Z7, K4, 192(AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z0
+	VFMADD231PS  Z12, Z0, Z8
+	VMOVUPS      Z8, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z12, Z0, Z9
+	VMOVUPS      Z9, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z12, Z0, Z10
+	VMOVUPS      Z10, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z12, Z0, Z11
+	VMOVUPS      Z11, K4, 192(AX)
+	ADDQ         CX, AX
+	JMP          rows3next
+
+rows3store:
+	VMOVUPS Z0, K1, (AX)
+	VMOVUPS Z1, K2, 64(AX)
+	VMOVUPS Z2, K3, 128(AX)
+	VMOVUPS Z3, K4, 192(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
+	VMOVUPS Z5, K2, 64(AX)
+	VMOVUPS Z6, K3, 128(AX)
+	VMOVUPS Z7, K4, 192(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z8, K1, (AX)
+	VMOVUPS Z9, K2, 64(AX)
+	VMOVUPS Z10, K3, 128(AX)
+	VMOVUPS Z11, K4, 192(AX)
+	ADDQ    CX, AX
+
+rows3next:
+	VZEROUPPER
+	RET
+
+not3:
+	CMPQ   AX, $0x04
+	JNE    not4
+	MOVQ   lda+40(FP), AX
+	SHLQ   $0x02, AX
+	MOVQ   a+32(FP), CX
+	LEAQ   (CX)(AX*1), DX
+	LEAQ   (DX)(AX*1), BX
+	LEAQ   (BX)(AX*1), AX
+	MOVQ   b+48(FP), SI
+	MOVQ   ldb+56(FP), DI
+	SHLQ   $0x01, DI
+	MOVQ   k+16(FP), R8
+	MOVQ   DI, R9
+	SHLQ   $0x05, R9
+	MOVQ   width+8(FP), R10
+	MOVQ   $-1, R11
+	BZHIQ  R10, R11, R11
+	KMOVW  R11, K1
+	SHRQ   $0x10, R11
+	KMOVW  R11, K2
+	SHRQ   $0x10, R11
+	KMOVW  R11, K3
+	SHRQ   $0x10, R11
+	KMOVW  R11, K4
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+
+rows4k:
+	PREFETCHT1   (SI)(R9*1)
+	PREFETCHT1   64(SI)(R9*1)
+	VCVTPH2PS.Z  (SI), K1, Z16
+	VCVTPH2PS.Z  32(SI), K2, Z17
+	VCVTPH2PS.Z  64(SI), K3, Z18
+	VCVTPH2PS.Z  96(SI), K4, Z19
+	VBROADCASTSS (CX), Z20
+	VFMADD231PS  Z20, Z16, Z0
+	VFMADD231PS  Z20, Z17, Z1
+	VFMADD231PS  Z20, Z18, Z2
+	VFMADD231PS  Z20, Z19, Z3
+	ADDQ         $0x04, CX
+	VBROADCASTSS (DX), Z20
+	VFMADD231PS  Z20, Z16, Z4
+	VFMADD231PS  Z20, Z17, Z5
+	VFMADD231PS  Z20, Z18, Z6
+	VFMADD231PS  Z20, Z19, Z7
+	ADDQ         $0x04, DX
+	VBROADCASTSS (BX), Z20
+	VFMADD231PS  Z20, Z16, Z8
+	VFMADD231PS  Z20, Z17, Z9
+	VFMADD231PS  Z20, Z18, Z10
+	VFMADD231PS  Z20, Z19, Z11
+	ADDQ         $0x04, BX
+	VBROADCASTSS (AX), Z20
+	VFMADD231PS  Z20, Z16, Z12
+	VFMADD231PS  Z20, Z17, Z13
+	VFMADD231PS  Z20, Z18, Z14
+	VFMADD231PS  Z20, Z19, Z15
+	ADDQ         $0x04, AX
+	ADDQ         DI, SI
+	DECQ         R8
+	JNZ          rows4k
+	MOVQ         c+72(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+24(FP), Z16
+	VMULPS       Z16, Z0, Z0
+	VMULPS       Z16, Z1, Z1
+	VMULPS       Z16, Z2, Z2
+	VMULPS       Z16, Z3, Z3
+	VMULPS       Z16, Z4, Z4
+	VMULPS       Z16, Z5, Z5
+	VMULPS       Z16, Z6, Z6
+	VMULPS       Z16, Z7, Z7
+	VMULPS       Z16, Z8, Z8
+	VMULPS       Z16, Z9, Z9
+	VMULPS       Z16, Z10, Z10
+	VMULPS       Z16, Z11, Z11
+	VMULPS       Z16, Z12, Z12
+	VMULPS       Z16, Z13, Z13
+	VMULPS       Z16, Z14, Z14
+	VMULPS       Z16, Z15, Z15
+	MOVQ         width+8(FP), DX
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	MOVL         beta+64(FP), DX
+	ADDL         DX, DX
+	JZ           rows4store
+	VBROADCASTSS beta+64(FP), Z16
+	VMOVUPS.Z    (AX), K1, Z17
+	VFMADD231PS  Z16, Z17, Z0
+	VMOVUPS      Z0, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z16, Z0, Z1
+	VMOVUPS      Z1, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z16, Z0, Z2
+	VMOVUPS      Z2, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z16, Z0, Z3
+	VMOVUPS      Z3, K4, 192(AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z0
+	VFMADD231PS  Z16, Z0, Z4
+	VMOVUPS      Z4, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z16, Z0, Z5
+	VMOVUPS      Z5, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z16, Z0, Z6
+	VMOVUPS      Z6, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z16, Z0, Z7
+	VMOVUPS      Z7, K4, 192(AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z0
+	VFMADD231PS  Z16, Z0, Z8
+	VMOVUPS      Z8, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z16, Z0, Z9
+	VMOVUPS      Z9, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z16, Z0, Z10
+	VMOVUPS      Z10, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z16, Z0, Z11
+	VMOVUPS      Z11, K4, 192(AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z0
+	VFMADD231PS  Z16, Z0, Z12
+	VMOVUPS      Z12, K1, (AX)
+	VMOVUPS.Z    64(AX), K2, Z0
+	VFMADD231PS  Z16, Z0, Z13
+	VMOVUPS      Z13, K2, 64(AX)
+	VMOVUPS.Z    128(AX), K3, Z0
+	VFMADD231PS  Z16, Z0, Z14
+	VMOVUPS      Z14, K3, 128(AX)
+	VMOVUPS.Z    192(AX), K4, Z0
+	VFMADD231PS  Z16, Z0, Z15
+	VMOVUPS      Z15, K4, 192(AX)
+	ADDQ         CX, AX
+	JMP          rows4next
+
+rows4store:
+	VMOVUPS Z0, K1, (AX)
+	VMOVUPS Z1, K2, 64(AX)
+	VMOVUPS Z2, K3, 128(AX)
+	VMOVUPS Z3, K4, 192(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
+	VMOVUPS Z5, K2, 64(AX)
+	VMOVUPS Z6, K3, 128(AX)
+	VMOVUPS Z7, K4, 192(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z8, K1, (AX)
+	VMOVUPS Z9, K2, 64(AX)
+	VMOVUPS Z10, K3, 128(AX)
+	VMOVUPS Z11, K4, 192(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z12, K1, (AX)
+	VMOVUPS Z13, K2, 64(AX)
+	VMOVUPS Z14, K3, 128(AX)
+	VMOVUPS Z15, K4, 192(AX)
+	ADDQ    CX, AX
+
+rows4next:
+	VZEROUPPER
+	RET
+
+not4:
+	VZEROUPPER
+	RET
+
 // func multiplyDotsF16AVX512(m int, n int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV, FMA3, MMX+
 TEXT ·multiplyDotsF16AVX512(SB), NOSPLIT, $8-88
@@ -9653,9 +12025,9 @@ TEXT ·multiplyDotsF16AVX512(SB), NOSPLIT, $8-88
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
 	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
 	MOVQ b+48(FP), SI
 
 m1columns:
@@ -9681,15 +12053,16 @@ m1columns:
 	VXORPS  Z3, Z3, Z3
 	XORQ    R12, R12
 	MOVQ    CX, R13
-	SHLQ    $0x04, DI
+	SHLQ    $0x02, DI
+	ADDQ    $+4096, DI
 
 m1line:
 	SUBQ        $+32, R13
 	JLT         m1lineend
-	PREFETCHT0  (R8)(DI*1)
-	PREFETCHT0  (R9)(DI*1)
-	PREFETCHT0  (R10)(DI*1)
-	PREFETCHT0  (R11)(DI*1)
+	PREFETCHT1  (R8)(DI*1)
+	PREFETCHT1  64(R8)(DI*1)
+	PREFETCHT1  128(R8)(DI*1)
+	PREFETCHT1  192(R8)(DI*1)
 	VMOVUPS     (BX)(R12*4), Z4
 	VCVTPH2PS   (R8)(R12*2), Z5
 	VFMADD231PS Z4, Z5, Z0
@@ -9709,7 +12082,7 @@ m1line:
 	VCVTPH2PS   32(R11)(R12*2), Z5
 	VFMADD231PS Z4, Z5, Z3
 	ADDQ        $+32, R12
-	ADDQ        $+64, DI
+	ADDQ        $+256, DI
 	JMP         m1line
 
 m1lineend:
@@ -9794,10 +12167,10 @@ not1:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (BX)(SI*1), SI
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ a+32(FP), SI
+	LEAQ (SI)(BX*1), BX
 	MOVQ b+48(FP), DI
 
 m2columns:
@@ -9827,17 +12200,18 @@ m2columns:
 	VXORPS  Z7, Z7, Z7
 	XORQ    R13, R13
 	MOVQ    CX, R14
-	SHLQ    $0x04, R8
+	SHLQ    $0x02, R8
+	ADDQ    $+4096, R8
 
 m2line:
 	SUBQ        $+32, R14
 	JLT         m2lineend
-	PREFETCHT0  (R9)(R8*1)
-	PREFETCHT0  (R10)(R8*1)
-	PREFETCHT0  (R11)(R8*1)
-	PREFETCHT0  (R12)(R8*1)
-	VMOVUPS     (BX)(R13*4), Z8
-	VMOVUPS     (SI)(R13*4), Z9
+	PREFETCHT1  (R9)(R8*1)
+	PREFETCHT1  64(R9)(R8*1)
+	PREFETCHT1  128(R9)(R8*1)
+	PREFETCHT1  192(R9)(R8*1)
+	VMOVUPS     (SI)(R13*4), Z8
+	VMOVUPS     (BX)(R13*4), Z9
 	VCVTPH2PS   (R9)(R13*2), Z10
 	VFMADD231PS Z8, Z10, Z0
 	VFMADD231PS Z9, Z10, Z4
@@ -9850,8 +12224,8 @@ m2line:
 	VCVTPH2PS   (R12)(R13*2), Z10
 	VFMADD231PS Z8, Z10, Z3
 	VFMADD231PS Z9, Z10, Z7
-	VMOVUPS     64(BX)(R13*4), Z8
-	VMOVUPS     64(SI)(R13*4), Z9
+	VMOVUPS     64(SI)(R13*4), Z8
+	VMOVUPS     64(BX)(R13*4), Z9
 	VCVTPH2PS   32(R9)(R13*2), Z10
 	VFMADD231PS Z8, Z10, Z0
 	VFMADD231PS Z9, Z10, Z4
@@ -9865,7 +12239,7 @@ m2line:
 	VFMADD231PS Z8, Z10, Z3
 	VFMADD231PS Z9, Z10, Z7
 	ADDQ        $+32, R13
-	ADDQ        $+64, R8
+	ADDQ        $+256, R8
 	JMP         m2line
 
 m2lineend:
@@ -9874,8 +12248,8 @@ m2lineend:
 m2vector:
 	SUBQ        $+16, R14
 	JLT         m2tail
-	VMOVUPS     (BX)(R13*4), Z8
-	VMOVUPS     (SI)(R13*4), Z9
+	VMOVUPS     (SI)(R13*4), Z8
+	VMOVUPS     (BX)(R13*4), Z9
 	VCVTPH2PS   (R9)(R13*2), Z10
 	VFMADD231PS Z8, Z10, Z0
 	VFMADD231PS Z9, Z10, Z4
@@ -9897,8 +12271,8 @@ m2tail:
 	MOVQ        $-1, R8
 	BZHIQ       R14, R8, R8
 	KMOVW       R8, K1
-	VMOVUPS.Z   (BX)(R13*4), K1, Z8
-	VMOVUPS.Z   (SI)(R13*4), K1, Z9
+	VMOVUPS.Z   (SI)(R13*4), K1, Z8
+	VMOVUPS.Z   (BX)(R13*4), K1, Z9
 	VCVTPH2PS.Z (R9)(R13*2), K1, Z10
 	VFMADD231PS Z8, Z10, Z0
 	VFMADD231PS Z9, Z10, Z4
@@ -9979,11 +12353,11 @@ not2:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (BX)(SI*1), DI
-	LEAQ (DI)(SI*1), SI
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ a+32(FP), SI
+	LEAQ (SI)(BX*1), DI
+	LEAQ (DI)(BX*1), BX
 	MOVQ b+48(FP), R8
 
 m3columns:
@@ -10017,18 +12391,19 @@ m3columns:
 	VXORPS  Z11, Z11, Z11
 	XORQ    R14, R14
 	MOVQ    CX, R15
-	SHLQ    $0x04, R9
+	SHLQ    $0x02, R9
+	ADDQ    $+4096, R9
 
 m3line:
 	SUBQ        $+32, R15
 	JLT         m3lineend
-	PREFETCHT0  (R10)(R9*1)
-	PREFETCHT0  (R11)(R9*1)
-	PREFETCHT0  (R12)(R9*1)
-	PREFETCHT0  (R13)(R9*1)
-	VMOVUPS     (BX)(R14*4), Z12
+	PREFETCHT1  (R10)(R9*1)
+	PREFETCHT1  64(R10)(R9*1)
+	PREFETCHT1  128(R10)(R9*1)
+	PREFETCHT1  192(R10)(R9*1)
+	VMOVUPS     (SI)(R14*4), Z12
 	VMOVUPS     (DI)(R14*4), Z13
-	VMOVUPS     (SI)(R14*4), Z14
+	VMOVUPS     (BX)(R14*4), Z14
 	VCVTPH2PS   (R10)(R14*2), Z15
 	VFMADD231PS Z12, Z15, Z0
 	VFMADD231PS Z13, Z15, Z4
@@ -10045,9 +12420,9 @@ m3line:
 	VFMADD231PS Z12, Z15, Z3
 	VFMADD231PS Z13, Z15, Z7
 	VFMADD231PS Z14, Z15, Z11
-	VMOVUPS     64(BX)(R14*4), Z12
+	VMOVUPS     64(SI)(R14*4), Z12
 	VMOVUPS     64(DI)(R14*4), Z13
-	VMOVUPS     64(SI)(R14*4), Z14
+	VMOVUPS     64(BX)(R14*4), Z14
 	VCVTPH2PS   32(R10)(R14*2), Z15
 	VFMADD231PS Z12, Z15, Z0
 	VFMADD231PS Z13, Z15, Z4
@@ -10065,7 +12440,7 @@ m3line:
 	VFMADD231PS Z13, Z15, Z7
 	VFMADD231PS Z14, Z15, Z11
 	ADDQ        $+32, R14
-	ADDQ        $+64, R9
+	ADDQ        $+256, R9
 	JMP         m3line
 
 m3lineend:
@@ -10074,9 +12449,9 @@ m3lineend:
 m3vector:
 	SUBQ        $+16, R15
 	JLT         m3tail
-	VMOVUPS     (BX)(R14*4), Z12
+	VMOVUPS     (SI)(R14*4), Z12
 	VMOVUPS     (DI)(R14*4), Z13
-	VMOVUPS     (SI)(R14*4), Z14
+	VMOVUPS     (BX)(R14*4), Z14
 	VCVTPH2PS   (R10)(R14*2), Z15
 	VFMADD231PS Z12, Z15, Z0
 	VFMADD231PS Z13, Z15, Z4
@@ -10102,9 +12477,9 @@ m3tail:
 	MOVQ        $-1, R9
 	BZHIQ       R15, R9, R9
 	KMOVW       R9, K1
-	VMOVUPS.Z   (BX)(R14*4), K1, Z12
+	VMOVUPS.Z   (SI)(R14*4), K1, Z12
 	VMOVUPS.Z   (DI)(R14*4), K1, Z13
-	VMOVUPS.Z   (SI)(R14*4), K1, Z14
+	VMOVUPS.Z   (BX)(R14*4), K1, Z14
 	VCVTPH2PS.Z (R10)(R14*2), K1, Z15
 	VFMADD231PS Z12, Z15, Z0
 	VFMADD231PS Z13, Z15, Z4
@@ -10208,12 +12583,12 @@ not3:
 	MOVQ n+8(FP), AX
 	MOVQ k+16(FP), CX
 	MOVQ c+72(FP), DX
-	MOVQ a+32(FP), BX
-	MOVQ lda+40(FP), SI
-	SHLQ $0x02, SI
-	LEAQ (BX)(SI*1), DI
-	LEAQ (DI)(SI*1), R8
-	LEAQ (R8)(SI*1), SI
+	MOVQ lda+40(FP), BX
+	SHLQ $0x02, BX
+	MOVQ a+32(FP), SI
+	LEAQ (SI)(BX*1), DI
+	LEAQ (DI)(BX*1), R8
+	LEAQ (R8)(BX*1), BX
 	MOVQ b+48(FP), R9
 
 m4columns:
@@ -10251,19 +12626,20 @@ m4columns:
 	VXORPS  Z15, Z15, Z15
 	XORQ    R15, R15
 	MOVQ    CX, BP
-	SHLQ    $0x04, R10
+	SHLQ    $0x02, R10
+	ADDQ    $+4096, R10
 
 m4line:
 	SUBQ        $+32, BP
 	JLT         m4lineend
-	PREFETCHT0  (R11)(R10*1)
-	PREFETCHT0  (R12)(R10*1)
-	PREFETCHT0  (R13)(R10*1)
-	PREFETCHT0  (R14)(R10*1)
-	VMOVUPS     (BX)(R15*4), Z16
+	PREFETCHT1  (R11)(R10*1)
+	PREFETCHT1  64(R11)(R10*1)
+	PREFETCHT1  128(R11)(R10*1)
+	PREFETCHT1  192(R11)(R10*1)
+	VMOVUPS     (SI)(R15*4), Z16
 	VMOVUPS     (DI)(R15*4), Z17
 	VMOVUPS     (R8)(R15*4), Z18
-	VMOVUPS     (SI)(R15*4), Z19
+	VMOVUPS     (BX)(R15*4), Z19
 	VCVTPH2PS   (R11)(R15*2), Z20
 	VFMADD231PS Z16, Z20, Z0
 	VFMADD231PS Z17, Z20, Z4
@@ -10284,10 +12660,10 @@ m4line:
 	VFMADD231PS Z17, Z20, Z7
 	VFMADD231PS Z18, Z20, Z11
 	VFMADD231PS Z19, Z20, Z15
-	VMOVUPS     64(BX)(R15*4), Z16
+	VMOVUPS     64(SI)(R15*4), Z16
 	VMOVUPS     64(DI)(R15*4), Z17
 	VMOVUPS     64(R8)(R15*4), Z18
-	VMOVUPS     64(SI)(R15*4), Z19
+	VMOVUPS     64(BX)(R15*4), Z19
 	VCVTPH2PS   32(R11)(R15*2), Z20
 	VFMADD231PS Z16, Z20, Z0
 	VFMADD231PS Z17, Z20, Z4
@@ -10309,7 +12685,7 @@ m4line:
 	VFMADD231PS Z18, Z20, Z11
 	VFMADD231PS Z19, Z20, Z15
 	ADDQ        $+32, R15
-	ADDQ        $+64, R10
+	ADDQ        $+256, R10
 	JMP         m4line
 
 m4lineend:
@@ -10318,10 +12694,10 @@ m4lineend:
 m4vector:
 	SUBQ        $+16, BP
 	JLT         m4tail
-	VMOVUPS     (BX)(R15*4), Z16
+	VMOVUPS     (SI)(R15*4), Z16
 	VMOVUPS     (DI)(R15*4), Z17
 	VMOVUPS     (R8)(R15*4), Z18
-	VMOVUPS     (SI)(R15*4), Z19
+	VMOVUPS     (BX)(R15*4), Z19
 	VCVTPH2PS   (R11)(R15*2), Z20
 	VFMADD231PS Z16, Z20, Z0
 	VFMADD231PS Z17, Z20, Z4
@@ -10351,10 +12727,10 @@ m4tail:
 	MOVQ        $-1, R10
 	BZHIQ       BP, R10, R10
 	KMOVW       R10, K1
-	VMOVUPS.Z   (BX)(R15*4), K1, Z16
+	VMOVUPS.Z   (SI)(R15*4), K1, Z16
 	VMOVUPS.Z   (DI)(R15*4), K1, Z17
 	VMOVUPS.Z   (R8)(R15*4), K1, Z18
-	VMOVUPS.Z   (SI)(R15*4), K1, Z19
+	VMOVUPS.Z   (BX)(R15*4), K1, Z19
 	VCVTPH2PS.Z (R11)(R15*2), K1, Z20
 	VFMADD231PS Z16, Z20, Z0
 	VFMADD231PS Z17, Z20, Z4

@@ -50,7 +50,7 @@ tail:
 	JZ          done
 	LEAQ        maskTable<>+0(SB), BX
 	NEGQ        DX
-	VMOVUPS     64(BX)(DX*4), Y4
+	VMOVUPS     128(BX)(DX*4), Y4
 	VMASKMOVPS  (AX), Y4, Y5
 	VMASKMOVPS  (CX), Y4, Y4
 	VFMADD231PS Y5, Y4, Y0
@@ -85,23 +85,55 @@ DATA maskTable<>+48(SB)/4, $0xffffffff
 DATA maskTable<>+52(SB)/4, $0xffffffff
 DATA maskTable<>+56(SB)/4, $0xffffffff
 DATA maskTable<>+60(SB)/4, $0xffffffff
-DATA maskTable<>+64(SB)/4, $0x00000000
-DATA maskTable<>+68(SB)/4, $0x00000000
-DATA maskTable<>+72(SB)/4, $0x00000000
-DATA maskTable<>+76(SB)/4, $0x00000000
-DATA maskTable<>+80(SB)/4, $0x00000000
-DATA maskTable<>+84(SB)/4, $0x00000000
-DATA maskTable<>+88(SB)/4, $0x00000000
-DATA maskTable<>+92(SB)/4, $0x00000000
-DATA maskTable<>+96(SB)/4, $0x00000000
-DATA maskTable<>+100(SB)/4, $0x00000000
-DATA maskTable<>+104(SB)/4, $0x00000000
-DATA maskTable<>+108(SB)/4, $0x00000000
-DATA maskTable<>+112(SB)/4, $0x00000000
-DATA maskTable<>+116(SB)/4, $0x00000000
-DATA maskTable<>+120(SB)/4, $0x00000000
-DATA maskTable<>+124(SB)/4, $0x00000000
-GLOBL maskTable<>(SB), RODATA|NOPTR, $128
+DATA maskTable<>+64(SB)/4, $0xffffffff
+DATA maskTable<>+68(SB)/4, $0xffffffff
+DATA maskTable<>+72(SB)/4, $0xffffffff
+DATA maskTable<>+76(SB)/4, $0xffffffff
+DATA maskTable<>+80(SB)/4, $0xffffffff
+DATA maskTable<>+84(SB)/4, $0xffffffff
+DATA maskTable<>+88(SB)/4, $0xffffffff
+DATA maskTable<>+92(SB)/4, $0xffffffff
+DATA maskTable<>+96(SB)/4, $0xffffffff
+DATA maskTable<>+100(SB)/4, $0xffffffff
+DATA maskTable<>+104(SB)/4, $0xffffffff
+DATA maskTable<>+108(SB)/4, $0xffffffff
+DATA maskTable<>+112(SB)/4, $0xffffffff
+DATA maskTable<>+116(SB)/4, $0xffffffff
+DATA maskTable<>+120(SB)/4, $0xffffffff
+DATA maskTable<>+124(SB)/4, $0xffffffff
+DATA maskTable<>+128(SB)/4, $0x00000000
+DATA maskTable<>+132(SB)/4, $0x00000000
+DATA maskTable<>+136(SB)/4, $0x00000000
+DATA maskTable<>+140(SB)/4, $0x00000000
+DATA maskTable<>+144(SB)/4, $0x00000000
+DATA maskTable<>+148(SB)/4, $0x00000000
+DATA maskTable<>+152(SB)/4, $0x00000000
+DATA maskTable<>+156(SB)/4, $0x00000000
+DATA maskTable<>+160(SB)/4, $0x00000000
+DATA maskTable<>+164(SB)/4, $0x00000000
+DATA maskTable<>+168(SB)/4, $0x00000000
+DATA maskTable<>+172(SB)/4, $0x00000000
+DATA maskTable<>+176(SB)/4, $0x00000000
+DATA maskTable<>+180(SB)/4, $0x00000000
+DATA maskTable<>+184(SB)/4, $0x00000000
+DATA maskTable<>+188(SB)/4, $0x00000000
+DATA maskTable<>+192(SB)/4, $0x00000000
+DATA maskTable<>+196(SB)/4, $0x00000000
+DATA maskTable<>+200(SB)/4, $0x00000000
+DATA maskTable<>+204(SB)/4, $0x00000000
+DATA maskTable<>+208(SB)/4, $0x00000000
+DATA maskTable<>+212(SB)/4, $0x00000000
+DATA maskTable<>+216(SB)/4, $0x00000000
+DATA maskTable<>+220(SB)/4, $0x00000000
+DATA maskTable<>+224(SB)/4, $0x00000000
+DATA maskTable<>+228(SB)/4, $0x00000000
+DATA maskTable<>+232(SB)/4, $0x00000000
+DATA maskTable<>+236(SB)/4, $0x00000000
+DATA maskTable<>+240(SB)/4, $0x00000000
+DATA maskTable<>+244(SB)/4, $0x00000000
+DATA maskTable<>+248(SB)/4, $0x00000000
+DATA maskTable<>+252(SB)/4, $0x00000000
+GLOBL maskTable<>(SB), RODATA|NOPTR, $256
 
 // func sumAVX2(x *float32, n int) float32
 // Requires: AVX
@@ -143,7 +175,7 @@ tail:
 	JZ         done
 	LEAQ       maskTable<>+0(SB), DX
 	NEGQ       CX
-	VMOVUPS    64(DX)(CX*4), Y4
+	VMOVUPS    128(DX)(CX*4), Y4
 	VMASKMOVPS (AX), Y4, Y4
 	VADDPS     Y4, Y0, Y0
 
@@ -215,7 +247,7 @@ tail:
 	JZ         done
 	LEAQ       maskTable<>+0(SB), DX
 	NEGQ       CX
-	VMOVUPS    64(DX)(CX*4), Y8
+	VMOVUPS    128(DX)(CX*4), Y8
 	VMASKMOVPS (AX), Y8, Y9
 	VMOVUPS    xff800000<>+0(SB), Y10
 	VBLENDVPS  Y8, Y9, Y10, Y9
@@ -334,7 +366,7 @@ tail:
 	JZ         done
 	LEAQ       maskTable<>+0(SB), BX
 	NEGQ       DX
-	VMOVUPS    64(BX)(DX*4), Y0
+	VMOVUPS    128(BX)(DX*4), Y0
 	VMASKMOVPS (AX), Y0, Y1
 	VMASKMOVPS (CX), Y0, Y2
 	VMAXPS     Y2, Y1, Y2
@@ -398,7 +430,7 @@ tail:
 	JZ          done
 	LEAQ        maskTable<>+0(SB), BX
 	NEGQ        DX
-	VMOVUPS     64(BX)(DX*4), Y1
+	VMOVUPS     128(BX)(DX*4), Y1
 	VMASKMOVPS  (CX), Y1, Y2
 	VMASKMOVPS  (AX), Y1, Y3
 	VFMADD231PS Y3, Y0, Y2
@@ -450,7 +482,7 @@ tail:
 	JZ         done
 	LEAQ       maskTable<>+0(SB), DX
 	NEGQ       CX
-	VMOVUPS    64(DX)(CX*4), Y1
+	VMOVUPS    128(DX)(CX*4), Y1
 	VMASKMOVPS (AX), Y1, Y2
 	VMULPS     Y0, Y2, Y2
 	VMASKMOVPS Y2, Y1, (AX)
@@ -501,7 +533,7 @@ tail:
 	JZ         done
 	LEAQ       maskTable<>+0(SB), DX
 	NEGQ       CX
-	VMOVUPS    64(DX)(CX*4), Y1
+	VMOVUPS    128(DX)(CX*4), Y1
 	VMASKMOVPS (AX), Y1, Y2
 	VADDPS     Y0, Y2, Y2
 	VMASKMOVPS Y2, Y1, (AX)
@@ -562,7 +594,7 @@ tail:
 	JZ         done
 	LEAQ       maskTable<>+0(SB), SI
 	NEGQ       BX
-	VMOVUPS    64(SI)(BX*4), Y0
+	VMOVUPS    128(SI)(BX*4), Y0
 	VMASKMOVPS (CX), Y0, Y1
 	VMASKMOVPS (DX), Y0, Y2
 	VADDPS     Y2, Y1, Y1
@@ -624,7 +656,7 @@ tail:
 	JZ         done
 	LEAQ       maskTable<>+0(SB), SI
 	NEGQ       BX
-	VMOVUPS    64(SI)(BX*4), Y0
+	VMOVUPS    128(SI)(BX*4), Y0
 	VMASKMOVPS (CX), Y0, Y1
 	VMASKMOVPS (DX), Y0, Y2
 	VMULPS     Y2, Y1, Y1
@@ -751,7 +783,7 @@ tail:
 	JZ           done
 	LEAQ         maskTable<>+0(SB), BX
 	NEGQ         DX
-	VMOVUPS      64(BX)(DX*4), Y0
+	VMOVUPS      128(BX)(DX*4), Y0
 	VMASKMOVPS   (CX), Y0, Y1
 	VMOVUPS      xc2d20000<>+0(SB), Y2
 	VMAXPS       Y1, Y2, Y1
@@ -1155,7 +1187,7 @@ tail:
 	JZ           done
 	LEAQ         maskTable<>+0(SB), BX
 	NEGQ         DX
-	VMOVUPS      64(BX)(DX*4), Y4
+	VMOVUPS      128(BX)(DX*4), Y4
 	VMASKMOVPS   (CX), Y4, Y5
 	VSUBPS       Y0, Y5, Y5
 	VMOVAPS      Y5, Y0
@@ -1363,7 +1395,7 @@ tail:
 	JZ           done
 	LEAQ         maskTable<>+0(SB), SI
 	NEGQ         BX
-	VMOVUPS      64(SI)(BX*4), Y1
+	VMOVUPS      128(SI)(BX*4), Y1
 	VMASKMOVPS   (CX), Y1, Y2
 	VMASKMOVPS   (DX), Y1, Y3
 	VSUBPS       Y3, Y2, Y2
@@ -1546,7 +1578,7 @@ tail:
 	JZ           done
 	LEAQ         maskTable<>+0(SB), SI
 	NEGQ         BX
-	VMOVUPS      64(SI)(BX*4), Y0
+	VMOVUPS      128(SI)(BX*4), Y0
 	VMASKMOVPS   (CX), Y0, Y1
 	VXORPS       Y2, Y2, Y2
 	VSUBPS       Y1, Y2, Y2
@@ -1652,7 +1684,7 @@ tail:
 	JZ           done
 	LEAQ         maskTable<>+0(SB), BX
 	NEGQ         DX
-	VMOVUPS      64(BX)(DX*4), Y0
+	VMOVUPS      128(BX)(DX*4), Y0
 	VMASKMOVPS   (CX), Y0, Y1
 	VMULPS       x4b000000<>+0(SB), Y1, Y3
 	VMOVAPS      Y1, Y2

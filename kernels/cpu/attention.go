@@ -15,6 +15,7 @@ import (
 const (
 	tileQueries = 64
 	tileEntries = kernels.WindowBlock
+	maxParts    = 16 // of the entries that few rows see, for a task each
 )
 
 // stack copies the vectors of rows [from, to) of x [rows, heads, dim] that read
@@ -47,6 +48,43 @@ type softmaxState struct {
 	acc      []float32 // [queries, dim]; nil where no output is asked for
 	dim      int
 	started  bool
+}
+
+// newSoftmaxState is one of so many queries that has seen nothing, in memory of dim + 2 numbers for each.
+func newSoftmaxState(a *kernels.Attend, queries int, values bool, memory []float32) (o softmaxState) {
+	o = softmaxState{cap: a.SoftCap, dim: a.HeadDim(), top: memory[:queries], sum: memory[queries:][:queries]}
+	if memory = memory[2*queries:]; values {
+		o.acc = memory[:queries*o.dim]
+	}
+	fill(o.top, float32(math.Inf(-1)))
+	clear(o.sum)
+	return o
+}
+
+// add takes in what another one has seen.
+func (o *softmaxState) add(other *softmaxState) {
+	if !other.started {
+		return
+	}
+	if !o.started {
+		copy(o.top, other.top)
+		copy(o.sum, other.sum)
+		copy(o.acc, other.acc)
+		o.started = true
+		return
+	}
+	for i, t := range other.top {
+		if other.sum[i] == 0 { // it has seen nothing
+			continue
+		}
+		top := max(o.top[i], t)
+		own, others := float32(math.Exp(float64(o.top[i]-top))), float32(math.Exp(float64(t-top)))
+		o.top[i], o.sum[i] = top, o.sum[i]*own+other.sum[i]*others
+		if o.acc != nil {
+			simd.Scale(own, o.acc[i*o.dim:][:o.dim])
+			simd.Axpy(others, other.acc[i*o.dim:][:o.dim], o.acc[i*o.dim:][:o.dim])
+		}
+	}
 }
 
 // tile takes in a tile of logits s [queries, width], of which query i sees those
@@ -117,57 +155,90 @@ func (b *cpu) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 	group, dim, rows, kvHeads := a.Group(), a.HeadDim(), a.Rows(), a.KVHeads()
 	blockRows := max(1, tileQueries/group)
 	blocks := (rows + blockRows - 1) / blockRows
-	work := (a.MostEntries() + rows) * dim * min(rows, blockRows) * group
-	parallel.Tasks(kvHeads*blocks, work, func(task int) {
-		// The last rows see the most entries: starting with them evens out the end.
-		g, from := task%kvHeads, (blocks-1-task/kvHeads)*blockRows
-		to := min(rows, from+blockRows)
-		queries := (to - from) * group
-		_, entries := a.Visible(g, to-1)
-		first, _ := a.Visible(g, from)
-		tile := min(entries, tileEntries)
-		if a.K != nil {
-			tile = max(tile, rows)
+	// Few rows are few tasks. Then a task's part of the entries is not all of them.
+	part, parts := a.MostEntries(), 1
+	if tiles := (part + tileEntries - 1) / tileEntries; blocks == 1 && tiles > 1 {
+		part = (tiles + maxParts - 1) / maxParts * tileEntries
+		parts = (tiles*tileEntries + part - 1) / part
+	}
+	work := (part + rows) * dim * min(rows, blockRows) * group
+	// finish writes what the softmax of rows from … to of KV head g makes of them.
+	finish := func(state *softmaxState, g, from, to int) {
+		for i := range state.top {
+			if a.Sinks != nil {
+				state.sink(i, a.Sinks.F32()[g*group+i%group])
+			}
+			if out != nil {
+				simd.Scale(1/state.sum[i], state.acc[i*dim:][:dim])
+			}
+			if lse != nil {
+				h, r := g*group+i%group, from+i/group
+				lse.F32()[h*rows+r] = state.top[i] + float32(math.Log(float64(state.sum[i])))
+			}
 		}
-		with(queries*(2*dim+tile+2), func(s *buffer) {
-			q, logits := s.take(queries*dim), s.take(queries*tile)
-			state := softmaxState{cap: a.SoftCap, top: s.take(queries), sum: s.take(queries), dim: dim}
-			if out != nil {
-				state.acc = s.take(queries * dim)
+		if out != nil {
+			unstack(out.F32(), state.acc, a, g, from, to)
+		}
+	}
+	var states []softmaxState // of several parts
+	size := 0                 // the numbers of one
+	if parts > 1 {
+		states, size = make([]softmaxState, kvHeads*parts), rows*group*(dim+2)
+	}
+	with(len(states)*size, func(kept *buffer) {
+		memory := kept.take(len(states) * size)
+		parallel.Tasks(kvHeads*blocks*parts, work, func(task int) {
+			// The last rows see the most entries: starting with them evens out the end.
+			head, n := task/parts, task%parts
+			g, from := head%kvHeads, (blocks-1-head/kvHeads)*blockRows
+			to := min(rows, from+blockRows)
+			queries := (to - from) * group
+			_, entries := a.Visible(g, to-1)
+			first, _ := a.Visible(g, from)
+			first, end := max(first, n*part), min(entries, (n+1)*part)
+			own := a.K != nil && n == parts-1
+			tile := min(entries, tileEntries)
+			if own {
+				tile = max(tile, rows)
 			}
-			for i := range state.top {
-				state.top[i], state.sum[i] = float32(math.Inf(-1)), 0
-			}
-			stack(q, a.Q.F32(), a, g, from, to, float32(a.Scale))
-			for c := first / tileEntries * tileEntries; c < entries; c += tileEntries {
-				n := min(tileEntries, entries-c)
-				gemmNT(queries, n, dim, 1, q, dim, a.Past[g].K, c*dim, dim, simd.Split, 0, logits, n)
-				state.tile(logits, n, func(i int) (int, int) {
-					first, last := a.Visible(g, from+i/group)
-					return within(first-c, last-c, n)
-				}, a.Past[g].V, c*dim, dim)
-			}
-			if a.K != nil {
-				n := to // own pairs that any of the rows sees
-				gemmNT(queries, n, dim, 1, q, dim, a.K, g*dim, kvHeads*dim, simd.Split, 0, logits, n)
-				state.tile(logits, n, func(i int) (int, int) { return a.VisibleOwn(from + i/group) }, a.V, g*dim, kvHeads*dim)
-			}
-			for i := range state.top {
-				if a.Sinks != nil {
-					state.sink(i, a.Sinks.F32()[g*group+i%group])
+			with(queries*(2*dim+tile+2), func(s *buffer) {
+				q, logits := s.take(queries*dim), s.take(queries*tile)
+				var state softmaxState
+				if parts > 1 {
+					state = newSoftmaxState(a, queries, out != nil, memory[(g*parts+n)*size:])
+				} else {
+					state = newSoftmaxState(a, queries, out != nil, s.take(queries*(dim+2)))
 				}
-				if out != nil {
-					simd.Scale(1/state.sum[i], state.acc[i*dim:][:dim])
+				stack(q, a.Q.F32(), a, g, from, to, float32(a.Scale))
+				for c := first / tileEntries * tileEntries; c < end; c += tileEntries {
+					n := min(tileEntries, entries-c)
+					gemmNT(queries, n, dim, 1, q, dim, a.Past[g].K, c*dim, dim, simd.Split, 0, logits, n)
+					state.tile(logits, n, func(i int) (int, int) {
+						first, last := a.Visible(g, from+i/group)
+						return within(first-c, last-c, n)
+					}, a.Past[g].V, c*dim, dim)
 				}
-				if lse != nil {
-					h, r := g*group+i%group, from+i/group
-					lse.F32()[h*rows+r] = state.top[i] + float32(math.Log(float64(state.sum[i])))
+				if own {
+					n := to // own pairs that any of the rows sees
+					gemmNT(queries, n, dim, 1, q, dim, a.K, g*dim, kvHeads*dim, simd.Split, 0, logits, n)
+					state.tile(logits, n, func(i int) (int, int) { return a.VisibleOwn(from + i/group) }, a.V, g*dim, kvHeads*dim)
 				}
-			}
-			if out != nil {
-				unstack(out.F32(), state.acc, a, g, from, to)
-			}
+				if parts == 1 {
+					finish(&state, g, from, to)
+				} else {
+					states[g*parts+n] = state
+				}
+			})
 		})
+		if parts > 1 {
+			parallel.Tasks(kvHeads, parts*rows*group*dim, func(g int) {
+				state := &states[g*parts]
+				for n := 1; n < parts; n++ {
+					state.add(&states[g*parts+n])
+				}
+				finish(state, g, 0, rows)
+			})
+		}
 	})
 }
 

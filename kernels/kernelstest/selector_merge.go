@@ -204,7 +204,7 @@ func testMergeStep(t *testing.T, d Device, sel kernels.Selector) {
 			want := thresholds[h]
 			if outs[h] >= 0 {
 				at, u := c.nearest(h, outs[h], keep[h])
-				if want = beta*u + (1-beta)*want; want != want {
+				if want = float64(beta*u) + float64((1-beta)*want); want != want {
 					want = u
 				}
 				if u >= want {

@@ -175,10 +175,10 @@ func (v isa) masks(n reg.GPVirtual, vectors int) []mask {
 		}
 		return m
 	}
-	// The table holds 16 words of ones and 16 of zeros; a window that starts n words
+	// The table holds 32 words of ones and 32 of zeros; a window that starts n words
 	// before the middle has n ones.
-	table := make([]uint32, 32)
-	for i := range 16 {
+	table := make([]uint32, 64)
+	for i := range 32 {
 		table[i] = math.MaxUint32
 	}
 	at, index := GP64(), GP64()
@@ -187,7 +187,7 @@ func (v isa) masks(n reg.GPVirtual, vectors int) []mask {
 	NEGQ(index)
 	for i := range m {
 		m[i].y = YMM()
-		VMOVUPS(Mem{Base: at, Index: index, Scale: 4, Disp: 64 + 32*i}, m[i].y)
+		VMOVUPS(Mem{Base: at, Index: index, Scale: 4, Disp: 128 + 32*i}, m[i].y)
 	}
 	return m
 }

@@ -14,6 +14,7 @@ func product(v isa) {
 	multiplyPanel(v, false)
 	multiplyPanel(v, true)
 	for _, s := range storages {
+		multiplyRows(v, s)
 		multiplyDots(v, s)
 		pack(v, s)
 		if v == avx2 { // in-lane shuffles of 256 bits have two ports, of 512 bits one
@@ -113,6 +114,60 @@ func multiplyPanel(v isa, transposed bool) {
 	})
 }
 
+// rowVectors is the vectors of columns of b that multiplyRows reads of a row.
+const rowVectors = 4
+
+// multiplyRows multiplies a few rows of a by b as it lies, widened on the way: what reads b once needs no panel. The order of
+// additions is that of multiplyPanel.
+func multiplyRows(v isa, s storage) {
+	maxRows := 2 // 8 sums, and AVX2's masks
+	if v.wide() {
+		maxRows = 4
+	}
+	name := "multiplyRows" + s.name + v.name
+	function(name, "func(m, width, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)",
+		fmt.Sprintf("%s sets c [m, width] = alpha·a [m, k]·b [k, width] + beta·c for m in 1 … %d and a width of up to %d%s.",
+			name, maxRows, rowVectors*v.lanes, map[bool]string{false: ", as wide as that alone"}[v.wide()]))
+	m := pointer("m")
+	for rows := 1; rows <= maxRows; rows++ {
+		ifRows(rows, m, func() {
+			label := fmt.Sprintf("rows%d", rows)
+			a, b, ldb, left := rowsOf("a", stride("lda", 4), rows), pointer("b"), stride("ldb", s.size), pointer("k")
+			ahead := copyOf(ldb) // about 4 KiB of a head of 64
+			SHLQ(Imm(map[int]uint64{4: 4, 2: 5}[s.size]), ahead)
+			lanes := make([]*mask, rowVectors)
+			if v.wide() {
+				for i, m := range v.masks(pointer("width"), rowVectors) {
+					lanes[i] = &m
+				}
+			}
+			sums := make([][]reg.VecVirtual, rows)
+			for i := range sums {
+				sums[i] = v.zeros(rowVectors)
+			}
+			Label(label + "k")
+			for line := 0; line < rowVectors*v.lanes*s.size; line += 64 {
+				PREFETCHT1(Mem{Base: b, Index: ahead, Scale: 1, Disp: line})
+			}
+			y := v.vecs(rowVectors)
+			for j := range y {
+				v.loadWide(s, Mem{Base: b, Disp: j * v.lanes * s.size}, lanes[j], y[j])
+			}
+			for i := range a {
+				x := v.broadcast(Mem{Base: a[i]})
+				for j := range y {
+					VFMADD231PS(x, y[j], sums[i][j])
+				}
+				ADDQ(Imm(4), a[i])
+			}
+			ADDQ(ldb, b)
+			again(left, label+"k")
+			storeTile(v, label, sums, pointer("c"), stride("ldc", 4), func() []mask { return v.masks(pointer("width"), rowVectors) })
+		})
+	}
+	end()
+}
+
 // storeTile sets rows of c to alpha·sums + beta·c; masks are of the columns.
 func storeTile(v isa, label string, sums [][]reg.VecVirtual, c, ldc reg.GPVirtual, masks func() []mask) {
 	alpha := v.broadcast(parameter("alpha"))
@@ -144,6 +199,17 @@ func storeTile(v isa, label string, sums [][]reg.VecVirtual, c, ldc reg.GPVirtua
 		ADDQ(ldc, at)
 	}
 	Label(label + "next")
+}
+
+// rowsOf are pointers to rows of a parameter.
+func rowsOf(name string, stride reg.GPVirtual, rows int) []reg.GPVirtual {
+	a := []reg.GPVirtual{pointer(name)}
+	for i := 1; i < rows; i++ {
+		p := GP64()
+		LEAQ(Mem{Base: a[i-1], Index: stride, Scale: 1}, p)
+		a = append(a, p)
+	}
+	return a
 }
 
 // rowPointers address rows of a by one pointer for three, plus 0, 1 or 2 strides.
@@ -223,8 +289,9 @@ func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.
 	at := GP64()
 	XORQ(at, at)
 	left := copyOf(k)
-	ahead := copyOf(ldb) // from what is read of a row to the same of the row 16 later
-	SHLQ(Imm(4), ahead)
+	ahead := copyOf(ldb) // past these rows, most of which are followed by the next ones
+	SHLQ(Imm(2), ahead)
+	ADDQ(I32(4096), ahead)
 	step := func(load func(s storage, from Mem, m *mask, to reg.VecVirtual), m *mask, u int) {
 		x := v.vecs(rows)
 		for i := range x {
@@ -242,14 +309,14 @@ func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.
 	Label(label + "line")
 	SUBQ(I32(line*v.lanes), left)
 	JLT(LabelRef(label + "lineend"))
-	for j := range b { // what comes after these is on its way meanwhile
-		PREFETCHT0(Mem{Base: b[j], Index: ahead, Scale: 1})
+	for j := range b { // as memory lies, into the level-2 cache: more loads can wait there
+		PREFETCHT1(Mem{Base: b[0], Index: ahead, Scale: 1, Disp: 64 * j})
 	}
 	for u := range line {
 		step(v.loadWide, nil, u)
 	}
 	ADDQ(I32(line*v.lanes), at)
-	ADDQ(I32(line*v.lanes*s.size), ahead)
+	ADDQ(I32(dotColumns*line*v.lanes*s.size), ahead)
 	JMP(LabelRef(label + "line"))
 	Label(label + "lineend")
 	ADDQ(I32(line*v.lanes), left)
@@ -294,13 +361,7 @@ func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.
 // dotRows multiplies rows of a by rows of b, dotColumns of them side by side.
 func dotRows(v isa, s storage, label string, rows int) {
 	n, k, c := pointer("n"), pointer("k"), pointer("c")
-	a := []reg.GPVirtual{pointer("a")}
-	lda := stride("lda", 4)
-	for i := 1; i < rows; i++ {
-		p := GP64()
-		LEAQ(Mem{Base: a[i-1], Index: lda, Scale: 1}, p)
-		a = append(a, p)
-	}
+	a := rowsOf("a", stride("lda", 4), rows)
 	next := pointer("b")
 
 	Label(label + "columns")
