@@ -3,12 +3,18 @@
 # prints one line per case. About 3 minutes on 2 cores.
 #
 #   ./scripts/durability.sh
+#   ./scripts/durability.sh --beside-tests   # without what scripts/test.sh runs alike
 #
 # GLIMPSE_VERSITYGW may name the versitygw program, a real S3 server; without it, it is
 # installed into the user's cache folder. The server listens on the loopback interface only.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
+beside='' alike='^$'
+case ${1:-} in
+  --beside-tests) beside=yes alike='/^(memory|folder)$' ;; # of S3 what only versitygw shows
+  ?*) die "got '$1', want --beside-tests or nothing" ;;
+esac
 scripts/setup.sh
 GLIMPSE_VERSITYGW=$(versitygw)
 export GLIMPSE_VERSITYGW GLIMPSE_DURABILITY=full
@@ -32,11 +38,14 @@ line() { # VERDICT NAME [DETAIL]
   printf '%s  %s%s\n' "$1" "$2" "${3:+: $3}"
 }
 
+# repeats runs tests as scripts/test.sh does.
+repeats() { [ -n "$beside" ] || tests "$@"; }
+
 # tests runs Go tests; every test, and every server that it ran on, is a case. What a
 # test logs is its detail.
 tests() { # PACKAGE PATTERN
   local code=0
-  go test -vet=off -count=1 -timeout 5m -v -run "$2" "$1" >"$work/log" 2>&1 || code=$?
+  go test -vet=off -count=1 -timeout 5m -v -run "$2" -skip "$alike" "$1" >"$work/log" 2>&1 || code=$?
   while IFS=$'\t' read -r verdict name detail; do
     line "$verdict" "$name" "$detail"
   done < <(awk '
@@ -59,8 +68,9 @@ tests() { # PACKAGE PATTERN
 }
 
 echo "== kills, signals, damaged checkpoints"
-tests ./cmd/train '^(TestKilledRuns|TestSignals|TestDamagedCheckpoint|TestSecondRun)$'
-tests ./checkpoints '^(TestKilledWriter|TestWritesFailInTheMiddle|TestSaveStateKeepsThePrevious)$'
+tests ./cmd/train '^TestKilledRuns$' # more kills
+repeats ./cmd/train '^(TestSignals|TestDamagedCheckpoint|TestSecondRun)$'
+repeats ./checkpoints '^(TestKilledWriter|TestWritesFailInTheMiddle|TestSaveStateKeepsThePrevious)$'
 
 echo "== disks"
 run=("$root/bin/train" judgeq --batch 1 --tokens 64 --rows 32 --validate 0 --out "$work/adapter" --checkpoint "$work/disk/state" --checkpoint-every 1)
@@ -121,12 +131,12 @@ tests ./cmd/train '^(TestKilledExport|TestS3Run|TestShardsInABucket)$'
 tests ./generation '^TestStored'
 tests ./cmd/evict '^TestS3$'
 
-echo "== servers that stop in the middle, and what small files and adapters claim"
-tests ./internal/patience .
-tests ./model/hub '^(TestStalledDescription|TestFinalConnectionErrors|TestCut)$'
-tests ./datasets '^(TestParquet|TestBrokenParquet)'
-tests ./eviction 'NotFinite$'
-tests ./internal/atomicfile '^(TestSweepDead|TestCreateSweeps)$'
+[ -n "$beside" ] || echo "== servers that stop in the middle, and what small files and adapters claim"
+repeats ./internal/patience .
+repeats ./model/hub '^(TestStalledDescription|TestFinalConnectionErrors|TestCut)$'
+repeats ./datasets '^(TestParquet|TestBrokenParquet)'
+repeats ./eviction 'NotFinite$'
+repeats ./internal/atomicfile '^(TestSweepDead|TestCreateSweeps)$'
 
 echo "$((cases - failures)) of $cases cases passed in $(duration $SECONDS)"
 [ $failures = 0 ]
