@@ -293,9 +293,9 @@ func TestRewrittenConversations(t *testing.T) {
 // TestConversationsLeaveRoom: sessions that wait go when requests need their room, those that have waited longest first, and the
 // memory stays below the limit; what they had is run anew.
 func TestConversationsLeaveRoom(t *testing.T) {
-	s := serve(t, func(c *serving.Config) { c.Prefix, c.Memory, c.Rows = 0, 20<<20, 2 })
+	s := serve(t, func(c *serving.Config) { c.Prefix, c.Memory, c.Rows = 0, 14<<20, 2 })
 	var all sync.WaitGroup
-	const talks = 12
+	const talks = 8
 	users, answers := make([][]string, talks), make([][]string, talks)
 	wants, anew := make([]string, talks), make([]string, talks)
 	for i := range talks {

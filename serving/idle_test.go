@@ -157,8 +157,8 @@ func TestShadowOfAFolder(t *testing.T) {
 
 // TestIdleWorkTakesRoom: sessions that wait for another turn leave the memory that idle work takes.
 func TestIdleWorkTakesRoom(t *testing.T) {
-	s := serve(t, func(c *serving.Config) { c.Prefix, c.Memory, c.VerifyShare = 0, 56<<20, 1 })
-	const talks = 24
+	s := serve(t, func(c *serving.Config) { c.Prefix, c.Memory, c.VerifyShare = 0, 48<<20, 1 })
+	const talks = 16
 	for i := range talks {
 		if _, err := s.Chat.Completions.New(t.Context(), talk(multiTurn, []string{s.message(t, 300, uint64(i))}, nil)); err != nil {
 			t.Fatal(err)

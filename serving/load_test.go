@@ -35,7 +35,7 @@ const loadVariable = "GLIMPSE_LOAD"
 func TestLoad(t *testing.T) {
 	clients, rounds, queue := 100, 3, 10_000
 	if testing.Short() {
-		clients = 40
+		clients = 24
 	}
 	until := time.Time{} // rounds count
 	if text := os.Getenv(loadVariable); text != "" {
