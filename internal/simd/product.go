@@ -290,9 +290,11 @@ func (p *product) rowsBlock(i0, i1, j0, j1 int) {
 		k := min(depth, p.k-k0)
 		for j := j0; j < j1; j += widenedColumns {
 			width := min(widenedColumns, j1-j)
-			b, ldb, storage := unsafe.Add(p.b, (k0*p.ldb+j)*p.storage.size()), p.ldb, p.storage
+			b, ldb, storage := p.b, width, f32
 			if p.blocks != nil {
-				b, ldb, storage = s.decodeRows(p, k0, j, k, width), width, f32
+				b = s.decodeRows(p, k0, j, k, width)
+			} else {
+				b, ldb, storage = unsafe.Add(b, (k0*p.ldb+j)*p.storage.size()), p.ldb, p.storage
 			}
 			for at := 0; at < width; at += columns {
 				for i := i0; i < i1; i += rows {
