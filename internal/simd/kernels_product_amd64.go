@@ -28,8 +28,8 @@ func multiplyPanel(level int, transposed bool, m, width, k int, alpha float32, a
 	}
 }
 
-// placeRows and placeColumns are the rows of a and the columns of b that multiplyRows takes at once; unit is what the
-// columns are a multiple of, 0 where there is no such kernel.
+// placeRows is the rows of a and the columns of b that multiplyRows takes at once, and the unit that b's columns are a multiple
+// of, 0 where there is no such kernel.
 func placeRows(level int) (rows, columns, unit int) {
 	switch level {
 	case avx512:

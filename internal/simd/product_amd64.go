@@ -12,7 +12,7 @@ func multiplyPanelAVX2(m int, width int, k int, alpha float32, a *float32, lda i
 //go:noescape
 func multiplyPanelTAVX2(m int, width int, k int, alpha float32, a *float32, lda int, panel *float32, stride int, beta float32, c *float32, ldc int)
 
-// multiplyRowsF32AVX2 sets c [m, width] = alpha·a [m, k]·b [k, width] + beta·c for m in 1 … 2 and a width of up to 32, as wide as that alone.
+// multiplyRowsF32AVX2 sets c [m, width] = alpha·a [m, k]·b [k, width] + beta·c for m in 1 … 2 and a width of 32.
 //
 //go:noescape
 func multiplyRowsF32AVX2(m int, width int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
@@ -32,7 +32,7 @@ func packF32AVX2(dst *float32, b *byte, ldb int, width int, k int)
 //go:noescape
 func packTransposedF32(dst *float32, columns int, b *byte, ldb int, blocks int)
 
-// multiplyRowsBF16AVX2 sets c [m, width] = alpha·a [m, k]·b [k, width] + beta·c for m in 1 … 2 and a width of up to 32, as wide as that alone.
+// multiplyRowsBF16AVX2 sets c [m, width] = alpha·a [m, k]·b [k, width] + beta·c for m in 1 … 2 and a width of 32.
 //
 //go:noescape
 func multiplyRowsBF16AVX2(m int, width int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)
@@ -52,7 +52,7 @@ func packBF16AVX2(dst *float32, b *byte, ldb int, width int, k int)
 //go:noescape
 func packTransposedBF16(dst *float32, columns int, b *byte, ldb int, blocks int)
 
-// multiplyRowsF16AVX2 sets c [m, width] = alpha·a [m, k]·b [k, width] + beta·c for m in 1 … 2 and a width of up to 32, as wide as that alone.
+// multiplyRowsF16AVX2 sets c [m, width] = alpha·a [m, k]·b [k, width] + beta·c for m in 1 … 2 and a width of 32.
 //
 //go:noescape
 func multiplyRowsF16AVX2(m int, width int, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)

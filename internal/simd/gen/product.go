@@ -126,8 +126,8 @@ func multiplyRows(v isa, s storage) {
 	}
 	name := "multiplyRows" + s.name + v.name
 	function(name, "func(m, width, k int, alpha float32, a *float32, lda int, b *byte, ldb int, beta float32, c *float32, ldc int)",
-		fmt.Sprintf("%s sets c [m, width] = alpha·a [m, k]·b [k, width] + beta·c for m in 1 … %d and a width of up to %d%s.",
-			name, maxRows, rowVectors*v.lanes, map[bool]string{false: ", as wide as that alone"}[v.wide()]))
+		fmt.Sprintf("%s sets c [m, width] = alpha·a [m, k]·b [k, width] + beta·c for m in 1 … %d and a width of %s%d.",
+			name, maxRows, map[bool]string{true: "up to "}[v.wide()], rowVectors*v.lanes))
 	m := pointer("m")
 	for rows := 1; rows <= maxRows; rows++ {
 		ifRows(rows, m, func() {
