@@ -177,7 +177,7 @@ func TestCUDAHalfCopies(t *testing.T) {
 	compare.Close(t, "Fill", moved.Float64s(), []float64{1, 1, 1, 1, 1, 1, 1, 1}, 0)
 }
 
-// TestCUDAUnsupportedProducts: bf16 products that cuBLASLt has no algorithm for are those of the same
+// TestCUDAUnsupportedProducts: products in half precision that cuBLASLt has no algorithm for are those of the same
 // numbers in float32, which is said once.
 func TestCUDAUnsupportedProducts(t *testing.T) {
 	d, exact := openCUDA(t), kernelstest.Open(t, "reference64")
@@ -188,19 +188,21 @@ func TestCUDAUnsupportedProducts(t *testing.T) {
 	defer restore()
 	for _, shape := range [][3]int{{70, 33, 9}, {66, 32, 9}, {65, 35, 16}} { // rows, inner, outputs
 		m, k, n := shape[0], shape[1], shape[2]
-		run := func(d kernelstest.Device, transposed bool) []float64 {
+		run := func(d kernelstest.Device, weights kernels.DType, transposed bool) []float64 {
 			rng := rand.New(rand.NewPCG(uint64(k), uint64(n)))
 			x := kernelstest.Rounded(kernelstest.Random(rng, m*k, 1))
 			y := d.Tensor(kernelstest.Random(rng, m*n, 1), m, n)
 			if transposed {
-				d.B.Linear(y, d.Tensor(x, m, k), d.Weight(rng, kernels.BF16, n, k), nil, 0.5, 2)
+				d.B.Linear(y, d.Tensor(x, m, k), d.Weight(rng, weights, n, k), nil, 0.5, 2)
 			} else {
-				d.B.MatMul(y, d.Tensor(x, m, k), d.Weight(rng, kernels.BF16, k, n), 0.5, 2)
+				d.B.MatMul(y, d.Tensor(x, m, k), d.Weight(rng, weights, k, n), 0.5, 2)
 			}
 			return y.Float64s()
 		}
-		for _, transposed := range []bool{true, false} {
-			compare.Close(t, fmt.Sprint(shape, transposed), run(d, transposed), run(exact, transposed), 1e-5, compare.Floor(1))
+		for _, weights := range []kernels.DType{kernels.BF16, kernels.F16} {
+			for _, transposed := range []bool{true, false} {
+				compare.Close(t, fmt.Sprint(shape, weights, transposed), run(d, weights, transposed), run(exact, weights, transposed), 1e-5, compare.Floor(1))
+			}
 		}
 	}
 	if len(*warnings) != 1 || !strings.Contains((*warnings)[0], "no algorithm") {

@@ -40,6 +40,8 @@ var sharedConstants = []struct {
 	{"attention_observe.cu", "32 * SCORE_WARPS", scoreThreads},
 	{"attention_rounded.cu", "TILE", observeBF16Queries},
 	{"attention_rounded.cu", "WARPS", observeBF16Warps},
+	{"f16.cu", "PARTS", f16Parts},
+	{"f16.cu", "SPAN", f16Span},
 	{"few_blocks.cu", "COLUMNS", blockColumns},
 	{"few_blocks.cu", "STAGES", blockStages},
 	{"few_blocks.cu", "2 * TILE", maxBlockRows},

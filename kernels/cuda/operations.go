@@ -110,24 +110,18 @@ func (b *cuda) product(op string, g gemm, y, x, w *kernels.Tensor, alpha, beta f
 	switch w.DType.Numbers() {
 	case kernels.F32:
 		b.multiply(op, g.columnMajor(cudadriver.F32), Y, b.f32(op, w), X, alpha, beta)
-	case kernels.BF16:
+	case kernels.BF16, kernels.F16:
 		n := g.m * g.k
 		if rounds(g.m, g.n, g.k) {
-			b.widenedProduct(op, g, Y, b.toBF16(op, X, n), cudadriver.BF16, w, alpha, beta)
+			b.widenedProduct(op, g, Y, b.toBF16(op, X, n), w, alpha, beta)
 			return
 		}
 		parts, sums := b.temporary(op, 6*int64(n)), b.temporary(op, 12*int64(g.m)*int64(g.n))
 		b.each("split_bf16", n, parts, X, size(n))
 		m := g.m
 		g.m *= 3
-		b.widenedProduct(op, g, sums, parts, cudadriver.BF16, w, 1, 0)
+		b.widenedProduct(op, g, sums, parts, w, 1, 0)
 		b.each("join_parts", m*g.n, Y, sums, float32(alpha), float32(beta), size(m*g.n))
-	case kernels.F16:
-		if rounds(g.m, g.n, g.k) {
-			b.widenedProduct(op, g, Y, b.toBF16(op, X, g.m*g.k), cudadriver.BF16, w, alpha, beta)
-			return
-		}
-		b.widenedProduct(op, g, Y, X, cudadriver.F32, w, alpha, beta)
 	default:
 		panic(fmt.Sprintf("kernels: %s with weights of %s", op, w.DType))
 	}
@@ -142,48 +136,54 @@ func (b *cuda) toBF16(op string, x cu.DevicePtr, n int) cu.DevicePtr {
 
 // multiply runs one product c = alpha · op(a) · op(b) + beta · c.
 func (b *cuda) multiply(op string, p cudadriver.Product, c, x, y cu.DevicePtr, alpha, beta float64) {
+	b.multiplyBy(op, p, c, x, y, cudadriver.Factors{Alpha: float32(alpha), Beta: float32(beta)})
+}
+
+func (b *cuda) multiplyBy(op string, p cudadriver.Product, c, x, y cu.DevicePtr, by cudadriver.Factors) {
 	if p.M == 0 || p.N == 0 {
 		return
 	}
-	if p.K == 0 || alpha == 0 {
-		b.scaleMatrix(p, c, beta)
+	if p.K == 0 || by.Alpha == 0 {
+		b.scaleMatrix(p, c, by.Beta)
 		return
 	}
 	p.AlignA, p.AlignB, p.AlignC = alignment(x), alignment(y), alignment(c)
 	b.mustNotPrepare(op)
 	plan, err := b.blas.Plan(b.context, p)
-	if errors.Is(err, cudadriver.ErrNoAlgorithm) && p.Type == cudadriver.BF16 {
+	if errors.Is(err, cudadriver.ErrNoAlgorithm) && p.Type != cudadriver.F32 {
 		if !b.productsWarned {
 			b.productsWarned = true
-			warn(fmt.Sprintf("%s: bf16 products that cuBLASLt does not support are float32 products of widened matrices: %v", b.device, err))
+			warn(fmt.Sprintf("%s: products in half precision that cuBLASLt does not support are float32 products of widened matrices: %v", b.device, err))
 		}
+		kernel := map[int]string{cudadriver.BF16: "from_bf16", cudadriver.F16: "from_f16"}[p.Type]
 		p.Type = cudadriver.F32
-		x = b.widened(op, x, p.TransposeA, p.M, p.K, p.LdA)
-		y = b.widened(op, y, p.TransposeB, p.K, p.N, p.LdB)
-		b.multiply(op, p, c, x, y, alpha, beta)
+		x = b.widened(op, kernel, x, p.TransposeA, p.M, p.K, p.LdA)
+		y = b.widened(op, kernel, y, p.TransposeB, p.K, p.N, p.LdB)
+		b.multiplyBy(op, p, c, x, y, by)
 		return
 	}
 	b.try(op, err)
 	workspace := b.workspaceFor(op, int64(plan.Workspace()))
-	b.try(op, plan.Run(float32(alpha), x, y, float32(beta), c, workspace, b.queue()))
+	b.try(op, plan.Run(by, x, y, c, workspace, b.queue()))
 	b.note("cublasLtMatmul")
 }
 
-// widened is a copy in float32 of a bf16 matrix [rows, columns] in column-major order, or of its transpose.
-func (b *cuda) widened(op string, x cu.DevicePtr, transpose bool, rows, columns, stride int) cu.DevicePtr {
+// widened is a copy in float32, by a kernel, of a matrix [rows, columns] in half precision in column-major order, or of its
+// transpose.
+func (b *cuda) widened(op, kernel string, x cu.DevicePtr, transpose bool, rows, columns, stride int) cu.DevicePtr {
 	if transpose {
 		rows, columns = columns, rows
 	}
 	n := (columns-1)*stride + rows
 	wide := b.temporary(op, 4*int64(n))
-	b.each("from_bf16", n, wide, x, size(n))
+	b.each(kernel, n, wide, x, size(n))
 	return wide
 }
 
 // scaleMatrix is a product that adds nothing. Only whole matrices come here.
-func (b *cuda) scaleMatrix(p cudadriver.Product, c cu.DevicePtr, beta float64) {
+func (b *cuda) scaleMatrix(p cudadriver.Product, c cu.DevicePtr, beta float32) {
 	for column := range p.N {
-		b.each("scale", p.M, c+cu.DevicePtr(4*column*p.LdC), float32(beta), size(p.M))
+		b.each("scale", p.M, c+cu.DevicePtr(4*column*p.LdC), beta, size(p.M))
 	}
 }
 

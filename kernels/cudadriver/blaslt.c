@@ -9,7 +9,8 @@
 // The part of cuBLASLt's binary interface that is used here.
 enum {
 	COMPUTE_32F = 68, R_32F = 0,
-	DESC_TRANSA = 3, DESC_TRANSB = 4,
+	DESC_POINTER_MODE = 2, DESC_TRANSA = 3, DESC_TRANSB = 4,
+	POINTER_MODE_HOST = 0, POINTER_MODE_DEVICE = 1,
 	PREF_MAX_WORKSPACE = 1, PREF_REDUCTION_SCHEMES = 3,
 	PREF_ALIGN_A = 5, PREF_ALIGN_B = 6, PREF_ALIGN_C = 7, PREF_ALIGN_D = 8,
 	REDUCTION_COMPUTE_TYPE = 2, REDUCTION_OUTPUT_TYPE = 4,
@@ -92,6 +93,8 @@ int glimpse_blas_plan(glimpse_plan **out, void *handle, const glimpse_product *p
 	TRY(ltMatmulDescCreate(&plan->operation, COMPUTE_32F, R_32F));
 	TRY(ltMatmulDescSetAttribute(plan->operation, DESC_TRANSA, &p->transposeA, sizeof p->transposeA));
 	TRY(ltMatmulDescSetAttribute(plan->operation, DESC_TRANSB, &p->transposeB, sizeof p->transposeB));
+	int32_t mode = p->deviceFactors ? POINTER_MODE_DEVICE : POINTER_MODE_HOST;
+	TRY(ltMatmulDescSetAttribute(plan->operation, DESC_POINTER_MODE, &mode, sizeof mode));
 	TRY(ltMatrixLayoutCreate(&plan->a, p->typeA, rowsA, columnsA, p->lda));
 	TRY(ltMatrixLayoutCreate(&plan->b, p->typeA, rowsB, columnsB, p->ldb));
 	TRY(ltMatrixLayoutCreate(&plan->c, p->typeC, p->m, p->n, p->ldc));
@@ -118,8 +121,9 @@ done:
 
 size_t glimpse_blas_workspace(const glimpse_plan *plan) { return plan->workspace; }
 
-int glimpse_blas_run(const glimpse_plan *p, float alpha, const void *a, const void *b,
-                     float beta, void *c, void *workspace, void *stream) {
-	return ltMatmul(p->handle, p->operation, &alpha, a, p->a, b, p->b, &beta, c, p->c, c, p->c, &p->algo,
+int glimpse_blas_run(const glimpse_plan *p, float alpha, float beta, const float *factors, const void *a, const void *b,
+                     void *c, void *workspace, void *stream) {
+	const float *by[2] = {factors ? factors : &alpha, factors ? factors + 1 : &beta};
+	return ltMatmul(p->handle, p->operation, by[0], a, p->a, b, p->b, by[1], c, p->c, c, p->c, &p->algo,
 	                workspace, p->workspace, stream);
 }

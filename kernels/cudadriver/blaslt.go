@@ -22,6 +22,7 @@ const BlasVariable = "GLIMPSE_CUBLASLT"
 // Element types of a product, as cuBLASLt numbers them.
 const (
 	F32  = 0
+	F16  = 2
 	BF16 = 14
 )
 
@@ -30,9 +31,16 @@ const (
 // equal have one plan.
 type Product struct {
 	TransposeA, TransposeB bool
-	Type                   int // of a and b: F32 or BF16
+	Type                   int // of a and b
 	M, N, K, LdA, LdB, LdC int
-	AlignA, AlignB, AlignC int // bytes of which the addresses are multiples, at most 256
+	AlignA, AlignB, AlignC int  // bytes of which the addresses are multiples, at most 256
+	DeviceFactors          bool // alpha and beta are read from device memory
+}
+
+// Factors are those of a product.
+type Factors struct {
+	Alpha, Beta float32
+	Device      cu.DevicePtr // of two numbers of float32 that are taken in their place; of products with DeviceFactors
 }
 
 var blasLibrary = library{BlasVariable, []string{"libcublasLt.so.13", "libcublasLt.so.12"}, "libcublasLt.so.1[23]", []string{"cu13", "cublas"}}
@@ -105,9 +113,9 @@ func (p *Plan) Workspace() int {
 }
 
 // Run queues the product on a stream.
-func (p *Plan) Run(alpha float32, a, b cu.DevicePtr, beta float32, c, workspace cu.DevicePtr, stream cu.Stream) error {
+func (p *Plan) Run(by Factors, a, b, c, workspace cu.DevicePtr, stream cu.Stream) error {
 	handle := *(*unsafe.Pointer)(unsafe.Pointer(&stream)) // cu.Stream is this one field
-	code := C.glimpse_blas_run(p.p, C.float(alpha), pointer(a), pointer(b), C.float(beta), pointer(c), pointer(workspace), handle)
+	code := C.glimpse_blas_run(p.p, C.float(by.Alpha), C.float(by.Beta), (*C.float)(pointer(by.Device)), pointer(a), pointer(b), pointer(c), pointer(workspace), handle)
 	runtime.KeepAlive(p)
 	if code != 0 {
 		return fmt.Errorf("cublasLtMatmul: status %d", int(code))

@@ -15,6 +15,7 @@ typedef struct glimpse_product {
 	int64_t m, n, k, lda, ldb, ldc;
 	uint32_t alignA, alignB, alignC; // bytes
 	size_t workspace;          // most bytes that an algorithm may ask for
+	int deviceFactors;         // alpha and beta lie in device memory
 } glimpse_product;
 
 typedef struct glimpse_plan glimpse_plan;
@@ -26,5 +27,6 @@ int glimpse_blas_plan(glimpse_plan **plan, void *handle, const glimpse_product *
 void glimpse_blas_free(glimpse_plan *plan);
 int glimpse_blas_live(void); // plans that are not freed
 size_t glimpse_blas_workspace(const glimpse_plan *plan);
-int glimpse_blas_run(const glimpse_plan *plan, float alpha, const void *a, const void *b,
-                     float beta, void *c, void *workspace, void *stream);
+// factors is the device memory of alpha and beta where the plan takes them from there, else 0.
+int glimpse_blas_run(const glimpse_plan *plan, float alpha, float beta, const float *factors, const void *a, const void *b,
+                     void *c, void *workspace, void *stream);

@@ -52,6 +52,7 @@ func (b *Blas) Plan(context cu.CUContext, p Product) (*Plan, error) {
 		transposeA: bit(p.TransposeA), transposeB: bit(p.TransposeB), typeA: C.int(p.Type), typeC: F32,
 		m: C.int64_t(p.M), n: C.int64_t(p.N), k: C.int64_t(p.K), lda: C.int64_t(p.LdA), ldb: C.int64_t(p.LdB), ldc: C.int64_t(p.LdC),
 		alignA: C.uint32_t(p.AlignA), alignB: C.uint32_t(p.AlignB), alignC: C.uint32_t(p.AlignC), workspace: maxWorkspace,
+		deviceFactors: bit(p.DeviceFactors),
 	}
 	handle, ok := b.handles[key.context]
 	if !ok {

@@ -1,6 +1,6 @@
 // The twin of cuBLASLt: the calls that kernels/cudadriver makes, as plain loops.
-// Inputs in bf16 are exact in float32; sums are float32 in order of k. With
-// HOSTCUDA_MMA=truncate products of bf16 truncate like a tensor core's. HOSTCUDA_WORKSPACE is
+// Inputs in half precision are exact in float32; sums are float32 in order of k. With
+// HOSTCUDA_MMA=truncate products in half precision truncate like a tensor core's. HOSTCUDA_WORKSPACE is
 // how many bytes an algorithm asks for; a rehearsal's depends on the shape.
 #include "mma.h"
 #include "runtime.h"
@@ -12,9 +12,9 @@
 using namespace hc;
 
 namespace {
-enum { R_32F = 0, R_16BF = 14, OK = 0, BLAS_INVALID = 7, NOT_SUPPORTED = 15, EXECUTION_FAILED = 13 };
+enum { R_32F = 0, R_16F = 2, R_16BF = 14, OK = 0, BLAS_INVALID = 7, NOT_SUPPORTED = 15, EXECUTION_FAILED = 13 };
 
-struct Operation { int transpose[2] = {0, 0}; };
+struct Operation { int device_factors = 0, transpose[2] = {0, 0}; };
 struct Layout { int type; uint64_t rows, columns; int64_t ld; };
 struct Preference { uint32_t align[4] = {256, 256, 256, 256}; };
 // The alignment that the caller promised stands in the algorithm, to be checked.
@@ -22,7 +22,7 @@ struct Algorithm { uint64_t magic; uint32_t align[4]; uint64_t rest[5]; };
 struct Heuristic { Algorithm algo; size_t workspace; int state; float waves; int reserved[4]; };
 const uint64_t MAGIC = 0x676c696d70736531;
 
-size_t size_of(int type) { return type == R_16BF ? 2 : 4; }
+size_t size_of(int type) { return type == R_32F ? 4 : 2; }
 
 bool covered(const Layout &l, const void *p, size_t align) {
 	size_t n = l.columns ? ((l.columns - 1) * l.ld + l.rows) * size_of(l.type) : 0;
@@ -49,7 +49,9 @@ std::vector<float> unpack(const Layout &l, const void *p, bool transpose) {
 	for (uint64_t c = 0; c < l.columns; c++)
 		for (uint64_t r = 0; r < l.rows; r++) {
 			size_t at = c * l.ld + r;
-			float v = l.type == R_16BF ? __bfloat162float(((const __nv_bfloat16 *)p)[at]) : ((const float *)p)[at];
+			float v = l.type == R_16BF  ? __bfloat162float(((const __nv_bfloat16 *)p)[at])
+			          : l.type == R_16F ? __half2float(((const __half *)p)[at])
+			                            : ((const float *)p)[at];
 			out[transpose ? c * l.rows + r : r * l.columns + c] = v;
 		}
 	return out;
@@ -75,11 +77,12 @@ LT(MatmulDescCreate)(void **d, int compute, int scale) {
 }
 LT(MatmulDescDestroy)(void *d) { return delete (Operation *)d, OK; }
 LT(MatmulDescSetAttribute)(void *d, int attribute, const void *value, size_t n) {
-	if ((attribute != 3 && attribute != 4) || n != 4) return NOT_SUPPORTED;
-	return memcpy(&((Operation *)d)->transpose[attribute - 3], value, n), OK;
+	Operation &op = *(Operation *)d;
+	if (attribute < 2 || attribute > 4 || n != 4) return NOT_SUPPORTED;
+	return memcpy(attribute == 2 ? &op.device_factors : &op.transpose[attribute - 3], value, n), OK;
 }
 LT(MatrixLayoutCreate)(void **l, int type, uint64_t rows, uint64_t columns, int64_t ld) {
-	if ((type != R_32F && type != R_16BF) || ld < (int64_t)rows) return BLAS_INVALID;
+	if ((type != R_32F && type != R_16F && type != R_16BF) || ld < (int64_t)rows) return BLAS_INVALID;
 	return *l = new Layout{type, rows, columns, ld}, OK;
 }
 LT(MatrixLayoutDestroy)(void *l) { return delete (Layout *)l, OK; }
@@ -95,7 +98,7 @@ LT(MatmulAlgoGetHeuristic)(void *, void *d, void *a, void *b, void *c, void *e, 
 	uint64_t m = op.transpose[0] ? A.columns : A.rows, k = op.transpose[0] ? A.rows : A.columns;
 	uint64_t kb = op.transpose[1] ? B.columns : B.rows, n = op.transpose[1] ? B.rows : B.columns;
 	*found = 0;
-	if (getenv("HOSTCUDA_EVEN") && A.type == R_16BF && (A.ld % 2 || B.ld % 2)) return OK; // no algorithm
+	if (getenv("HOSTCUDA_EVEN") && A.type != R_32F && (A.ld % 2 || B.ld % 2)) return OK; // no algorithm
 	if (asked < 1 || c != e || A.type != B.type || C.type != R_32F || k != kb || C.rows != m || C.columns != n) return BLAS_INVALID;
 	memset(h, 0, sizeof *h);
 	h->algo.magic = MAGIC;
@@ -113,14 +116,18 @@ LT(Matmul)(void *, void *d, const void *alpha, const void *a, void *la, const vo
 	Operation op = *(Operation *)d;
 	Layout A = *(Layout *)la, B = *(Layout *)lb, C = *(Layout *)lc;
 	Algorithm how = *algo;
-	float al = *(const float *)alpha, be = *(const float *)beta;
+	float host[2] = {};
+	if (!op.device_factors) host[0] = *(const float *)alpha, host[1] = *(const float *)beta;
 	const char *mma = getenv("HOSTCUDA_MMA");
-	bool truncate = A.type == R_16BF && mma && !strcmp(mma, "truncate");
+	bool truncate = A.type != R_32F && mma && !strcmp(mma, "truncate");
 	int r = enqueue_library(stream, [=] {
 		if (!covered(A, a, how.align[0]) || !covered(B, b, how.align[1]) || !covered(C, c, how.align[2])) return ILLEGAL_ADDRESS;
 		if (room && !mem_contains((uintptr_t)workspace, room)) return ILLEGAL_ADDRESS;
+		if (op.device_factors && (!mem_contains((uintptr_t)alpha, 4) || !mem_contains((uintptr_t)beta, 4))) return ILLEGAL_ADDRESS;
 		mem_open();
 		mem_touch((uintptr_t)a), mem_touch((uintptr_t)b), mem_touch((uintptr_t)c);
+		float al = host[0], be = host[1];
+		if (op.device_factors) mem_touch((uintptr_t)alpha), al = *(const float *)alpha, be = *(const float *)beta;
 		// Rows of op(a), and columns of op(b) as rows.
 		std::vector<float> x = unpack(A, a, op.transpose[0]), y = unpack(B, b, !op.transpose[1]);
 		float *out = (float *)e;
