@@ -58,14 +58,14 @@ fi
 PYTHONPATH=$tools python3 - kernels/cuda "$work" <<'END_PYTHON'
 import io, pathlib, struct, sys, tarfile, zstandard
 folder, work = map(pathlib.Path, sys.argv[1:])
-first = b""
+before = b"" # as kernels.sh packs them
 for line in (folder / "kernels.sum").read_text().splitlines():
     archive = folder / line.split()[1]
     if archive.suffix != ".zst":
         continue
-    dictionary = zstandard.ZstdCompressionDict(first, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+    dictionary = zstandard.ZstdCompressionDict(before, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
     data = zstandard.ZstdDecompressor(dict_data=dictionary).decompressobj().decompress(archive.read_bytes())
-    first = first or data
+    before = data + before
     for member in (tar := tarfile.open(fileobj=io.BytesIO(data))):
         fat, at = tar.extractfile(member).read(), 16
         if not (folder / member.name).with_suffix(".cu").exists():

@@ -8,8 +8,8 @@
 # An archive that is committed stays as it is, so that a change of a few kernels adds but these to
 # the repository: after kernels.tar.zst come kernels.1.tar.zst, kernels.2.tar.zst, …, and a file of a
 # later one goes before that of the same name in an earlier one (images.go reads them so). What is
-# not committed yet is packed anew. The dictionary of later ones is what kernels.tar.zst holds: they
-# take what differs.
+# not committed yet is packed anew. The dictionary of a later one is what those before it hold, the
+# oldest last: it takes what differs.
 #
 #   ./scripts/kernels.sh           # compile what has changed
 #   ./scripts/kernels.sh --all     # compile everything, into one archive
@@ -78,14 +78,14 @@ pack() { # unpack ARCHIVE... | pack NEW ARCHIVE...
 import io, pathlib, sys, tarfile, zstandard
 do, *archives = sys.argv[1:]
 new = pathlib.Path(archives.pop(0)) if do == "pack" else None
-folder, packed, first = pathlib.Path("build/cuda"), {}, b""
+folder, packed, before = pathlib.Path("build/cuda"), {}, b""
 
 def dictionary():
-    return zstandard.ZstdCompressionDict(first, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+    return zstandard.ZstdCompressionDict(before, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
 
 for archive in archives:
     data = zstandard.ZstdDecompressor(dict_data=dictionary()).decompressobj().decompress(pathlib.Path(archive).read_bytes())
-    first = first or data
+    before = data + before
     for member in (tar := tarfile.open(fileobj=io.BytesIO(data))):
         packed[member.name] = tar.extractfile(member).read()
 if do == "unpack":
@@ -102,7 +102,7 @@ with tarfile.open(fileobj=tar, mode="w", format=tarfile.USTAR_FORMAT) as t:
             t.addfile(info, io.BytesIO(data))
     changed = t.getnames()
 if changed:
-    level = zstandard.ZstdCompressionParameters.from_level(19, window_log=26 if first else 24)
+    level = zstandard.ZstdCompressionParameters.from_level(22 if before else 19, window_log=27 if before else 26)
     half = new.with_suffix(".new")
     half.write_bytes(zstandard.ZstdCompressor(compression_params=level, dict_data=dictionary()).compress(tar.getvalue()))
     half.rename(new)

@@ -2,7 +2,8 @@
 // entries that a list names. What it costs is reading keys and values once: every lane
 // keeps its own copies of 16 bytes in flight, in a ring in shared memory that no other
 // lane touches, and no barrier stands between a warp and its next tile. Arithmetic is
-// float32.
+// float32. Eight queries of a KV head would be more of it than memory waits for: tensor cores
+// multiply them with keys in bf16, a query as the sum of three bf16 numbers.
 #include "attention.h"
 
 namespace decode {
@@ -23,6 +24,71 @@ static __device__ __forceinline__ void widen(float (&x)[8], uint4 v) {
 static __device__ __forceinline__ void widen(float (&x)[4], uint4 v) {
 	x[0] = __uint_as_float(v.x), x[1] = __uint_as_float(v.y), x[2] = __uint_as_float(v.z), x[3] = __uint_as_float(v.w);
 }
+
+// Of a warp, products of a tile's keys with eight queries, by tensor cores: rows of 128 bytes (LANES = 8) in tiles of
+// 16, or of 256 (16) in tiles of eight. A lane keeps those of one row with four queries, or two.
+template <int LANES> struct Tensor {
+	static constexpr int STEPS = LANES / 2, PARTS = 3; // of 16 elements; parts of a query
+	unsigned parts[PARTS][STEPS][2];
+
+	static __device__ __forceinline__ int row(int lane) { return LANES == 16 ? lane / 4 : lane / 4 + lane % 4 / 2 * 8; }
+	static __device__ __forceinline__ int query(int lane) { return LANES == 16 ? lane % 4 * 2 : lane % 2 * 4; }
+	// Where a row's piece of 16 bytes lies among its pieces: eight rows are read at once.
+	static __device__ __forceinline__ int place(int row, int piece) { return piece ^ row % 8; }
+
+	// Queries [count, dim], times scale.
+	__device__ __forceinline__ void set(const float *q, int count, int dim, float scale, int lane) {
+		const int column = lane / 4, i = LANES == 16 ? column : (column & 1) | (column & 2) << 1 | (column & 4) >> 1;
+#pragma unroll
+		for (int k = 0; k < STEPS; k++)
+#pragma unroll
+			for (int half = 0; half < 2; half++) {
+				const int d = k * 16 + half * 8 + lane % 4 * 2;
+				float2 v = {0, 0};
+				if (i < count && d < dim) v = *reinterpret_cast<const float2 *>(q + (size_t)i * dim + d);
+				v.x *= scale, v.y *= scale;
+#pragma unroll
+				for (int p = 0; p < PARTS; p++) {
+					const unsigned pair = parts[p][k][half] = pack_bf16(v.x, v.y);
+					v.x -= __uint_as_float(pair << 16), v.y -= __uint_as_float(pair & 0xFFFF0000u);
+				}
+			}
+	}
+
+	// s: the products with keys, rows of LANES pieces in their places.
+	__device__ __forceinline__ void multiply(float *s, const uint4 *keys, int lane) const {
+		float c[PARTS][4] = {};
+#pragma unroll
+		for (int k = 0; k < STEPS; k += LANES / 8) {
+			unsigned m[4]; // of 16 rows the pieces of a step; of eight rows those of two
+			const int row = LANES == 16 ? lane % 8 : lane % 16, piece = LANES == 16 ? 2 * k + lane / 8 : 2 * k + lane / 16;
+			ldmatrix_x4(m, keys + row * LANES + place(row, piece));
+#pragma unroll
+			for (int p = 0; p < PARTS; p++) {
+				if constexpr (LANES == 16) {
+					const unsigned first[4] = {m[0], 0, m[1], 0}, second[4] = {m[2], 0, m[3], 0};
+					mma_bf16_16816(c[p], first, parts[p][k], c[p]);
+					mma_bf16_16816(c[p], second, parts[p][k + 1], c[p]);
+				} else {
+					mma_bf16_16816(c[p], m, parts[p][k], c[p]);
+				}
+			}
+		}
+		float sums[4];
+#pragma unroll
+		for (int i = 0; i < 4; i++) sums[i] = c[0][i] + (c[1][i] + c[2][i]);
+		if constexpr (LANES == 16) {
+			s[0] = sums[0], s[1] = sums[1];
+		} else { // two queries of two rows become four of one
+			const bool upper = lane & 2;
+#pragma unroll
+			for (int i = 0; i < 2; i++) {
+				const float keep = upper ? sums[2 + i] : sums[i], got = __shfl_xor_sync(~0u, upper ? sums[i] : sums[2 + i], 2);
+				s[i] = upper ? got : keep, s[2 + i] = upper ? keep : got;
+			}
+		}
+	}
+};
 
 // Entries of a block: what cuts a head of so many entries into at most `most` parts, but
 // 256 at least, which keeps the warps of a block busy for some tiles. It depends on the
@@ -51,6 +117,7 @@ static __device__ __forceinline__ void attend(float *out, float *lse, float *par
                                               int width, float scale, float cap) {
 	constexpr int VECTOR = 16 / sizeof(T), GROUPS = 32 / LANES, ROWS = SLOTS * GROUPS; // of a tile
 	constexpr int HELD = SLOTS * QUERIES / LANES > 1 ? SLOTS * QUERIES / LANES : 1;
+	constexpr bool TENSOR = sizeof(T) == 2 && QUERIES == 8 && LANES <= 16;
 	constexpr int TWINS = LANES > SLOTS * QUERIES ? LANES / (SLOTS * QUERIES) : 1; // lanes that keep the same sum
 	typedef Layout<T, CHUNKS, QUERIES> L;
 	DYNAMIC_SHARED(unsigned char, bytes);
@@ -65,17 +132,21 @@ static __device__ __forceinline__ void attend(float *out, float *lse, float *par
 	const int chunks = dim / VECTOR, sub = lane / LANES, own = lane % LANES;
 
 	float mine[CHUNKS][QUERIES][VECTOR]; // what this lane multiplies with its part of a row
+	Tensor<LANES> tensor;
+	if constexpr (TENSOR) tensor.set(q + (size_t)head0 * dim, count, dim, scale, lane);
+	else {
 #pragma unroll
-	for (int c = 0; c < CHUNKS; c++)
+		for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
-		for (int i = 0; i < QUERIES; i++)
+			for (int i = 0; i < QUERIES; i++)
 #pragma unroll
-			for (int d = 0; d < VECTOR; d += 4) {
-				const int at = c * LANES + own;
-				float4 v = {0, 0, 0, 0};
-				if (i < count && at < chunks) v = *reinterpret_cast<const float4 *>(q + (size_t)(head0 + i) * dim + at * VECTOR + d);
-				mine[c][i][d] = v.x * scale, mine[c][i][d + 1] = v.y * scale, mine[c][i][d + 2] = v.z * scale, mine[c][i][d + 3] = v.w * scale;
-			}
+				for (int d = 0; d < VECTOR; d += 4) {
+					const int at = c * LANES + own;
+					float4 v = {0, 0, 0, 0};
+					if (i < count && at < chunks) v = *reinterpret_cast<const float4 *>(q + (size_t)(head0 + i) * dim + at * VECTOR + d);
+					mine[c][i][d] = v.x * scale, mine[c][i][d + 1] = v.y * scale, mine[c][i][d + 2] = v.z * scale, mine[c][i][d + 3] = v.w * scale;
+				}
+	}
 
 	// Tile t of this warp begins at entry(t); names are the rows of the next tile to fetch.
 	auto entry = [&](int t) { return begin + (t * STEP_WARPS + warp) * ROWS; };
@@ -96,7 +167,8 @@ static __device__ __forceinline__ void attend(float *out, float *lse, float *par
 				const int at = c * LANES + own;
 				const bool inside = there && at < chunks;
 				const size_t from = inside ? (size_t)names[u] * dim + at * VECTOR : 0;
-				cp_async_16(&shared.ring[warp][t % STAGES][0][u * CHUNKS + c][lane], head.k + from, inside ? 16 : 0);
+				const int place = TENSOR ? sub * LANES + Tensor<LANES>::place(u * GROUPS + sub, own) : lane;
+				cp_async_16(&shared.ring[warp][t % STAGES][0][u * CHUNKS + c][place], head.k + from, inside ? 16 : 0);
 				cp_async_16(&shared.ring[warp][t % STAGES][1][u * CHUNKS + c][lane], head.v + from, inside ? 16 : 0);
 			}
 		}
@@ -113,7 +185,8 @@ static __device__ __forceinline__ void attend(float *out, float *lse, float *par
 			for (int d = 0; d < VECTOR; d++) acc[c][i][d] = 0;
 	// The sums that this lane keeps are those of queries query … query+HELD-1 with row
 	// `row` of the tile.
-	const int kept = own * SLOTS * QUERIES / LANES, query = kept % QUERIES, row = kept / QUERIES * GROUPS + sub;
+	const int kept = own * SLOTS * QUERIES / LANES, query = TENSOR ? Tensor<LANES>::query(lane) : kept % QUERIES;
+	const int row = TENSOR ? Tensor<LANES>::row(lane) : kept / QUERIES * GROUPS + sub;
 	const bool speaks = own % TWINS == 0;
 
 	if (begin < end) {
@@ -132,21 +205,26 @@ static __device__ __forceinline__ void attend(float *out, float *lse, float *par
 		look_up(t + STAGES);
 
 		float s[SLOTS * QUERIES];
+		if constexpr (TENSOR) {
+			__syncwarp(); // all lanes' keys are there
+			tensor.multiply(s, shared.ring[warp][t % STAGES][0][0], lane);
+		} else {
 #pragma unroll
-		for (int u = 0; u < SLOTS; u++) {
+			for (int u = 0; u < SLOTS; u++) {
 #pragma unroll
-			for (int i = 0; i < QUERIES; i++) s[u * QUERIES + i] = 0;
+				for (int i = 0; i < QUERIES; i++) s[u * QUERIES + i] = 0;
 #pragma unroll
-			for (int c = 0; c < CHUNKS; c++) {
-				float k[VECTOR];
-				widen(k, shared.ring[warp][t % STAGES][0][u * CHUNKS + c][lane]);
+				for (int c = 0; c < CHUNKS; c++) {
+					float k[VECTOR];
+					widen(k, shared.ring[warp][t % STAGES][0][u * CHUNKS + c][lane]);
 #pragma unroll
-				for (int i = 0; i < QUERIES; i++)
+					for (int i = 0; i < QUERIES; i++)
 #pragma unroll
-					for (int d = 0; d < VECTOR; d++) s[u * QUERIES + i] += mine[c][i][d] * k[d];
+						for (int d = 0; d < VECTOR; d++) s[u * QUERIES + i] += mine[c][i][d] * k[d];
+				}
 			}
+			scatter_sums<SLOTS * QUERIES, LANES>(s);
 		}
-		scatter_sums<SLOTS * QUERIES, LANES>(s);
 		const int column = entry(t) + row;
 		const bool seen = column < end;
 		bool moved = false;

@@ -73,3 +73,21 @@ func TestCUDAStepAttention(t *testing.T) {
 		}
 	}
 }
+
+// TestCUDAStepOfLargeLogits: eight queries of a KV head, which tensor cores multiply in parts, lose no more of a logit than
+// four, which float32 units do.
+func TestCUDAStepOfLargeLogits(t *testing.T) {
+	d, exact := openCUDA(t), kernelstest.Open(t, "reference64")
+	for _, heads := range []int{4, 8} {
+		for _, dim := range []int{64, 128} {
+			s := kernelstest.AttendShape{Rows: 1, Heads: heads, Dim: dim, Entries: []int{300}, Logits: 100}
+			scores := func(d kernelstest.Device, half bool) []float64 {
+				a := kernelstest.Halved(d, s.Attend(d, rand.New(rand.NewPCG(5, uint64(dim)))), half)
+				out, lse, scores := d.Garbage(1, heads*dim), d.Garbage(heads, 1), d.Garbage(heads, 300)
+				d.B.ObserveAttention(out, lse, scores, a)
+				return scores.Float64s()
+			}
+			compare.Close(t, fmt.Sprintf("%d queries of %d", heads, dim), scores(d, true), scores(exact, false), 2e-5, compare.Floor(1))
+		}
+	}
+}

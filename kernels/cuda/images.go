@@ -63,8 +63,8 @@ func eachFatBinary(f func(name string, data []byte) error) error {
 	return eachPacked(packedKernels, f)
 }
 
-// eachPacked calls f for every fat binary in the archives of a folder, once for each name. What
-// the oldest archive holds is the dictionary of the others.
+// eachPacked calls f for every fat binary in the archives of a folder, once for each name. The dictionary of an archive
+// is what those before it hold, the oldest last.
 func eachPacked(folder fs.FS, f func(name string, data []byte) error) error {
 	archives, err := archivesOf(folder)
 	if err == nil && len(archives) == 0 {
@@ -73,18 +73,25 @@ func eachPacked(folder fs.FS, f func(name string, data []byte) error) error {
 	if err != nil {
 		return err
 	}
-	first, err := unpack(archives[0])
-	if err != nil {
-		return err
+	sizes, end := make([]int, len(archives)), 0
+	for i, archive := range archives {
+		var header zstd.Header
+		if err := header.Decode(archive); err != nil {
+			return fmt.Errorf("archive of the kernels: %w", err)
+		}
+		sizes[i] = int(header.FrameContentSize)
+		end += sizes[i]
+	}
+	all := make([]byte, end) // of all archives, the oldest last
+	for i, archive := range archives {
+		begin := end - sizes[i]
+		if archives[i], err = unpack(all[begin:begin:end], archive, all[end:]); err != nil {
+			return err
+		}
+		end = begin
 	}
 	seen := make(map[string]bool)
-	for i, archive := range slices.Backward(archives) {
-		files := first
-		if i > 0 {
-			if files, err = unpack(archive, zstd.WithDecoderDictRaw(0, first)); err != nil {
-				return err
-			}
-		}
+	for _, files := range slices.Backward(archives) {
 		if err := eachOfArchive(files, seen, f); err != nil {
 			return err
 		}
@@ -92,14 +99,18 @@ func eachPacked(folder fs.FS, f func(name string, data []byte) error) error {
 	return nil
 }
 
-// unpack is the uncompressed archive.
-func unpack(archive []byte, options ...zstd.DOption) ([]byte, error) {
+// unpack is an archive uncompressed, by a dictionary if there is one, in the memory of room.
+func unpack(room, archive, dictionary []byte) ([]byte, error) {
+	options := []zstd.DOption{zstd.WithDecoderConcurrency(1)}
+	if len(dictionary) > 0 {
+		options = append(options, zstd.WithDecoderDictRaw(0, dictionary))
+	}
 	z, err := zstd.NewReader(nil, options...)
 	if err != nil {
 		return nil, err
 	}
 	defer z.Close()
-	files, err := z.DecodeAll(archive, nil)
+	files, err := z.DecodeAll(archive, room)
 	if err != nil {
 		return nil, fmt.Errorf("archive of the kernels: %w", err)
 	}

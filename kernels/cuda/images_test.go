@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -50,13 +51,24 @@ func packed(t *testing.T, files []byte, options ...zstd.EOption) *fstest.MapFile
 // TestArchives: of a fat binary that several archives have the latest is read, once.
 func TestArchives(t *testing.T) {
 	first := tarOf(t, map[string]string{"a.fatbin": "first", "b.fatbin": "first", "c.fatbin": "first"})
-	later := func(files map[string]string) *fstest.MapFile {
-		return packed(t, tarOf(t, files), zstd.WithEncoderDictRaw(0, first))
+	before := first
+	later := func(files map[string]string) *fstest.MapFile { // of what all before it hold
+		data := tarOf(t, files)
+		archive := packed(t, data, zstd.WithEncoderDictRaw(0, before))
+		before = slices.Concat(data, before)
+		return archive
+	}
+	noise := make([]byte, 4<<10) // that another archive holds
+	rng := rand.NewChaCha8([32]byte{})
+	rng.Read(noise)
+	third, ninth := later(map[string]string{"b.fatbin": "third", "d.fatbin": string(noise)}), later(map[string]string{"c.fatbin": "ninth" + string(noise)})
+	if n := len(ninth.Data); n > len(noise)/2 {
+		t.Errorf("an archive of what the one before it holds takes %d bytes", n)
 	}
 	folder := fstest.MapFS{
 		"kernels.tar.zst":    packed(t, first),
-		"kernels.2.tar.zst":  later(map[string]string{"b.fatbin": "third", "d.fatbin": "third"}),
-		"kernels.9.tar.zst":  later(map[string]string{"c.fatbin": "ninth"}),
+		"kernels.2.tar.zst":  third,
+		"kernels.9.tar.zst":  ninth,
 		"kernels.10.tar.zst": later(map[string]string{"c.fatbin": "tenth"}),
 		"kernels.sum":        {Data: []byte("no archive")},
 	}
@@ -71,7 +83,7 @@ func TestArchives(t *testing.T) {
 	if err := cuda.EachPacked(folder, read); err != nil {
 		t.Fatal(err)
 	}
-	if want := map[string]string{"a": "first", "b": "third", "c": "tenth", "d": "third"}; !maps.Equal(got, want) {
+	if want := map[string]string{"a": "first", "b": "third", "c": "tenth", "d": string(noise)}; !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	clear(got)
