@@ -104,7 +104,7 @@ func (f *Blocks) decode(dst []float32, src []byte) {
 // Up to 16 rows of a are multiplied by blocks as they are where there is assembly for the format and
 // the level: by integers, for which each 32 elements of a become bytes round(x/s) for s = max|x|/127, or 0 if
 // max|x| is below 2⁻¹²⁰; by floats of 8 bits in float32, without rounding either. More rows, if [Rounded], become such
-// bytes, too, but for those floats, at levels avx2 to avx512bf16: where VNNI is or, at avx2, bytes of weights are below 129; and at neon
+// bytes, too, but for those floats, at avx2, at avx512 and avx512bf16 with VNNI, and at neon
 // with ASIMDDP. One row's results are the same whatever the number of rows up to 16, or above.
 // Otherwise weights are rounded to bfloat16, and the results are those of [GemmNTBF16].
 func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, how Rounding, beta float32, c []float32, ldc int) {

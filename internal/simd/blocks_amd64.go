@@ -516,3 +516,13 @@ func multiplyBytesMinimaUpTo128AVX2(m int, width int, groups int, alpha float32,
 //
 //go:noescape
 func multiplyBytesHalvesUpTo128AVX2(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesUpTo255AVX2 sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 16] words of bytes with scales [groups, 1, 16]; sums [4, 16] is scratch memory.
+//
+//go:noescape
+func multiplyBytesUpTo255AVX2(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
+
+// multiplyBytesMinimaUpTo255AVX2 sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 16] words of bytes with scales and, 4096 bytes on, minima [groups, 1, 16]; sums [4, 16] is scratch memory.
+//
+//go:noescape
+func multiplyBytesMinimaUpTo255AVX2(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)

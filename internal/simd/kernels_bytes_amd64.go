@@ -23,8 +23,8 @@ var (
 		multiplyBytesAVXVNNI, multiplyBytesMinimaAVXVNNI, multiplyBytesHalvesAVXVNNI, multiplyBytesHalvesMinimaAVXVNNI}
 )
 
-// panelFormats are the formats as panels of bytes have them, and what multiplies these without VNNI: nothing does so where bytes
-// are larger than 128, whose products do not fit in the 16 bits that AVX2 has for two.
+// panelFormats are the formats as panels of bytes have them, and what multiplies these without VNNI, by products of which AVX2
+// has 16 bits for two.
 var panelFormats = [blockVectors]struct {
 	unpack unpackBlocks
 	offset int
@@ -35,22 +35,22 @@ var panelFormats = [blockVectors]struct {
 	VectorQ4_1:      {unpackQ4_1AVX2, 0, bytesMinima, multiplyBytesMinimaAVX2},
 	VectorQ5_0:      {unpackQ5_0AVX2, 16, bytesAlone, multiplyBytesUpTo128AVX2},
 	VectorQ5_1:      {unpackQ5_1AVX2, 0, bytesMinima, multiplyBytesMinimaUpTo128AVX2},
-	VectorQ8_0:      {unpackQ8_0AVX2, 128, bytesAlone, nil},
-	VectorIQ4_NL:    {unpackIQ4_NLAVX2, 128, bytesAlone, nil},
+	VectorQ8_0:      {unpackQ8_0AVX2, 128, bytesAlone, multiplyBytesUpTo255AVX2},
+	VectorIQ4_NL:    {unpackIQ4_NLAVX2, 128, bytesAlone, multiplyBytesUpTo255AVX2},
 	VectorMXFP4:     {unpackMXFP4AVX2, 12, bytesAlone, multiplyBytesUpTo31AVX2},
 	VectorE2M1_E8M0: {unpackMXFP4AVX2, 12, bytesAlone, multiplyBytesUpTo31AVX2}, // the signs of zeros count for nothing in sums
 	VectorI4_BF16:   {unpackI4_BF16AVX2, 16, bytesAlone, multiplyBytesUpTo31AVX2},
 	VectorI4_F16:    {unpackI4_F16AVX2, 16, bytesAlone, multiplyBytesUpTo31AVX2},
-	VectorI8_BF16:   {unpackI8_BF16AVX2, 128, bytesAlone, nil},
-	VectorI8_F16:    {unpackI8_F16AVX2, 128, bytesAlone, nil},
-	VectorI8Z_BF16:  {unpackI8Z_BF16AVX2, 128, bytesMinima, nil},
-	VectorI8Z_F16:   {unpackI8Z_F16AVX2, 128, bytesMinima, nil},
+	VectorI8_BF16:   {unpackI8_BF16AVX2, 128, bytesAlone, multiplyBytesUpTo255AVX2},
+	VectorI8_F16:    {unpackI8_F16AVX2, 128, bytesAlone, multiplyBytesUpTo255AVX2},
+	VectorI8Z_BF16:  {unpackI8Z_BF16AVX2, 128, bytesMinima, multiplyBytesMinimaUpTo255AVX2},
+	VectorI8Z_F16:   {unpackI8Z_F16AVX2, 128, bytesMinima, multiplyBytesMinimaUpTo255AVX2},
 	VectorQ2_K:      {unpackQ2_KAVX2, 0, bytesHalvesMinima, multiplyBytesHalvesMinimaAVX2},
 	VectorQ3_K:      {unpackQ3_KAVX2, 4, bytesHalves, multiplyBytesHalvesAVX2},
 	VectorQ4_K:      {unpackQ4_KAVX2, 0, bytesMinima, multiplyBytesMinimaAVX2},
 	VectorQ5_K:      {unpackQ5_KAVX2, 0, bytesMinima, multiplyBytesMinimaUpTo128AVX2},
 	VectorQ6_K:      {unpackQ6_KAVX2, 32, bytesHalves, multiplyBytesHalvesUpTo128AVX2},
-	VectorIQ4_XS:    {unpackIQ4_XSAVX2, 128, bytesAlone, nil},
+	VectorIQ4_XS:    {unpackIQ4_XSAVX2, 128, bytesAlone, multiplyBytesUpTo255AVX2},
 }
 
 // bytePanels is the assembly for f at the level in use; ok is false without any. Tiles of pairs of bfloat16 are faster.
@@ -66,6 +66,8 @@ func (f *Blocks) bytePanels() (format bytePanels, ok bool) {
 		return format, false
 	case avxVNNI:
 		format.multiply = panelsAVXVNNI[x.kind]
+	case x.offset == 128: // AVX2 multiplies numbers with their signs
+		format.offset = 0
 	}
 	if x.kind >= bytesHalves {
 		format.parts = 2

@@ -2,8 +2,9 @@
 // entries that a list names. What it costs is reading keys and values once: every lane
 // keeps its own copies of 16 bytes in flight, in a ring in shared memory that no other
 // lane touches, and no barrier stands between a warp and its next tile. Arithmetic is
-// float32. Eight queries of a KV head would be more of it than memory waits for: tensor cores
-// multiply them with keys in bf16, a query as the sum of three bf16 numbers.
+// float32. With eight queries of a KV head that would take longer than memory does: there tensor
+// cores multiply queries, as sums of three bf16 numbers, by keys in bf16, whose pieces all
+// lanes of a warp read.
 #include "attention.h"
 
 namespace decode {
@@ -25,15 +26,16 @@ static __device__ __forceinline__ void widen(float (&x)[4], uint4 v) {
 	x[0] = __uint_as_float(v.x), x[1] = __uint_as_float(v.y), x[2] = __uint_as_float(v.z), x[3] = __uint_as_float(v.w);
 }
 
-// Of a warp, products of a tile's keys with eight queries, by tensor cores: rows of 128 bytes (LANES = 8) in tiles of
-// 16, or of 256 (16) in tiles of eight. A lane keeps those of one row with four queries, or two.
+// Products of a tile's keys with eight queries, by the tensor cores of a warp. Keys are rows of LANES pieces of 16
+// bytes: eight of 16 pieces, or 16 of eight. A lane ends with the products of one row, with two queries or four.
 template <int LANES> struct Tensor {
 	static constexpr int STEPS = LANES / 2, PARTS = 3; // of 16 elements; parts of a query
 	unsigned parts[PARTS][STEPS][2];
 
+	// The row of a lane, and the first of its queries.
 	static __device__ __forceinline__ int row(int lane) { return LANES == 16 ? lane / 4 : lane / 4 + lane % 4 / 2 * 8; }
 	static __device__ __forceinline__ int query(int lane) { return LANES == 16 ? lane % 4 * 2 : lane % 2 * 4; }
-	// Where a row's piece of 16 bytes lies among its pieces: eight rows are read at once.
+	// Where a piece lies in its row: the same piece of eight rows is read at once, from as many parts of shared memory.
 	static __device__ __forceinline__ int place(int row, int piece) { return piece ^ row % 8; }
 
 	// Queries [count, dim], times scale.

@@ -77,14 +77,15 @@ var byteISAs = []byteISA{
 }
 
 // bytePanel is a kind of panels: scales of halves of groups, minima and, which AVX2 asks for, the largest byte. Of bytes up to
-// 15, the products of eight words with 127 are added up in 16 bits, up to 31 of four, and up to 128 of one.
+// 15, the products of eight words with 127 are added up in 16 bits, up to 31 of four, and up to 128 of one. Larger ones are 128
+// above signed numbers, of which AVX2 multiplies the magnitudes, by numbers that have taken their signs.
 type bytePanel struct {
 	halves, minima bool
 	most           int
 }
 
 // words is the number of them whose products are added up in 16 bits.
-func (k bytePanel) words() int { return map[int]int{15: 8, 31: 4, 128: 1}[k.most] }
+func (k bytePanel) words() int { return map[int]int{15: 8, 31: 4, 128: 1, 255: 1}[k.most] }
 
 // bytePanels are those that there are formats for.
 func bytePanels(v byteISA) (kinds []bytePanel) {
@@ -94,7 +95,8 @@ func bytePanels(v byteISA) (kinds []bytePanel) {
 		}
 	}
 	if !v.vnni {
-		kinds = append(kinds, bytePanel{most: 31}, bytePanel{most: 128}, bytePanel{minima: true, most: 128}, bytePanel{halves: true, most: 128})
+		kinds = append(kinds, bytePanel{most: 31}, bytePanel{most: 128}, bytePanel{minima: true, most: 128}, bytePanel{halves: true, most: 128},
+			bytePanel{most: 255}, bytePanel{minima: true, most: 255})
 	}
 	return kinds
 }
@@ -144,7 +146,10 @@ func multiplyBytes(isa byteISA, kind bytePanel) {
 		name, with = name+"Minima", fmt.Sprintf(" and, %d bytes on, minima", panelMinima)
 	}
 	words := 8 / parts // of a part
-	spans, wide := 1, !isa.vnni && kind.words() == 1
+	spans, wide, signed := 1, !isa.vnni && kind.words() == 1, kind.most > 128
+	if signed {
+		isa.rows = []int{4, 2, 1} // magnitudes take two registers
+	}
 	if kind.most > 15 {
 		name += fmt.Sprint("UpTo", kind.most)
 	}
@@ -218,14 +223,27 @@ func multiplyBytes(isa byteISA, kind bytePanel) {
 				for word := range words / spans {
 					at := part*words + span*words/spans + word
 					w := registers(12, vectors)
+					var magnitudes []reg.Register
+					if signed {
+						magnitudes = registers(10, vectors)
+					}
 					for j, r := range w {
 						VMOVUPS(Mem{Base: b, Disp: at*line + j*v.bytes()}, r)
+						if signed {
+							VPXOR(integer(0x80808080), r, r)
+							VPABSB(r, magnitudes[j])
+						}
 					}
 					for i := range dots {
 						x := registers(14, 1)[0]
 						VPBROADCASTD(row(i).Offset(4*at), x)
 						for j, r := range dots[i] {
-							isa.dot(r, w[j], x, ymm[15], word == 0, wide)
+							if t := ymm[15]; signed {
+								VPSIGNB(w[j], x, t)
+								isa.dot(r, magnitudes[j], t, t, false, wide)
+							} else {
+								isa.dot(r, w[j], x, t, word == 0, wide)
+							}
 						}
 					}
 				}
