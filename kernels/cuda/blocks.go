@@ -32,28 +32,29 @@ func blockKernels(names ...string) (all []string) {
 	return slices.Compact(all)
 }
 
-// widenedProduct multiplies rows x in BF16 by a weight in half precision, or by one in blocks, some rows of which are widened
-// to BF16 at a time.
-func (b *cuda) widenedProduct(op string, g gemm, y, x cu.DevicePtr, w *kernels.Tensor, alpha, beta float64) {
-	switch w.DType {
-	case kernels.BF16:
-		b.multiply(op, g.columnMajor(cudadriver.BF16), y, b.address(op, w), x, alpha, beta)
+// widenedProduct multiplies rows x, of cuBLASLt's type, by a weight in BF16, by one in F16, or by one that is widened some rows at
+// a time: blocks to BF16, and F16 to float32 where x are.
+func (b *cuda) widenedProduct(op string, g gemm, y, x cu.DevicePtr, xType int, w *kernels.Tensor, alpha, beta float64) {
+	element := widenedSize(w.DType, xType == cudadriver.BF16)
+	switch {
+	case w.DType == kernels.BF16:
+		b.multiply(op, g.columnMajor(xType), y, b.address(op, w), x, alpha, beta)
 		return
-	case kernels.F16:
+	case element == 0:
 		b.f16Product(op, g, y, x, w, alpha, beta)
 		return
 	}
 	width := w.Width()
-	step := widenedRows(g.weightRows, width)
-	wide := b.temporary(op, 2*int64(step)*int64(width))
+	step := widenedRows(g.weightRows, width, element)
+	wide := b.temporary(op, int64(element*step)*int64(width))
 	for from := 0; from < g.weightRows; from += step {
 		rows := min(step, g.weightRows-from)
 		b.widen(op, wide, w.Rows(from, from+rows))
-		p, c, at := g.columnMajor(cudadriver.BF16), y, x
+		p, c, at := g.columnMajor(xType), y, x
 		if g.transposed { // some columns of y
 			p.M, c = rows, y+cu.DevicePtr(4*from)
 		} else { // some terms of every sum
-			p.K, at = rows, x+cu.DevicePtr(2*from)
+			p.K, at = rows, x+cu.DevicePtr(element*from) // x has the type of what is widened
 		}
 		b.multiply(op, p, c, wide, at, alpha, beta)
 		if !g.transposed {
@@ -62,9 +63,13 @@ func (b *cuda) widenedProduct(op string, g gemm, y, x cu.DevicePtr, w *kernels.T
 	}
 }
 
-// widen writes a weight in blocks in BF16.
+// widen writes a weight in blocks in BF16, or one of F16 in float32.
 func (b *cuda) widen(op string, wide cu.DevicePtr, w *kernels.Tensor) {
 	n := w.Len()
+	if w.DType == kernels.F16 {
+		b.each("from_f16", n, wide, b.address(op, w), size(n))
+		return
+	}
 	name, like := blockKernel(w.DType.String())
 	b.each("widen_"+name, n/blockThread, wide, b.address(op, w), b.placedOrder(op, w), size(n), size(w.Width()), like)
 }

@@ -62,7 +62,18 @@ func Placed(d kernels.DType) kernels.DType {
 // widenedBytes is the memory of weights that are widened at once.
 var widenedBytes = 64 << 20
 
-// widenedRows is the number of a weight's rows of so many elements that are widened to BF16 at once.
-func widenedRows(rows, width int) int {
-	return min(rows, max(1, widenedBytes/2/max(1, width)))
+// widenedSize is what an element of a weight takes that is widened for rows in BF16 or in float32, 0 where it is not.
+func widenedSize(d kernels.DType, half bool) int {
+	if _, blocks := d.Format(); blocks {
+		return 2
+	}
+	if d == kernels.F16 && !half {
+		return 4
+	}
+	return 0
+}
+
+// widenedRows is the number of a weight's rows of so many elements that are widened at once.
+func widenedRows(rows, width, element int) int {
+	return min(rows, max(1, widenedBytes/element/max(1, width)))
 }

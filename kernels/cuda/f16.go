@@ -17,7 +17,7 @@ func (b *cuda) f16Product(op string, g gemm, y, x cu.DevicePtr, w *kernels.Tenso
 	n := g.m * g.k
 	factors := b.temporary(op, f16Scratch(g.m, g.k))
 	largest, scaled := factors+2*4, factors+f16Begin
-	parts := f16Blocks(n)
+	parts := min(f16Parts, blocks(n, f16Span))
 	b.launch("largest_bf16", [3]int{parts, 1, 1}, elementThreads, 0, largest, x, size(n))
 	b.launch("scale_f16", [3]int{blocks(n, f16Span), 1, 1}, elementThreads, 0, scaled, factors, x, largest, parts, float32(alpha), float32(beta), size(n))
 	p := g.columnMajor(cudadriver.F16)

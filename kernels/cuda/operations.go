@@ -112,15 +112,19 @@ func (b *cuda) product(op string, g gemm, y, x, w *kernels.Tensor, alpha, beta f
 		b.multiply(op, g.columnMajor(cudadriver.F32), Y, b.f32(op, w), X, alpha, beta)
 	case kernels.BF16, kernels.F16:
 		n := g.m * g.k
-		if rounds(g.m, g.n, g.k) {
-			b.widenedProduct(op, g, Y, b.toBF16(op, X, n), w, alpha, beta)
+		switch {
+		case rounds(g.m, g.n, g.k):
+			b.widenedProduct(op, g, Y, b.toBF16(op, X, n), cudadriver.BF16, w, alpha, beta)
+			return
+		case w.DType == kernels.F16:
+			b.widenedProduct(op, g, Y, X, cudadriver.F32, w, alpha, beta)
 			return
 		}
 		parts, sums := b.temporary(op, 6*int64(n)), b.temporary(op, 12*int64(g.m)*int64(g.n))
 		b.each("split_bf16", n, parts, X, size(n))
 		m := g.m
 		g.m *= 3
-		b.widenedProduct(op, g, sums, parts, w, 1, 0)
+		b.widenedProduct(op, g, sums, parts, cudadriver.BF16, w, 1, 0)
 		b.each("join_parts", m*g.n, Y, sums, float32(alpha), float32(beta), size(m*g.n))
 	default:
 		panic(fmt.Sprintf("kernels: %s with weights of %s", op, w.DType))

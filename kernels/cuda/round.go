@@ -49,7 +49,7 @@ func (b *cuda) activation(op, kernel string, y *kernels.Tensor, xs ...*kernels.T
 func (b *cuda) bf16Product(op string, g gemm, y, x, w *kernels.Tensor, alpha, beta float64) {
 	Y, X := b.f32(op, y), b.address(op, x)
 	if w.DType != kernels.F32 {
-		b.widenedProduct(op, g, Y, X, w, alpha, beta)
+		b.widenedProduct(op, g, Y, X, cudadriver.BF16, w, alpha, beta)
 		return
 	}
 	n := g.m * g.k

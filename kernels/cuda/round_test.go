@@ -50,15 +50,14 @@ func TestCUDARounded(t *testing.T) {
 	}
 }
 
-// TestCUDARowsOfF16: products with weights in F16 are right where rows lie outside its range, far below it,
+// TestCUDARowsOfF16: products of rounded rows with weights in F16 are right where rows lie outside its range, far below it,
 // or in another row's shadow, wherever the largest number is; what is not finite stays in its row.
 func TestCUDARowsOfF16(t *testing.T) {
 	d, exact := openCUDA(t), kernelstest.Open(t, "reference64")
-	type scales func(row int) float64
-	all := func(s float64) scales { return func(int) float64 { return s } }
+	all := func(s float64) func(row int) float64 { return func(int) float64 { return s } }
 	for name, c := range map[string]struct {
 		m, k, n, from int // from: rows of x that are left out, so that x begins anywhere
-		scale         scales
+		scale         func(row int) float64
 		last          float64 // the last number of x, if not 0
 	}{
 		"large":                     {70, 33, 5, 0, all(1e30), 0},
@@ -74,50 +73,39 @@ func TestCUDARowsOfF16(t *testing.T) {
 		"a last number of one part": {96, 256, 8, 0, all(1), -1e6},
 		"more parts than blocks":    {2100, 4099, 1, 0, all(1), 1e6},
 	} {
-		run := func(d kernelstest.Device, work int) (first, last []float64) {
-			defer cuda.SetExactWork(work)()
+		run := func(d kernelstest.Device, dtype kernels.DType) []float64 {
 			rng := rand.New(rand.NewPCG(uint64(c.k), uint64(c.n)))
-			values := kernelstest.Random(rng, c.m*c.k, 1)
+			values, before := kernelstest.Random(rng, c.m*c.k, 1), kernelstest.Random(rng, (c.m-c.from)*c.n, 1)
 			for i := range values {
 				values[i] *= c.scale(i / c.k)
+			}
+			for i := range before {
+				before[i] *= c.scale(c.from + i/c.n)
 			}
 			if c.last != 0 {
 				values[len(values)-1] = c.last
 			}
-			before := kernelstest.Random(rng, (c.m-c.from)*c.n, 1)
-			for i := range before {
-				before[i] *= c.scale(c.from + i/c.n)
-			}
-			y, x := d.Tensor(before, c.m-c.from, c.n), d.Stored(d.B.Compute(), kernelstest.Rounded(values), c.m, c.k)
-			if work == 0 && d.B != exact.B { // of rows in BF16, which begin where they do
-				x = d.Stored(kernels.BF16, kernelstest.Rounded(values), c.m, c.k)
-			}
+			y, x := d.Tensor(before, c.m-c.from, c.n), d.Stored(dtype, kernelstest.Rounded(values), c.m, c.k)
 			d.B.Linear(y, x.Rows(c.from, c.m), d.Weight(rng, kernels.F16, c.n, c.k), nil, 0.25, -1.5)
-			all := y.Float64s()
-			return all[:len(all)-c.n], all[len(all)-c.n:]
+			return y.Float64s()
 		}
-		works := []int{0, 1 << 30} // rounded, and in parts
-		if c.m > 1000 {
-			works = works[:1]
-		}
-		for _, work := range works {
-			what := fmt.Sprintf("%s, work %d", name, work)
-			got, gotLast := run(d, work)
-			want, wantLast := run(exact, work)
-			for row := range c.m - c.from - 1 { // by its own magnitude
-				floor := compare.Floor(c.scale(c.from+row) * math.Sqrt(float64(c.k)) / 4)
-				compare.Close(t, fmt.Sprintf("%s, row %d", what, row), got[row*c.n:(row+1)*c.n], want[row*c.n:(row+1)*c.n], 1e-5, floor)
-			}
-			switch {
-			case math.IsInf(c.last, 0) || math.IsNaN(c.last):
-				for i, v := range gotLast {
-					if !math.IsNaN(v) && v != wantLast[i] {
-						t.Errorf("%s: the last row has %v, want %v or NaN", what, v, wantLast[i])
+		got, want := run(d, kernels.BF16), run(exact, kernels.F64)
+		for row := range c.m - c.from { // by its own magnitude
+			got, want := got[row*c.n:(row+1)*c.n], want[row*c.n:(row+1)*c.n]
+			scale, last := c.scale(c.from+row), c.from+row == c.m-1 && c.last != 0
+			if last && (math.IsInf(c.last, 0) || math.IsNaN(c.last)) {
+				for i, v := range got {
+					if !math.IsNaN(v) && v != want[i] {
+						t.Errorf("%s: the last row has %v, want %v or NaN", name, v, want[i])
 					}
 				}
-			default:
-				compare.Close(t, what+", last row", gotLast, wantLast, 1e-5, compare.Floor(kernelstest.Magnitude(wantLast)))
+				continue
 			}
+			if last {
+				scale = math.Abs(c.last)
+			}
+			floor := compare.Floor(scale * math.Sqrt(float64(c.k)) / 4)
+			compare.Close(t, fmt.Sprintf("%s, row %d", name, row), got, want, 1e-5*max(1, float64(c.k)/64), floor)
 		}
 	}
 }

@@ -31,11 +31,11 @@ func RoomFor(of kernels.Traits, t kernels.DType, n, width int) int {
 	return int(BlockClass(int64(n)*row) / row)
 }
 
-// Activations that meet weights in half precision, or blocks, are split into three bf16 parts, so that the
+// Activations that meet bf16 weights, or blocks, are split into three bf16 parts, so that the
 // product is as exact as in float32 and still reads the weights once, up to exactRows rows and, for more rows, up to
 // exactWork multiplications. The rows of decoding, of adapters and of gradients wait
 // for the weights and not for the tensor cores, and small models take no time.
-// Longer prompts of larger models are rounded to bf16 once.
+// Longer prompts of larger models are rounded to bf16 once, those of f16 weights, too, which meet float32 else.
 const exactRows = 64
 
 var exactWork = 1 << 30
@@ -83,23 +83,22 @@ func ProductScratch(m, n, k int, x, w *kernels.Tensor) (bytes int64) {
 	if w.DType == kernels.F32 && SplitsK(m, n, k) {
 		return SplitKScratch(m, n, k)
 	}
-	rows := m // of the product in half precision
-	switch wide := w.DType == kernels.F32; {
-	case x.DType == kernels.BF16 && wide:
-		return 4 * int64(m) * int64(k)
-	case wide:
-		return 0
-	case x.DType == kernels.BF16:
-	case rounds(m, n, k):
-		bytes = 2 * int64(m) * int64(k)
-	default:
-		bytes = 6*int64(m)*int64(k) + 12*int64(m)*int64(n)
-		rows = 3 * m
+	large, wide := rounds(m, n, k), w.DType == kernels.F32
+	half := x.DType == kernels.BF16 || large
+	if element := widenedSize(w.DType, half); element > 0 {
+		bytes = int64(element*widenedRows(w.Dim0(), w.Width(), element)) * int64(w.Width())
 	}
-	if w.DType == kernels.F16 {
-		bytes += f16Scratch(rows, k)
-	} else if _, blocks := w.DType.Format(); blocks {
-		bytes += 2 * int64(widenedRows(w.Dim0(), w.Width())) * int64(w.Width())
+	if w.DType == kernels.F16 && half {
+		bytes = f16Scratch(m, k)
+	}
+	switch {
+	case x.DType == kernels.BF16 && wide:
+		bytes += 4 * int64(m) * int64(k)
+	case x.DType == kernels.BF16 || wide:
+	case large:
+		bytes += 2 * int64(m) * int64(k)
+	case w.DType != kernels.F16:
+		bytes += 6*int64(m)*int64(k) + 12*int64(m)*int64(n)
 	}
 	return bytes
 }
@@ -110,9 +109,6 @@ const (
 	f16Parts = 1024
 	f16Begin = 4 * (2 + f16Parts + 62) // of the rows, behind two factors and the parts
 )
-
-// f16Blocks is the number of blocks that look for the largest of n numbers.
-func f16Blocks(n int) int { return min(f16Parts, (n+f16Span-1)/f16Span) }
 
 // f16Scratch is the memory of rows [m, k] in f16.
 func f16Scratch(m, k int) int64 { return f16Begin + 2*int64(m)*int64(k) }

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"glimpse/kernels"
+	"glimpse/kernels/cudadriver"
 
 	"gorgonia.org/cu"
 )
@@ -145,7 +146,7 @@ func (b *cuda) lowRankDown(low, parts, x, m cu.DevicePtr, rows, width, rank, row
 // partProducts is memory for rows in bf16 parts and their products with w, where these are how
 // product computes g; else 0.
 func (b *cuda) partProducts(op string, g gemm, w *kernels.Tensor) (parts, products cu.DevicePtr) {
-	if w.DType == kernels.F32 || rounds(g.m, g.n, g.k) {
+	if w.DType.Numbers() != kernels.BF16 || rounds(g.m, g.n, g.k) {
 		return 0, 0
 	}
 	return b.temporary(op, 6*int64(g.m)*int64(g.k)), b.temporary(op, 12*int64(g.m)*int64(g.n))
@@ -154,7 +155,7 @@ func (b *cuda) partProducts(op string, g gemm, w *kernels.Tensor) (parts, produc
 // multiplyParts queues the products of three parts of rows.
 func (b *cuda) multiplyParts(op string, g gemm, products, parts cu.DevicePtr, w *kernels.Tensor) {
 	g.m *= 3
-	b.widenedProduct(op, g, products, parts, w, 1, 0)
+	b.widenedProduct(op, g, products, parts, cudadriver.BF16, w, 1, 0)
 }
 
 // takesLowRank tells whether the kernels of cuda/training.cu take the factors.
