@@ -143,6 +143,7 @@ func (b *cuda) multiply(op string, p cudadriver.Product, c, x, y cu.DevicePtr, a
 	b.multiplyBy(op, p, c, x, y, cudadriver.Factors{Alpha: float32(alpha), Beta: float32(beta)})
 }
 
+// multiplyBy is multiply with factors that may lie in device memory.
 func (b *cuda) multiplyBy(op string, p cudadriver.Product, c, x, y cu.DevicePtr, by cudadriver.Factors) {
 	if p.M == 0 || p.N == 0 {
 		return

@@ -107,7 +107,7 @@ func ProductScratch(m, n, k int, x, w *kernels.Tensor) (bytes int64) {
 const (
 	f16Span  = 256 * 8 * 4
 	f16Parts = 1024
-	f16Begin = 4 * (2 + f16Parts + 62) // of the rows, behind two factors and the parts
+	f16Begin = 4 * (2 + f16Parts + 62) // of the rows, behind two factors and the parts: a multiple of 256
 )
 
 // f16Scratch is the memory of rows [m, k] in f16.

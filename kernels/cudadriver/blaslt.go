@@ -31,16 +31,16 @@ const (
 // equal have one plan.
 type Product struct {
 	TransposeA, TransposeB bool
-	Type                   int // of a and b
+	Type                   int // of a and b: F32, F16 or BF16
 	M, N, K, LdA, LdB, LdC int
 	AlignA, AlignB, AlignC int  // bytes of which the addresses are multiples, at most 256
 	DeviceFactors          bool // alpha and beta are read from device memory
 }
 
-// Factors are those of a product.
+// Factors are alpha and beta of a product.
 type Factors struct {
 	Alpha, Beta float32
-	Device      cu.DevicePtr // of two numbers of float32 that are taken in their place; of products with DeviceFactors
+	Device      cu.DevicePtr // of a product with DeviceFactors: two numbers of float32 that are taken in their place
 }
 
 var blasLibrary = library{BlasVariable, []string{"libcublasLt.so.13", "libcublasLt.so.12"}, "libcublasLt.so.1[23]", []string{"cu13", "cublas"}}
