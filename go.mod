@@ -28,8 +28,6 @@ require (
 	gorgonia.org/tensor v0.9.24
 )
 
-require github.com/creack/pty v1.1.24
-
 require (
 	github.com/ebitengine/purego v0.11.0
 	github.com/openai/openai-go/v3 v3.98.0
@@ -39,6 +37,7 @@ require (
 require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
+	github.com/containerd/console v1.0.5
 	github.com/pmezard/go-difflib v1.0.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 )

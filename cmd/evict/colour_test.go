@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/creack/pty"
+	"glimpse/internal/terminaltest"
 )
 
 // TestColours: an error begins in red on a terminal that has colours, and nowhere else.
@@ -20,17 +20,13 @@ func TestColours(t *testing.T) {
 		return c
 	}
 	for env, want := range map[string]bool{"TERM=xterm NO_COLOR=": true, "TERM=xterm NO_COLOR=1": false, "TERM=dumb NO_COLOR=": false, "TERM= NO_COLOR=": false} {
-		master, tty, err := pty.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		master, tty := terminaltest.Open(t, 80)
 		c := said(tty, strings.Fields(env)...)
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
 		tty.Close()
 		out, _ := io.ReadAll(master) // ends with an error on Linux when nobody has the terminal
-		master.Close()
 		c.Wait()
 		if got := strings.Contains(string(out), red); got != want || !strings.Contains(string(out), `unknown command "nosuch"`) {
 			t.Errorf("%s: red is %v, want %v: %q", env, got, want, out)

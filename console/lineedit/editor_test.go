@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/creack/pty"
+	"glimpse/internal/terminaltest"
 )
 
 // TestEdit: however keys are cut into reads, and however early they come, they are those of
@@ -38,12 +38,7 @@ func TestEdit(t *testing.T) {
 
 // TestUnknownWidth: a terminal that does not tell its width is drawn on as one of 80 columns.
 func TestUnknownWidth(t *testing.T) {
-	master, tty, err := pty.Open() // whose size is 0 by 0
-	if err != nil {
-		t.Skipf("no pseudo-terminals here: %v", err)
-	}
-	defer master.Close()
-	defer tty.Close()
+	_, tty := terminaltest.Open(t, 0)
 	e := Open(t.Context(), tty, tty)
 	if e == nil {
 		t.Fatal("no editor at a terminal")

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/creack/pty"
+	"glimpse/internal/terminaltest"
 )
 
 // TestHeading: each line of a heading is bold by itself on a terminal with colours, what a
@@ -13,12 +13,7 @@ import (
 func TestHeading(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")
-	master, tty, err := pty.Open()
-	if err != nil {
-		t.Skipf("no pseudo-terminals here: %v", err)
-	}
-	defer master.Close()
-	defer tty.Close()
+	master, tty := terminaltest.Open(t, 80)
 	read := func() string {
 		buffer := make([]byte, 256)
 		n, err := master.Read(buffer)

@@ -5,21 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/creack/pty"
+	"glimpse/internal/terminaltest"
 )
 
 // A bar on a real (pseudo-)terminal finds out by itself what it is and how wide.
 func TestRecognisesATerminal(t *testing.T) {
-	master, slave, err := pty.Open()
-	if err != nil {
-		t.Skipf("no pseudo-terminals here: %v", err)
-	}
-	defer master.Close()
-	defer slave.Close()
-	if err := pty.Setsize(master, &pty.Winsize{Rows: 24, Cols: 30}); err != nil {
-		t.Fatalf("set the terminal's size: %v", err)
-	}
-	b := New(slave, "steps", 10)
+	master, tty := terminaltest.Open(t, 30)
+	b := New(tty, "steps", 10)
 	b.Add(5)
 	b.Done()
 	buf := make([]byte, 4096)

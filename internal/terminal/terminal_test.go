@@ -4,28 +4,19 @@ import (
 	"os"
 	"testing"
 
-	"github.com/creack/pty"
-
 	"glimpse/internal/terminal"
+	"glimpse/internal/terminaltest"
 )
 
 // A rank has no terminal, since its launcher may write to a file what it gets from one.
 func TestRanksHaveNoTerminal(t *testing.T) {
-	master, tty, err := pty.Open()
-	if err != nil {
-		t.Skipf("no pseudo-terminals here: %v", err)
-	}
-	defer master.Close()
-	defer tty.Close()
+	_, tty := terminaltest.Open(t, 101)
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer read.Close()
 	defer write.Close()
-	if err := pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: 101}); err != nil {
-		t.Fatal(err)
-	}
 	for _, c := range []struct {
 		ranks   string
 		f       *os.File
@@ -44,9 +35,7 @@ func TestRanksHaveNoTerminal(t *testing.T) {
 			t.Errorf("of %q ranks, %v: a terminal %v of %d columns, want %v of %d", c.ranks, c.f, is, columns, c.is, c.columns)
 		}
 	}
-	if err := pty.Setsize(tty, &pty.Winsize{}); err != nil {
-		t.Fatal(err)
-	}
+	_, tty = terminaltest.Open(t, 0)
 	t.Setenv("OMPI_COMM_WORLD_SIZE", "")
 	if got := terminal.Columns(tty); got != 80 {
 		t.Errorf("a terminal that does not tell its width has %d columns, want 80", got)

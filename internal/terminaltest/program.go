@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/creack/pty"
-	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 )
 
@@ -32,6 +30,9 @@ type Program struct {
 	output []byte
 	seen   int // of output, by Wait
 	done   chan struct{}
+
+	ended chan struct{} // closed with the end of the program
+	err   error         // of that
 }
 
 // patience is for what a program says or ends with: long, since the race detector on a busy
@@ -42,15 +43,9 @@ const patience = time.Minute
 // are no pseudo-terminals.
 func Start(t *testing.T, columns int, cmd *exec.Cmd) *Program {
 	t.Helper()
-	master, tty, err := pty.Open()
-	if err != nil {
-		t.Skipf("no pseudo-terminals here: %v", err)
-	}
-	if master, err = pollable(master); err != nil {
-		t.Fatal(err)
-	}
-	p := &Program{t: t, cmd: cmd, master: master, tty: tty, more: make(chan struct{}), done: make(chan struct{}), screen: Screen{Columns: columns, Reflow: true}}
-	p.Resize(columns)
+	master, tty := Open(t, columns)
+	p := &Program{t: t, cmd: cmd, master: master, tty: tty, more: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{}), screen: Screen{Columns: columns, Reflow: true}}
+	var err error
 	if p.before, err = term.GetState(int(tty.Fd())); err != nil {
 		t.Fatal(err)
 	}
@@ -60,24 +55,17 @@ func Start(t *testing.T, columns int, cmd *exec.Cmd) *Program {
 		t.Fatal(err)
 	}
 	go p.read()
+	go func() {
+		defer close(p.ended)
+		p.err = cmd.Wait()
+	}()
 	t.Cleanup(func() {
-		cmd.Process.Kill()
+		p.Kill()
 		tty.Close()
 		master.Close()
 		<-p.done
 	})
 	return p
-}
-
-// pollable is a file for the same end of a terminal, whose Close ends a Read: those of a file
-// that blocks can wait for ever. The given file is closed.
-func pollable(f *os.File) (*os.File, error) {
-	defer f.Close()
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err == nil {
-		err = unix.SetNonblock(fd, true)
-	}
-	return os.NewFile(uintptr(fd), f.Name()), os.NewSyscallError("fcntl", err)
 }
 
 func (p *Program) read() {
@@ -102,10 +90,7 @@ func (p *Program) Resize(columns int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.screen.Resize(columns)
-	// By the program's file: this makes a file block, which the other one must not.
-	if err := pty.Setsize(p.tty, &pty.Winsize{Rows: 40, Cols: uint16(columns)}); err != nil {
-		p.t.Fatal(err)
-	}
+	resize(p.t, p.tty, columns)
 }
 
 // Type presses keys.
@@ -119,7 +104,7 @@ func (p *Program) Type(keys string) {
 // Wait waits for text in what comes after the text that was waited for before.
 func (p *Program) Wait(text string) {
 	p.t.Helper()
-	late := time.After(patience)
+	late, ended := time.After(patience), p.ended
 	for {
 		p.mu.Lock()
 		at, more := bytes.Index(p.output[p.seen:], []byte(text)), p.more
@@ -133,8 +118,13 @@ func (p *Program) Wait(text string) {
 		select {
 		case <-more:
 		case <-p.done:
-			p.t.Fatalf("the program ended without %q:\n%s", text, p.Screen())
+			p.t.Fatalf("the terminal ended without %q:\n%s", text, p.Screen())
+		case <-ended: // what it wrote may be on its way
+			late, ended = time.After(patience/6), nil
 		case <-late:
+			if ended == nil {
+				p.t.Fatalf("the program ended (%v) without %q:\n%s", p.cmd.ProcessState, text, p.Screen())
+			}
 			p.t.Fatalf("%q did not come:\n%s\n%s", text, p.Screen(), p.stuck())
 		}
 	}
@@ -179,7 +169,7 @@ func (p *Program) stuck() string {
 // Kill ends the program at once; nothing is said about how it leaves the terminal.
 func (p *Program) Kill() {
 	p.cmd.Process.Kill()
-	p.cmd.Wait()
+	<-p.ended
 }
 
 // Column is the column of the cursor, from 0.
@@ -205,16 +195,13 @@ func (p *Program) Lines() []string {
 // with a sequence on it that the Screen does not know.
 func (p *Program) Exit() int {
 	p.t.Helper()
-	ended := make(chan error, 1)
-	go func() { ended <- p.cmd.Wait() }()
-	var err error
 	select {
-	case err = <-ended:
+	case <-p.ended:
 	case <-time.After(patience):
 		p.t.Fatalf("the program does not end:\n%s\n%s", p.Screen(), p.stuck())
 	}
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		p.t.Fatal(err)
+	if exit := (*exec.ExitError)(nil); p.err != nil && !errors.As(p.err, &exit) {
+		p.t.Fatal(p.err)
 	}
 	if after, err := term.GetState(int(p.tty.Fd())); err != nil || *after != *p.before {
 		p.t.Errorf("the terminal is left in another mode (%v)", err)
