@@ -46,6 +46,9 @@ func openMPI(l launched) (Group, error) {
 		provided, rank, size int32
 		data, beats          uintptr
 	})
+	var pins runtime.Pinner // without, p may be on the goroutine's stack, which moves
+	pins.Pin(p)
+	defer pins.Unpin()
 	for _, step := range []struct {
 		name string
 		at   uintptr
@@ -62,7 +65,6 @@ func openMPI(l launched) (Group, error) {
 			return nil, fmt.Errorf("ranks: %s: %w", lib.version, err)
 		}
 	}
-	runtime.KeepAlive(p)
 	switch g.rank, g.size, g.data, g.beats = int(p.rank), int(p.size), p.data, p.beats; {
 	case g.size != l.size:
 		return nil, fmt.Errorf("ranks: %s has started %d processes, but %s of %s knows of %d: want the mpirun that belongs to the library", l.by, l.size, lib.version, lib.path, g.size)
