@@ -3079,7 +3079,7 @@ GLOBL x08080808<>(SB), RODATA|NOPTR, $64
 
 // func multiplyQ4_0AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·multiplyQ4_0AVX2(SB), NOSPLIT, $96-80
+TEXT ·multiplyQ4_0AVX2(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x03
 	JNE     not3
@@ -3504,7 +3504,7 @@ not1:
 
 // func multiplyQ4_0AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
-TEXT ·multiplyQ4_0AVX512VNNI(SB), NOSPLIT, $128-80
+TEXT ·multiplyQ4_0AVX512VNNI(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x04
 	JNE     not4
@@ -4136,7 +4136,7 @@ block:
 
 // func multiplyQ4_1AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·multiplyQ4_1AVX2(SB), NOSPLIT, $96-80
+TEXT ·multiplyQ4_1AVX2(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x03
 	JNE     not3
@@ -4564,7 +4564,7 @@ not1:
 
 // func multiplyQ4_1AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
-TEXT ·multiplyQ4_1AVX512VNNI(SB), NOSPLIT, $128-80
+TEXT ·multiplyQ4_1AVX512VNNI(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x04
 	JNE     not4
@@ -5299,7 +5299,7 @@ GLOBL x10101010<>(SB), RODATA|NOPTR, $64
 
 // func multiplyQ5_0AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·multiplyQ5_0AVX2(SB), NOSPLIT, $96-80
+TEXT ·multiplyQ5_0AVX2(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x03
 	JNE     not3
@@ -5782,7 +5782,7 @@ not1:
 
 // func multiplyQ5_0AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, FMA3, MMX+
-TEXT ·multiplyQ5_0AVX512VNNI(SB), NOSPLIT, $128-80
+TEXT ·multiplyQ5_0AVX512VNNI(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x04
 	JNE     not4
@@ -6454,7 +6454,7 @@ block:
 
 // func multiplyQ5_1AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·multiplyQ5_1AVX2(SB), NOSPLIT, $96-80
+TEXT ·multiplyQ5_1AVX2(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x03
 	JNE     not3
@@ -6940,7 +6940,7 @@ not1:
 
 // func multiplyQ5_1AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, FMA3, MMX+
-TEXT ·multiplyQ5_1AVX512VNNI(SB), NOSPLIT, $128-80
+TEXT ·multiplyQ5_1AVX512VNNI(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x04
 	JNE     not4
@@ -7662,7 +7662,7 @@ block:
 
 // func multiplyQ8_0AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·multiplyQ8_0AVX2(SB), NOSPLIT, $96-80
+TEXT ·multiplyQ8_0AVX2(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x03
 	JNE     not3
@@ -8074,7 +8074,7 @@ not1:
 
 // func multiplyQ8_0AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
-TEXT ·multiplyQ8_0AVX512VNNI(SB), NOSPLIT, $128-80
+TEXT ·multiplyQ8_0AVX512VNNI(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x04
 	JNE     not4
@@ -8695,7 +8695,7 @@ GLOBL iq40<>(SB), RODATA|NOPTR, $32
 
 // func multiplyIQ4_NLAVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·multiplyIQ4_NLAVX2(SB), NOSPLIT, $96-80
+TEXT ·multiplyIQ4_NLAVX2(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x03
 	JNE     not3
@@ -9143,7 +9143,7 @@ not1:
 
 // func multiplyIQ4_NLAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
-TEXT ·multiplyIQ4_NLAVX512VNNI(SB), NOSPLIT, $128-80
+TEXT ·multiplyIQ4_NLAVX512VNNI(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x04
 	JNE     not4
@@ -9816,7 +9816,7 @@ GLOBL e2m10<>(SB), RODATA|NOPTR, $32
 
 // func multiplyMXFP4AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
-TEXT ·multiplyMXFP4AVX2(SB), NOSPLIT, $96-80
+TEXT ·multiplyMXFP4AVX2(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x03
 	JNE     not3
@@ -10328,7 +10328,7 @@ GLOBL e2m112<>(SB), RODATA|NOPTR, $32
 
 // func multiplyMXFP4AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, CMOV, FMA3, MMX+
-TEXT ·multiplyMXFP4AVX512VNNI(SB), NOSPLIT, $128-80
+TEXT ·multiplyMXFP4AVX512VNNI(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x04
 	JNE     not4
@@ -11065,7 +11065,7 @@ block:
 
 // func multiplyI4_BF16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·multiplyI4_BF16AVX2(SB), NOSPLIT, $96-80
+TEXT ·multiplyI4_BF16AVX2(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x03
 	JNE     not3
@@ -11519,7 +11519,7 @@ not1:
 
 // func multiplyI4_BF16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, FMA3, MMX+
-TEXT ·multiplyI4_BF16AVX512VNNI(SB), NOSPLIT, $128-80
+TEXT ·multiplyI4_BF16AVX512VNNI(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x04
 	JNE     not4
@@ -12198,7 +12198,7 @@ block:
 
 // func multiplyI4_F16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·multiplyI4_F16AVX2(SB), NOSPLIT, $96-80
+TEXT ·multiplyI4_F16AVX2(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x03
 	JNE     not3
@@ -12652,7 +12652,7 @@ not1:
 
 // func multiplyI4_F16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
-TEXT ·multiplyI4_F16AVX512VNNI(SB), NOSPLIT, $128-80
+TEXT ·multiplyI4_F16AVX512VNNI(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x04
 	JNE     not4
@@ -13319,7 +13319,7 @@ block:
 
 // func multiplyI8_BF16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·multiplyI8_BF16AVX2(SB), NOSPLIT, $96-80
+TEXT ·multiplyI8_BF16AVX2(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x03
 	JNE     not3
@@ -13731,7 +13731,7 @@ not1:
 
 // func multiplyI8_BF16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, FMA3, MMX+
-TEXT ·multiplyI8_BF16AVX512VNNI(SB), NOSPLIT, $128-80
+TEXT ·multiplyI8_BF16AVX512VNNI(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x04
 	JNE     not4
@@ -14346,7 +14346,7 @@ block:
 
 // func multiplyI8_F16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·multiplyI8_F16AVX2(SB), NOSPLIT, $96-80
+TEXT ·multiplyI8_F16AVX2(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x03
 	JNE     not3
@@ -14758,7 +14758,7 @@ not1:
 
 // func multiplyI8_F16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
-TEXT ·multiplyI8_F16AVX512VNNI(SB), NOSPLIT, $128-80
+TEXT ·multiplyI8_F16AVX512VNNI(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x04
 	JNE     not4
@@ -15377,7 +15377,7 @@ block:
 
 // func multiplyI8Z_BF16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·multiplyI8Z_BF16AVX2(SB), NOSPLIT, $96-80
+TEXT ·multiplyI8Z_BF16AVX2(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x03
 	JNE     not3
@@ -15864,7 +15864,7 @@ not1:
 
 // func multiplyI8Z_BF16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, FMA3, MMX+
-TEXT ·multiplyI8Z_BF16AVX512VNNI(SB), NOSPLIT, $128-80
+TEXT ·multiplyI8Z_BF16AVX512VNNI(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x04
 	JNE     not4
@@ -16607,7 +16607,7 @@ block:
 
 // func multiplyI8Z_F16AVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·multiplyI8Z_F16AVX2(SB), NOSPLIT, $96-80
+TEXT ·multiplyI8Z_F16AVX2(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x03
 	JNE     not3
@@ -17094,7 +17094,7 @@ not1:
 
 // func multiplyI8Z_F16AVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
-TEXT ·multiplyI8Z_F16AVX512VNNI(SB), NOSPLIT, $128-80
+TEXT ·multiplyI8Z_F16AVX512VNNI(SB), NOSPLIT, $0-80
 	MOVQ    m+0(FP), AX
 	CMPQ    AX, $0x04
 	JNE     not4
@@ -18063,21 +18063,58 @@ DATA x03030303<>+60(SB)/4, $0x03030303
 GLOBL x03030303<>(SB), RODATA|NOPTR, $64
 
 // func multiplyQ2_KAVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·multiplyQ2_KAVX2(SB), NOSPLIT, $96-80
-	MOVQ m+0(FP), AX
-	CMPQ AX, $0x03
-	JNE  not3
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
+// Requires: AVX, AVX2, CMOV, F16C, FMA3, MMX+
+TEXT ·multiplyQ2_KAVX2(SB), $448-80
+	MOVQ         m+0(FP), AX
+	CMPQ         AX, $0x03
+	JNE          not3
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	MOVQ         R9, R10
+	ADDQ         lda+40(FP), R10
+	MOVQ         blocks+16(FP), R11
+	IMULQ        AX, R11
+	LEAQ         63(SP), R12
+	ANDQ         $-64, R12
+	LEAQ         192(R12), R13
+	VMOVDQU      (DX), X0
+	VPSRLW       $0x04, X0, X1
+	VPAND        x0f0f0f0f<>+0(SB), X0, X0
+	VPAND        x0f0f0f0f<>+0(SB), X1, X1
+	VPBROADCASTW 80(DX), X2
+	VCVTPH2PS    X2, Y2
+	VPMOVSXBD    X0, Y3
+	VCVTDQ2PS    Y3, Y3
+	VPSHUFD      $0xee, X0, X4
+	VPMOVSXBD    X4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y3, Y3
+	VMULPS       Y2, Y4, Y4
+	VPBROADCASTW 82(DX), X3
+	VCVTPH2PS    X3, Y3
+	VXORPS       x80000000<>+0(SB), Y3, Y3
+	VPMOVSXBD    X1, Y4
+	VCVTDQ2PS    Y4, Y4
+	VPSHUFD      $0xee, X1, X1
+	VPMOVSXBD    X1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y3, Y4, Y4
+	VMULPS       Y3, Y1, Y1
+	VMOVDQU      X0, 160(R12)
+	VMULPS       256(R8), Y2, Y0
+	VMOVUPS      Y0, (R12)
+	VMULPS       256(R9), Y2, Y0
+	VMOVUPS      Y0, 32(R12)
+	VMULPS       256(R10), Y2, Y0
+	VMOVUPS      Y0, 64(R12)
+	VMOVUPS      Y4, 96(R12)
+	VMOVUPS      Y1, 128(R12)
 
 m3row:
 	VXORPS Y0, Y0, Y0
@@ -18095,11 +18132,16 @@ m3row:
 m3block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
-	VMOVDQU      (DX), X9
+	CMPQ         R11, $0x01
+	JEQ          m3use
+	LEAQ         384(SI), R14
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R14
+	VMOVDQU      84(DX), X9
 	VPSRLW       $0x04, X9, X10
 	VPAND        x0f0f0f0f<>+0(SB), X9, X9
 	VPAND        x0f0f0f0f<>+0(SB), X10, X10
-	VPBROADCASTW 80(DX), X11
+	VPBROADCASTW 164(DX), X11
 	VCVTPH2PS    X11, Y11
 	VPMOVSXBD    X9, Y12
 	VCVTDQ2PS    Y12, Y12
@@ -18108,7 +18150,7 @@ m3block:
 	VCVTDQ2PS    Y13, Y13
 	VMULPS       Y11, Y12, Y12
 	VMULPS       Y11, Y13, Y13
-	VPBROADCASTW 82(DX), X12
+	VPBROADCASTW 166(DX), X12
 	VCVTPH2PS    X12, Y12
 	VXORPS       x80000000<>+0(SB), Y12, Y12
 	VPMOVSXBD    X10, Y13
@@ -18118,17 +18160,25 @@ m3block:
 	VCVTDQ2PS    Y10, Y10
 	VMULPS       Y12, Y13, Y13
 	VMULPS       Y12, Y10, Y10
-	VMULPS       256(R8)(SI*1), Y11, Y12
-	VMOVUPS      Y12, (SP)
-	VMULPS       256(R9)(SI*1), Y11, Y12
-	VMOVUPS      Y12, 32(SP)
-	VMULPS       256(R10)(SI*1), Y11, Y11
-	VMOVUPS      Y11, 64(SP)
-	VFMADD231PS  320(R8)(SI*1), Y13, Y2
+	VMOVDQU      X9, 160(R13)
+	VMULPS       256(R8)(R14*1), Y11, Y9
+	VMOVUPS      Y9, (R13)
+	VMULPS       256(R9)(R14*1), Y11, Y9
+	VMOVUPS      Y9, 32(R13)
+	VMULPS       256(R10)(R14*1), Y11, Y9
+	VMOVUPS      Y9, 64(R13)
+	VMOVUPS      Y13, 96(R13)
+	VMOVUPS      Y10, 128(R13)
+
+m3use:
+	VMOVDQU      160(R12), X9
+	VMOVDQU      96(R12), Y10
+	VFMADD231PS  320(R8)(SI*1), Y10, Y2
+	VFMADD231PS  320(R9)(SI*1), Y10, Y5
+	VFMADD231PS  320(R10)(SI*1), Y10, Y8
+	VMOVDQU      128(R12), Y10
 	VFMADD231PS  352(R8)(SI*1), Y10, Y2
-	VFMADD231PS  320(R9)(SI*1), Y13, Y5
 	VFMADD231PS  352(R9)(SI*1), Y10, Y5
-	VFMADD231PS  320(R10)(SI*1), Y13, Y8
 	VFMADD231PS  352(R10)(SI*1), Y10, Y8
 	VMOVDQU      16(DX), Y10
 	VPAND        x03030303<>+0(SB), Y10, Y10
@@ -18137,17 +18187,17 @@ m3block:
 	VPMADDUBSW   (R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS (SP), Y13
+	VBROADCASTSS (R12), Y13
 	VFMADD231PS  Y13, Y12, Y0
 	VPMADDUBSW   (R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 32(SP), Y13
+	VBROADCASTSS 32(R12), Y13
 	VFMADD231PS  Y13, Y12, Y3
 	VPMADDUBSW   (R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 64(SP), Y11
+	VBROADCASTSS 64(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      16(DX), Y10
 	VPSRLW       $0x02, Y10, Y10
@@ -18157,17 +18207,17 @@ m3block:
 	VPMADDUBSW   32(R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 4(SP), Y13
+	VBROADCASTSS 4(R12), Y13
 	VFMADD231PS  Y13, Y12, Y1
 	VPMADDUBSW   32(R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 36(SP), Y13
+	VBROADCASTSS 36(R12), Y13
 	VFMADD231PS  Y13, Y12, Y4
 	VPMADDUBSW   32(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 68(SP), Y11
+	VBROADCASTSS 68(R12), Y11
 	VFMADD231PS  Y11, Y10, Y7
 	VMOVDQU      16(DX), Y10
 	VPSRLW       $0x04, Y10, Y10
@@ -18177,17 +18227,17 @@ m3block:
 	VPMADDUBSW   64(R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 8(SP), Y13
+	VBROADCASTSS 8(R12), Y13
 	VFMADD231PS  Y13, Y12, Y0
 	VPMADDUBSW   64(R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 40(SP), Y13
+	VBROADCASTSS 40(R12), Y13
 	VFMADD231PS  Y13, Y12, Y3
 	VPMADDUBSW   64(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 72(SP), Y11
+	VBROADCASTSS 72(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      16(DX), Y10
 	VPSRLW       $0x06, Y10, Y10
@@ -18197,17 +18247,17 @@ m3block:
 	VPMADDUBSW   96(R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 12(SP), Y13
+	VBROADCASTSS 12(R12), Y13
 	VFMADD231PS  Y13, Y12, Y1
 	VPMADDUBSW   96(R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 44(SP), Y13
+	VBROADCASTSS 44(R12), Y13
 	VFMADD231PS  Y13, Y12, Y4
 	VPMADDUBSW   96(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 76(SP), Y11
+	VBROADCASTSS 76(R12), Y11
 	VFMADD231PS  Y11, Y10, Y7
 	VMOVDQU      48(DX), Y10
 	VPAND        x03030303<>+0(SB), Y10, Y10
@@ -18216,17 +18266,17 @@ m3block:
 	VPMADDUBSW   128(R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 16(SP), Y13
+	VBROADCASTSS 16(R12), Y13
 	VFMADD231PS  Y13, Y12, Y0
 	VPMADDUBSW   128(R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 48(SP), Y13
+	VBROADCASTSS 48(R12), Y13
 	VFMADD231PS  Y13, Y12, Y3
 	VPMADDUBSW   128(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 80(SP), Y11
+	VBROADCASTSS 80(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      48(DX), Y10
 	VPSRLW       $0x02, Y10, Y10
@@ -18236,17 +18286,17 @@ m3block:
 	VPMADDUBSW   160(R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 20(SP), Y13
+	VBROADCASTSS 20(R12), Y13
 	VFMADD231PS  Y13, Y12, Y1
 	VPMADDUBSW   160(R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 52(SP), Y13
+	VBROADCASTSS 52(R12), Y13
 	VFMADD231PS  Y13, Y12, Y4
 	VPMADDUBSW   160(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 84(SP), Y11
+	VBROADCASTSS 84(R12), Y11
 	VFMADD231PS  Y11, Y10, Y7
 	VMOVDQU      48(DX), Y10
 	VPSRLW       $0x04, Y10, Y10
@@ -18256,17 +18306,17 @@ m3block:
 	VPMADDUBSW   192(R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 24(SP), Y13
+	VBROADCASTSS 24(R12), Y13
 	VFMADD231PS  Y13, Y12, Y0
 	VPMADDUBSW   192(R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 56(SP), Y13
+	VBROADCASTSS 56(R12), Y13
 	VFMADD231PS  Y13, Y12, Y3
 	VPMADDUBSW   192(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 88(SP), Y11
+	VBROADCASTSS 88(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      48(DX), Y10
 	VPSRLW       $0x06, Y10, Y10
@@ -18276,20 +18326,22 @@ m3block:
 	VPMADDUBSW   224(R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 28(SP), Y12
+	VBROADCASTSS 28(R12), Y12
 	VFMADD231PS  Y12, Y11, Y1
 	VPMADDUBSW   224(R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 60(SP), Y12
+	VBROADCASTSS 60(R12), Y12
 	VFMADD231PS  Y12, Y11, Y4
 	VPMADDUBSW   224(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 92(SP), Y9
+	VBROADCASTSS 92(R12), Y9
 	VFMADD231PS  Y9, Y10, Y7
+	XCHGQ        R12, R13
 	ADDQ         $+84, DX
 	ADDQ         $+384, SI
+	DECQ         R11
 	DECQ         BX
 	JNZ          m3block
 	MOVQ         CX, BX
@@ -18352,17 +18404,52 @@ m3store2:
 	RET
 
 not3:
-	CMPQ    AX, $0x02
-	JNE     not2
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	VMOVDQU x03030303<>+0(SB), Y6
+	CMPQ         AX, $0x02
+	JNE          not2
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	VMOVDQU      x03030303<>+0(SB), Y6
+	MOVQ         blocks+16(FP), R10
+	IMULQ        AX, R10
+	LEAQ         63(SP), R11
+	ANDQ         $-64, R11
+	LEAQ         192(R11), R12
+	VMOVDQU      (DX), X0
+	VPSRLW       $0x04, X0, X1
+	VPAND        x0f0f0f0f<>+0(SB), X0, X0
+	VPAND        x0f0f0f0f<>+0(SB), X1, X1
+	VPBROADCASTW 80(DX), X2
+	VCVTPH2PS    X2, Y2
+	VPMOVSXBD    X0, Y3
+	VCVTDQ2PS    Y3, Y3
+	VPSHUFD      $0xee, X0, X4
+	VPMOVSXBD    X4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y3, Y3
+	VMULPS       Y2, Y4, Y4
+	VPBROADCASTW 82(DX), X3
+	VCVTPH2PS    X3, Y3
+	VXORPS       x80000000<>+0(SB), Y3, Y3
+	VPMOVSXBD    X1, Y4
+	VCVTDQ2PS    Y4, Y4
+	VPSHUFD      $0xee, X1, X1
+	VPMOVSXBD    X1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y3, Y4, Y4
+	VMULPS       Y3, Y1, Y1
+	VMOVDQU      X0, 160(R11)
+	VMULPS       256(R8), Y2, Y0
+	VMOVUPS      Y0, (R11)
+	VMULPS       256(R9), Y2, Y0
+	VMOVUPS      Y0, 32(R11)
+	VMOVUPS      Y4, 96(R11)
+	VMOVUPS      Y1, 128(R11)
 
 m2row:
 	VXORPS Y0, Y0, Y0
@@ -18377,11 +18464,16 @@ m2row:
 m2block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
-	VMOVDQU      (DX), X7
+	CMPQ         R10, $0x01
+	JEQ          m2use
+	LEAQ         384(SI), R13
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R13
+	VMOVDQU      84(DX), X7
 	VPSRLW       $0x04, X7, X8
 	VPAND        x0f0f0f0f<>+0(SB), X7, X7
 	VPAND        x0f0f0f0f<>+0(SB), X8, X8
-	VPBROADCASTW 80(DX), X9
+	VPBROADCASTW 164(DX), X9
 	VCVTPH2PS    X9, Y9
 	VPMOVSXBD    X7, Y10
 	VCVTDQ2PS    Y10, Y10
@@ -18390,7 +18482,7 @@ m2block:
 	VCVTDQ2PS    Y11, Y11
 	VMULPS       Y9, Y10, Y10
 	VMULPS       Y9, Y11, Y11
-	VPBROADCASTW 82(DX), X10
+	VPBROADCASTW 166(DX), X10
 	VCVTPH2PS    X10, Y10
 	VXORPS       x80000000<>+0(SB), Y10, Y10
 	VPMOVSXBD    X8, Y11
@@ -18400,13 +18492,21 @@ m2block:
 	VCVTDQ2PS    Y8, Y8
 	VMULPS       Y10, Y11, Y11
 	VMULPS       Y10, Y8, Y8
-	VMULPS       256(R8)(SI*1), Y9, Y10
-	VMOVUPS      Y10, (SP)
-	VMULPS       256(R9)(SI*1), Y9, Y9
-	VMOVUPS      Y9, 32(SP)
-	VFMADD231PS  320(R8)(SI*1), Y11, Y2
+	VMOVDQU      X7, 160(R12)
+	VMULPS       256(R8)(R13*1), Y9, Y7
+	VMOVUPS      Y7, (R12)
+	VMULPS       256(R9)(R13*1), Y9, Y7
+	VMOVUPS      Y7, 32(R12)
+	VMOVUPS      Y11, 96(R12)
+	VMOVUPS      Y8, 128(R12)
+
+m2use:
+	VMOVDQU      160(R11), X7
+	VMOVDQU      96(R11), Y8
+	VFMADD231PS  320(R8)(SI*1), Y8, Y2
+	VFMADD231PS  320(R9)(SI*1), Y8, Y5
+	VMOVDQU      128(R11), Y8
 	VFMADD231PS  352(R8)(SI*1), Y8, Y2
-	VFMADD231PS  320(R9)(SI*1), Y11, Y5
 	VFMADD231PS  352(R9)(SI*1), Y8, Y5
 	VPAND        16(DX), Y6, Y8
 	VPSHUFB      halves0<>+0(SB), X7, X9
@@ -18414,12 +18514,12 @@ m2block:
 	VPMADDUBSW   (R8)(SI*1), Y8, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS (SP), Y11
+	VBROADCASTSS (R11), Y11
 	VFMADD231PS  Y11, Y10, Y0
 	VPMADDUBSW   (R9)(SI*1), Y8, Y8
 	VPMADDWD     Y9, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 32(SP), Y9
+	VBROADCASTSS 32(R11), Y9
 	VFMADD231PS  Y9, Y8, Y3
 	VMOVDQU      16(DX), Y8
 	VPSRLW       $0x02, Y8, Y8
@@ -18429,12 +18529,12 @@ m2block:
 	VPMADDUBSW   32(R8)(SI*1), Y8, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 4(SP), Y11
+	VBROADCASTSS 4(R11), Y11
 	VFMADD231PS  Y11, Y10, Y1
 	VPMADDUBSW   32(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y9, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 36(SP), Y9
+	VBROADCASTSS 36(R11), Y9
 	VFMADD231PS  Y9, Y8, Y4
 	VMOVDQU      16(DX), Y8
 	VPSRLW       $0x04, Y8, Y8
@@ -18444,12 +18544,12 @@ m2block:
 	VPMADDUBSW   64(R8)(SI*1), Y8, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 8(SP), Y11
+	VBROADCASTSS 8(R11), Y11
 	VFMADD231PS  Y11, Y10, Y0
 	VPMADDUBSW   64(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y9, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 40(SP), Y9
+	VBROADCASTSS 40(R11), Y9
 	VFMADD231PS  Y9, Y8, Y3
 	VMOVDQU      16(DX), Y8
 	VPSRLW       $0x06, Y8, Y8
@@ -18459,12 +18559,12 @@ m2block:
 	VPMADDUBSW   96(R8)(SI*1), Y8, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 12(SP), Y11
+	VBROADCASTSS 12(R11), Y11
 	VFMADD231PS  Y11, Y10, Y1
 	VPMADDUBSW   96(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y9, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 44(SP), Y9
+	VBROADCASTSS 44(R11), Y9
 	VFMADD231PS  Y9, Y8, Y4
 	VPAND        48(DX), Y6, Y8
 	VPSHUFB      halves4<>+0(SB), X7, X9
@@ -18472,12 +18572,12 @@ m2block:
 	VPMADDUBSW   128(R8)(SI*1), Y8, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 16(SP), Y11
+	VBROADCASTSS 16(R11), Y11
 	VFMADD231PS  Y11, Y10, Y0
 	VPMADDUBSW   128(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y9, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 48(SP), Y9
+	VBROADCASTSS 48(R11), Y9
 	VFMADD231PS  Y9, Y8, Y3
 	VMOVDQU      48(DX), Y8
 	VPSRLW       $0x02, Y8, Y8
@@ -18487,12 +18587,12 @@ m2block:
 	VPMADDUBSW   160(R8)(SI*1), Y8, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 20(SP), Y11
+	VBROADCASTSS 20(R11), Y11
 	VFMADD231PS  Y11, Y10, Y1
 	VPMADDUBSW   160(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y9, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 52(SP), Y9
+	VBROADCASTSS 52(R11), Y9
 	VFMADD231PS  Y9, Y8, Y4
 	VMOVDQU      48(DX), Y8
 	VPSRLW       $0x04, Y8, Y8
@@ -18502,12 +18602,12 @@ m2block:
 	VPMADDUBSW   192(R8)(SI*1), Y8, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 24(SP), Y11
+	VBROADCASTSS 24(R11), Y11
 	VFMADD231PS  Y11, Y10, Y0
 	VPMADDUBSW   192(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y9, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 56(SP), Y9
+	VBROADCASTSS 56(R11), Y9
 	VFMADD231PS  Y9, Y8, Y3
 	VMOVDQU      48(DX), Y8
 	VPSRLW       $0x06, Y8, Y8
@@ -18517,15 +18617,17 @@ m2block:
 	VPMADDUBSW   224(R8)(SI*1), Y8, Y9
 	VPMADDWD     Y7, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 28(SP), Y10
+	VBROADCASTSS 28(R11), Y10
 	VFMADD231PS  Y10, Y9, Y1
 	VPMADDUBSW   224(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y7, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 60(SP), Y7
+	VBROADCASTSS 60(R11), Y7
 	VFMADD231PS  Y7, Y8, Y4
+	XCHGQ        R11, R12
 	ADDQ         $+84, DX
 	ADDQ         $+384, SI
+	DECQ         R10
 	DECQ         BX
 	JNZ          m2block
 	MOVQ         CX, BX
@@ -18571,15 +18673,48 @@ m2store1:
 	RET
 
 not2:
-	CMPQ    AX, $0x01
-	JNE     not1
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    a+32(FP), DI
-	VMOVDQU x03030303<>+0(SB), Y3
+	CMPQ         AX, $0x01
+	JNE          not1
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         a+32(FP), DI
+	VMOVDQU      x03030303<>+0(SB), Y3
+	MOVQ         blocks+16(FP), R8
+	IMULQ        AX, R8
+	LEAQ         63(SP), R9
+	ANDQ         $-64, R9
+	LEAQ         192(R9), R10
+	VMOVDQU      (DX), X0
+	VPSRLW       $0x04, X0, X1
+	VPAND        x0f0f0f0f<>+0(SB), X0, X0
+	VPAND        x0f0f0f0f<>+0(SB), X1, X1
+	VPBROADCASTW 80(DX), X2
+	VCVTPH2PS    X2, Y2
+	VPMOVSXBD    X0, Y4
+	VCVTDQ2PS    Y4, Y4
+	VPSHUFD      $0xee, X0, X5
+	VPMOVSXBD    X5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y2, Y4, Y4
+	VMULPS       Y2, Y5, Y5
+	VPBROADCASTW 82(DX), X4
+	VCVTPH2PS    X4, Y4
+	VXORPS       x80000000<>+0(SB), Y4, Y4
+	VPMOVSXBD    X1, Y5
+	VCVTDQ2PS    Y5, Y5
+	VPSHUFD      $0xee, X1, X1
+	VPMOVSXBD    X1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y4, Y5, Y5
+	VMULPS       Y4, Y1, Y1
+	VMOVDQU      X0, 160(R9)
+	VMULPS       256(DI), Y2, Y0
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y5, 96(R9)
+	VMOVUPS      Y1, 128(R9)
 
 m1row:
 	VXORPS Y0, Y0, Y0
@@ -18591,11 +18726,16 @@ m1row:
 m1block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
-	VMOVDQU      (DX), X4
+	CMPQ         R8, $0x01
+	JEQ          m1use
+	LEAQ         384(SI), R11
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R11
+	VMOVDQU      84(DX), X4
 	VPSRLW       $0x04, X4, X5
 	VPAND        x0f0f0f0f<>+0(SB), X4, X4
 	VPAND        x0f0f0f0f<>+0(SB), X5, X5
-	VPBROADCASTW 80(DX), X6
+	VPBROADCASTW 164(DX), X6
 	VCVTPH2PS    X6, Y6
 	VPMOVSXBD    X4, Y7
 	VCVTDQ2PS    Y7, Y7
@@ -18604,7 +18744,7 @@ m1block:
 	VCVTDQ2PS    Y8, Y8
 	VMULPS       Y6, Y7, Y7
 	VMULPS       Y6, Y8, Y8
-	VPBROADCASTW 82(DX), X7
+	VPBROADCASTW 166(DX), X7
 	VCVTPH2PS    X7, Y7
 	VXORPS       x80000000<>+0(SB), Y7, Y7
 	VPMOVSXBD    X5, Y8
@@ -18614,88 +18754,94 @@ m1block:
 	VCVTDQ2PS    Y5, Y5
 	VMULPS       Y7, Y8, Y8
 	VMULPS       Y7, Y5, Y5
-	VMULPS       256(DI)(SI*1), Y6, Y6
-	VMOVUPS      Y6, (SP)
-	VFMADD231PS  320(DI)(SI*1), Y8, Y2
+	VMOVDQU      X4, 160(R10)
+	VMULPS       256(DI)(R11*1), Y6, Y4
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y8, 96(R10)
+	VMOVUPS      Y5, 128(R10)
+
+m1use:
+	VMOVDQU      160(R9), X4
+	VMOVDQU      96(R9), Y5
+	VFMADD231PS  320(DI)(SI*1), Y5, Y2
+	VMOVDQU      128(R9), Y5
 	VFMADD231PS  352(DI)(SI*1), Y5, Y2
-	VPAND        16(DX), Y3, Y5
-	VPSHUFB      halves0<>+0(SB), X4, X6
-	VPMOVSXBW    X6, Y6
+	VMOVDQU      16(DX), Y6
+	VPAND        Y3, Y6, Y5
+	VPSHUFB      halves0<>+0(SB), X4, X7
+	VPMOVSXBW    X7, Y7
 	VPMADDUBSW   (DI)(SI*1), Y5, Y5
-	VPMADDWD     Y6, Y5, Y5
+	VPMADDWD     Y7, Y5, Y5
 	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS (SP), Y6
-	VFMADD231PS  Y6, Y5, Y0
-	VMOVDQU      16(DX), Y5
-	VPSRLW       $0x02, Y5, Y5
+	VBROADCASTSS (R9), Y7
+	VFMADD231PS  Y7, Y5, Y0
+	VPSRLW       $0x02, Y6, Y5
 	VPAND        Y3, Y5, Y5
-	VPSHUFB      halves0<>+16(SB), X4, X6
-	VPMOVSXBW    X6, Y6
+	VPSHUFB      halves0<>+16(SB), X4, X7
+	VPMOVSXBW    X7, Y7
 	VPMADDUBSW   32(DI)(SI*1), Y5, Y5
-	VPMADDWD     Y6, Y5, Y5
+	VPMADDWD     Y7, Y5, Y5
 	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 4(SP), Y6
-	VFMADD231PS  Y6, Y5, Y1
-	VMOVDQU      16(DX), Y5
-	VPSRLW       $0x04, Y5, Y5
+	VBROADCASTSS 4(R9), Y7
+	VFMADD231PS  Y7, Y5, Y1
+	VPSRLW       $0x04, Y6, Y5
 	VPAND        Y3, Y5, Y5
-	VPSHUFB      halves2<>+0(SB), X4, X6
-	VPMOVSXBW    X6, Y6
+	VPSHUFB      halves2<>+0(SB), X4, X7
+	VPMOVSXBW    X7, Y7
 	VPMADDUBSW   64(DI)(SI*1), Y5, Y5
-	VPMADDWD     Y6, Y5, Y5
+	VPMADDWD     Y7, Y5, Y5
 	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 8(SP), Y6
-	VFMADD231PS  Y6, Y5, Y0
-	VMOVDQU      16(DX), Y5
-	VPSRLW       $0x06, Y5, Y5
+	VBROADCASTSS 8(R9), Y7
+	VFMADD231PS  Y7, Y5, Y0
+	VPSRLW       $0x06, Y6, Y5
 	VPAND        Y3, Y5, Y5
 	VPSHUFB      halves2<>+16(SB), X4, X6
 	VPMOVSXBW    X6, Y6
 	VPMADDUBSW   96(DI)(SI*1), Y5, Y5
 	VPMADDWD     Y6, Y5, Y5
 	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 12(SP), Y6
+	VBROADCASTSS 12(R9), Y6
 	VFMADD231PS  Y6, Y5, Y1
-	VPAND        48(DX), Y3, Y5
-	VPSHUFB      halves4<>+0(SB), X4, X6
-	VPMOVSXBW    X6, Y6
+	VMOVDQU      48(DX), Y6
+	VPAND        Y3, Y6, Y5
+	VPSHUFB      halves4<>+0(SB), X4, X7
+	VPMOVSXBW    X7, Y7
 	VPMADDUBSW   128(DI)(SI*1), Y5, Y5
-	VPMADDWD     Y6, Y5, Y5
+	VPMADDWD     Y7, Y5, Y5
 	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 16(SP), Y6
-	VFMADD231PS  Y6, Y5, Y0
-	VMOVDQU      48(DX), Y5
-	VPSRLW       $0x02, Y5, Y5
+	VBROADCASTSS 16(R9), Y7
+	VFMADD231PS  Y7, Y5, Y0
+	VPSRLW       $0x02, Y6, Y5
 	VPAND        Y3, Y5, Y5
-	VPSHUFB      halves4<>+16(SB), X4, X6
-	VPMOVSXBW    X6, Y6
+	VPSHUFB      halves4<>+16(SB), X4, X7
+	VPMOVSXBW    X7, Y7
 	VPMADDUBSW   160(DI)(SI*1), Y5, Y5
-	VPMADDWD     Y6, Y5, Y5
+	VPMADDWD     Y7, Y5, Y5
 	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 20(SP), Y6
-	VFMADD231PS  Y6, Y5, Y1
-	VMOVDQU      48(DX), Y5
-	VPSRLW       $0x04, Y5, Y5
+	VBROADCASTSS 20(R9), Y7
+	VFMADD231PS  Y7, Y5, Y1
+	VPSRLW       $0x04, Y6, Y5
 	VPAND        Y3, Y5, Y5
-	VPSHUFB      halves6<>+0(SB), X4, X6
-	VPMOVSXBW    X6, Y6
+	VPSHUFB      halves6<>+0(SB), X4, X7
+	VPMOVSXBW    X7, Y7
 	VPMADDUBSW   192(DI)(SI*1), Y5, Y5
-	VPMADDWD     Y6, Y5, Y5
+	VPMADDWD     Y7, Y5, Y5
 	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 24(SP), Y6
-	VFMADD231PS  Y6, Y5, Y0
-	VMOVDQU      48(DX), Y5
-	VPSRLW       $0x06, Y5, Y5
+	VBROADCASTSS 24(R9), Y7
+	VFMADD231PS  Y7, Y5, Y0
+	VPSRLW       $0x06, Y6, Y5
 	VPAND        Y3, Y5, Y5
 	VPSHUFB      halves6<>+16(SB), X4, X4
 	VPMOVSXBW    X4, Y4
 	VPMADDUBSW   224(DI)(SI*1), Y5, Y5
 	VPMADDWD     Y4, Y5, Y5
 	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 28(SP), Y4
+	VBROADCASTSS 28(R9), Y4
 	VFMADD231PS  Y4, Y5, Y1
+	XCHGQ        R9, R10
 	ADDQ         $+84, DX
 	ADDQ         $+384, SI
+	DECQ         R8
 	DECQ         BX
 	JNZ          m1block
 	MOVQ         CX, BX
@@ -18726,6 +18872,10 @@ m1store0:
 not1:
 	VZEROUPPER
 	RET
+
+DATA zero<>+0(SB)/4, $0x00000000
+DATA zero<>+4(SB)/4, $0x00000000
+GLOBL zero<>(SB), RODATA|NOPTR, $8
 
 DATA halves0<>+0(SB)/4, $0x00000000
 DATA halves0<>+4(SB)/4, $0x00000000
@@ -18768,24 +18918,76 @@ DATA halves6<>+28(SB)/4, $0x0f0f0f0f
 GLOBL halves6<>(SB), RODATA|NOPTR, $32
 
 // func multiplyQ2_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
-TEXT ·multiplyQ2_KAVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ    m+0(FP), AX
-	CMPQ    AX, $0x04
-	JNE     not4
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	MOVQ    R9, R10
-	ADDQ    lda+40(FP), R10
-	MOVQ    R10, R11
-	ADDQ    lda+40(FP), R11
-	VMOVDQU x03030303<>+0(SB), Y0
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, CMOV, F16C, FMA3, MMX+
+TEXT ·multiplyQ2_KAVX512VNNI(SB), $832-80
+	MOVQ            m+0(FP), AX
+	CMPQ            AX, $0x04
+	JNE             not4
+	MOVQ            n+8(FP), AX
+	MOVQ            c+64(FP), CX
+	MOVQ            b+48(FP), DX
+	MOVQ            ldc+72(FP), DI
+	SHLQ            $0x02, DI
+	MOVQ            a+32(FP), R8
+	MOVQ            R8, R9
+	ADDQ            lda+40(FP), R9
+	MOVQ            R9, R10
+	ADDQ            lda+40(FP), R10
+	MOVQ            R10, R11
+	ADDQ            lda+40(FP), R11
+	VBROADCASTI64X4 x03030303<>+0(SB), Z24
+	VMOVDQU32       lanesOfHalves0<>+0(SB), Z25
+	VMOVDQU32       lanesOfHalves1<>+0(SB), Z26
+	VMOVDQU32       lanesOfHalves2<>+0(SB), Z27
+	VMOVDQU32       lanesOfHalves3<>+0(SB), Z28
+	MOVQ            blocks+16(FP), R12
+	IMULQ           AX, R12
+	LEAQ            63(SP), R13
+	ANDQ            $-64, R13
+	LEAQ            384(R13), R14
+	VMOVDQU         (DX), X1
+	VPSRLW          $0x04, X1, X4
+	VPAND           x0f0f0f0f<>+0(SB), X1, X1
+	VPAND           x0f0f0f0f<>+0(SB), X4, X4
+	VPBROADCASTW    80(DX), X0
+	VCVTPH2PS       X0, Y2
+	VPMOVSXBD       X1, Y0
+	VCVTDQ2PS       Y0, Y0
+	VPSHUFD         $0xee, X1, X1
+	VPMOVSXBD       X1, Y1
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          Y2, Y0, Y0
+	VMULPS          Y2, Y1, Y1
+	VPBROADCASTW    82(DX), X2
+	VCVTPH2PS       X2, Y2
+	VXORPS          x80000000<>+0(SB), Y2, Y2
+	VPMOVSXBD       X4, Y3
+	VCVTDQ2PS       Y3, Y3
+	VPSHUFD         $0xee, X4, X4
+	VPMOVSXBD       X4, Y4
+	VCVTDQ2PS       Y4, Y4
+	VMULPS          Y2, Y3, Y3
+	VMULPS          Y2, Y4, Y4
+	VINSERTF64X4    $0x01, Y1, Z0, Z0
+	VMOVUPS         twiceEach<>+0(SB), Z1
+	VBROADCASTF64X4 256(R8), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, (R13)
+	VBROADCASTF64X4 256(R9), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, 64(R13)
+	VBROADCASTF64X4 256(R10), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, 128(R13)
+	VBROADCASTF64X4 256(R11), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, 192(R13)
+	VMOVUPS         Y3, 256(R13)
+	VMOVUPS         Y4, 288(R13)
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -18796,293 +18998,242 @@ m4row:
 	VXORPS Y21, Y21, Y21
 	VXORPS Y22, Y22, Y22
 	VXORPS Y23, Y23, Y23
-	VXORPS Y24, Y24, Y24
-	VXORPS Y25, Y25, Y25
-	VXORPS Y26, Y26, Y26
-	VXORPS Y27, Y27, Y27
 	XORQ   SI, SI
 	MOVQ   blocks+16(FP), BX
 
 m4block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	VMOVDQU          (DX), X1
-	VPSRLW           $0x04, X1, X2
-	VPAND            x0f0f0f0f<>+0(SB), X1, X1
-	VPAND            x0f0f0f0f<>+0(SB), X2, X2
-	VPBROADCASTW     80(DX), X3
-	VCVTPH2PS        X3, Y3
-	VPMOVSXBD        X1, Y4
-	VCVTDQ2PS        Y4, Y4
-	VPSHUFD          $0xee, X1, X5
-	VPMOVSXBD        X5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VMULPS           Y3, Y4, Y4
-	VMULPS           Y3, Y5, Y5
-	VPBROADCASTW     82(DX), X4
-	VCVTPH2PS        X4, Y4
-	VXORPS           x80000000<>+0(SB), Y4, Y4
-	VPMOVSXBD        X2, Y5
-	VCVTDQ2PS        Y5, Y5
-	VPSHUFD          $0xee, X2, X2
-	VPMOVSXBD        X2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VMULPS           Y4, Y5, Y5
-	VMULPS           Y4, Y2, Y2
-	VMULPS           256(R8)(SI*1), Y3, Y4
-	VMOVUPS          Y4, (SP)
-	VMULPS           256(R9)(SI*1), Y3, Y4
-	VMOVUPS          Y4, 32(SP)
-	VMULPS           256(R10)(SI*1), Y3, Y4
-	VMOVUPS          Y4, 64(SP)
-	VMULPS           256(R11)(SI*1), Y3, Y3
-	VMOVUPS          Y3, 96(SP)
-	VFMADD231PS      320(R8)(SI*1), Y5, Y18
-	VFMADD231PS      352(R8)(SI*1), Y2, Y18
-	VFMADD231PS      320(R9)(SI*1), Y5, Y21
-	VFMADD231PS      352(R9)(SI*1), Y2, Y21
-	VFMADD231PS      320(R10)(SI*1), Y5, Y24
-	VFMADD231PS      352(R10)(SI*1), Y2, Y24
-	VFMADD231PS      320(R11)(SI*1), Y5, Y27
-	VFMADD231PS      352(R11)(SI*1), Y2, Y27
-	VPAND            16(DX), Y0, Y2
-	VPSHUFB          halves0<>+0(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       (R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST (SP), Y4, Y16
-	VPMADDUBSW       (R9)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 32(SP), Y4, Y19
-	VPMADDUBSW       (R10)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 64(SP), Y4, Y22
-	VPMADDUBSW       (R11)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 96(SP), Y2, Y25
-	VMOVDQU          16(DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves0<>+16(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       32(R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 4(SP), Y4, Y17
-	VPMADDUBSW       32(R9)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 36(SP), Y4, Y20
-	VPMADDUBSW       32(R10)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 68(SP), Y4, Y23
-	VPMADDUBSW       32(R11)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 100(SP), Y2, Y26
-	VMOVDQU          16(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves2<>+0(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       64(R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 8(SP), Y4, Y16
-	VPMADDUBSW       64(R9)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 40(SP), Y4, Y19
-	VPMADDUBSW       64(R10)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 72(SP), Y4, Y22
-	VPMADDUBSW       64(R11)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 104(SP), Y2, Y25
-	VMOVDQU          16(DX), Y2
-	VPSRLW           $0x06, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves2<>+16(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       96(R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 12(SP), Y4, Y17
-	VPMADDUBSW       96(R9)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 44(SP), Y4, Y20
-	VPMADDUBSW       96(R10)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 76(SP), Y4, Y23
-	VPMADDUBSW       96(R11)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 108(SP), Y2, Y26
-	VPAND            48(DX), Y0, Y2
-	VPSHUFB          halves4<>+0(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       128(R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 16(SP), Y4, Y16
-	VPMADDUBSW       128(R9)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 48(SP), Y4, Y19
-	VPMADDUBSW       128(R10)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 80(SP), Y4, Y22
-	VPMADDUBSW       128(R11)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 112(SP), Y2, Y25
-	VMOVDQU          48(DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves4<>+16(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       160(R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 20(SP), Y4, Y17
-	VPMADDUBSW       160(R9)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 52(SP), Y4, Y20
-	VPMADDUBSW       160(R10)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 84(SP), Y4, Y23
-	VPMADDUBSW       160(R11)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 116(SP), Y2, Y26
-	VMOVDQU          48(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves6<>+0(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       192(R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 24(SP), Y4, Y16
-	VPMADDUBSW       192(R9)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 56(SP), Y4, Y19
-	VPMADDUBSW       192(R10)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 88(SP), Y4, Y22
-	VPMADDUBSW       192(R11)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 120(SP), Y2, Y25
-	VMOVDQU          48(DX), Y2
-	VPSRLW           $0x06, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves6<>+16(SB), X1, X1
-	VPMOVSXBW        X1, Y1
-	VPMADDUBSW       224(R8)(SI*1), Y2, Y3
-	VPMADDWD         Y1, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 28(SP), Y3, Y17
-	VPMADDUBSW       224(R9)(SI*1), Y2, Y3
-	VPMADDWD         Y1, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 60(SP), Y3, Y20
-	VPMADDUBSW       224(R10)(SI*1), Y2, Y3
-	VPMADDWD         Y1, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 92(SP), Y3, Y23
-	VPMADDUBSW       224(R11)(SI*1), Y2, Y2
-	VPMADDWD         Y1, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 124(SP), Y2, Y26
-	ADDQ             $+84, DX
-	ADDQ             $+384, SI
-	DECQ             BX
-	JNZ              m4block
-	MOVQ             CX, BX
-	MOVL             beta+56(FP), SI
-	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y1
-	VADDPS           Y18, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
-	CMPL             SI, $0x00
-	JEQ              m4store0
-	VMOVSS           beta+56(FP), X2
-	VFMADD231SS      (BX), X2, X1
+	PREFETCHT0      2048(DX)
+	PREFETCHT0      2112(DX)
+	CMPQ            R12, $0x01
+	JEQ             m4use
+	LEAQ            384(SI), R15
+	CMPQ            BX, $0x01
+	CMOVQEQ         zero<>+0(SB), R15
+	VMOVDQU         84(DX), X0
+	VPSRLW          $0x04, X0, X1
+	VPAND           x0f0f0f0f<>+0(SB), X0, X0
+	VPAND           x0f0f0f0f<>+0(SB), X1, X1
+	VPBROADCASTW    164(DX), X2
+	VCVTPH2PS       X2, Y2
+	VPMOVSXBD       X0, Y3
+	VCVTDQ2PS       Y3, Y3
+	VPSHUFD         $0xee, X0, X0
+	VPMOVSXBD       X0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          Y2, Y3, Y3
+	VMULPS          Y2, Y0, Y0
+	VPBROADCASTW    166(DX), X2
+	VCVTPH2PS       X2, Y2
+	VXORPS          x80000000<>+0(SB), Y2, Y2
+	VPMOVSXBD       X1, Y4
+	VCVTDQ2PS       Y4, Y4
+	VPSHUFD         $0xee, X1, X1
+	VPMOVSXBD       X1, Y1
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          Y2, Y4, Y4
+	VMULPS          Y2, Y1, Y1
+	VINSERTF64X4    $0x01, Y0, Z3, Z0
+	VMOVUPS         twiceEach<>+0(SB), Z2
+	VBROADCASTF64X4 256(R8)(R15*1), Z3
+	VPERMPS         Z3, Z2, Z3
+	VMULPS          Z0, Z3, Z3
+	VMOVUPS         Z3, (R14)
+	VBROADCASTF64X4 256(R9)(R15*1), Z3
+	VPERMPS         Z3, Z2, Z3
+	VMULPS          Z0, Z3, Z3
+	VMOVUPS         Z3, 64(R14)
+	VBROADCASTF64X4 256(R10)(R15*1), Z3
+	VPERMPS         Z3, Z2, Z3
+	VMULPS          Z0, Z3, Z3
+	VMOVUPS         Z3, 128(R14)
+	VBROADCASTF64X4 256(R11)(R15*1), Z3
+	VPERMPS         Z3, Z2, Z3
+	VMULPS          Z0, Z3, Z3
+	VMOVUPS         Z3, 192(R14)
+	VMOVUPS         Y4, 256(R14)
+	VMOVUPS         Y1, 288(R14)
+
+m4use:
+	VMOVDQU         256(R13), Y0
+	VFMADD231PS     320(R8)(SI*1), Y0, Y17
+	VFMADD231PS     320(R9)(SI*1), Y0, Y19
+	VFMADD231PS     320(R10)(SI*1), Y0, Y21
+	VFMADD231PS     320(R11)(SI*1), Y0, Y23
+	VMOVDQU         288(R13), Y0
+	VFMADD231PS     352(R8)(SI*1), Y0, Y17
+	VFMADD231PS     352(R9)(SI*1), Y0, Y19
+	VFMADD231PS     352(R10)(SI*1), Y0, Y21
+	VFMADD231PS     352(R11)(SI*1), Y0, Y23
+	VBROADCASTI64X4 16(DX), Z0
+	VPSRLVQ         right0And2<>+0(SB), Z0, Z1
+	VPANDD          Z24, Z1, Z1
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        (R8)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         (R13), Z25, Z3
+	VFMADD231PS     Z3, Z2, Z16
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        (R9)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         64(R13), Z25, Z3
+	VFMADD231PS     Z3, Z2, Z18
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        (R10)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         128(R13), Z25, Z3
+	VFMADD231PS     Z3, Z2, Z20
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        (R11)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         192(R13), Z25, Z1
+	VFMADD231PS     Z1, Z2, Z22
+	VPSRLVQ         right4And6<>+0(SB), Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R8)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R13), Z26, Z2
+	VFMADD231PS     Z2, Z1, Z16
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R9)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         64(R13), Z26, Z2
+	VFMADD231PS     Z2, Z1, Z18
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R10)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         128(R13), Z26, Z2
+	VFMADD231PS     Z2, Z1, Z20
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R11)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         192(R13), Z26, Z0
+	VFMADD231PS     Z0, Z1, Z22
+	VBROADCASTI64X4 48(DX), Z0
+	VPSRLVQ         right0And2<>+0(SB), Z0, Z1
+	VPANDD          Z24, Z1, Z1
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        128(R8)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         (R13), Z27, Z3
+	VFMADD231PS     Z3, Z2, Z16
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        128(R9)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         64(R13), Z27, Z3
+	VFMADD231PS     Z3, Z2, Z18
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        128(R10)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         128(R13), Z27, Z3
+	VFMADD231PS     Z3, Z2, Z20
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        128(R11)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         192(R13), Z27, Z1
+	VFMADD231PS     Z1, Z2, Z22
+	VPSRLVQ         right4And6<>+0(SB), Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R8)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R13), Z28, Z2
+	VFMADD231PS     Z2, Z1, Z16
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R9)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         64(R13), Z28, Z2
+	VFMADD231PS     Z2, Z1, Z18
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R10)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         128(R13), Z28, Z2
+	VFMADD231PS     Z2, Z1, Z20
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R11)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         192(R13), Z28, Z0
+	VFMADD231PS     Z0, Z1, Z22
+	XCHGQ           R13, R14
+	ADDQ            $+84, DX
+	ADDQ            $+384, SI
+	DECQ            R12
+	DECQ            BX
+	JNZ             m4block
+	MOVQ            CX, BX
+	MOVL            beta+56(FP), SI
+	ADDL            SI, SI
+	VEXTRACTF64X4   $0x01, Z16, Y0
+	VADDPS          Y0, Y16, Y0
+	VADDPS          Y17, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X0
+	VPERMILPS       $0x4e, X0, X1
+	VADDPS          X1, X0, X0
+	VMOVSHDUP       X0, X1
+	VADDSS          X1, X0, X0
+	VMULSS          alpha+24(FP), X0, X0
+	CMPL            SI, $0x00
+	JEQ             m4store0
+	VMOVSS          beta+56(FP), X1
+	VFMADD231SS     (BX), X1, X0
 
 m4store0:
-	VMOVSS       X1, (BX)
-	ADDQ         DI, BX
-	VADDPS       Y20, Y19, Y1
-	VADDPS       Y21, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	CMPL         SI, $0x00
-	JEQ          m4store1
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X1
+	VMOVSS        X0, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z18, Y0
+	VADDPS        Y0, Y18, Y0
+	VADDPS        Y19, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMULSS        alpha+24(FP), X0, X0
+	CMPL          SI, $0x00
+	JEQ           m4store1
+	VMOVSS        beta+56(FP), X1
+	VFMADD231SS   (BX), X1, X0
 
 m4store1:
-	VMOVSS       X1, (BX)
-	ADDQ         DI, BX
-	VADDPS       Y23, Y22, Y1
-	VADDPS       Y24, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	CMPL         SI, $0x00
-	JEQ          m4store2
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X1
+	VMOVSS        X0, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z20, Y0
+	VADDPS        Y0, Y20, Y0
+	VADDPS        Y21, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMULSS        alpha+24(FP), X0, X0
+	CMPL          SI, $0x00
+	JEQ           m4store2
+	VMOVSS        beta+56(FP), X1
+	VFMADD231SS   (BX), X1, X0
 
 m4store2:
-	VMOVSS       X1, (BX)
-	ADDQ         DI, BX
-	VADDPS       Y26, Y25, Y1
-	VADDPS       Y27, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	CMPL         SI, $0x00
-	JEQ          m4store3
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X1
+	VMOVSS        X0, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z22, Y0
+	VADDPS        Y0, Y22, Y0
+	VADDPS        Y23, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMULSS        alpha+24(FP), X0, X0
+	CMPL          SI, $0x00
+	JEQ           m4store3
+	VMOVSS        beta+56(FP), X1
+	VFMADD231SS   (BX), X1, X0
 
 m4store3:
-	VMOVSS X1, (BX)
+	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m4row
@@ -19090,19 +19241,67 @@ m4store3:
 	RET
 
 not4:
-	CMPQ    AX, $0x03
-	JNE     not3
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	MOVQ    R9, R10
-	ADDQ    lda+40(FP), R10
-	VMOVDQU x03030303<>+0(SB), Y0
+	CMPQ            AX, $0x03
+	JNE             not3
+	MOVQ            n+8(FP), AX
+	MOVQ            c+64(FP), CX
+	MOVQ            b+48(FP), DX
+	MOVQ            ldc+72(FP), DI
+	SHLQ            $0x02, DI
+	MOVQ            a+32(FP), R8
+	MOVQ            R8, R9
+	ADDQ            lda+40(FP), R9
+	MOVQ            R9, R10
+	ADDQ            lda+40(FP), R10
+	VBROADCASTI64X4 x03030303<>+0(SB), Z24
+	VMOVDQU32       lanesOfHalves0<>+0(SB), Z25
+	VMOVDQU32       lanesOfHalves1<>+0(SB), Z26
+	VMOVDQU32       lanesOfHalves2<>+0(SB), Z27
+	VMOVDQU32       lanesOfHalves3<>+0(SB), Z28
+	MOVQ            blocks+16(FP), R11
+	IMULQ           AX, R11
+	LEAQ            63(SP), R12
+	ANDQ            $-64, R12
+	LEAQ            384(R12), R13
+	VMOVDQU         (DX), X1
+	VPSRLW          $0x04, X1, X4
+	VPAND           x0f0f0f0f<>+0(SB), X1, X1
+	VPAND           x0f0f0f0f<>+0(SB), X4, X4
+	VPBROADCASTW    80(DX), X0
+	VCVTPH2PS       X0, Y2
+	VPMOVSXBD       X1, Y0
+	VCVTDQ2PS       Y0, Y0
+	VPSHUFD         $0xee, X1, X1
+	VPMOVSXBD       X1, Y1
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          Y2, Y0, Y0
+	VMULPS          Y2, Y1, Y1
+	VPBROADCASTW    82(DX), X2
+	VCVTPH2PS       X2, Y2
+	VXORPS          x80000000<>+0(SB), Y2, Y2
+	VPMOVSXBD       X4, Y3
+	VCVTDQ2PS       Y3, Y3
+	VPSHUFD         $0xee, X4, X4
+	VPMOVSXBD       X4, Y4
+	VCVTDQ2PS       Y4, Y4
+	VMULPS          Y2, Y3, Y3
+	VMULPS          Y2, Y4, Y4
+	VINSERTF64X4    $0x01, Y1, Z0, Z0
+	VMOVUPS         twiceEach<>+0(SB), Z1
+	VBROADCASTF64X4 256(R8), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, (R12)
+	VBROADCASTF64X4 256(R9), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, 64(R12)
+	VBROADCASTF64X4 256(R10), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, 128(R12)
+	VMOVUPS         Y3, 256(R12)
+	VMOVUPS         Y4, 288(R12)
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -19111,239 +19310,198 @@ m3row:
 	VXORPS Y19, Y19, Y19
 	VXORPS Y20, Y20, Y20
 	VXORPS Y21, Y21, Y21
-	VXORPS Y22, Y22, Y22
-	VXORPS Y23, Y23, Y23
-	VXORPS Y24, Y24, Y24
 	XORQ   SI, SI
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	VMOVDQU          (DX), X1
-	VPSRLW           $0x04, X1, X2
-	VPAND            x0f0f0f0f<>+0(SB), X1, X1
-	VPAND            x0f0f0f0f<>+0(SB), X2, X2
-	VPBROADCASTW     80(DX), X3
-	VCVTPH2PS        X3, Y3
-	VPMOVSXBD        X1, Y4
-	VCVTDQ2PS        Y4, Y4
-	VPSHUFD          $0xee, X1, X5
-	VPMOVSXBD        X5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VMULPS           Y3, Y4, Y4
-	VMULPS           Y3, Y5, Y5
-	VPBROADCASTW     82(DX), X4
-	VCVTPH2PS        X4, Y4
-	VXORPS           x80000000<>+0(SB), Y4, Y4
-	VPMOVSXBD        X2, Y5
-	VCVTDQ2PS        Y5, Y5
-	VPSHUFD          $0xee, X2, X2
-	VPMOVSXBD        X2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VMULPS           Y4, Y5, Y5
-	VMULPS           Y4, Y2, Y2
-	VMULPS           256(R8)(SI*1), Y3, Y4
-	VMOVUPS          Y4, (SP)
-	VMULPS           256(R9)(SI*1), Y3, Y4
-	VMOVUPS          Y4, 32(SP)
-	VMULPS           256(R10)(SI*1), Y3, Y3
-	VMOVUPS          Y3, 64(SP)
-	VFMADD231PS      320(R8)(SI*1), Y5, Y18
-	VFMADD231PS      352(R8)(SI*1), Y2, Y18
-	VFMADD231PS      320(R9)(SI*1), Y5, Y21
-	VFMADD231PS      352(R9)(SI*1), Y2, Y21
-	VFMADD231PS      320(R10)(SI*1), Y5, Y24
-	VFMADD231PS      352(R10)(SI*1), Y2, Y24
-	VPAND            16(DX), Y0, Y2
-	VPSHUFB          halves0<>+0(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       (R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST (SP), Y4, Y16
-	VPMADDUBSW       (R9)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 32(SP), Y4, Y19
-	VPMADDUBSW       (R10)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 64(SP), Y2, Y22
-	VMOVDQU          16(DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves0<>+16(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       32(R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 4(SP), Y4, Y17
-	VPMADDUBSW       32(R9)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 36(SP), Y4, Y20
-	VPMADDUBSW       32(R10)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 68(SP), Y2, Y23
-	VMOVDQU          16(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves2<>+0(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       64(R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 8(SP), Y4, Y16
-	VPMADDUBSW       64(R9)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 40(SP), Y4, Y19
-	VPMADDUBSW       64(R10)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 72(SP), Y2, Y22
-	VMOVDQU          16(DX), Y2
-	VPSRLW           $0x06, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves2<>+16(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       96(R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 12(SP), Y4, Y17
-	VPMADDUBSW       96(R9)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 44(SP), Y4, Y20
-	VPMADDUBSW       96(R10)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 76(SP), Y2, Y23
-	VPAND            48(DX), Y0, Y2
-	VPSHUFB          halves4<>+0(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       128(R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 16(SP), Y4, Y16
-	VPMADDUBSW       128(R9)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 48(SP), Y4, Y19
-	VPMADDUBSW       128(R10)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 80(SP), Y2, Y22
-	VMOVDQU          48(DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves4<>+16(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       160(R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 20(SP), Y4, Y17
-	VPMADDUBSW       160(R9)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 52(SP), Y4, Y20
-	VPMADDUBSW       160(R10)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 84(SP), Y2, Y23
-	VMOVDQU          48(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves6<>+0(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       192(R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 24(SP), Y4, Y16
-	VPMADDUBSW       192(R9)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 56(SP), Y4, Y19
-	VPMADDUBSW       192(R10)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 88(SP), Y2, Y22
-	VMOVDQU          48(DX), Y2
-	VPSRLW           $0x06, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves6<>+16(SB), X1, X1
-	VPMOVSXBW        X1, Y1
-	VPMADDUBSW       224(R8)(SI*1), Y2, Y3
-	VPMADDWD         Y1, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 28(SP), Y3, Y17
-	VPMADDUBSW       224(R9)(SI*1), Y2, Y3
-	VPMADDWD         Y1, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 60(SP), Y3, Y20
-	VPMADDUBSW       224(R10)(SI*1), Y2, Y2
-	VPMADDWD         Y1, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 92(SP), Y2, Y23
-	ADDQ             $+84, DX
-	ADDQ             $+384, SI
-	DECQ             BX
-	JNZ              m3block
-	MOVQ             CX, BX
-	MOVL             beta+56(FP), SI
-	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y1
-	VADDPS           Y18, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
-	CMPL             SI, $0x00
-	JEQ              m3store0
-	VMOVSS           beta+56(FP), X2
-	VFMADD231SS      (BX), X2, X1
+	PREFETCHT0      2048(DX)
+	PREFETCHT0      2112(DX)
+	CMPQ            R11, $0x01
+	JEQ             m3use
+	LEAQ            384(SI), R14
+	CMPQ            BX, $0x01
+	CMOVQEQ         zero<>+0(SB), R14
+	VMOVDQU         84(DX), X0
+	VPSRLW          $0x04, X0, X1
+	VPAND           x0f0f0f0f<>+0(SB), X0, X0
+	VPAND           x0f0f0f0f<>+0(SB), X1, X1
+	VPBROADCASTW    164(DX), X2
+	VCVTPH2PS       X2, Y2
+	VPMOVSXBD       X0, Y3
+	VCVTDQ2PS       Y3, Y3
+	VPSHUFD         $0xee, X0, X0
+	VPMOVSXBD       X0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          Y2, Y3, Y3
+	VMULPS          Y2, Y0, Y0
+	VPBROADCASTW    166(DX), X2
+	VCVTPH2PS       X2, Y2
+	VXORPS          x80000000<>+0(SB), Y2, Y2
+	VPMOVSXBD       X1, Y4
+	VCVTDQ2PS       Y4, Y4
+	VPSHUFD         $0xee, X1, X1
+	VPMOVSXBD       X1, Y1
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          Y2, Y4, Y4
+	VMULPS          Y2, Y1, Y1
+	VINSERTF64X4    $0x01, Y0, Z3, Z0
+	VMOVUPS         twiceEach<>+0(SB), Z2
+	VBROADCASTF64X4 256(R8)(R14*1), Z3
+	VPERMPS         Z3, Z2, Z3
+	VMULPS          Z0, Z3, Z3
+	VMOVUPS         Z3, (R13)
+	VBROADCASTF64X4 256(R9)(R14*1), Z3
+	VPERMPS         Z3, Z2, Z3
+	VMULPS          Z0, Z3, Z3
+	VMOVUPS         Z3, 64(R13)
+	VBROADCASTF64X4 256(R10)(R14*1), Z3
+	VPERMPS         Z3, Z2, Z3
+	VMULPS          Z0, Z3, Z3
+	VMOVUPS         Z3, 128(R13)
+	VMOVUPS         Y4, 256(R13)
+	VMOVUPS         Y1, 288(R13)
+
+m3use:
+	VMOVDQU         256(R12), Y0
+	VFMADD231PS     320(R8)(SI*1), Y0, Y17
+	VFMADD231PS     320(R9)(SI*1), Y0, Y19
+	VFMADD231PS     320(R10)(SI*1), Y0, Y21
+	VMOVDQU         288(R12), Y0
+	VFMADD231PS     352(R8)(SI*1), Y0, Y17
+	VFMADD231PS     352(R9)(SI*1), Y0, Y19
+	VFMADD231PS     352(R10)(SI*1), Y0, Y21
+	VBROADCASTI64X4 16(DX), Z0
+	VPSRLVQ         right0And2<>+0(SB), Z0, Z1
+	VPANDD          Z24, Z1, Z1
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        (R8)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         (R12), Z25, Z3
+	VFMADD231PS     Z3, Z2, Z16
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        (R9)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         64(R12), Z25, Z3
+	VFMADD231PS     Z3, Z2, Z18
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        (R10)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         128(R12), Z25, Z1
+	VFMADD231PS     Z1, Z2, Z20
+	VPSRLVQ         right4And6<>+0(SB), Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R8)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R12), Z26, Z2
+	VFMADD231PS     Z2, Z1, Z16
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R9)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         64(R12), Z26, Z2
+	VFMADD231PS     Z2, Z1, Z18
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R10)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         128(R12), Z26, Z0
+	VFMADD231PS     Z0, Z1, Z20
+	VBROADCASTI64X4 48(DX), Z0
+	VPSRLVQ         right0And2<>+0(SB), Z0, Z1
+	VPANDD          Z24, Z1, Z1
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        128(R8)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         (R12), Z27, Z3
+	VFMADD231PS     Z3, Z2, Z16
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        128(R9)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         64(R12), Z27, Z3
+	VFMADD231PS     Z3, Z2, Z18
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        128(R10)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         128(R12), Z27, Z1
+	VFMADD231PS     Z1, Z2, Z20
+	VPSRLVQ         right4And6<>+0(SB), Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R8)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R12), Z28, Z2
+	VFMADD231PS     Z2, Z1, Z16
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R9)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         64(R12), Z28, Z2
+	VFMADD231PS     Z2, Z1, Z18
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R10)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         128(R12), Z28, Z0
+	VFMADD231PS     Z0, Z1, Z20
+	XCHGQ           R12, R13
+	ADDQ            $+84, DX
+	ADDQ            $+384, SI
+	DECQ            R11
+	DECQ            BX
+	JNZ             m3block
+	MOVQ            CX, BX
+	MOVL            beta+56(FP), SI
+	ADDL            SI, SI
+	VEXTRACTF64X4   $0x01, Z16, Y0
+	VADDPS          Y0, Y16, Y0
+	VADDPS          Y17, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X0
+	VPERMILPS       $0x4e, X0, X1
+	VADDPS          X1, X0, X0
+	VMOVSHDUP       X0, X1
+	VADDSS          X1, X0, X0
+	VMULSS          alpha+24(FP), X0, X0
+	CMPL            SI, $0x00
+	JEQ             m3store0
+	VMOVSS          beta+56(FP), X1
+	VFMADD231SS     (BX), X1, X0
 
 m3store0:
-	VMOVSS       X1, (BX)
-	ADDQ         DI, BX
-	VADDPS       Y20, Y19, Y1
-	VADDPS       Y21, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	CMPL         SI, $0x00
-	JEQ          m3store1
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X1
+	VMOVSS        X0, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z18, Y0
+	VADDPS        Y0, Y18, Y0
+	VADDPS        Y19, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMULSS        alpha+24(FP), X0, X0
+	CMPL          SI, $0x00
+	JEQ           m3store1
+	VMOVSS        beta+56(FP), X1
+	VFMADD231SS   (BX), X1, X0
 
 m3store1:
-	VMOVSS       X1, (BX)
-	ADDQ         DI, BX
-	VADDPS       Y23, Y22, Y1
-	VADDPS       Y24, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	CMPL         SI, $0x00
-	JEQ          m3store2
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X1
+	VMOVSS        X0, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z20, Y0
+	VADDPS        Y0, Y20, Y0
+	VADDPS        Y21, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMULSS        alpha+24(FP), X0, X0
+	CMPL          SI, $0x00
+	JEQ           m3store2
+	VMOVSS        beta+56(FP), X1
+	VFMADD231SS   (BX), X1, X0
 
 m3store2:
-	VMOVSS X1, (BX)
+	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -19351,202 +19509,215 @@ m3store2:
 	RET
 
 not3:
-	CMPQ    AX, $0x02
-	JNE     not2
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	VMOVDQU x03030303<>+0(SB), Y0
+	CMPQ            AX, $0x02
+	JNE             not2
+	MOVQ            n+8(FP), AX
+	MOVQ            c+64(FP), CX
+	MOVQ            b+48(FP), DX
+	MOVQ            ldc+72(FP), DI
+	SHLQ            $0x02, DI
+	MOVQ            a+32(FP), R8
+	MOVQ            R8, R9
+	ADDQ            lda+40(FP), R9
+	VBROADCASTI64X4 x03030303<>+0(SB), Z24
+	VMOVDQU32       lanesOfHalves0<>+0(SB), Z25
+	VMOVDQU32       lanesOfHalves1<>+0(SB), Z26
+	VMOVDQU32       lanesOfHalves2<>+0(SB), Z27
+	VMOVDQU32       lanesOfHalves3<>+0(SB), Z28
+	MOVQ            blocks+16(FP), R10
+	IMULQ           AX, R10
+	LEAQ            63(SP), R11
+	ANDQ            $-64, R11
+	LEAQ            384(R11), R12
+	VMOVDQU         (DX), X1
+	VPSRLW          $0x04, X1, X4
+	VPAND           x0f0f0f0f<>+0(SB), X1, X1
+	VPAND           x0f0f0f0f<>+0(SB), X4, X4
+	VPBROADCASTW    80(DX), X0
+	VCVTPH2PS       X0, Y2
+	VPMOVSXBD       X1, Y0
+	VCVTDQ2PS       Y0, Y0
+	VPSHUFD         $0xee, X1, X1
+	VPMOVSXBD       X1, Y1
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          Y2, Y0, Y0
+	VMULPS          Y2, Y1, Y1
+	VPBROADCASTW    82(DX), X2
+	VCVTPH2PS       X2, Y2
+	VXORPS          x80000000<>+0(SB), Y2, Y2
+	VPMOVSXBD       X4, Y3
+	VCVTDQ2PS       Y3, Y3
+	VPSHUFD         $0xee, X4, X4
+	VPMOVSXBD       X4, Y4
+	VCVTDQ2PS       Y4, Y4
+	VMULPS          Y2, Y3, Y3
+	VMULPS          Y2, Y4, Y4
+	VINSERTF64X4    $0x01, Y1, Z0, Z0
+	VMOVUPS         twiceEach<>+0(SB), Z1
+	VBROADCASTF64X4 256(R8), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, (R11)
+	VBROADCASTF64X4 256(R9), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, 64(R11)
+	VMOVUPS         Y3, 256(R11)
+	VMOVUPS         Y4, 288(R11)
 
 m2row:
 	VXORPS Y16, Y16, Y16
 	VXORPS Y17, Y17, Y17
 	VXORPS Y18, Y18, Y18
 	VXORPS Y19, Y19, Y19
-	VXORPS Y20, Y20, Y20
-	VXORPS Y21, Y21, Y21
 	XORQ   SI, SI
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	VMOVDQU          (DX), X1
-	VPSRLW           $0x04, X1, X2
-	VPAND            x0f0f0f0f<>+0(SB), X1, X1
-	VPAND            x0f0f0f0f<>+0(SB), X2, X2
-	VPBROADCASTW     80(DX), X3
-	VCVTPH2PS        X3, Y3
-	VPMOVSXBD        X1, Y4
-	VCVTDQ2PS        Y4, Y4
-	VPSHUFD          $0xee, X1, X5
-	VPMOVSXBD        X5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VMULPS           Y3, Y4, Y4
-	VMULPS           Y3, Y5, Y5
-	VPBROADCASTW     82(DX), X4
-	VCVTPH2PS        X4, Y4
-	VXORPS           x80000000<>+0(SB), Y4, Y4
-	VPMOVSXBD        X2, Y5
-	VCVTDQ2PS        Y5, Y5
-	VPSHUFD          $0xee, X2, X2
-	VPMOVSXBD        X2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VMULPS           Y4, Y5, Y5
-	VMULPS           Y4, Y2, Y2
-	VMULPS           256(R8)(SI*1), Y3, Y4
-	VMOVUPS          Y4, (SP)
-	VMULPS           256(R9)(SI*1), Y3, Y3
-	VMOVUPS          Y3, 32(SP)
-	VFMADD231PS      320(R8)(SI*1), Y5, Y18
-	VFMADD231PS      352(R8)(SI*1), Y2, Y18
-	VFMADD231PS      320(R9)(SI*1), Y5, Y21
-	VFMADD231PS      352(R9)(SI*1), Y2, Y21
-	VPAND            16(DX), Y0, Y2
-	VPSHUFB          halves0<>+0(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       (R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST (SP), Y4, Y16
-	VPMADDUBSW       (R9)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 32(SP), Y2, Y19
-	VMOVDQU          16(DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves0<>+16(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       32(R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 4(SP), Y4, Y17
-	VPMADDUBSW       32(R9)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 36(SP), Y2, Y20
-	VMOVDQU          16(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves2<>+0(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       64(R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 8(SP), Y4, Y16
-	VPMADDUBSW       64(R9)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 40(SP), Y2, Y19
-	VMOVDQU          16(DX), Y2
-	VPSRLW           $0x06, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves2<>+16(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       96(R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 12(SP), Y4, Y17
-	VPMADDUBSW       96(R9)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 44(SP), Y2, Y20
-	VPAND            48(DX), Y0, Y2
-	VPSHUFB          halves4<>+0(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       128(R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 16(SP), Y4, Y16
-	VPMADDUBSW       128(R9)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 48(SP), Y2, Y19
-	VMOVDQU          48(DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves4<>+16(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       160(R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 20(SP), Y4, Y17
-	VPMADDUBSW       160(R9)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 52(SP), Y2, Y20
-	VMOVDQU          48(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves6<>+0(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       192(R8)(SI*1), Y2, Y4
-	VPMADDWD         Y3, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 24(SP), Y4, Y16
-	VPMADDUBSW       192(R9)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 56(SP), Y2, Y19
-	VMOVDQU          48(DX), Y2
-	VPSRLW           $0x06, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves6<>+16(SB), X1, X1
-	VPMOVSXBW        X1, Y1
-	VPMADDUBSW       224(R8)(SI*1), Y2, Y3
-	VPMADDWD         Y1, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 28(SP), Y3, Y17
-	VPMADDUBSW       224(R9)(SI*1), Y2, Y2
-	VPMADDWD         Y1, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 60(SP), Y2, Y20
-	ADDQ             $+84, DX
-	ADDQ             $+384, SI
-	DECQ             BX
-	JNZ              m2block
-	MOVQ             CX, BX
-	MOVL             beta+56(FP), SI
-	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y1
-	VADDPS           Y18, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
-	CMPL             SI, $0x00
-	JEQ              m2store0
-	VMOVSS           beta+56(FP), X2
-	VFMADD231SS      (BX), X2, X1
+	PREFETCHT0      2048(DX)
+	PREFETCHT0      2112(DX)
+	CMPQ            R10, $0x01
+	JEQ             m2use
+	LEAQ            384(SI), R13
+	CMPQ            BX, $0x01
+	CMOVQEQ         zero<>+0(SB), R13
+	VMOVDQU         84(DX), X0
+	VPSRLW          $0x04, X0, X1
+	VPAND           x0f0f0f0f<>+0(SB), X0, X0
+	VPAND           x0f0f0f0f<>+0(SB), X1, X1
+	VPBROADCASTW    164(DX), X2
+	VCVTPH2PS       X2, Y2
+	VPMOVSXBD       X0, Y3
+	VCVTDQ2PS       Y3, Y3
+	VPSHUFD         $0xee, X0, X0
+	VPMOVSXBD       X0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          Y2, Y3, Y3
+	VMULPS          Y2, Y0, Y0
+	VPBROADCASTW    166(DX), X2
+	VCVTPH2PS       X2, Y2
+	VXORPS          x80000000<>+0(SB), Y2, Y2
+	VPMOVSXBD       X1, Y4
+	VCVTDQ2PS       Y4, Y4
+	VPSHUFD         $0xee, X1, X1
+	VPMOVSXBD       X1, Y1
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          Y2, Y4, Y4
+	VMULPS          Y2, Y1, Y1
+	VINSERTF64X4    $0x01, Y0, Z3, Z0
+	VMOVUPS         twiceEach<>+0(SB), Z2
+	VBROADCASTF64X4 256(R8)(R13*1), Z3
+	VPERMPS         Z3, Z2, Z3
+	VMULPS          Z0, Z3, Z3
+	VMOVUPS         Z3, (R12)
+	VBROADCASTF64X4 256(R9)(R13*1), Z3
+	VPERMPS         Z3, Z2, Z3
+	VMULPS          Z0, Z3, Z3
+	VMOVUPS         Z3, 64(R12)
+	VMOVUPS         Y4, 256(R12)
+	VMOVUPS         Y1, 288(R12)
+
+m2use:
+	VMOVDQU         256(R11), Y0
+	VFMADD231PS     320(R8)(SI*1), Y0, Y17
+	VFMADD231PS     320(R9)(SI*1), Y0, Y19
+	VMOVDQU         288(R11), Y0
+	VFMADD231PS     352(R8)(SI*1), Y0, Y17
+	VFMADD231PS     352(R9)(SI*1), Y0, Y19
+	VBROADCASTI64X4 16(DX), Z0
+	VPSRLVQ         right0And2<>+0(SB), Z0, Z1
+	VPANDD          Z24, Z1, Z1
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        (R8)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         (R11), Z25, Z3
+	VFMADD231PS     Z3, Z2, Z16
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        (R9)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         64(R11), Z25, Z1
+	VFMADD231PS     Z1, Z2, Z18
+	VPSRLVQ         right4And6<>+0(SB), Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R8)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R11), Z26, Z2
+	VFMADD231PS     Z2, Z1, Z16
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R9)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         64(R11), Z26, Z0
+	VFMADD231PS     Z0, Z1, Z18
+	VBROADCASTI64X4 48(DX), Z0
+	VPSRLVQ         right0And2<>+0(SB), Z0, Z1
+	VPANDD          Z24, Z1, Z1
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        128(R8)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         (R11), Z27, Z3
+	VFMADD231PS     Z3, Z2, Z16
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        128(R9)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         64(R11), Z27, Z1
+	VFMADD231PS     Z1, Z2, Z18
+	VPSRLVQ         right4And6<>+0(SB), Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R8)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R11), Z28, Z2
+	VFMADD231PS     Z2, Z1, Z16
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R9)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         64(R11), Z28, Z0
+	VFMADD231PS     Z0, Z1, Z18
+	XCHGQ           R11, R12
+	ADDQ            $+84, DX
+	ADDQ            $+384, SI
+	DECQ            R10
+	DECQ            BX
+	JNZ             m2block
+	MOVQ            CX, BX
+	MOVL            beta+56(FP), SI
+	ADDL            SI, SI
+	VEXTRACTF64X4   $0x01, Z16, Y0
+	VADDPS          Y0, Y16, Y0
+	VADDPS          Y17, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X0
+	VPERMILPS       $0x4e, X0, X1
+	VADDPS          X1, X0, X0
+	VMOVSHDUP       X0, X1
+	VADDSS          X1, X0, X0
+	VMULSS          alpha+24(FP), X0, X0
+	CMPL            SI, $0x00
+	JEQ             m2store0
+	VMOVSS          beta+56(FP), X1
+	VFMADD231SS     (BX), X1, X0
 
 m2store0:
-	VMOVSS       X1, (BX)
-	ADDQ         DI, BX
-	VADDPS       Y20, Y19, Y1
-	VADDPS       Y21, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
-	CMPL         SI, $0x00
-	JEQ          m2store1
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X1
+	VMOVSS        X0, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z18, Y0
+	VADDPS        Y0, Y18, Y0
+	VADDPS        Y19, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMULSS        alpha+24(FP), X0, X0
+	CMPL          SI, $0x00
+	JEQ           m2store1
+	VMOVSS        beta+56(FP), X1
+	VFMADD231SS   (BX), X1, X0
 
 m2store1:
-	VMOVSS X1, (BX)
+	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -19554,144 +19725,163 @@ m2store1:
 	RET
 
 not2:
-	CMPQ    AX, $0x01
-	JNE     not1
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    a+32(FP), DI
-	VMOVDQU x03030303<>+0(SB), Y0
+	CMPQ            AX, $0x01
+	JNE             not1
+	MOVQ            n+8(FP), AX
+	MOVQ            c+64(FP), CX
+	MOVQ            b+48(FP), DX
+	MOVQ            ldc+72(FP), BX
+	SHLQ            $0x02, BX
+	MOVQ            a+32(FP), DI
+	VBROADCASTI64X4 x03030303<>+0(SB), Z24
+	VMOVDQU32       lanesOfHalves0<>+0(SB), Z25
+	VMOVDQU32       lanesOfHalves1<>+0(SB), Z26
+	VMOVDQU32       lanesOfHalves2<>+0(SB), Z27
+	VMOVDQU32       lanesOfHalves3<>+0(SB), Z28
+	MOVQ            blocks+16(FP), R8
+	IMULQ           AX, R8
+	LEAQ            63(SP), R9
+	ANDQ            $-64, R9
+	LEAQ            384(R9), R10
+	VMOVDQU         (DX), X1
+	VPSRLW          $0x04, X1, X4
+	VPAND           x0f0f0f0f<>+0(SB), X1, X1
+	VPAND           x0f0f0f0f<>+0(SB), X4, X4
+	VPBROADCASTW    80(DX), X0
+	VCVTPH2PS       X0, Y2
+	VPMOVSXBD       X1, Y0
+	VCVTDQ2PS       Y0, Y0
+	VPSHUFD         $0xee, X1, X1
+	VPMOVSXBD       X1, Y1
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          Y2, Y0, Y0
+	VMULPS          Y2, Y1, Y1
+	VPBROADCASTW    82(DX), X2
+	VCVTPH2PS       X2, Y2
+	VXORPS          x80000000<>+0(SB), Y2, Y2
+	VPMOVSXBD       X4, Y3
+	VCVTDQ2PS       Y3, Y3
+	VPSHUFD         $0xee, X4, X4
+	VPMOVSXBD       X4, Y4
+	VCVTDQ2PS       Y4, Y4
+	VMULPS          Y2, Y3, Y3
+	VMULPS          Y2, Y4, Y4
+	VINSERTF64X4    $0x01, Y1, Z0, Z0
+	VMOVUPS         twiceEach<>+0(SB), Z1
+	VBROADCASTF64X4 256(DI), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, (R9)
+	VMOVUPS         Y3, 256(R9)
+	VMOVUPS         Y4, 288(R9)
 
 m1row:
 	VXORPS Y16, Y16, Y16
 	VXORPS Y17, Y17, Y17
-	VXORPS Y18, Y18, Y18
 	XORQ   SI, SI
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	VMOVDQU          (DX), X1
-	VPSRLW           $0x04, X1, X2
-	VPAND            x0f0f0f0f<>+0(SB), X1, X1
-	VPAND            x0f0f0f0f<>+0(SB), X2, X2
-	VPBROADCASTW     80(DX), X3
-	VCVTPH2PS        X3, Y3
-	VPMOVSXBD        X1, Y4
-	VCVTDQ2PS        Y4, Y4
-	VPSHUFD          $0xee, X1, X5
-	VPMOVSXBD        X5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VMULPS           Y3, Y4, Y4
-	VMULPS           Y3, Y5, Y5
-	VPBROADCASTW     82(DX), X4
-	VCVTPH2PS        X4, Y4
-	VXORPS           x80000000<>+0(SB), Y4, Y4
-	VPMOVSXBD        X2, Y5
-	VCVTDQ2PS        Y5, Y5
-	VPSHUFD          $0xee, X2, X2
-	VPMOVSXBD        X2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VMULPS           Y4, Y5, Y5
-	VMULPS           Y4, Y2, Y2
-	VMULPS           256(DI)(SI*1), Y3, Y3
-	VMOVUPS          Y3, (SP)
-	VFMADD231PS      320(DI)(SI*1), Y5, Y18
-	VFMADD231PS      352(DI)(SI*1), Y2, Y18
-	VPAND            16(DX), Y0, Y2
-	VPSHUFB          halves0<>+0(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       (DI)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST (SP), Y2, Y16
-	VMOVDQU          16(DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves0<>+16(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       32(DI)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 4(SP), Y2, Y17
-	VMOVDQU          16(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves2<>+0(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       64(DI)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 8(SP), Y2, Y16
-	VMOVDQU          16(DX), Y2
-	VPSRLW           $0x06, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves2<>+16(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       96(DI)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 12(SP), Y2, Y17
-	VPAND            48(DX), Y0, Y2
-	VPSHUFB          halves4<>+0(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       128(DI)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 16(SP), Y2, Y16
-	VMOVDQU          48(DX), Y2
-	VPSRLW           $0x02, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves4<>+16(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       160(DI)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 20(SP), Y2, Y17
-	VMOVDQU          48(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves6<>+0(SB), X1, X3
-	VPMOVSXBW        X3, Y3
-	VPMADDUBSW       192(DI)(SI*1), Y2, Y2
-	VPMADDWD         Y3, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 24(SP), Y2, Y16
-	VMOVDQU          48(DX), Y2
-	VPSRLW           $0x06, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VPSHUFB          halves6<>+16(SB), X1, X1
-	VPMOVSXBW        X1, Y1
-	VPMADDUBSW       224(DI)(SI*1), Y2, Y2
-	VPMADDWD         Y1, Y2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 28(SP), Y2, Y17
-	ADDQ             $+84, DX
-	ADDQ             $+384, SI
-	DECQ             BX
-	JNZ              m1block
-	MOVQ             CX, BX
-	MOVL             beta+56(FP), SI
-	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y1
-	VADDPS           Y18, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
-	CMPL             SI, $0x00
-	JEQ              m1store0
-	VMOVSS           beta+56(FP), X2
-	VFMADD231SS      (BX), X2, X1
+	PREFETCHT0      2048(DX)
+	PREFETCHT0      2112(DX)
+	CMPQ            R8, $0x01
+	JEQ             m1use
+	LEAQ            384(SI), R11
+	CMPQ            BX, $0x01
+	CMOVQEQ         zero<>+0(SB), R11
+	VMOVDQU         84(DX), X0
+	VPSRLW          $0x04, X0, X1
+	VPAND           x0f0f0f0f<>+0(SB), X0, X0
+	VPAND           x0f0f0f0f<>+0(SB), X1, X1
+	VPBROADCASTW    164(DX), X2
+	VCVTPH2PS       X2, Y2
+	VPMOVSXBD       X0, Y3
+	VCVTDQ2PS       Y3, Y3
+	VPSHUFD         $0xee, X0, X0
+	VPMOVSXBD       X0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          Y2, Y3, Y3
+	VMULPS          Y2, Y0, Y0
+	VPBROADCASTW    166(DX), X2
+	VCVTPH2PS       X2, Y2
+	VXORPS          x80000000<>+0(SB), Y2, Y2
+	VPMOVSXBD       X1, Y4
+	VCVTDQ2PS       Y4, Y4
+	VPSHUFD         $0xee, X1, X1
+	VPMOVSXBD       X1, Y1
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          Y2, Y4, Y4
+	VMULPS          Y2, Y1, Y1
+	VINSERTF64X4    $0x01, Y0, Z3, Z0
+	VMOVUPS         twiceEach<>+0(SB), Z2
+	VBROADCASTF64X4 256(DI)(R11*1), Z3
+	VPERMPS         Z3, Z2, Z3
+	VMULPS          Z0, Z3, Z3
+	VMOVUPS         Z3, (R10)
+	VMOVUPS         Y4, 256(R10)
+	VMOVUPS         Y1, 288(R10)
+
+m1use:
+	VMOVDQU         256(R9), Y0
+	VFMADD231PS     320(DI)(SI*1), Y0, Y17
+	VMOVDQU         288(R9), Y0
+	VFMADD231PS     352(DI)(SI*1), Y0, Y17
+	VBROADCASTI64X4 16(DX), Z0
+	VPSRLVQ         right0And2<>+0(SB), Z0, Z1
+	VPANDD          Z24, Z1, Z1
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        (DI)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         (R9), Z25, Z1
+	VFMADD231PS     Z1, Z2, Z16
+	VPSRLVQ         right4And6<>+0(SB), Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(DI)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R9), Z26, Z0
+	VFMADD231PS     Z0, Z1, Z16
+	VBROADCASTI64X4 48(DX), Z0
+	VPSRLVQ         right0And2<>+0(SB), Z0, Z1
+	VPANDD          Z24, Z1, Z1
+	VXORPS          Z2, Z2, Z2
+	VPDPBUSD        128(DI)(SI*1), Z1, Z2
+	VCVTDQ2PS       Z2, Z2
+	VPERMPS         (R9), Z27, Z1
+	VFMADD231PS     Z1, Z2, Z16
+	VPSRLVQ         right4And6<>+0(SB), Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(DI)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R9), Z28, Z0
+	VFMADD231PS     Z0, Z1, Z16
+	XCHGQ           R9, R10
+	ADDQ            $+84, DX
+	ADDQ            $+384, SI
+	DECQ            R8
+	DECQ            BX
+	JNZ             m1block
+	MOVQ            CX, BX
+	MOVL            beta+56(FP), SI
+	ADDL            SI, SI
+	VEXTRACTF64X4   $0x01, Z16, Y0
+	VADDPS          Y0, Y16, Y0
+	VADDPS          Y17, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X0
+	VPERMILPS       $0x4e, X0, X1
+	VADDPS          X1, X0, X0
+	VMOVSHDUP       X0, X1
+	VADDSS          X1, X0, X0
+	VMULSS          alpha+24(FP), X0, X0
+	CMPL            SI, $0x00
+	JEQ             m1store0
+	VMOVSS          beta+56(FP), X1
+	VFMADD231SS     (BX), X1, X0
 
 m1store0:
-	VMOVSS X1, (BX)
+	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row
@@ -19701,6 +19891,132 @@ m1store0:
 not1:
 	VZEROUPPER
 	RET
+
+DATA lanesOfHalves0<>+0(SB)/4, $0x00000000
+DATA lanesOfHalves0<>+4(SB)/4, $0x00000000
+DATA lanesOfHalves0<>+8(SB)/4, $0x00000000
+DATA lanesOfHalves0<>+12(SB)/4, $0x00000000
+DATA lanesOfHalves0<>+16(SB)/4, $0x00000001
+DATA lanesOfHalves0<>+20(SB)/4, $0x00000001
+DATA lanesOfHalves0<>+24(SB)/4, $0x00000001
+DATA lanesOfHalves0<>+28(SB)/4, $0x00000001
+DATA lanesOfHalves0<>+32(SB)/4, $0x00000002
+DATA lanesOfHalves0<>+36(SB)/4, $0x00000002
+DATA lanesOfHalves0<>+40(SB)/4, $0x00000002
+DATA lanesOfHalves0<>+44(SB)/4, $0x00000002
+DATA lanesOfHalves0<>+48(SB)/4, $0x00000003
+DATA lanesOfHalves0<>+52(SB)/4, $0x00000003
+DATA lanesOfHalves0<>+56(SB)/4, $0x00000003
+DATA lanesOfHalves0<>+60(SB)/4, $0x00000003
+GLOBL lanesOfHalves0<>(SB), RODATA|NOPTR, $64
+
+DATA lanesOfHalves1<>+0(SB)/4, $0x00000004
+DATA lanesOfHalves1<>+4(SB)/4, $0x00000004
+DATA lanesOfHalves1<>+8(SB)/4, $0x00000004
+DATA lanesOfHalves1<>+12(SB)/4, $0x00000004
+DATA lanesOfHalves1<>+16(SB)/4, $0x00000005
+DATA lanesOfHalves1<>+20(SB)/4, $0x00000005
+DATA lanesOfHalves1<>+24(SB)/4, $0x00000005
+DATA lanesOfHalves1<>+28(SB)/4, $0x00000005
+DATA lanesOfHalves1<>+32(SB)/4, $0x00000006
+DATA lanesOfHalves1<>+36(SB)/4, $0x00000006
+DATA lanesOfHalves1<>+40(SB)/4, $0x00000006
+DATA lanesOfHalves1<>+44(SB)/4, $0x00000006
+DATA lanesOfHalves1<>+48(SB)/4, $0x00000007
+DATA lanesOfHalves1<>+52(SB)/4, $0x00000007
+DATA lanesOfHalves1<>+56(SB)/4, $0x00000007
+DATA lanesOfHalves1<>+60(SB)/4, $0x00000007
+GLOBL lanesOfHalves1<>(SB), RODATA|NOPTR, $64
+
+DATA lanesOfHalves2<>+0(SB)/4, $0x00000008
+DATA lanesOfHalves2<>+4(SB)/4, $0x00000008
+DATA lanesOfHalves2<>+8(SB)/4, $0x00000008
+DATA lanesOfHalves2<>+12(SB)/4, $0x00000008
+DATA lanesOfHalves2<>+16(SB)/4, $0x00000009
+DATA lanesOfHalves2<>+20(SB)/4, $0x00000009
+DATA lanesOfHalves2<>+24(SB)/4, $0x00000009
+DATA lanesOfHalves2<>+28(SB)/4, $0x00000009
+DATA lanesOfHalves2<>+32(SB)/4, $0x0000000a
+DATA lanesOfHalves2<>+36(SB)/4, $0x0000000a
+DATA lanesOfHalves2<>+40(SB)/4, $0x0000000a
+DATA lanesOfHalves2<>+44(SB)/4, $0x0000000a
+DATA lanesOfHalves2<>+48(SB)/4, $0x0000000b
+DATA lanesOfHalves2<>+52(SB)/4, $0x0000000b
+DATA lanesOfHalves2<>+56(SB)/4, $0x0000000b
+DATA lanesOfHalves2<>+60(SB)/4, $0x0000000b
+GLOBL lanesOfHalves2<>(SB), RODATA|NOPTR, $64
+
+DATA lanesOfHalves3<>+0(SB)/4, $0x0000000c
+DATA lanesOfHalves3<>+4(SB)/4, $0x0000000c
+DATA lanesOfHalves3<>+8(SB)/4, $0x0000000c
+DATA lanesOfHalves3<>+12(SB)/4, $0x0000000c
+DATA lanesOfHalves3<>+16(SB)/4, $0x0000000d
+DATA lanesOfHalves3<>+20(SB)/4, $0x0000000d
+DATA lanesOfHalves3<>+24(SB)/4, $0x0000000d
+DATA lanesOfHalves3<>+28(SB)/4, $0x0000000d
+DATA lanesOfHalves3<>+32(SB)/4, $0x0000000e
+DATA lanesOfHalves3<>+36(SB)/4, $0x0000000e
+DATA lanesOfHalves3<>+40(SB)/4, $0x0000000e
+DATA lanesOfHalves3<>+44(SB)/4, $0x0000000e
+DATA lanesOfHalves3<>+48(SB)/4, $0x0000000f
+DATA lanesOfHalves3<>+52(SB)/4, $0x0000000f
+DATA lanesOfHalves3<>+56(SB)/4, $0x0000000f
+DATA lanesOfHalves3<>+60(SB)/4, $0x0000000f
+GLOBL lanesOfHalves3<>(SB), RODATA|NOPTR, $64
+
+DATA twiceEach<>+0(SB)/4, $0x00000000
+DATA twiceEach<>+4(SB)/4, $0x00000000
+DATA twiceEach<>+8(SB)/4, $0x00000001
+DATA twiceEach<>+12(SB)/4, $0x00000001
+DATA twiceEach<>+16(SB)/4, $0x00000002
+DATA twiceEach<>+20(SB)/4, $0x00000002
+DATA twiceEach<>+24(SB)/4, $0x00000003
+DATA twiceEach<>+28(SB)/4, $0x00000003
+DATA twiceEach<>+32(SB)/4, $0x00000004
+DATA twiceEach<>+36(SB)/4, $0x00000004
+DATA twiceEach<>+40(SB)/4, $0x00000005
+DATA twiceEach<>+44(SB)/4, $0x00000005
+DATA twiceEach<>+48(SB)/4, $0x00000006
+DATA twiceEach<>+52(SB)/4, $0x00000006
+DATA twiceEach<>+56(SB)/4, $0x00000007
+DATA twiceEach<>+60(SB)/4, $0x00000007
+GLOBL twiceEach<>(SB), RODATA|NOPTR, $64
+
+DATA right0And2<>+0(SB)/4, $0x00000000
+DATA right0And2<>+4(SB)/4, $0x00000000
+DATA right0And2<>+8(SB)/4, $0x00000000
+DATA right0And2<>+12(SB)/4, $0x00000000
+DATA right0And2<>+16(SB)/4, $0x00000000
+DATA right0And2<>+20(SB)/4, $0x00000000
+DATA right0And2<>+24(SB)/4, $0x00000000
+DATA right0And2<>+28(SB)/4, $0x00000000
+DATA right0And2<>+32(SB)/4, $0x00000002
+DATA right0And2<>+36(SB)/4, $0x00000000
+DATA right0And2<>+40(SB)/4, $0x00000002
+DATA right0And2<>+44(SB)/4, $0x00000000
+DATA right0And2<>+48(SB)/4, $0x00000002
+DATA right0And2<>+52(SB)/4, $0x00000000
+DATA right0And2<>+56(SB)/4, $0x00000002
+DATA right0And2<>+60(SB)/4, $0x00000000
+GLOBL right0And2<>(SB), RODATA|NOPTR, $64
+
+DATA right4And6<>+0(SB)/4, $0x00000004
+DATA right4And6<>+4(SB)/4, $0x00000000
+DATA right4And6<>+8(SB)/4, $0x00000004
+DATA right4And6<>+12(SB)/4, $0x00000000
+DATA right4And6<>+16(SB)/4, $0x00000004
+DATA right4And6<>+20(SB)/4, $0x00000000
+DATA right4And6<>+24(SB)/4, $0x00000004
+DATA right4And6<>+28(SB)/4, $0x00000000
+DATA right4And6<>+32(SB)/4, $0x00000006
+DATA right4And6<>+36(SB)/4, $0x00000000
+DATA right4And6<>+40(SB)/4, $0x00000006
+DATA right4And6<>+44(SB)/4, $0x00000000
+DATA right4And6<>+48(SB)/4, $0x00000006
+DATA right4And6<>+52(SB)/4, $0x00000000
+DATA right4And6<>+56(SB)/4, $0x00000006
+DATA right4And6<>+60(SB)/4, $0x00000000
+GLOBL right4And6<>(SB), RODATA|NOPTR, $64
 
 // func unpackQ2_KAVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
@@ -20077,21 +20393,55 @@ DATA x04040404<>+60(SB)/4, $0x04040404
 GLOBL x04040404<>(SB), RODATA|NOPTR, $64
 
 // func multiplyQ3_KAVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·multiplyQ3_KAVX2(SB), NOSPLIT, $96-80
-	MOVQ m+0(FP), AX
-	CMPQ AX, $0x03
-	JNE  not3
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
+// Requires: AVX, AVX2, CMOV, F16C, FMA3, MMX+
+TEXT ·multiplyQ3_KAVX2(SB), $448-80
+	MOVQ         m+0(FP), AX
+	CMPQ         AX, $0x03
+	JNE          not3
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	MOVQ         R9, R10
+	ADDQ         lda+40(FP), R10
+	MOVQ         blocks+16(FP), R11
+	IMULQ        AX, R11
+	LEAQ         63(SP), R12
+	ANDQ         $-64, R12
+	LEAQ         192(R12), R13
+	VPBROADCASTQ 96(DX), X0
+	VPSRLVQ      nibblesOf8<>+0(SB), X0, X0
+	VPAND        x0f0f0f0f<>+0(SB), X0, X0
+	VPBROADCASTD 104(DX), X1
+	VPSRLVD      pairsOf4<>+0(SB), X1, X1
+	VPAND        x03030303<>+0(SB), X1, X1
+	VPSLLW       $0x04, X1, X1
+	VPOR         X1, X0, X0
+	VPSUBB       x20202020<>+0(SB), X0, X0
+	VPBROADCASTW 108(DX), X1
+	VCVTPH2PS    X1, Y1
+	VPMOVSXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VPSHUFD      $0xee, X0, X3
+	VPMOVSXBD    X3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y2, Y2
+	VMULPS       Y1, Y3, Y3
+	VMOVDQU      X0, 160(R12)
+	VMULPS       256(R8), Y1, Y0
+	VMOVUPS      Y0, (R12)
+	VMULPS       256(R9), Y1, Y0
+	VMOVUPS      Y0, 32(R12)
+	VMULPS       256(R10), Y1, Y0
+	VMOVUPS      Y0, 64(R12)
+	VMULPS       xc0800000<>+0(SB), Y2, Y2
+	VMULPS       xc0800000<>+0(SB), Y3, Y3
+	VMOVUPS      Y2, 96(R12)
+	VMOVUPS      Y3, 128(R12)
 
 m3row:
 	VXORPS Y0, Y0, Y0
@@ -20109,16 +20459,21 @@ m3row:
 m3block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
-	VPBROADCASTQ 96(DX), X9
+	CMPQ         R11, $0x01
+	JEQ          m3use
+	LEAQ         384(SI), R14
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R14
+	VPBROADCASTQ 206(DX), X9
 	VPSRLVQ      nibblesOf8<>+0(SB), X9, X9
 	VPAND        x0f0f0f0f<>+0(SB), X9, X9
-	VPBROADCASTD 104(DX), X10
+	VPBROADCASTD 214(DX), X10
 	VPSRLVD      pairsOf4<>+0(SB), X10, X10
 	VPAND        x03030303<>+0(SB), X10, X10
 	VPSLLW       $0x04, X10, X10
 	VPOR         X10, X9, X9
 	VPSUBB       x20202020<>+0(SB), X9, X9
-	VPBROADCASTW 108(DX), X10
+	VPBROADCASTW 218(DX), X10
 	VCVTPH2PS    X10, Y10
 	VPMOVSXBD    X9, Y11
 	VCVTDQ2PS    Y11, Y11
@@ -20127,20 +20482,28 @@ m3block:
 	VCVTDQ2PS    Y12, Y12
 	VMULPS       Y10, Y11, Y11
 	VMULPS       Y10, Y12, Y12
-	VMULPS       256(R8)(SI*1), Y10, Y13
-	VMOVUPS      Y13, (SP)
-	VMULPS       256(R9)(SI*1), Y10, Y13
-	VMOVUPS      Y13, 32(SP)
-	VMULPS       256(R10)(SI*1), Y10, Y10
-	VMOVUPS      Y10, 64(SP)
+	VMOVDQU      X9, 160(R13)
+	VMULPS       256(R8)(R14*1), Y10, Y9
+	VMOVUPS      Y9, (R13)
+	VMULPS       256(R9)(R14*1), Y10, Y9
+	VMOVUPS      Y9, 32(R13)
+	VMULPS       256(R10)(R14*1), Y10, Y9
+	VMOVUPS      Y9, 64(R13)
 	VMULPS       xc0800000<>+0(SB), Y11, Y11
 	VMULPS       xc0800000<>+0(SB), Y12, Y12
-	VFMADD231PS  320(R8)(SI*1), Y11, Y2
-	VFMADD231PS  352(R8)(SI*1), Y12, Y2
-	VFMADD231PS  320(R9)(SI*1), Y11, Y5
-	VFMADD231PS  352(R9)(SI*1), Y12, Y5
-	VFMADD231PS  320(R10)(SI*1), Y11, Y8
-	VFMADD231PS  352(R10)(SI*1), Y12, Y8
+	VMOVUPS      Y11, 96(R13)
+	VMOVUPS      Y12, 128(R13)
+
+m3use:
+	VMOVDQU      160(R12), X9
+	VMOVDQU      96(R12), Y10
+	VFMADD231PS  320(R8)(SI*1), Y10, Y2
+	VFMADD231PS  320(R9)(SI*1), Y10, Y5
+	VFMADD231PS  320(R10)(SI*1), Y10, Y8
+	VMOVDQU      128(R12), Y10
+	VFMADD231PS  352(R8)(SI*1), Y10, Y2
+	VFMADD231PS  352(R9)(SI*1), Y10, Y5
+	VFMADD231PS  352(R10)(SI*1), Y10, Y8
 	VMOVDQU      32(DX), Y10
 	VPAND        x03030303<>+0(SB), Y10, Y10
 	VMOVDQU      (DX), Y11
@@ -20152,17 +20515,17 @@ m3block:
 	VPMADDUBSW   (R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS (SP), Y13
+	VBROADCASTSS (R12), Y13
 	VFMADD231PS  Y13, Y12, Y0
 	VPMADDUBSW   (R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 32(SP), Y13
+	VBROADCASTSS 32(R12), Y13
 	VFMADD231PS  Y13, Y12, Y3
 	VPMADDUBSW   (R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 64(SP), Y11
+	VBROADCASTSS 64(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      32(DX), Y10
 	VPSRLW       $0x02, Y10, Y10
@@ -20176,17 +20539,17 @@ m3block:
 	VPMADDUBSW   32(R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 4(SP), Y13
+	VBROADCASTSS 4(R12), Y13
 	VFMADD231PS  Y13, Y12, Y1
 	VPMADDUBSW   32(R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 36(SP), Y13
+	VBROADCASTSS 36(R12), Y13
 	VFMADD231PS  Y13, Y12, Y4
 	VPMADDUBSW   32(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 68(SP), Y11
+	VBROADCASTSS 68(R12), Y11
 	VFMADD231PS  Y11, Y10, Y7
 	VMOVDQU      32(DX), Y10
 	VPSRLW       $0x04, Y10, Y10
@@ -20199,17 +20562,17 @@ m3block:
 	VPMADDUBSW   64(R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 8(SP), Y13
+	VBROADCASTSS 8(R12), Y13
 	VFMADD231PS  Y13, Y12, Y0
 	VPMADDUBSW   64(R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 40(SP), Y13
+	VBROADCASTSS 40(R12), Y13
 	VFMADD231PS  Y13, Y12, Y3
 	VPMADDUBSW   64(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 72(SP), Y11
+	VBROADCASTSS 72(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      32(DX), Y10
 	VPSRLW       $0x06, Y10, Y10
@@ -20223,17 +20586,17 @@ m3block:
 	VPMADDUBSW   96(R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 12(SP), Y13
+	VBROADCASTSS 12(R12), Y13
 	VFMADD231PS  Y13, Y12, Y1
 	VPMADDUBSW   96(R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 44(SP), Y13
+	VBROADCASTSS 44(R12), Y13
 	VFMADD231PS  Y13, Y12, Y4
 	VPMADDUBSW   96(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 76(SP), Y11
+	VBROADCASTSS 76(R12), Y11
 	VFMADD231PS  Y11, Y10, Y7
 	VMOVDQU      64(DX), Y10
 	VPAND        x03030303<>+0(SB), Y10, Y10
@@ -20246,17 +20609,17 @@ m3block:
 	VPMADDUBSW   128(R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 16(SP), Y13
+	VBROADCASTSS 16(R12), Y13
 	VFMADD231PS  Y13, Y12, Y0
 	VPMADDUBSW   128(R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 48(SP), Y13
+	VBROADCASTSS 48(R12), Y13
 	VFMADD231PS  Y13, Y12, Y3
 	VPMADDUBSW   128(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 80(SP), Y11
+	VBROADCASTSS 80(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      64(DX), Y10
 	VPSRLW       $0x02, Y10, Y10
@@ -20270,17 +20633,17 @@ m3block:
 	VPMADDUBSW   160(R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 20(SP), Y13
+	VBROADCASTSS 20(R12), Y13
 	VFMADD231PS  Y13, Y12, Y1
 	VPMADDUBSW   160(R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 52(SP), Y13
+	VBROADCASTSS 52(R12), Y13
 	VFMADD231PS  Y13, Y12, Y4
 	VPMADDUBSW   160(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 84(SP), Y11
+	VBROADCASTSS 84(R12), Y11
 	VFMADD231PS  Y11, Y10, Y7
 	VMOVDQU      64(DX), Y10
 	VPSRLW       $0x04, Y10, Y10
@@ -20294,17 +20657,17 @@ m3block:
 	VPMADDUBSW   192(R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 24(SP), Y13
+	VBROADCASTSS 24(R12), Y13
 	VFMADD231PS  Y13, Y12, Y0
 	VPMADDUBSW   192(R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 56(SP), Y13
+	VBROADCASTSS 56(R12), Y13
 	VFMADD231PS  Y13, Y12, Y3
 	VPMADDUBSW   192(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 88(SP), Y11
+	VBROADCASTSS 88(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      64(DX), Y10
 	VPSRLW       $0x06, Y10, Y10
@@ -20318,20 +20681,22 @@ m3block:
 	VPMADDUBSW   224(R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 28(SP), Y12
+	VBROADCASTSS 28(R12), Y12
 	VFMADD231PS  Y12, Y11, Y1
 	VPMADDUBSW   224(R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 60(SP), Y12
+	VBROADCASTSS 60(R12), Y12
 	VFMADD231PS  Y12, Y11, Y4
 	VPMADDUBSW   224(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 92(SP), Y9
+	VBROADCASTSS 92(R12), Y9
 	VFMADD231PS  Y9, Y10, Y7
+	XCHGQ        R12, R13
 	ADDQ         $+110, DX
 	ADDQ         $+384, SI
+	DECQ         R11
 	DECQ         BX
 	JNZ          m3block
 	MOVQ         CX, BX
@@ -20394,18 +20759,50 @@ m3store2:
 	RET
 
 not3:
-	CMPQ    AX, $0x02
-	JNE     not2
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	VMOVDQU x03030303<>+0(SB), Y6
-	VMOVDQU x04040404<>+0(SB), Y7
+	CMPQ         AX, $0x02
+	JNE          not2
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	VMOVDQU      x03030303<>+0(SB), Y6
+	VMOVDQU      x04040404<>+0(SB), Y7
+	MOVQ         blocks+16(FP), R10
+	IMULQ        AX, R10
+	LEAQ         63(SP), R11
+	ANDQ         $-64, R11
+	LEAQ         192(R11), R12
+	VPBROADCASTQ 96(DX), X0
+	VPSRLVQ      nibblesOf8<>+0(SB), X0, X0
+	VPAND        x0f0f0f0f<>+0(SB), X0, X0
+	VPBROADCASTD 104(DX), X1
+	VPSRLVD      pairsOf4<>+0(SB), X1, X1
+	VPAND        x03030303<>+0(SB), X1, X1
+	VPSLLW       $0x04, X1, X1
+	VPOR         X1, X0, X0
+	VPSUBB       x20202020<>+0(SB), X0, X0
+	VPBROADCASTW 108(DX), X1
+	VCVTPH2PS    X1, Y1
+	VPMOVSXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VPSHUFD      $0xee, X0, X3
+	VPMOVSXBD    X3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y2, Y2
+	VMULPS       Y1, Y3, Y3
+	VMOVDQU      X0, 160(R11)
+	VMULPS       256(R8), Y1, Y0
+	VMOVUPS      Y0, (R11)
+	VMULPS       256(R9), Y1, Y0
+	VMOVUPS      Y0, 32(R11)
+	VMULPS       xc0800000<>+0(SB), Y2, Y2
+	VMULPS       xc0800000<>+0(SB), Y3, Y3
+	VMOVUPS      Y2, 96(R11)
+	VMOVUPS      Y3, 128(R11)
 
 m2row:
 	VXORPS Y0, Y0, Y0
@@ -20420,16 +20817,21 @@ m2row:
 m2block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
-	VPBROADCASTQ 96(DX), X8
+	CMPQ         R10, $0x01
+	JEQ          m2use
+	LEAQ         384(SI), R13
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R13
+	VPBROADCASTQ 206(DX), X8
 	VPSRLVQ      nibblesOf8<>+0(SB), X8, X8
 	VPAND        x0f0f0f0f<>+0(SB), X8, X8
-	VPBROADCASTD 104(DX), X9
+	VPBROADCASTD 214(DX), X9
 	VPSRLVD      pairsOf4<>+0(SB), X9, X9
 	VPAND        x03030303<>+0(SB), X9, X9
 	VPSLLW       $0x04, X9, X9
 	VPOR         X9, X8, X8
 	VPSUBB       x20202020<>+0(SB), X8, X8
-	VPBROADCASTW 108(DX), X9
+	VPBROADCASTW 218(DX), X9
 	VCVTPH2PS    X9, Y9
 	VPMOVSXBD    X8, Y10
 	VCVTDQ2PS    Y10, Y10
@@ -20438,16 +20840,24 @@ m2block:
 	VCVTDQ2PS    Y11, Y11
 	VMULPS       Y9, Y10, Y10
 	VMULPS       Y9, Y11, Y11
-	VMULPS       256(R8)(SI*1), Y9, Y12
-	VMOVUPS      Y12, (SP)
-	VMULPS       256(R9)(SI*1), Y9, Y9
-	VMOVUPS      Y9, 32(SP)
+	VMOVDQU      X8, 160(R12)
+	VMULPS       256(R8)(R13*1), Y9, Y8
+	VMOVUPS      Y8, (R12)
+	VMULPS       256(R9)(R13*1), Y9, Y8
+	VMOVUPS      Y8, 32(R12)
 	VMULPS       xc0800000<>+0(SB), Y10, Y10
 	VMULPS       xc0800000<>+0(SB), Y11, Y11
-	VFMADD231PS  320(R8)(SI*1), Y10, Y2
-	VFMADD231PS  352(R8)(SI*1), Y11, Y2
-	VFMADD231PS  320(R9)(SI*1), Y10, Y5
-	VFMADD231PS  352(R9)(SI*1), Y11, Y5
+	VMOVUPS      Y10, 96(R12)
+	VMOVUPS      Y11, 128(R12)
+
+m2use:
+	VMOVDQU      160(R11), X8
+	VMOVDQU      96(R11), Y9
+	VFMADD231PS  320(R8)(SI*1), Y9, Y2
+	VFMADD231PS  320(R9)(SI*1), Y9, Y5
+	VMOVDQU      128(R11), Y9
+	VFMADD231PS  352(R8)(SI*1), Y9, Y2
+	VFMADD231PS  352(R9)(SI*1), Y9, Y5
 	VPAND        32(DX), Y6, Y9
 	VMOVDQU      (DX), Y10
 	VPSLLW       $0x02, Y10, Y10
@@ -20458,12 +20868,12 @@ m2block:
 	VPMADDUBSW   (R8)(SI*1), Y9, Y11
 	VPMADDWD     Y10, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS (SP), Y12
+	VBROADCASTSS (R11), Y12
 	VFMADD231PS  Y12, Y11, Y0
 	VPMADDUBSW   (R9)(SI*1), Y9, Y9
 	VPMADDWD     Y10, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 32(SP), Y10
+	VBROADCASTSS 32(R11), Y10
 	VFMADD231PS  Y10, Y9, Y3
 	VMOVDQU      32(DX), Y9
 	VPSRLW       $0x02, Y9, Y9
@@ -20477,12 +20887,12 @@ m2block:
 	VPMADDUBSW   32(R8)(SI*1), Y9, Y11
 	VPMADDWD     Y10, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 4(SP), Y12
+	VBROADCASTSS 4(R11), Y12
 	VFMADD231PS  Y12, Y11, Y1
 	VPMADDUBSW   32(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y10, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 36(SP), Y10
+	VBROADCASTSS 36(R11), Y10
 	VFMADD231PS  Y10, Y9, Y4
 	VMOVDQU      32(DX), Y9
 	VPSRLW       $0x04, Y9, Y9
@@ -20494,12 +20904,12 @@ m2block:
 	VPMADDUBSW   64(R8)(SI*1), Y9, Y11
 	VPMADDWD     Y10, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 8(SP), Y12
+	VBROADCASTSS 8(R11), Y12
 	VFMADD231PS  Y12, Y11, Y0
 	VPMADDUBSW   64(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y10, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 40(SP), Y10
+	VBROADCASTSS 40(R11), Y10
 	VFMADD231PS  Y10, Y9, Y3
 	VMOVDQU      32(DX), Y9
 	VPSRLW       $0x06, Y9, Y9
@@ -20513,12 +20923,12 @@ m2block:
 	VPMADDUBSW   96(R8)(SI*1), Y9, Y11
 	VPMADDWD     Y10, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 12(SP), Y12
+	VBROADCASTSS 12(R11), Y12
 	VFMADD231PS  Y12, Y11, Y1
 	VPMADDUBSW   96(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y10, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 44(SP), Y10
+	VBROADCASTSS 44(R11), Y10
 	VFMADD231PS  Y10, Y9, Y4
 	VPAND        64(DX), Y6, Y9
 	VMOVDQU      (DX), Y10
@@ -20530,12 +20940,12 @@ m2block:
 	VPMADDUBSW   128(R8)(SI*1), Y9, Y11
 	VPMADDWD     Y10, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 16(SP), Y12
+	VBROADCASTSS 16(R11), Y12
 	VFMADD231PS  Y12, Y11, Y0
 	VPMADDUBSW   128(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y10, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 48(SP), Y10
+	VBROADCASTSS 48(R11), Y10
 	VFMADD231PS  Y10, Y9, Y3
 	VMOVDQU      64(DX), Y9
 	VPSRLW       $0x02, Y9, Y9
@@ -20549,12 +20959,12 @@ m2block:
 	VPMADDUBSW   160(R8)(SI*1), Y9, Y11
 	VPMADDWD     Y10, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 20(SP), Y12
+	VBROADCASTSS 20(R11), Y12
 	VFMADD231PS  Y12, Y11, Y1
 	VPMADDUBSW   160(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y10, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 52(SP), Y10
+	VBROADCASTSS 52(R11), Y10
 	VFMADD231PS  Y10, Y9, Y4
 	VMOVDQU      64(DX), Y9
 	VPSRLW       $0x04, Y9, Y9
@@ -20568,12 +20978,12 @@ m2block:
 	VPMADDUBSW   192(R8)(SI*1), Y9, Y11
 	VPMADDWD     Y10, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 24(SP), Y12
+	VBROADCASTSS 24(R11), Y12
 	VFMADD231PS  Y12, Y11, Y0
 	VPMADDUBSW   192(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y10, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 56(SP), Y10
+	VBROADCASTSS 56(R11), Y10
 	VFMADD231PS  Y10, Y9, Y3
 	VMOVDQU      64(DX), Y9
 	VPSRLW       $0x06, Y9, Y9
@@ -20587,15 +20997,17 @@ m2block:
 	VPMADDUBSW   224(R8)(SI*1), Y9, Y10
 	VPMADDWD     Y8, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 28(SP), Y11
+	VBROADCASTSS 28(R11), Y11
 	VFMADD231PS  Y11, Y10, Y1
 	VPMADDUBSW   224(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y8, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 60(SP), Y8
+	VBROADCASTSS 60(R11), Y8
 	VFMADD231PS  Y8, Y9, Y4
+	XCHGQ        R11, R12
 	ADDQ         $+110, DX
 	ADDQ         $+384, SI
+	DECQ         R10
 	DECQ         BX
 	JNZ          m2block
 	MOVQ         CX, BX
@@ -20641,16 +21053,46 @@ m2store1:
 	RET
 
 not2:
-	CMPQ    AX, $0x01
-	JNE     not1
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    a+32(FP), DI
-	VMOVDQU x03030303<>+0(SB), Y3
-	VMOVDQU x04040404<>+0(SB), Y4
+	CMPQ         AX, $0x01
+	JNE          not1
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         a+32(FP), DI
+	VMOVDQU      x03030303<>+0(SB), Y3
+	VMOVDQU      x04040404<>+0(SB), Y4
+	MOVQ         blocks+16(FP), R8
+	IMULQ        AX, R8
+	LEAQ         63(SP), R9
+	ANDQ         $-64, R9
+	LEAQ         192(R9), R10
+	VPBROADCASTQ 96(DX), X0
+	VPSRLVQ      nibblesOf8<>+0(SB), X0, X0
+	VPAND        x0f0f0f0f<>+0(SB), X0, X0
+	VPBROADCASTD 104(DX), X1
+	VPSRLVD      pairsOf4<>+0(SB), X1, X1
+	VPAND        x03030303<>+0(SB), X1, X1
+	VPSLLW       $0x04, X1, X1
+	VPOR         X1, X0, X0
+	VPSUBB       x20202020<>+0(SB), X0, X0
+	VPBROADCASTW 108(DX), X1
+	VCVTPH2PS    X1, Y1
+	VPMOVSXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VPSHUFD      $0xee, X0, X5
+	VPMOVSXBD    X5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y1, Y2, Y2
+	VMULPS       Y1, Y5, Y5
+	VMOVDQU      X0, 160(R9)
+	VMULPS       256(DI), Y1, Y0
+	VMOVUPS      Y0, (R9)
+	VMULPS       xc0800000<>+0(SB), Y2, Y2
+	VMULPS       xc0800000<>+0(SB), Y5, Y5
+	VMOVUPS      Y2, 96(R9)
+	VMOVUPS      Y5, 128(R9)
 
 m1row:
 	VXORPS Y0, Y0, Y0
@@ -20662,16 +21104,21 @@ m1row:
 m1block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
-	VPBROADCASTQ 96(DX), X5
+	CMPQ         R8, $0x01
+	JEQ          m1use
+	LEAQ         384(SI), R11
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R11
+	VPBROADCASTQ 206(DX), X5
 	VPSRLVQ      nibblesOf8<>+0(SB), X5, X5
 	VPAND        x0f0f0f0f<>+0(SB), X5, X5
-	VPBROADCASTD 104(DX), X6
+	VPBROADCASTD 214(DX), X6
 	VPSRLVD      pairsOf4<>+0(SB), X6, X6
 	VPAND        x03030303<>+0(SB), X6, X6
 	VPSLLW       $0x04, X6, X6
 	VPOR         X6, X5, X5
 	VPSUBB       x20202020<>+0(SB), X5, X5
-	VPBROADCASTW 108(DX), X6
+	VPBROADCASTW 218(DX), X6
 	VCVTPH2PS    X6, Y6
 	VPMOVSXBD    X5, Y7
 	VCVTDQ2PS    Y7, Y7
@@ -20680,55 +21127,59 @@ m1block:
 	VCVTDQ2PS    Y8, Y8
 	VMULPS       Y6, Y7, Y7
 	VMULPS       Y6, Y8, Y8
-	VMULPS       256(DI)(SI*1), Y6, Y6
-	VMOVUPS      Y6, (SP)
+	VMOVDQU      X5, 160(R10)
+	VMULPS       256(DI)(R11*1), Y6, Y5
+	VMOVUPS      Y5, (R10)
 	VMULPS       xc0800000<>+0(SB), Y7, Y7
 	VMULPS       xc0800000<>+0(SB), Y8, Y8
-	VFMADD231PS  320(DI)(SI*1), Y7, Y2
-	VFMADD231PS  352(DI)(SI*1), Y8, Y2
-	VPAND        32(DX), Y3, Y6
-	VMOVDQU      (DX), Y7
-	VPSLLW       $0x02, Y7, Y7
-	VPAND        Y4, Y7, Y7
-	VPOR         Y7, Y6, Y6
-	VPSHUFB      halves0<>+0(SB), X5, X7
-	VPMOVSXBW    X7, Y7
+	VMOVUPS      Y7, 96(R10)
+	VMOVUPS      Y8, 128(R10)
+
+m1use:
+	VMOVDQU      160(R9), X5
+	VMOVDQU      96(R9), Y6
+	VFMADD231PS  320(DI)(SI*1), Y6, Y2
+	VMOVDQU      128(R9), Y6
+	VFMADD231PS  352(DI)(SI*1), Y6, Y2
+	VMOVDQU      32(DX), Y7
+	VPAND        Y3, Y7, Y6
+	VMOVDQU      (DX), Y9
+	VPSLLW       $0x02, Y9, Y8
+	VPAND        Y4, Y8, Y8
+	VPOR         Y8, Y6, Y6
+	VPSHUFB      halves0<>+0(SB), X5, X8
+	VPMOVSXBW    X8, Y8
 	VPMADDUBSW   (DI)(SI*1), Y6, Y6
-	VPMADDWD     Y7, Y6, Y6
+	VPMADDWD     Y8, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS (SP), Y7
-	VFMADD231PS  Y7, Y6, Y0
-	VMOVDQU      32(DX), Y6
-	VPSRLW       $0x02, Y6, Y6
+	VBROADCASTSS (R9), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VPSRLW       $0x02, Y7, Y6
 	VPAND        Y3, Y6, Y6
-	VMOVDQU      (DX), Y7
-	VPSLLW       $0x01, Y7, Y7
-	VPAND        Y4, Y7, Y7
-	VPOR         Y7, Y6, Y6
-	VPSHUFB      halves0<>+16(SB), X5, X7
-	VPMOVSXBW    X7, Y7
+	VPSLLW       $0x01, Y9, Y8
+	VPAND        Y4, Y8, Y8
+	VPOR         Y8, Y6, Y6
+	VPSHUFB      halves0<>+16(SB), X5, X8
+	VPMOVSXBW    X8, Y8
 	VPMADDUBSW   32(DI)(SI*1), Y6, Y6
-	VPMADDWD     Y7, Y6, Y6
+	VPMADDWD     Y8, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 4(SP), Y7
-	VFMADD231PS  Y7, Y6, Y1
-	VMOVDQU      32(DX), Y6
-	VPSRLW       $0x04, Y6, Y6
+	VBROADCASTSS 4(R9), Y8
+	VFMADD231PS  Y8, Y6, Y1
+	VPSRLW       $0x04, Y7, Y6
 	VPAND        Y3, Y6, Y6
-	VPAND        (DX), Y4, Y7
-	VPOR         Y7, Y6, Y6
-	VPSHUFB      halves2<>+0(SB), X5, X7
-	VPMOVSXBW    X7, Y7
+	VPAND        Y4, Y9, Y8
+	VPOR         Y8, Y6, Y6
+	VPSHUFB      halves2<>+0(SB), X5, X8
+	VPMOVSXBW    X8, Y8
 	VPMADDUBSW   64(DI)(SI*1), Y6, Y6
-	VPMADDWD     Y7, Y6, Y6
+	VPMADDWD     Y8, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 8(SP), Y7
-	VFMADD231PS  Y7, Y6, Y0
-	VMOVDQU      32(DX), Y6
-	VPSRLW       $0x06, Y6, Y6
+	VBROADCASTSS 8(R9), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VPSRLW       $0x06, Y7, Y6
 	VPAND        Y3, Y6, Y6
-	VMOVDQU      (DX), Y7
-	VPSRLW       $0x01, Y7, Y7
+	VPSRLW       $0x01, Y9, Y7
 	VPAND        Y4, Y7, Y7
 	VPOR         Y7, Y6, Y6
 	VPSHUFB      halves2<>+16(SB), X5, X7
@@ -20736,53 +21187,47 @@ m1block:
 	VPMADDUBSW   96(DI)(SI*1), Y6, Y6
 	VPMADDWD     Y7, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 12(SP), Y7
+	VBROADCASTSS 12(R9), Y7
 	VFMADD231PS  Y7, Y6, Y1
-	VPAND        64(DX), Y3, Y6
-	VMOVDQU      (DX), Y7
-	VPSRLW       $0x02, Y7, Y7
-	VPAND        Y4, Y7, Y7
-	VPOR         Y7, Y6, Y6
-	VPSHUFB      halves4<>+0(SB), X5, X7
-	VPMOVSXBW    X7, Y7
+	VMOVDQU      64(DX), Y7
+	VPAND        Y3, Y7, Y6
+	VPSRLW       $0x02, Y9, Y8
+	VPAND        Y4, Y8, Y8
+	VPOR         Y8, Y6, Y6
+	VPSHUFB      halves4<>+0(SB), X5, X8
+	VPMOVSXBW    X8, Y8
 	VPMADDUBSW   128(DI)(SI*1), Y6, Y6
-	VPMADDWD     Y7, Y6, Y6
+	VPMADDWD     Y8, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 16(SP), Y7
-	VFMADD231PS  Y7, Y6, Y0
-	VMOVDQU      64(DX), Y6
-	VPSRLW       $0x02, Y6, Y6
+	VBROADCASTSS 16(R9), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VPSRLW       $0x02, Y7, Y6
 	VPAND        Y3, Y6, Y6
-	VMOVDQU      (DX), Y7
-	VPSRLW       $0x03, Y7, Y7
-	VPAND        Y4, Y7, Y7
-	VPOR         Y7, Y6, Y6
-	VPSHUFB      halves4<>+16(SB), X5, X7
-	VPMOVSXBW    X7, Y7
+	VPSRLW       $0x03, Y9, Y8
+	VPAND        Y4, Y8, Y8
+	VPOR         Y8, Y6, Y6
+	VPSHUFB      halves4<>+16(SB), X5, X8
+	VPMOVSXBW    X8, Y8
 	VPMADDUBSW   160(DI)(SI*1), Y6, Y6
-	VPMADDWD     Y7, Y6, Y6
+	VPMADDWD     Y8, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 20(SP), Y7
-	VFMADD231PS  Y7, Y6, Y1
-	VMOVDQU      64(DX), Y6
-	VPSRLW       $0x04, Y6, Y6
+	VBROADCASTSS 20(R9), Y8
+	VFMADD231PS  Y8, Y6, Y1
+	VPSRLW       $0x04, Y7, Y6
 	VPAND        Y3, Y6, Y6
-	VMOVDQU      (DX), Y7
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        Y4, Y7, Y7
-	VPOR         Y7, Y6, Y6
-	VPSHUFB      halves6<>+0(SB), X5, X7
-	VPMOVSXBW    X7, Y7
+	VPSRLW       $0x04, Y9, Y8
+	VPAND        Y4, Y8, Y8
+	VPOR         Y8, Y6, Y6
+	VPSHUFB      halves6<>+0(SB), X5, X8
+	VPMOVSXBW    X8, Y8
 	VPMADDUBSW   192(DI)(SI*1), Y6, Y6
-	VPMADDWD     Y7, Y6, Y6
+	VPMADDWD     Y8, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 24(SP), Y7
-	VFMADD231PS  Y7, Y6, Y0
-	VMOVDQU      64(DX), Y6
-	VPSRLW       $0x06, Y6, Y6
+	VBROADCASTSS 24(R9), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VPSRLW       $0x06, Y7, Y6
 	VPAND        Y3, Y6, Y6
-	VMOVDQU      (DX), Y7
-	VPSRLW       $0x05, Y7, Y7
+	VPSRLW       $0x05, Y9, Y7
 	VPAND        Y4, Y7, Y7
 	VPOR         Y7, Y6, Y6
 	VPSHUFB      halves6<>+16(SB), X5, X5
@@ -20790,10 +21235,12 @@ m1block:
 	VPMADDUBSW   224(DI)(SI*1), Y6, Y6
 	VPMADDWD     Y5, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 28(SP), Y5
+	VBROADCASTSS 28(R9), Y5
 	VFMADD231PS  Y5, Y6, Y1
+	XCHGQ        R9, R10
 	ADDQ         $+110, DX
 	ADDQ         $+384, SI
+	DECQ         R8
 	DECQ         BX
 	JNZ          m1block
 	MOVQ         CX, BX
@@ -20844,25 +21291,74 @@ DATA xc0800000<>+60(SB)/4, $0xc0800000
 GLOBL xc0800000<>(SB), RODATA|NOPTR, $64
 
 // func multiplyQ3_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
-TEXT ·multiplyQ3_KAVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ    m+0(FP), AX
-	CMPQ    AX, $0x04
-	JNE     not4
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	MOVQ    R9, R10
-	ADDQ    lda+40(FP), R10
-	MOVQ    R10, R11
-	ADDQ    lda+40(FP), R11
-	VMOVDQU x03030303<>+0(SB), Y0
-	VMOVDQU x04040404<>+0(SB), Y1
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, CMOV, F16C, FMA3, MMX+
+TEXT ·multiplyQ3_KAVX512VNNI(SB), $832-80
+	MOVQ            m+0(FP), AX
+	CMPQ            AX, $0x04
+	JNE             not4
+	MOVQ            n+8(FP), AX
+	MOVQ            c+64(FP), CX
+	MOVQ            b+48(FP), DX
+	MOVQ            ldc+72(FP), DI
+	SHLQ            $0x02, DI
+	MOVQ            a+32(FP), R8
+	MOVQ            R8, R9
+	ADDQ            lda+40(FP), R9
+	MOVQ            R9, R10
+	ADDQ            lda+40(FP), R10
+	MOVQ            R10, R11
+	ADDQ            lda+40(FP), R11
+	VBROADCASTI64X4 x03030303<>+0(SB), Z24
+	VBROADCASTI64X4 x04040404<>+0(SB), Z25
+	VMOVDQU32       lanesOfHalves0<>+0(SB), Z26
+	VMOVDQU32       lanesOfHalves1<>+0(SB), Z27
+	VMOVDQU32       lanesOfHalves2<>+0(SB), Z28
+	VMOVDQU32       lanesOfHalves3<>+0(SB), Z29
+	MOVQ            blocks+16(FP), R12
+	IMULQ           AX, R12
+	LEAQ            63(SP), R13
+	ANDQ            $-64, R13
+	LEAQ            384(R13), R14
+	VPBROADCASTQ    96(DX), X1
+	VPSRLVQ         nibblesOf8<>+0(SB), X1, X1
+	VPAND           x0f0f0f0f<>+0(SB), X1, X1
+	VPBROADCASTD    104(DX), X0
+	VPSRLVD         pairsOf4<>+0(SB), X0, X0
+	VPAND           x03030303<>+0(SB), X0, X0
+	VPSLLW          $0x04, X0, X0
+	VPOR            X0, X1, X1
+	VPSUBB          x20202020<>+0(SB), X1, X1
+	VPBROADCASTW    108(DX), X0
+	VCVTPH2PS       X0, Y0
+	VPMOVSXBD       X1, Y3
+	VCVTDQ2PS       Y3, Y3
+	VPSHUFD         $0xee, X1, X1
+	VPMOVSXBD       X1, Y4
+	VCVTDQ2PS       Y4, Y4
+	VMULPS          Y0, Y3, Y3
+	VMULPS          Y0, Y4, Y4
+	VINSERTF64X4    $0x01, Y4, Z3, Z0
+	VMOVUPS         twiceEach<>+0(SB), Z1
+	VBROADCASTF64X4 256(R8), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, (R13)
+	VBROADCASTF64X4 256(R9), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, 64(R13)
+	VBROADCASTF64X4 256(R10), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, 128(R13)
+	VBROADCASTF64X4 256(R11), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, 192(R13)
+	VMULPS          xc0800000<>+0(SB), Y3, Y3
+	VMULPS          xc0800000<>+0(SB), Y4, Y4
+	VMOVUPS         Y3, 256(R13)
+	VMOVUPS         Y4, 288(R13)
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -20873,320 +21369,248 @@ m4row:
 	VXORPS Y21, Y21, Y21
 	VXORPS Y22, Y22, Y22
 	VXORPS Y23, Y23, Y23
-	VXORPS Y24, Y24, Y24
-	VXORPS Y25, Y25, Y25
-	VXORPS Y26, Y26, Y26
-	VXORPS Y27, Y27, Y27
 	XORQ   SI, SI
 	MOVQ   blocks+16(FP), BX
 
 m4block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	VPBROADCASTQ     96(DX), X2
-	VPSRLVQ          nibblesOf8<>+0(SB), X2, X2
-	VPAND            x0f0f0f0f<>+0(SB), X2, X2
-	VPBROADCASTD     104(DX), X3
-	VPSRLVD          pairsOf4<>+0(SB), X3, X3
-	VPAND            x03030303<>+0(SB), X3, X3
-	VPSLLW           $0x04, X3, X3
-	VPOR             X3, X2, X2
-	VPSUBB           x20202020<>+0(SB), X2, X2
-	VPBROADCASTW     108(DX), X3
-	VCVTPH2PS        X3, Y3
-	VPMOVSXBD        X2, Y4
-	VCVTDQ2PS        Y4, Y4
-	VPSHUFD          $0xee, X2, X5
-	VPMOVSXBD        X5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VMULPS           Y3, Y4, Y4
-	VMULPS           Y3, Y5, Y5
-	VMULPS           256(R8)(SI*1), Y3, Y6
-	VMOVUPS          Y6, (SP)
-	VMULPS           256(R9)(SI*1), Y3, Y6
-	VMOVUPS          Y6, 32(SP)
-	VMULPS           256(R10)(SI*1), Y3, Y6
-	VMOVUPS          Y6, 64(SP)
-	VMULPS           256(R11)(SI*1), Y3, Y3
-	VMOVUPS          Y3, 96(SP)
-	VMULPS           xc0800000<>+0(SB), Y4, Y4
-	VMULPS           xc0800000<>+0(SB), Y5, Y5
-	VFMADD231PS      320(R8)(SI*1), Y4, Y18
-	VFMADD231PS      352(R8)(SI*1), Y5, Y18
-	VFMADD231PS      320(R9)(SI*1), Y4, Y21
-	VFMADD231PS      352(R9)(SI*1), Y5, Y21
-	VFMADD231PS      320(R10)(SI*1), Y4, Y24
-	VFMADD231PS      352(R10)(SI*1), Y5, Y24
-	VFMADD231PS      320(R11)(SI*1), Y4, Y27
-	VFMADD231PS      352(R11)(SI*1), Y5, Y27
-	VPAND            32(DX), Y0, Y3
-	VMOVDQU          (DX), Y4
-	VPSLLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves0<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       (R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST (SP), Y5, Y16
-	VPMADDUBSW       (R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 32(SP), Y5, Y19
-	VPMADDUBSW       (R10)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 64(SP), Y5, Y22
-	VPMADDUBSW       (R11)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 96(SP), Y3, Y25
-	VMOVDQU          32(DX), Y3
-	VPSRLW           $0x02, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSLLW           $0x01, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves0<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       32(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 4(SP), Y5, Y17
-	VPMADDUBSW       32(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 36(SP), Y5, Y20
-	VPMADDUBSW       32(R10)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 68(SP), Y5, Y23
-	VPMADDUBSW       32(R11)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 100(SP), Y3, Y26
-	VMOVDQU          32(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VPAND            (DX), Y1, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves2<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       64(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 8(SP), Y5, Y16
-	VPMADDUBSW       64(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 40(SP), Y5, Y19
-	VPMADDUBSW       64(R10)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 72(SP), Y5, Y22
-	VPMADDUBSW       64(R11)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 104(SP), Y3, Y25
-	VMOVDQU          32(DX), Y3
-	VPSRLW           $0x06, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x01, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves2<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       96(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 12(SP), Y5, Y17
-	VPMADDUBSW       96(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 44(SP), Y5, Y20
-	VPMADDUBSW       96(R10)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 76(SP), Y5, Y23
-	VPMADDUBSW       96(R11)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 108(SP), Y3, Y26
-	VPAND            64(DX), Y0, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves4<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       128(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 16(SP), Y5, Y16
-	VPMADDUBSW       128(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 48(SP), Y5, Y19
-	VPMADDUBSW       128(R10)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 80(SP), Y5, Y22
-	VPMADDUBSW       128(R11)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 112(SP), Y3, Y25
-	VMOVDQU          64(DX), Y3
-	VPSRLW           $0x02, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x03, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves4<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       160(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 20(SP), Y5, Y17
-	VPMADDUBSW       160(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 52(SP), Y5, Y20
-	VPMADDUBSW       160(R10)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 84(SP), Y5, Y23
-	VPMADDUBSW       160(R11)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 116(SP), Y3, Y26
-	VMOVDQU          64(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x04, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves6<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       192(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 24(SP), Y5, Y16
-	VPMADDUBSW       192(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 56(SP), Y5, Y19
-	VPMADDUBSW       192(R10)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 88(SP), Y5, Y22
-	VPMADDUBSW       192(R11)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 120(SP), Y3, Y25
-	VMOVDQU          64(DX), Y3
-	VPSRLW           $0x06, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x05, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves6<>+16(SB), X2, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       224(R8)(SI*1), Y3, Y4
-	VPMADDWD         Y2, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 28(SP), Y4, Y17
-	VPMADDUBSW       224(R9)(SI*1), Y3, Y4
-	VPMADDWD         Y2, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 60(SP), Y4, Y20
-	VPMADDUBSW       224(R10)(SI*1), Y3, Y4
-	VPMADDWD         Y2, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 92(SP), Y4, Y23
-	VPMADDUBSW       224(R11)(SI*1), Y3, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 124(SP), Y3, Y26
-	ADDQ             $+110, DX
-	ADDQ             $+384, SI
-	DECQ             BX
-	JNZ              m4block
-	MOVQ             CX, BX
-	MOVL             beta+56(FP), SI
-	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y2
-	VADDPS           Y18, Y2, Y2
-	VEXTRACTF128     $0x01, Y2, X3
-	VADDPS           X3, X2, X2
-	VPERMILPS        $0x4e, X2, X3
-	VADDPS           X3, X2, X2
-	VMOVSHDUP        X2, X3
-	VADDSS           X3, X2, X2
-	VMULSS           alpha+24(FP), X2, X2
-	CMPL             SI, $0x00
-	JEQ              m4store0
-	VMOVSS           beta+56(FP), X3
-	VFMADD231SS      (BX), X3, X2
+	PREFETCHT0      2048(DX)
+	PREFETCHT0      2112(DX)
+	CMPQ            R12, $0x01
+	JEQ             m4use
+	LEAQ            384(SI), R15
+	CMPQ            BX, $0x01
+	CMOVQEQ         zero<>+0(SB), R15
+	VPBROADCASTQ    206(DX), X0
+	VPSRLVQ         nibblesOf8<>+0(SB), X0, X0
+	VPAND           x0f0f0f0f<>+0(SB), X0, X0
+	VPBROADCASTD    214(DX), X1
+	VPSRLVD         pairsOf4<>+0(SB), X1, X1
+	VPAND           x03030303<>+0(SB), X1, X1
+	VPSLLW          $0x04, X1, X1
+	VPOR            X1, X0, X0
+	VPSUBB          x20202020<>+0(SB), X0, X0
+	VPBROADCASTW    218(DX), X1
+	VCVTPH2PS       X1, Y1
+	VPMOVSXBD       X0, Y2
+	VCVTDQ2PS       Y2, Y2
+	VPSHUFD         $0xee, X0, X0
+	VPMOVSXBD       X0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          Y1, Y2, Y2
+	VMULPS          Y1, Y0, Y0
+	VINSERTF64X4    $0x01, Y0, Z2, Z1
+	VMOVUPS         twiceEach<>+0(SB), Z3
+	VBROADCASTF64X4 256(R8)(R15*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, (R14)
+	VBROADCASTF64X4 256(R9)(R15*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, 64(R14)
+	VBROADCASTF64X4 256(R10)(R15*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, 128(R14)
+	VBROADCASTF64X4 256(R11)(R15*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, 192(R14)
+	VMULPS          xc0800000<>+0(SB), Y2, Y2
+	VMULPS          xc0800000<>+0(SB), Y0, Y0
+	VMOVUPS         Y2, 256(R14)
+	VMOVUPS         Y0, 288(R14)
+
+m4use:
+	VMOVDQU         256(R13), Y0
+	VFMADD231PS     320(R8)(SI*1), Y0, Y17
+	VFMADD231PS     320(R9)(SI*1), Y0, Y19
+	VFMADD231PS     320(R10)(SI*1), Y0, Y21
+	VFMADD231PS     320(R11)(SI*1), Y0, Y23
+	VMOVDQU         288(R13), Y0
+	VFMADD231PS     352(R8)(SI*1), Y0, Y17
+	VFMADD231PS     352(R9)(SI*1), Y0, Y19
+	VFMADD231PS     352(R10)(SI*1), Y0, Y21
+	VFMADD231PS     352(R11)(SI*1), Y0, Y23
+	VBROADCASTI64X4 32(DX), Z0
+	VPSRLVQ         right0And2<>+0(SB), Z0, Z1
+	VPANDD          Z24, Z1, Z1
+	VBROADCASTI64X4 (DX), Z2
+	VPSLLVQ         left2And1<>+0(SB), Z2, Z3
+	VPTERNLOGD      $0xf8, Z25, Z3, Z1
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (R8)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         (R13), Z26, Z4
+	VFMADD231PS     Z4, Z3, Z16
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (R9)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         64(R13), Z26, Z4
+	VFMADD231PS     Z4, Z3, Z18
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (R10)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         128(R13), Z26, Z4
+	VFMADD231PS     Z4, Z3, Z20
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (R11)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         192(R13), Z26, Z1
+	VFMADD231PS     Z1, Z3, Z22
+	VPSRLVQ         right4And6<>+0(SB), Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VPSRLVQ         right0And1<>+0(SB), Z2, Z1
+	VPTERNLOGD      $0xf8, Z25, Z1, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R8)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R13), Z27, Z3
+	VFMADD231PS     Z3, Z1, Z16
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R9)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         64(R13), Z27, Z3
+	VFMADD231PS     Z3, Z1, Z18
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R10)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         128(R13), Z27, Z3
+	VFMADD231PS     Z3, Z1, Z20
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R11)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         192(R13), Z27, Z0
+	VFMADD231PS     Z0, Z1, Z22
+	VBROADCASTI64X4 64(DX), Z0
+	VPSRLVQ         right0And2<>+0(SB), Z0, Z1
+	VPANDD          Z24, Z1, Z1
+	VPSRLVQ         right2And3<>+0(SB), Z2, Z3
+	VPTERNLOGD      $0xf8, Z25, Z3, Z1
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(R8)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         (R13), Z28, Z4
+	VFMADD231PS     Z4, Z3, Z16
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(R9)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         64(R13), Z28, Z4
+	VFMADD231PS     Z4, Z3, Z18
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(R10)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         128(R13), Z28, Z4
+	VFMADD231PS     Z4, Z3, Z20
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(R11)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         192(R13), Z28, Z1
+	VFMADD231PS     Z1, Z3, Z22
+	VPSRLVQ         right4And6<>+0(SB), Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VPSRLVQ         right4And5<>+0(SB), Z2, Z1
+	VPTERNLOGD      $0xf8, Z25, Z1, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R8)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R13), Z29, Z2
+	VFMADD231PS     Z2, Z1, Z16
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R9)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         64(R13), Z29, Z2
+	VFMADD231PS     Z2, Z1, Z18
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R10)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         128(R13), Z29, Z2
+	VFMADD231PS     Z2, Z1, Z20
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R11)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         192(R13), Z29, Z0
+	VFMADD231PS     Z0, Z1, Z22
+	XCHGQ           R13, R14
+	ADDQ            $+110, DX
+	ADDQ            $+384, SI
+	DECQ            R12
+	DECQ            BX
+	JNZ             m4block
+	MOVQ            CX, BX
+	MOVL            beta+56(FP), SI
+	ADDL            SI, SI
+	VEXTRACTF64X4   $0x01, Z16, Y0
+	VADDPS          Y0, Y16, Y0
+	VADDPS          Y17, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X0
+	VPERMILPS       $0x4e, X0, X1
+	VADDPS          X1, X0, X0
+	VMOVSHDUP       X0, X1
+	VADDSS          X1, X0, X0
+	VMULSS          alpha+24(FP), X0, X0
+	CMPL            SI, $0x00
+	JEQ             m4store0
+	VMOVSS          beta+56(FP), X1
+	VFMADD231SS     (BX), X1, X0
 
 m4store0:
-	VMOVSS       X2, (BX)
-	ADDQ         DI, BX
-	VADDPS       Y20, Y19, Y2
-	VADDPS       Y21, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
-	CMPL         SI, $0x00
-	JEQ          m4store1
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X2
+	VMOVSS        X0, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z18, Y0
+	VADDPS        Y0, Y18, Y0
+	VADDPS        Y19, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMULSS        alpha+24(FP), X0, X0
+	CMPL          SI, $0x00
+	JEQ           m4store1
+	VMOVSS        beta+56(FP), X1
+	VFMADD231SS   (BX), X1, X0
 
 m4store1:
-	VMOVSS       X2, (BX)
-	ADDQ         DI, BX
-	VADDPS       Y23, Y22, Y2
-	VADDPS       Y24, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
-	CMPL         SI, $0x00
-	JEQ          m4store2
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X2
+	VMOVSS        X0, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z20, Y0
+	VADDPS        Y0, Y20, Y0
+	VADDPS        Y21, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMULSS        alpha+24(FP), X0, X0
+	CMPL          SI, $0x00
+	JEQ           m4store2
+	VMOVSS        beta+56(FP), X1
+	VFMADD231SS   (BX), X1, X0
 
 m4store2:
-	VMOVSS       X2, (BX)
-	ADDQ         DI, BX
-	VADDPS       Y26, Y25, Y2
-	VADDPS       Y27, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
-	CMPL         SI, $0x00
-	JEQ          m4store3
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X2
+	VMOVSS        X0, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z22, Y0
+	VADDPS        Y0, Y22, Y0
+	VADDPS        Y23, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMULSS        alpha+24(FP), X0, X0
+	CMPL          SI, $0x00
+	JEQ           m4store3
+	VMOVSS        beta+56(FP), X1
+	VFMADD231SS   (BX), X1, X0
 
 m4store3:
-	VMOVSS X2, (BX)
+	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m4row
@@ -21194,20 +21618,65 @@ m4store3:
 	RET
 
 not4:
-	CMPQ    AX, $0x03
-	JNE     not3
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	MOVQ    R9, R10
-	ADDQ    lda+40(FP), R10
-	VMOVDQU x03030303<>+0(SB), Y0
-	VMOVDQU x04040404<>+0(SB), Y1
+	CMPQ            AX, $0x03
+	JNE             not3
+	MOVQ            n+8(FP), AX
+	MOVQ            c+64(FP), CX
+	MOVQ            b+48(FP), DX
+	MOVQ            ldc+72(FP), DI
+	SHLQ            $0x02, DI
+	MOVQ            a+32(FP), R8
+	MOVQ            R8, R9
+	ADDQ            lda+40(FP), R9
+	MOVQ            R9, R10
+	ADDQ            lda+40(FP), R10
+	VBROADCASTI64X4 x03030303<>+0(SB), Z24
+	VBROADCASTI64X4 x04040404<>+0(SB), Z25
+	VMOVDQU32       lanesOfHalves0<>+0(SB), Z26
+	VMOVDQU32       lanesOfHalves1<>+0(SB), Z27
+	VMOVDQU32       lanesOfHalves2<>+0(SB), Z28
+	VMOVDQU32       lanesOfHalves3<>+0(SB), Z29
+	MOVQ            blocks+16(FP), R11
+	IMULQ           AX, R11
+	LEAQ            63(SP), R12
+	ANDQ            $-64, R12
+	LEAQ            384(R12), R13
+	VPBROADCASTQ    96(DX), X1
+	VPSRLVQ         nibblesOf8<>+0(SB), X1, X1
+	VPAND           x0f0f0f0f<>+0(SB), X1, X1
+	VPBROADCASTD    104(DX), X0
+	VPSRLVD         pairsOf4<>+0(SB), X0, X0
+	VPAND           x03030303<>+0(SB), X0, X0
+	VPSLLW          $0x04, X0, X0
+	VPOR            X0, X1, X1
+	VPSUBB          x20202020<>+0(SB), X1, X1
+	VPBROADCASTW    108(DX), X0
+	VCVTPH2PS       X0, Y0
+	VPMOVSXBD       X1, Y3
+	VCVTDQ2PS       Y3, Y3
+	VPSHUFD         $0xee, X1, X1
+	VPMOVSXBD       X1, Y4
+	VCVTDQ2PS       Y4, Y4
+	VMULPS          Y0, Y3, Y3
+	VMULPS          Y0, Y4, Y4
+	VINSERTF64X4    $0x01, Y4, Z3, Z0
+	VMOVUPS         twiceEach<>+0(SB), Z1
+	VBROADCASTF64X4 256(R8), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, (R12)
+	VBROADCASTF64X4 256(R9), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, 64(R12)
+	VBROADCASTF64X4 256(R10), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, 128(R12)
+	VMULPS          xc0800000<>+0(SB), Y3, Y3
+	VMULPS          xc0800000<>+0(SB), Y4, Y4
+	VMOVUPS         Y3, 256(R12)
+	VMOVUPS         Y4, 288(R12)
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -21216,266 +21685,204 @@ m3row:
 	VXORPS Y19, Y19, Y19
 	VXORPS Y20, Y20, Y20
 	VXORPS Y21, Y21, Y21
-	VXORPS Y22, Y22, Y22
-	VXORPS Y23, Y23, Y23
-	VXORPS Y24, Y24, Y24
 	XORQ   SI, SI
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	VPBROADCASTQ     96(DX), X2
-	VPSRLVQ          nibblesOf8<>+0(SB), X2, X2
-	VPAND            x0f0f0f0f<>+0(SB), X2, X2
-	VPBROADCASTD     104(DX), X3
-	VPSRLVD          pairsOf4<>+0(SB), X3, X3
-	VPAND            x03030303<>+0(SB), X3, X3
-	VPSLLW           $0x04, X3, X3
-	VPOR             X3, X2, X2
-	VPSUBB           x20202020<>+0(SB), X2, X2
-	VPBROADCASTW     108(DX), X3
-	VCVTPH2PS        X3, Y3
-	VPMOVSXBD        X2, Y4
-	VCVTDQ2PS        Y4, Y4
-	VPSHUFD          $0xee, X2, X5
-	VPMOVSXBD        X5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VMULPS           Y3, Y4, Y4
-	VMULPS           Y3, Y5, Y5
-	VMULPS           256(R8)(SI*1), Y3, Y6
-	VMOVUPS          Y6, (SP)
-	VMULPS           256(R9)(SI*1), Y3, Y6
-	VMOVUPS          Y6, 32(SP)
-	VMULPS           256(R10)(SI*1), Y3, Y3
-	VMOVUPS          Y3, 64(SP)
-	VMULPS           xc0800000<>+0(SB), Y4, Y4
-	VMULPS           xc0800000<>+0(SB), Y5, Y5
-	VFMADD231PS      320(R8)(SI*1), Y4, Y18
-	VFMADD231PS      352(R8)(SI*1), Y5, Y18
-	VFMADD231PS      320(R9)(SI*1), Y4, Y21
-	VFMADD231PS      352(R9)(SI*1), Y5, Y21
-	VFMADD231PS      320(R10)(SI*1), Y4, Y24
-	VFMADD231PS      352(R10)(SI*1), Y5, Y24
-	VPAND            32(DX), Y0, Y3
-	VMOVDQU          (DX), Y4
-	VPSLLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves0<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       (R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST (SP), Y5, Y16
-	VPMADDUBSW       (R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 32(SP), Y5, Y19
-	VPMADDUBSW       (R10)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 64(SP), Y3, Y22
-	VMOVDQU          32(DX), Y3
-	VPSRLW           $0x02, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSLLW           $0x01, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves0<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       32(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 4(SP), Y5, Y17
-	VPMADDUBSW       32(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 36(SP), Y5, Y20
-	VPMADDUBSW       32(R10)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 68(SP), Y3, Y23
-	VMOVDQU          32(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VPAND            (DX), Y1, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves2<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       64(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 8(SP), Y5, Y16
-	VPMADDUBSW       64(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 40(SP), Y5, Y19
-	VPMADDUBSW       64(R10)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 72(SP), Y3, Y22
-	VMOVDQU          32(DX), Y3
-	VPSRLW           $0x06, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x01, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves2<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       96(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 12(SP), Y5, Y17
-	VPMADDUBSW       96(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 44(SP), Y5, Y20
-	VPMADDUBSW       96(R10)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 76(SP), Y3, Y23
-	VPAND            64(DX), Y0, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves4<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       128(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 16(SP), Y5, Y16
-	VPMADDUBSW       128(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 48(SP), Y5, Y19
-	VPMADDUBSW       128(R10)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 80(SP), Y3, Y22
-	VMOVDQU          64(DX), Y3
-	VPSRLW           $0x02, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x03, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves4<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       160(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 20(SP), Y5, Y17
-	VPMADDUBSW       160(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 52(SP), Y5, Y20
-	VPMADDUBSW       160(R10)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 84(SP), Y3, Y23
-	VMOVDQU          64(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x04, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves6<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       192(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 24(SP), Y5, Y16
-	VPMADDUBSW       192(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 56(SP), Y5, Y19
-	VPMADDUBSW       192(R10)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 88(SP), Y3, Y22
-	VMOVDQU          64(DX), Y3
-	VPSRLW           $0x06, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x05, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves6<>+16(SB), X2, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       224(R8)(SI*1), Y3, Y4
-	VPMADDWD         Y2, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 28(SP), Y4, Y17
-	VPMADDUBSW       224(R9)(SI*1), Y3, Y4
-	VPMADDWD         Y2, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 60(SP), Y4, Y20
-	VPMADDUBSW       224(R10)(SI*1), Y3, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 92(SP), Y3, Y23
-	ADDQ             $+110, DX
-	ADDQ             $+384, SI
-	DECQ             BX
-	JNZ              m3block
-	MOVQ             CX, BX
-	MOVL             beta+56(FP), SI
-	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y2
-	VADDPS           Y18, Y2, Y2
-	VEXTRACTF128     $0x01, Y2, X3
-	VADDPS           X3, X2, X2
-	VPERMILPS        $0x4e, X2, X3
-	VADDPS           X3, X2, X2
-	VMOVSHDUP        X2, X3
-	VADDSS           X3, X2, X2
-	VMULSS           alpha+24(FP), X2, X2
-	CMPL             SI, $0x00
-	JEQ              m3store0
-	VMOVSS           beta+56(FP), X3
-	VFMADD231SS      (BX), X3, X2
+	PREFETCHT0      2048(DX)
+	PREFETCHT0      2112(DX)
+	CMPQ            R11, $0x01
+	JEQ             m3use
+	LEAQ            384(SI), R14
+	CMPQ            BX, $0x01
+	CMOVQEQ         zero<>+0(SB), R14
+	VPBROADCASTQ    206(DX), X0
+	VPSRLVQ         nibblesOf8<>+0(SB), X0, X0
+	VPAND           x0f0f0f0f<>+0(SB), X0, X0
+	VPBROADCASTD    214(DX), X1
+	VPSRLVD         pairsOf4<>+0(SB), X1, X1
+	VPAND           x03030303<>+0(SB), X1, X1
+	VPSLLW          $0x04, X1, X1
+	VPOR            X1, X0, X0
+	VPSUBB          x20202020<>+0(SB), X0, X0
+	VPBROADCASTW    218(DX), X1
+	VCVTPH2PS       X1, Y1
+	VPMOVSXBD       X0, Y2
+	VCVTDQ2PS       Y2, Y2
+	VPSHUFD         $0xee, X0, X0
+	VPMOVSXBD       X0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          Y1, Y2, Y2
+	VMULPS          Y1, Y0, Y0
+	VINSERTF64X4    $0x01, Y0, Z2, Z1
+	VMOVUPS         twiceEach<>+0(SB), Z3
+	VBROADCASTF64X4 256(R8)(R14*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, (R13)
+	VBROADCASTF64X4 256(R9)(R14*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, 64(R13)
+	VBROADCASTF64X4 256(R10)(R14*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, 128(R13)
+	VMULPS          xc0800000<>+0(SB), Y2, Y2
+	VMULPS          xc0800000<>+0(SB), Y0, Y0
+	VMOVUPS         Y2, 256(R13)
+	VMOVUPS         Y0, 288(R13)
+
+m3use:
+	VMOVDQU         256(R12), Y0
+	VFMADD231PS     320(R8)(SI*1), Y0, Y17
+	VFMADD231PS     320(R9)(SI*1), Y0, Y19
+	VFMADD231PS     320(R10)(SI*1), Y0, Y21
+	VMOVDQU         288(R12), Y0
+	VFMADD231PS     352(R8)(SI*1), Y0, Y17
+	VFMADD231PS     352(R9)(SI*1), Y0, Y19
+	VFMADD231PS     352(R10)(SI*1), Y0, Y21
+	VBROADCASTI64X4 32(DX), Z0
+	VPSRLVQ         right0And2<>+0(SB), Z0, Z1
+	VPANDD          Z24, Z1, Z1
+	VBROADCASTI64X4 (DX), Z2
+	VPSLLVQ         left2And1<>+0(SB), Z2, Z3
+	VPTERNLOGD      $0xf8, Z25, Z3, Z1
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (R8)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         (R12), Z26, Z4
+	VFMADD231PS     Z4, Z3, Z16
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (R9)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         64(R12), Z26, Z4
+	VFMADD231PS     Z4, Z3, Z18
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (R10)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         128(R12), Z26, Z1
+	VFMADD231PS     Z1, Z3, Z20
+	VPSRLVQ         right4And6<>+0(SB), Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VPSRLVQ         right0And1<>+0(SB), Z2, Z1
+	VPTERNLOGD      $0xf8, Z25, Z1, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R8)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R12), Z27, Z3
+	VFMADD231PS     Z3, Z1, Z16
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R9)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         64(R12), Z27, Z3
+	VFMADD231PS     Z3, Z1, Z18
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R10)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         128(R12), Z27, Z0
+	VFMADD231PS     Z0, Z1, Z20
+	VBROADCASTI64X4 64(DX), Z0
+	VPSRLVQ         right0And2<>+0(SB), Z0, Z1
+	VPANDD          Z24, Z1, Z1
+	VPSRLVQ         right2And3<>+0(SB), Z2, Z3
+	VPTERNLOGD      $0xf8, Z25, Z3, Z1
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(R8)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         (R12), Z28, Z4
+	VFMADD231PS     Z4, Z3, Z16
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(R9)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         64(R12), Z28, Z4
+	VFMADD231PS     Z4, Z3, Z18
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(R10)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         128(R12), Z28, Z1
+	VFMADD231PS     Z1, Z3, Z20
+	VPSRLVQ         right4And6<>+0(SB), Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VPSRLVQ         right4And5<>+0(SB), Z2, Z1
+	VPTERNLOGD      $0xf8, Z25, Z1, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R8)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R12), Z29, Z2
+	VFMADD231PS     Z2, Z1, Z16
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R9)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         64(R12), Z29, Z2
+	VFMADD231PS     Z2, Z1, Z18
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R10)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         128(R12), Z29, Z0
+	VFMADD231PS     Z0, Z1, Z20
+	XCHGQ           R12, R13
+	ADDQ            $+110, DX
+	ADDQ            $+384, SI
+	DECQ            R11
+	DECQ            BX
+	JNZ             m3block
+	MOVQ            CX, BX
+	MOVL            beta+56(FP), SI
+	ADDL            SI, SI
+	VEXTRACTF64X4   $0x01, Z16, Y0
+	VADDPS          Y0, Y16, Y0
+	VADDPS          Y17, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X0
+	VPERMILPS       $0x4e, X0, X1
+	VADDPS          X1, X0, X0
+	VMOVSHDUP       X0, X1
+	VADDSS          X1, X0, X0
+	VMULSS          alpha+24(FP), X0, X0
+	CMPL            SI, $0x00
+	JEQ             m3store0
+	VMOVSS          beta+56(FP), X1
+	VFMADD231SS     (BX), X1, X0
 
 m3store0:
-	VMOVSS       X2, (BX)
-	ADDQ         DI, BX
-	VADDPS       Y20, Y19, Y2
-	VADDPS       Y21, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
-	CMPL         SI, $0x00
-	JEQ          m3store1
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X2
+	VMOVSS        X0, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z18, Y0
+	VADDPS        Y0, Y18, Y0
+	VADDPS        Y19, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMULSS        alpha+24(FP), X0, X0
+	CMPL          SI, $0x00
+	JEQ           m3store1
+	VMOVSS        beta+56(FP), X1
+	VFMADD231SS   (BX), X1, X0
 
 m3store1:
-	VMOVSS       X2, (BX)
-	ADDQ         DI, BX
-	VADDPS       Y23, Y22, Y2
-	VADDPS       Y24, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
-	CMPL         SI, $0x00
-	JEQ          m3store2
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X2
+	VMOVSS        X0, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z20, Y0
+	VADDPS        Y0, Y20, Y0
+	VADDPS        Y21, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMULSS        alpha+24(FP), X0, X0
+	CMPL          SI, $0x00
+	JEQ           m3store2
+	VMOVSS        beta+56(FP), X1
+	VFMADD231SS   (BX), X1, X0
 
 m3store2:
-	VMOVSS X2, (BX)
+	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -21483,230 +21890,219 @@ m3store2:
 	RET
 
 not3:
-	CMPQ    AX, $0x02
-	JNE     not2
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	VMOVDQU x03030303<>+0(SB), Y0
-	VMOVDQU x04040404<>+0(SB), Y1
+	CMPQ            AX, $0x02
+	JNE             not2
+	MOVQ            n+8(FP), AX
+	MOVQ            c+64(FP), CX
+	MOVQ            b+48(FP), DX
+	MOVQ            ldc+72(FP), DI
+	SHLQ            $0x02, DI
+	MOVQ            a+32(FP), R8
+	MOVQ            R8, R9
+	ADDQ            lda+40(FP), R9
+	VBROADCASTI64X4 x03030303<>+0(SB), Z24
+	VBROADCASTI64X4 x04040404<>+0(SB), Z25
+	VMOVDQU32       lanesOfHalves0<>+0(SB), Z26
+	VMOVDQU32       lanesOfHalves1<>+0(SB), Z27
+	VMOVDQU32       lanesOfHalves2<>+0(SB), Z28
+	VMOVDQU32       lanesOfHalves3<>+0(SB), Z29
+	MOVQ            blocks+16(FP), R10
+	IMULQ           AX, R10
+	LEAQ            63(SP), R11
+	ANDQ            $-64, R11
+	LEAQ            384(R11), R12
+	VPBROADCASTQ    96(DX), X1
+	VPSRLVQ         nibblesOf8<>+0(SB), X1, X1
+	VPAND           x0f0f0f0f<>+0(SB), X1, X1
+	VPBROADCASTD    104(DX), X0
+	VPSRLVD         pairsOf4<>+0(SB), X0, X0
+	VPAND           x03030303<>+0(SB), X0, X0
+	VPSLLW          $0x04, X0, X0
+	VPOR            X0, X1, X1
+	VPSUBB          x20202020<>+0(SB), X1, X1
+	VPBROADCASTW    108(DX), X0
+	VCVTPH2PS       X0, Y0
+	VPMOVSXBD       X1, Y3
+	VCVTDQ2PS       Y3, Y3
+	VPSHUFD         $0xee, X1, X1
+	VPMOVSXBD       X1, Y4
+	VCVTDQ2PS       Y4, Y4
+	VMULPS          Y0, Y3, Y3
+	VMULPS          Y0, Y4, Y4
+	VINSERTF64X4    $0x01, Y4, Z3, Z0
+	VMOVUPS         twiceEach<>+0(SB), Z1
+	VBROADCASTF64X4 256(R8), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, (R11)
+	VBROADCASTF64X4 256(R9), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, 64(R11)
+	VMULPS          xc0800000<>+0(SB), Y3, Y3
+	VMULPS          xc0800000<>+0(SB), Y4, Y4
+	VMOVUPS         Y3, 256(R11)
+	VMOVUPS         Y4, 288(R11)
 
 m2row:
 	VXORPS Y16, Y16, Y16
 	VXORPS Y17, Y17, Y17
 	VXORPS Y18, Y18, Y18
 	VXORPS Y19, Y19, Y19
-	VXORPS Y20, Y20, Y20
-	VXORPS Y21, Y21, Y21
 	XORQ   SI, SI
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	VPBROADCASTQ     96(DX), X2
-	VPSRLVQ          nibblesOf8<>+0(SB), X2, X2
-	VPAND            x0f0f0f0f<>+0(SB), X2, X2
-	VPBROADCASTD     104(DX), X3
-	VPSRLVD          pairsOf4<>+0(SB), X3, X3
-	VPAND            x03030303<>+0(SB), X3, X3
-	VPSLLW           $0x04, X3, X3
-	VPOR             X3, X2, X2
-	VPSUBB           x20202020<>+0(SB), X2, X2
-	VPBROADCASTW     108(DX), X3
-	VCVTPH2PS        X3, Y3
-	VPMOVSXBD        X2, Y4
-	VCVTDQ2PS        Y4, Y4
-	VPSHUFD          $0xee, X2, X5
-	VPMOVSXBD        X5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VMULPS           Y3, Y4, Y4
-	VMULPS           Y3, Y5, Y5
-	VMULPS           256(R8)(SI*1), Y3, Y6
-	VMOVUPS          Y6, (SP)
-	VMULPS           256(R9)(SI*1), Y3, Y3
-	VMOVUPS          Y3, 32(SP)
-	VMULPS           xc0800000<>+0(SB), Y4, Y4
-	VMULPS           xc0800000<>+0(SB), Y5, Y5
-	VFMADD231PS      320(R8)(SI*1), Y4, Y18
-	VFMADD231PS      352(R8)(SI*1), Y5, Y18
-	VFMADD231PS      320(R9)(SI*1), Y4, Y21
-	VFMADD231PS      352(R9)(SI*1), Y5, Y21
-	VPAND            32(DX), Y0, Y3
-	VMOVDQU          (DX), Y4
-	VPSLLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves0<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       (R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST (SP), Y5, Y16
-	VPMADDUBSW       (R9)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 32(SP), Y3, Y19
-	VMOVDQU          32(DX), Y3
-	VPSRLW           $0x02, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSLLW           $0x01, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves0<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       32(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 4(SP), Y5, Y17
-	VPMADDUBSW       32(R9)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 36(SP), Y3, Y20
-	VMOVDQU          32(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VPAND            (DX), Y1, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves2<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       64(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 8(SP), Y5, Y16
-	VPMADDUBSW       64(R9)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 40(SP), Y3, Y19
-	VMOVDQU          32(DX), Y3
-	VPSRLW           $0x06, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x01, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves2<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       96(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 12(SP), Y5, Y17
-	VPMADDUBSW       96(R9)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 44(SP), Y3, Y20
-	VPAND            64(DX), Y0, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves4<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       128(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 16(SP), Y5, Y16
-	VPMADDUBSW       128(R9)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 48(SP), Y3, Y19
-	VMOVDQU          64(DX), Y3
-	VPSRLW           $0x02, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x03, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves4<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       160(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 20(SP), Y5, Y17
-	VPMADDUBSW       160(R9)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 52(SP), Y3, Y20
-	VMOVDQU          64(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x04, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves6<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       192(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 24(SP), Y5, Y16
-	VPMADDUBSW       192(R9)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 56(SP), Y3, Y19
-	VMOVDQU          64(DX), Y3
-	VPSRLW           $0x06, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x05, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves6<>+16(SB), X2, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       224(R8)(SI*1), Y3, Y4
-	VPMADDWD         Y2, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 28(SP), Y4, Y17
-	VPMADDUBSW       224(R9)(SI*1), Y3, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 60(SP), Y3, Y20
-	ADDQ             $+110, DX
-	ADDQ             $+384, SI
-	DECQ             BX
-	JNZ              m2block
-	MOVQ             CX, BX
-	MOVL             beta+56(FP), SI
-	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y2
-	VADDPS           Y18, Y2, Y2
-	VEXTRACTF128     $0x01, Y2, X3
-	VADDPS           X3, X2, X2
-	VPERMILPS        $0x4e, X2, X3
-	VADDPS           X3, X2, X2
-	VMOVSHDUP        X2, X3
-	VADDSS           X3, X2, X2
-	VMULSS           alpha+24(FP), X2, X2
-	CMPL             SI, $0x00
-	JEQ              m2store0
-	VMOVSS           beta+56(FP), X3
-	VFMADD231SS      (BX), X3, X2
+	PREFETCHT0      2048(DX)
+	PREFETCHT0      2112(DX)
+	CMPQ            R10, $0x01
+	JEQ             m2use
+	LEAQ            384(SI), R13
+	CMPQ            BX, $0x01
+	CMOVQEQ         zero<>+0(SB), R13
+	VPBROADCASTQ    206(DX), X0
+	VPSRLVQ         nibblesOf8<>+0(SB), X0, X0
+	VPAND           x0f0f0f0f<>+0(SB), X0, X0
+	VPBROADCASTD    214(DX), X1
+	VPSRLVD         pairsOf4<>+0(SB), X1, X1
+	VPAND           x03030303<>+0(SB), X1, X1
+	VPSLLW          $0x04, X1, X1
+	VPOR            X1, X0, X0
+	VPSUBB          x20202020<>+0(SB), X0, X0
+	VPBROADCASTW    218(DX), X1
+	VCVTPH2PS       X1, Y1
+	VPMOVSXBD       X0, Y2
+	VCVTDQ2PS       Y2, Y2
+	VPSHUFD         $0xee, X0, X0
+	VPMOVSXBD       X0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          Y1, Y2, Y2
+	VMULPS          Y1, Y0, Y0
+	VINSERTF64X4    $0x01, Y0, Z2, Z1
+	VMOVUPS         twiceEach<>+0(SB), Z3
+	VBROADCASTF64X4 256(R8)(R13*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, (R12)
+	VBROADCASTF64X4 256(R9)(R13*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, 64(R12)
+	VMULPS          xc0800000<>+0(SB), Y2, Y2
+	VMULPS          xc0800000<>+0(SB), Y0, Y0
+	VMOVUPS         Y2, 256(R12)
+	VMOVUPS         Y0, 288(R12)
+
+m2use:
+	VMOVDQU         256(R11), Y0
+	VFMADD231PS     320(R8)(SI*1), Y0, Y17
+	VFMADD231PS     320(R9)(SI*1), Y0, Y19
+	VMOVDQU         288(R11), Y0
+	VFMADD231PS     352(R8)(SI*1), Y0, Y17
+	VFMADD231PS     352(R9)(SI*1), Y0, Y19
+	VBROADCASTI64X4 32(DX), Z0
+	VPSRLVQ         right0And2<>+0(SB), Z0, Z1
+	VPANDD          Z24, Z1, Z1
+	VBROADCASTI64X4 (DX), Z2
+	VPSLLVQ         left2And1<>+0(SB), Z2, Z3
+	VPTERNLOGD      $0xf8, Z25, Z3, Z1
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (R8)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         (R11), Z26, Z4
+	VFMADD231PS     Z4, Z3, Z16
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (R9)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         64(R11), Z26, Z1
+	VFMADD231PS     Z1, Z3, Z18
+	VPSRLVQ         right4And6<>+0(SB), Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VPSRLVQ         right0And1<>+0(SB), Z2, Z1
+	VPTERNLOGD      $0xf8, Z25, Z1, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R8)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R11), Z27, Z3
+	VFMADD231PS     Z3, Z1, Z16
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R9)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         64(R11), Z27, Z0
+	VFMADD231PS     Z0, Z1, Z18
+	VBROADCASTI64X4 64(DX), Z0
+	VPSRLVQ         right0And2<>+0(SB), Z0, Z1
+	VPANDD          Z24, Z1, Z1
+	VPSRLVQ         right2And3<>+0(SB), Z2, Z3
+	VPTERNLOGD      $0xf8, Z25, Z3, Z1
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(R8)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         (R11), Z28, Z4
+	VFMADD231PS     Z4, Z3, Z16
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(R9)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         64(R11), Z28, Z1
+	VFMADD231PS     Z1, Z3, Z18
+	VPSRLVQ         right4And6<>+0(SB), Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VPSRLVQ         right4And5<>+0(SB), Z2, Z1
+	VPTERNLOGD      $0xf8, Z25, Z1, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R8)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R11), Z29, Z2
+	VFMADD231PS     Z2, Z1, Z16
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R9)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         64(R11), Z29, Z0
+	VFMADD231PS     Z0, Z1, Z18
+	XCHGQ           R11, R12
+	ADDQ            $+110, DX
+	ADDQ            $+384, SI
+	DECQ            R10
+	DECQ            BX
+	JNZ             m2block
+	MOVQ            CX, BX
+	MOVL            beta+56(FP), SI
+	ADDL            SI, SI
+	VEXTRACTF64X4   $0x01, Z16, Y0
+	VADDPS          Y0, Y16, Y0
+	VADDPS          Y17, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X0
+	VPERMILPS       $0x4e, X0, X1
+	VADDPS          X1, X0, X0
+	VMOVSHDUP       X0, X1
+	VADDSS          X1, X0, X0
+	VMULSS          alpha+24(FP), X0, X0
+	CMPL            SI, $0x00
+	JEQ             m2store0
+	VMOVSS          beta+56(FP), X1
+	VFMADD231SS     (BX), X1, X0
 
 m2store0:
-	VMOVSS       X2, (BX)
-	ADDQ         DI, BX
-	VADDPS       Y20, Y19, Y2
-	VADDPS       Y21, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
-	CMPL         SI, $0x00
-	JEQ          m2store1
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X2
+	VMOVSS        X0, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z18, Y0
+	VADDPS        Y0, Y18, Y0
+	VADDPS        Y19, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMULSS        alpha+24(FP), X0, X0
+	CMPL          SI, $0x00
+	JEQ           m2store1
+	VMOVSS        beta+56(FP), X1
+	VFMADD231SS   (BX), X1, X0
 
 m2store1:
-	VMOVSS X2, (BX)
+	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -21714,172 +22110,167 @@ m2store1:
 	RET
 
 not2:
-	CMPQ    AX, $0x01
-	JNE     not1
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    a+32(FP), DI
-	VMOVDQU x03030303<>+0(SB), Y0
-	VMOVDQU x04040404<>+0(SB), Y1
+	CMPQ            AX, $0x01
+	JNE             not1
+	MOVQ            n+8(FP), AX
+	MOVQ            c+64(FP), CX
+	MOVQ            b+48(FP), DX
+	MOVQ            ldc+72(FP), BX
+	SHLQ            $0x02, BX
+	MOVQ            a+32(FP), DI
+	VBROADCASTI64X4 x03030303<>+0(SB), Z24
+	VBROADCASTI64X4 x04040404<>+0(SB), Z25
+	VMOVDQU32       lanesOfHalves0<>+0(SB), Z26
+	VMOVDQU32       lanesOfHalves1<>+0(SB), Z27
+	VMOVDQU32       lanesOfHalves2<>+0(SB), Z28
+	VMOVDQU32       lanesOfHalves3<>+0(SB), Z29
+	MOVQ            blocks+16(FP), R8
+	IMULQ           AX, R8
+	LEAQ            63(SP), R9
+	ANDQ            $-64, R9
+	LEAQ            384(R9), R10
+	VPBROADCASTQ    96(DX), X1
+	VPSRLVQ         nibblesOf8<>+0(SB), X1, X1
+	VPAND           x0f0f0f0f<>+0(SB), X1, X1
+	VPBROADCASTD    104(DX), X0
+	VPSRLVD         pairsOf4<>+0(SB), X0, X0
+	VPAND           x03030303<>+0(SB), X0, X0
+	VPSLLW          $0x04, X0, X0
+	VPOR            X0, X1, X1
+	VPSUBB          x20202020<>+0(SB), X1, X1
+	VPBROADCASTW    108(DX), X0
+	VCVTPH2PS       X0, Y0
+	VPMOVSXBD       X1, Y3
+	VCVTDQ2PS       Y3, Y3
+	VPSHUFD         $0xee, X1, X1
+	VPMOVSXBD       X1, Y4
+	VCVTDQ2PS       Y4, Y4
+	VMULPS          Y0, Y3, Y3
+	VMULPS          Y0, Y4, Y4
+	VINSERTF64X4    $0x01, Y4, Z3, Z0
+	VMOVUPS         twiceEach<>+0(SB), Z1
+	VBROADCASTF64X4 256(DI), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, (R9)
+	VMULPS          xc0800000<>+0(SB), Y3, Y3
+	VMULPS          xc0800000<>+0(SB), Y4, Y4
+	VMOVUPS         Y3, 256(R9)
+	VMOVUPS         Y4, 288(R9)
 
 m1row:
 	VXORPS Y16, Y16, Y16
 	VXORPS Y17, Y17, Y17
-	VXORPS Y18, Y18, Y18
 	XORQ   SI, SI
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	VPBROADCASTQ     96(DX), X2
-	VPSRLVQ          nibblesOf8<>+0(SB), X2, X2
-	VPAND            x0f0f0f0f<>+0(SB), X2, X2
-	VPBROADCASTD     104(DX), X3
-	VPSRLVD          pairsOf4<>+0(SB), X3, X3
-	VPAND            x03030303<>+0(SB), X3, X3
-	VPSLLW           $0x04, X3, X3
-	VPOR             X3, X2, X2
-	VPSUBB           x20202020<>+0(SB), X2, X2
-	VPBROADCASTW     108(DX), X3
-	VCVTPH2PS        X3, Y3
-	VPMOVSXBD        X2, Y4
-	VCVTDQ2PS        Y4, Y4
-	VPSHUFD          $0xee, X2, X5
-	VPMOVSXBD        X5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VMULPS           Y3, Y4, Y4
-	VMULPS           Y3, Y5, Y5
-	VMULPS           256(DI)(SI*1), Y3, Y3
-	VMOVUPS          Y3, (SP)
-	VMULPS           xc0800000<>+0(SB), Y4, Y4
-	VMULPS           xc0800000<>+0(SB), Y5, Y5
-	VFMADD231PS      320(DI)(SI*1), Y4, Y18
-	VFMADD231PS      352(DI)(SI*1), Y5, Y18
-	VPAND            32(DX), Y0, Y3
-	VMOVDQU          (DX), Y4
-	VPSLLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves0<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       (DI)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST (SP), Y3, Y16
-	VMOVDQU          32(DX), Y3
-	VPSRLW           $0x02, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSLLW           $0x01, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves0<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       32(DI)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 4(SP), Y3, Y17
-	VMOVDQU          32(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VPAND            (DX), Y1, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves2<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       64(DI)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 8(SP), Y3, Y16
-	VMOVDQU          32(DX), Y3
-	VPSRLW           $0x06, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x01, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves2<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       96(DI)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 12(SP), Y3, Y17
-	VPAND            64(DX), Y0, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves4<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       128(DI)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 16(SP), Y3, Y16
-	VMOVDQU          64(DX), Y3
-	VPSRLW           $0x02, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x03, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves4<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       160(DI)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 20(SP), Y3, Y17
-	VMOVDQU          64(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x04, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves6<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       192(DI)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 24(SP), Y3, Y16
-	VMOVDQU          64(DX), Y3
-	VPSRLW           $0x06, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          (DX), Y4
-	VPSRLW           $0x05, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves6<>+16(SB), X2, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       224(DI)(SI*1), Y3, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 28(SP), Y3, Y17
-	ADDQ             $+110, DX
-	ADDQ             $+384, SI
-	DECQ             BX
-	JNZ              m1block
-	MOVQ             CX, BX
-	MOVL             beta+56(FP), SI
-	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y2
-	VADDPS           Y18, Y2, Y2
-	VEXTRACTF128     $0x01, Y2, X3
-	VADDPS           X3, X2, X2
-	VPERMILPS        $0x4e, X2, X3
-	VADDPS           X3, X2, X2
-	VMOVSHDUP        X2, X3
-	VADDSS           X3, X2, X2
-	VMULSS           alpha+24(FP), X2, X2
-	CMPL             SI, $0x00
-	JEQ              m1store0
-	VMOVSS           beta+56(FP), X3
-	VFMADD231SS      (BX), X3, X2
+	PREFETCHT0      2048(DX)
+	PREFETCHT0      2112(DX)
+	CMPQ            R8, $0x01
+	JEQ             m1use
+	LEAQ            384(SI), R11
+	CMPQ            BX, $0x01
+	CMOVQEQ         zero<>+0(SB), R11
+	VPBROADCASTQ    206(DX), X0
+	VPSRLVQ         nibblesOf8<>+0(SB), X0, X0
+	VPAND           x0f0f0f0f<>+0(SB), X0, X0
+	VPBROADCASTD    214(DX), X1
+	VPSRLVD         pairsOf4<>+0(SB), X1, X1
+	VPAND           x03030303<>+0(SB), X1, X1
+	VPSLLW          $0x04, X1, X1
+	VPOR            X1, X0, X0
+	VPSUBB          x20202020<>+0(SB), X0, X0
+	VPBROADCASTW    218(DX), X1
+	VCVTPH2PS       X1, Y1
+	VPMOVSXBD       X0, Y2
+	VCVTDQ2PS       Y2, Y2
+	VPSHUFD         $0xee, X0, X0
+	VPMOVSXBD       X0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          Y1, Y2, Y2
+	VMULPS          Y1, Y0, Y0
+	VINSERTF64X4    $0x01, Y0, Z2, Z1
+	VMOVUPS         twiceEach<>+0(SB), Z3
+	VBROADCASTF64X4 256(DI)(R11*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, (R10)
+	VMULPS          xc0800000<>+0(SB), Y2, Y2
+	VMULPS          xc0800000<>+0(SB), Y0, Y0
+	VMOVUPS         Y2, 256(R10)
+	VMOVUPS         Y0, 288(R10)
+
+m1use:
+	VMOVDQU         256(R9), Y0
+	VFMADD231PS     320(DI)(SI*1), Y0, Y17
+	VMOVDQU         288(R9), Y0
+	VFMADD231PS     352(DI)(SI*1), Y0, Y17
+	VBROADCASTI64X4 32(DX), Z0
+	VPSRLVQ         right0And2<>+0(SB), Z0, Z1
+	VPANDD          Z24, Z1, Z1
+	VBROADCASTI64X4 (DX), Z2
+	VPSLLVQ         left2And1<>+0(SB), Z2, Z3
+	VPTERNLOGD      $0xf8, Z25, Z3, Z1
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (DI)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         (R9), Z26, Z1
+	VFMADD231PS     Z1, Z3, Z16
+	VPSRLVQ         right4And6<>+0(SB), Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VPSRLVQ         right0And1<>+0(SB), Z2, Z1
+	VPTERNLOGD      $0xf8, Z25, Z1, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(DI)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R9), Z27, Z0
+	VFMADD231PS     Z0, Z1, Z16
+	VBROADCASTI64X4 64(DX), Z0
+	VPSRLVQ         right0And2<>+0(SB), Z0, Z1
+	VPANDD          Z24, Z1, Z1
+	VPSRLVQ         right2And3<>+0(SB), Z2, Z3
+	VPTERNLOGD      $0xf8, Z25, Z3, Z1
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(DI)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         (R9), Z28, Z1
+	VFMADD231PS     Z1, Z3, Z16
+	VPSRLVQ         right4And6<>+0(SB), Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VPSRLVQ         right4And5<>+0(SB), Z2, Z1
+	VPTERNLOGD      $0xf8, Z25, Z1, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(DI)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R9), Z29, Z0
+	VFMADD231PS     Z0, Z1, Z16
+	XCHGQ           R9, R10
+	ADDQ            $+110, DX
+	ADDQ            $+384, SI
+	DECQ            R8
+	DECQ            BX
+	JNZ             m1block
+	MOVQ            CX, BX
+	MOVL            beta+56(FP), SI
+	ADDL            SI, SI
+	VEXTRACTF64X4   $0x01, Z16, Y0
+	VADDPS          Y0, Y16, Y0
+	VADDPS          Y17, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X0
+	VPERMILPS       $0x4e, X0, X1
+	VADDPS          X1, X0, X0
+	VMOVSHDUP       X0, X1
+	VADDSS          X1, X0, X0
+	VMULSS          alpha+24(FP), X0, X0
+	CMPL            SI, $0x00
+	JEQ             m1store0
+	VMOVSS          beta+56(FP), X1
+	VFMADD231SS     (BX), X1, X0
 
 m1store0:
-	VMOVSS X2, (BX)
+	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row
@@ -21889,6 +22280,78 @@ m1store0:
 not1:
 	VZEROUPPER
 	RET
+
+DATA left2And1<>+0(SB)/4, $0x00000002
+DATA left2And1<>+4(SB)/4, $0x00000000
+DATA left2And1<>+8(SB)/4, $0x00000002
+DATA left2And1<>+12(SB)/4, $0x00000000
+DATA left2And1<>+16(SB)/4, $0x00000002
+DATA left2And1<>+20(SB)/4, $0x00000000
+DATA left2And1<>+24(SB)/4, $0x00000002
+DATA left2And1<>+28(SB)/4, $0x00000000
+DATA left2And1<>+32(SB)/4, $0x00000001
+DATA left2And1<>+36(SB)/4, $0x00000000
+DATA left2And1<>+40(SB)/4, $0x00000001
+DATA left2And1<>+44(SB)/4, $0x00000000
+DATA left2And1<>+48(SB)/4, $0x00000001
+DATA left2And1<>+52(SB)/4, $0x00000000
+DATA left2And1<>+56(SB)/4, $0x00000001
+DATA left2And1<>+60(SB)/4, $0x00000000
+GLOBL left2And1<>(SB), RODATA|NOPTR, $64
+
+DATA right0And1<>+0(SB)/4, $0x00000000
+DATA right0And1<>+4(SB)/4, $0x00000000
+DATA right0And1<>+8(SB)/4, $0x00000000
+DATA right0And1<>+12(SB)/4, $0x00000000
+DATA right0And1<>+16(SB)/4, $0x00000000
+DATA right0And1<>+20(SB)/4, $0x00000000
+DATA right0And1<>+24(SB)/4, $0x00000000
+DATA right0And1<>+28(SB)/4, $0x00000000
+DATA right0And1<>+32(SB)/4, $0x00000001
+DATA right0And1<>+36(SB)/4, $0x00000000
+DATA right0And1<>+40(SB)/4, $0x00000001
+DATA right0And1<>+44(SB)/4, $0x00000000
+DATA right0And1<>+48(SB)/4, $0x00000001
+DATA right0And1<>+52(SB)/4, $0x00000000
+DATA right0And1<>+56(SB)/4, $0x00000001
+DATA right0And1<>+60(SB)/4, $0x00000000
+GLOBL right0And1<>(SB), RODATA|NOPTR, $64
+
+DATA right2And3<>+0(SB)/4, $0x00000002
+DATA right2And3<>+4(SB)/4, $0x00000000
+DATA right2And3<>+8(SB)/4, $0x00000002
+DATA right2And3<>+12(SB)/4, $0x00000000
+DATA right2And3<>+16(SB)/4, $0x00000002
+DATA right2And3<>+20(SB)/4, $0x00000000
+DATA right2And3<>+24(SB)/4, $0x00000002
+DATA right2And3<>+28(SB)/4, $0x00000000
+DATA right2And3<>+32(SB)/4, $0x00000003
+DATA right2And3<>+36(SB)/4, $0x00000000
+DATA right2And3<>+40(SB)/4, $0x00000003
+DATA right2And3<>+44(SB)/4, $0x00000000
+DATA right2And3<>+48(SB)/4, $0x00000003
+DATA right2And3<>+52(SB)/4, $0x00000000
+DATA right2And3<>+56(SB)/4, $0x00000003
+DATA right2And3<>+60(SB)/4, $0x00000000
+GLOBL right2And3<>(SB), RODATA|NOPTR, $64
+
+DATA right4And5<>+0(SB)/4, $0x00000004
+DATA right4And5<>+4(SB)/4, $0x00000000
+DATA right4And5<>+8(SB)/4, $0x00000004
+DATA right4And5<>+12(SB)/4, $0x00000000
+DATA right4And5<>+16(SB)/4, $0x00000004
+DATA right4And5<>+20(SB)/4, $0x00000000
+DATA right4And5<>+24(SB)/4, $0x00000004
+DATA right4And5<>+28(SB)/4, $0x00000000
+DATA right4And5<>+32(SB)/4, $0x00000005
+DATA right4And5<>+36(SB)/4, $0x00000000
+DATA right4And5<>+40(SB)/4, $0x00000005
+DATA right4And5<>+44(SB)/4, $0x00000000
+DATA right4And5<>+48(SB)/4, $0x00000005
+DATA right4And5<>+52(SB)/4, $0x00000000
+DATA right4And5<>+56(SB)/4, $0x00000005
+DATA right4And5<>+60(SB)/4, $0x00000000
+GLOBL right4And5<>(SB), RODATA|NOPTR, $64
 
 // func unpackQ3_KAVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
@@ -22238,7 +22701,11 @@ DATA nibblesOf4<>+0(SB)/4, $0x00000000
 DATA nibblesOf4<>+4(SB)/4, $0x00000004
 DATA nibblesOf4<>+8(SB)/4, $0x00000000
 DATA nibblesOf4<>+12(SB)/4, $0x00000000
-GLOBL nibblesOf4<>(SB), RODATA|NOPTR, $16
+DATA nibblesOf4<>+16(SB)/4, $0x00000000
+DATA nibblesOf4<>+20(SB)/4, $0x00000000
+DATA nibblesOf4<>+24(SB)/4, $0x00000000
+DATA nibblesOf4<>+28(SB)/4, $0x00000000
+GLOBL nibblesOf4<>(SB), RODATA|NOPTR, $32
 
 DATA x30303030<>+0(SB)/4, $0x30303030
 DATA x30303030<>+4(SB)/4, $0x30303030
@@ -22277,22 +22744,55 @@ DATA x3f3f3f3f<>+60(SB)/4, $0x3f3f3f3f
 GLOBL x3f3f3f3f<>(SB), RODATA|NOPTR, $64
 
 // func multiplyQ4_KAVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·multiplyQ4_KAVX2(SB), NOSPLIT, $96-80
-	MOVQ    m+0(FP), AX
-	CMPQ    AX, $0x03
-	JNE     not3
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	MOVQ    R9, R10
-	ADDQ    lda+40(FP), R10
-	VMOVDQU x00010001<>+0(SB), Y9
+// Requires: AVX, AVX2, CMOV, F16C, FMA3, MMX+
+TEXT ·multiplyQ4_KAVX2(SB), $448-80
+	MOVQ         m+0(FP), AX
+	CMPQ         AX, $0x03
+	JNE          not3
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	MOVQ         R9, R10
+	ADDQ         lda+40(FP), R10
+	VMOVDQU      x00010001<>+0(SB), Y9
+	MOVQ         blocks+16(FP), R11
+	IMULQ        AX, R11
+	LEAQ         63(SP), R12
+	ANDQ         $-64, R12
+	LEAQ         192(R12), R13
+	VMOVQ        4(DX), X0
+	VPBROADCASTD 12(DX), X1
+	VPSRLVD      nibblesOf4<>+0(SB), X1, X1
+	VPAND        x0f0f0f0f<>+0(SB), X1, X1
+	VPSRLD       $0x02, X0, X2
+	VPAND        x30303030<>+0(SB), X2, X2
+	VPOR         X2, X1, X1
+	VPAND        x3f3f3f3f<>+0(SB), X0, X0
+	VPUNPCKLDQ   X1, X0, X0
+	VPBROADCASTW (DX), X1
+	VCVTPH2PS    X1, Y1
+	VPMOVSXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VPBROADCASTW 2(DX), X1
+	VCVTPH2PS    X1, Y1
+	VXORPS       x80000000<>+0(SB), Y1, Y1
+	VPSHUFD      $0xee, X0, X0
+	VPMOVSXBD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y1, Y0, Y0
+	VMULPS       256(R8), Y2, Y1
+	VMOVUPS      Y1, (R12)
+	VMULPS       256(R9), Y2, Y1
+	VMOVUPS      Y1, 32(R12)
+	VMULPS       256(R10), Y2, Y1
+	VMOVUPS      Y1, 64(R12)
+	VMOVUPS      Y0, 96(R12)
 
 m3row:
 	VXORPS Y0, Y0, Y0
@@ -22311,8 +22811,13 @@ m3block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
 	PREFETCHT0   2176(DX)
-	VMOVQ        4(DX), X10
-	VPBROADCASTD 12(DX), X11
+	CMPQ         R11, $0x01
+	JEQ          m3use
+	LEAQ         384(SI), R14
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R14
+	VMOVQ        148(DX), X10
+	VPBROADCASTD 156(DX), X11
 	VPSRLVD      nibblesOf4<>+0(SB), X11, X11
 	VPAND        x0f0f0f0f<>+0(SB), X11, X11
 	VPSRLD       $0x02, X10, X12
@@ -22320,24 +22825,28 @@ m3block:
 	VPOR         X12, X11, X11
 	VPAND        x3f3f3f3f<>+0(SB), X10, X10
 	VPUNPCKLDQ   X11, X10, X10
-	VPBROADCASTW (DX), X11
+	VPBROADCASTW 144(DX), X11
 	VCVTPH2PS    X11, Y11
 	VPMOVSXBD    X10, Y12
 	VCVTDQ2PS    Y12, Y12
 	VMULPS       Y11, Y12, Y12
-	VPBROADCASTW 2(DX), X11
+	VPBROADCASTW 146(DX), X11
 	VCVTPH2PS    X11, Y11
 	VXORPS       x80000000<>+0(SB), Y11, Y11
 	VPSHUFD      $0xee, X10, X10
 	VPMOVSXBD    X10, Y10
 	VCVTDQ2PS    Y10, Y10
 	VMULPS       Y11, Y10, Y10
-	VMULPS       256(R8)(SI*1), Y12, Y11
-	VMOVUPS      Y11, (SP)
-	VMULPS       256(R9)(SI*1), Y12, Y11
-	VMOVUPS      Y11, 32(SP)
-	VMULPS       256(R10)(SI*1), Y12, Y11
-	VMOVUPS      Y11, 64(SP)
+	VMULPS       256(R8)(R14*1), Y12, Y11
+	VMOVUPS      Y11, (R13)
+	VMULPS       256(R9)(R14*1), Y12, Y11
+	VMOVUPS      Y11, 32(R13)
+	VMULPS       256(R10)(R14*1), Y12, Y11
+	VMOVUPS      Y11, 64(R13)
+	VMOVUPS      Y10, 96(R13)
+
+m3use:
+	VMOVDQU      96(R12), Y10
 	VFMADD231PS  288(R8)(SI*1), Y10, Y2
 	VFMADD231PS  288(R9)(SI*1), Y10, Y5
 	VFMADD231PS  288(R10)(SI*1), Y10, Y8
@@ -22346,17 +22855,17 @@ m3block:
 	VPMADDUBSW   (R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS (SP), Y12
+	VBROADCASTSS (R12), Y12
 	VFMADD231PS  Y12, Y11, Y0
 	VPMADDUBSW   (R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 32(SP), Y12
+	VBROADCASTSS 32(R12), Y12
 	VFMADD231PS  Y12, Y11, Y3
 	VPMADDUBSW   (R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 64(SP), Y11
+	VBROADCASTSS 64(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      16(DX), Y10
 	VPSRLW       $0x04, Y10, Y10
@@ -22364,34 +22873,34 @@ m3block:
 	VPMADDUBSW   32(R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 4(SP), Y12
+	VBROADCASTSS 4(R12), Y12
 	VFMADD231PS  Y12, Y11, Y1
 	VPMADDUBSW   32(R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 36(SP), Y12
+	VBROADCASTSS 36(R12), Y12
 	VFMADD231PS  Y12, Y11, Y4
 	VPMADDUBSW   32(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 68(SP), Y11
+	VBROADCASTSS 68(R12), Y11
 	VFMADD231PS  Y11, Y10, Y7
 	VMOVDQU      48(DX), Y10
 	VPAND        x0f0f0f0f<>+0(SB), Y10, Y10
 	VPMADDUBSW   64(R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 8(SP), Y12
+	VBROADCASTSS 8(R12), Y12
 	VFMADD231PS  Y12, Y11, Y0
 	VPMADDUBSW   64(R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 40(SP), Y12
+	VBROADCASTSS 40(R12), Y12
 	VFMADD231PS  Y12, Y11, Y3
 	VPMADDUBSW   64(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 72(SP), Y11
+	VBROADCASTSS 72(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      48(DX), Y10
 	VPSRLW       $0x04, Y10, Y10
@@ -22399,34 +22908,34 @@ m3block:
 	VPMADDUBSW   96(R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 12(SP), Y12
+	VBROADCASTSS 12(R12), Y12
 	VFMADD231PS  Y12, Y11, Y1
 	VPMADDUBSW   96(R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 44(SP), Y12
+	VBROADCASTSS 44(R12), Y12
 	VFMADD231PS  Y12, Y11, Y4
 	VPMADDUBSW   96(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 76(SP), Y11
+	VBROADCASTSS 76(R12), Y11
 	VFMADD231PS  Y11, Y10, Y7
 	VMOVDQU      80(DX), Y10
 	VPAND        x0f0f0f0f<>+0(SB), Y10, Y10
 	VPMADDUBSW   128(R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 16(SP), Y12
+	VBROADCASTSS 16(R12), Y12
 	VFMADD231PS  Y12, Y11, Y0
 	VPMADDUBSW   128(R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 48(SP), Y12
+	VBROADCASTSS 48(R12), Y12
 	VFMADD231PS  Y12, Y11, Y3
 	VPMADDUBSW   128(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 80(SP), Y11
+	VBROADCASTSS 80(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      80(DX), Y10
 	VPSRLW       $0x04, Y10, Y10
@@ -22434,34 +22943,34 @@ m3block:
 	VPMADDUBSW   160(R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 20(SP), Y12
+	VBROADCASTSS 20(R12), Y12
 	VFMADD231PS  Y12, Y11, Y1
 	VPMADDUBSW   160(R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 52(SP), Y12
+	VBROADCASTSS 52(R12), Y12
 	VFMADD231PS  Y12, Y11, Y4
 	VPMADDUBSW   160(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 84(SP), Y11
+	VBROADCASTSS 84(R12), Y11
 	VFMADD231PS  Y11, Y10, Y7
 	VMOVDQU      112(DX), Y10
 	VPAND        x0f0f0f0f<>+0(SB), Y10, Y10
 	VPMADDUBSW   192(R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 24(SP), Y12
+	VBROADCASTSS 24(R12), Y12
 	VFMADD231PS  Y12, Y11, Y0
 	VPMADDUBSW   192(R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 56(SP), Y12
+	VBROADCASTSS 56(R12), Y12
 	VFMADD231PS  Y12, Y11, Y3
 	VPMADDUBSW   192(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 88(SP), Y11
+	VBROADCASTSS 88(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      112(DX), Y10
 	VPSRLW       $0x04, Y10, Y10
@@ -22469,20 +22978,22 @@ m3block:
 	VPMADDUBSW   224(R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 28(SP), Y12
+	VBROADCASTSS 28(R12), Y12
 	VFMADD231PS  Y12, Y11, Y1
 	VPMADDUBSW   224(R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 60(SP), Y12
+	VBROADCASTSS 60(R12), Y12
 	VFMADD231PS  Y12, Y11, Y4
 	VPMADDUBSW   224(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 92(SP), Y11
+	VBROADCASTSS 92(R12), Y11
 	VFMADD231PS  Y11, Y10, Y7
+	XCHGQ        R12, R13
 	ADDQ         $+144, DX
 	ADDQ         $+384, SI
+	DECQ         R11
 	DECQ         BX
 	JNZ          m3block
 	MOVQ         CX, BX
@@ -22545,18 +23056,49 @@ m3store2:
 	RET
 
 not3:
-	CMPQ    AX, $0x02
-	JNE     not2
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	VMOVDQU x00010001<>+0(SB), Y6
-	VMOVDQU x0f0f0f0f<>+0(SB), Y7
+	CMPQ         AX, $0x02
+	JNE          not2
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	VMOVDQU      x00010001<>+0(SB), Y6
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y7
+	MOVQ         blocks+16(FP), R10
+	IMULQ        AX, R10
+	LEAQ         63(SP), R11
+	ANDQ         $-64, R11
+	LEAQ         192(R11), R12
+	VMOVQ        4(DX), X0
+	VPBROADCASTD 12(DX), X1
+	VPSRLVD      nibblesOf4<>+0(SB), X1, X1
+	VPAND        X7, X1, X1
+	VPSRLD       $0x02, X0, X2
+	VPAND        x30303030<>+0(SB), X2, X2
+	VPOR         X2, X1, X1
+	VPAND        x3f3f3f3f<>+0(SB), X0, X0
+	VPUNPCKLDQ   X1, X0, X0
+	VPBROADCASTW (DX), X1
+	VCVTPH2PS    X1, Y1
+	VPMOVSXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VPBROADCASTW 2(DX), X1
+	VCVTPH2PS    X1, Y1
+	VXORPS       x80000000<>+0(SB), Y1, Y1
+	VPSHUFD      $0xee, X0, X0
+	VPMOVSXBD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y1, Y0, Y0
+	VMULPS       256(R8), Y2, Y1
+	VMOVUPS      Y1, (R11)
+	VMULPS       256(R9), Y2, Y1
+	VMOVUPS      Y1, 32(R11)
+	VMOVUPS      Y0, 96(R11)
 
 m2row:
 	VXORPS Y0, Y0, Y0
@@ -22572,43 +23114,52 @@ m2block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
 	PREFETCHT0   2176(DX)
-	VMOVQ        4(DX), X8
-	VPBROADCASTD 12(DX), X9
+	CMPQ         R10, $0x01
+	JEQ          m2use
+	LEAQ         384(SI), R13
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R13
+	VMOVQ        148(DX), X8
+	VPBROADCASTD 156(DX), X9
 	VPSRLVD      nibblesOf4<>+0(SB), X9, X9
-	VPAND        x0f0f0f0f<>+0(SB), X9, X9
+	VPAND        X7, X9, X9
 	VPSRLD       $0x02, X8, X10
 	VPAND        x30303030<>+0(SB), X10, X10
 	VPOR         X10, X9, X9
 	VPAND        x3f3f3f3f<>+0(SB), X8, X8
 	VPUNPCKLDQ   X9, X8, X8
-	VPBROADCASTW (DX), X9
+	VPBROADCASTW 144(DX), X9
 	VCVTPH2PS    X9, Y9
 	VPMOVSXBD    X8, Y10
 	VCVTDQ2PS    Y10, Y10
 	VMULPS       Y9, Y10, Y10
-	VPBROADCASTW 2(DX), X9
+	VPBROADCASTW 146(DX), X9
 	VCVTPH2PS    X9, Y9
 	VXORPS       x80000000<>+0(SB), Y9, Y9
 	VPSHUFD      $0xee, X8, X8
 	VPMOVSXBD    X8, Y8
 	VCVTDQ2PS    Y8, Y8
 	VMULPS       Y9, Y8, Y8
-	VMULPS       256(R8)(SI*1), Y10, Y9
-	VMOVUPS      Y9, (SP)
-	VMULPS       256(R9)(SI*1), Y10, Y9
-	VMOVUPS      Y9, 32(SP)
+	VMULPS       256(R8)(R13*1), Y10, Y9
+	VMOVUPS      Y9, (R12)
+	VMULPS       256(R9)(R13*1), Y10, Y9
+	VMOVUPS      Y9, 32(R12)
+	VMOVUPS      Y8, 96(R12)
+
+m2use:
+	VMOVDQU      96(R11), Y8
 	VFMADD231PS  288(R8)(SI*1), Y8, Y2
 	VFMADD231PS  288(R9)(SI*1), Y8, Y5
 	VPAND        16(DX), Y7, Y8
 	VPMADDUBSW   (R8)(SI*1), Y8, Y9
 	VPMADDWD     Y6, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS (SP), Y10
+	VBROADCASTSS (R11), Y10
 	VFMADD231PS  Y10, Y9, Y0
 	VPMADDUBSW   (R9)(SI*1), Y8, Y8
 	VPMADDWD     Y6, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 32(SP), Y9
+	VBROADCASTSS 32(R11), Y9
 	VFMADD231PS  Y9, Y8, Y3
 	VMOVDQU      16(DX), Y8
 	VPSRLW       $0x04, Y8, Y8
@@ -22616,23 +23167,23 @@ m2block:
 	VPMADDUBSW   32(R8)(SI*1), Y8, Y9
 	VPMADDWD     Y6, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 4(SP), Y10
+	VBROADCASTSS 4(R11), Y10
 	VFMADD231PS  Y10, Y9, Y1
 	VPMADDUBSW   32(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y6, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 36(SP), Y9
+	VBROADCASTSS 36(R11), Y9
 	VFMADD231PS  Y9, Y8, Y4
 	VPAND        48(DX), Y7, Y8
 	VPMADDUBSW   64(R8)(SI*1), Y8, Y9
 	VPMADDWD     Y6, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 8(SP), Y10
+	VBROADCASTSS 8(R11), Y10
 	VFMADD231PS  Y10, Y9, Y0
 	VPMADDUBSW   64(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y6, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 40(SP), Y9
+	VBROADCASTSS 40(R11), Y9
 	VFMADD231PS  Y9, Y8, Y3
 	VMOVDQU      48(DX), Y8
 	VPSRLW       $0x04, Y8, Y8
@@ -22640,23 +23191,23 @@ m2block:
 	VPMADDUBSW   96(R8)(SI*1), Y8, Y9
 	VPMADDWD     Y6, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 12(SP), Y10
+	VBROADCASTSS 12(R11), Y10
 	VFMADD231PS  Y10, Y9, Y1
 	VPMADDUBSW   96(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y6, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 44(SP), Y9
+	VBROADCASTSS 44(R11), Y9
 	VFMADD231PS  Y9, Y8, Y4
 	VPAND        80(DX), Y7, Y8
 	VPMADDUBSW   128(R8)(SI*1), Y8, Y9
 	VPMADDWD     Y6, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 16(SP), Y10
+	VBROADCASTSS 16(R11), Y10
 	VFMADD231PS  Y10, Y9, Y0
 	VPMADDUBSW   128(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y6, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 48(SP), Y9
+	VBROADCASTSS 48(R11), Y9
 	VFMADD231PS  Y9, Y8, Y3
 	VMOVDQU      80(DX), Y8
 	VPSRLW       $0x04, Y8, Y8
@@ -22664,23 +23215,23 @@ m2block:
 	VPMADDUBSW   160(R8)(SI*1), Y8, Y9
 	VPMADDWD     Y6, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 20(SP), Y10
+	VBROADCASTSS 20(R11), Y10
 	VFMADD231PS  Y10, Y9, Y1
 	VPMADDUBSW   160(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y6, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 52(SP), Y9
+	VBROADCASTSS 52(R11), Y9
 	VFMADD231PS  Y9, Y8, Y4
 	VPAND        112(DX), Y7, Y8
 	VPMADDUBSW   192(R8)(SI*1), Y8, Y9
 	VPMADDWD     Y6, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 24(SP), Y10
+	VBROADCASTSS 24(R11), Y10
 	VFMADD231PS  Y10, Y9, Y0
 	VPMADDUBSW   192(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y6, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 56(SP), Y9
+	VBROADCASTSS 56(R11), Y9
 	VFMADD231PS  Y9, Y8, Y3
 	VMOVDQU      112(DX), Y8
 	VPSRLW       $0x04, Y8, Y8
@@ -22688,15 +23239,17 @@ m2block:
 	VPMADDUBSW   224(R8)(SI*1), Y8, Y9
 	VPMADDWD     Y6, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 28(SP), Y10
+	VBROADCASTSS 28(R11), Y10
 	VFMADD231PS  Y10, Y9, Y1
 	VPMADDUBSW   224(R9)(SI*1), Y8, Y8
 	VPMADDWD     Y6, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS 60(SP), Y9
+	VBROADCASTSS 60(R11), Y9
 	VFMADD231PS  Y9, Y8, Y4
+	XCHGQ        R11, R12
 	ADDQ         $+144, DX
 	ADDQ         $+384, SI
+	DECQ         R10
 	DECQ         BX
 	JNZ          m2block
 	MOVQ         CX, BX
@@ -22742,16 +23295,50 @@ m2store1:
 	RET
 
 not2:
-	CMPQ    AX, $0x01
-	JNE     not1
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    a+32(FP), DI
-	VMOVDQU x00010001<>+0(SB), Y3
-	VMOVDQU x0f0f0f0f<>+0(SB), Y4
+	CMPQ         AX, $0x01
+	JNE          not1
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         a+32(FP), DI
+	VMOVDQU      x00010001<>+0(SB), Y3
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y4
+	VMOVDQU      x10101010<>+0(SB), Y0
+	VMOVDQU      nibblesOf4<>+0(SB), Y5
+	VMOVDQU      x30303030<>+0(SB), Y6
+	VMOVDQU      x3f3f3f3f<>+0(SB), Y7
+	VMOVDQU      x80000000<>+0(SB), Y8
+	MOVQ         blocks+16(FP), R8
+	IMULQ        AX, R8
+	LEAQ         63(SP), R9
+	ANDQ         $-64, R9
+	LEAQ         192(R9), R10
+	VMOVQ        4(DX), X0
+	VPBROADCASTD 12(DX), X1
+	VPSRLVD      X5, X1, X1
+	VPAND        X4, X1, X1
+	VPSRLD       $0x02, X0, X2
+	VPAND        X6, X2, X2
+	VPOR         X2, X1, X1
+	VPAND        X7, X0, X0
+	VPUNPCKLDQ   X1, X0, X0
+	VPBROADCASTW (DX), X1
+	VCVTPH2PS    X1, Y1
+	VPMOVSXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VPBROADCASTW 2(DX), X1
+	VCVTPH2PS    X1, Y1
+	VXORPS       Y8, Y1, Y1
+	VPSHUFD      $0xee, X0, X0
+	VPMOVSXBD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y1, Y0, Y0
+	VMULPS       256(DI), Y2, Y1
+	VMOVUPS      Y1, (R9)
+	VMOVUPS      Y0, 96(R9)
 
 m1row:
 	VXORPS Y0, Y0, Y0
@@ -22764,88 +23351,99 @@ m1block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
 	PREFETCHT0   2176(DX)
-	VMOVQ        4(DX), X5
-	VPBROADCASTD 12(DX), X6
-	VPSRLVD      nibblesOf4<>+0(SB), X6, X6
-	VPAND        x0f0f0f0f<>+0(SB), X6, X6
-	VPSRLD       $0x02, X5, X7
-	VPAND        x30303030<>+0(SB), X7, X7
-	VPOR         X7, X6, X6
-	VPAND        x3f3f3f3f<>+0(SB), X5, X5
-	VPUNPCKLDQ   X6, X5, X5
-	VPBROADCASTW (DX), X6
-	VCVTPH2PS    X6, Y6
-	VPMOVSXBD    X5, Y7
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y6, Y7, Y7
-	VPBROADCASTW 2(DX), X6
-	VCVTPH2PS    X6, Y6
-	VXORPS       x80000000<>+0(SB), Y6, Y6
-	VPSHUFD      $0xee, X5, X5
-	VPMOVSXBD    X5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y6, Y5, Y5
-	VMULPS       256(DI)(SI*1), Y7, Y6
-	VMOVUPS      Y6, (SP)
-	VFMADD231PS  288(DI)(SI*1), Y5, Y2
-	VPAND        16(DX), Y4, Y5
-	VPMADDUBSW   (DI)(SI*1), Y5, Y5
-	VPMADDWD     Y3, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS (SP), Y6
-	VFMADD231PS  Y6, Y5, Y0
-	VMOVDQU      16(DX), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y4, Y5, Y5
-	VPMADDUBSW   32(DI)(SI*1), Y5, Y5
-	VPMADDWD     Y3, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 4(SP), Y6
-	VFMADD231PS  Y6, Y5, Y1
-	VPAND        48(DX), Y4, Y5
-	VPMADDUBSW   64(DI)(SI*1), Y5, Y5
-	VPMADDWD     Y3, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 8(SP), Y6
-	VFMADD231PS  Y6, Y5, Y0
-	VMOVDQU      48(DX), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y4, Y5, Y5
-	VPMADDUBSW   96(DI)(SI*1), Y5, Y5
-	VPMADDWD     Y3, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 12(SP), Y6
-	VFMADD231PS  Y6, Y5, Y1
-	VPAND        80(DX), Y4, Y5
-	VPMADDUBSW   128(DI)(SI*1), Y5, Y5
-	VPMADDWD     Y3, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 16(SP), Y6
-	VFMADD231PS  Y6, Y5, Y0
-	VMOVDQU      80(DX), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y4, Y5, Y5
-	VPMADDUBSW   160(DI)(SI*1), Y5, Y5
-	VPMADDWD     Y3, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 20(SP), Y6
-	VFMADD231PS  Y6, Y5, Y1
-	VPAND        112(DX), Y4, Y5
-	VPMADDUBSW   192(DI)(SI*1), Y5, Y5
-	VPMADDWD     Y3, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 24(SP), Y6
-	VFMADD231PS  Y6, Y5, Y0
-	VMOVDQU      112(DX), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y4, Y5, Y5
-	VPMADDUBSW   224(DI)(SI*1), Y5, Y5
-	VPMADDWD     Y3, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS 28(SP), Y6
-	VFMADD231PS  Y6, Y5, Y1
+	CMPQ         R8, $0x01
+	JEQ          m1use
+	LEAQ         384(SI), R11
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R11
+	VMOVQ        148(DX), X9
+	VPBROADCASTD 156(DX), X10
+	VPSRLVD      X5, X10, X10
+	VPAND        X4, X10, X10
+	VPSRLD       $0x02, X9, X11
+	VPAND        X6, X11, X11
+	VPOR         X11, X10, X10
+	VPAND        X7, X9, X9
+	VPUNPCKLDQ   X10, X9, X9
+	VPBROADCASTW 144(DX), X10
+	VCVTPH2PS    X10, Y10
+	VPMOVSXBD    X9, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y10, Y11, Y11
+	VPBROADCASTW 146(DX), X10
+	VCVTPH2PS    X10, Y10
+	VXORPS       Y8, Y10, Y10
+	VPSHUFD      $0xee, X9, X9
+	VPMOVSXBD    X9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VMULPS       256(DI)(R11*1), Y11, Y10
+	VMOVUPS      Y10, (R10)
+	VMOVUPS      Y9, 96(R10)
+
+m1use:
+	VMOVDQU      96(R9), Y9
+	VFMADD231PS  288(DI)(SI*1), Y9, Y2
+	VMOVDQU      16(DX), Y10
+	VPAND        Y4, Y10, Y9
+	VPMADDUBSW   (DI)(SI*1), Y9, Y9
+	VPMADDWD     Y3, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS (R9), Y11
+	VFMADD231PS  Y11, Y9, Y0
+	VPSRLW       $0x04, Y10, Y9
+	VPAND        Y4, Y9, Y9
+	VPMADDUBSW   32(DI)(SI*1), Y9, Y9
+	VPMADDWD     Y3, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 4(R9), Y10
+	VFMADD231PS  Y10, Y9, Y1
+	VMOVDQU      48(DX), Y10
+	VPAND        Y4, Y10, Y9
+	VPMADDUBSW   64(DI)(SI*1), Y9, Y9
+	VPMADDWD     Y3, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 8(R9), Y11
+	VFMADD231PS  Y11, Y9, Y0
+	VPSRLW       $0x04, Y10, Y9
+	VPAND        Y4, Y9, Y9
+	VPMADDUBSW   96(DI)(SI*1), Y9, Y9
+	VPMADDWD     Y3, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 12(R9), Y10
+	VFMADD231PS  Y10, Y9, Y1
+	VMOVDQU      80(DX), Y10
+	VPAND        Y4, Y10, Y9
+	VPMADDUBSW   128(DI)(SI*1), Y9, Y9
+	VPMADDWD     Y3, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 16(R9), Y11
+	VFMADD231PS  Y11, Y9, Y0
+	VPSRLW       $0x04, Y10, Y9
+	VPAND        Y4, Y9, Y9
+	VPMADDUBSW   160(DI)(SI*1), Y9, Y9
+	VPMADDWD     Y3, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 20(R9), Y10
+	VFMADD231PS  Y10, Y9, Y1
+	VMOVDQU      112(DX), Y10
+	VPAND        Y4, Y10, Y9
+	VPMADDUBSW   192(DI)(SI*1), Y9, Y9
+	VPMADDWD     Y3, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 24(R9), Y11
+	VFMADD231PS  Y11, Y9, Y0
+	VPSRLW       $0x04, Y10, Y9
+	VPAND        Y4, Y9, Y9
+	VPMADDUBSW   224(DI)(SI*1), Y9, Y9
+	VPMADDWD     Y3, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 28(R9), Y10
+	VFMADD231PS  Y10, Y9, Y1
+	XCHGQ        R9, R10
 	ADDQ         $+144, DX
 	ADDQ         $+384, SI
+	DECQ         R8
 	DECQ         BX
 	JNZ          m1block
 	MOVQ         CX, BX
@@ -22878,24 +23476,64 @@ not1:
 	RET
 
 // func multiplyQ4_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
-TEXT ·multiplyQ4_KAVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ    m+0(FP), AX
-	CMPQ    AX, $0x04
-	JNE     not4
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	MOVQ    R9, R10
-	ADDQ    lda+40(FP), R10
-	MOVQ    R10, R11
-	ADDQ    lda+40(FP), R11
-	VMOVDQU x0f0f0f0f<>+0(SB), Y0
+// Requires: AVX, AVX2, AVX512F, AVX512VL, CMOV, F16C, FMA3, MMX+
+TEXT ·multiplyQ4_KAVX512VNNI(SB), $832-80
+	MOVQ         m+0(FP), AX
+	CMPQ         AX, $0x04
+	JNE          not4
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	MOVQ         R9, R10
+	ADDQ         lda+40(FP), R10
+	MOVQ         R10, R11
+	ADDQ         lda+40(FP), R11
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y0
+	VMOVDQU      x10101010<>+0(SB), Y1
+	VMOVDQU      nibblesOf4<>+0(SB), Y1
+	VMOVDQU      x30303030<>+0(SB), Y2
+	VMOVDQU      x3f3f3f3f<>+0(SB), Y3
+	VMOVDQU      x80000000<>+0(SB), Y4
+	MOVQ         blocks+16(FP), R12
+	IMULQ        AX, R12
+	LEAQ         63(SP), R13
+	ANDQ         $-64, R13
+	LEAQ         384(R13), R14
+	VMOVQ        4(DX), X5
+	VPBROADCASTD 12(DX), X6
+	VPSRLVD      X1, X6, X6
+	VPAND        X0, X6, X6
+	VPSRLD       $0x02, X5, X7
+	VPAND        X2, X7, X7
+	VPOR         X7, X6, X6
+	VPAND        X3, X5, X5
+	VPUNPCKLDQ   X6, X5, X5
+	VPBROADCASTW (DX), X6
+	VCVTPH2PS    X6, Y6
+	VPMOVSXBD    X5, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VPBROADCASTW 2(DX), X6
+	VCVTPH2PS    X6, Y6
+	VXORPS       Y4, Y6, Y6
+	VPSHUFD      $0xee, X5, X5
+	VPMOVSXBD    X5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VMULPS       256(R8), Y7, Y6
+	VMOVUPS      Y6, (R13)
+	VMULPS       256(R9), Y7, Y6
+	VMOVUPS      Y6, 32(R13)
+	VMULPS       256(R10), Y7, Y6
+	VMOVUPS      Y6, 64(R13)
+	VMULPS       256(R11), Y7, Y6
+	VMOVUPS      Y6, 96(R13)
+	VMOVUPS      Y5, 256(R13)
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -22914,260 +23552,271 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	PREFETCHT0       2176(DX)
-	VMOVQ            4(DX), X1
-	VPBROADCASTD     12(DX), X2
-	VPSRLVD          nibblesOf4<>+0(SB), X2, X2
-	VPAND            x0f0f0f0f<>+0(SB), X2, X2
-	VPSRLD           $0x02, X1, X3
-	VPAND            x30303030<>+0(SB), X3, X3
-	VPOR             X3, X2, X2
-	VPAND            x3f3f3f3f<>+0(SB), X1, X1
-	VPUNPCKLDQ       X2, X1, X1
-	VPBROADCASTW     (DX), X2
-	VCVTPH2PS        X2, Y2
-	VPMOVSXBD        X1, Y3
-	VCVTDQ2PS        Y3, Y3
-	VMULPS           Y2, Y3, Y3
-	VPBROADCASTW     2(DX), X2
-	VCVTPH2PS        X2, Y2
-	VXORPS           x80000000<>+0(SB), Y2, Y2
-	VPSHUFD          $0xee, X1, X1
-	VPMOVSXBD        X1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VMULPS           Y2, Y1, Y1
-	VMULPS           256(R8)(SI*1), Y3, Y2
-	VMOVUPS          Y2, (SP)
-	VMULPS           256(R9)(SI*1), Y3, Y2
-	VMOVUPS          Y2, 32(SP)
-	VMULPS           256(R10)(SI*1), Y3, Y2
-	VMOVUPS          Y2, 64(SP)
-	VMULPS           256(R11)(SI*1), Y3, Y2
-	VMOVUPS          Y2, 96(SP)
-	VFMADD231PS      288(R8)(SI*1), Y1, Y18
-	VFMADD231PS      288(R9)(SI*1), Y1, Y21
-	VFMADD231PS      288(R10)(SI*1), Y1, Y24
-	VFMADD231PS      288(R11)(SI*1), Y1, Y27
-	VPAND            16(DX), Y0, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         (R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST (SP), Y2, Y16
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         (R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 32(SP), Y2, Y19
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         (R10)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 64(SP), Y2, Y22
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         (R11)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 96(SP), Y2, Y25
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            Y0, Y1, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         32(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 4(SP), Y2, Y17
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         32(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 36(SP), Y2, Y20
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         32(R10)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 68(SP), Y2, Y23
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         32(R11)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 100(SP), Y2, Y26
-	VPAND            48(DX), Y0, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         64(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 8(SP), Y2, Y16
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         64(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 40(SP), Y2, Y19
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         64(R10)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 72(SP), Y2, Y22
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         64(R11)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 104(SP), Y2, Y25
-	VMOVDQU          48(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            Y0, Y1, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         96(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 12(SP), Y2, Y17
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         96(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 44(SP), Y2, Y20
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         96(R10)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 76(SP), Y2, Y23
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         96(R11)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 108(SP), Y2, Y26
-	VPAND            80(DX), Y0, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         128(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 16(SP), Y2, Y16
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         128(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 48(SP), Y2, Y19
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         128(R10)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 80(SP), Y2, Y22
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         128(R11)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 112(SP), Y2, Y25
-	VMOVDQU          80(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            Y0, Y1, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         160(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 20(SP), Y2, Y17
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         160(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 52(SP), Y2, Y20
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         160(R10)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 84(SP), Y2, Y23
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         160(R11)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 116(SP), Y2, Y26
-	VPAND            112(DX), Y0, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         192(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 24(SP), Y2, Y16
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         192(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 56(SP), Y2, Y19
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         192(R10)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 88(SP), Y2, Y22
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         192(R11)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 120(SP), Y2, Y25
-	VMOVDQU          112(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            Y0, Y1, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         224(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 28(SP), Y2, Y17
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         224(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 60(SP), Y2, Y20
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         224(R10)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 92(SP), Y2, Y23
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         224(R11)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 124(SP), Y2, Y26
+	PREFETCHT0   2048(DX)
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	CMPQ         R12, $0x01
+	JEQ          m4use
+	LEAQ         384(SI), R15
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R15
+	VMOVQ        148(DX), X5
+	VPBROADCASTD 156(DX), X6
+	VPSRLVD      X1, X6, X6
+	VPAND        X0, X6, X6
+	VPSRLD       $0x02, X5, X7
+	VPAND        X2, X7, X7
+	VPOR         X7, X6, X6
+	VPAND        X3, X5, X5
+	VPUNPCKLDQ   X6, X5, X5
+	VPBROADCASTW 144(DX), X6
+	VCVTPH2PS    X6, Y6
+	VPMOVSXBD    X5, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VPBROADCASTW 146(DX), X6
+	VCVTPH2PS    X6, Y6
+	VXORPS       Y4, Y6, Y6
+	VPSHUFD      $0xee, X5, X5
+	VPMOVSXBD    X5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VMULPS       256(R8)(R15*1), Y7, Y6
+	VMOVUPS      Y6, (R14)
+	VMULPS       256(R9)(R15*1), Y7, Y6
+	VMOVUPS      Y6, 32(R14)
+	VMULPS       256(R10)(R15*1), Y7, Y6
+	VMOVUPS      Y6, 64(R14)
+	VMULPS       256(R11)(R15*1), Y7, Y6
+	VMOVUPS      Y6, 96(R14)
+	VMOVUPS      Y5, 256(R14)
+
+m4use:
+	VMOVDQU          256(R13), Y5
+	VFMADD231PS      288(R8)(SI*1), Y5, Y18
+	VFMADD231PS      288(R9)(SI*1), Y5, Y21
+	VFMADD231PS      288(R10)(SI*1), Y5, Y24
+	VFMADD231PS      288(R11)(SI*1), Y5, Y27
+	VMOVDQU          16(DX), Y6
+	VPAND            Y0, Y6, Y5
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         (R8)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST (R13), Y7, Y16
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         (R9)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 32(R13), Y7, Y19
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         (R10)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 64(R13), Y7, Y22
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         (R11)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 96(R13), Y7, Y25
+	VPSRLW           $0x04, Y6, Y5
+	VPAND            Y0, Y5, Y5
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         32(R8)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 4(R13), Y6, Y17
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         32(R9)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 36(R13), Y6, Y20
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         32(R10)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 68(R13), Y6, Y23
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         32(R11)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 100(R13), Y6, Y26
+	VMOVDQU          48(DX), Y6
+	VPAND            Y0, Y6, Y5
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         64(R8)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 8(R13), Y7, Y16
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         64(R9)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 40(R13), Y7, Y19
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         64(R10)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 72(R13), Y7, Y22
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         64(R11)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 104(R13), Y7, Y25
+	VPSRLW           $0x04, Y6, Y5
+	VPAND            Y0, Y5, Y5
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         96(R8)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 12(R13), Y6, Y17
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         96(R9)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 44(R13), Y6, Y20
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         96(R10)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 76(R13), Y6, Y23
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         96(R11)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 108(R13), Y6, Y26
+	VMOVDQU          80(DX), Y6
+	VPAND            Y0, Y6, Y5
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         128(R8)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 16(R13), Y7, Y16
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         128(R9)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 48(R13), Y7, Y19
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         128(R10)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 80(R13), Y7, Y22
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         128(R11)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 112(R13), Y7, Y25
+	VPSRLW           $0x04, Y6, Y5
+	VPAND            Y0, Y5, Y5
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         160(R8)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 20(R13), Y6, Y17
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         160(R9)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 52(R13), Y6, Y20
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         160(R10)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 84(R13), Y6, Y23
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         160(R11)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 116(R13), Y6, Y26
+	VMOVDQU          112(DX), Y6
+	VPAND            Y0, Y6, Y5
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         192(R8)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 24(R13), Y7, Y16
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         192(R9)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 56(R13), Y7, Y19
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         192(R10)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 88(R13), Y7, Y22
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         192(R11)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 120(R13), Y7, Y25
+	VPSRLW           $0x04, Y6, Y5
+	VPAND            Y0, Y5, Y5
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         224(R8)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 28(R13), Y6, Y17
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         224(R9)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 60(R13), Y6, Y20
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         224(R10)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 92(R13), Y6, Y23
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         224(R11)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 124(R13), Y6, Y26
+	XCHGQ            R13, R14
 	ADDQ             $+144, DX
 	ADDQ             $+384, SI
+	DECQ             R12
 	DECQ             BX
 	JNZ              m4block
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y1
-	VADDPS           Y18, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
+	VADDPS           Y17, Y16, Y5
+	VADDPS           Y18, Y5, Y5
+	VEXTRACTF128     $0x01, Y5, X6
+	VADDPS           X6, X5, X5
+	VPERMILPS        $0x4e, X5, X6
+	VADDPS           X6, X5, X5
+	VMOVSHDUP        X5, X6
+	VADDSS           X6, X5, X5
+	VMULSS           alpha+24(FP), X5, X5
 	CMPL             SI, $0x00
 	JEQ              m4store0
-	VMOVSS           beta+56(FP), X2
-	VFMADD231SS      (BX), X2, X1
+	VMOVSS           beta+56(FP), X6
+	VFMADD231SS      (BX), X6, X5
 
 m4store0:
-	VMOVSS       X1, (BX)
+	VMOVSS       X5, (BX)
 	ADDQ         DI, BX
-	VADDPS       Y20, Y19, Y1
-	VADDPS       Y21, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
+	VADDPS       Y20, Y19, Y5
+	VADDPS       Y21, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X6
+	VADDPS       X6, X5, X5
+	VPERMILPS    $0x4e, X5, X6
+	VADDPS       X6, X5, X5
+	VMOVSHDUP    X5, X6
+	VADDSS       X6, X5, X5
+	VMULSS       alpha+24(FP), X5, X5
 	CMPL         SI, $0x00
 	JEQ          m4store1
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X1
+	VMOVSS       beta+56(FP), X6
+	VFMADD231SS  (BX), X6, X5
 
 m4store1:
-	VMOVSS       X1, (BX)
+	VMOVSS       X5, (BX)
 	ADDQ         DI, BX
-	VADDPS       Y23, Y22, Y1
-	VADDPS       Y24, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
+	VADDPS       Y23, Y22, Y5
+	VADDPS       Y24, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X6
+	VADDPS       X6, X5, X5
+	VPERMILPS    $0x4e, X5, X6
+	VADDPS       X6, X5, X5
+	VMOVSHDUP    X5, X6
+	VADDSS       X6, X5, X5
+	VMULSS       alpha+24(FP), X5, X5
 	CMPL         SI, $0x00
 	JEQ          m4store2
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X1
+	VMOVSS       beta+56(FP), X6
+	VFMADD231SS  (BX), X6, X5
 
 m4store2:
-	VMOVSS       X1, (BX)
+	VMOVSS       X5, (BX)
 	ADDQ         DI, BX
-	VADDPS       Y26, Y25, Y1
-	VADDPS       Y27, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
+	VADDPS       Y26, Y25, Y5
+	VADDPS       Y27, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X6
+	VADDPS       X6, X5, X5
+	VPERMILPS    $0x4e, X5, X6
+	VADDPS       X6, X5, X5
+	VMOVSHDUP    X5, X6
+	VADDSS       X6, X5, X5
+	VMULSS       alpha+24(FP), X5, X5
 	CMPL         SI, $0x00
 	JEQ          m4store3
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X1
+	VMOVSS       beta+56(FP), X6
+	VFMADD231SS  (BX), X6, X5
 
 m4store3:
-	VMOVSS X1, (BX)
+	VMOVSS X5, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m4row
@@ -23175,19 +23824,57 @@ m4store3:
 	RET
 
 not4:
-	CMPQ    AX, $0x03
-	JNE     not3
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	MOVQ    R9, R10
-	ADDQ    lda+40(FP), R10
-	VMOVDQU x0f0f0f0f<>+0(SB), Y0
+	CMPQ         AX, $0x03
+	JNE          not3
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	MOVQ         R9, R10
+	ADDQ         lda+40(FP), R10
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y0
+	VMOVDQU      x10101010<>+0(SB), Y1
+	VMOVDQU      nibblesOf4<>+0(SB), Y1
+	VMOVDQU      x30303030<>+0(SB), Y2
+	VMOVDQU      x3f3f3f3f<>+0(SB), Y3
+	VMOVDQU      x80000000<>+0(SB), Y4
+	MOVQ         blocks+16(FP), R11
+	IMULQ        AX, R11
+	LEAQ         63(SP), R12
+	ANDQ         $-64, R12
+	LEAQ         384(R12), R13
+	VMOVQ        4(DX), X5
+	VPBROADCASTD 12(DX), X6
+	VPSRLVD      X1, X6, X6
+	VPAND        X0, X6, X6
+	VPSRLD       $0x02, X5, X7
+	VPAND        X2, X7, X7
+	VPOR         X7, X6, X6
+	VPAND        X3, X5, X5
+	VPUNPCKLDQ   X6, X5, X5
+	VPBROADCASTW (DX), X6
+	VCVTPH2PS    X6, Y6
+	VPMOVSXBD    X5, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VPBROADCASTW 2(DX), X6
+	VCVTPH2PS    X6, Y6
+	VXORPS       Y4, Y6, Y6
+	VPSHUFD      $0xee, X5, X5
+	VPMOVSXBD    X5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VMULPS       256(R8), Y7, Y6
+	VMOVUPS      Y6, (R12)
+	VMULPS       256(R9), Y7, Y6
+	VMOVUPS      Y6, 32(R12)
+	VMULPS       256(R10), Y7, Y6
+	VMOVUPS      Y6, 64(R12)
+	VMOVUPS      Y5, 256(R12)
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -23203,208 +23890,219 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	PREFETCHT0       2176(DX)
-	VMOVQ            4(DX), X1
-	VPBROADCASTD     12(DX), X2
-	VPSRLVD          nibblesOf4<>+0(SB), X2, X2
-	VPAND            x0f0f0f0f<>+0(SB), X2, X2
-	VPSRLD           $0x02, X1, X3
-	VPAND            x30303030<>+0(SB), X3, X3
-	VPOR             X3, X2, X2
-	VPAND            x3f3f3f3f<>+0(SB), X1, X1
-	VPUNPCKLDQ       X2, X1, X1
-	VPBROADCASTW     (DX), X2
-	VCVTPH2PS        X2, Y2
-	VPMOVSXBD        X1, Y3
-	VCVTDQ2PS        Y3, Y3
-	VMULPS           Y2, Y3, Y3
-	VPBROADCASTW     2(DX), X2
-	VCVTPH2PS        X2, Y2
-	VXORPS           x80000000<>+0(SB), Y2, Y2
-	VPSHUFD          $0xee, X1, X1
-	VPMOVSXBD        X1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VMULPS           Y2, Y1, Y1
-	VMULPS           256(R8)(SI*1), Y3, Y2
-	VMOVUPS          Y2, (SP)
-	VMULPS           256(R9)(SI*1), Y3, Y2
-	VMOVUPS          Y2, 32(SP)
-	VMULPS           256(R10)(SI*1), Y3, Y2
-	VMOVUPS          Y2, 64(SP)
-	VFMADD231PS      288(R8)(SI*1), Y1, Y18
-	VFMADD231PS      288(R9)(SI*1), Y1, Y21
-	VFMADD231PS      288(R10)(SI*1), Y1, Y24
-	VPAND            16(DX), Y0, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         (R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST (SP), Y2, Y16
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         (R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 32(SP), Y2, Y19
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         (R10)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 64(SP), Y2, Y22
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            Y0, Y1, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         32(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 4(SP), Y2, Y17
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         32(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 36(SP), Y2, Y20
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         32(R10)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 68(SP), Y2, Y23
-	VPAND            48(DX), Y0, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         64(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 8(SP), Y2, Y16
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         64(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 40(SP), Y2, Y19
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         64(R10)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 72(SP), Y2, Y22
-	VMOVDQU          48(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            Y0, Y1, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         96(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 12(SP), Y2, Y17
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         96(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 44(SP), Y2, Y20
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         96(R10)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 76(SP), Y2, Y23
-	VPAND            80(DX), Y0, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         128(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 16(SP), Y2, Y16
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         128(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 48(SP), Y2, Y19
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         128(R10)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 80(SP), Y2, Y22
-	VMOVDQU          80(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            Y0, Y1, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         160(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 20(SP), Y2, Y17
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         160(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 52(SP), Y2, Y20
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         160(R10)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 84(SP), Y2, Y23
-	VPAND            112(DX), Y0, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         192(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 24(SP), Y2, Y16
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         192(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 56(SP), Y2, Y19
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         192(R10)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 88(SP), Y2, Y22
-	VMOVDQU          112(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            Y0, Y1, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         224(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 28(SP), Y2, Y17
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         224(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 60(SP), Y2, Y20
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         224(R10)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 92(SP), Y2, Y23
+	PREFETCHT0   2048(DX)
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	CMPQ         R11, $0x01
+	JEQ          m3use
+	LEAQ         384(SI), R14
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R14
+	VMOVQ        148(DX), X5
+	VPBROADCASTD 156(DX), X6
+	VPSRLVD      X1, X6, X6
+	VPAND        X0, X6, X6
+	VPSRLD       $0x02, X5, X7
+	VPAND        X2, X7, X7
+	VPOR         X7, X6, X6
+	VPAND        X3, X5, X5
+	VPUNPCKLDQ   X6, X5, X5
+	VPBROADCASTW 144(DX), X6
+	VCVTPH2PS    X6, Y6
+	VPMOVSXBD    X5, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VPBROADCASTW 146(DX), X6
+	VCVTPH2PS    X6, Y6
+	VXORPS       Y4, Y6, Y6
+	VPSHUFD      $0xee, X5, X5
+	VPMOVSXBD    X5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VMULPS       256(R8)(R14*1), Y7, Y6
+	VMOVUPS      Y6, (R13)
+	VMULPS       256(R9)(R14*1), Y7, Y6
+	VMOVUPS      Y6, 32(R13)
+	VMULPS       256(R10)(R14*1), Y7, Y6
+	VMOVUPS      Y6, 64(R13)
+	VMOVUPS      Y5, 256(R13)
+
+m3use:
+	VMOVDQU          256(R12), Y5
+	VFMADD231PS      288(R8)(SI*1), Y5, Y18
+	VFMADD231PS      288(R9)(SI*1), Y5, Y21
+	VFMADD231PS      288(R10)(SI*1), Y5, Y24
+	VMOVDQU          16(DX), Y6
+	VPAND            Y0, Y6, Y5
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         (R8)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST (R12), Y7, Y16
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         (R9)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 32(R12), Y7, Y19
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         (R10)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 64(R12), Y7, Y22
+	VPSRLW           $0x04, Y6, Y5
+	VPAND            Y0, Y5, Y5
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         32(R8)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 4(R12), Y6, Y17
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         32(R9)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 36(R12), Y6, Y20
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         32(R10)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 68(R12), Y6, Y23
+	VMOVDQU          48(DX), Y6
+	VPAND            Y0, Y6, Y5
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         64(R8)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 8(R12), Y7, Y16
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         64(R9)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 40(R12), Y7, Y19
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         64(R10)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 72(R12), Y7, Y22
+	VPSRLW           $0x04, Y6, Y5
+	VPAND            Y0, Y5, Y5
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         96(R8)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 12(R12), Y6, Y17
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         96(R9)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 44(R12), Y6, Y20
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         96(R10)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 76(R12), Y6, Y23
+	VMOVDQU          80(DX), Y6
+	VPAND            Y0, Y6, Y5
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         128(R8)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 16(R12), Y7, Y16
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         128(R9)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 48(R12), Y7, Y19
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         128(R10)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 80(R12), Y7, Y22
+	VPSRLW           $0x04, Y6, Y5
+	VPAND            Y0, Y5, Y5
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         160(R8)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 20(R12), Y6, Y17
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         160(R9)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 52(R12), Y6, Y20
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         160(R10)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 84(R12), Y6, Y23
+	VMOVDQU          112(DX), Y6
+	VPAND            Y0, Y6, Y5
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         192(R8)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 24(R12), Y7, Y16
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         192(R9)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 56(R12), Y7, Y19
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         192(R10)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 88(R12), Y7, Y22
+	VPSRLW           $0x04, Y6, Y5
+	VPAND            Y0, Y5, Y5
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         224(R8)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 28(R12), Y6, Y17
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         224(R9)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 60(R12), Y6, Y20
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         224(R10)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 92(R12), Y6, Y23
+	XCHGQ            R12, R13
 	ADDQ             $+144, DX
 	ADDQ             $+384, SI
+	DECQ             R11
 	DECQ             BX
 	JNZ              m3block
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y1
-	VADDPS           Y18, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
+	VADDPS           Y17, Y16, Y5
+	VADDPS           Y18, Y5, Y5
+	VEXTRACTF128     $0x01, Y5, X6
+	VADDPS           X6, X5, X5
+	VPERMILPS        $0x4e, X5, X6
+	VADDPS           X6, X5, X5
+	VMOVSHDUP        X5, X6
+	VADDSS           X6, X5, X5
+	VMULSS           alpha+24(FP), X5, X5
 	CMPL             SI, $0x00
 	JEQ              m3store0
-	VMOVSS           beta+56(FP), X2
-	VFMADD231SS      (BX), X2, X1
+	VMOVSS           beta+56(FP), X6
+	VFMADD231SS      (BX), X6, X5
 
 m3store0:
-	VMOVSS       X1, (BX)
+	VMOVSS       X5, (BX)
 	ADDQ         DI, BX
-	VADDPS       Y20, Y19, Y1
-	VADDPS       Y21, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
+	VADDPS       Y20, Y19, Y5
+	VADDPS       Y21, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X6
+	VADDPS       X6, X5, X5
+	VPERMILPS    $0x4e, X5, X6
+	VADDPS       X6, X5, X5
+	VMOVSHDUP    X5, X6
+	VADDSS       X6, X5, X5
+	VMULSS       alpha+24(FP), X5, X5
 	CMPL         SI, $0x00
 	JEQ          m3store1
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X1
+	VMOVSS       beta+56(FP), X6
+	VFMADD231SS  (BX), X6, X5
 
 m3store1:
-	VMOVSS       X1, (BX)
+	VMOVSS       X5, (BX)
 	ADDQ         DI, BX
-	VADDPS       Y23, Y22, Y1
-	VADDPS       Y24, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
+	VADDPS       Y23, Y22, Y5
+	VADDPS       Y24, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X6
+	VADDPS       X6, X5, X5
+	VPERMILPS    $0x4e, X5, X6
+	VADDPS       X6, X5, X5
+	VMOVSHDUP    X5, X6
+	VADDSS       X6, X5, X5
+	VMULSS       alpha+24(FP), X5, X5
 	CMPL         SI, $0x00
 	JEQ          m3store2
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X1
+	VMOVSS       beta+56(FP), X6
+	VFMADD231SS  (BX), X6, X5
 
 m3store2:
-	VMOVSS X1, (BX)
+	VMOVSS X5, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -23412,17 +24110,53 @@ m3store2:
 	RET
 
 not3:
-	CMPQ    AX, $0x02
-	JNE     not2
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	VMOVDQU x0f0f0f0f<>+0(SB), Y0
+	CMPQ         AX, $0x02
+	JNE          not2
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y0
+	VMOVDQU      x10101010<>+0(SB), Y1
+	VMOVDQU      nibblesOf4<>+0(SB), Y1
+	VMOVDQU      x30303030<>+0(SB), Y2
+	VMOVDQU      x3f3f3f3f<>+0(SB), Y3
+	VMOVDQU      x80000000<>+0(SB), Y4
+	MOVQ         blocks+16(FP), R10
+	IMULQ        AX, R10
+	LEAQ         63(SP), R11
+	ANDQ         $-64, R11
+	LEAQ         384(R11), R12
+	VMOVQ        4(DX), X5
+	VPBROADCASTD 12(DX), X6
+	VPSRLVD      X1, X6, X6
+	VPAND        X0, X6, X6
+	VPSRLD       $0x02, X5, X7
+	VPAND        X2, X7, X7
+	VPOR         X7, X6, X6
+	VPAND        X3, X5, X5
+	VPUNPCKLDQ   X6, X5, X5
+	VPBROADCASTW (DX), X6
+	VCVTPH2PS    X6, Y6
+	VPMOVSXBD    X5, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VPBROADCASTW 2(DX), X6
+	VCVTPH2PS    X6, Y6
+	VXORPS       Y4, Y6, Y6
+	VPSHUFD      $0xee, X5, X5
+	VPMOVSXBD    X5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VMULPS       256(R8), Y7, Y6
+	VMOVUPS      Y6, (R11)
+	VMULPS       256(R9), Y7, Y6
+	VMOVUPS      Y6, 32(R11)
+	VMOVUPS      Y5, 256(R11)
 
 m2row:
 	VXORPS Y16, Y16, Y16
@@ -23435,156 +24169,167 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	PREFETCHT0       2176(DX)
-	VMOVQ            4(DX), X1
-	VPBROADCASTD     12(DX), X2
-	VPSRLVD          nibblesOf4<>+0(SB), X2, X2
-	VPAND            x0f0f0f0f<>+0(SB), X2, X2
-	VPSRLD           $0x02, X1, X3
-	VPAND            x30303030<>+0(SB), X3, X3
-	VPOR             X3, X2, X2
-	VPAND            x3f3f3f3f<>+0(SB), X1, X1
-	VPUNPCKLDQ       X2, X1, X1
-	VPBROADCASTW     (DX), X2
-	VCVTPH2PS        X2, Y2
-	VPMOVSXBD        X1, Y3
-	VCVTDQ2PS        Y3, Y3
-	VMULPS           Y2, Y3, Y3
-	VPBROADCASTW     2(DX), X2
-	VCVTPH2PS        X2, Y2
-	VXORPS           x80000000<>+0(SB), Y2, Y2
-	VPSHUFD          $0xee, X1, X1
-	VPMOVSXBD        X1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VMULPS           Y2, Y1, Y1
-	VMULPS           256(R8)(SI*1), Y3, Y2
-	VMOVUPS          Y2, (SP)
-	VMULPS           256(R9)(SI*1), Y3, Y2
-	VMOVUPS          Y2, 32(SP)
-	VFMADD231PS      288(R8)(SI*1), Y1, Y18
-	VFMADD231PS      288(R9)(SI*1), Y1, Y21
-	VPAND            16(DX), Y0, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         (R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST (SP), Y2, Y16
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         (R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 32(SP), Y2, Y19
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            Y0, Y1, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         32(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 4(SP), Y2, Y17
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         32(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 36(SP), Y2, Y20
-	VPAND            48(DX), Y0, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         64(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 8(SP), Y2, Y16
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         64(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 40(SP), Y2, Y19
-	VMOVDQU          48(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            Y0, Y1, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         96(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 12(SP), Y2, Y17
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         96(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 44(SP), Y2, Y20
-	VPAND            80(DX), Y0, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         128(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 16(SP), Y2, Y16
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         128(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 48(SP), Y2, Y19
-	VMOVDQU          80(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            Y0, Y1, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         160(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 20(SP), Y2, Y17
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         160(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 52(SP), Y2, Y20
-	VPAND            112(DX), Y0, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         192(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 24(SP), Y2, Y16
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         192(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 56(SP), Y2, Y19
-	VMOVDQU          112(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            Y0, Y1, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         224(R8)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 28(SP), Y2, Y17
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         224(R9)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 60(SP), Y2, Y20
+	PREFETCHT0   2048(DX)
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	CMPQ         R10, $0x01
+	JEQ          m2use
+	LEAQ         384(SI), R13
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R13
+	VMOVQ        148(DX), X5
+	VPBROADCASTD 156(DX), X6
+	VPSRLVD      X1, X6, X6
+	VPAND        X0, X6, X6
+	VPSRLD       $0x02, X5, X7
+	VPAND        X2, X7, X7
+	VPOR         X7, X6, X6
+	VPAND        X3, X5, X5
+	VPUNPCKLDQ   X6, X5, X5
+	VPBROADCASTW 144(DX), X6
+	VCVTPH2PS    X6, Y6
+	VPMOVSXBD    X5, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VPBROADCASTW 146(DX), X6
+	VCVTPH2PS    X6, Y6
+	VXORPS       Y4, Y6, Y6
+	VPSHUFD      $0xee, X5, X5
+	VPMOVSXBD    X5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VMULPS       256(R8)(R13*1), Y7, Y6
+	VMOVUPS      Y6, (R12)
+	VMULPS       256(R9)(R13*1), Y7, Y6
+	VMOVUPS      Y6, 32(R12)
+	VMOVUPS      Y5, 256(R12)
+
+m2use:
+	VMOVDQU          256(R11), Y5
+	VFMADD231PS      288(R8)(SI*1), Y5, Y18
+	VFMADD231PS      288(R9)(SI*1), Y5, Y21
+	VMOVDQU          16(DX), Y6
+	VPAND            Y0, Y6, Y5
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         (R8)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST (R11), Y7, Y16
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         (R9)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 32(R11), Y7, Y19
+	VPSRLW           $0x04, Y6, Y5
+	VPAND            Y0, Y5, Y5
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         32(R8)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 4(R11), Y6, Y17
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         32(R9)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 36(R11), Y6, Y20
+	VMOVDQU          48(DX), Y6
+	VPAND            Y0, Y6, Y5
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         64(R8)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 8(R11), Y7, Y16
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         64(R9)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 40(R11), Y7, Y19
+	VPSRLW           $0x04, Y6, Y5
+	VPAND            Y0, Y5, Y5
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         96(R8)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 12(R11), Y6, Y17
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         96(R9)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 44(R11), Y6, Y20
+	VMOVDQU          80(DX), Y6
+	VPAND            Y0, Y6, Y5
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         128(R8)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 16(R11), Y7, Y16
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         128(R9)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 48(R11), Y7, Y19
+	VPSRLW           $0x04, Y6, Y5
+	VPAND            Y0, Y5, Y5
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         160(R8)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 20(R11), Y6, Y17
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         160(R9)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 52(R11), Y6, Y20
+	VMOVDQU          112(DX), Y6
+	VPAND            Y0, Y6, Y5
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         192(R8)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 24(R11), Y7, Y16
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         192(R9)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 56(R11), Y7, Y19
+	VPSRLW           $0x04, Y6, Y5
+	VPAND            Y0, Y5, Y5
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         224(R8)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 28(R11), Y6, Y17
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         224(R9)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 60(R11), Y6, Y20
+	XCHGQ            R11, R12
 	ADDQ             $+144, DX
 	ADDQ             $+384, SI
+	DECQ             R10
 	DECQ             BX
 	JNZ              m2block
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y1
-	VADDPS           Y18, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
+	VADDPS           Y17, Y16, Y5
+	VADDPS           Y18, Y5, Y5
+	VEXTRACTF128     $0x01, Y5, X6
+	VADDPS           X6, X5, X5
+	VPERMILPS        $0x4e, X5, X6
+	VADDPS           X6, X5, X5
+	VMOVSHDUP        X5, X6
+	VADDSS           X6, X5, X5
+	VMULSS           alpha+24(FP), X5, X5
 	CMPL             SI, $0x00
 	JEQ              m2store0
-	VMOVSS           beta+56(FP), X2
-	VFMADD231SS      (BX), X2, X1
+	VMOVSS           beta+56(FP), X6
+	VFMADD231SS      (BX), X6, X5
 
 m2store0:
-	VMOVSS       X1, (BX)
+	VMOVSS       X5, (BX)
 	ADDQ         DI, BX
-	VADDPS       Y20, Y19, Y1
-	VADDPS       Y21, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       alpha+24(FP), X1, X1
+	VADDPS       Y20, Y19, Y5
+	VADDPS       Y21, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X6
+	VADDPS       X6, X5, X5
+	VPERMILPS    $0x4e, X5, X6
+	VADDPS       X6, X5, X5
+	VMOVSHDUP    X5, X6
+	VADDSS       X6, X5, X5
+	VMULSS       alpha+24(FP), X5, X5
 	CMPL         SI, $0x00
 	JEQ          m2store1
-	VMOVSS       beta+56(FP), X2
-	VFMADD231SS  (BX), X2, X1
+	VMOVSS       beta+56(FP), X6
+	VFMADD231SS  (BX), X6, X5
 
 m2store1:
-	VMOVSS X1, (BX)
+	VMOVSS X5, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -23592,15 +24337,49 @@ m2store1:
 	RET
 
 not2:
-	CMPQ    AX, $0x01
-	JNE     not1
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    a+32(FP), DI
-	VMOVDQU x0f0f0f0f<>+0(SB), Y0
+	CMPQ         AX, $0x01
+	JNE          not1
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         a+32(FP), DI
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y0
+	VMOVDQU      x10101010<>+0(SB), Y1
+	VMOVDQU      nibblesOf4<>+0(SB), Y1
+	VMOVDQU      x30303030<>+0(SB), Y2
+	VMOVDQU      x3f3f3f3f<>+0(SB), Y3
+	VMOVDQU      x80000000<>+0(SB), Y4
+	MOVQ         blocks+16(FP), R8
+	IMULQ        AX, R8
+	LEAQ         63(SP), R9
+	ANDQ         $-64, R9
+	LEAQ         384(R9), R10
+	VMOVQ        4(DX), X5
+	VPBROADCASTD 12(DX), X6
+	VPSRLVD      X1, X6, X6
+	VPAND        X0, X6, X6
+	VPSRLD       $0x02, X5, X7
+	VPAND        X2, X7, X7
+	VPOR         X7, X6, X6
+	VPAND        X3, X5, X5
+	VPUNPCKLDQ   X6, X5, X5
+	VPBROADCASTW (DX), X6
+	VCVTPH2PS    X6, Y6
+	VPMOVSXBD    X5, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VPBROADCASTW 2(DX), X6
+	VCVTPH2PS    X6, Y6
+	VXORPS       Y4, Y6, Y6
+	VPSHUFD      $0xee, X5, X5
+	VPMOVSXBD    X5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VMULPS       256(DI), Y7, Y6
+	VMOVUPS      Y6, (R9)
+	VMOVUPS      Y5, 256(R9)
 
 m1row:
 	VXORPS Y16, Y16, Y16
@@ -23610,104 +24389,115 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	PREFETCHT0       2176(DX)
-	VMOVQ            4(DX), X1
-	VPBROADCASTD     12(DX), X2
-	VPSRLVD          nibblesOf4<>+0(SB), X2, X2
-	VPAND            x0f0f0f0f<>+0(SB), X2, X2
-	VPSRLD           $0x02, X1, X3
-	VPAND            x30303030<>+0(SB), X3, X3
-	VPOR             X3, X2, X2
-	VPAND            x3f3f3f3f<>+0(SB), X1, X1
-	VPUNPCKLDQ       X2, X1, X1
-	VPBROADCASTW     (DX), X2
-	VCVTPH2PS        X2, Y2
-	VPMOVSXBD        X1, Y3
-	VCVTDQ2PS        Y3, Y3
-	VMULPS           Y2, Y3, Y3
-	VPBROADCASTW     2(DX), X2
-	VCVTPH2PS        X2, Y2
-	VXORPS           x80000000<>+0(SB), Y2, Y2
-	VPSHUFD          $0xee, X1, X1
-	VPMOVSXBD        X1, Y1
-	VCVTDQ2PS        Y1, Y1
-	VMULPS           Y2, Y1, Y1
-	VMULPS           256(DI)(SI*1), Y3, Y2
-	VMOVUPS          Y2, (SP)
-	VFMADD231PS      288(DI)(SI*1), Y1, Y18
-	VPAND            16(DX), Y0, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         (DI)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST (SP), Y2, Y16
-	VMOVDQU          16(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            Y0, Y1, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         32(DI)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 4(SP), Y2, Y17
-	VPAND            48(DX), Y0, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         64(DI)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 8(SP), Y2, Y16
-	VMOVDQU          48(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            Y0, Y1, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         96(DI)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 12(SP), Y2, Y17
-	VPAND            80(DX), Y0, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         128(DI)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 16(SP), Y2, Y16
-	VMOVDQU          80(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            Y0, Y1, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         160(DI)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 20(SP), Y2, Y17
-	VPAND            112(DX), Y0, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         192(DI)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 24(SP), Y2, Y16
-	VMOVDQU          112(DX), Y1
-	VPSRLW           $0x04, Y1, Y1
-	VPAND            Y0, Y1, Y1
-	VPXOR            Y2, Y2, Y2
-	VPDPBUSD         224(DI)(SI*1), Y1, Y2
-	VCVTDQ2PS        Y2, Y2
-	VFMADD231PS.BCST 28(SP), Y2, Y17
+	PREFETCHT0   2048(DX)
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	CMPQ         R8, $0x01
+	JEQ          m1use
+	LEAQ         384(SI), R11
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R11
+	VMOVQ        148(DX), X5
+	VPBROADCASTD 156(DX), X6
+	VPSRLVD      X1, X6, X6
+	VPAND        X0, X6, X6
+	VPSRLD       $0x02, X5, X7
+	VPAND        X2, X7, X7
+	VPOR         X7, X6, X6
+	VPAND        X3, X5, X5
+	VPUNPCKLDQ   X6, X5, X5
+	VPBROADCASTW 144(DX), X6
+	VCVTPH2PS    X6, Y6
+	VPMOVSXBD    X5, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VPBROADCASTW 146(DX), X6
+	VCVTPH2PS    X6, Y6
+	VXORPS       Y4, Y6, Y6
+	VPSHUFD      $0xee, X5, X5
+	VPMOVSXBD    X5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VMULPS       256(DI)(R11*1), Y7, Y6
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y5, 256(R10)
+
+m1use:
+	VMOVDQU          256(R9), Y5
+	VFMADD231PS      288(DI)(SI*1), Y5, Y18
+	VMOVDQU          16(DX), Y6
+	VPAND            Y0, Y6, Y5
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         (DI)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST (R9), Y7, Y16
+	VPSRLW           $0x04, Y6, Y5
+	VPAND            Y0, Y5, Y5
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         32(DI)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 4(R9), Y6, Y17
+	VMOVDQU          48(DX), Y6
+	VPAND            Y0, Y6, Y5
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         64(DI)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 8(R9), Y7, Y16
+	VPSRLW           $0x04, Y6, Y5
+	VPAND            Y0, Y5, Y5
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         96(DI)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 12(R9), Y6, Y17
+	VMOVDQU          80(DX), Y6
+	VPAND            Y0, Y6, Y5
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         128(DI)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 16(R9), Y7, Y16
+	VPSRLW           $0x04, Y6, Y5
+	VPAND            Y0, Y5, Y5
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         160(DI)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 20(R9), Y6, Y17
+	VMOVDQU          112(DX), Y6
+	VPAND            Y0, Y6, Y5
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         192(DI)(SI*1), Y5, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 24(R9), Y7, Y16
+	VPSRLW           $0x04, Y6, Y5
+	VPAND            Y0, Y5, Y5
+	VPXOR            Y6, Y6, Y6
+	VPDPBUSD         224(DI)(SI*1), Y5, Y6
+	VCVTDQ2PS        Y6, Y6
+	VFMADD231PS.BCST 28(R9), Y6, Y17
+	XCHGQ            R9, R10
 	ADDQ             $+144, DX
 	ADDQ             $+384, SI
+	DECQ             R8
 	DECQ             BX
 	JNZ              m1block
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y1
-	VADDPS           Y18, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X2
-	VADDPS           X2, X1, X1
-	VPERMILPS        $0x4e, X1, X2
-	VADDPS           X2, X1, X1
-	VMOVSHDUP        X1, X2
-	VADDSS           X2, X1, X1
-	VMULSS           alpha+24(FP), X1, X1
+	VADDPS           Y17, Y16, Y5
+	VADDPS           Y18, Y5, Y5
+	VEXTRACTF128     $0x01, Y5, X6
+	VADDPS           X6, X5, X5
+	VPERMILPS        $0x4e, X5, X6
+	VADDPS           X6, X5, X5
+	VMOVSHDUP        X5, X6
+	VADDSS           X6, X5, X5
+	VMULSS           alpha+24(FP), X5, X5
 	CMPL             SI, $0x00
 	JEQ              m1store0
-	VMOVSS           beta+56(FP), X2
-	VFMADD231SS      (BX), X2, X1
+	VMOVSS           beta+56(FP), X6
+	VFMADD231SS      (BX), X6, X5
 
 m1store0:
-	VMOVSS X1, (BX)
+	VMOVSS X5, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row
@@ -24064,22 +24854,55 @@ block:
 	RET
 
 // func multiplyQ5_KAVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·multiplyQ5_KAVX2(SB), NOSPLIT, $96-80
-	MOVQ    m+0(FP), AX
-	CMPQ    AX, $0x03
-	JNE     not3
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	MOVQ    R9, R10
-	ADDQ    lda+40(FP), R10
-	VMOVDQU x00010001<>+0(SB), Y9
+// Requires: AVX, AVX2, CMOV, F16C, FMA3, MMX+
+TEXT ·multiplyQ5_KAVX2(SB), $448-80
+	MOVQ         m+0(FP), AX
+	CMPQ         AX, $0x03
+	JNE          not3
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	MOVQ         R9, R10
+	ADDQ         lda+40(FP), R10
+	VMOVDQU      x00010001<>+0(SB), Y9
+	MOVQ         blocks+16(FP), R11
+	IMULQ        AX, R11
+	LEAQ         63(SP), R12
+	ANDQ         $-64, R12
+	LEAQ         192(R12), R13
+	VMOVQ        4(DX), X0
+	VPBROADCASTD 12(DX), X1
+	VPSRLVD      nibblesOf4<>+0(SB), X1, X1
+	VPAND        x0f0f0f0f<>+0(SB), X1, X1
+	VPSRLD       $0x02, X0, X2
+	VPAND        x30303030<>+0(SB), X2, X2
+	VPOR         X2, X1, X1
+	VPAND        x3f3f3f3f<>+0(SB), X0, X0
+	VPUNPCKLDQ   X1, X0, X0
+	VPBROADCASTW (DX), X1
+	VCVTPH2PS    X1, Y1
+	VPMOVSXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VPBROADCASTW 2(DX), X1
+	VCVTPH2PS    X1, Y1
+	VXORPS       x80000000<>+0(SB), Y1, Y1
+	VPSHUFD      $0xee, X0, X0
+	VPMOVSXBD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y1, Y0, Y0
+	VMULPS       256(R8), Y2, Y1
+	VMOVUPS      Y1, (R12)
+	VMULPS       256(R9), Y2, Y1
+	VMOVUPS      Y1, 32(R12)
+	VMULPS       256(R10), Y2, Y1
+	VMOVUPS      Y1, 64(R12)
+	VMOVUPS      Y0, 96(R12)
 
 m3row:
 	VXORPS Y0, Y0, Y0
@@ -24098,8 +24921,13 @@ m3block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
 	PREFETCHT0   2176(DX)
-	VMOVQ        4(DX), X10
-	VPBROADCASTD 12(DX), X11
+	CMPQ         R11, $0x01
+	JEQ          m3use
+	LEAQ         384(SI), R14
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R14
+	VMOVQ        180(DX), X10
+	VPBROADCASTD 188(DX), X11
 	VPSRLVD      nibblesOf4<>+0(SB), X11, X11
 	VPAND        x0f0f0f0f<>+0(SB), X11, X11
 	VPSRLD       $0x02, X10, X12
@@ -24107,24 +24935,28 @@ m3block:
 	VPOR         X12, X11, X11
 	VPAND        x3f3f3f3f<>+0(SB), X10, X10
 	VPUNPCKLDQ   X11, X10, X10
-	VPBROADCASTW (DX), X11
+	VPBROADCASTW 176(DX), X11
 	VCVTPH2PS    X11, Y11
 	VPMOVSXBD    X10, Y12
 	VCVTDQ2PS    Y12, Y12
 	VMULPS       Y11, Y12, Y12
-	VPBROADCASTW 2(DX), X11
+	VPBROADCASTW 178(DX), X11
 	VCVTPH2PS    X11, Y11
 	VXORPS       x80000000<>+0(SB), Y11, Y11
 	VPSHUFD      $0xee, X10, X10
 	VPMOVSXBD    X10, Y10
 	VCVTDQ2PS    Y10, Y10
 	VMULPS       Y11, Y10, Y10
-	VMULPS       256(R8)(SI*1), Y12, Y11
-	VMOVUPS      Y11, (SP)
-	VMULPS       256(R9)(SI*1), Y12, Y11
-	VMOVUPS      Y11, 32(SP)
-	VMULPS       256(R10)(SI*1), Y12, Y11
-	VMOVUPS      Y11, 64(SP)
+	VMULPS       256(R8)(R14*1), Y12, Y11
+	VMOVUPS      Y11, (R13)
+	VMULPS       256(R9)(R14*1), Y12, Y11
+	VMOVUPS      Y11, 32(R13)
+	VMULPS       256(R10)(R14*1), Y12, Y11
+	VMOVUPS      Y11, 64(R13)
+	VMOVUPS      Y10, 96(R13)
+
+m3use:
+	VMOVDQU      96(R12), Y10
 	VFMADD231PS  288(R8)(SI*1), Y10, Y2
 	VFMADD231PS  288(R9)(SI*1), Y10, Y5
 	VFMADD231PS  288(R10)(SI*1), Y10, Y8
@@ -24137,17 +24969,17 @@ m3block:
 	VPMADDUBSW   (R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS (SP), Y12
+	VBROADCASTSS (R12), Y12
 	VFMADD231PS  Y12, Y11, Y0
 	VPMADDUBSW   (R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 32(SP), Y12
+	VBROADCASTSS 32(R12), Y12
 	VFMADD231PS  Y12, Y11, Y3
 	VPMADDUBSW   (R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 64(SP), Y11
+	VBROADCASTSS 64(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      48(DX), Y10
 	VPSRLW       $0x04, Y10, Y10
@@ -24159,17 +24991,17 @@ m3block:
 	VPMADDUBSW   32(R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 4(SP), Y12
+	VBROADCASTSS 4(R12), Y12
 	VFMADD231PS  Y12, Y11, Y1
 	VPMADDUBSW   32(R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 36(SP), Y12
+	VBROADCASTSS 36(R12), Y12
 	VFMADD231PS  Y12, Y11, Y4
 	VPMADDUBSW   32(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 68(SP), Y11
+	VBROADCASTSS 68(R12), Y11
 	VFMADD231PS  Y11, Y10, Y7
 	VMOVDQU      80(DX), Y10
 	VPAND        x0f0f0f0f<>+0(SB), Y10, Y10
@@ -24180,17 +25012,17 @@ m3block:
 	VPMADDUBSW   64(R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 8(SP), Y12
+	VBROADCASTSS 8(R12), Y12
 	VFMADD231PS  Y12, Y11, Y0
 	VPMADDUBSW   64(R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 40(SP), Y12
+	VBROADCASTSS 40(R12), Y12
 	VFMADD231PS  Y12, Y11, Y3
 	VPMADDUBSW   64(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 72(SP), Y11
+	VBROADCASTSS 72(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      80(DX), Y10
 	VPSRLW       $0x04, Y10, Y10
@@ -24202,17 +25034,17 @@ m3block:
 	VPMADDUBSW   96(R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 12(SP), Y12
+	VBROADCASTSS 12(R12), Y12
 	VFMADD231PS  Y12, Y11, Y1
 	VPMADDUBSW   96(R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 44(SP), Y12
+	VBROADCASTSS 44(R12), Y12
 	VFMADD231PS  Y12, Y11, Y4
 	VPMADDUBSW   96(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 76(SP), Y11
+	VBROADCASTSS 76(R12), Y11
 	VFMADD231PS  Y11, Y10, Y7
 	VMOVDQU      112(DX), Y10
 	VPAND        x0f0f0f0f<>+0(SB), Y10, Y10
@@ -24222,17 +25054,17 @@ m3block:
 	VPMADDUBSW   128(R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 16(SP), Y12
+	VBROADCASTSS 16(R12), Y12
 	VFMADD231PS  Y12, Y11, Y0
 	VPMADDUBSW   128(R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 48(SP), Y12
+	VBROADCASTSS 48(R12), Y12
 	VFMADD231PS  Y12, Y11, Y3
 	VPMADDUBSW   128(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 80(SP), Y11
+	VBROADCASTSS 80(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      112(DX), Y10
 	VPSRLW       $0x04, Y10, Y10
@@ -24244,17 +25076,17 @@ m3block:
 	VPMADDUBSW   160(R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 20(SP), Y12
+	VBROADCASTSS 20(R12), Y12
 	VFMADD231PS  Y12, Y11, Y1
 	VPMADDUBSW   160(R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 52(SP), Y12
+	VBROADCASTSS 52(R12), Y12
 	VFMADD231PS  Y12, Y11, Y4
 	VPMADDUBSW   160(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 84(SP), Y11
+	VBROADCASTSS 84(R12), Y11
 	VFMADD231PS  Y11, Y10, Y7
 	VMOVDQU      144(DX), Y10
 	VPAND        x0f0f0f0f<>+0(SB), Y10, Y10
@@ -24265,17 +25097,17 @@ m3block:
 	VPMADDUBSW   192(R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 24(SP), Y12
+	VBROADCASTSS 24(R12), Y12
 	VFMADD231PS  Y12, Y11, Y0
 	VPMADDUBSW   192(R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 56(SP), Y12
+	VBROADCASTSS 56(R12), Y12
 	VFMADD231PS  Y12, Y11, Y3
 	VPMADDUBSW   192(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 88(SP), Y11
+	VBROADCASTSS 88(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      144(DX), Y10
 	VPSRLW       $0x04, Y10, Y10
@@ -24287,20 +25119,22 @@ m3block:
 	VPMADDUBSW   224(R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 28(SP), Y12
+	VBROADCASTSS 28(R12), Y12
 	VFMADD231PS  Y12, Y11, Y1
 	VPMADDUBSW   224(R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 60(SP), Y12
+	VBROADCASTSS 60(R12), Y12
 	VFMADD231PS  Y12, Y11, Y4
 	VPMADDUBSW   224(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 92(SP), Y11
+	VBROADCASTSS 92(R12), Y11
 	VFMADD231PS  Y11, Y10, Y7
+	XCHGQ        R12, R13
 	ADDQ         $+176, DX
 	ADDQ         $+384, SI
+	DECQ         R11
 	DECQ         BX
 	JNZ          m3block
 	MOVQ         CX, BX
@@ -24363,19 +25197,50 @@ m3store2:
 	RET
 
 not3:
-	CMPQ    AX, $0x02
-	JNE     not2
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	VMOVDQU x00010001<>+0(SB), Y6
-	VMOVDQU x0f0f0f0f<>+0(SB), Y7
-	VMOVDQU x10101010<>+0(SB), Y8
+	CMPQ         AX, $0x02
+	JNE          not2
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	VMOVDQU      x00010001<>+0(SB), Y6
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y7
+	VMOVDQU      x10101010<>+0(SB), Y8
+	MOVQ         blocks+16(FP), R10
+	IMULQ        AX, R10
+	LEAQ         63(SP), R11
+	ANDQ         $-64, R11
+	LEAQ         192(R11), R12
+	VMOVQ        4(DX), X0
+	VPBROADCASTD 12(DX), X1
+	VPSRLVD      nibblesOf4<>+0(SB), X1, X1
+	VPAND        X7, X1, X1
+	VPSRLD       $0x02, X0, X2
+	VPAND        x30303030<>+0(SB), X2, X2
+	VPOR         X2, X1, X1
+	VPAND        x3f3f3f3f<>+0(SB), X0, X0
+	VPUNPCKLDQ   X1, X0, X0
+	VPBROADCASTW (DX), X1
+	VCVTPH2PS    X1, Y1
+	VPMOVSXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VPBROADCASTW 2(DX), X1
+	VCVTPH2PS    X1, Y1
+	VXORPS       x80000000<>+0(SB), Y1, Y1
+	VPSHUFD      $0xee, X0, X0
+	VPMOVSXBD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y1, Y0, Y0
+	VMULPS       256(R8), Y2, Y1
+	VMOVUPS      Y1, (R11)
+	VMULPS       256(R9), Y2, Y1
+	VMOVUPS      Y1, 32(R11)
+	VMOVUPS      Y0, 96(R11)
 
 m2row:
 	VXORPS Y0, Y0, Y0
@@ -24391,31 +25256,40 @@ m2block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
 	PREFETCHT0   2176(DX)
-	VMOVQ        4(DX), X9
-	VPBROADCASTD 12(DX), X10
+	CMPQ         R10, $0x01
+	JEQ          m2use
+	LEAQ         384(SI), R13
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R13
+	VMOVQ        180(DX), X9
+	VPBROADCASTD 188(DX), X10
 	VPSRLVD      nibblesOf4<>+0(SB), X10, X10
-	VPAND        x0f0f0f0f<>+0(SB), X10, X10
+	VPAND        X7, X10, X10
 	VPSRLD       $0x02, X9, X11
 	VPAND        x30303030<>+0(SB), X11, X11
 	VPOR         X11, X10, X10
 	VPAND        x3f3f3f3f<>+0(SB), X9, X9
 	VPUNPCKLDQ   X10, X9, X9
-	VPBROADCASTW (DX), X10
+	VPBROADCASTW 176(DX), X10
 	VCVTPH2PS    X10, Y10
 	VPMOVSXBD    X9, Y11
 	VCVTDQ2PS    Y11, Y11
 	VMULPS       Y10, Y11, Y11
-	VPBROADCASTW 2(DX), X10
+	VPBROADCASTW 178(DX), X10
 	VCVTPH2PS    X10, Y10
 	VXORPS       x80000000<>+0(SB), Y10, Y10
 	VPSHUFD      $0xee, X9, X9
 	VPMOVSXBD    X9, Y9
 	VCVTDQ2PS    Y9, Y9
 	VMULPS       Y10, Y9, Y9
-	VMULPS       256(R8)(SI*1), Y11, Y10
-	VMOVUPS      Y10, (SP)
-	VMULPS       256(R9)(SI*1), Y11, Y10
-	VMOVUPS      Y10, 32(SP)
+	VMULPS       256(R8)(R13*1), Y11, Y10
+	VMOVUPS      Y10, (R12)
+	VMULPS       256(R9)(R13*1), Y11, Y10
+	VMOVUPS      Y10, 32(R12)
+	VMOVUPS      Y9, 96(R12)
+
+m2use:
+	VMOVDQU      96(R11), Y9
 	VFMADD231PS  288(R8)(SI*1), Y9, Y2
 	VFMADD231PS  288(R9)(SI*1), Y9, Y5
 	VPAND        48(DX), Y7, Y9
@@ -24426,12 +25300,12 @@ m2block:
 	VPMADDUBSW   (R8)(SI*1), Y9, Y10
 	VPMADDWD     Y6, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS (SP), Y11
+	VBROADCASTSS (R11), Y11
 	VFMADD231PS  Y11, Y10, Y0
 	VPMADDUBSW   (R9)(SI*1), Y9, Y9
 	VPMADDWD     Y6, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 32(SP), Y10
+	VBROADCASTSS 32(R11), Y10
 	VFMADD231PS  Y10, Y9, Y3
 	VMOVDQU      48(DX), Y9
 	VPSRLW       $0x04, Y9, Y9
@@ -24443,12 +25317,12 @@ m2block:
 	VPMADDUBSW   32(R8)(SI*1), Y9, Y10
 	VPMADDWD     Y6, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 4(SP), Y11
+	VBROADCASTSS 4(R11), Y11
 	VFMADD231PS  Y11, Y10, Y1
 	VPMADDUBSW   32(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y6, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 36(SP), Y10
+	VBROADCASTSS 36(R11), Y10
 	VFMADD231PS  Y10, Y9, Y4
 	VPAND        80(DX), Y7, Y9
 	VMOVDQU      16(DX), Y10
@@ -24458,12 +25332,12 @@ m2block:
 	VPMADDUBSW   64(R8)(SI*1), Y9, Y10
 	VPMADDWD     Y6, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 8(SP), Y11
+	VBROADCASTSS 8(R11), Y11
 	VFMADD231PS  Y11, Y10, Y0
 	VPMADDUBSW   64(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y6, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 40(SP), Y10
+	VBROADCASTSS 40(R11), Y10
 	VFMADD231PS  Y10, Y9, Y3
 	VMOVDQU      80(DX), Y9
 	VPSRLW       $0x04, Y9, Y9
@@ -24475,12 +25349,12 @@ m2block:
 	VPMADDUBSW   96(R8)(SI*1), Y9, Y10
 	VPMADDWD     Y6, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 12(SP), Y11
+	VBROADCASTSS 12(R11), Y11
 	VFMADD231PS  Y11, Y10, Y1
 	VPMADDUBSW   96(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y6, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 44(SP), Y10
+	VBROADCASTSS 44(R11), Y10
 	VFMADD231PS  Y10, Y9, Y4
 	VPAND        112(DX), Y7, Y9
 	VPAND        16(DX), Y8, Y10
@@ -24488,12 +25362,12 @@ m2block:
 	VPMADDUBSW   128(R8)(SI*1), Y9, Y10
 	VPMADDWD     Y6, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 16(SP), Y11
+	VBROADCASTSS 16(R11), Y11
 	VFMADD231PS  Y11, Y10, Y0
 	VPMADDUBSW   128(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y6, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 48(SP), Y10
+	VBROADCASTSS 48(R11), Y10
 	VFMADD231PS  Y10, Y9, Y3
 	VMOVDQU      112(DX), Y9
 	VPSRLW       $0x04, Y9, Y9
@@ -24505,12 +25379,12 @@ m2block:
 	VPMADDUBSW   160(R8)(SI*1), Y9, Y10
 	VPMADDWD     Y6, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 20(SP), Y11
+	VBROADCASTSS 20(R11), Y11
 	VFMADD231PS  Y11, Y10, Y1
 	VPMADDUBSW   160(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y6, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 52(SP), Y10
+	VBROADCASTSS 52(R11), Y10
 	VFMADD231PS  Y10, Y9, Y4
 	VPAND        144(DX), Y7, Y9
 	VMOVDQU      16(DX), Y10
@@ -24520,12 +25394,12 @@ m2block:
 	VPMADDUBSW   192(R8)(SI*1), Y9, Y10
 	VPMADDWD     Y6, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 24(SP), Y11
+	VBROADCASTSS 24(R11), Y11
 	VFMADD231PS  Y11, Y10, Y0
 	VPMADDUBSW   192(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y6, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 56(SP), Y10
+	VBROADCASTSS 56(R11), Y10
 	VFMADD231PS  Y10, Y9, Y3
 	VMOVDQU      144(DX), Y9
 	VPSRLW       $0x04, Y9, Y9
@@ -24537,15 +25411,17 @@ m2block:
 	VPMADDUBSW   224(R8)(SI*1), Y9, Y10
 	VPMADDWD     Y6, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 28(SP), Y11
+	VBROADCASTSS 28(R11), Y11
 	VFMADD231PS  Y11, Y10, Y1
 	VPMADDUBSW   224(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y6, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 60(SP), Y10
+	VBROADCASTSS 60(R11), Y10
 	VFMADD231PS  Y10, Y9, Y4
+	XCHGQ        R11, R12
 	ADDQ         $+176, DX
 	ADDQ         $+384, SI
+	DECQ         R10
 	DECQ         BX
 	JNZ          m2block
 	MOVQ         CX, BX
@@ -24591,17 +25467,50 @@ m2store1:
 	RET
 
 not2:
-	CMPQ    AX, $0x01
-	JNE     not1
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    a+32(FP), DI
-	VMOVDQU x00010001<>+0(SB), Y3
-	VMOVDQU x0f0f0f0f<>+0(SB), Y4
-	VMOVDQU x10101010<>+0(SB), Y5
+	CMPQ         AX, $0x01
+	JNE          not1
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         a+32(FP), DI
+	VMOVDQU      x00010001<>+0(SB), Y3
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y4
+	VMOVDQU      x10101010<>+0(SB), Y5
+	VMOVDQU      nibblesOf4<>+0(SB), Y6
+	VMOVDQU      x30303030<>+0(SB), Y7
+	VMOVDQU      x3f3f3f3f<>+0(SB), Y8
+	VMOVDQU      x80000000<>+0(SB), Y9
+	MOVQ         blocks+16(FP), R8
+	IMULQ        AX, R8
+	LEAQ         63(SP), R9
+	ANDQ         $-64, R9
+	LEAQ         192(R9), R10
+	VMOVQ        4(DX), X0
+	VPBROADCASTD 12(DX), X1
+	VPSRLVD      X6, X1, X1
+	VPAND        X4, X1, X1
+	VPSRLD       $0x02, X0, X2
+	VPAND        X7, X2, X2
+	VPOR         X2, X1, X1
+	VPAND        X8, X0, X0
+	VPUNPCKLDQ   X1, X0, X0
+	VPBROADCASTW (DX), X1
+	VCVTPH2PS    X1, Y1
+	VPMOVSXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VPBROADCASTW 2(DX), X1
+	VCVTPH2PS    X1, Y1
+	VXORPS       Y9, Y1, Y1
+	VPSHUFD      $0xee, X0, X0
+	VPMOVSXBD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y1, Y0, Y0
+	VMULPS       256(DI), Y2, Y1
+	VMOVUPS      Y1, (R9)
+	VMOVUPS      Y0, 96(R9)
 
 m1row:
 	VXORPS Y0, Y0, Y0
@@ -24614,118 +25523,123 @@ m1block:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
 	PREFETCHT0   2176(DX)
-	VMOVQ        4(DX), X6
-	VPBROADCASTD 12(DX), X7
-	VPSRLVD      nibblesOf4<>+0(SB), X7, X7
-	VPAND        x0f0f0f0f<>+0(SB), X7, X7
-	VPSRLD       $0x02, X6, X8
-	VPAND        x30303030<>+0(SB), X8, X8
-	VPOR         X8, X7, X7
-	VPAND        x3f3f3f3f<>+0(SB), X6, X6
-	VPUNPCKLDQ   X7, X6, X6
-	VPBROADCASTW (DX), X7
-	VCVTPH2PS    X7, Y7
-	VPMOVSXBD    X6, Y8
-	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y7, Y8, Y8
-	VPBROADCASTW 2(DX), X7
-	VCVTPH2PS    X7, Y7
-	VXORPS       x80000000<>+0(SB), Y7, Y7
-	VPSHUFD      $0xee, X6, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y7, Y6, Y6
-	VMULPS       256(DI)(SI*1), Y8, Y7
-	VMOVUPS      Y7, (SP)
-	VFMADD231PS  288(DI)(SI*1), Y6, Y2
-	VPAND        48(DX), Y4, Y6
-	VMOVDQU      16(DX), Y7
-	VPSLLW       $0x04, Y7, Y7
-	VPAND        Y5, Y7, Y7
-	VPOR         Y7, Y6, Y6
-	VPMADDUBSW   (DI)(SI*1), Y6, Y6
-	VPMADDWD     Y3, Y6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS (SP), Y7
-	VFMADD231PS  Y7, Y6, Y0
-	VMOVDQU      48(DX), Y6
-	VPSRLW       $0x04, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VMOVDQU      16(DX), Y7
-	VPSLLW       $0x03, Y7, Y7
-	VPAND        Y5, Y7, Y7
-	VPOR         Y7, Y6, Y6
-	VPMADDUBSW   32(DI)(SI*1), Y6, Y6
-	VPMADDWD     Y3, Y6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 4(SP), Y7
-	VFMADD231PS  Y7, Y6, Y1
-	VPAND        80(DX), Y4, Y6
-	VMOVDQU      16(DX), Y7
-	VPSLLW       $0x02, Y7, Y7
-	VPAND        Y5, Y7, Y7
-	VPOR         Y7, Y6, Y6
-	VPMADDUBSW   64(DI)(SI*1), Y6, Y6
-	VPMADDWD     Y3, Y6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 8(SP), Y7
-	VFMADD231PS  Y7, Y6, Y0
-	VMOVDQU      80(DX), Y6
-	VPSRLW       $0x04, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VMOVDQU      16(DX), Y7
-	VPSLLW       $0x01, Y7, Y7
-	VPAND        Y5, Y7, Y7
-	VPOR         Y7, Y6, Y6
-	VPMADDUBSW   96(DI)(SI*1), Y6, Y6
-	VPMADDWD     Y3, Y6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 12(SP), Y7
-	VFMADD231PS  Y7, Y6, Y1
-	VPAND        112(DX), Y4, Y6
-	VPAND        16(DX), Y5, Y7
-	VPOR         Y7, Y6, Y6
-	VPMADDUBSW   128(DI)(SI*1), Y6, Y6
-	VPMADDWD     Y3, Y6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 16(SP), Y7
-	VFMADD231PS  Y7, Y6, Y0
-	VMOVDQU      112(DX), Y6
-	VPSRLW       $0x04, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VMOVDQU      16(DX), Y7
-	VPSRLW       $0x01, Y7, Y7
-	VPAND        Y5, Y7, Y7
-	VPOR         Y7, Y6, Y6
-	VPMADDUBSW   160(DI)(SI*1), Y6, Y6
-	VPMADDWD     Y3, Y6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 20(SP), Y7
-	VFMADD231PS  Y7, Y6, Y1
-	VPAND        144(DX), Y4, Y6
-	VMOVDQU      16(DX), Y7
-	VPSRLW       $0x02, Y7, Y7
-	VPAND        Y5, Y7, Y7
-	VPOR         Y7, Y6, Y6
-	VPMADDUBSW   192(DI)(SI*1), Y6, Y6
-	VPMADDWD     Y3, Y6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 24(SP), Y7
-	VFMADD231PS  Y7, Y6, Y0
-	VMOVDQU      144(DX), Y6
-	VPSRLW       $0x04, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VMOVDQU      16(DX), Y7
-	VPSRLW       $0x03, Y7, Y7
-	VPAND        Y5, Y7, Y7
-	VPOR         Y7, Y6, Y6
-	VPMADDUBSW   224(DI)(SI*1), Y6, Y6
-	VPMADDWD     Y3, Y6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 28(SP), Y7
-	VFMADD231PS  Y7, Y6, Y1
+	CMPQ         R8, $0x01
+	JEQ          m1use
+	LEAQ         384(SI), R11
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R11
+	VMOVQ        180(DX), X10
+	VPBROADCASTD 188(DX), X11
+	VPSRLVD      X6, X11, X11
+	VPAND        X4, X11, X11
+	VPSRLD       $0x02, X10, X12
+	VPAND        X7, X12, X12
+	VPOR         X12, X11, X11
+	VPAND        X8, X10, X10
+	VPUNPCKLDQ   X11, X10, X10
+	VPBROADCASTW 176(DX), X11
+	VCVTPH2PS    X11, Y11
+	VPMOVSXBD    X10, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y11, Y12, Y12
+	VPBROADCASTW 178(DX), X11
+	VCVTPH2PS    X11, Y11
+	VXORPS       Y9, Y11, Y11
+	VPSHUFD      $0xee, X10, X10
+	VPMOVSXBD    X10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y11, Y10, Y10
+	VMULPS       256(DI)(R11*1), Y12, Y11
+	VMOVUPS      Y11, (R10)
+	VMOVUPS      Y10, 96(R10)
+
+m1use:
+	VMOVDQU      96(R9), Y10
+	VFMADD231PS  288(DI)(SI*1), Y10, Y2
+	VMOVDQU      48(DX), Y11
+	VPAND        Y4, Y11, Y10
+	VMOVDQU      16(DX), Y13
+	VPSLLW       $0x04, Y13, Y12
+	VPAND        Y5, Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPMADDUBSW   (DI)(SI*1), Y10, Y10
+	VPMADDWD     Y3, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS (R9), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VPSRLW       $0x04, Y11, Y10
+	VPAND        Y4, Y10, Y10
+	VPSLLW       $0x03, Y13, Y11
+	VPAND        Y5, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   32(DI)(SI*1), Y10, Y10
+	VPMADDWD     Y3, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 4(R9), Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VMOVDQU      80(DX), Y11
+	VPAND        Y4, Y11, Y10
+	VPSLLW       $0x02, Y13, Y12
+	VPAND        Y5, Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPMADDUBSW   64(DI)(SI*1), Y10, Y10
+	VPMADDWD     Y3, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 8(R9), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VPSRLW       $0x04, Y11, Y10
+	VPAND        Y4, Y10, Y10
+	VPSLLW       $0x01, Y13, Y11
+	VPAND        Y5, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   96(DI)(SI*1), Y10, Y10
+	VPMADDWD     Y3, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 12(R9), Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VMOVDQU      112(DX), Y11
+	VPAND        Y4, Y11, Y10
+	VPAND        Y5, Y13, Y12
+	VPOR         Y12, Y10, Y10
+	VPMADDUBSW   128(DI)(SI*1), Y10, Y10
+	VPMADDWD     Y3, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 16(R9), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VPSRLW       $0x04, Y11, Y10
+	VPAND        Y4, Y10, Y10
+	VPSRLW       $0x01, Y13, Y11
+	VPAND        Y5, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   160(DI)(SI*1), Y10, Y10
+	VPMADDWD     Y3, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 20(R9), Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VMOVDQU      144(DX), Y11
+	VPAND        Y4, Y11, Y10
+	VPSRLW       $0x02, Y13, Y12
+	VPAND        Y5, Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPMADDUBSW   192(DI)(SI*1), Y10, Y10
+	VPMADDWD     Y3, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 24(R9), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VPSRLW       $0x04, Y11, Y10
+	VPAND        Y4, Y10, Y10
+	VPSRLW       $0x03, Y13, Y11
+	VPAND        Y5, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   224(DI)(SI*1), Y10, Y10
+	VPMADDWD     Y3, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 28(R9), Y11
+	VFMADD231PS  Y11, Y10, Y1
+	XCHGQ        R9, R10
 	ADDQ         $+176, DX
 	ADDQ         $+384, SI
+	DECQ         R8
 	DECQ         BX
 	JNZ          m1block
 	MOVQ         CX, BX
@@ -24758,25 +25672,64 @@ not1:
 	RET
 
 // func multiplyQ5_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
-TEXT ·multiplyQ5_KAVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ    m+0(FP), AX
-	CMPQ    AX, $0x04
-	JNE     not4
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	MOVQ    R9, R10
-	ADDQ    lda+40(FP), R10
-	MOVQ    R10, R11
-	ADDQ    lda+40(FP), R11
-	VMOVDQU x0f0f0f0f<>+0(SB), Y0
-	VMOVDQU x10101010<>+0(SB), Y1
+// Requires: AVX, AVX2, AVX512F, AVX512VL, CMOV, F16C, FMA3, MMX+
+TEXT ·multiplyQ5_KAVX512VNNI(SB), $832-80
+	MOVQ         m+0(FP), AX
+	CMPQ         AX, $0x04
+	JNE          not4
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	MOVQ         R9, R10
+	ADDQ         lda+40(FP), R10
+	MOVQ         R10, R11
+	ADDQ         lda+40(FP), R11
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y0
+	VMOVDQU      x10101010<>+0(SB), Y1
+	VMOVDQU      nibblesOf4<>+0(SB), Y2
+	VMOVDQU      x30303030<>+0(SB), Y3
+	VMOVDQU      x3f3f3f3f<>+0(SB), Y4
+	VMOVDQU      x80000000<>+0(SB), Y5
+	MOVQ         blocks+16(FP), R12
+	IMULQ        AX, R12
+	LEAQ         63(SP), R13
+	ANDQ         $-64, R13
+	LEAQ         384(R13), R14
+	VMOVQ        4(DX), X6
+	VPBROADCASTD 12(DX), X7
+	VPSRLVD      X2, X7, X7
+	VPAND        X0, X7, X7
+	VPSRLD       $0x02, X6, X8
+	VPAND        X3, X8, X8
+	VPOR         X8, X7, X7
+	VPAND        X4, X6, X6
+	VPUNPCKLDQ   X7, X6, X6
+	VPBROADCASTW (DX), X7
+	VCVTPH2PS    X7, Y7
+	VPMOVSXBD    X6, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VPBROADCASTW 2(DX), X7
+	VCVTPH2PS    X7, Y7
+	VXORPS       Y5, Y7, Y7
+	VPSHUFD      $0xee, X6, X6
+	VPMOVSXBD    X6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VMULPS       256(R8), Y8, Y7
+	VMOVUPS      Y7, (R13)
+	VMULPS       256(R9), Y8, Y7
+	VMOVUPS      Y7, 32(R13)
+	VMULPS       256(R10), Y8, Y7
+	VMOVUPS      Y7, 64(R13)
+	VMULPS       256(R11), Y8, Y7
+	VMOVUPS      Y7, 96(R13)
+	VMOVUPS      Y6, 256(R13)
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -24795,290 +25748,295 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	PREFETCHT0       2176(DX)
-	VMOVQ            4(DX), X2
-	VPBROADCASTD     12(DX), X3
-	VPSRLVD          nibblesOf4<>+0(SB), X3, X3
-	VPAND            x0f0f0f0f<>+0(SB), X3, X3
-	VPSRLD           $0x02, X2, X4
-	VPAND            x30303030<>+0(SB), X4, X4
-	VPOR             X4, X3, X3
-	VPAND            x3f3f3f3f<>+0(SB), X2, X2
-	VPUNPCKLDQ       X3, X2, X2
-	VPBROADCASTW     (DX), X3
-	VCVTPH2PS        X3, Y3
-	VPMOVSXBD        X2, Y4
-	VCVTDQ2PS        Y4, Y4
-	VMULPS           Y3, Y4, Y4
-	VPBROADCASTW     2(DX), X3
-	VCVTPH2PS        X3, Y3
-	VXORPS           x80000000<>+0(SB), Y3, Y3
-	VPSHUFD          $0xee, X2, X2
-	VPMOVSXBD        X2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VMULPS           Y3, Y2, Y2
-	VMULPS           256(R8)(SI*1), Y4, Y3
-	VMOVUPS          Y3, (SP)
-	VMULPS           256(R9)(SI*1), Y4, Y3
-	VMOVUPS          Y3, 32(SP)
-	VMULPS           256(R10)(SI*1), Y4, Y3
-	VMOVUPS          Y3, 64(SP)
-	VMULPS           256(R11)(SI*1), Y4, Y3
-	VMOVUPS          Y3, 96(SP)
-	VFMADD231PS      288(R8)(SI*1), Y2, Y18
-	VFMADD231PS      288(R9)(SI*1), Y2, Y21
-	VFMADD231PS      288(R10)(SI*1), Y2, Y24
-	VFMADD231PS      288(R11)(SI*1), Y2, Y27
-	VPAND            48(DX), Y0, Y2
-	VMOVDQU          16(DX), Y3
-	VPSLLW           $0x04, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST (SP), Y3, Y16
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         (R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 32(SP), Y3, Y19
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         (R10)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 64(SP), Y3, Y22
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         (R11)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 96(SP), Y3, Y25
-	VMOVDQU          48(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VMOVDQU          16(DX), Y3
-	VPSLLW           $0x03, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         32(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 4(SP), Y3, Y17
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         32(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 36(SP), Y3, Y20
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         32(R10)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 68(SP), Y3, Y23
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         32(R11)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 100(SP), Y3, Y26
-	VPAND            80(DX), Y0, Y2
-	VMOVDQU          16(DX), Y3
-	VPSLLW           $0x02, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         64(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 8(SP), Y3, Y16
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         64(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 40(SP), Y3, Y19
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         64(R10)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 72(SP), Y3, Y22
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         64(R11)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 104(SP), Y3, Y25
-	VMOVDQU          80(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VMOVDQU          16(DX), Y3
-	VPSLLW           $0x01, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         96(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 12(SP), Y3, Y17
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         96(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 44(SP), Y3, Y20
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         96(R10)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 76(SP), Y3, Y23
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         96(R11)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 108(SP), Y3, Y26
-	VPAND            112(DX), Y0, Y2
-	VPAND            16(DX), Y1, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         128(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 16(SP), Y3, Y16
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         128(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 48(SP), Y3, Y19
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         128(R10)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 80(SP), Y3, Y22
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         128(R11)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 112(SP), Y3, Y25
-	VMOVDQU          112(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VMOVDQU          16(DX), Y3
-	VPSRLW           $0x01, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         160(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 20(SP), Y3, Y17
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         160(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 52(SP), Y3, Y20
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         160(R10)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 84(SP), Y3, Y23
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         160(R11)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 116(SP), Y3, Y26
-	VPAND            144(DX), Y0, Y2
-	VMOVDQU          16(DX), Y3
-	VPSRLW           $0x02, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         192(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 24(SP), Y3, Y16
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         192(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 56(SP), Y3, Y19
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         192(R10)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 88(SP), Y3, Y22
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         192(R11)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 120(SP), Y3, Y25
-	VMOVDQU          144(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VMOVDQU          16(DX), Y3
-	VPSRLW           $0x03, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         224(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 28(SP), Y3, Y17
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         224(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 60(SP), Y3, Y20
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         224(R10)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 92(SP), Y3, Y23
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         224(R11)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 124(SP), Y3, Y26
+	PREFETCHT0   2048(DX)
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	CMPQ         R12, $0x01
+	JEQ          m4use
+	LEAQ         384(SI), R15
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R15
+	VMOVQ        180(DX), X6
+	VPBROADCASTD 188(DX), X7
+	VPSRLVD      X2, X7, X7
+	VPAND        X0, X7, X7
+	VPSRLD       $0x02, X6, X8
+	VPAND        X3, X8, X8
+	VPOR         X8, X7, X7
+	VPAND        X4, X6, X6
+	VPUNPCKLDQ   X7, X6, X6
+	VPBROADCASTW 176(DX), X7
+	VCVTPH2PS    X7, Y7
+	VPMOVSXBD    X6, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VPBROADCASTW 178(DX), X7
+	VCVTPH2PS    X7, Y7
+	VXORPS       Y5, Y7, Y7
+	VPSHUFD      $0xee, X6, X6
+	VPMOVSXBD    X6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VMULPS       256(R8)(R15*1), Y8, Y7
+	VMOVUPS      Y7, (R14)
+	VMULPS       256(R9)(R15*1), Y8, Y7
+	VMOVUPS      Y7, 32(R14)
+	VMULPS       256(R10)(R15*1), Y8, Y7
+	VMOVUPS      Y7, 64(R14)
+	VMULPS       256(R11)(R15*1), Y8, Y7
+	VMOVUPS      Y7, 96(R14)
+	VMOVUPS      Y6, 256(R14)
+
+m4use:
+	VMOVDQU          256(R13), Y6
+	VFMADD231PS      288(R8)(SI*1), Y6, Y18
+	VFMADD231PS      288(R9)(SI*1), Y6, Y21
+	VFMADD231PS      288(R10)(SI*1), Y6, Y24
+	VFMADD231PS      288(R11)(SI*1), Y6, Y27
+	VMOVDQU          48(DX), Y7
+	VPAND            Y0, Y7, Y6
+	VMOVDQU          16(DX), Y9
+	VPSLLW           $0x04, Y9, Y8
+	VPAND            Y1, Y8, Y8
+	VPOR             Y8, Y6, Y6
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         (R8)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST (R13), Y8, Y16
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         (R9)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 32(R13), Y8, Y19
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         (R10)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 64(R13), Y8, Y22
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         (R11)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 96(R13), Y8, Y25
+	VPSRLW           $0x04, Y7, Y6
+	VPAND            Y0, Y6, Y6
+	VPSLLW           $0x03, Y9, Y7
+	VPAND            Y1, Y7, Y7
+	VPOR             Y7, Y6, Y6
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         32(R8)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 4(R13), Y7, Y17
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         32(R9)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 36(R13), Y7, Y20
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         32(R10)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 68(R13), Y7, Y23
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         32(R11)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 100(R13), Y7, Y26
+	VMOVDQU          80(DX), Y7
+	VPAND            Y0, Y7, Y6
+	VPSLLW           $0x02, Y9, Y8
+	VPAND            Y1, Y8, Y8
+	VPOR             Y8, Y6, Y6
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         64(R8)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 8(R13), Y8, Y16
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         64(R9)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 40(R13), Y8, Y19
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         64(R10)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 72(R13), Y8, Y22
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         64(R11)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 104(R13), Y8, Y25
+	VPSRLW           $0x04, Y7, Y6
+	VPAND            Y0, Y6, Y6
+	VPSLLW           $0x01, Y9, Y7
+	VPAND            Y1, Y7, Y7
+	VPOR             Y7, Y6, Y6
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         96(R8)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 12(R13), Y7, Y17
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         96(R9)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 44(R13), Y7, Y20
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         96(R10)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 76(R13), Y7, Y23
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         96(R11)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 108(R13), Y7, Y26
+	VMOVDQU          112(DX), Y7
+	VPAND            Y0, Y7, Y6
+	VPAND            Y1, Y9, Y8
+	VPOR             Y8, Y6, Y6
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         128(R8)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 16(R13), Y8, Y16
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         128(R9)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 48(R13), Y8, Y19
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         128(R10)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 80(R13), Y8, Y22
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         128(R11)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 112(R13), Y8, Y25
+	VPSRLW           $0x04, Y7, Y6
+	VPAND            Y0, Y6, Y6
+	VPSRLW           $0x01, Y9, Y7
+	VPAND            Y1, Y7, Y7
+	VPOR             Y7, Y6, Y6
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         160(R8)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 20(R13), Y7, Y17
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         160(R9)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 52(R13), Y7, Y20
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         160(R10)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 84(R13), Y7, Y23
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         160(R11)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 116(R13), Y7, Y26
+	VMOVDQU          144(DX), Y7
+	VPAND            Y0, Y7, Y6
+	VPSRLW           $0x02, Y9, Y8
+	VPAND            Y1, Y8, Y8
+	VPOR             Y8, Y6, Y6
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         192(R8)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 24(R13), Y8, Y16
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         192(R9)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 56(R13), Y8, Y19
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         192(R10)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 88(R13), Y8, Y22
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         192(R11)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 120(R13), Y8, Y25
+	VPSRLW           $0x04, Y7, Y6
+	VPAND            Y0, Y6, Y6
+	VPSRLW           $0x03, Y9, Y7
+	VPAND            Y1, Y7, Y7
+	VPOR             Y7, Y6, Y6
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         224(R8)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 28(R13), Y7, Y17
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         224(R9)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 60(R13), Y7, Y20
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         224(R10)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 92(R13), Y7, Y23
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         224(R11)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 124(R13), Y7, Y26
+	XCHGQ            R13, R14
 	ADDQ             $+176, DX
 	ADDQ             $+384, SI
+	DECQ             R12
 	DECQ             BX
 	JNZ              m4block
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y2
-	VADDPS           Y18, Y2, Y2
-	VEXTRACTF128     $0x01, Y2, X3
-	VADDPS           X3, X2, X2
-	VPERMILPS        $0x4e, X2, X3
-	VADDPS           X3, X2, X2
-	VMOVSHDUP        X2, X3
-	VADDSS           X3, X2, X2
-	VMULSS           alpha+24(FP), X2, X2
+	VADDPS           Y17, Y16, Y6
+	VADDPS           Y18, Y6, Y6
+	VEXTRACTF128     $0x01, Y6, X7
+	VADDPS           X7, X6, X6
+	VPERMILPS        $0x4e, X6, X7
+	VADDPS           X7, X6, X6
+	VMOVSHDUP        X6, X7
+	VADDSS           X7, X6, X6
+	VMULSS           alpha+24(FP), X6, X6
 	CMPL             SI, $0x00
 	JEQ              m4store0
-	VMOVSS           beta+56(FP), X3
-	VFMADD231SS      (BX), X3, X2
+	VMOVSS           beta+56(FP), X7
+	VFMADD231SS      (BX), X7, X6
 
 m4store0:
-	VMOVSS       X2, (BX)
+	VMOVSS       X6, (BX)
 	ADDQ         DI, BX
-	VADDPS       Y20, Y19, Y2
-	VADDPS       Y21, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
+	VADDPS       Y20, Y19, Y6
+	VADDPS       Y21, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X7
+	VADDPS       X7, X6, X6
+	VPERMILPS    $0x4e, X6, X7
+	VADDPS       X7, X6, X6
+	VMOVSHDUP    X6, X7
+	VADDSS       X7, X6, X6
+	VMULSS       alpha+24(FP), X6, X6
 	CMPL         SI, $0x00
 	JEQ          m4store1
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X2
+	VMOVSS       beta+56(FP), X7
+	VFMADD231SS  (BX), X7, X6
 
 m4store1:
-	VMOVSS       X2, (BX)
+	VMOVSS       X6, (BX)
 	ADDQ         DI, BX
-	VADDPS       Y23, Y22, Y2
-	VADDPS       Y24, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
+	VADDPS       Y23, Y22, Y6
+	VADDPS       Y24, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X7
+	VADDPS       X7, X6, X6
+	VPERMILPS    $0x4e, X6, X7
+	VADDPS       X7, X6, X6
+	VMOVSHDUP    X6, X7
+	VADDSS       X7, X6, X6
+	VMULSS       alpha+24(FP), X6, X6
 	CMPL         SI, $0x00
 	JEQ          m4store2
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X2
+	VMOVSS       beta+56(FP), X7
+	VFMADD231SS  (BX), X7, X6
 
 m4store2:
-	VMOVSS       X2, (BX)
+	VMOVSS       X6, (BX)
 	ADDQ         DI, BX
-	VADDPS       Y26, Y25, Y2
-	VADDPS       Y27, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
+	VADDPS       Y26, Y25, Y6
+	VADDPS       Y27, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X7
+	VADDPS       X7, X6, X6
+	VPERMILPS    $0x4e, X6, X7
+	VADDPS       X7, X6, X6
+	VMOVSHDUP    X6, X7
+	VADDSS       X7, X6, X6
+	VMULSS       alpha+24(FP), X6, X6
 	CMPL         SI, $0x00
 	JEQ          m4store3
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X2
+	VMOVSS       beta+56(FP), X7
+	VFMADD231SS  (BX), X7, X6
 
 m4store3:
-	VMOVSS X2, (BX)
+	VMOVSS X6, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m4row
@@ -25086,20 +26044,57 @@ m4store3:
 	RET
 
 not4:
-	CMPQ    AX, $0x03
-	JNE     not3
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	MOVQ    R9, R10
-	ADDQ    lda+40(FP), R10
-	VMOVDQU x0f0f0f0f<>+0(SB), Y0
-	VMOVDQU x10101010<>+0(SB), Y1
+	CMPQ         AX, $0x03
+	JNE          not3
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	MOVQ         R9, R10
+	ADDQ         lda+40(FP), R10
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y0
+	VMOVDQU      x10101010<>+0(SB), Y1
+	VMOVDQU      nibblesOf4<>+0(SB), Y2
+	VMOVDQU      x30303030<>+0(SB), Y3
+	VMOVDQU      x3f3f3f3f<>+0(SB), Y4
+	VMOVDQU      x80000000<>+0(SB), Y5
+	MOVQ         blocks+16(FP), R11
+	IMULQ        AX, R11
+	LEAQ         63(SP), R12
+	ANDQ         $-64, R12
+	LEAQ         384(R12), R13
+	VMOVQ        4(DX), X6
+	VPBROADCASTD 12(DX), X7
+	VPSRLVD      X2, X7, X7
+	VPAND        X0, X7, X7
+	VPSRLD       $0x02, X6, X8
+	VPAND        X3, X8, X8
+	VPOR         X8, X7, X7
+	VPAND        X4, X6, X6
+	VPUNPCKLDQ   X7, X6, X6
+	VPBROADCASTW (DX), X7
+	VCVTPH2PS    X7, Y7
+	VPMOVSXBD    X6, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VPBROADCASTW 2(DX), X7
+	VCVTPH2PS    X7, Y7
+	VXORPS       Y5, Y7, Y7
+	VPSHUFD      $0xee, X6, X6
+	VPMOVSXBD    X6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VMULPS       256(R8), Y8, Y7
+	VMOVUPS      Y7, (R12)
+	VMULPS       256(R9), Y8, Y7
+	VMOVUPS      Y7, 32(R12)
+	VMULPS       256(R10), Y8, Y7
+	VMOVUPS      Y7, 64(R12)
+	VMOVUPS      Y6, 256(R12)
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -25115,238 +26110,243 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	PREFETCHT0       2176(DX)
-	VMOVQ            4(DX), X2
-	VPBROADCASTD     12(DX), X3
-	VPSRLVD          nibblesOf4<>+0(SB), X3, X3
-	VPAND            x0f0f0f0f<>+0(SB), X3, X3
-	VPSRLD           $0x02, X2, X4
-	VPAND            x30303030<>+0(SB), X4, X4
-	VPOR             X4, X3, X3
-	VPAND            x3f3f3f3f<>+0(SB), X2, X2
-	VPUNPCKLDQ       X3, X2, X2
-	VPBROADCASTW     (DX), X3
-	VCVTPH2PS        X3, Y3
-	VPMOVSXBD        X2, Y4
-	VCVTDQ2PS        Y4, Y4
-	VMULPS           Y3, Y4, Y4
-	VPBROADCASTW     2(DX), X3
-	VCVTPH2PS        X3, Y3
-	VXORPS           x80000000<>+0(SB), Y3, Y3
-	VPSHUFD          $0xee, X2, X2
-	VPMOVSXBD        X2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VMULPS           Y3, Y2, Y2
-	VMULPS           256(R8)(SI*1), Y4, Y3
-	VMOVUPS          Y3, (SP)
-	VMULPS           256(R9)(SI*1), Y4, Y3
-	VMOVUPS          Y3, 32(SP)
-	VMULPS           256(R10)(SI*1), Y4, Y3
-	VMOVUPS          Y3, 64(SP)
-	VFMADD231PS      288(R8)(SI*1), Y2, Y18
-	VFMADD231PS      288(R9)(SI*1), Y2, Y21
-	VFMADD231PS      288(R10)(SI*1), Y2, Y24
-	VPAND            48(DX), Y0, Y2
-	VMOVDQU          16(DX), Y3
-	VPSLLW           $0x04, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST (SP), Y3, Y16
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         (R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 32(SP), Y3, Y19
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         (R10)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 64(SP), Y3, Y22
-	VMOVDQU          48(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VMOVDQU          16(DX), Y3
-	VPSLLW           $0x03, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         32(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 4(SP), Y3, Y17
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         32(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 36(SP), Y3, Y20
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         32(R10)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 68(SP), Y3, Y23
-	VPAND            80(DX), Y0, Y2
-	VMOVDQU          16(DX), Y3
-	VPSLLW           $0x02, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         64(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 8(SP), Y3, Y16
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         64(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 40(SP), Y3, Y19
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         64(R10)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 72(SP), Y3, Y22
-	VMOVDQU          80(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VMOVDQU          16(DX), Y3
-	VPSLLW           $0x01, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         96(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 12(SP), Y3, Y17
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         96(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 44(SP), Y3, Y20
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         96(R10)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 76(SP), Y3, Y23
-	VPAND            112(DX), Y0, Y2
-	VPAND            16(DX), Y1, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         128(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 16(SP), Y3, Y16
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         128(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 48(SP), Y3, Y19
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         128(R10)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 80(SP), Y3, Y22
-	VMOVDQU          112(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VMOVDQU          16(DX), Y3
-	VPSRLW           $0x01, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         160(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 20(SP), Y3, Y17
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         160(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 52(SP), Y3, Y20
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         160(R10)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 84(SP), Y3, Y23
-	VPAND            144(DX), Y0, Y2
-	VMOVDQU          16(DX), Y3
-	VPSRLW           $0x02, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         192(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 24(SP), Y3, Y16
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         192(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 56(SP), Y3, Y19
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         192(R10)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 88(SP), Y3, Y22
-	VMOVDQU          144(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VMOVDQU          16(DX), Y3
-	VPSRLW           $0x03, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         224(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 28(SP), Y3, Y17
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         224(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 60(SP), Y3, Y20
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         224(R10)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 92(SP), Y3, Y23
+	PREFETCHT0   2048(DX)
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	CMPQ         R11, $0x01
+	JEQ          m3use
+	LEAQ         384(SI), R14
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R14
+	VMOVQ        180(DX), X6
+	VPBROADCASTD 188(DX), X7
+	VPSRLVD      X2, X7, X7
+	VPAND        X0, X7, X7
+	VPSRLD       $0x02, X6, X8
+	VPAND        X3, X8, X8
+	VPOR         X8, X7, X7
+	VPAND        X4, X6, X6
+	VPUNPCKLDQ   X7, X6, X6
+	VPBROADCASTW 176(DX), X7
+	VCVTPH2PS    X7, Y7
+	VPMOVSXBD    X6, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VPBROADCASTW 178(DX), X7
+	VCVTPH2PS    X7, Y7
+	VXORPS       Y5, Y7, Y7
+	VPSHUFD      $0xee, X6, X6
+	VPMOVSXBD    X6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VMULPS       256(R8)(R14*1), Y8, Y7
+	VMOVUPS      Y7, (R13)
+	VMULPS       256(R9)(R14*1), Y8, Y7
+	VMOVUPS      Y7, 32(R13)
+	VMULPS       256(R10)(R14*1), Y8, Y7
+	VMOVUPS      Y7, 64(R13)
+	VMOVUPS      Y6, 256(R13)
+
+m3use:
+	VMOVDQU          256(R12), Y6
+	VFMADD231PS      288(R8)(SI*1), Y6, Y18
+	VFMADD231PS      288(R9)(SI*1), Y6, Y21
+	VFMADD231PS      288(R10)(SI*1), Y6, Y24
+	VMOVDQU          48(DX), Y7
+	VPAND            Y0, Y7, Y6
+	VMOVDQU          16(DX), Y9
+	VPSLLW           $0x04, Y9, Y8
+	VPAND            Y1, Y8, Y8
+	VPOR             Y8, Y6, Y6
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         (R8)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST (R12), Y8, Y16
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         (R9)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 32(R12), Y8, Y19
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         (R10)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 64(R12), Y8, Y22
+	VPSRLW           $0x04, Y7, Y6
+	VPAND            Y0, Y6, Y6
+	VPSLLW           $0x03, Y9, Y7
+	VPAND            Y1, Y7, Y7
+	VPOR             Y7, Y6, Y6
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         32(R8)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 4(R12), Y7, Y17
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         32(R9)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 36(R12), Y7, Y20
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         32(R10)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 68(R12), Y7, Y23
+	VMOVDQU          80(DX), Y7
+	VPAND            Y0, Y7, Y6
+	VPSLLW           $0x02, Y9, Y8
+	VPAND            Y1, Y8, Y8
+	VPOR             Y8, Y6, Y6
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         64(R8)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 8(R12), Y8, Y16
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         64(R9)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 40(R12), Y8, Y19
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         64(R10)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 72(R12), Y8, Y22
+	VPSRLW           $0x04, Y7, Y6
+	VPAND            Y0, Y6, Y6
+	VPSLLW           $0x01, Y9, Y7
+	VPAND            Y1, Y7, Y7
+	VPOR             Y7, Y6, Y6
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         96(R8)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 12(R12), Y7, Y17
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         96(R9)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 44(R12), Y7, Y20
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         96(R10)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 76(R12), Y7, Y23
+	VMOVDQU          112(DX), Y7
+	VPAND            Y0, Y7, Y6
+	VPAND            Y1, Y9, Y8
+	VPOR             Y8, Y6, Y6
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         128(R8)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 16(R12), Y8, Y16
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         128(R9)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 48(R12), Y8, Y19
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         128(R10)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 80(R12), Y8, Y22
+	VPSRLW           $0x04, Y7, Y6
+	VPAND            Y0, Y6, Y6
+	VPSRLW           $0x01, Y9, Y7
+	VPAND            Y1, Y7, Y7
+	VPOR             Y7, Y6, Y6
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         160(R8)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 20(R12), Y7, Y17
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         160(R9)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 52(R12), Y7, Y20
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         160(R10)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 84(R12), Y7, Y23
+	VMOVDQU          144(DX), Y7
+	VPAND            Y0, Y7, Y6
+	VPSRLW           $0x02, Y9, Y8
+	VPAND            Y1, Y8, Y8
+	VPOR             Y8, Y6, Y6
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         192(R8)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 24(R12), Y8, Y16
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         192(R9)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 56(R12), Y8, Y19
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         192(R10)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 88(R12), Y8, Y22
+	VPSRLW           $0x04, Y7, Y6
+	VPAND            Y0, Y6, Y6
+	VPSRLW           $0x03, Y9, Y7
+	VPAND            Y1, Y7, Y7
+	VPOR             Y7, Y6, Y6
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         224(R8)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 28(R12), Y7, Y17
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         224(R9)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 60(R12), Y7, Y20
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         224(R10)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 92(R12), Y7, Y23
+	XCHGQ            R12, R13
 	ADDQ             $+176, DX
 	ADDQ             $+384, SI
+	DECQ             R11
 	DECQ             BX
 	JNZ              m3block
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y2
-	VADDPS           Y18, Y2, Y2
-	VEXTRACTF128     $0x01, Y2, X3
-	VADDPS           X3, X2, X2
-	VPERMILPS        $0x4e, X2, X3
-	VADDPS           X3, X2, X2
-	VMOVSHDUP        X2, X3
-	VADDSS           X3, X2, X2
-	VMULSS           alpha+24(FP), X2, X2
+	VADDPS           Y17, Y16, Y6
+	VADDPS           Y18, Y6, Y6
+	VEXTRACTF128     $0x01, Y6, X7
+	VADDPS           X7, X6, X6
+	VPERMILPS        $0x4e, X6, X7
+	VADDPS           X7, X6, X6
+	VMOVSHDUP        X6, X7
+	VADDSS           X7, X6, X6
+	VMULSS           alpha+24(FP), X6, X6
 	CMPL             SI, $0x00
 	JEQ              m3store0
-	VMOVSS           beta+56(FP), X3
-	VFMADD231SS      (BX), X3, X2
+	VMOVSS           beta+56(FP), X7
+	VFMADD231SS      (BX), X7, X6
 
 m3store0:
-	VMOVSS       X2, (BX)
+	VMOVSS       X6, (BX)
 	ADDQ         DI, BX
-	VADDPS       Y20, Y19, Y2
-	VADDPS       Y21, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
+	VADDPS       Y20, Y19, Y6
+	VADDPS       Y21, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X7
+	VADDPS       X7, X6, X6
+	VPERMILPS    $0x4e, X6, X7
+	VADDPS       X7, X6, X6
+	VMOVSHDUP    X6, X7
+	VADDSS       X7, X6, X6
+	VMULSS       alpha+24(FP), X6, X6
 	CMPL         SI, $0x00
 	JEQ          m3store1
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X2
+	VMOVSS       beta+56(FP), X7
+	VFMADD231SS  (BX), X7, X6
 
 m3store1:
-	VMOVSS       X2, (BX)
+	VMOVSS       X6, (BX)
 	ADDQ         DI, BX
-	VADDPS       Y23, Y22, Y2
-	VADDPS       Y24, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
+	VADDPS       Y23, Y22, Y6
+	VADDPS       Y24, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X7
+	VADDPS       X7, X6, X6
+	VPERMILPS    $0x4e, X6, X7
+	VADDPS       X7, X6, X6
+	VMOVSHDUP    X6, X7
+	VADDSS       X7, X6, X6
+	VMULSS       alpha+24(FP), X6, X6
 	CMPL         SI, $0x00
 	JEQ          m3store2
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X2
+	VMOVSS       beta+56(FP), X7
+	VFMADD231SS  (BX), X7, X6
 
 m3store2:
-	VMOVSS X2, (BX)
+	VMOVSS X6, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -25354,18 +26354,53 @@ m3store2:
 	RET
 
 not3:
-	CMPQ    AX, $0x02
-	JNE     not2
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	VMOVDQU x0f0f0f0f<>+0(SB), Y0
-	VMOVDQU x10101010<>+0(SB), Y1
+	CMPQ         AX, $0x02
+	JNE          not2
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y0
+	VMOVDQU      x10101010<>+0(SB), Y1
+	VMOVDQU      nibblesOf4<>+0(SB), Y2
+	VMOVDQU      x30303030<>+0(SB), Y3
+	VMOVDQU      x3f3f3f3f<>+0(SB), Y4
+	VMOVDQU      x80000000<>+0(SB), Y5
+	MOVQ         blocks+16(FP), R10
+	IMULQ        AX, R10
+	LEAQ         63(SP), R11
+	ANDQ         $-64, R11
+	LEAQ         384(R11), R12
+	VMOVQ        4(DX), X6
+	VPBROADCASTD 12(DX), X7
+	VPSRLVD      X2, X7, X7
+	VPAND        X0, X7, X7
+	VPSRLD       $0x02, X6, X8
+	VPAND        X3, X8, X8
+	VPOR         X8, X7, X7
+	VPAND        X4, X6, X6
+	VPUNPCKLDQ   X7, X6, X6
+	VPBROADCASTW (DX), X7
+	VCVTPH2PS    X7, Y7
+	VPMOVSXBD    X6, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VPBROADCASTW 2(DX), X7
+	VCVTPH2PS    X7, Y7
+	VXORPS       Y5, Y7, Y7
+	VPSHUFD      $0xee, X6, X6
+	VPMOVSXBD    X6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VMULPS       256(R8), Y8, Y7
+	VMOVUPS      Y7, (R11)
+	VMULPS       256(R9), Y8, Y7
+	VMOVUPS      Y7, 32(R11)
+	VMOVUPS      Y6, 256(R11)
 
 m2row:
 	VXORPS Y16, Y16, Y16
@@ -25378,186 +26413,191 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	PREFETCHT0       2176(DX)
-	VMOVQ            4(DX), X2
-	VPBROADCASTD     12(DX), X3
-	VPSRLVD          nibblesOf4<>+0(SB), X3, X3
-	VPAND            x0f0f0f0f<>+0(SB), X3, X3
-	VPSRLD           $0x02, X2, X4
-	VPAND            x30303030<>+0(SB), X4, X4
-	VPOR             X4, X3, X3
-	VPAND            x3f3f3f3f<>+0(SB), X2, X2
-	VPUNPCKLDQ       X3, X2, X2
-	VPBROADCASTW     (DX), X3
-	VCVTPH2PS        X3, Y3
-	VPMOVSXBD        X2, Y4
-	VCVTDQ2PS        Y4, Y4
-	VMULPS           Y3, Y4, Y4
-	VPBROADCASTW     2(DX), X3
-	VCVTPH2PS        X3, Y3
-	VXORPS           x80000000<>+0(SB), Y3, Y3
-	VPSHUFD          $0xee, X2, X2
-	VPMOVSXBD        X2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VMULPS           Y3, Y2, Y2
-	VMULPS           256(R8)(SI*1), Y4, Y3
-	VMOVUPS          Y3, (SP)
-	VMULPS           256(R9)(SI*1), Y4, Y3
-	VMOVUPS          Y3, 32(SP)
-	VFMADD231PS      288(R8)(SI*1), Y2, Y18
-	VFMADD231PS      288(R9)(SI*1), Y2, Y21
-	VPAND            48(DX), Y0, Y2
-	VMOVDQU          16(DX), Y3
-	VPSLLW           $0x04, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         (R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST (SP), Y3, Y16
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         (R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 32(SP), Y3, Y19
-	VMOVDQU          48(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VMOVDQU          16(DX), Y3
-	VPSLLW           $0x03, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         32(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 4(SP), Y3, Y17
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         32(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 36(SP), Y3, Y20
-	VPAND            80(DX), Y0, Y2
-	VMOVDQU          16(DX), Y3
-	VPSLLW           $0x02, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         64(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 8(SP), Y3, Y16
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         64(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 40(SP), Y3, Y19
-	VMOVDQU          80(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VMOVDQU          16(DX), Y3
-	VPSLLW           $0x01, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         96(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 12(SP), Y3, Y17
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         96(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 44(SP), Y3, Y20
-	VPAND            112(DX), Y0, Y2
-	VPAND            16(DX), Y1, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         128(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 16(SP), Y3, Y16
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         128(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 48(SP), Y3, Y19
-	VMOVDQU          112(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VMOVDQU          16(DX), Y3
-	VPSRLW           $0x01, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         160(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 20(SP), Y3, Y17
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         160(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 52(SP), Y3, Y20
-	VPAND            144(DX), Y0, Y2
-	VMOVDQU          16(DX), Y3
-	VPSRLW           $0x02, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         192(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 24(SP), Y3, Y16
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         192(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 56(SP), Y3, Y19
-	VMOVDQU          144(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VMOVDQU          16(DX), Y3
-	VPSRLW           $0x03, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         224(R8)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 28(SP), Y3, Y17
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         224(R9)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 60(SP), Y3, Y20
+	PREFETCHT0   2048(DX)
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	CMPQ         R10, $0x01
+	JEQ          m2use
+	LEAQ         384(SI), R13
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R13
+	VMOVQ        180(DX), X6
+	VPBROADCASTD 188(DX), X7
+	VPSRLVD      X2, X7, X7
+	VPAND        X0, X7, X7
+	VPSRLD       $0x02, X6, X8
+	VPAND        X3, X8, X8
+	VPOR         X8, X7, X7
+	VPAND        X4, X6, X6
+	VPUNPCKLDQ   X7, X6, X6
+	VPBROADCASTW 176(DX), X7
+	VCVTPH2PS    X7, Y7
+	VPMOVSXBD    X6, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VPBROADCASTW 178(DX), X7
+	VCVTPH2PS    X7, Y7
+	VXORPS       Y5, Y7, Y7
+	VPSHUFD      $0xee, X6, X6
+	VPMOVSXBD    X6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VMULPS       256(R8)(R13*1), Y8, Y7
+	VMOVUPS      Y7, (R12)
+	VMULPS       256(R9)(R13*1), Y8, Y7
+	VMOVUPS      Y7, 32(R12)
+	VMOVUPS      Y6, 256(R12)
+
+m2use:
+	VMOVDQU          256(R11), Y6
+	VFMADD231PS      288(R8)(SI*1), Y6, Y18
+	VFMADD231PS      288(R9)(SI*1), Y6, Y21
+	VMOVDQU          48(DX), Y7
+	VPAND            Y0, Y7, Y6
+	VMOVDQU          16(DX), Y9
+	VPSLLW           $0x04, Y9, Y8
+	VPAND            Y1, Y8, Y8
+	VPOR             Y8, Y6, Y6
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         (R8)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST (R11), Y8, Y16
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         (R9)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 32(R11), Y8, Y19
+	VPSRLW           $0x04, Y7, Y6
+	VPAND            Y0, Y6, Y6
+	VPSLLW           $0x03, Y9, Y7
+	VPAND            Y1, Y7, Y7
+	VPOR             Y7, Y6, Y6
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         32(R8)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 4(R11), Y7, Y17
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         32(R9)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 36(R11), Y7, Y20
+	VMOVDQU          80(DX), Y7
+	VPAND            Y0, Y7, Y6
+	VPSLLW           $0x02, Y9, Y8
+	VPAND            Y1, Y8, Y8
+	VPOR             Y8, Y6, Y6
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         64(R8)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 8(R11), Y8, Y16
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         64(R9)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 40(R11), Y8, Y19
+	VPSRLW           $0x04, Y7, Y6
+	VPAND            Y0, Y6, Y6
+	VPSLLW           $0x01, Y9, Y7
+	VPAND            Y1, Y7, Y7
+	VPOR             Y7, Y6, Y6
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         96(R8)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 12(R11), Y7, Y17
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         96(R9)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 44(R11), Y7, Y20
+	VMOVDQU          112(DX), Y7
+	VPAND            Y0, Y7, Y6
+	VPAND            Y1, Y9, Y8
+	VPOR             Y8, Y6, Y6
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         128(R8)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 16(R11), Y8, Y16
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         128(R9)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 48(R11), Y8, Y19
+	VPSRLW           $0x04, Y7, Y6
+	VPAND            Y0, Y6, Y6
+	VPSRLW           $0x01, Y9, Y7
+	VPAND            Y1, Y7, Y7
+	VPOR             Y7, Y6, Y6
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         160(R8)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 20(R11), Y7, Y17
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         160(R9)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 52(R11), Y7, Y20
+	VMOVDQU          144(DX), Y7
+	VPAND            Y0, Y7, Y6
+	VPSRLW           $0x02, Y9, Y8
+	VPAND            Y1, Y8, Y8
+	VPOR             Y8, Y6, Y6
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         192(R8)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 24(R11), Y8, Y16
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         192(R9)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 56(R11), Y8, Y19
+	VPSRLW           $0x04, Y7, Y6
+	VPAND            Y0, Y6, Y6
+	VPSRLW           $0x03, Y9, Y7
+	VPAND            Y1, Y7, Y7
+	VPOR             Y7, Y6, Y6
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         224(R8)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 28(R11), Y7, Y17
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         224(R9)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 60(R11), Y7, Y20
+	XCHGQ            R11, R12
 	ADDQ             $+176, DX
 	ADDQ             $+384, SI
+	DECQ             R10
 	DECQ             BX
 	JNZ              m2block
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y2
-	VADDPS           Y18, Y2, Y2
-	VEXTRACTF128     $0x01, Y2, X3
-	VADDPS           X3, X2, X2
-	VPERMILPS        $0x4e, X2, X3
-	VADDPS           X3, X2, X2
-	VMOVSHDUP        X2, X3
-	VADDSS           X3, X2, X2
-	VMULSS           alpha+24(FP), X2, X2
+	VADDPS           Y17, Y16, Y6
+	VADDPS           Y18, Y6, Y6
+	VEXTRACTF128     $0x01, Y6, X7
+	VADDPS           X7, X6, X6
+	VPERMILPS        $0x4e, X6, X7
+	VADDPS           X7, X6, X6
+	VMOVSHDUP        X6, X7
+	VADDSS           X7, X6, X6
+	VMULSS           alpha+24(FP), X6, X6
 	CMPL             SI, $0x00
 	JEQ              m2store0
-	VMOVSS           beta+56(FP), X3
-	VFMADD231SS      (BX), X3, X2
+	VMOVSS           beta+56(FP), X7
+	VFMADD231SS      (BX), X7, X6
 
 m2store0:
-	VMOVSS       X2, (BX)
+	VMOVSS       X6, (BX)
 	ADDQ         DI, BX
-	VADDPS       Y20, Y19, Y2
-	VADDPS       Y21, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
+	VADDPS       Y20, Y19, Y6
+	VADDPS       Y21, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X7
+	VADDPS       X7, X6, X6
+	VPERMILPS    $0x4e, X6, X7
+	VADDPS       X7, X6, X6
+	VMOVSHDUP    X6, X7
+	VADDSS       X7, X6, X6
+	VMULSS       alpha+24(FP), X6, X6
 	CMPL         SI, $0x00
 	JEQ          m2store1
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X2
+	VMOVSS       beta+56(FP), X7
+	VFMADD231SS  (BX), X7, X6
 
 m2store1:
-	VMOVSS X2, (BX)
+	VMOVSS X6, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -25565,16 +26605,49 @@ m2store1:
 	RET
 
 not2:
-	CMPQ    AX, $0x01
-	JNE     not1
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    a+32(FP), DI
-	VMOVDQU x0f0f0f0f<>+0(SB), Y0
-	VMOVDQU x10101010<>+0(SB), Y1
+	CMPQ         AX, $0x01
+	JNE          not1
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         a+32(FP), DI
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y0
+	VMOVDQU      x10101010<>+0(SB), Y1
+	VMOVDQU      nibblesOf4<>+0(SB), Y2
+	VMOVDQU      x30303030<>+0(SB), Y3
+	VMOVDQU      x3f3f3f3f<>+0(SB), Y4
+	VMOVDQU      x80000000<>+0(SB), Y5
+	MOVQ         blocks+16(FP), R8
+	IMULQ        AX, R8
+	LEAQ         63(SP), R9
+	ANDQ         $-64, R9
+	LEAQ         384(R9), R10
+	VMOVQ        4(DX), X6
+	VPBROADCASTD 12(DX), X7
+	VPSRLVD      X2, X7, X7
+	VPAND        X0, X7, X7
+	VPSRLD       $0x02, X6, X8
+	VPAND        X3, X8, X8
+	VPOR         X8, X7, X7
+	VPAND        X4, X6, X6
+	VPUNPCKLDQ   X7, X6, X6
+	VPBROADCASTW (DX), X7
+	VCVTPH2PS    X7, Y7
+	VPMOVSXBD    X6, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VPBROADCASTW 2(DX), X7
+	VCVTPH2PS    X7, Y7
+	VXORPS       Y5, Y7, Y7
+	VPSHUFD      $0xee, X6, X6
+	VPMOVSXBD    X6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VMULPS       256(DI), Y8, Y7
+	VMOVUPS      Y7, (R9)
+	VMOVUPS      Y6, 256(R9)
 
 m1row:
 	VXORPS Y16, Y16, Y16
@@ -25584,134 +26657,139 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	PREFETCHT0       2176(DX)
-	VMOVQ            4(DX), X2
-	VPBROADCASTD     12(DX), X3
-	VPSRLVD          nibblesOf4<>+0(SB), X3, X3
-	VPAND            x0f0f0f0f<>+0(SB), X3, X3
-	VPSRLD           $0x02, X2, X4
-	VPAND            x30303030<>+0(SB), X4, X4
-	VPOR             X4, X3, X3
-	VPAND            x3f3f3f3f<>+0(SB), X2, X2
-	VPUNPCKLDQ       X3, X2, X2
-	VPBROADCASTW     (DX), X3
-	VCVTPH2PS        X3, Y3
-	VPMOVSXBD        X2, Y4
-	VCVTDQ2PS        Y4, Y4
-	VMULPS           Y3, Y4, Y4
-	VPBROADCASTW     2(DX), X3
-	VCVTPH2PS        X3, Y3
-	VXORPS           x80000000<>+0(SB), Y3, Y3
-	VPSHUFD          $0xee, X2, X2
-	VPMOVSXBD        X2, Y2
-	VCVTDQ2PS        Y2, Y2
-	VMULPS           Y3, Y2, Y2
-	VMULPS           256(DI)(SI*1), Y4, Y3
-	VMOVUPS          Y3, (SP)
-	VFMADD231PS      288(DI)(SI*1), Y2, Y18
-	VPAND            48(DX), Y0, Y2
-	VMOVDQU          16(DX), Y3
-	VPSLLW           $0x04, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         (DI)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST (SP), Y3, Y16
-	VMOVDQU          48(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VMOVDQU          16(DX), Y3
-	VPSLLW           $0x03, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         32(DI)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 4(SP), Y3, Y17
-	VPAND            80(DX), Y0, Y2
-	VMOVDQU          16(DX), Y3
-	VPSLLW           $0x02, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         64(DI)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 8(SP), Y3, Y16
-	VMOVDQU          80(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VMOVDQU          16(DX), Y3
-	VPSLLW           $0x01, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         96(DI)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 12(SP), Y3, Y17
-	VPAND            112(DX), Y0, Y2
-	VPAND            16(DX), Y1, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         128(DI)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 16(SP), Y3, Y16
-	VMOVDQU          112(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VMOVDQU          16(DX), Y3
-	VPSRLW           $0x01, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         160(DI)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 20(SP), Y3, Y17
-	VPAND            144(DX), Y0, Y2
-	VMOVDQU          16(DX), Y3
-	VPSRLW           $0x02, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         192(DI)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 24(SP), Y3, Y16
-	VMOVDQU          144(DX), Y2
-	VPSRLW           $0x04, Y2, Y2
-	VPAND            Y0, Y2, Y2
-	VMOVDQU          16(DX), Y3
-	VPSRLW           $0x03, Y3, Y3
-	VPAND            Y1, Y3, Y3
-	VPOR             Y3, Y2, Y2
-	VPXOR            Y3, Y3, Y3
-	VPDPBUSD         224(DI)(SI*1), Y2, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 28(SP), Y3, Y17
+	PREFETCHT0   2048(DX)
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	CMPQ         R8, $0x01
+	JEQ          m1use
+	LEAQ         384(SI), R11
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R11
+	VMOVQ        180(DX), X6
+	VPBROADCASTD 188(DX), X7
+	VPSRLVD      X2, X7, X7
+	VPAND        X0, X7, X7
+	VPSRLD       $0x02, X6, X8
+	VPAND        X3, X8, X8
+	VPOR         X8, X7, X7
+	VPAND        X4, X6, X6
+	VPUNPCKLDQ   X7, X6, X6
+	VPBROADCASTW 176(DX), X7
+	VCVTPH2PS    X7, Y7
+	VPMOVSXBD    X6, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VPBROADCASTW 178(DX), X7
+	VCVTPH2PS    X7, Y7
+	VXORPS       Y5, Y7, Y7
+	VPSHUFD      $0xee, X6, X6
+	VPMOVSXBD    X6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VMULPS       256(DI)(R11*1), Y8, Y7
+	VMOVUPS      Y7, (R10)
+	VMOVUPS      Y6, 256(R10)
+
+m1use:
+	VMOVDQU          256(R9), Y6
+	VFMADD231PS      288(DI)(SI*1), Y6, Y18
+	VMOVDQU          48(DX), Y7
+	VPAND            Y0, Y7, Y6
+	VMOVDQU          16(DX), Y9
+	VPSLLW           $0x04, Y9, Y8
+	VPAND            Y1, Y8, Y8
+	VPOR             Y8, Y6, Y6
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         (DI)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST (R9), Y8, Y16
+	VPSRLW           $0x04, Y7, Y6
+	VPAND            Y0, Y6, Y6
+	VPSLLW           $0x03, Y9, Y7
+	VPAND            Y1, Y7, Y7
+	VPOR             Y7, Y6, Y6
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         32(DI)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 4(R9), Y7, Y17
+	VMOVDQU          80(DX), Y7
+	VPAND            Y0, Y7, Y6
+	VPSLLW           $0x02, Y9, Y8
+	VPAND            Y1, Y8, Y8
+	VPOR             Y8, Y6, Y6
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         64(DI)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 8(R9), Y8, Y16
+	VPSRLW           $0x04, Y7, Y6
+	VPAND            Y0, Y6, Y6
+	VPSLLW           $0x01, Y9, Y7
+	VPAND            Y1, Y7, Y7
+	VPOR             Y7, Y6, Y6
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         96(DI)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 12(R9), Y7, Y17
+	VMOVDQU          112(DX), Y7
+	VPAND            Y0, Y7, Y6
+	VPAND            Y1, Y9, Y8
+	VPOR             Y8, Y6, Y6
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         128(DI)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 16(R9), Y8, Y16
+	VPSRLW           $0x04, Y7, Y6
+	VPAND            Y0, Y6, Y6
+	VPSRLW           $0x01, Y9, Y7
+	VPAND            Y1, Y7, Y7
+	VPOR             Y7, Y6, Y6
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         160(DI)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 20(R9), Y7, Y17
+	VMOVDQU          144(DX), Y7
+	VPAND            Y0, Y7, Y6
+	VPSRLW           $0x02, Y9, Y8
+	VPAND            Y1, Y8, Y8
+	VPOR             Y8, Y6, Y6
+	VPXOR            Y8, Y8, Y8
+	VPDPBUSD         192(DI)(SI*1), Y6, Y8
+	VCVTDQ2PS        Y8, Y8
+	VFMADD231PS.BCST 24(R9), Y8, Y16
+	VPSRLW           $0x04, Y7, Y6
+	VPAND            Y0, Y6, Y6
+	VPSRLW           $0x03, Y9, Y7
+	VPAND            Y1, Y7, Y7
+	VPOR             Y7, Y6, Y6
+	VPXOR            Y7, Y7, Y7
+	VPDPBUSD         224(DI)(SI*1), Y6, Y7
+	VCVTDQ2PS        Y7, Y7
+	VFMADD231PS.BCST 28(R9), Y7, Y17
+	XCHGQ            R9, R10
 	ADDQ             $+176, DX
 	ADDQ             $+384, SI
+	DECQ             R8
 	DECQ             BX
 	JNZ              m1block
 	MOVQ             CX, BX
 	MOVL             beta+56(FP), SI
 	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y2
-	VADDPS           Y18, Y2, Y2
-	VEXTRACTF128     $0x01, Y2, X3
-	VADDPS           X3, X2, X2
-	VPERMILPS        $0x4e, X2, X3
-	VADDPS           X3, X2, X2
-	VMOVSHDUP        X2, X3
-	VADDSS           X3, X2, X2
-	VMULSS           alpha+24(FP), X2, X2
+	VADDPS           Y17, Y16, Y6
+	VADDPS           Y18, Y6, Y6
+	VEXTRACTF128     $0x01, Y6, X7
+	VADDPS           X7, X6, X6
+	VPERMILPS        $0x4e, X6, X7
+	VADDPS           X7, X6, X6
+	VMOVSHDUP        X6, X7
+	VADDSS           X7, X6, X6
+	VMULSS           alpha+24(FP), X6, X6
 	CMPL             SI, $0x00
 	JEQ              m1store0
-	VMOVSS           beta+56(FP), X3
-	VFMADD231SS      (BX), X3, X2
+	VMOVSS           beta+56(FP), X7
+	VFMADD231SS      (BX), X7, X6
 
 m1store0:
-	VMOVSS X2, (BX)
+	VMOVSS X6, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row
@@ -26063,21 +27141,47 @@ block:
 	RET
 
 // func multiplyQ6_KAVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·multiplyQ6_KAVX2(SB), NOSPLIT, $96-80
-	MOVQ m+0(FP), AX
-	CMPQ AX, $0x03
-	JNE  not3
-	MOVQ n+8(FP), AX
-	MOVQ c+64(FP), CX
-	MOVQ b+48(FP), DX
-	MOVQ ldc+72(FP), DI
-	SHLQ $0x02, DI
-	MOVQ a+32(FP), R8
-	MOVQ R8, R9
-	ADDQ lda+40(FP), R9
-	MOVQ R9, R10
-	ADDQ lda+40(FP), R10
+// Requires: AVX, AVX2, CMOV, F16C, FMA3, MMX+
+TEXT ·multiplyQ6_KAVX2(SB), $448-80
+	MOVQ         m+0(FP), AX
+	CMPQ         AX, $0x03
+	JNE          not3
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	MOVQ         R9, R10
+	ADDQ         lda+40(FP), R10
+	MOVQ         blocks+16(FP), R11
+	IMULQ        AX, R11
+	LEAQ         63(SP), R12
+	ANDQ         $-64, R12
+	LEAQ         192(R12), R13
+	VPBROADCASTW 208(DX), X0
+	VCVTPH2PS    X0, Y1
+	VMOVDQU      192(DX), X0
+	VPMOVSXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VPSHUFD      $0xee, X0, X3
+	VPMOVSXBD    X3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y2, Y2
+	VMULPS       Y1, Y3, Y3
+	VMOVDQU      X0, 160(R12)
+	VMULPS       256(R8), Y1, Y0
+	VMOVUPS      Y0, (R12)
+	VMULPS       256(R9), Y1, Y0
+	VMOVUPS      Y0, 32(R12)
+	VMULPS       256(R10), Y1, Y0
+	VMOVUPS      Y0, 64(R12)
+	VMULPS       xc2000000<>+0(SB), Y2, Y2
+	VMULPS       xc2000000<>+0(SB), Y3, Y3
+	VMOVUPS      Y2, 96(R12)
+	VMOVUPS      Y3, 128(R12)
 
 m3row:
 	VXORPS Y0, Y0, Y0
@@ -26097,9 +27201,14 @@ m3block:
 	PREFETCHT0   2112(DX)
 	PREFETCHT0   2176(DX)
 	PREFETCHT0   2240(DX)
-	VPBROADCASTW 208(DX), X9
+	CMPQ         R11, $0x01
+	JEQ          m3use
+	LEAQ         384(SI), R14
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R14
+	VPBROADCASTW 418(DX), X9
 	VCVTPH2PS    X9, Y10
-	VMOVDQU      192(DX), X9
+	VMOVDQU      402(DX), X9
 	VPMOVSXBD    X9, Y11
 	VCVTDQ2PS    Y11, Y11
 	VPSHUFD      $0xee, X9, X12
@@ -26107,20 +27216,28 @@ m3block:
 	VCVTDQ2PS    Y12, Y12
 	VMULPS       Y10, Y11, Y11
 	VMULPS       Y10, Y12, Y12
-	VMULPS       256(R8)(SI*1), Y10, Y13
-	VMOVUPS      Y13, (SP)
-	VMULPS       256(R9)(SI*1), Y10, Y13
-	VMOVUPS      Y13, 32(SP)
-	VMULPS       256(R10)(SI*1), Y10, Y10
-	VMOVUPS      Y10, 64(SP)
+	VMOVDQU      X9, 160(R13)
+	VMULPS       256(R8)(R14*1), Y10, Y9
+	VMOVUPS      Y9, (R13)
+	VMULPS       256(R9)(R14*1), Y10, Y9
+	VMOVUPS      Y9, 32(R13)
+	VMULPS       256(R10)(R14*1), Y10, Y9
+	VMOVUPS      Y9, 64(R13)
 	VMULPS       xc2000000<>+0(SB), Y11, Y11
 	VMULPS       xc2000000<>+0(SB), Y12, Y12
-	VFMADD231PS  320(R8)(SI*1), Y11, Y2
-	VFMADD231PS  352(R8)(SI*1), Y12, Y2
-	VFMADD231PS  320(R9)(SI*1), Y11, Y5
-	VFMADD231PS  352(R9)(SI*1), Y12, Y5
-	VFMADD231PS  320(R10)(SI*1), Y11, Y8
-	VFMADD231PS  352(R10)(SI*1), Y12, Y8
+	VMOVUPS      Y11, 96(R13)
+	VMOVUPS      Y12, 128(R13)
+
+m3use:
+	VMOVDQU      160(R12), X9
+	VMOVDQU      96(R12), Y10
+	VFMADD231PS  320(R8)(SI*1), Y10, Y2
+	VFMADD231PS  320(R9)(SI*1), Y10, Y5
+	VFMADD231PS  320(R10)(SI*1), Y10, Y8
+	VMOVDQU      128(R12), Y10
+	VFMADD231PS  352(R8)(SI*1), Y10, Y2
+	VFMADD231PS  352(R9)(SI*1), Y10, Y5
+	VFMADD231PS  352(R10)(SI*1), Y10, Y8
 	VMOVDQU      (DX), Y10
 	VPAND        x0f0f0f0f<>+0(SB), Y10, Y10
 	VMOVDQU      128(DX), Y11
@@ -26132,17 +27249,17 @@ m3block:
 	VPMADDUBSW   (R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS (SP), Y13
+	VBROADCASTSS (R12), Y13
 	VFMADD231PS  Y13, Y12, Y0
 	VPMADDUBSW   (R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 32(SP), Y13
+	VBROADCASTSS 32(R12), Y13
 	VFMADD231PS  Y13, Y12, Y3
 	VPMADDUBSW   (R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 64(SP), Y11
+	VBROADCASTSS 64(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      32(DX), Y10
 	VPAND        x0f0f0f0f<>+0(SB), Y10, Y10
@@ -26155,17 +27272,17 @@ m3block:
 	VPMADDUBSW   32(R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 4(SP), Y13
+	VBROADCASTSS 4(R12), Y13
 	VFMADD231PS  Y13, Y12, Y1
 	VPMADDUBSW   32(R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 36(SP), Y13
+	VBROADCASTSS 36(R12), Y13
 	VFMADD231PS  Y13, Y12, Y4
 	VPMADDUBSW   32(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 68(SP), Y11
+	VBROADCASTSS 68(R12), Y11
 	VFMADD231PS  Y11, Y10, Y7
 	VMOVDQU      (DX), Y10
 	VPSRLW       $0x04, Y10, Y10
@@ -26178,17 +27295,17 @@ m3block:
 	VPMADDUBSW   64(R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 8(SP), Y13
+	VBROADCASTSS 8(R12), Y13
 	VFMADD231PS  Y13, Y12, Y0
 	VPMADDUBSW   64(R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 40(SP), Y13
+	VBROADCASTSS 40(R12), Y13
 	VFMADD231PS  Y13, Y12, Y3
 	VPMADDUBSW   64(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 72(SP), Y11
+	VBROADCASTSS 72(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      32(DX), Y10
 	VPSRLW       $0x04, Y10, Y10
@@ -26202,17 +27319,17 @@ m3block:
 	VPMADDUBSW   96(R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 12(SP), Y13
+	VBROADCASTSS 12(R12), Y13
 	VFMADD231PS  Y13, Y12, Y1
 	VPMADDUBSW   96(R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 44(SP), Y13
+	VBROADCASTSS 44(R12), Y13
 	VFMADD231PS  Y13, Y12, Y4
 	VPMADDUBSW   96(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 76(SP), Y11
+	VBROADCASTSS 76(R12), Y11
 	VFMADD231PS  Y11, Y10, Y7
 	VMOVDQU      64(DX), Y10
 	VPAND        x0f0f0f0f<>+0(SB), Y10, Y10
@@ -26225,17 +27342,17 @@ m3block:
 	VPMADDUBSW   128(R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 16(SP), Y13
+	VBROADCASTSS 16(R12), Y13
 	VFMADD231PS  Y13, Y12, Y0
 	VPMADDUBSW   128(R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 48(SP), Y13
+	VBROADCASTSS 48(R12), Y13
 	VFMADD231PS  Y13, Y12, Y3
 	VPMADDUBSW   128(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 80(SP), Y11
+	VBROADCASTSS 80(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      96(DX), Y10
 	VPAND        x0f0f0f0f<>+0(SB), Y10, Y10
@@ -26248,17 +27365,17 @@ m3block:
 	VPMADDUBSW   160(R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 20(SP), Y13
+	VBROADCASTSS 20(R12), Y13
 	VFMADD231PS  Y13, Y12, Y1
 	VPMADDUBSW   160(R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 52(SP), Y13
+	VBROADCASTSS 52(R12), Y13
 	VFMADD231PS  Y13, Y12, Y4
 	VPMADDUBSW   160(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 84(SP), Y11
+	VBROADCASTSS 84(R12), Y11
 	VFMADD231PS  Y11, Y10, Y7
 	VMOVDQU      64(DX), Y10
 	VPSRLW       $0x04, Y10, Y10
@@ -26271,17 +27388,17 @@ m3block:
 	VPMADDUBSW   192(R8)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 24(SP), Y13
+	VBROADCASTSS 24(R12), Y13
 	VFMADD231PS  Y13, Y12, Y0
 	VPMADDUBSW   192(R9)(SI*1), Y10, Y12
 	VPMADDWD     Y11, Y12, Y12
 	VCVTDQ2PS    Y12, Y12
-	VBROADCASTSS 56(SP), Y13
+	VBROADCASTSS 56(R12), Y13
 	VFMADD231PS  Y13, Y12, Y3
 	VPMADDUBSW   192(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y11, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 88(SP), Y11
+	VBROADCASTSS 88(R12), Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMOVDQU      96(DX), Y10
 	VPSRLW       $0x04, Y10, Y10
@@ -26295,20 +27412,22 @@ m3block:
 	VPMADDUBSW   224(R8)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 28(SP), Y12
+	VBROADCASTSS 28(R12), Y12
 	VFMADD231PS  Y12, Y11, Y1
 	VPMADDUBSW   224(R9)(SI*1), Y10, Y11
 	VPMADDWD     Y9, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 60(SP), Y12
+	VBROADCASTSS 60(R12), Y12
 	VFMADD231PS  Y12, Y11, Y4
 	VPMADDUBSW   224(R10)(SI*1), Y10, Y10
 	VPMADDWD     Y9, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 92(SP), Y9
+	VBROADCASTSS 92(R12), Y9
 	VFMADD231PS  Y9, Y10, Y7
+	XCHGQ        R12, R13
 	ADDQ         $+210, DX
 	ADDQ         $+384, SI
+	DECQ         R11
 	DECQ         BX
 	JNZ          m3block
 	MOVQ         CX, BX
@@ -26371,18 +27490,42 @@ m3store2:
 	RET
 
 not3:
-	CMPQ    AX, $0x02
-	JNE     not2
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	VMOVDQU x0f0f0f0f<>+0(SB), Y6
-	VMOVDQU x30303030<>+0(SB), Y7
+	CMPQ         AX, $0x02
+	JNE          not2
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y6
+	VMOVDQU      x30303030<>+0(SB), Y7
+	MOVQ         blocks+16(FP), R10
+	IMULQ        AX, R10
+	LEAQ         63(SP), R11
+	ANDQ         $-64, R11
+	LEAQ         192(R11), R12
+	VPBROADCASTW 208(DX), X0
+	VCVTPH2PS    X0, Y1
+	VMOVDQU      192(DX), X0
+	VPMOVSXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VPSHUFD      $0xee, X0, X3
+	VPMOVSXBD    X3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y2, Y2
+	VMULPS       Y1, Y3, Y3
+	VMOVDQU      X0, 160(R11)
+	VMULPS       256(R8), Y1, Y0
+	VMOVUPS      Y0, (R11)
+	VMULPS       256(R9), Y1, Y0
+	VMOVUPS      Y0, 32(R11)
+	VMULPS       xc2000000<>+0(SB), Y2, Y2
+	VMULPS       xc2000000<>+0(SB), Y3, Y3
+	VMOVUPS      Y2, 96(R11)
+	VMOVUPS      Y3, 128(R11)
 
 m2row:
 	VXORPS Y0, Y0, Y0
@@ -26399,9 +27542,14 @@ m2block:
 	PREFETCHT0   2112(DX)
 	PREFETCHT0   2176(DX)
 	PREFETCHT0   2240(DX)
-	VPBROADCASTW 208(DX), X8
+	CMPQ         R10, $0x01
+	JEQ          m2use
+	LEAQ         384(SI), R13
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R13
+	VPBROADCASTW 418(DX), X8
 	VCVTPH2PS    X8, Y9
-	VMOVDQU      192(DX), X8
+	VMOVDQU      402(DX), X8
 	VPMOVSXBD    X8, Y10
 	VCVTDQ2PS    Y10, Y10
 	VPSHUFD      $0xee, X8, X11
@@ -26409,16 +27557,24 @@ m2block:
 	VCVTDQ2PS    Y11, Y11
 	VMULPS       Y9, Y10, Y10
 	VMULPS       Y9, Y11, Y11
-	VMULPS       256(R8)(SI*1), Y9, Y12
-	VMOVUPS      Y12, (SP)
-	VMULPS       256(R9)(SI*1), Y9, Y9
-	VMOVUPS      Y9, 32(SP)
+	VMOVDQU      X8, 160(R12)
+	VMULPS       256(R8)(R13*1), Y9, Y8
+	VMOVUPS      Y8, (R12)
+	VMULPS       256(R9)(R13*1), Y9, Y8
+	VMOVUPS      Y8, 32(R12)
 	VMULPS       xc2000000<>+0(SB), Y10, Y10
 	VMULPS       xc2000000<>+0(SB), Y11, Y11
-	VFMADD231PS  320(R8)(SI*1), Y10, Y2
-	VFMADD231PS  352(R8)(SI*1), Y11, Y2
-	VFMADD231PS  320(R9)(SI*1), Y10, Y5
-	VFMADD231PS  352(R9)(SI*1), Y11, Y5
+	VMOVUPS      Y10, 96(R12)
+	VMOVUPS      Y11, 128(R12)
+
+m2use:
+	VMOVDQU      160(R11), X8
+	VMOVDQU      96(R11), Y9
+	VFMADD231PS  320(R8)(SI*1), Y9, Y2
+	VFMADD231PS  320(R9)(SI*1), Y9, Y5
+	VMOVDQU      128(R11), Y9
+	VFMADD231PS  352(R8)(SI*1), Y9, Y2
+	VFMADD231PS  352(R9)(SI*1), Y9, Y5
 	VPAND        (DX), Y6, Y9
 	VMOVDQU      128(DX), Y10
 	VPSLLW       $0x04, Y10, Y10
@@ -26429,12 +27585,12 @@ m2block:
 	VPMADDUBSW   (R8)(SI*1), Y9, Y11
 	VPMADDWD     Y10, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS (SP), Y12
+	VBROADCASTSS (R11), Y12
 	VFMADD231PS  Y12, Y11, Y0
 	VPMADDUBSW   (R9)(SI*1), Y9, Y9
 	VPMADDWD     Y10, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 32(SP), Y10
+	VBROADCASTSS 32(R11), Y10
 	VFMADD231PS  Y10, Y9, Y3
 	VPAND        32(DX), Y6, Y9
 	VMOVDQU      128(DX), Y10
@@ -26446,12 +27602,12 @@ m2block:
 	VPMADDUBSW   32(R8)(SI*1), Y9, Y11
 	VPMADDWD     Y10, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 4(SP), Y12
+	VBROADCASTSS 4(R11), Y12
 	VFMADD231PS  Y12, Y11, Y1
 	VPMADDUBSW   32(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y10, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 36(SP), Y10
+	VBROADCASTSS 36(R11), Y10
 	VFMADD231PS  Y10, Y9, Y4
 	VMOVDQU      (DX), Y9
 	VPSRLW       $0x04, Y9, Y9
@@ -26463,12 +27619,12 @@ m2block:
 	VPMADDUBSW   64(R8)(SI*1), Y9, Y11
 	VPMADDWD     Y10, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 8(SP), Y12
+	VBROADCASTSS 8(R11), Y12
 	VFMADD231PS  Y12, Y11, Y0
 	VPMADDUBSW   64(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y10, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 40(SP), Y10
+	VBROADCASTSS 40(R11), Y10
 	VFMADD231PS  Y10, Y9, Y3
 	VMOVDQU      32(DX), Y9
 	VPSRLW       $0x04, Y9, Y9
@@ -26482,12 +27638,12 @@ m2block:
 	VPMADDUBSW   96(R8)(SI*1), Y9, Y11
 	VPMADDWD     Y10, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 12(SP), Y12
+	VBROADCASTSS 12(R11), Y12
 	VFMADD231PS  Y12, Y11, Y1
 	VPMADDUBSW   96(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y10, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 44(SP), Y10
+	VBROADCASTSS 44(R11), Y10
 	VFMADD231PS  Y10, Y9, Y4
 	VPAND        64(DX), Y6, Y9
 	VMOVDQU      160(DX), Y10
@@ -26499,12 +27655,12 @@ m2block:
 	VPMADDUBSW   128(R8)(SI*1), Y9, Y11
 	VPMADDWD     Y10, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 16(SP), Y12
+	VBROADCASTSS 16(R11), Y12
 	VFMADD231PS  Y12, Y11, Y0
 	VPMADDUBSW   128(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y10, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 48(SP), Y10
+	VBROADCASTSS 48(R11), Y10
 	VFMADD231PS  Y10, Y9, Y3
 	VPAND        96(DX), Y6, Y9
 	VMOVDQU      160(DX), Y10
@@ -26516,12 +27672,12 @@ m2block:
 	VPMADDUBSW   160(R8)(SI*1), Y9, Y11
 	VPMADDWD     Y10, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 20(SP), Y12
+	VBROADCASTSS 20(R11), Y12
 	VFMADD231PS  Y12, Y11, Y1
 	VPMADDUBSW   160(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y10, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 52(SP), Y10
+	VBROADCASTSS 52(R11), Y10
 	VFMADD231PS  Y10, Y9, Y4
 	VMOVDQU      64(DX), Y9
 	VPSRLW       $0x04, Y9, Y9
@@ -26533,12 +27689,12 @@ m2block:
 	VPMADDUBSW   192(R8)(SI*1), Y9, Y11
 	VPMADDWD     Y10, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VBROADCASTSS 24(SP), Y12
+	VBROADCASTSS 24(R11), Y12
 	VFMADD231PS  Y12, Y11, Y0
 	VPMADDUBSW   192(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y10, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 56(SP), Y10
+	VBROADCASTSS 56(R11), Y10
 	VFMADD231PS  Y10, Y9, Y3
 	VMOVDQU      96(DX), Y9
 	VPSRLW       $0x04, Y9, Y9
@@ -26552,15 +27708,17 @@ m2block:
 	VPMADDUBSW   224(R8)(SI*1), Y9, Y10
 	VPMADDWD     Y8, Y10, Y10
 	VCVTDQ2PS    Y10, Y10
-	VBROADCASTSS 28(SP), Y11
+	VBROADCASTSS 28(R11), Y11
 	VFMADD231PS  Y11, Y10, Y1
 	VPMADDUBSW   224(R9)(SI*1), Y9, Y9
 	VPMADDWD     Y8, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS 60(SP), Y8
+	VBROADCASTSS 60(R11), Y8
 	VFMADD231PS  Y8, Y9, Y4
+	XCHGQ        R11, R12
 	ADDQ         $+210, DX
 	ADDQ         $+384, SI
+	DECQ         R10
 	DECQ         BX
 	JNZ          m2block
 	MOVQ         CX, BX
@@ -26606,16 +27764,38 @@ m2store1:
 	RET
 
 not2:
-	CMPQ    AX, $0x01
-	JNE     not1
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    a+32(FP), DI
-	VMOVDQU x0f0f0f0f<>+0(SB), Y3
-	VMOVDQU x30303030<>+0(SB), Y4
+	CMPQ         AX, $0x01
+	JNE          not1
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         a+32(FP), DI
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y3
+	VMOVDQU      x30303030<>+0(SB), Y4
+	MOVQ         blocks+16(FP), R8
+	IMULQ        AX, R8
+	LEAQ         63(SP), R9
+	ANDQ         $-64, R9
+	LEAQ         192(R9), R10
+	VPBROADCASTW 208(DX), X0
+	VCVTPH2PS    X0, Y1
+	VMOVDQU      192(DX), X0
+	VPMOVSXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VPSHUFD      $0xee, X0, X5
+	VPMOVSXBD    X5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y1, Y2, Y2
+	VMULPS       Y1, Y5, Y5
+	VMOVDQU      X0, 160(R9)
+	VMULPS       256(DI), Y1, Y0
+	VMOVUPS      Y0, (R9)
+	VMULPS       xc2000000<>+0(SB), Y2, Y2
+	VMULPS       xc2000000<>+0(SB), Y5, Y5
+	VMOVUPS      Y2, 96(R9)
+	VMOVUPS      Y5, 128(R9)
 
 m1row:
 	VXORPS Y0, Y0, Y0
@@ -26629,9 +27809,14 @@ m1block:
 	PREFETCHT0   2112(DX)
 	PREFETCHT0   2176(DX)
 	PREFETCHT0   2240(DX)
-	VPBROADCASTW 208(DX), X5
+	CMPQ         R8, $0x01
+	JEQ          m1use
+	LEAQ         384(SI), R11
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R11
+	VPBROADCASTW 418(DX), X5
 	VCVTPH2PS    X5, Y6
-	VMOVDQU      192(DX), X5
+	VMOVDQU      402(DX), X5
 	VPMOVSXBD    X5, Y7
 	VCVTDQ2PS    Y7, Y7
 	VPSHUFD      $0xee, X5, X8
@@ -26639,53 +27824,59 @@ m1block:
 	VCVTDQ2PS    Y8, Y8
 	VMULPS       Y6, Y7, Y7
 	VMULPS       Y6, Y8, Y8
-	VMULPS       256(DI)(SI*1), Y6, Y6
-	VMOVUPS      Y6, (SP)
+	VMOVDQU      X5, 160(R10)
+	VMULPS       256(DI)(R11*1), Y6, Y5
+	VMOVUPS      Y5, (R10)
 	VMULPS       xc2000000<>+0(SB), Y7, Y7
 	VMULPS       xc2000000<>+0(SB), Y8, Y8
-	VFMADD231PS  320(DI)(SI*1), Y7, Y2
-	VFMADD231PS  352(DI)(SI*1), Y8, Y2
-	VPAND        (DX), Y3, Y6
-	VMOVDQU      128(DX), Y7
-	VPSLLW       $0x04, Y7, Y7
-	VPAND        Y4, Y7, Y7
-	VPOR         Y7, Y6, Y6
-	VPSHUFB      halves0<>+0(SB), X5, X7
-	VPMOVSXBW    X7, Y7
+	VMOVUPS      Y7, 96(R10)
+	VMOVUPS      Y8, 128(R10)
+
+m1use:
+	VMOVDQU      160(R9), X5
+	VMOVDQU      96(R9), Y6
+	VFMADD231PS  320(DI)(SI*1), Y6, Y2
+	VMOVDQU      128(R9), Y6
+	VFMADD231PS  352(DI)(SI*1), Y6, Y2
+	VMOVDQU      (DX), Y7
+	VPAND        Y3, Y7, Y6
+	VMOVDQU      128(DX), Y9
+	VPSLLW       $0x04, Y9, Y8
+	VPAND        Y4, Y8, Y8
+	VPOR         Y8, Y6, Y6
+	VPSHUFB      halves0<>+0(SB), X5, X8
+	VPMOVSXBW    X8, Y8
 	VPMADDUBSW   (DI)(SI*1), Y6, Y6
-	VPMADDWD     Y7, Y6, Y6
+	VPMADDWD     Y8, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS (SP), Y7
-	VFMADD231PS  Y7, Y6, Y0
-	VPAND        32(DX), Y3, Y6
-	VMOVDQU      128(DX), Y7
-	VPSLLW       $0x02, Y7, Y7
-	VPAND        Y4, Y7, Y7
-	VPOR         Y7, Y6, Y6
-	VPSHUFB      halves0<>+16(SB), X5, X7
-	VPMOVSXBW    X7, Y7
+	VBROADCASTSS (R9), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VMOVDQU      32(DX), Y8
+	VPAND        Y3, Y8, Y6
+	VPSLLW       $0x02, Y9, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y10, Y6, Y6
+	VPSHUFB      halves0<>+16(SB), X5, X10
+	VPMOVSXBW    X10, Y10
 	VPMADDUBSW   32(DI)(SI*1), Y6, Y6
-	VPMADDWD     Y7, Y6, Y6
+	VPMADDWD     Y10, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 4(SP), Y7
-	VFMADD231PS  Y7, Y6, Y1
-	VMOVDQU      (DX), Y6
-	VPSRLW       $0x04, Y6, Y6
+	VBROADCASTSS 4(R9), Y10
+	VFMADD231PS  Y10, Y6, Y1
+	VPSRLW       $0x04, Y7, Y6
 	VPAND        Y3, Y6, Y6
-	VPAND        128(DX), Y4, Y7
+	VPAND        Y4, Y9, Y7
 	VPOR         Y7, Y6, Y6
 	VPSHUFB      halves2<>+0(SB), X5, X7
 	VPMOVSXBW    X7, Y7
 	VPMADDUBSW   64(DI)(SI*1), Y6, Y6
 	VPMADDWD     Y7, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 8(SP), Y7
+	VBROADCASTSS 8(R9), Y7
 	VFMADD231PS  Y7, Y6, Y0
-	VMOVDQU      32(DX), Y6
-	VPSRLW       $0x04, Y6, Y6
+	VPSRLW       $0x04, Y8, Y6
 	VPAND        Y3, Y6, Y6
-	VMOVDQU      128(DX), Y7
-	VPSRLW       $0x02, Y7, Y7
+	VPSRLW       $0x02, Y9, Y7
 	VPAND        Y4, Y7, Y7
 	VPOR         Y7, Y6, Y6
 	VPSHUFB      halves2<>+16(SB), X5, X7
@@ -26693,49 +27884,47 @@ m1block:
 	VPMADDUBSW   96(DI)(SI*1), Y6, Y6
 	VPMADDWD     Y7, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 12(SP), Y7
+	VBROADCASTSS 12(R9), Y7
 	VFMADD231PS  Y7, Y6, Y1
-	VPAND        64(DX), Y3, Y6
-	VMOVDQU      160(DX), Y7
-	VPSLLW       $0x04, Y7, Y7
-	VPAND        Y4, Y7, Y7
-	VPOR         Y7, Y6, Y6
-	VPSHUFB      halves4<>+0(SB), X5, X7
-	VPMOVSXBW    X7, Y7
+	VMOVDQU      64(DX), Y7
+	VPAND        Y3, Y7, Y6
+	VMOVDQU      160(DX), Y9
+	VPSLLW       $0x04, Y9, Y8
+	VPAND        Y4, Y8, Y8
+	VPOR         Y8, Y6, Y6
+	VPSHUFB      halves4<>+0(SB), X5, X8
+	VPMOVSXBW    X8, Y8
 	VPMADDUBSW   128(DI)(SI*1), Y6, Y6
-	VPMADDWD     Y7, Y6, Y6
+	VPMADDWD     Y8, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 16(SP), Y7
-	VFMADD231PS  Y7, Y6, Y0
-	VPAND        96(DX), Y3, Y6
-	VMOVDQU      160(DX), Y7
-	VPSLLW       $0x02, Y7, Y7
-	VPAND        Y4, Y7, Y7
-	VPOR         Y7, Y6, Y6
-	VPSHUFB      halves4<>+16(SB), X5, X7
-	VPMOVSXBW    X7, Y7
+	VBROADCASTSS 16(R9), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VMOVDQU      96(DX), Y8
+	VPAND        Y3, Y8, Y6
+	VPSLLW       $0x02, Y9, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y10, Y6, Y6
+	VPSHUFB      halves4<>+16(SB), X5, X10
+	VPMOVSXBW    X10, Y10
 	VPMADDUBSW   160(DI)(SI*1), Y6, Y6
-	VPMADDWD     Y7, Y6, Y6
+	VPMADDWD     Y10, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 20(SP), Y7
-	VFMADD231PS  Y7, Y6, Y1
-	VMOVDQU      64(DX), Y6
-	VPSRLW       $0x04, Y6, Y6
+	VBROADCASTSS 20(R9), Y10
+	VFMADD231PS  Y10, Y6, Y1
+	VPSRLW       $0x04, Y7, Y6
 	VPAND        Y3, Y6, Y6
-	VPAND        160(DX), Y4, Y7
+	VPAND        Y4, Y9, Y7
 	VPOR         Y7, Y6, Y6
 	VPSHUFB      halves6<>+0(SB), X5, X7
 	VPMOVSXBW    X7, Y7
 	VPMADDUBSW   192(DI)(SI*1), Y6, Y6
 	VPMADDWD     Y7, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 24(SP), Y7
+	VBROADCASTSS 24(R9), Y7
 	VFMADD231PS  Y7, Y6, Y0
-	VMOVDQU      96(DX), Y6
-	VPSRLW       $0x04, Y6, Y6
+	VPSRLW       $0x04, Y8, Y6
 	VPAND        Y3, Y6, Y6
-	VMOVDQU      160(DX), Y7
-	VPSRLW       $0x02, Y7, Y7
+	VPSRLW       $0x02, Y9, Y7
 	VPAND        Y4, Y7, Y7
 	VPOR         Y7, Y6, Y6
 	VPSHUFB      halves6<>+16(SB), X5, X5
@@ -26743,10 +27932,12 @@ m1block:
 	VPMADDUBSW   224(DI)(SI*1), Y6, Y6
 	VPMADDWD     Y5, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS 28(SP), Y5
+	VBROADCASTSS 28(R9), Y5
 	VFMADD231PS  Y5, Y6, Y1
+	XCHGQ        R9, R10
 	ADDQ         $+210, DX
 	ADDQ         $+384, SI
+	DECQ         R8
 	DECQ         BX
 	JNZ          m1block
 	MOVQ         CX, BX
@@ -26797,25 +27988,66 @@ DATA xc2000000<>+60(SB)/4, $0xc2000000
 GLOBL xc2000000<>(SB), RODATA|NOPTR, $64
 
 // func multiplyQ6_KAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
-TEXT ·multiplyQ6_KAVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ    m+0(FP), AX
-	CMPQ    AX, $0x04
-	JNE     not4
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	MOVQ    R9, R10
-	ADDQ    lda+40(FP), R10
-	MOVQ    R10, R11
-	ADDQ    lda+40(FP), R11
-	VMOVDQU x0f0f0f0f<>+0(SB), Y0
-	VMOVDQU x30303030<>+0(SB), Y1
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, CMOV, F16C, FMA3, MMX+
+TEXT ·multiplyQ6_KAVX512VNNI(SB), $832-80
+	MOVQ            m+0(FP), AX
+	CMPQ            AX, $0x04
+	JNE             not4
+	MOVQ            n+8(FP), AX
+	MOVQ            c+64(FP), CX
+	MOVQ            b+48(FP), DX
+	MOVQ            ldc+72(FP), DI
+	SHLQ            $0x02, DI
+	MOVQ            a+32(FP), R8
+	MOVQ            R8, R9
+	ADDQ            lda+40(FP), R9
+	MOVQ            R9, R10
+	ADDQ            lda+40(FP), R10
+	MOVQ            R10, R11
+	ADDQ            lda+40(FP), R11
+	VBROADCASTI64X4 x0f0f0f0f<>+0(SB), Z24
+	VBROADCASTI64X4 x30303030<>+0(SB), Z25
+	VMOVDQU32       lanesOfHalves0<>+0(SB), Z26
+	VMOVDQU32       lanesOfHalves1<>+0(SB), Z27
+	VMOVDQU32       lanesOfHalves2<>+0(SB), Z28
+	VMOVDQU32       lanesOfHalves3<>+0(SB), Z29
+	MOVQ            blocks+16(FP), R12
+	IMULQ           AX, R12
+	LEAQ            63(SP), R13
+	ANDQ            $-64, R13
+	LEAQ            384(R13), R14
+	VPBROADCASTW    208(DX), X0
+	VCVTPH2PS       X0, Y0
+	VMOVDQU         192(DX), X1
+	VPMOVSXBD       X1, Y3
+	VCVTDQ2PS       Y3, Y3
+	VPSHUFD         $0xee, X1, X1
+	VPMOVSXBD       X1, Y4
+	VCVTDQ2PS       Y4, Y4
+	VMULPS          Y0, Y3, Y3
+	VMULPS          Y0, Y4, Y4
+	VINSERTF64X4    $0x01, Y4, Z3, Z0
+	VMOVUPS         twiceEach<>+0(SB), Z1
+	VBROADCASTF64X4 256(R8), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, (R13)
+	VBROADCASTF64X4 256(R9), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, 64(R13)
+	VBROADCASTF64X4 256(R10), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, 128(R13)
+	VBROADCASTF64X4 256(R11), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, 192(R13)
+	VMULPS          xc2000000<>+0(SB), Y3, Y3
+	VMULPS          xc2000000<>+0(SB), Y4, Y4
+	VMOVUPS         Y3, 256(R13)
+	VMOVUPS         Y4, 288(R13)
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -26826,308 +28058,241 @@ m4row:
 	VXORPS Y21, Y21, Y21
 	VXORPS Y22, Y22, Y22
 	VXORPS Y23, Y23, Y23
-	VXORPS Y24, Y24, Y24
-	VXORPS Y25, Y25, Y25
-	VXORPS Y26, Y26, Y26
-	VXORPS Y27, Y27, Y27
 	XORQ   SI, SI
 	MOVQ   blocks+16(FP), BX
 
 m4block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	PREFETCHT0       2176(DX)
-	PREFETCHT0       2240(DX)
-	VPBROADCASTW     208(DX), X2
-	VCVTPH2PS        X2, Y3
-	VMOVDQU          192(DX), X2
-	VPMOVSXBD        X2, Y4
-	VCVTDQ2PS        Y4, Y4
-	VPSHUFD          $0xee, X2, X5
-	VPMOVSXBD        X5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VMULPS           Y3, Y4, Y4
-	VMULPS           Y3, Y5, Y5
-	VMULPS           256(R8)(SI*1), Y3, Y6
-	VMOVUPS          Y6, (SP)
-	VMULPS           256(R9)(SI*1), Y3, Y6
-	VMOVUPS          Y6, 32(SP)
-	VMULPS           256(R10)(SI*1), Y3, Y6
-	VMOVUPS          Y6, 64(SP)
-	VMULPS           256(R11)(SI*1), Y3, Y3
-	VMOVUPS          Y3, 96(SP)
-	VMULPS           xc2000000<>+0(SB), Y4, Y4
-	VMULPS           xc2000000<>+0(SB), Y5, Y5
-	VFMADD231PS      320(R8)(SI*1), Y4, Y18
-	VFMADD231PS      352(R8)(SI*1), Y5, Y18
-	VFMADD231PS      320(R9)(SI*1), Y4, Y21
-	VFMADD231PS      352(R9)(SI*1), Y5, Y21
-	VFMADD231PS      320(R10)(SI*1), Y4, Y24
-	VFMADD231PS      352(R10)(SI*1), Y5, Y24
-	VFMADD231PS      320(R11)(SI*1), Y4, Y27
-	VFMADD231PS      352(R11)(SI*1), Y5, Y27
-	VPAND            (DX), Y0, Y3
-	VMOVDQU          128(DX), Y4
-	VPSLLW           $0x04, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves0<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       (R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST (SP), Y5, Y16
-	VPMADDUBSW       (R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 32(SP), Y5, Y19
-	VPMADDUBSW       (R10)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 64(SP), Y5, Y22
-	VPMADDUBSW       (R11)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 96(SP), Y3, Y25
-	VPAND            32(DX), Y0, Y3
-	VMOVDQU          128(DX), Y4
-	VPSLLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves0<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       32(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 4(SP), Y5, Y17
-	VPMADDUBSW       32(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 36(SP), Y5, Y20
-	VPMADDUBSW       32(R10)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 68(SP), Y5, Y23
-	VPMADDUBSW       32(R11)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 100(SP), Y3, Y26
-	VMOVDQU          (DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VPAND            128(DX), Y1, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves2<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       64(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 8(SP), Y5, Y16
-	VPMADDUBSW       64(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 40(SP), Y5, Y19
-	VPMADDUBSW       64(R10)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 72(SP), Y5, Y22
-	VPMADDUBSW       64(R11)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 104(SP), Y3, Y25
-	VMOVDQU          32(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          128(DX), Y4
-	VPSRLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves2<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       96(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 12(SP), Y5, Y17
-	VPMADDUBSW       96(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 44(SP), Y5, Y20
-	VPMADDUBSW       96(R10)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 76(SP), Y5, Y23
-	VPMADDUBSW       96(R11)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 108(SP), Y3, Y26
-	VPAND            64(DX), Y0, Y3
-	VMOVDQU          160(DX), Y4
-	VPSLLW           $0x04, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves4<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       128(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 16(SP), Y5, Y16
-	VPMADDUBSW       128(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 48(SP), Y5, Y19
-	VPMADDUBSW       128(R10)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 80(SP), Y5, Y22
-	VPMADDUBSW       128(R11)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 112(SP), Y3, Y25
-	VPAND            96(DX), Y0, Y3
-	VMOVDQU          160(DX), Y4
-	VPSLLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves4<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       160(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 20(SP), Y5, Y17
-	VPMADDUBSW       160(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 52(SP), Y5, Y20
-	VPMADDUBSW       160(R10)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 84(SP), Y5, Y23
-	VPMADDUBSW       160(R11)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 116(SP), Y3, Y26
-	VMOVDQU          64(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VPAND            160(DX), Y1, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves6<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       192(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 24(SP), Y5, Y16
-	VPMADDUBSW       192(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 56(SP), Y5, Y19
-	VPMADDUBSW       192(R10)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 88(SP), Y5, Y22
-	VPMADDUBSW       192(R11)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 120(SP), Y3, Y25
-	VMOVDQU          96(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          160(DX), Y4
-	VPSRLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves6<>+16(SB), X2, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       224(R8)(SI*1), Y3, Y4
-	VPMADDWD         Y2, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 28(SP), Y4, Y17
-	VPMADDUBSW       224(R9)(SI*1), Y3, Y4
-	VPMADDWD         Y2, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 60(SP), Y4, Y20
-	VPMADDUBSW       224(R10)(SI*1), Y3, Y4
-	VPMADDWD         Y2, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 92(SP), Y4, Y23
-	VPMADDUBSW       224(R11)(SI*1), Y3, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 124(SP), Y3, Y26
-	ADDQ             $+210, DX
-	ADDQ             $+384, SI
-	DECQ             BX
-	JNZ              m4block
-	MOVQ             CX, BX
-	MOVL             beta+56(FP), SI
-	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y2
-	VADDPS           Y18, Y2, Y2
-	VEXTRACTF128     $0x01, Y2, X3
-	VADDPS           X3, X2, X2
-	VPERMILPS        $0x4e, X2, X3
-	VADDPS           X3, X2, X2
-	VMOVSHDUP        X2, X3
-	VADDSS           X3, X2, X2
-	VMULSS           alpha+24(FP), X2, X2
-	CMPL             SI, $0x00
-	JEQ              m4store0
-	VMOVSS           beta+56(FP), X3
-	VFMADD231SS      (BX), X3, X2
+	PREFETCHT0      2048(DX)
+	PREFETCHT0      2112(DX)
+	PREFETCHT0      2176(DX)
+	PREFETCHT0      2240(DX)
+	CMPQ            R12, $0x01
+	JEQ             m4use
+	LEAQ            384(SI), R15
+	CMPQ            BX, $0x01
+	CMOVQEQ         zero<>+0(SB), R15
+	VPBROADCASTW    418(DX), X0
+	VCVTPH2PS       X0, Y1
+	VMOVDQU         402(DX), X0
+	VPMOVSXBD       X0, Y2
+	VCVTDQ2PS       Y2, Y2
+	VPSHUFD         $0xee, X0, X0
+	VPMOVSXBD       X0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          Y1, Y2, Y2
+	VMULPS          Y1, Y0, Y0
+	VINSERTF64X4    $0x01, Y0, Z2, Z1
+	VMOVUPS         twiceEach<>+0(SB), Z3
+	VBROADCASTF64X4 256(R8)(R15*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, (R14)
+	VBROADCASTF64X4 256(R9)(R15*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, 64(R14)
+	VBROADCASTF64X4 256(R10)(R15*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, 128(R14)
+	VBROADCASTF64X4 256(R11)(R15*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, 192(R14)
+	VMULPS          xc2000000<>+0(SB), Y2, Y2
+	VMULPS          xc2000000<>+0(SB), Y0, Y0
+	VMOVUPS         Y2, 256(R14)
+	VMOVUPS         Y0, 288(R14)
+
+m4use:
+	VMOVDQU         256(R13), Y0
+	VFMADD231PS     320(R8)(SI*1), Y0, Y17
+	VFMADD231PS     320(R9)(SI*1), Y0, Y19
+	VFMADD231PS     320(R10)(SI*1), Y0, Y21
+	VFMADD231PS     320(R11)(SI*1), Y0, Y23
+	VMOVDQU         288(R13), Y0
+	VFMADD231PS     352(R8)(SI*1), Y0, Y17
+	VFMADD231PS     352(R9)(SI*1), Y0, Y19
+	VFMADD231PS     352(R10)(SI*1), Y0, Y21
+	VFMADD231PS     352(R11)(SI*1), Y0, Y23
+	VMOVDQU64       (DX), Z0
+	VPANDD          Z24, Z0, Z1
+	VBROADCASTI64X4 128(DX), Z2
+	VPSLLVQ         left4And2<>+0(SB), Z2, Z3
+	VPTERNLOGD      $0xf8, Z25, Z3, Z1
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (R8)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         (R13), Z26, Z4
+	VFMADD231PS     Z4, Z3, Z16
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (R9)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         64(R13), Z26, Z4
+	VFMADD231PS     Z4, Z3, Z18
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (R10)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         128(R13), Z26, Z4
+	VFMADD231PS     Z4, Z3, Z20
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (R11)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         192(R13), Z26, Z1
+	VFMADD231PS     Z1, Z3, Z22
+	VPSRLQ          $0x04, Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VPSRLVQ         right0And2<>+0(SB), Z2, Z1
+	VPTERNLOGD      $0xf8, Z25, Z1, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R8)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R13), Z27, Z2
+	VFMADD231PS     Z2, Z1, Z16
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R9)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         64(R13), Z27, Z2
+	VFMADD231PS     Z2, Z1, Z18
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R10)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         128(R13), Z27, Z2
+	VFMADD231PS     Z2, Z1, Z20
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R11)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         192(R13), Z27, Z0
+	VFMADD231PS     Z0, Z1, Z22
+	VMOVDQU64       64(DX), Z0
+	VPANDD          Z24, Z0, Z1
+	VBROADCASTI64X4 160(DX), Z2
+	VPSLLVQ         left4And2<>+0(SB), Z2, Z3
+	VPTERNLOGD      $0xf8, Z25, Z3, Z1
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(R8)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         (R13), Z28, Z4
+	VFMADD231PS     Z4, Z3, Z16
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(R9)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         64(R13), Z28, Z4
+	VFMADD231PS     Z4, Z3, Z18
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(R10)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         128(R13), Z28, Z4
+	VFMADD231PS     Z4, Z3, Z20
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(R11)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         192(R13), Z28, Z1
+	VFMADD231PS     Z1, Z3, Z22
+	VPSRLQ          $0x04, Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VPSRLVQ         right0And2<>+0(SB), Z2, Z1
+	VPTERNLOGD      $0xf8, Z25, Z1, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R8)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R13), Z29, Z2
+	VFMADD231PS     Z2, Z1, Z16
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R9)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         64(R13), Z29, Z2
+	VFMADD231PS     Z2, Z1, Z18
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R10)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         128(R13), Z29, Z2
+	VFMADD231PS     Z2, Z1, Z20
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R11)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         192(R13), Z29, Z0
+	VFMADD231PS     Z0, Z1, Z22
+	XCHGQ           R13, R14
+	ADDQ            $+210, DX
+	ADDQ            $+384, SI
+	DECQ            R12
+	DECQ            BX
+	JNZ             m4block
+	MOVQ            CX, BX
+	MOVL            beta+56(FP), SI
+	ADDL            SI, SI
+	VEXTRACTF64X4   $0x01, Z16, Y0
+	VADDPS          Y0, Y16, Y0
+	VADDPS          Y17, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X0
+	VPERMILPS       $0x4e, X0, X1
+	VADDPS          X1, X0, X0
+	VMOVSHDUP       X0, X1
+	VADDSS          X1, X0, X0
+	VMULSS          alpha+24(FP), X0, X0
+	CMPL            SI, $0x00
+	JEQ             m4store0
+	VMOVSS          beta+56(FP), X1
+	VFMADD231SS     (BX), X1, X0
 
 m4store0:
-	VMOVSS       X2, (BX)
-	ADDQ         DI, BX
-	VADDPS       Y20, Y19, Y2
-	VADDPS       Y21, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
-	CMPL         SI, $0x00
-	JEQ          m4store1
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X2
+	VMOVSS        X0, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z18, Y0
+	VADDPS        Y0, Y18, Y0
+	VADDPS        Y19, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMULSS        alpha+24(FP), X0, X0
+	CMPL          SI, $0x00
+	JEQ           m4store1
+	VMOVSS        beta+56(FP), X1
+	VFMADD231SS   (BX), X1, X0
 
 m4store1:
-	VMOVSS       X2, (BX)
-	ADDQ         DI, BX
-	VADDPS       Y23, Y22, Y2
-	VADDPS       Y24, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
-	CMPL         SI, $0x00
-	JEQ          m4store2
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X2
+	VMOVSS        X0, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z20, Y0
+	VADDPS        Y0, Y20, Y0
+	VADDPS        Y21, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMULSS        alpha+24(FP), X0, X0
+	CMPL          SI, $0x00
+	JEQ           m4store2
+	VMOVSS        beta+56(FP), X1
+	VFMADD231SS   (BX), X1, X0
 
 m4store2:
-	VMOVSS       X2, (BX)
-	ADDQ         DI, BX
-	VADDPS       Y26, Y25, Y2
-	VADDPS       Y27, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
-	CMPL         SI, $0x00
-	JEQ          m4store3
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X2
+	VMOVSS        X0, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z22, Y0
+	VADDPS        Y0, Y22, Y0
+	VADDPS        Y23, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMULSS        alpha+24(FP), X0, X0
+	CMPL          SI, $0x00
+	JEQ           m4store3
+	VMOVSS        beta+56(FP), X1
+	VFMADD231SS   (BX), X1, X0
 
 m4store3:
-	VMOVSS X2, (BX)
+	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m4row
@@ -27135,20 +28300,57 @@ m4store3:
 	RET
 
 not4:
-	CMPQ    AX, $0x03
-	JNE     not3
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	MOVQ    R9, R10
-	ADDQ    lda+40(FP), R10
-	VMOVDQU x0f0f0f0f<>+0(SB), Y0
-	VMOVDQU x30303030<>+0(SB), Y1
+	CMPQ            AX, $0x03
+	JNE             not3
+	MOVQ            n+8(FP), AX
+	MOVQ            c+64(FP), CX
+	MOVQ            b+48(FP), DX
+	MOVQ            ldc+72(FP), DI
+	SHLQ            $0x02, DI
+	MOVQ            a+32(FP), R8
+	MOVQ            R8, R9
+	ADDQ            lda+40(FP), R9
+	MOVQ            R9, R10
+	ADDQ            lda+40(FP), R10
+	VBROADCASTI64X4 x0f0f0f0f<>+0(SB), Z24
+	VBROADCASTI64X4 x30303030<>+0(SB), Z25
+	VMOVDQU32       lanesOfHalves0<>+0(SB), Z26
+	VMOVDQU32       lanesOfHalves1<>+0(SB), Z27
+	VMOVDQU32       lanesOfHalves2<>+0(SB), Z28
+	VMOVDQU32       lanesOfHalves3<>+0(SB), Z29
+	MOVQ            blocks+16(FP), R11
+	IMULQ           AX, R11
+	LEAQ            63(SP), R12
+	ANDQ            $-64, R12
+	LEAQ            384(R12), R13
+	VPBROADCASTW    208(DX), X0
+	VCVTPH2PS       X0, Y0
+	VMOVDQU         192(DX), X1
+	VPMOVSXBD       X1, Y3
+	VCVTDQ2PS       Y3, Y3
+	VPSHUFD         $0xee, X1, X1
+	VPMOVSXBD       X1, Y4
+	VCVTDQ2PS       Y4, Y4
+	VMULPS          Y0, Y3, Y3
+	VMULPS          Y0, Y4, Y4
+	VINSERTF64X4    $0x01, Y4, Z3, Z0
+	VMOVUPS         twiceEach<>+0(SB), Z1
+	VBROADCASTF64X4 256(R8), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, (R12)
+	VBROADCASTF64X4 256(R9), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, 64(R12)
+	VBROADCASTF64X4 256(R10), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, 128(R12)
+	VMULPS          xc2000000<>+0(SB), Y3, Y3
+	VMULPS          xc2000000<>+0(SB), Y4, Y4
+	VMOVUPS         Y3, 256(R12)
+	VMOVUPS         Y4, 288(R12)
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -27157,254 +28359,197 @@ m3row:
 	VXORPS Y19, Y19, Y19
 	VXORPS Y20, Y20, Y20
 	VXORPS Y21, Y21, Y21
-	VXORPS Y22, Y22, Y22
-	VXORPS Y23, Y23, Y23
-	VXORPS Y24, Y24, Y24
 	XORQ   SI, SI
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	PREFETCHT0       2176(DX)
-	PREFETCHT0       2240(DX)
-	VPBROADCASTW     208(DX), X2
-	VCVTPH2PS        X2, Y3
-	VMOVDQU          192(DX), X2
-	VPMOVSXBD        X2, Y4
-	VCVTDQ2PS        Y4, Y4
-	VPSHUFD          $0xee, X2, X5
-	VPMOVSXBD        X5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VMULPS           Y3, Y4, Y4
-	VMULPS           Y3, Y5, Y5
-	VMULPS           256(R8)(SI*1), Y3, Y6
-	VMOVUPS          Y6, (SP)
-	VMULPS           256(R9)(SI*1), Y3, Y6
-	VMOVUPS          Y6, 32(SP)
-	VMULPS           256(R10)(SI*1), Y3, Y3
-	VMOVUPS          Y3, 64(SP)
-	VMULPS           xc2000000<>+0(SB), Y4, Y4
-	VMULPS           xc2000000<>+0(SB), Y5, Y5
-	VFMADD231PS      320(R8)(SI*1), Y4, Y18
-	VFMADD231PS      352(R8)(SI*1), Y5, Y18
-	VFMADD231PS      320(R9)(SI*1), Y4, Y21
-	VFMADD231PS      352(R9)(SI*1), Y5, Y21
-	VFMADD231PS      320(R10)(SI*1), Y4, Y24
-	VFMADD231PS      352(R10)(SI*1), Y5, Y24
-	VPAND            (DX), Y0, Y3
-	VMOVDQU          128(DX), Y4
-	VPSLLW           $0x04, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves0<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       (R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST (SP), Y5, Y16
-	VPMADDUBSW       (R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 32(SP), Y5, Y19
-	VPMADDUBSW       (R10)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 64(SP), Y3, Y22
-	VPAND            32(DX), Y0, Y3
-	VMOVDQU          128(DX), Y4
-	VPSLLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves0<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       32(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 4(SP), Y5, Y17
-	VPMADDUBSW       32(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 36(SP), Y5, Y20
-	VPMADDUBSW       32(R10)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 68(SP), Y3, Y23
-	VMOVDQU          (DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VPAND            128(DX), Y1, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves2<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       64(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 8(SP), Y5, Y16
-	VPMADDUBSW       64(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 40(SP), Y5, Y19
-	VPMADDUBSW       64(R10)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 72(SP), Y3, Y22
-	VMOVDQU          32(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          128(DX), Y4
-	VPSRLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves2<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       96(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 12(SP), Y5, Y17
-	VPMADDUBSW       96(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 44(SP), Y5, Y20
-	VPMADDUBSW       96(R10)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 76(SP), Y3, Y23
-	VPAND            64(DX), Y0, Y3
-	VMOVDQU          160(DX), Y4
-	VPSLLW           $0x04, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves4<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       128(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 16(SP), Y5, Y16
-	VPMADDUBSW       128(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 48(SP), Y5, Y19
-	VPMADDUBSW       128(R10)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 80(SP), Y3, Y22
-	VPAND            96(DX), Y0, Y3
-	VMOVDQU          160(DX), Y4
-	VPSLLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves4<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       160(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 20(SP), Y5, Y17
-	VPMADDUBSW       160(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 52(SP), Y5, Y20
-	VPMADDUBSW       160(R10)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 84(SP), Y3, Y23
-	VMOVDQU          64(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VPAND            160(DX), Y1, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves6<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       192(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 24(SP), Y5, Y16
-	VPMADDUBSW       192(R9)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 56(SP), Y5, Y19
-	VPMADDUBSW       192(R10)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 88(SP), Y3, Y22
-	VMOVDQU          96(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          160(DX), Y4
-	VPSRLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves6<>+16(SB), X2, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       224(R8)(SI*1), Y3, Y4
-	VPMADDWD         Y2, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 28(SP), Y4, Y17
-	VPMADDUBSW       224(R9)(SI*1), Y3, Y4
-	VPMADDWD         Y2, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 60(SP), Y4, Y20
-	VPMADDUBSW       224(R10)(SI*1), Y3, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 92(SP), Y3, Y23
-	ADDQ             $+210, DX
-	ADDQ             $+384, SI
-	DECQ             BX
-	JNZ              m3block
-	MOVQ             CX, BX
-	MOVL             beta+56(FP), SI
-	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y2
-	VADDPS           Y18, Y2, Y2
-	VEXTRACTF128     $0x01, Y2, X3
-	VADDPS           X3, X2, X2
-	VPERMILPS        $0x4e, X2, X3
-	VADDPS           X3, X2, X2
-	VMOVSHDUP        X2, X3
-	VADDSS           X3, X2, X2
-	VMULSS           alpha+24(FP), X2, X2
-	CMPL             SI, $0x00
-	JEQ              m3store0
-	VMOVSS           beta+56(FP), X3
-	VFMADD231SS      (BX), X3, X2
+	PREFETCHT0      2048(DX)
+	PREFETCHT0      2112(DX)
+	PREFETCHT0      2176(DX)
+	PREFETCHT0      2240(DX)
+	CMPQ            R11, $0x01
+	JEQ             m3use
+	LEAQ            384(SI), R14
+	CMPQ            BX, $0x01
+	CMOVQEQ         zero<>+0(SB), R14
+	VPBROADCASTW    418(DX), X0
+	VCVTPH2PS       X0, Y1
+	VMOVDQU         402(DX), X0
+	VPMOVSXBD       X0, Y2
+	VCVTDQ2PS       Y2, Y2
+	VPSHUFD         $0xee, X0, X0
+	VPMOVSXBD       X0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          Y1, Y2, Y2
+	VMULPS          Y1, Y0, Y0
+	VINSERTF64X4    $0x01, Y0, Z2, Z1
+	VMOVUPS         twiceEach<>+0(SB), Z3
+	VBROADCASTF64X4 256(R8)(R14*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, (R13)
+	VBROADCASTF64X4 256(R9)(R14*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, 64(R13)
+	VBROADCASTF64X4 256(R10)(R14*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, 128(R13)
+	VMULPS          xc2000000<>+0(SB), Y2, Y2
+	VMULPS          xc2000000<>+0(SB), Y0, Y0
+	VMOVUPS         Y2, 256(R13)
+	VMOVUPS         Y0, 288(R13)
+
+m3use:
+	VMOVDQU         256(R12), Y0
+	VFMADD231PS     320(R8)(SI*1), Y0, Y17
+	VFMADD231PS     320(R9)(SI*1), Y0, Y19
+	VFMADD231PS     320(R10)(SI*1), Y0, Y21
+	VMOVDQU         288(R12), Y0
+	VFMADD231PS     352(R8)(SI*1), Y0, Y17
+	VFMADD231PS     352(R9)(SI*1), Y0, Y19
+	VFMADD231PS     352(R10)(SI*1), Y0, Y21
+	VMOVDQU64       (DX), Z0
+	VPANDD          Z24, Z0, Z1
+	VBROADCASTI64X4 128(DX), Z2
+	VPSLLVQ         left4And2<>+0(SB), Z2, Z3
+	VPTERNLOGD      $0xf8, Z25, Z3, Z1
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (R8)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         (R12), Z26, Z4
+	VFMADD231PS     Z4, Z3, Z16
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (R9)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         64(R12), Z26, Z4
+	VFMADD231PS     Z4, Z3, Z18
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (R10)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         128(R12), Z26, Z1
+	VFMADD231PS     Z1, Z3, Z20
+	VPSRLQ          $0x04, Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VPSRLVQ         right0And2<>+0(SB), Z2, Z1
+	VPTERNLOGD      $0xf8, Z25, Z1, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R8)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R12), Z27, Z2
+	VFMADD231PS     Z2, Z1, Z16
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R9)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         64(R12), Z27, Z2
+	VFMADD231PS     Z2, Z1, Z18
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R10)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         128(R12), Z27, Z0
+	VFMADD231PS     Z0, Z1, Z20
+	VMOVDQU64       64(DX), Z0
+	VPANDD          Z24, Z0, Z1
+	VBROADCASTI64X4 160(DX), Z2
+	VPSLLVQ         left4And2<>+0(SB), Z2, Z3
+	VPTERNLOGD      $0xf8, Z25, Z3, Z1
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(R8)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         (R12), Z28, Z4
+	VFMADD231PS     Z4, Z3, Z16
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(R9)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         64(R12), Z28, Z4
+	VFMADD231PS     Z4, Z3, Z18
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(R10)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         128(R12), Z28, Z1
+	VFMADD231PS     Z1, Z3, Z20
+	VPSRLQ          $0x04, Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VPSRLVQ         right0And2<>+0(SB), Z2, Z1
+	VPTERNLOGD      $0xf8, Z25, Z1, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R8)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R12), Z29, Z2
+	VFMADD231PS     Z2, Z1, Z16
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R9)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         64(R12), Z29, Z2
+	VFMADD231PS     Z2, Z1, Z18
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R10)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         128(R12), Z29, Z0
+	VFMADD231PS     Z0, Z1, Z20
+	XCHGQ           R12, R13
+	ADDQ            $+210, DX
+	ADDQ            $+384, SI
+	DECQ            R11
+	DECQ            BX
+	JNZ             m3block
+	MOVQ            CX, BX
+	MOVL            beta+56(FP), SI
+	ADDL            SI, SI
+	VEXTRACTF64X4   $0x01, Z16, Y0
+	VADDPS          Y0, Y16, Y0
+	VADDPS          Y17, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X0
+	VPERMILPS       $0x4e, X0, X1
+	VADDPS          X1, X0, X0
+	VMOVSHDUP       X0, X1
+	VADDSS          X1, X0, X0
+	VMULSS          alpha+24(FP), X0, X0
+	CMPL            SI, $0x00
+	JEQ             m3store0
+	VMOVSS          beta+56(FP), X1
+	VFMADD231SS     (BX), X1, X0
 
 m3store0:
-	VMOVSS       X2, (BX)
-	ADDQ         DI, BX
-	VADDPS       Y20, Y19, Y2
-	VADDPS       Y21, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
-	CMPL         SI, $0x00
-	JEQ          m3store1
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X2
+	VMOVSS        X0, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z18, Y0
+	VADDPS        Y0, Y18, Y0
+	VADDPS        Y19, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMULSS        alpha+24(FP), X0, X0
+	CMPL          SI, $0x00
+	JEQ           m3store1
+	VMOVSS        beta+56(FP), X1
+	VFMADD231SS   (BX), X1, X0
 
 m3store1:
-	VMOVSS       X2, (BX)
-	ADDQ         DI, BX
-	VADDPS       Y23, Y22, Y2
-	VADDPS       Y24, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
-	CMPL         SI, $0x00
-	JEQ          m3store2
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X2
+	VMOVSS        X0, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z20, Y0
+	VADDPS        Y0, Y20, Y0
+	VADDPS        Y21, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMULSS        alpha+24(FP), X0, X0
+	CMPL          SI, $0x00
+	JEQ           m3store2
+	VMOVSS        beta+56(FP), X1
+	VFMADD231SS   (BX), X1, X0
 
 m3store2:
-	VMOVSS X2, (BX)
+	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m3row
@@ -27412,218 +28557,204 @@ m3store2:
 	RET
 
 not3:
-	CMPQ    AX, $0x02
-	JNE     not2
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	VMOVDQU x0f0f0f0f<>+0(SB), Y0
-	VMOVDQU x30303030<>+0(SB), Y1
+	CMPQ            AX, $0x02
+	JNE             not2
+	MOVQ            n+8(FP), AX
+	MOVQ            c+64(FP), CX
+	MOVQ            b+48(FP), DX
+	MOVQ            ldc+72(FP), DI
+	SHLQ            $0x02, DI
+	MOVQ            a+32(FP), R8
+	MOVQ            R8, R9
+	ADDQ            lda+40(FP), R9
+	VBROADCASTI64X4 x0f0f0f0f<>+0(SB), Z24
+	VBROADCASTI64X4 x30303030<>+0(SB), Z25
+	VMOVDQU32       lanesOfHalves0<>+0(SB), Z26
+	VMOVDQU32       lanesOfHalves1<>+0(SB), Z27
+	VMOVDQU32       lanesOfHalves2<>+0(SB), Z28
+	VMOVDQU32       lanesOfHalves3<>+0(SB), Z29
+	MOVQ            blocks+16(FP), R10
+	IMULQ           AX, R10
+	LEAQ            63(SP), R11
+	ANDQ            $-64, R11
+	LEAQ            384(R11), R12
+	VPBROADCASTW    208(DX), X0
+	VCVTPH2PS       X0, Y0
+	VMOVDQU         192(DX), X1
+	VPMOVSXBD       X1, Y3
+	VCVTDQ2PS       Y3, Y3
+	VPSHUFD         $0xee, X1, X1
+	VPMOVSXBD       X1, Y4
+	VCVTDQ2PS       Y4, Y4
+	VMULPS          Y0, Y3, Y3
+	VMULPS          Y0, Y4, Y4
+	VINSERTF64X4    $0x01, Y4, Z3, Z0
+	VMOVUPS         twiceEach<>+0(SB), Z1
+	VBROADCASTF64X4 256(R8), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, (R11)
+	VBROADCASTF64X4 256(R9), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, 64(R11)
+	VMULPS          xc2000000<>+0(SB), Y3, Y3
+	VMULPS          xc2000000<>+0(SB), Y4, Y4
+	VMOVUPS         Y3, 256(R11)
+	VMOVUPS         Y4, 288(R11)
 
 m2row:
 	VXORPS Y16, Y16, Y16
 	VXORPS Y17, Y17, Y17
 	VXORPS Y18, Y18, Y18
 	VXORPS Y19, Y19, Y19
-	VXORPS Y20, Y20, Y20
-	VXORPS Y21, Y21, Y21
 	XORQ   SI, SI
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	PREFETCHT0       2176(DX)
-	PREFETCHT0       2240(DX)
-	VPBROADCASTW     208(DX), X2
-	VCVTPH2PS        X2, Y3
-	VMOVDQU          192(DX), X2
-	VPMOVSXBD        X2, Y4
-	VCVTDQ2PS        Y4, Y4
-	VPSHUFD          $0xee, X2, X5
-	VPMOVSXBD        X5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VMULPS           Y3, Y4, Y4
-	VMULPS           Y3, Y5, Y5
-	VMULPS           256(R8)(SI*1), Y3, Y6
-	VMOVUPS          Y6, (SP)
-	VMULPS           256(R9)(SI*1), Y3, Y3
-	VMOVUPS          Y3, 32(SP)
-	VMULPS           xc2000000<>+0(SB), Y4, Y4
-	VMULPS           xc2000000<>+0(SB), Y5, Y5
-	VFMADD231PS      320(R8)(SI*1), Y4, Y18
-	VFMADD231PS      352(R8)(SI*1), Y5, Y18
-	VFMADD231PS      320(R9)(SI*1), Y4, Y21
-	VFMADD231PS      352(R9)(SI*1), Y5, Y21
-	VPAND            (DX), Y0, Y3
-	VMOVDQU          128(DX), Y4
-	VPSLLW           $0x04, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves0<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       (R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST (SP), Y5, Y16
-	VPMADDUBSW       (R9)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 32(SP), Y3, Y19
-	VPAND            32(DX), Y0, Y3
-	VMOVDQU          128(DX), Y4
-	VPSLLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves0<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       32(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 4(SP), Y5, Y17
-	VPMADDUBSW       32(R9)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 36(SP), Y3, Y20
-	VMOVDQU          (DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VPAND            128(DX), Y1, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves2<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       64(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 8(SP), Y5, Y16
-	VPMADDUBSW       64(R9)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 40(SP), Y3, Y19
-	VMOVDQU          32(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          128(DX), Y4
-	VPSRLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves2<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       96(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 12(SP), Y5, Y17
-	VPMADDUBSW       96(R9)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 44(SP), Y3, Y20
-	VPAND            64(DX), Y0, Y3
-	VMOVDQU          160(DX), Y4
-	VPSLLW           $0x04, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves4<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       128(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 16(SP), Y5, Y16
-	VPMADDUBSW       128(R9)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 48(SP), Y3, Y19
-	VPAND            96(DX), Y0, Y3
-	VMOVDQU          160(DX), Y4
-	VPSLLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves4<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       160(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 20(SP), Y5, Y17
-	VPMADDUBSW       160(R9)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 52(SP), Y3, Y20
-	VMOVDQU          64(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VPAND            160(DX), Y1, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves6<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       192(R8)(SI*1), Y3, Y5
-	VPMADDWD         Y4, Y5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VFMADD231PS.BCST 24(SP), Y5, Y16
-	VPMADDUBSW       192(R9)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 56(SP), Y3, Y19
-	VMOVDQU          96(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          160(DX), Y4
-	VPSRLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves6<>+16(SB), X2, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       224(R8)(SI*1), Y3, Y4
-	VPMADDWD         Y2, Y4, Y4
-	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 28(SP), Y4, Y17
-	VPMADDUBSW       224(R9)(SI*1), Y3, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 60(SP), Y3, Y20
-	ADDQ             $+210, DX
-	ADDQ             $+384, SI
-	DECQ             BX
-	JNZ              m2block
-	MOVQ             CX, BX
-	MOVL             beta+56(FP), SI
-	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y2
-	VADDPS           Y18, Y2, Y2
-	VEXTRACTF128     $0x01, Y2, X3
-	VADDPS           X3, X2, X2
-	VPERMILPS        $0x4e, X2, X3
-	VADDPS           X3, X2, X2
-	VMOVSHDUP        X2, X3
-	VADDSS           X3, X2, X2
-	VMULSS           alpha+24(FP), X2, X2
-	CMPL             SI, $0x00
-	JEQ              m2store0
-	VMOVSS           beta+56(FP), X3
-	VFMADD231SS      (BX), X3, X2
+	PREFETCHT0      2048(DX)
+	PREFETCHT0      2112(DX)
+	PREFETCHT0      2176(DX)
+	PREFETCHT0      2240(DX)
+	CMPQ            R10, $0x01
+	JEQ             m2use
+	LEAQ            384(SI), R13
+	CMPQ            BX, $0x01
+	CMOVQEQ         zero<>+0(SB), R13
+	VPBROADCASTW    418(DX), X0
+	VCVTPH2PS       X0, Y1
+	VMOVDQU         402(DX), X0
+	VPMOVSXBD       X0, Y2
+	VCVTDQ2PS       Y2, Y2
+	VPSHUFD         $0xee, X0, X0
+	VPMOVSXBD       X0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          Y1, Y2, Y2
+	VMULPS          Y1, Y0, Y0
+	VINSERTF64X4    $0x01, Y0, Z2, Z1
+	VMOVUPS         twiceEach<>+0(SB), Z3
+	VBROADCASTF64X4 256(R8)(R13*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, (R12)
+	VBROADCASTF64X4 256(R9)(R13*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, 64(R12)
+	VMULPS          xc2000000<>+0(SB), Y2, Y2
+	VMULPS          xc2000000<>+0(SB), Y0, Y0
+	VMOVUPS         Y2, 256(R12)
+	VMOVUPS         Y0, 288(R12)
+
+m2use:
+	VMOVDQU         256(R11), Y0
+	VFMADD231PS     320(R8)(SI*1), Y0, Y17
+	VFMADD231PS     320(R9)(SI*1), Y0, Y19
+	VMOVDQU         288(R11), Y0
+	VFMADD231PS     352(R8)(SI*1), Y0, Y17
+	VFMADD231PS     352(R9)(SI*1), Y0, Y19
+	VMOVDQU64       (DX), Z0
+	VPANDD          Z24, Z0, Z1
+	VBROADCASTI64X4 128(DX), Z2
+	VPSLLVQ         left4And2<>+0(SB), Z2, Z3
+	VPTERNLOGD      $0xf8, Z25, Z3, Z1
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (R8)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         (R11), Z26, Z4
+	VFMADD231PS     Z4, Z3, Z16
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (R9)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         64(R11), Z26, Z1
+	VFMADD231PS     Z1, Z3, Z18
+	VPSRLQ          $0x04, Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VPSRLVQ         right0And2<>+0(SB), Z2, Z1
+	VPTERNLOGD      $0xf8, Z25, Z1, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R8)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R11), Z27, Z2
+	VFMADD231PS     Z2, Z1, Z16
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(R9)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         64(R11), Z27, Z0
+	VFMADD231PS     Z0, Z1, Z18
+	VMOVDQU64       64(DX), Z0
+	VPANDD          Z24, Z0, Z1
+	VBROADCASTI64X4 160(DX), Z2
+	VPSLLVQ         left4And2<>+0(SB), Z2, Z3
+	VPTERNLOGD      $0xf8, Z25, Z3, Z1
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(R8)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         (R11), Z28, Z4
+	VFMADD231PS     Z4, Z3, Z16
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(R9)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         64(R11), Z28, Z1
+	VFMADD231PS     Z1, Z3, Z18
+	VPSRLQ          $0x04, Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VPSRLVQ         right0And2<>+0(SB), Z2, Z1
+	VPTERNLOGD      $0xf8, Z25, Z1, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R8)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R11), Z29, Z2
+	VFMADD231PS     Z2, Z1, Z16
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(R9)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         64(R11), Z29, Z0
+	VFMADD231PS     Z0, Z1, Z18
+	XCHGQ           R11, R12
+	ADDQ            $+210, DX
+	ADDQ            $+384, SI
+	DECQ            R10
+	DECQ            BX
+	JNZ             m2block
+	MOVQ            CX, BX
+	MOVL            beta+56(FP), SI
+	ADDL            SI, SI
+	VEXTRACTF64X4   $0x01, Z16, Y0
+	VADDPS          Y0, Y16, Y0
+	VADDPS          Y17, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X0
+	VPERMILPS       $0x4e, X0, X1
+	VADDPS          X1, X0, X0
+	VMOVSHDUP       X0, X1
+	VADDSS          X1, X0, X0
+	VMULSS          alpha+24(FP), X0, X0
+	CMPL            SI, $0x00
+	JEQ             m2store0
+	VMOVSS          beta+56(FP), X1
+	VFMADD231SS     (BX), X1, X0
 
 m2store0:
-	VMOVSS       X2, (BX)
-	ADDQ         DI, BX
-	VADDPS       Y20, Y19, Y2
-	VADDPS       Y21, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VPERMILPS    $0x4e, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMULSS       alpha+24(FP), X2, X2
-	CMPL         SI, $0x00
-	JEQ          m2store1
-	VMOVSS       beta+56(FP), X3
-	VFMADD231SS  (BX), X3, X2
+	VMOVSS        X0, (BX)
+	ADDQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z18, Y0
+	VADDPS        Y0, Y18, Y0
+	VADDPS        Y19, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	VMULSS        alpha+24(FP), X0, X0
+	CMPL          SI, $0x00
+	JEQ           m2store1
+	VMOVSS        beta+56(FP), X1
+	VFMADD231SS   (BX), X1, X0
 
 m2store1:
-	VMOVSS X2, (BX)
+	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m2row
@@ -27631,160 +28762,152 @@ m2store1:
 	RET
 
 not2:
-	CMPQ    AX, $0x01
-	JNE     not1
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    a+32(FP), DI
-	VMOVDQU x0f0f0f0f<>+0(SB), Y0
-	VMOVDQU x30303030<>+0(SB), Y1
+	CMPQ            AX, $0x01
+	JNE             not1
+	MOVQ            n+8(FP), AX
+	MOVQ            c+64(FP), CX
+	MOVQ            b+48(FP), DX
+	MOVQ            ldc+72(FP), BX
+	SHLQ            $0x02, BX
+	MOVQ            a+32(FP), DI
+	VBROADCASTI64X4 x0f0f0f0f<>+0(SB), Z24
+	VBROADCASTI64X4 x30303030<>+0(SB), Z25
+	VMOVDQU32       lanesOfHalves0<>+0(SB), Z26
+	VMOVDQU32       lanesOfHalves1<>+0(SB), Z27
+	VMOVDQU32       lanesOfHalves2<>+0(SB), Z28
+	VMOVDQU32       lanesOfHalves3<>+0(SB), Z29
+	MOVQ            blocks+16(FP), R8
+	IMULQ           AX, R8
+	LEAQ            63(SP), R9
+	ANDQ            $-64, R9
+	LEAQ            384(R9), R10
+	VPBROADCASTW    208(DX), X0
+	VCVTPH2PS       X0, Y0
+	VMOVDQU         192(DX), X1
+	VPMOVSXBD       X1, Y3
+	VCVTDQ2PS       Y3, Y3
+	VPSHUFD         $0xee, X1, X1
+	VPMOVSXBD       X1, Y4
+	VCVTDQ2PS       Y4, Y4
+	VMULPS          Y0, Y3, Y3
+	VMULPS          Y0, Y4, Y4
+	VINSERTF64X4    $0x01, Y4, Z3, Z0
+	VMOVUPS         twiceEach<>+0(SB), Z1
+	VBROADCASTF64X4 256(DI), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMULPS          Z0, Z2, Z2
+	VMOVUPS         Z2, (R9)
+	VMULPS          xc2000000<>+0(SB), Y3, Y3
+	VMULPS          xc2000000<>+0(SB), Y4, Y4
+	VMOVUPS         Y3, 256(R9)
+	VMOVUPS         Y4, 288(R9)
 
 m1row:
 	VXORPS Y16, Y16, Y16
 	VXORPS Y17, Y17, Y17
-	VXORPS Y18, Y18, Y18
 	XORQ   SI, SI
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	PREFETCHT0       2176(DX)
-	PREFETCHT0       2240(DX)
-	VPBROADCASTW     208(DX), X2
-	VCVTPH2PS        X2, Y3
-	VMOVDQU          192(DX), X2
-	VPMOVSXBD        X2, Y4
-	VCVTDQ2PS        Y4, Y4
-	VPSHUFD          $0xee, X2, X5
-	VPMOVSXBD        X5, Y5
-	VCVTDQ2PS        Y5, Y5
-	VMULPS           Y3, Y4, Y4
-	VMULPS           Y3, Y5, Y5
-	VMULPS           256(DI)(SI*1), Y3, Y3
-	VMOVUPS          Y3, (SP)
-	VMULPS           xc2000000<>+0(SB), Y4, Y4
-	VMULPS           xc2000000<>+0(SB), Y5, Y5
-	VFMADD231PS      320(DI)(SI*1), Y4, Y18
-	VFMADD231PS      352(DI)(SI*1), Y5, Y18
-	VPAND            (DX), Y0, Y3
-	VMOVDQU          128(DX), Y4
-	VPSLLW           $0x04, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves0<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       (DI)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST (SP), Y3, Y16
-	VPAND            32(DX), Y0, Y3
-	VMOVDQU          128(DX), Y4
-	VPSLLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves0<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       32(DI)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 4(SP), Y3, Y17
-	VMOVDQU          (DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VPAND            128(DX), Y1, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves2<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       64(DI)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 8(SP), Y3, Y16
-	VMOVDQU          32(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          128(DX), Y4
-	VPSRLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves2<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       96(DI)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 12(SP), Y3, Y17
-	VPAND            64(DX), Y0, Y3
-	VMOVDQU          160(DX), Y4
-	VPSLLW           $0x04, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves4<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       128(DI)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 16(SP), Y3, Y16
-	VPAND            96(DX), Y0, Y3
-	VMOVDQU          160(DX), Y4
-	VPSLLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves4<>+16(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       160(DI)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 20(SP), Y3, Y17
-	VMOVDQU          64(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VPAND            160(DX), Y1, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves6<>+0(SB), X2, X4
-	VPMOVSXBW        X4, Y4
-	VPMADDUBSW       192(DI)(SI*1), Y3, Y3
-	VPMADDWD         Y4, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 24(SP), Y3, Y16
-	VMOVDQU          96(DX), Y3
-	VPSRLW           $0x04, Y3, Y3
-	VPAND            Y0, Y3, Y3
-	VMOVDQU          160(DX), Y4
-	VPSRLW           $0x02, Y4, Y4
-	VPAND            Y1, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSHUFB          halves6<>+16(SB), X2, X2
-	VPMOVSXBW        X2, Y2
-	VPMADDUBSW       224(DI)(SI*1), Y3, Y3
-	VPMADDWD         Y2, Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VFMADD231PS.BCST 28(SP), Y3, Y17
-	ADDQ             $+210, DX
-	ADDQ             $+384, SI
-	DECQ             BX
-	JNZ              m1block
-	MOVQ             CX, BX
-	MOVL             beta+56(FP), SI
-	ADDL             SI, SI
-	VADDPS           Y17, Y16, Y2
-	VADDPS           Y18, Y2, Y2
-	VEXTRACTF128     $0x01, Y2, X3
-	VADDPS           X3, X2, X2
-	VPERMILPS        $0x4e, X2, X3
-	VADDPS           X3, X2, X2
-	VMOVSHDUP        X2, X3
-	VADDSS           X3, X2, X2
-	VMULSS           alpha+24(FP), X2, X2
-	CMPL             SI, $0x00
-	JEQ              m1store0
-	VMOVSS           beta+56(FP), X3
-	VFMADD231SS      (BX), X3, X2
+	PREFETCHT0      2048(DX)
+	PREFETCHT0      2112(DX)
+	PREFETCHT0      2176(DX)
+	PREFETCHT0      2240(DX)
+	CMPQ            R8, $0x01
+	JEQ             m1use
+	LEAQ            384(SI), R11
+	CMPQ            BX, $0x01
+	CMOVQEQ         zero<>+0(SB), R11
+	VPBROADCASTW    418(DX), X0
+	VCVTPH2PS       X0, Y1
+	VMOVDQU         402(DX), X0
+	VPMOVSXBD       X0, Y2
+	VCVTDQ2PS       Y2, Y2
+	VPSHUFD         $0xee, X0, X0
+	VPMOVSXBD       X0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          Y1, Y2, Y2
+	VMULPS          Y1, Y0, Y0
+	VINSERTF64X4    $0x01, Y0, Z2, Z1
+	VMOVUPS         twiceEach<>+0(SB), Z3
+	VBROADCASTF64X4 256(DI)(R11*1), Z4
+	VPERMPS         Z4, Z3, Z4
+	VMULPS          Z1, Z4, Z4
+	VMOVUPS         Z4, (R10)
+	VMULPS          xc2000000<>+0(SB), Y2, Y2
+	VMULPS          xc2000000<>+0(SB), Y0, Y0
+	VMOVUPS         Y2, 256(R10)
+	VMOVUPS         Y0, 288(R10)
+
+m1use:
+	VMOVDQU         256(R9), Y0
+	VFMADD231PS     320(DI)(SI*1), Y0, Y17
+	VMOVDQU         288(R9), Y0
+	VFMADD231PS     352(DI)(SI*1), Y0, Y17
+	VMOVDQU64       (DX), Z0
+	VPANDD          Z24, Z0, Z1
+	VBROADCASTI64X4 128(DX), Z2
+	VPSLLVQ         left4And2<>+0(SB), Z2, Z3
+	VPTERNLOGD      $0xf8, Z25, Z3, Z1
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        (DI)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         (R9), Z26, Z1
+	VFMADD231PS     Z1, Z3, Z16
+	VPSRLQ          $0x04, Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VPSRLVQ         right0And2<>+0(SB), Z2, Z1
+	VPTERNLOGD      $0xf8, Z25, Z1, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        64(DI)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R9), Z27, Z0
+	VFMADD231PS     Z0, Z1, Z16
+	VMOVDQU64       64(DX), Z0
+	VPANDD          Z24, Z0, Z1
+	VBROADCASTI64X4 160(DX), Z2
+	VPSLLVQ         left4And2<>+0(SB), Z2, Z3
+	VPTERNLOGD      $0xf8, Z25, Z3, Z1
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        128(DI)(SI*1), Z1, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPERMPS         (R9), Z28, Z1
+	VFMADD231PS     Z1, Z3, Z16
+	VPSRLQ          $0x04, Z0, Z0
+	VPANDD          Z24, Z0, Z0
+	VPSRLVQ         right0And2<>+0(SB), Z2, Z1
+	VPTERNLOGD      $0xf8, Z25, Z1, Z0
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        192(DI)(SI*1), Z0, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPERMPS         (R9), Z29, Z0
+	VFMADD231PS     Z0, Z1, Z16
+	XCHGQ           R9, R10
+	ADDQ            $+210, DX
+	ADDQ            $+384, SI
+	DECQ            R8
+	DECQ            BX
+	JNZ             m1block
+	MOVQ            CX, BX
+	MOVL            beta+56(FP), SI
+	ADDL            SI, SI
+	VEXTRACTF64X4   $0x01, Z16, Y0
+	VADDPS          Y0, Y16, Y0
+	VADDPS          Y17, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X0
+	VPERMILPS       $0x4e, X0, X1
+	VADDPS          X1, X0, X0
+	VMOVSHDUP       X0, X1
+	VADDSS          X1, X0, X0
+	VMULSS          alpha+24(FP), X0, X0
+	CMPL            SI, $0x00
+	JEQ             m1store0
+	VMOVSS          beta+56(FP), X1
+	VFMADD231SS     (BX), X1, X0
 
 m1store0:
-	VMOVSS X2, (BX)
+	VMOVSS X0, (BX)
 	ADDQ   $0x04, CX
 	DECQ   AX
 	JNZ    m1row
@@ -27794,6 +28917,24 @@ m1store0:
 not1:
 	VZEROUPPER
 	RET
+
+DATA left4And2<>+0(SB)/4, $0x00000004
+DATA left4And2<>+4(SB)/4, $0x00000000
+DATA left4And2<>+8(SB)/4, $0x00000004
+DATA left4And2<>+12(SB)/4, $0x00000000
+DATA left4And2<>+16(SB)/4, $0x00000004
+DATA left4And2<>+20(SB)/4, $0x00000000
+DATA left4And2<>+24(SB)/4, $0x00000004
+DATA left4And2<>+28(SB)/4, $0x00000000
+DATA left4And2<>+32(SB)/4, $0x00000002
+DATA left4And2<>+36(SB)/4, $0x00000000
+DATA left4And2<>+40(SB)/4, $0x00000002
+DATA left4And2<>+44(SB)/4, $0x00000000
+DATA left4And2<>+48(SB)/4, $0x00000002
+DATA left4And2<>+52(SB)/4, $0x00000000
+DATA left4And2<>+56(SB)/4, $0x00000002
+DATA left4And2<>+60(SB)/4, $0x00000000
+GLOBL left4And2<>(SB), RODATA|NOPTR, $64
 
 // func unpackQ6_KAVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
@@ -28174,22 +29315,46 @@ DATA x00000020<>+60(SB)/4, $0x00000020
 GLOBL x00000020<>(SB), RODATA|NOPTR, $64
 
 // func multiplyIQ4_XSAVX2(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·multiplyIQ4_XSAVX2(SB), NOSPLIT, $96-80
-	MOVQ    m+0(FP), AX
-	CMPQ    AX, $0x03
-	JNE     not3
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	MOVQ    R9, R10
-	ADDQ    lda+40(FP), R10
-	VMOVDQU x00010001<>+0(SB), Y6
+// Requires: AVX, AVX2, CMOV, F16C, FMA3, MMX+
+TEXT ·multiplyIQ4_XSAVX2(SB), $448-80
+	MOVQ         m+0(FP), AX
+	CMPQ         AX, $0x03
+	JNE          not3
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	MOVQ         R9, R10
+	ADDQ         lda+40(FP), R10
+	VMOVDQU      x00010001<>+0(SB), Y6
+	MOVQ         blocks+16(FP), R11
+	IMULQ        AX, R11
+	LEAQ         63(SP), R12
+	ANDQ         $-64, R12
+	LEAQ         192(R12), R13
+	VPBROADCASTD 4(DX), Y0
+	VPSRLVD      nibbleOfWord<>+0(SB), Y0, Y0
+	VPAND        x0000000f<>+0(SB), Y0, Y0
+	VPBROADCASTW 2(DX), Y1
+	VPSRLVD      pairOfWord<>+0(SB), Y1, Y1
+	VPAND        x00000003<>+0(SB), Y1, Y1
+	VPSLLD       $0x04, Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPSUBD       x00000020<>+0(SB), Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VPBROADCASTW (DX), X1
+	VCVTPH2PS    X1, Y1
+	VMULPS       Y1, Y0, Y0
+	VMULPS       256(R8), Y0, Y1
+	VMOVUPS      Y1, (R12)
+	VMULPS       256(R9), Y0, Y1
+	VMOVUPS      Y1, 32(R12)
+	VMULPS       256(R10), Y0, Y0
+	VMOVUPS      Y0, 64(R12)
 
 m3row:
 	VXORPS Y0, Y0, Y0
@@ -28202,28 +29367,35 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0     2048(DX)
-	PREFETCHT0     2112(DX)
-	PREFETCHT0     2176(DX)
-	VPBROADCASTD   4(DX), Y7
-	VPSRLVD        nibbleOfWord<>+0(SB), Y7, Y7
-	VPAND          x0000000f<>+0(SB), Y7, Y7
-	VPBROADCASTW   2(DX), Y8
-	VPSRLVD        pairOfWord<>+0(SB), Y8, Y8
-	VPAND          x00000003<>+0(SB), Y8, Y8
-	VPSLLD         $0x04, Y8, Y8
-	VPOR           Y8, Y7, Y7
-	VPSUBD         x00000020<>+0(SB), Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VPBROADCASTW   (DX), X8
-	VCVTPH2PS      X8, Y8
-	VMULPS         Y8, Y7, Y7
-	VMULPS         256(R8)(SI*1), Y7, Y8
-	VMOVUPS        Y8, (SP)
-	VMULPS         256(R9)(SI*1), Y7, Y8
-	VMOVUPS        Y8, 32(SP)
-	VMULPS         256(R10)(SI*1), Y7, Y7
-	VMOVUPS        Y7, 64(SP)
+	PREFETCHT0   2048(DX)
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	CMPQ         R11, $0x01
+	JEQ          m3use
+	LEAQ         384(SI), R14
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R14
+	VPBROADCASTD 140(DX), Y7
+	VPSRLVD      nibbleOfWord<>+0(SB), Y7, Y7
+	VPAND        x0000000f<>+0(SB), Y7, Y7
+	VPBROADCASTW 138(DX), Y8
+	VPSRLVD      pairOfWord<>+0(SB), Y8, Y8
+	VPAND        x00000003<>+0(SB), Y8, Y8
+	VPSLLD       $0x04, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPSUBD       x00000020<>+0(SB), Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VPBROADCASTW 136(DX), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       Y8, Y7, Y7
+	VMULPS       256(R8)(R14*1), Y7, Y8
+	VMOVUPS      Y8, (R13)
+	VMULPS       256(R9)(R14*1), Y7, Y8
+	VMOVUPS      Y8, 32(R13)
+	VMULPS       256(R10)(R14*1), Y7, Y7
+	VMOVUPS      Y7, 64(R13)
+
+m3use:
 	VBROADCASTI128 8(DX), Y7
 	VPSRLVQ        nibbles<>+0(SB), Y7, Y7
 	VPAND          x0f0f0f0f<>+0(SB), Y7, Y7
@@ -28235,21 +29407,21 @@ m3block:
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   (SP), Y10
+	VBROADCASTSS   (R12), Y10
 	VFMADD231PS    Y10, Y9, Y0
 	VMOVDQU        (R9)(SI*1), Y9
 	VPSIGNB        Y7, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   32(SP), Y10
+	VBROADCASTSS   32(R12), Y10
 	VFMADD231PS    Y10, Y9, Y2
 	VMOVDQU        (R10)(SI*1), Y9
 	VPSIGNB        Y7, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   64(SP), Y7
+	VBROADCASTSS   64(R12), Y7
 	VFMADD231PS    Y7, Y9, Y4
 	VBROADCASTI128 24(DX), Y7
 	VPSRLVQ        nibbles<>+0(SB), Y7, Y7
@@ -28262,21 +29434,21 @@ m3block:
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   4(SP), Y10
+	VBROADCASTSS   4(R12), Y10
 	VFMADD231PS    Y10, Y9, Y1
 	VMOVDQU        32(R9)(SI*1), Y9
 	VPSIGNB        Y7, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   36(SP), Y10
+	VBROADCASTSS   36(R12), Y10
 	VFMADD231PS    Y10, Y9, Y3
 	VMOVDQU        32(R10)(SI*1), Y9
 	VPSIGNB        Y7, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   68(SP), Y7
+	VBROADCASTSS   68(R12), Y7
 	VFMADD231PS    Y7, Y9, Y5
 	VBROADCASTI128 40(DX), Y7
 	VPSRLVQ        nibbles<>+0(SB), Y7, Y7
@@ -28289,21 +29461,21 @@ m3block:
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   8(SP), Y10
+	VBROADCASTSS   8(R12), Y10
 	VFMADD231PS    Y10, Y9, Y0
 	VMOVDQU        64(R9)(SI*1), Y9
 	VPSIGNB        Y7, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   40(SP), Y10
+	VBROADCASTSS   40(R12), Y10
 	VFMADD231PS    Y10, Y9, Y2
 	VMOVDQU        64(R10)(SI*1), Y9
 	VPSIGNB        Y7, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   72(SP), Y7
+	VBROADCASTSS   72(R12), Y7
 	VFMADD231PS    Y7, Y9, Y4
 	VBROADCASTI128 56(DX), Y7
 	VPSRLVQ        nibbles<>+0(SB), Y7, Y7
@@ -28316,21 +29488,21 @@ m3block:
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   12(SP), Y10
+	VBROADCASTSS   12(R12), Y10
 	VFMADD231PS    Y10, Y9, Y1
 	VMOVDQU        96(R9)(SI*1), Y9
 	VPSIGNB        Y7, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   44(SP), Y10
+	VBROADCASTSS   44(R12), Y10
 	VFMADD231PS    Y10, Y9, Y3
 	VMOVDQU        96(R10)(SI*1), Y9
 	VPSIGNB        Y7, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   76(SP), Y7
+	VBROADCASTSS   76(R12), Y7
 	VFMADD231PS    Y7, Y9, Y5
 	VBROADCASTI128 72(DX), Y7
 	VPSRLVQ        nibbles<>+0(SB), Y7, Y7
@@ -28343,21 +29515,21 @@ m3block:
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   16(SP), Y10
+	VBROADCASTSS   16(R12), Y10
 	VFMADD231PS    Y10, Y9, Y0
 	VMOVDQU        128(R9)(SI*1), Y9
 	VPSIGNB        Y7, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   48(SP), Y10
+	VBROADCASTSS   48(R12), Y10
 	VFMADD231PS    Y10, Y9, Y2
 	VMOVDQU        128(R10)(SI*1), Y9
 	VPSIGNB        Y7, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   80(SP), Y7
+	VBROADCASTSS   80(R12), Y7
 	VFMADD231PS    Y7, Y9, Y4
 	VBROADCASTI128 88(DX), Y7
 	VPSRLVQ        nibbles<>+0(SB), Y7, Y7
@@ -28370,21 +29542,21 @@ m3block:
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   20(SP), Y10
+	VBROADCASTSS   20(R12), Y10
 	VFMADD231PS    Y10, Y9, Y1
 	VMOVDQU        160(R9)(SI*1), Y9
 	VPSIGNB        Y7, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   52(SP), Y10
+	VBROADCASTSS   52(R12), Y10
 	VFMADD231PS    Y10, Y9, Y3
 	VMOVDQU        160(R10)(SI*1), Y9
 	VPSIGNB        Y7, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   84(SP), Y7
+	VBROADCASTSS   84(R12), Y7
 	VFMADD231PS    Y7, Y9, Y5
 	VBROADCASTI128 104(DX), Y7
 	VPSRLVQ        nibbles<>+0(SB), Y7, Y7
@@ -28397,21 +29569,21 @@ m3block:
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   24(SP), Y10
+	VBROADCASTSS   24(R12), Y10
 	VFMADD231PS    Y10, Y9, Y0
 	VMOVDQU        192(R9)(SI*1), Y9
 	VPSIGNB        Y7, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   56(SP), Y10
+	VBROADCASTSS   56(R12), Y10
 	VFMADD231PS    Y10, Y9, Y2
 	VMOVDQU        192(R10)(SI*1), Y9
 	VPSIGNB        Y7, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   88(SP), Y7
+	VBROADCASTSS   88(R12), Y7
 	VFMADD231PS    Y7, Y9, Y4
 	VBROADCASTI128 120(DX), Y7
 	VPSRLVQ        nibbles<>+0(SB), Y7, Y7
@@ -28424,24 +29596,26 @@ m3block:
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   28(SP), Y10
+	VBROADCASTSS   28(R12), Y10
 	VFMADD231PS    Y10, Y9, Y1
 	VMOVDQU        224(R9)(SI*1), Y9
 	VPSIGNB        Y7, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   60(SP), Y10
+	VBROADCASTSS   60(R12), Y10
 	VFMADD231PS    Y10, Y9, Y3
 	VMOVDQU        224(R10)(SI*1), Y9
 	VPSIGNB        Y7, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y9
 	VPMADDWD       Y6, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VBROADCASTSS   92(SP), Y7
+	VBROADCASTSS   92(R12), Y7
 	VFMADD231PS    Y7, Y9, Y5
+	XCHGQ          R12, R13
 	ADDQ           $+136, DX
 	ADDQ           $+384, SI
+	DECQ           R11
 	DECQ           BX
 	JNZ            m3block
 	MOVQ           CX, BX
@@ -28501,20 +29675,42 @@ m3store2:
 	RET
 
 not3:
-	CMPQ    AX, $0x02
-	JNE     not2
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	VMOVDQU x00010001<>+0(SB), Y4
-	VMOVDQU nibbles<>+0(SB), Y5
-	VMOVDQU x0f0f0f0f<>+0(SB), Y6
-	VMOVDQU iq40<>+0(SB), Y7
+	CMPQ         AX, $0x02
+	JNE          not2
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	VMOVDQU      x00010001<>+0(SB), Y4
+	VMOVDQU      nibbles<>+0(SB), Y5
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y6
+	VMOVDQU      iq40<>+0(SB), Y7
+	MOVQ         blocks+16(FP), R10
+	IMULQ        AX, R10
+	LEAQ         63(SP), R11
+	ANDQ         $-64, R11
+	LEAQ         192(R11), R12
+	VPBROADCASTD 4(DX), Y0
+	VPSRLVD      nibbleOfWord<>+0(SB), Y0, Y0
+	VPAND        x0000000f<>+0(SB), Y0, Y0
+	VPBROADCASTW 2(DX), Y1
+	VPSRLVD      pairOfWord<>+0(SB), Y1, Y1
+	VPAND        x00000003<>+0(SB), Y1, Y1
+	VPSLLD       $0x04, Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPSUBD       x00000020<>+0(SB), Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VPBROADCASTW (DX), X1
+	VCVTPH2PS    X1, Y1
+	VMULPS       Y1, Y0, Y0
+	VMULPS       256(R8), Y0, Y1
+	VMOVUPS      Y1, (R11)
+	VMULPS       256(R9), Y0, Y0
+	VMOVUPS      Y0, 32(R11)
 
 m2row:
 	VXORPS Y0, Y0, Y0
@@ -28525,26 +29721,33 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0     2048(DX)
-	PREFETCHT0     2112(DX)
-	PREFETCHT0     2176(DX)
-	VPBROADCASTD   4(DX), Y8
-	VPSRLVD        nibbleOfWord<>+0(SB), Y8, Y8
-	VPAND          x0000000f<>+0(SB), Y8, Y8
-	VPBROADCASTW   2(DX), Y9
-	VPSRLVD        pairOfWord<>+0(SB), Y9, Y9
-	VPAND          x00000003<>+0(SB), Y9, Y9
-	VPSLLD         $0x04, Y9, Y9
-	VPOR           Y9, Y8, Y8
-	VPSUBD         x00000020<>+0(SB), Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VPBROADCASTW   (DX), X9
-	VCVTPH2PS      X9, Y9
-	VMULPS         Y9, Y8, Y8
-	VMULPS         256(R8)(SI*1), Y8, Y9
-	VMOVUPS        Y9, (SP)
-	VMULPS         256(R9)(SI*1), Y8, Y8
-	VMOVUPS        Y8, 32(SP)
+	PREFETCHT0   2048(DX)
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	CMPQ         R10, $0x01
+	JEQ          m2use
+	LEAQ         384(SI), R13
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R13
+	VPBROADCASTD 140(DX), Y8
+	VPSRLVD      nibbleOfWord<>+0(SB), Y8, Y8
+	VPAND        x0000000f<>+0(SB), Y8, Y8
+	VPBROADCASTW 138(DX), Y9
+	VPSRLVD      pairOfWord<>+0(SB), Y9, Y9
+	VPAND        x00000003<>+0(SB), Y9, Y9
+	VPSLLD       $0x04, Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPSUBD       x00000020<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VPBROADCASTW 136(DX), X9
+	VCVTPH2PS    X9, Y9
+	VMULPS       Y9, Y8, Y8
+	VMULPS       256(R8)(R13*1), Y8, Y9
+	VMOVUPS      Y9, (R12)
+	VMULPS       256(R9)(R13*1), Y8, Y8
+	VMOVUPS      Y8, 32(R12)
+
+m2use:
 	VBROADCASTI128 8(DX), Y8
 	VPSRLVQ        Y5, Y8, Y8
 	VPAND          Y6, Y8, Y8
@@ -28555,14 +29758,14 @@ m2block:
 	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y4, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   (SP), Y11
+	VBROADCASTSS   (R11), Y11
 	VFMADD231PS    Y11, Y10, Y0
 	VMOVDQU        (R9)(SI*1), Y10
 	VPSIGNB        Y8, Y10, Y10
 	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y4, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   32(SP), Y8
+	VBROADCASTSS   32(R11), Y8
 	VFMADD231PS    Y8, Y10, Y2
 	VBROADCASTI128 24(DX), Y8
 	VPSRLVQ        Y5, Y8, Y8
@@ -28574,14 +29777,14 @@ m2block:
 	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y4, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   4(SP), Y11
+	VBROADCASTSS   4(R11), Y11
 	VFMADD231PS    Y11, Y10, Y1
 	VMOVDQU        32(R9)(SI*1), Y10
 	VPSIGNB        Y8, Y10, Y10
 	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y4, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   36(SP), Y8
+	VBROADCASTSS   36(R11), Y8
 	VFMADD231PS    Y8, Y10, Y3
 	VBROADCASTI128 40(DX), Y8
 	VPSRLVQ        Y5, Y8, Y8
@@ -28593,14 +29796,14 @@ m2block:
 	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y4, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   8(SP), Y11
+	VBROADCASTSS   8(R11), Y11
 	VFMADD231PS    Y11, Y10, Y0
 	VMOVDQU        64(R9)(SI*1), Y10
 	VPSIGNB        Y8, Y10, Y10
 	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y4, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   40(SP), Y8
+	VBROADCASTSS   40(R11), Y8
 	VFMADD231PS    Y8, Y10, Y2
 	VBROADCASTI128 56(DX), Y8
 	VPSRLVQ        Y5, Y8, Y8
@@ -28612,14 +29815,14 @@ m2block:
 	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y4, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   12(SP), Y11
+	VBROADCASTSS   12(R11), Y11
 	VFMADD231PS    Y11, Y10, Y1
 	VMOVDQU        96(R9)(SI*1), Y10
 	VPSIGNB        Y8, Y10, Y10
 	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y4, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   44(SP), Y8
+	VBROADCASTSS   44(R11), Y8
 	VFMADD231PS    Y8, Y10, Y3
 	VBROADCASTI128 72(DX), Y8
 	VPSRLVQ        Y5, Y8, Y8
@@ -28631,14 +29834,14 @@ m2block:
 	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y4, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   16(SP), Y11
+	VBROADCASTSS   16(R11), Y11
 	VFMADD231PS    Y11, Y10, Y0
 	VMOVDQU        128(R9)(SI*1), Y10
 	VPSIGNB        Y8, Y10, Y10
 	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y4, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   48(SP), Y8
+	VBROADCASTSS   48(R11), Y8
 	VFMADD231PS    Y8, Y10, Y2
 	VBROADCASTI128 88(DX), Y8
 	VPSRLVQ        Y5, Y8, Y8
@@ -28650,14 +29853,14 @@ m2block:
 	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y4, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   20(SP), Y11
+	VBROADCASTSS   20(R11), Y11
 	VFMADD231PS    Y11, Y10, Y1
 	VMOVDQU        160(R9)(SI*1), Y10
 	VPSIGNB        Y8, Y10, Y10
 	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y4, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   52(SP), Y8
+	VBROADCASTSS   52(R11), Y8
 	VFMADD231PS    Y8, Y10, Y3
 	VBROADCASTI128 104(DX), Y8
 	VPSRLVQ        Y5, Y8, Y8
@@ -28669,14 +29872,14 @@ m2block:
 	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y4, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   24(SP), Y11
+	VBROADCASTSS   24(R11), Y11
 	VFMADD231PS    Y11, Y10, Y0
 	VMOVDQU        192(R9)(SI*1), Y10
 	VPSIGNB        Y8, Y10, Y10
 	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y4, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   56(SP), Y8
+	VBROADCASTSS   56(R11), Y8
 	VFMADD231PS    Y8, Y10, Y2
 	VBROADCASTI128 120(DX), Y8
 	VPSRLVQ        Y5, Y8, Y8
@@ -28688,17 +29891,19 @@ m2block:
 	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y4, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   28(SP), Y11
+	VBROADCASTSS   28(R11), Y11
 	VFMADD231PS    Y11, Y10, Y1
 	VMOVDQU        224(R9)(SI*1), Y10
 	VPSIGNB        Y8, Y10, Y10
 	VPMADDUBSW     Y10, Y9, Y10
 	VPMADDWD       Y4, Y10, Y10
 	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   60(SP), Y8
+	VBROADCASTSS   60(R11), Y8
 	VFMADD231PS    Y8, Y10, Y3
+	XCHGQ          R11, R12
 	ADDQ           $+136, DX
 	ADDQ           $+384, SI
+	DECQ           R10
 	DECQ           BX
 	JNZ            m2block
 	MOVQ           CX, BX
@@ -28742,18 +29947,38 @@ m2store1:
 	RET
 
 not2:
-	CMPQ    AX, $0x01
-	JNE     not1
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    a+32(FP), DI
-	VMOVDQU x00010001<>+0(SB), Y2
-	VMOVDQU nibbles<>+0(SB), Y3
-	VMOVDQU x0f0f0f0f<>+0(SB), Y4
-	VMOVDQU iq40<>+0(SB), Y5
+	CMPQ         AX, $0x01
+	JNE          not1
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         a+32(FP), DI
+	VMOVDQU      x00010001<>+0(SB), Y2
+	VMOVDQU      nibbles<>+0(SB), Y3
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y4
+	VMOVDQU      iq40<>+0(SB), Y5
+	MOVQ         blocks+16(FP), R8
+	IMULQ        AX, R8
+	LEAQ         63(SP), R9
+	ANDQ         $-64, R9
+	LEAQ         192(R9), R10
+	VPBROADCASTD 4(DX), Y0
+	VPSRLVD      nibbleOfWord<>+0(SB), Y0, Y0
+	VPAND        x0000000f<>+0(SB), Y0, Y0
+	VPBROADCASTW 2(DX), Y1
+	VPSRLVD      pairOfWord<>+0(SB), Y1, Y1
+	VPAND        x00000003<>+0(SB), Y1, Y1
+	VPSLLD       $0x04, Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPSUBD       x00000020<>+0(SB), Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VPBROADCASTW (DX), X1
+	VCVTPH2PS    X1, Y1
+	VMULPS       Y1, Y0, Y0
+	VMULPS       256(DI), Y0, Y0
+	VMOVUPS      Y0, (R9)
 
 m1row:
 	VXORPS Y0, Y0, Y0
@@ -28762,24 +29987,31 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0     2048(DX)
-	PREFETCHT0     2112(DX)
-	PREFETCHT0     2176(DX)
-	VPBROADCASTD   4(DX), Y6
-	VPSRLVD        nibbleOfWord<>+0(SB), Y6, Y6
-	VPAND          x0000000f<>+0(SB), Y6, Y6
-	VPBROADCASTW   2(DX), Y7
-	VPSRLVD        pairOfWord<>+0(SB), Y7, Y7
-	VPAND          x00000003<>+0(SB), Y7, Y7
-	VPSLLD         $0x04, Y7, Y7
-	VPOR           Y7, Y6, Y6
-	VPSUBD         x00000020<>+0(SB), Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VPBROADCASTW   (DX), X7
-	VCVTPH2PS      X7, Y7
-	VMULPS         Y7, Y6, Y6
-	VMULPS         256(DI)(SI*1), Y6, Y6
-	VMOVUPS        Y6, (SP)
+	PREFETCHT0   2048(DX)
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	CMPQ         R8, $0x01
+	JEQ          m1use
+	LEAQ         384(SI), R11
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R11
+	VPBROADCASTD 140(DX), Y6
+	VPSRLVD      nibbleOfWord<>+0(SB), Y6, Y6
+	VPAND        x0000000f<>+0(SB), Y6, Y6
+	VPBROADCASTW 138(DX), Y7
+	VPSRLVD      pairOfWord<>+0(SB), Y7, Y7
+	VPAND        x00000003<>+0(SB), Y7, Y7
+	VPSLLD       $0x04, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPSUBD       x00000020<>+0(SB), Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPBROADCASTW 136(DX), X7
+	VCVTPH2PS    X7, Y7
+	VMULPS       Y7, Y6, Y6
+	VMULPS       256(DI)(R11*1), Y6, Y6
+	VMOVUPS      Y6, (R10)
+
+m1use:
 	VBROADCASTI128 8(DX), Y6
 	VPSRLVQ        Y3, Y6, Y6
 	VPAND          Y4, Y6, Y6
@@ -28790,7 +30022,7 @@ m1block:
 	VPMADDUBSW     Y8, Y7, Y8
 	VPMADDWD       Y2, Y8, Y8
 	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   (SP), Y6
+	VBROADCASTSS   (R9), Y6
 	VFMADD231PS    Y6, Y8, Y0
 	VBROADCASTI128 24(DX), Y6
 	VPSRLVQ        Y3, Y6, Y6
@@ -28802,7 +30034,7 @@ m1block:
 	VPMADDUBSW     Y8, Y7, Y8
 	VPMADDWD       Y2, Y8, Y8
 	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   4(SP), Y6
+	VBROADCASTSS   4(R9), Y6
 	VFMADD231PS    Y6, Y8, Y1
 	VBROADCASTI128 40(DX), Y6
 	VPSRLVQ        Y3, Y6, Y6
@@ -28814,7 +30046,7 @@ m1block:
 	VPMADDUBSW     Y8, Y7, Y8
 	VPMADDWD       Y2, Y8, Y8
 	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   8(SP), Y6
+	VBROADCASTSS   8(R9), Y6
 	VFMADD231PS    Y6, Y8, Y0
 	VBROADCASTI128 56(DX), Y6
 	VPSRLVQ        Y3, Y6, Y6
@@ -28826,7 +30058,7 @@ m1block:
 	VPMADDUBSW     Y8, Y7, Y8
 	VPMADDWD       Y2, Y8, Y8
 	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   12(SP), Y6
+	VBROADCASTSS   12(R9), Y6
 	VFMADD231PS    Y6, Y8, Y1
 	VBROADCASTI128 72(DX), Y6
 	VPSRLVQ        Y3, Y6, Y6
@@ -28838,7 +30070,7 @@ m1block:
 	VPMADDUBSW     Y8, Y7, Y8
 	VPMADDWD       Y2, Y8, Y8
 	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   16(SP), Y6
+	VBROADCASTSS   16(R9), Y6
 	VFMADD231PS    Y6, Y8, Y0
 	VBROADCASTI128 88(DX), Y6
 	VPSRLVQ        Y3, Y6, Y6
@@ -28850,7 +30082,7 @@ m1block:
 	VPMADDUBSW     Y8, Y7, Y8
 	VPMADDWD       Y2, Y8, Y8
 	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   20(SP), Y6
+	VBROADCASTSS   20(R9), Y6
 	VFMADD231PS    Y6, Y8, Y1
 	VBROADCASTI128 104(DX), Y6
 	VPSRLVQ        Y3, Y6, Y6
@@ -28862,7 +30094,7 @@ m1block:
 	VPMADDUBSW     Y8, Y7, Y8
 	VPMADDWD       Y2, Y8, Y8
 	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   24(SP), Y6
+	VBROADCASTSS   24(R9), Y6
 	VFMADD231PS    Y6, Y8, Y0
 	VBROADCASTI128 120(DX), Y6
 	VPSRLVQ        Y3, Y6, Y6
@@ -28874,10 +30106,12 @@ m1block:
 	VPMADDUBSW     Y8, Y7, Y8
 	VPMADDWD       Y2, Y8, Y8
 	VCVTDQ2PS      Y8, Y8
-	VBROADCASTSS   28(SP), Y6
+	VBROADCASTSS   28(R9), Y6
 	VFMADD231PS    Y6, Y8, Y1
+	XCHGQ          R9, R10
 	ADDQ           $+136, DX
 	ADDQ           $+384, SI
+	DECQ           R8
 	DECQ           BX
 	JNZ            m1block
 	MOVQ           CX, BX
@@ -28909,26 +30143,54 @@ not1:
 	RET
 
 // func multiplyIQ4_XSAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, FMA3, MMX+
-TEXT ·multiplyIQ4_XSAVX512VNNI(SB), NOSPLIT, $128-80
-	MOVQ    m+0(FP), AX
-	CMPQ    AX, $0x04
-	JNE     not4
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	MOVQ    R9, R10
-	ADDQ    lda+40(FP), R10
-	MOVQ    R10, R11
-	ADDQ    lda+40(FP), R11
-	VMOVDQU nibbles<>+0(SB), Y0
-	VMOVDQU x0f0f0f0f<>+0(SB), Y1
-	VMOVDQU iq4128<>+0(SB), Y2
+// Requires: AVX, AVX2, AVX512F, AVX512VL, CMOV, F16C, FMA3, MMX+
+TEXT ·multiplyIQ4_XSAVX512VNNI(SB), $832-80
+	MOVQ         m+0(FP), AX
+	CMPQ         AX, $0x04
+	JNE          not4
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	MOVQ         R9, R10
+	ADDQ         lda+40(FP), R10
+	MOVQ         R10, R11
+	ADDQ         lda+40(FP), R11
+	VMOVDQU      nibbles<>+0(SB), Y0
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU      iq4128<>+0(SB), Y2
+	MOVQ         blocks+16(FP), R12
+	IMULQ        AX, R12
+	LEAQ         63(SP), R13
+	ANDQ         $-64, R13
+	LEAQ         384(R13), R14
+	VPBROADCASTD 4(DX), Y3
+	VPSRLVD      nibbleOfWord<>+0(SB), Y3, Y3
+	VPAND        x0000000f<>+0(SB), Y3, Y3
+	VPBROADCASTW 2(DX), Y4
+	VPSRLVD      pairOfWord<>+0(SB), Y4, Y4
+	VPAND        x00000003<>+0(SB), Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       x00000020<>+0(SB), Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VPBROADCASTW (DX), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       Y4, Y3, Y3
+	VMULPS       256(R8), Y3, Y4
+	VMOVUPS      Y4, (R13)
+	VMULPS       256(R9), Y3, Y4
+	VMOVUPS      Y4, 32(R13)
+	VMULPS       256(R10), Y3, Y4
+	VMOVUPS      Y4, 64(R13)
+	VMULPS       256(R11), Y3, Y4
+	VMOVUPS      Y4, 96(R13)
+	VMULPS       xc3000000<>+0(SB), Y3, Y3
+	VMOVUPS      Y3, 256(R13)
 
 m4row:
 	VXORPS Y16, Y16, Y16
@@ -28947,31 +30209,40 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	PREFETCHT0       2176(DX)
-	VPBROADCASTD     4(DX), Y3
-	VPSRLVD          nibbleOfWord<>+0(SB), Y3, Y3
-	VPAND            x0000000f<>+0(SB), Y3, Y3
-	VPBROADCASTW     2(DX), Y4
-	VPSRLVD          pairOfWord<>+0(SB), Y4, Y4
-	VPAND            x00000003<>+0(SB), Y4, Y4
-	VPSLLD           $0x04, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSUBD           x00000020<>+0(SB), Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VPBROADCASTW     (DX), X4
-	VCVTPH2PS        X4, Y4
-	VMULPS           Y4, Y3, Y3
-	VMULPS           256(R8)(SI*1), Y3, Y4
-	VMOVUPS          Y4, (SP)
-	VMULPS           256(R9)(SI*1), Y3, Y4
-	VMOVUPS          Y4, 32(SP)
-	VMULPS           256(R10)(SI*1), Y3, Y4
-	VMOVUPS          Y4, 64(SP)
-	VMULPS           256(R11)(SI*1), Y3, Y4
-	VMOVUPS          Y4, 96(SP)
-	VMULPS           xc3000000<>+0(SB), Y3, Y3
+	PREFETCHT0   2048(DX)
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	CMPQ         R12, $0x01
+	JEQ          m4use
+	LEAQ         384(SI), R15
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R15
+	VPBROADCASTD 140(DX), Y3
+	VPSRLVD      nibbleOfWord<>+0(SB), Y3, Y3
+	VPAND        x0000000f<>+0(SB), Y3, Y3
+	VPBROADCASTW 138(DX), Y4
+	VPSRLVD      pairOfWord<>+0(SB), Y4, Y4
+	VPAND        x00000003<>+0(SB), Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       x00000020<>+0(SB), Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VPBROADCASTW 136(DX), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       Y4, Y3, Y3
+	VMULPS       256(R8)(R15*1), Y3, Y4
+	VMOVUPS      Y4, (R14)
+	VMULPS       256(R9)(R15*1), Y3, Y4
+	VMOVUPS      Y4, 32(R14)
+	VMULPS       256(R10)(R15*1), Y3, Y4
+	VMOVUPS      Y4, 64(R14)
+	VMULPS       256(R11)(R15*1), Y3, Y4
+	VMOVUPS      Y4, 96(R14)
+	VMULPS       xc3000000<>+0(SB), Y3, Y3
+	VMOVUPS      Y3, 256(R14)
+
+m4use:
+	VMOVDQU          256(R13), Y3
 	VFMADD231PS      288(R8)(SI*1), Y3, Y18
 	VFMADD231PS      288(R9)(SI*1), Y3, Y21
 	VFMADD231PS      288(R10)(SI*1), Y3, Y24
@@ -28983,19 +30254,19 @@ m4block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         (R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST (SP), Y4, Y16
+	VFMADD231PS.BCST (R13), Y4, Y16
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         (R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 32(SP), Y4, Y19
+	VFMADD231PS.BCST 32(R13), Y4, Y19
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         (R10)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 64(SP), Y4, Y22
+	VFMADD231PS.BCST 64(R13), Y4, Y22
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         (R11)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 96(SP), Y4, Y25
+	VFMADD231PS.BCST 96(R13), Y4, Y25
 	VBROADCASTI128   24(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29003,19 +30274,19 @@ m4block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         32(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 4(SP), Y4, Y17
+	VFMADD231PS.BCST 4(R13), Y4, Y17
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         32(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 36(SP), Y4, Y20
+	VFMADD231PS.BCST 36(R13), Y4, Y20
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         32(R10)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 68(SP), Y4, Y23
+	VFMADD231PS.BCST 68(R13), Y4, Y23
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         32(R11)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 100(SP), Y4, Y26
+	VFMADD231PS.BCST 100(R13), Y4, Y26
 	VBROADCASTI128   40(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29023,19 +30294,19 @@ m4block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         64(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 8(SP), Y4, Y16
+	VFMADD231PS.BCST 8(R13), Y4, Y16
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         64(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 40(SP), Y4, Y19
+	VFMADD231PS.BCST 40(R13), Y4, Y19
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         64(R10)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 72(SP), Y4, Y22
+	VFMADD231PS.BCST 72(R13), Y4, Y22
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         64(R11)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 104(SP), Y4, Y25
+	VFMADD231PS.BCST 104(R13), Y4, Y25
 	VBROADCASTI128   56(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29043,19 +30314,19 @@ m4block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         96(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 12(SP), Y4, Y17
+	VFMADD231PS.BCST 12(R13), Y4, Y17
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         96(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 44(SP), Y4, Y20
+	VFMADD231PS.BCST 44(R13), Y4, Y20
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         96(R10)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 76(SP), Y4, Y23
+	VFMADD231PS.BCST 76(R13), Y4, Y23
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         96(R11)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 108(SP), Y4, Y26
+	VFMADD231PS.BCST 108(R13), Y4, Y26
 	VBROADCASTI128   72(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29063,19 +30334,19 @@ m4block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         128(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 16(SP), Y4, Y16
+	VFMADD231PS.BCST 16(R13), Y4, Y16
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         128(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 48(SP), Y4, Y19
+	VFMADD231PS.BCST 48(R13), Y4, Y19
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         128(R10)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 80(SP), Y4, Y22
+	VFMADD231PS.BCST 80(R13), Y4, Y22
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         128(R11)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 112(SP), Y4, Y25
+	VFMADD231PS.BCST 112(R13), Y4, Y25
 	VBROADCASTI128   88(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29083,19 +30354,19 @@ m4block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         160(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 20(SP), Y4, Y17
+	VFMADD231PS.BCST 20(R13), Y4, Y17
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         160(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 52(SP), Y4, Y20
+	VFMADD231PS.BCST 52(R13), Y4, Y20
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         160(R10)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 84(SP), Y4, Y23
+	VFMADD231PS.BCST 84(R13), Y4, Y23
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         160(R11)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 116(SP), Y4, Y26
+	VFMADD231PS.BCST 116(R13), Y4, Y26
 	VBROADCASTI128   104(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29103,19 +30374,19 @@ m4block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         192(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 24(SP), Y4, Y16
+	VFMADD231PS.BCST 24(R13), Y4, Y16
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         192(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 56(SP), Y4, Y19
+	VFMADD231PS.BCST 56(R13), Y4, Y19
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         192(R10)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 88(SP), Y4, Y22
+	VFMADD231PS.BCST 88(R13), Y4, Y22
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         192(R11)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 120(SP), Y4, Y25
+	VFMADD231PS.BCST 120(R13), Y4, Y25
 	VBROADCASTI128   120(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29123,21 +30394,23 @@ m4block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         224(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 28(SP), Y4, Y17
+	VFMADD231PS.BCST 28(R13), Y4, Y17
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         224(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 60(SP), Y4, Y20
+	VFMADD231PS.BCST 60(R13), Y4, Y20
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         224(R10)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 92(SP), Y4, Y23
+	VFMADD231PS.BCST 92(R13), Y4, Y23
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         224(R11)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 124(SP), Y4, Y26
+	VFMADD231PS.BCST 124(R13), Y4, Y26
+	XCHGQ            R13, R14
 	ADDQ             $+136, DX
 	ADDQ             $+384, SI
+	DECQ             R12
 	DECQ             BX
 	JNZ              m4block
 	MOVQ             CX, BX
@@ -29217,21 +30490,47 @@ m4store3:
 	RET
 
 not4:
-	CMPQ    AX, $0x03
-	JNE     not3
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	MOVQ    R9, R10
-	ADDQ    lda+40(FP), R10
-	VMOVDQU nibbles<>+0(SB), Y0
-	VMOVDQU x0f0f0f0f<>+0(SB), Y1
-	VMOVDQU iq4128<>+0(SB), Y2
+	CMPQ         AX, $0x03
+	JNE          not3
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	MOVQ         R9, R10
+	ADDQ         lda+40(FP), R10
+	VMOVDQU      nibbles<>+0(SB), Y0
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU      iq4128<>+0(SB), Y2
+	MOVQ         blocks+16(FP), R11
+	IMULQ        AX, R11
+	LEAQ         63(SP), R12
+	ANDQ         $-64, R12
+	LEAQ         384(R12), R13
+	VPBROADCASTD 4(DX), Y3
+	VPSRLVD      nibbleOfWord<>+0(SB), Y3, Y3
+	VPAND        x0000000f<>+0(SB), Y3, Y3
+	VPBROADCASTW 2(DX), Y4
+	VPSRLVD      pairOfWord<>+0(SB), Y4, Y4
+	VPAND        x00000003<>+0(SB), Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       x00000020<>+0(SB), Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VPBROADCASTW (DX), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       Y4, Y3, Y3
+	VMULPS       256(R8), Y3, Y4
+	VMOVUPS      Y4, (R12)
+	VMULPS       256(R9), Y3, Y4
+	VMOVUPS      Y4, 32(R12)
+	VMULPS       256(R10), Y3, Y4
+	VMOVUPS      Y4, 64(R12)
+	VMULPS       xc3000000<>+0(SB), Y3, Y3
+	VMOVUPS      Y3, 256(R12)
 
 m3row:
 	VXORPS Y16, Y16, Y16
@@ -29247,29 +30546,38 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	PREFETCHT0       2176(DX)
-	VPBROADCASTD     4(DX), Y3
-	VPSRLVD          nibbleOfWord<>+0(SB), Y3, Y3
-	VPAND            x0000000f<>+0(SB), Y3, Y3
-	VPBROADCASTW     2(DX), Y4
-	VPSRLVD          pairOfWord<>+0(SB), Y4, Y4
-	VPAND            x00000003<>+0(SB), Y4, Y4
-	VPSLLD           $0x04, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSUBD           x00000020<>+0(SB), Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VPBROADCASTW     (DX), X4
-	VCVTPH2PS        X4, Y4
-	VMULPS           Y4, Y3, Y3
-	VMULPS           256(R8)(SI*1), Y3, Y4
-	VMOVUPS          Y4, (SP)
-	VMULPS           256(R9)(SI*1), Y3, Y4
-	VMOVUPS          Y4, 32(SP)
-	VMULPS           256(R10)(SI*1), Y3, Y4
-	VMOVUPS          Y4, 64(SP)
-	VMULPS           xc3000000<>+0(SB), Y3, Y3
+	PREFETCHT0   2048(DX)
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	CMPQ         R11, $0x01
+	JEQ          m3use
+	LEAQ         384(SI), R14
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R14
+	VPBROADCASTD 140(DX), Y3
+	VPSRLVD      nibbleOfWord<>+0(SB), Y3, Y3
+	VPAND        x0000000f<>+0(SB), Y3, Y3
+	VPBROADCASTW 138(DX), Y4
+	VPSRLVD      pairOfWord<>+0(SB), Y4, Y4
+	VPAND        x00000003<>+0(SB), Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       x00000020<>+0(SB), Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VPBROADCASTW 136(DX), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       Y4, Y3, Y3
+	VMULPS       256(R8)(R14*1), Y3, Y4
+	VMOVUPS      Y4, (R13)
+	VMULPS       256(R9)(R14*1), Y3, Y4
+	VMOVUPS      Y4, 32(R13)
+	VMULPS       256(R10)(R14*1), Y3, Y4
+	VMOVUPS      Y4, 64(R13)
+	VMULPS       xc3000000<>+0(SB), Y3, Y3
+	VMOVUPS      Y3, 256(R13)
+
+m3use:
+	VMOVDQU          256(R12), Y3
 	VFMADD231PS      288(R8)(SI*1), Y3, Y18
 	VFMADD231PS      288(R9)(SI*1), Y3, Y21
 	VFMADD231PS      288(R10)(SI*1), Y3, Y24
@@ -29280,15 +30588,15 @@ m3block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         (R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST (SP), Y4, Y16
+	VFMADD231PS.BCST (R12), Y4, Y16
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         (R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 32(SP), Y4, Y19
+	VFMADD231PS.BCST 32(R12), Y4, Y19
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         (R10)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 64(SP), Y4, Y22
+	VFMADD231PS.BCST 64(R12), Y4, Y22
 	VBROADCASTI128   24(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29296,15 +30604,15 @@ m3block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         32(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 4(SP), Y4, Y17
+	VFMADD231PS.BCST 4(R12), Y4, Y17
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         32(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 36(SP), Y4, Y20
+	VFMADD231PS.BCST 36(R12), Y4, Y20
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         32(R10)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 68(SP), Y4, Y23
+	VFMADD231PS.BCST 68(R12), Y4, Y23
 	VBROADCASTI128   40(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29312,15 +30620,15 @@ m3block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         64(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 8(SP), Y4, Y16
+	VFMADD231PS.BCST 8(R12), Y4, Y16
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         64(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 40(SP), Y4, Y19
+	VFMADD231PS.BCST 40(R12), Y4, Y19
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         64(R10)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 72(SP), Y4, Y22
+	VFMADD231PS.BCST 72(R12), Y4, Y22
 	VBROADCASTI128   56(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29328,15 +30636,15 @@ m3block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         96(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 12(SP), Y4, Y17
+	VFMADD231PS.BCST 12(R12), Y4, Y17
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         96(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 44(SP), Y4, Y20
+	VFMADD231PS.BCST 44(R12), Y4, Y20
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         96(R10)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 76(SP), Y4, Y23
+	VFMADD231PS.BCST 76(R12), Y4, Y23
 	VBROADCASTI128   72(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29344,15 +30652,15 @@ m3block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         128(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 16(SP), Y4, Y16
+	VFMADD231PS.BCST 16(R12), Y4, Y16
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         128(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 48(SP), Y4, Y19
+	VFMADD231PS.BCST 48(R12), Y4, Y19
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         128(R10)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 80(SP), Y4, Y22
+	VFMADD231PS.BCST 80(R12), Y4, Y22
 	VBROADCASTI128   88(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29360,15 +30668,15 @@ m3block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         160(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 20(SP), Y4, Y17
+	VFMADD231PS.BCST 20(R12), Y4, Y17
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         160(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 52(SP), Y4, Y20
+	VFMADD231PS.BCST 52(R12), Y4, Y20
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         160(R10)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 84(SP), Y4, Y23
+	VFMADD231PS.BCST 84(R12), Y4, Y23
 	VBROADCASTI128   104(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29376,15 +30684,15 @@ m3block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         192(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 24(SP), Y4, Y16
+	VFMADD231PS.BCST 24(R12), Y4, Y16
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         192(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 56(SP), Y4, Y19
+	VFMADD231PS.BCST 56(R12), Y4, Y19
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         192(R10)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 88(SP), Y4, Y22
+	VFMADD231PS.BCST 88(R12), Y4, Y22
 	VBROADCASTI128   120(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29392,17 +30700,19 @@ m3block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         224(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 28(SP), Y4, Y17
+	VFMADD231PS.BCST 28(R12), Y4, Y17
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         224(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 60(SP), Y4, Y20
+	VFMADD231PS.BCST 60(R12), Y4, Y20
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         224(R10)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 92(SP), Y4, Y23
+	VFMADD231PS.BCST 92(R12), Y4, Y23
+	XCHGQ            R12, R13
 	ADDQ             $+136, DX
 	ADDQ             $+384, SI
+	DECQ             R11
 	DECQ             BX
 	JNZ              m3block
 	MOVQ             CX, BX
@@ -29465,19 +30775,43 @@ m3store2:
 	RET
 
 not3:
-	CMPQ    AX, $0x02
-	JNE     not2
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    a+32(FP), R8
-	MOVQ    R8, R9
-	ADDQ    lda+40(FP), R9
-	VMOVDQU nibbles<>+0(SB), Y0
-	VMOVDQU x0f0f0f0f<>+0(SB), Y1
-	VMOVDQU iq4128<>+0(SB), Y2
+	CMPQ         AX, $0x02
+	JNE          not2
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         a+32(FP), R8
+	MOVQ         R8, R9
+	ADDQ         lda+40(FP), R9
+	VMOVDQU      nibbles<>+0(SB), Y0
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU      iq4128<>+0(SB), Y2
+	MOVQ         blocks+16(FP), R10
+	IMULQ        AX, R10
+	LEAQ         63(SP), R11
+	ANDQ         $-64, R11
+	LEAQ         384(R11), R12
+	VPBROADCASTD 4(DX), Y3
+	VPSRLVD      nibbleOfWord<>+0(SB), Y3, Y3
+	VPAND        x0000000f<>+0(SB), Y3, Y3
+	VPBROADCASTW 2(DX), Y4
+	VPSRLVD      pairOfWord<>+0(SB), Y4, Y4
+	VPAND        x00000003<>+0(SB), Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       x00000020<>+0(SB), Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VPBROADCASTW (DX), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       Y4, Y3, Y3
+	VMULPS       256(R8), Y3, Y4
+	VMOVUPS      Y4, (R11)
+	VMULPS       256(R9), Y3, Y4
+	VMOVUPS      Y4, 32(R11)
+	VMULPS       xc3000000<>+0(SB), Y3, Y3
+	VMOVUPS      Y3, 256(R11)
 
 m2row:
 	VXORPS Y16, Y16, Y16
@@ -29490,27 +30824,36 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	PREFETCHT0       2176(DX)
-	VPBROADCASTD     4(DX), Y3
-	VPSRLVD          nibbleOfWord<>+0(SB), Y3, Y3
-	VPAND            x0000000f<>+0(SB), Y3, Y3
-	VPBROADCASTW     2(DX), Y4
-	VPSRLVD          pairOfWord<>+0(SB), Y4, Y4
-	VPAND            x00000003<>+0(SB), Y4, Y4
-	VPSLLD           $0x04, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSUBD           x00000020<>+0(SB), Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VPBROADCASTW     (DX), X4
-	VCVTPH2PS        X4, Y4
-	VMULPS           Y4, Y3, Y3
-	VMULPS           256(R8)(SI*1), Y3, Y4
-	VMOVUPS          Y4, (SP)
-	VMULPS           256(R9)(SI*1), Y3, Y4
-	VMOVUPS          Y4, 32(SP)
-	VMULPS           xc3000000<>+0(SB), Y3, Y3
+	PREFETCHT0   2048(DX)
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	CMPQ         R10, $0x01
+	JEQ          m2use
+	LEAQ         384(SI), R13
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R13
+	VPBROADCASTD 140(DX), Y3
+	VPSRLVD      nibbleOfWord<>+0(SB), Y3, Y3
+	VPAND        x0000000f<>+0(SB), Y3, Y3
+	VPBROADCASTW 138(DX), Y4
+	VPSRLVD      pairOfWord<>+0(SB), Y4, Y4
+	VPAND        x00000003<>+0(SB), Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       x00000020<>+0(SB), Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VPBROADCASTW 136(DX), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       Y4, Y3, Y3
+	VMULPS       256(R8)(R13*1), Y3, Y4
+	VMOVUPS      Y4, (R12)
+	VMULPS       256(R9)(R13*1), Y3, Y4
+	VMOVUPS      Y4, 32(R12)
+	VMULPS       xc3000000<>+0(SB), Y3, Y3
+	VMOVUPS      Y3, 256(R12)
+
+m2use:
+	VMOVDQU          256(R11), Y3
 	VFMADD231PS      288(R8)(SI*1), Y3, Y18
 	VFMADD231PS      288(R9)(SI*1), Y3, Y21
 	VBROADCASTI128   8(DX), Y3
@@ -29520,11 +30863,11 @@ m2block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         (R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST (SP), Y4, Y16
+	VFMADD231PS.BCST (R11), Y4, Y16
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         (R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 32(SP), Y4, Y19
+	VFMADD231PS.BCST 32(R11), Y4, Y19
 	VBROADCASTI128   24(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29532,11 +30875,11 @@ m2block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         32(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 4(SP), Y4, Y17
+	VFMADD231PS.BCST 4(R11), Y4, Y17
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         32(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 36(SP), Y4, Y20
+	VFMADD231PS.BCST 36(R11), Y4, Y20
 	VBROADCASTI128   40(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29544,11 +30887,11 @@ m2block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         64(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 8(SP), Y4, Y16
+	VFMADD231PS.BCST 8(R11), Y4, Y16
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         64(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 40(SP), Y4, Y19
+	VFMADD231PS.BCST 40(R11), Y4, Y19
 	VBROADCASTI128   56(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29556,11 +30899,11 @@ m2block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         96(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 12(SP), Y4, Y17
+	VFMADD231PS.BCST 12(R11), Y4, Y17
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         96(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 44(SP), Y4, Y20
+	VFMADD231PS.BCST 44(R11), Y4, Y20
 	VBROADCASTI128   72(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29568,11 +30911,11 @@ m2block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         128(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 16(SP), Y4, Y16
+	VFMADD231PS.BCST 16(R11), Y4, Y16
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         128(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 48(SP), Y4, Y19
+	VFMADD231PS.BCST 48(R11), Y4, Y19
 	VBROADCASTI128   88(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29580,11 +30923,11 @@ m2block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         160(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 20(SP), Y4, Y17
+	VFMADD231PS.BCST 20(R11), Y4, Y17
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         160(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 52(SP), Y4, Y20
+	VFMADD231PS.BCST 52(R11), Y4, Y20
 	VBROADCASTI128   104(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29592,11 +30935,11 @@ m2block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         192(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 24(SP), Y4, Y16
+	VFMADD231PS.BCST 24(R11), Y4, Y16
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         192(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 56(SP), Y4, Y19
+	VFMADD231PS.BCST 56(R11), Y4, Y19
 	VBROADCASTI128   120(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29604,13 +30947,15 @@ m2block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         224(R8)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 28(SP), Y4, Y17
+	VFMADD231PS.BCST 28(R11), Y4, Y17
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         224(R9)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 60(SP), Y4, Y20
+	VFMADD231PS.BCST 60(R11), Y4, Y20
+	XCHGQ            R11, R12
 	ADDQ             $+136, DX
 	ADDQ             $+384, SI
+	DECQ             R10
 	DECQ             BX
 	JNZ              m2block
 	MOVQ             CX, BX
@@ -29656,17 +31001,39 @@ m2store1:
 	RET
 
 not2:
-	CMPQ    AX, $0x01
-	JNE     not1
-	MOVQ    n+8(FP), AX
-	MOVQ    c+64(FP), CX
-	MOVQ    b+48(FP), DX
-	MOVQ    ldc+72(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    a+32(FP), DI
-	VMOVDQU nibbles<>+0(SB), Y0
-	VMOVDQU x0f0f0f0f<>+0(SB), Y1
-	VMOVDQU iq4128<>+0(SB), Y2
+	CMPQ         AX, $0x01
+	JNE          not1
+	MOVQ         n+8(FP), AX
+	MOVQ         c+64(FP), CX
+	MOVQ         b+48(FP), DX
+	MOVQ         ldc+72(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         a+32(FP), DI
+	VMOVDQU      nibbles<>+0(SB), Y0
+	VMOVDQU      x0f0f0f0f<>+0(SB), Y1
+	VMOVDQU      iq4128<>+0(SB), Y2
+	MOVQ         blocks+16(FP), R8
+	IMULQ        AX, R8
+	LEAQ         63(SP), R9
+	ANDQ         $-64, R9
+	LEAQ         384(R9), R10
+	VPBROADCASTD 4(DX), Y3
+	VPSRLVD      nibbleOfWord<>+0(SB), Y3, Y3
+	VPAND        x0000000f<>+0(SB), Y3, Y3
+	VPBROADCASTW 2(DX), Y4
+	VPSRLVD      pairOfWord<>+0(SB), Y4, Y4
+	VPAND        x00000003<>+0(SB), Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       x00000020<>+0(SB), Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VPBROADCASTW (DX), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       Y4, Y3, Y3
+	VMULPS       256(DI), Y3, Y4
+	VMOVUPS      Y4, (R9)
+	VMULPS       xc3000000<>+0(SB), Y3, Y3
+	VMOVUPS      Y3, 256(R9)
 
 m1row:
 	VXORPS Y16, Y16, Y16
@@ -29676,25 +31043,34 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0       2048(DX)
-	PREFETCHT0       2112(DX)
-	PREFETCHT0       2176(DX)
-	VPBROADCASTD     4(DX), Y3
-	VPSRLVD          nibbleOfWord<>+0(SB), Y3, Y3
-	VPAND            x0000000f<>+0(SB), Y3, Y3
-	VPBROADCASTW     2(DX), Y4
-	VPSRLVD          pairOfWord<>+0(SB), Y4, Y4
-	VPAND            x00000003<>+0(SB), Y4, Y4
-	VPSLLD           $0x04, Y4, Y4
-	VPOR             Y4, Y3, Y3
-	VPSUBD           x00000020<>+0(SB), Y3, Y3
-	VCVTDQ2PS        Y3, Y3
-	VPBROADCASTW     (DX), X4
-	VCVTPH2PS        X4, Y4
-	VMULPS           Y4, Y3, Y3
-	VMULPS           256(DI)(SI*1), Y3, Y4
-	VMOVUPS          Y4, (SP)
-	VMULPS           xc3000000<>+0(SB), Y3, Y3
+	PREFETCHT0   2048(DX)
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	CMPQ         R8, $0x01
+	JEQ          m1use
+	LEAQ         384(SI), R11
+	CMPQ         BX, $0x01
+	CMOVQEQ      zero<>+0(SB), R11
+	VPBROADCASTD 140(DX), Y3
+	VPSRLVD      nibbleOfWord<>+0(SB), Y3, Y3
+	VPAND        x0000000f<>+0(SB), Y3, Y3
+	VPBROADCASTW 138(DX), Y4
+	VPSRLVD      pairOfWord<>+0(SB), Y4, Y4
+	VPAND        x00000003<>+0(SB), Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       x00000020<>+0(SB), Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VPBROADCASTW 136(DX), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       Y4, Y3, Y3
+	VMULPS       256(DI)(R11*1), Y3, Y4
+	VMOVUPS      Y4, (R10)
+	VMULPS       xc3000000<>+0(SB), Y3, Y3
+	VMOVUPS      Y3, 256(R10)
+
+m1use:
+	VMOVDQU          256(R9), Y3
 	VFMADD231PS      288(DI)(SI*1), Y3, Y18
 	VBROADCASTI128   8(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
@@ -29703,7 +31079,7 @@ m1block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         (DI)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST (SP), Y4, Y16
+	VFMADD231PS.BCST (R9), Y4, Y16
 	VBROADCASTI128   24(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29711,7 +31087,7 @@ m1block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         32(DI)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 4(SP), Y4, Y17
+	VFMADD231PS.BCST 4(R9), Y4, Y17
 	VBROADCASTI128   40(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29719,7 +31095,7 @@ m1block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         64(DI)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 8(SP), Y4, Y16
+	VFMADD231PS.BCST 8(R9), Y4, Y16
 	VBROADCASTI128   56(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29727,7 +31103,7 @@ m1block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         96(DI)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 12(SP), Y4, Y17
+	VFMADD231PS.BCST 12(R9), Y4, Y17
 	VBROADCASTI128   72(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29735,7 +31111,7 @@ m1block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         128(DI)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 16(SP), Y4, Y16
+	VFMADD231PS.BCST 16(R9), Y4, Y16
 	VBROADCASTI128   88(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29743,7 +31119,7 @@ m1block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         160(DI)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 20(SP), Y4, Y17
+	VFMADD231PS.BCST 20(R9), Y4, Y17
 	VBROADCASTI128   104(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29751,7 +31127,7 @@ m1block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         192(DI)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 24(SP), Y4, Y16
+	VFMADD231PS.BCST 24(R9), Y4, Y16
 	VBROADCASTI128   120(DX), Y3
 	VPSRLVQ          Y0, Y3, Y3
 	VPAND            Y1, Y3, Y3
@@ -29759,9 +31135,11 @@ m1block:
 	VPXOR            Y4, Y4, Y4
 	VPDPBUSD         224(DI)(SI*1), Y3, Y4
 	VCVTDQ2PS        Y4, Y4
-	VFMADD231PS.BCST 28(SP), Y4, Y17
+	VFMADD231PS.BCST 28(R9), Y4, Y17
+	XCHGQ            R9, R10
 	ADDQ             $+136, DX
 	ADDQ             $+384, SI
+	DECQ             R8
 	DECQ             BX
 	JNZ              m1block
 	MOVQ             CX, BX

@@ -1,5 +1,6 @@
 // Command llamacppbench measures prompts and decoding of GGUF files side by side with llama.cpp's
-// llama-bench, in turns, and prints the median rates of both.
+// llama-bench, in turns, and prints the median rates of both, and the median of the turns' ratios: where
+// the memory of a machine changes its speed in between, both sides of a turn have the same.
 package main
 
 import (
@@ -54,7 +55,7 @@ func run() error {
 				return err
 			}
 			measure := func(what string, depth, tokens int, own func() (float64, error)) error {
-				var theirs, ours []float64
+				var theirs, ours, ratios []float64
 				for range *rounds {
 					x, err := llama(path, cache, what == "prompt", depth, tokens)
 					if err != nil {
@@ -64,10 +65,9 @@ func run() error {
 					if err != nil {
 						return err
 					}
-					theirs, ours = append(theirs, x), append(ours, y)
+					theirs, ours, ratios = append(theirs, x), append(ours, y), append(ratios, y/x)
 				}
-				x, y := median(theirs), median(ours)
-				fmt.Printf("%-40s %-8s %-14s %10.1f %10.1f %7.2f\n", filepath.Base(path), cache, fmt.Sprintf("%s %d", what, max(depth, tokens*btoi(what == "prompt"))), x, y, y/x)
+				fmt.Printf("%-40s %-8s %-14s %10.1f %10.1f %7.2f\n", filepath.Base(path), cache, fmt.Sprintf("%s %d", what, max(depth, tokens*btoi(what == "prompt"))), median(theirs), median(ours), median(ratios))
 				return nil
 			}
 			if i == 0 {

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/ir"
 
 	. "github.com/mmcloughlin/avo/build"
@@ -65,6 +66,8 @@ type blockFormat struct {
 	zero func(b Mem) Mem
 	// scales is for blocks of 256.
 	scales func(b Mem) blockScales
+	// pair returns the bytes of groups 2·p and 2·p+1 of a block with halves, offset above the numbers, for VNNI.
+	pair func(b *wideBlock, p int) reg.VecVirtual
 }
 
 // blockScales are those of a block of 256.
@@ -126,9 +129,30 @@ func loaded(m Mem) reg.VecVirtual {
 	return r
 }
 
+// loadedBytes are the bytes of a block that several groups are unpacked of, by their place in it; nil: there are no
+// registers for them.
+var loadedBytes map[int]reg.VecVirtual
+
 // shifted moves bits of bytes right, or left if by is negative, and leaves those of mask.
 func shifted(from Mem, by int, mask byte) reg.VecVirtual {
 	r := YMM()
+	if loadedBytes != nil {
+		x, ok := loadedBytes[from.Disp]
+		if !ok {
+			x = loaded(from)
+			loadedBytes[from.Disp] = x
+		}
+		switch {
+		case by > 0:
+			VPSRLW(Imm(uint64(by)), x, r)
+			x = r
+		case by < 0:
+			VPSLLW(Imm(uint64(-by)), x, r)
+			x = r
+		}
+		VPAND(held(bytes(mask)), x, r)
+		return r
+	}
 	if c, ok := held(bytes(mask)).(reg.VecVirtual); ok && by == 0 {
 		VPAND(from, c, r)
 		return r
@@ -162,6 +186,14 @@ var heldConstants = map[string]reg.VecVirtual{}
 func held(m Mem) Op {
 	if r, ok := heldConstants[m.Symbol.Name]; ok {
 		return r
+	}
+	return m
+}
+
+// heldX is held, 16 bytes of it.
+func heldX(m Mem) Op {
+	if r, ok := heldConstants[m.Symbol.Name]; ok {
+		return r.AsX()
 	}
 	return m
 }
@@ -270,8 +302,12 @@ var blockFormats = []blockFormat{
 	{name: "I8Z_BF16", elems: 32, bytes: 35, offset: 128, signedDots: true, minima: true, scale: zeroed(scaleBF16), zero: afterScale, unpack: bytesAfterZero},
 	{name: "I8Z_F16", elems: 32, bytes: 35, offset: 128, signedDots: true, minima: true, scale: zeroed(scaleOnly), zero: afterScale, unpack: bytesAfterZero, half: true},
 	{name: "Q2_K", elems: 256, bytes: 84, halves: true, minima: true, scales: scalesQ2K,
+		pair:   func(b *wideBlock, p int) reg.VecVirtual { return b.bits(b.twice(16+p/2*32), p%2*4, p%2*4+2, 3) },
 		unpack: withOffset(0, func(_ blockISA, b Mem, g int) reg.VecVirtual { return shifted(b.Offset(16+g/4*32), g%4*2, 3) })},
 	{name: "Q3_K", elems: 256, bytes: 110, halves: true, offset: 4, scales: scalesQ3K,
+		pair: func(b *wideBlock, p int) reg.VecVirtual {
+			return b.with(b.bits(b.twice(32+p/2*32), p%2*4, p%2*4+2, 3), b.twice(0), 2*p-2, 2*p-1, 4)
+		},
 		unpack: withOffset(4, func(_ blockISA, b Mem, g int) reg.VecVirtual {
 			r := shifted(b.Offset(32+g/4*32), g%4*2, 3)
 			VPOR(shifted(b, g-2, 4), r, r)
@@ -286,6 +322,10 @@ var blockFormats = []blockFormat{
 			return r
 		})},
 	{name: "Q6_K", elems: 256, bytes: 210, halves: true, offset: 32, scales: scalesQ6K,
+		pair: func(b *wideBlock, p int) reg.VecVirtual {
+			n, by := p/2, p%2*4
+			return b.with(b.bits(b.once(64*n), by, by, 15), b.twice(128+32*n), by-4, by-2, 0x30)
+		},
 		unpack: withOffset(32, func(_ blockISA, b Mem, g int) reg.VecVirtual {
 			n, s := g/4, g%4
 			r := shifted(b.Offset(64*n+s%2*32), s/2*4, 15)
@@ -296,6 +336,73 @@ var blockFormats = []blockFormat{
 		unpack: func(_ blockISA, b Mem, g int, signed bool) reg.VecVirtual {
 			return lookUp(iq4(signed), nibbles(b.Offset(8+16*g)))
 		}},
+}
+
+// wideBlock is a block of 256 of which two groups at a time are unpacked. What they share is loaded once.
+type wideBlock struct {
+	from   Mem
+	loaded map[int]reg.VecVirtual
+	held   map[string]reg.Register // constants, in registers behind those of sums
+}
+
+// hold loads a constant into the next free register.
+func (b *wideBlock) hold(m Mem, load func(...Op)) {
+	r := upperZ[8+len(b.held)]
+	load(m, r)
+	b.held[m.Symbol.Name] = r
+}
+
+func (b *wideBlock) load(at int, load func(...Op)) reg.VecVirtual {
+	r, ok := b.loaded[at]
+	if !ok {
+		r = ZMM()
+		load(b.from.Offset(at), r)
+		b.loaded[at] = r
+	}
+	return r
+}
+
+// once are 64 bytes, twice the same 32 in both halves.
+func (b *wideBlock) once(at int) reg.VecVirtual  { return b.load(at, VMOVDQU64) }
+func (b *wideBlock) twice(at int) reg.VecVirtual { return b.load(at, VBROADCASTI64X4) }
+
+// constant is one of 32 bytes in both halves of a register.
+func (b *wideBlock) constant(m Mem) reg.Register { return b.held[m.Symbol.Name] }
+
+// shifted moves bits right, or left if negative: those of the lower half by the first number, of the upper by the second.
+func (b *wideBlock) shifted(from reg.VecVirtual, lower, upper int) reg.VecVirtual {
+	if lower == 0 && upper == 0 {
+		return from
+	}
+	r := ZMM()
+	if lower == upper && lower > 0 {
+		VPSRLQ(Imm(uint64(lower)), from, r)
+		return r
+	}
+	name, shift := "right", VPSRLVQ
+	if lower < 0 {
+		name, shift, lower, upper = "left", VPSLLVQ, -lower, -upper
+	}
+	w := make([]uint32, 16)
+	for i := range 4 {
+		w[2*i], w[8+2*i] = uint32(lower), uint32(upper)
+	}
+	shift(words(fmt.Sprintf("%s%dAnd%d", name, lower, upper), w...), from, r)
+	return r
+}
+
+// bits are those of mask in shifted bytes.
+func (b *wideBlock) bits(from reg.VecVirtual, lower, upper int, mask byte) reg.VecVirtual {
+	r := ZMM()
+	VPANDD(b.constant(bytes(mask)), b.shifted(from, lower, upper), r)
+	return r
+}
+
+// with adds them to r.
+func (b *wideBlock) with(r, from reg.VecVirtual, lower, upper int, mask byte) reg.VecVirtual {
+	const either = 0xf8 // r | shifted & mask
+	VPTERNLOGD(Imm(either), b.constant(bytes(mask)), b.shifted(from, lower, upper), r)
+	return r
 }
 
 // plainBytes is the unpack of signed bytes after a scale of two.
@@ -430,7 +537,7 @@ func bothHalves(x reg.VecVirtual) []reg.VecVirtual {
 // negative is a half-precision number with the other sign.
 func negative(from Mem) reg.VecVirtual {
 	r := halfScale(from)
-	VXORPS(integer(1<<31), r, r)
+	VXORPS(held(integer(1<<31)), r, r)
 	return r
 }
 
@@ -467,15 +574,17 @@ func scalesQ4K(b Mem) blockScales {
 	first, last, top := XMM(), XMM(), XMM()
 	VMOVQ(b.Offset(4), first)
 	VPBROADCASTD(b.Offset(12), last)
-	VPSRLVD(words("nibblesOf4", 0, 4, 0, 0), last, last)
-	VPAND(bytes(15), last, last)
+	VPSRLVD(heldX(nibblesOf4()), last, last)
+	VPAND(heldX(bytes(15)), last, last)
 	VPSRLD(Imm(2), first, top)
-	VPAND(bytes(0x30), top, top)
+	VPAND(heldX(bytes(0x30)), top, top)
 	VPOR(top, last, last)
-	VPAND(bytes(63), first, first)
+	VPAND(heldX(bytes(63)), first, first)
 	VPUNPCKLDQ(last, first, first)
 	return blockScales{scales: times(halfScale(b), widenBytes(first, false)), minima: times(negative(b.Offset(2)), widenBytes(first, true))}
 }
+
+func nibblesOf4() Mem { return words("nibblesOf4", 0, 4, 0, 0, 0, 0, 0, 0) }
 
 func scalesQ6K(b Mem) blockScales {
 	s, d := XMM(), halfScale(b.Offset(208))
@@ -593,9 +702,16 @@ func decodeBlocks(f *blockFormat) {
 // whatever the number of rows.
 func blockDots(f *blockFormat, v blockISA) {
 	name := "multiply" + f.name + v.name
-	function(name, "func(m, n, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)",
+	attributes := attr.NOSPLIT
+	if f.large() {
+		attributes = 0
+	}
+	functionOf(attributes, name, "func(m, n, blocks int, alpha float32, a *byte, lda int, b *byte, beta float32, c *float32, ldc int)",
 		fmt.Sprintf("%s sets c [m, n] = alpha·a·bᵀ + beta·c for m in 1 … %d quantised rows of a, lda bytes apart, and b [n, blocks] of %s.", name, v.rows, f.name))
-	local := AllocLocal(32 * v.rows)
+	var local Mem
+	if f.large() {
+		local = AllocLocal(2*v.aheadBytes() + 64)
+	}
 	m := pointer("m")
 	for rows := v.rows; rows > 0; rows-- {
 		ifRows(rows, m, func() { v.blockRows(f, rows, local) })
@@ -608,6 +724,7 @@ func blockDots(f *blockFormat, v blockISA) {
 var (
 	upperY = []reg.Register{reg.Y16, reg.Y17, reg.Y18, reg.Y19, reg.Y20, reg.Y21, reg.Y22, reg.Y23, reg.Y24, reg.Y25, reg.Y26, reg.Y27}
 	upperX = []reg.Register{reg.X16, reg.X17, reg.X18, reg.X19, reg.X20, reg.X21, reg.X22, reg.X23, reg.X24, reg.X25, reg.X26, reg.X27}
+	upperZ = []reg.Register{reg.Z16, reg.Z17, reg.Z18, reg.Z19, reg.Z20, reg.Z21, reg.Z22, reg.Z23, reg.Z24, reg.Z25, reg.Z26, reg.Z27, reg.Z28, reg.Z29, reg.Z30, reg.Z31}
 )
 
 const aheadBlocks = 2048 // bytes of b that are fetched ahead
@@ -625,12 +742,17 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 		return r, r.AsX()
 	}
 	var sums [sets][]reg.Register
-	var low []reg.Register // sums of minima or offsets: of large blocks in all lanes, else in one
+	var wide []reg.Register // of large blocks with VNNI: the first sums, and in the upper halves the others
+	var low []reg.Register  // sums of minima or offsets: of large blocks in all lanes, else in one
 	lows := f.minima || f.large() && f.offset > 0 && !f.signed(v)
 	for range rows {
 		for u := range sums {
+			if u > 0 && f.halves && v.vnni {
+				continue
+			}
 			y, _ := sum()
 			sums[u] = append(sums[u], y)
+			wide = append(wide, upperZ[max(0, free-1)])
 		}
 		if lows {
 			y, x := sum()
@@ -649,16 +771,43 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 	}
 	clear(heldConstants)
 	defer clear(heldConstants)
-	if v.vnni || rows < v.rows { // else there are no registers for them
-		for _, m := range f.constants(v) {
+	held := map[string]reg.Register{}
+	if f.halves && v.vnni {
+		b := wideBlock{held: held}
+		for _, m := range f.constants(v, rows) {
+			b.hold(m, VBROADCASTI64X4)
+		}
+		for p := range 4 {
+			b.hold(halvesLanes(p), VMOVDQU32)
+		}
+	} else if v.vnni || rows < v.rows { // else there are no registers for them
+		for _, m := range f.constants(v, rows) {
 			heldConstants[m.Symbol.Name] = loaded(m)
 		}
+	}
+
+	// What is made of the scales of a large block is stored while the block before it is multiplied, since
+	// it takes longer than processors look ahead.
+	blocks, stored, ahead := GP64(), GP64(), GP64()
+	if f.large() {
+		MOVQ(parameter("blocks"), blocks)
+		IMULQ(n, blocks)
+		LEAQ(local.Offset(63), stored)
+		ANDQ(I32(-64), stored)
+		LEAQ(Mem{Base: stored, Disp: v.aheadBytes()}, ahead)
+		first := make([]Mem, rows)
+		for i := range first {
+			first[i] = Mem{Base: a[i]}
+		}
+		v.prepare(f, Mem{Base: b}, first, Mem{Base: stored})
 	}
 
 	Label(label + "row")
 	for i := range rows {
 		for u := range sums {
-			VXORPS(sums[u][i], sums[u][i], sums[u][i])
+			if i < len(sums[u]) {
+				VXORPS(sums[u][i], sums[u][i], sums[u][i])
+			}
 		}
 		if lows {
 			VXORPS(low[i], low[i], low[i])
@@ -666,26 +815,38 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 	}
 	XORQ(at, at)
 	MOVQ(parameter("blocks"), left)
-	block := func(u int) {
-		from := Mem{Base: b, Disp: u * f.bytes}
+	records := func(at reg.GPVirtual, disp int) []Mem {
 		x := make([]Mem, rows)
 		for i := range x {
-			x[i] = Mem{Base: a[i], Index: at, Scale: 1, Disp: u * smallRecord}
+			x[i] = Mem{Base: a[i], Index: at, Scale: 1, Disp: disp}
 		}
-		if f.large() {
-			v.largeBlock(f, from, x, sums, low, ones, local)
-		} else {
-			v.smallBlock(f, from, x, sums[u], low, ones)
-		}
+		return x
+	}
+	block := func(u int) {
+		v.smallBlock(f, Mem{Base: b, Disp: u * f.bytes}, records(at, u*smallRecord), sums[u], low, ones)
 	}
 	if f.large() {
 		Label(label + "block")
 		for line := 0; line < f.bytes; line += 64 {
 			PREFETCHT0(Mem{Base: b, Disp: aheadBlocks + line})
 		}
-		block(0)
+		CMPQ(blocks, Imm(1))
+		JEQ(LabelRef(label + "use"))
+		next := GP64()
+		LEAQ(Mem{Base: at, Disp: largeRecord}, next)
+		CMPQ(left, Imm(1)) // the next block is the first of a row
+		CMOVQEQ(words("zero", 0, 0), next)
+		v.prepare(f, Mem{Base: b, Disp: f.bytes}, records(next, 0), Mem{Base: ahead})
+		Label(label + "use")
+		if f.halves && v.vnni {
+			v.wideBlock(f, &wideBlock{from: Mem{Base: b}, held: held}, records(at, 0), wide, low, Mem{Base: stored})
+		} else {
+			v.largeBlock(f, Mem{Base: b}, records(at, 0), sums, low, ones, Mem{Base: stored})
+		}
+		XCHGQ(stored, ahead)
 		ADDQ(I32(f.bytes), b)
 		ADDQ(I32(largeRecord), at)
+		DECQ(blocks)
 		again(left, label+"block")
 	} else {
 		Label(label + "pair")
@@ -709,7 +870,12 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 	beta := betaBits()
 	for i := range rows {
 		r, t := YMM(), XMM()
-		VADDPS(sums[1][i], sums[0][i], r)
+		if f.halves && v.vnni {
+			VEXTRACTF64X4(Imm(1), wide[i], r)
+			VADDPS(r, sums[0][i], r)
+		} else {
+			VADDPS(sums[1][i], sums[0][i], r)
+		}
 		if lows && f.large() {
 			VADDPS(low[i], r, r)
 		}
@@ -733,7 +899,7 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 }
 
 // constants are those that unpack uses most.
-func (f *blockFormat) constants(v blockISA) []Mem {
+func (f *blockFormat) constants(v blockISA, rows int) []Mem {
 	switch f.name {
 	case "Q4_0", "Q4_1":
 		return []Mem{nibbleShifts(), bytes(15)}
@@ -756,10 +922,15 @@ func (f *blockFormat) constants(v blockISA) []Mem {
 		return []Mem{bytes(3)}
 	case "Q3_K":
 		return []Mem{bytes(3), bytes(4)}
-	case "Q4_K":
-		return []Mem{bytes(15)}
-	case "Q5_K":
-		return []Mem{bytes(15), bytes(16)}
+	case "Q4_K", "Q5_K":
+		all := []Mem{bytes(15), bytes(16), nibblesOf4(), bytes(0x30), bytes(63), integer(1 << 31)}
+		switch {
+		case v.vnni || rows == 1:
+			return all
+		case f.name == "Q4_K":
+			return all[:1]
+		}
+		return all[:2]
 	case "Q6_K":
 		return []Mem{bytes(15), bytes(0x30)}
 	}
@@ -770,6 +941,11 @@ func (f *blockFormat) constants(v blockISA) []Mem {
 // half of the register as it was before.
 func firstLane(from Mem, r reg.VecVirtual) {
 	Instruction(&ir.Instruction{Opcode: "VMOVD", Operands: []Op{from, r.AsX()}, Inputs: []Op{from}, Outputs: []Op{r}})
+}
+
+// insertUpper sets to to lower and, above, upper. To avo, VINSERTF64X4 would read all of lower's register.
+func insertUpper(lower, upper, to reg.VecVirtual) {
+	Instruction(&ir.Instruction{Opcode: "VINSERTF64X4", Operands: []Op{Imm(1), upper, lower.AsZ(), to}, Inputs: []Op{upper, lower}, Outputs: []Op{to}})
 }
 
 // dotBytes returns the products of w and x, 4 added up in each lane, plus a number in
@@ -850,34 +1026,112 @@ func (v blockISA) smallBlock(f *blockFormat, b Mem, x []Mem, sums, low []reg.Reg
 	}
 }
 
-func (v blockISA) largeBlock(f *blockFormat, b Mem, x []Mem, sums [2][]reg.Register, low []reg.Register, ones reg.VecVirtual, local Mem) {
+// What prepare stores for a block: the scales times those of each row of a, then the minima, then the factors of
+// halves. VNNI has the scales of halves in place of factors.
+func (v blockISA) aheadBytes() int   { return (v.aheadFactors() + 16 + 63) / 64 * 64 }
+func (v blockISA) aheadFactors() int { return v.aheadMinima(2) }
+func (v blockISA) aheadMinima(i int) int {
+	if v.vnni {
+		return 64*v.rows + 32*i
+	}
+	return 32 * (v.rows + i)
+}
+
+func (v blockISA) prepare(f *blockFormat, b Mem, x []Mem, ahead Mem) {
 	s := f.scales(b)
-	scale, at := s.scales[0], largeSums
-	if f.halves {
-		scale, at = s.whole, largeHalvesSums
-	}
-	for i := range x {
-		t := YMM()
-		VMULPS(x[i].Offset(largeScales), scale, t)
-		VMOVUPS(t, local.Offset(32*i))
-	}
-	if low != nil {
-		minima := s.minima
-		if minima == nil {
-			minima = times(constant(-float32(f.offset)), s.scales...)
-		}
+	scale := s.scales[0]
+	switch {
+	case f.halves && v.vnni:
+		all, twice := ZMM(), ZMM()
+		insertUpper(s.scales[0], s.scales[1], all)
+		VMOVUPS(words("twiceEach", 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7), twice)
 		for i := range x {
-			for j, r := range minima {
-				VFMADD231PS(x[i].Offset(at+32*j), r, low[i])
-			}
+			t := ZMM()
+			VBROADCASTF64X4(x[i].Offset(largeScales), t)
+			VPERMPS(t, twice, t)
+			VMULPS(all, t, t)
+			VMOVUPS(t, ahead.Offset(64*i))
 		}
+	case f.halves:
+		VMOVDQU(s.factors.AsX(), ahead.Offset(v.aheadFactors()))
+		scale = s.whole
+		fallthrough
+	default:
+		for i := range x {
+			t := YMM()
+			VMULPS(x[i].Offset(largeScales), scale, t)
+			VMOVUPS(t, ahead.Offset(32*i))
+		}
+	}
+	minima := s.minima
+	if minima == nil && f.offset > 0 && !f.signed(v) {
+		minima = times(constant(-float32(f.offset)), s.scales...)
+	}
+	for i, r := range minima {
+		VMOVUPS(r, ahead.Offset(v.aheadMinima(i)))
+	}
+}
+
+// addMinima adds a block's minima times the sums of each row of a.
+func (v blockISA) addMinima(f *blockFormat, x []Mem, low []reg.Register, ahead Mem) {
+	at, minima := largeSums, 1
+	if f.halves {
+		at, minima = largeHalvesSums, 2
+	}
+	for j := range minima {
+		if low == nil {
+			return
+		}
+		r := loaded(ahead.Offset(v.aheadMinima(j)))
+		for i := range x {
+			VFMADD231PS(x[i].Offset(at+32*j), r, low[i])
+		}
+	}
+}
+
+// halvesLanes are which scales the halves of groups 2·p and 2·p+1 are multiplied by.
+func halvesLanes(p int) Mem {
+	w := make([]uint32, 16)
+	for i := range w {
+		w[i] = uint32(4*p + i/4)
+	}
+	return words(fmt.Sprintf("lanesOfHalves%d", p), w...)
+}
+
+// wideBlock is largeBlock with two groups in a register.
+func (v blockISA) wideBlock(f *blockFormat, b *wideBlock, x []Mem, sums, low []reg.Register, ahead Mem) {
+	b.loaded = map[int]reg.VecVirtual{}
+	v.addMinima(f, x, low, ahead)
+	for p := range 4 {
+		w, lanes := f.pair(b, p), b.constant(halvesLanes(p))
+		for i := range x {
+			r, scale, part := ZMM(), ZMM(), x[i].Offset(64*p)
+			VXORPS(r, r, r)
+			Instruction(&ir.Instruction{Opcode: "VPDPBUSD", Operands: []Op{part, w, r}, Inputs: []Op{part, w, r}, Outputs: []Op{r}})
+			VCVTDQ2PS(r, r)
+			VPERMPS(ahead.Offset(64*i), lanes, scale)
+			VFMADD231PS(scale, r, sums[i])
+		}
+	}
+}
+
+func (v blockISA) largeBlock(f *blockFormat, b Mem, x []Mem, sums [2][]reg.Register, low []reg.Register, ones reg.VecVirtual, ahead Mem) {
+	var allFactors reg.VecVirtual
+	if f.halves {
+		allFactors = XMM()
+		VMOVDQU(ahead.Offset(v.aheadFactors()), allFactors)
+	}
+	v.addMinima(f, x, low, ahead)
+	if v.vnni || len(x) == 1 {
+		loadedBytes = map[int]reg.VecVirtual{}
+		defer func() { loadedBytes = nil }()
 	}
 	for g := range 8 {
 		w := f.unpack(v, b, g, f.signed(v))
 		magnitude := v.magnitude(f, w)
 		var factors reg.VecVirtual
 		if f.halves {
-			factors = halfFactors(s.factors, g)
+			factors = halfFactors(allFactors, g)
 		}
 		for i := range x {
 			part := x[i].Offset(32 * g)
@@ -889,7 +1143,7 @@ func (v blockISA) largeBlock(f *blockFormat, b Mem, x []Mem, sums [2][]reg.Regis
 			} else {
 				r = v.dotBytes(w, magnitude, part, nil, ones)
 			}
-			v.addScaled(r, local.Offset(32*i+4*g), nil, sums[g%2][i])
+			v.addScaled(r, ahead.Offset(32*i+4*g), nil, sums[g%2][i])
 		}
 	}
 }

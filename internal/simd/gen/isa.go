@@ -53,7 +53,12 @@ func (v isa) zeros(n int) []reg.VecVirtual {
 
 // function starts an assembly function of the given Go signature.
 func function(name, signature string, doc ...string) {
-	TEXT(name, attr.NOSPLIT, signature)
+	functionOf(attr.NOSPLIT, name, signature, doc...)
+}
+
+// functionOf is function with attributes: without NOSPLIT it may have more memory of its own.
+func functionOf(attributes attr.Attribute, name, signature string, doc ...string) {
+	TEXT(name, attributes, signature)
 	Pragma("noescape")
 	Doc(doc...)
 }
