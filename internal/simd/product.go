@@ -34,8 +34,9 @@ const (
 	// taskWork is the number of multiply-adds below which a task is not worth
 	// handing to another thread (about a microsecond).
 	taskWork = 64 << 10
-	// fewWork is the same of dot products of few rows. A thread has one task of them, or up to threadTasks of at least largeWork.
-	fewWork, largeWork, threadTasks = 32 << 10, 512 << 10, 8
+	// fewWork is the same of dot products of few rows. A thread has one task of them, or up to threadTasks of at least
+	// largeWork, of which the last is divided into lastTasks, so that no thread waits long for another.
+	fewWork, largeWork, threadTasks, lastTasks = 32 << 10, 512 << 10, 8, 8
 	// maxTasks bounds the tasks of other products. They must be many enough for the
 	// threads of any machine, because the split cannot depend on their number.
 	maxTasks = 64
@@ -88,6 +89,8 @@ type product struct {
 	ldc         int
 
 	rows, columns int // of a block: the part of c that is one task
+	first         int // blocks of columns before the last ones, which are smaller
+	last          int // columns of those, 0: there are none
 	columnBlocks  int
 	narrow        *narrowed  // a, if of pairs
 	quantised     *quantised // a, if it is multiplied by integers
@@ -177,6 +180,11 @@ func (p *product) split() int {
 		}
 		p.columns = blockSize(p.n, wanted, dotColumns)
 		p.columnBlocks = blocks(p.n, p.columns)
+		if threads > 1 && each > 1 {
+			p.first = max(0, p.columnBlocks-int(threads))
+			p.last = blockSize(p.columns, lastTasks, dotColumns)
+			p.columnBlocks = p.first + blocks(p.n-p.first*p.columns, p.last)
+		}
 		return p.columnBlocks
 	}
 	if w /= taskWork; w >= maxTasks {
@@ -228,8 +236,12 @@ func (p *product) usesDots() bool {
 
 // task computes one block.
 func (p *product) task(task int) {
-	i, j := task/p.columnBlocks*p.rows, task%p.columnBlocks*p.columns
-	p.block(i, min(i+p.rows, p.m), j, min(j+p.columns, p.n))
+	i, block := task/p.columnBlocks*p.rows, task%p.columnBlocks
+	j, columns := block*p.columns, p.columns
+	if p.last > 0 && block >= p.first {
+		j, columns = p.first*p.columns+(block-p.first)*p.last, p.last
+	}
+	p.block(i, min(i+p.rows, p.m), j, min(j+columns, p.n))
 }
 
 // block computes rows i0 ≤ i < i1 and columns j0 ≤ j < j1 of c. The order of
