@@ -366,7 +366,7 @@ func (b *wideBlock) load(at int, load func(...Op)) reg.VecVirtual {
 func (b *wideBlock) once(at int) reg.VecVirtual  { return b.load(at, VMOVDQU64) }
 func (b *wideBlock) twice(at int) reg.VecVirtual { return b.load(at, VBROADCASTI64X4) }
 
-// constant is one of 32 bytes in both halves of a register.
+// constant is the register that hold has loaded.
 func (b *wideBlock) constant(m Mem) reg.Register { return b.held[m.Symbol.Name] }
 
 // shifted moves bits right, or left if negative: those of the lower half by the first number, of the upper by the second.
