@@ -12,7 +12,7 @@ import (
 func TestConcurrency(t *testing.T) {
 	small := modeltest.Llama{Layers: 1}.Open(t, "cpu")
 	device, _ := small.Counted()
-	large := modeltest.Llama{Layers: 1, Hidden: 64, Heads: 2, Vocab: smallWeights / 64 / 2}.Open(t, "cpu")
+	large := modeltest.Llama{Layers: 1, Hidden: 64, Heads: 2, Intermediate: smallWeights / 64 / 8}.Open(t, "cpu")
 	defer parallel.SetThreads(parallel.SetThreads(3))
 	for _, c := range []struct {
 		of   string

@@ -14,7 +14,7 @@ without=(
   '^TestHostSelector$/^reference'
   '^Test(LongConversation|ParseTime|Linear|Steps|PairWriterErrors|PlanScales|Forecast)$'
   '^Test(PlotAccuracy|PlotNeedle|PlotAccuracyOfConstantRows|PlotAccuracyIsTheSameForTheSameRows)$'
-  '^Test(RealTokenizers|ExpansionIsBounded|LlamaCppVectors|GoldenPatterns|NormalWork)$'
+  '^Test(RealTokenizers|ExpansionIsBounded|LlamaCppVectors|GoldenPatterns|NormalWork|Concurrency)$'
   '^Test(LongErrorsAreCut|AdapterBitFlips|HostileAdapters)$'
   # More shapes of products whose tasks are those of TestGemmBits.
   '^Test(BlocksManyRows|BlocksFewRows|GemmSmallShapes|FewRowsAndColumns|GemmLargeShapes|Splits|KernelsStayInsideTheirSlices|ExpAndLogOnAllMagnitudes)$'

@@ -32,6 +32,9 @@ func TestResumeAddsPoliciesAndBudgets(t *testing.T) {
 		{name: "nothing", before: "full,snapkv", budgets: "16"},
 		{name: "an adapter", before: "full,lookaheadkv", budgets: "16", adapters: []string{"a=" + shipped + "/lookaheadkv", "b=" + shipped + "/lookaheadkv"}, caches: 9, prompts: 9},
 	} {
+		if testing.Short() && c.name != "both" && c.name != "an adapter" {
+			continue // these are all that can be added
+		}
 		t.Run(c.name, func(t *testing.T) {
 			job := func(out string, adapters int, policies, budgets string) *Job {
 				j := small(out)
