@@ -231,6 +231,40 @@ func TestIdleWorkersSleep(t *testing.T) {
 	}
 }
 
+// TestPatience: to look on for long has to have been right nearly every time.
+func TestPatience(t *testing.T) {
+	const short, middle, woken, long = spinShort / 2, spinLong / 2, spinLong + wakeTime/2, 10 * spinLong
+	for _, c := range []struct {
+		name        string
+		waits       []time.Duration // again and again; those beyond what is looked for end asleep
+		least, most int             // of 100 waits, those before which it looks for long
+	}{
+		{"ends at once", []time.Duration{short}, 0, 0},
+		{"ends while it looks on", []time.Duration{middle}, 99, 99},
+		{"would have ended before it is woken", []time.Duration{woken}, 99, 99},
+		{"never ends by then", []time.Duration{long}, 0, 0},
+		{"nearly every time", []time.Duration{middle, middle, short, middle, middle, middle, middle, middle, middle, long}, 99, 99},
+		{"three times of four", []time.Duration{middle, middle, middle, long}, 0, 20},
+		{"half of the time", []time.Duration{middle, long}, 0, 1},
+		{"as often at once", []time.Duration{middle, short, short, long, long}, 0, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var p patience
+			n := 0
+			for i := range 100 {
+				if p.spin() == spinLong {
+					n++
+				}
+				waited := c.waits[i%len(c.waits)]
+				p.learn(waited, waited > p.spin())
+			}
+			if n < c.least || n > c.most {
+				t.Errorf("looks for long before %d of 100 waits, want %d to %d", n, c.least, c.most)
+			}
+		})
+	}
+}
+
 func TestThreads(t *testing.T) {
 	withThreads(t, 5)
 	if n := Threads(); n != 5 {

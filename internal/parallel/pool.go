@@ -7,13 +7,16 @@ import (
 	"time"
 )
 
-// A goroutine that waits looks at a shared word again and again for spinFor and
-// then sleeps. To be woken takes about 100 µs on a virtual machine. To look on for 300 µs
-// gains up to 3% in decoding on an idle machine, and costs 3 to 7% where other processes
-// want the processors. After every yieldEvery looks, about a microsecond, it offers its
-// processor to other goroutines: spinning never keeps runnable work waiting.
+// A goroutine that waits looks at a shared word again and again and then sleeps; to be woken
+// takes about wakeTime on a virtual machine. It looks for spinLong where nearly all waits that
+// outlast spinShort end by then, as on a machine that does nothing else, and for spinShort where
+// they do not: where other processes want the processors, what is waited for may not have one
+// for milliseconds. After every yieldEvery looks, about a microsecond, it offers its processor to
+// other goroutines: spinning never keeps runnable work waiting.
 const (
-	spinFor    = 50 * time.Microsecond
+	spinShort  = 50 * time.Microsecond
+	spinLong   = 300 * time.Microsecond
+	wakeTime   = 100 * time.Microsecond
 	yieldEvery = 64
 )
 
@@ -41,6 +44,7 @@ type pool struct {
 	failed   atomic.Bool  // a task panicked: skip the rest
 	failures atomic.Pointer[failure]
 
+	patience     patience // of the callers; owned by the holder of busy
 	callerSleeps atomic.Bool
 	callerWake   chan struct{} // capacity 1; may hold a token of an earlier loop
 
@@ -55,10 +59,11 @@ type failure struct {
 }
 
 type worker struct {
-	index  int
-	sleeps atomic.Bool
-	wake   chan struct{} // capacity 1
-	_      [64]byte
+	index    int
+	patience patience
+	sleeps   atomic.Bool
+	wake     chan struct{} // capacity 1
+	_        [64]byte
 }
 
 var shared = &pool{callerWake: make(chan struct{}, 1)}
@@ -185,14 +190,13 @@ func (p *pool) end(count int64) {
 // wait returns when every task of the loop has ended.
 func (p *pool) wait() {
 	tasks := int64(p.tasks)
-	if spin(func() bool { return p.finished.Load() == tasks }) {
-		return
-	}
-	p.callerSleeps.Store(true)
-	for p.finished.Load() != tasks {
-		<-p.callerWake
-	}
-	p.callerSleeps.Store(false)
+	p.patience.wait(func() bool { return p.finished.Load() == tasks }, func() {
+		p.callerSleeps.Store(true)
+		if p.finished.Load() != tasks {
+			<-p.callerWake
+		}
+		p.callerSleeps.Store(false)
+	})
 }
 
 // serve is the life of a worker; last is the loop before the first that it may
@@ -209,44 +213,77 @@ func (p *pool) serve(w *worker, last uint32) {
 
 // next waits for a loop other than last that w may join and returns its number.
 func (p *pool) next(w *worker, last uint32) uint32 {
-	for {
-		found := spin(func() bool {
-			e := uint32(p.claim.Load() >> 32)
-			if e == last {
-				return false
-			}
-			last = e
-			return int64(w.index) < p.helpers.Load()
-		})
-		if found {
-			return last
+	w.patience.wait(func() bool {
+		e := uint32(p.claim.Load() >> 32)
+		if e == last {
+			return false
 		}
+		last = e
+		return int64(w.index) < p.helpers.Load()
+	}, func() {
 		// The order matters: first announce sleep, then look once more. A loop that
 		// is published after that look sees the announcement.
 		w.sleeps.Store(true)
 		if uint32(p.claim.Load()>>32) != last && w.sleeps.CompareAndSwap(true, false) {
-			continue
+			return
 		}
 		<-w.wake
+	})
+	return last
+}
+
+// patience is how long a goroutine spins, by how its waits before have ended.
+type patience struct {
+	// worth is above 0 where it spins for spinLong. Of the waits that outlast spinShort it counts
+	// those that end by spinLong, less lateCosts for each of the others, within worthMost of 0.
+	worth int
+}
+
+const (
+	lateCosts = 4
+	worthMost = 8
+)
+
+// spin returns how long to.
+func (p *patience) spin() time.Duration {
+	if p.worth > 0 {
+		return spinLong
+	}
+	return spinShort
+}
+
+// learn takes in a wait; one that ended asleep would have ended by wakeTime earlier.
+func (p *patience) learn(waited time.Duration, asleep bool) {
+	switch {
+	case asleep && waited > spinLong+wakeTime:
+		p.worth = max(p.worth-lateCosts, -worthMost)
+	case waited > spinShort:
+		p.worth = min(p.worth+1, worthMost)
 	}
 }
 
-// spin evaluates condition until it holds, then returns true, or for about spinFor,
-// then returns false.
-func spin(condition func() bool) bool {
-	var start time.Time
+// wait returns when condition holds. It looks for a while and then calls sleep, which returns
+// when condition may hold, as often as it must.
+func (p *patience) wait(condition func() bool, sleep func()) {
+	var start time.Time // of the second round of looks: most waits have none
 	for {
 		for range yieldEvery {
 			if condition() {
-				return true
+				if !start.IsZero() {
+					p.learn(time.Since(start), false)
+				}
+				return
 			}
 			pause()
 		}
 		if start.IsZero() {
 			start = time.Now()
-		} else if time.Since(start) > spinFor {
-			return false
+		} else if time.Since(start) > p.spin() {
+			break
 		}
 		runtime.Gosched()
 	}
+	for sleep(); !condition(); sleep() {
+	}
+	p.learn(time.Since(start), true)
 }
