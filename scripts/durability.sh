@@ -63,7 +63,7 @@ tests() { # PACKAGE PATTERN
     END { if (held != "") print held }' "$work/log")
   if [ $code != 0 ]; then
     grep -q '^ *--- FAIL' "$work/log" || line FAIL "$1"
-    sed 's/^/        /' "$work/log" | tail -n 30
+    { grep -E '^ *([a-z0-9_]+_test\.go:[0-9]+: |--- FAIL)' "$work/log" | head -n 30; tail -n 30 "$work/log"; } | sed 's/^/        /'
   fi
 }
 

@@ -44,6 +44,11 @@ if [ "${1:-}" = --device ]; then
   exit
 fi
 
+# compile makes the host driver: one process at a time, since checks run side by side.
+compile() { # host or chip
+  flock kernels/cuda/Makefile make -s -C kernels/cuda -j"$(nproc)" "$1"
+}
+
 # build compiles the tests once for all the ways that they run in.
 binaries=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$binaries"' EXIT
@@ -104,13 +109,13 @@ chip_off() {
 }
 memory='TestCUDAForecast|TestCUDAFootprint'
 if [ "${1:-}" = --chip ]; then
-  make -s -C kernels/cuda -j"$(nproc)" chip
+  compile chip
   build ./kernels/cuda ./training ./eviction ./model ./model/runner
   beside chip_kernels chip_memory chip_off
   exit
 fi
 
-make -s -C kernels/cuda -j"$(nproc)" host
+compile host
 driver=$root/kernels/cuda/build/libhostcuda.so
 export GLIMPSE_CUDA_DRIVER=$driver GLIMPSE_CUBLASLT=$driver GLIMPSE_NCCL=$driver GLIMPSE_CUDA_EXACT=1
 
@@ -159,7 +164,7 @@ commands() {
 }
 
 go vet -tags gpu "${packages[@]}" ./generation ./cmd/train
-make -s -C kernels/cuda -j"$(nproc)" chip
+compile chip
 build ./kernels/cudadriver ./kernels ./kernels/cuda ./model ./model/kvcache ./model/runner ./eviction ./training ./cmd/evict ./scripts/gpubench ./generation ./cmd/train
 # The longest first.
 beside eviction model kernels chip_kernels many_processors chip_memory training commands chip_off

@@ -159,9 +159,13 @@ func TestKilledRuns(t *testing.T) {
 			if i == 10*kills {
 				t.Fatalf("%d kills hit %v, want %d %s", attempts, hits, kills/3, place)
 			}
-			if place == inCheckpoint && has(dir, "copy") { // a run that came to its end writes no more: it begins anew
-				for _, old := range []string{"state", "state.previous", "adapter", "copy"} {
-					os.RemoveAll(filepath.Join(dir, old))
+			if has(dir, "copy") { // a run that came to its end writes no more: it begins anew, or is to export again
+				old := []string{"adapter", "copy"}
+				if place == inCheckpoint {
+					old = append(old, "state", "state.previous")
+				}
+				for _, name := range old {
+					os.RemoveAll(filepath.Join(dir, name))
 				}
 			}
 			kill(until)
@@ -178,11 +182,6 @@ func TestKilledRuns(t *testing.T) {
 		}
 	})
 	moments(inExport, func(p *program) {
-		for _, name := range []string{"adapter", "copy"} { // a run that came to its end is to export again
-			if has(dir, "copy") {
-				os.RemoveAll(filepath.Join(dir, name))
-			}
-		}
 		if p.appeared(dir, []string{".adapter.tmp-", ".copy.tmp-"}[rand.IntN(2)]) {
 			time.Sleep(rand.N(2 * time.Millisecond))
 		}

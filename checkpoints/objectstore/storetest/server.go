@@ -99,7 +99,7 @@ func startGateway(t *testing.T, binary string) (endpoint, bucketDir string) {
 			t.Logf("the server said: %s", log.String())
 		}
 	})
-	for range 200 {
+	for range 2400 { // a minute: the program may not be in memory, and the machine busy
 		if r, err := http.Get("http://" + address + "/health"); err == nil {
 			r.Body.Close()
 			if r.StatusCode == http.StatusOK {
