@@ -21,9 +21,10 @@
 // package is built for latency. Workers are started once and stay. After its last
 // task a worker watches for the next loop for 50 µs, or 300 where that has been long
 // enough nearly every time, and only then sleeps: loops that follow each other closely
-// start in well under a microsecond, and an idle program uses no processor time. Tasks are claimed one
-// by one from an atomic counter, so uneven tasks balance themselves, and the
-// caller works too, so a loop never waits for a worker to wake up.
+// start in well under a microsecond, and an idle program uses no processor time. Each goroutine has
+// an equal share of the tasks, one after the other, which it claims one by one, in order, so that it reads
+// on in memory; then it claims what is left of the shares of others, so uneven tasks balance themselves.
+// The caller works too, so a loop never waits for a worker to wake up.
 //
 // # Nesting
 //

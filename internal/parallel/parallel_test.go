@@ -62,6 +62,29 @@ func TestForRunsAtTheSameTime(t *testing.T) {
 	}
 }
 
+// Each goroutine begins with a share of its own, and one that has no task left takes those of others: the first task of the
+// second share ends only when the first of all has begun, and when somebody else has run all others.
+func TestForShares(t *testing.T) {
+	withThreads(t, 2)
+	for range 20 {
+		const tasks, second = 101, 50
+		var others sync.WaitGroup
+		others.Add(tasks - 1)
+		begun := make(chan struct{})
+		For(tasks, func(task int) {
+			switch task {
+			case 0:
+				<-begun
+			case second:
+				close(begun)
+				others.Wait()
+				return
+			}
+			others.Done()
+		})
+	}
+}
+
 func TestForUsesAtMostThreads(t *testing.T) {
 	for _, threads := range []int{4, 2, 3} { // also shrinks: workers 2 and 3 exist already
 		withThreads(t, threads)

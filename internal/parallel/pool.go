@@ -3,6 +3,7 @@ package parallel
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -22,26 +23,29 @@ const (
 
 // pool is a set of workers and the loop they work on.
 //
-// The loop is published in one word, claim: the upper half is the number of the
-// loop (epoch), the lower half the number of tasks that nobody has claimed yet. A
-// task is claimed by decrementing the lower half with compare-and-swap, which
+// Each of the goroutines of a loop has an equal share of its tasks, which it runs in order, so that it
+// reads memory as it lies; then it takes what is left of the shares of others. A share is
+// one word: the upper half is the number of the loop (epoch), the lower half the number of its tasks that
+// nobody has claimed yet. A task is claimed by decrementing the lower half with compare-and-swap, which
 // fails if the epoch has moved on: a worker that comes late can neither take a task
 // of a later loop for one of its own nor hold up the loop it missed. fn and tasks
 // are read only between a successful claim and the matching addition to finished;
-// the loop cannot end in between, so they cannot change.
+// the loop cannot end in between, so they cannot change. All shares are written before epoch, which
+// says that there is a loop.
 type pool struct {
 	busy atomic.Bool // a loop owns the workers
 	_    [64]byte
 
-	claim    atomic.Uint64
+	epoch    atomic.Uint32
 	_        [64]byte
 	finished atomic.Int64 // tasks done or skipped
 	_        [64]byte
 
 	fn       func(int)
 	tasks    int
-	helpers  atomic.Int64 // workers with an index below this may join the loop
-	failed   atomic.Bool  // a task panicked: skip the rest
+	shares   atomic.Pointer[[]*share] // the caller's, and one of each worker
+	helpers  atomic.Int64             // workers with an index below this may join the loop
+	failed   atomic.Bool              // a task panicked: skip the rest
 	failures atomic.Pointer[failure]
 
 	patience     patience // of the callers; owned by the holder of busy
@@ -56,6 +60,12 @@ type failure struct {
 	task  int
 	value any
 	next  *failure
+}
+
+// share is the tasks of one goroutine.
+type share struct {
+	claim atomic.Uint64
+	_     [56]byte
 }
 
 type worker struct {
@@ -83,12 +93,15 @@ func (p *pool) run(n, tasks int, fn func(int)) {
 	p.failed.Store(false)
 	p.failures.Store(nil)
 	p.helpers.Store(int64(n - 1))
-	epoch := p.claim.Load()>>32 + 1
-	p.claim.Store(epoch<<32 | uint64(tasks))
+	epoch := p.epoch.Load() + 1
+	for i, s := range p.sharesOf(n)[:n] {
+		s.claim.Store(uint64(epoch)<<32 | uint64(p.firstOf(i+1)-p.firstOf(i)))
+	}
+	p.epoch.Store(epoch)
 	for len(p.workers) < n-1 {
 		w := &worker{index: len(p.workers), wake: make(chan struct{}, 1)}
 		p.workers = append(p.workers, w)
-		go p.serve(w, uint32(epoch)-1)
+		go p.serve(w, epoch-1)
 	}
 	for _, w := range p.workers[:n-1] {
 		if w.sleeps.Load() && w.sleeps.CompareAndSwap(true, false) {
@@ -99,7 +112,7 @@ func (p *pool) run(n, tasks int, fn func(int)) {
 	// A task on this goroutine may call runtime.Goexit; then only the deferred call
 	// keeps the workers from outliving the loop.
 	defer p.wait()
-	p.work(uint32(epoch))
+	p.work(epoch, 0)
 	p.wait()
 	if f := p.failures.Load(); f != nil {
 		first := f
@@ -112,18 +125,40 @@ func (p *pool) run(n, tasks int, fn func(int)) {
 	}
 }
 
-// work claims and runs tasks of a loop until none is left.
-func (p *pool) work(epoch uint32) {
-	for !p.workUntilPanic(epoch) {
+// sharesOf returns shares of at least n goroutines. The caller holds busy.
+func (p *pool) sharesOf(n int) []*share {
+	var shares []*share
+	if s := p.shares.Load(); s != nil {
+		shares = *s
+	}
+	if len(shares) >= n {
+		return shares
+	}
+	more := slices.Clone(shares)
+	for len(more) < n {
+		more = append(more, new(share))
+	}
+	p.shares.Store(&more)
+	return more
+}
+
+// firstOf returns the first task of share i.
+func (p *pool) firstOf(i int) int { return int(int64(p.tasks) * int64(i) / (p.helpers.Load() + 1)) }
+
+// work claims and runs tasks of a loop until none is left, from the given share on.
+func (p *pool) work(epoch uint32, own int) {
+	for !p.workUntilPanic(epoch, own) {
 	}
 }
 
 // workUntilPanic claims and runs tasks until none is left, then returns true; or
 // until one panics, then records that and returns false.
-func (p *pool) workUntilPanic(epoch uint32) (done bool) {
+func (p *pool) workUntilPanic(epoch uint32, own int) (done bool) {
 	var (
-		count int64 // tasks claimed and ended here
-		task  = -1  // the one that is running
+		shares = *p.shares.Load()
+		empty  int   // shares from own on that are
+		count  int64 // tasks claimed and ended here
+		task   = -1  // the one that is running
 	)
 	defer func() {
 		if task >= 0 { // fn did not return
@@ -143,28 +178,31 @@ func (p *pool) workUntilPanic(epoch uint32) (done bool) {
 		}
 		p.end(count)
 	}()
-	for {
-		left, ok := p.take(epoch)
+	for empty < len(shares) {
+		i := (own + empty) % len(shares)
+		left, ok := shares[i].take(epoch)
 		if !ok {
-			return true
+			empty++
+			continue
 		}
 		if !p.failed.Load() {
-			task = p.tasks - left
+			task = p.firstOf(i+1) - left
 			p.fn(task)
 			task = -1
 		}
 		count++
 	}
+	return true
 }
 
 // take claims one task; left is the number of unclaimed tasks before that.
-func (p *pool) take(epoch uint32) (left int, ok bool) {
+func (s *share) take(epoch uint32) (left int, ok bool) {
 	for {
-		c := p.claim.Load()
+		c := s.claim.Load()
 		if uint32(c>>32) != epoch || uint32(c) == 0 {
 			return 0, false
 		}
-		if p.claim.CompareAndSwap(c, c-1) {
+		if s.claim.CompareAndSwap(c, c-1) {
 			return int(uint32(c)), true
 		}
 	}
@@ -204,17 +242,17 @@ func (p *pool) wait() {
 func (p *pool) serve(w *worker, last uint32) {
 	// Reached only if a task called runtime.Goexit, which is recorded as a failure.
 	// The successor joins the current loop: its tasks must not be left to nobody.
-	defer func() { go p.serve(w, uint32(p.claim.Load()>>32)-1) }()
+	defer func() { go p.serve(w, p.epoch.Load()-1) }()
 	for {
 		last = p.next(w, last)
-		p.work(last)
+		p.work(last, w.index+1)
 	}
 }
 
 // next waits for a loop other than last that w may join and returns its number.
 func (p *pool) next(w *worker, last uint32) uint32 {
 	w.patience.wait(func() bool {
-		e := uint32(p.claim.Load() >> 32)
+		e := p.epoch.Load()
 		if e == last {
 			return false
 		}
@@ -224,7 +262,7 @@ func (p *pool) next(w *worker, last uint32) uint32 {
 		// The order matters: first announce sleep, then look once more. A loop that
 		// is published after that look sees the announcement.
 		w.sleeps.Store(true)
-		if uint32(p.claim.Load()>>32) != last && w.sleeps.CompareAndSwap(true, false) {
+		if p.epoch.Load() != last && w.sleeps.CompareAndSwap(true, false) {
 			return
 		}
 		<-w.wake

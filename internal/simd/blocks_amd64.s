@@ -991,7 +991,15 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4block:
-	PREFETCHT0   2048(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT0 2048(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+
+m4fetched:
 	VPOR         2(DX), Y1, Y7
 	VPMAXUB      Y7, Y2, Y2
 	VPMOVSXBW    2(DX), Y7
@@ -1141,7 +1149,15 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0   2048(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	VPOR         2(DX), Y1, Y6
 	VPMAXUB      Y6, Y2, Y2
 	VPMOVSXBW    2(DX), Y6
@@ -1266,7 +1282,15 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0   2048(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	VPOR         2(DX), Y1, Y5
 	VPMAXUB      Y5, Y2, Y2
 	VPMOVSXBW    2(DX), Y5
@@ -1366,7 +1390,15 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0   2048(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	VPOR         2(DX), Y1, Y4
 	VPMAXUB      Y4, Y2, Y2
 	VPMOVSXBW    2(DX), Y4
@@ -1532,7 +1564,15 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4block:
-	PREFETCHT0    2048(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT0 2048(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+
+m4fetched:
 	VPOR          2(DX), Y1, Y7
 	VPMAXUB       Y7, Y2, Y2
 	VPMOVSXBW     2(DX), Z7
@@ -1676,7 +1716,15 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0    2048(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	VPOR          2(DX), Y1, Y6
 	VPMAXUB       Y6, Y2, Y2
 	VPMOVSXBW     2(DX), Z6
@@ -1795,7 +1843,15 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0    2048(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	VPOR          2(DX), Y1, Y5
 	VPMAXUB       Y5, Y2, Y2
 	VPMOVSXBW     2(DX), Z5
@@ -1889,7 +1945,15 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0    2048(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	VPOR          2(DX), Y1, Y4
 	VPMAXUB       Y4, Y2, Y2
 	VPMOVSXBW     2(DX), Z4
@@ -2034,7 +2098,15 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4block:
-	PREFETCHT0   2048(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT0 2048(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+
+m4fetched:
 	VPOR         4(DX), Y1, Y7
 	VPMAXUB      Y7, Y2, Y2
 	VPMOVSXBW    4(DX), Y7
@@ -2183,7 +2255,15 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0   2048(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	VPOR         4(DX), Y1, Y6
 	VPMAXUB      Y6, Y2, Y2
 	VPMOVSXBW    4(DX), Y6
@@ -2307,7 +2387,15 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0   2048(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	VPOR         4(DX), Y1, Y5
 	VPMAXUB      Y5, Y2, Y2
 	VPMOVSXBW    4(DX), Y5
@@ -2406,7 +2494,15 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0   2048(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	VPOR         4(DX), Y1, Y4
 	VPMAXUB      Y4, Y2, Y2
 	VPMOVSXBW    4(DX), Y4
@@ -2499,7 +2595,15 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4block:
-	PREFETCHT0       2048(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT0 2048(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+
+m4fetched:
 	VPOR             4(DX), Y1, Y7
 	VPMAXUB          Y7, Y2, Y2
 	VPMOVSXBW        4(DX), Z7
@@ -2641,7 +2745,15 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0       2048(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	VPOR             4(DX), Y1, Y6
 	VPMAXUB          Y6, Y2, Y2
 	VPMOVSXBW        4(DX), Z6
@@ -2758,7 +2870,15 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0       2048(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	VPOR             4(DX), Y1, Y5
 	VPMAXUB          Y5, Y2, Y2
 	VPMOVSXBW        4(DX), Z5
@@ -2850,7 +2970,15 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0       2048(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	VPOR             4(DX), Y1, Y4
 	VPMAXUB          Y4, Y2, Y2
 	VPMOVSXBW        4(DX), Z4
@@ -3106,9 +3234,17 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ           $0x02, BX
-	JLT            m3last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	VCVTPH2PS      (DX), X7
 	VBROADCASTSS   X7, Y7
 	VBROADCASTI128 2(DX), Y8
@@ -3286,9 +3422,17 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ           $0x02, BX
-	JLT            m2last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	VCVTPH2PS      (DX), X7
 	VBROADCASTSS   X7, Y7
 	VBROADCASTI128 2(DX), Y8
@@ -3422,9 +3566,17 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ           $0x02, BX
-	JLT            m1last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	VCVTPH2PS      (DX), X5
 	VBROADCASTSS   X5, Y5
 	VBROADCASTI128 2(DX), Y6
@@ -3536,9 +3688,18 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4pair:
-	SUBQ           $0x02, BX
-	JLT            m4last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m4last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+
+m4fetched:
 	VCVTPH2PS      (DX), X2
 	VBROADCASTSS   X2, Y2
 	VBROADCASTI128 2(DX), Y3
@@ -3723,9 +3884,18 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ           $0x02, BX
-	JLT            m3last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	VCVTPH2PS      (DX), X2
 	VBROADCASTSS   X2, Y2
 	VBROADCASTI128 2(DX), Y3
@@ -3875,9 +4045,18 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ           $0x02, BX
-	JLT            m2last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	VCVTPH2PS      (DX), X2
 	VBROADCASTSS   X2, Y2
 	VBROADCASTI128 2(DX), Y3
@@ -3992,9 +4171,18 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ           $0x02, BX
-	JLT            m1last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	VCVTPH2PS      (DX), X2
 	VBROADCASTSS   X2, Y2
 	VBROADCASTI128 2(DX), Y3
@@ -4166,9 +4354,17 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ           $0x02, BX
-	JLT            m3last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	VCVTPH2PS      (DX), X10
 	VBROADCASTSS   X10, Y11
 	VMOVSHDUP      X10, X10
@@ -4345,9 +4541,17 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ           $0x02, BX
-	JLT            m2last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	VCVTPH2PS      (DX), X9
 	VBROADCASTSS   X9, Y10
 	VMOVSHDUP      X9, X9
@@ -4481,9 +4685,17 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ           $0x02, BX
-	JLT            m1last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	VCVTPH2PS      (DX), X6
 	VBROADCASTSS   X6, Y7
 	VMOVSHDUP      X6, X6
@@ -4600,9 +4812,18 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4pair:
-	SUBQ           $0x02, BX
-	JLT            m4last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m4last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+
+m4fetched:
 	VCVTPH2PS      (DX), X2
 	VBROADCASTSS   X2, Y3
 	VMOVSHDUP      X2, X2
@@ -4809,9 +5030,18 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ           $0x02, BX
-	JLT            m3last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	VCVTPH2PS      (DX), X2
 	VBROADCASTSS   X2, Y3
 	VMOVSHDUP      X2, X2
@@ -4978,9 +5208,18 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ           $0x02, BX
-	JLT            m2last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	VCVTPH2PS      (DX), X2
 	VBROADCASTSS   X2, Y3
 	VMOVSHDUP      X2, X2
@@ -5107,9 +5346,18 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ           $0x02, BX
-	JLT            m1last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	VCVTPH2PS      (DX), X2
 	VBROADCASTSS   X2, Y3
 	VMOVSHDUP      X2, X2
@@ -5326,9 +5574,17 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ           $0x02, BX
-	JLT            m3last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	VCVTPH2PS      (DX), X7
 	VBROADCASTSS   X7, Y7
 	VBROADCASTI128 6(DX), Y8
@@ -5526,9 +5782,17 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ           $0x02, BX
-	JLT            m2last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	VCVTPH2PS      (DX), X9
 	VBROADCASTSS   X9, Y9
 	VBROADCASTI128 6(DX), Y10
@@ -5682,9 +5946,17 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ           $0x02, BX
-	JLT            m1last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	VCVTPH2PS      (DX), X7
 	VBROADCASTSS   X7, Y7
 	VBROADCASTI128 6(DX), Y8
@@ -5815,9 +6087,18 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4pair:
-	SUBQ           $0x02, BX
-	JLT            m4last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m4last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+
+m4fetched:
 	VCVTPH2PS      (DX), X3
 	VBROADCASTSS   X3, Y3
 	VBROADCASTI128 6(DX), Y4
@@ -6009,9 +6290,18 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ           $0x02, BX
-	JLT            m3last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	VCVTPH2PS      (DX), X3
 	VBROADCASTSS   X3, Y3
 	VBROADCASTI128 6(DX), Y4
@@ -6168,9 +6458,18 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ           $0x02, BX
-	JLT            m2last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	VCVTPH2PS      (DX), X3
 	VBROADCASTSS   X3, Y3
 	VBROADCASTI128 6(DX), Y4
@@ -6292,9 +6591,18 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ           $0x02, BX
-	JLT            m1last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	VCVTPH2PS      (DX), X3
 	VBROADCASTSS   X3, Y3
 	VBROADCASTI128 6(DX), Y4
@@ -6484,9 +6792,17 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ           $0x02, BX
-	JLT            m3last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	VCVTPH2PS      (DX), X10
 	VBROADCASTSS   X10, Y11
 	VMOVSHDUP      X10, X10
@@ -6683,9 +6999,17 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ           $0x02, BX
-	JLT            m2last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	VCVTPH2PS      (DX), X11
 	VBROADCASTSS   X11, Y12
 	VMOVSHDUP      X11, X11
@@ -6839,9 +7163,17 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ           $0x02, BX
-	JLT            m1last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	VCVTPH2PS      (DX), X8
 	VBROADCASTSS   X8, Y9
 	VMOVSHDUP      X8, X8
@@ -6977,9 +7309,18 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4pair:
-	SUBQ           $0x02, BX
-	JLT            m4last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m4last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+
+m4fetched:
 	VCVTPH2PS      (DX), X3
 	VBROADCASTSS   X3, Y4
 	VMOVSHDUP      X3, X3
@@ -7193,9 +7534,18 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ           $0x02, BX
-	JLT            m3last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	VCVTPH2PS      (DX), X3
 	VBROADCASTSS   X3, Y4
 	VMOVSHDUP      X3, X3
@@ -7369,9 +7719,18 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ           $0x02, BX
-	JLT            m2last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	VCVTPH2PS      (DX), X3
 	VBROADCASTSS   X3, Y4
 	VMOVSHDUP      X3, X3
@@ -7505,9 +7864,18 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ           $0x02, BX
-	JLT            m1last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	VCVTPH2PS      (DX), X3
 	VBROADCASTSS   X3, Y4
 	VMOVSHDUP      X3, X3
@@ -7689,9 +8057,19 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ         $0x02, BX
-	JLT          m3last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m3fetched:
 	VCVTPH2PS    (DX), X7
 	VBROADCASTSS X7, Y7
 	VMOVDQU      2(DX), Y8
@@ -7864,9 +8242,19 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ         $0x02, BX
-	JLT          m2last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m2fetched:
 	VCVTPH2PS    (DX), X5
 	VBROADCASTSS X5, Y5
 	VMOVDQU      2(DX), Y6
@@ -7995,9 +8383,19 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ         $0x02, BX
-	JLT          m1last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m1fetched:
 	VCVTPH2PS    (DX), X3
 	VBROADCASTSS X3, Y3
 	VMOVDQU      2(DX), Y4
@@ -8105,9 +8503,21 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4pair:
-	SUBQ         $0x02, BX
-	JLT          m4last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m4last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m4fetched:
 	VCVTPH2PS    (DX), X1
 	VBROADCASTSS X1, Y1
 	VMOVDQU      2(DX), Y2
@@ -8288,9 +8698,21 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ         $0x02, BX
-	JLT          m3last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m3fetched:
 	VCVTPH2PS    (DX), X1
 	VBROADCASTSS X1, Y1
 	VMOVDQU      2(DX), Y2
@@ -8436,9 +8858,21 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ         $0x02, BX
-	JLT          m2last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m2fetched:
 	VCVTPH2PS    (DX), X1
 	VBROADCASTSS X1, Y1
 	VMOVDQU      2(DX), Y2
@@ -8549,9 +8983,21 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ         $0x02, BX
-	JLT          m1last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m1fetched:
 	VCVTPH2PS    (DX), X1
 	VBROADCASTSS X1, Y1
 	VMOVDQU      2(DX), Y2
@@ -8722,9 +9168,17 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ           $0x02, BX
-	JLT            m3last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	VCVTPH2PS      (DX), X7
 	VBROADCASTSS   X7, Y7
 	VBROADCASTI128 2(DX), Y8
@@ -8912,9 +9366,17 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ           $0x02, BX
-	JLT            m2last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	VCVTPH2PS      (DX), X8
 	VBROADCASTSS   X8, Y8
 	VBROADCASTI128 2(DX), Y9
@@ -9055,9 +9517,17 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ           $0x02, BX
-	JLT            m1last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	VCVTPH2PS      (DX), X6
 	VBROADCASTSS   X6, Y6
 	VBROADCASTI128 2(DX), Y7
@@ -9176,9 +9646,18 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4pair:
-	SUBQ           $0x02, BX
-	JLT            m4last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m4last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+
+m4fetched:
 	VCVTPH2PS      (DX), X3
 	VBROADCASTSS   X3, Y3
 	VBROADCASTI128 2(DX), Y4
@@ -9367,9 +9846,18 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ           $0x02, BX
-	JLT            m3last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	VCVTPH2PS      (DX), X3
 	VBROADCASTSS   X3, Y3
 	VBROADCASTI128 2(DX), Y4
@@ -9523,9 +10011,18 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ           $0x02, BX
-	JLT            m2last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	VCVTPH2PS      (DX), X3
 	VBROADCASTSS   X3, Y3
 	VBROADCASTI128 2(DX), Y4
@@ -9644,9 +10141,18 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ           $0x02, BX
-	JLT            m1last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	VCVTPH2PS      (DX), X3
 	VBROADCASTSS   X3, Y3
 	VBROADCASTI128 2(DX), Y4
@@ -9843,9 +10349,17 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ           $0x02, BX
-	JLT            m3last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	MOVBLZX        (DX), R11
 	LEAL           1(R11), R12
 	SHLL           $0x15, R12
@@ -10051,9 +10565,17 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ           $0x02, BX
-	JLT            m2last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	MOVBLZX        (DX), R10
 	LEAL           1(R10), R11
 	SHLL           $0x15, R11
@@ -10212,9 +10734,17 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ           $0x02, BX
-	JLT            m1last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	MOVBLZX        (DX), R8
 	LEAL           1(R8), R9
 	SHLL           $0x15, R9
@@ -10361,9 +10891,18 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4pair:
-	SUBQ           $0x02, BX
-	JLT            m4last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m4last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+
+m4fetched:
 	MOVBLZX        (DX), R12
 	LEAL           1(R12), R13
 	SHLL           $0x15, R13
@@ -10573,9 +11112,18 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ           $0x02, BX
-	JLT            m3last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	MOVBLZX        (DX), R11
 	LEAL           1(R11), R12
 	SHLL           $0x15, R12
@@ -10750,9 +11298,18 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ           $0x02, BX
-	JLT            m2last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	MOVBLZX        (DX), R10
 	LEAL           1(R10), R11
 	SHLL           $0x15, R11
@@ -10892,9 +11449,18 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ           $0x02, BX
-	JLT            m1last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	MOVBLZX        (DX), R8
 	LEAL           1(R8), R9
 	SHLL           $0x15, R9
@@ -11092,9 +11658,17 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ           $0x02, BX
-	JLT            m3last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	VPBROADCASTW   (DX), Y7
 	VPSLLD         $0x10, Y7, Y7
 	VBROADCASTI128 3(DX), Y8
@@ -11282,9 +11856,17 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ           $0x02, BX
-	JLT            m2last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	VPBROADCASTW   (DX), Y8
 	VPSLLD         $0x10, Y8, Y8
 	VBROADCASTI128 3(DX), Y9
@@ -11428,9 +12010,17 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ           $0x02, BX
-	JLT            m1last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	VPBROADCASTW   (DX), Y6
 	VPSLLD         $0x10, Y6, Y6
 	VBROADCASTI128 3(DX), Y7
@@ -11552,9 +12142,18 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4pair:
-	SUBQ           $0x02, BX
-	JLT            m4last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m4last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+
+m4fetched:
 	VPBROADCASTW   (DX), Y3
 	VPSLLD         $0x10, Y3, Y3
 	VBROADCASTI128 3(DX), Y4
@@ -11749,9 +12348,18 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ           $0x02, BX
-	JLT            m3last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	VPBROADCASTW   (DX), Y3
 	VPSLLD         $0x10, Y3, Y3
 	VBROADCASTI128 3(DX), Y4
@@ -11911,9 +12519,18 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ           $0x02, BX
-	JLT            m2last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	VPBROADCASTW   (DX), Y3
 	VPSLLD         $0x10, Y3, Y3
 	VBROADCASTI128 3(DX), Y4
@@ -12038,9 +12655,18 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ           $0x02, BX
-	JLT            m1last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	VPBROADCASTW   (DX), Y3
 	VPSLLD         $0x10, Y3, Y3
 	VBROADCASTI128 3(DX), Y4
@@ -12225,9 +12851,17 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ           $0x02, BX
-	JLT            m3last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	VCVTPH2PS      (DX), X7
 	VBROADCASTSS   X7, Y7
 	VBROADCASTI128 3(DX), Y8
@@ -12415,9 +13049,17 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ           $0x02, BX
-	JLT            m2last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	VCVTPH2PS      (DX), X8
 	VBROADCASTSS   X8, Y8
 	VBROADCASTI128 3(DX), Y9
@@ -12561,9 +13203,17 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ           $0x02, BX
-	JLT            m1last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	VCVTPH2PS      (DX), X6
 	VBROADCASTSS   X6, Y6
 	VBROADCASTI128 3(DX), Y7
@@ -12685,9 +13335,18 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4pair:
-	SUBQ           $0x02, BX
-	JLT            m4last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m4last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+
+m4fetched:
 	VCVTPH2PS      (DX), X3
 	VBROADCASTSS   X3, Y3
 	VBROADCASTI128 3(DX), Y4
@@ -12882,9 +13541,18 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ           $0x02, BX
-	JLT            m3last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+
+m3fetched:
 	VCVTPH2PS      (DX), X3
 	VBROADCASTSS   X3, Y3
 	VBROADCASTI128 3(DX), Y4
@@ -13044,9 +13712,18 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ           $0x02, BX
-	JLT            m2last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+
+m2fetched:
 	VCVTPH2PS      (DX), X3
 	VBROADCASTSS   X3, Y3
 	VBROADCASTI128 3(DX), Y4
@@ -13171,9 +13848,18 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ           $0x02, BX
-	JLT            m1last
-	PREFETCHT0     2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+
+m1fetched:
 	VCVTPH2PS      (DX), X3
 	VBROADCASTSS   X3, Y3
 	VBROADCASTI128 3(DX), Y4
@@ -13346,9 +14032,19 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ         $0x02, BX
-	JLT          m3last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m3fetched:
 	VPBROADCASTW (DX), Y7
 	VPSLLD       $0x10, Y7, Y7
 	VMOVDQU      2(DX), Y8
@@ -13521,9 +14217,19 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ         $0x02, BX
-	JLT          m2last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m2fetched:
 	VPBROADCASTW (DX), Y5
 	VPSLLD       $0x10, Y5, Y5
 	VMOVDQU      2(DX), Y6
@@ -13652,9 +14358,19 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ         $0x02, BX
-	JLT          m1last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m1fetched:
 	VPBROADCASTW (DX), Y3
 	VPSLLD       $0x10, Y3, Y3
 	VMOVDQU      2(DX), Y4
@@ -13762,9 +14478,21 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4pair:
-	SUBQ         $0x02, BX
-	JLT          m4last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m4last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m4fetched:
 	VPBROADCASTW (DX), Y1
 	VPSLLD       $0x10, Y1, Y1
 	VMOVDQU      2(DX), Y2
@@ -13945,9 +14673,21 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ         $0x02, BX
-	JLT          m3last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m3fetched:
 	VPBROADCASTW (DX), Y1
 	VPSLLD       $0x10, Y1, Y1
 	VMOVDQU      2(DX), Y2
@@ -14093,9 +14833,21 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ         $0x02, BX
-	JLT          m2last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m2fetched:
 	VPBROADCASTW (DX), Y1
 	VPSLLD       $0x10, Y1, Y1
 	VMOVDQU      2(DX), Y2
@@ -14206,9 +14958,21 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ         $0x02, BX
-	JLT          m1last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m1fetched:
 	VPBROADCASTW (DX), Y1
 	VPSLLD       $0x10, Y1, Y1
 	VMOVDQU      2(DX), Y2
@@ -14373,9 +15137,19 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ         $0x02, BX
-	JLT          m3last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m3fetched:
 	VCVTPH2PS    (DX), X7
 	VBROADCASTSS X7, Y7
 	VMOVDQU      2(DX), Y8
@@ -14548,9 +15322,19 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ         $0x02, BX
-	JLT          m2last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m2fetched:
 	VCVTPH2PS    (DX), X5
 	VBROADCASTSS X5, Y5
 	VMOVDQU      2(DX), Y6
@@ -14679,9 +15463,19 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ         $0x02, BX
-	JLT          m1last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m1fetched:
 	VCVTPH2PS    (DX), X3
 	VBROADCASTSS X3, Y3
 	VMOVDQU      2(DX), Y4
@@ -14789,9 +15583,21 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4pair:
-	SUBQ         $0x02, BX
-	JLT          m4last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m4last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m4fetched:
 	VCVTPH2PS    (DX), X1
 	VBROADCASTSS X1, Y1
 	VMOVDQU      2(DX), Y2
@@ -14972,9 +15778,21 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ         $0x02, BX
-	JLT          m3last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m3fetched:
 	VCVTPH2PS    (DX), X1
 	VBROADCASTSS X1, Y1
 	VMOVDQU      2(DX), Y2
@@ -15120,9 +15938,21 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ         $0x02, BX
-	JLT          m2last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m2fetched:
 	VCVTPH2PS    (DX), X1
 	VBROADCASTSS X1, Y1
 	VMOVDQU      2(DX), Y2
@@ -15233,9 +16063,21 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ         $0x02, BX
-	JLT          m1last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m1fetched:
 	VCVTPH2PS    (DX), X1
 	VBROADCASTSS X1, Y1
 	VMOVDQU      2(DX), Y2
@@ -15407,9 +16249,19 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ         $0x02, BX
-	JLT          m3last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m3fetched:
 	VPBROADCASTW (DX), Y10
 	VPSLLD       $0x10, Y10, Y10
 	MOVBLSX      2(DX), R11
@@ -15611,9 +16463,19 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ         $0x02, BX
-	JLT          m2last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m2fetched:
 	VPBROADCASTW (DX), Y7
 	VPSLLD       $0x10, Y7, Y7
 	MOVBLSX      2(DX), R10
@@ -15766,9 +16628,19 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ         $0x02, BX
-	JLT          m1last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m1fetched:
 	VPBROADCASTW (DX), Y4
 	VPSLLD       $0x10, Y4, Y4
 	MOVBLSX      2(DX), R8
@@ -15899,9 +16771,21 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4pair:
-	SUBQ         $0x02, BX
-	JLT          m4last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m4last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m4fetched:
 	VPBROADCASTW (DX), Y1
 	VPSLLD       $0x10, Y1, Y1
 	MOVBLSX      2(DX), R12
@@ -16116,9 +17000,21 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ         $0x02, BX
-	JLT          m3last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m3fetched:
 	VPBROADCASTW (DX), Y1
 	VPSLLD       $0x10, Y1, Y1
 	MOVBLSX      2(DX), R11
@@ -16293,9 +17189,21 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ         $0x02, BX
-	JLT          m2last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m2fetched:
 	VPBROADCASTW (DX), Y1
 	VPSLLD       $0x10, Y1, Y1
 	MOVBLSX      2(DX), R10
@@ -16430,9 +17338,21 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ         $0x02, BX
-	JLT          m1last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m1fetched:
 	VPBROADCASTW (DX), Y1
 	VPSLLD       $0x10, Y1, Y1
 	MOVBLSX      2(DX), R8
@@ -16637,9 +17557,19 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ         $0x02, BX
-	JLT          m3last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m3fetched:
 	VCVTPH2PS    (DX), X10
 	VBROADCASTSS X10, Y10
 	MOVBLSX      2(DX), R11
@@ -16841,9 +17771,19 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ         $0x02, BX
-	JLT          m2last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m2fetched:
 	VCVTPH2PS    (DX), X7
 	VBROADCASTSS X7, Y7
 	MOVBLSX      2(DX), R10
@@ -16996,9 +17936,19 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ         $0x02, BX
-	JLT          m1last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m1fetched:
 	VCVTPH2PS    (DX), X4
 	VBROADCASTSS X4, Y4
 	MOVBLSX      2(DX), R8
@@ -17129,9 +18079,21 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4pair:
-	SUBQ         $0x02, BX
-	JLT          m4last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m4last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m4fetched:
 	VCVTPH2PS    (DX), X1
 	VBROADCASTSS X1, Y1
 	MOVBLSX      2(DX), R12
@@ -17346,9 +18308,21 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3pair:
-	SUBQ         $0x02, BX
-	JLT          m3last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m3last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m3fetched:
 	VCVTPH2PS    (DX), X1
 	VBROADCASTSS X1, Y1
 	MOVBLSX      2(DX), R11
@@ -17523,9 +18497,21 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2pair:
-	SUBQ         $0x02, BX
-	JLT          m2last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m2last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m2fetched:
 	VCVTPH2PS    (DX), X1
 	VBROADCASTSS X1, Y1
 	MOVBLSX      2(DX), R10
@@ -17660,9 +18646,21 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1pair:
-	SUBQ         $0x02, BX
-	JLT          m1last
-	PREFETCHT0   2048(DX)
+	SUBQ       $0x02, BX
+	JLT        m1last
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m1fetched:
 	VCVTPH2PS    (DX), X1
 	VBROADCASTSS X1, Y1
 	MOVBLSX      2(DX), R8
@@ -18130,8 +19128,17 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m3fetched:
 	CMPQ         R11, $0x01
 	JEQ          m3use
 	LEAQ         384(SI), R14
@@ -18462,8 +19469,17 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m2fetched:
 	CMPQ         R10, $0x01
 	JEQ          m2use
 	LEAQ         384(SI), R13
@@ -18724,8 +19740,17 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m1fetched:
 	CMPQ         R8, $0x01
 	JEQ          m1use
 	LEAQ         384(SI), R11
@@ -19002,8 +20027,19 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4block:
-	PREFETCHT0      2048(DX)
-	PREFETCHT0      2112(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m4fetched:
 	CMPQ            R12, $0x01
 	JEQ             m4use
 	LEAQ            384(SI), R15
@@ -19314,8 +20350,19 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0      2048(DX)
-	PREFETCHT0      2112(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m3fetched:
 	CMPQ            R11, $0x01
 	JEQ             m3use
 	LEAQ            384(SI), R14
@@ -19574,8 +20621,19 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0      2048(DX)
-	PREFETCHT0      2112(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m2fetched:
 	CMPQ            R10, $0x01
 	JEQ             m2use
 	LEAQ            384(SI), R13
@@ -19782,8 +20840,19 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0      2048(DX)
-	PREFETCHT0      2112(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m1fetched:
 	CMPQ            R8, $0x01
 	JEQ             m1use
 	LEAQ            384(SI), R11
@@ -20457,8 +21526,17 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m3fetched:
 	CMPQ         R11, $0x01
 	JEQ          m3use
 	LEAQ         384(SI), R14
@@ -20815,8 +21893,17 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m2fetched:
 	CMPQ         R10, $0x01
 	JEQ          m2use
 	LEAQ         384(SI), R13
@@ -21102,8 +22189,17 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m1fetched:
 	CMPQ         R8, $0x01
 	JEQ          m1use
 	LEAQ         384(SI), R11
@@ -21373,8 +22469,19 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4block:
-	PREFETCHT0      2048(DX)
-	PREFETCHT0      2112(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m4fetched:
 	CMPQ            R12, $0x01
 	JEQ             m4use
 	LEAQ            384(SI), R15
@@ -21689,8 +22796,19 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0      2048(DX)
-	PREFETCHT0      2112(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m3fetched:
 	CMPQ            R11, $0x01
 	JEQ             m3use
 	LEAQ            384(SI), R14
@@ -21953,8 +23071,19 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0      2048(DX)
-	PREFETCHT0      2112(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m2fetched:
 	CMPQ            R10, $0x01
 	JEQ             m2use
 	LEAQ            384(SI), R13
@@ -22165,8 +23294,19 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0      2048(DX)
-	PREFETCHT0      2112(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+
+m1fetched:
 	CMPQ            R8, $0x01
 	JEQ             m1use
 	LEAQ            384(SI), R11
@@ -22808,9 +23948,19 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m3fetched:
 	CMPQ         R11, $0x01
 	JEQ          m3use
 	LEAQ         384(SI), R14
@@ -23111,9 +24261,19 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m2fetched:
 	CMPQ         R10, $0x01
 	JEQ          m2use
 	LEAQ         384(SI), R13
@@ -23348,9 +24508,19 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m1fetched:
 	CMPQ         R8, $0x01
 	JEQ          m1use
 	LEAQ         384(SI), R11
@@ -23552,9 +24722,22 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	PREFETCHT1 6272(DX)
+	PREFETCHT0 640(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m4fetched:
 	CMPQ         R12, $0x01
 	JEQ          m4use
 	LEAQ         384(SI), R15
@@ -23890,9 +25073,22 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	PREFETCHT1 6272(DX)
+	PREFETCHT0 640(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m3fetched:
 	CMPQ         R11, $0x01
 	JEQ          m3use
 	LEAQ         384(SI), R14
@@ -24169,9 +25365,22 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	PREFETCHT1 6272(DX)
+	PREFETCHT0 640(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m2fetched:
 	CMPQ         R10, $0x01
 	JEQ          m2use
 	LEAQ         384(SI), R13
@@ -24389,9 +25598,22 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	PREFETCHT1 6272(DX)
+	PREFETCHT0 640(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m1fetched:
 	CMPQ         R8, $0x01
 	JEQ          m1use
 	LEAQ         384(SI), R11
@@ -24918,9 +26140,19 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m3fetched:
 	CMPQ         R11, $0x01
 	JEQ          m3use
 	LEAQ         384(SI), R14
@@ -25253,9 +26485,19 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m2fetched:
 	CMPQ         R10, $0x01
 	JEQ          m2use
 	LEAQ         384(SI), R13
@@ -25520,9 +26762,19 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m1fetched:
 	CMPQ         R8, $0x01
 	JEQ          m1use
 	LEAQ         384(SI), R11
@@ -25748,9 +27000,22 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	PREFETCHT1 6272(DX)
+	PREFETCHT0 640(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m4fetched:
 	CMPQ         R12, $0x01
 	JEQ          m4use
 	LEAQ         384(SI), R15
@@ -26110,9 +27375,22 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	PREFETCHT1 6272(DX)
+	PREFETCHT0 640(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m3fetched:
 	CMPQ         R11, $0x01
 	JEQ          m3use
 	LEAQ         384(SI), R14
@@ -26413,9 +27691,22 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	PREFETCHT1 6272(DX)
+	PREFETCHT0 640(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m2fetched:
 	CMPQ         R10, $0x01
 	JEQ          m2use
 	LEAQ         384(SI), R13
@@ -26657,9 +27948,22 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	PREFETCHT1 6272(DX)
+	PREFETCHT0 640(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m1fetched:
 	CMPQ         R8, $0x01
 	JEQ          m1use
 	LEAQ         384(SI), R11
@@ -27197,10 +28501,21 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
-	PREFETCHT0   2240(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+	PREFETCHNTA 6336(DX)
+
+m3fetched:
 	CMPQ         R11, $0x01
 	JEQ          m3use
 	LEAQ         384(SI), R14
@@ -27538,10 +28853,21 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
-	PREFETCHT0   2240(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+	PREFETCHNTA 6336(DX)
+
+m2fetched:
 	CMPQ         R10, $0x01
 	JEQ          m2use
 	LEAQ         384(SI), R13
@@ -27805,10 +29131,21 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
-	PREFETCHT0   2240(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+	PREFETCHNTA 6336(DX)
+
+m1fetched:
 	CMPQ         R8, $0x01
 	JEQ          m1use
 	LEAQ         384(SI), R11
@@ -28062,10 +29399,25 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4block:
-	PREFETCHT0      2048(DX)
-	PREFETCHT0      2112(DX)
-	PREFETCHT0      2176(DX)
-	PREFETCHT0      2240(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	PREFETCHT1 6272(DX)
+	PREFETCHT0 640(DX)
+	PREFETCHT1 6336(DX)
+	PREFETCHT0 704(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+	PREFETCHNTA 6336(DX)
+
+m4fetched:
 	CMPQ            R12, $0x01
 	JEQ             m4use
 	LEAQ            384(SI), R15
@@ -28363,10 +29715,25 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0      2048(DX)
-	PREFETCHT0      2112(DX)
-	PREFETCHT0      2176(DX)
-	PREFETCHT0      2240(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	PREFETCHT1 6272(DX)
+	PREFETCHT0 640(DX)
+	PREFETCHT1 6336(DX)
+	PREFETCHT0 704(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+	PREFETCHNTA 6336(DX)
+
+m3fetched:
 	CMPQ            R11, $0x01
 	JEQ             m3use
 	LEAQ            384(SI), R14
@@ -28612,10 +29979,25 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0      2048(DX)
-	PREFETCHT0      2112(DX)
-	PREFETCHT0      2176(DX)
-	PREFETCHT0      2240(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	PREFETCHT1 6272(DX)
+	PREFETCHT0 640(DX)
+	PREFETCHT1 6336(DX)
+	PREFETCHT0 704(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+	PREFETCHNTA 6336(DX)
+
+m2fetched:
 	CMPQ            R10, $0x01
 	JEQ             m2use
 	LEAQ            384(SI), R13
@@ -28809,10 +30191,25 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0      2048(DX)
-	PREFETCHT0      2112(DX)
-	PREFETCHT0      2176(DX)
-	PREFETCHT0      2240(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	PREFETCHT1 6272(DX)
+	PREFETCHT0 640(DX)
+	PREFETCHT1 6336(DX)
+	PREFETCHT0 704(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+	PREFETCHNTA 6336(DX)
+
+m1fetched:
 	CMPQ            R8, $0x01
 	JEQ             m1use
 	LEAQ            384(SI), R11
@@ -29367,9 +30764,19 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m3fetched:
 	CMPQ         R11, $0x01
 	JEQ          m3use
 	LEAQ         384(SI), R14
@@ -29721,9 +31128,19 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m2fetched:
 	CMPQ         R10, $0x01
 	JEQ          m2use
 	LEAQ         384(SI), R13
@@ -29987,9 +31404,19 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m1fetched:
 	CMPQ         R8, $0x01
 	JEQ          m1use
 	LEAQ         384(SI), R11
@@ -30209,9 +31636,22 @@ m4row:
 	MOVQ   blocks+16(FP), BX
 
 m4block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m4past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	PREFETCHT1 6272(DX)
+	PREFETCHT0 640(DX)
+	JMP        m4fetched
+
+m4past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m4fetched:
 	CMPQ         R12, $0x01
 	JEQ          m4use
 	LEAQ         384(SI), R15
@@ -30546,9 +31986,22 @@ m3row:
 	MOVQ   blocks+16(FP), BX
 
 m3block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m3past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	PREFETCHT1 6272(DX)
+	PREFETCHT0 640(DX)
+	JMP        m3fetched
+
+m3past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m3fetched:
 	CMPQ         R11, $0x01
 	JEQ          m3use
 	LEAQ         384(SI), R14
@@ -30824,9 +32277,22 @@ m2row:
 	MOVQ   blocks+16(FP), BX
 
 m2block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m2past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	PREFETCHT1 6272(DX)
+	PREFETCHT0 640(DX)
+	JMP        m2fetched
+
+m2past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m2fetched:
 	CMPQ         R10, $0x01
 	JEQ          m2use
 	LEAQ         384(SI), R13
@@ -31043,9 +32509,22 @@ m1row:
 	MOVQ   blocks+16(FP), BX
 
 m1block:
-	PREFETCHT0   2048(DX)
-	PREFETCHT0   2112(DX)
-	PREFETCHT0   2176(DX)
+	CMPB       ·pastLevel2+0(SB), $0x00
+	JNE        m1past
+	PREFETCHT1 6144(DX)
+	PREFETCHT0 512(DX)
+	PREFETCHT1 6208(DX)
+	PREFETCHT0 576(DX)
+	PREFETCHT1 6272(DX)
+	PREFETCHT0 640(DX)
+	JMP        m1fetched
+
+m1past:
+	PREFETCHNTA 6144(DX)
+	PREFETCHNTA 6208(DX)
+	PREFETCHNTA 6272(DX)
+
+m1fetched:
 	CMPQ         R8, $0x01
 	JEQ          m1use
 	LEAQ         384(SI), R11

@@ -36,8 +36,35 @@ func detect() int {
 	return amx
 }
 
+// cpuid returns the first two words of what the processor says of itself.
+func cpuid(leaf uint32) (a, b uint32)
+
 // vendor is the first word of the processor's name of its maker.
-func vendor() uint32
+func vendor() uint32 {
+	_, maker := cpuid(0)
+	return maker
+}
+
+// family is the number that its maker gives a generation of processors.
+func family() uint32 {
+	signature, _ := cpuid(1)
+	return signature>>8&15 + signature>>20&255
+}
+
+// zen5 is the family of AMD's processors with a level-1 cache of 48 KiB.
+const zen5 = 26
+
+// pastLevel2 is 1 where weights of products of few rows, which are read once, are fetched past the level-2 cache. On Zen 5
+// that reads them 6 to 10% faster, since rows of a stay in the level-1 cache, which has room for both; on Zen 4 its
+// products by bfloat16 take 15% longer. Elsewhere it was not measured.
+var pastLevel2 = pastLevel2Of(vendor(), family())
+
+func pastLevel2Of(maker, family uint32) uint8 {
+	if maker == authenticAMD && family >= zen5 {
+		return 1
+	}
+	return 0
+}
 
 const authenticAMD = 0x68747541 // "Auth"
 

@@ -1,9 +1,10 @@
 #include "textflag.h"
 
-// func vendor() uint32
-TEXT ·vendor(SB), NOSPLIT, $0-4
-	XORL AX, AX
+// func cpuid(leaf uint32) (a, b uint32)
+TEXT ·cpuid(SB), NOSPLIT, $0-16
+	MOVL leaf+0(FP), AX
 	XORL CX, CX
 	CPUID
-	MOVL BX, ret+0(FP)
+	MOVL AX, a+8(FP)
+	MOVL BX, b+12(FP)
 	RET

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"glimpse/internal/parallel"
 )
@@ -363,6 +364,54 @@ func TestGemmRowsAreAlike(t *testing.T) {
 					for i := 1; i < m; i++ {
 						if at := sameBits(c[i*g.ldc:][:g.n], c[:g.n]); at >= 0 {
 							t.Fatalf("%v: row %d has other bits than row 0 in column %d", g, i, at)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+func randomFloats(r *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	return x
+}
+
+// randomHalves is random bfloat16.
+func randomHalves(r *rand.Rand, n int) []uint16 {
+	h := make([]uint16, n)
+	for i, x := range randomFloats(r, n) {
+		h[i] = uint16(math.Float32bits(x) >> 16)
+	}
+	return h
+}
+
+// Products of few rows have the same bits wherever rows of weights begin in a cache line.
+func TestDotsAnywhereInALine(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		r := newRand(11)
+		for _, k := range []int{8, 16, 32, 33, 64, 80, 96, 576, 2048} {
+			for _, n := range []int{1, 3, 4, 9} {
+				const most = 5
+				ldb := max(32, k) // rows begin at the same place of a line each where k is a multiple of 32, or below
+				x, h := randomFloats(r, most*k), randomHalves(r, n*ldb)
+				memory := make([]uint16, n*ldb+64)
+				line := int(64-uintptr(unsafe.Pointer(&memory[0]))%64) % 64 / 2
+				var want []float32
+				for shift := range 32 {
+					b := memory[line+shift:][:n*ldb]
+					copy(b, h)
+					for m := 1; m <= most; m++ {
+						y := make([]float32, m*n)
+						GemmNTBF16(Exact, m, n, k, 1, x, k, b, ldb, 0, y, n)
+						if shift == 0 && m == 1 {
+							want = y
+						}
+						if at := sameBits(y[:n], want); at >= 0 {
+							t.Fatalf("%d rows by [%d, %d], %d bytes after a line's begin: other bits in column %d", m, n, k, 2*shift, at)
 						}
 					}
 				}

@@ -35,8 +35,8 @@ const (
 	// handing to another thread (about a microsecond).
 	taskWork = 64 << 10
 	// fewWork is the same of dot products of few rows. A thread has one task of them, or up to threadTasks of at least
-	// largeWork, of which the last is divided into lastTasks, so that no thread waits long for another.
-	fewWork, largeWork, threadTasks, lastTasks = 32 << 10, 512 << 10, 8, 8
+	// largeWork, so that no thread waits long for another.
+	fewWork, largeWork, threadTasks = 32 << 10, 128 << 10, 32
 	// maxTasks bounds the tasks of other products. They must be many enough for the
 	// threads of any machine, because the split cannot depend on their number.
 	maxTasks = 64
@@ -89,8 +89,6 @@ type product struct {
 	ldc         int
 
 	rows, columns int // of a block: the part of c that is one task
-	first         int // blocks of columns before the last ones, which are smaller
-	last          int // columns of those, 0: there are none
 	columnBlocks  int
 	narrow        *narrowed  // a, if of pairs
 	quantised     *quantised // a, if it is multiplied by integers
@@ -161,7 +159,8 @@ func scaleOrClear(beta float32, x []float32) {
 }
 
 // split chooses the blocks and returns their number: from the shape alone but for dot products, which no block changes.
-// Threads share these equally, since they wait for memory: each reads on from where it was.
+// Threads share these equally, since they wait for memory: each reads on from where it was, and what its kernels fetch past
+// the end of a task is what its next one begins with.
 func (p *product) split() int {
 	p.rows, p.columns, p.columnBlocks = p.m, p.n, 1
 	wanted := 1
@@ -180,11 +179,6 @@ func (p *product) split() int {
 		}
 		p.columns = blockSize(p.n, wanted, dotColumns)
 		p.columnBlocks = blocks(p.n, p.columns)
-		if threads > 1 && each > 1 {
-			p.first = max(0, p.columnBlocks-int(threads))
-			p.last = blockSize(p.columns, lastTasks, dotColumns)
-			p.columnBlocks = p.first + blocks(p.n-p.first*p.columns, p.last)
-		}
 		return p.columnBlocks
 	}
 	if w /= taskWork; w >= maxTasks {
@@ -236,12 +230,8 @@ func (p *product) usesDots() bool {
 
 // task computes one block.
 func (p *product) task(task int) {
-	i, block := task/p.columnBlocks*p.rows, task%p.columnBlocks
-	j, columns := block*p.columns, p.columns
-	if p.last > 0 && block >= p.first {
-		j, columns = p.first*p.columns+(block-p.first)*p.last, p.last
-	}
-	p.block(i, min(i+p.rows, p.m), j, min(j+columns, p.n))
+	i, j := task/p.columnBlocks*p.rows, task%p.columnBlocks*p.columns
+	p.block(i, min(i+p.rows, p.m), j, min(j+p.columns, p.n))
 }
 
 // block computes rows i0 ≤ i < i1 and columns j0 ≤ j < j1 of c. The order of

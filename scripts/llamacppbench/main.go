@@ -1,6 +1,12 @@
 // Command llamacppbench measures prompts and decoding of GGUF files side by side with llama.cpp's
 // llama-bench, in turns, and prints the median rates of both, and the median of the turns' ratios: where
 // the memory of a machine changes its speed in between, both sides of a turn have the same.
+//
+// With -step both sides decode a few tokens at a time instead, by turns, so that hundreds of turns are
+// minutes; what they differ by is then known to 1 or 2%. -other adds programs that were built of other commits:
+//
+//	g++ -O2 -I SRC/include -I SRC/ggml/include scripts/llamastep.cpp -L BUILD/bin -Wl,-rpath,BUILD/bin -lllama -lggml -lggml-base -lggml-cpu -o llamastep
+//	llamacppbench -step ./llamastep -other old=./llamacppbench-before -rounds 40 FILE.gguf
 package main
 
 import (
@@ -31,18 +37,51 @@ var (
 	depths  = flag.String("depths", "0,2048", "tokens before those that are decoded, comma-separated")
 	caches  = flag.String("caches", "float32,bf16,q8_0", "types of the cache, comma-separated")
 	decoded = flag.Int("decoded", 64, "tokens that are decoded")
+	step    = flag.String("step", "", "llamastep: decoding alone, by it and not by llama-bench")
+	group   = flag.Int("group", 5, "tokens of a turn with -step")
+	others  []other
 )
 
+type other struct{ name, program string }
+
 func main() {
+	flag.Func("other", "NAME=PROGRAM: another build of this program that decodes as well with -step", func(text string) error {
+		name, program, ok := strings.Cut(text, "=")
+		if !ok {
+			return fmt.Errorf("got %q, want NAME=PROGRAM", text)
+		}
+		others = append(others, other{name, program})
+		return nil
+	})
 	flag.Parse()
-	if *bench == "" || flag.NArg() == 0 {
-		fmt.Fprintln(os.Stderr, "llamacppbench: want --bench LLAMA_BENCH and GGUF files")
+	do := run
+	switch {
+	case flag.Arg(0) == "step":
+		do = func() error { return serveSteps(flag.Args()[1:]) }
+	case (*bench == "") == (*step == "") || flag.NArg() == 0:
+		fmt.Fprintln(os.Stderr, "llamacppbench: want -bench LLAMA_BENCH or -step LLAMASTEP, and GGUF files")
 		os.Exit(2)
+	case *step != "":
+		do = runSteps
 	}
-	if err := run(); err != nil {
+	if err := do(); err != nil {
 		fmt.Fprintln(os.Stderr, "llamacppbench:", err)
 		os.Exit(1)
 	}
+}
+
+// eachDepth calls f with all of -depths.
+func eachDepth(f func(depth int) error) error {
+	for _, text := range strings.Split(*depths, ",") {
+		depth, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("-depths: %w", err)
+		}
+		if err := f(depth); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func run() error {
@@ -75,14 +114,10 @@ func run() error {
 					return err
 				}
 			}
-			for _, text := range strings.Split(*depths, ",") {
-				depth, err := strconv.Atoi(text)
-				if err != nil {
-					return fmt.Errorf("--depths: %w", err)
-				}
-				if err := measure("decode after", depth, *decoded, func() (float64, error) { return decode(m, depth, *decoded) }); err != nil {
-					return err
-				}
+			if err := eachDepth(func(depth int) error {
+				return measure("decode after", depth, *decoded, func() (float64, error) { return decode(m, depth, *decoded) })
+			}); err != nil {
+				return err
 			}
 			if err := m.Close(); err != nil {
 				return err

@@ -727,7 +727,28 @@ var (
 	upperZ = []reg.Register{reg.Z16, reg.Z17, reg.Z18, reg.Z19, reg.Z20, reg.Z21, reg.Z22, reg.Z23, reg.Z24, reg.Z25, reg.Z26, reg.Z27, reg.Z28, reg.Z29, reg.Z30, reg.Z31}
 )
 
-const aheadBlocks = 2048 // bytes of b that are fetched ahead
+// fetchAhead fetches so many bytes of rows that lie behind each other. Where they are to pass the level-2 cache by they
+// come into the level-1 cache at once, else with AVX-512 into the level-2 cache, where more can wait, and from there,
+// shortly before use, into the level-1 cache.
+func (v blockISA) fetchAhead(label string, b Mem, bytes int) {
+	each := func(fetch func(line Mem)) {
+		for line := 0; line < bytes; line += 64 {
+			fetch(b.Offset(line))
+		}
+	}
+	pastLevel2(label, func() {
+		each(func(line Mem) { PREFETCHNTA(line.Offset(6144)) })
+	}, func() {
+		if v.vnni {
+			each(func(line Mem) {
+				PREFETCHT1(line.Offset(6144))
+				PREFETCHT0(line.Offset(512))
+			})
+			return
+		}
+		each(func(line Mem) { PREFETCHT0(line.Offset(2048)) })
+	})
+}
 
 func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 	label := fmt.Sprintf("m%d", rows)
@@ -827,9 +848,7 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 	}
 	if f.large() {
 		Label(label + "block")
-		for line := 0; line < f.bytes; line += 64 {
-			PREFETCHT0(Mem{Base: b, Disp: aheadBlocks + line})
-		}
+		v.fetchAhead(label, Mem{Base: b}, f.bytes)
 		CMPQ(blocks, Imm(1))
 		JEQ(LabelRef(label + "use"))
 		next := GP64()
@@ -852,7 +871,7 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 		Label(label + "pair")
 		SUBQ(Imm(2), left)
 		JLT(LabelRef(label + "last"))
-		PREFETCHT0(Mem{Base: b, Disp: aheadBlocks})
+		v.fetchAhead(label, Mem{Base: b}, 2*f.bytes)
 		block(0)
 		block(1)
 		ADDQ(I32(2*f.bytes), b)

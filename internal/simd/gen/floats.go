@@ -146,7 +146,7 @@ func (v isa) floatRows(f floatFormat, rows int) {
 	XORQ(at, at)
 	MOVQ(parameter("blocks"), left)
 	Label(label + "block")
-	PREFETCHT0(Mem{Base: b, Disp: aheadBlocks})
+	pastLevel2(label, func() { PREFETCHNTA(Mem{Base: b, Disp: 6144}) }, func() { PREFETCHT0(Mem{Base: b, Disp: 2048}) })
 	codes, products := YMM(), make([]reg.VecVirtual, rows)
 	VPOR(Mem{Base: b, Disp: f.bytes}, sign, codes)
 	VPMAXUB(codes, largest, largest)

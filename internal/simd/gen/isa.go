@@ -84,6 +84,17 @@ func again(left reg.GPVirtual, label string) {
 	JNZ(LabelRef(label))
 }
 
+// pastLevel2 fetches weights by past where they are to pass the level-2 cache by, and else by into.
+func pastLevel2(label string, past, into func()) {
+	CMPB(NewDataAddr(Symbol{Name: "·pastLevel2"}, 0), Imm(0))
+	JNE(LabelRef(label + "past"))
+	into()
+	JMP(LabelRef(label + "fetched"))
+	Label(label + "past")
+	past()
+	Label(label + "fetched")
+}
+
 // rowsOfA are pointers to rows of a, lda bytes apart.
 func rowsOfA(rows int) []reg.GPVirtual {
 	a := []reg.GPVirtual{pointer("a")}

@@ -286,9 +286,33 @@ func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.
 	for i := range rows {
 		sums[i] = v.zeros(len(b))
 	}
-	at := GP64()
-	XORQ(at, at)
-	left := copyOf(k)
+	lines := s == bf16 && v.wide() // which are widened from a register
+	var widen [2]reg.VecVirtual
+	var upper reg.OpmaskVirtual
+	if lines {
+		for half := range widen {
+			lanes := make([]uint32, v.lanes)
+			for i := range lanes {
+				lanes[i] = uint32(half*v.lanes+i) << 16
+			}
+			widen[half] = v.vec()
+			VMOVUPS(words([]string{"widenLower", "widenUpper"}[half], lanes...), widen[half])
+		}
+		bits := GP32()
+		MOVL(U32(0xaaaaaaaa), bits)
+		upper = K()
+		KMOVD(bits, upper)
+	}
+	at, left := GP64(), GP64()
+	if lines { // 0: rows begin in the middle of a cache line
+		MOVQ(b[0], at)
+		XORQ(Imm(32), at)
+		ORQ(ldb, at)
+		ANDQ(Imm(63), at)
+	} else {
+		XORQ(at, at)
+	}
+	MOVQ(k, left)
 	ahead := copyOf(ldb) // past these rows, most of which are followed by the next ones
 	SHLQ(Imm(2), ahead)
 	ADDQ(I32(4096), ahead)
@@ -305,15 +329,60 @@ func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.
 			}
 		}
 	}
+	// wholeLine multiplies a cache line of bfloat16, each half of which becomes a vector of float32 by one instruction.
+	wholeLine := func() {
+		var x [2][]reg.VecVirtual
+		for half := range x {
+			x[half] = v.vecs(rows)
+			for i := range rows {
+				VMOVUPS(Mem{Base: a[i], Index: at, Scale: 4, Disp: half * v.bytes()}, x[half][i])
+			}
+		}
+		for j := range b {
+			y := v.vec()
+			VMOVUPS(Mem{Base: b[j], Index: at, Scale: 2}, y)
+			for half := range x {
+				z := v.vec()
+				VPERMW_Z(y, widen[half], upper, z)
+				for i := range rows {
+					VFMADD231PS(x[half][i], z, sums[i][j])
+				}
+			}
+		}
+	}
+	if lines {
+		// Rows that begin in the middle of a cache line, as those of many files do, are read by lines after that half.
+		TESTQ(at, at)
+		JNZ(LabelRef(label + "whole"))
+		CMPQ(left, Imm(uint64(v.lanes)))
+		JLT(LabelRef(label + "whole"))
+		step(v.loadWide, nil, 0)
+		ADDQ(I32(v.lanes), at)
+		SUBQ(I32(v.lanes), left)
+		JMP(LabelRef(label + "line"))
+		Label(label + "whole")
+		XORQ(at, at)
+	}
 	line := max(1, 64/(v.lanes*s.size)) // vectors of a row that are a cache line
 	Label(label + "line")
 	SUBQ(I32(line*v.lanes), left)
 	JLT(LabelRef(label + "lineend"))
-	for j := range b { // as memory lies, into the level-2 cache: more loads can wait there
-		PREFETCHT1(Mem{Base: b[0], Index: ahead, Scale: 1, Disp: 64 * j})
-	}
-	for u := range line {
-		step(v.loadWide, nil, u)
+	next := func(j int) Mem { return Mem{Base: b[0], Index: ahead, Scale: 1, Disp: 64 * j} } // as memory lies
+	pastLevel2(label, func() {
+		for j := range b {
+			PREFETCHNTA(next(j))
+		}
+	}, func() {
+		for j := range b { // into the level-2 cache: more loads can wait there
+			PREFETCHT1(next(j))
+		}
+	})
+	if lines {
+		wholeLine()
+	} else {
+		for u := range line {
+			step(v.loadWide, nil, u)
+		}
 	}
 	ADDQ(I32(line*v.lanes), at)
 	ADDQ(I32(dotColumns*line*v.lanes*s.size), ahead)
