@@ -32,7 +32,7 @@
 // level-1 cache at most, serves all rows of a block, and is where bf16 and f16 are
 // widened. Of pairs, a [m, k] is narrowed once for all tasks, and a panel holds two
 // depths in one word. Products with few rows (decoding) are dot products of rows instead, or multiply by rows of
-// b as they lie: both read b once, in place, and fetch it ahead into the level-2 cache.
+// b as they lie: both read b once, in place, and fetch it ahead.
 //
 // # Quantised weights
 //
