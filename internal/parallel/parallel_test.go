@@ -63,7 +63,7 @@ func TestForRunsAtTheSameTime(t *testing.T) {
 }
 
 // Each goroutine begins with a share of its own, and one that has no task left takes those of others: the first task of the
-// second share ends only when the first of all has begun, and when somebody else has run all others.
+// second share begins before any but the first of all, and ends when somebody else has run all others.
 func TestForShares(t *testing.T) {
 	withThreads(t, 2)
 	for range 20 {
@@ -79,6 +79,12 @@ func TestForShares(t *testing.T) {
 				close(begun)
 				others.Wait()
 				return
+			default:
+				select {
+				case <-begun:
+				default:
+					t.Errorf("task %d ran before task %d had begun", task, second)
+				}
 			}
 			others.Done()
 		})
