@@ -31,7 +31,13 @@ int main(int argc, char ** argv) {
     llama_model * model = llama_model_load_from_file(argv[1], mp);
     need(model, "the model can't be loaded");
 
-    const ggml_type type = !strcmp(argv[2], "bf16") ? GGML_TYPE_BF16 : !strcmp(argv[2], "q8_0") ? GGML_TYPE_Q8_0 : GGML_TYPE_F16;
+    // f16 stands for float32, which llama-bench takes none of.
+    const struct { const char * name; ggml_type type; } caches[] = { { "float32", GGML_TYPE_F16 }, { "bf16", GGML_TYPE_BF16 }, { "q8_0", GGML_TYPE_Q8_0 } };
+    ggml_type type = GGML_TYPE_COUNT;
+    for (const auto & c : caches) {
+        type = strcmp(argv[2], c.name) ? type : c.type;
+    }
+    need(type != GGML_TYPE_COUNT, "CACHE is none of float32, bf16 and q8_0");
     llama_context_params cp = llama_context_default_params();
     cp.n_ctx = depth + 4096;
     cp.n_batch = 2048;
