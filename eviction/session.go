@@ -22,6 +22,8 @@ type Session struct {
 	// Budget is what the next turns keep. A share is of the whole conversation up to the
 	// end of a turn's prompt, evicted or not, so that it grows from turn to turn.
 	Budget Budget
+	// CacheSalt tells prompts apart that may not share their first tokens (Runtime.Prefixes): those of one salt may.
+	CacheSalt string
 	// Pool are the indices that decoding is restricted to, where the plan keeps all; else nil.
 	Pool [][][]int32
 
@@ -221,10 +223,10 @@ func (s *Session) prefix(r *request) (*kvcache.Prefix, error) {
 	}
 	s.Cache.Begin(len(tokens))
 	most := r.plan.reusable(len(tokens))
-	if err := shared.Read(s.Cache, tokens, most, s.runtime.pause); err != nil {
+	if err := shared.Read(s.Cache, s.CacheSalt, tokens, most, s.runtime.pause); err != nil {
 		return nil, err
 	}
-	prefix := shared.Match(s.Cache, tokens, most)
+	prefix := shared.Match(s.Cache, s.CacheSalt, tokens, most)
 	s.Cache.Advance(prefix.Len())
 	return prefix, nil
 }

@@ -117,9 +117,10 @@ func (s *Server) start(r *http.Request, g *generation) (j *job, release func(), 
 		return nil, nil, err
 	}
 	requests := make([]engine.Request, n)
-	key := sha256.Sum256([]byte(keyOf(r)))
+	sum := sha256.Sum256([]byte(keyOf(r)))
+	owner := string(sum[:])
 	for i := range requests {
-		if requests[i], err = s.request(g, i); err == nil && s.worker.engine.Budget > 0 {
+		if requests[i], err = s.request(g, owner, i); err == nil && s.worker.engine.Budget > 0 {
 			_, err = s.worker.engine.Count(&requests[i]) // here, where it holds nobody up
 		}
 		if err != nil {
@@ -129,7 +130,7 @@ func (s *Server) start(r *http.Request, g *generation) (j *job, release func(), 
 	}
 	j, err = s.worker.submit(requests, func(r *engine.Request, c *choice) {
 		if c.policy = g.policy.NameWithAdapter(); g.conversation {
-			c.conversation, r.Owner = r.Session.KeepsTurns(), string(key[:])
+			c.conversation, r.Owner = r.Session.KeepsTurns(), owner
 		}
 		if g.kept {
 			c.texts = s.model.Texts(r.Prompt)
@@ -148,12 +149,15 @@ func (s *Server) start(r *http.Request, g *generation) (j *job, release func(), 
 	return j, release, nil
 }
 
-// request is the i-th answer's, of a new session.
-func (s *Server) request(g *generation, i int) (engine.Request, error) {
+// request is the i-th answer's, of a new session. With one key, or none, all prompts are one owner's.
+func (s *Server) request(g *generation, owner string, i int) (engine.Request, error) {
 	tokens := g.prompts[i/g.choices]
 	session, err := s.worker.runtime.NewSession(g.policy.Configured, g.budget)
 	if err != nil {
 		return engine.Request{}, err
+	}
+	if len(s.keys) > 1 && !s.SharedPrefixes {
+		session.CacheSalt = owner
 	}
 	opt := runner.GenerateOptions{
 		MaxNew: min(cmp.Or(g.maxNew, s.MaxNew), s.model.Config.MaxPositions-len(tokens)+1), Sampling: g.sampling, Stop: g.stopIDs,

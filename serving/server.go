@@ -38,8 +38,10 @@ type Config struct {
 	// PrefixDir, where it is not "", is a folder that keeps shared prefixes, of at most PrefixDirSize bytes.
 	PrefixDir     string
 	PrefixDirSize int64
-	MaxGap        time.Duration // between two tokens of an answer, that prompts of others may cause
-	Seed          uint64
+	// SharedPrefixes lets the prompts of one key reuse those of another's, which the time of an answer and its cached_tokens tell.
+	SharedPrefixes bool
+	MaxGap         time.Duration // between two tokens of an answer, that prompts of others may cause
+	Seed           uint64
 
 	// Record ("": nothing is recorded) is a folder or s3:// name that a share of the answers are written to with their prompts,
 	// as training data, up to so many bytes of all that is there.

@@ -173,6 +173,7 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 	f.Var(&memory, "memory", "memory of all sessions and shared prefixes, as 8GiB; default: what is free beside the weights, less a tenth")
 	f.Var(&prefix, "prefix-cache", "most of it that shared prefixes take, as 2GiB; 0 shares nothing; default: a quarter")
 	f.StringVar(&c.PrefixDir, "prefix-dir", "", "folder that keeps shared prefixes, so that a document that was read yesterday begins at once")
+	f.BoolVar(&c.SharedPrefixes, "shared-prefixes", false, "share them among all API keys; else each key has its own, so that none can tell what another has asked")
 	f.Var(&dirSize, "prefix-dir-size", "most bytes of that folder")
 	f.DurationVar(&c.MaxGap, "max-gap", 200*time.Millisecond, "longest time that prompts of others may add between two tokens of an answer, as far as a unit of a prompt is shorter")
 	f.StringVar(&c.Record, "record", "", "folder or s3://BUCKET/NAME to write prompts and answers to, as data for train; empty writes none")

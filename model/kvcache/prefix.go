@@ -13,7 +13,8 @@ import (
 // PrefixCache keeps the keys and values of the first tokens of prompts, none of them evicted, in pages that all
 // prompts with the same first tokens share: a tree over token ids (RadixAttention, arXiv:2312.07104). A prompt that
 // begins with them copies a layer's pages into its own cache just before the layer runs, and evicts its copy: pages
-// are never changed.
+// are never changed. Prompts of different salts share nothing: neither how long a prompt takes nor what it reuses tells
+// of another salt's.
 //
 // A prompt that runs after pages has the bits of one that runs as a whole where a row's bits depend on the rows
 // beside it no more than by the blocks that pages end at. Pairs in groups depend on those that came after them, and
@@ -25,9 +26,15 @@ type PrefixCache struct {
 	files       *prefixFiles // nil: memory alone
 
 	mu    sync.Mutex // of what follows: a prefix may be looked for on one goroutine while another's prompt runs
-	roots [2]*page   // of short and of long prompts, whose frequencies differ (Cache.Begin)
+	roots map[pageRoot]*page
 	clock int64
 	bytes int64
+}
+
+// pageRoot is what prompts have in common that share pages.
+type pageRoot struct {
+	salt string
+	long bool // frequencies of short and of long prompts differ (Cache.Begin)
 }
 
 // page is the pairs of a run of tokens that follows those of the pages above it.
@@ -56,7 +63,7 @@ func NewPrefixCache(m *model.Model, limit int64) *PrefixCache {
 	for l := range holds {
 		holds[l] = m.Config.HoldsKV(l)
 	}
-	return &PrefixCache{limit: limit, chunk: m.ChunkRows(), page: BlockRows(&m.Config), holds: holds, roots: [2]*page{{}, {}}}
+	return &PrefixCache{limit: limit, chunk: m.ChunkRows(), page: BlockRows(&m.Config), holds: holds, roots: make(map[pageRoot]*page)}
 }
 
 // BlockRows is a multiple of the rows of a prompt that attention works on together, in every layer: from one that is a multiple of it
@@ -70,6 +77,18 @@ func BlockRows(c *model.Config) int {
 		}
 	}
 	return at
+}
+
+// root is the page above the first ones of a prompt, made where there is none.
+func (p *PrefixCache) root(c *Cache, salt string) *page {
+	of := pageRoot{salt, c.long}
+	if p.roots[of] == nil {
+		p.roots[of] = new(page)
+		if p.files != nil {
+			p.roots[of].id = p.files.rootID(of)
+		}
+	}
+	return p.roots[of]
 }
 
 // end is the end of the page that begins at a token.
@@ -95,9 +114,9 @@ type Prefix struct {
 	tokens       int // of pages
 }
 
-// Read takes the pages that a prompt begins with, of at most so many tokens, out of their files where Match would not find
-// them. It calls pause after each page that it has read, whose error ends it.
-func (p *PrefixCache) Read(c *Cache, tokens []int32, most int, pause func() error) error {
+// Read takes the pages that a prompt of a salt begins with, of at most so many tokens, out of their files where Match would
+// not find them. It calls pause after each page that it has read, whose error ends it.
+func (p *PrefixCache) Read(c *Cache, salt string, tokens []int32, most int, pause func() error) error {
 	if p.files == nil || c.dtype.Grouped() {
 		return nil
 	}
@@ -122,7 +141,9 @@ func (p *PrefixCache) Read(c *Cache, tokens []int32, most int, pause func() erro
 		}
 		return g, read
 	}
-	at := p.roots[btoi(c.long)]
+	p.mu.Lock()
+	at := p.root(c, salt)
+	p.mu.Unlock()
 	for from, to := 0, p.end(0); to <= min(most, len(tokens)); from, to = to, p.end(to) {
 		g, read := next(at, keyOf(tokens[from:to]))
 		if g == nil || !g.complete {
@@ -137,13 +158,13 @@ func (p *PrefixCache) Read(c *Cache, tokens []int32, most int, pause func() erro
 	return nil
 }
 
-// Match finds the longest run of pages that a prompt begins with, of at most so many tokens, and makes room for
+// Match finds the longest run of pages that a prompt of a salt begins with, of at most so many tokens, and makes room for
 // pages of the rest. Close ends the use of it.
-func (p *PrefixCache) Match(c *Cache, tokens []int32, most int) *Prefix {
+func (p *PrefixCache) Match(c *Cache, salt string, tokens []int32, most int) *Prefix {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clock++
-	x, at, from := &Prefix{of: p}, p.roots[btoi(c.long)], 0
+	x, at, from := &Prefix{of: p}, p.root(c, salt), 0
 	if c.dtype.Grouped() || c.recurrent() {
 		return x
 	}
@@ -333,11 +354,4 @@ func keyOf(tokens []int32) string {
 		b = binary.LittleEndian.AppendUint32(b, uint32(id))
 	}
 	return string(b)
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -7,12 +7,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"glimpse/internal/atomicfile"
@@ -23,10 +25,12 @@ import (
 
 // prefixFiles are the pages of a PrefixCache on disk, a file each, so that they outlive the program. A file is named by
 // a hash of what its numbers depend on: the model's weights, the type of the pairs, the processor's instructions,
-// and all tokens up to the page's end. It ends with a hash of its content; one that does not fit is removed.
+// the salt, and all tokens up to the page's end. It is pageHeader, the pairs by layer and head, and a hash of both and of
+// what it is named by, so that a page under another's name is none. One that does not fit is removed.
 type prefixFiles struct {
 	dir     string
 	limit   int64
+	depends string           // what all pages depend on
 	writing chan writtenPage // that wait to be written
 	done    sync.WaitGroup
 
@@ -35,12 +39,14 @@ type prefixFiles struct {
 }
 
 type writtenPage struct {
-	path  string
+	id    [sha256.Size]byte
 	pairs [][]kernels.KV
 }
 
 const (
 	pageSuffix = ".page"
+	// pageHeader has the version of the format. Files of version 1 had none, and a hash of their pairs alone.
+	pageHeader = "glimpse-page 2\n"
 	// maxWriting is the most pages that wait to be written; further ones are not.
 	maxWriting = 256
 )
@@ -59,9 +65,7 @@ func (p *PrefixCache) KeepIn(ctx context.Context, m *model.Model, dir string, li
 		return fmt.Errorf("prefix folder: %w", err)
 	}
 	p.files = &prefixFiles{dir: dir, limit: limit, writing: make(chan writtenPage, maxWriting)}
-	for i, root := range p.roots {
-		root.id = sha256.Sum256(fmt.Appendf(nil, "1 %s %v %s %s %d %d %d", weights, m.CacheDType(), m.Backend.Name(), simd.Level(), p.chunk, p.page, i))
-	}
+	p.files.depends = fmt.Sprintf("1 %s %v %s %s %d %d", weights, m.CacheDType(), m.Backend.Name(), simd.Level(), p.chunk, p.page)
 	files, err := p.files.list()
 	if err != nil {
 		return fmt.Errorf("prefix folder: %w", err)
@@ -84,25 +88,72 @@ func (p *PrefixCache) Stop() {
 	}
 }
 
+// rootID is the id of a root's page. Salts are as long as they like: they come last.
+func (f *prefixFiles) rootID(r pageRoot) [sha256.Size]byte {
+	long := 0
+	if r.long {
+		long = 1
+	}
+	return sha256.Sum256(fmt.Appendf(nil, "%s %d%s", f.depends, long, r.salt))
+}
+
 // idOf tells a page from all others.
 func idOf(above *page, tokens string) [sha256.Size]byte {
 	return sha256.Sum256(append(slices.Clone(above.id[:]), tokens...))
+}
+
+// sumOf is the hash that ends a page's file, of its header and pairs.
+func sumOf(id [sha256.Size]byte, content []byte) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	h.Write(id[:])
+	h.Write(content)
+	return [sha256.Size]byte(h.Sum(nil))
 }
 
 func (f *prefixFiles) path(id [sha256.Size]byte) string {
 	return filepath.Join(f.dir, hex.EncodeToString(id[:20])+pageSuffix)
 }
 
+// errPage: a file is no page of its name.
+var errPage = errors.New("not the page that the name says")
+
+// readPage is the pairs of a file of so many bytes of them. What is no regular file is not waited for.
+func readPage(path string, id [sha256.Size]byte, size int) ([]byte, error) {
+	named, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	whole := len(pageHeader) + size + sha256.Size
+	if !named.Mode().IsRegular() || named.Size() != int64(whole) {
+		return nil, errPage
+	}
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be another by now
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if opened, err := file.Stat(); err != nil || !os.SameFile(named, opened) {
+		return nil, cmp.Or(err, errPage)
+	}
+	raw := make([]byte, whole)
+	if _, err := io.ReadFull(file, raw); err != nil {
+		return nil, errPage
+	}
+	content := raw[:whole-sha256.Size]
+	if sumOf(id, content) != [sha256.Size]byte(raw[len(content):]) {
+		return nil, errPage
+	}
+	return content[len(pageHeader):], nil
+}
+
 // read reads a page of so many tokens for a cache; nil where there is none.
 func (f *prefixFiles) read(c *Cache, id [sha256.Size]byte, tokens int) [][]kernels.KV {
 	path := f.path(id)
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil
+	raw, err := readPage(path, id, tokens*int(c.TokenBytes()))
+	if errors.Is(err, errPage) {
+		f.remove(path)
 	}
-	content := len(raw) - sha256.Size
-	if content != tokens*int(c.TokenBytes()) || sha256.Sum256(raw[:content]) != [sha256.Size]byte(raw[content:]) {
-		f.remove(path, int64(len(raw)))
+	if err != nil {
 		return nil
 	}
 	pairs := make([][]kernels.KV, c.Layers())
@@ -126,7 +177,7 @@ func (f *prefixFiles) read(c *Cache, id [sha256.Size]byte, tokens int) [][]kerne
 // keep has a page written, unless too many wait.
 func (f *prefixFiles) keep(g *page) {
 	select {
-	case f.writing <- writtenPage{f.path(g.id), g.pairs}:
+	case f.writing <- writtenPage{g.id, g.pairs}:
 	default:
 	}
 }
@@ -134,18 +185,21 @@ func (f *prefixFiles) keep(g *page) {
 // write writes pages until there are no more to come. One that cannot be written is left out.
 func (f *prefixFiles) write() {
 	for w := range f.writing {
-		if _, err := os.Stat(w.path); err == nil {
-			continue
-		}
-		var raw []byte
+		path := f.path(w.id)
+		raw := []byte(pageHeader)
 		for _, heads := range w.pairs {
 			for _, kv := range heads {
 				raw = append(append(raw, kv.K.Memory()...), kv.V.Memory()...)
 			}
 		}
-		sum := sha256.Sum256(raw)
+		if _, err := readPage(path, w.id, len(raw)-len(pageHeader)); err == nil {
+			continue
+		} else if errors.Is(err, errPage) { // behind another that was none, so that nobody has tried to read it
+			f.remove(path)
+		}
+		sum := sumOf(w.id, raw)
 		raw = append(raw, sum[:]...)
-		if int64(len(raw)) > f.limit || f.makeRoom(int64(len(raw))) != nil || atomicfile.WriteFile(w.path, raw) != nil {
+		if int64(len(raw)) > f.limit || f.makeRoom(int64(len(raw))) != nil || atomicfile.WriteFile(path, raw) != nil {
 			continue
 		}
 		f.mu.Lock()
@@ -171,16 +225,18 @@ func (f *prefixFiles) makeRoom(bytes int64) error {
 		if over <= 0 {
 			return nil
 		}
-		f.remove(filepath.Join(f.dir, file.Name()), file.Size())
+		f.remove(filepath.Join(f.dir, file.Name()))
 		over -= file.Size()
 	}
 	return nil
 }
 
-func (f *prefixFiles) remove(path string, size int64) {
-	if os.Remove(path) == nil {
+// remove removes a page, or what lies in its place.
+func (f *prefixFiles) remove(path string) {
+	info, err := os.Lstat(path)
+	if err == nil && os.Remove(path) == nil && info.Mode().IsRegular() {
 		f.mu.Lock()
-		f.bytes -= size
+		f.bytes -= info.Size()
 		f.mu.Unlock()
 	}
 }
