@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"glimpse/engine"
 	"glimpse/serving/constraint"
 	"glimpse/serving/toolcall"
 )
@@ -23,18 +24,17 @@ type functionCall struct {
 	Arguments string `json:"arguments"`
 }
 
-// calls reads the calls of tools out of what the choices of a request say.
-type calls struct {
+// replies read thoughts, content and calls of tools out of what the choices of a request say. Every endpoint of
+// conversations tells them in its own words.
+type replies struct {
 	parsers []*toolcall.Parser // by choice; nil: what is said is text
+	called  []bool             // by choice
 	one     bool               // calls after the first are dropped
 }
 
-// newCalls reads the tools of a request, and makes the answers calls where it must be one.
-func (s *Server) newCalls(g *generation, c *chatRequest) (*calls, error) {
-	grammar, err := c.ResponseFormat.grammar()
-	if err != nil {
-		return nil, err
-	}
+// newReplies reads the tools of a conversation that was rendered, and makes the answers calls where they must be, or texts of
+// the grammar (nil: any).
+func (s *Server) newReplies(g *generation, c *conversation, grammar *constraint.Grammar) (*replies, error) {
 	choice, named, err := toolChoice(c.ToolChoice)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (s *Server) newCalls(g *generation, c *chatRequest) (*calls, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &calls{one: !or(c.Parallel, true)}
+	out := &replies{called: make([]bool, g.choices), one: !or(c.Parallel, true)}
 	if len(tools) == 0 || choice == "none" {
 		if choice == "required" {
 			return nil, refuse("tool_choice", "got no tools, want at least one")
@@ -164,28 +164,46 @@ func grammarOf(pieces []toolcall.Piece) (*constraint.Grammar, error) {
 // maxCalls is the most calls after the first that an answer is made to have.
 const maxCalls = 15
 
-// push takes what a choice says and returns what it comes to.
-func (c *calls) push(choice int, text string, done bool) (out []toolcall.Delta) {
-	if c.parsers == nil {
+// push takes what a choice says, and done with the last of it, and returns what it comes to.
+func (r *replies) push(choice int, text string, done bool) (out []toolcall.Delta) {
+	if r.parsers == nil {
 		if text != "" {
 			out = append(out, toolcall.Delta{Content: text})
 		}
 		return out
 	}
 	if text != "" {
-		out = c.parsers[choice].Push(text)
+		out = r.parsers[choice].Push(text)
 	}
 	if done {
-		out = append(out, c.parsers[choice].Close()...)
+		out = append(out, r.parsers[choice].Close()...)
 	}
-	if c.one {
+	if r.one {
 		out = slices.DeleteFunc(out, func(d toolcall.Delta) bool { return d.Call != nil && d.Call.Index > 0 })
 	}
+	r.called[choice] = r.called[choice] || slices.ContainsFunc(out, func(d toolcall.Delta) bool { return d.Call != nil })
 	return out
 }
 
-// take adds a part of a call.
+// finishReason is why a choice has ended, as OpenAI's API says it: for its calls, where it has any.
+func (r *replies) finishReason(choice int, reason engine.Reason) string {
+	name := finishReason(reason)
+	if name == "stop" && r.called[choice] {
+		return "tool_calls"
+	}
+	return name
+}
+
+// take adds a part of an answer.
 func (m *chatMessage) take(d toolcall.Delta) {
+	switch {
+	case d.Reasoning != "":
+		text := or(m.Reasoning, "") + d.Reasoning
+		m.Reasoning = &text
+	case d.Call == nil:
+		text := or(m.Content, "") + d.Content
+		m.Content = &text
+	}
 	if d.Call == nil {
 		return
 	}
@@ -199,7 +217,10 @@ func (m *chatMessage) take(d toolcall.Delta) {
 
 // deltaOf is a part of an answer as it is streamed.
 func deltaOf(d toolcall.Delta) *chatMessage {
-	if d.Call == nil {
+	switch {
+	case d.Reasoning != "":
+		return &chatMessage{Reasoning: &d.Reasoning}
+	case d.Call == nil:
 		return &chatMessage{Content: &d.Content}
 	}
 	call := toolCall{Index: &d.Call.Index, Function: functionCall{d.Call.Name, d.Call.Arguments}}

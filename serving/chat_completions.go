@@ -41,6 +41,7 @@ type chatChoice struct {
 type chatMessage struct {
 	Role      string     `json:"role,omitempty"`
 	Content   *string    `json:"content,omitempty"`
+	Reasoning *string    `json:"reasoning_content,omitempty"` // DeepSeek's, llama.cpp's and vLLM's field
 	Refusal   *string    `json:"refusal,omitempty"`
 	ToolCalls []toolCall `json:"tool_calls,omitempty"`
 }
@@ -118,7 +119,11 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	calls, err := s.newCalls(g, &c)
+	grammar, err := c.ResponseFormat.grammar()
+	if err != nil {
+		return err
+	}
+	replies, err := s.newReplies(g, &c.conversation, grammar)
 	if err != nil {
 		return err
 	}
@@ -130,11 +135,10 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) error {
 	out := completion{ID: g.id, Object: "chat.completion", Created: created(), Model: g.model}
 	if c.Stream {
 		out.Object += ".chunk"
-		return s.streamChat(w, r, &c, g, j, calls, out)
+		return s.streamChat(w, r, &c, g, j, replies, out)
 	}
 	type result struct {
 		message  chatMessage
-		text     strings.Builder
 		logProbs []tokenLogProb
 		reason   string
 	}
@@ -142,13 +146,11 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) error {
 	err = j.each(r.Context(), func(ch *choice, said chunk) error {
 		res := &results[ch.index]
 		res.logProbs = append(res.logProbs, said.tokens...)
-		deltas := calls.push(ch.index, said.text, said.done)
-		for _, d := range deltas {
-			res.text.WriteString(d.Content)
+		for _, d := range replies.push(ch.index, said.text, said.done) {
 			res.message.take(d)
 		}
 		if said.done {
-			res.reason = finishReason(said.reason)
+			res.reason = replies.finishReason(ch.index, said.reason)
 			total.add(said.usage)
 		}
 		return nil
@@ -159,13 +161,10 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) error {
 	for i := range results {
 		res := &results[i]
 		res.message.Role = "assistant"
-		if text := res.text.String(); text != "" || len(res.message.ToolCalls) == 0 {
-			res.message.Content = &text
+		if res.message.Content == nil && len(res.message.ToolCalls) == 0 {
+			res.message.Content = new(string)
 		}
 		entry := chatChoice{Index: i, Message: &res.message, FinishReason: &res.reason}
-		if len(res.message.ToolCalls) > 0 && res.reason == "stop" {
-			res.reason = "tool_calls"
-		}
 		if g.logProbs {
 			entry.LogProbs = chatLogProbsOf(s.model.Tokenizer, res.logProbs)
 		}
@@ -177,14 +176,13 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) error {
 }
 
 // streamChat streams: the role first, one finish_reason for every choice, and the usage last where it is asked for.
-func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, c *chatRequest, g *generation, j *job, calls *calls, out completion) error {
+func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, c *chatRequest, g *generation, j *job, replies *replies, out completion) error {
 	stream := newEvents(w)
 	send := func(entry chatChoice) error {
 		out.Choices = []any{entry}
 		return stream.send(out)
 	}
 	empty := ""
-	called := make([]bool, len(j.choices))
 	var total usage
 	for i := range j.choices {
 		if err := send(chatChoice{Index: i, Delta: &chatMessage{Role: "assistant", Content: &empty}}); err != nil {
@@ -197,13 +195,13 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, c *chatReque
 		if g.logProbs && len(said.tokens) > 0 {
 			logProbs = chatLogProbsOf(s.model.Tokenizer, said.tokens)
 		}
-		deltas := calls.push(ch.index, said.text, said.done)
+		deltas := replies.push(ch.index, said.text, said.done)
 		if len(deltas) == 0 && logProbs != nil {
 			deltas = append(deltas, toolcall.Delta{})
 		}
 		for _, d := range deltas {
 			entry := chatChoice{Index: ch.index, Delta: deltaOf(d), LogProbs: logProbs}
-			called[ch.index], logProbs = called[ch.index] || d.Call != nil, nil
+			logProbs = nil
 			if err := send(entry); err != nil {
 				return err
 			}
@@ -212,10 +210,7 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, c *chatReque
 			return nil
 		}
 		total.add(said.usage)
-		reason := finishReason(said.reason)
-		if called[ch.index] && reason == "stop" {
-			reason = "tool_calls"
-		}
+		reason := replies.finishReason(ch.index, said.reason)
 		return send(chatChoice{Index: ch.index, Delta: &chatMessage{}, FinishReason: &reason})
 	})
 	stream.end(err, out, c.wanted(&total))

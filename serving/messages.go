@@ -22,6 +22,8 @@ type conversation struct {
 	Continue   *bool                      `json:"continue_final_message"`
 	ToolChoice json.RawMessage            `json:"tool_choice"`
 	Parallel   *bool                      `json:"parallel_tool_calls"`
+
+	prompt string // as it was rendered
 }
 
 // message is one of a request. Content in parts is the text of all of them.
@@ -127,7 +129,8 @@ func (c *conversation) render(ctx context.Context, m *model.Model) (string, erro
 	case err != nil:
 		return "", refuse("messages", "the chat template cannot render them: %v", err)
 	}
-	return text + begun, nil
+	c.prompt = text + begun
+	return c.prompt, nil
 }
 
 // encode is the tokens of the conversation, whose text has its special tokens.

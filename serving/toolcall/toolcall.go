@@ -34,10 +34,11 @@ type Tool struct {
 	Strict      bool
 }
 
-// Delta is what a piece of text adds to an answer: content or a part of a call.
+// Delta is what a piece of text adds to an answer: one of content, thoughts and a part of a call.
 type Delta struct {
-	Content string
-	Call    *CallDelta // nil for content
+	Content   string
+	Reasoning string
+	Call      *CallDelta
 }
 
 // CallDelta is a part of the call with this index. The first one of a call has its name.
