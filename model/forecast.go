@@ -67,6 +67,15 @@ func (m *Model) widenedBytes() int64 {
 	return widenedBytes(m.weights, m.identity.names)
 }
 
+// MappedBytes are the weights that the host maps from their files: it counts them as free memory, and they are read again
+// where that is taken.
+func (m *Model) MappedBytes() int64 {
+	if m.Backend.OwnMemory() {
+		return 0
+	}
+	return m.WeightBytes() - m.widenedBytes()
+}
+
 func widenedBytes(w *checkpoints.Weights, names []string) (n int64) {
 	for _, name := range names {
 		if info, _ := w.Info(name); info.Made {

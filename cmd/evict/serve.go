@@ -140,8 +140,12 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 			c.Memory, c.Prefix, c.PrefixDirSize = int64(memory), int64(prefix), int64(dirSize)
 			c.RecordLimit, c.S3 = int64(limit), s.S3
 			given := cli.GivenFlags(cmd.Flags())
+			why := "as --memory says"
 			if !given.Given("memory") {
-				c.Memory = roomFor(m.Model)
+				if c.Memory, why, err = roomFor(m.Model); err != nil {
+					m.Close()
+					return fail(err)
+				}
 			}
 			if !given.Given("prefix-cache") {
 				c.Prefix = c.Memory / 4
@@ -154,6 +158,7 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 			serve.Store(ready)
 			c.Log.Info("serving", "address", listener.Addr().String(), "model", c.Name, "policy", policy.NameWithAdapter(), "budget", c.Budget.String(),
 				"memory", bytesize.Memory(c.Memory), "prefix_cache", bytesize.Memory(c.Prefix))
+			c.Log.Info("memory of sessions and shared prefixes", "takes", bytesize.Memory(c.Memory), "shared_prefixes", bytesize.Memory(c.Prefix), "why", why, "change", "--memory SIZE, --prefix-cache SIZE")
 			return errors.Join(wait(cmd.Context(), server, ready, served, drain, c.Log), ready.Close())
 		},
 	}
@@ -192,10 +197,28 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 	return cmd
 }
 
-// roomFor is the memory beside the weights, less a tenth; 0 where it is not known.
-func roomFor(m *model.Model) int64 {
-	available, _ := m.Available(hostmemory.Available)
-	return available - available/10
+// roomFor is the memory beside the weights, less a tenth, and what it follows from; 0 where it is not known.
+func roomFor(m *model.Model) (bytes int64, why string, err error) {
+	var host hostmemory.Room
+	available, ok := m.Available(func() int64 {
+		host = hostmemory.Find()
+		return host.Available
+	})
+	if !ok {
+		return 0, "the free memory is not known: there is no limit", nil
+	}
+	from := bytesize.Memory(available) + " free of device " + m.DeviceName()
+	if host.Available > 0 {
+		from = host.String()
+	}
+	if mapped := m.MappedBytes(); mapped > 0 { // which count as free
+		from += ", less " + bytesize.Memory(mapped) + " of weights"
+		available -= mapped
+	}
+	if available -= available / 10; available <= 0 {
+		return 0, "", fmt.Errorf("%w: %s leaves none for sessions; --memory SIZE takes so much of it all the same", model.ErrMemory, from)
+	}
+	return available, from + ", less a tenth", nil
 }
 
 // readKeys reads API keys, a line each.

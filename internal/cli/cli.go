@@ -83,10 +83,10 @@ func WriteJSON(cmd *cobra.Command, v any) error {
 	return e.Encode(v)
 }
 
-// SetThreads bounds the threads of the CPU backend; 0 keeps all cores.
+// SetThreads bounds the threads of the CPU backend; 0 keeps GOMAXPROCS, which follows the limits of control groups.
 func SetThreads(n int) error {
 	if n < 0 || n > 4096 {
-		return fmt.Errorf("threads: got %d, want 0 (all cores) to 4096", n)
+		return fmt.Errorf("threads: got %d, want 0 (all processors that may be used) to 4096", n)
 	}
 	if n > 0 {
 		parallel.SetThreads(n)

@@ -16,7 +16,7 @@ import (
 // Setup gives a command, once it has all its subcommands, what both binaries share: --threads,
 // what is said beside results, defaults from a file and the environment, completion by the shell, grouped help, and errors in plain words.
 func Setup(root *cobra.Command, values map[string]Values) {
-	threads := root.PersistentFlags().Int("threads", 0, "number of threads; 0 is all cores")
+	threads := root.PersistentFlags().Int("threads", 0, "number of threads; 0 is as many as the processors that a container or the system lets the program use")
 	var talk talkFlags
 	talk.bind(root.PersistentFlags())
 	root.SetFlagErrorFunc(flagError)

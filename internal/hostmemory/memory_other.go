@@ -9,7 +9,3 @@ func Peak() int64 { return 0 }
 // Resident is the resident memory that the process holds now; 0 where the
 // system does not tell.
 func Resident() int64 { return 0 }
-
-// Available is the memory that programs can have without others being swapped
-// out, in bytes; 0 where the system does not tell.
-func Available() int64 { return 0 }

@@ -53,19 +53,3 @@ func Resident() int64 {
 	}
 	return pages * int64(os.Getpagesize())
 }
-
-// Available is the memory that programs can have without others being swapped
-// out, in bytes; 0 where the system does not tell.
-func Available() int64 {
-	data, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	_, rest, ok := bytes.Cut(data, []byte("MemAvailable:"))
-	if fields := bytes.Fields(rest); ok && len(fields) > 1 && string(fields[1]) == "kB" {
-		if kib, err := strconv.ParseInt(string(fields[0]), 10, 64); err == nil {
-			return kib * 1024
-		}
-	}
-	return 0
-}
