@@ -112,6 +112,7 @@ func openGGUF(path string, opt Options) (*Model, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
+	m.Notes = append(file.Notes, m.Notes...)
 	return m, nil
 }
 

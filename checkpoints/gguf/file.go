@@ -3,6 +3,7 @@ package gguf
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"glimpse/checkpoints"
@@ -34,6 +35,7 @@ type part struct {
 	keys    []string
 	values  map[string]value
 	tensors []Tensor
+	notes   []string
 }
 
 // Open maps a file into memory and checks its whole structure. Of a split model, any of its files
@@ -190,6 +192,16 @@ func (f *File) Tensor(name string) (t Tensor, ok bool) {
 		return *t, true
 	}
 	return Tensor{}, false
+}
+
+// Notes say what in the files is odd and changes nothing, one line each.
+func (f *File) Notes() (all []string) {
+	for _, p := range f.parts {
+		for _, note := range p.notes {
+			all = append(all, filepath.Base(p.name)+": "+note)
+		}
+	}
+	return all
 }
 
 // Close releases all files.

@@ -1,7 +1,6 @@
 package gguf
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -99,9 +98,6 @@ func hostileFiles() map[string]hostile {
 		"pairs claimed":    corrupt((&builder{pairs: 1}).bytes(), "offset 24: 1 pairs of metadata, but the 0 bytes that follow hold at most 0"),
 		"truncated":        corrupt(whole[:len(whole)-1], `tensor "t": offset 0 of 16 bytes, but the file has 15 after its description: it is truncated`),
 		"truncated, early": corrupt(whole[:100], "the file is truncated"),
-		"surplus":          corrupt(append(bytes.Clone(whole), make([]byte, 17)...), `1 bytes follow tensor "t", want the end of the file`),
-		"surplus, no tensor": corrupt(n().with(1),
-			"offset 32: 1 bytes follow the metadata, want the end of the file"),
 
 		"key longer than the file": corrupt((&builder{pairs: 1}).add(uint64(math.MaxUint64), "abcdefgh").bytes(), "offset 32: key of 18446744073709551615 bytes, but only 16 follow"),
 		"key empty":                corrupt(n().pair("", 7, byte(1)).bytes(), "offset 24: an empty key"),
@@ -178,7 +174,7 @@ func TestHostileFiles(t *testing.T) {
 func TestUnusualFilesAreRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		file []byte
-		want string // names and shapes
+		want string // names and shapes, then notes
 	}{
 		"nothing":                   {newBuilder().bytes(), ""},
 		"nothing, padded":           {newBuilder().with(0), ""},
@@ -189,6 +185,8 @@ func TestUnusualFilesAreRead(t *testing.T) {
 		"empty ones":                {newBuilder().tensor("a", 0, 0, 0).tensor("b", 0, 0, 4).tensor("c", 0, 32, 0, 5).with(32), "a[0] b[4] c[5 0] "},
 		"out of order":              {newBuilder().tensor("b", 0, 32, 4).tensor("a", 0, 0, 4).with(48), "b[4] a[4] "},
 		"a type that has no reader": {newBuilder().tensor("t", 16, 0, 256).with(66), "t[256] "},
+		"bytes behind":              {newBuilder().tensor("t", 0, 0, 4).with(16 + 17), `t[4] bytes behind: 1 bytes follow tensor "t" at offset 96, which nothing reads`},
+		"bytes behind no tensor":    {newBuilder().with(1), "bytes behind no tensor: 1 bytes follow the metadata at offset 32, which nothing reads"},
 		"alignment 1":               {newBuilder().pair("general.alignment", 4, uint32(1)).add().tensor("a", 24, 0, 3).tensor("b", 24, 3, 2).bytes(), "!"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,8 +202,8 @@ func TestUnusualFilesAreRead(t *testing.T) {
 			for _, tensor := range f.Tensors() {
 				got += tensor.Name + fmt.Sprint(tensor.Shape) + " "
 			}
-			if got != c.want {
-				t.Errorf("tensors %s, want %s", got, c.want)
+			if got += strings.Join(f.Notes(), "\n"); got != c.want {
+				t.Errorf("tensors and notes %s, want %s", got, c.want)
 			}
 		})
 	}

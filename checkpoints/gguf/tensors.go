@@ -119,7 +119,7 @@ func (t Tensor) bytes() uint64 {
 }
 
 // layout gives the tensors their bytes of data, which begin at an offset of the file and must be
-// filled without holes or overlaps but for padding.
+// filled without holes or overlaps but for padding. What follows them is noted.
 func (p *part) layout(data []byte, begin int, alignment uint64) error {
 	order := make([]*Tensor, len(p.tensors))
 	for i := range order {
@@ -145,8 +145,8 @@ func (p *part) layout(data []byte, begin int, alignment uint64) error {
 		t.Data = data[t.offset : t.offset+n : t.offset+n]
 		end, last = padded(t.offset+n, alignment), fmt.Sprintf("tensor %.200q", t.Name)
 	}
-	if uint64(len(data)) > end {
-		return checkpoints.Corruptf("offset %d: %d bytes follow %s, want the end of the file", uint64(begin)+end, uint64(len(data))-end, last)
+	if uint64(len(data)) > end { // llama.cpp does not look there
+		p.notes = append(p.notes, fmt.Sprintf("%d bytes follow %s at offset %d, which nothing reads", uint64(len(data))-end, last, uint64(begin)+end))
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	container "glimpse/checkpoints/gguf"
-	"glimpse/internal/listing"
 )
 
 // metadata are the keys of an architecture. What is wrong with them is gathered in err.
@@ -18,7 +17,12 @@ type metadata struct {
 	file   *container.File
 	prefix string          // of the architecture's keys: "llama."
 	used   map[string]bool // keys that were asked for
+	notes  []string        // of what is odd and taken all the same
 	err    error
+}
+
+func (m *metadata) note(format string, args ...any) {
+	m.notes = append(m.notes, fmt.Sprintf(format, args...))
 }
 
 func (m *metadata) fail(format string, args ...any) {
@@ -101,40 +105,6 @@ func decimal(x float64) json.Number {
 func is(n json.Number, value float64) bool {
 	x, err := n.Float64()
 	return err == nil && math.Abs(x-value) == 0
-}
-
-// neutral are keys of any architecture that change nothing, or change nothing if they have one of
-// these values.
-var neutral = map[string][]string{
-	"tensor_data_layout": nil, "rope.scaling.finetuned": {"true", "false"}, // what was done to the weights before
-	"expert_count": {"0"}, "expert_used_count": {"0"}, "nextn_predict_layers": {"0"},
-	"attention.causal": {"true"}, "pooling_type": {"0"}, "use_parallel_residual": {"true"},
-	"attention.sliding_window": {"0"}, "attention.max_alibi_bias": {"0"}, "attention.clamp_kqv": {"0"},
-	"attn_logit_softcapping": {"0"}, "final_logit_softcapping": {"0"},
-	"rope.scaling.attn_factor": {"1"}, "rope.scaling.yarn_ext_factor": {"1", "-1"}, "rope.scaling.alpha": {"0"},
-	"rope.scaling.yarn_beta_fast": nil, "rope.scaling.yarn_beta_slow": nil, // which count where the scaling is YaRN
-}
-
-// done is an error about all keys of the architecture that nobody asked for and that could change
-// what the model computes.
-func (m *metadata) done(arch *architecture) error {
-	var errs []error
-	for _, key := range m.file.Keys() {
-		own, ok := strings.CutPrefix(key, m.prefix)
-		if !ok || m.used[key] {
-			continue
-		}
-		values, known := neutral[own]
-		got := m.text(key)
-		switch {
-		case known && (values == nil || slices.Contains(values, got)):
-		case known:
-			errs = append(errs, fmt.Errorf("key %q: got %.60s, want %s of %s", key, got, strings.Join(values, " or "), arch.class))
-		default:
-			errs = append(errs, fmt.Errorf("key %q: unknown of %s, got %.60s, which could change what the model computes", key, arch.class, got))
-		}
-	}
-	return errors.Join(m.err, listing.Join(errs))
 }
 
 // text writes the value of a key.

@@ -21,6 +21,8 @@ type Model struct {
 	// tokenizer cannot be translated is the error of reading tokenizer.json. It stays valid after
 	// Close.
 	Folder fs.FS
+	// Notes say what of the file is odd and was taken all the same, one line each.
+	Notes []string
 
 	file    *container.File
 	sources map[string]container.Source
@@ -110,7 +112,7 @@ func translate(file *container.File) (*Model, error) {
 		files.add("tokenizer.json", tokenizer)
 		files.add("tokenizer_config.json", settings)
 	}
-	return &Model{Folder: files, file: file, sources: arch.sources(file, c, stored)}, nil
+	return &Model{Folder: files, Notes: append(file.Notes(), keys.notes...), file: file, sources: arch.sources(file, c, stored)}, nil
 }
 
 // storedType is the type that most elements of the matrices have once they are widened.

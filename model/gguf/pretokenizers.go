@@ -11,6 +11,9 @@ type preTokenizer struct {
 	addBOS       bool  // where the file does not say
 }
 
+// defaultPre is what llama.cpp takes for files that name none.
+const defaultPre = "default"
+
 // preTokenizers are by tokenizer.ggml.pre.
 var preTokenizers = registry.Registry[preTokenizer]{Noun: "pre-tokenizer"}
 
@@ -36,7 +39,9 @@ func splits(patterns ...string) []any {
 // The patterns are those of the models' own tokenizer.json, where llama.cpp has them rewritten.
 const (
 	llama3Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	gpt2Pattern   = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 	qwenPattern   = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	qwen35Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	seedPattern   = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+`
 	o200kPattern  = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	tekkenPattern = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
@@ -58,10 +63,12 @@ func init() {
 		object{"type": "Punctuation", "behavior": "Contiguous"}, byteLevel(true), digits(false), splits(`[0-9][0-9][0-9]`)[0],
 	}}, "falcon")
 	then := func(steps []any, last ...any) []any { return append(append(steps, last...), byteLevel(false)) }
-	add(preTokenizer{steps: then(splits(llama3Pattern)), ignoreMerges: true, addBOS: true}, "llama-bpe", "llama3", "llama-v3", "falcon3")
+	add(preTokenizer{steps: then(splits(`[\p{P}$+<=>^~|]+`, gpt2Pattern, `\p{N}+`, `[0-9][0-9][0-9]`))}, defaultPre)
+	add(preTokenizer{steps: then(splits(llama3Pattern)), ignoreMerges: true, addBOS: true}, "llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "midm-2.0")
 	add(preTokenizer{steps: then(splits(llama3Pattern)), ignoreMerges: true}, "glm4", "glm5")
 	add(preTokenizer{steps: then(splits(llama3Pattern))}, "dbrx", "smaug-bpe")
-	add(preTokenizer{steps: then(splits(qwenPattern)), nfc: true}, "qwen2", "deepseek-r1-qwen", "megrez")
+	add(preTokenizer{steps: then(splits(qwenPattern)), nfc: true}, "qwen2", "deepseek-r1-qwen", "megrez", "kormo")
+	add(preTokenizer{steps: then(splits(qwen35Pattern)), nfc: true}, "qwen35")
 	add(preTokenizer{steps: then(splits(seedPattern))}, "seed-coder")
 	add(preTokenizer{steps: then(splits(o200kPattern))}, "gpt-4o", "llama4", "kanana2")
 	add(preTokenizer{steps: then(splits(tekkenPattern)), ignoreMerges: true, addBOS: true}, "tekken")

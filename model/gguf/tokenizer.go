@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"glimpse/internal/listing"
 )
 
 // Types of tokens, as in tokenizer.ggml.token_type.
@@ -23,6 +25,8 @@ type vocabulary struct {
 	*metadata
 	tokens []string // by id; "" for rows of the embedding without a token
 	types  []int64
+	// doubled are ids whose token an earlier id has, too: texts are encoded as the earlier one, and both are decoded.
+	doubled map[int]int
 }
 
 // tokenizer translates the tokenizer and the chat template: tokenizer.json and
@@ -30,7 +34,8 @@ type vocabulary struct {
 func (m *metadata) tokenizer(architecture string) (tokenizer, settings object, err error) {
 	of := *m
 	of.prefix, of.err = "tokenizer.ggml.", nil
-	v := &vocabulary{metadata: &of}
+	v := &vocabulary{metadata: &of, doubled: map[int]int{}}
+	defer func() { m.notes = of.notes }()
 	v.read()
 	if v.err != nil {
 		return nil, nil, v.err
@@ -51,7 +56,7 @@ func (m *metadata) tokenizer(architecture string) (tokenizer, settings object, e
 	}
 	tokenizer["version"] = "1.0"
 	tokenizer["added_tokens"] = v.added(architecture == "phi3" && kind == "llama")
-	settings = object{"tokenizer_class": "PreTrainedTokenizerFast", "add_prefix_space": false}
+	settings = object{"tokenizer_class": "PreTrainedTokenizerFast", "add_prefix_space": false, "doubled_tokens": v.doubled}
 	for role, name := range map[string]string{"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"} {
 		if id, ok := v.special(name, kind); ok {
 			settings[role] = v.tokens[id]
@@ -72,8 +77,8 @@ func (v *vocabulary) read() {
 	if v.types, ok = value(v.metadata, "tokenizer.ggml.token_type", v.file.Ints); !ok {
 		v.types = slices.Repeat([]int64{normalToken}, len(v.tokens))
 	}
-	if len(v.types) != len(v.tokens) {
-		v.fail("key \"tokenizer.ggml.token_type\": got %d, want %d, one for each token", len(v.types), len(v.tokens))
+	v.types, ok = perToken(v, "tokenizer.ggml.token_type", v.types)
+	if !ok {
 		return
 	}
 	owner := make(map[string]int, len(v.tokens))
@@ -88,19 +93,47 @@ func (v *vocabulary) read() {
 			v.fail("key \"tokenizer.ggml.tokens\": token %d is %.60q, want valid UTF-8", id, token)
 			return
 		}
-		if other, twice := owner[token]; twice {
-			v.fail("key \"tokenizer.ggml.tokens\": tokens %d and %d are both %.60q", other, id, token)
-			return
+		v.tokens[id] = token
+		if first, twice := owner[token]; twice {
+			v.doubled[id] = first
+			continue
 		}
-		owner[token], v.tokens[id] = id, token
+		owner[token] = id
 	}
+	for n, id := range slices.Sorted(maps.Keys(v.doubled)) {
+		if n == listing.Most {
+			v.note("key \"tokenizer.ggml.tokens\": and %d more", len(v.doubled)-n)
+			break
+		}
+		v.note("key \"tokenizer.ggml.tokens\": tokens %d and %d are both %.60q: texts are encoded as the first", v.doubled[id], id, v.tokens[id])
+	}
+}
+
+// perToken are the values of a key that has one for each token. Further ones are left out, as llama.cpp does; ok is false
+// where there are fewer.
+func perToken[T any](v *vocabulary, key string, values []T) (of []T, ok bool) {
+	switch n := len(v.tokens); {
+	case len(values) < n:
+		v.fail("key %q: got %d, want %d, one for each token", key, len(values), n)
+		return nil, false
+	case len(values) > n:
+		v.note("key %q: got %d for %d tokens: the last %d are ignored", key, len(values), n, len(values)-n)
+		return values[:n], true
+	}
+	return values, true
+}
+
+// encodes tells that texts are encoded as an id: it has a token that no earlier id has.
+func (v *vocabulary) encodes(id int) bool {
+	_, twice := v.doubled[id]
+	return v.tokens[id] != "" && !twice
 }
 
 // ids are the ids by token.
 func (v *vocabulary) ids() map[string]int {
 	ids := make(map[string]int, len(v.tokens))
 	for id, token := range v.tokens {
-		if token != "" {
+		if v.encodes(id) {
 			ids[token] = id
 		}
 	}
@@ -130,7 +163,7 @@ func (v *vocabulary) added(phi3 bool) []object {
 	list := []object{}
 	for id, token := range v.tokens {
 		special := v.types[id] == controlToken || v.types[id] == unknownToken
-		if token == "" || !special && v.types[id] != userToken {
+		if !v.encodes(id) || !special && v.types[id] != userToken {
 			continue
 		}
 		strips := phi3 && (special || token == "</s>") && !slices.Contains([]string{"<unk>", "<s>", "<|endoftext|>"}, token)
@@ -153,11 +186,18 @@ func (v *vocabulary) model(kind string, merges [][2]string, more object) object 
 
 // byteLevel translates a tokenizer of GPT-2's kind.
 func (v *vocabulary) byteLevel() object {
-	name, _ := value(v.metadata, "tokenizer.ggml.pre", v.file.String)
+	name, given := value(v.metadata, "tokenizer.ggml.pre", v.file.String)
+	if name == "" {
+		name = defaultPre
+	}
 	pre, err := preTokenizers.Lookup(name)
 	if err != nil {
 		v.fail("key \"tokenizer.ggml.pre\": %w", err)
 		return nil
+	}
+	if name == defaultPre {
+		v.note("key \"tokenizer.ggml.pre\": %s: words are cut as llama.cpp cuts them then, which may not be how the model was trained and make answers worse; a file that today's converter makes says it",
+			map[bool]string{true: "got \"" + name + "\"", false: "is missing"}[given])
 	}
 	merges := v.storedMerges()
 	if v.err != nil {
@@ -214,9 +254,9 @@ func (v *vocabulary) gemma() object {
 // sentencePiece translates a BPE of SentencePiece as transformers does (LlamaConverter, which is
 // called legacy there, as llama.cpp is in this).
 func (v *vocabulary) sentencePiece() object {
-	scores, ok := value(v.metadata, "tokenizer.ggml.scores", v.file.Floats)
-	if !ok || len(scores) != len(v.tokens) {
-		v.fail("key \"tokenizer.ggml.scores\": got %d, want %d, one for each token", len(scores), len(v.tokens))
+	scores, _ := value(v.metadata, "tokenizer.ggml.scores", v.file.Floats)
+	scores, ok := perToken(v, "tokenizer.ggml.scores", scores)
+	if !ok {
 		return nil
 	}
 	normalizers := []any{replace(" ", "▁")}
@@ -238,7 +278,7 @@ func (v *vocabulary) merges(scores []float64) [][2]string {
 	type merge struct{ left, right, made int }
 	var all []merge
 	for made, token := range v.tokens {
-		if v.types[made] != normalToken {
+		if v.types[made] != normalToken || !v.encodes(made) {
 			continue
 		}
 		for i := range token {

@@ -85,6 +85,8 @@ type configFile struct {
 	ChatTemplate   templateList          `json:"chat_template"`
 	ModelMaxLength float64               `json:"model_max_length"`
 	AddedByID      map[string]addedToken `json:"added_tokens_decoder"`
+	// Doubled are ids whose token another id has, too, as only the vocabulary of a GGUF file can say: they are decoded as that one.
+	Doubled map[int]int `json:"doubled_tokens"`
 
 	read  bool         // there is such a file
 	Added []addedToken `json:"-"` // AddedByID, or added_tokens.json, in order of id

@@ -148,7 +148,7 @@ func load(data []byte, c *configFile) (*Tokenizer, error) {
 		return nil, fmt.Errorf("model: %w", err)
 	}
 	f.AddedTokens = append(f.AddedTokens, c.extraTokens(f.AddedTokens, t.model)...)
-	if err := t.buildTokens(f.AddedTokens, limit); err != nil {
+	if err := t.buildTokens(f.AddedTokens, c.Doubled, limit); err != nil {
 		return nil, err
 	}
 	normalized, err := normalizeAdded(f.AddedTokens, t.normalize)
@@ -165,9 +165,9 @@ func load(data []byte, c *configFile) (*Tokenizer, error) {
 	return &t, nil
 }
 
-// buildTokens fills the tables by id from the model's vocabulary and the added
-// tokens.
-func (t *Tokenizer) buildTokens(added []addedToken, limit int) error {
+// buildTokens fills the tables by id from the model's vocabulary, the added tokens and the
+// ids that double others.
+func (t *Tokenizer) buildTokens(added []addedToken, doubled map[int]int, limit int) error {
 	size := 0
 	for _, id := range t.model.entries {
 		size = max(size, int(id)+1)
@@ -177,6 +177,12 @@ func (t *Tokenizer) buildTokens(added []addedToken, limit int) error {
 			return fmt.Errorf("added_tokens: %q: id %d, want 0 to %d", a.Content, a.ID, limit-1)
 		}
 		size = max(size, a.ID+1)
+	}
+	for id := range doubled {
+		if id < 0 || id >= limit {
+			return fmt.Errorf("doubled_tokens: id %d, want 0 to %d", id, limit-1)
+		}
+		size = max(size, id+1)
 	}
 	t.tokens = make([]string, size)
 	t.known = make([]bool, size)
@@ -193,6 +199,14 @@ func (t *Tokenizer) buildTokens(added []addedToken, limit int) error {
 		}
 		t.tokens[a.ID], t.known[a.ID] = a.Content, true
 		t.special[a.ID] = t.special[a.ID] || a.Special
+	}
+	for id, first := range doubled {
+		if t.known[id] || first < 0 || first >= size || !t.known[first] {
+			return fmt.Errorf("doubled_tokens: id %d: got %d, want one without a token and one with", id, first)
+		}
+	}
+	for id, first := range doubled {
+		t.tokens[id], t.known[id], t.special[id] = t.tokens[first], true, t.special[first]
 	}
 	return nil
 }
