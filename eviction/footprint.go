@@ -16,6 +16,8 @@ type FootprintOptions struct {
 	Tokens, Budget, MaxNew int
 	// Rows are those of the batch that the answer is decoded in; 0 is 1.
 	Rows int
+	// LogProbs tells of what the model gives to the prompt's tokens.
+	LogProbs bool
 	// Study holds the full cache of the prompt while evicted copies decode, as
 	// [Runtime.Study] does.
 	Study bool
@@ -84,8 +86,11 @@ func (rt *Runtime) footprint(ctx context.Context, named *Configured, o Footprint
 		if study, err = rt.Study(ctx, []*Configured{named}, tokens, []int{o.Budget}, most); err == nil {
 			s, err = study.Session(study.Choices[0])
 		}
-	} else {
-		s, err = rt.Prefill(ctx, named, tokens, o.Budget, nil)
+	} else if s, err = rt.NewSession(named, Pairs(o.Budget)); err == nil {
+		if o.LogProbs {
+			s.LogProbs = &runner.PromptLogProbs{}
+		}
+		err = s.Turn(ctx, tokens, nil)
 	}
 	if err != nil {
 		return f, err

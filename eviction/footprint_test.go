@@ -195,3 +195,42 @@ func TestFootprintOfSessions(t *testing.T) {
 		t.Errorf("%d collections in passes, %d in one", several, one)
 	}
 }
+
+// TestFootprintOfLogProbs: what a prompt's own tokens are told by is counted: logits of a few rows at a time, however long the
+// prompt is.
+func TestFootprintOfLogProbs(t *testing.T) {
+	const budget, maxNew = 24, 1
+	m := modeltest.Llama{Layers: 3, Vocab: 3000, MaxPositions: 1024}.Open(t, "cpu")
+	for _, tokens := range []int{90, 900} {
+		var passes [2]int64
+		for i, told := range []bool{false, true} {
+			counted, _ := m.Counted()
+			o := eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew, LogProbs: told}
+			f, err := eviction.NewRuntime(counted).Footprint(background, policy(t, counted, "snapkv"), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rt := eviction.NewRuntime(m)
+			s, err := rt.NewSession(policy(t, m, "snapkv"), eviction.Pairs(budget))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := 1
+			if told {
+				s.LogProbs = &runner.PromptLogProbs{Each: func(int32, float64, []runner.LogProb) { n++ }}
+			}
+			if err := s.Turn(background, modeltest.Tokens(m, 1, tokens), nil); err != nil {
+				t.Fatal(err)
+			}
+			if passes[i] = f.Passes; told && n != tokens {
+				t.Errorf("told of %d tokens, want %d", n, tokens)
+			}
+			if used := rt.Runner.ScratchBytes(); f.Passes != used {
+				t.Errorf("%d tokens, told %v: scratch memory of %d bytes is foretold, %d were used", tokens, told, f.Passes, used)
+			}
+		}
+		if more := passes[1] - passes[0]; more < 0 || more > 20*3000*4 {
+			t.Errorf("%d tokens: %d bytes more of scratch memory, want those of at most 16 rows of logits and little else", tokens, more)
+		}
+	}
+}

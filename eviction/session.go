@@ -24,6 +24,9 @@ type Session struct {
 	Budget Budget
 	// CacheSalt tells prompts apart that may not share their first tokens (Runtime.Prefixes): those of one salt may.
 	CacheSalt string
+	// LogProbs (may be nil) is told what the model gives to the tokens of the next turns' prompts, which is what it gives with
+	// nothing evicted: a layer is evicted when all rows have gone through it. Such prompts run whole, whatever others share.
+	LogProbs *runner.PromptLogProbs
 	// Pool are the indices that decoding is restricted to, where the plan keeps all; else nil.
 	Pool [][][]int32
 
@@ -169,7 +172,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 		s.Reused = prefix.Len()
 	}
 	whole := r.plan.whole(r.prompt.Entries, r.prompt.Budget)
-	opt := runner.PrefillOptions{Capture: merge([]*request{r}), Prefix: prefix, Pipelined: whole, Observe: func(o *runner.Observation) error {
+	opt := runner.PrefillOptions{Capture: merge([]*request{r}), Prefix: prefix, Pipelined: whole, LogProbs: s.LogProbs, Observe: func(o *runner.Observation) error {
 		keep := r.observe(o)
 		s.FullBytes += s.Cache.LayerBytes(o.Layer)
 		if whole || keep == nil {
@@ -223,6 +226,9 @@ func (s *Session) prefix(r *request) (*kvcache.Prefix, error) {
 	}
 	s.Cache.Begin(len(tokens))
 	most := r.plan.reusable(len(tokens))
+	if s.LogProbs != nil {
+		most = 0
+	}
 	if err := shared.Read(s.Cache, s.CacheSalt, tokens, most, s.runtime.pause); err != nil {
 		return nil, err
 	}
@@ -299,7 +305,7 @@ func (s *Session) Footprint(ctx context.Context, tokens, maxNew, rows int) (Foot
 	n := len(s.history) + len(s.pending) + tokens
 	step := 1 << max(0, bits.Len(uint(n))-4)
 	n = max(n, min((n+step-1)/step*step, s.Model().Config.MaxPositions))
-	k := footprintKey{s.policy, FootprintOptions{Tokens: n, Budget: s.Budget.Of(n), MaxNew: maxNew, Rows: rows}}
+	k := footprintKey{s.policy, FootprintOptions{Tokens: n, Budget: s.Budget.Of(n), MaxNew: maxNew, Rows: rows, LogProbs: s.LogProbs != nil}}
 	known := &s.runtime.footprints
 	if f, ok := known.Load(k); ok {
 		return f.(Footprint), nil

@@ -26,7 +26,7 @@ type completion struct {
 	Created int64   `json:"created"`
 	Model   string  `json:"model"`
 	Choices []any   `json:"choices"`
-	Usage   *usage  `json:"usage,omitempty"`
+	Usage   any     `json:"usage,omitempty"` // *usage; a nil one is null, in the parts of a stream before the last
 	Print   *string `json:"system_fingerprint"`
 }
 
@@ -178,6 +178,7 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) error {
 // streamChat streams: the role first, one finish_reason for every choice, and the usage last where it is asked for.
 func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, c *chatRequest, g *generation, j *job, replies *replies, out completion) error {
 	stream := newEvents(w)
+	out.Usage = c.pending()
 	send := func(entry chatChoice) error {
 		out.Choices = []any{entry}
 		return stream.send(out)

@@ -3,7 +3,6 @@ package serving
 import (
 	"encoding/json"
 	"net/http"
-	"strings"
 )
 
 // completionRequest is the body of /v1/completions.
@@ -16,6 +15,9 @@ type completionRequest struct {
 	ResponseFormat *responseFormat `json:"response_format"`
 }
 
+// defaultMaxTokens is the most tokens of a completion where the request does not say, as in OpenAI's API.
+const defaultMaxTokens = 16
+
 type textChoice struct {
 	Text         string        `json:"text"`
 	Index        int           `json:"index"`
@@ -23,60 +25,35 @@ type textChoice struct {
 	FinishReason *string       `json:"finish_reason"`
 }
 
-type textLogProbs struct {
-	Tokens        []string             `json:"tokens"`
-	TokenLogProbs []float64            `json:"token_logprobs"`
-	TopLogProbs   []map[string]float64 `json:"top_logprobs"`
-	TextOffset    []int                `json:"text_offset"`
-}
-
-// add adds tokens, whose text begins at an offset.
-func (l *textLogProbs) add(s *Server, tokens []tokenLogProb, offset int) int {
-	text := func(id int32) string { return strings.ToValidUTF8(s.model.Tokenizer.Piece(id), "\uFFFD") }
-	for _, t := range tokens {
-		l.Tokens = append(l.Tokens, text(t.id))
-		l.TokenLogProbs = append(l.TokenLogProbs, t.logProb)
-		top := map[string]float64{}
-		for _, p := range t.top {
-			top[text(p.ID)] = p.LogProb
-		}
-		l.TopLogProbs = append(l.TopLogProbs, top)
-		l.TextOffset = append(l.TextOffset, offset)
-		offset += len([]rune(text(t.id)))
-	}
-	return offset
-}
-
-// promptsOf are the prompts of a field: a text, texts, token ids or lists of them.
-func (s *Server) promptsOf(raw json.RawMessage, special bool) (all [][]int32, err error) {
+// promptsOf are the prompts of a field: a text, texts, token ids or lists of them. texts are nil where they were ids.
+func (s *Server) promptsOf(raw json.RawMessage, special bool) (all [][]int32, texts []string, err error) {
 	var text string
-	var texts []string
 	var ids []int32
 	var lists [][]int32
 	switch {
 	case !given(raw):
-		return nil, refuse("prompt", "is missing")
+		return nil, nil, refuse("prompt", "is missing")
 	case json.Unmarshal(raw, &text) == nil:
 		texts = []string{text}
 	case json.Unmarshal(raw, &texts) == nil && len(texts) > 0:
 	case json.Unmarshal(raw, &ids) == nil && len(ids) > 0:
-		return [][]int32{ids}, nil
+		return [][]int32{ids}, nil, nil
 	case json.Unmarshal(raw, &lists) == nil && len(lists) > 0:
-		return lists, nil
+		return lists, nil, nil
 	default:
-		return nil, refuse("prompt", "got %.60s, want a text, a list of texts, token ids or a list of them", raw)
+		return nil, nil, refuse("prompt", "got %.60s, want a text, a list of texts, token ids or a list of them", raw)
 	}
 	for _, t := range texts {
 		if t == "" {
-			return nil, refuse("prompt", "got an empty text")
+			return nil, nil, refuse("prompt", "got an empty text")
 		}
 		ids, err := encode(s.model.Model, t, special)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		all = append(all, ids)
 	}
-	return all, nil
+	return all, texts, nil
 }
 
 func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
@@ -84,23 +61,30 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 	if err := readJSON(r, &c); err != nil {
 		return err
 	}
+	most := or(c.MaxTokens, defaultMaxTokens)
+	if c.MaxTokens = &most; most == 0 { // which only /v1/completions takes
+		c.MaxTokens = nil
+	}
 	g, err := s.generation("cmpl-", &c.settings)
 	if err != nil {
 		return err
 	}
-	if c.MaxTokens == nil {
+	if most == 0 {
 		g.maxNew = 0
+	}
+	if c.LogProbs != nil || c.Echo {
+		if _, err := s.model.NeedTokenizer(); err != nil {
+			return refuse("", "%v", err)
+		}
 	}
 	if c.LogProbs != nil {
 		if g.top, err = topLogProbs("logprobs", *c.LogProbs); err != nil {
 			return err
 		}
-		g.logProbs = true
+		g.logProbs, g.endLogProbs, g.promptLogProbs = true, true, c.Echo
 	}
-	if c.Echo && (g.logProbs || len(g.stop) > 0) {
-		return refuse("echo", "is supported without logprobs and stop")
-	}
-	if g.prompts, err = s.promptsOf(c.Prompt, or(c.AddSpecial, true)); err != nil {
+	var texts []string
+	if g.prompts, texts, err = s.promptsOf(c.Prompt, or(c.AddSpecial, true)); err != nil {
 		return err
 	}
 	if len(g.prompts)*g.choices > maxChoices {
@@ -115,11 +99,19 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	echoes := make([]string, len(g.prompts))
-	if c.Echo {
+	if c.Echo && texts != nil {
+		echoes = texts
+	} else if c.Echo {
 		for i, ids := range g.prompts {
-			if echoes[i], err = s.model.Tokenizer.Decode(ids, true); err != nil {
+			if echoes[i], err = s.model.Tokenizer.Decode(ids, false); err != nil {
 				return refuse("prompt", "%v", err)
 			}
+		}
+	}
+	followed := make([]*textTokens, len(g.prompts)*g.choices)
+	if g.logProbs {
+		for i := range followed {
+			followed[i] = g.newTextTokens(g.prompts[i/g.choices], echoes[i/g.choices])
 		}
 	}
 	j, release, err := s.start(r, g)
@@ -129,9 +121,9 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 	defer release()
 	out := completion{ID: g.id, Object: "text_completion", Created: created(), Model: g.model}
 	if c.Stream {
-		return s.streamCompletion(w, r, &c, g, j, echoes, out)
+		return s.streamCompletion(w, r, &c, g, j, echoes, followed, out)
 	}
-	results, offsets, total := make([]textChoice, len(j.choices)), make([]int, len(j.choices)), usage{}
+	results, total := make([]textChoice, len(j.choices)), usage{}
 	prompts := make(map[int]int) // tokens, by prompt
 	for i := range results {
 		results[i] = textChoice{Index: i, Text: echoes[i/g.choices]}
@@ -142,7 +134,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 	err = j.each(r.Context(), func(ch *choice, said chunk) error {
 		res := &results[ch.index]
 		if g.logProbs {
-			offsets[ch.index] = res.LogProbs.add(s, said.tokens, offsets[ch.index])
+			followed[ch.index].add(res.LogProbs, said.tokens)
 		}
 		if res.Text += said.text; said.done {
 			reason := finishReason(said.reason)
@@ -164,18 +156,20 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) streamCompletion(w http.ResponseWriter, r *http.Request, c *completionRequest, g *generation, j *job, echoes []string, out completion) error {
-	stream, offsets, total := newEvents(w), make([]int, len(j.choices)), usage{}
+func (s *Server) streamCompletion(w http.ResponseWriter, r *http.Request, c *completionRequest, g *generation, j *job, echoes []string, followed []*textTokens, out completion) error {
+	stream, total := newEvents(w), usage{}
+	out.Usage = c.pending()
 	prompts := make(map[int]int)
 	begun := make([]bool, len(j.choices))
 	err := j.each(r.Context(), func(ch *choice, said chunk) error {
 		entry := textChoice{Index: ch.index, Text: said.text}
-		if !begun[ch.index] {
+		first := !begun[ch.index]
+		if first {
 			entry.Text, begun[ch.index] = echoes[ch.index/g.choices]+entry.Text, true
 		}
-		if g.logProbs && len(said.tokens) > 0 {
+		if g.logProbs && (len(said.tokens) > 0 || first && g.promptLogProbs) {
 			entry.LogProbs = &textLogProbs{}
-			offsets[ch.index] = entry.LogProbs.add(s, said.tokens, offsets[ch.index])
+			followed[ch.index].add(entry.LogProbs, said.tokens)
 		}
 		if said.done {
 			reason := finishReason(said.reason)

@@ -25,7 +25,7 @@ type generation struct {
 	choices   int // of each prompt
 	policy    engine.Policy
 	budget    eviction.Budget
-	maxNew    int // 0: what the server takes, or the context has room for
+	maxNew    int // -1: what the server takes, or the context has room for
 	sampling  model.Sampling
 	stop      []string
 	stopIDs   []int32
@@ -33,7 +33,10 @@ type generation struct {
 	keep      []int32 // special tokens that are text
 	logProbs  bool
 	top       int
-	kept      bool // the usage says what was kept of every token
+	// endLogProbs and promptLogProbs: what is told of an answer's tokens is told of the end token, and before of the
+	// prompt's tokens but the first.
+	endLogProbs, promptLogProbs bool
+	kept                        bool // the usage says what was kept of every token
 	// conversation: the prompts are whole conversations, which go on where policies keep turns.
 	conversation bool
 	// constraint makes one for each answer; nil: nothing is constrained.
@@ -52,7 +55,7 @@ func (s *Server) generation(prefix string, r *settings) (*generation, error) {
 	if base != s.Name && base != "" {
 		return nil, failure(http.StatusNotFound, invalidRequest, "model_not_found", "the model %.100q does not exist: want %q, or %s@POLICY:BUDGET", r.Model, s.Name, s.Name)
 	}
-	g := &generation{server: s, id: prefix + rand.Text(), model: cmp.Or(r.Model, s.Name), choices: or(r.N, 1), maxNew: or(r.MaxTokens, 0), budget: s.Budget, kept: r.wantsKept(), stop: r.Stop, stopIDs: r.StopTokenIDs, ignoreEnd: r.IgnoreEOS}
+	g := &generation{server: s, id: prefix + rand.Text(), model: cmp.Or(r.Model, s.Name), choices: or(r.N, 1), maxNew: or(r.MaxTokens, -1), budget: s.Budget, kept: r.wantsKept(), stop: r.Stop, stopIDs: r.StopTokenIDs, ignoreEnd: r.IgnoreEOS}
 	if r.Eviction != nil {
 		choice.Policy = cmp.Or(r.Eviction.Policy, choice.Policy)
 		choice.Budget = cmp.Or(r.Eviction.Budget, choice.Budget)
@@ -141,6 +144,12 @@ func (s *Server) start(r *http.Request, g *generation) (j *job, release func(), 
 		if g.logProbs {
 			r.Generate.OnLogProb = c.onLogProb
 		}
+		if g.endLogProbs {
+			r.Generate.OnEnd = c.onLogProb
+		}
+		if g.promptLogProbs {
+			r.Session.LogProbs.Each = c.onLogProb
+		}
 	})
 	if err != nil {
 		release()
@@ -159,8 +168,15 @@ func (s *Server) request(g *generation, owner string, i int) (engine.Request, er
 	if len(s.keys) > 1 && !s.SharedPrefixes {
 		session.CacheSalt = owner
 	}
+	if g.promptLogProbs {
+		session.LogProbs = &runner.PromptLogProbs{Top: g.top}
+	}
+	maxNew := g.maxNew
+	if maxNew < 0 {
+		maxNew = s.MaxNew
+	}
 	opt := runner.GenerateOptions{
-		MaxNew: min(cmp.Or(g.maxNew, s.MaxNew), s.model.Config.MaxPositions-len(tokens)+1), Sampling: g.sampling, Stop: g.stopIDs,
+		MaxNew: min(maxNew, s.model.Config.MaxPositions-len(tokens)+1), Sampling: g.sampling, Stop: g.stopIDs,
 		IgnoreEnd: g.ignoreEnd, TopLogProbs: g.top,
 	}
 	opt.Sampling.Seed += uint64(i % g.choices)

@@ -74,6 +74,26 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// tokenizerInfo is what vLLM's endpoint of that name says, by which lm-eval asks for tokens of the server.
+func (s *Server) tokenizerInfo(w http.ResponseWriter, _ *http.Request) error {
+	t, err := s.model.NeedTokenizer()
+	if err != nil {
+		return refuse("", "%v", err)
+	}
+	c := t.Config()
+	info := map[string]any{"bos_token": nil, "eos_token": nil, "pad_token": nil, "unk_token": nil, "chat_template": nil, "model_max_length": s.model.Config.MaxPositions}
+	if c.EOS == "" && len(s.model.Config.EOS) > 0 {
+		c.EOS, _ = t.IDToToken(s.model.Config.EOS[0])
+	}
+	for name, text := range map[string]string{"bos_token": c.BOS, "eos_token": c.EOS, "pad_token": c.PAD, "unk_token": c.UNK, "chat_template": c.ChatTemplate} {
+		if text != "" {
+			info[name] = text
+		}
+	}
+	writeJSON(w, http.StatusOK, info)
+	return nil
+}
+
 func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 	var t struct {
 		Model  string  `json:"model"`

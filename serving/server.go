@@ -198,6 +198,7 @@ func (s *Server) routes() {
 	s.handle("GET /v1/models", s.listModels)
 	s.handle("GET /v1/models/{model...}", s.getModel)
 	s.handle("POST /tokenize", s.tokenize)
+	s.handle("GET /tokenizer_info", s.tokenizerInfo)
 	s.handle("POST /detokenize", s.detokenize)
 	s.handle("POST /apply-template", s.applyTemplate)
 	s.handle("GET /v1/adapters", s.listAdapters)

@@ -255,10 +255,22 @@ func (s *settings) check() error {
 
 func (s *settings) wantsKept() bool { return s.Eviction != nil && s.Eviction.Kept }
 
+func (s *settings) wantsUsage() bool {
+	return s.wantsKept() || s.StreamOptions != nil && s.StreamOptions.IncludeUsage
+}
+
 // wanted is the usage of a stream; nil where it is not asked for.
 func (s *settings) wanted(u *usage) *usage {
-	if s.wantsKept() || s.StreamOptions != nil && s.StreamOptions.IncludeUsage {
+	if s.wantsUsage() {
 		return u
+	}
+	return nil
+}
+
+// pending is completion.Usage of the parts of a stream before the last.
+func (s *settings) pending() any {
+	if s.wantsUsage() {
+		return (*usage)(nil)
 	}
 	return nil
 }

@@ -30,6 +30,8 @@ type GenerateOptions struct {
 	// tokens, of equal ones the lower ids first.
 	OnLogProb   func(id int32, logProb float64, top []LogProb)
 	TopLogProbs int
+	// OnEnd is OnLogProb for the end token, which is none of the response's.
+	OnEnd func(id int32, logProb float64, top []LogProb)
 	// Capture and Observe are those of every decoding step.
 	Capture Capture
 	Observe Observer

@@ -143,7 +143,7 @@ func (p *prefillPass) layer(l int, chunks [][2]int) error {
 		p.observed = Capture{}
 	}
 	run := p.hiddenLayer
-	if l == p.Model.Config.Layers-1 && !p.Model.Config.Recurrent(l) && (len(p.pos)+p.appended.rows > 1 || p.opt.CacheOnly) { // one row needs all of it
+	if l == p.Model.Config.Layers-1 && !p.Model.Config.Recurrent(l) && p.opt.LogProbs == nil && (len(p.pos)+p.appended.rows > 1 || p.opt.CacheOnly) { // one row needs all of it
 		run = p.lastLayer
 	}
 	if err := run(l, o, chunks); err != nil {
@@ -272,6 +272,11 @@ func (p *prefillPass) hiddenLayer(l int, o *Observation, chunks [][2]int) error 
 		}
 		if err := p.between(); err != nil {
 			return err
+		}
+		if p.opt.LogProbs != nil && l+1 == p.Model.Config.Layers {
+			if err := p.tellLogProbs(chunk[0], chunk[1]); err != nil {
+				return err
+			}
 		}
 	}
 	if n := len(p.pos); c.last && p.last != nil && c.next != p.last && l+1 == p.Model.Config.Layers {

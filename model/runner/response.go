@@ -85,15 +85,11 @@ func (r *response) accept(id int32, logits *Logits) error {
 	r.done = true
 	if logits != nil && slices.Contains(r.eos, id) {
 		r.ended = true
-		return nil
+		return r.tellLogProb(r.OnEnd, id, logits)
 	}
 	r.tokens = append(r.tokens, id)
-	if r.OnLogProb != nil && logits != nil {
-		p, top, err := logits.LogProbs(id, r.TopLogProbs)
-		if err != nil {
-			return err
-		}
-		r.OnLogProb(id, p, top)
+	if err := r.tellLogProb(r.OnLogProb, id, logits); err != nil {
+		return err
 	}
 	if r.OnToken != nil {
 		if err := r.OnToken(id); errors.Is(err, ErrStop) {
@@ -104,6 +100,17 @@ func (r *response) accept(id int32, logits *Logits) error {
 	}
 	r.done = len(r.tokens) >= r.MaxNew
 	return nil
+}
+
+func (r *response) tellLogProb(tell func(id int32, logProb float64, top []LogProb), id int32, logits *Logits) error {
+	if tell == nil || logits == nil {
+		return nil
+	}
+	p, top, err := logits.LogProbs(id, r.TopLogProbs)
+	if err == nil {
+		tell(id, p, top)
+	}
+	return err
 }
 
 // skips tells that the next step need not run: on a model that only counts memory all but the

@@ -76,6 +76,8 @@ type PrefillOptions struct {
 	// Prefix (may be nil) is the first tokens of the prompt, before those that run: its pairs enter every
 	// layer of the cache, which is at their end and otherwise empty, when the layer's turn has come.
 	Prefix *kvcache.Prefix
+	// LogProbs (may be nil) is told what the model gives to the tokens of the prompt that run.
+	LogProbs *PromptLogProbs
 	// CacheOnly computes keys and values and nothing that only logits need.
 	CacheOnly bool
 
