@@ -232,7 +232,7 @@ func TestCachesOfGroups(t *testing.T) {
 	if more, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{MaxNew: 40, IgnoreEnd: true}); err != nil || len(more) != 40 {
 		t.Errorf("response %v, %v", more, err)
 	}
-	if x := kvcache.NewPrefixCache(m, 1<<20).Match(kvcache.New(m), prompt, n); x.Len() != 0 {
+	if x := kvcache.NewPrefixCache(m, 1<<20).Match(kvcache.New(m), "", prompt, n); x.Len() != 0 {
 		t.Errorf("%d tokens of a prefix", x.Len())
 	}
 	if err := (modeltest.Llama{HeadDim: 8}).Open(t, "cpu").SetCacheDType("kivi4"); err == nil || !strings.Contains(err.Error(), "heads of 8") {
