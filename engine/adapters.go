@@ -203,10 +203,12 @@ func lacking(list string, overrides eviction.Overrides, has func(kind string) bo
 	return out, err
 }
 
-// WithoutAdapter is the policy of a model that has no adapter, and WithAdapter that of one that has several.
+// WithoutAdapter is the policy of a model that has no adapter, and WithAdapter that of one that has several. Lossless is the
+// one that keeps and reads the whole cache.
 const (
 	WithoutAdapter = "snapkv"
 	WithAdapter    = "lookaheadkv"
+	Lossless       = "full"
 )
 
 // DefaultPolicy is the policy where none is asked for: that of the adapter that there is. From is where a default has

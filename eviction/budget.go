@@ -36,6 +36,9 @@ func (b Budget) WholeBelow(tokens int) Budget {
 	return b
 }
 
+// Whole is the number of tokens below which a prompt keeps everything; 0 for none.
+func (b Budget) Whole() int { return b.whole }
+
 // ParseBudget reads what [Budget] describes. Shares are above 0 and at most 1, to a
 // millionth.
 func ParseBudget(text string) (Budget, error) {

@@ -12,18 +12,26 @@ import (
 
 // modelInfo is a model as /v1/models lists it.
 type modelInfo struct {
-	ID          string         `json:"id"`
-	Object      string         `json:"object"`
-	Created     int64          `json:"created"`
-	OwnedBy     string         `json:"owned_by"`
-	MaxModelLen int            `json:"max_model_len"`
-	Eviction    evictionChoice `json:"eviction"` // of requests that name none
+	ID          string           `json:"id"`
+	Object      string           `json:"object"`
+	Created     int64            `json:"created"`
+	OwnedBy     string           `json:"owned_by"`
+	MaxModelLen int              `json:"max_model_len"`
+	Eviction    evictionOfServer `json:"eviction"` // of requests that name none
+}
+
+// evictionOfServer is what answers a request that names no policy.
+type evictionOfServer struct {
+	Policy    string `json:"policy"`
+	Budget    string `json:"budget"`     // of requests that name another policy, too
+	FullBelow int    `json:"full_below"` // tokens of a prompt that is kept whole where a request names no budget
+	Lossy     bool   `json:"lossy"`      // answers may differ from the full cache's
 }
 
 func (s *Server) info() modelInfo {
 	return modelInfo{
 		ID: s.Name, Object: "model", Created: s.started.Unix(), OwnedBy: "glimpse", MaxModelLen: s.model.Config.MaxPositions,
-		Eviction: evictionChoice{Policy: s.Policy, Budget: s.Budget.String()},
+		Eviction: evictionOfServer{s.Policy, s.Budget.String(), s.Budget.Whole(), s.Policy != engine.Lossless},
 	}
 }
 

@@ -66,17 +66,30 @@ func (s *setup) bindPolicy(f *pflag.FlagSet, more string) {
 }
 
 // open opens the model for one policy. Where none is asked for, that is the one of the adapter that there is for the
-// model. It refuses several, and one that lacks its adapter, before the weights are loaded, and before they are
-// fetched where config.json tells. before, if any, then sees the model.
+// model. before, if any, sees the model before its weights are loaded.
 func (s *setup) open(cmd *cobra.Command, before func(m *model.Model) error) (*engine.Model, engine.Policy, error) {
-	given := cli.GivenFlags(cmd.Flags())
-	s.AdaptersByDefault, s.PolicyByDefault = !given.Given("adapter"), !given.Given("policy")
+	s.PolicyByDefault = !cli.GivenFlags(cmd.Flags()).Given("policy")
+	m, err := s.openModel(cmd, before)
+	if err != nil {
+		return nil, engine.Policy{}, err
+	}
+	policy, err := m.Policy(s.Policies)
+	if err != nil {
+		m.Close()
+	}
+	return m, policy, err
+}
+
+// openModel opens the model for the policy of s. It refuses several, and one that lacks its adapter, before the weights are
+// loaded, and before they are fetched where config.json tells.
+func (s *setup) openModel(cmd *cobra.Command, before func(m *model.Model) error) (*engine.Model, error) {
+	s.AdaptersByDefault = !cli.GivenFlags(cmd.Flags()).Given("adapter")
 	err := engine.CheckOne(s.Policies)
 	if err == nil {
 		err = s.CheckAdapters(cmd.Context())
 	}
 	if err != nil {
-		return nil, engine.Policy{}, fmt.Errorf("%s: %w", cmd.Name(), err)
+		return nil, fmt.Errorf("%s: %w", cmd.Name(), err)
 	}
 	s.Before = func(m *engine.Model) error {
 		if s.PolicyByDefault {
@@ -87,15 +100,7 @@ func (s *setup) open(cmd *cobra.Command, before func(m *model.Model) error) (*en
 		}
 		return before(m.Model)
 	}
-	m, err := engine.Open(cmd.Context(), &s.Options, cmd.ErrOrStderr())
-	if err != nil {
-		return nil, engine.Policy{}, err
-	}
-	policy, err := m.Policy(s.Policies)
-	if err != nil {
-		m.Close()
-	}
-	return m, policy, err
+	return engine.Open(cmd.Context(), &s.Options, cmd.ErrOrStderr())
 }
 
 // announce says which policy a model of the user's runs with where none is asked for, and why.

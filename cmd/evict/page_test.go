@@ -15,6 +15,65 @@ import (
 // hostile is an answer of a server that the page must show as it is.
 const hostile = `<img src=x onerror="window.pwned = 1"><script>window.pwned = 1</script>`
 
+// TestServePageSendsWhatWasChosen: a request of the page has the policy, the budget and the adapter that a person has
+// chosen, and nothing else, so that the server's own rule holds, as that of short prompts. A lossy server is called so.
+func TestServePageSendsWhatWasChosen(t *testing.T) {
+	b := browsertest.Start(t)
+	for _, c := range []struct {
+		name  string
+		args  []string
+		lossy string // what the page says of the server
+		title string // of an answer where nothing was chosen
+	}{
+		{"lossless", nil, "", "full cache"},
+		{"lossy", []string{"--policy", "snapkv", "--budget", "25%"}, "This server is lossy: snapkv at 25% leaves out a part of prompts of 256 tokens and more, so that answers may differ from the full cache's.", "snapkv at 25%"},
+		{"lossy, short prompts, too", []string{"--policy", "streamingllm", "--budget", "8", "--full-below", "0"}, "This server is lossy: streamingllm at 8 entries leaves out a part of every prompt, so that answers may differ from the full cache's.", "streamingllm at 8 entries"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, url, _ := serveProgram(t, c.args...)
+			b.Open(url, 1280, "light")
+			b.Until(`document.querySelector("#model").textContent !== ""`)
+			var told string
+			if b.Eval(`document.querySelector("#lossy").hidden ? "" : document.querySelector("#lossy").textContent`, &told); told != c.lossy {
+				t.Errorf("the page says %q, want %q", told, c.lossy)
+			}
+			b.Eval(`window.real = window.fetch; window.fetch = (u, o) => { if (o.body) window.sent = JSON.stringify(JSON.parse(o.body).eviction); return real(u, o); }; 0`, nil)
+			choose := func(policy string) {
+				b.Eval(fmt.Sprintf(`document.querySelector("#policy").value = %q; document.querySelector("#policy").dispatchEvent(new Event("change")); 0`, policy), nil)
+			}
+			for turn, step := range []struct {
+				do   func()
+				want string
+			}{
+				{func() {}, `{"kept":true}`},
+				{func() { choose("snapkv") }, `{"policy":"snapkv","kept":true}`},
+				{func() {
+					b.Eval(`document.querySelector("#budget").value = 10; document.querySelector("#budget").dispatchEvent(new Event("input")); 0`, nil)
+				}, `{"policy":"snapkv","budget":"10%","kept":true}`},
+				{func() { choose("full") }, `{"policy":"full","kept":true}`},
+				{func() { choose("") }, `{"kept":true}`},
+			} {
+				step.do()
+				b.Eval(`document.querySelector("#message").focus()`, nil)
+				b.Type("never karl lantern")
+				b.Press("Enter", 0)
+				b.Until(fmt.Sprintf(`document.querySelectorAll(".turn").length === %d && document.querySelector("#stop").disabled`, turn+1))
+				var sent, title, kept string
+				b.Eval(`window.sent`, &sent)
+				b.Eval(`document.querySelector(".answer h3").textContent`, &title)
+				b.Eval(`document.querySelector(".amount").textContent`, &kept)
+				if sent != step.want || title != c.title {
+					t.Errorf("turn %d: sent %s under %q, want %s under %q", turn, sent, title, step.want, c.title)
+				}
+				if whole := strings.Contains(kept, "(100%)"); whole == slices.Contains(c.args, "--full-below") {
+					t.Errorf("a short prompt: %s", kept)
+				}
+			}
+		})
+	}
+	b.Check(func(string) bool { return true })
+}
+
 // TestServePageInABrowser uses the page of evict serve as a person does: a key, a message, its answer and what was kept, the
 // budget, the full cache, stop and clear, by keys alone. Nothing is asked of other hosts, nothing moves that was there, and
 // it fits a phone in both schemes. GLIMPSE_SHOTS=DIR keeps pictures; GLIMPSE_SHOTS_MODEL and GLIMPSE_SHOTS_MESSAGE are those of them.
@@ -24,7 +83,7 @@ func TestServePageInABrowser(t *testing.T) {
 	if err := os.WriteFile(keys, []byte("correct-horse\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, url, _ := serveProgram(t, "--keys", keys)
+	_, url, _ := serveProgram(t, "--keys", keys, "--policy", "lookaheadkv", "--full-below", "0")
 	servers := []string{url}
 	b.Open(url, 1280, "light")
 
@@ -197,7 +256,7 @@ func TestServePageInABrowser(t *testing.T) {
 		message = "never karl lantern never karl"
 	}
 	if model := os.Getenv("GLIMPSE_SHOTS_MODEL"); model != "" {
-		_, url, _ = serveProgram(t, "--model", model, "--policy", "snapkv", "--budget", "25%")
+		_, url, _ = serveProgram(t, "--model", model, "--policy", "snapkv", "--budget", "25%", "--full-below", "0")
 		servers = append(servers, url)
 	}
 	for _, width := range []int{1440, 800, 320} {

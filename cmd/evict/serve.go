@@ -15,9 +15,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"glimpse/engine"
 	"glimpse/internal/bytesize"
 	"glimpse/internal/cli"
-	"glimpse/internal/hostmemory"
 	"glimpse/internal/version"
 	"glimpse/model"
 	"glimpse/serving"
@@ -50,14 +50,16 @@ func newServe() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve a model over OpenAI's HTTP API, with the caches of its sessions evicted",
-		Long: `Serve a model over OpenAI's HTTP API, with the caches of its sessions evicted.
+		Short: "Serve a model over OpenAI's HTTP API, with the caches of its sessions whole or evicted",
+		Long: `Serve a model over OpenAI's HTTP API, with the caches of its sessions whole or evicted.
 
 Clients of OpenAI's API talk to it at http://ADDRESS/v1: chat completions, completions and
-responses, streamed or not. Sessions are decoded together and each holds what its policy
-keeps, so that more of them fit the memory. The first tokens that prompts have in common
-run once: their keys and values are shared, and every session evicts a copy of its own.`,
+responses, streamed or not. Every session keeps its whole cache unless --policy, or a
+request, names a policy that evicts: then each holds what that keeps, so that more of them
+fit the memory, and answers may differ. The first tokens that prompts have in common run
+once: their keys and values are shared, and every session evicts a copy of its own.`,
 		Annotations: cli.Details(`
+The log says which policy there is for the model, lookaheadkv where it has an adapter.
 A request may say another policy, budget or adapter in "eviction": {"policy", "budget",
 "adapter"}, or in the name of the model: NAME@POLICY:BUDGET. Requests that find no room in
 --memory wait, --queue of them at most; further ones are answered with 429. A request that
@@ -73,8 +75,8 @@ of what answers attend to is kept by the policy that gave them and by the second
 Requests with the header X-Glimpse-Record: off are left out of all three.
 
 ` + modelDetails),
-		Example: `  evict serve --model path/to/llama --adapter adapters/llama --budget 25%
-  evict serve --model path/to/llama --policy snapkv --listen 0.0.0.0:8080 --keys keys.txt`,
+		Example: `  evict serve --model path/to/llama --listen 0.0.0.0:8080 --keys keys.txt
+  evict serve --model path/to/llama --adapter adapters/llama --policy lookaheadkv --budget 25%`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fail := func(err error) error { return fmt.Errorf("serve: %w", err) }
@@ -105,11 +107,16 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 					return fail(fmt.Errorf("--%s: got %g, want 0 to 1", name, share))
 				}
 			}
+			given := cli.GivenFlags(cmd.Flags())
+			if given.Given("budget") && !given.Given("policy") {
+				return fail(fmt.Errorf("--budget %v without --policy: the whole cache is kept, want --policy %s where there is an adapter for the model, or %s", &c.Budget, engine.WithAdapter, engine.WithoutAdapter))
+			}
 			listener, err := net.Listen("tcp", listen)
 			if err != nil {
 				return fail(err)
 			}
 			defer listener.Close()
+			tellLossy(c.Log, s.Policies, c.Budget)
 			if host, _, _ := net.SplitHostPort(listener.Addr().String()); len(c.Keys) == 0 && !net.ParseIP(host).IsLoopback() {
 				c.Log.Warn("everybody who reaches the address may use the server: --keys takes a file of API keys", "address", listener.Addr().String())
 			}
@@ -129,8 +136,13 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 					served <- server.Serve(listener)
 				}
 			}()
-			m, policy, err := s.open(cmd, nil)
+			m, err := s.openModel(cmd, nil)
 			if err != nil {
+				return err
+			}
+			policy, err := m.PolicyWith(s.Policies, "") // requests may name others, which take what else was given
+			if err != nil {
+				m.Close()
 				return err
 			}
 			if c.Name = name; name == "" {
@@ -139,7 +151,6 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 			c.Policy, c.Seed = policy.Title(), s.Seed
 			c.Memory, c.Prefix, c.PrefixDirSize = int64(memory), int64(prefix), int64(dirSize)
 			c.RecordLimit, c.S3 = int64(limit), s.S3
-			given := cli.GivenFlags(cmd.Flags())
 			why := "as --memory says"
 			if !given.Given("memory") {
 				if c.Memory, why, err = roomFor(m.Model); err != nil {
@@ -156,16 +167,17 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 				return fail(err)
 			}
 			serve.Store(ready)
-			c.Log.Info("serving", "address", listener.Addr().String(), "model", c.Name, "policy", policy.NameWithAdapter(), "budget", c.Budget.String(),
-				"memory", bytesize.Memory(c.Memory), "prefix_cache", bytesize.Memory(c.Prefix))
-			c.Log.Info("memory of sessions and shared prefixes", "takes", bytesize.Memory(c.Memory), "shared_prefixes", bytesize.Memory(c.Prefix), "why", why, "change", "--memory SIZE, --prefix-cache SIZE")
+			tellLossless(c.Log, m, policy, c.Budget)
+			c.Log.Info("memory", "sessions_and_shared_prefixes", bytesize.Memory(c.Memory), "shared_prefixes", bytesize.Memory(c.Prefix), "why", why, "change", "--memory SIZE --prefix-cache SIZE")
+			url := urlOf(listener.Addr(), cert != "")
+			c.Log.Info("serving", "address", listener.Addr().String(), "url", url, "api", url+"/v1", "model", c.Name, "policy", policy.NameWithAdapter())
 			return errors.Join(wait(cmd.Context(), server, ready, served, drain, c.Log), ready.Close())
 		},
 	}
 	f := cmd.Flags()
 	s.bind(f)
 	s.bindChat(f)
-	s.bindPolicy(f, "")
+	f.StringVar(&s.Policies, "policy", engine.Lossless, "eviction policy (see evict policies) of requests that name none")
 	bindBudget(f, &c.Budget, "prompt", 0)
 	c.Choice.From = model.SamplingOfModel
 	c.Choice.Bind(f)
@@ -195,30 +207,6 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 	f.BoolVar(&logJSON, "log-json", false, "log as JSON lines")
 	cli.Everyday(cmd, "model", "adapter", "device", "policy", "budget", "listen", "memory", "max-num-seqs", "keys")
 	return cmd
-}
-
-// roomFor is the memory beside the weights, less a tenth, and what it follows from; 0 where it is not known.
-func roomFor(m *model.Model) (bytes int64, why string, err error) {
-	var host hostmemory.Room
-	available, ok := m.Available(func() int64 {
-		host = hostmemory.Find()
-		return host.Available
-	})
-	if !ok {
-		return 0, "the free memory is not known: there is no limit", nil
-	}
-	from := bytesize.Memory(available) + " free of device " + m.DeviceName()
-	if host.Available > 0 {
-		from = host.String()
-	}
-	if mapped := m.MappedBytes(); mapped > 0 { // which count as free
-		from += ", less " + bytesize.Memory(mapped) + " of weights"
-		available -= mapped
-	}
-	if available -= available / 10; available <= 0 {
-		return 0, "", fmt.Errorf("%w: %s leaves none for sessions; --memory SIZE takes so much of it all the same", model.ErrMemory, from)
-	}
-	return available, from + ", less a tenth", nil
 }
 
 // readKeys reads API keys, a line each.

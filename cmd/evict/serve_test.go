@@ -27,8 +27,19 @@ import (
 // serveProgram starts the program's server and returns its address.
 func serveProgram(t *testing.T, args ...string) (c *exec.Cmd, url string, log *bytes.Buffer) {
 	t.Helper()
-	c = exec.Command(os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0", "--memory", "512MiB"}, args...)...)
+	return startServer(t, serverCommand(os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0", "--memory", "512MiB"}, args...)...))
+}
+
+// serverCommand is a command in which the test's program is the server's.
+func serverCommand(name string, args ...string) *exec.Cmd {
+	c := exec.Command(name, args...)
 	c.Env = append(os.Environ(), asProgram+"=1")
+	return c
+}
+
+// startServer starts a server and returns its address, and its log up to where it serves.
+func startServer(t *testing.T, c *exec.Cmd) (_ *exec.Cmd, url string, log *bytes.Buffer) {
+	t.Helper()
 	errors, err := c.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -36,11 +47,14 @@ func serveProgram(t *testing.T, args ...string) (c *exec.Cmd, url string, log *b
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Process.Kill() })
+	t.Cleanup(func() {
+		c.Process.Kill()
+		c.Wait()
+	})
 	log = new(bytes.Buffer)
 	lines := bufio.NewScanner(io.TeeReader(errors, log))
 	for lines.Scan() {
-		if m := regexp.MustCompile(`msg=serving address=(\S+)`).FindStringSubmatch(lines.Text()); m != nil {
+		if m := regexp.MustCompile(`msg"?[=:]"?serving"?[ ,]"?address"?[=:]"?([^\s"]+)`).FindStringSubmatch(lines.Text()); m != nil {
 			go io.Copy(io.Discard, errors)
 			return c, "http://" + m[1], log
 		}
@@ -204,6 +218,7 @@ func TestServeRefuses(t *testing.T) {
 		{[]string{"--tls-cert", empty}, "want both or none"},
 		{[]string{"--tls-cert", empty, "--tls-key", empty}, "failed to find any PEM data"},
 		{[]string{"--policy", "snapkv,h2o"}, "want one"},
+		{[]string{"--budget", "25%"}, "--budget 25% without --policy: the whole cache is kept, want --policy lookaheadkv"},
 		{[]string{"--memory", "1MiB", "--prefix-cache", "2MiB"}, "want more"},
 		{[]string{"--max-num-seqs", "0"}, "want 1 to"},
 		{[]string{"--prefix-cache", "0", "--prefix-dir", empty + ".d"}, "no memory for them"},

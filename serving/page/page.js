@@ -5,7 +5,7 @@ const keyName = "glimpse-api-key"; // in the tab's storage
 let model = "";
 let defaults = {};       // policy and budget of requests that name none
 let adapters = [];
-let budget = "";         // as requests say it: "25%", or the server's number of entries
+let budget = "";         // that was chosen, as requests say it: "25%"; "" is the server's
 let messages = [];       // of the conversation, as the API has them
 let running = null;      // the AbortController of the answer that is being written
 
@@ -38,10 +38,11 @@ async function start() {
     ({id: model, eviction: defaults} = models.data[0]);
     $("model").textContent = $("model").title = model;
     document.title = `${model}: Glimpse`;
-    const policies = models.policies.includes(defaults.policy) ? models.policies : [defaults.policy, ...models.policies];
-    $("policy").replaceChildren(...policies.map(name => new Option(name, name, false, name === defaults.policy)));
-    const share = /^(\d+(?:\.\d+)?)%$/.exec(budget = defaults.budget);
-    if (share) $("budget").value = share[1];
+    $("policy").replaceChildren(new Option(`${defaults.policy} (default)`, ""), ...models.policies.map(name => new Option(name)));
+    $("lossy").hidden = !defaults.lossy;
+    $("lossy").textContent = `This server is lossy: ${defaults.policy} at ${amount(defaults.budget)} leaves out a part of ` +
+      `${defaults.full_below > 0 ? `prompts of ${defaults.full_below} tokens and more` : "every prompt"}, so that answers may differ from the full cache's.`;
+    $("hint").hidden = $("log").childElementCount > 0;
     showBudget();
     offerAdapters();
     say("");
@@ -51,14 +52,21 @@ async function start() {
   }
 }
 
+// policy is the one that answers: what was chosen, or the server's.
+const policy = () => $("policy").value || defaults.policy;
+const amount = budget => budget.endsWith("%") ? budget : `${budget} entries`;
+
+// showBudget shows the budget that was chosen, or the server's, which keeps all of short prompts.
 function showBudget() {
-  const text = budget.endsWith("%") ? budget : `${budget} entries`;
-  $("share").textContent = text;
-  $("budget").setAttribute("aria-valuetext", text);
+  const whole = policy() === "full", share = /^(\d+(?:\.\d+)?)%$/.exec(budget || defaults.budget);
+  if (share) $("budget").value = share[1];
+  $("budget").disabled = whole;
+  $("share").textContent = whole ? "all" : amount(budget || defaults.budget);
+  $("budget").setAttribute("aria-valuetext", $("share").textContent);
 }
 
 function offerAdapters() {
-  const fit = adapters.filter(a => a.policy === $("policy").value);
+  const fit = adapters.filter(a => a.policy === policy());
   $("adapter").replaceChildren(new Option(fit.length ? "the usual" : "none", ""), ...fit.map(a => new Option(a.name)));
   $("adapter").disabled = !fit.length;
 }
@@ -97,12 +105,20 @@ async function stream(body, signal, onText) {
   return {usage, first};
 }
 
+const fullCache = "full cache"; // the title of its answers
+
+// chosen is what the user has chosen of policy, budget and adapter: what was not chosen is the server's to say.
+function chosen() {
+  const all = {policy: $("policy").value, budget: $("budget").disabled ? "" : budget, adapter: $("adapter").value};
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value));
+}
+
 // write has an answer written below a title, and returns its text with what stream returns. Stopped, what there is remains.
 async function write(turn, title, asked, eviction) {
   const answer = $("answer-template").content.cloneNode(true).firstElementChild;
   const [text, facts] = answer.querySelectorAll("p");
   answer.querySelector("h3").textContent = title;
-  answer.classList.toggle("full", eviction.policy === "full");
+  answer.classList.toggle("full", title === fullCache);
   turn.querySelector(".answers").append(answer);
   running = new AbortController();
   setBusy(true);
@@ -149,19 +165,19 @@ async function send() {
   $("log").append(turn);
   scrollToEnd();
   const asked = [...messages, {role: "user", content: text}];
-  const eviction = {policy: $("policy").value, budget, adapter: $("adapter").value, kept: true};
+  const whole = policy() === "full";
   const compare = turn.querySelector(".compare");
-  const out = await write(turn, `${eviction.policy} at ${$("share").textContent}`, asked, eviction);
+  const out = await write(turn, whole ? fullCache : `${policy()} at ${$("share").textContent}`, asked, {...chosen(), kept: true});
   if (out.usage || out.text) messages = [...asked, {role: "assistant", content: out.text}];
   else $("message").value ||= text; // to be sent again
   if (!out.usage) return;
   const follow = atEnd();
   showKept(turn.querySelector(".kept"), out.usage);
   if (follow) scrollToEnd();
-  if (eviction.policy === "full") return;
+  if (whole) return;
   compare.classList.add("ready");
   compare.addEventListener("click", async () => {
-    const full = await write(turn, "full cache", asked, {policy: "full"});
+    const full = await write(turn, fullCache, asked, {policy: "full"});
     if (!full.usage) return;
     full.facts.textContent += `. ${difference(full.text, out.text)}`;
     compare.hidden = true;
@@ -232,7 +248,11 @@ $("clear").addEventListener("click", () => {
   $("message").focus();
 });
 $("settings").addEventListener("submit", e => e.preventDefault());
-$("policy").addEventListener("change", offerAdapters);
+$("policy").addEventListener("change", () => {
+  if (!$("policy").value) budget = ""; // all is the server's again
+  showBudget();
+  offerAdapters();
+});
 $("budget").addEventListener("input", () => { budget = `${$("budget").value}%`; showBudget(); });
 $("login").addEventListener("submit", e => {
   e.preventDefault();

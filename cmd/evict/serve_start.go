@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+
+	"glimpse/engine"
+	"glimpse/eviction"
+	"glimpse/internal/bytesize"
+	"glimpse/internal/hostmemory"
+	"glimpse/model"
+)
+
+// tellLossy says that answers may differ from the model's own, and of which prompts, where the operator has chosen so.
+func tellLossy(log *slog.Logger, policy string, budget eviction.Budget) {
+	if policy != engine.Lossless {
+		log.Warn("lossy: a part of every prompt's cache is evicted or not read, so that answers may differ from those of the full cache",
+			"policy", policy, "budget", budget.String(), "from_tokens", budget.Whole(), "change", "--policy "+engine.Lossless+" keeps everything, --full-below all of shorter prompts")
+	}
+}
+
+// tellLossless says that nothing is evicted, and with which policy the model would be.
+func tellLossless(log *slog.Logger, m *engine.Model, policy engine.Policy, budget eviction.Budget) {
+	if policy.Title() != engine.Lossless {
+		return
+	}
+	other, from := m.DefaultPolicy()
+	why := "--adapter has one for the model"
+	switch {
+	case other == engine.WithoutAdapter:
+		why = "there is no adapter for the model"
+	case from == engine.Shipped:
+		why = "an adapter for the model comes with this program"
+	case from != "":
+		why = from + " has an adapter for the model"
+	}
+	log.Info("lossless: every session keeps its whole cache", "policy", engine.Lossless, "evict", fmt.Sprintf("--policy %s --budget %v", other, &budget), "why", why)
+}
+
+// urlOf is where a browser on this machine finds the server.
+func urlOf(address net.Addr, tls bool) string {
+	u := url.URL{Scheme: "http", Host: address.String()}
+	if tls {
+		u.Scheme = "https"
+	}
+	if host, port, err := net.SplitHostPort(u.Host); err == nil {
+		switch ip := net.ParseIP(host); {
+		case ip == nil || !ip.IsUnspecified():
+		case ip.To4() != nil:
+			u.Host = net.JoinHostPort("127.0.0.1", port)
+		default: // of both versions, where the system has both
+			u.Host = net.JoinHostPort("localhost", port)
+		}
+	}
+	return u.String()
+}
+
+// roomFor is the memory beside the weights, less a tenth, and what it follows from; 0 where it is not known.
+func roomFor(m *model.Model) (bytes int64, why string, err error) {
+	var host hostmemory.Room
+	available, ok := m.Available(func() int64 {
+		host = hostmemory.Find()
+		return host.Available
+	})
+	if !ok {
+		return 0, "the free memory is not known: there is no limit", nil
+	}
+	from := bytesize.Memory(available) + " free of device " + m.DeviceName()
+	if host.Available > 0 {
+		from = host.String()
+	}
+	if mapped := m.MappedBytes(); mapped > 0 { // which count as free
+		from += ", less " + bytesize.Memory(mapped) + " of weights"
+		available -= mapped
+	}
+	if available -= available / 10; available <= 0 {
+		return 0, "", fmt.Errorf("%w: %s leaves none for sessions; --memory SIZE takes so much of it all the same", model.ErrMemory, from)
+	}
+	return available, from + ", less a tenth", nil
+}
