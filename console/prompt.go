@@ -140,7 +140,13 @@ func (p *PromptSource) readChat(ctx context.Context, m *model.Model, in io.Reade
 		}
 		messages = slices.Insert(messages, 0, chat.Message{Role: "system", Content: *p.System})
 	}
-	ids, err := m.EncodeChat(ctx, messages, chat.Options{Tools: tools})
+	own := chat.Options{Tools: tools}
+	if template, o, err := m.ChatTemplate(own); err == nil {
+		if role, ok := template.Dropped(ctx, messages, o); ok {
+			return nil, fmt.Errorf("prompt: the chat template of model %s does not tell the model what the role %q says", m.Name, role)
+		}
+	}
+	ids, err := m.EncodeChat(ctx, messages, own)
 	return &Prompt{IDs: ids}, err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"glimpse/model"
 	"glimpse/model/chat"
+	"glimpse/model/modeltest"
 )
 
 // TestPromptSource: exactly one way of giving a prompt, and what each of them reads.
@@ -92,5 +93,21 @@ func TestPromptSource(t *testing.T) {
 				t.Fatalf("ids %v, want %v", p.IDs, c.ids)
 			}
 		})
+	}
+}
+
+// TestMessagesWithCalls: arguments of calls that are JSON text are an object for the template, and a role that it drops is an error.
+func TestMessagesWithCalls(t *testing.T) {
+	m := modeltest.WithTemplate(t, `{% for m in messages %}{% if m.role != 'User' %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls %}{{ c.function.arguments.city }}{% endfor %}{% endif %}{% endfor %}`)
+	items := `[{"role":"user","content":"Look up"},{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"lookup","arguments":"{\"city\": \"Paris\"}"}}]},{"role":"tool","tool_call_id":"a","content":"20"}`
+	p, err := (&PromptSource{Messages: "-"}).Read(t.Context(), m, strings.NewReader(items+"]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := m.Tokenizer.Decode(p.IDs, false); err != nil || got != "<user>Look up<assistant>Paris<tool>20" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := (&PromptSource{Messages: "-"}).Read(t.Context(), m, strings.NewReader(items+`,{"role":"User","content":"x"}]`)); err == nil || !strings.Contains(err.Error(), `"User"`) {
+		t.Errorf("error %v, want one that names the role User", err)
 	}
 }

@@ -1,8 +1,8 @@
 package model
 
 import (
+	"context"
 	"fmt"
-	"slices"
 
 	"glimpse/datasets"
 	"glimpse/model/chat"
@@ -35,16 +35,15 @@ func ChatOf(p datasets.Prompt) (messages []chat.Message, tools []any, err error)
 	return messages, tools, nil
 }
 
-// Unread says of every field of a row's chat that no prompt is made of why, in one line each.
+// Unread says of every field and role of a row's chat that no prompt is made of why, in one line each.
 func (m *Model) Unread(p datasets.Prompt) (notices []string) {
 	for _, name := range p.Dropped {
 		notices = append(notices, fmt.Sprintf("field %q of rows is not in their prompts", name))
 	}
-	further := len(p.Tools) > 0 || slices.ContainsFunc(p.Messages, func(x datasets.Message) bool { return len(x.Extra) > 0 })
-	if !further || !m.HasChatTemplate() {
+	if p.Form != datasets.FormMessages || !m.HasChatTemplate() {
 		return notices
 	}
-	template, _, err := m.ChatTemplate(chat.Options{})
+	template, o, err := m.ChatTemplate(chat.Options{})
 	if err != nil {
 		return notices
 	}
@@ -54,6 +53,9 @@ func (m *Model) Unread(p datasets.Prompt) (notices []string) {
 	}
 	for _, key := range template.Unread(messages, tools) {
 		notices = append(notices, fmt.Sprintf("field %q of rows is not in their prompts: the chat template of model %s does not read it", key, m.Name))
+	}
+	if role, ok := template.Dropped(context.Background(), messages, o); ok {
+		notices = append(notices, fmt.Sprintf("what the role %q says in rows is not in their prompts: the chat template of model %s drops it", role, m.Name))
 	}
 	return notices
 }

@@ -44,9 +44,13 @@ func readMessage(raw json.RawMessage) (chat.Message, error) {
 		Text string `json:"text"`
 	}
 	text := ""
-	if json.Unmarshal(head.Content, &text) != nil {
+	var beside struct {
+		Calls []json.RawMessage `json:"tool_calls"`
+	}
+	absent := len(head.Content) == 0 && head.Role == "assistant" && json.Unmarshal(raw, &beside) == nil && len(beside.Calls) > 0
+	if !absent && json.Unmarshal(head.Content, &text) != nil {
 		if err := json.Unmarshal(head.Content, &parts); err != nil {
-			return m, fmt.Errorf("content: got %.40s, want a text or a list of parts", head.Content)
+			return m, fmt.Errorf("content: got %.40s, want a text or a list of parts", orNull(head.Content))
 		}
 		for i, p := range parts {
 			if p.Type != "text" && p.Type != "input_text" && p.Type != "output_text" {
@@ -64,9 +68,6 @@ func readMessage(raw json.RawMessage) (chat.Message, error) {
 	if len(parts) > 0 {
 		m.Content, m.NoContent = text, false
 		m.Extra = slices.DeleteFunc(m.Extra, func(e chat.Member) bool { return e.Key == "content" })
-	}
-	if !m.NoContent && m.Content == "" && m.Role == "user" {
-		return m, errors.New("content: got an empty text")
 	}
 	return m, nil
 }
@@ -86,6 +87,9 @@ func (c *conversation) render(ctx context.Context, m *model.Model) (string, erro
 	}
 	own := chat.Options{Extra: make(map[string]any)}
 	for name, raw := range c.Template {
+		if slices.Contains(chat.Reserved, name) {
+			return "", refuse("chat_template_kwargs", "%s: may not be set by it", name)
+		}
 		v, err := chat.ParseJSON(raw)
 		if err != nil {
 			return "", refuse("chat_template_kwargs", "%s: %v", name, err)
@@ -117,8 +121,12 @@ func (c *conversation) render(ctx context.Context, m *model.Model) (string, erro
 	last := &messages[len(messages)-1]
 	if goesOn := last.Role == "assistant" && !last.NoContent; or(c.Continue, false) && !goesOn {
 		return "", refuse("continue_final_message", "the last message is of role %s, want assistant", last.Role)
-	} else if goesOn && or(c.Continue, true) && len(last.Extra) == 0 {
+	} else if goesOn && or(c.Continue, true) && !slices.ContainsFunc(last.Extra, func(e chat.Member) bool { return e.Value != nil }) {
 		begun, messages = last.Content, messages[:len(messages)-1]
+	}
+	if role, ok := template.Dropped(ctx, messages, o); ok {
+		i := slices.IndexFunc(messages, func(m chat.Message) bool { return m.Role == role })
+		return "", refuse(fmt.Sprintf("messages[%d]", i), "the chat template of model %s does not tell the model what the role %.40q says", m.Name, role)
 	}
 	o.AddGenerationPrompt = or(c.AddPrompt, true)
 	text, err := template.Render(ctx, messages, o)

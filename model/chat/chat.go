@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"glimpse/model/chat/jinja"
@@ -74,6 +75,10 @@ var ErrBudget = jinja.ErrBudget
 // Template is a parsed chat template. It is safe for concurrent use.
 type Template struct {
 	template *jinja.Template
+
+	formOnce sync.Once
+	chosen   form
+	roles    roles
 }
 
 // Parse reads a template. The error says what is wrong with it and where, or which
@@ -83,7 +88,7 @@ func Parse(source string) (*Template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chat template: parse: %w", err)
 	}
-	return &Template{t}, nil
+	return &Template{template: t}, nil
 }
 
 // Reads tells whether the template reads a variable of the name, such as
@@ -111,9 +116,21 @@ func (t *Template) Unread(messages []Message, tools []any) (keys []string) {
 
 // Render returns the text of a conversation. A template that refuses the
 // conversation gives a *RaisedError, one that takes too much ErrBudget.
+//
+// Calls of tools may have arguments as JSON text, as OpenAI's API has them, or as an object: templates get what they
+// tell of. Content that is null is none; thoughts go by the name that the template reads.
 func (t *Template) Render(ctx context.Context, messages []Message, o Options) (string, error) {
+	f := form{}
+	if slices.ContainsFunc(messages, func(m Message) bool { return index(m.Extra, "tool_calls") >= 0 }) {
+		f = t.form()
+	}
+	return t.renderAs(ctx, f, messages, o)
+}
+
+func (t *Template) renderAs(ctx context.Context, f form, messages []Message, o Options) (string, error) {
 	list := make([]any, len(messages))
 	for i, m := range messages {
+		m = t.shown(m, f)
 		list[i] = m.object()
 	}
 	variables := map[string]any{

@@ -67,7 +67,7 @@ func TestMessageJSON(t *testing.T) {
 		{"plain", `{"role":"user","content":"a"}`, Message{Role: "user", Content: "a"}, `{"role": "user", "content": "a"}`},
 		{"more keys in order", `{"z":1,"content":"a","role":"user","b":[true,2.5]}`,
 			Message{Role: "user", Content: "a", Extra: Object{{Key: "z", Value: int64(1)}, {Key: "b", Value: []any{true, 2.5}}}}, `{"role": "user", "content": "a", "z": 1, "b": [true, 2.5]}`},
-		{"null", `{"role":"assistant","content":null}`, Message{Role: "assistant", Extra: Object{{Key: "content", Value: nil}}}, `{"role": "assistant", "content": null}`},
+		{"null", `{"role":"assistant","content":null}`, Message{Role: "assistant", Extra: Object{{Key: "content", Value: nil}}}, `{"role": "assistant", "content": ""}`},
 		{"parts", `{"role":"user","content":[{"type":"text","text":"x"}]}`,
 			Message{Role: "user", Extra: Object{{Key: "content", Value: []any{Object{{Key: "type", Value: "text"}, {Key: "text", Value: "x"}}}}}}, `{"role": "user", "content": [{"type": "text", "text": "x"}]}`},
 	} {

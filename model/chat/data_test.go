@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -75,9 +76,29 @@ func runCases(t *testing.T, folder string) {
 				delete(variables, "messages")
 				got, err = template.Render(context.Background(), messages, Options{Extra: variables})
 				checkRendering(t, got, err, want)
+
+				// And with arguments as JSON text, as OpenAI's API has them.
+				got, err = template.Render(context.Background(), withTextArguments(t, messages), Options{Extra: variables})
+				checkRendering(t, got, err, want)
 			})
 		}
 	}
+}
+
+// withTextArguments are the messages with the arguments of calls as JSON text.
+func withTextArguments(t *testing.T, messages []Message) []Message {
+	t.Helper()
+	var out []Message
+	for _, m := range messages {
+		if calls, _ := m.Extra.Get("tool_calls"); calls != nil {
+			m.Extra = with(m.Extra, "tool_calls", callsAs(calls.([]any), form{text: true}))
+			if raw, err := json.Marshal(m.Extra); err != nil || !strings.Contains(string(raw), `"arguments":"{`) {
+				t.Fatalf("%s, %v: no arguments in text", raw, err)
+			}
+		}
+		out = append(out, m)
+	}
+	return out
 }
 
 func checkRendering(t *testing.T, got string, err error, want expectation) {

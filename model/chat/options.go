@@ -10,8 +10,8 @@ import (
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// reserved are variables that whoever renders a conversation sets.
-var reserved = []string{"messages", "add_generation_prompt", "bos_token", "eos_token", "strftime_now", "raise_exception"}
+// Reserved are variables that whoever renders a conversation sets.
+var Reserved = []string{"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "strftime_now", "raise_exception"}
 
 // ParseVariables reads variables of templates, for Options.Extra: each is NAME=VALUE
 // with a value in JSON, as enable_thinking=false or reasoning_effort="high".
@@ -22,7 +22,7 @@ func ParseVariables(list []string) (map[string]any, error) {
 		if !ok || !variableName.MatchString(name) {
 			return nil, fmt.Errorf("chat option %q, want NAME=VALUE", text)
 		}
-		if slices.Contains(reserved, name) {
+		if slices.Contains(Reserved, name) {
 			return nil, fmt.Errorf("chat option %s: is not for the command line to set", name)
 		}
 		if _, twice := variables[name]; twice {

@@ -30,6 +30,26 @@ func (o Object) Get(key string) (any, bool) {
 	return nil, false
 }
 
+// MarshalJSON writes the members in their order.
+func (o Object) MarshalJSON() ([]byte, error) {
+	out := []byte{'{'}
+	for i, m := range o {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		key, err := json.Marshal(m.Key)
+		if err != nil {
+			return nil, err
+		}
+		value, err := json.Marshal(m.Value)
+		if err != nil {
+			return nil, err
+		}
+		out = append(append(append(out, key...), ':'), value...)
+	}
+	return append(out, '}'), nil
+}
+
 // UnmarshalJSON reads a JSON object, or null.
 func (o *Object) UnmarshalJSON(data []byte) error {
 	v, err := ParseJSON(data)
