@@ -114,7 +114,7 @@ func (g *generation) constrain(grammar *constraint.Grammar, err error) error {
 	if err != nil {
 		return err
 	}
-	g.constraint = func() model.Constraint { return constraint.NewMatcher(grammar, v) }
+	g.constraint = func() model.Constraint { return constraint.NewAhead(grammar, v) }
 	return nil
 }
 
