@@ -55,6 +55,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 		Prompt     *string `json:"prompt"`  // vLLM's name
 		Content    *string `json:"content"` // llama.cpp's
 		AddSpecial *bool   `json:"add_special_tokens"`
+		Unread     unread  `json:",embed"`
 	}
 	if err := readJSON(r, &t); err != nil {
 		return err
@@ -106,6 +107,7 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 	var t struct {
 		Model  string  `json:"model"`
 		Tokens []int32 `json:"tokens"`
+		Unread unread  `json:",embed"`
 	}
 	if err := readJSON(r, &t); err != nil {
 		return err
@@ -125,7 +127,8 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) applyTemplate(w http.ResponseWriter, r *http.Request) error {
 	var t struct {
 		conversation
-		Model string `json:"model"`
+		Model  string `json:"model"`
+		Unread unread `json:",embed"`
 	}
 	if err := readJSON(r, &t); err != nil {
 		return err
@@ -161,8 +164,9 @@ func (s *Server) listAdapters(w http.ResponseWriter, _ *http.Request) error {
 // loadAdapter loads an adapter while others answer.
 func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) error {
 	var a struct {
-		Name string `json:"name"`
-		From string `json:"from"`
+		Name    string  `json:"name"`
+		From    string  `json:"from"`
+		Unknown unknown `json:",embed"`
 	}
 	if err := readJSON(r, &a); err != nil {
 		return err
