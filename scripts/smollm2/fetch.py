@@ -45,13 +45,15 @@ def fetch(row, cache):
         with tempfile.TemporaryDirectory(dir=cache) as work:
             if client == "pip":
                 run(sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", work, f"{name}=={version}")
+            elif client == "wheel":
+                run(sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", "-d", work, f"{name}=={version}")
             elif client == "npm":
                 run("npm", "pack", "--silent", "--pack-destination", work, f"{name}@{version}")
             elif client == "go":
                 answer = json.loads(run("go", "mod", "download", "-json", f"{name}@{version}", cwd=work))
                 shutil.copy(answer["Zip"], work)
             else:
-                raise SystemExit(f"{TABLE}: {name}: client: got {client!r}, want pip, npm or go")
+                raise SystemExit(f"{TABLE}: {name}: client: got {client!r}, want pip, wheel, npm or go")
             files = os.listdir(work)
             if len(files) != 1:
                 raise SystemExit(f"fetch {name} {version}: got files {files}, want one")

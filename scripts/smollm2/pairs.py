@@ -6,15 +6,19 @@ prompts made anew to the same file, to the byte.
   pairs.py join --model MODEL --prompts prompts.jsonl --out FOLDER [--max-prompt N] ANSWERS.bin...
 
 ANSWERS.bin is LZMA (xz) of a line of JSON and what it counts: for each pair 4 bytes, the start of
-the SHA-256 of the prompt's ids as uint16; the length of each response as uint16; all response ids
-as uint16. Everything is little-endian. The line has the pair file's name, header line, SHA-256 and
+the SHA-256 of the prompt's ids; the length of each response; all response ids: each number as uint16, or
+uint32 where the line says "width": 4, as larger vocabularies need. Everything is little-endian. The line has the pair file's name, header line, SHA-256 and
 ids. join refuses a prompt that is not what was answered, and a file that is not what was packed. With
 --max-prompt it then leaves out the pairs of longer prompts."""
 import argparse, hashlib, json, lzma, os, struct
 import chatml
 
-# Symbols of two bytes.
-FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 0, "lp": 1, "pb": 1}]
+
+
+def filters(width):
+    """LZMA's settings for symbols of so many bytes."""
+    bits = {2: 1, 4: 2}[width]
+    return [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 0, "lp": bits, "pb": bits}]
 
 
 def crc32c_table():
@@ -37,12 +41,12 @@ def crc32c(data, crc=0):
     return crc ^ 0xFFFFFFFF
 
 
-def uint16(ids):
-    return struct.pack(f"<{len(ids)}H", *ids)
+def packed(ids, width):
+    return struct.pack(f"<{len(ids)}{'H' if width == 2 else 'I'}", *ids)
 
 
-def prompt_hash(ids):
-    return hashlib.sha256(uint16(ids)).digest()[:4]
+def prompt_hash(ids, width):
+    return hashlib.sha256(packed(ids, width)).digest()[:4]
 
 
 def pair_file(header, pairs):
@@ -63,24 +67,28 @@ def pack(data, name):
     if pair_file(header, [(p["id"], p["prompt_ids"], p["response_ids"]) for p in pairs]) != data:
         raise SystemExit(f"pack {name}: got a file with other fields, or damaged, want id, prompt_ids, response_ids and check")
     head = {"name": name, "header": header.decode(), "sha256": hashlib.sha256(data).hexdigest(), "ids": [p["id"] for p in pairs]}
-    body = b"".join(prompt_hash(p["prompt_ids"]) for p in pairs)
-    body += uint16([len(p["response_ids"]) for p in pairs])
-    body += b"".join(uint16(p["response_ids"]) for p in pairs)
-    return lzma.compress(json.dumps(head).encode() + b"\n" + body, filters=FILTERS)
+    width = 2 if max((i for p in pairs for i in p["prompt_ids"] + p["response_ids"]), default=0) < 1 << 16 else 4
+    if width != 2:
+        head["width"] = width
+    body = b"".join(prompt_hash(p["prompt_ids"], width) for p in pairs)
+    body += packed([len(p["response_ids"]) for p in pairs], width)
+    body += b"".join(packed(p["response_ids"], width) for p in pairs)
+    return lzma.compress(json.dumps(head).encode() + b"\n" + body, filters=filters(width))
 
 
 def unpack(data):
     """The head and, for each pair, id, prompt hash and response ids."""
     head, _, body = lzma.decompress(data).partition(b"\n")
     head = json.loads(head)
-    n = len(head["ids"])
-    lengths = struct.unpack_from(f"<{n}H", body, 4 * n)
-    if len(body) != 6 * n + 2 * sum(lengths):
-        raise SystemExit(f"unpack {head['name']}: got {len(body)} bytes, want {6 * n + 2 * sum(lengths)}")
-    answers, at = [], 6 * n
+    n, width = len(head["ids"]), head.get("width", 2)
+    letter = "H" if width == 2 else "I"
+    lengths = struct.unpack_from(f"<{n}{letter}", body, 4 * n)
+    if len(body) != (want := (4 + width) * n + width * sum(lengths)):
+        raise SystemExit(f"unpack {head['name']}: got {len(body)} bytes, want {want}")
+    answers, at = [], (4 + width) * n
     for i, length in enumerate(lengths):
-        answers.append((head["ids"][i], body[4 * i : 4 * i + 4], list(struct.unpack_from(f"<{length}H", body, at))))
-        at += 2 * length
+        answers.append((head["ids"][i], body[4 * i : 4 * i + 4], list(struct.unpack_from(f"<{length}{letter}", body, at))))
+        at += width * length
     return head, answers
 
 
@@ -94,7 +102,7 @@ def join(data, prompt_ids, max_prompt=None):
         prompt = prompt_ids(name.rpartition(":")[2])
         if prompt is None:
             raise SystemExit(f"join {head['name']}: {name}: the prompts lack it")
-        if (got := prompt_hash(prompt)) != want:
+        if (got := prompt_hash(prompt, head.get("width", 2))) != want:
             raise SystemExit(f"join {head['name']}: {name}: hash of the prompt: got {got.hex()}, want {want.hex()}: other prompts were answered")
         pairs.append((name, prompt, response))
     out = pair_file(head["header"].encode(), pairs)

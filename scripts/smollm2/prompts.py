@@ -11,9 +11,12 @@ A row has an id, the kind of its question, the document's path, the answer where
 ("expected"), and "prompt", "messages" or "text", as train generate reads them. A document belongs
 wholly to one split."""
 import argparse, bisect, json, math, os, random, re, sys, tempfile
-import chatml, fetch, questions
+import chatml, conversations, fetch, questions, tools
 
 SHORTEST, LONGEST = 256, 4096  # tokens of a prompt
+# What prompts are about: documents alone, or documents, what people asked an assistant, and tools to call.
+MIXES = {"documents": (1, 0, 0), "mixed": (0.55, 0.25, 0.2)}
+CODE = 45  # what WEIGHTS has for "code" in the mix "mixed", which is for a model of code
 SKEW = 1.6  # lengths are log-uniform at 1; above, short ones are more frequent
 
 WEIGHTS = {"guide": 15, "manual": 10, "manpage": 6, "changes": 7, "standard": 7, "proposal": 4, "blog": 5, "policy": 1,
@@ -24,8 +27,8 @@ FRAMES = ["{text}\n\n{ask}", "{text}\n\n{ask}", "Text:\n\n{text}\n\nQuestion: {a
 FIRST = ["{ask}\n\n{text}", "{ask}\n\nText:\n{text}\n\nAnswer:", "Question: {ask}\n\n{text}\n\nPlease answer the question at the top.", "{ask}\n\n<document>\n{text}\n</document>\n\nDo what is asked above the document.", "I have a question about the text below. {ask}\n\n---\n{text}\n---\n\nWhat is the answer to my question?"]
 
 
-def length(rng):
-    return int(SHORTEST * math.exp(math.log(LONGEST / SHORTEST) * rng.random() ** SKEW))
+def length(rng, longest):
+    return int(SHORTEST * math.exp(math.log(longest / SHORTEST) * rng.random() ** SKEW))
 
 
 def excerpt(rng, model, document, tokens):
@@ -71,15 +74,15 @@ def insert(rng, text, passages, ordered):
     return text
 
 
-def pick(rng, by_category):
-    category = rng.choices(list(by_category), [WEIGHTS[c] for c in by_category])[0]
+def pick(rng, by_category, weights):
+    category = rng.choices(list(by_category), [weights[c] for c in by_category])[0]
     return rng.choice(by_category[category])
 
 
-def draw(rng, model, by_category):
-    """A row without id; None where this draw gave none."""
-    tokens = length(rng)
-    document = pick(rng, by_category)
+def draw(rng, model, by_category, weights=WEIGHTS, longest=LONGEST):
+    """A row about a document, without id; None where this draw gave none."""
+    tokens = length(rng, longest)
+    document = pick(rng, by_category, weights)
     form = rng.random()
     if form < 0.04:  # running text, which the model goes on with
         text = excerpt(rng, model, document, tokens)
@@ -87,7 +90,7 @@ def draw(rng, model, by_category):
         cut = text and text[: rng.randrange(len(text) * 9 // 10, len(text))].rpartition(" ")[0]
         return cut and {"kind": "continue", "source": document.path, "text": cut.rstrip()}
     if form < 0.10:
-        return compare(rng, model, by_category, document, tokens)
+        return compare(rng, model, by_category, weights, document, tokens)
     text = excerpt(rng, model, document, max(SHORTEST - 100, tokens - 90))
     question = text and questions.draw(rng, text, document.category)
     if not question:
@@ -121,8 +124,8 @@ def framed(rng, text, ask, first):
     return rng.choice(FIRST if rng.random() < first else FRAMES).format(text=text, ask=ask)
 
 
-def compare(rng, model, by_category, document, tokens):
-    other = pick(rng, {document.category: by_category[document.category]} if rng.random() < 0.5 else by_category)
+def compare(rng, model, by_category, weights, document, tokens):
+    other = pick(rng, {document.category: by_category[document.category]} if rng.random() < 0.5 else by_category, weights)
     share = max(SHORTEST, tokens - 60) // 2
     a, b = excerpt(rng, model, document, share), excerpt(rng, model, other, share)
     if not a or not b or other.path == document.path:
@@ -133,32 +136,45 @@ def compare(rng, model, by_category, document, tokens):
     return row | {"prompt": framed(rng, f"{one}:\n{a}\n\n{two}:\n{b}", ask, 0.4)}
 
 
-def rows(model, documents, split, count, seed):
+def rows(model, documents, split, count, seed, mix="documents", longest=LONGEST, talks=()):
     by_category = {}
     for d in documents:
         if d.split == split:
             by_category.setdefault(d.category, []).append(d)
+    weights = WEIGHTS if mix == "documents" else WEIGHTS | {"code": CODE}
+    talks = [t for t in talks if fetch.split_of(t.path) == split]
     for i in range(count):
         rng = random.Random(f"{seed} {split} {i}")
+        # One draw decides, and only where there is something to decide: rows about documents alone stay what they were.
+        about = "document" if mix == "documents" else rng.choices(("document", "conversation", "tools"), MIXES[mix])[0]
         while True:
-            row = draw(rng, model, by_category)
-            if row and SHORTEST <= len(model.prompt_ids(row)) <= LONGEST:
+            if about == "document":
+                row = draw(rng, model, by_category, weights, longest)
+            elif about == "conversation":
+                row = conversations.draw(rng, talks)
+            else:
+                document = pick(rng, by_category, weights) if rng.random() < 0.4 else None
+                row = tools.draw(rng, document and excerpt(rng, model, document, length(rng, longest // 2)))
+            if row and SHORTEST <= len(model.prompt_ids(row)) <= longest:
                 break
         yield {"id": f"{split}-{i:05d}"} | row
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--model", required=True, help="SmolLM2-135M-Instruct: its GGUF file, or a folder with its tokenizer.json")
+    p.add_argument("--model", required=True, help="the GGUF file of SmolLM2-135M-Instruct or Qwen2.5-Coder-0.5B-Instruct, or a folder with SmolLM2's tokenizer.json")
     p.add_argument("--out", required=True, help="file of JSON lines to write")
     p.add_argument("--count", type=int, default=7000, help="rows (default %(default)s)")
     p.add_argument("--seed", type=int, default=1, help="seed of the draw (default %(default)s)")
     p.add_argument("--split", choices=fetch.SPLITS, default=fetch.SPLITS[0], help="documents that rows are made of (default %(default)s)")
+    p.add_argument("--mix", choices=MIXES, default="documents", help="what prompts are about (default %(default)s)")
+    p.add_argument("--longest", type=int, default=LONGEST, help="tokens of the longest prompt (default %(default)s)")
     p.add_argument("--cache", default="out/smollm2/sources", help="folder of the packages (default %(default)s)")
     a = p.parse_args()
     model = chatml.Model(a.model)
     with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(os.path.abspath(a.out)), delete=False, encoding="utf-8", newline="") as f:
-        for row in rows(model, fetch.documents(a.cache), a.split, a.count, a.seed):
+        talks = conversations.read(a.cache) if MIXES[a.mix][1] else ()
+        for row in rows(model, fetch.documents(a.cache), a.split, a.count, a.seed, a.mix, a.longest, talks):
             f.write(json.dumps(row, ensure_ascii=False) + "\n")
     os.chmod(f.name, 0o644)
     os.replace(f.name, a.out)
