@@ -3,7 +3,7 @@
 # kernels/cuda/kernels*.tar.zst, which are committed and embedded in programs. What they were
 # made of is recorded in kernels/cuda/kernels.sum; only kernels whose sources, flags or
 # compilers have changed since are compiled, and their machine code is held against budgets
-# (scripts/check_machine_code.sh).
+# (lab/gpu/check_machine_code.sh).
 #
 # An archive that is committed stays as it is, so that a change of a few kernels adds but these to
 # the repository: after kernels.tar.zst come kernels.1.tar.zst, kernels.2.tar.zst, …, and a file of a
@@ -138,5 +138,5 @@ new=kernels.tar.zst
 archives | tail -n +$((${#fixed[@]} + 1)) | xargs -r rm --
 pack pack "$new" "${fixed[@]}"
 sum >kernels.sum
-"$root/scripts/check_machine_code.sh"
+"$root/lab/gpu/check_machine_code.sh"
 echo "$(archives | xargs stat -c '%n: %s bytes' | paste -sd,), $kept kernels kept, $(($(find build/cuda -name '*.fatbin' | wc -l) - kept)) compiled, $(duration $((SECONDS - start)))"

@@ -14,7 +14,7 @@ import (
 	"glimpse/eviction"
 )
 
-const papersFolder = "../../configs/papers"
+const papersFolder = "../../lab/papers"
 
 // TestPaperConfigs: every file is read strictly, and its policies, options, tasks and budgets
 // are what they say; it names the adapters, drafts and patterns that its policies take, and
@@ -78,7 +78,7 @@ func TestPaperConfigs(t *testing.T) {
 	}
 }
 
-// TestPaperConfigsAreListed: configs/papers/README.md has a row for every table and figure of
+// TestPaperConfigsAreListed: lab/papers/README.md has a row for every table and figure of
 // the five papers, with the files that are there, or a reason.
 func TestPaperConfigsAreListed(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(papersFolder, "README.md"))
