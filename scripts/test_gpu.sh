@@ -24,7 +24,7 @@ if ! command -v g++ >/dev/null || ! command -v make >/dev/null; then
   "${as_root[@]}" apt-get update -q
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends g++ make libc6-dev
 fi
-scripts/kernels.sh --check
+lab/gpu/kernels.sh --check
 
 if [ "${1:-}" = --device ]; then
   shift
@@ -38,7 +38,7 @@ if [ "${1:-}" = --device ]; then
   for package in "${packages[@]}"; do
     echo "=== $package"
     go test -c -tags gpu -o "$binaries/${package##*/}.test" "$package"
-    scripts/each_test.sh --run "$run" --folder "$package" "$binaries/${package##*/}.test" || failed+=" $package"
+    lab/gpu/each_test.sh --run "$run" --folder "$package" "$binaries/${package##*/}.test" || failed+=" $package"
   done
   [ -z "$failed" ] || die "failed:$failed"
   exit

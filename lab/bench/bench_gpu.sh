@@ -110,7 +110,7 @@ for part in "${parts[@]}"; do
       echo "written: $doc"
       ;;
     *)
-      if ! timeout 480 "$bench" "$part" --out "$out" --binaries "$binaries" --each-test scripts/each_test.sh "${tiny[@]}" "${options[@]}"; then
+      if ! timeout 480 "$bench" "$part" --out "$out" --binaries "$binaries" --each-test lab/gpu/each_test.sh "${tiny[@]}" "${options[@]}"; then
         failed+=" $part" # of tests: what follows says that it is unverified
       fi
       ;;

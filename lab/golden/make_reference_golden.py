@@ -30,8 +30,8 @@ def digits(logits):
 def main():
     lines = []
     for task, tokens in (("key4", 512), ("q_section", 160)):
-        command = ["go", "run", "./scripts/examples", "-tasks", task, "-tokens", str(tokens), "-per-task", "1"]
-        lines += subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+        command = ["go", "run", "./golden/examples", "-tasks", task, "-tokens", str(tokens), "-per-task", "1"]
+        lines += subprocess.run(command, cwd=os.path.join(ROOT, "lab"), check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
     model = Model(FOLDER, np.float64)
     prompts = []
     for line in lines:

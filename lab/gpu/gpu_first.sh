@@ -67,13 +67,13 @@ for stage in "${stages[@]}"; do
       cat "$work/doctor.txt"
       ;;
     first)
-      scripts/each_test.sh --run "^(${first//[[:space:]]/|})\$" --limit 60 --seconds "$(left)" --logs "$work/logs" "$binaries/cuda.test" 2>&1 | summary || failed+=" first"
+      lab/gpu/each_test.sh --run "^(${first//[[:space:]]/|})\$" --limit 60 --seconds "$(left)" --logs "$work/logs" "$binaries/cuda.test" 2>&1 | summary || failed+=" first"
       ;;
     tests)
-      scripts/each_test.sh --run "$tests" --skip "$first" --limit 60 --seconds "$(left)" --logs "$work/logs" "$binaries/cuda.test" 2>&1 | summary || failed+=" tests"
+      lab/gpu/each_test.sh --run "$tests" --skip "$first" --limit 60 --seconds "$(left)" --logs "$work/logs" "$binaries/cuda.test" 2>&1 | summary || failed+=" tests"
       ;;
     conform)
-      scripts/each_test.sh --run "$conform" --limit 40 --seconds "$(left)" --logs "$work/logs" "$binaries/cuda.test" 2>&1 | summary || failed+=" conform"
+      lab/gpu/each_test.sh --run "$conform" --limit 40 --seconds "$(left)" --logs "$work/logs" "$binaries/cuda.test" 2>&1 | summary || failed+=" conform"
       ;;
     parts)
       # Kernels that ended programs above are switched off, to see how the others do.

@@ -83,7 +83,7 @@ type bench struct {
 	memory      string        // of the part batch
 	cacheDType  string
 	binaries    string // folder of the test binaries
-	eachTest    string // scripts/each_test.sh
+	eachTest    string // lab/gpu/each_test.sh
 
 	sizes sizes
 	meter kernels.Backend
@@ -116,7 +116,7 @@ func newRoot() *cobra.Command {
 	f.StringVar(&b.memory, "memory", "", "device memory of the part batch; empty is 80GB, as in the paper")
 	f.StringVar(&b.cacheDType, "cache-dtype", "auto", "type of keys and values")
 	f.StringVar(&b.binaries, "binaries", ".", "folder of the test binaries")
-	f.StringVar(&b.eachTest, "each-test", "scripts/each_test.sh", "script that runs every test in a process of its own")
+	f.StringVar(&b.eachTest, "each-test", "lab/gpu/each_test.sh", "script that runs every test in a process of its own")
 	return root
 }
 

@@ -68,7 +68,7 @@ func init() {
 	}})
 }
 
-// counts is the last line of scripts/each_test.sh.
+// counts is the last line of lab/gpu/each_test.sh.
 var counts = regexp.MustCompile(`(?m)^(\d+) passed, (\d+) failed, (\d+) skipped, (\d+) not run$`)
 
 // suites runs test binaries, each test in a process of its own; a binary that is not there,

@@ -5,10 +5,10 @@
 # where there is none and this runs as root, Debian's (a download of 65 MB, about 30 seconds,
 # which is why CI does not run this).
 #
-#   ./scripts/check_report.sh
-#   ./scripts/check_report.sh --shots REPORT.html DIR   # pictures of a page, to look at
+#   ./lab/peers/check_report.sh
+#   ./lab/peers/check_report.sh --shots REPORT.html DIR   # pictures of a page, to look at
 set -euo pipefail
-source "$(dirname "$0")/common.sh"
+source "$(dirname "$0")/../../scripts/common.sh"
 
 test=TestPageInABrowser
 case ${1:-} in

@@ -2,7 +2,7 @@
 // prompt_ids and answer_ids per line, so that programs in other languages can be
 // judged on the same prompts:
 //
-//	go run ./scripts/examples -per-task 10 -split test -seed 77
+//	go -C lab run ./golden/examples -per-task 10 -split test -seed 77
 package main
 
 import (

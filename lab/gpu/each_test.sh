@@ -3,7 +3,7 @@
 # or a kernel that hangs ends all that a process does after it. A line for each test, a log
 # for each, and at the end how many passed.
 #
-#   ./scripts/each_test.sh [options] BINARY
+#   ./lab/gpu/each_test.sh [options] BINARY
 #
 #   --run REGEXP     tests, as "go test" takes them              (.)
 #   --first NAMES    tests that come first, riskiest first, with blanks between them
@@ -16,7 +16,7 @@
 # The operations of TestBackendsConform/cuda count as tests. One that fails runs once more
 # with GLIMPSE_CUDA_WAIT=1, whose error names the kernel. Exits with 0 if none failed.
 set -uo pipefail
-source "$(dirname "$0")/common.sh"
+source "$(dirname "$0")/../../scripts/common.sh"
 
 run=. first='' skip='' folder='' logs='' limit=90 seconds=3600 binary=''
 while [ $# -gt 0 ]; do
