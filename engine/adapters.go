@@ -26,7 +26,8 @@ type adapter struct {
 	from          string // that it was found in: an item of Options.Adapters, or Shipped
 	asked         string // from, of one that must be used; "" where a default has brought it
 	stored        *checkpoints.Adapter
-	model.Adapter // nil before the weights are loaded
+	sum           string // stored.SHA256, once the weights are loaded
+	model.Adapter        // nil before the weights are loaded
 }
 
 // find reads the adapters that there are for a model, which may be without weights yet: those that are asked for, or
@@ -60,42 +61,52 @@ func (o *Options) findIn(ctx context.Context, m *model.Model, spec string, asked
 		name, dir = "", spec
 	}
 	f.name = name
-	var r *checkpoints.Registry
 	if spec == Shipped {
-		f.name = Shipped
-		r, err = adapters.Registry()
-	} else {
-		if f.stored, err = objectstore.ReadAdapter(ctx, dir, o.S3); err == nil {
-			return []adapter{f}, nil
-		}
-		if !errors.Is(err, checkpoints.ErrNotAdapter) {
-			return nil, err
-		}
-		none := fmt.Errorf("%w, or one with a %s", err, checkpoints.RegistryFile)
-		var done func()
-		if r, done, err = objectstore.OpenRegistry(ctx, dir, o.S3); errors.Is(err, fs.ErrNotExist) {
-			return nil, none
-		}
-		if err == nil {
-			defer done()
-		}
+		return f.shipped(ctx, m)
+	}
+	if f.stored, err = objectstore.ReadAdapter(ctx, dir, o.S3); err == nil {
+		return []adapter{f}, nil
+	}
+	if !errors.Is(err, checkpoints.ErrNotAdapter) {
+		return nil, err
+	}
+	none := fmt.Errorf("%w, or one with a %s", err, checkpoints.RegistryFile)
+	r, done, err := objectstore.OpenRegistry(ctx, dir, o.S3)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, none
 	}
 	if err != nil {
 		return nil, err
 	}
-	listed, err := registered(ctx, r, m)
+	defer done()
+	return f.listed(ctx, m, r)
+}
+
+// shipped are the adapters that come with the programs, by the name of f.
+func (f adapter) shipped(ctx context.Context, m *model.Model) ([]adapter, error) {
+	f.name = cmp.Or(f.name, Shipped)
+	r, err := adapters.Registry()
 	if err != nil {
 		return nil, err
 	}
-	if listed == nil && asked {
-		return nil, fmt.Errorf("adapter %q: the registry has none for the weights of model %s; it has adapters for: %s", spec, m.Name, r.ListModels())
+	return f.listed(ctx, m, r)
+}
+
+// listed are the adapters that a registry has for the model, by the name of f; none is an error where they are asked for.
+func (f adapter) listed(ctx context.Context, m *model.Model, r *checkpoints.Registry) (all []adapter, err error) {
+	entry, err := registered(ctx, r, m)
+	if err != nil {
+		return nil, err
 	}
-	if listed == nil {
+	if entry == nil && f.asked != "" {
+		return nil, fmt.Errorf("adapter %q: the registry has none for the weights of model %s; it has adapters for: %s", f.from, m.Name, r.ListModels())
+	}
+	if entry == nil {
 		return nil, nil
 	}
-	stored, err := r.ReadAdapters(listed)
+	stored, err := r.ReadAdapters(entry)
 	if err != nil {
-		return nil, fmt.Errorf("adapter %q: %w", spec, err)
+		return nil, fmt.Errorf("adapter %q: %w", f.from, err)
 	}
 	for _, f.stored = range stored {
 		all = append(all, f)
@@ -243,53 +254,27 @@ func (m *Model) loadAdapters(ctx context.Context, log io.Writer) (err error) {
 }
 
 func (m *Model) loadAdapter(ctx context.Context, a adapter) (err error) {
-	if a.Adapter, err = m.LoadAdapter(ctx, a.stored); err != nil {
+	if err = a.load(ctx, m.Model); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(m.adapters, func(other adapter) bool { return other.name == a.name && other.Kind() == a.Kind() }) {
-		return fmt.Errorf("adapter of kind %q named %q: %w", a.Kind(), a.name, ErrAdapterName)
-	}
-	m.adapters = append(m.adapters, a)
-	return nil
+	return m.addAdapter(a)
 }
 
-// AdapterInfo is an adapter that is loaded.
-type AdapterInfo struct {
-	Name   string
-	Kind   string
-	Policy string // that takes it
-	SHA256 string
-	From   string // where it was found
-}
-
-// Adapters are those that are loaded.
-func (m *Model) Adapters() (all []AdapterInfo) {
-	for _, a := range m.adapters {
-		all = append(all, AdapterInfo{a.name, a.Kind(), model.PolicyOf(a.Kind()), a.stored.SHA256(), a.from})
-	}
-	return all
-}
-
-// AddAdapters loads what an item of Options.Adapters stands for, which must be for the model, while policies that were made
-// before go on.
-func (m *Model) AddAdapters(ctx context.Context, spec string) error {
-	found, err := m.asked.findIn(ctx, m.Model, spec, true)
-	for _, a := range found {
-		a.asked = "" // policies need not take it
-		if err == nil {
-			err = m.loadAdapter(ctx, a)
-		}
-	}
+func (a *adapter) load(ctx context.Context, m *model.Model) (err error) {
+	a.sum = a.stored.SHA256()
+	a.Adapter, err = m.LoadAdapter(ctx, a.stored)
 	return err
 }
 
-// RemoveAdapters forgets the adapters of a name. Policies that were made with them go on.
-func (m *Model) RemoveAdapters(name string) error {
-	before := len(m.adapters)
-	m.adapters = slices.DeleteFunc(slices.Clone(m.adapters), func(a adapter) bool { return a.name == name })
-	if len(m.adapters) == before {
-		return fmt.Errorf("adapter %q: %w", name, fs.ErrNotExist)
+func (m *Model) hasAdapter(kind, name string) bool {
+	return slices.ContainsFunc(m.adapters, func(a adapter) bool { return a.name == name && a.Kind() == kind })
+}
+
+func (m *Model) addAdapter(a adapter) error {
+	if m.hasAdapter(a.Kind(), a.name) {
+		return fmt.Errorf("adapter of kind %q named %q: %w", a.Kind(), a.name, ErrAdapterName)
 	}
+	m.adapters = append(m.adapters, a)
 	return nil
 }
 

@@ -332,6 +332,15 @@ func (m *Model) PolicyWith(name, adapter string) (Policy, error) {
 	return single(name, all, err)
 }
 
+// FirstPolicy is PolicyWith for any adapter or draft, of several the one that has been there longest: it stays when others come.
+func (m *Model) FirstPolicy(name string) (Policy, error) {
+	all, _, err := m.policies(name)
+	if err == nil && len(all) > 1 && CheckOne(name) == nil {
+		all = all[:1]
+	}
+	return single(name, all, err)
+}
+
 func single(name string, all []Policy, err error) (Policy, error) {
 	if err = cmp.Or(err, CheckOne(name)); err != nil {
 		return Policy{}, err

@@ -45,7 +45,9 @@ func TestLoad(t *testing.T) {
 		}
 		clients, queue, until = 1000, 400, time.Now().Add(d)
 	}
-	s := serve(t, func(c *serving.Config) { c.Queue, c.Memory, c.Prefix = queue, 24<<20, 8<<20 })
+	s := serve(t, func(c *serving.Config) {
+		c.Queue, c.Memory, c.Prefix, c.AdapterDirs = queue, 24<<20, 8<<20, []string{reference}
+	})
 	type prompt struct {
 		tokens []int32
 		model  string
@@ -127,6 +129,7 @@ func TestLoad(t *testing.T) {
 			t.Error(err)
 			return 0
 		}
+		r.Header.Set("Content-Type", "application/json")
 		r.ContentLength = int64(length)
 		a, err := transport.RoundTrip(r)
 		if err != nil {
@@ -157,7 +160,7 @@ func TestLoad(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"prompt\":")
+					fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"prompt\":")
 					c.Close()
 					vanished.Add(1)
 				case 3:
@@ -248,7 +251,7 @@ func TestSlowReader(t *testing.T) {
 	defer c.Close()
 	c.(*net.TCPConn).SetReadBuffer(1)
 	body := `{"messages":[{"role":"user","content":"never"}],"stream":true,"ignore_eos":true,"logprobs":true,"top_logprobs":20}`
-	fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	for range 20 {
 		p := user(question)
 		p.MaxTokens = openai.Int(10)
@@ -280,6 +283,8 @@ func FuzzRequests(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, path int, body string) {
 		r := httptest.NewRequest("POST", paths[((path%len(paths))+len(paths))%len(paths)], strings.NewReader(body))
+		r.Host = "localhost"
+		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		s.server.ServeHTTP(w, r)
 		if w.Code >= 500 {

@@ -1,9 +1,6 @@
 package serving
 
 import (
-	"errors"
-	"io/fs"
-	"maps"
 	"net/http"
 
 	"glimpse/engine"
@@ -23,15 +20,16 @@ type modelInfo struct {
 // evictionOfServer is what answers a request that names no policy.
 type evictionOfServer struct {
 	Policy    string `json:"policy"`
-	Budget    string `json:"budget"`     // of requests that name another policy, too
-	FullBelow int    `json:"full_below"` // tokens of a prompt that is kept whole where a request names no budget
-	Lossy     bool   `json:"lossy"`      // answers may differ from the full cache's
+	Adapter   string `json:"adapter,omitempty"` // or draft
+	Budget    string `json:"budget"`            // of requests that name another policy, too
+	FullBelow int    `json:"full_below"`        // tokens of a prompt that is kept whole where a request names no budget
+	Lossy     bool   `json:"lossy"`             // answers may differ from the full cache's
 }
 
 func (s *Server) info() modelInfo {
 	return modelInfo{
 		ID: s.Name, Object: "model", Created: s.started.Unix(), OwnedBy: "glimpse", MaxModelLen: s.model.Config.MaxPositions,
-		Eviction: evictionOfServer{s.Policy, s.Budget.String(), s.Budget.Whole(), s.Policy != engine.Lossless},
+		Eviction: evictionOfServer{s.Policy, s.standard.Adapter, s.Budget.String(), s.Budget.Whole(), s.Policy != engine.Lossless},
 	}
 }
 
@@ -55,7 +53,6 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 		Prompt     *string `json:"prompt"`  // vLLM's name
 		Content    *string `json:"content"` // llama.cpp's
 		AddSpecial *bool   `json:"add_special_tokens"`
-		Unread     unread  `json:",embed"`
 	}
 	if err := readJSON(r, &t); err != nil {
 		return err
@@ -107,7 +104,6 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 	var t struct {
 		Model  string  `json:"model"`
 		Tokens []int32 `json:"tokens"`
-		Unread unread  `json:",embed"`
 	}
 	if err := readJSON(r, &t); err != nil {
 		return err
@@ -127,8 +123,7 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) applyTemplate(w http.ResponseWriter, r *http.Request) error {
 	var t struct {
 		conversation
-		Model  string `json:"model"`
-		Unread unread `json:",embed"`
+		Model string `json:"model"`
 	}
 	if err := readJSON(r, &t); err != nil {
 		return err
@@ -139,70 +134,4 @@ func (s *Server) applyTemplate(w http.ResponseWriter, r *http.Request) error {
 	}
 	writeJSON(w, http.StatusOK, map[string]string{"prompt": text})
 	return nil
-}
-
-// adapterInfo is an adapter as the API tells it.
-type adapterInfo struct {
-	Name   string `json:"name"`
-	Kind   string `json:"kind"`
-	Policy string `json:"policy"`
-	SHA256 string `json:"sha256"`
-	From   string `json:"from"`
-}
-
-func (s *Server) listAdapters(w http.ResponseWriter, _ *http.Request) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := []adapterInfo{}
-	for _, a := range s.model.Adapters() {
-		all = append(all, adapterInfo(a))
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": all})
-	return nil
-}
-
-// loadAdapter loads an adapter while others answer.
-func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) error {
-	var a struct {
-		Name    string  `json:"name"`
-		From    string  `json:"from"`
-		Unknown unknown `json:",embed"`
-	}
-	if err := readJSON(r, &a); err != nil {
-		return err
-	}
-	if a.From == "" {
-		return refuse("from", "is missing: want a folder or s3:// name of an adapter")
-	}
-	spec := a.From
-	if a.Name != "" {
-		spec = a.Name + "=" + a.From
-	}
-	s.mu.Lock()
-	err := s.model.AddAdapters(r.Context(), spec)
-	s.mu.Unlock()
-	switch {
-	case errors.Is(err, engine.ErrAdapterName):
-		return failure(http.StatusConflict, invalidRequest, "adapter_exists", "%v", err)
-	case err != nil:
-		return refuse("from", "%v", err)
-	}
-	s.Log.Info("adapter loaded", "name", a.Name, "from", a.From)
-	return s.listAdapters(w, r)
-}
-
-// unloadAdapter forgets an adapter. Answers that use it go on.
-func (s *Server) unloadAdapter(w http.ResponseWriter, r *http.Request) error {
-	name := r.PathValue("name")
-	s.mu.Lock()
-	err := s.model.RemoveAdapters(name)
-	if err == nil {
-		maps.DeleteFunc(s.policies, func(_ evictionChoice, p engine.Policy) bool { return p.Settings.Resources.Adapter != nil })
-	}
-	s.mu.Unlock()
-	if errors.Is(err, fs.ErrNotExist) {
-		return failure(http.StatusNotFound, invalidRequest, "adapter_not_found", "%v", err)
-	}
-	s.Log.Info("adapter unloaded", "name", name)
-	return s.listAdapters(w, r)
 }

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,12 +55,19 @@ type Config struct {
 	Shadow      string
 	ShadowShare float64
 
-	MaxBody int64    // bytes of a request
-	Keys    []string // one of which a request must have; none: it need not
-	// StrictFields: fields that change nothing are refused, not ignored.
-	StrictFields bool
-	Version      string
-	Log          *slog.Logger
+	MaxBody int64 // bytes of a request
+	Access
+	// AdapterDirs are folders and s3:// names below which lie the adapters that may be loaded; those that come with the program may
+	// always. One takes AdapterTimeout at the most; 0: DefaultAdapterTimeout.
+	AdapterDirs    []string
+	AdapterTimeout time.Duration
+	Version        string
+	Log            *slog.Logger
+}
+
+// Validate is an error that New would return, too, before there is a model.
+func (c *Config) Validate() error {
+	return cmp.Or(c.Access.Validate(), CheckAdapterDirs(c.AdapterDirs))
 }
 
 // Server answers OpenAI's API with one model.
@@ -71,17 +77,22 @@ type Server struct {
 	worker  *worker
 	metrics *metrics
 	mux     *http.ServeMux
-	keys    map[[sha256.Size]byte]bool
+	handler http.Handler // mux behind what admits requests
+	roles   map[[sha256.Size]byte]role
 	started time.Time
+	// standard is the policy of requests that name none, with its adapter, whatever others come and go.
+	standard engine.Policy
+	loads    *loads
 
-	mu       sync.Mutex // of the model's adapters, of the policies that are made with them, and of the vocabulary
+	mu       sync.Mutex // of the model's adapters and of the policies that are made with them; nobody waits for anything with it
 	policies map[evictionChoice]engine.Policy
-	words    *constraint.Vocabulary // of the last constrained answer
-	kept     []int32                // its special tokens that are text
+
+	wordsMu sync.Mutex
+	words   *constraint.Vocabulary // of the last constrained answer
+	kept    []int32                // its special tokens that are text
 
 	draining atomic.Bool
 	open     atomic.Int64 // answers that run or wait
-	ignored  ignoredLog
 	ends     pace
 }
 
@@ -125,6 +136,11 @@ func (p *pace) until(n int64) time.Duration {
 
 // New starts a server for a model, which it owns from then on. Close ends it.
 func New(m *engine.Model, c Config) (*Server, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c.AdapterTimeout = cmp.Or(c.AdapterTimeout, DefaultAdapterTimeout)
+	m.NameAdapters()
 	rt := eviction.NewRuntime(m.Model)
 	e, err := engine.New(rt, c.Rows)
 	if err != nil {
@@ -148,12 +164,12 @@ func New(m *engine.Model, c Config) (*Server, error) {
 	}
 	s := &Server{
 		Config: c, model: m, metrics: newMetrics(c.Version), mux: http.NewServeMux(), started: time.Now(),
-		keys: make(map[[sha256.Size]byte]bool), policies: make(map[evictionChoice]engine.Policy),
+		roles: c.roles(), policies: make(map[evictionChoice]engine.Policy), loads: newLoads(),
 	}
-	for _, key := range c.Keys {
-		s.keys[sha256.Sum256([]byte(key))] = true
+	if s.standard, err = m.PolicyWith(c.Policy, ""); err != nil {
+		return nil, err
 	}
-	if _, err := s.policy(evictionChoice{Policy: c.Policy}); err != nil {
+	if s.handler, err = s.admitted(s.mux); err != nil {
 		return nil, err
 	}
 	s.worker = newWorker(e, rt, c.Memory, c.MaxGap, s.metrics)
@@ -169,6 +185,9 @@ func New(m *engine.Model, c Config) (*Server, error) {
 	go s.worker.run()
 	return s, nil
 }
+
+// Standard is the policy of requests that name none.
+func (s *Server) Standard() engine.Policy { return s.standard }
 
 // Drain refuses requests from now on, while those that are there go on.
 func (s *Server) Drain() { s.draining.Store(true) }
@@ -186,6 +205,7 @@ func Loading(w http.ResponseWriter, _ *http.Request) {
 // Close cancels what goes on and closes the model.
 func (s *Server) Close() error {
 	s.Drain()
+	s.loads.close()
 	close(s.worker.stop)
 	<-s.worker.stopped
 	if p := s.worker.runtime.Prefixes; p != nil {
@@ -206,8 +226,8 @@ func (s *Server) routes() {
 	s.handle("POST /detokenize", s.detokenize)
 	s.handle("POST /apply-template", s.applyTemplate)
 	s.handle("GET /v1/adapters", s.listAdapters)
-	s.handle("POST /v1/adapters", s.loadAdapter)
-	s.handle("DELETE /v1/adapters/{name}", s.unloadAdapter)
+	s.handle("POST /v1/adapters", s.forAdministrators(s.loadAdapter))
+	s.handle("DELETE /v1/adapters/{name}", s.forAdministrators(s.unloadAdapter))
 	for _, path := range []string{"embeddings", "images/generations", "audio/speech", "audio/transcriptions", "moderations", "rerank"} {
 		s.handle("POST /v1/"+path, func(http.ResponseWriter, *http.Request) error {
 			return failure(http.StatusNotImplemented, invalidRequest, "not_implemented", "/v1/%s: the server runs a language model that answers with text", path)
@@ -226,9 +246,7 @@ func (s *Server) routes() {
 func (s *Server) handle(pattern string, f func(w http.ResponseWriter, r *http.Request) error) {
 	s.mux.Handle(pattern, s.guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, s.MaxBody)
-		ignored := &ignoredFields{strict: s.StrictFields, header: w.Header()}
-		err := f(w, r.WithContext(withIgnored(r.Context(), ignored)))
-		s.ignored.add(s.Log, ignored.names, time.Now())
+		err := f(w, r)
 		if err == nil || errors.Is(err, context.Canceled) || r.Context().Err() != nil {
 			return
 		}
@@ -237,28 +255,6 @@ func (s *Server) handle(pattern string, f func(w http.ResponseWriter, r *http.Re
 		}
 		writeError(w, err)
 	})))
-}
-
-// guarded asks for a key where there are any.
-func (s *Server) guarded(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(s.keys) > 0 {
-			if !s.keys[sha256.Sum256([]byte(keyOf(r)))] { // of a hash nobody learns by the time that it takes
-				w.Header().Set("WWW-Authenticate", "Bearer")
-				writeError(w, failure(http.StatusUnauthorized, invalidRequest, "invalid_api_key", "the API key is missing or wrong: want it as Authorization: Bearer KEY or X-Api-Key: KEY"))
-				return
-			}
-		}
-		h.ServeHTTP(w, r)
-	})
-}
-
-// keyOf is the API key of a request; "" where it has none.
-func keyOf(r *http.Request) string {
-	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		return bearer
-	}
-	return r.Header.Get("X-Api-Key")
 }
 
 // ServeHTTP gives every request an id and a line in the log, without what was said.
@@ -276,26 +272,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		s.Log.Log(r.Context(), level, "request", "id", id, "method", r.Method, "path", r.URL.Path, "status", cmp.Or(status.status, http.StatusOK), "ms", time.Since(start).Milliseconds())
 	}()
-	defer func() { s.recovered(recover(), status, r) }()
-	s.mux.ServeHTTP(status, r)
-}
-
-// recovered answers a request whose handler has panicked with err, other than to hang up; nil: it has not. An answer that
-// has begun is cut off, so that its client sees that it is no whole one.
-func (s *Server) recovered(err any, w *statusWriter, r *http.Request) {
-	switch {
-	case err == nil:
-		return
-	case err == http.ErrAbortHandler:
-		panic(err)
-	}
-	id := w.Header().Get("X-Request-Id")
-	s.metrics.panics.Inc()
-	s.Log.Error("a handler panicked", "id", id, "path", r.URL.Path, "panic", fmt.Sprint(err), "stack", string(debug.Stack()))
-	if w.status != 0 {
-		panic(http.ErrAbortHandler)
-	}
-	writeError(w, failure(http.StatusInternalServerError, serverError, "internal_error", "the server failed at this request: its log says more of %s", id))
+	s.handler.ServeHTTP(status, r)
 }
 
 // statusWriter remembers the status of an answer.
@@ -309,11 +286,6 @@ func (w *statusWriter) WriteHeader(status int) {
 		w.status = status
 	}
 	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *statusWriter) Write(p []byte) (int, error) {
-	w.status = cmp.Or(w.status, http.StatusOK)
-	return w.ResponseWriter.Write(p)
 }
 
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -330,13 +302,22 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 
 // policy makes the policy of a request, once for all requests that ask for the same.
 func (s *Server) policy(e evictionChoice) (engine.Policy, error) {
+	if e.Policy == s.Policy && (e.Adapter == "" || e.Adapter == s.standard.Adapter) {
+		return s.standard, nil
+	}
 	key := evictionChoice{Policy: e.Policy, Adapter: e.Adapter}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p, ok := s.policies[key]; ok {
 		return p, nil
 	}
-	p, err := s.model.PolicyWith(e.Policy, e.Adapter)
+	var p engine.Policy
+	var err error
+	if e.Adapter == "" {
+		p, err = s.model.FirstPolicy(e.Policy)
+	} else {
+		p, err = s.model.PolicyWith(e.Policy, e.Adapter)
+	}
 	if err != nil {
 		return p, refuse("eviction", "%v", err)
 	}

@@ -35,6 +35,7 @@ import (
 type served struct {
 	openai.Client
 	url    string
+	http   *httptest.Server
 	server *serving.Server
 	model  *engine.Model
 }
@@ -63,8 +64,12 @@ func serveModel(t testing.TB, folder string, change func(c *serving.Config)) *se
 		t.Fatal(err)
 	}
 	h := httptest.NewServer(s)
+	served := &served{url: h.URL, http: h, server: s, model: m}
 	t.Cleanup(func() {
 		h.Close()
+		if served.server == nil { // which a test has closed
+			return
+		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
@@ -73,9 +78,8 @@ func serveModel(t testing.TB, folder string, change func(c *serving.Config)) *se
 	if len(c.Keys) > 0 {
 		key = c.Keys[0]
 	}
-	return &served{
-		Client: openai.NewClient(option.WithBaseURL(h.URL+"/v1"), option.WithAPIKey(key), option.WithMaxRetries(0)), url: h.URL, server: s, model: m,
-	}
+	served.Client = openai.NewClient(option.WithBaseURL(h.URL+"/v1"), option.WithAPIKey(key), option.WithMaxRetries(0))
+	return served
 }
 
 // document is the tokens of a prompt of the synthetic task "section", which the model answers.
@@ -352,8 +356,9 @@ func TestRefusals(t *testing.T) {
 		{"/v1/chat/completions", `{"messages":[]}`, 400, "messages", "at least one"},
 		{"/v1/chat/completions", `{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, 400, "messages[0]", "want text"},
 		{"/v1/chat/completions", `{`, 400, "", "not JSON"},
-		{"/v1/chat/completions", "\xff\xfe", 400, "", "not UTF-8"},
-		{"/v1/chat/completions", `{` + message + `} {}`, 400, "", "after top-level value"},
+		{"/v1/chat/completions", "\xff\xfe", 400, "", "not JSON"},
+		{"/v1/chat/completions", `{` + message + `} {}`, 400, "", "more than one"},
+		{"/v1/chat/completions", `{` + message + `,"temprature":1}`, 400, "temprature", "unknown field"},
 		{"/v1/chat/completions", `{` + message + `,"temperature":"hot"}`, 400, "temperature", "got a string"},
 		{"/v1/chat/completions", `{` + message + `,"temperature":-1}`, 400, "temperature", "want 0 to 2"},
 		{"/v1/chat/completions", `{` + message + `,"top_p":1.5}`, 400, "top_p", "want 0 to 1"},

@@ -25,7 +25,11 @@ func openShadow(ctx context.Context, m *engine.Model, spec string) (engine.Polic
 		if !ok || objectstore.IsURL(spec) {
 			name, spec = "shadow", "shadow="+spec
 		}
-		if err := m.AddAdapters(ctx, spec); err != nil {
+		loaded, err := m.LoadAdapters(ctx, spec)
+		if err == nil {
+			err = m.AddAdapters(loaded)
+		}
+		if err != nil {
 			return engine.Policy{}, fmt.Errorf("shadow: %w", err)
 		}
 		defer m.RemoveAdapters(name) // its policy goes on

@@ -39,7 +39,8 @@ func newServe() *cobra.Command {
 		s              setup
 		c              serving.Config
 		listen         string
-		name, keys     string
+		name           string
+		keys, admins   string
 		cert, key      string
 		memory, prefix bytesize.Size
 		dirSize        = bytesize.Size(20 << 30)
@@ -86,7 +87,13 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 			}
 			c.Log, c.Version, c.Budget = slog.New(handler), version.String(), c.Budget.WholeBelow(fullBelow)
 			var err error
-			if c.Keys, err = readKeys(keys); err != nil {
+			if c.Keys, err = readKeys("--keys", keys); err != nil {
+				return fail(err)
+			}
+			if c.AdminKeys, err = readKeys("--admin-keys", admins); err != nil {
+				return fail(err)
+			}
+			if err := c.Validate(); err != nil {
 				return fail(err)
 			}
 			server := &http.Server{ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
@@ -117,7 +124,7 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 			}
 			defer listener.Close()
 			tellLossy(c.Log, s.Policies, c.Budget)
-			if host, _, _ := net.SplitHostPort(listener.Addr().String()); len(c.Keys) == 0 && !net.ParseIP(host).IsLoopback() {
+			if host, _, _ := net.SplitHostPort(listener.Addr().String()); len(c.Keys)+len(c.AdminKeys) == 0 && !net.ParseIP(host).IsLoopback() {
 				c.Log.Warn("everybody who reaches the address may use the server: --keys takes a file of API keys", "address", listener.Addr().String())
 			}
 			var serve atomic.Pointer[serving.Server]
@@ -167,10 +174,10 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 				return fail(err)
 			}
 			serve.Store(ready)
-			tellLossless(c.Log, m, policy, c.Budget)
+			tellLossless(c.Log, m, ready.Standard(), c.Budget)
 			c.Log.Info("memory", "sessions_and_shared_prefixes", bytesize.Memory(c.Memory), "shared_prefixes", bytesize.Memory(c.Prefix), "why", why, "change", "--memory SIZE --prefix-cache SIZE")
 			url := urlOf(listener.Addr(), cert != "")
-			c.Log.Info("serving", "address", listener.Addr().String(), "url", url, "api", url+"/v1", "model", c.Name, "policy", policy.NameWithAdapter())
+			c.Log.Info("serving", "address", listener.Addr().String(), "url", url, "api", url+"/v1", "model", c.Name, "policy", ready.Standard().NameWithAdapter())
 			return errors.Join(wait(cmd.Context(), server, ready, served, drain, c.Log), ready.Close())
 		},
 	}
@@ -200,8 +207,12 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 	f.StringVar(&c.Shadow, "shadow", "", "second adapter to compare hit rates with when idle, as --adapter takes it, or the NAME of one of these")
 	f.Float64Var(&c.ShadowShare, "shadow-share", 0.05, "share of the answers that --shadow is compared on, 0 to 1")
 	f.Int64Var(&c.MaxBody, "max-body", 8<<20, "most bytes of a request")
-	f.BoolVar(&c.StrictFields, "strict-fields", false, "refuse requests with fields that change nothing here, which are else ignored and named in the answer's header")
 	f.StringVar(&keys, "keys", "", "file of API keys, one a line, of which requests must have one")
+	f.StringVar(&admins, "admin-keys", "", "file of API keys that may load and unload adapters, too; without any key whoever is at this machine may")
+	f.StringArrayVar(&c.AdapterDirs, "adapter-dir", nil, "folder or s3:// name below which adapters may be loaded while the server runs; repeatable")
+	f.DurationVar(&c.AdapterTimeout, "adapter-timeout", serving.DefaultAdapterTimeout, "longest time that an adapter may take to be loaded then")
+	f.StringSliceVar(&c.AllowedHosts, "allowed-hosts", nil, "names that a server without keys may be called by beside those of this machine, commas between; * is any")
+	f.StringArrayVar(&c.CORSOrigins, "cors-origin", nil, "origin whose web pages may use the server, as https://chat.example.org, or * for all with --keys; repeatable")
 	f.StringVar(&cert, "tls-cert", "", "certificate chain for TLS, PEM")
 	f.StringVar(&key, "tls-key", "", "its key, PEM")
 	f.DurationVar(&drain, "drain", 30*time.Second, "how long answers that have begun may go on after SIGTERM")
@@ -211,13 +222,13 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 }
 
 // readKeys reads API keys, a line each.
-func readKeys(path string) (keys []string, err error) {
+func readKeys(flag, path string) (keys []string, err error) {
 	if path == "" {
 		return nil, nil
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("--keys: %w", err)
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	defer f.Close()
 	lines := bufio.NewScanner(f)
@@ -230,7 +241,7 @@ func readKeys(path string) (keys []string, err error) {
 		err = errors.New("got no key, want one a line")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--keys %s: %w", path, err)
+		return nil, fmt.Errorf("%s %s: %w", flag, path, err)
 	}
 	return keys, nil
 }

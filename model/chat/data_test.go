@@ -129,5 +129,5 @@ func TestRealTemplates(t *testing.T) {
 }
 
 // TestTemplates renders the templates of testdata (expectations made by
-// lab/golden/chat_fixtures.py).
+// scripts/chat_fixtures.py).
 func TestTemplates(t *testing.T) { runCases(t, "testdata") }

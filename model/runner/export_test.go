@@ -50,8 +50,7 @@ func Appended(opt PrefillOptions) PrefillOptions {
 // Scores are the logits of the next token after a prompt and what was said since, as
 // the processors leave them.
 func Scores(s model.Sampling, prompt, said []int32, logits []float32) []float32 {
-	x, _ := after(s, prompt, said).apply(&s.Processors, logits) // an error is a constraint's
-	return x
+	return after(s, prompt, said).apply(&s.Processors, logits)
 }
 
 // Probabilities [vocab] are those that the next token is drawn with.

@@ -40,9 +40,9 @@ func (r *rule) has(text string) bool {
 	m := newMachine()
 	at := m.begin(r)
 	for i := range len(text) {
-		at = m.step(at, text[i])
+		at = m.step(at, text[i], maxSteps)
 	}
-	return at.ends && !m.spent()
+	return m.sets[at].ends
 }
 
 func typeOf(t typeSet) string {

@@ -1,0 +1,42 @@
+package serving
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"testing"
+
+	"glimpse/engine"
+	"glimpse/eviction"
+
+	_ "glimpse/lora"
+	_ "glimpse/softtokens"
+)
+
+// TestStandardPolicyLasts: requests that name none, or the server's own, have one and the same policy, with which conversations go on, whatever
+// number of others requests name.
+func TestStandardPolicyLasts(t *testing.T) {
+	m, err := engine.Open(t.Context(), &engine.Options{Device: "cpu", CacheDType: "auto"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(m, Config{Policy: "lookaheadkv", Budget: eviction.Pairs(64), Rows: 1, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		m.Close()
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i := range maxPolicies + 10 {
+		if _, err := s.policy(evictionChoice{Policy: fmt.Sprintf("streamingllm(sink=%d)", i)}); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range []evictionChoice{{Policy: s.Policy}, {Policy: s.Policy, Adapter: "shipped"}} {
+			if p, err := s.policy(e); err != nil || p.Configured != s.Standard().Configured || p.Adapter != "shipped" {
+				t.Fatalf("after %d others %v is %v, error %v", i, e, p, err)
+			}
+		}
+	}
+	if n := len(s.policies); n > maxPolicies {
+		t.Errorf("%d policies are kept, want at most %d", n, maxPolicies)
+	}
+}
