@@ -23,7 +23,7 @@ build-gpu:
 
 # The CUDA kernels, anew (nvcc is fetched where it is missing).
 kernels:
-	./scripts/kernels.sh
+	./lab/gpu/kernels.sh
 
 test:
 	./scripts/test.sh
@@ -35,28 +35,28 @@ test-gpu:
 demo:
 	./scripts/demo.sh
 
-# Every bar of docs/results/cpu.md as a ratio measured in one run: kernels against
+# Every bar of lab/results/cpu.md as a ratio measured in one run: kernels against
 # OpenBLAS (from Debian's libopenblas-dev) and what the machine can do, steps against
 # the prefill in them, and a model of a billion parameters against PyTorch (which the
 # script installs aside). Hours on a slow machine; "make bench-kernels" is for benchstat.
 bench:
 	./scripts/setup.sh
-	./scripts/bench_cpu.sh
-	./scripts/bench_pytorch.sh
-	./scripts/bench_serving.sh
+	./lab/bench/bench_cpu.sh
+	./lab/bench/bench_pytorch.sh
+	./lab/bench/bench_serving.sh
 
 bench-kernels:
 	go test -run '^$$' -bench . -count $(COUNT) ./kernels ./internal/simd
 
-# On a machine with a GPU: measures everything that docs/results/gpu.md has a bar for and writes
-# its section "Measured". Half an hour; scripts/bench_gpu.sh runs the parts one by one.
+# On a machine with a GPU: measures everything that lab/results/gpu.md has a bar for and writes
+# its section "Measured". Half an hour; lab/bench/bench_gpu.sh runs the parts one by one.
 bench-gpu: bench-gpu-binaries
-	./scripts/bench_gpu.sh
+	./lab/bench/bench_gpu.sh
 
 # What bench-gpu runs, to be copied to a machine without Go: less than 40 MiB.
 bench-gpu-binaries:
 	./scripts/setup.sh
-	./scripts/bench_gpu.sh --build
+	./lab/bench/bench_gpu.sh --build
 
 # The man pages, in out/man/man1: MANPATH=out/man man evict-run
 man: build
@@ -74,11 +74,11 @@ release:
 
 # Trains the adapters that ship with the built-in model.
 adapters:
-	./scripts/shipped_adapters.sh
+	./lab/reference/shipped_adapters.sh
 
-# Lists all policies in docs/policies.md and measures them for docs/results/policies.md.
+# Lists all policies in docs/policies.md and measures them for lab/results/policies.md.
 policies:
-	./scripts/update_policies.sh
+	./lab/reference/update_policies.sh
 
 fmt:
 	gofmt -w $$(go list -f '{{.Dir}}' ./...)

@@ -217,7 +217,7 @@ func TestBadRows(t *testing.T) {
 	}
 }
 
-// TestHubParquet reads a file as pyarrow writes it for hubs (scripts/hub_parquet.py): lists
+// TestHubParquet reads a file as pyarrow writes it for hubs (lab/golden/hub_parquet.py): lists
 // of strings, structs, lists of structs and of lists, nulls, and what is no text.
 func TestHubParquet(t *testing.T) {
 	path := filepath.Join("testdata", "hub.parquet")

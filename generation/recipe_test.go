@@ -12,7 +12,7 @@ import (
 )
 
 // TestRowsOfChats: what recipes make of rows is what transformers makes of the conversations that
-// they mean (scripts/row_fixtures.py).
+// they mean (lab/golden/row_fixtures.py).
 func TestRowsOfChats(t *testing.T) {
 	rows, templates := modeltest.RowTemplates(t)
 	for _, x := range templates {

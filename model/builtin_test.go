@@ -18,7 +18,7 @@ import (
 
 // TestReferenceModelAgainstNumPy compares logits and greedy answers of the
 // built-in model with those of an independent implementation
-// (scripts/make_reference_golden.py).
+// (lab/golden/make_reference_golden.py).
 func TestReferenceModelAgainstNumPy(t *testing.T) {
 	raw, err := os.ReadFile("testdata/reference_golden.json")
 	if err != nil {

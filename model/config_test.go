@@ -24,7 +24,7 @@ func shapesOf(t *testing.T, config []byte) (*model.Model, error) {
 }
 
 // TestConfigsAgainstTransformers: keys that are absent, null or of another name mean what
-// they mean to transformers (scripts/golden_configs.py).
+// they mean to transformers (lab/golden/golden_configs.py).
 func TestConfigsAgainstTransformers(t *testing.T) {
 	var golden struct {
 		Cases []struct {

@@ -37,8 +37,8 @@ type Processors struct {
 
 // Constraint is a language that a response is a text of.
 type Constraint interface {
-	// Mask makes the logits of tokens that may not follow −Inf.
-	Mask(logits []float32)
+	// Mask makes the logits of tokens that may not follow −Inf. An error ends the response.
+	Mask(logits []float32) error
 	// Accept takes the token that follows.
 	Accept(id int32) error
 }

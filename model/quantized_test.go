@@ -29,7 +29,7 @@ import (
 
 var quantizedPrompt = []int32{1, 30, 5, 17, 9, 3, 22}
 
-// quantizedFolders are Llamas of every kind (scripts/golden_quantized.py), and the same with the
+// quantizedFolders are Llamas of every kind (lab/golden/golden_quantized.py), and the same with the
 // weights that the kind's own package makes of them.
 func quantizedFolders(t *testing.T) map[string][2]fstest.MapFS {
 	t.Helper()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs what the documents and the help texts tell people to run, in a fresh folder: every "sh"
-# block of README.md, CONTRIBUTING.md, CHANGELOG.md, docs/ and configs/, and every example of
+# block of README.md, CONTRIBUTING.md, CHANGELOG.md and docs/, and every example of
 # every command's --help that is no line of those.
 #
 # What is the reader's own has stand-ins: $MODEL and path/to/llama are a model with random weights,
@@ -45,8 +45,8 @@ trap 'exit 130' INT TERM
 mkdir -p "$work/here/out" # which "make build" makes
 if [ "$from" = "$root" ]; then
   [ -n "$text" ] || { scripts/setup.sh && go build -o bin/ ./cmd/...; }
-  mapfile -t documents < <(git ls-files --cached --others --exclude-standard -- README.md CONTRIBUTING.md CHANGELOG.md 'docs/*.md' 'configs/*.md' ':!docs/results/report') # which "evict report" writes
-  links=(bin scripts model training configs)
+  mapfile -t documents < <(git ls-files --cached --others --exclude-standard -- README.md CONTRIBUTING.md CHANGELOG.md 'docs/*.md' 'lab/*.md' ':!lab/results/report') # which "evict report" writes
+  links=(bin scripts model training lab)
 else
   mapfile -t documents < <(cd "$from" && echo README.md && find docs -name '*.md' -not -path 'docs/html/*' | sort)
   mapfile -t links < <(ls "$from" | grep -vxE 'docs|out')
@@ -156,7 +156,7 @@ while IFS= read -r place; do
 done < <(git -C "$root" grep -nE '\b(lookaheadkv|judgeq|dapq|d2o|rocketkv)[.]txt' -- '*.go' '*.py' '*.sh' '*.md' ':!scripts/check_readme.sh' | cut -d: -f1,2)
 
 # own prints the files of ours that a text names.
-own() { grep -oE '(^|[ `"(=,/])(configs|scripts|docs|[.]ci)/[A-Za-z0-9_./-]+' | sed -E 's/^[^a-z.]//; s/[.,:]+$//' | sort -u; }
+own() { grep -oE '(^|[ `"(=,/])(lab|scripts|docs|[.]ci)/[A-Za-z0-9_./-]+' | sed -E 's/^[^a-z.]//; s/[.,:]+$//' | sort -u; }
 
 # vet checks what a text says without running it: that our files exist.
 vet() { # PLACE
@@ -202,7 +202,10 @@ for document in "${documents[@]}"; do
     esac
   done <<<"$all"
   for start in $(printf '%s\n' "$all" | sed -n 's/^run:\([0-9]*\):.*/\1/p' | sort -nu); do
-    case $document in docs/serve.md | docs/compare.md) [ "$from" != "$root" ] || continue ;; esac # scripts/first_hour.sh runs them
+    case $document in
+      docs/serve.md | docs/compare.md) [ "$from" != "$root" ] || continue ;; # scripts/first_hour.sh runs them
+      lab/*) continue ;; # what was measured, and how; lab/nightly.sh runs what can be
+    esac
     names+=("$document:$start")
     lines+=("$(printf '%s\n' "$all" | sed -n "s/^run:$start://p")")
     while IFS= read -r line; do

@@ -59,7 +59,23 @@ compiler() { # ARCH
   fi
   export ZIG=$at/ziglang/zig ZIG_TARGET=$1-linux-gnu.$glibc
   export ZIG_GLOBAL_CACHE_DIR=$root/.cache/zig-cache ZIG_LOCAL_CACHE_DIR=$root/.cache/zig-cache
-  export CC=$root/scripts/zigcc.sh
+  export CC=$work/zigcc
+  # Folders of this machine's own C library, which bindings of CUDA name, are left out: a program must not depend on
+  # the machine that built it. What is linked gets no symbols and no debug information: that of zig's own start files
+  # names the folder of its cache, so that another folder made other bytes.
+  cat >"$CC" <<'END'
+#!/usr/bin/env bash
+args=()
+for a in "$@"; do
+  case $a in
+    -I/usr/* | -L/usr/* | -I/opt/* | -L/opt/*) ;;
+    *) args+=("$a") ;;
+  esac
+done
+[[ " $* " == *" -c "* ]] || args+=(-Wl,--strip-all)
+exec "$ZIG" cc -target "$ZIG_TARGET" "${args[@]}"
+END
+  chmod +x "$CC"
 }
 
 # programs builds evict and train. -trimpath and an empty build id keep the folders of
@@ -89,7 +105,9 @@ pages() { # FOLDER
     "$work/native/$program" completion zsh >"$1/share/zsh/site-functions/_$program"
     "$work/native/$program" completion fish >"$1/share/fish/vendor_completions.d/$program.fish"
   done
-  git archive --format=tar HEAD README.md CONTRIBUTING.md CHANGELOG.md NOTICE Containerfile docs configs interop scripts/examples scripts/smollm2.sh | tar -x -C "$1"
+  git archive --format=tar HEAD README.md CONTRIBUTING.md CHANGELOG.md Containerfile docs lab/README.md lab/results interop scripts/examples scripts/smollm2.sh | tar -x -C "$1"
+  go -C lab run ./papers "$1/papers"
+  scripts/notice.sh "$1/NOTICE"
   GLIMPSE_VERSION=$version scripts/docs.sh --out "$1/docs/html"
 }
 

@@ -8,14 +8,14 @@
 #   ./scripts/test_gpu.sh --device        # on the driver and the GPU of this machine, each
 #                                         # test in a process of its own; -run REGEXP
 #   ./scripts/test_gpu.sh --chip          # the rehearsal of a chip alone, as users run it
-#   ./scripts/test_gpu.sh --mutants       # plants the bugs of kernels/cuda/*.mutants and
+#   ./scripts/test_gpu.sh --mutants       # plants the bugs of lab/gpu/mutants and
 #                                         # expects the tests to see each; a REGEXP of sources,
 #                                         # or --changed: not if all were seen as things are
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 source scripts/gpu_env.sh
 
-packages=(./kernels/cudadriver ./kernels ./kernels/cuda ./autodiff ./model ./model/kvcache ./model/runner ./eviction ./training ./cmd/evict ./scripts/gpubench)
+packages=(./kernels/cudadriver ./kernels ./kernels/cuda ./autodiff ./model ./model/kvcache ./model/runner ./eviction ./training ./cmd/evict)
 
 if ! command -v g++ >/dev/null || ! command -v make >/dev/null; then
   command -v apt-get >/dev/null || die "g++ and make are missing and there is no apt-get to install them with"
@@ -24,7 +24,7 @@ if ! command -v g++ >/dev/null || ! command -v make >/dev/null; then
   "${as_root[@]}" apt-get update -q
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends g++ make libc6-dev
 fi
-scripts/kernels.sh --check
+lab/gpu/kernels.sh --check
 
 if [ "${1:-}" = --device ]; then
   shift
@@ -38,7 +38,7 @@ if [ "${1:-}" = --device ]; then
   for package in "${packages[@]}"; do
     echo "=== $package"
     go test -c -tags gpu -o "$binaries/${package##*/}.test" "$package"
-    scripts/each_test.sh --run "$run" --folder "$package" "$binaries/${package##*/}.test" || failed+=" $package"
+    lab/gpu/each_test.sh --run "$run" --folder "$package" "$binaries/${package##*/}.test" || failed+=" $package"
   done
   [ -z "$failed" ] || die "failed:$failed"
   exit
@@ -122,7 +122,7 @@ export GLIMPSE_CUDA_DRIVER=$driver GLIMPSE_CUBLASLT=$driver GLIMPSE_NCCL=$driver
 if [ "${1:-}" = --mutants ]; then
   shift
   rm -rf "$binaries"
-  exec scripts/mutants_gpu.sh "$@"
+  exec lab/gpu/mutants_gpu.sh "$@"
 fi
 if [ "${1:-}" = --package ]; then
   packages=("${2:?--package: value missing}")
@@ -158,13 +158,12 @@ training() {
 }
 commands() {
   tests ./cmd/evict 'TestCUDA|TestDoctor|TestDeviceThatCannotBeUsed'
-  tests ./scripts/gpubench .
   tests ./generation TestCUDA # forecasts of memory
   tests ./cmd/train TestCUDA
 }
 
 go vet -tags gpu "${packages[@]}" ./generation ./cmd/train
 compile chip
-build ./kernels/cudadriver ./kernels ./kernels/cuda ./model ./model/kvcache ./model/runner ./eviction ./training ./cmd/evict ./scripts/gpubench ./generation ./cmd/train
+build ./kernels/cudadriver ./kernels ./kernels/cuda ./model ./model/kvcache ./model/runner ./eviction ./training ./cmd/evict ./generation ./cmd/train
 # The longest first.
 beside eviction model kernels chip_kernels many_processors chip_memory training commands chip_off

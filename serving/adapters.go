@@ -90,8 +90,9 @@ func (l *loads) close() {
 // same name at once the second one is refused; one whose client is gone, or that takes too long, is given up.
 func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) error {
 	var a struct {
-		Name string `json:"name"`
-		From string `json:"from"`
+		Name    string  `json:"name"`
+		From    string  `json:"from"`
+		Unknown unknown `json:",embed"`
 	}
 	if err := readJSON(r, &a); err != nil {
 		return err

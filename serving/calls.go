@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -34,12 +35,12 @@ type replies struct {
 
 // newReplies reads the tools of a conversation that was rendered, and makes the answers calls where they must be, or texts of
 // the grammar (nil: any).
-func (s *Server) newReplies(g *generation, c *conversation, grammar *constraint.Grammar) (*replies, error) {
-	choice, named, err := toolChoice(c.ToolChoice)
+func (s *Server) newReplies(ctx context.Context, g *generation, c *conversation, grammar *constraint.Grammar) (*replies, error) {
+	choice, named, err := toolChoice(ctx, c.ToolChoice)
 	if err != nil {
 		return nil, err
 	}
-	tools, err := readTools(c.Tools)
+	tools, err := readTools(ctx, c.Tools)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func (s *Server) newReplies(g *generation, c *conversation, grammar *constraint.
 }
 
 // toolChoice reads the field of that name: auto, none, required, or a function's name, which is required.
-func toolChoice(raw json.RawMessage) (choice, named string, err error) {
+func toolChoice(ctx context.Context, raw json.RawMessage) (choice, named string, err error) {
 	if !given(raw) {
 		return "auto", "", nil
 	}
@@ -99,13 +100,13 @@ func toolChoice(raw json.RawMessage) (choice, named string, err error) {
 		}
 		return choice, "", nil
 	}
-	if err := json.Unmarshal(raw, &of); err != nil || of.Type != "function" || of.Function.Name == "" {
+	if err := decodeJSON(ctx, "tool_choice", raw, &of); err != nil || of.Type != "function" || of.Function.Name == "" {
 		return "", "", refuse("tool_choice", "got %.60s, want {\"type\": \"function\", \"function\": {\"name\": …}}", raw)
 	}
 	return "required", of.Function.Name, nil
 }
 
-func readTools(raw json.RawMessage) (out []toolcall.Tool, err error) {
+func readTools(ctx context.Context, raw json.RawMessage) (out []toolcall.Tool, err error) {
 	if !given(raw) {
 		return nil, nil
 	}
@@ -113,8 +114,8 @@ func readTools(raw json.RawMessage) (out []toolcall.Tool, err error) {
 		Type     string         `json:"type"`
 		Function *toolcall.Tool `json:"function"`
 	}
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, refuse("tools", "want a list of tools: %v", err)
+	if err := decodeJSON(ctx, "tools", raw, &list); err != nil {
+		return nil, err
 	}
 	for i, t := range list {
 		if t.Type != "function" || t.Function == nil || t.Function.Name == "" {

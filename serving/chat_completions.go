@@ -17,6 +17,7 @@ type chatRequest struct {
 	LogProbs            *bool           `json:"logprobs"`
 	TopLogProbs         *int            `json:"top_logprobs"`
 	ResponseFormat      *responseFormat `json:"response_format"`
+	Unread              unread          `json:",embed"`
 }
 
 // completion is an answer of the API, or a part of one that is streamed.
@@ -87,11 +88,7 @@ func (c *chatRequest) read(s *Server, r *http.Request) (*generation, error) {
 	if err := readJSON(r, c); err != nil {
 		return nil, err
 	}
-	if c.MaxCompletionTokens != nil {
-		if c.MaxTokens = c.MaxCompletionTokens; *c.MaxTokens < 1 {
-			return nil, refuse("max_completion_tokens", "got %d, want at least 1", *c.MaxTokens)
-		}
-	}
+	c.bound("max_completion_tokens", c.MaxCompletionTokens)
 	g, err := s.generation("chatcmpl-", &c.settings)
 	if err != nil {
 		return nil, err
@@ -123,7 +120,7 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	replies, err := s.newReplies(g, &c.conversation, grammar)
+	replies, err := s.newReplies(r.Context(), g, &c.conversation, grammar)
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,11 @@
 package serving
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // completionRequest is the body of /v1/completions.
@@ -13,6 +16,7 @@ type completionRequest struct {
 	LogProbs       *int            `json:"logprobs"`
 	AddSpecial     *bool           `json:"add_special_tokens"`
 	ResponseFormat *responseFormat `json:"response_format"`
+	Unread         unread          `json:",embed"`
 }
 
 // defaultMaxTokens is the most tokens of a completion where the request does not say, as in OpenAI's API.
@@ -26,22 +30,27 @@ type textChoice struct {
 }
 
 // promptsOf are the prompts of a field: a text, texts, token ids or lists of them. texts are nil where they were ids.
-func (s *Server) promptsOf(raw json.RawMessage, special bool) (all [][]int32, texts []string, err error) {
-	var text string
-	var ids []int32
-	var lists [][]int32
+func (s *Server) promptsOf(ctx context.Context, raw json.RawMessage, special bool) (all [][]int32, texts []string, err error) {
+	var list []json.RawMessage
+	kind := func(raw json.RawMessage) jsontext.Kind { return jsontext.Value(raw).Kind() }
 	switch {
 	case !given(raw):
 		return nil, nil, refuse("prompt", "is missing")
-	case json.Unmarshal(raw, &text) == nil:
-		texts = []string{text}
-	case json.Unmarshal(raw, &texts) == nil && len(texts) > 0:
-	case json.Unmarshal(raw, &ids) == nil && len(ids) > 0:
-		return [][]int32{ids}, nil, nil
-	case json.Unmarshal(raw, &lists) == nil && len(lists) > 0:
-		return lists, nil, nil
-	default:
+	case kind(raw) == '"':
+		texts = make([]string, 1)
+		err = decodeJSON(ctx, "prompt", raw, &texts[0])
+	case json.Unmarshal(raw, &list) != nil || len(list) == 0:
 		return nil, nil, refuse("prompt", "got %.60s, want a text, a list of texts, token ids or a list of them", raw)
+	case kind(list[0]) == '[':
+		return all, nil, decodeJSON(ctx, "prompt", raw, &all)
+	case kind(list[0]) == '"':
+		err = decodeJSON(ctx, "prompt", raw, &texts)
+	default:
+		all = make([][]int32, 1)
+		return all, nil, decodeJSON(ctx, "prompt", raw, &all[0])
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	for _, t := range texts {
 		if t == "" {
@@ -61,6 +70,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 	if err := readJSON(r, &c); err != nil {
 		return err
 	}
+	c.rename()
 	most := or(c.MaxTokens, defaultMaxTokens)
 	if c.MaxTokens = &most; most == 0 { // which only /v1/completions takes
 		c.MaxTokens = nil
@@ -84,7 +94,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 		g.logProbs, g.endLogProbs, g.promptLogProbs = true, true, c.Echo
 	}
 	var texts []string
-	if g.prompts, texts, err = s.promptsOf(c.Prompt, or(c.AddSpecial, true)); err != nil {
+	if g.prompts, texts, err = s.promptsOf(r.Context(), c.Prompt, or(c.AddSpecial, true)); err != nil {
 		return err
 	}
 	if len(g.prompts)*g.choices > maxChoices {

@@ -10,6 +10,7 @@ import (
 
 	"glimpse/model"
 	"glimpse/model/runner"
+	"glimpse/serving/constraint"
 )
 
 // apiError is an error as OpenAI's API tells it.
@@ -60,6 +61,8 @@ func ofModel(err error) *apiError {
 		return failure(http.StatusServiceUnavailable, serverError, "shutting_down", "%v", err)
 	case errors.Is(err, runner.ErrNoToken):
 		return refuse("", "no token of the model may follow: %v", err).coded("no_token")
+	case errors.Is(err, constraint.ErrTooAmbiguous):
+		return refuse("", "%v", err).coded("grammar_too_ambiguous")
 	case errors.Is(err, model.ErrContext):
 		return refuse("", "%v", err).coded("context_length_exceeded")
 	case errors.Is(err, model.ErrMemory):

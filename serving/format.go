@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 
@@ -12,6 +13,7 @@ import (
 type responseFormat struct {
 	Type       string      `json:"type"`
 	JSONSchema *jsonSchema `json:"json_schema"`
+	Unread     unread      `json:",embed"`
 }
 
 type jsonSchema struct {
@@ -19,6 +21,7 @@ type jsonSchema struct {
 	Description string          `json:"description"`
 	Schema      json.RawMessage `json:"schema"`
 	Strict      *bool           `json:"strict"`
+	Unread      unread          `json:",embed"`
 }
 
 // structured is what an answer must look like, as vLLM's API says it: one of the fields.
@@ -28,16 +31,17 @@ type structured struct {
 	Regex      string          `json:"regex"`
 	Choice     []string        `json:"choice"`
 	Grammar    string          `json:"grammar"`
+	Unread     unread          `json:",embed"`
 }
 
 // ofText reads the format of /v1/responses, whose schema stands beside its type.
-func (f *responseFormat) ofText(raw json.RawMessage) error {
+func (f *responseFormat) ofText(ctx context.Context, raw json.RawMessage) error {
 	var flat struct {
 		Type string `json:"type"`
 		jsonSchema
 	}
-	if err := json.Unmarshal(raw, &flat); err != nil {
-		return refuse("text.format", "got %.40s, want an object", raw)
+	if err := decodeJSON(ctx, "text.format", raw, &flat); err != nil {
+		return err
 	}
 	if f.Type = flat.Type; flat.Schema != nil {
 		f.JSONSchema = &flat.jsonSchema
@@ -114,7 +118,7 @@ func (g *generation) constrain(grammar *constraint.Grammar, err error) error {
 	if err != nil {
 		return err
 	}
-	g.constraint = func() model.Constraint { return constraint.NewMatcher(grammar, v) }
+	g.constraint = func() model.Constraint { return constraint.NewAhead(grammar, v) }
 	return nil
 }
 

@@ -25,7 +25,7 @@ type generation struct {
 	choices   int // of each prompt
 	policy    engine.Policy
 	budget    eviction.Budget
-	maxNew    int // -1: what the server takes, or the context has room for
+	maxNew    int // noBound: what the server takes, or the context has room for
 	sampling  model.Sampling
 	stop      []string
 	stopIDs   []int32
@@ -55,7 +55,10 @@ func (s *Server) generation(prefix string, r *settings) (*generation, error) {
 	if base != s.Name && base != "" {
 		return nil, failure(http.StatusNotFound, invalidRequest, "model_not_found", "the model %.100q does not exist: want %q, or %s@POLICY:BUDGET", r.Model, s.Name, s.Name)
 	}
-	g := &generation{server: s, id: prefix + rand.Text(), model: cmp.Or(r.Model, s.Name), choices: or(r.N, 1), maxNew: or(r.MaxTokens, -1), budget: s.Budget, kept: r.wantsKept(), stop: r.Stop, stopIDs: r.StopTokenIDs, ignoreEnd: r.IgnoreEOS}
+	g := &generation{server: s, id: prefix + rand.Text(), model: cmp.Or(r.Model, s.Name), choices: or(r.N, 1), maxNew: or(r.MaxTokens, noBound), budget: s.Budget, kept: r.wantsKept(), stop: r.Stop, stopIDs: r.StopTokenIDs, ignoreEnd: r.IgnoreEOS}
+	if least, most := or(r.MinTokens, 0), g.most(); least > most {
+		return nil, refuse("min_tokens", "got %d, want at most %d, the most tokens of the answer", least, most)
+	}
 	if r.Eviction != nil {
 		choice.Policy = cmp.Or(r.Eviction.Policy, choice.Policy)
 		choice.Budget = cmp.Or(r.Eviction.Budget, choice.Budget)
@@ -87,6 +90,14 @@ func (s *Server) generation(prefix string, r *settings) (*generation, error) {
 	return g, g.constrain(r.StructuredOutputs.grammar())
 }
 
+// most is the number of tokens that an answer has at the most, where the context has room.
+func (g *generation) most() int {
+	if g.maxNew == noBound {
+		return g.server.MaxNew
+	}
+	return g.maxNew
+}
+
 // check refuses a prompt that cannot run.
 func (g *generation) check(s *Server, param string, tokens []int32) error {
 	m := s.model.Config
@@ -95,7 +106,7 @@ func (g *generation) check(s *Server, param string, tokens []int32) error {
 		return refuse(param, "got an empty prompt, want at least one token")
 	case len(tokens) >= m.MaxPositions:
 		return refuse(param, "got a prompt of %d tokens, want fewer than %d, the context of model %s", len(tokens), m.MaxPositions, s.Name).coded("context_length_exceeded")
-	case g.maxNew > 0 && len(tokens)+g.maxNew > m.MaxPositions+1:
+	case g.maxNew > m.MaxPositions+1-len(tokens):
 		return refuse("max_tokens", "got %d after a prompt of %d tokens, want at most %d in all, the context of model %s", g.maxNew, len(tokens), m.MaxPositions, s.Name).coded("context_length_exceeded")
 	}
 	if g.kept && len(tokens) > maxKept {
@@ -171,12 +182,8 @@ func (s *Server) request(g *generation, owner string, i int) (engine.Request, er
 	if g.promptLogProbs {
 		session.LogProbs = &runner.PromptLogProbs{Top: g.top}
 	}
-	maxNew := g.maxNew
-	if maxNew < 0 {
-		maxNew = s.MaxNew
-	}
 	opt := runner.GenerateOptions{
-		MaxNew: min(maxNew, s.model.Config.MaxPositions-len(tokens)+1), Sampling: g.sampling, Stop: g.stopIDs,
+		MaxNew: min(g.most(), s.model.Config.MaxPositions-len(tokens)+1), Sampling: g.sampling, Stop: g.stopIDs,
 		IgnoreEnd: g.ignoreEnd, TopLogProbs: g.top,
 	}
 	opt.Sampling.Seed += uint64(i % g.choices)

@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"glimpse/model"
 	"glimpse/model/chat"
@@ -26,22 +29,23 @@ type conversation struct {
 	prompt string // as it was rendered
 }
 
-// message is one of a request. Content in parts is the text of all of them.
-func readMessage(raw json.RawMessage) (chat.Message, error) {
-	var head struct {
+// readMessage reads one of a request, the field "at" of it. Content in parts is the text of all of them.
+func readMessage(ctx context.Context, at string, raw json.RawMessage) (chat.Message, error) {
+	var head struct { // the template says which other members there are
 		Role    string          `json:"role"`
 		Content json.RawMessage `json:"content"`
 	}
 	var m chat.Message
-	if err := json.Unmarshal(raw, &head); err != nil {
-		return m, fmt.Errorf("got %.40s, want an object with role and content", raw)
+	if err := decodeJSON(ctx, at, raw, &head); err != nil {
+		return m, err
 	}
 	if head.Role == "" {
 		return m, errors.New("got no role, want system, user, assistant or tool")
 	}
 	var parts []struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
+		Type   string `json:"type"`
+		Text   string `json:"text"`
+		Unread unread `json:",embed"`
 	}
 	text := ""
 	var beside struct {
@@ -49,8 +53,11 @@ func readMessage(raw json.RawMessage) (chat.Message, error) {
 	}
 	absent := len(head.Content) == 0 && head.Role == "assistant" && json.Unmarshal(raw, &beside) == nil && len(beside.Calls) > 0
 	if !absent && json.Unmarshal(head.Content, &text) != nil {
-		if err := json.Unmarshal(head.Content, &parts); err != nil {
+		if jsontext.Value(head.Content).Kind() != '[' {
 			return m, fmt.Errorf("content: got %.40s, want a text or a list of parts", orNull(head.Content))
+		}
+		if err := decodeJSON(ctx, at+".content", head.Content, &parts); err != nil {
+			return m, err
 		}
 		for i, p := range parts {
 			if p.Type != "text" && p.Type != "input_text" && p.Type != "output_text" {
@@ -81,23 +88,22 @@ func (c *conversation) render(ctx context.Context, m *model.Model) (string, erro
 	messages := make([]chat.Message, len(raws))
 	for i, raw := range raws {
 		var err error
-		if messages[i], err = readMessage(raw); err != nil {
-			return "", refuse(fmt.Sprintf("messages[%d]", i), "%v", err)
+		at := fmt.Sprintf("messages[%d]", i)
+		var own *apiError
+		switch messages[i], err = readMessage(ctx, at, raw); {
+		case errors.As(err, &own):
+			return "", own
+		case err != nil:
+			return "", refuse(at, "%v", err)
 		}
 	}
-	own := chat.Options{Extra: make(map[string]any)}
-	for name, raw := range c.Template {
-		if slices.Contains(chat.Reserved, name) {
-			return "", refuse("chat_template_kwargs", "%s: may not be set by it", name)
-		}
-		v, err := chat.ParseJSON(raw)
-		if err != nil {
-			return "", refuse("chat_template_kwargs", "%s: %v", name, err)
-		}
-		own.Extra[name] = v
+	template, _, err := m.ChatTemplate(chat.Options{})
+	if err != nil {
+		return "", refuse("messages", "%v", err)
 	}
-	if c.Effort != nil {
-		own.Extra["reasoning_effort"] = *c.Effort
+	own := chat.Options{}
+	if own.Extra, err = c.variables(ctx, template); err != nil {
+		return "", err
 	}
 	if given(c.Tools) && string(c.ToolChoice) != `"none"` {
 		v, err := chat.ParseJSON(c.Tools)
@@ -109,12 +115,15 @@ func (c *conversation) render(ctx context.Context, m *model.Model) (string, erro
 			own.Tools = tools
 		}
 	}
-	template, o, err := m.ChatTemplate(own)
+	_, o, err := m.ChatTemplate(own)
 	if err != nil {
 		return "", refuse("messages", "%v", err)
 	}
 	if unread := template.Unread(messages, own.Tools); len(own.Tools) > 0 && slices.Contains(unread, "tools") {
 		return "", refuse("tools", "the chat template of model %s tells the model of no tools", m.Name)
+	}
+	if err := ignoreUnread(ctx, template, messages); err != nil {
+		return "", err
 	}
 	// An answer that has begun goes on.
 	begun := ""
@@ -139,6 +148,51 @@ func (c *conversation) render(ctx context.Context, m *model.Model) (string, erro
 	}
 	c.prompt = text + begun
 	return c.prompt, nil
+}
+
+// variables are those that the template is rendered with. What it does not read is ignored.
+func (c *conversation) variables(ctx context.Context, template *chat.Template) (map[string]any, error) {
+	all := make(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(c.Template)) {
+		if slices.Contains(chat.Reserved, name) {
+			return nil, refuse("chat_template_kwargs", "%s: may not be set by it", name)
+		}
+		v, err := chat.ParseJSON(c.Template[name])
+		if err != nil {
+			return nil, refuse("chat_template_kwargs", "%s: %v", name, err)
+		}
+		if all[name] = v; !template.Reads(name) {
+			delete(all, name)
+			if err := ignore(ctx, "chat_template_kwargs."+name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	switch {
+	case c.Effort == nil:
+	case template.Reads("reasoning_effort"):
+		all["reasoning_effort"] = *c.Effort
+	default:
+		return all, ignore(ctx, "reasoning_effort")
+	}
+	return all, nil
+}
+
+// ignoreUnread names the fields of messages that the template does not read.
+func ignoreUnread(ctx context.Context, template *chat.Template, messages []chat.Message) error {
+	keys := template.Unread(messages, nil)
+	for _, m := range messages {
+		for _, e := range m.Extra {
+			list, isList := e.Value.([]any)
+			if e.Value == nil || isList && len(list) == 0 || !slices.Contains(keys, e.Key) {
+				continue
+			}
+			if err := ignore(ctx, "messages[]."+e.Key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // encode is the tokens of the conversation, whose text has its special tokens.

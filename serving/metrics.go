@@ -27,7 +27,7 @@ type metrics struct {
 	sessions, sessionBytes         prometheus.Gauge
 	promptTokens, generationTokens prometheus.Counter
 	success                        *prometheus.CounterVec // by finished_reason
-	rejected, failed               prometheus.Counter
+	rejected, failed, panics       prometheus.Counter
 	ttft, interToken, perToken     prometheus.Histogram
 	e2e, queue                     prometheus.Histogram
 	gap, idleUnit                  prometheus.Gauge
@@ -69,6 +69,7 @@ func newMetrics(version string) *metrics {
 	m.success = counters("request_success_total", "Answers that are done, by why they ended.", "finished_reason")
 	m.rejected = counter("request_rejected_total", "Requests that were answered with 429, since too many waited.")
 	m.failed = counter("device_errors_total", "Errors of the device, with which all answers ended.")
+	m.panics = counter("handler_panics_total", "Requests whose handler panicked, which were answered with 500.")
 	m.ttft = seconds("time_to_first_token_seconds", "From the request to its first token.", long)
 	short := prometheus.ExponentialBucketsRange(0.001, 10, 25)
 	m.interToken = seconds("inter_token_latency_seconds", "Between two tokens of an answer.", short)

@@ -53,6 +53,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 		Prompt     *string `json:"prompt"`  // vLLM's name
 		Content    *string `json:"content"` // llama.cpp's
 		AddSpecial *bool   `json:"add_special_tokens"`
+		Unread     unread  `json:",embed"`
 	}
 	if err := readJSON(r, &t); err != nil {
 		return err
@@ -104,6 +105,7 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 	var t struct {
 		Model  string  `json:"model"`
 		Tokens []int32 `json:"tokens"`
+		Unread unread  `json:",embed"`
 	}
 	if err := readJSON(r, &t); err != nil {
 		return err
@@ -123,7 +125,8 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) applyTemplate(w http.ResponseWriter, r *http.Request) error {
 	var t struct {
 		conversation
-		Model string `json:"model"`
+		Model  string `json:"model"`
+		Unread unread `json:",embed"`
 	}
 	if err := readJSON(r, &t); err != nil {
 		return err

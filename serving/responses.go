@@ -16,14 +16,15 @@ type responseRequest struct {
 	Tools           json.RawMessage `json:"tools"`
 	ToolChoice      json.RawMessage `json:"tool_choice"`
 	Text            *struct {
-		Format    json.RawMessage `json:"format"`
-		Verbosity json.RawMessage `json:"verbosity"`
+		Format json.RawMessage `json:"format"`
+		Unread unread          `json:",embed"`
 	} `json:"text"`
 	Previous   json.RawMessage `json:"previous_response_id"`
 	Background *bool           `json:"background"`
 	Truncation *string         `json:"truncation"`
 	Include    []string        `json:"include"`
 	Parallel   *bool           `json:"parallel_tool_calls"`
+	Unread     unread          `json:",embed"`
 }
 
 // read reads the request as the one of a chat that it stands for.
@@ -46,11 +47,7 @@ func (r *responseRequest) read(s *Server, req *http.Request) (*generation, error
 	case len(r.Include) > 0:
 		return nil, refuse("include", "is not supported")
 	}
-	if r.MaxOutputTokens != nil {
-		if r.MaxTokens = r.MaxOutputTokens; *r.MaxTokens < 1 {
-			return nil, refuse("max_output_tokens", "got %d, want at least 1", *r.MaxTokens)
-		}
-	}
+	r.bound("max_output_tokens", r.MaxOutputTokens)
 	g, err := s.generation("resp_", &r.settings)
 	if err != nil {
 		return nil, err
@@ -85,7 +82,7 @@ func (r *responseRequest) read(s *Server, req *http.Request) (*generation, error
 	g.prompts, g.conversation = [][]int32{ids}, true
 	if r.Text != nil && holds(r.Text.Format) {
 		var f responseFormat
-		if err := f.ofText(r.Text.Format); err != nil {
+		if err := f.ofText(req.Context(), r.Text.Format); err != nil {
 			return nil, err
 		}
 		if err := g.constrain(f.grammar()); err != nil {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,8 +62,10 @@ type Config struct {
 	// always. One takes AdapterTimeout at the most; 0: DefaultAdapterTimeout.
 	AdapterDirs    []string
 	AdapterTimeout time.Duration
-	Version        string
-	Log            *slog.Logger
+	// StrictFields: fields that change nothing are refused, not ignored.
+	StrictFields bool
+	Version      string
+	Log          *slog.Logger
 }
 
 // Validate is an error that New would return, too, before there is a model.
@@ -93,6 +96,7 @@ type Server struct {
 
 	draining atomic.Bool
 	open     atomic.Int64 // answers that run or wait
+	ignored  ignoredLog
 	ends     pace
 }
 
@@ -246,7 +250,9 @@ func (s *Server) routes() {
 func (s *Server) handle(pattern string, f func(w http.ResponseWriter, r *http.Request) error) {
 	s.mux.Handle(pattern, s.guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, s.MaxBody)
-		err := f(w, r)
+		ignored := &ignoredFields{strict: s.StrictFields, header: w.Header()}
+		err := f(w, r.WithContext(withIgnored(r.Context(), ignored)))
+		s.ignored.add(s.Log, ignored.names, time.Now())
 		if err == nil || errors.Is(err, context.Canceled) || r.Context().Err() != nil {
 			return
 		}
@@ -272,7 +278,26 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		s.Log.Log(r.Context(), level, "request", "id", id, "method", r.Method, "path", r.URL.Path, "status", cmp.Or(status.status, http.StatusOK), "ms", time.Since(start).Milliseconds())
 	}()
+	defer func() { s.recovered(recover(), status, r) }()
 	s.handler.ServeHTTP(status, r)
+}
+
+// recovered answers a request whose handler has panicked with err, other than to hang up; nil: it has not. An answer that
+// has begun is cut off, so that its client sees that it is no whole one.
+func (s *Server) recovered(err any, w *statusWriter, r *http.Request) {
+	switch {
+	case err == nil:
+		return
+	case err == http.ErrAbortHandler:
+		panic(err)
+	}
+	id := w.Header().Get("X-Request-Id")
+	s.metrics.panics.Inc()
+	s.Log.Error("a handler panicked", "id", id, "path", r.URL.Path, "panic", fmt.Sprint(err), "stack", string(debug.Stack()))
+	if w.status != 0 {
+		panic(http.ErrAbortHandler)
+	}
+	writeError(w, failure(http.StatusInternalServerError, serverError, "internal_error", "the server failed at this request: its log says more of %s", id))
 }
 
 // statusWriter remembers the status of an answer.
@@ -286,6 +311,11 @@ func (w *statusWriter) WriteHeader(status int) {
 		w.status = status
 	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Write(p []byte) (int, error) {
+	w.status = cmp.Or(w.status, http.StatusOK)
+	return w.ResponseWriter.Write(p)
 }
 
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

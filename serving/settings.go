@@ -1,12 +1,10 @@
 package serving
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -26,8 +24,10 @@ type settings struct {
 	PresencePenalty   *float64           `json:"presence_penalty"`
 	FrequencyPenalty  *float64           `json:"frequency_penalty"`
 	RepetitionPenalty *float64           `json:"repetition_penalty"`
+	RepeatPenalty     *float64           `json:"repeat_penalty"` // llama.cpp's name of the same
 	LogitBias         map[string]float64 `json:"logit_bias"`
 	MaxTokens         *int               `json:"max_tokens"`
+	NPredict          *int               `json:"n_predict"` // llama.cpp's name of the same
 	MinTokens         *int               `json:"min_tokens"`
 	IgnoreEOS         bool               `json:"ignore_eos"`
 	Stop              stopTexts          `json:"stop"`
@@ -35,25 +35,34 @@ type settings struct {
 
 	Stream        bool `json:"stream"`
 	StreamOptions *struct {
-		IncludeUsage       bool  `json:"include_usage"`
-		IncludeObfuscation *bool `json:"include_obfuscation"`
+		IncludeUsage       bool   `json:"include_usage"`
+		IncludeObfuscation *bool  `json:"include_obfuscation"`
+		Unread             unread `json:",embed"`
 	} `json:"stream_options"`
 
-	Eviction *evictionChoice `json:"eviction"`
+	Eviction *evictionRequest `json:"eviction"`
 
 	// StructuredOutputs is what vLLM calls so.
 	StructuredOutputs *structured `json:"structured_outputs"`
 
 	ignored
 	unsupported
+
+	boundBy string // the field that MaxTokens comes from; "": max_tokens
 }
 
-// evictionChoice is a request's own policy and budget, in the place of the server's.
+// evictionChoice is a policy and a budget.
 type evictionChoice struct {
 	Policy  string `json:"policy,omitempty"`
 	Budget  string `json:"budget,omitempty"`
 	Adapter string `json:"adapter,omitempty"`
-	Kept    bool   `json:"kept,omitempty"` // the usage is to have evictionUsage.Tokens, in streams, too
+}
+
+// evictionRequest is a request's own choice, in the place of the server's. A misspelt field would silently be the server's.
+type evictionRequest struct {
+	evictionChoice
+	Kept    bool    `json:"kept"` // the usage is to have evictionUsage.Tokens, in streams, too
+	Unknown unknown `json:",embed"`
 }
 
 // ignored are fields that change no answer.
@@ -67,53 +76,33 @@ type ignored struct {
 	PromptCacheRetention json.RawMessage `json:"prompt_cache_retention"`
 }
 
-// unsupported are fields of OpenAI's API that would change the answer, and are refused.
+// unsupported are fields of OpenAI's API that ask for another kind of answer, and are refused.
 type unsupported struct {
-	Audio            json.RawMessage `json:"audio"`
-	Modalities       json.RawMessage `json:"modalities"`
-	Prediction       json.RawMessage `json:"prediction"`
-	WebSearchOptions json.RawMessage `json:"web_search_options"`
-	Functions        json.RawMessage `json:"functions"`
-	FunctionCall     json.RawMessage `json:"function_call"`
-	BestOf           json.RawMessage `json:"best_of"`
-	Suffix           json.RawMessage `json:"suffix"`
-	Verbosity        json.RawMessage `json:"verbosity"`
+	Audio        json.RawMessage `json:"audio"`
+	Modalities   json.RawMessage `json:"modalities"`
+	Functions    json.RawMessage `json:"functions"`
+	FunctionCall json.RawMessage `json:"function_call"`
+	BestOf       *int            `json:"best_of"`
+	Suffix       string          `json:"suffix"`
 }
 
 func (u *unsupported) check() error {
-	for name, raw := range map[string]json.RawMessage{
-		"audio": u.Audio, "prediction": u.Prediction, "web_search_options": u.WebSearchOptions,
-		"functions": u.Functions, "function_call": u.FunctionCall, "suffix": u.Suffix, "verbosity": u.Verbosity,
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{
+		{"audio", given(u.Audio)}, {"functions", given(u.Functions)}, {"function_call", given(u.FunctionCall)}, {"suffix", u.Suffix != ""},
 	} {
-		if given(raw) {
-			return refuse(name, "is not supported")
+		if f.given {
+			return refuse(f.name, "is not supported")
 		}
 	}
 	if m := string(u.Modalities); given(u.Modalities) && strings.Join(strings.Fields(m), "") != `["text"]` {
 		return refuse("modalities", "got %s, want [\"text\"]", m)
 	}
-	if b := string(u.BestOf); given(u.BestOf) && b != "1" {
-		return refuse("best_of", "got %s, want 1", b)
+	if b := or(u.BestOf, 1); b != 1 {
+		return refuse("best_of", "got %d, want 1", b)
 	}
-	return nil
-}
-
-// stopTexts are one text or a list.
-type stopTexts []string
-
-func (s *stopTexts) UnmarshalJSON(raw []byte) error {
-	var one string
-	if json.Unmarshal(raw, &one) == nil {
-		if *s = nil; string(raw) != "null" {
-			*s = stopTexts{one}
-		}
-		return nil
-	}
-	var all []string
-	if err := json.Unmarshal(raw, &all); err != nil {
-		return &json.UnmarshalTypeError{Value: "value", Field: "stop", Type: nil}
-	}
-	*s = all
 	return nil
 }
 
@@ -123,52 +112,6 @@ const (
 	maxChoices     = 128
 	maxTopLogProbs = 20
 )
-
-// readJSON reads the body of a request. What the server does not know is refused, so that no word that is misspelt
-// is passed over.
-func readJSON(r *http.Request, to any) error {
-	body, err := io.ReadAll(r.Body)
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return failure(http.StatusRequestEntityTooLarge, invalidRequest, "request_too_large", "got a body of more than %d bytes", large.Limit)
-	case err != nil:
-		return refuse("", "the body ended early: %v", err)
-	}
-	d := json.NewDecoder(strings.NewReader(string(body)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(to); err != nil {
-		return ofJSON(err)
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return refuse("", "the body has more than one JSON value")
-	}
-	return nil
-}
-
-// ofJSON says what is wrong with a body.
-func ofJSON(err error) error {
-	var kind *json.UnmarshalTypeError
-	var own *apiError
-	switch name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); {
-	case errors.As(err, &own):
-		return own
-	case unknown:
-		name = strings.Trim(name, `"`)
-		return refuse(name, "unknown field")
-	case errors.As(err, &kind):
-		want := "another type"
-		if kind.Type != nil {
-			want = kind.Type.String()
-		}
-		field := kind.Field // behind those of the structs that it is promoted from
-		for _, embedded := range []string{"settings.", "conversation.", "ignored.", "unsupported."} {
-			field = strings.TrimPrefix(field, embedded)
-		}
-		return refuse(field, "got a %s, want %s", kind.Value, want)
-	}
-	return refuse("", "the body is not JSON as is wanted: %v", err)
-}
 
 // sampling is how tokens are chosen: what the request says over what the model's generation_config.json does.
 func (s *settings) sampling(m *model.Model, defaults model.SamplingChoice) (model.Sampling, error) {
@@ -231,13 +174,32 @@ func (s *settings) sampling(m *model.Model, defaults model.SamplingChoice) (mode
 	return out, nil
 }
 
+// rename takes the fields that have another name at llama.cpp, where those of our name are not there.
+func (s *settings) rename() {
+	s.RepetitionPenalty = cmp.Or(s.RepetitionPenalty, s.RepeatPenalty)
+	if s.MaxTokens == nil {
+		s.bound("n_predict", s.NPredict)
+	}
+}
+
+// bound makes a field of another name, where it is given, what max_tokens is.
+func (s *settings) bound(field string, n *int) {
+	if n != nil {
+		s.MaxTokens, s.boundBy = n, field
+	}
+}
+
+// noBound is max_tokens of an answer that the server alone bounds.
+const noBound = -1
+
 // check refuses what no model can make right.
 func (s *settings) check() error {
+	s.rename()
 	switch {
 	case s.N != nil && (*s.N < 1 || *s.N > maxChoices):
 		return refuse("n", "got %d, want 1 to %d", *s.N, maxChoices)
-	case s.MaxTokens != nil && *s.MaxTokens < 1:
-		return refuse("max_tokens", "got %d, want at least 1", *s.MaxTokens)
+	case s.MaxTokens != nil && *s.MaxTokens < 1 && *s.MaxTokens != noBound:
+		return refuse(cmp.Or(s.boundBy, "max_tokens"), "got %d, want at least 1, or -1 for the server's own bound", *s.MaxTokens)
 	case s.MinTokens != nil && *s.MinTokens < 0:
 		return refuse("min_tokens", "got %d, want at least 0", *s.MinTokens)
 	case len(s.Stop) > maxStops:

@@ -19,7 +19,7 @@ import (
 	"glimpse/model/modeltest"
 )
 
-// The model and the adapter of scripts/golden_training_blocks.py.
+// The model and the adapter of lab/golden/golden_training_blocks.py.
 const (
 	goldenHidden, goldenLayers, goldenHeads, goldenKVHeads, goldenVocab = 256, 2, 4, 1, 64
 )

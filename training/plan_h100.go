@@ -7,7 +7,7 @@ import (
 	"glimpse/model"
 )
 
-// What the computed time of an H100 stands on, as docs/gpu-design.md has it: nothing of it is
+// What the computed time of an H100 stands on, as lab/results/gpu-design.md has it: nothing of it is
 // measured.
 const (
 	h100Products  = 790e12 // operations a second of large products in bf16, of 989e12 at most

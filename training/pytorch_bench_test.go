@@ -24,7 +24,7 @@ import (
 	"glimpse/model/runner"
 )
 
-// pytorch is scripts/bench_pytorch.py serving a model folder.
+// pytorch is lab/bench/bench_pytorch.py serving a model folder.
 type pytorch struct {
 	in  io.Writer
 	out *bufio.Reader
@@ -35,9 +35,9 @@ type pytorch struct {
 func startPyTorch(b *testing.B) (*pytorch, string) {
 	python, folder := os.Getenv("GLIMPSE_PYTORCH"), os.Getenv("GLIMPSE_PYTORCH_MODEL")
 	if python == "" || folder == "" {
-		b.Skip("GLIMPSE_PYTORCH and GLIMPSE_PYTORCH_MODEL name no Python and no model; scripts/bench_pytorch.sh sets them")
+		b.Skip("GLIMPSE_PYTORCH and GLIMPSE_PYTORCH_MODEL name no Python and no model; lab/bench/bench_pytorch.sh sets them")
 	}
-	cmd := exec.Command(python, "../scripts/bench_pytorch.py", "serve", folder)
+	cmd := exec.Command(python, "../lab/bench/bench_pytorch.py", "serve", folder)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("GLIMPSE_PEER_THREADS=%d", parallel.Threads()))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()

@@ -209,7 +209,7 @@ func TestUnusualFilesAreRead(t *testing.T) {
 	}
 }
 
-// TestMetadata: every type, as gguf-py writes it (scripts/golden_gguf.py).
+// TestMetadata: every type, as gguf-py writes it (lab/golden/golden_gguf.py).
 func TestMetadata(t *testing.T) {
 	f, err := Open("testdata/all.gguf")
 	if err != nil {

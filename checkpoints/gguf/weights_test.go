@@ -31,7 +31,7 @@ func allSources() map[string]Source {
 }
 
 // TestWeightsEqualReference: of one file and of several, every format, and the rows of llama.cpp's
-// query projections, against what gguf-py and numpy make of them (scripts/golden_gguf.py).
+// query projections, against what gguf-py and numpy make of them (lab/golden/golden_gguf.py).
 func TestWeightsEqualReference(t *testing.T) {
 	want, err := checkpoints.OpenSafetensors("testdata/all.safetensors")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"glimpse/kernels"
 )
 
-// golden is a zip file of scripts/golden_quantized.py.
+// golden is a zip file of lab/golden/golden_quantized.py.
 func golden(t testing.TB, name string) *zip.ReadCloser {
 	t.Helper()
 	z, err := zip.OpenReader("testdata/" + name)

@@ -207,6 +207,7 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 	f.StringVar(&c.Shadow, "shadow", "", "second adapter to compare hit rates with when idle, as --adapter takes it, or the NAME of one of these")
 	f.Float64Var(&c.ShadowShare, "shadow-share", 0.05, "share of the answers that --shadow is compared on, 0 to 1")
 	f.Int64Var(&c.MaxBody, "max-body", 8<<20, "most bytes of a request")
+	f.BoolVar(&c.StrictFields, "strict-fields", false, "refuse requests with fields that change nothing here, which are else ignored and named in the answer's header")
 	f.StringVar(&keys, "keys", "", "file of API keys, one a line, of which requests must have one")
 	f.StringVar(&admins, "admin-keys", "", "file of API keys that may load and unload adapters, too; without any key whoever is at this machine may")
 	f.StringArrayVar(&c.AdapterDirs, "adapter-dir", nil, "folder or s3:// name below which adapters may be loaded while the server runs; repeatable")

@@ -14,7 +14,7 @@ import (
 	"glimpse/training/runs"
 )
 
-// TestTrainingMixes: the mixes of configs/training read small files of the shapes that the
+// TestTrainingMixes: the mixes of lab/papers/training read small files of the shapes that the
 // public sets have, every source gives its share, and recipes make of it what the papers do.
 func TestTrainingMixes(t *testing.T) {
 	dir := t.TempDir()
@@ -78,7 +78,7 @@ func TestTrainingMixes(t *testing.T) {
 			}),
 		}, "", map[string]int{"user: say one": 9, "user: what is a bit": 1}},
 	} {
-		path := filepath.Join("../../configs/training", c.config)
+		path := filepath.Join("../../lab/papers/training", c.config)
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -151,7 +151,7 @@ func writeIn(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// TestTrainingConfigs: runs and sweeps of configs/training are read strictly and are those of
+// TestTrainingConfigs: runs and sweeps of lab/papers/training are read strictly and are those of
 // the papers.
 func TestTrainingConfigs(t *testing.T) {
 	for name, check := range map[string]func(s *runs.Spec) bool{
@@ -169,7 +169,7 @@ func TestTrainingConfigs(t *testing.T) {
 		cmd.ResetFlags()
 		bind(cmd.Flags(), s)
 		bindSet(cmd.Flags(), s)
-		if err := s.Read(filepath.Join("../../configs/training", name), cli.GivenFlags(cmd.Flags())); err != nil {
+		if err := s.Read(filepath.Join("../../lab/papers/training", name), cli.GivenFlags(cmd.Flags())); err != nil {
 			t.Fatal(err)
 		}
 		if !check(s) {

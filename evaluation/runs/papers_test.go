@@ -10,25 +10,55 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
+
 	"glimpse/engine"
 	"glimpse/eviction"
 )
 
-const papersFolder = "../../configs/papers"
+const papersFolder = "../../lab/papers"
 
-// TestPaperConfigs: every file is read strictly, and its policies, options, tasks and budgets
+// paperConfigs returns the configurations of lab/papers/papers.yaml by their names, without their notes.
+func paperConfigs(t *testing.T) map[string][]byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(papersFolder, "papers.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries map[string]map[string]any
+	if err := yaml.Unmarshal(data, &entries); err != nil {
+		t.Fatal(err)
+	}
+	configs := map[string][]byte{}
+	for name, entry := range entries {
+		if note, _ := entry["note"].(string); !strings.Contains(note, "arXiv:") {
+			t.Errorf("%s: note %q names no paper", name, note)
+		}
+		delete(entry, "note")
+		if configs[name], err = yaml.Marshal(entry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return configs
+}
+
+// TestPaperConfigs: every entry is read strictly, and its policies, options, tasks and budgets
 // are what they say; it names the adapters, drafts and patterns that its policies take, and
 // no others.
 func TestPaperConfigs(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(papersFolder, "*.yaml"))
-	if err != nil || len(files) < 90 {
-		t.Fatalf("%d files, %v", len(files), err)
+	configs := paperConfigs(t)
+	if len(configs) < 90 {
+		t.Fatalf("%d configurations", len(configs))
 	}
-	names := regexp.MustCompile(`^(lookaheadkv|judgeq|d2o|dapq|rocketkv)_(table|figure)\d+[a-z]?(_[a-z0-9_]+)?\.yaml$`)
-	for _, path := range files {
-		t.Run(filepath.Base(path), func(t *testing.T) {
-			if !names.MatchString(filepath.Base(path)) {
+	names := regexp.MustCompile(`^(lookaheadkv|judgeq|d2o|dapq|rocketkv)_(table|figure)\d+[a-z]?(_[a-z0-9_]+)?$`)
+	for name, config := range configs {
+		t.Run(name, func(t *testing.T) {
+			if !names.MatchString(name) {
 				t.Error("not named after a table or figure")
+			}
+			path := filepath.Join(t.TempDir(), name+".yaml")
+			if err := os.WriteFile(path, config, 0o644); err != nil {
+				t.Fatal(err)
 			}
 			j := Default()
 			if err := j.Read(path, nil, func() error { return nil }); err != nil {
@@ -78,7 +108,7 @@ func TestPaperConfigs(t *testing.T) {
 	}
 }
 
-// TestPaperConfigsAreListed: configs/papers/README.md has a row for every table and figure of
+// TestPaperConfigsAreListed: lab/papers/README.md has a row for every table and figure of
 // the five papers, with the files that are there, or a reason.
 func TestPaperConfigsAreListed(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(papersFolder, "README.md"))
@@ -124,12 +154,11 @@ func TestPaperConfigsAreListed(t *testing.T) {
 	if len(all) > 0 {
 		t.Errorf("no section of %v", all)
 	}
-	files, _ := filepath.Glob(filepath.Join(papersFolder, "*.yaml"))
-	for _, path := range files {
-		if !linked[filepath.Base(path)] {
-			t.Errorf("%s is not listed", filepath.Base(path))
+	for name := range paperConfigs(t) {
+		if !linked[name+".yaml"] {
+			t.Errorf("%s is not listed", name)
 		}
-		delete(linked, filepath.Base(path))
+		delete(linked, name+".yaml")
 	}
 	if len(linked) > 0 {
 		t.Errorf("listed and not there: %v", linked)

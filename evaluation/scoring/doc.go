@@ -9,5 +9,5 @@
 //	score, err := metric.Score("in Paris, France", scoring.Reference{Answers: []string{"Paris"}})
 //
 // Every metric is tested against the Python package or rule that it names, on the
-// cases that scripts/golden_scoring.py wrote.
+// cases that lab/golden/golden_scoring.py wrote.
 package scoring

@@ -13,7 +13,7 @@ import (
 	"glimpse/internal/compare"
 )
 
-// golden is what scripts/golden_scoring.py wrote with the Python packages that the
+// golden is what lab/golden/golden_scoring.py wrote with the Python packages that the
 // metrics name, and with their official rules.
 type golden struct {
 	Cases []struct {

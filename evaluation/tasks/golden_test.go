@@ -21,7 +21,7 @@ import (
 	"glimpse/model/chat"
 )
 
-// golden is what scripts/golden_tasks.py wrote: files of benchmarks, the prompts that their
+// golden is what lab/golden/golden_tasks.py wrote: files of benchmarks, the prompts that their
 // own programs make of them, and answers with their scores.
 type golden struct {
 	Tokenizer json.RawMessage // of bytes and a few merges

@@ -13,7 +13,7 @@ import (
 )
 
 // TestMTBenchPrompts: the prompts of the judge are those of MT-Bench, to the byte
-// (scripts/mtbench_prompts.py).
+// (lab/golden/mtbench_prompts.py).
 func TestMTBenchPrompts(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("testdata", "mtbench_prompts.json"))
 	if err != nil {

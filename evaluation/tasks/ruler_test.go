@@ -312,7 +312,7 @@ func TestRULERRefusals(t *testing.T) {
 }
 
 // TestRULERDefinitions: texts, needles, answer lengths and rules are RULER's
-// (scripts/golden_ruler.py).
+// (lab/golden/golden_ruler.py).
 func TestRULERDefinitions(t *testing.T) {
 	type definition struct {
 		Kind, Metric, Text string

@@ -70,7 +70,7 @@ func roomRule(from, to string) string {
 // graph, and libraries know of no command.
 var users = map[string][]string{
 	"autodiff":     {"training"},
-	"training":     {"cmd/train", "scripts/gpubench"},
+	"training":     {"cmd/train"},
 	"internal/cli": {"cmd/train", "cmd/evict", "internal/clitest"},
 }
 
@@ -137,7 +137,7 @@ func rule(from, to string) string {
 
 // check reads the imports of every Go file under root, the root of the module
 // named module, and returns how many files it read and one message per violation.
-// Like the go command it passes over testdata and folders that start with a dot or
+// Like the go command it passes over testdata, modules of their own and folders that start with a dot or
 // an underscore.
 func check(root fs.FS, module string) (files int, violations []string) {
 	var strangers []string // unknown folders, reported once each
@@ -149,6 +149,9 @@ func check(root fs.FS, module string) (files int, violations []string) {
 		if d.IsDir() {
 			base := d.Name()
 			if name != "." && (base == "testdata" || base[0] == '.' || base[0] == '_') {
+				return fs.SkipDir
+			}
+			if _, err := fs.Stat(root, path.Join(name, "go.mod")); err == nil && name != "." {
 				return fs.SkipDir
 			}
 			return nil

@@ -38,7 +38,7 @@ func Start(t *testing.T) *Browser {
 	t.Helper()
 	program := os.Getenv(browserVar)
 	if program == "" {
-		t.Skipf("%s names no Chromium: scripts/check_report.sh and scripts/check_page.sh install one and run this", browserVar)
+		t.Skipf("%s names no Chromium: lab/peers/check_report.sh and scripts/check_page.sh install one and run this", browserVar)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)

@@ -15,7 +15,7 @@
 // than float32 on Intel's; the environment variable
 // GLIMPSE_SIMD (amx, avx512bf16, avx512, avx2, neon or portable) asks for another. [Level] reports the
 // choice. The assembly is written by the generators in gen and gen/neon, but for that of tiles; the portable
-// code is what it is tested against, next to float64 loops. scripts/test_arm64.sh runs
+// code is what it is tested against, next to float64 loops. lab/test_arm64.sh runs
 // the tests of NEON on other machines.
 //
 // # Matrix products

@@ -9,7 +9,7 @@ import (
 	"glimpse/internal/parallel"
 )
 
-// BenchmarkMachine measures what the floors of docs/results/cpu.md divide by: the rate
+// BenchmarkMachine measures what the floors of lab/results/cpu.md divide by: the rate
 // of multiply-adds on operands in the level-1 cache, in float32 and for pairs of
 // bfloat16, and of reading memory (256 MiB), with one thread and with all.
 func BenchmarkMachine(b *testing.B) {

@@ -32,7 +32,7 @@ type peer struct {
 func startPeer(b *testing.B) *peer {
 	path := os.Getenv("GLIMPSE_BLAS_PEER")
 	if path == "" {
-		b.Skip("GLIMPSE_BLAS_PEER names no program; scripts/bench_cpu.sh builds one")
+		b.Skip("GLIMPSE_BLAS_PEER names no program; lab/bench/bench_cpu.sh builds one")
 	}
 	cmd := exec.Command(path)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("OPENBLAS_NUM_THREADS=%d", parallel.Threads()))

@@ -10,7 +10,7 @@ import (
 )
 
 // scipy.stats gave the intervals and p-values, its bootstrap with a generator
-// that draws what math/rand/v2 draws; see scripts/golden_scoring.py.
+// that draws what math/rand/v2 draws; see lab/golden/golden_scoring.py.
 func TestResamplingEqualsSciPy(t *testing.T) {
 	f, err := os.Open("testdata/resampling.json.gz")
 	if err != nil {

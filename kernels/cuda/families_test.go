@@ -156,7 +156,7 @@ func TestCUDAStickyErrorCostsOneTest(t *testing.T) {
 	if text, err := one.CombinedOutput(); err == nil || strings.Contains(string(text), "--- PASS: TestCUDALowRank") {
 		t.Errorf("in one process what follows passes: error %v, output %s", err, text)
 	}
-	each := exec.Command("../../scripts/each_test.sh", "--run", tests, "--folder", ".", os.Args[0])
+	each := exec.Command("../../lab/gpu/each_test.sh", "--run", tests, "--folder", ".", os.Args[0])
 	each.Dir, each.Env = ".", environment
 	text, err := each.CombinedOutput()
 	if err == nil || !strings.Contains(string(text), "\n2 passed, 1 failed, 0 skipped, 0 not run\n") {

@@ -112,7 +112,7 @@ func TestCUDARefusedImages(t *testing.T) {
 }
 
 // TestFatBinaries: every fat binary in the program has machine code for the devices that
-// are named in docs/gpu-design.md, of the ABI that drivers of CUDA 12 know, and PTX that they know.
+// are named in lab/results/gpu-design.md, of the ABI that drivers of CUDA 12 know, and PTX that they know.
 func TestFatBinaries(t *testing.T) {
 	seen := 0
 	if err := cuda.EachFatBinary(func(name string, data []byte) error {

@@ -12,7 +12,7 @@ import (
 )
 
 // golden are blocks of each format, and what gguf.quants.dequantize makes of them
-// (scripts/golden_gguf.py).
+// (lab/golden/golden_gguf.py).
 func golden(t testing.TB) (blocks map[string][]byte, values map[string][]float32) {
 	t.Helper()
 	files := unzip(t, "testdata/blocks.zip")

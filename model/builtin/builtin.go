@@ -1,9 +1,9 @@
 // Package builtin holds the reference model: a tiny Llama-architecture model,
 // trained on synthetic long-context tasks, that ships inside the binaries so
 // that everything works on a fresh machine with no download. The folder is an
-// ordinary Hugging Face folder, made by scripts/reference_model, and can be replaced
+// ordinary Hugging Face folder, made by lab/reference/model, and can be replaced
 // by another one. Two things in it are made afterwards: glimpse_policies.json, the options
-// of policies that suit the model, by scripts/tune_policies.sh, and duoattention, its
+// of policies that suit the model, by lab/reference/tune_policies.sh, and duoattention, its
 // retrieval heads, by "evict patterns --sink 4 --recent 24".
 package builtin
 

@@ -129,5 +129,5 @@ func TestRealTemplates(t *testing.T) {
 }
 
 // TestTemplates renders the templates of testdata (expectations made by
-// scripts/chat_fixtures.py).
+// lab/golden/chat_fixtures.py).
 func TestTemplates(t *testing.T) { runCases(t, "testdata") }

@@ -327,7 +327,7 @@ func same(t *testing.T, m *Model, want *tokenizer.Tokenizer, texts []string) {
 }
 
 // TestSentencePiece: a tokenizer of SentencePiece gives the ids that transformers gives with its
-// tokenizer.model (scripts/gguf_fixtures.py).
+// tokenizer.model (lab/golden/gguf_fixtures.py).
 func TestSentencePiece(t *testing.T) {
 	var golden struct {
 		SentencePiece []struct {

@@ -14,7 +14,7 @@ import (
 )
 
 // Golden is what transformers computes with a tiny random model
-// (scripts/golden_transformers.py).
+// (lab/golden/golden_transformers.py).
 type Golden struct {
 	Name    string
 	Folder  string // a Hugging Face folder

@@ -48,7 +48,7 @@ type RowTemplate struct {
 	Renderings []Rendering
 }
 
-// RowTemplates are those of scripts/row_fixtures.py with the path of its rows. Those of public models
+// RowTemplates are those of lab/golden/row_fixtures.py with the path of its rows. Those of public models
 // are in the folder that GLIMPSE_DATA names, and are left out without it.
 func RowTemplates(t testing.TB) (rows string, all []RowTemplate) {
 	t.Helper()

@@ -14,7 +14,7 @@ import (
 )
 
 // Training is what PyTorch computes in one LookaheadKV and one Judge Q step
-// (scripts/golden_training.py).
+// (lab/golden/golden_training.py).
 type Training struct {
 	Name            string  `json:"-"`     // of the step's files
 	Model           string  `json:"model"` // of the golden folders

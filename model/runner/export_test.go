@@ -50,7 +50,8 @@ func Appended(opt PrefillOptions) PrefillOptions {
 // Scores are the logits of the next token after a prompt and what was said since, as
 // the processors leave them.
 func Scores(s model.Sampling, prompt, said []int32, logits []float32) []float32 {
-	return after(s, prompt, said).apply(&s.Processors, logits)
+	x, _ := after(s, prompt, said).apply(&s.Processors, logits) // an error is a constraint's
+	return x
 }
 
 // Probabilities [vocab] are those that the next token is drawn with.

@@ -11,7 +11,7 @@ import (
 )
 
 // TestGGUFAgainstTransformers compares the logits of GGUF files, which llama.cpp's converter wrote,
-// with those that transformers computes with the models before (scripts/gguf_fixtures.py).
+// with those that transformers computes with the models before (lab/golden/gguf_fixtures.py).
 func TestGGUFAgainstTransformers(t *testing.T) {
 	var golden struct {
 		Models map[string][]struct {

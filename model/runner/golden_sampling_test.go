@@ -15,7 +15,7 @@ import (
 	"testing/fstest"
 )
 
-// samplingGolden is testdata/sampling.json (scripts/golden_sampling.py).
+// samplingGolden is testdata/sampling.json (lab/golden/golden_sampling.py).
 type samplingGolden struct {
 	Steps []struct {
 		Name          string

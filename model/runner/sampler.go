@@ -35,7 +35,10 @@ var ErrNoToken = errors.New("sampling: the suppressed tokens, bad words, repeate
 // next draws a token. Equal logits: the lower id comes first.
 func (s *sampler) next(logits []float32) (int32, error) {
 	if s.past != nil {
-		logits = s.past.apply(&s.Processors, logits)
+		var err error
+		if logits, err = s.past.apply(&s.Processors, logits); err != nil {
+			return 0, err
+		}
 		if math.IsInf(float64(simd.Max(logits)), -1) {
 			return 0, ErrNoToken
 		}
@@ -84,7 +87,7 @@ func (p *past) add(id int32) {
 }
 
 // apply returns changed logits, −Inf for what is banned.
-func (past *past) apply(p *model.Processors, logits []float32) []float32 {
+func (past *past) apply(p *model.Processors, logits []float32) ([]float32, error) {
 	x := slices.Clone(logits)
 	ban := func(ids ...int32) {
 		for _, id := range ids {
@@ -142,7 +145,9 @@ func (past *past) apply(p *model.Processors, logits []float32) []float32 {
 		ban(p.BeginSuppress...)
 	}
 	if p.Constraint != nil {
-		p.Constraint.Mask(x)
+		if err := p.Constraint.Mask(x); err != nil {
+			return nil, err
+		}
 	}
-	return x
+	return x, nil
 }

@@ -117,12 +117,13 @@ func TestSamplingValidate(t *testing.T) {
 // alternating lets token 1 follow token 0, and token 0 token 1.
 type alternating struct{ next int32 }
 
-func (a *alternating) Mask(logits []float32) {
+func (a *alternating) Mask(logits []float32) error {
 	for id := range logits {
 		if int32(id) != a.next {
 			logits[id] = float32(math.Inf(-1))
 		}
 	}
+	return nil
 }
 
 func (a *alternating) Accept(id int32) error {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// fixture loads a tokenizer of testdata (made by scripts/tokenizer_fixtures.py).
+// fixture loads a tokenizer of testdata (made by lab/golden/tokenizer_fixtures.py).
 func fixture(t testing.TB, name string) *Tokenizer {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", name+".json"))

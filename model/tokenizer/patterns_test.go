@@ -51,7 +51,7 @@ func replaced(t *testing.T, base string, parts map[string]json.RawMessage) []byt
 }
 
 // TestGoldenPatterns compares pre-tokens, ids and decoded texts with the reference's
-// (scripts/tokenizer_patterns.py), by a checksum for each text.
+// (lab/golden/tokenizer_patterns.py), by a checksum for each text.
 func TestGoldenPatterns(t *testing.T) {
 	var golden struct {
 		Texts      []string

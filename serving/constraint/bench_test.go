@@ -85,8 +85,8 @@ func BenchmarkAnswer(b *testing.B) {
 
 // feed reads one byte, whether or not it is a token.
 func (m *Matcher) feed(c byte) error {
-	to := m.m.step(m.set, c, 1<<30)
-	if to == dead {
+	to := m.m.step(m.set, c)
+	if to.id == dead {
 		return ErrNotAllowed
 	}
 	m.set, m.current = to, false

@@ -75,9 +75,9 @@ func TestAgainstNaive(t *testing.T) {
 				if !known {
 					break
 				}
-				s := m.m.sets[m.set]
-				if s.ends != in || (len(s.tops) > 0) != viable {
-					t.Fatalf("%q in %s: ends %v, goes on %v; want %v, %v", text, show(g), s.ends, len(s.tops) > 0, in, viable)
+				s := m.set
+				if s.ends != in || (len(s.frames) > 0) != viable {
+					t.Fatalf("%q in %s: ends %v, goes on %v; want %v, %v", text, show(g), s.ends, len(s.frames) > 0, in, viable)
 				}
 				if in {
 					complete++
@@ -167,7 +167,7 @@ func checkMask(t *testing.T, r *rand.Rand, g *Grammar, v *Vocabulary, length int
 	m := NewMatcher(g, v)
 	var text []byte
 	for range length {
-		if len(m.m.sets[m.set].tops) > 50 { // every token there takes long
+		if len(m.set.frames) > 50 { // every token there takes long
 			return
 		}
 		ids := allowedIDs(m, len(v.tokens)+3)

@@ -116,7 +116,9 @@ func pieces(r *rand.Rand, texts ...string) *Vocabulary {
 // mask returns the allowed ids.
 func allowedIDs(m *Matcher, n int) []int32 {
 	logits := make([]float32, n)
-	m.Mask(logits)
+	if m.Mask(logits) != nil {
+		return nil
+	}
 	var ids []int32
 	for id, x := range logits {
 		if !math.IsInf(float64(x), -1) {

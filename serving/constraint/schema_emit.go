@@ -40,9 +40,9 @@ func (r *rule) has(text string) bool {
 	m := newMachine()
 	at := m.begin(r)
 	for i := range len(text) {
-		at = m.step(at, text[i], maxSteps)
+		at = m.step(at, text[i])
 	}
-	return m.sets[at].ends
+	return at.ends && !m.spent()
 }
 
 func typeOf(t typeSet) string {

@@ -5,43 +5,62 @@ import (
 	"slices"
 )
 
-// A group is stacks that have the frames from tail on in common.
+// A group is stacks that have what is below their rule in common.
 type group struct {
-	tail *frame
-	tops []*frame
+	below *stacks
+	tops  [][]frame // what is above: the frames of each from its top down
 }
+
+// maxGrouped is how many stacks may be told apart above what is below their rules.
+const maxGrouped = 256
 
 // groups splits stacks by what is below the rule that they are in. The body of a counted repetition is
 // a part of the rule around it: most tokens in the middle of a counted string run through several
-// repetitions.
-func groups(tops []*frame) []group {
-	var out []group
-	at := make(map[*frame]int)
-	for _, f := range tops {
-		tail := f.rule().tail
-		i, known := at[tail]
+// repetitions. ok is false where the stacks are so many or so deep that a token may come to a bound of the machine,
+// which shared masks do not see.
+func groups(s *stacks) (out []group, ok bool) {
+	if s.depth > maxDepth/2 {
+		return nil, false
+	}
+	at := make(map[*stacks]int)
+	found := 0
+	var visit func(above []frame, f frame)
+	visit = func(above []frame, f frame) {
+		above = append(slices.Clip(above), f)
+		if f.state.rule.inner {
+			for _, g := range f.below.frames {
+				if found <= maxGrouped {
+					visit(above, g)
+				}
+			}
+			return
+		}
+		found++
+		i, known := at[f.below]
 		if !known {
 			i = len(out)
-			at[tail] = i
-			out = append(out, group{tail: tail})
+			at[f.below] = i
+			out = append(out, group{below: f.below})
 		}
-		out[i].tops = append(out[i].tops, f)
+		out[i].tops = append(out[i].tops, above)
 	}
-	return out
+	for _, f := range s.frames {
+		visit(nil, f)
+	}
+	return out, found <= maxGrouped
 }
 
-// rule returns the frame of the rule that a stack is in.
-func (f *frame) rule() *frame {
-	for f.state.rule.inner {
-		f = f.tail
+// set returns the stacks of a group on what is below it in m, with counts as a function has them.
+func (g group) set(m *machine, below *stacks, count func(frame) int32) *stacks {
+	all := m.sets[dead]
+	for _, top := range g.tops {
+		s := below
+		for _, f := range slices.Backward(top) {
+			s = m.on(s, f.state, count(f))
+		}
+		all = m.union(all, s)
 	}
-	return f
-}
-
-// near tells whether stacks are so many or so deep that a token may come to a bound of the machine,
-// which shared masks do not see.
-func near(tops []*frame) bool {
-	return len(tops) > maxStacks/2 || slices.ContainsFunc(tops, func(f *frame) bool { return f.depth > maxDepth/2 })
+	return all
 }
 
 // exactBytes is the length of text ahead for which counts are kept exactly in shared masks.
@@ -49,7 +68,7 @@ const exactBytes = 16
 
 // rounded returns a count that behaves as f's does for exactBytes more repetitions, the same
 // one for all that do.
-func (f *frame) rounded() int32 {
+func (f frame) rounded() int32 {
 	c := f.state.count
 	switch {
 	case c == nil:
@@ -62,14 +81,14 @@ func (f *frame) rounded() int32 {
 	return f.count
 }
 
-// shared returns the mask of a group with its tail unknown. Masks are the same for all
-// answers that come to the same states.
+// shared returns the mask of a group with what is below it unknown, nil where that takes more than the bound on
+// the work. Masks are the same for all answers that come to the same states.
 func (v *Vocabulary) shared(g group) *mask {
 	limit := unbounded
 	parts := make([]string, len(g.tops))
-	for i, f := range g.tops {
+	for i, top := range g.tops {
 		var key []byte
-		for ; f != g.tail; f = f.tail {
+		for _, f := range top {
 			key = binary.AppendUvarint(key, f.state.id)
 			key = binary.AppendUvarint(key, uint64(f.rounded()))
 			if f.state.count != nil {
@@ -90,14 +109,11 @@ func (v *Vocabulary) shared(g group) *mask {
 		return found
 	}
 	m := newMachine()
-	start := m.adopt(g.tops, false, func(f *frame) (*frame, int32) {
-		if f.tail == g.tail {
-			return nil, f.rounded()
-		}
-		return f.tail, f.rounded()
-	})
 	made := &mask{bits: make([]uint64, v.words)}
-	v.walk(m, 0, start, limit, true, made)
+	v.walk(m, 0, g.set(m, m.sets[bottom], frame.rounded), limit, true, made)
+	if m.spent() {
+		return nil
+	}
 	made.pack()
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -133,16 +133,16 @@ func (m *mask) size() int { return 8*len(m.bits) + 4*(len(m.ids)+len(m.left)+len
 
 // walk allows in to the tokens below a node that m reads from a set on. Where open, the
 // end of the text stands for stacks that are not known. It goes down to limit bytes.
-func (v *Vocabulary) walk(m *machine, root, from int32, limit int, open bool, to *mask) {
+func (v *Vocabulary) walk(m *machine, root int32, from *stacks, limit int, open bool, to *mask) {
 	base := int(v.nodes[root].depth)
-	sets := make([]int32, 1, 16) // by depth below root
+	sets := make([]*stacks, 1, 16) // by depth below root
 	sets[0] = from
 	end := v.nodes[root].next
 	for i := root + 1; i < end; {
 		n := &v.nodes[i]
 		d := int(n.depth) - base
-		s := m.step(sets[d-1], n.b, maxSteps)
-		if s == dead {
+		s := m.step(sets[d-1], n.b)
+		if s.id == dead {
 			i = n.next
 			continue
 		}
@@ -151,11 +151,11 @@ func (v *Vocabulary) walk(m *machine, root, from int32, limit int, open bool, to
 			i++
 			continue
 		}
-		if open && m.sets[s].ends {
+		if open && s.ends {
 			to.left = append(to.left, i)
 		}
 		switch {
-		case len(m.sets[s].tops) == 0:
+		case len(s.frames) == 0:
 			i = n.next
 			continue
 		case int(n.depth) == limit:

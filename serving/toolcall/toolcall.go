@@ -28,10 +28,10 @@ import (
 
 // Tool is a function that the model may call.
 type Tool struct {
-	Name        string
-	Description string
-	Parameters  json.RawMessage // JSON Schema of an object; empty: any object
-	Strict      bool
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"` // JSON Schema of an object; empty: any object
+	Strict      bool            `json:"strict"`
 }
 
 // Delta is what a piece of text adds to an answer: one of content, thoughts and a part of a call.

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// TestRecords reads a file back with a decoder of its own. scripts/check_tensorboard.py
+// TestRecords reads a file back with a decoder of its own. lab/peers/check_tensorboard.py
 // does the same with the real package.
 func TestRecords(t *testing.T) {
 	dir := t.TempDir()

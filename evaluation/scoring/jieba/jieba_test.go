@@ -13,7 +13,7 @@ import (
 	"glimpse/evaluation/scoring/jieba/jiebatest"
 )
 
-// The words are those of Python's jieba 0.42.1; see scripts/golden_scoring.py.
+// The words are those of Python's jieba 0.42.1; see lab/golden/golden_scoring.py.
 func TestCutEqualsPython(t *testing.T) {
 	golden := jiebatest.Read(t, ".")
 	seg, err := jieba.Open(golden.Dir)

@@ -14,7 +14,7 @@ import (
 var clock = time.Date(2025, 3, 9, 7, 5, 4, 0, time.UTC)
 
 // TestExpressions compares with what Python's Jinja makes of templates (the fixture
-// is made by scripts/jinja_fixtures.py).
+// is made by lab/golden/jinja_fixtures.py).
 func TestExpressions(t *testing.T) {
 	raw, err := os.ReadFile("testdata/expressions.json")
 	if err != nil {

@@ -2,7 +2,7 @@ package onig
 
 // newer is what Unicode 16, which the reference follows, has beyond the Unicode 15
 // of Go's tables: by general category, script and property. Found by asking the
-// reference about every character (scripts/tokenizer_patterns.py).
+// reference about every character (lab/golden/tokenizer_patterns.py).
 var newer = map[string]runeSet{
 	"Lu": {
 		{0x1C89, 0x1C89}, {0xA7CB, 0xA7CC}, {0xA7DA, 0xA7DA}, {0xA7DC, 0xA7DC}, {0x10D50, 0x10D65},

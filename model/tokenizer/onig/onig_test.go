@@ -22,7 +22,7 @@ func matches(t *testing.T, re *Regexp, text string) (spans [][2]int, err error) 
 	return spans, err
 }
 
-// TestGolden compares matches with Oniguruma's (scripts/tokenizer_patterns.py), and
+// TestGolden compares matches with Oniguruma's (lab/golden/tokenizer_patterns.py), and
 // patterns that it refuses.
 func TestGolden(t *testing.T) {
 	data, err := os.ReadFile("testdata/regex.json")

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Golden is what scripts/golden_scoring.py wrote.
+// Golden is what lab/golden/golden_scoring.py wrote.
 type Golden struct {
 	Dir   string     // for jieba.Open
 	Texts [][]string // pairs of texts, each as its words
