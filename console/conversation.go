@@ -39,9 +39,6 @@ type Conversation struct {
 
 // NewConversation starts a conversation with a policy.
 func NewConversation(m *engine.Model, policy engine.Policy, o Options, out, info io.Writer) (*Conversation, error) {
-	if _, err := m.NeedTokenizer(); err != nil {
-		return nil, err
-	}
 	if _, _, err := m.ChatTemplate(chat.Options{}); err != nil {
 		return nil, err
 	}

@@ -55,6 +55,9 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader) (
 		name  string
 		given bool
 	}{{"--chat-option", m.ChatVariables()}, {"--system", p.System != nil}, {"--messages", p.Messages != ""}} {
+		if err := m.NeedChatTemplate(); flag.given && !p.Raw && err != nil && (len(p.Text) > 0 || p.Messages != "") {
+			return nil, fmt.Errorf("prompt: %s: %w", flag.name, err)
+		}
 		if flag.given && !chats {
 			return nil, fmt.Errorf("prompt: %s: the prompt does not go into a chat template", flag.name)
 		}

@@ -46,6 +46,7 @@ type Options struct {
 	S3                objectstore.Settings
 	ChatOptions       []string // variables of the chat template
 	ChatDate          string   // that it is told
+	ChatTemplate      string   // in the place of the model's, see chat.ReadSource
 
 	// Before, where it is set, sees the model before its weights are loaded, when it is known that the policies have
 	// their adapters.
@@ -79,7 +80,11 @@ func (o *Options) OpenModel(ctx context.Context, log io.Writer, before func(m *m
 	if err != nil {
 		return nil, err
 	}
-	return hub.Open(ctx, o.Model, o.S3, log, model.Options{Device: o.Device, CacheDType: o.CacheDType, Chat: chatOptions, BeforeWeights: before})
+	template, err := chat.ReadSource(o.ChatTemplate)
+	if err != nil {
+		return nil, fmt.Errorf("--chat-template: %w", err)
+	}
+	return hub.Open(ctx, o.Model, o.S3, log, model.Options{Device: o.Device, CacheDType: o.CacheDType, Chat: chatOptions, Template: template, BeforeWeights: before})
 }
 
 // Open opens the model, the adapters and the drafts; the options are checked before anything is read.
@@ -115,9 +120,12 @@ func (m *Model) Close() error {
 	return m.Model.Close()
 }
 
-// Companions identify the adapters and the draft models, by their names.
+// Companions identify the adapters, the draft models and a chat template that was given, by their names.
 func (m *Model) Companions(ctx context.Context) (datasets.Contents, error) {
 	var out datasets.Contents
+	if from, sum := m.GivenTemplate(); from != "" {
+		out.Put("chat template "+from, sum)
+	}
 	for _, a := range m.adapters {
 		out.Put(strings.TrimSpace("adapter "+a.Kind()+" "+a.name), a.stored.SHA256())
 	}

@@ -67,7 +67,7 @@ func (s *Setting) EncodeMessages(ctx context.Context, p Prompt, maxNew int) (ids
 		if s.Model.HasChatTemplate() {
 			return nil, nil, fmt.Errorf("prompt: messages, want text where prompts do not go into the chat template")
 		}
-		return nil, nil, fmt.Errorf("prompt: messages, but model %s has no chat template", s.Model.Name)
+		return nil, nil, fmt.Errorf("prompt: messages: %w", s.Model.NeedChatTemplate())
 	}
 	if raw {
 		ids, err := s.Model.Encode(p.Text + p.Begin)

@@ -37,8 +37,9 @@ type Job struct {
 	Recipe string `json:"recipe"`
 	Raw    bool   `json:"raw"` // "prompt" does not go into the chat template
 
-	ChatOptions []string `json:"chat_options,omitempty"` // variables of the chat template, NAME=JSON
-	ChatDate    string   `json:"chat_date,omitempty"`    // that it is told; today if empty
+	ChatTemplate string   `json:"chat_template,omitempty"` // in the place of the model's: a file, or a name of chat.Templates
+	ChatOptions  []string `json:"chat_options,omitempty"`  // variables of the chat template, NAME=JSON
+	ChatDate     string   `json:"chat_date,omitempty"`     // that it is told; today if empty
 
 	Responses string `json:"responses"`  // self or source
 	MaxPrompt int    `json:"max_prompt"` // tokens; longer prompts are left out
@@ -168,8 +169,10 @@ func (s *Job) check() (only int, err error) {
 
 // checkChat refuses what a chat template cannot see beside the messages.
 func (s *Job) checkChat() error {
-	if len(s.ChatOptions) > 0 && len(s.Sources) == 0 && s.Prompts == "" {
-		return fmt.Errorf("--chat-option: synthetic prompts do not go into the chat template")
+	for flag, given := range map[string]bool{"--chat-option": len(s.ChatOptions) > 0, "--chat-template": s.ChatTemplate != ""} {
+		if given && len(s.Sources) == 0 && s.Prompts == "" {
+			return fmt.Errorf("%s: synthetic prompts do not go into the chat template", flag)
+		}
 	}
 	_, err := chat.ParseOptions(s.ChatOptions, s.ChatDate)
 	return err

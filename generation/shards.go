@@ -45,7 +45,7 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 		}
 	}
 	device := kernels.DeviceOfRank(s.Device, s.Ranks.Local(), s.Ranks.Size())
-	o := engine.Options{Model: s.Model, Device: device, CacheDType: s.CacheDType, S3: s.S3, ChatOptions: s.ChatOptions, ChatDate: s.ChatDate}
+	o := engine.Options{Model: s.Model, Device: device, CacheDType: s.CacheDType, S3: s.S3, ChatTemplate: s.ChatTemplate, ChatOptions: s.ChatOptions, ChatDate: s.ChatDate}
 	m, err := o.OpenModel(ctx, log, func(m *model.Model) (err error) {
 		if s.sampling, err = s.Resolve(m); err != nil {
 			return fmt.Errorf("generate: %w", err)
@@ -90,6 +90,9 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 // with was begun with. Where an earlier version began it, the header names weights and prompts as that did.
 func (s *Job) identify(ctx context.Context, m *model.Model, h datasets.PairHeader, log io.Writer) (datasets.PairHeader, error) {
 	var contents datasets.Contents
+	if from, sum := m.GivenTemplate(); from != "" {
+		contents.Put("chat template "+from, sum)
+	}
 	for i, source := range s.local {
 		if err := contents.Add(ctx, s.Sources[i].Path, source.Path); err != nil {
 			return h, err

@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ type Model struct {
 	Tokenizer    *tokenizer.Tokenizer
 	tokenizerErr error
 	chat         chat.Options                   // what Options.Chat says
+	source       chat.Source                    // Options.Template
 	template     func() (*chat.Template, error) // that Tokenizer has, parsed once
 
 	cacheDType kernels.DType // Invalid: Backend.Compute()
@@ -76,6 +78,8 @@ type Options struct {
 	// Chat is what chat templates see beside the messages: Extra, Tools and Now, which
 	// is the time of opening if it is zero.
 	Chat chat.Options
+	// Template is the chat template in the place of the model's own; zero: its own.
+	Template chat.Source
 	// BeforeWeights, where it is set, sees the model before its weights are loaded:
 	// configuration, backend and tokenizer are there, Counted works, and so does SHA256,
 	// which reads the weights. Its error ends Open.
@@ -159,7 +163,7 @@ func open(folder fs.FS, name, given string, opt Options, weights func() (*checkp
 			return nil, fmt.Errorf("weights: %w", err)
 		}
 	}
-	m = &Model{Name: name, Config: *config, Notes: config.notes, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType, chat: opt.Chat}
+	m = &Model{Name: name, Config: *config, Notes: config.notes, DeviceChoice: why, folder: folder, weights: stored, family: family, cacheName: opt.CacheDType, chat: opt.Chat, source: opt.Template}
 	if m.chat.Now.IsZero() {
 		m.chat.Now = time.Now()
 	}
@@ -289,7 +293,23 @@ func (m *Model) HasWeights() bool { return m.weights != nil }
 // NeedTokenizer says why.
 func (m *Model) ReadTokenizer() {
 	m.Tokenizer, m.tokenizerErr = tokenizer.LoadDir(m.folder)
+	m.UseTemplate(m.source)
 	m.template = sync.OnceValues(func() (*chat.Template, error) { return chat.Parse(m.Tokenizer.Config().ChatTemplate) })
+}
+
+// UseTemplate puts a chat template in the place of the model's own, as Options.Template does, before anybody asks for it.
+func (m *Model) UseTemplate(s chat.Source) {
+	if m.source = s; s.Text != "" && m.Tokenizer != nil {
+		m.Tokenizer.SetChatTemplate(s.Text, s.From)
+	}
+}
+
+// GivenTemplate is where the chat template in the place of the model's own is from, and the SHA-256 of its text; "" without one.
+func (m *Model) GivenTemplate() (from, sum string) {
+	if m.source.Text == "" {
+		return "", ""
+	}
+	return m.source.From, fmt.Sprintf("%x", sha256.Sum256([]byte(m.source.Text)))
 }
 
 // Folder is the model's files.

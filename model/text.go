@@ -118,13 +118,8 @@ func (m *Model) EncodeTurn(ctx context.Context, messages []chat.Message, own cha
 // given) and the variables, which add up. A variable that the template does not read is an error.
 func (m *Model) ChatTemplate(own chat.Options) (*chat.Template, chat.Options, error) {
 	o := m.chat
-	t, err := m.NeedTokenizer()
-	if err != nil {
+	if err := m.NeedChatTemplate(); err != nil {
 		return nil, o, err
-	}
-	c := t.Config()
-	if c.ChatTemplate == "" {
-		return nil, o, fmt.Errorf("model %s has no chat template", m.Name)
 	}
 	template, err := m.template()
 	if err != nil {
@@ -141,7 +136,10 @@ func (m *Model) ChatTemplate(own chat.Options) (*chat.Template, chat.Options, er
 			return nil, o, fmt.Errorf("model %s: chat option %s: the chat template does not read it", m.Name, name)
 		}
 	}
-	o.BOS, o.EOS = c.BOS, c.EOS
+	c := m.Tokenizer.Config()
+	if o.EOS = c.EOS; !m.source.Named || m.Tokenizer.Begins(c.BOS) {
+		o.BOS = c.BOS
+	}
 	if own.Tools != nil {
 		o.Tools = own.Tools
 	}
@@ -155,6 +153,9 @@ func (m *Model) ChatTemplate(own chat.Options) (*chat.Template, chat.Options, er
 // a model was tuned for chats, or its template changed, after them; it would run on into the next turn.
 func (m *Model) endTurns() {
 	id, ok := m.turnEnd()
+	if !ok && m.source.Text != "" && m.Tokenizer != nil {
+		m.note("chat template of %s: it ends the assistant's turns with no special token of the model, so that answers may run on", m.source.From)
+	}
 	if !ok || slices.Contains(m.Config.EOS, id) {
 		return
 	}
@@ -188,6 +189,14 @@ func (m *Model) turnEnd() (id int32, ok bool) {
 
 // ChatVariables tells whether Options.Chat has variables for the chat template.
 func (m *Model) ChatVariables() bool { return len(m.chat.Extra) > 0 }
+
+// NeedChatTemplate is the reason why EncodeChat cannot work: there is no tokenizer, or no template.
+func (m *Model) NeedChatTemplate() error {
+	if _, err := m.NeedTokenizer(); err != nil || m.HasChatTemplate() {
+		return err
+	}
+	return fmt.Errorf("model %s has no chat template; --chat-template gives it one, of a file or by a name, as chatml", m.Name)
+}
 
 // HasChatTemplate tells whether EncodeChat can work.
 func (m *Model) HasChatTemplate() bool {

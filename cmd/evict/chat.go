@@ -44,19 +44,19 @@ Tokens are sampled as the model's generation_config.json says, unless flags say 
   evict chat --model path/to/llama --policy h2o --budget 512`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, policy, err := a.open(cmd, func(*model.Model) int {
-				if example.Example == "" {
-					return 1 // what will be said is not known
+			m, policy, err := a.open(cmd, func(m *model.Model) (int, error) {
+				if err := m.NeedChatTemplate(); err != nil {
+					return 0, fmt.Errorf("chat: %w", err)
 				}
-				return max(1, example.Tokens)
+				if example.Example == "" {
+					return 1, nil // what will be said is not known
+				}
+				return max(1, example.Tokens), nil
 			})
 			if err != nil {
 				return err
 			}
 			defer m.Close()
-			if !m.HasChatTemplate() {
-				return fmt.Errorf("chat: model %s has no chat template", m.Name)
-			}
 			if err := a.sample(cmd, m.Model); err != nil {
 				return err
 			}

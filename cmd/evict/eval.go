@@ -217,6 +217,7 @@ func (e *evalFlags) resolve(cmd *cobra.Command, j *runs.Job) error {
 	override("cache-dtype", func() { j.CacheDType = e.CacheDType })
 	override("set", func() { j.Set = e.Set })
 	override("seed", func() { j.Seed = e.Seed })
+	override("chat-template", func() { j.ChatTemplate = e.ChatTemplate })
 	override("chat-option", func() { j.ChatOptions = e.ChatOptions })
 	override("chat-date", func() { j.ChatDate = e.ChatDate })
 	override("s3-endpoint", func() { j.S3.Endpoint = e.S3.Endpoint })

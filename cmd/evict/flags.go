@@ -40,7 +40,9 @@ func (s *setup) bind(f *pflag.FlagSet) {
 }
 
 // bindChat adds the flags of commands that render a chat template.
-func (s *setup) bindChat(f *pflag.FlagSet) { cli.BindChat(f, &s.ChatOptions, &s.ChatDate) }
+func (s *setup) bindChat(f *pflag.FlagSet) {
+	cli.BindChat(f, &s.ChatTemplate, &s.ChatOptions, &s.ChatDate)
+}
 
 // bindBudget adds --budget, whose shares are of what is named; where none is given, that of fewer than so many tokens is
 // kept whole.
@@ -133,8 +135,8 @@ func (a *answering) bind(f *pflag.FlagSet, of, answer string) {
 	a.o.Choice.Bind(f)
 }
 
-// open opens the model for a prompt of so many tokens as tokens finds; 0: it is not known.
-func (a *answering) open(cmd *cobra.Command, tokens func(m *model.Model) int) (*engine.Model, engine.Policy, error) {
+// open opens the model for a prompt of so many tokens as tokens finds; 0: it is not known. Its error is that of open.
+func (a *answering) open(cmd *cobra.Command, tokens func(m *model.Model) (int, error)) (*engine.Model, engine.Policy, error) {
 	if a.o.MaxNew < 1 {
 		return nil, engine.Policy{}, fmt.Errorf("%s: --max-new: got %d, want at least 1", cmd.Name(), a.o.MaxNew)
 	}
@@ -142,7 +144,10 @@ func (a *answering) open(cmd *cobra.Command, tokens func(m *model.Model) int) (*
 		return nil, engine.Policy{}, fmt.Errorf("%s: %w", cmd.Name(), err)
 	}
 	return a.setup.open(cmd, func(m *model.Model) error {
-		n := tokens(m)
+		n, err := tokens(m)
+		if err != nil {
+			return err
+		}
 		return a.CheckMemory(cmd.Context(), m, eviction.FootprintOptions{Tokens: n, Budget: a.o.Budget.Of(n), MaxNew: a.o.MaxNew})
 	})
 }

@@ -48,11 +48,11 @@ share of the prompt is rounded down. rocketkv and hsa divide the budget by --max
 			}
 			var prompt *console.Prompt
 			var unreadable error // told once the policy is known to be right
-			m, policy, err := a.open(cmd, func(m *model.Model) int {
+			m, policy, err := a.open(cmd, func(m *model.Model) (int, error) {
 				if prompt, unreadable = p.read(cmd, m); unreadable != nil {
-					return 0
+					return 0, nil
 				}
-				return len(prompt.IDs)
+				return len(prompt.IDs), nil
 			})
 			if err != nil {
 				return err

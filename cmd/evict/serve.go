@@ -143,7 +143,15 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 					served <- server.Serve(listener)
 				}
 			}()
-			m, err := s.openModel(cmd, nil)
+			m, err := s.openModel(cmd, func(m *model.Model) error {
+				if _, err := m.NeedTokenizer(); err != nil {
+					return fail(err)
+				}
+				if err := m.NeedChatTemplate(); err != nil {
+					c.Log.Warn("chats are refused, texts are completed", "because", err)
+				}
+				return nil
+			})
 			if err != nil {
 				return err
 			}

@@ -123,6 +123,7 @@ func TestGenerateChatOptions(t *testing.T) {
 	}{
 		{[]string{"--prompts", prompts, "--chat-option", "enable_thinking=false", "--chat-date", "2024-12-05"}, "<|bos|>05the rainno"},
 		{[]string{config}, "<|bos|>31the rainyes"},
+		{[]string{"--prompts", prompts, "--chat-template", "{{ bos_token }}{{ messages[0].content }}!"}, "<|bos|>the rain!"},
 	} {
 		os.Remove(out)
 		if _, _, err := execute(t, t.Context(), append([]string{"generate", "--model", dir, "--max-new", "2", "--out", out}, c.args...)...); err != nil {
@@ -140,7 +141,7 @@ func TestGenerateChatOptions(t *testing.T) {
 			t.Errorf("%v: prompt %v, want that of %q, %v", c.args, pairs[0].PromptIDs, c.want, want)
 		}
 	}
-	for _, args := range [][]string{{"--chat-option", "enable_thinkng=false", "--prompts", prompts}, {"--chat-option", "enable_thinking=false"}} {
+	for _, args := range [][]string{{"--chat-option", "enable_thinkng=false", "--prompts", prompts}, {"--chat-option", "enable_thinking=false"}, {"--chat-template", "chatml"}} {
 		os.Remove(out)
 		if _, _, err := execute(t, t.Context(), append([]string{"generate", "--model", dir, "--out", out}, args...)...); err == nil || !strings.Contains(err.Error(), "chat") {
 			t.Errorf("%v: error %v", args, err)

@@ -105,7 +105,7 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`),
 	f.StringArrayVar(&s.PromptFields, "field", nil, "columns of --prompts: NAME=PATH,…, NAME=TEMPLATE or a data set; may be repeated")
 	f.StringVar(&s.Recipe, "recipe", s.Recipe, "how conversations and texts become prompts: "+strings.Join(generation.Recipes.Names(), ", "))
 	f.BoolVar(&s.Raw, "raw", s.Raw, "take \"prompt\" as it is, without the model's chat template")
-	cli.BindChat(f, &s.ChatOptions, &s.ChatDate)
+	cli.BindChat(f, &s.ChatTemplate, &s.ChatOptions, &s.ChatDate)
 	f.StringVar(&s.Responses, "responses", s.Responses, "where responses come from: self, the model, or source, the answers of the prompts' files or tasks")
 	f.IntVar(&s.MaxPrompt, "max-prompt", s.MaxPrompt, "most tokens of a prompt; longer prompts are left out")
 	f.StringVar(&s.Tasks, "task", s.Tasks, "synthetic tasks, comma-separated, or all")

@@ -111,6 +111,7 @@ func TestResumeOnChangedWeights(t *testing.T) {
 	job := func(out string) *Job {
 		j := small(out)
 		j.Models, j.Policies, j.Samples = []Subject{{Drafts: []string{"cheap=layers:1"}}}, Names{"full,lookaheadkv,speckv"}, 1
+		j.ChatTemplate = "chatml"
 		return j
 	}
 	for _, c := range []struct {
@@ -120,6 +121,7 @@ func TestResumeOnChangedWeights(t *testing.T) {
 		{func(m *AboutModel) { m.SHA256 = strings.Repeat("0", 64) }, "the weights have changed since the run was begun: SHA-256 "},
 		{func(m *AboutModel) { m.Companions.Put("adapter lookaheadkv shipped", strings.Repeat("0", 64)) }, `"adapter lookaheadkv shipped" has SHA-256 `},
 		{func(m *AboutModel) { m.Companions.Put("draft cheap", strings.Repeat("0", 64)) }, `"draft cheap" has SHA-256 `},
+		{func(m *AboutModel) { m.Companions.Put("chat template chatml", strings.Repeat("0", 64)) }, `"chat template chatml" has SHA-256 `},
 	} {
 		out := t.TempDir()
 		if _, err := job(out).Run(t.Context(), io.Discard); err != nil {

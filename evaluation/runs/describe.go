@@ -21,6 +21,7 @@ import (
 	"glimpse/internal/stdin"
 	"glimpse/internal/tables"
 	"glimpse/model"
+	"glimpse/model/chat"
 	"glimpse/model/hub"
 )
 
@@ -88,6 +89,11 @@ func (d *description) subject(ctx context.Context, s Subject, plans []plan) erro
 		if err := m.SetCacheDType(d.job.CacheDType); err != nil {
 			return err
 		}
+		source, err := chat.ReadSource(d.job.ChatTemplate)
+		if err != nil {
+			return fmt.Errorf("--chat-template: %w", err)
+		}
+		m.UseTemplate(source)
 		d.w.Add("model "+m.Name, fmt.Sprintf("%s of weights, prompts of up to %d tokens with their answers", bytesize.Memory(m.WeightBytes()), m.Config.MaxPositions))
 		if lack != "" {
 			d.w.Add("  to fetch", lack)

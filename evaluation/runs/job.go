@@ -26,11 +26,12 @@ import (
 type Job struct {
 	Models []Subject `json:"models,omitempty"` // none: the built-in one
 
-	Device      string               `json:"device"`
-	CacheDType  string               `json:"cache_dtype"`
-	S3          objectstore.Settings `json:"s3,omitzero"`
-	ChatOptions []string             `json:"chat_options,omitempty"`
-	ChatDate    string               `json:"chat_date,omitempty"`
+	Device       string               `json:"device"`
+	CacheDType   string               `json:"cache_dtype"`
+	S3           objectstore.Settings `json:"s3,omitzero"`
+	ChatTemplate string               `json:"chat_template,omitempty"`
+	ChatOptions  []string             `json:"chat_options,omitempty"`
+	ChatDate     string               `json:"chat_date,omitempty"`
 
 	Policies Names             `json:"policies"` // with options of their own, as d2o(beta=0.5)
 	Set      []string          `json:"set,omitempty"`
@@ -87,7 +88,7 @@ func (j *Job) options(s Subject) *engine.Options {
 	return &engine.Options{
 		Model: s.Model, Device: j.Device, CacheDType: j.CacheDType, Policies: strings.Join(j.Policies, ","),
 		Adapters: s.Adapters, AdaptersByDefault: s.AdaptersByDefault, Drafts: s.Drafts, Pattern: s.Pattern,
-		Set: j.Set, Seed: j.Seed, S3: j.S3, ChatOptions: j.ChatOptions, ChatDate: j.ChatDate,
+		Set: j.Set, Seed: j.Seed, S3: j.S3, ChatTemplate: j.ChatTemplate, ChatOptions: j.ChatOptions, ChatDate: j.ChatDate,
 	}
 }
 

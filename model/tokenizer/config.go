@@ -14,7 +14,7 @@ type Config struct {
 	BOS, EOS, PAD, UNK string // the tokens' text; "" where the file names none
 	ChatTemplate       string // Jinja source; "" where there is none
 	ChatTemplateFrom   string // the file it is from, and which of its templates if that needs saying
-	ChatTemplateChosen bool   // it is one of several, of which none is the default
+	ChatTemplateChosen bool   // it is one of several, of which none is the default, or not the files' own
 	ModelMaxLength     int    // tokens; 0 where the file gives none or a stand-in for none
 }
 

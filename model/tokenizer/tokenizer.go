@@ -180,6 +180,17 @@ func (t *Tokenizer) IsSpecial(id int32) bool {
 // Config returns what tokenizer_config.json says; zero without one.
 func (t *Tokenizer) Config() Config { return t.config }
 
+// SetChatTemplate puts a template in the place of the files' own. Nobody else may use the tokenizer meanwhile.
+func (t *Tokenizer) SetChatTemplate(source, from string) {
+	t.config.ChatTemplate, t.config.ChatTemplateFrom, t.config.ChatTemplateChosen = source, from, true
+}
+
+// Begins tells whether texts begin with a token.
+func (t *Tokenizer) Begins(token string) bool {
+	id, ok := t.TokenToID(token)
+	return ok && len(t.prefix) > 0 && t.prefix[0] == id
+}
+
 // Notes are what a user should know of how the folder was read, one line each.
 func (t *Tokenizer) Notes() []string {
 	var notes []string
