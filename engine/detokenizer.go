@@ -52,6 +52,16 @@ func (d *detokenizer) push(id int32) error {
 	return nil
 }
 
+// stopText is the one of the stop texts that has ended the answer, of several that begin there the longest; "" where none has.
+func (d *detokenizer) stopText() (found string) {
+	for _, s := range d.stop {
+		if d.stopped >= 0 && len(s) > len(found) && bytes.HasPrefix(d.text[d.stopped:], []byte(s)) {
+			found = s
+		}
+	}
+	return found
+}
+
 // leading is the length of the stop texts at the beginning that do not end the answer.
 func (d *detokenizer) leading() int {
 	n := 0

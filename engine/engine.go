@@ -96,6 +96,9 @@ func (a *Answer) Reason() Reason {
 	return MaxNew
 }
 
+// StopText is the stop text that has ended it; "" where none has.
+func (a *Answer) StopText() string { return a.text.stopText() }
+
 // Tokens are those of the answer so far, without the end token.
 func (a *Answer) Tokens() []int32 {
 	if a.decoding == nil {

@@ -89,7 +89,7 @@ func (s *Server) guarded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.roleOf(r) == nobody {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			writeError(w, failure(http.StatusUnauthorized, invalidRequest, "invalid_api_key", "the API key is missing or wrong: want it as Authorization: Bearer KEY or X-Api-Key: KEY"))
+			writeError(w, r, failure(http.StatusUnauthorized, invalidRequest, "invalid_api_key", "the API key is missing or wrong: want it as Authorization: Bearer KEY or X-Api-Key: KEY"))
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -154,14 +154,14 @@ func (s *Server) withoutKeys(sites *http.CrossOriginProtection, h http.Handler) 
 		switch {
 		case r.URL.Path == "/health": // for who watches, by any name
 		case !s.calls(r):
-			writeError(w, failure(http.StatusForbidden, invalidRequest, "host_not_allowed", "Host: got %.200q, want the name of this machine or one of --allowed-hosts: without --keys a web page could call the server by a name of its own", r.Host))
+			writeError(w, r, failure(http.StatusForbidden, invalidRequest, "host_not_allowed", "Host: got %.200q, want the name of this machine or one of --allowed-hosts: without --keys a web page could call the server by a name of its own", r.Host))
 			return
 		case r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/page/"): // to be looked at
 		case sites.Check(asChange(r)) != nil:
-			writeError(w, failure(http.StatusForbidden, invalidRequest, "cross_site", "the request comes from a web page of another site: --cors-origin lets those of an origin in"))
+			writeError(w, r, failure(http.StatusForbidden, invalidRequest, "cross_site", "the request comes from a web page of another site: --cors-origin lets those of an origin in"))
 			return
 		case r.Method == http.MethodPost && !isJSON(r):
-			writeError(w, failure(http.StatusUnsupportedMediaType, invalidRequest, "unsupported_media_type", "Content-Type: got %.100q, want application/json, which web pages of other sites cannot send", r.Header.Get("Content-Type")))
+			writeError(w, r, failure(http.StatusUnsupportedMediaType, invalidRequest, "unsupported_media_type", "Content-Type: got %.100q, want application/json, which web pages of other sites cannot send", r.Header.Get("Content-Type")))
 			return
 		}
 		h.ServeHTTP(w, r)

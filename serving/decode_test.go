@@ -131,7 +131,7 @@ func TestIgnoredFields(t *testing.T) {
 		{"vLLM's", "/v1/chat/completions", `{` + message + `,"skip_special_tokens":false}`, "skip_special_tokens"},
 		{"OpenAI's", "/v1/responses", `{"input":"never","verbosity":"low"}`, "verbosity"},
 		{"key of another case", "/v1/chat/completions", `{` + message + `,"MAX_TOKENS":1}`, "MAX_TOKENS"},
-		{"content part", "/v1/chat/completions", `{"messages":[{"role":"user","content":[{"type":"text","text":"never","cache_control":{"type":"ephemeral"}},{"type":"text","text":" karl","cache_control":{}}]}]}`, "messages[].content[].cache_control"},
+		{"content part", "/v1/chat/completions", `{"messages":[{"role":"user","content":[{"type":"text","text":"never","detail":"low"},{"type":"text","text":" karl","detail":1}]}]}`, "messages[].content[].detail"},
 		{"message", "/v1/chat/completions", `{"messages":[{"role":"user","content":"never","mood":"glad"}]}`, "messages[].mood"},
 		{"format", "/v1/chat/completions", `{` + message + `,"response_format":{"type":"text","pretty":true}}`, "response_format.pretty"},
 		{"schema", "/v1/chat/completions", `{"messages":[{"role":"user","content":"never"}],"response_format":{"type":"json_schema","json_schema":{"schema":{"enum":[1]},"title":"t"}}}`, "response_format.json_schema.title"},

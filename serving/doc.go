@@ -1,4 +1,4 @@
-// Package serving is the server of "evict serve": OpenAI's HTTP API over the engine.
+// Package serving is the server of "evict serve": OpenAI's HTTP API, and Anthropic's, over the engine.
 //
 // A handler reads a request into a [generation], which is tokens, settings and a policy with its budget; the one
 // goroutine that owns the engine (worker) runs it beside all others and hands what is said back; the handler writes it

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"glimpse/model"
@@ -71,11 +72,15 @@ func ofModel(err error) *apiError {
 	return failure(http.StatusInternalServerError, serverError, "internal_error", "%v", err)
 }
 
-// writeError answers with an error.
-func writeError(w http.ResponseWriter, err error) {
+// writeError answers a request with an error, in the form of its API.
+func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	e := ofModel(err)
 	if e.retryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(e.retryAfter.Seconds())))
+	}
+	if strings.HasPrefix(r.URL.Path, anthropicPaths) {
+		writeJSON(w, e.status, anthropicError(w, e))
+		return
 	}
 	writeJSON(w, e.status, map[string]any{"error": e})
 }

@@ -200,15 +200,20 @@ func (s *served) events(t *testing.T, path, body string) (all []string) {
 		t.Fatal(err)
 	}
 	defer r.Body.Close()
-	raw, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, event := range strings.Split(strings.TrimSuffix(string(raw), "\n\n"), "\n\n") {
+	for _, event := range strings.Split(strings.TrimSuffix(readAll(t, r.Body), "\n\n"), "\n\n") {
 		_, data, _ := strings.Cut("\n"+event, "\ndata: ")
 		all = append(all, data)
 	}
 	return all
+}
+
+func readAll(t *testing.T, from io.Reader) string {
+	t.Helper()
+	raw, err := io.ReadAll(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
 }
 
 // TestEndTokenLogProb: the end token of an answer is told of behind the others, as lm-eval counts on, and is no part of the text.

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"glimpse/model"
 	"glimpse/model/chat"
 )
@@ -26,7 +24,10 @@ type conversation struct {
 	ToolChoice json.RawMessage            `json:"tool_choice"`
 	Parallel   *bool                      `json:"parallel_tool_calls"`
 
-	prompt string // as it was rendered
+	// translated: it is another API's. What the template does not read of its messages, no client has sent.
+	translated bool
+	thinks     *bool  // of another API: whether the answer is to have thoughts; nil: as the template has it
+	prompt     string // as it was rendered
 }
 
 // readMessage reads one of a request, the field "at" of it. Content in parts is the text of all of them.
@@ -42,29 +43,16 @@ func readMessage(ctx context.Context, at string, raw json.RawMessage) (chat.Mess
 	if head.Role == "" {
 		return m, errors.New("got no role, want system, user, assistant or tool")
 	}
-	var parts []struct {
-		Type   string `json:"type"`
-		Text   string `json:"text"`
-		Unread unread `json:",embed"`
-	}
-	text := ""
 	var beside struct {
 		Calls []json.RawMessage `json:"tool_calls"`
 	}
 	absent := len(head.Content) == 0 && head.Role == "assistant" && json.Unmarshal(raw, &beside) == nil && len(beside.Calls) > 0
-	if !absent && json.Unmarshal(head.Content, &text) != nil {
-		if jsontext.Value(head.Content).Kind() != '[' {
-			return m, fmt.Errorf("content: got %.40s, want a text or a list of parts", orNull(head.Content))
-		}
-		if err := decodeJSON(ctx, at+".content", head.Content, &parts); err != nil {
-			return m, err
-		}
-		for i, p := range parts {
-			if p.Type != "text" && p.Type != "input_text" && p.Type != "output_text" {
-				return m, fmt.Errorf("content: part %d: got type %q, want text", i, p.Type)
-			}
-			text += p.Text
-		}
+	if len(head.Content) == 0 && !absent {
+		return m, errors.New("content: got nothing, want a text or a list of parts")
+	}
+	text, inParts, err := contentText(ctx, at+".content", head.Content)
+	if err != nil {
+		return m, err
 	}
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return m, err
@@ -72,7 +60,7 @@ func readMessage(ctx context.Context, at string, raw json.RawMessage) (chat.Mess
 	if m.Role == "developer" {
 		m.Role = "system"
 	}
-	if len(parts) > 0 {
+	if inParts {
 		m.Content, m.NoContent = text, false
 		m.Extra = slices.DeleteFunc(m.Extra, func(e chat.Member) bool { return e.Key == "content" })
 	}
@@ -122,8 +110,10 @@ func (c *conversation) render(ctx context.Context, m *model.Model) (string, erro
 	if unread := template.Unread(messages, own.Tools); len(own.Tools) > 0 && slices.Contains(unread, "tools") {
 		return "", refuse("tools", "the chat template of model %s tells the model of no tools", m.Name)
 	}
-	if err := ignoreUnread(ctx, template, messages); err != nil {
-		return "", err
+	if !c.translated {
+		if err := ignoreUnread(ctx, template, messages); err != nil {
+			return "", err
+		}
 	}
 	// An answer that has begun goes on.
 	begun := ""
@@ -167,6 +157,9 @@ func (c *conversation) variables(ctx context.Context, template *chat.Template) (
 				return nil, err
 			}
 		}
+	}
+	if _, own := all["enable_thinking"]; c.thinks != nil && !own && template.Reads("enable_thinking") {
+		all["enable_thinking"] = *c.thinks
 	}
 	switch {
 	case c.Effort == nil:

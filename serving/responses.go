@@ -1,132 +1,157 @@
 package serving
 
 import (
-	"crypto/rand"
+	"context"
 	"encoding/json"
 	"net/http"
-	"strings"
+	"slices"
+	"sort"
 )
 
-// responseRequest is the body of /v1/responses: text in, text out.
+// responseRequest is the body of /v1/responses.
 type responseRequest struct {
 	settings
-	Input           json.RawMessage `json:"input"`
-	Instructions    *string         `json:"instructions"`
-	MaxOutputTokens *int            `json:"max_output_tokens"`
-	Tools           json.RawMessage `json:"tools"`
-	ToolChoice      json.RawMessage `json:"tool_choice"`
+	Input           json.RawMessage   `json:"input"`
+	Instructions    string            `json:"instructions"`
+	MaxOutputTokens *int              `json:"max_output_tokens"`
+	Tools           []json.RawMessage `json:"tools"`
+	ToolChoice      json.RawMessage   `json:"tool_choice"`
+	Parallel        *bool             `json:"parallel_tool_calls"`
 	Text            *struct {
 		Format json.RawMessage `json:"format"`
 		Unread unread          `json:",embed"`
 	} `json:"text"`
-	Previous   json.RawMessage `json:"previous_response_id"`
-	Background *bool           `json:"background"`
-	Truncation *string         `json:"truncation"`
-	Include    []string        `json:"include"`
-	Parallel   *bool           `json:"parallel_tool_calls"`
-	Unread     unread          `json:",embed"`
+	Reasoning *struct {
+		Effort *string `json:"effort"`
+		Unread unread  `json:",embed"`
+	} `json:"reasoning"`
+	Template     map[string]json.RawMessage `json:"chat_template_kwargs"`
+	TopLogProbs  *int                       `json:"top_logprobs"`
+	Include      []string                   `json:"include"`
+	Truncation   string                     `json:"truncation"`
+	Background   bool                       `json:"background"`
+	Previous     json.RawMessage            `json:"previous_response_id"`
+	Conversation json.RawMessage            `json:"conversation"`
+	Unread       unread                     `json:",embed"`
+
+	custom map[string]bool // names of custom tools
+}
+
+// encrypted tells that thoughts are wanted opaque.
+func (r *responseRequest) encrypted() bool {
+	return slices.Contains(r.Include, "reasoning.encrypted_content")
 }
 
 // read reads the request as the one of a chat that it stands for.
-func (r *responseRequest) read(s *Server, req *http.Request) (*generation, error) {
+func (r *responseRequest) read(s *Server, req *http.Request) (*generation, *replies, error) {
+	ctx := req.Context()
 	if err := readJSON(req, r); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	holds := func(raw json.RawMessage) bool { return given(raw) && string(raw) != "[]" }
 	switch {
-	case holds(r.Tools):
-		return nil, refuse("tools", "are not supported here: want /v1/chat/completions")
-	case holds(r.Previous):
-		return nil, refuse("previous_response_id", "answers are not stored: send the whole conversation, whose beginning is found again")
-	case or(r.Background, false):
-		return nil, refuse("background", "is not supported")
+	case given(r.Previous), given(r.Conversation):
+		field := "previous_response_id"
+		if given(r.Conversation) {
+			field = "conversation"
+		}
+		return nil, nil, refuse(field, "answers are not stored: send the whole conversation, whose beginning is found again").coded("previous_response_not_found")
+	case r.Background:
+		return nil, nil, refuse("background", "is not supported")
 	case or(r.N, 1) != 1:
-		return nil, refuse("n", "got %d, want 1", *r.N)
-	case or(r.Truncation, "disabled") != "disabled":
-		return nil, refuse("truncation", "got %q, want disabled", *r.Truncation)
-	case len(r.Include) > 0:
-		return nil, refuse("include", "is not supported")
+		return nil, nil, refuse("n", "got %d, want 1", *r.N)
+	case r.Truncation != "" && r.Truncation != "disabled" && r.Truncation != "auto":
+		return nil, nil, refuse("truncation", "got %q, want auto or disabled", r.Truncation)
 	}
 	r.bound("max_output_tokens", r.MaxOutputTokens)
 	g, err := s.generation("resp_", &r.settings)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var messages []any
-	if r.Instructions != nil {
-		messages = append(messages, map[string]string{"role": "system", "content": *r.Instructions})
-	}
-	var text string
-	var items []map[string]any
-	switch {
-	case json.Unmarshal(r.Input, &text) == nil && text != "":
-		messages = append(messages, map[string]string{"role": "user", "content": text})
-	case json.Unmarshal(r.Input, &items) == nil && len(items) > 0:
-		for i, item := range items {
-			if kind, ok := item["type"]; ok && kind != "message" {
-				return nil, refuse("input", "item %d: got type %v, want message", i, kind)
-			}
-			messages = append(messages, map[string]any{"role": item["role"], "content": item["content"]})
+	if g.logProbs = slices.Contains(r.Include, "message.output_text.logprobs"); r.TopLogProbs != nil {
+		if g.top, err = topLogProbs("top_logprobs", *r.TopLogProbs); err != nil {
+			return nil, nil, err
 		}
-	default:
-		return nil, refuse("input", "got %.40s, want a text or a list of messages", orNull(r.Input))
 	}
-	raw, err := json.Marshal(messages)
+	c := conversation{Template: r.Template, Parallel: r.Parallel}
+	if r.Reasoning != nil {
+		c.Effort = r.Reasoning.Effort
+	}
+	var f responseFormat
+	if r.Text != nil && given(r.Text.Format) {
+		if err := f.ofText(ctx, r.Text.Format); err != nil {
+			return nil, nil, err
+		}
+	}
+	grammar, err := f.grammar()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	ids, err := (&conversation{Messages: raw}).encode(req.Context(), s.model.Model)
+	turns, err := r.readInput(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	g.prompts, g.conversation = [][]int32{ids}, true
-	if r.Text != nil && holds(r.Text.Format) {
-		var f responseFormat
-		if err := f.ofText(req.Context(), r.Text.Format); err != nil {
-			return nil, err
-		}
-		if err := g.constrain(f.grammar()); err != nil {
-			return nil, err
-		}
+	var tools []functionTool
+	if tools, r.custom, err = r.readTools(ctx); err != nil {
+		return nil, nil, err
 	}
-	return g, g.check(s, "input", ids)
+	if len(tools) > 0 {
+		c.Tools = json.RawMessage(jsonOf(tools))
+	}
+	if c.ToolChoice, err = r.readToolChoice(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err := turns.render(ctx, g, &c, r.Truncation == "auto"); err != nil {
+		return nil, nil, err
+	}
+	if err := g.check(s, "input", g.prompts[0]); err != nil {
+		return nil, nil, err
+	}
+	replies, err := s.newReplies(ctx, g, &c, grammar)
+	return g, replies, err
 }
 
-// response is the object of /v1/responses.
-func (g *generation) response(status, item, text string, u *usage, reason string) map[string]any {
-	r := map[string]any{
-		"id": g.id, "object": "response", "created_at": created(), "model": g.model, "status": status, "error": nil, "incomplete_details": nil,
-		"output": []any{}, "parallel_tool_calls": false, "tool_choice": "auto", "tools": []any{}, "instructions": nil, "metadata": map[string]string{},
-		"temperature": g.sampling.Temperature, "top_p": g.sampling.TopP,
+// render makes the turns the prompt of a generation, as c has it rendered. Where it may be cut, a conversation that is too long loses
+// its first messages, but for the system's.
+func (t *turns) render(ctx context.Context, g *generation, c *conversation, cut bool) error {
+	m := g.server.model.Model
+	t.close()
+	render := func(from int) error {
+		c.Messages, c.translated = json.RawMessage(jsonOf(t.from(from))), true
+		ids, err := c.encode(ctx, m)
+		g.prompts, g.conversation = [][]int32{ids}, true
+		return err
 	}
-	if reason == "length" {
-		r["status"], r["incomplete_details"] = "incomplete", map[string]string{"reason": "max_output_tokens"}
+	if err := render(0); err != nil || !cut || g.fits() {
+		return err
 	}
-	if u != nil {
-		r["output"] = []any{outputItem(item, text, "completed")}
-		r["usage"] = map[string]any{
-			"input_tokens": u.PromptTokens, "output_tokens": u.CompletionTokens, "total_tokens": u.TotalTokens,
-			"input_tokens_details": u.Details, "output_tokens_details": map[string]int{"reasoning_tokens": 0}, "eviction": u.Eviction,
+	var starts []int
+	for i := range t.all {
+		if i > 0 && t.begins(i) {
+			starts = append(starts, i)
 		}
 	}
-	return r
-}
-
-func outputItem(id, text, status string) map[string]any {
-	content := []any{}
-	if status == "completed" {
-		content = append(content, outputText(text))
+	var err error
+	at := sort.Search(len(starts), func(i int) bool {
+		if err == nil {
+			err = render(starts[i])
+		}
+		return err != nil || g.fits()
+	})
+	if err == nil && at < len(starts) {
+		err = render(starts[at])
 	}
-	return map[string]any{"type": "message", "id": id, "status": status, "role": "assistant", "content": content}
+	return err
 }
 
-func outputText(text string) map[string]any {
-	return map[string]any{"type": "output_text", "text": text, "annotations": []any{}}
+// fits tells whether the context has room for the prompt and its answer.
+func (g *generation) fits() bool {
+	n, most := len(g.prompts[0]), g.server.model.Config.MaxPositions
+	return n < most && n+max(g.maxNew, 1) <= most+1
 }
 
 func (s *Server) responses(w http.ResponseWriter, req *http.Request) error {
 	var r responseRequest
-	g, err := r.read(s, req)
+	g, replies, err := r.read(s, req)
 	if err != nil {
 		return err
 	}
@@ -135,70 +160,16 @@ func (s *Server) responses(w http.ResponseWriter, req *http.Request) error {
 		return err
 	}
 	defer release()
-	var text strings.Builder
-	var total usage
-	item, reason := "msg_"+rand.Text(), ""
-	take := func(said chunk) {
-		if text.WriteString(said.text); said.done {
-			total.add(said.usage)
-			reason = finishReason(said.reason)
-		}
-	}
+	a := &responseAnswer{generation: g, request: &r, created: created()}
 	if !r.Stream {
-		if err := j.each(req.Context(), func(_ *choice, said chunk) error { take(said); return nil }); err != nil {
+		last, err := a.answer(req.Context(), j, replies)
+		if err != nil {
 			return err
 		}
-		writeJSON(w, http.StatusOK, g.response("completed", item, text.String(), &total, reason))
+		a.done(last)
+		writeJSON(w, http.StatusOK, a.object())
 		return nil
 	}
-	stream, number := newEvents(w), 0
-	send := func(kind string, fields map[string]any) error {
-		fields["type"], fields["sequence_number"] = kind, number
-		number++
-		return stream.write(kind, jsonOf(fields))
-	}
-	at := func(fields map[string]any) map[string]any {
-		fields["item_id"], fields["output_index"], fields["content_index"] = item, 0, 0
-		return fields
-	}
-	steps := []func() error{
-		func() error {
-			return send("response.created", map[string]any{"response": g.response("in_progress", item, "", nil, "")})
-		},
-		func() error {
-			return send("response.output_item.added", map[string]any{"output_index": 0, "item": outputItem(item, "", "in_progress")})
-		},
-		func() error { return send("response.content_part.added", at(map[string]any{"part": outputText("")})) },
-		func() error {
-			return j.each(req.Context(), func(_ *choice, said chunk) error {
-				if take(said); said.text == "" {
-					return nil
-				}
-				return send("response.output_text.delta", at(map[string]any{"delta": said.text}))
-			})
-		},
-		func() error { return send("response.output_text.done", at(map[string]any{"text": text.String()})) },
-		func() error {
-			return send("response.content_part.done", at(map[string]any{"part": outputText(text.String())}))
-		},
-		func() error {
-			return send("response.output_item.done", map[string]any{"output_index": 0, "item": outputItem(item, text.String(), "completed")})
-		},
-		func() error {
-			kind := "response.completed"
-			if reason == "length" {
-				kind = "response.incomplete"
-			}
-			return send(kind, map[string]any{"response": g.response("completed", item, text.String(), &total, reason)})
-		},
-	}
-	for _, step := range steps {
-		if err := step(); err != nil {
-			j.hangUp()
-			e := ofModel(err)
-			send("error", map[string]any{"message": e.Message, "code": e.Code, "param": e.Param})
-			break
-		}
-	}
+	a.stream(w, req, j, replies)
 	return nil
 }

@@ -200,10 +200,10 @@ func (s *Server) Drain() { s.draining.Store(true) }
 func (s *Server) Abort() { s.worker.do(func() { s.worker.fail(errStopped) }) }
 
 // Loading answers requests while the model is opened.
-func Loading(w http.ResponseWriter, _ *http.Request) {
+func Loading(w http.ResponseWriter, r *http.Request) {
 	e := failure(http.StatusServiceUnavailable, serverError, "loading", "the model is being loaded")
 	e.retryAfter = 5 * time.Second
-	writeError(w, e)
+	writeError(w, r, e)
 }
 
 // Close cancels what goes on and closes the model.
@@ -223,6 +223,8 @@ func (s *Server) routes() {
 	s.handle("POST /v1/chat/completions", s.chatCompletions)
 	s.handle("POST /v1/completions", s.completions)
 	s.handle("POST /v1/responses", s.responses)
+	s.handle("POST "+anthropicPaths, s.messages)
+	s.handle("POST "+anthropicPaths+"/count_tokens", s.countTokens)
 	s.handle("GET /v1/models", s.listModels)
 	s.handle("GET /v1/models/{model...}", s.getModel)
 	s.handle("POST /tokenize", s.tokenize)
@@ -242,7 +244,7 @@ func (s *Server) routes() {
 	s.mux.Handle("GET /{$}", http.HandlerFunc(s.page))
 	s.mux.Handle("GET /page/", http.HandlerFunc(s.page))
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, failure(http.StatusNotFound, invalidRequest, "not_found", "%s %.100s: there is no such endpoint", r.Method, r.URL.Path))
+		writeError(w, r, failure(http.StatusNotFound, invalidRequest, "not_found", "%s %.100s: there is no such endpoint", r.Method, r.URL.Path))
 	})
 }
 
@@ -259,7 +261,7 @@ func (s *Server) handle(pattern string, f func(w http.ResponseWriter, r *http.Re
 		if ofModel(err).status >= 500 {
 			s.Log.Error("request failed", "id", w.Header().Get("X-Request-Id"), "path", r.URL.Path, "error", err.Error())
 		}
-		writeError(w, err)
+		writeError(w, r, err)
 	})))
 }
 
@@ -270,6 +272,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		id = "req-" + rand.Text()
 	}
 	w.Header().Set("X-Request-Id", id)
+	if strings.HasPrefix(r.URL.Path, anthropicPaths) {
+		w.Header().Set("Request-Id", id)
+	}
 	start, status := time.Now(), &statusWriter{ResponseWriter: w}
 	level := slog.LevelInfo
 	if r.Method == http.MethodGet { // of who watches
@@ -297,7 +302,7 @@ func (s *Server) recovered(err any, w *statusWriter, r *http.Request) {
 	if w.status != 0 {
 		panic(http.ErrAbortHandler)
 	}
-	writeError(w, failure(http.StatusInternalServerError, serverError, "internal_error", "the server failed at this request: its log says more of %s", id))
+	writeError(w, r, failure(http.StatusInternalServerError, serverError, "internal_error", "the server failed at this request: its log says more of %s", id))
 }
 
 // statusWriter remembers the status of an answer.

@@ -219,6 +219,7 @@ type chunk struct {
 	done     bool
 	count    int // tokens so far
 	reason   engine.Reason
+	stop     string // the stop text that has ended it
 	usage    usage
 	ttft     time.Duration
 	finished time.Time
@@ -295,7 +296,7 @@ func (c *choice) say(e engine.Event) {
 	}
 	if e.Done {
 		c.said.done, c.said.reason, c.err, c.said.finished = true, a.Reason(), a.Err(), time.Now()
-		c.said.usage = c.used()
+		c.said.usage, c.said.stop = c.used(), a.StopText()
 		c.job.worker.metrics.finished(c)
 		c.job.worker.ended(c)
 	}

@@ -1,0 +1,122 @@
+package serving
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+
+	"glimpse/serving/toolcall"
+)
+
+// blockKind is what a block is.
+type blockKind int
+
+const (
+	thoughtBlock blockKind = iota
+	textBlock
+	callBlock
+)
+
+// block is a part of an answer that stands by itself where an API tells answers in parts.
+type block struct {
+	kind  blockKind
+	index int             // in the answer
+	id    string          // random; an API adds the prefix of its own
+	name  string          // of a call, the function's
+	text  strings.Builder // of a call, the arguments
+	cut   bool            // the answer was too long for it
+	// tokens of a text, where they are asked for.
+	tokens []tokenLogProb
+}
+
+// blocks are an answer as it grows.
+type blocks struct {
+	all []*block
+	// to is told of them; nil: nobody is.
+	to     blockEvents
+	open   bool           // the last one goes on
+	tokens []tokenLogProb // of what is said now
+}
+
+// blockEvents tell of blocks one after another: each begins, grows and ends before the next one does.
+type blockEvents interface {
+	begin(b *block) error
+	grow(b *block, text string) error
+	end(b *block) error
+}
+
+// push adds what was said.
+func (s *blocks) push(d toolcall.Delta) error {
+	kind, text, name := textBlock, d.Content, ""
+	switch {
+	case d.Reasoning != "":
+		kind, text = thoughtBlock, d.Reasoning
+	case d.Call != nil:
+		kind, text, name = callBlock, d.Call.Arguments, d.Call.Name
+	}
+	if kind != callBlock && text == "" {
+		return nil
+	}
+	if last := len(s.all) - 1; !s.open || s.all[last].kind != kind || name != "" {
+		if err := s.start(kind, name); err != nil {
+			return err
+		}
+	}
+	b := s.all[len(s.all)-1]
+	defer func() { s.tokens = nil }()
+	if b.text.WriteString(text); kind == textBlock {
+		b.tokens = append(b.tokens, s.tokens...)
+	}
+	if text == "" || s.to == nil {
+		return nil
+	}
+	return s.to.grow(b, text)
+}
+
+func (s *blocks) start(kind blockKind, name string) error {
+	if err := s.finish(); err != nil {
+		return err
+	}
+	b := &block{kind: kind, index: len(s.all), id: rand.Text(), name: name}
+	s.all, s.open = append(s.all, b), true
+	if s.to == nil {
+		return nil
+	}
+	return s.to.begin(b)
+}
+
+// finish ends the last block.
+func (s *blocks) finish() error {
+	if !s.open {
+		return nil
+	}
+	if s.open = false; s.to == nil {
+		return nil
+	}
+	return s.to.end(s.all[len(s.all)-1])
+}
+
+// answer lets an answer come, of a job that has one, and returns the last of what was said. An answer that says nothing is an empty
+// text.
+func (s *blocks) answer(ctx context.Context, j *job, r *replies) (last chunk, err error) {
+	err = j.each(ctx, func(_ *choice, said chunk) error {
+		s.tokens = append(s.tokens, said.tokens...)
+		for _, d := range r.push(0, said.text, said.done) {
+			if err := s.push(d); err != nil {
+				return err
+			}
+		}
+		last = said
+		return nil
+	})
+	if err != nil {
+		return last, err
+	}
+	if len(s.all) == 0 {
+		if err := s.start(textBlock, ""); err != nil {
+			return last, err
+		}
+	}
+	s.all[len(s.all)-1].cut = finishReason(last.reason) == "length"
+	return last, s.finish()
+}
