@@ -112,8 +112,8 @@ func (s *Server) forAdministrators(f func(w http.ResponseWriter, r *http.Request
 
 // keyOf is the API key of a request; "" where it has none.
 func keyOf(r *http.Request) string {
-	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		return bearer
+	if scheme, key, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") { // RFC 9110, section 11.1
+		return strings.TrimSpace(key)
 	}
 	return r.Header.Get("X-Api-Key")
 }

@@ -196,9 +196,6 @@ func (s *Server) request(g *generation, owner string, i int) (engine.Request, er
 // created is the time of an answer as the API writes it.
 func created() int64 { return time.Now().Unix() }
 
-// writeTimeout is how long a client may take for a part of an answer.
-const writeTimeout = 30 * time.Second
-
 // events are the server-sent events of an answer.
 type events struct{ w http.ResponseWriter }
 
@@ -221,7 +218,6 @@ func (e *events) write(name, data string) error {
 		fmt.Fprintf(&b, "event: %s\n", name)
 	}
 	fmt.Fprintf(&b, "data: %s\n\n", data)
-	http.NewResponseController(e.w).SetWriteDeadline(time.Now().Add(writeTimeout)) // where there are any
 	if _, err := e.w.Write([]byte(b.String())); err != nil {
 		return context.Canceled // of a client that is gone
 	}

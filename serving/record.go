@@ -1,7 +1,6 @@
 package serving
 
 import (
-	"cmp"
 	"context"
 	cryptorand "crypto/rand"
 	"crypto/sha256"
@@ -285,14 +284,17 @@ func (r *recorder) stop() {
 	}
 }
 
-// keeps tells whether something of a request may be kept after its answer.
+// keeps tells whether something of a request may be kept after its answer. Of several values, off holds.
 func keeps(h http.Header) (bool, error) {
-	switch value := cmp.Or(h.Get(RecordHeader), "on"); strings.ToLower(value) {
-	case "on":
-		return true, nil
-	case "off":
-		return false, nil
-	default:
-		return false, refuse(RecordHeader, "got %.100q, want on or off", value)
+	on := true
+	for _, value := range strings.Split(strings.Join(h.Values(RecordHeader), ","), ",") {
+		switch value = strings.TrimSpace(value); strings.ToLower(value) {
+		case "on", "":
+		case "off":
+			on = false
+		default:
+			return false, refuse(RecordHeader, "got %.100q, want on or off", value)
+		}
 	}
+	return on, nil
 }

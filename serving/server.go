@@ -97,6 +97,7 @@ type Server struct {
 	draining atomic.Bool
 	open     atomic.Int64 // answers that run or wait
 	ignored  ignoredLog
+	patience time.Duration // see answerWriter
 	ends     pace
 }
 
@@ -168,7 +169,7 @@ func New(m *engine.Model, c Config) (*Server, error) {
 	}
 	s := &Server{
 		Config: c, model: m, metrics: newMetrics(c.Version), mux: http.NewServeMux(), started: time.Now(),
-		roles: c.roles(), policies: make(map[evictionChoice]engine.Policy), loads: newLoads(),
+		roles: c.roles(), policies: make(map[evictionChoice]engine.Policy), loads: newLoads(), patience: patience,
 	}
 	if s.standard, err = m.PolicyWith(c.Policy, ""); err != nil {
 		return nil, err
@@ -244,8 +245,23 @@ func (s *Server) routes() {
 	s.mux.Handle("GET /{$}", http.HandlerFunc(s.page))
 	s.mux.Handle("GET /page/", http.HandlerFunc(s.page))
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if allowed := s.methods(r); len(allowed) > 0 {
+			w.Header().Set("Allow", strings.Join(allowed, ", "))
+			writeError(w, r, failure(http.StatusMethodNotAllowed, invalidRequest, "method_not_allowed", "%s %.100s: want %s", r.Method, r.URL.Path, strings.Join(allowed, " or ")))
+			return
+		}
 		writeError(w, r, failure(http.StatusNotFound, invalidRequest, "not_found", "%s %.100s: there is no such endpoint", r.Method, r.URL.Path))
 	})
+}
+
+// methods are those that the path of a request has an endpoint for.
+func (s *Server) methods(r *http.Request) (allowed []string) {
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete} {
+		if _, pattern := s.mux.Handler(&http.Request{Method: method, URL: r.URL, Host: r.Host}); pattern != "/" {
+			allowed = append(allowed, method)
+		}
+	}
+	return allowed
 }
 
 // handle serves an endpoint that needs a key. What it returns is told as an error, unless the answer has begun.
@@ -257,6 +273,9 @@ func (s *Server) handle(pattern string, f func(w http.ResponseWriter, r *http.Re
 		s.ignored.add(s.Log, ignored.names, time.Now())
 		if err == nil || errors.Is(err, context.Canceled) || r.Context().Err() != nil {
 			return
+		}
+		if a, ok := w.(*answerWriter); ok && a.begun() != 0 { // which its client must not take for a whole one
+			panic(http.ErrAbortHandler)
 		}
 		if ofModel(err).status >= 500 {
 			s.Log.Error("request failed", "id", w.Header().Get("X-Request-Id"), "path", r.URL.Path, "error", err.Error())
@@ -275,21 +294,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, anthropicPaths) {
 		w.Header().Set("Request-Id", id)
 	}
-	start, status := time.Now(), &statusWriter{ResponseWriter: w}
+	start, answer := time.Now(), newAnswerWriter(w, s.patience)
 	level := slog.LevelInfo
 	if r.Method == http.MethodGet { // of who watches
 		level = slog.LevelDebug
 	}
 	defer func() {
-		s.Log.Log(r.Context(), level, "request", "id", id, "method", r.Method, "path", r.URL.Path, "status", cmp.Or(status.status, http.StatusOK), "ms", time.Since(start).Milliseconds())
+		s.Log.Log(r.Context(), level, "request", "id", id, "method", r.Method, "path", r.URL.Path, "status", cmp.Or(answer.begun(), http.StatusOK), "ms", time.Since(start).Milliseconds())
 	}()
-	defer func() { s.recovered(recover(), status, r) }()
-	s.handler.ServeHTTP(status, r)
+	present, stop := whilePresent(answer, r)
+	defer stop()
+	defer answer.end()
+	defer func() { s.recovered(recover(), answer, r) }()
+	s.handler.ServeHTTP(answer, present)
 }
 
 // recovered answers a request whose handler has panicked with err, other than to hang up; nil: it has not. An answer that
 // has begun is cut off, so that its client sees that it is no whole one.
-func (s *Server) recovered(err any, w *statusWriter, r *http.Request) {
+func (s *Server) recovered(err any, w *answerWriter, r *http.Request) {
 	switch {
 	case err == nil:
 		return
@@ -299,31 +321,11 @@ func (s *Server) recovered(err any, w *statusWriter, r *http.Request) {
 	id := w.Header().Get("X-Request-Id")
 	s.metrics.panics.Inc()
 	s.Log.Error("a handler panicked", "id", id, "path", r.URL.Path, "panic", fmt.Sprint(err), "stack", string(debug.Stack()))
-	if w.status != 0 {
+	if w.begun() != 0 {
 		panic(http.ErrAbortHandler)
 	}
 	writeError(w, r, failure(http.StatusInternalServerError, serverError, "internal_error", "the server failed at this request: its log says more of %s", id))
 }
-
-// statusWriter remembers the status of an answer.
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-func (w *statusWriter) WriteHeader(status int) {
-	if w.status == 0 {
-		w.status = status
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *statusWriter) Write(p []byte) (int, error) {
-	w.status = cmp.Or(w.status, http.StatusOK)
-	return w.ResponseWriter.Write(p)
-}
-
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	status := map[string]any{"status": "ok"}

@@ -63,7 +63,9 @@ func serveModel(t testing.TB, folder string, change func(c *serving.Config)) *se
 		m.Close()
 		t.Fatal(err)
 	}
-	h := httptest.NewServer(s)
+	h := httptest.NewUnstartedServer(s)
+	h.Listener = serving.Listen(h.Config, h.Listener)
+	h.Start()
 	served := &served{url: h.URL, http: h, server: s, model: m}
 	t.Cleanup(func() {
 		h.Close()
@@ -419,13 +421,49 @@ func TestKeys(t *testing.T) {
 	if e := (*openai.Error)(nil); !errors.As(err, &e) || e.StatusCode != 401 || e.Code != "invalid_api_key" {
 		t.Errorf("a wrong key: error %v", err)
 	}
-	r, err := http.NewRequest("GET", s.url+"/v1/models", nil)
-	if err != nil {
-		t.Fatal(err)
+	for _, c := range []struct {
+		header, value string
+		status        int
+	}{
+		{"X-Api-Key", "two", 200}, {"Authorization", "Bearer one", 200}, {"Authorization", "bearer one", 200}, {"Authorization", "BEARER  one", 200},
+		{"Authorization", "Basic one", 401}, {"Authorization", "Bearer", 401}, {"Authorization", "one", 401}, {"Authorization", "Bearer ONE", 401},
+	} {
+		r, err := http.NewRequest("GET", s.url+"/v1/models", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(c.header, c.value)
+		if a, err := http.DefaultClient.Do(r); err != nil || a.StatusCode != c.status {
+			t.Errorf("%s: %s: %v, error %v, want %d", c.header, c.value, a, err, c.status)
+		}
 	}
-	r.Header.Set("X-Api-Key", "two")
-	if a, err := http.DefaultClient.Do(r); err != nil || a.StatusCode != 200 {
-		t.Errorf("X-Api-Key: %v, %v", a, err)
+}
+
+// TestMethods: a path that is there under another method says which.
+func TestMethods(t *testing.T) {
+	s := serve(t, nil)
+	for _, c := range []struct {
+		method, path string
+		status       int
+		allow        string
+	}{
+		{"GET", "/v1/chat/completions", 405, "POST"}, {"PUT", "/v1/completions", 405, "POST"}, {"POST", "/v1/models", 405, "GET, HEAD"},
+		{"DELETE", "/v1/adapters", 405, "GET, HEAD, POST"}, {"GET", "/v1/adapters/a", 405, "DELETE"}, {"POST", "/health", 405, "GET, HEAD"},
+		{"POST", "/", 405, "GET, HEAD"}, {"GET", "/v1/embeddings", 405, "POST"}, {"GET", "/v1/nothing", 404, ""}, {"HEAD", "/health", 200, ""},
+	} {
+		r, err := http.NewRequest(c.method, s.url+c.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Body.Close()
+		if a.StatusCode != c.status || a.Header.Get("Allow") != c.allow {
+			t.Errorf("%s %s: %d, Allow %q, want %d, %q", c.method, c.path, a.StatusCode, a.Header.Get("Allow"), c.status, c.allow)
+		}
 	}
 }
 

@@ -135,12 +135,13 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 				}
 				serving.Loading(w, r)
 			})
+			accepted := serving.Listen(server, listener)
 			served := make(chan error, 1)
 			go func() {
 				if server.TLSConfig != nil {
-					served <- server.ServeTLS(listener, "", "")
+					served <- server.ServeTLS(accepted, "", "")
 				} else {
-					served <- server.Serve(listener)
+					served <- server.Serve(accepted)
 				}
 			}()
 			m, err := s.openModel(cmd, func(m *model.Model) error {
