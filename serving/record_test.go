@@ -133,6 +133,12 @@ func TestRecord(t *testing.T) {
 		s := serve(t, recording(dir))
 		want = s.ask(t)
 		s.answer(t, s.document(t, 300, 9), openai.CompletionNewParams{MaxTokens: openai.Int(4)}, option.WithHeader(serving.RecordHeader, "OFF"))
+		for i, values := range [][]string{{"on", "off"}, {"off", "on"}, {"on, Off"}} { // with more than one, off holds
+			s.answer(t, s.document(t, 320, uint64(20+i)), openai.CompletionNewParams{MaxTokens: openai.Int(4)}, option.WithMiddleware(func(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+				r.Header[serving.RecordHeader] = values
+				return next(r)
+			}))
+		}
 		var refused *openai.Error
 		if _, err := s.Completions.New(t.Context(), openai.CompletionNewParams{Model: "tiny", Prompt: ids([]int32{5})}, option.WithHeader(serving.RecordHeader, "of")); !errors.As(err, &refused) || !strings.Contains(refused.Message, "want on or off") {
 			t.Errorf("a header that says neither on nor off: %v", err)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -87,10 +88,10 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 			}
 			c.Log, c.Version, c.Budget = slog.New(handler), version.String(), c.Budget.WholeBelow(fullBelow)
 			var err error
-			if c.Keys, err = readKeys("--keys", keys); err != nil {
+			if c.Keys, err = readKeys(c.Log, "--keys", keys); err != nil {
 				return fail(err)
 			}
-			if c.AdminKeys, err = readKeys("--admin-keys", admins); err != nil {
+			if c.AdminKeys, err = readKeys(c.Log, "--admin-keys", admins); err != nil {
 				return fail(err)
 			}
 			if err := c.Validate(); err != nil {
@@ -231,8 +232,8 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 	return cmd
 }
 
-// readKeys reads API keys, a line each.
-func readKeys(flag, path string) (keys []string, err error) {
+// readKeys reads API keys, a line each, and warns where others may read or change them.
+func readKeys(log *slog.Logger, flag, path string) (keys []string, err error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -241,6 +242,10 @@ func readKeys(flag, path string) (keys []string, err error) {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	defer f.Close()
+	const others = 0o006
+	if info, err := f.Stat(); err == nil && info.Mode().Perm()&others != 0 && runtime.GOOS != "windows" { // which has other permissions
+		log.Warn("everybody on this machine may read or change the file of API keys: want chmod o-rw", "file", path, "mode", info.Mode().Perm().String())
+	}
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		if key := strings.TrimSpace(lines.Text()); key != "" && key[0] != '#' {

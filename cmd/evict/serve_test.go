@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -233,5 +234,47 @@ func TestServeRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(string(out), c.want) {
 			t.Errorf("%v: error %v, %s; want one that says %q", c.args, err, out, c.want)
 		}
+	}
+}
+
+// TestServeWarnsOfOpenKeys: of files of keys that everybody on the machine may read or change.
+func TestServeWarnsOfOpenKeys(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no such permissions")
+	}
+	for _, c := range []struct {
+		mode os.FileMode
+		warn bool
+	}{{0o600, false}, {0o640, false}, {0o644, true}, {0o602, true}} {
+		path := filepath.Join(t.TempDir(), "keys")
+		if err := os.WriteFile(path, []byte("secret\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, c.mode); err != nil {
+			t.Fatal(err)
+		}
+		_, _, log := serveProgram(t, "--keys", path)
+		if warned := strings.Contains(log.String(), "everybody on this machine may read or change"); warned != c.warn {
+			t.Errorf("a file of keys with mode %o: warned %t, want %t: %s", c.mode, warned, c.warn, log)
+		}
+	}
+}
+
+// TestServeHalfClosed: a client that ends its side behind the request, as nc -N does, gets its answer.
+func TestServeHalfClosed(t *testing.T) {
+	_, url, _ := serveProgram(t)
+	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	body := `{"prompt":"never karl","ignore_eos":true,"max_tokens":500}`
+	fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(c)
+	if err != nil || !strings.Contains(string(answer), `"completion_tokens":500`) {
+		t.Errorf("answer %q, error %v", answer, err)
 	}
 }
