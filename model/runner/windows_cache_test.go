@@ -39,12 +39,27 @@ var windowKinds = map[string]func(m *model.Model){
 // the type, whether a prompt comes at once, in chunks or token by token, alone or in a batch, and hold the same entries; a
 // fork goes on to the bits of what it was forked from, and steps can be undone. Keys in groups are in BF16 for a row that
 // comes soon after them: those of a prompt's first rows are not, where it comes at once.
+//
+// Bounds are shares of what the type costs: of the distance between float64's logits with caches of the type and with
+// unrounded ones, which no processor's level changes. A type with steps of h is off by h/√12 in root mean square. A number
+// that float32 computes e off, e much below h, is rounded to the other neighbour with probability e/h, and then is off by h. So if
+// a share f of the numbers went the other way, logits are off by √(12 f) of the cost. Float32 has e/h of 2·10⁻⁴ in bf16's first layer, and each
+// layer makes e of its logits' distance for the next: f grows to 1/6 at most, where roundings have nothing in common and differ by √2 of the
+// cost.
+//
+// half: the same numbers are rounded, and f is 1/48 at most. For q4_0, queries that are rounded to 8 bits give each number an error of a
+// sixteenth of its step, which makes f as large.
+//
+// apart: the rounded numbers are others, since keys were in BF16 for other rows.
+//
+// queries: their 8 bits cost as much as those of q8_0, as do blocks that are widened to bf16, and caches are apart besides.
 func TestWindowsOfRoundedCaches(t *testing.T) {
 	const n, steps = 1240, 40
+	const half, apart, queries = 0.5, math.Sqrt2, 1.7320508 // √3
 	shape := modeltest.Llama{Hidden: 32, Heads: 4, KVHeads: 2, HeadDim: 32, Intermediate: 40, Layers: 3, Seed: 6}
 	for kind, change := range windowKinds {
 		for cache, most := range map[string]struct{ whole, parts float64 }{
-			"bf16": {2e-4, 2e-4}, "fp8": {5e-4, 5e-4}, "q8_0": {4e-3, 4e-3}, "q4_0": {1e-2, 2e-2}, "kivi4": {5e-4, 4e-2},
+			"bf16": {half, half}, "fp8": {half, half}, "q8_0": {queries, queries}, "q4_0": {half, half}, "kivi4": {half, apart},
 		} {
 			t.Run(kind+", "+cache, func(t *testing.T) {
 				open := func(device, cache string) *model.Model {
@@ -55,13 +70,34 @@ func TestWindowsOfRoundedCaches(t *testing.T) {
 					change(m)
 					return m
 				}
-				m, exact := open("cpu", cache), open("reference64", cache)
+				step := func(m *model.Model, c *kvcache.Cache, id int32) []float32 {
+					t.Helper()
+					logits, err := runner.New(m).Step(background, c, id, runner.Capture{}, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return logits
+				}
+				m, exact, unrounded := open("cpu", cache), open("reference64", cache), open("reference64", "float32")
 				tokens := modeltest.Tokens(m, 7, n+steps)
 				want, judge := prefill(t, exact, tokens[:n], 512)
-				far := func(what string, logits []float32, limit float64) {
+				logits, free := prefill(t, unrounded, tokens[:n], 512)
+				after, err := judge.Fork(nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var wants []float32 // of all steps
+				for _, id := range tokens[n:] {
+					wants, logits = append(wants, step(exact, after, id)...), append(logits, step(unrounded, free, id)...)
+				}
+				cost := relativeRMS(logits, slices.Concat(want, wants))
+				if cost < 1e-4 {
+					t.Errorf("rounding costs %g: nothing is rounded", cost)
+				}
+				far := func(what string, logits, want []float32, most float64) {
 					t.Helper()
-					if d := relativeRMS(logits, want); !(d <= limit) {
-						t.Errorf("%s: logits are off by %.5f, want at most %v", what, d, limit)
+					if d := relativeRMS(logits, want); !(d <= most*cost) {
+						t.Errorf("%s: logits are off by %.5f, want at most %.2f of what rounding costs, %.5f", what, d, most, cost)
 					}
 				}
 				holds := func(what string, c *kvcache.Cache) {
@@ -81,31 +117,19 @@ func TestWindowsOfRoundedCaches(t *testing.T) {
 						t.Errorf("%s: %d of %d keys and values of the first layer differ", what, differ, got.K.Len())
 					}
 				}
-				plain, _ := prefill(t, open("cpu", "float32"), tokens[:n], 0)
-				if relativeRMS(plain, want) == 0 {
-					t.Error("nothing is rounded")
-				}
 				got, whole := prefill(t, m, tokens[:n], 0)
-				far("at once", got, most.whole)
+				far("at once", got, want, most.whole)
 				holds("at once", whole)
 				for _, chunk := range []int{100, 512, 700} {
 					got, parts := prefill(t, m, tokens[:n], chunk)
-					far(fmt.Sprint("chunks of ", chunk), got, most.parts)
+					far(fmt.Sprint("chunks of ", chunk), got, want, most.parts)
 					holds(fmt.Sprint("chunks of ", chunk), parts)
 				}
-				r, one := runner.New(m), kvcache.New(m)
-				step := func(c *kvcache.Cache, id int32) []float32 {
-					t.Helper()
-					logits, err := r.Step(background, c, id, runner.Capture{}, nil)
-					if err != nil {
-						t.Fatal(err)
-					}
-					return logits
-				}
+				one := kvcache.New(m)
 				for _, id := range tokens[:n] {
-					got = step(one, id)
+					got = step(m, one, id)
 				}
-				far("token by token", got, most.parts)
+				far("token by token", got, want, most.parts)
 				holds("token by token", one)
 
 				fork, err := whole.Fork(nil)
@@ -117,31 +141,26 @@ func TestWindowsOfRoundedCaches(t *testing.T) {
 					t.Fatal(err)
 				}
 				whole.Undoable()
-				var first []float32
+				r := runner.New(m)
+				var alone, first, second []float32 // of all steps, the latter in a batch
 				for i, id := range tokens[n:] {
-					alone := step(whole, id)
-					if first == nil {
-						first = alone
-					}
-					if !slices.Equal(step(fork, id), alone) {
+					logits := step(m, whole, id)
+					if !slices.Equal(step(m, fork, id), logits) {
 						t.Fatalf("step %d: a fork has other logits", i)
 					}
 					both, err := r.StepBatch(background, []*kvcache.Cache{beside, one}, []int32{id, id}, 0)
 					if err != nil {
 						t.Fatal(err)
 					}
-					for at, limit := range []float64{most.whole, most.parts} {
-						if d := relativeRMS(both[at], alone); !(d <= limit) {
-							t.Errorf("step %d: sequence %d of a batch is off by %.5f, want at most %v", i, at, d, limit)
-						}
-					}
+					alone, first, second = append(alone, logits...), append(first, both[0]...), append(second, both[1]...)
 				}
+				far("steps", alone, wants, most.whole)
+				far("steps in a batch, after a prompt at once", first, wants, most.whole)
+				far("steps in a batch, after a prompt token by token", second, wants, most.parts)
 				if err := whole.Truncate(n); err != nil {
 					t.Fatal(err)
 				}
-				if d := relativeRMS(step(whole, tokens[n]), first); !(d <= most.parts) {
-					t.Errorf("a step that was undone is off by %.5f the second time, want at most %v", d, most.parts)
-				}
+				far("a step that was undone, the second time", step(m, whole, tokens[n]), alone[:len(want)], most.parts)
 			})
 		}
 	}
