@@ -1,9 +1,7 @@
 package kernels
 
 import (
-	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"glimpse/internal/simd"
@@ -24,7 +22,11 @@ func (d Draw) Token(logits []float32) int32 {
 	if d.Temperature == 0 {
 		return int32(slices.Index(logits, simd.Max(logits)))
 	}
-	ids, p, sum := d.Candidates(logits)
+	r := newRanking(logits, d.Temperature, d.TopK)
+	if !d.cuts() {
+		return r.token(d.U)
+	}
+	ids, p, sum := d.candidates(r)
 	u := d.U * sum
 	for i := range p {
 		if u -= p[i]; u < 0 {
@@ -35,40 +37,32 @@ func (d Draw) Token(logits []float32) int32 {
 }
 
 // Candidates are the tokens that may be drawn, the most likely first, with the
-// numbers that their probabilities are proportional to.
+// numbers that their probabilities are proportional to. sum is theirs, in their order.
 func (d Draw) Candidates(logits []float32) (ids []int32, p []float64, sum float64) {
-	ids = TopK(logits, cmp.Or(d.TopK, len(logits)))
-	slices.SortStableFunc(ids, func(a, b int32) int { return cmp.Compare(logits[b], logits[a]) })
-	for len(ids) > 1 && math.IsInf(float64(logits[ids[len(ids)-1]]), -1) { // banned
-		ids = ids[:len(ids)-1]
-	}
-	p = make([]float64, len(ids))
-	for i, id := range ids {
-		p[i] = math.Exp(float64(logits[id]-logits[ids[0]]) / d.Temperature)
-		sum += p[i]
-	}
-	if d.TopP > 0 && d.TopP < 1 {
-		kept := 0.0
-		for i := range p {
-			kept += p[i]
-			if kept >= d.TopP*sum {
-				p, sum = p[:i+1], kept
-				break
-			}
-		}
-	}
-	if d.MinP > 0 {
-		kept := 0.0
-		for i := range p {
-			if p[i] < d.MinP*p[0] {
-				p, sum = p[:i], kept
-				break
-			}
-			kept += p[i]
-		}
-	}
-	return ids[:len(p)], p, sum
+	return d.candidates(newRanking(logits, d.Temperature, d.TopK))
 }
+
+func (d Draw) candidates(r *ranking) (ids []int32, p []float64, sum float64) {
+	for i := 0; ; i++ {
+		id, share, ok := r.at(i)
+		if !ok || i > 0 && share < d.MinP*p[0] {
+			return ids, p, sum
+		}
+		ids, p, sum = append(ids, id), append(p, share), sum+share
+		if !(d.TopP > 0 && d.TopP < 1) {
+			continue
+		}
+		for sum >= d.TopP*r.least && sum < d.TopP*r.much {
+			r.drawBounds()
+		}
+		if sum >= d.TopP*r.least {
+			return ids, p, sum
+		}
+	}
+}
+
+// cuts tells that tokens may not be drawn that are not among the TopK.
+func (d Draw) cuts() bool { return d.TopP > 0 && d.TopP < 1 || d.MinP > 0 }
 
 // CheckDraws panics unless there is a row of logits for each of valid settings.
 func CheckDraws(logits *Tensor, draws []Draw) {
