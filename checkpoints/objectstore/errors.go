@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
@@ -30,8 +31,13 @@ func (b *bucket) explain(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
+	if none, ok := errors.AsType[*credentialsError](err); ok {
+		return none
+	}
 	status, code := statusOf(err), codeOf(err)
 	switch {
+	case slices.Contains([]string{"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}, code):
+		return fmt.Errorf("%w: the credentials have ended: %s", ErrDenied, said(err))
 	case code == "NoSuchBucket":
 		return fmt.Errorf("bucket %q does not exist: %w", b.name, ErrNotExist)
 	case code == "SignatureDoesNotMatch":
@@ -48,8 +54,6 @@ func (b *bucket) explain(err error) error {
 		return answer{fmt.Sprintf("%s; it redirects to %s, which is not followed: name the server with --s3-endpoint, and the region with --s3-region", said(err), location(err)), err}
 	case status != 0:
 		return answer{said(err), err}
-	case strings.Contains(err.Error(), "get identity: get credentials: "): // for which the SDK has no type
-		return answer{"no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE", errors.Join(ErrDenied, err)}
 	}
 	return networkError(err)
 }

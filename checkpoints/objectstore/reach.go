@@ -67,17 +67,26 @@ func undialled(err error) bool {
 // networkError puts a failure of the connection into one clause: the server's address, then the
 // cause. The SDK's own text has request ids, which are empty without an answer.
 func networkError(err error) error {
-	request, ok := errors.AsType[*url.Error](err)
+	address, why, ok := silentServer(err)
 	if !ok {
 		return err
 	}
-	address := request.URL
-	if u, parseErr := url.Parse(address); parseErr == nil {
-		address = u.Scheme + "://" + u.Host
-	}
-	text := fmt.Sprintf("no answer from %s: %v", address, request.Err)
+	text := fmt.Sprintf("no answer from %s: %v", address, why)
 	if undialled(err) {
 		text += "; --s3-endpoint or AWS_ENDPOINT_URL_S3 says which server is used"
 	}
 	return answer{text, err}
+}
+
+// silentServer is the address of the server that a request had no answer from, and why.
+func silentServer(err error) (address string, why error, ok bool) {
+	request, ok := errors.AsType[*url.Error](err)
+	if !ok {
+		return "", nil, false
+	}
+	address = request.URL
+	if u, parseErr := url.Parse(address); parseErr == nil {
+		address = u.Scheme + "://" + u.Host
+	}
+	return address, request.Err, true
 }

@@ -63,6 +63,9 @@ const (
 	firstPause  = 300 * time.Millisecond
 	maxPause    = 20 * time.Second
 
+	// credentialAttempts is the SDK's own number.
+	credentialAttempts = 3
+
 	defaultPartSize = 8 << 20
 	maxParts        = 10_000
 )
@@ -74,7 +77,7 @@ func (s Settings) bucket(ctx context.Context, name string) (*bucket, error) {
 			return nil, fmt.Errorf("endpoint: got %q, want an address such as https://s3.example.org", s.Endpoint)
 		}
 	}
-	// A retryer of our own keeps the SDK from reading AWS_MAX_ATTEMPTS.
+	// A retryer of our own keeps the client from reading AWS_MAX_ATTEMPTS.
 	env, err := config.NewEnvConfig()
 	if err != nil {
 		return nil, err
@@ -86,15 +89,7 @@ func (s Settings) bucket(ctx context.Context, name string) (*bucket, error) {
 		attempts: cmp.Or(s.attempts, env.RetryMaxAttempts, maxAttempts),
 	}
 	cfg, err := config.LoadDefaultConfig(ctx,
-		config.WithRetryer(func() aws.Retryer {
-			return retry.NewStandard(func(o *retry.StandardOptions) {
-				o.MaxAttempts = b.attempts
-				o.Retryables = append([]retry.IsErrorRetryable{retryable{}}, o.Retryables...)
-				o.Backoff = retry.BackoffDelayerFunc(func(attempt int, _ error) (time.Duration, error) {
-					return backoff(b.pause, attempt), nil
-				})
-			})
-		}),
+		config.WithRetryMaxAttempts(credentialAttempts),
 		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 			t.ResponseHeaderTimeout = cmp.Or(s.silence, patience.Silence)
 		}).WithDialerOptions(func(d *net.Dialer) { d.Timeout = dialTimeout })),
@@ -102,8 +97,20 @@ func (s Settings) bucket(ctx context.Context, name string) (*bucket, error) {
 		config.WithRegion(s.Region),
 	)
 	if err != nil {
-		return nil, err
+		return nil, setupError(err)
 	}
+	// What gives credentials is asked as the SDK does, above; objects with patience.
+	cfg.RetryMaxAttempts = 0
+	cfg.Retryer = func() aws.Retryer {
+		return retry.NewStandard(func(o *retry.StandardOptions) {
+			o.MaxAttempts = b.attempts
+			o.Retryables = append([]retry.IsErrorRetryable{retryable{}}, o.Retryables...)
+			o.Backoff = retry.BackoffDelayerFunc(func(attempt int, _ error) (time.Duration, error) {
+				return backoff(b.pause, attempt), nil
+			})
+		})
+	}
+	cfg.Credentials = &credentials{CredentialsProvider: cfg.Credentials}
 	endpoint := cmp.Or(s.Endpoint, os.Getenv("AWS_ENDPOINT_URL_S3"), aws.ToString(cfg.BaseEndpoint))
 	var pathStyle bool
 	switch s.PathStyle {
