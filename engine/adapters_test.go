@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -181,5 +182,41 @@ func TestLeftOut(t *testing.T) {
 		if got := strings.Join(names, " "); got != c.want || !strings.Contains(strings.Join(leftOut, "; "), c.left) || c.left == "" && len(leftOut) > 0 {
 			t.Errorf("%s: policies %q, want %q; left out %q", c.list, got, c.want, leftOut)
 		}
+	}
+}
+
+// TestNameAdapters: adapters that were given without a name have their folders', each of a kind another.
+func TestNameAdapters(t *testing.T) {
+	dir := t.TempDir()
+	at := func(path string) string {
+		a := adapterFor(t, testGGUF, "judgeq")
+		target := filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(target), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := objectstore.WriteAdapter(t.Context(), target, a, false, objectstore.Settings{}, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		return target
+	}
+	for _, c := range []struct{ adapters, want []string }{
+		{[]string{at("new/my adapter")}, []string{"my-adapter"}},
+		{[]string{at("..a/b.")}, []string{"b"}},
+		{[]string{at("one"), "two=" + at("other")}, []string{"one", "two"}},
+		{[]string{at("x/same"), "same=" + at("y/same")}, []string{"same-2", "same"}},
+	} {
+		m, err := Open(t.Context(), &Options{Model: testGGUF, Device: "cpu", CacheDType: "auto", Adapters: c.adapters}, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.NameAdapters()
+		var names []string
+		for _, a := range m.Adapters() {
+			names = append(names, a.Name)
+		}
+		if !slices.Equal(names, c.want) {
+			t.Errorf("%v: %v, want %v", c.adapters, names, c.want)
+		}
+		m.Close()
 	}
 }

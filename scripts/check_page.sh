@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Uses the page of evict serve in a headless Chromium: a key, streamed answers, what was kept, the budget, the
 # full cache beside it, stop and clear by keys alone; no errors, no requests to others, hostile text harmless, light and
-# dark, wide and narrow. The Chromium is found as for lab/peers/check_report.sh; CI does not run this.
+# dark, wide and narrow; and pages of other origins. The Chromium is found as for lab/peers/check_report.sh; CI does not run this.
 #
 #   ./scripts/check_page.sh
 #   ./scripts/check_page.sh --shots DIR [--model MODEL --message TEXT]   # keeps pictures, to look at
@@ -24,4 +24,4 @@ while [ $# -gt 0 ]; do
 done
 
 need_chromium
-go test -count=1 -run '^TestServePageInABrowser$' -v ./cmd/evict
+go test -count=1 -run 'InABrowser$|^TestServePageSendsWhatWasChosen$' -v ./cmd/evict

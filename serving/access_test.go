@@ -210,6 +210,7 @@ func TestAccessIsChecked(t *testing.T) {
 		"adapters in a file":       {serving.Config{AdapterDirs: []string{"access_test.go"}}, "not a directory"},
 		"adapters in no bucket":    {serving.Config{AdapterDirs: []string{"s3://"}}, "want s3://BUCKET"},
 		"adapters beside a bucket": {serving.Config{AdapterDirs: []string{"s3://bucket/../other"}}, "want s3://BUCKET"},
+		"no time for adapters":     {serving.Config{AdapterTimeout: -1}, "want 0 or more"},
 		"adapters of a bucket":     {serving.Config{AdapterDirs: []string{"s3://bucket"}}, ""},
 	} {
 		err := c.config.Validate()

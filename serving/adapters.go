@@ -111,33 +111,46 @@ func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), s.AdapterTimeout)
 	defer cancel()
 	defer context.AfterFunc(s.loads.ctx, cancel)()
-	loaded := make(chan error, 1)
+	type outcome struct {
+		err      error
+		panicked any
+	}
+	loaded := make(chan outcome, 1)
 	var mu sync.Mutex // of what follows
 	gone := false     // whoever waited for it
 	go func() {       // which a disk that does not answer may hold up
-		defer s.loads.end(a.Name)
-		found, err := s.openAdapters(ctx, a.Name, a.From)
+		var found engine.LoadedAdapters
+		var out outcome
+		func() {
+			defer func() { out.panicked = recover() }()
+			found, out.err = s.openAdapters(ctx, a.Name, a.From)
+		}()
 		mu.Lock()
 		defer mu.Unlock()
-		if err == nil && !gone {
+		if out.err == nil && out.panicked == nil && !gone {
 			s.mu.Lock()
-			err = s.model.AddAdapters(found)
+			out.err = s.model.AddAdapters(found)
 			s.mu.Unlock()
 		}
-		loaded <- err
+		s.loads.end(a.Name) // before the client is told, who may load it anew
+		loaded <- out
 	}()
-	var err error
+	var out outcome
 	select {
-	case err = <-loaded:
+	case out = <-loaded:
 	case <-ctx.Done():
 		mu.Lock()
 		select {
-		case err = <-loaded:
+		case out = <-loaded:
 		default:
-			gone, err = true, ctx.Err()
+			gone, out.err = true, ctx.Err()
 		}
 		mu.Unlock()
 	}
+	if out.panicked != nil { // on the goroutine whose panics end a request alone
+		panic(out.panicked)
+	}
+	err := out.err
 	if err != nil && ctx.Err() != nil { // of which it is a consequence
 		err = ctx.Err()
 	}
@@ -212,8 +225,8 @@ func hidden(err error) bool {
 		errors.Is(err, checkpoints.ErrNotAdapter) || errors.As(err, new(*fs.PathError))
 }
 
-// CheckAdapterDirs is an error unless adapters may be loaded from below all of them.
-func CheckAdapterDirs(dirs []string) error {
+// checkAdapterDirs is an error unless adapters may be loaded from below all of them.
+func checkAdapterDirs(dirs []string) error {
 	for _, dir := range dirs {
 		if objectstore.IsURL(dir) {
 			if !fs.ValidPath(strings.TrimSuffix(strings.TrimPrefix(dir, "s3://"), "/")) {

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http/httptest"
+	"os"
+	"strings"
 	"testing"
 
 	"glimpse/engine"
@@ -38,5 +41,24 @@ func TestStandardPolicyLasts(t *testing.T) {
 	}
 	if n := len(s.policies); n > maxPolicies {
 		t.Errorf("%d policies are kept, want at most %d", n, maxPolicies)
+	}
+}
+
+// TestLoadingPanics: what panics while an adapter is loaded ends its request alone, and its name is free.
+func TestLoadingPanics(t *testing.T) {
+	s := &Server{Config: Config{AdapterDirs: []string{t.TempDir()}, AdapterTimeout: DefaultAdapterTimeout}, loads: newLoads()} // without a model
+	if err := os.Mkdir(s.AdapterDirs[0]+"/a", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		panicked := func() (v any) {
+			defer func() { v = recover() }()
+			err := s.loadAdapter(httptest.NewRecorder(), httptest.NewRequest("POST", "/v1/adapters", strings.NewReader(`{"from":"a"}`)))
+			t.Errorf("error %v, want a panic on the request's goroutine", err)
+			return nil
+		}()
+		if panicked == nil {
+			t.Error("no panic")
+		}
 	}
 }

@@ -70,7 +70,10 @@ type Config struct {
 
 // Validate is an error that New would return, too, before there is a model.
 func (c *Config) Validate() error {
-	return cmp.Or(c.Access.Validate(), CheckAdapterDirs(c.AdapterDirs))
+	if c.AdapterTimeout < 0 {
+		return fmt.Errorf("adapter timeout: got %v, want 0 or more", c.AdapterTimeout)
+	}
+	return cmp.Or(c.Access.Validate(), checkAdapterDirs(c.AdapterDirs))
 }
 
 // Server answers OpenAI's API with one model.
