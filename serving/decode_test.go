@@ -115,6 +115,23 @@ func TestBodies(t *testing.T) {
 	}
 }
 
+// TestNullIDs: ids that clients leave null are as if they were not there.
+func TestNullIDs(t *testing.T) {
+	s := serveTemplate(t, callsTemplate)
+	for _, c := range []struct{ name, path, body string }{
+		{"chat", "/v1/chat/completions", `{"model":null,"user":null,"messages":[{"role":"user","content":"x","name":null},{"role":"assistant","content":null,"tool_calls":[{"id":null,"type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":null,"content":"1"}],"max_tokens":2}`},
+		{"completions", "/v1/completions", `{"model":null,"user":null,"prompt":"x","max_tokens":2,"suffix":null,"best_of":null}`},
+		{"responses", "/v1/responses", `{"model":null,"previous_response_id":null,"conversation":null,"input":[{"id":null,"type":"message","role":"user","content":"x"},{"id":null,"status":null,"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"id":null,"type":"function_call_output","call_id":"c","output":"1"}],"max_output_tokens":2}`},
+		{"messages", "/v1/messages", `{"model":null,"max_tokens":2,"metadata":{"user_id":null},"container":null,"messages":[{"role":"user","content":"x"}]}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if status, _, says, ignored := s.raw(t, c.path, c.body); status != 200 || ignored != "" {
+				t.Errorf("%d %q, ignored %q, want 200", status, says, ignored)
+			}
+		})
+	}
+}
+
 // TestIgnoredFields: fields that change nothing are named in a header, and refused where the server is strict.
 func TestIgnoredFields(t *testing.T) {
 	var log bytes.Buffer

@@ -33,8 +33,9 @@ type conversation struct {
 // readMessage reads one of a request, the field "at" of it. Content in parts is the text of all of them.
 func readMessage(ctx context.Context, at string, raw json.RawMessage) (chat.Message, error) {
 	var head struct { // the template says which other members there are
-		Role    string          `json:"role"`
-		Content json.RawMessage `json:"content"`
+		Role    string            `json:"role"`
+		Content json.RawMessage   `json:"content"`
+		Calls   []json.RawMessage `json:"tool_calls"`
 	}
 	var m chat.Message
 	if err := decodeJSON(ctx, at, raw, &head); err != nil {
@@ -43,11 +44,7 @@ func readMessage(ctx context.Context, at string, raw json.RawMessage) (chat.Mess
 	if head.Role == "" {
 		return m, errors.New("got no role, want system, user, assistant or tool")
 	}
-	var beside struct {
-		Calls []json.RawMessage `json:"tool_calls"`
-	}
-	absent := len(head.Content) == 0 && head.Role == "assistant" && json.Unmarshal(raw, &beside) == nil && len(beside.Calls) > 0
-	if len(head.Content) == 0 && !absent {
+	if len(head.Content) == 0 && (head.Role != "assistant" || len(head.Calls) == 0) {
 		return m, errors.New("content: got nothing, want a text or a list of parts")
 	}
 	text, inParts, err := contentText(ctx, at+".content", head.Content)
