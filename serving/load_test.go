@@ -266,13 +266,15 @@ func TestSlowReader(t *testing.T) {
 // FuzzRequests: whatever is sent, the server answers it or says what is wrong with it.
 func FuzzRequests(f *testing.F) {
 	s := serve(f, func(c *serving.Config) { c.MaxNew = 4 })
-	paths := []string{"/v1/chat/completions", "/v1/completions", "/v1/responses", "/tokenize", "/detokenize", "/apply-template", "/v1/adapters"}
+	paths := []string{"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/tokenize", "/detokenize", "/apply-template", "/v1/adapters"}
 	for _, body := range []string{
 		`{"messages":[{"role":"user","content":"never karl"}],"max_tokens":3,"n":2,"stream":true,"logprobs":true,"top_logprobs":3,"stream_options":{"include_usage":true}}`,
 		`{"prompt":["never","karl"],"max_tokens":2,"echo":true,"stop":["x"],"seed":-1,"logit_bias":{"5":-100}}`,
 		`{"prompt":[[5,6],[7]],"structured_outputs":{"choice":["never","karl"]}}`,
 		`{"messages":[{"role":"assistant","content":"never"}],"response_format":{"type":"json_schema","json_schema":{"schema":{"type":"object"}}}}`,
 		`{"input":[{"role":"user","content":[{"type":"input_text","text":"never"}]}],"text":{"format":{"type":"text"}}}`,
+		`{"input":[{"type":"reasoning","summary":[],"encrypted_content":"glimpse:/w=="},{"type":"function_call","call_id":"1","name":"f","arguments":"{"},{"type":"function_call_output","call_id":"1","output":[]}],"tools":[{"type":"custom","name":"f","format":{}}],"truncation":"auto"}`,
+		`{"max_tokens":2,"system":[],"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"f"}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"1"}]}],"thinking":{"type":"enabled"}}`,
 		`{"tokens":[1,2,3]}`, `{"prompt":"never"}`, `{"from":""}`, `{`, `[]`, `null`, "\xff", `{"messages":[null]}`, `{"eviction":{"policy":"snapkv(kernel=1)","budget":"1%"},"prompt":"never"}`,
 		`{"messages":[{"role":"user","content":"x","tool_calls":[{}]}],"tools":[{"type":"function","function":{"name":"f","parameters":{}}}],"tool_choice":"required"}`,
 	} {
@@ -280,6 +282,7 @@ func FuzzRequests(f *testing.F) {
 		f.Add(1, body)
 		f.Add(2, body)
 		f.Add(3, body)
+		f.Add(4, body)
 	}
 	f.Fuzz(func(t *testing.T, path int, body string) {
 		r := httptest.NewRequest("POST", paths[((path%len(paths))+len(paths))%len(paths)], strings.NewReader(body))

@@ -18,6 +18,16 @@ type said struct {
 	Text, Arguments, Name string
 	Tokens                float64 // of the prompt
 	Reason                string
+	Prompt                string // that the model saw
+}
+
+// prompt is the text of a prompt, of the usage that says what was kept of it.
+func prompt(usage any) string {
+	var b strings.Builder
+	for _, token := range list(object(object(usage)["eviction"])["tokens"]) {
+		b.WriteString(text(list(token)[0]))
+	}
+	return b.String()
 }
 
 func object(v any) map[string]any { o, _ := v.(map[string]any); return o }
@@ -36,6 +46,7 @@ func ofChat(o map[string]any) (a said) {
 		a.Name, a.Arguments = text(f["name"]), text(f["arguments"])
 	}
 	a.Tokens, _ = object(o["usage"])["prompt_tokens"].(float64)
+	a.Prompt = prompt(o["usage"])
 	return a
 }
 
@@ -55,6 +66,7 @@ func ofResponse(o map[string]any) (a said) {
 		}
 	}
 	a.Tokens, _ = object(o["usage"])["input_tokens"].(float64)
+	a.Prompt = prompt(o["usage"])
 	return a
 }
 
@@ -75,6 +87,7 @@ func ofMessage(o map[string]any) (a said) {
 		n, _ := object(o["usage"])[name].(float64)
 		a.Tokens += n
 	}
+	a.Prompt = prompt(o["usage"])
 	return a
 }
 
@@ -128,7 +141,7 @@ func body(fields, bound string, stream bool) string {
 	if !strings.Contains(fields, `"`+bound+`"`) {
 		fields += `,"` + bound + `":12`
 	}
-	return fmt.Sprintf(`{%s,"temperature":0,"stream":%v}`, fields, stream)
+	return fmt.Sprintf(`{%s,"temperature":0,"eviction":{"kept":true},"stream":%v}`, fields, stream)
 }
 
 // TestTranslations: a conversation in the words of /v1/responses and of /v1/messages has the prompt, and so the answer, that it has as a chat.
@@ -141,6 +154,9 @@ func TestTranslations(t *testing.T) {
 				t.Fatalf("%d %v", status, answer)
 			}
 			want := ofChat(answer)
+			if want.Prompt == "" {
+				t.Fatalf("no prompt in %v", answer)
+			}
 			for _, api := range []struct {
 				path, fields, bound string
 				read                func(map[string]any) said
@@ -365,15 +381,15 @@ func TestCustomTools(t *testing.T) {
 func TestTruncation(t *testing.T) {
 	s := serveTemplate(t, thoughtsTemplate)
 	long := strings.Repeat("x", s.model.Config.MaxPositions*6/10) // a token a byte
-	input := fmt.Sprintf(`"instructions":"ivan razor","input":[{"role":"user","content":%q},{"role":"assistant","content":"karl"},{"role":"user","content":%q},{"role":"assistant","content":"karl"},{"role":"user","content":%q}]`, long, long, question)
-	status, answer := s.post(t, "/v1/responses", body(input, "max_output_tokens", false))
+	input := fmt.Sprintf(`"max_output_tokens":12,"temperature":0,"instructions":"ivan razor","input":[{"role":"user","content":%q},{"role":"assistant","content":"karl"},{"role":"user","content":%q},{"role":"assistant","content":"karl"},{"role":"user","content":%q}]`, long, long, question)
+	status, answer := s.post(t, "/v1/responses", "{"+input+"}")
 	if e := object(answer["error"]); status != http.StatusBadRequest || e["code"] != "context_length_exceeded" {
 		t.Fatalf("cut though nothing asks for it: %d %v", status, answer)
 	}
-	status, answer = s.post(t, "/v1/responses", body(input+`,"truncation":"auto"`, "max_output_tokens", false))
+	status, answer = s.post(t, "/v1/responses", "{"+input+`,"truncation":"auto"}`)
 	got := ofResponse(answer)
-	rest := fmt.Sprintf(`"instructions":"ivan razor","input":[{"role":"user","content":%q},{"role":"assistant","content":"karl"},{"role":"user","content":%q}]`, long, question)
-	_, answer = s.post(t, "/v1/responses", body(rest, "max_output_tokens", false))
+	rest := fmt.Sprintf(`"max_output_tokens":12,"temperature":0,"instructions":"ivan razor","input":[{"role":"user","content":%q},{"role":"assistant","content":"karl"},{"role":"user","content":%q}]`, long, question)
+	_, answer = s.post(t, "/v1/responses", "{"+rest+"}")
 	if want := ofResponse(answer); status != http.StatusOK || got != want || got.Tokens == 0 {
 		t.Errorf("%d %+v, want the answer %+v to the last turns", status, got, want)
 	}
