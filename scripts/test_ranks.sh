@@ -126,6 +126,14 @@ for n in 2 4; do
   echo "$n ranks: the evaluation of one process"
 done
 
+# Ranks with other command lines are refused.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
+evaluate=(bin/evict eval --no-progress --task needle --samples 2 --tokens 64 --policy snapkv)
+code=0
+timeout 60 mpirun --bind-to none -n 1 "${evaluate[@]}" --budget 16 : -n 1 "${evaluate[@]}" --budget 32 --seed 7 >"$work/log" 2>&1 || code=$?
+[ "$code" != 0 ] && grep -q 'rank 1 does not have the run of rank 0: budgets.0: got 32, want 16, seed: got 7, want 1' "$work/log" || { cat "$work/log"; die "ranks with other settings: exit code $code, want another and the settings"; }
+echo "ranks with other settings: refused"
+
 code=0
 timeout 60 scripts/cluster/local.sh --ranks 2 -- plan >"$work/log" 2>&1 || code=$?
 [ "$code" != 0 ] && [ "$(grep -c 'mpirun has started 2 processes' "$work/log")" = 1 ] || { cat "$work/log"; die "a command that knows nothing of ranks: exit code $code, want another and one line that says why"; }

@@ -281,7 +281,11 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 		run = collective.OnRanksOrAlone
 	}
 	return run(cmd.ErrOrStderr(), func(g collective.Group) error {
-		j.Ranks = g
+		if j.Ranks = g; !e.dryRun {
+			if err := j.Join(cmd.Context(), g); err != nil {
+				return err
+			}
+		}
 		switch {
 		case g.Rank() == 0:
 			err := e.measure(cmd, j)

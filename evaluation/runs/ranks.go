@@ -101,6 +101,28 @@ func help(ctx context.Context, g collective.Group) error {
 	}
 }
 
+// Join makes the job that of one of the ranks of g: every one has it from a command line of its own, and all must have the same.
+// Where and how fast a rank measures is its own matter.
+func (j *Job) Join(ctx context.Context, g collective.Group) error {
+	j.Ranks = g
+	if g.Size() == 1 {
+		return nil
+	}
+	own := *j
+	own.Out, own.Device, own.Batch, own.Concurrent = "", "", 0, 0
+	err := collective.Same(ctx, g, struct {
+		Job
+		Resume  bool   `json:"resume"`
+		Replace bool   `json:"replace"`
+		Shards  int    `json:"shards"`
+		Shard   string `json:"shard"`
+	}{own, j.Resume, j.Files.Replace, j.Shards, j.Shard})
+	if err != nil {
+		return fmt.Errorf("eval: %w", err)
+	}
+	return nil
+}
+
 // same makes sure that all ranks would measure the same.
 func (j *Job) same(ctx context.Context, m *engine.Model, policies []engine.Policy) error {
 	if j.Ranks.Size() == 1 {
@@ -113,15 +135,27 @@ func (j *Job) same(ctx context.Context, m *engine.Model, policies []engine.Polic
 	if err != nil {
 		return err
 	}
+	// Other weights may have other adapters: they are told of first.
+	if err := collective.Same(ctx, j.Ranks, struct {
+		Version string `json:"version"`
+		Model   string `json:"model"`
+		Weights string `json:"SHA-256 of the weights"`
+		Cache   string `json:"cache_dtype"`
+		Device  string `json:"device"`
+		CPU     string `json:"instruction set"`
+	}{version.String(), m.Name, hash, m.CacheDType().String(), kernels.DeviceOf(m.Backend), simd.Level()}); err != nil {
+		return err
+	}
 	companions, err := m.Companions(ctx)
 	if err != nil {
 		return err
 	}
-	if err := companions.Agree(ctx, j.Ranks); err != nil {
-		return err
+	sums := make(map[string]string)
+	for _, c := range companions {
+		sums[c.File] = c.SHA256
 	}
 	return collective.Same(ctx, j.Ranks, struct {
-		Version, Model, SHA256, Cache, Device, CPU string
-		Policies                                   []AboutPolicy
-	}{version.String(), m.Name, hash, m.CacheDType().String(), kernels.DeviceOf(m.Backend), simd.Level(), aboutPolicies(policies)})
+		Companions map[string]string `json:"SHA-256"`
+		Policies   []AboutPolicy     `json:"policies"`
+	}{sums, aboutPolicies(policies)})
 }

@@ -14,7 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"glimpse/engine"
+	"glimpse/eviction"
 	"glimpse/internal/collective"
+	"glimpse/model/builtin"
+	"glimpse/model/modeltest"
 )
 
 // onRanks runs a job as processes with the same command line would: rank 0 with an output, the others
@@ -195,5 +199,78 @@ func TestRanksRefuse(t *testing.T) {
 	_, errs = onRanks(t.Context(), collective.InProcess(2), standard)
 	if errs[0] == nil || !strings.Contains(errs[0].Error(), "standard input is rank 0's alone") {
 		t.Errorf("data from standard input: %v", errs)
+	}
+}
+
+// TestRanksOfOtherJobs: ranks whose command lines differ in what answers depend on are refused, with the setting, its two values and
+// the rank.
+func TestRanksOfOtherJobs(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(j *Job)
+		want   string // "": taken
+	}{
+		"budget":      {func(j *Job) { j.Budgets[0] = eviction.Pairs(999) }, "budgets.0: got 999, want 16"},
+		"more":        {func(j *Job) { j.Budgets = append(j.Budgets, j.Budgets[0]) }, "budgets.1: got 16, want none"},
+		"seed":        {func(j *Job) { j.Seed = 1<<64 - 1 }, "seed: got 18446744073709551615, want 1"},
+		"policy":      {func(j *Job) { j.Policies = Names{"full,tova"} }, "policies.0: got full,tova, want full,snapkv"},
+		"option":      {func(j *Job) { j.Set = []string{"snapkv.window=4"} }, "set.0: got snapkv.window=4, want none"},
+		"model":       {func(j *Job) { j.Models = []Subject{{Model: "other"}} }, "models.0.model: got other, want none"},
+		"samples":     {func(j *Job) { j.Samples = 7 }, "samples: got 7, want 2"},
+		"strict":      {func(j *Job) { j.Strict = true }, "strict: got true, want false"},
+		"resume":      {func(j *Job) { j.Resume = true }, "resume: got true, want false"},
+		"concurrency": {func(j *Job) { j.Concurrent = 3 }, ""},
+		"output":      {func(j *Job) { j.Out = "elsewhere" }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			groups := collective.InProcess(3)
+			var wg sync.WaitGroup
+			errs := make([]error, len(groups))
+			for i, g := range groups {
+				j := small("")
+				j.Seed, j.Samples, j.Policies, j.Budgets = 1, 2, Names{"full,snapkv"}, []eviction.Budget{eviction.Pairs(16)}
+				if i == 2 {
+					c.change(j)
+				}
+				wg.Go(func() { errs[i] = j.Join(t.Context(), g) })
+			}
+			wg.Wait()
+			for i, err := range errs {
+				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), "eval: rank 2 does not have the run of rank 0: "+c.want) {
+					t.Errorf("rank %d: %v, want %q", i, err, c.want)
+				}
+			}
+		})
+	}
+}
+
+// TestRanksOfOtherWeights: other weights on a rank are told as such, and not as the adapters that they have or lack.
+func TestRanksOfOtherWeights(t *testing.T) {
+	groups := collective.InProcess(2)
+	var wg sync.WaitGroup
+	errs := make([]error, len(groups))
+	for i, g := range groups {
+		wg.Go(func() {
+			o := &engine.Options{Device: "cpu", CacheDType: "float32", Policies: "judgeq"} // the built-in one, with its adapter
+			if i == 1 {
+				folder := filepath.Join(t.TempDir(), builtin.Name)
+				if errs[i] = os.CopyFS(folder, modeltest.WithFiles(t, nil)); errs[i] != nil {
+					return
+				}
+				o.Model, o.Policies = folder, ""
+			}
+			m, err := engine.Open(t.Context(), o, io.Discard)
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			defer m.Close()
+			errs[i] = (&Job{Ranks: g}).same(t.Context(), m, nil)
+		})
+	}
+	wg.Wait()
+	for i, err := range errs {
+		if err == nil || !strings.Contains(err.Error(), "rank 1 does not have the run of rank 0: SHA-256 of the weights: got ") || strings.Contains(err.Error(), "judgeq") || strings.Contains(err.Error(), "{") {
+			t.Errorf("rank %d: %v, want the weights", i, err)
+		}
 	}
 }

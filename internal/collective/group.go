@@ -1,12 +1,15 @@
 package collective
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"glimpse/internal/listing"
+	"glimpse/internal/settings"
 )
 
 // Tag tells apart what is sent between two ranks at the same time. Messages of one tag
@@ -136,8 +139,14 @@ func Same(ctx context.Context, g Group, own any) error {
 		return err
 	}
 	for rank, other := range all {
-		if !bytes.Equal(other, all[0]) {
-			return fmt.Errorf("rank %d does not have the run of rank 0: %.2000s, want %.2000s", rank, other, all[0])
+		differ, err := settings.Differences(all[0], other)
+		if err != nil {
+			return fmt.Errorf("what rank %d has sent: %w", rank, err)
+		}
+		if len(differ) > 0 {
+			return fmt.Errorf("rank %d does not have the run of rank 0: %s", rank, listing.Plain(listing.Map(differ, func(d settings.Difference) string {
+				return fmt.Sprintf("%s: got %.100s, want %.100s", d.Key, cmp.Or(d.Is, "none"), cmp.Or(d.Was, "none"))
+			})))
 		}
 	}
 	return nil
