@@ -107,19 +107,22 @@ func (a *messageAnswer) end(b *block) error {
 }
 
 // stream answers with events.
-func (a *messageAnswer) stream(w http.ResponseWriter, req *http.Request, j *job, replies *replies) {
+func (a *messageAnswer) stream(w http.ResponseWriter, answer func() (chunk, error)) error {
 	a.events, a.to = newEvents(w), a
-	if a.send("message_start", fields{"message": a.object()}) != nil || a.send("ping", fields{}) != nil {
-		j.hangUp()
-		return
+	if err := a.send("message_start", fields{"message": a.object()}); err != nil {
+		return err
 	}
-	last, err := a.answer(req.Context(), j, replies)
+	if err := a.send("ping", fields{}); err != nil {
+		return err
+	}
+	last, err := answer()
 	if err != nil {
-		j.hangUp()
 		a.events.write("error", jsonOf(anthropicError(w, ofModel(err))))
-		return
+		return err
 	}
 	a.done(last)
-	a.send("message_delta", fields{"delta": fields{"stop_reason": a.reason, "stop_sequence": a.stopSequence}, "usage": a.used()})
-	a.send("message_stop", fields{})
+	if err := a.send("message_delta", fields{"delta": fields{"stop_reason": a.reason, "stop_sequence": a.stopSequence}, "usage": a.used()}); err != nil {
+		return err
+	}
+	return a.send("message_stop", fields{})
 }

@@ -161,15 +161,18 @@ func (s *Server) responses(w http.ResponseWriter, req *http.Request) error {
 	}
 	defer release()
 	a := &responseAnswer{generation: g, request: &r, created: created()}
-	if !r.Stream {
-		last, err := a.answer(req.Context(), j, replies)
-		if err != nil {
-			return err
+	answer := func() (chunk, error) { return a.answer(req.Context(), j, replies) }
+	if r.Stream {
+		if a.stream(w, answer) != nil {
+			j.hangUp()
 		}
-		a.done(last)
-		writeJSON(w, http.StatusOK, a.object())
 		return nil
 	}
-	a.stream(w, req, j, replies)
+	last, err := answer()
+	if err != nil {
+		return err
+	}
+	a.done(last)
+	writeJSON(w, http.StatusOK, a.object())
 	return nil
 }

@@ -205,22 +205,20 @@ func (a *responseAnswer) end(b *block) (err error) {
 }
 
 // stream answers with events.
-func (a *responseAnswer) stream(w http.ResponseWriter, req *http.Request, j *job, replies *replies) {
+func (a *responseAnswer) stream(w http.ResponseWriter, answer func() (chunk, error)) error {
 	a.events, a.to = newEvents(w), a
 	for _, kind := range []string{"response.created", "response.in_progress"} {
-		if a.send(kind, fields{"response": a.object()}) != nil {
-			j.hangUp()
-			return
+		if err := a.send(kind, fields{"response": a.object()}); err != nil {
+			return err
 		}
 	}
-	last, err := a.answer(req.Context(), j, replies)
+	last, err := answer()
 	if err != nil {
-		j.hangUp()
 		a.status, a.err = "failed", ofModel(err)
 		a.send("response.failed", fields{"response": a.object()})
 		a.send("error", fields{"message": a.err.Message, "code": a.err.Code, "param": a.err.Param})
-		return
+		return err
 	}
 	a.done(last)
-	a.send("response."+a.status, fields{"response": a.object()})
+	return a.send("response."+a.status, fields{"response": a.object()})
 }

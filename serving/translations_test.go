@@ -3,11 +3,16 @@ package serving_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
+
+	"glimpse/serving"
+	"glimpse/serving/toolcall"
 )
 
 // thoughtsTemplate is callsTemplate, and tells of earlier thoughts.
@@ -213,7 +218,12 @@ func (s *served) eventsOf(t *testing.T, path, body string) (all []event) {
 	if kind := r.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/event-stream") {
 		t.Fatalf("%s %s: %d of type %s", path, body, r.StatusCode, kind)
 	}
-	for _, raw := range strings.Split(strings.TrimSuffix(readAll(t, r.Body), "\n\n"), "\n\n") {
+	return parseEvents(t, readAll(t, r.Body))
+}
+
+func parseEvents(t *testing.T, stream string) (all []event) {
+	t.Helper()
+	for _, raw := range strings.Split(strings.TrimSuffix(stream, "\n\n"), "\n\n") {
 		name, data, _ := strings.Cut(strings.TrimPrefix(raw, "event: "), "\ndata: ")
 		e := event{name: name}
 		if err := json.Unmarshal([]byte(data), &e.data); err != nil || e.data["type"] != name {
@@ -340,6 +350,77 @@ func ofMessageEvents(t *testing.T, events []event) map[string]any {
 	delta := object(events[last-1].data["delta"])
 	message["content"], message["stop_reason"], message["stop_sequence"], message["usage"] = content, delta["stop_reason"], delta["stop_sequence"], events[last-1].data["usage"]
 	return message
+}
+
+// TestBlocks: thoughts, texts and calls of an answer are told one after another, whole and in their order, and what has failed says so.
+func TestBlocks(t *testing.T) {
+	s := serve(t, nil)
+	call := func(index int, name, arguments string) toolcall.Delta {
+		return toolcall.Delta{Call: &toolcall.CallDelta{Index: index, Name: name, Arguments: arguments}}
+	}
+	think, say := func(text string) toolcall.Delta { return toolcall.Delta{Reasoning: text} }, func(text string) toolcall.Delta { return toolcall.Delta{Content: text} }
+	for _, c := range []struct {
+		name   string
+		deltas []toolcall.Delta
+		want   string // kinds and texts
+	}{
+		{"thoughts and a text", []toolcall.Delta{think("a"), think("b"), say("c"), say(""), say("d")}, "thinking ab, text cd"},
+		{"a text between calls", []toolcall.Delta{call(0, "f", ""), call(0, "", `{"a":`), call(0, "", `1}`), say("x"), call(1, "g", "{}")}, `f {"a":1}, text x, g {}`},
+		{"calls behind each other", []toolcall.Delta{call(0, "f", `{}`), call(1, "f", `{"b":2}`)}, `f {}, f {"b":2}`},
+		{"all", []toolcall.Delta{think("a"), say("b"), call(0, "f", `{"c":[]}`)}, `thinking a, text b, f {"c":[]}`},
+	} {
+		tell := func(path string, err error) []event {
+			w := httptest.NewRecorder()
+			serving.Tell(w, s.model, path, err, c.deltas...)
+			return parseEvents(t, w.Body.String())
+		}
+		var got []string
+		response := ofResponseEvents(t, tell("/v1/responses", nil))
+		for _, item := range list(response["output"]) {
+			switch item := object(item); item["type"] {
+			case "reasoning":
+				got = append(got, "thinking "+text(object(list(item["content"])[0])["text"]))
+				if sealed := text(item["encrypted_content"]); sealed != "glimpse:"+base64.StdEncoding.EncodeToString([]byte(text(object(list(item["content"])[0])["text"]))) {
+					t.Errorf("%s: encrypted_content %q", c.name, sealed)
+				}
+			case "message":
+				got = append(got, "text "+text(object(list(item["content"])[0])["text"]))
+			default:
+				got = append(got, text(item["name"])+" "+text(item["arguments"]))
+			}
+		}
+		if joined := strings.Join(got, ", "); joined != c.want {
+			t.Errorf("%s: a response of %s, want %s", c.name, joined, c.want)
+		}
+		got = nil
+		message := ofMessageEvents(t, tell("/v1/messages", nil))
+		for _, b := range list(message["content"]) {
+			switch b := object(b); b["type"] {
+			case "tool_use":
+				raw, _ := json.Marshal(b["input"])
+				got = append(got, text(b["name"])+" "+string(raw))
+			default:
+				got = append(got, text(b["type"])+" "+text(b["text"])+text(b["thinking"]))
+			}
+		}
+		if joined := strings.Join(got, ", "); joined != c.want {
+			t.Errorf("%s: a message of %s, want %s", c.name, joined, c.want)
+		}
+		if want := map[bool]string{true: "tool_use", false: "end_turn"}[strings.Contains(c.want, "{")]; message["stop_reason"] != want {
+			t.Errorf("%s: stop reason %v, want %s", c.name, message["stop_reason"], want)
+		}
+		if u := object(message["usage"]); u["input_tokens"] != 2.0 || u["cache_read_input_tokens"] != 1.0 {
+			t.Errorf("%s: usage %v", c.name, u)
+		}
+		events := tell("/v1/responses", errors.New("broken"))
+		if failed := events[len(events)-2]; failed.name != "response.failed" || text(object(object(failed.data["response"])["error"])["message"]) != "broken" || events[len(events)-1].name != "error" {
+			t.Errorf("%s: a failure is told as %v", c.name, failed)
+		}
+		events = tell("/v1/messages", errors.New("broken"))
+		if failed := events[len(events)-1]; failed.name != "error" || object(failed.data["error"])["type"] != "api_error" {
+			t.Errorf("%s: a failure is told as %v", c.name, failed)
+		}
+	}
 }
 
 // TestAnthropicStops: which of the stop sequences has ended an answer.
