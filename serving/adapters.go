@@ -97,6 +97,7 @@ func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) error {
 	if err := readJSON(r, &a); err != nil {
 		return err
 	}
+	worked(r, 0) // a load may take minutes
 	if a.From == "" {
 		return refuse("from", "is missing: want a folder or s3:// name of an adapter")
 	}

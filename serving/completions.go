@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -31,19 +32,19 @@ type textChoice struct {
 
 // promptsOf are the prompts of a field: a text, texts, token ids or lists of them. texts are nil where they were ids.
 func (s *Server) promptsOf(ctx context.Context, raw json.RawMessage, special bool) (all [][]int32, texts []string, err error) {
-	var list []json.RawMessage
 	kind := func(raw json.RawMessage) jsontext.Kind { return jsontext.Value(raw).Kind() }
-	switch {
+	list, _ := bytes.CutPrefix(bytes.TrimSpace(raw), []byte("["))
+	switch first := kind(bytes.TrimSpace(list)); {
 	case !given(raw):
 		return nil, nil, refuse("prompt", "is missing")
 	case kind(raw) == '"':
 		texts = make([]string, 1)
 		err = decodeJSON(ctx, "prompt", raw, &texts[0])
-	case json.Unmarshal(raw, &list) != nil || len(list) == 0:
+	case kind(raw) != '[' || first == ']':
 		return nil, nil, refuse("prompt", "got %.60s, want a text, a list of texts, token ids or a list of them", raw)
-	case kind(list[0]) == '[':
+	case first == '[':
 		return all, nil, decodeJSON(ctx, "prompt", raw, &all)
-	case kind(list[0]) == '"':
+	case first == '"':
 		err = decodeJSON(ctx, "prompt", raw, &texts)
 	default:
 		all = make([][]int32, 1)

@@ -35,11 +35,17 @@ const maxUnread = 1000
 func readJSON(r *http.Request, to any) error {
 	body, err := io.ReadAll(r.Body)
 	var large *http.MaxBytesError
+	var own *apiError
 	switch {
+	case errors.As(err, &own):
+		return own
 	case errors.As(err, &large):
 		return failure(http.StatusRequestEntityTooLarge, invalidRequest, "request_too_large", "got a body of more than %d bytes", large.Limit)
 	case err != nil:
 		return refuse("", "the body ended early: %v", err)
+	}
+	if err := checkValues(r, body); err != nil {
+		return err
 	}
 	body = bytes.TrimPrefix(body, []byte("\uFEFF"))
 	if len(bytes.TrimSpace(body)) == 0 {

@@ -126,6 +126,11 @@ func (s *Server) start(r *http.Request, g *generation) (j *job, release func(), 
 	if err != nil {
 		return nil, nil, err
 	}
+	tokens := 0
+	for _, ids := range g.prompts {
+		tokens += len(ids)
+	}
+	worked(r, tokens)
 	n := len(g.prompts) * g.choices
 	if release, err = s.admit(n); err != nil {
 		return nil, nil, err

@@ -27,7 +27,7 @@ type metrics struct {
 	sessions, sessionBytes         prometheus.Gauge
 	promptTokens, generationTokens prometheus.Counter
 	success                        *prometheus.CounterVec // by finished_reason
-	rejected, failed, panics       prometheus.Counter
+	rejected, busy, failed, panics prometheus.Counter
 	ttft, interToken, perToken     prometheus.Histogram
 	e2e, queue                     prometheus.Histogram
 	gap, idleUnit                  prometheus.Gauge
@@ -67,6 +67,7 @@ func newMetrics(version string) *metrics {
 	m.promptTokens = counter("prompt_tokens_total", "Tokens of prompts whose answers are done.")
 	m.generationTokens = counter("generation_tokens_total", "Tokens of answers that are done.")
 	m.success = counters("request_success_total", "Answers that are done, by why they ended.", "finished_reason")
+	m.busy = counter("request_busy_total", "Requests that were answered with 503, since their bodies found no room in time.")
 	m.rejected = counter("request_rejected_total", "Requests that were answered with 429, since too many waited.")
 	m.failed = counter("device_errors_total", "Errors of the device, with which all answers ended.")
 	m.panics = counter("handler_panics_total", "Requests whose handler panicked, which were answered with 500.")

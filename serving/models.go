@@ -77,6 +77,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 	if ids == nil {
 		ids = []int32{}
 	}
+	worked(r, len(ids))
 	writeJSON(w, http.StatusOK, map[string]any{"tokens": ids, "count": len(ids), "max_model_len": s.model.Config.MaxPositions})
 	return nil
 }
@@ -118,6 +119,7 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return refuse("tokens", "%v", err)
 	}
+	worked(r, 0)
 	writeJSON(w, http.StatusOK, map[string]string{"prompt": text})
 	return nil
 }
@@ -135,6 +137,7 @@ func (s *Server) applyTemplate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	worked(r, 0)
 	writeJSON(w, http.StatusOK, map[string]string{"prompt": text})
 	return nil
 }

@@ -102,6 +102,7 @@ type Server struct {
 	ignored  ignoredLog
 	patience time.Duration // see answerWriter
 	ends     pace
+	intake   *intake
 }
 
 // pace is how fast answers end. Its zero value is as fast as can be.
@@ -180,6 +181,7 @@ func New(m *engine.Model, c Config) (*Server, error) {
 	if s.handler, err = s.admitted(s.mux); err != nil {
 		return nil, err
 	}
+	s.intake = newIntake(&c, s.metrics.busy.Inc)
 	s.worker = newWorker(e, rt, c.Memory, c.MaxGap, s.metrics)
 	if s.worker.idle, err = newIdle(s.worker, m, &c); err != nil {
 		return nil, err
@@ -270,7 +272,9 @@ func (s *Server) methods(r *http.Request) (allowed []string) {
 // handle serves an endpoint that needs a key. What it returns is told as an error, unless the answer has begun.
 func (s *Server) handle(pattern string, f func(w http.ResponseWriter, r *http.Request) error) {
 	s.mux.Handle(pattern, s.guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, s.MaxBody)
+		body := s.intake.body(w, r)
+		defer body.close()
+		r.Body = body
 		ignored := &ignoredFields{strict: s.StrictFields, header: w.Header()}
 		err := f(w, r.WithContext(withIgnored(r.Context(), ignored)))
 		s.ignored.add(s.Log, ignored.names, time.Now())

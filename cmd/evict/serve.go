@@ -170,7 +170,7 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 			c.RecordLimit, c.S3 = int64(limit), s.S3
 			why := "as --memory says"
 			if !given.Given("memory") {
-				if c.Memory, why, err = roomFor(m.Model); err != nil {
+				if c.Memory, why, err = roomFor(m.Model, c); err != nil {
 					m.Close()
 					return fail(err)
 				}

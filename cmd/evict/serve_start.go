@@ -11,6 +11,7 @@ import (
 	"glimpse/internal/bytesize"
 	"glimpse/internal/hostmemory"
 	"glimpse/model"
+	"glimpse/serving"
 )
 
 // tellLossy says that answers may differ from the model's own, and of which prompts, where the operator has chosen so.
@@ -57,8 +58,9 @@ func urlOf(address net.Addr, tls bool) string {
 	return u.String()
 }
 
-// roomFor is the memory beside the weights, less a tenth, and what it follows from; 0 where it is not known.
-func roomFor(m *model.Model) (bytes int64, why string, err error) {
+// roomFor is the memory beside the weights and what the server takes of it besides, less a tenth, and what it follows from; 0
+// where it is not known.
+func roomFor(m *model.Model, c serving.Config) (bytes int64, why string, err error) {
 	var host hostmemory.Room
 	available, ok := m.Available(func() int64 {
 		host = hostmemory.Find()
@@ -67,16 +69,16 @@ func roomFor(m *model.Model) (bytes int64, why string, err error) {
 	if !ok {
 		return 0, "the free memory is not known: there is no limit", nil
 	}
-	from := bytesize.Memory(available) + " free of device " + m.DeviceName()
-	if host.Available > 0 {
-		from = host.String()
-	}
-	if mapped := m.MappedBytes(); mapped > 0 { // which count as free
-		from += ", less " + bytesize.Memory(mapped) + " of weights"
-		available -= mapped
+	why = bytesize.Memory(available) + " free of device " + m.DeviceName()
+	if host.Available > 0 { // where requests are, too, and mapped weights count as free
+		mapped := m.MappedBytes()
+		c.Memory = max(1, available-mapped)
+		beside := c.Beside() + leastGarbage
+		why = fmt.Sprintf("%v, less %s of weights and %s for requests", host, bytesize.Memory(mapped), bytesize.Memory(beside))
+		available -= mapped + beside
 	}
 	if available -= available / 10; available <= 0 {
-		return 0, "", fmt.Errorf("%w: %s leaves none for sessions; --memory SIZE takes so much of it all the same", model.ErrMemory, from)
+		return 0, "", fmt.Errorf("%w: %s leaves none for sessions; --memory SIZE takes so much of it all the same", model.ErrMemory, why)
 	}
-	return available, from + ", less a tenth", nil
+	return available, why + ", less a tenth", nil
 }
