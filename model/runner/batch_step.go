@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"glimpse/internal/parallel"
 	"glimpse/kernels"
@@ -67,144 +68,115 @@ func (r *Runner) stepBatch(ctx context.Context, steps []*batchStep, rows int) (*
 	for _, s := range steps {
 		s.cache.Begin(1)
 	}
-	c, b, n := &m.Config, m.Backend, len(steps)
-	rows = max(rows, n)
+	c := &m.Config
+	rows = max(rows, len(steps))
 	if y, err := r.graphStep(ctx, steps, rows); y != nil || err != nil {
 		return y, err
 	}
 	r.release()
-	pos, ids, caches := make([]int32, rows), make([]int32, rows), make([]*kvcache.Cache, n)
-	for i, s := range steps {
-		pos[i], ids[i], caches[i] = s.cache.Next(), s.token, s.cache
-	}
-	x := r.alloc(rows, c.Hidden)
-	b.Gather(x, m.Network.Embedding, ids)
-	h := r.norm(x, m.Network.Layers[0].AttentionNorm)
-	batch := &r.batch
-	for len(batch.views) < n {
-		batch.views = append(batch.views, newStepViews(m))
-	}
-	batch.layerRows = layerRows{Runner: r, x: x, h: h, at: rowPositions{pos: pos, caches: caches}, low: noLowRank, rows: []embeddedRows{{tokens: ids}}}
-	batch.steps = steps
+	p := r.startBatch(steps, rows)
 	for l := range c.Layers {
-		batch.enter(l)
-		arena := batch.arena
+		p.enter(l)
+		arena := p.arena
 		mark := arena.Mark()
-		if err := model.RunLayer(batch, m, l); err != nil {
+		p.startLayer(steps)
+		if err := model.RunLayer(&p.layerRows, m, l); err != nil {
 			return nil, err // Attend returns none
 		}
+		p.observe(steps)
 		arena.Release(mark)
 	}
-	for i, s := range steps {
+	for _, s := range steps {
 		s.cache.Advance(1)
-		batch.views[i].forget()
 	}
-	h = batch.h
-	batch.layerRows, batch.steps = layerRows{}, nil // and of its caches
+	h := p.h
+	p.forget()
 	y := r.end().alloc(rows, c.Vocab)
 	head(m, r.end().on, y, h)
 	return y, nil
 }
 
-// batchRows are a row of each of several sequences, and rows that fill up a batch.
-type batchRows struct {
+// batchPass is a token of each of several sequences, and rows that fill up a batch.
+type batchPass struct {
 	layerRows
-	steps []*batchStep // of the first rows
-	views []*stepViews // one per sequence
+	own []ownMemory // one per sequence
 }
 
-// Attend lets every sequence attend to its own cache, be observed, and evict: no layer reads
-// the cache of another. On the host the sequences do that side by side.
-func (p *batchRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
-	c, b, n := &p.Model.Config, p.on, len(p.steps)
-	out := p.alloc(len(p.at.pos), c.Heads*p.headDim())
-	if len(p.at.pos) > n {
-		b.Fill(out.Rows(n, len(p.at.pos)), 0)
-	}
-	attend := func(i int) { p.views[i].attend(p, i, q, k, v, out) }
-	if b.OwnMemory() { // whose operations follow each other anyway
-		for i := range n {
-			attend(i)
-		}
-	} else {
-		parallel.For(n, attend)
-	}
-	return out, true, nil
+// ownMemory is what a sequence of a batch uses again in every step.
+type ownMemory struct {
+	scratch *Runner
+	views   *segmentViews
+	joint   jointObservations
 }
 
-// Experts gives what a sequence's row gets in any batch of as many rows; rows that fill up the batch read no expert.
-func (p *batchRows) Experts(e *model.Experts, h *kernels.Tensor, scale float64) *kernels.Tensor {
-	y := p.alloc(h.Shape...)
-	e.Forward(y, model.Pass{On: p.on, Arena: p.arena, H: h, Rows: len(p.steps), Least: p.on.SameRows(h.Dim0())}, scale)
-	return y
-}
-
-// DeltaNet moves the state of every sequence on by its row. Then all are observed.
-func (p *batchRows) DeltaNet(d *model.DeltaNet, scale float64) (*kernels.Tensor, bool, error) {
-	y, ok, err := p.layerRows.DeltaNet(d, scale)
-	for _, s := range p.steps {
-		if s.err == nil && s.opt.Observe != nil {
-			s.err = s.opt.Observe(&Observation{Layer: p.l, Cache: s.cache})
-		}
-	}
-	return y, ok, err
-}
-
-// stepViews are the tensors by which one sequence of a batch attends, used again for
-// every layer and token.
-type stepViews struct {
-	q, k, v, out kernels.Tensor
-	past         []kernels.KV
-	pairs        []kernels.Tensor // of past
-	attention    kernels.Attend
-	pass         prefillPass // of the row alone, with scratch memory of its own
-}
-
-func newStepViews(m *model.Model) *stepViews {
+// startBatch embeds a token of each sequence.
+func (r *Runner) startBatch(steps []*batchStep, rows int) *batchPass {
+	m, p := r.Model, &r.batch
 	most := 0
 	for l := range m.Config.Layers {
 		most = max(most, m.Config.KV(l).Heads)
 	}
-	return &stepViews{past: make([]kernels.KV, most), pairs: make([]kernels.Tensor, 2*most), pass: prefillPass{Runner: New(m)}}
+	for len(p.own) < len(steps) {
+		p.own = append(p.own, ownMemory{scratch: New(m), views: &segmentViews{past: make([]kernels.KV, most), pairs: make([]kernels.Tensor, 2*most)}})
+	}
+	pos, ids := make([]int32, rows), make([]int32, rows)
+	segments := p.segments[:0]
+	for i, s := range steps {
+		pos[i], ids[i] = s.cache.Next(), s.token
+		segments = append(segments, segment{
+			QueryRows: model.TokenRows(ids[i : i+1]), cache: s.cache, pos: pos[i : i+1], appends: true, queries: 1, onward: 1, of: 1, sparse: s.opt.Sparse,
+			scratch: p.own[i].scratch, views: p.own[i].views, err: s.err,
+		})
+	}
+	x := r.alloc(rows, m.Config.Hidden)
+	m.Backend.Gather(x, m.Network.Embedding, ids)
+	p.layerRows = layerRows{Runner: r, x: x, h: r.norm(x, m.Network.Layers[0].AttentionNorm), pos: pos, segments: segments, batch: true}
+	return p
 }
 
-// attend appends row i of k and v to a layer of its cache and lets row i of q attend to it.
-// Of a sequence that has failed nothing is computed.
-func (s *stepViews) attend(p *batchRows, i int, q, k, v, out *kernels.Tensor) {
-	s.pass.Runner = s.pass.of(p.l)
-	step, at, row := p.steps[i], p.at.pos[i:i+1], out.RowsInto(&s.out, i, i+1)
-	if step.err != nil {
-		p.on.Fill(row, 0)
-		return
-	}
-	s.pass.cache, s.pass.opt, s.pass.pos = step.cache, step.opt, at
-	s.pass.observed = step.opt.Capture.in(p.l)
-	o := &Observation{Layer: p.l, Cache: step.cache}
-	s.pass.startAllRows(o)
-	var keys *kernels.Tensor
-	if k != nil {
-		keys = k.RowsInto(&s.k, i, i+1)
-		step.cache.Append(p.l, keys, v.RowsInto(&s.v, i, i+1), at)
-	}
-	from := p.Model.Config.KVLayer(p.l)
-	past := s.past[:step.cache.LayerKVHeads(from)]
-	for h := range past {
-		past[h] = step.cache.PairInto(from, h, &s.pairs[2*h], &s.pairs[2*h+1])
-	}
-	s.attention = p.attention(past, p.l, q.RowsInto(&s.q, i, i+1), at)
-	if step.err = s.pass.attendRows(o, row, &s.attention, keys, 0, true); step.err == nil && step.opt.Observe != nil {
-		if o = s.pass.joint.add(s.pass.Runner, o); o != nil {
-			step.err = step.opt.Observe(o)
+// startLayer prepares what is observed of the sequences in the present layer.
+func (p *batchPass) startLayer(steps []*batchStep) {
+	for i := range p.segments {
+		s := &p.segments[i]
+		s.o, s.observed = &Observation{Layer: p.l, Cache: s.cache}, Capture{}
+		if !p.Model.Config.Recurrent(p.l) {
+			s.observed = steps[i].opt.Capture.in(p.l)
+			s.scratch.of(p.l).startAllRows(s)
 		}
 	}
-	s.pass.arena.Release(nil)
 }
 
-// forget lets go of the cache.
-func (s *stepViews) forget() {
-	clear(s.past)
-	clear(s.pairs)
-	s.attention, s.pass.cache, s.pass.opt, s.pass.joint = kernels.Attend{}, nil, PrefillOptions{}, nil
+// observe tells the observers of all sequences what was observed in the present layer: they may evict, since no layer reads the
+// cache of another. On the host they do that side by side.
+func (p *batchPass) observe(steps []*batchStep) {
+	tell := func(i int) {
+		s, scratch := &p.segments[i], p.segments[i].scratch.of(p.l)
+		if observe := steps[i].opt.Observe; observe != nil && s.err == nil {
+			if o := p.own[i].joint.add(scratch, s.o); o != nil {
+				s.err = observe(o)
+			}
+		}
+		steps[i].err = s.err
+		scratch.arena.Release(nil)
+	}
+	if p.on.OwnMemory() || !slices.ContainsFunc(steps, func(s *batchStep) bool { return s.opt.Observe != nil }) {
+		for i := range steps {
+			tell(i)
+		}
+	} else {
+		parallel.For(len(steps), tell)
+	}
+}
+
+// forget lets go of the sequences and their caches.
+func (p *batchPass) forget() {
+	for i := range p.segments {
+		clear(p.own[i].views.past)
+		clear(p.own[i].views.pairs)
+		p.own[i].joint = nil
+	}
+	clear(p.segments)
+	p.layerRows = layerRows{segments: p.segments[:0]}
 }
 
 // hostLogits are the first n rows of y on the host.

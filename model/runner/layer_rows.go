@@ -5,20 +5,19 @@ import (
 
 	"glimpse/kernels"
 	"glimpse/model"
-	"glimpse/model/kvcache"
 )
 
-// layerRows are rows that go through a layer on a backend: LayerOps but for Attend, which
-// the pass adds. What a backend computes at once has the bits of the single operations.
+// layerRows are the rows of a pass that go through a layer together, on a backend. What a backend computes at once has the
+// bits of the single operations.
 type layerRows struct {
 	*Runner
-	l    int
-	x    *kernels.Tensor // residual stream [rows, hidden]
-	h    *kernels.Tensor // x through AttentionNorm
-	next *kernels.Tensor // takes x through the norm that follows, and may be h; nil leaves it to others
-	at   rowPositions
-	low  func(model.Module) []model.RowUpdate
-	rows []embeddedRows // that x was made of, where layers have inputs of their own
+	l        int
+	x        *kernels.Tensor // residual stream [rows, hidden]
+	h        *kernels.Tensor // x through AttentionNorm
+	next     *kernels.Tensor // takes what leaves the layer through the norm that follows, and may be h; nil leaves it to others
+	pos      []int32         // of the rows
+	segments []segment       // of the rows, but for those at the end that fill up a batch
+	batch    bool            // each segment is a sequence of its own, fails alone, and attends beside the others on the host
 
 	group [3]kernels.LinearRows // argument of the backend
 }
@@ -31,6 +30,9 @@ const decodeRows = 8
 func (r *layerRows) shares() bool { return r.Model.Config.KVLayer(r.l) != r.l }
 
 func (r *layerRows) Projections() (q, k, v *kernels.Tensor) {
+	if !whole(r.segments) {
+		return r.neededProjections()
+	}
 	if r.shares() {
 		return r.project(model.QProj, r.h), nil, nil
 	}
@@ -44,6 +46,29 @@ func (r *layerRows) Projections() (q, k, v *kernels.Tensor) {
 	}
 	r.on.LinearGroup(r.h, r.group[:]...)
 	return r.heads(r.group[0].Y), r.heads(r.group[1].Y), r.heads(r.group[2].Y)
+}
+
+// neededProjections are those of the rows that have them.
+func (r *layerRows) neededProjections() (q, k, v *kernels.Tensor) {
+	if !r.shares() {
+		k = r.project(model.KProj, r.h)
+		if n := rowsOf(r.segments, model.VProj); n > 0 {
+			v = r.values(firstRows(k, n), firstRows(r.h, n))
+		}
+	}
+	if n := rowsOf(r.segments, model.QProj); n > 0 {
+		h := r.h
+		if n < h.Dim0() {
+			if t := inputType(r.Model, r.l, n, model.QProj); t == h.DType {
+				h = lastRows(h, n)
+			} else {
+				x := lastRows(r.x, n)
+				h = r.normInto(r.arena.Alloc(t, x.Shape...), x, r.Model.Network.Layers[r.l].AttentionNorm)
+			}
+		}
+		q = r.project(model.QProj, h)
+	}
+	return q, k, v
 }
 
 // values are those of rows h, whose keys are k before they are normalised and rotated in place.
@@ -78,10 +103,11 @@ func (r *layerRows) heads(x *kernels.Tensor) *kernels.Tensor {
 
 func (r *layerRows) NormRotate(q, k *kernels.Tensor) bool {
 	norms, rms := headNorms(r.Model, r.l)
-	if len(r.at.pos) > decodeRows || !rms || !rotatesHeads(&r.Model.Config, r.l) || r.at.run(0) < len(r.at.pos) {
+	n := len(r.pos)
+	if n > decodeRows || q == nil || q.Dim0() < n || !rms || !rotatesHeads(&r.Model.Config, r.l) || r.segments[0].vectors != nil || r.alike(0, n) < n {
 		return false
 	}
-	r.on.RotateHeads(q, k, norms, r.at.pos, r.Model.RoPE(r.on, r.l, model.KProj, r.at.pos, r.at.long(0)))
+	r.on.RotateHeads(q, k, norms, r.pos, r.Model.RoPE(r.on, r.l, model.KProj, r.pos, r.long(0)))
 	return true
 }
 
@@ -110,7 +136,13 @@ func (r *layerRows) Norm(x *kernels.Tensor, n model.Norm) *kernels.Tensor {
 }
 
 func (r *layerRows) Rotate(m model.Module, x *kernels.Tensor) *kernels.Tensor {
-	r.rotate(r.l, m, x, r.at)
+	if x == nil {
+		return nil
+	}
+	if v := r.segments[0].vectors; v != nil && m == model.QProj {
+		v.Unrotated = kernels.FromF64(x.Float64s(), x.Shape...)
+	}
+	r.rotate(m, x)
 	return x
 }
 
@@ -178,8 +210,12 @@ func (r *layerRows) GELU(x *kernels.Tensor) *kernels.Tensor {
 }
 
 func (r *layerRows) Experts(e *model.Experts, h *kernels.Tensor, scale float64) *kernels.Tensor {
+	pass := model.Pass{On: r.on, Arena: r.arena, H: h, Low: r.low}
+	if r.batch { // a row has what it has in any batch of as many rows, and rows that fill it up read no expert
+		pass.Rows, pass.Least = len(r.segments), r.on.SameRows(h.Dim0())
+	}
 	y := r.alloc(h.Shape...)
-	e.Forward(y, model.Pass{On: r.on, Arena: r.arena, H: h, Low: r.low}, scale)
+	e.Forward(y, pass, scale)
 	return y
 }
 
@@ -188,54 +224,45 @@ func (r *layerRows) Sum(a, b *kernels.Tensor) *kernels.Tensor {
 	return a
 }
 
-// embeddedRows are rows that were embedded together: of tokens, or of a probe.
-type embeddedRows struct {
-	tokens  []int32
-	learned model.QueryRows // nil: of tokens
-}
-
+// Input is that of the rows that go on after attention.
 func (r *layerRows) Input(in *model.LayerInput) *kernels.Tensor {
 	y := r.alloc(r.x.Dim0(), in.Projection.Dim0())
 	mark := r.arena.Mark()
 	defer r.arena.Release(mark)
 	e, tokens := r.alloc(r.x.Shape...), make([]int32, 0, r.x.Dim0())
-	for _, part := range r.rows {
-		from, rows := len(tokens), model.QueryRows(model.TokenRows(part.tokens))
-		if part.learned != nil {
-			rows = part.learned
-		}
+	embed := func(rows model.QueryRows) {
+		from, own := len(tokens), rows.Tokens()
 		rows.Embeddings(r.Model, e.Rows(from, from+rows.Rows()))
-		if own := rows.Tokens(); own != nil {
-			tokens = append(tokens, own...)
-		} else {
-			tokens = append(tokens, slices.Repeat([]int32{in.Padding}, rows.Rows())...)
+		if own == nil {
+			own = slices.Repeat([]int32{in.Padding}, rows.Rows())
 		}
+		tokens = append(tokens, own...)
+	}
+	for i := range r.segments {
+		embed(r.segments[i].QueryRows)
+	}
+	if fill := r.x.Dim0() - len(tokens); fill > 0 {
+		embed(make(model.TokenRows, fill))
 	}
 	in.Rows(r.on, r.arena, y, e, tokens)
 	return y
 }
 
-// DeltaNet runs the rows of a cache's sequence, or the first ones each of a sequence of its own.
+// DeltaNet moves the states of sequences on by their rows, and leaves them as they are where rows leave no trace.
 func (r *layerRows) DeltaNet(d *model.DeltaNet, scale float64) (*kernels.Tensor, bool, error) {
-	if r.at.cache != nil {
-		return r.deltaNet(d, scale, model.DeltaRun{Rows: r.h.Dim0(), State: r.at.cache.State(r.l)})
+	if rowsOf(r.segments, model.OProj) == 0 { // of a probe in the last layer
+		return nil, false, nil
 	}
-	runs := make([]model.DeltaRun, len(r.at.caches))
-	for i, c := range r.at.caches {
-		runs[i] = model.DeltaRun{Rows: 1, State: c.State(r.l)}
+	runs := make([]model.DeltaRun, len(r.segments))
+	for i := range runs {
+		s := &r.segments[i]
+		if runs[i] = (model.DeltaRun{Rows: s.Rows(), State: s.cache.State(r.l)}); !s.appends {
+			runs[i].From, runs[i].State = runs[i].State, model.NewDeltaState(r.on, r.arena, r.Model.Config.Delta, false)
+		}
 	}
-	return r.deltaNet(d, scale, runs...)
-}
-
-func (r *layerRows) deltaNet(d *model.DeltaNet, scale float64, runs ...model.DeltaRun) (*kernels.Tensor, bool, error) {
 	y := r.alloc(r.h.Shape...)
 	d.Forward(y, model.DeltaPass{On: r.on, Arena: r.arena, H: r.h, Runs: runs, Counts: r.Model.Counts()}, scale)
 	return y, true, nil
-}
-
-// copiedState is a run of so many rows that leaves the state of a cache as it is.
-func (r *layerRows) copiedState(cache *kvcache.Cache, rows int) model.DeltaRun {
-	return model.DeltaRun{Rows: rows, State: model.NewDeltaState(r.on, r.arena, r.Model.Config.Delta, false), From: cache.State(r.l)}
 }
 
 func (r *layerRows) OutputGate(gate model.Linear, x *kernels.Tensor) *kernels.Tensor {
@@ -245,17 +272,4 @@ func (r *layerRows) OutputGate(gate model.Linear, x *kernels.Tensor) *kernels.Te
 		model.MulLogistic(x, g)
 	}
 	return x
-}
-
-// noLowRank are the updates of rows without an adapter.
-func noLowRank(model.Module) []model.RowUpdate { return nil }
-
-// ofAll are the updates of rows that are all those of a probe.
-func ofAll(rows model.QueryRows, layer int) func(model.Module) []model.RowUpdate {
-	return func(m model.Module) []model.RowUpdate {
-		if u := rows.LowRank(layer, m); u != nil {
-			return []model.RowUpdate{{LowRank: u}}
-		}
-		return nil
-	}
 }

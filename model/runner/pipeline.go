@@ -60,7 +60,7 @@ func (r *layerRows) enter(l int) {
 // follow is the pass of the same rows on the next device, which has yet to take them.
 func (p *prefillPass) follow() *prefillPass {
 	q := *p
-	q.chunk = chunkRows{}
+	q.rows = layerRows{}
 	q.stage++
 	q.Runner = p.stages[q.stage]
 	q.x = q.alloc(p.x.Shape...)

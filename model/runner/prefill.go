@@ -9,24 +9,22 @@ import (
 	"glimpse/model/kvcache"
 )
 
-// prefillPass is a pass of rows whose keys and values enter the cache.
+// prefillPass is a pass of a prompt, whose keys and values enter the cache.
 type prefillPass struct {
 	*Runner
 	cache    *kvcache.Cache
 	opt      PrefillOptions
-	observed Capture // in the present layer
+	tokens   []int32
 	pos      []int32
 	x        *kernels.Tensor // residual stream [rows, hidden], of appended probes besides
 	h        *kernels.Tensor // x through the next layer's norm; nil where every chunk computes its own
 	last     *kernels.Tensor // the last row [1, hidden] through the final norm
-	appended appendedProbes  // probes that run with the last chunk
-	probes   []*probePass    // others, of means and then of peaks
+	chunks   [][2]int        // of rows that go through a layer together
+	rows     layerRows       // of a chunk in the present layer
+	appended []segment       // probes that run with the last chunk, as the papers append them: the weights are read once for both
+	probes   []*probePass    // those that run by themselves; both are of means and then of peaks
 	joint    jointObservations
-	tokens   []int32
-	pairs    sharedPairs // of appended probes
-	chunks   [][2]int    // of rows that go through a layer together
-	chunk    chunkRows   // in the present layer
-	stage    int         // of the model, that the pass is on
+	stage    int // of the model, that the pass is on
 	// pipelined: passes on several devices run at the same time.
 	pipelined bool
 	done      func(more int) // of Runner.OnPrefill, or nil
@@ -37,23 +35,36 @@ type prefillPass struct {
 func (r *Runner) newPrefillPass(cache *kvcache.Cache, opt PrefillOptions, tokens []int32) *prefillPass {
 	m, n := r.Model, len(tokens)
 	p := &prefillPass{Runner: r, cache: cache, opt: opt, tokens: tokens, pos: kvcache.Positions(cache.Next(), n), rowsDone: new(atomic.Int64)}
-	if opt.appendProbes || m.Backend.PrefillChunk(m.RowBytes()) > 0 { // where a pass of their own would wait for the weights
-		p.appended = newAppended(opt.Capture, cache.Next()+int32(n))
+	appends := opt.appendProbes || m.Backend.PrefillChunk(m.RowBytes()) > 0 // where a pass of their own would wait for the weights
+	probes := make([]segment, 0, len(opt.Capture.Probes)+len(opt.Capture.PeakProbes))
+	for i, rows := range slices.Concat(opt.Capture.Probes, opt.Capture.PeakProbes) {
+		probe := segment{QueryRows: rows, peak: i >= len(opt.Capture.Probes)}
+		probes = append(probes, probe)
+	}
+	if appends {
+		p.appended = probes
 	}
 	p.chunks = p.cut(n)
-	p.x = r.alloc(n+p.appended.rows, m.Config.Hidden)
+	p.x = r.alloc(n+p.appendedRows(), m.Config.Hidden)
 	m.Backend.Gather(p.x.Rows(0, n), m.Network.Embedding, tokens)
-	p.appended.embed(m, p.x)
-	p.pairs = r.newSharedPairs(p.appended.rows)
+	from := n
+	for i := range p.appended {
+		probe := &p.appended[i]
+		made := r.probeSegment(cache, probe.QueryRows, cache.Next()+int32(n))
+		made.peak = probe.peak
+		*probe = made
+		probe.Embeddings(m, p.x.Rows(from, from+probe.Rows()))
+		from += probe.Rows()
+	}
 	for l := range m.Config.Layers {
 		if from := m.Config.KVLayer(l); from != l && n > 1 { // chunks of the later layer see what the window has left
 			cache.HoldWindow(from)
 		}
 	}
-	if p.appended.rows == 0 {
-		for i, probe := range slices.Concat(opt.Capture.Probes, opt.Capture.PeakProbes) {
-			pass := r.newProbePass(cache, probe, cache.Next()+int32(n))
-			pass.peak = i >= len(opt.Capture.Probes)
+	if !appends {
+		for _, probe := range probes {
+			pass := r.newProbePass(cache, probe.QueryRows, cache.Next()+int32(n))
+			pass.segments[0].peak = probe.peak
 			p.probes = append(p.probes, pass)
 		}
 	}
@@ -104,7 +115,7 @@ func (p *prefillPass) cutWhole(n int) [][2]int {
 		if to >= n || n-to < tail {
 			to = n
 		}
-		if rest := max(1, tail); to == n && p.appended.rows > 0 && n-from+p.appended.rows > size && n-from > rest {
+		if rest, more := max(1, tail), p.appendedRows(); to == n && more > 0 && n-from+more > size && n-from > rest {
 			to = n - rest
 		}
 		out = append(out, [2]int{from, to})
@@ -118,7 +129,14 @@ func (p *prefillPass) appendedIn(to int) int {
 	if to < len(p.pos) {
 		return 0
 	}
-	return p.appended.rows
+	return p.appendedRows()
+}
+
+func (p *prefillPass) appendedRows() (n int) {
+	for i := range p.appended {
+		n += p.appended[i].Rows()
+	}
+	return n
 }
 
 // tail is the number of last rows whose queries are needed together.
@@ -138,34 +156,50 @@ func (p *prefillPass) tail(c *Capture) int {
 func (p *prefillPass) layer(l int, chunks [][2]int) error {
 	mark := p.arena.Mark()
 	defer p.arena.Release(mark)
-	o := &Observation{Layer: l, Cache: p.cache}
-	if p.observed = p.opt.Capture.in(l); p.Model.Config.Recurrent(l) {
-		p.observed = Capture{}
+	c := &p.Model.Config
+	all := segment{cache: p.cache, of: len(p.pos), appends: true, sparse: p.opt.Sparse, observed: p.opt.Capture.in(l), o: &Observation{Layer: l, Cache: p.cache}}
+	if c.Recurrent(l) {
+		all.observed = Capture{}
 	}
-	run := p.hiddenLayer
-	if l == p.Model.Config.Layers-1 && !p.Model.Config.Recurrent(l) && p.opt.LogProbs == nil && (len(p.pos)+p.appended.rows > 1 || p.opt.CacheOnly) { // one row needs all of it
-		run = p.lastLayer
-	}
-	if err := run(l, o, chunks); err != nil {
-		return err
+	// Of the last layer no more is computed than somebody reads. One row needs all of it.
+	partly := l == c.Layers-1 && !c.Recurrent(l) && p.opt.LogProbs == nil && (len(p.pos)+p.appendedRows() > 1 || p.opt.CacheOnly)
+	p.startAllRows(&all)
+	for _, chunk := range chunks {
+		mark := p.arena.Mark()
+		p.start(l, all, chunk, partly)
+		if err := model.RunLayer(&p.rows, p.Model, l); err != nil {
+			return err
+		}
+		p.shared(l)
+		if chunk[1] < len(p.pos) { // what is observed lives until the layer is done
+			p.arena.Release(mark)
+		}
+		if err := p.between(); err != nil {
+			return err
+		}
+		if p.opt.LogProbs != nil && l+1 == c.Layers {
+			if err := p.tellLogProbs(chunk[0], chunk[1]); err != nil {
+				return err
+			}
+		}
 	}
 	if chunks[len(chunks)-1][1] < len(p.pos) {
 		return nil
 	}
+	if n := len(p.pos); p.last != nil && l+1 == c.Layers && p.rows.next != p.last {
+		p.normInto(p.last, p.x.Rows(n-1, n), p.Model.Network.FinalNorm)
+	}
+	o := all.o
 	for _, probe := range p.probes {
-		scores, lse, err := probe.layer(l)
-		if err != nil {
+		if err := probe.layer(l, o); err != nil {
 			return err
-		}
-		if scores != nil {
-			o.addProbe(scores, lse, probe.peak)
 		}
 	}
 	n, shares := len(p.pos), p.Model.Config.KVFrom != nil
 	if o = p.joint.add(p.Runner, o); o == nil { // layers are to come that read the same pairs
 		return nil
 	}
-	if shares && n > 1 && !p.observed.AllRows { // what a window holds now is not what it will
+	if shares && n > 1 && !all.observed.AllRows { // what a window holds now is not what it will
 		p.cache.FitWindow(o.Layer, p.pos[n-1]+1)
 	}
 	if p.opt.Observe != nil {
@@ -213,121 +247,40 @@ func (p *prefillPass) following(l, from, to int) *kernels.Tensor {
 	return p.h.Rows(from, to)
 }
 
-// firstRows are the first n rows of x.
-func firstRows(x *kernels.Tensor, n int) *kernels.Tensor {
-	if x == nil || x.Dim0() == n {
-		return x
-	}
-	return x.Rows(0, n)
-}
-
-// rowsFrom are the rows of x from the given one on.
-func rowsFrom(x *kernels.Tensor, from int) *kernels.Tensor {
-	if x == nil {
-		return nil
-	}
-	return x.Rows(from, x.Dim0())
-}
-
-// chunkRows are rows of a pass that go through a layer together: of the prompt and, with
-// the last of them, of appended probes.
-type chunkRows struct {
-	layerRows
-	pass   *prefillPass
-	o      *Observation
-	from   int // first row of the prompt
-	prompt int // rows of the prompt, which come first
-	last   bool
-}
-
-// start prepares the rows of a chunk for layer l.
-func (c *chunkRows) start(p *prefillPass, l int, o *Observation, chunk [2]int, readers []model.Module) {
-	from, prompt, to := chunk[0], chunk[1]-chunk[0], chunk[1]+p.appendedIn(chunk[1])
-	*c = chunkRows{pass: p, o: o, from: from, prompt: prompt, last: chunk[1] == len(p.pos)}
-	c.layerRows = layerRows{
-		Runner: p.Runner, l: l, x: p.x.Rows(from, to), h: p.normalised(l, from, to, readers...),
-		at: at(p.cache, p.appended.positions(p.pos, from, to)), low: p.appended.lowRank(l, prompt, to-from), rows: p.appended.rowsWith(p.tokens[from:chunk[1]], to-from),
-	}
-}
-
-// hiddenLayer runs chunks through layer l.
-func (p *prefillPass) hiddenLayer(l int, o *Observation, chunks [][2]int) error {
-	p.startAllRows(o)
-	c := &p.chunk
-	for _, chunk := range chunks {
-		mark := p.arena.Mark()
-		c.start(p, l, o, chunk, attentionReaders(p.Model, l))
-		switch {
-		case l+1 < p.Model.Config.Layers:
-			c.next = p.following(l, c.from, c.from+c.x.Dim0())
-		case c.x.Dim0() == 1:
-			c.next = p.last
-		}
-		if err := model.RunLayer(c, p.Model, l); err != nil {
-			return err
-		}
-		p.shared(l)
-		if !c.last { // what is observed lives until the layer is done
-			p.arena.Release(mark)
-		}
-		if err := p.between(); err != nil {
-			return err
-		}
-		if p.opt.LogProbs != nil && l+1 == p.Model.Config.Layers {
-			if err := p.tellLogProbs(chunk[0], chunk[1]); err != nil {
-				return err
+// start prepares the rows of a chunk for layer l, partly as far as somebody reads what they give; all is what holds for
+// every chunk of the layer.
+func (p *prefillPass) start(l int, all segment, chunk [2]int, partly bool) {
+	n, from, to := len(p.pos), chunk[0], chunk[1]+p.appendedIn(chunk[1])
+	prompt := all
+	prompt.QueryRows, prompt.pos, prompt.before = model.TokenRows(p.tokens[from:chunk[1]]), p.pos[from:chunk[1]], from
+	readers := attentionReaders(p.Model, l)
+	switch {
+	case !partly:
+		prompt.queries, prompt.onward = chunk[1]-from, chunk[1]-from
+	default:
+		readers = parallelReaders[:3]
+		if chunk[1] == n {
+			if prompt.queries = p.tail(&all.observed); !p.opt.CacheOnly {
+				prompt.queries, prompt.onward = max(prompt.queries, 1), 1
 			}
 		}
 	}
-	if n := len(p.pos); c.last && p.last != nil && c.next != p.last && l+1 == p.Model.Config.Layers {
-		p.normInto(p.last, p.x.Rows(n-1, n), p.Model.Network.FinalNorm)
-	}
-	return nil
-}
-
-// DeltaNet runs the prompt's rows, and then those of every appended probe on the state that they leave.
-func (c *chunkRows) DeltaNet(d *model.DeltaNet, scale float64) (*kernels.Tensor, bool, error) {
-	runs := []model.DeltaRun{{Rows: c.prompt, State: c.pass.cache.State(c.l)}}
-	if c.x.Dim0() > c.prompt {
-		for _, probe := range c.pass.appended.probes {
-			runs = append(runs, c.copiedState(c.pass.cache, probe.Rows()))
+	r := &p.rows
+	*r = layerRows{Runner: p.Runner, l: l, x: p.x.Rows(from, to), h: p.normalised(l, from, to, readers...), pos: prompt.pos, segments: append(r.segments[:0], prompt)}
+	if chunk[1] == n && len(p.appended) > 0 {
+		r.pos = slices.Clone(r.pos)
+		for _, probe := range p.appended {
+			probe.o, probe.queries, probe.onward = all.o, probe.Rows(), probe.Rows()
+			if partly {
+				probe.onward = 0
+			}
+			r.pos, r.segments = append(r.pos, probe.pos...), append(r.segments, probe)
 		}
 	}
-	return c.deltaNet(d, scale, runs...)
-}
-
-func (c *chunkRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
-	p, n, all := c.pass, c.prompt, len(c.at.pos)
-	a := c.appendPairs(q, k, v)
-	out := p.alloc(all, p.Model.Config.Heads*c.headDim())
-	if err := p.attendRows(c.o, firstRows(out, n), a, firstRows(k, n), c.from, c.last); err != nil {
-		return nil, false, err
+	switch {
+	case l+1 < p.Model.Config.Layers:
+		r.next = p.following(l, from, to)
+	case partly || r.x.Dim0() == 1:
+		r.next = p.last
 	}
-	if all > n {
-		p.observeAppended(c.o, q.Rows(n, all), rowsFrom(k, n), rowsFrom(v, n), out.Rows(n, all))
-	}
-	return out, true, nil
-}
-
-// appendPairs appends the prompt's pairs to the cache, to which its queries q are then to
-// attend.
-func (c *chunkRows) appendPairs(q, k, v *kernels.Tensor) *kernels.Attend {
-	cache, pos := c.pass.cache, c.at.pos[:c.prompt]
-	if k != nil {
-		cache.Append(c.l, firstRows(k, c.prompt), firstRows(v, c.prompt), pos)
-	}
-	if q == nil {
-		return nil
-	}
-	return c.attendChunk(firstRows(q, c.prompt), pos)
-}
-
-// attendChunk lets queries of the prompt's rows in the chunk attend. Where another layer has appended the pairs, those of later
-// chunks are there, too.
-func (c *chunkRows) attendChunk(q *kernels.Tensor, pos []int32) *kernels.Attend {
-	a := c.attend(c.pass.cache, c.l, q, pos)
-	if c.shares() {
-		a.Past = withoutLast(a.Past, len(c.pass.pos)-c.from-c.prompt)
-	}
-	return a
 }

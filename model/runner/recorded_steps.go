@@ -263,13 +263,14 @@ func (g *decodeGraph) prepare(sequences []*batchStep, next *recording) {
 		if next.kinds[i] != sparseStep {
 			continue
 		}
-		pass := &prefillPass{Runner: r, cache: s.cache, opt: PrefillOptions{Sparse: s.opt.Sparse}, pos: []int32{s.cache.Next()}}
+		row := &segment{cache: s.cache, pos: []int32{s.cache.Next()}, of: 1, sparse: s.opt.Sparse}
 		for l := range s.cache.Layers() {
 			prepared := g.graph.Prepare(at, func() error {
 				if s.err != nil {
 					return s.err
 				}
-				return pass.attention(l, nil, g.out.Rows(i, i+1), nil, r.attend(s.cache, l, g.query.Rows(i, i+1), pass.pos))
+				row.o = &Observation{Layer: l, Cache: s.cache}
+				return r.output(row, g.out.Rows(i, i+1), nil, r.attend(s.cache, l, g.query.Rows(i, i+1), row.pos))
 			})
 			if s.err == nil {
 				s.err = prepared
@@ -309,7 +310,7 @@ func (g *decodeGraph) record(to *recording) {
 			g.scores[i] = kept(r.alloc(c.Layers*c.Heads, slices.Max(to.buckets[i])))
 		}
 	}
-	rows := &recordedRows{layerRows: layerRows{Runner: r, x: x, h: h, next: h, low: noLowRank}, decodeGraph: g, to: to}
+	rows := &recordedRows{layerRows: layerRows{Runner: r, x: x, h: h, next: h}, decodeGraph: g, to: to}
 	for rows.l = range m.Network.Layers {
 		mark := r.arena.Mark()
 		if err := model.RunLayer(rows, m, rows.l); err != nil {

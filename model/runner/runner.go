@@ -17,7 +17,7 @@ type Runner struct {
 	on     kernels.Backend // of its operations
 	arena  *kernels.Arena  // in the memory of on
 	stages []*Runner       // one for each device of the model, of which the first is what callers have
-	batch  batchRows       // of StepBatch
+	batch  batchPass       // of StepBatch
 
 	// OnPrefill (may be nil) is told of every pass over several tokens when it begins. What it returns
 	// is told of progress: how many more of the tokens are done, each layer doing its share of them.
@@ -156,41 +156,6 @@ func (r *Runner) Step(ctx context.Context, cache *kvcache.Cache, token int32, ca
 	return r.Prefill(ctx, cache, []int32{token}, PrefillOptions{Capture: capture, Observe: observe})
 }
 
-// Probe runs rows after what the cache holds, which it does not change, and
-// observes them; observations have one entry in Probes.
-func (r *Runner) Probe(ctx context.Context, cache *kvcache.Cache, probe model.QueryRows, observe Observer) (err error) {
-	defer kernels.CatchDevice(&err)
-	r.release()
-	defer r.release()
-	p := r.newProbePass(cache, probe, cache.Next())
-	for l := range r.Model.Config.Layers {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		p.enter(l)
-		arena := p.arena
-		mark := arena.Mark()
-		o := &Observation{Layer: l, Cache: cache}
-		scores, lse, err := p.layer(l)
-		if err != nil {
-			return err
-		}
-		if scores != nil {
-			o.addProbe(scores, lse, false)
-		}
-		if o = p.joint.add(p.Runner, o); o != nil {
-			if err := observe(o); err != nil {
-				return err
-			}
-		}
-		arena.Release(mark)
-		if err := r.pause(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // ObserveQueries returns the scores [heads, entries] that given queries [rows,
 // heads, headDim] of each of the layers that read a layer's pairs, with own keys [rows, kvHeads, headDim], all rotated to the
 // positions that follow the cache, pay to it, joined as in an Observation. The result is the
@@ -229,20 +194,6 @@ func checkTokens(m *model.Model, cache *kvcache.Cache, tokens []int32) error {
 
 func (r *Runner) alloc(shape ...int) *kernels.Tensor {
 	return r.arena.Alloc(r.on.Compute(), shape...)
-}
-
-// attend lets rotated queries at positions pos attend to a layer of the cache.
-func (r *Runner) attend(cache *kvcache.Cache, layer int, q *kernels.Tensor, pos []int32) *kernels.Attend {
-	a := r.attention(cache.View(r.Model.Config.KVLayer(layer)), layer, q, pos)
-	return &a
-}
-
-func (r *Runner) attention(past []kernels.KV, layer int, q *kernels.Tensor, pos []int32) kernels.Attend {
-	c := &r.Model.Config
-	return kernels.Attend{
-		Q: q, Past: past, Scale: c.AttentionScale(), SoftCap: c.AttentionCap, Sinks: r.Model.Network.Layers[layer].Sinks,
-		Window: c.Window(layer), Positions: pos,
-	}
 }
 
 // logits applies the head to the normalised row h [1, hidden]; into is memory of a
