@@ -54,8 +54,13 @@ END
 }
 
 evaluation built-in --task synthetic --tokens 256 --samples 4 --budget 48
+# Windows with caps, windows with sinks and experts, delta nets, shared keys and values; ids that all vocabularies have.
+python3 -c 'import json, random
+draw = random.Random(1)
+for i in range(4):
+    print(json.dumps({"id": str(i), "prompt_ids": [draw.randrange(3, 60) for _ in range(48)]}))' >"$work/ids.jsonl"
 for family in gemma2 gpt-oss qwen3.5 gemma4-e2b; do
-  evaluation "$family" --model "$root/model/testdata/golden/$family" --task continuation --samples 4 --tokens 48 --budget 16
+  evaluation "$family" --model "$root/model/testdata/golden/$family" --data "$work/ids.jsonl" --samples 4 --budget 16 --max-new 8
 done
 [ -z "$gguf" ] || evaluation gguf --model "$gguf" --task needle --tokens 512 --samples 2 --budget 10%
 for kind in lookahead judgeq; do
