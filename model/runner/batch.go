@@ -86,25 +86,6 @@ func (r *Runner) NewBatch(rows int) (*Batch, error) {
 func (b *Batch) Len() int  { return len(b.live) }
 func (b *Batch) Room() int { return b.rows - len(b.live) }
 
-// Sequence is one response of a batch.
-type Sequence struct {
-	response
-	step  batchStep
-	first *Logits // of the prompt's last token, until the first step
-	err   error
-}
-
-// Tokens are those of the response so far, without the end token; the last of them is not
-// in the cache.
-func (s *Sequence) Tokens() []int32 { return s.tokens }
-
-// Ended tells whether there was an end token.
-func (s *Sequence) Ended() bool { return s.ended }
-
-// Err is what ended the sequence early, after which its cache is unusable; nil where it goes on
-// or has ended as it should.
-func (s *Sequence) Err() error { return s.err }
-
 // Add lets a sequence join whose prompt is in cache and has ended with logits: nothing has
 // run and nothing is called until the next step. The batch must have room. Probes are not
 // observed of a step in a batch.
@@ -117,12 +98,10 @@ func (b *Batch) Add(cache *kvcache.Cache, logits *Logits, opt GenerateOptions) (
 	case slices.ContainsFunc(b.live, func(s *Sequence) bool { return s.step.cache == cache }):
 		return nil, fmt.Errorf("batch: got the cache of a sequence that is in it")
 	}
-	r, err := newResponse(b.model, cache, opt)
+	s, err := newSequence(b.model, cache, logits, opt)
 	if err != nil {
 		return nil, err
 	}
-	pass := PrefillOptions{Capture: opt.Capture, Observe: opt.Observe, Sparse: opt.Sparse, SparseOnDevice: opt.SparseOnDevice}
-	s := &Sequence{response: *r, first: logits, step: batchStep{cache: cache, opt: pass}}
 	b.live = append(b.live, s)
 	return s, nil
 }
@@ -170,7 +149,7 @@ func (b *Batch) step(ctx context.Context) (err error) {
 		if !s.done {
 			s.fail(checkTokens(b.model, s.step.cache, s.last()))
 		}
-		if !s.done && s.skips(s.step.cache) {
+		if !s.done && s.skips() {
 			s.goOn(drawnRow{})
 		} else if !s.done {
 			s.step.token = s.last()[0]
@@ -229,23 +208,4 @@ func (g *batchGroup) run(ctx context.Context) error {
 	}
 	g.next = drawRows(r.Model, y, samplers)
 	return nil
-}
-
-// goOn takes the next token after a step.
-func (s *Sequence) goOn(next drawnRow) {
-	s.fail(s.step.err)
-	s.fail(next.err)
-	if !s.done {
-		s.fail(s.stepped())
-	}
-	if !s.done {
-		s.fail(s.take(next.Logits))
-	}
-}
-
-// fail ends the sequence with an error, unless that is nil. The first one counts.
-func (s *Sequence) fail(err error) {
-	if err != nil && s.err == nil {
-		s.err, s.done = err, true
-	}
 }

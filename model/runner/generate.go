@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -56,31 +57,22 @@ func (r *Runner) Generate(ctx context.Context, cache *kvcache.Cache, logits []fl
 	return r.Continue(ctx, cache, HostLogits(logits), opt)
 }
 
-// Continue is Generate with logits that may lie on a device.
+// Continue is Generate with logits that may lie on a device: a batch of one.
 func (r *Runner) Continue(ctx context.Context, cache *kvcache.Cache, logits *Logits, opt GenerateOptions) (tokens []int32, ended bool, err error) {
-	out, err := newResponse(r.Model, cache, opt)
+	b, err := r.NewBatch(1)
 	if err != nil {
 		return nil, false, err
 	}
-	step := PrefillOptions{Capture: opt.Capture, Observe: opt.Observe, Sparse: opt.Sparse, SparseOnDevice: opt.SparseOnDevice}
-	if samplesOnDevice(r.Model) && out.MaxNew > 1 {
-		if step.logits, err = allocLogits(r.Model); err != nil {
-			return nil, false, err
-		}
+	s, err := b.Add(cache, logits, opt)
+	if err != nil {
+		return nil, false, err
 	}
 	for {
-		if err := out.take(logits); err != nil || out.done {
-			return out.tokens, out.ended, err
+		if _, err := b.Step(ctx); err != nil || s.done {
+			return s.tokens, s.ended, cmp.Or(s.err, err)
 		}
-		if !out.skips(cache) {
-			if logits, err = r.Forward(ctx, cache, out.last(), step); err != nil {
-				return out.tokens, false, err
-			} else if err := r.pause(); err != nil {
-				return out.tokens, false, err
-			}
-		}
-		if err := out.stepped(); err != nil {
-			return out.tokens, false, err
+		if err := r.pause(); err != nil {
+			return s.tokens, false, err
 		}
 	}
 }

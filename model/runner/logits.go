@@ -171,9 +171,3 @@ func checkLogits(m *model.Model, logits []float32) error {
 func samplesOnDevice(m *model.Model) bool {
 	return m.End().DrawsInPlace()
 }
-
-// allocLogits is memory of the head's device for the logits of one row.
-func allocLogits(m *model.Model) (t *kernels.Tensor, err error) {
-	defer kernels.CatchDevice(&err)
-	return m.End().Alloc(m.End().Compute(), 1, m.Config.Vocab), nil
-}

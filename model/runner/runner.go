@@ -81,8 +81,6 @@ type PrefillOptions struct {
 	// CacheOnly computes keys and values and nothing that only logits need.
 	CacheOnly bool
 
-	// logits [1, vocab] is memory of a device for the logits; nil takes some anew.
-	logits *kernels.Tensor
 	// readAtOnce tells that the logits will have been read when the next pass begins.
 	readAtOnce bool
 	// appendProbes runs probes with the last rows wherever; for tests.
@@ -127,7 +125,7 @@ func (r *Runner) Forward(ctx context.Context, cache *kvcache.Cache, tokens []int
 			return nil, err
 		}
 		if y != nil {
-			return r.keepLogits(y, opt.readAtOnce || opt.logits != nil)
+			return r.keepLogits(y, opt.readAtOnce)
 		}
 	}
 	r.release()
@@ -148,7 +146,7 @@ func (r *Runner) Forward(ctx context.Context, cache *kvcache.Cache, tokens []int
 	if opt.CacheOnly {
 		return nil, nil
 	}
-	return last.logits(last.last, opt.logits)
+	return last.logits(last.last)
 }
 
 // Step runs one token, as a decoding step does.
@@ -196,15 +194,13 @@ func (r *Runner) alloc(shape ...int) *kernels.Tensor {
 	return r.arena.Alloc(r.on.Compute(), shape...)
 }
 
-// logits applies the head to the normalised row h [1, hidden]; into is memory of a
-// device for them, or nil.
-func (r *Runner) logits(h, into *kernels.Tensor) (*Logits, error) {
-	m, y := r.Model, into
-	if !samplesOnDevice(m) {
-		y = r.alloc(1, m.Config.Vocab)
-	} else if y == nil { // they outlive the pass
-		y = r.on.Alloc(r.on.Compute(), 1, m.Config.Vocab)
+// logits applies the head to the normalised row h [1, hidden].
+func (r *Runner) logits(h *kernels.Tensor) (*Logits, error) {
+	m, memory := r.Model, kernels.Allocator(r.arena)
+	if samplesOnDevice(m) { // they outlive the pass
+		memory = r.on
 	}
+	y := memory.Alloc(r.on.Compute(), 1, m.Config.Vocab)
 	head(m, r.on, y, h)
 	return logitsOf(m, y)
 }

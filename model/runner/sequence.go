@@ -1,0 +1,175 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"glimpse/model"
+	"glimpse/model/kvcache"
+)
+
+// Sequence is one response of a batch as it grows.
+type Sequence struct {
+	GenerateOptions
+	eos     []int32 // that end it
+	sampler *sampler
+
+	tokens []int32 // without the end token
+	ended  bool    // by an end token
+	done   bool    // no step is to run
+	err    error   // that ended it early
+
+	step    batchStep
+	first   *Logits // of the prompt's last token, until the first step
+	counted [][]int // on a model that only counts memory: the entries of the cache's heads at first
+}
+
+// newSequence begins a response after what the cache holds, whose last token gave logits.
+func newSequence(m *model.Model, cache *kvcache.Cache, logits *Logits, opt GenerateOptions) (*Sequence, error) {
+	if err := opt.Sampling.Validate(); err != nil {
+		return nil, err
+	}
+	pass := PrefillOptions{Capture: opt.Capture, Observe: opt.Observe, Sparse: opt.Sparse, SparseOnDevice: opt.SparseOnDevice}
+	r := &Sequence{
+		GenerateOptions: opt, sampler: newSampler(opt.Sampling, opt.Prompt), eos: opt.Stop,
+		step: batchStep{cache: cache, opt: pass}, first: logits,
+	}
+	if m.Counts() {
+		r.counted = cache.Lengths()
+	}
+	if opt.Forced != nil {
+		r.MaxNew, r.eos = len(opt.Forced), nil
+		return r, checkForced(m, cache, opt.Forced)
+	}
+	if !opt.IgnoreEnd {
+		r.eos = slices.Concat(m.Config.EOS, opt.Stop)
+	}
+	return r, nil
+}
+
+// Tokens are those of the response so far, without the end token; the last of them is not
+// in the cache.
+func (s *Sequence) Tokens() []int32 { return s.tokens }
+
+// Ended tells whether there was an end token.
+func (s *Sequence) Ended() bool { return s.ended }
+
+// Err is what ended the sequence early, after which its cache is unusable; nil where it goes on
+// or has ended as it should.
+func (s *Sequence) Err() error { return s.err }
+
+// checkForced refuses a response before any of it has run.
+func checkForced(m *model.Model, cache *kvcache.Cache, tokens []int32) error {
+	for i, id := range tokens {
+		if id < 0 || int(id) >= m.Config.Vocab {
+			return fmt.Errorf("forced response: token %d: id %d, want 0 to %d", i, id, m.Config.Vocab-1)
+		}
+	}
+	if n, room := len(tokens), m.Config.MaxPositions-int(cache.Next())+1; n > room { // the last token is not run
+		return fmt.Errorf("forced response: %d tokens after %d, want at most %d: %w", n, cache.Next(), room, model.ErrContext)
+	}
+	return nil
+}
+
+// take takes the next token, which follows from logits.
+func (s *Sequence) take(logits *Logits) error {
+	s.done = len(s.tokens) >= s.MaxNew
+	if s.done {
+		return nil
+	}
+	if s.counted != nil {
+		return s.accept(0, nil)
+	}
+	id, err := s.next(logits)
+	if err != nil {
+		s.done = true
+		return err
+	}
+	return s.accept(id, logits)
+}
+
+// next is the token that follows logits, which must be finite.
+func (s *Sequence) next(logits *Logits) (int32, error) {
+	if s.Forced != nil {
+		return s.Forced[len(s.tokens)], logits.Check()
+	}
+	return logits.next(s.sampler)
+}
+
+// accept takes a token that was drawn from logits; nil where nothing is computed.
+func (s *Sequence) accept(id int32, logits *Logits) error {
+	s.done = true
+	if logits != nil && slices.Contains(s.eos, id) {
+		s.ended = true
+		return s.tellLogProb(s.OnEnd, id, logits)
+	}
+	s.tokens = append(s.tokens, id)
+	if err := s.tellLogProb(s.OnLogProb, id, logits); err != nil {
+		return err
+	}
+	if s.OnToken != nil {
+		if err := s.OnToken(id); errors.Is(err, ErrStop) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	s.done = len(s.tokens) >= s.MaxNew
+	return nil
+}
+
+func (s *Sequence) tellLogProb(tell func(id int32, logProb float64, top []LogProb), id int32, logits *Logits) error {
+	if tell == nil || logits == nil {
+		return nil
+	}
+	p, top, err := logits.LogProbs(id, s.TopLogProbs)
+	if err == nil {
+		tell(id, p, top)
+	}
+	return err
+}
+
+// skips tells that the next step need not run: on a model that only counts memory all but the
+// first two, of which the second is recorded where a device records. Of the others the memory is
+// taken by which heads have grown in these.
+func (s *Sequence) skips() bool {
+	n := len(s.tokens)
+	if s.counted == nil || n <= 2 {
+		return false
+	}
+	if n == 3 {
+		s.step.cache.ReserveGrown(s.counted, s.MaxNew-n)
+	}
+	return true
+}
+
+// last is the token that the next step runs.
+func (s *Sequence) last() []int32 { return s.tokens[len(s.tokens)-1:] }
+
+// stepped is told that the last token has run.
+func (s *Sequence) stepped() error {
+	if s.AfterStep == nil {
+		return nil
+	}
+	return s.AfterStep()
+}
+
+// goOn takes the next token after a step.
+func (s *Sequence) goOn(next drawnRow) {
+	s.fail(s.step.err)
+	s.fail(next.err)
+	if !s.done {
+		s.fail(s.stepped())
+	}
+	if !s.done {
+		s.fail(s.take(next.Logits))
+	}
+}
+
+// fail ends the sequence with an error, unless that is nil. The first one counts.
+func (s *Sequence) fail(err error) {
+	if err != nil && s.err == nil {
+		s.err, s.done = err, true
+	}
+}
