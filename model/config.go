@@ -51,7 +51,7 @@ type Config struct {
 	// nil: all layers have those.
 	LayerKV []KVShape
 
-	// KVFrom are the layers whose keys and values the layers attend to: a layer's own, or those of one before it, whose cache it
+	// KVFrom are the layers whose keys and values the layers attend to: the layer itself, or one before it, whose cache it
 	// shares. nil: all layers have their own.
 	KVFrom []int
 
@@ -168,7 +168,7 @@ func (c *Config) FirstAttention() int {
 	return 0
 }
 
-// FirstObserved is the layer of which a pass is observed first: the first that attends, unless it shares its cache with later ones.
+// FirstObserved is the layer that is observed first in a pass: the first that attends, unless it shares its cache with later ones.
 func (c *Config) FirstObserved() int {
 	first := c.FirstAttention()
 	if c.KVFrom == nil {
@@ -286,7 +286,7 @@ func (c *Config) AttentionScale() float64 {
 // Group is the number of query heads per KV head.
 func (c *Config) Group() int { return c.Heads / c.KVHeads }
 
-// CacheBytes is the memory of the keys and values of a sequence of so many tokens, stored in a type, of which layers with a
+// CacheBytes is the memory of the keys and values of a sequence of so many tokens, stored in a type. Layers with a
 // sliding window hold that and less than a block of entries more (kernels.WindowBlock), and of the states of recurrent layers.
 func (c *Config) CacheBytes(tokens int, stored kernels.DType) (n int64) {
 	for l := range c.Layers {

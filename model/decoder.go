@@ -39,7 +39,7 @@ type decoderConfig struct {
 	ownActivation bool // the family reads it by another key
 }
 
-// decoderFamily is the ParseConfig of a family: defaults are those of transformers, layout takes what the family
+// decoderFamily is the ParseConfig of a family: defaults are as in transformers, layout takes what the family
 // makes of the keys that all have.
 func decoderFamily(defaults func() decoderConfig, layout func(c *Config, d *decoderConfig) error) func(raw json.RawMessage) (*Config, error) {
 	return func(raw json.RawMessage) (*Config, error) {
@@ -52,7 +52,7 @@ func decoderFamily(defaults func() decoderConfig, layout func(c *Config, d *deco
 	}
 }
 
-// parse reads config.json over the defaults that d holds, those of transformers, and then the family's own keys over theirs.
+// parse reads config.json over the defaults of transformers that d holds, and then the family's own keys over theirs.
 // A null in the place of what may be nil is none, or false, whatever the default.
 func (d *decoderConfig) parse(raw json.RawMessage, own ...any) (*Config, error) {
 	d.HiddenAct = cmp.Or(d.HiddenAct, "silu")
@@ -177,8 +177,8 @@ type expertsLayout struct {
 	beside                       *besideNames // nil: in the place of an MLP
 }
 
-// besideNames are those of experts beside an MLP: of norms of the residual stream for the router, which is divided by the root of its
-// width, and for the experts, of what the experts' weights are multiplied by, and of norms of what MLP and experts give.
+// besideNames are the names where experts lie beside an MLP: of norms of the residual stream for the router, which is divided by the root of its
+// width, and for the experts, of the factors of the experts' weights, and of norms of the outputs of MLP and experts.
 type besideNames struct{ routerNorm, norm, scales, denseNorm, expertsNorm string }
 
 // bind lays out what experts beside an MLP have more.
@@ -257,7 +257,7 @@ const (
 // blockNorms are the names of the norms around the blocks of a layer; "" is none.
 type blockNorms struct{ attention, postAttention, mlp, postMLP string }
 
-// preNorms are those of Llama.
+// preNorms are the norms of Llama.
 var preNorms = blockNorms{attention: "input_layernorm", mlp: "post_attention_layernorm"}
 
 // bind lays out a network with the tensor names of Llama.

@@ -35,7 +35,7 @@ func (s *DeltaShape) Bytes(d kernels.DType) int64 {
 	return int64(d.Bytes(s.KeyHeads*(s.Kernel-1)*s.channels())) + int64(d.Bytes(s.values()*s.KeyDim))
 }
 
-// check holds the extents to those of a state of less than 300 MB a layer, which small weights may ask for, too.
+// check bounds the extents by a state of 300 MB a layer, which small weights may ask for, too.
 func (s *DeltaShape) check() error {
 	if errs := outside([]bounded{
 		{"linear_num_key_heads", s.KeyHeads, 1, 1 << 8}, {"linear_num_value_heads", s.ValueHeads, 1, 1 << 8},
@@ -57,11 +57,11 @@ func (s *DeltaShape) check() error {
 // what is read is normalised by head, gated and projected.
 type DeltaNet struct {
 	*DeltaShape
-	In   []*kernels.Tensor // [·, hidden] as stored, of which the outputs are the parts below, by key head
+	In   []*kernels.Tensor // [·, hidden] as stored; the outputs are the parts below, by key head
 	Conv *kernels.Tensor   // [2·keys + values, 1, kernel], in the order of all queries, keys and values
 	// Decay and Bias [valueHeads]: the state decays by exp(−exp(Decay) · softplus(a + Bias)).
 	Decay, Bias *kernels.Tensor
-	Norm        Norm            // of what a head reads [valueDim]
+	Norm        Norm            // of the rows that a head reads [valueDim]
 	Out         *kernels.Tensor // [hidden, values] as stored
 
 	query, key, value, gate, beta, rate deltaPart
@@ -122,7 +122,7 @@ type DeltaRun struct {
 	From *DeltaState
 }
 
-// DeltaPass is rows H [rows, hidden], in the compute type, that go through a net: those of the runs, one after the other,
+// DeltaPass is rows H [rows, hidden], in the compute type, that go through a net: the rows of the runs, one after the other,
 // and rows that only fill up. Temporary memory is taken from the arena.
 type DeltaPass struct {
 	On    kernels.Backend
@@ -135,7 +135,7 @@ type DeltaPass struct {
 
 // Forward writes to y [rows, hidden] scale times what the net gives of the rows, zeros of those after the runs, and moves the
 // states of the runs on. deltaBlock rows of a run go through the recurrence at once; those that are left of it go one by one, and so
-// do all of shorter runs, in which a row has the same bits however many come with it, but for those of the products before and after.
+// do all of shorter runs, in which a row has the same bits however many come with it, but for the products before and after.
 func (d *DeltaNet) Forward(y *kernels.Tensor, p DeltaPass, scale float64) {
 	projected, read := d.project(&p), p.Arena.Alloc(p.On.Compute(), p.H.Dim0(), d.values())
 	switch {

@@ -48,7 +48,7 @@ type deltaGradient struct {
 	before, state           []float64 // the run's first state
 }
 
-// of is n numbers of a part, of what is projected or its gradients.
+// of is n numbers of a part, of the projections or of their gradients.
 func (b *deltaGradient) of(x [][]float64, p deltaPart, row, g, n int) []float64 {
 	return part(x[p.in], b.In[p.in].Dim0(), row, g, n, p)
 }
@@ -82,7 +82,7 @@ func (b *deltaGradient) head(g int) {
 			}
 		}
 	}
-	dMixed := make([][]float64, b.rows) // of what is behind SiLU at first
+	dMixed := make([][]float64, b.rows) // behind SiLU at first
 	x := make([][]float64, b.rows)      // mixed behind SiLU, queries and keys normalised
 	lengths := make([][2]float64, b.rows)
 	for t := range b.rows {

@@ -97,7 +97,7 @@ func plainProduct(m, n, k int, alpha float64, a, b func(i, j int) float64, beta 
 }
 
 // deltaRows runs deltaBlock rows through a key head and the value heads that it serves by products of matrices, in the form of
-// Yang et al. 2024 (arXiv:2412.06464, §3.3; arXiv:2406.06484, §3.2). Let d(t) be by what the state decays up to row t, S the
+// Yang et al. 2024 (arXiv:2412.06464, §3.3; arXiv:2406.06484, §3.2). Let d(t) be the decay of the state up to row t, S the
 // state before the rows, and w(t) the correction that row t writes, so that after it the state is d(t)·S + Σ_{j≤t} d(t)/d(j) · k(j) w(j)ᵀ.
 // Then w(t) = β(t) · (v(t) − d(t)·Sᵀk(t) − Σ_{j<t} d(t)/d(j) · (k(j)·k(t)) · w(j)), a triangular system, and what row t reads is
 // d(t)·Sᵀq(t) + Σ_{j≤t} d(t)/d(j) · (k(j)·q(t)) · w(j).
@@ -200,7 +200,7 @@ func (r *deltaRows[T]) valueHead(of func(p deltaPart, row, n int) []T, row, i in
 			}
 		}
 	}
-	r.mul(r.low, r.ratio, r.qk) // of what rows read
+	r.mul(r.low, r.ratio, r.qk) // what rows read
 	for t := range n {
 		clear(r.low[t*n+t+1 : (t+1)*n])
 	}

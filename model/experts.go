@@ -27,7 +27,7 @@ type Experts struct {
 // Routing is how the scores of a router become weights of experts.
 type Routing = kernels.Routing
 
-// Expert is a gated MLP: down of what the gate lets through of up.
+// Expert is a gated MLP: down(gate · up).
 type Expert struct {
 	Gate, Up, Down Linear // [width, hidden] twice, [hidden, width]
 }
@@ -224,7 +224,7 @@ func (p *Pass) linear(y, x *kernels.Tensor, lin Linear, updates []RowUpdate, sca
 	}
 }
 
-// linearGrad adds to dx, of which beta is kept, the gradient of rows x from that of what linear gives of them, dy, and writes those
+// linearGrad adds the gradient of rows x to beta times dx, from dy, the gradient of linear's output for them, and writes the gradients
 // of the factors.
 func (p *Pass) linearGrad(dx, dy, x *kernels.Tensor, lin Linear, updates []RowUpdate, factors *LowRank, scale, beta float64) {
 	p.On.MatMul(dx, dy, lin.Weight, scale, beta)
@@ -238,7 +238,7 @@ func (p *Pass) linearGrad(dx, dy, x *kernels.Tensor, lin Linear, updates []RowUp
 	}
 }
 
-// Forward writes to y [rows, hidden], of which those after the rows that count become 0, scale times what the experts
+// Forward writes to y [rows, hidden], where rows that do not count become 0, scale times what the experts
 // give: of every row the sum over its experts in their order, the shared one last. Rows are grouped by expert, and only
 // the weights of experts that a row has chosen are read.
 func (e *Experts) Forward(y *kernels.Tensor, p Pass, scale float64) {
@@ -307,7 +307,7 @@ func (e *Expert) rows() kernels.GatedRows {
 }
 
 // Backward writes to dh [rows, hidden] the gradient of the rows from that of Forward's sum, dy [rows, hidden], and to factors, by
-// module, those of the updates' A and B, which are of all rows and one of a module; of experts that no row has chosen they are 0. The
+// module, the gradients of the updates' A and B, which are of all rows and one of a module; of experts that no row has chosen they are 0. The
 // weights of experts and router are constants; a row's choice is one, too, and the weights of its experts are not.
 func (e *Experts) Backward(dh *kernels.Tensor, factors map[Module]*LowRank, p Pass, dy *kernels.Tensor, scale float64) {
 	whole := p.Arena.Mark()

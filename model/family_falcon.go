@@ -15,7 +15,7 @@ func init() {
 }
 
 // falconConfig is the part of a Falcon config.json that decides the forward pass;
-// the older names are those of the first releases.
+// the older names are from the first releases.
 type falconConfig struct {
 	HiddenSize            int     `json:"hidden_size"`
 	NEmbed                *int    `json:"n_embed"`

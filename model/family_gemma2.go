@@ -28,7 +28,7 @@ func init() {
 	})
 }
 
-// gemmaDefaults are those of transformers for Gemma 2 and 3.
+// gemmaDefaults are the defaults of transformers for Gemma 2 and 3.
 func gemmaDefaults() decoderConfig {
 	return decoderConfig{
 		HiddenSize: 2304, NumHiddenLayers: 26, NumAttentionHeads: 8, NumKeyValueHeads: new(4), HeadDim: new(256), IntermediateSize: 9216,
@@ -91,7 +91,7 @@ func (g *gemmaConfig) parse(raw json.RawMessage, d *decoderConfig, every int) (*
 	return c, d.slidingLayers(c, d.SlidingWindow, 0)
 }
 
-// layout divides the residual stream by what embeddings are multiplied by, the square root of their width in the type
+// layout divides the residual stream by the factor of embeddings, the square root of their width in the type
 // of the weights, as transformers has it: then they are the table's rows, blocks add less, and norms see the difference
 // in their epsilon alone.
 func (g *gemmaConfig) layout(c *Config, heads headNorms, bias bool) decoderLayout {

@@ -166,7 +166,7 @@ func unified(raw json.RawMessage) bool {
 	return c.ModelType == "gemma4_unified" || c.ModelType == "gemma4_unified_text" || len(c.Architectures) > 0 && c.Architectures[0] == "Gemma4UnifiedForCausalLM"
 }
 
-// shapes sets the KV heads: those of layers without a window are KVHeads of HeadDim, the others' are in LayerKV.
+// shapes sets the KV heads: layers without a window have KVHeads of HeadDim, the others' are in LayerKV.
 func (g *gemma4Config) shapes(c *Config) error {
 	sliding, whole := KVShape{c.KVHeads, c.HeadDim}, KVShape{c.KVHeads, g.GlobalHeadDim}
 	if g.GlobalKVHeads != nil && g.KeysAreValues {

@@ -4,7 +4,7 @@ package model
 // sliding_window; v0.2 and later say null.
 const mistralWindow = 4096
 
-// mistralDefaults are those of transformers for Mistral and Ministral.
+// mistralDefaults are the defaults of transformers for Mistral and Ministral.
 func mistralDefaults() decoderConfig {
 	return decoderConfig{
 		HiddenSize: 4096, NumHiddenLayers: 32, NumAttentionHeads: 32, NumKeyValueHeads: new(8), IntermediateSize: 14336,

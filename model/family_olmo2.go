@@ -12,7 +12,7 @@ func init() {
 	})
 }
 
-// olmoDefaults are those of transformers for OLMo 2 and 3.
+// olmoDefaults are the defaults of transformers for OLMo 2 and 3.
 func olmoDefaults() decoderConfig {
 	return decoderConfig{
 		HiddenSize: 4096, NumHiddenLayers: 32, NumAttentionHeads: 32, IntermediateSize: 11008,

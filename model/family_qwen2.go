@@ -15,7 +15,7 @@ func init() {
 	})
 }
 
-// qwenDefaults are those of transformers for Qwen2 and Qwen3.
+// qwenDefaults are the defaults of transformers for Qwen2 and Qwen3.
 func qwenDefaults() decoderConfig {
 	return decoderConfig{
 		HiddenSize: 4096, NumHiddenLayers: 32, NumAttentionHeads: 32, NumKeyValueHeads: new(32), IntermediateSize: 22016,

@@ -112,7 +112,7 @@ type Forecast struct {
 	Advice []string // what would lower the need
 }
 
-// NewForecast is that of a run on m, of which counted is the [Model.Counted]: of its weights and the rest that it needs,
+// NewForecast is the forecast of a run on m, whose [Model.Counted] is counted: of its weights and the rest that it needs,
 // in bytes, named by parts. Weights that the host maps are not counted, since they are read again if need be.
 func (m *Model) NewForecast(counted *Model, weights, rest int64, parts []MemoryPart, advice ...string) *Forecast {
 	f := &Forecast{Device: m.DeviceName(), Need: weights + rest, Parts: append([]MemoryPart{{"weights", weights}}, parts...), Advice: advice}

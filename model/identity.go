@@ -15,7 +15,7 @@ import (
 	"glimpse/kernels"
 )
 
-// identity names weights by what the network reads of them. Models that share weights share it.
+// identity names weights by the numbers that the network reads. Models that share weights share it.
 type identity struct {
 	names []string // of the tensors, sorted
 	mu    sync.Mutex
@@ -36,7 +36,7 @@ func identityOf(slots []slot) *identity {
 //
 // for every tensor that the network reads, sorted by name, as in
 // "model.norm.weight F32 [576] 1f0c…". The last word is the SHA-256 of the tensor's bytes, in blocks
-// of what they are in BF16. So it is the same for other shards, other metadata and surplus tensors,
+// of their values in BF16. So it is the same for other shards, other metadata and surplus tensors,
 // and another for another type of numbers. It is computed on the first call, on all cores.
 func (m *Model) SHA256(ctx context.Context) (string, error) {
 	if m.weights == nil {

@@ -13,7 +13,7 @@ type LayerOps[T any] interface {
 	headOps[T]
 
 	// Projections are the queries, keys and values of the rows through AttentionNorm: zero
-	// where nothing reads them, and keys and values of a layer that reads those of one before (Config.KVFrom).
+	// where nothing reads them, and keys and values where the layer reads another one's (Config.KVFrom).
 	Projections() (q, k, v T)
 	// NormRotate is Norm and Rotate of queries and keys in place, where they can be
 	// done at once; otherwise it returns false and changes nothing.
@@ -86,7 +86,7 @@ func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
 	case layer.Shared():
 		h = o.Normalised()
 		o.Add(delta)
-	default: // the norm is of what attention has not been added to
+	default: // the norm reads rows that attention has not been added to
 		h = o.Read(layer.MLPNorm, mlpReaders)
 		o.Add(delta)
 	}
@@ -109,7 +109,7 @@ func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
 	return nil
 }
 
-// mix is scale times what the block gives by which rows see other rows.
+// mix is scale times the output of the block in which rows see other rows.
 func mix[T any](o LayerOps[T], m *Model, l int, scale float64) (delta T, ok bool, err error) {
 	layer := &m.Network.Layers[l]
 	if layer.Delta != nil {

@@ -15,11 +15,11 @@ type LayerInput struct {
 	Layers     int
 	Layer      int
 	Projection *kernels.Tensor // [width, hidden], of the embedding that a row began with
-	Norm       Norm            // of what the projection gives
+	Norm       Norm            // of the projection's output
 	Scale      float64         // multiplies rows of the table
 	Padding    int32           // the token that rows without one have: learned rows
 	Unit       float64         // multiplies the residual stream for the gate
-	PostNorm   Norm            // of what is added to the residual stream
+	PostNorm   Norm            // of the sum that enters the residual stream
 }
 
 // Rows writes the input of rows to y [rows, width]: tokens are theirs, e [rows, hidden] what they began with.

@@ -47,7 +47,7 @@ type Model struct {
 	template     func() (*chat.Template, error) // that Tokenizer has, parsed once
 
 	cacheDType kernels.DType // Invalid: Backend.Compute()
-	cacheName  string        // by which it was chosen
+	cacheName  string        // that it was chosen by
 
 	generation *Generation // nil without stored weights
 
@@ -265,7 +265,7 @@ func (m *Model) NeedTokenizer() (*tokenizer.Tokenizer, error) {
 	return m.Tokenizer, nil
 }
 
-// WeightBytes is the size of the weights in the types that passes read: those of the file, or
+// WeightBytes is the size of the weights in the types that passes read: as in the file, or
 // BF16 of blocks where the device does not multiply by them.
 func (m *Model) WeightBytes() int64 {
 	if m.weights == nil {
@@ -593,7 +593,7 @@ func (m *Model) RowsAfter(next int32, rows int, long bool) (pos []int32, queries
 	return pos, queries, keys
 }
 
-// Over is m whose operations are those of another backend with the same memory, as of a step that
+// Over is m on another backend with the same memory, as for a step that
 // is recorded. It has no weights to load.
 func (m *Model) Over(b kernels.Backend) *Model {
 	return &Model{Name: m.Name, Config: m.Config, Network: m.Network, Backend: b, cacheDType: m.cacheDType, cut: true}

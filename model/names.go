@@ -72,7 +72,7 @@ func canonicalName(name string, wanted map[string]bool) string {
 	return name
 }
 
-// surplus are errors of tensors that the family does not ask for, those of a module that it does
+// surplus are errors of tensors that the family does not ask for, all tensors of a module that it does
 // not have in one. Modules for images and sound are a note.
 func (m *Model) surplus(names []string, wanted map[string]bool) []error {
 	known := map[string]bool{"": true} // the modules that the family has

@@ -40,7 +40,7 @@ const (
 // Modules lists the modules to which LoRA factors attach in the order in which a layer runs them.
 var Modules = []Module{QProj, KProj, VProj, OProj, GateProj, UpProj, DownProj}
 
-// ExpertModules lists those of experts, to which factors attach by option.
+// ExpertModules are the modules of experts, to which factors attach by option.
 var ExpertModules = []Module{ExpertGate, ExpertUp, ExpertDown}
 
 // FactorModules are Modules and ExpertModules.
@@ -74,25 +74,25 @@ func (n Norm) Epsilon(c *Config) float64 {
 	return c.RMSNormEps
 }
 
-// Layer is one decoder layer. Its MLP is down of what Gate makes of gate and up, or down(gelu(up)) where it has
+// Layer is one decoder layer. Its MLP is down(Gate(gate, up)), or down(gelu(up)) where it has
 // no gate.
 type Layer struct {
 	Gate kernels.Gate
 	// Sinks [heads], in the compute type, are the heads' logits in the softmax's denominator; nil: none.
 	Sinks *kernels.Tensor
-	// AttentionNorm and MLPNorm are of what the blocks read; without one a block reads the residual stream.
+	// AttentionNorm and MLPNorm are of the rows that the blocks read; without one a block reads the residual stream.
 	AttentionNorm, MLPNorm Norm
 	// QueryNorm and KeyNorm normalise every head [headDim], or all heads together
 	// [heads·headDim], before the rotation.
 	QueryNorm, KeyNorm Norm
 	ValueNorm          Norm // of the values of every head, with weights of 1
-	// PostAttentionNorm and PostMLPNorm are of what the blocks add to the residual stream.
+	// PostAttentionNorm and PostMLPNorm are of the rows that the blocks add to the residual stream.
 	PostAttentionNorm, PostMLPNorm Norm
 	// Parallel: attention and MLP both read the residual stream and both are added to it;
 	// without an MLPNorm the MLP, too, reads the rows that AttentionNorm gives.
 	Parallel bool
 	Experts  *Experts // in the place of the MLP, or beside it where the layer has both; nil: none
-	// DenseNorm and ExpertsNorm are of what the MLP and the experts give where the layer has both, before their sum.
+	// DenseNorm and ExpertsNorm are of the outputs of the MLP and of the experts where the layer has both, before their sum.
 	DenseNorm, ExpertsNorm Norm
 	// OutputGate [heads·headDim, hidden] reads what the queries read: its logistic function multiplies what attention gives;
 	// the zero Linear is none.
@@ -245,7 +245,7 @@ func (b *Binder) Vector(name string, dst **kernels.Tensor, n int) {
 // deviceHeadDim is the most numbers of a head that the kernels of a device attend with.
 const deviceHeadDim = 256
 
-// computable refuses a network of which a device does not compute a part, before any weight is loaded.
+// computable refuses a network that a device cannot compute whole, before any weight is loaded.
 func (c *Config) computable(n *Network, b *Binder, devices []kernels.Backend) error {
 	var parts []string
 	if dim := c.widestHead(); dim > deviceHeadDim {
@@ -362,7 +362,7 @@ func (b *Binder) Fused(l *Layer, prefix string, in int, bias bool, parts ...Part
 	b.fused(l, prefix, in, bias, nil, parts)
 }
 
-// FusedGroups is Fused for queries, keys and values of which all heads that share a KV
+// FusedGroups is Fused for queries, keys and values where all heads that share a KV
 // head are stored together: its query heads, its key, its value. They are copied into the
 // order of Fused.
 func (b *Binder) FusedGroups(l *Layer, prefix string, c *Config, bias bool) {

@@ -35,7 +35,7 @@ func isBuffer(name string, shape []int) bool {
 }
 
 // tokenIDs reads one id or a list; raw is nil where no file has the key, which then has its default.
-// Those that the model does not have can never be drawn: they are left out, those of a file with a note.
+// Those that the model does not have can never be drawn: they are left out, and a note says so where a file has them.
 func (c *Config) tokenIDs(file, key string, raw json.RawMessage, absent []int32) ([]int32, error) {
 	if raw == nil {
 		return slices.DeleteFunc(slices.Clone(absent), func(id int32) bool { return int(id) >= c.Vocab }), nil

@@ -114,7 +114,7 @@ func (m *Model) deviceOf(s slot) kernels.Backend {
 	return m.On(s.layer)
 }
 
-// placeHead gives the head a copy of its weights on its device where they are those of the
+// placeHead gives the head a copy of its weights on its device where they are the
 // embedding, or of another model's head.
 func (m *Model) placeHead(from kernels.Backend) {
 	if to := m.End(); to != from && to.OwnMemory() {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Processors change logits before a token is chosen. Names and rules are those of
+// Processors change logits before a token is chosen. Names and rules are as in
 // generation_config.json in transformers; zero values change nothing.
 type Processors struct {
 	// RepetitionPenalty divides positive logits of tokens that the text has, prompt

@@ -65,7 +65,7 @@ func (t TokenRows) Tokens() []int32 { return t }
 // LowRank implements QueryRows; tokens have none.
 func (t TokenRows) LowRank(int, Module) *LowRank { return nil }
 
-// ShiftedTokens are TokenRows that stand By positions after those of the tokens that follow
+// ShiftedTokens are TokenRows that stand By positions after the tokens that follow
 // the prompt, before them where By is negative, and not before the first position. They see
 // the whole prompt wherever they stand.
 type ShiftedTokens struct {

@@ -13,7 +13,7 @@ type Sampling struct {
 	TopK        int     // most likely tokens considered; 0: all
 	MinP        float64 // least probability, as a share of the largest; 0: any
 	Seed        uint64
-	// Processors change the logits first, also those of greedy decoding.
+	// Processors change the logits first, in greedy decoding, too.
 	Processors Processors
 }
 

@@ -67,7 +67,7 @@ func (m *Model) room(free func(b kernels.Backend) int64) int64 {
 	return least
 }
 
-// Devices are those of the model in the order of its layers.
+// Devices are the devices of the model in the order of its layers.
 func (m *Model) Devices() []kernels.Backend {
 	var out []kernels.Backend
 	for _, s := range m.Stages() {

@@ -15,7 +15,7 @@ import (
 )
 
 // CheckPrompt refuses the empty string for a prompt, or for the last message of a user. White
-// space is text, of which the model makes what it can.
+// space is text: the model makes of it what it can.
 func CheckPrompt(text string) error {
 	if text == "" {
 		return errors.New("prompt: got an empty string, want text")
