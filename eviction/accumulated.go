@@ -62,7 +62,7 @@ func accumulated(p Prompt) Plan {
 	return Plan{Capture: runner.Capture{AllRows: true}, Score: func(s *Scores, o *runner.Observation) { accumulate(s, o.AllRows, len(p.Tokens)) }}
 }
 
-// accumulate scores by the sum over so many rows of which the mean was observed, so that what
+// accumulate turns the observed mean over so many rows into their sum, so that what
 // decoding adds has the same unit.
 func accumulate(s *Scores, logScores *kernels.Tensor, rows int) {
 	s.Observe(kernels.ScoreTerm{LogScore: logScores, Factor: float32(rows)})
@@ -148,7 +148,7 @@ func (a *Accumulated) Retain(layer int, s *kernels.Selection) {
 	sums.Entries = lengthsOf(s)
 }
 
-// carry adds the sums of the turns before to those of a turn's prompt.
+// carry adds the sums of the turns before to the sums of a turn's prompt.
 func (a *Accumulated) carry(_ Prompt, o *runner.Observation, s *Scores) {
 	s.Ops.CarryScores(s.Values, a.layers[o.Layer].Values, a.layers[o.Layer].Entries)
 }

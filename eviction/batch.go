@@ -47,13 +47,13 @@ type Answer struct {
 	logProbs []float64
 }
 
-// Tokens are those of the answer so far, without the end token.
+// Tokens are the answer's tokens so far, without the end token.
 func (a *Answer) Tokens() []int32 { return a.sequence.Tokens() }
 
 // Ended tells whether there was an end token.
 func (a *Answer) Ended() bool { return a.sequence.Ended() }
 
-// LogProbs are those of the tokens so far of an answer that is forced.
+// LogProbs belong to the tokens so far of an answer that is forced.
 func (a *Answer) LogProbs() []float64 { return a.logProbs }
 
 // Err is what ended the answer early, after which the session is unusable; nil where it goes on

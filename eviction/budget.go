@@ -23,7 +23,7 @@ type Budget struct {
 
 const (
 	millionths = 1_000_000
-	// shareDigits are the decimals of a share, percentDigits those of a percentage.
+	// shareDigits are the decimals of a share, percentDigits the decimals of a percentage.
 	shareDigits, percentDigits = 6, 4
 )
 
@@ -200,7 +200,7 @@ func (b Budget) Compare(other Budget) int {
 // with commas.
 type Budgets []Budget
 
-// Set reads a comma-separated list without doubles in the place of what there is.
+// Set reads a comma-separated list without doubles, which replaces the list.
 func (b *Budgets) Set(text string) (err error) {
 	*b, err = ParseBudgets(text)
 	return err

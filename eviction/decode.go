@@ -29,7 +29,7 @@ func (s *Session) Generate(ctx context.Context, opt runner.GenerateOptions) (tok
 // memory that grows with the tokens is what the policy keeps, the result, and the history.
 //
 // A token outside the vocabulary and more tokens than the context has room for (ErrContext)
-// are errors that change nothing. After another error the log-probabilities are those of the
+// are errors that change nothing. After another error there are log-probabilities of the
 // tokens until then, and the session is unusable.
 func (s *Session) Force(ctx context.Context, tokens []int32) (logProbs []float64, err error) {
 	_, _, err = s.Generate(ctx, forced(tokens, &logProbs))
@@ -73,8 +73,8 @@ func (s *Session) startResponse(opt *runner.GenerateOptions) error {
 	return nil
 }
 
-// Ranked is told of the scores by which a Decoding decides about a layer after a decoding
-// step: of those that are not finite the step is an error (model.ErrNonFinite). They are
+// Ranked is told of the scores that a Decoding decides about a layer by after a decoding
+// step: where one is not finite the step is an error (model.ErrNonFinite). They are
 // read where they lie on the host.
 func (s *Session) Ranked(layer int, scores *Scores) { s.watched.scores(layer, scores) }
 

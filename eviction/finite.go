@@ -49,7 +49,7 @@ func (f *finite) scores(layer int, s *Scores) {
 // probes takes in the rows of a layer's probes, whose lse is NaN where any logit is not
 // finite; the scores of such a row may be.
 func (f *finite) probes(o *runner.Observation, c *model.Config) {
-	ops := o.Cache.On(0).Selector() // where those of all layers meet
+	ops := o.Cache.On(0).Selector() // where the scores of all layers meet
 	for i, lse := range slices.Concat(o.ProbeLSE, o.PeakProbeLSE) {
 		if !ops.OwnMemory() {
 			f.rows(o.Layer, lse, c)

@@ -14,9 +14,9 @@ import (
 // FootprintOptions say what a run will do.
 type FootprintOptions struct {
 	Tokens, Budget, MaxNew int
-	// Rows are those of the batch that the answer is decoded in; 0 is 1.
+	// Rows is how many the batch has that the answer is decoded in; 0 is 1.
 	Rows int
-	// LogProbs tells of what the model gives to the prompt's tokens.
+	// LogProbs tells what the model gives to the prompt's tokens.
 	LogProbs bool
 	// Study holds the full cache of the prompt while evicted copies decode, as
 	// [Runtime.Study] does.
@@ -52,11 +52,11 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 type peaks struct{ prompt, all int64 }
 
 // count is Footprint on models that are counted anew, each of which begins at the peaks that the one before has come to
-// know, and looks closer: collections of garbage, by which a peak is found among dead tensors, take nearly all of the time,
+// know, and looks closer: collections of garbage, which find a peak among dead tensors, take nearly all of the time,
 // and hold up whoever else is on the processor.
 func count(ctx context.Context, m *model.Model, named *Configured, o FootprintOptions) (f Footprint, err error) {
 	parts := []int64{8, 40, memcount.FinestPart}
-	if named.Settings.Resources.Draft != nil { // whose own peak is a part of what is known
+	if named.Settings.Resources.Draft != nil { // whose own peak is known already
 		parts = parts[2:]
 	}
 	var known peaks
@@ -69,7 +69,7 @@ func count(ctx context.Context, m *model.Model, named *Configured, o FootprintOp
 	return f, err
 }
 
-// footprint is Footprint, above known peaks, of which it leaves better ones, and to a part.
+// footprint is Footprint, above known peaks, which it makes better, and to a part.
 func (rt *Runtime) footprint(ctx context.Context, named *Configured, o FootprintOptions, known *peaks, part int64) (f Footprint, err error) {
 	m := rt.Runner.Model
 	counter := m.Counter()
@@ -119,7 +119,7 @@ func (rt *Runtime) footprint(ctx context.Context, named *Configured, o Footprint
 		return f, err
 	}
 	if s.decode != nil {
-		counter.Take(min(s.Cache.Bytes(), kvcache.CompactBytes+s.Cache.LayerBytes(m.Config.FirstAttention()))) // of what moves up
+		counter.Take(min(s.Cache.Bytes(), kvcache.CompactBytes+s.Cache.LayerBytes(m.Config.FirstAttention()))) // of the pairs that move up
 	}
 	if st, ok := sparse.(*SparsePages); ok {
 		st.reserve(s.Cache, max(0, most-1))

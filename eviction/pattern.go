@@ -18,8 +18,8 @@ import (
 
 // Pattern tells how much a model's KV heads retrieve from far back, in the format
 // that DuoAttention publishes: a folder with full_attention_heads.tsv, one line
-// per layer and one number per KV head, and config.json, of which sink_size and
-// recent_size are read.
+// per layer and one number per KV head, and sink_size and
+// recent_size of config.json.
 type Pattern struct {
 	Heads        [][]float64 // [layer][kvHead], 0 (streaming) to 1 (retrieval)
 	Sink, Recent int         // of the streaming heads when the numbers were found

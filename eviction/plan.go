@@ -63,7 +63,7 @@ func (p Prompt) spread(budgets []int) []int {
 	return out
 }
 
-// spared are the layers of which nothing is observed, those that read no cache which is decided about; nil where there are none.
+// spared are the layers that are not observed: they read no cache which is decided about; nil where there are none.
 func (p Prompt) spared() []bool {
 	if len(p.layers()) == p.Config.Layers {
 		return nil
@@ -100,15 +100,15 @@ type Plan struct {
 	Sink, Recent int
 	// Layers are budgets of the layers, which sum to at most layers · B; nil: B for each.
 	Layers []int
-	// CrossLayer, where it is set, makes them of what was observed of all layers.
+	// CrossLayer, where it is set, makes them of the observations of all layers.
 	CrossLayer *CrossLayer
-	// Heads are the budgets of a layer's KV heads, of which budget is the mean. Over all
+	// Heads are the budgets of a layer's KV heads; budget is their mean. Over all
 	// layers they sum to at most what uniform ones would. Nil: budget for each.
 	Heads func(layer, budget int, s *Scores) []int
 	// Select, where it is set, chooses at most budget entries of every head by more than a
 	// number per KV head and entry, in the place of Sink, Recent and Heads.
 	Select func(s *Scores, budget int) *kernels.Selection
-	// Merge changes the kept pairs of a layer, which still holds all of them, by what is
+	// Merge changes the kept pairs of a layer, which still holds all of them, by the pairs that are
 	// evicted, and returns the merge threshold per KV head, F64 [kvHeads], NaN where nothing
 	// was evicted.
 	Merge func(c *kvcache.Cache, layer int, keep *kernels.Selection) (thresholds *kernels.Tensor)
@@ -140,7 +140,7 @@ type Plan struct {
 type CrossLayer struct {
 	// Statistics are the numbers that the budgets depend on, of a layer's observation.
 	Statistics func(o *runner.Observation) []float64
-	// Budgets are those of all layers, given the numbers of each.
+	// Budgets are the budgets of all layers, given the numbers of each.
 	Budgets func(statistics [][]float64) []int
 }
 
@@ -160,7 +160,7 @@ type Decoding struct {
 	Step func(o *runner.Observation) (*kernels.Selection, error)
 	// StepAll, where it is set, is Step of all layers at once, whose scores are
 	// [layers·heads, width], in the same memory: operations of a device on so few numbers take
-	// longer to start than to run. entries and what it selects are those of every KV head,
+	// longer to start than to run. entries and what it selects are of every KV head,
 	// layer by layer.
 	StepAll func(logScores *kernels.Tensor, entries []int) *kernels.Selection
 	// Carry, where it is set, adds what the turns before have left to the scores of a turn's
@@ -172,7 +172,7 @@ type Decoding struct {
 // decoded.
 type SparseState interface {
 	// Select chooses the step's entries and returns the bytes that it read of keys
-	// and values, or of what stands for them, to do so.
+	// and values, or of their stand-ins, to do so.
 	Select(s *runner.SparseStep) (estimation int64, err error)
 	// Recordable tells that Select reads nothing of a device, so that its steps can be
 	// recorded once and replayed.
@@ -188,7 +188,7 @@ type SparseState interface {
 // whatever their budgets are.
 func (p *Plan) waits() bool { return p.Drafted > 0 || p.CrossLayer != nil || p.KeepsAll }
 
-// whole tells the same of a prompt of which every layer holds so many entries.
+// whole tells the same of a prompt where every layer holds so many entries.
 func (p *Plan) whole(entries, budget int) bool {
 	if p.waits() || entries <= budget {
 		return true

@@ -319,7 +319,7 @@ type Needs struct {
 	Draft, Pattern bool
 }
 
-// NeedsOf tells what the named policy takes: its own needs and those of the policy
+// NeedsOf tells what the named policy takes: its own needs and the needs of the policy
 // that scores for it, or of a composition's first stage.
 func NeedsOf(name string, overrides Overrides) (Needs, error) {
 	name, _, _ = strings.Cut(name, ":")
@@ -358,7 +358,7 @@ func (n *Configured) Fits(m *model.Model) error {
 }
 
 // plan is what the policy wants of a prompt: of a composition the first stage, which sees its
-// part of the budget, and what the second reads of what that leaves.
+// part of the budget, and what the second reads of the rest.
 func (n *Configured) plan(p Prompt) (Prompt, Plan) {
 	if n.Second == nil {
 		return p, n.Method.Plan(p)
@@ -380,8 +380,8 @@ func (n *Configured) smallest() Plan {
 	return plan
 }
 
-// decodes tells whether the policy evicts while decoding, and whether it reads a part of what
-// it holds.
+// decodes tells whether the policy evicts while decoding, and whether it reads only a part of
+// the cache.
 func (n *Configured) decodes() (evicts, sparse bool) {
 	plan := n.smallest()
 	return plan.Decode != nil, plan.Sparse != nil

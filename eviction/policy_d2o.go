@@ -82,13 +82,13 @@ func (m d2o) Plan(p Prompt) Plan {
 	return plan
 }
 
-// ends: M is its part, by default a quarter, of what the sinks leave of the budget.
+// ends: M is its part, by default a quarter, of the budget without the sinks.
 func (m d2o) ends(budget int) (sink, recent int) {
 	sink = min(m.sink, budget)
 	return sink, (budget - sink) * m.recent / max(1, m.heavy+m.recent)
 }
 
-// variances are, by query head, those of the attention summed over the rows of the prompt
+// variances are, by query head, the variances of the attention summed over the rows of the prompt
 // (eq. 4, 20), in a conversation of the turn's prompt. A prompt within the budget needs none.
 func (m d2o) variances(p Prompt, o *runner.Observation) []float64 {
 	if p.fits() {
@@ -140,7 +140,7 @@ func (a D2OAllocation) shares(f []float64, rho float64) []float64 {
 // D2OBudgets are the layers' budgets S_l for n entries and a budget of B on average
 // (eq. 5), from the variances F_lh of the attention of a layer's query heads, summed over
 // rows: α_l = L·ρ·exp(−F_l) / Σ exp(−F) with ρ = B/n, clamped to [0.01, 1], and S_l = α_l·n.
-// The other rules are those of §5.4: α_l = ρ, α_l = L·ρ·(1/F_l) / Σ (1/F), and α_l = exp(−F_l)
+// The other rules are from §5.4: α_l = ρ, α_l = L·ρ·(1/F_l) / Σ (1/F), and α_l = exp(−F_l)
 // to the letter, which knows no ρ, so that it is the sum's bound alone that keeps it.
 // How F_l comes from F_lh is what Normalise says:
 //

@@ -44,7 +44,7 @@ func startHSA(s *Session, dense, page int, head float64) SparseState {
 // partial products, with the temperature √(d·‖q[i₁]‖₁/‖q‖₁), averaged over the
 // group, scores the pages, and the k₂ entries of the best pages are attended to.
 //
-// k₁ is fixed by what half of the budget pays for at the response's full length, and so
+// k₁ is fixed: half of the budget pays for it at the response's full length. So it
 // stays the same while decoding; only a response that gets longer shrinks it.
 type hsaEstimator struct{ components int }
 

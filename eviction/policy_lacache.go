@@ -106,7 +106,7 @@ func (m lacache) climbed(p Prompt, layer, n int) []int32 {
 // (GATECH-EIC/LaCache, kv_cache.py). Of every ladder of T entries a layer keeps
 // A = ⌈S/(S−O)⌉ neighbours, from entry l mod (T−A+1) on, so that the layers take turns
 // instead of descending. As many ladders as the cache has room for come first; where that
-// is not enough, longer ladders then thin all of what is left once more, evenly, as often
+// is not enough, longer ladders then thin all that is left once more, evenly, as often
 // as it takes. The code widens the cache by half of what a ladder drops, since its last
 // ladder may drop too much; here the newest of that stay, and the budget is held.
 func (m lacache) thinned(p Prompt, layer, n int) []int32 {
@@ -134,7 +134,7 @@ func (m lacache) thinned(p Prompt, layer, n int) []int32 {
 }
 
 // climb drops what is not on a layer's steps of so many ladders behind the sinks: each has
-// length entries, of which so many are kept, apart entries from each other. Steps past a
+// length entries and keeps so many, apart entries from each other. Steps past a
 // ladder's end are on the next one.
 func climb(held []int32, sink, layer, length, kept, apart, ladders int) []int32 {
 	stays := make([]bool, len(held))

@@ -17,7 +17,7 @@ func init() {
 // oracle scores by the mean attention of the response's rows, y₁…y_m at the positions after
 // the prompt (FullKV-gen of Judge Q: Trainable Queries for Optimized Information Retention in
 // KV Cache Eviction, Liu et al., arXiv:2509.10798, §3): of all rows, as far as the response may
-// go, since what a later token reads is part of what must be kept.
+// go, since what a later token reads must be kept, too.
 type oracle struct{}
 
 // Plan replays the response; one that ended at once is replayed as its end

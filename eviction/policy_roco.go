@@ -61,7 +61,7 @@ func (m roco) choose(s *Scores, budget int) *kernels.Selection {
 }
 
 func (m roco) decode(s *Session) *Decoding {
-	known := int32(len(s.history)) // positions below are those of rows that ran
+	known := int32(len(s.history)) // positions below belong to rows that ran
 	st := &rocoState{roco: m, ranked: s.Ranked, budget: s.Prompt.Budget, on: make(map[kernels.Selector]*rocoScratch)}
 	for l, scores := range unpooled(s.scores) {
 		if scores == nil { // a layer that is left alone

@@ -13,7 +13,7 @@ import "glimpse/kernels"
 // score, neither lend their scores nor borrow any: they would give their own high ones to
 // what is before them. A kernel of 1 or 0 changes nothing.
 //
-// Policies whose scores are those of one observation pool them in their terms. Sums
+// Policies whose scores are one observation pool them in their terms. Sums
 // over rows go on in later steps and turns, and stay as they are, so that a probability counts once,
 // for the entry that it was paid to: what is pooled is what entries are ranked by (Plan.Pooling).
 type Pooling struct {

@@ -178,7 +178,7 @@ func (r *request) observe(o *runner.Observation) *kernels.Selection {
 		r.carry(r.prompt, &mine, s)
 	}
 	r.watched.scores(o.Layer, s)
-	if r.plan.CrossLayer != nil { // its budget, by which it is pooled, waits for the others
+	if r.plan.CrossLayer != nil { // its pooling depends on its budget, which waits for the others
 		r.scores[o.Layer], r.statistics[o.Layer] = s, r.plan.CrossLayer.Statistics(&mine)
 		return nil
 	}
@@ -193,7 +193,7 @@ func (r *request) observe(o *runner.Observation) *kernels.Selection {
 	return kept
 }
 
-// pause lets others run between two units of what is done layer by layer after a pass.
+// pause lets others run between two units of work that goes layer by layer after a pass.
 func (rt *Runtime) pause() error {
 	if rt.Runner.Pause == nil {
 		return nil
@@ -228,7 +228,7 @@ func (r *request) finish(pause func() error) error {
 	return nil
 }
 
-// mostResponse is how many tokens a response after so many may have, the last of which is
+// mostResponse is how many tokens a response after so many may have. The last one is
 // not run.
 func (rt *Runtime) mostResponse(tokens int) int {
 	room := max(1, rt.Runner.Model.Config.MaxPositions-tokens+1)

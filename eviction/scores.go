@@ -19,7 +19,7 @@ type Scores struct {
 	// Spread is what a Plan's Select chooses by besides: a second number per entry, of the same
 	// shape, or numbers per query head; else nil.
 	Spread *kernels.Tensor
-	// Entries are those of every KV head.
+	// Entries is how many every KV head has.
 	Entries []int
 	// Ops are the operations on Values.
 	Ops kernels.Selector

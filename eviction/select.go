@@ -15,8 +15,8 @@ func upTo(from, to int) []int32 {
 	return out
 }
 
-// apportion makes whole budgets of shares without losing any of their sum: of the fractions
-// the largest are rounded up, among equals those of the lower layers or heads, and so
+// apportion makes whole budgets of shares without losing any of their sum: the largest
+// fractions are rounded up, among equals the lower layers or heads, and so
 // larger shares never get less. It is the method of largest remainders.
 func apportion(shares []float64) []int {
 	sum, out, order, fractions := 0.0, make([]int, len(shares)), make([]int, len(shares)), make([]float64, len(shares))

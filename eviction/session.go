@@ -22,7 +22,7 @@ type Session struct {
 	// Budget is what the next turns keep. A share is of the whole conversation up to the
 	// end of a turn's prompt, evicted or not, so that it grows from turn to turn.
 	Budget Budget
-	// CacheSalt tells prompts apart that may not share their first tokens (Runtime.Prefixes): those of one salt may.
+	// CacheSalt tells prompts apart that may not share their first tokens (Runtime.Prefixes): prompts of one salt may.
 	CacheSalt string
 	// LogProbs (may be nil) is told what the model gives to the tokens of the next turns' prompts, which is what it gives with
 	// nothing evicted: a layer is evicted when all rows have gone through it. Such prompts run whole, whatever others share.
@@ -103,7 +103,7 @@ func (rt *Runtime) NewSession(named *Configured, budget Budget) (*Session, error
 	return s, nil
 }
 
-// newCache is an empty cache of what the policy decides about.
+// newCache is an empty cache of the layers that the policy decides about.
 func (s *Session) newCache() *kvcache.Cache {
 	c := kvcache.New(s.Model())
 	if s.Prompt.Windows {
@@ -132,7 +132,7 @@ func (rt *Runtime) Prefill(ctx context.Context, named *Configured, tokens []int3
 // token that was generated comes first, since no step has run it. After an error
 // the session is unusable.
 func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error) {
-	defer kernels.CatchDevice(&err) // of what policies compute between passes
+	defer kernels.CatchDevice(&err) // in operations of policies between passes
 	rt := s.runtime
 	if s.turns > 0 && len(tokens) == 0 {
 		return fmt.Errorf("turn: empty prompt, want at least 1 token")
@@ -282,7 +282,7 @@ func (s *Session) GoesOn(with *Session, conversation []int32) int {
 	return n
 }
 
-// Rest lets go of what an answered turn has left beside the cache, which the next turn makes anew: Bytes are then all that
+// Rest frees the state beside the cache that the next turn makes anew: Bytes are then all that
 // the session holds, and Kept and Scores are gone.
 func (s *Session) Rest() {
 	s.logits, s.kept, s.scores, s.sparse, s.Pool = nil, nil, nil, nil, nil

@@ -17,7 +17,7 @@ var perOption = Option{Name: "per", Choices: choices("kv-head", perQueryHead), D
 // grouped-query attention "the token budget is divided by the number of heads per attention
 // group", and what one head keeps "is not shared within the attention group". The cache of a
 // KV head holds the union of what its query heads keep, which is at most the budget; every
-// query head attends to its own part of it and to what has come since.
+// query head attends to its own part of it and to later entries.
 type snapPerHead struct{ snapDense }
 
 // share is the prompt as one query head sees it.
@@ -86,7 +86,7 @@ func (m snapPerHead) choices(s *Session, budgets []int) SparseState {
 		kept := s.kept[l].Indices()
 		for q, idx := range chosen {
 			of := kept[q*len(kept)/len(chosen)]
-			for i, j := range idx { // from entries of the prompt to those of the cache
+			for i, j := range idx { // from entries of the prompt to entries of the cache
 				at, _ := slices.BinarySearch(of, j)
 				idx[i] = int32(at)
 			}

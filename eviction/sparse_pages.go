@@ -16,7 +16,7 @@ const floatBytes = 4
 // together, so that an estimate from a few dimensions reads these only. It chooses by
 // estimated scores: half of the budget is for the traffic of estimation, the other half for
 // attention (RocketKV §3.6, app. A.3). On a device the host knows how much there is to choose
-// from, and nothing of what was chosen.
+// from, and nothing of the choice.
 //
 // Its steps can be recorded: what it keeps from step to step is allocated by a pageScratch's ops, and
 // operations of a step go to the step's own backend.
@@ -201,7 +201,7 @@ func (st *SparsePages) reserve(c *kvcache.Cache, entries int) {
 	}
 }
 
-// growPositions is what pages have room for beside an eighth of what there is.
+// growPositions is the room of pages beside an eighth of their entries.
 const growPositions = 32
 
 // pageRoom is the room for so many pages of size and what comes.

@@ -2,7 +2,7 @@ package eviction
 
 // Traffic is memory traffic of the attention of decoding steps, in bytes over all
 // layers and heads: of the keys and values that the steps attend to, their own
-// included, and of what was read to choose them.
+// included, and of all that was read to choose them.
 type Traffic struct {
 	Steps      int
 	Bytes      int64 // in all

@@ -8,7 +8,7 @@ import (
 // TwoStage makes one policy of two, as rocketkv is of snapkv and hsa: first, which
 // must evict only the prompt, keeps as much of it as rocketkv's adaptive split says
 // (RocketKV, arXiv:2502.14051, §3.6), and second, which must evict nothing, reads as much as the
-// budget of what that leaves. It is called "first:second".
+// budget of the rest. It is called "first:second".
 func TwoStage(first, second *Configured) (*Configured, error) {
 	name := first.Name + ":" + second.Name
 	if evicts, sparse := first.decodes(); evicts || sparse {

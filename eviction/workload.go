@@ -94,7 +94,7 @@ func (n *Configured) Workload(c *model.Config, tokens, budget, maxNew int) Workl
 // Spares tells that a layer is left alone.
 func (w *Workload) Spares(layer int) bool { return w.Spared != nil && w.Spared[layer] }
 
-// limits are the layers' budgets; where they depend on what is observed, those of layers
+// limits are the layers' budgets; where they depend on what is observed, the budgets of layers
 // that are all alike.
 func (r *request) limits() []int {
 	c := r.prompt.Config

@@ -19,7 +19,7 @@ type Cache struct {
 	dims  []int         // widths of the heads, by layer
 	kv    model.KVShape // of layers without a window
 	next  int32
-	// long tells that its rows are rotated by the frequencies of long prompts, those of
+	// long tells that its rows are rotated by the frequencies of long prompts, which have
 	// more than longAfter tokens (0: there are none); expected is what Expect said.
 	long                bool
 	longAfter, expected int
@@ -31,12 +31,12 @@ type Cache struct {
 	freed   []int32 // by layer: the position after the last one that has left its window and is gone
 	whole   bool    // HoldWindows
 	counts  bool    // memory of a processor, which is only counted
-	held    []bool  // layers of which HoldWindow holds everything
+	held    []bool  // layers that HoldWindow holds whole
 	back    int32   // position that Truncate may go back to, see Undoable; -1: none
 
 	// onDevice are per layer the positions of the first entries of its heads where evictions have
-	// left them on a device; nil where the host has all. Those of later entries are the host's.
-	// joint, where it is not nil, is those of all layers together, which then are its parts.
+	// left them on a device; nil where the host has all. The host has the positions of later entries.
+	// joint, where it is not nil, is the positions of all layers together, which then are its parts.
 	onDevice []*kernels.Selection
 	joint    *kernels.Selection
 
@@ -54,14 +54,14 @@ type cacheRoom struct {
 	rows  []kernels.KV // views that append uses, for as long as it runs
 }
 
-// headCache is the entries of one KV head: k and v have capacity rows of which
+// headCache is the entries of one KV head: k and v have capacity rows, and
 // len(pos) are in use.
 type headCache struct {
 	k, v *kernels.Tensor
 	pos  []int32
 }
 
-// GrowEntries is the least number of entries by which a full head grows. It is
+// GrowEntries is the least number of entries that a full head grows by. It is
 // small because the spare room is memory that eviction was meant to free.
 const GrowEntries = 16
 
@@ -107,7 +107,7 @@ func (c *Cache) On(layer int) kernels.Backend { return c.rooms[layer].on }
 // Layers is the number of layers.
 func (c *Cache) Layers() int { return len(c.heads) }
 
-// KVHeads is the number of KV heads of a layer without a window, and of all layers but for those of Config.LayerKV.
+// KVHeads is the number of KV heads of a layer without a window, and of all layers but the ones in Config.LayerKV.
 func (c *Cache) KVHeads() int { return c.kv.Heads }
 
 // Heads is the number of KV heads of all layers that hold keys and values.
@@ -120,13 +120,13 @@ func (c *Cache) Heads() (n int) {
 	return n
 }
 
-// LayerKVHeads is the number of KV heads that a layer holds pairs of; 0 where it reads those of another.
+// LayerKVHeads is the number of KV heads that a layer holds pairs of; 0 where it reads another one's.
 func (c *Cache) LayerKVHeads(layer int) int { return len(c.heads[layer]) }
 
 // Entries is the number of pairs that a layer's KV head holds.
 func (c *Cache) Entries(layer, head int) int { return len(c.heads[layer][head].pos) }
 
-// Pairs are those of all layers and KV heads.
+// Pairs is how many all layers and KV heads hold.
 func (c *Cache) Pairs() (n int) {
 	for l := range c.heads {
 		for h := range c.heads[l] {
@@ -145,7 +145,7 @@ func (c *Cache) Positions(layer, head int) []int32 {
 
 // View is the layer's keys and values, one KV per head, valid until the next
 // change of the layer. The positions are right where the layer has a window, which
-// alone reads them; else they may be those of before an eviction on a device.
+// alone reads them; else they may be from before an eviction on a device.
 func (c *Cache) View(layer int) []kernels.KV {
 	kv := make([]kernels.KV, len(c.heads[layer]))
 	for h := range kv {

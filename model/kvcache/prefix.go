@@ -25,7 +25,7 @@ type PrefixCache struct {
 	holds       []bool       // layers that have keys and values
 	files       *prefixFiles // nil: memory alone
 
-	mu    sync.Mutex // of what follows: a prefix may be looked for on one goroutine while another's prompt runs
+	mu    sync.Mutex // guards the rest: a prefix may be looked for on one goroutine while another's prompt runs
 	roots map[pageRoot]*page
 	clock int64
 	bytes int64
@@ -37,7 +37,7 @@ type pageRoot struct {
 	long bool // frequencies of short and of long prompts differ (Cache.Begin)
 }
 
-// page is the pairs of a run of tokens that follows those of the pages above it.
+// page is the pairs of a run of tokens that follows the pages above it.
 type page struct {
 	above    *page
 	tokens   string
@@ -53,7 +53,7 @@ type page struct {
 const (
 	// blockQueries is the number of queries of a KV head that attention on a processor works on together.
 	blockQueries = 64
-	// MinRows is the least number of rows that are computed as those of any longer prompt, to the bit.
+	// MinRows is the least number of rows that are computed as in any longer prompt, to the bit.
 	MinRows = 17
 )
 
@@ -67,7 +67,7 @@ func NewPrefixCache(m *model.Model, limit int64) *PrefixCache {
 }
 
 // BlockRows is a multiple of the rows of a prompt that attention works on together, in every layer: from one that is a multiple of it
-// on, rows are computed as those of the whole prompt, to the bit, if they are MinRows or more.
+// on, rows are computed as in the whole prompt, to the bit, if they are MinRows or more.
 func BlockRows(c *model.Config) int {
 	at := 1
 	for l := range c.Layers {
@@ -287,7 +287,7 @@ func (x *Prefix) Enter(c *Cache, layer int) {
 	c.changed()
 }
 
-// Take copies the pairs of a layer, of which nothing is evicted yet, into the pages that the prompt adds and that end
+// Take copies the pairs of a layer, before any is evicted, into the pages that the prompt adds and that end
 // where the layer ends or before, unless they have them: it is called after every chunk, before a window moves on.
 func (x *Prefix) Take(c *Cache, layer int) {
 	on := c.On(layer)

@@ -24,7 +24,7 @@ import (
 )
 
 // prefixFiles are the pages of a PrefixCache on disk, a file each, so that they outlive the program. A file is named by
-// a hash of what its numbers depend on: the model's weights, the type of the pairs, the processor's instructions,
+// a hash of all that its numbers depend on: the model's weights, the type of the pairs, the processor's instructions,
 // the salt, and all tokens up to the page's end. It is pageHeader, the pairs by layer and head, and a hash of both and of
 // what it is named by, so that a page under another's name is none. One that does not fit is removed.
 type prefixFiles struct {
@@ -170,7 +170,7 @@ func (f *prefixFiles) read(c *Cache, id [sha256.Size]byte, tokens int) [][]kerne
 		}
 	}
 	now := time.Now()
-	os.Chtimes(path, now, now) // by which the oldest go
+	os.Chtimes(path, now, now) // the oldest go first
 	return pairs
 }
 

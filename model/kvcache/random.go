@@ -6,7 +6,7 @@ import (
 )
 
 // Random is a cache of random keys and values for measurements of decoding: every
-// head holds so many entries, those of the last positions before next, and has room for
+// head holds so many entries, at the last positions before next, and has room for
 // more.
 func Random(m *model.Model, next, entries, room int) (_ *Cache, err error) {
 	defer kernels.CatchDevice(&err)

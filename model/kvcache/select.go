@@ -7,8 +7,8 @@ import (
 	"glimpse/kernels"
 )
 
-// composed are the positions of what s selects of layers, from the first one on, of whose first
-// entries the positions are before; those that have come since follow each other.
+// composed are the positions of the entries that s selects in layers, from the first one on. The first
+// entries of these have the positions before; later ones follow each other.
 func (c *Cache) composed(first int, before, s *kernels.Selection) *kernels.Selection {
 	if !before.OnDevice() && !slices.ContainsFunc(before.Indices(), func(pos []int32) bool { return len(pos) > 0 && int(pos[len(pos)-1]) >= len(pos) }) {
 		return s // of a prompt that is whole
@@ -90,7 +90,7 @@ const CompactBytes = 64 << 20
 
 // RetainAll is RetainSelection of all layers at once, of the KV heads of all of them: for
 // decoding steps on a device, where the operations of a few entries take longer to start
-// than to run. A selection on a device is for caches of which it holds all layers.
+// than to run. A selection on a device is for caches whose layers it holds all.
 func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 	device := c.On(0).Selector()
 	layers, kvHeads := len(c.heads), c.KVHeads()
@@ -120,10 +120,10 @@ func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 			return err
 		}
 	}
-	var from, to []kernels.KV // of what is moved
+	var from, to []kernels.KV // of the entries that move
 	var indices [][]int32     // of it, from the host
 	var bytes int64
-	first := 0 // head of what is moved, on the device
+	first := 0 // head of the entries that move, on the device
 	flush := func(next int) {
 		switch {
 		case len(to) == 0:
@@ -171,7 +171,7 @@ func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 	return nil
 }
 
-// selectPositions keeps the positions of what a selection of all layers leaves, in one operation
+// selectPositions keeps the positions of the entries that a selection of all layers leaves, in one operation
 // where they lie together.
 func (c *Cache) selectPositions(device kernels.Selector, s *kernels.Selection) error {
 	kvHeads := c.KVHeads()

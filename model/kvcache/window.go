@@ -8,7 +8,7 @@ import "glimpse/kernels"
 // WindowEntries is what a layer with a window holds of so many tokens.
 func WindowEntries(tokens, window int) int { return tokens - gone(max(0, tokens-window+1)) }
 
-// gone are those of so many entries before a window that are freed.
+// gone are the pairs of so many entries before a window that are freed.
 func gone(before int) int { return before / kernels.WindowBlock * kernels.WindowBlock }
 
 // HoldWindows makes an empty cache hold everything in layers with a window, too: for those who choose among it.

@@ -98,8 +98,8 @@ func (r *layerRows) part(i int, x *kernels.Tensor, m model.Module, view *kernels
 	return x.RowsInto(view, from, from+n)
 }
 
-// past is the pairs that rows of a layer attend to in the cache. Where another layer has appended the pairs, those of rows that
-// run later are there, too.
+// past is the pairs that rows of a layer attend to in the cache. Where another layer has appended the pairs, rows that
+// run later have theirs there, too: they are left out.
 func (s *segment) past(r *layerRows) []kernels.KV {
 	from := r.Model.Config.KVLayer(r.l)
 	if s.views != nil {

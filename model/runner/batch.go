@@ -24,7 +24,7 @@ import (
 //
 // A Batch belongs to one goroutine. On the host the sequences of a step are observed, and
 // choose what they attend to, at the same time, each on one goroutine. A device that
-// records decoding steps records those of a batch, too: results have the same bits.
+// records decoding steps records the steps of a batch, too: results have the same bits.
 type Batch struct {
 	model  *model.Model
 	rows   int
@@ -62,8 +62,8 @@ func GroupRows(m *model.Model, sequences int) int {
 const MaxBatch = 4096
 
 // NewBatch returns an empty batch of at most rows sequences. On a device a step computes as many
-// rows, however few there are, on the host the least whose bits are those of a full batch; of a
-// small model on the host, whose groups run side by side, those of the groups with sequences
+// rows, however few there are, on the host the least that have the bits of a full batch; of a
+// small model on the host, whose groups run side by side, only the groups with sequences
 // (GroupRows).
 func (r *Runner) NewBatch(rows int) (*Batch, error) {
 	if rows < 1 || rows > MaxBatch {

@@ -16,7 +16,7 @@ import (
 // all of them, which is most of the cost of decoding; attention runs side by side.
 //
 // A sequence's logits do not depend on what else is in the batch, but may differ in
-// their last bits from those of Step or of a batch of another size: kernels round
+// their last bits from Step or a batch of another size: kernels round
 // differently for other numbers of rows. A batch is therefore filled up to rows, so
 // that what a sequence says does not depend on how many others are still going.
 func (r *Runner) StepBatch(ctx context.Context, caches []*kvcache.Cache, tokens []int32, rows int) (logits [][]float32, err error) {
@@ -41,7 +41,7 @@ type batchStep struct {
 	err   error          // of its observer, or of who chooses; the other sequences go on
 }
 
-// stepsOf are steps of which nothing is observed.
+// stepsOf are steps that are not observed.
 func stepsOf(caches []*kvcache.Cache, tokens []int32) ([]*batchStep, error) {
 	if len(caches) == 0 || len(tokens) != len(caches) {
 		return nil, fmt.Errorf("decode: %d tokens for %d sequences, want one for each of at least one", len(tokens), len(caches))

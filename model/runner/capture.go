@@ -22,7 +22,7 @@ type Capture struct {
 	// the largest probability of any row instead of the mean over the rows.
 	PeakWindows []int
 	PeakProbes  []model.QueryRows
-	// Spared are the layers of which nothing is observed, though probes go through them; nil: none.
+	// Spared are the layers that are not observed, though probes go through them; nil: none.
 	Spared []bool
 	// Queries keeps the rotated queries and own keys of the rows of a decoding step.
 	Queries bool

@@ -33,7 +33,7 @@ type GenerateOptions struct {
 	TopLogProbs int
 	// OnEnd is OnLogProb for the end token, which is none of the response's.
 	OnEnd func(id int32, logProb float64, top []LogProb)
-	// Capture and Observe are those of every decoding step.
+	// Capture and Observe hold for every decoding step.
 	Capture Capture
 	Observe Observer
 	// Sparse chooses what every decoding step attends to; nil: everything.
@@ -52,7 +52,7 @@ var ErrStop = errors.New("the response is to stop")
 // The last token returned is not in the cache.
 //
 // On a model that only counts memory (see [model.Model.Counted]) the response is as long as it may get.
-// Its first two steps run; of the others the memory is taken by which heads have grown in these.
+// Its first two steps run. The others only take memory, as far as heads have grown in these.
 func (r *Runner) Generate(ctx context.Context, cache *kvcache.Cache, logits []float32, opt GenerateOptions) (tokens []int32, ended bool, err error) {
 	return r.Continue(ctx, cache, HostLogits(logits), opt)
 }

@@ -22,7 +22,7 @@ type layerRows struct {
 	group [3]kernels.LinearRows // argument of the backend
 }
 
-// decodeRows is the most rows that are taken for those of a decoding step, of one sequence or
+// decodeRows is the most rows that are taken for a decoding step, of one sequence or
 // of several.
 const decodeRows = 8
 
@@ -48,7 +48,7 @@ func (r *layerRows) Projections() (q, k, v *kernels.Tensor) {
 	return r.heads(r.group[0].Y), r.heads(r.group[1].Y), r.heads(r.group[2].Y)
 }
 
-// neededProjections are those of the rows that have them.
+// neededProjections are the projections of the rows that have them.
 func (r *layerRows) neededProjections() (q, k, v *kernels.Tensor) {
 	if !r.shares() {
 		k = r.project(model.KProj, r.h)
@@ -71,7 +71,7 @@ func (r *layerRows) neededProjections() (q, k, v *kernels.Tensor) {
 	return q, k, v
 }
 
-// values are those of rows h, whose keys are k before they are normalised and rotated in place.
+// values are the values of rows h, whose keys are k before they are normalised and rotated in place.
 func (r *layerRows) values(k, h *kernels.Tensor) *kernels.Tensor {
 	if r.Model.Network.Layers[r.l].Linear(model.VProj) != nil {
 		return r.project(model.VProj, h)

@@ -6,7 +6,7 @@ import (
 	"glimpse/kernels"
 )
 
-// windows observes the last rows of a, those of the sequence's last segment, unless that is done.
+// windows observes the last rows of a, in the sequence's last segment, unless that is done.
 func (r *Runner) windows(s *segment, a *kernels.Attend, k *kernels.Tensor) {
 	o, rows := s.o, a.Rows()
 	for _, w := range s.observed.Windows[len(o.Windows):] {
@@ -49,7 +49,7 @@ func (r *Runner) startAllRows(s *segment) {
 	}
 }
 
-// allRows merges the scores of a segment's rows into those of the rows before it.
+// allRows merges the scores of a segment's rows into the scores of the rows before it.
 func (r *Runner) allRows(s *segment, a *kernels.Attend, lse *kernels.Tensor) {
 	o := s.o
 	r.mergeRows(o.AllRows, a, lse, s.before)

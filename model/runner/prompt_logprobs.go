@@ -7,8 +7,8 @@ import (
 	"glimpse/model"
 )
 
-// PromptLogProbs asks a pass what the model gives to the prompt's own tokens, each after those before it. Of the logits only
-// those of a few rows are held at a time.
+// PromptLogProbs asks a pass what the model gives to the prompt's own tokens, each after those before it. Only the logits
+// of a few rows are held at a time.
 type PromptLogProbs struct {
 	Top int // likeliest tokens in the place of each
 	// Each receives the tokens in their order, from the second one on: the first follows nothing. The numbers are as of
@@ -50,7 +50,7 @@ type rowLogProbs struct {
 	top     []LogProb
 }
 
-// logProbsOfRows are those of ids, one of each row of logits [len(ids), vocab].
+// logProbsOfRows are the numbers of ids, one of each row of logits [len(ids), vocab].
 func logProbsOfRows(m *model.Model, logits []float32, ids []int32, top int) ([]rowLogProbs, error) {
 	out, failed := make([]rowLogProbs, len(ids)), make([]error, len(ids))
 	vocab := m.Config.Vocab

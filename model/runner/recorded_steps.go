@@ -136,8 +136,8 @@ func (p *recordedSteps) graphFor(next *recording) *decodeGraph {
 	return g
 }
 
-// recordable tells whether a pass over n tokens is a step that can be replayed: of which
-// nothing is observed but where its pairs are and the scores of its row, or whose choice
+// recordable tells whether a pass over n tokens is a step that can be replayed:
+// nothing is observed of it but where its pairs are and the scores of its row, or whose choice
 // is made on the device.
 func (o *PrefillOptions) recordable(n int) bool {
 	c := &o.Capture
@@ -294,8 +294,7 @@ func (g *decodeGraph) serves(next *recording) bool {
 	return g.recorded != nil
 }
 
-// record is one decoding step: the operations of prefillPass for one row, or those of
-// StepBatch.
+// record is one decoding step: the operations of StepBatch.
 func (g *decodeGraph) record(to *recording) {
 	r, b, m := g.run, g.step, g.run.Model
 	c, n := &m.Config, len(to.kinds)
@@ -325,7 +324,7 @@ func (g *decodeGraph) record(to *recording) {
 // kept is a tensor that stays what it is when another graph is recorded in the arena.
 func kept(t *kernels.Tensor) *kernels.Tensor { return t.Rows(0, t.Dim0()) }
 
-// layerScores are those of a sequence in a layer; nil where nobody observes.
+// layerScores are the scores of a sequence in a layer; nil where nobody observes.
 func (g *decodeGraph) layerScores(i, l int) *kernels.Tensor {
 	if g.scores[i] == nil {
 		return nil
@@ -373,7 +372,7 @@ func (p *recordedRows) Rotate(m model.Module, x *kernels.Tensor) *kernels.Tensor
 	return x
 }
 
-// Attend lets every sequence attend to all that a layer of its cache holds, neighbours of which nothing is observed
+// Attend lets every sequence attend to all that a layer of its cache holds, neighbours that are not observed
 // together, or leaves it to a segment of the graph.
 func (p *recordedRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
 	c, n, steps, kinds := &p.Model.Config, len(p.to.kinds), p.steps, p.to.kinds

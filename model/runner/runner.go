@@ -16,7 +16,7 @@ type Runner struct {
 	Model  *model.Model
 	on     kernels.Backend // of its operations
 	arena  *kernels.Arena  // in the memory of on
-	stages []*Runner       // one for each device of the model, of which the first is what callers have
+	stages []*Runner       // one for each device of the model; callers have the first
 	batch  batchPass       // of StepBatch
 
 	// OnPrefill (may be nil) is told of every pass over several tokens when it begins. What it returns
@@ -37,7 +37,7 @@ type Runner struct {
 	prepares bool // it prepares segments of a recorded step
 }
 
-// pause lets others run between two units, of which more are to come.
+// pause lets others run between two units, where more are to come.
 func (r *Runner) pause() error {
 	if first := r.stages[0]; first.Pause != nil {
 		return first.Pause()

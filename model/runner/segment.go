@@ -14,7 +14,7 @@ type segment struct {
 	cache           *kvcache.Cache // of the sequence
 	pos             []int32        // of the rows
 	appends         bool           // the rows' pairs enter the cache; a probe's do not
-	pairs           sharedPairs    // of a probe, for layers that share those of one before
+	pairs           sharedPairs    // of a probe, for layers that share the pairs of one before
 
 	// How far the rows go in the present layer: the last so many have queries, and the last so many of these go on after
 	// attention. Only the first segment of a pass may have rows without queries.
@@ -35,7 +35,7 @@ type segment struct {
 	err     error // after which nothing more is computed
 }
 
-// segmentViews are tensors by which a segment attends, used again for every layer and token.
+// segmentViews are the tensors that a segment attends with, used again for every layer and token.
 type segmentViews struct {
 	q, k, v, out kernels.Tensor
 	past         []kernels.KV

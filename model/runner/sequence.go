@@ -48,7 +48,7 @@ func newSequence(m *model.Model, cache *kvcache.Cache, logits *Logits, opt Gener
 	return r, nil
 }
 
-// Tokens are those of the response so far, without the end token; the last of them is not
+// Tokens are the response so far, without the end token; the last of them is not
 // in the cache.
 func (s *Sequence) Tokens() []int32 { return s.tokens }
 
@@ -131,8 +131,8 @@ func (s *Sequence) tellLogProb(tell func(id int32, logProb float64, top []LogPro
 }
 
 // skips tells that the next step need not run: on a model that only counts memory all but the
-// first two, of which the second is recorded where a device records. Of the others the memory is
-// taken by which heads have grown in these.
+// first two; the second is recorded where a device records. The others only take memory, as far as
+// heads have grown in these.
 func (s *Sequence) skips() bool {
 	n := len(s.tokens)
 	if s.counted == nil || n <= 2 {

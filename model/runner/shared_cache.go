@@ -7,7 +7,7 @@ import (
 	"glimpse/model/kvcache"
 )
 
-// jointObservations are those of caches that several layers read (model.Config.KVFrom), until the last of them has run.
+// jointObservations are the observations of caches that several layers read (model.Config.KVFrom), until the last of them has run.
 type jointObservations map[int]*jointObservation // by the layer that holds the cache
 
 type jointObservation struct {
@@ -87,7 +87,7 @@ func copied(b kernels.Backend, x *kernels.Tensor) *kernels.Tensor {
 // computed them, for the layers after it that share its cache.
 type sharedPairs map[int][2]*kernels.Tensor
 
-// newSharedPairs makes room for those of so many rows, which lives as long as the pass.
+// newSharedPairs makes room for the pairs of so many rows, which lives as long as the pass.
 func (r *Runner) newSharedPairs(rows int) sharedPairs {
 	c := &r.Model.Config
 	if c.KVFrom == nil || rows == 0 {
