@@ -30,7 +30,7 @@ type Graph struct {
 	ran  bool
 	// readsNumbers tells that an operation reads numbers on the host, which a graph of the device cannot.
 	readsNumbers bool
-	// attends are those of the present run.
+	// attends belong to the present run.
 	attends []*kernels.Attend
 }
 

@@ -89,7 +89,7 @@ func (g *Graph) GELU(x Node) Node {
 }
 
 // Function is a function of one node that keeps its shape and may read numbers on the host, so that runs are not
-// replayed as graphs of a device. gradient writes dx at x from dy, and those of the parameters that f reads.
+// replayed as graphs of a device. gradient writes dx at x from dy, and the gradients of the parameters that f reads.
 // Both take temporary memory from the arena and give it back.
 func (g *Graph) Function(name string, x Node, f func(b kernels.Backend, arena *kernels.Arena, y, x *kernels.Tensor), gradient func(b kernels.Backend, arena *kernels.Arena, dx *kernels.Tensor, dParams []*kernels.Tensor, x, dy *kernels.Tensor), params ...Node) Node {
 	g.readsNumbers = true

@@ -55,7 +55,7 @@ func denseType(d kernels.DType) tensor.Dtype {
 type engine struct {
 	backend kernels.Backend
 	arena   *kernels.Arena
-	// values of all runs so far, in the order of a run, of which the present one has
+	// values of all runs so far, in the order of a run; the present one has
 	// taken some. A run mostly allocates what the one before did, and a Dense takes
 	// longer to make than a small operation to compute.
 	values []*value

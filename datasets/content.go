@@ -16,7 +16,7 @@ import (
 // headSize is how much of a file tells what it is: more than a header line of a table.
 const headSize = 64 << 10
 
-// binaryFormats are files that are not text, by what they begin with.
+// binaryFormats are files that are not text, by their first bytes.
 var binaryFormats = []struct{ magic, want string }{
 	{"\x1f\x8b", "gzip data, want text; prompts in it are read where the name ends in .gz"},
 	{"\x28\xb5\x2f\xfd", "Zstandard data, want text; prompts in it are read where the name ends in .zst"},

@@ -98,7 +98,7 @@ func joinName(folder, file string) string {
 	return strings.TrimSuffix(folder, "/") + "/" + path.Clean(file)
 }
 
-// ContentsText is the JSON of Contents, by which they can be compared; "" of none.
+// ContentsText is the JSON of Contents, for comparisons; "" of none.
 type ContentsText string
 
 // MarshalJSON returns the text.

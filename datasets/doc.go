@@ -6,7 +6,7 @@
 // values (things), colours and fillers, in the 480 words of vocabulary.txt. A prompt
 // hides facts in filler: key-value pairs ("anna lamp harbor"), keys that come back with
 // another value, links between keys ("anna calls bruno"), one section in brackets,
-// numbered items in any order ("second castle"), colours of which one is most frequent,
+// numbered items in any order ("second castle"), colours with one most frequent,
 // or topics that the text returns to. The question asks for some of them, after the
 // context as a user would ask, or before it:
 //

@@ -59,8 +59,8 @@ type topic struct {
 	mentions int // after its number, at least one
 }
 
-// drawFacts draws facts for a context of the given number of tokens, those of
-// the kinds needed first and others as far as there is room.
+// drawFacts draws facts for a context of the given number of tokens: first of
+// the kinds needed, then others as far as there is room.
 func drawFacts(r *rand.Rand, tokens int, needs ...factKind) *facts {
 	keys := append(shuffledRange(r, keysBegin, valuesBegin), shuffledRange(r, moreKeysBegin, coloursBegin)...)
 	r.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })

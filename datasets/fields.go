@@ -66,7 +66,7 @@ var assignment = regexp.MustCompile(`,\s*([a-z_]+(?:\.\w+)?=)`)
 
 // ParseFields reads what flags say: NAME=PATH, several of them with commas between, or
 // NAME=TEMPLATE alone, where \n is a line break; a name without "=" is a preset. Names are
-// those of Fields, and metric_options.OPTION.
+// as in Fields, and metric_options.OPTION.
 func ParseFields(flags []string) (Fields, error) {
 	var f Fields
 	for _, flag := range flags {

@@ -30,7 +30,7 @@ type PairHeader struct {
 	// Data says where the prompts come from and how they were made; "" where it is not
 	// told.
 	Data string `json:"data,omitempty"`
-	// Contents are those of the prompts' files; "" where they are not recorded.
+	// Contents are the contents of the prompts' files; "" where they are not recorded.
 	Contents ContentsText `json:"data_sha256,omitempty"`
 }
 

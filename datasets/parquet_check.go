@@ -160,7 +160,7 @@ func (c *pageCheck) page(h *format.PageHeader, at int64, codec format.Compressio
 	case column.Type().Kind() == parquet.FixedLenByteArray && int64(max(0, column.Type().Length()))*values > c.room:
 		return 0, fmt.Errorf("%d values of %d bytes", values, column.Type().Length())
 	case encoding == format.DeltaByteArray && values*plain > maxParquetBytes:
-		// Prefixes of what is before may make each value as long as the page.
+		// Prefixes of values before may make each value as long as the page.
 		return 0, fmt.Errorf("%d values in %d bytes of %s, which may become too many: write it in another encoding", values, plain, encoding)
 	}
 	data := make([]byte, h.CompressedPageSize)

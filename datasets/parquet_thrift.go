@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Limits of what a Parquet file says of itself. The library allocates what lists and
+// Limits of a Parquet file's claims about itself. The library allocates what lists and
 // strings claim to hold, so they are compared with what is there before it reads them.
 const (
 	maxThriftDepth = 32
@@ -81,7 +81,7 @@ func (w *thriftWalk) structure(depth int) {
 	}
 }
 
-// value passes over one value; booleans are those of lists, a byte each.
+// value passes over one value; booleans are as in lists, a byte each.
 func (w *thriftWalk) value(kind byte, depth int) {
 	switch kind {
 	case 1, 2, 3:

@@ -67,10 +67,10 @@ func (p Prompt) CheckIDs(vocab int) error {
 //	{"prompt": [{"role": "user", "content": "…"}], "completion": [{"role": "assistant", "content": "…"}]}
 //
 // unless [Fields] say where the prompt stands, and may have an "id", a string or a whole
-// number. Of a chat and of what a user says "system" or "system_prompt" is the first turn, and "tools" the
+// number. "system" or "system_prompt" beside a chat or a text of the user is the first turn, and "tools" the
 // functions that the model may call, a list of objects or the JSON text of one. Messages
 // come before a prompt beside them. Further fields of a message are kept. Other fields are
-// passed over, because prompt files come from many hands; those of a chat are named in Prompt.Dropped.
+// passed over, because prompt files come from many hands; in a chat they are named in Prompt.Dropped.
 type PromptReader struct{ mappedRows }
 
 // mappedRows are the rows of a source with what says where their fields stand.

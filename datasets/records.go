@@ -43,7 +43,7 @@ func OpenRecords(path, format string, fields Fields) (*RecordReader, error) {
 	return &RecordReader{mappedRows: m}, nil
 }
 
-// Next returns the next record, or io.EOF after the last. Any other error is of what it
+// Next returns the next record, or io.EOF after the last. Any other error concerns what it
 // names, and the reading goes on: after a *RowError, which is returned with the record's
 // Index and place as its ID, with the next row, after another with the next file.
 func (r *RecordReader) Next() (Record, error) {

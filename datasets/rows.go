@@ -136,7 +136,7 @@ func walkFiles(folder string, visit func(file, name string) error) error {
 	})
 }
 
-// Next returns the next row, or io.EOF after the last. Any other error is of what it
+// Next returns the next row, or io.EOF after the last. Any other error concerns what it
 // names: after a *RowError the next row follows, after another the next file.
 func (r *RowReader) Next() (Row, error) {
 	for {

@@ -41,8 +41,8 @@ func (h PairHeader) CheckSettings(name string, data []byte) error {
 	return nil
 }
 
-// BegunFile is the header of a pair file, or of what an interruption has left of one. Of one that
-// is damaged it is none: who opens it tells.
+// BegunFile is the header of a pair file, whole or interrupted. A damaged one has
+// none: who opens it tells.
 func BegunFile(path string) (h PairHeader, found bool) {
 	if h, found = headerOf(PartialOf(path)); !found {
 		h, found = headerOf(path)

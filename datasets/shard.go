@@ -221,7 +221,7 @@ func (s *Shard) Discard() {
 	os.Remove(s.file.Name())
 }
 
-// Written is the number of pairs that are there, those of earlier runs among them.
+// Written is the number of pairs that are there, from earlier runs, too.
 func (s *Shard) Written() int { return s.written }
 
 // shardFile gets its name on Commit.

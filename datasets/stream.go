@@ -59,7 +59,7 @@ func NewStream(tasks []string, split Split, tokens int, seed uint64) (*Stream, e
 }
 
 // StreamFor is NewStream with tasks and split as flags name them, for a model with a
-// vocabulary of so many words. One that does not know those of the tasks is an error.
+// vocabulary of so many words. One that does not know the words of the tasks is an error.
 func StreamFor(model string, vocab int, tasks, split string, tokens int, seed uint64) (*Stream, error) {
 	names, err := ParseTasks(tasks)
 	if err != nil {

@@ -77,7 +77,7 @@ func ParseTasks(list string) ([]string, error) {
 	return names, nil
 }
 
-// generate draws all turns of one example, of which the first prompt has exactly the given number of tokens.
+// generate draws all turns of one example. The first prompt has exactly the given number of tokens.
 func (t Task) generate(r *rand.Rand, tokens int) ([]Turn, error) {
 	needs := make([]factKind, len(t.turns))
 	for i, q := range t.turns {

@@ -12,7 +12,7 @@ type template struct {
 	parts []part
 }
 
-// part is literal text and, unless it is empty, the path of what follows it.
+// part is literal text and, unless it is empty, the path of the value that follows.
 type part struct{ literal, path string }
 
 // parseTemplate reads a path, or a template where the text has braces.

@@ -53,7 +53,7 @@ const (
 // The slice belongs to the caller.
 func Vocabulary() []string { return slices.Clone(words) }
 
-// Knows says whether a model with a vocabulary of so many words knows those of the tasks.
+// Knows says whether a model with a vocabulary of so many words knows the words of the tasks.
 func Knows(vocab int) bool { return vocab == vocabularySize }
 
 // Text writes ids of the tasks' words as words with single spaces between them;

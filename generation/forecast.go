@@ -9,7 +9,7 @@ import (
 )
 
 // CheckMemory is an error that wraps model.ErrMemory where not even one response at a time in
-// every group of Pairs fits what there is, for prompts of so many tokens, of which there are so many; 0: any
+// every group of Pairs fits what there is, for so many prompts of so many tokens; 0: any
 // number. There is an accelerator's memory, else what host tells, where weights are mapped and
 // not counted. It is for [model.Options.BeforeWeights]: m may have shapes alone.
 func CheckMemory(ctx context.Context, m *model.Model, host func() int64, tokens, prompts int, opt Options) error {

@@ -16,7 +16,7 @@ import (
 	"glimpse/model"
 )
 
-// options are those of Pairs.
+// options are the options of Pairs.
 func (s *Job) options() Options {
 	return Options{MaxNew: s.MaxNew, Sampling: s.sampling, Batch: s.Batch, Memory: s.memory, Ranks: s.Ranks}
 }
@@ -25,7 +25,7 @@ func (s *Job) options() Options {
 const scanTokens = 2 << 20
 
 // checkMemory is an error where the generation needs more memory than there is. Prompts
-// have up to so many tokens as they may; where that is too much, those of small sources
+// have up to so many tokens as they may; where that is too much, small sources
 // are looked at.
 func (s *Job) checkMemory(ctx context.Context, m *model.Model) error {
 	if s.Responses == "source" || s.Ranks.Rank() > 0 { // rank 0 knows the prompts

@@ -12,7 +12,7 @@ import (
 	"glimpse/model/chat"
 )
 
-// Recipe makes training prompts of what readers give.
+// Recipe makes training prompts of the readers' rows.
 type Recipe struct {
 	Doc string
 	// Prepare makes the prompt of one record. rng is the record's own. A record that
@@ -158,7 +158,7 @@ func prepareLookahead(ctx context.Context, m *model.Model, p datasets.Prompt, l 
 	if err != nil {
 		return item, err
 	}
-	// At a random place of what fits; something must stand on both sides.
+	// At a random place of the text that fits; something must stand on both sides.
 	most := min(len(ids)-1, l.MaxPrompt)
 	if most < 1 {
 		return item, fmt.Errorf("text of %d tokens, want at least 2: %w", len(ids), ErrUnusable)

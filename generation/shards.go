@@ -133,7 +133,7 @@ func (s *Job) identify(ctx context.Context, m *model.Model, h datasets.PairHeade
 	return h, nil
 }
 
-// begun is the header of what is gone on with, where anything is.
+// begun is the header of the file that is gone on with, if any.
 func (s *Job) begun(ctx context.Context) (h datasets.PairHeader, found bool, err error) {
 	switch {
 	case s.Shards == 0 && s.Resume:
@@ -175,7 +175,7 @@ func (s *Job) fillShards(ctx context.Context, m *model.Model, only int, open ope
 				seen[i] = claim.Sign
 				again = append(again, i)
 			case s.Ranks.Size() > 1 && errors.Is(err, objectstore.ErrClaimLost):
-				return fmt.Errorf("generate: %w", err) // in the midst of what the other ranks work on
+				return fmt.Errorf("generate: %w", err) // in the midst of the other ranks' work
 			case only < 0 && (errors.Is(err, datasets.ErrClaimed) || errors.Is(err, objectstore.ErrClaimed) || errors.Is(err, objectstore.ErrClaimLost)):
 				claimed++
 			case err != nil:

@@ -30,12 +30,12 @@ import (
 //	.work/pairs-00001-of-00003.jsonl/part-000000123456       its bytes from 123456 on
 //
 // The folder of a shard below .work goes when the shard is finished. Parts end with a
-// pair, and are never replaced by what comes after them, so that no byte is sent twice.
+// pair, and are never replaced by later ones, so that no byte is sent twice.
 type Stored struct {
 	Store  objectstore.Store
 	Folder string
 	Claims objectstore.Claims
-	Save   time.Duration // between uploads of what there is; 0 is 30 s
+	Save   time.Duration // between uploads; 0 is 30 s
 }
 
 const (
@@ -45,7 +45,7 @@ const (
 	leaveWithin = 20 * time.Second // for what is saved after a cancel
 
 	// cutBytes is the size beyond which what is saved is cut into several parts. It is
-	// below that of multipart uploads, of which a kill could leave something behind.
+	// below the size of multipart uploads: a kill could leave parts of these behind.
 	cutBytes = 4 << 20
 )
 

@@ -33,7 +33,7 @@ type ArenaLayout struct {
 
 type slabs struct {
 	slabs   []*Tensor
-	tensors []*Tensor // handed out so far, of which the first handed are alive
+	tensors []*Tensor // handed out so far; the first handed are alive
 	position
 	peak  int  // most elements in use at once
 	merge bool // nothing is in use and one slab would do for what now takes several

@@ -69,7 +69,7 @@ type Backend interface {
 }
 
 // WindowBlock is the number of entries in which a cache frees those that have left a sliding window: tiles of
-// attention divide it, and no bit changes by what no row sees any more.
+// attention divide it, and entries that no row sees any more change no bit.
 const WindowBlock = 512
 
 // KV is the keys and values that one KV head of one layer keeps, each
@@ -102,7 +102,7 @@ type Attend struct {
 	// and so in lse, and has no value (gpt-oss, arXiv:2508.10925, §2.1.1); nil: none.
 	Sinks *Tensor
 
-	// Window, where it is positive, is a sliding window: of what it would see, a row
+	// Window, where it is positive, is a sliding window: of all that it would see, a row
 	// sees only the pairs at its own position and at the Window−1 positions before it.
 	Window    int
 	Positions []int32 // of the rows and of K and V, ascending; needed with a window
@@ -127,7 +127,7 @@ func (a *Attend) HeadDim() int { return a.Q.Shape[2] }
 func (a *Attend) KVHeads() int { return len(a.Past) }
 func (a *Attend) Group() int   { return a.Heads() / a.KVHeads() }
 
-// MostEntries are those of the KV head that has most in Past.
+// MostEntries is how many the KV head has that has most in Past.
 func (a *Attend) MostEntries() (n int) {
 	for _, kv := range a.Past {
 		n = max(n, kv.Entries())

@@ -97,7 +97,7 @@ func checkAttend(op string, a *Attend, values bool) {
 	}
 }
 
-// CheckAttention panics unless out and lse, either of which may be nil, fit a.
+// CheckAttention panics unless out and lse fit a; either may be nil.
 func CheckAttention(op string, out, lse *Tensor, a *Attend) {
 	checkAttend(op, a, out != nil)
 	CheckLengths(op, a.Q, out)
@@ -118,7 +118,7 @@ func checkScores(op string, scores *Tensor, a *Attend) {
 	}
 }
 
-// CheckObservedScores panics unless logScore and lse fit a, of which no values are read.
+// CheckObservedScores panics unless logScore and lse fit a, whose values are not read.
 func CheckObservedScores(op string, logScore, lse *Tensor, a *Attend) {
 	checkAttend(op, a, false)
 	checkLSE(op, lse, a)

@@ -69,7 +69,7 @@ func ChooseDevice(name string) (device, why string) {
 	return d.Name, fmt.Sprintf("device %s: %s, %s", d.Name, d.Model, bytesize.Memory(d.Memory))
 }
 
-// DeviceOfRank is where one of several ranks computes, the one with number local among those of its
+// DeviceOfRank is where one of several ranks computes, the one with number local among the ranks of its
 // machine: ranks that are to choose take the machine's devices in turn.
 func DeviceOfRank(name string, local, ranks int) string {
 	if name != "auto" || ranks == 1 {
@@ -129,7 +129,7 @@ func DeviceNames() []string {
 	return names
 }
 
-// unknownDevice names what --device takes, of which not all are registered.
+// unknownDevice names what --device takes; not all of it is registered.
 func unknownDevice(name string) error {
 	if strings.EqualFold(name, "gpu") || strings.EqualFold(name, "cuda0") {
 		return fmt.Errorf("unknown device %q, want one of: %s, cuda:N, auto; did you mean \"cuda:0\"?", name, strings.Join(Backends.Names(), ", "))

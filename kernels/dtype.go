@@ -7,7 +7,7 @@ import (
 )
 
 // DType is the form in which a tensor stores its elements: numbers, or blocks of quantised
-// numbers, of which a row of the tensor is whole ones.
+// numbers; a row of the tensor is whole blocks.
 type DType uint8
 
 // Numbers. BF16 and F16 are storage only, as all blocks are: every backend computes in F32

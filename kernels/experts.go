@@ -13,7 +13,7 @@ type Routing struct {
 	Logistic  bool    // scores are logistic functions of the router's outputs (DeepSeek-V3, arXiv:2412.19437, eq. 15), not their softmax
 	Normalise bool    // the weights of a row's experts sum to 1
 	Scale     float64 // multiplies weights, 0: 1
-	// Groups of equally many experts that follow each other, of which the TopGroups with the largest sum of their two
+	// Groups of equally many experts that follow each other. The TopGroups with the largest sum of their two
 	// best scores are left (DeepSeek-V3, arXiv:2412.19437, §2.1.2); 0 or 1: no groups.
 	Groups, TopGroups int
 }
@@ -67,7 +67,7 @@ func (r *Routing) Choose(logits, correction []float64) Choice {
 // Factor is Scale, or 1.
 func (r *Routing) Factor() float64 { return cmp.Or(r.Scale, 1) }
 
-// leaveGroups sets the scores of all experts to 0 but those of the best groups.
+// leaveGroups sets the scores of all experts to 0 but in the best groups.
 func (r *Routing) leaveGroups(scores []float64) {
 	if r.Groups < 2 {
 		return

@@ -251,7 +251,7 @@ func (g *groups) kept(rows []int32, anew bool) *groups {
 	inGroups, _ := slices.BinarySearch(rows, int32(g.closedRows()))
 	recent := rows[inGroups:]
 	rows = rows[:inGroups]
-	some := 0 // groups of which rows are kept
+	some := 0 // groups with rows that are kept
 	for left := rows; len(left) > 0; some++ {
 		n, _ := slices.BinarySearch(left, int32(g.ends[g.first(int(left[0]))]))
 		left = left[n:]
@@ -339,7 +339,7 @@ func (t *Tensor) AppendRows(rows []float32) {
 	t.groups.append(rows)
 }
 
-// KeepRows makes all of what t's groups store the given ascending rows of from, which may have the same groups; as they
+// KeepRows makes all that t's groups store the given ascending rows of from, which may have the same groups; as they
 // are, or anew grouped where that is worth it.
 func (t *Tensor) KeepRows(from *Tensor, ids []int32, anew bool) {
 	if t.offset != 0 || t.Dim0() != len(ids) {

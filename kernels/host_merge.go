@@ -161,8 +161,8 @@ func (m Merging) into(kv KV, j int, rows []int, u []float64) {
 	}
 }
 
-// rowNorms are the Euclidean norms of rows. Every sum is in index order; those of four rows
-// go on side by side, since each waits for itself.
+// rowNorms are the Euclidean norms of rows. Every sum is in index order; four rows
+// go on side by side, since each sum waits for itself.
 func rowNorms(t *Tensor) []float64 {
 	out, w := make([]float64, t.Dim0()), t.Width()
 	if t.block == nil && t.DType == F32 {

@@ -17,7 +17,7 @@ func (r PassRows) seeing(head, j, n int) int {
 	return max(0, last-max(at, r.Next)+1)
 }
 
-// deviation is the standard deviation of what has the given moments.
+// deviation is the standard deviation of numbers with the given moments.
 func deviation(mean, square float64) float64 { return math.Sqrt(max(0, square-mean*mean)) }
 
 // moment of the attention that an entry has got.

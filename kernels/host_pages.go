@@ -39,7 +39,7 @@ func (p *PageHeads) eachRun(head, from, to int, pool [][]int32, f func(from, to,
 	}
 }
 
-// poolIndices are those of the pool; nil without one.
+// poolIndices are the indices of the pool; nil without one.
 func (p *PageHeads) poolIndices() [][]int32 {
 	if p.Pool == nil {
 		return nil
@@ -224,7 +224,7 @@ func (l *Logits) capped(logits [][]float32) {
 	}
 }
 
-// sinksOf are those of a group of query heads; nil where there are none.
+// sinksOf are the sinks of a group of query heads; nil where there are none.
 func (l *Logits) sinksOf(first, group int) []float32 {
 	if l.Sinks == nil {
 		return nil
@@ -234,7 +234,7 @@ func (l *Logits) sinksOf(first, group int) []float32 {
 
 // rankPages turns every query's logits over pages into logarithms of probabilities, and
 // writes what the pages are ranked by: the logarithms of their means over the queries. That
-// orders pages as the means themselves do. But those of most pages of a sharp head are less
+// orders pages as the means themselves do. But the means of most pages of a sharp head are less
 // than a float32 holds, or than the exponential of package simd cares for, and would all be
 // equal.
 func rankPages(scores []float32, logits [][]float32, sinks []float32) {
@@ -273,8 +273,8 @@ func (hostSelector) SelectPages(ids, scores *Tensor, p *PageHeads) *Selection {
 	return s
 }
 
-// bestPositions appends those of a head's positions before end, besides the recent ones,
-// whose pages have the highest scores; scores[0] is that of the first position's page.
+// bestPositions appends the positions of a head before end, besides the recent ones,
+// whose pages have the highest scores; scores[0] belongs to the first position's page.
 func bestPositions(idx []int32, scores []float32, x *PageHead, end int) []int32 {
 	want := min(x.Want-x.Recent, end-x.From)
 	if want == 0 {

@@ -6,7 +6,7 @@ import (
 	"glimpse/internal/collective"
 )
 
-// Link connects a device with those of the other ranks of a run, so that numbers pass between their
+// Link connects a device with the devices of the other ranks of a run, so that numbers pass between their
 // memories without the host's. It is for one goroutine at a time.
 type Link interface {
 	// Name says what it is, with its version.
@@ -17,7 +17,7 @@ type Link interface {
 	// of ctx, the *collective.Failure of the rank that ended the run, or the library's;
 	// then the link is of no use any more.
 	Move(ctx context.Context, moves []LinkMove) error
-	// Wait returns when all that was queued is done; errors are those of Move.
+	// Wait returns when all that was queued is done; errors are as of Move.
 	Wait(ctx context.Context) error
 	// Close ends it, after a Wait, on all ranks.
 	Close()

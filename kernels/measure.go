@@ -10,8 +10,8 @@ type MemoryUse struct {
 	Total     int64 // of the device, or the limit
 }
 
-// Traits are what the memory that a backend's operations take depends on; those of the host
-// are all zero.
+// Traits are what the memory that a backend's operations take depends on; on the host
+// all are zero.
 type Traits struct {
 	Device           bool // it has memory of its own
 	Exact            bool // blocks are not rounded up

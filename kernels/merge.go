@@ -5,7 +5,7 @@ type Merger interface {
 	// AttentionVariances are, per query head h, the variance over the first entries[h] columns
 	// of the probabilities whose logarithms are given [heads, width], times rows.
 	AttentionVariances(logScore *Tensor, entries []int, rows int) []float64
-	// MergeEvicted merges, in every head, the pairs that are not in s into those of the
+	// MergeEvicted merges, in every head, the pairs that are not in s into the pair of the
 	// most similar key that is, of equal ones the first, where that similarity u_i (the
 	// cosine) is at least the mean of all: x_j = (e·x_j + Σ exp(u_i)·x_i) / (e + Σ exp(u_i)),
 	// in the order of i. It returns the means, F64 [kvHeads], NaN where there are none.

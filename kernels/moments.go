@@ -23,13 +23,13 @@ type RunningStatistics interface {
 	// PickMoments copies the selected columns of from to the first columns of to.
 	PickMoments(to, from *Tensor, s *Selection)
 	// SelectSpread keeps, of every head with more entries than budget, the first sink, the
-	// last recent and those of the largest spreads up to protected entries, and then those
-	// of the largest means up to budget. sink + recent ≤ protected ≤ budget.
+	// last recent and the largest spreads up to protected entries, and then
+	// the largest means up to budget. sink + recent ≤ protected ≤ budget.
 	SelectSpread(means, spreads *Tensor, entries []int, budget, protected, sink, recent int) *Selection
 }
 
 // PassRows are the rows of a pass: how many, the position of the first, and the layer's
-// window, 0 for none. Positions [kvHeads] are those of the entries where there is a window;
+// window, 0 for none. Positions [kvHeads] are the positions of the entries where there is a window;
 // without one the last entries of a head are the rows' own.
 type PassRows struct {
 	Count, Next, Window int

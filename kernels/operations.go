@@ -20,12 +20,12 @@ type DeviceInfo interface {
 	Compute() DType
 	// Traits is what the memory that its operations take depends on.
 	Traits() Traits
-	// PrefillChunk is how many rows of a prompt should go through a layer at once, of which
+	// PrefillChunk is how many rows of a prompt should go through a layer at once, where
 	// each takes so many bytes of memory while they are in a layer; 0 leaves it to the
 	// caller. Where it is not 0, few rows more in a pass cost next to nothing, while a pass
 	// of their own reads all weights again.
 	PrefillChunk(rowBytes int64) int
-	// SameRows is the least number of rows of which Linear computes each to the bits that it has among so
+	// SameRows is the least number of rows among which Linear gives each the bits that it has among so
 	// many rows, and so for all numbers between.
 	SameRows(rows int) int
 }
@@ -53,7 +53,7 @@ type Memory interface {
 	// Receive copies x, which may lie in the memory of another backend, into y of this one,
 	// of the same type and length: what goes from one device of a model to the next.
 	Receive(y, x *Tensor)
-	// Connect connects the device with those of the other ranks of g, all of which call it;
+	// Connect connects the device with the devices of the other ranks of g, which all call it;
 	// nil where the memory is the host's. The error is a *NoLinkError where there is no
 	// way between them.
 	Connect(ctx context.Context, g collective.Group) (Link, error)
@@ -102,7 +102,7 @@ type Products interface {
 	// TakesExperts tells that the backend has FewExperts of so many rows. Else the host routes, and rows are grouped by
 	// expert.
 	TakesExperts(rows int, e *FewExperts) bool
-	// FewExperts computes y [n, out], of which rows after the first ones are 0, of x [n, k]: scale times the sum over the
+	// FewExperts computes y [n, out], whose rows after the first ones are 0, of x [n, k]: scale times the sum over the
 	// experts that a row's logits [n, experts] choose, and the shared one, weighed with the logistic function of gates
 	// [n, 1] or 1. A row has the same bits among all numbers of rows that TakesExperts takes, and what a recorded graph
 	// holds serves for whatever is chosen. Results in between are allocated by temp.
@@ -217,7 +217,7 @@ type Attention interface {
 	// AttentionSelected is Attention of a single row, which is the last entry of every
 	// head of Past, over the selected entries of every KV head: of each at least one that
 	// the row sees, and no other where the selection is on a device. a.V is not read, and
-	// out, lse [heads, 1] are as those of Attention over those entries alone. Either may
+	// out, lse [heads, 1] are as of Attention over these entries alone. Either may
 	// be nil. What a backend that cannot read them where they lie gathers is allocated by
 	// temp.
 	AttentionSelected(out, lse *Tensor, a *Attend, s *Selection, temp Allocator)
@@ -238,7 +238,7 @@ type Attention interface {
 	MergeScores(acc, other *Tensor, wAcc, wOther float64)
 	// AttentionGrad computes the gradients of the rows' own queries, keys and
 	// values (a.K is required) from dOut [rows, heads·headDim] and dLogScore
-	// [heads, entries], of which either may be nil, at the out, lse and logScore
+	// [heads, entries], either may be nil, at the out, lse and logScore
 	// that Attention and ObservedScores gave. dv may be nil where dOut is.
 	AttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut, dLogScore *Tensor)
 }
@@ -257,7 +257,7 @@ type Losses interface {
 	ScoreMSE(loss, dLogScore, logScore, logTarget *Tensor, weight float64)
 }
 
-// Optimizer updates parameters, of which the Multi operations take all tensors of an adapter
+// Optimizer updates parameters. The Multi operations take all tensors of an adapter
 // at once: of large models they are hundreds of small ones, and a call for each would take
 // longer than its work.
 type Optimizer interface {

@@ -7,7 +7,7 @@ import (
 	"glimpse/internal/simd"
 )
 
-// Draw are the settings by which a token is drawn from a row of logits.
+// Draw are the settings that a token is drawn with from a row of logits.
 type Draw struct {
 	Temperature float64 // 0: the largest logit, of equal ones the lowest id
 	TopP        float64 // smallest set of tokens with this probability; 0 or 1: all

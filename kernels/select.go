@@ -62,7 +62,7 @@ func TopK[T Float](scores []T, k int) []int32 {
 	return out
 }
 
-// rank is the score by which v is ordered.
+// rank is the score that v is ordered by.
 func rank[T Float](v T) T {
 	if v != v {
 		return T(math.Inf(-1))

@@ -30,7 +30,7 @@ type ScoreTerm struct {
 // scores nor, unless it asks, what was selected. Scores are F32 [kvHeads, width], of
 // whose row h the first entries[h] columns are in use; in them NaN counts as −Inf and
 // of equal scores the lower index is kept, as [TopK] does it. For equal scores the
-// selections are those of TopK.
+// selections are as by TopK.
 type Selector interface {
 	Backend
 	RunningStatistics
@@ -41,7 +41,7 @@ type Selector interface {
 	// same entries.
 	Scores(scores *Tensor, entries []int, terms []ScoreTerm, allHeads bool)
 	// MeanScores makes every row the mean of the so many rows that it is one of: of the
-	// KV heads of a layer, where the rows are those of several. They must have the same
+	// KV heads of a layer, where there are rows of several. They must have the same
 	// entries. Of logarithms it is the logarithm of the mean.
 	MeanScores(scores *Tensor, entries []int, heads int, logarithms bool)
 	// PoolScores max-pools from, of the same shape as to, as a [ScoreTerm] with so wide a
@@ -76,7 +76,7 @@ type Selector interface {
 	// PickScores copies the selected columns of from [kvHeads, n] to the first columns
 	// of to.
 	PickScores(to, from *Tensor, s *Selection)
-	// Compose is what s selects of what before selected, where more entries have come
+	// Compose is what s selects of the entries that before has left, where more have come
 	// since: of head h, what follows the before.Len(h) first counts on from base[h].
 	Compose(before, s *Selection, base []int) *Selection
 
@@ -91,8 +91,8 @@ type Selector interface {
 	// of the bounds that EstimateBound has read; it may be nil.
 	EstimatePages(scores, probabilities, q *Tensor, pages *PageHeads, how Estimate, reads *Tensor)
 	// SelectPages chooses, of every head, Want of the positions that are seen, or all of
-	// them where that is not less: the last Recent ones, and before them those of the best
-	// pages by scores [kvHeads, width], of equal ones the first, of which the worst is cut
+	// them where that is not less: the last Recent ones, and before them the positions of the best
+	// pages by scores [kvHeads, width], of equal ones the first; the worst is cut
 	// at its end. It writes to ids, I32 [kvHeads, at least Want], in which the selection
 	// lies.
 	SelectPages(ids, scores *Tensor, pages *PageHeads) *Selection
@@ -134,7 +134,7 @@ func (p *PageHead) Pages() int { return (p.Entries + p.Size - 1) / p.Size }
 // chooses tells that not all positions are wanted.
 func chooses(p *PageHead) bool { return p.Want < p.Entries-p.From }
 
-// PageHeads are those of a layer. Where there is a pool, its rows are the first positions,
+// PageHeads are the heads of a layer. Where there is a pool, its rows are the first positions,
 // and base[h] is the row of the first position after them.
 type PageHeads struct {
 	Heads []PageHead

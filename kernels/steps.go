@@ -7,7 +7,7 @@ import "math/bits"
 // pairs of every KV head lie and how many there are. Steps that read it there can be
 // recorded once and replayed for every token.
 type Steps interface {
-	// Tokens [rows], I32, are those of the next step. What samples on the device writes
+	// Tokens [rows], I32, are the tokens of the next step. What samples on the device writes
 	// them there, and the host then leaves them out of SetStep.
 	Tokens() *Tensor
 }
@@ -47,8 +47,8 @@ type Stepper interface {
 	// of a layer, which have room for it, and attends: out [1, heads·headDim] of q [1,
 	// heads, headDim].
 	StepAttention(out, q, k, v *Tensor, s Steps, at StepLayer)
-	// StepAttentions is StepAttention of len(longest) sequences from at.Sequence on, of which out, q, k
-	// and v have a row each, and longest the at.Longest; at.Scores is that of an only one.
+	// StepAttentions is StepAttention of len(longest) sequences from at.Sequence on. out, q, k
+	// and v have a row of each, longest the at.Longest; at.Scores is for an only one.
 	StepAttentions(out, q, k, v *Tensor, s Steps, at StepLayer, longest []int)
 	// StepAppend appends the pair only, and copies the queries to to, where the segments of
 	// a graph that attend find them.
@@ -71,7 +71,7 @@ type StepLayer struct {
 // minBucket is the least difference of buckets.
 const minBucket = 256
 
-// EntryBucket is the number of entries by which a decoding step over n entries is cut:
+// EntryBucket is the number of entries that a decoding step over n entries is cut into:
 // the next multiple of an eighth of the power of two below n, of 256 at least.
 func EntryBucket(n int) int {
 	if n <= minBucket {

@@ -11,7 +11,7 @@ import (
 // Tensor is a dense row-major array in the memory of one backend. Host backends
 // hold it in the process's own memory; others in a block of their own, whose
 // elements the host reads and writes only by Convert, At and the copies
-// Float32s and Float64s, each of which waits for the device. A Tensor never changes
+// Float32s and Float64s, which wait for the device. A Tensor never changes
 // its shape; views made by Rows and Reshape share its memory. Tensors are handled by
 // pointer and not copied.
 type Tensor struct {
@@ -52,7 +52,7 @@ func NewInBlock(d DType, b Block, shape ...int) *Tensor {
 // on the host.
 func (t *Tensor) Block() (b Block, offset int) { return t.block, t.offset }
 
-// NewShape returns a tensor without memory, of which only type and extents can be
+// NewShape returns a tensor without memory; only its type and extents can be
 // used: what a model would take, without loading it.
 func NewShape(d DType, shape ...int) *Tensor {
 	ShapeLen(shape)
@@ -345,7 +345,7 @@ func readBlocks[T Float](dst []T, t *Tensor, from int) {
 	}
 }
 
-// withShape gives a new tensor its shape, of which it keeps a copy.
+// withShape gives a new tensor a copy of its shape.
 func (t *Tensor) withShape(shape []int) *Tensor {
 	if len(shape) <= len(t.extents) {
 		t.Shape = t.extents[:len(shape):len(shape)]
@@ -471,7 +471,7 @@ func ShapeLen(shape []int) int {
 	return n
 }
 
-// MustFit panics unless so many elements are those of a shape.
+// MustFit panics unless a shape has so many elements.
 func MustFit(n int, shape []int) {
 	if ShapeLen(shape) != n {
 		panic(fmt.Sprintf("kernels: %d elements under shape %v", n, slices.Clone(shape)))

@@ -48,7 +48,7 @@ type Lookahead struct {
 var _ model.Adapter = (*Lookahead)(nil)
 
 // New initialises an adapter: A at random with standard deviation in^-1/2, B zero,
-// so that the first scores are those of the frozen model. Modules of the last
+// so that the first scores are the frozen model's. Modules of the last
 // layer that reach no score are left out: they would never get a gradient.
 func New(m *model.Model, c model.AdapterConfig) (*Lookahead, error) {
 	if err := c.Validate(m); err != nil {

@@ -48,7 +48,7 @@ type RunAdapter struct {
 	Adapter      *checkpoints.Adapter
 }
 
-// FindAdapters reads the adapters of what a user calls a run: an adapter folder, a
+// FindAdapters reads the adapters of a run, as users name it: an adapter folder, a
 // folder of them, a run's folder with finished adapters or a state, a checkpoint, or a
 // folder of uploaded ones.
 func FindAdapters(ctx context.Context, name, only string, s3 objectstore.Settings) ([]RunAdapter, error) {

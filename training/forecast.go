@@ -14,7 +14,7 @@ import (
 // m may have shapes alone. Process and Collector are 0: they are the host's.
 func Forecast(ctx context.Context, m *model.Model, c Config, o PlanOptions) (k Memory, err error) {
 	workers := int64(c.concurrency(m))
-	samples := int64(0) // whose gradients wait for those of the ranks before
+	samples := int64(0) // whose gradients wait for the ranks before
 	if o.Ranks > 1 {
 		samples = int64((c.Batch + o.Ranks - 1) / o.Ranks)
 	}
@@ -57,7 +57,7 @@ func Forecast(ctx context.Context, m *model.Model, c Config, o PlanOptions) (k M
 }
 
 // CheckMemory is an error that wraps model.ErrMemory where a run on an accelerator cannot
-// fit. The model is loaded: its weights are no part of what is still available.
+// fit. The model is loaded: its weights are not in what is still available.
 func CheckMemory(ctx context.Context, m *model.Model, c Config, o PlanOptions) error {
 	if !m.Backend.OwnMemory() {
 		return nil

@@ -165,7 +165,7 @@ func (p *pass) Attend(q, k, v autodiff.Node) (out autodiff.Node, ok bool, err er
 	return out, ok, nil
 }
 
-// Input is the rows' own embedding for the layer, of which that of the padding token is a constant.
+// Input is the rows' own embedding for the layer; the padding token's is a constant.
 func (p *pass) Input(in *model.LayerInput) autodiff.Node {
 	projected := p.g.RMSNorm(p.g.Linear(p.rows, in.Projection, nil, nil), in.Norm.Weight, in.Norm.Eps)
 	return p.g.Function("layer input", projected,

@@ -8,7 +8,7 @@ import (
 	"glimpse/kernels"
 )
 
-// connect connects this rank's device with those of the others, so that gradients pass between
+// connect connects this rank's device with the others' devices, so that gradients pass between
 // them; without, they go through the host.
 func (t *Trainer) connect(ctx context.Context) error {
 	devices := t.Model.Devices()

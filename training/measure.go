@@ -108,7 +108,7 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// Floor is the least number of floating-point operations of a step over those of
+// Floor is the least number of floating-point operations of a step over the operations of
 // the prefill alone. Causal attention counts the visible half of its products;
 // softmax, norms and the optimiser count nothing.
 func Floor(m *model.Model, a model.Adapter, prompt, response int) float64 {
@@ -146,7 +146,7 @@ type part struct{ products, attention float64 }
 func (p part) total() float64 { return p.products + p.attention }
 func (w work) total() float64 { return w.prefill.total() + w.target.total() + w.rows.total() }
 
-// operations are those of a sample. m may have shapes alone.
+// operations are the operations of a sample. m may have shapes alone.
 func operations(m *model.Model, prompt, response int, adapters []rowsOf) (w work) {
 	c := &m.Config
 	n := float64(prompt)

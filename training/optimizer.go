@@ -65,7 +65,7 @@ func newLearner(m *model.Model, c AdapterConfig, keepsBest bool) (*learner, erro
 	return l, nil
 }
 
-// gradients are those of the sample that a student has run. A norm that is not finite is said
+// gradients are the gradients of the sample that a student has run. A norm that is not finite is said
 // in words.
 func (l *learner) gradients(s *student) (grads []*kernels.Tensor, bad string, err error) {
 	grads = make([]*kernels.Tensor, len(l.sum))

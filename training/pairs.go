@@ -18,8 +18,8 @@ import (
 	"glimpse/model"
 )
 
-// ReadPairs reads the pair files that PairFiles finds, whose responses must be those of the
-// model, and puts what they are into contents.
+// ReadPairs reads the pair files that PairFiles finds, whose responses must be the
+// model's, and puts what they are into contents.
 func ReadPairs(ctx context.Context, m *model.Model, paths []string, contents *datasets.Contents, s3 objectstore.Settings, log io.Writer) ([]datasets.Pair, error) {
 	files, err := PairFiles(ctx, paths, s3, log)
 	if err != nil {

@@ -82,7 +82,7 @@ type PlanOptions struct {
 	Available func() int64
 }
 
-// NewPlan estimates memory and time of a run for a model, of which shapes will do, in a
+// NewPlan estimates memory and time of a run for a model, whose shapes will do, in a
 // second and in little memory whatever its size: memory is counted on a model without
 // numbers, and time computed from measured rates. Steps are run for models that are small
 // enough. A sweep has a configuration per pass, which differ in nothing but their adapters:
@@ -237,7 +237,7 @@ func (o PlanOptions) drawing(c *Config) (int64, error) {
 	return max(0, o.Resident()-before), err
 }
 
-// CountAll is the sizes of adapters for a model, of which shapes will do. The
+// CountAll is the sizes of adapters for a model, whose shapes will do. The
 // kinds must be known.
 func CountAll(m *model.Model, adapters []AdapterConfig) []PlanAdapter {
 	total := modelParameters(m)

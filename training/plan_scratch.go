@@ -9,7 +9,7 @@ import (
 )
 
 // countedLayers are the layers of a model that countScratch runs at most: memory is
-// linear in the layers from the second one on, of which the last one has less.
+// linear in the layers from the second one on; the last one has less.
 const countedLayers = 3
 
 // countScratch is the scratch memory of one worker for the longest sample, in bytes. It

@@ -151,7 +151,7 @@ func measureRates(ctx context.Context, m *model.Model, c Config, o PlanOptions) 
 	}, nil
 }
 
-// harmonic is the rate of work of which half is done at each rate.
+// harmonic is the rate of work where half is done at each rate.
 func harmonic(a, b float64) float64 { return 2 / (1/a + 1/b) }
 
 // ropeBytes are the tables of rotations for so many positions, which grow in powers of two.

@@ -102,7 +102,7 @@ func afterCache(m *model.Model, c *kvcache.Cache, targets []*kernels.Tensor, row
 	return autodiff.Sample{Past: c.Views(), Positions: pos, QueryRoPE: queries, KeyRoPE: keys, Targets: targets, States: statesOf(m, c)}
 }
 
-// statesOf are those of a cache, by layer.
+// statesOf are the states of a cache, by layer.
 func statesOf(m *model.Model, c *kvcache.Cache) [][]*kernels.Tensor {
 	out := make([][]*kernels.Tensor, m.Config.Layers)
 	for l := range out {

@@ -29,7 +29,7 @@ type Quality struct {
 	Name string `json:"name"`
 	// Loss is the adapter's own, as the paper defines it; 0 for SnapKV, which has none.
 	Loss float64 `json:"loss"`
-	// HitRate at each budget: the share of what the oracle keeps that is kept
+	// HitRate at each budget: the share of the oracle's entries that is kept
 	// (Judge Q, arXiv:2509.10798, eq. 6), protected entries included.
 	HitRate []Number `json:"hit_rate"`
 	// Recall at each budget: the share of the highest scores of the response that is
@@ -111,7 +111,7 @@ func (v *Validation) WriteTable(w io.Writer) {
 	t.Write(w, tables.Columns(w))
 }
 
-// QualityColumns are those of the hits and recall at budgets, and of τ.
+// QualityColumns are the columns of hits and recall at budgets, and of τ.
 func QualityColumns(budgets eviction.Budgets) []tables.Column {
 	var out []tables.Column
 	for _, b := range budgets {

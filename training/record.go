@@ -93,7 +93,7 @@ func repairSteps(path string, done int) ([]StepResult, error) {
 	var kept bytes.Buffer
 	var steps []StepResult
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, nil // a pipe or terminal, of which nothing can be read again
+		return nil, nil // a pipe or terminal, which cannot be read again
 	}
 	data, err := regularfile.Read(path, maxLog)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

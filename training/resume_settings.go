@@ -9,8 +9,8 @@ import (
 	"glimpse/internal/settings"
 )
 
-// settingsDiffer is an error that lists the settings of a checkpoint that are not those of this
-// run, which may have more steps: then it goes on to these.
+// settingsDiffer is an error that lists the settings of a checkpoint that differ from this
+// run's, which may have more steps: then it goes on to these.
 func settingsDiffer(checkpoint, run json.RawMessage) error {
 	all, err := settings.Differences(checkpoint, run)
 	if err != nil {

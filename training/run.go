@@ -22,7 +22,7 @@ type Trainer struct {
 	Config Config
 	// Invocation are the tokens that end every prompt, for the adapters' metadata.
 	Invocation []int
-	// Contents identify the files that samples come from. Where they are not those of the checkpoint,
+	// Contents identify the files that samples come from. Where they are not the checkpoint's,
 	// Resume is datasets.ErrDataChanged, or tells it and goes on if AcceptChangedData is set.
 	Contents          datasets.Contents
 	AcceptChangedData bool
@@ -151,7 +151,7 @@ const maxNonFinite = 3
 // Run trains from where the trainer stands to the end, or to where validation shows
 // that nothing gets better any more. onStep is told of every step; an error of it
 // stops the run. So does the end of ctx, in the middle of a step: parameters and
-// moments are then those of the last whole step. An adapter whose loss or gradient is
+// moments are then as after the last whole step. An adapter whose loss or gradient is
 // not finite skips the step, and after three such steps in a row the run ends with
 // ErrNonFinite; it can be saved then, too.
 func (t *Trainer) Run(ctx context.Context, onStep func(StepResult) error) error {

@@ -9,7 +9,7 @@ import (
 	"glimpse/datasets"
 )
 
-// Source is the training data: an unbounded sequence of samples, of which sample
+// Source is the training data: an unbounded sequence of samples. Sample
 // i depends on i alone.
 type Source interface {
 	// Describe is one line for the adapter's metadata.

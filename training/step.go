@@ -66,7 +66,7 @@ func (t *Trainer) step(ctx context.Context, s int) (_ StepResult, err error) {
 	return r, nil
 }
 
-// samples are those of a step, from 0.
+// samples are the samples of a step, from 0.
 func (t *Trainer) samples(s int) ([]Sample, error) {
 	out := make([]Sample, t.Config.Batch)
 	for i := range out {
@@ -82,7 +82,7 @@ func (t *Trainer) samples(s int) ([]Sample, error) {
 type batch struct {
 	samples  []Sample
 	outcomes []outcome             // of this rank's samples, then of all
-	kept     [][][]*kernels.Tensor // gradients that wait for those of the ranks before: [sample][learner][tensor]
+	kept     [][][]*kernels.Tensor // gradients that wait for the ranks before: [sample][learner][tensor]
 
 	// Per learner, of all samples.
 	losses        []float64    // sums, as the papers define them

@@ -87,8 +87,8 @@ func (o *softmaxState) add(other *softmaxState) {
 	}
 }
 
-// tile takes in a tile of logits s [queries, width], of which query i sees those
-// that visible(i) gives, and the values of its entries, in v from an element on (row stride ldv).
+// tile takes in a tile of logits s [queries, width], where query i sees what
+// visible(i) gives, and the values of its entries, in v from an element on (row stride ldv).
 func (o *softmaxState) tile(s []float32, width int, visible func(i int) (from, to int), v *kernels.Tensor, at, ldv int) {
 	for i := range o.top {
 		row := s[i*width:][:width]

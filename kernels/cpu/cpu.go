@@ -92,7 +92,7 @@ func roundingOf(w *kernels.Tensor) simd.Rounding {
 	return simd.Exact
 }
 
-// gemmNT is simd.GemmNT of what is stored in b from an element on, in any type: of blocks, rows that
+// gemmNT is simd.GemmNT of the numbers in b from an element on, in any type: of blocks, rows that
 // follow each other. how says what may be made of a for bfloat16 and blocks.
 func gemmNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, at, ldb int, how simd.Rounding, beta float32, c []float32, ldc int) {
 	switch b.DType {
@@ -117,7 +117,7 @@ func gemmNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor,
 	}
 }
 
-// gemmNN is simd.GemmNN of what is stored in b from an element on, in any type: of blocks, rows that
+// gemmNN is simd.GemmNN of the numbers in b from an element on, in any type: of blocks, rows that
 // follow each other. how says what may be made of a for bfloat16 and blocks.
 func gemmNN(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tensor, at, ldb int, how simd.Rounding, beta float32, c []float32, ldc int) {
 	switch b.DType {

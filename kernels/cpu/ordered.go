@@ -19,7 +19,7 @@ func inParts(m, width int, f func(x []float32, from, to int)) {
 	}
 }
 
-// orderedNT is simd.GemmNTBlocks of a matrix whose columns lie in an order: those of a are copied into it first, which is
+// orderedNT is simd.GemmNTBlocks of a matrix whose columns lie in an order: the columns of a are copied into it first, which is
 // one number moved for n products.
 func orderedNT(m, n, k int, alpha float32, a []float32, lda int, f *formats.Format, b []byte, order []int32, how simd.Rounding, beta float32, c []float32, ldc int) {
 	inParts(m, k, func(x []float32, from, to int) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Draw fills whole blocks with any codes and with scales of 2⁻⁸ to 2⁻⁶, of both signs: numbers that kernels are checked
-// with, of which none is NaN.
+// with, and none is NaN.
 func (f *Format) Draw(blocks []byte, rng *rand.Rand) {
 	for i := range blocks {
 		blocks[i] = byte(rng.Uint32())

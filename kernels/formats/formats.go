@@ -12,8 +12,8 @@ import (
 	"glimpse/internal/simd"
 )
 
-// Format is the form of a tensor's elements. A row of a tensor is whole blocks; those of plain
-// numbers have one element.
+// Format is the form of a tensor's elements. A row of a tensor is whole blocks; a block of plain
+// numbers has one element.
 type Format struct {
 	Name string // ggml's: "F16", "Q4_K"
 	simd.Blocks
@@ -42,7 +42,7 @@ func add(name string, elems, bytes int, vector simd.BlockVector, widen func(dst 
 	return f
 }
 
-// addBlocks registers a format by what widens one block.
+// addBlocks registers a format by the function that widens one block.
 func addBlocks(name string, elems, bytes int, vector simd.BlockVector, widen func(dst []float32, src []byte)) *Format {
 	return add(name, elems, bytes, vector, func(dst []float32, src []byte) {
 		for ; len(dst) >= elems && len(src) >= bytes; dst, src = dst[elems:], src[bytes:] {

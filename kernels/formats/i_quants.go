@@ -21,8 +21,8 @@ func init() {
 	})
 }
 
-// widenTable decodes two elements of a byte, a table's values times the scale: the low 4 bits are
-// those of the first half of dst.
+// widenTable decodes two elements of a byte, a table's values times the scale: the low 4 bits belong
+// to the first half of dst.
 func widenTable(dst []float32, q []byte, scale float32, table *[16]float32) {
 	low, high := dst[:len(q)], dst[len(q):][:len(q)]
 	for i, b := range q {

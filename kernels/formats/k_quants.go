@@ -76,8 +76,8 @@ func init() {
 	})
 }
 
-// scaleAndMin are a group's of 32 in Q4_K and Q5_K, by the 6 bits that each has: those of the first
-// four groups are the low bits of bytes 0 to 7; those of the last four have 4 bits in bytes 8 to 11
+// scaleAndMin are a group's of 32 in Q4_K and Q5_K, by the 6 bits that each has: the first
+// four groups have the low bits of bytes 0 to 7; the last four have 4 bits in bytes 8 to 11
 // and the rest above the others'.
 func scaleAndMin(packed []byte, group int, d, dmin float32) (scale, low float32) {
 	if group < 4 {

@@ -43,7 +43,7 @@ func narrowQ8_0(dst []byte, src []float32) {
 	}
 }
 
-// narrowOffset writes numbers of -levels/2 to levels/2-1 times d, of which the one of the largest
+// narrowOffset writes numbers of -levels/2 to levels/2-1 times d. The one of the largest
 // magnitude is the least: Q4_0 and Q5_0.
 func narrowOffset(levels, bytes int, put func(dst []byte, q *[32]byte)) func(dst []byte, src []float32) {
 	return func(dst []byte, src []float32) {

@@ -16,7 +16,7 @@ func init() {
 	addBlocks("E4M3_F32", 32, 36, simd.VectorE4M3_F32, func(dst []float32, src []byte) {
 		widenE4M3(dst, src[4:], math.Float32frombits(binary.LittleEndian.Uint32(src)))
 	})
-	// A zero point, and codes of 4 bits above it, those of elements i and i+16 in one byte.
+	// A zero point, and codes of 4 bits above it, elements i and i+16 in one byte.
 	addBlocks("I4_BF16", 32, 19, simd.VectorI4_BF16, func(dst []float32, src []byte) { widenI4(dst, src[2:], bf16(src)) })
 	addBlocks("I4_F16", 32, 19, simd.VectorI4_F16, func(dst []float32, src []byte) {
 		widenI4(dst, src[2:], half(src))

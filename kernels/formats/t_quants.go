@@ -2,7 +2,7 @@ package formats
 
 // Numbers of -1, 0 and 1 with one half-precision scale for 256 (BitNet b1.58, arXiv:2402.17764).
 func init() {
-	// 2 bits a number: those of 32 neighbours are the same bits of 32 bytes.
+	// 2 bits a number: 32 neighbours have the same bits of 32 bytes.
 	addBlocks("TQ2_0", 256, 66, 0, func(dst []float32, src []byte) {
 		d := half(src[64:])
 		for group := range 8 {

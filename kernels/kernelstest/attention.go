@@ -151,7 +151,7 @@ func (s AttendShape) Attend(d Device, rng *rand.Rand) *kernels.Attend {
 // place gives rows and entries positions.
 func (s AttendShape) place(a *kernels.Attend, rng *rand.Rand) {
 	a.Window = s.Window
-	next := slices.Max(s.Entries) // of the rows, at first of what follows them
+	next := slices.Max(s.Entries) // of the rows, at first of the entries that follow them
 	if s.Evicted {
 		next *= 3
 	}

@@ -23,7 +23,7 @@ func BlockCases() []Conformance {
 	for _, format := range []string{"NVFP4", "MXFP8", "Q4_1", "Q4_K", "Q6_K", "Q8_0", "E4M3_F32", "I8Z_F16", "I4_F16" + outOfOrder} {
 		for i, m := range []int{1, 3, 16, 17, 70, 300} {
 			k, n := 512, 256
-			if m == 300 { // of which a processor moves a part at a time
+			if m == 300 { // a processor moves a part at a time
 				if k, n = 64, 64; !strings.HasSuffix(format, outOfOrder) {
 					continue
 				}
@@ -51,7 +51,7 @@ func BlockCases() []Conformance {
 	return cases
 }
 
-// bytesExactly are multiples of 1/128, of which the largest of each 32 is 127/128.
+// bytesExactly are multiples of 1/128; the largest of each 32 is 127/128.
 func bytesExactly(rng *rand.Rand, n int) []float64 {
 	x := make([]float64, n)
 	for i := range x {
@@ -83,7 +83,7 @@ func (d Device) Blocks(rng *rand.Rand, format string, rows, width int) *kernels.
 	return d.B.Place(t)
 }
 
-// moved is an order of columns in which those of bytesExactly are still such in every 32: the largest ones change places
+// moved is an order of columns in which bytesExactly are still exact in every 32: the largest ones change places
 // among themselves.
 func moved(rng *rand.Rand, width int) []int32 {
 	order := make([]int32, width)

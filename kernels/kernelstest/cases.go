@@ -9,7 +9,7 @@ import (
 	"glimpse/kernels/formats"
 )
 
-// Variants are factors of a product and of what the output held before.
+// Variants are factors of a product and of the output's old content.
 var Variants = []struct{ Alpha, Beta float64 }{{1, 0}, {-0.75, 0}, {1, 1}, {0.5, -1.5}, {0, 0}, {0, 1}}
 
 // Target is the output of a product: not clean where it must not be read.

@@ -28,7 +28,7 @@ type Conformance struct {
 
 // Output is one result of a case. Its error is judged relative to floor; 0 is the
 // largest finite magnitude of the result: elements that cancel to almost zero
-// carry the rounding of what cancelled.
+// carry the rounding of their terms.
 type Output struct {
 	Name   string
 	Values []float64

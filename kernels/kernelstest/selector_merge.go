@@ -19,7 +19,7 @@ type mergeCase struct {
 	tol  float64
 }
 
-// newMergeCase draws pairs of which some are equal; keys of small whole numbers, whose
+// newMergeCase draws pairs, some of them equal; keys of small whole numbers, whose
 // products and norms are exact, give many equal similarities.
 func newMergeCase(d Device, rng *rand.Rand, entries []int, dim int, dtype kernels.DType, whole bool) *mergeCase {
 	c := &mergeCase{dim: dim, tol: 5e-6}

@@ -45,7 +45,7 @@ func testMoments(t *testing.T, d Device, sel kernels.Selector) {
 			for h, n := range entries {
 				if r.Window > 0 {
 					r.Positions[h] = make([]int32, n)
-					for j := range n { // the last ones are the rows', those before them some of what was there
+					for j := range n { // the last ones are the rows', and some before them were there already
 						r.Positions[h][j] = int32(r.Next + r.Count - n + j)
 						if j < n-r.Count {
 							r.Positions[h][j] -= int32(rng.IntN(2))

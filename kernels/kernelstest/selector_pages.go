@@ -79,8 +79,8 @@ func (c *sparseCase) bound(h, page, i int) (lo, hi float64) {
 	return lo, hi
 }
 
-// testSparseEstimate: bounds of pages are those of their keys, also where they are
-// computed from some page on, and estimates those of the formulas in float64.
+// testSparseEstimate: bounds of pages are the bounds of their keys, also where they are
+// computed from some page on, and estimates are as the formulas in float64.
 func testSparseEstimate(t *testing.T, d Device, sel kernels.Selector) {
 	for seed, rng := range seeds(60, 21) {
 		how := kernels.Estimate(seed % 3)
@@ -225,7 +225,7 @@ func logSum(a, b float64) float64 {
 	return a + math.Log1p(math.Exp(b-a))
 }
 
-// bestPositions are the last positions, where some are asked for, and before them those of
+// bestPositions are the last positions, where some are asked for, and before them the positions of
 // the best pages by definition: pages are taken one after the other until they hold enough,
 // and the last one taken is cut.
 func bestPositions(x kernels.PageHead, scores []float32) (out []int32) {

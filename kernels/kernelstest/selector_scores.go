@@ -32,7 +32,7 @@ func RowsOf(t *kernels.Tensor, entries []int) [][]float32 {
 	return out
 }
 
-// plateaus are scores of which many are equal, and some odd ones.
+// plateaus are scores, many of them equal, and some odd ones.
 func plateaus(rng *rand.Rand, n, kinds int) []float32 {
 	odd := []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.Copysign(0, -1)), 0, -1e-42, 1e-42}
 	x := make([]float32, n)
@@ -95,7 +95,7 @@ func testSelect(t *testing.T, d Device, sel kernels.Selector) {
 	}
 }
 
-// testShareBudget: the heads' shares of a pool are those of sorting all candidates.
+// testShareBudget: the heads' shares of a pool are as by sorting all candidates.
 func testShareBudget(t *testing.T, d Device, sel kernels.Selector) {
 	for seed, rng := range seeds(60, 4) {
 		entries := Ragged(rng, []int{5, 60, 600}[seed%3])
@@ -379,7 +379,7 @@ func testSums(t *testing.T, d Device, sel kernels.Selector) {
 	}
 }
 
-// testCompact: pairs, scores and indices of what was selected, in new memory and in
+// testCompact: pairs, scores and indices of the selection, in new memory and in
 // place, of all types and alignments.
 func testCompact(t *testing.T, d Device, sel kernels.Selector) {
 	for seed, rng := range seeds(40, 7) {

@@ -208,7 +208,7 @@ func (d *Counter) keepWorkspace() {
 	d.note(0)
 }
 
-// ArenaLayout and Free: as the backend it counts for, of which no graph is replayed.
+// ArenaLayout and Free: as the backend it counts for. No graph is replayed.
 func (d *Counter) ArenaLayout() kernels.ArenaLayout {
 	return kernels.ArenaLayout{Align: 256, Apart: d.traits.Exact}
 }
@@ -225,7 +225,7 @@ func (d *Counter) Free(ts []*kernels.Tensor) {
 	}
 }
 
-// Traits are those of the backend it counts for.
+// Traits are the traits of the backend it counts for.
 func (d *Counter) Traits() kernels.Traits { return d.traits }
 
 // OwnMemory is true: of no tensor is there memory on the host.

@@ -9,7 +9,7 @@ import (
 type graph struct {
 	session   *Counter
 	recording bool
-	keep      []*block // of what is recorded
+	keep      []*block // of the recording
 	scratch   *kernels.Tensor
 	size      int64             // of scratch
 	old       []*kernels.Tensor // scratch memory that operations of the recording refer to

@@ -10,9 +10,9 @@ import (
 	"glimpse/training"
 )
 
-// Plan resolves a run for a model, of which shapes will do: the configuration, or of a sweep those
-// of its passes, and how long the samples are. prompt and response are lengths in tokens that
-// stand instead of those of the data; 0 is none.
+// Plan resolves a run for a model, whose shapes will do: the configuration, or the configurations of a sweep's
+// passes, and how long the samples are. prompt and response are lengths in tokens that
+// stand instead of the data's; 0 is none.
 func (s *Spec) Plan(ctx context.Context, m *model.Model, prompt, response int, log io.Writer) ([]training.Config, training.PlanOptions, error) {
 	o, samples, err := s.lengths(ctx, prompt, response, log)
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *Spec) Plan(ctx context.Context, m *model.Model, prompt, response int, l
 	return configs, o, nil
 }
 
-// lengths are those of the samples, and their number; 0: without end.
+// lengths are the lengths of the samples, and their number; 0: without end.
 func (s *Spec) lengths(ctx context.Context, prompt, response int, log io.Writer) (o training.PlanOptions, samples int, err error) {
 	switch {
 	case len(s.Data) > 0:

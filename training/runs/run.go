@@ -68,7 +68,7 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 		return err
 	}
 	defer m.Close()
-	if m.CacheDType().Grouped() { // whose pairs are not those of a sample that was read again
+	if m.CacheDType().Grouped() { // whose pairs differ when a sample is read again
 		return fmt.Errorf("train: cache dtype: got %q, want auto, float32, bf16 or blocks: groups are for running alone", s.CacheDType)
 	}
 	hash, err := m.SHA256(ctx)
@@ -358,7 +358,7 @@ func (s *Spec) timing(ctx context.Context, m *model.Model, t *training.Trainer, 
 	}
 	response = response[:min(len(response), s.Train.MaxResponse, m.Config.MaxPositions-len(first.Prompt))]
 	repeats := 5
-	if m.Network.Parameters() < 20_000_000 { // milliseconds each, of which a few say little
+	if m.Network.Parameters() < 20_000_000 { // milliseconds each: a few say little
 		repeats = min(max(s.Train.Steps, 5), 41) // they take no longer than the run
 	}
 	fmt.Fprintf(log, "timing a step of %d prompt and %d response tokens: up to %v, or one step\n", len(first.Prompt), len(response), training.Enough)

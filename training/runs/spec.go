@@ -57,7 +57,7 @@ type Spec struct {
 	Resume bool `json:"-"`
 	// AcceptChangedData lets it do so on data that have changed.
 	AcceptChangedData bool `json:"-"`
-	// Sets are KEY=VALUE in the place of what a file says.
+	// Sets are KEY=VALUE in the place of a file's values.
 	Sets []string `json:"-"`
 
 	preset *training.Preset
