@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"glimpse/serving"
@@ -30,6 +31,24 @@ func (s *served) raw(t testing.TB, path, body string) (status int, param, said, 
 	param, _ = e["param"].(string)
 	said, _ = e["message"].(string)
 	return status, param, said, ignored
+}
+
+// logBuffer is a log that is read while it is written.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 // TestBodies: what JSON says and what it does not, RFC 7493 (I-JSON).
@@ -134,7 +153,7 @@ func TestNullIDs(t *testing.T) {
 
 // TestIgnoredFields: fields that change nothing are named in a header, and refused where the server is strict.
 func TestIgnoredFields(t *testing.T) {
-	var log bytes.Buffer
+	var log logBuffer
 	s := serve(t, func(c *serving.Config) { c.MaxNew, c.Log = 2, slog.New(slog.NewTextHandler(&log, nil)) })
 	strict := serve(t, func(c *serving.Config) { c.MaxNew, c.StrictFields = 2, true })
 	message := `"messages":[{"role":"user","content":"never"}]`
@@ -213,7 +232,7 @@ func unknownFields(n int) string {
 
 // TestPanicsAreAnswered: with 500, a stack in the log and a count, and an answer that has begun is cut off.
 func TestPanicsAreAnswered(t *testing.T) {
-	var log bytes.Buffer
+	var log logBuffer
 	s := serve(t, func(c *serving.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	s.server.Handle("POST /fails", func(http.ResponseWriter, *http.Request) error {
 		var none []int
