@@ -134,6 +134,36 @@ func TestBodies(t *testing.T) {
 	}
 }
 
+// TestRenamedFields: what llama.cpp and vLLM call otherwise constrains answers as the field of our name does.
+func TestRenamedFields(t *testing.T) {
+	s := serveTemplate(t, callsTemplate)
+	for _, c := range []struct{ name, fields, want string }{
+		{"structured_outputs", `"structured_outputs":{"json":null,"choice":["xyz"]}`, "xyz"},
+		{"llama.cpp's grammar", `"grammar":"root ::= \"xyz\""`, "xyz"},
+		{"llama.cpp's schema", `"json_schema":{"const":"xyz"}`, `"xyz"`},
+		{"vLLM's schema", `"guided_json":{"const":"xyz"},"json_schema":null,"grammar":""`, `"xyz"`},
+		{"vLLM's choice", `"guided_choice":["xyz"]`, "xyz"},
+		{"vLLM's regex", `"guided_regex":"x[y]z"`, "xyz"},
+		{"vLLM's grammar", `"guided_grammar":"root ::= \"xyz\""`, "xyz"},
+		{"ours over another's", `"structured_outputs":{"choice":["abc"]},"grammar":"root ::= \"xyz\""`, "abc"},
+		{"two of another's", `"guided_regex":"a","grammar":"root ::= \"xyz\""`, ""},
+		{"llama.cpp's bound", `"n_predict":3,"guided_choice":["xyzabc"]`, "xyz"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, answer := s.post(t, "/v1/completions", `{"prompt":"x",`+c.fields+`}`)
+			if c.want == "" {
+				if status != 400 {
+					t.Errorf("%d %v, want 400", status, answer)
+				}
+				return
+			}
+			if choices, _ := answer["choices"].([]any); status != 200 || len(choices) != 1 || choices[0].(map[string]any)["text"] != c.want {
+				t.Errorf("%d %v, want %q", status, answer, c.want)
+			}
+		})
+	}
+}
+
 // TestNullIDs: ids that clients leave null are as if they were not there.
 func TestNullIDs(t *testing.T) {
 	s := serveTemplate(t, callsTemplate)

@@ -60,7 +60,7 @@ func (f *responseFormat) grammar() (*constraint.Grammar, error) {
 	case "json_object":
 		return constraint.Object(), nil
 	case "json_schema":
-		if f.JSONSchema == nil || len(f.JSONSchema.Schema) == 0 {
+		if f.JSONSchema == nil || !given(f.JSONSchema.Schema) {
 			return nil, refuse("response_format", "json_schema: is missing")
 		}
 		s := f.JSONSchema
@@ -73,23 +73,27 @@ func (f *responseFormat) grammar() (*constraint.Grammar, error) {
 	return nil, refuse("response_format", "got type %q, want text, json_object or json_schema", f.Type)
 }
 
+// given is the number of fields that have a value.
+func (t *structured) given() (n int) {
+	for _, is := range []bool{given(t.JSON), t.JSONObject, t.Regex != "", len(t.Choice) > 0, t.Grammar != ""} {
+		if is {
+			n++
+		}
+	}
+	return n
+}
+
 // grammar is the same of vLLM's fields.
 func (t *structured) grammar() (grammar *constraint.Grammar, err error) {
 	if t == nil {
 		return nil, nil
 	}
 	const param = "structured_outputs"
-	given := 0
-	for _, is := range []bool{len(t.JSON) > 0, t.JSONObject, t.Regex != "", len(t.Choice) > 0, t.Grammar != ""} {
-		if is {
-			given++
-		}
-	}
-	if given != 1 {
-		return nil, refuse(param, "got %d of json, json_object, regex, choice and grammar, want one", given)
+	if n := t.given(); n != 1 {
+		return nil, refuse(param, "got %d of json, json_object, regex, choice and grammar, want one", n)
 	}
 	switch {
-	case len(t.JSON) > 0:
+	case given(t.JSON):
 		grammar, err = constraint.Schema(t.JSON, false)
 	case t.JSONObject:
 		grammar = constraint.Object()

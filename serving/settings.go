@@ -24,10 +24,8 @@ type settings struct {
 	PresencePenalty   *float64           `json:"presence_penalty"`
 	FrequencyPenalty  *float64           `json:"frequency_penalty"`
 	RepetitionPenalty *float64           `json:"repetition_penalty"`
-	RepeatPenalty     *float64           `json:"repeat_penalty"` // llama.cpp's name of the same
 	LogitBias         map[string]float64 `json:"logit_bias"`
 	MaxTokens         *int               `json:"max_tokens"`
-	NPredict          *int               `json:"n_predict"` // llama.cpp's name of the same
 	MinTokens         *int               `json:"min_tokens"`
 	IgnoreEOS         bool               `json:"ignore_eos"`
 	Stop              stopTexts          `json:"stop"`
@@ -46,6 +44,7 @@ type settings struct {
 	StructuredOutputs *structured `json:"structured_outputs"`
 
 	ignored
+	renamed
 	unsupported
 
 	boundBy string // the field that MaxTokens comes from; "": max_tokens
@@ -172,14 +171,6 @@ func (s *settings) sampling(m *model.Model, defaults model.SamplingChoice) (mode
 		p.Bias[int32(n)] = bias
 	}
 	return out, nil
-}
-
-// rename takes the fields that have another name at llama.cpp, where those of our name are not there.
-func (s *settings) rename() {
-	s.RepetitionPenalty = cmp.Or(s.RepetitionPenalty, s.RepeatPenalty)
-	if s.MaxTokens == nil {
-		s.bound("n_predict", s.NPredict)
-	}
 }
 
 // bound makes a field of another name, where it is given, what max_tokens is.
