@@ -13,7 +13,9 @@ import (
 type responseFormat struct {
 	Type       string      `json:"type"`
 	JSONSchema *jsonSchema `json:"json_schema"`
-	Unread     unread      `json:",embed"`
+	// Schema of json_object, as llama.cpp and Together have it.
+	Schema json.RawMessage `json:"schema"`
+	Unread unread          `json:",embed"`
 }
 
 type jsonSchema struct {
@@ -43,7 +45,8 @@ func (f *responseFormat) ofText(ctx context.Context, raw json.RawMessage) error 
 	if err := decodeJSON(ctx, "text.format", raw, &flat); err != nil {
 		return err
 	}
-	if f.Type = flat.Type; flat.Schema != nil {
+	f.Type, f.Schema = flat.Type, flat.Schema
+	if flat.Schema != nil {
 		f.JSONSchema = &flat.jsonSchema
 	}
 	return nil
@@ -54,23 +57,28 @@ func (f *responseFormat) grammar() (*constraint.Grammar, error) {
 	if f == nil {
 		return nil, nil
 	}
+	var s jsonSchema
 	switch f.Type {
 	case "", "text":
 		return nil, nil
 	case "json_object":
-		return constraint.Object(), nil
+		if !given(f.Schema) {
+			return constraint.Object(), nil
+		}
+		s.Schema = f.Schema
 	case "json_schema":
 		if f.JSONSchema == nil || !given(f.JSONSchema.Schema) {
 			return nil, refuse("response_format", "json_schema: is missing")
 		}
-		s := f.JSONSchema
-		grammar, err := constraint.Schema(s.Schema, or(s.Strict, false))
-		if err != nil {
-			return nil, refuse("response_format", "%v", err)
-		}
-		return grammar, nil
+		s = *f.JSONSchema
+	default:
+		return nil, refuse("response_format", "got type %q, want text, json_object or json_schema", f.Type)
 	}
-	return nil, refuse("response_format", "got type %q, want text, json_object or json_schema", f.Type)
+	grammar, err := constraint.Schema(s.Schema, or(s.Strict, false))
+	if err != nil {
+		return nil, refuse("response_format", "%v", err)
+	}
+	return grammar, nil
 }
 
 // given is the number of fields that have a value.

@@ -173,7 +173,7 @@ func admits(g *constraint.Grammar, text string) bool {
 }
 
 var (
-	pointer = regexp.MustCompile(`#(/[^\s:]*)?( and [^\s:]*)*`)
+	pointer = regexp.MustCompile(`#(/.*?)?(:|\s|$)`)
 	quoted  = regexp.MustCompile(`"(\\.|[^"\\])*"|[0-9]+(/[0-9]+)?`)
 )
 

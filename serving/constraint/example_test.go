@@ -23,7 +23,9 @@ func Example() {
 		}
 	}
 	logits := make([]float32, len(tokens))
-	m.Mask(logits)
+	if err := m.Mask(logits); err != nil {
+		panic(err)
+	}
 	for id, x := range logits {
 		if !math.IsInf(float64(x), -1) {
 			fmt.Printf("%s\n", tokens[id])

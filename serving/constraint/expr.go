@@ -13,6 +13,8 @@ type expr struct {
 	list     []*expr // sequence, alternation
 	min, max int     // repetition of list[0]; unbounded: no upper bound
 	rule     *rule   // reference
+
+	automaton *automaton // finite
 }
 
 type exprKind uint8
@@ -24,6 +26,7 @@ const (
 	alternation
 	repetition
 	reference
+	finite
 )
 
 const unbounded = -1
@@ -175,13 +178,15 @@ func wordTree(sorted []string) *expr {
 
 // nullable tells whether the empty text matches, given what is known of the rules so far.
 func (x *expr) nullable() bool {
-	return x.holds(func(y *expr) bool { return y.kind == literal && y.text == "" || y.kind == reference && y.rule.nullable })
+	return x.holds(func(y *expr) bool {
+		return y.kind == literal && y.text == "" || y.kind == reference && y.rule.nullable || y.kind == finite && y.automaton.states[0].accept
+	})
 }
 
 // productive tells whether any text matches, given what is known of the rules so far.
 func (x *expr) productive() bool {
 	return x.holds(func(y *expr) bool {
-		return y.kind == literal || y.kind == class && y.class != byteSet{} || y.kind == reference && y.rule.productive
+		return y.kind == literal || y.kind == class && y.class != byteSet{} || y.kind == reference && y.rule.productive || y.kind == finite
 	})
 }
 
@@ -221,8 +226,11 @@ func (x *expr) first(visit func(*rule)) {
 // refs calls visit for every rule that is named, and returns the number of nodes and bytes.
 func (x *expr) refs(visit func(*rule)) int {
 	n := 1
-	if x.kind == literal {
+	switch x.kind {
+	case literal:
 		n = len(x.text)
+	case finite:
+		n = x.automaton.size()
 	}
 	for _, y := range x.list {
 		n += y.refs(visit)
@@ -239,6 +247,8 @@ func (x *expr) cost() int {
 	switch x.kind {
 	case literal:
 		return len(x.text)
+	case finite:
+		return x.automaton.size()
 	case reference:
 		if x.rule.inlined {
 			return x.rule.cost
@@ -274,9 +284,9 @@ func (x *expr) copies(cost int) int {
 	return 0
 }
 
-// loops tells whether any repetition in the expression has no bound or is counted.
+// loops tells whether any repetition in the expression has no bound or is counted, or an automaton may have one.
 func (x *expr) loops() bool {
-	if x.kind == repetition && (x.max == unbounded || x.copies(x.list[0].cost()) == 0) {
+	if x.kind == finite || x.kind == repetition && (x.max == unbounded || x.copies(x.list[0].cost()) == 0) {
 		return true
 	}
 	return slices.ContainsFunc(x.list, (*expr).loops)

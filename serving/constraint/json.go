@@ -15,7 +15,11 @@ var (
 	jsonComma  = seq(lit(","), ref(jsonAfter))
 	jsonString = jsonRule("string", quoted(rep(jsonChar, 0, unbounded)))
 	jsonPlain  = jsonRule("characters", rep(asWritten(anyRune...), 0, unbounded))
+	// Characters that take more than a byte, as asWritten has them.
+	jsonLong   = jsonRule("long characters", asWritten(without(anyRune, []runeRange{{0x20, '!'}, {'#', '['}, {']', 0x7F}})...))
 	jsonNumber = jsonRule("number", numberText())
+	// Numbers that are no integers.
+	jsonFraction = jsonRule("fraction", signed(seq(natural, lit("."), rep(lit("0"), 0, fractionDigits-1), nonzero, rep(digit, 0, fractionDigits-1))))
 	// Integers without a limit of their own have up to 21 digits.
 	jsonInteger = jsonRule("integer", alt(lit("0"), seq(opt(lit("-")), nonzero, rep(digit, 0, integerDigits-1))))
 	jsonValue   = jsonValueRule()
@@ -107,12 +111,13 @@ func jsonEscape(c rune) string {
 }
 
 // jsonText is a string constant as asWritten has it.
-func jsonText(s string) string {
+func jsonText(s string) string { return `"` + escapeText(s) + `"` }
+
+// escapeText is what jsonText has between the quotes.
+func escapeText(s string) string {
 	var out strings.Builder
-	out.WriteByte('"')
 	for _, c := range s {
 		out.WriteString(jsonEscape(c))
 	}
-	out.WriteByte('"')
 	return out.String()
 }

@@ -1,5 +1,7 @@
 package constraint
 
+import "slices"
+
 // naive is a second implementation of what expressions mean: it tries every way to read a
 // text, byte by byte, without automata, stacks and rewriting.
 type naive struct {
@@ -44,6 +46,22 @@ func (n *naive) match(x *expr, at int, then func(at int)) {
 		}
 	case repetition:
 		n.times(x, 0, at, then)
+	case finite:
+		for state := int32(0); ; at++ {
+			s := x.automaton.states[state]
+			if s.accept {
+				then(at)
+			}
+			if at == len(n.text) {
+				n.viable = n.viable || len(s.edges) > 0
+				return
+			}
+			i := slices.IndexFunc(s.edges, func(e span) bool { return e.lo <= n.text[at] && n.text[at] <= e.hi })
+			if i < 0 {
+				return
+			}
+			state = s.edges[i].to
+		}
 	case reference:
 		n.match(x.rule.body, at, then)
 	}

@@ -10,21 +10,21 @@ import (
 // maxPattern bounds the bytes of a regular expression.
 const maxPattern = 1 << 14
 
-// Regex admits the texts that the whole pattern matches, in RE2's syntax (regexp/syntax). ^
-// and $ may stand where they change nothing, at its ends; other assertions, such as \b, are refused.
+// Regex admits the texts that the whole pattern matches, in RE2's syntax (regexp/syntax). Of assertions it has ^ and $
+// alone; others, such as \b, are refused.
 func Regex(pattern string) (*Grammar, error) {
-	re, err := parsePattern(pattern)
+	re, err := parseRE2(pattern)
 	if err != nil {
 		return nil, err
 	}
-	x, err := plainText.bounded(re, side{empty, true}, side{empty, true})
+	x, err := plainText.match(re, true, empty)
 	if err != nil {
 		return nil, fmt.Errorf("regular expression %q: %w", pattern, err)
 	}
 	return parsed(&rule{name: "the regular expression", body: x}, fmt.Sprintf("regular expression %q", pattern))
 }
 
-func parsePattern(pattern string) (*syntax.Regexp, error) {
+func parseRE2(pattern string) (*syntax.Regexp, error) {
 	if len(pattern) > maxPattern {
 		return nil, fmt.Errorf("regular expression: %d bytes, want up to %d", len(pattern), maxPattern)
 	}
@@ -48,71 +48,150 @@ func anyBut(list ...rune) []runeRange {
 type patternCompiler struct {
 	char     func(...runeRange) *expr // one character of the ranges as it is written
 	dot, any *expr                    // what "." matches without and with the flag s
+	work     *int                     // of automata, see regular
 }
 
 var (
 	anyChar     = runes(anyRune...)
-	plainText   = patternCompiler{runes, runes(anyBut('\n')...), anyChar}
-	jsonPattern = patternCompiler{asWritten, asWritten(anyBut('\n', '\r', '\u2028', '\u2029')...), asWritten(anyRune...)} // ECMA-262's dot
+	plainText   = patternCompiler{char: runes, dot: runes(anyBut('\n')...), any: anyChar}
+	jsonPattern = patternCompiler{char: asWritten, dot: asWritten(anyBut('\n', '\r', '\u2028', '\u2029')...), any: asWritten(anyRune...)} // ECMA-262's dot
 )
 
-// searched returns the characters of JSON strings in which re matches a part.
-func searched(re *syntax.Regexp) (*expr, error) {
-	return jsonPattern.bounded(re, side{ref(jsonPlain), true}, side{ref(jsonPlain), true})
+// searched returns the characters of JSON strings in which re matches a part. It adds to the work on automata.
+func searched(re *syntax.Regexp, work *int) (*expr, error) {
+	rest, c := ref(jsonPlain), jsonPattern
+	c.work = work
+	if !has(re, syntax.OpBeginText) {
+		x, err := c.match(re, false, rest)
+		return seq(rest, orNever(x)), err
+	}
+	first, err := c.match(re, true, rest)
+	if err != nil {
+		return nil, err
+	}
+	later, err := c.match(re, false, rest)
+	return alt(first, seq(c.any, rest, orNever(later))), err
 }
 
-// side is what is before or after a part of a pattern.
-type side struct {
-	fill *expr // what may stand there, unless an anchor says that nothing does
-	edge bool  // an anchor may say so
-}
-
-// bounded returns what re matches, with what is before and after it where it is not anchored.
-func (c patternCompiler) bounded(re *syntax.Regexp, before, after side) (*expr, error) {
+// match returns the texts that begin with what re matches and go on as k says. Assertions are about k, which is all that
+// follows; first tells that nothing is before.
+func (c patternCompiler) match(re *syntax.Regexp, first bool, k *expr) (*expr, error) {
+	if !has(re, assertions...) {
+		x, err := c.whole(re)
+		return seq(orNever(x), k), err
+	}
+	if c.work != nil {
+		if *c.work += matchWork; *c.work > maxMaking {
+			return nil, fmt.Errorf("%w: its assertions repeat too often", errTooLarge)
+		}
+	}
 	switch re.Op {
 	case syntax.OpCapture:
-		return c.bounded(re.Sub[0], before, after)
+		return c.match(re.Sub[0], first, k)
+	case syntax.OpBeginText:
+		if first {
+			return k, nil
+		}
+		return never, nil
+	case syntax.OpEndText:
+		if k.nullable() {
+			return empty, nil
+		}
+		return never, nil
+	case opAhead, opNotAhead:
+		x, err := c.match(re.Sub[0], first, rep(c.any, 0, unbounded))
+		if err != nil {
+			return nil, err
+		}
+		all, none := []*expr{k, x}, []*expr(nil)
+		if re.Op == opNotAhead {
+			all, none = all[:1], all[1:]
+		}
+		return regular(all, none, c.work)
+	case syntax.OpQuest:
+		x, err := c.match(re.Sub[0], first, k)
+		return alt(orNever(x), k), err
 	case syntax.OpAlternate:
-		list := make([]*expr, len(re.Sub))
-		for i, sub := range re.Sub {
+		var plain, list []*expr
+		for _, sub := range re.Sub {
+			var x *expr
 			var err error
-			if list[i], err = c.bounded(sub, before, after); err != nil {
+			if has(sub, assertions...) {
+				x, err = c.match(sub, first, k)
+				list = append(list, x)
+			} else {
+				x, err = c.whole(sub)
+				plain = append(plain, x)
+			}
+			if err != nil {
 				return nil, err
 			}
 		}
-		return alt(list...), nil
-	case syntax.OpBeginText:
-		if before.edge {
-			return after.fill, nil
-		}
-	case syntax.OpEndText:
-		if after.edge {
-			return before.fill, nil
-		}
+		return alt(append(list, seq(alt(plain...), k))...), nil
 	case syntax.OpConcat:
-		n := len(re.Sub) - 1
-		first, last := re.Sub[0], re.Sub[n]
-		var head, tail *expr
-		var err error
-		switch {
-		case begins(first) && before.edge:
-			return c.bounded(concat(re.Sub[1:]), side{empty, true}, after)
-		case ends(last) && after.edge:
-			return c.bounded(concat(re.Sub[:n]), before, side{empty, true})
-		case assertions(first): // in the alternatives of a group
-			if head, err = c.bounded(first, before, side{fill: empty}); err == nil {
-				tail, err = c.bounded(concat(re.Sub[1:]), side{fill: empty}, after)
+		firsts := make([]bool, len(re.Sub))
+		at := first
+		for i, sub := range re.Sub {
+			firsts[i] = at
+			switch lo, hi := length(sub); {
+			case hi == 0:
+			case lo == 0 && at && slices.ContainsFunc(re.Sub[i+1:], func(r *syntax.Regexp) bool { return has(r, syntax.OpBeginText) }):
+				return nil, fmt.Errorf("^ is not supported after what may be empty in %s", describe(re))
+			default:
+				at = false
 			}
-			return seq(orNever(head), orNever(tail)), err
-		case assertions(last):
-			if tail, err = c.bounded(last, side{fill: empty}, after); err == nil {
-				head, err = c.bounded(concat(re.Sub[:n]), before, side{fill: empty})
-			}
-			return seq(orNever(head), orNever(tail)), err
 		}
+		for i, sub := range slices.Backward(re.Sub) {
+			var err error
+			if k, err = c.match(sub, firsts[i], k); err != nil {
+				return nil, err
+			}
+		}
+		return k, nil
+	case syntax.OpStar, syntax.OpPlus, syntax.OpRepeat:
+		return c.repeated(re, first, k)
 	}
-	x, err := c.whole(re)
-	return seq(before.fill, orNever(x), after.fill), err
+	return nil, fmt.Errorf("%s is not supported here", describe(re))
+}
+
+// repeated is match of what repeats assertions: a few times, or one character as often as may be, as in (?:(?!x).)*.
+func (c patternCompiler) repeated(re *syntax.Regexp, first bool, k *expr) (*expr, error) {
+	if re.Op == syntax.OpRepeat && re.Max >= 0 && re.Max <= maxUnrolled {
+		one := re.Sub[0]
+		list := slices.Repeat([]*syntax.Regexp{one}, re.Min)
+		for range re.Max - re.Min {
+			list = append(list, &syntax.Regexp{Op: syntax.OpQuest, Sub: []*syntax.Regexp{one}})
+		}
+		return c.match(concat(list), first, k)
+	}
+	return nil, fmt.Errorf("an assertion is not supported in a repetition: %s", describe(re))
+}
+
+// matchWork is the units of work that a part with assertions counts as beside its automata.
+const matchWork = 256
+
+// maxUnrolled is how often what has assertions may be repeated.
+const maxUnrolled = 8
+
+// Look-ahead, which package syntax has not: what follows matches the expression, or does not.
+const (
+	opAhead syntax.Op = 1<<7 - 2 + iota
+	opNotAhead
+)
+
+var assertions = []syntax.Op{syntax.OpBeginText, syntax.OpEndText, opAhead, opNotAhead}
+
+// has tells whether one of the operations is in re.
+func has(re *syntax.Regexp, ops ...syntax.Op) bool {
+	return slices.Contains(ops, re.Op) || slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return has(sub, ops...) })
+}
+
+// describe writes re for errors; package syntax does not know look-ahead.
+func describe(re *syntax.Regexp) string {
+	if has(re, opAhead, opNotAhead) {
+		return "a group with look-ahead"
+	}
+	return re.String()
 }
 
 func orNever(x *expr) *expr {
@@ -122,7 +201,7 @@ func orNever(x *expr) *expr {
 	return x
 }
 
-// concat joins what is left of a concatenation.
+// concat joins expressions.
 func concat(list []*syntax.Regexp) *syntax.Regexp {
 	switch len(list) {
 	case 0:
@@ -133,14 +212,7 @@ func concat(list []*syntax.Regexp) *syntax.Regexp {
 	return &syntax.Regexp{Op: syntax.OpConcat, Sub: list}
 }
 
-func begins(re *syntax.Regexp) bool { return re.Op == syntax.OpBeginText }
-func ends(re *syntax.Regexp) bool   { return re.Op == syntax.OpEndText }
-
-func assertions(re *syntax.Regexp) bool {
-	return begins(re) || ends(re) || slices.ContainsFunc(re.Sub, assertions)
-}
-
-// whole returns what re matches, which has no anchors.
+// whole returns what re matches, which has no assertions.
 func (c patternCompiler) whole(re *syntax.Regexp) (*expr, error) {
 	list := make([]*expr, len(re.Sub))
 	for i, sub := range re.Sub {
@@ -184,7 +256,7 @@ func (c patternCompiler) whole(re *syntax.Regexp) (*expr, error) {
 	case syntax.OpAlternate:
 		return alt(list...), nil
 	}
-	return nil, fmt.Errorf("%s is not supported here", re)
+	return nil, fmt.Errorf("%s is not supported here", describe(re))
 }
 
 // spellings are a character and, where case is ignored, its other cases.

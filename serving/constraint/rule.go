@@ -15,7 +15,7 @@ type rule struct {
 	keep bool // called even where it is small, so that its masks are shared
 
 	// What finish finds out.
-	finished, visited    bool
+	finished             bool
 	nullable, productive bool
 	inlined              bool
 	cost                 int
@@ -61,24 +61,36 @@ const (
 	maxInline = 48 // cost of a rule that is built into its callers
 )
 
-var errTooLarge = errors.New("the grammar is too large")
+var (
+	errTooLarge = errors.New("the grammar is too large")
+	errNoText   = errors.New("admits no text that ends")
+)
 
 // finish checks the rules that root reaches and builds their automata. Rules that are
 // finished already are left alone. A rule that may enter itself before a byte is refused.
 // The bounds hold for grammars that are read from texts.
 func finish(root *rule, bounded bool) error {
 	var rules []*rule // callees first
+	var open *rule
+	visited := make(map[*rule]bool)
 	nodes := 0
 	var collect func(r *rule)
 	collect = func(r *rule) {
-		if r.finished || r.visited {
+		if r.finished || visited[r] {
 			return
 		}
-		r.visited = true
+		visited[r] = true
+		if r.body == nil { // of a schema that is still being read
+			open = r
+			return
+		}
 		nodes += r.body.refs(collect)
 		rules = append(rules, r)
 	}
 	collect(root)
+	if open != nil {
+		return fmt.Errorf("%s refers to itself", open.name)
+	}
 	if bounded && (len(rules) > maxRules || nodes > maxNodes) {
 		return fmt.Errorf("%w: %d rules with %d nodes, want up to %d and %d", errTooLarge, len(rules), nodes, maxRules, maxNodes)
 	}
@@ -94,7 +106,7 @@ func finish(root *rule, bounded bool) error {
 		}
 	}
 	if !root.productive {
-		return fmt.Errorf("%s admits no text that ends", root.name)
+		return fmt.Errorf("%s %w", root.name, errNoText)
 	}
 	if chain := leftRecursion(rules); chain != nil {
 		return fmt.Errorf("rule %s is left-recursive: it begins with itself (%s)", chain[0], strings.Join(chain, " → "))
@@ -197,6 +209,8 @@ func (r *rule) add(x *expr, from, to *state) {
 		}
 	case repetition:
 		r.repeat(x, from, to)
+	case finite:
+		x.automaton.add(r, from, to)
 	case reference:
 		if x.rule.inlined {
 			r.add(x.rule.body, from, to)

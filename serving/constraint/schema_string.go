@@ -1,72 +1,130 @@
 package constraint
 
-import "regexp/syntax"
+import (
+	"regexp/syntax"
+)
 
-// emitString admits strings by their length, one pattern or one format. Two of them are
-// enforced together where one follows from the other, or where the pattern repeats single characters.
+// emitString admits strings by their length, patterns and formats, and those that they must not be. Where one
+// of them is not enough, the automaton of all together is made.
 func (c *schemaCompiler) emitString(s *shape) (*expr, error) {
-	var pattern *syntax.Regexp
-	var at located
-	for _, l := range s.formats {
-		expression := formats[l.text]
-		if expression == "" {
-			if c.strict {
-				return nil, l.errorf("format %q is not enforced", l.text)
-			}
-			continue // an annotation
-		}
-		if pattern != nil && at.text != l.text {
-			return nil, l.errorf("format is not enforced beside %s", at.path)
-		}
-		pattern, at = whole(expression), l
-	}
-	for _, l := range s.patterns {
-		if pattern != nil && (formats[at.text] != "" || at.text != l.text) {
-			return nil, l.errorf("pattern is not enforced beside %s", at.path)
-		}
-		re, err := parsePattern(l.text)
-		if err != nil {
-			return nil, l.errorf("%v", err)
-		}
-		pattern, at = re, l
-	}
 	lo, hi := s.minLength, s.maxLength
+	var all, none []*expr
+	var alone *syntax.Regexp // the only pattern
+	type key struct {
+		text            string
+		format, negated bool
+	}
+	seen := make(map[key]bool)
+	for _, part := range s.texts {
+		k := key{part.at.text, part.format, part.negated}
+		if seen[k] {
+			continue
+		}
+		seen[k] = true
+		re, err := part.parse()
+		if err != nil {
+			return nil, part.at.errorf("%v", err)
+		}
+		if alone = nil; len(all)+len(none) == 0 && !part.negated {
+			alone = re
+		}
+		x, err := c.pattern(part.at, part.format)
+		switch {
+		case err != nil:
+			return nil, err
+		case part.negated && part.format && !exactFormats[part.at.text]:
+			return nil, part.at.errorf("format %q is not enforced where it must not hold", part.at.text)
+		case part.negated:
+			none = append(none, x)
+		default:
+			all = append(all, x)
+		}
+	}
+	var excluded []string
+	for _, v := range s.excluded {
+		if v.kind == stringType {
+			excluded = append(excluded, v.text)
+		}
+	}
+	anyLength := lo == 0 && hi == unbounded
 	switch {
 	case hi != unbounded && lo > hi:
 		return never, nil
-	case pattern == nil && lo == 0 && hi == unbounded:
+	case len(all)+len(none) == 0 && len(excluded) == 0 && anyLength:
 		return ref(jsonString), nil
-	case pattern == nil:
+	case len(all)+len(none) == 0 && len(excluded) == 0:
 		return quoted(rep(jsonChar, lo, hi)), nil
-	}
-	from, to := lengths(pattern)
-	if from < lo || hi != unbounded && (to == unbounded || to > hi) {
-		if pattern = shortened(pattern, lo, hi); pattern == nil {
-			return nil, at.errorf("lengths are not enforced beside it, but for a pattern like ^[a-z]*$")
+	case len(all)+len(none) == 0 && anyLength:
+		return quoted(otherThan(excluded)), nil
+	case alone != nil && len(excluded) == 0:
+		if from, to := lengths(alone); from >= lo && (hi == unbounded || to != unbounded && to <= hi) {
+			return quoted(all[0]), nil
+		}
+		if short := shortened(alone, lo, hi); short != nil {
+			x, err := searched(short, &c.work)
+			return quoted(orNever(x)), err
 		}
 	}
-	x, err := searched(pattern)
+	all = append(all, rep(asWritten(anyRune...), lo, hi))
+	if len(excluded) > 0 {
+		for i, text := range excluded {
+			excluded[i] = escapeText(text)
+		}
+		none = append(none, words(excluded))
+	}
+	x, err := regular(all, none, &c.work)
+	if err != nil {
+		return nil, s.at.errorf("patterns, formats and lengths together: %v", err)
+	}
+	return seq(lit(`"`), x, lit(`"`)), nil
+}
+
+func (p textPart) parse() (*syntax.Regexp, error) {
+	if p.format {
+		return whole(formats[p.at.text]), nil
+	}
+	return parseECMA(p.at.text)
+}
+
+// pattern returns what is in the quotes of strings that a pattern or a format admits.
+func (c *schemaCompiler) pattern(at located, format bool) (*expr, error) {
+	key := at.text
+	if format {
+		key = "format " + key
+	} else {
+		key = "pattern " + key
+	}
+	if x := c.patterns[key]; x != nil {
+		return x, nil
+	}
+	re, err := textPart{at: at, format: format}.parse()
+	if err == nil {
+		c.patterns[key], err = searched(re, &c.work)
+	}
 	if err != nil {
 		return nil, at.errorf("pattern %q: %v", at.text, err)
 	}
-	return quoted(x), nil
+	return orNever(c.patterns[key]), nil
 }
+
+// exactFormats are those whose expressions admit all texts of the format.
+var exactFormats = map[string]bool{"date": true, "uuid": true, "ipv4": true}
 
 // whole parses an expression of this package to be matched by the whole text.
 func whole(expression string) *syntax.Regexp {
-	re, err := syntax.Parse("^("+expression+")$", syntax.Perl)
+	re, err := parseECMA("^(" + expression + ")$")
 	if err != nil {
 		panic(err)
 	}
 	return re
 }
 
-// single returns what is between ^ and $, nil where the pattern has no such ends.
-func single(re *syntax.Regexp) *syntax.Regexp {
+// anchored returns what is between ^ and $, nil where the pattern has no such ends.
+func anchored(re *syntax.Regexp) *syntax.Regexp {
 	for re.Op == syntax.OpCapture {
 		re = re.Sub[0]
 	}
-	if re.Op != syntax.OpConcat || !begins(re.Sub[0]) || !ends(re.Sub[len(re.Sub)-1]) {
+	if re.Op != syntax.OpConcat || re.Sub[0].Op != syntax.OpBeginText || re.Sub[len(re.Sub)-1].Op != syntax.OpEndText {
 		return nil
 	}
 	return concat(re.Sub[1 : len(re.Sub)-1])
@@ -75,7 +133,7 @@ func single(re *syntax.Regexp) *syntax.Regexp {
 // shortened returns a pattern like ^[a-z]*$ with its repetition cut to the lengths, nil for
 // other patterns.
 func shortened(pattern *syntax.Regexp, lo, hi int) *syntax.Regexp {
-	x := single(pattern)
+	x := anchored(pattern)
 	if x == nil || x.Op != syntax.OpStar && x.Op != syntax.OpPlus && x.Op != syntax.OpRepeat {
 		return nil
 	}
@@ -100,7 +158,7 @@ func shortened(pattern *syntax.Regexp, lo, hi int) *syntax.Regexp {
 
 // lengths returns bounds of the characters of texts in which a pattern is found.
 func lengths(pattern *syntax.Regexp) (lo, hi int) {
-	if x := single(pattern); x != nil {
+	if x := anchored(pattern); x != nil {
 		return length(x)
 	}
 	lo, _ = length(pattern)

@@ -47,12 +47,17 @@ var typeNames = map[string]typeSet{"null": nullType, "boolean": booleanType, "st
 // located is a schema with the JSON pointer to it.
 type located struct {
 	*value
-	path string
+	path      string
+	base      *resource // that references are relative to
+	resources map[*value]*resource
+
+	negated bool   // what the schema does not admit
+	only    string // of the schema this keyword alone, with those that it depends on
 }
 
 // at returns a member of a schema, of which JSON pointers escape two characters.
 func (l located) at(key string) located {
-	return located{l.fields[key], l.path + "/" + escapePointer.Replace(key)}
+	return l.child(l.fields[key], l.path+"/"+escapePointer.Replace(key))
 }
 
 var (
@@ -61,8 +66,61 @@ var (
 )
 
 func (l located) element(i int) located {
-	return located{l.items[i], l.path + "/" + strconv.Itoa(i)}
+	return l.child(l.items[i], l.path+"/"+strconv.Itoa(i))
 }
+
+func (l located) child(v *value, path string) located {
+	base := l.base
+	if r := l.resources[v]; r != nil {
+		base = r
+	}
+	return located{value: v, path: path, base: base, resources: l.resources}
+}
+
+// not is what a schema does not admit.
+func (l located) not() located {
+	l.negated = !l.negated
+	return l
+}
+
+// part is one keyword of a schema.
+func (l located) part(key string) located {
+	l.only = key
+	return l
+}
+
+// key is the same for the same schemas.
+func (l located) key() string {
+	key := l.path
+	if l.only != "" {
+		key += "?" + l.only
+	}
+	if l.negated {
+		key = "not " + key
+	}
+	return key
+}
+
+// derived is a schema that is made of parts of l: pairs of a keyword and a value.
+func (l located) derived(name string, pairs ...any) located {
+	return l.child(schemaOf(pairs...), l.path+"?"+name)
+}
+
+// schemaOf makes an object of pairs of a key and a value.
+func schemaOf(pairs ...any) *value {
+	v := &value{kind: objectType, fields: make(map[string]*value)}
+	for i := 0; i < len(pairs); i += 2 {
+		key := pairs[i].(string)
+		v.keys = append(v.keys, key)
+		v.fields[key] = pairs[i+1].(*value)
+	}
+	return v
+}
+
+func listValue(items ...*value) *value { return &value{kind: arrayType, items: items} }
+func textValue(s string) *value        { return &value{kind: stringType, text: s} }
+
+var falseValue = &value{kind: booleanType, text: "false"}
 
 func (l located) errorf(format string, args ...any) error {
 	return fmt.Errorf("%s: %s", l.path, fmt.Sprintf(format, args...))

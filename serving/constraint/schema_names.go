@@ -1,0 +1,230 @@
+package constraint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// nameClass is names that the same schemas are about.
+type nameClass struct {
+	name   *expr
+	values []located
+	last   bool // a member that is last may have them
+}
+
+// patternHas tells whether a pattern is found in a name.
+func (c *schemaCompiler) patternHas(text located, name string) (bool, error) {
+	x, err := c.pattern(text, false)
+	if err != nil {
+		return false, err
+	}
+	if x, err = regular([]*expr{x, lit(escapeText(name))}, nil, &c.work); err != nil {
+		return false, text.errorf("%v", err)
+	}
+	return !x.isNever(), nil
+}
+
+// covers tells whether a declared name may be the member that has to be there.
+func (c *schemaCompiler) covers(a another, name string) (bool, error) {
+	if a.pattern >= 0 {
+		return c.patternHas(a.part.texts[a.pattern], name)
+	}
+	if _, declared := a.part.properties[name]; declared {
+		return false, nil
+	}
+	for _, text := range a.part.texts {
+		if has, err := c.patternHas(text, name); has || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// maxClasses bounds the classes of names.
+const maxClasses = 64
+
+// readClasses splits the names that are not declared by the patterns that they match.
+func (o *objectEmitter) readClasses() error {
+	if o.closed {
+		return nil
+	}
+	var predicates []*expr // in the quotes
+	var keys []string
+	find := func(key string, make func() (*expr, error)) (int, error) {
+		if i := slices.Index(keys, key); i >= 0 {
+			return i, nil
+		}
+		x, err := make()
+		keys, predicates = append(keys, key), append(predicates, x)
+		return len(keys) - 1, err
+	}
+	at := make([][]int, len(o.objects)) // the predicates of each part's patterns
+	texts := func(part objectPart) (out []int, err error) {
+		for _, text := range part.texts {
+			i, err := find("pattern "+text.text, func() (*expr, error) { return o.pattern(text, false) })
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, i)
+		}
+		return out, nil
+	}
+	for i, part := range o.objects {
+		var err error
+		if at[i], err = texts(part); err != nil {
+			return err
+		}
+	}
+	var ofLast []int
+	declared := -1
+	if o.last != nil {
+		var err error
+		if ofLast, err = texts(o.last.part); err != nil {
+			return err
+		}
+		if o.last.pattern < 0 && len(o.last.part.names) > 0 {
+			escaped := make([]string, len(o.last.part.names))
+			for i, name := range o.last.part.names {
+				escaped[i] = escapeText(name)
+			}
+			declared, _ = find("names of the other", func() (*expr, error) { return words(escaped), nil })
+		}
+	}
+	// class adds names for which some predicates hold.
+	class := func(name *expr, holds []bool) {
+		out := nameClass{name: name, last: true}
+		for i, part := range o.objects {
+			found := false
+			for j, p := range at[i] {
+				if holds[p] {
+					out.values = append(out.values, part.patterns[j])
+					found = true
+				}
+			}
+			if !found && part.additional != nil {
+				out.values = append(out.values, *part.additional)
+			}
+		}
+		if o.last != nil && o.last.pattern >= 0 {
+			out.last = holds[ofLast[o.last.pattern]]
+		} else if o.last != nil {
+			out.last = !slices.ContainsFunc(ofLast, func(i int) bool { return holds[i] }) && (declared < 0 || !holds[declared])
+		}
+		if !slices.ContainsFunc(out.values, func(l located) bool { return l.kind == booleanType && l.text == "false" }) {
+			o.classes = append(o.classes, out)
+		}
+	}
+	if len(predicates) == 0 && len(o.shape.names) == 0 {
+		name := ref(jsonString)
+		if len(o.names) > 0 {
+			name = o.otherName()
+		}
+		class(name, nil)
+		return nil
+	}
+	base := []*expr{quoted(ref(jsonPlain))}
+	if len(o.shape.names) > 0 {
+		l := o.shape.names[0]
+		x, err := o.compile(append(slices.Clip(o.shape.names), l.child(schemaOf("type", textValue("string")), l.path+"?string"))...)
+		if err != nil {
+			return err
+		}
+		if len(predicates) == 0 && len(o.names) == 0 {
+			class(x, nil)
+			return nil
+		}
+		base = append(base, x)
+	}
+	var none []*expr
+	if len(o.names) > 0 {
+		declared := make([]string, len(o.names))
+		for i, name := range o.names {
+			declared[i] = jsonText(name)
+		}
+		none = append(none, words(declared))
+	}
+	return o.split(base, none, predicates, nil, class)
+}
+
+// otherName is a name that is not declared.
+func (o *objectEmitter) otherName() *expr {
+	sorted := slices.Sorted(slices.Values(o.names))
+	key := strings.Join(sorted, "\x00")
+	if o.others[key] == nil {
+		o.others[key] = o.rule("another name", quoted(otherThan(sorted)))
+	}
+	return o.others[key]
+}
+
+// split calls class for each set of predicates that hold of some name together.
+func (o *objectEmitter) split(all, none, predicates []*expr, holds []bool, class func(*expr, []bool)) error {
+	name, err := regular(all, none, &o.work)
+	switch {
+	case err != nil:
+		return o.shape.at.errorf("names of members: %v", err)
+	case name.isNever():
+		return nil
+	case len(holds) == len(predicates):
+		if len(o.classes) >= maxClasses {
+			return fmt.Errorf("%w: more than %d sets of patterns for the same names", errTooLarge, maxClasses)
+		}
+		class(o.rule("another name", name), slices.Clone(holds))
+		return nil
+	}
+	p := quoted(predicates[len(holds)])
+	return errorOf(
+		o.split(append(slices.Clip(all), p), none, predicates, append(slices.Clip(holds), true), class),
+		o.split(all, append(slices.Clip(none), p), predicates, append(slices.Clip(holds), false), class),
+	)
+}
+
+// otherThan matches the characters of strings, as asWritten has them, that are not in the list.
+func otherThan(list []string) *expr {
+	list = slices.Clone(list)
+	slices.Sort(list)
+	return otherRunes(slices.Compact(list))
+}
+func otherRunes(sorted []string) *expr {
+	if len(sorted) == 0 {
+		return ref(jsonPlain)
+	}
+	mayEnd := true
+	after := make(map[rune][]string)
+	var heads []rune
+	for _, s := range sorted {
+		if s == "" {
+			mayEnd = false
+			continue
+		}
+		head := []rune(s)[0]
+		if after[head] == nil {
+			heads = append(heads, head)
+		}
+		after[head] = append(after[head], strings.TrimPrefix(s, string(head)))
+	}
+	list := []*expr{seq(otherChar(heads), ref(jsonPlain))}
+	for _, head := range heads {
+		list = append(list, seq(asWritten(runeRange{head, head}), otherRunes(after[head])))
+	}
+	if mayEnd {
+		list = append(list, empty)
+	}
+	return alt(list...)
+}
+
+// otherChar is a character, as asWritten has it, that is none of some. Most lists are of plain ones, beside which
+// all characters that take more than a byte are shared.
+func otherChar(list []rune) *expr {
+	single := &expr{kind: class}
+	for c := range rune(utf8.RuneSelf) {
+		if len(jsonEscape(c)) == 1 && !slices.Contains(list, c) {
+			single.class.addRange(byte(c), byte(c))
+		}
+	}
+	if slices.ContainsFunc(list, func(c rune) bool { return len(jsonEscape(c)) > 1 }) {
+		return asWritten(anyBut(list...)...)
+	}
+	return alt(single, ref(jsonLong))
+}
