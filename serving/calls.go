@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"glimpse/engine"
+	"glimpse/model/chat"
 	"glimpse/serving/constraint"
 	"glimpse/serving/toolcall"
 )
@@ -28,15 +29,15 @@ type functionCall struct {
 // replies read thoughts, content and calls of tools out of what the choices of a request say. Every endpoint of
 // conversations tells them in its own words.
 type replies struct {
-	parsers []*toolcall.Parser // by choice; nil: what is said is text
+	parsers []*toolcall.Parser // by choice
 	called  []bool             // by choice
 	one     bool               // calls after the first are dropped
 }
 
 // newReplies reads the tools of a conversation that was rendered, and makes the answers calls where they must be, or texts of
-// the grammar (nil: any).
+// the grammar (nil: any). A thought that the prompt has begun comes before either.
 func (s *Server) newReplies(ctx context.Context, g *generation, c *conversation, grammar *constraint.Grammar) (*replies, error) {
-	choice, named, err := toolChoice(ctx, c.ToolChoice)
+	choice, err := readToolChoice(ctx, c.ToolChoice)
 	if err != nil {
 		return nil, err
 	}
@@ -44,66 +45,183 @@ func (s *Server) newReplies(ctx context.Context, g *generation, c *conversation,
 	if err != nil {
 		return nil, err
 	}
-	out := &replies{called: make([]bool, g.choices), one: !or(c.Parallel, true)}
-	if len(tools) == 0 || choice == "none" {
-		if choice == "required" {
-			return nil, refuse("tool_choice", "got no tools, want at least one")
-		}
-		return out, g.constrain(grammar, nil)
+	if choice.must() && len(tools) == 0 {
+		return nil, refuse("tool_choice", "got no tools, want at least one")
 	}
-	f, ok := toolcall.Detect(s.model.Tokenizer.Config().ChatTemplate)
-	if !ok {
+	if tools, err = choice.of(tools); err != nil {
+		return nil, err
+	}
+	inline, err := s.thoughtsInline(c)
+	if err != nil {
+		return nil, err
+	}
+	dialect := toolcall.Detect(s.model.Tokenizer.Config().ChatTemplate)
+	if len(tools) > 0 && dialect.Calls.Name == "" {
 		return nil, refuse("tools", "how the chat template of model %s writes calls is not known: want one of %v", s.Name, toolcall.Formats.Names())
 	}
-	for _, text := range f.Markers() {
+	for _, text := range dialect.Markers(len(tools) > 0) {
 		if id, ok := s.model.Tokenizer.TokenToID(text); ok {
 			g.keep = append(g.keep, id)
 		}
 	}
+	o := toolcall.Options{Tools: tools, Opened: dialect.Opens(c.prompt, c.begun), Inline: inline}
+	out := &replies{called: make([]bool, g.choices), one: !or(c.Parallel, true)}
 	for range g.choices {
-		out.parsers = append(out.parsers, f.NewParser(tools))
+		out.parsers = append(out.parsers, dialect.NewParser(o))
 	}
-	if choice == "auto" && grammar == nil {
-		return out, nil
+	if choice.must() {
+		grammar = nil // of texts
 	}
-	if named != "" {
-		i := slices.IndexFunc(tools, func(t toolcall.Tool) bool { return t.Name == named })
-		if i < 0 {
-			return nil, refuse("tool_choice", "got %q, which is none of the tools", named)
+	if err := g.constrain(grammar, nil); err != nil {
+		return nil, err
+	}
+	grammar, g.grammar = g.grammar, nil
+	if grammar != nil {
+		if grammar, err = before(grammar, dialect.Before(o, false)); err != nil {
+			return nil, err
 		}
-		tools = tools[i : i+1]
 	}
-	forced, err := grammarOf(f.Forced(tools, !out.one && named == ""))
+	if len(tools) == 0 || !choice.must() && grammar == nil {
+		return out, g.constrain(grammar, nil)
+	}
+	if choice.must() && grammar != nil {
+		return nil, refuse("structured_outputs", "got tool_choice, too: want one of them")
+	}
+	forced, err := grammarOf(dialect.Calls.Forced(tools, !out.one && choice.function == ""))
+	if err == nil {
+		forced, err = before(forced, dialect.Before(o, true))
+	}
 	if err != nil {
 		return nil, refuse("tools", "%v", err)
 	}
-	if choice == "auto" {
+	if grammar != nil {
 		forced = constraint.Any(forced, grammar)
 	}
 	return out, g.constrain(forced, nil)
 }
 
-// toolChoice reads the field of that name: auto, none, required, or a function's name, which is required.
-func toolChoice(ctx context.Context, raw json.RawMessage) (choice, named string, err error) {
-	if !given(raw) {
-		return "auto", "", nil
+// before is a grammar with what comes before it.
+func before(grammar *constraint.Grammar, pieces []toolcall.Piece) (*constraint.Grammar, error) {
+	if len(pieces) == 0 {
+		return grammar, nil
 	}
-	var of struct {
+	first, err := grammarOf(pieces)
+	if err != nil {
+		return nil, err
+	}
+	return constraint.Sequence(first, grammar), nil
+}
+
+// Formats of thoughts, as llama.cpp names them.
+const (
+	reasoningAuto     = "auto" // is reasoningDeepSeek
+	reasoningDeepSeek = "deepseek"
+	reasoningNone     = "none"
+)
+
+// CheckReasoningFormat refuses what is no format of thoughts; "" is auto.
+func CheckReasoningFormat(name string) error {
+	switch name {
+	case "", reasoningAuto, reasoningDeepSeek, reasoningNone:
+		return nil
+	}
+	return fmt.Errorf("got %.40q, want auto or deepseek (apart from the content), or none (in it)", name)
+}
+
+// thoughtsInline tells whether thoughts are to stay in the content.
+func (s *Server) thoughtsInline(c *conversation) (bool, error) {
+	name := or(c.ReasoningFormat, s.ReasoningFormat)
+	if err := CheckReasoningFormat(name); err != nil {
+		return false, refuse("reasoning_format", "%v", err)
+	}
+	return name == reasoningNone, nil
+}
+
+// toolChoice is the field of that name.
+type toolChoice struct {
+	mode     string   // auto, none or required
+	function string   // that must be called; "": any
+	allowed  []string // functions that may be called; nil: all
+}
+
+// must tells whether the answer has to be a call.
+func (t toolChoice) must() bool { return t.mode == "required" }
+
+// of are the tools that may be called.
+func (t toolChoice) of(tools []toolcall.Tool) (out []toolcall.Tool, err error) {
+	if t.mode == "none" {
+		return nil, nil
+	}
+	names := t.allowed
+	if t.function != "" {
+		names = []string{t.function}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(tools, func(tool toolcall.Tool) bool { return tool.Name == name }) {
+			return nil, refuse("tool_choice", "got %.60q, which is none of the tools", name)
+		}
+	}
+	return slices.DeleteFunc(tools, func(tool toolcall.Tool) bool { return names != nil && !slices.Contains(names, tool.Name) }), nil
+}
+
+// told are those of the tools that the model is told of: all but those that it may not call.
+func (t toolChoice) told(tools []any) []any {
+	if t.mode == "none" {
+		return nil
+	}
+	return slices.DeleteFunc(tools, func(tool any) bool {
+		o, _ := tool.(chat.Object)
+		f, _ := o.Get("function")
+		function, _ := f.(chat.Object)
+		name, _ := function.Get("name")
+		text, _ := name.(string)
+		return t.allowed != nil && !slices.Contains(t.allowed, text)
+	})
+}
+
+// readToolChoice reads auto, none, required, a function, which is required, or the tools that are allowed.
+func readToolChoice(ctx context.Context, raw json.RawMessage) (t toolChoice, err error) {
+	if !given(raw) {
+		return toolChoice{mode: "auto"}, nil
+	}
+	if json.Unmarshal(raw, &t.mode) == nil {
+		if t.mode != "auto" && t.mode != "none" && t.mode != "required" {
+			return t, refuse("tool_choice", "got %.60q, want auto, none, required, a function or allowed_tools", t.mode)
+		}
+		return t, nil
+	}
+	type function struct {
 		Type     string `json:"type"`
 		Function struct {
 			Name string `json:"name"`
 		} `json:"function"`
 	}
-	if json.Unmarshal(raw, &choice) == nil {
-		if choice != "auto" && choice != "none" && choice != "required" {
-			return "", "", refuse("tool_choice", "got %q, want auto, none, required or a function", choice)
+	var of struct {
+		function
+		Allowed struct {
+			Mode  string     `json:"mode"`
+			Tools []function `json:"tools"`
+		} `json:"allowed_tools"`
+	}
+	if err := decodeJSON(ctx, "tool_choice", raw, &of); err != nil {
+		return t, err
+	}
+	switch {
+	case of.Type == "function" && of.Function.Name != "":
+		return toolChoice{mode: "required", function: of.Function.Name}, nil
+	case of.Type == "allowed_tools" && (of.Allowed.Mode == "auto" || of.Allowed.Mode == "required"):
+		t = toolChoice{mode: of.Allowed.Mode, allowed: []string{}}
+		for i, f := range of.Allowed.Tools {
+			if f.Type != "function" || f.Function.Name == "" {
+				return t, refuse(fmt.Sprintf("tool_choice.allowed_tools.tools[%d]", i), "want type \"function\" and a function with a name")
+			}
+			t.allowed = append(t.allowed, f.Function.Name)
 		}
-		return choice, "", nil
+		if len(t.allowed) > 0 {
+			return t, nil
+		}
 	}
-	if err := decodeJSON(ctx, "tool_choice", raw, &of); err != nil || of.Type != "function" || of.Function.Name == "" {
-		return "", "", refuse("tool_choice", "got %.60s, want {\"type\": \"function\", \"function\": {\"name\": …}}", raw)
-	}
-	return "required", of.Function.Name, nil
+	return t, refuse("tool_choice", "got %.60s, want {\"type\": \"function\", \"function\": {\"name\": …}} or {\"type\": \"allowed_tools\", \"allowed_tools\": {\"mode\": \"auto\", \"tools\": […]}}", raw)
 }
 
 func readTools(ctx context.Context, raw json.RawMessage) (out []toolcall.Tool, err error) {
@@ -167,12 +285,6 @@ const maxCalls = 15
 
 // push takes what a choice says, and done with the last of it, and returns what it comes to.
 func (r *replies) push(choice int, text string, done bool) (out []toolcall.Delta) {
-	if r.parsers == nil {
-		if text != "" {
-			out = append(out, toolcall.Delta{Content: text})
-		}
-		return out
-	}
 	if text != "" {
 		out = r.parsers[choice].Push(text)
 	}

@@ -123,14 +123,23 @@ func (g *generation) constrain(grammar *constraint.Grammar, err error) error {
 	if grammar == nil || err != nil {
 		return err
 	}
-	if g.constraint != nil {
+	if g.grammar != nil {
 		return refuse("structured_outputs", "got response_format or tool_choice, too: want one of them")
+	}
+	g.grammar = grammar
+	return nil
+}
+
+// makeConstraint makes the grammar's, over a vocabulary that has the tokens which are kept.
+func (g *generation) makeConstraint() error {
+	if g.grammar == nil {
+		return nil
 	}
 	v, err := g.server.vocabulary(g.keep)
 	if err != nil {
 		return err
 	}
-	g.constraint = func() model.Constraint { return constraint.NewAhead(grammar, v) }
+	g.constraint = func() model.Constraint { return constraint.NewAhead(g.grammar, v) }
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/model"
 	"glimpse/model/runner"
+	"glimpse/serving/constraint"
 )
 
 // generation is a request that was read: prompts, each with a number of answers, and how they are answered.
@@ -39,7 +40,8 @@ type generation struct {
 	kept                        bool // the usage says what was kept of every token
 	// conversation: the prompts are whole conversations, which go on where policies keep turns.
 	conversation bool
-	// constraint makes one for each answer; nil: nothing is constrained.
+	// grammar is the language of the answers, and constraint makes one of it for each; nil: nothing is constrained.
+	grammar    *constraint.Grammar
 	constraint func() model.Constraint
 }
 
@@ -124,6 +126,9 @@ func (g *generation) check(s *Server, param string, tokens []int32) error {
 func (s *Server) start(r *http.Request, g *generation) (j *job, release func(), err error) {
 	remembered, err := keeps(r.Header)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := g.makeConstraint(); err != nil {
 		return nil, nil, err
 	}
 	tokens := 0

@@ -24,10 +24,14 @@ type conversation struct {
 	ToolChoice json.RawMessage            `json:"tool_choice"`
 	Parallel   *bool                      `json:"parallel_tool_calls"`
 
+	// ReasoningFormat says where thoughts are told, as llama.cpp's field does; nil: as the server has it.
+	ReasoningFormat *string `json:"reasoning_format"`
+
 	// translated: it is another API's. What the template does not read of its messages, no client has sent.
 	translated bool
 	thinks     *bool  // of another API: whether the answer is to have thoughts; nil: as the template has it
 	prompt     string // as it was rendered
+	begun      string // its end: the beginning of the answer, which the client gave
 }
 
 // readMessage reads one of a request, the field "at" of it. Content in parts is the text of all of them.
@@ -90,13 +94,17 @@ func (c *conversation) render(ctx context.Context, m *model.Model) (string, erro
 	if own.Extra, err = c.variables(ctx, template); err != nil {
 		return "", err
 	}
-	if given(c.Tools) && string(c.ToolChoice) != `"none"` {
+	choice, err := readToolChoice(ctx, c.ToolChoice)
+	if err != nil {
+		return "", err
+	}
+	if given(c.Tools) {
 		v, err := chat.ParseJSON(c.Tools)
 		tools, ok := v.([]any)
 		if err != nil || !ok {
 			return "", refuse("tools", "want a list of tools")
 		}
-		if len(tools) > 0 {
+		if tools = choice.told(tools); len(tools) > 0 {
 			own.Tools = tools
 		}
 	}
@@ -133,7 +141,7 @@ func (c *conversation) render(ctx context.Context, m *model.Model) (string, erro
 	case err != nil:
 		return "", refuse("messages", "the chat template cannot render them: %v", err)
 	}
-	c.prompt = text + begun
+	c.prompt, c.begun = text+begun, begun
 	return c.prompt, nil
 }
 

@@ -43,6 +43,8 @@ type Config struct {
 	SharedPrefixes bool
 	MaxGap         time.Duration // between two tokens of an answer, that prompts of others may cause
 	Seed           uint64
+	// ReasoningFormat says where thoughts are told where a request does not: see CheckReasoningFormat.
+	ReasoningFormat string
 
 	// Record ("": nothing is recorded) is a folder or s3:// name that a share of the answers are written to with their prompts,
 	// as training data, up to so many bytes of all that is there.

@@ -110,6 +110,9 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 			if err := c.Choice.Check(); err != nil {
 				return fail(err)
 			}
+			if err := serving.CheckReasoningFormat(c.ReasoningFormat); err != nil {
+				return fail(fmt.Errorf("--reasoning-format: %w", err))
+			}
 			for name, share := range map[string]float64{"record-share": c.RecordShare, "verify-share": c.VerifyShare, "shadow-share": c.ShadowShare} {
 				if !(share >= 0 && share <= 1) {
 					return fail(fmt.Errorf("--%s: got %g, want 0 to 1", name, share))
@@ -218,6 +221,7 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 	f.Float64Var(&c.ShadowShare, "shadow-share", 0.05, "share of the answers that --shadow is compared on, 0 to 1")
 	f.Int64Var(&c.MaxBody, "max-body", 8<<20, "most bytes of a request")
 	f.BoolVar(&c.StrictFields, "strict-fields", false, "refuse requests with fields that change nothing here, which are else ignored and named in the answer's header")
+	f.StringVar(&c.ReasoningFormat, "reasoning-format", "auto", "where thoughts before an answer are told: auto or deepseek, as reasoning_content, or none, in the content")
 	f.StringVar(&keys, "keys", "", "file of API keys, one a line, of which requests must have one")
 	f.StringVar(&admins, "admin-keys", "", "file of API keys that may load and unload adapters, too; without any key whoever is at this machine may")
 	f.StringArrayVar(&c.AdapterDirs, "adapter-dir", nil, "folder or s3:// name below which adapters may be loaded while the server runs; repeatable")

@@ -99,6 +99,9 @@ func (t *Template) Reads(name string) bool { return t.template.Reads(name) }
 // not name: its text does not tell of them. Each is there once.
 func (t *Template) Unread(messages []Message, tools []any) (keys []string) {
 	note := func(key string) {
+		if slices.Contains(thoughtKeys, key) && slices.ContainsFunc(thoughtKeys, t.template.Names) {
+			return // by another name
+		}
 		if !t.template.Names(key) && !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}

@@ -71,7 +71,7 @@ function offerAdapters() {
   $("adapter").disabled = !fit.length;
 }
 
-// stream asks for an answer and calls onText with what there is of it. It returns the usage and the time of the first token.
+// stream asks for an answer and calls onText with what there is of it, and of the thoughts before it. It returns the usage and the time of the first token.
 async function stream(body, signal, onText) {
   const began = performance.now();
   let response;
@@ -94,11 +94,10 @@ async function stream(body, signal, onText) {
       const part = JSON.parse(line.slice(6));
       if (part.error) throw new Error(part.error.message);
       usage = part.usage || usage;
-      const text = part.choices[0]?.delta?.content;
-      if (text) {
-        first ||= performance.now() - began;
-        onText(text);
-      }
+      const {content, reasoning_content: thoughts} = part.choices[0]?.delta || {};
+      if (!content && !thoughts) continue;
+      first ||= performance.now() - began;
+      onText(content || "", thoughts || "");
     }
   }
   if (!ended) throw new Error("The answer broke off.");
@@ -116,21 +115,24 @@ function chosen() {
 // write has an answer written below a title, and returns its text with what stream returns. Stopped, what there is remains.
 async function write(turn, title, asked, eviction) {
   const answer = $("answer-template").content.cloneNode(true).firstElementChild;
-  const [text, facts] = answer.querySelectorAll("p");
+  const [text, facts] = answer.querySelectorAll("p"), thinking = answer.querySelector("details");
   answer.querySelector("h3").textContent = title;
   answer.classList.toggle("full", title === fullCache);
   turn.querySelector(".answers").append(answer);
   running = new AbortController();
   setBusy(true);
   say("The prompt is being read.");
-  const out = {text: "", usage: null, facts};
+  const out = {text: "", thoughts: "", usage: null, facts};
   try {
     const body = {model, messages: asked, temperature: 0, stream: true, stream_options: {include_usage: true}, eviction};
-    Object.assign(out, await stream(body, running.signal, part => {
-      if (!out.text) say("The answer is being written.");
+    Object.assign(out, await stream(body, running.signal, (part, thought) => {
+      if (!out.text) say(part ? "The answer is being written." : "The model thinks.");
       out.text += part;
+      out.thoughts += thought;
       const follow = atEnd();
       text.append(part); // a string: text
+      thinking.lastElementChild.append(thought);
+      thinking.hidden = !out.thoughts;
       if (follow) scrollToEnd();
     }));
     const u = out.usage;
@@ -168,7 +170,7 @@ async function send() {
   const whole = policy() === "full";
   const compare = turn.querySelector(".compare");
   const out = await write(turn, whole ? fullCache : `${policy()} at ${$("share").textContent}`, asked, {...chosen(), kept: true});
-  if (out.usage || out.text) messages = [...asked, {role: "assistant", content: out.text}];
+  if (out.usage || out.text) messages = [...asked, {role: "assistant", content: out.text, ...(out.thoughts && {reasoning_content: out.thoughts})}];
   else $("message").value ||= text; // to be sent again
   if (!out.usage) return;
   const follow = atEnd();

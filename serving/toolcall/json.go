@@ -2,6 +2,7 @@ package toolcall
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 )
 
@@ -17,15 +18,16 @@ const (
 	inEnd    // a comma or the end of what is open
 )
 
-// scanner checks JSON byte by byte, as encoding/json does it of the whole. The zero value waits
+// scanner checks JSON byte by byte, as encoding/json does it of the whole, and writes it to out. It repairs what models write:
+// control characters and needless escapes in strings, Python's words. The zero value waits
 // for a value; an object or an array is complete when nothing is open any more.
 type scanner struct {
-	open    []byte // '{' and '[' that are not closed
-	at      int
-	key     bool // the string is a key
-	escaped bool
-	hex     int // digits of \u that come
-	scalar  []byte
+	open   []byte // '{' and '[' that are not closed
+	at     int
+	key    bool   // the string is a key
+	escape string // that has begun: \, or \u and up to three digits
+	scalar []byte
+	out    []byte
 }
 
 const (
@@ -37,18 +39,36 @@ const (
 func (s *scanner) step(c byte) bool {
 	switch {
 	case s.at == inString:
-		return s.inString(c)
+		s.inString(c)
+		return true
 	case s.at == inScalar:
 		if c != ',' && c != ']' && c != '}' && !isSpace(c) {
-			s.scalar = append(s.scalar, c)
-			return isScalar(s.scalar)
+			return s.inScalar(c)
 		}
-		if !json.Valid(s.scalar) {
+		if word, ok := pythonWords[string(s.scalar)]; ok {
+			s.out = append(s.out, word...)
+		} else if !json.Valid(s.scalar) {
 			return false
 		}
 		s.at = inEnd
 		return s.step(c)
-	case isSpace(c):
+	}
+	if n := len(s.out); !s.structure(c) {
+		s.out = s.out[:n]
+		return false
+	}
+	return true
+}
+
+// structure takes a byte between strings and scalars.
+func (s *scanner) structure(c byte) bool {
+	if s.at == inValue || s.at == inFirst {
+		if isScalar([]byte{c}) {
+			s.at, s.scalar = inScalar, s.scalar[:0]
+			return s.inScalar(c)
+		}
+	}
+	if s.out = append(s.out, c); isSpace(c) {
 		return true
 	}
 	switch s.at {
@@ -79,47 +99,80 @@ func (s *scanner) step(c byte) bool {
 		return len(s.open) <= maxDepth
 	case '"':
 		s.at, s.key = inString, false
-	case ']':
-		return s.at == inFirst && s.pop(c)
-	default:
-		s.at, s.scalar = inScalar, append(s.scalar[:0], c)
-		return isScalar(s.scalar)
+		return true
+	}
+	return c == ']' && s.at == inFirst && s.pop(c)
+}
+
+// inScalar takes a byte of a number or a word. Python's words are written when they are complete.
+func (s *scanner) inScalar(c byte) bool {
+	if !isScalar(append(s.scalar, c)) {
+		return false
+	}
+	s.scalar = append(s.scalar, c)
+	if first := s.scalar[0]; first < 'A' || first > 'Z' {
+		s.out = append(s.out, c)
 	}
 	return true
 }
 
 // isScalar tells whether a word, or what is made of a number's characters, may begin so.
 func isScalar(text []byte) bool {
-	for _, word := range []string{"true", "false", "null"} {
+	for _, word := range []string{"true", "false", "null", "True", "False", "None"} {
 		if strings.HasPrefix(word, string(text)) {
 			return true
 		}
 	}
-	return len(text) <= maxScalar && strings.IndexByte("+-.eE0123456789", text[len(text)-1]) >= 0 && (text[0] == '-' || text[0] <= '9')
+	return len(text) <= maxScalar && strings.IndexByte("+-.eE0123456789", text[len(text)-1]) >= 0 && (text[0] == '-' || '0' <= text[0] && text[0] <= '9')
 }
 
-func (s *scanner) inString(c byte) bool {
+func (s *scanner) inString(c byte) {
 	switch {
-	case s.hex > 0:
-		s.hex--
-		return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
-	case s.escaped:
-		s.escaped = false
+	case s.escape == `\`:
 		switch c {
 		case 'u':
-			s.hex = 4
+			s.escape = `\u`
+			return
 		case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		default:
-			return false
+			s.out = append(s.out, '\\', c)
+			s.escape = ""
+			return
+		case '\'':
+			s.out = append(s.out, c)
+			s.escape = ""
+			return
+		}
+	case s.escape != "":
+		if '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F' {
+			if s.escape += string(c); len(s.escape) == len(`\u0000`) {
+				s.out = append(s.out, s.escape...)
+				s.escape = ""
+			}
+			return
 		}
 	case c == '\\':
-		s.escaped = true
-	case c == '"':
+		s.escape = `\`
+		return
+	}
+	if s.escape != "" { // which is none
+		s.out = append(append(s.out, '\\'), s.escape...)
+		s.escape = ""
+		s.inString(c)
+		return
+	}
+	if s.out = appendEscaped(s.out, c, c == '"'); c == '"' {
 		if s.at = inEnd; s.key {
 			s.at = inColon
 		}
 	}
-	return c >= ' '
+}
+
+// unwritten is what was read and is not in out yet.
+func (s *scanner) unwritten() string {
+	if s.at == inScalar && s.scalar[0] >= 'A' && s.scalar[0] <= 'Z' {
+		return string(s.scalar)
+	}
+	return s.escape
 }
 
 func (s *scanner) pop(c byte) bool {
@@ -131,78 +184,44 @@ func (s *scanner) pop(c byte) bool {
 	return true
 }
 
-// object reads the object of a call, {"name": …, "arguments": {…}}, of text that grows.
-type object struct {
-	scanner
-	pos    int // bytes of the text that are read
-	mark   int // where the key or value begins
-	member string
-	seen   map[string]bool
-	name   string
-	args   string // where they came before the name
-}
-
-type progress int
-
-const (
-	unfinished progress = iota
-	broken              // no call
-	begun               // the name is known, and text[pos-1] is the { of the arguments
-	complete            // the } at text[pos-1] is the object's end
-)
-
-// read goes on in text, which begins where the object began or where pos was set to 0.
-func (o *object) read(text string) progress {
-	for o.pos < len(text) {
-		if o.pos >= maxHeld {
-			return broken
-		}
-		before, depth, c := o.at, len(o.open), text[o.pos]
-		if !o.step(c) {
-			return broken
-		}
-		o.pos++
-		switch {
-		case len(o.open) == 0:
-			if o.name == "" {
-				return broken
-			}
-			return complete
-		case depth == 2 && len(o.open) == 1 && o.member == "arguments":
-			o.args = text[o.mark:o.pos]
-		case depth != 1:
-		case before != inString && o.at == inString && o.key:
-			o.mark = o.pos - 1
-		case before == inString && o.at == inColon:
-			if o.member = unquote(text[o.mark:o.pos]); o.member == "parameters" {
-				o.member = "arguments"
-			}
-			if !members[o.member] || o.seen[o.member] {
-				return broken
-			}
-			if o.seen == nil {
-				o.seen = map[string]bool{}
-			}
-			o.seen[o.member] = true
-		case before == inValue && o.at != inValue:
-			o.mark = o.pos - 1
-			if o.member == "name" && c != '"' || o.member == "arguments" && c != '{' {
-				return broken
-			}
-			if o.member == "arguments" && o.name != "" {
-				return begun
-			}
-		case before == inString && o.at == inEnd && o.member == "name":
-			if o.name = unquote(text[o.mark:o.pos]); o.name == "" {
-				return broken
-			}
+// objectIn is the JSON of a text that is an object and nothing else, or empty.
+func objectIn(text string) (json string, ok bool) {
+	text = strings.Trim(text, space)
+	if text == "" {
+		return "{}", true
+	}
+	var s scanner
+	for i := range len(text) {
+		if i == 0 && text[0] != '{' || i > 0 && len(s.open) == 0 || !s.step(text[i]) {
+			return "", false
 		}
 	}
-	return unfinished
+	return string(s.out), len(s.open) == 0
 }
 
-// members are the keys of a call's object. Some models write an id, or "type": "function".
-var members = map[string]bool{"name": true, "arguments": true, "id": true, "type": true}
+// escape is text within a JSON string. A text may be escaped in pieces.
+func escape(text string) string {
+	var out []byte
+	for i := range len(text) {
+		out = appendEscaped(out, text[i], false)
+	}
+	return string(out)
+}
+
+// appendEscaped adds a byte of a text within a JSON string, or as it is.
+func appendEscaped(out []byte, c byte, plain bool) []byte {
+	switch {
+	case plain:
+		return append(out, c)
+	case c == '"' || c == '\\':
+		return append(out, '\\', c)
+	case c == '\n':
+		return append(out, '\\', 'n')
+	case c < ' ':
+		return fmt.Appendf(out, `\u%04x`, c)
+	}
+	return append(out, c)
+}
 
 func unquote(text string) (s string) {
 	_ = json.Unmarshal([]byte(text), &s) // the scanner has checked it

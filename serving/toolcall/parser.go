@@ -1,9 +1,6 @@
 package toolcall
 
-import (
-	"cmp"
-	"strings"
-)
+import "strings"
 
 // maxHeld bounds what is held back of white space, of a call before its arguments and after them,
 // and of one value in tags: 64 KiB each. What is longer is no call.
@@ -11,54 +8,57 @@ const maxHeld = 64 << 10
 
 const space = " \t\r\n"
 
-// Where in the answer the parser is.
-type phase int
+// phase is where in an answer the parser is.
+type phase interface {
+	// read reads on in what is held, and is false where it needs more text.
+	read(p *Parser) bool
+	// end is told that no more text comes. It is true where the phase has changed, for what is held to be read anew.
+	end(p *Parser) bool
+}
 
-const (
-	inText      phase = iota
-	inHead            // after an opener or a comma
-	inObject          // in a call's object, before its arguments
-	inArguments       // in arguments of JSON
-	inRest            // in a call's object, after its arguments
-	inBody            // between parameters in tags
-	inLine            // at the start of a parameter's value
-	inVerbatim        // in a string between tags
-	inTyped           // in another value between tags
-	inAfter           // after a call
-)
-
-// Parser takes an answer's text and gives content and calls. It is for one answer
-// and one goroutine. It holds back what may become a call or its end, and no more.
+// Parser takes an answer's text and gives content, thoughts and calls. It is for one answer
+// and one goroutine. It holds back what may become a call, a mark or its end, and no more.
 type Parser struct {
-	f     Format
+	d     Dialect
+	o     Options
 	tools map[string]*schema
 	phase phase
 	held  string // text that is not decided on
-	lead  int    // bytes of held before what the phase reads: white space and an opener or a comma
+	lead  int    // bytes of held before what a call's phase reads: white space and a mark or a comma
+	open  int    // bytes of held that are content for sure where they are no call; at least lead
 	out   []Delta
 
-	calls  int
-	called bool // nothing came after the last call
-	blank  bool // nothing but white space came so far
-	list   bool // the call is in a list of JSON
-	base   int  // what is open of the object at the end of its arguments
-	object object
+	calls    int
+	called   bool // nothing came after the last call
+	blank    bool // nothing but white space came so far
+	thoughts bool // a part of the thought was told
 
+	object     object  // that is read
+	base       int     // what is open of the object at the end of its arguments
 	parameters *schema // of the call
-	members    int     // of its arguments, in tags
-	value      *schema // of the parameter
+	members    map[string]bool
+	key        string // of the parameter, in braces
+	told       bool   // a part of the parameter's value was
 }
 
-// NewParser makes a parser of one answer. The tools are those that the model was told of.
-func (f Format) NewParser(tools []Tool) *Parser {
-	p := &Parser{f: f, tools: map[string]*schema{}, blank: true}
-	for _, t := range tools {
+// NewParser makes a parser of one answer.
+func (d Dialect) NewParser(o Options) *Parser {
+	p := &Parser{d: d, o: o, tools: map[string]*schema{}, blank: true, phase: inText{}}
+	for _, t := range o.Tools {
 		p.tools[t.Name] = parseSchema(t.Parameters)
+	}
+	switch {
+	case d.Calls.channels != nil:
+		p.phase = inHeader{}
+	case d.Thoughts.Open != "" && o.Opened:
+		p.phase = inThought{begun: true}
+	case d.Thoughts.Open != "":
+		p.phase = beforeThought{}
 	}
 	return p
 }
 
-// Push takes the next piece of the answer, of whole characters, and returns what is decided by it.
+// Push takes the next piece of the answer and returns what is decided by it.
 func (p *Parser) Push(text string) []Delta {
 	p.held += text
 	p.run()
@@ -68,17 +68,8 @@ func (p *Parser) Push(text string) []Delta {
 // Close ends the answer and returns what was held back. Half a call is content; a call whose
 // arguments have begun stays one, without its end.
 func (p *Parser) Close() []Delta {
-	for p.phase == inHead || p.phase == inObject {
-		p.fail()
+	for p.phase.end(p) {
 		p.run()
-	}
-	switch {
-	case p.phase == inVerbatim:
-		p.arguments(escape(p.held))
-	case p.phase == inTyped:
-		p.arguments(p.held)
-	case !p.called || strings.Trim(p.held, space) != "":
-		p.content(p.held)
 	}
 	p.held = ""
 	return p.take()
@@ -90,196 +81,174 @@ func (p *Parser) take() []Delta {
 	return out
 }
 
-// steps read what is held in a phase, and are false where they need more text.
-var steps = [...]func(p *Parser) bool{
-	inText: (*Parser).text, inHead: (*Parser).head, inObject: (*Parser).readObject, inArguments: (*Parser).readArguments, inRest: (*Parser).readObject,
-	inBody: (*Parser).body, inLine: (*Parser).line, inVerbatim: (*Parser).verbatim, inTyped: (*Parser).typed, inAfter: (*Parser).after,
-}
-
 // run goes from phase to phase until more text is needed.
 func (p *Parser) run() {
-	for steps[p.phase](p) {
+	for p.phase.read(p) {
 	}
 }
 
-// text looks for the opener of a call, and gives what cannot be one as content.
-func (p *Parser) text() bool {
-	at, end := -1, 0
-	for _, o := range p.f.openers {
-		if i := strings.Index(p.held, o); i >= 0 && (at < 0 || i < at) {
-			at, end = i, i+len(o)
+// inText is where content comes, and calls may begin.
+type inText struct{}
+
+// read looks for the opener of a call, and gives what cannot be one as content.
+func (inText) read(p *Parser) bool {
+	at, found := len(p.held), opener{}
+	if len(p.tools) > 0 {
+		for _, o := range p.d.Calls.openers {
+			if i := p.find(o); i < at || i == at && len(o.mark) > len(found.mark) && i < len(p.held) {
+				at, found = i, o
+			}
 		}
 	}
-	if begin := leading(p.held); p.f.bare && p.blank && begin < len(p.held) && begin <= maxHeld && p.held[begin] == '{' {
-		p.lead, p.phase = begin, inHead
-		return true
-	}
-	found := at >= 0
-	if !found {
-		keep := 0
-		for _, o := range p.f.openers {
-			keep = max(keep, begins(p.held, o))
-		}
-		at = len(p.held) - keep
+	if !strings.HasPrefix(p.held[at:], found.mark) { // the beginning of one, or of several
+		found = opener{}
 	}
 	from := max(len(strings.TrimRight(p.held[:at], space)), at-maxHeld)
 	p.content(p.held[:from])
 	p.held = p.held[from:]
-	if found {
-		p.lead, p.phase = end-from, inHead
-	}
-	return found
-}
-
-// head reads up to the object of a call, or its name.
-func (p *Parser) head() bool {
-	if p.f.xml {
-		return p.function()
-	}
-	body := p.held[p.lead:]
-	n := leading(body)
-	switch {
-	case n > maxHeld:
-		return p.fail()
-	case n == len(body):
+	if found.mark == "" {
 		return false
-	case body[n] == '{':
-		p.lead += n
-		p.object, p.phase = object{}, inObject
-	case body[n] == '[' && !p.list:
-		p.lead += n + 1
-		p.list = true
-	case p.f.named && !p.list:
-		return p.name(n)
-	default:
-		return p.fail()
 	}
+	p.lead = at - from
+	if p.open = p.lead + len(found.mark); !found.within {
+		p.lead = p.open
+	}
+	p.phase = found.call
 	return true
 }
 
-const callID, argsMark = "[CALL_ID]", "[ARGS]"
-
-// name reads NAME, [CALL_ID] and an id, [ARGS] and the { of the arguments; n bytes of white space
-// are before.
-func (p *Parser) name(n int) bool {
-	body := p.held[p.lead:]
-	rest := strings.TrimLeft(body[n:], letters)
-	name := body[n : len(body)-len(rest)]
-	waits := rest == ""
-	for _, mark := range []string{callID, argsMark} {
-		if after, ok := strings.CutPrefix(rest, mark); ok {
-			if rest = after; mark == callID {
-				rest = strings.TrimLeft(rest, letters)
-			}
+// find is where an opener is, or may be with text that comes; the length of what is held where there is none.
+func (p *Parser) find(o opener) int {
+	for i := 0; i < len(p.held); i++ {
+		n := strings.IndexByte(p.held[i:], o.mark[0])
+		if n < 0 {
+			break
 		}
-		waits = waits || strings.HasPrefix(mark, rest)
+		i += n
+		if rest := p.held[i:]; !strings.HasPrefix(rest, o.mark) && !strings.HasPrefix(o.mark, rest) {
+			continue
+		}
+		before := p.held[:i]
+		blank := strings.Trim(before, space) == "" && i <= maxHeld
+		line := strings.TrimRight(before, " \t")
+		switch {
+		case o.at == answerStart && !(p.blank && blank):
+		case o.at == lineStart && !strings.HasSuffix(line, "\n") && !(blank && (p.blank || p.called)):
+		default:
+			return i
+		}
 	}
-	rest = strings.TrimLeft(rest, space)
-	switch read := len(body) - len(rest); {
-	case name == "" || read > maxHeld || !waits && rest != "" && rest[0] != '{':
-		return p.fail()
-	case waits || rest == "":
-		return false
-	}
-	p.object, p.base = object{}, 0
-	p.begin(name, "")
-	p.held, p.lead, p.phase = rest, 0, inArguments
-	return true
+	return len(p.held)
 }
 
-const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
-
-// readObject reads the object of a call, but for its arguments.
-func (p *Parser) readObject() bool {
-	o := &p.object
-	switch o.read(p.held[p.lead:]) {
-	case unfinished:
-		if _, known := p.tools[o.name]; p.f.bare && o.name != "" && !known {
-			return p.fail()
-		}
-		return false
-	case begun:
-		if !p.begin(o.name, "") {
-			return p.fail()
-		}
-		p.held, p.lead = p.held[p.lead+o.pos-1:], 0
-		o.pos, p.base, p.phase = 1, 1, inArguments
-		return true
-	case complete:
-		if p.phase == inObject && (p.f.bare && !o.seen["arguments"] || !p.begin(o.name, cmp.Or(o.args, "{}"))) {
-			return p.fail()
-		}
-		p.held, p.lead, p.phase = p.held[p.lead+o.pos:], 0, inAfter
-		return true
+func (inText) end(p *Parser) bool {
+	if !p.called || strings.Trim(p.held, space) != "" {
+		p.content(p.held)
 	}
-	return p.fail()
+	return false
 }
 
-// readArguments gives the text of the arguments as it comes.
-func (p *Parser) readArguments() bool {
-	o := &p.object
-	ok, end := true, false
-	for ok && !end && o.pos < len(p.held) {
-		if ok = o.step(p.held[o.pos]); ok {
-			o.pos++
-			end = len(o.open) == p.base
-		}
-	}
-	p.arguments(p.held[:o.pos])
-	p.held, o.pos = p.held[o.pos:], 0
-	switch {
-	case !ok:
-		return p.fail()
-	case end && p.base == 0:
-		p.phase = inAfter
-	case end:
-		p.phase = inRest
-	}
-	return end
-}
+// undecided is embedded in the phases of a call that has not begun: at the answer's end it is none.
+type undecided struct{}
+
+func (undecided) end(p *Parser) bool { return p.fail() }
+
+// begun is embedded in the phases of a call that has begun, whose text is told as it is read.
+type begun struct{}
+
+func (begun) end(*Parser) bool { return false }
 
 // after reads what ends a call, or leads to the next of the same opener.
-func (p *Parser) after() bool {
-	next, end, stop := p.f.separator, "", p.f.closer
-	if p.list {
-		next, end, stop = ",", "]", ""
-	}
-	found, n, more := expect(p.held, next, end, stop)
+type after struct {
+	next, closer, stop string // between two calls, at the end of a list, at the end of all; empty for none
+	again              phase  // reads the next call
+	outside            phase  // follows a list; nil: text
+	direct             string // what begins another call without anything between them
+}
+
+func (a after) read(p *Parser) bool {
+	found, n, more := expect(p.held, a.next, a.closer, a.stop, a.direct)
 	switch {
 	case more:
 		return false
 	case found == "":
-		p.list, p.phase = false, inText
-	case found == next:
-		p.lead, p.phase = n, inHead
-	case found == end:
-		p.held, p.list = p.held[n:], false
+		p.phase = inText{}
+	case found == a.direct && a.direct != "":
+		p.lead = n - len(found)
+		p.open, p.phase = n, a.again
+	case found == a.next:
+		p.lead, p.open, p.phase = n, n, a.again
+	case found == a.closer && a.outside != nil:
+		p.held, p.phase = p.held[n:], a.outside
 	default:
-		p.held, p.phase = p.held[n:], inText
+		p.held, p.phase = p.held[n:], inText{}
 	}
 	return true
+}
+
+func (after) end(p *Parser) bool { return inText{}.end(p) }
+
+// inBroken reads the rest of arguments that are no JSON, which is told as it is, up to the call's end.
+type inBroken struct {
+	stops []string
+	then  phase
+}
+
+func (b inBroken) read(p *Parser) bool {
+	at, found, keep := cut(p.held, b.stops)
+	if found == "" {
+		p.arguments(p.held[:len(p.held)-keep])
+		p.held = p.held[len(p.held)-keep:]
+		return false
+	}
+	p.arguments(strings.TrimRight(p.held[:at], space))
+	p.held, p.phase = p.held[at:], b.then
+	return true
+}
+
+func (inBroken) end(p *Parser) bool {
+	p.arguments(strings.TrimRight(p.held, space))
+	return false
+}
+
+// cut finds the first of the marks in text; without one, keep is the length of the text's end with which one may begin, with the
+// white space before it.
+func cut(text string, marks []string) (at int, found string, keep int) {
+	at = len(text)
+	for _, m := range marks {
+		if i := strings.Index(text, m); m != "" && i >= 0 && i < at {
+			at, found = i, m
+		}
+		keep = max(keep, begins(text, m))
+	}
+	if found == "" {
+		n := len(text) - keep
+		keep = min(len(text)-len(strings.TrimRight(text[:n], space)), maxHeld)
+	}
+	return at, found, keep
 }
 
 // fail gives up the call that was being read: what led to it is content, and the rest is looked
 // at as text.
 func (p *Parser) fail() bool {
-	p.content(p.held[:p.lead])
-	p.held = p.held[p.lead:]
-	p.lead, p.phase, p.list, p.blank = 0, inText, false, false
+	p.content(p.held[:p.open])
+	p.held = p.held[p.open:]
+	p.lead, p.open, p.phase, p.blank = 0, 0, inText{}, false
 	return true
 }
 
-// begin gives the start of a call, unless the format needs a tool of that name.
-func (p *Parser) begin(name, arguments string) bool {
-	parameters, known := p.tools[name]
-	if p.f.bare && !known {
-		return false
-	}
-	p.parameters, p.members = parameters, 0
+// begin gives the start of a call.
+func (p *Parser) begin(name, arguments string) {
+	p.parameters, p.members = p.tools[name], map[string]bool{}
 	p.out = append(p.out, Delta{Call: &CallDelta{Index: p.calls, Name: name, Arguments: arguments}})
 	p.calls++
 	p.called, p.blank = true, false
-	return true
+}
+
+// knows tells whether there is a tool of the name.
+func (p *Parser) knows(name string) bool {
+	_, known := p.tools[name]
+	return known
 }
 
 // arguments adds to those of the last call.
@@ -299,7 +268,7 @@ func (p *Parser) content(text string) {
 		return
 	}
 	p.called, p.blank = false, false
-	if n := len(p.out) - 1; n >= 0 && p.out[n].Call == nil {
+	if n := len(p.out) - 1; n >= 0 && p.out[n].Content != "" {
 		p.out[n].Content += text
 		return
 	}

@@ -3,7 +3,6 @@ package toolcall
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -88,6 +87,20 @@ func (s *schema) verbatim() bool {
 	return len(t) == 0 || len(t) == 1 && t["string"]
 }
 
+// word is a word of JSON's or Python's as it is in JSON, and another as a string.
+func word(text string) string {
+	if word, ok := pythonWords[text]; ok {
+		return word
+	}
+	if json.Valid([]byte(text)) {
+		return text
+	}
+	return `"` + escape(text) + `"`
+}
+
+// holds tells whether the schema names a type.
+func (s *schema) holds(name string) bool { return s.types(map[string]bool{})[name] }
+
 // json is the JSON of a value between tags: text that is JSON, or printed by Python, of a type that
 // the schema names, or of any where it has no string; else a string.
 func (s *schema) json(text string) string {
@@ -131,25 +144,6 @@ func python(text string) string {
 		default:
 			b.WriteByte(text[0])
 			text = text[1:]
-		}
-	}
-	return b.String()
-}
-
-// escape is text within a JSON string. A text may be escaped in pieces.
-func escape(text string) string {
-	var b strings.Builder
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c == '"' || c == '\\':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c == '\n':
-			b.WriteString(`\n`)
-		case c < ' ':
-			fmt.Fprintf(&b, `\u%04x`, c)
-		default:
-			b.WriteByte(c)
 		}
 	}
 	return b.String()

@@ -76,25 +76,25 @@ func TestDetect(t *testing.T) {
 					found = append(found, n)
 				}
 			}
-			f, ok := Detect(c.source)
-			if f.Name != c.format || ok != (c.format != "") || len(found) > 1 {
-				t.Errorf("formats %q, detected %q %v, want %q", found, f.Name, ok, c.format)
+			d := Detect(c.source)
+			if d.Calls.Name != c.format || len(found) > 1 {
+				t.Errorf("formats %q, detected %q, want %q", found, d.Calls.Name, c.format)
 			}
-			t.Logf("format %q", f.Name)
+			t.Logf("format %q, thoughts %q", d.Calls.Name, d.Thoughts.Name)
 		})
 	}
 	for _, source := range []string{"", "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endfor %}", "[INST] {{ messages[0].content }} [/INST]",
-		`<tool_call>{{ c.name }}<arg_key>{{ c.arguments }}</tool_call>`, "<|start_header_id|>{{ m.role }}<|end_header_id|>"} {
-		if f, ok := Detect(source); ok {
-			t.Errorf("template %q: format %s", source, f.Name)
+		"<|start_header_id|>{{ m.role }}<|end_header_id|>"} {
+		if d := Detect(source); d.Calls.Name+d.Thoughts.Name != "" {
+			t.Errorf("template %q: formats %s, %s", source, d.Calls.Name, d.Thoughts.Name)
 		}
 	}
 	smollm3 := `{% for tool in xml_tools %}{{ tool }}{% endfor %}{{ "Write\n<tool_call>\n{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>" }}{% if python_tools %}<code></code>{% endif %}`
-	if f, ok := Detect(smollm3); !ok || f.Name != "hermes" { // it prints the content of messages alone
-		t.Errorf("SmolLM3: format %q", f.Name)
+	if d := Detect(smollm3); d.Calls.Name != "hermes" { // it prints the content of messages alone
+		t.Errorf("SmolLM3: format %q", d.Calls.Name)
 	}
 	for name, want := range map[string]string{"hermes": "<tool_call> </tool_call>", "llama": "<|python_tag|>", "mistral": "[TOOL_CALLS] [CALL_ID] [ARGS]", "seed-oss": "<seed:tool_call> </seed:tool_call>"} {
-		if got := strings.Join(format(t, name).Markers(), " "); got != want {
+		if got := strings.Join((Dialect{Calls: format(t, name)}).Markers(true), " "); got != want {
 			t.Errorf("markers of %s: %s, want %s", name, got, want)
 		}
 	}

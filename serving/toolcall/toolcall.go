@@ -1,21 +1,22 @@
-// Package toolcall reads the calls of tools out of what a model says, while it says it.
+// Package toolcall tells apart what a model says, while it says it: thoughts, content and calls of tools.
 //
-// Every family of models writes calls in its own way: JSON between markers, a list of
-// objects after a token, tags around parameters. A [Format] is one such way; it is found by
-// marks in the chat template, whose author trained the model on it. Its [Parser] takes text in
-// any pieces and gives content and parts of calls, the same however the text is cut:
+// Every family of models writes thoughts and calls in its own way: JSON between markers, a list of
+// objects after a token, tags around parameters, channels. A [Format] is one such way to write calls, a [Thinking] one to
+// write thoughts; both are found by marks in the chat template, whose author trained the model on them. A [Parser] takes text in
+// any pieces and gives content, thoughts and parts of calls, the same however the text is cut:
 //
-//	f, ok := toolcall.Detect(template)
-//	p := f.NewParser(tools)
+//	p := toolcall.Detect(template).NewParser(toolcall.Options{Tools: tools})
 //	for text := range answer {
 //		deltas := p.Push(text)
 //	}
 //	deltas := p.Close()
 //
 // A call begins when its name and the start of its arguments are there; from then on its
-// arguments come as they are said. Text that looks like a call and is none is content, marker
-// included. Where the JSON of arguments breaks, the call stays as it is, without an end, and
-// what follows is content. White space next to calls belongs to them.
+// arguments come as they are said. Arguments that are a JSON text in a string, and calls without the format's marks, are told
+// when they are complete. Text that looks like a call and is none is content, marker
+// included. What models write in JSON and JSON does not have is repaired: line breaks and needless escapes in strings, Python's words.
+// Where arguments break nevertheless, they are what the model said, up to the call's end. White space next to calls and thoughts
+// belongs to them. What a thought says of calls is a thought.
 package toolcall
 
 import (
@@ -56,41 +57,94 @@ type Format struct {
 	// one format says so of a template.
 	detect func(template string) bool
 
-	openers   []string // any of them begins a call, or a list of calls
-	closer    string   // what ends it; empty for none
-	separator string   // between objects that are in no list
-	inner     []string // further special tokens within a call
-	bare      bool     // the object may be all of the answer, without opener; calls name a tool there is
-	named     bool     // NAME[ARGS]{…} after the opener as well as JSON
-	xml       bool     // <function=NAME><parameter=KEY>VALUE</parameter></function>
-	lines     bool     // of xml: a line break before and after each VALUE is no part of it
+	openers []opener // any of them begins a call, or a list of calls
+	closer  string   // what ends it; empty for none
+	inner   []string // further special tokens within a call
+
+	// channels reads the whole of an answer in the place of openers and of a Thinking: for a format that has thoughts of its own.
+	channels *channels
 
 	forced layout
 }
+
+// opener is what begins a call.
+type opener struct {
+	mark   string
+	call   phase // reads it
+	within bool  // the mark is a part of the call, and no special token
+	at     place
+}
+
+// place is where in an answer an opener is one.
+type place int
+
+const (
+	anywhere place = iota
+	lineStart
+	answerStart
+)
 
 // Formats are the known ones.
 var Formats = registry.Registry[Format]{Noun: "format of tool calls"}
 
 func register(f Format) { Formats.Add(f.Name, f) }
 
-// Detect finds the format that a chat template's source teaches. ok is false where it
-// teaches none, or one that is not known.
-func Detect(template string) (f Format, ok bool) {
-	for _, name := range Formats.Names() {
-		if f, _ := Formats.Lookup(name); f.detect(template) {
-			return f, true
-		}
-	}
-	return Format{}, false
+// Dialect is how a model writes thoughts and calls. Its zero value is one that writes neither.
+type Dialect struct {
+	Calls    Format   // without a name: no format that is known
+	Thoughts Thinking // without a name: none
 }
 
-// Markers are the texts of special tokens that must be kept when tokens become text.
-func (f Format) Markers() []string {
-	markers := slices.Concat(f.openers, f.inner)
-	if f.closer != "" {
-		markers = append(markers, f.closer)
+// Detect finds what a chat template's source teaches.
+func Detect(template string) (d Dialect) {
+	for _, name := range Formats.Names() {
+		if f, _ := Formats.Lookup(name); f.detect(template) {
+			d.Calls = f
+			break
+		}
+	}
+	if d.Calls.channels != nil {
+		return d
+	}
+	for _, name := range Thinkings.Names() {
+		if t, _ := Thinkings.Lookup(name); strings.Contains(template, t.Close) {
+			d.Thoughts = t
+			break
+		}
+	}
+	return d
+}
+
+// Markers are the texts of special tokens that must be kept when tokens become text; of calls only with them.
+func (d Dialect) Markers(calls bool) (markers []string) {
+	for _, m := range []string{d.Thoughts.Open, d.Thoughts.Close} {
+		if m != "" {
+			markers = append(markers, m)
+		}
+	}
+	if d.Calls.channels != nil {
+		markers = append(markers, channelMarks...)
+	}
+	if !calls {
+		return markers
+	}
+	for _, o := range d.Calls.openers {
+		if !o.within && o.at == anywhere {
+			markers = append(markers, o.mark)
+		}
+	}
+	markers = append(markers, d.Calls.inner...)
+	if d.Calls.closer != "" {
+		markers = append(markers, d.Calls.closer)
 	}
 	return markers
+}
+
+// Options say what of an answer is told apart.
+type Options struct {
+	Tools  []Tool // that the model was told of; without any nothing is a call
+	Opened bool   // the prompt has begun a thought
+	Inline bool   // thoughts are content, with their marks
 }
 
 // has makes a detect: all of the marks are in the template, and none of the others.
