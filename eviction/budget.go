@@ -3,6 +3,7 @@ package eviction
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -50,6 +51,9 @@ func ParseBudget(text string) (Budget, error) {
 	}
 	if !isPercent && !strings.Contains(t, ".") {
 		n, err := strconv.Atoi(t)
+		if errors.Is(err, strconv.ErrRange) {
+			err = nil // and n the nearest that there is, which Check refuses
+		}
 		if err != nil {
 			return Budget{}, fmt.Errorf("budget: got %.40q, want KV entries per KV head and layer, as 128, or a share of the prompt, as 10%% or 0.1", text)
 		}

@@ -61,7 +61,8 @@ func TestBudget(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"": `got ""`, "many": `got "many"`, "12x": `got "12x"`, "1e3": `got "1e3"`, "99999999999999999999": "want KV entries",
+		"": `got ""`, "many": `got "many"`, "12x": `got "12x"`, "1e3": `got "1e3"`, "99999999999999999999": "want at most 2147483647 entries",
+		"9223372036854775807": "budget: got 9223372036854775807, want at most 2147483647 entries", "4611686018427387904": "got 4611686018427387904, want at most", "2147483648": "want at most 2147483647",
 		"0": "budget: got 0, want at least 1", "-3": "budget: got -3",
 		"0%": "above 0 and at most 100%", "0.0": "above 0", "100.0001%": "at most 100%", "1.5": "a number of entries has no point", "32.0": "has no point",
 		"-10%": "want a share", "%": "want a share", ".": "want a share", "1.2.3": "want a share", "0.0000001": "to at most a millionth", "0.00001%": "to at most a millionth",

@@ -391,10 +391,16 @@ func (n *Configured) decodes() (evicts, sparse bool) {
 // read of it.
 func (n *Configured) keepsTurns() bool { return n.smallest().KeepsAll }
 
+// MaxBudget bounds budgets, so that sums of them over the heads and layers of a model are numbers, too.
+const MaxBudget = math.MaxInt32
+
 // CheckBudget refuses a budget that no cache can be cut to.
 func CheckBudget(budget int) error {
-	if budget < 1 {
+	switch {
+	case budget < 1:
 		return fmt.Errorf("budget: got %d, want at least 1 entry per KV head", budget)
+	case budget > MaxBudget:
+		return fmt.Errorf("budget: got %d, want at most %d entries per KV head, more than any prompt has tokens", budget, MaxBudget)
 	}
 	return nil
 }

@@ -20,6 +20,10 @@ func TestMistakesAreExplained(t *testing.T) {
 		"run --tokens":                           "--tokens: got no value, want a whole number",
 		"run --seed -1":                          `--seed: got "-1", want a whole number, 0 or more`,
 		"run --budget lots hi":                   `run: --budget: got "lots", want KV entries`,
+		"run --budget 9223372036854775807 hi":    `run: --budget: got 9223372036854775807, want at most 2147483647 entries`,
+		"inspect --budget 4611686018427387904":   `want at most 2147483647 entries`,
+		"eval --concurrency 9223372036854775807": `concurrency: got 9223372036854775807, want 0 to 4096`,
+		"judge out --judge http://localhost --judge-model m --concurrency 9223372036854775807": `concurrency: got 9223372036854775807, want 0 to 1024`,
 		"run --temperature x":                    `--temperature: got "x", want a number`,
 		"run --policy SnapKV --example section":  `did you mean "snapkv"?`,
 		"run --policy full --example sektion":    `did you mean "section"?`,
@@ -68,6 +72,14 @@ func TestMistakesAreExplained(t *testing.T) {
 				t.Errorf("%s: error %q says %q", line, err, inner)
 			}
 		}
+	}
+}
+
+// TestLargestBudget: no policy computes beyond its numbers with the largest budget that there is.
+func TestLargestBudget(t *testing.T) {
+	out, _, err := execute(t, "eval", "--policy", "all", "--budget", "2147483647,1048576", "--task", "section", "--samples", "1", "--tokens", "64", "--json")
+	if err != nil || strings.Contains(out, `"error"`) {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

@@ -252,11 +252,13 @@ func (j *Job) check() ([]plan, error) {
 	case strings.Contains(j.Out, "://") && !objectstore.IsURL(j.Out):
 		return nil, fmt.Errorf("--out: got %q, want a path or s3://BUCKET/NAME", j.Out)
 	}
-	if j.Batch > runner.MaxBatch {
+	switch {
+	case j.Batch < 1 || j.Batch > runner.MaxBatch:
 		return nil, fmt.Errorf("batch: got %d, want 1 to %d", j.Batch, runner.MaxBatch)
-	}
-	if j.Batch < 1 || j.Concurrent < 0 || j.Inspect < 0 {
-		return nil, fmt.Errorf("batch: got %d, concurrency: got %d, inspect: got %d, want at least 1, 0 and 0", j.Batch, j.Concurrent, j.Inspect)
+	case j.Concurrent < 0 || j.Concurrent > runner.MaxBatch:
+		return nil, fmt.Errorf("concurrency: got %d, want 0 to %d", j.Concurrent, runner.MaxBatch)
+	case j.Inspect < 0:
+		return nil, fmt.Errorf("inspect: got %d, want at least 0", j.Inspect)
 	}
 	if err := j.nameData(); err != nil {
 		return nil, err

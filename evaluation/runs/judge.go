@@ -61,13 +61,16 @@ type opinion struct {
 	hashes     []string // of the prompts, by turn
 }
 
-const usualJudging = 4
+const usualJudging, maxJudging = 4, 1024
 
 // JudgeRun lets a language model rate the answers of a finished run's tasks that are judged.
 // What it says is taken down prompt by prompt, and a prompt that it was asked before is not
 // asked again: a run that ended early goes on where it stopped. When all are there, the
 // ratings become the scores in the run's predictions and metrics.
 func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outcome, error) {
+	if o.Concurrency < 0 || o.Concurrency > maxJudging {
+		return nil, fmt.Errorf("judge: concurrency: got %d, want 0 to %d", o.Concurrency, maxJudging)
+	}
 	fail := func(err error) (*Outcome, error) { return nil, fmt.Errorf("judge: %s: %w", dir, err) }
 	if err := o.Judge.Validate(); err != nil {
 		return nil, err
