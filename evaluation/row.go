@@ -33,7 +33,7 @@ type Row struct {
 
 	Metric  string   `json:"metric,omitempty"`   // what Score is
 	Score   *float64 `json:"score"`              // mean, 0–1, of inverse perplexities the geometric one; nil without a scored sample
-	StdErr  *float64 `json:"stderr"`             // of Score: of a share of right answers see stats.BinomialStdErr, of graded ones s/√n; nil below two scored samples
+	StdErr  *float64 `json:"stderr"`             // of Score: of a share of right answers see stats.BinomialStdErr, of graded ones s/√n or, where they are all alike, stats.AlikeStdErr; nil below two scored samples
 	HitRate *float64 `json:"hit_rate,omitempty"` // critical-KV hit rate, 0–1 (Judge Q, arXiv:2509.10798, eq. 6)
 	// AnswerRecall is the share of the answer's tokens in the prompt that one KV head keeps, 0–1
 	// (see [eviction.AnswerRecall]); nil where the task does not know where they stand.

@@ -174,14 +174,16 @@ func score(values []float64, unit Unit) (mean, stdErr float64) {
 		return mean, mean * stdErr
 	}
 	mean, stdErr = stats.Mean(values)
-	graded := slices.ContainsFunc(values, func(v float64) bool { return v != 0 && v != 1 })
-	if !graded {
+	switch {
+	case !slices.ContainsFunc(values, func(v float64) bool { return v != 0 && v != 1 }):
 		right := 0.0
 		for _, v := range values {
 			right += v
 		}
 		mean = right / float64(len(values)) // 1 where all are right, which a sum of shares misses
 		return mean, stats.BinomialStdErr(mean, len(values))
+	case !slices.ContainsFunc(values, func(v float64) bool { return v != values[0] }):
+		return values[0], stats.AlikeStdErr(len(values))
 	}
 	return mean, stdErr
 }

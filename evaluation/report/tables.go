@@ -14,7 +14,7 @@ import (
 // Notes that several tables need.
 const (
 	noteMarks = "Bold: best of the column; underlined: second best, by the digits that are shown; bounds (full cache, oracles) do not compete."
-	noteError = "±: one standard error."
+	noteError = "±: one standard error; of n samples that all score alike 1/(2(n+1))."
 )
 
 // intro says what a section measured.

@@ -27,18 +27,20 @@ func Mean(x []float64) (mean, stdErr float64) {
 	return mean, math.Sqrt(ss / (n - 1) / n)
 }
 
+// AlikeStdErr returns what takes the place of the standard error of n values in [0, 1] that are all
+// the same, of which the usual formulas claim certainty whatever n is: the half-width 1/(2(n+1)) of
+// the Wilson score interval of only right answers at one standard deviation (z = 1).
+func AlikeStdErr(n int) float64 { return 1 / (2 * (float64(n) + 1)) }
+
 // BinomialStdErr returns the standard error √(p(1−p)/n) of a share p of right
-// answers among n. With no or only right answers that formula claims certainty
-// whatever n is; there it returns the half-width 1/(2(n+1)) of the Wilson score
-// interval at one standard deviation (z = 1) instead, so that a standard error
-// of zero is never claimed. For graded answers in [0, 1] with mean p the value is
+// answers among n; AlikeStdErr where none or all are. For graded answers in [0, 1] with mean p the value is
 // an upper bound. It panics if p is not in [0, 1] or n is not positive.
 func BinomialStdErr(p float64, n int) float64 {
 	if !(p >= 0 && p <= 1) || n <= 0 {
 		panic(fmt.Sprintf("stats: binomial standard error of p = %v, n = %d", p, n))
 	}
 	if p == 0 || p == 1 {
-		return 1 / (2 * (float64(n) + 1))
+		return AlikeStdErr(n)
 	}
 	return math.Sqrt(p * (1 - p) / float64(n))
 }
