@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -186,6 +187,17 @@ func TestStalledClients(t *testing.T) {
 	}()
 	time.Sleep(50 * time.Millisecond)
 	drained("a client that reads 5 kB/s")
+
+	h := httptest.NewUnstartedServer(s.server)
+	h.EnableHTTP2 = true
+	h.StartTLS()
+	defer h.Close()
+	r, err := h.Client().Post(h.URL+"/large", "application/json", strings.NewReader(`{}`))
+	if err != nil || r.ProtoMajor != 2 {
+		t.Fatalf("%v, error %v, want an answer of HTTP/2", r, err)
+	}
+	defer r.Body.Close()
+	drained("a client of HTTP/2 that does not read")
 
 	slow, got := connect(), 0
 	for b := make([]byte, 64<<10); ; time.Sleep(10 * time.Millisecond) { // over a second in all, far above the slowest rate
