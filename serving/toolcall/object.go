@@ -175,6 +175,21 @@ func (c inObject) read(p *Parser) bool {
 	return p.fail()
 }
 
+// end gives what there is of a call that was cut: one of a tool, whose arguments have begun or that is not the first.
+func (c inObject) end(p *Parser) bool {
+	o := &p.object
+	if !p.knows(o.name) || !o.seen["arguments"] && p.calls == 0 {
+		return p.fail()
+	}
+	arguments := o.args
+	if o.member == "arguments" && len(o.open) > 1 {
+		arguments = string(o.out[o.mark:]) + o.unwritten()
+	}
+	p.begin(o.name, arguments)
+	p.held, p.phase = "", inText{}
+	return false
+}
+
 // inRest reads a call's object after its arguments.
 type inRest struct{ callInJSON }
 

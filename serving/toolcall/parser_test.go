@@ -150,7 +150,9 @@ var answers = []struct{ format, name, text, want string }{
 	{"hermes", "fenced, of no tool", "```json\n{\"name\": \"Alice\", \"arguments\": {\"city\": \"New York\"}}\n```", "```json\n{\"name\": \"Alice\", \"arguments\": {\"city\": \"New York\"}}\n```"},
 	{"hermes", "fenced, and broken", "```json\n{\"name\": \"run\", \"arguments\": {\"code\": \"a\"\n + \"b\"}}\n```", "```json\n{\"name\": \"run\", \"arguments\": {\"code\": \"a\"\n + \"b\"}}\n```"},
 	{"hermes", "fenced code", "```python\nprint(1)\n```\n", "```python\nprint(1)\n```\n"},
-	{"hermes", "fenced, cut", "```json\n{\"name\": \"now\", \"arguments\": {", "```json\n{\"name\": \"now\", \"arguments\": {"},
+	{"hermes", "fenced, cut", "```json\n{\"name\": \"now\", \"arguments\": {\"a\": \"\\", `now{"a": "\`},
+	{"hermes", "fenced, cut before the arguments", "```json\n{\"name\": \"now\", \"argum", "```json\n{\"name\": \"now\", \"argum"},
+	{"hermes", "bare, the second is cut", "{\"name\": \"now\", \"arguments\": {}}\n{\"name\": \"now\", \"argum", "now{}|now"},
 	{"hermes", "in the tags of the tools", "<tools>\n{\"name\": \"now\", \"arguments\": {}}\n</tools>", `now{}`},
 
 	{"llama", "bare", `{"name": "get_weather", "parameters": {"city": "Rome"}}`, `get_weather{"city": "Rome"}`},
