@@ -15,8 +15,8 @@ import (
 	"glimpse/serving/toolcall"
 )
 
-// thoughtsTemplate is callsTemplate, and tells of earlier thoughts.
-var thoughtsTemplate = strings.Replace(callsTemplate, "<|{{ m.role }}|>", "<|{{ m.role }}|>{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}", 1)
+// thoughtsTemplate is callsTemplate, tells of earlier thoughts, and may ask for none.
+var thoughtsTemplate = "{% if enable_thinking is defined %}{{ enable_thinking }}{% endif %}" + strings.Replace(callsTemplate, "<|{{ m.role }}|>", "<|{{ m.role }}|>{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}", 1)
 
 // said is an answer of any API.
 type said struct {
@@ -132,13 +132,17 @@ var translations = []struct{ name, chat, response, message string }{
 		anthropicTools + `,"messages":[{"role":"user","content":"a"}],"tool_choice":{"type":"any","disable_parallel_tool_use":true},"max_tokens":200`},
 	{"a call of a function", chatTools + `,"messages":[{"role":"user","content":"a"}],"tool_choice":{"type":"function","function":{"name":"f"}},"max_tokens":200`,
 		responseTools + `,"input":"a","tool_choice":{"type":"function","name":"f"},"max_output_tokens":200`, anthropicTools + `,"messages":[{"role":"user","content":"a"}],"tool_choice":{"type":"tool","name":"f"},"max_tokens":200`},
+	{"a call of an allowed tool", chatTools + `,"messages":[{"role":"user","content":"a"}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"f"}}]}},"parallel_tool_calls":false,"max_tokens":200`,
+		responseTools + `,"input":"a","tool_choice":{"type":"allowed_tools","mode":"required","tools":[{"type":"function","name":"f"}]},"parallel_tool_calls":false,"max_output_tokens":200`, ""},
+	{"no thoughts", `"messages":[{"role":"user","content":"a"}],"chat_template_kwargs":{"enable_thinking":false}`, `"input":"a","chat_template_kwargs":{"enable_thinking":false}`, `"messages":[{"role":"user","content":"a"}],"thinking":{"type":"disabled"}`},
+	{"thoughts that are asked for", `"messages":[{"role":"user","content":"a"}],"chat_template_kwargs":{"enable_thinking":true}`, "", `"messages":[{"role":"user","content":"a"}],"thinking":{"type":"enabled","budget_tokens":1024}`},
 	{"no call", chatTools + `,"messages":[{"role":"user","content":"a"}],"tool_choice":"none"`, responseTools + `,"input":"a","tool_choice":"none"`, anthropicTools + `,"messages":[{"role":"user","content":"a"}],"tool_choice":{"type":"none"}`},
 	{"a schema", `"messages":[{"role":"user","content":"a"}],"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":` + schemaOfF + `}},"max_tokens":200`,
 		`"input":"a","text":{"format":{"type":"json_schema","name":"n","schema":` + schemaOfF + `},"verbosity":"low"},"max_output_tokens":200`,
 		`"messages":[{"role":"user","content":"a"}],"output_config":{"format":{"type":"json_schema","schema":` + schemaOfF + `}},"max_tokens":200`},
 	{"what changes nothing", `"messages":[{"role":"user","content":"hi"}]`,
 		`"input":"hi","reasoning":null,"include":["reasoning.encrypted_content"],"truncation":"auto","store":true,"metadata":{"a":"b"},"previous_response_id":null,"prompt_cache_key":"x","client_metadata":{"a":"b"},"tools":[{"type":"web_search","external_web_access":false}]`,
-		`"messages":[{"role":"user","content":"hi"}],"metadata":{"user_id":"x"},"thinking":{"type":"disabled"},"tools":[{"type":"web_search_20250305","name":"web_search","max_uses":1}],"cache_control":{"type":"ephemeral"},"service_tier":"auto"`},
+		`"messages":[{"role":"user","content":"hi"}],"metadata":{"user_id":"x"},"tools":[{"type":"web_search_20250305","name":"web_search","max_uses":1}],"cache_control":{"type":"ephemeral"},"service_tier":"auto"`},
 }
 
 // body is a request of so many tokens at the most, where it does not say.
