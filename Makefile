@@ -88,7 +88,7 @@ fmt:
 vet:
 	go vet ./...
 	GOOS=linux GOARCH=arm64 go vet $$(GOARCH=arm64 go list -f '{{if .SFiles}}{{.ImportPath}}{{end}}' ./...)
-	go run ./scripts/typecheck -arch arm64
+	go -C lab run ./typecheck -arch arm64 ..
 
 lint:
 	go run $(STATICCHECK) ./...

@@ -7,6 +7,7 @@ require (
 	github.com/spf13/cobra v1.10.2
 	glimpse v0.0.0
 	go.yaml.in/yaml/v3 v3.0.6
+	golang.org/x/tools v0.51.0
 )
 
 require (
@@ -68,6 +69,7 @@ require (
 	github.com/xtgo/set v1.0.0 // indirect
 	go4.org/unsafe/assume-no-moving-gc v0.0.0-20231121144256-b99613f794b6 // indirect
 	golang.org/x/image v0.40.0 // indirect
+	golang.org/x/mod v0.41.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/term v0.47.0 // indirect

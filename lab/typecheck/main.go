@@ -1,7 +1,6 @@
-// Typecheck reports what of the module in the working folder, tests included, does not
-// compile for another processor:
+// Typecheck reports what of a module, tests included, does not compile for another processor:
 //
-//	go run ./scripts/typecheck -arch arm64
+//	go -C lab run ./typecheck -arch arm64 ..
 //
 // Everything is read from its sources and nothing is compiled, in a tenth of the time that
 // "go vet" takes where nothing has been compiled for it yet. It exits with 1 where
@@ -25,16 +24,17 @@ import (
 func main() {
 	arch := flag.String("arch", runtime.GOARCH, "GOARCH of the processor")
 	flag.Parse()
-	if flag.NArg() > 0 {
-		fail(fmt.Errorf("got %q, want flags only", flag.Args()))
+	if flag.NArg() != 1 {
+		fail(fmt.Errorf("got %q, want the folder of a module", flag.Args()))
 	}
-	here, err := os.Getwd()
+	here, err := filepath.Abs(flag.Arg(0))
 	if err != nil {
 		fail(err)
 	}
 	all, err := packages.Load(&packages.Config{
 		Mode:  packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo,
 		Tests: true,
+		Dir:   here,
 		Env:   append(os.Environ(), "GOOS=linux", "GOARCH="+*arch),
 		ParseFile: func(set *token.FileSet, name string, source []byte) (*ast.File, error) {
 			file, err := parser.ParseFile(set, name, source, parser.SkipObjectResolution)
