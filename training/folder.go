@@ -27,6 +27,16 @@ const (
 	AdaptersName = "adapters" // folder of the finished ones
 )
 
+// CheckRunFolder is an error where something else stands in the place of a run's files.
+func CheckRunFolder(dir string) error {
+	for _, name := range []string{ConfigName, StepsName, StateName, checkpoints.PreviousState(StateName), CurvesName} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.IsDir() {
+			return fmt.Errorf("--run %s: %s is a folder, want a file", dir, name)
+		}
+	}
+	return nil
+}
+
 // RemoveRecords removes the records of an earlier run; the adapters are replaced one by
 // one, when there are new ones.
 func RemoveRecords(dir string) error {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"glimpse/internal/atomicfile"
+	"glimpse/internal/listing"
 	"glimpse/internal/progress"
 	"glimpse/internal/regularfile"
 	"glimpse/training/tbevents"
@@ -30,9 +31,13 @@ type Recorder struct {
 	adapters []AdapterConfig
 }
 
-// CheckStepLog is an error where a file is not the log of a run from its first step on.
+// CheckStepLog is an error where a file is not the log of a run.
 func CheckStepLog(path string) error {
-	if info, err := os.Stat(path); errors.Is(err, os.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return fmt.Errorf("--log: %s: a folder, want a file", path)
+	case errors.Is(err, os.ErrNotExist), err == nil && !info.Mode().IsRegular():
 		return nil
 	}
 	f, err := os.Open(path)
@@ -45,8 +50,8 @@ func CheckStepLog(path string) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // of a run that was killed in its first step
 		return nil
-	case err != nil || first.Step != 1 || len(first.Adapters) == 0:
-		return fmt.Errorf("--log: %s does not begin as the log of a run, with its step 1: want that of the run that goes on, or a new file", path)
+	case err != nil || first.Step < 1 || len(first.Adapters) == 0:
+		return fmt.Errorf("--log: %s does not begin as the log of a run, with a step: want that of the run that goes on, or a new file", path)
 	}
 	return nil
 }
@@ -68,6 +73,9 @@ func NewRecorder(log io.Writer, steps, dir string, c *Config, done int) (*Record
 		var err error
 		if r.steps, err = repairSteps(steps, done); err != nil {
 			return nil, err
+		}
+		if lost := missingSteps(r.steps, done); lost != nil && readAgain(steps) {
+			fmt.Fprintf(log, "%s lacks the steps %s, which the checkpoint has done: they were recorded elsewhere, or lost when the machine went down\n", steps, listing.Plain(lost))
 		}
 		if r.lines, err = os.OpenFile(steps, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644); err != nil {
 			return nil, err
@@ -92,8 +100,8 @@ func NewRecorder(log io.Writer, steps, dir string, c *Config, done int) (*Record
 func repairSteps(path string, done int) ([]StepResult, error) {
 	var kept bytes.Buffer
 	var steps []StepResult
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, nil // a pipe or terminal, which cannot be read again
+	if !readAgain(path) {
+		return nil, nil
 	}
 	data, err := regularfile.Read(path, maxLog)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -102,11 +110,12 @@ func repairSteps(path string, done int) ([]StepResult, error) {
 	if done > 0 {
 		lines := bufio.NewScanner(bytes.NewReader(data))
 		lines.Buffer(nil, len(data)+1)
-		for lines.Scan() {
+		for last := 0; lines.Scan(); {
 			var step StepResult
-			if json.Unmarshal(lines.Bytes(), &step) != nil || step.Step != len(steps)+1 || step.Step > done {
+			if json.Unmarshal(lines.Bytes(), &step) != nil || step.Step <= last || step.Step > done {
 				break // a line cut short, or what the checkpoint does not know of
 			}
+			last = step.Step
 			steps = append(steps, step)
 			kept.Write(append(lines.Bytes(), '\n'))
 		}
@@ -115,6 +124,39 @@ func repairSteps(path string, done int) ([]StepResult, error) {
 		return steps, nil
 	}
 	return steps, atomicfile.WriteFile(path, kept.Bytes())
+}
+
+// readAgain tells that what is written to a log can be read, which of a pipe and a terminal it cannot.
+func readAgain(path string) bool {
+	info, err := os.Stat(path)
+	return err != nil || info.Mode().IsRegular()
+}
+
+// missingSteps are those from the first to the last one done that a log lacks, as "7" and "9 to 12".
+func missingSteps(steps []StepResult, done int) (gaps []string) {
+	next := 1
+	gap := func(before int) {
+		switch {
+		case next == before-1:
+			gaps = append(gaps, fmt.Sprint(next))
+		case next < before:
+			gaps = append(gaps, fmt.Sprintf("%d to %d", next, before-1))
+		}
+	}
+	for _, s := range steps {
+		gap(s.Step)
+		next = s.Step + 1
+	}
+	gap(done + 1)
+	return gaps
+}
+
+// Sync makes the steps so far durable, so that no checkpoint knows of more than the log.
+func (r *Recorder) Sync() error {
+	if r.lines == nil || !readAgain(r.lines.Name()) {
+		return nil
+	}
+	return r.lines.Sync()
 }
 
 // Step records one step.

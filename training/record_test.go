@@ -35,7 +35,9 @@ func TestRepairSteps(t *testing.T) {
 		"as it is":          {lines, 3, lines},
 		"steps done again":  {lines, 2, stepLine(t, 1) + stepLine(t, 2)},
 		"a line cut short":  {lines[:len(lines)-9], 3, stepLine(t, 1) + stepLine(t, 2)},
-		"a step missing":    {stepLine(t, 1) + stepLine(t, 3), 3, stepLine(t, 1)},
+		"a step missing":    {stepLine(t, 1) + stepLine(t, 3), 3, stepLine(t, 1) + stepLine(t, 3)},
+		"begun elsewhere":   {stepLine(t, 3), 3, stepLine(t, 3)},
+		"backwards":         {stepLine(t, 3) + stepLine(t, 1), 3, stepLine(t, 3)},
 		"another run's log": {lines, 0, ""},
 		"no log":            {"", 3, ""},
 	} {
@@ -61,14 +63,33 @@ func TestRepairSteps(t *testing.T) {
 	}
 }
 
-// TestCheckStepLog: a file that is no log of a run from its first step on is not cut down.
+// TestMissingSteps: what a log lacks of the steps that were done is named.
+func TestMissingSteps(t *testing.T) {
+	for _, c := range []struct {
+		have []int
+		done int
+		want string
+	}{
+		{[]int{1, 2, 3}, 3, ""}, {nil, 0, ""}, {nil, 1, "1"}, {nil, 7, "1 to 7"}, {[]int{1, 2}, 5, "3 to 5"}, {[]int{3, 4, 6, 9}, 10, "1 to 2, 5, 7 to 8, 10"},
+	} {
+		var steps []StepResult
+		for _, n := range c.have {
+			steps = append(steps, StepResult{Step: n})
+		}
+		if got := strings.Join(missingSteps(steps, c.done), ", "); got != c.want {
+			t.Errorf("%v of %d: %q, want %q", c.have, c.done, got, c.want)
+		}
+	}
+}
+
+// TestCheckStepLog: a file that is no log of a run is not cut down.
 func TestCheckStepLog(t *testing.T) {
 	for name, c := range map[string]struct {
 		log string
 		ok  bool
 	}{
 		"log": {stepLine(t, 1) + stepLine(t, 2), true}, "killed in the first step": {stepLine(t, 1)[:9], true}, "empty": {"", true},
-		"later steps": {stepLine(t, 2), false}, "other JSON": {`{"prompt": "x"}`, false}, "text": {"Dear diary", false},
+		"later steps": {stepLine(t, 2), true}, "other JSON": {`{"prompt": "x"}`, false}, "text": {"Dear diary", false},
 	} {
 		path := filepath.Join(t.TempDir(), "log")
 		if err := os.WriteFile(path, []byte(c.log), 0o600); err != nil {
@@ -77,6 +98,9 @@ func TestCheckStepLog(t *testing.T) {
 		if err := CheckStepLog(path); (err == nil) != c.ok {
 			t.Errorf("%s: %v, want ok %v", name, err, c.ok)
 		}
+	}
+	if err := CheckStepLog(t.TempDir()); err == nil || !strings.Contains(err.Error(), "a folder, want a file") {
+		t.Errorf("a folder: %v", err)
 	}
 	if err := CheckStepLog(filepath.Join(t.TempDir(), "missing")); err != nil {
 		t.Errorf("missing: %v", err)

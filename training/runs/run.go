@@ -57,6 +57,11 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 			return err
 		}
 	}
+	if s.RunDir != "" && s.Writes() {
+		if err := training.CheckRunFolder(s.RunDir); err != nil {
+			return fmt.Errorf("train: %w", err)
+		}
+	}
 	unlock, err := s.claimLog()
 	if err != nil {
 		return fmt.Errorf("train: %w", err)
@@ -271,13 +276,19 @@ func (s *Spec) train(ctx context.Context, t *training.Trainer, k *checkpointer, 
 		return err
 	}
 	defer r.Close()
+	save := func() error {
+		if err := r.Sync(); err != nil {
+			return err
+		}
+		return k.save(t)
+	}
 	steps, done := k.steps(ctx)
 	err = t.Run(steps, func(step training.StepResult) error {
 		if err := r.Step(step); err != nil {
 			return err
 		}
 		if k.due(step, s.Train.Steps) {
-			if err := k.save(t); err != nil {
+			if err := save(); err != nil {
 				return err
 			}
 		}
@@ -298,14 +309,14 @@ func (s *Spec) train(ctx context.Context, t *training.Trainer, k *checkpointer, 
 		if k.path == "" {
 			k.path = s.Outs[0] + ".state"
 		}
-		if err := k.save(t); err != nil {
+		if err := save(); err != nil {
 			return err
 		}
 		return fmt.Errorf("%w; the state after step %d is in %s", err, t.Done(), k.path)
 	case errors.Is(err, context.Canceled) && s.Checkpoint == "":
 		return fmt.Errorf("stopped before the last step, no adapter was written: %w", err)
 	case errors.Is(err, context.Canceled):
-		if err := k.save(t); err != nil {
+		if err := save(); err != nil {
 			return err
 		}
 		return k.stopped(t, err)
