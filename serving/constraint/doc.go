@@ -41,7 +41,7 @@
 //	pattern                      ECMA-262's syntax with look-ahead, found anywhere unless ^ and $ say otherwise; look-behind,
 //	                             back-references and \b are refused, and assertions in what repeats without an end
 //	format                       date, time, date-time, duration, uuid, ipv4, ipv6, hostname, email, uri, uri-reference, their forms
-//	                             with other characters (idn-, iri), uri-template, json-pointer, relative-json-pointer; others are
+//	                             with other characters (idn-, iri), uri-template, json-pointer, relative-json-pointer, regex; others are
 //	                             annotations, and errors if strict
 //	                             Patterns, formats and lengths hold together, as an automaton of up to 8192 states.
 //	minimum, maximum,            exact, for bounds of up to 20 digits before and after the point; such numbers are

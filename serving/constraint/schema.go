@@ -17,7 +17,7 @@ func Schema(schema json.RawMessage, strict bool) (*Grammar, error) {
 	if err != nil {
 		return nil, fmt.Errorf("JSON schema: %w", err)
 	}
-	c := schemaCompiler{strict: strict, rules: make(map[string]*rule), patterns: make(map[string]*expr), others: make(map[string]*expr)}
+	c := schemaCompiler{strict: strict, rules: make(map[string]*rule), patterns: make(map[string]*expr), others: make(map[string]*expr), splits: make(map[string][]nameSplit)}
 	c.readResources(root)
 	x, err := c.compile(c.root)
 	if err != nil {
@@ -36,10 +36,11 @@ type schemaCompiler struct {
 	rules     map[string]*rule // by the paths of the schemas that hold together
 	patterns  map[string]*expr // what is in their strings
 	others    map[string]*expr // names that are not in a list
-	shapes    int              // that were emitted
-	read      int              // schemas that were collected
-	nodes     int              // about those of expressions
-	work      int              // of automata
+	splits    map[string][]nameSplit
+	shapes    int // that were emitted
+	read      int // schemas that were collected
+	nodes     int // about those of expressions
+	work      int // of automata
 }
 
 // Bounds of the work on a schema, whose references and alternatives multiply.

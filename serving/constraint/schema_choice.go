@@ -5,6 +5,9 @@ func (c *schemaCompiler) emitChoice(s *shape) (*expr, error) {
 	rest := s.clone()
 	group := rest.choices[0]
 	rest.choices = rest.choices[1:]
+	if rest.taken++; rest.taken > maxSchemaDepth {
+		return nil, s.at.errorf("the alternatives refer to the schema itself, or more than %d hold together", maxSchemaDepth)
+	}
 	var list []*expr
 	for i, l := range group.list {
 		if rest.bare() && !group.exclusive {

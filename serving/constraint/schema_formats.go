@@ -44,6 +44,17 @@ var formats = func() map[string]string {
 		hostname = name + `(\.` + name + `){0,3}`
 		email    = atom + `(\.` + atom + `){0,2}@` + name + `(\.` + name + `){0,2}`
 	)
+	// A regular expression that every engine reads, with groups in groups three deep.
+	const (
+		escaped = `\\[dDwWsStnr.^$*+?()\[\]{}|/\\-]`
+		plain   = `[^\\^$.|?*+()\[\]{}\x00-\x1f]`
+		times   = `([*+?]|\{[1-5]\})?`
+	)
+	atom1 := `(` + plain + `|` + escaped + `|\.|\[\^?([^\\\]\[^&~|\x00-\x1f-]|a-z|A-Z|0-9|` + escaped + `)+\])`
+	regex := `\^?(` + atom1 + times + `)*\$?`
+	for range 3 {
+		regex = `\^?(` + atom1 + times + `|\((\?:)?` + regex + `(\|` + regex + `)*\)` + times + `)*\$?`
+	}
 	return map[string]string{
 		"date":                  date,
 		"time":                  time,
@@ -60,6 +71,7 @@ var formats = func() map[string]string {
 		"iri":                   uri,
 		"uri-reference":         `(` + uri + `|` + relative + `)`,
 		"iri-reference":         `(` + uri + `|` + relative + `)`,
+		"regex":                 regex + `(\|` + regex + `)*`,
 		"json-pointer":          pointer,
 		"relative-json-pointer": `(0|[1-9][0-9]{0,5})(#|` + pointer + `)`,
 		"uri-template":          `(` + query + `|\{[+#./;?&=,!@|]?` + variable + `(,` + variable + `){0,5}\})*`,

@@ -73,6 +73,7 @@ var logicCases = []schemaCase{
 		yes: []string{`{"a":1}`}, no: []string{`{"b":1}`, `{"a":"x"}`, `[1]`, `3`}},
 	{name: "uri template", standard: `{"type": "string"}`, schema: `{"type": "string", "format": "uri-template"}`, yes: []string{`"http://example.org/{a}/{?b,c*}"`, `"x"`}, no: []string{`"http://example.org/{"`, `"{}"`}},
 	{name: "uri reference", schema: `{"type": "string", "format": "uri-reference"}`, yes: []string{`""`, `"a/b:c?x#y"`, `"/a//b"`, `"//example.org/x"`, `"https://example.org"`, `"#x"`}, no: []string{`"a b"`, `"1:a"`, `"%x"`}},
+	{name: "regular expression", schema: `{"type": "string", "format": "regex"}`, yes: []string{`""`, `"^[a-z0-9_]+(\\.x|(?:a|b*)?){3}$"`, `"https?://.*"`}, no: []string{`"*"`, `"["`, `"\\"`, `"(a"`, `"a)"`, `"a**"`, `"[z-a]"`}},
 	{name: "JSON pointer", schema: `{"type": "array", "prefixItems": [{"type": "string", "format": "json-pointer"}, {"type": "string", "format": "relative-json-pointer"}], "minItems": 2, "items": false}`,
 		yes: []string{`["","0"]`, `["/a~1b/","12/x"]`, `["/é","1#"]`}, no: []string{`["a","0"]`, `["/~2","0"]`, `["","/a"]`}},
 	{name: "uris without a host", schema: `{"type": "string", "format": "uri"}`, yes: []string{`"file:///a/b"`, `"mailto:a@example.org"`, `"urn:x:y"`}, no: []string{`"a"`, `"//x"`}},

@@ -137,15 +137,39 @@ func (o *objectEmitter) readClasses() error {
 		}
 		base = append(base, x)
 	}
-	var none []*expr
-	if len(o.names) > 0 {
-		declared := make([]string, len(o.names))
-		for i, name := range o.names {
-			declared[i] = jsonText(name)
-		}
-		none = append(none, words(declared))
+	key := strings.Join(slices.Concat(slices.Sorted(slices.Values(o.names)), []string{""}, keys, []string{""}), "\x00")
+	for _, l := range o.shape.names {
+		key += l.key() + "\x00"
 	}
-	return o.split(base, none, predicates, nil, class)
+	split, known := o.splits[key]
+	if !known {
+		var none []*expr
+		if len(o.names) > 0 {
+			declared := make([]string, len(o.names))
+			for i, name := range o.names {
+				declared[i] = jsonText(name)
+			}
+			none = append(none, words(declared))
+		}
+		err := o.split(base, none, predicates, nil, func(name *expr, holds []bool) { split = append(split, nameSplit{name, holds}) })
+		if err != nil {
+			return err
+		}
+		if len(split) > maxClasses {
+			return fmt.Errorf("%w: more than %d sets of patterns for the same names", errTooLarge, maxClasses)
+		}
+		o.splits[key] = split
+	}
+	for _, one := range split {
+		class(one.name, one.holds)
+	}
+	return nil
+}
+
+// nameSplit is the names for which some predicates hold and the others do not.
+type nameSplit struct {
+	name  *expr
+	holds []bool
 }
 
 // otherName is a name that is not declared.
@@ -167,9 +191,6 @@ func (o *objectEmitter) split(all, none, predicates []*expr, holds []bool, class
 	case name.isNever():
 		return nil
 	case len(holds) == len(predicates):
-		if len(o.classes) >= maxClasses {
-			return fmt.Errorf("%w: more than %d sets of patterns for the same names", errTooLarge, maxClasses)
-		}
 		class(o.rule("another name", name), slices.Clone(holds))
 		return nil
 	}

@@ -32,6 +32,7 @@ type shape struct {
 	unique               *located // uniqueItems
 	minItems, maxItems   int
 	choices              []choice
+	taken                int // choices on the way
 }
 
 // textPart is a pattern or a format.

@@ -199,6 +199,8 @@ func TestRefusedSchemas(t *testing.T) {
 		{"not of a format that is an annotation", `{"not": {"format": "x"}}`, "#/not/format"},
 		{"not of an object", `{"not": {"const": {"a": 1}}}`, "constants that are objects"},
 		{"not of itself", `{"not": {"$ref": "#"}}`, "refers to itself"},
+		{"oneOf of itself", `{"oneOf": [{"$ref": "#/$defs/c"}, {"$ref": "#"}], "$defs": {"c": {"properties": {"kind": {}, "r": {}}}}}`, "refer to the schema itself"},
+		{"not oneOf of itself", `{"not": {"oneOf": [{"type": "object"}, {"$ref": "#"}]}}`, "refer"},
 		{"unevaluatedProperties", `{"items": {"unevaluatedProperties": false}}`, "#/items/unevaluatedProperties"},
 		{"maxContains", `{"contains": {}, "maxContains": 2}`, "#/maxContains"},
 		{"unique strings", `{"items": {"type": "string"}, "uniqueItems": true}`, "#/uniqueItems"},
@@ -217,7 +219,7 @@ func TestRefusedSchemas(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Schema(json.RawMessage(`{"type": "string", "format": "regex"}`), true); err == nil || !strings.Contains(err.Error(), "#/format") {
+	if _, err := Schema(json.RawMessage(`{"type": "string", "format": "color"}`), true); err == nil || !strings.Contains(err.Error(), "#/format") {
 		t.Errorf("unknown format, strict: %v", err)
 	}
 }
