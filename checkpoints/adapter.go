@@ -24,14 +24,14 @@ const (
 )
 
 // Modules are the linear layers that LoRA factors can belong to, in the order in
-// which they are written. Behind them are those of experts: experts.E.gate_proj, experts.E.up_proj and
+// which they are written. Behind them are the modules of experts: experts.E.gate_proj, experts.E.up_proj and
 // experts.E.down_proj of expert E, in the order of the experts.
 var Modules = []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 
 // maxExperts is more than any layer has.
 const maxExperts = 1 << 14
 
-// moduleOrder is a module's place in the order in which modules are written; -1 of what is none.
+// moduleOrder is a module's place in the order in which modules are written; -1 for any other name.
 func moduleOrder(module string) int {
 	at := slices.Index(Modules, module)
 	if rest, ok := strings.CutPrefix(module, "experts."); ok {
@@ -65,7 +65,7 @@ type Adapter struct {
 	Alpha float64 // the product B·A is scaled by Alpha/Rank
 	// LayersDiffer tells that a module is not as wide in every layer, as in Gemma 4, whose layers have different heads.
 	LayersDiffer bool
-	// InvocationTokens are token ids by which PEFT recognises where the adapter
+	// InvocationTokens are token ids that tell PEFT where the adapter
 	// starts to act; without any it would act on every token.
 	InvocationTokens []int
 

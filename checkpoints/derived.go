@@ -21,14 +21,14 @@ type Derived struct {
 	Of []string
 	// Make fills dst, the elements as [TensorView.Data] has them, from the bytes of those
 	// tensors in that order. It is called for every tensor anew and by several at a time. Nil: the tensor is
-	// a part of the first one, from byte From on, of which it is a view.
+	// a view of a part of the first one, from byte From on.
 	Make func(dst []byte, of [][]byte)
 	From int
 }
 
 // Derive shows tensors in the place of those that they are made of, and hides others. They are made
 // when they are asked for; while a caller holds that memory, asking again gives the same. Like Rename,
-// which may follow, it comes before any use of the weights by several. Names are those of the files.
+// which may follow, it comes before any use of the weights by several. Names are the files' own.
 func (w *Weights) Derive(derived map[string]Derived, hidden []string) error {
 	owner := maps.Clone(w.owner)
 	file := &derivedFile{weights: w, parts: w.owner, tensors: derived}

@@ -24,7 +24,7 @@
 //
 // Files come from anywhere and are not trusted. Every reader checks the whole
 // structure before it hands anything out, refuses duplicate, unknown and missing
-// keys, allocates no more than a small multiple of what the file holds, and
+// keys, allocates no more than a small multiple of the file's content, and
 // returns an error that names the file, the tensor or key, what was found and
 // what was wanted. Damaged or malformed content is ErrCorrupt.
 package checkpoints

@@ -10,9 +10,9 @@ import (
 	"glimpse/kernels/formats"
 )
 
-// SplitExperts shows experts one by one where files hold those of a layer in one tensor. Of Qwen3.5 they are X.experts.gate_up_proj
-// [experts, 2·width, hidden], gate before up, and X.experts.down_proj [experts, hidden, width], of which one expert's are views. In
-// those of gpt-oss the outputs of gate and up take turns: X.experts.gate_up_proj [experts, hidden, 2·width], X.experts.down_proj [experts,
+// SplitExperts shows experts one by one where files hold all of a layer in one tensor. Qwen3.5 has X.experts.gate_up_proj
+// [experts, 2·width, hidden], gate before up, and X.experts.down_proj [experts, hidden, width]; one expert's are views of these. In
+// gpt-oss the outputs of gate and up take turns: X.experts.gate_up_proj [experts, hidden, 2·width], X.experts.down_proj [experts,
 // width, hidden] and their _bias [experts, out] become X.experts.E.gate_proj, up_proj and down_proj. What is stored as blocks of
 // MXFP4, X_blocks U8 [experts, out, in/32, 16] and X_scales U8 [experts, out, in/32], stays in blocks where the processor
 // has kernels for them (format E2M1_E8M0), and is widened to BF16 otherwise, which holds it exactly (OCP Microscaling Formats
@@ -207,7 +207,7 @@ func (s *stacked) blocks(w *Weights, info TensorInfo, derived map[string]Derived
 	return nil
 }
 
-// toMXFP4 writes a block: the codes of neighbours share a byte where they are stored, and those of i and i+16 in a block.
+// toMXFP4 writes a block: the codes of neighbours share a byte where they are stored, and codes i and i+16 do in a block.
 func toMXFP4(dst []byte, scale byte, codes []byte) {
 	dst[0] = scale
 	for i := range 8 {

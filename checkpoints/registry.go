@@ -67,7 +67,7 @@ func ReadRegistry(folder fs.FS) (*Registry, error) {
 	return r, nil
 }
 
-// ParseRegistry reads the content of a registry.json. Errors are those of ReadRegistry.
+// ParseRegistry reads the content of a registry.json. Errors are as ReadRegistry's.
 func ParseRegistry(data []byte) (*Registry, error) {
 	var d registryDocument
 	err := decodeVersioned(data, registryFormat, registryVersion, &d)
@@ -95,7 +95,7 @@ func (r *Registry) Encode() ([]byte, error) {
 	return encodeJSON(registryDocument{registryFormat, registryVersion, models}, "  ")
 }
 
-// Add lists an adapter that lies at path, in the place of the one of its kind that its model had and of what lay
+// Add lists an adapter that lies at path, in the place of the one of its kind that its model had and of any that lay
 // at path.
 func (r *Registry) Add(a *Adapter, path string) error {
 	layers := 0

@@ -32,8 +32,8 @@ type State struct {
 }
 
 // StateTensor is a tensor in single or double precision: exactly one of F32 and
-// F64 is not nil, of length product(Shape). Every bit pattern is kept, those of
-// NaN included.
+// F64 is not nil, of length product(Shape). Every bit pattern is kept, also those
+// of NaN.
 type StateTensor struct {
 	Shape []int
 	F32   []float32

@@ -183,7 +183,7 @@ func (w *Weights) Rename(names map[string]string) error {
 	return nil
 }
 
-// file is where a tensor lies, and by which name.
+// file is where a tensor lies, and its name there.
 func (w *Weights) file(name string) (s TensorFile, stored string, ok bool) {
 	s, ok = w.owner[name]
 	if stored, renamed := w.stored[name]; renamed {

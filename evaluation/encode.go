@@ -14,7 +14,7 @@ type Truncation string
 const (
 	TruncateNone   Truncation = "none"   // nothing: such a sample fails
 	TruncateLeft   Truncation = "left"   // its beginning
-	TruncateMiddle Truncation = "middle" // its middle; half of what is left is from each end, as LongBench has it
+	TruncateMiddle Truncation = "middle" // its middle; half of the rest is from each end, as LongBench has it
 )
 
 // ParseTruncation reads the value of a flag.
@@ -100,8 +100,8 @@ func (s *Setting) EncodeMessages(ctx context.Context, p Prompt, maxNew int) (ids
 	return append(ids, begin...), messages, nil
 }
 
-// MaxTokens is how long a prompt may be whose answer has at most maxNew tokens, the last
-// of which is not run.
+// MaxTokens is how long a prompt may be whose answer has at most maxNew tokens; the last
+// one is not run.
 func (s *Setting) MaxTokens(maxNew int) int {
 	most := s.Model.Config.MaxPositions - max(maxNew, 1) + 1
 	if s.MaxPrompt > 0 {

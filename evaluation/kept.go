@@ -47,7 +47,7 @@ func (c KeptCell) Named() KeptCell {
 // Label names policy and adapter.
 func (c KeptCell) Label() string { return engine.NameWithAdapter(c.Policy, c.Adapter) }
 
-// KeptDigits are those of KeptCell.Shares, in their order.
+// KeptDigits are the digits of KeptCell.Shares, in their order.
 const KeptDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 // maxKept bounds Kept: the digits of all cells.

@@ -52,7 +52,7 @@ func (p *Prediction) failed() bool { return p.Policy == "" }
 // Measured tells that the cell was measured on the sample.
 func (p *Prediction) Measured() bool { return !p.failed() && p.Error == "" }
 
-// Bounds of what a line says of the prompt and the references, in characters.
+// Bounds of the prompt and the references in a line, in characters.
 const (
 	promptEnd     = 500 // at each end of a prompt that is longer than both
 	referenceText = 1000
@@ -137,7 +137,7 @@ type predictionCell struct{ policy, adapter, budget string }
 func (p *Prediction) cell() predictionCell { return predictionCell{p.Policy, p.Adapter, p.Budget} }
 
 // ReadPredictions reads the predictions of samples that are whole. whole is the number of
-// bytes up to the first line that is damaged, or belongs to a sample of which lines are
+// bytes up to the first line that is damaged, or belongs to a sample whose lines are
 // missing or there twice; damage says what that is, nil at the end of a file that is whole.
 // Lines of a sample that are there once more with more cells, as a run writes them to which policies
 // or budgets were added, take the place of the first. Each, if not nil, is told of every line.

@@ -69,8 +69,8 @@ func (o *Options) concurrency(m *model.Model) int {
 // what comes of it to results, which may have some already. Every prompt is observed in
 // one pass for all of them. A sample that fails is taken down as such and the others go on;
 // an error of Run is one of the machine, or of the context. Equal options give equal
-// predictions. Of several ranks all call it with the same work, and rank 0 has the results;
-// those of the others are nil.
+// predictions. Several ranks all call it with the same work, and rank 0 has the results;
+// the others' are nil.
 func Run(ctx context.Context, m *model.Model, work []Work, o Options, results *Results) error {
 	switch {
 	case len(o.Policies) == 0:

@@ -69,7 +69,7 @@ var ErrNoData = errors.New("no data")
 // Tasks holds every task by name.
 var Tasks = registry.Registry[Task]{Noun: "task"}
 
-// Samples are those of one subtask, always in the same order.
+// Samples are the samples of one subtask, always in the same order.
 type Samples struct {
 	// Metric names the score that tables and plots show; it is one of those that Sample.Score
 	// gives, or Agreement.
@@ -155,7 +155,7 @@ type Setting struct {
 	Fields  []string // where its rows have what, as datasets.ParseFields reads it
 	Metrics []string // that answers are scored with, where the task leaves the choice
 
-	// Samples bounds those of a subtask; 0: all, of tasks that make their own prompts
+	// Samples bounds the samples of a subtask; 0: all, of tasks that make their own prompts
 	// DefaultSamples. Tasks that vary lengths or depths make so many of each. Tasks see to it
 	// themselves, with Limit or Take.
 	Samples int

@@ -21,7 +21,7 @@ type Timing struct {
 	Budget  string `json:"budget,omitempty"`
 
 	PromptTokens          int      `json:"prompt_tokens"`
-	Repeats               int      `json:"repeats"`                       // of which the medians are
+	Repeats               int      `json:"repeats"`                       // the results are their medians
 	TTFTMillis            float64  `json:"ttft_ms"`                       // time to first token, median
 	TTFTOverhead          *float64 `json:"ttft_overhead,omitempty"`       // time added to a plain prefill, as a share of it; nil of the full cache, which is one
 	DecodeTokensPerSecond float64  `json:"decode_tokens_per_s,omitempty"` // 0: not measured
@@ -48,7 +48,7 @@ const (
 
 // TimeOptions say how times are taken.
 type TimeOptions struct {
-	Repeats int           // of which the median counts
+	Repeats int           // their median counts
 	Within  time.Duration // no further repeat of a cell is begun after it; 0: all are
 	Tokens  int           // that are decoded for the speed, the first one besides
 	Prefill bool          // measure no speed

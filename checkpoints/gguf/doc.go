@@ -17,7 +17,7 @@
 //
 // where a string is a uint64 length and its bytes, and an array the type of its elements, their
 // number as uint64 and they themselves. A model may be split into files
-// NAME-00001-of-00003.gguf, the first of which has the metadata.
+// NAME-00001-of-00003.gguf; the first has the metadata.
 //
 // Files are not trusted: the whole structure is checked before anything is handed out, nothing is
 // allocated by a number that the file merely claims, and errors name the file, the key or tensor,

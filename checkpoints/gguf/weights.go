@@ -24,15 +24,15 @@ type Source struct {
 	Shape  []int             // of the model's tensor, outermost first; nil: as in the file
 	Row    func(row int) int // the file's row that is the model's; nil: the same
 	// Of is the number of equal parts that the file's tensor has, one after the other, where the model's is one of
-	// them, Part: an expert of all those of a layer. 0: the model's is all of it.
+	// them, Part: one expert of a layer. 0: the model's is all of it.
 	Of, Part int
 	DType    kernels.DType // of the model's tensor, BF16 or F16; Invalid: as in the file
-	// Map makes the model's numbers of those of an F32 tensor; nil: they are the same.
+	// Map makes the model's numbers from an F32 tensor's; nil: they are the same.
 	Map func(float32) float32
-	// Then is the name of a tensor as wide whose rows follow those of Tensor; "": none. Where one of the two has another format than the
-	// other, DType says of what type the model's is.
+	// Then is the name of a tensor as wide whose rows follow Tensor's; "": none. Where one of the two has another format than the
+	// other, DType says what type the model's has.
 	Then string
-	// Groups is the number of equal groups of columns of which Group says the file's that is the model's; 0: columns stay. Groups that are
+	// Groups is the number of equal groups of columns; Group says which of the file's is one of the model's. 0: columns stay. Groups that are
 	// not whole blocks need a DType.
 	Groups int
 	Group  func(group int) int

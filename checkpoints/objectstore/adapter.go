@@ -179,7 +179,7 @@ func LocalFile(ctx context.Context, name string, s Settings, log io.Writer) (str
 }
 
 // LocalData returns the path of a file or folder: a path as it is, for a URL the copy
-// in the cache, which is made or brought up to date first, and for "-" a file of what standard
+// in the cache, which is made or brought up to date first, and for "-" a file with what standard
 // input gives. Of a folder it is what lies
 // directly in it, hidden names left out. ErrNotExist if there is nothing of that name.
 func LocalData(ctx context.Context, name string, s Settings, log io.Writer) (string, error) {

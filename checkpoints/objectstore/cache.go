@@ -46,7 +46,7 @@ type cached struct {
 type cachedFile struct {
 	Version string `json:"version"`
 	Size    int64  `json:"size"`
-	// SHA256 and Modified (nanoseconds) are those of the copy when it was whole: one that
+	// SHA256 and Modified (nanoseconds) describe the copy when it was whole: one that
 	// has been written to since is compared again.
 	SHA256   string `json:"sha256"`
 	Modified int64  `json:"modified"`
@@ -63,7 +63,7 @@ func (c Cache) Folder(ctx context.Context, s Store, folder string, names []strin
 }
 
 // File is Folder for a single object and others that belong to it, by their names in its folder.
-// The copies are apart from those of the folder, and the local folder holds nothing else.
+// The copies are apart from the folder's own, and the local folder holds nothing else.
 func (c Cache) File(ctx context.Context, s Store, key string, others ...string) (string, error) {
 	names := slices.Compact(slices.Sorted(slices.Values(append(others, path.Base(key)))))
 	dir, err := c.bring(ctx, s, s.URL(key), path.Dir(key), names)

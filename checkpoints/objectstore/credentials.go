@@ -15,14 +15,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 )
 
-// credentials are those of the SDK's chain. What fails there is a credentialsError: its causes are of files and servers that
-// nobody has named, which must not be taken for those of the object that is asked for.
+// credentials come from the SDK's chain. What fails there is a credentialsError: its causes are of files and servers that
+// nobody has named, which must not be taken for causes of the object that is asked for.
 type credentials struct {
 	aws.CredentialsProvider
 	had atomic.Bool // there were some
 }
 
-// credentialsError is an error of the SDK's chain, in words of what is set up.
+// credentialsError is an error of the SDK's chain, in the words of the settings.
 type credentialsError struct {
 	text      string
 	temporary bool // another attempt may have them
@@ -71,7 +71,7 @@ func (c *credentials) sources() []aws.CredentialSource {
 	return nil
 }
 
-// kinds are the parts of the chain that can fail: by what they are set up, and what helps.
+// kinds are the parts of the chain that can fail: what sets them up, and what helps.
 var kinds = []struct {
 	of         []aws.CredentialSource
 	name, hint string

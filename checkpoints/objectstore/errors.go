@@ -20,7 +20,7 @@ import (
 func (b *bucket) fail(op, key string, err error) error {
 	explained := b.explain(err)
 	if statusOf(err) != 0 { // a server may repeat what it got
-		if c, noneErr := b.client.Options().Credentials.Retrieve(context.Background()); noneErr == nil { // those of the request, from the SDK's cache
+		if c, noneErr := b.client.Options().Credentials.Retrieve(context.Background()); noneErr == nil { // the request's own, from the SDK's cache
 			explained = secret.MaskError(explained, c.SecretAccessKey, c.SessionToken)
 		}
 	}

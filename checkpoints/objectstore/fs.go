@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// FS is a folder of a store as a file system, of the objects directly in it; fs.Sub has those of a folder below. Its
+// FS is a folder of a store as a file system, of the objects directly in it; fs.Sub has the objects of a folder below. Its
 // operations end with ctx. What ReadFile returns was compared with what the store
 // knows about the object.
 func FS(ctx context.Context, s Store, folder string) fs.FS { return &folderFS{ctx, s, folder} }

@@ -117,7 +117,7 @@ func (l local) Open(ctx context.Context, key string) (Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := l.Stat(ctx, key); err != nil { // of what is no regular file, and may wait when it is opened
+	if _, err := l.Stat(ctx, key); err != nil { // no regular file, which may wait when it is opened
 		return nil, err
 	}
 	f, err := os.Open(path)

@@ -13,11 +13,11 @@ import (
 	"glimpse/internal/patience"
 )
 
-// damagedInTransit are the codes by which a server says that what arrived was not what was sent.
+// damagedInTransit are the codes of a server that got something else than was sent.
 var damagedInTransit = []string{"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch", "IncompleteBody", "RequestTimeout", "MalformedXML"}
 
 // transient tells of answers that another attempt may not get: one that was cut, wherever, or
-// is not what the protocol says, and a refusal of what was damaged on its way.
+// is not what the protocol says, and a refusal of a body that was damaged on its way.
 func transient(err error) bool {
 	code := codeOf(err)
 	if status := statusOf(err); status >= 200 && status < 300 && code == "" {

@@ -70,7 +70,7 @@ func Publish(ctx context.Context, s Store, folder string, files []checkpoints.Ad
 	return created, nil
 }
 
-// claimName is the object by which writers of one folder find out whose it is. It is
+// claimName is the object that tells writers of one folder whose it is. It is
 // one small object, because some servers check the condition of a multipart upload
 // some time before they act on it. Readers of adapters pass hidden files over.
 const claimName = ".glimpse-export"

@@ -137,7 +137,7 @@ func (p *put) sum(off, size int64) (string, error) {
 	return base64.StdEncoding.EncodeToString(sum), nil
 }
 
-// multipart sends the object in parts, of which an earlier attempt may have sent
+// multipart sends the object in parts; an earlier attempt may have sent
 // some.
 func (p *put) multipart(ctx context.Context) error {
 	sums := make([]string, (p.src.Size()+p.partSize-1)/p.partSize)
@@ -193,7 +193,7 @@ func (p *put) multipart(ctx context.Context) error {
 	return err
 }
 
-// end aborts an upload of which parts may still be on their way: one that arrives
+// end aborts an upload whose parts may still be on their way: one that arrives
 // after the abort can bring the upload back, so the server is asked again.
 func (p *put) end(ctx context.Context, id string) error {
 	for attempt := range p.attempts {

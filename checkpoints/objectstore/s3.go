@@ -158,7 +158,7 @@ func (o *s3Object) readSome(p []byte, off int64) (int, error) {
 
 // checkAnswer is an error unless an answer holds the range that was asked for, of the
 // version that is read. Servers and proxies that ignore Range answer with the whole
-// object, whose first bytes would be taken for those of the range.
+// object, whose first bytes would be taken for the range.
 func (o *s3Object) checkAnswer(out *s3.GetObjectOutput, off, length int64) error {
 	if tag := aws.ToString(out.ETag); tag != o.info.Version {
 		return fmt.Errorf("got version %.80q, want %.80q: %w", tag, o.info.Version, ErrChanged)

@@ -125,7 +125,7 @@ func (s Settings) bucket(ctx context.Context, name string) (*bucket, error) {
 		if endpoint == "" {
 			return nil, errors.New("no region is set: give --s3-region or AWS_REGION")
 		}
-		cfg.Region = "us-east-1" // of which servers other than Amazon's take no notice
+		cfg.Region = "us-east-1" // servers other than Amazon's take no notice of it
 	}
 	b.warn = func(text string) {
 		if _, before := warned.LoadOrStore(endpoint, true); !before && s.Notice != nil && strings.HasPrefix(strings.ToLower(endpoint), "http://") {

@@ -37,7 +37,7 @@ type Store interface {
 	// Put stores an object, whole or not at all. ErrExists with PutOptions.New if
 	// there is one.
 	Put(ctx context.Context, key string, src Source, opt PutOptions) error
-	// Update replaces an object of at most limit bytes by what f makes of it, whole or not at all; old is nil if there
+	// Update replaces an object of at most limit bytes by f's result, whole or not at all; old is nil if there
 	// is none. Of several at once each waits for the one before and sees its result.
 	Update(ctx context.Context, key string, limit int64, f func(old []byte) ([]byte, error)) error
 	// Stat describes an object. ErrNotExist if there is none.
@@ -205,7 +205,7 @@ func Download(ctx context.Context, s Store, key, path string) error {
 	return os.Rename(p.path, path)
 }
 
-// sha256Of is the SHA-256 of what r holds.
+// sha256Of is the SHA-256 of r's content.
 func sha256Of(r io.Reader) ([]byte, error) {
 	h := sha256.New()
 	_, err := io.Copy(h, r)

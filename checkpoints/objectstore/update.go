@@ -38,7 +38,7 @@ func update(ctx context.Context, s Store, key string, limit int64, f func(old []
 	return s.Put(ctx, key, bytes.NewReader(next), PutOptions{})
 }
 
-// waitForClaim takes the claim of an object's updates, and removes those of updates before.
+// waitForClaim takes the claim of an object's updates, and removes earlier updates' claims.
 func (b *bucket) waitForClaim(ctx context.Context, key string) (*Claim, error) {
 	folder := Join(path.Dir(key), "."+path.Base(key)+".claims")
 	told := false

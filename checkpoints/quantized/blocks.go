@@ -35,7 +35,7 @@ func typeOf(codes, scale string, cols, group int) kernels.DType {
 	return checkpoints.Kept(codes + "_" + scale)
 }
 
-// inGroups is the order of columns in which those of a group follow each other, nil where they do in their own; false where
+// inGroups is the order of columns that brings each group together, nil where the columns' own does; false where
 // some 32 of them are of two groups.
 func inGroups(group []int) (order []int32, ok bool) {
 	order = make([]int32, len(group))
@@ -54,9 +54,9 @@ func inGroups(group []int) (order []int32, ok bool) {
 	return order, true
 }
 
-// keep shows the module's weight in blocks of codes "E4M3", "I4", "I8" or "I8Z", of which fill gets the bytes and gives the
+// keep shows the module's weight in blocks of codes "E4M3", "I4", "I8" or "I8Z": fill gets the bytes and gives the
 // block of a row that begins at a column; false where they cannot be blocks. Columns that share a scale are so many,
-// and 0 where they do not follow each other. The columns that fill gives are those of the order, if there is one.
+// and 0 where they do not follow each other. The columns that fill gives follow the order, if there is one.
 func (m *module) keep(rows, cols int, codes, scale string, group int, order []int32, fill func(of [][]byte) func(b *block, row, col int)) bool {
 	dtype := typeOf(codes, scale, cols, group)
 	if dtype == kernels.BF16 || m.wide || m.wrong {

@@ -17,7 +17,7 @@ import (
 //
 //	float-quantized  X.weight F8_E4M3
 //	int-quantized    X.weight I8
-//	pack-quantized   X.weight_packed I32, whose bits are those of codes one after the other, in
+//	pack-quantized   X.weight_packed I32, whose bits are codes one after the other, in
 //	                 rows that begin with a word; X.weight_shape the matrix's; X.weight_g_idx, of
 //	                 older versions, the group of each column
 //
@@ -194,7 +194,7 @@ func (c compressed) find(f *finder) {
 	}
 }
 
-// codes are those of blocks, of which some have zero points: those that are packed are of 4 bits with their codes, others
+// codes names the codes of blocks. Some blocks have zero points: packed ones have 4 bits as their codes, others
 // may be any.
 func (g *group) codes(zeros, packed bool) string {
 	switch {

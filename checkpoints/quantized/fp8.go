@@ -10,7 +10,7 @@ import (
 
 // fp8 is transformers' FineGrainedFP8Config, the layout of DeepSeek-V3: X.weight is F8_E4M3 and
 // X.weight_scale_inv, in spite of its name, what a block is multiplied by. Without blocks it is one
-// number for the matrix. modules_to_not_convert are stored in other types, by which they are known.
+// number for the matrix. modules_to_not_convert are stored in other types, which tell them apart.
 type fp8 struct {
 	rows, cols int // of a block; 0: the whole matrix
 }

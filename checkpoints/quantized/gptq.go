@@ -104,7 +104,7 @@ func (c gptq) find(f *finder) {
 				}
 				at := index[col]*out + row
 				b.scale, b.zero = scales[at], byte(zeros[at])
-				if c.Bits == 8 { // in the middle of which signed bytes begin
+				if c.Bits == 8 { // signed bytes begin in their middle
 					b.zero ^= 1 << 7
 				}
 			}
@@ -117,7 +117,7 @@ func (c gptq) find(f *finder) {
 	}
 }
 
-// codes are those of blocks.
+// codes names the codes of blocks.
 func (c gptq) codes() string {
 	if c.Bits == 8 {
 		return "I8Z"

@@ -49,8 +49,8 @@ func Parse(raw json.RawMessage) (*Config, error) {
 // tell the types of scales, may have another one.
 func (c *Config) Stored(name string, cols int) kernels.DType { return c.scheme.stored(name, cols) }
 
-// Show puts the weights of quantised modules, in blocks or in BF16, in the place of what is stored of them.
-// Other tensors stay as they are. The weights are those of safetensors files.
+// Show puts the weights of quantised modules, in blocks or in BF16, in the place of the stored tensors.
+// Other tensors stay as they are. The weights come from safetensors files.
 func (c *Config) Show(w *checkpoints.Weights) error {
 	f := &finder{weights: w, derived: map[string]checkpoints.Derived{}}
 	c.scheme.find(f)
@@ -182,5 +182,5 @@ func (m *module) show(rows, cols int, widen func(dst []byte, of [][]byte)) {
 // parts is how many parts of a size a whole has, the last of them perhaps smaller. Both are positive.
 func parts(whole, size int) int { return 1 + (whole-1)/size }
 
-// floatTypes are those of scales.
+// floatTypes are the types of scales.
 var floatTypes = []string{"F32", "F16", "BF16"}

@@ -66,7 +66,7 @@ func (g *grid) at(row, block int) (scale, zero float32) {
 	return g.scale[i], g.zero[i]
 }
 
-// filled gives the blocks of codes by the grid's scales, of which none has a zero point.
+// filled gives the blocks of codes by the grid's scales, without zero points.
 func (g grid) filled(c rowCodes, data []byte, scales []float32) func(b *block, row, col int) {
 	c.data, g.scale = data, scales
 	return func(b *block, row, col int) {
@@ -75,7 +75,7 @@ func (g grid) filled(c rowCodes, data []byte, scales []float32) func(b *block, r
 	}
 }
 
-// rowCodes are codes whose rows are those of the matrix.
+// rowCodes are codes whose rows are the matrix's.
 type rowCodes struct {
 	data   []byte
 	stride int           // bytes of a row

@@ -8,8 +8,8 @@ import (
 	"glimpse/model"
 )
 
-// devices are the chips of [Chips] by what drivers call them. Others of the same families,
-// as those of two with a bridge, have other peaks.
+// devices are the chips of [Chips] by their drivers' names. Others of the same families,
+// such as two chips with a bridge, have other peaks.
 var devices = map[string]string{
 	"H100 PCIe": "h100-pcie", "H100 80GB HBM3": "h100-sxm", "A100-SXM4-80GB": "a100-80g",
 	"A100-SXM4-40GB": "a100-40g", "A100-PCIE-40GB": "a100-40g", "L40S": "l40s", "H200": "h200",
@@ -35,7 +35,7 @@ const (
 // many rows, and the rate at which the weights are read for one row. Both are what is
 // reached, so that their shares are 1. The weights of a small model stay in the
 // processor's own memory, and so they do in its decoding steps. Of a model that has no weights, as of
-// [model.OpenShapes], those of the first layer are made up.
+// [model.OpenShapes], the first layer's weights are made up.
 func Calibrate(m *model.Model) Chip {
 	var weights []*kernels.Tensor
 	bytes, flops := 0.0, 0.0

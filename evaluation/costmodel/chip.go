@@ -51,7 +51,7 @@ func datasheet(name string, flops, bandwidth float64, gigabytes int64) Chip {
 }
 
 // ParseChip is a chip by its name in [Chips], or one by its peaks as
-// "flops=312e12,bandwidth=2.0e12,memory=80GB", of which memory may be left out.
+// "flops=312e12,bandwidth=2.0e12,memory=80GB", where memory may be left out.
 func ParseChip(text string) (Chip, error) {
 	if !strings.Contains(text, "=") {
 		return Chips.Lookup(text)

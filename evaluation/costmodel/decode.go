@@ -33,7 +33,7 @@ func (m Model) entries(w eviction.Workload, l, before int) int {
 	return n
 }
 
-// step is a step with so many entries in every layer, of which it reads at most read where
+// step is a step with so many entries in every layer; it reads at most read of them where
 // that is not 0.
 func (m Model) step(entries func(l int) int, read, batch int) Cost {
 	var total Cost

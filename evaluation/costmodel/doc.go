@@ -1,14 +1,14 @@
 // Package costmodel counts what a policy costs without running it: the floating-point
-// operations and the bytes of the pass over a prompt, of what a policy adds to it and of the
+// operations and the bytes of the pass over a prompt, of a policy's additions to it and of the
 // decoding steps on what it keeps, and the time that a given chip would take at best. It
 // needs a model's shapes and no weights.
 //
 // The counts are of matrix products and attention, the time of an operation is the larger of
 // computing and of moving bytes, at the share of the chip's peaks that is reached in practice
 // (LookaheadKV, Ahn et al. 2026, arXiv:2603.10899, app. B, after Davies et al. 2025,
-// arXiv:2507.14397). Two [Conventions] are there: those of the paper, under which the
+// arXiv:2507.14397). Two [Conventions] are there: the paper's, under which the
 // theoretical columns of its tables 3 and 15 come out (75 of 76 numbers to the last printed
-// digit), and those of this program, which leaves out what no one reads and counts the
+// digit), and this program's, which leaves out what no one reads and counts the
 // scores.
 //
 //	m, err := model.OpenShapes("Llama-3.1-8B-Instruct", "cpu")

@@ -170,7 +170,7 @@ func (m Model) draft(w eviction.Workload, add func(string, Cost)) {
 	add("second look", look)
 }
 
-// merge is the similarities of what is evicted and what is kept.
+// merge is the similarities of evicted and kept entries.
 func (m Model) merge(w eviction.Workload) Cost {
 	var total Cost
 	for l := range m.layers {

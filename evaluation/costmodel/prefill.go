@@ -65,7 +65,7 @@ func tail(w eviction.Workload) int {
 	return min(n, w.Tokens)
 }
 
-// rows are those of the prompt that a layer runs: beyond the last one with keys and values of its own those that are read at the end.
+// rows are the prompt's rows that a layer runs: after the last layer with keys and values of its own, only the rows that are read at the end.
 func (m Model) rows(l int, w eviction.Workload) int {
 	if !m.as.Runtime || l <= m.config.LastHolder() || w.Capture.AllRows {
 		return w.Tokens
@@ -115,7 +115,7 @@ func (m Model) updates(l int, probes []rows) Cost {
 			if m.as.Runtime {
 				size = float64(u.A.DType.Size())
 			}
-			through, read := weights, weights // of experts those of a row, and what rows are expected to choose
+			through, read := weights, weights // of experts: a row's, and the ones that rows are expected to choose
 			if slices.Contains(model.ExpertModules, name) {
 				for _, mod := range m.layers[l].modules {
 					if e := mod.experts; e != nil {
@@ -236,7 +236,7 @@ func (m Model) storeEach(entries []int) Cost {
 	return m.chip.operation(0, m.bytes(entries))
 }
 
-// bytes are those of so many entries of each layer.
+// bytes are the bytes of so many entries of each layer.
 func (s shape) bytes(entries []int) (sum float64) {
 	for l, n := range entries {
 		sum += float64(n) * s.layers[l].held

@@ -14,7 +14,7 @@ import (
 // WriteTable writes what policies cost for each run, as a Markdown table with a line per run and policy,
 // on a terminal as one that fits it:
 // the theoretical columns of LookaheadKV (arXiv:2603.10899), tables 3 and 15, by the first
-// model's conventions; the times again by those of the others; and what decoding costs by
+// model's conventions; the times again by the others'; and what decoding costs by
 // the last.
 func WriteTable(w io.Writer, models []Model, policies []*eviction.Configured, runs []Run) error {
 	last := models[len(models)-1]
@@ -57,7 +57,7 @@ func onTerminal(lines [][]string) *tables.Table {
 	first := []string{"context", "budget", "policy", "TTFT ms", "overhead ms", "tok/s", "held MB", "peak MB", "step ms", "TFLOP", "GB"}
 	var columns []tables.Column
 	seen := make(map[string]bool)
-	of := "" // of which conventions a column is
+	of := "" // whose conventions a column follows
 	for _, head := range lines[0] {
 		if name, _, ok := strings.Cut(head, ": "); ok {
 			of = name

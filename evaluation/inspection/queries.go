@@ -24,7 +24,7 @@ const QueriesSchema = "glimpse.queries/1"
 // QueryOptions say which pseudo-queries are compared.
 type QueryOptions struct {
 	Rows   int // pseudo-queries, and so many first tokens of the response
-	Trials int // of what is drawn
+	Trials int // of random choices
 	// Starts are the positions that the response's own tokens are moved to; nil are nine
 	// from the first one to their own.
 	Starts []int
@@ -66,18 +66,18 @@ type LayerMean struct {
 	Before float64 `json:"before_rope"`
 }
 
-// TrialMean sums up trials, each of which is a mean over rows, layers and heads.
+// TrialMean sums up trials; each is a mean over rows, layers and heads.
 type TrialMean struct {
 	Mean      float64    `json:"mean"`
 	Trials    int        `json:"trials"`
 	Quartiles [5]float64 `json:"quartiles"` // the least, the quartiles and the largest: a box of figure 2a
 }
 
-// earlyPositions is the range of positions that are far from those of a response (DapQ,
+// earlyPositions is the range of positions that are far from a response's (DapQ,
 // arXiv:2603.11564, app. B.1.2).
 const earlyPositions = 100
 
-// conditions are those of table 1 and figure 2a, and dapq's contents where it puts them.
+// conditions are as in table 1 and figure 2a, and dapq's contents where it puts them.
 var conditions = []struct{ content, position string }{
 	{"same", "same"}, {"fixed", "same"}, {"same", "first"}, {"fixed", "first"},
 	{"vocabulary", "same"}, {"same", "random"}, {"same", "early"}, {"vocabulary", "random"}, {"vocabulary", "early"},
@@ -183,7 +183,7 @@ func (c *queryComparison) content(name string) (model.TokenRows, error) {
 	return plan.Capture.Probes[0].(model.TokenRows), nil
 }
 
-// similarity is that of rows, each trial of which stands at a start, and the response's.
+// similarity compares the rows of trials, which draw gives with their start, with the response's.
 func (c *queryComparison) similarity(trials int, draw func() (rows model.TokenRows, start int, err error)) (s QuerySimilarity, err error) {
 	var after, before []float64
 	s.Layers = make([]LayerMean, len(c.truth))
@@ -212,7 +212,7 @@ func (c *queryComparison) similarity(trials int, draw func() (rows model.TokenRo
 	return s, nil
 }
 
-// queries are those of rows in the layers that attend.
+// queries are the queries of rows in the layers that attend.
 func (c *queryComparison) queries(rows model.QueryRows) ([]runner.QueryVectors, error) {
 	all, err := c.runner.Queries(c.ctx, c.cache, rows)
 	return slices.DeleteFunc(all, func(q runner.QueryVectors) bool { return q.Rotated == nil }), err

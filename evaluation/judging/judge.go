@@ -25,7 +25,7 @@ const (
 	DefaultMaxTokens = 2048 // of a judgement, as MT-Bench's judge has it
 )
 
-// Bounds of what is waited between two attempts and of what is read of an answer.
+// Bounds of the wait between two attempts and of the length of an answer.
 const (
 	firstPause = time.Second
 	lastPause  = time.Minute

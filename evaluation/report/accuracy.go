@@ -26,7 +26,7 @@ const maxPanels = 48
 // against the budget: a line per policy and adapter with a bar of one standard
 // error to each side, a dashed line for the full cache (budget 0) if it was
 // measured, and a legend beside the axes, best policy first. Of more than
-// [MaxHighlighted] lines only those of [Highlighted] are in colour, references are
+// [MaxHighlighted] lines only the ones of [Highlighted] are in colour, references are
 // dashed, and the others grey and without a name. Budgets are spaced by
 // their logarithm. Lines are moved sideways by a few percent of the distance between
 // budgets, so that their bars do not hide each other.
@@ -163,7 +163,7 @@ func looksOf(lines [][]evaluation.Mean, means []evaluation.Mean) (looks []int, c
 	return looks, len(chosen)
 }
 
-// lookOf is the look of a label: its place among the sorted ones that are in colour, or else that of what
+// lookOf is the look of a label: its place among the sorted ones that are in colour, or else the look of the ones that
 // others are compared with.
 func lookOf(label string, chosen []string) int {
 	if look, ok := slices.BinarySearch(chosen, label); ok {

@@ -11,7 +11,7 @@ import (
 	"glimpse/internal/listing"
 )
 
-// Bounds of what is shown of answers.
+// Bounds of the answers that are shown.
 const (
 	maxAnswers    = 10  // different ones of a sample
 	maxAnswerText = 280 // characters of one
@@ -45,7 +45,7 @@ type SharedAnswer struct {
 	By    [][]Key
 }
 
-// answers shows those of the first n samples of every task.
+// answers shows the answers of the first n samples of every task.
 func (s *Section) answers(all []*evaluation.Prediction, n int) []TaskAnswers {
 	var out []TaskAnswers
 	for _, task := range s.tasks {

@@ -200,8 +200,8 @@ func present(x []float64) []float64 {
 	return slices.DeleteFunc(slices.Clone(x), func(v float64) bool { return v != v })
 }
 
-// pairedDifferences are those of every task, on the samples that both have; false where there
-// is none of some task.
+// pairedDifferences are the differences in every task, on the samples that both have; false where there
+// is none in some task.
 func pairedDifferences(a, b [][]float64) ([][]float64, bool) {
 	if a == nil || b == nil {
 		return nil, false
@@ -309,7 +309,7 @@ func (s *Section) testTable(c *comparison) *Table {
 // known tells that there is an interval.
 func known(i stats.Interval) bool { return i.Low == i.Low }
 
-// differences is how those of a section's scores are written.
+// differences is how a section's differences of scores are written.
 type differences struct {
 	unit, note string
 	text, end  func(float64) string // with its sign; of an interval

@@ -146,7 +146,7 @@ func settingText(policy, option string, v float64) string {
 	return fmt.Sprintf("%g", v)
 }
 
-// budgets are those of all sections, rising.
+// budgets are all sections' budgets, rising.
 func (r *Report) budgets() []eviction.Budget {
 	var out []eviction.Budget
 	for _, s := range r.Sections {

@@ -18,7 +18,7 @@ type groupKey struct {
 	values []string
 }
 
-// groupsOf are the keys by which the section's samples are grouped, with their values:
+// groupsOf are the keys that group the section's samples, with their values:
 // numbers in their order, others as they appear.
 func (s *Section) groupsOf() []groupKey {
 	var out []groupKey

@@ -7,7 +7,7 @@ import (
 	"glimpse/evaluation"
 )
 
-// Bounds of what is shown of what was kept.
+// Bounds of the kept entries that are shown.
 const (
 	maxKeptSamples = 4    // of a section
 	maxKeptTokens  = 4096 // of a prompt; of a longer one both ends
@@ -42,7 +42,7 @@ type KeptCell struct {
 	Shares string `json:"shares"`
 }
 
-// keptViews are those of the first sample of the first tasks.
+// keptViews are the views of the first sample of the first tasks.
 func (s *Section) keptViews(all []*evaluation.Kept) []*KeptView {
 	var out []*KeptView
 	for _, k := range all {

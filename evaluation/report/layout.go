@@ -33,7 +33,7 @@ func writeColumns(out *tables.Page, title string, columns []column, opts TableOp
 	out.WriteString("\n")
 }
 
-// columnEscapes are those of a table that stands in a text of its own.
+// columnEscapes are for a table that stands in a text of its own.
 var columnEscapes = strings.NewReplacer(`\`, `\\`, "|", `\|`, "\n", " ", "<", "&lt;", "_", `\_`, "*", `\*`, "`", "\\`")
 
 // tableOf is a table of columns.

@@ -15,7 +15,7 @@ import (
 )
 
 // shown are the measures that WriteTable and the rows' own fields tell, or that every task
-// has: those of a task's own are the others.
+// has: the others are a task's own.
 var shown = map[string]bool{
 	evaluation.MeasureExact: true, evaluation.Agreement: true, evaluation.MeasurePrefix: true, evaluation.MeasureNLL: true, evaluation.MeasureAnswered: true,
 }
@@ -73,7 +73,7 @@ type curve struct {
 	names  []string
 }
 
-// curvesOf are those of a task, the one without a prefix first.
+// curvesOf are the curves of a task, the one without a prefix first.
 func curvesOf(rows []evaluation.Row) []curve {
 	byPrefix := make(map[string]map[string]bool)
 	for _, r := range rows {

@@ -215,7 +215,7 @@ func NeedleMaps(rows []evaluation.Row) (out []NeedleMap) {
 
 // NeedleCells are the cells of all maps for one picture. A cell's policy has the model and
 // the task beside it where there are several, and its budget where there are several of
-// these; those of the full cache have none.
+// these; a cell of the full cache has none.
 func NeedleCells(maps []NeedleMap) []NeedleCell {
 	models, tasks, budgets := make(map[string]bool), make(map[string]bool), make(map[eviction.Budget]bool)
 	for _, m := range maps {

@@ -97,7 +97,7 @@ type cost struct {
 	label string
 	get   func(evaluation.Mean) *float64
 	bend  func(float64) float64
-	ticks []float64 // none: those of a logarithmic axis
+	ticks []float64 // none: a logarithmic axis has its own
 	tip   string    // format of a value
 }
 

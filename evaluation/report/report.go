@@ -16,9 +16,9 @@ import (
 
 // Options say what a report shows of its runs.
 type Options struct {
-	Title     string   // "" is made of what was measured
+	Title     string   // "": made from the measurements
 	Baseline  string   // policy that the others are tested against; "" is the best at each budget
-	Highlight []string // policies in colour; none are those of Highlighted
+	Highlight []string // policies in colour; none: Highlighted
 	Samples   int      // answers shown of every task
 	Version   string   // of the program that makes the report
 
@@ -41,7 +41,7 @@ type Report struct {
 	Samples  int // answers shown of every task
 }
 
-// Fact is a line of what was measured.
+// Fact is a line about the measurement.
 type Fact struct{ Name, Value string }
 
 // Run is one of the runs, and how it is repeated.
@@ -81,7 +81,7 @@ type Section struct {
 	looks       map[string]int // by label
 }
 
-// Tab is one of several things of which a page shows one at a time.
+// Tab is one of several things that a page shows one at a time.
 type Tab struct {
 	Name   string // that tabs of other charts and tables have, too: the budget
 	Of     string // what it is of, where there are several: a group, a task
@@ -166,7 +166,7 @@ func (r *Report) checkNames(o Options) error {
 	return errors.Join(errs...)
 }
 
-// labels are those of all sections, in the order in which they appear.
+// labels are all sections' labels, in the order in which they appear.
 func (r *Report) labels() (out []string) {
 	for _, s := range r.Sections {
 		out = listing.Union(out, s.order...)
@@ -180,7 +180,7 @@ type suite struct {
 	tasks []string
 }
 
-// suitesOf groups tasks: those of one benchmark, TASK/SUBTASK, and the subtasks that are
+// suitesOf groups tasks: a benchmark's, TASK/SUBTASK, and the subtasks that are
 // called by their own names. The others are a suite each.
 func suitesOf(tasks []string) []suite {
 	var out []suite
@@ -370,7 +370,7 @@ func (s *Section) row(label, task string, b eviction.Budget) *evaluation.Row {
 	return nil
 }
 
-// at are the rows at a budget, with those of the full cache.
+// at are the rows at a budget, with the full cache's.
 func (s *Section) at(b eviction.Budget) []evaluation.Row {
 	return slices.DeleteFunc(slices.Clone(s.rows), func(r evaluation.Row) bool { return r.Budget != b && !r.Budget.IsZero() })
 }

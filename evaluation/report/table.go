@@ -39,7 +39,7 @@ type Cell struct {
 	Bar   *Bar // of a mean or difference
 }
 
-// Mark is how a value stands among those of its column.
+// Mark is how a value stands among the others of its column.
 type Mark int
 
 // The marks.
@@ -71,7 +71,7 @@ func (s *Section) policyTable(labels []string) *policyTable {
 	return t
 }
 
-// add adds a column of what cell says of the line of a label: how it is shown, and the value by which it is
+// add adds a column: cell says for the line of a label how it is shown, and the value for which it is
 // marked. It is not ok where there is nothing.
 func (t *policyTable) add(head Head, better sense, cell func(label string) (c Cell, v float64, ok bool)) {
 	cells, values := make([]Cell, len(t.labels)), make([]float64, len(t.labels))

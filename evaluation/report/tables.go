@@ -112,7 +112,7 @@ func (s *Section) lacking() bool {
 	return false
 }
 
-// extra is a measure beside the scores: a column of the report's tables, or of those of a text, or of both.
+// extra is a measure beside the scores: a column of the report's tables, or of a text's, or of both.
 type extra struct {
 	head  Head
 	get   func(evaluation.Mean) *float64
@@ -273,7 +273,7 @@ func (s *Section) anyRow(task string) *evaluation.Row {
 	return &s.rows[i]
 }
 
-// addAgreement adds how answers agree with those of the full cache, means over the tasks
+// addAgreement adds how answers agree with the full cache's, means over the tasks
 // where all rows have it.
 func (s *Section) addAgreement(t *policyTable, b eviction.Budget) {
 	for _, a := range []struct {

@@ -62,7 +62,7 @@ func WriteTable(w io.Writer, rows []evaluation.Row, opts TableOptions) error {
 	return nil
 }
 
-// block is one table: the rows of one budget, and those of the full cache on the
+// block is one table: the rows of one budget, and the full cache's on the
 // same tasks.
 type block struct {
 	title string

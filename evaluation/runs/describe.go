@@ -156,7 +156,7 @@ func (d *description) subject(ctx context.Context, s Subject, plans []plan) erro
 	return nil
 }
 
-// lengths are those of the prompts of a task, or of several.
+// lengths are the lengths of the prompts of a task, or of several.
 type lengths struct {
 	count, looked    int // that are measured; whose lengths are known
 	tokens, shortest int // of those that are known, of all together and of one
@@ -171,7 +171,7 @@ func (p *lengths) add(o lengths) {
 		p.shortest = o.shortest
 	}
 	p.longest, p.maxNew = max(p.longest, o.longest), max(p.maxNew, o.maxNew)
-	if p.tokens += o.tokens; o.looked > 0 && o.looked < o.count { // of which a few stand for all
+	if p.tokens += o.tokens; o.looked > 0 && o.looked < o.count { // a few stand for all
 		p.tokens += o.tokens / o.looked * (o.count - o.looked)
 	}
 	p.count, p.looked = p.count+o.count, p.looked+o.looked
@@ -282,7 +282,7 @@ func (p *lengths) look(ctx context.Context, item evaluation.Item) {
 		if errors.Is(err, evaluation.ErrLong) {
 			p.long++
 		}
-		if !strings.Contains(err.Error(), item.ID) { // as those of rows do
+		if !strings.Contains(err.Error(), item.ID) { // as errors of rows do
 			err = fmt.Errorf("%s: %w", item.ID, err)
 		}
 		p.bad = append(p.bad, err)
@@ -294,7 +294,7 @@ func (p *lengths) look(ctx context.Context, item evaluation.Item) {
 	p.shortest, p.longest, p.tokens = min(p.shortest, tokens), max(p.longest, tokens), p.tokens+tokens
 }
 
-// needs tells what a run takes: its time, by what the model's products and steps take on its device, and its memory.
+// needs tells what a run takes: its memory, and its time from the times of the model's products and steps on its device.
 func (d *description) needs(ctx context.Context, m *model.Model, names []string, s Subject, all lengths) error {
 	costs := costmodel.New(m, costmodel.Of(m), costmodel.Runtime)
 	mean := max(1, all.tokens/max(1, all.count))

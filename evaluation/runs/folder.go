@@ -105,7 +105,7 @@ const (
 func (j *Job) openFolder(log io.Writer) (_ *folder, err error) {
 	again := "--resume"
 	if j.Files.Any() {
-		again += " --replace" // of the files of what was measured until then
+		again += " --replace" // replaces the files of earlier measurements
 	}
 	f := &folder{path: j.Out, again: again, agree: j.agreeing, about: Environment{Schema: environmentSchema, Glimpse: version.String(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
 	if f.config, err = j.config(); err != nil {
@@ -294,7 +294,7 @@ func (f *folder) openPartial() (err error) {
 	return err
 }
 
-// retain leaves out of what a continued run has the samples whose lines are not of
+// retain drops from a continued run the samples whose lines are not of
 // the cells, and says so. It returns how many samples need no work.
 func (f *folder) retain(results *evaluation.Results, model string, work []evaluation.Work, cells []evaluation.Cell, log io.Writer) (done int, err error) {
 	done, again, keep := results.Retain(model, work, cells)
@@ -398,7 +398,7 @@ func (e *Environment) accept(notes []string) {
 	e.Accepted = listing.Union(e.Accepted, notes...)
 }
 
-// writeAbout writes what is known of the models, those of the run that is continued among them, so that
+// writeAbout writes what is known of the models, including the models of the run that is continued, so that
 // a run that is stopped can be compared with the one that goes on.
 func (f *folder) writeAbout() error {
 	about := f.about
@@ -550,7 +550,7 @@ func blockStyle(n *yaml.Node) {
 // and how far. The data's contents are compared by themselves.
 var free = []string{"out", "device", "batch", "concurrency", "samples", "times", "strict", "s3", "inspect", "data_sha256"}
 
-// grown are the keys of what a run may be continued with more of: see grow.
+// grown are the keys whose lists may grow when a run is continued: see grow.
 var grown = []string{"models", "policies", "budgets"}
 
 // sameConfig is an error that names the settings, but for the free ones, in which two configurations differ.

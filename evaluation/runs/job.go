@@ -47,7 +47,7 @@ type Job struct {
 	Batch      int                  `json:"batch"`
 	Concurrent int                  `json:"concurrency"`
 	Strict     bool                 `json:"strict"`
-	Inspect    int                  `json:"inspect"` // prompts of each task of which the folder gets what is kept
+	Inspect    int                  `json:"inspect"` // how many prompts of each task show in the folder what is kept
 
 	Out string `json:"out,omitempty"` // folder of the run; none keeps nothing
 
@@ -62,7 +62,7 @@ type Job struct {
 	Shard   string        `json:"-"` // I/N for one of them alone
 	sources []string      // files that are read
 
-	// Ranks measure together, of which rank 0 has the job and writes, and the others Help. Nil: this
+	// Ranks measure together: rank 0 has the job and writes, and the others Help. Nil: this
 	// process alone.
 	Ranks collective.Group `json:"-"`
 
@@ -122,7 +122,7 @@ type Shared struct {
 	Metrics []string `json:"metrics,omitempty"`
 }
 
-// or is s with what others say in the place of what it does not.
+// or is s with other's values where it has none.
 func (s Shared) or(other Shared) Shared {
 	s.Samples, s.Tokens = cmp.Or(s.Samples, other.Samples), cmp.Or(s.Tokens, other.Tokens)
 	s.MaxNew, s.MaxPrompt = cmp.Or(s.MaxNew, other.MaxNew), cmp.Or(s.MaxPrompt, other.MaxPrompt)
@@ -162,8 +162,8 @@ func Default() *Job {
 	}
 }
 
-// Read takes a configuration over the defaults, with KEY=VALUE of sets in the place of what
-// it says. repeat puts the flags that were given over both.
+// Read takes a configuration over the defaults, with KEY=VALUE of sets in the place of its
+// values. repeat puts the flags that were given over both.
 func (j *Job) Read(path string, sets []string, repeat func() error) error {
 	data, err := yamlconfig.Read(path)
 	if err != nil {

@@ -150,7 +150,7 @@ func samplesConfig(config []byte, task string) (map[string]any, error) {
 		if name, _ := entry["name"].(string); !ok || name != task && (name != "" || !asksFor(list, task)) {
 			continue
 		}
-		for k, v := range entry { // its own settings win over those of all tasks
+		for k, v := range entry { // its own settings win over the settings for all tasks
 			if k != "task" && k != "name" && k != "samples" {
 				top[k] = v
 			}

@@ -32,7 +32,7 @@ const JudgementsFile = "judgements.jsonl"
 type Judging struct {
 	Judge       judging.Judge
 	Concurrency int // prompts that are out at once; 0 is 4
-	// Data is in the place of what the run's configuration says of the judged tasks, where
+	// Data replaces the paths of the judged tasks in the run's configuration, where
 	// the files lie elsewhere now.
 	Data string
 }
@@ -181,7 +181,7 @@ func judgedTasks() (names []string) {
 	return names
 }
 
-// ask returns the judgements by prompt, those of earlier attempts included.
+// ask returns the judgements by prompt, with earlier attempts'.
 func (o *Judging) ask(ctx context.Context, f *folder, prompts []asked, log io.Writer) (map[string]judgement, error) {
 	said, err := o.said(f.file(JudgementsFile))
 	if err != nil {

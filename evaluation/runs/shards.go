@@ -304,7 +304,7 @@ func (s shared) bring(_ context.Context, name string) (string, error) {
 	return filepath.Join(s.path, name), nil
 }
 
-// saveEvery is the time between uploads of what a shard has, leaveWithin what a worker that
+// saveEvery is the time between uploads of a shard's work, leaveWithin what a worker that
 // is stopped may take for the last one.
 const (
 	saveEvery   = 30 * time.Second

@@ -34,7 +34,7 @@ func init() {
 // of reasoning models to MATH-500 are shorter.
 const continuationMaxNew = 4096
 
-// mathFields are those of MATH-500 and AIME, with what the authors of DeepSeek-R1 (2025,
+// mathFields are the fields of MATH-500 and AIME, with what the authors of DeepSeek-R1 (2025,
 // arXiv:2501.12948) recommend to ask its distilled models for mathematics, which the paper
 // takes.
 var mathFields = []string{`prompt={problem}\n\nPlease reason step by step, and put your final answer within \boxed{{}}.`, "answer=answer"}

@@ -39,7 +39,7 @@ const (
 )
 
 // Where the user names no metric, answers are scored by both of these. Tables show the first where most
-// references are short, of at most shortReference characters: models answer in sentences, of which F1
+// references are short, of at most shortReference characters: models answer in sentences, where F1
 // counts every other word as wrong. Of longer ones a sentence says the same in other words.
 const (
 	shortMetric    = "substring_exact_match"
@@ -142,7 +142,7 @@ func shorter(a, b string) int {
 
 // each goes over the rows. Those that cannot be read are samples that fail.
 func (d *ownData) each(yield func(evaluation.Item) bool) {
-	seed, seen := maphash.MakeSeed(), make(map[uint64]bool) // of IDs, of which there may be many
+	seed, seen := maphash.MakeSeed(), make(map[uint64]bool) // of IDs: there may be many
 	n := -1
 	for record, err := range readEach(d.open) {
 		n++

@@ -63,8 +63,8 @@ type fileTask struct {
 	id     func(datasets.Row) string // "": that of the row's place; nil: of all rows
 }
 
-// openFile is the task of a file of one of the names, whose answers are scored by metrics, of which
-// the first is shown, and are own tokens long where the user says nothing.
+// openFile is the task of a file of one of the names. Its answers are scored by metrics:
+// the first is shown. They are own tokens long where the user says nothing.
 func openFile(ctx context.Context, s *evaluation.Setting, metrics []string, own int, names ...string) (*fileTask, error) {
 	t := &fileTask{Setting: s, metric: metrics[0], most: maxNew(s, own)}
 	var err error
@@ -188,7 +188,7 @@ func newRater(names ...string) (rater, error) {
 	return r, nil
 }
 
-// scores are those of a text.
+// scores are the scores of a text.
 func (r rater) scores(text string, ref scoring.Reference) (evaluation.Scores, error) {
 	if r.edit != nil {
 		text = r.edit(text)

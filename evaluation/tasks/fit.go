@@ -9,7 +9,7 @@ import (
 	"glimpse/model/chat"
 )
 
-// ask makes the tokens of what a user says and the beginning of the answer: the chat
+// ask makes the tokens of a user's text and the beginning of the answer: the chat
 // template goes around the former, and the latter follows it. Raw, or for a model without a
 // template, both are one text.
 func ask(ctx context.Context, s *evaluation.Setting, user, begin string) ([]int32, error) {
@@ -27,7 +27,7 @@ func ask(ctx context.Context, s *evaluation.Setting, user, begin string) ([]int3
 	return append(ids, tail...), nil
 }
 
-// encodeUser makes the tokens of what a user says, in the chat template unless it is raw, or the model has none.
+// encodeUser makes the tokens of a user's text, in the chat template unless it is raw, or the model has none.
 func encodeUser(ctx context.Context, s *evaluation.Setting, user string, raw bool) ([]int32, error) {
 	if raw || s.Raw || !s.Model.HasChatTemplate() {
 		return s.Model.Encode(user)
@@ -52,7 +52,7 @@ var errNoMore = errors.New("the data holds no more")
 
 // fit finds the number of units and fillers with which a draft has exactly so many tokens
 // with the model's tokenizer and chat template, and returns its tokens and what the user says
-// in it. Tokens of a text are not the sum of those of its parts, so that it is tried: first as
+// in it. A text has not as many tokens as its parts together, so that it is tried: first as
 // many units as there is room for, then fillers.
 func fit(ctx context.Context, s *evaluation.Setting, d draft, tokens int) (ids []int32, user string, err error) {
 	// The text that is found is the last one that was measured.
@@ -121,7 +121,7 @@ func most(tokens int, measure func(n int) ([]int32, error)) (n int, ids []int32,
 	for tries := 0; len(ids) < tokens && high != low+1; tries++ {
 		next := low + step
 		switch {
-		case high < 0 && low > 0: // as many as there is room for by what one has taken so far
+		case high < 0 && low > 0: // as many as there is room for, each as long as the ones so far
 			next = low + max(1, (tokens-len(ids))*low/max(1, len(ids)-base))
 		case high >= 0 && tries%3 == 2: // so that it ends
 			next = low + (high-low)/2

@@ -21,7 +21,7 @@ type helmetSet struct {
 	// raw prompts do not go into the chat template (configs of HELMET: use_chat_template).
 	raw  bool
 	stop []string
-	// parsed is what stands before an answer; the better of the whole answer and of what
+	// parsed is what stands before an answer; the better of the whole answer and of the part that
 	// follows it counts, or the latter alone.
 	parsed     string
 	parsedOnly bool
@@ -241,7 +241,7 @@ func (h *helmet) rating(row datasets.Row) (score func(string) (evaluation.Scores
 		return nil, nil, fmt.Errorf("none of the fields answer, answers and outputs has an answer")
 	}
 	return func(text string) (evaluation.Scores, error) {
-		var ways []string // of reading the answer, of which the best counts
+		var ways []string // of reading the answer; the best counts
 		if !h.parsedOnly {
 			ways = append(ways, text)
 		}

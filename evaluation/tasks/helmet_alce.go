@@ -96,7 +96,7 @@ func uncited(text string) string {
 	return strings.NewReplacer(" |", "", "]", "").Replace(citation.ReplaceAllString(text, ""))
 }
 
-// scoreASQA is the share of a question's short questions of which an answer stands in the
+// scoreASQA is the share of a question's short questions that have an answer in the
 // text (compute_str_em).
 func scoreASQA(_ *helmet, row datasets.Row) (func(string) (evaluation.Scores, error), error) {
 	var pairs []struct {

@@ -22,7 +22,7 @@ func answerAfter(text, prefix string) string {
 	return strings.TrimSpace(line)
 }
 
-// readQuestion reads rows as HELMET makes them, and those of InfiniteBench.
+// readQuestion reads rows as HELMET makes them, and InfiniteBench's.
 func readQuestion(_ *helmet, row datasets.Row) (map[string]string, error) {
 	question := "question"
 	if !row.Has(question) && row.Has("input") {

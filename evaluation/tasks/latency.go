@@ -29,7 +29,7 @@ func init() {
 	})
 }
 
-// Names of what is measured beside times. The score is what of the time to first token the
+// Names of measures beside times. The score is what of the time to first token the
 // prompt itself takes: 1 where the policy adds nothing.
 const (
 	metricPromptShare    = "prompt_share_of_ttft"

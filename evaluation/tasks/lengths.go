@@ -10,7 +10,7 @@ import (
 )
 
 // lengthsOf are the prompt lengths that the option of that name asks for, or --tokens, or
-// those of the task.
+// the task's own.
 func lengthsOf(s *evaluation.Setting, own []int) ([]int, error) {
 	lengths, err := numbers(s.Options["lengths"])
 	switch {
@@ -58,7 +58,7 @@ func ofLengths(metric, name string, count int, lengths []int, sample func(ctx co
 	}}
 }
 
-// itemsOf are the samples of a sequence of what they are made from.
+// itemsOf are the samples that are made from a sequence of items.
 func itemsOf[T any](each iter.Seq[T], item func(T) evaluation.Item) iter.Seq[evaluation.Item] {
 	return func(yield func(evaluation.Item) bool) {
 		for x := range each {

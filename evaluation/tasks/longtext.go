@@ -71,7 +71,7 @@ func cutMiddle(s *evaluation.Setting, ids []int32, limit int, how ends) (string,
 	return front + back, err
 }
 
-// encodeContext makes the tokens of a prompt of which {context} is the longest part. A
+// encodeContext makes the tokens of a prompt whose longest part is {context}. A
 // prompt of more than Setting.MaxPrompt tokens, or than leave room for the answer, loses the
 // end of its context (HELMET, Yen et al. 2024, arXiv:2410.02694, model_utils.py, tokenize).
 // With --truncate left or middle that rule is used.

@@ -82,8 +82,8 @@ func openMTBench(ctx context.Context, s *evaluation.Setting, _ string) (*evaluat
 // (fastchat/llm_judge/common.py, NEED_REF_CATS).
 var mtNeedReference = []string{"math", "reasoning", "coding", "arena-hard-200"}
 
-// The prompts of the judge are those of MT-Bench (data/judge_prompts.jsonl): single-v1,
-// single-math-v1 and, for the second turn, those of several turns.
+// The prompts of the judge are MT-Bench's (data/judge_prompts.jsonl): single-v1,
+// single-math-v1 and, for the second turn, the prompts for several turns.
 const (
 	mtSystem = "You are a helpful assistant."
 	mtFormat = `strictly following this format: "[[rating]]", for example: "Rating: [[5]]".`
@@ -145,8 +145,8 @@ func mtBenchPrompts(ctx context.Context, s *evaluation.Setting, _ string) (func(
 	}, nil
 }
 
-// mtReferences are the reference answers by question: those of a file that is named, or of
-// that beside the questions, if there is one.
+// mtReferences are the reference answers by question, from a file that is named, or from
+// the one beside the questions, if there is one.
 func mtReferences(questions, named string) (map[string][]string, error) {
 	path := named
 	if path == "" {

@@ -26,7 +26,7 @@ func init() {
 	})
 }
 
-// Names of what is measured beside the score.
+// Names of measures beside the score.
 const (
 	measureTextNLL  = "text_nll"    // mean over tokens, in nats
 	measureNLLTo    = "nll_to_%d"   // of the tokens before that position: figure 6 of D2O
@@ -133,7 +133,7 @@ type textRun struct {
 // under takes the log-probabilities of the text. A policy that goes on while decoding, or
 // that reads a few of the pairs that it holds, gets all of it as one answer. Any other one
 // keeps what it evicts, and would hold everything that is decoded: it evicts again after
-// every stride, of which the last tokens are a prompt that it observes.
+// every stride, whose last tokens are a prompt that it observes.
 func (r *textRun) under(ctx context.Context, rt *eviction.Runtime, p *eviction.Configured, budget int) error {
 	rt.MaxNew = len(r.ids) - r.start
 	w := p.Workload(&rt.Runner.Model.Config, len(r.ids), budget, rt.MaxNew)

@@ -81,7 +81,7 @@ func findRULER(ctx context.Context, s *evaluation.Setting, task string) (f ruler
 
 // openPrompts reads ready prompts: RULER's rows ("input", "outputs" and in newer ones
 // "answer_prefix", which the answer begins with), or the same in parts ("context",
-// "question", "answer_prefix", "answer", "task"), of which those of other tasks are passed
+// "question", "answer_prefix", "answer", "task"). Rows of other tasks are passed
 // over. An input with nothing beside it has the chat template in it already.
 func (r *ruler) openPrompts(path string) (*evaluation.Samples, error) {
 	if _, err := countRows(path, 1); err != nil { // it can be opened

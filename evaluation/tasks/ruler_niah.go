@@ -37,7 +37,7 @@ type rulerNeedles struct {
 	k, v, q      int
 }
 
-// The texts are those of RULER, scripts/data/synthetic/constants.py.
+// The texts are RULER's, scripts/data/synthetic/constants.py.
 const (
 	rulerNeedle       = "One of the special magic %s for %s is: %s."
 	rulerNIAHTemplate = "Some special magic {values} are hidden within the following text. Make sure to memorize it. I will quiz you about the {values} afterwards.\n{context}\nWhat are all the special magic {values} for {query} mentioned in the provided text?"
@@ -135,7 +135,7 @@ func (n rulerNeedles) draft(r *ruler, rng *rand.Rand, length, _ int) (draft, err
 	return d, nil
 }
 
-// growing are the first n of what is drawn, always the same ones, whose numbers rng begins.
+// growing gives the first n draws, always the same ones; rng seeds their numbers.
 func growing[T any](rng *rand.Rand, draw func(more *rand.Rand) T) func(n int) []T {
 	more := rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64()))
 	var made []T

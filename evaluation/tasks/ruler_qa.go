@@ -144,7 +144,7 @@ func (d *hotpotDocument) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// makeQA asks the questions in the order of the file. Other documents are those of the same
+// makeQA asks the questions in the order of the file. Other documents come from the same
 // article and then any, as RULER takes them. They are the units; fillers are the first words of one more.
 func makeQA(r *ruler, rng *rand.Rand, _, index int) (draft, error) {
 	q, documents, seed := r.library.questions[index], r.library.documents, rng.Uint64()
@@ -174,7 +174,7 @@ func makeQA(r *ruler, rng *rand.Rand, _, index int) (draft, error) {
 			list.add(documents[i], i)
 		}
 		if fillers > 0 {
-			// The words of the next document, and of what is made where there is none; some more
+			// The words of the next document, or of a made one where there is none; some more
 			// words, which are one token each in most vocabularies, end it.
 			var next []string
 			if units < len(order) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The texts of variable tracking are those of RULER, scripts/data/synthetic/constants.py,
+// The texts of variable tracking are RULER's, scripts/data/synthetic/constants.py,
 // with its misspelling.
 const (
 	vtTemplate = "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n%s\nQuestion: Find all variables that are assigned the value %s in the text above."

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The texts are those of RULER, scripts/data/synthetic/constants.py.
+// The texts are RULER's, scripts/data/synthetic/constants.py.
 const (
 	cweTemplate = "Below is a numbered list of words. In these words, some appear more often than others. Memorize the ones that appear most often.\n%s\nQuestion: What are the 10 most common words in the above list?"
 	cweBegin    = " Answer: The top 10 words that appear most often in the list are:"

@@ -38,7 +38,7 @@ const (
 	affixLength  = 20 // of a string
 )
 
-// makeSCAffix is a list of random strings, of which the one with a beginning and an end is asked
+// makeSCAffix is a list of random strings; the one with a beginning and an end is asked
 // for: many share one of the two. The wording is ours.
 func makeSCAffix(rng *rand.Rand, turns int) (d scDraft) {
 	seed := rng.Uint64()
@@ -84,7 +84,7 @@ func makeSCAffix(rng *rand.Rand, turns int) (d scDraft) {
 
 // makeSCVT is a chain of assignments for each turn, in RULER's noise.
 func makeSCVT(rng *rand.Rand, turns int) (d scDraft) {
-	// The statements of a chain stay in order among those of the others.
+	// The statements of a chain stay in order among the others'.
 	type statement struct {
 		share float64
 		text  string

@@ -11,7 +11,7 @@ import (
 	"glimpse/model/runner"
 )
 
-// Names of what is measured in a fixed memory (D2O, arXiv:2406.13035, table 5). Throughput is
+// Names of measures in a fixed memory (D2O, arXiv:2406.13035, table 5). Throughput is
 // that of decoding, prompts apart.
 const (
 	measureLargest         = "largest_batch" // sequences whose caches fit beside the weights, from the prompt to the end of the response
@@ -60,7 +60,7 @@ func (l *latency) throughput(ctx context.Context, cell evaluation.Cell, ids []in
 	return nil
 }
 
-// fitting is how many sequences fit, each of which holds so many bytes in the end and needs
+// fitting is how many sequences fit; each holds so many bytes in the end and needs
 // peak while its prompt runs, the last one beside all others.
 func fitting(memory, held, peak int64) int {
 	if memory < peak {
@@ -87,7 +87,7 @@ func decodeTogether(ctx context.Context, rt *eviction.Runtime, study *eviction.S
 		}
 		answers = append(answers, a)
 	}
-	if _, err := batch.Step(ctx); err != nil { // the first tokens are those of the prompts
+	if _, err := batch.Step(ctx); err != nil { // the first tokens come from the prompts
 		return 0, err
 	}
 	start := time.Now()

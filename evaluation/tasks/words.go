@@ -12,7 +12,7 @@ import (
 )
 
 // wordLists are the words that tasks are made of: adjectives, nouns and verbs, an empty line between. RULER takes
-// those of the Python package wonderwords; these are of the same kinds.
+// the words of the Python package wonderwords; these are of the same kinds.
 //
 //go:embed words.txt
 var wordLists string

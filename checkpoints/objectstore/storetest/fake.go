@@ -19,7 +19,7 @@ import (
 
 // fakeS3 is an S3 server in memory: what this package uses of the protocol, with
 // conditional writes and SHA-256 checksums, without signatures. The full rules are
-// those of a real server, which scripts/durability.sh runs the same tests on.
+// a real server's; scripts/durability.sh runs the same tests on one.
 type fakeS3 struct {
 	mu      sync.Mutex
 	objects map[string]fakeObject // by bucket/key

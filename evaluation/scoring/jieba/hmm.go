@@ -20,7 +20,7 @@ const (
 	single
 )
 
-// never is the logarithm of the probability of what was not counted (MIN_FLOAT in
+// never is the logarithm of the probability of uncounted events (MIN_FLOAT in
 // jieba/finalseg).
 const never = -3.14e100
 
@@ -79,7 +79,7 @@ func (m *model) read(dir string) error {
 	)
 }
 
-// each calls f with the states and values of a dictionary, of which there is one at least.
+// each calls f with the states and values of a dictionary, at least one.
 func each[V any](dict map[string]V, f func(state int, v V) error) error {
 	if len(dict) == 0 {
 		return errors.New("no entries")

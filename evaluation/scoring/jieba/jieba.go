@@ -33,7 +33,7 @@ func Open(dir string) (*Segmenter, error) {
 	return s, nil
 }
 
-// maxFile bounds the files of jieba, of which the largest dictionary has 8.6 MB.
+// maxFile bounds the files of jieba; the largest dictionary has 8.6 MB.
 const maxFile = 64 << 20
 
 // readDictionary reads lines of WORD COUNT [TAG].
