@@ -2,7 +2,7 @@ package kernels
 
 // RunningStatistics keeps what it needs to know mean and standard deviation of the probabilities
 // that every entry has got, in its own memory: moments are F64 [3, kvHeads, width], the
-// rows that have seen an entry, the sum of what they paid it (the mean over the heads of
+// rows that have seen an entry, the sum of their attention to it (the mean over the heads of
 // a group), and the sum of its square. Means and spreads are scores [kvHeads, width] as
 // of [Selector].
 type RunningStatistics interface {

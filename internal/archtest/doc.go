@@ -1,6 +1,6 @@
 // Package archtest holds the project's folders to their order. It has no code of
-// its own: its test reads the imports of every Go file of the repository, those
-// behind build tags and those of tests included, and fails where one points
+// its own: its test reads the imports of every Go file of the repository, also
+// behind build tags and in tests, and fails where one points
 // upwards or sideways.
 //
 // Lines, highest first:
@@ -16,7 +16,7 @@
 //
 // A package imports only from lower lines; siblings on one line never import each
 // other and meet through interfaces that a lower line owns. Sub-packages belong to
-// their folder (evaluation/tasks to evaluation) and import within it freely, but for those of
+// their folder (evaluation/tasks to evaluation) and import within it freely, but for the ones in
 // kernels and model, whose rooms have an order of their own. Leaves may also
 // import other leaves. Programs are imported by nobody. Gorgonia and its companion
 // modules are imported under autodiff only, so that every other package can be

@@ -19,5 +19,5 @@
 // its temporary behind; it starts with a dot and carries ".tmp-" or ".old-" and
 // 16 hexadecimal digits at its end, which IsTemp recognises, so readers of a
 // folder skip it and a person can delete it. A process holds the lock of its
-// temporaries, by which the next writer knows those that nobody will finish.
+// temporaries, so that the next writer knows the ones that nobody will finish.
 package atomicfile

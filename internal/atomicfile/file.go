@@ -146,7 +146,7 @@ func WriteFile(path string, data []byte) error {
 	})
 }
 
-// Write makes a file of what f writes; on an error there is none.
+// Write makes a file that f writes; on an error there is none.
 func Write(path string, f func(w io.Writer) error) error {
 	out, err := Create(path)
 	if err != nil {

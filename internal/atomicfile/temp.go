@@ -23,8 +23,8 @@ type existsError struct{}
 func (existsError) Error() string        { return "target already exists" }
 func (existsError) Is(target error) bool { return target == fs.ErrExist }
 
-// inFolder names the folder of the target in the place of its temporary, of which nobody
-// has heard.
+// inFolder names the folder of the target in the place of its temporary: nobody
+// has heard of that.
 func inFolder(target string, err error) error {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return &fs.PathError{Op: at.Op, Path: filepath.Dir(target), Err: at.Err}

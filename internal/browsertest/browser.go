@@ -97,7 +97,7 @@ func (b *Browser) Eval(expression string, result any) {
 	b.must(expression, err)
 }
 
-// Point moves the pointer to the middle of what a selector finds first.
+// Point moves the pointer to the middle of the element that a selector finds first.
 func (b *Browser) Point(selector string) {
 	b.t.Helper()
 	var at struct{ X, Y float64 }

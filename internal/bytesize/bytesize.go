@@ -56,7 +56,7 @@ func Rate(v float64) string {
 // or 0.
 type Size int64
 
-// String is what Set reads, with the largest unit of which the size is a whole number.
+// String is what Set reads, with the largest unit that divides the size.
 func (s Size) String() string {
 	for _, unit := range []string{"GiB", "GB", "MiB", "MB"} {
 		if n := int64(units[unit]); s != 0 && int64(s)%n == 0 {

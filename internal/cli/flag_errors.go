@@ -52,7 +52,7 @@ func flagError(c *cobra.Command, err error) error {
 	return fmt.Errorf("%s: %w", c.Name(), err)
 }
 
-// flagNames are those of all flags that the command takes.
+// flagNames are the names of all flags that the command takes.
 func flagNames(c *cobra.Command) []string {
 	var names []string
 	c.Flags().VisitAll(func(f *pflag.Flag) {

@@ -31,12 +31,12 @@ const (
 )
 
 // Group is the ranks of a run, as one of them sees it. Send and Recv may be called at the
-// same time for different tags. Their errors are those of ctx, or a [*Failure] of the
+// same time for different tags. Their errors come from ctx, or are a [*Failure] of the
 // rank that ended the run.
 type Group interface {
 	Rank() int
 	Size() int
-	// Local is the number of this rank among those of its machine.
+	// Local is the number of this rank among the ranks of its machine.
 	Local() int
 	// Send returns when b may be changed again, which does not say that it has arrived.
 	Send(ctx context.Context, to int, tag Tag, b []byte) error

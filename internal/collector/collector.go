@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Percent is the garbage that is kept, of what is in use.
+// Percent is the garbage that is kept, in percent of the memory in use.
 const Percent = 10
 
 // bound is how the process's collector is bound. The percentage follows the memory in use, which
@@ -24,7 +24,7 @@ var bound struct {
 	percent int
 }
 
-// Bound makes the collector keep garbage small, for the rest of the process: 10% of what is in use,
+// Bound makes the collector keep garbage small, for the rest of the process: 10% of the memory in use,
 // or least bytes, which are never too much: little garbage of a small model would be collected many
 // times a second. The first call decides. Where GOGC is in the environment, the person has chosen.
 func Bound(least int64) {

@@ -126,8 +126,8 @@ func thinnedTicks(labels []string, each, side vg.Length) plot.ConstantTicks {
 	return ticks
 }
 
-// WriteHeats writes maps in rows and columns, some of which may be nil, with one colour bar for all,
-// whose name is that of the values. The last maps of a column and the first ones of a row have the names of the axes.
+// WriteHeats writes maps in rows and columns, where some may be nil, with one colour bar for all,
+// with the name of the values. The last maps of a column and the first ones of a row have the names of the axes.
 func WriteHeats(w io.Writer, format Format, grid [][]*Heat, name string) error {
 	tiles := draw.Tiles{Cols: len(grid[0]), Rows: len(grid), PadX: vg.Points(10), PadY: vg.Points(10)}
 	plots := make([][]*plot.Plot, tiles.Rows)

@@ -167,7 +167,7 @@ func (l *Legend) add(name string, thumbnail plot.Thumbnailer) {
 // Width is what it takes.
 func (l *Legend) Width() vg.Length { return l.Rectangle(draw.Canvas{}).Size().X + vg.Points(21.5) }
 
-// AddSeries draws series in their order, but those of [Other] first, below the rest, and names
+// AddSeries draws series in their order, but [Other] first, below the rest, and names
 // those that have a name in the legend, each name once.
 func AddSeries(p *plot.Plot, l *Legend, all ...*Series) {
 	for _, s := range all {

@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Colors are those of lines, in their order: the palette of Okabe and Ito without its
+// Colors are the colours of lines, in their order: the palette of Okabe and Ito without its
 // yellow, which is too faint for lines on white.
 var Colors = []color.Color{
 	Ink{color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff}, "c0"}, // blue

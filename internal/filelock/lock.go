@@ -62,7 +62,7 @@ func TryLockExisting(path string) (unlock func(), free bool, err error) {
 	return unlock, free, err
 }
 
-// Sweep removes the chosen entries of a folder that nobody holds locked: those of dead
+// Sweep removes the chosen entries of a folder that nobody holds locked: left by dead
 // processes. What it may not remove, it leaves. It does nothing where another is sweeping,
 // or where locks say nothing about others.
 func Sweep(dir string, chosen func(fs.DirEntry) bool) {

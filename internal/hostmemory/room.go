@@ -32,8 +32,8 @@ func (r Room) String() string {
 // Available is what [Find] says of it.
 func Available() int64 { return Find().Available }
 
-// Find looks for the memory that the program can have: the smallest of what Linux calls MemAvailable and of what the
-// control groups (containers, units of systemd, jobs of a cluster) leave that it runs in.
+// Find looks for the memory that the program can have: the smallest of Linux's MemAvailable and of the limits that the
+// control groups (containers, units of systemd, jobs of a cluster) set that it runs in.
 func Find() Room { return findIn("/") }
 
 // findIn is Find of a machine whose files lie below root.
@@ -49,7 +49,7 @@ func findIn(root string) Room {
 	return r
 }
 
-// ofMachine reads MemAvailable, of which the zero Room says that there is none.
+// ofMachine reads MemAvailable; the zero Room says that there is none.
 func ofMachine(root string) (r Room) {
 	raw, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))
 	if err != nil {

@@ -53,7 +53,7 @@ type Client struct {
 	Doer Doer
 	// Tell takes what is waited for; nil tells nobody.
 	Tell func(text string)
-	// Silence and Notice are those of the package where they are 0.
+	// Silence and Notice replace the package's, but for 0.
 	Silence, Notice time.Duration
 
 	silent atomic.Int32 // requests in a row without an answer

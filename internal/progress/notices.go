@@ -14,7 +14,7 @@ type Notices struct {
 	said map[string]bool
 }
 
-// Say writes those of the lines that have not been written.
+// Say writes the lines that have not been written.
 func (n *Notices) Say(lines ...string) {
 	if n == nil {
 		return

@@ -88,7 +88,7 @@ func (b *Bar) due() bool {
 		return false
 	case b.columns != nil:
 		return since >= redrawEvery
-	case b.after > 0: // no tenths of what nobody waits for
+	case b.after > 0: // no tenths: nobody waits for it
 		return since >= logEvery || b.last.Equal(b.start)
 	}
 	return since >= logEvery || b.done < b.total && b.tenths() > b.logged

@@ -1,4 +1,4 @@
-// Package secret keeps keys and tokens with the server that they are for, and out of what is
+// Package secret keeps keys and tokens with the server that they are for, and out of everything that is
 // shown.
 package secret
 

@@ -16,8 +16,8 @@ import (
 // Exit codes of a program that a signal has stopped.
 const (
 	ExitInterrupted = 130
-	// ExitResumable: with the work so far saved. It is EX_TEMPFAIL of sysexits.h, by which
-	// job schedulers know what to start again.
+	// ExitResumable: with the work so far saved. It is EX_TEMPFAIL of sysexits.h, which tells
+	// job schedulers what to start again.
 	ExitResumable = 75
 )
 

@@ -106,7 +106,7 @@ func (f *Blocks) decode(dst []float32, src []byte) {
 // max|x| is below 2⁻¹²⁰; by floats of 8 bits in float32, without rounding either. More rows, if [Rounded], become such
 // bytes, too, but for those floats, at avx2, at avx512 and avx512bf16 with VNNI, and at neon
 // with ASIMDDP. One row's results are the same whatever the number of rows up to 16, or above.
-// Otherwise weights are rounded to bfloat16, and the results are those of [GemmNTBF16].
+// Otherwise weights are rounded to bfloat16, and the results are as [GemmNTBF16]'s.
 func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, how Rounding, beta float32, c []float32, ldc int) {
 	f.check("GemmNTBlocks", m, n, k, len(a), lda, len(b), n, k, len(c), ldc)
 	p := product{nt: true, storage: bf16, blocks: f, m: m, n: n, k: k, alpha: alpha, beta: beta,
@@ -123,8 +123,8 @@ func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b
 }
 
 // GemmNNBlocks sets c [m, n] = alpha · a [m, k] · b [k, n] + beta · c. The rows of b are
-// n/Elems blocks each, one after the other; n is a multiple of Elems. The results are those
-// of [GemmNNBF16] with weights rounded to bfloat16, or up to 16 rows of a those of [GemmNN] where there is assembly: at
+// n/Elems blocks each, one after the other; n is a multiple of Elems. The results are as those
+// of [GemmNNBF16] with weights rounded to bfloat16, or for up to 16 rows of a as [GemmNN]'s where there is assembly: at
 // avx2 for an n that is a multiple of 32.
 func GemmNNBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, how Rounding, beta float32, c []float32, ldc int) {
 	f.check("GemmNNBlocks", m, n, k, len(a), lda, len(b), k, n, len(c), ldc)
@@ -133,7 +133,7 @@ func GemmNNBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b
 		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: n, c: unsafe.SliceData(c), ldc: ldc}.paired(how))
 }
 
-// SameRows is the least number of rows of a of which a·bᵀ has in each the bits that it has among so many rows, and so
+// SameRows is the least number of rows of a at which every row of a·bᵀ has the bits that it has among so many rows, and so
 // for all numbers between: 1 of up to 16.
 func SameRows(rows int) int {
 	if rows > maxDotRows {
@@ -267,7 +267,7 @@ type widened struct {
 	wide                [widenedPart]float32
 }
 
-// weights returns element [i, j] of b [rows, p.ldb], of which the elements up to row
+// weights returns element [i, j] of b [rows, p.ldb]; the elements from there up to row
 // i + rows and column j + columns are readable as elements of p.storage, with the row stride.
 func (p *product) weights(s *scratch, i, j, rows, columns int) (b unsafe.Pointer, ldb int) {
 	if p.blocks == nil {

@@ -8,7 +8,7 @@ const (
 	// maxBytesDepth bounds the part of k that a panel of bytes covers: with its scales it takes three quarters of
 	// what one of float32 does.
 	maxBytesDepth = 512
-	// panelWords and panelScales are the words of such a panel and its scales, of which 32 elements have two at most, of most columns.
+	// panelWords and panelScales are the words of such a panel and its scales, at most two for 32 elements, of most columns.
 	// As many minima come after them, as in gen.
 	panelWords  = maxBytesDepth / 4 * maxColumns
 	panelScales = maxBytesDepth / smallBlock * 2 * maxColumns

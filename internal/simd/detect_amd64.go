@@ -36,7 +36,7 @@ func detect() int {
 	return amx
 }
 
-// cpuid returns the first two words of what the processor says of itself.
+// cpuid returns the first two words that the processor says of itself.
 func cpuid(leaf uint32) (a, b uint32)
 
 // vendor is the first word of the processor's name of its maker.

@@ -40,7 +40,7 @@
 // hold them: some elements of a few bits each, with the scales that they share.
 //
 // Up to 16 rows of a, as in decoding, are quantised themselves: 32 elements become bytes
-// and a scale. A block is unpacked to bytes in registers, its products with those of a are
+// and a scale. A block is unpacked to bytes in registers, its products with the bytes of a are
 // added up as integers, and every 32 elements' sum is scaled and added in float32. So a
 // block is read from memory once, and never written in another form. What rounding a to
 // bytes costs is half a percent to one of a result's magnitude. The bytes of weights are
@@ -59,7 +59,7 @@
 //
 // Few rows are multiplied by columns of blocks, as probabilities by values, in float32. For more rows elsewhere, and
 // where there is no assembly for a format, weights are rounded to bfloat16: a panel at a time, before it is packed. The
-// results are those of the products by bfloat16.
+// results are as of the products by bfloat16.
 //
 // # Determinism
 //

@@ -15,7 +15,7 @@ func GemmNT(m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb i
 	gemm("GemmNT", product{nt: true, storage: f32, m: m, n: n, k: k, alpha: alpha, beta: beta, lda: lda, ldb: ldb, ldc: ldc}, Exact, a, b, c)
 }
 
-// GemmNTBF16 is [GemmNT] with b in bfloat16, of which the product may make pairs.
+// GemmNTBF16 is [GemmNT] with b in bfloat16; the product may multiply it in pairs.
 func GemmNTBF16(how Rounding, m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
 	gemm("GemmNTBF16", product{nt: true, storage: bf16, m: m, n: n, k: k, alpha: alpha, beta: beta, lda: lda, ldb: ldb, ldc: ldc}, how, a, b, c)
 }
@@ -30,7 +30,7 @@ func GemmNN(m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb i
 	gemm("GemmNN", product{storage: f32, m: m, n: n, k: k, alpha: alpha, beta: beta, lda: lda, ldb: ldb, ldc: ldc}, Exact, a, b, c)
 }
 
-// GemmNNBF16 is [GemmNN] with b in bfloat16, of which the product may make pairs.
+// GemmNNBF16 is [GemmNN] with b in bfloat16; the product may multiply it in pairs.
 func GemmNNBF16(how Rounding, m, n, k int, alpha float32, a []float32, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
 	gemm("GemmNNBF16", product{storage: bf16, m: m, n: n, k: k, alpha: alpha, beta: beta, lda: lda, ldb: ldb, ldc: ldc}, how, a, b, c)
 }

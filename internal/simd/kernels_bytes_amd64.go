@@ -23,7 +23,7 @@ var (
 		multiplyBytesAVXVNNI, multiplyBytesMinimaAVXVNNI, multiplyBytesHalvesAVXVNNI, multiplyBytesHalvesMinimaAVXVNNI}
 )
 
-// panelFormats are the formats as panels of bytes have them, and what multiplies these without VNNI, by products of which AVX2
+// panelFormats are the formats as panels of bytes have them, and what multiplies these without VNNI, by products where AVX2
 // has 16 bits for two.
 var panelFormats = [blockVectors]struct {
 	unpack unpackBlocks

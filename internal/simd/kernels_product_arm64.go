@@ -26,7 +26,7 @@ func multiplyPanel(level int, transposed bool, m, width, k int, alpha float32, a
 	}
 }
 
-// multiplyNarrowPanel multiplies by a panel of which only width columns mean
+// multiplyNarrowPanel multiplies by a panel where only width columns mean
 // something, by way of a copy of c: there are no masked stores.
 func multiplyNarrowPanel(transposed bool, m, width, k int, alpha float32, a *float32, lda int,
 	panel *float32, stride int, beta float32, c *float32, ldc int) {

@@ -214,7 +214,7 @@ func (p *product) split() int {
 // blocks is the number of blocks of the given size that cover n.
 func blocks(n, size int) int { return (n + size - 1) / size }
 
-// blockSize is the multiple of unit of which at most count blocks cover n.
+// blockSize is the least multiple of unit such that at most count blocks of it cover n.
 func blockSize(n, count, unit int) int { return blocks(blocks(n, unit), count) * unit }
 
 // usesDots reports whether the product is made of dot products of rows.

@@ -120,7 +120,7 @@ func ExpSum(dst, src []float32, shift float32) float32 {
 // Weights is [ExpSum] for the weights of a mean, where the largest one is 1 or about the
 // sum: it is 0 where the difference is below −40. A weight of less than 10⁻¹⁷ adds
 // nothing, but products of it with other small numbers would be subnormal. Weights that
-// are compared with each other are those of ExpSum.
+// are compared with each other come from ExpSum.
 func Weights(dst, src []float32, shift float32) float32 {
 	checkEqual("Weights", "src", len(src), len(dst))
 	if len(dst) == 0 {

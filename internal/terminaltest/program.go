@@ -85,7 +85,7 @@ func (p *Program) read() {
 	}
 }
 
-// Resize changes the width of the window, of which the program is told.
+// Resize changes the width of the window, and the program is told.
 func (p *Program) Resize(columns int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +145,7 @@ func (p *Program) Output() string {
 }
 
 // stuck says where the program is: what the system knows of its process, and what all its
-// goroutines do, of which it dies.
+// goroutines do; asking for it ends the program.
 func (p *Program) stuck() string {
 	var says strings.Builder
 	for _, file := range []string{"status", "wchan", "stack"} {

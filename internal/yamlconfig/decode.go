@@ -36,7 +36,7 @@ type Scalar interface {
 
 // Decode reads data, the text of the named file, into the struct that into points
 // to. Each of sets is KEY=VALUE with a dotted key (train.adapters.0.rows=16) and
-// takes the place of what the file says; VALUE is YAML.
+// takes the place of the file's value; VALUE is YAML.
 func Decode(file string, data []byte, sets []string, into any) error {
 	if len(data) > MaxBytes {
 		return fmt.Errorf("%s: %d bytes, want a configuration of at most %d", file, len(data), MaxBytes)

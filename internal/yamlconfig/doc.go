@@ -1,7 +1,7 @@
 // Package yamlconfig reads configuration files into Go structs and writes them
 // back.
 //
-// A file is YAML, of which JSON is a part. Keys are the fields' json tags, so that
+// A file is YAML; JSON is a part of it. Keys are the fields' json tags, so that
 // one struct is the file, the command line's target and the record beside the
 // results. A key that no field has, a key given twice and a value of the wrong type
 // are errors that name the file, the line and the key; an unknown key comes with

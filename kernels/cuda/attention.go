@@ -148,7 +148,7 @@ func (t *attention) split(queries int) (grid [3]int, chunk int) {
 	return [3]int{tiles, t.kvHeads, splits}, chunk
 }
 
-// cut is the number of entries by which blocks are cut.
+// cut is the number of entries of a block.
 func (t *attention) cut() int {
 	if t.rows == 1 && t.k == 0 { // a decoding step, which may be recorded for more entries
 		return kernels.EntryBucket(t.entries)
@@ -164,7 +164,7 @@ func (t *attention) tileBytes(columns, queries, weights int) int {
 	return 4 * (columns*attendColumns*(t.dim+1) + queries*attendQueries*t.dim + weights*attendQueries*attendColumns)
 }
 
-// attend computes out and lse, either of which may be 0.
+// attend computes out and lse; either may be 0.
 func (t *attention) attend(out, lse cu.DevicePtr) {
 	if t.stepFits(out) {
 		t.attendStep(out, lse, 0, 0)

@@ -64,7 +64,7 @@ func (t *attention) own() int {
 	return 0
 }
 
-// attendExact computes out and lse, either of which may be 0. Own pairs, which are few
+// attendExact computes out and lse; either may be 0. Own pairs, which are few
 // and in float32, are a split of their own.
 func (t *attention) attendExact(out, lse, parts cu.DevicePtr) {
 	grid, chunk := t.split(sweepQueries)

@@ -54,7 +54,7 @@ func (b *cuda) widenedProduct(op string, g gemm, y, x cu.DevicePtr, xType int, w
 		if g.transposed { // some columns of y
 			p.M, c = rows, y+cu.DevicePtr(4*from)
 		} else { // some terms of every sum
-			p.K, at = rows, x+cu.DevicePtr(element*from) // x has the type of what is widened
+			p.K, at = rows, x+cu.DevicePtr(element*from) // x has the type of the widened weight
 		}
 		b.multiply(op, p, c, wide, at, alpha, beta)
 		if !g.transposed {

@@ -10,7 +10,7 @@ import (
 // maxBlockRows is the most rows that are multiplied by blocks as they are.
 const maxBlockRows = 16
 
-// keptFormats are the formats of weights that stay as they are: those of few_blocks.cu and
+// keptFormats are the formats of weights that stay as they are, as in few_blocks.cu and
 // blocks.cu.
 var keptFormats = []string{
 	"E4M3_BF16", "E4M3_F32", "E2M1_E8M0", "MXFP4", "I4_BF16", "I4_F16", "I8_BF16", "I8_F16",

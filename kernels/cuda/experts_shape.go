@@ -12,7 +12,7 @@ const mostExperts = 512
 // ExpertInts is the size of struct Expert of experts.cu in int32.
 const ExpertInts = 14
 
-// maxExpertRows is the most rows of FewExperts, each of which reads its experts by itself.
+// maxExpertRows is the most rows of FewExperts; each reads its experts by itself.
 const maxExpertRows = 16
 
 // expertTypes are the types of experts' weights that experts.cu has kernels for.

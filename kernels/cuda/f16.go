@@ -11,7 +11,7 @@ import (
 
 var _ = kernelsOf("f16", "largest_bf16", "scale_f16")
 
-// f16Product multiplies rows x in BF16 by a weight in F16: as F16 of which a power of two is taken out, since x may lie
+// f16Product multiplies rows x in BF16 by a weight in F16: as F16 without a common power of two, since x may lie
 // outside of its range.
 func (b *cuda) f16Product(op string, g gemm, y, x cu.DevicePtr, w *kernels.Tensor, alpha, beta float64) {
 	n := g.m * g.k

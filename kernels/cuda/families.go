@@ -110,7 +110,7 @@ func (b *cuda) checkFamily(f family) error {
 // the program: after it nothing runs any more. It says how to do without the family.
 func (b *cuda) check(f family) (err error) {
 	hint := func(err error) error { return fmt.Errorf("%w (%s=%s does without it)", err, offVariable, f) }
-	b.try("self-check", b.await()) // of what came before it is not the fault
+	b.try("self-check", b.await()) // an error of earlier work is not its fault
 	p := &probe{b: newCUDA(cuda{cudaDevice: b.cudaDevice, checking: f}), f: f}
 	d := b.cudaDevice
 	temps, scratch, size, used, taken, workspace := d.temps, d.scratch, d.size, d.used, d.taken, d.workspace

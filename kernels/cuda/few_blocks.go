@@ -85,7 +85,7 @@ func blockChunk(f *formats.Format) (elems, stride int) {
 }
 
 // blockWays is the number of warps that share the sums of a weight [n, k] in blocks, and the
-// shared memory of each: a thousand warps or more, of which none is without elements, and no more
+// shared memory of each: a thousand warps or more, none without elements, and no more
 // shared memory than every device has. It depends on the weight alone, as decodeLinearSplit.
 func blockWays(n, k int, f *formats.Format) (ways, shared int) {
 	const most = 96 << 10

@@ -37,7 +37,7 @@ const familyHeads family = "heads"
 var _ = addFamily(familyHeads, "norms and rotations one by one", []string{"rotate_heads_"}, checkRotateHeads)
 
 // A decode linear is a product of up to maxDecodeRows rows, one GEMV each, that is bound by
-// the bandwidth of its weight: the kernels few_rows_*. Constants are those of few_rows.cu and
+// the bandwidth of its weight: the kernels few_rows_*. Constants are as in few_rows.cu and
 // few_norms.cu.
 const (
 	decodeNormLoads = 4
@@ -49,7 +49,7 @@ const (
 
 // decodeLinearSplit is the logarithm of the number of warps that share the columns of a
 // weight [n, k] of elements of so many bytes: narrow weights, too, need enough loads in
-// flight, but no warp is started that would find no element of k left, of which each takes
+// flight, but no warp is started that would find no element of k left; each takes
 // 512 bytes at a time. It depends on the weight alone, so that a layer has the same bits
 // whatever layers are computed in the same launch.
 func decodeLinearSplit(n, k, size int) int {
@@ -212,7 +212,7 @@ func (b *cuda) RotateHeads(q, k *kernels.Tensor, norms kernels.HeadNorms, pos []
 }
 
 // pairsAt says where a step's pairs go: the heads of a layer of so many sequences, at the
-// end of what at holds, struct Past of cuda/attention.h; those of the next sequence lie
+// end of the entries that at holds, struct Past of cuda/attention.h; the next sequence's lie
 // stride heads after.
 type pairsAt struct {
 	at                cu.DevicePtr

@@ -17,7 +17,7 @@ import (
 // graphsVariable switches graphs off where it is 0.
 const graphsVariable = "GLIMPSE_CUDA_GRAPHS"
 
-// warn tells the user of what makes no difference to results.
+// warn tells the user of events that make no difference to results.
 var warn = func(text string) { fmt.Fprintln(os.Stderr, "warning: "+text) }
 
 // recording is operations on their way into a graph.
@@ -59,7 +59,7 @@ func (m *graphMemory) temporary(b *cuda, op string, bytes int64) cu.DevicePtr {
 }
 
 // workspaceFor is memory for the algorithm of a product. All work of a device is done in
-// order, so one block serves all products, those of graphs included. It has all that an
+// order, so one block serves all products, in graphs, too. It has all that an
 // algorithm may ask for: a forecast does not know the algorithms.
 func (b *cuda) workspaceFor(op string, bytes int64) cu.DevicePtr {
 	if b.workspace == 0 {
@@ -207,7 +207,7 @@ type cudaGraph struct {
 	memory   *graphMemory
 	recorded *recording // what is in memory.exec; nil for nothing
 
-	// After a recording that failed, pause is the number of recordings that are not tried, of which skip are left.
+	// After a recording that failed, pause is the number of recordings that are not tried; skip of them are left.
 	pause, skip int
 }
 
@@ -307,7 +307,7 @@ func (g *cudaGraph) record(replay bool, f func() error) bool {
 	return false
 }
 
-// capture runs f and makes an executable of what it queued.
+// capture runs f and makes an executable of the work that it queued.
 func (g *cudaGraph) capture(r *recording, f func() error) (err error) {
 	b := g.session
 	end := func() {
@@ -347,8 +347,8 @@ func (g *cudaGraph) capture(r *recording, f func() error) (err error) {
 	return err
 }
 
-// caught is the device error that f ends in, without the names of what is queued:
-// it is not what failed.
+// caught is the device error that f ends in, without the names of queued operations:
+// none of them is what failed.
 func (b *cuda) caught(f func()) (err error) {
 	defer kernels.CatchDevice(&err)
 	f()

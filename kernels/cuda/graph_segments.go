@@ -185,7 +185,7 @@ func (p *segment) tensor(b *cuda, d kernels.DType, shape []int) *kernels.Tensor 
 	return fresh
 }
 
-// mustNotPrepare ends the preparation of what can only be recorded.
+// mustNotPrepare ends the preparation of work that can only be recorded.
 func (b *cuda) mustNotPrepare(op string) {
 	if b.segment != nil {
 		panic(&kernels.DeviceError{Device: b.device, Op: op, Err: errors.New("products cannot be prepared for a graph")})
@@ -213,7 +213,7 @@ func (b *cuda) send(lists []staged) {
 	}
 }
 
-// queued lets go of what only lists name: a cache may end before the next preparation.
+// queued lets go of tensors that only lists name: a cache may end before the next preparation.
 func (m *segmentsMemory) queued() {
 	for _, p := range m.segments {
 		p.keep = nil

@@ -44,7 +44,7 @@ func archivesOf(folder fs.FS) (archives [][]byte, err error) {
 // kernelsVariable names a folder of fat binaries to use instead of those in the program.
 const kernelsVariable = "GLIMPSE_CUDA_KERNELS"
 
-// eachFatBinary calls f for every fat binary: those of the folder GLIMPSE_CUDA_KERNELS
+// eachFatBinary calls f for every fat binary: the ones of the folder GLIMPSE_CUDA_KERNELS
 // where it is set, so that they can be compiled anew where the device is.
 func eachFatBinary(f func(name string, data []byte) error) error {
 	if dir := os.Getenv(kernelsVariable); dir != "" {

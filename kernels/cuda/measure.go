@@ -46,7 +46,7 @@ func (b *cuda) Time(f func() error) (d time.Duration, err error) {
 func (b *cuda) Wait() { b.do("Wait", func() { b.synchronize("Wait") }) }
 
 // Product computes c [m, n] = a [m, k] · w [n, k]ᵀ for a and w in BF16 and c in F32 by the
-// library's product alone: a measure of what the device can do.
+// library's product alone: a measure of the device's speed.
 func (b *cuda) Product(c, a, w *kernels.Tensor) {
 	const op = "Product"
 	m, k, n := a.Dim0(), a.Width(), w.Dim0()

@@ -39,7 +39,7 @@ type layerScores struct {
 }
 
 // variances are, per layer, the variance over entries of the mean over heads of
-// scores[l] [kvHeads, width], entries [l][kvHead] of which are in use, with sums in index order.
+// scores[l] [kvHeads, width], where entries [l][kvHead] are in use, with sums in index order.
 func (b *cuda) variances(scores []*kernels.Tensor, entries [][]int) []float64 {
 	const op = "variances"
 	if len(scores) == 0 || len(scores) != len(entries) {

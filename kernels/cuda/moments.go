@@ -35,7 +35,7 @@ func checkSpread(op string, means, spreads *kernels.Tensor, entries []int) {
 	}
 }
 
-// check panics unless the rows can be those of a pass over the entries.
+// checkRows panics unless a pass over the entries can have the rows.
 func checkRows(op string, r kernels.PassRows, entries []int) {
 	if r.Count < 1 || r.Next < 0 || r.Window < 0 || r.Window > 0 && len(r.Positions) != len(entries) {
 		panic(fmt.Sprintf("kernels: %s: %d rows from %d on with a window of %d and positions of %d heads, want %d", op, r.Count, r.Next, r.Window, len(r.Positions), len(entries)))
@@ -47,7 +47,7 @@ func checkRows(op string, r kernels.PassRows, entries []int) {
 	}
 }
 
-// positions uploads those of a pass as [kvHeads, width], 0 without a window.
+// positionsOf uploads the positions of a pass as [kvHeads, width], 0 without a window.
 func positionsOf(b *cuda, op string, r kernels.PassRows, width int) cu.DevicePtr {
 	if r.Window == 0 {
 		return 0

@@ -21,7 +21,7 @@ func fuses() bool { return os.Getenv(fuseVariable) != "0" }
 // RoundsToBF16 implements Products.
 func (b *cuda) RoundsToBF16(rows int, w *kernels.Tensor) bool { return fuses() && RoundsBy(rows, w) }
 
-// rounding is the address of what an operation writes, and which of its kernels does:
+// rounding is the address that an operation writes to, and which of its kernels does:
 // name, or where y is in BF16 the one that rounds.
 func (b *cuda) rounding(op, name string, y *kernels.Tensor) (kernel string, at cu.DevicePtr) {
 	if y.DType == kernels.BF16 {

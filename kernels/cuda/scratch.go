@@ -24,7 +24,7 @@ func BlockClass(bytes int64) int64 {
 // RoomFor is the number of rows, of width elements each, that a tensor of n rows has memory
 // for on a device.
 func RoomFor(of kernels.Traits, t kernels.DType, n, width int) int {
-	if !of.Device || of.Exact || width == 0 { // there are caches in blocks, of which no element has a size
+	if !of.Device || of.Exact || width == 0 { // there are caches in blocks, whose elements have no size
 		return n
 	}
 	row := int64(width) * int64(t.Size())
@@ -35,7 +35,7 @@ func RoomFor(of kernels.Traits, t kernels.DType, n, width int) int {
 // product is as exact as in float32 and still reads the weights once, up to exactRows rows and, for more rows, up to
 // exactWork multiplications. The rows of decoding, of adapters and of gradients wait
 // for the weights and not for the tensor cores, and small models take no time.
-// Longer prompts of larger models are rounded to bf16 once, those of f16 weights, too, which meet float32 else.
+// Longer prompts of larger models are rounded to bf16 once, for f16 weights, too, which meet float32 else.
 const exactRows = 64
 
 var exactWork = 1 << 30
@@ -134,7 +134,7 @@ func splitEntries(queries, tile, kvHeads, entries, processors int) (tiles, split
 	return tiles, max(1, (entries+chunk-1)/chunk), chunk
 }
 
-// entries are those of the longest head.
+// longestHead is the number of entries of the longest head.
 func longestHead(a *kernels.Attend) int {
 	n := 0
 	for _, kv := range a.Past {
@@ -152,7 +152,7 @@ func longestBucket(a *kernels.Attend) int {
 	return entries
 }
 
-// StepBuckets are those of kernels.Stepper. Where the kernels of cuda/attention_decode.cu fit, what cuts a head is its
+// StepBuckets are the buckets of kernels.Stepper. Where the kernels of cuda/attention_decode.cu fit, what cuts a head is its
 // own number of entries, whatever the step was recorded for: then one bucket, a power of two, serves for all sequences.
 func StepBuckets(longest [][]int, fits bool) (buckets [][]int) {
 	for _, layers := range longest {
@@ -216,7 +216,7 @@ func entrySplits(a *kernels.Attend, tile, processors int) int64 {
 }
 
 // mmaRows is the number of queries of a KV head from which on tensor cores are worth
-// their rounding: a prompt's, never those of decoding or of observed rows alone.
+// their rounding: a prompt's, never decoding's or observed rows alone.
 const mmaRows = 64
 
 // onTensorCores tells that prefill attention runs there: over caches in bf16.
@@ -243,8 +243,8 @@ func observedExactly(a *kernels.Attend) bool {
 }
 
 // observesInBF16 tells that so many rows are observed that their queries are rounded to
-// bf16, like those of a prompt and like the activations of products of so many rows: over
-// caches in bf16. Rows whose gradient follows stay exact, as the gradient is, and so do those of bounded logits.
+// bf16, like a prompt's queries and like the activations of products of so many rows: over
+// caches in bf16. Rows whose gradient follows stay exact, as the gradient is, and so do rows with bounded logits.
 func observesInBF16(a *kernels.Attend, always bool) bool {
 	return a.Kept == nil && a.SoftCap == 0 && a.Past[0].K.DType == kernels.BF16 && a.HeadDim()%8 == 0 && a.HeadDim() <= maxTileDim && (always || rounds(a.Rows(), a.Heads()*a.HeadDim(), longestHead(a)))
 }

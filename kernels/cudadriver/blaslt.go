@@ -33,7 +33,7 @@ type Product struct {
 	TransposeA, TransposeB bool
 	Type                   int // of a and b: F32, F16 or BF16
 	M, N, K, LdA, LdB, LdC int
-	AlignA, AlignB, AlignC int  // bytes of which the addresses are multiples, at most 256
+	AlignA, AlignB, AlignC int  // the addresses are multiples of so many bytes, at most 256
 	DeviceFactors          bool // alpha and beta are read from device memory
 }
 

@@ -17,7 +17,7 @@ import (
 // Plan is a product with its algorithm.
 type Plan struct{ p *C.glimpse_plan }
 
-// maxPlans are the plans that are kept, of all devices: those of some fifty lengths of
+// maxPlans are the plans that are kept, of all devices: for some fifty lengths of
 // prompts. Each has about a kilobyte on the host, and takes some 50 µs to make again.
 const maxPlans = 1024
 

@@ -1,4 +1,4 @@
-// Package locktest is for tests of what happens where file locks do not exist.
+// Package locktest is for tests on systems without file locks.
 package locktest
 
 import (
@@ -24,7 +24,7 @@ func None(errno unix.Errno) error {
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	// TSYNC: on all threads, of which Go has several by now.
+	// TSYNC: on all threads; Go has several by now.
 	_, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
 	runtime.KeepAlive(filter)
 	if e != 0 {

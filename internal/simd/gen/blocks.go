@@ -15,8 +15,8 @@ import (
 
 // A quantised row of a is one record after another. That of 32 elements holds their
 // bytes q and a scale s of float32, −offset·Σq as int32, s·Σq as float32 and padding; that
-// of 256 the bytes, eight scales, the eight s·Σq and those of the 16 halves. That of 32 for
-// panels has s·Σq and −offset·Σq of the halves behind those of all 32.
+// of 256 the bytes, eight scales, the eight s·Σq and the s·Σq of the 16 halves. That of 32 for
+// panels has s·Σq and −offset·Σq of the halves behind the sums of all 32.
 const (
 	smallRecord, smallScale, smallOffset, smallSum                  = 48, 32, 36, 40
 	largeRecord, largeScales, largeSums, largeHalvesSums            = 384, 256, 288, 320
@@ -70,7 +70,7 @@ type blockFormat struct {
 	pair func(b *wideBlock, p int) reg.VecVirtual
 }
 
-// blockScales are those of a block of 256.
+// blockScales are the scales of a block of 256.
 type blockScales struct {
 	scales  []reg.VecVirtual // of the 8 groups, or 16 halves of groups
 	minima  []reg.VecVirtual // as many, to be added, or none
@@ -110,7 +110,7 @@ func blocks() {
 	}
 }
 
-// bytes is a vector of which all bytes are x.
+// bytes is a vector whose bytes are all x.
 func bytes(x byte) Mem { return integer(uint32(x) * 0x01010101) }
 
 // bytesOf is a constant of 32 bytes.
@@ -133,7 +133,7 @@ func loaded(m Mem) reg.VecVirtual {
 // registers for them.
 var loadedBytes map[int]reg.VecVirtual
 
-// shifted moves bits of bytes right, or left if by is negative, and leaves those of mask.
+// shifted moves bits of bytes right, or left if by is negative, and leaves the bits of mask.
 func shifted(from Mem, by int, mask byte) reg.VecVirtual {
 	r := YMM()
 	if loadedBytes != nil {
@@ -338,11 +338,11 @@ var blockFormats = []blockFormat{
 		}},
 }
 
-// wideBlock is a block of 256 of which two groups at a time are unpacked. What they share is loaded once.
+// wideBlock is a block of 256 that is unpacked two groups at a time. What they share is loaded once.
 type wideBlock struct {
 	from   Mem
 	loaded map[int]reg.VecVirtual
-	held   map[string]reg.Register // constants, in registers behind those of sums
+	held   map[string]reg.Register // constants, in registers behind the sums'
 }
 
 // hold loads a constant into the next free register.
@@ -369,7 +369,7 @@ func (b *wideBlock) twice(at int) reg.VecVirtual { return b.load(at, VBROADCASTI
 // constant is the register that hold has loaded.
 func (b *wideBlock) constant(m Mem) reg.Register { return b.held[m.Symbol.Name] }
 
-// shifted moves bits right, or left if negative: those of the lower half by the first number, of the upper by the second.
+// shifted moves bits right, or left if negative: in the lower half by the first number, in the upper by the second.
 func (b *wideBlock) shifted(from reg.VecVirtual, lower, upper int) reg.VecVirtual {
 	if lower == 0 && upper == 0 {
 		return from
@@ -391,7 +391,7 @@ func (b *wideBlock) shifted(from reg.VecVirtual, lower, upper int) reg.VecVirtua
 	return r
 }
 
-// bits are those of mask in shifted bytes.
+// bits are the bits of mask in shifted bytes.
 func (b *wideBlock) bits(from reg.VecVirtual, lower, upper int, mask byte) reg.VecVirtual {
 	r := ZMM()
 	VPANDD(b.constant(bytes(mask)), b.shifted(from, lower, upper), r)
@@ -1045,7 +1045,7 @@ func (v blockISA) smallBlock(f *blockFormat, b Mem, x []Mem, sums, low []reg.Reg
 	}
 }
 
-// What prepare stores for a block: the scales times those of each row of a, then the minima, then the factors of
+// What prepare stores for a block: the scales times the scales of each row of a, then the minima, then the factors of
 // halves. VNNI has the scales of halves in place of factors.
 func (v blockISA) aheadBytes() int   { return (v.aheadFactors() + 16 + 63) / 64 * 64 }
 func (v blockISA) aheadFactors() int { return v.aheadMinima(2) }

@@ -78,7 +78,7 @@ var byteISAs = []byteISA{
 
 // bytePanel is a kind of panels: scales of halves of groups, minima and, which AVX2 asks for, the largest byte. Of bytes up to
 // 15, the products of eight words with 127 are added up in 16 bits, up to 31 of four, and up to 128 of one. Larger ones are 128
-// above signed numbers, of which AVX2 multiplies the magnitudes, by numbers that have taken their signs.
+// above signed numbers; AVX2 multiplies their magnitudes by numbers that have taken their signs.
 type bytePanel struct {
 	halves, minima bool
 	most           int
@@ -107,7 +107,7 @@ var ymm = []reg.VecPhysical{
 	reg.Y8, reg.Y9, reg.Y10, reg.Y11, reg.Y12, reg.Y13, reg.Y14, reg.Y15,
 }
 
-// dot adds to the words of d the products of the unsigned bytes of w and those of x, of AVX2 in 16 bits unless wide, with a free t.
+// dot adds to the words of d the products of the unsigned bytes of w and the bytes of x, of AVX2 in 16 bits unless wide, with a free t.
 func (v byteISA) dot(d, w, x, t reg.Register, first, wide bool) {
 	switch {
 	case wide:
@@ -154,7 +154,7 @@ func multiplyBytes(isa byteISA, kind bytePanel) {
 		name += fmt.Sprint("UpTo", kind.most)
 	}
 	if !wide && kind.words() < words {
-		spans = words / kind.words() // whose sums are those of the halves
+		spans = words / kind.words() // each half has its sum
 	}
 	name += isa.name
 	columns, line := vectors*v.lanes, vectors*v.bytes()
@@ -192,7 +192,7 @@ func multiplyBytes(isa byteISA, kind bytePanel) {
 		}
 		pointers, row := rowPointers(copyOf(a), lda, rows)
 		b, s, left := pointer("panel"), pointer("scales"), pointer("groups")
-		var next reg.GPVirtual // rows of the next tile come right after those of this one
+		var next reg.GPVirtual // rows of the next tile come right after this one's
 		if rows == isa.rows[0] {
 			next = threeRows(pointers[len(pointers)-1], lda)
 		}
@@ -286,7 +286,7 @@ func multiplyBytes(isa byteISA, kind bytePanel) {
 	end()
 }
 
-// addDots scales the dots of a tile's rows, narrow if of 16 bits, by what is at s + at and adds them, and minima, to sums in memory.
+// addDots scales the dots of a tile's rows, narrow if of 16 bits, by the scales at s + at and adds them, and minima, to sums in memory.
 func (v byteISA) addDots(dots [][]reg.Register, row func(i int) Mem, s reg.GPVirtual, at int, own func(first int) int, minima, narrow bool,
 	sum func(i, j int) Mem, registers func(from, n int) []reg.Register) {
 	of := func(at, j int) Mem { return Mem{Base: s, Disp: at + j*v.v.bytes()} }

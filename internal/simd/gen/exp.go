@@ -106,7 +106,7 @@ func exponentials(v isa) {
 	if v.wide() {
 		unroll = 4
 	}
-	// before gives the exponents of a step, of which exp makes powers for after.
+	// before gives the exponents of a step; exp makes them powers, for after.
 	walk := func(arrays []array, before func(u int, m *mask) reg.VecVirtual, exp func([]reg.VecVirtual), after func(u int, m *mask, x reg.VecVirtual)) {
 		v.walk(unroll, arrays, func(vectors int, m *mask) {
 			x := make([]reg.VecVirtual, vectors)

@@ -22,7 +22,7 @@ type floatFormat struct {
 var floatFormats = []floatFormat{{"MXFP8", scaleE8M0, 1, false}, {"E4M3_BF16", scaleBF16, 2, true}, {"E4M3_F32", scaleF32, 4, true}}
 
 // decodeFloats makes half-precision numbers of floats of 8 bits, whose exponents have 8 less of a bias: subnormal ones
-// are widened without delay, other than those of float32.
+// are widened without delay, other than float32's.
 func decodeFloats(f floatFormat) {
 	decodes(f.name, 32, 32+f.bytes)
 	dst, src, left := pointer("dst"), pointer("src"), pointer("blocks")

@@ -65,7 +65,7 @@ func multiplyPairs() {
 		}
 		pointers, row := rowPointers(copyOf(a), lda, rows)
 		b, k := copyOf(panel), pointer("pairs")
-		// The rows of the next tile come right after those of this one, which no
+		// The rows of the next tile come right after this one's, which no
 		// prefetcher guesses from rows that are read side by side.
 		var next reg.GPVirtual
 		if rows == maxRows {
@@ -153,7 +153,7 @@ func narrowRow() {
 	end()
 }
 
-// narrowTwo converts two registers to bfloat16, those of the first in the lower half (VCVTNE2PS2BF16).
+// narrowTwo converts two registers to bfloat16, the first in the lower half (VCVTNE2PS2BF16).
 func narrowTwo(to, first, second int) { evexWith(3, 0x72, to, second, first) }
 
 // splitRow writes a row of a as two of bfloat16 whose sum it nearly is, two vectors at a time.

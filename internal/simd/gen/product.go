@@ -313,7 +313,7 @@ func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.
 		XORQ(at, at)
 	}
 	MOVQ(k, left)
-	ahead := copyOf(ldb) // past these rows, most of which are followed by the next ones
+	ahead := copyOf(ldb) // past these rows: most are followed by the next ones
 	SHLQ(Imm(2), ahead)
 	ADDQ(I32(4096), ahead)
 	step := func(load func(s storage, from Mem, m *mask, to reg.VecVirtual), m *mask, u int) {
@@ -329,7 +329,7 @@ func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.
 			}
 		}
 	}
-	// wholeLine multiplies a cache line of bfloat16, each half of which becomes a vector of float32 by one instruction.
+	// wholeLine multiplies a cache line of bfloat16; each half becomes a vector of float32 by one instruction.
 	wholeLine := func() {
 		var x [2][]reg.VecVirtual
 		for half := range x {
@@ -351,7 +351,7 @@ func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.
 		}
 	}
 	if lines {
-		// Rows that begin in the middle of a cache line, as those of many files do, are read by lines after that half.
+		// Rows that begin in the middle of a cache line, as in many files, are read by lines after that half.
 		TESTQ(at, at)
 		JNZ(LabelRef(label + "whole"))
 		CMPQ(left, Imm(uint64(v.lanes)))

@@ -302,7 +302,7 @@ func conversions(v isa) {
 	}
 }
 
-// roundBF16 replaces the bits of a float32 by those of the nearest bfloat16.
+// roundBF16 replaces the bits of a float32 by the nearest bfloat16's.
 func (v isa) roundBF16(x reg.VecVirtual) {
 	rounded, odd := v.vec(), v.vec()
 	and := func(m Op, x, to reg.VecVirtual) {
@@ -335,7 +335,7 @@ const (
 	compareGreater      = 14
 )
 
-// choose replaces the lanes of r in which x <predicate> y holds by those of other.
+// choose replaces the lanes of r in which x <predicate> y holds by other's.
 func (v isa) choose(predicate uint64, x reg.VecVirtual, y, other Op, r reg.VecVirtual) {
 	if v.wide() {
 		k := K()

@@ -9,7 +9,7 @@ const (
 	smallScale  = 32
 	smallOffset = 36
 	smallSum    = 40
-	largeRecord = 384 // 256 bytes, 8 scales, the 8 scaled sums, those of the 16 halves
+	largeRecord = 384 // 256 bytes, 8 scales, the 8 scaled sums, the 16 halves' sums
 	largeScales = 256
 	largeSums   = 288
 	largeHalves = 320
@@ -521,7 +521,7 @@ func (s *assembly) smallBlock(f *blockFormat, rows, at, set int) {
 		s.fmulLane(ofA+1, ofA, commonScale, 0)
 		s.fmlaLane(blockSums+2*i+set, total, ofA+1, 0)
 		if f.minima {
-			s.fmlaLane(blockLow+i, ofA, factors, 0) // of which lane 2 counts
+			s.fmlaLane(blockLow+i, ofA, factors, 0) // lane 2 counts
 		}
 	}
 }

@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// Records of a and panels of bytes, as in the generator for amd64: 32 bytes, their scale, the scaled sum, those of
+// Records of a and panels of bytes, as in the generator for amd64: 32 bytes, their scale, the scaled sum, the sums of
 // the halves. Bytes are signed, so that offsets are not used.
 const (
 	panelRecord = 64

@@ -106,7 +106,7 @@ func (s *assembly) constant(v int, bits uint32) {
 	s.do("VDUP R26, V%d.S4", v)
 }
 
-// rest ends a function of tiles: the label "rest", and a tile of what register m says is left of rows.
+// rest ends a function of tiles: the label "rest", and a tile of the rows that are left by register m.
 func (s *assembly) rest(maxRows, m int, tile func(rows int)) {
 	s.at("rest")
 	for rows := maxRows - 1; rows > 0; rows-- {

@@ -25,7 +25,7 @@ func (s *assembly) walk(vectors int, body func(vectors, lanes int)) {
 	}
 }
 
-// pointers loads those of the arrays, and n.
+// pointers loads the arrays' pointers, and n.
 func (s *assembly) pointers() {
 	s.params(array, s.arrays...)
 	s.param("n", count)
@@ -153,7 +153,7 @@ func maps(s *assembly) {
 }
 
 // Registers of the exponential: constants from 0 on, then working registers from
-// work on, of which walk's register u uses work+u, work+u+unrollExp and so on.
+// work on; walk's register u uses work+u, work+u+unrollExp and so on.
 const (
 	highest = iota
 	lowest
@@ -187,7 +187,7 @@ func (s *assembly) expConstants() {
 
 // exp replaces x = v[u] for u < vectors by eˣ, 0 below lowest if that is a
 // floor: x = n·ln 2 + r with |r| ≤ ½ ln 2, then eʳ by the polynomial of Cephes
-// (Moshier, expf.c), then a scaling by 2ⁿ in two exact steps, the second of which
+// (Moshier, expf.c), then a scaling by 2ⁿ in two exact steps; the second
 // rounds subnormal results.
 func (s *assembly) exp(vectors int, floor bool) {
 	register := func(i int) func(u int) int { return func(u int) int { return work + i*unrollExp + u } }
