@@ -2,7 +2,7 @@ package console
 
 import "sync"
 
-// interrupts are those of a person at the terminal: the first ends the answer, and the second
+// interrupts come from a person at the terminal: the first ends the answer, and the second
 // in a row the conversation.
 type interrupts struct {
 	mu     sync.Mutex

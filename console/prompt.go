@@ -27,7 +27,7 @@ type Prompt struct {
 	Task   string
 }
 
-// PromptSource are the ways to give a prompt, of which one is taken.
+// PromptSource are the ways to give a prompt; one of them is taken.
 type PromptSource struct {
 	Text     []string // parts with an empty line between them; "-" is standard input
 	Messages string   // file that ParseMessages reads; "-" is standard input

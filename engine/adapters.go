@@ -288,7 +288,7 @@ func IsSweep(spec string) bool {
 	return err == nil
 }
 
-// withSweeps are adapters with those of a sweep in the place of its folder.
+// withSweeps are adapters with a sweep's adapters in the place of its folder.
 func withSweeps(specs []string) (out []string, err error) {
 	for _, spec := range specs {
 		if !IsSweep(spec) {

@@ -45,7 +45,7 @@ func (m *Model) LoadAdapters(ctx context.Context, spec string) (LoadedAdapters, 
 	return m.loaded(ctx, found)
 }
 
-// LoadAdaptersIn is LoadAdapters of what lies in a folder, which is reported as from. Shipped are those that come with the programs.
+// LoadAdaptersIn is LoadAdapters of a folder's adapters; the folder is reported as from. Shipped are those that come with the programs.
 func (m *Model) LoadAdaptersIn(ctx context.Context, folder fs.FS, name, from string) (LoadedAdapters, error) {
 	f := adapter{name: name, from: from, asked: from}
 	if from == Shipped {

@@ -99,7 +99,7 @@ func (a *Answer) Reason() Reason {
 // StopText is the stop text that has ended it; "" where none has.
 func (a *Answer) StopText() string { return a.text.stopText() }
 
-// Tokens are those of the answer so far, without the end token.
+// Tokens are the tokens of the answer so far, without the end token.
 func (a *Answer) Tokens() []int32 {
 	if a.decoding == nil {
 		return nil
@@ -115,7 +115,7 @@ func (a *Answer) Ended() bool {
 // Text is what was said so far, up to a stop text; "" where the model has no tokenizer.
 func (a *Answer) Text() string { return a.text.said(a.done) }
 
-// LogProbs are those of the tokens so far of an answer that was given (GenerateOptions.Forced).
+// LogProbs are the log-probabilities of the tokens so far, for an answer that was given (GenerateOptions.Forced).
 func (a *Answer) LogProbs() []float64 {
 	if a.decoding == nil {
 		return nil
@@ -141,8 +141,8 @@ type Event struct {
 // Engine runs the requests of one model. It belongs to one goroutine, as the sessions of its
 // requests do until they are done.
 type Engine struct {
-	// More is asked after each unit of prompts, ran of which have run since the last step of the answers, whether
-	// another one may run before the next step. A unit is a chunk of a prompt in one layer, or a token of a draft.
+	// More is asked after each unit of prompts whether another one may run before the next step of the answers;
+	// ran units have run since the last step. A unit is a chunk of a prompt in one layer, or a token of a draft.
 	// nil: all prompts that there is room for run first. Answers don't depend on it.
 	More func(ran int) bool
 	// Budget is the most memory, in bytes beside weights and adapters, that the requests which run take

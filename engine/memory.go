@@ -11,7 +11,7 @@ import (
 
 // CheckMemory is an error where one of the policies cannot fit what there is, before
 // the weights are loaded. Which adapters and draft models come with them is not known
-// yet: policies are taken with those of the usual size.
+// yet: policies are taken with ones of the usual size.
 func (o *Options) CheckMemory(ctx context.Context, m *model.Model, run eviction.FootprintOptions) error {
 	available, ok := m.Available(hostmemory.Available)
 	if !ok || m.RoughMemory(run.Tokens+run.MaxNew) <= available || run.Tokens < 1 || run.Tokens > m.Config.MaxPositions {

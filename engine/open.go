@@ -27,7 +27,7 @@ import (
 // Shipped names the adapters that come with the programs, and the draft companion of the built-in model.
 const Shipped = "shipped"
 
-// Options say what is opened. The names are those of the flags of evict.
+// Options say what is opened. The names are as the flags of evict.
 type Options struct {
 	Model, Device string
 	CacheDType    string // of keys and values: auto, float32 or bf16
@@ -67,7 +67,7 @@ type Model struct {
 	drafts    []draft // none: the model itself
 	pattern   *eviction.Pattern
 	overrides eviction.Overrides
-	set       eviction.Overrides // those of the options
+	set       eviction.Overrides // as the options set them
 }
 
 // OpenModel opens the model alone. before, where it is set, sees it before its weights are loaded. log takes the

@@ -296,7 +296,7 @@ func (m *Model) checkUsed(policies []Policy) error {
 	}
 	list := strings.Join(names, ", ")
 	for _, a := range m.adapters {
-		if a.asked != "" && !used(func(r eviction.Resources) bool { // one of those of a registry is enough
+		if a.asked != "" && !used(func(r eviction.Resources) bool { // one of a registry's is enough
 			return slices.ContainsFunc(m.adapters, func(o adapter) bool { return o.asked == a.asked && r.Adapter == o.Adapter })
 		}) {
 			return fmt.Errorf("adapter %q of kind %q: no policy of %s takes it", a.name, a.Kind(), list)
@@ -320,7 +320,7 @@ func (m *Model) Policy(name string) (Policy, error) {
 }
 
 // PolicyWith is Policy for one that takes the place of one, so that what the command line gave for that one is not asked
-// for: of those with an adapter or a draft of the name; "" takes any, of which there must be one.
+// for. It takes an adapter or a draft of the name; "" takes any, and there must be exactly one.
 func (m *Model) PolicyWith(name, adapter string) (Policy, error) {
 	all, _, err := m.policies(name)
 	if adapter != "" && err == nil {

@@ -53,7 +53,7 @@ func decoderFamily(defaults func() decoderConfig, layout func(c *Config, d *deco
 }
 
 // parse reads config.json over the defaults of transformers that d holds, and then the family's own keys over theirs.
-// A null in the place of what may be nil is none, or false, whatever the default.
+// A null in the place of a value that may be nil is none, or false, whatever the default.
 func (d *decoderConfig) parse(raw json.RawMessage, own ...any) (*Config, error) {
 	d.HiddenAct = cmp.Or(d.HiddenAct, "silu")
 	if err := json.Unmarshal(raw, d); err != nil {

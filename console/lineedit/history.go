@@ -21,7 +21,7 @@ const (
 	maxHistory = 1000 // lines
 	// Bytes of a line that is kept in the file; what is longer was not typed.
 	maxKept = 4096
-	// header is the first line of a file of history, by which it is known as one: lines must not
+	// header is the first line of every file of history, and of no other file: lines must not
 	// be added to whatever file a variable names.
 	header = "# Lines typed in chats of Glimpse"
 	// How long one waits for another program that writes the file. It does so for

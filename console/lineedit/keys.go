@@ -36,7 +36,7 @@ var controls = map[byte]key{
 	14: keyDown, 16: keyUp, 20: keyTranspose, 21: keyDeleteStart, 23: keyDeleteWord, 127: keyBackspace,
 }
 
-// sequences are keys that have an escape, by what follows it.
+// sequences are keys that have an escape, by the characters after it.
 var sequences = map[string]key{
 	"[A": keyUp, "[B": keyDown, "[C": keyRight, "[D": keyLeft, "[H": keyHome, "[F": keyEnd,
 	"OA": keyUp, "OB": keyDown, "OC": keyRight, "OD": keyLeft, "OH": keyHome, "OF": keyEnd,

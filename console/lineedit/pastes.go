@@ -27,5 +27,5 @@ func (p *pastes) shown(paste []byte) string {
 	return mark
 }
 
-// expand puts pastes in the place of what stands for them.
+// expand puts pastes in the place of their stand-ins.
 func (p pastes) expand(line string) string { return strings.NewReplacer(p...).Replace(line) }

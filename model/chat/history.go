@@ -82,7 +82,7 @@ func (t *Template) shown(m Message, f form) Message {
 	return m
 }
 
-// thoughtKeys are the names by which APIs and templates know a message's thoughts.
+// thoughtKeys are the names of a message's thoughts in APIs and templates.
 var thoughtKeys = []string{"reasoning_content", "reasoning", "thinking"}
 
 // nameThoughts gives a message's thoughts by a name that the template reads, too. Of a message that has text and calls

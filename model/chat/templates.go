@@ -59,7 +59,7 @@ var Templates = registry.Registry[string]{Noun: "template"}
 
 func init() {
 	// turns is a template that writes every message in the same way, and what begins an answer. In both, role and content are
-	// those of the message.
+	// the message's.
 	turns := func(message, answer string) string {
 		return "{{ bos_token }}{% for m in messages %}{% set role = m.role %}{% set content = m.content or '' %}" + message +
 			"{% endfor %}{% if add_generation_prompt %}" + answer + "{% endif %}"

@@ -22,7 +22,7 @@ type architecture struct {
 	// interleaved tells that the rows of queries and keys are in the order of Llama's first
 	// implementation: llama.cpp rotates neighbours there (LLAMA_ROPE_TYPE_NORM).
 	interleaved bool
-	// names are the modules by their names in files, those of a layer behind "blk."; tensors of a module that is none in the model
+	// names are the modules by their names in files, a layer's behind "blk."; tensors of a module that is none in the model
 	// by their own.
 	names map[string]string
 	// layers is what stands before a layer's number.

@@ -26,7 +26,7 @@ func (m *metadata) config(arch *architecture) config {
 		"hidden_size": hidden, "num_hidden_layers": m.need("block_count"),
 		"num_attention_heads": heads, "num_key_value_heads": heads, "max_position_embeddings": m.need("context_length"),
 	}
-	if arch.class == gemma4 { // of which layers differ
+	if arch.class == gemma4 { // whose layers differ
 		c["intermediate_size"], c["num_key_value_heads"] = m.layers("feed_forward_length", c)[0], m.layers("attention.head_count_kv", c)[0]
 	} else {
 		if n, ok := m.int("expert_count"); !ok || n == 0 || m.file.Kind(m.prefix+"feed_forward_length") != "" { // a mixture of experts may have no MLP
@@ -242,7 +242,7 @@ func gemmaConfig(m *metadata, c config) {
 	if layers == 62 && third || layers == 46 && !third { // of 27B, as llama.cpp has it
 		c["query_pre_attn_scalar"] = c.int("hidden_size") / max(1, c.int("num_attention_heads"))
 	}
-	c["torch_dtype"] = "bfloat16" // by which embeddings are scaled
+	c["torch_dtype"] = "bfloat16" // embeddings are scaled in it
 	windowConfig(m, c)
 	if pattern, ok := m.int("attention.sliding_window_pattern"); ok {
 		c["sliding_window_pattern"] = pattern

@@ -80,7 +80,7 @@ func (n *netsLayout) source(s *container.Source, t *container.Tensor, file *cont
 			s.DType = kernels.F16
 		}
 	}
-	tiled := func(first, dim int) { // rows of value heads from a row on: those of one key head are keys apart in files
+	tiled := func(first, dim int) { // rows of value heads from a row on: the heads of one key head are keys apart in files
 		if n.fused || n.of == 1 {
 			return
 		}
@@ -134,8 +134,8 @@ func (n *netsLayout) source(s *container.Source, t *container.Tensor, file *cont
 // tile is where files have a value head of Qwen3.5: the first ones of all key heads, then the second ones.
 func (n *netsLayout) tile(head int) int { return head%n.of*n.keys + head/n.of }
 
-// fusedRow is the row, of queries, keys, values and gates of all heads one after the other, of a row of in_proj_qkvz, which has
-// those of a key head together.
+// fusedRow is the row, of queries, keys, values and gates of all heads one after the other, of a row of in_proj_qkvz, where the rows
+// of a key head lie together.
 func (n *netsLayout) fusedRow(row int) int {
 	values, keys := n.of*n.valueDim, n.keys*n.keyDim
 	step := 2 * (n.keyDim + values)

@@ -9,7 +9,7 @@
 //	config, err := fs.ReadFile(m.Folder, "config.json")
 //	weights, err := m.Weights()
 //
-// Keys and their meaning are those of llama.cpp (gguf-py's constants.py, llama-model.cpp and
+// Keys and their meaning are as in llama.cpp (gguf-py's constants.py, llama-model.cpp and
 // llama-vocab.cpp). A key of the architecture that is not known here is an error: it could change
 // what the model computes. Numbers in float32 are written in the shortest decimal that gives
 // them, so 1e-05 is again what config.json said.

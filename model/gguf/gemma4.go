@@ -33,7 +33,7 @@ func (m *metadata) layers(key string, c config) []int {
 func gemma4Config(m *metadata, c config) {
 	n := c.int("num_hidden_layers")
 	c["hidden_activation"], c["attention_bias"], c["sliding_window"] = "gelu_pytorch_tanh", m.has("blk.0.attn_q.bias"), m.need("attention.sliding_window")
-	c["torch_dtype"] = "bfloat16" // by which embeddings are scaled
+	c["torch_dtype"] = "bfloat16" // embeddings are scaled in it
 	slides, ok := value(m, m.prefix+"attention.sliding_window_pattern", m.file.Bools)
 	if !ok || len(slides) != n {
 		m.fail("key %q: got %d values, want one for each of %d layers", m.prefix+"attention.sliding_window_pattern", len(slides), n)

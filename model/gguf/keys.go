@@ -25,7 +25,7 @@ var neutral = map[string][]string{
 	"rope.scaling.yarn_beta_fast": nil, "rope.scaling.yarn_beta_slow": nil, // which count where the scaling is YaRN
 }
 
-// computed are the keys, and groups of keys ("rope." and all below it), by which llama.cpp computes in some architecture
+// computed are the keys, and groups of keys ("rope." and all below it), that llama.cpp computes with in some architecture
 // (llama-arch.cpp, LLM_KV_NAMES). One that this architecture does not know is refused.
 var computed = []string{
 	"attention.", "rope.", "ssm.", "kda.", "wkv.", "posnet.", "convnext.", "shortconv.", "hyper_connection.", "altup.",

@@ -17,7 +17,7 @@ type metadata struct {
 	file   *container.File
 	prefix string          // of the architecture's keys: "llama."
 	used   map[string]bool // keys that were asked for
-	notes  []string        // of what is odd and taken all the same
+	notes  []string        // of odd values that are taken all the same
 	err    error
 }
 

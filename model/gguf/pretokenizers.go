@@ -36,7 +36,7 @@ func splits(patterns ...string) []any {
 	return steps
 }
 
-// The patterns are those of the models' own tokenizer.json, where llama.cpp has them rewritten.
+// The patterns come from the models' own tokenizer.json, where llama.cpp has them rewritten.
 const (
 	llama3Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	gpt2Pattern   = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`

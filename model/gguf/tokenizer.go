@@ -271,8 +271,8 @@ func (v *vocabulary) sentencePiece() object {
 	}
 }
 
-// merges are the pairs of tokens that make a token, those of the best score first. Of pairs that
-// make the same token the order is that of their ids.
+// merges are the pairs of tokens that make a token, the best score first. Of pairs that
+// make the same token the order follows their ids.
 func (v *vocabulary) merges(scores []float64) [][2]string {
 	ids := v.ids()
 	type merge struct{ left, right, made int }

@@ -34,7 +34,7 @@ type client struct {
 	// the storage.
 	metadata *patience.Client
 
-	tell  func(text string) // of what is waited for
+	tell  func(text string) // what is waited for
 	pause time.Duration     // before the second attempt; doubled before each further one
 }
 
@@ -44,7 +44,7 @@ func newClient(s settings, log io.Writer) *client {
 	transport := http.DefaultTransport.(*http.Transport).Clone() // with the proxies of the environment
 	transport.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	transport.ResponseHeaderTimeout = patience.Silence
-	transport.DisableCompression = true // sizes and ranges are those of the file
+	transport.DisableCompression = true // sizes and ranges are the file's
 	c.tell = func(text string) { fmt.Fprintln(log, "hub: "+text) }
 	c.http = &patience.Client{Tell: c.tell, Doer: &http.Client{Transport: transport, CheckRedirect: c.redirect}}
 	c.metadata = &patience.Client{Tell: c.tell, Doer: &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {

@@ -182,7 +182,7 @@ func (f *fetcher) fetch(ctx context.Context, r remote, p *progress.Bar) error {
 	return f.cache.link(r.commit, r.name, r.etag)
 }
 
-// transferAll makes the blob of what has arrived before and what is still to come.
+// transferAll makes the blob from the part that has arrived before and the rest.
 func (f *fetcher) transferAll(ctx context.Context, r remote, blob string, p *progress.Bar) error {
 	path := blob + ".incomplete"
 	for fresh := false; ; fresh = true {

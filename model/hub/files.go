@@ -33,7 +33,7 @@ const (
 
 const maxShards = 10_000
 
-// needed chooses among the files of the commit; absent are those of the others
+// needed chooses among the files of the commit; absent are the other files
 // that the commit does not have. The index of sharded weights is fetched on the
 // way.
 func (f *fetcher) needed(ctx context.Context, info repoInfo) (names, absent []string, err error) {

@@ -76,7 +76,7 @@ func (found Model) shapes(device string) (*model.Model, error) {
 	return m, err
 }
 
-// OpenCached is OpenShapes of what is on this machine, with the tokenizer where that is: nothing is fetched. lack
+// OpenCached is OpenShapes of the files on this machine, with the tokenizer where that is there: nothing is fetched. lack
 // says what Open would fetch, "" for nothing; without a config.json the model is nil.
 func OpenCached(spec, device string) (m *model.Model, lack string, err error) {
 	if objectstore.IsURL(spec) {

@@ -70,7 +70,7 @@ func Testdata(t testing.TB) string {
 	}
 }
 
-// OnProcessorsAlone are golden models that no device with memory of its own computes, which refuses them by what they have.
+// OnProcessorsAlone are golden models with parts that every device with memory of its own refuses.
 var OnProcessorsAlone = []string{"gemma4-e2b", "qwen3-next", "qwen3.5", "qwen3.5-moe"}
 
 // Goldens reads all golden folders.
@@ -140,7 +140,7 @@ func readHead(t testing.TB, folder string) head {
 	return head{}
 }
 
-// logits are those of all rows [tokens, vocab]: of the last ones as transformers computed
+// logits are the logits of all rows [tokens, vocab]: of the last ones as transformers computed
 // them, of the others the same product of its hidden states, in float64. That it is the same
 // is checked where both are there.
 func (h head) logits(t testing.TB, hidden, last Tensor) Tensor {
@@ -239,7 +239,7 @@ func ReadTensors(t testing.TB, path string) map[string]Tensor {
 
 // RowError is the largest difference between got and want relative to the
 // largest magnitude in want: elements that cancel to almost zero carry the
-// rounding of what cancelled. NaN where the lengths differ or got is not finite.
+// rounding of their terms. NaN where the lengths differ or got is not finite.
 func RowError(got, want []float32) float64 {
 	if len(got) != len(want) {
 		return math.NaN()

@@ -19,7 +19,7 @@ var LaunchBudget = struct {
 	Around: 4,
 	Layer: map[string]int{
 		"llama3.1": 8, "qwen2": 8, "qwen3": 8, "mistral-window": 8,
-		"falcon": 9, // two sums, of which one precedes a norm; up, GELU
+		"falcon": 9, // two sums, one before a norm; up, GELU
 	},
 	LongerLayer: 9,
 	Token: map[string]int64{

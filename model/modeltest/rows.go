@@ -48,7 +48,7 @@ type RowTemplate struct {
 	Renderings []Rendering
 }
 
-// RowTemplates are those of lab/golden/row_fixtures.py with the path of its rows. Those of public models
+// RowTemplates are the templates of lab/golden/row_fixtures.py with the path of its rows. Public models' templates
 // are in the folder that GLIMPSE_DATA names, and are left out without it.
 func RowTemplates(t testing.TB) (rows string, all []RowTemplate) {
 	t.Helper()
@@ -87,7 +87,7 @@ func WithTemplate(t testing.TB, template string) *model.Model {
 	return open(t, "cpu", func() (*model.Model, error) { return model.OpenFS(folder, "bytes", o) })
 }
 
-// WithFiles is the folder of a random model of 264 tokens with further files, by what they hold as JSON.
+// WithFiles is the folder of a random model of 264 tokens with further files, each the JSON of its value.
 func WithFiles(t testing.TB, files map[string]any) fstest.MapFS {
 	t.Helper()
 	folder, err := Llama{Hidden: 8, Layers: 1, Heads: 2, KVHeads: 1, HeadDim: 4, Intermediate: 8, Vocab: 264, MaxPositions: 1 << 14, Tied: true, Seed: 1}.Folder()

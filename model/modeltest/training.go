@@ -56,7 +56,7 @@ func (g *Training) Open(t testing.TB, device string) *model.Model {
 }
 
 // Sample prepares the step: the prompt's cache and the targets [heads, prompt] of all
-// layers, which are compared with those of PyTorch.
+// layers, which are compared with PyTorch's.
 func (g *Training) Sample(t testing.TB, m *model.Model) (cache *kvcache.Cache, targets []*kernels.Tensor) {
 	t.Helper()
 	ctx, r := context.Background(), runner.New(m)

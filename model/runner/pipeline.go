@@ -145,7 +145,7 @@ func (p *prefillPass) runStages(ctx context.Context) (*prefillPass, error) {
 	}
 }
 
-// pipeline runs chunk after chunk through every device, each of which goes on with the next
+// pipeline runs chunk after chunk through every device; each device goes on with the next
 // one while others have earlier ones. The bits are as in runStages: every layer sees the
 // chunks in their order. The last chunk goes through the layers when all others have, so
 // that observers see one layer after the other.

@@ -14,7 +14,7 @@ type Config struct {
 	BOS, EOS, PAD, UNK string // the tokens' text; "" where the file names none
 	ChatTemplate       string // Jinja source; "" where there is none
 	ChatTemplateFrom   string // the file it is from, and which of its templates if that needs saying
-	ChatTemplateChosen bool   // it is one of several, of which none is the default, or not the files' own
+	ChatTemplateChosen bool   // it is one of several without a default, or not the files' own
 	ModelMaxLength     int    // tokens; 0 where the file gives none or a stand-in for none
 }
 
@@ -38,7 +38,7 @@ func (t *namedToken) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// namedTokens is a list of them, or an object of which the values are taken.
+// namedTokens is a list of them, or an object whose values are taken.
 type namedTokens []namedToken
 
 func (t *namedTokens) UnmarshalJSON(data []byte) error {

@@ -141,7 +141,7 @@ func (b *decoderBuilder) byteLevel(raw json.RawMessage) error {
 		}
 		b.table.bytes[id] = true
 	}
-	b.table.wholeRuns = false // those of a step before are bytes like any other now
+	b.table.wholeRuns = false // an earlier step's are bytes like any other now
 	return b.after("", "Replace", "Fuse")
 }
 

@@ -18,7 +18,7 @@ func sortByID(tokens []addedToken) {
 	})
 }
 
-// addLegacy takes over special_tokens_map.json and added_tokens.json, either of which
+// addLegacy takes over special_tokens_map.json and added_tokens.json; either
 // may be nil. They count where tokenizer_config.json has no added_tokens_decoder.
 func (c *configFile) addLegacy(specialMap, added []byte) error {
 	if c.AddedByID != nil {
@@ -64,7 +64,7 @@ func (c *specialNames) named() []namedToken {
 // roles is how many of named have a role of their own.
 func (c *specialNames) roles() int { return len(c.named()) - len(c.Additional) - len(c.Extra) }
 
-// extraTokens returns the tokens to add to those of tokenizer.json, with ids.
+// extraTokens returns the tokens to add to tokenizer.json's, with ids.
 //
 // A token named for a role that the vocabulary does not have is left out, since
 // folders name padding tokens that their model has no row for; it takes its id all the

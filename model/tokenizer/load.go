@@ -102,7 +102,7 @@ type file struct {
 // files are the contents of a folder's files; all but the first may be nil.
 type files struct{ tokenizer, config, specialMap, added, model []byte }
 
-// load makes a tokenizer of them. The error says which part of which file is malformed or not supported.
+// load makes a tokenizer of them. The error names the file, and its part that is malformed or not supported.
 func (f files) load() (*Tokenizer, error) {
 	c, err := parseConfig(f.config)
 	if err != nil {

@@ -109,7 +109,7 @@ func (c splitterChain) split(p piece, yield func(piece) error) error {
 	return c[0].split(p, func(q piece) error { return c[1:].split(q, yield) })
 }
 
-// stretchSplit yields the stretches of characters of one class, but for those of class 0.
+// stretchSplit yields the stretches of characters of one class, but for class 0.
 type stretchSplit struct{ class func(rune) int }
 
 // notSpace is 1 but for white space.

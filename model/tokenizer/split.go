@@ -14,7 +14,7 @@ import (
 // finder calls match with the matches of a pattern in a text, in order.
 type finder func(text string, match func(start, end int) error) error
 
-// behavior is what becomes of the matches and of what lies between them.
+// behavior is what becomes of the matches and of the texts between them.
 type behavior string
 
 const (
@@ -203,7 +203,7 @@ func parseSplit(raw json.RawMessage) (splitter, error) {
 	return findSplit{find, c.Behavior, c.Invert, c.Pattern.Regex != nil}, err
 }
 
-// alphabetSplit cuts bytes by what a splitter makes of ByteLevel's characters for
+// alphabetSplit cuts bytes where a splitter cuts ByteLevel's characters for
 // them: what comes after ByteLevel in a file sees those.
 type alphabetSplit struct{ inner splitter }
 

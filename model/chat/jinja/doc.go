@@ -19,7 +19,7 @@
 // Python is an error that names it, where it is used, and never other text: include,
 // import, extends and block, recursive loops, filters such as groupby, center and
 // wordwrap, methods such as zfill and encode, "**", whole numbers beyond 64 bits but to
-// print, remainders of floats, specifications in formats, and most of what Jinja does
+// print, remainders of floats, specifications in formats, and most things that Jinja does
 // with text that is marked as safe.
 //
 // # Templates are untrusted

@@ -10,7 +10,7 @@ import (
 
 type filterFunc func(r *run, v value, a *arguments) value
 
-// filters are those of Jinja that chat templates have a use for.
+// filters are Jinja's filters that chat templates have a use for.
 var filters map[string]filterFunc
 
 func init() {

@@ -261,7 +261,7 @@ func filterMap(r *run, v value, a *arguments) value {
 	return r.collect(v, func(item value) (value, bool) { return apply(item), true })
 }
 
-// collect makes a generator of what f makes of the elements of v, and keeps.
+// collect makes a generator of f's results for the elements of v, as far as f keeps them.
 func (r *run) collect(v value, f func(item value) (out value, keep bool)) value {
 	g := &generator{}
 	if !truth(v) {

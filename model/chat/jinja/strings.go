@@ -138,7 +138,7 @@ func (r *run) strip(s string, chars value, left, right bool) string {
 	return s
 }
 
-// texts makes a list of what a string was cut into.
+// texts makes a list of the parts that a string was cut into.
 func (r *run) texts(parts []string) value {
 	if !r.chargeItems(len(parts)) {
 		return nil

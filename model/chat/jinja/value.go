@@ -44,7 +44,7 @@ func newList(items []value) *list { return &list{kindList, items} }
 
 func newTuple(items ...value) *list { return &list{kindTuple, items} }
 
-// indexed tells whether the elements have numbers; those of a dict's view have none.
+// indexed tells whether the elements have numbers; in a dict's view they have none.
 func (l *list) indexed() bool {
 	return l.kind == kindList || l.kind == kindTuple || l.kind == kindRange
 }

@@ -53,7 +53,7 @@ func IsLarge(name string) bool {
 	return strings.HasSuffix(name, ".safetensors") || name == "tokenizer.json"
 }
 
-// ETag is the hash by which the hub knows a file: SHA-256 of a large one, Git's
+// ETag is the hub's hash of a file: SHA-256 of a large one, Git's
 // blob hash of a small one.
 func ETag(name string, data []byte) string {
 	if IsLarge(name) {
@@ -194,7 +194,7 @@ func (h *Server) Count(prefix string) int {
 	return n
 }
 
-// Cut serves the first n bytes of what is asked for, and breaks the connection.
+// Cut serves the first n bytes that are asked for, and breaks the connection.
 func Cut(w http.ResponseWriter, r *http.Request, data []byte, n int) {
 	from := 0
 	if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-", &from); err == nil {

@@ -199,7 +199,7 @@ func (m *matcher) setFailed(pc, at int) {
 // run returns the end of the match of the program at pc from a byte on, or -1.
 // Where target is not negative, the match must end there.
 //
-// States inside a look-behind depend on where it must end, and those of a pattern
+// States inside a look-behind depend on where it must end, and the states of a pattern
 // with slots on the slots: they are not kept.
 func (m *matcher) run(pc, at, target int) int {
 	base := len(m.stack)

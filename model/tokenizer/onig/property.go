@@ -121,7 +121,7 @@ var named = map[string]func() runeSet{
 	"xdigit": func() runeSet { return hexDigits },
 }
 
-// properties are those of Unicode that Go has a table of and nothing newer is to be
+// properties are Unicode's properties that Go has a table of and nothing newer is to be
 // added to, but for what newer lists.
 var properties = []string{"White_Space", "Ideographic", "Unified_Ideograph", "Dash", "Hex_Digit", "ASCII_Hex_Digit", "Variation_Selector", "Join_Control"}
 
