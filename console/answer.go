@@ -14,6 +14,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/internal/progress"
 	"glimpse/internal/tables"
+	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/runner"
 )
@@ -114,7 +115,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 	right := ended && slices.Equal(tokens, p.Answer)
 	if o.JSON {
 		x := answerStatistics{turnStatistics: turnStatistics{
-			Schema: AnswerSchema, Policy: policy.NameWithAdapter(), Budget: o.Budget.Of(len(p.IDs)), BudgetShare: o.Budget.Share(),
+			Schema: AnswerSchema, Device: kernels.DeviceOf(m.Backend), Policy: policy.NameWithAdapter(), Budget: o.Budget.Of(len(p.IDs)), BudgetShare: o.Budget.Share(),
 			Answer: strings.TrimSpace(answer.String()), Ended: ended, Stop: a.Reason(), PromptTokens: len(p.IDs), AnswerTokens: len(tokens),
 			Position: int(s.Cache.Next()), Pairs: float64(kept) / float64(heads), HeldBytes: held, FullBytes: s.FullBytes,
 			StepBytes: s.Traffic.PerStep(), TTFTMillis: ms(s.PrefillTime), Speed: float64(len(tokens)) / elapsed.Seconds(),

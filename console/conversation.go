@@ -14,6 +14,7 @@ import (
 	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/internal/tables"
+	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/chat"
 	"glimpse/model/runner"
@@ -152,6 +153,7 @@ const (
 type turnStatistics struct {
 	Schema       string        `json:"schema"`
 	Turn         int           `json:"turn,omitempty"` // of a conversation, from 1
+	Device       string        `json:"device"`         // on a processor with the arithmetic
 	Policy       string        `json:"policy"`
 	Budget       int           `json:"budget"`                 // pairs per KV head and layer of this turn
 	BudgetShare  float64       `json:"budget_share,omitempty"` // of the conversation up to the prompt's end, where it was given so
@@ -221,7 +223,7 @@ func (c *Conversation) answer(ctx context.Context, text string, ids []int32, who
 func (c *Conversation) report(t turnStatistics) error {
 	s := c.session
 	t.Pairs = float64(s.Cache.Pairs()) / float64(s.Cache.Heads())
-	t.Schema = TurnSchema
+	t.Schema, t.Device = TurnSchema, kernels.DeviceOf(c.model.Backend)
 	t.Turn, t.Policy, t.Budget, t.BudgetShare = len(c.turns)+1, c.policy.NameWithAdapter(), s.Prompt.Budget, s.Budget.Share()
 	t.Position, t.HeldBytes, t.cacheBytes = int(s.Cache.Next()), s.Bytes(), s.Cache.Bytes()
 	t.FullBytes = t.cacheBytes

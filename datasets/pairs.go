@@ -32,6 +32,9 @@ type PairHeader struct {
 	Data string `json:"data,omitempty"`
 	// Contents are the contents of the prompts' files; "" where they are not recorded.
 	Contents ContentsText `json:"data_sha256,omitempty"`
+	// Device is what the model computed on when the file was begun, on a processor with the arithmetic; "" where it is not
+	// told. Files of other devices are of the same settings.
+	Device string `json:"device,omitempty"`
 }
 
 // Sampling is how a response was drawn. Temperature 0 is greedy decoding, and
@@ -278,6 +281,7 @@ func parseHeader(o object) (_ PairHeader, checked bool, _ error) {
 		{"shards", "a whole number", &h.Shards, false},
 		{"data", wantText, &h.Data, true},
 		{"data_sha256", "a list of files with their SHA-256", &contents, true},
+		{"device", wantText, &h.Device, true},
 		{checkField, wantText, &h.Check, true},
 	})
 	if err != nil {

@@ -17,10 +17,15 @@ import (
 // made. The first worker writes it; one with other settings is refused.
 const SettingsName = ".settings.json"
 
-// Settings are the header's, without which of the shards it stands in.
+// Settings are the header's, without which of the shards it stands in, and on what device.
 func (h PairHeader) Settings() PairHeader {
-	h.Shard = 0
+	h.Shard, h.Device = 0, ""
 	return h
+}
+
+// Same tells that files are of the same settings and the same shard.
+func (h PairHeader) Same(other PairHeader) bool {
+	return h.Settings() == other.Settings() && h.Shard == other.Shard
 }
 
 // EncodeSettings is what the settings file of the header's folder holds.
@@ -35,7 +40,7 @@ func (h PairHeader) CheckSettings(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if got := r.Header(); got != h.Settings() {
+	if got := r.Header(); got.Settings() != h.Settings() {
 		return fmt.Errorf("%s: the folder's shards are made with other settings: %+v, want %+v: generate into another folder", name, got, h.Settings())
 	}
 	return nil

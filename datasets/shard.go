@@ -92,7 +92,7 @@ func finished(path string, h PairHeader) error {
 
 // Finished is ErrFinished for a complete file of the header, another error for one of another.
 func (r *PairReader) Finished(h PairHeader) error {
-	if r.header != h {
+	if !r.header.Same(h) {
 		return fmt.Errorf("%s: is of other settings: %s", r.lines.file, r.header.Differences(h))
 	}
 	return fmt.Errorf("%s: %w", r.lines.file, ErrFinished)
@@ -111,6 +111,7 @@ func (h PairHeader) Differences(want PairHeader) string {
 			out = append(out, fmt.Sprintf("%s: got %v, want %v", name, got, want))
 		}
 	}
+	h.Device = want.Device
 	compare("", reflect.ValueOf(h), reflect.ValueOf(want))
 	return strings.Join(out, "; ")
 }
@@ -180,7 +181,7 @@ func (s *Shard) takeUp(partial string, h PairHeader) error {
 	if err != nil {
 		return err
 	}
-	if got := r.Header(); got != h {
+	if got := r.Header(); !got.Same(h) {
 		return fmt.Errorf("%s: was begun with other settings: %s; remove it to begin again", partial, got.Differences(h))
 	}
 	for {

@@ -31,6 +31,7 @@ const Shipped = "shipped"
 type Options struct {
 	Model, Device string
 	CacheDType    string // of keys and values: auto, float32 or bf16
+	Exact         bool   // float32 throughout
 	// Policies is the list that is wanted, with commas between; "": it is not known yet. With PolicyByDefault
 	// Open puts the policy of the adapter that there is in its place.
 	Policies        string
@@ -73,7 +74,7 @@ type Model struct {
 // OpenModel opens the model alone. before, where it is set, sees it before its weights are loaded. log takes the
 // progress of a download.
 func (o *Options) OpenModel(ctx context.Context, log io.Writer, before func(m *model.Model) error) (*model.Model, error) {
-	if err := model.CheckCacheDType(o.CacheDType); err != nil {
+	if err := errors.Join(model.CheckCacheDType(o.CacheDType), model.CheckExact(o.Exact, o.CacheDType)); err != nil {
 		return nil, err
 	}
 	chatOptions, err := chat.ParseOptions(o.ChatOptions, o.ChatDate)
@@ -84,7 +85,7 @@ func (o *Options) OpenModel(ctx context.Context, log io.Writer, before func(m *m
 	if err != nil {
 		return nil, fmt.Errorf("--chat-template: %w", err)
 	}
-	return hub.Open(ctx, o.Model, o.S3, log, model.Options{Device: o.Device, CacheDType: o.CacheDType, Chat: chatOptions, Template: template, BeforeWeights: before})
+	return hub.Open(ctx, o.Model, o.S3, log, model.Options{Device: o.Device, CacheDType: o.CacheDType, Exact: o.Exact, Chat: chatOptions, Template: template, BeforeWeights: before})
 }
 
 // Open opens the model, the adapters and the drafts; the options are checked before anything is read.
@@ -262,7 +263,7 @@ func (m *Model) addDraft(ctx context.Context, spec string, log io.Writer) error 
 	if !ok {
 		name, dir = filepath.Base(spec), spec
 	}
-	d, opt := draft{name: name}, model.Options{Device: m.asked.Device, CacheDType: m.asked.CacheDType}
+	d, opt := draft{name: name}, model.Options{Device: m.asked.Device, CacheDType: m.asked.CacheDType, Exact: m.asked.Exact}
 	var err error
 	if d.model, err = OpenDraft(ctx, m.Model, dir, m.asked.S3, opt, log); err != nil {
 		return fmt.Errorf("draft %q: %w", spec, err)

@@ -19,6 +19,7 @@ import (
 // were not taken are nil and absent from JSON.
 type Row struct {
 	Model   string          `json:"model,omitempty"`
+	Device  string          `json:"device,omitempty"` // that it computed on, on a processor with the arithmetic; several with commas between
 	Policy  string          `json:"policy"`
 	Adapter string          `json:"adapter,omitempty"` // name of the adapter ("shipped", "fresh") or draft model used, if any
 	Budget  eviction.Budget `json:"budget"`            // 0: all, the full cache

@@ -63,7 +63,7 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 		return err
 	}
 	header := datasets.PairHeader{
-		Model: m.Name, WeightsSHA256: hash, Seed: s.SamplingSeed, Shards: max(1, s.Shards), Data: s.describe(), Sampling: s.headerSampling(),
+		Model: m.Name, WeightsSHA256: hash, Seed: s.SamplingSeed, Shards: max(1, s.Shards), Data: s.describe(), Sampling: s.headerSampling(), Device: kernels.DeviceOf(m.Backend),
 	}
 	s.Report(log, m, s.sampling)
 	if err := s.join(ctx, m, header); err != nil {

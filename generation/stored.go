@@ -244,7 +244,7 @@ func (s Stored) fetch(ctx context.Context, h datasets.PairHeader, to string) (si
 			if err != nil {
 				return 0, err
 			}
-			if got := r.Header(); got != h {
+			if got := r.Header(); !got.Same(h) {
 				return 0, fmt.Errorf("%s: was begun with other settings: %s; remove %s to begin again", url, got.Differences(h), s.Store.URL(work))
 			}
 		}

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -37,6 +38,11 @@ func (Decomposed) RoundsToBF16(int, *Tensor) bool { return false }
 func (Decomposed) DrawsInPlace() bool             { return false }
 func (Decomposed) NewGraph() Graph                { return nil }
 func (Decomposed) Stepper() Stepper               { return nil }
+
+// Exact refuses.
+func (d Decomposed) Exact() (Backend, error) {
+	return nil, fmt.Errorf("device %s rounds for its products: got exact arithmetic, want device cpu for it", d.on.Device())
+}
 
 // Selector selects on the host.
 func (d Decomposed) Selector() Selector { return d.on.HostSelector() }

@@ -13,7 +13,8 @@ type DeviceInfo interface {
 	Name() string
 	// Device is the name that Open takes: cuda:0, cpu.
 	Device() string
-	// Model is the name of the device, Driver its driver and libraries; empty on the host.
+	// Model is the name of the device, on the host of the arithmetic: what results depend on. Driver is the device's driver and
+	// libraries, empty on the host.
 	Model() string
 	Driver() string
 	// Compute is the type of activations, F32 or F64.
@@ -25,6 +26,9 @@ type DeviceInfo interface {
 	// caller. Where it is not 0, few rows more in a pass cost next to nothing, while a pass
 	// of their own reads all weights again.
 	PrefillChunk(rowBytes int64) int
+	// Exact is the backend of the same device that rounds nothing to less than the type of activations for a product's sake: rows,
+	// or weights of blocks. The error says that the device has none.
+	Exact() (Backend, error)
 	// SameRows is the least number of rows among which Linear gives each the bits that it has among so
 	// many rows, and so for all numbers between.
 	SameRows(rows int) int

@@ -41,6 +41,18 @@ func CheckCacheDType(name string) error {
 	return nil
 }
 
+// CheckExact refuses a type of caches that rounds what is to be exact.
+func CheckExact(exact bool, cacheDType string) error {
+	switch cacheDType {
+	case "", "auto", "float32":
+		return nil
+	}
+	if exact {
+		return fmt.Errorf("exact arithmetic: cache dtype: got %q, want auto or float32", cacheDType)
+	}
+	return nil
+}
+
 // SetCacheDType settles the type of the caches that are made from now on: "float32"
 // (which "" means, too), the type that the device computes in; "bf16" or "bfloat16",
 // which takes half the memory and on a GPU lets prefill attention run on tensor

@@ -75,6 +75,9 @@ type Options struct {
 	Name string
 	// CacheDType is the type of caches, see SetCacheDType; "" is float32.
 	CacheDType string
+	// Exact computes in float32 throughout, on a processor: rows, weights, and keys and values of any CacheDType that chooses, see
+	// kernels.Backend.Exact.
+	Exact bool
 	// Chat is what chat templates see beside the messages: Extra, Tools and Now, which
 	// is the time of opening if it is zero.
 	Chat chat.Options
@@ -134,11 +137,16 @@ func open(folder fs.FS, name, given string, opt Options, weights func() (*checkp
 		}
 	}()
 	defer kernels.CatchDevice(&err)
-	if err := CheckCacheDType(opt.CacheDType); err != nil {
+	if err := errors.Join(CheckCacheDType(opt.CacheDType), CheckExact(opt.Exact, opt.CacheDType)); err != nil {
 		return nil, err
 	}
 	device, why := kernels.ChooseDevice(cmp.Or(opt.Device, "cpu"))
 	devices, err := kernels.OpenList(device)
+	for i := range devices {
+		if opt.Exact && err == nil {
+			devices[i], err = devices[i].Exact()
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,8 @@ example=(evict run --example needle --policy snapkv --budget 32)
 quick=(train lookahead --steps 1 --batch 1 --validate 0)
 
 refuse "instruction set that there is not" 'GLIMPSE_SIMD|level "avx1024", want one of' env GLIMPSE_SIMD=avx1024 "${example[@]}"
-refuse "rounding that there is not" 'GLIMPSE_ROUNDING: got "bf16", want on or off' env GLIMPSE_ROUNDING=bf16 "${example[@]}"
+refuse "exact arithmetic with rounded keys" 'exact arithmetic: cache dtype: got "bf16", want auto or float32' "${example[@]}" --exact --cache-dtype bf16
+refuse "exact arithmetic that is neither on nor off" 'GLIMPSE_EXACT' env GLIMPSE_EXACT=bf16 "${example[@]}"
 
 echo "== model folders"
 refuse "model folder missing" "no such file" "${example[@]}" --model ./nowhere

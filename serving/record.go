@@ -18,6 +18,7 @@ import (
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/internal/outputs"
+	"glimpse/kernels"
 	"glimpse/model"
 )
 
@@ -67,7 +68,7 @@ func newRecorder(ctx context.Context, m *model.Model, c *Config, metrics *metric
 	r := &recorder{
 		folder: c.Record, limit: c.RecordLimit, share: c.RecordShare, most: m.Config.MaxPositions, digits: len(strconv.Itoa(m.Config.Vocab)) + 1,
 		header: datasets.PairHeader{
-			Model: m.Name, WeightsSHA256: sum, Seed: c.Seed, Shards: 1, Data: "requests to a server, answered with evicted caches",
+			Model: m.Name, WeightsSHA256: sum, Seed: c.Seed, Shards: 1, Data: "requests to a server, answered with evicted caches", Device: kernels.DeviceOf(m.Backend),
 			Sampling: datasets.Sampling{TopP: 1, MaxNewTokens: c.MaxNew, Processors: "sampled as each request has asked"},
 		},
 		rng: rand.New(rand.NewPCG(c.Seed, 1)), pairs: make(chan datasets.Pair, recordQueue), done: make(chan struct{}), metrics: metrics, log: c.Log,

@@ -31,7 +31,7 @@ what is used instead. A machine without a GPU is no error.`,
 		Example: "  evict doctor\n  evict doctor --json",
 		Args:    cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r := report{Schema: "glimpse.doctor/1", Platform: runtime.GOOS + "/" + runtime.GOARCH, Threads: parallel.Threads(), Instructions: simd.Level(), CUDA: kernels.Devices()}
+			r := report{Schema: "glimpse.doctor/1", Platform: runtime.GOOS + "/" + runtime.GOARCH, Threads: parallel.Threads(), Instructions: simd.Arithmetic(simd.Rounded), CUDA: kernels.Devices()}
 			if r.CUDA.Usable() == nil {
 				var failed []string
 				for i := range r.CUDA.Devices {

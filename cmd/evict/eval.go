@@ -215,6 +215,7 @@ func (e *evalFlags) resolve(cmd *cobra.Command, j *runs.Job) error {
 	}
 	override("device", func() { j.Device = e.Device })
 	override("cache-dtype", func() { j.CacheDType = e.CacheDType })
+	override("exact", func() { j.Exact = e.Exact })
 	override("set", func() { j.Set = e.Set })
 	override("seed", func() { j.Seed = e.Seed })
 	override("chat-template", func() { j.ChatTemplate = e.ChatTemplate })

@@ -31,6 +31,7 @@ func (s *setup) bind(f *pflag.FlagSet) {
 	s.Device = "cpu"
 	cli.BindModel(f, &s.Model, &s.Device)
 	f.StringVar(&s.CacheDType, "cache-dtype", "auto", model.CacheDTypeUsage)
+	f.BoolVar(&s.Exact, "exact", false, "compute in float32 throughout, on a processor: slower, and the same answers on nearly all machines")
 	f.StringArrayVar(&s.Adapters, "adapter", nil, "folder or s3://BUCKET/NAME of an adapter or a registry of them, as DIR or NAME=DIR; may be repeated")
 	f.StringArrayVar(&s.Drafts, "draft", nil, "draft model of speckv: DIR, NAME=DIR, self, layers:N or shipped; may be repeated; empty is self")
 	f.StringVar(&s.Pattern, "pattern", "", "folder with the retrieval heads for duoattention (see evict patterns); empty is the model's own")

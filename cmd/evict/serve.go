@@ -20,6 +20,7 @@ import (
 	"glimpse/internal/bytesize"
 	"glimpse/internal/cli"
 	"glimpse/internal/version"
+	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/serving"
 
@@ -190,7 +191,7 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 			tellLossless(c.Log, m, ready.Standard(), c.Budget)
 			c.Log.Info("memory", "sessions_and_shared_prefixes", bytesize.Memory(c.Memory), "shared_prefixes", bytesize.Memory(c.Prefix), "why", why, "change", "--memory SIZE --prefix-cache SIZE")
 			url := urlOf(listener.Addr(), cert != "")
-			c.Log.Info("serving", "address", listener.Addr().String(), "url", url, "api", url+"/v1", "model", c.Name, "policy", ready.Standard().NameWithAdapter())
+			c.Log.Info("serving", "address", listener.Addr().String(), "url", url, "api", url+"/v1", "model", c.Name, "device", kernels.DeviceOf(m.Backend), "policy", ready.Standard().NameWithAdapter())
 			return errors.Join(wait(cmd.Context(), server, ready, served, drain, c.Log), ready.Close())
 		},
 	}

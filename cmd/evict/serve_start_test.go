@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"glimpse/internal/simd"
 	"glimpse/serving"
 )
 
@@ -37,6 +38,8 @@ func TestServeSaysWhatItDoes(t *testing.T) {
 		{"TLS", []string{"--tls-cert", cert, "--tls-key", key}, "", []string{` url=https://127.0.0.1:PORT api=https://127.0.0.1:PORT/v1 `}, ""},
 		{"all addresses", []string{"--listen", "0.0.0.0:0"}, "everybody who reaches the address", []string{` url=http://localhost:PORT api=http://localhost:PORT/v1 `}, ""},
 		{"a port of all addresses", []string{"--listen", ":0"}, "", []string{` address=[::]:PORT url=http://localhost:PORT `}, ""},
+		{"what it computes on", nil, "", []string{` device="cpu ` + simd.Arithmetic(simd.Rounded) + `" `}, "exact"},
+		{"in float32", []string{"--exact"}, "", []string{` device="cpu ` + simd.Arithmetic(simd.Float32) + `" `}, ""},
 		{"as JSON", []string{"--log-json"}, `"msg":"lossless: every session keeps its whole cache"`, []string{`"url":"http://127.0.0.1:PORT"`}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

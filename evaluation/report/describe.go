@@ -44,8 +44,28 @@ func (r *Report) describe(stored []*runs.Stored, joined *runs.Joined, rows []eva
 			r.Notices = append(r.Notices, fmt.Sprintf("The run %s is damaged, and read up to there: %s.", s.Path, s.Damage))
 		}
 	}
+	r.Notices = append(r.Notices, devicesDiffer(stored)...)
 	r.Tasks = tasksTable(rows)
 	r.Policies = policiesTable(stored, policies)
+}
+
+// devicesDiffer are notices of models whose numbers come from several devices or kinds of arithmetic.
+func devicesDiffer(stored []*runs.Stored) (notices []string) {
+	devices := make(map[string][]string) // of models
+	for _, s := range stored {
+		if s.Environment == nil {
+			continue
+		}
+		for _, m := range s.Environment.Models {
+			devices[m.Name] = listing.Union(devices[m.Name], strings.Split(m.Device, ", ")...)
+		}
+	}
+	for _, model := range slices.Sorted(maps.Keys(devices)) {
+		if on := devices[model]; len(on) > 1 {
+			notices = append(notices, fmt.Sprintf("Model %s was measured on %s: where two tokens are nearly as likely, rounding decides, and answers may differ for that alone.", model, strings.Join(on, " and on ")))
+		}
+	}
+	return notices
 }
 
 // countSamples counts samples, and predictions that failed.

@@ -299,6 +299,36 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
+// TestDevicesThatDiffer are said: rounding may decide between tokens.
+func TestDevicesThatDiffer(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		on   []string // of runs
+		want string   // "": nothing is said
+	}{
+		{"one", []string{"cpu avx2+vnni"}, ""},
+		{"the same", []string{"cpu avx2+vnni", "cpu avx2+vnni"}, ""},
+		{"two", []string{"cpu avx2+vnni", "cpu avx512+vnni"}, "Model model was measured on cpu avx2+vnni and on cpu avx512+vnni:"},
+		{"one run on both", []string{"cpu avx2+vnni, cpu exact avx2"}, "Model model was measured on cpu avx2+vnni and on cpu exact avx2:"},
+	} {
+		var all []*runs.Stored
+		for _, device := range c.on {
+			s := stored()
+			s.Environment.Models[0].Device = device
+			all = append(all, s)
+		}
+		got := devicesDiffer(all)
+		if len(got) > 1 || (len(got) == 1) != (c.want != "") || len(got) == 1 && !strings.Contains(got[0], c.want) {
+			t.Errorf("%s: notices %q, want %q", c.name, got, c.want)
+		}
+		if c.want != "" {
+			if r := build(t, Options{}, all[0]); len(all) == 1 && !strings.Contains(html(t, r), "Model model was measured on cpu avx2") {
+				t.Errorf("%s: the page does not say it", c.name)
+			}
+		}
+	}
+}
+
 // TestSameBytes: nothing depends on the order of maps, or of goroutines.
 func TestSameBytes(t *testing.T) {
 	a, b := build(t, Options{Samples: 9}, stored()), build(t, Options{Samples: 9}, stored())

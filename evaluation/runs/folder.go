@@ -28,6 +28,7 @@ import (
 	"glimpse/internal/stdin"
 	"glimpse/internal/version"
 	"glimpse/internal/yamlconfig"
+	"glimpse/kernels"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -83,7 +84,7 @@ type AboutModel struct {
 	HashOf string `json:"weights_sha256_of,omitempty"` // "tensors"; in runs of earlier versions "", the files
 	// Companions are the adapters and draft models, by their names.
 	Companions datasets.Contents `json:"companions,omitempty"`
-	Device     string            `json:"device"`
+	Device     string            `json:"device"` // on a processor with the arithmetic; several with commas between
 	Policies   []AboutPolicy     `json:"policies"`
 }
 
@@ -320,7 +321,7 @@ func (f *folder) retain(results *evaluation.Results, model string, work []evalua
 }
 
 // describe takes down what is measured, which must be what the run was begun with.
-func (f *folder) describe(ctx context.Context, m *engine.Model, policies []engine.Policy) error {
+func (f *folder) describe(ctx context.Context, m *engine.Model, policies []engine.Policy, log io.Writer) error {
 	if f.path == "" {
 		return nil
 	}
@@ -347,11 +348,21 @@ func (f *folder) describe(ctx context.Context, m *engine.Model, policies []engin
 			return fmt.Errorf("--resume: %s: model %s: adapters or drafts have changed since the run was begun: %s", f.file(EnvironmentFile), m.Name, changes)
 		}
 	}
-	f.about.Models = append(f.about.Models, AboutModel{Name: m.Name, SHA256: hash, HashOf: hashOfTensors, Companions: companions, Device: m.Backend.Name(), Policies: aboutPolicies(policies)})
+	device := kernels.DeviceOf(m.Backend)
+	if was := f.begun.model(m.Name); was != nil && was.Device != device {
+		fmt.Fprintf(log, "--resume: model %s was on %s and goes on on %s: where two tokens are nearly as likely, rounding may decide otherwise\n", m.Name, was.Device, device)
+		device = bothDevices(was.Device, device)
+	}
+	f.about.Models = append(f.about.Models, AboutModel{Name: m.Name, SHA256: hash, HashOf: hashOfTensors, Companions: companions, Device: device, Policies: aboutPolicies(policies)})
 	if f.partial == nil {
 		return nil
 	}
 	return f.writeAbout()
+}
+
+// bothDevices names two lists of devices as one.
+func bothDevices(a, b string) string {
+	return strings.Join(listing.Union(strings.Split(a, ", "), strings.Split(b, ", ")...), ", ")
 }
 
 // hashOfTensors is AboutModel.HashOf of model.Model.SHA256.
@@ -370,12 +381,21 @@ func (e *Environment) model(name string) *AboutModel {
 	return nil
 }
 
+// deviceOf is what a model computed on, "" where it is not known.
+func (e *Environment) deviceOf(model string) string {
+	if m := e.model(model); m != nil {
+		return m.Device
+	}
+	return ""
+}
+
 // same tells that two models have the same weights, as far as it is known.
 func (m *AboutModel) same(other *AboutModel) bool {
 	return m == nil || other == nil || m.HashOf != other.HashOf || m.SHA256 == "" || other.SHA256 == "" || m.SHA256 == other.SHA256
 }
 
-// sameModels is an error that names what is another: a model's weights, an adapter or a draft.
+// sameModels takes in the devices of another's models. It is an error that names what is another: a model's weights, an
+// adapter or a draft.
 func (e *Environment) sameModels(other *Environment) error {
 	for i := range e.Models {
 		m := &e.Models[i]
@@ -389,6 +409,7 @@ func (e *Environment) sameModels(other *Environment) error {
 		if changes := o.Companions.Changed(m.Companions); changes != "" {
 			return fmt.Errorf("model %s: adapters or drafts are not those of the first shard: %s", m.Name, changes)
 		}
+		m.Device = bothDevices(m.Device, o.Device)
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ type Job struct {
 
 	Device       string               `json:"device"`
 	CacheDType   string               `json:"cache_dtype"`
+	Exact        bool                 `json:"exact,omitempty"` // float32 throughout
 	S3           objectstore.Settings `json:"s3,omitzero"`
 	ChatTemplate string               `json:"chat_template,omitempty"`
 	ChatOptions  []string             `json:"chat_options,omitempty"`
@@ -71,6 +72,7 @@ type Job struct {
 	agreeing      func() error
 	shard, shards int // that this run is, of so many; 0: everything
 	model         *engine.Model
+	devices       map[string]string // that models computed on
 }
 
 // Subject is a model with what its policies need.
@@ -86,7 +88,7 @@ type Subject struct {
 // options are what a model is opened with.
 func (j *Job) options(s Subject) *engine.Options {
 	return &engine.Options{
-		Model: s.Model, Device: j.Device, CacheDType: j.CacheDType, Policies: strings.Join(j.Policies, ","),
+		Model: s.Model, Device: j.Device, CacheDType: j.CacheDType, Exact: j.Exact, Policies: strings.Join(j.Policies, ","),
 		Adapters: s.Adapters, AdaptersByDefault: s.AdaptersByDefault, Drafts: s.Drafts, Pattern: s.Pattern,
 		Set: j.Set, Seed: j.Seed, S3: j.S3, ChatTemplate: j.ChatTemplate, ChatOptions: j.ChatOptions, ChatDate: j.ChatDate,
 	}
@@ -220,7 +222,7 @@ func (j *Job) check() ([]plan, error) {
 	}
 	j.complete()
 	_, policiesErr := engine.PolicyNames(strings.Join(j.Policies, ","))
-	if err := errors.Join(eviction.CheckBudgets(j.Budgets), policiesErr, j.Sampling.Check(), model.CheckCacheDType(j.CacheDType)); err != nil {
+	if err := errors.Join(eviction.CheckBudgets(j.Budgets), policiesErr, j.Sampling.Check(), model.CheckCacheDType(j.CacheDType), model.CheckExact(j.Exact, j.CacheDType)); err != nil {
 		return nil, err
 	}
 	if _, err := eviction.ParseOverrides(j.Set); err != nil {

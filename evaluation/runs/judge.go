@@ -118,6 +118,11 @@ func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outco
 	if err != nil {
 		return fail(err)
 	}
+	var about Environment
+	if _, err := readVersioned(f.file(EnvironmentFile), &about, &about.Schema, environmentSchema); err != nil {
+		return fail(err)
+	}
+	out.nameDevices(about.deviceOf)
 	return out, f.results(out.Rows, all)
 }
 

@@ -86,6 +86,7 @@ func (j *Job) runFolder(ctx context.Context, plans []plan, log io.Writer) (*Outc
 	}
 	out, sumErr := sumUp(results.Predictions(), timings, models, tasks)
 	out.Prompts, out.Caches, out.Saved = results.Saved()
+	out.nameDevices(func(model string) string { return j.devices[model] })
 	if err == nil {
 		err = sumErr
 	}
@@ -163,6 +164,13 @@ func (j *Job) grow() error {
 	return nil
 }
 
+// nameDevices says in every row what its model computed on.
+func (o *Outcome) nameDevices(of func(model string) string) {
+	for i := range o.Rows {
+		o.Rows[i].Device = of(o.Rows[i].Model)
+	}
+}
+
 // sumUp makes the rows of predictions, which it sorts.
 func sumUp(all []*evaluation.Prediction, timings []evaluation.Timing, models, tasks []string) (*Outcome, error) {
 	out := new(Outcome)
@@ -233,8 +241,14 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 		return "", nil, fmt.Errorf("eval: %w", err)
 	}
 	sampling.Seed = j.Seed
-	if err := errors.Join(j.same(ctx, m, policies), f.describe(ctx, m, policies)); err != nil {
+	if err := errors.Join(j.same(ctx, m, policies), f.describe(ctx, m, policies, log)); err != nil {
 		return "", nil, fmt.Errorf("eval: %w", err)
+	}
+	if j.devices == nil {
+		j.devices = make(map[string]string)
+	}
+	if j.devices[m.Name] = kernels.DeviceOf(m.Backend); f.about.model(m.Name) != nil {
+		j.devices[m.Name] = f.about.model(m.Name).Device
 	}
 	var work []evaluation.Work
 	var left []error // subtasks without data

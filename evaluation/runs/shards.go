@@ -136,6 +136,7 @@ func (j *Job) join(ctx context.Context, at place, n int, plans []plan) (*Outcome
 	if err != nil {
 		return fail(err)
 	}
+	out.nameDevices(about.deviceOf)
 	if len(out.Rows) == 0 {
 		return out, fmt.Errorf("eval: none of %d samples could be measured: %s", out.Samples, out.First)
 	}

@@ -26,6 +26,7 @@ type defaultsFile struct {
 	Device     *string  `json:"device"`
 	Adapter    []string `json:"adapter"`
 	CacheDType *string  `json:"cache_dtype"`
+	Exact      *bool    `json:"exact"`
 	Threads    *int     `json:"threads"`
 	S3Endpoint *string  `json:"s3_endpoint"`
 	S3Region   *string  `json:"s3_region"`
@@ -43,6 +44,7 @@ func (d *defaultsFile) settings() []setting {
 		{Name: "device", Variable: "GLIMPSE_DEVICE", values: scalar(d.Device)},
 		{Name: "adapter", Variable: "GLIMPSE_ADAPTER", values: d.Adapter},
 		{Name: "cache-dtype", Variable: "GLIMPSE_CACHE_DTYPE", values: scalar(d.CacheDType)},
+		{Name: "exact", Variable: "GLIMPSE_EXACT", values: scalar(d.Exact)},
 		{Name: "threads", Variable: "GLIMPSE_THREADS", values: scalar(d.Threads)},
 		{Name: "s3-endpoint", values: scalar(d.S3Endpoint)},
 		{Name: "s3-region", values: scalar(d.S3Region)},

@@ -19,7 +19,7 @@ var FlagGroups = []struct {
 	Title string
 	Names string
 }{
-	{"Model", "model device cache-dtype adapter draft pattern"},
+	{"Model", "model device cache-dtype exact adapter draft pattern"},
 	{"Prompt", "prompt system messages token-ids example example-seed raw chat-template chat-option chat-date"},
 	{"Data", "config data field prompts recipe responses task task-option split tokens samples max-prompt truncate held-out prompt-tokens response-tokens metric"},
 	{"Policy", "policy budget set sink recent"},

@@ -106,15 +106,15 @@ func (f *Blocks) decode(dst []float32, src []byte) {
 // max|x| is below 2⁻¹²⁰; by floats of 8 bits in float32, without rounding either. More rows, if [Rounded], become such
 // bytes, too, but for those floats, at avx2, at avx512 and avx512bf16 with VNNI, and at neon
 // with ASIMDDP. One row's results are the same whatever the number of rows up to 16, or above.
-// Otherwise weights are rounded to bfloat16, and the results are as [GemmNTBF16]'s.
+// Otherwise weights are rounded to bfloat16, and the results are as [GemmNTBF16]'s, or as [GemmNT]'s if [Float32].
 func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, how Rounding, beta float32, c []float32, ldc int) {
 	f.check("GemmNTBlocks", m, n, k, len(a), lda, len(b), n, k, len(c), ldc)
-	p := product{nt: true, storage: bf16, blocks: f, m: m, n: n, k: k, alpha: alpha, beta: beta,
+	p := product{nt: true, storage: widenedTo(how), blocks: f, m: m, n: n, k: k, alpha: alpha, beta: beta,
 		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: k, c: unsafe.SliceData(c), ldc: ldc}
 	switch {
-	case m <= maxDotRows && f.kernels().multiply != nil && !(exact && f.kernels().offset != unrounded):
+	case m <= maxDotRows && f.kernels().multiply != nil && (how != Float32 || f.kernels().offset == unrounded):
 		p.inBlocks = true
-	case m > maxDotRows && how == Rounded && f.multipliesBytes() && !exact:
+	case m > maxDotRows && how == Rounded && f.multipliesBytes():
 		p.inBytes = true
 	default:
 		p = p.paired(how)
@@ -124,13 +124,21 @@ func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b
 
 // GemmNNBlocks sets c [m, n] = alpha · a [m, k] · b [k, n] + beta · c. The rows of b are
 // n/Elems blocks each, one after the other; n is a multiple of Elems. The results are as those
-// of [GemmNNBF16] with weights rounded to bfloat16, or for up to 16 rows of a as [GemmNN]'s where there is assembly: at
+// of [GemmNNBF16] with weights rounded to bfloat16, or as [GemmNN]'s if [Float32], and for up to 16 rows of a where there is assembly: at
 // avx2 for an n that is a multiple of 32.
 func GemmNNBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, how Rounding, beta float32, c []float32, ldc int) {
 	f.check("GemmNNBlocks", m, n, k, len(a), lda, len(b), k, n, len(c), ldc)
-	multiply(product{storage: bf16, blocks: f,
+	multiply(product{storage: widenedTo(how), blocks: f,
 		m: m, n: n, k: k, alpha: alpha, beta: beta,
 		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: n, c: unsafe.SliceData(c), ldc: ldc}.paired(how))
+}
+
+// widenedTo is what blocks become where they are not multiplied as they are.
+func widenedTo(how Rounding) storage {
+	if how == Float32 {
+		return f32
+	}
+	return bf16
 }
 
 // SameRows is the least number of rows of a at which every row of a·bᵀ has the bits that it has among so many rows, and so
@@ -259,13 +267,20 @@ func (s *scratch) decodeRows(p *product, i, j, rows, columns int) unsafe.Pointer
 	return unsafe.Pointer(s.rows)
 }
 
-// widened is a part of b in bfloat16, from row i and column j on. It starts and ends
+// widened is a part of b as the product's storage, from row i and column j on. It starts and ends
 // between blocks.
 type widened struct {
 	i, j, rows, columns int
-	memory              []uint16
+	memory              []float32
 	wide                [widenedPart]float32
 }
+
+// at is element [i, j] of the part.
+func (w *widened) at(s storage, i, j int) unsafe.Pointer {
+	return unsafe.Add(unsafe.Pointer(unsafe.SliceData(w.memory)), (i*w.stride()+j)*s.size())
+}
+
+func (w *widened) stride() int { return w.columns + widenedPad }
 
 // weights returns element [i, j] of b [rows, p.ldb]; the elements from there up to row
 // i + rows and column j + columns are readable as elements of p.storage, with the row stride.
@@ -274,8 +289,7 @@ func (p *product) weights(s *scratch, i, j, rows, columns int) (b unsafe.Pointer
 		return unsafe.Add(p.b, (i*p.ldb+j)*p.storage.size()), p.ldb
 	}
 	w := s.widen(p, i, j, rows, columns)
-	ldb = w.columns + widenedPad
-	return unsafe.Pointer(&w.memory[(i-w.i)*ldb+j-w.j]), ldb
+	return w.at(p.storage, i-w.i, j-w.j), w.stride()
 }
 
 func (s *scratch) widen(p *product, i, j, rows, columns int) *widened {
@@ -289,9 +303,8 @@ func (s *scratch) widen(p *product, i, j, rows, columns int) *widened {
 		columns = max(columns, min(widenedColumns, p.n-j))
 	}
 	w.columns = blockSize(j+columns-w.j, 1, f.Elems)
-	stride := w.columns + widenedPad
-	if n := rows * stride; n > len(w.memory) {
-		w.memory = make([]uint16, n)
+	if n := (rows*w.stride()*p.storage.size() + 3) / 4; n > len(w.memory) {
+		w.memory = make([]float32, n)
 	}
 	for r := range rows {
 		row := unsafe.Slice((*byte)(unsafe.Add(p.b, (i+r)*p.ldb/f.Elems*f.Bytes)), p.ldb/f.Elems*f.Bytes)
@@ -299,12 +312,17 @@ func (s *scratch) widen(p *product, i, j, rows, columns int) *widened {
 		for at := 0; at < w.columns; at += part {
 			n := min(part, w.columns-at)
 			first := (w.j + at) / f.Elems * f.Bytes
-			f.decode(w.wide[:n], row[first:first+n/f.Elems*f.Bytes])
-			if to := w.memory[r*stride+at:][:n]; p.terms > 0 {
+			some, to := row[first:first+n/f.Elems*f.Bytes], w.at(p.storage, r, at)
+			if p.storage == f32 {
+				f.decode(unsafe.Slice((*float32)(to), n), some)
+				continue
+			}
+			f.decode(w.wide[:n], some)
+			if p.terms > 0 {
 				// Subnormal numbers become 0, which the product makes of them anyway.
-				narrowRow((*float32)(unsafe.Pointer(&to[0])), &w.wide[0], n)
+				narrowRow((*float32)(to), &w.wide[0], n)
 			} else {
-				narrowBF16(to, w.wide[:n])
+				narrowBF16(unsafe.Slice((*uint16)(to), n), w.wide[:n])
 			}
 		}
 	}

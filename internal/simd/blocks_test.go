@@ -444,19 +444,26 @@ func TestBlocksManyRows(t *testing.T) {
 	})
 }
 
-// TestBlocksExact: GLIMPSE_ROUNDING=off is the products with bfloat16 and rows as they are, whatever their number.
-func TestBlocksExact(t *testing.T) {
-	defer UseExact(UseExact(true))
+// TestBlocksFloat32: products in float32 have the bits of those with weights that were widened before, whatever the number of rows.
+func TestBlocksFloat32(t *testing.T) {
+	defer parallel.SetThreads(parallel.Threads())
 	blockLevels(t, func(t *testing.T, f *blockFormat) {
 		r := NewRand(45)
-		for _, m := range []int{1, 5, MaxDotRows, MaxDotRows + 1, 30} {
+		for _, m := range []int{1, 5, MaxDotRows, MaxDotRows + 1, 30, 70} {
 			for _, nn := range []bool{false, true} {
-				g := newBlockCase(f, nn, m, f.depths()[0], f.depths()[0], r)
-				got := g.run(Rounded)
+				parallel.SetThreads(1 + r.IntN(3))
+				depths := f.depths()
+				g := newBlockCase(f, nn, m, depths[r.IntN(2)], depths[r.IntN(len(depths))], r)
+				got, want := g.run(Float32), append([]float32(nil), g.c...)
+				if nn {
+					GemmNN(m, g.n, g.k, g.alpha, g.a, g.lda, g.weights, g.n, g.beta, want, g.ldc)
+				} else {
+					GemmNT(m, g.n, g.k, g.alpha, g.a, g.lda, g.weights, g.k, g.beta, want, g.ldc)
+				}
 				if m <= MaxDotRows && f.MultipliesBlocks() && !f.Quantises() && !nn {
 					g.check(t, got) // floats of 8 bits as they are
-				} else if at := SameBits(got, g.runBF16(Exact)); at >= 0 {
-					t.Fatalf("%v: other bits than of float32 by bfloat16 at %d", g, at)
+				} else if at := SameBits(got, want); at >= 0 {
+					t.Fatalf("%v: other bits than of float32 at %d", g, at)
 				}
 			}
 		}

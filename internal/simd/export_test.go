@@ -27,12 +27,6 @@ func (f *Blocks) DecodesRows(m, n int) bool {
 	return !p.usesDots() && p.inPlace()
 }
 
-// UseExact sets whether nothing is rounded, and tells whether nothing was.
-func UseExact(use bool) (did bool) {
-	did, exact = exact, use
-	return did
-}
-
 // BytePanels reports whether more rows, if Rounded, are multiplied by blocks as bytes.
 func (f *Blocks) BytePanels() bool { return f.multipliesBytes() }
 

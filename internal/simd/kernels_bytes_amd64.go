@@ -5,6 +5,14 @@ import "golang.org/x/sys/cpu"
 // avxVNNI tells whether AVX2 has VPDPBUSD, which tests change.
 var avxVNNI = cpu.X86.HasAVXVNNI
 
+// bytesExtension is the extension that multiplies bytes at the level in use, as part of a name.
+func bytesExtension() string {
+	if level >= avx512 && cpu.X86.HasAVX512VNNI || level == avx2 && avxVNNI {
+		return "+vnni"
+	}
+	return ""
+}
+
 // kindOfPanel is what panels of bytes differ by: scales of halves of groups, and minima.
 type kindOfPanel uint8
 

@@ -2,6 +2,14 @@ package simd
 
 import "golang.org/x/sys/cpu"
 
+// bytesExtension is the extension that multiplies bytes at the level in use, as part of a name.
+func bytesExtension() string {
+	if level != portable && cpu.ARM64.HasASIMDDP {
+		return "+asimddp"
+	}
+	return ""
+}
+
 // panelFormats are the formats as panels of signed bytes have them.
 var panelFormats = [blockVectors]bytePanels{
 	VectorQ4_0:   {unpackQ4_0NEON, multiplyBytesSDOT, neonColumns, 0, 1},

@@ -1,7 +1,6 @@
 package simd
 
 import (
-	"errors"
 	"fmt"
 	"os"
 )
@@ -16,7 +15,6 @@ var (
 	level  = kernelLevel(chosen) // of its kernels
 	pairs  = hasPairs(chosen)    // whether it multiplies pairs of bfloat16
 	tiles  = hasTiles(chosen)    // and on tiles
-	exact  bool                  // nothing is rounded for a product's sake
 	envErr error
 )
 
@@ -26,18 +24,21 @@ func init() {
 			envErr = fmt.Errorf("environment variable GLIMPSE_SIMD: %w", err)
 		}
 	}
-	switch rounding := os.Getenv("GLIMPSE_ROUNDING"); rounding {
-	case "", "on":
-	case "off":
-		exact = true
-	default:
-		envErr = errors.Join(envErr, fmt.Errorf("environment variable GLIMPSE_ROUNDING: got %q, want on or off", rounding))
-	}
 }
 
 // Level returns the name of the instruction set in use: amx, avx512bf16, avx512, avx2,
 // neon or portable.
 func Level() string { return levelNames[chosen] }
+
+// Arithmetic names what the results of products by a [Rounding] depend on, besides shapes and data: the level, with the extensions that
+// multiply bytes where the processor has those that its kernels use, as avx2+vnni; of [Float32], exact and the level of its
+// kernels.
+func Arithmetic(how Rounding) string {
+	if how == Float32 {
+		return "exact " + levelNames[level]
+	}
+	return levelNames[chosen] + bytesExtension()
+}
 
 // Levels returns the names of the levels that this processor has, worst first.
 func Levels() []string { return levelNames[:best+1] }
@@ -60,6 +61,6 @@ func Use(name string) (restore func(), err error) {
 
 func set(l int) { chosen, level, pairs, tiles = l, kernelLevel(l), hasPairs(l), hasTiles(l) }
 
-// EnvError returns what was wrong with the environment variables GLIMPSE_SIMD and GLIMPSE_ROUNDING, which
-// then had no effect, or nil.
+// EnvError returns what was wrong with the environment variable GLIMPSE_SIMD, which then had no
+// effect, or nil.
 func EnvError() error { return envErr }

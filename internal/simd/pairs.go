@@ -9,15 +9,14 @@ import (
 
 // RoundsBF16 reports whether the level in use multiplies pairs of bfloat16, which is
 // where products with bfloat16 by a [Rounding] differ from the others.
-func RoundsBF16() bool { return pairs && !exact }
+func RoundsBF16() bool { return pairs }
 
 // SplitsBF16 reports whether it does so for [Split], too.
-func SplitsBF16() bool { return tiles && !exact }
+func SplitsBF16() bool { return tiles }
 
 // Rounding says what a product of more than 16 rows with b of bfloat16, or of blocks, may make of a where the processor is faster then.
 // At levels that multiply pairs of bfloat16 ([RoundsBF16]) these are such pairs, for a·bᵀ of even k and ldb; products are still
-// summed in float32, and numbers below 2⁻¹²⁶ count as 0. At other levels they are bytes, for blocks ([GemmNTBlocks]). The environment
-// variable GLIMPSE_ROUNDING=off leaves a in float32 always, and for few rows, too.
+// summed in float32, and numbers below 2⁻¹²⁶ count as 0. At other levels they are bytes, for blocks ([GemmNTBlocks]).
 type Rounding uint8
 
 const (
@@ -28,12 +27,15 @@ const (
 	Split
 	// Rounded rounds a to bfloat16 or, for blocks, to bytes, nearest with ties to even.
 	Rounded
+	// Float32 is Exact for few rows, too, and leaves b as it is: blocks are widened to float32, not to bfloat16. Products that need not be
+	// fast are of this kind.
+	Float32
 )
 
 // paired is p by pairs, where how allows and the processor has them.
 func (p product) paired(how Rounding) product {
 	switch {
-	case !pairs || exact || p.m <= maxDotRows || p.nt && (p.k%2 == 1 || p.ldb%2 == 1):
+	case !pairs || p.m <= maxDotRows || p.nt && (p.k%2 == 1 || p.ldb%2 == 1):
 	case how == Rounded:
 		p.terms = 1
 	case how == Split && tiles && p.blocks == nil:

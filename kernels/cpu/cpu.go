@@ -17,20 +17,35 @@ func init() {
 		if err := simd.EnvError(); err != nil {
 			return nil, err
 		}
-		b := &cpu{}
-		b.Decomposed = kernels.Decompose(b)
-		return b, nil
+		return open(false), nil
 	})
+}
+
+func open(exact bool) *cpu {
+	b := &cpu{exact: exact}
+	b.Decomposed = kernels.Decompose(b)
+	return b
 }
 
 // cpu computes in float32 on all cores. Where the processor is faster by it (simd.Rounding), products of
 // more than 16 rows with large weights round the rows first: to bfloat16, as everybody runs models that are stored so,
-// or for quantised weights to the bytes that fewer rows always become.
+// or for quantised weights to the bytes that fewer rows always become. An exact one rounds neither these nor quantised weights, which become
+// float32 as they are read.
 type cpu struct {
 	host.Base[float32]
+	exact bool
 }
 
 func (b *cpu) Name() string { return "cpu" }
+
+func (b *cpu) Model() string {
+	if b.exact {
+		return simd.Arithmetic(simd.Float32)
+	}
+	return simd.Arithmetic(simd.Rounded)
+}
+
+func (b *cpu) Exact() (kernels.Backend, error) { return open(true), nil }
 
 func (b *cpu) SameRows(rows int) int { return simd.SameRows(rows) }
 
@@ -70,7 +85,7 @@ func (b *cpu) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 	kernels.CheckLinear(y, x, w, bias)
 	m, k, n := x.Dim0(), x.Width(), w.Dim0()
 	Y := y.F32()
-	gemmNT(m, n, k, float32(alpha), x.F32(), k, w, 0, k, roundingOf(w), float32(beta), Y, n)
+	gemmNT(m, n, k, float32(alpha), x.F32(), k, w, 0, k, b.roundingOf(w), float32(beta), Y, n)
 	if bias != nil {
 		for i := range m {
 			simd.Add(Y[i*n:][:n], Y[i*n:][:n], bias.F32())
@@ -81,12 +96,15 @@ func (b *cpu) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 func (b *cpu) MatMul(c, a, w *kernels.Tensor, alpha, beta float64) {
 	m, k, n := a.Dim0(), a.Width(), w.Width()
 	kernels.CheckProduct("MatMul", c, m, n, k, w.Dim0())
-	gemmNN(m, n, k, float32(alpha), a.F32(), k, w, 0, n, roundingOf(w), float32(beta), c.F32(), n)
+	gemmNN(m, n, k, float32(alpha), a.F32(), k, w, 0, n, b.roundingOf(w), float32(beta), c.F32(), n)
 }
 
 // roundingOf is what products with weights may make of their numbers.
-func roundingOf(w *kernels.Tensor) simd.Rounding {
-	if w.Len() >= roundedWeights {
+func (b *cpu) roundingOf(w *kernels.Tensor) simd.Rounding {
+	switch {
+	case b.exact:
+		return simd.Float32
+	case w.Len() >= roundedWeights:
 		return simd.Rounded
 	}
 	return simd.Exact

@@ -2,13 +2,16 @@ package kernelstest
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"glimpse/internal/collective"
+	"glimpse/internal/simd"
 	"glimpse/kernels"
 	"glimpse/kernels/memcount"
 )
@@ -25,7 +28,50 @@ var Contract = map[string]func(t *testing.T, d Device){
 			t.Errorf("%s opens %s", d.B.Device(), other.B.Device())
 		}
 	},
-	"Model":  func(t *testing.T, d Device) { described(t, d, d.B.Model()) },
+	"Model": func(t *testing.T, d Device) {
+		if d.B.Name() != "cpu" {
+			described(t, d, d.B.Model())
+		} else if exact, err := d.B.Exact(); err != nil || d.B.Model() != simd.Arithmetic(simd.Rounded) || exact.Model() != simd.Arithmetic(simd.Float32) {
+			t.Errorf("described as %q, exact as %q, error %v", d.B.Model(), exact.Model(), err)
+		}
+	},
+	"Exact": func(t *testing.T, d Device) {
+		exact, err := d.B.Exact()
+		if err != nil {
+			if !d.B.OwnMemory() || !strings.Contains(err.Error(), d.B.Device()) {
+				t.Error(err)
+			}
+			return
+		}
+		if exact.Name() != d.B.Name() || exact.Device() != d.B.Device() {
+			t.Errorf("is %s on %s, want %s on %s", exact.Name(), exact.Device(), d.B.Name(), d.B.Device())
+		}
+		const out, in = 1 << 10, 1 << 8 // large enough for what may be rounded
+		rng := rand.New(rand.NewPCG(60, 2))
+		for name, w := range map[string]*kernels.Tensor{
+			"Q4_K": d.Blocks(rng, "Q4_K", out, in), "Q4_1": d.Blocks(rng, "Q4_1", out, in), "NVFP4": d.Blocks(rng, "NVFP4", out, in),
+			"BF16": d.Weight(rng, kernels.BF16, out, in), "F16": d.Weight(rng, kernels.F16, out, in),
+		} {
+			W := w.Float64s()
+			for _, rows := range []int{1, 16, 17, 40} {
+				x := d.Tensor(Random(rng, rows*in, 1), rows, in)
+				X := x.Float64s()
+				y := d.Garbage(rows, out)
+				exact.Linear(y, x, w, nil, 1, 0)
+				var off, all float64
+				for i, got := range y.Float64s() {
+					want := 0.0
+					for k := range in {
+						want += X[i/out*in+k] * W[i%out*in+k]
+					}
+					off, all = off+(got-want)*(got-want), all+want*want
+				}
+				if off = math.Sqrt(off / all); !(off <= 1e-6) {
+					t.Errorf("%d rows by %s: off by %.2g in root mean square, want at most 1e-6", rows, name, off)
+				}
+			}
+		}
+	},
 	"Driver": func(t *testing.T, d Device) { described(t, d, d.B.Driver()) },
 	"Compute": func(t *testing.T, d Device) {
 		if c := d.B.Compute(); c != kernels.F32 && c != kernels.F64 {

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"glimpse/internal/atomicfile"
-	"glimpse/internal/simd"
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -65,7 +64,7 @@ func (p *PrefixCache) KeepIn(ctx context.Context, m *model.Model, dir string, li
 		return fmt.Errorf("prefix folder: %w", err)
 	}
 	p.files = &prefixFiles{dir: dir, limit: limit, writing: make(chan writtenPage, maxWriting)}
-	p.files.depends = fmt.Sprintf("1 %s %v %s %s %d %d", weights, m.CacheDType(), m.Backend.Name(), simd.Level(), p.chunk, p.page)
+	p.files.depends = fmt.Sprintf("2 %s %v %s %d %d", weights, m.CacheDType(), kernels.DeviceOf(m.Backend), p.chunk, p.page)
 	files, err := p.files.list()
 	if err != nil {
 		return fmt.Errorf("prefix folder: %w", err)
