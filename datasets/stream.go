@@ -66,7 +66,7 @@ func StreamFor(model string, vocab int, tasks, split string, tokens int, seed ui
 		return nil, err
 	}
 	if !Knows(vocab) {
-		return nil, fmt.Errorf("model %s does not know the words of the synthetic tasks; give it prompts of its own", model)
+		return nil, fmt.Errorf("model %s does not know the words of the synthetic tasks", model)
 	}
 	s, err := ParseSplit(split)
 	if err != nil {

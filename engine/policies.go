@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"glimpse/eviction"
+	"glimpse/internal/commands"
 	"glimpse/model"
 )
 
@@ -169,7 +170,8 @@ func parsePolicy(item string) (policySpec, error) {
 func CheckOne(policy string) error {
 	specs, err := parsePolicies(policy)
 	if err == nil && len(specs) != 1 {
-		err = fmt.Errorf("policy: got the %d policies %s, want one; evict eval --policy A,B --out DIR measures several, and evict report DIR shows what each keeps", len(specs), policy)
+		err = fmt.Errorf("policy: got the %d policies %s, want one; \"%s\" measures several, and \"%s\" shows what each keeps", len(specs), policy,
+			commands.Compare.With("policies", policy), commands.Report.With())
 	}
 	return err
 }
@@ -239,7 +241,8 @@ func (m *Model) variants(spec policySpec) ([]Policy, error) {
 		return nil, err
 	}
 	if needs.Pattern && m.pattern == nil {
-		return nil, fmt.Errorf("policy %s: %w a pattern of retrieval heads; find one with evict patterns and give it with --pattern", spec.name, errNeeds)
+		return nil, fmt.Errorf("policy %s: %w a pattern of retrieval heads; \"%s\" finds one, and --pattern takes it", spec.name, errNeeds,
+			commands.Patterns.With("model", m.asked.Model))
 	}
 	var out []Policy
 	add := func(adapter string, overrides eviction.Overrides, r eviction.Resources) error {

@@ -51,6 +51,9 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 			return fmt.Errorf("generate: %w", err)
 		}
 		s.sampling.Seed = s.SamplingSeed
+		if len(s.Sources) == 0 && !datasets.Knows(m.Config.Vocab) {
+			return fmt.Errorf("generate: model %s does not know the words of the synthetic tasks; --prompts takes a file or a folder of its own", m.Name)
+		}
 		return s.checkMemory(ctx, m)
 	})
 	if err != nil {

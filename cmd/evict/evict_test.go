@@ -257,7 +257,7 @@ func TestPatternsOfOtherModels(t *testing.T) {
 		}
 	}
 	_, _, err = execute(t, "inspect", "--model", dir, "--policy", "duoattention", "--example", "section")
-	if err == nil || !strings.Contains(err.Error(), "needs a pattern of retrieval heads; find one with evict patterns") {
+	if err == nil || !strings.Contains(err.Error(), "needs a pattern of retrieval heads; \"evict patterns --model") {
 		t.Errorf("no pattern: %v", err)
 	}
 }

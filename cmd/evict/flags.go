@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"glimpse/internal/commands"
 )
 
 // setup is what all commands that run a model share.
@@ -111,7 +112,8 @@ func (s *setup) announce(log io.Writer, m *engine.Model) {
 	policy, from := m.DefaultPolicy()
 	switch {
 	case policy == engine.WithoutAdapter:
-		fmt.Fprintf(log, "there is no adapter for the model: the policy is %s; \"train lookahead --model %s -o DIR\" makes one, and --adapter DIR takes it\n", policy, s.Model)
+		fmt.Fprintf(log, "there is no adapter for the model: the policy is %s; of prompts of yours \"%s\" and then \"%s\" make one, which --adapter takes\n",
+			policy, commands.Generate.With("model", s.Model), commands.Lookahead.With("model", s.Model))
 	case from == engine.Shipped:
 		fmt.Fprintf(log, "an adapter for the model comes with this program: the policy is %s; --policy takes another\n", policy)
 	case from != "":

@@ -13,6 +13,7 @@ import (
 	"glimpse/internal/tables"
 
 	"github.com/spf13/cobra"
+	"glimpse/internal/commands"
 )
 
 // policyRow describes a policy.
@@ -95,7 +96,7 @@ func (r policyRow) needs() string {
 
 // describe tells all of one policy.
 func (r policyRow) describe(w io.Writer) error {
-	try := "evict run --policy " + r.Name + " --budget 64 --example section"
+	try := commands.TryPolicy.With("policy", r.Name)
 	for _, o := range r.Options[:min(1, len(r.Options))] {
 		try += fmt.Sprintf(" --set %s.%s=%s", r.Name, o.Name, o.Text(o.Start()))
 	}

@@ -69,8 +69,8 @@ A request may say another policy, budget or adapter in "eviction": {"policy", "b
 can never fit is refused with the numbers. SIGTERM lets the answers that have begun go on
 for --drain; a second one ends them.
 
---record writes prompts and answers as token ids, in the format of "train generate": "train
-lookahead --data DIR" trains an adapter for the traffic that was served. --verify-share and
+--record writes prompts and answers as token ids, in the format of "train generate", which
+"train lookahead --data" takes: an adapter for the traffic that was served. --verify-share and
 --shadow work when there is nothing to answer, a unit at a time, and are given up when a
 request comes: /metrics tells as verified_agreement, by policy and budget, how much of a greedy
 answer the full cache says, too, up to the first difference, and as shadow_hit_rate which share

@@ -10,6 +10,7 @@ import (
 	"glimpse/evaluation"
 	"glimpse/evaluation/runs"
 	"glimpse/eviction"
+	"glimpse/internal/commands"
 	"glimpse/internal/listing"
 )
 
@@ -37,8 +38,7 @@ func (r *Report) describe(stored []*runs.Stored, joined *runs.Joined, rows []eva
 	for _, s := range stored {
 		r.Runs = append(r.Runs, describeRun(s))
 		if n, _ := countSamples(s.Predictions); !s.Finished {
-			r.Notices = append(r.Notices, fmt.Sprintf("The run %s is not finished: %d samples so far. It goes on with evict eval --config %s --out %s --resume.",
-				s.Path, n, shellWord(s.Path+"/"+runs.ConfigFile), shellWord(s.Path)))
+			r.Notices = append(r.Notices, fmt.Sprintf("The run %s is not finished: %d samples so far. It goes on with %s.", s.Path, n, commands.GoOn.With("config", s.Path+"/"+runs.ConfigFile, "run", s.Path)))
 		}
 		if s.Damage != "" {
 			r.Notices = append(r.Notices, fmt.Sprintf("The run %s is damaged, and read up to there: %s.", s.Path, s.Damage))
@@ -81,7 +81,7 @@ func countSamples(all []*evaluation.Prediction) (samples, failed int) {
 func describeRun(s *runs.Stored) Run {
 	samples, failed := countSamples(s.Predictions)
 	r := Run{Path: s.Path, State: "finished", Config: string(s.Config),
-		Command: "evict eval --config " + shellWord(s.Path+"/"+runs.ConfigFile) + " --out again"}
+		Command: commands.Again.With("config", s.Path+"/"+runs.ConfigFile)}
 	if !s.Finished {
 		r.State = "not finished"
 	}
@@ -96,14 +96,6 @@ func describeRun(s *runs.Stored) Run {
 		}
 	}
 	return r
-}
-
-// shellWord quotes a word for a shell where it has to be.
-func shellWord(s string) string {
-	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,") == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // tasksTable says what was asked.

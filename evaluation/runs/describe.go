@@ -16,6 +16,7 @@ import (
 	"glimpse/evaluation/costmodel"
 	"glimpse/eviction"
 	"glimpse/internal/bytesize"
+	"glimpse/internal/commands"
 	"glimpse/internal/listing"
 	"glimpse/internal/progress"
 	"glimpse/internal/stdin"
@@ -116,7 +117,7 @@ func (d *description) subject(ctx context.Context, s Subject, plans []plan) erro
 		case err != nil:
 			return err
 		case needs.Pattern && s.Pattern == "" && s.Model != "":
-			d.w.Add("  policy "+name, "needs a pattern: find one with evict patterns and give it with --pattern, or have it in the model's folder")
+			d.w.Add("  policy "+name, fmt.Sprintf("needs a pattern: \"%s\" finds one, and --pattern takes it, or the model's folder has it", commands.Patterns.With("model", s.Model)))
 		}
 	}
 	o := d.job.options(s)

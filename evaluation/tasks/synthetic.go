@@ -9,6 +9,7 @@ import (
 
 	"glimpse/datasets"
 	"glimpse/evaluation"
+	"glimpse/internal/commands"
 	"glimpse/model"
 )
 
@@ -35,7 +36,7 @@ const depths = 5
 
 func openSynthetic(_ context.Context, s *evaluation.Setting, subtask string) (*evaluation.Samples, error) {
 	if !datasets.Knows(s.Model.Config.Vocab) {
-		return nil, fmt.Errorf("model %s does not know the words of the synthetic tasks; for your own prompts give --data, and \"evict tasks\" lists the tasks for any model", s.Model.Name)
+		return nil, fmt.Errorf("model %s does not know the words of the synthetic tasks; for your own prompts give --data, and \"%s\" lists the tasks for any model", s.Model.Name, commands.Tasks.With())
 	}
 	lengths, err := lengthsOf(s, []int{syntheticTokens})
 	if err != nil {

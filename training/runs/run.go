@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 	}
 	defer unlock()
 	collector.Bound(training.LeastGarbage)
-	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: kernels.DeviceOfRank(s.Device, s.ranks.Local(), s.ranks.Size()), CacheDType: s.CacheDType, BeforeWeights: (*model.Model).CheckWeights})
+	m, err := hub.Open(ctx, s.Model, s.S3, log, model.Options{Device: kernels.DeviceOfRank(s.Device, s.ranks.Local(), s.ranks.Size()), CacheDType: s.CacheDType, BeforeWeights: s.beforeWeights})
 	if err != nil {
 		return err
 	}
@@ -119,6 +120,14 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 		return err
 	}
 	return k.interrupted(t, s.finish(ctx, m, t, source, held, k, hash, log, out))
+}
+
+// beforeWeights is what is known of a run without the weights.
+func (s *Spec) beforeWeights(m *model.Model) (err error) {
+	if len(s.Data) == 0 {
+		_, err = s.fresh(m, "train")
+	}
+	return cmp.Or(err, m.CheckWeights())
 }
 
 // checkMemory is an error where the run cannot fit the device.

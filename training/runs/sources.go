@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"glimpse/datasets"
+	"glimpse/internal/commands"
 	"glimpse/model"
 	"glimpse/training"
 )
@@ -20,11 +21,11 @@ func (s *Spec) sources(ctx context.Context, m *model.Model, log io.Writer) (sour
 		if len(s.HeldOut) > 0 {
 			return nil, nil, nil, fmt.Errorf("train: --held-out needs --data: synthetic prompts have held-out ones of their own")
 		}
-		fresh, err := datasets.StreamFor(m.Name, m.Config.Vocab, s.Tasks, "train", s.Tokens, s.Train.Seed)
+		fresh, err := s.fresh(m, "train")
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		validation, err := datasets.StreamFor(m.Name, m.Config.Vocab, s.Tasks, "validation", s.Tokens, s.Train.Seed)
+		validation, err := s.fresh(m, "validation")
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -56,4 +57,13 @@ func (s *Spec) sources(ctx context.Context, m *model.Model, log io.Writer) (sour
 		return source, nil, contents, nil
 	}
 	return source, &training.Pairs{Pairs: heldPairs, Name: "held out of " + name, Seed: s.Train.Seed}, contents, nil
+}
+
+// fresh is the stream of synthetic prompts where no data are given. A model that does not know their words needs data.
+func (s *Spec) fresh(m *model.Model, split string) (*datasets.Stream, error) {
+	stream, err := datasets.StreamFor(m.Name, m.Config.Vocab, s.Tasks, split, s.Tokens, s.Train.Seed)
+	if err != nil && !datasets.Knows(m.Config.Vocab) {
+		err = fmt.Errorf("train: %w; --data takes samples of its own, which \"%s\" makes", err, commands.Generate.With("model", s.Model))
+	}
+	return stream, err
 }
