@@ -31,10 +31,11 @@ func serveProgram(t *testing.T, args ...string) (c *exec.Cmd, url string, log *b
 	return startServer(t, serverCommand(os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0", "--memory", "512MiB"}, args...)...))
 }
 
-// serverCommand is a command in which the test's program is the server's.
+// serverCommand is a command in which the test's program is the server's, with its garbage collected as at its users',
+// whatever the tests run with.
 func serverCommand(name string, args ...string) *exec.Cmd {
 	c := exec.Command(name, args...)
-	c.Env = append(os.Environ(), asProgram+"=1")
+	c.Env = append(os.Environ(), asProgram+"=1", "GOGC=", "GODEBUG=")
 	return c
 }
 

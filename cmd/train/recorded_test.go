@@ -43,7 +43,8 @@ func TestTrainOnRecordedTraffic(t *testing.T) {
 			t.Fatal(err)
 		}
 		body := fmt.Sprintf(`{"prompt": %s, "temperature": 0}`, strings.ReplaceAll(fmt.Sprint(e.Prompt), " ", ","))
-		r := httptest.NewRequest(http.MethodPost, "/v1/completions", strings.NewReader(body))
+		r := httptest.NewRequest(http.MethodPost, "http://localhost/v1/completions", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		if s.ServeHTTP(w, r); w.Code != http.StatusOK {
 			t.Fatalf("%d: %s", w.Code, w.Body)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // form is how messages with calls of tools are shown to a template. OpenAI's API has arguments as JSON text and content
@@ -73,7 +75,7 @@ func (t *Template) shown(m Message, f form) Message {
 	if i >= 0 && m.Extra[i].Value == nil {
 		m.Extra, m.NoContent = slices.Delete(m.Extra, i, i+1), calls
 	}
-	if calls && m.NoContent {
+	if calls && m.Content == "" { // which clients send as null, as "" or not at all
 		if m.NoContent = false; f.null {
 			m.Extra = append(Object{{Key: "content"}}, m.Extra...)
 		}
@@ -139,6 +141,9 @@ func argumentsAs(function Object, f form) Object {
 	}
 	if f.text && !isText {
 		raw, err := json.Marshal(arguments)
+		if err == nil {
+			err = (*jsontext.Value)(&raw).Format(jsontext.SpaceAfterColon(true), jsontext.SpaceAfterComma(true)) // as Python's
+		}
 		if err != nil {
 			return function
 		}

@@ -35,7 +35,7 @@ func TestHistory(t *testing.T) {
 		{"null content beside calls", printsObjects, `[{"role": "assistant", "content": null, ` + call(`"{}"`) + `}]`, `<assistant>f{}`},
 		{"no content beside calls", printsObjects, `[{"role": "assistant", ` + call(`"{}"`) + `}]`, `<assistant>f{}`},
 		{"text, where calls are told of beside null", addsText, `[{"role": "assistant", ` + call(`"{\"a\": 1}"`) + `}]`, `<assistant>f{"a": 1}`},
-		{"an object, where text is added", addsText, `[{"role": "assistant", "content": null, ` + call(`{"b": 2, "a": {"z": 1}}`) + `}]`, `<assistant>f{"b":2,"a":{"z":1}}`},
+		{"an object, where text is added", addsText, `[{"role": "assistant", "content": null, ` + call(`{"b": 2, "a": {"z": 1}}`) + `}]`, `<assistant>f{"b": 2, "a": {"z": 1}}`},
 		{"null content", printsObjects, `[{"role": "user", "content": "A"}, {"role": "assistant", "content": null}]`, `<user>A<assistant>`},
 		{"no calls", oneCall, `[{"role": "assistant", "content": "x", "tool_calls": []}, {"role": "assistant", "content": "y", "tool_calls": null}]`, `<assistant>x<assistant>y`},
 		{"thoughts by another name", thinks, `[{"role": "assistant", "content": "a", "reasoning_content": "r"}]`, `<assistant>r|a`},
