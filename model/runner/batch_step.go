@@ -117,21 +117,35 @@ func (r *Runner) startBatch(steps []*batchStep, rows int) *batchPass {
 		most = max(most, m.Config.KV(l).Heads)
 	}
 	for len(p.own) < len(steps) {
-		p.own = append(p.own, ownMemory{scratch: New(m), views: &segmentViews{past: make([]kernels.KV, most), pairs: make([]kernels.Tensor, 2*most)}})
+		p.own = append(p.own, ownMemory{views: &segmentViews{past: make([]kernels.KV, most), pairs: make([]kernels.Tensor, 2*most)}})
 	}
 	pos, ids := make([]int32, rows), make([]int32, rows)
 	segments := p.segments[:0]
 	for i, s := range steps {
+		if len(steps) > 1 && p.own[i].scratch == nil { // they attend side by side
+			p.own[i].scratch = New(m)
+		}
 		pos[i], ids[i] = s.cache.Next(), s.token
 		segments = append(segments, segment{
 			QueryRows: model.TokenRows(ids[i : i+1]), cache: s.cache, pos: pos[i : i+1], appends: true, queries: 1, onward: 1, of: 1, sparse: s.opt.Sparse,
-			scratch: p.own[i].scratch, views: p.own[i].views, err: s.err,
+			views: p.own[i].views, err: s.err,
 		})
+		if len(steps) > 1 {
+			segments[i].scratch = p.own[i].scratch
+		}
 	}
 	x := r.alloc(rows, m.Config.Hidden)
 	m.Backend.Gather(x, m.Network.Embedding, ids)
 	p.layerRows = layerRows{Runner: r, x: x, h: r.norm(x, m.Network.Layers[0].AttentionNorm), pos: pos, segments: segments, batch: true}
 	return p
+}
+
+// memoryOf is the runner of the present layer's device that a sequence takes its memory from.
+func (p *batchPass) memoryOf(s *segment) *Runner {
+	if s.scratch == nil {
+		return p.Runner
+	}
+	return s.scratch.of(p.l)
 }
 
 // startLayer prepares what is observed of the sequences in the present layer.
@@ -141,7 +155,7 @@ func (p *batchPass) startLayer(steps []*batchStep) {
 		s.o, s.observed = &Observation{Layer: p.l, Cache: s.cache}, Capture{}
 		if !p.Model.Config.Recurrent(p.l) {
 			s.observed = steps[i].opt.Capture.in(p.l)
-			s.scratch.of(p.l).startAllRows(s)
+			p.memoryOf(s).startAllRows(s)
 		}
 	}
 }
@@ -150,14 +164,15 @@ func (p *batchPass) startLayer(steps []*batchStep) {
 // cache of another. On the host they do that side by side.
 func (p *batchPass) observe(steps []*batchStep) {
 	tell := func(i int) {
-		s, scratch := &p.segments[i], p.segments[i].scratch.of(p.l)
+		s := &p.segments[i]
 		if observe := steps[i].opt.Observe; observe != nil && s.err == nil {
-			if o := p.own[i].joint.add(scratch, s.o); o != nil {
+			if o := p.own[i].joint.add(p.memoryOf(s), s.o); o != nil {
 				s.err = observe(o)
 			}
 		}
-		steps[i].err = s.err
-		scratch.arena.Release(nil)
+		if steps[i].err = s.err; s.scratch != nil {
+			s.scratch.of(p.l).arena.Release(nil)
+		}
 	}
 	if p.on.OwnMemory() || !slices.ContainsFunc(steps, func(s *batchStep) bool { return s.opt.Observe != nil }) {
 		for i := range steps {
