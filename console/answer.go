@@ -12,6 +12,7 @@ import (
 	"glimpse/datasets"
 	"glimpse/engine"
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 	"glimpse/internal/progress"
 	"glimpse/internal/tables"
 	"glimpse/kernels"
@@ -99,9 +100,11 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 	}
 	var held, cached int64
 	var kept int
+	var holdings string
 	var start time.Time
 	a, err := stream(ctx, e, engine.Request{Session: s, Prompt: p.IDs, Generate: generate, Begun: func() {
-		held, cached, kept, start = s.Bytes(), s.Cache.Bytes(), s.Cache.Pairs(), time.Now()
+		held, cached, kept = s.Bytes(), s.Cache.Bytes(), s.Cache.Pairs()
+		holdings, start = holdingsNote(s, "%.0f of %d", len(p.IDs)), time.Now()
 	}}, say)
 	elapsed := time.Since(start)
 	if err == nil {
@@ -148,14 +151,28 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 	if policy.Name != "full" {
 		budget = ", budget " + o.Budget.Describe(len(p.IDs))
 	}
-	fmt.Fprintf(info, "policy %s%s: kept %d of %d KV entries per KV head on average, %.1f of %.1f KiB (%.1f%%)%s\n",
-		policy.Name, budget, kept/heads, len(p.IDs), kib(cached), kib(s.FullBytes), 100*float64(cached)/float64(s.FullBytes), besideNote(held-cached))
+	fmt.Fprintf(info, "policy %s%s: kept %s, %.1f of %.1f KiB (%.1f%%)%s\n",
+		policy.Name, budget, holdings, kib(cached), kib(s.FullBytes), 100*float64(cached)/float64(s.FullBytes), besideNote(held-cached))
 	if o.Compare {
 		fmt.Fprintln(info, times)
 	}
 	fmt.Fprintf(info, "time to first token %.1f ms; peak of the cache during prefill %.1f KiB\n", ms(s.PrefillTime), kib(s.PeakBytes))
 	fmt.Fprintf(info, "%d tokens at %.0f tokens/s%s\n", len(tokens), float64(len(tokens))/elapsed.Seconds(), trafficNote(s.Traffic))
 	return nil
+}
+
+// holdingsNote says how many entries a session holds of how many tokens, in the given form. Layers with a sliding window, to
+// which no budget applies, are told by themselves.
+func holdingsNote(s *eviction.Session, form string, tokens int) string {
+	decided, windowed := s.Holdings()
+	if decided.Layers == 0 {
+		decided, windowed = windowed, eviction.Holding{}
+	}
+	note := fmt.Sprintf(form+" KV entries per KV head on average", decided.Entries, tokens)
+	if windowed.Layers > 0 {
+		note += fmt.Sprintf(" in %s (%d with a sliding window keep their own, %.0f)", listing.Count(decided.Layers, "layer"), windowed.Layers, windowed.Entries)
+	}
+	return note
 }
 
 // besideNote says what a sparse policy keeps beside the cache, if there is any.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -129,6 +130,36 @@ func TestTrafficNote(t *testing.T) {
 	} {
 		if got := trafficNote(c.traffic); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.traffic, got, c.want)
+		}
+	}
+}
+
+// TestAnswerOfWindows: the line about what was kept is of the layers that the budget applies to, and tells the others apart.
+func TestAnswerOfWindows(t *testing.T) {
+	m := modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, "gemma3").Folder), "cpu")
+	tokens := modeltest.Tokens(m, 1, 60)
+	for name, c := range map[string]struct {
+		set  []string
+		want string
+	}{
+		"windows":       {nil, `^policy snapkv, budget 8: kept 8 of 60 KV entries per KV head on average in \d+ layers? \(\d+ with a sliding window keep their own, \d+\), `},
+		"told to evict": {[]string{"snapkv.windows=evict"}, `^policy snapkv, budget 8: kept 8 of 60 KV entries per KV head on average, `},
+	} {
+		set, err := eviction.ParseOverrides(c.set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy, err := eviction.New("snapkv", 1, set, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out, info bytes.Buffer
+		o := Options{Budget: eviction.Pairs(8), MaxNew: 2}
+		if err := Answer(t.Context(), &out, &info, m, engine.Policy{Configured: policy}, &Prompt{IDs: tokens}, o); err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile("(?m)" + c.want).MatchString(info.String()) {
+			t.Errorf("%s: %s\nwant %s", name, info.String(), c.want)
 		}
 	}
 }

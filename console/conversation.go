@@ -251,8 +251,8 @@ func (c *Conversation) report(t turnStatistics) error {
 			t.AnswerTokens, t.Speed, t.TTFTMillis, kib(t.cacheBytes), kib(t.FullBytes), besideNote(t.HeldBytes-t.cacheBytes)))
 		return nil
 	}
-	_, err := fmt.Fprintf(c.info, "[turn %d, %s at %s: %d tokens in, first answer token after %.1f ms; %d out at %.0f/s%s; holds %.1f KV entries per KV head of %d, %.1f of %.1f KiB%s]\n",
-		t.Turn, t.Policy, s.Budget.Describe(s.Prompt.From+len(s.Prompt.Tokens)), t.PromptTokens, t.TTFTMillis, t.AnswerTokens, t.Speed, trafficNote(s.Traffic), t.Pairs, t.Position, kib(t.cacheBytes), kib(t.FullBytes), besideNote(t.HeldBytes-t.cacheBytes))
+	_, err := fmt.Fprintf(c.info, "[turn %d, %s at %s: %d tokens in, first answer token after %.1f ms; %d out at %.0f/s%s; holds %s, %.1f of %.1f KiB%s]\n",
+		t.Turn, t.Policy, s.Budget.Describe(s.Prompt.From+len(s.Prompt.Tokens)), t.PromptTokens, t.TTFTMillis, t.AnswerTokens, t.Speed, trafficNote(s.Traffic), holdingsNote(s, "%.1f of %d", t.Position), kib(t.cacheBytes), kib(t.FullBytes), besideNote(t.HeldBytes-t.cacheBytes))
 	return err
 }
 

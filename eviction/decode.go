@@ -187,15 +187,16 @@ func (s *Session) chooseSparsely(step *runner.SparseStep) error {
 	if chosen := step.Selection; chosen != nil {
 		read = 0
 		for h := range chosen.Heads() {
-			read += int64(chosen.Len(h)) * s.Cache.PairBytes()
+			read += int64(chosen.Len(h)) * s.Cache.LayerPairBytes(step.Layer)
 		}
 		if !chosen.OnDevice() {
 			step.Selection, step.Entries = nil, chosen.Indices()
 		}
-	} else if step.Entries != nil {
+	}
+	if step.Entries != nil {
 		read = 0
-		for _, idx := range step.Entries {
-			read += int64(len(idx)) * s.Cache.PairBytes()
+		for h, idx := range step.Entries {
+			read += s.Cache.EntriesBytes(step.Layer, h, idx)
 		}
 	}
 	first := step.Reader == s.Prompt.Config.FirstAttention()
@@ -208,15 +209,17 @@ func (s *Session) chooseSparsely(step *runner.SparseStep) error {
 }
 
 // seenBytes are the keys and values of a layer that its last token sees.
-func (s *Session) seenBytes(layer int) int64 {
-	n, window := 0, s.Prompt.Config.Window(layer)
+func (s *Session) seenBytes(layer int) (bytes int64) {
+	window := s.Prompt.Config.Window(layer)
 	for h := range s.Cache.LayerKVHeads(layer) {
+		n := 0
 		if window == 0 { // positions may be on the device only
-			n += s.Cache.Entries(layer, h)
-			continue
+			n = s.Cache.Entries(layer, h)
+		} else {
+			pos := s.Cache.Positions(layer, h)
+			n = s.Cache.Seen(layer, h, pos[len(pos)-1], window)
 		}
-		pos := s.Cache.Positions(layer, h)
-		n += s.Cache.Seen(layer, h, pos[len(pos)-1], window)
+		bytes += s.Cache.NewestBytes(layer, h, n)
 	}
-	return int64(n) * s.Cache.LayerPairBytes(layer)
+	return bytes
 }

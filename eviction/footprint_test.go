@@ -234,3 +234,25 @@ func TestFootprintOfLogProbs(t *testing.T) {
 		}
 	}
 }
+
+// TestTrafficOfGroups: a step over a cache in groups reads the newest entries, which no group has taken yet, in their own type.
+func TestTrafficOfGroups(t *testing.T) {
+	const tokens, steps = 120, 40
+	m := openHalf(t, modeltest.Llama{Layers: 2, HeadDim: 32, MaxPositions: 256}, "cpu", "kivi4")
+	s := prefill(t, m, policy(t, m, "full"), modeltest.Tokens(m, 1, tokens), tokens)
+	if _, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: steps + 1, IgnoreEnd: true}); err != nil {
+		t.Fatal(err)
+	}
+	var want int64
+	for n := int64(tokens + 1); n <= tokens+steps; n++ {
+		grouped := (n - 32) / 32 * 32
+		head := grouped*32*5/8 + (n-grouped)*32*2 // 5 bits, 16 bits
+		want += 2 * head * int64(m.Config.Layers*m.Config.KVHeads)
+	}
+	if s.Traffic.Steps != steps || s.Traffic.Bytes != want {
+		t.Errorf("%d bytes in %d steps, want %d in %d", s.Traffic.Bytes, s.Traffic.Steps, want, steps)
+	}
+	if held := s.Cache.Bytes(); s.Traffic.Most > held {
+		t.Errorf("a step has read %d bytes of %d", s.Traffic.Most, held)
+	}
+}

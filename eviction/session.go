@@ -67,6 +67,34 @@ type Session struct {
 // when they are asked for, which panics with a *kernels.DeviceError where that fails.
 func (s *Session) Kept() [][][]int32 { return indicesOf(s.kept) }
 
+// Holding is what some layers of a cache hold.
+type Holding struct {
+	Layers  int     // that hold keys and values
+	Entries float64 // per KV head, the mean over their heads; 0 without layers
+}
+
+// Holdings are what the layers hold that the policy decides about, to which budgets apply, and those whose sliding window decides.
+func (s *Session) Holdings() (decided, windowed Holding) {
+	for l, heads := range s.Cache.Lengths() {
+		if len(heads) == 0 {
+			continue
+		}
+		of := &windowed
+		if s.Prompt.decides(l) {
+			of = &decided
+		}
+		n := 0
+		for _, entries := range heads {
+			n += entries
+		}
+		of.Entries += float64(n) / float64(len(heads))
+		of.Layers++
+	}
+	decided.Entries /= float64(max(1, decided.Layers))
+	windowed.Entries /= float64(max(1, windowed.Layers))
+	return decided, windowed
+}
+
 // KeptCounts is the number of heads, of all layers, that keep each of so many tokens; kept has
 // the positions by layer and KV head.
 func KeptCounts(kept [][][]int32, tokens int) []int {

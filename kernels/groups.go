@@ -317,6 +317,14 @@ func (t *Tensor) MarkRows() {
 	g.mark = &mark{g.rows(), len(g.ends), slices.Clone(g.recent)}
 }
 
+// RecentRows is the number of rows behind those in groups, which are BF16; 0 of tensors of other types.
+func (t *Tensor) RecentRows() int {
+	if t.groups == nil {
+		return 0
+	}
+	return len(t.groups.recent) / t.groups.dim
+}
+
 // CutRows leaves the first n rows in groups: as MarkRows has found them if there were as many, and nothing but rows after them has
 // been written since; else those that AppendRows has put in groups stay there.
 func (t *Tensor) CutRows(n int) {

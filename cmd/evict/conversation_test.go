@@ -108,7 +108,7 @@ func TestChatAnswersASecondTurn(t *testing.T) {
 	if err != nil || !strings.Contains(out, want[0]+"\n") || !strings.Contains(out, want[1]+"\n") {
 		t.Errorf("%v: says %q, want %q", err, out, want)
 	}
-	if strings.Count(log, "[turn ") != 2 || !strings.Contains(log, "KV entries per KV head of") {
+	if strings.Count(log, "[turn ") != 2 || !strings.Contains(log, "KV entries per KV head on average") {
 		t.Errorf("statistics:\n%s", log)
 	}
 }

@@ -112,7 +112,7 @@ func (s *setup) announce(log io.Writer, m *engine.Model) {
 	policy, from := m.DefaultPolicy()
 	switch {
 	case policy == engine.WithoutAdapter:
-		fmt.Fprintf(log, "there is no adapter for the model: the policy is %s; of prompts of yours \"%s\" and then \"%s\" make one, which --adapter takes\n",
+		fmt.Fprintf(log, "there is no adapter for the model: the policy is %s; \"%s\" makes samples of your prompts, and \"%s\" an adapter of them for --adapter\n",
 			policy, commands.Generate.With("model", s.Model), commands.Lookahead.With("model", s.Model))
 	case from == engine.Shipped:
 		fmt.Fprintf(log, "an adapter for the model comes with this program: the policy is %s; --policy takes another\n", policy)

@@ -380,6 +380,35 @@ func (c *Cache) PairBytes() int64 { return 2 * int64(c.dtype.Bytes(c.kv.Dim)) }
 // LayerPairBytes is PairBytes of a layer.
 func (c *Cache) LayerPairBytes(layer int) int64 { return 2 * int64(c.dtype.Bytes(c.dims[layer])) }
 
+// NewestBytes is the memory of the newest n entries of a head, without spare room.
+func (c *Cache) NewestBytes(layer, head, n int) int64 {
+	return c.entryBytes(layer, n, min(n, c.recent(layer, head)))
+}
+
+// EntriesBytes is the memory of some entries of a head, by their indices.
+func (c *Cache) EntriesBytes(layer, head int, entries []int32) int64 {
+	first, recent := c.Entries(layer, head)-c.recent(layer, head), 0
+	for _, i := range entries {
+		if int(i) >= first {
+			recent++
+		}
+	}
+	return c.entryBytes(layer, len(entries), recent)
+}
+
+// entryBytes is the memory of n entries of a layer, some of which are not in groups.
+func (c *Cache) entryBytes(layer, n, recent int) int64 {
+	return int64(n-recent)*c.LayerPairBytes(layer) + int64(recent)*2*int64(kernels.BF16.Bytes(c.dims[layer]))
+}
+
+// recent is how many of the newest entries of a head are not in groups; 0 where nothing is.
+func (c *Cache) recent(layer, head int) int {
+	if h := &c.heads[layer][head]; h.k != nil && c.dtype.Grouped() {
+		return h.k.RecentRows()
+	}
+	return 0
+}
+
 // TokenBytes is the memory of the pairs of one token in all layers.
 func (c *Cache) TokenBytes() (n int64) {
 	for l := range c.heads {
