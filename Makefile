@@ -23,7 +23,7 @@ build-gpu:
 
 # The CUDA kernels, anew (nvcc is fetched where it is missing).
 kernels:
-	./lab/gpu/kernels.sh
+	./scripts/kernels.sh
 
 test:
 	./scripts/test.sh

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/openai/openai-go/v3 v3.32.0
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/spf13/cobra v1.10.2
 	glimpse v0.0.0
 	go.yaml.in/yaml/v3 v3.0.6

@@ -41,7 +41,7 @@ only "tests, portable" level portable
 only "machine code of CUDA kernels" lab/gpu/check_machine_code.sh
 only "demo, shortened" scripts/demo.sh --quick --out "$work/demo"
 only "a real model, shortened" real_model
-only "licences of what is linked" scripts/notice.sh "$work/NOTICE"
+only "licences of what is linked" lab/notice.sh "$work/NOTICE"
 only "a report in a browser" lab/peers/check_report.sh
 only "the lab's own programs" of_lab
 verdict

@@ -107,7 +107,7 @@ pages() { # FOLDER
   done
   git archive --format=tar HEAD README.md CONTRIBUTING.md CHANGELOG.md Containerfile docs lab/README.md lab/results interop scripts/examples scripts/smollm2.sh | tar -x -C "$1"
   go -C lab run ./papers "$1/papers"
-  scripts/notice.sh "$1/NOTICE"
+  lab/notice.sh "$1/NOTICE"
   GLIMPSE_VERSION=$version scripts/docs.sh --out "$1/docs/html"
 }
 

@@ -24,7 +24,7 @@ if ! command -v g++ >/dev/null || ! command -v make >/dev/null; then
   "${as_root[@]}" apt-get update -q
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends g++ make libc6-dev
 fi
-lab/gpu/kernels.sh --check
+scripts/kernels.sh --check
 
 if [ "${1:-}" = --device ]; then
   shift

@@ -1,6 +1,6 @@
 # Compiles the kernels to fat binaries, build/cuda/*.fatbin: PTX once for each source, and
 # machine code for every architecture of ARCHS from that PTX. "make -C kernels/cuda cuda"
-# runs it with the compiler on the PATH, lab/gpu/kernels.sh with the pinned ones.
+# runs it with the compiler on the PATH, scripts/kernels.sh with the pinned ones.
 #
 # The front end is that of CUDA 13, the assembler that of CUDA 12, so that drivers of both
 # load the result: machine code has the ELF ABI of CUDA 12, which newer drivers load, too

@@ -23,7 +23,7 @@ import (
 	"gorgonia.org/cu"
 )
 
-// The compiled kernels, one fat binary for each source; lab/gpu/kernels.sh makes them. A fat
+// The compiled kernels, one fat binary for each source; scripts/kernels.sh makes them. A fat
 // binary of a later archive goes before that of the same name in an earlier one.
 //
 //go:embed kernels*.tar.zst

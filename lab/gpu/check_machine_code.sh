@@ -26,7 +26,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 if [ "${1:-}" = --planted ]; then
-  source <(grep '^nvcc=' lab/gpu/kernels.sh)
+  source <(grep '^nvcc=' scripts/kernels.sh)
   PATH=$root/.cache/nvcc-$nvcc/nvidia/cu13/bin:$PATH
   command -v nvcc >/dev/null || die "nvcc is missing: run make kernels"
   survived=0

@@ -56,7 +56,7 @@
 //
 // Errors are unevaluatedProperties, unevaluatedItems, maxContains, $dynamicRef, $recursiveRef, extends, disallow and divisibleBy. Every
 // other keyword is an annotation (2020-12, core, section 6.5). Alternatives multiply: a schema comes to at most 8192
-// shapes and 262,144 nodes, and is refused beyond. On MaskBench's 11,305 schemas, scripts/maskbench counts what is taken.
+// shapes and 262,144 nodes, and is refused beyond. On MaskBench's 11,305 schemas, lab/peers/maskbench counts what is taken.
 //
 // Texts are written as programs and models write them: one blank or nothing after a colon or a comma, or a new line
 // and up to 20 blanks around the members of an object or a list. Constants and names have no needless escapes; strings

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 # Asks "evict serve" by the clients that people have: OpenAI's for Python and Go, its Agents SDK, Anthropic's, LangChain's, the requests of Codex,
 # lm-eval's local-completions. One line a client; 0 only if all of them have got what they asked for. CI does not run it, since it
-# fetches the clients (scripts/clients/requirements.txt, from PyPI) and a model.
+# fetches the clients (lab/peers/clients/requirements.txt, from PyPI) and a model.
 #
-#   ./scripts/check_clients.sh [--model FILE] [--tools-model FILE] [--only NAMES]
+#   ./lab/peers/check_clients.sh [--model FILE] [--tools-model FILE] [--only NAMES]
 #
 # --model        a GGUF file or folder (SmolLM2-135M-Instruct, which scripts/smollm2.sh fetches)
 # --tools-model  another one, whose chat template knows tools, such as Qwen2.5-Coder-0.5B-Instruct: asked for calls, too
 # --only         some of openai_go, openai_python, openai_agents, anthropic, langchain, codex, lm_eval, with commas
 # GLIMPSE_CLIENTS_VENV is the folder of the Python environment, which is made where it is missing (in the user's cache).
 set -euo pipefail
-source "$(dirname "$0")/common.sh"
+source "$(dirname "$0")/../../scripts/common.sh"
 
 model='' tools_model='' only=''
 while [ $# != 0 ]; do
   case $1 in
-    -h | --help) sed -n '2,/^set/{/^# \{0,1\}/s///p}' "scripts/check_clients.sh"; exit ;;
+    -h | --help) sed -n '2,/^set/{/^# \{0,1\}/s///p}' "$root/lab/peers/check_clients.sh"; exit ;;
   esac
   [ $# -ge 2 ] || die "$1 wants a value"
   case $1 in
@@ -29,11 +29,11 @@ done
 [ -n "$model" ] || model=$(scripts/smollm2.sh --model)
 
 venv=${GLIMPSE_CLIENTS_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/glimpse/clients}
-if ! cmp -s scripts/clients/requirements.txt "$venv/installed.txt"; then
-  echo "fetching the clients of scripts/clients/requirements.txt, once, into $venv" >&2
+if ! cmp -s lab/peers/clients/requirements.txt "$venv/installed.txt"; then
+  echo "fetching the clients of lab/peers/clients/requirements.txt, once, into $venv" >&2
   python3 -m venv "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check -r scripts/clients/requirements.txt
-  cp scripts/clients/requirements.txt "$venv/installed.txt"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check -r lab/peers/clients/requirements.txt
+  cp lab/peers/clients/requirements.txt "$venv/installed.txt"
 fi
 go build -o bin/ ./cmd/evict
 
@@ -65,7 +65,7 @@ ask() { # NAME MODEL FLAG...
     ,, | *,openai_go,*)
       begin=$SECONDS
       if GLIMPSE_CLIENTS_URL=http://$address GLIMPSE_CLIENTS_KEY=$key GLIMPSE_CLIENTS_MODEL=$name GLIMPSE_CLIENTS_TOOLS=${1:-} \
-        go test -count=1 -v ./scripts/clients >"$work/go" 2>&1; then
+        go -C lab test -count=1 -v ./peers/clients >"$work/go" 2>&1; then
         printf '%-24s %-16s %6s s  %s tests\n' "$name" openai_go $((SECONDS - begin)) "$(grep -c '^--- PASS' "$work/go")"
       else
         failed=1
@@ -78,7 +78,7 @@ ask() { # NAME MODEL FLAG...
   others=${others#,}
   others=${others%,}
   if [ -z "$only" ] || [ -n "$others" ]; then
-    "$venv/bin/python" scripts/clients/check.py --url "http://$address" --model "$name" --key "$key" --only "$others" "$@" || failed=1
+    "$venv/bin/python" lab/peers/clients/check.py --url "http://$address" --model "$name" --key "$key" --only "$others" "$@" || failed=1
   fi
   stop
 }

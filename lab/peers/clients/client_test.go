@@ -1,4 +1,4 @@
-// Package clients holds what scripts/check_clients.sh asks a running server by official clients.
+// Package clients holds what lab/peers/check_clients.sh asks a running server by official clients.
 package clients
 
 import (
@@ -16,7 +16,7 @@ func client(t *testing.T) (c openai.Client, model string, tools bool) {
 	t.Helper()
 	url := os.Getenv("GLIMPSE_CLIENTS_URL")
 	if url == "" {
-		t.Skip("GLIMPSE_CLIENTS_URL names no server: scripts/check_clients.sh starts one")
+		t.Skip("GLIMPSE_CLIENTS_URL names no server: lab/peers/check_clients.sh starts one")
 	}
 	c = openai.NewClient(option.WithBaseURL(url+"/v1"), option.WithAPIKey(os.Getenv("GLIMPSE_CLIENTS_KEY")), option.WithMaxRetries(0))
 	return c, os.Getenv("GLIMPSE_CLIENTS_MODEL"), os.Getenv("GLIMPSE_CLIENTS_TOOLS") != ""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Asks a running `evict serve` by the clients that people have, one line a client. scripts/check_clients.sh calls it.
+"""Asks a running `evict serve` by the clients that people have, one line a client. lab/peers/check_clients.sh calls it.
 
     clients/check.py --url http://127.0.0.1:8080 --model NAME --key KEY [--tools] [--only anthropic,codex]
 

@@ -11,14 +11,14 @@
 # not committed yet is packed anew. The dictionary of a later one is what those before it hold, the
 # oldest last: it takes what differs.
 #
-#   ./lab/gpu/kernels.sh           # compile what has changed
-#   ./lab/gpu/kernels.sh --all     # compile everything, into one archive
-#   ./lab/gpu/kernels.sh --check   # only compare the record: needs no compiler
+#   ./scripts/kernels.sh           # compile what has changed
+#   ./scripts/kernels.sh --all     # compile everything, into one archive
+#   ./scripts/kernels.sh --check   # only compare the record: needs no compiler
 #
 # The pinned compilers are fetched from PyPI into .cache/ (python3 with pip is needed, no
 # GPU and no toolkit).
 set -euo pipefail
-source "$(dirname "$0")/../../scripts/common.sh"
+source "$(dirname "$0")/common.sh"
 cd kernels/cuda
 
 # Front end of CUDA 13, assembler of CUDA 12, and the assembler of the oldest driver that is
@@ -50,7 +50,7 @@ sum() {
 if [ "${1:-}" = --check ]; then
   diff kernels.sum <(sum) || die "the fat binaries are not those of these sources; run make kernels and commit the result"
   size=$(archives | xargs cat -- | wc -c)
-  [ "$size" -le "$limit" ] || die "the archives have $size bytes, want at most $limit: run lab/gpu/kernels.sh --all"
+  [ "$size" -le "$limit" ] || die "the archives have $size bytes, want at most $limit: run scripts/kernels.sh --all"
   exit
 fi
 [ $# = 0 ] || [ "$1" = --all ] || die "got '$1', want --all, --check or nothing"

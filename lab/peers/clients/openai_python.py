@@ -3,7 +3,7 @@
 
     pip install openai jsonschema
     bin/evict serve --listen 127.0.0.1:8080 &
-    scripts/clients/openai_python.py --base-url http://127.0.0.1:8080/v1 --model glimpse-reference --prompt "the key"
+    lab/peers/clients/openai_python.py --base-url http://127.0.0.1:8080/v1 --model glimpse-reference --prompt "the key"
 
 --key is one of the server's keys, without which wrong keys are not tried. --overload N sends N
 requests at once, more than the server has rows and places to wait; without it, 429 is not tried.

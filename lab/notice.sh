@@ -3,9 +3,9 @@
 # licence, and the licences' texts. Texts come from the module cache: the files LICENSE,
 # COPYING and NOTICE of every linked package's folder and of the folders above it.
 #
-#   ./scripts/notice.sh [FILE]    # out/NOTICE
+#   ./lab/notice.sh [FILE]    # out/NOTICE
 set -euo pipefail
-source "$(dirname "$0")/common.sh"
+source "$(dirname "$0")/../scripts/common.sh"
 
 out=$(absolute "${1:-$root/out/NOTICE}")
 work=$(mktemp -d)
@@ -75,7 +75,7 @@ missing=$(comm -23 <(cut -d' ' -f1 "$work/packages" | LC_ALL=C sort -u) <(cut -d
 {
   echo "Glimpse contains code of others. This file names every module that is linked into its binaries"
   echo "(linux, amd64 and arm64, with and without the build tag gpu), and has their licences."
-  echo "It is written by scripts/notice.sh."
+  echo "It is written by lab/notice.sh."
   echo
   cut -d' ' -f2,3 "$work/texts" | awk '!seen[$0]++' | while read -r module version; do
     kinds=$(awk -v m="$module" -v v="$version" '$2 == m && $3 == v && tolower($4) !~ /notice/ { print $5 }' "$work/texts" |

@@ -2,7 +2,7 @@
 // JSONSchemaBench (Geng et al. 2025, arXiv:2501.10868), which has 11,305 with instances that are valid or are not.
 //
 //	git clone --depth 1 https://github.com/guidance-ai/jsonschemabench
-//	go run ./scripts/maskbench jsonschemabench/maskbench/data
+//	go -C lab run ./peers/maskbench jsonschemabench/maskbench/data
 //
 // Nothing is fetched, and the data set is not a part of this repository. A schema is taken where it compiles; it passes
 // where its valid instances are admitted, too, and the others are not, as the set's own runner counts. Instances
