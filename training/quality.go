@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 	"glimpse/internal/tables"
 )
 
@@ -69,6 +70,14 @@ func (n Number) Percent() string {
 	return fmt.Sprintf("%.1f%%", 100*float64(n))
 }
 
+// text is a number for people.
+func (n Number) text(format string) string {
+	if n != n {
+		return "–"
+	}
+	return fmt.Sprintf(format, float64(n))
+}
+
 // Metrics are what an adapter's manifest says of its validation. Numbers that are not defined
 // are left out.
 func (v *Validation) Metrics(adapter int) map[string]float64 {
@@ -89,34 +98,66 @@ func (v *Validation) Metrics(adapter int) map[string]float64 {
 }
 
 // WriteTable prints a validation for people.
-func (v *Validation) WriteTable(w io.Writer) {
-	t := tables.New(slices.Concat(
-		[]tables.Column{{Head: fmt.Sprintf("%d held-out samples", v.Samples)}, {Head: "loss", Right: true}},
-		QualityColumns(v.Budgets), []tables.Column{{}})...)
-	row := func(q Quality, loss string) {
-		cells := []string{q.Name, loss}
-		for i := range v.Budgets {
-			cells = append(cells, q.HitRate[i].Percent(), q.Recall[i].Percent())
-		}
+func (v *Validation) WriteTable(w io.Writer) error {
+	line := func(q Quality, loss string) QualityLine {
 		best := ""
 		if q.Best {
 			best = "best so far"
 		}
-		t.Add(append(cells, fmt.Sprintf("%.3f", float64(q.Tau)), best)...)
+		return QualityLine{[]string{q.Name, loss}, q.HitRate, q.Recall, q.Tau, []string{best}}
 	}
+	var lines []QualityLine
 	for _, q := range v.Adapters {
-		row(q, fmt.Sprintf("%.4g", q.Loss))
+		lines = append(lines, line(q, fmt.Sprintf("%.4g", q.Loss)))
 	}
-	row(v.SnapKV, "")
-	t.Write(w, tables.Columns(w))
+	lines = append(lines, line(v.SnapKV, ""))
+	return WriteQuality(w, []tables.Column{{Head: fmt.Sprintf("%d held-out samples", v.Samples)}, {Head: "loss", Right: true}}, []tables.Column{{}}, v.Budgets, lines)
 }
 
-// QualityColumns are the columns of hits and recall at budgets, and of τ.
-func QualityColumns(budgets eviction.Budgets) []tables.Column {
-	var out []tables.Column
-	for _, b := range budgets {
-		out = append(out, tables.Column{Head: fmt.Sprintf("hits@%v", b), Right: true, Optional: 1},
+// QualityLine is a line of WriteQuality: hits and recall at every budget, τ, and what stands before and behind them.
+type QualityLine struct {
+	Before       []string
+	Hits, Recall []Number
+	Tau          Number
+	Behind       []string
+}
+
+// WriteQuality prints a table of hits and recall at budgets, and of τ. A budget that every prompt fits tells nothing: it is named
+// below the table, and has no columns.
+func WriteQuality(w io.Writer, before, behind []tables.Column, budgets eviction.Budgets, lines []QualityLine) error {
+	told := func(of func(QualityLine) Number) bool {
+		return slices.ContainsFunc(lines, func(l QualityLine) bool { n := of(l); return n == n })
+	}
+	columns := slices.Clone(before)
+	var shown []int
+	var fit []string
+	for i, b := range budgets {
+		if !told(func(l QualityLine) Number { return l.Hits[i] }) && !told(func(l QualityLine) Number { return l.Recall[i] }) {
+			fit = append(fit, b.String())
+			continue
+		}
+		shown = append(shown, i)
+		columns = append(columns, tables.Column{Head: fmt.Sprintf("hits@%v", b), Right: true, Optional: 1},
 			tables.Column{Head: fmt.Sprintf("recall@%v", b), Right: true, Optional: 2})
 	}
-	return append(out, tables.Column{Head: "τ", Right: true, Optional: 2})
+	tau := told(func(l QualityLine) Number { return l.Tau })
+	if tau {
+		columns = append(columns, tables.Column{Head: "τ", Right: true, Optional: 2})
+	}
+	t := tables.New(append(columns, behind...)...)
+	for _, l := range lines {
+		cells := slices.Clone(l.Before)
+		for _, i := range shown {
+			cells = append(cells, l.Hits[i].Percent(), l.Recall[i].Percent())
+		}
+		if tau {
+			cells = append(cells, l.Tau.text("%.3f"))
+		}
+		t.Add(append(cells, l.Behind...)...)
+	}
+	err := t.Write(w, tables.Columns(w))
+	if err == nil && fit != nil {
+		_, err = fmt.Fprintf(w, "every held-out prompt fits the budgets %s, where nothing is evicted: --validate-budgets takes others, as 25%%\n", listing.Plain(fit))
+	}
+	return err
 }

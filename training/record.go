@@ -177,7 +177,9 @@ func (r *Recorder) Step(step StepResult) error {
 	}
 	if step.Validation != nil {
 		fmt.Fprintf(r.log, "validation after step %d (%.1f s)\n", step.Step, step.Validation.Seconds)
-		step.Validation.WriteTable(r.log)
+		if err := step.Validation.WriteTable(r.log); err != nil {
+			return err
+		}
 	}
 	if r.lines != nil {
 		if err := json.NewEncoder(r.lines).Encode(step); err != nil {

@@ -361,8 +361,7 @@ func (s *Spec) finalQuality(ctx context.Context, t *training.Trainer, log io.Wri
 			metrics[i]["best_step"] = float64(best.Step)
 		}
 	}
-	v.WriteTable(log)
-	return metrics, nil
+	return metrics, v.WriteTable(log)
 }
 
 // timing measures a step against the prefill, on the first sample, for as long as people wait. It

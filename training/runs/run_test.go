@@ -177,10 +177,10 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	var table bytes.Buffer
-	if err := WriteRows(&table, rows, eviction.Budgets{eviction.Pairs(8)}); err != nil {
+	if err := WriteRows(&table, rows, eviction.Budgets{eviction.Pairs(32)}); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Split(strings.TrimRight(table.String(), "\n"), "\n"); len(got) != 5 || !strings.Contains(got[0], "hits@8") || !strings.Contains(got[4], "SnapKV") {
+	if got := strings.Split(strings.TrimRight(table.String(), "\n"), "\n"); len(got) != 5 || !strings.Contains(got[0], "hits@32") || !strings.Contains(got[4], "SnapKV") {
 		t.Errorf("table:\n%s", table.String())
 	}
 }

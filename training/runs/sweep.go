@@ -13,6 +13,7 @@ import (
 	"glimpse/checkpoints"
 	"glimpse/eviction"
 	"glimpse/internal/atomicfile"
+	"glimpse/internal/listing"
 	"glimpse/internal/tables"
 	"glimpse/training"
 )
@@ -156,27 +157,27 @@ func (s *Spec) runSweep(ctx context.Context, log io.Writer) ([]Row, error) {
 
 // WriteRows prints what a sweep came to as a table for people.
 func WriteRows(w io.Writer, rows []Row, budgets eviction.Budgets) error {
-	t := tables.New(append([]tables.Column{
-		{Head: "rows", Right: true}, {Head: "modules", Right: true}, {Head: "learning rate", Right: true},
-		{Head: "parameters", Right: true, Optional: 1}, {Head: "held-out loss", Right: true},
-	}, training.QualityColumns(budgets)...)...)
 	value := func(m map[string]float64, key string) training.Number {
 		if v, ok := m[key]; ok {
 			return training.Number(v)
 		}
 		return training.Number(math.NaN())
 	}
+	numbers := func(m map[string]float64, key string) []training.Number {
+		return listing.Map(budgets, func(b eviction.Budget) training.Number { return value(m, fmt.Sprintf("%s_%v", key, b)) })
+	}
+	var lines []training.QualityLine
 	for _, r := range rows {
-		cells := []string{fmt.Sprint(r.Rows), r.Modules, fmt.Sprintf("%g", r.LearningRate), fmt.Sprint(r.Parameters), fmt.Sprintf("%.4g", r.Metrics["validation_loss"])}
-		for _, b := range budgets {
-			cells = append(cells, value(r.Metrics, fmt.Sprintf("hit_rate_%v", b)).Percent(), value(r.Metrics, fmt.Sprintf("recall_%v", b)).Percent())
-		}
-		t.Add(append(cells, fmt.Sprintf("%.3f", r.Metrics["kendall_tau"]))...)
+		lines = append(lines, training.QualityLine{
+			Before: []string{fmt.Sprint(r.Rows), r.Modules, fmt.Sprintf("%g", r.LearningRate), fmt.Sprint(r.Parameters), fmt.Sprintf("%.4g", r.Metrics["validation_loss"])},
+			Hits:   numbers(r.Metrics, "hit_rate"), Recall: numbers(r.Metrics, "recall"), Tau: value(r.Metrics, "kendall_tau"),
+		})
 	}
-	cells := []string{"", "SnapKV", "", "", ""}
-	for _, b := range budgets {
-		cells = append(cells, value(rows[0].Metrics, fmt.Sprintf("snapkv_hit_rate_%v", b)).Percent(), "")
-	}
-	t.Add(cells...)
-	return t.Write(w, tables.Columns(w))
+	lines = append(lines, training.QualityLine{
+		Before: []string{"", "SnapKV", "", "", ""}, Hits: numbers(rows[0].Metrics, "snapkv_hit_rate"), Recall: numbers(nil, ""), Tau: value(nil, ""),
+	})
+	return training.WriteQuality(w, []tables.Column{
+		{Head: "rows", Right: true}, {Head: "modules", Right: true}, {Head: "learning rate", Right: true},
+		{Head: "parameters", Right: true, Optional: 1}, {Head: "held-out loss", Right: true},
+	}, nil, budgets, lines)
 }
