@@ -81,7 +81,7 @@ func newIdle(w *worker, m *engine.Model, c *Config) (i *idle, err error) {
 	if c.Shadow == "" {
 		return i, nil
 	}
-	shadow, err := openShadow(context.Background(), m, c.Shadow)
+	shadow, err := openShadow(context.Background(), m, c.Shadow, c.Policy)
 	if err != nil {
 		return nil, err
 	}

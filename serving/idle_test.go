@@ -2,7 +2,10 @@ package serving_test
 
 import (
 	"fmt"
+	"io"
+	"log/slog"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +16,8 @@ import (
 
 	"glimpse/engine"
 	"glimpse/eviction"
+	"glimpse/model"
+	"glimpse/model/modeltest"
 	"glimpse/serving"
 )
 
@@ -168,5 +173,43 @@ func TestIdleWorkTakesRoom(t *testing.T) {
 	waiting, letGo := s.metric(t, "glimpse_conversation_sessions"), s.metric(t, "glimpse_conversation_evictions")
 	if waiting == 0 || letGo == 0 || waiting+letGo != talks {
 		t.Errorf("of %d sessions %v wait and %v were let go of, want some of each", talks, waiting, letGo)
+	}
+}
+
+// TestShadowNames: which adapter a name means beside the policy that answers, and what is said where that is none or several.
+func TestShadowNames(t *testing.T) {
+	other := t.TempDir()
+	if err := os.CopyFS(other, modeltest.WithFiles(t, map[string]any{"tokenizer.json": modeltest.ByteTokenizer("<|end|>")})); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, model, policy, shadow string
+		want                        string // of the error; "": none
+	}{
+		{"the other shipped one", "", "lookaheadkv", "shipped", ""},
+		{"the other shipped one, options", "", "lookaheadkv(kernel=3)", "shipped", ""},
+		{"two shipped ones", "", "snapkv", "shipped", "--shadow shipped: got the adapters judgeq/shipped, lookaheadkv/shipped of this name, want one of them"},
+		{"none shipped", other, "snapkv", "shipped", "--shadow shipped: adapter \"shipped\": the registry has none for the weights of model"},
+		{"no folder", "", "snapkv", "no/such", "--shadow no/such: no folder, and no adapter of the server, which has judgeq/shipped, lookaheadkv/shipped: "},
+		{"no folder, no adapters", other, "snapkv", "no/such", "--shadow no/such: no folder, and no adapter of the server, which has none: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, err := engine.Open(t.Context(), &engine.Options{Model: c.model, Device: "cpu", CacheDType: "auto", Policies: "snapkv"}, io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := serving.New(m, serving.Config{
+				Name: "m", Policy: c.policy, Budget: eviction.Pairs(64), Choice: model.SamplingChoice{From: model.SamplingOfModel}, MaxNew: 8, Rows: 1, Queue: 1, MaxBody: 1 << 20,
+				Log: slog.New(slog.DiscardHandler), Shadow: c.shadow, ShadowShare: 1,
+			})
+			if err == nil {
+				defer s.Close()
+			} else {
+				defer m.Close()
+			}
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
 	}
 }

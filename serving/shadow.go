@@ -1,19 +1,27 @@
 package serving
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/engine"
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 )
 
-// openShadow makes the policy of an adapter: of one that is loaded, as ADAPTER or POLICY/ADAPTER, or of one in a folder or a
-// bucket, as DIR or NAME=DIR, which requests then cannot ask for.
-func openShadow(ctx context.Context, m *engine.Model, spec string) (engine.Policy, error) {
+// openShadow makes the policy of an adapter: of one that is loaded, as ADAPTER or POLICY/ADAPTER, of one in a folder or a
+// bucket, as DIR or NAME=DIR, which requests then cannot ask for, or of the shipped ones. Of several that a name has, it is the
+// one that the answers' policy does not use.
+func openShadow(ctx context.Context, m *engine.Model, spec, answers string) (engine.Policy, error) {
+	fail := func(err error) (engine.Policy, error) {
+		return engine.Policy{}, fmt.Errorf("--shadow %s: %w", spec, err)
+	}
 	named := func(name string) []engine.AdapterInfo {
 		return slices.DeleteFunc(m.Adapters(), func(a engine.AdapterInfo) bool {
 			return a.Name != name && engine.NameWithAdapter(a.Policy, a.Name) != name
@@ -22,27 +30,42 @@ func openShadow(ctx context.Context, m *engine.Model, spec string) (engine.Polic
 	found := named(spec)
 	if len(found) == 0 {
 		name, _, ok := strings.Cut(spec, "=")
-		if !ok || objectstore.IsURL(spec) {
-			name, spec = "shadow", "shadow="+spec
+		load := spec
+		if !ok && spec != engine.Shipped || objectstore.IsURL(spec) {
+			name, load = "shadow", "shadow="+spec
 		}
-		loaded, err := m.LoadAdapters(ctx, spec)
+		loaded, err := m.LoadAdapters(ctx, load)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("no folder, and no adapter of the server, which has %s: %w", cmp.Or(names(m.Adapters()), "none"), err)
+		}
 		if err == nil {
 			err = m.AddAdapters(loaded)
 		}
 		if err != nil {
-			return engine.Policy{}, fmt.Errorf("shadow: %w", err)
+			return fail(err)
 		}
 		defer m.RemoveAdapters(name) // its policy goes on
 		found = named(name)
 	}
+	if len(found) > 1 {
+		policy, _, _ := strings.Cut(answers, "(")
+		found = slices.DeleteFunc(found, func(a engine.AdapterInfo) bool {
+			return policy == a.Policy || policy == engine.NameWithAdapter(a.Policy, a.Name)
+		})
+	}
 	if len(found) != 1 {
-		return engine.Policy{}, fmt.Errorf("shadow %q: got %d adapters, want one, as POLICY/ADAPTER", spec, len(found))
+		return fail(fmt.Errorf("got the adapters %s of this name, want one of them", names(found)))
 	}
 	p, err := m.PolicyWith(found[0].Policy, found[0].Name)
 	if err != nil {
-		return p, fmt.Errorf("shadow: %w", err)
+		return fail(err)
 	}
 	return p, nil
+}
+
+// names are the adapters as --shadow takes them.
+func names(all []engine.AdapterInfo) string {
+	return strings.Join(listing.Map(all, func(a engine.AdapterInfo) string { return engine.NameWithAdapter(a.Policy, a.Name) }), ", ")
 }
 
 // compare measures what the answer's policy and the shadow keep by what the answer has attended to.

@@ -133,8 +133,22 @@ func (d *description) subject(ctx context.Context, s Subject, plans []plan) erro
 	}
 	var all lengths
 	var without []string // subtasks that have no data and were not asked for by name
+	// What reads data has a bar of its own.
+	made := known && !slices.ContainsFunc(plans, func(p plan) bool { return p.setting.Data != "" && p.setting.Data != absentData })
+	var bar *progress.Bar
+	if made {
+		fmt.Fprintf(d.log, "making prompts of %s\n", listing.Count(len(plans), "task"))
+		bar = progress.New(d.log, "tasks looked at", int64(len(plans)), progress.After(2*time.Second))
+	}
 	for _, p := range plans {
+		if made {
+			bar.Describe(p.name)
+			bar.Add(0)
+		}
 		found, err := d.plan(ctx, m, known, p)
+		if made {
+			bar.Add(1)
+		}
 		if errors.Is(err, evaluation.ErrNoData) && !p.selection.Named {
 			without = append(without, p.name)
 			continue
@@ -147,6 +161,9 @@ func (d *description) subject(ctx context.Context, s Subject, plans []plan) erro
 			continue
 		}
 		all.add(found)
+	}
+	if made {
+		bar.Done()
 	}
 	if len(without) > 0 {
 		d.w.Add("left out", listing.Count(len(without), "task")+" without data: "+strings.Join(without, ", "))
@@ -297,6 +314,7 @@ func (p *lengths) look(ctx context.Context, item evaluation.Item) {
 
 // needs tells what a run takes: its memory, and its time from the times of the model's products and steps on its device.
 func (d *description) needs(ctx context.Context, m *model.Model, names []string, s Subject, all lengths) error {
+	fmt.Fprintf(d.log, "timing what the model computes, and counting its memory at %d tokens\n", all.longest)
 	costs := costmodel.New(m, costmodel.Of(m), costmodel.Runtime)
 	mean := max(1, all.tokens/max(1, all.count))
 	whole, err := eviction.New("full", 0, nil, nil)
