@@ -85,7 +85,11 @@ func (o *Options) OpenModel(ctx context.Context, log io.Writer, before func(m *m
 	if err != nil {
 		return nil, fmt.Errorf("--chat-template: %w", err)
 	}
-	return hub.Open(ctx, o.Model, o.S3, log, model.Options{Device: o.Device, CacheDType: o.CacheDType, Exact: o.Exact, Chat: chatOptions, Template: template, BeforeWeights: before})
+	m, err := hub.Open(ctx, o.Model, o.S3, log, model.Options{Device: o.Device, CacheDType: o.CacheDType, Exact: o.Exact, Chat: chatOptions, Template: template, BeforeWeights: before})
+	if err == nil {
+		m.WarnOfRoundedKeys(log)
+	}
+	return m, err
 }
 
 // Open opens the model, the adapters and the drafts; the options are checked before anything is read.

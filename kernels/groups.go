@@ -27,6 +27,9 @@ const (
 	recentRows = 32
 )
 
+// MostRecent is the number of newest rows of a grouped tensor that there are at most in BF16.
+const MostRecent = recentRows + groupRows
+
 var groupBlock, _ = formats.All.Lookup("Q4_1")
 
 // Grouped tells that rows are stored in groups, so that they are not blocks of their own.

@@ -74,21 +74,31 @@ func (m *Model) SetCacheDType(name string) error {
 			dtype = kernels.BF16
 		}
 	default:
-		elems := 32
-		if dtype = kernels.KIVIKeys; name != kivi {
-			f := formats.Cached()[slices.Index(cacheBlocks(), name)]
-			dtype, _ = kernels.ParseStored(f.Name)
-			elems = f.Elems
-		}
-		if m.Backend.Traits().Device {
-			return fmt.Errorf("cache dtype: got %q, want auto, float32 or bf16 on device %s", name, m.Backend.Device())
-		}
-		for l := range m.Config.Layers {
-			if dim := m.Config.KV(l).Dim; dim%elems != 0 {
-				return fmt.Errorf("cache dtype: got %q, whose blocks have %d numbers, want float32 or bf16 for heads of %d", name, elems, dim)
-			}
+		var err error
+		if dtype, err = m.blockCache(name); err != nil {
+			return err
 		}
 	}
 	m.cacheDType, m.cacheName = dtype, name
+	m.keys = m.newKeyRounding()
 	return nil
+}
+
+// blockCache is the type of caches of one of cacheBlocks, where the model and its device take it.
+func (m *Model) blockCache(name string) (kernels.DType, error) {
+	dtype, elems := kernels.KIVIKeys, 32
+	if name != kivi {
+		f := formats.Cached()[slices.Index(cacheBlocks(), name)]
+		dtype, _ = kernels.ParseStored(f.Name)
+		elems = f.Elems
+	}
+	if m.Backend.Traits().Device {
+		return 0, fmt.Errorf("cache dtype: got %q, want auto, float32 or bf16 on device %s", name, m.Backend.Device())
+	}
+	for l := range m.Config.Layers {
+		if dim := m.Config.KV(l).Dim; dim%elems != 0 {
+			return 0, fmt.Errorf("cache dtype: got %q, whose blocks have %d numbers, want float32 or bf16 for heads of %d", name, elems, dim)
+		}
+	}
+	return dtype, nil
 }

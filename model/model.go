@@ -47,6 +47,7 @@ type Model struct {
 	template     func() (*chat.Template, error) // that Tokenizer has, parsed once
 
 	cacheDType kernels.DType // Invalid: Backend.Compute()
+	keys       *keyRounding  // nil: it is not measured
 	cacheName  string        // that it was chosen by
 
 	generation *Generation // nil without stored weights

@@ -338,6 +338,9 @@ func (s *Server) recovered(err any, w *answerWriter, r *http.Request) {
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	status := map[string]any{"status": "ok"}
+	if k := s.model.RoundedKeys(); k != nil && !k.Tolerable() {
+		status["warnings"] = []string{k.Warning()}
+	}
 	if s.draining.Load() {
 		status["status"] = "draining"
 		writeJSON(w, http.StatusServiceUnavailable, status)

@@ -182,6 +182,11 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 			if !given.Given("prefix-cache") {
 				c.Prefix = c.Memory / 4
 			}
+			m.OnRoundedKeys(func(of *model.RoundedKeys) {
+				if text := of.Warning(); text != "" {
+					c.Log.Warn(text)
+				}
+			})
 			ready, err := serving.New(m, c)
 			if err != nil {
 				m.Close()

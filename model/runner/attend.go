@@ -82,6 +82,9 @@ func (r *layerRows) attendSegment(i int, q, k, v, out *kernels.Tensor) error {
 		return nil
 	}
 	a := run.attention(s.past(r), r.l, q, s.pos[len(s.pos)-s.queries:])
+	if k != nil {
+		r.roundedKeys(&a, k, v)
+	}
 	return run.attendRows(s, out, &a, k)
 }
 

@@ -74,6 +74,7 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 		return err
 	}
 	defer m.Close()
+	m.WarnOfRoundedKeys(log)
 	if m.CacheDType().Grouped() { // whose pairs differ when a sample is read again
 		return fmt.Errorf("train: cache dtype: got %q, want auto, float32, bf16 or blocks: groups are for running alone", s.CacheDType)
 	}
