@@ -37,7 +37,7 @@ func (g *Graph) attend(e *engine, s *Sample, layer int, h Heads, kept *kernels.K
 	}
 	g.attends = append(g.attends, a)
 	o := &observed{attend: a, out: out, lse: e.arena.Alloc(b.Compute(), h.Query, rows)}
-	o.scores = e.alloc(h.Query, a.Past[0].Entries())
+	o.scores = e.allocValue(h.Query, a.Past[0].Entries())
 	b.ObserveAttention(out, o.lse, o.scores.t, a)
 	return o
 }
@@ -59,9 +59,9 @@ func (g *Graph) Attention(q, k, v Node, s *Sample, layer int, h Heads) (out, sco
 	var dScores *G.Node
 	kept := new(kernels.Kept)
 	shape := q.n.Shape()
-	out = g.add(op{name: "attention", out: shape,
+	out = g.addNode(op{name: "attention", out: shape,
 		forward: func(in []*value) *value {
-			y := e.alloc(shape...)
+			y := e.allocValue(shape...)
 			y.saved = g.attend(e, s, layer, h, kept, in[0].t, in[1].t, in[2].t, y.t)
 			return y
 		},
@@ -72,7 +72,7 @@ func (g *Graph) Attention(q, k, v Node, s *Sample, layer int, h Heads) (out, sco
 			}
 			return g.gradients("attention", in, func(x []*value) []*value {
 				o := x[0].saved.(*observed)
-				dq, dk, dv := e.alloc(in[0].Shape()...), e.alloc(in[1].Shape()...), e.alloc(in[2].Shape()...)
+				dq, dk, dv := e.allocValue(in[0].Shape()...), e.allocValue(in[1].Shape()...), e.allocValue(in[2].Shape()...)
 				var dOut, dScore *kernels.Tensor
 				if !x[1].null {
 					dOut = x[1].t
@@ -85,7 +85,7 @@ func (g *Graph) Attention(q, k, v Node, s *Sample, layer int, h Heads) (out, sco
 			}, ins...)
 		},
 	}, q, k, v)
-	scores = g.add(op{name: "scores", out: tensor.Shape{h.Query, 1}, // the extent of the prompt is not declared
+	scores = g.addNode(op{name: "scores", out: tensor.Shape{h.Query, 1}, // the extent of the prompt is not declared
 		forward: func(in []*value) *value { return in[0].saved.(*observed).scores },
 		backward: func(in G.Nodes, _, grad *G.Node) (G.Nodes, error) {
 			dScores = grad
@@ -99,7 +99,7 @@ func (g *Graph) Attention(q, k, v Node, s *Sample, layer int, h Heads) (out, sco
 // no score.
 func (g *Graph) Scores(q, k Node, s *Sample, layer int, h Heads) Node {
 	e, b, kept := g.engine, g.engine.backend, new(kernels.Kept)
-	return g.add(op{name: "scoresOnly", out: tensor.Shape{h.Query, 1},
+	return g.addNode(op{name: "scoresOnly", out: tensor.Shape{h.Query, 1},
 		forward: func(in []*value) *value {
 			o := g.attend(e, s, layer, h, kept, in[0].t, in[1].t, nil, nil)
 			o.scores.saved = o
@@ -108,7 +108,7 @@ func (g *Graph) Scores(q, k Node, s *Sample, layer int, h Heads) Node {
 		backward: func(in G.Nodes, outNode, grad *G.Node) (G.Nodes, error) {
 			return g.gradients("scoresOnly", in, func(x []*value) []*value {
 				o := x[0].saved.(*observed)
-				dq, dk := e.alloc(in[0].Shape()...), e.alloc(in[1].Shape()...)
+				dq, dk := e.allocValue(in[0].Shape()...), e.allocValue(in[1].Shape()...)
 				b.AttentionGrad(dq.t, dk.t, nil, o.attend, nil, o.lse, o.scores.t, nil, x[1].t)
 				return []*value{dq, dk}
 			}, outNode, grad)
@@ -157,7 +157,7 @@ func (g *Graph) Loss(all []Node, s *Sample, f LossFunc) Node {
 			scores, on, layers = append(scores, n), append(on, n.on), append(layers, l)
 		}
 	}
-	return g.add(op{name: "loss", out: tensor.ScalarShape(),
+	return g.addNode(op{name: "loss", out: tensor.ScalarShape(),
 		forward: func(in []*value) *value {
 			var loss *kernels.Tensor
 			var e *engine
@@ -172,7 +172,7 @@ func (g *Graph) Loss(all []Node, s *Sample, f LossFunc) Node {
 						e.backend.Fill(loss, 0)
 					}
 				}
-				grads[l] = e.alloc(v.t.Shape...)
+				grads[l] = e.allocValue(v.t.Shape...)
 				f(e.backend, loss, grads[l].t, v.t, s.Targets[layers[l]], len(in))
 			}
 			y := e.wrap(loss)

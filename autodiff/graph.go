@@ -75,7 +75,7 @@ func Build(define func(*Graph) (loss Node, err error), devices ...kernels.Backen
 		g := newGraph(devices)
 		loss, err := define(g)
 		if err == nil {
-			err = g.compile(loss)
+			err = g.differentiate(loss)
 		}
 		if err == nil {
 			return g, nil
@@ -113,11 +113,11 @@ func (g *Graph) Enter(b kernels.Backend, x Node) Node {
 		return x
 	}
 	move := func(to *engine, in []*value) *value {
-		y := to.alloc(in[0].t.Shape...)
+		y := to.allocValue(in[0].t.Shape...)
 		to.backend.Receive(y.t, in[0].t)
 		return y
 	}
-	return g.add(op{name: "enter", out: x.n.Shape(), forward: func(in []*value) *value { return move(to, in) },
+	return g.addNode(op{name: "enter", out: x.n.Shape(), forward: func(in []*value) *value { return move(to, in) },
 		backward: func(in G.Nodes, _, grad *G.Node) (G.Nodes, error) {
 			return g.gradients("enter", in, func(v []*value) []*value { return []*value{move(from, v)} }, grad)
 		},
@@ -131,20 +131,20 @@ func (g *Graph) Parameter(name string, t *kernels.Tensor) Node {
 	v := g.engine.wrap(t)
 	g.engine.params = append(g.engine.params, v)
 	if err := G.Let(n, v); err != nil {
-		g.fail(fmt.Errorf("parameter %s: %w", name, err))
+		g.recordError(fmt.Errorf("parameter %s: %w", name, err))
 	}
 	g.params, g.names = append(g.params, n), append(g.names, name)
 	return Node{n, g.engine}
 }
 
-func (g *Graph) fail(err error) {
+func (g *Graph) recordError(err error) {
 	if g.err == nil && err != nil {
 		g.err = err
 	}
 }
 
-// add applies an operation; the first error is kept for Compile.
-func (g *Graph) add(o op, in ...Node) Node {
+// addNode adds an operation's node; the first error is kept for Compile.
+func (g *Graph) addNode(o op, in ...Node) Node {
 	ns := make([]*G.Node, len(in))
 	for i, n := range in {
 		if n.n == nil { // an earlier error
@@ -152,13 +152,13 @@ func (g *Graph) add(o op, in ...Node) Node {
 		}
 		ns[i] = n.n
 	}
-	n, err := g.apply(o, ns...)
-	g.fail(err)
+	n, err := g.applyOperation(o, ns...)
+	g.recordError(err)
 	return Node{n, g.engine}
 }
 
-// compile differentiates loss with respect to all parameters and prepares the graph for Run.
-func (g *Graph) compile(loss Node) error {
+// differentiate derives loss with respect to all parameters and prepares the graph for Run.
+func (g *Graph) differentiate(loss Node) error {
 	if g.err != nil {
 		return fmt.Errorf("autodiff: build: %w", g.err)
 	}

@@ -24,15 +24,15 @@ func (g *Graph) Linear(x Node, w, bias *kernels.Tensor, lora *LoRA) Node {
 	rows, in, out := x.n.Shape()[0], w.Width(), w.Dim0()
 	shape := tensor.Shape{rows, out}
 	if lora == nil {
-		return g.add(op{name: "linear", out: shape,
+		return g.addNode(op{name: "linear", out: shape,
 			forward: func(v []*value) *value {
-				y := e.alloc(rows, out)
+				y := e.allocValue(rows, out)
 				b.Linear(y.t, v[0].t, w, bias, 1, 0)
 				return y
 			},
 			backward: func(ins G.Nodes, _, grad *G.Node) (G.Nodes, error) {
 				return g.gradients("linear", ins, func(v []*value) []*value {
-					dx := e.alloc(rows, in)
+					dx := e.allocValue(rows, in)
 					b.MatMul(dx.t, v[0].t, w, 1, 0)
 					return []*value{dx}
 				}, grad)
@@ -40,9 +40,9 @@ func (g *Graph) Linear(x Node, w, bias *kernels.Tensor, lora *LoRA) Node {
 		}, x)
 	}
 	rank, scale := lora.A.n.Shape()[0], lora.Scale
-	return g.add(op{name: "lora", out: shape,
+	return g.addNode(op{name: "lora", out: shape,
 		forward: func(v []*value) *value {
-			y, low := e.alloc(rows, out), e.arena.Alloc(b.Compute(), rows, rank)
+			y, low := e.allocValue(rows, out), e.arena.Alloc(b.Compute(), rows, rank)
 			b.LowRank(y.t, low, v[0].t, w, bias, v[1].t, v[2].t, scale)
 			y.saved = low
 			return y
@@ -50,7 +50,7 @@ func (g *Graph) Linear(x Node, w, bias *kernels.Tensor, lora *LoRA) Node {
 		backward: func(ins G.Nodes, outNode, grad *G.Node) (G.Nodes, error) {
 			return g.gradients("lora", ins, func(v []*value) []*value {
 				x, A, B, low, dy := v[0].t, v[1].t, v[2].t, v[3].saved.(*kernels.Tensor), v[4].t
-				dx, dA, dB := e.alloc(rows, in), e.alloc(rank, in), e.alloc(out, rank)
+				dx, dA, dB := e.allocValue(rows, in), e.allocValue(rank, in), e.allocValue(out, rank)
 				dLow := e.arena.Alloc(b.Compute(), rows, rank)
 				b.LowRankGrad(dx.t, dLow, dA.t, dB.t, dy, x, low, w, A, B, scale)
 				return []*value{dx, dA, dB}

@@ -29,8 +29,8 @@ type op struct {
 
 var opSerial atomic.Uint64
 
-// apply adds an operation to the graph of its inputs.
-func (g *Graph) apply(o op, in ...*G.Node) (*G.Node, error) {
+// applyOperation adds an operation to the graph of its inputs.
+func (g *Graph) applyOperation(o op, in ...*G.Node) (*G.Node, error) {
 	o.id, o.dtype = opSerial.Add(1), denseType(g.engine.backend.Compute())
 	o.inDims = make([]int, len(in))
 	for i, n := range in {

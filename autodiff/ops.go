@@ -11,7 +11,7 @@ import (
 
 // gradients adds the operation that computes gradients at the nodes of, which f returns, and reads them.
 func (g *Graph) gradients(name string, of G.Nodes, f func(v []*value) []*value, in ...*G.Node) (G.Nodes, error) {
-	n, err := g.apply(op{name: name + "Grad", out: of[0].Shape(), forward: func(v []*value) *value {
+	n, err := g.applyOperation(op{name: name + "Grad", out: of[0].Shape(), forward: func(v []*value) *value {
 		parts := f(v)
 		if len(parts) == 1 {
 			return parts[0]
@@ -25,7 +25,7 @@ func (g *Graph) gradients(name string, of G.Nodes, f func(v []*value) []*value, 
 	}
 	out := make(G.Nodes, len(of))
 	for i, x := range of {
-		out[i], err = g.apply(op{name: fmt.Sprintf("part%d", i), out: x.Shape(), forward: func(v []*value) *value { return v[0].parts[i] }}, n)
+		out[i], err = g.applyOperation(op{name: fmt.Sprintf("part%d", i), out: x.Shape(), forward: func(v []*value) *value { return v[0].parts[i] }}, n)
 		if err != nil {
 			return nil, err
 		}
@@ -36,9 +36,9 @@ func (g *Graph) gradients(name string, of G.Nodes, f func(v []*value) []*value, 
 // Add is the residual sum of two nodes of one shape.
 func (g *Graph) Add(a, b Node) Node {
 	e := g.engine
-	return g.add(op{name: "add", out: a.n.Shape(),
+	return g.addNode(op{name: "add", out: a.n.Shape(),
 		forward: func(in []*value) *value {
-			y := e.alloc(in[0].t.Shape...)
+			y := e.allocValue(in[0].t.Shape...)
 			e.backend.Add(y.t, in[0].t, in[1].t)
 			return y
 		},
@@ -65,12 +65,14 @@ func (g *Graph) Scale(x Node, by float64) Node {
 func (g *Graph) RMSNorm(x Node, w *kernels.Tensor, eps float64) Node {
 	b := g.engine.backend
 	return g.unary("rmsnorm", x,
-		func(y, x *kernels.Tensor) { b.RMSNorm(parts(y, w), parts(x, w), w, eps) },
-		func(dx, x, dy *kernels.Tensor) { b.RMSNormGrad(parts(dx, w), parts(x, w), w, parts(dy, w), eps) })
+		func(y, x *kernels.Tensor) { b.RMSNorm(rowsOfWidth(y, w), rowsOfWidth(x, w), w, eps) },
+		func(dx, x, dy *kernels.Tensor) {
+			b.RMSNormGrad(rowsOfWidth(dx, w), rowsOfWidth(x, w), w, rowsOfWidth(dy, w), eps)
+		})
 }
 
-// parts views x as rows of the width of w.
-func parts(x, w *kernels.Tensor) *kernels.Tensor {
+// rowsOfWidth views x as rows of the width of w.
+func rowsOfWidth(x, w *kernels.Tensor) *kernels.Tensor {
 	return x.Reshape(x.Len()/w.Len(), w.Len())
 }
 
@@ -107,16 +109,16 @@ func (g *Graph) function(name string, nodes []Node, f func(y *kernels.Tensor, x 
 		return Node{}
 	}
 	e := g.engine
-	return g.add(op{name: name, out: nodes[0].n.Shape(),
+	return g.addNode(op{name: name, out: nodes[0].n.Shape(),
 		forward: func(in []*value) *value {
-			y := e.alloc(in[0].t.Shape...)
+			y := e.allocValue(in[0].t.Shape...)
 			f(y.t, tensors(in))
 			return y
 		},
 		backward: func(in G.Nodes, _, grad *G.Node) (G.Nodes, error) {
 			return g.gradients(name, in, func(v []*value) (dx []*value) {
 				for range in {
-					dx = append(dx, e.alloc(v[len(dx)].t.Shape...))
+					dx = append(dx, e.allocValue(v[len(dx)].t.Shape...))
 				}
 				gradient(tensors(dx), tensors(v[:len(in)]), v[len(in)].t)
 				return dx

@@ -94,13 +94,13 @@ func (e *engine) Add(a, b tensor.Tensor, _ ...tensor.FuncOpt) (tensor.Tensor, er
 	case !x.Shape().Eq(y.Shape()):
 		return nil, fmt.Errorf("autodiff: add %v and %v", x.Shape(), y.Shape())
 	}
-	sum := x.on.alloc(x.Shape()...)
+	sum := x.on.allocValue(x.Shape()...)
 	x.on.backend.Add(sum.t, x.t, y.t)
 	return sum, nil
 }
 
-// alloc makes a value of the compute type with undefined contents.
-func (e *engine) alloc(shape ...int) *value {
+// allocValue makes a value of the compute type with undefined contents.
+func (e *engine) allocValue(shape ...int) *value {
 	t := e.arena.Alloc(e.backend.Compute(), shape...)
 	if e.taken == len(e.values) {
 		e.values = append(e.values, nil)
@@ -140,7 +140,7 @@ func (e *engine) wrap(t *kernels.Tensor) *value {
 
 // null makes an additive identity.
 func (e *engine) null(shape tensor.Shape) *value {
-	v := e.alloc(shape...)
+	v := e.allocValue(shape...)
 	v.null = true
 	return v
 }

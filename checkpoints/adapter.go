@@ -209,7 +209,7 @@ func (a *Adapter) Validate() error {
 	if n := a.Embeddings.Rows; n > MaxRows {
 		return fmt.Errorf("embeddings: %d rows, want 1 to %d", n, MaxRows)
 	}
-	if err := a.Embeddings.validate("embeddings", -1, -1, a.BF16); err != nil {
+	if err := a.Embeddings.validateNumbers("embeddings", -1, -1, a.BF16); err != nil {
 		return err
 	}
 	// Norms square them. What else may leave the range of a float32 depends on the prompt,
@@ -267,19 +267,19 @@ func (a *Adapter) validateLoRA() error {
 			first[key.Module] = key
 		}
 		f := a.LoRA[key]
-		if err := f.A.validate(key.String()+" lora_A", a.Rank, in, a.BF16); err != nil {
+		if err := f.A.validateNumbers(key.String()+" lora_A", a.Rank, in, a.BF16); err != nil {
 			return err
 		}
-		if err := f.B.validate(key.String()+" lora_B", out, a.Rank, a.BF16); err != nil {
+		if err := f.B.validateNumbers(key.String()+" lora_B", out, a.Rank, a.BF16); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// validate checks the shape, where -1 stands for any positive number, and that
+// validateNumbers checks the shape, where -1 stands for any positive number, and that
 // every number is finite, and one that a bf16 can be if it is to be.
-func (m Matrix) validate(what string, rows, cols int, bf16 bool) error {
+func (m Matrix) validateNumbers(what string, rows, cols int, bf16 bool) error {
 	size := func(n int) string {
 		if n < 0 {
 			return "any"
@@ -289,7 +289,7 @@ func (m Matrix) validate(what string, rows, cols int, bf16 bool) error {
 	if m.Rows < 1 || m.Cols < 1 || rows >= 0 && m.Rows != rows || cols >= 0 && m.Cols != cols {
 		return fmt.Errorf("%s: shape [%d %d], want [%s %s]", what, m.Rows, m.Cols, size(rows), size(cols))
 	}
-	if n, ok := product([]int{m.Rows, m.Cols}); !ok || len(m.Data) != n {
+	if n, ok := elementCount([]int{m.Rows, m.Cols}); !ok || len(m.Data) != n {
 		return fmt.Errorf("%s: %d numbers for shape [%d %d]", what, len(m.Data), m.Rows, m.Cols)
 	}
 	for i, v := range m.Data {

@@ -124,8 +124,8 @@ func checkFiles(fsys fs.FS, listed map[string]string) error {
 			unknown = append(unknown, name)
 		}
 	}
-	p.add(AdapterManifest+" lacks", unlisted)
-	p.add(AdapterManifest+" lists unknown", unknown)
+	p.addNames(AdapterManifest+" lacks", unlisted)
+	p.addNames(AdapterManifest+" lists unknown", unknown)
 
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
@@ -144,8 +144,8 @@ func checkFiles(fsys fs.FS, listed map[string]string) error {
 			missing = append(missing, name)
 		}
 	}
-	p.add("missing files", missing)
-	p.add("unknown files", foreign)
+	p.addNames("missing files", missing)
+	p.addNames("unknown files", foreign)
 	return p.in("")
 }
 
@@ -183,7 +183,7 @@ func assembleAdapter(m manifest, contents map[string][]byte) (*Adapter, error) {
 		if err := a.readLoRA(model); err != nil {
 			return nil, err
 		}
-		if err := config.check(a); err != nil {
+		if err := config.checkAdapter(a); err != nil {
 			return nil, fmt.Errorf("%s: %w", peftConfigFile, err)
 		}
 	}
@@ -253,8 +253,8 @@ func (a *Adapter) readLoRA(data []byte) error {
 		}
 	}
 	var p problems
-	p.add("unknown tensors", unknown)
-	p.add("missing tensors", single)
+	p.addNames("unknown tensors", unknown)
+	p.addNames("missing tensors", single)
 	return p.in(peftModelFile + ": ")
 }
 

@@ -48,7 +48,7 @@ func WriteAdapter(dir string, a *Adapter, replace bool) error {
 }
 
 func writeAdapter(dir string, a *Adapter, replace bool) error {
-	files, err := a.encode()
+	files, err := a.encodeFiles()
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ type AdapterFile struct {
 // which a folder is not an adapter, is the last. The same adapter always gives the
 // same files.
 func EncodeAdapter(a *Adapter) ([]AdapterFile, error) {
-	files, err := a.encode()
+	files, err := a.encodeFiles()
 	if err != nil {
 		return nil, fmt.Errorf("encode adapter: %w", err)
 	}
@@ -107,8 +107,8 @@ func SameAdapter(dir string, a *Adapter) (bool, error) {
 	return true, nil
 }
 
-// encode checks the adapter and returns its files, the manifest, which has the sums of the others, as the last.
-func (a *Adapter) encode() (files []AdapterFile, err error) {
+// encodeFiles checks the adapter and returns its files, the manifest, which has the sums of the others, as the last.
+func (a *Adapter) encodeFiles() (files []AdapterFile, err error) {
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}
@@ -124,12 +124,12 @@ func (a *Adapter) encode() (files []AdapterFile, err error) {
 			return b.Bytes(), err
 		}
 	}
-	parts := []part{{embeddingsFile, tensors(a.Embeddings.tensor(embeddingsTensor, a.BF16))}}
+	parts := []part{{embeddingsFile, tensors(a.Embeddings.tensorView(embeddingsTensor, a.BF16))}}
 	if a.LoRA != nil {
 		config := func() ([]byte, error) { return encodeJSON(newPEFTConfig(a), "  ") }
 		parts = append(parts, part{peftModelFile, tensors(a.loraTensors()...)}, part{peftConfigFile, config})
 	}
-	for _, p := range append(parts, part{AdapterManifest, func() ([]byte, error) { return a.manifest(sums).encode() }}) {
+	for _, p := range append(parts, part{AdapterManifest, func() ([]byte, error) { return a.manifest(sums).encodeJSON() }}) {
 		data, err := p.data()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.name, err)
@@ -166,12 +166,12 @@ func (a *Adapter) manifest(files map[string]string) manifest {
 func (a *Adapter) loraTensors() []TensorView {
 	var tensors []TensorView
 	for key, f := range a.LoRA {
-		tensors = append(tensors, f.A.tensor(peftName(key, 'A'), a.BF16), f.B.tensor(peftName(key, 'B'), a.BF16))
+		tensors = append(tensors, f.A.tensorView(peftName(key, 'A'), a.BF16), f.B.tensorView(peftName(key, 'B'), a.BF16))
 	}
 	return tensors
 }
 
-func (m Matrix) tensor(name string, bf16 bool) TensorView {
+func (m Matrix) tensorView(name string, bf16 bool) TensorView {
 	if bf16 {
 		bits := make([]uint16, len(m.Data))
 		for i, v := range m.Data {

@@ -25,7 +25,7 @@ func byteSize(dtype string, shape []int) (int, error) {
 	if !ok {
 		return 0, Corruptf("unknown dtype %q", dtype)
 	}
-	n, ok := product(shape)
+	n, ok := elementCount(shape)
 	if !ok {
 		return 0, Corruptf("number of elements of shape %s overflows", ShapeString(shape))
 	}
@@ -40,9 +40,9 @@ func byteSize(dtype string, shape []int) (int, error) {
 	return int(total / 8), nil
 }
 
-// product multiplies the dimensions, in order, as the reference reader does: a
+// elementCount multiplies the dimensions, in order, as the reference reader does: a
 // zero does not excuse an overflow before it.
-func product(shape []int) (n int, ok bool) {
+func elementCount(shape []int) (n int, ok bool) {
 	n = 1
 	for _, d := range shape {
 		if d < 0 || d > 0 && n > math.MaxInt/d {

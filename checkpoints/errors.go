@@ -46,7 +46,7 @@ func listNames(names []string) string { return listing.Names(names) }
 // problems are lists of names with what is wrong with them.
 type problems []string
 
-func (p *problems) add(what string, names []string) {
+func (p *problems) addNames(what string, names []string) {
 	if len(names) > 0 {
 		*p = append(*p, what+" "+listNames(names))
 	}

@@ -40,7 +40,7 @@ func (w *Weights) SplitExperts() error {
 		case "_bias":
 			err = s.bias(w, info, derived, prefix)
 		case "_blocks":
-			err = s.blocks(w, info, derived, prefix)
+			err = s.addBlocks(w, info, derived, prefix)
 		default:
 			err = s.plain(w, info, derived, prefix)
 		}
@@ -78,15 +78,15 @@ type stacked struct {
 // mostExperts bounds how many tensors a file can make.
 const mostExperts = 1 << 12
 
-func (s *stacked) check(info TensorInfo, rank int, out int) error {
+func (s *stacked) checkShape(info TensorInfo, rank int, out int) error {
 	if len(info.Shape) != rank || info.Shape[0] < 1 || info.Shape[0] > mostExperts || info.Bytes == 0 || out%s.parts != 0 {
 		return Corruptf("tensor %.200q: %s of shape %.80v, want that of up to %d experts", s.name, info.DType, fmt.Sprint(info.Shape), mostExperts)
 	}
 	return nil
 }
 
-// add shows a part of every expert, whose rows f writes; without f it is a view of as many rows as it has.
-func (s *stacked) add(derived map[string]Derived, prefix, kind string, experts int, d Derived, f func(dst []byte, of [][]byte, expert, part int)) {
+// addPart shows a part of every expert, whose rows f writes; without f it is a view of as many rows as it has.
+func (s *stacked) addPart(derived map[string]Derived, prefix, kind string, experts int, d Derived, f func(dst []byte, of [][]byte, expert, part int)) {
 	names := []string{"down_proj"}
 	if s.parts == 2 {
 		names = []string{"gate_proj", "up_proj"}
@@ -110,7 +110,7 @@ func (s *stacked) dtype(info TensorInfo) (d kernels.DType, size int, err error) 
 }
 
 func (s *stacked) bias(w *Weights, info TensorInfo, derived map[string]Derived, prefix string) error {
-	if err := s.check(info, 2, info.Shape[len(info.Shape)-1]); err != nil {
+	if err := s.checkShape(info, 2, info.Shape[len(info.Shape)-1]); err != nil {
 		return err
 	}
 	d, size, err := s.dtype(info)
@@ -118,7 +118,7 @@ func (s *stacked) bias(w *Weights, info TensorInfo, derived map[string]Derived, 
 		return err
 	}
 	out := info.Shape[1]
-	s.add(derived, prefix, "bias", info.Shape[0], Derived{DType: d, Shape: []int{out / s.parts}, Of: []string{s.name}}, func(dst []byte, of [][]byte, e, part int) {
+	s.addPart(derived, prefix, "bias", info.Shape[0], Derived{DType: d, Shape: []int{out / s.parts}, Of: []string{s.name}}, func(dst []byte, of [][]byte, e, part int) {
 		for i := range out / s.parts {
 			copy(dst[i*size:][:size], of[0][(e*out+i*s.parts+part)*size:])
 		}
@@ -127,7 +127,7 @@ func (s *stacked) bias(w *Weights, info TensorInfo, derived map[string]Derived, 
 }
 
 func (s *stacked) plain(w *Weights, info TensorInfo, derived map[string]Derived, prefix string) error {
-	if err := s.check(info, 3, 0); err != nil {
+	if err := s.checkShape(info, 3, 0); err != nil {
 		return err
 	}
 	d, size, err := s.dtype(info)
@@ -135,14 +135,14 @@ func (s *stacked) plain(w *Weights, info TensorInfo, derived map[string]Derived,
 		return err
 	}
 	if byRows(w, prefix) {
-		s.add(derived, prefix, "weight", info.Shape[0], Derived{DType: d, Shape: []int{info.Shape[1] / s.parts, info.Shape[2]}, Of: []string{s.name}}, nil)
+		s.addPart(derived, prefix, "weight", info.Shape[0], Derived{DType: d, Shape: []int{info.Shape[1] / s.parts, info.Shape[2]}, Of: []string{s.name}}, nil)
 		return nil
 	}
 	in, out := info.Shape[1], info.Shape[2]
-	if err := s.check(info, 3, out); err != nil {
+	if err := s.checkShape(info, 3, out); err != nil {
 		return err
 	}
-	s.add(derived, prefix, "weight", info.Shape[0], Derived{DType: d, Shape: []int{out / s.parts, in}, Of: []string{s.name}}, func(dst []byte, of [][]byte, e, part int) {
+	s.addPart(derived, prefix, "weight", info.Shape[0], Derived{DType: d, Shape: []int{out / s.parts, in}, Of: []string{s.name}}, func(dst []byte, of [][]byte, e, part int) {
 		for i := range in {
 			row := of[0][(e*in+i)*out*size:][:out*size]
 			for o := range out / s.parts {
@@ -168,12 +168,12 @@ func Kept(format string) kernels.DType {
 // MXFP4 is the format of experts that are stored in blocks.
 const MXFP4 = "E2M1_E8M0"
 
-func (s *stacked) blocks(w *Weights, info TensorInfo, derived map[string]Derived, prefix string) error {
+func (s *stacked) addBlocks(w *Weights, info TensorInfo, derived map[string]Derived, prefix string) error {
 	out := 0
 	if len(info.Shape) == 4 {
 		out = info.Shape[1]
 	}
-	if err := s.check(info, 4, out); err != nil {
+	if err := s.checkShape(info, 4, out); err != nil {
 		return err
 	}
 	scales := strings.TrimSuffix(s.name, "_blocks") + "_scales"
@@ -187,7 +187,7 @@ func (s *stacked) blocks(w *Weights, info TensorInfo, derived map[string]Derived
 	if err != nil {
 		panic(err)
 	}
-	s.add(derived, prefix, "weight", info.Shape[0], Derived{DType: dtype, Shape: []int{out / s.parts, in}, Of: []string{s.name, scales}}, func(dst []byte, of [][]byte, e, part int) {
+	s.addPart(derived, prefix, "weight", info.Shape[0], Derived{DType: dtype, Shape: []int{out / s.parts, in}, Of: []string{s.name, scales}}, func(dst []byte, of [][]byte, e, part int) {
 		row, wide := make([]byte, groups*format.Bytes), make([]uint16, in)
 		for o := range out / s.parts {
 			first := (e*out + o*s.parts + part) * groups

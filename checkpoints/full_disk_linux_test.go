@@ -26,7 +26,7 @@ func TestWritesFailInTheMiddle(t *testing.T) {
 		"adapter":     WriteAdapter(adapter, big, true),
 		"new adapter": WriteAdapter(filepath.Join(dir, "new"), big, false),
 		"state":       SaveState(state, &State{Tensors: map[string]StateTensor{"a": {Shape: []int{480_000}, F32: big.Embeddings.Data}}}),
-		"tensors":     WriteSafetensorsFile(tensors, []TensorView{big.Embeddings.tensor("a", false)}, nil),
+		"tensors":     WriteSafetensorsFile(tensors, []TensorView{big.Embeddings.tensorView("a", false)}, nil),
 	} {
 		if !errors.Is(err, unix.EFBIG) {
 			t.Errorf("%s: error %v, want that of the system", name, err)

@@ -77,7 +77,7 @@ func (w *Weights) openShards(weightMap map[string]string, open func(string) (*Sa
 		byName[file] = s
 	}
 	if len(unreadable) > 0 {
-		return fmt.Errorf("%d of the %d files in %s: %w", len(unreadable), len(files), indexFile, listing.Join(unreadable))
+		return fmt.Errorf("%d of the %d files in %s: %w", len(unreadable), len(files), indexFile, listing.JoinErrors(unreadable))
 	}
 	var missing, surplus []string
 	for tensor, file := range weightMap {
@@ -96,7 +96,7 @@ func (w *Weights) openShards(weightMap map[string]string, open func(string) (*Sa
 		}
 	}
 	var p problems
-	p.add(fmt.Sprintf("%d tensors of the index are not in their file:", len(missing)), missing)
-	p.add(fmt.Sprintf("%d tensors are not in the index under their file:", len(surplus)), surplus)
+	p.addNames(fmt.Sprintf("%d tensors of the index are not in their file:", len(missing)), missing)
+	p.addNames(fmt.Sprintf("%d tensors are not in the index under their file:", len(surplus)), surplus)
 	return p.in(w.name + ": " + indexFile + ": ")
 }

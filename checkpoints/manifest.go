@@ -38,8 +38,8 @@ var noDigest = strings.Repeat("0", 2*sha256.Size)
 // The bytes around the digest at the end of the file.
 const beforeDigest, afterDigest = `"digest": "`, "\"\n}\n"
 
-// encode renders the manifest and fills in the digest.
-func (m manifest) encode() ([]byte, error) {
+// encodeJSON renders the manifest and fills in the digest.
+func (m manifest) encodeJSON() ([]byte, error) {
 	m.Digest = noDigest
 	data, err := encodeJSON(m, "  ")
 	if err != nil {

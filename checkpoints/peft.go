@@ -57,9 +57,9 @@ func readPEFTConfig(data []byte, a *Adapter) (peftConfig, error) {
 	return c, nil
 }
 
-// check compares the settings with those that belong to the adapter, which has
+// checkAdapter compares the settings with those that belong to the adapter, which has
 // its factors by now.
-func (c peftConfig) check(a *Adapter) error {
+func (c peftConfig) checkAdapter(a *Adapter) error {
 	own, other := reflect.ValueOf(c), reflect.ValueOf(newPEFTConfig(a))
 	for i := range own.NumField() {
 		got, err := encodeJSON(own.Field(i).Interface(), "")

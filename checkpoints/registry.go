@@ -73,7 +73,7 @@ func ParseRegistry(data []byte) (*Registry, error) {
 	err := decodeVersioned(data, registryFormat, registryVersion, &d)
 	r := &Registry{Models: d.Models}
 	if err == nil {
-		if err = r.validate(); err != nil {
+		if err = r.validateEntries(); err != nil {
 			err = Corruptf("%v", err)
 		}
 	}
@@ -85,7 +85,7 @@ func ParseRegistry(data []byte) (*Registry, error) {
 
 // Encode renders registry.json. The same entries always give the same bytes.
 func (r *Registry) Encode() ([]byte, error) {
-	if err := r.validate(); err != nil {
+	if err := r.validateEntries(); err != nil {
 		return nil, fmt.Errorf("encode %s: %w", RegistryFile, err)
 	}
 	models := append([]RegisteredModel{}, r.Models...) // an empty list rather than null
@@ -117,7 +117,7 @@ func (r *Registry) Add(a *Adapter, path string) error {
 		RegisteredAdapter{a.Kind, path, a.SHA256()})
 	slices.SortFunc(m.Adapters, func(a, b RegisteredAdapter) int { return cmp.Compare(a.Kind, b.Kind) })
 	next := Registry{append(models, m), r.folder}
-	if err := next.validate(); err != nil {
+	if err := next.validateEntries(); err != nil {
 		return err
 	}
 	*r = next
@@ -159,8 +159,8 @@ func (r *Registry) ListModels() string {
 	return listNames(names)
 }
 
-// validate checks that every model and every adapter is complete, and there once.
-func (r *Registry) validate() error {
+// validateEntries checks that every model and every adapter is complete, and there once.
+func (r *Registry) validateEntries() error {
 	hashes, paths := make(map[string]bool), make(map[string]bool)
 	for i, m := range r.Models {
 		fail := func(format string, args ...any) error {

@@ -30,7 +30,7 @@ func parseHeader(header []byte) (map[string]string, map[string]tensorInfo, error
 
 	var metadata map[string]string
 	tensors := make(map[string]tensorInfo)
-	err := p.object("header", func(key string) error {
+	err := p.parseObject("header", func(key string) error {
 		if key == metadataKey {
 			if metadata != nil {
 				return Corruptf("duplicate key %.200q", key)
@@ -41,7 +41,7 @@ func parseHeader(header []byte) (map[string]string, map[string]tensorInfo, error
 		if _, ok := tensors[key]; ok {
 			return Corruptf("duplicate tensor %.200q", key)
 		}
-		t, err := p.tensor(key)
+		t, err := p.parseTensor(key)
 		tensors[key] = t
 		return err
 	})
@@ -56,8 +56,8 @@ func parseHeader(header []byte) (map[string]string, map[string]tensorInfo, error
 
 type headerParser struct{ dec *json.Decoder }
 
-// object reads { key: value, … }; entry reads the value of a key.
-func (p headerParser) object(what string, entry func(key string) error) error {
+// parseObject reads { key: value, … }; entry reads the value of a key.
+func (p headerParser) parseObject(what string, entry func(key string) error) error {
 	if err := p.delim(what, '{'); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (p headerParser) object(what string, entry func(key string) error) error {
 }
 
 func (p headerParser) metadata(dst map[string]string) error {
-	return p.object(metadataKey, func(key string) error {
+	return p.parseObject(metadataKey, func(key string) error {
 		if _, ok := dst[key]; ok {
 			return Corruptf("%s: duplicate key %.200q", metadataKey, key)
 		}
@@ -84,11 +84,11 @@ func (p headerParser) metadata(dst map[string]string) error {
 	})
 }
 
-func (p headerParser) tensor(name string) (t tensorInfo, err error) {
+func (p headerParser) parseTensor(name string) (t tensorInfo, err error) {
 	const hasDType, hasShape, hasOffsets = 1, 2, 4
 	has := 0
 	what := fmt.Sprintf("tensor %.200q", name)
-	err = p.object(what, func(key string) error {
+	err = p.parseObject(what, func(key string) error {
 		bit := 0
 		var err error
 		switch key {

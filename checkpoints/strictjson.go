@@ -99,8 +99,8 @@ func decodeStruct(data []byte, path string, dst reflect.Value) error {
 		}
 	}
 	var p problems
-	p.add("missing keys", missing)
-	p.add("unknown keys", slices.Collect(maps.Keys(values)))
+	p.addNames("missing keys", missing)
+	p.addNames("unknown keys", slices.Collect(maps.Keys(values)))
 	return p.in(prefix(path))
 }
 

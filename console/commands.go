@@ -54,8 +54,8 @@ func (c *Conversation) command(name, argument string) error {
 	return &refusal{suggest.Unknown("command", name, names)}
 }
 
-// complete are the lines that the beginning of a command may go on as.
-func (c *Conversation) complete(line string) []string {
+// completeCommand lists the lines that the beginning of a command may go on as.
+func (c *Conversation) completeCommand(line string) []string {
 	var lines []string
 	for _, known := range commands {
 		whole := known.name
@@ -110,7 +110,7 @@ func (c *Conversation) setPolicy(name string) error {
 	}
 	before := c.policy
 	c.policy = policy
-	if err := c.begin(); err != nil {
+	if err := c.beginSession(); err != nil {
 		c.policy = before
 		return &refusal{fmt.Errorf("/policy: %w", err)}
 	}
@@ -165,7 +165,7 @@ func (c *Conversation) setSystem(value string) error {
 
 func (c *Conversation) reset(string) error {
 	c.messages, c.turns = nil, nil
-	if err := c.begin(); err != nil {
+	if err := c.beginSession(); err != nil {
 		return err
 	}
 	c.say("What was said is forgotten.")

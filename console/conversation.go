@@ -59,7 +59,7 @@ func NewConversation(m *engine.Model, policy engine.Policy, o Options, out, info
 			return nil, err
 		}
 	}
-	return c, c.begin()
+	return c, c.beginSession()
 }
 
 // takesSystem is the error of a chat template that takes no system prompt.
@@ -74,8 +74,8 @@ func (c *Conversation) takesSystem(text string) error {
 	return nil
 }
 
-// begin begins a session, which reads what was said so far with the next message.
-func (c *Conversation) begin() error {
+// beginSession begins a session, which reads what was said so far with the next message.
+func (c *Conversation) beginSession() error {
 	session, err := c.runtime.NewSession(c.policy.Configured, c.o.Budget)
 	if err != nil {
 		return err
@@ -84,15 +84,15 @@ func (c *Conversation) begin() error {
 	return nil
 }
 
-// open takes an example's prompt for the first message.
-func (c *Conversation) open(ctx context.Context, p *Prompt) error {
+// openExample takes an example's prompt for the first message.
+func (c *Conversation) openExample(ctx context.Context, p *Prompt) error {
 	text, err := datasets.Text(p.IDs)
 	if err != nil {
 		return err
 	}
 	_, body, _ := strings.Cut(text, "<user> ")
 	body, _, _ = strings.Cut(body, " <eot>")
-	ids, whole, err := c.read(ctx, body)
+	ids, whole, err := c.readMessage(ctx, body)
 	if err != nil {
 		return err
 	}
@@ -101,12 +101,12 @@ func (c *Conversation) open(ctx context.Context, p *Prompt) error {
 		return err
 	}
 	c.say(note)
-	return c.answer(ctx, body, ids, whole)
+	return c.runTurn(ctx, body, ids, whole)
 }
 
-// read tokenizes what one more message adds to what the session has run, or the whole
+// readMessage tokenizes what one more message adds to what the session has run, or the whole
 // conversation.
-func (c *Conversation) read(ctx context.Context, text string) (ids []int32, whole bool, err error) {
+func (c *Conversation) readMessage(ctx context.Context, text string) (ids []int32, whole bool, err error) {
 	var messages []chat.Message
 	if c.o.System != nil {
 		messages = append(messages, chat.Message{Role: "system", Content: *c.o.System})
@@ -119,9 +119,9 @@ func (c *Conversation) read(ctx context.Context, text string) (ids []int32, whol
 	return c.model.EncodeTurn(ctx, messages, chat.Options{})
 }
 
-// fits refuses a message that leaves no room for an answer. One token may be
+// checkRoom refuses a message that leaves no room for an answer. One token may be
 // pending from the answer before.
-func (c *Conversation) fits(ids []int32, whole bool) error {
+func (c *Conversation) checkRoom(ids []int32, whole bool) error {
 	have, room := int(c.session.Cache.Next()), c.model.Config.MaxPositions
 	if whole {
 		have = 0
@@ -173,9 +173,9 @@ type turnStatistics struct {
 	cacheBytes int64 // the part of HeldBytes that FullBytes is the whole of
 }
 
-// answer runs one turn. An interrupt ends the answer, and before the answer the turn: the
+// runTurn runs one turn. An interrupt ends the answer, and before the answer the turn: the
 // session is lost then, and a new one reads what was said before again.
-func (c *Conversation) answer(ctx context.Context, text string, ids []int32, whole bool) error {
+func (c *Conversation) runTurn(ctx context.Context, text string, ids []int32, whole bool) error {
 	if whole {
 		var err error
 		if ids, err = c.rewind(ids); err != nil {
@@ -184,8 +184,8 @@ func (c *Conversation) answer(ctx context.Context, text string, ids []int32, who
 	}
 	turn, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c.stop.begin(cancel)
-	defer c.stop.end()
+	c.stop.beginTurn(cancel)
+	defer c.stop.endTurn()
 	var answer strings.Builder
 	shown := tables.NewWrapper(c.out, tables.Columns(c.out))
 	var start time.Time
@@ -203,7 +203,7 @@ func (c *Conversation) answer(ctx context.Context, text string, ids []int32, who
 	elapsed := time.Since(start)
 	if errors.Is(err, context.Canceled) && turn.Err() != nil && ctx.Err() == nil {
 		c.say("[interrupted before the answer: the message is dropped]")
-		return c.begin()
+		return c.beginSession()
 	}
 	if err == nil {
 		err = cmp.Or(ctx.Err(), shown.Flush())

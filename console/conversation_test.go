@@ -99,7 +99,7 @@ type interruptAfter struct {
 }
 
 func (w *interruptAfter) Write(p []byte) (int, error) {
-	if w.left--; w.left == 0 && !w.c.stop.take() {
+	if w.left--; w.left == 0 && !w.c.stop.takeInterrupt() {
 		panic("not the first interrupt")
 	}
 	return w.Writer.Write(p)
@@ -135,19 +135,19 @@ func TestInterruptedPrompt(t *testing.T) {
 			begun := c.stop.cancel != nil
 			c.stop.mu.Unlock()
 			if begun {
-				c.stop.take()
+				c.stop.takeInterrupt()
 				return
 			}
 		}
 	}()
-	if err := c.open(t.Context(), p); err != nil {
+	if err := c.openExample(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	<-done
 	if len(c.messages) != 0 || len(c.turns) != 0 || !strings.Contains(info.String(), "the message is dropped") {
 		t.Fatalf("%d messages, %d turns; said\n%s", len(c.messages), len(c.turns), info)
 	}
-	if err := c.open(t.Context(), p); err != nil {
+	if err := c.openExample(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	want, err := c.model.Tokenizer.Decode(p.Answer, true)
@@ -180,10 +180,10 @@ func TestFullContext(t *testing.T) {
 // TestComplete: the tab key finds commands, and policies after /policy.
 func TestComplete(t *testing.T) {
 	var c *Conversation
-	if got := c.complete("/p"); !slices.Contains(got, "/policy ") || slices.Contains(got, "/policy snapkv") {
+	if got := c.completeCommand("/p"); !slices.Contains(got, "/policy ") || slices.Contains(got, "/policy snapkv") {
 		t.Errorf("%q", got)
 	}
-	if got := c.complete("/policy sn"); !slices.Contains(got, "/policy snapkv") {
+	if got := c.completeCommand("/policy sn"); !slices.Contains(got, "/policy snapkv") {
 		t.Errorf("%q", got)
 	}
 }

@@ -12,8 +12,8 @@ type interrupts struct {
 	cancel func() // the turn under way; nil: there is none
 }
 
-// take counts one and ends the turn under way; false: it is not the first.
-func (s *interrupts) take() bool {
+// takeInterrupt counts one and ends the turn under way; false: it is not the first.
+func (s *interrupts) takeInterrupt() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counted()
@@ -42,14 +42,14 @@ func (s *interrupts) counted() bool {
 	return true
 }
 
-// begin begins a turn, which cancel ends.
-func (s *interrupts) begin(cancel func()) {
+// beginTurn begins a turn, which cancel ends.
+func (s *interrupts) beginTurn(cancel func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count, s.late, s.cancel = 0, false, cancel
 }
 
-func (s *interrupts) end() {
+func (s *interrupts) endTurn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cancel = nil

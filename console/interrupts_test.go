@@ -6,14 +6,14 @@ import "testing"
 // not make the next key the second in a row.
 func TestLateInterrupt(t *testing.T) {
 	s := interrupts{keys: true}
-	s.begin(func() { t.Error("a turn that has ended is cancelled") })
-	s.end()
-	s.begin(nil)
-	if !s.signal() || !s.take() || s.take() {
+	s.beginTurn(func() { t.Error("a turn that has ended is cancelled") })
+	s.endTurn()
+	s.beginTurn(nil)
+	if !s.signal() || !s.takeInterrupt() || s.takeInterrupt() {
 		t.Error("want the signal and the first key taken, and the second key not")
 	}
 	// Signals that nobody typed end the conversation as keys do.
-	s.begin(nil)
+	s.beginTurn(nil)
 	for i, want := range []bool{true, true, false} {
 		if got := s.signal(); got != want {
 			t.Errorf("signal %d: taken is %v, want %v", i+1, got, want)

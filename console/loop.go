@@ -37,7 +37,7 @@ func (c *Conversation) Loop(ctx context.Context, in io.Reader, example *Prompt) 
 		defer signals.OnInterrupt(ctx, c.stop.signal)()
 	}
 	if example != nil {
-		if err := c.open(ctx, example); err != nil {
+		if err := c.openExample(ctx, example); err != nil {
 			return err
 		}
 	}
@@ -45,7 +45,7 @@ func (c *Conversation) Loop(ctx context.Context, in io.Reader, example *Prompt) 
 		line, err := next()
 		switch {
 		case errors.Is(err, lineedit.ErrInterrupt):
-			if !c.stop.take() {
+			if !c.stop.takeInterrupt() {
 				return nil
 			}
 			c.say("Ctrl-C again, or Ctrl-D, leaves.")
@@ -59,8 +59,8 @@ func (c *Conversation) Loop(ctx context.Context, in io.Reader, example *Prompt) 
 		if text == "" {
 			continue
 		}
-		c.stop.begin(nil) // who says something does not leave
-		err = c.take(ctx, text)
+		c.stop.beginTurn(nil) // who says something does not leave
+		err = c.takeLine(ctx, text)
 		var wrong *refusal
 		switch {
 		case errors.Is(err, errLeave):
@@ -80,7 +80,7 @@ func (c *Conversation) lines(ctx context.Context, in io.Reader) (next func() (st
 	const prompt = "> "
 	if shown, ok := c.info.(*progress.Output); ok {
 		if e := lineedit.Open(ctx, in, shown.Terminal()); e != nil {
-			e.Complete = c.complete
+			e.Complete = c.completeCommand
 			c.stop.keys = true
 			c.columns = tables.Columns(shown)
 			if path := historyFile(); path != "" {
@@ -126,19 +126,19 @@ func (c *Conversation) banner() {
 	c.say("/help lists the commands, Ctrl-C ends an answer, Ctrl-D leaves.")
 }
 
-// take does what a line says.
-func (c *Conversation) take(ctx context.Context, text string) error {
+// takeLine does what a line says.
+func (c *Conversation) takeLine(ctx context.Context, text string) error {
 	if name, rest, ok := asCommand(text); ok {
 		return c.command(name, rest)
 	}
-	ids, whole, err := c.read(ctx, text)
+	ids, whole, err := c.readMessage(ctx, text)
 	if err == nil {
-		err = c.fits(ids, whole)
+		err = c.checkRoom(ids, whole)
 	}
 	if err != nil {
 		return &refusal{err}
 	}
-	return c.answer(ctx, text, ids, whole)
+	return c.runTurn(ctx, text, ids, whole)
 }
 
 // refusal is an error of a line that has changed nothing.

@@ -30,7 +30,7 @@ type chain uint32
 
 func startChain(header []byte) chain { return chain(crc32.Checksum(header, castagnoli)) }
 
-func (c *chain) next(object []byte) uint32 {
+func (c *chain) nextCheck(object []byte) uint32 {
 	var before [4]byte
 	binary.LittleEndian.PutUint32(before[:], uint32(*c))
 	sum := crc32.Update(crc32.Checksum(before[:], castagnoli), castagnoli, object)
@@ -38,9 +38,9 @@ func (c *chain) next(object []byte) uint32 {
 	return sum
 }
 
-// add puts the check into a JSON object that is not empty.
-func (c *chain) add(object []byte) []byte {
-	sum := c.next(object)
+// addCheck puts the check into a JSON object that is not empty.
+func (c *chain) addCheck(object []byte) []byte {
+	sum := c.nextCheck(object)
 	return fmt.Appendf(object[:len(object)-1], "%s%0*x%s", checkStart, checkDigits, sum, checkEnd)
 }
 
@@ -52,7 +52,7 @@ func (c *chain) verify(line []byte) error {
 	}
 	object := append(bytes.Clone(line[:cut]), '}')
 	before := *c
-	if got, want := c.next(object), line[cut+len(checkStart):][:checkDigits]; fmt.Sprintf("%0*x", checkDigits, got) != string(want) {
+	if got, want := c.nextCheck(object), line[cut+len(checkStart):][:checkDigits]; fmt.Sprintf("%0*x", checkDigits, got) != string(want) {
 		return fmt.Errorf("%w: its check is %q, but that of its text after the line before (%08x) is %08x: a line was changed, removed, repeated or moved", ErrChanged, want, uint32(before), got)
 	}
 	return nil

@@ -134,7 +134,7 @@ func (c *Contents) Put(file, sum string) {
 	*c = slices.Insert(*c, at, Content{file, sum})
 }
 
-func (c Contents) sum(file string) string {
+func (c Contents) fileSum(file string) string {
 	for _, x := range c {
 		if x.File == file {
 			return x.SHA256
@@ -152,21 +152,21 @@ func (c Contents) Changed(was Contents) string { return c.differences(was, false
 func (c Contents) differences(was Contents, all bool) string {
 	var out []error
 	for _, x := range c {
-		if old := was.sum(x.File); old == "" && all {
+		if old := was.fileSum(x.File); old == "" && all {
 			out = append(out, fmt.Errorf("%.200q is new", x.File))
 		} else if old != "" && old != x.SHA256 {
 			out = append(out, fmt.Errorf("%.200q has SHA-256 %.12s…, want %.12s…", x.File, x.SHA256, old))
 		}
 	}
 	for _, x := range was {
-		if all && c.sum(x.File) == "" {
+		if all && c.fileSum(x.File) == "" {
 			out = append(out, fmt.Errorf("%.200q is gone", x.File))
 		}
 	}
 	if out == nil {
 		return ""
 	}
-	return strings.ReplaceAll(listing.Join(out).Error(), "\n", "; ")
+	return strings.ReplaceAll(listing.JoinErrors(out).Error(), "\n", "; ")
 }
 
 // Since compares them with those that a run was begun with. A difference is ErrDataChanged and names
@@ -194,7 +194,7 @@ func (c Contents) Agree(ctx context.Context, g collective.Group) error {
 	if err != nil {
 		return err
 	}
-	all, err := collective.Gather(ctx, g, own)
+	all, err := collective.GatherBytes(ctx, g, own)
 	if err != nil {
 		return err
 	}

@@ -21,9 +21,9 @@ type elements struct {
 	text  []byte
 }
 
-// next returns the text of an element, which is valid until the next, or io.EOF after the
+// nextElement returns the text of an element, which is valid until the next, or io.EOF after the
 // last. After errLongElement the next element follows.
-func (e *elements) next() ([]byte, error) {
+func (e *elements) nextElement() ([]byte, error) {
 	if e.ended {
 		return nil, e.rest()
 	}
@@ -60,7 +60,7 @@ func (e *elements) next() ([]byte, error) {
 			if e.ended = c == ']'; e.ended && blank && e.count == 0 {
 				return nil, e.rest()
 			}
-			return e.take(length)
+			return e.takeElement(length)
 		case c == '}' || c == ']':
 			depth = max(0, depth-1)
 		}
@@ -68,12 +68,12 @@ func (e *elements) next() ([]byte, error) {
 			e.text = append(e.text, c)
 		}
 		if !e.array && depth == 0 && !quoted {
-			return e.take(length)
+			return e.takeElement(length)
 		}
 	}
 }
 
-func (e *elements) take(length int) ([]byte, error) {
+func (e *elements) takeElement(length int) ([]byte, error) {
 	e.count++
 	if length >= MaxLine {
 		return nil, errLongElement
@@ -103,7 +103,7 @@ func elementsOf(raw []byte) ([]json.RawMessage, error) {
 	e := elements{r: bytes.NewReader(raw), array: true}
 	var items []json.RawMessage
 	for {
-		item, err := e.next()
+		item, err := e.nextElement()
 		if err == io.EOF {
 			return items, nil
 		}

@@ -78,7 +78,7 @@ func drawFacts(r *rand.Rand, tokens int, needs ...factKind) *facts {
 		}
 		// What is needed is drawn to fit; the rest is left out where it does not.
 		before := *f
-		if n := f.draw(r, kind, tokens, room); n <= room {
+		if n := f.drawKind(r, kind, tokens, room); n <= room {
 			room -= n
 		} else { // its words stay drawn
 			before.keys, before.values = f.keys, f.values
@@ -88,10 +88,10 @@ func drawFacts(r *rand.Rand, tokens int, needs ...factKind) *facts {
 	return f
 }
 
-// draw adds the facts of one kind for a context of the given number of tokens, and
+// drawKind adds the facts of one kind for a context of the given number of tokens, and
 // returns the room they take. Numbers of facts grow with the length and end where
 // the words do: at 512 tokens 18 to 35 pairs, at 1,024 and more 36 to 72.
-func (f *facts) draw(r *rand.Rand, kind factKind, tokens, room int) int {
+func (f *facts) drawKind(r *rand.Rand, kind factKind, tokens, room int) int {
 	switch kind {
 	case factNeedle:
 		f.pairs = f.drawPairs(1)
@@ -102,32 +102,32 @@ func (f *facts) draw(r *rand.Rand, kind factKind, tokens, room int) int {
 		return 3 * len(f.pairs)
 	case factLists:
 		n := 0
-		for range 1 + step(tokens, 150) + step(tokens, 1000) {
-			l := keyList{f.take(&f.keys, 1)[0], f.take(&f.values, between(r, 2, 3+step(tokens, 100)))}
+		for range 1 + thresholdStep(tokens, 150) + thresholdStep(tokens, 1000) {
+			l := keyList{f.takeWords(&f.keys, 1)[0], f.takeWords(&f.values, between(r, 2, 3+thresholdStep(tokens, 100)))}
 			f.lists = append(f.lists, l)
 			n += 2 * len(l.values)
 		}
 		return n
 	case factChains:
 		n := 0
-		for range 1 + step(tokens, 100) + step(tokens, 1000) {
-			links := between(r, 2, 2+step(tokens, 60)+step(tokens, 120))
-			f.chains = append(f.chains, f.take(&f.keys, links+1))
+		for range 1 + thresholdStep(tokens, 100) + thresholdStep(tokens, 1000) {
+			links := between(r, 2, 2+thresholdStep(tokens, 60)+thresholdStep(tokens, 120))
+			f.chains = append(f.chains, f.takeWords(&f.keys, links+1))
 			n += 3 * links
 		}
 		return n
 	case factSection:
-		f.section = f.take(&f.values, between(r, 3, clamp(tokens/20, 4, 16)))
+		f.section = f.takeWords(&f.values, between(r, 3, clamp(tokens/20, 4, 16)))
 		return len(f.section) + 2
 	case factItems:
-		f.items = f.take(&f.values, between(r, 2, clamp(tokens/30, 2, 6)))
+		f.items = f.takeWords(&f.values, between(r, 2, clamp(tokens/30, 2, 6)))
 		return 2 * len(f.items)
 	case factCounts:
 		return f.drawCounts(r, tokens)
 	case factTopics:
 		n := 0
 		for range between(r, 2, clamp(tokens/40, 2, 6)) {
-			t := topic{[2]int32(f.take(&f.values, 2)), between(r, 1, 2+step(tokens, 100)+step(tokens, 1000))}
+			t := topic{[2]int32(f.takeWords(&f.values, 2)), between(r, 1, 2+thresholdStep(tokens, 100)+thresholdStep(tokens, 1000))}
 			f.topics = append(f.topics, t)
 			n += 3 + 2*t.mentions
 		}
@@ -139,7 +139,7 @@ func (f *facts) draw(r *rand.Rand, kind factKind, tokens, room int) int {
 func (f *facts) drawPairs(n int) []keyValues {
 	pairs := make([]keyValues, n)
 	for i := range pairs {
-		pairs[i] = keyValues{f.take(&f.keys, 1)[0], [2]int32(f.take(&f.values, 2))}
+		pairs[i] = keyValues{f.takeWords(&f.keys, 1)[0], [2]int32(f.takeWords(&f.values, 2))}
 	}
 	return pairs
 }
@@ -161,8 +161,8 @@ func (f *facts) drawCounts(r *rand.Rand, tokens int) int {
 	return n
 }
 
-// take moves n words out of those that no fact has.
-func (f *facts) take(from *[]int32, n int) []int32 {
+// takeWords moves n words out of those that no fact has.
+func (f *facts) takeWords(from *[]int32, n int) []int32 {
 	taken := (*from)[:n:n]
 	*from = (*from)[n:]
 	return taken
@@ -173,8 +173,8 @@ func between(r *rand.Rand, least, most int) int { return least + r.IntN(most-lea
 
 func clamp(n, least, most int) int { return max(least, min(n, most)) }
 
-// step is 1 from the threshold on and 0 before it.
-func step(n, threshold int) int {
+// thresholdStep is 1 from the threshold on and 0 before it.
+func thresholdStep(n, threshold int) int {
 	if n >= threshold {
 		return 1
 	}

@@ -79,7 +79,7 @@ func ParseFields(flags []string) (Fields, error) {
 			if !ok {
 				name, value = "preset", name
 			}
-			if err := f.set(name, unescape.Replace(value)); err != nil {
+			if err := f.setField(name, unescape.Replace(value)); err != nil {
 				return Fields{}, fmt.Errorf("field %q: %w", piece, err)
 			}
 		}
@@ -89,7 +89,7 @@ func ParseFields(flags []string) (Fields, error) {
 
 var unescape = strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\\`, `\`)
 
-func (f *Fields) set(name, value string) error {
+func (f *Fields) setField(name, value string) error {
 	if option, ok := strings.CutPrefix(name, "metric_options."); ok {
 		if f.MetricOptions == nil {
 			f.MetricOptions = map[string]string{}
@@ -114,7 +114,7 @@ func (f *Fields) set(name, value string) error {
 
 // Validate returns an error that names the first field that cannot be.
 func (f Fields) Validate() error {
-	_, err := f.compile()
+	_, err := f.compileMapping()
 	return err
 }
 
@@ -136,7 +136,7 @@ type mapping struct {
 	unanswerable                      bool // a row without an answer has none
 }
 
-func (f Fields) compile() (*mapping, error) {
+func (f Fields) compileMapping() (*mapping, error) {
 	m := &mapping{options: map[string]*template{}}
 	if f.Preset != "" {
 		preset, err := FieldPresets.Lookup(f.Preset)

@@ -36,9 +36,9 @@ func newLineReader(file string, r io.Reader) *lineReader {
 	return &lineReader{reader: text, broken: err, file: file}
 }
 
-// next returns the next line that is not blank as a JSON object, or io.EOF. After a
+// nextObject returns the next line that is not blank as a JSON object, or io.EOF. After a
 // *RowError the next line follows.
-func (l *lineReader) next() (object, error) {
+func (l *lineReader) nextObject() (object, error) {
 	for {
 		text, err := l.readLine()
 		if err != nil {
@@ -222,7 +222,7 @@ func (o object) decodeAll(fields []field) (err error) {
 			*v, err = o.ids(f.name)
 		case *string:
 			if f.want == wantText {
-				*v, err = o.text(f.name)
+				*v, err = o.requiredText(f.name)
 				break
 			}
 			err = o.decode(f.name, f.want, v)
@@ -251,8 +251,8 @@ func (o object) decodeOnly(fields []field) error {
 	return o.decodeAll(fields)
 }
 
-// text reads a string that must be there and not be empty; white space is text.
-func (o object) text(name string) (string, error) {
+// requiredText reads a string that must be there and not be empty; white space is text.
+func (o object) requiredText(name string) (string, error) {
 	var s string
 	if err := o.decode(name, "a string", &s); err != nil {
 		return "", err

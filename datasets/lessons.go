@@ -66,14 +66,14 @@ type lessonTasks struct {
 	sums  []float64
 }
 
-func (t *lessonTasks) add(task Task, weight float64) {
+func (t *lessonTasks) addTask(task Task, weight float64) {
 	if n := len(t.sums); n > 0 {
 		weight += t.sums[n-1]
 	}
 	t.tasks, t.sums = append(t.tasks, task), append(t.sums, weight)
 }
 
-func (t *lessonTasks) draw(r *rand.Rand) Task {
+func (t *lessonTasks) drawTask(r *rand.Rand) Task {
 	u := r.Float64() * t.sums[len(t.sums)-1]
 	i := sort.Search(len(t.sums), func(i int) bool { return t.sums[i] > u })
 	return t.tasks[min(i, len(t.tasks)-1)]
@@ -106,9 +106,9 @@ func NewLessonStream(p LessonPlan) (*LessonStream, error) {
 		case w.Weight == 0:
 			continue
 		}
-		s.first.add(t, w.Weight)
+		s.first.addTask(t, w.Weight)
 		if !t.QuestionFirst && slices.Contains(mixedFacts, t.turns[0].fact) {
-			s.later.add(t, w.Weight)
+			s.later.addTask(t, w.Weight)
 		}
 	}
 	if len(s.first.tasks) == 0 && p.Repeat < 1 {
@@ -128,7 +128,7 @@ func (s *LessonStream) At(i int) (Lesson, error) {
 		return s.repeat(r), nil
 	}
 	for range maxDraws {
-		l, prompt, err := s.draw(r)
+		l, prompt, err := s.drawLesson(r)
 		if err != nil {
 			return Lesson{}, fmt.Errorf("lesson %d: %w", i, err)
 		}
@@ -145,9 +145,9 @@ type lessonTurn struct {
 	question, answer []int32
 }
 
-// draw draws one lesson and the length of its first prompt.
-func (s *LessonStream) draw(r *rand.Rand) (Lesson, int, error) {
-	task := s.first.draw(r)
+// drawLesson draws one lesson and the length of its first prompt.
+func (s *LessonStream) drawLesson(r *rand.Rand) (Lesson, int, error) {
+	task := s.first.drawTask(r)
 	f := drawFacts(r, s.plan.Tokens-frame-maxQuestion-maxAnswer, task.turns[0].fact)
 	free := s.plan.Tokens - frame - f.tokens()
 	var turns []lessonTurn
@@ -171,7 +171,7 @@ func (s *LessonStream) draw(r *rand.Rand) (Lesson, int, error) {
 	// would ask for ever.
 	for range s.plan.Turns - 1 {
 		if slices.Contains(mixedFacts, task.turns[0].fact) && len(s.later.tasks) > 0 {
-			ask(s.later.draw(r))
+			ask(s.later.drawTask(r))
 		}
 	}
 	context, err := f.layOut(r, free+f.tokens())

@@ -27,8 +27,8 @@ type Field struct {
 	Value json.RawMessage // valid JSON
 }
 
-// put puts text before what is said.
-func (m *Message) put(text string) error {
+// prependText puts text before what is said.
+func (m *Message) prependText(text string) error {
 	i := slices.IndexFunc(m.Extra, func(f Field) bool { return f.Name == "content" })
 	m.Content, m.NoContent = text+m.Content, false
 	if i < 0 {
@@ -103,7 +103,7 @@ func parseTurn(raw json.RawMessage) ([]Message, error) {
 	case o.given("from"):
 		err = m.readShareGPT(o)
 	default:
-		if m.Role, err = o.text("role"); err == nil {
+		if m.Role, err = o.requiredText("role"); err == nil {
 			err = m.readContent(o, len(fields) > 1)
 		}
 	}

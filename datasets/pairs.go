@@ -166,7 +166,7 @@ func (w *PairWriter) Write(p Pair) error {
 	}
 	data, err := json.Marshal(p)
 	if err == nil {
-		data = w.chain.add(data)
+		data = w.chain.addCheck(data)
 	}
 	if err := w.writeLine(data, err); err != nil {
 		return err
@@ -239,7 +239,7 @@ func OpenPairs(path string) (*PairReader, error) {
 // NewPairReader reads the header from r; file stands in its errors.
 func NewPairReader(file string, r io.Reader) (*PairReader, error) {
 	p := &PairReader{lines: newLineReader(file, r)}
-	o, err := p.lines.next()
+	o, err := p.lines.nextObject()
 	if err == io.EOF {
 		return nil, fmt.Errorf("%s: got no lines, want a header of format %s", file, pairFormat)
 	}
@@ -287,7 +287,7 @@ func parseHeader(o object) (_ PairHeader, checked bool, _ error) {
 	if err != nil {
 		return PairHeader{}, false, err
 	}
-	if err := h.Sampling.read(sampling); err != nil {
+	if err := h.Sampling.readJSON(sampling); err != nil {
 		return PairHeader{}, false, fmt.Errorf(`field "sampling": %w`, err)
 	}
 	if h.Check != "" && h.Check != checkName {
@@ -297,7 +297,7 @@ func parseHeader(o object) (_ PairHeader, checked bool, _ error) {
 	return h.PairHeader, h.Check != "", h.Validate()
 }
 
-func (s *Sampling) read(raw json.RawMessage) error {
+func (s *Sampling) readJSON(raw json.RawMessage) error {
 	o, err := parseObject(raw)
 	if err != nil {
 		return err
@@ -318,7 +318,7 @@ func (r *PairReader) Header() PairHeader { return r.header }
 // Next returns the next pair, or io.EOF after the last; a file without pairs that is no shard is
 // ErrEmpty instead.
 func (r *PairReader) Next() (Pair, error) {
-	o, err := r.lines.next()
+	o, err := r.lines.nextObject()
 	if err == io.EOF && r.read == 0 && r.header.Shards == 1 {
 		return Pair{}, fmt.Errorf("%s: %w", r.lines.file, ErrEmpty)
 	}

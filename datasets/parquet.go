@@ -67,8 +67,8 @@ func leavesOf(c *parquet.Column, leaves []*parquet.Column) []*parquet.Column {
 	return leaves
 }
 
-// read returns the next row, and io.EOF after the last of the last row group.
-func (r *parquetRows) read() (any, error) {
+// readRow returns the next row, and io.EOF after the last of the last row group.
+func (r *parquetRows) readRow() (any, error) {
 	for {
 		if r.rows != nil {
 			next := make([]any, 1)
@@ -106,7 +106,7 @@ func (r *parquetRows) next() (row Row, err error) {
 			err = fmt.Errorf("%s: row %d: %v", r.path, r.row, x)
 		}
 	}()
-	next, err := r.read()
+	next, err := r.readRow()
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
 		return Row{}, fmt.Errorf("%s: row %d: %w", r.path, r.row, err)
@@ -123,7 +123,7 @@ func (r *parquetRows) next() (row Row, err error) {
 	if err != nil {
 		return row, row.Fail(err)
 	}
-	return row.parse(raw)
+	return row.parseRow(raw)
 }
 
 // plain takes the wrappers off nested values: bytes are text, and a list is written

@@ -34,11 +34,11 @@ type thriftWalk struct {
 	err   error
 }
 
-func (w *thriftWalk) fail() { w.err = errThrift }
+func (w *thriftWalk) markBroken() { w.err = errThrift }
 
 func (w *thriftWalk) byte() byte {
 	if w.err != nil || w.at >= len(w.data) {
-		w.fail()
+		w.markBroken()
 		return 0
 	}
 	w.at++
@@ -48,7 +48,7 @@ func (w *thriftWalk) byte() byte {
 func (w *thriftWalk) varint() uint64 {
 	v, n := binary.Uvarint(w.data[min(w.at, len(w.data)):])
 	if n <= 0 {
-		w.fail()
+		w.markBroken()
 		return 0
 	}
 	w.at += n
@@ -57,7 +57,7 @@ func (w *thriftWalk) varint() uint64 {
 
 func (w *thriftWalk) skip(n uint64) {
 	if n > uint64(len(w.data)-w.at) {
-		w.fail()
+		w.markBroken()
 		return
 	}
 	w.at += int(n)
@@ -65,7 +65,7 @@ func (w *thriftWalk) skip(n uint64) {
 
 func (w *thriftWalk) structure(depth int) {
 	if depth > maxThriftDepth {
-		w.fail()
+		w.markBroken()
 	}
 	for w.err == nil {
 		header := w.byte()
@@ -76,13 +76,13 @@ func (w *thriftWalk) structure(depth int) {
 			w.varint() // the field's number
 		}
 		if kind := header & 15; kind > 2 { // of 1 and 2, true and false, there is no more
-			w.value(kind, depth)
+			w.skipValue(kind, depth)
 		}
 	}
 }
 
-// value passes over one value; booleans are as in lists, a byte each.
-func (w *thriftWalk) value(kind byte, depth int) {
+// skipValue passes over one value; booleans are as in lists, a byte each.
+func (w *thriftWalk) skipValue(kind byte, depth int) {
 	switch kind {
 	case 1, 2, 3:
 		w.skip(1)
@@ -93,15 +93,15 @@ func (w *thriftWalk) value(kind byte, depth int) {
 	case 8:
 		w.skip(w.varint())
 	case 9, 10:
-		w.list(depth + 1)
+		w.skipList(depth + 1)
 	case 12:
 		w.structure(depth + 1)
 	default: // 11 are maps, which Parquet has none of
-		w.fail()
+		w.markBroken()
 	}
 }
 
-func (w *thriftWalk) list(depth int) {
+func (w *thriftWalk) skipList(depth int) {
 	header := w.byte()
 	n := uint64(header >> 4)
 	if n == 15 {
@@ -109,11 +109,11 @@ func (w *thriftWalk) list(depth int) {
 	}
 	// Every item takes a byte at least.
 	if depth > maxThriftDepth || n > uint64(len(w.data)-w.at) || n > uint64(maxThriftItems-w.items) {
-		w.fail()
+		w.markBroken()
 	}
 	for i := uint64(0); i < n && w.err == nil; i++ {
 		w.items++
-		w.value(header&15, depth)
+		w.skipValue(header&15, depth)
 	}
 }
 

@@ -81,7 +81,7 @@ type mappedRows struct {
 
 // openMapped opens a source for what its rows are read as.
 func openMapped(what, path, format string, fields Fields) (m mappedRows, err error) {
-	if m.mapping, err = fields.compile(); err != nil {
+	if m.mapping, err = fields.compileMapping(); err != nil {
 		return m, fmt.Errorf("open %s %s: %w", what, path, err)
 	}
 	m.rows, err = OpenRows(path, format)
@@ -126,10 +126,10 @@ func (m *mapping) readPrompt(row Row) (p Prompt, err error) {
 	switch {
 	case m.prompt != nil:
 		p.Form = FormPrompt
-		p.Text, err = m.prompt.text(row)
+		p.Text, err = m.prompt.renderText(row)
 	case m.text != nil:
 		p.Form = FormText
-		p.Text, err = m.text.text(row)
+		p.Text, err = m.text.renderText(row)
 	case m.messages != nil:
 		p.Form = FormMessages
 		var o object
@@ -185,7 +185,7 @@ func (m *mapping) addContext(row Row, p *Prompt) error {
 		if i < 0 {
 			return errors.New("got no user's turn, want one that the context stands before")
 		}
-		return p.Messages[i].put(context)
+		return p.Messages[i].prependText(context)
 	default:
 		p.Text = context + p.Text
 	}
@@ -249,7 +249,7 @@ func parsePrompt(o object) (p Prompt, err error) {
 			err = p.addCompletion(o)
 		}
 	case p.Form == FormPrompt || p.Form == FormText:
-		if p.Text, err = o.text(name); err == nil && p.Form == FormPrompt {
+		if p.Text, err = o.requiredText(name); err == nil && p.Form == FormPrompt {
 			err = p.readAnswer(o)
 		}
 	case p.Form == FormIDs:
@@ -399,7 +399,7 @@ func parseID(o object) (string, error) {
 			return strconv.FormatInt(int64(f), 10), nil
 		}
 	}
-	id, err := o.text("id")
+	id, err := o.requiredText("id")
 	if err != nil {
 		return "", fmt.Errorf(`%w or a whole number`, err)
 	}

@@ -55,7 +55,7 @@ func (r *RecordReader) Next() (Record, error) {
 	e := Record{Index: r.index, Row: row}
 	r.index++
 	if err == nil {
-		if err = r.mapping.read(&e); err == nil {
+		if err = r.mapping.readRow(&e); err == nil {
 			return e, nil
 		}
 		err = row.Fail(err)
@@ -66,8 +66,8 @@ func (r *RecordReader) Next() (Record, error) {
 // Count is RowReader.Count.
 func (r *RecordReader) Count(most int64) (int64, error) { return r.rows.Count(most) }
 
-// read reads e.Row.
-func (m *mapping) read(e *Record) (err error) {
+// readRow reads e.Row.
+func (m *mapping) readRow(e *Record) (err error) {
 	if e.Prompt, err = m.readPrompt(e.Row); err != nil {
 		return err
 	}

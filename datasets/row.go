@@ -57,8 +57,8 @@ func (r Row) ID() string {
 	return fmt.Sprintf("%s:%d", r.name, r.Number)
 }
 
-// parse reads the row's object.
-func (r Row) parse(raw []byte) (Row, error) {
+// parseRow reads the row's object.
+func (r Row) parseRow(raw []byte) (Row, error) {
 	if len(raw) >= MaxLine {
 		return r, r.Fail(fmt.Errorf("got an object of %d bytes, want less than %d", len(raw), MaxLine))
 	}
@@ -75,7 +75,7 @@ var errMissing = errors.New("missing")
 // Raw is the JSON of a field. Where the path goes through a list by name, it is the list of
 // what the elements hold.
 func (r Row) Raw(path string) (json.RawMessage, error) {
-	raw, err := r.object.at(path)
+	raw, err := r.object.valueAt(path)
 	if err != nil {
 		return nil, fmt.Errorf("field %q: %w", path, err)
 	}
@@ -84,14 +84,14 @@ func (r Row) Raw(path string) (json.RawMessage, error) {
 
 // Has tells whether there is a field that is not null.
 func (r Row) Has(path string) bool {
-	raw, err := r.object.at(path)
+	raw, err := r.object.valueAt(path)
 	return err == nil && string(raw) != "null"
 }
 
 // Decode reads a field into the value that v points to; want describes it in the error:
 // "a list of numbers". Null is an error.
 func (r Row) Decode(path, want string, v any) error {
-	raw, err := r.object.at(path)
+	raw, err := r.object.valueAt(path)
 	if err != nil {
 		return fmt.Errorf("field %q: %w, want %s", path, err, want)
 	}
@@ -100,7 +100,7 @@ func (r Row) Decode(path, want string, v any) error {
 
 // Text is a field that is a string, a number or true or false, as text.
 func (r Row) Text(path string) (string, error) {
-	raw, err := r.object.at(path)
+	raw, err := r.object.valueAt(path)
 	if err != nil {
 		return "", fmt.Errorf("field %q: %w, want a string", path, err)
 	}
@@ -115,7 +115,7 @@ func (r Row) Text(path string) (string, error) {
 // field "text" as SQuAD's answers, or a list of these. Numbers, true and false stand for
 // their text. Null is none.
 func (r Row) Texts(path string) ([]string, error) {
-	raw, err := r.object.at(path)
+	raw, err := r.object.valueAt(path)
 	if err != nil {
 		return nil, fmt.Errorf("field %q: %w, want a string or a list of strings", path, err)
 	}
@@ -174,8 +174,8 @@ func scalarText(raw json.RawMessage) (text string, ok bool) {
 	return string(raw), json.Valid(raw) // not NaN
 }
 
-// at follows a path.
-func (o object) at(path string) (json.RawMessage, error) {
+// valueAt follows a path.
+func (o object) valueAt(path string) (json.RawMessage, error) {
 	if raw, ok := o[path]; ok {
 		return raw, nil
 	}
@@ -199,7 +199,7 @@ func follow(raw json.RawMessage, name, path string) (json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		return o.at(path)
+		return o.valueAt(path)
 	case '[':
 		items, err := elementsOf(raw)
 		if err != nil {

@@ -278,7 +278,7 @@ type lineRows struct {
 }
 
 func (l *lineRows) next() (Row, error) {
-	o, err := l.lines.next()
+	o, err := l.lines.nextObject()
 	return Row{File: l.lines.file, Number: l.lines.line, unit: "line", name: l.name, object: o}, err
 }
 
@@ -324,7 +324,7 @@ type arrayRows struct {
 }
 
 func (a *arrayRows) next() (Row, error) {
-	raw, err := a.elements.next()
+	raw, err := a.elements.nextElement()
 	switch {
 	case err == io.EOF:
 		return Row{}, io.EOF
@@ -336,5 +336,5 @@ func (a *arrayRows) next() (Row, error) {
 	if err != nil {
 		return row, row.Fail(err)
 	}
-	return row.parse(raw)
+	return row.parseRow(raw)
 }

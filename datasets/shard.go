@@ -71,14 +71,14 @@ func OpenShard(dir string, h PairHeader) (*Shard, error) {
 
 // openShard goes on with a file under its lock: one that was finished meanwhile is seen.
 func openShard(path string, h PairHeader) (*Shard, error) {
-	if err := finished(path, h); err != nil {
+	if err := checkFinished(path, h); err != nil {
 		return nil, err
 	}
 	return openPartial(path, h)
 }
 
-// finished is Finished for a file, nil where there is none.
-func finished(path string, h PairHeader) error {
+// checkFinished is Finished for a file, nil where there is none.
+func checkFinished(path string, h PairHeader) error {
 	r, err := OpenPairs(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

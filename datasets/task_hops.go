@@ -10,7 +10,7 @@ func init() {
 
 var hopsQuery = query{factChains, func(r *rand.Rand, f *facts) (question, answer []int32) {
 	for _, i := range r.Perm(len(f.chains)) {
-		if chain := f.chains[i]; f.ask(chain[0]) {
+		if chain := f.chains[i]; f.askOnce(chain[0]) {
 			return []int32{tokChain, chain[0]}, chain[1:]
 		}
 	}

@@ -16,7 +16,7 @@ func askPairs(n int) func(r *rand.Rand, f *facts) (question, answer []int32) {
 	return func(r *rand.Rand, f *facts) (question, answer []int32) {
 		question = []int32{tokAsk}
 		for _, i := range r.Perm(len(f.pairs)) {
-			if p := f.pairs[i]; len(question) <= n && f.ask(p.key) {
+			if p := f.pairs[i]; len(question) <= n && f.askOnce(p.key) {
 				question = append(question, p.key)
 				answer = append(answer, p.values[:]...)
 			}
@@ -28,8 +28,8 @@ func askPairs(n int) func(r *rand.Rand, f *facts) (question, answer []int32) {
 	}
 }
 
-// ask says whether a key or a question word was not asked yet, and takes it as asked.
-func (f *facts) ask(id int32) bool {
+// askOnce says whether a key or a question word was not asked yet, and takes it as asked.
+func (f *facts) askOnce(id int32) bool {
 	if f.asked[id] {
 		return false
 	}

@@ -9,7 +9,7 @@ func init() {
 }
 
 var sectionQuery = query{factSection, func(_ *rand.Rand, f *facts) (question, answer []int32) {
-	if len(f.section) == 0 || !f.ask(tokCopy) {
+	if len(f.section) == 0 || !f.askOnce(tokCopy) {
 		return nil, nil
 	}
 	return []int32{tokCopy}, f.section

@@ -77,8 +77,8 @@ func (t *template) texts(row Row) ([]string, error) {
 	return []string{text}, err
 }
 
-// text is a string that must be there and not be empty; white space is text.
-func (t *template) text(row Row) (string, error) {
+// renderText returns a string that must be there and not be empty; white space is text.
+func (t *template) renderText(row Row) (string, error) {
 	if t.path == "" {
 		text, err := t.render(row)
 		if err == nil && text == "" {
@@ -90,7 +90,7 @@ func (t *template) text(row Row) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return o.text(t.path)
+	return o.requiredText(t.path)
 }
 
 // field is an object with nothing but the field that the path leads to, by the path.

@@ -140,9 +140,9 @@ type outcome struct {
 	study        *eviction.Study // nil where nothing was answered
 }
 
-// answer runs a sample. Its prompt is observed in one pass for all cells, then caches are
+// answerSample runs a sample. Its prompt is observed in one pass for all cells, then caches are
 // evicted, and decoded in batches.
-func (b *Bench) answer(ctx context.Context, s *Sample) (*outcome, error) {
+func (b *Bench) answerSample(ctx context.Context, s *Sample) (*outcome, error) {
 	out := &outcome{answers: make([][]Answer, len(b.Cells)), measures: make([]Measures, len(b.Cells)), errs: make([]error, len(b.Cells))}
 	if s.Measure != nil {
 		measures, err := s.Measure(ctx, b)

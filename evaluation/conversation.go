@@ -40,12 +40,12 @@ func (b *Bench) converse(ctx context.Context, cells []*conversation) error {
 	}
 	of := make(map[*engine.Answer]*conversation)
 	submit := func(c *conversation) error {
-		r, more, err := c.next(ctx)
+		r, more, err := c.nextRequest(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil || !more:
-			c.end(err)
+			c.endConversation(err)
 			return nil
 		}
 		a, err := b.engine.Submit(r)
@@ -72,7 +72,7 @@ func (b *Bench) converse(ctx context.Context, cells []*conversation) error {
 			a, c := e.Answer, of[e.Answer]
 			delete(of, a)
 			if a.Err() != nil {
-				c.end(fmt.Errorf("turn %d: %w", c.turn+1, a.Err()))
+				c.endConversation(fmt.Errorf("turn %d: %w", c.turn+1, a.Err()))
 				continue
 			}
 			if c.forcing {
@@ -94,8 +94,8 @@ func (b *Bench) abandon(err error) error {
 	return err
 }
 
-// end is the end of a conversation, with an error or without.
-func (c *conversation) end(err error) {
+// endConversation is the end of a conversation, with an error or without.
+func (c *conversation) endConversation(err error) {
 	if c.err = err; err != nil {
 		err = fmt.Errorf("policy %s: %w", c.choice.Configured.Name, err)
 		c.err = err
@@ -103,9 +103,9 @@ func (c *conversation) end(err error) {
 	c.session = nil // and its cache
 }
 
-// next is what the engine is to do next: the first turn, another one, or the full cache's
+// nextRequest is what the engine is to do next: the first turn, another one, or the full cache's
 // answer; more is false where nothing is left.
-func (c *conversation) next(ctx context.Context) (r engine.Request, more bool, err error) {
+func (c *conversation) nextRequest(ctx context.Context) (r engine.Request, more bool, err error) {
 	switch turns := c.sample.Turns; {
 	case c.forcing:
 		return r, false, nil

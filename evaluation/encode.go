@@ -59,7 +59,7 @@ func (s *Setting) EncodeMessages(ctx context.Context, p Prompt, maxNew int) (ids
 		return nil, nil, fmt.Errorf("prompt: an answer of %d tokens leaves no room in the model's %d", maxNew, s.Model.Config.MaxPositions)
 	}
 	if p.IDs != nil {
-		ids, err = s.cut(p.IDs, most)
+		ids, err = s.cutTokens(p.IDs, most)
 		return ids, nil, err
 	}
 	raw := p.Raw || s.Raw || !s.Model.HasChatTemplate()
@@ -74,7 +74,7 @@ func (s *Setting) EncodeMessages(ctx context.Context, p Prompt, maxNew int) (ids
 		if err != nil {
 			return nil, nil, err
 		}
-		ids, err = s.cut(ids, most)
+		ids, err = s.cutTokens(ids, most)
 		return ids, nil, err
 	}
 	messages = p.Messages
@@ -110,8 +110,8 @@ func (s *Setting) MaxTokens(maxNew int) int {
 	return most
 }
 
-// cut leaves at most so many tokens.
-func (s *Setting) cut(ids []int32, most int) ([]int32, error) {
+// cutTokens leaves at most so many tokens.
+func (s *Setting) cutTokens(ids []int32, most int) ([]int32, error) {
 	over := len(ids) - most
 	switch {
 	case over <= 0:

@@ -58,9 +58,9 @@ func MeanByPolicy(rows []Row) ([]Mean, error) {
 			m.FullBytes += float64(r.FullBytes) / float64(len(cells))
 		}
 		if slices.ContainsFunc(cells, func(r Row) bool { return r.Metric != Agreement }) { // which is a column already
-			m.Agreement = meanOf(cells, func(r Row) *float64 { return r.measure(Agreement) })
+			m.Agreement = meanOf(cells, func(r Row) *float64 { return r.namedMeasure(Agreement) })
 		}
-		m.NLL = meanOf(cells, func(r Row) *float64 { return r.measure(MeasureNLL) })
+		m.NLL = meanOf(cells, func(r Row) *float64 { return r.namedMeasure(MeasureNLL) })
 		m.HitRate = meanOf(cells, func(r Row) *float64 { return r.HitRate })
 		m.AnswerRecall = meanOf(cells, func(r Row) *float64 { return r.AnswerRecall })
 		m.Recall = meanOf(cells, func(r Row) *float64 { return r.Recall })
@@ -99,8 +99,8 @@ func MeanOf(rows []Row) (m Mean) {
 	return m
 }
 
-// measure is one of the other measures by name, nil where there is none.
-func (r Row) measure(name string) *float64 {
+// namedMeasure is one of the other measures by name, nil where there is none.
+func (r Row) namedMeasure(name string) *float64 {
 	if v, ok := r.Measures[name]; ok {
 		return &v
 	}

@@ -80,9 +80,9 @@ func (p *Prediction) Shorten() {
 	p.Prompt, p.PromptSHA256, p.References, p.Answers, p.Finish = "", "", nil, nil, nil
 }
 
-// encode makes the line of a prediction, without the newline. Numbers of JSON are finite,
+// encodeLine makes the line of a prediction, without the newline. Numbers of JSON are finite,
 // which measures have been checked to be.
-func (p *Prediction) encode() ([]byte, error) {
+func (p *Prediction) encodeLine() ([]byte, error) {
 	body, err := json.Marshal(p)
 	if err != nil {
 		return nil, fmt.Errorf("prediction of %s: %w", p.Sample, err)
@@ -215,7 +215,7 @@ func encodeSample(lines []*Prediction) ([]byte, error) {
 	var out []byte
 	for _, p := range lines {
 		p.Cells = len(lines)
-		line, err := p.encode()
+		line, err := p.encodeLine()
 		if err != nil {
 			return nil, err
 		}
@@ -244,7 +244,7 @@ func SortPredictions(all []*Prediction, models, tasks []string) {
 // another.
 func WritePredictions(w io.Writer, all []*Prediction) error {
 	for _, p := range all {
-		line, err := p.encode()
+		line, err := p.encodeLine()
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ func TestPredictionTellsWhatWasAsked(t *testing.T) {
 	if len(p.References) != 20 || p.References[0] != "Paris" || p.References[1] != strings.Repeat("ü", 1000)+"…" {
 		t.Errorf("references %q", p.References)
 	}
-	line, err := p.encode()
+	line, err := p.encodeLine()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// share measures the samples of work on all ranks. Rank 0 deals their numbers, which are in the order in
+// shareSamples measures the samples of work on all ranks. Rank 0 deals their numbers, which are in the order in
 // which every rank goes over the samples.
-func (o *Options) share(ctx context.Context, m *model.Model, work []Work, results *Results) error {
+func (o *Options) shareSamples(ctx context.Context, m *model.Model, work []Work, results *Results) error {
 	workers := o.concurrency(m)
 	if o.Ranks.Rank() > 0 {
 		taker := collective.Take(ctx, o.Ranks)
@@ -37,7 +37,7 @@ func (o *Options) share(ctx context.Context, m *model.Model, work []Work, result
 // A sample's number is that of its subtask and its own: place · 2³² + index.
 const placeBits = 32
 
-func (j job) number() int { return j.at<<placeBits | j.index }
+func (j job) sampleNumber() int { return j.at<<placeBits | j.index }
 
 // deal deals samples to the other ranks until there are no more and all are measured.
 func (f *own) deal(ctx context.Context) error {
@@ -50,9 +50,9 @@ func (f *own) deal(ctx context.Context) error {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		out[j.number()] = j
+		out[j.sampleNumber()] = j
 		piece, err := json.Marshal(j.cells)
-		return j.number(), piece, err == nil, err
+		return j.sampleNumber(), piece, err == nil, err
 	}, func(number int, result []byte) error {
 		mu.Lock()
 		j, ok := out[number]
@@ -95,7 +95,7 @@ func (d *dealt) next(context.Context) (job, bool, error) {
 		if !ok {
 			return job{}, false, fmt.Errorf("evaluate: rank 0 has more samples: sample %d of subtask %d is not here: the ranks have other data", number&(1<<placeBits-1), number>>placeBits)
 		}
-		if j.number() == number {
+		if j.sampleNumber() == number {
 			err := json.Unmarshal(piece, &j.cells)
 			return j, err == nil, err
 		}
@@ -107,5 +107,5 @@ func (d *dealt) take(j job, found *measured) error {
 	if err := gob.NewEncoder(&b).Encode(found); err != nil {
 		return err
 	}
-	return d.Hand(j.number(), b.Bytes())
+	return d.Hand(j.sampleNumber(), b.Bytes())
 }

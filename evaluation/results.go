@@ -39,14 +39,14 @@ type extension struct {
 func NewResults(before []*Prediction, sink io.Writer) *Results {
 	r := &Results{lines: make(map[SampleKey][]*Prediction), extending: make(map[SampleKey]extension), sink: sink, before: before}
 	for _, p := range before {
-		r.note([]*Prediction{p}, true)
+		r.noteLines([]*Prediction{p}, true)
 	}
 	return r
 }
 
-// note takes down lines of a sample, after those there are or in their place. Texts that are on
+// noteLines takes down lines of a sample, after those there are or in their place. Texts that are on
 // disk are not held in memory.
-func (r *Results) note(lines []*Prediction, after bool) {
+func (r *Results) noteLines(lines []*Prediction, after bool) {
 	key := lines[0].Key()
 	if !after {
 		delete(r.lines, key)
@@ -127,8 +127,8 @@ func lacking(lines []*Prediction, id string, cells []Cell) (missing []int, ok bo
 	return missing, at == len(lines)
 }
 
-// merge makes all lines of a sample of those it had and those that it lacked.
-func (e extension) merge(found []*Prediction) (out []*Prediction) {
+// mergeLines makes all lines of a sample of those it had and those that it lacked.
+func (e extension) mergeLines(found []*Prediction) (out []*Prediction) {
 	if found[0].failed() { // which its other cells have not
 		failed := *found[0]
 		found = nil
@@ -149,14 +149,14 @@ func (e extension) merge(found []*Prediction) (out []*Prediction) {
 	return out
 }
 
-// add takes the lines of one sample, of all cells or of those that it lacked, and the time of its prefill.
-func (r *Results) add(lines []*Prediction, prefill time.Duration) error {
+// addSample takes the lines of one sample, of all cells or of those that it lacked, and the time of its prefill.
+func (r *Results) addSample(lines []*Prediction, prefill time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	caches := len(lines)
 	key := lines[0].Key()
 	if e, ok := r.extending[key]; ok {
-		lines = e.merge(lines)
+		lines = e.mergeLines(lines)
 	}
 	data, err := encodeSample(lines)
 	if err != nil {
@@ -168,7 +168,7 @@ func (r *Results) add(lines []*Prediction, prefill time.Duration) error {
 		}
 	}
 	delete(r.extending, key)
-	r.note(lines, false)
+	r.noteLines(lines, false)
 	if prefill > 0 {
 		r.prefill += prefill
 		r.prefills++

@@ -82,7 +82,7 @@ func RowsOf(all []*Prediction, timings []Timing) ([]Row, error) {
 			continue // all failed: there is nothing to tell
 		}
 		r.Samples, r.Tokens = len(m.predictions), int(math.Round(float64(m.tokens)/float64(len(m.predictions))))
-		r.fill(m.predictions)
+		r.fillMeans(m.predictions)
 		if t := taken[Timing{Model: k.model, Task: k.task, Policy: k.policy, Adapter: k.adapter, Budget: k.budget}]; t != nil && k.groups == "" {
 			r.TTFTMillis, r.TTFTOverhead, r.PeakCacheBytes = new(t.TTFTMillis), t.TTFTOverhead, new(t.PeakCacheBytes)
 			if t.DecodeTokensPerSecond > 0 {
@@ -94,9 +94,9 @@ func RowsOf(all []*Prediction, timings []Timing) ([]Row, error) {
 	return out, nil
 }
 
-// fill sets the means. A measure that some samples lack is the mean over those that have it,
+// fillMeans sets the means. A measure that some samples lack is the mean over those that have it,
 // except recall and tau, which all must have.
-func (r *Row) fill(predictions []*Prediction) {
+func (r *Row) fillMeans(predictions []*Prediction) {
 	values := make(map[string][]float64)
 	for _, p := range predictions {
 		for name, v := range p.Measures {

@@ -87,7 +87,7 @@ func Run(ctx context.Context, m *model.Model, work []Work, o Options, results *R
 	beside := func(alone bool) []Work {
 		return slices.DeleteFunc(slices.Clone(work), func(w Work) bool { return w.Samples.Alone != alone })
 	}
-	if err := o.share(ctx, m, beside(false), results); err != nil {
+	if err := o.shareSamples(ctx, m, beside(false), results); err != nil {
 		return err
 	}
 	if o.Ranks.Rank() > 0 {
@@ -135,7 +135,7 @@ func (o *Options) pool(ctx context.Context, m *model.Model, workers int, from jo
 				if err != nil || !ok {
 					return err
 				}
-				found, err := o.measure(ctx, b, m.Name, j)
+				found, err := o.measureSample(ctx, b, m.Name, j)
 				if err != nil {
 					return err
 				}
@@ -149,8 +149,8 @@ func (o *Options) pool(ctx context.Context, m *model.Model, workers int, from jo
 	return group.Wait()
 }
 
-// measure measures a sample. Its error is one of the context.
-func (o *Options) measure(ctx context.Context, b *Bench, modelName string, j job) (*measured, error) {
+// measureSample measures a sample. Its error is one of the context.
+func (o *Options) measureSample(ctx context.Context, b *Bench, modelName string, j job) (*measured, error) {
 	if j.cells != nil {
 		whole, some := b, b.only(j.cells)
 		defer func() { whole.engine = some.engine }()
@@ -159,7 +159,7 @@ func (o *Options) measure(ctx context.Context, b *Bench, modelName string, j job
 	s, err := j.item.Make(ctx)
 	var out *outcome
 	if err == nil {
-		out, err = b.answer(ctx, s)
+		out, err = b.answerSample(ctx, s)
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -241,7 +241,7 @@ func (f *own) take(j job, found *measured) error {
 			return fmt.Errorf("evaluate: %w", err)
 		}
 	}
-	if err := f.results.add(found.Lines, found.Prefill); err != nil {
+	if err := f.results.addSample(found.Lines, found.Prefill); err != nil {
 		return fmt.Errorf("evaluate: %w", err)
 	}
 	if f.o.OnSample != nil {

@@ -68,17 +68,17 @@ func (b *Batch) Room() int { return b.batch.Room() }
 // [Session.Generate] does. Nothing is decoded before the next step. An error leaves the
 // session as it is.
 func (b *Batch) Generate(s *Session, opt runner.GenerateOptions) (*Answer, error) {
-	return b.add(&Answer{Session: s}, opt)
+	return b.addAnswer(&Answer{Session: s}, opt)
 }
 
 // Force lets a session join whose last prompt is answered with given tokens, as
 // [Session.Force] does.
 func (b *Batch) Force(s *Session, tokens []int32) (*Answer, error) {
 	a := &Answer{Session: s}
-	return b.add(a, forced(tokens, &a.logProbs))
+	return b.addAnswer(a, forced(tokens, &a.logProbs))
 }
 
-func (b *Batch) add(a *Answer, opt runner.GenerateOptions) (*Answer, error) {
+func (b *Batch) addAnswer(a *Answer, opt runner.GenerateOptions) (*Answer, error) {
 	s := a.Session
 	if m := s.runtime.Runner.Model; m != b.model {
 		return nil, fmt.Errorf("batch of model %s: got a session of %s, want one of the same model", b.model.Name, m.Name)
@@ -104,7 +104,7 @@ func (b *Batch) Step(ctx context.Context) (ended []*Answer, err error) {
 	defer kernels.CatchDevice(&err)
 	sequences, err := b.batch.Step(ctx)
 	for _, s := range sequences {
-		ended = append(ended, b.end(s))
+		ended = append(ended, b.endSequence(s))
 	}
 	return ended, err
 }
@@ -124,12 +124,12 @@ func (b *Batch) Run(ctx context.Context) error {
 func (b *Batch) Remove(a *Answer) (err error) {
 	defer kernels.CatchDevice(&err)
 	b.batch.Remove(a.sequence)
-	b.end(a.sequence)
+	b.endSequence(a.sequence)
 	return nil
 }
 
-// end makes the session of a sequence that has left ready for its next turn.
-func (b *Batch) end(s *runner.Sequence) *Answer {
+// endSequence makes the session of a sequence that has left ready for its next turn.
+func (b *Batch) endSequence(s *runner.Sequence) *Answer {
 	a, ok := b.answers[s]
 	if ok {
 		delete(b.answers, s)

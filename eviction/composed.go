@@ -20,7 +20,7 @@ func newScorer(s Settings) (Method, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, err := p.resolve(name, s.overrides)
+	values, err := p.resolveOptions(name, s.overrides)
 	if err != nil {
 		return nil, err
 	}

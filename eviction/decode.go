@@ -65,7 +65,7 @@ func (s *Session) startResponse(opt *runner.GenerateOptions) error {
 	opt.Observe = s.observeStep
 	after := opt.AfterStep
 	opt.AfterStep = func() error {
-		if err := s.watched.of(s.policy.Name); err != nil || after == nil {
+		if err := s.watched.errorOf(s.policy.Name); err != nil || after == nil {
 			return err
 		}
 		return after()
@@ -98,7 +98,7 @@ func (s *Session) endResponse(tokens []int32, ended bool, err error) {
 // observeStep counts what a step has read of a layer and lets the policy evict.
 func (s *Session) observeStep(o *runner.Observation) error {
 	if c := s.Prompt.Config; s.sparse == nil { // every layer that reads a cache reads all that is seen
-		s.Traffic.add(o.Layer == c.FirstObserved(), s.seenBytes(o.Layer)*int64(len(c.Readers(o.Layer))), 0)
+		s.Traffic.addReads(o.Layer == c.FirstObserved(), s.seenBytes(o.Layer)*int64(len(c.Readers(o.Layer))), 0)
 	}
 	if s.decode == nil || !s.Prompt.decides(o.Layer) && !o.StepDone {
 		return nil
@@ -200,7 +200,7 @@ func (s *Session) chooseSparsely(step *runner.SparseStep) error {
 		}
 	}
 	first := step.Reader == s.Prompt.Config.FirstAttention()
-	s.Traffic.add(first, read, estimation)
+	s.Traffic.addReads(first, read, estimation)
 	if first {
 		s.stepBytes = append(s.stepBytes, 0)
 	}

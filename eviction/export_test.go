@@ -27,7 +27,7 @@ func SelectedOnHost(c *Choice) [][][]int32 {
 		if scores.Spread != nil {
 			host.Spread = scores.Spread.OnHost()
 		}
-		out = append(out, plan.choose(host, l, budget).Indices())
+		out = append(out, plan.selectLayer(host, l, budget).Indices())
 	}
 	return out
 }

@@ -27,8 +27,8 @@ type finite struct {
 	lse []*kernels.Tensor
 }
 
-// fail takes down the first score that is not finite.
-func (f *finite) fail(layer, head int, what string, value float64) {
+// recordFailure takes down the first score that is not finite.
+func (f *finite) recordFailure(layer, head int, what string, value float64) {
 	if f.err == nil {
 		f.err = fmt.Errorf("layer %d: KV head %d: %s is %v: %w", layer, head, what, value, model.ErrNonFinite)
 	}
@@ -39,9 +39,9 @@ func (f *finite) scores(layer int, s *Scores) {
 	if s.Ops.OwnMemory() {
 		return
 	}
-	for h, row := range append(s.Rows(), s.rows(s.Spread)...) {
+	for h, row := range append(s.Rows(), s.hostRows(s.Spread)...) {
 		if j := slices.IndexFunc(row, func(v float32) bool { return !(v <= math.MaxFloat32) }); j >= 0 {
-			f.fail(layer, h%len(s.Entries), fmt.Sprintf("the score of entry %d of %d", j, len(row)), float64(row[j]))
+			f.recordFailure(layer, h%len(s.Entries), fmt.Sprintf("the score of entry %d of %d", j, len(row)), float64(row[j]))
 		}
 	}
 }
@@ -52,7 +52,7 @@ func (f *finite) probes(o *runner.Observation, c *model.Config) {
 	ops := o.Cache.On(0).Selector() // where the scores of all layers meet
 	for i, lse := range slices.Concat(o.ProbeLSE, o.PeakProbeLSE) {
 		if !ops.OwnMemory() {
-			f.rows(o.Layer, lse, c)
+			f.checkRows(o.Layer, lse, c)
 			continue
 		}
 		if o.Layer == 0 {
@@ -62,12 +62,12 @@ func (f *finite) probes(o *runner.Observation, c *model.Config) {
 	}
 }
 
-// rows looks at the lse [heads, rows] of layers from the given one on.
-func (f *finite) rows(layer int, lse *kernels.Tensor, c *model.Config) {
+// checkRows looks at the lse [heads, rows] of layers from the given one on.
+func (f *finite) checkRows(layer int, lse *kernels.Tensor, c *model.Config) {
 	for i, v := range lse.Float64s() {
 		if v-v != 0 {
 			at := i / lse.Width()
-			f.fail(layer+at/c.Heads, at%c.Heads*c.KVHeads/c.Heads, fmt.Sprintf("the attention of row %d that the policy appends", i%lse.Width()), v)
+			f.recordFailure(layer+at/c.Heads, at%c.Heads*c.KVHeads/c.Heads, fmt.Sprintf("the attention of row %d that the policy appends", i%lse.Width()), v)
 			return
 		}
 	}
@@ -78,15 +78,15 @@ func (r *request) finite(b kernels.Backend) error {
 	f := &r.watched
 	for _, lse := range f.lse {
 		if sum := b.SumSquares(lse); sum-sum != 0 {
-			f.rows(0, lse, r.prompt.Config)
+			f.checkRows(0, lse, r.prompt.Config)
 		}
 	}
 	f.lse = nil
-	return f.of(r.policy.Name)
+	return f.errorOf(r.policy.Name)
 }
 
-// of is the error of a policy.
-func (f *finite) of(policy string) error {
+// errorOf is the error of a policy.
+func (f *finite) errorOf(policy string) error {
 	if f.err != nil {
 		return fmt.Errorf("policy %s: %w", policy, f.err)
 	}

@@ -51,10 +51,10 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 // peaks are known to be reached until the prompt's end, and until the answer's.
 type peaks struct{ prompt, all int64 }
 
-// count is Footprint on models that are counted anew, each of which begins at the peaks that the one before has come to
+// countAnew is Footprint on models that are counted anew, each of which begins at the peaks that the one before has come to
 // know, and looks closer: collections of garbage, which find a peak among dead tensors, take nearly all of the time,
 // and hold up whoever else is on the processor.
-func count(ctx context.Context, m *model.Model, named *Configured, o FootprintOptions) (f Footprint, err error) {
+func countAnew(ctx context.Context, m *model.Model, named *Configured, o FootprintOptions) (f Footprint, err error) {
 	parts := []int64{8, 40, memcount.FinestPart}
 	if named.Settings.Resources.Draft != nil { // whose own peak is known already
 		parts = parts[2:]
@@ -119,7 +119,7 @@ func (rt *Runtime) footprint(ctx context.Context, named *Configured, o Footprint
 		return f, err
 	}
 	if s.decode != nil {
-		counter.Take(min(s.Cache.Bytes(), kvcache.CompactBytes+s.Cache.LayerBytes(m.Config.FirstAttention()))) // of the pairs that move up
+		counter.TakeBytes(min(s.Cache.Bytes(), kvcache.CompactBytes+s.Cache.LayerBytes(m.Config.FirstAttention()))) // of the pairs that move up
 	}
 	if st, ok := sparse.(*SparsePages); ok {
 		st.reserve(s.Cache, max(0, most-1))

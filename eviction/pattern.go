@@ -127,8 +127,8 @@ func (p *Pattern) Write(path string, replace bool) error {
 	return nil
 }
 
-// fits is an error unless the pattern has a number for every KV head of m.
-func (p *Pattern) fits(m *model.Model) error {
+// checkModel is an error unless the pattern has a number for every KV head of m.
+func (p *Pattern) checkModel(m *model.Model) error {
 	if layers, heads := m.Config.Layers, m.Config.KVHeads; len(p.Heads) != layers || len(p.Heads[0]) != heads {
 		return fmt.Errorf("pattern: %d layers of %d KV heads, want %d of %d as %s has", len(p.Heads), len(p.Heads[0]), layers, heads, m.Name)
 	}

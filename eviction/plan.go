@@ -188,8 +188,8 @@ type SparseState interface {
 // whatever their budgets are.
 func (p *Plan) waits() bool { return p.Drafted > 0 || p.CrossLayer != nil || p.KeepsAll }
 
-// whole tells the same of a prompt where every layer holds so many entries.
-func (p *Plan) whole(entries, budget int) bool {
+// keepsAll tells the same of a prompt where every layer holds so many entries.
+func (p *Plan) keepsAll(entries, budget int) bool {
 	if p.waits() || entries <= budget {
 		return true
 	}
@@ -222,8 +222,8 @@ func (p *Plan) layerBudget(layer, budget int) int {
 	return p.Layers[layer]
 }
 
-// choose selects a layer's entries of at most budget.
-func (p *Plan) choose(s *Scores, layer, budget int) *kernels.Selection {
+// selectLayer selects a layer's entries of at most budget.
+func (p *Plan) selectLayer(s *Scores, layer, budget int) *kernels.Selection {
 	if p.Select != nil {
 		return p.Select(s, budget)
 	}

@@ -111,8 +111,8 @@ func (o Option) MarshalJSON() ([]byte, error) {
 	}{o.Name, o.Default, o.Min, o.Max, o.Whole, o.Odd, o.Doc})
 }
 
-// check refuses values out of range.
-func (o Option) check(text string) (float64, error) {
+// checkRange refuses values out of range.
+func (o Option) checkRange(text string) (float64, error) {
 	if o.Choices != nil {
 		i := slices.Index(o.Choices(), text)
 		if i < 0 {
@@ -203,7 +203,7 @@ func ParseOverrides(assignments []string) (Overrides, error) {
 		if err != nil {
 			return nil, fmt.Errorf("set %q: %w", a, err)
 		}
-		v, err := o.check(value)
+		v, err := o.checkRange(value)
 		if err != nil {
 			return nil, fmt.Errorf("set %q: %w", a, err)
 		}
@@ -235,9 +235,9 @@ func (p Policy) option(policy, name string) (Option, error) {
 	return p.Options[i], nil
 }
 
-// resolve is the values of all options. Overrides need not come from flags, so they are
+// resolveOptions are the values of all options. Overrides need not come from flags, so they are
 // checked here, too.
-func (p Policy) resolve(name string, overrides Overrides) (map[string]float64, error) {
+func (p Policy) resolveOptions(name string, overrides Overrides) (map[string]float64, error) {
 	values := make(map[string]float64)
 	for _, o := range p.Options {
 		values[o.Name] = o.Start()
@@ -300,7 +300,7 @@ func NewWith(name string, seed uint64, overrides Overrides, r Resources) (*Confi
 	case needs.Pattern && r.Pattern == nil:
 		return nil, fmt.Errorf("policy %s: needs a pattern of retrieval heads, got none", name)
 	}
-	values, err := p.resolve(name, overrides)
+	values, err := p.resolveOptions(name, overrides)
 	if err != nil {
 		return nil, err
 	}
@@ -330,7 +330,7 @@ func NeedsOf(name string, overrides Overrides) (Needs, error) {
 	if p.Scores == "" {
 		return Needs{name, p.Adapter, p.Draft, p.Pattern}, nil
 	}
-	values, err := p.resolve(name, overrides)
+	values, err := p.resolveOptions(name, overrides)
 	if err != nil {
 		return Needs{}, err
 	}
@@ -350,7 +350,7 @@ func (n *Configured) Fits(m *model.Model) error {
 		}
 	}
 	if r.Pattern != nil {
-		if err := r.Pattern.fits(m); err != nil {
+		if err := r.Pattern.checkModel(m); err != nil {
 			return fmt.Errorf("policy %s: %w", n.Name, err)
 		}
 	}

@@ -72,7 +72,7 @@ func (m d2o) Plan(p Prompt) Plan {
 			return D2OBudgets(variances, p.Entries, p.Budget, m.allocation)
 		},
 	}
-	plan.Merge = m.merge
+	plan.Merge = m.mergePairs
 	plan.Decode = func(s *Session) *Decoding {
 		st := &d2oState{NewAccumulated(s), m, s.budgets, s.thresholds}
 		d := st.Decoding()
@@ -213,9 +213,9 @@ func layerVariance(heads []float64, spread bool) float64 {
 	return mean
 }
 
-// merge is a Plan's Merge. There are thresholds for keys and for values where the two are
+// mergePairs is a Plan's Merge. There are thresholds for keys and for values where the two are
 // merged apart, and none where nothing is merged.
-func (m d2o) merge(c *kvcache.Cache, layer int, keep *kernels.Selection) (thresholds *kernels.Tensor) {
+func (m d2o) mergePairs(c *kvcache.Cache, layer int, keep *kernels.Selection) (thresholds *kernels.Tensor) {
 	pairs := c.View(layer)
 	switch {
 	case m.drops:
@@ -259,7 +259,7 @@ type d2oState struct {
 	*Accumulated
 	method     d2o
 	budgets    []int
-	thresholds []*kernels.Tensor // by layer, of merge; NaN before the first eviction
+	thresholds []*kernels.Tensor // by layer, of mergePairs; NaN before the first eviction
 }
 
 func (s *d2oState) step(o *runner.Observation) (*kernels.Selection, error) {

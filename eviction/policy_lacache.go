@@ -63,8 +63,8 @@ func (m lacache) shape(layers int) (span, stride, length int) {
 	return span, stride, max(2, 1+(layers-span+stride-1)/stride)
 }
 
-// steps tells for every step of a ladder whether the layer keeps it.
-func (m lacache) steps(layer, layers int) []bool {
+// ladderSteps tells for every step of a ladder whether the layer keeps it.
+func (m lacache) ladderSteps(layer, layers int) []bool {
 	span, stride, length := m.shape(layers)
 	steps := make([]bool, length)
 	for j := range steps {
@@ -75,7 +75,7 @@ func (m lacache) steps(layer, layers int) []bool {
 
 // climbed is the entries that a layer keeps of n, as many as the budget.
 func (m lacache) climbed(p Prompt, layer, n int) []int32 {
-	steps := m.steps(layer, len(p.layers()))
+	steps := m.ladderSteps(layer, len(p.layers()))
 	sink := min(m.sink, p.Budget/2)
 	// The newest entries, as many as there are layers, wait for their first ladder.
 	recent := max(1, min(len(p.layers()), p.Budget/2))

@@ -43,7 +43,7 @@ func (m roco) Plan(p Prompt) Plan {
 			s.Values, s.Spread = s.Alloc(), s.Alloc()
 			s.Ops.ScoreMoments(s.Values, s.Spread, s.Entries, o.AllRows, o.Squares, passRows(p, o))
 		},
-		Select: m.choose,
+		Select: m.selectEntries,
 		Decode: m.decode,
 	}
 }
@@ -53,8 +53,8 @@ func (m roco) ends(budget int) (sink, recent int) {
 	return min(m.sink, budget-recent), recent
 }
 
-// choose is a Plan's Select.
-func (m roco) choose(s *Scores, budget int) *kernels.Selection {
+// selectEntries is a Plan's Select.
+func (m roco) selectEntries(s *Scores, budget int) *kernels.Selection {
 	sink, recent := m.ends(budget)
 	protected := max(sink+recent, int(m.protect*float64(budget))) // whatever their mean, sink and recent among them
 	return s.Ops.SelectSpread(s.Values, s.Spread, s.Entries, budget, protected, sink, recent)
@@ -130,7 +130,7 @@ func (s *rocoState) step(o *runner.Observation) (*kernels.Selection, error) {
 		return nil, nil
 	}
 	_, recent := s.ends(s.budget)
-	keep, to := s.choose(Pooling{s.kernel, recent}.Of(&on.now), s.budget), on.spare
+	keep, to := s.selectEntries(Pooling{s.kernel, recent}.Of(&on.now), s.budget), on.spare
 	if to == nil || !slices.Equal(to.Shape, x.moments.Shape) {
 		to = ops.Alloc(kernels.F64, x.moments.Shape...)
 	}

@@ -33,15 +33,15 @@ func (f Pooling) Of(s *Scores) *Scores {
 	if !f.pools() {
 		return s
 	}
-	pooled := &Scores{Entries: s.Entries, Ops: s.Ops, sums: s, Values: f.tensor(s.Ops, s.Values, s.Entries)}
+	pooled := &Scores{Entries: s.Entries, Ops: s.Ops, sums: s, Values: f.poolTensor(s.Ops, s.Values, s.Entries)}
 	if s.Spread != nil {
-		pooled.Spread = f.tensor(s.Ops, s.Spread, s.Entries)
+		pooled.Spread = f.poolTensor(s.Ops, s.Spread, s.Entries)
 	}
 	return pooled
 }
 
-// tensor is the pooled scores: new ones where there is something to pool.
-func (f Pooling) tensor(ops kernels.Selector, scores *kernels.Tensor, entries []int) *kernels.Tensor {
+// poolTensor is the pooled scores: new ones where there is something to pool.
+func (f Pooling) poolTensor(ops kernels.Selector, scores *kernels.Tensor, entries []int) *kernels.Tensor {
 	if !f.pools() {
 		return scores
 	}

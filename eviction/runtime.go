@@ -81,9 +81,9 @@ func (r *request) know(more func(p *Prompt)) {
 	r.plan.Sparse = sparse
 }
 
-// merge makes one capture that serves all requests; equal windows and probes are
+// mergeCaptures makes one capture that serves all requests; equal windows and probes are
 // run once.
-func merge(requests []*request) runner.Capture {
+func mergeCaptures(requests []*request) runner.Capture {
 	var all runner.Capture
 	for _, r := range requests {
 		if r.idle() {
@@ -93,16 +93,16 @@ func merge(requests []*request) runner.Capture {
 		all.Spared = r.prompt.spared()
 		all.AllRows, all.Squares = all.AllRows || c.AllRows, all.Squares || c.Squares
 		same := func(a, b int) bool { return a == b }
-		all.Windows, r.windows = join(all.Windows, c.Windows, same)
-		all.Probes, r.probes = join(all.Probes, c.Probes, sameProbe)
-		all.PeakWindows, r.peakWindows = join(all.PeakWindows, c.PeakWindows, same)
-		all.PeakProbes, r.peakProbes = join(all.PeakProbes, c.PeakProbes, sameProbe)
+		all.Windows, r.windows = joinDistinct(all.Windows, c.Windows, same)
+		all.Probes, r.probes = joinDistinct(all.Probes, c.Probes, sameProbe)
+		all.PeakWindows, r.peakWindows = joinDistinct(all.PeakWindows, c.PeakWindows, same)
+		all.PeakProbes, r.peakProbes = joinDistinct(all.PeakProbes, c.PeakProbes, sameProbe)
 	}
 	return all
 }
 
-// join adds to all what is not yet in it, and returns where in all the items are.
-func join[T any](all, items []T, same func(a, b T) bool) (joined []T, at []int) {
+// joinDistinct adds to all what is not yet in it, and returns where in all the items are.
+func joinDistinct[T any](all, items []T, same func(a, b T) bool) (joined []T, at []int) {
 	for _, item := range items {
 		i := slices.IndexFunc(all, func(other T) bool { return same(item, other) })
 		if i < 0 {
@@ -138,8 +138,8 @@ func sameProbe(a, b model.QueryRows) bool {
 // policy that goes on while decoding scores even then: it may evict later.
 func (r *request) idle() bool { return r.prompt.fits() && r.plan.Decode == nil }
 
-// observe scores and selects one layer; nil where its budget waits for the others, or the layer is left alone.
-func (r *request) observe(o *runner.Observation) *kernels.Selection {
+// observeLayer scores and selects one layer; nil where its budget waits for the others, or the layer is left alone.
+func (r *request) observeLayer(o *runner.Observation) *kernels.Selection {
 	if r.idle() {
 		if r.scores = nil; !r.prompt.decides(o.Layer) {
 			return nil
@@ -183,7 +183,7 @@ func (r *request) observe(o *runner.Observation) *kernels.Selection {
 		return nil
 	}
 	s = r.plan.Pooling.Of(s)
-	kept := r.plan.choose(s, o.Layer, r.plan.layerBudget(o.Layer, r.prompt.Budget))
+	kept := r.plan.selectLayer(s, o.Layer, r.plan.layerBudget(o.Layer, r.prompt.Budget))
 	r.scores[o.Layer], r.kept[o.Layer] = s, kept
 	if r.plan.Drafted > 0 {
 		for _, w := range mine.Windows { // the observation's own live until the layer is done
@@ -201,9 +201,9 @@ func (rt *Runtime) pause() error {
 	return rt.Runner.Pause()
 }
 
-// finish selects after the last layer what could not be selected before: every layer by the plan
+// finishSelection selects after the last layer what could not be selected before: every layer by the plan
 // of its own budget, a unit each.
-func (r *request) finish(pause func() error) error {
+func (r *request) finishSelection(pause func() error) error {
 	if r.plan.CrossLayer == nil || r.idle() {
 		return nil
 	}
@@ -220,7 +220,7 @@ func (r *request) finish(pause func() error) error {
 		p.Budget = r.budgets[l]
 		own := r.policy.Method.Plan(p)
 		r.scores[l] = own.Pooling.Of(s)
-		r.kept[l] = own.choose(r.scores[l], l, p.Budget)
+		r.kept[l] = own.selectLayer(r.scores[l], l, p.Budget)
 		if err := pause(); err != nil {
 			return err
 		}
@@ -341,7 +341,7 @@ func (rt *Runtime) draft(ctx context.Context, r *request, full *kvcache.Cache, l
 		drafted := NewScores(o)
 		r.plan.Score(drafted, o)
 		r.watched.scores(l, drafted)
-		r.scores[l], r.kept[l] = drafted, r.plan.choose(drafted, l, r.plan.layerBudget(l, r.prompt.Budget))
+		r.scores[l], r.kept[l] = drafted, r.plan.selectLayer(drafted, l, r.plan.layerBudget(l, r.prompt.Budget))
 		if err := rt.pause(); err != nil {
 			return 0, err
 		}
@@ -459,13 +459,13 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 	observe := func(requests []*request) runner.Observer {
 		return func(o *runner.Observation) error {
 			for _, r := range requests {
-				r.observe(o)
+				r.observeLayer(o)
 			}
 			return nil
 		}
 	}
 	start := time.Now()
-	s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, runner.PrefillOptions{Capture: merge(before), Observe: observe(before), Pipelined: true})
+	s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens, runner.PrefillOptions{Capture: mergeCaptures(before), Observe: observe(before), Pipelined: true})
 	if err != nil {
 		return nil, err
 	}
@@ -480,7 +480,7 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 		r.know(func(p *Prompt) { p.Response = s.Response })
 	}
 	if len(after) > 0 {
-		capture := merge(after)
+		capture := mergeCaptures(after)
 		if len(capture.Windows)+len(capture.PeakWindows)+len(capture.PeakProbes) > 0 || capture.AllRows || len(capture.Probes) > 1 {
 			return nil, fmt.Errorf("study: policies that know the response may only observe it")
 		}
@@ -502,7 +502,7 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 	}
 	for _, choice := range s.Choices {
 		r := choice.request
-		if err := r.finish(rt.pause); err != nil {
+		if err := r.finishSelection(rt.pause); err != nil {
 			return nil, err
 		}
 		if r.plan.Drafted > 0 && !r.idle() {
@@ -513,7 +513,7 @@ func (rt *Runtime) study(ctx context.Context, policies []*Configured, tokens []i
 		if err := r.finite(m.Backend); err != nil {
 			return nil, err
 		}
-		choice.Kept, choice.Scores = indicesOf(r.kept), rowsOf(r.scores)
+		choice.Kept, choice.Scores = indicesOf(r.kept), hostScores(r.scores)
 	}
 	return s, nil
 }
@@ -542,6 +542,6 @@ func (s *Study) Session(choice *Choice) (_ *Session, err error) {
 			return nil, err
 		}
 	}
-	out.begin(r)
+	out.beginDecoding(r)
 	return out, nil
 }

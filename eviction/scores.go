@@ -55,9 +55,9 @@ func (s *Scores) FromHost(f func(dst [][]float32)) {
 
 // Rows are the values [kvHead][entry] on the host: read from a device, or the values' own
 // memory; nil on a backend that only counts memory and has no numbers.
-func (s *Scores) Rows() [][]float32 { return s.rows(s.Values) }
+func (s *Scores) Rows() [][]float32 { return s.hostRows(s.Values) }
 
-func (s *Scores) rows(t *kernels.Tensor) (out [][]float32) {
+func (s *Scores) hostRows(t *kernels.Tensor) (out [][]float32) {
 	if t == nil {
 		return nil
 	}
@@ -91,8 +91,8 @@ func entriesOf(c *kvcache.Cache, layer int) (entries []int) {
 	return entries
 }
 
-// rowsOf are the scores of all layers on the host, nil of those that are left alone; nil of none.
-func rowsOf(scores []*Scores) (out [][][]float32) {
+// hostScores are the scores of all layers on the host, nil of those that are left alone; nil of none.
+func hostScores(scores []*Scores) (out [][][]float32) {
 	for _, s := range scores {
 		if s == nil {
 			out = append(out, nil)

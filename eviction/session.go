@@ -111,7 +111,7 @@ func KeptCounts(kept [][][]int32, tokens int) []int {
 
 // Scores are those that the entries were kept by, [layer][kvHead][entry]; nil where the
 // prompt fits the budget and nothing was scored.
-func (s *Session) Scores() [][][]float32 { return rowsOf(s.scores) }
+func (s *Session) Scores() [][][]float32 { return hostScores(s.scores) }
 
 // NewSession begins a conversation under a policy with a budget.
 func (rt *Runtime) NewSession(named *Configured, budget Budget) (*Session, error) {
@@ -199,9 +199,9 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 		defer prefix.Close()
 		s.Reused = prefix.Len()
 	}
-	whole := r.plan.whole(r.prompt.Entries, r.prompt.Budget)
-	opt := runner.PrefillOptions{Capture: merge([]*request{r}), Prefix: prefix, Pipelined: whole, LogProbs: s.LogProbs, Observe: func(o *runner.Observation) error {
-		keep := r.observe(o)
+	whole := r.plan.keepsAll(r.prompt.Entries, r.prompt.Budget)
+	opt := runner.PrefillOptions{Capture: mergeCaptures([]*request{r}), Prefix: prefix, Pipelined: whole, LogProbs: s.LogProbs, Observe: func(o *runner.Observation) error {
+		keep := r.observeLayer(o)
 		s.FullBytes += s.Cache.LayerBytes(o.Layer)
 		if whole || keep == nil {
 			return nil
@@ -218,7 +218,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 			s.FullBytes = int64(s.Cache.Next())*s.Model().Config.CacheBytesPerToken(s.Cache.DType()) + s.Model().Config.CacheBytes(0, s.Cache.DType())
 		}
 	}
-	if err := r.finish(rt.pause); err != nil {
+	if err := r.finishSelection(rt.pause); err != nil {
 		return err
 	}
 	if r.plan.Drafted > 0 && !r.idle() {
@@ -235,7 +235,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 		}
 	}
 	s.history = append(s.history, tokens...)
-	s.begin(r)
+	s.beginDecoding(r)
 	if err := s.logits.Check(); err != nil { // and wait for them
 		return err
 	}
@@ -343,7 +343,7 @@ func (s *Session) Footprint(ctx context.Context, tokens, maxNew, rows int) (Foot
 	if f, ok := known.Load(k); ok {
 		return f.(Footprint), nil
 	}
-	f, err := count(ctx, s.Model(), k.policy, k.of)
+	f, err := countAnew(ctx, s.Model(), k.policy, k.of)
 	if err == nil {
 		known.Store(k, f)
 	}
@@ -390,8 +390,8 @@ func (s *Session) evict(r *request, pause func() error) error {
 	return nil
 }
 
-// begin makes the session ready to decode.
-func (s *Session) begin(r *request) {
+// beginDecoding makes the session ready to decode.
+func (s *Session) beginDecoding(r *request) {
 	s.kept, s.scores, s.budgets = r.kept, r.scores, r.budgets
 	s.pending, s.ready, s.stepBytes = nil, true, nil
 	s.turns++

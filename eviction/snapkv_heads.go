@@ -20,8 +20,8 @@ var perOption = Option{Name: "per", Choices: choices("kv-head", perQueryHead), D
 // query head attends to its own part of it and to later entries.
 type snapPerHead struct{ snapDense }
 
-// share is the prompt as one query head sees it.
-func (snapPerHead) share(p Prompt) Prompt {
+// headPrompt is the prompt as one query head sees it.
+func (snapPerHead) headPrompt(p Prompt) Prompt {
 	p.Budget = max(1, p.Budget/p.Config.Group())
 	return p
 }
@@ -29,10 +29,10 @@ func (snapPerHead) share(p Prompt) Prompt {
 // Plan scores by the query heads [heads, width] as the spread; the values, their
 // means over groups, choose nothing.
 func (m snapPerHead) Plan(p Prompt) Plan {
-	plan := m.snapkv.Plan(m.share(p))
+	plan := m.snapkv.Plan(m.headPrompt(p))
 	plan.Layers = denseBudgets(p, p.Budget, m.dense)
 	plan.Score = func(s *Scores, o *runner.Observation) {
-		term := m.term(m.share(p), o)
+		term := m.term(m.headPrompt(p), o)
 		s.Observe(term)
 		s.Spread = s.Ops.Alloc(kernels.F32, p.Config.Heads, s.Most())
 		s.Ops.Scores(s.Spread, perHead(s.Entries, p.Config.Heads), []kernels.ScoreTerm{term}, false)
@@ -50,8 +50,8 @@ func perHead(x []int, heads int) (out []int) {
 	return out
 }
 
-// choose is what every query head keeps; of a layer that is left whole, everything.
-func (m snapPerHead) choose(s *Scores, budget int) [][]int32 {
+// selectPerHead is what every query head keeps; of a layer that is left whole, everything.
+func (m snapPerHead) selectPerHead(s *Scores, budget int) [][]int32 {
 	heads := s.Spread.Dim0()
 	entries := perHead(s.Entries, heads)
 	if budget >= s.Most() {
@@ -63,7 +63,7 @@ func (m snapPerHead) choose(s *Scores, budget int) [][]int32 {
 
 // union is a Plan's Select.
 func (m snapPerHead) union(s *Scores, budget int) *kernels.Selection {
-	chosen := m.choose(s, budget)
+	chosen := m.selectPerHead(s, budget)
 	group, kept := len(chosen)/len(s.Entries), make([][]int32, len(s.Entries))
 	for h := range kept {
 		kept[h] = slices.Concat(chosen[h*group : (h+1)*group]...)
@@ -82,7 +82,7 @@ func (m snapPerHead) choices(s *Session, budgets []int) SparseState {
 			st.chosen, st.base = append(st.chosen, nil), append(st.base, nil)
 			continue
 		}
-		chosen := m.choose(scores, budgets[l])
+		chosen := m.selectPerHead(scores, budgets[l])
 		kept := s.kept[l].Indices()
 		for q, idx := range chosen {
 			of := kept[q*len(kept)/len(chosen)]

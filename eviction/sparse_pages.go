@@ -346,7 +346,7 @@ func (st *SparsePages) Select(s *runner.SparseStep) (int64, error) {
 	}
 	chosen := d.SelectPages(on.ids, on.scores, pages)
 	if st.sums != nil && estimates {
-		st.share(d, s, chosen, pages)
+		st.shareMissing(d, s, chosen, pages)
 	}
 	s.Selection = chosen
 	if pages.Pool != nil {
@@ -411,9 +411,9 @@ func (st *SparsePages) keepMeans(c *kvcache.Cache) {
 	}
 }
 
-// share gives the attention that a step's estimate misses to the mean value, in heads
+// shareMissing gives the attention that a step's estimate misses to the mean value, in heads
 // that see everything.
-func (st *SparsePages) share(d kernels.Selector, s *runner.SparseStep, chosen *kernels.Selection, pages *kernels.PageHeads) {
+func (st *SparsePages) shareMissing(d kernels.Selector, s *runner.SparseStep, chosen *kernels.Selection, pages *kernels.PageHeads) {
 	sums, from := st.sums[s.Layer], make([]int, len(pages.Heads))
 	own := &kernels.PageHeads{Heads: slices.Clone(pages.Heads), Pool: pages.Pool, Base: pages.Base}
 	for h := range own.Heads {

@@ -23,8 +23,8 @@ func (t Traffic) Plus(other Traffic) Traffic {
 	}
 }
 
-// add takes in what a layer has read, the first one of a step or a later one.
-func (t *Traffic) add(first bool, read, estimation int64) {
+// addReads takes in what a layer has read, the first one of a step or a later one.
+func (t *Traffic) addReads(first bool, read, estimation int64) {
 	if first {
 		t.Steps++
 		t.step = 0

@@ -50,7 +50,7 @@ func (s *Job) fillFile(ctx context.Context, m *model.Model, h datasets.PairHeade
 			return err
 		}
 		defer w.Abort()
-		if err := s.fill(ctx, m, w, 0, "", 0, s.Out, log); err != nil {
+		if err := s.writePairs(ctx, m, w, 0, "", 0, s.Out, log); err != nil {
 			return err
 		}
 		return w.Commit()
@@ -71,7 +71,7 @@ func (s *Job) fillFile(ctx context.Context, m *model.Model, h datasets.PairHeade
 	if w.Done > 0 {
 		fmt.Fprintf(log, "%s goes on after %d samples\n", s.Out, w.Done)
 	}
-	err = s.fill(ctx, m, w, 0, w.Last, w.Done, s.Out, log)
+	err = s.writePairs(ctx, m, w, 0, w.Last, w.Done, s.Out, log)
 	switch {
 	case w.Written() == 0:
 		defer w.Discard()

@@ -15,7 +15,7 @@ import (
 func CheckMemory(ctx context.Context, m *model.Model, host func() int64, tokens, prompts int, opt Options) error {
 	tokens = min(tokens, m.Config.MaxPositions)
 	available, ok := m.Available(host)
-	if !ok || tokens < 1 || opt.resolve() != nil || m.RoughMemory(opt.Batch*(tokens+opt.MaxNew)) <= available {
+	if !ok || tokens < 1 || opt.resolveDefaults() != nil || m.RoughMemory(opt.Batch*(tokens+opt.MaxNew)) <= available {
 		return nil
 	}
 	full, err := eviction.New("full", 0, nil, nil)

@@ -47,39 +47,39 @@ type PairSink interface{ Write(p datasets.Pair) error }
 // threads, ranks, other prompts or on where a run was resumed. Of several ranks, rank 0 calls Pairs
 // and the others Help.
 func Pairs(ctx context.Context, m *model.Model, next func() (Prompt, error), w PairSink, opt Options) error {
-	if err := opt.resolve(); err != nil {
+	if err := opt.resolveDefaults(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	q := &queue{next: next, sink: w, opt: opt, out: make(map[int]Prompt), ready: make(map[int]datasets.Pair), ahead: 4 * opt.Batch * opt.Ranks.Size()}
 	q.cond = sync.NewCond(&q.mu)
-	defer context.AfterFunc(ctx, q.end)()
+	defer context.AfterFunc(ctx, q.endPrompts)()
 	var others sync.WaitGroup
 	others.Go(func() {
 		if err := q.deal(ctx); err != nil {
 			cancel(err)
 		}
 	})
-	opt.answer(ctx, cancel, m, q)
+	opt.answerPrompts(ctx, cancel, m, q)
 	others.Wait()
 	return context.Cause(ctx)
 }
 
-// answer answers prompts until there are no more.
-func (o *Options) answer(ctx context.Context, cancel context.CancelCauseFunc, m *model.Model, from source) {
+// answerPrompts answers prompts until there are no more.
+func (o *Options) answerPrompts(ctx context.Context, cancel context.CancelCauseFunc, m *model.Model, from source) {
 	groups, size := o.groups(m)
 	// As tasks: what they do inside then stays on their threads.
 	parallel.For(groups, func(int) {
 		g := &group{m: m, from: from, opt: *o, size: size, budget: o.Memory / int64(groups)}
-		if err := g.run(ctx); err != nil {
+		if err := g.runPrompts(ctx); err != nil {
 			cancel(err)
 		}
 	})
 }
 
-// resolve fills in the defaults and refuses what cannot be.
-func (o *Options) resolve() error {
+// resolveDefaults fills in the defaults and refuses what cannot be.
+func (o *Options) resolveDefaults() error {
 	if o.Batch == 0 {
 		o.Batch = 8
 	}
@@ -122,8 +122,8 @@ type queue struct {
 	ended  bool
 }
 
-// end ends the prompts.
-func (q *queue) end() {
+// endPrompts ends the prompts.
+func (q *queue) endPrompts() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ended = true
@@ -196,7 +196,7 @@ type group struct {
 	budget int64 // of the engine
 }
 
-func (g *group) run(ctx context.Context) error {
+func (g *group) runPrompts(ctx context.Context) error {
 	full, err := eviction.New("full", 0, nil, nil)
 	if err != nil {
 		return err

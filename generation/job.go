@@ -103,8 +103,8 @@ func (s *Job) Read(path string, sets []string, repeat func() error) error {
 	return repeat()
 }
 
-// check finds which shard is meant and refuses what cannot be.
-func (s *Job) check() (only int, err error) {
+// checkShard finds which shard is meant and refuses what cannot be.
+func (s *Job) checkShard() (only int, err error) {
 	if s.Ranks == nil {
 		s.Ranks = collective.Alone()
 	}
@@ -188,9 +188,9 @@ func (s *Job) headerSampling() datasets.Sampling {
 	return h
 }
 
-// describe is what the header says of the prompts: two generations with the same text
+// promptsText is what the header says of the prompts: two generations with the same text
 // give the same pairs.
-func (s *Job) describe() string {
+func (s *Job) promptsText() string {
 	record := *s
 	record.Model, record.Device, record.CacheDType, record.Out, record.Batch = "", "", "", "", 0 // where, not what
 	record.Strict = false

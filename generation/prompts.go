@@ -77,8 +77,8 @@ func (s *Job) longest(ctx context.Context, m *model.Model) (tokens int, ok bool)
 	return 0, false
 }
 
-// fill writes the pairs of a shard that follow the one with ID last.
-func (s *Job) fill(ctx context.Context, m *model.Model, w PairSink, shard int, last string, done int, name string, log io.Writer) error {
+// writePairs writes the pairs of a shard that follow the one with ID last.
+func (s *Job) writePairs(ctx context.Context, m *model.Model, w PairSink, shard int, last string, done int, name string, log io.Writer) error {
 	shards := max(1, s.Shards)
 	total := int64(0)
 	if s.Samples > 0 {
@@ -116,7 +116,7 @@ func (s *Job) fill(ctx context.Context, m *model.Model, w PairSink, shard int, l
 				continue
 			}
 			if err != nil && !s.Strict && len(s.Sources) > 0 && ctx.Err() == nil {
-				bad.add(x.ID, err)
+				bad.addRecord(x.ID, err)
 				bar.Add(1)
 				continue
 			}
@@ -134,7 +134,7 @@ func (s *Job) fill(ctx context.Context, m *model.Model, w PairSink, shard int, l
 		if len(p.ResponseIDs) == 0 {
 			empty++
 		}
-		bar.Describe(fmt.Sprintf("%d response tokens", tokens))
+		bar.SetText(fmt.Sprintf("%d response tokens", tokens))
 		bar.Add(1)
 	}
 	if s.Responses == "source" {
@@ -142,7 +142,7 @@ func (s *Job) fill(ctx context.Context, m *model.Model, w PairSink, shard int, l
 	} else {
 		opt := s.options()
 		opt.OnPair = onPair
-		if err = s.begin(ctx, true); err == nil {
+		if err = s.announcePrompts(ctx, true); err == nil {
 			err = Pairs(ctx, m, func() (Prompt, error) {
 				x, err := next()
 				return x.Prompt, err
@@ -156,7 +156,7 @@ func (s *Job) fill(ctx context.Context, m *model.Model, w PairSink, shard int, l
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(log, "%s: %s, %s, %s, %s left out%s\n", name, listing.Count(written, "sample"), listing.Count(tokens, "response token"), listing.Count(empty, "empty response"), listing.Count(unusable, "prompt"), bad.note())
+	fmt.Fprintf(log, "%s: %s, %s, %s, %s left out%s\n", name, listing.Count(written, "sample"), listing.Count(tokens, "response token"), listing.Count(empty, "empty response"), listing.Count(unusable, "prompt"), bad.noteText())
 	return nil
 }
 
@@ -170,7 +170,7 @@ type badRecords struct {
 // toldBad is how many of them are told one by one.
 const toldBad = 5
 
-func (b *badRecords) add(id string, err error) {
+func (b *badRecords) addRecord(id string, err error) {
 	if b.n++; b.n == 1 {
 		b.first = promptError(id, err)
 	}
@@ -182,7 +182,7 @@ func (b *badRecords) add(id string, err error) {
 	}
 }
 
-func (b *badRecords) note() string {
+func (b *badRecords) noteText() string {
 	if b.n == 0 {
 		return ""
 	}

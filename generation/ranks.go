@@ -24,12 +24,12 @@ type dealtPrompt struct {
 // deal deals prompts to the other ranks until there are no more and all are answered.
 func (q *queue) deal(ctx context.Context) error {
 	return collective.Deal(ctx, q.opt.Ranks, func(ctx context.Context) (int, []byte, bool, error) {
-		defer context.AfterFunc(ctx, q.end)() // whose responses others may wait for is gone
+		defer context.AfterFunc(ctx, q.endPrompts)() // whose responses others may wait for is gone
 		p, at, ok, err := q.pop(true)
 		if err != nil || !ok {
 			return 0, nil, false, err
 		}
-		b, err := encode(dealtPrompt{p.ID, p.IDs})
+		b, err := encodeJSON(dealtPrompt{p.ID, p.IDs})
 		return at, b, err == nil, err
 	}, func(at int, result []byte) error {
 		var response []int32
@@ -56,14 +56,14 @@ func (d dealt) pop(wait bool) (p Prompt, at int, ok bool, err error) {
 }
 
 func (d dealt) put(at int, response []int32) error {
-	b, err := encode(response)
+	b, err := encodeJSON(response)
 	if err != nil {
 		return err
 	}
 	return d.Hand(at, b)
 }
 
-func encode(v any) ([]byte, error) {
+func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	err := gob.NewEncoder(&b).Encode(v)
 	return b.Bytes(), err
@@ -71,18 +71,18 @@ func encode(v any) ([]byte, error) {
 
 // Help answers prompts of rank 0's Pairs, on another rank with the same model and options.
 func Help(ctx context.Context, m *model.Model, opt Options) error {
-	if err := opt.resolve(); err != nil {
+	if err := opt.resolveDefaults(); err != nil {
 		return err
 	}
 	taker := collective.Take(ctx, opt.Ranks)
 	ctx, cancel := context.WithCancelCause(taker.Context())
 	defer cancel(nil)
-	opt.answer(ctx, cancel, m, dealt{taker})
+	opt.answerPrompts(ctx, cancel, m, dealt{taker})
 	return taker.Finish(context.Cause(ctx))
 }
 
-// join makes sure that all ranks would answer a prompt the same.
-func (s *Job) join(ctx context.Context, m *model.Model, h datasets.PairHeader) error {
+// joinRanks makes sure that all ranks would answer a prompt the same.
+func (s *Job) joinRanks(ctx context.Context, m *model.Model, h datasets.PairHeader) error {
 	err := collective.Same(ctx, s.Ranks, struct {
 		Header             datasets.PairHeader
 		Seed               uint64
@@ -95,8 +95,8 @@ func (s *Job) join(ctx context.Context, m *model.Model, h datasets.PairHeader) e
 	return nil
 }
 
-// begin tells the other ranks that prompts are dealt, or that there are no more.
-func (s *Job) begin(ctx context.Context, more bool) error {
+// announcePrompts tells the other ranks that prompts are dealt, or that there are no more.
+func (s *Job) announcePrompts(ctx context.Context, more bool) error {
 	said := []byte{0}
 	if more {
 		said[0] = 1

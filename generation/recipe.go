@@ -66,10 +66,10 @@ func init() {
 	})
 }
 
-// ask is the prompt of a row that a user's turn or a chat ends, through the chat template. The
+// askPrompt is the prompt of a row that a user's turn or a chat ends, through the chat template. The
 // answer that the row gives is no part of it, and is its source. What a user says stays as it is
 // if it is raw, or for a model without a template.
-func ask(ctx context.Context, m *model.Model, p datasets.Prompt, raw bool) (item Item, err error) {
+func askPrompt(ctx context.Context, m *model.Model, p datasets.Prompt, raw bool) (item Item, err error) {
 	answer := p.Chosen
 	switch {
 	case p.Form == datasets.FormMessages:
@@ -102,8 +102,8 @@ func encodeChat(ctx context.Context, p datasets.Prompt, encode func(context.Cont
 	return encode(ctx, messages, chat.Options{Tools: tools})
 }
 
-// complete is the prompt of worked examples, with the answer as its source.
-func complete(m *model.Model, p datasets.Prompt) (item Item, err error) {
+// completePrompt is the prompt of worked examples, with the answer as its source.
+func completePrompt(m *model.Model, p datasets.Prompt) (item Item, err error) {
 	if item.IDs, err = m.Encode(p.Text); err == nil {
 		item.Source, err = encodeTail(m, p.Chosen)
 	}
@@ -119,7 +119,7 @@ func encodeTail(m *model.Model, text string) ([]int32, error) {
 	return t.Encode(text, false)
 }
 
-func fits(item Item, maxPrompt int) (Item, error) {
+func checkLength(item Item, maxPrompt int) (Item, error) {
 	switch {
 	case len(item.IDs) == 0:
 		return item, fmt.Errorf("empty prompt: %w", ErrUnusable)
@@ -136,12 +136,12 @@ func prepareAsIs(ctx context.Context, m *model.Model, p datasets.Prompt, l Limit
 	case datasets.FormText:
 		item.IDs, err = m.Encode(p.Text)
 	case datasets.FormFewShot:
-		item, err = complete(m, p)
+		item, err = completePrompt(m, p)
 	default:
 		if l.Raw && p.Form == datasets.FormMessages {
 			return item, errors.New("--raw: messages need the chat template")
 		}
-		item, err = ask(ctx, m, p, l.Raw)
+		item, err = askPrompt(ctx, m, p, l.Raw)
 	}
 	return item, err
 }
@@ -152,7 +152,7 @@ func prepareLookahead(ctx context.Context, m *model.Model, p datasets.Prompt, l 
 		if item, err = prepareAsIs(ctx, m, p, l, rng); err != nil {
 			return item, err
 		}
-		return fits(item, l.MaxPrompt)
+		return checkLength(item, l.MaxPrompt)
 	}
 	ids, err := m.Encode(p.Text)
 	if err != nil {
@@ -197,5 +197,5 @@ func prepareJudge(ctx context.Context, m *model.Model, p datasets.Prompt, l Limi
 	if keep < 1 {
 		return Item{}, fmt.Errorf("dialogue of %d tokens, want at least 2: %w", len(ids), ErrUnusable)
 	}
-	return fits(Item{IDs: ids[:keep], Source: ids[keep:], Notices: m.Unread(p)}, l.MaxPrompt)
+	return checkLength(Item{IDs: ids[:keep], Source: ids[keep:], Notices: m.Unread(p)}, l.MaxPrompt)
 }

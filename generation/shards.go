@@ -17,7 +17,7 @@ import (
 
 // Run generates everything, or one shard, or all shards that are free.
 func (s *Job) Run(ctx context.Context, log io.Writer) error {
-	only, err := s.check()
+	only, err := s.checkShard()
 	if err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
@@ -66,10 +66,10 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 		return err
 	}
 	header := datasets.PairHeader{
-		Model: m.Name, WeightsSHA256: hash, Seed: s.SamplingSeed, Shards: max(1, s.Shards), Data: s.describe(), Sampling: s.headerSampling(), Device: kernels.DeviceOf(m.Backend),
+		Model: m.Name, WeightsSHA256: hash, Seed: s.SamplingSeed, Shards: max(1, s.Shards), Data: s.promptsText(), Sampling: s.headerSampling(), Device: kernels.DeviceOf(m.Backend),
 	}
 	s.Report(log, m, s.sampling)
-	if err := s.join(ctx, m, header); err != nil {
+	if err := s.joinRanks(ctx, m, header); err != nil {
 		return err
 	}
 	if !writes {
@@ -86,7 +86,7 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return s.begin(ctx, false)
+	return s.announcePrompts(ctx, false)
 }
 
 // identify puts into the header what the prompts are, which must be what a generation that is gone on
@@ -253,7 +253,7 @@ func (s *Job) fillShard(m *model.Model, open openShard, h datasets.PairHeader, l
 	if begun.Done > 0 {
 		fmt.Fprintf(log, "%s goes on after %d samples\n", name, begun.Done)
 	}
-	if err := s.fill(work, m, w, h.Shard, begun.Last, begun.Done, name, log); err != nil {
+	if err := s.writePairs(work, m, w, h.Shard, begun.Last, begun.Done, name, log); err != nil {
 		return err
 	}
 	return w.Commit()

@@ -69,7 +69,7 @@ type StoredShard struct {
 	sent int64
 }
 
-func (s Stored) key(h datasets.PairHeader) string {
+func (s Stored) shardKey(h datasets.PairHeader) string {
 	return objectstore.Join(s.Folder, datasets.ShardName(h.Shard, h.Shards))
 }
 
@@ -91,7 +91,7 @@ func (s Stored) Open(ctx context.Context, h datasets.PairHeader) (*StoredShard, 
 	if err := s.claimSettings(ctx, h); err != nil {
 		return nil, err
 	}
-	if err := s.finished(ctx, h); err != nil {
+	if err := s.checkFinished(ctx, h); err != nil {
 		if errors.Is(err, datasets.ErrFinished) {
 			s.clean(ctx, h) // who finished it may have been killed before that
 		}
@@ -101,7 +101,7 @@ func (s Stored) Open(ctx context.Context, h datasets.PairHeader) (*StoredShard, 
 	if err != nil {
 		return nil, err
 	}
-	shard, err := s.open(ctx, h, claim)
+	shard, err := s.openClaimed(ctx, h, claim)
 	if err != nil {
 		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
 		defer cancel()
@@ -114,9 +114,9 @@ func (s Stored) Open(ctx context.Context, h datasets.PairHeader) (*StoredShard, 
 	return shard, nil
 }
 
-func (s Stored) open(ctx context.Context, h datasets.PairHeader, claim *objectstore.Claim) (shard *StoredShard, err error) {
+func (s Stored) openClaimed(ctx context.Context, h datasets.PairHeader, claim *objectstore.Claim) (shard *StoredShard, err error) {
 	// Under the claim: a shard that was finished meanwhile is seen.
-	if err := s.finished(ctx, h); err != nil {
+	if err := s.checkFinished(ctx, h); err != nil {
 		return nil, err
 	}
 	dir, err := tempdir.New("", "glimpse-shard-")
@@ -189,9 +189,9 @@ func (s Stored) claimSettings(ctx context.Context, h datasets.PairHeader) error 
 	}
 }
 
-// finished is ErrFinished for a shard that is there, nil for one that is not.
-func (s Stored) finished(ctx context.Context, h datasets.PairHeader) error {
-	o, err := s.Store.Open(ctx, s.key(h))
+// checkFinished is ErrFinished for a shard that is there, nil for one that is not.
+func (s Stored) checkFinished(ctx context.Context, h datasets.PairHeader) error {
+	o, err := s.Store.Open(ctx, s.shardKey(h))
 	if errors.Is(err, objectstore.ErrNotExist) {
 		return nil
 	}
@@ -199,7 +199,7 @@ func (s Stored) finished(ctx context.Context, h datasets.PairHeader) error {
 		return err
 	}
 	defer o.Close()
-	r, err := datasets.NewPairReader(s.Store.URL(s.key(h)), io.NewSectionReader(o, 0, o.Info().Size))
+	r, err := datasets.NewPairReader(s.Store.URL(s.shardKey(h)), io.NewSectionReader(o, 0, o.Info().Size))
 	if err != nil {
 		return err
 	}
@@ -376,10 +376,10 @@ func (s *StoredShard) commit(ctx context.Context) error {
 	s.file = filepath.Join(s.dir.Path, datasets.ShardName(s.header.Shard, s.header.Shards))
 	err := s.claim.Held(ctx)
 	if err == nil {
-		err = objectstore.PutFile(ctx, s.in.Store, s.in.key(s.header), s.file, objectstore.PutOptions{New: true})
+		err = objectstore.PutFile(ctx, s.in.Store, s.in.shardKey(s.header), s.file, objectstore.PutOptions{New: true})
 	}
 	if errors.Is(err, objectstore.ErrClaimLost) || errors.Is(err, objectstore.ErrExists) {
-		err = errors.Join(err, s.in.finished(ctx, s.header))
+		err = errors.Join(err, s.in.checkFinished(ctx, s.header))
 	}
 	return err
 }

@@ -16,8 +16,8 @@ const (
 	ClampedSwiGLU             // (up + 1) · gate · sigmoid(1.702 · gate), gate to 7 at most and up to ±7 (gpt-oss, arXiv:2508.10925, §2.1.2)
 )
 
-// at is what a gate gives, and its derivatives.
-func (a Gate) at(gate, up float64) (y, dgate, dup float64) {
+// evaluate returns what a gate gives, and its derivatives.
+func (a Gate) evaluate(gate, up float64) (y, dgate, dup float64) {
 	switch a {
 	case SiLU:
 		s := 1 / (1 + math.Exp(-gate))
@@ -46,14 +46,14 @@ const gateWork = 32
 // GateMul computes element by element in float64.
 func (d Decomposed) GateMul(act Gate, y, gate, up *Tensor) {
 	CheckLengths("GateMul", y, gate, up)
-	elements([]*Tensor{y}, []*Tensor{gate, up}, func(out, in []float64) { out[0], _, _ = act.at(in[0], in[1]) })
+	elements([]*Tensor{y}, []*Tensor{gate, up}, func(out, in []float64) { out[0], _, _ = act.evaluate(in[0], in[1]) })
 }
 
 // GateMulGrad computes element by element in float64.
 func (d Decomposed) GateMulGrad(act Gate, dgate, dup, gate, up, dy *Tensor) {
 	CheckLengths("GateMulGrad", dy, dgate, dup, gate, up)
 	elements([]*Tensor{dgate, dup}, []*Tensor{gate, up, dy}, func(out, in []float64) {
-		_, out[0], out[1] = act.at(in[0], in[1])
+		_, out[0], out[1] = act.evaluate(in[0], in[1])
 		out[0] *= in[2]
 		out[1] *= in[2]
 	})

@@ -76,23 +76,23 @@ func groupedBytes(n, dim int) int {
 
 func groupBytes(dim int) int { return groupRows * dim / groupBlock.Elems * groupBlock.Bytes }
 
-func (g *groups) bytes() int {
+func (g *groups) groupBytes() int {
 	return max(groupedBytes(g.capacity, g.dim), cap(g.blocks)+2*cap(g.recent))
 }
 
-func (g *groups) closedRows() int { return g.start(len(g.ends)) }
+func (g *groups) closedRows() int { return g.groupStart(len(g.ends)) }
 
-func (g *groups) rows() int { return g.closedRows() + len(g.recent)/g.dim }
+func (g *groups) rowCount() int { return g.closedRows() + len(g.recent)/g.dim }
 
 // group is the first row of a group, how many it has, and their blocks.
 func (g *groups) group(i int) (from, n int, blocks []byte) {
-	from = g.start(i)
+	from = g.groupStart(i)
 	size := groupBytes(g.dim)
 	return from, g.ends[i] - from, g.blocks[i*size:][:size]
 }
 
-// add adds a group, whose blocks it returns.
-func (g *groups) add(n int) []byte {
+// addGroup adds a group, whose blocks it returns.
+func (g *groups) addGroup(n int) []byte {
 	size := groupBytes(g.dim)
 	if len(g.blocks)+size > cap(g.blocks) {
 		more := max(size, closed(g.capacity-g.closedRows())/groupRows*size)
@@ -115,14 +115,14 @@ func (g *groups) append(rows []float32) {
 		simd.NarrowBF16(g.recent[n:], rows[:g.dim])
 		if len(g.recent) == (recentRows+groupRows)*g.dim {
 			simd.WidenBF16(oldest, g.recent[:groupRows*g.dim])
-			g.quantise(g.add(groupRows), oldest)
+			g.quantiseGroup(g.addGroup(groupRows), oldest)
 			g.recent = g.recent[:copy(g.recent, g.recent[groupRows*g.dim:])]
 		}
 	}
 }
 
-// quantise writes the blocks of a group of at most 32 rows.
-func (g *groups) quantise(blocks []byte, rows []float32) {
+// quantiseGroup writes the blocks of a group of at most 32 rows.
+func (g *groups) quantiseGroup(blocks []byte, rows []float32) {
 	if g.values {
 		groupBlock.Narrow(blocks, rows)
 		return
@@ -136,11 +136,11 @@ func (g *groups) quantise(blocks []byte, rows []float32) {
 	}
 }
 
-// read sets dst to the rows from one on.
-func (g *groups) read(dst []float32, from int) {
+// readRows sets dst to the rows from one on.
+func (g *groups) readRows(dst []float32, from int) {
 	to, closed := from+len(dst)/g.dim, g.closedRows()
 	var tokens [groupRows]float32
-	for i := g.first(from); i < len(g.ends) && g.start(i) < to; i++ {
+	for i := g.first(from); i < len(g.ends) && g.groupStart(i) < to; i++ {
 		start, n, blocks := g.group(i)
 		low, high := max(from, start), min(to, start+n)
 		part := dst[(low-from)*g.dim : (high-from)*g.dim]
@@ -166,7 +166,7 @@ func (g *groups) readColumns(dst []float32, ld, from, n int) {
 	to, closed := from+n, g.closedRows()
 	const channels = 8 // that are widened together
 	var wide [channels * groupRows]float32
-	for i := g.first(from); i < len(g.ends) && g.start(i) < to; i++ {
+	for i := g.first(from); i < len(g.ends) && g.groupStart(i) < to; i++ {
 		start, n, blocks := g.group(i)
 		low, high := max(from, start), min(to, start+n)
 		for c := 0; c < g.dim; c += channels { // dim is a multiple
@@ -189,20 +189,20 @@ func (g *groups) first(row int) int {
 	return i
 }
 
-func (g *groups) start(i int) int {
+func (g *groups) groupStart(i int) int {
 	if i == 0 {
 		return 0
 	}
 	return g.ends[i-1]
 }
 
-// write sets rows that are there, and adds those that follow them. The others of a group of keys are rounded with
+// writeRows sets rows that are there, and adds those that follow them. The others of a group of keys are rounded with
 // what is written to it.
-func (g *groups) write(from int, rows []float32) {
-	if from < g.rows() {
+func (g *groups) writeRows(from int, rows []float32) {
+	if from < g.rowCount() {
 		g.mark = nil
 	}
-	for ; len(rows) > 0 && from < g.rows(); rows, from = rows[g.dim:], from+1 {
+	for ; len(rows) > 0 && from < g.rowCount(); rows, from = rows[g.dim:], from+1 {
 		i := g.first(from)
 		if i == len(g.ends) {
 			simd.NarrowBF16(g.recent[(from-g.closedRows())*g.dim:][:g.dim], rows[:g.dim])
@@ -210,9 +210,9 @@ func (g *groups) write(from int, rows []float32) {
 		}
 		start, n, blocks := g.group(i)
 		whole := make([]float32, n*g.dim)
-		g.read(whole, start)
+		g.readRows(whole, start)
 		copy(whole[(from-start)*g.dim:], rows[:g.dim])
-		g.quantise(blocks, whole)
+		g.quantiseGroup(blocks, whole)
 	}
 	if len(rows) > 0 {
 		g.mustFollow(from)
@@ -221,14 +221,14 @@ func (g *groups) write(from int, rows []float32) {
 }
 
 func (g *groups) mustFollow(row int) {
-	if n := g.rows(); row > n {
+	if n := g.rowCount(); row > n {
 		panic(fmt.Sprintf("kernels: row %d after %d rows in groups", row, n))
 	}
 }
 
-// cut leaves the first n rows.
-func (g *groups) cut(n int) {
-	if g.mustFollow(n); n < g.rows() {
+// cutRows leaves the first n rows.
+func (g *groups) cutRows(n int) {
+	if g.mustFollow(n); n < g.rowCount() {
 		capacity := g.capacity
 		*g = *g.kept(Ascending(n), false)
 		g.capacity = capacity
@@ -237,12 +237,12 @@ func (g *groups) cut(n int) {
 
 // keptMark is the mark where the first rows go, whole groups of them.
 func (g *groups) keptMark(rows []int32) *mark {
-	if g.mark == nil || len(rows) == 0 || int(rows[0]) != g.rows()-len(rows) {
+	if g.mark == nil || len(rows) == 0 || int(rows[0]) != g.rowCount()-len(rows) {
 		return nil
 	}
 	gone := int(rows[0])
 	i := g.first(gone)
-	if g.start(i) != gone || i > g.mark.groups {
+	if g.groupStart(i) != gone || i > g.mark.groups {
 		return nil
 	}
 	return &mark{g.mark.rows - gone, g.mark.groups - i, g.mark.recent}
@@ -265,16 +265,16 @@ func (g *groups) kept(rows []int32, anew bool) *groups {
 		for part := range slices.Chunk(rows, groupRows) {
 			wide := make([]float32, len(part)*g.dim)
 			for i, r := range part {
-				g.read(wide[i*g.dim:][:g.dim], int(r))
+				g.readRows(wide[i*g.dim:][:g.dim], int(r))
 			}
-			out.quantise(out.add(len(part)), wide)
+			out.quantiseGroup(out.addGroup(len(part)), wide)
 		}
 		rows, out.mark = nil, nil
 	}
 	for len(rows) > 0 {
 		start, all, from := g.group(g.first(int(rows[0])))
 		n, _ := slices.BinarySearch(rows, int32(start+all))
-		to := out.add(n)
+		to := out.addGroup(n)
 		if n == all {
 			copy(to, from)
 		} else {
@@ -317,7 +317,7 @@ func (t *Tensor) MarkRows() {
 	if g == nil {
 		return
 	}
-	g.mark = &mark{g.rows(), len(g.ends), slices.Clone(g.recent)}
+	g.mark = &mark{g.rowCount(), len(g.ends), slices.Clone(g.recent)}
 }
 
 // RecentRows is the number of rows behind those in groups, which are BF16; 0 of tensors of other types.
@@ -340,13 +340,13 @@ func (t *Tensor) CutRows(n int) {
 		g.recent = append(g.recent[:0], m.recent...)
 		return
 	}
-	g.cut(n)
+	g.cutRows(n)
 }
 
 // AppendRows writes rows [n, dim] to a view that begins where rows were written before, or earlier: those
 // that there are from there on are replaced.
 func (t *Tensor) AppendRows(rows []float32) {
-	t.groups.cut(t.offset)
+	t.groups.cutRows(t.offset)
 	t.groups.append(rows)
 }
 

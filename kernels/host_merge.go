@@ -55,13 +55,13 @@ type Merging struct {
 func (m Merging) Evicted(b Backend, past []KV, sel *Selection) *Tensor {
 	thresholds := NewTensor(F64, len(past))
 	for h, kept := range sel.Indices() {
-		thresholds.F64()[h] = m.head(b, past[h], kept)
+		thresholds.F64()[h] = m.mergeHead(b, past[h], kept)
 	}
 	return thresholds
 }
 
-// head merges the pairs of a head that are not kept and returns their mean best similarity.
-func (m Merging) head(b Backend, kv KV, kept []int32) float64 {
+// mergeHead merges the pairs of a head that are not kept and returns their mean best similarity.
+func (m Merging) mergeHead(b Backend, kv KV, kept []int32) float64 {
 	var evicted []int32
 	at := 0
 	for j := range int32(kv.Entries()) {
@@ -235,7 +235,7 @@ func (m Merging) one(b Backend, kv KV, out int, threshold *float64, beta float64
 
 func (hostSelector) MergeRecent(past []KV, sums *Tensor, sink, recent int, draws [][]float64) {
 	for h, kv := range past {
-		row := floats(sums)[h*sums.Width():][:kv.Entries()]
+		row := hostFloats(sums)[h*sums.Width():][:kv.Entries()]
 		for i, u := range draws[h] {
 			if u >= mergeProbability(row, sink+i, recent) {
 				continue

@@ -36,7 +36,7 @@ func (hostSelector) ScoreMoments(means, spreads *Tensor, entries []int, mean, sq
 	CheckEntries("ScoreMoments", means, entries)
 	CheckGrouped("ScoreMoments", mean, entries)
 	m, s, width, group := headRows(means, entries), headRows(spreads, entries), mean.Width(), mean.Dim0()/len(entries)
-	scores, logs, squares := floats(mean), doubles(mean), doubles(square)
+	scores, logs, squares := hostFloats(mean), doubles(mean), doubles(square)
 	parallel.Tasks(len(m), 3*expWork*group*slices.Max(entries), func(h int) {
 		reduceGroup(m[h], scores[h*group*width:], width, group, ScoreTerm{Group: GroupMean})
 		for j := range m[h] {

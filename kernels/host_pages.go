@@ -65,7 +65,7 @@ func (hostSelector) PageBounds(p *PageHeads, keys []KV, from []int) {
 		}
 		least, most := make([]float32, dim), make([]float32, dim)
 		p.eachRun(h, max(from[h]*x.Size, x.Known), x.Entries, pool, func(from, to, row int) {
-			k := floats(keys[h].K.Rows(row, row+to-from))
+			k := hostFloats(keys[h].K.Rows(row, row+to-from))
 			for at := from; at < to; {
 				page, end := at/x.Size, min(to, (at/x.Size+1)*x.Size)
 				rows := k[(at-from)*dim : (end-from)*dim]
@@ -114,7 +114,7 @@ func putColumn(to, from []float32, width int) {
 
 // EstimatePages leaves in probabilities their logarithms.
 func (hostSelector) EstimatePages(scores, probabilities, q *Tensor, p *PageHeads, how Estimate, reads *Tensor) {
-	flat, dim, group := floats(q), q.Shape[2], q.Shape[1]/len(p.Heads)
+	flat, dim, group := hostFloats(q), q.Shape[2], q.Shape[1]/len(p.Heads)
 	read := make([]int, len(p.Heads))
 	work := 0
 	for i := range p.Heads {
@@ -229,7 +229,7 @@ func (l *Logits) sinksOf(first, group int) []float32 {
 	if l.Sinks == nil {
 		return nil
 	}
-	return floats(l.Sinks)[first : first+group]
+	return hostFloats(l.Sinks)[first : first+group]
 }
 
 // rankPages turns every query's logits over pages into logarithms of probabilities, and
@@ -320,7 +320,7 @@ func (hostSelector) AddValues(sums *Tensor, p *PageHeads, values []KV, from []in
 			if v := values[h].V.Rows(row, row+to-from); v.DType == F64 {
 				addRows(sum, v.F64())
 			} else {
-				addRows(sum, floats(v))
+				addRows(sum, hostFloats(v))
 			}
 		})
 	}

@@ -17,7 +17,7 @@ func (hostSelector) Scores(scores *Tensor, entries []int, terms []ScoreTerm, all
 		if i > 0 || t.Kernel > 1 {
 			to = make([][]float32, heads)
 		}
-		logs, width, group := floats(t.LogScore), t.LogScore.Width(), t.LogScore.Dim0()/heads
+		logs, width, group := hostFloats(t.LogScore), t.LogScore.Width(), t.LogScore.Dim0()/heads
 		parallel.Tasks(heads, expWork*group*most, func(g int) {
 			if to[g] == nil {
 				to[g] = make([]float32, entries[g])
@@ -161,7 +161,7 @@ func (hostSelector) KeyScores(scores *Tensor, past []KV) {
 	CheckEntries("KeyScores", scores, entries)
 	rows := headRows(scores, entries)
 	parallel.Tasks(len(past), past[0].K.Width()*slices.Max(entries), func(h int) {
-		keys, dim := floats(past[h].K), past[h].K.Width()
+		keys, dim := hostFloats(past[h].K), past[h].K.Width()
 		for j := range rows[h] {
 			sum := 0.0
 			for _, k := range keys[j*dim : (j+1)*dim] {
@@ -176,7 +176,7 @@ func (hostSelector) AddScores(sums *Tensor, entries, known []int, logScore *Tens
 	CheckSums("AddScores", sums, entries, known)
 	CheckEntries("AddScores", sums, entries)
 	CheckGrouped("AddScores", logScore, entries)
-	rows, logs, width, group := headRows(sums, entries), floats(logScore), logScore.Width(), logScore.Dim0()/len(entries)
+	rows, logs, width, group := headRows(sums, entries), hostFloats(logScore), logScore.Width(), logScore.Dim0()/len(entries)
 	parallel.Tasks(len(rows), expWork*group*slices.Max(entries), func(g int) {
 		d := rows[g]
 		clear(d[known[g]:])
@@ -205,7 +205,7 @@ func (hostSelector) MaxScores(acc, other *Tensor) {
 	if acc.DType == F64 {
 		maxInto(host.F64(), doubles(other))
 	} else {
-		maxInto(host.F32(), floats(other))
+		maxInto(host.F32(), hostFloats(other))
 	}
 	if host != acc {
 		Convert(acc, host)

@@ -40,8 +40,8 @@ func (hostSelector) Copy(y, x *Tensor) { Convert(y, x) }
 // expWork is the cost of an exponential for tasks.
 const expWork = 16
 
-// floats is the memory of t, or a copy where t is not F32 on the host.
-func floats(t *Tensor) []float32 {
+// hostFloats is the memory of t, or a copy where t is not F32 on the host.
+func hostFloats(t *Tensor) []float32 {
 	if t.block == nil && t.DType == F32 {
 		return t.F32()
 	}

@@ -43,8 +43,8 @@ func newRanking(logits []float32, temperature float64, limit int) *ranking {
 	return r
 }
 
-// at returns token i of the ranking and what its probability is proportional to: 1 for the first one.
-func (r *ranking) at(i int) (id int32, share float64, ok bool) {
+// tokenAt returns token i of the ranking and what its probability is proportional to: 1 for the first one.
+func (r *ranking) tokenAt(i int) (id int32, share float64, ok bool) {
 	for i >= len(r.keys) {
 		if !r.extend() {
 			return 0, 0, false
@@ -54,16 +54,16 @@ func (r *ranking) at(i int) (id int32, share float64, ok bool) {
 		return 0, 0, false
 	}
 	id = int32(uint32(r.keys[i]))
-	return id, r.share(r.logits[id]), true
+	return id, r.tokenShare(r.logits[id]), true
 }
 
-// share is what the probability of a token with this logit is proportional to.
-func (r *ranking) share(logit float32) float64 {
+// tokenShare is what the probability of a token with this logit is proportional to.
+func (r *ranking) tokenShare(logit float32) float64 {
 	return math.Exp(float64(logit-r.most) / r.temperature)
 }
 
-// key is less for the token that comes first.
-func key(logit float32, id int) uint64 {
+// orderKey is less for the token that comes first.
+func orderKey(logit float32, id int) uint64 {
 	order := math.Float32bits(logit + 0) // −0 is 0
 	if order>>31 == 0 {
 		order = ^order &^ (1 << 31)
@@ -98,7 +98,7 @@ func (r *ranking) extend() bool {
 		}
 		for id, end := i*size, min((i+1)*size, len(r.logits)); id < end; id++ {
 			if l := r.logits[id]; l >= floor && !(l >= r.floor) && l > nothing {
-				r.keys = append(r.keys, key(l, id))
+				r.keys = append(r.keys, orderKey(l, id))
 			}
 		}
 	}
@@ -107,10 +107,10 @@ func (r *ranking) extend() bool {
 	return true
 }
 
-// sum adds up the shares in the order of the ranking.
-func (r *ranking) sum() (sum float64) {
+// sumShares adds up the shares in the order of the ranking.
+func (r *ranking) sumShares() (sum float64) {
 	for i := 0; ; i++ {
-		_, share, ok := r.at(i)
+		_, share, ok := r.tokenAt(i)
 		if !ok {
 			return sum
 		}
@@ -127,7 +127,7 @@ func (r *ranking) drawBounds() {
 	var sum, slack float64
 	switch r.bounds++; {
 	case r.bounds >= sumExactly, r.limit < len(r.logits):
-		r.bounds, sum = sumExactly, r.sum()
+		r.bounds, sum = sumExactly, r.sumShares()
 	case r.bounds == 1 && r.temperature > 1e-30 && r.temperature < 1e30: // float32 has its inverse
 		// An exponent, at least −87.4, is rounded twice and off by 2·2⁻²⁴ of itself, which is 1.1·10⁻⁵ of its exponential. That is off by two units more, and
 		// the sum of a block by 2⁻²⁴ for each term: 1.6·10⁻⁵ more. Exponentials of less are left out, which is 10⁻³⁷ each.
@@ -143,7 +143,7 @@ func (r *ranking) drawBounds() {
 	default:
 		// Numbers that are not negative are added up, in any order, with a relative error of 2⁻⁵³ for each at most.
 		for _, l := range r.logits {
-			sum += r.share(l)
+			sum += r.tokenShare(l)
 		}
 		slack = float64(len(r.logits)) * 0x1p-51 * sum
 	}
@@ -157,7 +157,7 @@ func (r *ranking) token(u float64) (id int32) {
 		r.drawBounds()
 		least, much := u*r.least, u*r.much
 		for i := 0; ; i++ {
-			next, share, ok := r.at(i)
+			next, share, ok := r.tokenAt(i)
 			if !ok {
 				break
 			}

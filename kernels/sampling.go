@@ -44,7 +44,7 @@ func (d Draw) Candidates(logits []float32) (ids []int32, p []float64, sum float6
 
 func (d Draw) candidates(r *ranking) (ids []int32, p []float64, sum float64) {
 	for i := 0; ; i++ {
-		id, share, ok := r.at(i)
+		id, share, ok := r.tokenAt(i)
 		if !ok || i > 0 && share < d.MinP*p[0] {
 			return ids, p, sum
 		}

@@ -146,7 +146,7 @@ func (t *Tensor) Len() int { return t.n }
 // Bytes is the size of the elements in memory; of rows in groups, of all that are stored with them.
 func (t *Tensor) Bytes() int {
 	if t.groups != nil {
-		return t.groups.bytes()
+		return t.groups.groupBytes()
 	}
 	return StoredBytes(t.DType, t.Shape...)
 }
@@ -320,11 +320,11 @@ func readGroups[T Float](dst []T, t *Tensor, from int) {
 	dim := t.groups.dim
 	first := from / dim
 	if whole, ok := any(dst).([]float32); ok && from%dim == 0 && len(dst)%dim == 0 {
-		t.groups.read(whole, t.offset+first)
+		t.groups.readRows(whole, t.offset+first)
 		return
 	}
 	wide := make([]float32, ((from+len(dst)+dim-1)/dim-first)*dim)
-	t.groups.read(wide, t.offset+first)
+	t.groups.readRows(wide, t.offset+first)
 	for i := range dst {
 		dst[i] = T(wide[from-first*dim+i])
 	}
@@ -360,11 +360,11 @@ func (t *Tensor) withShape(shape []int) *Tensor {
 // Set rounds x to the storage type of a floating-point tensor.
 func (t *Tensor) Set(i int, x float64) {
 	values := [1]float64{x}
-	t.write(i, values[:])
+	t.writeFrom(i, values[:])
 }
 
-// write is Set of the elements from one on.
-func (t *Tensor) write(from int, values []float64) {
+// writeFrom is Set of the elements from one on.
+func (t *Tensor) writeFrom(from int, values []float64) {
 	to := from + len(values)
 	switch t.DType {
 	case F32:
@@ -404,7 +404,7 @@ func Convert(dst, src *Tensor) {
 		return
 	}
 	if dst.groups != nil {
-		dst.groups.write(dst.offset, src.Float32s())
+		dst.groups.writeRows(dst.offset, src.Float32s())
 		return
 	}
 	if dst.DType == src.DType {
@@ -413,7 +413,7 @@ func Convert(dst, src *Tensor) {
 	}
 	if src.groups != nil {
 		wide := make([]float32, src.Len())
-		src.groups.read(wide, src.offset)
+		src.groups.readRows(wide, src.offset)
 		src = FromF32(wide, src.Shape...)
 		if dst.DType == F32 {
 			copy(dst.F32(), wide)
@@ -428,7 +428,7 @@ func Convert(dst, src *Tensor) {
 	for i := 0; i < src.Len(); i += len(some) {
 		values := some[:min(len(some), src.Len()-i)]
 		Read(values, src, i)
-		dst.write(i, values)
+		dst.writeFrom(i, values)
 	}
 }
 

@@ -21,7 +21,7 @@ func init() {
 		Doc:    "lookahead embeddings and Lookahead LoRA, KL loss (LookaheadKV, arXiv:2603.10899, §3)",
 		Loss:   "kl",
 		New:    func(m *model.Model, c model.AdapterConfig) (model.Adapter, error) { return New(m, c) },
-		Count:  count,
+		Count:  parameterCount,
 		Stored: stored,
 		Load:   func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return Load(m, a) },
 	})
@@ -93,8 +93,8 @@ func sitesOf(m *model.Model, modules []model.Module) []site {
 	return out
 }
 
-// count is the number of trained numbers (LookaheadKV, arXiv:2603.10899, table 1).
-func count(m *model.Model, c model.AdapterConfig) int64 {
+// parameterCount is the number of trained numbers (LookaheadKV, arXiv:2603.10899, table 1).
+func parameterCount(m *model.Model, c model.AdapterConfig) int64 {
 	n := int64(c.Rows) * int64(m.Config.Hidden)
 	for _, s := range sitesOf(m, c.Modules) {
 		experts, _, out, in := m.Network.Layers[s.layer].Factors(s.module)
@@ -182,7 +182,7 @@ func stored(c model.AdapterConfig, parameters map[string]checkpoints.Matrix) (*c
 		}
 		count := f.A.Rows / out.Rank
 		for e := range count {
-			out.LoRA[s.key(e)] = checkpoints.LoRAFactors{A: part(f.A, e, count), B: part(f.B, e, count)}
+			out.LoRA[s.loraKey(e)] = checkpoints.LoRAFactors{A: matrixPart(f.A, e, count), B: matrixPart(f.B, e, count)}
 		}
 	}
 	widths := make(map[string][2]int)
@@ -196,16 +196,16 @@ func stored(c model.AdapterConfig, parameters map[string]checkpoints.Matrix) (*c
 	return out, nil
 }
 
-// key is what adapter folders have of a module, of the experts' modules that of expert e.
-func (s site) key(e int) checkpoints.LoRAKey {
+// loraKey is what adapter folders have of a module, of the experts' modules that of expert e.
+func (s site) loraKey(e int) checkpoints.LoRAKey {
 	if proj, ok := strings.CutPrefix(string(s.module), "experts."); ok {
 		return checkpoints.LoRAKey{Layer: s.layer, Module: fmt.Sprintf("experts.%d.%s", e, proj)}
 	}
 	return checkpoints.LoRAKey{Layer: s.layer, Module: string(s.module)}
 }
 
-// part is one of count equal parts of a matrix's rows.
-func part(m checkpoints.Matrix, i, count int) checkpoints.Matrix {
+// matrixPart is one of count equal parts of a matrix's rows.
+func matrixPart(m checkpoints.Matrix, i, count int) checkpoints.Matrix {
 	rows := m.Rows / count
 	return checkpoints.Matrix{Rows: rows, Cols: m.Cols, Data: m.Data[i*rows*m.Cols:][:rows*m.Cols]}
 }
@@ -231,7 +231,7 @@ func Load(m *model.Model, stored *checkpoints.Adapter) (*Lookahead, error) {
 			s, has := site{l, module}, false
 			count, _, out, in := m.Network.Layers[l].Factors(module)
 			for e := range count {
-				_, ok := stored.LoRA[s.key(e)]
+				_, ok := stored.LoRA[s.loraKey(e)]
 				has = has || ok
 			}
 			if !has {
@@ -239,9 +239,9 @@ func Load(m *model.Model, stored *checkpoints.Adapter) (*Lookahead, error) {
 			}
 			var all checkpoints.LoRAFactors
 			for e := range count {
-				f, ok := stored.LoRA[s.key(e)]
+				f, ok := stored.LoRA[s.loraKey(e)]
 				if !ok {
-					return nil, fmt.Errorf("load adapter: no LoRA factors for %v, want those of all %d experts", s.key(e), count)
+					return nil, fmt.Errorf("load adapter: no LoRA factors for %v, want those of all %d experts", s.loraKey(e), count)
 				}
 				for what, x := range map[string]*checkpoints.Matrix{"lora_A": &f.A, "lora_B": &f.B} {
 					rows, cols, to := stored.Rank, in, &all.A
@@ -249,7 +249,7 @@ func Load(m *model.Model, stored *checkpoints.Adapter) (*Lookahead, error) {
 						rows, cols, to = out, stored.Rank, &all.B
 					}
 					if x.Rows != rows || x.Cols != cols {
-						return nil, fmt.Errorf("load adapter: %v %s: shape [%d %d], want [%d %d] for model %s", s.key(e), what, x.Rows, x.Cols, rows, cols, m.Name)
+						return nil, fmt.Errorf("load adapter: %v %s: shape [%d %d], want [%d %d] for model %s", s.loraKey(e), what, x.Rows, x.Cols, rows, cols, m.Name)
 					}
 					to.Rows, to.Cols, to.Data = to.Rows+rows, cols, append(to.Data, x.Data...)
 				}

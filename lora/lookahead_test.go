@@ -189,7 +189,7 @@ func TestExpertsByOption(t *testing.T) {
 		}
 		numbers += int64(view.Len())
 	}
-	if n := count(m, model.AdapterConfig{Rows: 5, Rank: 3, Modules: modules}); n != numbers {
+	if n := parameterCount(m, model.AdapterConfig{Rows: 5, Rank: 3, Modules: modules}); n != numbers {
 		t.Errorf("counted %d numbers, stored are %d", n, numbers)
 	}
 	view, err := file.Tensor("base_model.model.model.layers.0.mlp.experts.2.down_proj.lora_B.weight")

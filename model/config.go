@@ -249,8 +249,8 @@ func (c *Config) rotateWindows(r *RoPE) {
 // Rotates tells whether a layer rotates its queries and keys.
 func (c *Config) Rotates(layer int) bool { return len(c.RoPEOf(layer).RoPEFreqs) > 0 }
 
-// cut leaves the first layers.
-func (c *Config) cut(layers int) {
+// cutLayers leaves the first layers.
+func (c *Config) cutLayers(layers int) {
 	c.Layers = layers
 	c.Windows = c.Windows[:min(layers, len(c.Windows))]
 	c.LayerRoPE = c.LayerRoPE[:min(layers, len(c.LayerRoPE))]

@@ -44,7 +44,7 @@ type decoderConfig struct {
 func decoderFamily(defaults func() decoderConfig, layout func(c *Config, d *decoderConfig) error) func(raw json.RawMessage) (*Config, error) {
 	return func(raw json.RawMessage) (*Config, error) {
 		d := defaults()
-		c, err := d.parse(raw)
+		c, err := d.parseConfig(raw)
 		if err != nil {
 			return nil, err
 		}
@@ -52,9 +52,9 @@ func decoderFamily(defaults func() decoderConfig, layout func(c *Config, d *deco
 	}
 }
 
-// parse reads config.json over the defaults of transformers that d holds, and then the family's own keys over theirs.
+// parseConfig reads config.json over the defaults of transformers that d holds, and then the family's own keys over theirs.
 // A null in the place of a value that may be nil is none, or false, whatever the default.
-func (d *decoderConfig) parse(raw json.RawMessage, own ...any) (*Config, error) {
+func (d *decoderConfig) parseConfig(raw json.RawMessage, own ...any) (*Config, error) {
 	d.HiddenAct = cmp.Or(d.HiddenAct, "silu")
 	if err := json.Unmarshal(raw, d); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (d *decoderConfig) parse(raw json.RawMessage, own ...any) (*Config, error) 
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	keys, err := d.ropeKeys.of("full_attention")
+	keys, err := d.ropeKeys.forLayers("full_attention")
 	if err != nil {
 		return nil, err
 	}
@@ -181,8 +181,8 @@ type expertsLayout struct {
 // width, and for the experts, of the factors of the experts' weights, and of norms of the outputs of MLP and experts.
 type besideNames struct{ routerNorm, norm, scales, denseNorm, expertsNorm string }
 
-// bind lays out what experts beside an MLP have more.
-func (n *besideNames) bind(c *Config, b *Binder, l *Layer, at string, eps float64) {
+// bindBeside lays out what experts beside an MLP have more.
+func (n *besideNames) bindBeside(c *Config, b *Binder, l *Layer, at string, eps float64) {
 	e := l.Experts
 	b.affine(at+n.routerNorm, &e.RouterNorm.Weight, c.Hidden, 0, 1/math.Sqrt(float64(c.Hidden)))
 	b.Vector(at+n.norm, &e.Norm.Weight, c.Hidden)
@@ -195,8 +195,8 @@ func (n *besideNames) bind(c *Config, b *Binder, l *Layer, at string, eps float6
 // maxExperts bounds the experts of all layers, beyond any model's.
 const maxExperts = 1 << 17
 
-// bind lays out the experts of a layer.
-func (x *expertsLayout) bind(c *Config, b *Binder, at string) *Experts {
+// bindExperts lays out the experts of a layer.
+func (x *expertsLayout) bindExperts(c *Config, b *Binder, at string) *Experts {
 	e := &Experts{Routing: x.Routing, Gate: x.how, Each: make([]Expert, x.experts)}
 	e.few = sync.OnceValue(e.asFew)
 	b.Matrix(at+x.router+".weight", &e.Router, x.experts, c.Hidden)
@@ -226,8 +226,8 @@ func (x *expertsLayout) bind(c *Config, b *Binder, at string) *Experts {
 	return e
 }
 
-// check holds the numbers to what a router can do.
-func (x *expertsLayout) check(c *Config) error {
+// checkRouter holds the numbers to what a router can do.
+func (x *expertsLayout) checkRouter(c *Config) error {
 	errs := outside([]bounded{
 		{"number of experts", x.experts, 1, 1 << 14}, {"experts per token", x.TopK, 1, x.experts},
 		{"width of an expert", x.width, 1, 1 << 22}, {"width of the shared expert", x.shared, 0, 1 << 22},
@@ -266,7 +266,7 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 	b.Matrix("model.embed_tokens.weight", &n.Embedding, c.Vocab, c.Hidden)
 	stream, norms := cmp.Or(d.stream, 1), d.norms
 	if d.inputs != nil {
-		d.inputs.bind(c, n, b, stream)
+		d.inputs.bindInputs(c, n, b, stream)
 	}
 	if norms == (blockNorms{}) {
 		norms = preNorms
@@ -298,7 +298,7 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 		heads := d.headNorms
 		switch {
 		case c.Recurrent(i):
-			l.Delta, heads = d.delta.bind(c, b, at), noHeadNorms
+			l.Delta, heads = d.delta.bindDeltaNet(c, b, at), noHeadNorms
 		case d.outputGate:
 			b.GatedQueries(l, at+"self_attn.q_proj", c, d.qkvBias)
 			b.Linear(l, KProj, at+"self_attn.k_proj", kv, c.Hidden, d.qkvBias)
@@ -339,8 +339,8 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 		ofStream(norms.mlp, &l.MLPNorm)
 		x := d.experts
 		if x != nil && (x.dense == nil || !x.dense[i]) {
-			if l.Experts = x.bind(c, b, at); x.beside != nil {
-				x.beside.bind(c, b, l, at, l.MLPNorm.Eps)
+			if l.Experts = x.bindExperts(c, b, at); x.beside != nil {
+				x.beside.bindBeside(c, b, l, at, l.MLPNorm.Eps)
 			}
 		}
 		dense := l.Experts == nil || x.beside != nil
@@ -369,7 +369,7 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 	b.Layer(c.Layers)
 	b.affine("model.norm.weight", &n.FinalNorm.Weight, c.Hidden, d.normsPlus, 1)
 	n.FinalNorm.Eps = c.RMSNormEps / (stream * stream)
-	b.head(n, c)
+	b.bindHead(n, c)
 	if d.scalars {
 		b.Loaded(func() error { return n.divide(c, stream, scalars) })
 	}

@@ -35,8 +35,8 @@ func (s *DeltaShape) Bytes(d kernels.DType) int64 {
 	return int64(d.Bytes(s.KeyHeads*(s.Kernel-1)*s.channels())) + int64(d.Bytes(s.values()*s.KeyDim))
 }
 
-// check bounds the extents by a state of 300 MB a layer, which small weights may ask for, too.
-func (s *DeltaShape) check() error {
+// checkExtents bounds the extents by a state of 300 MB a layer, which small weights may ask for, too.
+func (s *DeltaShape) checkExtents() error {
 	if errs := outside([]bounded{
 		{"linear_num_key_heads", s.KeyHeads, 1, 1 << 8}, {"linear_num_value_heads", s.ValueHeads, 1, 1 << 8},
 		{"linear_key_head_dim", s.KeyDim, 1, 1 << 9}, {"linear_value_head_dim", s.ValueDim, 1, 1 << 9},
@@ -73,10 +73,10 @@ type deltaPart struct{ in, first, step int }
 // weights are those that rows are multiplied by.
 func (d *DeltaNet) weights() []*kernels.Tensor { return append(d.In[:len(d.In):len(d.In)], d.Out) }
 
-// Weights is the number of all weights.
-func (d *DeltaNet) Weights() (n int64) {
+// WeightCount is the number of all weights.
+func (d *DeltaNet) WeightCount() (n int64) {
 	for _, w := range append(d.weights(), d.Conv, d.Decay, d.Bias, d.Norm.Weight) {
-		n += size(w)
+		n += tensorBytes(w)
 	}
 	return n
 }
@@ -197,8 +197,8 @@ func numbersOf[T kernels.Float](t *kernels.Tensor) []T {
 	panic("model: numbers of another type")
 }
 
-// part is n numbers of a row for key head g.
-func part[T any](x []T, width, row, g, n int, p deltaPart) []T {
+// headPart is n numbers of a row for key head g.
+func headPart[T any](x []T, width, row, g, n int, p deltaPart) []T {
 	return x[row*width+p.first+g*p.step:][:n]
 }
 
@@ -213,7 +213,7 @@ func (h *deltaHeads[T]) head(g int, projected []*kernels.Tensor, read *kernels.T
 	for i, x := range projected {
 		in[i] = numbersOf[T](x)
 	}
-	of := func(p deltaPart, row, n int) []T { return part(in[p.in], projected[p.in].Width(), row, g, n, p) }
+	of := func(p deltaPart, row, n int) []T { return headPart(in[p.in], projected[p.in].Width(), row, g, n, p) }
 	out, width := numbersOf[T](read), read.Width()
 	dk, dv, group, channels := h.KeyDim, h.ValueDim, h.group(), h.channels()
 	taps := make([]T, h.Kernel*channels) // of the convolution, [kernel, channels]
@@ -242,7 +242,7 @@ func (h *deltaHeads[T]) head(g int, projected []*kernels.Tensor, read *kernels.T
 			if many == nil {
 				many = newDeltaRows(h, g, taps)
 			}
-			many.run(of, row, seen[channels:], states, out[row*width+g*group*dv:], width)
+			many.runRows(of, row, seen[channels:], states, out[row*width+g*group*dv:], width)
 		}
 		for row < end {
 			copy(seen, seen[channels:])

@@ -27,7 +27,7 @@ func (d *DeltaNet) Backward(dh *kernels.Tensor, p DeltaPass, dy *kernels.Tensor,
 			conv: d.Conv.Float64s(), decay: d.Decay.Float64s(), bias: d.Bias.Float64s(), norm: d.Norm.Weight.Float64s(),
 			before: p.Runs[0].State.Conv.Float64s(), state: p.Runs[0].State.S.Float64s(),
 		}
-		parallel.Tasks(d.KeyHeads, 24*b.rows*d.group()*d.KeyDim*d.ValueDim, b.head)
+		parallel.Tasks(d.KeyHeads, 24*b.rows*d.group()*d.KeyDim*d.ValueDim, b.headGradient)
 		for i, g := range gradients {
 			kernels.Convert(g, kernels.FromF64(to[i], g.Shape...))
 		}
@@ -48,13 +48,13 @@ type deltaGradient struct {
 	before, state           []float64 // the run's first state
 }
 
-// of is n numbers of a part, of the projections or of their gradients.
-func (b *deltaGradient) of(x [][]float64, p deltaPart, row, g, n int) []float64 {
-	return part(x[p.in], b.In[p.in].Dim0(), row, g, n, p)
+// partNumbers is n numbers of a part, of the projections or of their gradients.
+func (b *deltaGradient) partNumbers(x [][]float64, p deltaPart, row, g, n int) []float64 {
+	return headPart(x[p.in], b.In[p.in].Dim0(), row, g, n, p)
 }
 
-// head is the gradient of all that belongs to key head g.
-func (b *deltaGradient) head(g int) {
+// headGradient is the gradient of all that belongs to key head g.
+func (b *deltaGradient) headGradient(g int) {
 	dk, dv, group, channels, kernel := b.KeyDim, b.ValueDim, b.group(), b.channels(), b.Kernel
 	tap, parts := make([][]float64, channels), []deltaPart{b.query, b.key, b.value}
 	for i, c, n := 0, 0, []int{dk, dk, group * dv}; i < 3; i++ {
@@ -72,7 +72,7 @@ func (b *deltaGradient) head(g int) {
 	for t := range b.rows {
 		var now []float64
 		for i, p := range parts {
-			now = append(now, b.of(b.in, p, t, g, widths[i])...)
+			now = append(now, b.partNumbers(b.in, p, t, g, widths[i])...)
 		}
 		seen[kernel-1+t] = now
 		mixed[t] = make([]float64, channels)
@@ -115,7 +115,7 @@ func (b *deltaGradient) head(g int) {
 	for t := range b.rows {
 		c := 0
 		for i, p := range parts {
-			to := b.of(b.to, p, t, g, widths[i])
+			to := b.partNumbers(b.to, p, t, g, widths[i])
 			for k := range to {
 				for j, w := range tap[c] { // row t is input j of row t + kernel − 1 − j
 					if of := t + kernel - 1 - j; of < b.rows {
@@ -146,14 +146,14 @@ func (b *deltaGradient) valueHead(g, i int, x, dx [][]float64) {
 	value := func(x [][]float64, t int) []float64 { return x[t][2*dk+i*dv:][:dv] }
 	rate := -math.Exp(b.decay[head])
 	decay := func(t int) (by, a float64) {
-		a = b.of(b.in, b.rate, t, g, group)[i] + b.bias[head]
+		a = b.partNumbers(b.in, b.rate, t, g, group)[i] + b.bias[head]
 		return math.Exp(rate * softplus(a)), a
 	}
 	states := [][]float64{b.state[head*size:][:size]} // before every row, and after the last one
 	wrong := make([][]float64, b.rows)                // what the decayed state lacks of a row's value
 	for t := range b.rows {
 		by, _ := decay(t)
-		s, e, beta := append([]float64(nil), states[t]...), append([]float64(nil), value(x, t)...), kernels.Logistic(b.of(b.in, b.beta, t, g, group)[i])
+		s, e, beta := append([]float64(nil), states[t]...), append([]float64(nil), value(x, t)...), kernels.Logistic(b.partNumbers(b.in, b.beta, t, g, group)[i])
 		v.scale(by, s)
 		for j, k := range key(x, t) {
 			v.axpy(-k, s[j*dv:][:dv], e)
@@ -173,7 +173,7 @@ func (b *deltaGradient) valueHead(g, i int, x, dx [][]float64) {
 		}
 		// What is read is out · unit · norm · silu(gate).
 		unit := 1 / math.Sqrt(v.dot(out, out)/float64(dv)+b.Norm.Eps)
-		gate, dGate := b.of(b.in, b.gate, t, g, group*dv)[i*dv:][:dv], b.of(b.to, b.gate, t, g, group*dv)[i*dv:][:dv]
+		gate, dGate := b.partNumbers(b.in, b.gate, t, g, group*dv)[i*dv:][:dv], b.partNumbers(b.to, b.gate, t, g, group*dv)[i*dv:][:dv]
 		dy, along := b.dRead[t*b.values()+head*dv:][:dv], 0.0
 		for j, z := range gate {
 			s := kernels.Logistic(z)
@@ -189,14 +189,14 @@ func (b *deltaGradient) valueHead(g, i int, x, dx [][]float64) {
 			v.axpy(q[j], do, ds[j*dv:][:dv])
 		}
 		// The state is the decayed one and k · (beta · wrong)ᵀ, wrong is value − decayedᵀ · k.
-		beta := kernels.Logistic(b.of(b.in, b.beta, t, g, group)[i])
+		beta := kernels.Logistic(b.partNumbers(b.in, b.beta, t, g, group)[i])
 		clear(dWrong)
 		for j := range dk {
 			row := ds[j*dv:][:dv]
 			key(dx, t)[j] += beta * v.dot(row, wrong[t])
 			v.axpy(k[j], row, dWrong)
 		}
-		b.of(b.to, b.beta, t, g, group)[i] = v.dot(dWrong, wrong[t]) * beta * (1 - beta)
+		b.partNumbers(b.to, b.beta, t, g, group)[i] = v.dot(dWrong, wrong[t]) * beta * (1 - beta)
 		v.scale(beta, dWrong)
 		v.axpy(1, dWrong, value(dx, t))
 		copy(decayed, states[t])
@@ -206,7 +206,7 @@ func (b *deltaGradient) valueHead(g, i int, x, dx [][]float64) {
 			key(dx, t)[j] -= v.dot(decayed[j*dv:][:dv], dWrong)
 			v.axpy(-k[j], dWrong, ds[j*dv:][:dv])
 		}
-		b.of(b.to, b.rate, t, g, group)[i] = v.dot(ds, decayed) * rate * kernels.Logistic(a)
+		b.partNumbers(b.to, b.rate, t, g, group)[i] = v.dot(ds, decayed) * rate * kernels.Logistic(a)
 		v.scale(by, ds)
 	}
 }

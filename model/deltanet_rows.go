@@ -128,9 +128,9 @@ func newDeltaRows[T kernels.Float](h *deltaHeads[T], g int, taps []T) *deltaRows
 	return r
 }
 
-// run runs rows from row on and moves their state on: conv [kernel − 1, channels] and states [group, keyDim, valueDim]. It
+// runRows runs rows from row on and moves their state on: conv [kernel − 1, channels] and states [group, keyDim, valueDim]. It
 // writes what they read to out, whose rows are width apart.
-func (r *deltaRows[T]) run(of func(p deltaPart, row, n int) []T, row int, conv, states, out []T, width int) {
+func (r *deltaRows[T]) runRows(of func(p deltaPart, row, n int) []T, row int, conv, states, out []T, width int) {
 	const n = deltaBlock
 	dk, dv, group, channels := r.KeyDim, r.ValueDim, r.group(), r.channels()
 	copy(r.seen, conv)

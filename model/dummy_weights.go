@@ -16,12 +16,12 @@ func (m *Model) WithDummyWeights(layers, vocab int) *Model {
 	}
 	s := &Model{Name: m.Name, Config: m.Config, Backend: m.Backend, folder: m.folder, family: m.family, shapes: &shapes{stored: m.shapes.stored}}
 	c := &s.Config
-	c.cut(min(layers, c.Layers))
+	c.cutLayers(min(layers, c.Layers))
 	c.Vocab = min(vocab, c.Vocab)
 	c.BOS, c.EOS = -1, nil
 	tiles := make(map[float32]*kernels.Tensor)
 	random := random{1}
-	s.bind(func(slot slot) *kernels.Tensor {
+	s.bindNetwork(func(slot slot) *kernels.Tensor {
 		s.shapes.bytes += int64(kernels.ShapeLen(slot.shape)) * int64(s.shapes.stored.Size())
 		if slot.compute { // norms and biases
 			t := s.Backend.Alloc(s.Backend.Compute(), slot.shape...)
@@ -31,11 +31,11 @@ func (m *Model) WithDummyWeights(layers, vocab int) *Model {
 		scale := float32(math.Sqrt(3 / float64(slot.shape[len(slot.shape)-1])))
 		if kernels.ShapeLen(slot.shape) > tileElements && s.Backend.OwnMemory() {
 			if tiles[scale] == nil {
-				tiles[scale] = s.Backend.Place(random.tensor(s.shapes.stored, scale, tileElements))
+				tiles[scale] = s.Backend.Place(random.randomTensor(s.shapes.stored, scale, tileElements))
 			}
 			return tiled(s.Backend, tiles[scale], slot.shape)
 		}
-		return s.Backend.Place(random.tensor(s.shapes.stored, scale, slot.shape...))
+		return s.Backend.Place(random.randomTensor(s.shapes.stored, scale, slot.shape...))
 	})
 	return s
 }
@@ -60,28 +60,28 @@ func tiled(b kernels.Backend, tile *kernels.Tensor, shape []int) *kernels.Tensor
 // random draws dummy weights: speed is all that matters.
 type random struct{ state uint32 }
 
-// next is uniform in [-1, 1).
-func (r *random) next() float32 {
+// nextFloat is uniform in [-1, 1).
+func (r *random) nextFloat() float32 {
 	r.state = r.state*1664525 + 1013904223
 	return float32(int32(r.state)) / (1 << 31)
 }
 
-// tensor is a host tensor of numbers up to scale.
-func (r *random) tensor(d kernels.DType, scale float32, shape ...int) *kernels.Tensor {
+// randomTensor is a host tensor of numbers up to scale.
+func (r *random) randomTensor(d kernels.DType, scale float32, shape ...int) *kernels.Tensor {
 	t := kernels.NewTensor(d, shape...)
 	switch d {
 	case kernels.F32:
 		for i := range t.F32() {
-			t.F32()[i] = scale * r.next()
+			t.F32()[i] = scale * r.nextFloat()
 		}
 	case kernels.BF16:
 		for i := range t.U16() {
-			t.U16()[i] = formats.F32ToBF16(scale * r.next())
+			t.U16()[i] = formats.F32ToBF16(scale * r.nextFloat())
 		}
 	default:
 		for i := range t.U16() { // exponents of 2⁻⁸ to 2⁻¹, random signs
 			t.U16()[i] = uint16(r.state>>16)&0x9fff | 0x1c00
-			r.next()
+			r.nextFloat()
 		}
 	}
 	return t
@@ -90,5 +90,5 @@ func (r *random) tensor(d kernels.DType, scale float32, shape ...int) *kernels.T
 // RandomTensor is a host tensor of numbers up to scale, always the same ones.
 func RandomTensor(d kernels.DType, scale float32, shape ...int) *kernels.Tensor {
 	r := random{1}
-	return r.tensor(d, scale, shape...)
+	return r.randomTensor(d, scale, shape...)
 }

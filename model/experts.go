@@ -32,20 +32,20 @@ type Expert struct {
 	Gate, Up, Down Linear // [width, hidden] twice, [hidden, width]
 }
 
-// parts are the linear layers.
-func (e *Expert) parts() []*Linear { return []*Linear{&e.Gate, &e.Up, &e.Down} }
+// linearLayers are the linear layers.
+func (e *Expert) linearLayers() []*Linear { return []*Linear{&e.Gate, &e.Up, &e.Down} }
 
 // weights is the number of weights.
 func (e *Expert) weights() (n int64) {
-	for _, lin := range e.parts() {
-		n += size(lin.Weight) + size(lin.Bias)
+	for _, lin := range e.linearLayers() {
+		n += tensorBytes(lin.Weight) + tensorBytes(lin.Bias)
 	}
 	return n
 }
 
 // Weights is the number of weights of router and experts, and of those that one row goes through.
 func (e *Experts) Weights() (all, active int64) {
-	all = size(e.Router) + size(e.RouterBias) + size(e.Correction) + size(e.SharedGate) + size(e.Scales) + size(e.RouterNorm.Weight) + size(e.Norm.Weight)
+	all = tensorBytes(e.Router) + tensorBytes(e.RouterBias) + tensorBytes(e.Correction) + tensorBytes(e.SharedGate) + tensorBytes(e.Scales) + tensorBytes(e.RouterNorm.Weight) + tensorBytes(e.Norm.Weight)
 	active = all
 	for i := range e.Each {
 		n := e.Each[i].weights()
@@ -134,7 +134,7 @@ func (e *Experts) route(p *Pass, rows *kernels.Tensor) (choices []kernels.Choice
 	n, experts := p.count(), len(e.Each)
 	mark := p.Arena.Mark()
 	defer p.Arena.Release(mark)
-	logits := p.product(p.norm(e.RouterNorm), e.Router, e.RouterBias)
+	logits := p.hostProduct(p.norm(e.RouterNorm), e.Router, e.RouterBias)
 	var correction, scales []float64
 	if e.Correction != nil {
 		correction = e.Correction.Float64s()
@@ -166,7 +166,7 @@ func (e *Experts) route(p *Pass, rows *kernels.Tensor) (choices []kernels.Choice
 		all.rows[row], all.weights[row] = int32(row), 1
 	}
 	if e.SharedGate != nil {
-		gates = p.product(rows, e.SharedGate, nil)[:n]
+		gates = p.hostProduct(rows, e.SharedGate, nil)[:n]
 		for row := range n {
 			all.weights[row] = kernels.Logistic(gates[row])
 		}
@@ -174,8 +174,8 @@ func (e *Experts) route(p *Pass, rows *kernels.Tensor) (choices []kernels.Choice
 	return choices, append(shares, all), gates
 }
 
-// product is rows times w, on the host.
-func (p *Pass) product(rows, w, bias *kernels.Tensor) []float64 {
+// hostProduct is rows times w, on the host.
+func (p *Pass) hostProduct(rows, w, bias *kernels.Tensor) []float64 {
 	mark := p.Arena.Mark()
 	defer p.Arena.Release(mark)
 	y := p.alloc(rows.Dim0(), w.Dim0())
@@ -263,7 +263,7 @@ func (e *Experts) Forward(y *kernels.Tensor, p Pass, scale float64) {
 		x, low := p.gather(rows, s.rows), p.low(e, &s)
 		act, out := p.alloc(x.Dim0(), s.Up.Weight.Dim0()), p.alloc(x.Dim0(), y.Width())
 		if e.Gate == kernels.SiLU && len(low[0])+len(low[1]) == 0 {
-			p.On.GatedLinear(act, x, s.Gate.rows(), s.Up.rows(), p.Arena)
+			p.On.GatedLinear(act, x, s.Gate.linearRows(), s.Up.linearRows(), p.Arena)
 		} else {
 			gate, up := p.alloc(act.Shape...), p.alloc(act.Shape...)
 			p.linear(gate, x, s.Gate, low[0], 1)
@@ -293,17 +293,17 @@ func (e *Experts) OnDevice(on kernels.Backend, rows int) bool {
 func (e *Experts) asFew() *kernels.FewExperts {
 	few := &kernels.FewExperts{Routing: e.Routing, Act: e.Gate, Correction: e.Correction, Shared: e.Shared != nil}
 	for i := range e.Each {
-		few.Each = append(few.Each, e.Each[i].rows())
+		few.Each = append(few.Each, e.Each[i].gatedRows())
 	}
 	if e.Shared != nil {
-		few.Each = append(few.Each, e.Shared.rows())
+		few.Each = append(few.Each, e.Shared.gatedRows())
 	}
 	return few
 }
 
-// rows are the layers without an output.
-func (e *Expert) rows() kernels.GatedRows {
-	return kernels.GatedRows{Gate: e.Gate.rows(), Up: e.Up.rows(), Down: e.Down.rows()}
+// gatedRows are the layers without an output.
+func (e *Expert) gatedRows() kernels.GatedRows {
+	return kernels.GatedRows{Gate: e.Gate.linearRows(), Up: e.Up.linearRows(), Down: e.Down.linearRows()}
 }
 
 // Backward writes to dh [rows, hidden] the gradient of the rows from that of Forward's sum, dy [rows, hidden], and to factors, by
@@ -427,5 +427,7 @@ func rowDots(a, b *kernels.Tensor) []float64 {
 	return dots
 }
 
-// rows is the linear layer without an output.
-func (l *Linear) rows() kernels.LinearRows { return kernels.LinearRows{Weight: l.Weight, Bias: l.Bias} }
+// linearRows is the linear layer without an output.
+func (l *Linear) linearRows() kernels.LinearRows {
+	return kernels.LinearRows{Weight: l.Weight, Bias: l.Bias}
+}

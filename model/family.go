@@ -49,7 +49,7 @@ func (f Family) Sites(c *Config) []Site {
 		}
 	}
 	one, b := *c, &Binder{}
-	one.cut(one.FirstAttention() + 1)
+	one.cutLayers(one.FirstAttention() + 1)
 	one.layout.bind(&one, b)
 	return slices.DeleteFunc(b.sites, func(s Site) bool { return s.layer < one.Layers-1 })
 }

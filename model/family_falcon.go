@@ -123,6 +123,6 @@ func (f falconLayout) bind(c *Config, b *Binder) *Network {
 	}
 	b.Layer(c.Layers)
 	b.LayerNorm("transformer.ln_f", &n.FinalNorm, c.Hidden)
-	b.head(n, c)
+	b.bindHead(n, c)
 	return n
 }

@@ -57,7 +57,7 @@ type gemmaConfig struct {
 // which ones do.
 func (g *gemmaConfig) parse(raw json.RawMessage, d *decoderConfig, every int) (*Config, error) {
 	g.Pattern, g.QueryScalar = every, new(256.0)
-	c, err := d.parse(raw, g)
+	c, err := d.parseConfig(raw, g)
 	if err != nil {
 		return nil, err
 	}

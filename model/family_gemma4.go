@@ -57,7 +57,7 @@ func parseGemma4(raw json.RawMessage) (*Config, error) {
 	if unified(raw) {
 		own.PerLayer = nil
 	}
-	c, err := d.parse(raw, &own)
+	c, err := d.parseConfig(raw, &own)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func parseGemma4(raw json.RawMessage) (*Config, error) {
 	if err := own.shapes(c); err != nil {
 		return nil, err
 	}
-	if err := own.share(c, d.LayerTypes); err != nil {
+	if err := own.sharePairs(c, d.LayerTypes); err != nil {
 		return nil, err
 	}
 	if err := own.rotations(c); err != nil {
@@ -107,7 +107,7 @@ func parseGemma4(raw json.RawMessage) (*Config, error) {
 				denseNorm: "post_feedforward_layernorm_1.weight", expertsNorm: "post_feedforward_layernorm_2.weight",
 			},
 		}
-		if err := layout.experts.check(c); err != nil {
+		if err := layout.experts.checkRouter(c); err != nil {
 			return nil, err
 		}
 	}
@@ -115,8 +115,8 @@ func parseGemma4(raw json.RawMessage) (*Config, error) {
 	return c, nil
 }
 
-// share lets the last layers attend to the keys and values of the last one of their type before them.
-func (g *gemma4Config) share(c *Config, types []string) error {
+// sharePairs lets the last layers attend to the keys and values of the last one of their type before them.
+func (g *gemma4Config) sharePairs(c *Config, types []string) error {
 	if g.SharedKV == 0 {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (g *gemma4Config) inputs(c *Config, scale gemmaConfig) (*inputsLayout, erro
 		return nil, fmt.Errorf("pad_token_id: got null, want a token: learned rows have its embeddings of layers")
 	}
 	x := &inputsLayout{width: *g.PerLayer, scale: scale.root(*g.PerLayer), padding: *g.Padding}
-	return x, x.check(c)
+	return x, x.checkWidth(c)
 }
 
 // unified tells that config.json is of Gemma 4 12B, whose classes have no embeddings of layers.

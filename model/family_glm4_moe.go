@@ -28,7 +28,7 @@ func init() {
 				HeadNorms  bool    `json:"use_qk_norm"`
 				Further    int     `json:"num_nextn_predict_layers"`
 			}{Width: 1408, TopK: 8, Shared: 1, Experts: 128, Scale: 1, Groups: 1, TopGroups: 1, FirstDense: 1, Normalise: true}
-			c, err := d.parse(raw, &own)
+			c, err := d.parseConfig(raw, &own)
 			if err != nil {
 				return nil, err
 			}
@@ -49,7 +49,7 @@ func init() {
 				layout.headNorms = eachHead
 			}
 			c.layout, c.further = layout, own.Further
-			return c, x.check(c)
+			return c, x.checkRouter(c)
 		},
 	})
 }

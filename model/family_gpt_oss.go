@@ -27,7 +27,7 @@ func parseGptOss(raw json.RawMessage) (*Config, error) {
 		Alpha   float64 `json:"swiglu_alpha"`
 		Limit   float64 `json:"swiglu_limit"`
 	}{128, 4, 1.702, 7}
-	c, err := d.parse(raw, &own)
+	c, err := d.parseConfig(raw, &own)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func parseGptOss(raw json.RawMessage) (*Config, error) {
 		Routing: Routing{TopK: own.TopK, Normalise: true}, experts: own.Experts, width: c.Intermediate, biases: true, how: kernels.ClampedSwiGLU,
 		router: "mlp.router", each: "mlp.experts.%d", gate: "gate_proj", up: "up_proj", down: "down_proj",
 	}
-	if err := x.check(c); err != nil {
+	if err := x.checkRouter(c); err != nil {
 		return nil, err
 	}
 	bias := isTrue(d.AttentionBias)

@@ -30,7 +30,7 @@ func parseGranite(raw json.RawMessage) (*Config, error) {
 		Residual  float64 `json:"residual_multiplier"`
 		Logits    float64 `json:"logits_scaling"`
 	}{1, 1, 1, 1}
-	c, err := d.parse(raw, &own)
+	c, err := d.parseConfig(raw, &own)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ func init() {
 				Experts int `json:"num_local_experts"`
 				TopK    int `json:"num_experts_per_tok"`
 			}{8, 2}
-			c, err := d.parse(raw, &own)
+			c, err := d.parseConfig(raw, &own)
 			if err != nil {
 				return nil, err
 			}
@@ -24,7 +24,7 @@ func init() {
 				Routing: Routing{TopK: own.TopK, Normalise: true}, experts: own.Experts, width: c.Intermediate,
 				router: "block_sparse_moe.gate", each: "block_sparse_moe.experts.%d", gate: "w1", up: "w3", down: "w2",
 			}
-			if err := x.check(c); err != nil {
+			if err := x.checkRouter(c); err != nil {
 				return nil, err
 			}
 			c.layout = decoderLayout{experts: x}

@@ -11,7 +11,7 @@ func init() {
 			if err := d.slidingLayers(c, d.SlidingWindow, 0); err != nil {
 				return err
 			}
-			keys, err := d.ropeKeys.of("sliding_attention")
+			keys, err := d.ropeKeys.forLayers("sliding_attention")
 			if err != nil {
 				return err
 			}

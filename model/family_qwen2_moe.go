@@ -24,7 +24,7 @@ func init() {
 			}
 			x.shared, x.sharedExpert, x.sharedGate = own.Shared, "mlp.shared_expert", "mlp.shared_expert_gate"
 			c.layout = decoderLayout{qkvBias: isTrue(own.Bias), experts: x}
-			if err := x.check(c); err != nil {
+			if err := x.checkRouter(c); err != nil {
 				return nil, err
 			}
 			return c, d.qwenWindow(c)

@@ -15,7 +15,7 @@ func init() {
 		PartialRotary: true,
 		ParseConfig: func(raw json.RawMessage) (*Config, error) {
 			d := defaults()
-			c, err := d.parse(raw)
+			c, err := d.parseConfig(raw)
 			if err != nil {
 				return nil, err
 			}

@@ -42,7 +42,7 @@ type qwenMoEConfig struct {
 }
 
 func (d *qwenMoEConfig) parse(raw json.RawMessage, own ...any) (*Config, *expertsLayout, error) {
-	c, err := d.decoderConfig.parse(raw, append(own, d)...)
+	c, err := d.decoderConfig.parseConfig(raw, append(own, d)...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -62,5 +62,5 @@ func (d *qwenMoEConfig) parse(raw json.RawMessage, own ...any) (*Config, *expert
 		}
 		x.dense[l] = true
 	}
-	return c, x, x.check(c)
+	return c, x, x.checkRouter(c)
 }

@@ -50,7 +50,7 @@ func hybrid(raw json.RawMessage, c *Config, d *decoderConfig, nets deltaLayout, 
 	c.Delta = &DeltaShape{
 		Layers: make([]bool, c.Layers), KeyHeads: own.KeyHeads, ValueHeads: own.ValueHeads, KeyDim: own.KeyDim, ValueDim: own.ValueDim, Kernel: own.Kernel,
 	}
-	if err := c.Delta.check(); err != nil {
+	if err := c.Delta.checkExtents(); err != nil {
 		return nil, err
 	}
 	if d.LayerTypes != nil && len(d.LayerTypes) != c.Layers {
@@ -83,7 +83,7 @@ func hybrid(raw json.RawMessage, c *Config, d *decoderConfig, nets deltaLayout, 
 		return c, nil
 	}
 	x.shared, x.sharedExpert, x.sharedGate = own.Shared, "mlp.shared_expert", "mlp.shared_expert_gate"
-	return c, x.check(c)
+	return c, x.checkRouter(c)
 }
 
 // deltaLayout is what differs between the tensors of gated delta nets.
@@ -92,15 +92,15 @@ type deltaLayout struct {
 	fused bool
 }
 
-// bind lays out the net of a layer.
-func (x *deltaLayout) bind(c *Config, b *Binder, at string) *DeltaNet {
+// bindDeltaNet lays out the net of a layer.
+func (x *deltaLayout) bindDeltaNet(c *Config, b *Binder, at string) *DeltaNet {
 	s := c.Delta
 	d, group := &DeltaNet{DeltaShape: s}, s.group()
 	at += "linear_attn."
 	in := func(name string, out int) int {
 		d.In = append(d.In, nil)
 		n := len(d.In) - 1
-		b.add(slot{name: at + name + ".weight", shape: []int{out, c.Hidden}, set: func(t *kernels.Tensor) { d.In[n] = t }})
+		b.addSlot(slot{name: at + name + ".weight", shape: []int{out, c.Hidden}, set: func(t *kernels.Tensor) { d.In[n] = t }})
 		return n
 	}
 	if x.fused {
@@ -115,7 +115,7 @@ func (x *deltaLayout) bind(c *Config, b *Binder, at string) *DeltaNet {
 		d.beta = deltaPart{in("in_proj_b", s.ValueHeads), 0, group}
 		d.rate = deltaPart{in("in_proj_a", s.ValueHeads), 0, group}
 	}
-	b.add(slot{name: at + "conv1d.weight", shape: []int{2*s.keys() + s.values(), 1, s.Kernel}, compute: true, set: func(t *kernels.Tensor) { d.Conv = t }})
+	b.addSlot(slot{name: at + "conv1d.weight", shape: []int{2*s.keys() + s.values(), 1, s.Kernel}, compute: true, set: func(t *kernels.Tensor) { d.Conv = t }})
 	b.Vector(at+"A_log", &d.Decay, s.ValueHeads)
 	b.Vector(at+"dt_bias", &d.Bias, s.ValueHeads)
 	b.Vector(at+"norm.weight", &d.Norm.Weight, s.ValueDim)

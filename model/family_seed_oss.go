@@ -15,7 +15,7 @@ func init() {
 			var own struct {
 				OutputBias bool `json:"attention_out_bias"`
 			}
-			c, err := d.parse(raw, &own)
+			c, err := d.parseConfig(raw, &own)
 			if err != nil {
 				return nil, err
 			}

@@ -24,7 +24,7 @@ func parseSmolLM3(raw json.RawMessage) (*Config, error) {
 		Rotates  []int `json:"no_rope_layers"` // 1 for layers that do rotate
 		Interval int   `json:"no_rope_layer_interval"`
 	}{Interval: 4}
-	c, err := d.parse(raw, &own)
+	c, err := d.parseConfig(raw, &own)
 	if err != nil {
 		return nil, err
 	}

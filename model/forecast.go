@@ -26,7 +26,7 @@ func (m *Model) Counted() (*Model, *memcount.Counter) {
 		d.stages = append(d.stages, Stage{b, s.From, s.To, s.share})
 	}
 	b.SeekPeaks(false)
-	d.bind(func(s slot) *kernels.Tensor {
+	d.bindNetwork(func(s slot) *kernels.Tensor {
 		stored := m.slotType(s)
 		if !s.compute {
 			d.shapes.stored = stored

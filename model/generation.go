@@ -71,12 +71,12 @@ func readGeneration(folder fs.FS, c *Config) (*Generation, error) {
 	if err := json.Unmarshal(raw, &keys); err != nil {
 		return nil, fmt.Errorf("%s: %w", g.file, err)
 	}
-	g.err = g.read(keys, c, whole)
+	g.err = g.readKeys(keys, c, whole)
 	return g, nil
 }
 
-// read takes the keys; all are generation's where the whole file is.
-func (g *Generation) read(keys map[string]json.RawMessage, c *Config, whole bool) error {
+// readKeys takes the keys; all are generation's where the whole file is.
+func (g *Generation) readKeys(keys map[string]json.RawMessage, c *Config, whole bool) error {
 	var minNew *int
 	p := &g.Processors
 	followed := map[string]any{
@@ -115,11 +115,11 @@ func (g *Generation) read(keys map[string]json.RawMessage, c *Config, whole bool
 	if p.MinNew > 0 || p.MinLength > 0 || len(p.BadWords) > 0 {
 		p.End = c.EOS
 	}
-	return g.check(keys)
+	return g.checkValues(keys)
 }
 
-// check wants what transformers wants.
-func (g *Generation) check(keys map[string]json.RawMessage) error {
+// checkValues wants what transformers wants.
+func (g *Generation) checkValues(keys map[string]json.RawMessage) error {
 	for _, n := range []struct {
 		key   string
 		value *float64

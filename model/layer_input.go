@@ -52,8 +52,8 @@ type inputsLayout struct {
 	padding int32
 }
 
-// check holds the width to what the table's rows can be numbered by.
-func (x *inputsLayout) check(c *Config) error {
+// checkWidth holds the width to what the table's rows can be numbered by.
+func (x *inputsLayout) checkWidth(c *Config) error {
 	if x.width < 1 || x.width > 1<<16 || c.Vocab*c.Layers > math.MaxInt32 {
 		return fmt.Errorf("hidden_size_per_layer_input: got %d for %d layers and %d tokens, want 0 to %d, and fewer rows than %d", x.width, c.Layers, c.Vocab, 1<<16, math.MaxInt32)
 	}
@@ -63,8 +63,8 @@ func (x *inputsLayout) check(c *Config) error {
 	return nil
 }
 
-// bind lays out what all layers' inputs are made of. Their sum is divided by √2, which the norm and the table's scale have.
-func (x *inputsLayout) bind(c *Config, n *Network, b *Binder, stream float64) {
+// bindInputs lays out what all layers' inputs are made of. Their sum is divided by √2, which the norm and the table's scale have.
+func (x *inputsLayout) bindInputs(c *Config, n *Network, b *Binder, stream float64) {
 	for i := range n.Layers {
 		n.Layers[i].Input = &LayerInput{Layers: c.Layers, Layer: i, Scale: x.scale / math.Sqrt2, Padding: min(x.padding, int32(c.Vocab-1)), Unit: stream}
 	}
@@ -75,10 +75,10 @@ func (x *inputsLayout) bind(c *Config, n *Network, b *Binder, stream float64) {
 			}
 		}}
 	}
-	b.add(all("model.embed_tokens_per_layer.weight", []int{c.Vocab, c.Layers * x.width}, func(in *LayerInput, t *kernels.Tensor) {
+	b.addSlot(all("model.embed_tokens_per_layer.weight", []int{c.Vocab, c.Layers * x.width}, func(in *LayerInput, t *kernels.Tensor) {
 		in.Table = t.Reshape(c.Vocab*c.Layers, x.width)
 	}))
-	b.add(all("model.per_layer_model_projection.weight", []int{c.Layers * x.width, c.Hidden}, func(in *LayerInput, t *kernels.Tensor) {
+	b.addSlot(all("model.per_layer_model_projection.weight", []int{c.Layers * x.width, c.Hidden}, func(in *LayerInput, t *kernels.Tensor) {
 		in.Projection = t.Rows(in.Layer*x.width, (in.Layer+1)*x.width)
 	}))
 	norm := all("model.per_layer_projection_norm.weight", []int{x.width}, func(in *LayerInput, t *kernels.Tensor) {
@@ -87,12 +87,12 @@ func (x *inputsLayout) bind(c *Config, n *Network, b *Binder, stream float64) {
 		in.Norm = Norm{Weight: t, Eps: c.RMSNormEps / (unit * unit)}
 	})
 	norm.compute, norm.times = true, 1/math.Sqrt2
-	b.add(norm)
+	b.addSlot(norm)
 }
 
 // bindLayer lays out what a layer does with its input.
 func (x *inputsLayout) bindLayer(c *Config, l *Layer, b *Binder, at string, stream float64) {
-	b.Matrix(at+string(InputGate)+".weight", &l.add(InputGate).Weight, x.width, c.Hidden)
-	b.Matrix(at+string(InputProj)+".weight", &l.add(InputProj).Weight, c.Hidden, x.width)
+	b.Matrix(at+string(InputGate)+".weight", &l.addModule(InputGate).Weight, x.width, c.Hidden)
+	b.Matrix(at+string(InputProj)+".weight", &l.addModule(InputProj).Weight, c.Hidden, x.width)
 	b.affine(at+"post_per_layer_input_norm.weight", &l.Input.PostNorm.Weight, c.Hidden, 0, 1/stream)
 }

@@ -108,7 +108,7 @@ func Open(path string, opt Options) (*Model, error) {
 	} else if !info.IsDir() {
 		return nil, fmt.Errorf("open model %s: not a folder; want a Hugging Face model folder with config.json and safetensors weights, or a GGUF file", path)
 	}
-	return open(os.DirFS(path), cmp.Or(opt.Name, filepath.Base(abs)), cmp.Or(opt.Name, path), opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeights(path) })
+	return openFolder(os.DirFS(path), cmp.Or(opt.Name, filepath.Base(abs)), cmp.Or(opt.Name, path), opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeights(path) })
 }
 
 func openGGUF(path string, opt Options) (*Model, error) {
@@ -116,7 +116,7 @@ func openGGUF(path string, opt Options) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open model: %w", err)
 	}
-	m, err := open(file.Folder, cmp.Or(opt.Name, gguf.Name(path)), cmp.Or(opt.Name, path), opt, file.Weights)
+	m, err := openFolder(file.Folder, cmp.Or(opt.Name, gguf.Name(path)), cmp.Or(opt.Name, path), opt, file.Weights)
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -127,11 +127,11 @@ func openGGUF(path string, opt Options) (*Model, error) {
 // OpenFS is Open for a folder in a file system such as embed.FS; the weights are
 // read into memory.
 func OpenFS(folder fs.FS, name string, opt Options) (*Model, error) {
-	return open(folder, name, name, opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeightsFS(folder, ".") })
+	return openFolder(folder, name, name, opt, func() (*checkpoints.Weights, error) { return checkpoints.OpenWeightsFS(folder, ".") })
 }
 
-// open opens the model name; errors name what was given for it.
-func open(folder fs.FS, name, given string, opt Options, weights func() (*checkpoints.Weights, error)) (m *Model, err error) {
+// openFolder opens the model name; errors name what was given for it.
+func openFolder(folder fs.FS, name, given string, opt Options, weights func() (*checkpoints.Weights, error)) (m *Model, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("open model %s: %w", given, err)
@@ -199,14 +199,14 @@ func open(folder fs.FS, name, given string, opt Options, weights func() (*checkp
 		}
 	}
 	m.Network = network
-	if err := m.load(b); err != nil {
+	if err := m.loadSlots(b); err != nil {
 		return nil, err
 	}
 	if err := m.SetCacheDType(opt.CacheDType); err != nil {
 		return nil, err
 	}
 	if m.tokenizerErr == nil && m.Tokenizer.VocabSize() > m.Config.Vocab {
-		m.note("tokenizer.json: %d tokens for %d rows of the embedding: a text with a later one is refused", m.Tokenizer.VocabSize(), m.Config.Vocab)
+		m.addNote("tokenizer.json: %d tokens for %d rows of the embedding: a text with a later one is refused", m.Tokenizer.VocabSize(), m.Config.Vocab)
 	}
 	return m, nil
 }
@@ -227,7 +227,7 @@ func (m *Model) Cut(layers int) (*Model, error) {
 		return nil, fmt.Errorf("cut model %s: got %d layers, want 1 to %d", m.Name, layers, m.Config.Layers)
 	}
 	c, n := m.Config, *m.Network
-	c.cut(layers)
+	c.cutLayers(layers)
 	n.Layers = n.Layers[:layers]
 	cut := &Model{
 		Name: fmt.Sprintf("%s, first %d layers", m.Name, layers), Config: c, Network: &n, Backend: m.Backend,
@@ -366,7 +366,7 @@ func readConfig(folder fs.FS) (Family, *Config, error) {
 		return Family{}, nil, fmt.Errorf("config.json: %w", err)
 	}
 	if c.quantized = stored; multimodal != "" {
-		c.note("config.json: of %.60s the text model is read, %s", multimodal, architecture)
+		c.addNote("config.json: of %.60s the text model is read, %s", multimodal, architecture)
 	}
 	if 2*len(c.RoPEFreqs) != c.HeadDim && !family.PartialRotary {
 		return Family{}, nil, fmt.Errorf("config.json: partial_rotary_factor: got %v, want 1", float64(2*len(c.RoPEFreqs))/float64(c.HeadDim))
@@ -404,9 +404,9 @@ func readSmall(folder fs.FS, name string) ([]byte, error) {
 	return modelfile.ReadJSON(folder, name, modelfile.Limit(name))
 }
 
-// load fills the binder's slots from the weights; everything missing, surplus
+// loadSlots fills the binder's slots from the weights; everything missing, surplus
 // and misshapen is in one error.
-func (m *Model) load(b *Binder) error {
+func (m *Model) loadSlots(b *Binder) error {
 	var errs []error
 	wanted := make(map[string]bool, len(b.slots))
 	for _, s := range b.slots {
@@ -463,11 +463,11 @@ func (m *Model) load(b *Binder) error {
 			surplus = append(surplus, name)
 		}
 	}
-	if err := errors.Join(listing.Join(errs), listing.Join(m.surplus(surplus, wanted))); err != nil {
+	if err := errors.Join(listing.JoinErrors(errs), listing.JoinErrors(m.surplus(surplus, wanted))); err != nil {
 		return fmt.Errorf("weights: %w", err)
 	}
 	if len(unused) > 0 {
-		m.note("weights: %d tensors are not used: %s", len(unused), listing.Names(unused))
+		m.addNote("weights: %d tensors are not used: %s", len(unused), listing.Names(unused))
 	}
 	for _, f := range b.tied {
 		f(m)
@@ -519,7 +519,7 @@ func (m *Model) RoPE(on kernels.Backend, l int, module Module, pos []int32, long
 		}
 		table = kernels.NewRoPETable(on, freqs, n, of.RoPEScale)
 		if scale != nil {
-			table = scale.apply(on, table)
+			table = scale.scaleTable(on, table)
 		}
 		if m.tables == nil {
 			m.tables = make(map[ropeKey]*kernels.RoPETable)
@@ -538,8 +538,8 @@ type ropeKey struct {
 	scaled bool
 }
 
-// apply is a table times the scale at every position.
-func (s *PositionScale) apply(on kernels.Backend, table *kernels.RoPETable) *kernels.RoPETable {
+// scaleTable is a table times the scale at every position.
+func (s *PositionScale) scaleTable(on kernels.Backend, table *kernels.RoPETable) *kernels.RoPETable {
 	rows, scales := make([]int32, table.Positions()), make([]float64, table.Positions())
 	for p := range rows {
 		rows[p], scales[p] = int32(p), s.At(p)

@@ -41,7 +41,7 @@ func (m *Model) canonicalNames(slots []slot) error {
 		return nil
 	}
 	first := slices.Min(slices.Collect(maps.Keys(renamed)))
-	m.note("weights: %d tensors have other names than %s gives them, as %.200q for %.200q", len(renamed), m.Config.Architecture, first, renamed[first])
+	m.addNote("weights: %d tensors have other names than %s gives them, as %.200q for %.200q", len(renamed), m.Config.Architecture, first, renamed[first])
 	return m.weights.Rename(renamed)
 }
 
@@ -97,7 +97,7 @@ func (m *Model) surplus(names []string, wanted map[string]bool) []error {
 		_, err := strconv.Atoi(last)
 		switch n := len(groups[group]); {
 		case slices.Contains(otherModalities, last):
-			m.note("weights: %d tensors %s.* are not used: only text is read", n, group)
+			m.addNote("weights: %d tensors %s.* are not used: only text is read", n, group)
 		case n > 1 && err != nil:
 			errs = append(errs, fmt.Errorf("%d tensors %.200q: surplus, the architecture %s has no such module", n, group+".*", m.Config.Architecture))
 		default: // one, or a layer too many

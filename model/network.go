@@ -110,7 +110,7 @@ func (l *Layer) Linear(m Module) *Linear { return l.linears[m] }
 func (l *Layer) Factors(m Module) (count, active, out, in int) {
 	lin := l.linears[m]
 	if at := slices.Index(ExpertModules, m); at >= 0 && l.Experts != nil {
-		count, active, lin = len(l.Experts.Each), l.Experts.TopK, l.Experts.Each[0].parts()[at]
+		count, active, lin = len(l.Experts.Each), l.Experts.TopK, l.Experts.Each[0].linearLayers()[at]
 	} else if lin != nil {
 		count, active = 1, 1
 	}
@@ -137,22 +137,22 @@ func (n *Network) Parameters() int64 {
 	var total int64
 	for i := range n.Layers {
 		l := &n.Layers[i]
-		total += size(l.Sinks) + size(l.OutputGate.Weight) + size(l.OutputGate.Bias)
+		total += tensorBytes(l.Sinks) + tensorBytes(l.OutputGate.Weight) + tensorBytes(l.OutputGate.Bias)
 		if in := l.Input; in != nil {
-			total += size(in.Projection) + size(in.Norm.Weight) + size(in.PostNorm.Weight)
+			total += tensorBytes(in.Projection) + tensorBytes(in.Norm.Weight) + tensorBytes(in.PostNorm.Weight)
 		}
 		for _, norm := range []Norm{l.AttentionNorm, l.QueryNorm, l.KeyNorm, l.PostAttentionNorm, l.MLPNorm, l.PostMLPNorm, l.DenseNorm, l.ExpertsNorm} {
-			total += size(norm.Weight) + size(norm.Bias)
+			total += tensorBytes(norm.Weight) + tensorBytes(norm.Bias)
 		}
 		for _, lin := range l.linears {
-			total += size(lin.Weight) + size(lin.Bias)
+			total += tensorBytes(lin.Weight) + tensorBytes(lin.Bias)
 		}
 		if l.Experts != nil {
 			all, _ := l.Experts.Weights()
 			total += all
 		}
 		if l.Delta != nil {
-			total += l.Delta.Weights()
+			total += l.Delta.WeightCount()
 		}
 	}
 	return total
@@ -176,7 +176,7 @@ func (n *Network) OnHost(on kernels.Backend, rows int) bool {
 	return slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Delta != nil || l.Experts != nil && !l.Experts.OnDevice(on, rows) })
 }
 
-func size(t *kernels.Tensor) int64 {
+func tensorBytes(t *kernels.Tensor) int64 {
 	if t == nil {
 		return 0
 	}
@@ -221,8 +221,8 @@ type Site struct {
 // what comes after them. Before it is called, it is what comes before them.
 func (b *Binder) Layer(l int) { b.layer = l + 1 }
 
-// add takes in a slot.
-func (b *Binder) add(s slot) {
+// addSlot takes in a slot.
+func (b *Binder) addSlot(s slot) {
 	s.layer = b.layer - 1
 	b.slots = append(b.slots, s)
 }
@@ -234,7 +234,7 @@ func (b *Binder) site(m Module, tensor string) {
 
 // Matrix asks for a weight [out, in] used as stored.
 func (b *Binder) Matrix(name string, dst **kernels.Tensor, out, in int) {
-	b.add(slot{name: name, shape: []int{out, in}, set: func(t *kernels.Tensor) { *dst = t }})
+	b.addSlot(slot{name: name, shape: []int{out, in}, set: func(t *kernels.Tensor) { *dst = t }})
 }
 
 // Vector asks for a vector [n], converted to the compute type.
@@ -278,7 +278,7 @@ func (c *Config) computable(n *Network, b *Binder, devices []kernels.Backend) er
 
 // affine is Vector of (stored + plus) · times; Gemma's norms are stored less 1.
 func (b *Binder) affine(name string, dst **kernels.Tensor, n int, plus, times float64) {
-	b.add(slot{name: name, shape: []int{n}, compute: true, plus: plus, times: times, set: func(t *kernels.Tensor) { *dst = t }})
+	b.addSlot(slot{name: name, shape: []int{n}, compute: true, plus: plus, times: times, set: func(t *kernels.Tensor) { *dst = t }})
 }
 
 // Linear asks for prefix.weight [out, in] and, where bias is set, prefix.bias.
@@ -300,11 +300,11 @@ func (b *Binder) Interleaved(l *Layer, m Module, prefix string, heads, headDim, 
 }
 
 func (b *Binder) reordered(l *Layer, m Module, prefix string, out, in int, bias bool, order []int) {
-	lin := l.add(m)
+	lin := l.addModule(m)
 	b.site(m, prefix+".weight")
-	b.add(slot{name: prefix + ".weight", shape: []int{out, in}, set: func(t *kernels.Tensor) { lin.Weight = t }, order: order})
+	b.addSlot(slot{name: prefix + ".weight", shape: []int{out, in}, set: func(t *kernels.Tensor) { lin.Weight = t }, order: order})
 	if bias {
-		b.add(slot{name: prefix + ".bias", shape: []int{out}, compute: true, set: func(t *kernels.Tensor) { lin.Bias = t }, order: order})
+		b.addSlot(slot{name: prefix + ".bias", shape: []int{out}, compute: true, set: func(t *kernels.Tensor) { lin.Bias = t }, order: order})
 	}
 }
 
@@ -316,13 +316,13 @@ func (b *Binder) GatedQueries(l *Layer, prefix string, c *Config, bias bool) {
 	for h := range c.Heads {
 		order[h], order[c.Heads+h] = 2*h, 2*h+1
 	}
-	q, n := l.add(QProj), c.Heads*c.HeadDim
+	q, n := l.addModule(QProj), c.Heads*c.HeadDim
 	b.site(QProj, prefix+".weight[heads 0 of every 2]")
-	b.add(slot{name: prefix + ".weight", shape: []int{2 * n, c.Hidden}, order: order, set: func(t *kernels.Tensor) {
+	b.addSlot(slot{name: prefix + ".weight", shape: []int{2 * n, c.Hidden}, order: order, set: func(t *kernels.Tensor) {
 		q.Weight, l.OutputGate.Weight = t.Rows(0, n), t.Rows(n, 2*n)
 	}})
 	if bias {
-		b.add(slot{name: prefix + ".bias", shape: []int{2 * n}, order: order, compute: true, set: func(t *kernels.Tensor) {
+		b.addSlot(slot{name: prefix + ".bias", shape: []int{2 * n}, order: order, compute: true, set: func(t *kernels.Tensor) {
 			q.Bias, l.OutputGate.Bias = t.Rows(0, n), t.Rows(n, 2*n)
 		}})
 	}
@@ -335,7 +335,7 @@ func (b *Binder) Expert(e *Expert, gate, up, down string, width, hidden int) {
 	b.Matrix(down+".weight", &e.Down.Weight, hidden, width)
 }
 
-func (l *Layer) add(m Module) *Linear {
+func (l *Layer) addModule(m Module) *Linear {
 	if l.linears == nil {
 		l.linears = make(map[Module]*Linear)
 	}
@@ -389,7 +389,7 @@ func (b *Binder) FusedGroups(l *Layer, prefix string, c *Config, bias bool) {
 func (b *Binder) fused(l *Layer, prefix string, in int, bias bool, order []int, parts []Part) {
 	out := 0
 	for _, p := range parts {
-		l.add(p.Module)
+		l.addModule(p.Module)
 		out += p.Out
 	}
 	spread := func(set func(*Linear, *kernels.Tensor)) func(*kernels.Tensor) {
@@ -401,9 +401,9 @@ func (b *Binder) fused(l *Layer, prefix string, in int, bias bool, order []int, 
 			}
 		}
 	}
-	b.add(slot{name: prefix + ".weight", shape: []int{out, in}, set: spread(func(lin *Linear, t *kernels.Tensor) { lin.Weight = t }), order: order})
+	b.addSlot(slot{name: prefix + ".weight", shape: []int{out, in}, set: spread(func(lin *Linear, t *kernels.Tensor) { lin.Weight = t }), order: order})
 	if bias {
-		b.add(slot{name: prefix + ".bias", shape: []int{out}, compute: true, set: spread(func(lin *Linear, t *kernels.Tensor) { lin.Bias = t }), order: order})
+		b.addSlot(slot{name: prefix + ".bias", shape: []int{out}, compute: true, set: spread(func(lin *Linear, t *kernels.Tensor) { lin.Bias = t }), order: order})
 	}
 }
 
@@ -426,8 +426,8 @@ func (b *Binder) LayerNorm(prefix string, n *Norm, width int) {
 	b.Vector(prefix+".bias", &n.Bias, width)
 }
 
-// head asks for the language model's head, or ties it to the embedding.
-func (b *Binder) head(n *Network, c *Config) {
+// bindHead asks for the language model's head, or ties it to the embedding.
+func (b *Binder) bindHead(n *Network, c *Config) {
 	if c.TieEmbeddings {
 		b.After(func(*Model) { n.Head.Weight = n.Embedding })
 	} else {

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// note adds to Notes.
-func (m *Model) note(format string, args ...any) {
+// addNote adds to Notes.
+func (m *Model) addNote(format string, args ...any) {
 	m.Notes = append(m.Notes, fmt.Sprintf(format, args...))
 }
 
-// note adds to the notes of the model.
-func (c *Config) note(format string, args ...any) {
+// addNote adds to the notes of the model.
+func (c *Config) addNote(format string, args ...any) {
 	c.notes = append(c.notes, fmt.Sprintf(format, args...))
 }
 

@@ -40,8 +40,8 @@ type ropeKeys struct {
 	OriginalContext *float64        `json:"original_max_position_embeddings"`
 }
 
-// of are the keys for layers of a type, as full_attention: rope_parameters may have an object for each type.
-func (k ropeKeys) of(layers string) (ropeKeys, error) {
+// forLayers are the keys for layers of a type, as full_attention: rope_parameters may have an object for each type.
+func (k ropeKeys) forLayers(layers string) (ropeKeys, error) {
 	if !given(k.RoPEParameters) {
 		return k, nil
 	}

@@ -70,7 +70,7 @@ func (c *SamplingChoice) Check() error {
 	if c.RepetitionPenalty != nil && !(*c.RepetitionPenalty > 0) {
 		return fmt.Errorf("repetition-penalty: got %v, want a positive number", *c.RepetitionPenalty)
 	}
-	_, err := c.resolve(&Generation{})
+	_, err := c.resolveSampling(&Generation{})
 	return err
 }
 
@@ -85,10 +85,10 @@ func (c *SamplingChoice) Resolve(m *Model) (Sampling, error) {
 			return Sampling{}, fmt.Errorf("model %s: %w; --sampling greedy does without", m.Name, g.err)
 		}
 	}
-	return c.resolve(g)
+	return c.resolveSampling(g)
 }
 
-func (c *SamplingChoice) resolve(g *Generation) (Sampling, error) {
+func (c *SamplingChoice) resolveSampling(g *Generation) (Sampling, error) {
 	s := Sampling{Processors: g.Processors}
 	cuts := c.TopK != nil && *c.TopK != 0 || c.TopP != nil && *c.TopP != 0 && *c.TopP != 1 || c.MinP != nil && *c.MinP != 0
 	switch {

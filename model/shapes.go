@@ -81,7 +81,7 @@ func openShapes(folder fs.FS, name, device string) (*Model, error) {
 	if err := m.place(devices, b.slots, m.slotBytes); err != nil {
 		return nil, err
 	}
-	m.bind(func(s slot) *kernels.Tensor {
+	m.bindNetwork(func(s slot) *kernels.Tensor {
 		d := stored
 		if s.compute {
 			d = m.Backend.Compute()
@@ -101,8 +101,8 @@ func openShapes(folder fs.FS, name, device string) (*Model, error) {
 	return m, nil
 }
 
-// bind lays out the network with tensors that fill makes.
-func (m *Model) bind(fill func(s slot) *kernels.Tensor) {
+// bindNetwork lays out the network with tensors that fill makes.
+func (m *Model) bindNetwork(fill func(s slot) *kernels.Tensor) {
 	b := &Binder{}
 	m.Network = m.Config.layout.bind(&m.Config, b)
 	for _, s := range b.slots {

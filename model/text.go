@@ -154,13 +154,13 @@ func (m *Model) ChatTemplate(own chat.Options) (*chat.Template, chat.Options, er
 func (m *Model) endTurns() {
 	id, ok := m.turnEnd()
 	if !ok && m.source.Text != "" && m.Tokenizer != nil {
-		m.note("chat template of %s: it ends the assistant's turns with no special token of the model, so that answers may run on", m.source.From)
+		m.addNote("chat template of %s: it ends the assistant's turns with no special token of the model, so that answers may run on", m.source.From)
 	}
 	if !ok || slices.Contains(m.Config.EOS, id) {
 		return
 	}
 	text, _ := m.Tokenizer.IDToToken(id)
-	m.note("the chat template ends the assistant's turns with %s (%d), which is not in eos_token_id %d: it ends responses, too", text, id, m.Config.EOS)
+	m.addNote("the chat template ends the assistant's turns with %s (%d), which is not in eos_token_id %d: it ends responses, too", text, id, m.Config.EOS)
 	m.Config.EOS = append(slices.Clip(m.Config.EOS), id)
 }
 

@@ -36,11 +36,11 @@ func newSampleCache(m *model.Model, memory, disk int64, notice func(text string)
 	return &sampleCache{model: m, memory: memory, disk: disk, held: make(map[string]*prepared), files: make(map[string]*prepared), notice: notice}
 }
 
-// put takes p in if there is room.
-func (c *sampleCache) put(key string, p *prepared) {
+// putSample takes p in if there is room.
+func (c *sampleCache) putSample(key string, p *prepared) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	size := p.bytes()
+	size := p.heldBytes()
 	switch {
 	case c.held[key] != nil || c.files[key] != nil:
 	case size <= c.memory:
@@ -48,7 +48,7 @@ func (c *sampleCache) put(key string, p *prepared) {
 		c.held[key] = p
 	case size <= c.disk:
 		c.disk -= size
-		if err := c.write(key, p); err != nil {
+		if err := c.writeSample(key, p); err != nil {
 			c.giveUpDisk(err)
 		}
 	}
@@ -62,8 +62,8 @@ func (c *sampleCache) giveUpDisk(err error) {
 	}
 }
 
-// write stores p in a file of its own.
-func (c *sampleCache) write(key string, p *prepared) error {
+// writeSample stores p in a file of its own.
+func (c *sampleCache) writeSample(key string, p *prepared) error {
 	if c.dir == nil {
 		dir, err := tempdir.New("", "glimpse-samples-")
 		if err != nil {
@@ -96,15 +96,15 @@ func (c *sampleCache) write(key string, p *prepared) error {
 	return nil
 }
 
-// get returns a stored sample, or nil.
-func (c *sampleCache) get(key string) *prepared {
+// getSample returns a stored sample, or nil.
+func (c *sampleCache) getSample(key string) *prepared {
 	c.mu.Lock()
 	p, stub := c.held[key], c.files[key]
 	c.mu.Unlock()
 	if p != nil || stub == nil {
 		return p
 	}
-	p, err := c.read(stub)
+	p, err := c.readSample(stub)
 	if err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -115,7 +115,7 @@ func (c *sampleCache) get(key string) *prepared {
 	return p
 }
 
-func (c *sampleCache) read(stub *prepared) (*prepared, error) {
+func (c *sampleCache) readSample(stub *prepared) (*prepared, error) {
 	f, err := checkpoints.OpenSafetensors(stub.file)
 	if err != nil {
 		return nil, fmt.Errorf("sample cache: %w", err)
@@ -180,8 +180,8 @@ func (p *prepared) visit(f func(name string, layer int, t **kernels.Tensor)) {
 	}
 }
 
-// close removes the files.
-func (c *sampleCache) close() error {
+// removeFiles removes the files.
+func (c *sampleCache) removeFiles() error {
 	if c.dir == nil {
 		return nil
 	}

@@ -14,15 +14,15 @@ import (
 // Export returns adapter i of the configuration in its present state, as it is
 // stored.
 func (t *Trainer) Export(i int, modelSHA256 string, metrics map[string]float64) (*checkpoints.Adapter, error) {
-	r, err := t.record(modelSHA256)
+	r, err := t.describeRun(modelSHA256)
 	if err != nil {
 		return nil, err
 	}
-	return complete(t.Adapter(i).Export(), &t.Config, i, &r, metrics)
+	return completeAdapter(t.Adapter(i).Export(), &t.Config, i, &r, metrics)
 }
 
-// complete gives adapter i of a configuration what is stored of it besides its numbers.
-func complete(a *checkpoints.Adapter, c *Config, i int, r *runRecord, metrics map[string]float64) (*checkpoints.Adapter, error) {
+// completeAdapter gives adapter i of a configuration what is stored of it besides its numbers.
+func completeAdapter(a *checkpoints.Adapter, c *Config, i int, r *runRecord, metrics map[string]float64) (*checkpoints.Adapter, error) {
 	settings, err := json.Marshal(c)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (c *Checkpoint) Export(name string) (*checkpoints.Adapter, error) {
 	if err != nil {
 		return nil, fail("%v", err)
 	}
-	if a, err = complete(a, &c.config, i, &c.record, metrics); err != nil {
+	if a, err = completeAdapter(a, &c.config, i, &c.record, metrics); err != nil {
 		return nil, err
 	}
 	if err := a.Validate(); err != nil {

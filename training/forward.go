@@ -34,8 +34,8 @@ func newStudent(m *model.Model, a model.Adapter, loss losses.Loss) (*student, er
 	return s, nil
 }
 
-// run is the loss of a sample, as minimised. Gradients stay until the next run.
-func (s *student) run(sample autodiff.Sample) (float64, error) {
+// runSample is the loss of a sample, as minimised. Gradients stay until the next run.
+func (s *student) runSample(sample autodiff.Sample) (float64, error) {
 	*s.sample = sample
 	// The next prompt's keys and values would otherwise stand beside this one's.
 	defer func() { *s.sample = autodiff.Sample{} }()
@@ -53,7 +53,7 @@ func forward(g *autodiff.Graph, m *model.Model, a model.Adapter, s *autodiff.Sam
 		g.Enter(m.On(x.Layer), autodiff.Node{})
 		p.nodes[x.Tensor] = g.Parameter(x.Name, x.Tensor)
 	}
-	if err := p.check(params); err != nil {
+	if err := p.checkParameters(params); err != nil {
 		return nil, err
 	}
 	p.x = p.nodes[params[0].Tensor]
@@ -83,8 +83,8 @@ type pass struct {
 
 var _ model.LayerOps[autodiff.Node] = (*pass)(nil)
 
-// check holds an adapter to what model.Adapter says of Parameters.
-func (p *pass) check(params []model.Parameter) error {
+// checkParameters holds an adapter to what model.Adapter says of Parameters.
+func (p *pass) checkParameters(params []model.Parameter) error {
 	rows, hidden := p.adapter.Rows(), p.m.Config.Hidden
 	if len(params) == 0 || !slices.Equal(params[0].Tensor.Shape, []int{rows, hidden}) {
 		return fmt.Errorf("first parameter: want the rows [%d %d]", rows, hidden)

@@ -45,7 +45,7 @@ func TestGraphAndRuntimeAgree(t *testing.T) {
 				targets = append(targets, target)
 			}
 			s, _ := newStudentOf(t, m, a, "mse")
-			got, err := s.run(afterCache(m, cache, targets, a.Rows()))
+			got, err := s.runSample(afterCache(m, cache, targets, a.Rows()))
 			if err != nil {
 				t.Fatal(err)
 			}

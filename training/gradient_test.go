@@ -25,7 +25,7 @@ import (
 // gradients runs one sample of the graph and copies out loss and gradients.
 func gradients(t *testing.T, s *student, sample autodiff.Sample) (float64, [][]float64) {
 	t.Helper()
-	loss, err := s.run(sample)
+	loss, err := s.runSample(sample)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func checkElements(t *testing.T, s *student, sample autodiff.Sample, params []mo
 	t.Helper()
 	_, grads := gradients(t, s, sample)
 	run := func() float64 {
-		v, err := s.run(sample)
+		v, err := s.runSample(sample)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,7 +292,7 @@ func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
 			for j := range x {
 				x[j] = at[j] + h*direction[j]
 			}
-			value, err := s.run(sample)
+			value, err := s.runSample(sample)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,9 +19,9 @@ type Best struct {
 	Loss float64 `json:"loss"`
 }
 
-// count notes the adapters that skipped a step. The error is that of one that has
+// countSkips notes the adapters that skipped a step. The error is that of one that has
 // diverged.
-func (h *history) count(learners []*learner, r StepResult) error {
+func (h *history) countSkips(learners []*learner, r StepResult) error {
 	var diverged error
 	for i := range learners {
 		if !r.Adapters[i].Skipped {

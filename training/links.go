@@ -37,8 +37,8 @@ func (t *Trainer) notice(text string) {
 	}
 }
 
-// keep is a copy of a gradient that the next sample overwrites, where fold takes it from.
-func (t *Trainer) keep(x *kernels.Tensor) *kernels.Tensor {
+// keepGradient is a copy of a gradient that the next sample overwrites, where fold takes it from.
+func (t *Trainer) keepGradient(x *kernels.Tensor) *kernels.Tensor {
 	if t.link == nil {
 		h := kernels.NewTensor(x.DType, x.Shape...)
 		kernels.Convert(h, x)
@@ -58,7 +58,7 @@ func (t *Trainer) foldOnDevices(ctx context.Context, sums []*kernels.Tensor, kep
 		}
 		return out
 	}
-	s := &deviceSums{on: t.Model.Backend, link: t.link, sums: flat(sums), pieces: cut(sums, devicePiece)}
+	s := &deviceSums{on: t.Model.Backend, link: t.link, sums: flat(sums), pieces: cutPieces(sums, devicePiece)}
 	for _, sample := range kept {
 		if sample != nil {
 			s.kept = append(s.kept, flat(sample))

@@ -53,17 +53,17 @@ func Measure(ctx context.Context, m *model.Model, a model.Adapter, loss losses.L
 		return Timing{}, err
 	}
 	defer s.graph.Close()
-	return measure(ctx, runner.New(m), s, a, prompt, response, repeats)
+	return measureAdapter(ctx, runner.New(m), s, a, prompt, response, repeats)
 }
 
 // Measure is the package's function for adapter i, in the memory that the trainer
 // has already.
 func (t *Trainer) Measure(ctx context.Context, i int, prompt, response []int32, repeats int) (Timing, error) {
 	w := t.workers[0]
-	return measure(ctx, w.runner, w.students[i], t.learners[i].adapter, prompt, response, repeats)
+	return measureAdapter(ctx, w.runner, w.students[i], t.learners[i].adapter, prompt, response, repeats)
 }
 
-func measure(ctx context.Context, r *runner.Runner, s *student, a model.Adapter, prompt, response []int32, repeats int) (Timing, error) {
+func measureAdapter(ctx context.Context, r *runner.Runner, s *student, a model.Adapter, prompt, response []int32, repeats int) (Timing, error) {
 	m := r.Model
 	t := Timing{Prompt: len(prompt), Response: len(response), Floor: Floor(m, a, len(prompt), len(response))}
 	var prefills, steps []time.Duration
@@ -73,17 +73,17 @@ func measure(ctx context.Context, r *runner.Runner, s *student, a model.Adapter,
 		if _, err := r.Prefill(ctx, kvcache.New(m), prompt, runner.PrefillOptions{CacheOnly: true}); err != nil {
 			return t, err
 		}
-		wait(m)
+		waitDevices(m)
 		prefill := benchclock.Now() - start
 		start = benchclock.Now()
-		p, err := prepare(ctx, r, Sample{Prompt: prompt, Response: response}, len(response))
+		p, err := prepareSample(ctx, r, Sample{Prompt: prompt, Response: response}, len(response))
 		if err != nil {
 			return t, err
 		}
-		if _, err := s.run(p.after(m, a.Rows())); err != nil {
+		if _, err := s.runSample(p.withRows(m, a.Rows())); err != nil {
 			return t, err
 		}
-		wait(m)
+		waitDevices(m)
 		slow := time.Since(begin) > Enough
 		if i > 0 || slow { // the first is a warm-up, unless it took long enough to be none
 			prefills, steps = append(prefills, prefill), append(steps, benchclock.Now()-start)
@@ -96,8 +96,8 @@ func measure(ctx context.Context, r *runner.Runner, s *student, a model.Adapter,
 	return t, nil
 }
 
-// wait waits until all devices are done.
-func wait(m *model.Model) {
+// waitDevices waits until all devices are done.
+func waitDevices(m *model.Model) {
 	for _, b := range m.Devices() {
 		b.Wait()
 	}
@@ -178,7 +178,7 @@ func operations(m *model.Model, prompt, response int, adapters []rowsOf) (w work
 		}
 		beside, rest := m.Network.Layers[l].OutputGate.Weight, 0.0
 		if d := m.Network.Layers[l].Delta; d != nil {
-			rest = float64(d.Weights()) + 4*float64(d.ValueHeads*d.KeyDim*d.ValueDim) // a state decays, is multiplied, corrected and read
+			rest = float64(d.WeightCount()) + 4*float64(d.ValueHeads*d.KeyDim*d.ValueDim) // a state decays, is multiplied, corrected and read
 		} else if beside != nil && !last {
 			rest = float64(beside.Len())
 		}

@@ -80,8 +80,8 @@ func (l *learner) gradients(s *student) (grads []*kernels.Tensor, bad string, er
 	return grads, bad, nil
 }
 
-// add adds the gradients of a sample to the batch's.
-func (l *learner) add(grads []*kernels.Tensor) {
+// addGradients adds the gradients of a sample to the batch's.
+func (l *learner) addGradients(grads []*kernels.Tensor) {
 	for _, r := range l.runs {
 		r.on.MultiAxpy(l.sum[r.from:r.to], 1, grads[r.from:r.to])
 	}

@@ -45,8 +45,8 @@ func newPieces(ctx context.Context, m *model.Model) *pieces {
 	return p
 }
 
-// tensor holds random numbers, and is the same one for the same type and shape.
-func (p *pieces) tensor(d kernels.DType, rows, width int) *kernels.Tensor {
+// randomTensor holds random numbers, and is the same one for the same type and shape.
+func (p *pieces) randomTensor(d kernels.DType, rows, width int) *kernels.Tensor {
 	key := [3]int{int(d), rows, width}
 	if p.held[key] == nil {
 		host := kernels.NewTensor(kernels.F32, rows, width)
@@ -60,14 +60,14 @@ func (p *pieces) tensor(d kernels.DType, rows, width int) *kernels.Tensor {
 	return p.held[key]
 }
 
-func (p *pieces) numbers(shape ...int) *kernels.Tensor {
+func (p *pieces) randomNumbers(shape ...int) *kernels.Tensor {
 	t := p.b.Alloc(p.b.Compute(), shape...)
 	p.b.Fill(t, 0.01)
 	return t
 }
 
-// free lets go of all memory.
-func (p *pieces) free() { p.held, p.tile = nil, nil }
+// freeAll lets go of all memory.
+func (p *pieces) freeAll() { p.held, p.tile = nil, nil }
 
 // seconds is what f takes on average, after once that is not counted. The shortest time would
 // be that of moments in which other programs leave the machine alone.
@@ -107,10 +107,10 @@ func (p *pieces) rate(rows int, product func(rows, in, out int) (run func())) fl
 	}
 }
 
-// product is the rate of rows through a weight.
-func (p *pieces) product(rows int) float64 {
+// productRate is the rate of rows through a weight.
+func (p *pieces) productRate(rows int) float64 {
 	return p.rate(rows, func(rows, in, out int) func() {
-		w, x, y := p.tensor(p.weight.DType, out, in), p.numbers(rows, in), p.numbers(rows, out)
+		w, x, y := p.randomTensor(p.weight.DType, out, in), p.randomNumbers(rows, in), p.randomNumbers(rows, out)
 		return func() { p.b.Linear(y, x, w, nil, 1, 0) }
 	})
 }
@@ -118,7 +118,7 @@ func (p *pieces) product(rows int) float64 {
 // gradient is that of gradients through a weight.
 func (p *pieces) gradient(rows int) float64 {
 	return p.rate(rows, func(rows, in, out int) func() {
-		w, dy, dx := p.tensor(p.weight.DType, out, in), p.numbers(rows, out), p.numbers(rows, in)
+		w, dy, dx := p.randomTensor(p.weight.DType, out, in), p.randomNumbers(rows, out), p.randomNumbers(rows, in)
 		return func() { p.b.MatMul(dx, dy, w, 1, 0) }
 	})
 }
@@ -132,13 +132,13 @@ func (p *pieces) attend(rows, entries int) (a *kernels.Attend, terms float64) {
 	kvHeads := min(c.KVHeads, max(1, pieceTerms/(2*rows*group*c.HeadDim*entries)), 8)
 	kvHeads = max(kvHeads, min(2, c.KVHeads))
 	a = &kernels.Attend{
-		Q: p.numbers(rows, kvHeads*group, c.HeadDim), K: p.numbers(rows, kvHeads, c.HeadDim), V: p.numbers(rows, kvHeads, c.HeadDim),
+		Q: p.randomNumbers(rows, kvHeads*group, c.HeadDim), K: p.randomNumbers(rows, kvHeads, c.HeadDim), V: p.randomNumbers(rows, kvHeads, c.HeadDim),
 		Scale: 1 / float64(c.HeadDim), Positions: make([]int32, rows),
 	}
 	for i := range a.Positions {
 		a.Positions[i] = int32(entries + i)
 	}
-	past := p.tensor(p.m.CacheDType(), entries, c.HeadDim)
+	past := p.randomTensor(p.m.CacheDType(), entries, c.HeadDim)
 	for range kvHeads {
 		a.Past = append(a.Past, kernels.KV{K: past, V: past})
 	}
@@ -155,14 +155,14 @@ func (p *pieces) rowsOfAttention(rows, entries int) int {
 // attention is the rate of a prompt's rows.
 func (p *pieces) attention(rows, entries int) float64 {
 	a, terms := p.attend(p.rowsOfAttention(rows, entries), entries)
-	out := p.numbers(a.Rows(), a.Heads()*a.HeadDim())
+	out := p.randomNumbers(a.Rows(), a.Heads()*a.HeadDim())
 	return terms / p.seconds(func() { p.b.Attention(out, nil, a) })
 }
 
 // observed is that of rows whose scores are the target.
 func (p *pieces) observed(rows, entries int) float64 {
 	a, terms := p.attend(p.rowsOfAttention(rows, entries), entries)
-	out, lse, scores := p.numbers(a.Rows(), a.Heads()*a.HeadDim()), p.numbers(a.Heads(), a.Rows()), p.numbers(a.Heads(), a.Past[0].Entries())
+	out, lse, scores := p.randomNumbers(a.Rows(), a.Heads()*a.HeadDim()), p.randomNumbers(a.Heads(), a.Rows()), p.randomNumbers(a.Heads(), a.Past[0].Entries())
 	return terms / p.seconds(func() { p.b.ObserveAttention(out, lse, scores, a) })
 }
 
@@ -171,9 +171,9 @@ func (p *pieces) attentionAndGradient(rows, entries int) float64 {
 	a, terms := p.attend(rows, entries)
 	a.Kept = new(kernels.Kept)
 	shape := []int{a.Rows(), a.Heads() * a.HeadDim()}
-	out, dOut, dq := p.numbers(shape...), p.numbers(shape...), p.numbers(a.Q.Shape...)
-	dk, dv := p.numbers(a.K.Shape...), p.numbers(a.V.Shape...)
-	lse, scores, dScores := p.numbers(a.Heads(), a.Rows()), p.numbers(a.Heads(), a.Past[0].Entries()), p.numbers(a.Heads(), a.Past[0].Entries())
+	out, dOut, dq := p.randomNumbers(shape...), p.randomNumbers(shape...), p.randomNumbers(a.Q.Shape...)
+	dk, dv := p.randomNumbers(a.K.Shape...), p.randomNumbers(a.V.Shape...)
+	lse, scores, dScores := p.randomNumbers(a.Heads(), a.Rows()), p.randomNumbers(a.Heads(), a.Past[0].Entries()), p.randomNumbers(a.Heads(), a.Past[0].Entries())
 	return 2 * terms / p.seconds(func() {
 		p.b.ObserveAttention(out, lse, scores, a)
 		p.b.AttentionGrad(dq, dk, dv, a, out, lse, scores, dOut, dScores)
@@ -185,8 +185,8 @@ func (p *pieces) attentionAndGradient(rows, entries int) float64 {
 func (p *pieces) perRow(rows int) float64 {
 	c := &p.m.Config
 	hidden, inner := min(c.Hidden, pieceWidth), min(c.Intermediate, pieceWidth)
-	x, y, w := p.numbers(rows, hidden), p.numbers(rows, hidden), p.numbers(hidden)
-	gate, up := p.numbers(rows, inner), p.numbers(rows, inner)
+	x, y, w := p.randomNumbers(rows, hidden), p.randomNumbers(rows, hidden), p.randomNumbers(hidden)
+	gate, up := p.randomNumbers(rows, inner), p.randomNumbers(rows, inner)
 	norm := p.seconds(func() { p.b.RMSNorm(y, x, w, 1e-5) }) / float64(rows*hidden)
 	act := p.seconds(func() { p.b.SiLUMul(gate, gate, up) }) / float64(rows*inner)
 	// Two norms and sums of a row's width, and the rotation of queries and keys.

@@ -86,7 +86,7 @@ func measureSteps(ctx context.Context, m *model.Model, c Config, o PlanOptions, 
 	rate := workOf(m, tokens, o, rows).total() * float64(c.Batch) / best.Seconds()
 	return speed{
 		seconds: func(w work) float64 { return w.total() / rate },
-		process: o.resident(dummy.WeightBytes() + t.numbers()),
+		process: o.resident(dummy.WeightBytes() + t.stateBytes()),
 	}, nil
 }
 
@@ -101,8 +101,8 @@ func (g generated) At(i int) (Sample, error) {
 	return s, err
 }
 
-// numbers is the memory of parameters, optimiser and scratch.
-func (t *Trainer) numbers() int64 {
+// stateBytes is the memory of parameters, optimiser and scratch.
+func (t *Trainer) stateBytes() int64 {
 	var n int64
 	for _, w := range t.workers {
 		n += w.runner.ScratchBytes() + w.graphBytes()
@@ -125,15 +125,15 @@ func measureRates(ctx context.Context, m *model.Model, c Config, o PlanOptions) 
 		learned = max(learned, a.Rows)
 	}
 	var rates struct{ prefill, target, rows part }
-	rates.prefill = part{p.product(prompt), p.attention(prompt, o.Prompt)}
-	rates.target = part{p.product(response), p.observed(response, o.Prompt)}
+	rates.prefill = part{p.productRate(prompt), p.attention(prompt, o.Prompt)}
+	rates.target = part{p.productRate(response), p.observed(response, o.Prompt)}
 	if o.Generated { // half of the target's work, row by row
-		rates.target.products = harmonic(rates.target.products, p.product(1))
+		rates.target.products = harmonic(rates.target.products, p.productRate(1))
 		rates.target.attention = harmonic(rates.target.attention, p.attention(1, o.Prompt))
 	}
-	rates.rows = part{harmonic(p.product(learned), p.gradient(learned)), p.attentionAndGradient(learned, o.Prompt)}
+	rates.rows = part{harmonic(p.productRate(learned), p.gradient(learned)), p.attentionAndGradient(learned, o.Prompt)}
 	perRow := p.perRow(prompt)
-	p.free()
+	p.freeAll()
 	if err := ctx.Err(); err != nil {
 		return speed{}, err
 	}

@@ -32,22 +32,22 @@ type prepared struct {
 // prepared reads a sample from the cache or prepares it.
 func (t *Trainer) prepared(ctx context.Context, r *runner.Runner, s Sample) (*prepared, error) {
 	if t.cache == nil {
-		return prepare(ctx, r, s, t.Config.MaxResponse)
+		return prepareSample(ctx, r, s, t.Config.MaxResponse)
 	}
-	if p := t.cache.get(s.Key); p != nil {
+	if p := t.cache.getSample(s.Key); p != nil {
 		return p, nil
 	}
-	p, err := prepare(ctx, r, s, t.Config.MaxResponse)
+	p, err := prepareSample(ctx, r, s, t.Config.MaxResponse)
 	if err != nil {
 		return nil, err
 	}
-	t.cache.put(s.Key, p)
+	t.cache.putSample(s.Key, p)
 	return p, nil
 }
 
-// prepare prefills a prompt and computes the target of its response, which is
+// prepareSample prefills a prompt and computes the target of its response, which is
 // generated first where there is none. It is the one code path for all targets.
-func prepare(ctx context.Context, r *runner.Runner, s Sample, maxResponse int) (*prepared, error) {
+func prepareSample(ctx context.Context, r *runner.Runner, s Sample, maxResponse int) (*prepared, error) {
 	cache := kvcache.New(r.Model)
 	generated := s.Response == nil
 	logits, err := r.Forward(ctx, cache, s.Prompt, runner.PrefillOptions{CacheOnly: !generated})
@@ -90,8 +90,8 @@ func target(ctx context.Context, r *runner.Runner, cache *kvcache.Cache, respons
 	return out, err
 }
 
-// after places an adapter's rows after the prompt: what a student's graph runs on.
-func (p *prepared) after(m *model.Model, rows int) autodiff.Sample {
+// withRows places an adapter's rows after the prompt: what a student's graph runs on.
+func (p *prepared) withRows(m *model.Model, rows int) autodiff.Sample {
 	pos, queries, keys := m.RowsAfter(p.next, rows, m.Config.Long(int(p.next)))
 	return autodiff.Sample{Past: p.past, Positions: pos, QueryRoPE: queries, KeyRoPE: keys, Targets: p.targets, States: p.states}
 }
@@ -113,8 +113,8 @@ func statesOf(m *model.Model, c *kvcache.Cache) [][]*kernels.Tensor {
 	return out
 }
 
-// bytes is the memory that a prepared sample holds.
-func (p *prepared) bytes() int64 {
+// heldBytes is the memory that a prepared sample holds.
+func (p *prepared) heldBytes() int64 {
 	var n int64
 	p.visit(func(_ string, _ int, t **kernels.Tensor) { n += int64((*t).Bytes()) })
 	return n

@@ -131,11 +131,11 @@ func openSubject(b *testing.B, folder string) *subject {
 }
 
 func (s *subject) step(b *testing.B, r *runner.Runner) (loss float64) {
-	p, err := prepare(context.Background(), r, Sample{Prompt: s.prompt, Response: s.response}, len(s.response))
+	p, err := prepareSample(context.Background(), r, Sample{Prompt: s.prompt, Response: s.response}, len(s.response))
 	if err != nil {
 		b.Fatal(err)
 	}
-	if loss, err = s.student.run(p.after(s.m, s.adapter.Rows())); err != nil {
+	if loss, err = s.student.runSample(p.withRows(s.m, s.adapter.Rows())); err != nil {
 		b.Fatal(err)
 	}
 	return loss

@@ -34,7 +34,7 @@ func (t *Trainer) Join(ctx context.Context, g collective.Group, modelSHA256 stri
 	if g.Size() == 1 {
 		return nil
 	}
-	own, err := t.record(modelSHA256)
+	own, err := t.describeRun(modelSHA256)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (t *Trainer) Join(ctx context.Context, g collective.Group, modelSHA256 stri
 			return
 		}
 		if err = decoder.Decode(&v); err == nil {
-			take(x, v)
+			takeTensor(x, v)
 		}
 	})
 	if err != nil {
@@ -116,7 +116,7 @@ func gather[T any](ctx context.Context, g collective.Group, own T) ([]T, error) 
 	if err := gob.NewEncoder(&b).Encode(own); err != nil {
 		return nil, err
 	}
-	all, err := collective.Gather(ctx, g, b.Bytes())
+	all, err := collective.GatherBytes(ctx, g, b.Bytes())
 	if err != nil {
 		return nil, err
 	}
@@ -188,8 +188,8 @@ type stretch struct{ tensor, from, to int }
 // cost is little. Messages between hosts have collective.PieceLen.
 const devicePiece = 256 << 10
 
-// cut cuts tensors into pieces of at most so many numbers. Small tensors share one.
-func cut(ts []*kernels.Tensor, most int) (out [][]stretch) {
+// cutPieces cuts tensors into pieces of at most so many numbers. Small tensors share one.
+func cutPieces(ts []*kernels.Tensor, most int) (out [][]stretch) {
 	room := 0
 	for i, t := range ts {
 		for from := 0; from < t.Len(); {
@@ -212,7 +212,7 @@ func messages(g collective.Group, sums []*kernels.Tensor, kept [][]*kernels.Tens
 	for _, x := range sums {
 		n += x.Len()
 	}
-	pieces := cut(sums, collective.PieceLen(n, g.Size()))
+	pieces := cutPieces(sums, collective.PieceLen(n, g.Size()))
 	m := &collective.Messages{Group: g, Memory: make([][][]byte, len(pieces))}
 	for i, stretches := range pieces {
 		for _, p := range stretches {
@@ -230,9 +230,9 @@ func messages(g collective.Group, sums []*kernels.Tensor, kept [][]*kernels.Tens
 				switch x := sums[p.tensor]; {
 				case sample == nil:
 				case x.DType == kernels.F64:
-					add(x.F64()[p.from:p.to], sample[p.tensor].F64()[p.from:p.to])
+					addTo(x.F64()[p.from:p.to], sample[p.tensor].F64()[p.from:p.to])
 				default:
-					add(x.F32()[p.from:p.to], sample[p.tensor].F32()[p.from:p.to])
+					addTo(x.F32()[p.from:p.to], sample[p.tensor].F32()[p.from:p.to])
 				}
 			}
 		}
@@ -240,7 +240,7 @@ func messages(g collective.Group, sums []*kernels.Tensor, kept [][]*kernels.Tens
 	return m
 }
 
-func add[T float32 | float64](sum, x []T) {
+func addTo[T float32 | float64](sum, x []T) {
 	for i, v := range x {
 		sum[i] += v
 	}
@@ -252,15 +252,15 @@ type validated struct {
 	Found  []agreement
 }
 
-// shared runs f for tasks 0 … n-1 on the ranks that have them, and gives every rank all results.
-func shared[T any](ctx context.Context, t *Trainer, what string, n int, f func(w *worker, i int) (T, error)) ([]T, error) {
+// shareResults runs f for tasks 0 … n-1 on the ranks that have them, and gives every rank all results.
+func shareResults[T any](ctx context.Context, t *Trainer, what string, n int, f func(w *worker, i int) (T, error)) ([]T, error) {
 	from, to := collective.Share(n, t.ranks.Rank(), t.ranks.Size())
 	own := make([]T, to-from)
 	one, done := func() {}, func() {}
 	if t.Working != nil {
 		one, done = t.Working(what, len(own))
 	}
-	err := t.each(len(own), func(w *worker, i int) (err error) {
+	err := t.eachTask(len(own), func(w *worker, i int) (err error) {
 		own[i], err = f(w, from+i)
 		one()
 		return err
@@ -291,7 +291,7 @@ func (t *Trainer) Interrupted() bool {
 // meet waits for all ranks to have done the step after which they end: one that ended before would
 // end theirs.
 func (t *Trainer) meet(ctx context.Context) error {
-	_, err := collective.Gather(ctx, t.ranks, nil)
+	_, err := collective.GatherBytes(ctx, t.ranks, nil)
 	t.met = err == nil
 	return err
 }

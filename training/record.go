@@ -170,7 +170,7 @@ func (r *Recorder) Step(step StepResult) error {
 			text = append(text, fmt.Sprintf("%s loss %.4g, gradient norm %.3g, learning rate %.3g", a.Name, a.Loss, a.GradNorm, a.LearningRate))
 		}
 	}
-	r.bar.Describe(strings.Join(text, "  "))
+	r.bar.SetText(strings.Join(text, "  "))
 	r.bar.Add(1)
 	for _, n := range step.NonFinite {
 		fmt.Fprintf(r.log, "step %d: %v: step skipped\n", step.Step, n)

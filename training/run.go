@@ -98,7 +98,7 @@ func (t *Trainer) Close() error {
 		}
 	}
 	if t.cache != nil {
-		errs = append(errs, t.cache.close())
+		errs = append(errs, t.cache.removeFiles())
 	}
 	if t.link != nil {
 		t.link.Close()
@@ -156,14 +156,14 @@ const maxNonFinite = 3
 // ErrNonFinite; it can be saved then, too.
 func (t *Trainer) Run(ctx context.Context, onStep func(StepResult) error) error {
 	for t.done < t.Config.Steps && !t.history.Stopped {
-		r, err := t.step(ctx, t.done)
+		r, err := t.stepBatch(ctx, t.done)
 		if err != nil {
 			return fmt.Errorf("train: step %d: %w", t.done+1, err)
 		}
 		before := t.history
 		before.NonFinite, before.Best = slices.Clone(before.NonFinite), slices.Clone(before.Best)
 		t.done++
-		diverged := t.history.count(t.learners, r)
+		diverged := t.history.countSkips(t.learners, r)
 		if t.stopping || diverged != nil {
 			if err := t.meet(ctx); err != nil {
 				return fmt.Errorf("train: step %d: %w", t.done, err)

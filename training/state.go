@@ -38,8 +38,8 @@ type runRecord struct {
 	Accepted []string          `json:"accepted,omitempty"`
 }
 
-// record describes the run as it stands.
-func (t *Trainer) record(modelSHA256 string) (runRecord, error) {
+// describeRun describes the run as it stands.
+func (t *Trainer) describeRun(modelSHA256 string) (runRecord, error) {
 	config, err := json.Marshal(t.Config)
 	cache := ""
 	if d := t.Model.CacheDType(); d != t.Model.Backend.Compute() {
@@ -77,8 +77,8 @@ func stateOf(x *kernels.Tensor) checkpoints.StateTensor {
 	return v
 }
 
-// take puts numbers that stateOf has read into a tensor.
-func take(x *kernels.Tensor, v checkpoints.StateTensor) {
+// takeTensor puts numbers that stateOf has read into a tensor.
+func takeTensor(x *kernels.Tensor, v checkpoints.StateTensor) {
 	if v.F64 != nil {
 		kernels.Convert(x, kernels.FromF64(v.F64, x.Shape...))
 	} else {
@@ -91,7 +91,7 @@ func take(x *kernels.Tensor, v checkpoints.StateTensor) {
 // the data, which is also that of the schedule. A run that goes on from it has
 // the bits of one that was never stopped.
 func (t *Trainer) Save(path, modelSHA256 string) error {
-	record, err := t.record(modelSHA256)
+	record, err := t.describeRun(modelSHA256)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 	if err := json.Unmarshal(s.Run, &got); err != nil {
 		return fmt.Errorf("resume %s: %w", path, err)
 	}
-	want, err := t.record(modelSHA256)
+	want, err := t.describeRun(modelSHA256)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 	if err != nil {
 		return err
 	}
-	t.tensors(func(name string, x *kernels.Tensor) { take(x, s.Tensors[name]) })
+	t.tensors(func(name string, x *kernels.Tensor) { takeTensor(x, s.Tensors[name]) })
 	t.done, t.skipped, t.history, t.accepted = got.Step, got.Skipped, got.History, got.Accepted
 	if note != "" {
 		t.notice(note)

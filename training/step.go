@@ -21,9 +21,9 @@ type worker struct {
 	students []*student // per learner
 }
 
-// step does one optimiser step: the workers add the gradients of the batch's samples,
+// stepBatch does one optimiser step: the workers add the gradients of the batch's samples,
 // every learner updates its parameters.
-func (t *Trainer) step(ctx context.Context, s int) (_ StepResult, err error) {
+func (t *Trainer) stepBatch(ctx context.Context, s int) (_ StepResult, err error) {
 	defer kernels.CatchDevice(&err)
 	start := time.Now()
 	batch := batch{}
@@ -103,13 +103,13 @@ func (t *Trainer) accumulate(ctx context.Context, b *batch) error {
 	failed := false
 	order := &turns{}
 	order.cond = sync.NewCond(&order.mu)
-	return t.each(len(samples), func(w *worker, i int) error {
+	return t.eachTask(len(samples), func(w *worker, i int) error {
 		values, err := t.work(ctx, w, samples[i])
 		if err != nil && errors.Is(err, model.ErrNonFinite) && !errors.Is(err, model.ErrNonFiniteWeights) {
 			// The model itself overflows on this sample: no adapter can use it.
 			values, err = slices.Repeat([]float64{math.NaN()}, len(t.learners)), nil
 		}
-		order.wait(i, func() {
+		order.runInTurn(i, func() {
 			switch {
 			case failed:
 				err = nil
@@ -118,7 +118,7 @@ func (t *Trainer) accumulate(ctx context.Context, b *batch) error {
 			case err != nil:
 				err = fmt.Errorf("sample %s: %w", samples[i].ID, err)
 			default:
-				err = t.collect(w, b, i, values, out)
+				err = t.collectSample(w, b, i, values, out)
 			}
 			failed = failed || err != nil
 		})
@@ -133,8 +133,8 @@ type turns struct {
 	next int
 }
 
-// wait runs f when it is sample i's turn.
-func (t *turns) wait(i int, f func()) {
+// runInTurn runs f when it is sample i's turn.
+func (t *turns) runInTurn(i int, f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for t.next != i {
@@ -158,16 +158,16 @@ func (t *Trainer) work(ctx context.Context, w *worker, s Sample) (_ []float64, e
 	}
 	values := make([]float64, len(w.students))
 	for i, student := range w.students {
-		if values[i], err = student.run(p.after(t.Model, t.learners[i].Rows)); err != nil {
+		if values[i], err = student.runSample(p.withRows(t.Model, t.learners[i].Rows)); err != nil {
 			return nil, err
 		}
 	}
 	return values, nil
 }
 
-// collect takes a worker's losses and gradients of this rank's sample i. A learner whose loss or
+// collectSample takes a worker's losses and gradients of this rank's sample i. A learner whose loss or
 // gradient is not finite is out of the step.
-func (t *Trainer) collect(w *worker, b *batch, i int, values []float64, out []bool) (err error) {
+func (t *Trainer) collectSample(w *worker, b *batch, i int, values []float64, out []bool) (err error) {
 	defer kernels.CatchDevice(&err)
 	o := &b.outcomes[i]
 	o.Losses, o.Bad = values, make([]string, len(values))
@@ -192,10 +192,10 @@ func (t *Trainer) collect(w *worker, b *batch, i int, values []float64, out []bo
 		case bad != "":
 			o.Bad[j], out[j] = bad, true
 		case b.kept == nil:
-			l.add(grads)
+			l.addGradients(grads)
 		default:
 			for _, g := range grads {
-				b.kept[i][j] = append(b.kept[i][j], t.keep(g))
+				b.kept[i][j] = append(b.kept[i][j], t.keepGradient(g))
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func (t *Trainer) HoldOut(ctx context.Context, source Source) error {
 			return fmt.Errorf("validation: %w", err)
 		}
 	}
-	responses, err := shared(ctx, t, "held-out responses", len(held), func(w *worker, i int) ([]int32, error) {
+	responses, err := shareResults(ctx, t, "held-out responses", len(held), func(w *worker, i int) ([]int32, error) {
 		s := held[i]
 		if s.Response == nil {
 			cache := kvcache.New(t.Model)
@@ -61,8 +61,8 @@ func (t *Trainer) HoldOut(ctx context.Context, source Source) error {
 // Validated tells whether there are held-out samples.
 func (t *Trainer) Validated() bool { return t.held != nil }
 
-// each runs f for tasks 0 … n-1, one worker a task.
-func (t *Trainer) each(n int, f func(w *worker, i int) error) error {
+// eachTask runs f for tasks 0 … n-1, one worker a task.
+func (t *Trainer) eachTask(n int, f func(w *worker, i int) error) error {
 	errs := make([]error, n)
 	var claim atomic.Int64
 	var stop atomic.Bool
@@ -142,7 +142,7 @@ func (t *Trainer) Validate(ctx context.Context) (*Validation, error) {
 	if err != nil {
 		return nil, err
 	}
-	results, err := shared(ctx, t, "validation samples", n, func(w *worker, i int) (validated, error) {
+	results, err := shareResults(ctx, t, "validation samples", n, func(w *worker, i int) (validated, error) {
 		s := t.held[i]
 		losses, found, err := t.judge(ctx, w, policies, s, budgets)
 		if err != nil {
@@ -227,7 +227,7 @@ func (t *Trainer) judge(ctx context.Context, w *worker, policies []*eviction.Con
 	}
 	losses := make([]float64, len(w.students))
 	for i, student := range w.students {
-		v, err := student.run(afterCache(t.Model, study.Cache, targets, t.learners[i].Rows))
+		v, err := student.runSample(afterCache(t.Model, study.Cache, targets, t.learners[i].Rows))
 		if err != nil {
 			return nil, nil, err
 		}

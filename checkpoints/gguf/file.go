@@ -92,19 +92,19 @@ func openPart(path string) (*part, error) {
 
 func parsePart(name string, data []byte) (*part, error) {
 	p := &part{name: name, file: data}
-	if err := p.parse(); err != nil {
+	if err := p.parseHeader(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return p, nil
 }
 
-func (p *part) parse() error {
+func (p *part) parseHeader() error {
 	r := &reader{data: p.file}
 	if err := r.version(); err != nil {
 		return err
 	}
-	tensors := r.count("tensors", leastTensor)
-	pairs := r.count("pairs of metadata", leastPair)
+	tensors := r.readCount("tensors", leastTensor)
+	pairs := r.readCount("pairs of metadata", leastPair)
 	p.metadata(r, pairs)
 	for i := 0; i < tensors && r.err == nil; i++ {
 		p.tensors = append(p.tensors, r.tensorInfo())
@@ -119,7 +119,7 @@ func (p *part) parse() error {
 	begin := padded(uint64(r.at), alignment)
 	// A file without tensors may end before the padding.
 	begin = min(begin, uint64(len(p.file)))
-	return p.layout(p.file[begin:], int(begin), alignment)
+	return p.placeTensors(p.file[begin:], int(begin), alignment)
 }
 
 // version reads the beginning.

@@ -54,18 +54,18 @@ func (p *part) metadata(r *reader, n int) {
 		if r.err != nil {
 			return
 		}
-		v := r.value(key)
+		v := r.readValue(key)
 		if r.err != nil {
 			return
 		}
 		r.at, begin = begin, r.at // errors about the key are about where it begins
 		switch _, twice := p.values[key]; {
 		case key == "":
-			r.fail("an empty key")
+			r.keepError("an empty key")
 		case !utf8.ValidString(key):
-			r.fail("key %.200q, want valid UTF-8", key)
+			r.keepError("key %.200q, want valid UTF-8", key)
 		case twice:
-			r.fail("key %.200q is there twice", key)
+			r.keepError("key %.200q is there twice", key)
 		}
 		r.at = begin
 		p.values[key] = v
@@ -73,19 +73,19 @@ func (p *part) metadata(r *reader, n int) {
 	}
 }
 
-// value reads and checks the value of a key.
-func (r *reader) value(key string) value {
-	v := value{kind: r.kind(key), n: 1}
+// readValue reads and checks the value of a key.
+func (r *reader) readValue(key string) value {
+	v := value{kind: r.readKind(key), n: 1}
 	if v.kind == arrayKind {
-		v.array, v.kind = true, r.kind(key)
+		v.array, v.kind = true, r.readKind(key)
 		if r.err == nil && v.kind == arrayKind {
-			r.fail("key %.200q: an array of arrays, want one of numbers, bools or strings", key)
+			r.keepError("key %.200q: an array of arrays, want one of numbers, bools or strings", key)
 		}
 		least := 8 // a string's length
 		if r.err == nil && v.kind != stringKind {
 			least = kinds[v.kind].bytes
 		}
-		v.n = r.count(fmt.Sprintf("values of key %.200q", key), least)
+		v.n = r.readCount(fmt.Sprintf("values of key %.200q", key), least)
 	}
 	begin := r.at
 	switch what := fmt.Sprintf("value of key %.200q", key); {
@@ -94,10 +94,10 @@ func (r *reader) value(key string) value {
 	case v.kind == stringKind:
 		length := "length of " + what
 		for i := 0; i < v.n && r.err == nil; i++ {
-			r.take(r.uint64(length), what)
+			r.takeBytes(r.uint64(length), what)
 		}
 	default:
-		r.take(uint64(v.n)*uint64(kinds[v.kind].bytes), what)
+		r.takeBytes(uint64(v.n)*uint64(kinds[v.kind].bytes), what)
 	}
 	if r.err != nil {
 		return v
@@ -106,16 +106,16 @@ func (r *reader) value(key string) value {
 	if v.kind == boolKind {
 		if i := slices.IndexFunc(v.data, func(b byte) bool { return b > 1 }); i >= 0 {
 			r.at = begin + i
-			r.fail("key %.200q: bool of value %d, want 0 or 1", key, v.data[i])
+			r.keepError("key %.200q: bool of value %d, want 0 or 1", key, v.data[i])
 		}
 	}
 	return v
 }
 
-func (r *reader) kind(key string) kind {
+func (r *reader) readKind(key string) kind {
 	k := r.uint32(fmt.Sprintf("type of key %.200q", key))
 	if k >= uint32(len(kinds)) {
-		r.fail("key %.200q: type %d, want one from 0 to %d", key, k, len(kinds)-1)
+		r.keepError("key %.200q: type %d, want one from 0 to %d", key, k, len(kinds)-1)
 		return 0
 	}
 	return kind(k)

@@ -13,8 +13,8 @@ type reader struct {
 	err  error
 }
 
-// fail keeps the first error, with the offset where it was met.
-func (r *reader) fail(format string, args ...any) {
+// keepError keeps the first error, with the offset where it was met.
+func (r *reader) keepError(format string, args ...any) {
 	if r.err == nil {
 		r.err = checkpoints.Corruptf("offset %d: "+format, append([]any{r.at}, args...)...)
 	}
@@ -23,10 +23,10 @@ func (r *reader) fail(format string, args ...any) {
 // left is the number of bytes that follow.
 func (r *reader) left() int { return len(r.data) - r.at }
 
-// take is the next n bytes, nil where the file has fewer.
-func (r *reader) take(n uint64, what string) []byte {
+// takeBytes is the next n bytes, nil where the file has fewer.
+func (r *reader) takeBytes(n uint64, what string) []byte {
 	if r.err == nil && n > uint64(r.left()) {
-		r.fail("%s of %d bytes, but only %d follow: the file is truncated", what, n, r.left())
+		r.keepError("%s of %d bytes, but only %d follow: the file is truncated", what, n, r.left())
 	}
 	if r.err != nil {
 		return nil
@@ -36,26 +36,28 @@ func (r *reader) take(n uint64, what string) []byte {
 }
 
 func (r *reader) uint32(what string) uint32 {
-	if b := r.take(4, what); b != nil {
+	if b := r.takeBytes(4, what); b != nil {
 		return binary.LittleEndian.Uint32(b)
 	}
 	return 0
 }
 
 func (r *reader) uint64(what string) uint64 {
-	if b := r.take(8, what); b != nil {
+	if b := r.takeBytes(8, what); b != nil {
 		return binary.LittleEndian.Uint64(b)
 	}
 	return 0
 }
 
-func (r *reader) string(what string) string { return string(r.take(r.uint64("length of "+what), what)) }
+func (r *reader) string(what string) string {
+	return string(r.takeBytes(r.uint64("length of "+what), what))
+}
 
-// count is a number of things that take at least so many bytes each.
-func (r *reader) count(what string, bytes int) int {
+// readCount is a number of things that take at least so many bytes each.
+func (r *reader) readCount(what string, bytes int) int {
 	n := r.uint64("number of " + what)
 	if most := r.left() / bytes; n > uint64(most) {
-		r.fail("%d %s, but the %d bytes that follow hold at most %d", n, what, r.left(), most)
+		r.keepError("%d %s, but the %d bytes that follow hold at most %d", n, what, r.left(), most)
 		return 0
 	}
 	return int(n)

@@ -75,7 +75,7 @@ func openSplit(path string, n int64) (f *File, err error) {
 		parts = append(parts, p)
 	}
 	if len(unreadable) > 0 {
-		return nil, fmt.Errorf("%d of the %d files %s: %w", len(unreadable), n, filepath.Base(prefix)+"-*.gguf", listing.Join(unreadable))
+		return nil, fmt.Errorf("%d of the %d files %s: %w", len(unreadable), n, filepath.Base(prefix)+"-*.gguf", listing.JoinErrors(unreadable))
 	}
 	if f, err = newFile(parts...); err != nil {
 		return nil, err

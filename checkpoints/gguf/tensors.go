@@ -56,12 +56,12 @@ type Tensor struct {
 func (r *reader) tensorInfo() Tensor {
 	t := Tensor{Name: r.string("name of a tensor")}
 	if r.err == nil && !utf8.ValidString(t.Name) {
-		r.fail("tensor %.200q, want a name in valid UTF-8", t.Name)
+		r.keepError("tensor %.200q, want a name in valid UTF-8", t.Name)
 	}
 	what := fmt.Sprintf("tensor %.200q: ", t.Name)
 	rank := r.uint32(what + "rank")
 	if rank > maxRank {
-		r.fail(what+"rank %d, want at most %d", rank, maxRank)
+		r.keepError(what+"rank %d, want at most %d", rank, maxRank)
 		return t
 	}
 	elems := uint64(1)
@@ -73,7 +73,7 @@ func (r *reader) tensorInfo() Tensor {
 	for i, d := range dims {
 		// A zero does not excuse an overflow after it.
 		if d > math.MaxInt64/max(elems, 1) {
-			r.fail(what+"number of elements of dimensions %v overflows", dims)
+			r.keepError(what+"number of elements of dimensions %v overflows", dims)
 			return t
 		}
 		elems *= d
@@ -86,13 +86,13 @@ func (r *reader) tensorInfo() Tensor {
 	}
 	var ok bool
 	if t.Format, ok = types[number]; !ok {
-		r.fail(what+"type %d is unknown, want one of: %s", number, strings.Join(readable(), ", "))
+		r.keepError(what+"type %d is unknown, want one of: %s", number, strings.Join(readable(), ", "))
 		return t
 	}
 	if known, err := formats.All.Lookup(t.Format.Name); err == nil {
 		t.Format = *known
 	} else if t.Format.Elems == 0 {
-		r.fail(what+"type %s was given up by llama.cpp, want one of: %s; its llama-quantize converts from the original", t.Format.Name, strings.Join(readable(), ", "))
+		r.keepError(what+"type %s was given up by llama.cpp, want one of: %s; its llama-quantize converts from the original", t.Format.Name, strings.Join(readable(), ", "))
 		return t
 	}
 	row := uint64(1) // a scalar
@@ -100,17 +100,17 @@ func (r *reader) tensorInfo() Tensor {
 		row = dims[0]
 	}
 	if row%uint64(t.Format.Elems) != 0 {
-		r.fail(what+"rows of %d elements, want a multiple of the %d of a block of %s", row, t.Format.Elems, t.Format.Name)
+		r.keepError(what+"rows of %d elements, want a multiple of the %d of a block of %s", row, t.Format.Elems, t.Format.Name)
 		return t
 	}
 	if blocks := elems / uint64(t.Format.Elems); blocks > math.MaxInt64/uint64(t.Format.Bytes) {
-		r.fail(what+"number of bytes of %s %v overflows", t.Format.Name, t.Shape)
+		r.keepError(what+"number of bytes of %s %v overflows", t.Format.Name, t.Shape)
 	}
 	return t
 }
 
-// bytes is the length of the tensor's blocks, which tensorInfo has seen fit into 63 bits.
-func (t Tensor) bytes() uint64 {
+// blockBytes is the length of the tensor's blocks, which tensorInfo has seen fit into 63 bits.
+func (t Tensor) blockBytes() uint64 {
 	n := uint64(1)
 	for _, d := range t.Shape {
 		n *= uint64(d)
@@ -118,20 +118,20 @@ func (t Tensor) bytes() uint64 {
 	return n / uint64(t.Format.Elems) * uint64(t.Format.Bytes)
 }
 
-// layout gives the tensors their bytes of data, which begin at an offset of the file and must be
+// placeTensors gives the tensors their bytes of data, which begin at an offset of the file and must be
 // filled without holes or overlaps but for padding. What follows them is noted.
-func (p *part) layout(data []byte, begin int, alignment uint64) error {
+func (p *part) placeTensors(data []byte, begin int, alignment uint64) error {
 	order := make([]*Tensor, len(p.tensors))
 	for i := range order {
 		order[i] = &p.tensors[i]
 	}
 	// Empty tensors share their offset with the next, hence the length as second key.
 	slices.SortStableFunc(order, func(a, b *Tensor) int {
-		return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(a.bytes(), b.bytes()))
+		return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(a.blockBytes(), b.blockBytes()))
 	})
 	end, last := uint64(0), "the metadata"
 	for _, t := range order {
-		n := t.bytes()
+		n := t.blockBytes()
 		switch {
 		case t.offset%alignment != 0:
 			return checkpoints.Corruptf("tensor %.200q: offset %d, want a multiple of general.alignment %d", t.Name, t.offset, alignment)

@@ -76,7 +76,7 @@ func (f *File) Weights(sources map[string]Source) (*checkpoints.Weights, error) 
 		owner[t].tensors[name] = s
 	}
 	if len(errs) > 0 {
-		return nil, fmt.Errorf("%s: %w", f.parts[0].name, listing.Join(errs))
+		return nil, fmt.Errorf("%s: %w", f.parts[0].name, listing.JoinErrors(errs))
 	}
 	return checkpoints.NewWeights(f.parts[0].name, files...)
 }

@@ -86,7 +86,7 @@ func WriteAdapter(ctx context.Context, name string, a *checkpoints.Adapter, repl
 		total += int64(len(f.Data))
 	}
 	bar := progress.New(log, progress.Bytes, total)
-	bar.Describe(name)
+	bar.SetText(name)
 	defer bar.Done()
 	created, err = Publish(ctx, store, folder, files, bar.Add)
 	if err != nil {
@@ -152,7 +152,7 @@ func shownCache(name string, log io.Writer) (c Cache, done func()) {
 	show := func(bytes, missing int64) {
 		if missing > 0 {
 			bar = progress.New(log, progress.Bytes, missing)
-			bar.Describe(name)
+			bar.SetText(name)
 		}
 		bar.Add(bytes)
 	}

@@ -39,7 +39,7 @@ const keepBackups = 2
 func NewBackups(s Store, folder string, report func(step int, err error)) *Backups {
 	b := &Backups{store: s, folder: folder, report: report, next: make(chan backup, 1), done: make(chan struct{})}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	go b.run()
+	go b.runUploads()
 	return b
 }
 
@@ -70,16 +70,16 @@ func (b *Backups) Close(ctx context.Context) {
 	b.cancel()
 }
 
-func (b *Backups) run() {
+func (b *Backups) runUploads() {
 	defer close(b.done)
 	for next := range b.next {
-		err := b.send(next)
+		err := b.sendBackup(next)
 		next.file.Close()
 		b.report(next.step, err)
 	}
 }
 
-func (b *Backups) send(n backup) error {
+func (b *Backups) sendBackup(n backup) error {
 	info, err := n.file.Stat()
 	if err != nil {
 		return err

@@ -101,13 +101,13 @@ func (c Cache) bring(ctx context.Context, s Store, url, folder string, names []s
 		return "", fmt.Errorf("cache of %s: %w", url, err)
 	}
 	defer unlock()
-	if err := c.fill(ctx, s, url, folder, dir, names); err != nil {
+	if err := c.fillFolder(ctx, s, url, folder, dir, names); err != nil {
 		return "", fmt.Errorf("cache of %s: %w", url, err)
 	}
 	return dir, nil
 }
 
-func (c Cache) fill(ctx context.Context, s Store, url, folder, dir string, names []string) error {
+func (c Cache) fillFolder(ctx context.Context, s Store, url, folder, dir string, names []string) error {
 	record := cached{Files: make(map[string]cachedFile)}
 	if raw, err := os.ReadFile(filepath.Join(dir, recordFile)); err == nil {
 		// A record that does not parse is as good as none.
@@ -142,7 +142,7 @@ func (c Cache) fill(ctx context.Context, s Store, url, folder, dir string, names
 			o.Close()
 			if file != record.Files[name] {
 				record.Files[name] = file
-				if err := record.write(dir); err != nil {
+				if err := record.writeRecord(dir); err != nil {
 					return err
 				}
 			}
@@ -171,14 +171,14 @@ func (c Cache) fill(ctx context.Context, s Store, url, folder, dir string, names
 			return err
 		}
 		record.Files[name] = cachedFile{info.Version, info.Size, sum, modified}
-		if err := record.write(dir); err != nil {
+		if err := record.writeRecord(dir); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *cached) write(dir string) error {
+func (c *cached) writeRecord(dir string) error {
 	raw, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return err

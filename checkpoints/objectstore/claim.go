@@ -106,7 +106,7 @@ func (c Claims) Take(ctx context.Context, s Store, folder string) (*Claim, error
 		return nil, err
 	}
 	if last > 0 {
-		taken, free, err := look(ctx, s, claimKey(folder, last))
+		taken, free, err := inspectClaim(ctx, s, claimKey(folder, last))
 		if err != nil {
 			return nil, err
 		}
@@ -144,8 +144,8 @@ func lastClaim(ctx context.Context, s Store, folder string) (last int, err error
 	return last, nil
 }
 
-// look tells that a claim is free, or who has it.
-func look(ctx context.Context, s Store, key string) (taken *ClaimedError, free bool, err error) {
+// inspectClaim tells that a claim is free, or who has it.
+func inspectClaim(ctx context.Context, s Store, key string) (taken *ClaimedError, free bool, err error) {
 	info, err := s.Stat(ctx, key)
 	if errors.Is(err, ErrNotExist) { // its owner has just finished
 		return nil, true, nil

@@ -87,11 +87,11 @@ var kinds = []struct {
 
 // source says which part of the chain was chosen.
 func (c *credentials) source() string {
-	name, _ := c.kind()
+	name, _ := c.failedSource()
 	return name
 }
 
-func (c *credentials) kind() (name, hint string) {
+func (c *credentials) failedSource() (name, hint string) {
 	profile := cmp.Or(os.Getenv("AWS_PROFILE"), os.Getenv("AWS_DEFAULT_PROFILE"))
 	of, option := "", ""
 	if profile != "" {
@@ -125,7 +125,7 @@ func (c *credentials) explain(err error) string {
 	if before, _, found := strings.Cut(cause, "parse failed of process output"); found { // which may have secrets in it
 		cause = before + "its output is not the JSON of credentials"
 	}
-	name, hint := c.kind()
+	name, hint := c.failedSource()
 	switch {
 	case slices.Contains(c.sources(), aws.CredentialSourceIMDS) || len(c.sources()) == 0 && name == "":
 		return noCredentials(cause)

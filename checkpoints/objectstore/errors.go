@@ -15,9 +15,9 @@ import (
 	"glimpse/internal/secret"
 )
 
-// fail describes a failed request: operation, object, what the server said, and
+// requestError describes a failed request: operation, object, what the server said, and
 // what to do about it where that is known.
-func (b *bucket) fail(op, key string, err error) error {
+func (b *bucket) requestError(op, key string, err error) error {
 	explained := b.explain(err)
 	if statusOf(err) != 0 { // a server may repeat what it got
 		if c, noneErr := b.client.Options().Credentials.Retrieve(context.Background()); noneErr == nil { // the request's own, from the SDK's cache

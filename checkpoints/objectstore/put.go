@@ -91,7 +91,7 @@ func (p *put) condition() *string {
 
 // single sends the object in one request.
 func (p *put) single(ctx context.Context) error {
-	sum, err := p.sum(0, p.src.Size())
+	sum, err := p.sectionSum(0, p.src.Size())
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (p *put) single(ctx context.Context) error {
 		if p.arrived(ctx, err) {
 			err = nil
 		} else {
-			return p.fail("put", p.key, conflict(err))
+			return p.requestError("put", p.key, conflict(err))
 		}
 	}
 	p.progress(p.src.Size())
@@ -128,8 +128,8 @@ func (p *put) arrived(ctx context.Context, err error) bool {
 	return err == nil && info.nonce == p.meta[metaNonce]
 }
 
-// sum is the SHA-256 of a section, as S3 writes it.
-func (p *put) sum(off, size int64) (string, error) {
+// sectionSum is the SHA-256 of a section, as S3 writes it.
+func (p *put) sectionSum(off, size int64) (string, error) {
 	sum, err := sha256Of(io.NewSectionReader(p.src, off, size))
 	if err != nil {
 		return "", fmt.Errorf("put %s: %w", p.URL(p.key), err)
@@ -143,7 +143,7 @@ func (p *put) multipart(ctx context.Context) error {
 	sums := make([]string, (p.src.Size()+p.partSize-1)/p.partSize)
 	for i := range sums {
 		var err error
-		if sums[i], err = p.sum(p.section(i)); err != nil {
+		if sums[i], err = p.sectionSum(p.section(i)); err != nil {
 			return err
 		}
 	}
@@ -151,7 +151,7 @@ func (p *put) multipart(ctx context.Context) error {
 	var parts []types.CompletedPart
 	var err error
 	if !p.fresh {
-		if id, parts, err = p.find(ctx, sums); err != nil {
+		if id, parts, err = p.findUpload(ctx, sums); err != nil {
 			return err
 		}
 	}
@@ -162,25 +162,25 @@ func (p *put) multipart(ctx context.Context) error {
 			ChecksumAlgorithm: types.ChecksumAlgorithmSha256, ChecksumType: types.ChecksumTypeComposite,
 		})
 		if err != nil {
-			return p.fail("put", p.key, err)
+			return p.requestError("put", p.key, err)
 		}
 		id, parts = aws.ToString(out.UploadId), make([]types.CompletedPart, len(sums))
 	}
 	err = p.sendParts(ctx, id, sums, parts)
 	if err == nil {
-		err = p.complete(ctx, id, parts)
+		err = p.completeUpload(ctx, id, parts)
 	}
 	switch {
 	case err == nil && resumed:
-		return p.check(ctx)
+		return p.checkUpload(ctx)
 	case err == nil:
 	case ctx.Err() != nil:
 		// The user said stop: nothing stays that costs money.
 		free, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 		defer cancel()
-		return errors.Join(err, p.end(free, id))
+		return errors.Join(err, p.abortUpload(free, id))
 	case final(err) || errors.Is(err, errLost):
-		return errors.Join(err, p.end(ctx, id))
+		return errors.Join(err, p.abortUpload(ctx, id))
 	default:
 		kept := 0
 		for _, part := range parts {
@@ -193,9 +193,9 @@ func (p *put) multipart(ctx context.Context) error {
 	return err
 }
 
-// end aborts an upload whose parts may still be on their way: one that arrives
+// abortUpload aborts an upload whose parts may still be on their way: one that arrives
 // after the abort can bring the upload back, so the server is asked again.
-func (p *put) end(ctx context.Context, id string) error {
+func (p *put) abortUpload(ctx context.Context, id string) error {
 	for attempt := range p.attempts {
 		if err := p.abort(ctx, p.key, id); err != nil {
 			return err
@@ -212,10 +212,10 @@ func (p *put) end(ctx context.Context, id string) error {
 	return fmt.Errorf("put %s: upload %s does not end; it may have to be removed by hand", p.URL(p.key), id)
 }
 
-// check makes sure that an upload that was taken up had been started for this
+// checkUpload makes sure that an upload that was taken up had been started for this
 // content. One for content that differed only in parts that were never sent has
 // metadata that are not true of this one, so the object is stored anew.
-func (p *put) check(ctx context.Context) error {
+func (p *put) checkUpload(ctx context.Context) error {
 	info, err := p.Stat(ctx, p.key)
 	if err != nil {
 		return err
@@ -238,9 +238,9 @@ func (p *put) section(i int) (off, size int64) {
 	return off, min(p.partSize, p.src.Size()-off)
 }
 
-// find looks for an upload of this content: one whose parts, at least one, are all
+// findUpload looks for an upload of this content: one whose parts, at least one, are all
 // parts of it. Its finished parts are filled in.
-func (p *put) find(ctx context.Context, sums []string) (id string, parts []types.CompletedPart, err error) {
+func (p *put) findUpload(ctx context.Context, sums []string) (id string, parts []types.CompletedPart, err error) {
 	ids, err := p.uploads(ctx, p.key)
 	if err != nil {
 		if statusOf(err) == 403 || errors.Is(err, ErrDenied) { // allowed to write and not to list
@@ -259,7 +259,7 @@ func (p *put) find(ctx context.Context, sums []string) (id string, parts []types
 					same = false
 					break
 				}
-				return "", nil, p.fail("list parts of", p.key, err)
+				return "", nil, p.requestError("list parts of", p.key, err)
 			}
 			for _, part := range page.Parts {
 				i := int(aws.ToInt32(part.PartNumber)) - 1
@@ -333,8 +333,8 @@ func (p *put) taken(ctx context.Context) error {
 	return fmt.Errorf("put %s: %w", p.URL(p.key), errLost)
 }
 
-// complete makes an object of the parts.
-func (p *put) complete(ctx context.Context, id string, parts []types.CompletedPart) error {
+// completeUpload makes an object of the parts.
+func (p *put) completeUpload(ctx context.Context, id string, parts []types.CompletedPart) error {
 	_, err := p.client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
 		Bucket: &p.name, Key: &p.key, UploadId: &id, IfNoneMatch: p.condition(),
 		MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
@@ -350,5 +350,5 @@ func (p *put) complete(ctx context.Context, id string, parts []types.CompletedPa
 	case code == "InvalidPart" || code == "InvalidPartOrder":
 		return fmt.Errorf("put %s: %s: %w", p.URL(p.key), code, errLost)
 	}
-	return p.fail("put", p.key, conflict(err))
+	return p.requestError("put", p.key, conflict(err))
 }

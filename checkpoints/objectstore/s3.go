@@ -56,7 +56,7 @@ func (b *bucket) Stat(ctx context.Context, key string) (Info, error) {
 				return Info{}, fmt.Errorf("stat %s: bucket %q does not exist: %w", b.URL(key), b.name, ErrNotExist)
 			}
 		}
-		return Info{}, b.fail("stat", key, err)
+		return Info{}, b.requestError("stat", key, err)
 	}
 	// Both times are the server's: clocks of machines that share a bucket may differ.
 	now, ok := awsmiddleware.GetServerTime(out.ResultMetadata)
@@ -140,7 +140,7 @@ func (o *s3Object) readSome(p []byte, off int64) (int, error) {
 		if statusOf(err) == 412 {
 			return 0, fmt.Errorf("read %s: %w", o.b.URL(o.info.Key), ErrChanged)
 		}
-		return 0, o.b.fail("read", o.info.Key, err)
+		return 0, o.b.requestError("read", o.info.Key, err)
 	}
 	defer out.Body.Close()
 	if err := o.checkAnswer(out, off, int64(len(p))); err != nil {
@@ -198,7 +198,7 @@ func (b *bucket) List(ctx context.Context, folder string) ([]Info, error) {
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, b.fail("list", folder, err)
+			return nil, b.requestError("list", folder, err)
 		}
 		for _, o := range page.Contents {
 			key := aws.ToString(o.Key)
@@ -214,7 +214,7 @@ func (b *bucket) List(ctx context.Context, folder string) ([]Info, error) {
 // Delete implements Store.
 func (b *bucket) Delete(ctx context.Context, key string) error {
 	if _, err := b.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.name, Key: &key}); err != nil && codeOf(err) != "NoSuchKey" {
-		return b.fail("delete", key, err)
+		return b.requestError("delete", key, err)
 	}
 	return nil
 }
@@ -240,7 +240,7 @@ func (b *bucket) uploads(ctx context.Context, key string) ([]string, error) {
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, b.fail("list uploads of", key, err)
+			return nil, b.requestError("list uploads of", key, err)
 		}
 		for _, u := range page.Uploads {
 			if aws.ToString(u.Key) == key {
@@ -254,7 +254,7 @@ func (b *bucket) uploads(ctx context.Context, key string) ([]string, error) {
 func (b *bucket) abort(ctx context.Context, key, id string) error {
 	_, err := b.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &b.name, Key: &key, UploadId: &id})
 	if err != nil && codeOf(err) != "NoSuchUpload" && statusOf(err) != 404 {
-		return b.fail("end upload of", key, err)
+		return b.requestError("end upload of", key, err)
 	}
 	return nil
 }

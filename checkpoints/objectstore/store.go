@@ -158,7 +158,7 @@ func PutFile(ctx context.Context, s Store, key, path string, opt PutOptions) err
 // store knows about it.
 func Get(ctx context.Context, s Store, key string, limit int64) (data []byte, err error) {
 	for range 3 { // an object that others replace meanwhile is read again
-		data, err = get(ctx, s, key, limit)
+		data, err = getObject(ctx, s, key, limit)
 		if !errors.Is(err, ErrChanged) {
 			break
 		}
@@ -166,7 +166,7 @@ func Get(ctx context.Context, s Store, key string, limit int64) (data []byte, er
 	return data, err
 }
 
-func get(ctx context.Context, s Store, key string, limit int64) ([]byte, error) {
+func getObject(ctx context.Context, s Store, key string, limit int64) ([]byte, error) {
 	o, err := s.Open(ctx, key)
 	if err != nil {
 		return nil, err

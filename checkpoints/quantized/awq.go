@@ -60,9 +60,9 @@ func (c awq) find(f *finder) {
 			size = in
 		}
 		if in%size != 0 {
-			m.fail("qweight", "%d inputs, want a multiple of group_size %d", in, size)
+			m.reportFault("qweight", "%d inputs, want a multiple of group_size %d", in, size)
 		}
-		groups := parts(in, size)
+		groups := tileCount(in, size)
 		m.use("qzeros", []string{"I32"}, []int{groups, words})
 		scale := m.use("scales", floatTypes, []int{groups, out})
 		zeros := func(packed []byte) []float32 {
@@ -75,8 +75,8 @@ func (c awq) find(f *finder) {
 			}
 			return zeros
 		}
-		if m.keep(out, in, "I4", scale, size, nil, func(of [][]byte) func(b *block, row, col int) {
-			scales, zeros := floats(of[2], scale), zeros(of[1])
+		if m.keepBlocks(out, in, "I4", scale, size, nil, func(of [][]byte) func(b *block, row, col int) {
+			scales, zeros := readFloats(of[2], scale), zeros(of[1])
 			return func(b *block, row, col int) {
 				shift := 4 * slices.Index(awqOrder[:], row%8)
 				for i := range b.codes {
@@ -89,14 +89,14 @@ func (c awq) find(f *finder) {
 			continue
 		}
 		m.show(out, in, func(dst []byte, of [][]byte) {
-			widenAWQ(dst, of[0], in, out, size, floats(of[2], scale), zeros(of[1]), scale)
+			widenAWQ(dst, of[0], in, out, size, readFloats(of[2], scale), zeros(of[1]), scale)
 		})
 	}
 }
 
 // widenAWQ widens qweight; scales and zeros are [groups, out].
 func widenAWQ(dst, qweight []byte, in, out, size int, scales, zeros []float32, scale string) {
-	widen(dst, out, in, transposedRows, transposedCols, scale, func(x []float32, t tile) {
+	widenTiles(dst, out, in, transposedRows, transposedCols, scale, func(x []float32, t tile) {
 		for r := 0; r < t.rows; r += 8 {
 			for from := 0; from < t.cols; {
 				g := (t.col + from) / size

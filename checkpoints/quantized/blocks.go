@@ -54,10 +54,10 @@ func inGroups(group []int) (order []int32, ok bool) {
 	return order, true
 }
 
-// keep shows the module's weight in blocks of codes "E4M3", "I4", "I8" or "I8Z": fill gets the bytes and gives the
+// keepBlocks shows the module's weight in blocks of codes "E4M3", "I4", "I8" or "I8Z": fill gets the bytes and gives the
 // block of a row that begins at a column; false where they cannot be blocks. Columns that share a scale are so many,
 // and 0 where they do not follow each other. The columns that fill gives follow the order, if there is one.
-func (m *module) keep(rows, cols int, codes, scale string, group int, order []int32, fill func(of [][]byte) func(b *block, row, col int)) bool {
+func (m *module) keepBlocks(rows, cols int, codes, scale string, group int, order []int32, fill func(of [][]byte) func(b *block, row, col int)) bool {
 	dtype := typeOf(codes, scale, cols, group)
 	if dtype == kernels.BF16 || m.wide || m.wrong {
 		return false
@@ -66,12 +66,12 @@ func (m *module) keep(rows, cols int, codes, scale string, group int, order []in
 	m.derived[m.name+".weight"] = checkpoints.Derived{DType: dtype, Shape: []int{rows, cols}, Order: order, Of: m.of, Make: func(dst []byte, of [][]byte) {
 		const tileRows = 16 // a cache line of the words of a transposed matrix
 		at, row := fill(of), cols/blockCols*f.Bytes
-		parallel.Tasks(parts(rows, tileRows), tileRows*cols, func(i int) {
+		parallel.Tasks(tileCount(rows, tileRows), tileRows*cols, func(i int) {
 			var b block
 			for col := 0; col < cols; col += blockCols {
 				for r := i * tileRows; r < min(rows, (i+1)*tileRows); r++ {
 					at(&b, r, col)
-					b.write(dst[r*row+col/blockCols*f.Bytes:][:f.Bytes], codes, scale)
+					b.writeBlock(dst[r*row+col/blockCols*f.Bytes:][:f.Bytes], codes, scale)
 				}
 			}
 		})
@@ -79,8 +79,8 @@ func (m *module) keep(rows, cols int, codes, scale string, group int, order []in
 	return true
 }
 
-// write writes a block as its format has it.
-func (b *block) write(dst []byte, codes, scale string) {
+// writeBlock writes a block as its format has it.
+func (b *block) writeBlock(dst []byte, codes, scale string) {
 	switch bits := math.Float32bits(b.scale); scale {
 	case "F32":
 		binary.LittleEndian.PutUint32(dst, bits)
@@ -114,8 +114,8 @@ func nibbles(codes *[8]byte, w uint32) {
 	}
 }
 
-// block gives the codes of 32 columns of a row, which follow each other in an order.
-func (c *rowCodes) block(codes *[blockCols]byte, row, col int, order []int32) {
+// blockCodes gives the codes of 32 columns of a row, which follow each other in an order.
+func (c *rowCodes) blockCodes(codes *[blockCols]byte, row, col int, order []int32) {
 	data := c.data[row*c.stride:][:c.stride]
 	if order != nil {
 		for i, column := range order[col:][:blockCols] {

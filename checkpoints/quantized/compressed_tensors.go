@@ -173,7 +173,7 @@ func (c compressed) find(f *finder) {
 	f.drop("input_scale", "input_zero_point", "output_scale", "output_zero_point", "k_scale", "v_scale", "q_scale")
 	for _, m := range f.modules("weight", "weight_packed", "weight_scale") {
 		info, _ := f.weights.Info(m.name + ".weight")
-		if info.DType != "F8_E4M3" && info.DType != "I8" && !m.has("weight_packed") && !m.has("weight_scale") {
+		if info.DType != "F8_E4M3" && info.DType != "I8" && !m.hasTensor("weight_packed") && !m.hasTensor("weight_scale") {
 			continue
 		}
 		var found *group
@@ -185,9 +185,9 @@ func (c compressed) find(f *finder) {
 		}
 		switch {
 		case found == nil:
-			m.fail("weight", "quantised, and no targets of quantization_config.config_groups name it")
+			m.reportFault("weight", "quantised, and no targets of quantization_config.config_groups name it")
 		case c.ignore.match(m.name) > 0:
-			m.fail("weight", "quantised, and quantization_config.ignore names it")
+			m.reportFault("weight", "quantised, and quantization_config.ignore names it")
 		default:
 			codesOf[found.Format](m, found)
 		}
@@ -246,13 +246,13 @@ func packedCodes(m *module, g *group) {
 	if !ok {
 		return
 	}
-	shape := m.read("weight_shape", []string{"I64", "I32"}, 2)
+	shape := m.readIntegers("weight_shape", []string{"I64", "I32"}, 2)
 	if shape == nil {
 		return
 	}
 	perWord := 32 / g.Weights.Bits
-	if shape[0] != rows || shape[1] < 1 || parts(shape[1], perWord) != words {
-		m.fail("weight_packed", "shape [%d %d], want that of %d-bit codes of weight_shape %v", rows, words, g.Weights.Bits, shape)
+	if shape[0] != rows || shape[1] < 1 || tileCount(shape[1], perWord) != words {
+		m.reportFault("weight_packed", "shape [%d %d], want that of %d-bit codes of weight_shape %v", rows, words, g.Weights.Bits, shape)
 		return
 	}
 	m.compressed(rows, shape[1], g, rowCodes{stride: 4 * words, bits: g.Weights.Bits, values: &small})
@@ -268,20 +268,20 @@ func (m *module) compressed(rows, cols int, g *group, c rowCodes) {
 		blocks.blockRows, blocks.blockCols = 1, cols
 	case "group":
 		if cols%g.cols != 0 {
-			m.fail("weight", "%d columns, want a multiple of group_size %d", cols, g.cols)
+			m.reportFault("weight", "%d columns, want a multiple of group_size %d", cols, g.cols)
 		}
 	}
-	blocks.width = parts(cols, blocks.blockCols)
-	shape := []int{parts(rows, blocks.blockRows), blocks.width}
+	blocks.width = tileCount(cols, blocks.blockCols)
+	shape := []int{tileCount(rows, blocks.blockRows), blocks.width}
 	shapes := [][]int{shape}
 	if g.Weights.Strategy == "tensor" {
 		shapes = [][]int{{1}, {}}
 	}
 	scale := m.use("weight_scale", floatTypes, shapes...)
-	zero, packed := g.zeros() || m.has("weight_zero_point"), g.packsZeros()
+	zero, packed := g.zeros() || m.hasTensor("weight_zero_point"), g.packsZeros()
 	switch {
 	case packed:
-		m.use("weight_zero_point", []string{"I32"}, []int{parts(rows, 32/g.Weights.Bits), blocks.width})
+		m.use("weight_zero_point", []string{"I32"}, []int{tileCount(rows, 32/g.Weights.Bits), blocks.width})
 	case zero:
 		m.use("weight_zero_point", []string{"I8"}, shapes...)
 	}
@@ -289,12 +289,12 @@ func (m *module) compressed(rows, cols int, g *group, c rowCodes) {
 	if g.Format == "pack-quantized" {
 		middle = float32(int(1) << (g.Weights.Bits - 1))
 	}
-	if g.Weights.Strategy == "group" && g.Format == "pack-quantized" && m.has("weight_g_idx") {
+	if g.Weights.Strategy == "group" && g.Format == "pack-quantized" && m.hasTensor("weight_g_idx") {
 		blocks.group = m.columnGroups(cols, g.cols, blocks.width)
 	}
 	found := func(of [][]byte) (rowCodes, grid) {
 		c, blocks := c, blocks
-		c.data, blocks.scale = of[0], floats(of[1], scale)
+		c.data, blocks.scale = of[0], readFloats(of[1], scale)
 		if packed {
 			blocks.zero = unpackRows(of[2], rows, blocks.width, g.Weights.Bits)
 		} else if zero || middle > 0 {
@@ -318,16 +318,16 @@ func (m *module) compressed(rows, cols int, g *group, c rowCodes) {
 	if codes == "E4M3" && zero {
 		columns = 0
 	}
-	if m.keep(rows, cols, codes, scale, columns, order, func(of [][]byte) func(b *block, row, col int) {
+	if m.keepBlocks(rows, cols, codes, scale, columns, order, func(of [][]byte) func(b *block, row, col int) {
 		c, blocks := found(of)
 		return func(b *block, row, col int) {
-			c.block(&b.codes, row, col, order)
+			c.blockCodes(&b.codes, row, col, order)
 			group := col / blocks.blockCols
 			if order != nil {
 				group = blocks.group[order[col]]
 			}
 			var zero float32
-			if b.scale, zero = blocks.at(row, group); codes == "I4" {
+			if b.scale, zero = blocks.scaleAt(row, group); codes == "I4" {
 				b.zero = byte(zero)
 				return
 			}
@@ -349,7 +349,7 @@ func (m *module) compressed(rows, cols int, g *group, c rowCodes) {
 // The reference sorts columns by it and cuts them into groups of one size, which only means the
 // same where the groups are of that size.
 func (m *module) columnGroups(cols, size, groups int) []int {
-	index := m.read("weight_g_idx", []string{"I32"}, cols)
+	index := m.readIntegers("weight_g_idx", []string{"I32"}, cols)
 	if index == nil || slices.Contains(index, -1) {
 		return nil
 	}
@@ -357,14 +357,14 @@ func (m *module) columnGroups(cols, size, groups int) []int {
 	for i, g := range index {
 		ordered = ordered && g == i/size
 		if g < 0 || g >= groups {
-			m.fail("weight_g_idx", "column %d is of group %d, want one of %d", i, g, groups)
+			m.reportFault("weight_g_idx", "column %d is of group %d, want one of %d", i, g, groups)
 			return nil
 		}
 		count[g]++
 	}
 	for g, n := range count {
 		if n != size {
-			m.fail("weight_g_idx", "group %d has %d columns, want group_size %d", g, n, size)
+			m.reportFault("weight_g_idx", "group %d has %d columns, want group_size %d", g, n, size)
 			return nil
 		}
 	}

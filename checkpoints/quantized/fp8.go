@@ -36,7 +36,7 @@ func init() {
 func (c fp8) find(f *finder) {
 	f.drop("activation_scale")
 	for _, m := range f.modules("weight", "weight_scale_inv") {
-		if info, _ := f.weights.Info(m.name + ".weight"); info.DType != "F8_E4M3" && !m.has("weight_scale_inv") {
+		if info, _ := f.weights.Info(m.name + ".weight"); info.DType != "F8_E4M3" && !m.hasTensor("weight_scale_inv") {
 			continue
 		}
 		rows, cols, ok := m.matrix("weight", "F8_E4M3")
@@ -46,8 +46,8 @@ func (c fp8) find(f *finder) {
 		g := grid{blockRows: rows, blockCols: cols, width: 1}
 		shapes := [][]int{{}, {1}}
 		if c.rows > 0 {
-			g = grid{blockRows: c.rows, blockCols: c.cols, width: parts(cols, c.cols)}
-			shapes = [][]int{{parts(rows, c.rows), g.width}}
+			g = grid{blockRows: c.rows, blockCols: c.cols, width: tileCount(cols, c.cols)}
+			shapes = [][]int{{tileCount(rows, c.rows), g.width}}
 		}
 		scale := m.use("weight_scale_inv", floatTypes, shapes...)
 		codes := rowCodes{stride: cols, bits: 8, values: &formats.E4M3}
@@ -55,14 +55,14 @@ func (c fp8) find(f *finder) {
 		if scale == "F16" {
 			kept = "F32"
 		}
-		if m.keep(rows, cols, "E4M3", kept, g.blockCols, nil, func(of [][]byte) func(b *block, row, col int) {
-			return g.filled(codes, of[0], floats(of[1], scale))
+		if m.keepBlocks(rows, cols, "E4M3", kept, g.blockCols, nil, func(of [][]byte) func(b *block, row, col int) {
+			return g.filled(codes, of[0], readFloats(of[1], scale))
 		}) {
 			continue
 		}
 		m.show(rows, cols, func(dst []byte, of [][]byte) {
 			g := g
-			g.scale = floats(of[1], scale)
+			g.scale = readFloats(of[1], scale)
 			codes.data = of[0]
 			widenRows(dst, rows, cols, codes, &g, "F32")
 		})

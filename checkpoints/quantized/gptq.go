@@ -56,15 +56,15 @@ func (c gptq) find(f *finder) {
 		if size == -1 {
 			size = in
 		}
-		groups := parts(in, size)
+		groups := tileCount(in, size)
 		if out%n != 0 {
-			m.fail("qweight", "%d outputs, want a multiple of %d", out, n)
+			m.reportFault("qweight", "%d outputs, want a multiple of %d", out, n)
 		}
 		m.use("qzeros", []string{"I32"}, []int{groups, out / n})
 		scale := m.use("scales", floatTypes, []int{groups, out})
 		var index []int
-		if c.Order || m.has("g_idx") {
-			index = m.read("g_idx", []string{"I32"}, in)
+		if c.Order || m.hasTensor("g_idx") {
+			index = m.readIntegers("g_idx", []string{"I32"}, in)
 		} else {
 			index = make([]int, in)
 			for i := range index {
@@ -73,7 +73,7 @@ func (c gptq) find(f *finder) {
 		}
 		for i, g := range index {
 			if g < 0 || g >= groups {
-				m.fail("g_idx", "input %d is of group %d, want one of %d", i, g, groups)
+				m.reportFault("g_idx", "input %d is of group %d, want one of %d", i, g, groups)
 				break
 			}
 		}
@@ -95,10 +95,10 @@ func (c gptq) find(f *finder) {
 		if ok {
 			columns = blockCols
 		}
-		if m.keep(out, in, c.codes(), scale, columns, order, func(of [][]byte) func(b *block, row, col int) {
-			scales, zeros := floats(of[2], scale), zeros(of[1])
+		if m.keepBlocks(out, in, c.codes(), scale, columns, order, func(of [][]byte) func(b *block, row, col int) {
+			scales, zeros := readFloats(of[2], scale), zeros(of[1])
 			return func(b *block, row, col int) {
-				c.block(&b.codes, of[0], out, row, col, order)
+				c.blockCodes(&b.codes, of[0], out, row, col, order)
 				if order != nil {
 					col = int(order[col])
 				}
@@ -112,7 +112,7 @@ func (c gptq) find(f *finder) {
 			continue
 		}
 		m.show(out, in, func(dst []byte, of [][]byte) {
-			c.widen(dst, of[0], in, out, index, floats(of[2], scale), zeros(of[1]), scale)
+			c.widenWeight(dst, of[0], in, out, index, readFloats(of[2], scale), zeros(of[1]), scale)
 		})
 	}
 }
@@ -125,8 +125,8 @@ func (c gptq) codes() string {
 	return "I4"
 }
 
-// block gives the codes of 32 inputs of a row, which follow each other in an order.
-func (c gptq) block(codes *[blockCols]byte, qweight []byte, out, row, col int, order []int32) {
+// blockCodes gives the codes of 32 inputs of a row, which follow each other in an order.
+func (c gptq) blockCodes(codes *[blockCols]byte, qweight []byte, out, row, col int, order []int32) {
 	n := 32 / c.Bits
 	if order == nil && c.Bits == 4 {
 		for i := 0; i < blockCols; i += 8 {
@@ -146,11 +146,11 @@ func (c gptq) block(codes *[blockCols]byte, qweight []byte, out, row, col int, o
 	}
 }
 
-// widen widens qweight; scales and zeros are [groups, out].
-func (c gptq) widen(dst, qweight []byte, in, out int, index []int, scales, zeros []float32, scale string) {
+// widenWeight widens qweight; scales and zeros are [groups, out].
+func (c gptq) widenWeight(dst, qweight []byte, in, out int, index []int, scales, zeros []float32, scale string) {
 	n := 32 / c.Bits
 	mask := uint32(1<<c.Bits - 1)
-	widen(dst, out, in, transposedRows, transposedCols, scale, func(x []float32, t tile) {
+	widenTiles(dst, out, in, transposedRows, transposedCols, scale, func(x []float32, t tile) {
 		for col := 0; col < t.cols; col += n {
 			words := qweight[4*((t.col+col)/n*out+t.row):][:4*t.rows]
 			index := index[t.col+col:][:n]

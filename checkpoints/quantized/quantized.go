@@ -55,7 +55,7 @@ func (c *Config) Show(w *checkpoints.Weights) error {
 	f := &finder{weights: w, derived: map[string]checkpoints.Derived{}}
 	c.scheme.find(f)
 	if len(f.errs) > 0 {
-		return listing.Join(f.errs)
+		return listing.JoinErrors(f.errs)
 	}
 	return w.Derive(f.derived, f.unused)
 }
@@ -91,7 +91,7 @@ func (f *finder) modules(tensors ...string) []*module {
 func (f *finder) drop(tensors ...string) {
 	for _, m := range f.modules(tensors...) {
 		for _, t := range tensors {
-			if m.has(t) {
+			if m.hasTensor(t) {
 				f.unused = append(f.unused, m.name+"."+t)
 			}
 		}
@@ -106,18 +106,18 @@ type module struct {
 	wrong bool
 }
 
-func (m *module) fail(tensor, format string, args ...any) {
+func (m *module) reportFault(tensor, format string, args ...any) {
 	m.wrong = true
 	m.errs = append(m.errs, checkpoints.Corruptf("tensor %.200q: %s", m.name+"."+tensor, fmt.Sprintf(format, args...)))
 }
 
-func (m *module) has(tensor string) bool {
+func (m *module) hasTensor(tensor string) bool {
 	_, ok := m.weights.Info(m.name + "." + tensor)
 	return ok
 }
 
-// look finds a tensor, which has one of the types and one of the shapes.
-func (m *module) look(tensor string, dtypes []string, shapes ...[]int) (dtype string) {
+// findTensor finds a tensor, which has one of the types and one of the shapes.
+func (m *module) findTensor(tensor string, dtypes []string, shapes ...[]int) (dtype string) {
 	want := strings.Join(dtypes, " or ") + " of shape"
 	for i, shape := range shapes {
 		if i > 0 {
@@ -129,9 +129,9 @@ func (m *module) look(tensor string, dtypes []string, shapes ...[]int) (dtype st
 	same := func(shape []int) bool { return slices.Equal(shape, info.Shape) }
 	switch {
 	case !ok:
-		m.fail(tensor, "missing, want %s", want)
+		m.reportFault(tensor, "missing, want %s", want)
 	case !slices.Contains(dtypes, info.DType) || !slices.ContainsFunc(shapes, same):
-		m.fail(tensor, "%s of shape %v, want %s", info.DType, checkpoints.ShapeString(info.Shape), want)
+		m.reportFault(tensor, "%s of shape %v, want %s", info.DType, checkpoints.ShapeString(info.Shape), want)
 	}
 	return info.DType
 }
@@ -139,12 +139,12 @@ func (m *module) look(tensor string, dtypes []string, shapes ...[]int) (dtype st
 // use is look for a tensor whose bytes Make will get.
 func (m *module) use(tensor string, dtypes []string, shapes ...[]int) (dtype string) {
 	m.of = append(m.of, m.name+"."+tensor)
-	return m.look(tensor, dtypes, shapes...)
+	return m.findTensor(tensor, dtypes, shapes...)
 }
 
-// read is look for a tensor of integers that Make does not need; nil where anything was wrong.
-func (m *module) read(tensor string, dtypes []string, shape ...int) []int {
-	dtype := m.look(tensor, dtypes, shape)
+// readIntegers is findTensor for a tensor of integers that Make does not need; nil where anything was wrong.
+func (m *module) readIntegers(tensor string, dtypes []string, shape ...int) []int {
+	dtype := m.findTensor(tensor, dtypes, shape)
 	if m.wrong {
 		return nil
 	}
@@ -162,10 +162,10 @@ func (m *module) matrix(tensor string, dtypes ...string) (rows, cols int, ok boo
 	info, ok := m.weights.Info(m.name + "." + tensor)
 	switch {
 	case !ok:
-		m.fail(tensor, "missing, want %s [rows columns]", strings.Join(dtypes, " or "))
+		m.reportFault(tensor, "missing, want %s [rows columns]", strings.Join(dtypes, " or "))
 		return 0, 0, false
 	case !slices.Contains(dtypes, info.DType) || len(info.Shape) != 2 || info.Bytes == 0:
-		m.fail(tensor, "%s of shape %v, want %s [rows columns]", info.DType, checkpoints.ShapeString(info.Shape), strings.Join(dtypes, " or "))
+		m.reportFault(tensor, "%s of shape %v, want %s [rows columns]", info.DType, checkpoints.ShapeString(info.Shape), strings.Join(dtypes, " or "))
 		return 0, 0, false
 	}
 	m.of = append(m.of, m.name+"."+tensor)
@@ -179,8 +179,8 @@ func (m *module) show(rows, cols int, widen func(dst []byte, of [][]byte)) {
 	}
 }
 
-// parts is how many parts of a size a whole has, the last of them perhaps smaller. Both are positive.
-func parts(whole, size int) int { return 1 + (whole-1)/size }
+// tileCount is how many parts of a size a whole has, the last of them perhaps smaller. Both are positive.
+func tileCount(whole, size int) int { return 1 + (whole-1)/size }
 
 // floatTypes are the types of scales.
 var floatTypes = []string{"F32", "F16", "BF16"}

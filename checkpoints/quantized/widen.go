@@ -24,12 +24,12 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// widen makes a matrix [rows, cols] of BF16, in tiles of at most so many rows and columns, on all
+// widenTiles makes a matrix [rows, cols] of BF16, in tiles of at most so many rows and columns, on all
 // cores. Fill writes the numbers of a tile into rows of tileCols; they are products in the
 // type of the scale, and are rounded to that before they are rounded to BF16.
-func widen(dst []byte, rows, cols, tileRows, tileCols int, scale string, fill func(x []float32, t tile)) {
+func widenTiles(dst []byte, rows, cols, tileRows, tileCols int, scale string, fill func(x []float32, t tile)) {
 	bits := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)/2)
-	parallel.Tasks(parts(rows, tileRows), tileRows*cols, func(i int) {
+	parallel.Tasks(tileCount(rows, tileRows), tileRows*cols, func(i int) {
 		s := scratches.Get().(*scratch)
 		defer scratches.Put(s)
 		t := tile{row: i * tileRows}
@@ -58,7 +58,7 @@ type grid struct {
 	group                []int     // of each column, in the place of the block that it is in; nil: that
 }
 
-func (g *grid) at(row, block int) (scale, zero float32) {
+func (g *grid) scaleAt(row, block int) (scale, zero float32) {
 	i := row/g.blockRows*g.width + block
 	if g.zero == nil {
 		return g.scale[i], 0
@@ -70,8 +70,8 @@ func (g *grid) at(row, block int) (scale, zero float32) {
 func (g grid) filled(c rowCodes, data []byte, scales []float32) func(b *block, row, col int) {
 	c.data, g.scale = data, scales
 	return func(b *block, row, col int) {
-		c.block(&b.codes, row, col, nil)
-		b.scale, _ = g.at(row, col/g.blockCols)
+		c.blockCodes(&b.codes, row, col, nil)
+		b.scale, _ = g.scaleAt(row, col/g.blockCols)
 	}
 }
 
@@ -85,7 +85,7 @@ type rowCodes struct {
 
 // widenRows widens codes by their grid.
 func widenRows(dst []byte, rows, cols int, c rowCodes, g *grid, scale string) {
-	widen(dst, rows, cols, 1, tileElements, scale, func(x []float32, t tile) {
+	widenTiles(dst, rows, cols, 1, tileElements, scale, func(x []float32, t tile) {
 		row := c.data[t.row*c.stride:][:c.stride]
 		for i := 0; i < len(x); {
 			col := t.col + i
@@ -97,15 +97,15 @@ func widenRows(dst []byte, rows, cols int, c rowCodes, g *grid, scale string) {
 				for n = 1; i+n < len(x) && g.group[col+n] == block; n++ {
 				}
 			}
-			s, z := g.at(t.row, block)
-			c.fill(x[i:i+n], row, col, s, z)
+			s, z := g.scaleAt(t.row, block)
+			c.fillRow(x[i:i+n], row, col, s, z)
 			i += n
 		}
 	})
 }
 
-// fill writes the numbers of a row from a column on, which share a scale and a zero point.
-func (c *rowCodes) fill(x []float32, row []byte, col int, s, z float32) {
+// fillRow writes the numbers of a row from a column on, which share a scale and a zero point.
+func (c *rowCodes) fillRow(x []float32, row []byte, col int, s, z float32) {
 	values := c.values
 	if c.bits == 8 {
 		for i, b := range row[col:][:len(x)] {
@@ -146,8 +146,8 @@ func table(value func(b int) int) (t [256]float32) {
 	return t
 }
 
-// floats are a tensor's numbers; the type is one of floatTypes.
-func floats(data []byte, dtype string) []float32 {
+// readFloats are a tensor's numbers; the type is one of floatTypes.
+func readFloats(data []byte, dtype string) []float32 {
 	t, err := kernels.ParseDType(dtype)
 	if err != nil {
 		panic(err)

@@ -374,7 +374,7 @@ func failures(out *runs.Outcome) error {
 	if out.Failed == 0 {
 		return nil
 	}
-	return &failedError{fmt.Errorf("eval: %d of %d samples failed and count nowhere, the others were measured:\n%w", len(out.Failures), out.Samples, listing.Join(out.Failures))}
+	return &failedError{fmt.Errorf("eval: %d of %d samples failed and count nowhere, the others were measured:\n%w", len(out.Failures), out.Samples, listing.JoinErrors(out.Failures))}
 }
 
 // openSweep opens the file for the plot of a sweep, of which there must be one.

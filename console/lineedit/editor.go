@@ -56,7 +56,7 @@ func Open(ctx context.Context, in io.Reader, out *os.File) *Editor {
 // Remember reads the lines that are kept in a file, and keeps later ones in it: the latest
 // 1,000, without those that a long paste is part of. On an error they are remembered as long
 // as the Editor lives.
-func (e *Editor) Remember(path string) error { return e.history.open(path) }
+func (e *Editor) Remember(path string) error { return e.history.openFile(path) }
 
 // ReadLine reads a line after a prompt, without the line end. The error is io.EOF at Ctrl-D
 // on an empty line, and ErrInterrupt at Ctrl-C. Text that was pasted comes as it was
@@ -72,14 +72,14 @@ func (e *Editor) ReadLine(prompt string) (line string, err error) {
 	e.view = view{out: e.view.out, columns: e.view.columns, prompt: prompt}
 	e.resize()
 	line, err = e.edit()
-	e.view.end()
+	e.view.leaveLine()
 	if err != nil {
 		return "", err
 	}
 	whole := e.pastes.expand(line)
 	// What a paste's length stands for is known to this program only. The file is no matter of
 	// the conversation: who wants to know hears of it from Remember.
-	_ = e.history.add(line, whole == line)
+	_ = e.history.addLine(line, whole == line)
 	return whole, nil
 }
 
@@ -88,7 +88,7 @@ func (e *Editor) edit() (string, error) {
 	l := line{history: e.history.lines, at: len(e.history.lines), complete: e.Complete}
 	buffer := make([]byte, 4096)
 	for {
-		e.view.draw(l.text, l.pos)
+		e.view.drawLine(l.text, l.pos)
 		for {
 			k, n := nextKey(e.held)
 			if n == 0 {
@@ -101,13 +101,13 @@ func (e *Editor) edit() (string, error) {
 			switch {
 			case feed:
 			case k == '\r' || k == '\n':
-				e.view.draw(l.text, len(l.text))
+				e.view.drawLine(l.text, len(l.text))
 				return l.text, nil
 			case k == keyInterrupt:
-				e.view.draw("", 0)
+				e.view.drawLine("", 0)
 				return "", ErrInterrupt
 			case k == keyEOF && l.text == "":
-				e.view.draw("", 0)
+				e.view.drawLine("", 0)
 				return "", io.EOF
 			case k == keyClear:
 				e.view.clear()
@@ -117,12 +117,12 @@ func (e *Editor) edit() (string, error) {
 				l.obey(k)
 			}
 		}
-		e.view.draw(l.text, l.pos)
+		e.view.drawLine(l.text, l.pos)
 		n, err := e.in.Read(buffer)
 		e.resize()
 		e.held = append(e.held, buffer[:n]...)
 		if err != nil {
-			e.view.draw(l.text, len(l.text))
+			e.view.drawLine(l.text, len(l.text))
 			return "", err
 		}
 	}

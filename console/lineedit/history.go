@@ -38,8 +38,8 @@ type history struct {
 	path  string // of the file that they are kept in; "": none
 }
 
-// add adds a line, and to the file where it is to be kept.
-func (h *history) add(line string, keep bool) error {
+// addLine adds a line, and to the file where it is to be kept.
+func (h *history) addLine(line string, keep bool) error {
 	if n := len(h.lines); strings.TrimSpace(line) == "" || n > 0 && h.lines[n-1] == line {
 		return nil
 	}
@@ -57,10 +57,10 @@ func keepable(line string) bool {
 	return len(line) <= maxKept && strings.TrimSpace(line) != "" && !strings.ContainsAny(line, "\n\t") && utf8.ValidString(line) && printable.Text(line) == line
 }
 
-// open reads the lines of a file, which need not be there, and keeps later ones in it. It is
+// openFile reads the lines of a file, which need not be there, and keeps later ones in it. It is
 // ErrForeign where the file is another's. A link may lead to a history that is there; where it
 // leads to nothing yet, or to an empty file, that is not known to be the user's own choice.
-func (h *history) open(path string) error {
+func (h *history) openFile(path string) error {
 	info, err := os.Lstat(path)
 	link := err == nil && info.Mode().Type() == fs.ModeSymlink
 	if link {

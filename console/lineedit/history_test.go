@@ -26,12 +26,12 @@ func TestMain(m *testing.M) {
 		var path string
 		fmt.Sscanf(rest, "%d %d %s", &from, &n, &path)
 		var h history
-		if err := h.open(path); err != nil {
+		if err := h.openFile(path); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
 		for i := from; i < from+n; i++ {
-			if err := h.add(fmt.Sprintf("%s %d 漢字", name, i), true); err != nil {
+			if err := h.addLine(fmt.Sprintf("%s %d 漢字", name, i), true); err != nil {
 				fmt.Println(err)
 				os.Exit(1)
 			}
@@ -167,18 +167,18 @@ func TestHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	var h history
-	if err := h.open(path); err != nil {
+	if err := h.openFile(path); err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{"one", "two", "cut"}; !slices.Equal(h.lines, want) {
 		t.Errorf("%q, want %q", h.lines, want)
 	}
 	for _, line := range []string{"cut", " ", "three", "three", strings.Repeat("x", maxKept+1)} {
-		if err := h.add(line, true); err != nil {
+		if err := h.addLine(line, true); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := h.add("[paste 1: 300 characters]", false); err != nil {
+	if err := h.addLine("[paste 1: 300 characters]", false); err != nil {
 		t.Fatal(err)
 	}
 	if got := historyLines(t, path); !slices.Equal(got[len(got)-2:], []string{"cut", "three"}) {
@@ -194,7 +194,7 @@ func TestHistory(t *testing.T) {
 	h = history{}
 	for i := range 2 * maxHistory {
 		if i == 0 {
-			if err := h.open(link); err != nil {
+			if err := h.openFile(link); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -203,7 +203,7 @@ func TestHistory(t *testing.T) {
 	if err := os.WriteFile(path, []byte(header+"\n"+strings.Join(h.lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.add("last", true); err != nil {
+	if err := h.addLine("last", true); err != nil {
 		t.Fatal(err)
 	}
 	if got := historyLines(t, path); len(got) != maxHistory || got[maxHistory-1] != "last" || got[0] != fmt.Sprint(maxHistory+1) {
@@ -223,10 +223,10 @@ func TestNoHistory(t *testing.T) {
 	}
 	for name, path := range map[string]string{"below a file": filepath.Join(file, "chat_history"), "folder": dir, "device": os.DevNull} {
 		var h history
-		if err := h.open(path); err == nil {
+		if err := h.openFile(path); err == nil {
 			t.Errorf("%s: no error", name)
 		}
-		if err := h.add("x", true); err != nil || len(h.lines) != 1 {
+		if err := h.addLine("x", true); err != nil || len(h.lines) != 1 {
 			t.Errorf("%s: %q, %v", name, h.lines, err)
 		}
 	}
@@ -267,11 +267,11 @@ func TestForeignFiles(t *testing.T) {
 				}
 			}
 			var h history
-			err := h.open(named)
+			err := h.openFile(named)
 			if (err == nil) != c.taken || err != nil && !errors.Is(err, ErrForeign) {
 				t.Fatalf("error %v, want taken %v", err, c.taken)
 			}
-			if err := h.add("typed", true); err != nil {
+			if err := h.addLine("typed", true); err != nil {
 				t.Fatal(err)
 			}
 			data, err := os.ReadFile(path)
@@ -295,7 +295,7 @@ func TestForeignFiles(t *testing.T) {
 		t.Skip(err)
 	}
 	var h history
-	if err := h.open(link); !errors.Is(err, ErrForeign) {
+	if err := h.openFile(link); !errors.Is(err, ErrForeign) {
 		t.Errorf("a link that leads nowhere: error %v", err)
 	}
 }

@@ -25,7 +25,7 @@ func (l *line) obey(k key) {
 	case keyLeft:
 		l.pos = l.before()
 	case keyRight:
-		l.pos = l.after()
+		l.pos = l.characterEnd()
 	case keyWordLeft:
 		l.pos = l.wordStart()
 	case keyWordRight:
@@ -41,7 +41,7 @@ func (l *line) obey(k key) {
 	case keyBackspace:
 		l.replace(l.before(), l.pos, "")
 	case keyDelete, keyEOF:
-		l.replace(l.pos, l.after(), "")
+		l.replace(l.pos, l.characterEnd(), "")
 	case keyDeleteWord:
 		l.replace(l.wordStart(), l.pos, "")
 	case keyDeleteStart:
@@ -78,8 +78,8 @@ func (l *line) before() int {
 	return start
 }
 
-// after is where the character after the cursor ends.
-func (l *line) after() int {
+// characterEnd is where the character after the cursor ends.
+func (l *line) characterEnd() int {
 	c, _, _, _ := uniseg.FirstGraphemeClusterInString(l.text[l.pos:], -1)
 	return l.pos + len(c)
 }
@@ -103,7 +103,7 @@ func (l *line) transpose() {
 	if l.pos == len(l.text) {
 		l.pos = l.before()
 	}
-	first, last := l.before(), l.after()
+	first, last := l.before(), l.characterEnd()
 	if first == l.pos || last == l.pos {
 		l.pos = last
 		return

@@ -35,8 +35,8 @@ type cell struct {
 	say bool
 }
 
-// layout is where the characters of a line are drawn.
-func (v *view) layout(text string) []cell {
+// placeCells is where the characters of a line are drawn.
+func (v *view) placeCells(text string) []cell {
 	var cells []cell
 	row, col := 0, 0
 	add := func(c cell) {
@@ -67,8 +67,8 @@ func (v *view) layout(text string) []cell {
 	return cells
 }
 
-// after is where the cursor is behind the last of the characters drawn.
-func (v *view) after(cells []cell) (row, col int) {
+// cursorAfter is where the cursor is behind the last of the characters drawn.
+func (v *view) cursorAfter(cells []cell) (row, col int) {
 	if len(cells) == 0 {
 		return 0, 0
 	}
@@ -79,24 +79,24 @@ func (v *view) after(cells []cell) (row, col int) {
 	return row, col
 }
 
-// draw shows a line with the cursor before a byte of it.
-func (v *view) draw(text string, pos int) {
-	cells := v.layout(text)
+// drawLine shows a line with the cursor before a byte of it.
+func (v *view) drawLine(text string, pos int) {
+	cells := v.placeCells(text)
 	same := 0
 	for same < min(len(cells), len(v.drawn)) && cells[same] == v.drawn[same] {
 		same++
 	}
 	if same < max(len(cells), len(v.drawn)) {
-		v.move(v.after(cells[:same]))
+		v.move(v.cursorAfter(cells[:same]))
 	}
 	if same < len(v.drawn) {
 		v.buffer.WriteString("\x1b[J")
 	}
 	for _, c := range cells[same:] {
-		v.put(c)
+		v.putCell(c)
 	}
 	v.drawn, v.last = cells, true
-	row, col := v.after(cells)
+	row, col := v.cursorAfter(cells)
 	for _, c := range cells {
 		if c.start >= pos {
 			row, col, v.last = c.row, c.col, false
@@ -107,8 +107,8 @@ func (v *view) draw(text string, pos int) {
 	v.flush()
 }
 
-// put writes a character where the cursor is, or at the start of the next row.
-func (v *view) put(c cell) {
+// putCell writes a character where the cursor is, or at the start of the next row.
+func (v *view) putCell(c cell) {
 	if c.row > v.row { // only a wide character leaves columns free
 		v.buffer.WriteString(strings.Repeat(" ", v.columns-v.col))
 		v.wrap()
@@ -152,8 +152,8 @@ func (v *view) flush() {
 	}
 }
 
-// end leaves the line, whose last row the cursor is on.
-func (v *view) end() {
+// leaveLine leaves the line, whose last row the cursor is on.
+func (v *view) leaveLine() {
 	v.buffer.WriteString("\r\n")
 	v.flush()
 	v.drawn = nil

@@ -25,7 +25,7 @@ func newDesk(t *testing.T, columns int) *desk {
 	d := &desk{t: t, screen: terminaltest.Screen{Columns: columns, Reflow: true}}
 	io.WriteString(&d.screen, above+"\n")
 	d.view = view{out: &d.screen, columns: columns, prompt: "> "}
-	d.view.draw("", 0)
+	d.view.drawLine("", 0)
 	return d
 }
 
@@ -38,7 +38,7 @@ func (d *desk) press(keys string) {
 		}
 		b = b[n:]
 		d.line.obey(k)
-		d.view.draw(d.line.text, d.line.pos)
+		d.view.drawLine(d.line.text, d.line.pos)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestView(t *testing.T) {
 				key = fmt.Sprintf("%d columns", columns)
 				d.screen.Resize(columns)
 				d.view.resize(columns)
-				d.view.draw(d.line.text, d.line.pos)
+				d.view.drawLine(d.line.text, d.line.pos)
 			} else {
 				d.press(n.press(key))
 			}
@@ -216,10 +216,10 @@ func TestHistoryKeys(t *testing.T) {
 func TestQuiet(t *testing.T) {
 	var out strings.Builder
 	v := view{out: &out, columns: 40, prompt: "> "}
-	v.draw("ab", 2)
+	v.drawLine("ab", 2)
 	out.Reset()
-	v.draw("ab", 2)
-	v.draw("abc", 3)
+	v.drawLine("ab", 2)
+	v.drawLine("abc", 3)
 	if out.String() != "c" {
 		t.Errorf("%q, want %q", out.String(), "c")
 	}

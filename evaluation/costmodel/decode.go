@@ -5,7 +5,7 @@ import "glimpse/eviction"
 // Step is the cost of one decoding step of batch sequences at once, after so many before it:
 // the weights are read once, every sequence has a cache of its own.
 func (m Model) Step(w eviction.Workload, before, batch int) Cost {
-	total := m.step(func(l int) int { return m.entries(w, l, before) }, w.Read, batch)
+	total := m.stepCost(func(l int) int { return m.entries(w, l, before) }, w.Read, batch)
 	for l := range m.layers {
 		if n := m.entries(w, l, before); m.layers[l].recurrent == nil && m.layers[l].from == l && w.Merges && m.as.Runtime && w.Limit != nil && n > w.Limit[l] {
 			merged := m.similarities(l, n, 1) // the evicted pair is among those that it is compared with
@@ -33,13 +33,13 @@ func (m Model) entries(w eviction.Workload, l, before int) int {
 	return n
 }
 
-// step is a step with so many entries in every layer; it reads at most read of them where
+// stepCost is the cost of a step with so many entries in every layer; it reads at most read of them where
 // that is not 0.
-func (m Model) step(entries func(l int) int, read, batch int) Cost {
+func (m Model) stepCost(entries func(l int) int, read, batch int) Cost {
 	var total Cost
 	for l := range m.layers {
 		for _, mod := range m.layers[l].modules {
-			total = total.plus(m.chip.operation(2*mod.weights*float64(batch), mod.read(batch)*m.weight))
+			total = total.plus(m.chip.operation(2*mod.weights*float64(batch), mod.weightsRead(batch)*m.weight))
 		}
 		if m.layers[l].recurrent != nil {
 			total = total.plus(m.recurrence(l, 1, batch))
@@ -52,11 +52,11 @@ func (m Model) step(entries func(l int) int, read, batch int) Cost {
 		if read > 0 {
 			n = min(n, read)
 		}
-		at := m.product(l, 2, float64(n), n)
+		at := m.productCost(l, 2, float64(n), n)
 		if m.as.Runtime {
-			at = at.plus(m.store(l, 1))
+			at = at.plus(m.storeCost(l, 1))
 		} else {
-			at = at.plus(m.store(l, n))
+			at = at.plus(m.storeCost(l, n))
 		}
 		b := float64(batch)
 		total = total.plus(Cost{b * at.FLOPs, b * at.Bytes, b * at.Seconds})
@@ -67,11 +67,11 @@ func (m Model) step(entries func(l int) int, read, batch int) Cost {
 	return total
 }
 
-// steps are n steps one after the other on caches of so many entries at first.
-func (m Model) steps(held []int, n int) Cost {
+// stepsCost is the cost of n steps one after the other on caches of so many entries at first.
+func (m Model) stepsCost(held []int, n int) Cost {
 	var total Cost
 	for i := range n {
-		total = total.plus(m.step(func(l int) int {
+		total = total.plus(m.stepCost(func(l int) int {
 			if !m.as.Runtime {
 				return held[l]
 			}

@@ -47,7 +47,7 @@ type Estimate struct {
 func (m Model) Estimate(p *eviction.Configured, r Run) Estimate {
 	w := p.Workload(m.config, r.Tokens, r.Budget, r.MaxNew)
 	e := Estimate{Count: m.as.Name, Policy: p.Name, Tokens: r.Tokens, Budget: r.Budget, MaxNew: r.MaxNew, Plain: m.Prefill(r.Tokens)}
-	e.Parts = m.parts(w)
+	e.Parts = m.costParts(w)
 	for _, part := range e.Parts {
 		e.TTFT = e.TTFT.plus(part.Cost)
 	}
@@ -97,8 +97,8 @@ func (m Model) evicts(w eviction.Workload) bool {
 	return false
 }
 
-// parts are what the time to the first token is spent on.
-func (m Model) parts(w eviction.Workload) []Part {
+// costParts are what the time to the first token is spent on.
+func (m Model) costParts(w eviction.Workload) []Part {
 	out := []Part{{"prompt", m.Prefill(w.Tokens)}}
 	add := func(name string, c Cost) {
 		if c != (Cost{}) {
@@ -113,7 +113,7 @@ func (m Model) parts(w eviction.Workload) []Part {
 		m.draft(w, add)
 	}
 	if w.Merges && m.as.Runtime {
-		add("merging", m.merge(w))
+		add("merging", m.mergeCost(w))
 	}
 	if m.evicts(w) {
 		c := m.storeEach(w.Held)
@@ -137,41 +137,41 @@ func (m Model) speculate(w eviction.Workload, add func(string, Cost)) {
 		prompt, steps = prompt.plus(d.storeAll(w.Tokens)), w.Draft
 	}
 	add("draft model: prompt", prompt)
-	add("draft model: steps", d.steps(slices.Repeat([]int{w.Tokens}, len(d.layers)), steps))
+	add("draft model: steps", d.stepsCost(slices.Repeat([]int{w.Tokens}, len(d.layers)), steps))
 }
 
 // draft is what is done after the prompt by a policy that drafts on what it has kept.
 func (m Model) draft(w eviction.Workload, add func(string, Cost)) {
 	if m.as.Runtime {
 		kept := m.storeEach(w.Held) // a copy
-		add("draft", kept.plus(kept, m.steps(w.Held, w.Draft)))
+		add("draft", kept.plus(kept, m.stepsCost(w.Held, w.Draft)))
 		var look Cost
 		for l := range m.layers {
 			if w.Spares(l) {
 				continue
 			}
-			look = look.plus(m.product(l, 1, m.causal(l, w.Draft, w.Tokens), w.Tokens))
+			look = look.plus(m.productCost(l, 1, m.causal(l, w.Draft, w.Tokens), w.Tokens))
 		}
 		add("second look", look)
 		return
 	}
 	full := m.storeAll(w.Tokens)
 	add("full cache", full)
-	add("draft", m.steps(w.Held, w.Draft))
+	add("draft", m.stepsCost(w.Held, w.Draft))
 	look := full
 	for l := range m.layers {
 		for _, mod := range m.layers[l].modules {
-			look = look.plus(m.chip.operation(2*mod.weights*float64(w.Draft), mod.read(w.Draft)*m.weight))
+			look = look.plus(m.chip.operation(2*mod.weights*float64(w.Draft), mod.weightsRead(w.Draft)*m.weight))
 		}
 		if m.layers[l].recurrent == nil {
-			look = look.plus(m.product(l, 4, m.causal(l, w.Draft, w.Tokens), w.Tokens))
+			look = look.plus(m.productCost(l, 4, m.causal(l, w.Draft, w.Tokens), w.Tokens))
 		}
 	}
 	add("second look", look)
 }
 
-// merge is the similarities of evicted and kept entries.
-func (m Model) merge(w eviction.Workload) Cost {
+// mergeCost is the cost of the similarities of evicted and kept entries.
+func (m Model) mergeCost(w eviction.Workload) Cost {
 	var total Cost
 	for l := range m.layers {
 		if !w.Spares(l) && m.layers[l].from == l {
@@ -184,7 +184,7 @@ func (m Model) merge(w eviction.Workload) Cost {
 // peak is the most that caches of a prompt take at once: one layer whole and what is kept of
 // those before it, or all layers whole and what a draft is decoded on besides.
 func (m Model) peak(w eviction.Workload) float64 {
-	bytes, kept, all := 0.0, m.bytes(w.Held), m.bytes(slices.Repeat([]int{w.Tokens}, len(m.layers)))
+	bytes, kept, all := 0.0, m.heldBytes(w.Held), m.heldBytes(slices.Repeat([]int{w.Tokens}, len(m.layers)))
 	for l := range m.layers {
 		now := 0.0
 		for before, of := range m.layers[:l+1] {
@@ -200,7 +200,7 @@ func (m Model) peak(w eviction.Workload) float64 {
 		bytes = all
 	}
 	if w.OnEvicted {
-		bytes = all + kept + m.bytes(slices.Repeat([]int{w.Draft}, len(m.layers)))
+		bytes = all + kept + m.heldBytes(slices.Repeat([]int{w.Draft}, len(m.layers)))
 	}
 	bytes += m.states()
 	if w.OnEvicted {
@@ -211,7 +211,7 @@ func (m Model) peak(w eviction.Workload) float64 {
 		if w.DraftModel != nil {
 			d = shapeOf(w.DraftModel)
 		}
-		bytes = max(bytes, d.bytes(slices.Repeat([]int{w.Tokens + w.Draft - 1}, len(d.layers)))+d.states())
+		bytes = max(bytes, d.heldBytes(slices.Repeat([]int{w.Tokens + w.Draft - 1}, len(d.layers)))+d.states())
 	}
 	return bytes
 }

@@ -37,7 +37,7 @@ func (m Model) Prefill(tokens int) Cost {
 // pass is the cost of a prompt's pass with what is observed of it, but for what the cache
 // takes in.
 func (m Model) pass(w eviction.Workload) Cost {
-	probes := rowsOf(w)
+	probes := probeRows(w)
 	var total Cost
 	for l := range m.layers {
 		if m.as.Runtime && l == len(m.layers)-1 && m.layers[l].recurrent != nil {
@@ -65,8 +65,8 @@ func tail(w eviction.Workload) int {
 	return min(n, w.Tokens)
 }
 
-// rows are the prompt's rows that a layer runs: after the last layer with keys and values of its own, only the rows that are read at the end.
-func (m Model) rows(l int, w eviction.Workload) int {
+// promptRows are the prompt's rows that a layer runs: after the last layer with keys and values of its own, only the rows that are read at the end.
+func (m Model) promptRows(l int, w eviction.Workload) int {
 	if !m.as.Runtime || l <= m.config.LastHolder() || w.Capture.AllRows {
 		return w.Tokens
 	}
@@ -82,7 +82,7 @@ func (m Model) linears(l int, w eviction.Workload, probes []rows) Cost {
 	}
 	var total Cost
 	for _, mod := range m.layers[l].modules {
-		n := m.rows(l, w) + beside
+		n := m.promptRows(l, w) + beside
 		if m.economical(l) && n > 1 {
 			switch mod.name {
 			case model.KProj:
@@ -97,7 +97,7 @@ func (m Model) linears(l int, w eviction.Workload, probes []rows) Cost {
 				n = 1
 			}
 		}
-		total = total.plus(m.chip.operation(2*mod.weights*float64(n), mod.read(n)*m.weight))
+		total = total.plus(m.chip.operation(2*mod.weights*float64(n), mod.weightsRead(n)*m.weight))
 	}
 	return total
 }
@@ -130,9 +130,9 @@ func (m Model) updates(l int, probes []rows) Cost {
 	return total
 }
 
-// product is the cost in a layer of n products of each of so many pairs of query and key, with keys and
+// productCost is the cost in a layer of n products of each of so many pairs of query and key, with keys and
 // values of so many entries.
-func (m Model) product(l, n int, pairs float64, entries int) Cost {
+func (m Model) productCost(l, n int, pairs float64, entries int) Cost {
 	flops := 2 * float64(n) * pairs * m.layers[l].queries
 	if !m.as.Runtime {
 		return m.chip.operation(flops, 0)
@@ -160,17 +160,17 @@ func (m Model) attention(l int, w eviction.Workload, probes []rows) Cost {
 		return total
 	}
 	if m.economical(l) && n > 1 {
-		total = m.product(l, 2, seen(n, m.layers[l].window), n)
+		total = m.productCost(l, 2, seen(n, m.layers[l].window), n)
 	} else {
-		rows := m.rows(l, w)
-		total = m.product(l, 2, m.causal(l, rows, n-rows), n)
+		rows := m.promptRows(l, w)
+		total = m.productCost(l, 2, m.causal(l, rows, n-rows), n)
 	}
 	for _, p := range probes {
 		products := 2
 		if m.economical(l) {
 			products = 1
 		}
-		total = total.plus(m.product(l, products, m.causal(l, p.n, n), n))
+		total = total.plus(m.productCost(l, products, m.causal(l, p.n, n), n))
 	}
 	return total
 }
@@ -184,7 +184,7 @@ func (m Model) scores(l int, w eviction.Workload, probes []rows) Cost {
 	}
 	for _, p := range probes {
 		if p.peak { // of the prompt's entries alone
-			total = total.plus(m.product(l, 1, m.causal(l, p.n, n)-m.causal(l, p.n, 0), n))
+			total = total.plus(m.productCost(l, 1, m.causal(l, p.n, n)-m.causal(l, p.n, 0), n))
 		}
 	}
 	if w.Spares(l) {
@@ -195,10 +195,10 @@ func (m Model) scores(l int, w eviction.Workload, probes []rows) Cost {
 		return m.causal(l, rows, n-rows)
 	}
 	for _, rows := range c.Windows {
-		total = total.plus(m.product(l, 1, window(rows), n))
+		total = total.plus(m.productCost(l, 1, window(rows), n))
 	}
 	for _, rows := range c.PeakWindows {
-		total = total.plus(m.product(l, 2, window(rows), n))
+		total = total.plus(m.productCost(l, 2, window(rows), n))
 	}
 	if c.AllRows {
 		products := 1
@@ -208,7 +208,7 @@ func (m Model) scores(l int, w eviction.Workload, probes []rows) Cost {
 		if m.economical(l) { // the rows' attention has no output there
 			products++
 		}
-		total = total.plus(m.product(l, products, m.causal(l, n, 0), n))
+		total = total.plus(m.productCost(l, products, m.causal(l, n, 0), n))
 	}
 	return total
 }
@@ -221,8 +221,8 @@ func (m Model) lmHead() Cost {
 	return m.chip.operation(2*m.head, m.head*m.weight)
 }
 
-// store moves so many entries of a layer, once.
-func (m Model) store(l, entries int) Cost {
+// storeCost is the cost of moving so many entries of a layer, once.
+func (m Model) storeCost(l, entries int) Cost {
 	return m.chip.operation(0, float64(entries)*m.layers[l].held)
 }
 
@@ -233,11 +233,11 @@ func (m Model) storeAll(entries int) Cost {
 
 // storeEach moves so many entries of each layer.
 func (m Model) storeEach(entries []int) Cost {
-	return m.chip.operation(0, m.bytes(entries))
+	return m.chip.operation(0, m.heldBytes(entries))
 }
 
-// bytes are the bytes of so many entries of each layer.
-func (s shape) bytes(entries []int) (sum float64) {
+// heldBytes are the bytes of so many entries of each layer.
+func (s shape) heldBytes(entries []int) (sum float64) {
 	for l, n := range entries {
 		sum += float64(n) * s.layers[l].held
 	}

@@ -57,8 +57,8 @@ type module struct {
 	experts *model.Experts
 }
 
-// read are the weights that so many rows read. Of experts it is what is expected where a router prefers none.
-func (m module) read(rows int) float64 {
+// weightsRead are the weights that so many rows read. Of experts it is what is expected where a router prefers none.
+func (m module) weightsRead(rows int) float64 {
 	if m.experts == nil {
 		return m.weights
 	}
@@ -128,8 +128,8 @@ type rows struct {
 	peak bool
 }
 
-// rowsOf are the probes of a workload.
-func rowsOf(w eviction.Workload) []rows {
+// probeRows are the probes of a workload.
+func probeRows(w eviction.Workload) []rows {
 	var out []rows
 	for _, p := range w.Capture.Probes {
 		out = append(out, rows{p, p.Rows(), false})

@@ -100,11 +100,11 @@ var client = &http.Client{CheckRedirect: secret.Stay}
 // timeouts are tried again, with growing pauses or what the server asks for; ErrRefused is
 // not. The key is masked wherever the server repeats it.
 func (j *Judge) Ask(ctx context.Context, system, user string) (string, error) {
-	text, err := j.ask(ctx, system, user)
+	text, err := j.askServer(ctx, system, user)
 	return secret.Mask(text, j.Key), secret.MaskError(err, j.Key)
 }
 
-func (j *Judge) ask(ctx context.Context, system, user string) (string, error) {
+func (j *Judge) askServer(ctx context.Context, system, user string) (string, error) {
 	body, err := json.Marshal(request{Model: j.Model, MaxTokens: cmp.Or(j.MaxTokens, DefaultMaxTokens), Messages: []message{{"system", system}, {"user", user}}})
 	if err != nil {
 		return "", fmt.Errorf("judge: %w", err)

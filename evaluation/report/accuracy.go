@@ -74,7 +74,7 @@ func PlotAccuracy(w io.Writer, format figures.Format, rows []evaluation.Row) err
 		}
 		s := figures.NewSeries(line[0].Label(), looks[i], nil)
 		for _, m := range line {
-			s.Points = append(s.Points, pointOf(axis.at(m.Budget)*shift, m))
+			s.Points = append(s.Points, pointOf(axis.position(m.Budget)*shift, m))
 		}
 		if looks[i] == figures.Other {
 			others = append(others, s)
@@ -237,7 +237,7 @@ func (a budgetAxis) label() string {
 	return "budget (KV entries per KV head and layer)"
 }
 
-func (a budgetAxis) at(b eviction.Budget) float64 {
+func (a budgetAxis) position(b eviction.Budget) float64 {
 	if a.shares {
 		return 100 * b.Share()
 	}
@@ -248,7 +248,7 @@ func (a budgetAxis) at(b eviction.Budget) float64 {
 func (a budgetAxis) budgetsOf(means []evaluation.Mean) (budgets []float64) {
 	for _, m := range means {
 		if !m.Budget.IsZero() {
-			budgets = append(budgets, a.at(m.Budget))
+			budgets = append(budgets, a.position(m.Budget))
 		}
 	}
 	slices.Sort(budgets)

@@ -118,7 +118,7 @@ func (s *Section) sampleAnswers(sample []*evaluation.Prediction) SampleAnswers {
 		}
 		b, _ := eviction.ParseBudget(p.Budget)
 		if i := slices.Index(s.budgets, b); i >= 0 {
-			a.By[i] = append(a.By[i], Key{label, s.class(label)})
+			a.By[i] = append(a.By[i], Key{label, s.lookClass(label)})
 		}
 	}
 	slices.SortStableFunc(answers, func(a, b *answer) int {

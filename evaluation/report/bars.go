@@ -113,7 +113,7 @@ func (s *Section) heatTabs() (out []Tab) {
 			chart, h := heatMap(label, cells, tokens, depths)
 			tab.Charts = append(tab.Charts, chart)
 			for row, values := range h.Values {
-				l, some := Line{Class: s.class(label), Cells: []Cell{{Text: label}, {Text: h.Y[row]}}}, false
+				l, some := Line{Class: s.lookClass(label), Cells: []Cell{{Text: label}, {Text: h.Y[row]}}}, false
 				for _, v := range values {
 					text := absent
 					if v == v {

@@ -86,8 +86,8 @@ func labelOf(policy, adapter string) string {
 	return evaluation.Row{Policy: policy, Adapter: adapter}.Label()
 }
 
-// of are the scores of a label at a budget; the full cache's at every one.
-func (s *scores) of(label string, b eviction.Budget) [][]float64 {
+// scoresAt are the scores of a label at a budget; the full cache's at every one.
+func (s *scores) scoresAt(label string, b eviction.Budget) [][]float64 {
 	if c := s.cells[scoreCellKey{label, b}]; c != nil {
 		return c
 	}
@@ -123,8 +123,8 @@ func (c *comparison) near(label string) bool {
 	return i >= 0 && c.results[i].paired && !(c.results[i].holm < alpha)
 }
 
-// compare makes a comparison for every budget; nil without any.
-func (s *Section) compare(all *scores, baseline string) []*comparison {
+// compareBudgets makes a comparison for every budget; nil without any.
+func (s *Section) compareBudgets(all *scores, baseline string) []*comparison {
 	var out []*comparison
 	for _, b := range s.budgetsOr() {
 		c := &comparison{budget: b, baseline: baseline, chosen: baseline != "", flips: flipsFor(all.count)}
@@ -139,9 +139,9 @@ func (s *Section) compare(all *scores, baseline string) []*comparison {
 				c.baseline, best = label, m.Score
 			}
 		}
-		base := all.of(c.baseline, b)
+		base := all.scoresAt(c.baseline, b)
 		parallel.For(len(c.results), func(i int) {
-			c.results[i].test(all.of(c.results[i].label, b), base, c.flips)
+			c.results[i].test(all.scoresAt(c.results[i].label, b), base, c.flips)
 		})
 		p := make([]float64, len(c.results))
 		for i, r := range c.results {
@@ -236,7 +236,7 @@ func weighted(d [][]float64) []float64 {
 func (s *Section) testTabs(all *scores, comparisons []*comparison) []Tab {
 	var out []Tab
 	for _, c := range comparisons {
-		if len(c.results) < 2 || all.of(c.baseline, c.budget) == nil {
+		if len(c.results) < 2 || all.scoresAt(c.baseline, c.budget) == nil {
 			continue
 		}
 		tab := Tab{Name: budgetName(c.budget), Table: s.testTable(c), More: s.matrix(all, c.budget)}
@@ -279,7 +279,7 @@ func (s *Section) testTable(c *comparison) *Table {
 	}
 	at := func(v float64) float64 { return 50 + 50*v/max(reach, 1e-9) }
 	for _, r := range c.results {
-		l := Line{Class: s.class(r.label), Cells: []Cell{{Text: r.label}, {Text: unit.Text(r.mean.Shown())}}}
+		l := Line{Class: s.lookClass(r.label), Cells: []Cell{{Text: r.label}, {Text: unit.Text(r.mean.Shown())}}}
 		ends := stats.Interval{Low: unit.Of(unit.Score(r.interval.Low)), High: unit.Of(unit.Score(r.interval.High))}
 		of := Cell{}
 		if unit.Perplexity { // the better end is the lower one, and there is no largest
@@ -363,7 +363,7 @@ func (s *Section) matrix(all *scores, b eviction.Budget) *Table {
 	n := flipsFor(all.count)
 	parallel.For(len(pairs), func(i int) {
 		p[i], difference[i] = math.NaN(), math.NaN()
-		d, ok := pairedDifferences(all.of(labels[pairs[i].row], b), all.of(labels[pairs[i].column], b))
+		d, ok := pairedDifferences(all.scoresAt(labels[pairs[i].row], b), all.scoresAt(labels[pairs[i].column], b))
 		if !ok {
 			return
 		}
@@ -383,7 +383,7 @@ func (s *Section) matrix(all *scores, b eviction.Budget) *Table {
 		Note: fmt.Sprintf("The policy of the line less that of the column, in %s, mean over tasks. Bold: p < %.2f in the paired permutation test, Holm-corrected for the %d pairs.", form.unit, alpha, len(pairs))}
 	for i, label := range labels {
 		t.Heads = append(t.Heads, Head{Text: label})
-		l := Line{Class: s.class(label), Cells: []Cell{{Text: label}}}
+		l := Line{Class: s.lookClass(label), Cells: []Cell{{Text: label}}}
 		for j := range labels {
 			c := Cell{}
 			if at := slices.Index(pairs, pair{max(i, j), min(i, j)}); at >= 0 && difference[at] == difference[at] {

@@ -14,8 +14,8 @@ import (
 	"glimpse/internal/listing"
 )
 
-// describe says what was measured, with what, and how it is repeated.
-func (r *Report) describe(stored []*runs.Stored, joined *runs.Joined, rows []evaluation.Row) {
+// describeRuns says what was measured, with what, and how it is repeated.
+func (r *Report) describeRuns(stored []*runs.Stored, joined *runs.Joined, rows []evaluation.Row) {
 	samples, failed := countSamples(joined.Predictions)
 	budgets := listing.Map(r.budgets(), eviction.Budget.String)
 	policies := r.labels()
@@ -180,7 +180,7 @@ func (r *Report) summarize() {
 		}
 		t := r.Sections[0].policyTable(labels)
 		for _, s := range r.Sections {
-			t.add(Head{Text: s.Title, Unit: s.unit().Sign(), Note: s.metric()}, higher, func(label string) (c Cell, v float64, ok bool) {
+			t.addColumn(Head{Text: s.Title, Unit: s.unit().Sign(), Note: s.metric()}, higher, func(label string) (c Cell, v float64, ok bool) {
 				m, ok := s.wholeMean(label, b)
 				if ok {
 					c, v = scoreCell(m)

@@ -89,7 +89,7 @@ func (s *Section) groupTable(k groupKey, b eviction.Budget) *Table {
 		for _, label := range t.labels {
 			most = max(most, len(rows[key{label, v}]))
 		}
-		t.add(Head{Text: v, Unit: s.unit().Sign(), Note: fmt.Sprintf("%s = %s, mean over %d tasks", k.key, v, most)}, higher, func(label string) (c Cell, score float64, ok bool) {
+		t.addColumn(Head{Text: v, Unit: s.unit().Sign(), Note: fmt.Sprintf("%s = %s, mean over %d tasks", k.key, v, most)}, higher, func(label string) (c Cell, score float64, ok bool) {
 			x := rows[key{label, v}]
 			if x == nil || len(x) != most {
 				return c, score, false

@@ -12,7 +12,7 @@ import (
 // WriteMarkdown writes what WriteHTML does, but for the charts, in the Markdown of GitHub.
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	m := &markdown{escapes: markdownEscapes}
-	m.head(1, r.Title)
+	m.heading(1, r.Title)
 	for _, f := range r.Facts {
 		m.printf("- %s: %s\n", m.escape(f.Name), m.escape(f.Value))
 	}
@@ -21,26 +21,26 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		m.printf("> %s\n\n", m.escape(n))
 	}
 	if len(r.Summary) > 0 {
-		m.head(2, "Summary")
+		m.heading(2, "Summary")
 		m.tabs(r.Summary)
 	}
 	for _, s := range r.Sections {
 		m.section(s, r.Samples)
 	}
-	m.head(2, "Tasks")
+	m.heading(2, "Tasks")
 	m.table(r.Tasks)
-	m.head(2, "Policies")
+	m.heading(2, "Policies")
 	m.table(r.Policies)
-	m.head(2, "Runs")
+	m.heading(2, "Runs")
 	for _, run := range r.Runs {
-		m.head(3, run.Path)
+		m.heading(3, run.Path)
 		for _, f := range run.Facts {
 			m.printf("- %s: %s\n", m.escape(f.Name), m.escape(f.Value))
 		}
 		m.printf("\nThe same again:\n\n")
-		m.block(run.Command)
+		m.codeBlock(run.Command)
 		m.printf("config.yaml:\n\n")
-		m.block(run.Config)
+		m.codeBlock(run.Config)
 	}
 	m.printf("Made by evict report")
 	if r.Version != "" {
@@ -59,31 +59,31 @@ type markdown struct {
 
 func (m *markdown) printf(format string, args ...any) { fmt.Fprintf(m, format, args...) }
 
-func (m *markdown) head(level int, text string) {
+func (m *markdown) heading(level int, text string) {
 	m.printf("%s %s\n\n", strings.Repeat("#", level), m.escape(text))
 }
 
 func (m *markdown) section(s *Section, samples int) {
-	m.head(2, s.Title)
+	m.heading(2, s.Title)
 	m.printf("%s\n\n", m.escape(s.Intro))
-	m.head(3, "Overview")
+	m.heading(3, "Overview")
 	m.table(s.Overview)
-	m.head(3, "Scores and costs")
+	m.heading(3, "Scores and costs")
 	m.tabs(s.Scores)
 	if len(s.Groups) > 0 {
-		m.head(3, "Groups")
+		m.heading(3, "Groups")
 		m.tabs(s.Groups)
 	}
 	if len(s.Heat) > 0 {
-		m.head(3, "Length and depth")
+		m.heading(3, "Length and depth")
 		m.tabs(s.heatNumbers)
 	}
 	if len(s.Tests) > 0 {
-		m.head(3, "Intervals and tests")
+		m.heading(3, "Intervals and tests")
 		m.tabs(s.Tests)
 	}
 	if len(s.Measures) > 0 {
-		m.head(3, "Other measures")
+		m.heading(3, "Other measures")
 		for _, t := range s.Measures {
 			m.table(t)
 		}
@@ -91,18 +91,18 @@ func (m *markdown) section(s *Section, samples int) {
 	if len(s.Answers) == 0 {
 		return
 	}
-	m.head(3, "Answers")
+	m.heading(3, "Answers")
 	m.printf("The first samples of every task, at most %d, in their order; equal answers stand together.\n\n", samples)
 	for _, task := range s.Answers {
 		for _, sample := range task.Samples {
-			m.sample(task.Task, sample)
+			m.sampleAnswers(task.Task, sample)
 		}
 	}
 }
 
 func (m *markdown) tabs(tabs []Tab) {
 	for _, t := range tabs {
-		m.head(4, t.Title())
+		m.heading(4, t.Title())
 		if t.Note != "" {
 			m.printf("%s\n\n", m.escape(t.Note))
 		}
@@ -168,16 +168,16 @@ func (m *markdown) cellText(c Cell) string {
 	return text
 }
 
-func (m *markdown) sample(task string, s SampleAnswers) {
+func (m *markdown) sampleAnswers(task string, s SampleAnswers) {
 	title := fmt.Sprintf("%s, %s", task, s.ID)
-	m.head(4, title)
+	m.heading(4, title)
 	m.printf("%s", m.escape(s.About))
 	if s.Full != "" {
 		m.printf("; full cache %s %%", m.escape(s.Full))
 	}
 	m.printf("\n\n")
 	if s.Prompt != "" {
-		m.block(s.Prompt)
+		m.codeBlock(s.Prompt)
 	}
 	if len(s.References) > 0 {
 		m.printf("Reference: %s\n\n", strings.Join(listing.Map(s.References, code), " or "))
@@ -237,8 +237,8 @@ func code(text string) string {
 	return fence + " " + text + " " + fence
 }
 
-// block is a block of code.
-func (m *markdown) block(text string) {
+// codeBlock is a block of code.
+func (m *markdown) codeBlock(text string) {
 	text = printable.Text(text)
 	fence := strings.Repeat("`", max(3, longestRun(text, '`')+1))
 	m.printf("%s\n%s\n%s\n\n", fence, strings.TrimRight(text, "\n"), fence)

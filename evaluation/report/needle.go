@@ -75,7 +75,7 @@ func gridOf(panels [][]NeedleCell, tokens []int, depths []float64) [][]*figures.
 			grid = append(grid, make([]*figures.Heat, columns))
 		}
 		h, mean := needleHeat(p, tokens, depths)
-		h.Title = fmt.Sprintf("%s (mean %.0f%%)", p[0].name(), 100*mean)
+		h.Title = fmt.Sprintf("%s (mean %.0f%%)", p[0].policyName(), 100*mean)
 		grid[row][column] = h
 	}
 	return grid
@@ -93,8 +93,8 @@ func scoreName(cells []NeedleCell) string {
 	return metric + " (%)"
 }
 
-// name is the policy with its budget.
-func (c NeedleCell) name() string { return strings.TrimSpace(c.Policy + " " + c.Budget) }
+// policyName is the policy with its budget.
+func (c NeedleCell) policyName() string { return strings.TrimSpace(c.Policy + " " + c.Budget) }
 
 // needleHeat is the map of one policy's cells, and their mean.
 func needleHeat(cells []NeedleCell, tokens []int, depths []float64) (*figures.Heat, float64) {
@@ -149,7 +149,7 @@ func panelsOf(cells []NeedleCell) ([][]NeedleCell, error) {
 		}
 		place := NeedleCell{Policy: c.Policy, Budget: c.Budget, Depth: c.Depth, Tokens: c.Tokens}
 		if seen[place] {
-			return nil, fmt.Errorf("cell %d: a second one of %s at %d tokens, depth %v", i, c.name(), c.Tokens, c.Depth)
+			return nil, fmt.Errorf("cell %d: a second one of %s at %d tokens, depth %v", i, c.policyName(), c.Tokens, c.Depth)
 		}
 		seen[place] = true
 	}

@@ -53,8 +53,8 @@ func withTip(p figures.Point, m evaluation.Mean, before, after string) figures.P
 	return p
 }
 
-// draw adds series to the chart's plot, those in colour on top.
-func (c *Chart) draw(labels plot.Plotter, series []*figures.Series) {
+// drawSeries adds series to the chart's plot, those in colour on top.
+func (c *Chart) drawSeries(labels plot.Plotter, series []*figures.Series) {
 	slices.SortStableFunc(series, func(a, b *figures.Series) int { return cmp.Compare(min(a.Look, 0), min(b.Look, 0)) })
 	c.Series = series
 	figures.AddSeries(c.plot, figures.NewLegend(), series...)
@@ -64,7 +64,7 @@ func (c *Chart) draw(labels plot.Plotter, series []*figures.Series) {
 // drawable tells that a mean is over all tasks and finite.
 func (s *Section) drawable(m evaluation.Mean) bool {
 	v := m.Shown()
-	return s.whole(m) && v-v == 0
+	return s.coversAll(m) && v-v == 0
 }
 
 // qualityChart has a line per policy over the budgets; nil for fewer than two budgets, and without any mean.
@@ -81,14 +81,14 @@ func (s *Section) qualityChart() *Chart {
 		var points []figures.Point
 		for _, b := range s.budgets {
 			if m, ok := s.mean(name, b); ok && s.drawable(m) {
-				points = append(points, withTip(pointOf(axis.at(b), m), m, fmt.Sprintf("%s, %s: ", name, budgetName(b)), ""))
+				points = append(points, withTip(pointOf(axis.position(b), m), m, fmt.Sprintf("%s, %s: ", name, budgetName(b)), ""))
 			}
 		}
 		if len(points) > 0 {
 			series = append(series, s.series(name, points))
 		}
 	}
-	c.draw(figures.EndLabels(series), series)
+	c.drawSeries(figures.EndLabels(series), series)
 	return c
 }
 
@@ -174,7 +174,7 @@ func (s *Section) costChart(b eviction.Budget, k cost) *Chart {
 	if len(values) < 2 { // all are alike
 		values = []float64{smallest, largest}
 	}
-	c.draw(figures.PointLabels(series), series)
+	c.drawSeries(figures.PointLabels(series), series)
 	margin := 0.05 * (c.plot.X.Max - c.plot.X.Min)
 	if margin == 0 {
 		margin = 1

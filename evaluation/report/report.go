@@ -141,16 +141,16 @@ func New(stored []*runs.Stored, o Options) (*Report, error) {
 	if err := r.checkNames(o); err != nil {
 		return nil, err
 	}
-	r.choose(o.Highlight)
+	r.chooseLooks(o.Highlight)
 	for _, s := range r.Sections {
-		if err := s.fill(joined, o); err != nil {
+		if err := s.fillContents(joined, o); err != nil {
 			return nil, err
 		}
 	}
 	if len(r.Sections) > 1 {
 		r.summarize()
 	}
-	r.describe(stored, joined, rows)
+	r.describeRuns(stored, joined, rows)
 	return r, nil
 }
 
@@ -237,13 +237,13 @@ func newSection(model, suite string, tasks []string, rows []evaluation.Row) (*Se
 	return s, nil
 }
 
-// whole tells that a mean is over all tasks of the section.
-func (s *Section) whole(m evaluation.Mean) bool { return m.Cells == len(s.tasks) }
+// coversAll tells that a mean is over all tasks of the section.
+func (s *Section) coversAll(m evaluation.Mean) bool { return m.Cells == len(s.tasks) }
 
 // sort orders labels: references, then by the mean over budgets; those that lack tasks last.
 func (s *Section) sort() {
 	lines := listing.Group(s.means, evaluation.Mean.Label)
-	lacks := func(m evaluation.Mean) bool { return !s.whole(m) }
+	lacks := func(m evaluation.Mean) bool { return !s.coversAll(m) }
 	rank := func(line []evaluation.Mean) int {
 		switch {
 		case line[0].Label() == "full":
@@ -262,10 +262,10 @@ func (s *Section) sort() {
 	s.order = listing.Map(lines, nameOf)
 }
 
-// fill makes everything that is shown.
-func (s *Section) fill(joined *runs.Joined, o Options) error {
+// fillContents makes everything that is shown.
+func (s *Section) fillContents(joined *runs.Joined, o Options) error {
 	scores := scoresOf(s, joined.Predictions)
-	comparisons := s.compare(scores, o.Baseline)
+	comparisons := s.compareBudgets(scores, o.Baseline)
 	s.Intro = s.intro()
 	s.Overview = s.overview(comparisons)
 	s.Quality = s.qualityChart()
@@ -284,13 +284,13 @@ func (s *Section) fill(joined *runs.Joined, o Options) error {
 	return nil
 }
 
-// choose gives labels their looks, the same in all sections: 0, 1, … to those in colour,
+// chooseLooks gives labels their looks, the same in all sections: 0, 1, … to those in colour,
 // in alphabetical order, so that the same policies look the same in all reports of them.
-func (r *Report) choose(highlight []string) {
+func (r *Report) chooseLooks(highlight []string) {
 	var whole []evaluation.Mean
 	for _, s := range r.Sections {
 		for _, m := range s.means {
-			if s.whole(m) {
+			if s.coversAll(m) {
 				whole = append(whole, m)
 			}
 		}
@@ -315,14 +315,14 @@ func (r *Report) choose(highlight []string) {
 			case figures.Other:
 				s.Others = true
 			default:
-				s.Legend = append(s.Legend, Key{label, s.class(label)})
+				s.Legend = append(s.Legend, Key{label, s.lookClass(label)})
 			}
 		}
 	}
 }
 
-// class is that of a label's look on the page; "" for one without.
-func (s *Section) class(label string) string {
+// lookClass is that of a label's look on the page; "" for one without.
+func (s *Section) lookClass(label string) string {
 	switch look, ok := s.looks[label]; {
 	case !ok:
 		return ""
@@ -356,7 +356,7 @@ func (s *Section) mean(label string, b eviction.Budget) (evaluation.Mean, bool) 
 // wholeMean is mean where it is over all tasks.
 func (s *Section) wholeMean(label string, b eviction.Budget) (evaluation.Mean, bool) {
 	m, ok := s.mean(label, b)
-	return m, ok && s.whole(m)
+	return m, ok && s.coversAll(m)
 }
 
 // row is the one of a label at a budget in a task.
@@ -370,8 +370,8 @@ func (s *Section) row(label, task string, b eviction.Budget) *evaluation.Row {
 	return nil
 }
 
-// at are the rows at a budget, with the full cache's.
-func (s *Section) at(b eviction.Budget) []evaluation.Row {
+// rowsAt are the rows at a budget, with the full cache's.
+func (s *Section) rowsAt(b eviction.Budget) []evaluation.Row {
 	return slices.DeleteFunc(slices.Clone(s.rows), func(r evaluation.Row) bool { return r.Budget != b && !r.Budget.IsZero() })
 }
 

@@ -66,14 +66,14 @@ type policyTable struct {
 func (s *Section) policyTable(labels []string) *policyTable {
 	t := &policyTable{Table: &Table{Heads: []Head{{Text: "policy", Left: true}}, Note: noteMarks + " " + noteError}, labels: labels}
 	for _, label := range labels {
-		t.Lines = append(t.Lines, Line{Class: s.class(label), Cells: []Cell{{Text: label}}})
+		t.Lines = append(t.Lines, Line{Class: s.lookClass(label), Cells: []Cell{{Text: label}}})
 	}
 	return t
 }
 
-// add adds a column: cell says for the line of a label how it is shown, and the value for which it is
+// addColumn adds a column: cell says for the line of a label how it is shown, and the value for which it is
 // marked. It is not ok where there is nothing.
-func (t *policyTable) add(head Head, better sense, cell func(label string) (c Cell, v float64, ok bool)) {
+func (t *policyTable) addColumn(head Head, better sense, cell func(label string) (c Cell, v float64, ok bool)) {
 	cells, values := make([]Cell, len(t.labels)), make([]float64, len(t.labels))
 	some := false
 	for i, label := range t.labels {

@@ -79,7 +79,7 @@ func (s *Section) overview(comparisons []*comparison) *Table {
 	t := s.policyTable(s.order)
 	near := false
 	for i, b := range s.budgetsOr() {
-		t.add(Head{Text: budgetName(b), Unit: s.unit().Sign()}, higher, func(label string) (c Cell, v float64, ok bool) {
+		t.addColumn(Head{Text: budgetName(b), Unit: s.unit().Sign()}, higher, func(label string) (c Cell, v float64, ok bool) {
 			m, ok := s.wholeMean(label, b)
 			if !ok {
 				return c, v, false
@@ -156,12 +156,12 @@ var extras = []extra{
 		func(m evaluation.Mean) *float64 { return m.TrafficBytes }, kib, neither,
 		"read\nKiB", "read: by the attention of a decoding step, with what chooses the entries", dropBytes, formatKiB},
 	{Head{Text: "TTFT", Unit: "ms", Note: "time to first token, median"},
-		func(m evaluation.Mean) *float64 { return m.TTFTMillis }, number, neither, "", "", 0, nil},
+		func(m evaluation.Mean) *float64 { return m.TTFTMillis }, formatNumber, neither, "", "", 0, nil},
 	{Head{Text: "overhead", Unit: "% of prefill", Note: "time added to a plain prefill before the first token"},
 		func(m evaluation.Mean) *float64 { return m.TTFTOverhead }, signed, neither,
 		"TTFT\n+%", "TTFT: time added to a plain prefill before the first token", dropTime, formatOverhead},
 	{Head{Text: "decode", Unit: "tokens/s", Note: "decoding speed after the first token"},
-		func(m evaluation.Mean) *float64 { return m.DecodeTokensPerSecond }, number, neither,
+		func(m evaluation.Mean) *float64 { return m.DecodeTokensPerSecond }, formatNumber, neither,
 		"decode\ntok/s", "decode: tokens per second after the first", dropTime, formatRate},
 }
 
@@ -183,10 +183,10 @@ func keptShare(m evaluation.Mean) *float64 {
 	return nil
 }
 
-func kib(bytes float64) string { return number(bytes / 1024) }
+func kib(bytes float64) string { return formatNumber(bytes / 1024) }
 
-// number writes three or more significant digits.
-func number(v float64) string {
+// formatNumber writes three or more significant digits.
+func formatNumber(v float64) string {
 	switch a := math.Abs(v); {
 	case a >= 99.95:
 		return fmt.Sprintf("%.0f", v)
@@ -231,10 +231,10 @@ func (s *Section) scoreTable(b eviction.Budget) *Table {
 			note = metricOf([]evaluation.Row{*r})
 		}
 		unit := s.unit().Sign()
-		if n := scoredOf(s.at(b), task); n != "" {
+		if n := scoredOf(s.rowsAt(b), task); n != "" {
 			unit = strings.TrimPrefix(unit+", "+n, ", ")
 		}
-		t.add(Head{Text: name, Unit: unit, Note: note}, higher, func(label string) (c Cell, v float64, ok bool) {
+		t.addColumn(Head{Text: name, Unit: unit, Note: note}, higher, func(label string) (c Cell, v float64, ok bool) {
 			r := s.row(label, task, b)
 			if r == nil {
 				return c, v, false
@@ -248,14 +248,14 @@ func (s *Section) scoreTable(b eviction.Budget) *Table {
 		})
 	}
 	if len(s.tasks) > 1 {
-		t.add(Head{Text: "mean", Unit: s.unit().Sign(), Note: "over tasks, each with the same weight"}, higher, func(label string) (Cell, float64, bool) {
+		t.addColumn(Head{Text: "mean", Unit: s.unit().Sign(), Note: "over tasks, each with the same weight"}, higher, func(label string) (Cell, float64, bool) {
 			c, v := scoreCell(means[label])
-			return c, v, s.whole(means[label])
+			return c, v, s.coversAll(means[label])
 		})
 	}
 	s.addAgreement(t, b)
 	for _, x := range extras {
-		t.add(x.head, x.sense, func(label string) (c Cell, v float64, ok bool) {
+		t.addColumn(x.head, x.sense, func(label string) (c Cell, v float64, ok bool) {
 			if p := x.get(means[label]); p != nil {
 				return Cell{Text: x.text(*p)}, *p, true
 			}
@@ -287,7 +287,7 @@ func (s *Section) addAgreement(t *policyTable, b eviction.Budget) {
 		{evaluation.MeasurePrefix, Head{Text: "prefix", Unit: "% of full", Note: "tokens before the first that differs from the full cache's answer"}, percent, higher},
 		{evaluation.MeasureNLL, Head{Text: "NLL", Unit: "nats/token", Note: "mean negative log-likelihood of the full cache's answer under eviction; lower is better"}, func(v float64) string { return fmt.Sprintf("%.3f", v) }, lower},
 	} {
-		t.add(a.head, a.sense, func(label string) (c Cell, mean float64, ok bool) {
+		t.addColumn(a.head, a.sense, func(label string) (c Cell, mean float64, ok bool) {
 			for _, task := range s.tasks {
 				r := s.row(label, task, b)
 				if r == nil {
@@ -315,7 +315,7 @@ func (s *Section) measureTables() ([]*Table, error) {
 		t := tableOf(m.columns)
 		t.Caption = m.title
 		for j, label := range m.columns[0].cells {
-			t.Lines[j].Class = s.class(label)
+			t.Lines[j].Class = s.lookClass(label)
 		}
 		out = append(out, t)
 	}

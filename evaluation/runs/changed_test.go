@@ -156,14 +156,14 @@ func TestRanksOfOtherPrompts(t *testing.T) {
 	prompts(t, dir, "prompts.jsonl", "11")
 	prompts(t, dir, "folder/a.jsonl", "11")
 	j := onData(t, dir, t.TempDir())
-	plans, err := j.check()
+	plans, err := j.checkedPlans()
 	if err != nil || len(plans) != 2 {
 		t.Fatal(plans, err)
 	}
 	if err := j.identify(t.Context(), io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	l, done, err := j.open(t.Context(), Subject{}, plans, io.Discard)
+	l, done, err := j.openModel(t.Context(), Subject{}, plans, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestRanksOfOtherPrompts(t *testing.T) {
 		if rank == 1 {
 			own.Contents[0].SHA256 = strings.Repeat("a", 64)
 		}
-		go func() { errs <- own.same(t.Context(), l, nil) }()
+		go func() { errs <- own.checkSameJob(t.Context(), l, nil) }()
 	}
 	for range groups {
 		if err := <-errs; err == nil || !strings.Contains(err.Error(), `rank 1 does not have the data of rank 0: "`+j.Contents[0].File+`" has SHA-256 aaaaaaaaaaaa…`) {

@@ -31,7 +31,7 @@ import (
 // error at the end.
 func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 	complete := *j
-	if err := complete.grow(); err != nil {
+	if err := complete.growToFolder(); err != nil {
 		return fmt.Errorf("eval: --resume: %w", err)
 	}
 	complete.Tasks = slices.Clone(complete.Tasks)
@@ -40,7 +40,7 @@ func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 			complete.Tasks[i].Data = absentData
 		}
 	}
-	plans, err := complete.check()
+	plans, err := complete.checkedPlans()
 	if err != nil {
 		return fmt.Errorf("eval: %w", err)
 	}
@@ -142,7 +142,7 @@ func (d *description) subject(ctx context.Context, s Subject, plans []plan) erro
 	}
 	for _, p := range plans {
 		if made {
-			bar.Describe(p.name)
+			bar.SetText(p.name)
 			bar.Add(0)
 		}
 		found, err := d.plan(ctx, m, known, p)
@@ -160,7 +160,7 @@ func (d *description) subject(ctx context.Context, s Subject, plans []plan) erro
 			d.lacks("task "+p.name, err.Error())
 			continue
 		}
-		all.add(found)
+		all.addLengths(found)
 	}
 	if made {
 		bar.Done()
@@ -183,7 +183,7 @@ type lengths struct {
 	long             int // of the bad ones, those with too many tokens
 }
 
-func (p *lengths) add(o lengths) {
+func (p *lengths) addLengths(o lengths) {
 	p.shortest = min(p.shortest, o.shortest)
 	if p.looked == 0 {
 		p.shortest = o.shortest
@@ -248,7 +248,7 @@ func (d *description) plan(ctx context.Context, m *model.Model, known bool, p pl
 		if some && found.looked+len(found.bad) == looks {
 			break
 		}
-		if found.look(ctx, item); ctx.Err() != nil {
+		if found.addItem(ctx, item); ctx.Err() != nil {
 			return found, context.Cause(ctx)
 		}
 		if !some {
@@ -282,8 +282,8 @@ func (d *description) plan(ctx context.Context, m *model.Model, known bool, p pl
 	return found, nil
 }
 
-// look makes a sample and takes down how long its prompt is.
-func (p *lengths) look(ctx context.Context, item evaluation.Item) {
+// addItem makes a sample and takes down how long its prompt is.
+func (p *lengths) addItem(ctx context.Context, item evaluation.Item) {
 	s, err := item.Make(ctx)
 	tokens := 0
 	if err == nil {

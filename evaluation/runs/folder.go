@@ -46,7 +46,7 @@ const (
 )
 
 // folder is the output of a run. One without a path takes nothing. Until a sample is measured there is
-// nothing in it but the lock, and what was there before: see begin.
+// nothing in it but the lock, and what was there before: see beginFiles.
 type folder struct {
 	path    string
 	made    []string // folders that were made for it, outermost first
@@ -144,9 +144,9 @@ func makeFolders(path string) (made []string, err error) {
 	return made, os.MkdirAll(path, 0o777)
 }
 
-// begin opens the files of the run when the first sample is measured, so that a run that fails before
+// beginFiles opens the files of the run when the first sample is measured, so that a run that fails before
 // leaves the folder as it was.
-func (f *folder) begin() error {
+func (f *folder) beginFiles() error {
 	if f.partial != nil {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (f *folder) begin() error {
 		}
 	}
 	// First, so that a folder with anything in it is known as a run's.
-	if err := f.write(ConfigFile, f.config); err != nil {
+	if err := f.writeFile(ConfigFile, f.config); err != nil {
 		return fail(err)
 	}
 	switch f.from {
@@ -175,7 +175,7 @@ func (f *folder) begin() error {
 	case PredictionsFile: // a finished run that is extended: its predictions are the first of the new one's
 		data, err := os.ReadFile(f.file(PredictionsFile))
 		if err == nil {
-			err = f.write(partialFile, data[:f.whole])
+			err = f.writeFile(partialFile, data[:f.whole])
 		}
 		if err != nil {
 			return fail(err)
@@ -281,7 +281,7 @@ func (f *folder) sink() io.Writer {
 // Write adds predictions.
 func (f *folder) Write(lines []byte) (int, error) {
 	f.keeping.Lock()
-	err := f.begin()
+	err := f.beginFiles()
 	f.keeping.Unlock()
 	if err != nil {
 		return 0, err
@@ -303,7 +303,7 @@ func (f *folder) retain(results *evaluation.Results, model string, work []evalua
 		return done, nil
 	}
 	fmt.Fprintf(log, "%s: %d samples, the first %s: their lines are not those of the policies and budgets in their order: measured again\n", f.file(f.from), len(again), again[0])
-	if err := f.begin(); err != nil {
+	if err := f.beginFiles(); err != nil {
 		return 0, err
 	}
 	all, err := readFinished(f.file(partialFile))
@@ -314,14 +314,14 @@ func (f *folder) retain(results *evaluation.Results, model string, work []evalua
 	if err := evaluation.WritePredictions(&lines, slices.DeleteFunc(all, func(p *evaluation.Prediction) bool { return !keep(p) })); err != nil {
 		return 0, err
 	}
-	if err := errors.Join(f.partial.Close(), f.write(partialFile, lines.Bytes())); err != nil {
+	if err := errors.Join(f.partial.Close(), f.writeFile(partialFile, lines.Bytes())); err != nil {
 		return 0, err
 	}
 	return done, f.openPartial()
 }
 
-// describe takes down what is measured, which must be what the run was begun with.
-func (f *folder) describe(ctx context.Context, m *engine.Model, policies []engine.Policy, log io.Writer) error {
+// describeRun takes down what is measured, which must be what the run was begun with.
+func (f *folder) describeRun(ctx context.Context, m *engine.Model, policies []engine.Policy, log io.Writer) error {
 	if f.path == "" {
 		return nil
 	}
@@ -389,8 +389,8 @@ func (e *Environment) deviceOf(model string) string {
 	return ""
 }
 
-// same tells that two models have the same weights, as far as it is known.
-func (m *AboutModel) same(other *AboutModel) bool {
+// sameWeights tells that two models have the same weights, as far as it is known.
+func (m *AboutModel) sameWeights(other *AboutModel) bool {
 	return m == nil || other == nil || m.HashOf != other.HashOf || m.SHA256 == "" || other.SHA256 == "" || m.SHA256 == other.SHA256
 }
 
@@ -400,7 +400,7 @@ func (e *Environment) sameModels(other *Environment) error {
 	for i := range e.Models {
 		m := &e.Models[i]
 		o := other.model(m.Name)
-		if !m.same(o) {
+		if !m.sameWeights(o) {
 			return fmt.Errorf("model %s: weights of SHA-256 %.12s…, want %.12s… as in the first shard", m.Name, o.SHA256, m.SHA256)
 		}
 		if o == nil {
@@ -434,7 +434,7 @@ func (f *folder) writeAbout() error {
 	if err != nil {
 		return err
 	}
-	return f.write(EnvironmentFile, append(text, '\n'))
+	return f.writeFile(EnvironmentFile, append(text, '\n'))
 }
 
 func aboutPolicies(policies []engine.Policy) (out []AboutPolicy) {
@@ -444,12 +444,12 @@ func aboutPolicies(policies []engine.Policy) (out []AboutPolicy) {
 	return out
 }
 
-// finish writes what the run has come to. MetricsFile is the last: where it is, all is.
-func (f *folder) finish(rows []evaluation.Row, timings []evaluation.Timing, models, tasks []string) error {
+// finishRun writes what the run has come to. MetricsFile is the last: where it is, all is.
+func (f *folder) finishRun(rows []evaluation.Row, timings []evaluation.Timing, models, tasks []string) error {
 	if f.path == "" {
 		return nil
 	}
-	if err := f.begin(); err != nil {
+	if err := f.beginFiles(); err != nil {
 		return err
 	}
 	if err := f.partial.Sync(); err != nil {
@@ -486,7 +486,7 @@ func (f *folder) files(rows []evaluation.Row, all []*evaluation.Prediction, timi
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(f.writeAbout(), f.write(TimingsFile, append(times, '\n')), f.write(KeptFile, lines.Bytes())); err != nil {
+	if err := errors.Join(f.writeAbout(), f.writeFile(TimingsFile, append(times, '\n')), f.writeFile(KeptFile, lines.Bytes())); err != nil {
 		return err
 	}
 	return f.results(rows, all)
@@ -498,10 +498,10 @@ func (f *folder) results(rows []evaluation.Row, all []*evaluation.Prediction) er
 	if err := errors.Join(evaluation.WritePredictions(&lines, all), evaluation.WriteJSON(&metrics, withoutTimes(rows))); err != nil {
 		return err
 	}
-	if err := f.write(PredictionsFile, lines.Bytes()); err != nil {
+	if err := f.writeFile(PredictionsFile, lines.Bytes()); err != nil {
 		return err
 	}
-	return f.write(MetricsFile, metrics.Bytes())
+	return f.writeFile(MetricsFile, metrics.Bytes())
 }
 
 // withoutTimes are the rows without what is not the same again.
@@ -514,8 +514,8 @@ func withoutTimes(rows []evaluation.Row) []evaluation.Row {
 	return quality
 }
 
-// write puts a file in place at once.
-func (f *folder) write(name string, data []byte) error {
+// writeFile puts a file in place at once.
+func (f *folder) writeFile(name string, data []byte) error {
 	return atomicfile.WriteFile(f.file(name), data)
 }
 
@@ -571,7 +571,7 @@ func blockStyle(n *yaml.Node) {
 // and how far. The data's contents are compared by themselves.
 var free = []string{"out", "device", "batch", "concurrency", "samples", "times", "strict", "s3", "inspect", "data_sha256"}
 
-// grown are the keys whose lists may grow when a run is continued: see grow.
+// grown are the keys whose lists may grow when a run is continued: see growToFolder.
 var grown = []string{"models", "policies", "budgets"}
 
 // sameConfig is an error that names the settings, but for the free ones, in which two configurations differ.

@@ -178,9 +178,9 @@ func (j *Job) Read(path string, sets []string, repeat func() error) error {
 	return repeat()
 }
 
-// complete fills in what depends on the rest: which tasks and policies there are where
+// fillDefaults fills in what depends on the rest: which tasks and policies there are where
 // none are named.
-func (j *Job) complete() {
+func (j *Job) fillDefaults() {
 	if len(j.Models) == 0 {
 		j.Models = []Subject{{}}
 	}
@@ -215,12 +215,12 @@ type plan struct {
 	setting   evaluation.Setting // without a model
 }
 
-// check refuses what no model can make right, before anything is loaded.
-func (j *Job) check() ([]plan, error) {
+// checkedPlans refuses what no model can make right, before anything is loaded.
+func (j *Job) checkedPlans() ([]plan, error) {
 	if j.Ranks == nil {
 		j.Ranks = collective.Alone()
 	}
-	j.complete()
+	j.fillDefaults()
 	_, policiesErr := engine.PolicyNames(strings.Join(j.Policies, ","))
 	if err := errors.Join(eviction.CheckBudgets(j.Budgets), policiesErr, j.Sampling.Check(), model.CheckCacheDType(j.CacheDType), model.CheckExact(j.Exact, j.CacheDType)); err != nil {
 		return nil, err

@@ -98,7 +98,7 @@ func sameQuestions(a, b *Stored, model, task string) error {
 	fail := func(what string) error {
 		return fmt.Errorf("%s and %s: model %s, task %s: %s; report on them one by one", a.Path, b.Path, model, task, what)
 	}
-	if !a.Environment.model(model).same(b.Environment.model(model)) {
+	if !a.Environment.model(model).sameWeights(b.Environment.model(model)) {
 		return fail("the weights are not the same")
 	}
 	var contents [2]datasets.Contents

@@ -98,7 +98,7 @@ func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outco
 			fmt.Fprintln(log, "judge: "+text)
 		}
 	}
-	said, err := o.ask(ctx, f, prompts, log)
+	said, err := o.askJudge(ctx, f, prompts, log)
 	if err != nil {
 		return fail(err)
 	}
@@ -133,7 +133,7 @@ func (o *Judging) prompts(ctx context.Context, f *folder, all []*evaluation.Pred
 	if err := j.Read(f.file(ConfigFile), nil, func() error { return nil }); err != nil {
 		return nil, nil, err
 	}
-	plans, err := j.check()
+	plans, err := j.checkedPlans()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -186,8 +186,8 @@ func judgedTasks() (names []string) {
 	return names
 }
 
-// ask returns the judgements by prompt, with earlier attempts'.
-func (o *Judging) ask(ctx context.Context, f *folder, prompts []asked, log io.Writer) (map[string]judgement, error) {
+// askJudge returns the judgements by prompt, with earlier attempts'.
+func (o *Judging) askJudge(ctx context.Context, f *folder, prompts []asked, log io.Writer) (map[string]judgement, error) {
 	said, err := o.said(f.file(JudgementsFile))
 	if err != nil {
 		return nil, err

@@ -32,8 +32,8 @@ func (f *folder) openKept() (err error) {
 	return err
 }
 
-// keep takes down what is kept of a sample.
-func (f *folder) keep(k *evaluation.Kept) error {
+// keepSample takes down what is kept of a sample.
+func (f *folder) keepSample(k *evaluation.Kept) error {
 	line, err := json.Marshal(k)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func TestDataIsCalledByItsFile(t *testing.T) {
 			j.Tasks = append(j.Tasks, Task{Task: c.tasks})
 		}
 		for range 2 { // and once more as the configuration then has them
-			plans, err := j.check()
+			plans, err := j.checkedPlans()
 			if err != nil {
 				t.Fatal(c.data, err)
 			}
@@ -48,17 +48,17 @@ func TestDataIsCalledByItsFile(t *testing.T) {
 	}
 	list := small("") // among others in one list
 	list.Data, list.Tasks = "notes.jsonl", []Task{{Task: "section, data,hops"}}
-	if plans, err := list.check(); err != nil || len(plans) != 3 || plans[0].name != "notes" || plans[1].name != "section" || plans[2].name != "hops" {
+	if plans, err := list.checkedPlans(); err != nil || len(plans) != 3 || plans[0].name != "notes" || plans[1].name != "section" || plans[2].name != "hops" {
 		t.Errorf("%v, %v", plans, err)
 	}
 	twice := small("")
 	twice.Tasks = []Task{{Task: "data", Shared: Shared{Data: "notes.jsonl"}}, {Task: "data", Shared: Shared{Data: "notes.jsonl"}}}
-	if _, err := twice.check(); err == nil || !strings.Contains(err.Error(), "data notes.jsonl twice") {
+	if _, err := twice.checkedPlans(); err == nil || !strings.Contains(err.Error(), "data notes.jsonl twice") {
 		t.Errorf("the same file twice: %v", err)
 	}
 	named := small("")
 	named.Tasks = []Task{{Task: "section,hops", Name: "both"}}
-	if _, err := named.check(); err == nil || !strings.Contains(err.Error(), `got "both" for 2 tasks`) {
+	if _, err := named.checkedPlans(); err == nil || !strings.Contains(err.Error(), `got "both" for 2 tasks`) {
 		t.Errorf("one name for two tasks: %v", err)
 	}
 }

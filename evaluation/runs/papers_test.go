@@ -68,7 +68,7 @@ func TestPaperConfigs(t *testing.T) {
 				t.Errorf("%d models, %d policies, %d tasks, %d budgets: want some of each", len(j.Models), len(j.Policies), len(j.Tasks), len(j.Budgets))
 			}
 			j.Data = absentData
-			plans, err := j.check()
+			plans, err := j.checkedPlans()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,7 +23,7 @@ type call struct {
 	Shard, Shards int    // of it
 }
 
-func (c call) send(ctx context.Context, g collective.Group) error {
+func (c call) sendCall(ctx context.Context, g collective.Group) error {
 	var b bytes.Buffer
 	if err := gob.NewEncoder(&b).Encode(c); err != nil {
 		return err
@@ -32,8 +32,8 @@ func (c call) send(ctx context.Context, g collective.Group) error {
 	return err
 }
 
-// call tells the other ranks to measure the job, too.
-func (j *Job) call(ctx context.Context) error {
+// callRanks tells the other ranks to measure the job, too.
+func (j *Job) callRanks(ctx context.Context) error {
 	if j.Ranks.Size() == 1 {
 		return nil
 	}
@@ -46,11 +46,11 @@ func (j *Job) call(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return call{text, j.shard, j.shards}.send(ctx, j.Ranks)
+	return call{text, j.shard, j.shards}.sendCall(ctx, j.Ranks)
 }
 
 // Dismiss ends the Help of the other ranks, after the last Run of rank 0.
-func Dismiss(ctx context.Context, g collective.Group) error { return call{}.send(ctx, g) }
+func Dismiss(ctx context.Context, g collective.Group) error { return call{}.sendCall(ctx, g) }
 
 // Help measures on a rank other than 0 what rank 0 runs, until that dismisses it. It needs the same models and
 // data.
@@ -86,7 +86,7 @@ func help(ctx context.Context, g collective.Group) error {
 			}
 		}
 		j.Ranks, j.shard, j.shards = g, c.Shard, c.Shards
-		plans, err := j.check()
+		plans, err := j.checkedPlans()
 		if err == nil {
 			err = j.identify(ctx, io.Discard)
 		}
@@ -94,7 +94,7 @@ func help(ctx context.Context, g collective.Group) error {
 			return fmt.Errorf("eval: %w", err)
 		}
 		for _, s := range j.Models {
-			if _, _, err := j.measure(ctx, s, plans, nil, new(folder), io.Discard); err != nil {
+			if _, _, err := j.measureModel(ctx, s, plans, nil, new(folder), io.Discard); err != nil {
 				return err
 			}
 		}
@@ -123,8 +123,8 @@ func (j *Job) Join(ctx context.Context, g collective.Group) error {
 	return nil
 }
 
-// same makes sure that all ranks would measure the same.
-func (j *Job) same(ctx context.Context, m *engine.Model, policies []engine.Policy) error {
+// checkSameJob makes sure that all ranks would measure the same.
+func (j *Job) checkSameJob(ctx context.Context, m *engine.Model, policies []engine.Policy) error {
 	if j.Ranks.Size() == 1 {
 		return nil
 	}

@@ -264,7 +264,7 @@ func TestRanksOfOtherWeights(t *testing.T) {
 				return
 			}
 			defer m.Close()
-			errs[i] = (&Job{Ranks: g}).same(t.Context(), m, nil)
+			errs[i] = (&Job{Ranks: g}).checkSameJob(t.Context(), m, nil)
 		})
 	}
 	wg.Wait()

@@ -44,7 +44,7 @@ func Read(ctx context.Context, path string, answers int, settings objectstore.Se
 		}
 		dir = temp.Path
 	}
-	if err := s.read(dir, answers); err != nil {
+	if err := s.readRun(dir, answers); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, nil
@@ -73,7 +73,7 @@ func fetch(ctx context.Context, url string, settings objectstore.Settings, dir s
 	return nil
 }
 
-func (s *Stored) read(dir string, answers int) error {
+func (s *Stored) readRun(dir string, answers int) error {
 	folders, config := []string{dir}, filepath.Join(dir, ConfigFile)
 	if _, err := os.Stat(config); errors.Is(err, fs.ErrNotExist) {
 		shards, err := fs.Glob(os.DirFS(dir), "shard-*-of-*")

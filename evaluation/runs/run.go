@@ -40,10 +40,10 @@ type Outcome struct {
 // Run measures everything, or the shards that are free. What was measured comes back with an
 // error, too.
 func (j *Job) Run(ctx context.Context, log io.Writer) (*Outcome, error) {
-	if err := j.grow(); err != nil {
+	if err := j.growToFolder(); err != nil {
 		return nil, fmt.Errorf("eval: --resume: %w", err)
 	}
-	plans, err := j.check()
+	plans, err := j.checkedPlans()
 	if err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
@@ -69,7 +69,7 @@ func (j *Job) runFolder(ctx context.Context, plans []plan, log io.Writer) (*Outc
 		return nil, fmt.Errorf("eval: %w", err)
 	}
 	defer f.close()
-	if err := j.call(ctx); err != nil {
+	if err := j.callRanks(ctx); err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
 	results := evaluation.NewResults(f.before, f.sink())
@@ -79,7 +79,7 @@ func (j *Job) runFolder(ctx context.Context, plans []plan, log io.Writer) (*Outc
 	for _, s := range j.Models {
 		var more []evaluation.Timing
 		var name string
-		if name, more, err = j.measure(ctx, s, plans, results, f, log); err != nil {
+		if name, more, err = j.measureModel(ctx, s, plans, results, f, log); err != nil {
 			break
 		}
 		models, timings = append(models, name), append(timings, more...)
@@ -103,13 +103,13 @@ func (j *Job) runFolder(ctx context.Context, plans []plan, log io.Writer) (*Outc
 	if err != nil {
 		return out, f.stopped(err)
 	}
-	return out, f.finish(out.Rows, timings, models, tasks)
+	return out, f.finishRun(out.Rows, timings, models, tasks)
 }
 
-// grow makes the job one of all that the run in its folder has been begun with, where it goes on with one: policies,
+// growToFolder makes the job one of all that the run in its folder has been begun with, where it goes on with one: policies,
 // budgets, adapters and drafts that it names beside those are added, and measured for the samples that
 // there are, too.
-func (j *Job) grow() error {
+func (j *Job) growToFolder() error {
 	if !j.Resume || j.Out == "" || objectstore.IsURL(j.Out) || j.Shards > 0 || j.Shard != "" {
 		return nil
 	}
@@ -196,8 +196,8 @@ func sumUp(all []*evaluation.Prediction, timings []evaluation.Timing, models, ta
 	return out, err
 }
 
-// open opens a model with its policies. A job's only model stays open from shard to shard.
-func (j *Job) open(ctx context.Context, s Subject, plans []plan, log io.Writer) (*engine.Model, func(), error) {
+// openModel opens a model with its policies. A job's only model stays open from shard to shard.
+func (j *Job) openModel(ctx context.Context, s Subject, plans []plan, log io.Writer) (*engine.Model, func(), error) {
 	if j.model != nil {
 		return j.model, func() {}, nil
 	}
@@ -222,9 +222,9 @@ func (j *Job) closeModel() {
 	}
 }
 
-// measure runs all tasks with one model.
-func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *evaluation.Results, f *folder, log io.Writer) (string, []evaluation.Timing, error) {
-	m, done, err := j.open(ctx, s, plans, log)
+// measureModel runs all tasks with one model.
+func (j *Job) measureModel(ctx context.Context, s Subject, plans []plan, results *evaluation.Results, f *folder, log io.Writer) (string, []evaluation.Timing, error) {
+	m, done, err := j.openModel(ctx, s, plans, log)
 	if err != nil {
 		return "", nil, err
 	}
@@ -241,7 +241,7 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 		return "", nil, fmt.Errorf("eval: %w", err)
 	}
 	sampling.Seed = j.Seed
-	if err := errors.Join(j.same(ctx, m, policies), f.describe(ctx, m, policies, log)); err != nil {
+	if err := errors.Join(j.checkSameJob(ctx, m, policies), f.describeRun(ctx, m, policies, log)); err != nil {
 		return "", nil, fmt.Errorf("eval: %w", err)
 	}
 	if j.devices == nil {
@@ -296,7 +296,7 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 	bar.Add(0) // on a terminal at once: the first one may take long
 	err = evaluation.Run(ctx, m.Model, work, evaluation.Options{
 		Policies: policies, Budgets: j.Budgets, Sampling: sampling, Agreement: evaluation.Agreements(j.Agreement),
-		Batch: j.Batch, Concurrency: j.Concurrent, Strict: j.Strict, Inspect: inspect, OnKept: f.keep, OnSample: func() { bar.Add(1) },
+		Batch: j.Batch, Concurrency: j.Concurrent, Strict: j.Strict, Inspect: inspect, OnKept: f.keepSample, OnSample: func() { bar.Add(1) },
 		Shard: j.shard, Shards: j.shards, Ranks: j.Ranks,
 	}, results)
 	bar.Done()
@@ -305,7 +305,7 @@ func (j *Job) measure(ctx context.Context, s Subject, plans []plan, results *eva
 		timings, err = j.time(ctx, m, work, policies, log)
 	}
 	if err == nil { // no rank goes on while times are taken
-		_, err = collective.Gather(ctx, j.Ranks, nil)
+		_, err = collective.GatherBytes(ctx, j.Ranks, nil)
 	}
 	return m.Name, timings, err
 }
@@ -326,7 +326,7 @@ func (j *Job) time(ctx context.Context, m *engine.Model, work []evaluation.Work,
 		}
 		done := 0
 		o.OnCell = func(c evaluation.Cell) {
-			bar.Describe(strings.TrimSpace(fmt.Sprint(w.Name, " ", c.Title(), " ", c.BudgetName())))
+			bar.SetText(strings.TrimSpace(fmt.Sprint(w.Name, " ", c.Title(), " ", c.BudgetName())))
 			bar.Add(1)
 			done++
 		}

@@ -316,7 +316,7 @@ func TestSampleThatFails(t *testing.T) {
 func TestConfigComesBack(t *testing.T) {
 	j := small("")
 	j.Samples = 7
-	if _, err := j.check(); err != nil {
+	if _, err := j.checkedPlans(); err != nil {
 		t.Fatal(err)
 	}
 	text, err := j.config()
@@ -331,7 +331,7 @@ func TestConfigComesBack(t *testing.T) {
 	if err := again.Read(path, nil, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := again.check(); err != nil {
+	if _, err := again.checkedPlans(); err != nil {
 		t.Fatal(err)
 	}
 	got, err := again.config()

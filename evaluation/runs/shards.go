@@ -79,7 +79,7 @@ func (j *Job) runShards(ctx context.Context, plans []plan, log io.Writer) (*Outc
 			return nil, nil
 		}
 	}
-	return j.join(ctx, at, count, plans)
+	return j.joinShards(ctx, at, count, plans)
 }
 
 // runShard measures one shard, unless it is finished.
@@ -103,8 +103,8 @@ func (j *Job) runShard(ctx context.Context, at place, i, n int, plans []plan, lo
 	return errors.Join(err, done())
 }
 
-// join makes the run of its shards.
-func (j *Job) join(ctx context.Context, at place, n int, plans []plan) (*Outcome, error) {
+// joinShards makes the run of its shards.
+func (j *Job) joinShards(ctx context.Context, at place, n int, plans []plan) (*Outcome, error) {
 	fail := func(err error) (*Outcome, error) { return nil, fmt.Errorf("eval: %w", err) }
 	var whole Stored
 	var about Environment
@@ -150,7 +150,7 @@ func (j *Job) join(ctx context.Context, at place, n int, plans []plan) (*Outcome
 	}
 	defer dir.Remove()
 	f := &folder{path: dir.Path, about: about}
-	if err := errors.Join(f.write(ConfigFile, config), f.files(out.Rows, whole.Predictions, whole.Timings, sortedKept(whole.Kept, models, tasks))); err != nil {
+	if err := errors.Join(f.writeFile(ConfigFile, config), f.files(out.Rows, whole.Predictions, whole.Timings, sortedKept(whole.Kept, models, tasks))); err != nil {
 		return fail(err)
 	}
 	if err := at.deliver(ctx, dir.Path, []string{ConfigFile, EnvironmentFile, TimingsFile, KeptFile, PredictionsFile, MetricsFile}); err != nil {
@@ -254,12 +254,12 @@ type output struct {
 	folder string
 }
 
-func (o output) key(name, file string) string {
+func (o output) objectKey(name, file string) string {
 	return objectstore.Join(o.folder, name+"/"+file)
 }
 
 func (o output) finished(ctx context.Context, name string) (bool, error) {
-	_, err := o.store.Stat(ctx, o.key(name, MetricsFile))
+	_, err := o.store.Stat(ctx, o.objectKey(name, MetricsFile))
 	if errors.Is(err, objectstore.ErrNotExist) {
 		return false, nil
 	}
@@ -333,7 +333,7 @@ func (s *stored) take(ctx context.Context, name string) (string, context.Context
 	err = os.MkdirAll(dir, 0o777)
 	for _, file := range []string{ConfigFile, EnvironmentFile, KeptFile, partialFile} { // of who had it before
 		if err == nil {
-			if err = objectstore.Download(ctx, s.store, s.key(name, file), filepath.Join(dir, file)); errors.Is(err, objectstore.ErrNotExist) {
+			if err = objectstore.Download(ctx, s.store, s.objectKey(name, file), filepath.Join(dir, file)); errors.Is(err, objectstore.ErrNotExist) {
 				err = nil
 			}
 		}
@@ -350,7 +350,7 @@ func (s *stored) take(ctx context.Context, name string) (string, context.Context
 			case <-stop:
 				return
 			case <-time.After(s.save):
-				s.send(claim.Context(), name, dir, ConfigFile, EnvironmentFile, KeptFile, partialFile)
+				s.sendFiles(claim.Context(), name, dir, ConfigFile, EnvironmentFile, KeptFile, partialFile)
 			}
 		}
 	}()
@@ -360,25 +360,25 @@ func (s *stored) take(ctx context.Context, name string) (string, context.Context
 		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
 		defer cancel()
 		if err := claim.Held(leave); err != nil {
-			return fmt.Errorf("eval: %s: %w", s.store.URL(s.key(name, "")), err)
+			return fmt.Errorf("eval: %s: %w", s.store.URL(s.objectKey(name, "")), err)
 		}
-		err := s.send(leave, name, dir, ConfigFile, EnvironmentFile, KeptFile, partialFile, TimingsFile, PredictionsFile, MetricsFile)
+		err := s.sendFiles(leave, name, dir, ConfigFile, EnvironmentFile, KeptFile, partialFile, TimingsFile, PredictionsFile, MetricsFile)
 		if _, statErr := os.Stat(filepath.Join(dir, MetricsFile)); err == nil && statErr == nil {
-			err = s.store.Delete(leave, s.key(name, partialFile))
+			err = s.store.Delete(leave, s.objectKey(name, partialFile))
 		}
 		return errors.Join(err, claim.Release(leave))
 	}, nil
 }
 
-// send stores the files of a shard that are there, in the order given.
-func (s *stored) send(ctx context.Context, name, dir string, files ...string) error {
+// sendFiles stores the files of a shard that are there, in the order given.
+func (s *stored) sendFiles(ctx context.Context, name, dir string, files ...string) error {
 	for _, file := range files {
 		data, err := os.ReadFile(filepath.Join(dir, file))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err == nil {
-			err = s.store.Put(ctx, s.key(name, file), bytes.NewReader(data), objectstore.PutOptions{})
+			err = s.store.Put(ctx, s.objectKey(name, file), bytes.NewReader(data), objectstore.PutOptions{})
 		}
 		if err != nil {
 			return err
@@ -393,7 +393,7 @@ func (s *stored) bring(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	for _, file := range []string{ConfigFile, EnvironmentFile, TimingsFile, KeptFile, PredictionsFile} {
-		if err := objectstore.Download(ctx, s.store, s.key(name, file), filepath.Join(dir, file)); err != nil && !(file == KeptFile && errors.Is(err, objectstore.ErrNotExist)) {
+		if err := objectstore.Download(ctx, s.store, s.objectKey(name, file), filepath.Join(dir, file)); err != nil && !(file == KeptFile && errors.Is(err, objectstore.ErrNotExist)) {
 			return "", err
 		}
 	}

@@ -85,12 +85,12 @@ func openContinuation(ctx context.Context, s *evaluation.Setting, _ string) (*ev
 		return nil, err
 	}
 	return &evaluation.Samples{Metric: metric, Count: count, Each: itemsOf(prompts, func(p prompt) evaluation.Item {
-		return evaluation.Item{ID: p.id, Make: func(ctx context.Context) (*evaluation.Sample, error) { return c.sample(ctx, p) }}
+		return evaluation.Item{ID: p.id, Make: func(ctx context.Context) (*evaluation.Sample, error) { return c.promptSample(ctx, p) }}
 	})}, nil
 }
 
-// sample is a prompt with the first part of an answer, and the rest to be written.
-func (c *continuation) sample(ctx context.Context, p prompt) (*evaluation.Sample, error) {
+// promptSample is a prompt with the first part of an answer, and the rest to be written.
+func (c *continuation) promptSample(ctx context.Context, p prompt) (*evaluation.Sample, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
@@ -105,7 +105,7 @@ func (c *continuation) sample(ctx context.Context, p prompt) (*evaluation.Sample
 	if err != nil {
 		return nil, err
 	}
-	answer, err := c.answer(ctx, p, ids, whole)
+	answer, err := c.firstAnswer(ctx, p, ids, whole)
 	if err != nil {
 		return nil, err
 	}
@@ -143,8 +143,8 @@ func greedy(ctx context.Context, m *model.Model, ids []int32, maxNew int) ([]int
 	return answer, err
 }
 
-// answer is the first answer to a prompt, whole.
-func (c *continuation) answer(ctx context.Context, p prompt, ids []int32, most int) ([]int32, error) {
+// firstAnswer is the first answer to a prompt, whole.
+func (c *continuation) firstAnswer(ctx context.Context, p prompt, ids []int32, most int) ([]int32, error) {
 	switch {
 	case c.from == "model":
 		return greedy(ctx, c.Model, ids, most)

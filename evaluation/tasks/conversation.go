@@ -43,24 +43,24 @@ func (d *conversation) turns(ctx context.Context) ([]evaluation.Turn, error) {
 	if len(messages) > 0 { // the first of the user, who may have said more
 		d.users = slices.Concat([]string{messages[len(messages)-1].Content}, d.users[1:])
 	}
-	return d.after(first), nil
+	return d.turnsAfter(first), nil
 }
 
 func (d *conversation) templated() bool { return !d.setting.Raw && d.setting.Model.HasChatTemplate() }
 
-// after are the turns that begin with the tokens of the first.
-func (d *conversation) after(first []int32) []evaluation.Turn {
+// turnsAfter are the turns that begin with the tokens of the first.
+func (d *conversation) turnsAfter(first []int32) []evaluation.Turn {
 	out := []evaluation.Turn{{Prompt: evaluation.Fixed(first), MaxNew: d.maxNew}}
 	for i := range d.users[1:] {
 		out = append(out, evaluation.Turn{MaxNew: d.maxNew, Prompt: func(ctx context.Context, answers []evaluation.Answer) ([]int32, bool, error) {
-			return d.next(ctx, i+1, answers)
+			return d.nextTurn(ctx, i+1, answers)
 		}})
 	}
 	return out
 }
 
-// next is what the turn adds to the answers so far, or the whole conversation.
-func (d *conversation) next(ctx context.Context, turn int, answers []evaluation.Answer) (ids []int32, whole bool, err error) {
+// nextTurn is what the turn adds to the answers so far, or the whole conversation.
+func (d *conversation) nextTurn(ctx context.Context, turn int, answers []evaluation.Answer) (ids []int32, whole bool, err error) {
 	if !d.templated() {
 		ids, err := d.setting.Model.Tokenizer.Encode("\n\n"+d.users[turn], false)
 		if err != nil {

@@ -79,23 +79,23 @@ func openData(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation
 	if d.path, err = localData(ctx, s); err != nil {
 		return nil, err
 	}
-	metric, count, err := d.look()
+	metric, count, err := d.inspectRows()
 	if err != nil {
 		return nil, err
 	}
 	if len(s.Metrics) == 0 && metric != evaluation.Agreement {
 		s.Notices.Say(fmt.Sprintf("%s: answers are scored by %s, which suits the length of the references; --metric chooses another", s.Data, metric))
 	}
-	return &evaluation.Samples{Metric: metric, Count: count, Each: s.Take(d.each)}, nil
+	return &evaluation.Samples{Metric: metric, Count: count, Each: s.Take(d.eachItem)}, nil
 }
 
-func (d *ownData) open() (*datasets.RecordReader, error) {
+func (d *ownData) openRecords() (*datasets.RecordReader, error) {
 	return datasets.OpenRecords(d.path, d.setting.Options["format"], d.fields)
 }
 
-// look finds what the first rows are scored by, and how many rows are measured, 0 where that is not known.
-func (d *ownData) look() (metric string, count int, err error) {
-	r, err := d.open()
+// inspectRows finds what the first rows are scored by, and how many rows are measured, 0 where that is not known.
+func (d *ownData) inspectRows() (metric string, count int, err error) {
+	r, err := d.openRecords()
 	if err != nil {
 		return "", 0, err
 	}
@@ -140,11 +140,11 @@ func shorter(a, b string) int {
 	return cmp.Compare(utf8.RuneCountInString(a), utf8.RuneCountInString(b))
 }
 
-// each goes over the rows. Those that cannot be read are samples that fail.
-func (d *ownData) each(yield func(evaluation.Item) bool) {
+// eachItem goes over the rows. Those that cannot be read are samples that fail.
+func (d *ownData) eachItem(yield func(evaluation.Item) bool) {
 	seed, seen := maphash.MakeSeed(), make(map[uint64]bool) // of IDs: there may be many
 	n := -1
-	for record, err := range readEach(d.open) {
+	for record, err := range readEach(d.openRecords) {
 		n++
 		id := record.ID
 		if id == "" { // of a file that cannot be read
@@ -155,7 +155,7 @@ func (d *ownData) each(yield func(evaluation.Item) bool) {
 		}
 		seen[maphash.String(seed, id)] = true
 		item := evaluation.Item{ID: id, Make: func(ctx context.Context) (*evaluation.Sample, error) {
-			sample, err := d.sample(ctx, &record)
+			sample, err := d.recordSample(ctx, &record)
 			if err != nil {
 				return nil, record.Row.Fail(err)
 			}
@@ -174,7 +174,7 @@ func failing(err error) func(context.Context) (*evaluation.Sample, error) {
 	return func(context.Context) (*evaluation.Sample, error) { return nil, err }
 }
 
-func (d *ownData) sample(ctx context.Context, r *datasets.Record) (*evaluation.Sample, error) {
+func (d *ownData) recordSample(ctx context.Context, r *datasets.Record) (*evaluation.Sample, error) {
 	maxNew := maxNew(d.setting, dataMaxNew)
 	ids, err := encodePrompt(ctx, d.setting, r.Prompt, maxNew)
 	if err != nil {

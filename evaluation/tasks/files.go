@@ -101,9 +101,9 @@ func countRows(path string, most int) (int, error) {
 	return int(max(0, n)), err
 }
 
-// rowsOf goes over the rows of a file. With an error comes the row that it is of, or none
+// fileRows goes over the rows of a file. With an error comes the row that it is of, or none
 // where it is the file's.
-func rowsOf(path string) iter.Seq2[datasets.Row, error] {
+func fileRows(path string) iter.Seq2[datasets.Row, error] {
 	return readEach(func() (*datasets.RowReader, error) { return datasets.OpenRows(path, datasets.FormatAuto) })
 }
 
@@ -130,7 +130,7 @@ func readEach[T any, R interface {
 // rowItems are the samples of the rows that are wanted; nil: of all. Id is fileTask.id.
 func rowItems(path string, wanted func(datasets.Row) bool, id func(datasets.Row) string, sample func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error)) iter.Seq[evaluation.Item] {
 	return func(yield func(evaluation.Item) bool) {
-		for row, err := range rowsOf(path) {
+		for row, err := range fileRows(path) {
 			if err == nil && wanted != nil && !wanted(row) {
 				continue
 			}
@@ -224,8 +224,8 @@ func maxNew(s *evaluation.Setting, own int) int {
 	return cmp.Or(s.MaxNew, own)
 }
 
-// fill puts values in the place of {name} in a template. Braces in values are text.
-func fill(template string, values map[string]string) string {
+// fillTemplate puts values in the place of {name} in a template. Braces in values are text.
+func fillTemplate(template string, values map[string]string) string {
 	var pairs []string
 	for name, value := range values {
 		pairs = append(pairs, "{"+name+"}", value)
@@ -239,14 +239,14 @@ type reading struct {
 	err error
 }
 
-func (r *reading) text(name string) (text string) {
+func (r *reading) readText(name string) (text string) {
 	if r.err == nil {
 		text, r.err = r.Text(name)
 	}
 	return text
 }
 
-func (r *reading) list(name string) (texts []string) {
+func (r *reading) readTexts(name string) (texts []string) {
 	if r.err == nil {
 		texts, r.err = r.Texts(name)
 	}
@@ -264,7 +264,7 @@ func (r *reading) decode(name, want string, v any) {
 func (r *reading) texts(names ...string) map[string]string {
 	out := make(map[string]string, len(names))
 	for _, name := range names {
-		out[name] = r.text(name)
+		out[name] = r.readText(name)
 	}
 	return out
 }

@@ -9,10 +9,10 @@ import (
 	"glimpse/model/chat"
 )
 
-// ask makes the tokens of a user's text and the beginning of the answer: the chat
+// encodeTurn makes the tokens of a user's text and the beginning of the answer: the chat
 // template goes around the former, and the latter follows it. Raw, or for a model without a
 // template, both are one text.
-func ask(ctx context.Context, s *evaluation.Setting, user, begin string) ([]int32, error) {
+func encodeTurn(ctx context.Context, s *evaluation.Setting, user, begin string) ([]int32, error) {
 	if begin == "" || s.Raw || !s.Model.HasChatTemplate() {
 		return encodeUser(ctx, s, user+begin, false)
 	}
@@ -65,7 +65,7 @@ func fit(ctx context.Context, s *evaluation.Setting, d draft, tokens int) (ids [
 		if user, begin, err = d.text(units, fillers, variant); err != nil {
 			return nil, err
 		}
-		return ask(ctx, s, user, begin)
+		return encodeTurn(ctx, s, user, begin)
 	}
 	units, ids, err := most(tokens, func(n int) ([]int32, error) { return measure(n, 0, 0) })
 	switch {

@@ -196,7 +196,7 @@ func TestLongBenchTruncatesRealPrompts(t *testing.T) {
 		}
 		var prompts map[string]string
 		longBenchTable("dataset2prompt.json", &prompts)
-		text := fill(prompts["multi_news"], map[string]string{"context": row.Context, "input": ""})
+		text := fillTemplate(prompts["multi_news"], map[string]string{"context": row.Context, "input": ""})
 		whole, err := m.Encode(text)
 		if err != nil {
 			t.Fatal(err)

@@ -41,8 +41,8 @@ func readHaystack(path string, fields []string) (*haystack, error) {
 	return h, nil
 }
 
-// take is n words from the place at on; after the last word the first one follows.
-func (h *haystack) take(at, n int) []string {
+// takeWords is n words from the place at on; after the last word the first one follows.
+func (h *haystack) takeWords(at, n int) []string {
 	out := make([]string, n)
 	for i := range out {
 		out[i] = h.words[(at+i)%len(h.words)]

@@ -160,7 +160,7 @@ func openHELMET(ctx context.Context, s *evaluation.Setting, name string) (*evalu
 	if h.name == "kilt_popqa" {
 		count = 0 // some are left out
 	}
-	return &evaluation.Samples{Metric: h.metric, Count: count, Each: s.Take(rowItems(path, h.wanted, nil, h.sample))}, nil
+	return &evaluation.Samples{Metric: h.metric, Count: count, Each: s.Take(rowItems(path, h.wanted, nil, h.rowSample))}, nil
 }
 
 // popularity is the limit of log10(s_pop) below which entities of PopQA are asked about
@@ -184,7 +184,7 @@ func (h *helmet) examples(ctx context.Context, name string) ([]datasets.Row, err
 	}
 	var rows []datasets.Row
 	seen := map[string]bool{}
-	for row, err := range rowsOf(path) {
+	for row, err := range fileRows(path) {
 		if err != nil {
 			return nil, err
 		}
@@ -203,7 +203,7 @@ func (h *helmet) examples(ctx context.Context, name string) ([]datasets.Row, err
 	return rows, nil
 }
 
-func (h *helmet) sample(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
+func (h *helmet) rowSample(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
 	values, err := h.read(h, row)
 	if err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ func readALCEPrompt(dir, name string) (p alcePrompt, err error) {
 func (p alcePrompt) documents(docs []alceDoc) string {
 	out := make([]string, len(docs))
 	for i, d := range docs {
-		out[i] = fill(p.DocPrompt, map[string]string{"ID": fmt.Sprint(i + 1), "T": d.Title, "title": d.Title, "P": d.Text, "text": d.Text})
+		out[i] = fillTemplate(p.DocPrompt, map[string]string{"ID": fmt.Sprint(i + 1), "T": d.Title, "title": d.Title, "P": d.Text, "text": d.Text})
 	}
 	return strings.Join(out, "\n\n")
 }
@@ -77,7 +77,7 @@ func readCitations(h *helmet, row datasets.Row) (map[string]string, error) {
 	}
 	for _, i := range drawn(h.setting.Seed, values["question"], len(h.alce.Demos), h.shots) {
 		d := h.alce.Demos[i]
-		values["demos"] += fill(h.alce.DemoPrompt, map[string]string{
+		values["demos"] += fillTemplate(h.alce.DemoPrompt, map[string]string{
 			"instruction": h.alce.Instruction, "question": d.Question, "answer": d.Answer, "context": h.alce.documents(d.Docs),
 		}) + "\n\n\n"
 	}

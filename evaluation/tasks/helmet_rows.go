@@ -33,7 +33,7 @@ func readQuestion(_ *helmet, row datasets.Row) (map[string]string, error) {
 	values["question"], values["demos"] = values[question], ""
 	for _, field := range []string{"demo", "demos"} {
 		if row.Has(field) {
-			values["demos"] = r.text(field)
+			values["demos"] = r.readText(field)
 		}
 	}
 	return values, r.err
@@ -64,7 +64,7 @@ func readKeys(h *helmet, row datasets.Row) (map[string]string, error) {
 // examples with numpy's generator, this with its own, from the seed and the question.
 func readDocuments(h *helmet, row datasets.Row) (map[string]string, error) {
 	r := reading{Row: row}
-	question := r.text("question")
+	question := r.readText("question")
 	values := map[string]string{"question": question, "demos": "", "context": r.documents()}
 	if r.err != nil || h.shots == 0 {
 		return values, r.err
@@ -72,11 +72,11 @@ func readDocuments(h *helmet, row datasets.Row) (map[string]string, error) {
 	left := h.shots
 	for _, i := range drawn(h.setting.Seed, question, len(h.train), len(h.train)) {
 		example := reading{Row: h.train[i]}
-		asked := example.text("question") // which it has
+		asked := example.readText("question") // which it has
 		if asked == question {
 			continue
 		}
-		answers := example.list("answers")
+		answers := example.readTexts("answers")
 		if example.err == nil && len(answers) == 0 {
 			example.err = fmt.Errorf("field \"answers\": none")
 		}

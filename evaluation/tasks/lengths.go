@@ -12,7 +12,7 @@ import (
 // lengthsOf are the prompt lengths that the option of that name asks for, or --tokens, or
 // the task's own.
 func lengthsOf(s *evaluation.Setting, own []int) ([]int, error) {
-	lengths, err := numbers(s.Options["lengths"])
+	lengths, err := parseNumbers(s.Options["lengths"])
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("option lengths: %w", err)

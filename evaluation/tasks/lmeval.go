@@ -81,7 +81,7 @@ func everyTurn(s *evaluation.Setting, path string, ask func(context.Context, dia
 		return nil, err
 	}
 	each := func(yield func(evaluation.Item) bool) {
-		for row, err := range rowsOf(path) {
+		for row, err := range fileRows(path) {
 			id := rowID(path, row)
 			var d dialogue
 			if err == nil {
@@ -111,7 +111,7 @@ type dialogue struct {
 
 func readDialogue(row datasets.Row) (d dialogue, err error) {
 	r := reading{Row: row}
-	d.story, d.questions, d.answers = r.text("story"), r.list("questions.input_text"), r.list("answers.input_text")
+	d.story, d.questions, d.answers = r.readText("story"), r.readTexts("questions.input_text"), r.readTexts("answers.input_text")
 	if r.err != nil {
 		return d, r.err
 	}
@@ -177,7 +177,7 @@ func openGSM8K(ctx context.Context, s *evaluation.Setting) (*evaluation.Samples,
 		if err != nil {
 			return nil, err
 		}
-		for row, err := range rowsOf(file) {
+		for row, err := range fileRows(file) {
 			if err != nil {
 				return nil, err
 			}
@@ -185,7 +185,7 @@ func openGSM8K(ctx context.Context, s *evaluation.Setting) (*evaluation.Samples,
 			if err != nil {
 				return nil, row.Fail(err)
 			}
-			train = append(train, fill("Question: {question}\nAnswer: {answer}\n\n", values))
+			train = append(train, fillTemplate("Question: {question}\nAnswer: {answer}\n\n", values))
 		}
 		if len(train) < shots {
 			return nil, fmt.Errorf("%s: %d problems, want at least %d", file, len(train), shots)
@@ -200,7 +200,7 @@ func openGSM8K(ctx context.Context, s *evaluation.Setting) (*evaluation.Samples,
 		for _, i := range drawn(s.Seed, values["question"], len(train), shots) {
 			prompt.WriteString(train[i])
 		}
-		prompt.WriteString(fill("Question: {question}\nAnswer:", values))
+		prompt.WriteString(fillTemplate("Question: {question}\nAnswer:", values))
 		ids, err := s.Encode(ctx, evaluation.Prompt{Text: prompt.String(), Raw: true}, t.most)
 		if err != nil {
 			return nil, err
@@ -246,12 +246,12 @@ func openTruthfulQA(ctx context.Context, s *evaluation.Setting) (*evaluation.Sam
 	}
 	return t.samples(func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
 		r := reading{Row: row}
-		question := r.text("question")
-		ref := truthfulReference(r.list("correct_answers"), r.list("incorrect_answers"))
+		question := r.readText("question")
+		ref := truthfulReference(r.readTexts("correct_answers"), r.readTexts("incorrect_answers"))
 		if r.err != nil {
 			return nil, r.err
 		}
-		ids, err := s.Encode(ctx, evaluation.Prompt{Text: fill(truthfulQAPrompt, map[string]string{"question": strings.TrimSpace(question)}), Raw: true}, t.most)
+		ids, err := s.Encode(ctx, evaluation.Prompt{Text: fillTemplate(truthfulQAPrompt, map[string]string{"question": strings.TrimSpace(question)}), Raw: true}, t.most)
 		if err != nil {
 			return nil, err
 		}

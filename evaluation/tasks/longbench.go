@@ -149,14 +149,14 @@ func openLongBench(ctx context.Context, s *evaluation.Setting, name string, e bo
 	}
 	return t.samples(func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
 		r := reading{Row: row}
-		values, ref := r.texts("context", "input"), scoring.Reference{Answers: r.list("answers")}
+		values, ref := r.texts("context", "input"), scoring.Reference{Answers: r.readTexts("answers")}
 		if row.Has("all_classes") {
-			ref.Classes = r.list("all_classes")
+			ref.Classes = r.readTexts("all_classes")
 		}
 		if r.err != nil {
 			return nil, r.err
 		}
-		ids, err := encodeLong(ctx, s, fill(prompts[name], values), set.raw, t.most, halves)
+		ids, err := encodeLong(ctx, s, fillTemplate(prompts[name], values), set.raw, t.most, halves)
 		if err != nil {
 			return nil, err
 		}

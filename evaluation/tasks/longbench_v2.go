@@ -52,7 +52,7 @@ func openLongBenchV2(ctx context.Context, s *evaluation.Setting, _ string) (*eva
 		for name, text := range values {
 			values[name] = strings.TrimSpace(text)
 		}
-		ids, err := encodeLong(ctx, s, fill(longBenchV2Prompt, values), false, t.most, joined)
+		ids, err := encodeLong(ctx, s, fillTemplate(longBenchV2Prompt, values), false, t.most, joined)
 		if err != nil {
 			return nil, err
 		}

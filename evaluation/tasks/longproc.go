@@ -65,7 +65,7 @@ func openLongProc(ctx context.Context, s *evaluation.Setting, name string) (*eva
 			return nil, fmt.Errorf(`field "html_path": %w`, err)
 		}
 		values["html_str"] = page
-		ids, err := encodeLong(ctx, s, fill(prompt, values), false, t.most, halves)
+		ids, err := encodeLong(ctx, s, fillTemplate(prompt, values), false, t.most, halves)
 		if err != nil {
 			return nil, err
 		}

@@ -77,10 +77,10 @@ func cutMiddle(s *evaluation.Setting, ids []int32, limit int, how ends) (string,
 // With --truncate left or middle that rule is used.
 func encodeContext(ctx context.Context, s *evaluation.Setting, template string, values map[string]string, raw bool, maxNew int) ([]int32, error) {
 	if s.Truncate == evaluation.TruncateLeft || s.Truncate == evaluation.TruncateMiddle {
-		return s.Encode(ctx, evaluation.Prompt{Text: fill(template, values), Raw: raw}, maxNew)
+		return s.Encode(ctx, evaluation.Prompt{Text: fillTemplate(template, values), Raw: raw}, maxNew)
 	}
 	most := s.MaxTokens(maxNew)
-	ids, err := encodeUser(ctx, s, fill(template, values), raw)
+	ids, err := encodeUser(ctx, s, fillTemplate(template, values), raw)
 	if err != nil || len(ids) <= most {
 		return ids, err
 	}
@@ -96,7 +96,7 @@ func encodeContext(ctx context.Context, s *evaluation.Setting, template string, 
 		if values["context"], err = s.Model.Tokenizer.Decode(content[:keep], true); err != nil {
 			return nil, err
 		}
-		if ids, err = encodeUser(ctx, s, fill(template, values), raw); err != nil {
+		if ids, err = encodeUser(ctx, s, fillTemplate(template, values), raw); err != nil {
 			return nil, err
 		}
 	}

@@ -39,12 +39,12 @@ type mtQuestion struct {
 
 func readMTQuestion(row datasets.Row) (q mtQuestion, _ error) {
 	r := reading{Row: row}
-	q = mtQuestion{id: r.text("question_id"), category: r.text("category"), turns: r.list("turns")}
+	q = mtQuestion{id: r.readText("question_id"), category: r.readText("category"), turns: r.readTexts("turns")}
 	if r.err == nil && (len(q.turns) < 1 || len(q.turns) > 2 || slices.Contains(q.turns, "")) {
 		r.err = fmt.Errorf("field %q: got %d turns, want one or two, none of them empty", "turns", len(q.turns))
 	}
 	if row.Has("reference") {
-		q.reference = r.list("reference")
+		q.reference = r.readTexts("reference")
 	}
 	return q, r.err
 }
@@ -120,7 +120,7 @@ func mtBenchPrompts(ctx context.Context, s *evaluation.Setting, _ string) (func(
 		return nil, err
 	}
 	questions := make(map[string]mtQuestion)
-	for row, err := range rowsOf(path) {
+	for row, err := range fileRows(path) {
 		if err != nil {
 			continue // its sample has failed
 		}
@@ -156,12 +156,12 @@ func mtReferences(questions, named string) (map[string][]string, error) {
 		}
 	}
 	out := make(map[string][]string)
-	for row, err := range rowsOf(path) {
+	for row, err := range fileRows(path) {
 		if err != nil {
 			return nil, err
 		}
 		r := reading{Row: row}
-		if out[r.text("question_id")] = r.list("choices.0.turns"); r.err != nil {
+		if out[r.readText("question_id")] = r.readTexts("choices.0.turns"); r.err != nil {
 			return nil, row.Fail(r.err)
 		}
 	}
@@ -188,9 +188,9 @@ func (q mtQuestion) judge(answers, reference []string) ([]evaluation.JudgePrompt
 		}
 		single, system, second = mtSingleReference, mtSecondReferenceSystem, mtSecondReference
 	}
-	out := []evaluation.JudgePrompt{{System: mtSystem, User: fill(single, values)}}
+	out := []evaluation.JudgePrompt{{System: mtSystem, User: fillTemplate(single, values)}}
 	if len(q.turns) > 1 {
-		out = append(out, evaluation.JudgePrompt{System: system, User: fill(second, values)})
+		out = append(out, evaluation.JudgePrompt{System: system, User: fillTemplate(second, values)})
 	}
 	return out, nil
 }

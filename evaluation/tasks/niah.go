@@ -83,7 +83,7 @@ func openNIAH(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation
 		return nil, fmt.Errorf("option depths: %w", err)
 	}
 	n := &niah{setting: s}
-	if err := n.choose(); err != nil {
+	if err := n.readOptions(); err != nil {
 		return nil, err
 	}
 	if s.Data != "" {
@@ -116,8 +116,8 @@ func openNIAH(ctx context.Context, s *evaluation.Setting, _ string) (*evaluation
 	}, nil
 }
 
-// choose reads the options of the needle and of its scorer.
-func (n *niah) choose() error {
+// readOptions reads the options of the needle and of its scorer.
+func (n *niah) readOptions() error {
 	o := n.setting.Options
 	switch kind := o["needle"]; {
 	case kind == "number" || kind == "sandwich":
@@ -176,7 +176,7 @@ func (n *niah) sample(ctx context.Context, length, maxNew int, depth float64, i 
 // niahDraft is a prompt; its units are words of the haystack, from one of them on.
 func niahDraft(n needle, hay *haystack, from int, depth float64) draft {
 	return draft{variants: len(fillerEnds), text: func(units, fillers, variant int) (user, begin string, err error) {
-		list := sentences(append(hay.take(from, units), filler(fillers, variant)...))
+		list := sentences(append(hay.takeWords(from, units), filler(fillers, variant)...))
 		words, at := 0, 0 // the needle stands after the last sentence that ends before its depth
 		for at < len(list) && float64(words+len(strings.Fields(list[at])))/float64(max(1, units+fillers)) <= depth {
 			words += len(strings.Fields(list[at]))

@@ -76,7 +76,7 @@ func openPerplexity(ctx context.Context, s *evaluation.Setting, _ string) (*eval
 				return nil, err
 			}
 			return &evaluation.Sample{Tokens: len(ids), Measure: func(ctx context.Context, b *evaluation.Bench) ([]evaluation.Measures, error) {
-				return p.measure(ctx, b, ids)
+				return p.measureText(ctx, b, ids)
 			}}, nil
 		}}
 	})}, nil
@@ -104,8 +104,8 @@ func (p *perplexity) ids(ctx context.Context, s *evaluation.Setting, text prompt
 	return ids, nil
 }
 
-// measure runs a text under every cell.
-func (p *perplexity) measure(ctx context.Context, b *evaluation.Bench, ids []int32) ([]evaluation.Measures, error) {
+// measureText runs a text under every cell.
+func (p *perplexity) measureText(ctx context.Context, b *evaluation.Bench, ids []int32) ([]evaluation.Measures, error) {
 	var out []evaluation.Measures
 	for _, cell := range b.Cells {
 		budget := len(ids)
@@ -141,7 +141,7 @@ func (r *textRun) under(ctx context.Context, rt *eviction.Runtime, p *eviction.C
 	if !whole {
 		rt.MaxNew = min(rt.MaxNew, r.stride)
 	}
-	s, err := rt.Prefill(ctx, p, r.ids[:r.start], budget, r.next(r.start))
+	s, err := rt.Prefill(ctx, p, r.ids[:r.start], budget, r.textAhead(r.start))
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (r *textRun) under(ctx context.Context, rt *eviction.Runtime, p *eviction.C
 		if end == len(r.ids) { // nothing is left to score
 			return nil
 		}
-		if err := s.Turn(ctx, r.ids[at:end], r.next(end)); err != nil {
+		if err := s.Turn(ctx, r.ids[at:end], r.textAhead(end)); err != nil {
 			return err
 		}
 		at = end
@@ -182,8 +182,8 @@ func (r *textRun) observed(at int) int {
 // scoredAt tells whether a position is scored under all policies.
 func (r *textRun) scoredAt(at int) bool { return at >= r.start && at < r.observed(at) }
 
-// next is the text that follows, as far as a policy that may know it looks.
-func (r *textRun) next(at int) []int32 { return r.ids[at:min(len(r.ids), at+r.stride)] }
+// textAhead is the text that follows, as far as a policy that may know it looks.
+func (r *textRun) textAhead(at int) []int32 { return r.ids[at:min(len(r.ids), at+r.stride)] }
 
 func (r *textRun) measures() evaluation.Measures {
 	out := evaluation.Measures{measureMostHeld: float64(r.held)}

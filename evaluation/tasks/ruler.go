@@ -112,7 +112,7 @@ func openRULER(ctx context.Context, s *evaluation.Setting, subtask string) (*eva
 	if err := checkLengths(s, lengths, r.maxNew); err != nil {
 		return nil, err
 	}
-	if err := r.read(files); err != nil {
+	if err := r.readFiles(files); err != nil {
 		return nil, err
 	}
 	count := s.Limit()
@@ -122,8 +122,8 @@ func openRULER(ctx context.Context, s *evaluation.Setting, subtask string) (*eva
 	return ofLengths(r.metric, subtask, count, lengths, r.sample), nil
 }
 
-// read reads what prompts are made of.
-func (r *ruler) read(files rulerFiles) (err error) {
+// readFiles reads what prompts are made of.
+func (r *ruler) readFiles(files rulerFiles) (err error) {
 	switch {
 	case r.needles.haystack == hayEssay && files.haystack != "":
 		r.essay, err = readHaystack(files.haystack, nil)

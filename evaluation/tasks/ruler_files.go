@@ -98,14 +98,14 @@ func (r *ruler) promptOf(ctx context.Context, row datasets.Row) (*evaluation.Sam
 	answer, read := "outputs", reading{Row: row}
 	prompt := evaluation.Prompt{Raw: true}
 	if row.Has("context") && row.Has("question") {
-		prompt.Text, answer = read.text("context")+read.text("question"), "answer"
+		prompt.Text, answer = read.readText("context")+read.readText("question"), "answer"
 	} else {
-		prompt.Text = read.text("input")
+		prompt.Text = read.readText("input")
 	}
 	if row.Has("answer_prefix") {
-		prompt.Raw, prompt.Begin = false, read.text("answer_prefix")
+		prompt.Raw, prompt.Begin = false, read.readText("answer_prefix")
 	}
-	want := read.list(answer)
+	want := read.readTexts(answer)
 	if read.err == nil && len(want) == 0 {
 		read.err = fmt.Errorf("field %q: got nothing, want a list of strings", answer)
 	}

@@ -110,7 +110,7 @@ func (n rulerNeedles) draft(r *ruler, rng *rand.Rand, length, _ int) (draft, err
 	d.text = func(units, fillers, variant int) (user, begin string, err error) {
 		var context string
 		if n.haystack == hayEssay {
-			list := sentences(append(hay.take(0, units), filler(fillers, variant)...))
+			list := sentences(append(hay.takeWords(0, units), filler(fillers, variant)...))
 			at := make([]int, len(shares))
 			for i, share := range shares {
 				at[i] = int(float64(len(list)) * share)

@@ -171,7 +171,7 @@ func makeQA(r *ruler, rng *rand.Rand, _, index int) (draft, error) {
 		}
 		list := shuffled{seed: seed}
 		for _, i := range slices.Concat(q.about, order[:units]) {
-			list.add(documents[i], i)
+			list.addWord(documents[i], i)
 		}
 		if fillers > 0 {
 			// The words of the next document, or of a made one where there is none; some more
@@ -181,7 +181,7 @@ func makeQA(r *ruler, rng *rand.Rand, _, index int) (draft, error) {
 				next = strings.Fields(documents[order[units]])
 			}
 			next = append(next, filler(max(0, fillers-len(next)), 0)...)
-			list.add(strings.Join(append(next[:fillers:fillers], filler(variant, 0)...), " "), -1)
+			list.addWord(strings.Join(append(next[:fillers:fillers], filler(variant, 0)...), " "), -1)
 		}
 		texts := list.words()
 		for i := range texts {

@@ -43,8 +43,8 @@ func newVTChain(rng *rand.Rand, letters int) vtChain {
 	return c
 }
 
-// ask is the question for the chain in so many lines of noise.
-func (c vtChain) ask(units, fillers, variant int) (user, begin string) {
+// chainQuestion is the question for the chain in so many lines of noise.
+func (c vtChain) chainQuestion(units, fillers, variant int) (user, begin string) {
 	context := vtContext(c.statements, c.shares, units, fillers, variant)
 	return fmt.Sprintf(vtTemplate, context, c.value), fmt.Sprintf(vtBegin, len(c.names), c.value)
 }
@@ -64,7 +64,7 @@ func makeVT(r *ruler, rng *rand.Rand, length, _ int) (draft, error) {
 	chain, other, example := newVTChain(rng, 5), newVTChain(rng, 3), ""
 	room := min(vtExample, length/8)
 	shown := func(n int) ([]int32, error) {
-		user, begin := other.ask(n, 0, 0)
+		user, begin := other.chainQuestion(n, 0, 0)
 		example = user + begin + " " + strings.Join(other.names, " ")
 		return r.setting.Model.Tokenizer.Encode(example, false)
 	}
@@ -74,7 +74,7 @@ func makeVT(r *ruler, rng *rand.Rand, length, _ int) (draft, error) {
 	}
 	_, err = shown(n) // the last that was tried may have been too long
 	return draft{variants: len(fillerEnds), answers: chain.names, text: func(units, fillers, variant int) (user, begin string, err error) {
-		user, begin = chain.ask(units, fillers, variant)
+		user, begin = chain.chainQuestion(units, fillers, variant)
 		return example + "\n\n\n\n" + user, begin, nil
 	}}, err
 }

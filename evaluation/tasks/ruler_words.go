@@ -29,7 +29,7 @@ type placed struct {
 	word  string
 }
 
-func (s *shuffled) add(word string, number int) {
+func (s *shuffled) addWord(word string, number int) {
 	// One step of SplitMix64 (Steele, Lea, Flood 2014).
 	z := s.seed + uint64(number+1)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -68,7 +68,7 @@ func makeCWE(_ *ruler, rng *rand.Rand, length, _ int) (draft, error) {
 			repeats = exampleCommon
 		}
 		for k := range repeats {
-			list.add(word, i*exampleCommon+k)
+			list.addWord(word, i*exampleCommon+k)
 		}
 	}
 	example := fmt.Sprintf(cweTemplate, numbered(list.words())) + cweBegin + " " + numbered(shown[:cweCommon])
@@ -80,13 +80,13 @@ func makeCWE(_ *ruler, rng *rand.Rand, length, _ int) (draft, error) {
 		list := shuffled{seed: seed}
 		for i, word := range common {
 			for k := range commonRepeats {
-				list.add(word, i*commonRepeats+k)
+				list.addWord(word, i*commonRepeats+k)
 			}
 		}
 		first := cweCommon * commonRepeats
 		for i, word := range others[:units] {
 			for k := range otherRepeats {
-				list.add(word, first+i*otherRepeats+k)
+				list.addWord(word, first+i*otherRepeats+k)
 			}
 		}
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -95,7 +95,7 @@ func makeCWE(_ *ruler, rng *rand.Rand, length, _ int) (draft, error) {
 			if i == fillers-1 && variant > 0 {
 				word = cweLast(seed, variant)
 			}
-			list.add(word, math.MaxInt32+i)
+			list.addWord(word, math.MaxInt32+i)
 		}
 		return example + "\n" + fmt.Sprintf(cweTemplate, numbered(list.words())), cweBegin, nil
 	}}, nil
@@ -147,7 +147,7 @@ func makeFWE(_ *ruler, rng *rand.Rand, length, _ int) (draft, error) {
 		for rank, word := range vocab {
 			n := int(float64(units) * math.Pow(float64(rank+1), -fweAlpha) / fweZeta)
 			for k := range n {
-				list.add(word, rank<<32|k)
+				list.addWord(word, rank<<32|k)
 			}
 		}
 		for k := range fillers {
@@ -155,7 +155,7 @@ func makeFWE(_ *ruler, rng *rand.Rand, length, _ int) (draft, error) {
 			if k == fillers-1 && variant > 0 {
 				dots = strings.Repeat(".", variant)
 			}
-			list.add(dots, len(vocab)<<32|k)
+			list.addWord(dots, len(vocab)<<32|k)
 		}
 		return fmt.Sprintf(fweTemplate, strings.Join(list.words(), " ")), fweBegin, nil
 	}}, nil

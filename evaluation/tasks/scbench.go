@@ -112,7 +112,7 @@ func openSCBench(ctx context.Context, s *evaluation.Setting, subtask string) (*e
 	if b.make == nil {
 		return nil, fmt.Errorf("the books are not part of this program; want --data with scbench_%s.jsonl: %w", subtask, evaluation.ErrNoData)
 	}
-	turns, err := numbers(s.Options["turns"])
+	turns, err := parseNumbers(s.Options["turns"])
 	if err != nil || len(turns) != 1 || turns[0] > 100 {
 		return nil, fmt.Errorf("option turns: got %q, want a number from 1 to 100", s.Options["turns"])
 	}
@@ -140,7 +140,7 @@ func (b *scbench) made(ctx context.Context, length, i int) (*evaluation.Sample, 
 	}
 	talk := b.dialogue("", d.questions)
 	talk.users[0] = user
-	return b.asked(talk.after(first), d.questions), nil
+	return b.asked(talk.turnsAfter(first), d.questions), nil
 }
 
 // dialogue is what is said about a context.
@@ -184,7 +184,7 @@ func (b *scbench) row(ctx context.Context, row datasets.Row) (*evaluation.Sample
 		name = "input" // in some of the files
 	}
 	r := reading{Row: row}
-	text := r.text(name)
+	text := r.readText(name)
 	var n []any
 	if r.decode("multi_turns", "a list of turns", &n); r.err == nil && len(n) == 0 {
 		r.err = errors.New(`field "multi_turns": got no turns, want at least one`)
@@ -192,7 +192,7 @@ func (b *scbench) row(ctx context.Context, row datasets.Row) (*evaluation.Sample
 	var questions []scTurn
 	for i := range n {
 		at := fmt.Sprintf("multi_turns.%d.", i)
-		q := scTurn{r.text(at + "input"), r.list(at + "answer")}
+		q := scTurn{r.readText(at + "input"), r.readTexts(at + "answer")}
 		if r.err == nil && len(q.answer) == 0 {
 			r.err = fmt.Errorf("field %q: got nothing, want the answer", at+"answer")
 		}

@@ -23,10 +23,10 @@ func makeSCKV(rng *rand.Rand, turns int) (d scDraft) {
 	d.context = func(units, fillers, variant int) string {
 		list := shuffled{seed: seed}
 		for i, p := range slices.Concat(asked, others(units)) {
-			list.add(fmt.Sprintf("\"%s\": \"%s\"", p[0], p[1]), i)
+			list.addWord(fmt.Sprintf("\"%s\": \"%s\"", p[0], p[1]), i)
 		}
 		if fillers > 0 {
-			list.add(fmt.Sprintf("\"note\": \"%s\"", noiseFiller(fillers, variant)), -1)
+			list.addWord(fmt.Sprintf("\"note\": \"%s\"", noiseFiller(fillers, variant)), -1)
 		}
 		return "{" + strings.Join(list.words(), ", ") + "}"
 	}
@@ -71,7 +71,7 @@ func makeSCAffix(rng *rand.Rand, turns int) (d scDraft) {
 	d.context = func(units, fillers, variant int) string {
 		list := shuffled{seed: seed}
 		for i, s := range slices.Concat(asked, others(units)) {
-			list.add(s, i)
+			list.addWord(s, i)
 		}
 		text := "Here is a list of strings.\n\n" + strings.Join(list.words(), "\n")
 		if fillers > 0 {
@@ -139,7 +139,7 @@ func makeSCNeedles(rng *rand.Rand, turns int) (d scDraft) {
 		d.questions = append(d.questions, scTurn{n.question + " Answer with nothing but what the text says.", []string{n.answer}})
 	}
 	d.context = func(units, fillers, variant int) string {
-		list := sentences(append(hay.take(0, units), filler(fillers, variant)...))
+		list := sentences(append(hay.takeWords(0, units), filler(fillers, variant)...))
 		return strings.Join(insertAt(list, texts, scattered(shares, len(list))), " ")
 	}
 	return d

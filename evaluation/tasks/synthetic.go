@@ -141,8 +141,8 @@ func standingText(m *model.Model, prompt []int32, answers ...string) (out []int3
 	return out
 }
 
-// numbers reads a comma-separated list, which may be empty.
-func numbers(list string) ([]int, error) {
+// parseNumbers reads a comma-separated list, which may be empty.
+func parseNumbers(list string) ([]int, error) {
 	var out []int
 	if strings.TrimSpace(list) == "" {
 		return nil, nil

@@ -105,12 +105,12 @@ func checkDirTarget(target string, replace bool) error {
 	case !replace:
 		return ErrExists
 	case !info.IsDir():
-		return fmt.Errorf("cannot replace what is there: got a %s, want a folder", kind(info.Mode()))
+		return fmt.Errorf("cannot replace what is there: got a %s, want a folder", fileKind(info.Mode()))
 	}
 	return nil
 }
 
-func kind(m fs.FileMode) string {
+func fileKind(m fs.FileMode) string {
 	switch {
 	case m.IsRegular():
 		return "file"

@@ -31,7 +31,7 @@ func Create(path string) (*File, error) {
 		return nil, err
 	}
 	fail := func(err error) (*File, error) { return nil, fmt.Errorf("create %s: %w", path, err) }
-	target, through, err := resolve(target)
+	target, through, err := resolveTarget(target)
 	if err != nil {
 		return fail(err)
 	}

@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// resolve tells what is written for a path: the file that symbolic links lead to, or,
+// resolveTarget tells what is written for a path: the file that symbolic links lead to, or,
 // through, something that must not be replaced.
-func resolve(path string) (target string, through bool, err error) {
+func resolveTarget(path string) (target string, through bool, err error) {
 	link, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return path, false, nil

@@ -21,9 +21,9 @@ type Values struct {
 // Of is the values of a flag that takes one of some names.
 func Of(names ...string) Values { return Values{Names: func() []string { return names }} }
 
-// complete registers the values of the command's own flags, by their names. Flags that
+// completeFlags registers the values of the command's own flags, by their names. Flags that
 // take numbers complete nothing, where the shell would offer files.
-func complete(c *cobra.Command, values map[string]Values) {
+func completeFlags(c *cobra.Command, values map[string]Values) {
 	register := func(f *pflag.Flag) {
 		v, ok := values[c.Name()+" "+f.Name]
 		if !ok {

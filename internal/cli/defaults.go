@@ -115,9 +115,9 @@ func readDefaults() (defaults, error) {
 	return out, wrong
 }
 
-// apply sets the defaults of the command's flags, and says in their help where they come from.
+// applyDefaults sets the defaults of the command's flags, and says in their help where they come from.
 // A configuration of the command wins over them, as it wins over other defaults.
-func (d defaults) apply(c *cobra.Command) (wrong error) {
+func (d defaults) applyDefaults(c *cobra.Command) (wrong error) {
 	set := func(f *pflag.Flag) {
 		s, ok := d[f.Name]
 		if !ok || f.Name == "adapter" && f.Value.Type() != "stringArray" { // elsewhere a name within a run

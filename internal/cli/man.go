@@ -23,7 +23,7 @@ func newMan() *cobra.Command {
 				return fmt.Errorf("man: %w", err)
 			}
 			root := c.Root()
-			each(root, func(c *cobra.Command) { c.DisableAutoGenTag, c.Long = true, about(c, true) })
+			eachCommand(root, func(c *cobra.Command) { c.DisableAutoGenTag, c.Long = true, about(c, true) })
 			header := &doc.GenManHeader{Section: "1", Source: "Glimpse", Manual: "Glimpse"}
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
 				return fmt.Errorf("man: %w", err)

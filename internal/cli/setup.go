@@ -18,7 +18,7 @@ import (
 func Setup(root *cobra.Command, values map[string]Values) {
 	threads := root.PersistentFlags().Int("threads", 0, "number of threads; 0 is as many as the processors that a container or the system lets the program use")
 	var talk talkFlags
-	talk.bind(root.PersistentFlags())
+	talk.bindTalk(root.PersistentFlags())
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(usage)
 	helpAll := root.PersistentFlags().Bool("help-all", false, "show the help of a command with all of its flags")
@@ -38,11 +38,11 @@ func Setup(root *cobra.Command, values map[string]Values) {
 	}
 	root.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	own, wrong := readDefaults()
-	each(root, func(c *cobra.Command) {
-		if err := own.apply(c); err != nil && wrong == nil {
+	eachCommand(root, func(c *cobra.Command) {
+		if err := own.applyDefaults(c); err != nil && wrong == nil {
 			wrong = err
 		}
-		complete(c, values)
+		completeFlags(c, values)
 		check := c.Args
 		c.Args = func(c *cobra.Command, args []string) error {
 			if *helpAll {
@@ -61,7 +61,7 @@ func Setup(root *cobra.Command, values map[string]Values) {
 		if err := checkRanks(c, os.Getenv); err != nil {
 			return err
 		}
-		if err := talk.apply(c); err != nil {
+		if err := talk.applyTalk(c); err != nil {
 			return err
 		}
 		own.report(c)
@@ -69,11 +69,11 @@ func Setup(root *cobra.Command, values map[string]Values) {
 	}
 }
 
-// each calls f for a command and all below it.
-func each(c *cobra.Command, f func(c *cobra.Command)) {
+// eachCommand calls f for a command and all below it.
+func eachCommand(c *cobra.Command, f func(c *cobra.Command)) {
 	f(c)
 	for _, sub := range c.Commands() {
-		each(sub, f)
+		eachCommand(sub, f)
 	}
 }
 

@@ -18,15 +18,15 @@ type talkFlags struct {
 	format                     string
 }
 
-func (t *talkFlags) bind(f *pflag.FlagSet) {
+func (t *talkFlags) bindTalk(f *pflag.FlagSet) {
 	f.BoolVarP(&t.quiet, "quiet", "q", false, "print results and errors only")
 	f.BoolVarP(&t.verbose, "verbose", "v", false, "also print details, such as the defaults in force")
 	f.BoolVar(&t.noProgress, "no-progress", false, "show no progress bars")
 	f.StringVar(&t.format, "log-format", "text", "format of standard error: text, or json for one object per line")
 }
 
-// apply sets what the command says from now on.
-func (t *talkFlags) apply(c *cobra.Command) error {
+// applyTalk sets what the command says from now on.
+func (t *talkFlags) applyTalk(c *cobra.Command) error {
 	talk := progress.Talk{Quiet: t.quiet, Verbose: t.verbose, NoBars: t.noProgress, JSON: t.format == "json"}
 	switch {
 	case t.quiet && t.verbose:

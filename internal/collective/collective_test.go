@@ -95,7 +95,7 @@ func TestShareLeavesNothingOut(t *testing.T) {
 func TestGatherAndBroadcast(t *testing.T) {
 	onRanks(5, func(g collective.Group) {
 		mine := bytes.Repeat([]byte{byte(g.Rank())}, 3*g.Rank()) // of rank 0 nothing
-		all, err := collective.Gather(context.Background(), g, mine)
+		all, err := collective.GatherBytes(context.Background(), g, mine)
 		if err != nil || len(all) != 5 {
 			t.Errorf("gather: %d, %v", len(all), err)
 			return

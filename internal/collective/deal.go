@@ -143,7 +143,7 @@ func (t *Taker) Next(wait bool) (number int, piece []byte, more bool, err error)
 		}
 		if !t.asked {
 			t.asked = true
-			t.running.Go(t.ask)
+			t.running.Go(t.askPiece)
 		}
 		if !wait {
 			return 0, nil, false, nil
@@ -152,8 +152,8 @@ func (t *Taker) Next(wait bool) (number int, piece []byte, more bool, err error)
 	}
 }
 
-// ask fetches a piece.
-func (t *Taker) ask() {
+// askPiece fetches a piece.
+func (t *Taker) askPiece() {
 	var b []byte
 	err := send(t.ctx, t.g, 0, tagAsk, nil)
 	if err == nil {

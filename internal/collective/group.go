@@ -79,8 +79,8 @@ func (f *Failure) Error() string { return fmt.Sprintf("rank %d (%s): %s", f.Rank
 // at most one.
 func Share(n, rank, size int) (from, to int) { return n * rank / size, n * (rank + 1) / size }
 
-// Gather gives every rank what each of them has, by rank.
-func Gather(ctx context.Context, g Group, b []byte) ([][]byte, error) {
+// GatherBytes gives every rank what each of them has, by rank.
+func GatherBytes(ctx context.Context, g Group, b []byte) ([][]byte, error) {
 	if g.Size() == 1 {
 		return [][]byte{b}, nil
 	}
@@ -134,7 +134,7 @@ func Same(ctx context.Context, g Group, own any) error {
 	if err != nil {
 		return err
 	}
-	all, err := Gather(ctx, g, text)
+	all, err := GatherBytes(ctx, g, text)
 	if err != nil {
 		return err
 	}

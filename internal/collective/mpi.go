@@ -61,7 +61,7 @@ func openMPI(l launched) (Group, error) {
 		{"MPI_Comm_dup", lib.commDup, []uintptr{lib.world, address(&p.data)}},
 		{"MPI_Comm_dup", lib.commDup, []uintptr{lib.world, address(&p.beats)}},
 	} {
-		if err := lib.call(step.name, step.at, step.args...); err != nil {
+		if err := lib.callFunction(step.name, step.at, step.args...); err != nil {
 			return nil, fmt.Errorf("ranks: %s: %w", lib.version, err)
 		}
 	}
@@ -72,7 +72,7 @@ func openMPI(l launched) (Group, error) {
 		return nil, fmt.Errorf("ranks: %s of %s was built without threads (MPI_THREAD_SERIALIZED)", lib.version, lib.path)
 	}
 	g.watch = newWatch(g)
-	g.watched.Go(g.watch.run)
+	g.watched.Go(g.watch.exchangeNotes)
 	return g, nil
 }
 
@@ -88,8 +88,8 @@ type request struct {
 	pins   runtime.Pinner
 }
 
-// start starts to send or to receive.
-func (g *mpi) start(sends bool, comm uintptr, rank int, tag int, b []byte) (*request, error) {
+// startRequest starts to send or to receive.
+func (g *mpi) startRequest(sends bool, comm uintptr, rank int, tag int, b []byte) (*request, error) {
 	r := &request{b: b}
 	r.pins.Pin(r)
 	r.pins.Pin(&b[0])
@@ -99,15 +99,15 @@ func (g *mpi) start(sends bool, comm uintptr, rank int, tag int, b []byte) (*req
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return r, g.lib.call(name, function, address(&b[0]), uintptr(len(b)), g.lib.byteType, uintptr(rank), uintptr(tag), comm, address(&r.handle))
+	return r, g.lib.callFunction(name, function, address(&b[0]), uintptr(len(b)), g.lib.byteType, uintptr(rank), uintptr(tag), comm, address(&r.handle))
 }
 
-// finished tells whether a message has been sent or received.
-func (g *mpi) finished(r *request) (bool, error) {
+// requestDone tells whether a message has been sent or received.
+func (g *mpi) requestDone(r *request) (bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	const ignoreStatus = 0
-	if err := g.lib.call("MPI_Test", g.lib.test, address(&r.handle), address(&r.done), ignoreStatus); err != nil {
+	if err := g.lib.callFunction("MPI_Test", g.lib.test, address(&r.handle), address(&r.done), ignoreStatus); err != nil {
 		return false, err
 	}
 	if r.done != 0 {
@@ -136,11 +136,11 @@ func (g *mpi) move(ctx context.Context, sends bool, rank int, tag Tag, b []byte)
 		if len(b) > 0 && len(under) < maxUnderWay {
 			piece := b[:min(len(b), maxPiece)]
 			var r *request
-			if r, err = g.start(sends, g.data, rank, int(tag), piece); err == nil {
+			if r, err = g.startRequest(sends, g.data, rank, int(tag), piece); err == nil {
 				b, under = b[len(piece):], append(under, r)
 				continue
 			}
-		} else if done, err = g.finished(under[0]); done {
+		} else if done, err = g.requestDone(under[0]); done {
 			under, begin, waits = under[1:], time.Now(), 0
 			continue
 		}
@@ -194,11 +194,11 @@ func (g *mpi) Err() error {
 	}
 }
 
-func (g *mpi) Fail(reason error) { g.watch.fail(reason) }
+func (g *mpi) Fail(reason error) { g.watch.endRun(reason) }
 
 // Close waits for all ranks and ends MPI.
 func (g *mpi) Close() error {
-	if _, err := Gather(context.Background(), g, nil); err != nil {
+	if _, err := GatherBytes(context.Background(), g, nil); err != nil {
 		return err
 	}
 	close(g.watch.closing)
@@ -209,12 +209,12 @@ func (g *mpi) Close() error {
 		if p.receiving == nil {
 			continue
 		}
-		if err := g.lib.call("MPI_Cancel", g.lib.cancel, address(&p.receiving.handle)); err != nil {
+		if err := g.lib.callFunction("MPI_Cancel", g.lib.cancel, address(&p.receiving.handle)); err != nil {
 			return err
 		}
-		if err := g.lib.call("MPI_Request_free", g.lib.requestFree, address(&p.receiving.handle)); err != nil {
+		if err := g.lib.callFunction("MPI_Request_free", g.lib.requestFree, address(&p.receiving.handle)); err != nil {
 			return err
 		}
 	}
-	return g.lib.call("MPI_Finalize", g.lib.finalize)
+	return g.lib.callFunction("MPI_Finalize", g.lib.finalize)
 }

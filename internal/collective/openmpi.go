@@ -93,8 +93,8 @@ func Library() (path, version string, err error) {
 	return lib.path, lib.version, nil
 }
 
-// call calls a function whose result is an error code.
-func (lib *library) call(name string, function uintptr, args ...uintptr) error {
+// callFunction calls a function whose result is an error code.
+func (lib *library) callFunction(name string, function uintptr, args ...uintptr) error {
 	code, _, _ := purego.SyscallN(function, args...)
 	if int32(code) == 0 {
 		return nil

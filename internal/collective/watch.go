@@ -74,8 +74,8 @@ func newWatch(g *mpi) *watch {
 	return w
 }
 
-// run exchanges notes until the group closes or this rank has left.
-func (w *watch) run() {
+// exchangeNotes exchanges notes until the group closes or this rank has left.
+func (w *watch) exchangeNotes() {
 	ticks := time.NewTicker(beat)
 	defer ticks.Stop()
 	last := time.Now()
@@ -90,7 +90,7 @@ func (w *watch) run() {
 				p.heard = now
 			}
 			if err := w.exchange(p, now); err != nil {
-				w.set(&Failure{Rank: p.rank, Who: cmp.Or(p.who, "unknown"), Reason: err.Error()})
+				w.setFailure(&Failure{Rank: p.rank, Who: cmp.Or(p.who, "unknown"), Reason: err.Error()})
 				p.told = true
 			}
 			ended = ended && p.told
@@ -115,11 +115,11 @@ func (w *watch) exchange(p *peer, now time.Time) error {
 		return err
 	}
 	if silent := now.Sub(p.heard); silent > SilenceLimit && !w.gone(p) {
-		w.set(&Failure{Rank: p.rank, Who: cmp.Or(p.who, "unknown"), Reason: fmt.Sprintf("silent for %.0f s: it hangs, was stopped, or its machine is gone", silent.Seconds())})
-		w.note(p, "", true) // it is not waited for
+		w.setFailure(&Failure{Rank: p.rank, Who: cmp.Or(p.who, "unknown"), Reason: fmt.Sprintf("silent for %.0f s: it hangs, was stopped, or its machine is gone", silent.Seconds())})
+		w.notePeer(p, "", true) // it is not waited for
 	}
 	if p.sending != nil {
-		sent, err := w.g.finished(p.sending)
+		sent, err := w.g.requestDone(p.sending)
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (w *watch) exchange(p *peer, now time.Time) error {
 	}
 	copy(b, text)
 	p.last = n.Bye
-	p.sending, err = w.g.start(true, w.g.beats, p.rank, 0, b)
+	p.sending, err = w.g.startRequest(true, w.g.beats, p.rank, 0, b)
 	return err
 }
 
@@ -154,11 +154,11 @@ func (w *watch) listen(p *peer, now time.Time) (err error) {
 			if w.gone(p) {
 				return nil
 			}
-			if p.receiving, err = w.g.start(false, w.g.beats, p.rank, 0, make([]byte, noteBytes)); err != nil {
+			if p.receiving, err = w.g.startRequest(false, w.g.beats, p.rank, 0, make([]byte, noteBytes)); err != nil {
 				return err
 			}
 		}
-		arrived, err := w.g.finished(p.receiving)
+		arrived, err := w.g.requestDone(p.receiving)
 		if err != nil || !arrived {
 			return err
 		}
@@ -168,15 +168,15 @@ func (w *watch) listen(p *peer, now time.Time) (err error) {
 		if err := json.Unmarshal(text, &n); err != nil {
 			return fmt.Errorf("its sign of life: %w", err)
 		}
-		w.note(p, n.Who, n.Bye)
+		w.notePeer(p, n.Who, n.Bye)
 		if n.Failure != nil {
-			w.set(n.Failure)
+			w.setFailure(n.Failure)
 		}
 	}
 }
 
-// note notes who a peer is and whether it is gone, or about to be.
-func (w *watch) note(p *peer, who string, bye bool) {
+// notePeer notes who a peer is and whether it is gone, or about to be.
+func (w *watch) notePeer(p *peer, who string, bye bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.who, p.bye = cmp.Or(who, p.who), p.bye || bye
@@ -188,8 +188,8 @@ func (w *watch) gone(p *peer) bool {
 	return p.bye
 }
 
-// set notes why the run is over: the first reason stays.
-func (w *watch) set(f *Failure) {
+// setFailure notes why the run is over: the first reason stays.
+func (w *watch) setFailure(f *Failure) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.failure == nil {
@@ -207,10 +207,10 @@ func (w *watch) isLeaving() bool {
 	return w.leaving
 }
 
-// fail ends the run: all are told, and rank 0 is left the time to end its own work.
-func (w *watch) fail(reason error) {
+// endRun ends the run: all are told, and rank 0 is left the time to end its own work.
+func (w *watch) endRun(reason error) {
 	failure := failureOf(w.g.rank, w.who, reason)
-	w.set(failure)
+	w.setFailure(failure)
 	limit := time.NewTimer(farewell)
 	defer limit.Stop()
 	if w.g.rank > 0 {

@@ -65,7 +65,7 @@ func WriteCurves(w io.Writer, panels []Panel) error {
 		}
 	}
 	for _, p := range panels {
-		if drawn, legend := p.draw(last); drawn != nil {
+		if drawn, legend := p.drawPanel(last); drawn != nil {
 			plots, legends = append(plots, []*plot.Plot{drawn}), append(legends, legend)
 			width = max(width, legend.Width()+12*vg.Centimeter)
 		}
@@ -76,8 +76,8 @@ func WriteCurves(w io.Writer, panels []Panel) error {
 	return WriteGrid(w, PNG, width, panelHeight*vg.Length(len(plots)), curvesDPI, plots, legends...)
 }
 
-// draw is nil where no curve has points.
-func (p *Panel) draw(last float64) (*plot.Plot, *Legend) {
+// drawPanel is nil where no curve has points.
+func (p *Panel) drawPanel(last float64) (*plot.Plot, *Legend) {
 	out, legend := New(), NewLegend()
 	AddGrid(out)
 	out.Title.Text, out.X.Label.Text = p.Title, "step"

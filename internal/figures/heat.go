@@ -106,8 +106,8 @@ func (h *Heat) NewPlot(side vg.Point) *plot.Plot {
 	return out
 }
 
-// complete tells that every cell was measured.
-func (h *Heat) complete() bool {
+// measuredAll tells that every cell was measured.
+func (h *Heat) measuredAll() bool {
 	return !slices.ContainsFunc(h.Values, func(row []float64) bool { return slices.ContainsFunc(row, math.IsNaN) })
 }
 
@@ -148,7 +148,7 @@ func WriteHeats(w io.Writer, format Format, grid [][]*Heat, name string) error {
 			if row+1 < tiles.Rows && grid[row+1][column] != nil {
 				p.X.Label.Text = ""
 			}
-			plots[row][column], complete = p, complete && h.complete()
+			plots[row][column], complete = p, complete && h.measuredAll()
 		}
 	}
 	const barWidth = 0.75 * vg.Inch

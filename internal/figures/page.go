@@ -69,7 +69,7 @@ func setTip(c draw.Canvas, tip string) {
 	}
 }
 
-func (c *page) open(s *Series) {
+func (c *page) beginPath(s *Series) {
 	class := "series"
 	if ink, ok := s.Line.Color.(Ink); ok {
 		class += " " + ink.Name
@@ -77,7 +77,7 @@ func (c *page) open(s *Series) {
 	fmt.Fprintf(&c.out, `<g class="%s" data-name="%s">`, class, html.EscapeString(s.Name))
 }
 
-func (c *page) close() { c.out.WriteString("</g>\n") }
+func (c *page) closePath() { c.out.WriteString("</g>\n") }
 
 func (c *page) SetLineWidth(w vg.Length)               { c.pen.width = w }
 func (c *page) SetLineDash(d []vg.Length, _ vg.Length) { c.pen.dashes = d }
@@ -114,8 +114,8 @@ func (c *page) paint(what string) string {
 	}
 }
 
-// at is where a point is, from the upper left corner.
-func (c *page) at(p vg.Point) (x, y vg.Length) {
+// pagePoint is where a point is, from the upper left corner.
+func (c *page) pagePoint(p vg.Point) (x, y vg.Length) {
 	sin, cos := math.Sincos(c.pen.turned)
 	return p.X*vg.Length(cos) - p.Y*vg.Length(sin), c.height - p.X*vg.Length(sin) - p.Y*vg.Length(cos)
 }
@@ -127,13 +127,13 @@ func (c *page) shape(p vg.Path, style string) {
 		c.tip = ""
 	}
 	if len(p) == 5 && p[4].Type == vg.CloseComp && p[0].Pos.Y == p[1].Pos.Y && p[1].Pos.X == p[2].Pos.X && p[2].Pos.Y == p[3].Pos.Y {
-		x, y := c.at(p[3].Pos)
+		x, y := c.pagePoint(p[3].Pos)
 		fmt.Fprintf(&c.out, `<rect x="%s" y="%s" width="%s" height="%s"%s/>`, short(x), short(y), short(p[1].Pos.X-p[0].Pos.X), short(p[2].Pos.Y-p[1].Pos.Y), style)
 		return
 	}
 	var d strings.Builder
 	for _, part := range p {
-		x, y := c.at(part.Pos)
+		x, y := c.pagePoint(part.Pos)
 		switch part.Type {
 		case vg.ArcComp:
 			fmt.Fprintf(&c.out, `<circle cx="%s" cy="%s" r="%s"%s/>`, short(x), short(y), short(part.Radius), style)
@@ -148,7 +148,7 @@ func (c *page) shape(p vg.Path, style string) {
 }
 
 func (c *page) FillString(f font.Face, at vg.Point, text string) {
-	x, y := c.at(at)
+	x, y := c.pagePoint(at)
 	place := fmt.Sprintf(`x="%s" y="%s"`, short(x), short(y))
 	if c.pen.turned != 0 {
 		place = fmt.Sprintf(`transform="translate(%s %s) rotate(%.4g)"`, short(x), short(y), -c.pen.turned*180/math.Pi)

@@ -92,8 +92,8 @@ func (s *Series) xys() plotter.XYs {
 func (s *Series) Plot(c draw.Canvas, p *plot.Plot) {
 	page := pageOf(c)
 	if page != nil {
-		page.open(s)
-		defer page.close()
+		page.beginPath(s)
+		defer page.closePath()
 	}
 	if s.Bars {
 		b := s.bars()
@@ -156,8 +156,8 @@ func NewLegend() *Legend {
 	return l
 }
 
-// add names something once.
-func (l *Legend) add(name string, thumbnail plot.Thumbnailer) {
+// addName names something once.
+func (l *Legend) addName(name string, thumbnail plot.Thumbnailer) {
 	if name != "" && !slices.Contains(l.Names, name) {
 		l.Names = append(l.Names, name)
 		l.Add(name, thumbnail)
@@ -171,7 +171,7 @@ func (l *Legend) Width() vg.Length { return l.Rectangle(draw.Canvas{}).Size().X 
 // those that have a name in the legend, each name once.
 func AddSeries(p *plot.Plot, l *Legend, all ...*Series) {
 	for _, s := range all {
-		l.add(s.Name, s)
+		l.addName(s.Name, s)
 	}
 	below := slices.Clone(all)
 	slices.SortStableFunc(below, func(a, b *Series) int { return cmp.Compare(min(a.Look, Reference), min(b.Look, Reference)) })
@@ -189,7 +189,7 @@ func AddLevel(p *plot.Plot, l *Legend, name string, value float64) {
 	f.Samples = 2
 	f.LineStyle = level
 	p.Add(f)
-	l.add(name, f)
+	l.addName(name, f)
 }
 
 // Others is the name of n series that have none of their own.

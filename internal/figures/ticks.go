@@ -20,7 +20,7 @@ func (r RoundTicks) Ticks(lo, hi float64) []plot.Tick {
 		most = 6
 	}
 	if !(hi > lo) {
-		return []plot.Tick{{Value: lo, Label: label(lo, 6)}}
+		return []plot.Tick{{Value: lo, Label: tickLabel(lo, 6)}}
 	}
 	power := math.Floor(math.Log10((hi - lo) / float64(most)))
 	step := 0.0
@@ -34,7 +34,7 @@ func (r RoundTicks) Ticks(lo, hi float64) []plot.Tick {
 	}
 	var ticks []plot.Tick
 	for i := math.Ceil(lo/step-1e-9) + 0; i*step <= hi+1e-9*step; i++ {
-		ticks = append(ticks, plot.Tick{Value: i * step, Label: label(i*step, 6)})
+		ticks = append(ticks, plot.Tick{Value: i * step, Label: tickLabel(i*step, 6)})
 	}
 	return ticks
 }
@@ -55,15 +55,15 @@ func (LogTicks) Ticks(lo, hi float64) []plot.Tick {
 	for power := math.Floor(math.Log10(lo)); power <= math.Ceil(math.Log10(hi)); power++ {
 		for _, d := range digits {
 			if v := d * math.Pow(10, power); v >= lo*(1-1e-9) && v <= hi*(1+1e-9) {
-				ticks = append(ticks, plot.Tick{Value: v, Label: label(v, 6)})
+				ticks = append(ticks, plot.Tick{Value: v, Label: tickLabel(v, 6)})
 			}
 		}
 	}
 	return ticks
 }
 
-// label writes a value without the digits that arithmetic has added.
-func label(v float64, digits int) string {
+// tickLabel writes a value without the digits that arithmetic has added.
+func tickLabel(v float64, digits int) string {
 	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', digits, 64), 64) // of a number that is printed
 	return strconv.FormatFloat(rounded, 'g', -1, 64)
 }

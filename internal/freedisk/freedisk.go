@@ -19,7 +19,7 @@ var ErrFull = errors.New("not enough room")
 func Bytes(dir string) (free int64, ok bool) {
 	for {
 		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir {
-			return bytes(dir)
+			return freeBytes(dir)
 		}
 		dir = filepath.Dir(dir)
 	}

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-func bytes(dir string) (int64, bool) {
+func freeBytes(dir string) (int64, bool) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
 		return 0, false

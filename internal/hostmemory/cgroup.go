@@ -47,7 +47,7 @@ func groupsOf(root string) (all []group) {
 			if !ok {
 				continue
 			}
-			below, ok := within(fields[2], top)
+			below, ok := pathBelow(fields[2], top)
 			if !ok {
 				outside = append(outside, group{root, point, v1})
 				continue
@@ -71,7 +71,7 @@ func (g group) upTo(point string) (all []group) {
 			return all
 		}
 		g.folder = path.Dir(g.folder)
-		if n, ok := g.number("memory.use_hierarchy"); ok && n == 0 {
+		if n, ok := g.readNumber("memory.use_hierarchy"); ok && n == 0 {
 			return all
 		}
 	}
@@ -98,8 +98,8 @@ func unescape(text string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(text)
 }
 
-// within is a group's path below one above it.
-func within(group, top string) (below string, ok bool) {
+// pathBelow is a group's path below one above it.
+func pathBelow(group, top string) (below string, ok bool) {
 	if slices.Contains(strings.Split(group, "/"), "..") { // outside of the process's namespace of groups
 		return "", false
 	}
@@ -125,18 +125,18 @@ func (g group) bounds() (all []Room) {
 	usage, files, stat := "memory.current", [2]string{"inactive_file", "active_file"}, g.stat()
 	if g.v1 {
 		usage, files = "memory.usage_in_bytes", [2]string{"total_inactive_file", "total_active_file"}
-		n, ok := g.number("memory.limit_in_bytes")
+		n, ok := g.readNumber("memory.limit_in_bytes")
 		add("memory.limit_in_bytes", n, ok)
 		// Of groups above that cannot be seen, with this group's use in the place of theirs.
 		n, ok = stat["hierarchical_memory_limit"]
 		add("memory.stat", n, ok)
 	} else {
 		for _, file := range []string{"memory.max", "memory.high"} { // above high the group is slowed down to a crawl
-			n, ok := g.number(file)
+			n, ok := g.readNumber(file)
 			add(file, n, ok)
 		}
 	}
-	used, ok := g.number(usage)
+	used, ok := g.readNumber(usage)
 	if !ok {
 		return nil
 	}
@@ -148,8 +148,8 @@ func (g group) bounds() (all []Room) {
 	return all
 }
 
-// number reads a file of one number; "max", and what no machine has, is noLimit.
-func (g group) number(file string) (n int64, ok bool) {
+// readNumber reads a file of one number; "max", and what no machine has, is noLimit.
+func (g group) readNumber(file string) (n int64, ok bool) {
 	raw, err := os.ReadFile(filepath.Join(g.root, g.folder, file))
 	if err != nil {
 		return 0, false

@@ -30,8 +30,8 @@ func Plain(names []string) string {
 	return s
 }
 
-// Join is errors.Join whose text is cut at Most errors.
-func Join(all []error) error {
+// JoinErrors is errors.Join whose text is cut at Most errors.
+func JoinErrors(all []error) error {
 	if len(all) <= Most {
 		return errors.Join(all...)
 	}

@@ -23,17 +23,17 @@ func TestNames(t *testing.T) {
 }
 
 func TestJoin(t *testing.T) {
-	if Join(nil) != nil {
+	if JoinErrors(nil) != nil {
 		t.Error("no errors are an error")
 	}
 	var all []error
 	for i := range 200_000 {
 		all = append(all, fmt.Errorf("file %d: %w", i, fs.ErrNotExist))
 	}
-	if got := Join(all[:20]).Error(); strings.Contains(got, "more") || strings.Count(got, "\n") != 19 {
+	if got := JoinErrors(all[:20]).Error(); strings.Contains(got, "more") || strings.Count(got, "\n") != 19 {
 		t.Errorf("20 errors: %s", got)
 	}
-	err := Join(append(all, fs.ErrClosed))
+	err := JoinErrors(append(all, fs.ErrClosed))
 	if got := err.Error(); !strings.HasSuffix(got, "file 19: file does not exist\nand 199981 more") || len(got) > 1000 {
 		t.Errorf("%d bytes: %.1200s", len(got), got)
 	}

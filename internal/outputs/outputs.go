@@ -74,7 +74,7 @@ func (o *Files) Open(flag, path string) *File {
 		out.stdout = true
 		return out
 	}
-	if err := o.open(out); err != nil {
+	if err := o.openOutput(out); err != nil {
 		o.errs = append(o.errs, err)
 	}
 	return out
@@ -86,7 +86,7 @@ func (o *Files) Any() bool { return len(o.files) > 0 }
 // Err are the errors of all calls of Open.
 func (o *Files) Err() error { return errors.Join(o.errs...) }
 
-func (o *Files) open(out *File) (err error) {
+func (o *Files) openOutput(out *File) (err error) {
 	if err := o.Check(out.flag, out.path); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ type Named struct{ Flag, Path string }
 func Distinct(outputs ...Named) error {
 	for i, b := range outputs {
 		for _, a := range outputs[:i] {
-			if a.Path != "" && b.Path != "" && !strings.Contains(a.Path, "://") && same(a.Path, b.Path) {
+			if a.Path != "" && b.Path != "" && !strings.Contains(a.Path, "://") && sameFile(a.Path, b.Path) {
 				return fmt.Errorf("%s: %s is the file of %s, too", b.Flag, b.Path, a.Flag)
 			}
 		}
@@ -117,8 +117,8 @@ func Distinct(outputs ...Named) error {
 	return nil
 }
 
-// same tells that two paths lead to one file, which need not be there.
-func same(a, b string) bool {
+// sameFile tells that two paths lead to one file, which need not be there.
+func sameFile(a, b string) bool {
 	if x, err := os.Stat(a); err == nil {
 		y, err := os.Stat(b)
 		return err == nil && os.SameFile(x, y)

@@ -48,7 +48,7 @@ func For(tasks int, fn func(task int)) {
 		return
 	}
 	defer shared.release()
-	shared.run(n, tasks, fn)
+	shared.runLoop(n, tasks, fn)
 }
 
 // MinWork is the number of elementary operations below which waking other threads costs

@@ -85,9 +85,9 @@ func (p *pool) release() {
 	p.busy.Store(false)
 }
 
-// run executes one loop on n goroutines, the caller included. The caller holds
+// runLoop executes one loop on n goroutines, the caller included. The caller holds
 // busy. It returns, or panics, only after every claimed task has ended.
-func (p *pool) run(n, tasks int, fn func(int)) {
+func (p *pool) runLoop(n, tasks int, fn func(int)) {
 	p.fn, p.tasks = fn, tasks
 	p.finished.Store(0)
 	p.failed.Store(false)
@@ -111,9 +111,9 @@ func (p *pool) run(n, tasks int, fn func(int)) {
 
 	// A task on this goroutine may call runtime.Goexit; then only the deferred call
 	// keeps the workers from outliving the loop.
-	defer p.wait()
+	defer p.waitDone()
 	p.work(epoch, 0)
-	p.wait()
+	p.waitDone()
 	if f := p.failures.Load(); f != nil {
 		first := f
 		for ; f != nil; f = f.next {
@@ -176,11 +176,11 @@ func (p *pool) workUntilPanic(epoch uint32, own int) (done bool) {
 			p.failed.Store(true)
 			count++
 		}
-		p.end(count)
+		p.endTasks(count)
 	}()
 	for empty < len(shares) {
 		i := (own + empty) % len(shares)
-		left, ok := shares[i].take(epoch)
+		left, ok := shares[i].claimTask(epoch)
 		if !ok {
 			empty++
 			continue
@@ -195,8 +195,8 @@ func (p *pool) workUntilPanic(epoch uint32, own int) (done bool) {
 	return true
 }
 
-// take claims one task; left is the number of unclaimed tasks before that.
-func (s *share) take(epoch uint32) (left int, ok bool) {
+// claimTask claims one task; left is the number of unclaimed tasks before that.
+func (s *share) claimTask(epoch uint32) (left int, ok bool) {
 	for {
 		c := s.claim.Load()
 		if uint32(c>>32) != epoch || uint32(c) == 0 {
@@ -208,8 +208,8 @@ func (s *share) take(epoch uint32) (left int, ok bool) {
 	}
 }
 
-// end reports count tasks as ended and wakes the caller if they were the last.
-func (p *pool) end(count int64) {
+// endTasks reports count tasks as ended and wakes the caller if they were the last.
+func (p *pool) endTasks(count int64) {
 	if count == 0 {
 		return
 	}
@@ -225,10 +225,10 @@ func (p *pool) end(count int64) {
 	}
 }
 
-// wait returns when every task of the loop has ended.
-func (p *pool) wait() {
+// waitDone returns when every task of the loop has ended.
+func (p *pool) waitDone() {
 	tasks := int64(p.tasks)
-	p.patience.wait(func() bool { return p.finished.Load() == tasks }, func() {
+	p.patience.waitFor(func() bool { return p.finished.Load() == tasks }, func() {
 		p.callerSleeps.Store(true)
 		if p.finished.Load() != tasks {
 			<-p.callerWake
@@ -244,14 +244,14 @@ func (p *pool) serve(w *worker, last uint32) {
 	// The successor joins the current loop: its tasks must not be left to nobody.
 	defer func() { go p.serve(w, p.epoch.Load()-1) }()
 	for {
-		last = p.next(w, last)
+		last = p.nextLoop(w, last)
 		p.work(last, w.index+1)
 	}
 }
 
-// next waits for a loop other than last that w may join and returns its number.
-func (p *pool) next(w *worker, last uint32) uint32 {
-	w.patience.wait(func() bool {
+// nextLoop waits for a loop other than last that w may join and returns its number.
+func (p *pool) nextLoop(w *worker, last uint32) uint32 {
+	w.patience.waitFor(func() bool {
 		e := p.epoch.Load()
 		if e == last {
 			return false
@@ -300,9 +300,9 @@ func (p *patience) learn(waited time.Duration, asleep bool) {
 	}
 }
 
-// wait returns when condition holds. It looks for a while and then calls sleep, which returns
+// waitFor returns when condition holds. It looks for a while and then calls sleep, which returns
 // when condition may hold, as often as it must.
-func (p *patience) wait(condition func() bool, sleep func()) {
+func (p *patience) waitFor(condition func() bool, sleep func()) {
 	var start time.Time // of the second round of looks: most waits have none
 	for {
 		for range yieldEvery {

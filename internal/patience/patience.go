@@ -73,21 +73,21 @@ func (c *Client) Do(r *http.Request) (*http.Response, error) {
 	told := w.tell("waiting for an answer of %s")
 	answer, err := c.Doer.Do(request)
 	told()
-	upload.end()
+	upload.stopForGood()
 	if err != nil {
 		if errors.Is(context.Cause(ctx), ErrStalled) {
 			err = fmt.Errorf("%s: %w", r.URL.Host, ErrStalled)
 		}
 		cancel(nil)
-		return nil, c.count(r, err)
+		return nil, c.countFailure(r, err)
 	}
 	c.silent.Store(0)
 	answer.Body = &received{ReadCloser: answer.Body, wait: w, ctx: ctx}
 	return answer, nil
 }
 
-// count gives a server up that does not answer.
-func (c *Client) count(r *http.Request, err error) error {
+// countFailure gives a server up that does not answer.
+func (c *Client) countFailure(r *http.Request, err error) error {
 	var timeout net.Error
 	late := errors.Is(err, ErrStalled) || errors.As(err, &timeout) && timeout.Timeout()
 	if r.Context().Err() != nil || !late {
@@ -120,8 +120,8 @@ func (w *wait) tell(text string) (stop func()) {
 	return func() { timer.Stop() }
 }
 
-// start begins to wait, and again where it has.
-func (w *wait) start() {
+// startWaiting begins to wait, and again where it has.
+func (w *wait) startWaiting() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.halt()
@@ -136,8 +136,8 @@ func (w *wait) stop() {
 	w.halt()
 }
 
-// end is stop for good: a transport may read on when the answer has come.
-func (w *wait) end() {
+// stopForGood ends the wait for good: a transport may read on when the answer has come.
+func (w *wait) stopForGood() {
 	if w == nil {
 		return
 	}
@@ -163,7 +163,7 @@ type sent struct {
 func (s *sent) Read(p []byte) (int, error) {
 	s.wait.stop()
 	n, err := s.ReadCloser.Read(p)
-	s.wait.start() // after the last read until the answer begins
+	s.wait.startWaiting() // after the last read until the answer begins
 	return n, err
 }
 
@@ -179,7 +179,7 @@ type received struct {
 }
 
 func (b *received) Read(p []byte) (int, error) {
-	b.wait.start()
+	b.wait.startWaiting()
 	told := b.wait.tell("waiting for more of an answer of %s")
 	n, err := b.ReadCloser.Read(p)
 	told()

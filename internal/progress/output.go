@@ -45,7 +45,7 @@ func (o *Output) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	if o.log != nil {
-		o.record(p)
+		o.logLines(p)
 		return len(p), nil
 	}
 	o.erase()
@@ -66,13 +66,13 @@ func (o *Output) erase() {
 	}
 }
 
-// draw shows a bar's line, of printable text, which the next one replaces; end goes to the line after it.
+// drawBar shows a bar's line, of printable text, which the next one replaces; end goes to the line after it.
 //
 // The cursor waits at the start of the line: where the window narrows, terminals that
 // wrap the line anew keep the cursor on its first row and the others on the same one, so
 // that erasing from there to the end of the screen leaves nothing of it. The rest is
 // erased after writing, not before, which would flicker.
-func (o *Output) draw(line string, end bool) {
+func (o *Output) drawBar(line string, end bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	after := "\x1b[J\r"

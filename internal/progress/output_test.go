@@ -42,9 +42,9 @@ func TestOutputIsShared(t *testing.T) {
 func TestMessageOverBar(t *testing.T) {
 	var text strings.Builder
 	out := NewOutput(&text)
-	out.draw("bar 1", false)
+	out.drawBar("bar 1", false)
 	fmt.Fprintln(out, "message")
-	out.draw("bar 2", true)
+	out.drawBar("bar 2", true)
 	fmt.Fprintln(out, "after")
 	const want = "\rbar 1\x1b[J\r" + "\r\x1b[J" + "message\n" + "\rbar 2\x1b[J\n" + "after\n"
 	if text.String() != want {
@@ -58,10 +58,10 @@ func TestOutputIsPrintable(t *testing.T) {
 	out := NewOutput(&text)
 	fmt.Fprintf(out, "%s: 3 pairs\n", "a\x1b[2J\u202e")
 	bar := New(out, "steps", 1)
-	bar.Describe("loss of b\x1b[31m\u2066")
+	bar.SetText("loss of b\x1b[31m\u2066")
 	bar.Done()
 	bar = New(out, "steps", 1, ofWidth(200))
-	bar.Describe("c\u202e")
+	bar.SetText("c\u202e")
 	bar.Done()
 	got := text.String()
 	for _, want := range []string{"a\\x1b[2J\\u202e: 3 pairs\n", `loss of b [31m\u2066`, `c\u202e`} {

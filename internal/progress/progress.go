@@ -112,10 +112,10 @@ func (b *Bar) Skip(n int64) {
 	b.logged = b.tenths()
 }
 
-// Describe sets a short text, such as the current loss, at the end of the line. It
+// SetText sets a short text, such as the current loss, at the end of the line. It
 // is shown with the next line; line breaks and other control characters become
 // spaces.
-func (b *Bar) Describe(text string) {
+func (b *Bar) SetText(text string) {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
@@ -170,7 +170,7 @@ func (b *Bar) show() {
 	if runes := []rune(line); len(runes) > room {
 		line = string(runes[:room])
 	}
-	b.out.draw(line, b.closed)
+	b.out.drawBar(line, b.closed)
 }
 
 // facts formats what is known after the elapsed time.

@@ -24,7 +24,7 @@ func TestLogLines(t *testing.T) {
 			time.Sleep(500 * time.Millisecond)
 			b.Add(1)
 		}
-		b.Describe("loss 0.5")
+		b.SetText("loss 0.5")
 		b.Done()
 		want := " 20/200 steps   10%  2 steps/s  1m30s left\n" +
 			" 40/200 steps   20%  2 steps/s  1m20s left\n" +
@@ -44,7 +44,7 @@ func TestLogLinesOfTenths(t *testing.T) {
 		b.Skip(650)
 		for i := range 350 {
 			time.Sleep(10 * time.Millisecond)
-			b.Describe(fmt.Sprintf("loss %d", 350-i))
+			b.SetText(fmt.Sprintf("loss %d", 350-i))
 			b.Add(1)
 		}
 		b.Done()
@@ -98,7 +98,7 @@ func TestTerminalRedrawsOneLineAtMostTenTimesASecond(t *testing.T) {
 			b.Add(1)
 			time.Sleep(time.Millisecond)
 		}
-		b.Describe("done\nand\x1b[2Jdusted")
+		b.SetText("done\nand\x1b[2Jdusted")
 		b.Done()
 		draws := strings.Split(strings.ReplaceAll(out.String(), "\x1b[J\r", "\x1b[J"), "\r")[1:]
 		if n := len(draws); n < 15 || n > 21 {
@@ -121,7 +121,7 @@ func TestTerminalLineNeverFillsTheWidth(t *testing.T) {
 	for _, columns := range []int{1, 2, 20, 40, 60} {
 		var out bytes.Buffer
 		b := New(&out, "tokens", 2000, ofWidth(columns))
-		b.Describe(strings.Repeat("é", 100))
+		b.SetText(strings.Repeat("é", 100))
 		b.Add(1)
 		line := strings.TrimSuffix(strings.TrimPrefix(out.String(), "\r"), "\x1b[J\r")
 		if n := len([]rune(line)); n != columns-1 {
@@ -140,7 +140,7 @@ func TestDoneEndsTheBar(t *testing.T) {
 	}
 	b.Done()
 	b.Add(1)
-	b.Describe("late")
+	b.SetText("late")
 	b.Done()
 	if out.String() != first {
 		t.Errorf("after Done: %q, want no more than %q", out.String(), first)
@@ -165,7 +165,7 @@ func TestConcurrentUse(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 100 {
-				b.Describe("busy")
+				b.SetText("busy")
 				b.Add(1)
 			}
 		})

@@ -61,7 +61,7 @@ func (o *Output) WriteHeading(text string) error {
 		return nil
 	}
 	if o.log != nil {
-		o.record([]byte(text))
+		o.logLines([]byte(text))
 		return nil
 	}
 	o.erase()
@@ -71,8 +71,8 @@ func (o *Output) WriteHeading(text string) error {
 // bars tells that progress is shown.
 func (o *Output) bars() bool { return !o.talk.Quiet && !o.talk.NoBars }
 
-// record logs the lines that p ends, and keeps what it begins.
-func (o *Output) record(p []byte) {
+// logLines logs the lines that p ends, and keeps what it begins.
+func (o *Output) logLines(p []byte) {
 	o.begun = append(o.begun, p...)
 	for {
 		line, rest, ended := bytes.Cut(o.begun, []byte("\n"))
@@ -89,7 +89,7 @@ func (o *Output) record(p []byte) {
 // flush logs a line that was begun and not ended.
 func (o *Output) flush() {
 	if len(o.begun) > 0 {
-		o.record([]byte("\n"))
+		o.logLines([]byte("\n"))
 	}
 }
 

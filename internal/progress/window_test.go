@@ -16,7 +16,7 @@ func TestNarrowWindow(t *testing.T) {
 		out := NewOutput(screen)
 		out.Write([]byte("before\n"))
 		b := New(out, "steps", 100, func(b *Bar) { b.columns = func() int { return screen.Columns } })
-		b.Describe("loss " + strings.Repeat("x", 100))
+		b.SetText("loss " + strings.Repeat("x", 100))
 		for _, columns := range []int{100, 40, 17, 60, 59, 30, 120, 20} {
 			screen.Resize(columns)
 			b.last = b.start.Add(-redrawEvery)

@@ -58,7 +58,7 @@ func Read(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return read(f, path, limit)
+	return readLimited(f, path, limit)
 }
 
 // JSON decodes a file of one JSON value, of at most limit bytes. Errors name the file.
@@ -87,7 +87,7 @@ func ReadFS(fsys fs.FS, name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return read(f, name, limit)
+	return readLimited(f, name, limit)
 }
 
 // ErrLong is of a line that is longer than it may be.
@@ -108,7 +108,7 @@ func Line(r *bufio.Reader, most int) ([]byte, error) {
 	}
 }
 
-func read(f fs.File, name string, limit int64) ([]byte, error) {
+func readLimited(f fs.File, name string, limit int64) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)

@@ -54,10 +54,10 @@ func OnInterrupt(ctx context.Context, f func() (taken bool)) (restore func()) {
 	if !ok {
 		return func() {}
 	}
-	return s.set(f)
+	return s.setHandler(f)
 }
 
-func (s *signals) set(f func() bool) (restore func()) {
+func (s *signals) setHandler(f func() bool) (restore func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.interrupt

@@ -108,7 +108,7 @@ func (f *Blocks) decode(dst []float32, src []byte) {
 // with ASIMDDP. One row's results are the same whatever the number of rows up to 16, or above.
 // Otherwise weights are rounded to bfloat16, and the results are as [GemmNTBF16]'s, or as [GemmNT]'s if [Float32].
 func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, how Rounding, beta float32, c []float32, ldc int) {
-	f.check("GemmNTBlocks", m, n, k, len(a), lda, len(b), n, k, len(c), ldc)
+	f.checkProduct("GemmNTBlocks", m, n, k, len(a), lda, len(b), n, k, len(c), ldc)
 	p := product{nt: true, storage: widenedTo(how), blocks: f, m: m, n: n, k: k, alpha: alpha, beta: beta,
 		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: k, c: unsafe.SliceData(c), ldc: ldc}
 	switch {
@@ -127,7 +127,7 @@ func GemmNTBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b
 // of [GemmNNBF16] with weights rounded to bfloat16, or as [GemmNN]'s if [Float32], and for up to 16 rows of a where there is assembly: at
 // avx2 for an n that is a multiple of 32.
 func GemmNNBlocks(m, n, k int, alpha float32, a []float32, lda int, f *Blocks, b []byte, how Rounding, beta float32, c []float32, ldc int) {
-	f.check("GemmNNBlocks", m, n, k, len(a), lda, len(b), k, n, len(c), ldc)
+	f.checkProduct("GemmNNBlocks", m, n, k, len(a), lda, len(b), k, n, len(c), ldc)
 	multiply(product{storage: widenedTo(how), blocks: f,
 		m: m, n: n, k: k, alpha: alpha, beta: beta,
 		a: unsafe.SliceData(a), lda: lda, b: unsafe.Pointer(unsafe.SliceData(b)), ldb: n, c: unsafe.SliceData(c), ldc: ldc}.paired(how))
@@ -150,8 +150,8 @@ func SameRows(rows int) int {
 	return min(1, rows)
 }
 
-// check is that of gemm for b [rows, columns] in blocks.
-func (f *Blocks) check(op string, m, n, k, lenA, lda, lenB, rows, columns, lenC, ldc int) {
+// checkProduct checks what gemm does, for b [rows, columns] in blocks.
+func (f *Blocks) checkProduct(op string, m, n, k, lenA, lda, lenB, rows, columns, lenC, ldc int) {
 	checkShape(op, m, n, k)
 	if columns%f.Elems != 0 {
 		panic(fmt.Sprintf("simd.%s: rows of b of %d elements, want blocks of %d", op, columns, f.Elems))
@@ -180,10 +180,10 @@ func (a *quantised) layout(p *product) {
 	}
 	a.stride = blockSize(p.k/p.blocks.Elems*record, 1, 64)
 	if p.inBytes {
-		a.depth = blockSize(p.k, blocks(p.k, maxBytesDepth), p.blocks.Elems)
+		a.depth = blockSize(p.k, blockCount(p.k, maxBytesDepth), p.blocks.Elems)
 		a.stride = a.depth/smallBlock*panelRecord + 64 // rows of a tile do not share cache sets
 	}
-	if n := blocks(p.k, a.depth)*p.m*a.stride/4 + 16; n > len(a.memory) {
+	if n := blockCount(p.k, a.depth)*p.m*a.stride/4 + 16; n > len(a.memory) {
 		a.memory = make([]float32, n)
 		a.data = (*byte)(unsafe.Pointer(aligned(&a.memory[0])))
 	}
@@ -288,11 +288,11 @@ func (p *product) weights(s *scratch, i, j, rows, columns int) (b unsafe.Pointer
 	if p.blocks == nil {
 		return unsafe.Add(p.b, (i*p.ldb+j)*p.storage.size()), p.ldb
 	}
-	w := s.widen(p, i, j, rows, columns)
+	w := s.widenBlock(p, i, j, rows, columns)
 	return w.at(p.storage, i-w.i, j-w.j), w.stride()
 }
 
-func (s *scratch) widen(p *product, i, j, rows, columns int) *widened {
+func (s *scratch) widenBlock(p *product, i, j, rows, columns int) *widened {
 	w := &s.widened
 	if i == w.i && rows == w.rows && j >= w.j && j+columns <= w.j+w.columns {
 		return w

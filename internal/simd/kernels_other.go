@@ -17,7 +17,7 @@ func maxInto(dst, src []float32)       { maxIntoPortable(dst, src) }
 func axpy(a float32, x, y []float32)   { axpyPortable(a, x, y) }
 func addScalar(a float32, x []float32) { addScalarPortable(a, x) }
 func scale(a float32, x []float32)     { scalePortable(a, x) }
-func add(dst, x, y []float32)          { addPortable(dst, x, y) }
+func addVectors(dst, x, y []float32)   { addPortable(dst, x, y) }
 func mul(dst, x, y []float32)          { mulPortable(dst, x, y) }
 func exp(dst, src []float32)           { expPortable(dst, src) }
 func expSum(dst, src []float32, shift, floor float32) float32 {

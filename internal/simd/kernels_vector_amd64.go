@@ -76,7 +76,7 @@ func addScalar(a float32, x []float32) {
 	}
 }
 
-func add(dst, x, y []float32) {
+func addVectors(dst, x, y []float32) {
 	switch level {
 	case avx512:
 		addAVX512(&dst[0], &x[0], &y[0], len(dst))

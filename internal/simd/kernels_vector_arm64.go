@@ -55,7 +55,7 @@ func addScalar(a float32, x []float32) {
 	addScalarPortable(a, x)
 }
 
-func add(dst, x, y []float32) {
+func addVectors(dst, x, y []float32) {
 	if level == neon {
 		addNEON(&dst[0], &x[0], &y[0], len(dst))
 		return

@@ -52,14 +52,14 @@ func Use(name string) (restore func(), err error) {
 	for l, n := range Levels() {
 		if n == name {
 			previous := chosen
-			set(l)
-			return func() { set(previous) }, nil
+			setLevel(l)
+			return func() { setLevel(previous) }, nil
 		}
 	}
 	return func() {}, fmt.Errorf("simd: level %q, want one of %q on this processor", name, Levels())
 }
 
-func set(l int) { chosen, level, pairs, tiles = l, kernelLevel(l), hasPairs(l), hasTiles(l) }
+func setLevel(l int) { chosen, level, pairs, tiles = l, kernelLevel(l), hasPairs(l), hasTiles(l) }
 
 // EnvError returns what was wrong with the environment variable GLIMPSE_SIMD, which then had no
 // effect, or nil.

@@ -67,17 +67,17 @@ var narrows = sync.Pool{New: func() any { return new(narrowed) }}
 // layout sizes a for the shape of p.
 func (a *narrowed) layout(p *product) {
 	all := p.k / 2
-	a.depth = blockSize(all, blocks(all, maxPairs/p.terms/16*16), max(8, pairsUnit()))
+	a.depth = blockSize(all, blockCount(all, maxPairs/p.terms/16*16), max(8, pairsUnit()))
 	// Rows of a tile must not share cache sets.
 	a.stride = (p.terms*a.depth+15)&^15 + 16
-	if n := (blocks(all, a.depth)*p.m+tileRows)*a.stride + 16; n > len(a.memory) {
+	if n := (blockCount(all, a.depth)*p.m+tileRows)*a.stride + 16; n > len(a.memory) {
 		a.memory = make([]float32, n)
 		a.data = aligned(&a.memory[0])
 	}
 }
 
-// part returns rows from i on of the part that starts at pair k.
-func (a *narrowed) part(m, i, k int) *float32 {
+// rowsPart returns rows from i on of the part that starts at pair k.
+func (a *narrowed) rowsPart(m, i, k int) *float32 {
 	return offset(a.data, (k/a.depth*m+i)*a.stride)
 }
 
@@ -88,7 +88,7 @@ func filled(pairs int) int { return blockSize(pairs, 1, pairsUnit()) }
 func (p *product) narrowTask(task int) {
 	for i := task * narrowRows; i < min(p.m, (task+1)*narrowRows); i++ {
 		for k := 0; k < p.k/2; k += p.narrow.depth {
-			pairs, row, from := min(p.k/2-k, p.narrow.depth), p.narrow.part(p.m, i, k), p.blockOfA(i, 2*k)
+			pairs, row, from := min(p.k/2-k, p.narrow.depth), p.narrow.rowsPart(p.m, i, k), p.blockOfA(i, 2*k)
 			if p.terms == 1 {
 				narrowRow(row, from, 2*pairs)
 			} else {
@@ -113,7 +113,7 @@ func (j *job) multiplyPaired(tasks int) {
 	p := &j.product
 	p.narrow = narrows.Get().(*narrowed)
 	p.narrow.layout(p)
-	if n := blocks(p.m, narrowRows); p.m*p.k < taskWork {
+	if n := blockCount(p.m, narrowRows); p.m*p.k < taskWork {
 		for task := range n {
 			p.narrowTask(task)
 		}
@@ -143,7 +143,7 @@ func (p *product) pairedBlock(i0, i1, j0, j1 int) {
 			if n := filled(depth) * maxColumns; p.terms == 2 {
 				copy(unsafe.Slice(offset(s.panel, n), n), unsafe.Slice(s.panel, n))
 			}
-			multiplyPairs(i1-i0, width, p.terms*filled(depth), p.alpha, a.part(p.m, i0, k), a.stride, s.panel, beta, offset(p.c, i0*p.ldc+j), p.ldc)
+			multiplyPairs(i1-i0, width, p.terms*filled(depth), p.alpha, a.rowsPart(p.m, i0, k), a.stride, s.panel, beta, offset(p.c, i0*p.ldc+j), p.ldc)
 		}
 	}
 }

@@ -55,16 +55,16 @@ func multiplyPanelPortable(transposed bool, m, width, k int, alpha float32, aSta
 					}
 				}
 			}
-			store(c[i*ldc+j:][:n], s[:], alpha, beta)
+			storeScaled(c[i*ldc+j:][:n], s[:], alpha, beta)
 			if second > i {
-				store(c[second*ldc+j:][:n], t[:], alpha, beta)
+				storeScaled(c[second*ldc+j:][:n], t[:], alpha, beta)
 			}
 		}
 	}
 }
 
-// store sets c[i] = alpha·sums[i] + beta·c[i].
-func store(c, sums []float32, alpha, beta float32) {
+// storeScaled sets c[i] = alpha·sums[i] + beta·c[i].
+func storeScaled(c, sums []float32, alpha, beta float32) {
 	for i := range c {
 		if beta == 0 {
 			c[i] = alpha * sums[i]
@@ -90,7 +90,7 @@ func multiplyDotsPortable(s storage, m, n, k int, alpha float32, aStart *float32
 			}
 		}
 		for i := range m {
-			store(c[i*ldc+j:i*ldc+j+1], sums[i:], alpha, beta)
+			storeScaled(c[i*ldc+j:i*ldc+j+1], sums[i:], alpha, beta)
 		}
 	}
 }

@@ -132,7 +132,7 @@ func multiply(p product) {
 	p.level = level
 	tasks := p.split()
 	if tasks == 1 && p.terms == 0 && !p.inBlocks && !p.inBytes {
-		p.block(0, p.m, 0, p.n)
+		p.multiplyBlock(0, p.m, 0, p.n)
 		return
 	}
 	j := jobs.Get().(*job)
@@ -175,10 +175,10 @@ func (p *product) split() int {
 			for p.m > 1 && p.m%p.rows == 1 {
 				p.rows += rowUnit
 			}
-			return blocks(p.m, p.rows)
+			return blockCount(p.m, p.rows)
 		}
 		p.columns = blockSize(p.n, wanted, dotColumns)
-		p.columnBlocks = blocks(p.n, p.columns)
+		p.columnBlocks = blockCount(p.n, p.columns)
 		return p.columnBlocks
 	}
 	if w /= taskWork; w >= maxTasks {
@@ -201,21 +201,21 @@ func (p *product) split() int {
 	rowBlocks := int(math.Sqrt(float64(wanted)*float64(p.m)/float64(p.n)) + 0.5)
 	rowBlocks = max(1, min(rowBlocks, p.m/fewest))
 	p.rows = min(blockSize(p.m, rowBlocks, rowUnit), most)
-	rowBlocks = blocks(p.m, p.rows)
+	rowBlocks = blockCount(p.m, p.rows)
 	unit := maxColumns
 	if p.blocks != nil && !p.nt {
 		unit = widenedColumns // no block is widened for two tasks
 	}
 	p.columns = blockSize(p.n, max(1, wanted/rowBlocks), unit)
-	p.columnBlocks = blocks(p.n, p.columns)
+	p.columnBlocks = blockCount(p.n, p.columns)
 	return rowBlocks * p.columnBlocks
 }
 
-// blocks is the number of blocks of the given size that cover n.
-func blocks(n, size int) int { return (n + size - 1) / size }
+// blockCount is the number of blocks of the given size that cover n.
+func blockCount(n, size int) int { return (n + size - 1) / size }
 
 // blockSize is the least multiple of unit such that at most count blocks of it cover n.
-func blockSize(n, count, unit int) int { return blocks(blocks(n, unit), count) * unit }
+func blockSize(n, count, unit int) int { return blockCount(blockCount(n, unit), count) * unit }
 
 // usesDots reports whether the product is made of dot products of rows.
 func (p *product) usesDots() bool {
@@ -231,12 +231,12 @@ func (p *product) usesDots() bool {
 // task computes one block.
 func (p *product) task(task int) {
 	i, j := task/p.columnBlocks*p.rows, task%p.columnBlocks*p.columns
-	p.block(i, min(i+p.rows, p.m), j, min(j+p.columns, p.n))
+	p.multiplyBlock(i, min(i+p.rows, p.m), j, min(j+p.columns, p.n))
 }
 
-// block computes rows i0 ≤ i < i1 and columns j0 ≤ j < j1 of c. The order of
+// multiplyBlock computes rows i0 ≤ i < i1 and columns j0 ≤ j < j1 of c. The order of
 // additions within an element does not depend on the block.
-func (p *product) block(i0, i1, j0, j1 int) {
+func (p *product) multiplyBlock(i0, i1, j0, j1 int) {
 	switch {
 	case p.inBlocks:
 		p.blocksBlock(j0, j1)
@@ -310,7 +310,7 @@ func (p *product) rowsBlock(i0, i1, j0, j1 int) {
 
 // depth is the part of k that is summed up before it is added: even shares rather than a short last one, in whole
 // vectors for packing.
-func (p *product) depth() int { return blockSize(p.k, blocks(p.k, maxDepth), 16) }
+func (p *product) depth() int { return blockSize(p.k, blockCount(p.k, maxDepth), 16) }
 
 // blockOfA returns the start of row i of a at depth k.
 func (p *product) blockOfA(i, k int) *float32 {

@@ -128,14 +128,14 @@ func (g *gemmCase) everyBlock(t *testing.T, want []float32) {
 	if p.terms > 0 {
 		p.narrow = new(narrowed)
 		p.narrow.layout(&p)
-		for task := range blocks(p.m, narrowRows) {
+		for task := range blockCount(p.m, narrowRows) {
 			p.narrowTask(task)
 		}
 	}
 	if p.usesDots() || p.terms > 0 || p.m <= maxRows { // no more rows fit in scratch memory
 		whole := slices.Clone(g.c)
 		p.c = unsafe.SliceData(whole)
-		p.block(0, p.m, 0, p.n)
+		p.multiplyBlock(0, p.m, 0, p.n)
 		if at := sameBits(whole, want); at >= 0 {
 			t.Fatalf("%v: %d tasks: other bits at %d than unsplit", g, tasks, at)
 		}

@@ -75,7 +75,7 @@ func Add(dst, x, y []float32) {
 	checkEqual("Add", "x", len(x), len(dst))
 	checkEqual("Add", "y", len(y), len(dst))
 	if len(dst) > 0 {
-		add(dst, x, y)
+		addVectors(dst, x, y)
 	}
 }
 
@@ -117,11 +117,11 @@ func ExpSum(dst, src []float32, shift float32) float32 {
 	return expSum(dst, src, shift, logSmallestNormal)
 }
 
-// Weights is [ExpSum] for the weights of a mean, where the largest one is 1 or about the
+// ExpWeights is [ExpSum] for the weights of a mean, where the largest one is 1 or about the
 // sum: it is 0 where the difference is below −40. A weight of less than 10⁻¹⁷ adds
 // nothing, but products of it with other small numbers would be subnormal. Weights that
 // are compared with each other come from ExpSum.
-func Weights(dst, src []float32, shift float32) float32 {
+func ExpWeights(dst, src []float32, shift float32) float32 {
 	checkEqual("Weights", "src", len(src), len(dst))
 	if len(dst) == 0 {
 		return 0

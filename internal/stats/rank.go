@@ -23,7 +23,7 @@ func KendallTau(a, b []float32) float64 {
 		if a[i] != a[i] || b[i] != b[i] {
 			return math.NaN()
 		}
-		pairs[i] = uint64(key(a[i]))<<32 | uint64(key(b[i]))
+		pairs[i] = uint64(sortKey(a[i]))<<32 | uint64(sortKey(b[i]))
 	}
 	slices.Sort(pairs)
 	tiedA := tiedPairs(pairs, func(x, y uint64) bool { return x>>32 == y>>32 })
@@ -48,9 +48,9 @@ func KendallTau(a, b []float32) float64 {
 	return float64(concordant-discordant) / math.Sqrt(float64(untiedA)*float64(untiedB))
 }
 
-// key maps scores to integers in their order, which sort faster: equal ones, as 0 and −0, have
+// sortKey maps scores to integers in their order, which sort faster: equal ones, as 0 and −0, have
 // equal keys. NaN has none.
-func key(score float32) uint32 {
+func sortKey(score float32) uint32 {
 	bits := math.Float32bits(score)
 	switch {
 	case score == 0:

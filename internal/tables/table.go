@@ -106,9 +106,9 @@ func (t *Table) fit(shown []int, room int) (heads [][]string, widths []int, fits
 			limit = max(limit, utf8.RuneCountInString(c.Head))
 		}
 	}
-	heads, widths, total := t.measure(shown, limit)
+	heads, widths, total := t.measureColumns(shown, limit)
 	for ; room > 0 && total > room && limit > minName; limit-- {
-		heads, widths, total = t.measure(shown, limit-1)
+		heads, widths, total = t.measureColumns(shown, limit-1)
 	}
 	for room > 0 && total > room {
 		widest := -1
@@ -126,9 +126,9 @@ func (t *Table) fit(shown []int, room int) (heads [][]string, widths []int, fits
 	return heads, widths, true
 }
 
-// measure are the lines of the heads with names of at most limit characters, all with as many, the widths
+// measureColumns are the lines of the heads with names of at most limit characters, all with as many, the widths
 // of columns whose cells are on one line, and that of a line.
-func (t *Table) measure(shown []int, limit int) (heads [][]string, widths []int, total int) {
+func (t *Table) measureColumns(shown []int, limit int) (heads [][]string, widths []int, total int) {
 	height := 0
 	for at, i := range shown {
 		c := t.columns[i]

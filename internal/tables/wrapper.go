@@ -36,11 +36,11 @@ func (w *Wrapper) Write(p []byte) (int, error) {
 			w.word = append(w.word, rest[:n]...)
 			rest = rest[n:]
 			if uniseg.StringWidth(string(w.word)) >= w.columns-1 {
-				w.put(&out)
+				w.putWord(&out)
 			}
 			continue
 		}
-		w.put(&out)
+		w.putWord(&out)
 		if rest[0] == '\n' {
 			out.WriteByte('\n')
 			w.at, w.spaces = 0, ""
@@ -55,8 +55,8 @@ func (w *Wrapper) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// put writes the word, on the next line where this one has no room for it.
-func (w *Wrapper) put(out *strings.Builder) {
+// putWord writes the word, on the next line where this one has no room for it.
+func (w *Wrapper) putWord(out *strings.Builder) {
 	if len(w.word) == 0 {
 		return
 	}
@@ -75,7 +75,7 @@ func (w *Wrapper) put(out *strings.Builder) {
 // Flush writes the last word.
 func (w *Wrapper) Flush() error {
 	var out strings.Builder
-	w.put(&out)
+	w.putWord(&out)
 	_, err := io.WriteString(w.w, out.String())
 	return err
 }

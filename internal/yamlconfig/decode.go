@@ -56,15 +56,15 @@ func Decode(file string, data []byte, sets []string, into any) error {
 		root = doc.Content[0]
 	}
 	for _, s := range sets {
-		if err := set(root, s); err != nil {
+		if err := setKey(root, s); err != nil {
 			return err
 		}
 	}
-	return (&decoder{file: file}).value(root, reflect.ValueOf(into).Elem(), "")
+	return (&decoder{file: file}).decodeValue(root, reflect.ValueOf(into).Elem(), "")
 }
 
-// set puts one KEY=VALUE into the tree.
-func set(root *yaml.Node, text string) error {
+// setKey puts one KEY=VALUE into the tree.
+func setKey(root *yaml.Node, text string) error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("--set %s: %s", text, fmt.Sprintf(format, args...))
 	}
@@ -128,8 +128,8 @@ func markSet(n *yaml.Node, text string) {
 
 type decoder struct{ file string }
 
-// fail locates an error.
-func (d *decoder) fail(n *yaml.Node, path, format string, args ...any) error {
+// errorAt locates an error.
+func (d *decoder) errorAt(n *yaml.Node, path, format string, args ...any) error {
 	at := fmt.Sprintf("%s:%d", d.file, n.Line)
 	if strings.HasPrefix(n.HeadComment, "--set ") {
 		at = n.HeadComment
@@ -157,25 +157,25 @@ func fieldsOf(t reflect.Type) map[string][]int {
 	return out
 }
 
-func join(path, key string) string {
+func joinKey(path, key string) string {
 	if path == "" {
 		return key
 	}
 	return path + "." + key
 }
 
-func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) error {
+func (d *decoder) decodeValue(n *yaml.Node, v reflect.Value, path string) error {
 	if n.Kind == yaml.AliasNode {
 		// Aliases cannot nest into themselves, but into each other: what they may
 		// expand to is bounded by refusing mappings and lists behind them.
 		if n.Alias.Kind != yaml.ScalarNode {
-			return d.fail(n, path, "got an alias of a mapping or list, want the values themselves")
+			return d.errorAt(n, path, "got an alias of a mapping or list, want the values themselves")
 		}
 		n = n.Alias
 	}
 	if s, ok := v.Addr().Interface().(Scalar); ok && n.Kind == yaml.ScalarNode {
 		if err := s.SetScalar(n.Value); err != nil {
-			return d.fail(n, path, "%v", err)
+			return d.errorAt(n, path, "%v", err)
 		}
 		return nil
 	}
@@ -184,19 +184,19 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) error {
 		if v.IsNil() {
 			v.Set(reflect.New(v.Type().Elem()))
 		}
-		return d.value(n, v.Elem(), path)
+		return d.decodeValue(n, v.Elem(), path)
 	case reflect.Struct:
-		return d.object(n, v, path)
+		return d.decodeObject(n, v, path)
 	case reflect.Slice:
 		if n.Kind != yaml.SequenceNode {
-			return d.fail(n, path, "got %s, want a list", describe(n))
+			return d.errorAt(n, path, "got %s, want a list", describeNode(n))
 		}
 		out := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
 		for i, c := range n.Content {
 			if def, ok := out.Index(i).Addr().Interface().(Defaulter); ok {
 				def.Defaults(func(key string) string { return lookup(c, key) })
 			}
-			if err := d.value(c, out.Index(i), join(path, strconv.Itoa(i))); err != nil {
+			if err := d.decodeValue(c, out.Index(i), joinKey(path, strconv.Itoa(i))); err != nil {
 				return err
 			}
 		}
@@ -218,27 +218,27 @@ func lookup(n *yaml.Node, key string) string {
 	return ""
 }
 
-func (d *decoder) object(n *yaml.Node, v reflect.Value, path string) error {
+func (d *decoder) decodeObject(n *yaml.Node, v reflect.Value, path string) error {
 	if n.Kind != yaml.MappingNode {
-		return d.fail(n, path, "got %s, want a mapping", describe(n))
+		return d.errorAt(n, path, "got %s, want a mapping", describeNode(n))
 	}
 	fields := fieldsOf(v.Type())
 	seen := make(map[string]bool)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k := n.Content[i]
 		if seen[k.Value] {
-			return d.fail(k, path, "key %q twice, want it once", k.Value)
+			return d.errorAt(k, path, "key %q twice, want it once", k.Value)
 		}
 		seen[k.Value] = true
 		index, ok := fields[k.Value]
 		if !ok {
 			keys := slices.Sorted(maps.Keys(fields))
 			if name, ok := suggest.Nearest(k.Value, keys); ok {
-				return d.fail(k, path, "unknown key %q, did you mean %q? Known keys: %s", k.Value, name, strings.Join(keys, ", "))
+				return d.errorAt(k, path, "unknown key %q, did you mean %q? Known keys: %s", k.Value, name, strings.Join(keys, ", "))
 			}
-			return d.fail(k, path, "unknown key %q, known keys: %s", k.Value, strings.Join(keys, ", "))
+			return d.errorAt(k, path, "unknown key %q, known keys: %s", k.Value, strings.Join(keys, ", "))
 		}
-		if err := d.value(n.Content[i+1], v.FieldByIndex(index), join(path, k.Value)); err != nil {
+		if err := d.decodeValue(n.Content[i+1], v.FieldByIndex(index), joinKey(path, k.Value)); err != nil {
 			return err
 		}
 	}
@@ -259,7 +259,7 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) error {
 		panic("yamlconfig: field of type " + v.Type().String())
 	}
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
-		return d.fail(n, path, "got %s, want %s", describe(n), want)
+		return d.errorAt(n, path, "got %s, want %s", describeNode(n), want)
 	}
 	text := n.Value
 	plain := n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) == 0
@@ -285,13 +285,13 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) error {
 		v.SetInt(i)
 	}
 	if !ok || !plain {
-		return d.fail(n, path, "got %s, want %s", describe(n), want)
+		return d.errorAt(n, path, "got %s, want %s", describeNode(n), want)
 	}
 	return nil
 }
 
-// describe shows a node in an error.
-func describe(n *yaml.Node) string {
+// describeNode shows a node in an error.
+func describeNode(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
 		return "a mapping"
@@ -319,15 +319,15 @@ func Encode(v any) ([]byte, error) {
 	if err := yaml.Unmarshal(data, &doc); err != nil {
 		return nil, err
 	}
-	block(&doc)
+	blockStyle(&doc)
 	return yaml.Marshal(&doc)
 }
 
-// block takes away JSON's brackets and needless quotes.
-func block(n *yaml.Node) {
+// blockStyle takes away JSON's brackets and needless quotes.
+func blockStyle(n *yaml.Node) {
 	short := n.Kind == yaml.SequenceNode
 	for _, c := range n.Content {
-		block(c)
+		blockStyle(c)
 		short = short && c.Kind == yaml.ScalarNode
 	}
 	n.Style = 0

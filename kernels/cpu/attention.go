@@ -56,13 +56,13 @@ func newSoftmaxState(a *kernels.Attend, queries int, values bool, memory []float
 	if memory = memory[2*queries:]; values {
 		o.acc = memory[:queries*o.dim]
 	}
-	fill(o.top, float32(math.Inf(-1)))
+	fillBlock(o.top, float32(math.Inf(-1)))
 	clear(o.sum)
 	return o
 }
 
-// add takes in what another one has seen.
-func (o *softmaxState) add(other *softmaxState) {
+// mergeState takes in what another one has seen.
+func (o *softmaxState) mergeState(other *softmaxState) {
 	if !other.started {
 		return
 	}
@@ -100,7 +100,7 @@ func (o *softmaxState) tile(s []float32, width int, visible func(i int) (from, t
 		}
 		softCap(row[from:to], o.cap)
 		top := max(o.top[i], simd.Max(row[from:to]))
-		sum := simd.Weights(row[from:to], row[from:to], top)
+		sum := simd.ExpWeights(row[from:to], row[from:to], top)
 		if o.started {
 			decay := float32(1)
 			if top != o.top[i] {
@@ -186,7 +186,7 @@ func (b *cpu) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 		states, size = make([]softmaxState, kvHeads*parts), rows*group*(dim+2)
 	}
 	with(len(states)*size, func(kept *buffer) {
-		memory := kept.take(len(states) * size)
+		memory := kept.takeFloats(len(states) * size)
 		parallel.Tasks(kvHeads*blocks*parts, work, func(task int) {
 			// The last rows see the most entries: starting with them evens out the end.
 			head, n := task/parts, task%parts
@@ -202,12 +202,12 @@ func (b *cpu) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 				tile = max(tile, rows)
 			}
 			with(queries*(2*dim+tile+2), func(s *buffer) {
-				q, logits := s.take(queries*dim), s.take(queries*tile)
+				q, logits := s.takeFloats(queries*dim), s.takeFloats(queries*tile)
 				var state softmaxState
 				if parts > 1 {
 					state = newSoftmaxState(a, queries, out != nil, memory[(g*parts+n)*size:])
 				} else {
-					state = newSoftmaxState(a, queries, out != nil, s.take(queries*(dim+2)))
+					state = newSoftmaxState(a, queries, out != nil, s.takeFloats(queries*(dim+2)))
 				}
 				stack(q, a.Q.F32(), a, g, from, to, float32(a.Scale))
 				for c := first / tileEntries * tileEntries; c < end; c += tileEntries {
@@ -215,7 +215,7 @@ func (b *cpu) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 					gemmNT(queries, n, dim, 1, q, dim, a.Past[g].K, c*dim, dim, simd.Split, 0, logits, n)
 					state.tile(logits, n, func(i int) (int, int) {
 						first, last := a.Visible(g, from+i/group)
-						return within(first-c, last-c, n)
+						return clampRange(first-c, last-c, n)
 					}, a.Past[g].V, c*dim, dim)
 				}
 				if own {
@@ -234,7 +234,7 @@ func (b *cpu) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 			parallel.Tasks(kvHeads, parts*rows*group*dim, func(g int) {
 				state := &states[g*parts]
 				for n := 1; n < parts; n++ {
-					state.add(&states[g*parts+n])
+					state.mergeState(&states[g*parts+n])
 				}
 				finish(state, g, 0, rows)
 			})
@@ -242,8 +242,8 @@ func (b *cpu) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 	})
 }
 
-// within cuts the range [from, to) to [0, n); an empty range stays empty.
-func within(from, to, n int) (int, int) {
+// clampRange cuts the range [from, to) to [0, n); an empty range stays empty.
+func clampRange(from, to, n int) (int, int) {
 	from, to = max(0, min(n, from)), max(0, min(n, to))
 	return min(from, to), to
 }
@@ -262,9 +262,9 @@ func (b *cpu) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
 			return
 		}
 		with(tileQueries*(dim+n)+3*n, func(s *buffer) {
-			q, logits := s.take(tileQueries*dim), s.take(tileQueries*n)
-			top, sum, tileTop := s.take(n), s.take(n), s.take(n)
-			fill(top, float32(math.Inf(-1)))
+			q, logits := s.takeFloats(tileQueries*dim), s.takeFloats(tileQueries*n)
+			top, sum, tileTop := s.takeFloats(n), s.takeFloats(n), s.takeFloats(n)
+			fillBlock(top, float32(math.Inf(-1)))
 			clear(sum)
 			for from := 0; from < rows; from += tileQueries {
 				to := min(rows, from+tileQueries)
@@ -274,7 +274,7 @@ func (b *cpu) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
 				}
 				seen := func(r int) (int, int) {
 					first, last := a.Visible(g, r)
-					return within(first-c, last-c, n)
+					return clampRange(first-c, last-c, n)
 				}
 				for r := from; r < to; r++ {
 					d := q[(r-from)*dim:][:dim]
@@ -310,8 +310,8 @@ func (b *cpu) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
 	})
 }
 
-// fill sets a block of elements, and copies it to the rest.
-func fill[T any](x []T, v T) {
+// fillBlock sets a block of elements, and copies it to the rest.
+func fillBlock[T any](x []T, v T) {
 	n := min(len(x), 1024)
 	for i := range x[:n] {
 		x[i] = v
@@ -338,13 +338,13 @@ func (b *cpu) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out, 
 		n := a.Past[g].Entries()
 		K, KOwn := a.Past[g].K, a.K.F32()[g*dim:]
 		with(queries*(3*dim+2*n+2*rows)+3*n+rows*dim+rows, func(s *buffer) {
-			q, dS, dSOwn := s.take(queries*dim), s.take(queries*n), s.take(queries*rows)
-			dQ, dO := s.take(queries*dim), s.take(queries*dim)
-			dP, dPOwn := s.take(queries*n), s.take(queries*rows)
-			shares, shift, own := s.take(n), s.take(n), s.take(rows*dim)
+			q, dS, dSOwn := s.takeFloats(queries*dim), s.takeFloats(queries*n), s.takeFloats(queries*rows)
+			dQ, dO := s.takeFloats(queries*dim), s.takeFloats(queries*dim)
+			dP, dPOwn := s.takeFloats(queries*n), s.takeFloats(queries*rows)
+			shares, shift, own := s.takeFloats(n), s.takeFloats(n), s.takeFloats(rows*dim)
 			var slopes, slopesOwn []float32 // of the soft cap
 			if a.SoftCap > 0 {
-				slopes, slopesOwn = s.take(n), s.take(rows)
+				slopes, slopesOwn = s.takeFloats(n), s.takeFloats(rows)
 			}
 			stack(q, a.Q.F32(), a, g, 0, rows, float32(a.Scale))
 			kept := keptLogits(a.Kept, a, g)
@@ -387,9 +387,9 @@ func (b *cpu) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out, 
 					simd.Mul(shares, shares, scale[h*w:][:n])
 					total = simd.Sum(shares)
 				}
-				simd.Weights(p[from:], logits[from:], less)
+				simd.ExpWeights(p[from:], logits[from:], less)
 				clear(p[:from])
-				simd.Weights(pOwn[fromOwn:toOwn], pOwn[fromOwn:toOwn], z)
+				simd.ExpWeights(pOwn[fromOwn:toOwn], pOwn[fromOwn:toOwn], z)
 				clear(pOwn[:fromOwn])
 				clear(pOwn[toOwn:])
 				if dOut == nil {
@@ -452,7 +452,7 @@ func (b *cpu) ScoreKL(loss, dLogScore, logScore, logTarget *kernels.Tensor, weig
 			return
 		}
 		with(n, func(scratch *buffer) {
-			q := scratch.take(n)
+			q := scratch.takeFloats(n)
 			z, zTarget, kl := normalise(d, s), normalise(q, t), 0.0
 			for j, v := range q {
 				if v > 0 {
@@ -476,7 +476,7 @@ func (b *cpu) ScoreKL(loss, dLogScore, logScore, logTarget *kernels.Tensor, weig
 // one of float64: it is subtracted from every logarithm of a loss.
 func normalise(p, x []float32) (logSum float64) {
 	top := simd.Max(x)
-	simd.Weights(p, x, top)
+	simd.ExpWeights(p, x, top)
 	sum := 0.0
 	for _, v := range p {
 		sum += float64(v)
@@ -491,7 +491,7 @@ func (b *cpu) ScoreMSE(loss, dLogScore, logScore, logTarget *kernels.Tensor, wei
 	simd.ExpSum(D, S, 0)
 	sum := 0.0
 	with(len(T), func(scratch *buffer) {
-		targets := scratch.take(len(T))
+		targets := scratch.takeFloats(len(T))
 		simd.ExpSum(targets, T, 0)
 		for i, t := range targets {
 			e := float64(D[i]) - float64(t)

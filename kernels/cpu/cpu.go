@@ -52,8 +52,8 @@ func (b *cpu) SameRows(rows int) int { return simd.SameRows(rows) }
 // buffer is scratch memory of one task.
 type buffer struct{ data []float32 }
 
-// take returns the next n elements, undefined.
-func (s *buffer) take(n int) []float32 {
+// takeFloats returns the next n elements, undefined.
+func (s *buffer) takeFloats(n int) []float32 {
 	const align = 16
 	if n > len(s.data) {
 		s.data = make([]float32, n)
@@ -165,7 +165,7 @@ func groupsNT(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tenso
 	for j := 0; j < n; j += tileEntries {
 		rows := min(tileEntries, n-j)
 		with(rows*k, func(s *buffer) {
-			tile := s.take(rows * k)
+			tile := s.takeFloats(rows * k)
 			if b.DType == kernels.KIVIKeys {
 				b.ReadColumns(tile, rows, from+j, rows)
 				simd.GemmNN(m, rows, k, alpha, a, lda, tile, rows, beta, c[j:], ldc)
@@ -182,7 +182,7 @@ func groupsNN(m, n, k int, alpha float32, a []float32, lda int, b *kernels.Tenso
 	for l := 0; l < k; l += tileEntries {
 		rows := min(tileEntries, k-l)
 		with(rows*n, func(s *buffer) {
-			tile := s.take(rows * n)
+			tile := s.takeFloats(rows * n)
 			kernels.Read(tile, b, (from+l)*n)
 			simd.GemmNN(m, n, rows, alpha, a[l:], lda, tile, n, beta, c, ldc)
 		})
@@ -199,11 +199,11 @@ func (b *cpu) MatMulTA(c, a, w *kernels.Tensor, alpha, beta float64) {
 func (b *cpu) Fill(y *kernels.Tensor, value float64) {
 	switch y.DType {
 	case kernels.F32:
-		fill(y.F32(), float32(value))
+		fillBlock(y.F32(), float32(value))
 	case kernels.F64:
-		fill(y.F64(), value)
+		fillBlock(y.F64(), value)
 	case kernels.BF16:
-		fill(y.U16(), formats.F32ToBF16(float32(value)))
+		fillBlock(y.U16(), formats.F32ToBF16(float32(value)))
 	default:
 		panic("kernels: Fill of a " + y.DType.String() + " tensor")
 	}
@@ -317,7 +317,7 @@ func (b *cpu) LayerNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
 	DX, X, W, DY := dx.F32(), x.F32(), w.F32(), dy.F32()
 	host.Split(len(X)/width, 8*width, func(from, to int) {
 		with(width, func(s *buffer) {
-			normal := s.take(width)
+			normal := s.takeFloats(width)
 			for r := from; r < to; r++ {
 				out := DX[r*width:][:width]
 				inv := centre(normal, X[r*width:][:width], eps)

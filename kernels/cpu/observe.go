@@ -40,12 +40,12 @@ func (b *cpu) ObserveAttention(out, lse, logScore *kernels.Tensor, a *kernels.At
 func observeHead(out, lse, logScore *kernels.Tensor, a *kernels.Attend, g int, s *buffer) {
 	group, dim, rows, kvHeads := a.Group(), a.HeadDim(), a.Rows(), a.KVHeads()
 	queries, n := rows*group, a.Past[g].Entries()
-	q, p, own := s.take(queries*dim), s.take(queries*n), s.take(queries*rows)
+	q, p, own := s.takeFloats(queries*dim), s.takeFloats(queries*n), s.takeFloats(queries*rows)
 	logits := keptLogits(a.Kept, a, g)
 	if logits == nil {
-		logits = s.take(queries * n)
+		logits = s.takeFloats(queries * n)
 	}
-	inverse := s.take(queries) // of the softmax sums
+	inverse := s.takeFloats(queries) // of the softmax sums
 	stack(q, a.Q.F32(), a, g, 0, rows, float32(a.Scale))
 	gemmNT(queries, n, dim, 1, q, dim, a.Past[g].K, 0, dim, simd.Exact, 0, logits, n)
 	if a.K != nil {
@@ -63,7 +63,7 @@ func observeHead(out, lse, logScore *kernels.Tensor, a *kernels.Attend, g int, s
 			sink = a.Sinks.F32()[h]
 		}
 		top := max(simd.Max(x[from:to]), simd.Max(o[fromOwn:toOwn]), sink)
-		sum := simd.Weights(pi[from:to], x[from:to], top) + simd.Weights(o[fromOwn:toOwn], o[fromOwn:toOwn], top)
+		sum := simd.ExpWeights(pi[from:to], x[from:to], top) + simd.ExpWeights(o[fromOwn:toOwn], o[fromOwn:toOwn], top)
 		if a.Sinks != nil {
 			sum += float32(math.Exp(float64(sink - top)))
 		}
@@ -87,10 +87,10 @@ func observeHead(out, lse, logScore *kernels.Tensor, a *kernels.Attend, g int, s
 		unstack(out.F32(), acc, a, g, 0, rows)
 	}
 	// Log-sum-exp down the columns of every query head.
-	top, sum := s.take(n), s.take(n)
+	top, sum := s.takeFloats(n), s.takeFloats(n)
 	logRows := float32(math.Log(float64(rows)))
 	for head := range group {
-		fill(top, float32(math.Inf(-1)))
+		fillBlock(top, float32(math.Inf(-1)))
 		clear(sum)
 		for r := range rows {
 			from, to := a.Visible(g, r)

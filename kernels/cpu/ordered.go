@@ -15,7 +15,7 @@ func inParts(m, width int, f func(x []float32, from, to int)) {
 	n := (m + orderedRows - 1) / orderedRows
 	for i := range n {
 		from, to := i*m/n, (i+1)*m/n
-		with((to-from)*width, func(s *buffer) { f(s.take((to-from)*width), from, to) })
+		with((to-from)*width, func(s *buffer) { f(s.takeFloats((to-from)*width), from, to) })
 	}
 }
 

@@ -106,7 +106,7 @@ func (b *cuda) Connect(ctx context.Context, g collective.Group) (_ kernels.Link,
 	if err != nil {
 		return nil, err
 	}
-	told, err := collective.Gather(ctx, g, text)
+	told, err := collective.GatherBytes(ctx, g, text)
 	if err != nil {
 		return nil, err
 	}

@@ -34,9 +34,9 @@ func OfBlocks() (of []*Format) {
 	return of
 }
 
-// add registers a format; widen is given whole blocks only, and there may be assembly that reads
+// register registers a format; widen is given whole blocks only, and there may be assembly that reads
 // them, too.
-func add(name string, elems, bytes int, vector simd.BlockVector, widen func(dst []float32, src []byte)) *Format {
+func register(name string, elems, bytes int, vector simd.BlockVector, widen func(dst []float32, src []byte)) *Format {
 	f := &Format{Name: name, Blocks: simd.Blocks{Elems: elems, Bytes: bytes, Widen: widen, Vector: vector}}
 	All.Add(name, f)
 	return f
@@ -44,7 +44,7 @@ func add(name string, elems, bytes int, vector simd.BlockVector, widen func(dst 
 
 // addBlocks registers a format by the function that widens one block.
 func addBlocks(name string, elems, bytes int, vector simd.BlockVector, widen func(dst []float32, src []byte)) *Format {
-	return add(name, elems, bytes, vector, func(dst []float32, src []byte) {
+	return register(name, elems, bytes, vector, func(dst []float32, src []byte) {
 		for ; len(dst) >= elems && len(src) >= bytes; dst, src = dst[elems:], src[bytes:] {
 			widen(dst[:elems], src[:bytes])
 		}

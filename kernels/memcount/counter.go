@@ -76,7 +76,7 @@ type blockRef struct {
 func (d *Counter) Live() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.collect()
+	d.dropDead()
 	return d.live
 }
 
@@ -110,7 +110,7 @@ func (d *Counter) SeekPeaks(on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.peakless = !on
-	d.note(0)
+	d.notePeak(0)
 }
 
 // SeekFrom looks for peaks above one that is known to be reached, to a part of it (1/part), and leaves alone what is below:
@@ -131,8 +131,8 @@ func (d *Counter) Sure() int64 {
 // FinestPart is that to which peaks are looked for unless it is said otherwise.
 const FinestPart = 200
 
-// collect drops the blocks that nothing refers to.
-func (d *memory) collect() {
+// dropDead drops the blocks that nothing refers to.
+func (d *memory) dropDead() {
 	runtime.GC()
 	kept := d.blocks[:0]
 	d.live = 0
@@ -146,16 +146,16 @@ func (d *memory) collect() {
 	d.blocks = kept
 }
 
-// note counts what is in use besides live tensors. Dead ones are looked for only where
+// notePeak counts what is in use besides live tensors. Dead ones are looked for only where
 // there would be a new peak, and one worth it: up to half a percent, or another part, is taken as it looks.
-func (d *memory) note(more int64) {
+func (d *memory) notePeak(more int64) {
 	if d.peakless {
 		return
 	}
 	more += d.scratch + d.workspace
 	slack := max(d.sure/cmp.Or(d.part, FinestPart), 32<<10)
 	if d.live+more > d.sure+slack {
-		d.collect()
+		d.dropDead()
 		d.sure = max(d.sure, d.live+more)
 	}
 	d.peak = max(d.peak, min(d.live+more, d.sure+slack))
@@ -167,30 +167,30 @@ func (d *Counter) temp(bytes int64) {
 		return
 	}
 	if d.graph != nil {
-		d.graph.take(bytes)
+		d.graph.takeTemporary(bytes)
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.temporary = max(d.temporary, bytes)
 	if d.traits.Exact {
-		d.note(bytes)
+		d.notePeak(bytes)
 		return
 	}
 	if bytes > d.scratch { // what there was before is still in use
 		before := d.scratch
 		d.scratch = bytes
-		d.note(before)
+		d.notePeak(before)
 	} else {
-		d.note(0)
+		d.notePeak(0)
 	}
 }
 
-// Take counts temporary memory of one operation that is not run.
-func (d *Counter) Take(bytes int64) { d.temp(bytes) }
+// TakeBytes counts temporary memory of one operation that is not run.
+func (d *Counter) TakeBytes(bytes int64) { d.temp(bytes) }
 
-// product counts temporary memory of a product of rows x [m, k] and a weight.
-func (d *Counter) product(m, n, k int, x, w *kernels.Tensor) {
+// countProduct counts temporary memory of a product of rows x [m, k] and a weight.
+func (d *Counter) countProduct(m, n, k int, x, w *kernels.Tensor) {
 	if w.DType != kernels.F32 || !cuda.SplitsK(m, n, k) {
 		d.keepWorkspace()
 	}
@@ -205,7 +205,7 @@ func (d *Counter) keepWorkspace() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.workspace = cuda.MaxWorkspace
-	d.note(0)
+	d.notePeak(0)
 }
 
 // ArenaLayout and Free: as the backend it counts for. No graph is replayed.
@@ -285,7 +285,7 @@ func (d *Counter) Alloc(t kernels.DType, shape ...int) *kernels.Tensor {
 	if d.graph != nil && d.graph.recording {
 		d.graph.keep = append(d.graph.keep, m)
 	}
-	d.note(0)
+	d.notePeak(0)
 	runtime.KeepAlive(y)
 	return y
 }
@@ -316,7 +316,7 @@ func (d *Counter) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 		d.temp(cuda.OrderScratch(x.Dim0(), w))
 		return
 	}
-	d.product(x.Dim0(), w.Dim0(), x.Width(), x, w)
+	d.countProduct(x.Dim0(), w.Dim0(), x.Width(), x, w)
 }
 
 // takesDecodeLinears is as of the device it counts for.
@@ -363,7 +363,7 @@ func (d *Counter) AttentionSelected(out, lse *kernels.Tensor, a *kernels.Attend,
 }
 
 func (d *Counter) MatMul(c, a, w *kernels.Tensor, alpha, beta float64) {
-	d.product(a.Dim0(), w.Width(), a.Width(), a, w)
+	d.countProduct(a.Dim0(), w.Width(), a.Width(), a, w)
 }
 
 func (d *Counter) MatMulTA(c, a, b *kernels.Tensor, alpha, beta float64)    { d.keepWorkspace() }

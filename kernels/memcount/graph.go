@@ -33,23 +33,25 @@ func (d *Counter) Stepper() kernels.Stepper { return d }
 func (g *graph) Backend() kernels.Backend { return g.session }
 
 func (g *graph) Run(f func() error) error {
-	err := g.record(f)
+	err := g.recordOperation(f)
 	g.keep = nil
 	return err
 }
 
-func (g *graph) Record(f func()) bool { return g.record(func() error { f(); return nil }) == nil }
+func (g *graph) Record(f func()) bool {
+	return g.recordOperation(func() error { f(); return nil }) == nil
+}
 
-func (g *graph) record(f func() error) error {
+func (g *graph) recordOperation(f func() error) error {
 	g.keep, g.old, g.recording = nil, nil, true
 	defer func() { g.recording = false }()
 	return f()
 }
 
-// take counts temporary memory of one operation, as graphMemory hands it out.
-func (g *graph) take(bytes int64) {
+// takeTemporary counts temporary memory of one operation, as graphMemory hands it out.
+func (g *graph) takeTemporary(bytes int64) {
 	if g.session.traits.Exact {
-		g.old = append(g.old, g.alloc(bytes))
+		g.old = append(g.old, g.allocTensor(bytes))
 		return
 	}
 	if bytes <= g.size {
@@ -59,11 +61,11 @@ func (g *graph) take(bytes int64) {
 		g.old = append(g.old, g.scratch)
 	}
 	g.size = max(2*g.size, bytes, 1<<20)
-	g.scratch = g.alloc(g.size)
+	g.scratch = g.allocTensor(g.size)
 }
 
-// alloc is memory that belongs to the graph and not to what is recorded.
-func (g *graph) alloc(bytes int64) *kernels.Tensor {
+// allocTensor is memory that belongs to the graph and not to what is recorded.
+func (g *graph) allocTensor(bytes int64) *kernels.Tensor {
 	recording := g.recording
 	g.recording = false
 	defer func() { g.recording = recording }()

@@ -38,9 +38,9 @@ func (b *reference[T]) logits(row []T, a *kernels.Attend, r, h int) (_, all int)
 	return past, past + own
 }
 
-// value is the value vector of column j of a row whose first past columns are
+// valueVector is the value vector of column j of a row whose first past columns are
 // in Past.
-func (b *reference[T]) value(a *kernels.Attend, g, j, past int) []T {
+func (b *reference[T]) valueVector(a *kernels.Attend, g, j, past int) []T {
 	dim := a.HeadDim()
 	if j < past {
 		return host.Of[T](a.Past[g].V)[j*dim:][:dim]
@@ -69,7 +69,7 @@ func (b *reference[T]) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 			clear(o)
 			for j := range all {
 				p := T(math.Exp(float64(row[j]) - z))
-				for i, v := range b.value(a, h/a.Group(), j, past) {
+				for i, v := range b.valueVector(a, h/a.Group(), j, past) {
 					o[i] += p * v
 				}
 			}
@@ -121,7 +121,7 @@ func (b *reference[T]) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Atte
 				dp[j] = 0
 				if dOut != nil {
 					do := host.Of[T](dOut)[(r*heads+h)*dim:][:dim]
-					for i, v := range b.value(a, g, j, past) {
+					for i, v := range b.valueVector(a, g, j, past) {
 						dp[j] += do[i] * v
 					}
 					if j >= past {

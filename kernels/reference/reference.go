@@ -65,17 +65,17 @@ func all[T kernels.Float](t *kernels.Tensor) []T {
 
 func (b *reference[T]) MatMul(c, x, w *kernels.Tensor, alpha, beta float64) {
 	m, k := x.Dim0(), x.Width()
-	product("MatMul", c, x, w, m, k, k, 1, T(alpha), T(beta))
+	scaledProduct("MatMul", c, x, w, m, k, k, 1, T(alpha), T(beta))
 }
 
 func (b *reference[T]) MatMulTA(c, x, w *kernels.Tensor, alpha, beta float64) {
 	k, m := x.Dim0(), x.Width()
-	product("MatMulTA", c, x, w, m, k, 1, m, T(alpha), T(beta))
+	scaledProduct("MatMulTA", c, x, w, m, k, 1, m, T(alpha), T(beta))
 }
 
-// product is c [m, n] = alpha · x · w [k, n] + beta · c, where the numbers of a row and of a
+// scaledProduct is c [m, n] = alpha · x · w [k, n] + beta · c, where the numbers of a row and of a
 // column of x are so far apart.
-func product[T kernels.Float](op string, c, x, w *kernels.Tensor, m, k, rows, columns int, alpha, beta T) {
+func scaledProduct[T kernels.Float](op string, c, x, w *kernels.Tensor, m, k, rows, columns int, alpha, beta T) {
 	n := w.Width()
 	kernels.CheckProduct(op, c, m, n, k, w.Dim0())
 	C, X, W := host.Of[T](c), host.Of[T](x), all[T](w)

@@ -70,5 +70,5 @@ func (m *metadata) done(arch *architecture) error {
 			m.note("key %q: got %.60s, which is ignored: llama.cpp computes by no key of this name", key, got)
 		}
 	}
-	return errors.Join(m.err, listing.Join(errs))
+	return errors.Join(m.err, listing.JoinErrors(errs))
 }

@@ -52,7 +52,7 @@ type finding struct {
 	others  []string // revisions that the cache holds, where commit is ""
 }
 
-func (f finding) whole() bool { return f.commit != "" && len(f.missing) == 0 }
+func (f finding) hasAll() bool { return f.commit != "" && len(f.missing) == 0 }
 
 // lack says what is missing, in words.
 func (f finding) lack() string {
@@ -65,9 +65,9 @@ func (f finding) lack() string {
 	return "this model"
 }
 
-// find looks up the revision. Names are as the cache has them: links that lead
+// findRevision looks up the revision. Names are as the cache has them: links that lead
 // nowhere count as missing.
-func (c cache) find() (finding, error) {
+func (c cache) findRevision() (finding, error) {
 	f := finding{commit: c.repo.revision}
 	if !commitHash.MatchString(f.commit) {
 		raw, err := readBounded(c.ref(), 1<<10)

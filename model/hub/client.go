@@ -109,9 +109,9 @@ func (e *statusError) passing() bool {
 	return e.status == http.StatusRequestTimeout || e.status == http.StatusTooManyRequests || e.status >= 500 || !e.fromHub
 }
 
-// send makes one request and one attempt; path is below the endpoint, its parts
+// sendRequest makes one request and one attempt; path is below the endpoint, its parts
 // escaped. The caller closes the body.
-func (c *client) send(ctx context.Context, method, path, byteRange string) (*http.Response, error) {
+func (c *client) sendRequest(ctx context.Context, method, path, byteRange string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.endpoint.String()+path, nil)
 	if err != nil {
 		return nil, permanent{err}
@@ -213,7 +213,7 @@ func (f *fetcher) info(ctx context.Context, revision string, tries int) (repoInf
 	var info repoInfo
 	path := "/api/models/" + f.repo.id + "/revision/" + url.PathEscape(revision)
 	err := f.client.retry(ctx, tries, func() (bool, error) {
-		resp, err := f.client.send(ctx, http.MethodGet, path, "")
+		resp, err := f.client.sendRequest(ctx, http.MethodGet, path, "")
 		if err != nil {
 			return false, err
 		}

@@ -73,7 +73,7 @@ func (f *fetcher) fetchAll(ctx context.Context, commit string, names []string, l
 	if len(files) == 0 {
 		return nil
 	}
-	err := each(ctx, len(files), func(ctx context.Context, i int) error { return f.describe(ctx, &files[i]) })
+	err := eachParallel(ctx, len(files), func(ctx context.Context, i int) error { return f.describeRemote(ctx, &files[i]) })
 	if err != nil {
 		return err
 	}
@@ -95,9 +95,9 @@ func (f *fetcher) fetchAll(ctx context.Context, commit string, names []string, l
 	}
 	fmt.Fprintf(log, "fetching %d files of %s, %s, into %s\n", len(files), f.repo, bytesize.Text(total), f.settings.cache)
 	p := progress.New(log, progress.Bytes, total)
-	p.Describe(f.repo.String())
+	p.SetText(f.repo.String())
 	defer p.Done()
-	return each(ctx, len(files), func(ctx context.Context, i int) error {
+	return eachParallel(ctx, len(files), func(ctx context.Context, i int) error {
 		if err := f.fetch(ctx, files[i], p); err != nil {
 			return fmt.Errorf("%s: %w", files[i].name, err)
 		}
@@ -105,9 +105,9 @@ func (f *fetcher) fetchAll(ctx context.Context, commit string, names []string, l
 	})
 }
 
-// each calls do for 0 to n-1, on several goroutines. The first error ends the
+// eachParallel calls do for 0 to n-1, on several goroutines. The first error ends the
 // others and is returned.
-func each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+func eachParallel(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(workers)
 	for i := range n {
@@ -116,15 +116,15 @@ func each(ctx context.Context, n int, do func(ctx context.Context, i int) error)
 	return group.Wait()
 }
 
-// describe asks for hash and size.
-func (f *fetcher) describe(ctx context.Context, r *remote) error {
+// describeRemote asks for hash and size.
+func (f *fetcher) describeRemote(ctx context.Context, r *remote) error {
 	err := f.client.retry(ctx, attempts, func() (bool, error) {
-		resp, err := f.client.send(ctx, http.MethodHead, r.path(f.repo.id), "")
+		resp, err := f.client.sendRequest(ctx, http.MethodHead, r.path(f.repo.id), "")
 		if err != nil {
 			return false, err
 		}
 		resp.Body.Close()
-		return false, r.read(resp)
+		return false, r.readHeaders(resp)
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.name, f.explain(err))
@@ -132,8 +132,8 @@ func (f *fetcher) describe(ctx context.Context, r *remote) error {
 	return nil
 }
 
-// read takes hash and size from the answer, or from the redirects to it.
-func (r *remote) read(resp *http.Response) error {
+// readHeaders takes hash and size from the answer, or from the redirects to it.
+func (r *remote) readHeaders(resp *http.Response) error {
 	etag, size := resp.Header.Get("ETag"), resp.ContentLength
 	if resp.StatusCode >= 300 { // the length of the redirect itself
 		size = -1
@@ -169,7 +169,7 @@ func (f *fetcher) fetch(ctx context.Context, r remote, p *progress.Bar) error {
 	if err := os.MkdirAll(filepath.Dir(blob), 0o777); err != nil {
 		return err
 	}
-	unlock, err := filelock.Lock(ctx, f.cache.lockFile(r.etag), func() { p.Describe("waiting for another process to fetch " + r.name) })
+	unlock, err := filelock.Lock(ctx, f.cache.lockFile(r.etag), func() { p.SetText("waiting for another process to fetch " + r.name) })
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (f *fetcher) transferAll(ctx context.Context, r remote, blob string, p *pro
 			return err
 		}
 		t := &transfer{remote: r, file: file, client: f.client, path: r.path(f.repo.id), bar: p}
-		resumed, err := t.run(ctx)
+		resumed, err := t.completeFile(ctx)
 		if err = errors.Join(err, file.Close()); err != nil {
 			return f.explain(err)
 		}
@@ -226,9 +226,9 @@ type transfer struct {
 	hash hash.Hash // of those
 }
 
-// run completes the file and forces it to disk; resumed tells that it did not
+// completeFile completes the file and forces it to disk; resumed tells that it did not
 // start empty.
-func (t *transfer) run(ctx context.Context) (resumed bool, err error) {
+func (t *transfer) completeFile(ctx context.Context) (resumed bool, err error) {
 	if err := t.resume(ctx); err != nil {
 		return false, err
 	}
@@ -286,7 +286,7 @@ func (t *transfer) receive(ctx context.Context) error {
 	if t.at > 0 {
 		byteRange = fmt.Sprintf("bytes=%d-", t.at)
 	}
-	resp, err := t.client.send(ctx, http.MethodGet, t.path, byteRange)
+	resp, err := t.client.sendRequest(ctx, http.MethodGet, t.path, byteRange)
 	if status := (*statusError)(nil); errors.As(err, &status) && status.status == http.StatusRequestedRangeNotSatisfiable && t.at > 0 {
 		return errors.Join(err, t.restart())
 	}

@@ -230,7 +230,7 @@ func TestCut(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.client.pause, f.client.http.Silence = time.Millisecond, 200*time.Millisecond
-			if _, err := f.find(t.Context()); err != nil {
+			if _, err := f.findModel(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			h.mustFind("org/tiny", commitA)

@@ -87,7 +87,7 @@ func OpenCached(spec, device string) (m *model.Model, lack string, err error) {
 		return nil, "", err
 	}
 	if f != nil {
-		cached, err := f.cache.find()
+		cached, err := f.cache.findRevision()
 		if err != nil {
 			return nil, "", fmt.Errorf("model %s: %w", f.repo, err)
 		}
@@ -126,7 +126,7 @@ func findConfig(ctx context.Context, spec string, s3 objectstore.Settings, log i
 		return found, err
 	}
 	if f.repo.file != "" { // what describes the model is in it
-		return f.find(ctx)
+		return f.findModel(ctx)
 	}
 	dir, err := f.config(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func findConfig(ctx context.Context, spec string, s3 objectstore.Settings, log i
 // config returns a folder of the cache that holds the model's config.json. The
 // revision gets no name in refs by that: the rest of it may never come.
 func (f *fetcher) config(ctx context.Context) (string, error) {
-	found, err := f.cache.find()
+	found, err := f.cache.findRevision()
 	if err != nil {
 		return "", err
 	}

@@ -58,7 +58,7 @@ func TestStalledDescription(t *testing.T) {
 			}
 			f.client.pause, f.client.http.Silence, f.client.http.Notice = time.Millisecond, 200*time.Millisecond, 50*time.Millisecond
 			begin := time.Now()
-			_, err = f.find(t.Context())
+			_, err = f.findModel(t.Context())
 			if stalls == 1 && err != nil || stalls > 1 && !errors.Is(err, patience.ErrStalled) {
 				t.Errorf("error %v", err)
 			}

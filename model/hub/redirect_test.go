@@ -84,7 +84,7 @@ func TestLongPauseIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	go func() { f.find(ctx) }()
+	go func() { f.findModel(ctx) }()
 	const want = "the hub answered 503 Service Unavailable; attempt 2 of 5 in 1m0s"
 	for begin := time.Now(); !strings.Contains(log.String(), want); time.Sleep(10 * time.Millisecond) {
 		if time.Since(begin) > 10*time.Second {

@@ -28,7 +28,7 @@ type Model struct {
 func Resolve(ctx context.Context, spec string, log io.Writer) (Model, error) {
 	found, f, err := locate(spec, log)
 	if f != nil {
-		return f.find(ctx)
+		return f.findModel(ctx)
 	}
 	if path := expandHome(spec); err == nil && log != nil && found.Path != path {
 		fmt.Fprintf(log, "model %s: reads %s\n", spec, found.Path)
@@ -78,9 +78,9 @@ func newFetcher(spec string, to io.Writer) (*fetcher, error) {
 	return &fetcher{settings: s, repo: r, cache: cache{root: s.cache, repo: r}, client: newClient(s, log), log: log}, nil
 }
 
-// find is Resolve for a model of the hub.
-func (f *fetcher) find(ctx context.Context) (Model, error) {
-	dir, err := f.resolve(ctx)
+// findModel is Resolve for a model of the hub.
+func (f *fetcher) findModel(ctx context.Context) (Model, error) {
+	dir, err := f.resolveSnapshot(ctx)
 	if err != nil {
 		return Model{}, fmt.Errorf("model %s: %w", f.repo, err)
 	}
@@ -95,19 +95,19 @@ func (r repo) in(dir string) Model {
 	return Model{Path: dir, Name: r.id}
 }
 
-// resolve returns the folder of the snapshot.
-func (f *fetcher) resolve(ctx context.Context) (string, error) {
-	found, err := f.cache.find()
+// resolveSnapshot returns the folder of the snapshot.
+func (f *fetcher) resolveSnapshot(ctx context.Context) (string, error) {
+	found, err := f.cache.findRevision()
 	if err != nil {
 		return "", err
 	}
-	if found.whole() && (f.offline || len(found.unknown) == 0) {
+	if found.hasAll() && (f.offline || len(found.unknown) == 0) {
 		return found.dir, nil
 	}
 	if f.offline {
 		return "", fmt.Errorf("HF_HUB_OFFLINE is set, and the cache %s lacks %s", f.settings.cache, found.lack())
 	}
-	if found.whole() {
+	if found.hasAll() {
 		// The cache has all that must be there, but does not say whether the hub has
 		// the optional files. That is worth one question, not an error.
 		short, cancel := context.WithTimeout(ctx, askTimeout)
@@ -146,11 +146,11 @@ func (f *fetcher) download(ctx context.Context, info repoInfo) (string, error) {
 	if err := f.cache.setRef(info.SHA); err != nil {
 		return "", err
 	}
-	found, err := f.cache.find()
+	found, err := f.cache.findRevision()
 	if err != nil {
 		return "", err
 	}
-	if !found.whole() {
+	if !found.hasAll() {
 		return "", errors.New("the cache changed during the download: it now lacks " + found.lack())
 	}
 	return found.dir, nil

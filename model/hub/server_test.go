@@ -67,7 +67,7 @@ func find(t *testing.T, spec string) (Model, error) {
 		return Model{}, err
 	}
 	f.client.pause = time.Millisecond
-	return f.find(t.Context())
+	return f.findModel(t.Context())
 }
 
 type testLog struct{ t *testing.T }

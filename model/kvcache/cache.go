@@ -185,9 +185,9 @@ func (c *Cache) EndPrefill() {
 	}
 }
 
-// alloc returns memory for exactly capacity entries of a layer, spare memory where there is
+// allocLayer returns memory for exactly capacity entries of a layer, spare memory where there is
 // any.
-func (c *Cache) alloc(layer, capacity int) (k, v *kernels.Tensor) {
+func (c *Cache) allocLayer(layer, capacity int) (k, v *kernels.Tensor) {
 	room := c.rooms[layer]
 	one := func(d kernels.DType) *kernels.Tensor {
 		if i := slices.IndexFunc(room.spare, func(t *kernels.Tensor) bool {
@@ -202,8 +202,8 @@ func (c *Cache) alloc(layer, capacity int) (k, v *kernels.Tensor) {
 	return one(c.dtype), one(c.dtype.OfValues())
 }
 
-// free keeps memory of a layer that is not needed any more for the rest of a prefill.
-func (c *Cache) free(layer int, t *kernels.Tensor) {
+// keepSpare keeps memory of a layer that is not needed any more for the rest of a prefill.
+func (c *Cache) keepSpare(layer int, t *kernels.Tensor) {
 	if c.prefilling {
 		c.rooms[layer].spare = append(c.rooms[layer].spare, t)
 	}
@@ -212,7 +212,7 @@ func (c *Cache) free(layer int, t *kernels.Tensor) {
 // resize moves the entries of a layer's head into memory for exactly capacity entries.
 func (c *Cache) resize(layer int, h *headCache, capacity int) {
 	on := c.On(layer)
-	k, v := c.alloc(layer, capacity)
+	k, v := c.allocLayer(layer, capacity)
 	if n := len(h.pos); n > 0 {
 		on.Copy(k.Rows(0, n), h.k.Rows(0, n))
 		on.Copy(v.Rows(0, n), h.v.Rows(0, n))
@@ -347,7 +347,7 @@ func (c *Cache) Retain(layer int, keep [][]int32) (err error) {
 		from := *h
 		anew := h.capacity() > c.grown(layer, len(idx)) // worth new memory; otherwise compact in place
 		if anew {
-			h.k, h.v = c.alloc(layer, len(idx))
+			h.k, h.v = c.allocLayer(layer, len(idx))
 		}
 		c.On(layer).Gather(h.k.Rows(0, len(idx)), from.k, idx)
 		c.On(layer).Gather(h.v.Rows(0, len(idx)), from.v, idx)
@@ -355,8 +355,8 @@ func (c *Cache) Retain(layer int, keep [][]int32) (err error) {
 			h.pos[n] = h.pos[j]
 		}
 		if anew {
-			c.free(layer, from.k)
-			c.free(layer, from.v)
+			c.keepSpare(layer, from.k)
+			c.keepSpare(layer, from.v)
 		}
 		h.shorten(len(idx))
 	}

@@ -91,8 +91,8 @@ func (p *PrefixCache) root(c *Cache, salt string) *page {
 	return p.roots[of]
 }
 
-// end is the end of the page that begins at a token.
-func (p *PrefixCache) end(from int) int {
+// pageEnd is the end of the page that begins at a token.
+func (p *PrefixCache) pageEnd(from int) int {
 	chunk := from / p.chunk * p.chunk
 	if to := from + p.page; to-chunk <= p.chunk-MinRows {
 		return to
@@ -144,7 +144,7 @@ func (p *PrefixCache) Read(c *Cache, salt string, tokens []int32, most int, paus
 	p.mu.Lock()
 	at := p.root(c, salt)
 	p.mu.Unlock()
-	for from, to := 0, p.end(0); to <= min(most, len(tokens)); from, to = to, p.end(to) {
+	for from, to := 0, p.pageEnd(0); to <= min(most, len(tokens)); from, to = to, p.pageEnd(to) {
 		g, read := next(at, keyOf(tokens[from:to]))
 		if g == nil || !g.complete {
 			break
@@ -168,14 +168,14 @@ func (p *PrefixCache) Match(c *Cache, salt string, tokens []int32, most int) *Pr
 	if c.dtype.Grouped() || c.recurrent() {
 		return x
 	}
-	for reusing := true; p.end(from) <= len(tokens); {
-		to := p.end(from)
+	for reusing := true; p.pageEnd(from) <= len(tokens); {
+		to := p.pageEnd(from)
 		key := keyOf(tokens[from:to])
 		next := at.below[key]
 		if reusing = reusing && next != nil && next.complete && to <= most; reusing {
 			x.pages, x.tokens = append(x.pages, next), to
 		} else if next == nil {
-			if next = p.add(c, at, key); next == nil {
+			if next = p.addPage(c, at, key); next == nil {
 				break
 			}
 			x.fresh = append(x.fresh, next)
@@ -194,8 +194,8 @@ func (p *PrefixCache) Match(c *Cache, salt string, tokens []int32, most int) *Pr
 	return x
 }
 
-// add adds a page without pairs below another; nil where there is no room.
-func (p *PrefixCache) add(c *Cache, at *page, tokens string) *page {
+// addPage adds a page without pairs below another; nil where there is no room.
+func (p *PrefixCache) addPage(c *Cache, at *page, tokens string) *page {
 	g := &page{above: at, tokens: tokens, bytes: int64(len(tokens)/4) * c.TokenBytes()}
 	if !p.makeRoom(g.bytes) {
 		return nil
@@ -216,11 +216,11 @@ func (p *PrefixCache) fromFile(c *Cache, at *page, tokens string) *page {
 	if p.files == nil {
 		return nil
 	}
-	pairs := p.files.read(c, idOf(at, tokens), len(tokens)/4)
+	pairs := p.files.readPage(c, idOf(at, tokens), len(tokens)/4)
 	if pairs == nil {
 		return nil
 	}
-	g := p.add(c, at, tokens)
+	g := p.addPage(c, at, tokens)
 	if g != nil {
 		g.pairs, g.complete, g.used = pairs, true, p.clock
 	}
@@ -287,9 +287,9 @@ func (x *Prefix) Enter(c *Cache, layer int) {
 	c.changed()
 }
 
-// Take copies the pairs of a layer, before any is evicted, into the pages that the prompt adds and that end
+// TakeLayer copies the pairs of a layer, before any is evicted, into the pages that the prompt adds and that end
 // where the layer ends or before, unless they have them: it is called after every chunk, before a window moves on.
-func (x *Prefix) Take(c *Cache, layer int) {
+func (x *Prefix) TakeLayer(c *Cache, layer int) {
 	on := c.On(layer)
 	if len(c.heads[layer]) == 0 {
 		return
@@ -319,8 +319,8 @@ func (g *page) from() int {
 	return n
 }
 
-// has tells that the pairs of all layers that hold some were taken.
-func (g *page) has(layers []bool) bool {
+// hasLayers tells that the pairs of all layers that hold some were taken.
+func (g *page) hasLayers(layers []bool) bool {
 	for l, holds := range layers {
 		if holds && g.pairs[l] == nil {
 			return false
@@ -339,10 +339,10 @@ func (x *Prefix) Close() {
 	}
 	for _, g := range slices.Backward(x.fresh) {
 		g.inUse--
-		if g.complete = g.has(p.holds); !g.complete {
+		if g.complete = g.hasLayers(p.holds); !g.complete {
 			p.drop(g)
 		} else if p.files != nil {
-			p.files.keep(g)
+			p.files.keepPage(g)
 		}
 	}
 	x.pages, x.fresh = nil, nil

@@ -65,7 +65,7 @@ func (p *PrefixCache) KeepIn(ctx context.Context, m *model.Model, dir string, li
 	}
 	p.files = &prefixFiles{dir: dir, limit: limit, writing: make(chan writtenPage, maxWriting)}
 	p.files.depends = fmt.Sprintf("2 %s %v %s %d %d", weights, m.CacheDType(), kernels.DeviceOf(m.Backend), p.chunk, p.page)
-	files, err := p.files.list()
+	files, err := p.files.listPages()
 	if err != nil {
 		return fmt.Errorf("prefix folder: %w", err)
 	}
@@ -75,7 +75,7 @@ func (p *PrefixCache) KeepIn(ctx context.Context, m *model.Model, dir string, li
 	if err := p.files.makeRoom(0); err != nil {
 		return fmt.Errorf("prefix folder: %w", err)
 	}
-	p.files.done.Go(p.files.write)
+	p.files.done.Go(p.files.writePages)
 	return nil
 }
 
@@ -145,8 +145,8 @@ func readPage(path string, id [sha256.Size]byte, size int) ([]byte, error) {
 	return content[len(pageHeader):], nil
 }
 
-// read reads a page of so many tokens for a cache; nil where there is none.
-func (f *prefixFiles) read(c *Cache, id [sha256.Size]byte, tokens int) [][]kernels.KV {
+// readPage reads a page of so many tokens for a cache; nil where there is none.
+func (f *prefixFiles) readPage(c *Cache, id [sha256.Size]byte, tokens int) [][]kernels.KV {
 	path := f.path(id)
 	raw, err := readPage(path, id, tokens*int(c.TokenBytes()))
 	if errors.Is(err, errPage) {
@@ -173,16 +173,16 @@ func (f *prefixFiles) read(c *Cache, id [sha256.Size]byte, tokens int) [][]kerne
 	return pairs
 }
 
-// keep has a page written, unless too many wait.
-func (f *prefixFiles) keep(g *page) {
+// keepPage has a page written, unless too many wait.
+func (f *prefixFiles) keepPage(g *page) {
 	select {
 	case f.writing <- writtenPage{g.id, g.pairs}:
 	default:
 	}
 }
 
-// write writes pages until there are no more to come. One that cannot be written is left out.
-func (f *prefixFiles) write() {
+// writePages writes pages until there are no more to come. One that cannot be written is left out.
+func (f *prefixFiles) writePages() {
 	for w := range f.writing {
 		path := f.path(w.id)
 		raw := []byte(pageHeader)
@@ -215,7 +215,7 @@ func (f *prefixFiles) makeRoom(bytes int64) error {
 	if over <= 0 {
 		return nil
 	}
-	files, err := f.list()
+	files, err := f.listPages()
 	if err != nil {
 		return err
 	}
@@ -240,8 +240,8 @@ func (f *prefixFiles) remove(path string) {
 	}
 }
 
-// list are the files of pages.
-func (f *prefixFiles) list() (all []fs.FileInfo, err error) {
+// listPages are the files of pages.
+func (f *prefixFiles) listPages() (all []fs.FileInfo, err error) {
 	entries, err := os.ReadDir(f.dir)
 	for _, e := range entries {
 		info, gone := e.Info()

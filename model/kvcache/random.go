@@ -19,13 +19,13 @@ func Random(m *model.Model, next, entries, room int) (_ *Cache, err error) {
 			continue
 		}
 		if k == nil || c.rooms[l] != c.rooms[l-1] {
-			k, v = c.alloc(l, max(1, entries))
+			k, v = c.allocLayer(l, max(1, entries))
 			kernels.Convert(k, model.RandomTensor(kernels.F32, 1, k.Shape...))
 			kernels.Convert(v, model.RandomTensor(kernels.F32, 1, v.Shape...))
 		}
 		for i := range c.heads[l] {
 			h := &c.heads[l][i]
-			h.k, h.v = c.alloc(l, entries+room)
+			h.k, h.v = c.allocLayer(l, entries+room)
 			if entries > 0 {
 				c.On(l).Copy(h.k.Rows(0, entries), k)
 				c.On(l).Copy(h.v.Rows(0, entries), v)

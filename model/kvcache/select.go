@@ -63,7 +63,7 @@ func (c *Cache) RetainSelection(layer int, s *kernels.Selection) (err error) {
 		anew = append(anew, h.capacity() > c.grown(layer, n)) // worth new memory; otherwise compact in place
 		from = append(from, kernels.KV{K: h.k, V: h.v})
 		if anew[i] {
-			h.k, h.v = c.alloc(layer, n)
+			h.k, h.v = c.allocLayer(layer, n)
 		}
 		to = append(to, kernels.KV{K: h.k, V: h.v})
 	}
@@ -72,8 +72,8 @@ func (c *Cache) RetainSelection(layer int, s *kernels.Selection) (err error) {
 	}
 	for i := range heads {
 		if anew[i] {
-			c.free(layer, from[i].K)
-			c.free(layer, from[i].V)
+			c.keepSpare(layer, from[i].K)
+			c.keepSpare(layer, from[i].V)
 		}
 		heads[i].shorten(s.Len(i)) // the values come with settle
 	}
@@ -147,7 +147,7 @@ func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 			}
 			from, bytes = append(from, kernels.KV{K: h.k, V: h.v}), bytes+int64(n)*c.PairBytes()
 			if anew {
-				h.k, h.v = c.alloc(l, n)
+				h.k, h.v = c.allocLayer(l, n)
 			}
 			to = append(to, kernels.KV{K: h.k, V: h.v})
 			if !s.OnDevice() {

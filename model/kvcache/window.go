@@ -57,8 +57,8 @@ func (c *Cache) FitWindow(layer int, next int32) {
 		if h := &c.heads[layer][i]; h.capacity() > c.grown(layer, len(h.pos)) {
 			k, v := h.k, h.v
 			c.resize(layer, h, len(h.pos))
-			c.free(layer, k)
-			c.free(layer, v)
+			c.keepSpare(layer, k)
+			c.keepSpare(layer, v)
 		}
 	}
 }

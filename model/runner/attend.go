@@ -9,10 +9,10 @@ import (
 
 // Attend lets every segment take its pairs in and attend. Where some rows end here, the layer goes on with the others.
 func (r *layerRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
-	onward := rowsOf(r.segments, model.OProj)
+	onward := totalRows(r.segments, model.OProj)
 	var out *kernels.Tensor
 	if onward > 0 {
-		fill := len(r.pos) - rowsOf(r.segments, model.KProj)
+		fill := len(r.pos) - totalRows(r.segments, model.KProj)
 		if out = r.alloc(onward+fill, r.Model.Config.Heads*r.headDim()); fill > 0 {
 			r.on.Fill(out.Rows(onward, onward+fill), 0)
 		}
@@ -33,7 +33,7 @@ func (r *layerRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, erro
 			}
 		}
 	}
-	if onward > 0 && !whole(r.segments) {
+	if onward > 0 && !allWhole(r.segments) {
 		r.narrow()
 	}
 	return out, onward > 0, nil
@@ -57,14 +57,14 @@ func (r *layerRows) attendSegment(i int, q, k, v, out *kernels.Tensor) error {
 	if views == nil {
 		views = new(segmentViews)
 	}
-	q, k = r.part(i, q, model.QProj, &views.q), r.part(i, k, model.KProj, &views.k)
-	v, out = r.part(i, v, model.VProj, &views.v), r.part(i, out, model.OProj, &views.out)
+	q, k = r.segmentPart(i, q, model.QProj, &views.q), r.segmentPart(i, k, model.KProj, &views.k)
+	v, out = r.segmentPart(i, v, model.VProj, &views.v), r.segmentPart(i, out, model.OProj, &views.out)
 	if s.scratch != nil {
-		run = s.scratch.of(r.l)
+		run = s.scratch.layerRunner(r.l)
 	}
 	if !s.appends {
 		a := run.attention(s.past(r), r.l, q, s.pos)
-		a.K, a.V = s.pairs.of(run, r.l, k, v)
+		a.K, a.V = s.pairs.layerPairs(run, r.l, k, v)
 		if s.vectors != nil {
 			s.vectors.Rotated = kernels.FromF64(q.Float64s(), q.Shape...)
 		}
@@ -88,15 +88,15 @@ func (r *layerRows) attendSegment(i int, q, k, v, out *kernels.Tensor) error {
 	return run.attendRows(s, out, &a, k)
 }
 
-// part is the rows of segment i in what a module gives, or nil.
-func (r *layerRows) part(i int, x *kernels.Tensor, m model.Module, view *kernels.Tensor) *kernels.Tensor {
-	n := r.segments[i].rowsOf(m)
+// segmentPart is the rows of segment i in what a module gives, or nil.
+func (r *layerRows) segmentPart(i int, x *kernels.Tensor, m model.Module, view *kernels.Tensor) *kernels.Tensor {
+	n := r.segments[i].moduleRows(m)
 	if x == nil || n == 0 {
 		return nil
 	}
 	from := i
 	if !r.batch {
-		from = rowsOf(r.segments[:i], m)
+		from = totalRows(r.segments[:i], m)
 	}
 	return x.RowsInto(view, from, from+n)
 }

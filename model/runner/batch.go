@@ -122,10 +122,10 @@ func (b *Batch) Step(ctx context.Context) (ended []*Sequence, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err = b.step(context.WithoutCancel(ctx)); err != nil {
+	if err = b.stepGroups(context.WithoutCancel(ctx)); err != nil {
 		for _, s := range b.live {
 			if !s.done {
-				s.fail(err)
+				s.endWithError(err)
 			}
 		}
 	}
@@ -138,16 +138,16 @@ func (b *Batch) Step(ctx context.Context) (ended []*Sequence, err error) {
 	return ended, err
 }
 
-func (b *Batch) step(ctx context.Context) (err error) {
+func (b *Batch) stepGroups(ctx context.Context) (err error) {
 	defer kernels.CatchDevice(&err)
 	var going []*Sequence
 	for _, s := range b.live {
 		if s.first != nil {
-			s.fail(s.take(s.first))
+			s.endWithError(s.takeToken(s.first))
 			s.first = nil
 		}
 		if !s.done {
-			s.fail(checkTokens(b.model, s.step.cache, s.last()))
+			s.endWithError(checkTokens(b.model, s.step.cache, s.last()))
 		}
 		if !s.done && s.skips() {
 			s.goOn(drawnRow{})
@@ -156,7 +156,7 @@ func (b *Batch) step(ctx context.Context) (err error) {
 			going = append(going, s)
 		}
 	}
-	groups := b.share(going)
+	groups := b.assignGroups(going)
 	defer func() {
 		for _, g := range groups { // logits on a device are read until then
 			g.runner.release()
@@ -164,7 +164,7 @@ func (b *Batch) step(ctx context.Context) (err error) {
 		}
 	}()
 	errs := make([]error, len(groups))
-	run := func(i int) { errs[i] = groups[i].run(ctx) }
+	run := func(i int) { errs[i] = groups[i].runTokens(ctx) }
 	if len(groups) == 1 { // with all threads
 		run(0)
 	} else {
@@ -181,8 +181,8 @@ func (b *Batch) step(ctx context.Context) (err error) {
 	return nil
 }
 
-// share gives sequences to groups, to as many of these as there are sequences for.
-func (b *Batch) share(going []*Sequence) []*batchGroup {
+// assignGroups gives sequences to groups, to as many of these as there are sequences for.
+func (b *Batch) assignGroups(going []*Sequence) []*batchGroup {
 	groups := b.groups[:min(len(b.groups), len(going))]
 	for i, g := range groups {
 		g.sequences = going[i*len(going)/len(groups) : (i+1)*len(going)/len(groups)]
@@ -191,8 +191,8 @@ func (b *Batch) share(going []*Sequence) []*batchGroup {
 	return groups
 }
 
-// run runs the last token of every sequence of the group and leaves what follows.
-func (g *batchGroup) run(ctx context.Context) error {
+// runTokens runs the last token of every sequence of the group and leaves what follows.
+func (g *batchGroup) runTokens(ctx context.Context) error {
 	r := g.runner
 	steps := make([]*batchStep, len(g.sequences))
 	samplers := make([]*sampler, len(g.sequences)) // of those that draw

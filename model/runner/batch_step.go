@@ -83,7 +83,7 @@ func (r *Runner) stepBatch(ctx context.Context, steps []*batchStep, rows int) (*
 		if err := model.RunLayer(&p.layerRows, m, l); err != nil {
 			return nil, err // Attend returns none
 		}
-		p.observe(steps)
+		p.observeLayer(steps)
 		arena.Release(mark)
 	}
 	for _, s := range steps {
@@ -91,8 +91,8 @@ func (r *Runner) stepBatch(ctx context.Context, steps []*batchStep, rows int) (*
 	}
 	h := p.h
 	p.forget()
-	y := r.end().alloc(rows, c.Vocab)
-	head(m, r.end().on, y, h)
+	y := r.headRunner().alloc(rows, c.Vocab)
+	headLogits(m, r.headRunner().on, y, h)
 	return y, nil
 }
 
@@ -145,7 +145,7 @@ func (p *batchPass) memoryOf(s *segment) *Runner {
 	if s.scratch == nil {
 		return p.Runner
 	}
-	return s.scratch.of(p.l)
+	return s.scratch.layerRunner(p.l)
 }
 
 // startLayer prepares what is observed of the sequences in the present layer.
@@ -160,18 +160,18 @@ func (p *batchPass) startLayer(steps []*batchStep) {
 	}
 }
 
-// observe tells the observers of all sequences what was observed in the present layer: they may evict, since no layer reads the
+// observeLayer tells the observers of all sequences what was observed in the present layer: they may evict, since no layer reads the
 // cache of another. On the host they do that side by side.
-func (p *batchPass) observe(steps []*batchStep) {
+func (p *batchPass) observeLayer(steps []*batchStep) {
 	tell := func(i int) {
 		s := &p.segments[i]
 		if observe := steps[i].opt.Observe; observe != nil && s.err == nil {
-			if o := p.own[i].joint.add(p.memoryOf(s), s.o); o != nil {
+			if o := p.own[i].joint.joinLayer(p.memoryOf(s), s.o); o != nil {
 				s.err = observe(o)
 			}
 		}
 		if steps[i].err = s.err; s.scratch != nil {
-			s.scratch.of(p.l).arena.Release(nil)
+			s.scratch.layerRunner(p.l).arena.Release(nil)
 		}
 	}
 	if p.on.OwnMemory() || !slices.ContainsFunc(steps, func(s *batchStep) bool { return s.opt.Observe != nil }) {

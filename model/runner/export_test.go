@@ -50,13 +50,13 @@ func Appended(opt PrefillOptions) PrefillOptions {
 // Scores are the logits of the next token after a prompt and what was said since, as
 // the processors leave them.
 func Scores(s model.Sampling, prompt, said []int32, logits []float32) []float32 {
-	x, _ := after(s, prompt, said).apply(&s.Processors, logits) // an error is a constraint's
+	x, _ := after(s, prompt, said).applyPenalties(&s.Processors, logits) // an error is a constraint's
 	return x
 }
 
 // Probabilities [vocab] are those that the next token is drawn with.
 func Probabilities(s model.Sampling, prompt, said []int32, logits []float32) []float64 {
-	ids, p, sum := newSampler(s, nil).draw().Candidates(Scores(s, prompt, said, logits))
+	ids, p, sum := newSampler(s, nil).drawSettings().Candidates(Scores(s, prompt, said, logits))
 	out := make([]float64, len(logits))
 	for i, id := range ids {
 		out[id] = p[i] / sum
@@ -67,7 +67,7 @@ func Probabilities(s model.Sampling, prompt, said []int32, logits []float32) []f
 func after(s model.Sampling, prompt, said []int32) *past {
 	p := newPast(prompt)
 	for _, id := range said {
-		p.add(id)
+		p.addToken(id)
 	}
 	return p
 }
@@ -96,7 +96,7 @@ func (r *Runner) NextBatch(ctx context.Context, caches []*kvcache.Cache, tokens 
 		if row.err != nil {
 			return nil, row.err
 		}
-		id, err := row.next(own[i])
+		id, err := row.drawToken(own[i])
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +118,7 @@ func NewSampler(s model.Sampling, prompt []int32) (*Sampler, error) {
 }
 
 // Next draws a token. Equal logits: the lower id comes first.
-func (s *Sampler) Next(logits *Logits) (int32, error) { return logits.next(s.s) }
+func (s *Sampler) Next(logits *Logits) (int32, error) { return logits.drawToken(s.s) }
 
 // Key and Value are the step's own pair of a KV head.
 func (s *SparseStep) Key(head int) []float32   { return lastRow(s.attend.Past[head].K).Float32s() }

@@ -30,7 +30,7 @@ const decodeRows = 8
 func (r *layerRows) shares() bool { return r.Model.Config.KVLayer(r.l) != r.l }
 
 func (r *layerRows) Projections() (q, k, v *kernels.Tensor) {
-	if !whole(r.segments) {
+	if !allWhole(r.segments) {
 		return r.neededProjections()
 	}
 	if r.shares() {
@@ -52,11 +52,11 @@ func (r *layerRows) Projections() (q, k, v *kernels.Tensor) {
 func (r *layerRows) neededProjections() (q, k, v *kernels.Tensor) {
 	if !r.shares() {
 		k = r.project(model.KProj, r.h)
-		if n := rowsOf(r.segments, model.VProj); n > 0 {
+		if n := totalRows(r.segments, model.VProj); n > 0 {
 			v = r.values(firstRows(k, n), firstRows(r.h, n))
 		}
 	}
-	if n := rowsOf(r.segments, model.QProj); n > 0 {
+	if n := totalRows(r.segments, model.QProj); n > 0 {
 		h := r.h
 		if n < h.Dim0() {
 			if t := inputType(r.Model, r.l, n, model.QProj); t == h.DType {
@@ -250,7 +250,7 @@ func (r *layerRows) Input(in *model.LayerInput) *kernels.Tensor {
 
 // DeltaNet moves the states of sequences on by their rows, and leaves them as they are where rows leave no trace.
 func (r *layerRows) DeltaNet(d *model.DeltaNet, scale float64) (*kernels.Tensor, bool, error) {
-	if rowsOf(r.segments, model.OProj) == 0 { // of a probe in the last layer
+	if totalRows(r.segments, model.OProj) == 0 { // of a probe in the last layer
 		return nil, false, nil
 	}
 	runs := make([]model.DeltaRun, len(r.segments))

@@ -43,7 +43,7 @@ func (l *Logits) Check() (err error) {
 		return nil
 	}
 	defer kernels.CatchDevice(&err)
-	ids, err := draw(l.model, l.device, []kernels.Draw{{}})
+	ids, err := drawOnDevice(l.model, l.device, []kernels.Draw{{}})
 	if err == nil {
 		l.best = ids[0] + 1
 	}
@@ -84,14 +84,14 @@ func (l *Logits) LogProbs(id int32, n int) (_ float64, top []LogProb, err error)
 	return float64(x[id]) - total, top, nil
 }
 
-// next draws the token that follows, with the sampler's next random number.
-func (l *Logits) next(s *sampler) (id int32, err error) {
+// drawToken draws the token that follows, with the sampler's next random number.
+func (l *Logits) drawToken(s *sampler) (id int32, err error) {
 	if l.device == nil || s.onHost() {
 		host, err := l.Float32s()
 		if err != nil {
 			return 0, err
 		}
-		return s.next(host)
+		return s.drawToken(host)
 	}
 	if l.drawn != nil {
 		return *l.drawn, nil
@@ -100,15 +100,15 @@ func (l *Logits) next(s *sampler) (id int32, err error) {
 		return l.best - 1, nil
 	}
 	defer kernels.CatchDevice(&err)
-	ids, err := draw(l.model, l.device, []kernels.Draw{s.draw()})
+	ids, err := drawOnDevice(l.model, l.device, []kernels.Draw{s.drawSettings()})
 	if err != nil {
 		return 0, err
 	}
 	return ids[0], nil
 }
 
-// draw samples on the device.
-func draw(m *model.Model, logits *kernels.Tensor, draws []kernels.Draw) ([]int32, error) {
+// drawOnDevice samples on the device.
+func drawOnDevice(m *model.Model, logits *kernels.Tensor, draws []kernels.Draw) ([]int32, error) {
 	ids := m.End().Draw(logits, draws)
 	for _, id := range ids {
 		if id < 0 {
@@ -140,7 +140,7 @@ func drawRows(m *model.Model, y *kernels.Tensor, samplers []*sampler) []drawnRow
 	draws := make([]kernels.Draw, n)
 	for i, s := range samplers {
 		if s != nil && !s.onHost() {
-			draws[i] = s.draw()
+			draws[i] = s.drawSettings()
 		}
 	}
 	for i, id := range m.End().Draw(y.Rows(0, n), draws) {
@@ -152,8 +152,8 @@ func drawRows(m *model.Model, y *kernels.Tensor, samplers []*sampler) []drawnRow
 	return rows
 }
 
-// head writes the logits of normalised rows h to y on b.
-func head(m *model.Model, b kernels.Backend, y, h *kernels.Tensor) {
+// headLogits writes the logits of normalised rows h to y on b.
+func headLogits(m *model.Model, b kernels.Backend, y, h *kernels.Tensor) {
 	b.Linear(y, h, m.Network.Head.Weight, m.Network.Head.Bias, m.Config.LogitFactor(), 0)
 	if limit := m.Config.LogitCap; limit > 0 {
 		b.SoftCap(y, y, limit)

@@ -11,7 +11,7 @@ func (r *Runner) windows(s *segment, a *kernels.Attend, k *kernels.Tensor) {
 	o, rows := s.o, a.Rows()
 	for _, w := range s.observed.Windows[len(o.Windows):] {
 		window := rowsOfAttend(a, rows-min(w, rows), rows)
-		o.Windows = append(o.Windows, r.observe(window, r.arena))
+		o.Windows = append(o.Windows, r.observeRows(window, r.arena))
 	}
 	for _, w := range s.observed.PeakWindows {
 		window := rowsOfAttend(a, rows-min(w, rows), rows)
@@ -107,9 +107,9 @@ func rowsOfAttend(a *kernels.Attend, from, to int) *kernels.Attend {
 	return &part
 }
 
-// observe computes the scores of rows that attend; the result is allocated by
+// observeRows computes the scores of rows that attend; the result is allocated by
 // out.
-func (r *Runner) observe(a *kernels.Attend, out kernels.Allocator) *kernels.Tensor {
+func (r *Runner) observeRows(a *kernels.Attend, out kernels.Allocator) *kernels.Tensor {
 	scores := r.scores(a, out)
 	r.on.ObserveAttention(nil, r.alloc(a.Heads(), a.Rows()), scores, a)
 	return scores

@@ -22,11 +22,11 @@ func newStages(m *model.Model) []*Runner {
 	return out
 }
 
-// of is the runner of a layer's device.
-func (r *Runner) of(layer int) *Runner { return r.stages[r.Model.StageOf(layer)] }
+// layerRunner is the runner of a layer's device.
+func (r *Runner) layerRunner(layer int) *Runner { return r.stages[r.Model.StageOf(layer)] }
 
-// end is the runner of the head's device.
-func (r *Runner) end() *Runner { return r.stages[len(r.stages)-1] }
+// headRunner is the runner of the head's device.
+func (r *Runner) headRunner() *Runner { return r.stages[len(r.stages)-1] }
 
 // release ends the life of all that was allocated, on all devices.
 func (r *Runner) release() {
@@ -46,7 +46,7 @@ type hop struct {
 // enter prepares rows for layer l, on whose device they are from then on.
 func (r *layerRows) enter(l int) {
 	r.l = l
-	if to := r.of(l); to != r.Runner {
+	if to := r.layerRunner(l); to != r.Runner {
 		x := to.alloc(r.x.Shape...)
 		to.on.Receive(x, r.x)
 		r.Runner, r.x = to, x
@@ -73,9 +73,9 @@ func (p *prefillPass) leave(chunk [2]int) hop {
 	return hop{chunk[0], p.x.Rows(chunk[0], chunk[1]+p.appendedIn(chunk[1])).OnHost()}
 }
 
-// take takes rows from the device before, and of the last ones the probes that run by
+// takeHop takes rows from the device before, and of the last ones the probes that run by
 // themselves.
-func (p *prefillPass) take(h hop) {
+func (p *prefillPass) takeHop(h hop) {
 	l, to := p.Model.Stages()[p.stage].From, h.from+h.x.Dim0()
 	x := p.x.Rows(h.from, to)
 	p.on.Receive(x, h.x)
@@ -89,8 +89,8 @@ func (p *prefillPass) take(h hop) {
 	}
 }
 
-// run runs chunks through the layers of the pass's device, one layer after the other.
-func (p *prefillPass) run(ctx context.Context, chunks [][2]int) error {
+// runChunks runs chunks through the layers of the pass's device, one layer after the other.
+func (p *prefillPass) runChunks(ctx context.Context, chunks [][2]int) error {
 	s, n := p.Model.Stages()[p.stage], len(p.pos)
 	for l := s.From; l < s.To; l++ {
 		if err := ctx.Err(); err != nil {
@@ -132,14 +132,14 @@ func (p *prefillPass) runStages(ctx context.Context) (*prefillPass, error) {
 		return p.pipeline(ctx)
 	}
 	for {
-		if err := p.run(ctx, p.chunks); err != nil {
+		if err := p.runChunks(ctx, p.chunks); err != nil {
 			return nil, err
 		}
 		if p.stage == len(p.stages)-1 {
 			return p, nil
 		}
 		next := p.follow()
-		next.take(p.leave([2]int{0, len(p.pos)}))
+		next.takeHop(p.leave([2]int{0, len(p.pos)}))
 		p.arena.Release(nil)
 		p = next
 	}
@@ -164,9 +164,9 @@ func (p *prefillPass) pipeline(ctx context.Context) (*prefillPass, error) {
 		for c := range p.chunks {
 			for i, pass := range passes {
 				if i > 0 {
-					pass.take(passes[i-1].leave(p.chunks[c]))
+					pass.takeHop(passes[i-1].leave(p.chunks[c]))
 				}
-				if err := pass.run(ctx, p.chunks[c:c+1]); err != nil {
+				if err := pass.runChunks(ctx, p.chunks[c:c+1]); err != nil {
 					return nil, err
 				}
 			}
@@ -180,12 +180,12 @@ func (p *prefillPass) pipeline(ctx context.Context) (*prefillPass, error) {
 				if i > 0 {
 					select {
 					case h := <-hops[i]:
-						pass.take(h)
+						pass.takeHop(h)
 					case <-ctx.Done():
 						return ctx.Err()
 					}
 				}
-				if err := pass.run(ctx, pass.chunks[c:c+1]); err != nil {
+				if err := pass.runChunks(ctx, pass.chunks[c:c+1]); err != nil {
 					return err
 				}
 				if i+1 < len(passes) {

@@ -44,7 +44,7 @@ func (r *Runner) newPrefillPass(cache *kvcache.Cache, opt PrefillOptions, tokens
 	if appends {
 		p.appended = probes
 	}
-	p.chunks = p.cut(n)
+	p.chunks = p.cutChunks(n)
 	p.x = r.alloc(n+p.appendedRows(), m.Config.Hidden)
 	m.Backend.Gather(p.x.Rows(0, n), m.Network.Embedding, tokens)
 	from := n
@@ -87,10 +87,10 @@ func (p *prefillPass) startNorms(l int) {
 	}
 }
 
-// cut cuts n rows so that the last chunk holds the rows of every window. Folded probes
+// cutChunks cuts n rows so that the last chunk holds the rows of every window. Folded probes
 // come on top of the last one, which has fewer rows for that. After a prefix they are cut where
 // they would be without it.
-func (p *prefillPass) cut(n int) (out [][2]int) {
+func (p *prefillPass) cutChunks(n int) (out [][2]int) {
 	if p.opt.Prefix == nil {
 		return p.cutWhole(n)
 	}
@@ -166,11 +166,11 @@ func (p *prefillPass) layer(l int, chunks [][2]int) error {
 	p.startAllRows(&all)
 	for _, chunk := range chunks {
 		mark := p.arena.Mark()
-		p.start(l, all, chunk, partly)
+		p.prepareRows(l, all, chunk, partly)
 		if err := model.RunLayer(&p.rows, p.Model, l); err != nil {
 			return err
 		}
-		p.shared(l)
+		p.shareChunk(l)
 		if chunk[1] < len(p.pos) { // what is observed lives until the layer is done
 			p.arena.Release(mark)
 		}
@@ -196,7 +196,7 @@ func (p *prefillPass) layer(l int, chunks [][2]int) error {
 		}
 	}
 	n, shares := len(p.pos), p.Model.Config.KVFrom != nil
-	if o = p.joint.add(p.Runner, o); o == nil { // layers are to come that read the same pairs
+	if o = p.joint.joinLayer(p.Runner, o); o == nil { // layers are to come that read the same pairs
 		return nil
 	}
 	if shares && n > 1 && !all.observed.AllRows { // what a window holds now is not what it will
@@ -223,10 +223,10 @@ func (p *prefillPass) normalised(l, from, to int, readers ...model.Module) *kern
 	return p.normInto(p.arena.Alloc(t, x.Shape...), x, p.Model.Network.Layers[l].AttentionNorm)
 }
 
-// shared gives the pairs of a chunk to those who share the prompt's first tokens.
-func (p *prefillPass) shared(l int) {
+// shareChunk gives the pairs of a chunk to those who share the prompt's first tokens.
+func (p *prefillPass) shareChunk(l int) {
 	if p.opt.Prefix != nil {
-		p.opt.Prefix.Take(p.cache, l)
+		p.opt.Prefix.TakeLayer(p.cache, l)
 	}
 }
 
@@ -247,9 +247,9 @@ func (p *prefillPass) following(l, from, to int) *kernels.Tensor {
 	return p.h.Rows(from, to)
 }
 
-// start prepares the rows of a chunk for layer l, partly as far as somebody reads what they give; all is what holds for
+// prepareRows prepares the rows of a chunk for layer l, partly as far as somebody reads what they give; all is what holds for
 // every chunk of the layer.
-func (p *prefillPass) start(l int, all segment, chunk [2]int, partly bool) {
+func (p *prefillPass) prepareRows(l int, all segment, chunk [2]int, partly bool) {
 	n, from, to := len(p.pos), chunk[0], chunk[1]+p.appendedIn(chunk[1])
 	prompt := all
 	prompt.QueryRows, prompt.pos, prompt.before = model.TokenRows(p.tokens[from:chunk[1]]), p.pos[from:chunk[1]], from

@@ -35,8 +35,8 @@ func (p *probePass) layer(l int, o *Observation) error {
 	return model.RunLayer(&p.layerRows, p.Model, l)
 }
 
-// run runs the rows through all layers; done, which may be nil, gets what was observed in each.
-func (p *probePass) run(ctx context.Context, done func(o *Observation) error) error {
+// runRows runs the rows through all layers; done, which may be nil, gets what was observed in each.
+func (p *probePass) runRows(ctx context.Context, done func(o *Observation) error) error {
 	for l := range p.Model.Config.Layers {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -63,8 +63,8 @@ func (r *Runner) Probe(ctx context.Context, cache *kvcache.Cache, probe model.Qu
 	r.release()
 	defer r.release()
 	p := r.newProbePass(cache, probe, cache.Next())
-	return p.run(ctx, func(o *Observation) error {
-		if o = p.joint.add(p.Runner, o); o != nil {
+	return p.runRows(ctx, func(o *Observation) error {
+		if o = p.joint.joinLayer(p.Runner, o); o != nil {
 			if err := observe(o); err != nil {
 				return err
 			}
@@ -86,7 +86,7 @@ func (r *Runner) Queries(ctx context.Context, cache *kvcache.Cache, rows model.Q
 	p := r.newProbePass(cache, rows, cache.Next())
 	s := &p.segments[0]
 	s.vectors = new(QueryVectors)
-	err = p.run(ctx, func(*Observation) error {
+	err = p.runRows(ctx, func(*Observation) error {
 		if s.vectors.Unrotated == nil { // a layer without positions
 			s.vectors.Unrotated = s.vectors.Rotated
 		}

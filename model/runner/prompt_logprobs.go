@@ -26,7 +26,7 @@ func (p *prefillPass) tellLogProbs(from, to int) error {
 		mark := p.arena.Mark()
 		next := p.tokens[from+1 : min(from+promptLogProbRows, to)+1]
 		h, y := p.norm(p.x.Rows(from, from+len(next)), m.Network.FinalNorm), p.alloc(len(next), m.Config.Vocab)
-		head(m, p.on, y, h)
+		headLogits(m, p.on, y, h)
 		if !m.Counts() {
 			told, err := logProbsOfRows(m, y.Float32s(), next, asked.Top)
 			if err != nil {

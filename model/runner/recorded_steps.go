@@ -187,26 +187,26 @@ func (r *Runner) graphStep(ctx context.Context, sequences []*batchStep, rows int
 		s.cache.Written()
 	}
 	if sparse {
-		g.prepare(sequences, next)
+		g.prepareStep(sequences, next)
 	}
 	if !sparse || g.serves(next) {
 		g.graph.Replay()
 	} else { // the choices are made: it goes on without a graph
-		g.record(next)
+		g.recordStep(next)
 		g.recorded = nil
 	}
 	for i, s := range sequences {
 		p.synced[i] = s.cache.Version()
 		if s.err == nil {
-			s.err = g.observe(i, s)
+			s.err = g.observeStep(i, s)
 		}
 		s.cache.Advance(1)
 	}
 	return g.logits, nil
 }
 
-// observe tells the observer of a sequence of all layers of a step that is queued.
-func (g *decodeGraph) observe(i int, s *batchStep) error {
+// observeStep tells the observer of a sequence of all layers of a step that is queued.
+func (g *decodeGraph) observeStep(i int, s *batchStep) error {
 	if s.opt.Observe == nil {
 		return nil
 	}
@@ -248,9 +248,9 @@ func (p *recordedSteps) room(sequences []*batchStep) *recording {
 	return next
 }
 
-// prepare lets those who choose prepare the attention of every layer of a step whose pairs will be
+// prepareStep lets those who choose prepare the attention of every layer of a step whose pairs will be
 // in the cache. A sequence that fails attends to nothing.
-func (g *decodeGraph) prepare(sequences []*batchStep, next *recording) {
+func (g *decodeGraph) prepareStep(sequences []*batchStep, next *recording) {
 	r, c := g.choose, &g.model.Config
 	if r == nil {
 		r = New(g.run.Model)
@@ -288,14 +288,14 @@ func (g *decodeGraph) serves(next *recording) bool {
 		return true
 	}
 	g.recorded = nil
-	if g.graph.Record(func() { g.record(next) }) {
+	if g.graph.Record(func() { g.recordStep(next) }) {
 		g.recorded = next
 	}
 	return g.recorded != nil
 }
 
-// record is one decoding step: the operations of StepBatch.
-func (g *decodeGraph) record(to *recording) {
+// recordStep is one decoding step: the operations of StepBatch.
+func (g *decodeGraph) recordStep(to *recording) {
 	r, b, m := g.run, g.step, g.run.Model
 	c, n := &m.Config, len(to.kinds)
 	r.arena.Release(nil)
@@ -318,7 +318,7 @@ func (g *decodeGraph) record(to *recording) {
 		r.arena.Release(mark)
 	}
 	g.logits = kept(r.alloc(g.rows, c.Vocab))
-	head(m, b, g.logits, h)
+	headLogits(m, b, g.logits, h)
 }
 
 // kept is a tensor that stays what it is when another graph is recorded in the arena.

@@ -161,12 +161,12 @@ func (r *Runner) Step(ctx context.Context, cache *kvcache.Cache, token int32, ca
 func (r *Runner) ObserveQueries(cache *kvcache.Cache, layer int, queries []*kernels.Tensor, keys *kernels.Tensor) *kernels.Tensor {
 	r.release()
 	defer r.release()
-	on := r.of(layer)
+	on := r.layerRunner(layer)
 	var scores *kernels.Tensor
 	for i, reader := range r.Model.Config.Readers(layer) {
 		a := on.attend(cache, reader, queries[i], kvcache.Positions(cache.Next(), keys.Dim0()))
 		a.K = keys
-		if one := on.observe(a, on.on); i == 0 {
+		if one := on.observeRows(a, on.on); i == 0 {
 			scores = one
 		} else {
 			on.on.MergeScores(scores, one, float64(i), 1)
@@ -201,7 +201,7 @@ func (r *Runner) logits(h *kernels.Tensor) (*Logits, error) {
 		memory = r.on
 	}
 	y := memory.Alloc(r.on.Compute(), 1, m.Config.Vocab)
-	head(m, r.on, y, h)
+	headLogits(m, r.on, y, h)
 	return logitsOf(m, y)
 }
 

@@ -32,20 +32,20 @@ func newSampler(s model.Sampling, prompt []int32) *sampler {
 // ErrNoToken: the processors leave no token that could follow.
 var ErrNoToken = errors.New("sampling: the suppressed tokens, bad words, repeated n-grams and what a constraint does not allow are all tokens that there are")
 
-// next draws a token. Equal logits: the lower id comes first.
-func (s *sampler) next(logits []float32) (int32, error) {
+// drawToken draws a token. Equal logits: the lower id comes first.
+func (s *sampler) drawToken(logits []float32) (int32, error) {
 	if s.past != nil {
 		var err error
-		if logits, err = s.past.apply(&s.Processors, logits); err != nil {
+		if logits, err = s.past.applyPenalties(&s.Processors, logits); err != nil {
 			return 0, err
 		}
 		if math.IsInf(float64(simd.Max(logits)), -1) {
 			return 0, ErrNoToken
 		}
 	}
-	id := s.draw().Token(logits)
+	id := s.drawSettings().Token(logits)
 	if s.past != nil {
-		s.past.add(id)
+		s.past.addToken(id)
 	}
 	if c := s.Processors.Constraint; c != nil {
 		if err := c.Accept(id); err != nil {
@@ -55,8 +55,8 @@ func (s *sampler) next(logits []float32) (int32, error) {
 	return id, nil
 }
 
-// draw is the settings of a token, with the next random number where one is needed.
-func (s *sampler) draw() kernels.Draw {
+// drawSettings is the settings of a token, with the next random number where one is needed.
+func (s *sampler) drawSettings() kernels.Draw {
 	d := kernels.Draw{Temperature: s.Temperature}
 	if s.Temperature > 0 {
 		d.TopP, d.TopK, d.MinP, d.U = s.TopP, s.TopK, s.MinP, s.rng.Float64()
@@ -80,14 +80,14 @@ func newPast(prompt []int32) *past {
 	return p
 }
 
-func (p *past) add(id int32) {
+func (p *past) addToken(id int32) {
 	p.text = append(p.text, id)
 	p.seen[id] = true
 	p.said[id]++
 }
 
-// apply returns changed logits, −Inf for what is banned.
-func (past *past) apply(p *model.Processors, logits []float32) ([]float32, error) {
+// applyPenalties returns changed logits, −Inf for what is banned.
+func (past *past) applyPenalties(p *model.Processors, logits []float32) ([]float32, error) {
 	x := slices.Clone(logits)
 	ban := func(ids ...int32) {
 		for _, id := range ids {

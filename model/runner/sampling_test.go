@@ -10,7 +10,7 @@ import (
 
 // nextOf is a draw from logits of which not all are banned.
 func nextOf(s *sampler, logits []float32) int32 {
-	id, err := s.next(logits)
+	id, err := s.drawToken(logits)
 	if err != nil {
 		panic(err)
 	}

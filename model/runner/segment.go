@@ -56,8 +56,8 @@ func firstPosition(rows model.QueryRows, next int32) int32 {
 	return next
 }
 
-// rowsOf is how many rows of the segment go through a module of the present layer.
-func (s *segment) rowsOf(m model.Module) int {
+// moduleRows is how many rows of the segment go through a module of the present layer.
+func (s *segment) moduleRows(m model.Module) int {
 	switch m {
 	case model.QProj:
 		return s.queries
@@ -72,8 +72,8 @@ func (s *segment) rowsOf(m model.Module) int {
 	return s.onward
 }
 
-// whole tells that all rows of all segments go through all of the layer.
-func whole(segments []segment) bool {
+// allWhole tells that all rows of all segments go through all of the layer.
+func allWhole(segments []segment) bool {
 	for i := range segments {
 		if s := &segments[i]; s.onward < s.Rows() {
 			return false
@@ -82,10 +82,10 @@ func whole(segments []segment) bool {
 	return true
 }
 
-// rowsOf is how many rows of all segments go through a module.
-func rowsOf(segments []segment, m model.Module) (n int) {
+// totalRows is how many rows of all segments go through a module.
+func totalRows(segments []segment, m model.Module) (n int) {
 	for i := range segments {
-		n += segments[i].rowsOf(m)
+		n += segments[i].moduleRows(m)
 	}
 	return n
 }
@@ -94,7 +94,7 @@ func rowsOf(segments []segment, m model.Module) (n int) {
 func (r *layerRows) low(m model.Module) (all []model.RowUpdate) {
 	at := 0
 	for i := range r.segments {
-		n := r.segments[i].rowsOf(m)
+		n := r.segments[i].moduleRows(m)
 		if n > 0 {
 			if u := r.segments[i].LowRank(r.l, m); u != nil {
 				all = append(all, model.RowUpdate{LowRank: u, From: at, To: at + n})

@@ -72,8 +72,8 @@ func checkForced(m *model.Model, cache *kvcache.Cache, tokens []int32) error {
 	return nil
 }
 
-// take takes the next token, which follows from logits.
-func (s *Sequence) take(logits *Logits) error {
+// takeToken takes the next token, which follows from logits.
+func (s *Sequence) takeToken(logits *Logits) error {
 	s.done = len(s.tokens) >= s.MaxNew
 	if s.done {
 		return nil
@@ -81,7 +81,7 @@ func (s *Sequence) take(logits *Logits) error {
 	if s.counted != nil {
 		return s.accept(0, nil)
 	}
-	id, err := s.next(logits)
+	id, err := s.nextToken(logits)
 	if err != nil {
 		s.done = true
 		return err
@@ -89,12 +89,12 @@ func (s *Sequence) take(logits *Logits) error {
 	return s.accept(id, logits)
 }
 
-// next is the token that follows logits, which must be finite.
-func (s *Sequence) next(logits *Logits) (int32, error) {
+// nextToken is the token that follows logits, which must be finite.
+func (s *Sequence) nextToken(logits *Logits) (int32, error) {
 	if s.Forced != nil {
 		return s.Forced[len(s.tokens)], logits.Check()
 	}
-	return logits.next(s.sampler)
+	return logits.drawToken(s.sampler)
 }
 
 // accept takes a token that was drawn from logits; nil where nothing is computed.
@@ -157,18 +157,18 @@ func (s *Sequence) stepped() error {
 
 // goOn takes the next token after a step.
 func (s *Sequence) goOn(next drawnRow) {
-	s.fail(s.step.err)
-	s.fail(next.err)
+	s.endWithError(s.step.err)
+	s.endWithError(next.err)
 	if !s.done {
-		s.fail(s.stepped())
+		s.endWithError(s.stepped())
 	}
 	if !s.done {
-		s.fail(s.take(next.Logits))
+		s.endWithError(s.takeToken(next.Logits))
 	}
 }
 
-// fail ends the sequence with an error, unless that is nil. The first one counts.
-func (s *Sequence) fail(err error) {
+// endWithError ends the sequence with an error, unless that is nil. The first one counts.
+func (s *Sequence) endWithError(err error) {
 	if err != nil && s.err == nil {
 		s.err, s.done = err, true
 	}

@@ -15,9 +15,9 @@ type jointObservation struct {
 	layers int // that are in it
 }
 
-// add takes in what was observed in a layer and returns what an observer is told: of a layer with a cache of its own that, of
+// joinLayer takes in what was observed in a layer and returns what an observer is told: of a layer with a cache of its own that, of
 // a shared one nil until all of its layers are in.
-func (j *jointObservations) add(r *Runner, o *Observation) *Observation {
+func (j *jointObservations) joinLayer(r *Runner, o *Observation) *Observation {
 	c := &r.Model.Config
 	layer := c.KVLayer(o.Layer)
 	last := c.LastReader(layer)
@@ -103,8 +103,8 @@ func (r *Runner) newSharedPairs(rows int) sharedPairs {
 	return out
 }
 
-// of keeps the pairs that a layer has computed, if others will read them, and returns what the layer reads.
-func (s sharedPairs) of(r *Runner, layer int, k, v *kernels.Tensor) (_, _ *kernels.Tensor) {
+// layerPairs keeps the pairs that a layer has computed, if others will read them, and returns what the layer reads.
+func (s sharedPairs) layerPairs(r *Runner, layer int, k, v *kernels.Tensor) (_, _ *kernels.Tensor) {
 	pairs, ok := s[r.Model.Config.KVLayer(layer)]
 	switch {
 	case !ok:

@@ -42,7 +42,7 @@ func (s *SparseStep) Backend() kernels.Backend { return s.runner.on }
 func (s *SparseStep) Scores() *kernels.Tensor {
 	r := s.runner
 	if !r.prepares {
-		return r.observe(s.attend, r.arena)
+		return r.observeRows(s.attend, r.arena)
 	}
 	b, most := r.on, 0
 	for _, kv := range s.attend.Past {

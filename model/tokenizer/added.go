@@ -45,7 +45,7 @@ func normalizeAdded(tokens []addedToken, n normalizer) ([]string, error) {
 			continue
 		}
 		var err error
-		if out[i], err = n.run(a.Content, maxAddedToken); err != nil {
+		if out[i], err = n.normalize(a.Content, maxAddedToken); err != nil {
 			return nil, fmt.Errorf("id %d: %w", a.ID, err)
 		}
 	}
@@ -62,9 +62,9 @@ func newAddedVocabulary(tokens []addedToken, normalized []string) addedVocabular
 		v.ids[a.Content] = int32(a.ID)
 		switch {
 		case !a.Normalized:
-			v.raw.add(a.Content, a)
+			v.raw.addPattern(a.Content, a)
 		case normalized[i] != "":
-			v.normalized.add(normalized[i], a)
+			v.normalized.addPattern(normalized[i], a)
 		}
 	}
 	return v
@@ -87,8 +87,8 @@ type trieEdge struct {
 	to    int32
 }
 
-// step returns the node behind the edge for b, or -1.
-func (n *trieNode) step(b byte) int32 {
+// childAt returns the node behind the edge for b, or -1.
+func (n *trieNode) childAt(b byte) int32 {
 	for _, e := range n.edges {
 		if e.label == b {
 			return e.to
@@ -97,14 +97,14 @@ func (n *trieNode) step(b byte) int32 {
 	return -1
 }
 
-func (m *addedMatcher) add(pattern string, token addedToken) {
+func (m *addedMatcher) addPattern(pattern string, token addedToken) {
 	if m.nodes == nil {
 		m.nodes = []trieNode{{entry: -1}}
 	}
 	m.first[pattern[0]] = true
 	node := int32(0)
 	for i := range len(pattern) {
-		next := m.nodes[node].step(pattern[i])
+		next := m.nodes[node].childAt(pattern[i])
 		if next < 0 {
 			next = int32(len(m.nodes))
 			m.nodes = append(m.nodes, trieNode{entry: -1})
@@ -122,7 +122,7 @@ func (m *addedMatcher) add(pattern string, token addedToken) {
 func (m *addedMatcher) match(text string, i int) (entry *addedToken, end int) {
 	node := int32(0)
 	for j := i; j < len(text); j++ {
-		if node = m.nodes[node].step(text[j]); node < 0 {
+		if node = m.nodes[node].childAt(text[j]); node < 0 {
 			break
 		}
 		if e := m.nodes[node].entry; e >= 0 {

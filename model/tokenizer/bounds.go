@@ -27,8 +27,8 @@ var (
 // growth is the bytes that something of n bytes may grow to.
 func growth(n int) int { return maxGrowth*n + freeBytes }
 
-// within returns s, or an error if it has more than limit bytes.
-func within(s string, limit int) (string, error) {
+// checkLimit returns s, or an error if it has more than limit bytes.
+func checkLimit(s string, limit int) (string, error) {
 	if len(s) > limit {
 		return "", expands(len(s), limit)
 	}

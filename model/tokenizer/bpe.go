@@ -106,21 +106,21 @@ func (m *bpe) appendRunes(dst []int32, word string, at int) ([]int32, error) {
 // on what is beside it.
 func (m *bpe) appendPart(dst []int32, part string, at int) ([]int32, error) {
 	if len(part) > m.longest {
-		return m.merge(dst, part, at)
+		return m.mergePart(dst, part, at)
 	}
 	id, ok := m.vocab[part]
 	if !ok {
-		return m.merge(dst, part, at)
+		return m.mergePart(dst, part, at)
 	}
 	state := &m.whole[id]
 	switch state.Load() {
 	case wholeYes:
 		return append(dst, id), nil
 	case wholeNo:
-		return m.merge(dst, part, at)
+		return m.mergePart(dst, part, at)
 	}
 	n := len(dst)
-	dst, err := m.merge(dst, part, at)
+	dst, err := m.mergePart(dst, part, at)
 	if err == nil {
 		if len(dst) == n+1 && dst[n] == id {
 			state.Store(wholeYes)
@@ -131,14 +131,14 @@ func (m *bpe) appendPart(dst []int32, part string, at int) ([]int32, error) {
 	return dst, err
 }
 
-// merge appends the ids of a part by its merges.
-func (m *bpe) merge(dst []int32, part string, at int) ([]int32, error) {
+// mergePart appends the ids of a part by its merges.
+func (m *bpe) mergePart(dst []int32, part string, at int) ([]int32, error) {
 	n := len(dst)
 	dst, err := m.symbols(dst, part, at)
 	if err != nil {
 		return dst[:n], err
 	}
-	kept := m.merges.apply(dst[n:])
+	kept := m.merges.applyMerges(dst[n:])
 	return dst[:n+kept], nil
 }
 
@@ -203,8 +203,8 @@ func (m *bpe) symbols(dst []int32, part string, at int) ([]int32, error) {
 	return dst, nil
 }
 
-// key is what a token is in vocab, if it can be there.
-func (m *bpe) key(token string) (key string, ok bool) {
+// vocabKey is what a token is in vocab, if it can be there.
+func (m *bpe) vocabKey(token string) (key string, ok bool) {
 	if m.byteLevel {
 		return alphabetBytes(token)
 	}

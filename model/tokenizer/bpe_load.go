@@ -70,7 +70,7 @@ func (m *bpe) buildVocab(vocab map[string]int) {
 	m.odd = make(map[string]int32)
 	for token, id := range vocab {
 		m.tokens[id] = token
-		key, ok := m.key(token)
+		key, ok := m.vocabKey(token)
 		if !ok {
 			m.odd[token] = int32(id)
 			continue
@@ -168,7 +168,7 @@ func (m *bpe) buildMerges(raw json.RawMessage, vocab map[string]int) error {
 		if standIn[ids[0]] || standIn[ids[1]] {
 			m.bridge.everywhere = true
 		}
-		m.merges.put(ids[0], ids[1], mergeResult(rank, ids[2]))
+		m.merges.putMerge(ids[0], ids[1], mergeResult(rank, ids[2]))
 		if !m.byteLevel {
 			last, _ := utf8.DecodeLastRuneInString(pair[0])
 			first, _ := utf8.DecodeRuneInString(pair[1])

@@ -28,7 +28,7 @@ func (m *bpe) entries(yield func(string, int32) bool) {
 // Tokenize implements sugarme's Model: sequence is one word, for byte-level
 // models in the byte alphabet.
 func (m *bpe) Tokenize(sequence string) ([]sugar.Token, error) {
-	word, ok := m.key(sequence)
+	word, ok := m.vocabKey(sequence)
 	if !ok {
 		return nil, fmt.Errorf("tokenizer: %q is not in the byte alphabet", sequence)
 	}
@@ -72,7 +72,7 @@ func (m *bpe) covers(rest string, id int32) int {
 
 // TokenToId implements sugarme's Model.
 func (m *bpe) TokenToId(token string) (int, bool) {
-	key, ok := m.key(token)
+	key, ok := m.vocabKey(token)
 	id, known := m.vocab[key]
 	if !ok {
 		id, known = m.odd[token]

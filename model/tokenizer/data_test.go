@@ -12,7 +12,7 @@ import (
 
 // Load makes a tokenizer from the contents of tokenizer.json and of tokenizer_config.json, which may be nil.
 func Load(data, config []byte) (*Tokenizer, error) {
-	return files{tokenizer: data, config: config}.load()
+	return files{tokenizer: data, config: config}.loadFiles()
 }
 
 // dataFile reads a file below the folder that GLIMPSE_DATA names. Without the

@@ -110,7 +110,7 @@ func flattenDecoder(raw json.RawMessage, depth int) ([]decoderStep, error) {
 		return nil, fmt.Errorf("in Sequence: %w", err)
 	}
 	var steps []decoderStep
-	if err := parts("decoders", c.Decoders, func(_ int, part json.RawMessage) error {
+	if err := sequenceParts("decoders", c.Decoders, func(_ int, part json.RawMessage) error {
 		inner, err := flattenDecoder(part, depth+1)
 		steps = append(steps, inner...)
 		return err
@@ -120,8 +120,8 @@ func flattenDecoder(raw json.RawMessage, depth int) ([]decoderStep, error) {
 	return steps, nil
 }
 
-// after is an error unless the step before is one of those given.
-func (b *decoderBuilder) after(kinds ...string) error {
+// requireBefore is an error unless the step before is one of those given.
+func (b *decoderBuilder) requireBefore(kinds ...string) error {
 	if slices.Contains(kinds, b.last) {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (b *decoderBuilder) byteLevel(raw json.RawMessage) error {
 		b.table.bytes[id] = true
 	}
 	b.table.wholeRuns = false // an earlier step's are bytes like any other now
-	return b.after("", "Replace", "Fuse")
+	return b.requireBefore("", "Replace", "Fuse")
 }
 
 func (b *decoderBuilder) replace(raw json.RawMessage) error {
@@ -160,7 +160,7 @@ func (b *decoderBuilder) replace(raw json.RawMessage) error {
 	if b.fused && (pattern.String == nil || utf8.RuneCountInString(*pattern.String) != 1) {
 		return errors.New("not supported after Fuse but for a single character, since it could match across tokens")
 	}
-	return b.after("", "Replace", "Fuse")
+	return b.requireBefore("", "Replace", "Fuse")
 }
 
 func (b *decoderBuilder) byteFallback(raw json.RawMessage) error {
@@ -170,7 +170,7 @@ func (b *decoderBuilder) byteFallback(raw json.RawMessage) error {
 		}
 	}
 	b.table.wholeRuns = true
-	return errors.Join(b.after("", "Replace"), noOptions(raw))
+	return errors.Join(b.requireBefore("", "Replace"), noOptions(raw))
 }
 
 // fallbackByte reads a token of the form <0x0A>.
@@ -185,7 +185,7 @@ func fallbackByte(token string) (byte, bool) {
 // fuse joins the tokens, which a table of pieces does anyway.
 func (b *decoderBuilder) fuse(raw json.RawMessage) error {
 	b.fused = true
-	return errors.Join(b.after("", "Replace", "ByteFallback"), noOptions(raw))
+	return errors.Join(b.requireBefore("", "Replace", "ByteFallback"), noOptions(raw))
 }
 
 func (b *decoderBuilder) stripStep(raw json.RawMessage) error {
@@ -208,7 +208,7 @@ func (b *decoderBuilder) stripStep(raw json.RawMessage) error {
 		return fmt.Errorf("stop %d is not supported, want 0", c.Stop)
 	}
 	b.table.stripLeft, b.table.strip = c.Start, c.Content
-	return b.after("Fuse", "ByteLevel") // which join the tokens
+	return b.requireBefore("Fuse", "ByteLevel") // which join the tokens
 }
 
 func (b *decoderBuilder) metaspace(raw json.RawMessage) error {
@@ -222,7 +222,7 @@ func (b *decoderBuilder) metaspace(raw json.RawMessage) error {
 	for id, token := range b.pieces {
 		b.pieces[id] = strings.ReplaceAll(token, m.mark, " ")
 	}
-	return b.after("")
+	return b.requireBefore("")
 }
 
 // Stream decodes ids one at a time, for text that is being generated. It is not
@@ -246,7 +246,7 @@ func (t *Tokenizer) NewStream(skipSpecial bool, keep ...int32) *Stream {
 
 // Piece is what a token adds to a text that has begun: characters, or bytes that may be a part of one.
 func (t *Tokenizer) Piece(id int32) string {
-	if !t.has(id) {
+	if !t.hasToken(id) {
 		return ""
 	}
 	return t.decoder.joiner + t.decoder.pieces[id]
@@ -258,7 +258,7 @@ func (t *Tokenizer) Piece(id int32) string {
 // does not have adds nothing (a model may have more rows than tokens).
 func (s *Stream) Push(id int32) string {
 	s.out = s.out[:0]
-	s.push(id)
+	s.pushToken(id)
 	return string(s.out)
 }
 
@@ -272,9 +272,9 @@ func (s *Stream) Flush() string {
 	return text
 }
 
-func (s *Stream) push(id int32) {
+func (s *Stream) pushToken(id int32) {
 	t := s.t
-	if !t.has(id) || s.skipSpecial && t.special[id] && !slices.Contains(s.keep, id) {
+	if !t.hasToken(id) || s.skipSpecial && t.special[id] && !slices.Contains(s.keep, id) {
 		return
 	}
 	text := t.decoder.pieces[id]

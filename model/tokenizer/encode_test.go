@@ -69,7 +69,7 @@ func naiveMerge(m *bpe, ids []int32) []int32 {
 	for {
 		best, at := noMerge, -1
 		for i := range len(ids) - 1 {
-			if p := m.merges.get(ids[i], ids[i+1]); p < best {
+			if p := m.merges.getMerge(ids[i], ids[i+1]); p < best {
 				best, at = p, i
 			}
 		}

@@ -52,7 +52,7 @@ func LoadDir(dir fs.FS) (*Tokenizer, error) {
 	if f.config == nil {
 		f.config = []byte("{}") // what it does not say has defaults that replace parts of tokenizer.json
 	}
-	t, err := f.load()
+	t, err := f.loadFiles()
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +102,8 @@ type file struct {
 // files are the contents of a folder's files; all but the first may be nil.
 type files struct{ tokenizer, config, specialMap, added, model []byte }
 
-// load makes a tokenizer of them. The error names the file, and its part that is malformed or not supported.
-func (f files) load() (*Tokenizer, error) {
+// loadFiles makes a tokenizer of them. The error names the file, and its part that is malformed or not supported.
+func (f files) loadFiles() (*Tokenizer, error) {
 	c, err := parseConfig(f.config)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer_config.json: %w", err)
@@ -114,7 +114,7 @@ func (f files) load() (*Tokenizer, error) {
 	if err := c.addLegacy(f.specialMap, f.added); err != nil {
 		return nil, err
 	}
-	t, err := load(f.tokenizer, c)
+	t, err := loadJSON(f.tokenizer, c)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
@@ -124,9 +124,9 @@ func (f files) load() (*Tokenizer, error) {
 	return t, nil
 }
 
-// load makes a tokenizer from tokenizer.json. Added tokens that only the files beside
+// loadJSON makes a tokenizer from tokenizer.json. Added tokens that only the files beside
 // it list are added too, as transformers does.
-func load(data []byte, c *configFile) (*Tokenizer, error) {
+func loadJSON(data []byte, c *configFile) (*Tokenizer, error) {
 	var f file
 	if err := decodeStrict(data, &f); err != nil {
 		return nil, err
@@ -301,8 +301,8 @@ func component(raw json.RawMessage, depth int, kinds map[string]func() error) er
 	return nil
 }
 
-// parts reads the components of a Sequence, which are in a field of it.
-func parts(field string, list []json.RawMessage, read func(i int, part json.RawMessage) error) error {
+// sequenceParts reads the components of a Sequence, which are in a field of it.
+func sequenceParts(field string, list []json.RawMessage, read func(i int, part json.RawMessage) error) error {
 	if len(list) > maxSteps {
 		return errSteps
 	}

@@ -43,15 +43,15 @@ func (t *pairTable) slot(key uint64) *pairSlot {
 	}
 }
 
-// put sets the merge of a pair; of two for one pair the last counts, as in the
+// putMerge sets the merge of a pair; of two for one pair the last counts, as in the
 // reference.
-func (t *pairTable) put(left, right int32, result uint64) {
+func (t *pairTable) putMerge(left, right int32, result uint64) {
 	key := pairKey(left, right)
 	*t.slot(key) = pairSlot{key, result}
 }
 
-// get returns the merge of a pair, or noMerge.
-func (t *pairTable) get(left, right int32) uint64 {
+// getMerge returns the merge of a pair, or noMerge.
+func (t *pairTable) getMerge(left, right int32) uint64 {
 	if s := t.slot(pairKey(left, right)); s.key != 0 {
 		return s.value
 	}
@@ -65,8 +65,8 @@ func (s pairSlot) pair() (left, right int32) { return int32(s.key>>32) - 1, int3
 // the next merge is faster than keeping a heap.
 const scanSymbols = 48
 
-// apply runs the merges on ids in place and returns how many ids are left.
-func (t *pairTable) apply(ids []int32) int {
+// applyMerges runs the merges on ids in place and returns how many ids are left.
+func (t *pairTable) applyMerges(ids []int32) int {
 	switch {
 	case len(ids) < 2:
 		return len(ids)
@@ -80,7 +80,7 @@ func (t *pairTable) applyScan(ids []int32) int {
 	var buffer [scanSymbols]uint64
 	pairs := buffer[:len(ids)-1] // pairs[i] joins ids[i] and ids[i+1]
 	for i := range pairs {
-		pairs[i] = t.get(ids[i], ids[i+1])
+		pairs[i] = t.getMerge(ids[i], ids[i+1])
 	}
 	for len(pairs) > 0 {
 		at, best := 0, pairs[0]
@@ -98,10 +98,10 @@ func (t *pairTable) applyScan(ids []int32) int {
 		copy(pairs[at:], pairs[at+1:])
 		pairs = pairs[:len(pairs)-1]
 		if at > 0 {
-			pairs[at-1] = t.get(ids[at-1], ids[at])
+			pairs[at-1] = t.getMerge(ids[at-1], ids[at])
 		}
 		if at < len(pairs) {
-			pairs[at] = t.get(ids[at], ids[at+1])
+			pairs[at] = t.getMerge(ids[at], ids[at+1])
 		}
 	}
 	return len(ids)
@@ -135,14 +135,14 @@ func (t *pairTable) applyHeap(ids []int32) int {
 		prev[i], next[i] = int32(i-1), int32(i+1)
 		pair[i] = noMerge
 		if i+1 < n {
-			if pair[i] = t.get(ids[i], ids[i+1]); pair[i] != noMerge {
+			if pair[i] = t.getMerge(ids[i], ids[i+1]); pair[i] != noMerge {
 				heap = append(heap, heapEntry(pair[i], i))
 			}
 		}
 	}
 	heap.init()
 	update := func(i int32) {
-		if pair[i] = t.get(ids[i], ids[next[i]]); pair[i] != noMerge {
+		if pair[i] = t.getMerge(ids[i], ids[next[i]]); pair[i] != noMerge {
 			heap.push(heapEntry(pair[i], int(i)))
 		}
 	}

@@ -17,9 +17,9 @@ type normalizeStep struct {
 	apply func(s string, limit int) (string, error)
 }
 
-// run returns the normalised text, or an error that names the step whose text would
+// normalize returns the normalised text, or an error that names the step whose text would
 // have more than limit bytes.
-func (n normalizer) run(s string, limit int) (string, error) {
+func (n normalizer) normalize(s string, limit int) (string, error) {
 	for _, step := range n {
 		var err error
 		if s, err = step.apply(s, limit); err != nil {
@@ -45,7 +45,7 @@ func parseNormalizerAt(raw json.RawMessage, depth int) (n normalizer, err error)
 	step := func(name string, apply func(s string, limit int) (string, error)) { n = normalizer{{name, apply}} }
 	err = component(raw, depth, map[string]func() error{
 		"NFC": func() error {
-			step("NFC", func(s string, limit int) (string, error) { return within(nfc(s), limit) })
+			step("NFC", func(s string, limit int) (string, error) { return checkLimit(nfc(s), limit) })
 			return noOptions(raw)
 		},
 		"Prepend": func() error {
@@ -63,7 +63,7 @@ func parseNormalizerAt(raw json.RawMessage, depth int) (n normalizer, err error)
 				if s == "" {
 					return s, nil
 				}
-				return within(c.Prepend+s, limit)
+				return checkLimit(c.Prepend+s, limit)
 			})
 			return nil
 		},
@@ -80,7 +80,7 @@ func parseNormalizerAt(raw json.RawMessage, depth int) (n normalizer, err error)
 			if err := decodeStrict(raw, &c); err != nil {
 				return err
 			}
-			return parts("normalizers", c.Normalizers, func(i int, part json.RawMessage) error {
+			return sequenceParts("normalizers", c.Normalizers, func(i int, part json.RawMessage) error {
 				inner, err := parseNormalizerAt(part, depth+1)
 				for _, s := range inner {
 					n = append(n, normalizeStep{fmt.Sprintf("normalizers[%d]: %s", i, s.name), s.apply})
@@ -102,7 +102,7 @@ func parseReplace(raw json.RawMessage) (replace func(s string, limit int) (strin
 	if err := decodeStrict(raw, &c); err != nil {
 		return nil, p, err
 	}
-	find, err := c.Pattern.compile()
+	find, err := c.Pattern.newFinder()
 	if err != nil {
 		return nil, p, err
 	}

@@ -96,7 +96,7 @@ func TestGoldenPatterns(t *testing.T) {
 // and the text decoded from them.
 func describe(t *testing.T, tok *Tokenizer, text string) string {
 	t.Helper()
-	normalized, err := tok.normalize.run(text, growth(len(text)))
+	normalized, err := tok.normalize.normalize(text, growth(len(text)))
 	if err != nil {
 		t.Fatal(err)
 	}

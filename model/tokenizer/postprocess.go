@@ -32,7 +32,7 @@ func parsePostProcessorAt(raw json.RawMessage, t *Tokenizer, depth int) (prefix,
 			if err := decodeStrict(raw, &c); err != nil {
 				return err
 			}
-			return parts("processors", c.Processors, func(_ int, part json.RawMessage) error {
+			return sequenceParts("processors", c.Processors, func(_ int, part json.RawMessage) error {
 				before, after, err := parsePostProcessorAt(part, t, depth+1)
 				prefix, suffix = append(before, prefix...), append(suffix, after...)
 				if err == nil && len(prefix)+len(suffix) > maxAffix {
@@ -89,7 +89,7 @@ func parseTemplate(raw json.RawMessage, t *Tokenizer) (prefix, suffix []int32, e
 				return nil, nil, fmt.Errorf("single[%d]: %w", i, errAffix)
 			}
 			for _, id := range token.IDs {
-				if !t.has(id) {
+				if !t.hasToken(id) {
 					return nil, nil, fmt.Errorf("special_tokens: %q: id %d is not in the vocabulary", part.SpecialToken.ID, id)
 				}
 			}

@@ -73,7 +73,7 @@ func parsePreTokenizerAt(raw json.RawMessage, depth int, afterBytes bool) (chain
 			if err := decodeStrict(raw, &c); err != nil {
 				return err
 			}
-			err := parts("pretokenizers", c.Pretokenizers, func(_ int, part json.RawMessage) error {
+			err := sequenceParts("pretokenizers", c.Pretokenizers, func(_ int, part json.RawMessage) error {
 				steps, bytes, err := parsePreTokenizerAt(part, depth+1, afterBytes || byteLevel)
 				chain, byteLevel = append(chain, steps...), byteLevel || bytes
 				return err

@@ -57,7 +57,7 @@ func parsePunctuation(raw json.RawMessage) (splitter, error) {
 	if err := decodeStrict(raw, &c); err != nil {
 		return nil, err
 	}
-	if err := c.Behavior.check(); err != nil {
+	if err := c.Behavior.checkKnown(); err != nil {
 		return nil, err
 	}
 	if c.Behavior == isolated || c.Behavior == contiguous {

@@ -75,8 +75,8 @@ func classAt(s string, i int) (class, int) {
 	return classOf()(r), n
 }
 
-// run returns the end of the stretch of class c from byte i on.
-func run(s string, i int, c class) int {
+// stretchEnd returns the end of the stretch of class c from byte i on.
+func stretchEnd(s string, i int, c class) int {
 	for i < len(s) {
 		d, n := classAt(s, i)
 		if d != c {
@@ -160,9 +160,9 @@ func scanModern(s string, i, digits int) int {
 	c, n := classAt(s, i)
 	switch c {
 	case letter:
-		return run(s, i+n, letter)
+		return stretchEnd(s, i+n, letter)
 	case number:
-		return numbers(s, i+n, digits-1)
+		return numbersEnd(s, i+n, digits-1)
 	case other:
 		if k := contraction(s[i:]); k > 0 {
 			return i + k
@@ -171,7 +171,7 @@ func scanModern(s string, i, digits int) int {
 	// One character that is not a newline joins the letters after it.
 	if j := i + n; c != newline && j < len(s) {
 		if d, m := classAt(s, j); d == letter {
-			return run(s, j+m, letter)
+			return stretchEnd(s, j+m, letter)
 		}
 	}
 	// Punctuation takes a space before it and newlines after it.
@@ -179,8 +179,8 @@ func scanModern(s string, i, digits int) int {
 	if s[i] == ' ' {
 		j++
 	}
-	if end := run(s, j, other); end > j {
-		return run(s, end, newline)
+	if end := stretchEnd(s, j, other); end > j {
+		return stretchEnd(s, end, newline)
 	}
 	return spaces(s, i, true)
 }
@@ -197,7 +197,7 @@ func scanGPT2(s string, i int) int {
 	}
 	switch c, n := classAt(s, j); c {
 	case letter, number, other:
-		return run(s, j+n, c)
+		return stretchEnd(s, j+n, c)
 	}
 	return spaces(s, i, false)
 }

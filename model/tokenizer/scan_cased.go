@@ -112,7 +112,7 @@ func scanTekken(s string, i int) int { return scanCased(s, i, 1, false) }
 func scanCased(s string, i, digits int, contractions bool) int {
 	c, n := classAt(s, i)
 	if c == number {
-		return numbers(s, i+n, digits-1)
+		return numbersEnd(s, i+n, digits-1)
 	}
 	// One character that is neither newline, letter nor number may open the word.
 	// A mark may do that too, and be its first character as well.
@@ -140,7 +140,7 @@ func scanCased(s string, i, digits int, contractions bool) int {
 	if s[i] == ' ' {
 		j++
 	}
-	if end := run(s, j, other); end > j {
+	if end := stretchEnd(s, j, other); end > j {
 		for end < len(s) && (s[end] == '\r' || s[end] == '\n' || s[end] == '/') {
 			end++
 		}
@@ -149,8 +149,8 @@ func scanCased(s string, i, digits int, contractions bool) int {
 	return spaces(s, i, true)
 }
 
-// numbers returns the end of up to n numbers from byte i on.
-func numbers(s string, i, n int) int {
+// numbersEnd returns the end of up to n numbers from byte i on.
+func numbersEnd(s string, i, n int) int {
 	for ; n > 0 && i < len(s); n-- {
 		c, size := classAt(s, i)
 		if c != number {

@@ -25,7 +25,7 @@ const (
 	mergedWithNext     behavior = "MergedWithNext"     // they begin the word after them
 )
 
-func (b behavior) check() error {
+func (b behavior) checkKnown() error {
 	switch b {
 	case removed, isolated, contiguous, mergedWithPrevious, mergedWithNext:
 		return nil
@@ -157,8 +157,8 @@ type splitPattern struct {
 	Regex  *string `json:"Regex"`
 }
 
-// compile returns a finder for the pattern.
-func (p splitPattern) compile() (finder, error) {
+// newFinder returns a finder for the pattern.
+func (p splitPattern) newFinder() (finder, error) {
 	switch {
 	case p.String != nil && p.Regex != nil, p.String == nil && p.Regex == nil:
 		return nil, errors.New("pattern: want either a String or a Regex")
@@ -186,7 +186,7 @@ func parseSplit(raw json.RawMessage) (splitter, error) {
 	if err := decodeStrict(raw, &c); err != nil {
 		return nil, err
 	}
-	if err := c.Behavior.check(); err != nil {
+	if err := c.Behavior.checkKnown(); err != nil {
 		return nil, err
 	}
 	if c.Pattern.Regex != nil && c.Pattern.String == nil {
@@ -199,7 +199,7 @@ func parseSplit(raw json.RawMessage) (splitter, error) {
 			return patternSplit{next}, nil
 		}
 	}
-	find, err := c.Pattern.compile()
+	find, err := c.Pattern.newFinder()
 	return findSplit{find, c.Behavior, c.Invert, c.Pattern.Regex != nil}, err
 }
 

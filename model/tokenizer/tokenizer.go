@@ -86,7 +86,7 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int32, error) {
 	raw := func(p piece) error {
 		if t.normalize != nil {
 			var err error
-			if p.text, err = t.normalize.run(p.text, limit); err != nil {
+			if p.text, err = t.normalize.normalize(p.text, limit); err != nil {
 				return err
 			}
 			limit -= len(p.text)
@@ -121,19 +121,19 @@ func firstInvalid(s string) int {
 // An id that the vocabulary does not have is an error.
 func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) (string, error) {
 	for i, id := range ids {
-		if !t.has(id) {
+		if !t.hasToken(id) {
 			return "", fmt.Errorf("tokenizer: decode: id %d at index %d is not in the vocabulary (size %d)", id, i, len(t.tokens))
 		}
 	}
 	s := t.NewStream(skipSpecial)
 	for _, id := range ids {
-		s.push(id)
+		s.pushToken(id)
 	}
 	s.drain(true)
 	return string(s.out), nil
 }
 
-func (t *Tokenizer) has(id int32) bool {
+func (t *Tokenizer) hasToken(id int32) bool {
 	return id >= 0 && int(id) < len(t.known) && t.known[id]
 }
 
@@ -144,7 +144,7 @@ func (t *Tokenizer) VocabSize() int { return len(t.tokens) }
 // IDToToken returns the token of an id as the file writes it (for byte-level
 // models, in GPT-2's byte alphabet), and whether there is one.
 func (t *Tokenizer) IDToToken(id int32) (string, bool) {
-	if !t.has(id) {
+	if !t.hasToken(id) {
 		return "", false
 	}
 	return t.tokens[id], true
@@ -174,7 +174,7 @@ func (t *Tokenizer) SpecialIDs() []int32 {
 
 // IsSpecial tells whether an id is a special token.
 func (t *Tokenizer) IsSpecial(id int32) bool {
-	return t.has(id) && t.special[id]
+	return t.hasToken(id) && t.special[id]
 }
 
 // Config returns what tokenizer_config.json says; zero without one.

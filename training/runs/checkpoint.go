@@ -146,9 +146,9 @@ func (k *checkpointer) save(t *training.Trainer) error {
 	return nil
 }
 
-// close waits for the last upload and lets the checkpoint go. A signal ends the wait; one
+// waitUploads waits for the last upload and lets the checkpoint go. A signal ends the wait; one
 // that came before has ended the run, whose state is still sent.
-func (k *checkpointer) close(ctx context.Context) {
+func (k *checkpointer) waitUploads(ctx context.Context) {
 	if k.upload != nil {
 		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), uploadPatience)
 		defer cancel()
@@ -168,9 +168,9 @@ func (k *checkpointer) close(ctx context.Context) {
 	}
 }
 
-// steps is the context of the steps. Where there is a checkpoint, a signal lets the
+// stepsContext is the context of the steps. Where there is a checkpoint, a signal lets the
 // step finish: onStep then ends the run.
-func (k *checkpointer) steps(ctx context.Context) (steps context.Context, done func()) {
+func (k *checkpointer) stepsContext(ctx context.Context) (steps context.Context, done func()) {
 	if k.path == "" {
 		return ctx, func() {}
 	}

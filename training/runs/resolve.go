@@ -7,9 +7,9 @@ import (
 	"glimpse/training"
 )
 
-// resolve fills in the settings that depend on model and data, and returns the
+// resolveSettings fills in the settings that depend on model and data, and returns the
 // tokens that end every prompt.
-func (s *Spec) resolve(m *model.Model, source training.Source) ([]int, error) {
+func (s *Spec) resolveSettings(m *model.Model, source training.Source) ([]int, error) {
 	tail, err := training.Invocation(source)
 	if err != nil {
 		return nil, err

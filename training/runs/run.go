@@ -27,11 +27,11 @@ import (
 // Run trains, reports and exports. What a person should see goes to log, what the run came
 // to to out. Of several ranks, rank 0 alone writes.
 func (s *Spec) Run(ctx context.Context, log, out io.Writer) error {
-	return s.onRanks(ctx, log, func(ctx context.Context) error { return s.run(ctx, log, out) })
+	return s.onRanks(ctx, log, func(ctx context.Context) error { return s.runRanks(ctx, log, out) })
 }
 
-// run is Run on the ranks that there are.
-func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
+// runRanks is Run on the ranks that there are.
+func (s *Spec) runRanks(ctx context.Context, log, out io.Writer) error {
 	notices := log
 	if !s.Writes() {
 		log, out = io.Discard, io.Discard
@@ -86,7 +86,7 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	header, err := s.resolve(m, source)
+	header, err := s.resolveSettings(m, source)
 	if err != nil {
 		return err
 	}
@@ -116,11 +116,11 @@ func (s *Spec) run(ctx context.Context, log, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer func() { k.close(ctx) }()
+	defer func() { k.waitUploads(ctx) }()
 	if err := t.Join(context.WithoutCancel(ctx), s.ranks, hash); err != nil {
 		return err
 	}
-	return k.interrupted(t, s.finish(ctx, m, t, source, held, k, hash, log, out))
+	return k.interrupted(t, s.finishRun(ctx, m, t, source, held, k, hash, log, out))
 }
 
 // beforeWeights is what is known of a run without the weights.
@@ -147,8 +147,8 @@ func (s *Spec) checkMemory(ctx context.Context, m *model.Model, source training.
 	return training.CheckMemory(ctx, m, c, o)
 }
 
-// finish is the part of run that can be taken up again: the steps and what follows.
-func (s *Spec) finish(ctx context.Context, m *model.Model, t *training.Trainer, source, held training.Source, k *checkpointer, hash string, log, out io.Writer) error {
+// finishRun is the part of runRanks that can be taken up again: the steps and what follows.
+func (s *Spec) finishRun(ctx context.Context, m *model.Model, t *training.Trainer, source, held training.Source, k *checkpointer, hash string, log, out io.Writer) error {
 	if held != nil && s.Train.Validation.Samples > 0 {
 		if err := t.HoldOut(ctx, held); err != nil {
 			return err
@@ -247,7 +247,7 @@ func (s *Spec) startRun(ctx context.Context, t *training.Trainer, hash string, l
 	}
 	defer func() {
 		if err != nil {
-			k.close(ctx)
+			k.waitUploads(ctx)
 		}
 	}()
 	if done := t.Done() == s.Train.Steps || t.Stopped(); s.Resume && !done && s.Writes() {
@@ -292,7 +292,7 @@ func (s *Spec) train(ctx context.Context, t *training.Trainer, k *checkpointer, 
 		}
 		return k.save(t)
 	}
-	steps, done := k.steps(ctx)
+	steps, done := k.stepsContext(ctx)
 	err = t.Run(steps, func(step training.StepResult) error {
 		if err := r.Step(step); err != nil {
 			return err

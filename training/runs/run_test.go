@@ -231,7 +231,7 @@ func TestCheckpointSettings(t *testing.T) {
 				if err := (&checkpointer{path: taken}).lock(); err == nil {
 					t.Error("two runs have one checkpoint")
 				}
-				first.close(t.Context())
+				first.waitUploads(t.Context())
 				if err := (&checkpointer{path: taken}).lock(); err != nil {
 					t.Errorf("after it was closed: %v", err)
 				}

@@ -132,7 +132,7 @@ func (s *Spec) runSweep(ctx context.Context, log io.Writer) ([]Row, error) {
 		if s.Writes() {
 			fmt.Fprintf(log, "pass %d of %d: %d adapters\n", pass+1, len(passes), len(run.Adapters))
 		}
-		if err := run.run(ctx, log, log); err != nil {
+		if err := run.runRanks(ctx, log, log); err != nil {
 			return nil, err
 		}
 		if !s.Writes() {

@@ -30,17 +30,17 @@ func NewWriter(w io.Writer) *Writer { return &Writer{zip: zip.NewWriter(w)} }
 
 // Float32 adds an array of float32 numbers in C order.
 func (w *Writer) Float32(name string, values []float32, shape ...int) {
-	w.add(name, "<f4", values, len(values), shape)
+	w.addArray(name, "<f4", values, len(values), shape)
 }
 
 // Int32 adds an array of int32 numbers in C order.
 func (w *Writer) Int32(name string, values []int32, shape ...int) {
-	w.add(name, "<i4", values, len(values), shape)
+	w.addArray(name, "<i4", values, len(values), shape)
 }
 
 // Bool adds an array of truth values in C order.
 func (w *Writer) Bool(name string, values []bool, shape ...int) {
-	w.add(name, "|b1", values, len(values), shape)
+	w.addArray(name, "|b1", values, len(values), shape)
 }
 
 // Text adds a string as an array without dimensions; invalid UTF-8 becomes U+FFFD.
@@ -54,7 +54,7 @@ func (w *Writer) Text(name, text string) {
 			runes[i] = utf8.RuneError
 		}
 	}
-	w.add(name, "<U"+strconv.Itoa(len(runes)), runes, 1, nil)
+	w.addArray(name, "<U"+strconv.Itoa(len(runes)), runes, 1, nil)
 }
 
 // Close ends the archive and returns the first error.
@@ -68,9 +68,9 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// add writes one array. It panics where the shape does not hold the elements: that
+// addArray writes one array. It panics where the shape does not hold the elements: that
 // is a mistake of the caller.
-func (w *Writer) add(name, dtype string, values any, elements int, shape []int) {
+func (w *Writer) addArray(name, dtype string, values any, elements int, shape []int) {
 	n := 1
 	for _, d := range shape {
 		n *= d

@@ -40,8 +40,8 @@ type model struct {
 	emit  [len(states)]map[string]float64   // by character
 }
 
-// read fills the model from the three Python files of finalseg.
-func (m *model) read(dir string) error {
+// readModel fills the model from the three Python files of finalseg.
+func (m *model) readModel(dir string) error {
 	for i := range m.start {
 		m.start[i] = never
 		for j := range m.trans[i] {
@@ -52,21 +52,21 @@ func (m *model) read(dir string) error {
 	var trans, emit map[string]map[string]float64
 	return errors.Join(
 		readDict(filepath.Join(dir, "prob_start.py"), 1, &start, func() error {
-			return each(start, func(i int, v float64) error {
+			return eachState(start, func(i int, v float64) error {
 				m.start[i] = v
 				return logarithm(v)
 			})
 		}),
 		readDict(filepath.Join(dir, "prob_trans.py"), 2, &trans, func() error {
-			return each(trans, func(i int, row map[string]float64) error {
-				return each(row, func(j int, v float64) error {
+			return eachState(trans, func(i int, row map[string]float64) error {
+				return eachState(row, func(j int, v float64) error {
 					m.trans[i][j] = v
 					return logarithm(v)
 				})
 			})
 		}),
 		readDict(filepath.Join(dir, "prob_emit.py"), 2, &emit, func() error {
-			return each(emit, func(i int, row map[string]float64) error {
+			return eachState(emit, func(i int, row map[string]float64) error {
 				m.emit[i] = row
 				for _, v := range row {
 					if err := logarithm(v); err != nil {
@@ -79,8 +79,8 @@ func (m *model) read(dir string) error {
 	)
 }
 
-// each calls f with the states and values of a dictionary, at least one.
-func each[V any](dict map[string]V, f func(state int, v V) error) error {
+// eachState calls f with the states and values of a dictionary, at least one.
+func eachState[V any](dict map[string]V, f func(state int, v V) error) error {
 	if len(dict) == 0 {
 		return errors.New("no entries")
 	}
@@ -107,8 +107,8 @@ func logarithm(v float64) error {
 // jieba/finalseg).
 var number = regexp.MustCompile(`[a-zA-Z0-9]+(?:\.[0-9]+)?%?`)
 
-// cut appends the words of a run of characters that the dictionary knows no word for.
-func (m *model) cut(words []string, run string) []string {
+// cutRun appends the words of a run of characters that the dictionary knows no word for.
+func (m *model) cutRun(words []string, run string) []string {
 	for len(run) > 0 {
 		if n := span(run, isHan); n > 0 {
 			words = m.viterbi(words, run[:n])

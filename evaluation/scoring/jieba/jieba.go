@@ -27,7 +27,7 @@ func Open(dir string) (*Segmenter, error) {
 	if err := s.readDictionary(filepath.Join(dir, "dict.txt")); err != nil {
 		return nil, err
 	}
-	if err := s.hmm.read(filepath.Join(dir, "finalseg")); err != nil {
+	if err := s.hmm.readModel(filepath.Join(dir, "finalseg")); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -138,7 +138,7 @@ func (s *Segmenter) cutBlock(words []string, block string) []string {
 		case end == single+1:
 			words = append(words, run)
 		case s.freq[run] == 0:
-			words = s.hmm.cut(words, run)
+			words = s.hmm.cutRun(words, run)
 		default:
 			for i := single; i < end; i++ {
 				words = append(words, block[at[i]:at[i+1]])

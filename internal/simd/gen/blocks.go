@@ -83,9 +83,9 @@ func (f *blockFormat) large() bool { return f.elems == 256 }
 // signed reports whether dot products take signed bytes.
 func (f *blockFormat) signed(v blockISA) bool { return f.signedDots && !v.vnni }
 
-func blocks() {
+func emitBlocks() {
 	for _, r := range rowRecords {
-		quantise(r)
+		emitQuantise(r)
 	}
 	for _, f := range floatFormats {
 		decodeFloats(f)
@@ -110,8 +110,8 @@ func blocks() {
 	}
 }
 
-// bytes is a vector whose bytes are all x.
-func bytes(x byte) Mem { return integer(uint32(x) * 0x01010101) }
+// byteVector is a vector whose bytes are all x.
+func byteVector(x byte) Mem { return integer(uint32(x) * 0x01010101) }
 
 // bytesOf is a constant of 32 bytes.
 func bytesOf(name string, at func(i int) byte) Mem {
@@ -150,10 +150,10 @@ func shifted(from Mem, by int, mask byte) reg.VecVirtual {
 			VPSLLW(Imm(uint64(-by)), x, r)
 			x = r
 		}
-		VPAND(held(bytes(mask)), x, r)
+		VPAND(held(byteVector(mask)), x, r)
 		return r
 	}
-	if c, ok := held(bytes(mask)).(reg.VecVirtual); ok && by == 0 {
+	if c, ok := held(byteVector(mask)).(reg.VecVirtual); ok && by == 0 {
 		VPAND(from, c, r)
 		return r
 	}
@@ -164,7 +164,7 @@ func shifted(from Mem, by int, mask byte) reg.VecVirtual {
 	case by < 0:
 		VPSLLW(Imm(uint64(-by)), r, r)
 	}
-	VPAND(held(bytes(mask)), r, r)
+	VPAND(held(byteVector(mask)), r, r)
 	return r
 }
 
@@ -173,7 +173,7 @@ func nibbles(from Mem) reg.VecVirtual {
 	r := YMM()
 	VBROADCASTI128(from, r)
 	VPSRLVQ(held(nibbleShifts()), r, r)
-	VPAND(held(bytes(15)), r, r)
+	VPAND(held(byteVector(15)), r, r)
 	return r
 }
 
@@ -221,7 +221,7 @@ func withFifth(v blockISA, x reg.VecVirtual, bits Mem) reg.VecVirtual {
 	if v.vnni {
 		k := K()
 		KMOVD(bits, k)
-		VPADDB(held(bytes(16)), x, k, x)
+		VPADDB(held(byteVector(16)), x, k, x)
 		return x
 	}
 	mask, r := bitOfByte(), YMM()
@@ -229,7 +229,7 @@ func withFifth(v blockISA, x reg.VecVirtual, bits Mem) reg.VecVirtual {
 	VPSHUFB(bytesOf("byteOfBit", func(i int) byte { return byte(i / 8) }), r, r)
 	VPAND(held(mask), r, r)
 	VPCMPEQB(held(mask), r, r)
-	VPAND(held(bytes(16)), r, r)
+	VPAND(held(byteVector(16)), r, r)
 	VPOR(r, x, x)
 	return x
 }
@@ -267,7 +267,7 @@ func withOffset(offset byte, unpack func(v blockISA, b Mem, group int) reg.VecVi
 	return func(v blockISA, b Mem, group int, signed bool) reg.VecVirtual {
 		r := unpack(v, b, group)
 		if signed && offset > 0 {
-			VPSUBB(bytes(offset), r, r)
+			VPSUBB(byteVector(offset), r, r)
 		}
 		return r
 	}
@@ -352,7 +352,7 @@ func (b *wideBlock) hold(m Mem, load func(...Op)) {
 	b.held[m.Symbol.Name] = r
 }
 
-func (b *wideBlock) load(at int, load func(...Op)) reg.VecVirtual {
+func (b *wideBlock) loadOnce(at int, load func(...Op)) reg.VecVirtual {
 	r, ok := b.loaded[at]
 	if !ok {
 		r = ZMM()
@@ -363,8 +363,8 @@ func (b *wideBlock) load(at int, load func(...Op)) reg.VecVirtual {
 }
 
 // once are 64 bytes, twice the same 32 in both halves.
-func (b *wideBlock) once(at int) reg.VecVirtual  { return b.load(at, VMOVDQU64) }
-func (b *wideBlock) twice(at int) reg.VecVirtual { return b.load(at, VBROADCASTI64X4) }
+func (b *wideBlock) once(at int) reg.VecVirtual  { return b.loadOnce(at, VMOVDQU64) }
+func (b *wideBlock) twice(at int) reg.VecVirtual { return b.loadOnce(at, VBROADCASTI64X4) }
 
 // constant is the register that hold has loaded.
 func (b *wideBlock) constant(m Mem) reg.Register { return b.held[m.Symbol.Name] }
@@ -394,14 +394,14 @@ func (b *wideBlock) shifted(from reg.VecVirtual, lower, upper int) reg.VecVirtua
 // bits are the bits of mask in shifted bytes.
 func (b *wideBlock) bits(from reg.VecVirtual, lower, upper int, mask byte) reg.VecVirtual {
 	r := ZMM()
-	VPANDD(b.constant(bytes(mask)), b.shifted(from, lower, upper), r)
+	VPANDD(b.constant(byteVector(mask)), b.shifted(from, lower, upper), r)
 	return r
 }
 
 // with adds them to r.
 func (b *wideBlock) with(r, from reg.VecVirtual, lower, upper int, mask byte) reg.VecVirtual {
 	const either = 0xf8 // r | shifted & mask
-	VPTERNLOGD(Imm(either), b.constant(bytes(mask)), b.shifted(from, lower, upper), r)
+	VPTERNLOGD(Imm(either), b.constant(byteVector(mask)), b.shifted(from, lower, upper), r)
 	return r
 }
 
@@ -409,7 +409,7 @@ func (b *wideBlock) with(r, from reg.VecVirtual, lower, upper int, mask byte) re
 func plainBytes(_ blockISA, b Mem, _ int, signed bool) reg.VecVirtual {
 	r := loaded(b.Offset(2))
 	if !signed {
-		VPXOR(held(bytes(128)), r, r)
+		VPXOR(held(byteVector(128)), r, r)
 	}
 	return r
 }
@@ -443,7 +443,7 @@ func withZero(_ blockISA, b Mem, _ int, signed bool) reg.VecVirtual {
 	VPBROADCASTB(b.Offset(2), zero)
 	VPSUBB(zero, r, r)
 	if !signed {
-		VPADDB(held(bytes(16)), r, r)
+		VPADDB(held(byteVector(16)), r, r)
 	}
 	return r
 }
@@ -545,8 +545,8 @@ func scalesQ2K(b Mem) blockScales {
 	s, m := XMM(), XMM()
 	VMOVDQU(b, s)
 	VPSRLW(Imm(4), s, m)
-	VPAND(bytes(15), s, s)
-	VPAND(bytes(15), m, m)
+	VPAND(byteVector(15), s, s)
+	VPAND(byteVector(15), m, m)
 	d := halfScale(b.Offset(80))
 	return blockScales{times(d, bothHalves(s)...), times(negative(b.Offset(82)), bothHalves(m)...), d, s}
 }
@@ -556,13 +556,13 @@ func scalesQ3K(b Mem) blockScales {
 	s, high := XMM(), XMM()
 	VPBROADCASTQ(b.Offset(96), s)
 	VPSRLVQ(words("nibblesOf8", 0, 0, 4, 0), s, s)
-	VPAND(bytes(15), s, s)
+	VPAND(byteVector(15), s, s)
 	VPBROADCASTD(b.Offset(104), high)
 	VPSRLVD(words("pairsOf4", 0, 2, 4, 6), high, high)
-	VPAND(bytes(3), high, high)
+	VPAND(byteVector(3), high, high)
 	VPSLLW(Imm(4), high, high)
 	VPOR(high, s, s)
-	VPSUBB(bytes(32), s, s)
+	VPSUBB(byteVector(32), s, s)
 	d := halfScale(b.Offset(108))
 	return blockScales{times(d, bothHalves(s)...), nil, d, s}
 }
@@ -575,11 +575,11 @@ func scalesQ4K(b Mem) blockScales {
 	VMOVQ(b.Offset(4), first)
 	VPBROADCASTD(b.Offset(12), last)
 	VPSRLVD(heldX(nibblesOf4()), last, last)
-	VPAND(heldX(bytes(15)), last, last)
+	VPAND(heldX(byteVector(15)), last, last)
 	VPSRLD(Imm(2), first, top)
-	VPAND(heldX(bytes(0x30)), top, top)
+	VPAND(heldX(byteVector(0x30)), top, top)
 	VPOR(top, last, last)
-	VPAND(heldX(bytes(63)), first, first)
+	VPAND(heldX(byteVector(63)), first, first)
 	VPUNPCKLDQ(last, first, first)
 	return blockScales{scales: times(halfScale(b), widenBytes(first, false)), minima: times(negative(b.Offset(2)), widenBytes(first, true))}
 }
@@ -694,7 +694,7 @@ func decodeBlocks(f *blockFormat) {
 	ADDQ(I32(4*f.elems), dst)
 	ADDQ(I32(f.bytes), src)
 	again(left, "block")
-	end()
+	endFunction()
 }
 
 // blockDots multiplies quantised rows of a by rows of blocks: integers within a group,
@@ -716,7 +716,7 @@ func blockDots(f *blockFormat, v blockISA) {
 	for rows := v.rows; rows > 0; rows-- {
 		ifRows(rows, m, func() { v.blockRows(f, rows, local) })
 	}
-	end()
+	endFunction()
 }
 
 // The sums of VNNI have registers that few instructions reach, so that the others are left
@@ -820,7 +820,7 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 		for i := range first {
 			first[i] = Mem{Base: a[i]}
 		}
-		v.prepare(f, Mem{Base: b}, first, Mem{Base: stored})
+		v.prepareRow(f, Mem{Base: b}, first, Mem{Base: stored})
 	}
 
 	Label(label + "row")
@@ -855,7 +855,7 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 		LEAQ(Mem{Base: at, Disp: largeRecord}, next)
 		CMPQ(left, Imm(1)) // the next block is the first of a row
 		CMOVQEQ(words("zero", 0, 0), next)
-		v.prepare(f, Mem{Base: b, Disp: f.bytes}, records(next, 0), Mem{Base: ahead})
+		v.prepareRow(f, Mem{Base: b, Disp: f.bytes}, records(next, 0), Mem{Base: ahead})
 		Label(label + "use")
 		if f.halves && v.vnni {
 			v.wideBlock(f, &wideBlock{from: Mem{Base: b}, held: held}, records(at, 0), wide, low, Mem{Base: stored})
@@ -921,28 +921,28 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 func (f *blockFormat) constants(v blockISA, rows int) []Mem {
 	switch f.name {
 	case "Q4_0", "Q4_1":
-		return []Mem{nibbleShifts(), bytes(15)}
+		return []Mem{nibbleShifts(), byteVector(15)}
 	case "Q5_0", "Q5_1":
 		if v.vnni {
-			return []Mem{nibbleShifts(), bytes(15), bytes(16)}
+			return []Mem{nibbleShifts(), byteVector(15), byteVector(16)}
 		}
-		return []Mem{nibbleShifts(), bytes(15), bytes(16), bitOfByte()}
+		return []Mem{nibbleShifts(), byteVector(15), byteVector(16), bitOfByte()}
 	case "I4_BF16", "I4_F16":
-		return []Mem{nibbleShifts(), bytes(15), bytes(16)}
+		return []Mem{nibbleShifts(), byteVector(15), byteVector(16)}
 	case "Q8_0", "I8_BF16", "I8_F16", "I8Z_BF16", "I8Z_F16":
 		if v.vnni {
-			return []Mem{bytes(128)}
+			return []Mem{byteVector(128)}
 		}
 	case "IQ4_NL", "IQ4_XS":
-		return []Mem{nibbleShifts(), bytes(15), iq4(f.signed(v))}
+		return []Mem{nibbleShifts(), byteVector(15), iq4(f.signed(v))}
 	case "MXFP4":
-		return []Mem{nibbleShifts(), bytes(15), e2m1(false)}
+		return []Mem{nibbleShifts(), byteVector(15), e2m1(false)}
 	case "Q2_K":
-		return []Mem{bytes(3)}
+		return []Mem{byteVector(3)}
 	case "Q3_K":
-		return []Mem{bytes(3), bytes(4)}
+		return []Mem{byteVector(3), byteVector(4)}
 	case "Q4_K", "Q5_K":
-		all := []Mem{bytes(15), bytes(16), nibblesOf4(), bytes(0x30), bytes(63), integer(1 << 31)}
+		all := []Mem{byteVector(15), byteVector(16), nibblesOf4(), byteVector(0x30), byteVector(63), integer(1 << 31)}
 		switch {
 		case v.vnni || rows == 1:
 			return all
@@ -951,7 +951,7 @@ func (f *blockFormat) constants(v blockISA, rows int) []Mem {
 		}
 		return all[:2]
 	case "Q6_K":
-		return []Mem{bytes(15), bytes(0x30)}
+		return []Mem{byteVector(15), byteVector(0x30)}
 	}
 	return nil
 }
@@ -1056,7 +1056,7 @@ func (v blockISA) aheadMinima(i int) int {
 	return 32 * (v.rows + i)
 }
 
-func (v blockISA) prepare(f *blockFormat, b Mem, x []Mem, ahead Mem) {
+func (v blockISA) prepareRow(f *blockFormat, b Mem, x []Mem, ahead Mem) {
 	s := f.scales(b)
 	scale := s.scales[0]
 	switch {
@@ -1167,8 +1167,8 @@ func (v blockISA) largeBlock(f *blockFormat, b Mem, x []Mem, sums [2][]reg.Regis
 	}
 }
 
-// quantise writes a row of a as records.
-func quantise(layout rowRecord) {
+// emitQuantise writes a row of a as records.
+func emitQuantise(layout rowRecord) {
 	function(layout.name, "func(dst *byte, src *float32, records, offset int)",
 		fmt.Sprintf("%s quantises src [%d·records] to records of %d bytes.", layout.name, 32*layout.groups, layout.bytes))
 	dst, src, left := pointer("dst"), pointer("src"), pointer("records")
@@ -1223,7 +1223,7 @@ func quantise(layout rowRecord) {
 		VMOVDQU(x[0], Mem{Base: dst, Disp: 32 * g})
 		VMOVSS(s, Mem{Base: dst, Disp: layout.scales + 4*g})
 		// The sums of the halves are in the halves of a register.
-		total, other := loaded(bytes(1)), YMM()
+		total, other := loaded(byteVector(1)), YMM()
 		VPMADDUBSW(x[0], total, total)
 		VPMADDWD(integer(0x00010001), total, total)
 		VPSHUFD(Imm(0x4e), total, other)
@@ -1257,7 +1257,7 @@ func quantise(layout rowRecord) {
 	ADDQ(I32(128*layout.groups), src)
 	ADDQ(I32(layout.bytes), dst)
 	again(left, "record")
-	end()
+	endFunction()
 }
 
 // leastQuantised are the bits of 2⁻¹²⁰: 127 divided by less may be infinite.

@@ -16,8 +16,8 @@ import (
 // panelMinima is the bytes from the scales of a panel to its minima.
 const panelMinima = 4096
 
-// parts is the number of parts of a group of 32 that have scales of their own.
-func (f *blockFormat) parts() int {
+// scaleParts is the number of parts of a group of 32 that have scales of their own.
+func (f *blockFormat) scaleParts() int {
 	if f.halves {
 		return 2
 	}
@@ -29,7 +29,7 @@ func unpackBlocks(f *blockFormat) {
 	name := "unpack" + f.name + "AVX2"
 	function(name, "func(dst *byte, scales, minima *float32, src *byte, blocks int)",
 		fmt.Sprintf("%s writes blocks of %s as bytes, %d above the numbers that are scaled, with the %d scales of each 32 elements and, if it has them, as many minima.",
-			name, f.name, f.offset, f.parts()))
+			name, f.name, f.offset, f.scaleParts()))
 	dst, scales, minima, src, left := pointer("dst"), pointer("scales"), pointer("minima"), pointer("src"), pointer("blocks")
 	b, v := Mem{Base: src}, blockISAs[0]
 	Label("block")
@@ -53,13 +53,13 @@ func unpackBlocks(f *blockFormat) {
 	for g := range f.elems / 32 {
 		VMOVDQU(f.unpack(v, b, g, false), Mem{Base: dst, Disp: 32 * g})
 	}
-	step := I32(f.elems / 32 * f.parts() * 4)
+	step := I32(f.elems / 32 * f.scaleParts() * 4)
 	ADDQ(I32(f.elems), dst)
 	ADDQ(step, scales)
 	ADDQ(step, minima)
 	ADDQ(I32(f.bytes), src)
 	again(left, "block")
-	end()
+	endFunction()
 }
 
 // byteISA is what multiplies panels of bytes: VPDPBUSD of AVX512_VNNI or of AVX_VNNI, or VPMADDUBSW of AVX2.
@@ -157,7 +157,7 @@ func multiplyBytes(isa byteISA, kind bytePanel) {
 		spans = words / kind.words() // each half has its sum
 	}
 	name += isa.name
-	columns, line := vectors*v.lanes, vectors*v.bytes()
+	columns, line := vectors*v.lanes, vectors*v.vectorBytes()
 	function(name, "func(m, width, groups int, alpha float32, a *byte, lda int, panel *byte, scales, sums *float32, beta float32, c *float32, ldc int)",
 		fmt.Sprintf("%s sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, %d] words of bytes with scales%s [groups, %d, %d]; sums [%d, %d] is scratch memory.",
 			name, columns, with, parts, columns, isa.rows[0], columns))
@@ -182,7 +182,7 @@ func multiplyBytes(isa byteISA, kind bytePanel) {
 	tile := func(rows int) {
 		label := fmt.Sprintf("rows%d", rows)
 		total := pointer("sums")
-		sum := func(i, j int) Mem { return Mem{Base: total, Disp: i*line + j*v.bytes()} }
+		sum := func(i, j int) Mem { return Mem{Base: total, Disp: i*line + j*v.vectorBytes()} }
 		zero := registers(0, 1)[0]
 		VXORPS(zero, zero, zero)
 		for i := range rows {
@@ -228,7 +228,7 @@ func multiplyBytes(isa byteISA, kind bytePanel) {
 						magnitudes = registers(10, vectors)
 					}
 					for j, r := range w {
-						VMOVUPS(Mem{Base: b, Disp: at*line + j*v.bytes()}, r)
+						VMOVUPS(Mem{Base: b, Disp: at*line + j*v.vectorBytes()}, r)
 						if signed {
 							VPXOR(integer(0x80808080), r, r)
 							VPABSB(r, magnitudes[j])
@@ -283,13 +283,13 @@ func multiplyBytes(isa byteISA, kind bytePanel) {
 		JMP(LabelRef(label))
 		Label(less)
 	}
-	end()
+	endFunction()
 }
 
 // addDots scales the dots of a tile's rows, narrow if of 16 bits, by the scales at s + at and adds them, and minima, to sums in memory.
 func (v byteISA) addDots(dots [][]reg.Register, row func(i int) Mem, s reg.GPVirtual, at int, own func(first int) int, minima, narrow bool,
 	sum func(i, j int) Mem, registers func(from, n int) []reg.Register) {
-	of := func(at, j int) Mem { return Mem{Base: s, Disp: at + j*v.v.bytes()} }
+	of := func(at, j int) Mem { return Mem{Base: s, Disp: at + j*v.v.vectorBytes()} }
 	scales := make([]Op, 2)
 	for j := range scales {
 		scales[j] = of(at, j)

@@ -10,10 +10,10 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// exp replaces each x by eˣ, for several registers in step: x = n·ln 2 + r with
+// emitExp replaces each x by eˣ, for several registers in step: x = n·ln 2 + r with
 // |r| ≤ ½ ln 2, then eʳ by the polynomial of Cephes (Moshier, expf.c), then a scaling by
 // 2ⁿ that rounds subnormal results once.
-func (v isa) exp(x []reg.VecVirtual) {
+func (v isa) emitExp(x []reg.VecVirtual) {
 	lowest := v.vec()
 	VMOVUPS(constant(-105), lowest) // below it the result is 0 anyway
 	v.expFrom(x, lowest)
@@ -27,7 +27,7 @@ func (v isa) expAbove(x []reg.VecVirtual, floor reg.VecVirtual) {
 	}
 	v.expFrom(x, floor)
 	for i := range x {
-		v.choose(compareLess, original[i], floor, constant(0), x[i])
+		v.chooseLanes(compareLess, original[i], floor, constant(0), x[i])
 	}
 }
 
@@ -122,9 +122,9 @@ func exponentials(v isa) {
 	function("exp"+v.name, "func(dst, src *float32, n int)", "exp"+v.name+" sets dst[i] = exp(src[i]).")
 	dst, src := arrayOf("dst", 4), arrayOf("src", 4)
 	walk([]array{dst, src},
-		func(u int, m *mask) reg.VecVirtual { return v.read(v.element(src, u), m) }, v.exp,
-		func(u int, m *mask, x reg.VecVirtual) { v.store(x, m, v.element(dst, u)) })
-	end()
+		func(u int, m *mask) reg.VecVirtual { return v.loadVector(v.element(src, u), m) }, v.emitExp,
+		func(u int, m *mask, x reg.VecVirtual) { v.storeLanes(x, m, v.element(dst, u)) })
+	endFunction()
 
 	function("expSum"+v.name, "func(dst, src *float32, n int, shift, floor float32) float32",
 		"expSum"+v.name+" sets dst[i] = exp(src[i] − shift), 0 where the difference is below floor, and returns their sum.")
@@ -133,18 +133,18 @@ func exponentials(v isa) {
 	aboveFloor := func(x []reg.VecVirtual) { v.expAbove(x, floor) }
 	sums := v.zeros(unroll)
 	walk([]array{dst, src}, func(u int, m *mask) reg.VecVirtual {
-		x := v.read(v.element(src, u), m)
+		x := v.loadVector(v.element(src, u), m)
 		VSUBPS(shift, x, x)
 		return x
 	}, aboveFloor, func(u int, m *mask, x reg.VecVirtual) {
-		v.store(x, m, v.element(dst, u))
+		v.storeLanes(x, m, v.element(dst, u))
 		if m != nil {
-			v.fill(x, *m, constant(0))
+			v.fillLanes(x, *m, constant(0))
 		}
 		VADDPS(x, sums[u], sums[u])
 	})
 	returnFloat(v.reduceLanes(addUp(sums), plus))
-	end()
+	endFunction()
 
 	function("addExpSub"+v.name, "func(dst, src, shift *float32, n int, floor float32)",
 		"addExpSub"+v.name+" sets dst[i] += exp(src[i] − shift[i]), 0 where the difference is below floor.")
@@ -152,30 +152,30 @@ func exponentials(v isa) {
 	shifts := arrayOf("shift", 4)
 	floor = v.broadcast(parameter("floor"))
 	walk([]array{dst, src, shifts}, func(u int, m *mask) reg.VecVirtual {
-		x := v.read(v.element(src, u), m)
-		VSUBPS(v.read(v.element(shifts, u), m), x, x)
+		x := v.loadVector(v.element(src, u), m)
+		VSUBPS(v.loadVector(v.element(shifts, u), m), x, x)
 		return x
 	}, aboveFloor, func(u int, m *mask, x reg.VecVirtual) {
-		VADDPS(v.read(v.element(dst, u), m), x, x)
-		v.store(x, m, v.element(dst, u))
+		VADDPS(v.loadVector(v.element(dst, u), m), x, x)
+		v.storeLanes(x, m, v.element(dst, u))
 	})
-	end()
+	endFunction()
 
 	function("siluMul"+v.name, "func(dst, gate, up *float32, n int)",
 		"siluMul"+v.name+" sets dst[i] = gate[i]·sigmoid(gate[i])·up[i].")
 	dst, gate, up := arrayOf("dst", 4), arrayOf("gate", 4), arrayOf("up", 4)
 	walk([]array{dst, gate, up}, func(u int, m *mask) reg.VecVirtual {
-		g, x := v.read(v.element(gate, u), m), v.zeros(1)[0]
+		g, x := v.loadVector(v.element(gate, u), m), v.zeros(1)[0]
 		VSUBPS(g, x, x)
 		return x
-	}, v.exp, func(u int, m *mask, x reg.VecVirtual) {
+	}, v.emitExp, func(u int, m *mask, x reg.VecVirtual) {
 		VADDPS(constant(1), x, x)
-		g := v.read(v.element(gate, u), m)
+		g := v.loadVector(v.element(gate, u), m)
 		VDIVPS(x, g, x)
-		VMULPS(v.read(v.element(up, u), m), x, x)
-		v.store(x, m, v.element(dst, u))
+		VMULPS(v.loadVector(v.element(up, u), m), x, x)
+		v.storeLanes(x, m, v.element(dst, u))
 	})
-	end()
+	endFunction()
 }
 
 // logarithm is ln x = e·ln 2 + ln m with ½√2 ≤ m < √2 and the polynomial of Cephes
@@ -185,7 +185,7 @@ func logarithm(v isa) {
 	function("log"+v.name, "func(dst, src *float32, n int)", "log"+v.name+" sets dst[i] = ln src[i].")
 	dst, src := arrayOf("dst", 4), arrayOf("src", 4)
 	v.walk(1, []array{dst, src}, func(_ int, m *mask) {
-		x := v.read(v.element(src, 0), m)
+		x := v.loadVector(v.element(src, 0), m)
 		fraction, e := v.vec(), v.vec()
 		if v.wide() {
 			const oneToTwo = 0
@@ -196,9 +196,9 @@ func logarithm(v isa) {
 			scaled, bias := v.vec(), v.vec()
 			VMULPS(constant(1<<23), x, scaled)
 			VMOVAPS(x, fraction)
-			v.choose(compareLess, x, constant(0x1p-126), scaled, fraction)
+			v.chooseLanes(compareLess, x, constant(0x1p-126), scaled, fraction)
 			VMOVUPS(constant(127), bias)
-			v.choose(compareLess, x, constant(0x1p-126), constant(127+23), bias)
+			v.chooseLanes(compareLess, x, constant(0x1p-126), constant(127+23), bias)
 			VPSRLD(Imm(23), fraction, e)
 			VCVTDQ2PS(e, e)
 			VSUBPS(bias, e, e)
@@ -210,8 +210,8 @@ func logarithm(v isa) {
 		VADDPS(constant(1), e, next)
 		original := v.vec()
 		VMOVAPS(fraction, original)
-		v.choose(compareGreater, original, constant(math.Sqrt2), next, e)
-		v.choose(compareGreater, original, constant(math.Sqrt2), half, fraction)
+		v.chooseLanes(compareGreater, original, constant(math.Sqrt2), next, e)
+		v.chooseLanes(compareGreater, original, constant(math.Sqrt2), half, fraction)
 		f := fraction
 		VSUBPS(constant(1), f, f)
 
@@ -230,10 +230,10 @@ func logarithm(v isa) {
 		VFMADD231PS(constant(ln2Upper), e, p)
 
 		infinity := float32(math.Inf(1))
-		v.choose(compareEqual, x, constant(infinity), constant(infinity), p)
-		v.choose(compareNotAtOrAbove, x, constant(0), constant(float32(math.NaN())), p)
-		v.choose(compareEqual, x, constant(0), constant(-infinity), p)
-		v.store(p, m, v.element(dst, 0))
+		v.chooseLanes(compareEqual, x, constant(infinity), constant(infinity), p)
+		v.chooseLanes(compareNotAtOrAbove, x, constant(0), constant(float32(math.NaN())), p)
+		v.chooseLanes(compareEqual, x, constant(0), constant(-infinity), p)
+		v.storeLanes(p, m, v.element(dst, 0))
 	})
-	end()
+	endFunction()
 }

@@ -55,7 +55,7 @@ func decodeFloats(f floatFormat) {
 	ADDQ(I32(4*32), dst)
 	ADDQ(I32(32+f.bytes), src)
 	again(left, "block")
-	end()
+	endFunction()
 }
 
 // decodeE2M1 is the decode of MXFP4 with the sign of zeros, which bytes do not have.
@@ -85,7 +85,7 @@ func decodeE2M1() {
 	ADDQ(I32(4*32), dst)
 	ADDQ(I32(17), src)
 	again(left, "block")
-	end()
+	endFunction()
 }
 
 // maxFloatRows are the rows of a that are multiplied at once.
@@ -102,7 +102,7 @@ func floatDots(f floatFormat, v isa) {
 	for rows := maxFloatRows; rows > 0; rows-- {
 		ifRows(rows, m, func() { v.floatRows(f, rows) })
 	}
-	end()
+	endFunction()
 }
 
 // scaled adds r times the scale of the block to sum.
@@ -127,7 +127,7 @@ func (v isa) floatRows(f floatFormat, rows int) {
 	n, c, b, left, at := pointer("n"), pointer("c"), pointer("b"), GP64(), GP64()
 	ldc := stride("ldc", 4)
 	a := rowsOfA(rows)
-	mask, sign := v.vec(), loaded(bytes(128))
+	mask, sign := v.vec(), loaded(byteVector(128))
 	if v.wide() {
 		VPBROADCASTD(integer(0xbf80bf80), mask)
 	} else {
@@ -189,7 +189,7 @@ func (v isa) floatRows(f floatFormat, rows int) {
 
 	nan, found := XMM(), GP32()
 	VXORPS(nan, nan, nan)
-	VPCMPEQB(bytes(255), largest, largest)
+	VPCMPEQB(byteVector(255), largest, largest)
 	VPMOVMSKB(largest, found)
 	TESTL(found, found)
 	JZ(LabelRef(label + "numbers"))

@@ -23,8 +23,8 @@ var (
 	avx512 = isa{"AVX512", 16}
 )
 
-func (v isa) wide() bool { return v.lanes == 16 }
-func (v isa) bytes() int { return v.lanes * 4 }
+func (v isa) wide() bool       { return v.lanes == 16 }
+func (v isa) vectorBytes() int { return v.lanes * 4 }
 
 // vec returns a new vector register.
 func (v isa) vec() reg.VecVirtual {
@@ -63,7 +63,7 @@ func functionOf(attributes attr.Attribute, name, signature string, doc ...string
 	Doc(doc...)
 }
 
-func end() {
+func endFunction() {
 	VZEROUPPER()
 	RET()
 }
@@ -74,7 +74,7 @@ func ifRows(rows int, m reg.GPVirtual, emit func()) {
 	CMPQ(m, Imm(uint64(rows)))
 	JNE(LabelRef(skip))
 	emit()
-	end()
+	endFunction()
 	Label(skip)
 }
 
@@ -208,8 +208,8 @@ func (v isa) masks(n reg.GPVirtual, vectors int) []mask {
 	return m
 }
 
-// load reads a vector of float32, or the lanes of a mask; the others become 0.
-func (v isa) load(from Mem, m *mask, to reg.VecVirtual) {
+// loadLanes reads a vector of float32, or the lanes of a mask; the others become 0.
+func (v isa) loadLanes(from Mem, m *mask, to reg.VecVirtual) {
 	switch {
 	case m == nil:
 		VMOVUPS(from, to)
@@ -220,8 +220,8 @@ func (v isa) load(from Mem, m *mask, to reg.VecVirtual) {
 	}
 }
 
-// store writes a vector, or the lanes of a mask.
-func (v isa) store(from reg.VecVirtual, m *mask, to Mem) {
+// storeLanes writes a vector, or the lanes of a mask.
+func (v isa) storeLanes(from reg.VecVirtual, m *mask, to Mem) {
 	switch {
 	case m == nil:
 		VMOVUPS(from, to)
@@ -249,7 +249,7 @@ var (
 func (v isa) loadWide(s storage, from Mem, m *mask, to reg.VecVirtual) {
 	switch {
 	case s == f32:
-		v.load(from, m, to)
+		v.loadLanes(from, m, to)
 	case s == f16 && m == nil:
 		VCVTPH2PS(from, to)
 	case s == f16:

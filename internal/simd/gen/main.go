@@ -16,14 +16,14 @@ func main() {
 	part := flag.String("part", "", "the file to write: product, vector or blocks")
 	flag.Parse() // with the flags of avo: -out, -stubs, -pkg
 	if *part == "blocks" {
-		blocks()
+		emitBlocks()
 		Generate()
 		return
 	}
 	for _, v := range []isa{avx2, avx512} {
 		switch *part {
 		case "product":
-			product(v)
+			emitProduct(v)
 		case "vector":
 			vector(v)
 		default:

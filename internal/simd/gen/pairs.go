@@ -77,9 +77,9 @@ func multiplyPairs() {
 			ADDQ(I32(64), next)
 		}
 		for j := range vectors {
-			VMOVUPS(Mem{Base: b, Disp: j * v.bytes()}, zmm[columns+j])
+			VMOVUPS(Mem{Base: b, Disp: j * v.vectorBytes()}, zmm[columns+j])
 		}
-		ADDQ(I32(vectors*v.bytes()), b)
+		ADDQ(I32(vectors*v.vectorBytes()), b)
 		for i := range rows {
 			x := element + i%4
 			VBROADCASTSS(row(i), zmm[x])
@@ -102,7 +102,7 @@ func multiplyPairs() {
 		VBROADCASTSS(parameter("beta"), zmm[element])
 		for i := range rows {
 			for j := range vectors {
-				old, sum, to := zmm[columns+j], zmm[vectors*i+j], Mem{Base: at, Disp: j * v.bytes()}
+				old, sum, to := zmm[columns+j], zmm[vectors*i+j], Mem{Base: at, Disp: j * v.vectorBytes()}
 				VMOVUPS_Z(to, tail[j].k, old)
 				VFMADD231PS(zmm[element], old, sum)
 				VMOVUPS(sum, tail[j].k, to)
@@ -113,7 +113,7 @@ func multiplyPairs() {
 		Label(label + "store")
 		for i := range rows {
 			for j := range vectors {
-				VMOVUPS(zmm[vectors*i+j], tail[j].k, Mem{Base: at, Disp: j * v.bytes()})
+				VMOVUPS(zmm[vectors*i+j], tail[j].k, Mem{Base: at, Disp: j * v.vectorBytes()})
 			}
 			ADDQ(ldc, at)
 		}
@@ -131,26 +131,26 @@ func narrowRow() {
 	function("narrowRowAVX512BF16", "func(dst *float32, src *float32, n int)",
 		"narrowRowAVX512BF16 writes src [n] to dst as bfloat16, numbers below 2⁻¹²⁶ as 0.")
 	dst, src, n := pointer("dst"), pointer("src"), pointer("n")
-	half := func(i int) Mem { return Mem{Base: dst, Disp: i * v.bytes() / 2} }
+	half := func(i int) Mem { return Mem{Base: dst, Disp: i * v.vectorBytes() / 2} }
 	Label("four")
 	SUBQ(I32(4*v.lanes), n)
 	JLT(LabelRef("rest"))
 	for i := range 4 {
-		VMOVUPS(Mem{Base: src, Disp: i * v.bytes()}, zmm[i])
+		VMOVUPS(Mem{Base: src, Disp: i * v.vectorBytes()}, zmm[i])
 		narrow(i, i)
 		VMOVUPS(zmm[i].AsY(), half(i))
 	}
-	ADDQ(I32(4*v.bytes()), src)
-	ADDQ(I32(2*v.bytes()), dst)
+	ADDQ(I32(4*v.vectorBytes()), src)
+	ADDQ(I32(2*v.vectorBytes()), dst)
 	JMP(LabelRef("four"))
 	Label("rest")
 	ADDQ(I32(4*v.lanes), n)
 	for i, m := range v.masks(n, 4) {
-		VMOVUPS_Z(Mem{Base: src, Disp: i * v.bytes()}, m.k, zmm[i])
+		VMOVUPS_Z(Mem{Base: src, Disp: i * v.vectorBytes()}, m.k, zmm[i])
 		narrow(i, i)
 		VMOVDQU16(zmm[i].AsY(), m.k, half(i))
 	}
-	end()
+	endFunction()
 }
 
 // narrowTwo converts two registers to bfloat16, the first in the lower half (VCVTNE2PS2BF16).
@@ -164,7 +164,7 @@ func splitRow() {
 	high, low, src, n := pointer("high"), pointer("low"), pointer("src"), pointer("n")
 	split := func(load func(from Mem, j int), store func(to Mem)) {
 		for j := range 2 {
-			load(Mem{Base: src, Disp: j * v.bytes()}, j)
+			load(Mem{Base: src, Disp: j * v.vectorBytes()}, j)
 		}
 		narrowTwo(2, 0, 1)
 		store(Mem{Base: high})
@@ -182,9 +182,9 @@ func splitRow() {
 	SUBQ(I32(2*v.lanes), n)
 	JLT(LabelRef("rest"))
 	split(func(from Mem, j int) { VMOVUPS(from, zmm[j]) }, func(to Mem) { VMOVUPS(zmm[2], to) })
-	ADDQ(I32(2*v.bytes()), src)
-	ADDQ(I32(v.bytes()), high)
-	ADDQ(I32(v.bytes()), low)
+	ADDQ(I32(2*v.vectorBytes()), src)
+	ADDQ(I32(v.vectorBytes()), high)
+	ADDQ(I32(v.vectorBytes()), low)
 	JMP(LabelRef("two"))
 	Label("rest")
 	ADDQ(I32(2*v.lanes), n)
@@ -195,7 +195,7 @@ func splitRow() {
 	KMOVD(words.As32(), both)
 	split(func(from Mem, j int) { VMOVUPS_Z(from, tail[j].k, zmm[j]) }, func(to Mem) { VMOVDQU16(zmm[2], both, to) })
 	Label("end")
-	end()
+	endFunction()
 }
 
 // packPairs copies pairs of rows of two vectors, the elements of a column next to
@@ -216,10 +216,10 @@ func packPairs() {
 		VPMOVZXWD_Z(Mem{Base: b, Index: ldb, Scale: 1, Disp: j * v.lanes * 2}, lanes[j].k, high)
 		VPSLLD(Imm(16), high, high)
 		VPORD(low, high, high)
-		VMOVUPS(high, Mem{Base: dst, Disp: j * v.bytes()})
+		VMOVUPS(high, Mem{Base: dst, Disp: j * v.vectorBytes()})
 	}
 	LEAQ(Mem{Base: b, Index: ldb, Scale: 2}, b)
-	ADDQ(I32(2*v.bytes()), dst)
+	ADDQ(I32(2*v.vectorBytes()), dst)
 	again(k, "pair")
-	end()
+	endFunction()
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-func product(v isa) {
-	multiplyPanel(v, false)
-	multiplyPanel(v, true)
+func emitProduct(v isa) {
+	emitMultiplyPanel(v, false)
+	emitMultiplyPanel(v, true)
 	for _, s := range storages {
 		multiplyRows(v, s)
-		multiplyDots(v, s)
-		pack(v, s)
+		emitMultiplyDots(v, s)
+		emitPack(v, s)
 		if v == avx2 { // in-lane shuffles of 256 bits have two ports, of 512 bits one
-			packTransposed(s)
+			emitPackTransposed(s)
 		}
 	}
 }
@@ -39,10 +39,10 @@ func copyOf(r reg.GPVirtual) reg.GPVirtual {
 	return c
 }
 
-// multiplyPanel multiplies a by a panel of two vectors of columns. A tile of up to 12
+// emitMultiplyPanel multiplies a by a panel of two vectors of columns. A tile of up to 12
 // (AVX-512) or 6 (AVX2) rows is summed in registers over all of k: per step two
 // vectors of the panel are loaded, and each row's element of a is broadcast.
-func multiplyPanel(v isa, transposed bool) {
+func emitMultiplyPanel(v isa, transposed bool) {
 	const vectors = 2
 	maxRows := 6
 	if v.wide() {
@@ -78,7 +78,7 @@ func multiplyPanel(v isa, transposed bool) {
 
 		Label(label + "k")
 		for j, r := range columns {
-			VMOVUPS(Mem{Base: b, Disp: j * v.bytes()}, r)
+			VMOVUPS(Mem{Base: b, Disp: j * v.vectorBytes()}, r)
 		}
 		ADDQ(panelStride, b)
 		for i := range rows {
@@ -132,7 +132,7 @@ func multiplyRows(v isa, s storage) {
 	for rows := 1; rows <= maxRows; rows++ {
 		ifRows(rows, m, func() {
 			label := fmt.Sprintf("rows%d", rows)
-			a, b, ldb, left := rowsOf("a", stride("lda", 4), rows), pointer("b"), stride("ldb", s.size), pointer("k")
+			a, b, ldb, left := rowAddresses("a", stride("lda", 4), rows), pointer("b"), stride("ldb", s.size), pointer("k")
 			ahead := copyOf(ldb) // about 4 KiB of a head of 64
 			SHLQ(Imm(map[int]uint64{4: 4, 2: 5}[s.size]), ahead)
 			lanes := make([]*mask, rowVectors)
@@ -165,7 +165,7 @@ func multiplyRows(v isa, s storage) {
 			storeTile(v, label, sums, pointer("c"), stride("ldc", 4), func() []mask { return v.masks(pointer("width"), rowVectors) })
 		})
 	}
-	end()
+	endFunction()
 }
 
 // storeTile sets rows of c to alpha·sums + beta·c; masks are of the columns.
@@ -184,9 +184,9 @@ func storeTile(v isa, label string, sums [][]reg.VecVirtual, c, ldc reg.GPVirtua
 	for i := range sums {
 		for j, s := range sums[i] {
 			old := v.vec()
-			v.load(Mem{Base: at, Disp: j * v.bytes()}, &tail[j], old)
+			v.loadLanes(Mem{Base: at, Disp: j * v.vectorBytes()}, &tail[j], old)
 			VFMADD231PS(scale, old, s)
-			v.store(s, &tail[j], Mem{Base: at, Disp: j * v.bytes()})
+			v.storeLanes(s, &tail[j], Mem{Base: at, Disp: j * v.vectorBytes()})
 		}
 		ADDQ(ldc, at)
 	}
@@ -194,15 +194,15 @@ func storeTile(v isa, label string, sums [][]reg.VecVirtual, c, ldc reg.GPVirtua
 	Label(label + "store")
 	for i := range sums {
 		for j, s := range sums[i] {
-			v.store(s, &tail[j], Mem{Base: at, Disp: j * v.bytes()})
+			v.storeLanes(s, &tail[j], Mem{Base: at, Disp: j * v.vectorBytes()})
 		}
 		ADDQ(ldc, at)
 	}
 	Label(label + "next")
 }
 
-// rowsOf are pointers to rows of a parameter.
-func rowsOf(name string, stride reg.GPVirtual, rows int) []reg.GPVirtual {
+// rowAddresses are pointers to rows of a parameter.
+func rowAddresses(name string, stride reg.GPVirtual, rows int) []reg.GPVirtual {
 	a := []reg.GPVirtual{pointer(name)}
 	for i := 1; i < rows; i++ {
 		p := GP64()
@@ -254,13 +254,13 @@ func tiles(maxRows int, m reg.GPVirtual, tile func(rows int), next func()) {
 	for rows := maxRows - 1; rows > 0; rows-- {
 		ifRows(rows, m, func() { tile(rows) })
 	}
-	end()
+	endFunction()
 }
 
-// multiplyDots multiplies up to four rows of a by rows of b, four at a time: each
+// emitMultiplyDots multiplies up to four rows of a by rows of b, four at a time: each
 // product of two rows is summed along k in its own register, and the registers are added
 // up across at the end. A row has the same bits among any number of rows.
-func multiplyDots(v isa, s storage) {
+func emitMultiplyDots(v isa, s storage) {
 	maxRows := 3 // 12 sums, 3 rows of a and one of b fill 16 registers
 	if v.wide() {
 		maxRows = 4
@@ -272,7 +272,7 @@ func multiplyDots(v isa, s storage) {
 	for rows := 1; rows <= maxRows; rows++ {
 		ifRows(rows, m, func() { dotRows(v, s, fmt.Sprintf("m%d", rows), rows) })
 	}
-	end()
+	endFunction()
 }
 
 // dotColumns is the number of rows of b whose results are stored at once.
@@ -319,7 +319,7 @@ func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.
 	step := func(load func(s storage, from Mem, m *mask, to reg.VecVirtual), m *mask, u int) {
 		x := v.vecs(rows)
 		for i := range x {
-			load(f32, Mem{Base: a[i], Index: at, Scale: 4, Disp: u * v.bytes()}, m, x[i])
+			load(f32, Mem{Base: a[i], Index: at, Scale: 4, Disp: u * v.vectorBytes()}, m, x[i])
 		}
 		for j := range b {
 			y := v.vec()
@@ -335,7 +335,7 @@ func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.
 		for half := range x {
 			x[half] = v.vecs(rows)
 			for i := range rows {
-				VMOVUPS(Mem{Base: a[i], Index: at, Scale: 4, Disp: half * v.bytes()}, x[half][i])
+				VMOVUPS(Mem{Base: a[i], Index: at, Scale: 4, Disp: half * v.vectorBytes()}, x[half][i])
 			}
 		}
 		for j := range b {
@@ -430,7 +430,7 @@ func sumsAlong(v isa, s storage, label string, a, b []reg.GPVirtual, k, ldb reg.
 // dotRows multiplies rows of a by rows of b, dotColumns of them side by side.
 func dotRows(v isa, s storage, label string, rows int) {
 	n, k, c := pointer("n"), pointer("k"), pointer("c")
-	a := rowsOf("a", stride("lda", 4), rows)
+	a := rowAddresses("a", stride("lda", 4), rows)
 	next := pointer("b")
 
 	Label(label + "columns")
@@ -472,7 +472,7 @@ func dotRows(v isa, s storage, label string, rows int) {
 	JZ(LabelRef(label + "store"))
 	for i := range rows {
 		old := XMM()
-		v.load(Mem{Base: row}, lanes, old)
+		v.loadLanes(Mem{Base: row}, lanes, old)
 		VFMADD231PS(beta, old, results[i])
 		if i+1 < rows {
 			ADDQ(ldc, row)
@@ -481,7 +481,7 @@ func dotRows(v isa, s storage, label string, rows int) {
 	MOVQ(c, row)
 	Label(label + "store")
 	for i := range rows {
-		v.store(results[i], lanes, Mem{Base: row})
+		v.storeLanes(results[i], lanes, Mem{Base: row})
 		if i+1 < rows {
 			ADDQ(ldc, row)
 		}
@@ -511,9 +511,9 @@ func (v isa) sumAcross(r []reg.VecVirtual) reg.VecVirtual {
 	return sum
 }
 
-// pack copies rows of two vectors, widened; of AVX2 with 16-bit elements only whole
+// emitPack copies rows of two vectors, widened; of AVX2 with 16-bit elements only whole
 // ones.
-func pack(v isa, s storage) {
+func emitPack(v isa, s storage) {
 	name := "pack" + s.name + v.name
 	function(name, "func(dst *float32, b *byte, ldb, width, k int)",
 		fmt.Sprintf("%s copies b [k, width] to dst [k, %d] as float32.", name, 2*v.lanes))
@@ -528,16 +528,16 @@ func pack(v isa, s storage) {
 	for j := range 2 {
 		x := v.vec()
 		v.loadWide(s, Mem{Base: b, Disp: j * v.lanes * s.size}, lanes[j], x)
-		VMOVUPS(x, Mem{Base: dst, Disp: j * v.bytes()})
+		VMOVUPS(x, Mem{Base: dst, Disp: j * v.vectorBytes()})
 	}
 	ADDQ(ldb, b)
-	ADDQ(I32(2*v.bytes()), dst)
+	ADDQ(I32(2*v.vectorBytes()), dst)
 	again(k, "row")
-	end()
+	endFunction()
 }
 
-// packTransposed transposes blocks of 16 rows by 32 bytes.
-func packTransposed(s storage) {
+// emitPackTransposed transposes blocks of 16 rows by 32 bytes.
+func emitPackTransposed(s storage) {
 	v := avx2
 	depth := 8 // elements of a row in a block
 	if s == bf16 {
@@ -649,5 +649,5 @@ func packTransposed(s storage) {
 	JZ(LabelRef("done"))
 	take(1)
 	Label("done")
-	end()
+	endFunction()
 }

@@ -70,10 +70,10 @@ func (v isa) walk(unroll int, arrays []array, body func(vectors int, m *mask)) {
 	}
 }
 
-// read loads a vector of float32, the masked lanes if m is set.
-func (v isa) read(from Mem, m *mask) reg.VecVirtual {
+// loadVector loads a vector of float32, the masked lanes if m is set.
+func (v isa) loadVector(from Mem, m *mask) reg.VecVirtual {
 	r := v.vec()
-	v.load(from, m, r)
+	v.loadLanes(from, m, r)
 	return r
 }
 
@@ -122,22 +122,22 @@ func reductions(v isa) {
 	sums := v.zeros(unroll)
 	v.walk(unroll, []array{x, y}, func(vectors int, m *mask) {
 		for u := range vectors {
-			VFMADD231PS(v.read(v.element(x, u), m), v.read(v.element(y, u), m), sums[u])
+			VFMADD231PS(v.loadVector(v.element(x, u), m), v.loadVector(v.element(y, u), m), sums[u])
 		}
 	})
 	returnFloat(v.reduceLanes(addUp(sums), plus))
-	end()
+	endFunction()
 
 	function("sum"+v.name, "func(x *float32, n int) float32", "sum"+v.name+" returns Σ x[i].")
 	x = arrayOf("x", 4)
 	sums = v.zeros(unroll)
 	v.walk(unroll, []array{x}, func(vectors int, m *mask) {
 		for u := range vectors {
-			VADDPS(v.read(v.element(x, u), m), sums[u], sums[u])
+			VADDPS(v.loadVector(v.element(x, u), m), sums[u], sums[u])
 		}
 	})
 	returnFloat(v.reduceLanes(addUp(sums), plus))
-	end()
+	endFunction()
 
 	function("max"+v.name, "func(x *float32, n int) float32", "max"+v.name+" returns the largest element, or NaN if there is one.")
 	x = arrayOf("x", 4)
@@ -150,9 +150,9 @@ func reductions(v isa) {
 	}
 	v.walk(unroll, []array{x}, func(vectors int, m *mask) {
 		for u := range vectors {
-			r := v.read(v.element(x, u), m)
+			r := v.loadVector(v.element(x, u), m)
 			if m != nil { // the lanes that were not read must not count
-				v.fill(r, *m, constant(float32(math.Inf(-1))))
+				v.fillLanes(r, *m, constant(float32(math.Inf(-1))))
 			}
 			VMAXPS(r, largest[u], largest[u])
 			v.collectNaN(r, odd[u])
@@ -166,25 +166,25 @@ func reductions(v isa) {
 	nan := v.reduceLanes(odd[0], func(a, b, to reg.Register) { VORPS(a, b, to) })
 	VORPS(nan.AsX(), result.AsX(), result.AsX()) // all ones is a NaN
 	returnFloat(result)
-	end()
+	endFunction()
 
 	function("maxInto"+v.name, "func(dst, src *float32, n int)", "maxInto"+v.name+" sets dst[i] = max(dst[i], src[i]).")
 	dst, src := arrayOf("dst", 4), arrayOf("src", 4)
 	v.walk(unroll, []array{dst, src}, func(vectors int, m *mask) {
 		for u := range vectors {
-			d, s, r := v.read(v.element(dst, u), m), v.read(v.element(src, u), m), v.vec()
+			d, s, r := v.loadVector(v.element(dst, u), m), v.loadVector(v.element(src, u), m), v.vec()
 			VMAXPS(s, d, r) // s, if either is NaN
 			odd := v.zeros(1)[0]
 			v.collectNaN(d, odd)
 			VORPS(odd, r, r)
-			v.store(r, m, v.element(dst, u))
+			v.storeLanes(r, m, v.element(dst, u))
 		}
 	})
-	end()
+	endFunction()
 }
 
-// fill replaces the lanes outside of the mask.
-func (v isa) fill(r reg.VecVirtual, m mask, with Mem) {
+// fillLanes replaces the lanes outside of the mask.
+func (v isa) fillLanes(r reg.VecVirtual, m mask, with Mem) {
 	if v.wide() {
 		other := K()
 		KNOTW(m.k, other)
@@ -217,12 +217,12 @@ func arithmetic(v isa) {
 	x, y := arrayOf("x", 4), arrayOf("y", 4)
 	v.walk(unroll, []array{x, y}, func(vectors int, m *mask) {
 		for u := range vectors {
-			r := v.read(v.element(y, u), m)
-			VFMADD231PS(v.read(v.element(x, u), m), a, r)
-			v.store(r, m, v.element(y, u))
+			r := v.loadVector(v.element(y, u), m)
+			VFMADD231PS(v.loadVector(v.element(x, u), m), a, r)
+			v.storeLanes(r, m, v.element(y, u))
 		}
 	})
-	end()
+	endFunction()
 
 	type operation struct {
 		name, sign string
@@ -233,12 +233,12 @@ func arithmetic(v isa) {
 		a, x := v.broadcast(parameter("a")), arrayOf("x", 4)
 		v.walk(unroll, []array{x}, func(vectors int, m *mask) {
 			for u := range vectors {
-				r := v.read(v.element(x, u), m)
+				r := v.loadVector(v.element(x, u), m)
 				op.emit(a, r, r)
-				v.store(r, m, v.element(x, u))
+				v.storeLanes(r, m, v.element(x, u))
 			}
 		})
-		end()
+		endFunction()
 	}
 	for _, op := range []operation{{"add", "+", VADDPS}, {"mul", "·", VMULPS}} {
 		function(op.name+v.name, "func(dst, x, y *float32, n int)",
@@ -246,12 +246,12 @@ func arithmetic(v isa) {
 		dst, x, y := arrayOf("dst", 4), arrayOf("x", 4), arrayOf("y", 4)
 		v.walk(unroll, []array{dst, x, y}, func(vectors int, m *mask) {
 			for u := range vectors {
-				r := v.read(v.element(x, u), m)
-				op.emit(v.read(v.element(y, u), m), r, r)
-				v.store(r, m, v.element(dst, u))
+				r := v.loadVector(v.element(x, u), m)
+				op.emit(v.loadVector(v.element(y, u), m), r, r)
+				v.storeLanes(r, m, v.element(dst, u))
 			}
 		})
-		end()
+		endFunction()
 	}
 }
 
@@ -264,10 +264,10 @@ func conversions(v isa) {
 			for u := range vectors {
 				r := v.vec()
 				v.loadWide(s, v.element(src, u), m, r)
-				v.store(r, m, v.element(dst, u))
+				v.storeLanes(r, m, v.element(dst, u))
 			}
 		})
-		end()
+		endFunction()
 
 		function("narrow"+s.name+v.name, "func(dst *uint16, src *float32, n int)",
 			fmt.Sprintf("narrow%s%s rounds float32 to %s.", s.name, v.name, s.name))
@@ -275,7 +275,7 @@ func conversions(v isa) {
 		v.walk(2, []array{dst, src}, func(vectors int, m *mask) {
 			for u := range vectors {
 				to := v.element(dst, u)
-				x := v.read(v.element(src, u), m)
+				x := v.loadVector(v.element(src, u), m)
 				if s == f16 {
 					const nearestEven = 0
 					if m == nil {
@@ -298,7 +298,7 @@ func conversions(v isa) {
 				}
 			}
 		})
-		end()
+		endFunction()
 	}
 }
 
@@ -322,7 +322,7 @@ func (v isa) roundBF16(x reg.VecVirtual) {
 	} else {
 		VPOR(integer(0x400000), x, quiet)
 	}
-	v.choose(compareUnordered, x, x, quiet, rounded)
+	v.chooseLanes(compareUnordered, x, x, quiet, rounded)
 	VPSRLD(Imm(16), rounded, x)
 }
 
@@ -335,8 +335,8 @@ const (
 	compareGreater      = 14
 )
 
-// choose replaces the lanes of r in which x <predicate> y holds by other's.
-func (v isa) choose(predicate uint64, x reg.VecVirtual, y, other Op, r reg.VecVirtual) {
+// chooseLanes replaces the lanes of r in which x <predicate> y holds by other's.
+func (v isa) chooseLanes(predicate uint64, x reg.VecVirtual, y, other Op, r reg.VecVirtual) {
 	if v.wide() {
 		k := K()
 		VCMPPS(Imm(predicate), y, x, k)

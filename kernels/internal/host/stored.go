@@ -19,15 +19,15 @@ func Widened(a *kernels.Attend, compute kernels.DType, values bool) *kernels.Att
 	w := *a
 	w.Past = make([]kernels.KV, len(a.Past))
 	for g, kv := range a.Past {
-		w.Past[g] = kernels.KV{K: widen(kv.K, compute), V: kv.V, Positions: kv.Positions}
+		w.Past[g] = kernels.KV{K: widenTensor(kv.K, compute), V: kv.V, Positions: kv.Positions}
 		if values {
-			w.Past[g].V = widen(kv.V, compute)
+			w.Past[g].V = widenTensor(kv.V, compute)
 		}
 	}
 	return &w
 }
 
-func widen(t *kernels.Tensor, compute kernels.DType) *kernels.Tensor {
+func widenTensor(t *kernels.Tensor, compute kernels.DType) *kernels.Tensor {
 	y := kernels.NewTensor(compute, t.Shape...)
 	kernels.Convert(y, t)
 	return y

@@ -51,7 +51,7 @@ func (c *compiler) emit(i inst) int {
 	return len(c.prog) - 1
 }
 
-func (c *compiler) class(s runeSet) *class {
+func (c *compiler) newClass(s runeSet) *class {
 	key := fmt.Sprint(s)
 	if known, ok := c.classes[key]; ok {
 		return known
@@ -61,8 +61,8 @@ func (c *compiler) class(s runeSet) *class {
 	return made
 }
 
-// compile appends the program of n. final tells that what follows cannot fail.
-func (c *compiler) compile(n *node, final bool) error {
+// compileNode appends the program of n. final tells that what follows cannot fail.
+func (c *compiler) compileNode(n *node, final bool) error {
 	if len(c.prog) > maxProgram {
 		return errTooLarge
 	}
@@ -71,7 +71,7 @@ func (c *compiler) compile(n *node, final bool) error {
 		if len(n.set) == 1 && n.set[0].lo == n.set[0].hi {
 			c.emit(inst{op: opRune, r: n.set[0].lo})
 		} else {
-			c.emit(inst{op: opClass, class: c.class(n.set)})
+			c.emit(inst{op: opClass, class: c.newClass(n.set)})
 		}
 	case kindCat:
 		for i, sub := range n.subs {
@@ -79,7 +79,7 @@ func (c *compiler) compile(n *node, final bool) error {
 			for _, later := range n.subs[i+1:] {
 				last = last && cannotFail(later)
 			}
-			if err := c.compile(sub, last); err != nil {
+			if err := c.compileNode(sub, last); err != nil {
 				return err
 			}
 		}
@@ -107,7 +107,7 @@ func (c *compiler) compile(n *node, final bool) error {
 func (c *compiler) body(i inst, sub *node) error {
 	at := c.emit(i)
 	c.prog[at].x = len(c.prog)
-	if err := c.compile(sub, i.op != opBehind); err != nil {
+	if err := c.compileNode(sub, i.op != opBehind); err != nil {
 		return err
 	}
 	c.emit(inst{op: opMatch})
@@ -123,7 +123,7 @@ func (c *compiler) alternatives(n *node, final bool) error {
 			split = c.emit(inst{op: opSplit})
 			c.prog[split].x = len(c.prog)
 		}
-		if err := c.compile(sub, final); err != nil {
+		if err := c.compileNode(sub, final); err != nil {
 			return err
 		}
 		if split >= 0 {
@@ -145,11 +145,11 @@ func (c *compiler) repeat(n *node, final bool) error {
 		return errEmptyRepeat // Oniguruma stops after one that is empty, or not, by the size of it
 	}
 	if sub.kind == kindSet && !n.lazy && final {
-		c.emit(inst{op: opRun, x: n.min, y: n.max, class: c.class(sub.set)})
+		c.emit(inst{op: opRun, x: n.min, y: n.max, class: c.newClass(sub.set)})
 		return nil
 	}
 	for range n.min {
-		if err := c.compile(sub, false); err != nil {
+		if err := c.compileNode(sub, false); err != nil {
 			return err
 		}
 	}
@@ -165,7 +165,7 @@ func (c *compiler) repeat(n *node, final bool) error {
 		c.slots++
 		c.emit(inst{op: opEmpty, x: slot})
 	}
-	if err := c.compile(sub, final); err != nil {
+	if err := c.compileNode(sub, final); err != nil {
 		return err
 	}
 	if slot >= 0 {
@@ -181,7 +181,7 @@ func (c *compiler) optional(n *node, final bool) error {
 	var splits []int
 	for i := n.min; i < n.max; i++ {
 		splits = append(splits, c.emit(inst{op: opSplit}))
-		if err := c.compile(n.subs[0], final); err != nil {
+		if err := c.compileNode(n.subs[0], final); err != nil {
 			return err
 		}
 	}

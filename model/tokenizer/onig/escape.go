@@ -89,7 +89,7 @@ func (p *parser) classEscape(inside bool) (set runeSet, ok bool, err error) {
 
 // charEscape parses the escapes that stand for one character.
 func (p *parser) charEscape() (rune, error) {
-	c := p.next()
+	c := p.nextRune()
 	if control, ok := controls[c]; ok {
 		return control, nil
 	}
@@ -131,8 +131,8 @@ func (p *parser) hex(digits int) (rune, error) {
 	return rune(v), nil
 }
 
-// class parses what follows an opening bracket.
-func (p *parser) class() (runeSet, error) {
+// parseClass parses what follows an opening bracket.
+func (p *parser) parseClass() (runeSet, error) {
 	if p.depth++; p.depth > maxDepth {
 		return nil, p.errorf("classes nested more than %d deep", maxDepth)
 	}
@@ -193,7 +193,7 @@ func (p *parser) class() (runeSet, error) {
 			}
 		}
 		if p.accept("[") {
-			set, err := p.class()
+			set, err := p.parseClass()
 			if err != nil {
 				return nil, err
 			}
@@ -236,7 +236,7 @@ func (p *parser) classItem() (rune, runeSet, error) {
 	if !p.more() {
 		return 0, nil, p.errorf("class without an end")
 	}
-	c := p.next()
+	c := p.nextRune()
 	if c != '\\' {
 		return c, nil, nil
 	}

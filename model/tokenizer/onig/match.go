@@ -32,7 +32,7 @@ type Regexp struct {
 
 // Compile reads a pattern. The error says what of it is not supported, and where.
 func Compile(pattern string) (*Regexp, error) {
-	n, err := parse(pattern)
+	n, err := parsePattern(pattern)
 	if err == nil {
 		var re *Regexp
 		if re, err = assemble(pattern, n); err == nil {
@@ -48,7 +48,7 @@ func Compile(pattern string) (*Regexp, error) {
 
 func assemble(pattern string, n *node) (*Regexp, error) {
 	c := compiler{classes: make(map[string]*class)}
-	if err := c.compile(n, true); err != nil {
+	if err := c.compileNode(n, true); err != nil {
 		return nil, err
 	}
 	if c.emit(inst{op: opMatch}); len(c.prog) > maxProgram {
@@ -82,7 +82,7 @@ func (re *Regexp) Each(text string, yield func(start, end int) error) error {
 			if start < len(text) && !utf8.RuneStart(text[start]) {
 				continue
 			}
-			end = m.run(0, start, -1)
+			end = m.matchAt(0, start, -1)
 			if m.budget < 0 {
 				return fmt.Errorf("regular expression %q: %w", re.source, ErrSteps)
 			}
@@ -196,12 +196,12 @@ func (m *matcher) setFailed(pc, at int) {
 	b[bit/64] |= 1 << (bit % 64)
 }
 
-// run returns the end of the match of the program at pc from a byte on, or -1.
+// matchAt returns the end of the match of the program at pc from a byte on, or -1.
 // Where target is not negative, the match must end there.
 //
 // States inside a look-behind depend on where it must end, and the states of a pattern
 // with slots on the slots: they are not kept.
-func (m *matcher) run(pc, at, target int) int {
+func (m *matcher) matchAt(pc, at, target int) int {
 	base := len(m.stack)
 	text := m.text[:m.limit]
 	prog := m.re.prog
@@ -260,12 +260,12 @@ func (m *matcher) run(pc, at, target int) int {
 			m.stack = append(m.stack, frame{pc: pc, at: at})
 			pc = i.x
 		case opAtomic:
-			end := m.run(i.x, at, -1)
+			end := m.matchAt(i.x, at, -1)
 			ok = end >= 0
 			at = end
 			pc = i.y
 		case opLook:
-			ok = (m.run(i.x, at, -1) >= 0) != i.negated
+			ok = (m.matchAt(i.x, at, -1) >= 0) != i.negated
 			pc = i.y
 		case opBehind:
 			ok = m.behind(i, at) != i.negated
@@ -322,7 +322,7 @@ func (m *matcher) behind(i *inst, at int) bool {
 	defer func() { m.limit = limit }()
 	start := at
 	for n := 0; ; n++ {
-		if n >= i.low && m.run(i.x, start, at) >= 0 {
+		if n >= i.low && m.matchAt(i.x, start, at) >= 0 {
 			return true
 		}
 		if start == 0 || n == i.high || m.budget < 0 {

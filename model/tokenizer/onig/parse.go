@@ -75,13 +75,13 @@ func (p *parser) accept(s string) bool {
 	return true
 }
 
-func (p *parser) next() rune {
+func (p *parser) nextRune() rune {
 	r, n := utf8.DecodeRuneInString(p.src[p.at:])
 	p.at += n
 	return r
 }
 
-func parse(src string) (*node, error) {
+func parsePattern(src string) (*node, error) {
 	if len(src) > maxPattern {
 		return nil, fmt.Errorf("%d bytes, at most %d are supported", len(src), maxPattern)
 	}
@@ -207,10 +207,10 @@ func (p *parser) quantifier() (low, high int, interval, ok bool, err error) {
 	if !p.accept("{") {
 		return 0, 0, false, false, nil
 	}
-	low, hasLow := p.number()
+	low, hasLow := p.parseNumber()
 	high, hasHigh := low, hasLow
 	if p.accept(",") {
-		if high, hasHigh = p.number(); !hasHigh {
+		if high, hasHigh = p.parseNumber(); !hasHigh {
 			high = -1
 		}
 	}
@@ -227,7 +227,7 @@ func (p *parser) quantifier() (low, high int, interval, ok bool, err error) {
 	return low, high, true, true, nil
 }
 
-func (p *parser) number() (n int, ok bool) {
+func (p *parser) parseNumber() (n int, ok bool) {
 	for p.more() && '0' <= p.src[p.at] && p.src[p.at] <= '9' {
 		n = min(n*10+int(p.src[p.at]-'0'), maxRepeat+1)
 		p.at++
@@ -260,11 +260,11 @@ func (p *parser) atom() (*node, error) {
 			return nil, nil
 		}
 	}
-	switch c := p.next(); c {
+	switch c := p.nextRune(); c {
 	case '(':
 		return p.group()
 	case '[':
-		set, err := p.class()
+		set, err := p.parseClass()
 		return &node{kind: kindSet, set: set}, err
 	case '.':
 		if p.dotAll {
@@ -362,7 +362,7 @@ func (p *parser) group() (*node, error) {
 func (p *parser) options() (done bool, err error) {
 	on := true
 	for p.more() {
-		switch c := p.next(); c {
+		switch c := p.nextRune(); c {
 		case '-':
 			on = false
 		case 'i':

@@ -100,8 +100,8 @@ func (s *assembly) bits(x, y, offset, by, mask int) {
 	}
 }
 
-// each applies an instruction to two registers.
-func (s *assembly) each(name string, x, y, by int) {
+// bothRegisters applies an instruction to two registers.
+func (s *assembly) bothRegisters(name string, x, y, by int) {
 	s.op3(name, x, x, by)
 	s.op3(name, y, y, by)
 }
@@ -157,9 +157,9 @@ func halfE8M0(s *assembly, _ bool) {
 	s.do("FMOVS R20, F%d", commonScale)
 }
 
-// floats widens 8 signed bytes of v to two registers, the upper ones if upper, times lane 0
+// widenBytes widens 8 signed bytes of v to two registers, the upper ones if upper, times lane 0
 // of scale.
-func (s *assembly) floats(to, v int, upper bool, scale int) {
+func (s *assembly) widenBytes(to, v int, upper bool, scale int) {
 	name := "sshll.8h"
 	if upper {
 		name = "sshll2.8h"
@@ -176,8 +176,8 @@ func (s *assembly) floats(to, v int, upper bool, scale int) {
 // sixteenFloats are the scales of halves, if they are asked for.
 func (s *assembly) sixteenFloats(floats bool) {
 	if floats {
-		s.floats(blockScales, factors, false, commonScale)
-		s.floats(blockScales+2, factors, true, commonScale)
+		s.widenBytes(blockScales, factors, false, commonScale)
+		s.widenBytes(blockScales+2, factors, true, commonScale)
 	}
 }
 
@@ -187,8 +187,8 @@ func scalesQ2K(s *assembly, floats bool) {
 	s.op2("fneg", spare, spare)
 	s.near(16, factors, 0)
 	s.shiftBytes(16, factors, 4)
-	s.floats(blockMinima, 16, false, spare)
-	s.floats(blockMinima+2, 16, true, spare)
+	s.widenBytes(blockMinima, 16, false, spare)
+	s.widenBytes(blockMinima+2, 16, true, spare)
 	s.allBytes(16, 15)
 	s.op3("and", factors, factors, 16)
 	s.sixteenFloats(floats)
@@ -233,8 +233,8 @@ func scalesQ4K(s *assembly, _ bool) {
 	s.do("BFI $32, R21, $32, R22")
 	s.do("VMOV R20, V16.D[0]")
 	s.do("VMOV R22, V17.D[0]")
-	s.floats(blockScales, 16, false, commonScale)
-	s.floats(blockMinima, 17, false, spare)
+	s.widenBytes(blockScales, 16, false, commonScale)
+	s.widenBytes(blockMinima, 17, false, spare)
 }
 
 func scalesQ6K(s *assembly, floats bool) {
@@ -262,7 +262,7 @@ func scalesIQ4XS(s *assembly, _ bool) {
 	s.op3("orr", low, low, high)
 	s.allBytes(t, 32)
 	s.op3("sub.16b", low, low, t)
-	s.floats(blockScales, low, false, commonScale)
+	s.widenBytes(blockScales, low, false, commonScale)
 }
 
 func fifteen(s *assembly) { s.allBytes(constantA, 15) }
@@ -295,7 +295,7 @@ var (
 var blockFormats = []blockFormat{
 	{"Q4_0", 32, 18, false, false, two(15, 8), func(s *assembly, x, y, _ int) {
 		s.nibbles(x, y, 2)
-		s.each("sub.16b", x, y, constantB)
+		s.bothRegisters("sub.16b", x, y, constantB)
 	}, halfScale},
 	{"Q4_1", 32, 20, false, true, fifteen, func(s *assembly, x, y, _ int) { s.nibbles(x, y, 4) }, scaleAndMinimum},
 	{"Q5_0", 32, 22, false, false, fifthConstants, func(s *assembly, x, y, _ int) {
@@ -323,7 +323,7 @@ var blockFormats = []blockFormat{
 		s.bits(total, total+1, 0, g-2, constantB)
 		s.op3("orr", x, x, total)
 		s.op3("orr", y, y, total+1)
-		s.each("sub.16b", x, y, constantB)
+		s.bothRegisters("sub.16b", x, y, constantB)
 	}, scalesQ3K},
 	{"Q4_K", 256, 144, false, true, fifteen, func(s *assembly, x, y, g int) {
 		s.bits(x, y, 16+g/2*32, g%2*4, constantA*(1-g%2))
@@ -341,7 +341,7 @@ var blockFormats = []blockFormat{
 		s.op3("orr", x, x, total)
 		s.op3("orr", y, y, total+1)
 		s.allBytes(spare, 32)
-		s.each("sub.16b", x, y, spare)
+		s.bothRegisters("sub.16b", x, y, spare)
 	}, scalesQ6K},
 	{"IQ4_XS", 256, 136, false, false, iq4, func(s *assembly, x, y, g int) {
 		s.nibbles(x, y, 8+16*g)
@@ -351,9 +351,9 @@ var blockFormats = []blockFormat{
 
 func (f *blockFormat) large() bool { return f.elems == 256 }
 
-func blocks(s *assembly) {
+func emitBlocks(s *assembly) {
 	for _, r := range rowRecords {
-		s.quantise(r)
+		s.emitQuantise(r)
 	}
 	for i := range blockFormats {
 		f := &blockFormats[i]
@@ -377,8 +377,8 @@ func (s *assembly) decodeBlocks(f *blockFormat) {
 	s.param("src", blockPointer)
 	s.param("blocks", left)
 	f.constants(s)
-	loop := s.label("block")
-	s.at(loop)
+	loop := s.newLabel("block")
+	s.placeLabel(loop)
 	f.scales(s, true)
 	if !f.large() && f.minima {
 		s.op2("dup", factors, factors)
@@ -410,7 +410,7 @@ func (s *assembly) decodeBlocks(f *blockFormat) {
 				case f.minima:
 					s.op3("fadd", r, r, factors)
 				}
-				s.store(16, r, dst, 128*g+64*i+16*j)
+				s.storeRegister(16, r, dst, 128*g+64*i+16*j)
 			}
 		}
 	}
@@ -440,10 +440,10 @@ func (s *assembly) multiplyBlocks(f *blockFormat) {
 	}
 	f.constants(s)
 	for rows := 1; rows <= 4; rows++ {
-		skip, row, next := s.label("not"), s.label("row"), s.label("block")
+		skip, row, next := s.newLabel("not"), s.newLabel("row"), s.newLabel("block")
 		s.do("CMP $%d, R%d", rows, m)
 		s.do("BNE %s", skip)
-		s.at(row)
+		s.placeLabel(row)
 		for i := range rows {
 			s.zero(blockSums + 2*i)
 			s.zero(blockSums + 2*i + 1)
@@ -458,13 +458,13 @@ func (s *assembly) multiplyBlocks(f *blockFormat) {
 			}
 		}
 		if f.large() {
-			s.at(next)
+			s.placeLabel(next)
 			s.largeBlock(f, rows, at)
 			advance(largeRecord)
 			s.again(left, next)
 		} else {
-			done := s.label("sum")
-			s.at(next)
+			done := s.newLabel("sum")
+			s.placeLabel(next)
 			s.smallBlock(f, rows, at, 0)
 			advance(smallRecord)
 			s.do("SUBS $1, R%d", left)
@@ -472,11 +472,11 @@ func (s *assembly) multiplyBlocks(f *blockFormat) {
 			s.smallBlock(f, rows, at, 1)
 			advance(smallRecord)
 			s.again(left, next)
-			s.at(done)
+			s.placeLabel(done)
 		}
 		s.do("MOVD R%d, R%d", c, to)
 		for i := range rows {
-			r, overwrite := blockSums+2*i, s.label("overwrite")
+			r, overwrite := blockSums+2*i, s.newLabel("overwrite")
 			s.op3("fadd", r, r, r+1)
 			if f.large() && f.minima {
 				s.op3("fadd", r, r, blockLow+i)
@@ -491,10 +491,10 @@ func (s *assembly) multiplyBlocks(f *blockFormat) {
 			s.op3("fmul", r, r, total)
 			s.do("CBZ R%d, %s", beta, overwrite)
 			s.floatParam("beta", total)
-			s.load(4, total+1, to, 0)
+			s.loadRegister(4, total+1, to, 0)
 			s.op3("fmla", r, total, total+1)
-			s.at(overwrite)
-			s.store(4, r, to, 0)
+			s.placeLabel(overwrite)
+			s.storeRegister(4, r, to, 0)
 			if i+1 < rows {
 				s.do("ADD R%d, R%d", ldc, to)
 			}
@@ -502,7 +502,7 @@ func (s *assembly) multiplyBlocks(f *blockFormat) {
 		s.do("ADD $4, R%d", c)
 		s.again(n, row)
 		s.ret()
-		s.at(skip)
+		s.placeLabel(skip)
 	}
 	s.ret()
 }
@@ -511,13 +511,13 @@ func (s *assembly) smallBlock(f *blockFormat, rows, at, set int) {
 	f.scales(s, false)
 	f.unpack(s, firstHalf, secondHalf, 0)
 	for i := range rows {
-		s.load(16, ofA, at+i, 0)
-		s.load(16, ofA+1, at+i, 16)
+		s.loadRegister(16, ofA, at+i, 0)
+		s.loadRegister(16, ofA+1, at+i, 16)
 		s.zero(total)
 		s.op3("sdot", total, firstHalf, ofA)
 		s.op3("sdot", total, secondHalf, ofA+1)
 		s.op2("scvtf", total, total)
-		s.load(16, ofA, at+i, smallScale)
+		s.loadRegister(16, ofA, at+i, smallScale)
 		s.fmulLane(ofA+1, ofA, commonScale, 0)
 		s.fmlaLane(blockSums+2*i+set, total, ofA+1, 0)
 		if f.minima {
@@ -535,14 +535,14 @@ func (s *assembly) largeBlock(f *blockFormat, rows, at int) {
 		}
 		for i := range rows {
 			for j := range vectors {
-				s.load(16, total, at+i, offset+16*j)
+				s.loadRegister(16, total, at+i, offset+16*j)
 				s.op3("fmla", blockLow+i, blockMinima+j, total)
 			}
 		}
 	}
 	for i := range rows {
 		for j := range 2 {
-			s.load(16, total, at+i, largeScales+16*j)
+			s.loadRegister(16, total, at+i, largeScales+16*j)
 			if f.halves {
 				s.fmulLane(rowScales+2*i+j, total, commonScale, 0)
 			} else {
@@ -557,8 +557,8 @@ func (s *assembly) largeBlock(f *blockFormat, rows, at int) {
 		}
 		f.unpack(s, firstHalf, secondHalf, g)
 		for i := range rows {
-			s.load(16, ofA, at+i, 32*g)
-			s.load(16, ofA+1, at+i, 32*g+16)
+			s.loadRegister(16, ofA, at+i, 32*g)
+			s.loadRegister(16, ofA+1, at+i, 32*g+16)
 			s.zero(total)
 			s.op3("sdot", total, firstHalf, ofA)
 			if f.halves {
@@ -587,8 +587,8 @@ var rowRecords = []rowRecord{
 	{"quantisePanelNEON", 1, panelRecord, panelScale, panelSum, panelHalves},
 }
 
-// quantise writes a row of a as records.
-func (s *assembly) quantise(record rowRecord) {
+// emitQuantise writes a row of a as records.
+func (s *assembly) emitQuantise(record rowRecord) {
 	const dst, src, left = 0, 1, 2
 	const magnitude, valid, inverse, scale, sums, least, infinity, most, unit = 8, 9, 10, 11, 12, 20, 21, 22, 23
 	groups := record.groups
@@ -599,11 +599,11 @@ func (s *assembly) quantise(record rowRecord) {
 	s.constant(infinity, 0x7f800000)
 	s.constant(unit, 127)
 	s.op2("scvtf", unit, unit)
-	loop := s.label("record")
-	s.at(loop)
+	loop := s.newLabel("record")
+	s.placeLabel(loop)
 	for g := range groups {
 		for i := range 8 {
-			s.load(16, i, src, 128*g+16*i)
+			s.loadRegister(16, i, src, 128*g+16*i)
 			s.op2("fabs", magnitude+i, i)
 		}
 		// As integers, magnitudes are in the same order, with NaN above infinity.
@@ -631,7 +631,7 @@ func (s *assembly) quantise(record rowRecord) {
 			s.op2("sqxtn.8b", i, 2*i)
 			s.op2("sqxtn2.16b", i, 2*i+1)
 			s.op3("and", i, i, valid)
-			s.store(16, i, dst, 32*g+16*i)
+			s.storeRegister(16, i, dst, 32*g+16*i)
 			s.op2("saddlp.8h", sums+i, i)
 			s.op2("saddlv.s", sums+i, sums+i)
 		}
@@ -640,11 +640,11 @@ func (s *assembly) quantise(record rowRecord) {
 			s.op2("scvtf", sums+i, sums+i)
 			s.op3("fmul", sums+i, sums+i, scale)
 		}
-		s.store(4, scale, dst, record.scales+4*g)
-		s.store(4, sums+2, dst, record.sums+4*g)
+		s.storeRegister(4, scale, dst, record.scales+4*g)
+		s.storeRegister(4, sums+2, dst, record.sums+4*g)
 		if record.halves > 0 {
-			s.store(4, sums, dst, record.halves+8*g)
-			s.store(4, sums+1, dst, record.halves+8*g+4)
+			s.storeRegister(4, sums, dst, record.halves+8*g)
+			s.storeRegister(4, sums+1, dst, record.halves+8*g+4)
 		} else {
 			s.do("MOVW ZR, %d(R%d)", smallOffset, dst)
 		}

@@ -27,13 +27,13 @@ func (s *assembly) unpackBlocks(f *blockFormat) {
 	s.param("src", blockPointer)
 	s.param("blocks", left)
 	f.constants(s)
-	loop := s.label("block")
-	s.at(loop)
+	loop := s.newLabel("block")
+	s.placeLabel(loop)
 	f.scales(s, true)
 	groups := f.elems / 32
 	write := func(v, to int) {
 		for i := range (groups*parts + 3) / 4 {
-			s.store(min(4*groups*parts, 16), v+i, to, 16*i)
+			s.storeRegister(min(4*groups*parts, 16), v+i, to, 16*i)
 		}
 		s.do("ADD $%d, R%d", 4*groups*parts, to)
 	}
@@ -47,8 +47,8 @@ func (s *assembly) unpackBlocks(f *blockFormat) {
 	}
 	for g := range groups {
 		f.unpack(s, x, y, g)
-		s.store(16, x, dst, 32*g)
-		s.store(16, y, dst, 32*g+16)
+		s.storeRegister(16, x, dst, 32*g)
+		s.storeRegister(16, y, dst, 32*g+16)
 	}
 	s.do("ADD $%d, R%d", f.elems, dst)
 	s.do("ADD $%d, R%d", f.bytes, blockPointer)
@@ -118,19 +118,19 @@ func (s *assembly) multiplyBytes(halves, minima bool) {
 		s.do("MOVD R%d, R%d", panel, b)
 		s.do("MOVD R%d, R%d", scales, scale)
 		s.do("MOVD R%d, R%d", groups, left)
-		loop := s.label("group")
-		s.at(loop)
+		loop := s.newLabel("group")
+		s.placeLabel(loop)
 		for half := range 2 {
 			part := half * (parts - 1)
 			if half < parts {
 				each(func(_, _, r int) { s.zero(dots + r) })
 			}
 			for i := range rows {
-				s.load(16, x+i, rowsOfA+i, 16*half)
+				s.loadRegister(16, x+i, rowsOfA+i, 16*half)
 			}
 			for word := range 4 {
 				for j := range 4 {
-					s.load(16, y+j, b, 64*(4*half+word)+16*j)
+					s.loadRegister(16, y+j, b, 64*(4*half+word)+16*j)
 				}
 				each(func(i, j, r int) { s.sdotLane(dots+r, y+j, x+i, word) })
 			}
@@ -142,10 +142,10 @@ func (s *assembly) multiplyBytes(halves, minima bool) {
 				sum = (panelHalves-panelScale)/4 + part
 			}
 			for j := range 4 {
-				s.load(16, y+j, scale, 64*part+16*j)
+				s.loadRegister(16, y+j, scale, 64*part+16*j)
 			}
 			for i := range rows {
-				s.load(16, x+i, rowsOfA+i, panelScale)
+				s.loadRegister(16, x+i, rowsOfA+i, panelScale)
 			}
 			each(func(_, j, r int) {
 				s.op2("scvtf", dots+r, dots+r)
@@ -154,7 +154,7 @@ func (s *assembly) multiplyBytes(halves, minima bool) {
 			each(func(i, _, r int) { s.fmlaLane(sums+r, dots+r, x+i, 0) })
 			if minima {
 				for j := range 4 {
-					s.load(16, y+j, scale, panelMinima+64*part+16*j)
+					s.loadRegister(16, y+j, scale, panelMinima+64*part+16*j)
 				}
 				each(func(i, j, r int) { s.fmlaLane(sums+r, y+j, x+i, sum) })
 			}
@@ -171,41 +171,41 @@ func (s *assembly) multiplyBytes(halves, minima bool) {
 		each(func(_, _, r int) { s.op3("fmul", sums+r, sums+r, x) })
 		s.do("MOVD R%d, R%d", c, at)
 		for i := range rows {
-			narrow, overwrite, element, set, next := s.label("narrow"), s.label("overwrite"), s.label("element"), s.label("set"), s.label("next")
+			narrow, overwrite, element, set, next := s.newLabel("narrow"), s.newLabel("overwrite"), s.newLabel("element"), s.newLabel("set"), s.newLabel("next")
 			s.do("CMP $16, R%d", width)
 			s.do("BLT %s", narrow)
 			s.do("CBZ R%d, %s", beta, overwrite)
 			for j := range 4 {
-				s.load(16, y, at, 16*j)
+				s.loadRegister(16, y, at, 16*j)
 				s.op3("fmla", sums+4*i+j, y, x+1)
 			}
-			s.at(overwrite)
+			s.placeLabel(overwrite)
 			for j := range 4 {
-				s.store(16, sums+4*i+j, at, 16*j)
+				s.storeRegister(16, sums+4*i+j, at, 16*j)
 			}
 			s.do("JMP %s", next)
-			s.at(narrow)
+			s.placeLabel(narrow)
 			for j := range 4 {
-				s.store(16, sums+4*i+j, scratch, 16*j)
+				s.storeRegister(16, sums+4*i+j, scratch, 16*j)
 			}
 			s.do("MOVD R%d, R%d", scratch, from)
 			s.do("MOVD R%d, R%d", at, to)
 			s.do("MOVD R%d, R%d", width, columns)
-			s.at(element)
-			s.load(4, y, from, 0)
+			s.placeLabel(element)
+			s.loadRegister(4, y, from, 0)
 			s.do("CBZ R%d, %s", beta, set)
-			s.load(4, y+1, to, 0)
+			s.loadRegister(4, y+1, to, 0)
 			s.op3("fmla", y, y+1, x+1)
-			s.at(set)
-			s.store(4, y, to, 0)
+			s.placeLabel(set)
+			s.storeRegister(4, y, to, 0)
 			s.do("ADD $4, R%d", from)
 			s.do("ADD $4, R%d", to)
 			s.again(columns, element)
-			s.at(next)
+			s.placeLabel(next)
 			s.do("ADD R%d, R%d", ldc, at)
 		}
 	}
-	s.at("tiles")
+	s.placeLabel("tiles")
 	s.do("CMP $%d, R%d", maxRows, m)
 	s.do("BLT rest")
 	tile(maxRows)

@@ -85,12 +85,12 @@ var memory = map[int]struct {
 	8: {0xfd400000, 0xfd000000, "d"}, 16: {0x3dc00000, 0x3d800000, "q"},
 }
 
-func (s *assembly) load(size, v, base, offset int) {
+func (s *assembly) loadRegister(size, v, base, offset int) {
 	m := memory[size]
 	s.word(m.load|uint32(offset/size<<10|base<<5|v), "ldr %s%d, [x%d, %d]", m.letter, v, base, offset)
 }
 
-func (s *assembly) store(size, v, base, offset int) {
+func (s *assembly) storeRegister(size, v, base, offset int) {
 	m := memory[size]
 	s.word(m.store|uint32(offset/size<<10|base<<5|v), "str %s%d, [x%d, %d]", m.letter, v, base, offset)
 }
@@ -108,14 +108,14 @@ func (s *assembly) constant(v int, bits uint32) {
 
 // rest ends a function of tiles: the label "rest", and a tile of the rows that are left by register m.
 func (s *assembly) rest(maxRows, m int, tile func(rows int)) {
-	s.at("rest")
+	s.placeLabel("rest")
 	for rows := maxRows - 1; rows > 0; rows-- {
-		skip := s.label("not")
+		skip := s.newLabel("not")
 		s.do("CMP $%d, R%d", rows, m)
 		s.do("BNE %s", skip)
 		tile(rows)
 		s.ret()
-		s.at(skip)
+		s.placeLabel(skip)
 	}
 	s.ret()
 }

@@ -10,12 +10,12 @@ type storage struct {
 
 var storages = []storage{{"F32", 4}, {"BF16", 2}, {"F16", 2}}
 
-// widen loads 1, 4 or 8 elements as float32 to register v, the upper four of 8 to w.
-func (s *assembly) widen(t storage, elements, v, w, base int) {
-	s.load(min(t.size*elements, 16), v, base, 0)
+// widenElements loads 1, 4 or 8 elements as float32 to register v, the upper four of 8 to w.
+func (s *assembly) widenElements(t storage, elements, v, w, base int) {
+	s.loadRegister(min(t.size*elements, 16), v, base, 0)
 	if t.size == 4 {
 		if elements == 8 {
-			s.load(16, w, base, 16)
+			s.loadRegister(16, w, base, 16)
 		}
 		return
 	}
@@ -26,20 +26,20 @@ func (s *assembly) widen(t storage, elements, v, w, base int) {
 	s.op2(op, v, v)
 }
 
-func product(s *assembly) {
-	multiplyPanel(s, false)
-	multiplyPanel(s, true)
+func emitProduct(s *assembly) {
+	emitMultiplyPanel(s, false)
+	emitMultiplyPanel(s, true)
 	for _, t := range storages {
-		multiplyDots(s, t)
-		packTransposed(s, t)
-		pack(s, t)
+		emitMultiplyDots(s, t)
+		emitPackTransposed(s, t)
+		emitPack(s, t)
 	}
 }
 
-// multiplyPanel multiplies a by a panel of 16 columns. A tile of up to six rows is
+// emitMultiplyPanel multiplies a by a panel of 16 columns. A tile of up to six rows is
 // summed in 24 registers over all of k; elements of a are taken from the lanes of
 // registers, four depths of a row or four rows of a depth in each.
-func multiplyPanel(s *assembly, transposed bool) {
+func emitMultiplyPanel(s *assembly, transposed bool) {
 	const (
 		maxRows = 6
 		m       = 0 // general registers
@@ -83,7 +83,7 @@ func multiplyPanel(s *assembly, transposed bool) {
 		s.do("MOVD R%d, R%d", k, left)
 		depth := func(element func(row int) (register, lane int)) {
 			for j := range 4 {
-				s.load(16, y+j%2, b, 16*j)
+				s.loadRegister(16, y+j%2, b, 16*j)
 				for i := range rows {
 					r, lane := element(i)
 					s.fmlaLane(sums+4*i+j, y+j%2, r, lane)
@@ -92,9 +92,9 @@ func multiplyPanel(s *assembly, transposed bool) {
 			s.do("ADD R%d, R%d", stride, b)
 		}
 		if transposed {
-			loop := s.label("depth")
+			loop := s.newLabel("depth")
 			s.do("MOVD R%d, R%d", a, pa)
-			s.at(loop)
+			s.placeLabel(loop)
 			for i := 0; i < rows; {
 				size := 4
 				switch {
@@ -103,7 +103,7 @@ func multiplyPanel(s *assembly, transposed bool) {
 				case rows-i >= 2:
 					size = 8
 				}
-				s.load(size, x+i, pa, 0)
+				s.loadRegister(size, x+i, pa, 0)
 				i += size / 4
 				if i < rows {
 					s.do("ADD $%d, R%d", size, pa)
@@ -126,16 +126,16 @@ func multiplyPanel(s *assembly, transposed bool) {
 			})
 			s.again(left, loop)
 		} else {
-			four, single, done := s.label("four"), s.label("single"), s.label("summed")
+			four, single, done := s.newLabel("four"), s.newLabel("single"), s.newLabel("summed")
 			s.do("MOVD R%d, R%d", a, rowsOfA)
 			for i := 1; i < rows; i++ {
 				s.do("ADD R%d, R%d, R%d", lda, rowsOfA+i-1, rowsOfA+i)
 			}
 			s.do("SUBS $4, R%d", left)
 			s.do("BLT %s", single)
-			s.at(four)
+			s.placeLabel(four)
 			for i := range rows {
-				s.load(16, x+i, rowsOfA+i, 0)
+				s.loadRegister(16, x+i, rowsOfA+i, 0)
 				s.do("ADD $16, R%d", rowsOfA+i)
 			}
 			for lane := range 4 {
@@ -143,20 +143,20 @@ func multiplyPanel(s *assembly, transposed bool) {
 			}
 			s.do("SUBS $4, R%d", left)
 			s.do("BGE %s", four)
-			s.at(single)
+			s.placeLabel(single)
 			s.do("ADDS $4, R%d", left)
 			s.do("BEQ %s", done)
-			one := s.label("one")
-			s.at(one)
+			one := s.newLabel("one")
+			s.placeLabel(one)
 			for i := range rows {
-				s.load(4, x+i, rowsOfA+i, 0)
+				s.loadRegister(4, x+i, rowsOfA+i, 0)
 				s.do("ADD $4, R%d", rowsOfA+i)
 			}
 			depth(func(row int) (int, int) { return x + row, 0 })
 			s.again(left, one)
-			s.at(done)
+			s.placeLabel(done)
 		}
-		overwrite, next := s.label("overwrite"), s.label("next")
+		overwrite, next := s.newLabel("overwrite"), s.newLabel("next")
 		s.floatParam("alpha", x)
 		for i := range 4 * rows {
 			s.op3("fmul", sums+i, sums+i, x)
@@ -166,24 +166,24 @@ func multiplyPanel(s *assembly, transposed bool) {
 		s.floatParam("beta", x)
 		for i := range rows {
 			for j := range 4 {
-				s.load(16, y+j%2, at, 16*j)
+				s.loadRegister(16, y+j%2, at, 16*j)
 				s.op3("fmla", sums+4*i+j, y+j%2, x)
-				s.store(16, sums+4*i+j, at, 16*j)
+				s.storeRegister(16, sums+4*i+j, at, 16*j)
 			}
 			s.do("ADD R%d, R%d", ldc, at)
 		}
 		s.do("JMP %s", next)
-		s.at(overwrite)
+		s.placeLabel(overwrite)
 		for i := range rows {
 			for j := range 4 {
-				s.store(16, sums+4*i+j, at, 16*j)
+				s.storeRegister(16, sums+4*i+j, at, 16*j)
 			}
 			s.do("ADD R%d, R%d", ldc, at)
 		}
-		s.at(next)
+		s.placeLabel(next)
 	}
 
-	s.at("tiles")
+	s.placeLabel("tiles")
 	s.do("CMP $%d, R%d", maxRows, m)
 	s.do("BLT rest")
 	tile(maxRows)
@@ -199,9 +199,9 @@ func multiplyPanel(s *assembly, transposed bool) {
 	s.rest(maxRows, m, tile)
 }
 
-// multiplyDots multiplies up to four rows of a by rows of b, four at a time. Each
+// emitMultiplyDots multiplies up to four rows of a by rows of b, four at a time. Each
 // product of two rows is summed along k in its own register.
-func multiplyDots(s *assembly, t storage) {
+func emitMultiplyDots(s *assembly, t storage) {
 	const (
 		columns = 4
 		m       = 0 // general registers
@@ -233,7 +233,7 @@ func multiplyDots(s *assembly, t storage) {
 	s.do("MOVWU beta+%d(FP), R%d", s.offsets["beta"], beta)
 	s.do("LSL $33, R%d", beta)
 	for rows := 1; rows <= 4; rows++ {
-		skip, column := s.label("not"), s.label("columns")
+		skip, column := s.newLabel("not"), s.newLabel("columns")
 		s.do("CMP $%d, R%d", rows, m)
 		s.do("BNE %s", skip)
 		s.param("a", a)
@@ -242,7 +242,7 @@ func multiplyDots(s *assembly, t storage) {
 		for i := 1; i < rows; i++ {
 			s.do("ADD R%d, R%d, R%d", at, a+i-1, a+i)
 		}
-		s.at(column)
+		s.placeLabel(column)
 		for j := range columns {
 			s.do("MOVD R%d, R%d", next, b+j)
 			s.do("ADD R%d, R%d", ldb, next)
@@ -252,14 +252,14 @@ func multiplyDots(s *assembly, t storage) {
 		}
 		step := func(elements int) {
 			for i := range rows {
-				s.load(min(4*elements, 16), x+i, a+i, 0)
+				s.loadRegister(min(4*elements, 16), x+i, a+i, 0)
 				if elements == 8 {
-					s.load(16, x+1, a, 16)
+					s.loadRegister(16, x+1, a, 16)
 				}
 				s.do("ADD $%d, R%d", 4*elements, a+i)
 			}
 			for j := range columns {
-				s.widen(t, elements, y+j, y+columns+j, b+j)
+				s.widenElements(t, elements, y+j, y+columns+j, b+j)
 				s.do("ADD $%d, R%d", elements*t.size, b+j)
 			}
 			for j := range columns {
@@ -279,7 +279,7 @@ func multiplyDots(s *assembly, t storage) {
 			steps = []int{8, 4, 1}
 		}
 		for _, elements := range steps {
-			s.steps("step", elements, left, func() { step(elements) })
+			s.repeatSteps("step", elements, left, func() { step(elements) })
 			s.do("ADD $%d, R%d", elements, left)
 		}
 		// Back to the starts of the rows of a.
@@ -295,32 +295,32 @@ func multiplyDots(s *assembly, t storage) {
 			s.op3("faddp", r, r, r+2)
 			s.op3("fmul", r, r, x)
 		}
-		overwrite := s.label("overwrite")
+		overwrite := s.newLabel("overwrite")
 		s.do("CBZ R%d, %s", beta, overwrite)
 		s.floatParam("beta", x)
 		s.do("MOVD R%d, R%d", c, at)
 		for i := range rows {
-			s.load(16, y, at, 0)
+			s.loadRegister(16, y, at, 0)
 			s.op3("fmla", sums+i*columns, y, x)
 			s.do("ADD R%d, R%d", ldc, at)
 		}
-		s.at(overwrite)
+		s.placeLabel(overwrite)
 		s.do("MOVD R%d, R%d", c, at)
 		for i := range rows {
-			s.store(16, sums+i*columns, at, 0)
+			s.storeRegister(16, sums+i*columns, at, 0)
 			s.do("ADD R%d, R%d", ldc, at)
 		}
 		s.do("ADD $%d, R%d", 4*columns, c)
 		s.do("SUBS $%d, R%d", columns, n)
 		s.do("BGT %s", column)
 		s.ret()
-		s.at(skip)
+		s.placeLabel(skip)
 	}
 	s.ret()
 }
 
-// packTransposed transposes blocks of 16 rows by 4 elements.
-func packTransposed(s *assembly, t storage) {
+// emitPackTransposed transposes blocks of 16 rows by 4 elements.
+func emitPackTransposed(s *assembly, t storage) {
 	const (
 		dst, columns, b, ldb, blocks = 0, 1, 2, 3, 4
 		row, at                      = 5, 6
@@ -332,11 +332,11 @@ func packTransposed(s *assembly, t storage) {
 	s.params(dst, "dst", "columns", "b", "ldb", "blocks")
 	s.do("LSL $2, R%d", columns)
 	s.do("LSL $%d, R%d", t.size/2, ldb)
-	s.at("block")
+	s.placeLabel("block")
 	s.do("MOVD R%d, R%d", b, row)
 	for group := range 4 { // of four rows
 		for i := range 4 {
-			s.widen(t, 4, x+i, 0, row)
+			s.widenElements(t, 4, x+i, 0, row)
 			s.do("ADD R%d, R%d", ldb, row)
 		}
 		s.op3("trn1", y, x, x+1)   // 0₀ 1₀ 0₂ 1₂
@@ -350,7 +350,7 @@ func packTransposed(s *assembly, t storage) {
 	}
 	for depth := range 4 {
 		for group := range 4 {
-			s.store(16, z+4*depth+group, dst, 16*group)
+			s.storeRegister(16, z+4*depth+group, dst, 16*group)
 		}
 		s.do("ADD R%d, R%d", columns, dst)
 	}
@@ -359,20 +359,20 @@ func packTransposed(s *assembly, t storage) {
 	s.ret()
 }
 
-// pack copies rows of 16 elements, widened.
-func pack(s *assembly, t storage) {
+// emitPack copies rows of 16 elements, widened.
+func emitPack(s *assembly, t storage) {
 	const dst, b, ldb, k, at = 0, 1, 2, 3, 4
 	name := "pack" + t.name + "NEON"
 	s.function(name+" copies b [k, 16] to dst [k, 16] as float32.", "dst", "b *byte", "ldb int", "k int")
 	s.params(dst, "dst", "b", "ldb", "k")
 	s.do("LSL $%d, R%d", t.size/2, ldb)
-	s.at("row")
+	s.placeLabel("row")
 	s.do("MOVD R%d, R%d", b, at)
 	for half := range 2 {
-		s.widen(t, 8, 2*half, 2*half+1, at)
+		s.widenElements(t, 8, 2*half, 2*half+1, at)
 		s.do("ADD $%d, R%d", 8*t.size, at)
-		s.store(16, 2*half, dst, 32*half)
-		s.store(16, 2*half+1, dst, 32*half+16)
+		s.storeRegister(16, 2*half, dst, 32*half)
+		s.storeRegister(16, 2*half+1, dst, 32*half+16)
 	}
 	s.do("ADD R%d, R%d", ldb, b)
 	s.do("ADD $64, R%d", dst)

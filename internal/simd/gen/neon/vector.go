@@ -15,7 +15,7 @@ const (
 func (s *assembly) walk(vectors int, body func(vectors, lanes int)) {
 	for _, step := range []struct{ vectors, lanes int }{{vectors, 4}, {1, 4}, {1, 1}} {
 		n := step.vectors * step.lanes
-		s.steps("loop", n, count, func() {
+		s.repeatSteps("loop", n, count, func() {
 			body(step.vectors, step.lanes)
 			for i := range s.arrays {
 				s.do("ADD $%d, R%d", 4*n, array+i)
@@ -31,9 +31,9 @@ func (s *assembly) pointers() {
 	s.param("n", count)
 }
 
-// read and put move register u of a step from and to an array.
-func (s *assembly) read(v, from, u, lanes int) { s.load(4*lanes, v, array+from, 16*u) }
-func (s *assembly) put(v, from, u, lanes int)  { s.store(4*lanes, v, array+from, 16*u) }
+// readArray and putArray move register u of a step from and to an array.
+func (s *assembly) readArray(v, from, u, lanes int) { s.loadRegister(4*lanes, v, array+from, 16*u) }
+func (s *assembly) putArray(v, from, u, lanes int)  { s.storeRegister(4*lanes, v, array+from, 16*u) }
 
 func (s *assembly) returnFloat(v int) {
 	s.do("FMOVS F%d, ret+%d(FP)", v, s.offsets["ret"])
@@ -78,7 +78,7 @@ func reductions(s *assembly) {
 		s.walk(unroll, func(vectors, lanes int) {
 			for u := range vectors {
 				for i, r := range []int{x, y}[:len(f.arrays)] {
-					s.read(r+u, i, u, lanes)
+					s.readArray(r+u, i, u, lanes)
 				}
 				sum := sums + u
 				if lanes == 1 {
@@ -101,7 +101,7 @@ func reductions(s *assembly) {
 			if lanes == 1 {
 				s.loadAll(x, array)
 			} else {
-				s.read(x+u, 0, u, lanes)
+				s.readArray(x+u, 0, u, lanes)
 			}
 			s.op3("fmax", sums+u, sums+u, x+u)
 		}
@@ -138,14 +138,14 @@ func maps(s *assembly) {
 		s.walk(unroll, func(vectors, lanes int) {
 			for u := range vectors {
 				for i, from := range f.reads {
-					s.read([]int{x, y}[i]+u, from, u, lanes)
+					s.readArray([]int{x, y}[i]+u, from, u, lanes)
 				}
 				m := a
 				if f.m != a {
 					m = f.m + u
 				}
 				s.op3(f.op, f.d+u, f.n+u, m)
-				s.put(f.d+u, f.put, u, lanes)
+				s.putArray(f.d+u, f.put, u, lanes)
 			}
 		})
 		s.ret()
@@ -185,11 +185,11 @@ func (s *assembly) expConstants() {
 	s.constant(bias, 127)
 }
 
-// exp replaces x = v[u] for u < vectors by eˣ, 0 below lowest if that is a
+// emitExp replaces x = v[u] for u < vectors by eˣ, 0 below lowest if that is a
 // floor: x = n·ln 2 + r with |r| ≤ ½ ln 2, then eʳ by the polynomial of Cephes
 // (Moshier, expf.c), then a scaling by 2ⁿ in two exact steps; the second
 // rounds subnormal results.
-func (s *assembly) exp(vectors int, floor bool) {
+func (s *assembly) emitExp(vectors int, floor bool) {
 	register := func(i int) func(u int) int { return func(u int) int { return work + i*unrollExp + u } }
 	x, n, square, p, t, below := register(0), register(1), register(2), register(3), register(4), register(5)
 	each := func(emit func(u int)) {
@@ -246,17 +246,17 @@ func exponentials(s *assembly) {
 	walk := func(floor bool, before, after func(u, lanes int)) {
 		s.walk(unrollExp, func(vectors, lanes int) {
 			for u := range vectors {
-				s.read(work+u, 1, u, lanes)
+				s.readArray(work+u, 1, u, lanes)
 				before(u, lanes)
 			}
-			s.exp(vectors, floor)
+			s.emitExp(vectors, floor)
 			for u := range vectors {
 				after(u, lanes)
 			}
 		})
 	}
 	start("expNEON sets dst[i] = exp(src[i]).", "dst", "src", "n int")
-	walk(false, func(u, lanes int) {}, func(u, lanes int) { s.put(work+u, 0, u, lanes) })
+	walk(false, func(u, lanes int) {}, func(u, lanes int) { s.putArray(work+u, 0, u, lanes) })
 	s.ret()
 
 	start("expSumNEON sets dst[i] = exp(src[i] − shift), 0 where the difference is below floor, and returns their sum.",
@@ -267,7 +267,7 @@ func exponentials(s *assembly) {
 		s.zero(sumExp + i)
 	}
 	walk(true, func(u, lanes int) { s.op3("fsub", work+u, work+u, shift) }, func(u, lanes int) {
-		s.put(work+u, 0, u, lanes)
+		s.putArray(work+u, 0, u, lanes)
 		sum := sumExp + u
 		if lanes == 1 {
 			sum = sumExp + unrollExp
@@ -281,23 +281,23 @@ func exponentials(s *assembly) {
 		"dst", "src", "shift", "n int", "floor float32")
 	s.floatParam("floor", lowest)
 	walk(true, func(u, lanes int) {
-		s.read(sumExp+u, 2, u, lanes)
+		s.readArray(sumExp+u, 2, u, lanes)
 		s.op3("fsub", work+u, work+u, sumExp+u)
 	}, func(u, lanes int) {
-		s.read(sumExp+u, 0, u, lanes)
+		s.readArray(sumExp+u, 0, u, lanes)
 		s.op3("fadd", work+u, work+u, sumExp+u)
-		s.put(work+u, 0, u, lanes)
+		s.putArray(work+u, 0, u, lanes)
 	})
 	s.ret()
 
 	start("siluMulNEON sets dst[i] = gate[i]·sigmoid(gate[i])·up[i].", "dst", "gate", "up", "n int")
 	walk(false, func(u, lanes int) { s.op2("fneg", work+u, work+u) }, func(u, lanes int) {
 		s.op3("fadd", work+u, work+u, one)
-		s.read(sumExp+u, 1, u, lanes)
+		s.readArray(sumExp+u, 1, u, lanes)
 		s.op3("fdiv", work+u, sumExp+u, work+u)
-		s.read(sumExp+u, 2, u, lanes)
+		s.readArray(sumExp+u, 2, u, lanes)
 		s.op3("fmul", work+u, work+u, sumExp+u)
-		s.put(work+u, 0, u, lanes)
+		s.putArray(work+u, 0, u, lanes)
 	})
 	s.ret()
 }
@@ -312,7 +312,7 @@ func conversions(s *assembly) {
 		s.params(dst, "dst", "src")
 		s.param("n", n)
 		setup()
-		s.steps("loop", 8, n, func() {
+		s.repeatSteps("loop", 8, n, func() {
 			body()
 			s.do("ADD $%d, R%d", 8*sizeSrc, src)
 			s.do("ADD $%d, R%d", 8*sizeDst, dst)
@@ -322,18 +322,18 @@ func conversions(s *assembly) {
 	for _, v := range storages[1:] {
 		loop("widen"+v.name+"NEON converts 8·(n/8) elements of "+v.name+" to float32.", "float32", "uint16", 4, 2,
 			func() {}, func() {
-				s.widen(v, 8, x, y, src)
-				s.store(16, x, dst, 0)
-				s.store(16, y, dst, 16)
+				s.widenElements(v, 8, x, y, src)
+				s.storeRegister(16, x, dst, 0)
+				s.storeRegister(16, y, dst, 16)
 			})
 	}
 	loop("narrowF16NEON rounds 8·(n/8) elements of float32 to F16.", "uint16", "float32", 2, 4,
 		func() {}, func() {
-			s.load(16, x, src, 0)
-			s.load(16, y, src, 16)
+			s.loadRegister(16, x, src, 0)
+			s.loadRegister(16, y, src, 16)
 			s.op2("fcvtn", t, x)
 			s.op2("fcvtn.2", t, y)
-			s.store(16, t, dst, 0)
+			s.storeRegister(16, t, dst, 0)
 		})
 	loop("narrowBF16NEON rounds 8·(n/8) elements of float32 to BF16.", "uint16", "float32", 2, 4,
 		func() {
@@ -342,7 +342,7 @@ func conversions(s *assembly) {
 			s.constant(quiet, 0x400000)
 		}, func() {
 			for h := range 2 {
-				s.load(16, x+h, src, 16*h)
+				s.loadRegister(16, x+h, src, 16*h)
 				s.op3("fcmeq", mask+h, x+h, x+h)
 				s.op3("orr", nan+h, x+h, quiet)
 				s.shiftRightUnsigned(t+h, x+h, 16)
@@ -353,6 +353,6 @@ func conversions(s *assembly) {
 			}
 			s.op2("shrn16", t, nan)
 			s.op2("shrn16.2", t, nan+1)
-			s.store(16, t, dst, 0)
+			s.storeRegister(16, t, dst, 0)
 		})
 }
