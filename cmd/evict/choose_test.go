@@ -57,7 +57,7 @@ func TestDefaultPolicy(t *testing.T) {
 	if err := os.CopyFS(registry, os.DirFS("../../adapters")); err != nil {
 		t.Fatal(err)
 	}
-	const ships, none = "an adapter for the model comes with this program: the policy is lookaheadkv", "there is no adapter for the model: the policy is snapkv; \"train lookahead --model "
+	const ships, none = "an adapter for the model comes with this program: the policy is lookaheadkv", "there is no adapter for the model: the policy is snapkv; \"train generate --model "
 	for _, c := range []struct {
 		name, model, variable string
 		args                  []string
