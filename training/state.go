@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"glimpse/checkpoints"
 	"glimpse/datasets"
@@ -174,7 +175,7 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 	switch {
 	case got.Source != want.Source && !(t.AcceptChangedData && note != ""):
 		return fail("data", got.Source, want.Source)
-	case got.Device != want.Device || got.SIMD != want.SIMD:
+	case !strings.HasPrefix(want.Device+" ", got.Device+" ") || got.SIMD != want.SIMD: // earlier versions say of a processor cpu alone
 		return fail("device and instruction set", got.Device+" "+got.SIMD, want.Device+" "+want.SIMD)
 	case got.Cache != want.Cache:
 		return fail("type of the cache", cmp.Or(got.Cache, "float32"), cmp.Or(want.Cache, "float32"))

@@ -6,10 +6,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"glimpse/checkpoints"
 	"glimpse/datasets"
 	"glimpse/internal/compare"
 	"glimpse/internal/parallel"
@@ -426,6 +428,20 @@ func TestResumeRefusesOtherRuns(t *testing.T) {
 			t.Errorf("other %s: error %v", name, err)
 		}
 		tr.Close()
+	}
+	state, err := checkpoints.ReadState(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, ours := regexp.MustCompile(`"device":"[^"]*"`), state.Run
+	for was, resumes := range map[string]bool{kernels.DeviceOf(m.Backend): true, "cpu": true, "cpu elsewhere": false, "cuda": false} { // cpu alone is of earlier versions
+		state.Run = device.ReplaceAll(ours, []byte(`"device":"`+was+`"`))
+		if err := checkpoints.SaveState(path, state); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Resume(path, "hash"); (err == nil) != resumes || err != nil && !strings.Contains(err.Error(), "device and instruction set") {
+			t.Errorf("on %s: error %v", was, err)
+		}
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -349,7 +349,7 @@ func (f *folder) describeRun(ctx context.Context, m *engine.Model, policies []en
 		}
 	}
 	device := kernels.DeviceOf(m.Backend)
-	if was := f.begun.model(m.Name); was != nil && was.Device != device {
+	if was := f.begun.model(m.Name); was != nil && was.Device != device && was.Device != m.Backend.Name() { // which is all that earlier versions say
 		fmt.Fprintf(log, "--resume: model %s was on %s and goes on on %s: where two tokens are nearly as likely, rounding may decide otherwise\n", m.Name, was.Device, device)
 		device = bothDevices(was.Device, device)
 	}
