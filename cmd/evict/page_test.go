@@ -158,7 +158,7 @@ func TestServePageInABrowser(t *testing.T) {
 	if got := text(".asked"); got != "never karl\nlantern" {
 		t.Errorf("asked %q", got)
 	}
-	if got := text(".answer .text"); got != "away farm lantern" {
+	if got := text(".answer p.text"); got != "away farm lantern" {
 		t.Errorf("answered %q", got)
 	}
 	if got := text(".answer .facts"); !strings.Contains(got, "tokens/s, first after ") {
@@ -185,7 +185,7 @@ func TestServePageInABrowser(t *testing.T) {
 	tabTo("compare ready")
 	b.Press(" ", 0)
 	b.Until(`document.querySelectorAll(".answer").length === 2 && document.querySelector("#stop").disabled`)
-	if got := text(".answer.full .text"); got == "" || !strings.Contains(text(".answer.full .facts"), "words") {
+	if got := text(".answer.full p.text"); got == "" || !strings.Contains(text(".answer.full .facts"), "words") {
 		t.Errorf("the full cache: %q, %q", got, text(".answer.full .facts"))
 	}
 	tabTo("budget")
@@ -212,7 +212,7 @@ func TestServePageInABrowser(t *testing.T) {
 	// Escape stops a long answer, and the conversation goes on.
 	long(3900)
 	send("never karl lantern")
-	b.Until(`document.querySelector(".turn:last-child .answer .text").textContent.length > 100`)
+	b.Until(`document.querySelector(".turn:last-child .answer p.text").textContent.length > 100`)
 	b.Press("Escape", 0)
 	idle(4)
 	if got := text(".turn:last-child .answer .facts"); got != "stopped" {
@@ -226,8 +226,8 @@ func TestServePageInABrowser(t *testing.T) {
 	idle(5)
 	var pwned bool
 	b.Eval(`window.pwned !== undefined || document.querySelectorAll("img, main script").length > 0`, &pwned)
-	if pwned || text(".turn:last-child .answer .text") != hostile || text(".turn:last-child .tokens") != hostile {
-		t.Errorf("an answer is markup: %v, %q, %q", pwned, text(".turn:last-child .answer .text"), text(".turn:last-child .tokens"))
+	if pwned || text(".turn:last-child .answer p.text") != hostile || text(".turn:last-child .tokens") != hostile {
+		t.Errorf("an answer is markup: %v, %q, %q", pwned, text(".turn:last-child .answer p.text"), text(".turn:last-child .tokens"))
 	}
 
 	// A prompt that is too long to be shown is answered without.
@@ -235,7 +235,7 @@ func TestServePageInABrowser(t *testing.T) {
 	b.Eval(`document.querySelector("#clear").click()`, nil)
 	send("never karl lantern")
 	idle(1)
-	if got := text(".answer .text") + ", " + text(".tokens"); got != "away lantern, The prompt is too long to be shown." { // at 100%
+	if got := text(".answer p.text") + ", " + text(".tokens"); got != "away lantern, The prompt is too long to be shown." { // at 100%
 		t.Errorf("a long prompt: %q", got)
 	}
 	var shift float64

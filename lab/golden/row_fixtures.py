@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the expectations of rows with chats: what transformers' chat templates make
 of the conversations that the rows mean. Arguments of calls that are JSON text are objects there, as vLLM renders them,
-and content that is null or absent is empty; of a template that then shows no call, what it makes of text and null.
+and content that is null or absent is empty; where the template then shows no call, it is what it makes of text and null.
 
     pip install transformers==4.57.6 jinja2==3.1.6
     python3 lab/golden/row_fixtures.py model/chat/testdata/rows [FOLDER]
@@ -102,7 +102,7 @@ def shown(messages, text):
                 if isinstance(arguments, str):
                     arguments = json.loads(arguments)
                 calls.append({**c, "function": {**c["function"], "arguments": json.dumps(arguments, ensure_ascii=False) if text else arguments}})
-            m = {"role": m["role"], "content": m.get("content") or (None if text else ""), **{k: v for k, v in m.items() if k not in ("role", "content")}, "tool_calls": calls}
+            m = {"role": m["role"], "content": (None if text else "") if m.get("content") is None else m["content"], **{k: v for k, v in m.items() if k not in ("role", "content")}, "tool_calls": calls}
         out.append(m)
     return out
 

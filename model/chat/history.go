@@ -75,7 +75,7 @@ func (t *Template) shown(m Message, f form) Message {
 	if i >= 0 && m.Extra[i].Value == nil {
 		m.Extra, m.NoContent = slices.Delete(m.Extra, i, i+1), calls
 	}
-	if calls && m.Content == "" { // which clients send as null, as "" or not at all
+	if calls && m.NoContent {
 		if m.NoContent = false; f.null {
 			m.Extra = append(Object{{Key: "content"}}, m.Extra...)
 		}

@@ -162,7 +162,7 @@ func (c inObject) read(p *Parser) bool {
 		p.begin(o.name, "{")
 		p.held, p.lead = p.held[p.lead+o.pos:], 0
 		o.pos, o.out = 0, o.out[:0]
-		p.phase = inArguments{base: 1, then: inRest{c.callInJSON}, stops: []string{c.stop}, broken: c.after()}
+		p.phase = inArguments{base: 1, then: inRest(c), stops: []string{c.stop}, broken: c.after()}
 		return true
 	case complete:
 		if c.known && (!p.knows(o.name) || !o.seen["arguments"]) {

@@ -34,7 +34,6 @@ type Parser struct {
 	thoughts bool // a part of the thought was told
 
 	object     object  // that is read
-	base       int     // what is open of the object at the end of its arguments
 	parameters *schema // of the call
 	members    map[string]bool
 	key        string // of the parameter, in braces
