@@ -51,7 +51,7 @@ func (rt *Runtime) Footprint(ctx context.Context, named *Configured, o Footprint
 // peaks are known to be reached until the prompt's end, and until the answer's.
 type peaks struct{ prompt, all int64 }
 
-// countAnew is Footprint on models that are counted anew, each of which begins at the peaks that the one before has come to
+// countAnew is Footprint on models that are counted anew; each begins at the peaks that the one before has come to
 // know, and looks closer: collections of garbage, which find a peak among dead tensors, take nearly all of the time,
 // and hold up whoever else is on the processor.
 func countAnew(ctx context.Context, m *model.Model, named *Configured, o FootprintOptions) (f Footprint, err error) {

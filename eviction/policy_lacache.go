@@ -107,7 +107,7 @@ func (m lacache) climbed(p Prompt, layer, n int) []int32 {
 // A = ⌈S/(S−O)⌉ neighbours, from entry l mod (T−A+1) on, so that the layers take turns
 // instead of descending. As many ladders as the cache has room for come first; where that
 // is not enough, longer ladders then thin all that is left once more, evenly, as often
-// as it takes. The code widens the cache by half of what a ladder drops, since its last
+// as it takes. The code widens the cache by half of a ladder's drops, since its last
 // ladder may drop too much; here the newest of that stay, and the budget is held.
 func (m lacache) thinned(p Prompt, layer, n int) []int32 {
 	span, stride, length := m.shape(len(p.layers()))

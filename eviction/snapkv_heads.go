@@ -16,7 +16,7 @@ var perOption = Option{Name: "per", Choices: choices("kv-head", perQueryHead), D
 // snapPerHead is SnapKV as RocketKV compares with it (arXiv:2502.14051, app. A.3): under
 // grouped-query attention "the token budget is divided by the number of heads per attention
 // group", and what one head keeps "is not shared within the attention group". The cache of a
-// KV head holds the union of what its query heads keep, which is at most the budget; every
+// KV head holds the union of its query heads' entries, which is at most the budget; every
 // query head attends to its own part of it and to later entries.
 type snapPerHead struct{ snapDense }
 

@@ -16,11 +16,11 @@ import (
 
 // Access says who may use a server. Without any key everybody may who reaches its address, and the server sees to it that web
 // pages of others, which a browser on this machine runs, do not: by the name that they call it by (DNS rebinding), by where
-// their requests come from, and by the type of what they send.
+// their requests come from, and by the type of the body that they send.
 type Access struct {
-	Keys      []string // one of which a request must have, or one of AdminKeys; neither: it need not
+	Keys      []string // a request must have one of them, or one of AdminKeys; neither: it need not
 	AdminKeys []string // of those who may load and unload adapters, too
-	// AllowedHosts are names that a server without keys may be called by beside those of this machine; "*" is any.
+	// AllowedHosts are names that a server without keys may be called by beside this machine's; "*" is any.
 	AllowedHosts []string
 	// CORSOrigins are the origins whose web pages may use the server, as https://chat.example.org; "*" are all, where there are keys.
 	CORSOrigins []string
@@ -59,7 +59,7 @@ const (
 	administrator
 )
 
-// roles are those of the keys, by hashes: of these nobody learns by the time that a comparison takes.
+// roles are the keys' roles, by hashes: nobody learns of these by the time that a comparison takes.
 func (a *Access) roles() map[[sha256.Size]byte]role {
 	all := make(map[[sha256.Size]byte]role)
 	for _, key := range a.Keys {

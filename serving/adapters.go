@@ -117,7 +117,7 @@ func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) error {
 		panicked any
 	}
 	loaded := make(chan outcome, 1)
-	var mu sync.Mutex // of what follows
+	var mu sync.Mutex // guards what follows
 	gone := false     // whoever waited for it
 	go func() {       // which a disk that does not answer may hold up
 		var found engine.LoadedAdapters
@@ -152,7 +152,7 @@ func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) error {
 		panic(out.panicked)
 	}
 	err := out.err
-	if err != nil && ctx.Err() != nil { // of which it is a consequence
+	if err != nil && ctx.Err() != nil { // the error is a consequence of it
 		err = ctx.Err()
 	}
 	if err != nil {

@@ -22,7 +22,7 @@ type answerWriter struct {
 	http.ResponseWriter
 	patience time.Duration
 
-	mu     sync.Mutex // of what is below, and of writes
+	mu     sync.Mutex // guards the fields below, and writes
 	status int
 	stream bool          // of server-sent events
 	over   bool          // the request was answered

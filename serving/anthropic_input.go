@@ -49,7 +49,7 @@ type messageBlock struct {
 	quietPart
 }
 
-// read translates the fields to those of a chat and its turns.
+// read translates the fields to a chat's and its turns.
 func (b *conversationBlocks) read(ctx context.Context) (*conversation, *turns, error) {
 	c, t := &conversation{Template: b.Template}, &turns{}
 	system, _, err := contentText(ctx, "system", b.System)
@@ -147,7 +147,7 @@ func (t *turns) addBlocks(ctx context.Context, at, role string, raw json.RawMess
 	return nil
 }
 
-// readTools translates the tools and the choice among them to those of a chat. Tools without a schema are those that models of
+// readTools translates the tools and the choice among them to a chat's. Tools without a schema are ones that models of
 // Anthropic know, or its servers run, and are ignored.
 func (b *conversationBlocks) readTools(ctx context.Context, c *conversation) error {
 	var tools []functionTool

@@ -35,7 +35,7 @@ type blocks struct {
 	// to is told of them; nil: nobody is.
 	to     blockEvents
 	open   bool           // the last one goes on
-	tokens []tokenLogProb // of what is said now
+	tokens []tokenLogProb // of the text that is said now
 }
 
 // blockEvents tell of blocks one after another: each begins, grows and ends before the next one does.
@@ -96,7 +96,7 @@ func (s *blocks) finish() error {
 	return s.to.end(s.all[len(s.all)-1])
 }
 
-// answer lets an answer come, of a job that has one, and returns the last of what was said. An answer that says nothing is an empty
+// answer lets an answer come, of a job that has one, and returns its last chunk. An answer that says nothing is an empty
 // text.
 func (s *blocks) answer(ctx context.Context, j *job, r *replies) (last chunk, err error) {
 	err = j.each(ctx, func(_ *choice, said chunk) error {

@@ -26,7 +26,7 @@ type functionCall struct {
 	Arguments string `json:"arguments"`
 }
 
-// replies read thoughts, content and calls of tools out of what the choices of a request say. Every endpoint of
+// replies read thoughts, content and calls of tools out of the texts of a request's choices. Every endpoint of
 // conversations tells them in its own words.
 type replies struct {
 	parsers []*toolcall.Parser // by choice
@@ -164,7 +164,7 @@ func (t toolChoice) of(tools []toolcall.Tool) (out []toolcall.Tool, err error) {
 	return slices.DeleteFunc(tools, func(tool toolcall.Tool) bool { return names != nil && !slices.Contains(names, tool.Name) }), nil
 }
 
-// told are those of the tools that the model is told of: all but those that it may not call.
+// told are the tools that the model is told of: all but the ones that it may not call.
 func (t toolChoice) told(tools []any) []any {
 	if t.mode == "none" {
 		return nil
@@ -244,7 +244,7 @@ func readTools(ctx context.Context, raw json.RawMessage) (out []toolcall.Tool, e
 	return out, nil
 }
 
-// grammarOf is the language of what forced calls look like.
+// grammarOf is the language of forced calls.
 func grammarOf(pieces []toolcall.Piece) (*constraint.Grammar, error) {
 	var all []*constraint.Grammar
 	for _, p := range pieces {

@@ -62,7 +62,7 @@ type chatToken struct {
 	Bytes   []int   `json:"bytes"`
 }
 
-// chatLogProbsOf are those of tokens.
+// chatLogProbsOf are the log-probabilities of tokens.
 func chatLogProbsOf(t *tokenizer.Tokenizer, tokens []tokenLogProb) *chatLogProbs {
 	one := func(id int32, p float64) chatToken {
 		piece := t.Piece(id)

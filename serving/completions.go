@@ -198,7 +198,7 @@ func (s *Server) streamCompletion(w http.ResponseWriter, r *http.Request, c *com
 	return nil
 }
 
-// ofPrompts makes the prompt tokens those of several prompts, each counted once.
+// ofPrompts makes the prompt tokens the sum of several prompts', each counted once.
 func (u *usage) ofPrompts(tokens map[int]int) {
 	u.PromptTokens = 0
 	for _, n := range tokens {

@@ -33,7 +33,7 @@ const (
 	serverError    = "server_error"
 )
 
-// refuse is an error of what a client has sent: the field that is wrong, and why.
+// refuse is an error in a client's request: the field that is wrong, and why.
 func refuse(param, format string, args ...any) *apiError {
 	e := &apiError{status: http.StatusBadRequest, Type: invalidRequest, Message: fmt.Sprintf(format, args...)}
 	if param != "" {

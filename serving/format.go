@@ -118,7 +118,7 @@ func (t *structured) grammar() (grammar *constraint.Grammar, err error) {
 	return grammar, nil
 }
 
-// constrain lets answers be texts of a grammar alone, of which err says what is wrong with it; nil constrains nothing.
+// constrain lets answers be texts of a grammar alone; err says what is wrong with it. A nil grammar constrains nothing.
 func (g *generation) constrain(grammar *constraint.Grammar, err error) error {
 	if grammar == nil || err != nil {
 		return err

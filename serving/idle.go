@@ -42,7 +42,7 @@ func (w *worker) ended(c *choice) {
 	}
 }
 
-// Bounds of what waits for an idle moment, and of the budgets that metrics tell apart.
+// Bounds of the tasks that wait for an idle moment, and of the budgets that metrics tell apart.
 const (
 	maxIdle    = 64
 	maxBudgets = 64

@@ -15,14 +15,14 @@ import (
 // IgnoredHeader names the fields of a request that changed nothing.
 const IgnoredHeader = "X-Glimpse-Ignored"
 
-// Bounds of what is said about ignored fields.
+// Bounds of reports about ignored fields.
 const (
 	maxIgnored      = 32 // names, of an answer's header and of a line of the log
 	maxIgnoredName  = 100
 	ignoredInterval = time.Minute // between two lines of the log
 )
 
-// ignoredFields are those of one request, whose goroutine alone has them.
+// ignoredFields are the ignored fields of one request, whose goroutine alone has them.
 type ignoredFields struct {
 	strict bool // they are refused
 	header http.Header

@@ -19,7 +19,7 @@ const (
 	smallBody = 64 << 10
 	// Bodies of requests that are there take a part of Config.Memory, 1 of bodiesShare, or bodiesLeast largest bodies, beyond
 	// the small part of each. One more may be read on where all of that is taken, or no one would ever be whole. Their
-	// tokens count, too, once there are any, by which as much again may be taken before others wait.
+	// tokens count, too, once there are any: as much again may be taken for them before others wait.
 	bodiesShare   = 32
 	bodiesLeast   = 4
 	bodiesUnknown = 1 << 30 // where Config.Memory says nothing

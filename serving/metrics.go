@@ -167,7 +167,7 @@ func finishReason(r engine.Reason) string {
 	return "abort"
 }
 
-// usage is what an answer took. Counts are those of the text; beside them what was kept and read of it.
+// usage is what an answer took. Counts are the text's; beside them what was kept and read of it.
 type usage struct {
 	PromptTokens     int            `json:"prompt_tokens"`
 	CompletionTokens int            `json:"completion_tokens"`
@@ -190,7 +190,7 @@ type evictionUsage struct {
 	ReadEntries float64 `json:"read_entries"` // per KV head, layer and step of the answer, mean
 	PrefillMS   float64 `json:"prefill_ms"`   // of the prompt's pass, eviction included
 	TokensPerS  float64 `json:"tokens_per_s"` // of the answer
-	// Tokens are those of the prompt, where "eviction" has "kept": each a text as [model.Model.Texts] has it, and the
+	// Tokens are the prompt's, where "eviction" has "kept": each a text as [model.Model.Texts] has it, and the
 	// share of KV heads, over all layers, that kept it after the prompt, 0 to 1.
 	Tokens [][2]any `json:"tokens,omitempty"`
 }

@@ -82,7 +82,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// tokenizerInfo is what vLLM's endpoint of that name says, by which lm-eval asks for tokens of the server.
+// tokenizerInfo is what vLLM's endpoint of that name says; lm-eval asks there for tokens of the server.
 func (s *Server) tokenizerInfo(w http.ResponseWriter, _ *http.Request) error {
 	t, err := s.model.NeedTokenizer()
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"glimpse/model"
 )
 
-// RecordHeader is the header of requests of which nothing is kept after their answer, if it says off.
+// RecordHeader is a header of requests: where it says off, nothing is kept of them after their answer.
 const RecordHeader = "X-Glimpse-Record"
 
 const (
@@ -105,7 +105,7 @@ func newRecorder(ctx context.Context, m *model.Model, c *Config, metrics *metric
 	return r, err
 }
 
-// spool is where files wait for a bucket, also those of a server that was killed.
+// spool is where files wait for a bucket, also the files of a server that was killed.
 func spool(url string) (string, error) {
 	root, err := objectstore.CacheFolder()
 	return filepath.Join(root, "recorded", fmt.Sprintf("%x", sha256.Sum256([]byte(url)))[:16]), err
@@ -211,7 +211,7 @@ func (r *recorder) write(p datasets.Pair) string {
 		}
 	}
 	r.log.Error("recording a pair", "error", err)
-	if r.shard != nil { // of which the last line may be half
+	if r.shard != nil { // whose last line may be half
 		r.shard.Release()
 		if err := finish(r.path, datasets.PartialOf(r.path)); err != nil {
 			r.log.Error("recorded pairs", "error", err)

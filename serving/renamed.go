@@ -17,7 +17,7 @@ type renamed struct {
 	GuidedGrammar string          `json:"guided_grammar"`
 }
 
-// rename takes the fields with other names, where those of ours are not there.
+// rename takes the fields with other names, where ours are not there.
 func (s *settings) rename() {
 	s.RepetitionPenalty = cmp.Or(s.RepetitionPenalty, s.RepeatPenalty)
 	if s.MaxTokens == nil {

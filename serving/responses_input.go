@@ -131,7 +131,7 @@ type responseTool struct {
 	Unread      unread          `json:",embed"`
 }
 
-// readTools translates the tools to those of a chat, and notes which are custom. Those that run on OpenAI's servers are ignored.
+// readTools translates the tools to a chat's, and notes which are custom. Those that run on OpenAI's servers are ignored.
 func (r *responseRequest) readTools(ctx context.Context) (tools []functionTool, custom map[string]bool, err error) {
 	custom = make(map[string]bool)
 	for i, raw := range r.Tools {
@@ -218,7 +218,7 @@ func sealed(thoughts string) string {
 
 const sealPrefix = "glimpse:"
 
-// opened are the thoughts of what sealed has made; "" for anything else.
+// opened are the thoughts in a text that sealed has made; "" for anything else.
 func opened(text string) string {
 	text, ok := strings.CutPrefix(text, sealPrefix)
 	raw, err := base64.StdEncoding.DecodeString(text)

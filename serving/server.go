@@ -39,7 +39,7 @@ type Config struct {
 	// PrefixDir, where it is not "", is a folder that keeps shared prefixes, of at most PrefixDirSize bytes.
 	PrefixDir     string
 	PrefixDirSize int64
-	// SharedPrefixes lets the prompts of one key reuse those of another's, which the time of an answer and its cached_tokens tell.
+	// SharedPrefixes lets the prompts of one key reuse another key's, which the time of an answer and its cached_tokens tell.
 	SharedPrefixes bool
 	MaxGap         time.Duration // between two tokens of an answer, that prompts of others may cause
 	Seed           uint64

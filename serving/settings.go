@@ -105,7 +105,7 @@ func (u *unsupported) check() error {
 	return nil
 }
 
-// The most of what a request may ask for.
+// The most that a request may ask for.
 const (
 	maxStops       = 16
 	maxChoices     = 128

@@ -15,7 +15,7 @@ type textLogProbs struct {
 	TextOffset    []int                `json:"text_offset"` // characters of the text before the token
 }
 
-// textTokens follows tokens through the text that they are told with: those of an answer, before them those of a prompt that is
+// textTokens follows tokens through the text that they are told with: an answer's, before them the tokens of a prompt that is
 // echoed.
 type textTokens struct {
 	tokenizer *tokenizer.Tokenizer

@@ -155,7 +155,7 @@ func (w *worker) step() {
 	w.metrics.stepped(w)
 }
 
-// most is the longest of what it was told, which shorter ones bring down within some steps.
+// most is the longest time that it was told; shorter ones bring it down within some steps.
 func most(before, now time.Duration) time.Duration {
 	return max(now, before-before/16)
 }

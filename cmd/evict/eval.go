@@ -377,7 +377,7 @@ func failures(out *runs.Outcome) error {
 	return &failedError{fmt.Errorf("eval: %d of %d samples failed and count nowhere, the others were measured:\n%w", len(out.Failures), out.Samples, listing.JoinErrors(out.Failures))}
 }
 
-// openSweep opens the file for the plot of a sweep, of which there must be one.
+// openSweep opens the file for the plot of a sweep; there must be exactly one.
 func (e *evalFlags) openSweep(j *runs.Job) (out *outputs.File, points []checkpoints.SweepPoint, err error) {
 	_, err = pictureFormat("--sweep-plot", e.sweep)
 	out = j.Files.Open("--sweep-plot", e.sweep)

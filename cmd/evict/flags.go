@@ -46,7 +46,7 @@ func (s *setup) bindChat(f *pflag.FlagSet) {
 	cli.BindChat(f, &s.ChatTemplate, &s.ChatOptions, &s.ChatDate)
 }
 
-// bindBudget adds --budget, whose shares are of what is named; where none is given, that of fewer than so many tokens is
+// bindBudget adds --budget, whose shares are of the thing that is named; where none is given, one of fewer than so many tokens is
 // kept whole.
 func bindBudget(f *pflag.FlagSet, b *eviction.Budget, of string, short int) {
 	if err := b.Set(defaultBudget); err != nil {
@@ -127,7 +127,7 @@ type answering struct {
 	o console.Options
 }
 
-// bind adds the flags; a share of the budget is of what is named.
+// bind adds the flags; a share of the budget is of the thing that is named.
 func (a *answering) bind(f *pflag.FlagSet, of, answer string) {
 	a.setup.bind(f)
 	a.bindChat(f)

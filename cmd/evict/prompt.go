@@ -29,7 +29,7 @@ func (p *promptFlags) bind(f *pflag.FlagSet) {
 	f.BoolVar(&p.Raw, "raw", false, "take the text as it is, without the model's chat template")
 }
 
-// promptArguments are those of a command that takes a prompt.
+// promptArguments are the arguments of a command that takes a prompt.
 const promptArguments = "[PROMPT] [-]"
 
 // arguments are the prompt that a command has as its arguments, if any: one of them may be standard input.

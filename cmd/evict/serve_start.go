@@ -14,7 +14,7 @@ import (
 	"glimpse/serving"
 )
 
-// tellLossy says that answers may differ from the model's own, and of which prompts, where the operator has chosen so.
+// tellLossy says that answers may differ from the model's own, and for what prompts, where the operator has chosen so.
 func tellLossy(log *slog.Logger, policy string, budget eviction.Budget) {
 	if policy != engine.Lossless {
 		log.Warn("lossy: a part of every prompt's cache is evicted or not read, so that answers may differ from those of the full cache",

@@ -126,7 +126,7 @@ func describeTask(cmd *cobra.Command, name string, asJSON bool) error {
 	return writeAll(cmd.OutOrStdout(), about, options)
 }
 
-// details are a table of what is known of something; lines without a text are left out.
+// details are a table of facts about something; lines without a text are left out.
 func details(lines [][2]string) *tables.Table {
 	t := tables.New(tables.Column{}, tables.Column{Wrap: true})
 	for _, line := range lines {

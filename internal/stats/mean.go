@@ -28,7 +28,7 @@ func Mean(x []float64) (mean, stdErr float64) {
 }
 
 // AlikeStdErr returns what takes the place of the standard error of n values in [0, 1] that are all
-// the same, of which the usual formulas claim certainty whatever n is: the half-width 1/(2(n+1)) of
+// the same, where the usual formulas claim certainty whatever n is: the half-width 1/(2(n+1)) of
 // the Wilson score interval of only right answers at one standard deviation (z = 1).
 func AlikeStdErr(n int) float64 { return 1 / (2 * (float64(n) + 1)) }
 

@@ -396,7 +396,7 @@ func (c *Cache) EntriesBytes(layer, head int, entries []int32) int64 {
 	return c.entryBytes(layer, len(entries), recent)
 }
 
-// entryBytes is the memory of n entries of a layer, some of which are not in groups.
+// entryBytes is the memory of n entries of a layer, where some are not in groups.
 func (c *Cache) entryBytes(layer, n, recent int) int64 {
 	return int64(n-recent)*c.LayerPairBytes(layer) + int64(recent)*2*int64(kernels.BF16.Bytes(c.dims[layer]))
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// An automaton is a deterministic one over bytes, of which state 0 is the start. Every state can come to the end of a text.
+// An automaton is a deterministic one over bytes; state 0 is the start. Every state can come to the end of a text.
 type automaton struct{ states []automatonState }
 
 type automatonState struct {
@@ -22,7 +22,7 @@ type span struct {
 
 const (
 	maxAutomaton = 1 << 13 // states
-	maxRounds    = 64      // of what makes them fewer, after which they are left as they are
+	maxRounds    = 64      // of reduction, after which the states are left as they are
 )
 
 // maxMaking bounds the work on the automata of a schema, about 0.3 s.

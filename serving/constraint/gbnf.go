@@ -14,7 +14,7 @@ const (
 )
 
 // GBNF reads a grammar in the notation of llama.cpp (grammars/README.md there): rules
-// "name ::= …", of which root is where texts begin; literals, character classes, ".", groups,
+// "name ::= …", where root is where texts begin; literals, character classes, ".", groups,
 // "|", the repetitions *, +, ?, {m}, {m,}, {m,n}, and comments. Errors begin with line and column.
 // Rules that are left-recursive are refused, and tokens in angle brackets.
 func GBNF(text string) (*Grammar, error) {

@@ -28,13 +28,13 @@ func made(r *rule) *rule {
 // Literal admits one text.
 func Literal(s string) *Grammar { return combined("literal", lit(s)) }
 
-// Choice admits each of the options, of which there is at least one.
+// Choice admits each of the options; there is at least one.
 func Choice(options ...string) *Grammar { return combined("choice", words(options)) }
 
 // Sequence admits the texts of its parts, one after the other.
 func Sequence(g ...*Grammar) *Grammar { return combined("sequence", seq(references(g)...)) }
 
-// Any admits the texts of each of its parts, of which there is at least one.
+// Any admits the texts of each of its parts; there is at least one.
 func Any(g ...*Grammar) *Grammar { return combined("alternation", alt(references(g)...)) }
 
 // Repeat admits min to max texts of g, one after the other; without an upper bound if max

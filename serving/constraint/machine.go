@@ -30,7 +30,7 @@ const (
 	bottom
 )
 
-// Bounds of what a machine holds and does.
+// Bounds of a machine's memory and work.
 const (
 	maxDepth  = 1024    // of a stack; deeper ones are dropped
 	maxWork   = 1 << 22 // units of one mask or token, about 10 ns each; what would take more is given up
@@ -60,7 +60,7 @@ type machine struct {
 }
 
 // visit is a frame to look at. One of a rule that has read no byte since it was called has an entry in the place
-// of what is below it, and does not leave the rule: callers pass over rules that match the empty text themselves.
+// of the frames below it, and does not leave the rule: callers pass over rules that match the empty text themselves.
 type visit struct {
 	state *state
 	count int32
@@ -108,7 +108,7 @@ func (m *machine) intern(frames []frame, ends bool) *stacks {
 	return m.sets[id]
 }
 
-// join returns the set of frames in any order, of which some may have equal tops.
+// join returns the set of frames in any order; some may have equal tops.
 func (m *machine) join(frames []frame, ends bool) *stacks {
 	slices.SortStableFunc(frames, func(a, b frame) int {
 		return cmp.Or(cmp.Compare(a.state.id, b.state.id), cmp.Compare(a.count, b.count))
@@ -165,7 +165,7 @@ func (m *machine) call(r *rule, back *state, v visit) {
 	e.callers = append(e.callers, v)
 }
 
-// closure returns the set of what the frames in todo come to without a byte.
+// closure returns the set of frames that the ones in todo come to without a byte.
 func (m *machine) closure(ends bool) *stacks {
 	clear(m.seen)
 	clear(m.entries)

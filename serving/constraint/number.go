@@ -134,7 +134,7 @@ func integerOf(digits string) *big.Int {
 	return n
 }
 
-// naturals matches the integers from a to b, neither of which is negative.
+// naturals matches the integers from a to b; neither is negative.
 func naturals(a, b *big.Int) *expr {
 	if a.Sign() < 0 {
 		a = new(big.Int)

@@ -154,7 +154,7 @@ func (c patternCompiler) match(re *syntax.Regexp, first bool, k *expr) (*expr, e
 	return nil, fmt.Errorf("%s is not supported here", describe(re))
 }
 
-// repeated is match of what repeats assertions: a few times, or one character as often as may be, as in (?:(?!x).)*.
+// repeated is match of an expression that repeats assertions: a few times, or one character as often as may be, as in (?:(?!x).)*.
 func (c patternCompiler) repeated(re *syntax.Regexp, first bool, k *expr) (*expr, error) {
 	if re.Op == syntax.OpRepeat && re.Max >= 0 && re.Max <= maxUnrolled {
 		one := re.Sub[0]

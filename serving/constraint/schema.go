@@ -39,7 +39,7 @@ type schemaCompiler struct {
 	splits    map[string][]nameSplit
 	shapes    int // that were emitted
 	read      int // schemas that were collected
-	nodes     int // about those of expressions
+	nodes     int // about as many as the expressions'
 	work      int // of automata
 }
 

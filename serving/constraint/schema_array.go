@@ -19,7 +19,7 @@ func (s *shape) itemAt(i int) []located {
 	return list
 }
 
-// emitArray writes the items, each of which all schemas with array keywords are about.
+// emitArray writes the items; all schemas with array keywords are about each of them.
 func (c *schemaCompiler) emitArray(s *shape) (*expr, error) {
 	prefix := 0
 	for _, part := range s.arrays {

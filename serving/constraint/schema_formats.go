@@ -20,7 +20,7 @@ var formats = func() map[string]string {
 		variable = `([A-Za-z0-9_]|%[0-9A-Fa-f]{2})(\.?([A-Za-z0-9_]|%[0-9A-Fa-f]{2})){0,30}(:[1-9][0-9]{0,3}|\*)?`
 		query    = `([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})`
 	)
-	// units is numbers with three units, of which the first and the last may be left out, but none between.
+	// units is numbers with three units; the first and the last may be left out, but none between.
 	units := func(small, middle, large string) string {
 		x := number + small
 		y := number + middle + `(` + x + `)?`

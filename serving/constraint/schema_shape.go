@@ -65,7 +65,7 @@ type arrayPart struct {
 	items  *located // after the prefix
 }
 
-// choice is schemas, one of which holds.
+// choice is schemas; one of them holds.
 type choice struct {
 	list      []located
 	exclusive bool // and no other

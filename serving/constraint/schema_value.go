@@ -55,7 +55,7 @@ type located struct {
 	only    string // of the schema this keyword alone, with those that it depends on
 }
 
-// at returns a member of a schema, of which JSON pointers escape two characters.
+// at returns a member of a schema; JSON pointers escape two characters of its name.
 func (l located) at(key string) located {
 	return l.child(l.fields[key], l.path+"/"+escapePointer.Replace(key))
 }

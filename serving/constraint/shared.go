@@ -14,7 +14,7 @@ type group struct {
 // maxGrouped is how many stacks may be told apart above what is below their rules.
 const maxGrouped = 256
 
-// groups splits stacks by what is below the rule that they are in. The body of a counted repetition is
+// groups splits stacks by the frames below the rule that they are in. The body of a counted repetition is
 // a part of the rule around it: most tokens in the middle of a counted string run through several
 // repetitions. ok is false where the stacks are so many or so deep that a token may come to a bound of the machine,
 // which shared masks do not see.

@@ -9,7 +9,7 @@ import (
 	"glimpse/model/chat"
 )
 
-// Piece is a part of what a constrained answer must look like: one of the fields is set.
+// Piece is a part of the form of a constrained answer: one of the fields is set.
 type Piece struct {
 	Literal      string
 	Schema       json.RawMessage // JSON that it admits
@@ -121,7 +121,7 @@ func (c callInBraces) forced(t Tool) []Piece {
 	return slices.Concat(literal(callPrefix+t.Name+"{"), c.members(membersOf(t.Parameters), true), literal("}"))
 }
 
-// members are those of an object with commas between them.
+// members are an object's members with commas between them.
 func (c callInBraces) members(list []member, first bool) []Piece {
 	if len(list) == 0 {
 		return nil

@@ -1,6 +1,6 @@
 package toolcall
 
-// GLM-4.5, 4.6 and 4.7, of which the last leaves the line breaks out.
+// GLM-4.5, 4.6 and 4.7; the last leaves the line breaks out.
 func init() {
 	call := callInPairs{stop: "</tool_call>"}
 	register(Format{

@@ -15,7 +15,7 @@ const (
 	inColon
 	inString
 	inScalar // a number or a word
-	inEnd    // a comma or the end of what is open
+	inEnd    // a comma or the end of the open value
 )
 
 // scanner checks JSON byte by byte, as encoding/json does it of the whole, and writes it to out. It repairs what models write:

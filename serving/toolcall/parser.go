@@ -116,7 +116,7 @@ func (inText) read(p *Parser) bool {
 	return true
 }
 
-// find is where an opener is, or may be with text that comes; the length of what is held where there is none.
+// find is where an opener is, or may be with text that comes; the length of the held text where there is none.
 func (p *Parser) find(o opener) int {
 	for i := 0; i < len(p.held); i++ {
 		n := strings.IndexByte(p.held[i:], o.mark[0])
@@ -250,7 +250,7 @@ func (p *Parser) knows(name string) bool {
 	return known
 }
 
-// arguments adds to those of the last call.
+// arguments adds to the arguments of the last call.
 func (p *Parser) arguments(text string) {
 	if text == "" {
 		return
