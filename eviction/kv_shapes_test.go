@@ -24,7 +24,7 @@ func TestKVShapes(t *testing.T) {
 	document := modeltest.Tokens(m, 5, 200)
 	dir := t.TempDir()
 	files := kvcache.NewPrefixCache(m, 1<<30)
-	if err := files.KeepIn(background, m, dir, 1<<30); err != nil {
+	if err := files.KeepIn(background, m, dir, 1<<30, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range eviction.Policies.Names() {
@@ -59,7 +59,7 @@ func TestKVShapes(t *testing.T) {
 	}
 	files.Stop()
 	again := kvcache.NewPrefixCache(m, 1<<30)
-	if err := again.KeepIn(background, m, dir, 1<<30); err != nil {
+	if err := again.KeepIn(background, m, dir, 1<<30, nil); err != nil {
 		t.Fatal(err)
 	}
 	defer again.Stop()

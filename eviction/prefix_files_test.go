@@ -4,6 +4,8 @@ package eviction_test
 
 import (
 	"crypto/sha256"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -113,7 +115,7 @@ func TestForeignPages(t *testing.T) {
 			run := func() int {
 				rt := eviction.NewRuntime(m)
 				rt.Prefixes = kvcache.NewPrefixCache(m, 1<<30)
-				check(rt.Prefixes.KeepIn(t.Context(), m, dir, 1<<30))
+				check(rt.Prefixes.KeepIn(t.Context(), m, dir, 1<<30, nil))
 				done := make(chan *eviction.Session)
 				go func() {
 					got, err := rt.Prefill(background, p, tokens, 100, nil)
@@ -152,6 +154,28 @@ func TestForeignPages(t *testing.T) {
 	}
 }
 
+// TestFullDisk: pages that cannot be written are told of, once, and prompts go on.
+func TestFullDisk(t *testing.T) {
+	m := modeltest.Llama{Layers: 2, Heads: 4, KVHeads: 2, Seed: 2, MaxPositions: 2048}.Open(t, "cpu")
+	p, dir := policy(t, m, "snapkv"), filepath.Join(t.TempDir(), "pages")
+	rt := eviction.NewRuntime(m)
+	rt.Prefixes = kvcache.NewPrefixCache(m, 1<<30)
+	var told []error
+	if err := rt.Prefixes.KeepIn(t.Context(), m, dir, 1<<30, func(err error) { told = append(told, err) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rt.Prefill(background, p, modeltest.Tokens(m, 5, 400), 100, nil); err != nil {
+		t.Fatal(err)
+	}
+	rt.Prefixes.Stop()
+	if len(told) != 1 || !errors.Is(told[0], fs.ErrNotExist) {
+		t.Errorf("told %v, want one error of a folder that is gone", told)
+	}
+}
+
 // TestSalts: prompts of different salts share no pages, in memory nor in files, and those of one salt do.
 func TestSalts(t *testing.T) {
 	m := modeltest.Llama{Layers: 2, Heads: 4, KVHeads: 2, Seed: 2, MaxPositions: 2048}.Open(t, "cpu")
@@ -165,7 +189,7 @@ func TestSalts(t *testing.T) {
 	} {
 		rt := eviction.NewRuntime(m)
 		rt.Prefixes = kvcache.NewPrefixCache(m, 1<<30)
-		if err := rt.Prefixes.KeepIn(t.Context(), m, dir, 1<<30); err != nil {
+		if err := rt.Prefixes.KeepIn(t.Context(), m, dir, 1<<30, nil); err != nil {
 			t.Fatal(err)
 		}
 		for salt, wants := range round.want {

@@ -123,7 +123,7 @@ func TestPrefixFiles(t *testing.T) {
 	run := func(m *model.Model, limit int64) int {
 		rt := eviction.NewRuntime(m)
 		rt.Prefixes = kvcache.NewPrefixCache(m, 1<<30)
-		if err := rt.Prefixes.KeepIn(t.Context(), m, dir, limit); err != nil {
+		if err := rt.Prefixes.KeepIn(t.Context(), m, dir, limit, nil); err != nil {
 			t.Fatal(err)
 		}
 		got, err := rt.NewSession(p, eviction.Pairs(100))

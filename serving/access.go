@@ -71,15 +71,21 @@ func (a *Access) roles() map[[sha256.Size]byte]role {
 	return all
 }
 
-// roleOf is what a request may do. Without keys whoever sits at the machine administers the server.
+// roleOf is what a request may do. Without keys whoever sits at the machine administers the server, but not who comes through a proxy on it
+// that says so.
 func (s *Server) roleOf(r *http.Request) role {
 	if s.keyed() {
 		return s.roles[sha256.Sum256([]byte(keyOf(r)))]
 	}
-	if from, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && from.Addr().Unmap().IsLoopback() {
+	if from, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && from.Addr().Unmap().IsLoopback() && !forwarded(r.Header) {
 		return administrator
 	}
 	return user
+}
+
+// forwarded tells that a proxy has sent a request for somebody else.
+func forwarded(h http.Header) bool {
+	return slices.ContainsFunc([]string{"Forwarded", "Via", "X-Forwarded-For", "X-Real-Ip"}, func(name string) bool { return len(h.Values(name)) > 0 })
 }
 
 func (s *Server) administers(r *http.Request) bool { return s.roleOf(r) == administrator }
@@ -134,7 +140,7 @@ func (s *Server) admitted(h http.Handler) (http.Handler, error) {
 	}
 	pages := cors.New(cors.Options{
 		AllowedOrigins: s.CORSOrigins, AllowedMethods: []string{http.MethodGet, http.MethodPost, http.MethodDelete}, AllowedHeaders: []string{"*"},
-		ExposedHeaders: []string{"X-Request-Id", "Retry-After", "X-Glimpse-Ignored"}, AllowPrivateNetwork: true, MaxAge: corsMaxAge,
+		ExposedHeaders: []string{"X-Request-Id", "Request-Id", "Retry-After", "X-Glimpse-Ignored"}, AllowPrivateNetwork: true, MaxAge: corsMaxAge,
 	}).Handler(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodOptions && !s.keyed() && !s.calls(r) { // which h would say of any other

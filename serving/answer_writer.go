@@ -71,9 +71,12 @@ func (w *answerWriter) FlushError() error {
 
 // within lets f write n bytes while the client may keep it waiting.
 func (w *answerWriter) within(f func() (n int, err error)) error {
-	start := time.Now()
-	http.NewResponseController(w.ResponseWriter).SetWriteDeadline(start.Add(w.left)) // where there are any
+	start, c := time.Now(), http.NewResponseController(w.ResponseWriter)
+	c.SetWriteDeadline(start.Add(w.left)) // where there are any
 	n, err := f()
+	if err == nil {
+		c.SetWriteDeadline(time.Time{}) // at which HTTP/2 would end the stream, though nothing is written then
+	}
 	earned := time.Duration(n) * time.Second / slowest
 	w.left = min(w.patience, w.left-time.Since(start)+earned)
 	return err
@@ -93,6 +96,7 @@ func (w *answerWriter) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true
+	http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.left)) // of what net/http has yet to write
 }
 
 // probe writes something that its client passes over, and fails some time after the client is gone.

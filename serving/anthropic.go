@@ -26,6 +26,9 @@ func (m *messagesRequest) read(s *Server, req *http.Request) (*generation, *repl
 	if err := readJSON(req, m); err != nil {
 		return nil, nil, err
 	}
+	if or(m.N, 1) != 1 {
+		return nil, nil, refuse("n", "got %d, want 1", *m.N)
+	}
 	m.Stop = m.StopSequences
 	g, err := s.generation("msg_", &m.settings)
 	if err != nil {

@@ -24,7 +24,7 @@ type block struct {
 	id    string          // random; an API adds the prefix of its own
 	name  string          // of a call, the function's
 	text  strings.Builder // of a call, the arguments
-	cut   bool            // the answer was too long for it
+	cut   bool            // the answer ended before it
 	// tokens of a text, where they are asked for.
 	tokens []tokenLogProb
 }
@@ -117,6 +117,7 @@ func (s *blocks) answer(ctx context.Context, j *job, r *replies) (last chunk, er
 			return last, err
 		}
 	}
-	s.all[len(s.all)-1].cut = finishReason(last.reason) == "length"
+	b := s.all[len(s.all)-1]
+	b.cut = finishReason(last.reason) == "length" || b.kind == callBlock && r.cut(0, last.reason)
 	return last, s.finish()
 }

@@ -31,6 +31,7 @@ type functionCall struct {
 type replies struct {
 	parsers []*toolcall.Parser // by choice
 	called  []bool             // by choice
+	last    []string           // by choice: the arguments of its last call
 	one     bool               // calls after the first are dropped
 }
 
@@ -65,7 +66,7 @@ func (s *Server) newReplies(ctx context.Context, g *generation, c *conversation,
 		}
 	}
 	o := toolcall.Options{Tools: tools, Opened: dialect.Opens(c.prompt, c.begun), Inline: inline}
-	out := &replies{called: make([]bool, g.choices), one: !or(c.Parallel, true)}
+	out := &replies{called: make([]bool, g.choices), last: make([]string, g.choices), one: !or(c.Parallel, true)}
 	for range g.choices {
 		out.parsers = append(out.parsers, dialect.NewParser(o))
 	}
@@ -294,14 +295,28 @@ func (r *replies) push(choice int, text string, done bool) (out []toolcall.Delta
 	if r.one {
 		out = slices.DeleteFunc(out, func(d toolcall.Delta) bool { return d.Call != nil && d.Call.Index > 0 })
 	}
-	r.called[choice] = r.called[choice] || slices.ContainsFunc(out, func(d toolcall.Delta) bool { return d.Call != nil })
+	for _, d := range out {
+		if d.Call == nil {
+			continue
+		}
+		if d.Call.Name != "" {
+			r.last[choice] = ""
+		}
+		r.called[choice] = true
+		r.last[choice] += d.Call.Arguments
+	}
 	return out
 }
 
-// finishReason is why a choice has ended, as OpenAI's API says it: for its calls, where it has any.
+// cut tells that an answer's last call is none that can be made, since a stop text or the length has ended it.
+func (r *replies) cut(choice int, reason engine.Reason) bool {
+	return reason != engine.End && r.called[choice] && !json.Valid([]byte(r.last[choice]))
+}
+
+// finishReason is why a choice has ended, as OpenAI's API says it: for its calls, where it has any that are whole.
 func (r *replies) finishReason(choice int, reason engine.Reason) string {
 	name := finishReason(reason)
-	if name == "stop" && r.called[choice] {
+	if name == "stop" && r.called[choice] && !r.cut(choice, reason) {
 		return "tool_calls"
 	}
 	return name

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"glimpse/serving"
 )
 
 // dial opens a connection to the server and sends a request.
@@ -80,6 +82,66 @@ func TestHalfClosed(t *testing.T) {
 				t.Errorf("%d probes within a second, want 2 to 6", before)
 			}
 		})
+	}
+}
+
+// TestNoAnswerForWhoSeemsGone: a client of HTTP/1.0 that has ended its side cannot be told from one that is gone. It reads the end of the
+// connection, not 200 with nothing.
+func TestNoAnswerForWhoSeemsGone(t *testing.T) {
+	s := serve(t, nil)
+	for _, path := range []string{"/v1/chat/completions", "/v1/messages"} {
+		conn := s.dial(t, posting(path, "1.0", `{"messages":[{"role":"user","content":"never karl lantern"}],"max_tokens":3000,"ignore_eos":true}`))
+		if err := conn.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+		if got, err := io.ReadAll(conn); err != nil || len(got) > 0 {
+			t.Errorf("%s: read %q, %v, want the end", path, got, err)
+		}
+	}
+}
+
+// TestTooLargeBodiesNeedNotBeSent: a client that says how much it will send is told at once that it is too much.
+func TestTooLargeBodiesNeedNotBeSent(t *testing.T) {
+	s := serve(t, func(c *serving.Config) { c.MaxBody = 1 << 20 })
+	for _, expect := range []string{"", "Expect: 100-continue\r\n"} {
+		conn := s.dial(t, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+expect+"Content-Length: 1048577\r\n\r\n")
+		conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		got := make([]byte, 12)
+		if _, err := io.ReadFull(conn, got); err != nil || string(got) != "HTTP/1.1 413" {
+			t.Errorf("%q: read %q, %v, want 413", expect, got, err)
+		}
+	}
+}
+
+// TestPausesOfAnswers: a stream in which nothing is written for longer than a client may keep an answer waiting is not cut off.
+func TestPausesOfAnswers(t *testing.T) {
+	s := serve(t, nil)
+	s.server.SetPatience(100 * time.Millisecond)
+	s.server.Handle("POST /pauses", func(w http.ResponseWriter, r *http.Request) error {
+		io.ReadAll(r.Body)
+		for range 3 {
+			io.WriteString(w, "data: {}\n\n")
+			http.NewResponseController(w).Flush()
+			time.Sleep(300 * time.Millisecond)
+		}
+		_, err := io.WriteString(w, "data: [DONE]\n\n")
+		return err
+	})
+	for version := 1; version <= 2; version++ {
+		h := httptest.NewUnstartedServer(s.server)
+		h.EnableHTTP2 = version == 2
+		h.StartTLS()
+		defer h.Close()
+		r, err := h.Client().Post(h.URL+"/pauses", "application/json", strings.NewReader(`{}`))
+		if err != nil || r.ProtoMajor != version {
+			t.Fatalf("%v, error %v, want an answer of HTTP/%d", r, err, version)
+		}
+		got, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil || !strings.HasSuffix(string(got), "[DONE]\n\n") {
+			t.Errorf("HTTP/%d: read %q, %v", version, got, err)
+		}
 	}
 }
 

@@ -31,8 +31,10 @@ const (
 	perRequest = 128 << 10
 	// intakePatience is how long a request waits for room.
 	intakePatience = 30 * time.Second
-	// bodyStall is how long a client may send nothing of a body that others may wait for.
-	bodyStall = 10 * time.Second
+	// bodyStall is how long a client may send nothing of a body that others may wait for, and bodyPatience how long it may be waited for in
+	// all, beside a second for each slowest bytes that have come.
+	bodyStall    = 10 * time.Second
+	bodyPatience = time.Minute
 )
 
 // intake bounds bodies that are read and worked on. A body counts as it is read, so that a slow one holds what it has sent, and
@@ -44,6 +46,7 @@ type intake struct {
 	work            *semaphore.Weighted
 	refused         func() // is told of a request that found no room
 	patience, stall time.Duration
+	sending         time.Duration // see bodyPatience
 
 	mu      sync.Mutex
 	free    int64         // bytes that bodies may take; below 0 where over has taken more
@@ -52,7 +55,7 @@ type intake struct {
 }
 
 func newIntake(c *Config, refused func()) *intake {
-	return &intake{most: c.MaxBody, work: semaphore.NewWeighted(c.MaxBody), refused: refused, patience: intakePatience, stall: bodyStall, free: c.bodies(), changed: make(chan struct{})}
+	return &intake{most: c.MaxBody, work: semaphore.NewWeighted(c.MaxBody), refused: refused, patience: intakePatience, stall: bodyStall, sending: bodyPatience, free: c.bodies(), changed: make(chan struct{})}
 }
 
 // bodies is the memory of bodies beyond the small part of each.
@@ -76,20 +79,23 @@ type body struct {
 	ctx           context.Context
 	deadline      func(time.Time) error // of reading from the client
 
-	length     int64 // as the client says; below 0 where it does not
-	read, held int64 // bytes
-	working    int64 // its weight; 0: it is not worked on
+	length     int64         // as the client says; below 0 where it does not
+	read, held int64         // bytes
+	working    int64         // its weight; 0: it is not worked on
+	left       time.Duration // that the client may yet be waited for
 }
 
 // body takes the body of a request in. close ends it.
 func (in *intake) body(w http.ResponseWriter, r *http.Request) *body {
-	return &body{ReadCloser: http.MaxBytesReader(w, r.Body, in.most), in: in, ctx: r.Context(), length: r.ContentLength, deadline: http.NewResponseController(w).SetReadDeadline}
+	return &body{ReadCloser: http.MaxBytesReader(w, r.Body, in.most), in: in, ctx: r.Context(), length: r.ContentLength, left: in.sending, deadline: http.NewResponseController(w).SetReadDeadline}
 }
 
 // Read reads on as soon as there is room, and tells of the end when there is room to work on the body.
 func (b *body) Read(p []byte) (n int, err error) {
 	p = p[:min(len(p), smallBody)]
 	switch {
+	case b.length > b.in.most: // which need not be sent
+		return 0, &http.MaxBytesError{Limit: b.in.most}
 	case b.read < smallBody:
 		p = p[:min(int64(len(p)), smallBody-b.read)]
 	case b.read == b.length: // and the end is all that comes
@@ -98,15 +104,17 @@ func (b *body) Read(p []byte) (n int, err error) {
 			return 0, err
 		}
 	}
+	start := time.Now()
 	if b.held > 0 {
-		b.deadline(time.Now().Add(b.in.stall)) // where there are any; net/http lifts it at the body's end
+		b.deadline(start.Add(min(b.in.stall, b.left))) // where there are any; net/http lifts it at the body's end
 	}
 	n, err = b.ReadCloser.Read(p)
+	b.left = min(b.in.sending, b.left-time.Since(start)+time.Duration(n)*time.Second/slowest)
 	b.read += int64(n)
 	b.in.keep(b, max(0, b.read-smallBody))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = failure(http.StatusRequestTimeout, invalidRequest, "request_timeout", "the body stopped at %d bytes", b.read)
+		err = failure(http.StatusRequestTimeout, invalidRequest, "request_timeout", "the body stopped, or came too slowly, at %d bytes", b.read)
 	case err == io.EOF && b.working == 0:
 		if wrong := b.in.begin(b); wrong != nil {
 			err = wrong

@@ -60,7 +60,7 @@ func (s *sent) setDeadline(at time.Time) error {
 
 func (in *intake) of(ctx context.Context, s *sent) *body {
 	s.deadline = make(chan time.Time, 1)
-	return &body{ReadCloser: s, in: in, ctx: ctx, length: int64(s.bytes), deadline: s.setDeadline}
+	return &body{ReadCloser: s, in: in, ctx: ctx, length: int64(s.bytes), left: in.sending, deadline: s.setDeadline}
 }
 
 const mib = 1 << 20
@@ -156,6 +156,41 @@ func TestSlowBodiesHoldUpNoOthers(t *testing.T) {
 		t.Errorf("a large body took %v beside slow ones", took)
 	}
 	slow.Wait()
+	in.whole(t)
+}
+
+// dripping is a body of which a byte comes now and then, never so late that it had stopped.
+type dripping struct {
+	every time.Duration
+	until time.Time
+}
+
+func (d *dripping) Close() error { return nil }
+
+func (d *dripping) Read(p []byte) (int, error) {
+	if !d.until.IsZero() {
+		if p = p[:1]; time.Until(d.until) < d.every {
+			time.Sleep(time.Until(d.until))
+			return 0, os.ErrDeadlineExceeded
+		}
+		time.Sleep(d.every)
+	}
+	return len(p), nil
+}
+
+// TestDrippingBodiesEnd: a client that sends a byte now and then holds what it has sent for as long as it may be waited for in all.
+func TestDrippingBodiesEnd(t *testing.T) {
+	in := testIntake()
+	in.stall, in.sending = time.Second, 300*time.Millisecond
+	d := &dripping{every: 20 * time.Millisecond}
+	b := &body{ReadCloser: d, in: in, ctx: t.Context(), length: mib, left: in.sending, deadline: func(at time.Time) error { d.until = at; return nil }}
+	start := time.Now()
+	_, err := io.Copy(io.Discard, io.LimitReader(b, mib/8))
+	var told *apiError
+	if !errors.As(err, &told) || told.status != http.StatusRequestTimeout || time.Since(start) > 5*time.Second {
+		t.Errorf("%v after %v, want 408 after some 300 ms", err, time.Since(start))
+	}
+	b.close()
 	in.whole(t)
 }
 

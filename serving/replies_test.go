@@ -112,6 +112,8 @@ func TestThoughtsApart(t *testing.T) {
 		{"begun by the prompt, in the content", `{"messages":[{"role":"user","content":"x"}],"max_tokens":200,"structured_outputs":{"choice":["Hello."]},"chat_template_kwargs":{"enable_thinking":true},"reasoning_format":"none"}`, "()Hello.", "stop"},
 		{"ended by the prompt", says("Hello.", `,"chat_template_kwargs":{"enable_thinking":false}`), "()Hello.", "stop"},
 		{"a call after a thought", `{"messages":[{"role":"user","content":"x"}],"max_tokens":200,"tool_choice":"required","parallel_tool_calls":false,"chat_template_kwargs":{"enable_thinking":true},"logit_bias":{"257":100}` + tools + `}`, `()|f{"a":1}`, "tool_calls"},
+		{"a call that a stop text cuts", says("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>", `,"stop":"1"`+tools), `()|f{"a":`, "stop"},
+		{"a whole call before a stop text", says("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>", `,"stop":"</tool_call>"`+tools), `()|f{"a":1}`, "tool_calls"},
 		{"a call in a thought", says("<think>I <tool_call>{}</tool_call></think>No.", ""), "(I <tool_call>{}</tool_call>)No.", "stop"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

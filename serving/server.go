@@ -163,7 +163,9 @@ func New(m *engine.Model, c Config) (*Server, error) {
 	if c.Prefix > 0 {
 		rt.Prefixes = kvcache.NewPrefixCache(m.Model, c.Prefix)
 		if c.PrefixDir != "" {
-			if err := rt.Prefixes.KeepIn(context.Background(), m.Model, c.PrefixDir, c.PrefixDirSize); err != nil {
+			if err := rt.Prefixes.KeepIn(context.Background(), m.Model, c.PrefixDir, c.PrefixDirSize, func(err error) {
+				c.Log.Warn("shared prefixes are not kept on disk, until a page can be written again", "error", err.Error())
+			}); err != nil {
 				return nil, err
 			}
 		}
@@ -280,10 +282,11 @@ func (s *Server) handle(pattern string, f func(w http.ResponseWriter, r *http.Re
 		ignored := &ignoredFields{strict: s.StrictFields, header: w.Header()}
 		err := f(w, r.WithContext(withIgnored(r.Context(), ignored)))
 		s.ignored.add(s.Log, ignored.names, time.Now())
-		if err == nil || errors.Is(err, context.Canceled) || r.Context().Err() != nil {
+		if err == nil {
 			return
 		}
-		if a, ok := w.(*answerWriter); ok && a.begun() != 0 { // which its client must not take for a whole one
+		// A client that may yet read, though it seems to be gone, must not take for a whole answer what is none: a part, or 200 with nothing.
+		if a, ok := w.(*answerWriter); errors.Is(err, context.Canceled) || r.Context().Err() != nil || ok && a.begun() != 0 {
 			panic(http.ErrAbortHandler)
 		}
 		if ofModel(err).status >= 500 {
@@ -292,6 +295,9 @@ func (s *Server) handle(pattern string, f func(w http.ResponseWriter, r *http.Re
 		writeError(w, r, err)
 	})))
 }
+
+// statusGone is in the log for a client that was gone before its answer began, as nginx has it.
+const statusGone = 499
 
 // ServeHTTP gives every request an id and a line in the log, without what was said.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -309,7 +315,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		level = slog.LevelDebug
 	}
 	defer func() {
-		s.Log.Log(r.Context(), level, "request", "id", id, "method", r.Method, "path", r.URL.Path, "status", cmp.Or(answer.begun(), http.StatusOK), "ms", time.Since(start).Milliseconds())
+		s.Log.Log(r.Context(), level, "request", "id", id, "method", r.Method, "path", r.URL.Path, "status", cmp.Or(answer.begun(), statusGone), "ms", time.Since(start).Milliseconds())
 	}()
 	present, stop := whilePresent(answer, r)
 	defer stop()

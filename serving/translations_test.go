@@ -487,6 +487,8 @@ func TestTranslationRefusals(t *testing.T) {
 		{"/v1/responses", `{"input":"a","previous_response_id":"resp_1"}`, "not stored"},
 		{"/v1/responses", `{"input":"a","conversation":"conv_1"}`, "not stored"},
 		{"/v1/responses", `{"input":"a","background":true}`, "background"},
+		{"/v1/responses", `{"input":"a","n":2}`, "n: got 2"},
+		{"/v1/messages", `{"messages":[{"role":"user","content":"a"}],"max_tokens":9,"n":2}`, "n: got 2"},
 		{"/v1/responses", `{"input":"a","truncation":"some"}`, "truncation"},
 		{"/v1/responses", `{"input":[{"role":"user","content":[{"type":"input_image","image_url":"x"}]}]}`, "input[0].content[0]"},
 		{"/v1/responses", `{"input":[{"type":"function_call_output","call_id":"1","output":"x"}]}`, "input[0].call_id"},

@@ -194,6 +194,7 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 			}
 			serve.Store(ready)
 			tellLossless(c.Log, m, ready.Standard(), c.Budget)
+			tellIdle(c.Log, ready.Standard().Title(), given.Given)
 			c.Log.Info("memory", "sessions_and_shared_prefixes", bytesize.Memory(c.Memory), "shared_prefixes", bytesize.Memory(c.Prefix), "why", why, "change", "--memory SIZE --prefix-cache SIZE")
 			url := urlOf(listener.Addr(), cert != "")
 			c.Log.Info("serving", "address", listener.Addr().String(), "url", url, "api", url+"/v1", "model", c.Name, "device", kernels.DeviceOf(m.Backend), "policy", ready.Standard().NameWithAdapter())

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"strings"
 
 	"glimpse/engine"
 	"glimpse/eviction"
@@ -38,6 +39,22 @@ func tellLossless(log *slog.Logger, m *engine.Model, policy engine.Policy, budge
 		why = from + " has an adapter for the model"
 	}
 	log.Info("lossless: every session keeps its whole cache", "policy", engine.Lossless, "evict", fmt.Sprintf("--policy %s --budget %v", other, &budget), "why", why)
+}
+
+// ofEviction are flags that say what is done with answers of evicted caches.
+var ofEviction = []string{"full-below", "verify-share", "shadow", "shadow-share"}
+
+// tellIdle names flags that nothing comes of, where nothing is evicted, until a request names a policy.
+func tellIdle(log *slog.Logger, policy string, given func(flag string) bool) {
+	var idle []string
+	for _, flag := range ofEviction {
+		if policy == engine.Lossless && given(flag) {
+			idle = append(idle, "--"+flag)
+		}
+	}
+	if len(idle) > 0 {
+		log.Warn("nothing comes of these flags but for requests that name a policy: without --policy nothing is evicted", "flags", strings.Join(idle, ", "))
+	}
 }
 
 // urlOf is where a browser on this machine finds the server.

@@ -31,6 +31,7 @@ type prefixFiles struct {
 	limit   int64
 	depends string           // what all pages depend on
 	writing chan writtenPage // that wait to be written
+	failed  func(error)      // is told why a page is not written, where the one before was; nil: nobody is
 	done    sync.WaitGroup
 
 	mu    sync.Mutex
@@ -51,8 +52,8 @@ const (
 )
 
 // KeepIn keeps pages in a folder, too, of at most limit bytes, from which those that were used longest ago go. It is
-// called before the first prompt. Stop ends it.
-func (p *PrefixCache) KeepIn(ctx context.Context, m *model.Model, dir string, limit int64) error {
+// called before the first prompt. Stop ends it. failed is told from another goroutine why a page is not written, once until one is again.
+func (p *PrefixCache) KeepIn(ctx context.Context, m *model.Model, dir string, limit int64, failed func(error)) error {
 	if m.Backend.OwnMemory() {
 		return fmt.Errorf("prefix folder: got device %s, want a processor", m.Backend.Device())
 	}
@@ -63,7 +64,7 @@ func (p *PrefixCache) KeepIn(ctx context.Context, m *model.Model, dir string, li
 	if err != nil {
 		return fmt.Errorf("prefix folder: %w", err)
 	}
-	p.files = &prefixFiles{dir: dir, limit: limit, writing: make(chan writtenPage, maxWriting)}
+	p.files = &prefixFiles{dir: dir, limit: limit, writing: make(chan writtenPage, maxWriting), failed: failed}
 	p.files.depends = fmt.Sprintf("2 %s %v %s %d %d", weights, m.CacheDType(), kernels.DeviceOf(m.Backend), p.chunk, p.page)
 	files, err := p.files.listPages()
 	if err != nil {
@@ -183,28 +184,45 @@ func (f *prefixFiles) keepPage(g *page) {
 
 // writePages writes pages until there are no more to come. One that cannot be written is left out.
 func (f *prefixFiles) writePages() {
+	failing := false
 	for w := range f.writing {
-		path := f.path(w.id)
-		raw := []byte(pageHeader)
-		for _, heads := range w.pairs {
-			for _, kv := range heads {
-				raw = append(append(raw, kv.K.Memory()...), kv.V.Memory()...)
-			}
+		err := f.writePage(w)
+		if err != nil && !failing && f.failed != nil {
+			f.failed(fmt.Errorf("prefix folder: %w", err))
 		}
-		if _, err := readPage(path, w.id, len(raw)-len(pageHeader)); err == nil {
-			continue
-		} else if errors.Is(err, errPage) { // behind another that was none, so that nobody has tried to read it
-			f.remove(path)
-		}
-		sum := sumOf(w.id, raw)
-		raw = append(raw, sum[:]...)
-		if int64(len(raw)) > f.limit || f.makeRoom(int64(len(raw))) != nil || atomicfile.WriteFile(path, raw) != nil {
-			continue
-		}
-		f.mu.Lock()
-		f.bytes += int64(len(raw))
-		f.mu.Unlock()
+		failing = err != nil
 	}
+}
+
+func (f *prefixFiles) writePage(w writtenPage) error {
+	path := f.path(w.id)
+	raw := []byte(pageHeader)
+	for _, heads := range w.pairs {
+		for _, kv := range heads {
+			raw = append(append(raw, kv.K.Memory()...), kv.V.Memory()...)
+		}
+	}
+	if _, err := readPage(path, w.id, len(raw)-len(pageHeader)); err == nil {
+		return nil
+	} else if errors.Is(err, errPage) { // behind another that was none, so that nobody has tried to read it
+		f.remove(path)
+	}
+	sum := sumOf(w.id, raw)
+	raw = append(raw, sum[:]...)
+	size := int64(len(raw))
+	if size > f.limit {
+		return fmt.Errorf("got a page of %d bytes, want at most %d", size, f.limit)
+	}
+	if err := f.makeRoom(size); err != nil {
+		return err
+	}
+	if err := atomicfile.WriteFile(path, raw); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.bytes += size
+	f.mu.Unlock()
+	return nil
 }
 
 // makeRoom removes the files that were used longest ago until there is room for so many bytes more.

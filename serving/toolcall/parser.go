@@ -185,7 +185,12 @@ func (a after) read(p *Parser) bool {
 	return true
 }
 
-func (after) end(p *Parser) bool { return inText{}.end(p) }
+func (a after) end(p *Parser) bool {
+	if _, _, more := expect(p.held, a.closer, a.stop); more { // the beginning of a marker is no text
+		p.held = ""
+	}
+	return inText{}.end(p)
+}
 
 // inBroken reads the rest of arguments that are no JSON, which is told as it is, up to the call's end.
 type inBroken struct {

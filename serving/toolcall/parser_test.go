@@ -114,6 +114,8 @@ var answers = []struct{ format, name, text, want string }{
 	{"hermes", "two names", `<tool_call>{"name": "now", "name": "run", "arguments": {}}`, `<tool_call>{"name": "now", "name": "run", "arguments": {}}`},
 	{"hermes", "cut in the head", "Yes. <tool_call>\n{\"name\": \"get_wea", "Yes. <tool_call>\n{\"name\": \"get_wea"},
 	{"hermes", "cut in the opener", "a\n<tool_", "a\n<tool_"},
+	{"hermes", "cut in the closer", "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_", `now{}`},
+	{"hermes", "no closer", "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</to be", "\n</to be|now{}"},
 	{"hermes", "cut in the arguments", `<tool_call>{"name": "run", "arguments": {"code": "pri`, `run{"code": "pri`},
 	{"hermes", "arguments break", `<tool_call>{"name": "run", "arguments": {"code": oh}}</tool_call>`, `run{"code": oh}}`},
 	{"hermes", "a number breaks", `<tool_call>{"name": "run", "arguments": {"a": 1-2}}`, `run{"a": 1-2}}`},
