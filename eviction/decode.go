@@ -195,8 +195,8 @@ func (s *Session) chooseSparsely(step *runner.SparseStep) error {
 	}
 	if step.Entries != nil {
 		read = 0
-		for h, idx := range step.Entries {
-			read += s.Cache.EntriesBytes(step.Layer, h, idx)
+		for h, idx := range step.Entries { // of query heads, where each has its own
+			read += s.Cache.EntriesBytes(step.Layer, h*s.Cache.LayerKVHeads(step.Layer)/len(step.Entries), idx)
 		}
 	}
 	first := step.Reader == s.Prompt.Config.FirstAttention()
