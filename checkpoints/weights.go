@@ -274,7 +274,7 @@ func readBounded(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := regularfile.Check(info); err != nil {
+	if err := regularfile.CheckRegular(info); err != nil {
 		return nil, Corruptf("%v", err)
 	}
 	if info.Size() > limit {

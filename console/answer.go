@@ -212,7 +212,7 @@ func exampleNote(p *Prompt) (string, error) {
 	const shown = 24
 	var texts []string
 	for _, ids := range [][]int32{p.IDs[:min(len(p.IDs), shown)], p.IDs[max(0, len(p.IDs)-shown):], p.Answer} {
-		text, err := datasets.Text(ids)
+		text, err := datasets.WordsText(ids)
 		if err != nil {
 			return "", err
 		}

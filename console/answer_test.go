@@ -61,7 +61,7 @@ func TestAnswer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := datasets.Text(tokens)
+			want, err := datasets.WordsText(tokens)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -86,7 +86,7 @@ func (c *Conversation) beginSession() error {
 
 // openExample takes an example's prompt for the first message.
 func (c *Conversation) openExample(ctx context.Context, p *Prompt) error {
-	text, err := datasets.Text(p.IDs)
+	text, err := datasets.WordsText(p.IDs)
 	if err != nil {
 		return err
 	}

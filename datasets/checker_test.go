@@ -181,7 +181,7 @@ func wordKinds(t testing.TB) map[string]string {
 
 func wordsOf(t testing.TB, ids []int32) []string {
 	t.Helper()
-	text, err := datasets.Text(ids)
+	text, err := datasets.WordsText(ids)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,8 +104,8 @@ type ContentsText string
 // MarshalJSON returns the text.
 func (t ContentsText) MarshalJSON() ([]byte, error) { return []byte(t), nil }
 
-// Text is the JSON of them.
-func (c Contents) Text() ContentsText {
+// JSONText is the JSON of them.
+func (c Contents) JSONText() ContentsText {
 	if len(c) == 0 {
 		return ""
 	}

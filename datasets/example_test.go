@@ -19,12 +19,12 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	prompt, err := datasets.Text(example.Prompt)
+	prompt, err := datasets.WordsText(example.Prompt)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	answer, err := datasets.Text(example.Answer)
+	answer, err := datasets.WordsText(example.Answer)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -98,9 +98,9 @@ func parseTurn(raw json.RawMessage) ([]Message, error) {
 	}
 	var m Message
 	switch {
-	case o.given("human"):
+	case o.hasField("human"):
 		return parseExchange(o)
-	case o.given("from"):
+	case o.hasField("from"):
 		err = m.readShareGPT(o)
 	default:
 		if m.Role, err = o.requiredText("role"); err == nil {
@@ -118,8 +118,8 @@ func parseTurn(raw json.RawMessage) ([]Message, error) {
 	return []Message{m}, nil
 }
 
-// given tells whether the object has a field that is not null.
-func (o object) given(name string) bool {
+// hasField tells whether the object has a field that is not null.
+func (o object) hasField(name string) bool {
 	raw, ok := o[name]
 	return ok && string(raw) != "null"
 }
@@ -131,7 +131,7 @@ func parseFields(raw json.RawMessage) (object, []Field, error) {
 	o, names, err := orderedObject(raw)
 	var fields []Field
 	for _, name := range names {
-		if masked, _ := maskNonFinite(o[name]); o.given(name) && bytes.Equal(masked, o[name]) {
+		if masked, _ := maskNonFinite(o[name]); o.hasField(name) && bytes.Equal(masked, o[name]) {
 			fields = append(fields, Field{name, o[name]})
 		}
 	}
@@ -143,7 +143,7 @@ func parseFields(raw json.RawMessage) (object, []Field, error) {
 func (m *Message) readContent(o object, more bool) error {
 	raw, ok := o["content"]
 	switch {
-	case !o.given("content") && m.Role == "assistant" && more:
+	case !o.hasField("content") && m.Role == "assistant" && more:
 		if m.NoContent = !ok; ok {
 			m.Extra = []Field{{"content", raw}}
 		}

@@ -66,7 +66,7 @@ func (h PairHeader) Validate() error {
 	s := h.Sampling
 	contents, err := ParseContents(h.Contents)
 	switch {
-	case err != nil || contents.Text() != h.Contents:
+	case err != nil || contents.JSONText() != h.Contents:
 		return fmt.Errorf(`field "data_sha256": got %.200q, want a list of files with their SHA-256`, h.Contents)
 	case h.Model == "":
 		return errors.New(`field "model": got an empty string, want the model's name`)
@@ -293,7 +293,7 @@ func parseHeader(o object) (_ PairHeader, checked bool, _ error) {
 	if h.Check != "" && h.Check != checkName {
 		return PairHeader{}, false, fmt.Errorf("field %q: got %q, want %q", checkField, h.Check, checkName)
 	}
-	h.Contents = contents.Text()
+	h.Contents = contents.JSONText()
 	return h.PairHeader, h.Check != "", h.Validate()
 }
 

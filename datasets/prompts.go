@@ -278,11 +278,11 @@ func isList(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '[' }
 // readAnswer reads what a row gives beside a prompt of text. Preference data has other lists and
 // numbers as "chosen".
 func (p *Prompt) readAnswer(o object) error {
-	if o.given("chosen") && o.decode("chosen", "", &p.Chosen) == nil && p.Chosen != "" {
+	if o.hasField("chosen") && o.decode("chosen", "", &p.Chosen) == nil && p.Chosen != "" {
 		p.Form = FormFewShot
 		return nil
 	}
-	if !o.given("completion") {
+	if !o.hasField("completion") {
 		return nil
 	}
 	if !isList(o["completion"]) {
@@ -296,7 +296,7 @@ func (p *Prompt) readAnswer(o object) error {
 // that ends with it.
 func (p *Prompt) addCompletion(o object) error {
 	switch {
-	case !o.given("completion"):
+	case !o.hasField("completion"):
 		return nil
 	case isList(o["completion"]):
 		messages, err := parseMessages(o, "completion")
@@ -323,7 +323,7 @@ func (p *Prompt) readBeside(o object) error {
 	for _, name := range []string{"system", "system_prompt"} {
 		var text string
 		switch {
-		case !o.given(name) || o.decode(name, "a string", &text) == nil && text == "":
+		case !o.hasField(name) || o.decode(name, "a string", &text) == nil && text == "":
 		case text == "": // no text: another column of that name
 			p.Dropped = append(p.Dropped, name)
 		case system != "" || len(p.Messages) > 0 && p.Messages[0].Role == "system":
@@ -338,12 +338,12 @@ func (p *Prompt) readBeside(o object) error {
 		return err
 	}
 	for _, name := range []string{"functions", "documents", "chat_template_kwargs"} {
-		if raw := o[name]; o.given(name) && string(raw) != "[]" && string(raw) != "{}" && string(raw) != `""` {
+		if raw := o[name]; o.hasField(name) && string(raw) != "[]" && string(raw) != "{}" && string(raw) != `""` {
 			p.Dropped = append(p.Dropped, name)
 		}
 	}
 	for _, name := range []string{"images", "audios", "videos"} {
-		if raw := o[name]; o.given(name) && string(raw) != "[]" && p.Form == FormMessages {
+		if raw := o[name]; o.hasField(name) && string(raw) != "[]" && p.Form == FormMessages {
 			return fmt.Errorf("field %q: got %s, want none: models read text alone here", name, excerpt(raw))
 		}
 	}
@@ -362,7 +362,7 @@ func (p *Prompt) readBeside(o object) error {
 
 func (p *Prompt) readTools(o object) error {
 	raw := unquoted(o["tools"])
-	if !o.given("tools") || string(raw) == `""` {
+	if !o.hasField("tools") || string(raw) == `""` {
 		return nil
 	}
 	var tools []json.RawMessage

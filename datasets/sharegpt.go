@@ -48,10 +48,10 @@ func toolCalls(text string) json.RawMessage {
 	}
 	for _, item := range items {
 		o, err := parseObject(item)
-		if err != nil || !o.given("name") {
+		if err != nil || !o.hasField("name") {
 			return nil
 		}
-		if !o.given("arguments") {
+		if !o.hasField("arguments") {
 			o["arguments"] = json.RawMessage("{}")
 		}
 		calls = append(calls, json.RawMessage(fmt.Sprintf(`{"type":"function","function":{"name":%s,"arguments":%s}}`, o["name"], o["arguments"])))

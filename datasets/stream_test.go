@@ -42,7 +42,7 @@ func TestStreamsDiffer(t *testing.T) {
 				if got := datasets.SplitOf(e.Prompt); got != split {
 					t.Fatalf("%s belongs to split %s", e.ID, got)
 				}
-				text, err := datasets.Text(e.Prompt)
+				text, err := datasets.WordsText(e.Prompt)
 				if err != nil {
 					t.Fatal(err)
 				}

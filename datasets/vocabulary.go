@@ -56,10 +56,10 @@ func Vocabulary() []string { return slices.Clone(words) }
 // Knows says whether a model with a vocabulary of so many words knows the words of the tasks.
 func Knows(vocab int) bool { return vocab == vocabularySize }
 
-// Text writes ids of the tasks' words as words with single spaces between them;
+// WordsText writes ids of the tasks' words as words with single spaces between them;
 // the tokenizer of a model that knows them reads that text back to the same ids.
 // An id outside Vocabulary is an error.
-func Text(ids []int32) (string, error) {
+func WordsText(ids []int32) (string, error) {
 	if err := checkIDs("ids", ids, vocabularySize); err != nil {
 		return "", fmt.Errorf("text of token ids: %w", err)
 	}

@@ -36,11 +36,11 @@ func TestVocabulary(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	if got, err := datasets.Text([]int32{1, 3, 32}); err != nil || got != "<bos> <user> adam" {
+	if got, err := datasets.WordsText([]int32{1, 3, 32}); err != nil || got != "<bos> <user> adam" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	for _, id := range []int32{-1, 480} {
-		if _, err := datasets.Text([]int32{0, id}); err == nil || !strings.Contains(err.Error(), "element 1: got id") {
+		if _, err := datasets.WordsText([]int32{0, id}); err == nil || !strings.Contains(err.Error(), "element 1: got id") {
 			t.Errorf("id %d: error %v, want one that names the element", id, err)
 		}
 	}

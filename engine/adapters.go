@@ -30,9 +30,9 @@ type adapter struct {
 	model.Adapter        // nil before the weights are loaded
 }
 
-// find reads the adapters that there are for a model, which may be without weights yet: those that are asked for, or
+// findAdapters reads the adapters that there are for a model, which may be without weights yet: those that are asked for, or
 // else by default, or else the shipped ones.
-func (o *Options) find(ctx context.Context, m *model.Model) (all []adapter, err error) {
+func (o *Options) findAdapters(ctx context.Context, m *model.Model) (all []adapter, err error) {
 	specs, err := withSweeps(o.Adapters)
 	if err != nil {
 		return nil, err
@@ -254,13 +254,13 @@ func (m *Model) loadAdapters(ctx context.Context, log io.Writer) (err error) {
 }
 
 func (m *Model) loadAdapter(ctx context.Context, a adapter) (err error) {
-	if err = a.load(ctx, m.Model); err != nil {
+	if err = a.loadAdapter(ctx, m.Model); err != nil {
 		return err
 	}
 	return m.addAdapter(a)
 }
 
-func (a *adapter) load(ctx context.Context, m *model.Model) (err error) {
+func (a *adapter) loadAdapter(ctx context.Context, m *model.Model) (err error) {
 	a.sum = a.stored.SHA256()
 	a.Adapter, err = m.LoadAdapter(ctx, a.stored)
 	return err

@@ -77,7 +77,7 @@ func (m *Model) LoadAdaptersIn(ctx context.Context, folder fs.FS, name, from str
 // loaded are adapters with their weights, which policies need not take.
 func (m *Model) loaded(ctx context.Context, found []adapter) (LoadedAdapters, error) {
 	for i := range found {
-		if err := found[i].load(ctx, m.Model); err != nil {
+		if err := found[i].loadAdapter(ctx, m.Model); err != nil {
 			return nil, err
 		}
 		found[i].asked = ""

@@ -28,10 +28,10 @@ func newDetokenizer(m *model.Model, stop []string, skipLeading bool, keep ...int
 
 // StopAt is a GenerateOptions.OnToken that ends a response at a stop text, as a [Request] does.
 func StopAt(m *model.Model, stop []string, skipLeading bool) func(id int32) error {
-	return newDetokenizer(m, stop, skipLeading).push
+	return newDetokenizer(m, stop, skipLeading).pushToken
 }
 
-func (d *detokenizer) push(id int32) error {
+func (d *detokenizer) pushToken(id int32) error {
 	if d.stream == nil {
 		return nil
 	}

@@ -43,7 +43,7 @@ func TestStopTexts(t *testing.T) {
 			l := &detokenizer{stream: tok.NewStream(true), stop: c.stop, skip: c.skip, stopped: -1}
 			stopped, streamed := false, ""
 			for _, id := range ids {
-				err := l.push(id)
+				err := l.pushToken(id)
 				if streamed += l.more(false); !strings.HasPrefix(c.want, streamed) {
 					t.Fatalf("%q was streamed, want the beginning of %q", streamed, c.want)
 				}

@@ -294,7 +294,7 @@ func (e *Engine) advance(ctx context.Context) (begun *Answer, more bool) {
 		a := e.waiting[0]
 		e.waiting = slices.Delete(e.waiting, 0, 1) // and refer to it no more
 		if len(a.Request.Prompt) == 0 {
-			return e.begin(a), true
+			return e.beginAnswer(a), true
 		}
 		e.filling = fill(ctx, a)
 	}
@@ -307,7 +307,7 @@ func (e *Engine) advance(ctx context.Context) (begun *Answer, more bool) {
 		f.answer.done, f.answer.err = true, f.err
 		return f.answer, true
 	}
-	return e.begin(f.answer), true
+	return e.beginAnswer(f.answer), true
 }
 
 // fill starts to run the prompt of a request, unit by unit.
@@ -325,8 +325,8 @@ func fill(ctx context.Context, a *Answer) *filling {
 	return f
 }
 
-// begin lets the answer of a request whose prompt has run join the others.
-func (e *Engine) begin(a *Answer) *Answer {
+// beginAnswer lets the answer of a request whose prompt has run join the others.
+func (e *Engine) beginAnswer(a *Answer) *Answer {
 	opt, s := a.Request.Generate, a.Request.Session
 	a.room = s.Model().Config.MaxPositions - int(s.Cache.Next()) + 1 // the last token is not run
 	var err error
@@ -336,7 +336,7 @@ func (e *Engine) begin(a *Answer) *Answer {
 		opt.MaxNew = min(opt.MaxNew, a.room)
 		own := opt.OnToken
 		opt.OnToken = func(id int32) error {
-			err := a.text.push(id)
+			err := a.text.pushToken(id)
 			if own != nil {
 				err = errors.Join(own(id), err)
 			}
@@ -368,7 +368,7 @@ func (e *Engine) Count(r *Request) (need eviction.Footprint, err error) {
 		return need, err
 	}
 	if n := need.Need(); n > e.Budget {
-		return need, fmt.Errorf("%w: got a need of %s beside the weights, want at most %s", model.ErrMemory, bytesize.Memory(n), bytesize.Memory(e.Budget))
+		return need, fmt.Errorf("%w: got a need of %s beside the weights, want at most %s", model.ErrMemory, bytesize.FormatMemory(n), bytesize.FormatMemory(e.Budget))
 	}
 	return need, nil
 }
@@ -395,7 +395,7 @@ func (e *Engine) admit(a *Answer) bool {
 	e.resume(a) // what it takes is counted in its need
 	e.LetGo(e.Budget - need)
 	if a.need.Passes > 0 { // counted
-		e.runtime.Release()
+		e.runtime.ReleaseScratch()
 	}
 	e.steps = steps
 	return true

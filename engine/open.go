@@ -102,13 +102,13 @@ func Open(ctx context.Context, o *Options, log io.Writer) (*Model, error) {
 	var refused error // which says nothing of the model
 	m.Model, err = o.OpenModel(ctx, log, func(of *model.Model) error {
 		m.Model = of
-		refused = m.look(ctx)
+		refused = m.readShapes(ctx)
 		return refused
 	})
 	if err = cmp.Or(refused, err); err != nil {
 		return nil, err
 	}
-	if err := m.load(ctx, log); err != nil {
+	if err := m.loadCompanions(ctx, log); err != nil {
 		m.Close()
 		return nil, err
 	}
@@ -144,14 +144,14 @@ func (m *Model) Companions(ctx context.Context) (datasets.Contents, error) {
 	return out, nil
 }
 
-// look reads what is known before the weights are loaded.
-func (m *Model) look(ctx context.Context) error {
+// readShapes reads what is known before the weights are loaded.
+func (m *Model) readShapes(ctx context.Context) error {
 	own, err := readDefaults(m.Folder())
 	if err != nil {
 		return fmt.Errorf("model %s: %w", m.Name, err)
 	}
 	m.overrides = merged(own, m.set)
-	if m.adapters, err = m.asked.find(ctx, m.Model); err != nil {
+	if m.adapters, err = m.asked.findAdapters(ctx, m.Model); err != nil {
 		return err
 	}
 	if m.asked.PolicyByDefault {
@@ -168,8 +168,8 @@ func (m *Model) look(ctx context.Context) error {
 	return nil
 }
 
-// load loads what comes with the model.
-func (m *Model) load(ctx context.Context, log io.Writer) error {
+// loadCompanions loads what comes with the model.
+func (m *Model) loadCompanions(ctx context.Context, log io.Writer) error {
 	if c := &m.Config; log != nil && c.Windows != nil && !slices.Contains(c.Windows, 0) {
 		fmt.Fprintln(log, "every layer of the model has a sliding window, which it holds alone: policies evict nothing there unless they are told (--set POLICY.windows=evict)")
 	}

@@ -41,12 +41,12 @@ type Prompt struct {
 	Begin string
 }
 
-// Encode makes the tokens of a prompt whose answer has at most maxNew: text becomes the
+// EncodePrompt makes the tokens of a prompt whose answer has at most maxNew: text becomes the
 // user's message in the model's chat template, if it has one and neither the prompt nor the
 // user wants it raw. A prompt of more than Setting.MaxPrompt tokens, or of more than leave
 // room for the answer, is truncated as Setting.Truncate says. What is cut is text, or ids,
 // before the template is put around it; of messages it is the last of the user.
-func (s *Setting) Encode(ctx context.Context, p Prompt, maxNew int) ([]int32, error) {
+func (s *Setting) EncodePrompt(ctx context.Context, p Prompt, maxNew int) ([]int32, error) {
 	ids, _, err := s.EncodeMessages(ctx, p, maxNew)
 	return ids, err
 }

@@ -39,8 +39,8 @@ func (u Unit) Error(score, stdErr float64) float64 {
 // absent stands for a value that was not measured.
 const absent = "–"
 
-// Text writes a value as it is read.
-func (u Unit) Text(v float64) string {
+// FormatValue writes a value as it is read.
+func (u Unit) FormatValue(v float64) string {
 	switch {
 	case v != v:
 		return absent
@@ -99,15 +99,15 @@ func (m Mean) ErrorText() string {
 	if m.Unit.Perplexity && m.Shown() >= 100 && e == e {
 		return fmt.Sprintf("%.1f", e)
 	}
-	return m.Unit.Text(e)
+	return m.Unit.FormatValue(e)
 }
 
-// Text is the score with its standard error.
-func (m Mean) Text() string {
+// FormatScore writes the score with its standard error.
+func (m Mean) FormatScore() string {
 	if m.Score != m.Score {
 		return absent
 	}
-	return m.Unit.Text(m.Shown()) + " ±" + m.ErrorText()
+	return m.Unit.FormatValue(m.Shown()) + " ±" + m.ErrorText()
 }
 
 // UnitOf is what all rows are read in; ok is false where they differ.

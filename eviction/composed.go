@@ -15,7 +15,7 @@ type composed struct {
 
 // newScorer makes the policy that the option scorer names, with its own options.
 func newScorer(s Settings) (Method, error) {
-	name := s.Text("scorer")
+	name := s.OptionText("scorer")
 	p, err := Policies.Lookup(name)
 	if err != nil {
 		return nil, err

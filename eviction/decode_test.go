@@ -172,7 +172,7 @@ func replay(t *testing.T, what string, m *model.Model, p *eviction.Configured, d
 		t.Fatal(err)
 	}
 
-	c.option, c.text, c.maxNew = option(p), p.Settings.Text, steps
+	c.option, c.text, c.maxNew = option(p), p.Settings.OptionText, steps
 	plan := naivePlan{budgets: exact.uniform(budget)}
 	if n > budget {
 		plan = naivePolicies[p.Name](c)

@@ -174,7 +174,7 @@ func TestKeptSetsAgainstNaive(t *testing.T) {
 						continue
 					}
 					c.budget, c.option, c.resources = plan.Budget, option(plan.Configured), plan.Configured.Settings.Resources
-					c.text = plan.Configured.Settings.Text
+					c.text = plan.Configured.Settings.OptionText
 					want := naivePlan{budgets: exact.uniform(n)} // within the budget all is kept
 					if n > plan.Budget {
 						want = naive(&c)

@@ -68,8 +68,8 @@ func (o Option) Start() float64 {
 	return float64(slices.Index(o.Choices(), o.Choice))
 }
 
-// Text is a value as it is written in a flag.
-func (o Option) Text(v float64) string {
+// FormatValue writes a value as in a flag.
+func (o Option) FormatValue(v float64) string {
 	if o.Choices != nil {
 		return o.Choices()[int(v)]
 	}
@@ -87,7 +87,7 @@ func (o Option) Range() string {
 	case o.Whole:
 		number = "a whole number"
 	}
-	return fmt.Sprintf("%s from %s to %s", number, o.Text(o.Min), o.Text(o.Max))
+	return fmt.Sprintf("%s from %s to %s", number, o.FormatValue(o.Min), o.FormatValue(o.Max))
 }
 
 // MarshalJSON writes the range of a number, or the names of a choice.
@@ -98,7 +98,7 @@ func (o Option) MarshalJSON() ([]byte, error) {
 			Default string   `json:"default"`
 			Choices []string `json:"choices"`
 			Doc     string   `json:"doc"`
-		}{o.Name, o.Text(o.Start()), o.Choices(), o.Doc})
+		}{o.Name, o.FormatValue(o.Start()), o.Choices(), o.Doc})
 	}
 	return json.Marshal(struct {
 		Name    string  `json:"name"`
@@ -171,11 +171,11 @@ type Settings struct {
 func (s Settings) Int(name string) int       { return int(s.values[name]) }
 func (s Settings) Float(name string) float64 { return s.values[name] }
 
-// Text reads an option by name as it would be written in a flag: the name of a
+// OptionText reads an option by name as it would be written in a flag: the name of a
 // choice.
-func (s Settings) Text(name string) string {
+func (s Settings) OptionText(name string) string {
 	i := slices.IndexFunc(s.options, func(o Option) bool { return o.Name == name })
-	return s.options[i].Text(s.values[name])
+	return s.options[i].FormatValue(s.values[name])
 }
 
 // Values are all options with their values.
@@ -334,7 +334,7 @@ func NeedsOf(name string, overrides Overrides) (Needs, error) {
 	if err != nil {
 		return Needs{}, err
 	}
-	return NeedsOf(Settings{values: values, options: p.Options}.Text(p.Scores), overrides)
+	return NeedsOf(Settings{values: values, options: p.Options}.OptionText(p.Scores), overrides)
 }
 
 // Fits checks the policy's resources against a model: before anything runs. The ids that a draft

@@ -21,7 +21,7 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			return adaptive{composed{scorer: scorer, sink: -1, recent: -1}, s.Float("alpha"), s.Text("floor") == "mix"}, nil
+			return adaptive{composed{scorer: scorer, sink: -1, recent: -1}, s.Float("alpha"), s.OptionText("floor") == "mix"}, nil
 		},
 	})
 }

@@ -31,7 +31,7 @@ func (c *naiveCase) scoredBy(scorer string, allocate func(naivePlan) naivePlan) 
 		return p.Options[i]
 	}
 	inner.option = func(name string) float64 { return find(name).Start() }
-	inner.text = func(name string) string { return find(name).Text(find(name).Start()) }
+	inner.text = func(name string) string { return find(name).FormatValue(find(name).Start()) }
 	inner.stage = allocate
 	if scorer == "random" {
 		return allocate(inner.draws())

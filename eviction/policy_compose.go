@@ -25,11 +25,11 @@ func init() {
 				return nil, err
 			}
 			m := composed{scorer: scorer, sink: s.Int("sink"), recent: s.Int("recent")}
-			if s.Text("layers") == "pyramid" {
+			if s.OptionText("layers") == "pyramid" {
 				m.beta = s.Float("beta")
 			}
-			if s.Text("heads") == "adaptive" {
-				return adaptive{m, s.Float("alpha"), s.Text("floor") == "mix"}, nil
+			if s.OptionText("heads") == "adaptive" {
+				return adaptive{m, s.Float("alpha"), s.OptionText("floor") == "mix"}, nil
 			}
 			return m, nil
 		},

@@ -28,9 +28,9 @@ func init() {
 		New: func(s Settings) (Method, error) {
 			return d2o{
 				sink: s.Int("sink"), heavy: s.Int("heavy"), recent: s.Int("recent"), beta: s.Float("beta"), kernel: s.Int("kernel"),
-				allocation: D2OAllocation{Rule: s.Text("allocation"), Normalise: s.Text("normalise"), Dense: s.Int("dense") == 1},
-				drops:      s.Text("merge") == "none", feature: s.Text("feature"),
-				merging: kernels.Merging{Average: s.Text("merge") == "average", All: s.Text("threshold") == "none"},
+				allocation: D2OAllocation{Rule: s.OptionText("allocation"), Normalise: s.OptionText("normalise"), Dense: s.Int("dense") == 1},
+				drops:      s.OptionText("merge") == "none", feature: s.OptionText("feature"),
+				merging: kernels.Merging{Average: s.OptionText("merge") == "average", All: s.OptionText("threshold") == "none"},
 			}, nil
 		},
 	})

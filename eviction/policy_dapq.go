@@ -24,7 +24,7 @@ func init() {
 			{Name: "offset", Default: 0, Min: -maxOffset, Max: maxOffset, Whole: true, Doc: "how many positions after those of the response they stand, before them where it is negative (§3.2, figure 2b)"},
 		},
 		New: func(s Settings) (Method, error) {
-			return dapq{rows: s.Int("rows"), first: s.Int("first"), kernel: s.Int("kernel"), group: groupingOf(s), content: s.Text("content"), offset: s.Int("offset"), seed: s.Seed}, nil
+			return dapq{rows: s.Int("rows"), first: s.Int("first"), kernel: s.Int("kernel"), group: groupingOf(s), content: s.OptionText("content"), offset: s.Int("offset"), seed: s.Seed}, nil
 		},
 	})
 }

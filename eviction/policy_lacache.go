@@ -16,7 +16,7 @@ func init() {
 			{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries kept; at most half the budget"},
 		},
 		New: func(s Settings) (Method, error) {
-			return lacache{s.Int("span"), s.Int("overlap"), s.Int("sink"), s.Text("variant") == "code"}, nil
+			return lacache{s.Int("span"), s.Int("overlap"), s.Int("sink"), s.OptionText("variant") == "code"}, nil
 		},
 	})
 }

@@ -13,7 +13,7 @@ func init() {
 		New: func(s Settings) (Method, error) {
 			m := newSnapKV(s)
 			switch {
-			case s.Text("per") == perQueryHead:
+			case s.OptionText("per") == perQueryHead:
 				return snapPerHead{snapDense{m, s.Int("dense")}}, nil
 			case s.Int("dense") > 0:
 				return snapDense{m, s.Int("dense")}, nil

@@ -37,7 +37,7 @@ func TestPoliciesDescribeThemselves(t *testing.T) {
 				t.Errorf("%s: option %q: %q", name, o.Name, o.Doc)
 			}
 			seen = append(seen, o.Name)
-			values := []string{o.Text(o.Start()), o.Text(o.Min)}
+			values := []string{o.FormatValue(o.Start()), o.FormatValue(o.Min)}
 			if o.Choices != nil {
 				values = o.Choices()
 			}

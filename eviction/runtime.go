@@ -32,8 +32,8 @@ type Runtime struct {
 // NewRuntime returns a runtime with scratch memory of its own.
 func NewRuntime(m *model.Model) *Runtime { return &Runtime{Runner: runner.New(m), model: m} }
 
-// Release lets go of the scratch memory of the passes so far.
-func (rt *Runtime) Release() {
+// ReleaseScratch lets go of the scratch memory of the passes so far.
+func (rt *Runtime) ReleaseScratch() {
 	before := rt.Runner
 	rt.Runner = runner.New(before.Model)
 	rt.Runner.OnPrefill = before.OnPrefill

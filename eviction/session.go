@@ -236,7 +236,7 @@ func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error
 	}
 	s.history = append(s.history, tokens...)
 	s.beginDecoding(r)
-	if err := s.logits.Check(); err != nil { // and wait for them
+	if err := s.logits.CheckFinite(); err != nil { // and wait for them
 		return err
 	}
 	if err := r.finite(rt.Runner.Model.Backend); err != nil {

@@ -110,7 +110,7 @@ func (s *Job) identify(ctx context.Context, m *model.Model, h datasets.PairHeade
 			return h, err
 		}
 	}
-	h.Contents = contents.Text()
+	h.Contents = contents.JSONText()
 	begun, found, err := s.begun(ctx)
 	if err != nil || !found {
 		return h, err

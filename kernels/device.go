@@ -66,7 +66,7 @@ func ChooseDevice(name string) (device, why string) {
 		return "cpu", "device cpu: " + err.Error()
 	}
 	d := r.Devices[0]
-	return d.Name, fmt.Sprintf("device %s: %s, %s", d.Name, d.Model, bytesize.Memory(d.Memory))
+	return d.Name, fmt.Sprintf("device %s: %s, %s", d.Name, d.Model, bytesize.FormatMemory(d.Memory))
 }
 
 // DeviceOfRank is where one of several ranks computes, the one with number local among the ranks of its

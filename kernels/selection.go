@@ -182,8 +182,8 @@ func (s *Selection) Heads() int { return len(s.Lens) }
 // Len is the number of entries that a head keeps.
 func (s *Selection) Len(head int) int { return s.Lens[head] }
 
-// Of are the heads [from, to) of a selection on a device, in the same memory.
-func (s *Selection) Of(from, to int) *Selection {
+// HeadRange are the heads [from, to) of a selection on a device, in the same memory.
+func (s *Selection) HeadRange(from, to int) *Selection {
 	return &Selection{Lens: s.Lens[from:to], Spans: s.Spans[from:to], Device: s.Device.Rows(from, to)}
 }
 

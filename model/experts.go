@@ -220,7 +220,7 @@ func (p *Pass) low(e *Experts, s *share) (of [3][]RowUpdate) {
 func (p *Pass) linear(y, x *kernels.Tensor, lin Linear, updates []RowUpdate, scale float64) {
 	p.On.Linear(y, x, lin.Weight, lin.Bias, scale, 0)
 	for _, u := range updates {
-		p.On.AddLowRank(u.Of(y), u.Of(x), u.A, u.B, u.Scale*scale, p.Arena)
+		p.On.AddLowRank(u.RowsOf(y), u.RowsOf(x), u.A, u.B, u.Scale*scale, p.Arena)
 	}
 }
 

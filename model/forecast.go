@@ -133,13 +133,13 @@ func (f *Forecast) Check() error {
 	}
 	parts := make([]string, len(f.Parts))
 	for i, p := range f.Parts {
-		parts[i] = fmt.Sprintf("%s %s", p.Name, bytesize.Memory(p.Bytes))
+		parts[i] = fmt.Sprintf("%s %s", p.Name, bytesize.FormatMemory(p.Bytes))
 	}
 	advice := f.Advice
 	if f.Fits > 0 {
 		advice = append([]string{fmt.Sprintf("about %d tokens of prompt would fit", f.Fits)}, advice...)
 	}
-	return fmt.Errorf("%s: %w: %s needed (%s), %s available; %s", f.Device, ErrMemory, bytesize.Memory(f.Need), strings.Join(parts, ", "), bytesize.Memory(f.Available), strings.Join(advice, ", or "))
+	return fmt.Errorf("%s: %w: %s needed (%s), %s available; %s", f.Device, ErrMemory, bytesize.FormatMemory(f.Need), strings.Join(parts, ", "), bytesize.FormatMemory(f.Available), strings.Join(advice, ", or "))
 }
 
 // FitPrompt sets Fits for a run over so many tokens, of whose need so many bytes do not

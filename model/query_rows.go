@@ -39,8 +39,8 @@ type RowUpdate struct {
 	From, To int
 }
 
-// Of is the rows of x that u acts on.
-func (u *RowUpdate) Of(x *kernels.Tensor) *kernels.Tensor {
+// RowsOf is the rows of x that u acts on.
+func (u *RowUpdate) RowsOf(x *kernels.Tensor) *kernels.Tensor {
 	if u.To == 0 {
 		return x
 	}

@@ -59,8 +59,8 @@ func newLoads() *loads {
 	return l
 }
 
-// begin is false where an adapter of the name is being loaded, or all is to stop.
-func (l *loads) begin(name string) bool {
+// beginLoad is false where an adapter of the name is being loaded, or all is to stop.
+func (l *loads) beginLoad(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.names[name] || l.ctx.Err() != nil {
@@ -71,15 +71,15 @@ func (l *loads) begin(name string) bool {
 	return true
 }
 
-func (l *loads) end(name string) {
+func (l *loads) endLoad(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.names, name)
 	l.going.Done()
 }
 
-// close waits until nothing is being loaded any more.
-func (l *loads) close() {
+// waitLoads waits until nothing is being loaded any more.
+func (l *loads) waitLoads() {
 	l.mu.Lock()
 	l.stop()
 	l.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) error {
 	} else if err := checkAdapterName(a.Name); err != nil {
 		return err
 	}
-	if !s.loads.begin(a.Name) {
+	if !s.loads.beginLoad(a.Name) {
 		return failure(http.StatusConflict, invalidRequest, "adapter_loading", "an adapter named %q is being loaded", a.Name)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.AdapterTimeout)
@@ -133,7 +133,7 @@ func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) error {
 			out.err = s.model.AddAdapters(found)
 			s.mu.Unlock()
 		}
-		s.loads.end(a.Name) // before the client is told, who may load it anew
+		s.loads.endLoad(a.Name) // before the client is told, who may load it anew
 		loaded <- out
 	}()
 	var out outcome

@@ -37,12 +37,12 @@ func newAnswerWriter(w http.ResponseWriter, patience time.Duration) *answerWrite
 func (w *answerWriter) WriteHeader(status int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.begin(status)
+	w.beginAnswer(status)
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// begin is called before the first byte.
-func (w *answerWriter) begin(status int) {
+// beginAnswer is called before the first byte.
+func (w *answerWriter) beginAnswer(status int) {
 	if w.status == 0 {
 		w.status, w.stream = status, strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream")
 	}
@@ -51,7 +51,7 @@ func (w *answerWriter) begin(status int) {
 func (w *answerWriter) Write(p []byte) (n int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.begin(http.StatusOK)
+	w.beginAnswer(http.StatusOK)
 	for more := true; more && err == nil; more = n < len(p) {
 		err = w.within(func() (k int, err error) {
 			k, err = w.ResponseWriter.Write(p[n:min(len(p), n+pieceSize)])
@@ -91,8 +91,8 @@ func (w *answerWriter) begun() int {
 	return w.status
 }
 
-// end is called when the request was answered.
-func (w *answerWriter) end() {
+// endAnswer is called when the request was answered.
+func (w *answerWriter) endAnswer() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true

@@ -20,8 +20,8 @@ type messagesRequest struct {
 	Unread       unread          `json:",embed"`
 }
 
-// read reads the request as the one of a chat that it stands for.
-func (m *messagesRequest) read(s *Server, req *http.Request) (*generation, *replies, error) {
+// readRequest reads the request as the one of a chat that it stands for.
+func (m *messagesRequest) readRequest(s *Server, req *http.Request) (*generation, *replies, error) {
 	ctx := req.Context()
 	if err := readJSON(req, m); err != nil {
 		return nil, nil, err
@@ -34,7 +34,7 @@ func (m *messagesRequest) read(s *Server, req *http.Request) (*generation, *repl
 	if err != nil {
 		return nil, nil, err
 	}
-	c, t, err := m.conversationBlocks.read(ctx)
+	c, t, err := m.conversationBlocks.readConversation(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -58,7 +58,7 @@ func (m *messagesRequest) read(s *Server, req *http.Request) (*generation, *repl
 	if err := t.render(ctx, g, c, false); err != nil {
 		return nil, nil, err
 	}
-	if err := g.check(s, "messages", g.prompts[0]); err != nil {
+	if err := g.checkPrompt(s, "messages", g.prompts[0]); err != nil {
 		return nil, nil, err
 	}
 	replies, err := s.newReplies(ctx, g, c, grammar)
@@ -67,7 +67,7 @@ func (m *messagesRequest) read(s *Server, req *http.Request) (*generation, *repl
 
 func (s *Server) messages(w http.ResponseWriter, req *http.Request) error {
 	var m messagesRequest
-	g, replies, err := m.read(s, req)
+	g, replies, err := m.readRequest(s, req)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (s *Server) messages(w http.ResponseWriter, req *http.Request) error {
 // countTokens says how many tokens a conversation is.
 func (s *Server) countTokens(w http.ResponseWriter, req *http.Request) error {
 	var m messagesRequest
-	g, _, err := m.read(s, req)
+	g, _, err := m.readRequest(s, req)
 	if err != nil {
 		return err
 	}

@@ -49,8 +49,8 @@ type messageBlock struct {
 	quietPart
 }
 
-// read translates the fields to a chat's and its turns.
-func (b *conversationBlocks) read(ctx context.Context) (*conversation, *turns, error) {
+// readConversation translates the fields to a chat's and its turns.
+func (b *conversationBlocks) readConversation(ctx context.Context) (*conversation, *turns, error) {
 	c, t := &conversation{Template: b.Template}, &turns{}
 	system, _, err := contentText(ctx, "system", b.System)
 	if err != nil {
@@ -126,7 +126,7 @@ func (t *turns) addBlocks(ctx context.Context, at, role string, raw json.RawMess
 			if !given(input) {
 				input = json.RawMessage("{}")
 			}
-			t.call(b.ID, b.Name, string(input))
+			t.addCall(b.ID, b.Name, string(input))
 		case b.Type == "tool_result" && role == "user":
 			say()
 			result, _, err := contentText(ctx, at+".content", b.Content)

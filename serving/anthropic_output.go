@@ -40,7 +40,7 @@ func (a *messageAnswer) done(last chunk) {
 func (a *messageAnswer) object() fields {
 	content := []any{}
 	for _, b := range a.all {
-		content = append(content, a.block(b, true))
+		content = append(content, a.contentBlock(b, true))
 	}
 	return fields{
 		"id": a.id, "type": "message", "role": "assistant", "model": a.model, "content": content,
@@ -63,8 +63,8 @@ func (a *messageAnswer) used() fields {
 	}
 }
 
-// block is a block of the content; whole with all that was said.
-func (a *messageAnswer) block(b *block, whole bool) fields {
+// contentBlock is a block of the content; whole with all that was said.
+func (a *messageAnswer) contentBlock(b *block, whole bool) fields {
 	text := ""
 	if whole {
 		text = b.text.String()
@@ -82,13 +82,13 @@ func (a *messageAnswer) block(b *block, whole bool) fields {
 	return fields{"type": "text", "text": text}
 }
 
-func (a *messageAnswer) send(kind string, o fields) error {
+func (a *messageAnswer) sendEvent(kind string, o fields) error {
 	o["type"] = kind
-	return a.events.write(kind, jsonOf(o))
+	return a.events.writeData(kind, jsonOf(o))
 }
 
 func (a *messageAnswer) begin(b *block) error {
-	return a.send("content_block_start", fields{"index": b.index, "content_block": a.block(b, false)})
+	return a.sendEvent("content_block_start", fields{"index": b.index, "content_block": a.contentBlock(b, false)})
 }
 
 func (a *messageAnswer) grow(b *block, text string) error {
@@ -99,30 +99,30 @@ func (a *messageAnswer) grow(b *block, text string) error {
 	case callBlock:
 		delta = fields{"type": "input_json_delta", "partial_json": text}
 	}
-	return a.send("content_block_delta", fields{"index": b.index, "delta": delta})
+	return a.sendEvent("content_block_delta", fields{"index": b.index, "delta": delta})
 }
 
 func (a *messageAnswer) end(b *block) error {
-	return a.send("content_block_stop", fields{"index": b.index})
+	return a.sendEvent("content_block_stop", fields{"index": b.index})
 }
 
 // stream answers with events.
 func (a *messageAnswer) stream(w http.ResponseWriter, answer func() (chunk, error)) error {
 	a.events, a.to = newEvents(w), a
-	if err := a.send("message_start", fields{"message": a.object()}); err != nil {
+	if err := a.sendEvent("message_start", fields{"message": a.object()}); err != nil {
 		return err
 	}
-	if err := a.send("ping", fields{}); err != nil {
+	if err := a.sendEvent("ping", fields{}); err != nil {
 		return err
 	}
 	last, err := answer()
 	if err != nil {
-		a.events.write("error", jsonOf(anthropicError(w, ofModel(err))))
+		a.events.writeData("error", jsonOf(anthropicError(w, ofModel(err))))
 		return err
 	}
 	a.done(last)
-	if err := a.send("message_delta", fields{"delta": fields{"stop_reason": a.reason, "stop_sequence": a.stopSequence}, "usage": a.used()}); err != nil {
+	if err := a.sendEvent("message_delta", fields{"delta": fields{"stop_reason": a.reason, "stop_sequence": a.stopSequence}, "usage": a.used()}); err != nil {
 		return err
 	}
-	return a.send("message_stop", fields{})
+	return a.sendEvent("message_stop", fields{})
 }

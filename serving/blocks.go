@@ -45,8 +45,8 @@ type blockEvents interface {
 	end(b *block) error
 }
 
-// push adds what was said.
-func (s *blocks) push(d toolcall.Delta) error {
+// addDelta adds what was said.
+func (s *blocks) addDelta(d toolcall.Delta) error {
 	kind, text, name := textBlock, d.Content, ""
 	switch {
 	case d.Reasoning != "":
@@ -101,8 +101,8 @@ func (s *blocks) finish() error {
 func (s *blocks) answer(ctx context.Context, j *job, r *replies) (last chunk, err error) {
 	err = j.each(ctx, func(_ *choice, said chunk) error {
 		s.tokens = append(s.tokens, said.tokens...)
-		for _, d := range r.push(0, said.text, said.done) {
-			if err := s.push(d); err != nil {
+		for _, d := range r.takeText(0, said.text, said.done) {
+			if err := s.addDelta(d); err != nil {
 				return err
 			}
 		}

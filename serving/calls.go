@@ -284,8 +284,8 @@ func grammarOf(pieces []toolcall.Piece) (*constraint.Grammar, error) {
 // maxCalls is the most calls after the first that an answer is made to have.
 const maxCalls = 15
 
-// push takes what a choice says, and done with the last of it, and returns what it comes to.
-func (r *replies) push(choice int, text string, done bool) (out []toolcall.Delta) {
+// takeText takes what a choice says, and done with the last of it, and returns what it comes to.
+func (r *replies) takeText(choice int, text string, done bool) (out []toolcall.Delta) {
 	if text != "" {
 		out = r.parsers[choice].Push(text)
 	}
@@ -322,8 +322,8 @@ func (r *replies) finishReason(choice int, reason engine.Reason) string {
 	return name
 }
 
-// take adds a part of an answer.
-func (m *chatMessage) take(d toolcall.Delta) {
+// addDelta adds a part of an answer.
+func (m *chatMessage) addDelta(d toolcall.Delta) {
 	switch {
 	case d.Reasoning != "":
 		text := or(m.Reasoning, "") + d.Reasoning

@@ -83,8 +83,8 @@ func chatLogProbsOf(t *tokenizer.Tokenizer, tokens []tokenLogProb) *chatLogProbs
 	return out
 }
 
-// read reads the request.
-func (c *chatRequest) read(s *Server, r *http.Request) (*generation, error) {
+// readRequest reads the request.
+func (c *chatRequest) readRequest(s *Server, r *http.Request) (*generation, error) {
 	if err := readJSON(r, c); err != nil {
 		return nil, err
 	}
@@ -107,12 +107,12 @@ func (c *chatRequest) read(s *Server, r *http.Request) (*generation, error) {
 		return nil, err
 	}
 	g.prompts, g.conversation = [][]int32{ids}, true
-	return g, g.check(s, "messages", ids)
+	return g, g.checkPrompt(s, "messages", ids)
 }
 
 func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) error {
 	var c chatRequest
-	g, err := c.read(s, r)
+	g, err := c.readRequest(s, r)
 	if err != nil {
 		return err
 	}
@@ -143,12 +143,12 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) error {
 	err = j.each(r.Context(), func(ch *choice, said chunk) error {
 		res := &results[ch.index]
 		res.logProbs = append(res.logProbs, said.tokens...)
-		for _, d := range replies.push(ch.index, said.text, said.done) {
-			res.message.take(d)
+		for _, d := range replies.takeText(ch.index, said.text, said.done) {
+			res.message.addDelta(d)
 		}
 		if said.done {
 			res.reason = replies.finishReason(ch.index, said.reason)
-			total.add(said.usage)
+			total.addUsage(said.usage)
 		}
 		return nil
 	})
@@ -178,7 +178,7 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, c *chatReque
 	out.Usage = c.pending()
 	send := func(entry chatChoice) error {
 		out.Choices = []any{entry}
-		return stream.send(out)
+		return stream.writeEvent(out)
 	}
 	empty := ""
 	var total usage
@@ -193,7 +193,7 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, c *chatReque
 		if g.logProbs && len(said.tokens) > 0 {
 			logProbs = chatLogProbsOf(s.model.Tokenizer, said.tokens)
 		}
-		deltas := replies.push(ch.index, said.text, said.done)
+		deltas := replies.takeText(ch.index, said.text, said.done)
 		if len(deltas) == 0 && logProbs != nil {
 			deltas = append(deltas, toolcall.Delta{})
 		}
@@ -207,11 +207,11 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, c *chatReque
 		if !said.done {
 			return nil
 		}
-		total.add(said.usage)
+		total.addUsage(said.usage)
 		reason := replies.finishReason(ch.index, said.reason)
 		return send(chatChoice{Index: ch.index, Delta: &chatMessage{}, FinishReason: &reason})
 	})
-	stream.end(err, out, c.wanted(&total))
+	stream.endStream(err, out, c.wanted(&total))
 	return nil
 }
 

@@ -102,7 +102,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 		return refuse("prompt", "got %d prompts with %d answers each, want at most %d answers", len(g.prompts), g.choices, maxChoices)
 	}
 	for _, ids := range g.prompts {
-		if err := g.check(s, "prompt", ids); err != nil {
+		if err := g.checkPrompt(s, "prompt", ids); err != nil {
 			return err
 		}
 	}
@@ -145,12 +145,12 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 	err = j.each(r.Context(), func(ch *choice, said chunk) error {
 		res := &results[ch.index]
 		if g.logProbs {
-			followed[ch.index].add(res.LogProbs, said.tokens)
+			followed[ch.index].addTokens(res.LogProbs, said.tokens)
 		}
 		if res.Text += said.text; said.done {
 			reason := finishReason(said.reason)
 			res.FinishReason = &reason
-			total.add(said.usage)
+			total.addUsage(said.usage)
 			prompts[ch.index/g.choices] = said.usage.PromptTokens
 		}
 		return nil
@@ -180,21 +180,21 @@ func (s *Server) streamCompletion(w http.ResponseWriter, r *http.Request, c *com
 		}
 		if g.logProbs && (len(said.tokens) > 0 || first && g.promptLogProbs) {
 			entry.LogProbs = &textLogProbs{}
-			followed[ch.index].add(entry.LogProbs, said.tokens)
+			followed[ch.index].addTokens(entry.LogProbs, said.tokens)
 		}
 		if said.done {
 			reason := finishReason(said.reason)
 			entry.FinishReason = &reason
-			total.add(said.usage)
+			total.addUsage(said.usage)
 			prompts[ch.index/g.choices] = said.usage.PromptTokens
 		} else if entry.Text == "" && entry.LogProbs == nil {
 			return nil
 		}
 		out.Choices = []any{entry}
-		return stream.send(out)
+		return stream.writeEvent(out)
 	})
 	total.ofPrompts(prompts)
-	stream.end(err, out, c.wanted(&total))
+	stream.endStream(err, out, c.wanted(&total))
 	return nil
 }
 

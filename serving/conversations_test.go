@@ -34,7 +34,7 @@ func ofTurns(c *serving.Config) { c.Prefix = 0 }
 // message is the text of a document that a message asks about.
 func (s *served) message(t testing.TB, tokens int, which uint64) string {
 	t.Helper()
-	text, err := datasets.Text(s.document(t, tokens, which))
+	text, err := datasets.WordsText(s.document(t, tokens, which))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func Tell(w http.ResponseWriter, m *engine.Model, path string, err error, deltas
 	tell := func(s *blocks) func() (chunk, error) {
 		return func() (chunk, error) {
 			for _, d := range deltas {
-				if err := s.push(d); err != nil {
+				if err := s.addDelta(d); err != nil {
 					return chunk{}, err
 				}
 			}

@@ -81,8 +81,8 @@ func (f *responseFormat) grammar() (*constraint.Grammar, error) {
 	return grammar, nil
 }
 
-// given is the number of fields that have a value.
-func (t *structured) given() (n int) {
+// fieldCount is the number of fields that have a value.
+func (t *structured) fieldCount() (n int) {
 	for _, is := range []bool{given(t.JSON), t.JSONObject, t.Regex != "", len(t.Choice) > 0, t.Grammar != ""} {
 		if is {
 			n++
@@ -97,7 +97,7 @@ func (t *structured) grammar() (grammar *constraint.Grammar, err error) {
 		return nil, nil
 	}
 	const param = "structured_outputs"
-	if n := t.given(); n != 1 {
+	if n := t.fieldCount(); n != 1 {
 		return nil, refuse(param, "got %d of json, json_object, regex, choice and grammar, want one", n)
 	}
 	switch {

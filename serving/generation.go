@@ -47,7 +47,7 @@ type generation struct {
 
 // generation reads what all endpoints share.
 func (s *Server) generation(prefix string, r *settings) (*generation, error) {
-	if err := r.check(); err != nil {
+	if err := r.checkRanges(); err != nil {
 		return nil, err
 	}
 	base, choice, err := modelName(r.Model)
@@ -100,8 +100,8 @@ func (g *generation) most() int {
 	return g.maxNew
 }
 
-// check refuses a prompt that cannot run.
-func (g *generation) check(s *Server, param string, tokens []int32) error {
+// checkPrompt refuses a prompt that cannot run.
+func (g *generation) checkPrompt(s *Server, param string, tokens []int32) error {
 	m := s.model.Config
 	switch {
 	case len(tokens) == 0:
@@ -219,10 +219,10 @@ func newEvents(w http.ResponseWriter) *events {
 	return &events{w: w}
 }
 
-// send writes an event.
-func (e *events) send(v any) error { return e.write("", jsonOf(v)) }
+// writeEvent writes an event.
+func (e *events) writeEvent(v any) error { return e.writeData("", jsonOf(v)) }
 
-func (e *events) write(name, data string) error {
+func (e *events) writeData(name, data string) error {
 	var b strings.Builder
 	if name != "" {
 		fmt.Fprintf(&b, "event: %s\n", name)
@@ -234,14 +234,14 @@ func (e *events) write(name, data string) error {
 	return http.NewResponseController(e.w).Flush()
 }
 
-// end is how a stream of completions ends, well or not; usage is what comes last, nil for nothing.
-func (e *events) end(err error, out completion, usage *usage) {
+// endStream is how a stream of completions ends, well or not; usage is what comes last, nil for nothing.
+func (e *events) endStream(err error, out completion, usage *usage) {
 	if err == nil && usage != nil {
 		out.Choices, out.Usage = []any{}, usage
-		err = e.send(out)
+		err = e.writeEvent(out)
 	}
 	if err != nil {
-		e.send(map[string]any{"error": ofModel(err)})
+		e.writeEvent(map[string]any{"error": ofModel(err)})
 	}
-	e.write("", "[DONE]")
+	e.writeData("", "[DONE]")
 }

@@ -103,19 +103,19 @@ func (i *idle) offer(a *answered) {
 		return
 	}
 	if a.generate.Sampling.Temperature == 0 && a.policy.Name != "full" && i.rng.Float64() < i.verifyShare {
-		i.push(idleTask{"verify", i.verify, a})
+		i.pushTask(idleTask{"verify", i.verify, a})
 	}
 	if i.shadow != nil && i.rng.Float64() < i.shadowShare {
-		i.push(idleTask{"shadow", i.compare, a})
+		i.pushTask(idleTask{"shadow", i.compareKept, a})
 	}
 }
 
-func (i *idle) push(t idleTask) {
+func (i *idle) pushTask(t idleTask) {
 	switch {
 	case len(i.queue) >= maxIdle:
-		i.count(t, "queue_full")
+		i.countTask(t, "queue_full")
 	case i.memory > 0 && i.needs(t) > i.memory:
-		i.count(t, "too_long")
+		i.countTask(t, "too_long")
 	default:
 		i.queue = append(i.queue, t)
 	}
@@ -127,7 +127,7 @@ func (i *idle) needs(t idleTask) int64 {
 	return m.RoughMemory(len(t.of.prompt)+len(t.of.response)) - m.RoughMemory(0)
 }
 
-func (i *idle) count(t idleTask, outcome string) {
+func (i *idle) countTask(t idleTask, outcome string) {
 	i.metrics.idle.WithLabelValues(t.name, outcome).Inc()
 }
 
@@ -137,7 +137,7 @@ func (i *idle) unit() bool {
 		return false
 	}
 	if i.next == nil {
-		i.begin(i.queue[0])
+		i.beginTask(i.queue[0])
 		i.queue = slices.Delete(i.queue, 0, 1)
 	}
 	if _, more := i.next(); !more {
@@ -146,7 +146,7 @@ func (i *idle) unit() bool {
 	return true
 }
 
-func (i *idle) begin(t idleTask) {
+func (i *idle) beginTask(t idleTask) {
 	if i.memory > 0 {
 		i.engine.LetGo(i.memory - i.needs(t))
 	}
@@ -162,13 +162,13 @@ func (i *idle) begin(t idleTask) {
 		r.Pause = nil
 		switch {
 		case errors.Is(err, context.Canceled):
-			i.count(t, "interrupted")
-			i.push(t)
+			i.countTask(t, "interrupted")
+			i.pushTask(t)
 		case err != nil:
-			i.count(t, "failed")
+			i.countTask(t, "failed")
 			i.log.Error("idle work failed", "work", t.name, "id", t.of.id, "error", err)
 		default:
-			i.count(t, "done")
+			i.countTask(t, "done")
 		}
 	})
 }

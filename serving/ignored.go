@@ -72,8 +72,8 @@ type ignoredLog struct {
 	names []string // since the last line
 }
 
-// add tells of a request's fields now or with a later request.
-func (l *ignoredLog) add(log *slog.Logger, names []string, now time.Time) {
+// addNames tells of a request's fields now or with a later request.
+func (l *ignoredLog) addNames(log *slog.Logger, names []string, now time.Time) {
 	if len(names) == 0 {
 		return
 	}

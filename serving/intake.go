@@ -111,12 +111,12 @@ func (b *body) Read(p []byte) (n int, err error) {
 	n, err = b.ReadCloser.Read(p)
 	b.left = min(b.in.sending, b.left-time.Since(start)+time.Duration(n)*time.Second/slowest)
 	b.read += int64(n)
-	b.in.keep(b, max(0, b.read-smallBody))
+	b.in.resizeBody(b, max(0, b.read-smallBody))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = failure(http.StatusRequestTimeout, invalidRequest, "request_timeout", "the body stopped, or came too slowly, at %d bytes", b.read)
 	case err == io.EOF && b.working == 0:
-		if wrong := b.in.begin(b); wrong != nil {
+		if wrong := b.in.beginBody(b); wrong != nil {
 			err = wrong
 		}
 	}
@@ -150,8 +150,8 @@ func (in *intake) reserve(b *body, n int64) error {
 	}
 }
 
-// keep makes a body hold n bytes, without waiting where that is more than it does.
-func (in *intake) keep(b *body, n int64) {
+// resizeBody makes a body hold n bytes, without waiting where that is more than it does.
+func (in *intake) resizeBody(b *body, n int64) {
 	if b.held == n {
 		return
 	}
@@ -168,8 +168,8 @@ func (in *intake) tell() {
 	in.changed = make(chan struct{})
 }
 
-// begin waits for the turn of a body that was read.
-func (in *intake) begin(b *body) error {
+// beginBody waits for the turn of a body that was read.
+func (in *intake) beginBody(b *body) error {
 	in.mu.Lock()
 	if in.over == b {
 		in.over = nil
@@ -201,7 +201,7 @@ func (in *intake) busy() error {
 func worked(r *http.Request, tokens int) {
 	if b, ok := r.Body.(*body); ok {
 		b.rest()
-		b.in.keep(b, max(0, b.read+4*int64(tokens)-smallBody))
+		b.in.resizeBody(b, max(0, b.read+4*int64(tokens)-smallBody))
 	}
 }
 
@@ -244,10 +244,10 @@ func (b *body) rest() {
 	}
 }
 
-// close ends it all.
-func (b *body) close() {
+// endBody ends it all.
+func (b *body) endBody() {
 	b.rest()
-	b.in.keep(b, 0)
+	b.in.resizeBody(b, 0)
 	b.in.mu.Lock()
 	if b.in.over == b {
 		b.in.over = nil

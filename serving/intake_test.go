@@ -93,7 +93,7 @@ func TestIntakeIsBoundedAndEnds(t *testing.T) {
 				all.Go(func() {
 					n := sizes[i%len(sizes)]
 					b := in.of(t.Context(), &sent{bytes: n})
-					defer b.close()
+					defer b.endBody()
 					if raw, err := io.ReadAll(b); err != nil || len(raw) != n {
 						t.Errorf("%d of %d bytes: %v", len(raw), n, err)
 					}
@@ -128,7 +128,7 @@ func TestSlowBodiesHoldUpNoOthers(t *testing.T) {
 	for range 12 {
 		slow.Go(func() {
 			b := in.of(t.Context(), &sent{bytes: mib, stopsAt: mib - 1, goOn: make(chan struct{})})
-			defer b.close()
+			defer b.endBody()
 			var own *apiError
 			if _, err := io.ReadAll(b); !errors.As(err, &own) || own.status != http.StatusRequestTimeout {
 				t.Errorf("a body that stopped: error %v, want status 408", err)
@@ -142,7 +142,7 @@ func TestSlowBodiesHoldUpNoOthers(t *testing.T) {
 		if _, err := io.ReadAll(b); err != nil {
 			t.Error(err)
 		}
-		b.close()
+		b.endBody()
 	}
 	if took := time.Since(start); took > in.stall/2 {
 		t.Errorf("small bodies took %v beside slow ones", took)
@@ -151,7 +151,7 @@ func TestSlowBodiesHoldUpNoOthers(t *testing.T) {
 	if _, err := io.ReadAll(b); err != nil {
 		t.Error(err)
 	}
-	b.close()
+	b.endBody()
 	if took := time.Since(start); took > 12*in.stall {
 		t.Errorf("a large body took %v beside slow ones", took)
 	}
@@ -190,7 +190,7 @@ func TestDrippingBodiesEnd(t *testing.T) {
 	if !errors.As(err, &told) || told.status != http.StatusRequestTimeout || time.Since(start) > 5*time.Second {
 		t.Errorf("%v after %v, want 408 after some 300 ms", err, time.Since(start))
 	}
-	b.close()
+	b.endBody()
 	in.whole(t)
 }
 
@@ -230,7 +230,7 @@ func TestIntakeRefuses(t *testing.T) {
 		if _, err := io.ReadAll(b); !errors.As(err, &own) || own.status != http.StatusServiceUnavailable || own.retryAfter < time.Second {
 			t.Errorf("%s: error %v, want status 503 and when to come again", name, err)
 		}
-		b.close()
+		b.endBody()
 	}
 	busy("no room to work", in.of(t.Context(), &sent{bytes: 10}))
 	in.free = 0
@@ -246,7 +246,7 @@ func TestIntakeRefuses(t *testing.T) {
 	if _, err := io.ReadAll(b); !errors.Is(err, context.Canceled) {
 		t.Errorf("a client that is gone: error %v", err)
 	}
-	b.close()
-	first.close()
+	b.endBody()
+	first.endBody()
 	in.whole(t)
 }

@@ -231,8 +231,8 @@ func (c *choice) keptTokens(heads float64) (tokens [][2]any, err error) {
 	return tokens, nil
 }
 
-// add sums the usage of several answers to one prompt.
-func (u *usage) add(o usage) {
+// addUsage sums the usage of several answers to one prompt.
+func (u *usage) addUsage(o usage) {
 	u.PromptTokens = max(u.PromptTokens, o.PromptTokens)
 	u.CompletionTokens += o.CompletionTokens
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens

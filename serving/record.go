@@ -101,7 +101,7 @@ func newRecorder(ctx context.Context, m *model.Model, c *Config, metrics *metric
 			r.total += info.Size()
 		}
 	}
-	go r.run()
+	go r.recordPairs()
 	return r, err
 }
 
@@ -161,15 +161,15 @@ func (r *recorder) offer(a *answered) {
 	select {
 	case r.pairs <- datasets.Pair{ID: a.id, PromptIDs: a.prompt, ResponseIDs: response}:
 	default:
-		r.count("queue_full")
+		r.countOutcome("queue_full")
 	}
 }
 
-func (r *recorder) count(outcome string) { r.metrics.recorded.WithLabelValues(outcome).Inc() }
+func (r *recorder) countOutcome(outcome string) { r.metrics.recorded.WithLabelValues(outcome).Inc() }
 
-func (r *recorder) run() {
+func (r *recorder) recordPairs() {
 	defer close(r.done)
-	r.send()
+	r.storeFiles()
 	tick := time.NewTicker(fileAge / 10)
 	defer tick.Stop()
 	for {
@@ -179,7 +179,7 @@ func (r *recorder) run() {
 				r.commit()
 				return
 			}
-			r.count(r.write(p))
+			r.countOutcome(r.writePair(p))
 			if r.size >= fileBytes {
 				r.commit()
 			}
@@ -187,19 +187,19 @@ func (r *recorder) run() {
 			if r.shard != nil && time.Since(r.opened) >= fileAge {
 				r.commit()
 			} else {
-				r.send() // what could not be sent
+				r.storeFiles() // what could not be sent
 			}
 		}
 	}
 }
 
-// write appends a pair and tells what has become of it.
-func (r *recorder) write(p datasets.Pair) string {
+// writePair appends a pair and tells what has become of it.
+func (r *recorder) writePair(p datasets.Pair) string {
 	const rest = 1 << 10 // of a line, and of a file's header
 	if r.total+r.size+int64(r.digits*(len(p.PromptIDs)+len(p.ResponseIDs)))+rest > r.limit {
 		return "limit"
 	}
-	err := r.open()
+	err := r.openShard()
 	if err == nil {
 		err = r.shard.Write(p)
 	}
@@ -216,13 +216,13 @@ func (r *recorder) write(p datasets.Pair) string {
 		if err := finish(r.path, datasets.PartialOf(r.path)); err != nil {
 			r.log.Error("recorded pairs", "error", err)
 		}
-		r.close()
+		r.closeShard()
 	}
 	return "error"
 }
 
-// open begins a file where none is open.
-func (r *recorder) open() (err error) {
+// openShard begins a file where none is open.
+func (r *recorder) openShard() (err error) {
 	if r.shard != nil {
 		return nil
 	}
@@ -246,19 +246,19 @@ func (r *recorder) commit() {
 		if err := r.shard.Commit(); err != nil {
 			r.log.Error("finishing recorded pairs", "error", err)
 		}
-		r.close()
+		r.closeShard()
 	}
-	r.send()
+	r.storeFiles()
 }
 
-func (r *recorder) close() {
+func (r *recorder) closeShard() {
 	r.unlock()
 	r.total += r.size
 	r.shard, r.size = nil, 0
 }
 
-// send stores the finished files in the bucket; those that it cannot stay for the next time.
-func (r *recorder) send() {
+// storeFiles stores the finished files in the bucket; those that it cannot stay for the next time.
+func (r *recorder) storeFiles() {
 	if r.store == nil {
 		return
 	}

@@ -32,7 +32,7 @@ func (s *settings) rename() {
 			of.JSON = schema
 		}
 	}
-	if of.given() > 0 {
+	if of.fieldCount() > 0 {
 		s.StructuredOutputs = &of
 	}
 }

@@ -42,8 +42,8 @@ func (r *responseRequest) encrypted() bool {
 	return slices.Contains(r.Include, "reasoning.encrypted_content")
 }
 
-// read reads the request as the one of a chat that it stands for.
-func (r *responseRequest) read(s *Server, req *http.Request) (*generation, *replies, error) {
+// readRequest reads the request as the one of a chat that it stands for.
+func (r *responseRequest) readRequest(s *Server, req *http.Request) (*generation, *replies, error) {
 	ctx := req.Context()
 	if err := readJSON(req, r); err != nil {
 		return nil, nil, err
@@ -103,7 +103,7 @@ func (r *responseRequest) read(s *Server, req *http.Request) (*generation, *repl
 	if err := turns.render(ctx, g, &c, r.Truncation == "auto"); err != nil {
 		return nil, nil, err
 	}
-	if err := g.check(s, "input", g.prompts[0]); err != nil {
+	if err := g.checkPrompt(s, "input", g.prompts[0]); err != nil {
 		return nil, nil, err
 	}
 	replies, err := s.newReplies(ctx, g, &c, grammar)
@@ -114,7 +114,7 @@ func (r *responseRequest) read(s *Server, req *http.Request) (*generation, *repl
 // its first messages, but for the system's.
 func (t *turns) render(ctx context.Context, g *generation, c *conversation, cut bool) error {
 	m := g.server.model.Model
-	t.close()
+	t.endTurns()
 	render := func(from int) error {
 		c.Messages, c.translated = json.RawMessage(jsonOf(t.from(from))), true
 		ids, err := c.encode(ctx, m)
@@ -151,7 +151,7 @@ func (g *generation) fits() bool {
 
 func (s *Server) responses(w http.ResponseWriter, req *http.Request) error {
 	var r responseRequest
-	g, replies, err := r.read(s, req)
+	g, replies, err := r.readRequest(s, req)
 	if err != nil {
 		return err
 	}

@@ -54,15 +54,15 @@ func (r *responseRequest) readInput(ctx context.Context) (*turns, error) {
 		return nil, refuse("input", "got an empty list, want at least one item")
 	}
 	for i := range items {
-		if err := t.add(ctx, fmt.Sprintf("input[%d]", i), &items[i]); err != nil {
+		if err := t.addItem(ctx, fmt.Sprintf("input[%d]", i), &items[i]); err != nil {
 			return nil, err
 		}
 	}
 	return t, nil
 }
 
-// add adds an item, the field "at" of a request.
-func (t *turns) add(ctx context.Context, at string, item *inputItem) error {
+// addItem adds an item, the field "at" of a request.
+func (t *turns) addItem(ctx context.Context, at string, item *inputItem) error {
 	switch item.Type {
 	case "", "message":
 		switch item.Role {
@@ -93,12 +93,12 @@ func (t *turns) add(ctx context.Context, at string, item *inputItem) error {
 		if item.Name == "" || item.CallID == "" {
 			return refuse(at, "got no name or call_id, want both")
 		}
-		t.call(item.CallID, item.Name, item.Arguments)
+		t.addCall(item.CallID, item.Name, item.Arguments)
 	case "custom_tool_call":
 		if item.Name == "" || item.CallID == "" {
 			return refuse(at, "got no name or call_id, want both")
 		}
-		t.call(item.CallID, item.Name, jsonOf(customInput{item.Input}))
+		t.addCall(item.CallID, item.Name, jsonOf(customInput{item.Input}))
 	case "function_call_output", "custom_tool_call_output":
 		text, _, err := contentText(ctx, at+".output", item.Output)
 		if err != nil {

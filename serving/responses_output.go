@@ -146,11 +146,11 @@ func (a *responseAnswer) logProbsOf(tokens []tokenLogProb) []chatLogProb {
 	return chatLogProbsOf(a.server.model.Tokenizer, tokens).Content
 }
 
-// send sends an event.
-func (a *responseAnswer) send(kind string, o fields) error {
+// sendEvent sends an event.
+func (a *responseAnswer) sendEvent(kind string, o fields) error {
 	o["type"], o["sequence_number"] = kind, a.number
 	a.number++
-	return a.events.write(kind, jsonOf(o))
+	return a.events.writeData(kind, jsonOf(o))
 }
 
 // inItem sends an event of an item, of its content where it has one.
@@ -159,11 +159,11 @@ func (a *responseAnswer) inItem(kind string, b *block, o fields) error {
 	if b.kind != callBlock {
 		o["content_index"] = 0
 	}
-	return a.send(kind, o)
+	return a.sendEvent(kind, o)
 }
 
 func (a *responseAnswer) begin(b *block) error {
-	if err := a.send("response.output_item.added", fields{"output_index": b.index, "item": a.item(b, false)}); err != nil || b.kind == callBlock {
+	if err := a.sendEvent("response.output_item.added", fields{"output_index": b.index, "item": a.item(b, false)}); err != nil || b.kind == callBlock {
 		return err
 	}
 	return a.inItem("response.content_part.added", b, fields{"part": a.part(b, "")})
@@ -201,24 +201,24 @@ func (a *responseAnswer) end(b *block) (err error) {
 	if err != nil {
 		return err
 	}
-	return a.send("response.output_item.done", fields{"output_index": b.index, "item": a.item(b, true)})
+	return a.sendEvent("response.output_item.done", fields{"output_index": b.index, "item": a.item(b, true)})
 }
 
 // stream answers with events.
 func (a *responseAnswer) stream(w http.ResponseWriter, answer func() (chunk, error)) error {
 	a.events, a.to = newEvents(w), a
 	for _, kind := range []string{"response.created", "response.in_progress"} {
-		if err := a.send(kind, fields{"response": a.object()}); err != nil {
+		if err := a.sendEvent(kind, fields{"response": a.object()}); err != nil {
 			return err
 		}
 	}
 	last, err := answer()
 	if err != nil {
 		a.status, a.err = "failed", ofModel(err)
-		a.send("response.failed", fields{"response": a.object()})
-		a.send("error", fields{"message": a.err.Message, "code": a.err.Code, "param": a.err.Param})
+		a.sendEvent("response.failed", fields{"response": a.object()})
+		a.sendEvent("error", fields{"message": a.err.Message, "code": a.err.Code, "param": a.err.Param})
 		return err
 	}
 	a.done(last)
-	return a.send("response."+a.status, fields{"response": a.object()})
+	return a.sendEvent("response."+a.status, fields{"response": a.object()})
 }

@@ -196,7 +196,7 @@ func New(m *engine.Model, c Config) (*Server, error) {
 		}
 	}
 	s.routes()
-	go s.worker.run()
+	go s.worker.runEngine()
 	return s, nil
 }
 
@@ -206,8 +206,8 @@ func (s *Server) Standard() engine.Policy { return s.standard }
 // Drain refuses requests from now on, while those that are there go on.
 func (s *Server) Drain() { s.draining.Store(true) }
 
-// Abort ends the answers that go on.
-func (s *Server) Abort() { s.worker.do(func() { s.worker.fail(errStopped) }) }
+// AbortAnswers ends the answers that go on.
+func (s *Server) AbortAnswers() { s.worker.do(func() { s.worker.failAll(errStopped) }) }
 
 // Loading answers requests while the model is opened.
 func Loading(w http.ResponseWriter, r *http.Request) {
@@ -219,7 +219,7 @@ func Loading(w http.ResponseWriter, r *http.Request) {
 // Close cancels what goes on and closes the model.
 func (s *Server) Close() error {
 	s.Drain()
-	s.loads.close()
+	s.loads.waitLoads()
 	close(s.worker.stop)
 	<-s.worker.stopped
 	if p := s.worker.runtime.Prefixes; p != nil {
@@ -277,11 +277,11 @@ func (s *Server) methods(r *http.Request) (allowed []string) {
 func (s *Server) handle(pattern string, f func(w http.ResponseWriter, r *http.Request) error) {
 	s.mux.Handle(pattern, s.guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body := s.intake.body(w, r)
-		defer body.close()
+		defer body.endBody()
 		r.Body = body
 		ignored := &ignoredFields{strict: s.StrictFields, header: w.Header()}
 		err := f(w, r.WithContext(withIgnored(r.Context(), ignored)))
-		s.ignored.add(s.Log, ignored.names, time.Now())
+		s.ignored.addNames(s.Log, ignored.names, time.Now())
 		if err == nil {
 			return
 		}
@@ -319,7 +319,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	present, stop := whilePresent(answer, r)
 	defer stop()
-	defer answer.end()
+	defer answer.endAnswer()
 	defer func() { s.recovered(recover(), answer, r) }()
 	s.handler.ServeHTTP(answer, present)
 }

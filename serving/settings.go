@@ -183,8 +183,8 @@ func (s *settings) bound(field string, n *int) {
 // noBound is max_tokens of an answer that the server alone bounds.
 const noBound = -1
 
-// check refuses what no model can make right.
-func (s *settings) check() error {
+// checkRanges refuses what no model can make right.
+func (s *settings) checkRanges() error {
 	s.rename()
 	switch {
 	case s.N != nil && (*s.N < 1 || *s.N > maxChoices):

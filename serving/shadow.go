@@ -68,8 +68,8 @@ func names(all []engine.AdapterInfo) string {
 	return strings.Join(listing.Map(all, func(a engine.AdapterInfo) string { return engine.NameWithAdapter(a.Policy, a.Name) }), ", ")
 }
 
-// compare measures how much of the answer's attention went to entries that the answer's policy and the shadow keep.
-func (i *idle) compare(ctx context.Context, a *answered) error {
+// compareKept measures how much of the answer's attention went to entries that the answer's policy and the shadow keep.
+func (i *idle) compareKept(ctx context.Context, a *answered) error {
 	policies := []*eviction.Configured{a.policy.Configured, i.shadow.Configured, i.oracle}
 	before := i.runtime.MaxNew
 	i.runtime.MaxNew = a.generate.MaxNew

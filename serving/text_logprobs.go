@@ -61,10 +61,10 @@ func (t *textTokens) offset(id int32) int {
 	return at
 }
 
-// add adds the tokens that follow to those before.
-func (t *textTokens) add(l *textLogProbs, tokens []tokenLogProb) {
+// addTokens adds the tokens that follow to those before.
+func (t *textTokens) addTokens(l *textLogProbs, tokens []tokenLogProb) {
 	one := func(id int32, logProb *float64, top map[string]float64) {
-		l.Tokens, l.TextOffset = append(l.Tokens, t.text(id)), append(l.TextOffset, t.offset(id))
+		l.Tokens, l.TextOffset = append(l.Tokens, t.tokenText(id)), append(l.TextOffset, t.offset(id))
 		l.TokenLogProbs, l.TopLogProbs = append(l.TokenLogProbs, logProb), append(l.TopLogProbs, top)
 	}
 	if t.first {
@@ -74,16 +74,16 @@ func (t *textTokens) add(l *textLogProbs, tokens []tokenLogProb) {
 	for _, of := range tokens {
 		top := make(map[string]float64)
 		for i := len(of.top) - 1; i >= 0; i-- { // of those whose texts are alike, parts of characters, the likeliest stays
-			top[t.text(of.top[i].ID)] = of.top[i].LogProb
+			top[t.tokenText(of.top[i].ID)] = of.top[i].LogProb
 		}
-		if _, ok := top[t.text(of.id)]; !ok {
-			top[t.text(of.id)] = of.logProb
+		if _, ok := top[t.tokenText(of.id)]; !ok {
+			top[t.tokenText(of.id)] = of.logProb
 		}
 		one(of.id, &of.logProb, top)
 	}
 }
 
-// text is a token's own text, as far as it is characters.
-func (t *textTokens) text(id int32) string {
+// tokenText is a token's own text, as far as it is characters.
+func (t *textTokens) tokenText(id int32) string {
 	return strings.ToValidUTF8(t.tokenizer.Piece(id), "\uFFFD")
 }

@@ -67,8 +67,8 @@ func (t *turns) think(text string) {
 	a.Reasoning += text
 }
 
-// call adds a call of the assistant.
-func (t *turns) call(id, name, arguments string) {
+// addCall adds a call of the assistant.
+func (t *turns) addCall(id, name, arguments string) {
 	a := t.assistant()
 	a.ToolCalls = append(a.ToolCalls, toolCall{ID: id, Type: "function", Function: functionCall{name, arguments}})
 	if t.names == nil {
@@ -84,8 +84,8 @@ func (t *turns) result(id, text string) (ok bool) {
 	return ok
 }
 
-// close gives an answer that has thoughts alone a text, which every message has but one with calls.
-func (t *turns) close() {
+// endTurns gives an answer that has thoughts alone a text, which every message has but one with calls.
+func (t *turns) endTurns() {
 	for i := range t.all {
 		if a := &t.all[i]; a.Content == nil && a.ToolCalls == nil {
 			a.Content = new(string)

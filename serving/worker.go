@@ -62,8 +62,8 @@ func (w *worker) do(f func()) error {
 	return nil
 }
 
-// run steps the engine until stop is closed; what is not done then is cancelled.
-func (w *worker) run() {
+// runEngine steps the engine until stop is closed; what is not done then is cancelled.
+func (w *worker) runEngine() {
 	defer close(w.stopped)
 	for {
 		if w.engine.Len() == 0 {
@@ -78,13 +78,13 @@ func (w *worker) run() {
 				f()
 				continue
 			case <-w.stop:
-				w.fail(errStopped)
+				w.failAll(errStopped)
 				return
 			default:
 			}
 			break
 		}
-		w.step()
+		w.runUnits()
 	}
 }
 
@@ -118,9 +118,9 @@ func (w *worker) rest() bool {
 	return true
 }
 
-// step runs units of prompts as long as another one, and the answers' step behind them, end within the longest gap
+// runUnits runs units of prompts as long as another one, and the answers' step behind them, end within the longest gap
 // between two tokens. One always runs.
-func (w *worker) step() {
+func (w *worker) runUnits() {
 	decoding := w.decoding()
 	room := idleStep
 	if decoding > 0 {
@@ -144,13 +144,13 @@ func (w *worker) step() {
 	for _, e := range events {
 		w.choices[e.Answer].say(e)
 		if e.Done {
-			w.keep(w.choices[e.Answer])
+			w.keepSession(w.choices[e.Answer])
 			delete(w.choices, e.Answer)
 		}
 	}
 	if err != nil { // of the device, with which every answer ends
 		w.metrics.failed.Inc()
-		w.fail(err)
+		w.failAll(err)
 	}
 	w.metrics.stepped(w)
 }
@@ -170,8 +170,8 @@ func (w *worker) decoding() (n int) {
 	return n
 }
 
-// fail ends everything.
-func (w *worker) fail(err error) {
+// failAll ends everything.
+func (w *worker) failAll(err error) {
 	for a, c := range w.choices {
 		w.engine.Cancel(a)
 		c.failed(err)
@@ -233,7 +233,7 @@ func (w *worker) submit(requests []engine.Request, opt func(r *engine.Request, c
 		for i := range requests {
 			c := &choice{job: j, index: i, entered: time.Now()}
 			opt(&requests[i], c)
-			requests[i].Begun = c.begin
+			requests[i].Begun = c.beginChoice
 			if c.answer, failed = w.engine.Submit(requests[i]); failed != nil {
 				j.cancel()
 				return
@@ -249,14 +249,14 @@ func (w *worker) submit(requests []engine.Request, opt func(r *engine.Request, c
 // session is the answer's, of a conversation that goes on the one that was kept.
 func (c *choice) session() *eviction.Session { return c.answer.Request.Session }
 
-// begin is called when the prompt has run.
-func (c *choice) begin() {
+// beginChoice is called when the prompt has run.
+func (c *choice) beginChoice() {
 	s := c.session()
 	c.begun, c.held, c.pairs, c.first = true, s.Bytes(), s.Cache.Pairs(), time.Now()
 }
 
-// keep holds the session of an answer for the next turn, if it is one of a conversation.
-func (w *worker) keep(c *choice) {
+// keepSession holds the session of an answer for the next turn, if it is one of a conversation.
+func (w *worker) keepSession(c *choice) {
 	if c.conversation {
 		w.engine.Keep(c.answer)
 	}
@@ -267,7 +267,7 @@ func (j *job) cancel() {
 	for _, c := range j.choices {
 		if _, goes := j.worker.choices[c.answer]; goes {
 			j.worker.engine.Cancel(c.answer)
-			j.worker.keep(c)
+			j.worker.keepSession(c)
 			delete(j.worker.choices, c.answer)
 			c.failed(context.Canceled)
 		}
@@ -319,8 +319,8 @@ func (j *job) notify() {
 	}
 }
 
-// take returns what has come since the last time.
-func (c *choice) take() (chunk, error) {
+// takeChunk returns what has come since the last time.
+func (c *choice) takeChunk() (chunk, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := c.said
@@ -343,7 +343,7 @@ func (j *job) each(ctx context.Context, f func(c *choice, said chunk) error) err
 			if ended[i] {
 				continue
 			}
-			said, err := c.take()
+			said, err := c.takeChunk()
 			if err == nil {
 				err = f(c, said)
 			}

@@ -152,8 +152,8 @@ func (p *pieces) rowsOfAttention(rows, entries int) int {
 	return max(1, min(rows, max(16, pieceTerms/(4*group*c.HeadDim*min(entries, pieceEntries)))))
 }
 
-// attention is the rate of a prompt's rows.
-func (p *pieces) attention(rows, entries int) float64 {
+// attentionRate is the rate of a prompt's rows.
+func (p *pieces) attentionRate(rows, entries int) float64 {
 	a, terms := p.attend(p.rowsOfAttention(rows, entries), entries)
 	out := p.randomNumbers(a.Rows(), a.Heads()*a.HeadDim())
 	return terms / p.seconds(func() { p.b.Attention(out, nil, a) })

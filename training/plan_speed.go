@@ -125,11 +125,11 @@ func measureRates(ctx context.Context, m *model.Model, c Config, o PlanOptions) 
 		learned = max(learned, a.Rows)
 	}
 	var rates struct{ prefill, target, rows part }
-	rates.prefill = part{p.productRate(prompt), p.attention(prompt, o.Prompt)}
+	rates.prefill = part{p.productRate(prompt), p.attentionRate(prompt, o.Prompt)}
 	rates.target = part{p.productRate(response), p.observed(response, o.Prompt)}
 	if o.Generated { // half of the target's work, row by row
 		rates.target.products = harmonic(rates.target.products, p.productRate(1))
-		rates.target.attention = harmonic(rates.target.attention, p.attention(1, o.Prompt))
+		rates.target.attention = harmonic(rates.target.attention, p.attentionRate(1, o.Prompt))
 	}
 	rates.rows = part{harmonic(p.productRate(learned), p.gradient(learned)), p.attentionAndGradient(learned, o.Prompt)}
 	perRow := p.perRow(prompt)

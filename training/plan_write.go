@@ -19,9 +19,9 @@ func (p *Plan) Write(w io.Writer, c *Config) error {
 		say("H100: its 80 GB do not hold the %.0f GB that the run needs", float64(p.H100.Memory)/1e9)
 	}
 	if !p.Fits() {
-		say("does not fit: %s are needed, %s are available", bytesize.Memory(p.Memory.Total), bytesize.Memory(p.Available))
+		say("does not fit: %s are needed, %s are available", bytesize.FormatMemory(p.Memory.Total), bytesize.FormatMemory(p.Available))
 		if p.Memory.Weights > p.Available {
-			say("its weights alone take %s: no setting changes that", bytesize.Memory(p.Memory.Weights))
+			say("its weights alone take %s: no setting changes that", bytesize.FormatMemory(p.Memory.Weights))
 		}
 	}
 	fmt.Fprintln(w)
@@ -45,7 +45,7 @@ func (p *Plan) Write(w io.Writer, c *Config) error {
 		{"program", k.Process}, {"weights", k.Weights}, {"caches and targets", k.Cache}, {"activations", k.Activations}, {"adapters", k.Adapters},
 		{"gradients and moments", k.Optimiser}, {"kept samples", k.Samples}, {"validation", k.Validation}, {"drawn curves", k.Drawing}, {"garbage", k.Collector}, {"in all", k.Total},
 	} {
-		memory.Add(row.name, bytesize.Memory(row.bytes))
+		memory.Add(row.name, bytesize.FormatMemory(row.bytes))
 	}
 	took := tables.New(tables.Column{Head: "time"}, tables.Column{Right: true})
 	took.Add(fmt.Sprintf("a step of %d samples", c.Batch), seconds(p.Time.StepSeconds))
@@ -53,7 +53,7 @@ func (p *Plan) Write(w io.Writer, c *Config) error {
 	took.Add("measured speed", fmt.Sprintf("%.1f GFLOP/s", p.Time.GFLOPS))
 	changes := tables.New(tables.Column{Head: "what to change, each alone", Wrap: true}, tables.Column{Head: "time", Right: true}, tables.Column{Head: "memory", Right: true})
 	for _, x := range p.Changes {
-		changes.Add(x.Change, span(x.TotalSeconds), bytesize.Memory(x.Memory))
+		changes.Add(x.Change, span(x.TotalSeconds), bytesize.FormatMemory(x.Memory))
 	}
 	all := []*tables.Table{adapters, memory, took}
 	if len(p.Changes) > 0 {

@@ -268,7 +268,7 @@ func (p partial) fetch(ctx context.Context, progress func(bytes int64)) error {
 	}
 	defer log.Close()
 	if len(done) == 0 {
-		if err := freedisk.Check(dir, info.Size); err != nil {
+		if err := freedisk.CheckRoom(dir, info.Size); err != nil {
 			return err
 		}
 	}

@@ -44,7 +44,7 @@ Tokens are sampled as the model's generation_config.json says, unless flags say 
   evict chat --model path/to/llama --policy h2o --budget 512`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, policy, err := a.open(cmd, func(m *model.Model) (int, error) {
+			m, policy, err := a.openModel(cmd, func(m *model.Model) (int, error) {
 				if err := m.NeedChatTemplate(); err != nil {
 					return 0, fmt.Errorf("chat: %w", err)
 				}
@@ -57,7 +57,7 @@ Tokens are sampled as the model's generation_config.json says, unless flags say 
 				return err
 			}
 			defer m.Close()
-			if err := a.sample(cmd, m.Model); err != nil {
+			if err := a.chooseSampling(cmd, m.Model); err != nil {
 				return err
 			}
 			c, err := console.NewConversation(m, policy, a.o, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -75,7 +75,7 @@ Tokens are sampled as the model's generation_config.json says, unless flags say 
 		},
 	}
 	f := cmd.Flags()
-	a.bind(f, "conversation up to a turn's prompt", "an answer")
+	a.addFlags(f, "conversation up to a turn's prompt", "an answer")
 	f.Var(systemFlag{&a.o.System}, "system", "system prompt: text, or @FILE")
 	f.StringVar(&example.Example, "example", "", "begin with a prompt for the built-in model: turns_section, section, or any task")
 	f.IntVar(&example.Tokens, "tokens", 512, "length of the --example prompt in tokens")

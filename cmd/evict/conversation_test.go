@@ -45,7 +45,7 @@ func TestChatAnswersASecondTurn(t *testing.T) {
 	}
 	var want []string
 	for _, answer := range [][]int32{e.Answer, e.Turns[0].Answer} {
-		text, err := datasets.Text(answer)
+		text, err := datasets.WordsText(answer)
 		if err != nil {
 			t.Fatal(err)
 		}

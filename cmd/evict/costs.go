@@ -47,7 +47,7 @@ what this program computes and moves.`,
   evict costs --model path/to/llama-8b --draft path/to/llama-1b --tokens 8192,32768
   evict costs --policy all --tokens 512 --budget 64,25% --chip flops=1e12,bandwidth=5e10 --json`,
 		Args: cli.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.runCosts(cmd) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.model, "model", "", "model whose config.json is read, as a folder, GGUF file, org/name or s3://BUCKET/NAME; empty is the built-in model")
@@ -66,7 +66,7 @@ what this program computes and moves.`,
 	return cmd
 }
 
-func (c *costsFlags) run(cmd *cobra.Command) error {
+func (c *costsFlags) runCosts(cmd *cobra.Command) error {
 	budgets, err := eviction.ParseBudgets(c.budgets)
 	if err != nil {
 		return fmt.Errorf("costs: %w", err)
@@ -95,13 +95,13 @@ func (c *costsFlags) run(cmd *cobra.Command) error {
 			runs = append(runs, costmodel.Run{Tokens: n, Budget: b.Of(n), MaxNew: c.maxNew})
 		}
 	}
-	m, err := c.open(cmd, c.model)
+	m, err := c.openShapes(cmd, c.model)
 	if err != nil {
 		return err
 	}
 	var draft *model.Model
 	if c.draft != "" {
-		if draft, err = c.open(cmd, c.draft); err != nil {
+		if draft, err = c.openShapes(cmd, c.draft); err != nil {
 			return err
 		}
 	}
@@ -134,8 +134,8 @@ func (c *costsFlags) run(cmd *cobra.Command) error {
 	}{"glimpse.costs/1", all})
 }
 
-// open reads the shapes of a model.
-func (c *costsFlags) open(cmd *cobra.Command, spec string) (*model.Model, error) {
+// openShapes reads the shapes of a model.
+func (c *costsFlags) openShapes(cmd *cobra.Command, spec string) (*model.Model, error) {
 	m, err := hub.OpenShapes(cmd.Context(), spec, c.s3, cmd.ErrOrStderr(), "cpu")
 	if err != nil {
 		return nil, err

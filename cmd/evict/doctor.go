@@ -95,9 +95,9 @@ func (r report) print(w io.Writer) error {
 	for _, d := range c.Devices {
 		free := ""
 		if d.Free >= 0 {
-			free = fmt.Sprintf(", %s free", bytesize.Memory(d.Free))
+			free = fmt.Sprintf(", %s free", bytesize.FormatMemory(d.Free))
 		}
-		line(d.Name, "%s, compute capability %s, %s%s", d.Model, d.Capability, bytesize.Memory(d.Memory), free)
+		line(d.Name, "%s, compute capability %s, %s%s", d.Model, d.Capability, bytesize.FormatMemory(d.Memory), free)
 		if d.Kernels != "" {
 			line("", "kernels: %s", d.Kernels)
 		}

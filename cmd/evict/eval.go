@@ -92,10 +92,10 @@ times, and tasks that measure time, are its own.
   evict eval --model path/to/llama --data prompts.jsonl --policy laq,tova -o out/prompts --resume
   evict eval --config scripts/examples/eval.yaml --model org/name`,
 		Args: cli.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return e.run(cmd, j) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return e.runJob(cmd, j) },
 	}
 	f := cmd.Flags()
-	e.setup.bind(f)
+	e.setup.addFlags(f)
 	e.bindChat(f)
 	f.StringVar(&e.config, "config", "", "YAML file with models, policies, budgets and tasks; flags override it")
 	f.StringArrayVar(&e.data, "data", nil, "your prompts or the task's data: file, folder, s3://BUCKET/NAME or \"-\" (standard input)")
@@ -137,8 +137,8 @@ times, and tasks that measure time, are its own.
 	return cmd
 }
 
-// resolve makes one job of the file and the flags.
-func (e *evalFlags) resolve(cmd *cobra.Command, j *runs.Job) error {
+// resolveJob makes one job of the file and the flags.
+func (e *evalFlags) resolveJob(cmd *cobra.Command, j *runs.Job) error {
 	f := cmd.Flags()
 	given := cli.GivenFlags(f)
 	if e.config != "" {
@@ -273,8 +273,8 @@ func (e *evalFlags) setOptions(j *runs.Job) error {
 	return nil
 }
 
-func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
-	if err := e.resolve(cmd, j); err != nil {
+func (e *evalFlags) runJob(cmd *cobra.Command, j *runs.Job) error {
+	if err := e.resolveJob(cmd, j); err != nil {
 		return fmt.Errorf("eval: %w", err)
 	}
 	run := collective.OnRanks
@@ -289,7 +289,7 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 		}
 		switch {
 		case g.Rank() == 0:
-			err := e.measure(cmd, j)
+			err := e.measureJob(cmd, j)
 			if failed := new(failedError); err != nil && !errors.As(err, &failed) || e.dryRun {
 				return err
 			}
@@ -301,8 +301,8 @@ func (e *evalFlags) run(cmd *cobra.Command, j *runs.Job) error {
 	})
 }
 
-// measure measures on the ranks that there are, as their first, and prints and writes what comes of it.
-func (e *evalFlags) measure(cmd *cobra.Command, j *runs.Job) error {
+// measureJob measures on the ranks that there are, as their first, and prints and writes what comes of it.
+func (e *evalFlags) measureJob(cmd *cobra.Command, j *runs.Job) error {
 	files := &j.Files
 	for _, data := range append(e.data, j.Data) {
 		files.Input(data)

@@ -28,7 +28,7 @@ or a bucket are downloaded once. --draft takes for DIR all that --model
 takes, "self", the model itself, "layers:N", its first N layers, or "shipped", the small model
 that comes with the built-in one.`
 
-func (s *setup) bind(f *pflag.FlagSet) {
+func (s *setup) addFlags(f *pflag.FlagSet) {
 	s.Device = "cpu"
 	cli.BindModel(f, &s.Model, &s.Device)
 	f.StringVar(&s.CacheDType, "cache-dtype", "auto", model.CacheDTypeUsage)
@@ -69,9 +69,9 @@ func (s *setup) bindPolicy(f *pflag.FlagSet, more string) {
 	f.StringVar(&s.Policies, "policy", engine.WithAdapter, "eviction policy (see evict policies)"+more+"; "+engine.WithoutAdapter+" without an adapter")
 }
 
-// open opens the model for one policy. Where none is asked for, that is the one of the adapter that there is for the
+// openPolicy opens the model for one policy. Where none is asked for, that is the one of the adapter that there is for the
 // model. before, if any, sees the model before its weights are loaded.
-func (s *setup) open(cmd *cobra.Command, before func(m *model.Model) error) (*engine.Model, engine.Policy, error) {
+func (s *setup) openPolicy(cmd *cobra.Command, before func(m *model.Model) error) (*engine.Model, engine.Policy, error) {
 	s.PolicyByDefault = !cli.GivenFlags(cmd.Flags()).Given("policy")
 	m, err := s.openModel(cmd, before)
 	if err != nil {
@@ -127,9 +127,9 @@ type answering struct {
 	o console.Options
 }
 
-// bind adds the flags; a share of the budget is of the thing that is named.
-func (a *answering) bind(f *pflag.FlagSet, of, answer string) {
-	a.setup.bind(f)
+// addFlags adds the flags; a share of the budget is of the thing that is named.
+func (a *answering) addFlags(f *pflag.FlagSet, of, answer string) {
+	a.setup.addFlags(f)
 	a.bindChat(f)
 	a.bindPolicy(f, ", or FIRST:SECOND for two stages, as snapkv:quest")
 	bindBudget(f, &a.o.Budget, of, shortPrompt)
@@ -138,15 +138,15 @@ func (a *answering) bind(f *pflag.FlagSet, of, answer string) {
 	a.o.Choice.Bind(f)
 }
 
-// open opens the model for a prompt of so many tokens as tokens finds; 0: it is not known. Its error is that of open.
-func (a *answering) open(cmd *cobra.Command, tokens func(m *model.Model) (int, error)) (*engine.Model, engine.Policy, error) {
+// openModel opens the model for a prompt of so many tokens as tokens finds; 0: it is not known. An error of tokens is returned as it is.
+func (a *answering) openModel(cmd *cobra.Command, tokens func(m *model.Model) (int, error)) (*engine.Model, engine.Policy, error) {
 	if a.o.MaxNew < 1 {
 		return nil, engine.Policy{}, fmt.Errorf("%s: --max-new: got %d, want at least 1", cmd.Name(), a.o.MaxNew)
 	}
 	if err := a.o.Choice.Check(); err != nil {
 		return nil, engine.Policy{}, fmt.Errorf("%s: %w", cmd.Name(), err)
 	}
-	return a.setup.open(cmd, func(m *model.Model) error {
+	return a.setup.openPolicy(cmd, func(m *model.Model) error {
 		n, err := tokens(m)
 		if err != nil {
 			return err
@@ -155,8 +155,8 @@ func (a *answering) open(cmd *cobra.Command, tokens func(m *model.Model) (int, e
 	})
 }
 
-// sample settles how tokens are sampled, and says so.
-func (a *answering) sample(cmd *cobra.Command, m *model.Model) (err error) {
+// chooseSampling settles how tokens are sampled, and says so.
+func (a *answering) chooseSampling(cmd *cobra.Command, m *model.Model) (err error) {
 	if a.o.Sampling, err = a.o.Choice.Resolve(m); err != nil {
 		return fmt.Errorf("%s: %w", cmd.Name(), err)
 	}

@@ -73,13 +73,13 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 				s.Policies = ""
 				m, err = engine.Open(cmd.Context(), &s.Options, cmd.ErrOrStderr())
 			} else {
-				m, policy, err = s.open(cmd, nil)
+				m, policy, err = s.openPolicy(cmd, nil)
 			}
 			if err != nil {
 				return err
 			}
 			defer m.Close()
-			prompt, err := p.read(cmd, m.Model)
+			prompt, err := p.readPrompt(cmd, m.Model)
 			if err != nil {
 				return err
 			}
@@ -128,9 +128,9 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 		},
 	}
 	f := cmd.Flags()
-	s.bind(f)
+	s.addFlags(f)
 	s.bindChat(f)
-	p.bind(f)
+	p.addFlags(f)
 	files.Bind(f)
 	s.bindPolicy(f, "")
 	bindBudget(f, &budget, "prompt", 0)

@@ -42,7 +42,7 @@ func TestJSONIsDocumented(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := jsondoc.Check(string(document), []byte(out)); err != nil {
+				if err := jsondoc.CheckDocument(string(document), []byte(out)); err != nil {
 					t.Error(err)
 				}
 			})

@@ -98,7 +98,7 @@ func (r policyRow) needs() string {
 func (r policyRow) describe(w io.Writer) error {
 	try := commands.TryPolicy.With("policy", r.Name)
 	for _, o := range r.Options[:min(1, len(r.Options))] {
-		try += fmt.Sprintf(" --set %s.%s=%s", r.Name, o.Name, o.Text(o.Start()))
+		try += fmt.Sprintf(" --set %s.%s=%s", r.Name, o.Name, o.FormatValue(o.Start()))
 	}
 	about := details([][2]string{{"policy", r.Name}, {"evicts", r.Kind}, {"rule", r.Doc}, {"source", r.Source}, {"", r.needs()}, {"example", try}})
 	if len(r.Options) == 0 {
@@ -106,14 +106,14 @@ func (r policyRow) describe(w io.Writer) error {
 	}
 	options := tables.New(tables.Column{Head: "OPTION"}, tables.Column{Head: "DEFAULT"}, tables.Column{Head: "TAKES", Wrap: true}, tables.Column{Head: "WHAT", Wrap: true})
 	for _, o := range r.Options {
-		options.Add(r.Name+"."+o.Name, o.Text(o.Start()), o.Range(), o.Doc)
+		options.Add(r.Name+"."+o.Name, o.FormatValue(o.Start()), o.Range(), o.Doc)
 	}
 	return writeAll(w, about, options)
 }
 
 // defaults are the options as they would be set.
 func (r policyRow) defaults() []string {
-	return listing.Map(r.Options, func(o eviction.Option) string { return o.Name + "=" + o.Text(o.Start()) })
+	return listing.Map(r.Options, func(o eviction.Option) string { return o.Name + "=" + o.FormatValue(o.Start()) })
 }
 
 // inSources is what a source names that has an address.

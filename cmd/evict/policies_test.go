@@ -22,7 +22,7 @@ func TestPolicyIsDescribed(t *testing.T) {
 			}
 			wants := []string{p.Doc, p.Source}
 			for _, o := range p.Options {
-				wants = append(wants, name+"."+o.Name, " "+o.Text(o.Start())+" ", o.Range(), o.Doc)
+				wants = append(wants, name+"."+o.Name, " "+o.FormatValue(o.Start())+" ", o.Range(), o.Doc)
 			}
 			for _, want := range wants {
 				if !strings.Contains(out, want) {

@@ -18,7 +18,7 @@ type promptFlags struct {
 	text string
 }
 
-func (p *promptFlags) bind(f *pflag.FlagSet) {
+func (p *promptFlags) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.text, "prompt", "", "text of the prompt; \"-\" reads it from standard input")
 	f.StringVar(&p.Messages, "messages", "", "JSON file with a conversation to answer, an array or an object with \"messages\"; \"-\" is standard input")
 	f.Var(systemFlag{&p.System}, "system", "system prompt before the prompt: text, or @FILE")
@@ -51,9 +51,9 @@ func (p *promptFlags) arguments(args []string) error {
 	return nil
 }
 
-// read reads the prompt that was given. What is piped in beside it is not read, so that a loop of the shell over lines goes on,
+// readPrompt reads the prompt that was given. What is piped in beside it is not read, so that a loop of the shell over lines goes on,
 // but that is said.
-func (p *promptFlags) read(cmd *cobra.Command, m *model.Model) (*console.Prompt, error) {
+func (p *promptFlags) readPrompt(cmd *cobra.Command, m *model.Model) (*console.Prompt, error) {
 	if p.Messages != stdin.Name && p.IDs != stdin.Name && !slices.Contains(p.Text, stdin.Name) && stdin.Waiting(cmd.InOrStdin()) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "what is piped in is not read: %s - \"TEXT\" puts it before a text\n", cmd.CommandPath())
 	}

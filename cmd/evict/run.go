@@ -48,8 +48,8 @@ share of the prompt is rounded down. rocketkv and hsa divide the budget by --max
 			}
 			var prompt *console.Prompt
 			var unreadable error // told once the policy is known to be right
-			m, policy, err := a.open(cmd, func(m *model.Model) (int, error) {
-				if prompt, unreadable = p.read(cmd, m); unreadable != nil {
+			m, policy, err := a.openModel(cmd, func(m *model.Model) (int, error) {
+				if prompt, unreadable = p.readPrompt(cmd, m); unreadable != nil {
 					return 0, nil
 				}
 				return len(prompt.IDs), nil
@@ -61,15 +61,15 @@ share of the prompt is rounded down. rocketkv and hsa divide the budget by --max
 			if unreadable != nil {
 				return unreadable
 			}
-			if err := a.sample(cmd, m.Model); err != nil {
+			if err := a.chooseSampling(cmd, m.Model); err != nil {
 				return err
 			}
 			return console.Answer(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), m.Model, policy, prompt, a.o)
 		},
 	}
 	f := cmd.Flags()
-	a.bind(f, "prompt", "the answer")
-	p.bind(f)
+	a.addFlags(f, "prompt", "the answer")
+	p.addFlags(f)
 	f.BoolVar(&a.o.JSON, "json", false, "print one JSON object instead of text")
 	f.BoolVar(&a.o.Compare, "compare", false, "also time prefills with and without eviction, for about 20 s at most")
 	cli.Everyday(cmd, "model", "adapter", "device", "example", "tokens", "raw", "policy", "budget", "set", "max-new", "temperature", "json", "compare")

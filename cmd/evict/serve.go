@@ -195,14 +195,14 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 			serve.Store(ready)
 			tellLossless(c.Log, m, ready.Standard(), c.Budget)
 			tellIdle(c.Log, ready.Standard().Title(), given.Given)
-			c.Log.Info("memory", "sessions_and_shared_prefixes", bytesize.Memory(c.Memory), "shared_prefixes", bytesize.Memory(c.Prefix), "why", why, "change", "--memory SIZE --prefix-cache SIZE")
+			c.Log.Info("memory", "sessions_and_shared_prefixes", bytesize.FormatMemory(c.Memory), "shared_prefixes", bytesize.FormatMemory(c.Prefix), "why", why, "change", "--memory SIZE --prefix-cache SIZE")
 			url := urlOf(listener.Addr(), cert != "")
 			c.Log.Info("serving", "address", listener.Addr().String(), "url", url, "api", url+"/v1", "model", c.Name, "device", kernels.DeviceOf(m.Backend), "policy", ready.Standard().NameWithAdapter())
 			return errors.Join(wait(cmd.Context(), server, ready, served, drain, c.Log), ready.Close())
 		},
 	}
 	f := cmd.Flags()
-	s.bind(f)
+	s.addFlags(f)
 	s.bindChat(f)
 	f.StringVar(&s.Policies, "policy", engine.Lossless, "eviction policy (see evict policies) of requests that name none")
 	bindBudget(f, &c.Budget, "prompt", 0)
@@ -288,7 +288,7 @@ func wait(ctx context.Context, server *http.Server, ready *serving.Server, serve
 		return nil
 	}
 	log.Info("ending the answers that go on")
-	ready.Abort()
+	ready.AbortAnswers()
 	last, done := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer done()
 	if server.Shutdown(last) != nil {

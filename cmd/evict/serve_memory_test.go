@@ -66,9 +66,9 @@ func TestServeMemoryIsBounded(t *testing.T) {
 			}
 			all.Wait()
 			grown, most := peakOf(t, p.Process.Pid)-before, config.Memory+config.Beside()+leastGarbage
-			t.Logf("grown by %s of %s", bytesize.Memory(grown), bytesize.Memory(most))
+			t.Logf("grown by %s of %s", bytesize.FormatMemory(grown), bytesize.FormatMemory(most))
 			if grown > most {
-				t.Errorf("the program has grown by %s, want at most %s", bytesize.Memory(grown), bytesize.Memory(most))
+				t.Errorf("the program has grown by %s, want at most %s", bytesize.FormatMemory(grown), bytesize.FormatMemory(most))
 			}
 		})
 	}

@@ -86,12 +86,12 @@ func roomFor(m *model.Model, c serving.Config) (bytes int64, why string, err err
 	if !ok {
 		return 0, "the free memory is not known: there is no limit", nil
 	}
-	why = bytesize.Memory(available) + " free of device " + m.DeviceName()
+	why = bytesize.FormatMemory(available) + " free of device " + m.DeviceName()
 	if host.Available > 0 { // where requests are, too, and mapped weights count as free
 		mapped := m.MappedBytes()
 		c.Memory = max(1, available-mapped)
 		beside := c.Beside() + leastGarbage
-		why = fmt.Sprintf("%v, less %s of weights and %s for requests", host, bytesize.Memory(mapped), bytesize.Memory(beside))
+		why = fmt.Sprintf("%v, less %s of weights and %s for requests", host, bytesize.FormatMemory(mapped), bytesize.FormatMemory(beside))
 		available -= mapped + beside
 	}
 	if available -= available / 10; available <= 0 {

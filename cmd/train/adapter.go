@@ -44,7 +44,7 @@ func newAdapter(a adapterCommand) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	bind(f, s)
+	bindSpec(f, s)
 	f.StringVarP(&out, "out", "o", "", "adapter folder to write")
 	f.IntVar(&adapter.Rows, "rows", adapter.Rows, "number of learned rows")
 	f.Float64Var(&adapter.LearningRate, "lr", adapter.LearningRate, "peak learning rate")

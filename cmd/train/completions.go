@@ -14,18 +14,18 @@ func completions() map[string]cli.Values {
 	return map[string]cli.Values{
 		"preset":      {Names: training.Presets.Names},
 		"device":      {Names: kernels.DeviceNames},
-		"cache-dtype": cli.Of("auto", "bf16", "float32"),
+		"cache-dtype": cli.ValuesOf("auto", "bf16", "float32"),
 		"task":        {Names: func() []string { return append(datasets.Tasks.Names(), "all") }, Separators: ","},
-		"split":       cli.Of(string(datasets.Train), string(datasets.Validation), string(datasets.Test)),
-		"schedule":    cli.Of("constant", "cosine"),
+		"split":       cli.ValuesOf(string(datasets.Train), string(datasets.Validation), string(datasets.Test)),
+		"schedule":    cli.ValuesOf("constant", "cosine"),
 		"loss":        {Names: losses.Losses.Names},
 		"recipe":      {Names: generation.Recipes.Names},
-		"responses":   cli.Of("self", "source"),
+		"responses":   cli.ValuesOf("self", "source"),
 		"field":       {Names: datasets.FieldPresets.Names},
-		"sampling":    cli.Of("greedy", "model"),
+		"sampling":    cli.ValuesOf("greedy", "model"),
 		"modules": {Names: func() []string {
 			return []string{"all", "qv", "none", "experts", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 		}, Separators: ","},
-		"init-token": cli.Of("-1", "end"),
+		"init-token": cli.ValuesOf("-1", "end"),
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// bind adds the flags of the settings that all adapters of a run share.
-func bind(f *pflag.FlagSet, s *runs.Spec) {
+// bindSpec adds the flags of the settings that all adapters of a run share.
+func bindSpec(f *pflag.FlagSet, s *runs.Spec) {
 	c := &s.Train.Config
 	f.StringVar(&s.Preset, "preset", s.Preset, "hyper-parameters of a paper, which other flags override: "+strings.Join(training.Presets.Names(), ", "))
 	cli.BindModel(f, &s.Model, &s.Device)

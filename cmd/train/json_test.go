@@ -40,7 +40,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
-		if err := jsondoc.Check(string(document), []byte(out)); err != nil {
+		if err := jsondoc.CheckDocument(string(document), []byte(out)); err != nil {
 			t.Errorf("%s: %v", line, err)
 		}
 	}

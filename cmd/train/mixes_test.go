@@ -167,7 +167,7 @@ func TestTrainingConfigs(t *testing.T) {
 		s := runs.Default()
 		cmd := newRun()
 		cmd.ResetFlags()
-		bind(cmd.Flags(), s)
+		bindSpec(cmd.Flags(), s)
 		bindSet(cmd.Flags(), s)
 		if err := s.Read(filepath.Join("../../lab/papers/training", name), cli.GivenFlags(cmd.Flags())); err != nil {
 			t.Fatal(err)

@@ -88,7 +88,7 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 		},
 	}
 	f := cmd.Flags()
-	bind(f, s)
+	bindSpec(f, s)
 	bindSet(f, s)
 	f.IntVar(&prompt, "prompt-tokens", 0, "tokens of the longest prompt; 0 is that of the data or the preset")
 	f.IntVar(&response, "response-tokens", 0, "tokens of the longest response; 0 is that of the data or the preset")

@@ -52,7 +52,7 @@ configuration is written to the run's folder as config.yaml.`),
 			return nil
 		},
 	}
-	bind(cmd.Flags(), s)
+	bindSpec(cmd.Flags(), s)
 	bindSet(cmd.Flags(), s)
 	cli.Everyday(cmd, "model", "device", "data", "steps", "batch", "set", "run", "export", "resume", "replace")
 	return cmd

@@ -181,7 +181,7 @@ func TestPresetAndOverrides(t *testing.T) {
 			s := runs.Default()
 			cmd := newRun()
 			cmd.ResetFlags()
-			bind(cmd.Flags(), s)
+			bindSpec(cmd.Flags(), s)
 			bindSet(cmd.Flags(), s)
 			if err := cmd.ParseFlags(c.flags); err != nil {
 				t.Fatal(err)

@@ -51,7 +51,7 @@ first, is also written to the run's folder as sweep.json.`,
 			return runs.WriteRows(cmd.OutOrStdout(), rows, s.Train.Validation.Budgets)
 		},
 	}
-	bind(cmd.Flags(), s)
+	bindSpec(cmd.Flags(), s)
 	bindSet(cmd.Flags(), s)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cli.Everyday(cmd, "model", "device", "data", "steps", "batch", "set", "run", "resume", "replace", "json")

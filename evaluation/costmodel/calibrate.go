@@ -15,8 +15,8 @@ var devices = map[string]string{
 	"A100-SXM4-40GB": "a100-40g", "A100-PCIE-40GB": "a100-40g", "L40S": "l40s", "H200": "h200",
 }
 
-// Of is the chip that a model runs on: by its name where it is known, else by measuring it.
-func Of(m *model.Model) Chip {
+// ChipOf is the chip that a model runs on: by its name where it is known, else by measuring it.
+func ChipOf(m *model.Model) Chip {
 	if name, ok := devices[strings.TrimPrefix(m.Backend.Model(), "NVIDIA ")]; ok {
 		chip, _ := Chips.Lookup(name)
 		return chip

@@ -60,7 +60,7 @@ func TestCalibrate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	c := costmodel.Of(m)
+	c := costmodel.ChipOf(m)
 	if c.Name != "measured" || c.ComputeShare != 1 || c.MemoryShare != 1 || !(c.FLOPS > 1e7 && c.FLOPS < 1e15) || !(c.Bandwidth > 1e6 && c.Bandwidth < 1e13) {
 		t.Errorf("measured chip %+v", c)
 	}

@@ -43,7 +43,7 @@ func (m Model) pass(w eviction.Workload) Cost {
 		if m.as.Runtime && l == len(m.layers)-1 && m.layers[l].recurrent != nil {
 			probes = nil // which nothing reads there
 		}
-		total = total.plus(m.linears(l, w, probes), m.updates(l, probes), m.attention(l, w, probes))
+		total = total.plus(m.linears(l, w, probes), m.updates(l, probes), m.attentionCost(l, w, probes))
 		if m.as.Runtime {
 			total = total.plus(m.scores(l, w, probes))
 		}
@@ -148,8 +148,8 @@ func (m Model) causal(l, n, past int) float64 {
 	return pairs(n, past, m.layers[l].window)
 }
 
-// attention is that of a layer's prompt and probes.
-func (m Model) attention(l int, w eviction.Workload, probes []rows) Cost {
+// attentionCost is that of a layer's prompt and probes.
+func (m Model) attentionCost(l int, w eviction.Workload, probes []rows) Cost {
 	n := w.Tokens
 	var total Cost
 	if m.layers[l].recurrent != nil {

@@ -44,7 +44,7 @@ func (x *Inspection) WriteNPZ(w io.Writer) error {
 	if x.Session.Scores() != nil {
 		a.Float32("scores", scores, layers, heads, n)
 	}
-	a.Text("model", x.Model.Name)
-	a.Text("policy", x.Policy)
+	a.AddText("model", x.Model.Name)
+	a.AddText("policy", x.Policy)
 	return a.Close()
 }

@@ -63,7 +63,7 @@ func (s *Section) barChart(task string, b eviction.Budget, labels []string) *Cha
 		m := r.Mean()
 		low, high := m.Spread()
 		bars = append(bars, figures.Bar{Name: ellipsis(label, 19), Value: percent(*r.Score), Color: s.series(label, nil).Line.Color, At: m.Shown(), Low: low, High: high,
-			Tip: fmt.Sprintf("%s, %s, %s: %s %% (%s)", label, task, budgetName(b), m.Text(), samplesIn([]evaluation.Row{*r}, ""))})
+			Tip: fmt.Sprintf("%s, %s, %s: %s %% (%s)", label, task, budgetName(b), m.FormatScore(), samplesIn([]evaluation.Row{*r}, ""))})
 	}
 	if len(bars) == 0 {
 		return nil

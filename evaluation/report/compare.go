@@ -279,7 +279,7 @@ func (s *Section) testTable(c *comparison) *Table {
 	}
 	at := func(v float64) float64 { return 50 + 50*v/max(reach, 1e-9) }
 	for _, r := range c.results {
-		l := Line{Class: s.lookClass(r.label), Cells: []Cell{{Text: r.label}, {Text: unit.Text(r.mean.Shown())}}}
+		l := Line{Class: s.lookClass(r.label), Cells: []Cell{{Text: r.label}, {Text: unit.FormatValue(r.mean.Shown())}}}
 		ends := stats.Interval{Low: unit.Of(unit.Score(r.interval.Low)), High: unit.Of(unit.Score(r.interval.High))}
 		of := Cell{}
 		if unit.Perplexity { // the better end is the lower one, and there is no largest
@@ -287,7 +287,7 @@ func (s *Section) testTable(c *comparison) *Table {
 		} else if known(r.interval) {
 			of.Bar = &Bar{ends.Low, r.mean.Shown(), ends.High, -1}
 		}
-		l.Cells = append(l.Cells, intervalCell(ends, unit.Text), of)
+		l.Cells = append(l.Cells, intervalCell(ends, unit.FormatValue), of)
 		switch {
 		case r.label == c.baseline:
 			l.Cells = append(l.Cells, Cell{Text: "baseline"}, Cell{}, Cell{}, Cell{}, Cell{}, Cell{}, Cell{})

@@ -151,7 +151,7 @@ func settingText(policy, option string, v float64) string {
 	if p, err := eviction.LookupPolicy(name); err == nil {
 		for _, o := range p.Options {
 			if o.Name == option {
-				return o.Text(v)
+				return o.FormatValue(v)
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func overviewOf(rows []evaluation.Row, order []string) (title string, columns []
 		for i, b := range budgets {
 			text := absent
 			if at := slices.IndexFunc(means, func(m evaluation.Mean) bool { return m.Label() == line.Label() && (m.Budget == b || m.Budget.IsZero()) }); at >= 0 {
-				text = means[at].Text()
+				text = means[at].FormatScore()
 			}
 			columns[i+1].cells = append(columns[i+1].cells, text)
 		}

@@ -49,7 +49,7 @@ func (s *Section) series(label string, points []figures.Point) *figures.Series {
 
 // withTip adds to a point what is shown of it.
 func withTip(p figures.Point, m evaluation.Mean, before, after string) figures.Point {
-	p.Tip = strings.TrimSpace(before+m.Text()+" "+m.Unit.Sign()) + after
+	p.Tip = strings.TrimSpace(before+m.FormatScore()+" "+m.Unit.Sign()) + after
 	return p
 }
 

@@ -177,7 +177,7 @@ func TestPerplexityIsShown(t *testing.T) {
 	if v := rows[0].Measures[evaluation.MeasurePerplexity]; math.Abs(v-20) > 1e-9 {
 		t.Errorf("measure perplexity %v, want 20", v)
 	}
-	if got := meansOf(rowsOf(t, texts("tova", "16", 100, 225)))[0].Text(); got != "150.0 ±60.8" { // ln(2.25)/2·150
+	if got := meansOf(rowsOf(t, texts("tova", "16", 100, 225)))[0].FormatScore(); got != "150.0 ±60.8" { // ln(2.25)/2·150
 		t.Errorf("a large one: %q", got)
 	}
 	mixed := rowsOf(t, texts("tova", "16", 20, 45), scored("tova", "16", "a", "f1", 0.5, 0.7))

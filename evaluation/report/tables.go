@@ -67,7 +67,7 @@ func percent(v float64) string { return fmt.Sprintf("%.1f", 100*v) }
 // scoreCell is a mean with its error, a dash for that of one sample. An error of 0, which is that of
 // equal graded scores, is left out: nothing is known of their spread.
 func scoreCell(m evaluation.Mean) (Cell, float64) {
-	c := Cell{Text: m.Unit.Text(m.Shown())}
+	c := Cell{Text: m.Unit.FormatValue(m.Shown())}
 	if m.Score == m.Score && m.StdErr != 0 {
 		c.Error = m.ErrorText()
 	}

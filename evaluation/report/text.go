@@ -230,7 +230,7 @@ func (b block) columns(measures []extra, order []string) []column {
 		if m.Cells < len(b.tasks) {
 			cells = append(cells, absent)
 		} else {
-			cells = append(cells, m.Text())
+			cells = append(cells, m.FormatScore())
 		}
 		for _, measure := range measures {
 			cells = append(cells, measure.briefly(m))
@@ -248,7 +248,7 @@ func brief(r evaluation.Row) string {
 	case r.Score == nil:
 		return absent
 	case u.Perplexity:
-		return u.Text(u.Of(*r.Score))
+		return u.FormatValue(u.Of(*r.Score))
 	}
 	return fmt.Sprintf("%.0f", 100**r.Score)
 }

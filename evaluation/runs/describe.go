@@ -95,7 +95,7 @@ func (d *description) subject(ctx context.Context, s Subject, plans []plan) erro
 			return fmt.Errorf("--chat-template: %w", err)
 		}
 		m.UseTemplate(source)
-		d.w.Add("model "+m.Name, fmt.Sprintf("%s of weights, prompts of up to %d tokens with their answers", bytesize.Memory(m.WeightBytes()), m.Config.MaxPositions))
+		d.w.Add("model "+m.Name, fmt.Sprintf("%s of weights, prompts of up to %d tokens with their answers", bytesize.FormatMemory(m.WeightBytes()), m.Config.MaxPositions))
 		if lack != "" {
 			d.w.Add("  to fetch", lack)
 		}
@@ -315,7 +315,7 @@ func (p *lengths) addItem(ctx context.Context, item evaluation.Item) {
 // needs tells what a run takes: its memory, and its time from the times of the model's products and steps on its device.
 func (d *description) needs(ctx context.Context, m *model.Model, names []string, s Subject, all lengths) error {
 	fmt.Fprintf(d.log, "timing what the model computes, and counting its memory at %d tokens\n", all.longest)
-	costs := costmodel.New(m, costmodel.Of(m), costmodel.Runtime)
+	costs := costmodel.New(m, costmodel.ChipOf(m), costmodel.Runtime)
 	mean := max(1, all.tokens/max(1, all.count))
 	whole, err := eviction.New("full", 0, nil, nil)
 	if err != nil {
@@ -341,7 +341,7 @@ func (d *description) needs(ctx context.Context, m *model.Model, names []string,
 	if err != nil {
 		return err
 	}
-	d.w.Add("memory", fmt.Sprintf("%s at the longest prompt beside %s of weights", bytesize.Memory(f.Need), bytesize.Memory(m.WeightBytes())))
+	d.w.Add("memory", fmt.Sprintf("%s at the longest prompt beside %s of weights", bytesize.FormatMemory(f.Need), bytesize.FormatMemory(m.WeightBytes())))
 	if err := o.CheckMemory(ctx, m, run); err != nil {
 		d.lacks("  memory", err.Error())
 	}

@@ -237,5 +237,5 @@ func encodePrompt(ctx context.Context, s *evaluation.Setting, p datasets.Prompt,
 		prompt.Raw = true
 	}
 	s.Notices.Say(s.Model.Unread(p)...)
-	return s.Encode(ctx, prompt, maxNew)
+	return s.EncodePrompt(ctx, prompt, maxNew)
 }

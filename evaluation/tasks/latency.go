@@ -87,7 +87,7 @@ func openLatency(_ context.Context, s *evaluation.Setting, _ string) (*evaluatio
 			return nil, fmt.Errorf("option chip: %w", err)
 		}
 	} else {
-		chip = costmodel.Of(s.Model)
+		chip = costmodel.ChipOf(s.Model)
 	}
 	l.costs = costmodel.New(s.Model, chip, costmodel.Runtime)
 	return &evaluation.Samples{Metric: metricPromptShare, Count: len(lengths), Alone: true, Each: itemsOf(slices.Values(lengths), func(n int) evaluation.Item {

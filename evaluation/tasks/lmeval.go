@@ -57,7 +57,7 @@ func openCoQA(ctx context.Context, s *evaluation.Setting) (*evaluation.Samples, 
 	}
 	ask := func(ctx context.Context, d dialogue, turn int) (*evaluation.Sample, error) {
 		prompt, answers := d.upTo(turn)
-		ids, err := s.Encode(ctx, evaluation.Prompt{Text: prompt, Raw: true}, t.most)
+		ids, err := s.EncodePrompt(ctx, evaluation.Prompt{Text: prompt, Raw: true}, t.most)
 		if err != nil {
 			return nil, err
 		}
@@ -201,7 +201,7 @@ func openGSM8K(ctx context.Context, s *evaluation.Setting) (*evaluation.Samples,
 			prompt.WriteString(train[i])
 		}
 		prompt.WriteString(fillTemplate("Question: {question}\nAnswer:", values))
-		ids, err := s.Encode(ctx, evaluation.Prompt{Text: prompt.String(), Raw: true}, t.most)
+		ids, err := s.EncodePrompt(ctx, evaluation.Prompt{Text: prompt.String(), Raw: true}, t.most)
 		if err != nil {
 			return nil, err
 		}
@@ -251,7 +251,7 @@ func openTruthfulQA(ctx context.Context, s *evaluation.Setting) (*evaluation.Sam
 		if r.err != nil {
 			return nil, r.err
 		}
-		ids, err := s.Encode(ctx, evaluation.Prompt{Text: fillTemplate(truthfulQAPrompt, map[string]string{"question": strings.TrimSpace(question)}), Raw: true}, t.most)
+		ids, err := s.EncodePrompt(ctx, evaluation.Prompt{Text: fillTemplate(truthfulQAPrompt, map[string]string{"question": strings.TrimSpace(question)}), Raw: true}, t.most)
 		if err != nil {
 			return nil, err
 		}

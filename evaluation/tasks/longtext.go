@@ -24,7 +24,7 @@ const (
 // it is cut to what leaves room for the answer. With --truncate left that rule is used.
 func encodeLong(ctx context.Context, s *evaluation.Setting, text string, raw bool, maxNew int, how ends) ([]int32, error) {
 	if s.Truncate == evaluation.TruncateLeft {
-		return s.Encode(ctx, evaluation.Prompt{Text: text, Raw: raw}, maxNew)
+		return s.EncodePrompt(ctx, evaluation.Prompt{Text: text, Raw: raw}, maxNew)
 	}
 	whole := *s // how much the model takes, not the benchmark's limit
 	whole.MaxPrompt = 0
@@ -77,7 +77,7 @@ func cutMiddle(s *evaluation.Setting, ids []int32, limit int, how ends) (string,
 // With --truncate left or middle that rule is used.
 func encodeContext(ctx context.Context, s *evaluation.Setting, template string, values map[string]string, raw bool, maxNew int) ([]int32, error) {
 	if s.Truncate == evaluation.TruncateLeft || s.Truncate == evaluation.TruncateMiddle {
-		return s.Encode(ctx, evaluation.Prompt{Text: fillTemplate(template, values), Raw: raw}, maxNew)
+		return s.EncodePrompt(ctx, evaluation.Prompt{Text: fillTemplate(template, values), Raw: raw}, maxNew)
 	}
 	most := s.MaxTokens(maxNew)
 	ids, err := encodeUser(ctx, s, fillTemplate(template, values), raw)

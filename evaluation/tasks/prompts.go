@@ -95,7 +95,7 @@ func syntheticPrompts(s *evaluation.Setting, synthetic string) (iter.Seq[prompt]
 			e, err := stream.At(i)
 			p := prompt{id: fmt.Sprintf("%s-%d", synthetic, i), answer: e.Answer, err: err}
 			p.encode = func(ctx context.Context, maxNew int) ([]int32, error) {
-				return s.Encode(ctx, evaluation.Prompt{IDs: e.Prompt}, maxNew)
+				return s.EncodePrompt(ctx, evaluation.Prompt{IDs: e.Prompt}, maxNew)
 			}
 			if !yield(p) {
 				return

@@ -112,7 +112,7 @@ func (r *ruler) promptOf(ctx context.Context, row datasets.Row) (*evaluation.Sam
 	if read.err != nil {
 		return nil, read.err
 	}
-	ids, err := r.setting.Encode(ctx, prompt, r.maxNew)
+	ids, err := r.setting.EncodePrompt(ctx, prompt, r.maxNew)
 	if err != nil {
 		return nil, err
 	}

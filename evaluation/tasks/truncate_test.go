@@ -38,7 +38,7 @@ func TestNoRoomForTheMessage(t *testing.T) {
 	} {
 		for _, how := range []evaluation.Truncation{evaluation.TruncateLeft, evaluation.TruncateMiddle} {
 			s := &evaluation.Setting{Model: m, MaxPrompt: 8, Truncate: how}
-			_, err := s.Encode(t.Context(), evaluation.Prompt{Messages: c.messages}, 1)
+			_, err := s.EncodePrompt(t.Context(), evaluation.Prompt{Messages: c.messages}, 1)
 			want := fmt.Sprintf("%d tokens around the message of the user leave nothing of it in 8", c.around)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s, truncated %s: error %v, want %q", c.name, how, err, want)

@@ -26,16 +26,16 @@ func Parse(text string) (int64, error) {
 	return int64(v * unit), nil
 }
 
-// Memory is an amount of memory for people: 512.0 MiB, 1.5 GiB.
-func Memory(n int64) string {
+// FormatMemory writes an amount of memory for people: 512.0 MiB, 1.5 GiB.
+func FormatMemory(n int64) string {
 	if n < 1<<30 {
 		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 	}
 	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 }
 
-// Text is an amount of stored or sent bytes for people, to two digits at least: 9.9 MB, 120 kB.
-func Text(n int64) string { return Rate(float64(n)) }
+// FormatSize writes an amount of stored or sent bytes for people, to two digits at least: 9.9 MB, 120 kB.
+func FormatSize(n int64) string { return Rate(float64(n)) }
 
 // Rate is like Text for an amount that need not be whole.
 func Rate(v float64) string {

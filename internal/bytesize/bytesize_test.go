@@ -20,14 +20,14 @@ func TestParse(t *testing.T) {
 
 func TestText(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 999: "999 B", 1000: "1.0 kB", 9_940_000: "9.9 MB", 9_960_000: "10 MB", 999_600: "1.0 MB", 120_400: "120 kB", 2_470_000_000: "2.5 GB", 5e15: "5000 TB"} {
-		if got := Text(n); got != want {
+		if got := FormatSize(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
 	}
-	if got := Memory(3 << 29); got != "1.5 GiB" {
+	if got := FormatMemory(3 << 29); got != "1.5 GiB" {
 		t.Errorf("%q, want 1.5 GiB", got)
 	}
-	if got := Memory(1 << 19); got != "0.5 MiB" {
+	if got := FormatMemory(1 << 19); got != "0.5 MiB" {
 		t.Errorf("%q, want 0.5 MiB", got)
 	}
 }

@@ -18,8 +18,8 @@ type Values struct {
 	Files bool
 }
 
-// Of is the values of a flag that takes one of some names.
-func Of(names ...string) Values { return Values{Names: func() []string { return names }} }
+// ValuesOf is the values of a flag that takes one of some names.
+func ValuesOf(names ...string) Values { return Values{Names: func() []string { return names }} }
 
 // completeFlags registers the values of the command's own flags, by their names. Flags that
 // take numbers complete nothing, where the shell would offer files.

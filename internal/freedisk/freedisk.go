@@ -25,10 +25,10 @@ func Bytes(dir string) (free int64, ok bool) {
 	}
 }
 
-// Check is ErrFull unless there is room for so many bytes below a folder.
-func Check(dir string, need int64) error {
+// CheckRoom is ErrFull unless there is room for so many bytes below a folder.
+func CheckRoom(dir string, need int64) error {
 	if free, ok := Bytes(dir); ok && need > free {
-		return fmt.Errorf("%s: %w: %s to be written, %s free", dir, ErrFull, bytesize.Text(need), bytesize.Text(free))
+		return fmt.Errorf("%s: %w: %s to be written, %s free", dir, ErrFull, bytesize.FormatSize(need), bytesize.FormatSize(free))
 	}
 	return nil
 }

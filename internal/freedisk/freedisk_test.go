@@ -15,10 +15,10 @@ func TestCheck(t *testing.T) {
 	if below, _ := Bytes(filepath.Join(dir, "not", "yet")); free < 1 || below < free/2 || below > 2*free {
 		t.Errorf("%d bytes free, and %d in a folder that is not there yet", free, below)
 	}
-	if err := Check(dir, 1); err != nil {
+	if err := CheckRoom(dir, 1); err != nil {
 		t.Error(err)
 	}
-	if err := Check(filepath.Join(dir, "x"), 1e18); !errors.Is(err, ErrFull) {
+	if err := CheckRoom(filepath.Join(dir, "x"), 1e18); !errors.Is(err, ErrFull) {
 		t.Errorf("error %v, want ErrFull", err)
 	}
 }

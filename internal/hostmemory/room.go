@@ -22,7 +22,7 @@ type Room struct {
 
 // String is the room in words: "6.5 of 8.0 GiB free (limit /sys/fs/cgroup/memory.max)".
 func (r Room) String() string {
-	text := bytesize.Memory(r.Available) + " free of " + bytesize.Memory(r.Limit)
+	text := bytesize.FormatMemory(r.Available) + " free of " + bytesize.FormatMemory(r.Limit)
 	if r.File != "" {
 		text += " (limit " + r.File + ")"
 	}

@@ -17,8 +17,8 @@ import (
 
 var row = regexp.MustCompile("^\\| `([^`?]+)(\\?)?` \\|")
 
-// Check is an error unless the printed object has the values of its section, and no others.
-func Check(document string, printed []byte) error {
+// CheckDocument is an error unless the printed object has the values of its section, and no others.
+func CheckDocument(document string, printed []byte) error {
 	var object map[string]any
 	if err := json.Unmarshal(printed, &object); err != nil {
 		return fmt.Errorf("no JSON object: %w", err)

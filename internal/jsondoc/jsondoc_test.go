@@ -16,7 +16,7 @@ func TestCheck(t *testing.T) {
 		`{"rows": []}`:           `"" has no section`,
 		`[1]`:                    "no JSON object",
 	} {
-		err := Check(document, []byte(printed))
+		err := CheckDocument(document, []byte(printed))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", printed, err, want)
 		}

@@ -19,7 +19,7 @@ func Open(path string) (data []byte, unmap func() error, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := regularfile.Check(info); err != nil {
+	if err := regularfile.CheckRegular(info); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	f, err := os.Open(path)
@@ -30,7 +30,7 @@ func Open(path string) (data []byte, unmap func() error, err error) {
 	if info, err = f.Stat(); err != nil {
 		return nil, nil, err
 	}
-	if err := regularfile.Check(info); err != nil { // it may have been replaced
+	if err := regularfile.CheckRegular(info); err != nil { // it may have been replaced
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if info.Size() > math.MaxInt {

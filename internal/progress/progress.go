@@ -179,7 +179,7 @@ func (b *Bar) facts(elapsed time.Duration) string {
 	count := func(n int64) string { return fmt.Sprint(n) }
 	width, noun := len(count(b.total)), " "+b.noun
 	if b.noun == Bytes {
-		count, width, noun = bytesize.Text, 0, ""
+		count, width, noun = bytesize.FormatSize, 0, ""
 	}
 	if b.total > 0 {
 		parts = append(parts, fmt.Sprintf("%*s/%s%s", width, count(b.done), count(b.total), noun),

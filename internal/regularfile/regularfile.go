@@ -15,8 +15,8 @@ import (
 	"glimpse/internal/atomicfile"
 )
 
-// Check is an error that says what the file is, unless it is a regular one.
-func Check(info fs.FileInfo) error {
+// CheckRegular is an error that says what the file is, unless it is a regular one.
+func CheckRegular(info fs.FileInfo) error {
 	mode := info.Mode()
 	what := "not a regular file"
 	switch {
@@ -44,7 +44,7 @@ func Open(path string) (*os.File, error) {
 	pipe := info.Mode()&fs.ModeNamedPipe != 0 && atomicfile.OfProcess(path)
 	null, nullErr := os.Stat(os.DevNull)
 	if !pipe && !(nullErr == nil && os.SameFile(info, null)) {
-		if err := Check(info); err != nil {
+		if err := CheckRegular(info); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
@@ -79,7 +79,7 @@ func ReadFS(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := Check(info); err != nil {
+	if err := CheckRegular(info); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	f, err := fsys.Open(name)

@@ -87,7 +87,7 @@ func spool(in io.Reader, dir string) (path string, err error) {
 	}
 	n, err := io.Copy(out, io.LimitReader(begin, room+1))
 	if err == nil && n > room {
-		err = fmt.Errorf("more than %s, half of what is free in %s: want a file, or TMPDIR on a larger disk", bytesize.Text(room), filepath.Dir(dir))
+		err = fmt.Errorf("more than %s, half of what is free in %s: want a file, or TMPDIR on a larger disk", bytesize.FormatSize(room), filepath.Dir(dir))
 	}
 	return path, errors.Join(err, out.Close())
 }

@@ -316,7 +316,7 @@ func TestCUDALayersTogether(t *testing.T) {
 			}
 			part := sel.Select(one, entries[:kvHeads], slices.Repeat([]int{budget}, kvHeads), 0, 0)
 			parts = append(parts, part)
-			if of := s.Of(l*kvHeads, (l+1)*kvHeads); !slices.EqualFunc(of.Indices(), part.Indices(), slices.Equal[[]int32]) {
+			if of := s.HeadRange(l*kvHeads, (l+1)*kvHeads); !slices.EqualFunc(of.Indices(), part.Indices(), slices.Equal[[]int32]) {
 				t.Errorf("seed %d: layer %d keeps %v, by itself %v", seed, l, of.Indices(), part.Indices())
 			}
 		}

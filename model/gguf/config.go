@@ -41,29 +41,29 @@ func (m *metadata) config(arch *architecture) config {
 		headDim = n
 	}
 	if n, ok := m.int("attention.value_length"); ok && n != headDim {
-		m.fail("key %q: got %d, want %d, the length of keys", m.prefix+"attention.value_length", n, headDim)
+		m.reportFault("key %q: got %d, want %d, the length of keys", m.prefix+"attention.value_length", n, headDim)
 	}
 	if kv := c.int("num_key_value_heads"); m.err == nil && (headDim < 2 || headDim%2 != 0 || kv < 1 || heads%kv != 0) {
-		m.fail("keys %q, %q, %q: got %d heads of %d dimensions and %d KV heads, want an even number of dimensions and a divisor of the heads",
+		m.reportFault("keys %q, %q, %q: got %d heads of %d dimensions and %d KV heads, want an even number of dimensions and a divisor of the heads",
 			m.prefix+"attention.head_count", m.prefix+"attention.key_length", m.prefix+"attention.head_count_kv", heads, headDim, kv)
 	}
 	c["head_dim"] = headDim
 	embedding, ok := m.file.Tensor("token_embd.weight")
 	if !ok || len(embedding.Shape) != 2 {
-		m.fail("tensor \"token_embd.weight\": got shape %v, want one of [tokens, %d]", embedding.Shape, hidden)
+		m.reportFault("tensor \"token_embd.weight\": got shape %v, want one of [tokens, %d]", embedding.Shape, hidden)
 	} else {
 		c["vocab_size"] = embedding.Shape[0]
 		if n, ok := m.int("vocab_size"); ok && n != embedding.Shape[0] {
 			m.note("key %q: got %d, but token_embd.weight has %d rows, which count", m.prefix+"vocab_size", n, embedding.Shape[0])
 		}
 	}
-	c["tie_word_embeddings"] = !m.has("output.weight")
+	c["tie_word_embeddings"] = !m.hasTensor("output.weight")
 	from, to := "attention.layer_norm_rms_epsilon", "rms_norm_eps"
 	if arch.class == "FalconForCausalLM" {
 		from, to = "attention.layer_norm_epsilon", "layer_norm_epsilon"
 	}
 	if c[to], ok = m.number(from); !ok && m.err == nil {
-		m.fail("key %q is missing", m.prefix+from)
+		m.reportFault("key %q is missing", m.prefix+from)
 	}
 	m.rope(c, arch.partial)
 	if arch.own != nil {
@@ -72,8 +72,8 @@ func (m *metadata) config(arch *architecture) config {
 	return c
 }
 
-// has tells whether there is a tensor of the name.
-func (m *metadata) has(tensor string) bool {
+// hasTensor tells whether there is a tensor of the name.
+func (m *metadata) hasTensor(tensor string) bool {
 	_, ok := m.file.Tensor(tensor)
 	return ok
 }
@@ -89,7 +89,7 @@ func (m *metadata) rope(c config, partial bool) {
 	}
 	headDim := c.int("head_dim")
 	if n, ok := m.int("rope.dimension_count"); ok && n != headDim && !partial {
-		m.fail("key %q: got %d, want %d, all dimensions of a head", m.prefix+"rope.dimension_count", n, headDim)
+		m.reportFault("key %q: got %d, want %d, all dimensions of a head", m.prefix+"rope.dimension_count", n, headDim)
 	} else if ok && n != headDim {
 		factor := float64(n) / float64(headDim)
 		if int(factor*float64(headDim)) != n { // which readers compute
@@ -119,7 +119,7 @@ func (m *metadata) rope(c config, partial bool) {
 		}
 		c["rope_scaling"] = scaling
 	case single != nil && (scaled || kind == "yarn"):
-		m.fail("tensor %q beside key %q %q: got both, want one of them", ropeTensors[0], m.prefix+"rope.scaling.type", kind)
+		m.reportFault("tensor %q beside key %q %q: got both, want one of them", ropeTensors[0], m.prefix+"rope.scaling.type", kind)
 	case single != nil: // Llama 3.1 and later
 		c["rope_scaling"] = map[string]any{"rope_type": "longrope", "short_factor": single, "long_factor": single, "attention_factor": 1}
 	case kind == "yarn":
@@ -134,7 +134,7 @@ func (m *metadata) rope(c config, partial bool) {
 			c["rope_scaling"] = map[string]any{"rope_type": "linear", "factor": factor}
 		}
 	case kind != "none":
-		m.fail("key %q: got %.60q, want none, linear, yarn or longrope", m.prefix+"rope.scaling.type", kind)
+		m.reportFault("key %q: got %.60q, want none, linear, yarn or longrope", m.prefix+"rope.scaling.type", kind)
 	}
 }
 
@@ -150,7 +150,7 @@ func (m *metadata) factors(tensor string) []json.Number {
 		return nil
 	}
 	if _, err := formats.All.Lookup(t.Format.Name); err != nil || len(t.Shape) != 1 {
-		m.fail("tensor %q: got %s of shape %v, want a list of floats", tensor, t.Format.Name, t.Shape)
+		m.reportFault("tensor %q: got %s of shape %v, want a list of floats", tensor, t.Format.Name, t.Shape)
 		return nil
 	}
 	values := make([]float32, t.Shape[0])
@@ -158,7 +158,7 @@ func (m *metadata) factors(tensor string) []json.Number {
 	out := make([]json.Number, len(values))
 	for i, x := range values {
 		if !(x > 0) || math.IsInf(float64(x), 0) {
-			m.fail("tensor %q: element %d is %v, want a positive number", tensor, i, x)
+			m.reportFault("tensor %q: element %d is %v, want a positive number", tensor, i, x)
 			return nil
 		}
 		out[i] = decimal(float64(x))
@@ -168,7 +168,7 @@ func (m *metadata) factors(tensor string) []json.Number {
 
 // biasConfig looks for the biases that a family makes optional.
 func biasConfig(m *metadata, c config) {
-	c["attention_bias"], c["mlp_bias"] = m.has("blk.0.attn_q.bias"), m.has("blk.0.ffn_up.bias")
+	c["attention_bias"], c["mlp_bias"] = m.hasTensor("blk.0.attn_q.bias"), m.hasTensor("blk.0.ffn_up.bias")
 }
 
 func llamaConfig(m *metadata, c config) {
@@ -176,8 +176,8 @@ func llamaConfig(m *metadata, c config) {
 	if experts, ok := m.int("expert_count"); ok && experts > 0 {
 		c["architectures"], c["model_type"] = []string{"MixtralForCausalLM"}, "mixtral"
 		c["num_local_experts"], c["num_experts_per_tok"] = experts, m.need("expert_used_count")
-		if c["attention_bias"] == true || m.has("blk.0.ffn_gate_inp.bias") {
-			m.fail("tensors of biases beside key %q: no Mixtral has them", m.prefix+"expert_count")
+		if c["attention_bias"] == true || m.hasTensor("blk.0.ffn_gate_inp.bias") {
+			m.reportFault("tensors of biases beside key %q: no Mixtral has them", m.prefix+"expert_count")
 		}
 		return
 	}
@@ -196,7 +196,7 @@ func expertsConfig(m *metadata, c config, count string) {
 	}
 	var dense []int
 	for l := range c.int("num_hidden_layers") {
-		if !m.has(fmt.Sprintf("blk.%d.ffn_gate_inp.weight", l)) {
+		if !m.hasTensor(fmt.Sprintf("blk.%d.ffn_gate_inp.weight", l)) {
 			dense = append(dense, l)
 		}
 	}
@@ -210,7 +210,7 @@ func qwen3MoEConfig(m *metadata, c config) {
 }
 
 func qwen2MoEConfig(m *metadata, c config) {
-	c["qkv_bias"] = m.has("blk.0.attn_q.bias")
+	c["qkv_bias"] = m.hasTensor("blk.0.attn_q.bias")
 	expertsConfig(m, c, "num_experts")
 	c["shared_expert_intermediate_size"] = m.need("expert_shared_feed_forward_length")
 }
@@ -254,24 +254,24 @@ func gemmaConfig(m *metadata, c config) {
 }
 
 func gptOssConfig(m *metadata, c config) {
-	c["attention_bias"], c["sliding_window"] = m.has("blk.0.attn_q.bias"), m.need("attention.sliding_window")
+	c["attention_bias"], c["sliding_window"] = m.hasTensor("blk.0.attn_q.bias"), m.need("attention.sliding_window")
 	c["num_local_experts"], c["num_experts_per_tok"] = m.need("expert_count"), m.need("expert_used_count")
 	c["intermediate_size"] = m.need("expert_feed_forward_length")
 	if scaling, ok := c["rope_scaling"].(map[string]any); ok && scaling["rope_type"] == "yarn" {
 		scaling["truncate"] = false // which files do not say
 	} else {
-		m.fail("key %q: got %v, want yarn, as every gpt-oss has it", m.prefix+"rope.scaling.type", c["rope_scaling"])
+		m.reportFault("key %q: got %v, want yarn, as every gpt-oss has it", m.prefix+"rope.scaling.type", c["rope_scaling"])
 	}
 }
 
-func glm4Config(m *metadata, c config) { c["attention_bias"] = m.has("blk.0.attn_q.bias") }
+func glm4Config(m *metadata, c config) { c["attention_bias"] = m.hasTensor("blk.0.attn_q.bias") }
 
 func glm4MoEConfig(m *metadata, c config) {
 	if further, ok := m.int("nextn_predict_layers"); ok { // which are counted as layers
 		c["num_nextn_predict_layers"], c["num_hidden_layers"] = further, c.int("num_hidden_layers")-further
 	}
 	glm4Config(m, c)
-	c["use_qk_norm"] = m.has("blk.0.attn_q_norm.weight")
+	c["use_qk_norm"] = m.hasTensor("blk.0.attn_q_norm.weight")
 	expertsConfig(m, c, "n_routed_experts")
 	for from, to := range map[string]string{
 		"expert_shared_count": "n_shared_experts", "leading_dense_block_count": "first_k_dense_replace", "expert_group_count": "n_group", "expert_group_used_count": "topk_group",
@@ -282,7 +282,7 @@ func glm4MoEConfig(m *metadata, c config) {
 	}
 	m.numbers(c, true, map[string]string{"expert_weights_scale": "routed_scaling_factor"})
 	if gating, ok := m.int("expert_gating_func"); ok && gating != 2 {
-		m.fail("key %q: got %d, want 2, the logistic function", m.prefix+"expert_gating_func", gating)
+		m.reportFault("key %q: got %d, want 2, the logistic function", m.prefix+"expert_gating_func", gating)
 	}
 }
 
@@ -298,7 +298,7 @@ func mistralConfig(m *metadata, c config) {
 		return
 	}
 	if scaling["rope_type"] != "yarn" {
-		m.fail("key %q: got %s, want it beside key %q of yarn alone", m.prefix+"attention.temperature_scale", beta, m.prefix+"rope.scaling.type")
+		m.reportFault("key %q: got %s, want it beside key %q of yarn alone", m.prefix+"attention.temperature_scale", beta, m.prefix+"rope.scaling.type")
 		return
 	}
 	scaling["llama_4_scaling_beta"] = beta
@@ -306,7 +306,7 @@ func mistralConfig(m *metadata, c config) {
 }
 
 func seedOssConfig(m *metadata, c config) {
-	c["attention_bias"], c["attention_out_bias"], c["mlp_bias"] = m.has("blk.0.attn_q.bias"), m.has("blk.0.attn_output.bias"), m.has("blk.0.ffn_up.bias")
+	c["attention_bias"], c["attention_out_bias"], c["mlp_bias"] = m.hasTensor("blk.0.attn_q.bias"), m.hasTensor("blk.0.attn_output.bias"), m.hasTensor("blk.0.ffn_up.bias")
 }
 
 func graniteConfig(m *metadata, c config) {
@@ -316,7 +316,7 @@ func graniteConfig(m *metadata, c config) {
 	})
 	// llama.cpp takes it for whether there is RoPE at all.
 	if rotates, ok := value(m, m.prefix+"rope.scaling.finetuned", m.file.Bool); ok && !rotates {
-		m.fail("key %q: got false, want true: no Granite 3 is without RoPE", m.prefix+"rope.scaling.finetuned")
+		m.reportFault("key %q: got false, want true: no Granite 3 is without RoPE", m.prefix+"rope.scaling.finetuned")
 	}
 }
 
@@ -329,10 +329,10 @@ func windowConfig(m *metadata, c config) {
 }
 
 func falconConfig(m *metadata, c config) {
-	kv, twoNorms := c.int("num_key_value_heads"), m.has("blk.0.attn_norm_2.weight")
+	kv, twoNorms := c.int("num_key_value_heads"), m.hasTensor("blk.0.attn_norm_2.weight")
 	grouped := kv > 1 || twoNorms
 	c["ffn_hidden_size"], c["num_kv_heads"], c["multi_query"], c["new_decoder_architecture"] = c["intermediate_size"], kv, !grouped, grouped
-	c["alibi"], c["parallel_attn"], c["bias"] = false, true, m.has("blk.0.attn_qkv.bias")
+	c["alibi"], c["parallel_attn"], c["bias"] = false, true, m.hasTensor("blk.0.attn_qkv.bias")
 	if grouped {
 		c["num_ln_in_parallel_attn"] = 1
 		if twoNorms {
@@ -381,6 +381,6 @@ func (m *metadata) sampling(generation map[string]any) {
 		generation["do_sample"] = !is(temperature, 0)
 	}
 	if of.err != nil {
-		m.fail("%w", of.err)
+		m.reportFault("%w", of.err)
 	}
 }

@@ -24,7 +24,7 @@ func hybridConfig(m *metadata, c config) {
 	c["linear_num_key_heads"], c["linear_num_value_heads"] = keys, values
 	inner := m.need("ssm.inner_size")
 	if m.err == nil && (inner%values != 0 || values%keys != 0) {
-		m.fail("keys %q, %q, %q: got %d, %d and %d, want each a multiple of the next one", m.prefix+"ssm.inner_size", m.prefix+"ssm.time_step_rank", m.prefix+"ssm.group_count", inner, values, keys)
+		m.reportFault("keys %q, %q, %q: got %d, %d and %d, want each a multiple of the next one", m.prefix+"ssm.inner_size", m.prefix+"ssm.time_step_rank", m.prefix+"ssm.group_count", inner, values, keys)
 	}
 	c["linear_value_head_dim"] = inner / max(1, values)
 	if m.need("rope.dimension_count") == c["head_dim"] {
@@ -44,7 +44,7 @@ func hybridConfig(m *metadata, c config) {
 		types = append(types, map[bool]string{true: "linear_attention", false: "full_attention"}[nets])
 	}
 	c["layer_types"] = types
-	c["attention_bias"] = m.has(fmt.Sprintf("blk.%d.attn_q.bias", max(0, slices.Index(types, "full_attention"))))
+	c["attention_bias"] = m.hasTensor(fmt.Sprintf("blk.%d.attn_q.bias", max(0, slices.Index(types, "full_attention"))))
 	if n, ok := m.int("expert_count"); !ok || n == 0 {
 		return
 	}

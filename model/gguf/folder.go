@@ -15,8 +15,8 @@ type entry struct {
 	err  error // of opening it
 }
 
-// add writes v as JSON.
-func (f folder) add(name string, v any) {
+// addFile writes v as JSON.
+func (f folder) addFile(name string, v any) {
 	data, err := json.Marshal(v)
 	f[name] = entry{data, err}
 }

@@ -17,12 +17,12 @@ func (m *metadata) layers(key string, c config) []int {
 	out := make([]int, n)
 	values, ok := value(m, m.prefix+key, m.file.Ints)
 	if ok && len(values) != n {
-		m.fail("key %q: got %d numbers, want one for each of %d layers", m.prefix+key, len(values), n)
+		m.reportFault("key %q: got %d numbers, want one for each of %d layers", m.prefix+key, len(values), n)
 		return out
 	}
 	for l, v := range values {
 		if out[l] = int(v); v < 1 || v > 1<<31-1 {
-			m.fail("key %q: got %d in layer %d, want at least 1", m.prefix+key, v, l)
+			m.reportFault("key %q: got %d in layer %d, want at least 1", m.prefix+key, v, l)
 		}
 	}
 	return out
@@ -32,17 +32,17 @@ func (m *metadata) layers(key string, c config) []int {
 // keys and values of those before.
 func gemma4Config(m *metadata, c config) {
 	n := c.int("num_hidden_layers")
-	c["hidden_activation"], c["attention_bias"], c["sliding_window"] = "gelu_pytorch_tanh", m.has("blk.0.attn_q.bias"), m.need("attention.sliding_window")
+	c["hidden_activation"], c["attention_bias"], c["sliding_window"] = "gelu_pytorch_tanh", m.hasTensor("blk.0.attn_q.bias"), m.need("attention.sliding_window")
 	c["torch_dtype"] = "bfloat16" // embeddings are scaled in it
 	slides, ok := value(m, m.prefix+"attention.sliding_window_pattern", m.file.Bools)
 	if !ok || len(slides) != n {
-		m.fail("key %q: got %d values, want one for each of %d layers", m.prefix+"attention.sliding_window_pattern", len(slides), n)
+		m.reportFault("key %q: got %d values, want one for each of %d layers", m.prefix+"attention.sliding_window_pattern", len(slides), n)
 		return
 	}
 	whole, own := c.int("head_dim"), map[string]any{}
 	c["head_dim"] = m.need("attention.key_length_swa")
 	if dim := m.need("attention.value_length_swa"); dim != c["head_dim"] {
-		m.fail("key %q: got %d, want %d, the length of keys", m.prefix+"attention.value_length_swa", dim, c["head_dim"])
+		m.reportFault("key %q: got %d, want %d, the length of keys", m.prefix+"attention.value_length_swa", dim, c["head_dim"])
 	}
 	heads, types := m.layers("attention.head_count_kv", c), make([]string, n)
 	for l, s := range slides {
@@ -52,7 +52,7 @@ func gemma4Config(m *metadata, c config) {
 			continue
 		}
 		own[strconv.Itoa(l)] = map[string]int{"head_dim": whole, "num_key_value_heads": heads[l]}
-		if !m.has("blk."+strconv.Itoa(l)+".attn_v.weight") && m.has("blk."+strconv.Itoa(l)+".attn_k.weight") {
+		if !m.hasTensor("blk."+strconv.Itoa(l)+".attn_v.weight") && m.hasTensor("blk."+strconv.Itoa(l)+".attn_k.weight") {
 			c["attention_k_eq_v"] = true
 		}
 	}
@@ -86,12 +86,12 @@ func (m *metadata) gemma4Rotations(c config) {
 	}
 	for _, f := range factors[rotated:] {
 		if float(f) < nothing {
-			m.fail("tensor %q: got %s after %d factors of 1, want 1 or %v", ropeTensors[0], f, rotated, nothing)
+			m.reportFault("tensor %q: got %s after %d factors of 1, want 1 or %v", ropeTensors[0], f, rotated, nothing)
 			return
 		}
 	}
 	if rotated == 0 {
-		m.fail("tensor %q: got no pair that is rotated, want factors of 1 first", ropeTensors[0])
+		m.reportFault("tensor %q: got no pair that is rotated, want factors of 1 first", ropeTensors[0])
 		return
 	}
 	full["partial_rotary_factor"] = float64(rotated) / float64(len(factors))
@@ -100,7 +100,7 @@ func (m *metadata) gemma4Rotations(c config) {
 		windows["rope_theta"] = theta
 	}
 	if dim, ok := m.int("rope.dimension_count_swa"); ok && dim != c["head_dim"] {
-		m.fail("key %q: got %d, want %d, all dimensions of a head", m.prefix+"rope.dimension_count_swa", dim, c["head_dim"])
+		m.reportFault("key %q: got %d, want %d, all dimensions of a head", m.prefix+"rope.dimension_count_swa", dim, c["head_dim"])
 	}
 	c["rope_parameters"] = map[string]any{"full_attention": full, "sliding_attention": windows}
 }
@@ -110,7 +110,7 @@ func (m *metadata) gemma4Shared(c config) {
 	shared, _ := m.int("attention.shared_kv_layers")
 	n, widths := c.int("num_hidden_layers"), m.layers("feed_forward_length", c)
 	if shared < 0 || shared >= n {
-		m.fail("key %q: got %d, want 0 to %d", m.prefix+"attention.shared_kv_layers", shared, n-1)
+		m.reportFault("key %q: got %d, want 0 to %d", m.prefix+"attention.shared_kv_layers", shared, n-1)
 		return
 	}
 	c["num_kv_shared_layers"], c["use_double_wide_mlp"] = shared, widths[n-1] == 2*widths[0] && shared > 0
@@ -120,7 +120,7 @@ func (m *metadata) gemma4Shared(c config) {
 			want *= 2
 		}
 		if width != want {
-			m.fail("key %q: got %d in layer %d, want %d", m.prefix+"feed_forward_length", width, l, want)
+			m.reportFault("key %q: got %d in layer %d, want %d", m.prefix+"feed_forward_length", width, l, want)
 			return
 		}
 	}

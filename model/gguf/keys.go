@@ -59,7 +59,7 @@ func (m *metadata) done(arch *architecture) error {
 			continue
 		}
 		values, known := neutral[own]
-		got := m.text(key)
+		got := m.textValue(key)
 		switch {
 		case known && (values == nil || slices.Contains(values, got)):
 		case known:

@@ -25,7 +25,7 @@ func (m *metadata) note(format string, args ...any) {
 	m.notes = append(m.notes, fmt.Sprintf(format, args...))
 }
 
-func (m *metadata) fail(format string, args ...any) {
+func (m *metadata) reportFault(format string, args ...any) {
 	m.err = errors.Join(m.err, fmt.Errorf(format, args...))
 }
 
@@ -51,11 +51,11 @@ func (m *metadata) int(key string) (n int, ok bool) {
 		return 0, false
 	}
 	if different := slices.IndexFunc(layers, func(n int64) bool { return n != layers[0] }); different >= 0 {
-		m.fail("key %q: got %d in layer 0 and %d in layer %d, want the same in all layers", key, layers[0], layers[different], different)
+		m.reportFault("key %q: got %d in layer 0 and %d in layer %d, want the same in all layers", key, layers[0], layers[different], different)
 		return 0, false
 	}
 	if len(layers) == 0 {
-		m.fail("key %q: got no values, want at least one", key)
+		m.reportFault("key %q: got no values, want at least one", key)
 		return 0, false
 	}
 	return int(layers[0]), true
@@ -67,9 +67,9 @@ func (m *metadata) need(key string) int {
 	n, ok := m.int(key)
 	switch {
 	case !ok && m.err == before:
-		m.fail("key %q is missing", m.prefix+key)
+		m.reportFault("key %q is missing", m.prefix+key)
 	case ok && n < 1:
-		m.fail("key %q: got %d, want at least 1", m.prefix+key, n)
+		m.reportFault("key %q: got %d, want at least 1", m.prefix+key, n)
 	}
 	return n
 }
@@ -78,7 +78,7 @@ func (m *metadata) need(key string) int {
 func (m *metadata) number(key string) (n json.Number, ok bool) {
 	x, ok := value(m, m.prefix+key, m.file.Float)
 	if ok && (math.IsNaN(x) || math.IsInf(x, 0)) {
-		m.fail("key %q: got %v, want a finite number", m.prefix+key, x)
+		m.reportFault("key %q: got %v, want a finite number", m.prefix+key, x)
 		return "", false
 	}
 	return decimal(x), ok
@@ -107,8 +107,8 @@ func is(n json.Number, value float64) bool {
 	return err == nil && math.Abs(x-value) == 0
 }
 
-// text writes the value of a key.
-func (m *metadata) text(key string) string {
+// textValue writes the value of a key.
+func (m *metadata) textValue(key string) string {
 	if n, ok, err := m.file.Int(key); ok && err == nil {
 		return strconv.FormatInt(n, 10)
 	}

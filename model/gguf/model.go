@@ -103,14 +103,14 @@ func translate(file *container.File) (*Model, error) {
 	}
 	c["torch_dtype"] = map[kernels.DType]string{kernels.BF16: "bfloat16", kernels.F16: "float16", kernels.F32: "float32"}[stored]
 	files := folder{}
-	files.add("config.json", c)
-	files.add("generation_config.json", generation)
+	files.addFile("config.json", c)
+	files.addFile("generation_config.json", generation)
 	tokenizer, settings, err := keys.tokenizer(name)
 	if err != nil {
 		files["tokenizer.json"] = entry{err: err}
 	} else {
-		files.add("tokenizer.json", tokenizer)
-		files.add("tokenizer_config.json", settings)
+		files.addFile("tokenizer.json", tokenizer)
+		files.addFile("tokenizer_config.json", settings)
 	}
 	return &Model{Folder: files, Notes: append(file.Notes(), keys.notes...), file: file, sources: arch.sources(file, c, stored)}, nil
 }

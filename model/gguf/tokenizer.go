@@ -36,7 +36,7 @@ func (m *metadata) tokenizer(architecture string) (tokenizer, settings object, e
 	of.prefix, of.err = "tokenizer.ggml.", nil
 	v := &vocabulary{metadata: &of, doubled: map[int]int{}}
 	defer func() { m.notes = of.notes }()
-	v.read()
+	v.readTokens()
 	if v.err != nil {
 		return nil, nil, v.err
 	}
@@ -49,7 +49,7 @@ func (m *metadata) tokenizer(architecture string) (tokenizer, settings object, e
 	case "gemma4":
 		tokenizer = v.gemma()
 	default:
-		v.fail("key \"tokenizer.ggml.model\": got %.60q, want gpt2, llama or gemma4", kind)
+		v.reportFault("key \"tokenizer.ggml.model\": got %.60q, want gpt2, llama or gemma4", kind)
 	}
 	if v.err != nil {
 		return nil, nil, v.err
@@ -67,11 +67,11 @@ func (m *metadata) tokenizer(architecture string) (tokenizer, settings object, e
 	return tokenizer, settings, v.err
 }
 
-// read takes over tokens and types.
-func (v *vocabulary) read() {
+// readTokens takes over tokens and types.
+func (v *vocabulary) readTokens() {
 	var ok bool
 	if v.tokens, ok = value(v.metadata, "tokenizer.ggml.tokens", v.file.Strings); !ok || len(v.tokens) == 0 {
-		v.fail("key \"tokenizer.ggml.tokens\" is missing")
+		v.reportFault("key \"tokenizer.ggml.tokens\" is missing")
 		return
 	}
 	if v.types, ok = value(v.metadata, "tokenizer.ggml.token_type", v.file.Ints); !ok {
@@ -90,7 +90,7 @@ func (v *vocabulary) read() {
 			v.tokens[id] = "" // how llama.cpp's converter fills rows that no token has
 			continue
 		case !utf8.ValidString(token):
-			v.fail("key \"tokenizer.ggml.tokens\": token %d is %.60q, want valid UTF-8", id, token)
+			v.reportFault("key \"tokenizer.ggml.tokens\": token %d is %.60q, want valid UTF-8", id, token)
 			return
 		}
 		v.tokens[id] = token
@@ -114,7 +114,7 @@ func (v *vocabulary) read() {
 func perToken[T any](v *vocabulary, key string, values []T) (of []T, ok bool) {
 	switch n := len(v.tokens); {
 	case len(values) < n:
-		v.fail("key %q: got %d, want %d, one for each token", key, len(values), n)
+		v.reportFault("key %q: got %d, want %d, one for each token", key, len(values), n)
 		return nil, false
 	case len(values) > n:
 		v.note("key %q: got %d for %d tokens: the last %d are ignored", key, len(values), n, len(values)-n)
@@ -192,7 +192,7 @@ func (v *vocabulary) byteLevel() object {
 	}
 	pre, err := preTokenizers.Lookup(name)
 	if err != nil {
-		v.fail("key \"tokenizer.ggml.pre\": %w", err)
+		v.reportFault("key \"tokenizer.ggml.pre\": %w", err)
 		return nil
 	}
 	if name == defaultPre {
@@ -217,7 +217,7 @@ func (v *vocabulary) byteLevel() object {
 func (v *vocabulary) storedMerges() [][2]string {
 	lines, ok := value(v.metadata, "tokenizer.ggml.merges", v.file.Strings)
 	if !ok {
-		v.fail("key \"tokenizer.ggml.merges\" is missing")
+		v.reportFault("key \"tokenizer.ggml.merges\" is missing")
 		return nil
 	}
 	merges := make([][2]string, len(lines))
@@ -225,7 +225,7 @@ func (v *vocabulary) storedMerges() [][2]string {
 		// A token may begin with a space.
 		space := strings.IndexByte(line[min(1, len(line)):], ' ') + 1
 		if space == 0 {
-			v.fail("key \"tokenizer.ggml.merges\": merge %d is %.60q, want two tokens with a space between", i, line)
+			v.reportFault("key \"tokenizer.ggml.merges\": merge %d is %.60q, want two tokens with a space between", i, line)
 			return nil
 		}
 		merges[i] = [2]string{line[:space], line[space+1:]}
@@ -241,7 +241,7 @@ func replace(from, to string) object {
 // gemma translates a tokenizer of Gemma 4: a BPE of SentencePiece's kind with merges, and no space before a text.
 func (v *vocabulary) gemma() object {
 	if v.flag("add_space_prefix", false) {
-		v.fail("key \"tokenizer.ggml.add_space_prefix\": got true, want false, as of every Gemma 4")
+		v.reportFault("key \"tokenizer.ggml.add_space_prefix\": got true, want false, as of every Gemma 4")
 	}
 	return object{
 		"normalizer":    replace(" ", "▁"),

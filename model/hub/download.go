@@ -90,10 +90,10 @@ func (f *fetcher) fetchAll(ctx context.Context, commit string, names []string, l
 			need -= min(info.Size(), r.size)
 		}
 	}
-	if err := freedisk.Check(f.settings.cache, need); err != nil {
+	if err := freedisk.CheckRoom(f.settings.cache, need); err != nil {
 		return err
 	}
-	fmt.Fprintf(log, "fetching %d files of %s, %s, into %s\n", len(files), f.repo, bytesize.Text(total), f.settings.cache)
+	fmt.Fprintf(log, "fetching %d files of %s, %s, into %s\n", len(files), f.repo, bytesize.FormatSize(total), f.settings.cache)
 	p := progress.New(log, progress.Bytes, total)
 	p.SetText(f.repo.String())
 	defer p.Done()

@@ -68,7 +68,7 @@ func TestRetainAll(t *testing.T) {
 						for l := range layers {
 							s := kernels.HostSelection(keep[l*kvHeads : (l+1)*kvHeads])
 							if selected.OnDevice() {
-								s = selected.Of(l*kvHeads, (l+1)*kvHeads)
+								s = selected.HeadRange(l*kvHeads, (l+1)*kvHeads)
 							}
 							if err := all.RetainSelection(l, s); err != nil {
 								t.Fatal(err)

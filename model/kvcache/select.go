@@ -128,7 +128,7 @@ func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 		switch {
 		case len(to) == 0:
 		case s.OnDevice():
-			device.Compact(to, from, s.Of(first, next))
+			device.Compact(to, from, s.HeadRange(first, next))
 		default:
 			device.Compact(to, from, kernels.HostSelection(indices))
 		}
@@ -193,9 +193,9 @@ func (c *Cache) selectPositions(device kernels.Selector, s *kernels.Selection) e
 	}
 	for l := range c.heads {
 		if from, to := l*kvHeads, (l+1)*kvHeads; c.joint != nil {
-			c.onDevice[l] = c.joint.Of(from, to)
+			c.onDevice[l] = c.joint.HeadRange(from, to)
 		} else {
-			c.onDevice[l] = c.composed(l, c.positionsOf(l), s.Of(from, to))
+			c.onDevice[l] = c.composed(l, c.positionsOf(l), s.HeadRange(from, to))
 		}
 	}
 	return nil

@@ -131,7 +131,7 @@ func TestCUDANonFiniteLogits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := logits.Check(); err == nil {
+	if err := logits.CheckFinite(); err == nil {
 		t.Error("Check finds nothing")
 	}
 	if _, err := logits.Float32s(); err == nil {

@@ -152,7 +152,7 @@ func (r *layerRows) Linear(m model.Module, x *kernels.Tensor, scale float64) *ke
 	y := r.alloc(x.Dim0(), lin.Weight.Dim0())
 	r.on.Linear(y, x, lin.Weight, lin.Bias, scale, 0)
 	for _, u := range r.low(m) {
-		x, y := u.Of(x), u.Of(y)
+		x, y := u.RowsOf(x), u.RowsOf(y)
 		r.on.AddLowRank(y, x, u.A, u.B, u.Scale*scale, r.arena)
 	}
 	return y

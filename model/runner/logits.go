@@ -37,8 +37,8 @@ func (l *Logits) Float32s() (_ []float32, err error) {
 	return l.host, nil
 }
 
-// Check waits for the logits; NaN and infinities are an error.
-func (l *Logits) Check() (err error) {
+// CheckFinite waits for the logits; NaN and infinities are an error.
+func (l *Logits) CheckFinite() (err error) {
 	if l.host != nil || l.best > 0 || l.drawn != nil {
 		return nil
 	}

@@ -92,7 +92,7 @@ func (s *Sequence) takeToken(logits *Logits) error {
 // nextToken is the token that follows logits, which must be finite.
 func (s *Sequence) nextToken(logits *Logits) (int32, error) {
 	if s.Forced != nil {
-		return s.Forced[len(s.tokens)], logits.Check()
+		return s.Forced[len(s.tokens)], logits.CheckFinite()
 	}
 	return logits.drawToken(s.sampler)
 }

@@ -16,11 +16,11 @@ var slots = make(chan struct{}, runtime.GOMAXPROCS(0))
 // NewAhead returns a matcher at the start of an answer, whose first mask is begun.
 func NewAhead(g *Grammar, v *Vocabulary) *Ahead {
 	a := &Ahead{m: NewMatcher(g, v)}
-	a.begin()
+	a.beginWork()
 	return a
 }
 
-func (a *Ahead) begin() {
+func (a *Ahead) beginWork() {
 	ready := make(chan struct{})
 	a.ready = ready
 	go func() {
@@ -43,6 +43,6 @@ func (a *Ahead) Accept(id int32) error {
 	if err := a.m.Accept(id); err != nil {
 		return err
 	}
-	a.begin()
+	a.beginWork()
 	return nil
 }

@@ -42,7 +42,7 @@ func regular(all, none []*expr, work *int) (*expr, error) {
 		err := finish(r, true)
 		switch {
 		case err == nil:
-			start = append(start, m.begin(r))
+			start = append(start, m.ruleStart(r))
 		case !errors.Is(err, errNoText):
 			return nil, err
 		case i < len(all):
@@ -109,7 +109,7 @@ func (p *product) follow(at int) {
 		sets := make([]*stacks, len(p.sets[at]))
 		ends := false
 		for i, s := range p.sets[at] {
-			sets[i] = p.m.step(s, byte(lo))
+			sets[i] = p.m.afterByte(s, byte(lo))
 			ends = ends || i < p.all && sets[i].id == dead
 		}
 		if !ends {
@@ -219,8 +219,8 @@ func (a *automaton) merged() *automaton {
 	return a
 }
 
-// has tells whether the automaton reads a text to its end.
-func (a *automaton) has(text string) bool {
+// acceptsText tells whether the automaton reads a text to its end.
+func (a *automaton) acceptsText(text string) bool {
 	at := int32(0)
 	for i := range len(text) {
 		j := slices.IndexFunc(a.states[at].edges, func(e span) bool { return e.lo <= text[i] && text[i] <= e.hi })
@@ -232,8 +232,8 @@ func (a *automaton) has(text string) bool {
 	return a.states[at].accept
 }
 
-// add makes the automaton's states a part of a rule, between two others.
-func (a *automaton) add(r *rule, from, to *state) {
+// addStates makes the automaton's states a part of a rule, between two others.
+func (a *automaton) addStates(r *rule, from, to *state) {
 	states := make([]*state, len(a.states))
 	for i := range states {
 		states[i] = r.newState()
@@ -249,8 +249,8 @@ func (a *automaton) add(r *rule, from, to *state) {
 	}
 }
 
-// size is its states and edges.
-func (a *automaton) size() int {
+// stateCount is its states and edges.
+func (a *automaton) stateCount() int {
 	n := len(a.states)
 	for _, s := range a.states {
 		n += len(s.edges)

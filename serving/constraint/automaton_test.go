@@ -43,7 +43,7 @@ func TestRegular(t *testing.T) {
 		}
 		for _, text := range texts {
 			want := in(all[0], text) && in(all[1], text) && !in(none[0], text) && (len(none) < 2 || !in(none[1], text))
-			if got := !x.isNever() && x.automaton.has(text); got != want {
+			if got := !x.isNever() && x.automaton.acceptsText(text); got != want {
 				t.Fatalf("%q: admitted %v, want %v", text, got, want)
 			}
 			if want {

@@ -85,7 +85,7 @@ func BenchmarkAnswer(b *testing.B) {
 
 // feed reads one byte, whether or not it is a token.
 func (m *Matcher) feed(c byte) error {
-	to := m.m.step(m.set, c)
+	to := m.m.afterByte(m.set, c)
 	if to.id == dead {
 		return ErrNotAllowed
 	}

@@ -38,7 +38,7 @@ type ecmaParser struct {
 	at   int
 }
 
-func (p *ecmaParser) take(s string) bool {
+func (p *ecmaParser) acceptText(s string) bool {
 	if !p.sees(s) {
 		return false
 	}
@@ -60,7 +60,7 @@ func (p *ecmaParser) alternatives(depth int) (*syntax.Regexp, error) {
 		if err != nil {
 			return nil, err
 		}
-		if list = append(list, x); !p.take("|") {
+		if list = append(list, x); !p.acceptText("|") {
 			break
 		}
 	}
@@ -96,7 +96,7 @@ func (p *ecmaParser) term(depth int) (*syntax.Regexp, error) {
 	case '.':
 		return &syntax.Regexp{Op: syntax.OpAnyCharNotNL}, nil
 	case '(':
-		return p.group(depth)
+		return p.parseGroup(depth)
 	case '[':
 		return p.class()
 	case '\\':
@@ -116,18 +116,18 @@ func (p *ecmaParser) term(depth int) (*syntax.Regexp, error) {
 // single is one character.
 func single(c rune) *syntax.Regexp { return &syntax.Regexp{Op: syntax.OpLiteral, Rune: []rune{c}} }
 
-// group reads what follows an opening parenthesis.
-func (p *ecmaParser) group(depth int) (*syntax.Regexp, error) {
+// parseGroup reads what follows an opening parenthesis.
+func (p *ecmaParser) parseGroup(depth int) (*syntax.Regexp, error) {
 	op := syntax.OpCapture
 	switch {
-	case p.take("?:"):
-	case p.take("?="):
+	case p.acceptText("?:"):
+	case p.acceptText("?="):
 		op = opAhead
-	case p.take("?!"):
+	case p.acceptText("?!"):
 		op = opNotAhead
 	case p.sees("?<="), p.sees("?<!"):
 		return nil, fmt.Errorf("look-behind is not supported")
-	case p.take("?<"), p.take("?P<"):
+	case p.acceptText("?<"), p.acceptText("?P<"):
 		end := slices.Index(p.text[p.at:], '>')
 		if end < 0 {
 			return nil, fmt.Errorf("the name of a group without an end")
@@ -137,7 +137,7 @@ func (p *ecmaParser) group(depth int) (*syntax.Regexp, error) {
 		return nil, errFlags
 	}
 	x, err := p.alternatives(depth + 1)
-	if err == nil && !p.take(")") {
+	if err == nil && !p.acceptText(")") {
 		err = fmt.Errorf("missing )")
 	}
 	return &syntax.Regexp{Op: op, Sub: []*syntax.Regexp{x}}, err
@@ -172,7 +172,7 @@ func (p *ecmaParser) quantified(x *syntax.Regexp) (*syntax.Regexp, error) {
 		return x, nil
 	}
 	p.at++
-	p.take("?")
+	p.acceptText("?")
 	if p.at < len(p.text) && slices.Contains([]rune("*+?"), p.text[p.at]) {
 		return nil, fmt.Errorf("a repetition of a repetition, %c", p.text[p.at])
 	}
@@ -278,7 +278,7 @@ func (p *ecmaParser) escaped() ([]runeRange, error) {
 	case 'x':
 		return p.hex(2)
 	case 'u':
-		if p.take("{") {
+		if p.acceptText("{") {
 			end := slices.Index(p.text[p.at:], '}')
 			if end < 1 {
 				return nil, fmt.Errorf("\\u{ without an end")
@@ -310,7 +310,7 @@ func (p *ecmaParser) hex(digits int) ([]runeRange, error) {
 // property reads the name of a class of Unicode's as RE2 has them.
 func (p *ecmaParser) property(c rune) ([]runeRange, error) {
 	name := ""
-	if p.take("{") {
+	if p.acceptText("{") {
 		end := slices.Index(p.text[p.at:], '}')
 		if end < 0 {
 			return nil, fmt.Errorf("\\%c{ without an end", c)
@@ -337,9 +337,9 @@ func (p *ecmaParser) property(c rune) ([]runeRange, error) {
 
 // class reads what follows an opening bracket.
 func (p *ecmaParser) class() (*syntax.Regexp, error) {
-	negated := p.take("^")
+	negated := p.acceptText("^")
 	var ranges []runeRange
-	for !p.take("]") {
+	for !p.acceptText("]") {
 		lo, err := p.member()
 		if err != nil {
 			return nil, err
@@ -380,7 +380,7 @@ func (p *ecmaParser) member() ([]runeRange, error) {
 	if c != '\\' {
 		return []runeRange{{c, c}}, nil
 	}
-	if p.take("b") {
+	if p.acceptText("b") {
 		return []runeRange{{'\b', '\b'}}, nil
 	}
 	return p.escaped()

@@ -230,7 +230,7 @@ func (x *expr) refs(visit func(*rule)) int {
 	case literal:
 		n = len(x.text)
 	case finite:
-		n = x.automaton.size()
+		n = x.automaton.stateCount()
 	}
 	for _, y := range x.list {
 		n += y.refs(visit)
@@ -248,7 +248,7 @@ func (x *expr) cost() int {
 	case literal:
 		return len(x.text)
 	case finite:
-		return x.automaton.size()
+		return x.automaton.stateCount()
 	case reference:
 		if x.rule.inlined {
 			return x.rule.cost

@@ -49,7 +49,7 @@ func (p *gbnfParser) parse() error {
 			return err
 		}
 		p.space(false)
-		if !p.take("::=") {
+		if !p.acceptText("::=") {
 			return fmt.Errorf("%s, want ::= after the name %s", p.found(), name)
 		}
 		p.space(true)
@@ -109,7 +109,7 @@ func (p *gbnfParser) space(lines bool) {
 
 func (p *gbnfParser) newline() bool { return p.text[p.at] == '\n' || p.text[p.at] == '\r' }
 
-func (p *gbnfParser) take(s string) bool {
+func (p *gbnfParser) acceptText(s string) bool {
 	if !strings.HasPrefix(p.text[p.at:], s) {
 		return false
 	}
@@ -155,7 +155,7 @@ func (p *gbnfParser) alternatives(depth int) (*expr, error) {
 			return nil, err
 		}
 		list = append(list, x)
-		if !p.take("|") {
+		if !p.acceptText("|") {
 			return alt(list...), nil
 		}
 		p.space(true)
@@ -188,7 +188,7 @@ func (p *gbnfParser) item(depth int) (*expr, error) {
 	case c == '"':
 		p.at++
 		var s []byte
-		for !p.take(`"`) {
+		for !p.acceptText(`"`) {
 			r, err := p.char()
 			if err != nil {
 				return nil, err
@@ -206,7 +206,7 @@ func (p *gbnfParser) item(depth int) (*expr, error) {
 		p.at++
 		p.space(true)
 		x, err := p.alternatives(depth + 1)
-		if err == nil && !p.take(")") {
+		if err == nil && !p.acceptText(")") {
 			err = fmt.Errorf("%s, want )", p.found())
 		}
 		return x, err
@@ -223,9 +223,9 @@ func (p *gbnfParser) item(depth int) (*expr, error) {
 }
 
 func (p *gbnfParser) class() (*expr, error) {
-	negated := p.take("^")
+	negated := p.acceptText("^")
 	var ranges []runeRange
-	for !p.take("]") {
+	for !p.acceptText("]") {
 		lo, err := p.char()
 		if err != nil {
 			return nil, err
@@ -332,14 +332,14 @@ func (p *gbnfParser) bounds() (lo, hi int, err error) {
 	switch given := p.at > start; {
 	case err != nil:
 		return 0, 0, err
-	case p.take(","):
+	case p.acceptText(","):
 		hi = number(unbounded)
 	case !given:
 		return 0, 0, fmt.Errorf("%s, want a number of repetitions", p.found())
 	}
 	switch {
 	case err != nil:
-	case !p.take("}"):
+	case !p.acceptText("}"):
 		err = fmt.Errorf("%s, want }", p.found())
 	case hi != unbounded && hi < lo:
 		err = fmt.Errorf("repetition {%d,%d} is empty", lo, hi)

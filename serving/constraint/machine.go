@@ -153,8 +153,8 @@ func (m *machine) on(below *stacks, s *state, count int32) *stacks {
 	return m.join([]frame{{s, count, below}}, false)
 }
 
-// call enters a rule, which returns to back with the count and what is below of v.
-func (m *machine) call(r *rule, back *state, v visit) {
+// enterRule enters a rule, which returns to back with the count and what is below of v.
+func (m *machine) enterRule(r *rule, back *state, v visit) {
 	e := m.entries[r]
 	if e == nil {
 		e = &entry{}
@@ -170,7 +170,7 @@ func (m *machine) closure(ends bool) *stacks {
 	clear(m.seen)
 	clear(m.entries)
 	for _, v := range m.todo {
-		if v.entry != nil { // of begin
+		if v.entry != nil { // of ruleStart
 			m.entries[v.state.rule] = v.entry
 		}
 	}
@@ -195,11 +195,11 @@ func (m *machine) closure(ends bool) *stacks {
 			if from.count = 0; back.accept {
 				back = nil
 			}
-			m.call(c.rule, back, from)
+			m.enterRule(c.rule, back, from)
 		}
 		if c := s.count; c != nil {
 			if c.max == unbounded || v.count < c.max {
-				m.call(c.body, s, v)
+				m.enterRule(c.body, s, v)
 			}
 			if v.count >= c.min {
 				m.todo = append(m.todo, visit{c.exit, 0, v.below, v.entry})
@@ -246,8 +246,8 @@ func (m *machine) under(v visit) *stacks {
 	return e.below
 }
 
-// begin returns the set before the first byte of a rule's texts.
-func (m *machine) begin(r *rule) *stacks {
+// ruleStart returns the set before the first byte of a rule's texts.
+func (m *machine) ruleStart(r *rule) *stacks {
 	m.todo = append(m.todo, visit{state: r.start, entry: &entry{below: m.sets[bottom]}})
 	return m.closure(r.nullable)
 }
@@ -270,8 +270,8 @@ func (m *machine) after(below *stacks) *stacks {
 	return below.after
 }
 
-// step returns the set after a byte, the dead one if no stack reads it or the work is spent.
-func (m *machine) step(s *stacks, b byte) *stacks {
+// afterByte returns the set after a byte, the dead one if no stack reads it or the work is spent.
+func (m *machine) afterByte(s *stacks, b byte) *stacks {
 	m.work++
 	if s.next != nil && s.next[b] != 0 {
 		return m.sets[s.next[b]-1]

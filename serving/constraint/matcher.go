@@ -27,7 +27,7 @@ type Matcher struct {
 // NewMatcher returns a matcher at the start of an answer.
 func NewMatcher(g *Grammar, v *Vocabulary) *Matcher {
 	m := newMachine()
-	return &Matcher{v: v, m: m, set: m.begin(g.root), allowed: mask{bits: make([]uint64, v.words)}}
+	return &Matcher{v: v, m: m, set: m.ruleStart(g.root), allowed: mask{bits: make([]uint64, v.words)}}
 }
 
 // Mask sets the logits of every token that may not follow to −Inf. End tokens stay exactly where the
@@ -87,7 +87,7 @@ func (m *Matcher) Accept(id int32) error {
 	to := m.set
 	m.m.work = 0
 	for i, b := range m.v.tokens[id] {
-		to = m.m.step(to, b)
+		to = m.m.afterByte(to, b)
 		if m.failed = m.failed || m.m.spent(); m.failed {
 			return ErrTooAmbiguous
 		}
@@ -114,7 +114,7 @@ func (m *Matcher) Ended() bool {
 func (m *Matcher) fill() bool {
 	clear(m.allowed.bits)
 	if m.ended || m.set.ends {
-		m.allowed.set(m.v.end)
+		m.allowed.setTokens(m.v.end)
 	}
 	if m.ended {
 		return true
@@ -137,11 +137,11 @@ func (m *Matcher) fill() bool {
 			}
 		}
 		if len(shared.deep) > 0 {
-			all := g.set(m.m, g.below, func(f frame) int32 { return f.count })
+			all := g.stacksOn(m.m, g.below, func(f frame) int32 { return f.count })
 			for _, n := range shared.deep {
 				at := all
-				for _, b := range m.v.text(n) {
-					at = m.m.step(at, b)
+				for _, b := range m.v.nodeBytes(n) {
+					at = m.m.afterByte(at, b)
 				}
 				m.v.walk(m.m, n, at, unbounded, false, &m.allowed)
 			}

@@ -61,7 +61,7 @@ var (
 func searched(re *syntax.Regexp, work *int) (*expr, error) {
 	rest, c := ref(jsonPlain), jsonPattern
 	c.work = work
-	if !has(re, syntax.OpBeginText) {
+	if !containsOp(re, syntax.OpBeginText) {
 		x, err := c.match(re, false, rest)
 		return seq(rest, orNever(x)), err
 	}
@@ -76,7 +76,7 @@ func searched(re *syntax.Regexp, work *int) (*expr, error) {
 // match returns the texts that begin with what re matches and go on as k says. Assertions are about k, which is all that
 // follows; first tells that nothing is before.
 func (c patternCompiler) match(re *syntax.Regexp, first bool, k *expr) (*expr, error) {
-	if !has(re, assertions...) {
+	if !containsOp(re, assertions...) {
 		x, err := c.whole(re)
 		return seq(orNever(x), k), err
 	}
@@ -116,7 +116,7 @@ func (c patternCompiler) match(re *syntax.Regexp, first bool, k *expr) (*expr, e
 		for _, sub := range re.Sub {
 			var x *expr
 			var err error
-			if has(sub, assertions...) {
+			if containsOp(sub, assertions...) {
 				x, err = c.match(sub, first, k)
 				list = append(list, x)
 			} else {
@@ -135,7 +135,7 @@ func (c patternCompiler) match(re *syntax.Regexp, first bool, k *expr) (*expr, e
 			firsts[i] = at
 			switch lo, hi := length(sub); {
 			case hi == 0:
-			case lo == 0 && at && slices.ContainsFunc(re.Sub[i+1:], func(r *syntax.Regexp) bool { return has(r, syntax.OpBeginText) }):
+			case lo == 0 && at && slices.ContainsFunc(re.Sub[i+1:], func(r *syntax.Regexp) bool { return containsOp(r, syntax.OpBeginText) }):
 				return nil, fmt.Errorf("^ is not supported after what may be empty in %s", describe(re))
 			default:
 				at = false
@@ -181,14 +181,14 @@ const (
 
 var assertions = []syntax.Op{syntax.OpBeginText, syntax.OpEndText, opAhead, opNotAhead}
 
-// has tells whether one of the operations is in re.
-func has(re *syntax.Regexp, ops ...syntax.Op) bool {
-	return slices.Contains(ops, re.Op) || slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return has(sub, ops...) })
+// containsOp tells whether one of the operations is in re.
+func containsOp(re *syntax.Regexp, ops ...syntax.Op) bool {
+	return slices.Contains(ops, re.Op) || slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return containsOp(sub, ops...) })
 }
 
 // describe writes re for errors; package syntax does not know look-ahead.
 func describe(re *syntax.Regexp) string {
-	if has(re, opAhead, opNotAhead) {
+	if containsOp(re, opAhead, opNotAhead) {
 		return "a group with look-ahead"
 	}
 	return re.String()

@@ -173,12 +173,12 @@ func (r *rule) build() {
 	r.start = r.newState()
 	end := r.newState()
 	end.accept = true
-	r.add(r.body, r.start, end)
+	r.addPaths(r.body, r.start, end)
 }
 
-// add makes the paths from one state to another that read what x matches, which is some
+// addPaths makes the paths from one state to another that read what x matches, which is some
 // text. Nothing leads back to from, so that alternatives may share it.
-func (r *rule) add(x *expr, from, to *state) {
+func (r *rule) addPaths(x *expr, from, to *state) {
 	switch x.kind {
 	case literal:
 		if x.text == "" {
@@ -197,23 +197,23 @@ func (r *rule) add(x *expr, from, to *state) {
 	case sequence:
 		for _, y := range x.list[:len(x.list)-1] {
 			next := r.newState()
-			r.add(y, from, next)
+			r.addPaths(y, from, next)
 			from = next
 		}
-		r.add(x.list[len(x.list)-1], from, to)
+		r.addPaths(x.list[len(x.list)-1], from, to)
 	case alternation:
 		for _, y := range x.list {
 			if y.productive() {
-				r.add(y, from, to)
+				r.addPaths(y, from, to)
 			}
 		}
 	case repetition:
 		r.repeat(x, from, to)
 	case finite:
-		x.automaton.add(r, from, to)
+		x.automaton.addStates(r, from, to)
 	case reference:
 		if x.rule.inlined {
-			r.add(x.rule.body, from, to)
+			r.addPaths(x.rule.body, from, to)
 			return
 		}
 		from.calls = append(from.calls, call{x.rule, to})
@@ -246,13 +246,13 @@ func (r *rule) repeat(x *expr, from, to *state) {
 	}
 	for range copied {
 		next := r.newState()
-		r.add(body, from, next)
+		r.addPaths(body, from, next)
 		from = next
 	}
 	if x.max == unbounded {
 		loop, back := r.newState(), r.newState()
 		from.free = append(from.free, loop)
-		r.add(body, loop, back)
+		r.addPaths(body, loop, back)
 		back.free = append(back.free, loop, to)
 		if least == 0 {
 			from.free = append(from.free, to)
@@ -262,7 +262,7 @@ func (r *rule) repeat(x *expr, from, to *state) {
 	for range x.max - least {
 		from.free = append(from.free, to)
 		next := r.newState()
-		r.add(body, from, next)
+		r.addPaths(body, from, next)
 		from = next
 	}
 	from.free = append(from.free, to)

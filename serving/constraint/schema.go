@@ -60,7 +60,7 @@ func (c *schemaCompiler) compile(list ...located) (*expr, error) {
 		for hops := 0; c.onlyRef(list[i]); hops++ {
 			negated := list[i].negated
 			var err error
-			if list[i], err = c.resolve(list[i].at("$ref")); err != nil {
+			if list[i], err = c.resolve(list[i].memberAt("$ref")); err != nil {
 				return nil, err
 			}
 			if list[i].negated = negated; hops > maxSchemaDepth {

@@ -20,7 +20,7 @@ func (c *schemaCompiler) collectNot(s *shape, l located, keys []string, hops int
 		k, known := keywords[key]
 		switch {
 		case refusedKeywords[key] || known && k.collect != nil && k.not == nil:
-			return l.at(key).errorf("keyword %s is not enforced where it must not hold", key)
+			return l.memberAt(key).errorf("keyword %s is not enforced where it must not hold", key)
 		case !known || k.collect == nil || key == "additionalItems" && len(heads) == 0 && l.fields["items"] == nil:
 			continue
 		}
@@ -36,7 +36,7 @@ func (c *schemaCompiler) collectNot(s *shape, l located, keys []string, hops int
 		s.limit(0)
 		return nil
 	case 1:
-		return keywords[heads[0]].not(c, s, l, l.at(heads[0]), hops)
+		return keywords[heads[0]].not(c, s, l, l.memberAt(heads[0]), hops)
 	}
 	var list []located
 	for _, head := range heads {
@@ -323,7 +323,7 @@ func (c *schemaCompiler) dependencies(at located, f func(name string, then *valu
 		return at.errorf("want an object")
 	}
 	for _, name := range at.keys {
-		v := at.at(name)
+		v := at.memberAt(name)
 		if v.kind == arrayType {
 			if len(v.items) == 0 {
 				continue

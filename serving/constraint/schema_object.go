@@ -136,7 +136,7 @@ func (o *objectEmitter) readCounts() error {
 		o.most = unbounded
 	}
 	if o.least > len(o.names)+1 && open || o.least > maxCounted || o.most > maxCounted && len(o.names) > 0 {
-		return o.shape.at.at("minProperties").errorf("keyword minProperties is not enforced above 1 beyond the names that are declared, since others may repeat, and numbers of members up to %d", maxCounted)
+		return o.shape.at.memberAt("minProperties").errorf("keyword minProperties is not enforced above 1 beyond the names that are declared, since others may repeat, and numbers of members up to %d", maxCounted)
 	}
 	if o.least > 1 || o.most != unbounded && len(o.names) > 0 {
 		o.distinct = max(o.least, o.most)

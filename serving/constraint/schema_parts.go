@@ -87,7 +87,7 @@ func (l located) sub(key string, kinds typeSet, want string) (*located, error) {
 	if l.fields[key] == nil {
 		return nil, nil
 	}
-	at := l.at(key)
+	at := l.memberAt(key)
 	if at.kind&kinds == 0 {
 		return nil, at.errorf("want %s", want)
 	}
@@ -99,7 +99,7 @@ const wantSchema, wantSchemas = "a schema, which is an object or a boolean", "an
 // firstOf tells whether a keyword is the first of those that are collected together.
 func (l located) firstOf(at located, keys ...string) bool {
 	i := slices.IndexFunc(l.keys, func(key string) bool { return slices.Contains(keys, key) })
-	return l.only != "" || at.path == l.at(l.keys[i]).path
+	return l.only != "" || at.path == l.memberAt(l.keys[i]).path
 }
 
 func readObject(l located) (part objectPart, err error) {
@@ -111,7 +111,7 @@ func readObject(l located) (part objectPart, err error) {
 	if at != nil {
 		part.names = at.keys
 		for _, name := range at.keys {
-			part.properties[name] = at.at(name)
+			part.properties[name] = at.memberAt(name)
 		}
 	}
 	if at, err = l.sub("patternProperties", objectType, wantSchemas); err != nil {
@@ -119,7 +119,7 @@ func readObject(l located) (part objectPart, err error) {
 	}
 	if at != nil {
 		for _, text := range at.keys {
-			part.patterns = append(part.patterns, at.at(text))
+			part.patterns = append(part.patterns, at.memberAt(text))
 			part.texts = append(part.texts, at.child(textValue(text), at.path))
 		}
 	}
@@ -144,7 +144,7 @@ func readArray(l located) (part arrayPart, err error) {
 		prefix, rest = "items", "additionalItems"
 	}
 	if l.fields[prefix] != nil && len(l.fields[prefix].items) > 0 {
-		if part.prefix, err = l.at(prefix).schemas(); err != nil {
+		if part.prefix, err = l.memberAt(prefix).schemas(); err != nil {
 			return part, err
 		}
 	}
@@ -170,7 +170,7 @@ func collectContains(_ *schemaCompiler, s *shape, l, at located, _ int) error {
 	if v := l.fields["minContains"]; v != nil {
 		n, err := v.rational()
 		if err != nil || !n.IsInt() || n.Sign() < 0 || n.Cmp(big.NewRat(maxContained, 1)) > 0 {
-			return l.at("minContains").errorf("want a number from 0 to %d", maxContained)
+			return l.memberAt("minContains").errorf("want a number from 0 to %d", maxContained)
 		}
 		for range n.Num().Int64() {
 			s.contains = append(s.contains, at)

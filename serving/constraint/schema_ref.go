@@ -65,7 +65,7 @@ func (c *schemaCompiler) readResource(l located) {
 		if k == "enum" || k == "const" || k == "default" || k == "examples" || k == "example" {
 			continue
 		}
-		c.readResource(l.at(k))
+		c.readResource(l.memberAt(k))
 	}
 	for i := range l.items {
 		c.readResource(l.element(i))
@@ -109,7 +109,7 @@ func (c *schemaCompiler) resolve(at located) (located, error) {
 		index, err := strconv.Atoi(key)
 		switch {
 		case l.fields[key] != nil:
-			l = l.at(key)
+			l = l.memberAt(key)
 		case err == nil && index >= 0 && index < len(l.items):
 			l = l.element(index)
 		default:

@@ -151,11 +151,11 @@ func (c *schemaCompiler) collect(s *shape, l located, hops int) error {
 	}
 	for _, key := range keys {
 		if k, known := keywords[key]; known && k.collect != nil {
-			if err := k.collect(c, s, l, l.at(key), hops); err != nil {
+			if err := k.collect(c, s, l, l.memberAt(key), hops); err != nil {
 				return err
 			}
 		} else if refusedKeywords[key] {
-			return l.at(key).errorf("keyword %s is not enforced", key)
+			return l.memberAt(key).errorf("keyword %s is not enforced", key)
 		}
 	}
 	return nil

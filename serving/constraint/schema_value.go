@@ -55,8 +55,8 @@ type located struct {
 	only    string // of the schema this keyword alone, with those that it depends on
 }
 
-// at returns a member of a schema; JSON pointers escape two characters of its name.
-func (l located) at(key string) located {
+// memberAt returns a member of a schema; JSON pointers escape two characters of its name.
+func (l located) memberAt(key string) located {
 	return l.child(l.fields[key], l.path+"/"+escapePointer.Replace(key))
 }
 

@@ -50,8 +50,8 @@ func groups(s *stacks) (out []group, ok bool) {
 	return out, found <= maxGrouped
 }
 
-// set returns the stacks of a group on what is below it in m, with counts as a function has them.
-func (g group) set(m *machine, below *stacks, count func(frame) int32) *stacks {
+// stacksOn returns the stacks of a group on what is below it in m, with counts as a function has them.
+func (g group) stacksOn(m *machine, below *stacks, count func(frame) int32) *stacks {
 	all := m.sets[dead]
 	for _, top := range g.tops {
 		s := below
@@ -110,14 +110,14 @@ func (v *Vocabulary) shared(g group) *mask {
 	}
 	m := newMachine()
 	made := &mask{bits: make([]uint64, v.words)}
-	v.walk(m, 0, g.set(m, m.sets[bottom], frame.rounded), limit, true, made)
+	v.walk(m, 0, g.stacksOn(m, m.sets[bottom], frame.rounded), limit, true, made)
 	if m.spent() {
 		return nil
 	}
 	made.pack()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	size := made.size() + len(key)
+	size := made.maskBytes() + len(key)
 	if v.held+size > maxMaskBytes {
 		clear(v.masks)
 		v.held = 0
@@ -127,7 +127,7 @@ func (v *Vocabulary) shared(g group) *mask {
 	return made
 }
 
-// text returns the bytes from the root to a node.
-func (v *Vocabulary) text(n int32) []byte {
+// nodeBytes returns the bytes from the root to a node.
+func (v *Vocabulary) nodeBytes(n int32) []byte {
 	return v.tokens[v.sorted[v.nodes[n].first]][:v.nodes[n].depth]
 }

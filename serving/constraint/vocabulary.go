@@ -101,10 +101,10 @@ func (m *mask) allow(other *mask) {
 	for i, word := range other.bits {
 		m.bits[i] |= word
 	}
-	m.set(other.ids)
+	m.setTokens(other.ids)
 }
 
-func (m *mask) set(ids []int32) {
+func (m *mask) setTokens(ids []int32) {
 	for _, id := range ids {
 		m.bits[id>>6] |= 1 << (id & 63)
 	}
@@ -128,8 +128,8 @@ func (m *mask) pack() {
 	m.bits = nil
 }
 
-// size is about the bytes that the mask holds.
-func (m *mask) size() int { return 8*len(m.bits) + 4*(len(m.ids)+len(m.left)+len(m.deep)) + 128 }
+// maskBytes is about the bytes that the mask holds.
+func (m *mask) maskBytes() int { return 8*len(m.bits) + 4*(len(m.ids)+len(m.left)+len(m.deep)) + 128 }
 
 // walk allows in to the tokens below a node that m reads from a set on. Where open, the
 // end of the text stands for stacks that are not known. It goes down to limit bytes.
@@ -141,12 +141,12 @@ func (v *Vocabulary) walk(m *machine, root int32, from *stacks, limit int, open 
 	for i := root + 1; i < end; {
 		n := &v.nodes[i]
 		d := int(n.depth) - base
-		s := m.step(sets[d-1], n.b)
+		s := m.afterByte(sets[d-1], n.b)
 		if s.id == dead {
 			i = n.next
 			continue
 		}
-		to.set(v.sorted[n.first:v.nodes[i+1].first])
+		to.setTokens(v.sorted[n.first:v.nodes[i+1].first])
 		if n.next == i+1 {
 			i++
 			continue

@@ -80,7 +80,7 @@ func (p *Parser) message(header string) {
 	name, function := strings.CutPrefix(to, functionsOf)
 	switch {
 	case function && name != "" && len(p.tools) > 0:
-		p.begin(name, "")
+		p.beginCall(name, "")
 		p.object = object{}
 		p.phase = inFunction{}
 	case channel == "analysis" || to != "" && to != "user" && to != "assistant":

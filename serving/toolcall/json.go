@@ -35,8 +35,8 @@ const (
 	maxScalar = 1000 // bytes of a number
 )
 
-// step takes the next byte. It is false where no JSON goes on with it.
-func (s *scanner) step(c byte) bool {
+// stepByte takes the next byte. It is false where no JSON goes on with it.
+func (s *scanner) stepByte(c byte) bool {
 	switch {
 	case s.at == inString:
 		s.inString(c)
@@ -51,7 +51,7 @@ func (s *scanner) step(c byte) bool {
 			return false
 		}
 		s.at = inEnd
-		return s.step(c)
+		return s.stepByte(c)
 	}
 	if n := len(s.out); !s.structure(c) {
 		s.out = s.out[:n]
@@ -192,7 +192,7 @@ func objectIn(text string) (json string, ok bool) {
 	}
 	var s scanner
 	for i := range len(text) {
-		if i == 0 && text[0] != '{' || i > 0 && len(s.open) == 0 || !s.step(text[i]) {
+		if i == 0 && text[0] != '{' || i > 0 && len(s.open) == 0 || !s.stepByte(text[i]) {
 			return "", false
 		}
 	}

@@ -33,7 +33,7 @@ func (c callByName) read(p *Parser) bool {
 	case waits || rest == "":
 		return false
 	}
-	p.begin(name, "")
+	p.beginCall(name, "")
 	p.object = object{}
 	p.held, p.lead, p.phase = rest, 0, inArguments{then: inText{}, broken: inText{}}
 	return true

@@ -24,14 +24,14 @@ const (
 	complete            // the } at text[pos-1] is the object's end
 )
 
-// read goes on in text, which begins where the object began or where pos was set to 0.
-func (o *object) read(text string) progress {
+// readText goes on in text, which begins where the object began or where pos was set to 0.
+func (o *object) readText(text string) progress {
 	for o.pos < len(text) {
 		if o.pos >= maxHeld {
 			return broken
 		}
 		before, depth, c, n := o.at, len(o.open), text[o.pos], len(o.out)
-		if !o.step(c) {
+		if !o.stepByte(c) {
 			return broken
 		}
 		o.pos++
@@ -149,7 +149,7 @@ type inObject struct{ callInJSON }
 
 func (c inObject) read(p *Parser) bool {
 	o := &p.object
-	switch o.read(p.held[p.lead:]) {
+	switch o.readText(p.held[p.lead:]) {
 	case unfinished:
 		if c.known && o.name != "" && !p.knows(o.name) {
 			return p.fail()
@@ -159,7 +159,7 @@ func (c inObject) read(p *Parser) bool {
 		if c.known && !p.knows(o.name) {
 			return p.fail()
 		}
-		p.begin(o.name, "{")
+		p.beginCall(o.name, "{")
 		p.held, p.lead = p.held[p.lead+o.pos:], 0
 		o.pos, o.out = 0, o.out[:0]
 		p.phase = inArguments{base: 1, then: inRest(c), stops: []string{c.stop}, broken: c.after()}
@@ -168,7 +168,7 @@ func (c inObject) read(p *Parser) bool {
 		if c.known && (!p.knows(o.name) || !o.seen["arguments"]) {
 			return p.fail()
 		}
-		p.begin(o.name, cmp.Or(o.args, "{}"))
+		p.beginCall(o.name, cmp.Or(o.args, "{}"))
 		p.held, p.lead, p.phase = p.held[p.lead+o.pos:], 0, c.after()
 		return true
 	}
@@ -185,7 +185,7 @@ func (c inObject) end(p *Parser) bool {
 	if o.member == "arguments" && len(o.open) > 1 {
 		arguments = string(o.out[o.mark:]) + o.unwritten()
 	}
-	p.begin(o.name, arguments)
+	p.beginCall(o.name, arguments)
 	p.held, p.phase = "", inText{}
 	return false
 }
@@ -194,7 +194,7 @@ func (c inObject) end(p *Parser) bool {
 type inRest struct{ callInJSON }
 
 func (c inRest) read(p *Parser) bool {
-	switch o := &p.object; o.read(p.held) {
+	switch o := &p.object; o.readText(p.held) {
 	case complete:
 		p.held, p.phase = p.held[o.pos:], c.after()
 	case broken:
@@ -219,7 +219,7 @@ func (a inArguments) read(p *Parser) bool {
 	o := &p.object
 	ok, end := true, false
 	for ok && !end && o.pos < len(p.held) {
-		if ok = o.step(p.held[o.pos]); ok {
+		if ok = o.stepByte(p.held[o.pos]); ok {
 			o.pos++
 			end = len(o.open) == a.base
 		}

@@ -27,7 +27,7 @@ func (c callInPairs) read(p *Parser) bool {
 	case found == "":
 		return p.fail()
 	}
-	p.begin(name, "{")
+	p.beginCall(name, "{")
 	p.held, p.lead, p.phase = rest, 0, inPairs{callInPairs: c}
 	return true
 }

@@ -61,7 +61,7 @@ func (d Dialect) NewParser(o Options) *Parser {
 func (p *Parser) Push(text string) []Delta {
 	p.held += text
 	p.run()
-	return p.take()
+	return p.takeDeltas()
 }
 
 // Close ends the answer and returns what was held back. Half a call is content; a call whose
@@ -71,10 +71,10 @@ func (p *Parser) Close() []Delta {
 		p.run()
 	}
 	p.held = ""
-	return p.take()
+	return p.takeDeltas()
 }
 
-func (p *Parser) take() []Delta {
+func (p *Parser) takeDeltas() []Delta {
 	out := p.out
 	p.out = nil
 	return out
@@ -241,8 +241,8 @@ func (p *Parser) fail() bool {
 	return true
 }
 
-// begin gives the start of a call.
-func (p *Parser) begin(name, arguments string) {
+// beginCall gives the start of a call.
+func (p *Parser) beginCall(name, arguments string) {
 	p.parameters, p.members = p.tools[name], map[string]bool{}
 	p.out = append(p.out, Delta{Call: &CallDelta{Index: p.calls, Name: name, Arguments: arguments}})
 	p.calls++

@@ -25,9 +25,9 @@ func (c callInBraces) read(p *Parser) bool {
 	case rest == "":
 		return false
 	}
-	p.begin(name, "{")
+	p.beginCall(name, "{")
 	p.object = object{}
-	p.object.step('{')
+	p.object.stepByte('{')
 	p.object.out = nil // it is told
 	p.held, p.lead, p.phase = rest[1:], 0, inBraces{callInBraces: c}
 	return true
@@ -59,15 +59,15 @@ func (c inBraces) read(p *Parser) bool {
 		}
 		p.held = rest[len(c.quote):]
 		p.noKey()
-		o.step('"')
+		o.stepByte('"')
 		p.phase = inQuotes{c}
 	case rest[0] == '"' && o.at != inColon && o.at != inEnd:
 		p.held = rest[1:]
 		p.noKey()
-		o.step('"')
+		o.stepByte('"')
 		p.phase = inJSONString{c}
 	case strings.IndexByte(",:{}[]", rest[0]) >= 0:
-		if !o.step(rest[0]) {
+		if !o.stepByte(rest[0]) {
 			return c.broken(p)
 		}
 		p.held = rest[1:]
@@ -114,7 +114,7 @@ func (c inBraces) word(p *Parser, text string) {
 	}
 	as := `"` + escape(text) + `"`
 	if !key {
-		as = word(text)
+		as = jsonWord(text)
 		if s := p.parameters.property(p.key); len(o.open) == 1 && s != nil {
 			as = s.json(text)
 		}
@@ -164,7 +164,7 @@ type inJSONString struct{ inBraces }
 func (c inJSONString) read(p *Parser) bool {
 	o := &p.object
 	for p.held != "" && o.at == inString {
-		o.step(p.held[0])
+		o.stepByte(p.held[0])
 		p.held = p.held[1:]
 	}
 	p.arguments(string(o.out))

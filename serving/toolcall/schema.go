@@ -87,8 +87,8 @@ func (s *schema) verbatim() bool {
 	return len(t) == 0 || len(t) == 1 && t["string"]
 }
 
-// word is a word of JSON's or Python's as it is in JSON, and another as a string.
-func word(text string) string {
+// jsonWord is a word of JSON's or Python's as it is in JSON, and another as a string.
+func jsonWord(text string) string {
 	if word, ok := pythonWords[text]; ok {
 		return word
 	}

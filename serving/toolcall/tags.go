@@ -42,7 +42,7 @@ func (c callInTags) read(p *Parser) bool {
 		at = broken
 	}
 	if at == complete {
-		p.begin(name, "{")
+		p.beginCall(name, "{")
 		p.held, p.lead, p.phase = p.held[p.lead+n:], 0, inTags{callInTags: c}
 	}
 	return at == complete || at == broken && p.fail()

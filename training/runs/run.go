@@ -184,7 +184,7 @@ func (s *Spec) finishRun(ctx context.Context, m *model.Model, t *training.Traine
 	}
 	if peak := hostmemory.Peak(); peak > 0 {
 		cache := m.Config.CacheBytes(longest(source), m.CacheDType())
-		fmt.Fprintf(out, "peak memory %s; weights %s, one prompt's cache %s\n", bytesize.Memory(peak), bytesize.Memory(m.WeightBytes()), bytesize.Memory(cache))
+		fmt.Fprintf(out, "peak memory %s; weights %s, one prompt's cache %s\n", bytesize.FormatMemory(peak), bytesize.FormatMemory(m.WeightBytes()), bytesize.FormatMemory(cache))
 	}
 	return nil
 }

@@ -43,8 +43,8 @@ func (w *Writer) Bool(name string, values []bool, shape ...int) {
 	w.addArray(name, "|b1", values, len(values), shape)
 }
 
-// Text adds a string as an array without dimensions; invalid UTF-8 becomes U+FFFD.
-func (w *Writer) Text(name, text string) {
+// AddText adds a string as an array without dimensions; invalid UTF-8 becomes U+FFFD.
+func (w *Writer) AddText(name, text string) {
 	runes := []rune(text)
 	if len(runes) == 0 { // NumPy has no strings of no width
 		runes = []rune{0}

@@ -20,8 +20,8 @@ func TestBytes(t *testing.T) {
 	w.Float32("f", []float32{1, -2, float32(math.Inf(1)), 0.5, 5, 6}, 1, 2, 3)
 	w.Int32("i", []int32{7, -1 << 31}, 2)
 	w.Bool("b", []bool{true, false, true, true}, 2, 2)
-	w.Text("t", "naïve 😀")
-	w.Text("empty", "")
+	w.AddText("t", "naïve 😀")
+	w.AddText("empty", "")
 	w.Float32("none", nil, 3, 0)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)

@@ -55,8 +55,8 @@ func (r *run) grow(input int64) {
 	r.check = r.left
 }
 
-// fail ends the rendering with an error. What failed has the value None.
-func (r *run) fail(format string, args ...any) value {
+// failWith ends the rendering with an error. What failed has the value None.
+func (r *run) failWith(format string, args ...any) value {
 	if r.err == nil {
 		r.err = fmt.Errorf(format, args...)
 	}
@@ -88,7 +88,7 @@ func (r *run) chargeItems(n int) bool { return r.charge(product(n, itemCost)) }
 // nested tells whether values may be nested so deep.
 func (r *run) nested(depth int) bool {
 	if depth > maxNesting {
-		r.fail("found lists and dicts nested more than %d deep", maxNesting)
+		r.failWith("found lists and dicts nested more than %d deep", maxNesting)
 	}
 	return r.err == nil
 }

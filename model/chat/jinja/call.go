@@ -19,7 +19,7 @@ type missing struct{}
 func (r *run) args(c *callArgs, s *scope) *arguments {
 	a := &arguments{args: r.evalAll(c.args, s)}
 	for i, v := range r.evalAll(c.named, s) {
-		a.add(r, c.names[i], v)
+		a.addNamed(r, c.names[i], v)
 	}
 	if c.list != nil {
 		if items := r.iterate(r.eval(c.list, s)); r.chargeItems(len(items)) {
@@ -32,33 +32,33 @@ func (r *run) args(c *callArgs, s *scope) *arguments {
 	v := r.eval(c.mapping, s)
 	d, ok := v.(*dict)
 	if !ok {
-		r.fail("found ** before a value of type %s, want a dict", typeName(v))
+		r.failWith("found ** before a value of type %s, want a dict", typeName(v))
 		return a
 	}
 	for i, key := range d.keys {
 		name, ok := text(key)
 		if !ok {
-			r.fail("found ** before a dict with a key of type %s, want strings", typeName(key))
+			r.failWith("found ** before a dict with a key of type %s, want strings", typeName(key))
 		}
 		if !r.chargeItems(1) {
 			break
 		}
-		a.add(r, name, d.vals[i])
+		a.addNamed(r, name, d.vals[i])
 	}
 	return a
 }
 
-func (a *arguments) add(r *run, name string, v value) {
+func (a *arguments) addNamed(r *run, name string, v value) {
 	if slices.Contains(a.names, name) {
-		r.fail("found the argument %s twice", quoted(name))
+		r.failWith("found the argument %s twice", quoted(name))
 	}
 	if r.charge(len(a.names)) {
 		a.names, a.named = append(a.names, name), append(a.named, v)
 	}
 }
 
-// take removes an argument that was given by name.
-func (a *arguments) take(name string) (value, bool) {
+// takeNamed removes an argument that was given by name.
+func (a *arguments) takeNamed(name string) (value, bool) {
 	i := slices.Index(a.names, name)
 	if i < 0 {
 		return nil, false
@@ -68,10 +68,10 @@ func (a *arguments) take(name string) (value, bool) {
 	return v, true
 }
 
-// bind sorts arguments by parameters; those whose name ends in "?" may be missing{}.
-func (a *arguments) bind(r *run, parameters ...string) []value {
+// bindParameters sorts arguments by parameters; those whose name ends in "?" may be missing{}.
+func (a *arguments) bindParameters(r *run, parameters ...string) []value {
 	if len(a.args) > len(parameters) {
-		r.fail("found %d arguments, want at most %d", len(a.args), len(parameters))
+		r.failWith("found %d arguments, want at most %d", len(a.args), len(parameters))
 	}
 	out := make([]value, len(parameters))
 	names := make([]string, len(parameters))
@@ -81,18 +81,18 @@ func (a *arguments) bind(r *run, parameters ...string) []value {
 		j := slices.Index(a.names, name)
 		switch {
 		case i < len(a.args) && j >= 0:
-			r.fail("found the argument %s twice", name)
+			r.failWith("found the argument %s twice", name)
 		case i < len(a.args):
 			out[i] = a.args[i]
 		case j >= 0:
 			out[i] = a.named[j]
 		case !optional:
-			r.fail("the argument %s is missing", name)
+			r.failWith("the argument %s is missing", name)
 		}
 	}
 	for _, n := range a.names {
 		if !slices.Contains(names, n) {
-			r.fail("found the argument %s, want %s", quoted(n), strings.Join(names, ", "))
+			r.failWith("found the argument %s, want %s", quoted(n), strings.Join(names, ", "))
 		}
 	}
 	return out
@@ -101,8 +101,8 @@ func (a *arguments) bind(r *run, parameters ...string) []value {
 // given tells whether an optional argument was.
 func given(v value) bool { return v != value(missing{}) }
 
-// set tells whether an optional argument was given and is not None.
-func set(v value) bool { return given(v) && v != nil }
+// isSet tells whether an optional argument was given and is not None.
+func isSet(v value) bool { return given(v) && v != nil }
 
 // flag reads an optional argument that is true or false.
 func flag(v value) bool { return given(v) && truth(v) }
@@ -111,10 +111,10 @@ func flag(v value) bool { return given(v) && truth(v) }
 func (r *run) intArg(v value, otherwise int) int {
 	i, ok := asInt(v)
 	if u, isUndefined := v.(*undefined); isUndefined {
-		u.fail(r)
+		u.failUse(r)
 	}
 	if given(v) && !ok {
-		r.fail("found an argument of type %s, want an integer", typeName(v))
+		r.failWith("found an argument of type %s, want an integer", typeName(v))
 	}
 	if !ok {
 		return otherwise
@@ -126,13 +126,13 @@ func (r *run) intArg(v value, otherwise int) int {
 func (r *run) stringArg(v value) string {
 	s, ok := text(v)
 	if !ok {
-		r.fail("found an argument of type %s, want a string", typeName(v))
+		r.failWith("found an argument of type %s, want a string", typeName(v))
 	}
 	return s
 }
 
-// call is f(…).
-func (r *run) call(f value, a *arguments) value {
+// callValue is f(…).
+func (r *run) callValue(f value, a *arguments) value {
 	switch f := f.(type) {
 	case *function:
 		if !r.charge(callCost) {
@@ -142,11 +142,11 @@ func (r *run) call(f value, a *arguments) value {
 		r.err = within(f.name, r.err)
 		return v
 	case *undefined:
-		return f.fail(r)
+		return f.failUse(r)
 	case *loopValue:
-		return r.fail("found a call of loop: recursive loops are not supported")
+		return r.failWith("found a call of loop: recursive loops are not supported")
 	}
-	return r.fail("found a call of a value of type %s, want a function", typeName(f))
+	return r.failWith("found a call of a value of type %s, want a function", typeName(f))
 }
 
 // closure is a macro that sees the variables of s.
@@ -156,7 +156,7 @@ func (m *macroNode) closure(s *scope) *function {
 
 func (m *macroNode) call(r *run, a *arguments, outer *scope) value {
 	if r.calls >= maxCalls {
-		return r.fail("calls nested more than %d deep", maxCalls)
+		return r.failWith("calls nested more than %d deep", maxCalls)
 	}
 	r.calls++
 	defer func() { r.calls-- }()
@@ -170,25 +170,25 @@ func (m *macroNode) call(r *run, a *arguments, outer *scope) value {
 		v, ok := value(nil), i < len(a.args)
 		if ok {
 			v = a.args[i]
-		} else if v, ok = rest.take(name); !ok {
+		} else if v, ok = rest.takeNamed(name); !ok {
 			absent = append(absent, i)
 		}
-		s.set(name, v)
+		s.setName(name, v)
 	}
 	if m.caller {
-		v, _ := rest.take("caller")
+		v, _ := rest.takeNamed("caller")
 		if v == nil {
 			v = &undefined{"No caller defined"}
 		}
-		s.set("caller", v)
+		s.setName("caller", v)
 	}
 	m.surplus(r, rest, s)
 	for _, i := range absent {
 		name := m.parameters[i]
 		if d := i - (len(m.parameters) - len(m.defaults)); d >= 0 {
-			s.set(name, r.eval(m.defaults[d], s))
+			s.setName(name, r.eval(m.defaults[d], s))
 		} else {
-			s.set(name, &undefined{"parameter '" + name + "' was not provided"})
+			s.setName(name, &undefined{"parameter '" + name + "' was not provided"})
 		}
 	}
 	return r.capture(func() { r.block(m.body, s) })
@@ -199,16 +199,16 @@ func (m *macroNode) surplus(r *run, a *arguments, s *scope) {
 	if m.kwargs {
 		d := newDict(len(a.names))
 		for i, name := range a.names {
-			d.set(r, name, a.named[i])
+			d.setItem(r, name, a.named[i])
 		}
-		s.set("kwargs", d)
+		s.setName("kwargs", d)
 	} else if len(a.names) > 0 {
-		r.fail("found the argument %s, want %s", quoted(a.names[0]), strings.Join(m.parameters, ", "))
+		r.failWith("found the argument %s, want %s", quoted(a.names[0]), strings.Join(m.parameters, ", "))
 	}
 	more := a.args[min(len(a.args), len(m.parameters)):]
 	if m.varargs {
-		s.set("varargs", newTuple(more...))
+		s.setName("varargs", newTuple(more...))
 	} else if len(more) > 0 {
-		r.fail("found %d arguments, want at most %d", len(a.args), len(m.parameters))
+		r.failWith("found %d arguments, want at most %d", len(a.args), len(m.parameters))
 	}
 }

@@ -45,7 +45,7 @@ func (n *dictExpr) eval(r *run, s *scope) value {
 	d := newDict(len(n.keys))
 	for i, x := range n.keys {
 		key := r.eval(x, s)
-		d.set(r, key, r.eval(n.values[i], s))
+		d.setItem(r, key, r.eval(n.values[i], s))
 	}
 	r.charge(callCost)
 	return d
@@ -111,7 +111,7 @@ func (n *sliceExpr) eval(r *run, s *scope) value {
 
 func (n *callExpr) eval(r *run, s *scope) value {
 	f := r.eval(n.f, s)
-	return r.call(f, r.args(&n.args, s))
+	return r.callValue(f, r.args(&n.args, s))
 }
 
 func (n *filterExpr) eval(r *run, s *scope) value {

@@ -44,7 +44,7 @@ func (n *captureStmt) exec(r *run, outer *scope) signal {
 	case sig != proceed:
 		return sig
 	case n.filter != nil:
-		s.set(capturedName, v)
+		s.setName(capturedName, v)
 		v = r.eval(n.filter, s)
 	}
 	if n.target != nil {
@@ -76,7 +76,7 @@ func (n *jumpStmt) exec(*run, *scope) signal { return n.signal }
 
 func (n *macroStmt) exec(r *run, s *scope) signal {
 	if r.charge(callCost) {
-		s.set(n.macro.name, n.macro.closure(s))
+		s.setName(n.macro.name, n.macro.closure(s))
 	}
 	return proceed
 }
@@ -85,7 +85,7 @@ func (n *callStmt) exec(r *run, s *scope) signal {
 	f := r.eval(n.call.f, s)
 	a := r.args(&n.call.args, s)
 	a.names, a.named = append(a.names, "caller"), append(a.named, n.block.closure(s))
-	r.write(r.str(r.call(f, a)))
+	r.write(r.str(r.callValue(f, a)))
 	return proceed
 }
 
@@ -105,7 +105,7 @@ func (n *forStmt) exec(r *run, s *scope) signal {
 			break
 		}
 		in := r.enter(s, n.own)
-		in.set("loop", loop)
+		in.setName("loop", loop)
 		r.assign(n.target, item, in)
 		sig := r.block(n.body, in)
 		if sig == breakLoop {
@@ -200,7 +200,7 @@ func (l *loopValue) attr(r *run, name string) (item value, ok bool) {
 	case "cycle":
 		return &function{"loop.cycle", func(r *run, a *arguments) value {
 			if len(a.args) == 0 || len(a.names) > 0 {
-				return r.fail("found %d arguments, want at least one without a name", len(a.args))
+				return r.failWith("found %d arguments, want at least one without a name", len(a.args))
 			}
 			return a.args[l.index0%len(a.args)]
 		}}, true

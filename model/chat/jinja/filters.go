@@ -32,10 +32,10 @@ var ofMarkup = map[string]bool{"count": true, "d": true, "default": true, "e": t
 func (r *run) filter(name string, v value, a *arguments) value {
 	f := filters[name]
 	if f == nil {
-		return r.fail("the filter %s is not supported", quoted(name))
+		return r.failWith("the filter %s is not supported", quoted(name))
 	}
 	if isType[markup](v) && !ofMarkup[name] {
-		return r.fail("the filter %s of text marked as safe is not supported", name)
+		return r.failWith("the filter %s of text marked as safe is not supported", name)
 	}
 	out := f(r, v, a)
 	r.err = within("filter "+name, r.err)
@@ -70,7 +70,7 @@ func titleWords(s string) string {
 }
 
 func filterString(r *run, v value, a *arguments) value {
-	a.bind(r)
+	a.bindParameters(r)
 	if isType[markup](v) {
 		return v
 	}
@@ -78,7 +78,7 @@ func filterString(r *run, v value, a *arguments) value {
 }
 
 func filterSafe(r *run, v value, a *arguments) value {
-	a.bind(r)
+	a.bindParameters(r)
 	return markup(r.str(v))
 }
 
@@ -93,7 +93,7 @@ func escaped(v value) markup {
 }
 
 func filterEscape(r *run, v value, a *arguments) value {
-	a.bind(r)
+	a.bindParameters(r)
 	if !isType[markup](v) {
 		v = r.str(v)
 	}
@@ -103,9 +103,9 @@ func filterEscape(r *run, v value, a *arguments) value {
 }
 
 func filterReplace(r *run, v value, a *arguments) value {
-	args := a.bind(r, "old", "new", "count?")
+	args := a.bindParameters(r, "old", "new", "count?")
 	most := -1
-	if set(args[2]) {
+	if isSet(args[2]) {
 		most = r.intArg(args[2], -1)
 	}
 	return r.replace(r.str(v), r.str(args[0]), r.str(args[1]), most)
@@ -113,13 +113,13 @@ func filterReplace(r *run, v value, a *arguments) value {
 
 func filterFormat(r *run, v value, a *arguments) value {
 	if len(a.names) > 0 {
-		return r.fail("arguments by name are not supported")
+		return r.failWith("arguments by name are not supported")
 	}
 	return r.printf(r.str(v), a.args)
 }
 
 func filterIndent(r *run, v value, a *arguments) value {
-	args := a.bind(r, "width?", "first?", "blank?")
+	args := a.bindParameters(r, "width?", "first?", "blank?")
 	by, s := r.indentation(args[0], 4), r.stringArg(v)
 	lines := splitLines(s+"\n", false)
 	if !r.charge(len(s) + product(len(lines), len(by)+itemCost)) {
@@ -134,7 +134,7 @@ func filterIndent(r *run, v value, a *arguments) value {
 }
 
 func filterDefault(r *run, v value, a *arguments) value {
-	args := a.bind(r, "default_value?", "boolean?")
+	args := a.bindParameters(r, "default_value?", "boolean?")
 	if !isType[*undefined](v) && (!flag(args[1]) || truth(v)) {
 		return v
 	}
@@ -145,19 +145,19 @@ func filterDefault(r *run, v value, a *arguments) value {
 }
 
 func filterAttr(r *run, v value, a *arguments) value {
-	name := r.stringArg(a.bind(r, "name")[0])
+	name := r.stringArg(a.bindParameters(r, "name")[0])
 	if u, ok := v.(*undefined); ok {
-		return u.fail(r)
+		return u.failUse(r)
 	}
 	return r.ownAttr(v, name)
 }
 
 func filterAbs(r *run, v value, a *arguments) value {
-	a.bind(r)
+	a.bindParameters(r)
 	f, ok := asFloat(v)
 	switch i, isInt := asInt(v); {
 	case !ok:
-		return r.fail("found a value of type %s, want a number", typeName(v))
+		return r.failWith("found a value of type %s, want a number", typeName(v))
 	case isInt && i < 0:
 		return r.integers("-", 0, i)
 	case isInt:
@@ -182,14 +182,14 @@ func parseFloat(s string) (float64, bool) {
 }
 
 func filterInt(r *run, v value, a *arguments) value {
-	otherwise := a.bind(r, "default?")[0]
+	otherwise := a.bindParameters(r, "default?")[0]
 	if !given(otherwise) {
 		otherwise = int64(0)
 	}
 	f, isNumber := asFloat(v)
 	switch v := v.(type) {
 	case *undefined:
-		return v.fail(r)
+		return v.failUse(r)
 	case int64, bool:
 		i, _ := asInt(v)
 		return i
@@ -202,7 +202,7 @@ func filterInt(r *run, v value, a *arguments) value {
 		if s := strings.TrimFunc(v, isSpace); integerText.MatchString(s) {
 			i, err := strconv.ParseInt(strings.ReplaceAll(s, "_", ""), 10, 64)
 			if err != nil {
-				return r.fail("found %s: integers that large are not supported", quoted(s))
+				return r.failWith("found %s: integers that large are not supported", quoted(s))
 			}
 			return i
 		}
@@ -212,17 +212,17 @@ func filterInt(r *run, v value, a *arguments) value {
 	case !isNumber || math.IsNaN(f) || math.IsInf(f, 0):
 		return otherwise
 	case math.Abs(f) >= 1<<62:
-		return r.fail("found %g: integers that large are not supported", f)
+		return r.failWith("found %g: integers that large are not supported", f)
 	}
 	return int64(f)
 }
 
 func filterFloat(r *run, v value, a *arguments) value {
-	otherwise := a.bind(r, "default?")[0]
+	otherwise := a.bindParameters(r, "default?")[0]
 	f, ok := asFloat(v)
 	switch v := v.(type) {
 	case *undefined:
-		return v.fail(r)
+		return v.failUse(r)
 	case string:
 		f, ok = parseFloat(v)
 	}
@@ -233,7 +233,7 @@ func filterFloat(r *run, v value, a *arguments) value {
 }
 
 func filterRound(r *run, v value, a *arguments) value {
-	args := a.bind(r, "precision?", "method?")
+	args := a.bindParameters(r, "precision?", "method?")
 	precision := r.intArg(args[0], 0)
 	method := "common"
 	if given(args[1]) {
@@ -243,15 +243,15 @@ func filterRound(r *run, v value, a *arguments) value {
 	scale := math.Pow10(precision)
 	switch i, isInt := asInt(v); {
 	case !ok:
-		return r.fail("found a value of type %s, want a number", typeName(v))
+		return r.failWith("found a value of type %s, want a number", typeName(v))
 	case precision < 0 || precision > 15:
-		return r.fail("the precision %d is not supported", precision)
+		return r.failWith("the precision %d is not supported", precision)
 	case method == "ceil":
 		return math.Ceil(f*scale)/scale + 0 // Python's have no -0
 	case method == "floor":
 		return math.Floor(f*scale)/scale + 0
 	case method != "common":
-		return r.fail("found the method %s, want common, ceil or floor", quoted(method))
+		return r.failWith("found the method %s, want common, ceil or floor", quoted(method))
 	case isInt:
 		return i
 	}

@@ -22,7 +22,7 @@ func (r *run) getter(attribute, otherwise value) getter {
 				parts = append(parts, part)
 			}
 		}
-	} else if !set(attribute) {
+	} else if !isSet(attribute) {
 		parts = nil
 	}
 	return func(v value) value {
@@ -71,7 +71,7 @@ func (r *run) sorted(items, keys []value, reverse value) value {
 }
 
 func filterSort(r *run, v value, a *arguments) value {
-	args := a.bind(r, "reverse?", "case_sensitive?", "attribute?")
+	args := a.bindParameters(r, "reverse?", "case_sensitive?", "attribute?")
 	var gets []getter
 	if s, ok := text(args[2]); ok {
 		for part := range strings.SplitSeq(s, ",") {
@@ -94,28 +94,28 @@ func filterSort(r *run, v value, a *arguments) value {
 }
 
 func filterDictSort(r *run, v value, a *arguments) value {
-	args := a.bind(r, "case_sensitive?", "by?", "reverse?")
+	args := a.bindParameters(r, "case_sensitive?", "by?", "reverse?")
 	by := map[value]int{missing{}: 0, "key": 0, "value": 1}
 	i, ok := by[args[1]]
 	if !ok {
-		return r.fail(`found another order, want "key" or "value"`)
+		return r.failWith(`found another order, want "key" or "value"`)
 	}
 	d, ok := v.(*dict)
 	if !ok {
-		return r.fail("found a value of type %s, want a dict", typeName(v))
+		return r.failWith("found a value of type %s, want a dict", typeName(v))
 	}
 	items := d.pairs(r)
 	return r.sorted(items, r.keys(items, args[0], func(v value) value { return v.(*list).items[i] }), args[2])
 }
 
 func filterUnique(r *run, v value, a *arguments) value {
-	args := a.bind(r, "case_sensitive?", "attribute?")
+	args := a.bindParameters(r, "case_sensitive?", "attribute?")
 	items := r.iterate(v)
 	seen := newDict(0)
 	var out []value
 	for i, key := range r.keys(items, args[0], r.getter(args[1], nil)) {
-		if _, known := seen.get(r, key); !known {
-			seen.set(r, key, nil)
+		if _, known := seen.getItem(r, key); !known {
+			seen.setItem(r, key, nil)
 			out = append(out, items[i])
 		}
 	}
@@ -125,7 +125,7 @@ func filterUnique(r *run, v value, a *arguments) value {
 // extreme is min (-1) or max (1).
 func extreme(which int) filterFunc {
 	return func(r *run, v value, a *arguments) value {
-		args := a.bind(r, "case_sensitive?", "attribute?")
+		args := a.bindParameters(r, "case_sensitive?", "attribute?")
 		items := r.iterate(v)
 		keys := r.keys(items, args[0], r.getter(args[1], nil))
 		best := 0
@@ -142,12 +142,12 @@ func extreme(which int) filterFunc {
 }
 
 func filterLength(r *run, v value, a *arguments) value {
-	a.bind(r)
+	a.bindParameters(r)
 	return int64(r.length(v))
 }
 
 func filterFirst(r *run, v value, a *arguments) value {
-	a.bind(r)
+	a.bindParameters(r)
 	items := r.iterate(v)
 	if g, ok := v.(*generator); ok && len(items) > 0 {
 		g.rest = items[1:]
@@ -159,9 +159,9 @@ func filterFirst(r *run, v value, a *arguments) value {
 }
 
 func filterLast(r *run, v value, a *arguments) value {
-	a.bind(r)
+	a.bindParameters(r)
 	if isType[*generator](v) {
-		return r.fail("found a generator, want a list of it")
+		return r.failWith("found a generator, want a list of it")
 	}
 	items := r.iterate(v)
 	if len(items) == 0 {
@@ -171,7 +171,7 @@ func filterLast(r *run, v value, a *arguments) value {
 }
 
 func filterReverse(r *run, v value, a *arguments) value {
-	a.bind(r)
+	a.bindParameters(r)
 	items := r.iterate(v)
 	if !r.chargeItems(len(items)) {
 		return nil
@@ -188,36 +188,36 @@ func filterReverse(r *run, v value, a *arguments) value {
 }
 
 func filterList(r *run, v value, a *arguments) value {
-	a.bind(r)
+	a.bindParameters(r)
 	return newList(r.iterate(v))
 }
 
 func filterItems(r *run, v value, a *arguments) value {
-	a.bind(r)
+	a.bindParameters(r)
 	switch v := v.(type) {
 	case *undefined:
 		return &generator{}
 	case *dict:
 		return &generator{v.pairs(r)}
 	}
-	return r.fail("found a value of type %s, want a dict", typeName(v))
+	return r.failWith("found a value of type %s, want a dict", typeName(v))
 }
 
 func filterJoin(r *run, v value, a *arguments) value {
-	args := a.bind(r, "d?", "attribute?")
+	args := a.bindParameters(r, "d?", "attribute?")
 	separator := ""
 	if given(args[0]) {
 		separator = r.str(args[0])
 	}
 	items := r.iterate(v)
-	if set(args[1]) {
+	if isSet(args[1]) {
 		items = r.keys(items, true, r.getter(args[1], nil))
 	}
 	return r.joined(items, separator)
 }
 
 func filterSum(r *run, v value, a *arguments) value {
-	get := r.getter(a.bind(r, "attribute?")[0], nil)
+	get := r.getter(a.bindParameters(r, "attribute?")[0], nil)
 	var sum value = int64(0)
 	for _, item := range r.iterate(v) {
 		sum = r.binary("+", sum, get(item))
@@ -226,11 +226,11 @@ func filterSum(r *run, v value, a *arguments) value {
 }
 
 func filterBatch(r *run, v value, a *arguments) value {
-	args := a.bind(r, "linecount", "fill_with?")
+	args := a.bindParameters(r, "linecount", "fill_with?")
 	size := r.intArg(args[0], 1)
 	var batches []value
 	for batch := range slices.Chunk(r.iterate(v), max(size, 1)) {
-		if fill := size - len(batch); fill > 0 && set(args[1]) && r.chargeItems(fill) {
+		if fill := size - len(batch); fill > 0 && isSet(args[1]) && r.chargeItems(fill) {
 			batch = slices.Concat(batch, slices.Repeat(args[1:], fill))
 		}
 		if !r.chargeItems(2) {
@@ -244,15 +244,15 @@ func filterBatch(r *run, v value, a *arguments) value {
 func filterMap(r *run, v value, a *arguments) value {
 	rest := &arguments{a.args, a.names, a.named}
 	var apply getter
-	if attribute, ok := rest.take("attribute"); ok && len(a.args) == 0 {
-		otherwise, _ := rest.take("default")
+	if attribute, ok := rest.takeNamed("attribute"); ok && len(a.args) == 0 {
+		otherwise, _ := rest.takeNamed("default")
 		if len(rest.names) > 0 {
-			return r.fail("found the argument %s, want attribute and default", quoted(rest.names[0]))
+			return r.failWith("found the argument %s, want attribute and default", quoted(rest.names[0]))
 		}
 		apply = r.getter(attribute, otherwise)
 	} else {
 		if len(a.args) == 0 {
-			return r.fail("found no argument, want the name of a filter or an attribute")
+			return r.failWith("found no argument, want the name of a filter or an attribute")
 		}
 		name := r.stringArg(a.args[0])
 		rest := &arguments{a.args[1:], a.names, a.named}
@@ -285,7 +285,7 @@ func choose(byAttribute, wanted bool) filterFunc {
 		rest := a.args
 		if byAttribute {
 			if len(rest) == 0 {
-				return r.fail("found no argument, want the name of an attribute")
+				return r.failWith("found no argument, want the name of an attribute")
 			}
 			get, rest = r.getter(rest[0], nil), rest[1:]
 		}

@@ -30,10 +30,10 @@ func (r *run) printf(s string, args []value) value {
 		}
 		m := conversion.FindStringSubmatch(s)
 		if m == nil || m[2] != "" && (m[3] == "d" || m[3] == "i") || m[3] == "s" && strings.HasPrefix(strings.TrimPrefix(m[1], "-"), "0") {
-			return r.fail("the conversion %s is not supported", quoted(s[:min(len(s), 8)]))
+			return r.failWith("the conversion %s is not supported", quoted(s[:min(len(s), 8)]))
 		}
 		if used == len(args) {
-			return r.fail("found %d arguments, want one for each conversion of the format", len(args))
+			return r.failWith("found %d arguments, want one for each conversion of the format", len(args))
 		}
 		v := args[used]
 		used++
@@ -44,7 +44,7 @@ func (r *run) printf(s string, args []value) value {
 		case m[3] == "s":
 			shown = fmt.Sprintf("%"+m[1]+m[2]+"s", r.str(v))
 		case !isNumber || math.IsNaN(f) || math.IsInf(f, 0) || m[3] != "f" && !isInt && math.Abs(f) >= 1<<62:
-			return r.fail("found a value of type %s for %%%s, want a number", typeName(v), m[3])
+			return r.failWith("found a value of type %s for %%%s, want a number", typeName(v), m[3])
 		case m[3] == "f":
 			shown = fmt.Sprintf("%"+m[1]+m[2]+"f", f)
 		default:
@@ -60,7 +60,7 @@ func (r *run) printf(s string, args []value) value {
 		s = s[len(m[0]):]
 	}
 	if used < len(args) {
-		return r.fail("a format of %d conversions and %d arguments is not supported", used, len(args))
+		return r.failWith("a format of %d conversions and %d arguments is not supported", used, len(args))
 	}
 	if !r.charge(len(s)) {
 		return nil
@@ -81,7 +81,7 @@ func (r *run) format(s string, a *arguments) value {
 			return field[:1]
 		}
 		if len(field) < 2 {
-			r.fail("found %s in the format %s: only fields as {}, {0} and {name} are supported", quoted(field), quoted(s))
+			r.failWith("found %s in the format %s: only fields as {}, {0} and {name} are supported", quoted(field), quoted(s))
 			return ""
 		}
 		name := field[1 : len(field)-1]
@@ -96,7 +96,7 @@ func (r *run) format(s string, a *arguments) value {
 		} else if err == nil && i < len(a.args) {
 			v = a.args[i]
 		} else {
-			r.fail("found no argument for the field %s of the format", quoted(field))
+			r.failWith("found no argument for the field %s of the format", quoted(field))
 			return ""
 		}
 		shown := r.str(v)

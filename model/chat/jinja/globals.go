@@ -11,21 +11,21 @@ func globals(now time.Time) *scope {
 	for name, call := range map[string]func(r *run, a *arguments) value{
 		"raise_exception": raise, "range": makeRange, "dict": makeDict, "namespace": makeNamespace, "joiner": makeJoiner,
 	} {
-		s.set(name, &function{name, call})
+		s.setName(name, &function{name, call})
 	}
 	for _, name := range []string{"cycler", "lipsum"} {
-		s.set(name, &function{name, func(r *run, _ *arguments) value { return r.fail("the function is not supported") }})
+		s.setName(name, &function{name, func(r *run, _ *arguments) value { return r.failWith("the function is not supported") }})
 	}
 	if !now.IsZero() {
-		s.set("strftime_now", &function{"strftime_now", func(r *run, a *arguments) value {
-			return r.strftime(now, r.stringArg(a.bind(r, "format")[0]))
+		s.setName("strftime_now", &function{"strftime_now", func(r *run, a *arguments) value {
+			return r.strftime(now, r.stringArg(a.bindParameters(r, "format")[0]))
 		}})
 	}
 	return s
 }
 
 func raise(r *run, a *arguments) value {
-	if s := r.str(a.bind(r, "message")[0]); r.err == nil {
+	if s := r.str(a.bindParameters(r, "message")[0]); r.err == nil {
 		r.err = &RaisedError{s}
 	}
 	return nil
@@ -33,12 +33,12 @@ func raise(r *run, a *arguments) value {
 
 func makeRange(r *run, a *arguments) value {
 	if len(a.names) > 0 || len(a.args) < 1 || len(a.args) > 3 {
-		return r.fail("found %d arguments, want 1 to 3 without a name", len(a.args)+len(a.names))
+		return r.failWith("found %d arguments, want 1 to 3 without a name", len(a.args)+len(a.names))
 	}
 	var n [3]int
 	for i, v := range a.args {
 		if n[i] = r.intArg(v, 0); n[i] > 1<<48 || n[i] < -1<<48 {
-			return r.fail("found a number of more than 48 bits")
+			return r.failWith("found a number of more than 48 bits")
 		}
 	}
 	start, stop, step := 0, n[0], 1
@@ -49,11 +49,11 @@ func makeRange(r *run, a *arguments) value {
 		step = n[2]
 	}
 	if step == 0 {
-		return r.fail("found the step 0")
+		return r.failWith("found the step 0")
 	}
 	count := steps(start, stop, step)
 	if count > maxRange {
-		return r.fail("more than %d elements", maxRange)
+		return r.failWith("more than %d elements", maxRange)
 	}
 	if !r.chargeItems(count) {
 		return nil
@@ -77,22 +77,22 @@ func steps(start, stop, step int) int {
 func (r *run) dictArgs(a *arguments) *dict {
 	d := newDict(len(a.names))
 	if len(a.args) > 1 {
-		r.fail("found %d arguments, want at most one without a name", len(a.args))
+		r.failWith("found %d arguments, want at most one without a name", len(a.args))
 	} else if len(a.args) == 1 {
 		v := a.args[0]
 		if from, ok := v.(*dict); ok {
 			v = &list{kindItems, from.pairs(r)}
 		} else if u, ok := v.(*undefined); ok {
-			u.fail(r)
+			u.failUse(r)
 		}
 		for _, item := range r.iterate(v) {
 			if pair := r.unpack(item, 2); pair != nil {
-				d.set(r, pair[0], pair[1])
+				d.setItem(r, pair[0], pair[1])
 			}
 		}
 	}
 	for i, name := range a.names {
-		d.set(r, name, a.named[i])
+		d.setItem(r, name, a.named[i])
 	}
 	return d
 }
@@ -103,12 +103,12 @@ func makeNamespace(r *run, a *arguments) value { return &namespace{r.dictArgs(a)
 
 // makeJoiner is a function that gives nothing at first, and then the separator.
 func makeJoiner(r *run, a *arguments) value {
-	separator, used := a.bind(r, "sep?")[0], false
+	separator, used := a.bindParameters(r, "sep?")[0], false
 	if !given(separator) {
 		separator = ", "
 	}
 	return &function{"joiner", func(r *run, a *arguments) value {
-		a.bind(r)
+		a.bindParameters(r)
 		if !used {
 			used = true
 			return ""
@@ -140,7 +140,7 @@ func (r *run) strftime(t time.Time, format string) value {
 			layout, ok = directives[format[i]]
 		}
 		if ok = ok && (!short || strings.IndexByte("dmHIMSj", format[i]) >= 0); !ok {
-			return r.fail("the directive %s is not supported", quoted(format[start:min(i+1, len(format))]))
+			return r.failWith("the directive %s is not supported", quoted(format[start:min(i+1, len(format))]))
 		}
 		text := t.Format(layout)
 		if short {

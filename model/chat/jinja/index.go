@@ -11,12 +11,12 @@ func (r *run) getItem(v, index value) value {
 	i, isInt := asInt(index)
 	switch v := v.(type) {
 	case *undefined:
-		return v.fail(r)
+		return v.failUse(r)
 	case markup:
-		return r.fail("an element of text marked as safe is not supported")
+		return r.failWith("an element of text marked as safe is not supported")
 	case *dict:
 		if _, ok := hash(index); ok {
-			if item, found := v.get(r, index); found {
+			if item, found := v.getItem(r, index); found {
 				return item
 			}
 		}
@@ -53,11 +53,11 @@ func objectName(v value) string {
 // getAttr is v.name: an attribute or method, or else the element of a dict.
 func (r *run) getAttr(v value, name string) value {
 	if u, ok := v.(*undefined); ok {
-		return u.fail(r)
+		return u.failUse(r)
 	}
 	item := r.ownAttr(v, name)
 	if d, ok := v.(*dict); ok && isType[*undefined](item) && !slices.Contains(changing["dict"], name) {
-		if member, found := d.get(r, name); found {
+		if member, found := d.getItem(r, name); found {
 			return member
 		}
 	}
@@ -96,7 +96,7 @@ func (r *run) ownAttr(v value, name string) value {
 	}
 	switch v := v.(type) {
 	case markup:
-		return r.fail("%s: methods of text marked as safe are not supported", quoted(name))
+		return r.failWith("%s: methods of text marked as safe are not supported", quoted(name))
 	case string:
 		if m, ok := stringMethods[name]; ok {
 			return &function{name, func(r *run, a *arguments) value {
@@ -111,7 +111,7 @@ func (r *run) ownAttr(v value, name string) value {
 			return &function{name, func(r *run, a *arguments) value { return m(r, v, a) }}
 		}
 	case *namespace:
-		if item, found := v.vars.get(r, name); found {
+		if item, found := v.vars.getItem(r, name); found {
 			return item
 		}
 	case *loopValue:
@@ -120,7 +120,7 @@ func (r *run) ownAttr(v value, name string) value {
 		}
 	}
 	if slices.Contains(strings.Fields(unsupported[kind]), name) {
-		return r.fail("the attribute %q of a value of type %s is not supported", name, kind)
+		return r.failWith("the attribute %q of a value of type %s is not supported", name, kind)
 	}
 	return &undefined{"'" + objectName(v) + "' has no attribute '" + name + "'"}
 }
@@ -130,13 +130,13 @@ func (r *run) slice(v value, bounds []value) value {
 	l, isList := v.(*list)
 	s, isText := v.(string)
 	if u, ok := v.(*undefined); ok {
-		return u.fail(r)
+		return u.failUse(r)
 	}
 	if isType[markup](v) || isType[*generator](v) {
-		return r.fail("a slice of a value of type %s is not supported", typeName(v))
+		return r.failWith("a slice of a value of type %s is not supported", typeName(v))
 	}
 	if !isText && (!isList || !l.indexed()) {
-		return r.fail("found a slice of a value of type %s, want a string or a list", typeName(v))
+		return r.failWith("found a slice of a value of type %s, want a string or a list", typeName(v))
 	}
 	start, step, count := r.sliceBounds(bounds, r.length(v))
 	if isText && step == 1 {
@@ -194,7 +194,7 @@ func (r *run) sliceBounds(bounds []value, n int) (start, step, count int) {
 		step = min(max(given[2], -maxSource<<20), maxSource<<20)
 	}
 	if step == 0 {
-		r.fail("found a slice with the step 0")
+		r.failWith("found a slice with the step 0")
 	}
 	if r.err != nil {
 		return 0, 1, 0
@@ -224,23 +224,23 @@ func (r *run) sliceBounds(bounds []value, n int) (start, step, count int) {
 
 var dictMethods = map[string]func(r *run, d *dict, a *arguments) value{
 	"keys": func(r *run, d *dict, a *arguments) value {
-		a.bind(r)
+		a.bindParameters(r)
 		return &list{kindKeys, d.keys}
 	},
 	"values": func(r *run, d *dict, a *arguments) value {
-		a.bind(r)
+		a.bindParameters(r)
 		return &list{kindVals, d.vals}
 	},
 	"items": func(r *run, d *dict, a *arguments) value {
-		a.bind(r)
+		a.bindParameters(r)
 		return &list{kindItems, d.pairs(r)}
 	},
 	"get": func(r *run, d *dict, a *arguments) value {
 		if len(a.names) > 0 {
-			return r.fail("found the argument %s, want none by name", quoted(a.names[0]))
+			return r.failWith("found the argument %s, want none by name", quoted(a.names[0]))
 		}
-		args := a.bind(r, "key", "default?")
-		if v, found := d.get(r, args[0]); found {
+		args := a.bindParameters(r, "key", "default?")
+		if v, found := d.getItem(r, args[0]); found {
 			return v
 		}
 		if given(args[1]) {

@@ -72,11 +72,11 @@ func lex(source string) ([]token, error) {
 			return nil, err
 		}
 	}
-	l.add(kindEOF, "", nil)
+	l.addToken(kindEOF, "", nil)
 	return l.tokens, nil
 }
 
-func (l *lexer) add(k kind, text string, v value) {
+func (l *lexer) addToken(k kind, text string, v value) {
 	l.tokens = append(l.tokens, token{k, text, v, l.line})
 }
 
@@ -86,7 +86,7 @@ func (l *lexer) skip(to int) {
 	l.pos = to
 }
 
-func (l *lexer) fail(format string, args ...any) error {
+func (l *lexer) failure(format string, args ...any) error {
 	return &positioned{l.line, fmt.Errorf(format, args...)}
 }
 
@@ -106,7 +106,7 @@ func (l *lexer) next() error {
 	begin := nextTag(l.source, l.pos)
 	text := l.source[l.pos:begin]
 	if begin == len(l.source) {
-		l.add(kindData, text, nil)
+		l.addToken(kindData, text, nil)
 		l.skip(begin)
 		return nil
 	}
@@ -115,7 +115,7 @@ func (l *lexer) next() error {
 		sign = l.source[begin+2]
 	}
 	if kept := l.trimEnd(text, sign, open == '{'); kept != "" {
-		l.add(kindData, kept, nil)
+		l.addToken(kindData, kept, nil)
 	}
 	l.skip(begin)
 	if open == '%' {
@@ -131,10 +131,10 @@ func (l *lexer) next() error {
 	case '#':
 		return l.comment(body)
 	case '{':
-		l.add(kindPrintBegin, "", nil)
+		l.addToken(kindPrintBegin, "", nil)
 		return l.tag(body, "}}", kindPrintEnd)
 	}
-	l.add(kindBlockBegin, "", nil)
+	l.addToken(kindBlockBegin, "", nil)
 	return l.tag(body, "%}", kindBlockEnd)
 }
 
@@ -179,7 +179,7 @@ func (l *lexer) after(end int, sign byte, lineBreak bool) {
 func (l *lexer) comment(body int) error {
 	k := strings.Index(l.source[body:], "#}")
 	if k < 0 {
-		return l.fail("found a comment without an end, want #}")
+		return l.failure("found a comment without an end, want #}")
 	}
 	var sign byte
 	if k > 0 {
@@ -192,7 +192,7 @@ func (l *lexer) comment(body int) error {
 func (l *lexer) raw(body int) error {
 	m := rawEnd.FindStringSubmatchIndex(l.source[body:])
 	if m == nil {
-		return l.fail("found a raw block without an end, want {%% endraw %%}")
+		return l.failure("found a raw block without an end, want {%% endraw %%}")
 	}
 	l.skip(body)
 	text := l.source[body : body+m[0]]
@@ -202,7 +202,7 @@ func (l *lexer) raw(body int) error {
 	}
 	l.lineStart = l.source[body-1] == '\n'
 	if kept := l.trimEnd(text, sign, false); kept != "" {
-		l.add(kindData, kept, nil)
+		l.addToken(kindData, kept, nil)
 	}
 	l.skip(body + m[1])
 	l.lineStart = l.source[l.pos-1] == '\n'
@@ -225,7 +225,7 @@ func (l *lexer) tag(body int, end string, endKind kind) error {
 				n = 1
 			}
 			if strings.HasPrefix(rest[n:], end) {
-				l.add(endKind, "", nil)
+				l.addToken(endKind, "", nil)
 				if n == 0 {
 					sign = 0
 				}
@@ -233,18 +233,18 @@ func (l *lexer) tag(body int, end string, endKind kind) error {
 				return nil
 			}
 		}
-		if err := l.word(rest, &brackets); err != nil {
+		if err := l.readWord(rest, &brackets); err != nil {
 			return err
 		}
 	}
 	l.line = first
-	return l.fail("found a tag without an end, want %s", end)
+	return l.failure("found a tag without an end, want %s", end)
 }
 
 var closing = map[byte]byte{'(': ')', '[': ']', '{': '}'}
 
-// word reads one word of a tag.
-func (l *lexer) word(rest string, brackets *[]byte) error {
+// readWord reads one word of a tag.
+func (l *lexer) readWord(rest string, brackets *[]byte) error {
 	c, n := utf8.DecodeRuneInString(rest)
 	var k kind
 	var v value
@@ -275,9 +275,9 @@ func (l *lexer) word(rest string, brackets *[]byte) error {
 		err = fmt.Errorf("found the character %s, want a name, a value or an operator", quoted(string(c)))
 	}
 	if err != nil {
-		return l.fail("%w", err)
+		return l.failure("%w", err)
 	}
-	l.add(k, rest[:n], v)
+	l.addToken(k, rest[:n], v)
 	l.skip(l.pos + n)
 	return nil
 }
@@ -287,20 +287,20 @@ func (l *lexer) operator(op string, brackets *[]byte) error {
 	switch c := op[0]; c {
 	case '(', '[', '{':
 		if len(stack) == maxDepth {
-			return l.fail("found brackets nested more than %d deep", maxDepth)
+			return l.failure("found brackets nested more than %d deep", maxDepth)
 		}
 		stack = append(stack, closing[c])
 	case ')', ']', '}':
 		if len(stack) == 0 {
-			return l.fail("found %q without an opening bracket", op)
+			return l.failure("found %q without an opening bracket", op)
 		}
 		if want := stack[len(stack)-1]; want != c {
-			return l.fail("found %q, want %q", op, string(want))
+			return l.failure("found %q, want %q", op, string(want))
 		}
 		stack = stack[:len(stack)-1]
 	}
 	*brackets = stack
-	l.add(kindOperator, op, nil)
+	l.addToken(kindOperator, op, nil)
 	l.skip(l.pos + len(op))
 	return nil
 }

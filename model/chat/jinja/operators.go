@@ -13,18 +13,18 @@ func (r *run) operands(op string, a, b value) value {
 	for _, v := range []value{a, b} {
 		switch v := v.(type) {
 		case *undefined:
-			v.fail(r)
+			v.failUse(r)
 		case markup, *big.Int:
-			r.fail("%q beside a value of type %s is not supported", op, typeName(v))
+			r.failWith("%q beside a value of type %s is not supported", op, typeName(v))
 		}
 	}
-	return r.fail("found %s and %s around %q, want types that go together", typeName(a), typeName(b), op)
+	return r.failWith("found %s and %s around %q, want types that go together", typeName(a), typeName(b), op)
 }
 
 // sign is -v or +v.
 func (r *run) sign(op string, v value) value {
 	if u, ok := v.(*undefined); ok {
-		return u.fail(r)
+		return u.failUse(r)
 	}
 	if f, ok := v.(float64); ok && op == "-" {
 		return -f
@@ -34,7 +34,7 @@ func (r *run) sign(op string, v value) value {
 	i, ok := asInt(v)
 	switch {
 	case !ok:
-		return r.fail("found %q before a value of type %s, want a number", op, typeName(v))
+		return r.failWith("found %q before a value of type %s, want a number", op, typeName(v))
 	case op == "-":
 		return r.integers("-", 0, i)
 	}
@@ -115,7 +115,7 @@ func (r *run) integers(op string, x, y int64) value {
 		const exact = 1 << 53 // of a float
 		switch {
 		case y == 0:
-			return r.fail("division by zero")
+			return r.failWith("division by zero")
 		case op == "/":
 			if max(x, -x, y, -y) <= exact && min(x, y) >= -exact {
 				return float64(x) / float64(y)
@@ -134,7 +134,7 @@ func (r *run) integers(op string, x, y int64) value {
 		}
 	}
 	if !fits {
-		return r.fail("%d %s %d: integers that large are not supported", x, op, y)
+		return r.failWith("%d %s %d: integers that large are not supported", x, op, y)
 	}
 	return z
 }
@@ -149,11 +149,11 @@ func (r *run) floats(op string, a, b float64) value {
 		return a * b
 	case "/":
 		if b == 0 {
-			return r.fail("division by zero")
+			return r.failWith("division by zero")
 		}
 		return a / b
 	}
-	return r.fail("the operator %s of floats is not supported", op)
+	return r.failWith("the operator %s of floats is not supported", op)
 }
 
 // compare is a op b.
@@ -200,7 +200,7 @@ func (r *run) equal(a, b value, depth int) bool {
 		return isType[*undefined](b)
 	case *function:
 		if isType[*function](b) {
-			r.fail("comparing functions is not supported")
+			r.failWith("comparing functions is not supported")
 		}
 	case *big.Int:
 		y, ok := b.(*big.Int)
@@ -208,7 +208,7 @@ func (r *run) equal(a, b value, depth int) bool {
 	case *list:
 		y, ok := b.(*list)
 		if ok && x.kind == y.kind && !x.indexed() {
-			r.fail("comparing two values of type %s is not supported", x.kind)
+			r.failWith("comparing two values of type %s is not supported", x.kind)
 		}
 		return ok && x.kind == y.kind && slices.EqualFunc(x.items, y.items, func(a, b value) bool { return r.equal(a, b, depth+1) })
 	case *dict:
@@ -217,7 +217,7 @@ func (r *run) equal(a, b value, depth int) bool {
 			return false
 		}
 		for i, key := range x.keys {
-			if v, found := y.get(r, key); !found || !r.equal(x.vals[i], v, depth+1) {
+			if v, found := y.getItem(r, key); !found || !r.equal(x.vals[i], v, depth+1) {
 				return false
 			}
 		}
@@ -279,12 +279,12 @@ func (r *run) in(a, b value) bool {
 	if s, ok := text(b); ok {
 		part, ok := text(a)
 		if !ok {
-			r.fail("found a value of type %s before \"in\" and a string, want a string", typeName(a))
+			r.failWith("found a value of type %s before \"in\" and a string, want a string", typeName(a))
 		}
 		return r.scan(len(s)+len(part)) && strings.Contains(s, part)
 	}
 	if d, ok := b.(*dict); ok {
-		_, found := d.get(r, a)
+		_, found := d.getItem(r, a)
 		return found
 	}
 	return slices.ContainsFunc(r.iterate(b), func(item value) bool { return r.equal(a, item, 0) })

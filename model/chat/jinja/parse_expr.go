@@ -9,7 +9,7 @@ var constants = map[string]value{"true": true, "True": true, "false": false, "Fa
 
 func (p *parser) expression() expr {
 	defer p.enter()()
-	at := p.at()
+	at := p.currentLine()
 	x := p.or()
 	for p.skipName("if") {
 		c := &condExpr{line: at, then: x, test: p.or()}
@@ -25,7 +25,7 @@ func (p *parser) expression() expr {
 // tuple parses an expression, or several with commas between. It ends before a name
 // of end.
 func (p *parser) tuple(conditional bool, end ...string) expr {
-	at := p.at()
+	at := p.currentLine()
 	parse := p.expression
 	if !conditional {
 		parse = p.or
@@ -56,7 +56,7 @@ func (p *parser) or() expr {
 }
 
 func (p *parser) logic(name string, operand func() expr) expr {
-	at := p.at()
+	at := p.currentLine()
 	a := operand()
 	for p.skipName(name) {
 		a = &logicExpr{at, name == "or", a, operand()}
@@ -66,7 +66,7 @@ func (p *parser) logic(name string, operand func() expr) expr {
 }
 
 func (p *parser) not() expr {
-	at := p.at()
+	at := p.currentLine()
 	if !p.skipName("not") {
 		return p.compare()
 	}
@@ -77,7 +77,7 @@ func (p *parser) not() expr {
 var comparisons = []string{"==", "!=", "<", "<=", ">", ">="}
 
 func (p *parser) compare() expr {
-	c := &compareExpr{line: p.at(), first: p.sum()}
+	c := &compareExpr{line: p.currentLine(), first: p.sum()}
 	for {
 		op, t := "", p.current()
 		switch {
@@ -105,7 +105,7 @@ func (p *parser) product() expr {
 }
 
 func (p *parser) binary(operand func() expr, ops ...string) expr {
-	at := p.at()
+	at := p.currentLine()
 	a := operand()
 	for p.current().kind == kindOperator && slices.Contains(ops, p.current().text) {
 		op := p.advance().text
@@ -116,7 +116,7 @@ func (p *parser) binary(operand func() expr, ops ...string) expr {
 }
 
 func (p *parser) concat() expr {
-	c := &concatExpr{p.at(), []expr{p.product()}}
+	c := &concatExpr{p.currentLine(), []expr{p.product()}}
 	for p.skipIf("~") {
 		c.parts = append(c.parts, p.product())
 	}
@@ -147,7 +147,7 @@ func (p *parser) unary(filters bool) expr {
 		case t.is("("):
 			x = p.callOf(x)
 		case t.is("**"):
-			p.fail(line(t.line), `the operator "**" is not supported`)
+			p.failAt(line(t.line), `the operator "**" is not supported`)
 		default:
 			return x
 		}
@@ -156,7 +156,7 @@ func (p *parser) unary(filters bool) expr {
 }
 
 func (p *parser) primary() expr {
-	t, at := p.current(), p.at()
+	t, at := p.current(), p.currentLine()
 	switch {
 	case t.kind == kindName:
 		p.pos++
@@ -185,12 +185,12 @@ func (p *parser) primary() expr {
 	case t.is("["):
 		p.pos++
 		x := &listExpr{at, kindList, nil}
-		p.list("]", func() { x.items = append(x.items, p.expression()) })
+		p.parseList("]", func() { x.items = append(x.items, p.expression()) })
 		return x
 	case t.is("{"):
 		p.pos++
 		d := &dictExpr{line: at}
-		p.list("}", func() {
+		p.parseList("}", func() {
 			d.keys = append(d.keys, p.expression())
 			p.expect(":")
 			d.values = append(d.values, p.expression())
@@ -258,7 +258,7 @@ func (p *parser) subscript(x expr) expr {
 }
 
 func (p *parser) callOf(x expr) expr {
-	at := p.at()
+	at := p.currentLine()
 	args := p.arguments()
 	p.grow()
 	return &callExpr{at, x, args}
@@ -266,11 +266,11 @@ func (p *parser) callOf(x expr) expr {
 
 func (p *parser) arguments() (a callArgs) {
 	p.expect("(")
-	p.list(")", func() {
+	p.parseList(")", func() {
 		t := p.current()
 		byName := t.kind == kindName && p.look().is("=")
 		if a.mapping != nil || a.list != nil && !byName && !t.is("**") || len(a.named) > 0 && !byName && !t.is("*") && !t.is("**") {
-			p.fail(p.at(), "found arguments in the wrong order, want those without a name first, then those with one, *list and **dict")
+			p.failAt(p.currentLine(), "found arguments in the wrong order, want those without a name first, then those with one, *list and **dict")
 		}
 		switch {
 		case p.skipIf("*"):
@@ -297,7 +297,7 @@ func (p *parser) filters(x expr) expr {
 
 // filter parses the name of a filter and its arguments.
 func (p *parser) filter(x expr) expr {
-	f := &filterExpr{line: p.at(), x: x, name: p.name()}
+	f := &filterExpr{line: p.currentLine(), x: x, name: p.name()}
 	if p.current().is("(") {
 		f.args = p.arguments()
 	}

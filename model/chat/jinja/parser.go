@@ -22,7 +22,7 @@ type parser struct {
 
 func (p *parser) current() token { return p.tokens[p.pos] }
 
-func (p *parser) at() line { return line(p.current().line) }
+func (p *parser) currentLine() line { return line(p.current().line) }
 
 func (p *parser) look() token { return p.tokens[min(p.pos+1, len(p.tokens)-1)] }
 
@@ -56,8 +56,8 @@ func (p *parser) skipName(name string) bool {
 	return false
 }
 
-// fail ends the parsing with an error at a line.
-func (p *parser) fail(at line, format string, args ...any) {
+// failAt ends the parsing with an error at a line.
+func (p *parser) failAt(at line, format string, args ...any) {
 	if p.err == nil {
 		p.err = &positioned{int(at), fmt.Errorf(format, args...)}
 	}
@@ -66,7 +66,7 @@ func (p *parser) fail(at line, format string, args ...any) {
 
 // unexpected is the error for the current token.
 func (p *parser) unexpected(want string, args ...any) {
-	p.fail(p.at(), "found %s, want %s", p.current().found(), fmt.Sprintf(want, args...))
+	p.failAt(p.currentLine(), "found %s, want %s", p.current().found(), fmt.Sprintf(want, args...))
 }
 
 func (p *parser) expect(op string) {
@@ -93,7 +93,7 @@ func (p *parser) name() string {
 // enter goes one level deeper; what it returns comes back.
 func (p *parser) enter() (leave func()) {
 	if p.depth++; p.depth > maxDepth {
-		p.fail(p.at(), "found statements or expressions nested more than %d deep", maxDepth)
+		p.failAt(p.currentLine(), "found statements or expressions nested more than %d deep", maxDepth)
 	}
 	return func() { p.depth-- }
 }
@@ -101,12 +101,12 @@ func (p *parser) enter() (leave func()) {
 // grow counts the operators of a tag, which nest to the left.
 func (p *parser) grow() {
 	if p.words++; p.words > maxOperators {
-		p.fail(p.at(), "found more than %d operators in a tag", maxOperators)
+		p.failAt(p.currentLine(), "found more than %d operators in a tag", maxOperators)
 	}
 }
 
-// list calls parse for what stands between commas, up to a closing bracket.
-func (p *parser) list(end string, parse func()) {
+// parseList calls parse for what stands between commas, up to a closing bracket.
+func (p *parser) parseList(end string, parse func()) {
 	for n := 0; !p.skipIf(end) && p.err == nil; n++ {
 		if n > 0 {
 			if p.expect(","); p.skipIf(end) {
@@ -156,7 +156,7 @@ func (p *parser) body(end ...string) ([]stmt, string) {
 }
 
 func (p *parser) statement(end []string) stmt {
-	at, t := p.at(), p.current()
+	at, t := p.currentLine(), p.current()
 	if t.kind != kindName {
 		p.unexpected("the name of a block")
 		return nil
@@ -164,7 +164,7 @@ func (p *parser) statement(end []string) stmt {
 	p.pos++
 	switch t.text {
 	case "set":
-		return p.set(at)
+		return p.parseSet(at)
 	case "for":
 		return p.loop(at)
 	case "if":
@@ -177,7 +177,7 @@ func (p *parser) statement(end []string) stmt {
 		p.macroBody(m, "endmacro")
 		return &macroStmt{at, m}
 	case "call":
-		return p.call(at)
+		return p.parseCall(at)
 	case "filter":
 		s := &captureStmt{line: at, filter: p.filters(p.filter(&captured{line: at}))}
 		s.body, _ = p.body("endfilter")
@@ -188,7 +188,7 @@ func (p *parser) statement(end []string) stmt {
 		return s
 	case "break", "continue":
 		if p.loops == 0 {
-			p.fail(at, "found %q outside of a loop", t.text)
+			p.failAt(at, "found %q outside of a loop", t.text)
 		}
 		return &jumpStmt{at, map[string]signal{"break": breakLoop, "continue": continueLoop}[t.text]}
 	}
@@ -200,7 +200,7 @@ func (p *parser) statement(end []string) stmt {
 	return nil
 }
 
-func (p *parser) set(at line) stmt {
+func (p *parser) parseSet(at line) stmt {
 	to := p.target(true)
 	if p.skipIf("=") {
 		return &setStmt{at, to, p.tuple(true)}
@@ -223,7 +223,7 @@ func (p *parser) loop(at line) stmt {
 		s.filter = p.expression()
 	}
 	if p.current().isName("recursive") {
-		p.fail(at, "recursive loops are not supported")
+		p.failAt(at, "recursive loops are not supported")
 	}
 	var end string
 	p.loops++
@@ -265,14 +265,14 @@ func (p *parser) with(at line) stmt {
 	return s
 }
 
-func (p *parser) call(at line) stmt {
+func (p *parser) parseCall(at line) stmt {
 	block := &macroNode{name: "caller"}
 	if p.current().is("(") {
 		p.signature(block)
 	}
 	call, ok := p.expression().(*callExpr)
 	if !ok {
-		p.fail(at, "found no call in a call block, want one, as in {%% call macro() %%}")
+		p.failAt(at, "found no call in a call block, want one, as in {%% call macro() %%}")
 	}
 	p.macroBody(block, "endcall")
 	return &callStmt{at, call, block}
@@ -291,7 +291,7 @@ func (p *parser) macroBody(m *macroNode, end string) {
 	m.body = p.isolated(end)
 	p.macros = p.macros[:len(p.macros)-1]
 	if i := slices.Index(m.parameters, "caller"); m.caller && i >= 0 && i < len(m.parameters)-len(m.defaults) {
-		p.fail(p.at(), "macro %s: found the parameter caller without a default, want one", quoted(m.name))
+		p.failAt(p.currentLine(), "macro %s: found the parameter caller without a default, want one", quoted(m.name))
 	}
 	m.caller = m.caller && !slices.Contains(m.parameters, "caller")
 	m.kwargs = m.kwargs && !slices.Contains(m.parameters, "kwargs")
@@ -310,7 +310,7 @@ func (p *parser) uses(name string) {
 
 func (p *parser) signature(m *macroNode) {
 	p.expect("(")
-	p.list(")", func() {
+	p.parseList(")", func() {
 		name := p.storedName()
 		m.parameters = append(m.parameters, name)
 		if p.skipIf("=") {
@@ -333,7 +333,7 @@ func (p *parser) storedName() string {
 // namespaces may be. It ends before a name of end.
 func (p *parser) target(attributes bool, end ...string) *target {
 	defer p.enter()()
-	t := &target{line: p.at()}
+	t := &target{line: p.currentLine()}
 	for len(t.parts) == 0 || !p.tupleEnd(end) {
 		t.parts = append(t.parts, p.targetPart(attributes))
 		if !p.skipIf(",") {
@@ -353,7 +353,7 @@ func (p *parser) targetPart(attributes bool) *target {
 		p.expect(")")
 		return inner
 	}
-	t := &target{line: p.at(), name: p.storedName()}
+	t := &target{line: p.currentLine(), name: p.storedName()}
 	if attributes && p.skipIf(".") {
 		t.attribute = p.name()
 	}

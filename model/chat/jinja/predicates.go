@@ -31,7 +31,7 @@ func init() {
 		}),
 		"lower": func(r *run, v value, a *arguments) bool { return truth(ofText(stringMethods["islower"])(r, v, a)) },
 		"upper": func(r *run, v value, a *arguments) bool { return truth(ofText(stringMethods["isupper"])(r, v, a)) },
-		"in":    func(r *run, v value, a *arguments) bool { return r.in(v, a.bind(r, "seq")[0]) },
+		"in":    func(r *run, v value, a *arguments) bool { return r.in(v, a.bindParameters(r, "seq")[0]) },
 	}
 	for op, names := range map[string][]string{
 		"==": {"==", "eq", "equalto", "sameas"}, "!=": {"!=", "ne"}, ">": {">", "gt", "greaterthan"}, ">=": {">=", "ge"},
@@ -39,7 +39,7 @@ func init() {
 	} {
 		for _, name := range names {
 			tests[name] = func(r *run, v value, a *arguments) bool {
-				other := a.bind(r, "other")[0]
+				other := a.bindParameters(r, "other")[0]
 				// Python's "is", as far as templates can rely on it.
 				return (name != "sameas" || typeName(v) == typeName(other)) && r.compare(op, v, other)
 			}
@@ -50,7 +50,7 @@ func init() {
 func (r *run) test(name string, v value, a *arguments) bool {
 	f := tests[name]
 	if f == nil {
-		r.fail("the test %s is not supported", quoted(name))
+		r.failWith("the test %s is not supported", quoted(name))
 		return false
 	}
 	yes := f(r, v, a)
@@ -60,7 +60,7 @@ func (r *run) test(name string, v value, a *arguments) bool {
 
 func is(holds func(v value) bool) testFunc {
 	return func(r *run, v value, a *arguments) bool {
-		a.bind(r)
+		a.bindParameters(r)
 		return holds(v)
 	}
 }
@@ -70,9 +70,9 @@ func divisible(by, rest int64) testFunc {
 	return func(r *run, v value, a *arguments) bool {
 		var num value = by
 		if by > 0 {
-			a.bind(r)
+			a.bindParameters(r)
 		} else {
-			num = a.bind(r, "num")[0]
+			num = a.bindParameters(r, "num")[0]
 		}
 		return r.equal(r.binary("%", v, num), rest, 0)
 	}

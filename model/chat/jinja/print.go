@@ -35,7 +35,7 @@ func (r *run) joined(parts []value, separator string) string {
 // repr is repr(v).
 func (r *run) repr(v value) string {
 	d := &dumper{run: r, item: ", ", key: ": "}
-	d.write(v, 0)
+	d.writeValue(v, 0)
 	return d.b.String()
 }
 
@@ -53,20 +53,20 @@ type dumper struct {
 
 // toJSON is transformers' tojson, which leaves what is not ASCII as it is.
 func toJSON(r *run, v value, a *arguments) value {
-	args := a.bind(r, "ensure_ascii?", "indent?", "separators?", "sort_keys?")
+	args := a.bindParameters(r, "ensure_ascii?", "indent?", "separators?", "sort_keys?")
 	d := &dumper{run: r, json: true, item: ", ", key: ": ", ascii: flag(args[0]), sorted: flag(args[3])}
-	if set(args[1]) {
+	if isSet(args[1]) {
 		d.multiline, d.item = true, ","
 		d.indent = r.indentation(args[1], 0)
 	}
-	if set(args[2]) {
+	if isSet(args[2]) {
 		pair := r.unpack(args[2], 2)
 		if pair == nil {
 			return nil
 		}
 		d.item, d.key = r.stringArg(pair[0]), r.stringArg(pair[1])
 	}
-	d.write(v, 0)
+	d.writeValue(v, 0)
 	return d.b.String()
 }
 
@@ -82,19 +82,19 @@ func (r *run) indentation(v value, otherwise int) string {
 	return strings.Repeat(" ", n)
 }
 
-func (d *dumper) add(s string) {
+func (d *dumper) addText(s string) {
 	if d.run.charge(len(s)) {
 		d.b.WriteString(s)
 	}
 }
 
-func (d *dumper) write(v value, depth int) {
+func (d *dumper) writeValue(v value, depth int) {
 	if !d.run.nested(depth) || !d.run.charge(nodeCost) {
 		return
 	}
 	switch v := v.(type) {
 	case *list:
-		d.list(v, depth)
+		d.writeList(v, depth)
 	case *dict:
 		var order []int
 		if d.sorted {
@@ -106,25 +106,25 @@ func (d *dumper) write(v value, depth int) {
 			}
 			key := v.keys[i]
 			if s, isText := text(key); d.json && !isText {
-				d.add(`"` + d.leaf(key) + `"`)
+				d.addText(`"` + d.leaf(key) + `"`)
 			} else if d.json {
-				d.add(d.jsonString(s))
+				d.addText(d.jsonString(s))
 			} else {
-				d.write(key, depth+1)
+				d.writeValue(key, depth+1)
 			}
-			d.add(d.key)
-			d.write(v.vals[i], depth+1)
+			d.addText(d.key)
+			d.writeValue(v.vals[i], depth+1)
 		})
 	default:
-		d.add(d.leaf(v))
+		d.addText(d.leaf(v))
 	}
 }
 
-func (d *dumper) list(l *list, depth int) {
+func (d *dumper) writeList(l *list, depth int) {
 	open, end := "[", "]"
 	switch {
 	case l.kind == kindRange || d.json && !l.indexed():
-		d.run.fail("printing a value of type %s is not supported", l.kind)
+		d.run.failWith("printing a value of type %s is not supported", l.kind)
 	case l.kind == kindTuple && !d.json:
 		open, end = "(", ")"
 		if len(l.items) == 1 {
@@ -133,15 +133,15 @@ func (d *dumper) list(l *list, depth int) {
 	case !l.indexed():
 		open, end = l.kind+"([", "])"
 	}
-	d.elements(open, end, len(l.items), depth, func(i int) { d.write(l.items[i], depth+1) })
+	d.elements(open, end, len(l.items), depth, func(i int) { d.writeValue(l.items[i], depth+1) })
 }
 
 // elements writes n elements between brackets.
 func (d *dumper) elements(open, end string, n, depth int, write func(i int)) {
-	d.add(open)
+	d.addText(open)
 	for i := 0; i < n && d.run.err == nil; i++ {
 		if i > 0 {
-			d.add(d.item)
+			d.addText(d.item)
 		}
 		d.breakLine(depth + 1)
 		write(i)
@@ -149,12 +149,12 @@ func (d *dumper) elements(open, end string, n, depth int, write func(i int)) {
 	if n > 0 {
 		d.breakLine(depth)
 	}
-	d.add(end)
+	d.addText(end)
 }
 
 func (d *dumper) breakLine(depth int) {
 	if d.multiline && d.run.charge(product(depth, len(d.indent))) {
-		d.add("\n" + strings.Repeat(d.indent, depth))
+		d.addText("\n" + strings.Repeat(d.indent, depth))
 	}
 }
 
@@ -190,7 +190,7 @@ func (d *dumper) leaf(v value) string {
 			return "Undefined"
 		}
 	}
-	d.run.fail("printing a value of type %s is not supported", typeName(v))
+	d.run.failWith("printing a value of type %s is not supported", typeName(v))
 	return ""
 }
 

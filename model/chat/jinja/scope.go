@@ -23,7 +23,7 @@ func (s *scope) lookup(name string) (v value, ok bool, read int) {
 	return nil, false, read
 }
 
-func (s *scope) set(name string, v value) {
+func (s *scope) setName(name string, v value) {
 	for i, n := range s.names {
 		if n == name {
 			s.values[i] = v
@@ -58,12 +58,12 @@ func (r *run) assign(t *target, v value, s *scope) {
 		holder, _, read := s.lookup(t.name)
 		r.charge(read)
 		if ns, ok := holder.(*namespace); ok {
-			ns.vars.set(r, t.attribute, v)
+			ns.vars.setItem(r, t.attribute, v)
 		} else {
-			r.fail("set %s.%s: found %s, want a namespace", t.name, t.attribute, typeName(holder))
+			r.failWith("set %s.%s: found %s, want a namespace", t.name, t.attribute, typeName(holder))
 		}
 	case r.charge(itemCost + len(s.names)):
-		s.set(t.name, v)
+		s.setName(t.name, v)
 	}
 }
 
@@ -71,7 +71,7 @@ func (r *run) assign(t *target, v value, s *scope) {
 func (r *run) unpack(v value, n int) []value {
 	items := r.iterate(v)
 	if len(items) != n {
-		r.fail("found %d values to unpack, want %d", len(items), n)
+		r.failWith("found %d values to unpack, want %d", len(items), n)
 		return nil
 	}
 	return items

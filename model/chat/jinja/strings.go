@@ -25,17 +25,17 @@ func init() {
 		"removeprefix": trim(strings.TrimPrefix), "removesuffix": trim(strings.TrimSuffix),
 		"find": search(strings.Index, false), "rfind": search(strings.LastIndex, false), "index": search(strings.Index, true),
 		"count": func(r *run, s string, a *arguments) value {
-			return int64(strings.Count(s, r.stringArg(a.bind(r, "sub")[0])))
+			return int64(strings.Count(s, r.stringArg(a.bindParameters(r, "sub")[0])))
 		},
 		"replace": func(r *run, s string, a *arguments) value {
-			args := a.bind(r, "old", "new", "count?")
+			args := a.bindParameters(r, "old", "new", "count?")
 			return r.replace(s, r.stringArg(args[0]), r.stringArg(args[1]), r.intArg(args[2], -1))
 		},
 		"join": func(r *run, s string, a *arguments) value {
-			items := r.iterate(a.bind(r, "iterable")[0])
+			items := r.iterate(a.bindParameters(r, "iterable")[0])
 			for i, item := range items {
 				if !isType[string](item) {
-					return r.fail("found an element %d of type %s, want strings", i, typeName(item))
+					return r.failWith("found an element %d of type %s, want strings", i, typeName(item))
 				}
 			}
 			return r.joined(items, s)
@@ -56,7 +56,7 @@ func isCased(c rune) bool { return unicode.IsUpper(c) || unicode.IsLower(c) || u
 // cased changes the letters of a string.
 func cased(change func(s string) string) stringFunc {
 	return func(r *run, s string, a *arguments) value {
-		a.bind(r)
+		a.bindParameters(r)
 		if !r.charge(product(charCost, len(s))) {
 			return nil
 		}
@@ -97,9 +97,9 @@ func title(s string) string {
 // from other numbers.
 func every(is func(c rune) bool) stringFunc {
 	return func(r *run, s string, a *arguments) value {
-		a.bind(r)
+		a.bindParameters(r)
 		if strings.ContainsFunc(s, func(c rune) bool { return unicode.Is(unicode.No, c) }) {
-			return r.fail("asking for the kind of the characters of %s is not supported", quoted(s))
+			return r.failWith("asking for the kind of the characters of %s is not supported", quoted(s))
 		}
 		return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return !is(c) })
 	}
@@ -108,7 +108,7 @@ func every(is func(c rune) bool) stringFunc {
 // oneCase tells whether there are letters that have cases, and all are of one.
 func oneCase(is func(c rune) bool) stringFunc {
 	return func(r *run, s string, a *arguments) value {
-		a.bind(r)
+		a.bindParameters(r)
 		return strings.ContainsFunc(s, is) && !strings.ContainsFunc(s, func(c rune) bool { return isCased(c) && !is(c) })
 	}
 }
@@ -116,13 +116,13 @@ func oneCase(is func(c rune) bool) stringFunc {
 // strip removes white space, or the characters given, from the ends.
 func strip(left, right bool) stringFunc {
 	return func(r *run, s string, a *arguments) value {
-		return r.strip(s, a.bind(r, "chars?")[0], left, right)
+		return r.strip(s, a.bindParameters(r, "chars?")[0], left, right)
 	}
 }
 
 func (r *run) strip(s string, chars value, left, right bool) string {
 	cut := isSpace
-	if set(chars) {
+	if isSet(chars) {
 		set := r.stringArg(chars)
 		if !r.charge(product(len(s), len(set)) / scanRate) {
 			return ""
@@ -153,7 +153,7 @@ func (r *run) texts(parts []string) value {
 // split cuts at a separator, or at runs of white space, at most so many times.
 func split(at func(s, sep string, parts int) []string, atSpace func(s string, most int) []string) stringFunc {
 	return func(r *run, s string, a *arguments) value {
-		args := a.bind(r, "sep?", "maxsplit?")
+		args := a.bindParameters(r, "sep?", "maxsplit?")
 		most := r.intArg(args[1], -1)
 		if most < 0 || most > len(s) {
 			most = len(s) + 1
@@ -161,15 +161,15 @@ func split(at func(s, sep string, parts int) []string, atSpace func(s string, mo
 		if !r.chargeItems(len(s) / 8) {
 			return nil
 		}
-		if !set(args[0]) && atSpace == nil {
-			return r.fail("cutting at white space from the right is not supported")
+		if !isSet(args[0]) && atSpace == nil {
+			return r.failWith("cutting at white space from the right is not supported")
 		}
-		if !set(args[0]) {
+		if !isSet(args[0]) {
 			return r.texts(atSpace(s, most))
 		}
 		sep := r.stringArg(args[0])
 		if sep == "" {
-			return r.fail("found an empty separator")
+			return r.failWith("found an empty separator")
 		}
 		return r.texts(at(s, sep, most+1))
 	}
@@ -209,7 +209,7 @@ func splitSpace(s string, most int) []string {
 }
 
 func splitlines(r *run, s string, a *arguments) value {
-	return r.texts(splitLines(s, flag(a.bind(r, "keepends?")[0])))
+	return r.texts(splitLines(s, flag(a.bindParameters(r, "keepends?")[0])))
 }
 
 // splitLines cuts at all that Python takes for the end of a line.
@@ -239,11 +239,11 @@ func splitLines(s string, keep bool) []string {
 // partition cuts in three at a separator; the whole is on the far side of one that is not there.
 func partition(index func(s, sep string) int, right bool) stringFunc {
 	return func(r *run, s string, a *arguments) value {
-		sep := r.stringArg(a.bind(r, "sep")[0])
+		sep := r.stringArg(a.bindParameters(r, "sep")[0])
 		i := index(s, sep)
 		switch {
 		case sep == "":
-			return r.fail("found an empty separator")
+			return r.failWith("found an empty separator")
 		case i >= 0:
 			return newTuple(s[:i], sep, s[i+len(sep):])
 		case right:
@@ -256,7 +256,7 @@ func partition(index func(s, sep string) int, right bool) stringFunc {
 // affix tells whether a string starts or ends with another, or one of a tuple.
 func affix(has func(s, part string) bool) stringFunc {
 	return func(r *run, s string, a *arguments) value {
-		parts := a.bind(r, "affix")
+		parts := a.bindParameters(r, "affix")
 		if t, ok := parts[0].(*list); ok && t.kind == kindTuple {
 			parts = t.items
 		}
@@ -266,19 +266,19 @@ func affix(has func(s, part string) bool) stringFunc {
 
 func trim(f func(s, part string) string) stringFunc {
 	return func(r *run, s string, a *arguments) value {
-		return f(s, r.stringArg(a.bind(r, "affix")[0]))
+		return f(s, r.stringArg(a.bindParameters(r, "affix")[0]))
 	}
 }
 
 // search finds a part, by characters; -1 or an error if it is not there.
 func search(index func(s, part string) int, must bool) stringFunc {
 	return func(r *run, s string, a *arguments) value {
-		i := index(s, r.stringArg(a.bind(r, "sub")[0]))
+		i := index(s, r.stringArg(a.bindParameters(r, "sub")[0]))
 		if i >= 0 {
 			return int64(utf8.RuneCountInString(s[:i]))
 		}
 		if must {
-			return r.fail("the substring is not there")
+			return r.failWith("the substring is not there")
 		}
 		return int64(-1)
 	}

@@ -58,10 +58,10 @@ func Parse(source string) (*Template, error) {
 // template called raise_exception, ErrBudget if it took too much, and ctx's if that
 // ended it.
 func (t *Template) Render(ctx context.Context, variables map[string]any, now time.Time) (string, error) {
-	return t.run(newRun(ctx), variables, now)
+	return t.renderInto(newRun(ctx), variables, now)
 }
 
-func (t *Template) run(r *run, variables map[string]any, now time.Time) (string, error) {
+func (t *Template) renderInto(r *run, variables map[string]any, now time.Time) (string, error) {
 	s := &scope{outer: globals(now)}
 	in := &input{}
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
@@ -69,7 +69,7 @@ func (t *Template) run(r *run, variables map[string]any, now time.Time) (string,
 		if err != nil {
 			return "", fmt.Errorf("variable %s: %w", quoted(name), err)
 		}
-		s.set(name, v)
+		s.setName(name, v)
 	}
 	r.grow(in.size)
 	if r.err = r.ctx.Err(); r.err == nil {

@@ -18,7 +18,7 @@ type value = any
 // missing.
 type undefined struct{ message string }
 
-func (u *undefined) fail(r *run) value { return r.fail("%s", shortened(u.message)) }
+func (u *undefined) failUse(r *run) value { return r.failWith("%s", shortened(u.message)) }
 
 // markup is text that the filters safe and escape took for HTML. What is added to it is
 // escaped; most other operations on it are not supported.
@@ -94,7 +94,7 @@ func hash(v value) (h any, ok bool) {
 func (r *run) key(v value) (h any, ok bool) {
 	h, ok = hash(v)
 	if !ok {
-		r.fail("a key of type %s is not supported, want a string or a number", typeName(v))
+		r.failWith("a key of type %s is not supported, want a string or a number", typeName(v))
 	}
 	if s, isText := h.(string); isText {
 		r.scan(len(s))
@@ -102,7 +102,7 @@ func (r *run) key(v value) (h any, ok bool) {
 	return h, r.err == nil
 }
 
-func (d *dict) get(r *run, key value) (v value, found bool) {
+func (d *dict) getItem(r *run, key value) (v value, found bool) {
 	h, ok := r.key(key)
 	if i, found := d.index[h]; ok && found {
 		return d.vals[i], true
@@ -110,7 +110,7 @@ func (d *dict) get(r *run, key value) (v value, found bool) {
 	return nil, false
 }
 
-func (d *dict) set(r *run, key, v value) {
+func (d *dict) setItem(r *run, key, v value) {
 	h, ok := r.key(key)
 	i, found := d.index[h]
 	switch {
@@ -212,7 +212,7 @@ func (r *run) length(v value) int {
 	case *loopValue:
 		return v.length()
 	}
-	r.fail("found a value of type %s, want one with a length", typeName(v))
+	r.failWith("found a value of type %s, want one with a length", typeName(v))
 	return 0
 }
 
@@ -240,7 +240,7 @@ func (r *run) iterate(v value) []value {
 		}
 		return items
 	}
-	r.fail("found a value of type %s, want one that can be iterated over", typeName(v))
+	r.failWith("found a value of type %s, want one that can be iterated over", typeName(v))
 	return nil
 }
 

@@ -262,7 +262,7 @@ func (p *parser) atom() (*node, error) {
 	}
 	switch c := p.nextRune(); c {
 	case '(':
-		return p.group()
+		return p.parseGroup()
 	case '[':
 		set, err := p.parseClass()
 		return &node{kind: kindSet, set: set}, err
@@ -300,8 +300,8 @@ func (p *parser) folded(s runeSet) (runeSet, error) {
 	return foldSet(s), nil
 }
 
-// group parses what follows an opening parenthesis.
-func (p *parser) group() (*node, error) {
+// parseGroup parses what follows an opening parenthesis.
+func (p *parser) parseGroup() (*node, error) {
 	n := &node{}
 	fold, dotAll, extended := p.fold, p.dotAll, p.extended
 	defer func() { p.fold, p.dotAll, p.extended = fold, dotAll, extended }()

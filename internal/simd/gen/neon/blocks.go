@@ -50,16 +50,16 @@ const blockPointer = 7
 // near is an unaligned load of a block.
 func (s *assembly) near(size, v, offset int) {
 	code := map[int]uint32{2: 0x7c400000, 4: 0xbc400000, 8: 0xfc400000, 16: 0x3cc00000}[size]
-	s.word(code|uint32(offset<<12|blockPointer<<5|v), "ldur %s%d, [x%d, %d]", memory[size].letter, v, blockPointer, offset)
+	s.emitWord(code|uint32(offset<<12|blockPointer<<5|v), "ldur %s%d, [x%d, %d]", memory[size].letter, v, blockPointer, offset)
 }
 
 // shift bytes right, or left if by is negative.
 func (s *assembly) shiftBytes(d, n, by int) {
 	switch {
 	case by > 0:
-		s.word(0x6f000400|uint32((16-by)<<16|n<<5|d), "ushr v%d.16b, v%d.16b, %d", d, n, by)
+		s.emitWord(0x6f000400|uint32((16-by)<<16|n<<5|d), "ushr v%d.16b, v%d.16b, %d", d, n, by)
 	case by < 0:
-		s.word(0x4f005400|uint32((8-by)<<16|n<<5|d), "shl v%d.16b, v%d.16b, %d", d, n, -by)
+		s.emitWord(0x4f005400|uint32((8-by)<<16|n<<5|d), "shl v%d.16b, v%d.16b, %d", d, n, -by)
 	case d != n:
 		s.move(d, n)
 	}
@@ -67,7 +67,7 @@ func (s *assembly) shiftBytes(d, n, by int) {
 
 // allBytes sets all bytes to x.
 func (s *assembly) allBytes(d int, x uint32) {
-	s.word(0x4f00e400|x>>5<<16|x&31<<5|uint32(d), "movi v%d.16b, %d", d, x)
+	s.emitWord(0x4f00e400|x>>5<<16|x&31<<5|uint32(d), "movi v%d.16b, %d", d, x)
 }
 
 // byteConstant sets 16 bytes.
@@ -657,7 +657,7 @@ func (s *assembly) emitQuantise(record rowRecord) {
 
 // byLane is an instruction with one lane of its last register.
 func (s *assembly) byLane(name string, code uint32, d, n, m, lane int) {
-	s.word(code|uint32(lane&1<<21|m<<16|lane>>1<<11|n<<5|d), "%s v%d.4s, v%d.4s, v%d.s[%d]", name, d, n, m, lane)
+	s.emitWord(code|uint32(lane&1<<21|m<<16|lane>>1<<11|n<<5|d), "%s v%d.4s, v%d.4s, v%d.s[%d]", name, d, n, m, lane)
 }
 
 func (s *assembly) fmulLane(d, n, m, lane int) { s.byLane("fmul", 0x4f809000, d, n, m, lane) }
@@ -665,5 +665,5 @@ func (s *assembly) mulLane(d, n, m, lane int)  { s.byLane("mul", 0x4f808000, d, 
 func (s *assembly) mlaLane(d, n, m, lane int)  { s.byLane("mla", 0x6f800000, d, n, m, lane) }
 
 func (s *assembly) dupLane(d, n, lane int) {
-	s.word(0x4e040400|uint32(lane<<19|n<<5|d), "dup v%d.4s, v%d.s[%d]", d, n, lane)
+	s.emitWord(0x4e040400|uint32(lane<<19|n<<5|d), "dup v%d.4s, v%d.s[%d]", d, n, lane)
 }

@@ -219,5 +219,5 @@ func (s *assembly) multiplyBytes(halves, minima bool) {
 
 // sdotLane adds to the words of d the products of the bytes of n and the four of a word of m.
 func (s *assembly) sdotLane(d, n, m, lane int) {
-	s.word(0x4f80e000|uint32(lane&1<<21|m<<16|lane>>1<<11|n<<5|d), "sdot v%d.4s, v%d.16b, v%d.4b[%d]", d, n, m, lane)
+	s.emitWord(0x4f80e000|uint32(lane&1<<21|m<<16|lane>>1<<11|n<<5|d), "sdot v%d.4s, v%d.16b, v%d.4b[%d]", d, n, m, lane)
 }

@@ -36,21 +36,21 @@ func lookup(table map[string]uint32, name string) uint32 {
 	return code
 }
 
-func (s *assembly) word(code uint32, format string, args ...any) {
+func (s *assembly) emitWord(code uint32, format string, args ...any) {
 	s.do("WORD $0x%08x // %s", code, fmt.Sprintf(format, args...))
 }
 
 // op3 is d = op(n, m), for fmla, fmls and bit with d as a third operand.
 func (s *assembly) op3(name string, d, n, m int) {
 	if name == "tbl" { // bytes of n by the indices m
-		s.word(0x4e000000|uint32(m<<16|n<<5|d), "tbl v%d, {v%d}, v%d", d, n, m)
+		s.emitWord(0x4e000000|uint32(m<<16|n<<5|d), "tbl v%d, {v%d}, v%d", d, n, m)
 		return
 	}
-	s.word(lookup(threeRegisters, name)|uint32(m<<16|n<<5|d), "%s v%d, v%d, v%d", name, d, n, m)
+	s.emitWord(lookup(threeRegisters, name)|uint32(m<<16|n<<5|d), "%s v%d, v%d, v%d", name, d, n, m)
 }
 
 func (s *assembly) op2(name string, d, n int) {
-	s.word(lookup(twoRegisters, name)|uint32(n<<5|d), "%s v%d, v%d", name, d, n)
+	s.emitWord(lookup(twoRegisters, name)|uint32(n<<5|d), "%s v%d, v%d", name, d, n)
 }
 
 func (s *assembly) move(d, n int) { s.op3("orr", d, n, n) }
@@ -60,20 +60,20 @@ func (s *assembly) zero(d int) { s.do("VEOR V%d.B16, V%d.B16, V%d.B16", d, d, d)
 // fmlaLane is d += n · m[lane].
 func (s *assembly) fmlaLane(d, n, m, lane int) {
 	l, h := lane&1, lane>>1
-	s.word(0x4f801000|uint32(l<<21|m<<16|h<<11|n<<5|d), "fmla v%d, v%d, v%d[%d]", d, n, m, lane)
+	s.emitWord(0x4f801000|uint32(l<<21|m<<16|h<<11|n<<5|d), "fmla v%d, v%d, v%d[%d]", d, n, m, lane)
 }
 
 // shift of words by a constant.
 func (s *assembly) shiftLeft(d, n, by int) {
-	s.word(0x4f005400|uint32((32+by)<<16|n<<5|d), "shl v%d, v%d, %d", d, n, by)
+	s.emitWord(0x4f005400|uint32((32+by)<<16|n<<5|d), "shl v%d, v%d, %d", d, n, by)
 }
 
 func (s *assembly) shiftRight(d, n, by int) {
-	s.word(0x4f000400|uint32((64-by)<<16|n<<5|d), "sshr v%d, v%d, %d", d, n, by)
+	s.emitWord(0x4f000400|uint32((64-by)<<16|n<<5|d), "sshr v%d, v%d, %d", d, n, by)
 }
 
 func (s *assembly) shiftRightUnsigned(d, n, by int) {
-	s.word(0x6f000400|uint32((64-by)<<16|n<<5|d), "ushr v%d, v%d, %d", d, n, by)
+	s.emitWord(0x6f000400|uint32((64-by)<<16|n<<5|d), "ushr v%d, v%d, %d", d, n, by)
 }
 
 // Loads and stores of 2, 4, 8 or 16 bytes; a load clears the rest of the register.
@@ -87,17 +87,17 @@ var memory = map[int]struct {
 
 func (s *assembly) loadRegister(size, v, base, offset int) {
 	m := memory[size]
-	s.word(m.load|uint32(offset/size<<10|base<<5|v), "ldr %s%d, [x%d, %d]", m.letter, v, base, offset)
+	s.emitWord(m.load|uint32(offset/size<<10|base<<5|v), "ldr %s%d, [x%d, %d]", m.letter, v, base, offset)
 }
 
 func (s *assembly) storeRegister(size, v, base, offset int) {
 	m := memory[size]
-	s.word(m.store|uint32(offset/size<<10|base<<5|v), "str %s%d, [x%d, %d]", m.letter, v, base, offset)
+	s.emitWord(m.store|uint32(offset/size<<10|base<<5|v), "str %s%d, [x%d, %d]", m.letter, v, base, offset)
 }
 
 // loadAll loads a float32 into all lanes.
 func (s *assembly) loadAll(v, base int) {
-	s.word(0x4d40c800|uint32(base<<5|v), "ld1r v%d, [x%d]", v, base)
+	s.emitWord(0x4d40c800|uint32(base<<5|v), "ld1r v%d, [x%d]", v, base)
 }
 
 // constant loads bits into all lanes, by way of R26.
