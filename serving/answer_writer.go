@@ -96,7 +96,7 @@ func (w *answerWriter) endAnswer() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true
-	http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.left)) // of what net/http has yet to write
+	http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.left)) // for the bytes that net/http has yet to write
 }
 
 // probe writes something that its client passes over, and fails some time after the client is gone.
