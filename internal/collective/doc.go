@@ -2,7 +2,7 @@
 // srun or an MPIJob has started.
 //
 // A [Group] sends bytes between ranks. What ranks do together is written over that alone:
-// [Gather] gives every rank what all have, [Broadcast] what rank 0 has, and [Chain] adds
+// [GatherBytes] gives every rank what all have, [Broadcast] what rank 0 has, and [Chain] adds
 // what they have in the order of the ranks. A chain and not a tree: floating-point sums
 // depend on their order, and a sum in the order of the ranks has the bits that one
 // process gets which adds everything in that order, whatever the number of ranks. It is
