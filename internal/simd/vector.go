@@ -129,7 +129,7 @@ func ExpWeights(dst, src []float32, shift float32) float32 {
 	return expSum(dst, src, shift, logNothing)
 }
 
-// AddExpSub sets dst[i] += exp(src[i] − shift[i]), with the terms of [Weights]: one row
+// AddExpSub sets dst[i] += exp(src[i] − shift[i]), with the terms of [ExpWeights]: one row
 // of a log-sum-exp over columns.
 func AddExpSub(dst, src, shift []float32) {
 	checkEqual("AddExpSub", "src", len(src), len(dst))

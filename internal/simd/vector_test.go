@@ -347,7 +347,7 @@ func BenchmarkVector(b *testing.B) {
 	}
 }
 
-// TestExpFloors: ExpSum is right down to the least normal number and Weights down to
+// TestExpFloors: ExpSum is right down to the least normal number and ExpWeights down to
 // e⁻⁴⁰, as is AddExpSub; below they are exactly 0, at every place of a vector, and NaN is
 // not swallowed.
 func TestExpFloors(t *testing.T) {
