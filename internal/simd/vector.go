@@ -122,7 +122,7 @@ func ExpSum(dst, src []float32, shift float32) float32 {
 // nothing, but products of it with other small numbers would be subnormal. Weights that
 // are compared with each other come from ExpSum.
 func ExpWeights(dst, src []float32, shift float32) float32 {
-	checkEqual("Weights", "src", len(src), len(dst))
+	checkEqual("ExpWeights", "src", len(src), len(dst))
 	if len(dst) == 0 {
 		return 0
 	}
