@@ -105,7 +105,7 @@ var elementwises = []elementwise{
 	{"Exp", func(dst, x, _ []float32) { Exp(dst, x) }, func(_, x, _ float64) float64 { return math.Exp(x) }, 2},
 	{"ExpSum", func(dst, x, _ []float32) { ExpSum(dst, x, 0.25) },
 		func(_, x, _ float64) float64 { return math.Exp(float64(float32(x) - 0.25)) }, 2},
-	{"Weights", func(dst, x, _ []float32) { ExpWeights(dst, x, -0.25) },
+	{"ExpWeights", func(dst, x, _ []float32) { ExpWeights(dst, x, -0.25) },
 		func(_, x, _ float64) float64 { return math.Exp(float64(float32(x) + 0.25)) }, 2},
 	{"AddExpSub", AddExpSub,
 		func(dst, x, y float64) float64 { return dst + math.Exp(float64(float32(x)-float32(y))) }, math.Inf(1)},
@@ -150,7 +150,7 @@ func TestElementwiseInPlace(t *testing.T) {
 				{"Exp", func(dst, x, _ []float32) { Exp(dst, x) }},
 				{"Log", func(dst, x, _ []float32) { Log(dst, x) }},
 				{"ExpSum", func(dst, x, _ []float32) { ExpSum(dst, x, 1) }},
-				{"Weights", func(dst, x, _ []float32) { ExpWeights(dst, x, 1) }}} {
+				{"ExpWeights", func(dst, x, _ []float32) { ExpWeights(dst, x, 1) }}} {
 				x, y := normal(r, n), normal(r, n)
 				want := make([]float32, n)
 				c.run(want, x, y)
@@ -307,7 +307,7 @@ func TestVectorPanics(t *testing.T) {
 		{"simd.Mul: length of x is 4, want 3", func() { Mul(b, a, b) }},
 		{"simd.Exp: length of src is 3, want 4", func() { Exp(a, b) }},
 		{"simd.ExpSum: length of src is 3, want 4", func() { ExpSum(a, b, 0) }},
-		{"simd.Weights: length of src is 3, want 4", func() { ExpWeights(a, b, 0) }},
+		{"simd.ExpWeights: length of src is 3, want 4", func() { ExpWeights(a, b, 0) }},
 		{"simd.Log: length of src is 3, want 4", func() { Log(a, b) }},
 		{"simd.AddExpSub: length of shift is 3, want 4", func() { AddExpSub(a, a, b) }},
 		{"simd.SiLUMul: length of up is 3, want 4", func() { SiLUMul(a, a, b) }},
@@ -332,7 +332,7 @@ func BenchmarkVector(b *testing.B) {
 		}{
 			{"Dot", func() { Dot(x, y) }}, {"Sum", func() { Sum(x) }}, {"Max", func() { Max(x) }},
 			{"Axpy", func() { Axpy(0, x, dst) }}, {"Add", func() { Add(dst, x, y) }}, {"MaxInto", func() { MaxInto(dst, x) }},
-			{"Exp", func() { Exp(dst, x) }}, {"ExpSum", func() { ExpSum(dst, x, 0) }}, {"Weights", func() { ExpWeights(dst, x, 0) }}, {"Log", func() { Log(dst, y) }},
+			{"Exp", func() { Exp(dst, x) }}, {"ExpSum", func() { ExpSum(dst, x, 0) }}, {"ExpWeights", func() { ExpWeights(dst, x, 0) }}, {"Log", func() { Log(dst, y) }},
 			{"SiLUMul", func() { SiLUMul(dst, x, y) }}, {"AddExpSub", func() { AddExpSub(dst, x, y) }},
 			{"WidenBF16", func() { WidenBF16(dst, h) }}, {"NarrowBF16", func() { NarrowBF16(h, x) }},
 			{"WidenF16", func() { WidenF16(dst, h) }}, {"NarrowF16", func() { NarrowF16(h, x) }},
@@ -370,7 +370,7 @@ func TestExpFloors(t *testing.T) {
 				}
 				ExpSum(dst, dst, 16)
 			}},
-			{"Weights", nothing, func(dst, src []float32) { ExpWeights(dst, src, 0) }},
+			{"ExpWeights", nothing, func(dst, src []float32) { ExpWeights(dst, src, 0) }},
 			{"AddExpSub", nothing, func(dst, src []float32) { clear(dst); AddExpSub(dst, src, make([]float32, len(src))) }},
 		} {
 			for _, n := range []int{1, 7, 16, 33, 100} {
