@@ -262,4 +262,5 @@ $("login").addEventListener("submit", e => {
   $("key").value = "";
   start().then(() => { if ($("login").hidden) $("message").focus(); });
 });
+$("message").focus();
 start();
