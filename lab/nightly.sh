@@ -24,7 +24,7 @@ real_model() {
 
 # level runs all tests with vector instructions of one level; the tests of packages that compute nothing say the same again.
 level() { # LEVEL [GODEBUG]
-  GLIMPSE_SIMD=$1 GODEBUG=${2:-} scripts/test.sh
+  GLIMPSE_SIMD=$1 scripts/test.sh -timeout 60m -exec "env GODEBUG=${2:+$2,}gcstoptheworld=2" # not of the compiler, which does not know all features
 }
 
 # of_lab compiles and tests the lab's own programs, and its Python.

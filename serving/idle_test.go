@@ -182,19 +182,22 @@ func TestShadowNames(t *testing.T) {
 	if err := os.CopyFS(other, modeltest.WithFiles(t, map[string]any{"tokenizer.json": modeltest.ByteTokenizer("<|end|>")})); err != nil {
 		t.Fatal(err)
 	}
+	own := "../adapters/reference/lookaheadkv"
 	for _, c := range []struct {
 		name, model, policy, shadow string
-		want                        string // of the error; "": none
+		want                        string   // of the error; "": none
+		adapters                    []string // of the server; none: the shipped ones
 	}{
-		{"the other shipped one", "", "lookaheadkv", "shipped", ""},
-		{"the other shipped one, options", "", "lookaheadkv(kernel=3)", "shipped", ""},
-		{"two shipped ones", "", "snapkv", "shipped", "--shadow shipped: got the adapters judgeq/shipped, lookaheadkv/shipped of this name, want one of them"},
-		{"none shipped", other, "snapkv", "shipped", "--shadow shipped: adapter \"shipped\": the registry has none for the weights of model"},
-		{"no folder", "", "snapkv", "no/such", "--shadow no/such: no folder, and no adapter of the server, which has judgeq/shipped, lookaheadkv/shipped: "},
-		{"no folder, no adapters", other, "snapkv", "no/such", "--shadow no/such: no folder, and no adapter of the server, which has none: "},
+		{name: "a shipped one beside another adapter", policy: "lookaheadkv", shadow: "judgeq/shipped", adapters: []string{own}},
+		{"the other shipped one", "", "lookaheadkv", "shipped", "", nil},
+		{"the other shipped one, options", "", "lookaheadkv(kernel=3)", "shipped", "", nil},
+		{"two shipped ones", "", "snapkv", "shipped", "--shadow shipped: got the adapters judgeq/shipped, lookaheadkv/shipped of this name, want one of them", nil},
+		{"none shipped", other, "snapkv", "shipped", "--shadow shipped: adapter \"shipped\": the registry has none for the weights of model", nil},
+		{"no folder", "", "snapkv", "no/such", "--shadow no/such: no folder, and no adapter of the server, which has judgeq/shipped, lookaheadkv/shipped: ", nil},
+		{"no folder, no adapters", other, "snapkv", "no/such", "--shadow no/such: no folder, and no adapter of the server, which has none: ", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, err := engine.Open(t.Context(), &engine.Options{Model: c.model, Device: "cpu", CacheDType: "auto", Policies: "snapkv"}, io.Discard)
+			m, err := engine.Open(t.Context(), &engine.Options{Model: c.model, Device: "cpu", CacheDType: "auto", Policies: "snapkv", Adapters: c.adapters}, io.Discard)
 			if err != nil {
 				t.Fatal(err)
 			}

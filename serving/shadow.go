@@ -31,7 +31,10 @@ func openShadow(ctx context.Context, m *engine.Model, spec, answers string) (eng
 	if len(found) == 0 {
 		name, _, ok := strings.Cut(spec, "=")
 		load := spec
-		if !ok && spec != engine.Shipped || objectstore.IsURL(spec) {
+		policy, isShipped := strings.CutSuffix(spec, "/"+engine.Shipped)
+		if _, err := eviction.Policies.Lookup(policy); isShipped && err == nil || spec == engine.Shipped {
+			name, load = engine.Shipped, engine.Shipped
+		} else if !ok || objectstore.IsURL(spec) {
 			name, load = "shadow", "shadow="+spec
 		}
 		loaded, err := m.LoadAdapters(ctx, load)
@@ -45,7 +48,9 @@ func openShadow(ctx context.Context, m *engine.Model, spec, answers string) (eng
 			return fail(err)
 		}
 		defer m.RemoveAdapters(name) // its policy goes on
-		found = named(name)
+		if found = named(spec); len(found) == 0 {
+			found = named(name)
+		}
 	}
 	if len(found) > 1 {
 		policy, _, _ := strings.Cut(answers, "(")

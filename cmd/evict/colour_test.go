@@ -15,7 +15,7 @@ func TestColours(t *testing.T) {
 	const red = "\x1b[1;31mevict:\x1b[0m "
 	said := func(stderr *os.File, env ...string) *exec.Cmd {
 		c := exec.Command(os.Args[0], "nosuch")
-		c.Env = append(append(os.Environ(), asProgram+"=1"), env...)
+		c.Env = append(append(os.Environ(), asProgram+"=1", "GODEBUG="), env...) // about which the runtime may say something first
 		c.Stderr = stderr
 		return c
 	}

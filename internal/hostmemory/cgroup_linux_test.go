@@ -44,7 +44,8 @@ func TestFindInAGroup(t *testing.T) {
 	for name, group := range map[string]string{"in the group": dir, "in one below": inner} {
 		c := exec.Command("/bin/sh", "-c", `echo $$ >"$1/cgroup.procs" && exec "$0"`, os.Args[0], group)
 		c.Env = append(os.Environ(), childVariable+"=1")
-		out, err := c.CombinedOutput()
+		c.Stderr = os.Stderr
+		out, err := c.Output()
 		if err != nil {
 			t.Fatalf("%s: %v: %s", name, err, out)
 		}
