@@ -1,6 +1,7 @@
 package quantized
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,25 +31,39 @@ type compressed struct {
 
 // group is an entry of config_groups.
 type group struct {
-	Targets []string `json:"targets"`
-	Weights *struct {
-		Bits      int             `json:"num_bits"`
-		Type      string          `json:"type"`
-		Symmetric *bool           `json:"symmetric"`
-		Strategy  string          `json:"strategy"`
-		Size      int             `json:"group_size"`
-		Block     json.RawMessage `json:"block_structure"`
-	} `json:"weights"`
-	Format string `json:"format"` // "": that of the file
+	Targets []string     `json:"targets"`
+	Weights *codeOptions `json:"weights"`
+	Format  string       `json:"format"` // "": that of the file
 
-	targets    targets
-	rows, cols int // of a block
+	targets targets
+	layout  layout
 }
 
-// codesOf finds the codes of a module, by the name of a format.
-var codesOf = map[string]func(m *module, g *group){
-	"float-quantized": plainCodes, "int-quantized": plainCodes, "naive-quantized": plainCodes, "pack-quantized": packedCodes,
+// codeOptions say how the codes of weights are made, and how many share a scale.
+type codeOptions struct {
+	Bits      int             `json:"num_bits"`
+	Type      string          `json:"type"`
+	Symmetric *bool           `json:"symmetric"`
+	Strategy  string          `json:"strategy"`
+	Size      int             `json:"group_size"`
+	Block     json.RawMessage `json:"block_structure"`
+
+	rows, cols int // of a block, 0: all of the matrix
 }
+
+// layout is how a format stores codes.
+type layout struct {
+	find func(m *module, g *group)
+	bits map[string][]int // by their type
+}
+
+// layoutOf has the layouts by the names of formats.
+var layoutOf = map[string]layout{
+	"float-quantized": plainLayout, "int-quantized": plainLayout, "naive-quantized": plainLayout,
+	"pack-quantized": {find: packedCodes, bits: map[string][]int{"int": {4, 8}}},
+}
+
+var plainLayout = layout{find: plainCodes, bits: map[string][]int{"float": {8}, "int": {1, 2, 3, 4, 5, 6, 7, 8}}}
 
 func init() { methods.Add("compressed-tensors", parseCompressed) }
 
@@ -100,40 +115,51 @@ func parseGroup(raw json.RawMessage, format string) (g *group, err error) {
 	if g.targets, err = parseTargets(g.Targets); err != nil {
 		return nil, fmt.Errorf("targets: %w", err)
 	}
-	w := g.Weights
-	if w == nil {
+	if g.Weights == nil {
 		return g, nil // of activations alone
 	}
-	if g.Format == "" {
-		g.Format = format
+	var known bool
+	g.Format = cmp.Or(g.Format, format)
+	if g.layout, known = layoutOf[g.Format]; !known {
+		return nil, fmt.Errorf("format: got %.200q, want one of: %s", g.Format, strings.Join(slices.Sorted(maps.Keys(layoutOf)), ", "))
 	}
-	if codesOf[g.Format] == nil {
-		return nil, fmt.Errorf("format: got %.200q, want one of: %s", g.Format, strings.Join(slices.Sorted(maps.Keys(codesOf)), ", "))
-	}
-	switch packed := g.Format == "pack-quantized"; {
-	case w.Type == "float" && (packed || w.Bits != 8), w.Type == "int" && packed && w.Bits != 4 && w.Bits != 8,
-		w.Type == "int" && (w.Bits < 1 || w.Bits > 8), w.Type != "int" && w.Type != "float":
+	w := g.Weights
+	if !slices.Contains(g.layout.bits[w.Type], w.Bits) {
 		return nil, fmt.Errorf("weights: got type %.200q of %d bits in %s, want float of 8 bits or int of up to 8, and int of 4 or 8 in pack-quantized", w.Type, w.Bits, g.Format)
-	case w.Type == "float" && w.Symmetric != nil && !*w.Symmetric:
-		return nil, errors.New("weights.symmetric: got false of type float, want true")
+	}
+	if err := w.resolve(); err != nil {
+		return nil, fmt.Errorf("weights.%w", err)
+	}
+	return g, nil
+}
+
+// resolve checks the options and finds the size of blocks.
+func (w *codeOptions) resolve() error {
+	if w.Type == "float" && w.zeros() {
+		return errors.New("symmetric: got false of type float, want true")
 	}
 	switch w.Strategy {
-	case "tensor", "channel":
+	case "tensor":
+	case "channel":
+		w.rows = 1
 	case "group":
-		if g.rows, g.cols = 1, w.Size; w.Size < 1 {
-			return nil, fmt.Errorf("weights.group_size: got %d, want at least 1", w.Size)
+		if w.rows, w.cols = 1, w.Size; w.Size < 1 {
+			return fmt.Errorf("group_size: got %d, want at least 1", w.Size)
 		}
 	case "block":
 		var block []int
 		if err := json.Unmarshal(w.Block, &block); err != nil || len(block) != 2 || block[0] < 1 || block[1] < 1 {
-			return nil, fmt.Errorf("weights.block_structure: got %.200s, want two positive numbers", w.Block)
+			return fmt.Errorf("block_structure: got %.200s, want two positive numbers", w.Block)
 		}
-		g.rows, g.cols = block[0], block[1]
+		w.rows, w.cols = block[0], block[1]
 	default:
-		return nil, fmt.Errorf("weights.strategy: got %.200q, want one of: block, channel, group, tensor", w.Strategy)
+		return fmt.Errorf("strategy: got %.200q, want one of: block, channel, group, tensor", w.Strategy)
 	}
-	return g, nil
+	return nil
 }
+
+// zeros tells that there are zero points.
+func (w *codeOptions) zeros() bool { return w.Symmetric != nil && !*w.Symmetric }
 
 // targets are names of modules, patterns of names behind "re:", and classes of modules.
 type targets struct {
@@ -189,7 +215,7 @@ func (c compressed) find(f *finder) {
 		case c.ignore.match(m.name) > 0:
 			m.reportFault("weight", "quantised, and quantization_config.ignore names it")
 		default:
-			codesOf[found.Format](m, found)
+			found.layout.find(m, found)
 		}
 	}
 }
@@ -210,11 +236,8 @@ func (g *group) codes(zeros, packed bool) string {
 
 // packsZeros tells that zero points are packed along columns.
 func (g *group) packsZeros() bool {
-	return g.zeros() && g.Format == "pack-quantized" && (g.Weights.Strategy == "channel" || g.Weights.Strategy == "group")
+	return g.Weights.zeros() && g.Format == "pack-quantized" && (g.Weights.Strategy == "channel" || g.Weights.Strategy == "group")
 }
-
-// zeros tells that there are zero points.
-func (g *group) zeros() bool { return g.Weights.Symmetric != nil && !*g.Weights.Symmetric }
 
 // stored is that of the first group, with scales as most are.
 func (c compressed) stored(_ string, cols int) kernels.DType {
@@ -222,11 +245,7 @@ func (c compressed) stored(_ string, cols int) kernels.DType {
 		return kernels.BF16
 	}
 	g := c.groups[0]
-	size := cols
-	if g.cols > 0 {
-		size = g.cols
-	}
-	return typeOf(g.codes(g.zeros(), g.packsZeros()), "BF16", cols, size)
+	return typeOf(g.codes(g.Weights.zeros(), g.packsZeros()), "BF16", cols, cmp.Or(g.Weights.cols, cols))
 }
 
 // plainCodes finds a module whose codes are bytes.
@@ -258,91 +277,108 @@ func packedCodes(m *module, g *group) {
 	m.compressed(rows, shape[1], g, rowCodes{stride: 4 * words, bits: g.Weights.Bits, values: &small})
 }
 
+// compressedMatrix is a matrix whose codes and their layout are known.
+type compressedMatrix struct {
+	*group
+	rows, cols   int
+	data         rowCodes
+	grid         grid
+	scale        string  // the scales' type
+	zero, packed bool    // there are zero points, packed along columns
+	middle       float32 // which codes and packed zero points are stored above
+}
+
 // compressed finds the scales and zero points of codes, which are the only tensor used so far.
-func (m *module) compressed(rows, cols int, g *group, c rowCodes) {
-	blocks := grid{blockRows: g.rows, blockCols: g.cols}
-	switch g.Weights.Strategy {
-	case "tensor":
-		blocks.blockRows, blocks.blockCols = rows, cols
-	case "channel":
-		blocks.blockRows, blocks.blockCols = 1, cols
-	case "group":
-		if cols%g.cols != 0 {
-			m.reportFault("weight", "%d columns, want a multiple of group_size %d", cols, g.cols)
-		}
+func (m *module) compressed(rows, cols int, g *group, codes rowCodes) {
+	w := g.Weights
+	c := &compressedMatrix{group: g, rows: rows, cols: cols, data: codes, zero: w.zeros() || m.hasTensor("weight_zero_point"), packed: g.packsZeros()}
+	c.grid = grid{blockRows: cmp.Or(w.rows, rows), blockCols: cmp.Or(w.cols, cols)}
+	c.grid.width = tileCount(cols, c.grid.blockCols)
+	if w.Strategy == "group" && cols%w.cols != 0 {
+		m.reportFault("weight", "%d columns, want a multiple of group_size %d", cols, w.cols)
 	}
-	blocks.width = tileCount(cols, blocks.blockCols)
-	shape := []int{tileCount(rows, blocks.blockRows), blocks.width}
-	shapes := [][]int{shape}
-	if g.Weights.Strategy == "tensor" {
+	shapes := [][]int{{tileCount(rows, c.grid.blockRows), c.grid.width}}
+	if w.Strategy == "tensor" {
 		shapes = [][]int{{1}, {}}
 	}
-	scale := m.use("weight_scale", floatTypes, shapes...)
-	zero, packed := g.zeros() || m.hasTensor("weight_zero_point"), g.packsZeros()
+	c.scale = m.use("weight_scale", floatTypes, shapes...)
 	switch {
-	case packed:
-		m.use("weight_zero_point", []string{"I32"}, []int{tileCount(rows, 32/g.Weights.Bits), blocks.width})
-	case zero:
+	case c.packed:
+		m.use("weight_zero_point", []string{"I32"}, []int{tileCount(rows, 32/w.Bits), c.grid.width})
+	case c.zero:
 		m.use("weight_zero_point", []string{"I8"}, shapes...)
 	}
-	var middle float32 // which codes and packed zero points are stored above
 	if g.Format == "pack-quantized" {
-		middle = float32(int(1) << (g.Weights.Bits - 1))
-	}
-	if g.Weights.Strategy == "group" && g.Format == "pack-quantized" && m.hasTensor("weight_g_idx") {
-		blocks.group = m.columnGroups(cols, g.cols, blocks.width)
-	}
-	found := func(of [][]byte) (rowCodes, grid) {
-		c, blocks := c, blocks
-		c.data, blocks.scale = of[0], readFloats(of[1], scale)
-		if packed {
-			blocks.zero = unpackRows(of[2], rows, blocks.width, g.Weights.Bits)
-		} else if zero || middle > 0 {
-			blocks.zero = slices.Repeat([]float32{middle}, len(blocks.scale))
-			if zero {
-				for i, z := range integers(of[2], "I8") {
-					blocks.zero[i] += float32(z)
-				}
-			}
-		}
-		return c, blocks
-	}
-	codes, columns := g.codes(zero, packed), blocks.blockCols
-	var order []int32
-	if blocks.group != nil {
-		columns = 0
-		if by, ok := inGroups(blocks.group); ok {
-			columns, order = blockCols, by
+		c.middle = float32(int(1) << (w.Bits - 1))
+		if w.Strategy == "group" && m.hasTensor("weight_g_idx") {
+			c.grid.group = m.columnGroups(cols, w.cols, c.grid.width)
 		}
 	}
-	if codes == "E4M3" && zero {
-		columns = 0
-	}
-	if m.keepBlocks(rows, cols, codes, scale, columns, order, func(of [][]byte) func(b *block, row, col int) {
-		c, blocks := found(of)
-		return func(b *block, row, col int) {
-			c.blockCodes(&b.codes, row, col, order)
-			group := col / blocks.blockCols
-			if order != nil {
-				group = blocks.group[order[col]]
-			}
-			var zero float32
-			if b.scale, zero = blocks.scaleAt(row, group); codes == "I4" {
-				b.zero = byte(zero)
-				return
-			}
-			b.zero = byte(int(zero - middle))
-			for i := range b.codes {
-				b.codes[i] -= byte(middle)
-			}
-		}
+	columns, order := c.blockOrder()
+	if m.keepBlocks(rows, cols, g.codes(c.zero, c.packed), c.scale, columns, order, func(of [][]byte) func(b *block, row, col int) {
+		return c.fillBlock(of, order)
 	}) {
 		return
 	}
 	m.show(rows, cols, func(dst []byte, of [][]byte) {
-		c, blocks := found(of)
-		widenRows(dst, rows, cols, c, &blocks, scale)
+		codes, grid := c.read(of)
+		widenRows(dst, rows, cols, codes, &grid, c.scale)
 	})
+}
+
+// read gives the codes and the grid of the bytes of the tensors.
+func (c *compressedMatrix) read(of [][]byte) (rowCodes, grid) {
+	codes, grid := c.data, c.grid
+	codes.data, grid.scale = of[0], readFloats(of[1], c.scale)
+	switch {
+	case c.packed:
+		grid.zero = unpackRows(of[2], c.rows, grid.width, c.Weights.Bits)
+	case c.zero || c.middle > 0:
+		grid.zero = slices.Repeat([]float32{c.middle}, len(grid.scale))
+		if c.zero {
+			for i, z := range integers(of[2], "I8") {
+				grid.zero[i] += float32(z)
+			}
+		}
+	}
+	return codes, grid
+}
+
+// blockOrder is how many columns that follow each other share a scale, in an order of columns or in their own; 0 where
+// they cannot be in blocks.
+func (c *compressedMatrix) blockOrder() (columns int, order []int32) {
+	switch {
+	case c.Weights.Type == "float" && c.zero:
+		return 0, nil
+	case c.grid.group == nil:
+		return c.grid.blockCols, nil
+	}
+	if order, ok := inGroups(c.grid.group); ok {
+		return blockCols, order
+	}
+	return 0, nil
+}
+
+// fillBlock gives the blocks of codes, whose columns follow an order.
+func (c *compressedMatrix) fillBlock(of [][]byte, order []int32) func(b *block, row, col int) {
+	codes, grid := c.read(of)
+	small := c.group.codes(c.zero, c.packed) == "I4"
+	return func(b *block, row, col int) {
+		codes.blockCodes(&b.codes, row, col, order)
+		group := col / grid.blockCols
+		if order != nil {
+			group = grid.group[order[col]]
+		}
+		var zero float32
+		if b.scale, zero = grid.scaleAt(row, group); small {
+			b.zero = byte(zero)
+			return
+		}
+		b.zero = byte(int(zero - c.middle))
+		for i := range b.codes {
+			b.codes[i] -= byte(c.middle)
+		}
+	}
 }
 
 // columnGroups reads weight_g_idx; nil where columns are in order. A −1 in it says that they are.
