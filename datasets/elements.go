@@ -21,6 +21,30 @@ type elements struct {
 	text  []byte
 }
 
+// nesting is where a byte of JSON stands: how deep in brackets, and whether in a string.
+type nesting struct {
+	depth           int
+	quoted, escaped bool
+}
+
+func (n *nesting) outside() bool { return n.depth == 0 && !n.quoted }
+
+// step goes past a byte.
+func (n *nesting) step(c byte) {
+	switch {
+	case n.escaped:
+		n.escaped = false
+	case n.quoted:
+		n.quoted, n.escaped = c != '"', c == '\\'
+	case c == '"':
+		n.quoted = true
+	case c == '{' || c == '[':
+		n.depth++
+	case c == '}' || c == ']':
+		n.depth = max(0, n.depth-1)
+	}
+}
+
 // nextElement returns the text of an element, which is valid until the next, or io.EOF after the
 // last. After errLongElement the next element follows.
 func (e *elements) nextElement() ([]byte, error) {
@@ -28,47 +52,45 @@ func (e *elements) nextElement() ([]byte, error) {
 		return nil, e.rest()
 	}
 	e.text = e.text[:0]
-	depth, length, quoted, escaped := 0, 0, false, false
-	for {
-		c, err := e.r.ReadByte()
-		blank := length == 0
+	c, err := e.skipBlanks()
+	if e.array && !e.begun && err == nil {
+		if e.begun = true; c != '[' {
+			return nil, fmt.Errorf("got %q, want a list", c)
+		}
+		c, err = e.skipBlanks()
+	}
+	var at nesting
+	for length := 0; ; c, err = e.r.ReadByte() {
 		switch {
-		case err == io.EOF && blank && !e.array:
+		case err == io.EOF && length == 0 && !e.array:
 			return nil, io.EOF
 		case err == io.EOF:
 			return nil, errors.New("got the end of the file, want that of the element")
 		case err != nil:
 			return nil, fmt.Errorf("read: %w", err)
-		case blank && isSpace(c):
-			continue
-		case e.array && !e.begun:
-			if e.begun = true; c != '[' {
-				return nil, fmt.Errorf("got %q, want a list", c)
-			}
-			continue
-		case !e.array && blank && c != '{':
+		case !e.array && length == 0 && c != '{':
 			return nil, fmt.Errorf("got %q, want an object", c)
-		case escaped:
-			escaped = false
-		case quoted:
-			quoted, escaped = c != '"', c == '\\'
-		case c == '"':
-			quoted = true
-		case c == '{' || c == '[':
-			depth++
-		case e.array && depth == 0 && (c == ',' || c == ']'):
-			if e.ended = c == ']'; e.ended && blank && e.count == 0 {
+		case e.array && (c == ',' || c == ']') && at.outside():
+			if e.ended = c == ']'; e.ended && length == 0 && e.count == 0 {
 				return nil, e.rest()
 			}
 			return e.takeElement(length)
-		case c == '}' || c == ']':
-			depth = max(0, depth-1)
 		}
+		at.step(c)
 		if length++; length < MaxLine {
 			e.text = append(e.text, c)
 		}
-		if !e.array && depth == 0 && !quoted {
+		if !e.array && at.outside() {
 			return e.takeElement(length)
+		}
+	}
+}
+
+// skipBlanks returns the first byte that is none.
+func (e *elements) skipBlanks() (byte, error) {
+	for {
+		if c, err := e.r.ReadByte(); err != nil || !isSpace(c) {
+			return c, err
 		}
 	}
 }
@@ -83,17 +105,14 @@ func (e *elements) takeElement(length int) ([]byte, error) {
 
 // rest is io.EOF unless more than blanks follow the array.
 func (e *elements) rest() error {
-	for {
-		c, err := e.r.ReadByte()
-		switch {
-		case err == io.EOF:
-			return io.EOF
-		case err != nil:
-			return fmt.Errorf("read: %w", err)
-		case !isSpace(c):
-			return fmt.Errorf("got %q after the end of the list, want nothing", c)
-		}
+	c, err := e.skipBlanks()
+	switch {
+	case err == io.EOF:
+		return io.EOF
+	case err != nil:
+		return fmt.Errorf("read: %w", err)
 	}
+	return fmt.Errorf("got %q after the end of the list, want nothing", c)
 }
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }

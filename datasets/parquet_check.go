@@ -136,32 +136,54 @@ func (c *pageCheck) header(at, end int64) (_ *format.PageHeader, n int64, err er
 	}
 }
 
-// page returns what one page takes once it is decoded.
-func (c *pageCheck) page(h *format.PageHeader, at int64, codec format.CompressionCodec, column *parquet.Column) (int64, error) {
-	values, plain := int64(0), int64(h.UncompressedPageSize)
-	var encoding format.Encoding
+// pageClaim is what the header of a page says of it.
+type pageClaim struct {
+	*format.PageHeader
+	values   int64
+	encoding format.Encoding
+	column   *parquet.Column
+}
+
+func readClaim(h *format.PageHeader, column *parquet.Column) (p pageClaim, err error) {
 	switch {
 	case h.Type == format.DictionaryPage && h.DictionaryPageHeader.Valid:
-		values, encoding = int64(h.DictionaryPageHeader.V.NumValues), format.Plain
+		return pageClaim{h, int64(h.DictionaryPageHeader.V.NumValues), format.Plain, column}, nil
 	case h.Type == format.DataPage && h.DataPageHeader.Valid:
-		values, encoding = int64(h.DataPageHeader.V.NumValues), h.DataPageHeader.V.Encoding
+		return pageClaim{h, int64(h.DataPageHeader.V.NumValues), h.DataPageHeader.V.Encoding, column}, nil
 	case h.Type == format.DataPageV2 && h.DataPageHeaderV2.Valid:
-		values, encoding = int64(h.DataPageHeaderV2.V.NumValues), h.DataPageHeaderV2.V.Encoding
-	default:
-		return 0, fmt.Errorf("type %d without the header of one", h.Type)
+		return pageClaim{h, int64(h.DataPageHeaderV2.V.NumValues), h.DataPageHeaderV2.V.Encoding, column}, nil
 	}
+	return p, fmt.Errorf("type %d without the header of one", h.Type)
+}
+
+// size is what the page takes once it is decoded.
+func (p pageClaim) size(room, file int64) (int64, error) {
+	plain, values := int64(p.UncompressedPageSize), p.values
 	// Offsets, levels and values of up to 8 bytes.
-	takes := int64(h.CompressedPageSize) + plain + 16*values
+	takes := int64(p.CompressedPageSize) + plain + 16*values
 	switch {
-	case h.CompressedPageSize < 0 || plain < 0 || values < 0 || values > maxPageValues:
+	case p.CompressedPageSize < 0 || plain < 0 || values < 0 || values > maxPageValues:
 		return 0, fmt.Errorf("%d values, %d bytes, want 0 to %d values", values, plain, maxPageValues)
-	case takes > c.room:
-		return 0, fmt.Errorf("%d bytes once it is decoded, want at most %d in a file of %d", takes, maxHeld(c.size), c.size)
-	case column.Type().Kind() == parquet.FixedLenByteArray && int64(max(0, column.Type().Length()))*values > c.room:
-		return 0, fmt.Errorf("%d values of %d bytes", values, column.Type().Length())
-	case encoding == format.DeltaByteArray && values*plain > maxParquetBytes:
+	case takes > room:
+		return 0, fmt.Errorf("%d bytes once it is decoded, want at most %d in a file of %d", takes, maxHeld(file), file)
+	case p.column.Type().Kind() == parquet.FixedLenByteArray && int64(max(0, p.column.Type().Length()))*values > room:
+		return 0, fmt.Errorf("%d values of %d bytes", values, p.column.Type().Length())
+	case p.encoding == format.DeltaByteArray && values*plain > maxParquetBytes:
 		// Prefixes of values before may make each value as long as the page.
-		return 0, fmt.Errorf("%d values in %d bytes of %s, which may become too many: write it in another encoding", values, plain, encoding)
+		return 0, fmt.Errorf("%d values in %d bytes of %s, which may become too many: write it in another encoding", values, plain, p.encoding)
+	}
+	return takes, nil
+}
+
+// page returns what one page takes once it is decoded.
+func (c *pageCheck) page(h *format.PageHeader, at int64, codec format.CompressionCodec, column *parquet.Column) (int64, error) {
+	p, err := readClaim(h, column)
+	if err != nil {
+		return 0, err
+	}
+	takes, err := p.size(c.room, c.size)
+	if err != nil {
+		return 0, err
 	}
 	data := make([]byte, h.CompressedPageSize)
 	if _, err := c.r.ReadAt(data, at); err != nil {
@@ -169,42 +191,54 @@ func (c *pageCheck) page(h *format.PageHeader, at int64, codec format.Compressio
 	}
 	levels := int64(0)
 	if v2 := h.DataPageHeaderV2.V; h.Type == format.DataPageV2 {
-		r, d := int64(v2.RepetitionLevelsByteLength), int64(v2.DefinitionLevelsByteLength)
-		if levels = r + d; r < 0 || d < 0 || levels > int64(len(data)) || v2.NumNulls < 0 || int64(v2.NumNulls) > values {
-			return 0, errors.New("levels that the page does not hold")
-		}
-		for _, l := range []struct {
-			data []byte
-			most int
-		}{{data[:r], column.MaxRepetitionLevel()}, {data[r:levels], column.MaxDefinitionLevel()}} {
-			if err := checkRuns(l.data, bits.Len(uint(l.most)), values); err != nil {
-				return 0, err
-			}
+		if levels, err = p.levelsBefore(data); err != nil {
+			return 0, err
 		}
 		if v2.IsCompressed.Valid && !v2.IsCompressed.V {
 			codec = format.Uncompressed
 		}
 	}
-	body, err := inflate(codec, data[levels:], plain-levels)
+	body, err := inflate(codec, data[levels:], int64(h.UncompressedPageSize)-levels)
+	if err == nil && h.Type == format.DataPage {
+		body, err = p.pastLevels(body)
+	}
 	if err != nil {
 		return 0, err
 	}
-	if h.Type == format.DataPage {
-		for _, most := range []int{column.MaxRepetitionLevel(), column.MaxDefinitionLevel()} {
-			if most == 0 {
-				continue
-			}
-			if len(body) < 4 || int64(binary.LittleEndian.Uint32(body)) > int64(len(body)-4) {
-				return 0, errors.New("levels that the page does not hold")
-			}
-			n := 4 + int(binary.LittleEndian.Uint32(body))
-			if err := checkRuns(body[4:n], bits.Len(uint(most)), values); err != nil {
-				return 0, err
-			}
-			body = body[n:]
-		}
+	return takes, checkValues(body, p.encoding, p.values)
+}
+
+var errLevels = errors.New("levels that the page does not hold")
+
+// levelsBefore checks the levels that a page of version 2 begins with, and returns their bytes.
+func (p pageClaim) levelsBefore(data []byte) (int64, error) {
+	v2 := p.DataPageHeaderV2.V
+	r, d := int64(v2.RepetitionLevelsByteLength), int64(v2.DefinitionLevelsByteLength)
+	if r < 0 || d < 0 || r+d > int64(len(data)) || v2.NumNulls < 0 || int64(v2.NumNulls) > p.values {
+		return 0, errLevels
 	}
-	return takes, checkValues(body, encoding, values)
+	if err := checkRuns(data[:r], bits.Len(uint(p.column.MaxRepetitionLevel())), p.values); err != nil {
+		return 0, err
+	}
+	return r + d, checkRuns(data[r:r+d], bits.Len(uint(p.column.MaxDefinitionLevel())), p.values)
+}
+
+// pastLevels checks the levels that the body of a page of version 1 begins with, and returns what follows them.
+func (p pageClaim) pastLevels(body []byte) ([]byte, error) {
+	for _, most := range []int{p.column.MaxRepetitionLevel(), p.column.MaxDefinitionLevel()} {
+		if most == 0 {
+			continue
+		}
+		if len(body) < 4 || int64(binary.LittleEndian.Uint32(body)) > int64(len(body)-4) {
+			return nil, errLevels
+		}
+		n := 4 + int(binary.LittleEndian.Uint32(body))
+		if err := checkRuns(body[4:n], bits.Len(uint(most)), p.values); err != nil {
+			return nil, err
+		}
+		body = body[n:]
+	}
+	return body, nil
 }
 
 // checkValues compares how many values a page's data claims with its header.

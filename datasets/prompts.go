@@ -319,21 +319,7 @@ func (p *Prompt) readBeside(o object) error {
 	if p.Form != FormMessages && p.Form != FormPrompt {
 		return nil
 	}
-	var system string
-	for _, name := range []string{"system", "system_prompt"} {
-		var text string
-		switch {
-		case !o.hasField(name) || o.decode(name, "a string", &text) == nil && text == "":
-		case text == "": // no text: another column of that name
-			p.Dropped = append(p.Dropped, name)
-		case system != "" || len(p.Messages) > 0 && p.Messages[0].Role == "system":
-			if text != system && (len(p.Messages) == 0 || text != p.Messages[0].Content) {
-				p.Dropped = append(p.Dropped, name)
-			}
-		default:
-			system = text
-		}
-	}
+	system := p.readSystem(o)
 	if err := p.readTools(o); err != nil {
 		return err
 	}
@@ -358,6 +344,25 @@ func (p *Prompt) readBeside(o object) error {
 		p.Messages = slices.Insert(p.Messages, 0, Message{Role: "system", Content: system})
 	}
 	return nil
+}
+
+// readSystem is the system message beside a prompt that has none. Columns of its names that say something else are dropped.
+func (p *Prompt) readSystem(o object) (system string) {
+	var first Message
+	if len(p.Messages) > 0 {
+		first = p.Messages[0]
+	}
+	for _, name := range []string{"system", "system_prompt"} {
+		var text string
+		switch {
+		case !o.hasField(name) || o.decode(name, "a string", &text) == nil && text == "":
+		case text != "" && system == "" && first.Role != "system":
+			system = text
+		case text == "" || text != system && text != first.Content: // no text is another column of that name
+			p.Dropped = append(p.Dropped, name)
+		}
+	}
+	return system
 }
 
 func (p *Prompt) readTools(o object) error {
