@@ -136,6 +136,39 @@ type predictionCell struct{ policy, adapter, budget string }
 
 func (p *Prediction) cell() predictionCell { return predictionCell{p.Policy, p.Adapter, p.Budget} }
 
+// samplesRead are the lines that were read, by samples.
+type samplesRead struct {
+	whole [][]*Prediction
+	place map[SampleKey]int // in whole
+	open  []*Prediction     // of the sample whose lines are not complete
+}
+
+// add takes the next line. It is an error if the line does not follow those before it.
+func (s *samplesRead) add(p *Prediction) error {
+	if len(s.open) > 0 && (p.Key() != s.open[0].Key() || p.Cells != s.open[0].Cells) {
+		return fmt.Errorf("after %d of %d lines of sample %s", len(s.open), s.open[0].Cells, s.open[0].Sample)
+	}
+	if slices.ContainsFunc(s.open, func(o *Prediction) bool { return o.Sample != p.Sample || o.cell() == p.cell() }) {
+		return fmt.Errorf("sample %s has the line of %s at budget %q twice, or one of sample %s", s.open[0].Sample, engine.NameWithAdapter(p.Policy, p.Adapter), p.Budget, p.Sample)
+	}
+	i, again := s.place[p.Key()]
+	s.open = append(s.open, p)
+	complete := len(s.open) == p.Cells
+	if again && (p.Cells <= len(s.whole[i]) || complete && !extends(s.open, s.whole[i])) {
+		return fmt.Errorf("sample %s of task %s is there a second time", p.Sample, p.Task)
+	}
+	if !complete {
+		return nil
+	}
+	if again {
+		s.whole[i] = s.open
+	} else {
+		s.place[p.Key()], s.whole = len(s.whole), append(s.whole, s.open)
+	}
+	s.open = nil
+	return nil
+}
+
 // ReadPredictions reads the predictions of samples that are whole. whole is the number of
 // bytes up to the first line that is damaged, or belongs to a sample whose lines are
 // missing or there twice; damage says what that is, nil at the end of a file that is whole.
@@ -143,64 +176,37 @@ func (p *Prediction) cell() predictionCell { return predictionCell{p.Policy, p.A
 // or budgets were added, take the place of the first. Each, if not nil, is told of every line.
 func ReadPredictions(r io.Reader, each func(*Prediction)) (all []*Prediction, whole int64, damage, err error) {
 	in := bufio.NewReaderSize(r, 1<<16)
-	var open []*Prediction // of the sample whose lines are not complete
-	var samples [][]*Prediction
-	place := make(map[SampleKey]int) // in samples
+	samples := samplesRead{place: make(map[SampleKey]int)}
 	var at int64
-	end := func(damage, err error) ([]*Prediction, int64, error, error) {
-		return slices.Concat(samples...), whole, damage, err
-	}
 	for line := 1; ; line++ {
 		raw, err := regularfile.Line(in, maxLine)
-		if errors.Is(err, regularfile.ErrLong) {
-			return end(fmt.Errorf("line %d: %w", line, err), nil)
-		}
-		if err == io.EOF && len(raw) == 0 {
-			if len(open) > 0 {
-				damage = fmt.Errorf("line %d: the file ends after %d of %d lines of sample %s", line, len(open), open[0].Cells, open[0].Sample)
+		var p *Prediction
+		switch open := samples.open; {
+		case err == io.EOF && len(raw) == 0 && len(open) == 0:
+			return slices.Concat(samples.whole...), whole, nil, nil
+		case err == io.EOF && len(raw) == 0:
+			err = fmt.Errorf("the file ends after %d of %d lines of sample %s", len(open), open[0].Cells, open[0].Sample)
+		case err == io.EOF:
+			err = errors.New("cut off")
+		case err == nil:
+			if p, err = decodePrediction(raw[:len(raw)-1]); err == nil {
+				err = samples.add(p)
 			}
-			return end(damage, nil)
-		}
-		if err != nil && err != io.EOF {
+		case !errors.Is(err, regularfile.ErrLong):
 			return nil, 0, nil, err
 		}
-		if err == io.EOF {
-			return end(fmt.Errorf("line %d: cut off", line), nil)
-		}
-		p, err := decodePrediction(raw[:len(raw)-1])
-		if err == nil && len(open) > 0 && (p.Key() != open[0].Key() || p.Cells != open[0].Cells) {
-			err = fmt.Errorf("after %d of %d lines of sample %s", len(open), open[0].Cells, open[0].Sample)
-		}
-		if err == nil && slices.ContainsFunc(open, func(o *Prediction) bool { return o.Sample != p.Sample || o.cell() == p.cell() }) {
-			err = fmt.Errorf("sample %s has the line of %s at budget %q twice, or one of sample %s", open[0].Sample, engine.NameWithAdapter(p.Policy, p.Adapter), p.Budget, p.Sample)
-		}
-		var former []*Prediction
-		i, again := 0, false
-		if err == nil {
-			if i, again = place[p.Key()]; again {
-				former = samples[i]
-			}
-			open = append(open, p)
-			if whole := len(open) == p.Cells; again && (p.Cells <= len(former) || whole && !extends(open, former)) {
-				err = fmt.Errorf("sample %s of task %s is there a second time", p.Sample, p.Task)
-			}
-		}
 		if err != nil {
-			return end(fmt.Errorf("line %d: %w", line, err), nil)
+			damage = fmt.Errorf("line %d: %w", line, err)
+			break
 		}
 		if each != nil {
 			each(p)
 		}
-		if at += int64(len(raw)); len(open) < p.Cells {
-			continue
+		if at += int64(len(raw)); len(samples.open) == 0 {
+			whole = at
 		}
-		if again {
-			samples[i] = open
-		} else {
-			place[p.Key()], samples = len(samples), append(samples, open)
-		}
-		whole, open = at, nil
 	}
+	return slices.Concat(samples.whole...), whole, damage, nil
 }
 
 // extends tells that lines are of all cells of the former ones of the same sample, and of more.

@@ -71,22 +71,88 @@ func UsualTimes(times Times, task, tasks int) TimeOptions {
 	return o
 }
 
+// timer measures cells on one prompt.
+type timer struct {
+	TimeOptions
+	rt       *eviction.Runtime
+	plain    *eviction.Configured // the full cache
+	ids      []int32
+	response []int32
+	plains   []float64 // seconds of the prefills without a policy, in order
+}
+
+// prefillPlain measures a prefill without a policy.
+func (w *timer) prefillPlain(ctx context.Context) error {
+	s, err := w.rt.Prefill(ctx, w.plain, w.ids, len(w.ids), nil)
+	if err == nil {
+		w.plains = append(w.plains, s.PrefillTime.Seconds())
+	}
+	return err
+}
+
+// decode answers after a prefill. The speed is tokens a second, without the first one.
+func (w *timer) decode(ctx context.Context, s *eviction.Session) (tokens []int32, speed float64, err error) {
+	start := time.Now()
+	tokens, _, err = s.Generate(ctx, runner.GenerateOptions{MaxNew: w.rt.MaxNew, IgnoreEnd: true})
+	return tokens, float64(len(tokens)-1) / time.Since(start).Seconds(), err
+}
+
+// measure takes the times of one cell. A cell that shares has no prefill without a policy of its own.
+func (w *timer) measure(ctx context.Context, c Cell, t *Timing, shares bool) error {
+	budget := len(w.ids)
+	if c.Budget != (eviction.Budget{}) {
+		budget = c.Budget.Of(len(w.ids))
+	}
+	backend := w.rt.Runner.Model.Backend
+	if backend.OwnMemory() {
+		backend.ResetPeak()
+	}
+	var ttft, speeds []float64
+	start := time.Now()
+	for ; t.Repeats < w.Repeats && (t.Repeats == 0 || w.Within == 0 || time.Since(start) < w.Within); t.Repeats++ {
+		if !shares {
+			if err := w.prefillPlain(ctx); err != nil {
+				return err
+			}
+		}
+		s, err := w.rt.Prefill(ctx, c.Configured, w.ids, budget, w.response)
+		if err != nil {
+			return fmt.Errorf("policy %s: %w", c.Title(), err)
+		}
+		ttft = append(ttft, s.PrefillTime.Seconds())
+		t.KeptBytes, t.PeakCacheBytes = s.Bytes(), max(t.PeakCacheBytes, s.PeakBytes)
+		if w.Prefill {
+			continue
+		}
+		_, speed, err := w.decode(ctx, s)
+		if err != nil {
+			return fmt.Errorf("policy %s: %w", c.Title(), err)
+		}
+		speeds = append(speeds, speed)
+	}
+	t.PeakMemoryBytes = backend.Memory().Peak
+	t.Spread = (slices.Max(ttft) - slices.Min(ttft)) / middle(ttft)
+	if t.TTFTMillis = 1000 * middle(ttft); len(speeds) > 0 {
+		t.DecodeTokensPerSecond = middle(speeds)
+	}
+	return nil
+}
+
 // Time measures every cell on one prompt, one after the other on an otherwise idle machine:
 // prefills with and without the policy in turn, and the speed of decoding.
 func Time(ctx context.Context, m *model.Model, task string, ids []int32, policies []engine.Policy, budgets []eviction.Budget, o TimeOptions) ([]Timing, error) {
-	rt := eviction.NewRuntime(m)
 	plain, err := eviction.New(full, 0, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	rt.MaxNew = min(o.Tokens, m.Config.MaxPositions-len(ids)+1)
-	s, err := rt.Prefill(ctx, plain, ids, len(ids), nil) // it also warms up
+	w := &timer{TimeOptions: o, rt: eviction.NewRuntime(m), plain: plain, ids: ids}
+	w.rt.MaxNew = min(o.Tokens, m.Config.MaxPositions-len(ids)+1)
+	s, err := w.rt.Prefill(ctx, plain, ids, len(ids), nil) // it also warms up
 	if err != nil {
 		return nil, err
 	}
 	begun := time.Now()
-	response, _, err := s.Generate(ctx, runner.GenerateOptions{MaxNew: rt.MaxNew, IgnoreEnd: true})
-	if err != nil {
+	if w.response, _, err = w.decode(ctx, s); err != nil {
 		return nil, err
 	}
 	cells := CellsOf(policies, budgets)
@@ -98,71 +164,29 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, policie
 		o.Begin(time.Duration(len(cells)) * o.repeatsOf(repeat) * repeat)
 	}
 	var out []Timing
-	var plains []float64 // seconds of the prefills without a policy, in order
-	var around [][2]int  // of each cell the first and the last of them that come right before it
-	prefill := func() error {
-		s, err := rt.Prefill(ctx, plain, ids, len(ids), nil)
-		if err == nil {
-			plains = append(plains, s.PrefillTime.Seconds())
-		}
-		return err
-	}
+	var around [][2]int // of each cell the first and the last plain prefill that come right before it
 	for i, c := range cells {
 		t := Timing{Model: m.Name, Task: task, Policy: c.Title(), Adapter: c.Adapter, Budget: c.BudgetName(), PromptTokens: len(ids)}
-		budget := len(ids)
-		if c.Budget != (eviction.Budget{}) {
-			budget = c.Budget.Of(len(ids))
-		}
-		var ttft, speed []float64
-		if m.Backend.OwnMemory() {
-			m.Backend.ResetPeak()
-		}
-		first, shares := len(plains), o.Repeats == 1 && i%2 == 1
+		first, shares := len(w.plains), o.Repeats == 1 && i%2 == 1
 		if shares { // one prefill stands for two cells of one repeat
 			first--
 		}
-		start := time.Now()
-		for ; t.Repeats < o.Repeats && (t.Repeats == 0 || o.Within == 0 || time.Since(start) < o.Within); t.Repeats++ {
-			if !shares {
-				if err := prefill(); err != nil {
-					return nil, err
-				}
-			}
-			s, err := rt.Prefill(ctx, c.Configured, ids, budget, response)
-			if err != nil {
-				return nil, fmt.Errorf("policy %s: %w", c.Title(), err)
-			}
-			ttft = append(ttft, s.PrefillTime.Seconds())
-			t.KeptBytes, t.PeakCacheBytes = s.Bytes(), max(t.PeakCacheBytes, s.PeakBytes)
-			if o.Prefill {
-				continue
-			}
-			start := time.Now()
-			tokens, _, err := s.Generate(ctx, runner.GenerateOptions{MaxNew: rt.MaxNew, IgnoreEnd: true})
-			if err != nil {
-				return nil, fmt.Errorf("policy %s: %w", c.Title(), err)
-			}
-			speed = append(speed, float64(len(tokens)-1)/time.Since(start).Seconds())
+		if err := w.measure(ctx, c, &t, shares); err != nil {
+			return nil, err
 		}
-		around = append(around, [2]int{first, len(plains) - 1})
-		t.PeakMemoryBytes = m.Backend.Memory().Peak
-		t.Spread = (slices.Max(ttft) - slices.Min(ttft)) / middle(ttft)
-		if t.TTFTMillis = 1000 * middle(ttft); len(speed) > 0 {
-			t.DecodeTokensPerSecond = middle(speed)
-		}
-		out = append(out, t)
+		around, out = append(around, [2]int{first, len(w.plains) - 1}), append(out, t)
 		if o.OnCell != nil {
 			o.OnCell(c)
 		}
 	}
-	if err := prefill(); err != nil {
+	if err := w.prefillPlain(ctx); err != nil {
 		return nil, err
 	}
 	// A cell's prefills without the policy are its own and the one on either side: one that was
 	// disturbed does not count.
 	for i := range out {
 		t := &out[i]
-		near := slices.Clone(plains[max(0, around[i][0]-1) : around[i][1]+2])
+		near := slices.Clone(w.plains[max(0, around[i][0]-1) : around[i][1]+2])
 		t.PlainMillis = 1000 * middle(near)
 		if t.Policy != full {
 			t.TTFTOverhead = new(t.TTFTMillis/t.PlainMillis - 1)
