@@ -45,39 +45,60 @@ func (r *run) sign(op string, v value) value {
 func (r *run) binary(op string, a, b value) value {
 	x, intA := asInt(a)
 	y, intB := asInt(b)
+	if intA && intB {
+		return r.integers(op, x, y)
+	}
 	f, floatA := asFloat(a)
 	g, floatB := asFloat(b)
-	s, textA := a.(string)
-	t, textB := b.(string)
-	p, listA := a.(*list)
-	q, listB := b.(*list)
-	switch {
-	case intA && intB:
-		return r.integers(op, x, y)
-	case floatA && floatB:
+	if floatA && floatB {
 		return r.floats(op, f, g)
-	case op == "+" && textA && textB:
-		return r.joined([]value{s, t}, "")
-	case op == "+" && isText(a) && isText(b): // what is not marked as safe is escaped
-		return markup(r.joined([]value{escaped(a), escaped(b)}, ""))
-	case op == "+" && listA && listB && p.kind == q.kind && (p.kind == kindList || p.kind == kindTuple):
-		if !r.chargeItems(len(p.items) + len(q.items)) {
-			return nil
+	}
+	switch op {
+	case "+":
+		return r.add(a, b)
+	case "*":
+		if intB && repeats(a) {
+			return r.repeat(a, y)
 		}
-		return &list{p.kind, slices.Concat(p.items, q.items)}
-	case op == "*" && intB && (textA || listA):
-		return r.repeat(a, y)
-	case op == "*" && intA && (textB || listB):
-		return r.repeat(b, x)
-	case op == "%" && textA:
-		args := []value{b}
-		if listB && q.kind == kindTuple {
-			args = q.items
+		if intA && repeats(b) {
+			return r.repeat(b, x)
 		}
-		return r.printf(s, args)
+	case "%":
+		if s, ok := a.(string); ok {
+			args := []value{b}
+			if q, ok := b.(*list); ok && q.kind == kindTuple {
+				args = q.items
+			}
+			return r.printf(s, args)
+		}
 	}
 	return r.operands(op, a, b)
 }
+
+// add joins texts or lists.
+func (r *run) add(a, b value) value {
+	switch x := a.(type) {
+	case string, markup:
+		switch {
+		case isType[string](a) && isType[string](b):
+			return r.joined([]value{a, b}, "")
+		case isText(b): // what is not marked as safe is escaped
+			return markup(r.joined([]value{escaped(a), escaped(b)}, ""))
+		}
+	case *list:
+		y, ok := b.(*list)
+		if !ok || x.kind != y.kind || x.kind != kindList && x.kind != kindTuple {
+			break
+		}
+		if !r.chargeItems(len(x.items) + len(y.items)) {
+			return nil
+		}
+		return &list{x.kind, slices.Concat(x.items, y.items)}
+	}
+	return r.operands("+", a, b)
+}
+
+func repeats(v value) bool { return isType[string](v) || isType[*list](v) }
 
 // repeat is a string or list so many times.
 func (r *run) repeat(v value, times int64) value {
@@ -207,23 +228,31 @@ func (r *run) equal(a, b value, depth int) bool {
 		return ok && x.Cmp(y) == 0
 	case *list:
 		y, ok := b.(*list)
-		if ok && x.kind == y.kind && !x.indexed() {
-			r.failWith("comparing two values of type %s is not supported", x.kind)
-		}
-		return ok && x.kind == y.kind && slices.EqualFunc(x.items, y.items, func(a, b value) bool { return r.equal(a, b, depth+1) })
+		return ok && x.equal(r, y, depth)
 	case *dict:
 		y, ok := b.(*dict)
-		if !ok || len(x.keys) != len(y.keys) {
-			return false
-		}
-		for i, key := range x.keys {
-			if v, found := y.getItem(r, key); !found || !r.equal(x.vals[i], v, depth+1) {
-				return false
-			}
-		}
-		return true
+		return ok && x.equal(r, y, depth)
 	}
 	return a == b
+}
+
+func (l *list) equal(r *run, o *list, depth int) bool {
+	if l.kind == o.kind && !l.indexed() {
+		r.failWith("comparing two values of type %s is not supported", l.kind)
+	}
+	return l.kind == o.kind && slices.EqualFunc(l.items, o.items, func(a, b value) bool { return r.equal(a, b, depth+1) })
+}
+
+func (d *dict) equal(r *run, o *dict, depth int) bool {
+	if len(d.keys) != len(o.keys) {
+		return false
+	}
+	for i, key := range d.keys {
+		if v, found := o.getItem(r, key); !found || !r.equal(d.vals[i], v, depth+1) {
+			return false
+		}
+	}
+	return true
 }
 
 // numbers compares two numbers; ok tells whether both are, ordered whether none is NaN.
