@@ -14,25 +14,22 @@ type op uint8
 
 const (
 	opMatch   op = iota
-	opRune       // the character r
 	opClass      // a character of class
 	opRun        // x to y characters of class (y < 0: any number), as many as there are, and never fewer
-	opSplit      // try x, then y
+	opSplit      // try x, unless it begins with a character that is not there, then y
 	opJump       // to x
 	opAtomic     // the program at x, then on at y
 	opLook       // where the program at x matches (negated: does not), on at y
 	opBehind     // where the program at x matches up to here, on at y; it takes low to high characters
-	opAssert     // place
+	opAssert     // where place holds, on at y
 	opEmpty      // remember the place in slot x
 	opIfEmpty    // to y if the place is that in slot x
-	opFail
 )
 
 type inst struct {
 	op        op
 	negated   bool
 	place     place
-	r         rune
 	x, y      int
 	low, high int // high < 0: any number
 	class     *class
@@ -68,11 +65,7 @@ func (c *compiler) compileNode(n *node, final bool) error {
 	}
 	switch n.kind {
 	case kindSet:
-		if len(n.set) == 1 && n.set[0].lo == n.set[0].hi {
-			c.emit(inst{op: opRune, r: n.set[0].lo})
-		} else {
-			c.emit(inst{op: opClass, class: c.newClass(n.set)})
-		}
+		c.emit(inst{op: opClass, class: c.newClass(n.set)})
 	case kindCat:
 		for i, sub := range n.subs {
 			last := final
@@ -98,7 +91,7 @@ func (c *compiler) compileNode(n *node, final bool) error {
 		low, high := width(n.subs[0])
 		return c.body(inst{op: opBehind, negated: n.negated, low: low, high: high}, n.subs[0])
 	case kindAssert:
-		c.emit(inst{op: opAssert, place: n.place})
+		c.emit(inst{op: opAssert, place: n.place, y: len(c.prog) + 1})
 	}
 	return nil
 }

@@ -131,6 +131,28 @@ func (p *parser) hex(digits int) (rune, error) {
 	return rune(v), nil
 }
 
+// classSet is a class that is being read: a union of parts, or the intersection of several.
+type classSet struct {
+	parts       []runeSet
+	all         runeSet // the intersection of the unions so far
+	intersected bool
+}
+
+// endUnion intersects a class with the parts that were read since the last && of it.
+func (p *parser) endUnion(c *classSet, negated bool) (err error) {
+	set := union(c.parts...)
+	if p.fold && negated {
+		set = foldSet(set)
+	} else if p.fold {
+		set, err = p.folded(set)
+	}
+	if c.intersected {
+		set = intersect(c.all, set)
+	}
+	c.all, c.parts, c.intersected = set, nil, true
+	return err
+}
+
 // parseClass parses what follows an opening bracket.
 func (p *parser) parseClass() (runeSet, error) {
 	if p.depth++; p.depth > maxDepth {
@@ -138,97 +160,77 @@ func (p *parser) parseClass() (runeSet, error) {
 	}
 	defer func() { p.depth-- }()
 	negated := p.accept("^")
-	var all runeSet // the intersection of the parts so far
-	var parts []runeSet
-	intersected := false
-	finish := func() error {
-		set := union(parts...)
-		if p.fold && negated {
-			set = foldSet(set)
-		} else if p.fold {
-			var err error
-			if set, err = p.folded(set); err != nil {
-				return err
-			}
-		}
-		if intersected {
-			set = intersect(all, set)
-		}
-		all, parts = set, nil
-		return nil
-	}
+	var c classSet
 	for first := true; ; first = false {
 		switch {
 		case !p.more():
 			return nil, p.errorf("class without an end")
 		case p.peek("]") && !(first && strings.Contains(p.src[p.at+1:], "]")):
 			p.at++
-			if err := finish(); err != nil {
-				return nil, err
-			}
+			err := p.endUnion(&c, negated)
 			if negated {
-				all = all.negated()
+				c.all = c.all.negated()
 			}
-			return all, nil
+			return c.all, err
 		case p.accept("&&"):
-			if err := finish(); err != nil {
+			if err := p.endUnion(&c, negated); err != nil {
 				return nil, err
 			}
-			intersected = true
-			continue
-		case p.peek("[:"):
-			// The colon of [:] opens and does not close.
-			if body, _, ok := strings.Cut(p.src[p.at+2:], ":]"); ok {
-				name, not := strings.CutPrefix(body, "^")
-				set, ok := posix(name)
-				if !ok {
-					return nil, p.errorf("class [:%s:] is not supported", name)
-				}
-				if not {
-					set = set.negated()
-				}
-				parts = append(parts, set)
-				p.at += len("[:") + len(body) + len(":]")
-				continue
-			}
-		}
-		if p.accept("[") {
-			set, err := p.parseClass()
+		default:
+			set, err := p.classPart()
 			if err != nil {
 				return nil, err
 			}
-			parts = append(parts, set)
-			continue
+			c.parts = append(c.parts, set)
 		}
-		lo, set, err := p.classItem()
-		if err != nil {
-			return nil, err
-		}
-		if set != nil {
-			parts = append(parts, set)
-			if p.peek("-") && !p.peek("-]") {
-				return nil, p.errorf("a range from a set of characters")
-			}
-			continue
-		}
-		// A hyphen at the end is a hyphen.
-		if !p.peek("-") || p.peek("-]") || p.peek("-&&") {
-			parts = append(parts, single(lo))
-			continue
-		}
-		p.at++
-		if p.peek("[") {
-			return nil, p.errorf("a range to a set of characters")
-		}
-		hi, set, err := p.classItem()
-		if err != nil {
-			return nil, err
-		}
-		if set != nil || hi < lo {
-			return nil, p.errorf("range that ends before its start, or at a set of characters")
-		}
-		parts = append(parts, runeSet{{lo, hi}})
 	}
+}
+
+// classPart parses a bracket in a class, a character, a range of characters or an escape that is a set.
+func (p *parser) classPart() (runeSet, error) {
+	if p.peek("[:") {
+		// The colon of [:] opens and does not close.
+		if body, _, ok := strings.Cut(p.src[p.at+len("[:"):], ":]"); ok {
+			return p.bracket(body)
+		}
+	}
+	if p.accept("[") {
+		return p.parseClass()
+	}
+	lo, set, err := p.classItem()
+	switch hyphen := p.peek("-"); {
+	case err != nil:
+		return nil, err
+	case set != nil && hyphen && !p.peek("-]"):
+		return nil, p.errorf("a range from a set of characters")
+	case set != nil:
+		return set, nil
+	case !hyphen || p.peek("-]") || p.peek("-&&"): // A hyphen at the end is a hyphen.
+		return single(lo), nil
+	}
+	p.at++
+	if p.peek("[") {
+		return nil, p.errorf("a range to a set of characters")
+	}
+	hi, set, err := p.classItem()
+	if err == nil && (set != nil || hi < lo) {
+		err = p.errorf("range that ends before its start, or at a set of characters")
+	}
+	return runeSet{{lo, hi}}, err
+}
+
+// bracket reads a POSIX bracket with this between its colons.
+func (p *parser) bracket(body string) (runeSet, error) {
+	name, not := strings.CutPrefix(body, "^")
+	set, ok := posix(name)
+	if !ok {
+		return nil, p.errorf("class [:%s:] is not supported", name)
+	}
+	if not {
+		set = set.negated()
+	}
+	p.at += len("[:") + len(body) + len(":]")
+	return set, nil
 }
 
 // classItem parses one character of a class, or an escape that is a set.

@@ -215,18 +215,6 @@ func (m *matcher) matchAt(pc, at, target int) int {
 				m.stack = m.stack[:base]
 				return at
 			}
-		case opRune:
-			if ok = at < len(text); ok {
-				if i.r < utf8.RuneSelf {
-					ok = text[at] == byte(i.r)
-					at++
-				} else {
-					r, n := utf8.DecodeRuneInString(text[at:])
-					ok = r == i.r
-					at += n
-				}
-			}
-			pc++
 		case opClass:
 			n := 0
 			if at < len(text) {
@@ -236,43 +224,31 @@ func (m *matcher) matchAt(pc, at, target int) int {
 			at += n
 			pc++
 		case opRun:
-			n := 0
-			start := at
-			for at < len(text) && n != i.y {
-				size := i.class.match(text, at)
-				if size == 0 {
-					break
-				}
-				at += size
-				n++
-			}
-			m.steps += (at - start) / 8
+			end, n := i.run(text, at)
+			m.steps += (end - at) / 8
 			ok = n >= i.x
+			at = end
 			pc++
 		case opJump:
 			pc = i.x
 		case opSplit:
 			m.steps++
-			if m.steps > keepAfter && keepable && m.failed != nil && m.hasFailed(pc, at) {
+			keep := keepable && m.steps > keepAfter
+			if keep && m.hasFailed(pc, at) {
 				ok = false
 				break
 			}
-			m.stack = append(m.stack, frame{pc: pc, at: at})
-			pc = i.x
-		case opAtomic:
-			end := m.matchAt(i.x, at, -1)
-			ok = end >= 0
-			at = end
+			first := &prog[i.x]
+			missed := first.op == opClass && (at == len(text) || first.class.match(text, at) == 0)
+			if keep || !missed {
+				m.stack = append(m.stack, frame{pc: pc, at: at, second: missed})
+			}
+			if pc = i.x; missed {
+				pc = i.y
+			}
+		case opAtomic, opLook, opBehind, opAssert:
+			at, ok = m.within(i, at)
 			pc = i.y
-		case opLook:
-			ok = (m.matchAt(i.x, at, -1) >= 0) != i.negated
-			pc = i.y
-		case opBehind:
-			ok = m.behind(i, at) != i.negated
-			pc = i.y
-		case opAssert:
-			ok = m.assert(i.place, at)
-			pc++
 		case opEmpty:
 			m.stack = append(m.stack, frame{pc: ^i.x, at: m.slots[i.x]})
 			m.slots[i.x] = at
@@ -286,33 +262,59 @@ func (m *matcher) matchAt(pc, at, target int) int {
 		if ok {
 			continue
 		}
-		if m.steps++; m.steps > m.budget {
-			m.budget = -1
-			m.stack = m.stack[:base]
+		if pc, at, ok = m.back(base, keepable); !ok {
 			return -1
 		}
-		// Back to the last split that has a branch left.
-		for back := false; !back; {
-			if len(m.stack) == base {
-				return -1
-			}
-			f := &m.stack[len(m.stack)-1]
-			switch {
-			case f.pc < 0:
-				m.slots[^f.pc] = f.at
-				m.stack = m.stack[:len(m.stack)-1]
-			case f.second:
-				if keepable && m.steps > keepAfter {
-					m.setFailed(f.pc, f.at)
-				}
-				m.stack = m.stack[:len(m.stack)-1]
-			default:
-				f.second = true
-				pc, at = prog[f.pc].y, f.at
-				back = true
-			}
-		}
 	}
+}
+
+// back returns where the last split that has a branch left goes on; false where there is none above base, or no step is left.
+func (m *matcher) back(base int, keepable bool) (pc, at int, ok bool) {
+	if m.steps++; m.steps > m.budget {
+		m.budget = -1
+		m.stack = m.stack[:base]
+	}
+	for len(m.stack) > base {
+		f := &m.stack[len(m.stack)-1]
+		switch {
+		case f.pc < 0:
+			m.slots[^f.pc] = f.at
+		case !f.second:
+			f.second = true
+			return m.re.prog[f.pc].y, f.at, true
+		case keepable && m.steps > keepAfter:
+			m.setFailed(f.pc, f.at)
+		}
+		m.stack = m.stack[:len(m.stack)-1]
+	}
+	return 0, 0, false
+}
+
+// run returns where as many characters end as opRun takes, and how many they are.
+func (i *inst) run(text string, at int) (end, n int) {
+	for at < len(text) && n != i.y {
+		size := i.class.match(text, at)
+		if size == 0 {
+			break
+		}
+		at += size
+		n++
+	}
+	return at, n
+}
+
+// within runs an instruction that asserts something or has a program of its own, and returns where the text goes on.
+func (m *matcher) within(i *inst, at int) (next int, ok bool) {
+	switch i.op {
+	case opAssert:
+		return at, m.assert(i.place, at)
+	case opLook:
+		return at, (m.matchAt(i.x, at, -1) >= 0) != i.negated
+	case opBehind:
+		return at, m.behind(i, at) != i.negated
+	}
+	end := m.matchAt(i.x, at, -1)
+	return end, end >= 0
 }
 
 // behind tells whether the program of a look-behind matches up to a byte.

@@ -79,49 +79,53 @@ func fromTable(t *unicode.RangeTable) runeSet {
 	return normal(out)
 }
 
-// class is a runeSet made ready for matching: bits below U+10000.
+// class is a runeSet made ready for matching.
 type class struct {
-	ascii [2]uint64
-	plane *[1 << 16 / 64]uint64 // nil if the set has nothing between U+0080 and U+FFFF
-	high  runeSet
+	first [256]uint8            // 1 for bytes that are a character of it, wide for those that one may begin with
+	plane *[1 << 16 / 64]uint64 // bits of what it has between U+0080 and U+FFFF; nil if that is in few ranges
+	rest  runeSet               // what it has beyond ASCII, but for what is in plane
 }
 
+const (
+	wide = 2
+	few  = 4 // ranges
+)
+
 func newClass(s runeSet) *class {
-	c := new(class)
-	for _, r := range s {
-		for x := r.lo; x <= min(r.hi, utf8.RuneSelf-1); x++ {
-			c.ascii[x/64] |= 1 << (x % 64)
-		}
-		if r.hi >= utf8.RuneSelf && r.lo < 1<<16 {
-			if c.plane == nil {
-				c.plane = new([1 << 16 / 64]uint64)
-			}
-			for x := max(r.lo, utf8.RuneSelf); x <= min(r.hi, 1<<16-1); x++ {
-				c.plane[x/64] |= 1 << (x % 64)
-			}
-		}
-		if r.hi >= 1<<16 {
-			c.high = append(c.high, r)
+	c := &class{rest: intersect(s, runeSet{{utf8.RuneSelf, unicode.MaxRune}})}
+	for b := range c.first {
+		if b >= utf8.RuneSelf && len(c.rest) > 0 {
+			c.first[b] = wide
+		} else if b < utf8.RuneSelf && s.has(rune(b)) {
+			c.first[b] = 1
 		}
 	}
+	if len(c.rest) <= few {
+		return c
+	}
+	c.plane = new([1 << 16 / 64]uint64)
+	for _, r := range c.rest {
+		for x := r.lo; x <= min(r.hi, 1<<16-1); x++ {
+			c.plane[x/64] |= 1 << (x % 64)
+		}
+	}
+	c.rest = intersect(c.rest, runeSet{{1 << 16, unicode.MaxRune}})
 	return c
 }
 
 // match returns the size of the character at byte i of s, i < len(s), or 0 if it
 // is not in the class.
 func (c *class) match(s string, i int) int {
-	b := s[i]
-	if b < utf8.RuneSelf {
-		return int(c.ascii[b/64] >> (b % 64) & 1)
+	if n := c.first[s[i]]; n < wide {
+		return int(n)
 	}
-	r, n := utf8.DecodeRuneInString(s[i:])
-	if r < 1<<16 {
-		if c.plane == nil || c.plane[r/64]>>(r%64)&1 == 0 {
-			return 0
-		}
-		return n
-	}
-	if c.high.has(r) {
+	return c.matchWide(s[i:])
+}
+
+// matchWide is match of a character of more than a byte, which s begins with.
+func (c *class) matchWide(s string) int {
+	r, n := utf8.DecodeRuneInString(s)
+	if c.plane != nil && r < 1<<16 && c.plane[r/64]>>(r%64)&1 != 0 || c.rest.has(r) {
 		return n
 	}
 	return 0
