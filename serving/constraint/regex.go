@@ -100,58 +100,65 @@ func (c patternCompiler) match(re *syntax.Regexp, first bool, k *expr) (*expr, e
 		return never, nil
 	case opAhead, opNotAhead:
 		x, err := c.match(re.Sub[0], first, rep(c.any, 0, unbounded))
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
+		case re.Op == opAhead:
+			return regular([]*expr{k, x}, nil, c.work)
 		}
-		all, none := []*expr{k, x}, []*expr(nil)
-		if re.Op == opNotAhead {
-			all, none = all[:1], all[1:]
-		}
-		return regular(all, none, c.work)
+		return regular([]*expr{k}, []*expr{x}, c.work)
 	case syntax.OpQuest:
 		x, err := c.match(re.Sub[0], first, k)
 		return alt(orNever(x), k), err
 	case syntax.OpAlternate:
-		var plain, list []*expr
-		for _, sub := range re.Sub {
-			var x *expr
-			var err error
-			if containsOp(sub, assertions...) {
-				x, err = c.match(sub, first, k)
-				list = append(list, x)
-			} else {
-				x, err = c.whole(sub)
-				plain = append(plain, x)
-			}
-			if err != nil {
-				return nil, err
-			}
-		}
-		return alt(append(list, seq(alt(plain...), k))...), nil
+		return c.alternated(re, first, k)
 	case syntax.OpConcat:
-		firsts := make([]bool, len(re.Sub))
-		at := first
-		for i, sub := range re.Sub {
-			firsts[i] = at
-			switch lo, hi := length(sub); {
-			case hi == 0:
-			case lo == 0 && at && slices.ContainsFunc(re.Sub[i+1:], func(r *syntax.Regexp) bool { return containsOp(r, syntax.OpBeginText) }):
-				return nil, fmt.Errorf("^ is not supported after what may be empty in %s", describe(re))
-			default:
-				at = false
-			}
-		}
-		for i, sub := range slices.Backward(re.Sub) {
-			var err error
-			if k, err = c.match(sub, firsts[i], k); err != nil {
-				return nil, err
-			}
-		}
-		return k, nil
+		return c.concatenated(re, first, k)
 	case syntax.OpStar, syntax.OpPlus, syntax.OpRepeat:
 		return c.repeated(re, first, k)
 	}
 	return nil, fmt.Errorf("%s is not supported here", describe(re))
+}
+
+// alternated is match of alternatives, some of which have assertions.
+func (c patternCompiler) alternated(re *syntax.Regexp, first bool, k *expr) (*expr, error) {
+	var plain, list []*expr
+	for _, sub := range re.Sub {
+		var x *expr
+		var err error
+		if containsOp(sub, assertions...) {
+			x, err = c.match(sub, first, k)
+			list = append(list, x)
+		} else {
+			x, err = c.whole(sub)
+			plain = append(plain, x)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return alt(append(list, seq(alt(plain...), k))...), nil
+}
+
+// concatenated is match of one expression after the other, from the last one on.
+func (c patternCompiler) concatenated(re *syntax.Regexp, first bool, k *expr) (_ *expr, err error) {
+	firsts := make([]bool, len(re.Sub))
+	for i, sub := range re.Sub {
+		firsts[i] = first
+		switch n := length(sub); {
+		case n.most == 0:
+		case n.least == 0 && first && slices.ContainsFunc(re.Sub[i+1:], func(r *syntax.Regexp) bool { return containsOp(r, syntax.OpBeginText) }):
+			return nil, fmt.Errorf("^ is not supported after what may be empty in %s", describe(re))
+		default:
+			first = false
+		}
+	}
+	for i, sub := range slices.Backward(re.Sub) {
+		if k, err = c.match(sub, firsts[i], k); err != nil {
+			return nil, err
+		}
+	}
+	return k, nil
 }
 
 // repeated is match of an expression that repeats assertions: a few times, or one character as often as may be, as in (?:(?!x).)*.

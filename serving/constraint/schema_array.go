@@ -25,10 +25,10 @@ func (c *schemaCompiler) emitArray(s *shape) (*expr, error) {
 	for _, part := range s.arrays {
 		prefix = max(prefix, len(part.prefix))
 	}
-	if s.maxItems != unbounded && s.minItems > s.maxItems {
+	if s.items.empty() {
 		return never, nil
 	}
-	if s.unique != nil && (s.maxItems == unbounded || s.maxItems > 1) {
+	if s.unique != nil && s.items.most != 0 && s.items.most != 1 {
 		return c.emitUnique(s, prefix)
 	}
 	if len(s.contains) > 0 {
@@ -39,15 +39,15 @@ func (c *schemaCompiler) emitArray(s *shape) (*expr, error) {
 		return nil, err
 	}
 	if prefix == 0 {
-		return arrayOf(rest, s.minItems, s.maxItems), nil
+		return arrayOf(rest, s.items.least, s.items.most), nil
 	}
 	left := func(n int) int { // of maxItems after n
-		if s.maxItems == unbounded {
+		if s.items.most == unbounded {
 			return unbounded
 		}
-		return max(s.maxItems-n, 0)
+		return max(s.items.most-n, 0)
 	}
-	tail := rep(seq(jsonComma, rest), max(s.minItems-prefix, 0), left(prefix))
+	tail := rep(seq(jsonComma, rest), max(s.items.least-prefix, 0), left(prefix))
 	for i := prefix - 1; i >= 0; i-- {
 		x, err := c.compile(s.itemAt(i)...)
 		if err != nil {
@@ -58,14 +58,14 @@ func (c *schemaCompiler) emitArray(s *shape) (*expr, error) {
 		}
 		if tail = seq(x, tail); left(i) == 0 {
 			tail = empty
-		} else if i > 0 && i >= s.minItems {
+		} else if i > 0 && i >= s.items.least {
 			tail = opt(tail)
 		}
 	}
 	if left(0) == 0 {
 		tail = never
 	}
-	return bracketed("[", "]", tail, s.minItems == 0), nil
+	return bracketed("[", "]", tail, s.items.least == 0), nil
 }
 
 // maxPlaced bounds the places of an item that has to be there.
@@ -78,7 +78,7 @@ func (c *schemaCompiler) emitContains(s *shape, prefix int) (*expr, error) {
 	switch {
 	case prefix > 0 || !same:
 		return nil, at.errorf("keyword contains is not enforced beside prefixItems or another one")
-	case n > 1 && (s.minItems > n || s.maxItems != unbounded) || s.minItems > maxPlaced || s.maxItems > maxPlaced:
+	case n > 1 && (s.items.least > n || s.items.most != unbounded) || s.items.least > maxPlaced || s.items.most > maxPlaced:
 		return nil, at.errorf("keyword contains is not enforced beside such numbers of items")
 	}
 	item, err := c.compile(s.itemAt(0)...)
@@ -98,18 +98,18 @@ func (c *schemaCompiler) emitContains(s *shape, prefix int) (*expr, error) {
 		return bracketed("[", "]", seq(x, rep(after, 0, unbounded)), false), nil
 	}
 	var list []*expr
-	last := max(s.minItems-1, 0) // from which on places make no difference
-	if s.maxItems != unbounded {
-		last = s.maxItems - 1
+	last := max(s.items.least-1, 0) // from which on places make no difference
+	if s.items.most != unbounded {
+		last = s.items.most - 1
 	}
 	for i := range last + 1 {
 		most, loop := unbounded, i
-		if s.maxItems != unbounded {
-			most = s.maxItems - 1 - i
+		if s.items.most != unbounded {
+			most = s.items.most - 1 - i
 		} else if i == last {
 			loop = unbounded
 		}
-		list = append(list, seq(rep(before, i, loop), hit, rep(after, max(s.minItems-1-i, 0), most)))
+		list = append(list, seq(rep(before, i, loop), hit, rep(after, max(s.items.least-1-i, 0), most)))
 	}
 	return bracketed("[", "]", alt(list...), false), nil
 }
@@ -152,11 +152,11 @@ func (c *schemaCompiler) emitUnique(s *shape, prefix int) (*expr, error) {
 		}
 		n := bits.OnesCount(used)
 		var list []*expr
-		if n >= s.minItems {
+		if n >= s.items.least {
 			list = append(list, empty)
 		}
 		for i, v := range all {
-			if used>>i&1 != 0 || s.maxItems != unbounded && n >= s.maxItems {
+			if used>>i&1 != 0 || n == s.items.most {
 				continue
 			}
 			x := v.constant()
@@ -174,9 +174,9 @@ func (c *schemaCompiler) emitUnique(s *shape, prefix int) (*expr, error) {
 	}
 	var some []*expr
 	for i, v := range all {
-		if s.maxItems == unbounded || s.maxItems > 0 {
+		if s.items.most != 0 {
 			some = append(some, seq(v.constant(), from(1<<i)))
 		}
 	}
-	return bracketed("[", "]", alt(some...), s.minItems == 0), nil
+	return bracketed("[", "]", alt(some...), s.items.least == 0), nil
 }

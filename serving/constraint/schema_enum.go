@@ -27,7 +27,7 @@ func (c *schemaCompiler) constantsOf(s *shape) (list []*value, err error) {
 func (s *shape) about(kind typeSet) bool {
 	switch {
 	case kind == stringType:
-		return len(s.texts) > 0 || s.minLength > 0 || s.maxLength != unbounded
+		return len(s.texts) > 0 || s.length != counts{0, unbounded}
 	case kind&numberType != 0:
 		return s.lo.value != nil || s.hi.value != nil || s.multiple != nil
 	}
@@ -101,7 +101,7 @@ func (c *schemaCompiler) fitsObject(v *value, s *shape) (bool, error) {
 	if len(s.another) > 0 || s.last != nil {
 		return false, s.at.errorf("another member that has to be there is not enforced of constants")
 	}
-	if len(v.keys) < s.minMembers || s.maxMembers != unbounded && len(v.keys) > s.maxMembers {
+	if !s.members.has(len(v.keys)) {
 		return false, nil
 	}
 	for _, name := range s.required {
@@ -125,7 +125,7 @@ func (c *schemaCompiler) fitsArray(v *value, s *shape) (bool, error) {
 	if len(s.contains) > 0 || s.unique != nil {
 		return false, s.at.errorf("contains and uniqueItems are not enforced of constants")
 	}
-	if len(v.items) < s.minItems || s.maxItems != unbounded && len(v.items) > s.maxItems {
+	if !s.items.has(len(v.items)) {
 		return false, nil
 	}
 	for i, item := range v.items {

@@ -50,78 +50,16 @@ func (o *objectEmitter) readClasses() error {
 	if o.closed {
 		return nil
 	}
-	var predicates []*expr // in the quotes
-	var keys []string
-	find := func(key string, make func() (*expr, error)) (int, error) {
-		if i := slices.Index(keys, key); i >= 0 {
-			return i, nil
-		}
-		x, err := make()
-		keys, predicates = append(keys, key), append(predicates, x)
-		return len(keys) - 1, err
+	r := nameReader{objectEmitter: o, declared: -1}
+	if err := r.readPredicates(); err != nil {
+		return err
 	}
-	at := make([][]int, len(o.objects)) // the predicates of each part's patterns
-	texts := func(part objectPart) (out []int, err error) {
-		for _, text := range part.texts {
-			i, err := find("pattern "+text.text, func() (*expr, error) { return o.pattern(text, false) })
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, i)
-		}
-		return out, nil
-	}
-	for i, part := range o.objects {
-		var err error
-		if at[i], err = texts(part); err != nil {
-			return err
-		}
-	}
-	var ofLast []int
-	declared := -1
-	if o.last != nil {
-		var err error
-		if ofLast, err = texts(o.last.part); err != nil {
-			return err
-		}
-		if o.last.pattern < 0 && len(o.last.part.names) > 0 {
-			escaped := make([]string, len(o.last.part.names))
-			for i, name := range o.last.part.names {
-				escaped[i] = escapeText(name)
-			}
-			declared, _ = find("names of the other", func() (*expr, error) { return words(escaped), nil })
-		}
-	}
-	// class adds names for which some predicates hold.
-	class := func(name *expr, holds []bool) {
-		out := nameClass{name: name, last: true}
-		for i, part := range o.objects {
-			found := false
-			for j, p := range at[i] {
-				if holds[p] {
-					out.values = append(out.values, part.patterns[j])
-					found = true
-				}
-			}
-			if !found && part.additional != nil {
-				out.values = append(out.values, *part.additional)
-			}
-		}
-		if o.last != nil && o.last.pattern >= 0 {
-			out.last = holds[ofLast[o.last.pattern]]
-		} else if o.last != nil {
-			out.last = !slices.ContainsFunc(ofLast, func(i int) bool { return holds[i] }) && (declared < 0 || !holds[declared])
-		}
-		if !slices.ContainsFunc(out.values, func(l located) bool { return l.kind == booleanType && l.text == "false" }) {
-			o.classes = append(o.classes, out)
-		}
-	}
-	if len(predicates) == 0 && len(o.shape.names) == 0 {
+	if len(r.predicates) == 0 && len(o.shape.names) == 0 {
 		name := ref(jsonString)
 		if len(o.names) > 0 {
 			name = o.otherName()
 		}
-		class(name, nil)
+		r.addClass(name, nil)
 		return nil
 	}
 	base := []*expr{quoted(ref(jsonPlain))}
@@ -131,39 +69,127 @@ func (o *objectEmitter) readClasses() error {
 		if err != nil {
 			return err
 		}
-		if len(predicates) == 0 && len(o.names) == 0 {
-			class(x, nil)
+		if len(r.predicates) == 0 && len(o.names) == 0 {
+			r.addClass(x, nil)
 			return nil
 		}
 		base = append(base, x)
 	}
-	key := strings.Join(slices.Concat(slices.Sorted(slices.Values(o.names)), []string{""}, keys, []string{""}), "\x00")
-	for _, l := range o.shape.names {
-		key += l.key() + "\x00"
+	split, err := r.splits(base)
+	for _, one := range split {
+		r.addClass(one.name, one.holds)
 	}
-	split, known := o.splits[key]
-	if !known {
-		var none []*expr
-		if len(o.names) > 0 {
-			declared := make([]string, len(o.names))
-			for i, name := range o.names {
-				declared[i] = jsonText(name)
-			}
-			none = append(none, words(declared))
+	return err
+}
+
+// nameReader tells names apart by predicates.
+type nameReader struct {
+	*objectEmitter
+	keys       []string // of the predicates
+	predicates []*expr  // in the quotes
+	patterns   [][]int  // the predicates of each part's patterns
+	ofLast     []int    // those of the last member's part
+	declared   int      // the predicate of the names that this part declares, −1 for none
+}
+
+// find adds a predicate, unless it is known.
+func (r *nameReader) find(key string, make func() (*expr, error)) (int, error) {
+	if i := slices.Index(r.keys, key); i >= 0 {
+		return i, nil
+	}
+	x, err := make()
+	r.keys, r.predicates = append(r.keys, key), append(r.predicates, x)
+	return len(r.keys) - 1, err
+}
+
+// patternsOf are the predicates of a part's patterns.
+func (r *nameReader) patternsOf(part objectPart) (out []int, err error) {
+	for _, text := range part.texts {
+		i, err := r.find("pattern "+text.text, func() (*expr, error) { return r.pattern(text, false) })
+		if err != nil {
+			return nil, err
 		}
-		err := o.split(base, none, predicates, nil, func(name *expr, holds []bool) { split = append(split, nameSplit{name, holds}) })
+		out = append(out, i)
+	}
+	return out, nil
+}
+
+func (r *nameReader) readPredicates() error {
+	for _, part := range r.objects {
+		at, err := r.patternsOf(part)
 		if err != nil {
 			return err
 		}
-		if len(split) > maxClasses {
-			return fmt.Errorf("%w: more than %d sets of patterns for the same names", errTooLarge, maxClasses)
+		r.patterns = append(r.patterns, at)
+	}
+	if r.last == nil {
+		return nil
+	}
+	var err error
+	if r.ofLast, err = r.patternsOf(r.last.part); err != nil {
+		return err
+	}
+	if r.last.pattern < 0 && len(r.last.part.names) > 0 {
+		escaped := make([]string, len(r.last.part.names))
+		for i, name := range r.last.part.names {
+			escaped[i] = escapeText(name)
 		}
-		o.splits[key] = split
+		r.declared, err = r.find("names of the other", func() (*expr, error) { return words(escaped), nil })
 	}
-	for _, one := range split {
-		class(one.name, one.holds)
+	return err
+}
+
+// addClass adds names for which some predicates hold.
+func (r *nameReader) addClass(name *expr, holds []bool) {
+	out := nameClass{name: name, last: true}
+	for i, part := range r.objects {
+		found := false
+		for j, p := range r.patterns[i] {
+			if holds[p] {
+				out.values = append(out.values, part.patterns[j])
+				found = true
+			}
+		}
+		if !found && part.additional != nil {
+			out.values = append(out.values, *part.additional)
+		}
 	}
-	return nil
+	if r.last != nil && r.last.pattern >= 0 {
+		out.last = holds[r.ofLast[r.last.pattern]]
+	} else if r.last != nil {
+		out.last = !slices.ContainsFunc(r.ofLast, func(i int) bool { return holds[i] }) && (r.declared < 0 || !holds[r.declared])
+	}
+	if !slices.ContainsFunc(out.values, func(l located) bool { return l.kind == booleanType && l.text == "false" }) {
+		r.classes = append(r.classes, out)
+	}
+}
+
+// splits are the sets of names that the predicates tell apart, of those that match all of base and are not declared.
+func (r *nameReader) splits(base []*expr) (split []nameSplit, err error) {
+	key := strings.Join(slices.Concat(slices.Sorted(slices.Values(r.names)), []string{""}, r.keys, []string{""}), "\x00")
+	for _, l := range r.shape.names {
+		key += l.key() + "\x00"
+	}
+	if split, known := r.schemaCompiler.splits[key]; known {
+		return split, nil
+	}
+	var none []*expr
+	if len(r.names) > 0 {
+		declared := make([]string, len(r.names))
+		for i, name := range r.names {
+			declared[i] = jsonText(name)
+		}
+		none = append(none, words(declared))
+	}
+	err = r.split(base, none, r.predicates, nil, func(name *expr, holds []bool) { split = append(split, nameSplit{name, holds}) })
+	switch {
+	case err != nil:
+		return nil, err
+	case len(split) > maxClasses:
+		return nil, fmt.Errorf("%w: more than %d sets of patterns for the same names", errTooLarge, maxClasses)
+	}
+	r.schemaCompiler.splits[key] = split
+	return split, nil
 }
 
 // nameSplit is the names for which some predicates hold and the others do not.

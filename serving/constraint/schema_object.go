@@ -21,7 +21,7 @@ func (c *schemaCompiler) emitObject(s *shape) (*expr, error) {
 	if err := o.readCounts(); err != nil {
 		return nil, err
 	}
-	if o.most != unbounded && o.most < o.least {
+	if o.counts.empty() {
 		return never, nil
 	}
 	return o.emit()
@@ -35,9 +35,8 @@ type objectEmitter struct {
 	known    map[string]bool
 	closed   bool
 	classes  []nameClass // of other names
-	least    int         // members
-	most     int
-	distinct int // numbers of members so far that are told apart: 0 to it
+	counts               // of members
+	distinct int         // numbers of members so far that are told apart: 0 to it
 }
 
 func (o *objectEmitter) declare(list []string) {
@@ -126,7 +125,7 @@ func (o *objectEmitter) emitAnother() (*expr, error) {
 func (o *objectEmitter) readCounts() error {
 	required := len(o.required)
 	open := len(o.classes) > 0
-	if o.least, o.most = o.minMembers, o.maxMembers; o.most != unbounded && o.most < o.least {
+	if o.counts = o.members; o.counts.empty() {
 		return nil
 	}
 	if o.least <= max(required, 1) {
@@ -191,7 +190,7 @@ func (o *objectEmitter) emit() (*expr, error) {
 		}
 		next, more = before, after
 	}
-	return bracketed("{", "}", next[0], optional && o.minMembers == 0), nil
+	return bracketed("{", "}", next[0], optional && o.members.least == 0), nil
 }
 
 // emitOthers is what follows the members with declared names.

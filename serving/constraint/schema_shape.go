@@ -16,24 +16,59 @@ type shape struct {
 	enumAt   located
 	excluded []*value // that not says of enum and const
 
-	lo, hi               bound
-	multiple             *big.Rat // multipleOf
-	minLength, maxLength int
-	texts                []textPart
-	objects              []objectPart
-	required             []string
-	names                []located // propertyNames
-	minMembers           int
-	maxMembers           int
-	another              []another
-	last                 *another // the last member that is written is it
-	arrays               []arrayPart
-	contains             []located
-	unique               *located // uniqueItems
-	minItems, maxItems   int
-	choices              []choice
-	taken                int // choices on the way
+	lo, hi   bound
+	multiple *big.Rat // multipleOf
+	length   counts
+	texts    []textPart
+	objects  []objectPart
+	required []string
+	names    []located // propertyNames
+	members  counts
+	another  []another
+	last     *another // the last member that is written is it
+	arrays   []arrayPart
+	contains []located
+	unique   *located // uniqueItems
+	items    counts
+	choices  []choice
+	taken    int // choices on the way
 }
+
+// counts bound a number of things.
+type counts struct{ least, most int } // most may be unbounded
+
+func (c *counts) raise(n int) { c.least = max(c.least, n) }
+
+func (c *counts) lower(n int) { c.most = fewest(c.most, n) }
+
+// fewest is the smaller of two bounds.
+func fewest(a, b int) int {
+	if a == unbounded || b != unbounded && b < a {
+		return b
+	}
+	return a
+}
+
+func (c counts) empty() bool { return c.most != unbounded && c.least > c.most }
+
+// within tells whether all of the numbers are among others.
+func (c counts) within(o counts) bool { return c.least >= o.least && fewest(c.most, o.most) == c.most }
+
+// times is for each of least to most things.
+func (c counts) times(least, most int) counts {
+	c.least *= least
+	switch {
+	case c.most == 0 || most == 0:
+		c.most = 0
+	case c.most == unbounded || most == unbounded:
+		c.most = unbounded
+	default:
+		c.most *= most
+	}
+	return c
+}
+
+func (c counts) has(n int) bool { return n >= c.least && (c.most == unbounded || n <= c.most) }
 
 // textPart is a pattern or a format.
 type textPart struct {
@@ -72,7 +107,8 @@ type choice struct {
 }
 
 func newShape() *shape {
-	return &shape{types: allTypes, maxLength: unbounded, maxItems: unbounded, maxMembers: unbounded}
+	any := counts{0, unbounded}
+	return &shape{types: allTypes, length: any, items: any, members: any}
 }
 
 func (s *shape) clone() *shape {
@@ -109,6 +145,17 @@ func (s *shape) excludes(v *value) bool {
 func (s *shape) limit(types typeSet) {
 	s.types &= types
 	s.typed = true
+}
+
+// tighten makes an end of the interval of numbers nearer.
+func (s *shape) tighten(above bool, b bound) {
+	known, nearer := &s.lo, 1
+	if above {
+		known, nearer = &s.hi, -1
+	}
+	if known.value == nil || b.value.Cmp(known.value) == nearer || b.value.Cmp(known.value) == 0 && b.open {
+		*known = b
+	}
 }
 
 // common returns the values of a that b has.

@@ -2,43 +2,15 @@ package constraint
 
 import (
 	"regexp/syntax"
+	"slices"
 )
 
 // emitString admits strings by their length, patterns and formats, and those that they must not be. Where one
 // of them is not enough, the automaton of all together is made.
 func (c *schemaCompiler) emitString(s *shape) (*expr, error) {
-	lo, hi := s.minLength, s.maxLength
-	var all, none []*expr
-	var alone *syntax.Regexp // the only pattern
-	type key struct {
-		text            string
-		format, negated bool
-	}
-	seen := make(map[key]bool)
-	for _, part := range s.texts {
-		k := key{part.at.text, part.format, part.negated}
-		if seen[k] {
-			continue
-		}
-		seen[k] = true
-		re, err := part.parse()
-		if err != nil {
-			return nil, part.at.errorf("%v", err)
-		}
-		if alone = nil; len(all)+len(none) == 0 && !part.negated {
-			alone = re
-		}
-		x, err := c.pattern(part.at, part.format)
-		switch {
-		case err != nil:
-			return nil, err
-		case part.negated && part.format && !exactFormats[part.at.text]:
-			return nil, part.at.errorf("format %q is not enforced where it must not hold", part.at.text)
-		case part.negated:
-			none = append(none, x)
-		default:
-			all = append(all, x)
-		}
+	all, none, alone, err := c.readTexts(s)
+	if err != nil {
+		return nil, err
 	}
 	var excluded []string
 	for _, v := range s.excluded {
@@ -46,26 +18,26 @@ func (c *schemaCompiler) emitString(s *shape) (*expr, error) {
 			excluded = append(excluded, v.text)
 		}
 	}
-	anyLength := lo == 0 && hi == unbounded
+	free, anyLength := len(s.texts) == 0, s.length == counts{0, unbounded}
 	switch {
-	case hi != unbounded && lo > hi:
+	case s.length.empty():
 		return never, nil
-	case len(all)+len(none) == 0 && len(excluded) == 0 && anyLength:
+	case free && len(excluded) == 0 && anyLength:
 		return ref(jsonString), nil
-	case len(all)+len(none) == 0 && len(excluded) == 0:
-		return quoted(rep(jsonChar, lo, hi)), nil
-	case len(all)+len(none) == 0 && anyLength:
+	case free && len(excluded) == 0:
+		return quoted(rep(jsonChar, s.length.least, s.length.most)), nil
+	case free && anyLength:
 		return quoted(otherThan(excluded)), nil
 	case alone != nil && len(excluded) == 0:
-		if from, to := lengths(alone); from >= lo && (hi == unbounded || to != unbounded && to <= hi) {
+		if lengths(alone).within(s.length) {
 			return quoted(all[0]), nil
 		}
-		if short := shortened(alone, lo, hi); short != nil {
+		if short := shortened(alone, s.length); short != nil {
 			x, err := searched(short, &c.work)
 			return quoted(orNever(x)), err
 		}
 	}
-	all = append(all, rep(asWritten(anyRune...), lo, hi))
+	all = append(all, rep(asWritten(anyRune...), s.length.least, s.length.most))
 	if len(excluded) > 0 {
 		for i, text := range excluded {
 			excluded[i] = escapeText(text)
@@ -77,6 +49,38 @@ func (c *schemaCompiler) emitString(s *shape) (*expr, error) {
 		return nil, s.at.errorf("patterns, formats and lengths together: %v", err)
 	}
 	return seq(lit(`"`), x, lit(`"`)), nil
+}
+
+// readTexts returns what strings have to match and must not, and the pattern that is alone.
+func (c *schemaCompiler) readTexts(s *shape) (all, none []*expr, alone *syntax.Regexp, err error) {
+	for i, part := range s.texts {
+		if slices.ContainsFunc(s.texts[:i], part.same) {
+			continue
+		}
+		re, err := part.parse()
+		if err != nil {
+			return nil, nil, nil, part.at.errorf("%v", err)
+		}
+		if alone = nil; len(all)+len(none) == 0 && !part.negated {
+			alone = re
+		}
+		x, err := c.pattern(part.at, part.format)
+		switch {
+		case err != nil:
+			return nil, nil, nil, err
+		case part.negated && part.format && !exactFormats[part.at.text]:
+			return nil, nil, nil, part.at.errorf("format %q is not enforced where it must not hold", part.at.text)
+		case part.negated:
+			none = append(none, x)
+		default:
+			all = append(all, x)
+		}
+	}
+	return all, none, alone, nil
+}
+
+func (p textPart) same(o textPart) bool {
+	return p.at.text == o.at.text && p.format == o.format && p.negated == o.negated
 }
 
 func (p textPart) parse() (*syntax.Regexp, error) {
@@ -132,7 +136,7 @@ func anchored(re *syntax.Regexp) *syntax.Regexp {
 
 // shortened returns a pattern like ^[a-z]*$ with its repetition cut to the lengths, nil for
 // other patterns.
-func shortened(pattern *syntax.Regexp, lo, hi int) *syntax.Regexp {
+func shortened(pattern *syntax.Regexp, to counts) *syntax.Regexp {
 	x := anchored(pattern)
 	if x == nil || x.Op != syntax.OpStar && x.Op != syntax.OpPlus && x.Op != syntax.OpRepeat {
 		return nil
@@ -141,81 +145,62 @@ func shortened(pattern *syntax.Regexp, lo, hi int) *syntax.Regexp {
 	for one.Op == syntax.OpCapture {
 		one = one.Sub[0]
 	}
-	if a, b := length(one); a != 1 || b != 1 {
+	if length(one) != (counts{1, 1}) {
 		return nil
 	}
-	from, to := length(x)
-	from = max(from, lo)
-	if hi != unbounded && (to == unbounded || to > hi) {
-		to = hi
-	}
-	if to != unbounded && from > to {
+	n := length(x)
+	n.raise(to.least)
+	if n.most = fewest(n.most, to.most); n.empty() {
 		return &syntax.Regexp{Op: syntax.OpNoMatch}
 	}
-	repeated := &syntax.Regexp{Op: syntax.OpRepeat, Sub: []*syntax.Regexp{one}, Min: from, Max: to}
+	repeated := &syntax.Regexp{Op: syntax.OpRepeat, Sub: []*syntax.Regexp{one}, Min: n.least, Max: n.most}
 	return concat([]*syntax.Regexp{{Op: syntax.OpBeginText}, repeated, {Op: syntax.OpEndText}})
 }
 
 // lengths returns bounds of the characters of texts in which a pattern is found.
-func lengths(pattern *syntax.Regexp) (lo, hi int) {
+func lengths(pattern *syntax.Regexp) counts {
 	if x := anchored(pattern); x != nil {
 		return length(x)
 	}
-	lo, _ = length(pattern)
-	return lo, unbounded
+	return counts{length(pattern).least, unbounded}
 }
 
 // length returns bounds of the characters that re matches.
-func length(re *syntax.Regexp) (lo, hi int) {
-	times := func(n, m int) int {
-		switch {
-		case n == 0 || m == 0:
-			return 0
-		case n == unbounded || m == unbounded:
-			return unbounded
-		}
-		return n * m
-	}
-	repeat := func(least, most int) (int, int) {
-		a, b := length(re.Sub[0])
-		return a * least, times(b, most)
-	}
+func length(re *syntax.Regexp) (n counts) {
 	switch re.Op {
 	case syntax.OpLiteral:
-		return len(re.Rune), len(re.Rune)
+		return counts{len(re.Rune), len(re.Rune)}
 	case syntax.OpCharClass, syntax.OpAnyChar, syntax.OpAnyCharNotNL:
-		return 1, 1
+		return counts{1, 1}
 	case syntax.OpCapture:
 		return length(re.Sub[0])
 	case syntax.OpStar:
-		return repeat(0, unbounded)
+		return length(re.Sub[0]).times(0, unbounded)
 	case syntax.OpPlus:
-		return repeat(1, unbounded)
+		return length(re.Sub[0]).times(1, unbounded)
 	case syntax.OpQuest:
-		return repeat(0, 1)
+		return length(re.Sub[0]).times(0, 1)
 	case syntax.OpRepeat:
-		return repeat(re.Min, re.Max)
+		return length(re.Sub[0]).times(re.Min, re.Max)
 	case syntax.OpConcat:
 		for _, sub := range re.Sub {
-			a, b := length(sub)
-			lo += a
-			if hi == unbounded || b == unbounded {
-				hi = unbounded
+			m := length(sub)
+			if n.least += m.least; n.most == unbounded || m.most == unbounded {
+				n.most = unbounded
 			} else {
-				hi += b
+				n.most += m.most
 			}
 		}
 	case syntax.OpAlternate:
-		lo, hi = length(re.Sub[0])
+		n = length(re.Sub[0])
 		for _, sub := range re.Sub[1:] {
-			a, b := length(sub)
-			lo = min(lo, a)
-			if hi == unbounded || b == unbounded {
-				hi = unbounded
+			m := length(sub)
+			if n.least = min(n.least, m.least); n.most == unbounded || m.most == unbounded {
+				n.most = unbounded
 			} else {
-				hi = max(hi, b)
+				n.most = max(n.most, m.most)
 			}
 		}
 	}
-	return lo, hi
+	return n
 }
