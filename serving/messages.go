@@ -70,21 +70,9 @@ func readMessage(ctx context.Context, at string, raw json.RawMessage) (chat.Mess
 
 // render is the text of the conversation as the model's template writes it, up to where the answer begins.
 func (c *conversation) render(ctx context.Context, m *model.Model) (string, error) {
-	var raws []json.RawMessage
-	if err := json.Unmarshal(c.Messages, &raws); err != nil || len(raws) == 0 {
-		return "", refuse("messages", "got %.40s, want a list of at least one message", orNull(c.Messages))
-	}
-	messages := make([]chat.Message, len(raws))
-	for i, raw := range raws {
-		var err error
-		at := fmt.Sprintf("messages[%d]", i)
-		var own *apiError
-		switch messages[i], err = readMessage(ctx, at, raw); {
-		case errors.As(err, &own):
-			return "", own
-		case err != nil:
-			return "", refuse(at, "%v", err)
-		}
+	messages, err := c.readMessages(ctx)
+	if err != nil {
+		return "", err
 	}
 	template, _, err := m.ChatTemplate(chat.Options{})
 	if err != nil {
@@ -94,19 +82,8 @@ func (c *conversation) render(ctx context.Context, m *model.Model) (string, erro
 	if own.Extra, err = c.variables(ctx, template); err != nil {
 		return "", err
 	}
-	choice, err := readToolChoice(ctx, c.ToolChoice)
-	if err != nil {
+	if own.Tools, err = c.readTools(ctx); err != nil {
 		return "", err
-	}
-	if given(c.Tools) {
-		v, err := chat.ParseJSON(c.Tools)
-		tools, ok := v.([]any)
-		if err != nil || !ok {
-			return "", refuse("tools", "want a list of tools")
-		}
-		if tools = choice.told(tools); len(tools) > 0 {
-			own.Tools = tools
-		}
 	}
 	_, o, err := m.ChatTemplate(own)
 	if err != nil {
@@ -120,13 +97,9 @@ func (c *conversation) render(ctx context.Context, m *model.Model) (string, erro
 			return "", err
 		}
 	}
-	// An answer that has begun goes on.
-	begun := ""
-	last := &messages[len(messages)-1]
-	if goesOn := last.Role == "assistant" && !last.NoContent; or(c.Continue, false) && !goesOn {
-		return "", refuse("continue_final_message", "the last message is of role %s, want assistant", last.Role)
-	} else if goesOn && or(c.Continue, true) && !slices.ContainsFunc(last.Extra, func(e chat.Member) bool { return e.Value != nil }) {
-		begun, messages = last.Content, messages[:len(messages)-1]
+	begun, messages, err := c.cutBegun(messages)
+	if err != nil {
+		return "", err
 	}
 	if role, ok := template.Dropped(ctx, messages, o); ok {
 		i := slices.IndexFunc(messages, func(m chat.Message) bool { return m.Role == role })
@@ -143,6 +116,58 @@ func (c *conversation) render(ctx context.Context, m *model.Model) (string, erro
 	}
 	c.prompt, c.begun = text+begun, begun
 	return c.prompt, nil
+}
+
+// readMessages reads all messages, at least one.
+func (c *conversation) readMessages(ctx context.Context) ([]chat.Message, error) {
+	var raws []json.RawMessage
+	if err := json.Unmarshal(c.Messages, &raws); err != nil || len(raws) == 0 {
+		return nil, refuse("messages", "got %.40s, want a list of at least one message", orNull(c.Messages))
+	}
+	messages := make([]chat.Message, len(raws))
+	for i, raw := range raws {
+		var err error
+		at := fmt.Sprintf("messages[%d]", i)
+		var own *apiError
+		switch messages[i], err = readMessage(ctx, at, raw); {
+		case errors.As(err, &own):
+			return nil, own
+		case err != nil:
+			return nil, refuse(at, "%v", err)
+		}
+	}
+	return messages, nil
+}
+
+// readTools is the tools that the model is told of.
+func (c *conversation) readTools(ctx context.Context) ([]any, error) {
+	choice, err := readToolChoice(ctx, c.ToolChoice)
+	if err != nil || !given(c.Tools) {
+		return nil, err
+	}
+	v, err := chat.ParseJSON(c.Tools)
+	tools, ok := v.([]any)
+	if err != nil || !ok {
+		return nil, refuse("tools", "want a list of tools")
+	}
+	if tools = choice.told(tools); len(tools) == 0 {
+		return nil, nil
+	}
+	return tools, nil
+}
+
+// cutBegun takes an answer that has begun, which goes on, from the end of the messages.
+func (c *conversation) cutBegun(messages []chat.Message) (begun string, rest []chat.Message, err error) {
+	n := len(messages) - 1
+	last := &messages[n]
+	goesOn := last.Role == "assistant" && !last.NoContent
+	switch {
+	case or(c.Continue, false) && !goesOn:
+		return "", nil, refuse("continue_final_message", "the last message is of role %s, want assistant", last.Role)
+	case goesOn && or(c.Continue, true) && !slices.ContainsFunc(last.Extra, func(e chat.Member) bool { return e.Value != nil }):
+		return last.Content, messages[:n], nil
+	}
+	return "", messages, nil
 }
 
 // variables are those that the template is rendered with. What it does not read is ignored.

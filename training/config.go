@@ -1,6 +1,8 @@
 package training
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -73,35 +75,13 @@ func (c *Config) Validate(m *model.Model) error {
 	names := make(map[string]bool)
 	for i := range c.Adapters {
 		a := &c.Adapters[i]
-		kind, err := model.AdapterKinds.Lookup(a.Kind)
-		if err != nil {
-			return fmt.Errorf("train: adapter %d: %w", i, err)
-		}
-		if a.Name == "" {
-			a.Name = a.Kind
-		}
-		if err := CheckName(a.Name); err != nil {
+		if err := a.resolve(i, m); err != nil {
 			return fmt.Errorf("train: %w", err)
 		}
 		if names[a.Name] {
 			return fmt.Errorf("train: two adapters named %q", a.Name)
 		}
 		names[a.Name] = true
-		if a.Loss == "" {
-			a.Loss = kind.Loss
-		}
-		if _, err := losses.Losses.Lookup(a.Loss); err != nil {
-			return fmt.Errorf("train: adapter %s: %w", a.Name, err)
-		}
-		if !(a.LearningRate > 0) || a.LearningRate > 10 {
-			return fmt.Errorf("train: adapter %s: learning rate: got %v, want above 0 to 10", a.Name, a.LearningRate)
-		}
-		if err := kernels.CheckPoolWidth(a.Pooling); err != nil {
-			return fmt.Errorf("train: adapter %s: %w", a.Name, err)
-		}
-		if err := a.Validate(m); err != nil {
-			return fmt.Errorf("train: adapter %s: %w", a.Name, err)
-		}
 	}
 	for _, f := range []struct {
 		name           string
@@ -118,22 +98,53 @@ func (c *Config) Validate(m *model.Model) error {
 			return fmt.Errorf("train: %s: got %v, want %v to %v", f.name, f.value, f.min, f.to)
 		}
 	}
-	v := &c.Validation
-	switch {
-	case v.Every > 0 && v.Samples == 0:
-		return fmt.Errorf("train: validation: every %d steps with 0 samples, want at least 1", v.Every)
-	case v.Patience > 0 && v.Every == 0:
-		return fmt.Errorf("train: validation: patience %d without validations during the run, want every of at least 1", v.Patience)
-	case v.Samples > 0 && len(v.Budgets) == 0:
-		return fmt.Errorf("train: validation: got no budgets, want at least one")
-	}
-	if len(v.Budgets) > 0 {
-		if err := eviction.CheckBudgets(v.Budgets); err != nil {
-			return fmt.Errorf("train: validation: budgets: got %v: %w", v.Budgets, err)
-		}
+	if err := c.Validation.check(); err != nil {
+		return fmt.Errorf("train: validation: %w", err)
 	}
 	if c.Schedule != "cosine" && c.Schedule != "constant" {
 		return fmt.Errorf("train: %w", suggest.Unknown("schedule", c.Schedule, []string{"constant", "cosine"}))
+	}
+	return nil
+}
+
+// resolve fills in the defaults of the adapter i and checks it.
+func (a *AdapterConfig) resolve(i int, m *model.Model) error {
+	kind, err := model.AdapterKinds.Lookup(a.Kind)
+	if err != nil {
+		return fmt.Errorf("adapter %d: %w", i, err)
+	}
+	a.Name, a.Loss = cmp.Or(a.Name, a.Kind), cmp.Or(a.Loss, kind.Loss)
+	if err := CheckName(a.Name); err != nil {
+		return err
+	}
+	_, err = losses.Losses.Lookup(a.Loss)
+	if err == nil && (!(a.LearningRate > 0) || a.LearningRate > 10) {
+		err = fmt.Errorf("learning rate: got %v, want above 0 to 10", a.LearningRate)
+	}
+	if err == nil {
+		err = kernels.CheckPoolWidth(a.Pooling)
+	}
+	if err == nil {
+		err = a.Validate(m)
+	}
+	if err != nil {
+		return fmt.Errorf("adapter %s: %w", a.Name, err)
+	}
+	return nil
+}
+
+func (v ValidationConfig) check() error {
+	switch {
+	case v.Every > 0 && v.Samples == 0:
+		return fmt.Errorf("every %d steps with 0 samples, want at least 1", v.Every)
+	case v.Patience > 0 && v.Every == 0:
+		return fmt.Errorf("patience %d without validations during the run, want every of at least 1", v.Patience)
+	case v.Samples > 0 && len(v.Budgets) == 0:
+		return errors.New("got no budgets, want at least one")
+	case len(v.Budgets) > 0:
+		if err := eviction.CheckBudgets(v.Budgets); err != nil {
+			return fmt.Errorf("budgets: got %v: %w", v.Budgets, err)
+		}
 	}
 	return nil
 }

@@ -143,12 +143,10 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 	if err != nil {
 		return err
 	}
-	fail := func(what string, got, want any) error {
-		return fmt.Errorf("resume %s: %s: the checkpoint has %v, this run %v", path, what, got, want)
-	}
+	fail := func(err error) error { return fmt.Errorf("resume %s: %w", path, err) }
 	var got runRecord
 	if err := json.Unmarshal(s.Run, &got); err != nil {
-		return fmt.Errorf("resume %s: %w", path, err)
+		return fail(err)
 	}
 	want, err := t.describeRun(modelSHA256)
 	if err != nil {
@@ -159,35 +157,14 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 			want.Model = known
 		}
 	}
-	differ := settingsDiffer(got.Config, want.Config)
-	switch {
-	case got.Model != want.Model:
-		return fail("model weights", got.Model, want.Model)
-	case differ != nil:
-		return fmt.Errorf("resume %s: %w", path, differ)
-	case got.Data != "" && want.Data != "" && got.Data != want.Data:
-		return fail("data", got.Data, want.Data)
-	}
-	note, err := t.Contents.Since(got.Contents, t.AcceptChangedData)
+	note, err := t.sameRun(got, want)
 	if err != nil {
-		return fmt.Errorf("resume %s: %w; --accept-changed-data goes on all the same", path, err)
-	}
-	switch {
-	case got.Source != want.Source && !(t.AcceptChangedData && note != ""):
-		return fail("data", got.Source, want.Source)
-	case !strings.HasPrefix(want.Device+" ", got.Device+" ") || got.SIMD != want.SIMD: // earlier versions say of a processor cpu alone
-		return fail("device and instruction set", got.Device+" "+got.SIMD, want.Device+" "+want.SIMD)
-	case got.Cache != want.Cache:
-		return fail("type of the cache", cmp.Or(got.Cache, "float32"), cmp.Or(want.Cache, "float32"))
-	case got.Step < 0 || got.Step > t.Config.Steps:
-		return fail("step", got.Step, t.Config.Steps)
-	case len(got.History.NonFinite) != len(t.learners) || len(got.History.Best) != len(t.learners):
-		return fail("adapters in its history", len(got.History.Best), len(t.learners))
+		return fail(err)
 	}
 	t.tensors(func(name string, x *kernels.Tensor) {
 		v, ok := s.Tensors[name]
 		if !ok || len(v.F32)+len(v.F64) != x.Len() || (v.F64 != nil) != (x.DType == kernels.F64) {
-			err = fmt.Errorf("resume %s: tensor %s: shape %v, want %v", path, name, v.Shape, x.Shape)
+			err = fail(fmt.Errorf("tensor %s: shape %v, want %v", name, v.Shape, x.Shape))
 		}
 	})
 	if err != nil {
@@ -200,6 +177,38 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 		t.accepted = append(t.accepted, fmt.Sprintf("after step %d: %s", t.done, note))
 	}
 	return nil
+}
+
+// sameRun is an error unless a checkpoint's record is of this run; note says which of its data has changed.
+func (t *Trainer) sameRun(got, want runRecord) (note string, err error) {
+	differ := func(what string, got, want any) error {
+		return fmt.Errorf("%s: the checkpoint has %v, this run %v", what, got, want)
+	}
+	settings := settingsDiffer(got.Config, want.Config)
+	switch {
+	case got.Model != want.Model:
+		return "", differ("model weights", got.Model, want.Model)
+	case settings != nil:
+		return "", settings
+	case got.Data != "" && want.Data != "" && got.Data != want.Data:
+		return "", differ("data", got.Data, want.Data)
+	}
+	if note, err = t.Contents.Since(got.Contents, t.AcceptChangedData); err != nil {
+		return "", fmt.Errorf("%w; --accept-changed-data goes on all the same", err)
+	}
+	switch {
+	case got.Source != want.Source && !(t.AcceptChangedData && note != ""):
+		return "", differ("data", got.Source, want.Source)
+	case !strings.HasPrefix(want.Device+" ", got.Device+" ") || got.SIMD != want.SIMD: // earlier versions say of a processor cpu alone
+		return "", differ("device and instruction set", got.Device+" "+got.SIMD, want.Device+" "+want.SIMD)
+	case got.Cache != want.Cache:
+		return "", differ("type of the cache", cmp.Or(got.Cache, "float32"), cmp.Or(want.Cache, "float32"))
+	case got.Step < 0 || got.Step > t.Config.Steps:
+		return "", differ("step", got.Step, t.Config.Steps)
+	case len(got.History.NonFinite) != len(t.learners) || len(got.History.Best) != len(t.learners):
+		return "", differ("adapters in its history", len(got.History.Best), len(t.learners))
+	}
+	return note, nil
 }
 
 // Stopped tells that validation has ended the run before its last step.

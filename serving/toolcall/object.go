@@ -1,6 +1,9 @@
 package toolcall
 
-import "cmp"
+import (
+	"cmp"
+	"strings"
+)
 
 // object reads the object of a call, {"name": …, "arguments": {…}}, of text that grows.
 type object struct {
@@ -30,49 +33,65 @@ func (o *object) readText(text string) progress {
 		if o.pos >= maxHeld {
 			return broken
 		}
-		before, depth, c, n := o.at, len(o.open), text[o.pos], len(o.out)
-		if !o.stepByte(c) {
-			return broken
-		}
-		o.pos++
-		if depth == 1 && before == inScalar && o.at != inScalar && o.member == "arguments" && len(o.scalar) > 0 { // null
-			o.args, o.scalar = "{}", nil
-		}
-		switch {
-		case len(o.open) == 0:
-			if o.name == "" {
-				return broken
-			}
-			return complete
-		case depth == 2 && len(o.open) == 1 && o.member == "arguments":
-			o.args = string(o.out[o.mark:])
-		case depth != 1:
-		case before != inString && o.at == inString && o.key:
-			o.mark = n
-		case before == inString && o.at == inColon:
-			if !o.setMember(unquote(string(o.out[o.mark:]))) {
-				return broken
-			}
-		case before == inValue && o.at != inValue:
-			o.mark = n
-			if o.member == "name" && c != '"' || o.member == "arguments" && c != '{' && c != '"' && c != 'n' && c != 'N' {
-				return broken
-			}
-			if o.member == "arguments" && c == '{' && o.name != "" && !o.whole {
-				return started
-			}
-		case before == inString && o.at == inEnd && o.member == "name":
-			if o.name = unquote(string(o.out[o.mark:])); o.name == "" {
-				return broken
-			}
-		case before == inString && o.at == inEnd && o.member == "arguments":
-			var ok bool
-			if o.args, ok = objectIn(unquote(string(o.out[o.mark:]))); !ok {
-				return broken
-			}
+		if p := o.readByte(text[o.pos]); p != unfinished {
+			return p
 		}
 	}
 	return unfinished
+}
+
+func (o *object) readByte(c byte) progress {
+	before, depth, n := o.at, len(o.open), len(o.out)
+	if !o.stepByte(c) {
+		return broken
+	}
+	o.pos++
+	if depth == 1 && before == inScalar && o.at != inScalar && o.member == "arguments" && len(o.scalar) > 0 { // null
+		o.args, o.scalar = "{}", nil
+	}
+	switch {
+	case len(o.open) == 0 && o.name == "":
+		return broken
+	case len(o.open) == 0:
+		return complete
+	case depth == 2 && len(o.open) == 1 && o.member == "arguments":
+		o.args = o.marked()
+	case depth == 1 && before == inValue && o.at != inValue:
+		o.mark = n
+		return o.beginValue(c)
+	case depth == 1 && o.key && before != inString && o.at == inString:
+		o.mark = n
+	case depth == 1 && before == inString && (o.at == inColon && !o.setMember(unquote(o.marked())) || o.at == inEnd && !o.setText(unquote(o.marked()))):
+		return broken
+	}
+	return unfinished
+}
+
+// marked is what was written since the mark.
+func (o *object) marked() string { return string(o.out[o.mark:]) }
+
+// beginValue is told the first byte of a member's value.
+func (o *object) beginValue(c byte) progress {
+	switch {
+	case o.member == "name" && c != '"', o.member == "arguments" && strings.IndexByte(`{"nN`, c) < 0:
+		return broken
+	case o.member == "arguments" && c == '{' && o.name != "" && !o.whole:
+		return started
+	}
+	return unfinished
+}
+
+// setText is told a member's value that is a string, and is false where it is in no call.
+func (o *object) setText(text string) (ok bool) {
+	switch o.member {
+	case "name":
+		o.name = text
+		return text != ""
+	case "arguments":
+		o.args, ok = objectIn(text)
+		return ok
+	}
+	return true
 }
 
 // setMember is told the key of a member, and is false where it is in no call.
@@ -183,7 +202,7 @@ func (c inObject) end(p *Parser) bool {
 	}
 	arguments := o.args
 	if o.member == "arguments" && len(o.open) > 1 {
-		arguments = string(o.out[o.mark:]) + o.unwritten()
+		arguments = o.marked() + o.unwritten()
 	}
 	p.beginCall(o.name, arguments)
 	p.held, p.phase = "", inText{}
