@@ -61,7 +61,7 @@ func (o *object) readByte(c byte) progress {
 		return o.beginValue(c)
 	case depth == 1 && o.key && before != inString && o.at == inString:
 		o.mark = n
-	case depth == 1 && before == inString && (o.at == inColon && !o.setMember(unquote(o.marked())) || o.at == inEnd && !o.setText(unquote(o.marked()))):
+	case depth == 1 && before == inString && !o.endString():
 		return broken
 	}
 	return unfinished
@@ -81,14 +81,17 @@ func (o *object) beginValue(c byte) progress {
 	return unfinished
 }
 
-// setText is told a member's value that is a string, and is false where it is in no call.
-func (o *object) setText(text string) (ok bool) {
-	switch o.member {
-	case "name":
-		o.name = text
-		return text != ""
-	case "arguments":
-		o.args, ok = objectIn(text)
+// endString takes a key, or a member's value that is a string, and is false where it is in no call.
+func (o *object) endString() (ok bool) {
+	switch {
+	case o.at == inColon:
+		return o.setMember(unquote(o.marked()))
+	case o.at != inEnd: // it goes on
+	case o.member == "name":
+		o.name = unquote(o.marked())
+		return o.name != ""
+	case o.member == "arguments":
+		o.args, ok = objectIn(unquote(o.marked()))
 		return ok
 	}
 	return true

@@ -750,9 +750,14 @@ func (v blockISA) fetchAhead(label string, b Mem, bytes int) {
 	})
 }
 
-func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
-	label := fmt.Sprintf("m%d", rows)
-	const sets = 2
+// rowSums are the registers that sum up rows of a.
+type rowSums struct {
+	sets [2][]reg.Register
+	wide []reg.Register // of large blocks with VNNI: the first sums, and in the upper halves the others
+	low  []reg.Register // sums of minima or offsets: of large blocks in all lanes, else in one; nil: there are none
+}
+
+func (v blockISA) newSums(f *blockFormat, rows int) (s rowSums) {
 	free := 0
 	sum := func() (y, x reg.Register) {
 		if v.vnni {
@@ -762,37 +767,68 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 		r := YMM()
 		return r, r.AsX()
 	}
-	var sums [sets][]reg.Register
-	var wide []reg.Register // of large blocks with VNNI: the first sums, and in the upper halves the others
-	var low []reg.Register  // sums of minima or offsets: of large blocks in all lanes, else in one
-	lows := f.minima || f.large() && f.offset > 0 && !f.signed(v)
 	for range rows {
-		for u := range sums {
+		for u := range s.sets {
 			if u > 0 && f.halves && v.vnni {
 				continue
 			}
 			y, _ := sum()
-			sums[u] = append(sums[u], y)
-			wide = append(wide, upperZ[max(0, free-1)])
+			s.sets[u] = append(s.sets[u], y)
+			s.wide = append(s.wide, upperZ[max(0, free-1)])
 		}
-		if lows {
+		if f.minima || f.large() && f.offset > 0 && !f.signed(v) {
 			y, x := sum()
 			if f.large() {
 				x = y
 			}
-			low = append(low, x)
+			s.low = append(s.low, x)
 		}
 	}
-	n, c, b, left, at := pointer("n"), pointer("c"), pointer("b"), GP64(), GP64()
-	ldc := stride("ldc", 4)
-	a := rowsOfA(rows)
-	var ones reg.VecVirtual
-	if !v.vnni && !f.halves {
-		ones = loaded(integer(0x00010001))
+	return s
+}
+
+// clear sets them to 0.
+func (s *rowSums) clear() {
+	for i := range s.sets[0] {
+		for _, set := range s.sets {
+			if i < len(set) {
+				VXORPS(set[i], set[i], set[i])
+			}
+		}
+		if s.low != nil {
+			VXORPS(s.low[i], s.low[i], s.low[i])
+		}
 	}
-	clear(heldConstants)
-	defer clear(heldConstants)
-	held := map[string]reg.Register{}
+}
+
+// total is the sum of a row, in the first lane of x, with a free t.
+func (s *rowSums) total(v blockISA, f *blockFormat, i int) (x, t reg.VecVirtual) {
+	r, t := YMM(), XMM()
+	if f.halves && v.vnni {
+		VEXTRACTF64X4(Imm(1), s.wide[i], r)
+		VADDPS(r, s.sets[0][i], r)
+	} else {
+		VADDPS(s.sets[1][i], s.sets[0][i], r)
+	}
+	if s.low != nil && f.large() {
+		VADDPS(s.low[i], r, r)
+	}
+	VEXTRACTF128(Imm(1), r, t)
+	x = r.AsX().(reg.VecVirtual)
+	VADDPS(t, x, x)
+	VPERMILPS(Imm(0x4e), x, t)
+	VADDPS(t, x, x)
+	VMOVSHDUP(x, t)
+	VADDSS(t, x, x)
+	if s.low != nil && !f.large() {
+		VADDSS(s.low[i], x, x)
+	}
+	return x, t
+}
+
+// holdConstants loads constants of blocks of a format, as far as there are registers for them.
+func (v blockISA) holdConstants(f *blockFormat, rows int) (held map[string]reg.Register) {
+	held = map[string]reg.Register{}
 	if f.halves && v.vnni {
 		b := wideBlock{held: held}
 		for _, m := range f.constants(v, rows) {
@@ -806,115 +842,130 @@ func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
 			heldConstants[m.Symbol.Name] = loaded(m)
 		}
 	}
+	return held
+}
+
+// rowLoop are the registers of the loop that multiplies rows of a by a row of blocks.
+type rowLoop struct {
+	label       string
+	a           []reg.GPVirtual
+	b, left, at reg.GPVirtual // the next block, how many are left, and where their records are in rows of a
+	sums        rowSums
+	ones        reg.VecVirtual
+	held        map[string]reg.Register
 
 	// What is made of the scales of a large block is stored while the block before it is multiplied, since
 	// it takes longer than processors look ahead.
-	blocks, stored, ahead := GP64(), GP64(), GP64()
+	blocks, stored, ahead reg.GPVirtual
+}
+
+// records are those of all rows, at a place and some bytes behind it.
+func (l *rowLoop) records(at reg.GPVirtual, disp int) []Mem {
+	x := make([]Mem, len(l.a))
+	for i := range x {
+		x[i] = Mem{Base: l.a[i], Index: at, Scale: 1, Disp: disp}
+	}
+	return x
+}
+
+// prepareFirst stores what is made of the scales of the first block.
+func (l *rowLoop) prepareFirst(v blockISA, f *blockFormat, n reg.GPVirtual, local Mem) {
+	MOVQ(parameter("blocks"), l.blocks)
+	IMULQ(n, l.blocks)
+	LEAQ(local.Offset(63), l.stored)
+	ANDQ(I32(-64), l.stored)
+	LEAQ(Mem{Base: l.stored, Disp: v.aheadBytes()}, l.ahead)
+	first := make([]Mem, len(l.a))
+	for i := range first {
+		first[i] = Mem{Base: l.a[i]}
+	}
+	v.prepareRow(f, Mem{Base: l.b}, first, Mem{Base: l.stored})
+}
+
+// multiplyLarge multiplies a row of large blocks.
+func (l *rowLoop) multiplyLarge(v blockISA, f *blockFormat) {
+	Label(l.label + "block")
+	v.fetchAhead(l.label, Mem{Base: l.b}, f.bytes)
+	CMPQ(l.blocks, Imm(1))
+	JEQ(LabelRef(l.label + "use"))
+	next := GP64()
+	LEAQ(Mem{Base: l.at, Disp: largeRecord}, next)
+	CMPQ(l.left, Imm(1)) // the next block is the first of a row
+	CMOVQEQ(words("zero", 0, 0), next)
+	v.prepareRow(f, Mem{Base: l.b, Disp: f.bytes}, l.records(next, 0), Mem{Base: l.ahead})
+	Label(l.label + "use")
+	if f.halves && v.vnni {
+		v.wideBlock(f, &wideBlock{from: Mem{Base: l.b}, held: l.held}, l.records(l.at, 0), l.sums.wide, l.sums.low, Mem{Base: l.stored})
+	} else {
+		v.largeBlock(f, Mem{Base: l.b}, l.records(l.at, 0), l.sums.sets, l.sums.low, l.ones, Mem{Base: l.stored})
+	}
+	XCHGQ(l.stored, l.ahead)
+	ADDQ(I32(f.bytes), l.b)
+	ADDQ(I32(largeRecord), l.at)
+	DECQ(l.blocks)
+	again(l.left, l.label+"block")
+}
+
+// multiplySmall multiplies a row of small blocks, two at a time.
+func (l *rowLoop) multiplySmall(v blockISA, f *blockFormat) {
+	block := func(u int) {
+		v.smallBlock(f, Mem{Base: l.b, Disp: u * f.bytes}, l.records(l.at, u*smallRecord), l.sums.sets[u], l.sums.low, l.ones)
+	}
+	Label(l.label + "pair")
+	SUBQ(Imm(2), l.left)
+	JLT(LabelRef(l.label + "last"))
+	v.fetchAhead(l.label, Mem{Base: l.b}, 2*f.bytes)
+	block(0)
+	block(1)
+	ADDQ(I32(2*f.bytes), l.b)
+	ADDQ(I32(2*smallRecord), l.at)
+	JMP(LabelRef(l.label + "pair"))
+	Label(l.label + "last")
+	ADDQ(Imm(2), l.left)
+	JZ(LabelRef(l.label + "sum"))
+	block(0)
+	ADDQ(I32(f.bytes), l.b)
+	Label(l.label + "sum")
+}
+
+func (v blockISA) blockRows(f *blockFormat, rows int, local Mem) {
+	l := &rowLoop{label: fmt.Sprintf("m%d", rows), sums: v.newSums(f, rows)}
+	n, c := pointer("n"), pointer("c")
+	l.b, l.left, l.at = pointer("b"), GP64(), GP64()
+	ldc := stride("ldc", 4)
+	l.a = rowsOfA(rows)
+	if !v.vnni && !f.halves {
+		l.ones = loaded(integer(0x00010001))
+	}
+	clear(heldConstants)
+	defer clear(heldConstants)
+	l.held = v.holdConstants(f, rows)
+	l.blocks, l.stored, l.ahead = GP64(), GP64(), GP64()
 	if f.large() {
-		MOVQ(parameter("blocks"), blocks)
-		IMULQ(n, blocks)
-		LEAQ(local.Offset(63), stored)
-		ANDQ(I32(-64), stored)
-		LEAQ(Mem{Base: stored, Disp: v.aheadBytes()}, ahead)
-		first := make([]Mem, rows)
-		for i := range first {
-			first[i] = Mem{Base: a[i]}
-		}
-		v.prepareRow(f, Mem{Base: b}, first, Mem{Base: stored})
+		l.prepareFirst(v, f, n, local)
 	}
 
-	Label(label + "row")
-	for i := range rows {
-		for u := range sums {
-			if i < len(sums[u]) {
-				VXORPS(sums[u][i], sums[u][i], sums[u][i])
-			}
-		}
-		if lows {
-			VXORPS(low[i], low[i], low[i])
-		}
-	}
-	XORQ(at, at)
-	MOVQ(parameter("blocks"), left)
-	records := func(at reg.GPVirtual, disp int) []Mem {
-		x := make([]Mem, rows)
-		for i := range x {
-			x[i] = Mem{Base: a[i], Index: at, Scale: 1, Disp: disp}
-		}
-		return x
-	}
-	block := func(u int) {
-		v.smallBlock(f, Mem{Base: b, Disp: u * f.bytes}, records(at, u*smallRecord), sums[u], low, ones)
-	}
+	Label(l.label + "row")
+	l.sums.clear()
+	XORQ(l.at, l.at)
+	MOVQ(parameter("blocks"), l.left)
 	if f.large() {
-		Label(label + "block")
-		v.fetchAhead(label, Mem{Base: b}, f.bytes)
-		CMPQ(blocks, Imm(1))
-		JEQ(LabelRef(label + "use"))
-		next := GP64()
-		LEAQ(Mem{Base: at, Disp: largeRecord}, next)
-		CMPQ(left, Imm(1)) // the next block is the first of a row
-		CMOVQEQ(words("zero", 0, 0), next)
-		v.prepareRow(f, Mem{Base: b, Disp: f.bytes}, records(next, 0), Mem{Base: ahead})
-		Label(label + "use")
-		if f.halves && v.vnni {
-			v.wideBlock(f, &wideBlock{from: Mem{Base: b}, held: held}, records(at, 0), wide, low, Mem{Base: stored})
-		} else {
-			v.largeBlock(f, Mem{Base: b}, records(at, 0), sums, low, ones, Mem{Base: stored})
-		}
-		XCHGQ(stored, ahead)
-		ADDQ(I32(f.bytes), b)
-		ADDQ(I32(largeRecord), at)
-		DECQ(blocks)
-		again(left, label+"block")
+		l.multiplyLarge(v, f)
 	} else {
-		Label(label + "pair")
-		SUBQ(Imm(2), left)
-		JLT(LabelRef(label + "last"))
-		v.fetchAhead(label, Mem{Base: b}, 2*f.bytes)
-		block(0)
-		block(1)
-		ADDQ(I32(2*f.bytes), b)
-		ADDQ(I32(2*smallRecord), at)
-		JMP(LabelRef(label + "pair"))
-		Label(label + "last")
-		ADDQ(Imm(2), left)
-		JZ(LabelRef(label + "sum"))
-		block(0)
-		ADDQ(I32(f.bytes), b)
-		Label(label + "sum")
+		l.multiplySmall(v, f)
 	}
 
 	to := copyOf(c)
 	beta := betaBits()
 	for i := range rows {
-		r, t := YMM(), XMM()
-		if f.halves && v.vnni {
-			VEXTRACTF64X4(Imm(1), wide[i], r)
-			VADDPS(r, sums[0][i], r)
-		} else {
-			VADDPS(sums[1][i], sums[0][i], r)
-		}
-		if lows && f.large() {
-			VADDPS(low[i], r, r)
-		}
-		VEXTRACTF128(Imm(1), r, t)
-		x := r.AsX()
-		VADDPS(t, x, x)
-		VPERMILPS(Imm(0x4e), x, t)
-		VADDPS(t, x, x)
-		VMOVSHDUP(x, t)
-		VADDSS(t, x, x)
-		if lows && !f.large() {
-			VADDSS(low[i], x, x)
-		}
-		storeSum(x, t, beta, to, fmt.Sprintf("%sstore%d", label, i))
+		x, t := l.sums.total(v, f, i)
+		storeSum(x, t, beta, to, fmt.Sprintf("%sstore%d", l.label, i))
 		if i+1 < rows {
 			ADDQ(ldc, to)
 		}
 	}
 	ADDQ(Imm(4), c)
-	again(n, label+"row")
+	again(n, l.label+"row")
 }
 
 // constants are those that unpack uses most.

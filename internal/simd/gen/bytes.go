@@ -133,169 +133,205 @@ func (v byteISA) dot(d, w, x, t reg.Register, first, wide bool) {
 	}
 }
 
-// multiplyBytes multiplies records of a by a panel of bytes of two vectors of columns, four depths of a column in
-// a word. A tile of rows is summed in registers, by integers, within a group of 32 elements or, with halves,
-// of 16, and in memory, by float32, across groups.
-func multiplyBytes(isa byteISA, kind bytePanel) {
-	const vectors = 2
-	v, name, parts, with := isa.v, "multiplyBytes", 1, ""
+// byteProduct is a function that multiplies records of a by a panel of bytes of two vectors of columns, four depths of a column
+// in a word.
+type byteProduct struct {
+	byteISA
+	kind  bytePanel
+	of    string // the function's name
+	parts int    // of a group of 32 elements, that have scales of their own
+	words int    // of a part
+	spans int    // of a part, that have sums of their own
+	line  int    // bytes of a word's columns
+
+	wide   bool // products are added up in 32 bits
+	signed bool // bytes are 128 above signed numbers
+
+	m, a, lda, c, ldc reg.GPVirtual
+	tail              []mask
+}
+
+// byteVectors are those of a panel's columns.
+const byteVectors = 2
+
+func newByteProduct(isa byteISA, kind bytePanel) *byteProduct {
+	p := &byteProduct{byteISA: isa, kind: kind, of: "multiplyBytes", parts: 1, spans: 1, line: byteVectors * isa.v.vectorBytes()}
 	if kind.halves {
-		name, parts = name+"Halves", 2
+		p.of, p.parts = p.of+"Halves", 2
 	}
 	if kind.minima {
-		name, with = name+"Minima", fmt.Sprintf(" and, %d bytes on, minima", panelMinima)
+		p.of += "Minima"
 	}
-	words := 8 / parts // of a part
-	spans, wide, signed := 1, !isa.vnni && kind.words() == 1, kind.most > 128
-	if signed {
-		isa.rows = []int{4, 2, 1} // magnitudes take two registers
+	p.words = 8 / p.parts
+	p.wide, p.signed = !isa.vnni && kind.words() == 1, kind.most > 128
+	if p.signed {
+		p.rows = []int{4, 2, 1} // magnitudes take two registers
 	}
 	if kind.most > 15 {
-		name += fmt.Sprint("UpTo", kind.most)
+		p.of += fmt.Sprint("UpTo", kind.most)
 	}
-	if !wide && kind.words() < words {
-		spans = words / kind.words() // each half has its sum
+	if !p.wide && kind.words() < p.words {
+		p.spans = p.words / kind.words() // each half has its sum
 	}
-	name += isa.name
-	columns, line := vectors*v.lanes, vectors*v.vectorBytes()
-	function(name, "func(m, width, groups int, alpha float32, a *byte, lda int, panel *byte, scales, sums *float32, beta float32, c *float32, ldc int)",
-		fmt.Sprintf("%s sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, %d] words of bytes with scales%s [groups, %d, %d]; sums [%d, %d] is scratch memory.",
-			name, columns, with, parts, columns, isa.rows[0], columns))
-	m, a, lda := pointer("m"), pointer("a"), pointer("lda")
-	c, ldc := pointer("c"), stride("ldc", 4)
-	var tail []mask
-	if v.wide() {
-		tail = v.masks(pointer("width"), vectors)
-	}
-	registers := func(from, n int) []reg.Register {
-		r := make([]reg.Register, n)
-		for i := range r {
-			if v.wide() {
-				r[i] = ZMM()
-			} else {
-				r[i] = ymm[from+i]
-			}
-		}
-		return r
-	}
+	p.of += isa.name
+	return p
+}
 
-	tile := func(rows int) {
-		label := fmt.Sprintf("rows%d", rows)
-		total := pointer("sums")
-		sum := func(i, j int) Mem { return Mem{Base: total, Disp: i*line + j*v.vectorBytes()} }
-		zero := registers(0, 1)[0]
-		VXORPS(zero, zero, zero)
-		for i := range rows {
-			for j := range vectors {
-				VMOVUPS(zero, sum(i, j))
-			}
-		}
-		pointers, row := rowPointers(copyOf(a), lda, rows)
-		b, s, left := pointer("panel"), pointer("scales"), pointer("groups")
-		var next reg.GPVirtual // rows of the next tile come right after this one's
-		if rows == isa.rows[0] {
-			next = threeRows(pointers[len(pointers)-1], lda)
-		}
-		Label(label + "group")
-		if rows == isa.rows[0] {
-			for i := range rows {
-				PREFETCHT0(Mem{Base: next, Disp: panelRecord * i})
-			}
-			ADDQ(I32(panelRecord*rows), next)
-		}
-		for part := range parts {
-			for span := range spans {
-				own := func(first int) int { // of the part, in a record
-					if kind.halves || spans > 1 {
-						return first + 4 + 4*max(part, span)
-					}
-					return first
-				}
-				dots := make([][]reg.Register, rows)
-				for i := range dots {
-					dots[i] = registers(vectors*i, vectors)
-					for _, r := range dots[i] {
-						if isa.vnni || wide {
-							VPBROADCASTD(row(i).Offset(own(panelOffset)), r)
-						}
-					}
-				}
-				for word := range words / spans {
-					at := part*words + span*words/spans + word
-					w := registers(12, vectors)
-					var magnitudes []reg.Register
-					if signed {
-						magnitudes = registers(10, vectors)
-					}
-					for j, r := range w {
-						VMOVUPS(Mem{Base: b, Disp: at*line + j*v.vectorBytes()}, r)
-						if signed {
-							VPXOR(integer(0x80808080), r, r)
-							VPABSB(r, magnitudes[j])
-						}
-					}
-					for i := range dots {
-						x := registers(14, 1)[0]
-						VPBROADCASTD(row(i).Offset(4*at), x)
-						for j, r := range dots[i] {
-							if t := ymm[15]; signed {
-								VPSIGNB(w[j], x, t)
-								isa.dot(r, magnitudes[j], t, t, false, wide)
-							} else {
-								isa.dot(r, w[j], x, t, word == 0, wide)
-							}
-						}
-					}
-				}
-				isa.addDots(dots, row, s, part*line, own, kind.minima, !isa.vnni && !wide, sum, registers)
-			}
-		}
-		for _, p := range pointers {
-			ADDQ(Imm(panelRecord), p)
-		}
-		ADDQ(I32(8*line), b)
-		ADDQ(I32(parts*line), s)
-		again(left, label+"group")
-		sums := make([][]reg.VecVirtual, rows)
-		for i := range sums {
-			sums[i] = v.vecs(vectors)
-			for j, r := range sums[i] {
-				VMOVUPS(sum(i, j), r)
-			}
-		}
-		storeTile(v, label, sums, c, ldc, func() []mask {
-			if !v.wide() { // these masks are vector registers, free only now
-				tail = v.masks(pointer("width"), vectors)
-			}
-			return tail
-		})
+// multiplyBytes writes the function. A tile of rows is summed in registers, by integers, within a group of 32 elements or, with
+// halves, of 16, and in memory, by float32, across groups.
+func multiplyBytes(isa byteISA, kind bytePanel) {
+	p := newByteProduct(isa, kind)
+	with, columns := "", byteVectors*p.v.lanes
+	if kind.minima {
+		with = fmt.Sprintf(" and, %d bytes on, minima", panelMinima)
+	}
+	function(p.of, "func(m, width, groups int, alpha float32, a *byte, lda int, panel *byte, scales, sums *float32, beta float32, c *float32, ldc int)",
+		fmt.Sprintf("%s sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, %d] words of bytes with scales%s [groups, %d, %d]; sums [%d, %d] is scratch memory.",
+			p.of, columns, with, p.parts, columns, p.rows[0], columns))
+	p.m, p.a, p.lda = pointer("m"), pointer("a"), pointer("lda")
+	p.c, p.ldc = pointer("c"), stride("ldc", 4)
+	if p.v.wide() {
+		p.tail = p.v.masks(pointer("width"), byteVectors)
 	}
 	// Tiles of every number of rows would be four times as much code.
-	for _, rows := range isa.rows {
+	for _, rows := range p.rows {
 		label, less := fmt.Sprintf("tiles%d", rows), fmt.Sprintf("less%d", rows)
 		Label(label)
-		CMPQ(m, Imm(uint64(rows)))
+		CMPQ(p.m, Imm(uint64(rows)))
 		JLT(LabelRef(less))
-		tile(rows)
-		advance(a, lda, rows)
-		advance(c, ldc, rows)
-		SUBQ(Imm(uint64(rows)), m)
+		p.tile(rows)
+		advance(p.a, p.lda, rows)
+		advance(p.c, p.ldc, rows)
+		SUBQ(Imm(uint64(rows)), p.m)
 		JMP(LabelRef(label))
 		Label(less)
 	}
 	endFunction()
 }
 
+// registers are n new ones, of YMM those from a number on.
+func (v byteISA) registers(from, n int) []reg.Register {
+	r := make([]reg.Register, n)
+	for i := range r {
+		if v.v.wide() {
+			r[i] = ZMM()
+		} else {
+			r[i] = ymm[from+i]
+		}
+	}
+	return r
+}
+
+// tile multiplies so many rows.
+func (p *byteProduct) tile(rows int) {
+	label := fmt.Sprintf("rows%d", rows)
+	total := pointer("sums")
+	sum := func(i, j int) Mem { return Mem{Base: total, Disp: i*p.line + j*p.v.vectorBytes()} }
+	zero := p.registers(0, 1)[0]
+	VXORPS(zero, zero, zero)
+	for i := range rows {
+		for j := range byteVectors {
+			VMOVUPS(zero, sum(i, j))
+		}
+	}
+	pointers, row := rowPointers(copyOf(p.a), p.lda, rows)
+	b, s, left := pointer("panel"), pointer("scales"), pointer("groups")
+	most := rows == p.rows[0]
+	var next reg.GPVirtual // rows of the next tile come right after this one's
+	if most {
+		next = threeRows(pointers[len(pointers)-1], p.lda)
+	}
+	Label(label + "group")
+	if most {
+		for i := range rows {
+			PREFETCHT0(Mem{Base: next, Disp: panelRecord * i})
+		}
+		ADDQ(I32(panelRecord*rows), next)
+	}
+	for part := range p.parts {
+		for span := range p.spans {
+			own := func(first int) int { // of the part, in a record
+				if p.kind.halves || p.spans > 1 {
+					return first + 4 + 4*max(part, span)
+				}
+				return first
+			}
+			dots := p.multiplySpan(rows, row, b, part*p.words+span*p.words/p.spans, own)
+			p.addDots(dots, row, s, part*p.line, own, p.kind.minima, !p.vnni && !p.wide, sum)
+		}
+	}
+	for _, r := range pointers {
+		ADDQ(Imm(panelRecord), r)
+	}
+	ADDQ(I32(8*p.line), b)
+	ADDQ(I32(p.parts*p.line), s)
+	again(left, label+"group")
+	sums := make([][]reg.VecVirtual, rows)
+	for i := range sums {
+		sums[i] = p.v.vecs(byteVectors)
+		for j, r := range sums[i] {
+			VMOVUPS(sum(i, j), r)
+		}
+	}
+	storeTile(p.v, label, sums, p.c, p.ldc, func() []mask {
+		if !p.v.wide() { // these masks are vector registers, free only now
+			p.tail = p.v.masks(pointer("width"), byteVectors)
+		}
+		return p.tail
+	})
+}
+
+// multiplySpan multiplies the words of a span of the panel at b, from the word first on. It returns the registers of the products' sums.
+func (p *byteProduct) multiplySpan(rows int, row func(i int) Mem, b reg.GPVirtual, first int, own func(first int) int) [][]reg.Register {
+	dots := make([][]reg.Register, rows)
+	for i := range dots {
+		dots[i] = p.registers(byteVectors*i, byteVectors)
+		for _, r := range dots[i] {
+			if p.vnni || p.wide {
+				VPBROADCASTD(row(i).Offset(own(panelOffset)), r)
+			}
+		}
+	}
+	for word := range p.words / p.spans {
+		at := first + word
+		w := p.registers(12, byteVectors)
+		var magnitudes []reg.Register
+		if p.signed {
+			magnitudes = p.registers(10, byteVectors)
+		}
+		for j, r := range w {
+			VMOVUPS(Mem{Base: b, Disp: at*p.line + j*p.v.vectorBytes()}, r)
+			if p.signed {
+				VPXOR(integer(0x80808080), r, r)
+				VPABSB(r, magnitudes[j])
+			}
+		}
+		for i := range dots {
+			x := p.registers(14, 1)[0]
+			VPBROADCASTD(row(i).Offset(4*at), x)
+			for j, r := range dots[i] {
+				if t := ymm[15]; p.signed {
+					VPSIGNB(w[j], x, t)
+					p.dot(r, magnitudes[j], t, t, false, p.wide)
+				} else {
+					p.dot(r, w[j], x, t, word == 0, p.wide)
+				}
+			}
+		}
+	}
+	return dots
+}
+
 // addDots scales the dots of a tile's rows, narrow if of 16 bits, by the scales at s + at and adds them, and minima, to sums in memory.
 func (v byteISA) addDots(dots [][]reg.Register, row func(i int) Mem, s reg.GPVirtual, at int, own func(first int) int, minima, narrow bool,
-	sum func(i, j int) Mem, registers func(from, n int) []reg.Register) {
+	sum func(i, j int) Mem) {
 	of := func(at, j int) Mem { return Mem{Base: s, Disp: at + j*v.v.vectorBytes()} }
 	scales := make([]Op, 2)
 	for j := range scales {
 		scales[j] = of(at, j)
 	}
 	if v.v.wide() {
-		for j, r := range registers(0, 2) {
+		for j, r := range v.registers(0, 2) {
 			VMOVUPS(scales[j], r)
 			scales[j] = r
 		}
@@ -309,7 +345,7 @@ func (v byteISA) addDots(dots [][]reg.Register, row func(i int) Mem, s reg.GPVir
 				VPADDD(t, r, r)
 			}
 		}
-		scale := registers(14, 1)[0]
+		scale := v.registers(14, 1)[0]
 		VBROADCASTSS(row(i).Offset(panelScale), scale)
 		for j, r := range dots[i] {
 			VCVTDQ2PS(r, r)
@@ -317,7 +353,7 @@ func (v byteISA) addDots(dots [][]reg.Register, row func(i int) Mem, s reg.GPVir
 			VFMADD213PS(sum(i, j), scale, r)
 		}
 		if minima {
-			x := registers(15, 1)[0]
+			x := v.registers(15, 1)[0]
 			VBROADCASTSS(row(i).Offset(own(panelSum)), x)
 			for j, r := range dots[i] {
 				VFMADD231PS(of(panelMinima+at, j), x, r)

@@ -95,34 +95,11 @@ func emitMultiplyPanel(s *assembly, transposed bool) {
 			loop := s.newLabel("depth")
 			s.do("MOVD R%d, R%d", a, pa)
 			s.placeLabel(loop)
-			for i := 0; i < rows; {
-				size := 4
-				switch {
-				case rows-i >= 4:
-					size = 16
-				case rows-i >= 2:
-					size = 8
-				}
-				s.loadRegister(size, x+i, pa, 0)
-				i += size / 4
-				if i < rows {
-					s.do("ADD $%d, R%d", size, pa)
-				}
-			}
-			if rest := map[int]int{1: 0, 2: 0, 3: 8, 4: 0, 5: 16, 6: 16}[rows]; rest > 0 {
-				s.do("SUB $%d, R%d", rest, pa)
-			}
+			s.loadLanes(rows, x, pa)
 			s.do("ADD R%d, R%d", lda, pa)
 			depth(func(row int) (int, int) {
-				switch {
-				case rows >= 4 && row < 4:
-					return x, row
-				case rows >= 4:
-					return x + 4, row - 4
-				case row < 2:
-					return x, row
-				}
-				return x + 2, 0
+				register, lane := laneOf(rows, row)
+				return x + register, lane
 			})
 			s.again(left, loop)
 		} else {
@@ -197,6 +174,41 @@ func emitMultiplyPanel(s *assembly, transposed bool) {
 	s.do("SUB $%d, R%d", maxRows, m)
 	s.do("JMP tiles")
 	s.rest(maxRows, m, tile)
+}
+
+// loadLanes loads an element of each of up to six rows, which follow each other, from general register from on: four into
+// register v, the others into v + 4, and of less than four rows two into v and the third into v + 2.
+func (s *assembly) loadLanes(rows, v, from int) {
+	for i := 0; i < rows; {
+		size := 4
+		switch {
+		case rows-i >= 4:
+			size = 16
+		case rows-i >= 2:
+			size = 8
+		}
+		s.loadRegister(size, v+i, from, 0)
+		i += size / 4
+		if i < rows {
+			s.do("ADD $%d, R%d", size, from)
+		}
+	}
+	if rest := map[int]int{1: 0, 2: 0, 3: 8, 4: 0, 5: 16, 6: 16}[rows]; rest > 0 {
+		s.do("SUB $%d, R%d", rest, from)
+	}
+}
+
+// laneOf is where loadLanes puts a row's element, as registers after the first.
+func laneOf(rows, row int) (register, lane int) {
+	switch {
+	case rows >= 4 && row < 4:
+		return 0, row
+	case rows >= 4:
+		return 4, row - 4
+	case row < 2:
+		return 0, row
+	}
+	return 2, 0
 }
 
 // emitMultiplyDots multiplies up to four rows of a by rows of b, four at a time. Each
