@@ -33,7 +33,12 @@ func TestRecurrentLayersAreLeftAlone(t *testing.T) {
 	hybrids(t, func(t *testing.T, m *model.Model) {
 		const n, budget, length = 60, 14, 12
 		tokens := modeltest.Tokens(m, 4, n)
-		state := m.Config.Delta.Bytes(m.Backend.Compute())
+		state := int64(0)
+		for _, r := range m.Config.Recurrences {
+			if r != nil {
+				state = model.StateBytes(r, m.Backend.Compute())
+			}
+		}
 		all := slices.Clone(variants)
 		for _, name := range eviction.Policies.Names() {
 			all = append(all, []string{name}, []string{name, name + ".windows=evict"})

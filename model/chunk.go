@@ -22,10 +22,8 @@ func (m *Model) RowBytes() int64 {
 		kv := c.KV(l)
 		attention = max(attention, (c.Heads+kv.Heads)*kv.Dim)
 	}
-	width := 2*attention + 4*c.Hidden + 3*max(c.Intermediate, c.ExpertWidth)
-	if c.Delta != nil { // a net's inputs, in the place of queries, keys and values
-		width += c.Delta.inputs() + c.Delta.values()
-	}
+	// The inputs of a recurrent layer are in the place of queries, keys and values.
+	width := c.recurrentWidth() + 2*attention + 4*c.Hidden + 3*max(c.Intermediate, c.ExpertWidth)
 	if c.ExpertWidth > 0 { // the rows of an expert, and what it gives
 		width += 2 * c.Hidden
 	}

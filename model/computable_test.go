@@ -31,7 +31,7 @@ func TestComputable(t *testing.T) {
 		"gate":          {layer: Layer{Gate: kernels.GELUTanh}},
 		"KV shapes":     {config: Config{LayerKV: []KVShape{{Heads: 1, Dim: 128}, {Heads: 2, Dim: 256}}}},
 		"wide heads":    {config: Config{LayerKV: []KVShape{{Heads: 1, Dim: 256}, {Heads: 1, Dim: 512}}}, want: "heads of 512 numbers"},
-		"delta net":     {layer: Layer{Delta: &DeltaNet{}}, want: "gated delta nets"},
+		"delta net":     {layer: Layer{Recurrent: &DeltaNet{DeltaShape: &DeltaShape{}}}, want: "gated delta nets"},
 		"output gate":   {binder: Binder{gated: true}, want: "gates of what attention gives"},
 		"shared caches": {config: Config{KVFrom: []int{0, 0}}, want: "layers that share a KV cache"},
 		"layer inputs":  {layer: Layer{Input: &LayerInput{}}, want: "embeddings of layers"},

@@ -39,8 +39,8 @@ type Config struct {
 	BlockScale             float64 // multiplies what attention and MLP add to the residual stream, 0: 1
 	LogitScale             float64 // multiplies logits, 0: 1
 
-	// Delta are the gated delta nets that layers have in the place of attention; nil: all layers attend.
-	Delta *DeltaShape
+	// Recurrences are what layers have in the place of attention, nil of those that attend; nil: all layers attend.
+	Recurrences []Recurrence
 
 	// Windows are the sliding windows of the layers: a row sees its own entry and
 	// those at the Windows[l]−1 positions before it, 0 all of them. nil: all layers
@@ -114,7 +114,9 @@ func (c *Config) Window(layer int) int {
 }
 
 // Recurrent tells that a layer has a state of its rows in the place of attention, and so no keys and values.
-func (c *Config) Recurrent(layer int) bool { return c.Delta != nil && c.Delta.Layers[layer] }
+func (c *Config) Recurrent(layer int) bool {
+	return c.Recurrences != nil && c.Recurrences[layer] != nil
+}
 
 // KVLayer is the layer whose keys and values a layer attends to: itself, or one before it that it shares a cache with.
 func (c *Config) KVLayer(layer int) int {
@@ -256,6 +258,7 @@ func (c *Config) cutLayers(layers int) {
 	c.LayerRoPE = c.LayerRoPE[:min(layers, len(c.LayerRoPE))]
 	c.LayerKV = c.LayerKV[:min(layers, len(c.LayerKV))]
 	c.KVFrom = c.KVFrom[:min(layers, len(c.KVFrom))]
+	c.Recurrences = c.Recurrences[:min(layers, len(c.Recurrences))]
 }
 
 // KVShape is the number of KV heads of a layer and their width.
@@ -291,7 +294,7 @@ func (c *Config) Group() int { return c.Heads / c.KVHeads }
 func (c *Config) CacheBytes(tokens int, stored kernels.DType) (n int64) {
 	for l := range c.Layers {
 		if c.Recurrent(l) {
-			n += c.Delta.Bytes(kernels.F32)
+			n += StateBytes(c.Recurrences[l], kernels.F32)
 		}
 		if !c.HoldsKV(l) {
 			continue

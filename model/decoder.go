@@ -153,7 +153,6 @@ type decoderLayout struct {
 	gate                         kernels.Gate
 	sinks                        bool // self_attn.sinks
 	outputGate                   bool // behind every head's query
-	delta                        *deltaLayout
 	experts                      *expertsLayout
 	// valueNorms: values are normalised, too; keysAreValues: layers without a window have no v_proj; scalars: the residual stream
 	// is multiplied after every layer.
@@ -298,7 +297,7 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 		heads := d.headNorms
 		switch {
 		case c.Recurrent(i):
-			l.Delta, heads = d.delta.bindDeltaNet(c, b, at), noHeadNorms
+			l.Recurrent, heads = c.Recurrences[i].bind(c, b, at), noHeadNorms
 		case d.outputGate:
 			b.GatedQueries(l, at+"self_attn.q_proj", c, d.qkvBias)
 			b.Linear(l, KProj, at+"self_attn.k_proj", kv, c.Hidden, d.qkvBias)
@@ -319,7 +318,7 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 				b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
 			}
 		}
-		if l.Delta == nil {
+		if l.Recurrent == nil {
 			b.Linear(l, OProj, at+"self_attn.o_proj", c.Hidden, q, d.outputBias)
 		}
 		if d.sinks {

@@ -11,10 +11,11 @@ import (
 
 // DeltaShape are the extents of a model's gated delta nets.
 type DeltaShape struct {
-	Layers               []bool // that have one in the place of attention
-	KeyHeads, ValueHeads int    // ValueHeads is a multiple of KeyHeads, whose heads serve as many value heads each
-	KeyDim, ValueDim     int    // of a head
-	Kernel               int    // rows that the convolution sees, the present one included
+	KeyHeads, ValueHeads int // ValueHeads is a multiple of KeyHeads, whose heads serve as many value heads each
+	KeyDim, ValueDim     int // of a head
+	Kernel               int // rows that the convolution sees, the present one included
+	// fused: in_proj_qkvz and in_proj_ba hold what belongs to a key head together, head by head.
+	fused bool
 }
 
 // group is the number of value heads that a key head serves.
@@ -30,9 +31,19 @@ func (s *DeltaShape) values() int { return s.ValueHeads * s.ValueDim }
 // inputs are the numbers of a row that go into a net: queries, keys, values, gates, and two of every value head.
 func (s *DeltaShape) inputs() int { return 2 * (s.keys() + s.values() + s.ValueHeads) }
 
-// Bytes is the memory of the state of one layer, whatever the number of tokens.
-func (s *DeltaShape) Bytes(d kernels.DType) int64 {
-	return int64(d.Bytes(s.KeyHeads*(s.Kernel-1)*s.channels())) + int64(d.Bytes(s.values()*s.KeyDim))
+func (s *DeltaShape) Kind() string { return "gated delta nets" }
+
+func (s *DeltaShape) RowWidth() int { return s.inputs() + s.values() }
+
+// StateShapes are those of the inputs of the convolution of the last rows, the newest last, and of the matrices S.
+func (s *DeltaShape) StateShapes() [][]int {
+	return [][]int{{s.KeyHeads, s.Kernel - 1, s.channels()}, {s.ValueHeads, s.KeyDim, s.ValueDim}}
+}
+
+// Operations: every number of S decays, is multiplied by the key, corrected, and read.
+func (s *DeltaShape) Operations() (products, flops float64) {
+	numbers := float64(s.ValueHeads * s.KeyDim * s.ValueDim)
+	return 4 * numbers, 7 * numbers
 }
 
 // checkExtents bounds the extents by a state of 300 MB a layer, which small weights may ask for, too.
@@ -70,73 +81,19 @@ type DeltaNet struct {
 // deltaPart is where one of a DeltaNet's inputs stands for key head g: from column first + g·step of output in on.
 type deltaPart struct{ in, first, step int }
 
-// weights are those that rows are multiplied by.
-func (d *DeltaNet) weights() []*kernels.Tensor { return append(d.In[:len(d.In):len(d.In)], d.Out) }
+func (d *DeltaNet) Matrices() []*kernels.Tensor { return append(d.In[:len(d.In):len(d.In)], d.Out) }
 
-// WeightCount is the number of all weights.
 func (d *DeltaNet) WeightCount() (n int64) {
-	for _, w := range append(d.weights(), d.Conv, d.Decay, d.Bias, d.Norm.Weight) {
+	for _, w := range append(d.Matrices(), d.Conv, d.Decay, d.Bias, d.Norm.Weight) {
 		n += tensorBytes(w)
 	}
 	return n
 }
 
-// DeltaState is what a layer with a DeltaNet knows of the rows of a sequence so far, in the compute type.
-type DeltaState struct {
-	Conv *kernels.Tensor // [keyHeads, kernel−1, channels], the inputs of the convolution of the last rows, the newest last
-	S    *kernels.Tensor // [valueHeads, keyDim, valueDim]
-}
-
-// NewDeltaState is that before the first row, in memory of from, or with undefined numbers where zero is not set.
-func NewDeltaState(on kernels.Backend, from kernels.Allocator, s *DeltaShape, zero bool) *DeltaState {
-	x := &DeltaState{
-		Conv: from.Alloc(on.Compute(), s.KeyHeads, s.Kernel-1, s.channels()),
-		S:    from.Alloc(on.Compute(), s.ValueHeads, s.KeyDim, s.ValueDim),
-	}
-	if zero {
-		on.Fill(x.Conv, 0)
-		on.Fill(x.S, 0)
-	}
-	return x
-}
-
-// Set makes x the state that from is.
-func (x *DeltaState) Set(on kernels.Backend, from *DeltaState) {
-	on.Copy(x.Conv, from.Conv)
-	on.Copy(x.S, from.S)
-}
-
-// Bytes is the memory of x; 0 of nil.
-func (x *DeltaState) Bytes() int64 {
-	if x == nil {
-		return 0
-	}
-	return int64(x.Conv.Bytes() + x.S.Bytes())
-}
-
-// DeltaRun is rows of a pass that follow each other in one sequence, whose state they move on.
-type DeltaRun struct {
-	Rows  int
-	State *DeltaState
-	// From, where it is set, is the state that State begins as once the runs before have moved theirs.
-	From *DeltaState
-}
-
-// DeltaPass is rows H [rows, hidden], in the compute type, that go through a net: the rows of the runs, one after the other,
-// and rows that only fill up. Temporary memory is taken from the arena.
-type DeltaPass struct {
-	On    kernels.Backend
-	Arena *kernels.Arena
-	H     *kernels.Tensor
-	Runs  []DeltaRun
-	// Counts tells that there are no numbers ([Model.Counts]).
-	Counts bool
-}
-
 // Forward writes to y [rows, hidden] scale times what the net gives of the rows, zeros of those after the runs, and moves the
 // states of the runs on. deltaBlock rows of a run go through the recurrence at once; those that are left of it go one by one, and so
 // do all of shorter runs, in which a row has the same bits however many come with it, but for the products before and after.
-func (d *DeltaNet) Forward(y *kernels.Tensor, p DeltaPass, scale float64) {
+func (d *DeltaNet) Forward(y *kernels.Tensor, p MixerPass, scale float64) {
 	projected, read := d.project(&p), p.Arena.Alloc(p.On.Compute(), p.H.Dim0(), d.values())
 	switch {
 	case p.Counts:
@@ -149,7 +106,7 @@ func (d *DeltaNet) Forward(y *kernels.Tensor, p DeltaPass, scale float64) {
 }
 
 // project is the outputs of In.
-func (d *DeltaNet) project(p *DeltaPass) (out []*kernels.Tensor) {
+func (d *DeltaNet) project(p *MixerPass) (out []*kernels.Tensor) {
 	for _, w := range d.In {
 		x := p.Arena.Alloc(p.On.Compute(), p.H.Dim0(), w.Dim0())
 		p.On.Linear(x, p.H, w, nil, 1, 0)
@@ -160,11 +117,11 @@ func (d *DeltaNet) project(p *DeltaPass) (out []*kernels.Tensor) {
 
 // recurrence is what DeltaNet.recur does in a type of numbers.
 type recurrence interface {
-	head(g int, projected []*kernels.Tensor, read *kernels.Tensor, runs []DeltaRun)
+	head(g int, projected []*kernels.Tensor, read *kernels.Tensor, runs []Run)
 }
 
 // recur runs the key heads, each with all that belongs to it, side by side.
-func (d *DeltaNet) recur(projected []*kernels.Tensor, read *kernels.Tensor, runs []DeltaRun, h recurrence) {
+func (d *DeltaNet) recur(projected []*kernels.Tensor, read *kernels.Tensor, runs []Run, h recurrence) {
 	rows := 0
 	for _, r := range runs {
 		rows += r.Rows
@@ -208,7 +165,7 @@ func (d *DeltaNet) channel(g int) [3]int {
 }
 
 // head runs all rows through key head g and the value heads that it serves.
-func (h *deltaHeads[T]) head(g int, projected []*kernels.Tensor, read *kernels.Tensor, runs []DeltaRun) {
+func (h *deltaHeads[T]) head(g int, projected []*kernels.Tensor, read *kernels.Tensor, runs []Run) {
 	in := make([][]T, len(projected))
 	for i, x := range projected {
 		in[i] = numbersOf[T](x)
@@ -231,10 +188,10 @@ func (h *deltaHeads[T]) head(g int, projected []*kernels.Tensor, read *kernels.T
 	var many *deltaRows[T]
 	row := 0
 	for _, run := range runs {
-		conv, states := numbersOf[T](run.State.Conv)[g*(h.Kernel-1)*channels:][:(h.Kernel-1)*channels], numbersOf[T](run.State.S)[g*group*dk*dv:][:group*dk*dv]
+		conv, states := numbersOf[T](run.State[0])[g*(h.Kernel-1)*channels:][:(h.Kernel-1)*channels], numbersOf[T](run.State[1])[g*group*dk*dv:][:group*dk*dv]
 		if run.From != nil {
-			copy(conv, numbersOf[T](run.From.Conv)[g*len(conv):])
-			copy(states, numbersOf[T](run.From.S)[g*len(states):])
+			copy(conv, numbersOf[T](run.From[0])[g*len(conv):])
+			copy(states, numbersOf[T](run.From[1])[g*len(states):])
 		}
 		copy(seen[channels:], conv)
 		end := row + run.Rows

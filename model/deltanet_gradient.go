@@ -10,7 +10,7 @@ import (
 // Backward writes to dh [rows, hidden] the gradient of the rows from that of Forward's output, dy [rows, hidden], in a pass of one
 // run, whose state is that before the run and stays as it is. The weights and the state are constants. The rows run once more, in
 // float64.
-func (d *DeltaNet) Backward(dh *kernels.Tensor, p DeltaPass, dy *kernels.Tensor, scale float64) {
+func (d *DeltaNet) Backward(dh *kernels.Tensor, p MixerPass, dy *kernels.Tensor, scale float64) {
 	projected, dRead := d.project(&p), p.Arena.Alloc(p.On.Compute(), dy.Dim0(), d.values())
 	p.On.MatMul(dRead, dy, d.Out, scale, 0)
 	gradients := make([]*kernels.Tensor, len(projected))
@@ -25,7 +25,7 @@ func (d *DeltaNet) Backward(dh *kernels.Tensor, p DeltaPass, dy *kernels.Tensor,
 		b := &deltaGradient{
 			DeltaNet: d, in: in, to: to, dRead: dRead.Float64s(), rows: p.H.Dim0(),
 			conv: d.Conv.Float64s(), decay: d.Decay.Float64s(), bias: d.Bias.Float64s(), norm: d.Norm.Weight.Float64s(),
-			before: p.Runs[0].State.Conv.Float64s(), state: p.Runs[0].State.S.Float64s(),
+			before: p.Runs[0].State[0].Float64s(), state: p.Runs[0].State[1].Float64s(),
 		}
 		parallel.Tasks(d.KeyHeads, 24*b.rows*d.group()*d.KeyDim*d.ValueDim, b.headGradient)
 		for i, g := range gradients {

@@ -18,7 +18,7 @@ func TestDeltaBlocks(t *testing.T) {
 	for _, decay := range []float64{-8, 0, 4} { // logarithm of the rate
 		for _, shape := range []DeltaShape{{KeyHeads: 2, ValueHeads: 4, KeyDim: 20, ValueDim: 36, Kernel: 4}, {KeyHeads: 1, ValueHeads: 1, KeyDim: 64, ValueDim: 64, Kernel: 2}} {
 			t.Run(fmt.Sprintf("decay=%v/heads=%d", decay, shape.ValueHeads), func(t *testing.T) {
-				run := func(device string, at ...int) (out []float64, s *DeltaState) {
+				run := func(device string, at ...int) (out []float64, s State) {
 					b, err := kernels.Open(device)
 					if err != nil {
 						t.Fatal(err)
@@ -42,11 +42,11 @@ func TestDeltaBlocks(t *testing.T) {
 					d.Conv, d.Decay, d.Bias, d.Out = tensor(0.5, 0, 2*s1.keys()+s1.values(), 1, s1.Kernel), tensor(0.3, decay, s1.ValueHeads), tensor(0.3, 0, s1.ValueHeads), tensor(0.3, 0, hidden, s1.values())
 					d.query, d.key, d.value = deltaPart{0, 0, s1.KeyDim}, deltaPart{0, s1.keys(), s1.KeyDim}, deltaPart{0, 2 * s1.keys(), group * s1.ValueDim}
 					d.gate, d.beta, d.rate = deltaPart{1, 0, group * s1.ValueDim}, deltaPart{2, 0, group}, deltaPart{3, 0, group}
-					s = &DeltaState{Conv: tensor(0.5, 0, s1.KeyHeads, s1.Kernel-1, s1.channels()), S: tensor(0.5, 0, s1.ValueHeads, s1.KeyDim, s1.ValueDim)}
+					s = State{tensor(0.5, 0, s1.KeyHeads, s1.Kernel-1, s1.channels()), tensor(0.5, 0, s1.ValueHeads, s1.KeyDim, s1.ValueDim)}
 					h, arena, from := tensor(1, 0, rows, hidden), kernels.NewArena(b), 0
 					for _, to := range append(at, rows) {
 						y := b.Alloc(b.Compute(), to-from, hidden)
-						d.Forward(y, DeltaPass{On: b, Arena: arena, H: h.Rows(from, to), Runs: []DeltaRun{{Rows: to - from, State: s}}}, 1)
+						d.Forward(y, MixerPass{On: b, Arena: arena, H: h.Rows(from, to), Runs: []Run{{Rows: to - from, State: s}}}, 1)
 						out, from = append(out, y.Float64s()...), to
 					}
 					return out, s
@@ -59,11 +59,11 @@ func TestDeltaBlocks(t *testing.T) {
 				for name, at := range map[string][]int{"whole": nil, "pieces": {3, 3 + deltaBlock, rows - 10}} {
 					got, state := run("reference64", at...)
 					compare.CloseToScale(t, name, got, want, 1e-12)
-					compare.CloseToScale(t, name+": state", state.S.Float64s(), wantState.S.Float64s(), 1e-12)
-					compare.CloseToScale(t, name+": inputs", state.Conv.Float64s(), wantState.Conv.Float64s(), 1e-12)
+					compare.CloseToScale(t, name+": state", state[1].Float64s(), wantState[1].Float64s(), 1e-12)
+					compare.CloseToScale(t, name+": inputs", state[0].Float64s(), wantState[0].Float64s(), 1e-12)
 					got, state = run("cpu", at...)
 					compare.CloseToScale(t, name+" in float32", got, want, 2e-5)
-					compare.CloseToScale(t, name+" in float32: state", state.S.Float64s(), wantState.S.Float64s(), 2e-5)
+					compare.CloseToScale(t, name+" in float32: state", state[1].Float64s(), wantState[1].Float64s(), 2e-5)
 				}
 			})
 		}

@@ -99,7 +99,7 @@ func TestWhichLayersAttend(t *testing.T) {
 		}
 		c := &m.Config
 		if !c.Recurrent(0) || c.Recurrent(1) || c.FirstAttention() != 1 || c.CacheBytesPerToken(kernels.F32) != int64(8*c.KVHeads*c.HeadDim) || c.Scored(0) || c.ScoredLayers() != 2 {
-			t.Errorf("%s: layers %v, first %d, %d bytes a token, %d scored", name, c.Delta.Layers, c.FirstAttention(), c.CacheBytesPerToken(kernels.F32), c.ScoredLayers())
+			t.Errorf("%s: layers %v, first %d, %d bytes a token, %d scored", name, c.Recurrences, c.FirstAttention(), c.CacheBytesPerToken(kernels.F32), c.ScoredLayers())
 		}
 	}
 }
@@ -109,41 +109,41 @@ func TestWhichLayersAttend(t *testing.T) {
 // leaves that as it is.
 func TestDeltaNetRuns(t *testing.T) {
 	m := modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, "qwen3-next").Folder), "reference64")
-	d, b := m.Network.Layers[1].Delta, m.Backend
+	d, b := m.Network.Layers[1].Recurrent, m.Backend
 	arena := kernels.NewArena(b)
 	rows := kernels.FromF64(model.RandomTensor(kernels.F32, 3, 12, m.Config.Hidden).Float64s(), 12, m.Config.Hidden)
-	state := func() *model.DeltaState { return model.NewDeltaState(b, b, d.DeltaShape, true) }
-	run := func(from, to int, runs ...model.DeltaRun) []float64 {
+	state := func() model.State { return model.NewState(b, b, d, true) }
+	run := func(from, to int, runs ...model.Run) []float64 {
 		y := b.Alloc(kernels.F64, to-from, m.Config.Hidden)
-		d.Forward(y, model.DeltaPass{On: b, Arena: arena, H: rows.Rows(from, to), Runs: runs}, 1)
+		d.Forward(y, model.MixerPass{On: b, Arena: arena, H: rows.Rows(from, to), Runs: runs}, 1)
 		return y.Float64s()
 	}
 	first, second := state(), state()
 	var want []float64
 	for i := range 5 {
-		want = append(want, run(i, i+1, model.DeltaRun{Rows: 1, State: first})...)
+		want = append(want, run(i, i+1, model.Run{Rows: 1, State: first})...)
 	}
-	mark := first.S.Float64s()
+	mark := first[1].Float64s()
 	other := state()
 	other.Set(b, first)
-	want = append(want, run(5, 8, model.DeltaRun{Rows: 3, State: other})...)
-	want = append(want, run(8, 11, model.DeltaRun{Rows: 3, State: second})...)
+	want = append(want, run(5, 8, model.Run{Rows: 3, State: other})...)
+	want = append(want, run(8, 11, model.Run{Rows: 3, State: second})...)
 	want = append(want, make([]float64, m.Config.Hidden)...)
 
-	a, copied, c := state(), model.NewDeltaState(b, b, d.DeltaShape, false), state()
-	got := run(0, 12, model.DeltaRun{Rows: 5, State: a}, model.DeltaRun{Rows: 3, State: copied, From: a}, model.DeltaRun{Rows: 3, State: c})
+	a, copied, c := state(), model.NewState(b, b, d, false), state()
+	got := run(0, 12, model.Run{Rows: 5, State: a}, model.Run{Rows: 3, State: copied, From: a}, model.Run{Rows: 3, State: c})
 	if !slices.Equal(got, want) {
 		t.Error("other outputs than by themselves")
 	}
-	for name, s := range map[string][2]*model.DeltaState{"first": {a, first}, "copied": {copied, other}, "third": {c, second}} {
-		if !slices.Equal(s[0].S.Float64s(), s[1].S.Float64s()) || !slices.Equal(s[0].Conv.Float64s(), s[1].Conv.Float64s()) {
+	for name, s := range map[string][2]model.State{"first": {a, first}, "copied": {copied, other}, "third": {c, second}} {
+		if !slices.Equal(s[0][1].Float64s(), s[1][1].Float64s()) || !slices.Equal(s[0][0].Float64s(), s[1][0].Float64s()) {
 			t.Errorf("the %s run leaves another state", name)
 		}
 	}
-	if !slices.Equal(a.S.Float64s(), mark) || slices.Equal(copied.S.Float64s(), mark) {
+	if !slices.Equal(a[1].Float64s(), mark) || slices.Equal(copied[1].Float64s(), mark) {
 		t.Error("a copied state moves what it was copied from, or not itself")
 	}
-	if n := a.Bytes(); n != d.Bytes(kernels.F64) {
-		t.Errorf("a state takes %d bytes, want %d", n, d.Bytes(kernels.F64))
+	if n := a.Bytes(); n != model.StateBytes(d, kernels.F64) {
+		t.Errorf("a state takes %d bytes, want %d", n, model.StateBytes(d, kernels.F64))
 	}
 }

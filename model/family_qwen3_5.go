@@ -19,7 +19,7 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			return hybrid(raw, c, &d, deltaLayout{}, nil)
+			return hybrid(raw, c, &d, false, nil)
 		},
 	})
 	Families.Add("Qwen3_5MoeForCausalLM", Family{
@@ -33,7 +33,7 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			return hybrid(raw, c, &d.decoderConfig, deltaLayout{}, x)
+			return hybrid(raw, c, &d.decoderConfig, false, x)
 		},
 	})
 }

@@ -24,7 +24,7 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			return hybrid(raw, c, &d.decoderConfig, deltaLayout{fused: true}, x)
+			return hybrid(raw, c, &d.decoderConfig, true, x)
 		},
 	})
 }
@@ -42,43 +42,29 @@ type deltaConfig struct {
 
 // hybrid is a model of Qwen3-Next's kind: c with gated delta nets, norms stored less 1, and attention with an output gate.
 // x are its experts, or nil.
-func hybrid(raw json.RawMessage, c *Config, d *decoderConfig, nets deltaLayout, x *expertsLayout) (*Config, error) {
+func hybrid(raw json.RawMessage, c *Config, d *decoderConfig, fused bool, x *expertsLayout) (*Config, error) {
 	own := deltaConfig{KeyHeads: 16, ValueHeads: 32, KeyDim: 128, ValueDim: 128, Kernel: 4, Interval: 4, Shared: 512}
 	if err := json.Unmarshal(raw, &own); err != nil {
 		return nil, err
 	}
-	c.Delta = &DeltaShape{
-		Layers: make([]bool, c.Layers), KeyHeads: own.KeyHeads, ValueHeads: own.ValueHeads, KeyDim: own.KeyDim, ValueDim: own.ValueDim, Kernel: own.Kernel,
-	}
-	if err := c.Delta.checkExtents(); err != nil {
+	nets := &DeltaShape{KeyHeads: own.KeyHeads, ValueHeads: own.ValueHeads, KeyDim: own.KeyDim, ValueDim: own.ValueDim, Kernel: own.Kernel, fused: fused}
+	if err := nets.checkExtents(); err != nil {
 		return nil, err
-	}
-	if d.LayerTypes != nil && len(d.LayerTypes) != c.Layers {
-		return nil, fmt.Errorf("layer_types: got %d, want num_hidden_layers %d of them", len(d.LayerTypes), c.Layers)
 	}
 	if own.Interval < 1 {
 		return nil, fmt.Errorf("full_attention_interval: got %d, want at least 1", own.Interval)
 	}
-	attends := false
-	for l := range c.Layers {
-		kind := "full_attention"
-		if d.LayerTypes != nil {
-			kind = d.LayerTypes[l]
-		} else if (l+1)%own.Interval != 0 {
-			kind = "linear_attention"
+	if d.LayerTypes == nil {
+		for l := range c.Layers {
+			d.LayerTypes = append(d.LayerTypes, map[bool]string{true: "full_attention", false: "linear_attention"}[(l+1)%own.Interval == 0])
 		}
-		if kind != "full_attention" && kind != "linear_attention" {
-			return nil, fmt.Errorf("layer_types: got %q, want full_attention or linear_attention", kind)
-		}
-		c.Delta.Layers[l] = kind == "linear_attention"
-		attends = attends || !c.Delta.Layers[l]
 	}
-	if !attends {
-		return nil, fmt.Errorf("layer_types: got linear_attention alone, want a layer with full_attention")
+	if err := c.recurrentLayers(d.LayerTypes, "linear_attention", nets); err != nil {
+		return nil, err
 	}
 	c.unused = "mtp." // further tokens are predicted by it
 	bias := isTrue(d.AttentionBias)
-	c.layout = decoderLayout{qkvBias: bias, outputBias: bias, headNorms: eachHead, normsPlus: 1, outputGate: true, delta: &nets, experts: x}
+	c.layout = decoderLayout{qkvBias: bias, outputBias: bias, headNorms: eachHead, normsPlus: 1, outputGate: true, experts: x}
 	if x == nil {
 		return c, nil
 	}
@@ -86,15 +72,7 @@ func hybrid(raw json.RawMessage, c *Config, d *decoderConfig, nets deltaLayout, 
 	return c, x.checkRouter(c)
 }
 
-// deltaLayout is what differs between the tensors of gated delta nets.
-type deltaLayout struct {
-	// fused: in_proj_qkvz and in_proj_ba hold what belongs to a key head together, head by head.
-	fused bool
-}
-
-// bindDeltaNet lays out the net of a layer.
-func (x *deltaLayout) bindDeltaNet(c *Config, b *Binder, at string) *DeltaNet {
-	s := c.Delta
+func (s *DeltaShape) bind(c *Config, b *Binder, at string) Recurrent {
 	d, group := &DeltaNet{DeltaShape: s}, s.group()
 	at += "linear_attn."
 	in := func(name string, out int) int {
@@ -103,7 +81,7 @@ func (x *deltaLayout) bindDeltaNet(c *Config, b *Binder, at string) *DeltaNet {
 		b.addSlot(slot{name: at + name + ".weight", shape: []int{out, c.Hidden}, set: func(t *kernels.Tensor) { d.In[n] = t }})
 		return n
 	}
-	if x.fused {
+	if s.fused {
 		all, rates := in("in_proj_qkvz", 2*s.keys()+2*s.values()), in("in_proj_ba", 2*s.ValueHeads)
 		step, values := s.channels()+group*s.ValueDim, 2*s.KeyDim
 		d.query, d.key, d.value, d.gate = deltaPart{all, 0, step}, deltaPart{all, s.KeyDim, step}, deltaPart{all, values, step}, deltaPart{all, s.channels(), step}

@@ -180,10 +180,7 @@ func (m *Model) Available(host func() int64) (bytes int64, ok bool) {
 func (m *Model) RoughMemory(tokens int) int64 {
 	c := &m.Config
 	element, n := int64(m.Backend.Compute().Size()), int64(tokens)
-	widest := int64(4*c.Hidden + 6*max(c.Intermediate, c.ExpertWidth) + 4*c.Heads*c.widestHead())
-	if c.Delta != nil {
-		widest += int64(c.Delta.inputs() + c.Delta.values())
-	}
+	widest := int64(4*c.Hidden + 6*max(c.Intermediate, c.ExpertWidth) + 4*c.Heads*c.widestHead() + c.recurrentWidth())
 	weights := 2 * m.WeightBytes()
 	caches := 4 * (n*c.CacheBytesPerToken(m.Backend.Compute()) + c.CacheBytes(0, m.Backend.Compute()))
 	scores := 8 * n * int64(c.Heads*(c.Layers+4)) * element

@@ -18,9 +18,9 @@ type LayerOps[T any] interface {
 	// NormRotate is Norm and Rotate of queries and keys in place, where they can be
 	// done at once; otherwise it returns false and changes nothing.
 	NormRotate(q, k T) bool
-	// DeltaNet is scale times what a delta net gives of the rows through AttentionNorm; false where nothing reads what the
-	// layer leaves.
-	DeltaNet(d *DeltaNet, scale float64) (delta T, ok bool, err error)
+	// Recur is scale times what a recurrent layer's mixer gives of the rows through AttentionNorm; false where nothing reads
+	// what the layer leaves.
+	Recur(r Recurrent, scale float64) (delta T, ok bool, err error)
 	// OutputGate is x times the logistic function of the gate's outputs for Normalised rows.
 	OutputGate(gate Linear, x T) T
 	// Attend takes in keys and values, if the layer has its own, and lets the queries attend. It returns false where
@@ -112,8 +112,8 @@ func RunLayer[T any](o LayerOps[T], m *Model, l int) error {
 // mix is scale times the output of the block in which rows see other rows.
 func mix[T any](o LayerOps[T], m *Model, l int, scale float64) (delta T, ok bool, err error) {
 	layer := &m.Network.Layers[l]
-	if layer.Delta != nil {
-		return o.DeltaNet(layer.Delta, scale)
+	if layer.Recurrent != nil {
+		return o.Recur(layer.Recurrent, scale)
 	}
 	q, k, v := o.Projections()
 	switch {

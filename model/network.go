@@ -97,7 +97,7 @@ type Layer struct {
 	// OutputGate [heads·headDim, hidden] reads what the queries read: its logistic function multiplies what attention gives;
 	// the zero Linear is none.
 	OutputGate Linear
-	Delta      *DeltaNet   // in the place of attention, or nil
+	Recurrent  Recurrent   // in the place of attention, or nil
 	Input      *LayerInput // that the layer reads last, or nil
 	linears    map[Module]*Linear
 }
@@ -151,8 +151,8 @@ func (n *Network) Parameters() int64 {
 			all, _ := l.Experts.Weights()
 			total += all
 		}
-		if l.Delta != nil {
-			total += l.Delta.WeightCount()
+		if l.Recurrent != nil {
+			total += l.Recurrent.WeightCount()
 		}
 	}
 	return total
@@ -170,10 +170,10 @@ func (n *Network) ActiveParameters() int64 {
 	return total
 }
 
-// OnHost tells that the host computes in the middle of a step of so many rows: delta nets, or what the routers of experts decide
+// OnHost tells that the host computes in the middle of a step of so many rows: recurrent layers, or what the routers of experts decide
 // where the backend does not.
 func (n *Network) OnHost(on kernels.Backend, rows int) bool {
-	return slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Delta != nil || l.Experts != nil && !l.Experts.OnDevice(on, rows) })
+	return slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Recurrent != nil || l.Experts != nil && !l.Experts.OnDevice(on, rows) })
 }
 
 func tensorBytes(t *kernels.Tensor) int64 {
@@ -251,8 +251,8 @@ func (c *Config) computable(n *Network, b *Binder, devices []kernels.Backend) er
 	if dim := c.widestHead(); dim > deviceHeadDim {
 		parts = append(parts, fmt.Sprintf("heads of %d numbers, where a device takes %d,", dim, deviceHeadDim))
 	}
-	if slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Delta != nil }) {
-		parts = append(parts, "gated delta nets")
+	if at := slices.IndexFunc(n.Layers, func(l Layer) bool { return l.Recurrent != nil }); at >= 0 {
+		parts = append(parts, n.Layers[at].Recurrent.Kind())
 	}
 	if b.gated {
 		parts = append(parts, "gates of what attention gives")

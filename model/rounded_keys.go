@@ -137,7 +137,7 @@ func (m *Model) KeysMeasured(layer int, divergences []float64) {
 	k.measured[layer] = divergences
 	want := 0
 	for l := range m.Config.Layers {
-		if !m.Config.Recurrent(l) && m.Config.KVLayer(l) == l {
+		if m.Config.HoldsKV(l) {
 			want++
 		}
 	}

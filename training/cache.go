@@ -126,7 +126,7 @@ func (c *sampleCache) readSample(stub *prepared) (*prepared, error) {
 	for l, heads := range stub.kvHeads {
 		p.past[l] = make([]kernels.KV, heads)
 		if c.model.Config.Recurrent(l) {
-			p.states[l] = make([]*kernels.Tensor, 2)
+			p.states[l] = make([]*kernels.Tensor, len(c.model.Config.Recurrences[l].StateShapes()))
 		}
 	}
 	var errs []error
@@ -165,8 +165,9 @@ func (c *sampleCache) readSample(stub *prepared) (*prepared, error) {
 func (p *prepared) visit(f func(name string, layer int, t **kernels.Tensor)) {
 	for l := range p.past {
 		if s := p.states[l]; s != nil {
-			f(fmt.Sprintf("%d.conv", l), l, &s[0])
-			f(fmt.Sprintf("%d.state", l), l, &s[1])
+			for i := range s {
+				f(fmt.Sprintf("%d.state.%d", l, i), l, &s[i])
+			}
 			continue
 		}
 		if len(p.past[l]) == 0 { // it reads another layer's

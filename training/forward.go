@@ -241,26 +241,22 @@ func (p *pass) Sum(a, b autodiff.Node) autodiff.Node { return p.g.Add(a, b) }
 
 func (p *pass) GELU(x autodiff.Node) autodiff.Node { return p.g.GELU(x) }
 
-// DeltaNet runs the rows from the state that the prompt has left.
-func (p *pass) DeltaNet(d *model.DeltaNet, scale float64) (autodiff.Node, bool, error) {
+// Recur runs the rows from the state that the prompt has left.
+func (p *pass) Recur(r model.Recurrent, scale float64) (autodiff.Node, bool, error) {
 	l, sample, counts := p.l, p.sample, p.m.Counts()
 	p.h = p.Norm(p.x, p.m.Network.Layers[l].AttentionNorm)
-	of := func(b kernels.Backend, arena *kernels.Arena, x *kernels.Tensor, state *model.DeltaState, from *model.DeltaState) model.DeltaPass {
-		return model.DeltaPass{On: b, Arena: arena, H: x, Runs: []model.DeltaRun{{Rows: x.Dim0(), State: state, From: from}}, Counts: counts}
+	of := func(b kernels.Backend, arena *kernels.Arena, x *kernels.Tensor, state, from model.State) model.MixerPass {
+		return model.MixerPass{On: b, Arena: arena, H: x, Runs: []model.Run{{Rows: x.Dim0(), State: state, From: from}}, Counts: counts}
 	}
-	before := func() *model.DeltaState {
-		s := sample.States[l]
-		return &model.DeltaState{Conv: s[0], S: s[1]}
-	}
-	return p.g.Function("delta net", p.h,
+	return p.g.Function("recurrence", p.h,
 		func(b kernels.Backend, arena *kernels.Arena, y, x *kernels.Tensor) {
 			mark := arena.Mark()
-			d.Forward(y, of(b, arena, x, model.NewDeltaState(b, arena, d.DeltaShape, false), before()), scale)
+			r.Forward(y, of(b, arena, x, model.NewState(b, arena, r, false), sample.States[l]), scale)
 			arena.Release(mark)
 		},
 		func(b kernels.Backend, arena *kernels.Arena, dx *kernels.Tensor, _ []*kernels.Tensor, x, dy *kernels.Tensor) {
 			mark := arena.Mark()
-			d.Backward(dx, of(b, arena, x, before(), nil), dy, scale)
+			r.Backward(dx, of(b, arena, x, sample.States[l], nil), dy, scale)
 			arena.Release(mark)
 		}), true, nil
 }

@@ -177,8 +177,9 @@ func operations(m *model.Model, prompt, response int, adapters []rowsOf) (w work
 			add(float64(active), true, true, 3)
 		}
 		beside, rest := m.Network.Layers[l].OutputGate.Weight, 0.0
-		if d := m.Network.Layers[l].Delta; d != nil {
-			rest = float64(d.WeightCount()) + 4*float64(d.ValueHeads*d.KeyDim*d.ValueDim) // a state decays, is multiplied, corrected and read
+		if r := m.Network.Layers[l].Recurrent; r != nil {
+			products, _ := r.Operations()
+			rest = float64(r.WeightCount()) + products
 		} else if beside != nil && !last {
 			rest = float64(beside.Len())
 		}

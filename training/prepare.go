@@ -107,7 +107,7 @@ func statesOf(m *model.Model, c *kvcache.Cache) [][]*kernels.Tensor {
 	out := make([][]*kernels.Tensor, m.Config.Layers)
 	for l := range out {
 		if m.Config.Recurrent(l) {
-			out[l] = []*kernels.Tensor{c.State(l).Conv, c.State(l).S}
+			out[l] = c.State(l)
 		}
 	}
 	return out

@@ -130,11 +130,11 @@ func weightsRead(m *model.Model) float64 {
 		if in := m.Network.Layers[l].Input; in != nil {
 			bytes += in.Projection.Bytes() + m.Network.Layers[l].Linear(model.InputGate).Weight.Bytes() + m.Network.Layers[l].Linear(model.InputProj).Weight.Bytes()
 		}
-		if d := m.Network.Layers[l].Delta; d != nil {
-			for _, w := range append(slices.Clone(d.In), d.Out) {
+		if r := m.Network.Layers[l].Recurrent; r != nil {
+			for _, w := range r.Matrices() {
 				bytes += w.Bytes()
 			}
-			bytes += 2 * int(d.Bytes(m.Backend.Compute()))
+			bytes += 2 * int(model.StateBytes(r, m.Backend.Compute()))
 		}
 		if e := m.Network.Layers[l].Experts; e != nil {
 			_, active := e.Weights()
@@ -157,7 +157,7 @@ func TestRuntimeCounts(t *testing.T) {
 		m := modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, name).Folder), "counting")
 		models[name] = m
 		for l := range m.Network.Layers {
-			if d := m.Network.Layers[l].Delta; d != nil { // decay, product with the key, correction and reading of a state
+			if d, ok := m.Network.Layers[l].Recurrent.(*model.DeltaNet); ok { // decay, product with the key, correction and reading of a state
 				recurrences[d.Out] = float64(7 * d.ValueHeads * d.KeyDim * d.ValueDim)
 			}
 		}
@@ -189,7 +189,7 @@ func TestRuntimeCounts(t *testing.T) {
 					t.Errorf("%.0f operations before the first token, the cost model has %.0f, of it %.0f of the prompt", counted, want, e.Plain.FLOPs)
 				}
 				held := 0.0 // and states
-				if m.Config.Delta != nil {
+				if m.Config.Recurrences != nil {
 					held = float64(m.Config.CacheBytes(0, m.CacheDType()))
 				}
 				for l := range s.Cache.Layers() {

@@ -2,7 +2,6 @@ package costmodel
 
 import (
 	"math"
-	"slices"
 
 	"glimpse/eviction"
 	"glimpse/kernels"
@@ -94,12 +93,11 @@ func shapeOf(m *model.Model) shape {
 			}
 		}
 		beside := []*kernels.Tensor{m.Network.Layers[l].OutputGate.Weight}
-		if d := m.Network.Layers[l].Delta; d != nil {
-			beside = append(slices.Clone(d.In), d.Out)
-			state := float64(d.ValueHeads * d.KeyDim * d.ValueDim)
-			// Of every number of the state: it decays, is multiplied by the key, corrected, and read.
+		if r := m.Network.Layers[l].Recurrent; r != nil {
+			beside = r.Matrices()
+			_, flops := r.Operations()
 			at.queries, at.keys, at.pair = 0, 0, 0
-			at.recurrent = &recurrent{float64(d.Bytes(m.Backend.Compute())), 7 * state}
+			at.recurrent = &recurrent{float64(model.StateBytes(r, m.Backend.Compute())), flops}
 		}
 		if in := m.Network.Layers[l].Input; in != nil {
 			beside = append(beside, in.Projection, m.Network.Layers[l].Linear(model.InputGate).Weight, m.Network.Layers[l].Linear(model.InputProj).Weight)

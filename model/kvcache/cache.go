@@ -89,8 +89,8 @@ func New(m *model.Model) *Cache {
 		kv := m.Config.KV(l)
 		c.dims[l], c.heads[l] = kv.Dim, make([]headCache, kv.Heads)
 	}
-	if m.Config.Delta != nil {
-		c.states = recurrence{shape: m.Config.Delta, now: make([]*model.DeltaState, m.Config.Layers)}
+	if m.Config.Recurrences != nil {
+		c.states = recurrence{of: m.Config.Recurrences, now: make([]model.State, m.Config.Layers)}
 	}
 	return c
 }
@@ -454,7 +454,7 @@ func (c *Cache) Fork(keep [][][]int32) (_ *Cache, err error) {
 		dtype: c.dtype, dims: c.dims, kv: c.kv, next: c.next, heads: make([][]headCache, len(c.heads)),
 		windows: c.windows, freed: slices.Clone(c.freed), whole: c.whole, back: -1, held: make([]bool, len(c.heads)), onDevice: make([]*kernels.Selection, len(c.heads)),
 		long: c.long, longAfter: c.longAfter, expected: c.expected, counts: c.counts,
-		states: recurrence{shape: c.states.shape},
+		states: recurrence{of: c.states.of},
 	}
 	var room *cacheRoom
 	for l := range c.heads {

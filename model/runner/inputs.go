@@ -23,7 +23,7 @@ func inputType(m *model.Model, l, rows int, modules ...model.Module) kernels.DTy
 	}
 	for _, module := range modules {
 		switch lin := m.Network.Layers[l].Linear(module); {
-		case lin == nil && (m.Network.Layers[l].Experts != nil || m.Network.Layers[l].Delta != nil): // which read them
+		case lin == nil && (m.Network.Layers[l].Experts != nil || m.Network.Layers[l].Recurrent != nil): // which read them
 			return m.Backend.Compute()
 		case lin != nil && !m.Backend.RoundsToBF16(rows, lin.Weight):
 			return m.Backend.Compute()

@@ -248,20 +248,20 @@ func (r *layerRows) Input(in *model.LayerInput) *kernels.Tensor {
 	return y
 }
 
-// DeltaNet moves the states of sequences on by their rows, and leaves them as they are where rows leave no trace.
-func (r *layerRows) DeltaNet(d *model.DeltaNet, scale float64) (*kernels.Tensor, bool, error) {
+// Recur moves the states of sequences on by their rows, and leaves them as they are where rows leave no trace.
+func (r *layerRows) Recur(mixer model.Recurrent, scale float64) (*kernels.Tensor, bool, error) {
 	if totalRows(r.segments, model.OProj) == 0 { // of a probe in the last layer
 		return nil, false, nil
 	}
-	runs := make([]model.DeltaRun, len(r.segments))
+	runs := make([]model.Run, len(r.segments))
 	for i := range runs {
 		s := &r.segments[i]
-		if runs[i] = (model.DeltaRun{Rows: s.Rows(), State: s.cache.State(r.l)}); !s.appends {
-			runs[i].From, runs[i].State = runs[i].State, model.NewDeltaState(r.on, r.arena, r.Model.Config.Delta, false)
+		if runs[i] = (model.Run{Rows: s.Rows(), State: s.cache.State(r.l)}); !s.appends {
+			runs[i].From, runs[i].State = runs[i].State, model.NewState(r.on, r.arena, mixer, false)
 		}
 	}
 	y := r.alloc(r.h.Shape...)
-	d.Forward(y, model.DeltaPass{On: r.on, Arena: r.arena, H: r.h, Runs: runs, Counts: r.Model.Counts()}, scale)
+	mixer.Forward(y, model.MixerPass{On: r.on, Arena: r.arena, H: r.h, Runs: runs, Counts: r.Model.Counts()}, scale)
 	return y, true, nil
 }
 
