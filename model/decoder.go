@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 
 	"glimpse/kernels"
@@ -158,6 +159,8 @@ type decoderLayout struct {
 	// is multiplied after every layer.
 	valueNorms, keysAreValues, scalars bool
 	inputs                             *inputsLayout
+	// names makes the names in files of Llama's; nil: they are Llama's.
+	names *strings.Replacer
 	// wide: the MLP of layers that read the keys and values of another is twice as wide as that of the rest.
 	wide bool
 }
@@ -259,110 +262,40 @@ type blockNorms struct{ attention, postAttention, mlp, postMLP string }
 // preNorms are the norms of Llama.
 var preNorms = blockNorms{attention: "input_layernorm", mlp: "post_attention_layernorm"}
 
-// bind lays out a network with the tensor names of Llama.
+// bind lays out a network with the tensor names of Llama, or those that d.names makes of them.
 func (d decoderLayout) bind(c *Config, b *Binder) *Network {
+	b.names = d.names
 	n, scalars := &Network{Layers: make([]Layer, c.Layers)}, make([]*kernels.Tensor, c.Layers)
 	b.Matrix("model.embed_tokens.weight", &n.Embedding, c.Vocab, c.Hidden)
-	stream, norms := cmp.Or(d.stream, 1), d.norms
+	stream := cmp.Or(d.stream, 1)
 	if d.inputs != nil {
 		d.inputs.bindInputs(c, n, b, stream)
 	}
-	if norms == (blockNorms{}) {
-		norms = preNorms
+	if d.norms == (blockNorms{}) {
+		d.norms = preNorms
 	}
 	for i := range n.Layers {
 		b.Layer(i)
-		l, at := &n.Layers[i], fmt.Sprintf("model.layers.%d.", i)
-		shape := c.KV(i)
-		q, kv, inner, holds := c.Heads*shape.Dim, shape.Heads*shape.Dim, c.Intermediate, c.KVLayer(i) == i
-		if d.wide && holds {
-			inner /= 2 // of the widest
+		x := layerBinder{decoderLayout: &d, Binder: b, c: c, l: &n.Layers[i], at: fmt.Sprintf("model.layers.%d.", i), stream: stream}
+		x.l.Gate = d.gate
+		x.ofStream(d.norms.attention, &x.l.AttentionNorm)
+		if c.Recurrent(i) {
+			x.l.Recurrent = c.Recurrences[i].bind(c, b, x.at)
+		} else {
+			x.attention(i)
 		}
-		l.Gate = d.gate
-		norm := func(name string, to *Norm, width int) {
-			if name != "" {
-				b.affine(at+name+".weight", &to.Weight, width, d.normsPlus, 1)
-			}
-		}
-		ofStream := func(name string, to *Norm) {
-			norm(name, to, c.Hidden)
-			to.Eps = c.RMSNormEps / (stream * stream)
-		}
-		ofBlock := func(name string, to *Norm) {
-			if name != "" {
-				b.affine(at+name+".weight", &to.Weight, c.Hidden, d.normsPlus, 1/stream)
-			}
-		}
-		ofStream(norms.attention, &l.AttentionNorm)
-		heads := d.headNorms
-		switch {
-		case c.Recurrent(i):
-			l.Recurrent, heads = c.Recurrences[i].bind(c, b, at), noHeadNorms
-		case d.outputGate:
-			b.GatedQueries(l, at+"self_attn.q_proj", c, d.qkvBias)
-			b.Linear(l, KProj, at+"self_attn.k_proj", kv, c.Hidden, d.qkvBias)
-			b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
-		case d.fusedQKV:
-			b.Fused(l, at+"self_attn.qkv_proj", c.Hidden, false, Part{QProj, q}, Part{KProj, kv}, Part{VProj, kv})
-		case d.interleaved:
-			rotated := 2 * len(c.RoPEFreqs)
-			b.Interleaved(l, QProj, at+"self_attn.q_proj", c.Heads, c.HeadDim, rotated, c.Hidden, d.qkvBias)
-			b.Interleaved(l, KProj, at+"self_attn.k_proj", c.KVHeads, c.HeadDim, rotated, c.Hidden, d.qkvBias)
-			b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
-		case !holds:
-			b.Linear(l, QProj, at+"self_attn.q_proj", q, c.Hidden, d.qkvBias)
-		default:
-			b.Linear(l, QProj, at+"self_attn.q_proj", q, c.Hidden, d.qkvBias)
-			b.Linear(l, KProj, at+"self_attn.k_proj", kv, c.Hidden, d.qkvBias)
-			if !d.keysAreValues || c.Window(i) > 0 {
-				b.Linear(l, VProj, at+"self_attn.v_proj", kv, c.Hidden, d.qkvBias)
-			}
-		}
-		if l.Recurrent == nil {
-			b.Linear(l, OProj, at+"self_attn.o_proj", c.Hidden, q, d.outputBias)
-		}
-		if d.sinks {
-			b.Vector(at+"self_attn.sinks", &l.Sinks, c.Heads)
-		}
-		switch heads {
-		case eachHead:
-			norm("self_attn.q_norm", &l.QueryNorm, shape.Dim)
-			if holds {
-				norm("self_attn.k_norm", &l.KeyNorm, shape.Dim)
-			}
-		case allHeads:
-			norm("self_attn.q_norm", &l.QueryNorm, q)
-			norm("self_attn.k_norm", &l.KeyNorm, kv)
-		}
-		ofBlock(norms.postAttention, &l.PostAttentionNorm)
-		ofStream(norms.mlp, &l.MLPNorm)
-		x := d.experts
-		if x != nil && (x.dense == nil || !x.dense[i]) {
-			if l.Experts = x.bindExperts(c, b, at); x.beside != nil {
-				x.beside.bindBeside(c, b, l, at, l.MLPNorm.Eps)
-			}
-		}
-		dense := l.Experts == nil || x.beside != nil
-		switch {
-		case !dense:
-		case d.fusedMLP:
-			b.Fused(l, at+"mlp.gate_up_proj", c.Hidden, false, Part{GateProj, inner}, Part{UpProj, inner})
-		default:
-			b.Linear(l, GateProj, at+"mlp.gate_proj", inner, c.Hidden, d.mlpBias)
-			b.Linear(l, UpProj, at+"mlp.up_proj", inner, c.Hidden, d.mlpBias)
-		}
-		if dense {
-			b.Linear(l, DownProj, at+"mlp.down_proj", c.Hidden, inner, d.mlpBias)
-		}
-		ofBlock(norms.postMLP, &l.PostMLPNorm)
+		x.ofBlock(d.norms.postAttention, &x.l.PostAttentionNorm)
+		x.ofStream(d.norms.mlp, &x.l.MLPNorm)
+		x.mlp(i)
+		x.ofBlock(d.norms.postMLP, &x.l.PostMLPNorm)
 		if d.inputs != nil {
-			d.inputs.bindLayer(c, l, b, at, stream)
+			d.inputs.bindLayer(c, x.l, b, x.at, stream)
 		}
-		if d.valueNorms && holds {
-			b.Ones(i, &l.ValueNorm.Weight, shape.Dim)
+		if d.valueNorms && c.HoldsKV(i) {
+			b.Ones(i, &x.l.ValueNorm.Weight, c.KV(i).Dim)
 		}
 		if d.scalars {
-			b.Vector(at+"layer_scalar", &scalars[i], 1)
+			b.Vector(x.at+"layer_scalar", &scalars[i], 1)
 		}
 	}
 	b.Layer(c.Layers)
@@ -373,6 +306,90 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 		b.Loaded(func() error { return n.divide(c, stream, scalars) })
 	}
 	return n
+}
+
+// layerBinder lays out one layer, whose tensors' names begin with at.
+type layerBinder struct {
+	*decoderLayout
+	*Binder
+	c      *Config
+	l      *Layer
+	at     string
+	stream float64 // that the residual stream is divided by
+}
+
+// norm asks for a norm whose output is multiplied; "" is none.
+func (x *layerBinder) norm(name string, to *Norm, width int, times float64) {
+	if name != "" {
+		x.affine(x.at+name+".weight", &to.Weight, width, x.normsPlus, times)
+	}
+}
+
+// ofStream asks for a norm of the residual stream, ofBlock for one of what is added to it.
+func (x *layerBinder) ofStream(name string, to *Norm) {
+	x.norm(name, to, x.c.Hidden, 1)
+	to.Eps = x.c.RMSNormEps / (x.stream * x.stream)
+}
+
+func (x *layerBinder) ofBlock(name string, to *Norm) { x.norm(name, to, x.c.Hidden, 1/x.stream) }
+
+// attention lays out the attention of layer i.
+func (x *layerBinder) attention(i int) {
+	c, l, shape, holds, at := x.c, x.l, x.c.KV(i), x.c.KVLayer(i) == i, x.at+"self_attn."
+	q, kv, linear := c.Heads*shape.Dim, shape.Heads*shape.Dim, func(m Module, out int) { x.Linear(l, m, at+string(m), out, c.Hidden, x.qkvBias) }
+	switch {
+	case x.outputGate:
+		x.GatedQueries(l, at+"q_proj", c, x.qkvBias)
+	case x.fusedQKV:
+		x.Fused(l, at+"qkv_proj", c.Hidden, false, Part{QProj, q}, Part{KProj, kv}, Part{VProj, kv})
+	case x.interleaved:
+		rotated := 2 * len(c.RoPEFreqs)
+		x.Interleaved(l, QProj, at+"q_proj", c.Heads, c.HeadDim, rotated, c.Hidden, x.qkvBias)
+		x.Interleaved(l, KProj, at+"k_proj", c.KVHeads, c.HeadDim, rotated, c.Hidden, x.qkvBias)
+	default:
+		linear(QProj, q)
+	}
+	if holds && l.Linear(KProj) == nil {
+		linear(KProj, kv)
+	}
+	if holds && l.Linear(VProj) == nil && (!x.keysAreValues || c.Window(i) > 0) {
+		linear(VProj, kv)
+	}
+	x.Linear(l, OProj, at+"o_proj", c.Hidden, q, x.outputBias)
+	if x.sinks {
+		x.Vector(at+"sinks", &l.Sinks, c.Heads)
+	}
+	if x.headNorms == noHeadNorms {
+		return
+	}
+	if x.headNorms == eachHead {
+		q, kv = shape.Dim, shape.Dim
+	}
+	x.norm("self_attn.q_norm", &l.QueryNorm, q, 1)
+	if holds {
+		x.norm("self_attn.k_norm", &l.KeyNorm, kv, 1)
+	}
+}
+
+// mlp lays out the MLP of layer i, or its experts, or both.
+func (x *layerBinder) mlp(i int) {
+	c, l, inner := x.c, x.l, x.c.Intermediate
+	if x.wide && c.KVLayer(i) == i {
+		inner /= 2 // of the widest
+	}
+	if e := x.experts; e != nil && (e.dense == nil || !e.dense[i]) {
+		if l.Experts = e.bindExperts(c, x.Binder, x.at); e.beside == nil {
+			return
+		}
+		e.beside.bindBeside(c, x.Binder, l, x.at, l.MLPNorm.Eps)
+	}
+	if x.fusedMLP {
+		x.Fused(l, x.at+"mlp.gate_up_proj", c.Hidden, false, Part{GateProj, inner}, Part{UpProj, inner})
+	} else {
+		x.Linear(l, GateProj, x.at+"mlp.gate_proj", inner, c.Hidden, x.mlpBias)
+		x.Linear(l, UpProj, x.at+"mlp.up_proj", inner, c.Hidden, x.mlpBias)
+	}
+	x.Linear(l, DownProj, x.at+"mlp.down_proj", c.Hidden, inner, x.mlpBias)
 }
 
 // divide takes the scalars that multiply the residual stream after the layers out of it: with the stream divided by all

@@ -201,7 +201,8 @@ type slot struct {
 // where, so that everything missing, surplus or misshapen is reported at once.
 type Binder struct {
 	slots []slot
-	layer int // that slots are of, from 1; 0 for those before the layers
+	names *strings.Replacer // of what is asked for, nil: nothing
+	layer int               // that slots are of, from 1; 0 for those before the layers
 	sites []Site
 	tied  []func(*Model) // run once all slots are filled
 	// loaded are run after that, where there are numbers.
@@ -223,13 +224,21 @@ func (b *Binder) Layer(l int) { b.layer = l + 1 }
 
 // addSlot takes in a slot.
 func (b *Binder) addSlot(s slot) {
-	s.layer = b.layer - 1
+	s.name, s.layer = b.stored(s.name), b.layer-1
 	b.slots = append(b.slots, s)
 }
 
 // site notes where a module of the present layer is.
 func (b *Binder) site(m Module, tensor string) {
-	b.sites = append(b.sites, Site{m, tensor, b.layer - 1})
+	b.sites = append(b.sites, Site{m, b.stored(tensor), b.layer - 1})
+}
+
+// stored is what files call a tensor.
+func (b *Binder) stored(name string) string {
+	if b.names == nil {
+		return name
+	}
+	return b.names.Replace(name)
 }
 
 // Matrix asks for a weight [out, in] used as stored.

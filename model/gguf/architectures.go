@@ -124,100 +124,149 @@ func init() {
 // theirs, and are surplus to whoever loads the model. Vectors, which converters write in float32,
 // get the type of the matrices where that holds them exactly: so they are what the original has.
 func (a *architecture) sources(file *container.File, c config, matrices kernels.DType) map[string]container.Source {
-	heads, kv, headDim := c.int("num_attention_heads"), c.int("num_key_value_heads"), c.int("head_dim")
-	nets := netsOf(a, c)
-	_, twoNorms := file.Tensor("blk.0.attn_norm_2.weight") // of Falcon
-	sources := map[string]container.Source{}
-	for _, t := range file.Tensors() {
-		if slices.Contains(ropeTensors, t.Name) {
-			continue
-		}
-		layer, module, kind := split(t.Name)
-		name, known := a.names[module]
-		if own, ok := a.names[module+kind]; ok {
-			name, known, kind = own, true, ""
-		}
-		if part, expert, ok := singleExpert(module); ok && strings.Contains(a.names[part], "%d") {
-			if _, all := file.Tensor(strings.Replace(part, "blk.", "blk."+layer+".", 1) + kind); !all {
-				name, known = fmt.Sprintf(a.names[part], expert), true
-			}
-		}
-		if module == "blk.attn_norm" && twoNorms {
-			name = "ln_mlp"
-		}
-		if module == "blk.attn_norm_2" && a.class == "FalconForCausalLM" {
-			name, known = "ln_attn", true
-		}
-		s := container.Source{Tensor: t.Name}
-		if n, err := strconv.Atoi(layer); nets != nil && err == nil && n >= c.int("num_hidden_layers") { // one that predicts further tokens
-			sources["mtp."+t.Name] = s
-			continue
-		}
-		if (strings.HasPrefix(a.class, "Gemma") && a.class != gemma4 && strings.HasSuffix(module, "norm") || nets.oneMore(module)) && t.Format.Name == "F32" { // which files have 1 more
-			s.Map = inverse(matrices, func(x float64) float64 { return x - 1 }, func(x float64) float64 { return x + 1 }, 0)
-		}
-		small := len(t.Shape) == 1
-		if nets != nil {
-			small = nets.source(&s, &t, file, name, matrices) || small
-		}
-		data := t.Data
-		if s.Map != nil {
-			data = container.Map(data, s.Map)
-		}
-		if matrices != kernels.F32 && t.Format.Name == "F32" && small && holds(matrices, data) {
-			s.DType = matrices
-		}
-		switch {
-		case nets != nil && name == "linear_attn.in_proj_z" && nets.fused: // which is a part of another one
-			continue
-		case nets != nil && name == "linear_attn.in_proj_qkv" && nets.fused:
-			name = "linear_attn.in_proj_qkvz"
-		case strings.Contains(name, "%d"): // all experts of a layer
-			parts := []string{name}
-			if before, fused := strings.CutSuffix(name, "gate_up_proj"); fused && len(t.Shape) == 3 {
-				parts = []string{before + "gate_proj", before + "up_proj"}
-			}
-			s.Shape, s.Of = slices.Clone(t.Shape[1:]), t.Shape[0]*len(parts)
-			s.Shape[0] /= len(parts)
-			for s.Part = range s.Of {
-				sources[a.layers+layer+"."+fmt.Sprintf(parts[s.Part%len(parts)], s.Part/len(parts))+kind] = s
-			}
-			continue
-		case module == "blk.attn_qkv" && !known && a.names["blk.attn_q"] != "":
-			for part, rows := range map[string][2]int{"blk.attn_q": {0, heads}, "blk.attn_k": {heads, kv}, "blk.attn_v": {heads + kv, kv}} {
-				first := rows[0] * headDim
-				s.Shape = slices.Clone(t.Shape)
-				s.Shape[0] = rows[1] * headDim
-				s.Row = func(row int) int { return first + row }
-				if a.interleaved && part != "blk.attn_v" {
-					order := container.InterleavedRows(headDim)
-					s.Row = func(row int) int { return first + order(row) }
-				}
-				sources[a.layers+layer+"."+a.names[part]+kind] = s
-			}
-			continue
-		case !known:
-			name := t.Name
-			if n, err := strconv.Atoi(layer); err == nil && n >= c.int("num_hidden_layers") { // one that predicts further tokens
-				name = a.layers + strings.TrimPrefix(name, "blk.")
-			}
-			sources[name] = s
-			continue
-		case module == "blk.exp_probs_b", module == "blk.attn_sinks":
-			kind = ""
-		case module == "blk.ffn_gate_inp_shexp":
-			s.Shape = []int{1, kernels.ShapeLen(t.Shape)}
-		case a.interleaved && (module == "blk.attn_q" || module == "blk.attn_k"):
-			s.Row = container.InterleavedRows(headDim)
-		case module == "blk.attn_qkv" && c["new_decoder_architecture"] == true:
-			s.Row = groupedRows(heads, kv, headDim)
-		}
-		if layer != "" {
-			name = a.layers + layer + "." + name
-		}
-		sources[name+kind] = s
+	x := &translation{
+		architecture: a, file: file, config: c, matrices: matrices, heads: c.int("num_attention_heads"), kv: c.int("num_key_value_heads"), headDim: c.int("head_dim"),
+		nets: netsOf(a, c), sources: map[string]container.Source{},
 	}
-	return sources
+	for _, t := range file.Tensors() {
+		if !slices.Contains(ropeTensors, t.Name) {
+			x.addTensor(&t)
+		}
+	}
+	return x.sources
+}
+
+// translation makes the sources of a file.
+type translation struct {
+	*architecture
+	file               *container.File
+	config             config
+	matrices           kernels.DType
+	heads, kv, headDim int
+	nets               *netsLayout
+	sources            map[string]container.Source
+}
+
+// addTensor adds what the model has of a tensor.
+func (x *translation) addTensor(t *container.Tensor) {
+	layer, module, kind := split(t.Name)
+	name, kind, known := x.moduleName(layer, module, kind)
+	s := container.Source{Tensor: t.Name}
+	n, err := strconv.Atoi(layer)
+	further := err == nil && n >= x.config.int("num_hidden_layers") // a layer that predicts further tokens
+	if further && x.nets != nil {
+		x.sources["mtp."+t.Name] = s
+		return
+	}
+	x.setNumbers(&s, t, module, name)
+	at := name
+	if layer != "" {
+		at = x.layers + layer + "." + name
+	}
+	switch {
+	case x.nets != nil && x.nets.fused && name == "linear_attn.in_proj_z": // which is a part of another one
+		return
+	case x.nets != nil && x.nets.fused && name == "linear_attn.in_proj_qkv":
+		at += "z"
+	case strings.Contains(name, "%d"):
+		x.addExperts(s, t, at, kind)
+		return
+	case module == "blk.attn_qkv" && !known && x.names["blk.attn_q"] != "":
+		x.addFused(s, t, layer, kind)
+		return
+	case !known && further:
+		x.sources[x.layers+strings.TrimPrefix(t.Name, "blk.")] = s
+		return
+	case !known:
+		x.sources[t.Name] = s
+		return
+	case module == "blk.exp_probs_b", module == "blk.attn_sinks":
+		kind = ""
+	case module == "blk.ffn_gate_inp_shexp":
+		s.Shape = []int{1, kernels.ShapeLen(t.Shape)}
+	case x.interleaved && (module == "blk.attn_q" || module == "blk.attn_k"):
+		s.Row = container.InterleavedRows(x.headDim)
+	case module == "blk.attn_qkv" && x.config["new_decoder_architecture"] == true:
+		s.Row = groupedRows(x.heads, x.kv, x.headDim)
+	}
+	x.sources[at+kind] = s
+}
+
+// moduleName is the name of a module in the model, where it is known, and what stands behind it.
+func (x *translation) moduleName(layer, module, kind string) (name, rest string, known bool) {
+	if own, ok := x.names[module+kind]; ok {
+		return own, "", true
+	}
+	if part, expert, ok := singleExpert(module); ok && strings.Contains(x.names[part], "%d") {
+		if _, all := x.file.Tensor(strings.Replace(part, "blk.", "blk."+layer+".", 1) + kind); !all {
+			return fmt.Sprintf(x.names[part], expert), kind, true
+		}
+	}
+	if x.class == "FalconForCausalLM" { // with a norm or two
+		switch _, two := x.file.Tensor("blk.0.attn_norm_2.weight"); {
+		case two && module == "blk.attn_norm":
+			return "ln_mlp", kind, true
+		case module == "blk.attn_norm_2":
+			return "ln_attn", kind, true
+		}
+	}
+	name, known = x.names[module]
+	return name, kind, known
+}
+
+// setNumbers says what converters have made of a tensor's numbers, and the type that they have had before.
+func (x *translation) setNumbers(s *container.Source, t *container.Tensor, module, name string) {
+	gemma := strings.HasPrefix(x.class, "Gemma") && x.class != gemma4 && strings.HasSuffix(module, "norm")
+	if (gemma || x.nets.oneMore(module)) && t.Format.Name == "F32" { // which files have 1 more
+		s.Map = inverse(x.matrices, func(x float64) float64 { return x - 1 }, func(x float64) float64 { return x + 1 }, 0)
+	}
+	small := len(t.Shape) == 1
+	if x.nets != nil {
+		small = x.nets.source(s, t, x.file, name, x.matrices) || small
+	}
+	if x.matrices == kernels.F32 || t.Format.Name != "F32" || !small {
+		return
+	}
+	data := t.Data
+	if s.Map != nil {
+		data = container.Map(data, s.Map)
+	}
+	if holds(x.matrices, data) {
+		s.DType = x.matrices
+	}
+}
+
+// addExperts adds all experts of a layer, which are one tensor, or their gates and ups together; at has a verb for the number.
+func (x *translation) addExperts(s container.Source, t *container.Tensor, at, kind string) {
+	parts := []string{at}
+	if before, fused := strings.CutSuffix(at, "gate_up_proj"); fused && len(t.Shape) == 3 {
+		parts = []string{before + "gate_proj", before + "up_proj"}
+	}
+	s.Shape, s.Of = slices.Clone(t.Shape[1:]), t.Shape[0]*len(parts)
+	s.Shape[0] /= len(parts)
+	for s.Part = range s.Of {
+		x.sources[fmt.Sprintf(parts[s.Part%len(parts)], s.Part/len(parts))+kind] = s
+	}
+}
+
+// addFused adds queries, keys and values of one tensor.
+func (x *translation) addFused(s container.Source, t *container.Tensor, layer, kind string) {
+	first := 0
+	for i, part := range []string{"blk.attn_q", "blk.attn_k", "blk.attn_v"} {
+		from, heads := first, x.kv
+		if i == 0 {
+			heads = x.heads
+		}
+		s.Shape = slices.Clone(t.Shape)
+		s.Shape[0] = heads * x.headDim
+		s.Row = func(row int) int { return from + row }
+		if x.interleaved && i < 2 {
+			order := container.InterleavedRows(x.headDim)
+			s.Row = func(row int) int { return from + order(row) }
+		}
+		x.sources[x.layers+layer+"."+x.names[part]+kind] = s
+		first += s.Shape[0]
+	}
 }
 
 // singleExpert is the number of an expert whose tensor is its own, as in the first files of Mixtral, and the module that has

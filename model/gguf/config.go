@@ -104,31 +104,15 @@ func (m *metadata) rope(c config, partial bool) {
 	}
 	scaled = scaled && !is(factor, 0) && !is(factor, 1)
 	single, short, long := m.factors(ropeTensors[0]), m.factors(ropeTensors[1]), m.factors(ropeTensors[2])
-	original, given := m.int("rope.scaling.original_context_length")
 	switch {
 	case short != nil || long != nil || kind == "longrope":
-		scaling := map[string]any{"rope_type": "longrope", "short_factor": short, "long_factor": long}
-		context := float64(c.int("max_position_embeddings"))
-		if given {
-			c["original_max_position_embeddings"] = original
-		}
-		// The factor on cosines and sines is left out where it is what readers compute themselves.
-		usual := math.Sqrt(1 + math.Log(max(1, context/float64(original)))/math.Log(float64(original)))
-		if attention, ok := m.number("rope.scaling.attn_factor"); ok && !is(decimal(float64(float32(usual))), float(attention)) {
-			scaling["attention_factor"] = attention
-		}
-		c["rope_scaling"] = scaling
+		m.longRoPE(c, short, long)
 	case single != nil && (scaled || kind == "yarn"):
 		m.reportFault("tensor %q beside key %q %q: got both, want one of them", ropeTensors[0], m.prefix+"rope.scaling.type", kind)
 	case single != nil: // Llama 3.1 and later
 		c["rope_scaling"] = map[string]any{"rope_type": "longrope", "short_factor": single, "long_factor": single, "attention_factor": 1}
 	case kind == "yarn":
-		scaling := map[string]any{"rope_type": "yarn", "factor": factor}
-		if given {
-			scaling["original_max_position_embeddings"] = original
-		}
-		m.numbers(scaling, true, map[string]string{"rope.scaling.yarn_attn_factor": "attention_factor", "rope.scaling.yarn_beta_fast": "beta_fast", "rope.scaling.yarn_beta_slow": "beta_slow"})
-		c["rope_scaling"] = scaling
+		m.yarn(c, factor)
 	case kind == "" || kind == "linear":
 		if scaled {
 			c["rope_scaling"] = map[string]any{"rope_type": "linear", "factor": factor}
@@ -136,6 +120,32 @@ func (m *metadata) rope(c config, partial bool) {
 	case kind != "none":
 		m.reportFault("key %q: got %.60q, want none, linear, yarn or longrope", m.prefix+"rope.scaling.type", kind)
 	}
+}
+
+// longRoPE sets factors of every frequency.
+func (m *metadata) longRoPE(c config, short, long []json.Number) {
+	scaling := map[string]any{"rope_type": "longrope", "short_factor": short, "long_factor": long}
+	context := float64(c.int("max_position_embeddings"))
+	original, given := m.int("rope.scaling.original_context_length")
+	if given {
+		c["original_max_position_embeddings"] = original
+	}
+	// The factor on cosines and sines is left out where it is what readers compute themselves.
+	usual := math.Sqrt(1 + math.Log(max(1, context/float64(original)))/math.Log(float64(original)))
+	if attention, ok := m.number("rope.scaling.attn_factor"); ok && !is(decimal(float64(float32(usual))), float(attention)) {
+		scaling["attention_factor"] = attention
+	}
+	c["rope_scaling"] = scaling
+}
+
+// yarn sets the scaling of YaRN.
+func (m *metadata) yarn(c config, factor json.Number) {
+	scaling := map[string]any{"rope_type": "yarn", "factor": factor}
+	if original, ok := m.int("rope.scaling.original_context_length"); ok {
+		scaling["original_max_position_embeddings"] = original
+	}
+	m.numbers(scaling, true, map[string]string{"rope.scaling.yarn_attn_factor": "attention_factor", "rope.scaling.yarn_beta_fast": "beta_fast", "rope.scaling.yarn_beta_slow": "beta_slow"})
+	c["rope_scaling"] = scaling
 }
 
 func float(n json.Number) float64 {
