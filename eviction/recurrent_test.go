@@ -15,7 +15,7 @@ import (
 
 // hybrids are models of which some layers have a state in the place of attention.
 func hybrids(t *testing.T, f func(t *testing.T, m *model.Model)) {
-	for _, name := range []string{"qwen3-next", "qwen3.5"} {
+	for _, name := range []string{"qwen3-next", "qwen3.5", "lfm2"} {
 		t.Run(name, func(t *testing.T) {
 			m, err := model.Open(modeltest.GoldenNamed(t, name).Folder, model.Options{})
 			if err != nil {

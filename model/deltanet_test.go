@@ -104,12 +104,26 @@ func TestWhichLayersAttend(t *testing.T) {
 	}
 }
 
-// TestDeltaNetRuns: rows of several sequences that go through a net together have the bits that they have by themselves, one after
+// TestRecurrentRuns: rows of several sequences that go through a recurrent layer together have the bits that they have by themselves, one after
 // the other or at once, from the state that they begin with; rows after them give zeros, and a state that is begun from another
 // leaves that as it is.
-func TestDeltaNetRuns(t *testing.T) {
-	m := modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, "qwen3-next").Folder), "reference64")
-	d, b := m.Network.Layers[1].Recurrent, m.Backend
+func TestRecurrentRuns(t *testing.T) {
+	for name, layer := range map[string]int{"qwen3-next": 1, "lfm2": 0} {
+		t.Run(name, func(t *testing.T) {
+			m := modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, name).Folder), "reference64")
+			recurrentRuns(t, m, m.Network.Layers[layer].Recurrent)
+		})
+	}
+}
+
+func recurrentRuns(t *testing.T, m *model.Model, d model.Recurrent) {
+	b := m.Backend
+	numbers := func(s model.State) (out []float64) {
+		for _, x := range s {
+			out = append(out, x.Float64s()...)
+		}
+		return out
+	}
 	arena := kernels.NewArena(b)
 	rows := kernels.FromF64(model.RandomTensor(kernels.F32, 3, 12, m.Config.Hidden).Float64s(), 12, m.Config.Hidden)
 	state := func() model.State { return model.NewState(b, b, d, true) }
@@ -123,7 +137,7 @@ func TestDeltaNetRuns(t *testing.T) {
 	for i := range 5 {
 		want = append(want, run(i, i+1, model.Run{Rows: 1, State: first})...)
 	}
-	mark := first[1].Float64s()
+	mark := numbers(first)
 	other := state()
 	other.Set(b, first)
 	want = append(want, run(5, 8, model.Run{Rows: 3, State: other})...)
@@ -136,11 +150,11 @@ func TestDeltaNetRuns(t *testing.T) {
 		t.Error("other outputs than by themselves")
 	}
 	for name, s := range map[string][2]model.State{"first": {a, first}, "copied": {copied, other}, "third": {c, second}} {
-		if !slices.Equal(s[0][1].Float64s(), s[1][1].Float64s()) || !slices.Equal(s[0][0].Float64s(), s[1][0].Float64s()) {
+		if !slices.Equal(numbers(s[0]), numbers(s[1])) {
 			t.Errorf("the %s run leaves another state", name)
 		}
 	}
-	if !slices.Equal(a[1].Float64s(), mark) || slices.Equal(copied[1].Float64s(), mark) {
+	if !slices.Equal(numbers(a), mark) || slices.Equal(numbers(copied), mark) {
 		t.Error("a copied state moves what it was copied from, or not itself")
 	}
 	if n := a.Bytes(); n != model.StateBytes(d, kernels.F64) {

@@ -87,6 +87,16 @@ func (f *ggufFile) bytes() []byte {
 	return append(append(out, make([]byte, (32-len(out)%32)%32)...), f.data...)
 }
 
+// write writes the file and returns its path.
+func (f *ggufFile) write(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name+".gguf")
+	if err := os.WriteFile(path, f.bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // pick is the given rows of a matrix, or elements of a vector.
 func pick(values []float32, width int, rows []int) (out []float32) {
 	for _, r := range rows {
@@ -240,21 +250,71 @@ func hybridGGUF(t *testing.T, folder, arch string) string {
 		}
 		f.tensor(names.Replace(name), kind, shape, values)
 	}
-	path := filepath.Join(t.TempDir(), arch+".gguf")
-	if err := os.WriteFile(path, f.bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return f.write(t, arch)
 }
 
-// TestGGUFOfHybrids: a file of a model with gated delta nets, as llama.cpp's converter writes it, is the model of the folder that it
+// lfm2GGUF is a golden folder of LFM2 as llama.cpp's converter writes it (conversion/lfm2.py: LFM2Model).
+func lfm2GGUF(t *testing.T, folder, arch string) string {
+	t.Helper()
+	var c struct {
+		Types   []string `json:"layer_types"`
+		Hidden  int      `json:"hidden_size"`
+		Heads   int      `json:"num_attention_heads"`
+		KV      int      `json:"num_key_value_heads"`
+		Inner   int      `json:"intermediate_size"`
+		Context int      `json:"max_position_embeddings"`
+		Vocab   int      `json:"vocab_size"`
+		Kernel  int      `json:"conv_L_cache"`
+		Eps     float64  `json:"norm_eps"`
+		End     int      `json:"eos_token_id"`
+		RoPE    struct {
+			Theta float64 `json:"rope_theta"`
+		} `json:"rope_parameters"`
+	}
+	modeltest.ReadJSON(t, filepath.Join(folder, "config.json"), &c)
+	heads := make([]int, len(c.Types))
+	for l, kind := range c.Types {
+		if kind == "full_attention" {
+			heads[l] = c.KV
+		}
+	}
+	f := &ggufFile{}
+	f.key("general.architecture", arch)
+	for key, v := range map[string]any{
+		"block_count": len(c.Types), "context_length": c.Context, "embedding_length": c.Hidden, "feed_forward_length": c.Inner, "attention.head_count": c.Heads,
+		"attention.head_count_kv": heads, "attention.layer_norm_rms_epsilon": c.Eps, "rope.freq_base": c.RoPE.Theta, "vocab_size": c.Vocab, "shortconv.l_cache": c.Kernel,
+	} {
+		f.key(arch+"."+key, v)
+	}
+	f.key("tokenizer.ggml.eos_token_id", c.End)
+	names := strings.NewReplacer("model.embed_tokens", "token_embd", "model.embedding_norm", "token_embd_norm", "model.layers.", "blk.", "operator_norm", "attn_norm",
+		"self_attn.q_proj", "attn_q", "self_attn.k_proj", "attn_k", "self_attn.v_proj", "attn_v", "self_attn.out_proj", "attn_output", "self_attn.q_layernorm", "attn_q_norm",
+		"self_attn.k_layernorm", "attn_k_norm", "feed_forward.w1", "ffn_gate", "feed_forward.w2", "ffn_down", "feed_forward.w3", "ffn_up",
+		".conv.conv.", ".shortconv.conv.", ".conv.in_proj.", ".shortconv.in_proj.", ".conv.out_proj.", ".shortconv.out_proj.")
+	tensors := modeltest.ReadTensors(t, filepath.Join(folder, "model.safetensors"))
+	for _, name := range slices.Sorted(maps.Keys(tensors)) {
+		x, kind := tensors[name], uint32(1)
+		shape := slices.DeleteFunc(slices.Clone(x.Shape), func(n int) bool { return n == 1 }) // the converter squeezes convolutions
+		if len(shape) == 1 || strings.Contains(name, "conv.conv") {
+			kind = 0
+		}
+		f.tensor(names.Replace(name), kind, shape, x.Values)
+	}
+	return f.write(t, arch)
+}
+
+// TestGGUFOfHybrids: a file of a model with recurrent layers, as llama.cpp's converter writes it, is the model of the folder that it
 // was made from, by its hash and by its logits, which are transformers'.
 func TestGGUFOfHybrids(t *testing.T) {
-	for name, arch := range map[string]string{"qwen3-next": "qwen3next", "qwen3.5": "qwen35", "qwen3.5-moe": "qwen35moe"} {
+	for name, arch := range map[string]string{"qwen3-next": "qwen3next", "qwen3.5": "qwen35", "qwen3.5-moe": "qwen35moe", "lfm2": "lfm2"} {
 		t.Run(arch, func(t *testing.T) {
 			g := modeltest.GoldenNamed(t, name)
 			folder := modeltest.OpenFolder(t, os.DirFS(g.Folder), "cpu")
-			file, err := model.Open(hybridGGUF(t, g.Folder, arch), model.Options{})
+			convert := hybridGGUF
+			if arch == "lfm2" {
+				convert = lfm2GGUF
+			}
+			file, err := model.Open(convert(t, g.Folder, arch), model.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -99,13 +99,13 @@ func (c *Config) recurrentLayers(types []string, name string, r Recurrence) erro
 	if len(types) != c.Layers {
 		return fmt.Errorf("layer_types: got %d, want num_hidden_layers %d of them", len(types), c.Layers)
 	}
-	c.Recurrences = make([]Recurrence, c.Layers)
+	all := make([]Recurrence, c.Layers)
 	for l, kind := range types {
 		if kind != "full_attention" && kind != name {
 			return fmt.Errorf("layer_types: got %q, want full_attention or %s", kind, name)
 		}
 		if kind == name {
-			c.Recurrences[l] = r
+			all[l], c.Recurrences = r, all
 		}
 	}
 	if !slices.Contains(types, "full_attention") {

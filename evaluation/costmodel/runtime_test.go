@@ -153,12 +153,15 @@ func TestRuntimeCounts(t *testing.T) {
 	models := map[string]*model.Model{
 		"llama": modeltest.Llama{Layers: 3, MaxPositions: 256}.Open(t, "counting"),
 	}
-	for _, name := range []string{"mistral-window", "falcon", "phi4-mini", "qwen2-moe", "olmo3", "qwen3-next", "qwen3.5", "gemma4-e2b"} {
+	for _, name := range []string{"mistral-window", "falcon", "phi4-mini", "qwen2-moe", "olmo3", "qwen3-next", "qwen3.5", "lfm2", "gemma4-e2b"} {
 		m := modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, name).Folder), "counting")
 		models[name] = m
 		for l := range m.Network.Layers {
-			if d, ok := m.Network.Layers[l].Recurrent.(*model.DeltaNet); ok { // decay, product with the key, correction and reading of a state
-				recurrences[d.Out] = float64(7 * d.ValueHeads * d.KeyDim * d.ValueDim)
+			switch r := m.Network.Layers[l].Recurrent.(type) {
+			case *model.DeltaNet: // decay, product with the key, correction and reading of a state
+				recurrences[r.Out] = float64(7 * r.ValueHeads * r.KeyDim * r.ValueDim)
+			case *model.ShortConv: // two gates, and products and sums of the rows that are seen
+				recurrences[r.Out] = float64((2*r.Kernel + 1) * r.Width)
 			}
 		}
 	}

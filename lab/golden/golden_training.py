@@ -3,7 +3,7 @@
 tiny models, written in the most straightforward way with PyTorch.
 
     pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy
-    # gpt-oss, gemma*, ministral3, mixtral, glm4, glm4-moe, qwen3-next: transformers==5.24.0; NAME.json says what each was made with
+    # gpt-oss, gemma*, ministral3, mixtral, glm4, glm4-moe, lfm2, qwen3-next: transformers==5.24.0; NAME.json says what each was made with
     python3 lab/golden/golden_training.py [name ...]
 
 For some of the models that golden_transformers.py made: a full pass of transformers
@@ -38,10 +38,14 @@ from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parents[2] / "model/testdata"
 MODELS = ["llama3.1", "qwen3", "granite", "phi4-mini", "gemma2", "gemma3", "gpt-oss", "qwen3-moe", "qwen2-moe", "olmo2", "ministral3", "mixtral", "olmo3", "glm4", "glm4-moe",
-          "mistral-v0.3", "qwen2-yarn", "seed-oss", "smollm3", "ministral", "falcon", "gemma4", "gemma4-e2b", "gemma4-moe", "qwen3-next", "qwen2-moe-experts"]
+          "mistral-v0.3", "qwen2-yarn", "seed-oss", "smollm3", "ministral", "falcon", "gemma4", "gemma4-e2b", "gemma4-moe", "qwen3-next", "lfm2", "qwen2-moe-experts"]
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FUSED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"], "query_key_value": ["q_proj", "k_proj", "v_proj"]}
-FALCON = {"o_proj": "dense", "up_proj": "dense_h_to_4h", "down_proj": "dense_4h_to_h"}
+OWN_NAMES = {
+    "falcon": {"o_proj": "dense", "up_proj": "dense_h_to_4h", "down_proj": "dense_4h_to_h"},
+    "lfm2": {"o_proj": "out_proj", "gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"},
+}
+RECURRENT = ("linear_attention", "conv")  # types of layers that do not attend
 ROWS, RANK, ALPHA = 5, 3, 6.0
 EXPERT_RANK = 2
 SEEDS = {"smollm3": 2}  # the rows of seed 1 attend so sharply that single precision alone is off by more than tests allow
@@ -119,7 +123,7 @@ def caches(config, types):
     modes = getattr(config, "kv_sharing_modes", None) or [None] * len(types)
     own = [i for i, mode in enumerate(modes) if mode != "reuse"]
     holder = lambda i: i if i in own else max(j for j in own if types[j] == types[i])
-    attending = [i for i, kind in enumerate(types) if kind != "linear_attention"]
+    attending = [i for i, kind in enumerate(types) if kind not in RECURRENT]
     return {i: [at for at, j in enumerate(attending) if holder(j) == i] for i in attending if i in own}
 
 
@@ -175,15 +179,16 @@ def build(name):
                 parameters |= {f"layers.{i}.experts.{module}.lora_A": A, f"layers.{i}.experts.{module}.lora_B": B}
             continue
         attention = layer.self_attention if name == "falcon" else getattr(layer, "self_attn", None)
+        mlp = layer.feed_forward if name == "lfm2" else layer.mlp
         for module in MODULES:
-            stored, start, out = FALCON[module] if name == "falcon" and module in FALCON else module, 0, None
+            stored, start, out = OWN_NAMES.get(name, {}).get(module, module), 0, None
             heads = 0
             for fused, parts in FUSED.items():
-                if module in parts and (hasattr(attention, fused) or hasattr(layer.mlp, fused)):
+                if module in parts and (hasattr(attention, fused) or hasattr(mlp, fused)):
                     sizes = rows_of(model.config, parts)
                     at = parts.index(module)
                     stored, start, out = fused, sum(sizes[:at]), sizes[at]
-            parent = attention if hasattr(attention, stored) else layer.mlp
+            parent = attention if hasattr(attention, stored) else mlp
             if getattr(parent, stored, None) is None:  # experts have none, delta nets neither, nor has an MLP without a gate
                 continue
             if module == "q_proj" and model.config.model_type == "qwen3_next":
@@ -233,7 +238,7 @@ def build(name):
     # What the last layer computes after its scores has no effect on them.
     dead = [k for k, g in kl_grads.items() if g.abs().max() == 0]
     absent = sorted(set(parameters) - set(kl_grads)) + dead
-    attending = [i for i, kind in enumerate(types) if kind != "linear_attention"]
+    attending = [i for i, kind in enumerate(types) if kind not in RECURRENT]
     last = max(attending[at] for w in whole for at in list(readers.values())[w])
     layer = lambda k: int(k.split(".")[1]) if k.startswith("layers.") else -1
     assert sorted(absent) == sorted(k for k in parameters if layer(k) > last or layer(k) == last and ".q_proj" not in k and ".k_proj" not in k), absent

@@ -3,7 +3,7 @@
 scaling type, saved as Hugging Face folders, and what transformers computes with
 them.
 
-    pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy  # gemma*, gpt-oss, ministral3, mistral-window, qwen3-next, qwen3.5*: torch==2.15.0 transformers==5.24.0
+    pip install torch==2.8.0 transformers==4.57.1 safetensors==0.8.0 numpy  # gemma*, gpt-oss, lfm2, ministral3, mistral-window, qwen3-next, qwen3.5*: torch==2.15.0 transformers==5.24.0
     python3 lab/golden/golden_transformers.py [model/testdata/golden] [name ...]
 
 Every folder holds a model, a tokenizer and
@@ -123,6 +123,9 @@ CASES = {
         num_hidden_layers=4, layer_types=["full_attention", "linear_attention"] * 2, mlp_only_layers=[1, 2], attention_bias=True)),
     "qwen3.5": ("Qwen3_5TextConfig", "float16", DELTA | dict(num_hidden_layers=2, layer_types=["linear_attention", "full_attention"])),
     "qwen3.5-moe": ("Qwen3_5MoeTextConfig", "float16", DELTA | DELTA_MOE | dict(num_hidden_layers=2, full_attention_interval=2)),
+    "lfm2": ("Lfm2Config", "float16", dict(
+        hidden_size=16, intermediate_size=24, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"],
+        block_auto_adjust_ff_dim=False, tie_word_embeddings=True, pad_token_id=EOS)),
     "smollm3": ("SmolLM3Config", "float16", SMALL | dict(
         num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1, no_rope_layer_interval=2, tie_word_embeddings=True, pad_token_id=EOS)),
     "mixtral": ("MixtralConfig", "float16", TINY | dict(num_local_experts=4, num_experts_per_tok=2, intermediate_size=24)),
@@ -161,7 +164,7 @@ def draw_weights(model, seed):
                 stored = 1.0 if model.config.model_type .startswith(("gemma2", "gemma3", "qwen3_next", "qwen3_5")) else 0.0  # less than what multiplies
                 # The scale of Gemma 4 is 1. Deep and narrow, it would amplify every rounding.
                 query = 1.5 if not model.config.model_type.startswith("gemma4") else 0.8 if model.config.hidden_size > 16 else 0.4
-                p.copy_((query if "q_norm" in name else 1.0) - stored + 0.2 * min(query, 1) * noise)
+                p.copy_((query if "q_norm" in name or "q_layernorm" in name else 1.0) - stored + 0.2 * min(query, 1) * noise)
             elif "embed_tokens_per_layer" in name:
                 p.copy_(noise)
             elif "embed" in name:

@@ -113,6 +113,12 @@ func init() {
 	architectures.Add("qwen3next", &architecture{qwen3Next, "qwen3_next", false, delta, layers, hybridConfig, true})
 	architectures.Add("qwen35", &architecture{"Qwen3_5ForCausalLM", "qwen3_5_text", false, delta, layers, hybridConfig, true})
 	architectures.Add("qwen35moe", &architecture{"Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", false, delta, layers, hybridConfig, true})
+	architectures.Add("lfm2", &architecture{lfm2, "lfm2", false, plus(llama, map[string]string{
+		"token_embd_norm": "model.embedding_norm", "output_norm": "model.embedding_norm", "blk.attn_norm": "operator_norm", "blk.ffn_norm": "ffn_norm",
+		"blk.attn_output": "self_attn.out_proj", "blk.attn_q_norm": "self_attn.q_layernorm", "blk.attn_k_norm": "self_attn.k_layernorm",
+		"blk.ffn_gate": "feed_forward.w1", "blk.ffn_down": "feed_forward.w2", "blk.ffn_up": "feed_forward.w3",
+		"blk.shortconv.conv": "conv.conv", "blk.shortconv.in_proj": "conv.in_proj", "blk.shortconv.out_proj": "conv.out_proj",
+	}), layers, lfm2Config, false})
 	architectures.Add("falcon", &architecture{"FalconForCausalLM", "falcon", false, map[string]string{
 		"token_embd": "transformer.word_embeddings", "output_norm": "transformer.ln_f", "output": "lm_head",
 		"blk.attn_norm": "input_layernorm", "blk.attn_qkv": "self_attention.query_key_value", "blk.attn_output": "self_attention.dense",
@@ -223,6 +229,9 @@ func (x *translation) setNumbers(s *container.Source, t *container.Tensor, modul
 	small := len(t.Shape) == 1
 	if x.nets != nil {
 		small = x.nets.source(s, t, x.file, name, x.matrices) || small
+	}
+	if module == "blk.shortconv.conv" && len(t.Shape) == 2 {
+		s.Shape, small = []int{t.Shape[0], 1, t.Shape[1]}, true
 	}
 	if x.matrices == kernels.F32 || t.Format.Name != "F32" || !small {
 		return

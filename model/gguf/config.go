@@ -32,7 +32,9 @@ func (m *metadata) config(arch *architecture) config {
 		if n, ok := m.int("expert_count"); !ok || n == 0 || m.file.Kind(m.prefix+"feed_forward_length") != "" { // a mixture of experts may have no MLP
 			c["intermediate_size"] = m.need("feed_forward_length")
 		}
-		if n, ok := m.int("attention.head_count_kv"); ok {
+		if arch.class == lfm2 { // 0 of layers that do not attend
+			c["num_key_value_heads"] = slices.Max(append(m.kvHeads(), 0))
+		} else if n, ok := m.int("attention.head_count_kv"); ok {
 			c["num_key_value_heads"] = n
 		}
 	}
@@ -272,6 +274,31 @@ func gptOssConfig(m *metadata, c config) {
 	} else {
 		m.reportFault("key %q: got %v, want yarn, as every gpt-oss has it", m.prefix+"rope.scaling.type", c["rope_scaling"])
 	}
+}
+
+// lfm2 is the class of LFM2.
+const lfm2 = "Lfm2ForCausalLM"
+
+// kvHeads are the KV heads of every layer.
+func (m *metadata) kvHeads() (heads []int) {
+	values, _ := value(m, m.prefix+"attention.head_count_kv", m.file.Ints)
+	for _, n := range values {
+		heads = append(heads, int(min(max(n, 0), math.MaxInt32)))
+	}
+	return heads
+}
+
+// lfm2Config is of LFM2, whose layers without KV heads have a convolution.
+func lfm2Config(m *metadata, c config) {
+	c["norm_eps"], c["conv_L_cache"], c["block_auto_adjust_ff_dim"] = c["rms_norm_eps"], m.need("shortconv.l_cache"), false
+	var types []string
+	for _, n := range m.kvHeads() {
+		if n != 0 && n != c["num_key_value_heads"] {
+			m.reportFault("key %q: got %d beside %d, want as many in every layer that attends", m.prefix+"attention.head_count_kv", n, c["num_key_value_heads"])
+		}
+		types = append(types, map[bool]string{true: "full_attention", false: "conv"}[n > 0])
+	}
+	c["layer_types"] = types
 }
 
 func glm4Config(m *metadata, c config) { c["attention_bias"] = m.hasTensor("blk.0.attn_q.bias") }

@@ -154,7 +154,7 @@ func TestRefused(t *testing.T) {
 		want    string // "tokenizer: " and what it says, or what translate says
 	}{
 		"no architecture":      {map[string]any{"general.architecture": nil}, `key "general.architecture" is missing`},
-		"another architecture": {map[string]any{"general.architecture": "mamba"}, `key "general.architecture": unknown architecture "mamba", want one of: falcon, gemma2, gemma3, gemma4, glm4, glm4moe, gpt-oss, granite, llama, mistral3, olmo2, phi3, qwen2, qwen2moe, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, seed_oss, smollm3`},
+		"another architecture": {map[string]any{"general.architecture": "mamba"}, `key "general.architecture": unknown architecture "mamba", want one of: falcon, gemma2, gemma3, gemma4, glm4, glm4moe, gpt-oss, granite, lfm2, llama, mistral3, olmo2, phi3, qwen2, qwen2moe, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, seed_oss, smollm3`},
 		"other type":           {map[string]any{"general.architecture": int32(1)}, `key "general.architecture": a value of type int32, want a string`},
 		"missing size":         {map[string]any{"llama.block_count": nil}, `key "llama.block_count" is missing`},
 		"no epsilon":           {map[string]any{"llama.attention.layer_norm_rms_epsilon": nil}, `key "llama.attention.layer_norm_rms_epsilon" is missing`},

@@ -71,7 +71,7 @@ func Testdata(t testing.TB) string {
 }
 
 // OnProcessorsAlone are golden models with parts that every device with memory of its own refuses.
-var OnProcessorsAlone = []string{"gemma4-e2b", "qwen3-next", "qwen3.5", "qwen3.5-moe"}
+var OnProcessorsAlone = []string{"gemma4-e2b", "lfm2", "qwen3-next", "qwen3.5", "qwen3.5-moe"}
 
 // Goldens reads all golden folders.
 func Goldens(t testing.TB) []Golden {
