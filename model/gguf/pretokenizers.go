@@ -64,7 +64,7 @@ func init() {
 	}}, "falcon")
 	then := func(steps []any, last ...any) []any { return append(append(steps, last...), byteLevel(false)) }
 	add(preTokenizer{steps: then(splits(`[\p{P}$+<=>^~|]+`, gpt2Pattern, `\p{N}+`, `[0-9][0-9][0-9]`))}, defaultPre)
-	add(preTokenizer{steps: then(splits(llama3Pattern)), ignoreMerges: true, addBOS: true}, "llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "midm-2.0")
+	add(preTokenizer{steps: then(splits(llama3Pattern)), ignoreMerges: true, addBOS: true}, "llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "midm-2.0", "lfm2")
 	add(preTokenizer{steps: then(splits(llama3Pattern)), ignoreMerges: true}, "glm4", "glm5")
 	add(preTokenizer{steps: then(splits(llama3Pattern))}, "dbrx", "smaug-bpe")
 	add(preTokenizer{steps: then(splits(qwenPattern)), nfc: true}, "qwen2", "deepseek-r1-qwen", "megrez", "kormo")

@@ -29,20 +29,20 @@ func newTestCache(t testing.TB, device string, layers, kvHeads, headDim int) *Ca
 func (c *Cache) grow(n int) {
 	pos := Positions(c.next, n)
 	d := c.On(0).Compute()
-	for l := range c.heads {
-		k, v := make([]float64, n*c.KVHeads()*c.dims[0]), make([]float64, n*c.KVHeads()*c.dims[0])
+	for l := range c.layers {
+		k, v := make([]float64, n*c.KVHeads()*c.pairs(0).dim), make([]float64, n*c.KVHeads()*c.pairs(0).dim)
 		for r := range n {
 			for h := range c.KVHeads() {
-				for i := range c.dims[0] {
-					at := (r*c.KVHeads()+h)*c.dims[0] + i
+				for i := range c.pairs(0).dim {
+					at := (r*c.KVHeads()+h)*c.pairs(0).dim + i
 					k[at] = entryValue(l, h, pos[r], i)
 					v[at] = -k[at]
 				}
 			}
 		}
 		tensor := func(x []float64) *kernels.Tensor {
-			t := c.On(0).Alloc(d, n, c.KVHeads(), c.dims[0])
-			kernels.Convert(t, kernels.FromF64(x, n, c.KVHeads(), c.dims[0]))
+			t := c.On(0).Alloc(d, n, c.KVHeads(), c.pairs(0).dim)
+			kernels.Convert(t, kernels.FromF64(x, n, c.KVHeads(), c.pairs(0).dim))
 			return t
 		}
 		c.Append(l, tensor(k), tensor(v), pos)
@@ -70,17 +70,17 @@ func (c *Cache) check(t *testing.T, what string, want [][][]int32, next int32) {
 			}
 			k, v := view[h].K.Float64s(), view[h].V.Float64s()
 			for j, p := range pos {
-				for i := range c.dims[0] {
-					if w := entryValue(l, h, p, i); k[j*c.dims[0]+i] != w || v[j*c.dims[0]+i] != -w {
+				for i := range c.pairs(0).dim {
+					if w := entryValue(l, h, p, i); k[j*c.pairs(0).dim+i] != w || v[j*c.pairs(0).dim+i] != -w {
 						t.Fatalf("%s: layer %d head %d entry %d is not that of position %d", what, l, h, j, p)
 					}
 				}
 			}
-			hc := &c.heads[l][h]
+			hc := &c.pairs(l).heads[h]
 			if hc.k != nil {
 				layer += int64(hc.k.Bytes() + hc.v.Bytes())
 			}
-			if hc.capacity() > c.grown(l, len(pos)) {
+			if hc.capacity() > c.pairs(l).grown(len(pos)) {
 				t.Fatalf("%s: layer %d head %d has room for %d entries and holds %d", what, l, h, hc.capacity(), len(pos))
 			}
 		}
@@ -337,7 +337,7 @@ func TestSteadyDecodingDoesNotGrow(t *testing.T) {
 			t.Fatalf("step %d: %d bytes, %d before", step, c.Bytes(), bytes)
 		}
 	}
-	if want := int64(2 * 2 * c.grown(0, budget) * testDim * 2 * 4); bytes > want {
+	if want := int64(2 * 2 * c.pairs(0).grown(budget) * testDim * 2 * 4); bytes > want {
 		t.Errorf("%d bytes for %d entries, want at most %d", bytes, budget, want)
 	}
 }

@@ -24,7 +24,7 @@ func TestRetainAll(t *testing.T) {
 				const layers, kvHeads = 3, 2
 				all, each := newTestCache(t, device, layers, kvHeads, testDim), newTestCache(t, device, layers, kvHeads, testDim)
 				if seed%4 == 3 {
-					all.windows[1], each.windows[1] = 9, 9
+					all.layers[1], each.layers[1] = &windowed{pairs: all.pairs(1), window: 9}, &windowed{pairs: each.pairs(1), window: 9}
 				}
 				check := func(what string) {
 					t.Helper()
@@ -110,8 +110,8 @@ func TestRetainAll(t *testing.T) {
 // onDevice is indices of entries of c as a selection on its device.
 func onDevice(d kernels.Selector, c *Cache, keep [][]int32) *kernels.Selection {
 	var entries, budgets []int
-	for l := range c.heads {
-		for i := range c.heads[l] {
+	for l := range c.layers {
+		for i := range c.pairs(l).heads {
 			entries = append(entries, c.Entries(l, i))
 		}
 	}

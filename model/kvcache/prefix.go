@@ -165,7 +165,7 @@ func (p *PrefixCache) Match(c *Cache, salt string, tokens []int32, most int) *Pr
 	defer p.mu.Unlock()
 	p.clock++
 	x, at, from := &Prefix{of: p}, p.root(c, salt), 0
-	if c.dtype.Grouped() || c.recurrent() {
+	if c.dtype.Grouped() || !c.allAttend() {
 		return x
 	}
 	for reusing := true; p.pageEnd(from) <= len(tokens); {
@@ -267,18 +267,18 @@ func (x *Prefix) Len() int { return x.tokens }
 // Enter appends the pairs of a layer to that of a cache, which has room for them and is empty: of a layer that holds its
 // window alone those that the next row sees.
 func (x *Prefix) Enter(c *Cache, layer int) {
-	on, from, held := c.On(layer), 0, 0
-	if c.slides(layer) {
-		held = gone(max(0, x.tokens-c.windows[layer]+1))
-		c.freed[layer] = int32(held)
+	p, from, held := c.pairs(layer), 0, 0
+	if w, ok := c.layers[layer].(*windowed); ok && w.slides() {
+		held = gone(max(0, x.tokens-w.window+1))
+		w.freed = int32(held)
 	}
 	for _, g := range x.pages {
 		n := len(g.tokens) / 4
 		if first := max(from, held); first < from+n {
-			for i := range c.heads[layer] {
-				h, pair := &c.heads[layer][i], g.pairs[layer][i]
-				on.Copy(h.k.Rows(first-held, from+n-held), pair.K.Rows(first-from, n))
-				on.Copy(h.v.Rows(first-held, from+n-held), pair.V.Rows(first-from, n))
+			for i := range p.heads {
+				h, pair := &p.heads[i], g.pairs[layer][i]
+				p.room.on.Copy(h.k.Rows(first-held, from+n-held), pair.K.Rows(first-from, n))
+				p.room.on.Copy(h.v.Rows(first-held, from+n-held), pair.V.Rows(first-from, n))
 				h.pos = append(h.pos, Positions(int32(first), from+n-first)...)
 			}
 		}
@@ -290,21 +290,21 @@ func (x *Prefix) Enter(c *Cache, layer int) {
 // TakeLayer copies the pairs of a layer, before any is evicted, into the pages that the prompt adds and that end
 // where the layer ends or before, unless they have them: it is called after every chunk, before a window moves on.
 func (x *Prefix) TakeLayer(c *Cache, layer int) {
-	on := c.On(layer)
-	if len(c.heads[layer]) == 0 {
+	p := c.pairs(layer)
+	if len(p.heads) == 0 {
 		return
 	}
 	for _, g := range x.fresh {
-		n, from, held := len(g.tokens)/4, g.from(), c.heads[layer][0].pos
+		n, from, held := len(g.tokens)/4, g.from(), p.heads[0].pos
 		if g.pairs[layer] != nil || int(held[len(held)-1]) < from+n-1 {
 			continue
 		}
 		from -= int(held[0])
-		for i := range c.heads[layer] {
-			h := &c.heads[layer][i]
-			k, v := on.Alloc(c.dtype, n, c.dims[layer]), on.Alloc(c.dtype.OfValues(), n, c.dims[layer])
-			on.Copy(k, h.k.Rows(from, from+n))
-			on.Copy(v, h.v.Rows(from, from+n))
+		for i := range p.heads {
+			h := &p.heads[i]
+			k, v := p.room.on.Alloc(c.dtype, n, p.dim), p.room.on.Alloc(c.dtype.OfValues(), n, p.dim)
+			p.room.on.Copy(k, h.k.Rows(from, from+n))
+			p.room.on.Copy(v, h.v.Rows(from, from+n))
 			g.pairs[layer] = append(g.pairs[layer], kernels.KV{K: k, V: v})
 		}
 	}

@@ -158,7 +158,7 @@ func (f *prefixFiles) readPage(c *Cache, id [sha256.Size]byte, tokens int) [][]k
 	}
 	pairs := make([][]kernels.KV, c.Layers())
 	next := func(layer int) *kernels.Tensor {
-		t := kernels.NewTensor(c.dtype, tokens, c.dims[layer])
+		t := kernels.NewTensor(c.dtype, tokens, c.pairs(layer).dim)
 		size := copy(t.Memory(), raw)
 		raw = raw[size:]
 		return t

@@ -13,19 +13,20 @@ func Random(m *model.Model, next, entries, room int) (_ *Cache, err error) {
 	c := New(m)
 	c.next, c.long = int32(next), m.Config.Long(next)
 	var k, v *kernels.Tensor
-	for l := range c.heads {
-		if m.Config.Recurrent(l) {
+	for l := range c.layers {
+		p := c.pairs(l)
+		if !c.attends(l) {
 			c.State(l)
 			continue
 		}
-		if k == nil || c.rooms[l] != c.rooms[l-1] {
-			k, v = c.allocLayer(l, max(1, entries))
+		if k == nil || p.room != c.pairs(l-1).room {
+			k, v = p.alloc(max(1, entries))
 			kernels.Convert(k, model.RandomTensor(kernels.F32, 1, k.Shape...))
 			kernels.Convert(v, model.RandomTensor(kernels.F32, 1, v.Shape...))
 		}
-		for i := range c.heads[l] {
-			h := &c.heads[l][i]
-			h.k, h.v = c.allocLayer(l, entries+room)
+		for i := range p.heads {
+			h := &p.heads[i]
+			h.k, h.v = p.alloc(entries + room)
 			if entries > 0 {
 				c.On(l).Copy(h.k.Rows(0, entries), k)
 				c.On(l).Copy(h.v.Rows(0, entries), v)

@@ -15,7 +15,7 @@ func (c *Cache) composed(first int, before, s *kernels.Selection) *kernels.Selec
 	}
 	kvHeads, base := c.KVHeads(), make([]int, s.Heads())
 	for i := range base {
-		h := &c.heads[first+i/kvHeads][i%kvHeads]
+		h := &c.pairs(first + i/kvHeads).heads[i%kvHeads]
 		if n := before.Len(i); n < len(h.pos) {
 			base[i] = int(h.pos[n])
 		}
@@ -23,14 +23,14 @@ func (c *Cache) composed(first int, before, s *kernels.Selection) *kernels.Selec
 	return c.On(first).Selector().Compose(before, s, base)
 }
 
-// positionsOf are the positions of a layer's first entries.
-func (c *Cache) positionsOf(layer int) *kernels.Selection {
-	if p := c.onDevice[layer]; p != nil {
-		return p
+// positions are those of the first entries.
+func (p *pairs) positions() *kernels.Selection {
+	if p.onDevice != nil {
+		return p.onDevice
 	}
 	var pos [][]int32
-	for i := range c.heads[layer] {
-		pos = append(pos, c.heads[layer][i].pos)
+	for i := range p.heads {
+		pos = append(pos, p.heads[i].pos)
 	}
 	return kernels.HostSelection(pos)
 }
@@ -42,45 +42,42 @@ func (c *Cache) RetainSelection(layer int, s *kernels.Selection) (err error) {
 	if !s.OnDevice() {
 		return c.Retain(layer, s.Indices())
 	}
-	device := c.On(layer).Selector()
+	p := c.pairs(layer)
+	device := p.room.on.Selector()
 	defer kernels.CatchDevice(&err)
 	c.changed()
-	heads := c.heads[layer]
-	if s.Heads() != len(heads) {
-		return fmt.Errorf("retain layer %d: a selection of %d KV heads, want %d", layer, s.Heads(), len(heads))
+	if s.Heads() != len(p.heads) {
+		return fmt.Errorf("retain layer %d: a selection of %d KV heads, want %d", layer, s.Heads(), len(p.heads))
 	}
-	for i := range heads {
-		if s.Len(i) > len(heads[i].pos) {
-			return fmt.Errorf("retain layer %d head %d: %d entries of %d", layer, i, s.Len(i), len(heads[i].pos))
+	for i := range p.heads {
+		if n := len(p.heads[i].pos); s.Len(i) > n {
+			return fmt.Errorf("retain layer %d head %d: %d entries of %d", layer, i, s.Len(i), n)
 		}
 	}
-	positions := c.composed(layer, c.positionsOf(layer), s)
+	positions := c.composed(layer, p.positions(), s)
 	var from, to []kernels.KV
 	var anew, whole []bool
-	for i := range heads {
-		h, n := &heads[i], s.Len(i)
+	for i := range p.heads {
+		h, n := &p.heads[i], s.Len(i)
 		whole = append(whole, n == len(h.pos))
-		anew = append(anew, h.capacity() > c.grown(layer, n)) // worth new memory; otherwise compact in place
+		anew = append(anew, h.capacity() > p.grown(n)) // worth new memory; otherwise compact in place
 		from = append(from, kernels.KV{K: h.k, V: h.v})
 		if anew[i] {
-			h.k, h.v = c.allocLayer(layer, n)
+			h.k, h.v = p.alloc(n)
 		}
 		to = append(to, kernels.KV{K: h.k, V: h.v})
 	}
 	if slices.Contains(whole, false) || slices.Contains(anew, true) {
 		device.Compact(to, from, s)
 	}
-	for i := range heads {
+	for i := range p.heads {
 		if anew[i] {
-			c.keepSpare(layer, from[i].K)
-			c.keepSpare(layer, from[i].V)
+			p.keepSpare(from[i].K, from[i].V)
 		}
-		heads[i].shorten(s.Len(i)) // the values come with settle
+		p.heads[i].shorten(s.Len(i)) // the values come with settle
 	}
-	c.onDevice[layer], c.joint = positions, nil
-	if c.windows[layer] > 0 { // the next attention reads them
-		c.settle(layer)
-	}
+	p.onDevice, c.joint = positions, nil
+	c.settleWindow(layer)
 	return nil
 }
 
@@ -93,23 +90,21 @@ const CompactBytes = 64 << 20
 // than to run. A selection on a device is for caches whose layers it holds all.
 func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 	device := c.On(0).Selector()
-	layers, kvHeads := len(c.heads), c.KVHeads()
+	layers, kvHeads := len(c.layers), c.KVHeads()
 	if s.Heads() != layers*kvHeads {
 		return fmt.Errorf("retain: a selection of %d KV heads, want %d of %d layers", s.Heads(), kvHeads, layers)
 	}
 	defer kernels.CatchDevice(&err)
 	if !s.OnDevice() {
 		all := s.Indices()
-		for l := range c.heads {
-			if err := c.checkKept(l, all[l*kvHeads:(l+1)*kvHeads]); err != nil {
+		for l := range c.layers {
+			if err := c.pairs(l).checkKept("retain", l, all[l*kvHeads:(l+1)*kvHeads]); err != nil {
 				return err
 			}
 		}
-		if !device.OwnMemory() || c.rooms[0] != c.rooms[layers-1] {
-			for l := range c.heads {
-				if err := c.Retain(l, all[l*kvHeads:(l+1)*kvHeads]); err != nil {
-					return err
-				}
+		if !device.OwnMemory() || c.pairs(0).room != c.pairs(layers-1).room {
+			for l := range c.layers {
+				c.pairs(l).retain(all[l*kvHeads : (l+1)*kvHeads])
 			}
 			return nil
 		}
@@ -134,20 +129,21 @@ func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 		}
 		from, to, indices, bytes, first = nil, nil, nil, 0, next
 	}
-	for l := range c.heads {
+	for l := range c.layers {
+		p := c.pairs(l)
 		if !s.OnDevice() {
-			c.settle(l)
+			p.settle()
 		}
-		for i := range c.heads[l] {
-			h, at := &c.heads[l][i], l*kvHeads+i
+		for i := range p.heads {
+			h, at := &p.heads[i], l*kvHeads+i
 			n := s.Len(at)
-			anew := h.capacity() > c.grown(l, n)
+			anew := h.capacity() > p.grown(n)
 			if n == len(h.pos) && !anew && !s.OnDevice() {
 				continue
 			}
 			from, bytes = append(from, kernels.KV{K: h.k, V: h.v}), bytes+int64(n)*c.PairBytes()
 			if anew {
-				h.k, h.v = c.allocLayer(l, n)
+				h.k, h.v = p.alloc(n)
 			}
 			to = append(to, kernels.KV{K: h.k, V: h.v})
 			if !s.OnDevice() {
@@ -163,10 +159,8 @@ func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 		}
 	}
 	flush(layers * kvHeads)
-	for l, w := range c.windows {
-		if w > 0 {
-			c.settle(l)
-		}
+	for l := range c.layers {
+		c.settleWindow(l)
 	}
 	return nil
 }
@@ -176,48 +170,56 @@ func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 func (c *Cache) selectPositions(device kernels.Selector, s *kernels.Selection) error {
 	kvHeads := c.KVHeads()
 	for i := range s.Heads() {
-		if h := &c.heads[i/kvHeads][i%kvHeads]; s.Len(i) > len(h.pos) {
+		if h := &c.pairs(i / kvHeads).heads[i%kvHeads]; s.Len(i) > len(h.pos) {
 			return fmt.Errorf("retain layer %d head %d: %d entries of %d", i/kvHeads, i%kvHeads, s.Len(i), len(h.pos))
 		}
 	}
 	before := c.joint
 	if before == nil {
 		var parts []*kernels.Selection
-		for l := range c.heads {
-			parts = append(parts, c.positionsOf(l))
+		for l := range c.layers {
+			parts = append(parts, c.pairs(l).positions())
 		}
 		before = kernels.JoinSelections(device, parts)
 	}
 	if before != nil {
 		c.joint = c.composed(0, before, s)
 	}
-	for l := range c.heads {
+	for l := range c.layers {
+		p := c.pairs(l)
 		if from, to := l*kvHeads, (l+1)*kvHeads; c.joint != nil {
-			c.onDevice[l] = c.joint.HeadRange(from, to)
+			p.onDevice = c.joint.HeadRange(from, to)
 		} else {
-			c.onDevice[l] = c.composed(l, c.positionsOf(l), s.HeadRange(from, to))
+			p.onDevice = c.composed(l, p.positions(), s.HeadRange(from, to))
 		}
 	}
 	return nil
 }
 
 // settle reads the positions that only the device knows.
-func (c *Cache) settle(layer int) {
-	p := c.onDevice[layer]
-	if p == nil {
+func (p *pairs) settle() {
+	on := p.onDevice
+	if on == nil {
 		return
 	}
-	c.onDevice[layer], c.joint = nil, nil
-	for i, pos := range p.Indices() {
-		copy(c.heads[layer][i].pos, pos)
+	p.onDevice, p.c.joint = nil, nil
+	for i, pos := range on.Indices() {
+		copy(p.heads[i].pos, pos)
+	}
+}
+
+// settleWindow is settle where the layer has a window, and the next attention reads the positions.
+func (c *Cache) settleWindow(layer int) {
+	if w, ok := c.layers[layer].(*windowed); ok {
+		w.settle()
 	}
 }
 
 // Settle reads the positions that evictions on a device have left there.
 func (c *Cache) Settle() (err error) {
 	defer kernels.CatchDevice(&err)
-	for l := range c.heads {
-		c.settle(l)
+	for l := range c.layers {
+		c.pairs(l).settle()
 	}
 	return nil
 }

@@ -2,39 +2,57 @@ package kvcache
 
 import "glimpse/model"
 
-// A layer with a recurrence in the place of attention holds the state of all rows so far and no pairs: there is nothing in it to
-// evict, and it goes back to no earlier row but the one that Undoable has marked.
-
-// recurrence are the states of a cache's recurrent layers.
-type recurrence struct {
-	of []model.Recurrence // by layer, nil of those that attend; nil: all attend
-	// now and marked are by layer, nil where there is none, or it is that before the first row; marked are those at Cache.back.
-	now, marked []model.State
+// recurrent is a layer with a recurrence in the place of attention. It holds the state of all rows so far and no pairs: there is
+// nothing in it to evict, and it goes back to no earlier row but the first and the one that Undoable has marked.
+type recurrent struct {
+	*pairs
+	of model.Recurrence
+	// now and marked, which is that at Cache.back, are nil where they are the state before the first row.
+	now, marked model.State
 }
-
-// recurrent tells that layers have states.
-func (c *Cache) recurrent() bool { return c.states.of != nil }
-
-// recurs tells that a layer has one in the place of keys and values.
-func (c *Cache) recurs(layer int) bool { return c.recurrent() && c.states.of[layer] != nil }
 
 // State is that of a recurrent layer after the rows so far, the cache's own, which the next rows move on.
 func (c *Cache) State(layer int) model.State {
-	if c.states.now[layer] == nil {
-		c.states.now[layer] = model.NewState(c.On(layer), c.On(layer), c.states.of[layer], true)
+	r := c.layers[layer].(*recurrent)
+	if r.now == nil {
+		r.now = model.NewState(r.room.on, r.room.on, r.of, true)
 	}
-	return c.states.now[layer]
+	return r.now
 }
 
-// copyStates are states of the same numbers in memory of their own.
-func (c *Cache) copyStates(from []model.State) []model.State {
-	out := make([]model.State, len(from))
-	for l, s := range from {
-		if s != nil {
-			on := c.On(l)
-			out[l] = model.NewState(on, on, c.states.of[l], false)
-			out[l].Set(on, s)
-		}
+func (r *recurrent) reserve(int, int) {}
+
+// copied is a state of the same numbers in memory of its own.
+func (r *recurrent) copied(s model.State) model.State {
+	if s == nil {
+		return nil
 	}
+	out := model.NewState(r.room.on, r.room.on, r.of, false)
+	out.Set(r.room.on, s)
 	return out
 }
+
+func (r *recurrent) mark() { r.marked = r.copied(r.now) }
+
+func (r *recurrent) rewindable(next int32) bool {
+	return next == 0 || next == r.c.next || next == r.c.back
+}
+
+func (r *recurrent) truncate(next int32) {
+	switch next {
+	case r.c.next:
+	case 0:
+		r.now = nil
+	default:
+		r.now = r.marked
+	}
+	r.marked = nil
+}
+
+func (r *recurrent) fork(to *Cache, room *cacheRoom, keep [][]int32) layer {
+	out := &recurrent{pairs: r.forkPairs(to, room, keep), of: r.of}
+	out.now = out.copied(r.now)
+	return out
+}
+
+func (r *recurrent) bytes() int64 { return r.now.Bytes() + r.marked.Bytes() }
