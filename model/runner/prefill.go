@@ -36,13 +36,13 @@ func (r *Runner) newPrefillPass(cache *kvcache.Cache, opt PrefillOptions, tokens
 	m, n := r.Model, len(tokens)
 	p := &prefillPass{Runner: r, cache: cache, opt: opt, tokens: tokens, pos: kvcache.Positions(cache.Next(), n), rowsDone: new(atomic.Int64)}
 	appends := opt.appendProbes || m.Backend.PrefillChunk(m.RowBytes()) > 0 // where a pass of their own would wait for the weights
-	probes := make([]segment, 0, len(opt.Capture.Probes)+len(opt.Capture.PeakProbes))
 	for i, rows := range slices.Concat(opt.Capture.Probes, opt.Capture.PeakProbes) {
-		probe := segment{QueryRows: rows, peak: i >= len(opt.Capture.Probes)}
-		probes = append(probes, probe)
-	}
-	if appends {
-		p.appended = probes
+		probe := r.probeSegment(cache, rows, cache.Next()+int32(n))
+		if probe.peak = i >= len(opt.Capture.Probes); appends {
+			p.appended = append(p.appended, probe)
+		} else {
+			p.probes = append(p.probes, r.newProbePass(probe))
+		}
 	}
 	p.chunks = p.cutChunks(n)
 	p.x = r.alloc(n+p.appendedRows(), m.Config.Hidden)
@@ -50,22 +50,12 @@ func (r *Runner) newPrefillPass(cache *kvcache.Cache, opt PrefillOptions, tokens
 	from := n
 	for i := range p.appended {
 		probe := &p.appended[i]
-		made := r.probeSegment(cache, probe.QueryRows, cache.Next()+int32(n))
-		made.peak = probe.peak
-		*probe = made
 		probe.Embeddings(m, p.x.Rows(from, from+probe.Rows()))
 		from += probe.Rows()
 	}
 	for l := range m.Config.Layers {
 		if from := m.Config.KVLayer(l); from != l && n > 1 { // chunks of the later layer see what the window has left
 			cache.HoldWindow(from)
-		}
-	}
-	if !appends {
-		for _, probe := range probes {
-			pass := r.newProbePass(cache, probe.QueryRows, cache.Next()+int32(n))
-			pass.segments[0].peak = probe.peak
-			p.probes = append(p.probes, pass)
 		}
 	}
 	if p.startNorms(0); p.h != nil {
@@ -156,13 +146,13 @@ func (p *prefillPass) tail(c *Capture) int {
 func (p *prefillPass) layer(l int, chunks [][2]int) error {
 	mark := p.arena.Mark()
 	defer p.arena.Release(mark)
-	c := &p.Model.Config
-	all := segment{cache: p.cache, of: len(p.pos), appends: true, sparse: p.opt.Sparse, observed: p.opt.Capture.in(l), o: &Observation{Layer: l, Cache: p.cache}}
-	if c.Recurrent(l) {
-		all.observed = Capture{}
+	c, n := &p.Model.Config, len(p.pos)
+	all := segment{cache: p.cache, of: n, appends: true, sparse: p.opt.Sparse, o: &Observation{Layer: l, Cache: p.cache}}
+	if !c.Recurrent(l) {
+		all.observed = p.opt.Capture.in(l)
 	}
 	// Of the last layer no more is computed than somebody reads. One row needs all of it.
-	partly := l == c.Layers-1 && !c.Recurrent(l) && p.opt.LogProbs == nil && (len(p.pos)+p.appendedRows() > 1 || p.opt.CacheOnly)
+	partly := l == c.Layers-1 && !c.Recurrent(l) && p.opt.LogProbs == nil && (n+p.appendedRows() > 1 || p.opt.CacheOnly)
 	p.startAllRows(&all)
 	for _, chunk := range chunks {
 		mark := p.arena.Mark()
@@ -170,8 +160,10 @@ func (p *prefillPass) layer(l int, chunks [][2]int) error {
 		if err := model.RunLayer(&p.rows, p.Model, l); err != nil {
 			return err
 		}
-		p.shareChunk(l)
-		if chunk[1] < len(p.pos) { // what is observed lives until the layer is done
+		if p.opt.Prefix != nil { // those who share the prompt's first tokens get the pairs
+			p.opt.Prefix.TakeLayer(p.cache, l)
+		}
+		if chunk[1] < n { // what is observed lives until the layer is done
 			p.arena.Release(mark)
 		}
 		if err := p.between(); err != nil {
@@ -183,32 +175,37 @@ func (p *prefillPass) layer(l int, chunks [][2]int) error {
 			}
 		}
 	}
-	if chunks[len(chunks)-1][1] < len(p.pos) {
+	if chunks[len(chunks)-1][1] < n {
 		return nil
 	}
-	if n := len(p.pos); p.last != nil && l+1 == c.Layers && p.rows.next != p.last {
+	if p.last != nil && l+1 == c.Layers && p.rows.next != p.last {
 		p.normInto(p.last, p.x.Rows(n-1, n), p.Model.Network.FinalNorm)
 	}
-	o := all.o
+	return p.observeLayer(&all)
+}
+
+// observeLayer runs the probes through a layer that all chunks have gone through, and tells the observer.
+func (p *prefillPass) observeLayer(all *segment) error {
+	o, next := all.o, p.pos[len(p.pos)-1]+1
 	for _, probe := range p.probes {
-		if err := probe.layer(l, o); err != nil {
+		if err := probe.layer(o.Layer, o); err != nil {
 			return err
 		}
 	}
-	n, shares := len(p.pos), p.Model.Config.KVFrom != nil
 	if o = p.joint.joinLayer(p.Runner, o); o == nil { // layers are to come that read the same pairs
 		return nil
 	}
-	if shares && n > 1 && !all.observed.AllRows { // what a window holds now is not what it will
-		p.cache.FitWindow(o.Layer, p.pos[n-1]+1)
+	many := len(p.pos) > 1
+	if many && p.Model.Config.KVFrom != nil && !all.observed.AllRows { // what a window holds now is not what it will
+		p.cache.FitWindow(o.Layer, next)
 	}
 	if p.opt.Observe != nil {
 		if err := p.opt.Observe(o); err != nil {
 			return err
 		}
 	}
-	if n > 1 {
-		p.cache.FitWindow(o.Layer, p.pos[n-1]+1)
+	if many {
+		p.cache.FitWindow(o.Layer, next)
 	}
 	return nil
 }
@@ -221,13 +218,6 @@ func (p *prefillPass) normalised(l, from, to int, readers ...model.Module) *kern
 	}
 	x := p.x.Rows(from, to)
 	return p.normInto(p.arena.Alloc(t, x.Shape...), x, p.Model.Network.Layers[l].AttentionNorm)
-}
-
-// shareChunk gives the pairs of a chunk to those who share the prompt's first tokens.
-func (p *prefillPass) shareChunk(l int) {
-	if p.opt.Prefix != nil {
-		p.opt.Prefix.TakeLayer(p.cache, l)
-	}
 }
 
 // between lets others run after a chunk of a prompt in a layer.

@@ -14,12 +14,11 @@ type probePass struct {
 	joint jointObservations
 }
 
-// newProbePass prepares rows after what a cache holds; next is the position that follows it.
-func (r *Runner) newProbePass(cache *kvcache.Cache, rows model.QueryRows, next int32) *probePass {
-	x := r.alloc(rows.Rows(), r.Model.Config.Hidden)
-	rows.Embeddings(r.Model, x)
+// newProbePass prepares a probe for the first layer.
+func (r *Runner) newProbePass(s segment) *probePass {
+	x := r.alloc(s.Rows(), r.Model.Config.Hidden)
+	s.Embeddings(r.Model, x)
 	h := r.norm(x, r.Model.Network.Layers[0].AttentionNorm)
-	s := r.probeSegment(cache, rows, next)
 	return &probePass{layerRows: layerRows{Runner: r, x: x, h: h, pos: s.pos, segments: []segment{s}}}
 }
 
@@ -35,8 +34,15 @@ func (p *probePass) layer(l int, o *Observation) error {
 	return model.RunLayer(&p.layerRows, p.Model, l)
 }
 
-// runRows runs the rows through all layers; done, which may be nil, gets what was observed in each.
-func (p *probePass) runRows(ctx context.Context, done func(o *Observation) error) error {
+// runProbe runs rows after what a cache holds through all layers. Done gets what was observed in each; vectors, where it is not nil,
+// takes the queries.
+func (r *Runner) runProbe(ctx context.Context, cache *kvcache.Cache, rows model.QueryRows, vectors *QueryVectors, done func(p *probePass, o *Observation) error) (err error) {
+	defer kernels.CatchDevice(&err)
+	r.release()
+	defer r.release()
+	s := r.probeSegment(cache, rows, cache.Next())
+	s.vectors = vectors
+	p := r.newProbePass(s)
 	for l := range p.Model.Config.Layers {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -44,11 +50,11 @@ func (p *probePass) runRows(ctx context.Context, done func(o *Observation) error
 		p.enter(l)
 		arena := p.arena
 		mark := arena.Mark()
-		o := &Observation{Layer: l, Cache: p.segments[0].cache}
+		o := &Observation{Layer: l, Cache: cache}
 		if err := p.layer(l, o); err != nil {
 			return err
 		}
-		if err := done(o); err != nil {
+		if err := done(p, o); err != nil {
 			return err
 		}
 		arena.Release(mark)
@@ -58,12 +64,8 @@ func (p *probePass) runRows(ctx context.Context, done func(o *Observation) error
 
 // Probe runs rows after what the cache holds, which it does not change, and
 // observes them; observations have one entry in Probes.
-func (r *Runner) Probe(ctx context.Context, cache *kvcache.Cache, probe model.QueryRows, observe Observer) (err error) {
-	defer kernels.CatchDevice(&err)
-	r.release()
-	defer r.release()
-	p := r.newProbePass(cache, probe, cache.Next())
-	return p.runRows(ctx, func(o *Observation) error {
+func (r *Runner) Probe(ctx context.Context, cache *kvcache.Cache, probe model.QueryRows, observe Observer) error {
+	return r.runProbe(ctx, cache, probe, nil, func(p *probePass, o *Observation) error {
 		if o = p.joint.joinLayer(p.Runner, o); o != nil {
 			if err := observe(o); err != nil {
 				return err
@@ -80,17 +82,12 @@ type QueryVectors struct{ Rotated, Unrotated *kernels.Tensor }
 // Queries runs rows after what the cache holds, which it does not change, and returns
 // their queries by layer; none of recurrent layers.
 func (r *Runner) Queries(ctx context.Context, cache *kvcache.Cache, rows model.QueryRows) (out []QueryVectors, err error) {
-	defer kernels.CatchDevice(&err)
-	r.release()
-	defer r.release()
-	p := r.newProbePass(cache, rows, cache.Next())
-	s := &p.segments[0]
-	s.vectors = new(QueryVectors)
-	err = p.runRows(ctx, func(*Observation) error {
-		if s.vectors.Unrotated == nil { // a layer without positions
-			s.vectors.Unrotated = s.vectors.Rotated
+	var v QueryVectors
+	err = r.runProbe(ctx, cache, rows, &v, func(*probePass, *Observation) error {
+		if v.Unrotated == nil { // a layer without positions
+			v.Unrotated = v.Rotated
 		}
-		out, s.vectors = append(out, *s.vectors), new(QueryVectors)
+		out, v = append(out, v), QueryVectors{}
 		return nil
 	})
 	return out, err

@@ -89,13 +89,6 @@ func (p *past) addToken(id int32) {
 // applyPenalties returns changed logits, −Inf for what is banned.
 func (past *past) applyPenalties(p *model.Processors, logits []float32) ([]float32, error) {
 	x := slices.Clone(logits)
-	ban := func(ids ...int32) {
-		for _, id := range ids {
-			if id >= 0 && int(id) < len(x) {
-				x[id] = float32(math.Inf(-1))
-			}
-		}
-	}
 	if p.Penalises() {
 		penalty := float32(p.RepetitionPenalty)
 		for id := range past.seen {
@@ -119,12 +112,23 @@ func (past *past) applyPenalties(p *model.Processors, logits []float32) ([]float
 			x[id] += float32(bias)
 		}
 	}
+	for _, id := range past.banned(p) {
+		if id >= 0 && int(id) < len(x) {
+			x[id] = float32(math.Inf(-1))
+		}
+	}
+	if p.Constraint != nil {
+		return x, p.Constraint.Mask(x)
+	}
+	return x, nil
+}
+
+// banned are tokens that may not follow.
+func (past *past) banned(p *model.Processors) (ids []int32) {
 	text, n := past.text, p.NoRepeatNGram
-	if n > 0 {
-		for i := range len(text) - n + 1 {
-			if slices.Equal(text[i:i+n-1], text[len(text)-n+1:]) {
-				ban(text[i+n-1])
-			}
+	for i := 0; n > 0 && i < len(text)-n+1; i++ {
+		if slices.Equal(text[i:i+n-1], text[len(text)-n+1:]) {
+			ids = append(ids, text[i+n-1])
 		}
 	}
 	for _, word := range p.BadWords {
@@ -134,20 +138,14 @@ func (past *past) applyPenalties(p *model.Processors, logits []float32) ([]float
 		// A word longer than the text stays allowed, even where all but its last token is
 		// there, as in transformers.
 		case len(before) == 0, len(word) <= len(text) && slices.Equal(before, text[len(text)-len(before):]):
-			ban(last)
+			ids = append(ids, last)
 		}
 	}
 	if len(text) < p.MinLength || len(text)-past.prompt < p.MinNew {
-		ban(p.End...)
+		ids = append(ids, p.End...)
 	}
-	ban(p.Suppress...)
-	if len(text) == past.prompt {
-		ban(p.BeginSuppress...)
+	if ids = append(ids, p.Suppress...); len(text) == past.prompt {
+		ids = append(ids, p.BeginSuppress...)
 	}
-	if p.Constraint != nil {
-		if err := p.Constraint.Mask(x); err != nil {
-			return nil, err
-		}
-	}
-	return x, nil
+	return ids
 }
