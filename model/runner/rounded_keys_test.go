@@ -102,26 +102,56 @@ func bits(t *testing.T, m *model.Model, cache string) int {
 	return other.CacheDType().Bytes(256)
 }
 
+// TestRoundedKeysOfWindows: of a layer with a window the keys that the last row sees are measured, with the model's own scale and
+// soft cap of logits.
+func TestRoundedKeysOfWindows(t *testing.T) {
+	m := keyShape.Open(t, "cpu")
+	m.Config.Windows, m.Config.AttentionCap, m.Config.QueryScale = []int{0, 25, 9}, 4, 0.3
+	if err := m.SetCacheDType("q4_0"); err != nil {
+		t.Fatal(err)
+	}
+	withKeyMeans(t, m, 20)
+	tokens := modeltest.Tokens(m, 2, 120)
+	prefill(t, m, tokens, 0)
+	want, whole := naiveDivergence(t, m, tokens), m.Config.Windows
+	if got := m.RoundedKeys().Divergence; math.Abs(got-want) > 0.02*want {
+		t.Errorf("off by %g nats, want %g", got, want)
+	}
+	m.Config.Windows = make([]int, len(whole))
+	if other := naiveDivergence(t, m, tokens); math.Abs(other-want) < 0.05*want {
+		t.Errorf("windows do not matter: %g nats with, %g without", want, other)
+	}
+}
+
 // naiveDivergence is the same from what a prompt's last queries, its keys and the cache are in each layer.
 func naiveDivergence(t *testing.T, m *model.Model, tokens []int32) (worst float64) {
 	t.Helper()
 	heads, dim, group := m.Config.Heads, keyShape.HeadDim, m.Config.Heads/keyShape.KVHeads
+	logit := func(x float64) float64 {
+		if limit := m.Config.AttentionCap; limit > 0 {
+			return limit * math.Tanh(m.Config.AttentionScale()*x/limit)
+		}
+		return m.Config.AttentionScale() * x
+	}
 	_, err := runner.New(m).Prefill(background, kvcache.New(m), tokens, runner.PrefillOptions{Capture: runner.Capture{Queries: true}, Observe: func(o *runner.Observation) error {
-		n, layer := len(tokens), 0.0
+		n, first, layer := len(tokens), 0, 0.0
+		if w := m.Config.Window(o.Layer); w > 0 {
+			first = n - w
+		}
 		for h := range heads {
 			var p, q []float64 // probabilities, not yet divided by their sums
 			var sumP, sumQ float64
-			for j := range n {
+			for j := first; j < n; j++ {
 				var a, b float64
 				for c := range dim {
-					x := o.Queries[0].At(((n-1)*heads+h)*dim+c) / math.Sqrt(float64(dim))
+					x := o.Queries[0].At(((n-1)*heads+h)*dim + c)
 					a += x * o.Keys.At((j*keyShape.KVHeads+h/group)*dim+c)
 					b += x * o.Cache.View(o.Layer)[h/group].K.At(j*dim+c)
 				}
-				p, q = append(p, math.Exp(a)), append(q, math.Exp(b))
-				sumP, sumQ = sumP+p[j], sumQ+q[j]
+				p, q = append(p, math.Exp(logit(a))), append(q, math.Exp(logit(b)))
+				sumP, sumQ = sumP+p[j-first], sumQ+q[j-first]
 			}
-			for j := range n {
+			for j := range p {
 				layer += p[j] / sumP * math.Log(p[j]/sumP/(q[j]/sumQ)) / float64(heads)
 			}
 		}
