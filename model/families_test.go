@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -90,6 +91,10 @@ func TestFamiliesRefuse(t *testing.T) {
 		"attention of no layer":    {"qwen3.5", map[string]any{"layer_types": nil, "full_attention_interval": 0}, "full_attention_interval: got 0, want at least 1"},
 		"another kind of layer":    {"qwen3.5", map[string]any{"layer_types": []string{"mamba", "full_attention"}}, `layer_types: got "mamba", want full_attention or linear_attention`},
 		"too few kinds of layers":  {"qwen3.5", map[string]any{"layer_types": []string{"full_attention"}}, "layer_types: got 1, want num_hidden_layers 2 of them"},
+		"bias of a convolution":    {"lfm2", map[string]any{"conv_bias": true}, "conv_bias: got true, want false"},
+		"convolution of one row":   {"lfm2", map[string]any{"conv_L_cache": 1}, "conv_L_cache: got 1, want 2 to 64"},
+		"convolutions alone":       {"lfm2", map[string]any{"layer_types": []string{"conv", "conv", "conv"}}, "layer_types: got conv alone, want a layer with full_attention"},
+		"multiples of an MLP":      {"lfm2", map[string]any{"block_auto_adjust_ff_dim": true, "block_multiple_of": 0}, "block_multiple_of, block_ffn_dim_multiplier: got 0 and 1"},
 		"value heads of a net":     {"qwen3.5", map[string]any{"linear_num_value_heads": 5}, "linear_num_value_heads: got 5, want a multiple of linear_num_key_heads 2"},
 		"key heads of a net":       {"qwen3-next", map[string]any{"linear_num_key_heads": 0}, "linear_num_key_heads: got 0, want 1 to 256"},
 		"width of a net's heads":   {"qwen3-next", map[string]any{"linear_value_head_dim": 513}, "linear_value_head_dim: got 513, want 1 to 512"},
@@ -468,6 +473,40 @@ func TestOlmo3Rotations(t *testing.T) {
 			if slides := m.Config.Window(l) > 0; slides != slices.Equal(of.RoPEFreqs, plain) || slides != (of.RoPEScale-1 == 0) || slides != (l < 2) {
 				t.Errorf("%s: layer %d: window %d, rotations %v times %v", name, l, m.Config.Window(l), of.RoPEFreqs, of.RoPEScale)
 			}
+		}
+	}
+}
+
+// TestLFM2Config: older names of keys, and the width of the MLP as published models and transformers have it.
+func TestLFM2Config(t *testing.T) {
+	family, err := model.Families.Lookup("Lfm2ForCausalLM")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for raw, want := range map[string]struct {
+		inner     int
+		attending []int
+		tied      bool
+		eps       float64
+	}{
+		`{"num_hidden_layers": 3}`: {8192, []int{0, 1, 2}, true, 1e-5},
+		`{"num_hidden_layers": 4, "block_ff_dim": 6656, "full_attn_idxs": [1, 3], "tie_embedding": false, "norm_eps": 1e-6}`:                                      {4608, []int{1, 3}, false, 1e-6},
+		`{"num_hidden_layers": 2, "intermediate_size": 7000, "block_ffn_dim_multiplier": 1.3, "block_multiple_of": 8, "layer_types": ["conv", "full_attention"]}`: {6072, []int{1}, true, 1e-5},
+		`{"num_hidden_layers": 1, "intermediate_size": 7000, "block_auto_adjust_ff_dim": false}`:                                                                  {7000, []int{0}, true, 1e-5},
+	} {
+		c, err := family.ParseConfig(json.RawMessage(raw))
+		if err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		var attending []int
+		for l := range c.Layers {
+			if !c.Recurrent(l) {
+				attending = append(attending, l)
+			}
+		}
+		if c.Intermediate != want.inner || !slices.Equal(attending, want.attending) || c.TieEmbeddings != want.tied || c.RMSNormEps != want.eps {
+			t.Errorf("%s: MLP of %d, attention in %v, tied %v, epsilon %v, want %+v", raw, c.Intermediate, attending, c.TieEmbeddings, c.RMSNormEps, want)
 		}
 	}
 }
