@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -170,7 +169,7 @@ func (m *Model) readShapes(ctx context.Context) error {
 
 // loadCompanions loads what comes with the model.
 func (m *Model) loadCompanions(ctx context.Context, log io.Writer) error {
-	if c := &m.Config; log != nil && c.Windows != nil && !slices.Contains(c.Windows, 0) {
+	if c := &m.Config; log != nil && c.WindowsAlone() {
 		fmt.Fprintln(log, "every layer of the model has a sliding window, which it holds alone: policies evict nothing there unless they are told (--set POLICY.windows=evict)")
 	}
 	if err := m.addPattern(m.asked.Pattern); err != nil {

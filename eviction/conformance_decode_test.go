@@ -336,8 +336,8 @@ func picksAnew(t *testing.T, m *model.Model, window, budget, observed int) {
 // sight is neither chosen nor counted. Within an ample budget everything is as with the full cache.
 func TestSlidingWindows(t *testing.T) {
 	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Configured) {
-		m.Config.Windows = []int{0, 8, 8, 20}
-		defer func() { m.Config.Windows = nil }()
+		modeltest.SetWindows(m, 0, 8, 8, 20)
+		defer modeltest.SetWindows(m)
 		tokens := modeltest.Tokens(m, 6, 60)
 		told := policy(t, m, p.Name, p.Name+".windows=evict")
 		answer := func(p *eviction.Configured, budget int) (*eviction.Session, []int32) {

@@ -119,7 +119,7 @@ func TestCUDARecordedSteps(t *testing.T) {
 				t.Fatal(err)
 			}
 			if window > 0 {
-				m.Config.Windows = []int{window, 0}
+				modeltest.SetWindows(m, window, 0)
 			}
 			turns := [][2]int{{50, 7}, {12, 6}}
 			heads += bothWays(t, fmt.Sprintf("%s/window=%d/%s", name, window, dtype), m, name, 20, turns)
@@ -137,7 +137,8 @@ func TestCUDARecordedBoundedSteps(t *testing.T) {
 	needCUDA(t)
 	open := func(device string) *model.Model {
 		m := modeltest.Llama{Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 8, Seed: 5}.Open(t, device)
-		m.Config.Windows, m.Config.AttentionCap, m.Config.LogitCap = []int{40, 0}, 0.5, 2
+		modeltest.SetWindows(m, 40, 0)
+		m.Config.AttentionCap, m.Config.LogitCap = 0.5, 2
 		for l := range m.Network.Layers {
 			sinks := m.Backend.Alloc(m.Backend.Compute(), 4)
 			kernels.Convert(sinks, kernels.FromF64([]float64{1, -1, 2, float64(l)}, 4))

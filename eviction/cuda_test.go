@@ -130,9 +130,9 @@ func TestCUDASparseChoices(t *testing.T) {
 		rng := rand.New(rand.NewPCG(uint64(i), 31))
 		for _, name := range []string{"exact-topk", "quest", "sparq", "hsa", "rocketkv", "rocketkv-mt", "snapkv:exact-topk", "snapkv:quest", "knorm:sparq", "snapkv:hsa"} {
 			window := 40 * rng.IntN(2)
-			m.Config.Windows = nil
+			modeltest.SetWindows(m)
 			if window > 0 {
-				m.Config.Windows = slices.Repeat([]int{window, 0}, m.Config.Layers)[:m.Config.Layers]
+				modeltest.SetWindows(m, slices.Repeat([]int{window, 0}, m.Config.Layers)...)
 			}
 			var set []string
 			if info, err := eviction.Policies.Lookup(name); err == nil {
@@ -184,7 +184,7 @@ func TestCUDAConversations(t *testing.T) {
 		talk := func(device, name string, set ...string) (tokens []int32, positions [][]int32) {
 			m := modeltest.Llama{Layers: 2, Heads: 4, KVHeads: 2, Seed: 5}.Open(t, device)
 			if window > 0 {
-				m.Config.Windows = []int{window, 0}
+				modeltest.SetWindows(m, window, 0)
 			}
 			p := policy(t, m, name, set...)
 			s, err := newRuntime(m, p).NewSession(p, eviction.Pairs(20))

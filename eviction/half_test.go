@@ -58,7 +58,7 @@ func TestKeptSetsOfRoundedWindows(t *testing.T) {
 func keptSetsOver(t *testing.T, shape modeltest.Llama, windows []int, cache string, devices []string, tolerance float64, most int) {
 	open := func(device, cache string) *model.Model {
 		m := openHalf(t, shape, device, cache)
-		m.Config.Windows = windows
+		modeltest.SetWindows(m, windows...)
 		return m
 	}
 	exact := open("reference64", cache)

@@ -341,7 +341,7 @@ func NeedsOf(name string, overrides Overrides) (Needs, error) {
 // model writes must mean the same to it.
 func (n *Configured) Fits(m *model.Model) error {
 	r := n.Settings.Resources
-	if m.Config.LayerKV != nil && n.evictsWindows() {
+	if m.Config.VariesKV() && n.evictsWindows() {
 		return fmt.Errorf("policy %s: %s: layers of %s have KV heads of different widths, want windows to be left alone", n.Name, windowsOption.Name, m.Name)
 	}
 	if r.Draft != nil && r.Draft != m {

@@ -22,7 +22,7 @@ func TestSharedPrefix(t *testing.T) {
 	} {
 		m := shape.Open(t, "cpu")
 		if i == 2 {
-			m.Config.Windows = []int{200, 0}
+			modeltest.SetWindows(m, 200, 0)
 		}
 		document := modeltest.Tokens(m, 5, 1300)
 		names := eviction.Policies.Names()

@@ -34,9 +34,9 @@ func TestRecurrentLayersAreLeftAlone(t *testing.T) {
 		const n, budget, length = 60, 14, 12
 		tokens := modeltest.Tokens(m, 4, n)
 		state := int64(0)
-		for _, r := range m.Config.Recurrences {
-			if r != nil {
-				state = model.StateBytes(r, m.Backend.Compute())
+		for _, x := range m.Config.Mixers {
+			if x.Recurrence != nil {
+				state = model.StateBytes(x.Recurrence, m.Backend.Compute())
 			}
 		}
 		all := slices.Clone(variants)

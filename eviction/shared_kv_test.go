@@ -20,8 +20,12 @@ import (
 func openShared(t *testing.T) *model.Model {
 	t.Helper()
 	m := modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, "gemma4-e2b").Folder), "cpu")
-	if want := []int{0, 1, 2, 1, 2, 1}; !slices.Equal(m.Config.KVFrom, want) {
-		t.Fatalf("layers read the keys and values of %v, want %v", m.Config.KVFrom, want)
+	var from []int
+	for l := range m.Config.Layers {
+		from = append(from, m.Config.KVLayer(l))
+	}
+	if want := []int{0, 1, 2, 1, 2, 1}; !slices.Equal(from, want) {
+		t.Fatalf("layers read the keys and values of %v, want %v", from, want)
 	}
 	return m
 }

@@ -17,7 +17,7 @@ var windowCaches = []string{"float32", "bf16", "fp8", "q8_0", "q4_0", "kivi4"}
 // windowed is a model with layers of both kinds, and a prompt that is much longer than their windows.
 func windowed(t *testing.T, cache string) (*model.Model, []int32) {
 	m := openHalf(t, modeltest.Llama{Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 32, Seed: 8, MaxPositions: 1 << 13}, "cpu", cache)
-	m.Config.Windows = []int{20, 0, 300, 0}
+	modeltest.SetWindows(m, 20, 0, 300, 0)
 	return m, modeltest.Tokens(m, 9, 1000)
 }
 

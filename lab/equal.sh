@@ -55,14 +55,16 @@ END
 
 evaluation built-in --task synthetic --tokens 256 --samples 4 --budget 48
 # Windows with caps, windows with sinks and experts, delta nets, shared keys and values; ids that all vocabularies have.
-python3 -c 'import json, random
+(cd "$work" && python3 -c 'import json, random
 draw = random.Random(1)
-for i in range(4):
-    print(json.dumps({"id": str(i), "prompt_ids": [draw.randrange(3, 60) for _ in range(48)]}))' >"$work/ids.jsonl"
+for name, samples, least, most, tokens in ("ids", 4, 3, 60, 48), ("long", 2, 100, 20000, 400):
+    with open(name + ".jsonl", "w") as out:
+        for i in range(samples):
+            print(json.dumps({"id": str(i), "prompt_ids": [draw.randrange(least, most) for _ in range(tokens)]}), file=out)')
 for family in gemma2 gpt-oss qwen3.5 gemma4-e2b; do
   evaluation "$family" --model "$root/model/testdata/golden/$family" --data "$work/ids.jsonl" --samples 4 --budget 16 --max-new 8
 done
-[ -z "$gguf" ] || evaluation gguf --model "$gguf" --task needle --tokens 512 --samples 2 --budget 10%
+[ -z "$gguf" ] || evaluation gguf --model "$gguf" --data "$work/long.jsonl" --samples 2 --budget 10% --max-new 8
 for kind in lookahead judgeq; do
   both "$kind" train "$kind" -q --steps 6 --batch 4 --tokens 128 --out "$kind"
   same "six steps of $kind" $(cd "$work/old" && find "$kind" -name '*.safetensors' | sort)

@@ -29,11 +29,11 @@ func TestComputable(t *testing.T) {
 		"attention cap": {config: Config{AttentionCap: 50}},
 		"logit cap":     {config: Config{LogitCap: 30}},
 		"gate":          {layer: Layer{Gate: kernels.GELUTanh}},
-		"KV shapes":     {config: Config{LayerKV: []KVShape{{Heads: 1, Dim: 128}, {Heads: 2, Dim: 256}}}},
-		"wide heads":    {config: Config{LayerKV: []KVShape{{Heads: 1, Dim: 256}, {Heads: 1, Dim: 512}}}, want: "heads of 512 numbers"},
+		"KV shapes":     {config: Config{Mixers: []Mixer{{KV: KVShape{Heads: 1, Dim: 128}}, {KV: KVShape{Heads: 2, Dim: 256}}}}},
+		"wide heads":    {config: Config{Mixers: []Mixer{{KV: KVShape{Heads: 1, Dim: 256}}, {KV: KVShape{Heads: 1, Dim: 512}}}}, want: "heads of 512 numbers"},
 		"delta net":     {layer: Layer{Recurrent: &DeltaNet{DeltaShape: &DeltaShape{}}}, want: "gated delta nets"},
 		"output gate":   {binder: Binder{gated: true}, want: "gates of what attention gives"},
-		"shared caches": {config: Config{KVFrom: []int{0, 0}}, want: "layers that share a KV cache"},
+		"shared caches": {config: Config{Mixers: []Mixer{{}, {Back: 1}}}, want: "layers that share a KV cache"},
 		"layer inputs":  {layer: Layer{Input: &LayerInput{}}, want: "embeddings of layers"},
 	} {
 		c.config.Architecture = "TheirForCausalLM"
@@ -41,7 +41,7 @@ func TestComputable(t *testing.T) {
 		if err := c.config.computable(n, &c.binder, []kernels.Backend{host}); err != nil {
 			t.Errorf("%s on a processor: %v", name, err)
 		}
-		together := c.config.KVFrom != nil || c.layer.Input != nil
+		together := c.config.SharesKV() || c.layer.Input != nil
 		if err := c.config.computable(n, &c.binder, []kernels.Backend{host, host}); together != (err != nil) || together && !strings.Contains(err.Error(), "TheirForCausalLM on 2 devices: it has "+c.want) {
 			t.Errorf("%s on two processors: %v", name, err)
 		}

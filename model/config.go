@@ -29,8 +29,7 @@ type Config struct {
 	MaxPositions int // longest sequence, prompt and response together
 
 	RMSNormEps    float64 // epsilon of all norms, LayerNorm's included
-	RoPE                  // of all layers but those that LayerRoPE names
-	LayerRoPE     []*RoPE // of layers that are rotated in their own way, or, with no frequencies, not at all; nil: as RoPE
+	RoPE                  // of all layers but those whose Mixers have their own
 	TieEmbeddings bool    // the head is the embedding table
 
 	QueryScale float64 // of the logits of attention, 0: 1/√HeadDim
@@ -39,21 +38,8 @@ type Config struct {
 	BlockScale             float64 // multiplies what attention and MLP add to the residual stream, 0: 1
 	LogitScale             float64 // multiplies logits, 0: 1
 
-	// Recurrences are what layers have in the place of attention, nil of those that attend; nil: all layers attend.
-	Recurrences []Recurrence
-
-	// Windows are the sliding windows of the layers: a row sees its own entry and
-	// those at the Windows[l]−1 positions before it, 0 all of them. nil: all layers
-	// see everything.
-	Windows []int
-
-	// LayerKV are the KV heads of layers with a window that has others than KVHeads of HeadDim, which layers without one have;
-	// nil: all layers have those.
-	LayerKV []KVShape
-
-	// KVFrom are the layers whose keys and values the layers attend to: the layer itself, or one before it, whose cache it
-	// shares. nil: all layers have their own.
-	KVFrom []int
+	// Mixers say by layer how its rows see other rows; nil: all as the zero Mixer.
+	Mixers []Mixer
 
 	BOS int32   // -1: none
 	EOS []int32 // every end token
@@ -105,37 +91,75 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Window is the sliding window of a layer, 0 for none.
-func (c *Config) Window(layer int) int {
-	if c.Windows == nil {
-		return 0
-	}
-	return c.Windows[layer]
+// Mixer is how the rows of a layer see other rows: they attend to the keys and values of the layer itself, or of one before it, or
+// there is a recurrence in the place of attention. The zero Mixer attends to everything.
+type Mixer struct {
+	// Window is the sliding window: a row sees its own entry and those at the Window−1 positions before it, 0 all of them.
+	Window int
+	// KV are the KV heads of a layer with a window that has others than KVHeads of HeadDim, which layers without one have.
+	KV KVShape
+	// Back is how many layers before it the one is whose keys and values the layer attends to, and whose cache it shares; 0: it has
+	// its own.
+	Back int
+	// RoPE is of a layer that is rotated in its own way, or, with no frequencies, not at all; nil: as Config.RoPE.
+	RoPE       *RoPE
+	Recurrence Recurrence // nil: the layer attends
 }
+
+// mixer is that of a layer.
+func (c *Config) mixer(layer int) Mixer {
+	if c.Mixers == nil {
+		return Mixer{}
+	}
+	return c.Mixers[layer]
+}
+
+// ownMixers are Mixers, made where there are none.
+func (c *Config) ownMixers() []Mixer {
+	if c.Mixers == nil {
+		c.Mixers = make([]Mixer, c.Layers)
+	}
+	return c.Mixers
+}
+
+// Window is the sliding window of a layer, 0 for none.
+func (c *Config) Window(layer int) int { return c.mixer(layer).Window }
+
+// HasWindows tells that a layer has a sliding window, WindowsAlone that every layer has one.
+func (c *Config) HasWindows() bool {
+	return slices.ContainsFunc(c.Mixers, func(m Mixer) bool { return m.Window > 0 })
+}
+
+func (c *Config) WindowsAlone() bool {
+	return c.Mixers != nil && !slices.ContainsFunc(c.Mixers, func(m Mixer) bool { return m.Window == 0 })
+}
+
+// SharesKV tells that a layer attends to the keys and values of another.
+func (c *Config) SharesKV() bool {
+	return slices.ContainsFunc(c.Mixers, func(m Mixer) bool { return m.Back > 0 })
+}
+
+// VariesKV tells that layers have other KV heads than the rest.
+func (c *Config) VariesKV() bool {
+	return slices.ContainsFunc(c.Mixers, func(m Mixer) bool { return m.KV != KVShape{} && m.KV != KVShape{c.KVHeads, c.HeadDim} })
+}
+
+// Recurrence is what a layer has in the place of attention; nil: it attends.
+func (c *Config) Recurrence(layer int) Recurrence { return c.mixer(layer).Recurrence }
 
 // Recurrent tells that a layer has a state of its rows in the place of attention, and so no keys and values.
-func (c *Config) Recurrent(layer int) bool {
-	return c.Recurrences != nil && c.Recurrences[layer] != nil
-}
+func (c *Config) Recurrent(layer int) bool { return c.Recurrence(layer) != nil }
 
 // KVLayer is the layer whose keys and values a layer attends to: itself, or one before it that it shares a cache with.
-func (c *Config) KVLayer(layer int) int {
-	if c.KVFrom == nil {
-		return layer
-	}
-	return c.KVFrom[layer]
-}
+func (c *Config) KVLayer(layer int) int { return layer - c.mixer(layer).Back }
 
 // HoldsKV tells that a layer has keys and values of its own, and so a cache.
 func (c *Config) HoldsKV(layer int) bool { return !c.Recurrent(layer) && c.KVLayer(layer) == layer }
 
 // Readers are the layers that attend to the keys and values of one that holds some, itself first.
 func (c *Config) Readers(layer int) (readers []int) {
-	if c.KVFrom == nil {
-		return []int{layer}
-	}
-	for l, from := range c.KVFrom {
-		if from == layer {
+	for l := layer; l < c.Layers; l++ {
+		if c.KVLayer(l) == layer {
 			readers = append(readers, l)
 		}
 	}
@@ -173,9 +197,6 @@ func (c *Config) FirstAttention() int {
 // FirstObserved is the layer that is observed first in a pass: the first that attends, unless it shares its cache with later ones.
 func (c *Config) FirstObserved() int {
 	first := c.FirstAttention()
-	if c.KVFrom == nil {
-		return first
-	}
 	for l := range c.Layers {
 		if c.HoldsKV(l) && c.LastReader(l) < c.LastReader(first) {
 			first = l
@@ -187,7 +208,7 @@ func (c *Config) FirstObserved() int {
 // Scored tells whether an adapter is trained by the scores of a layer's cache: of those that hold the whole prompt, which policies
 // evict, or of all where every layer has a window.
 func (c *Config) Scored(layer int) bool {
-	return c.HoldsKV(layer) && (c.Window(layer) == 0 || !slices.Contains(c.Windows, 0))
+	return c.HoldsKV(layer) && (c.Window(layer) == 0 || c.WindowsAlone())
 }
 
 // ScoredLayers are the layers up to the last one that is Scored: those after it reach no score.
@@ -232,18 +253,14 @@ func (c *Config) Long(tokens int) bool { return c.LongRoPE != nil && tokens > c.
 
 // RoPEOf is how a layer rotates.
 func (c *Config) RoPEOf(layer int) *RoPE {
-	if c.LayerRoPE != nil && c.LayerRoPE[layer] != nil {
-		return c.LayerRoPE[layer]
-	}
-	return &c.RoPE
+	return cmp.Or(c.mixer(layer).RoPE, &c.RoPE)
 }
 
 // rotateWindows gives the layers with a window a rotation of their own.
 func (c *Config) rotateWindows(r *RoPE) {
-	c.LayerRoPE = make([]*RoPE, c.Layers)
-	for l := range c.LayerRoPE {
+	for l := range c.Mixers {
 		if c.Window(l) > 0 {
-			c.LayerRoPE[l] = r
+			c.Mixers[l].RoPE = r
 		}
 	}
 }
@@ -254,11 +271,7 @@ func (c *Config) Rotates(layer int) bool { return len(c.RoPEOf(layer).RoPEFreqs)
 // cutLayers leaves the first layers.
 func (c *Config) cutLayers(layers int) {
 	c.Layers = layers
-	c.Windows = c.Windows[:min(layers, len(c.Windows))]
-	c.LayerRoPE = c.LayerRoPE[:min(layers, len(c.LayerRoPE))]
-	c.LayerKV = c.LayerKV[:min(layers, len(c.LayerKV))]
-	c.KVFrom = c.KVFrom[:min(layers, len(c.KVFrom))]
-	c.Recurrences = c.Recurrences[:min(layers, len(c.Recurrences))]
+	c.Mixers = c.Mixers[:min(layers, len(c.Mixers))]
 }
 
 // KVShape is the number of KV heads of a layer and their width.
@@ -266,17 +279,14 @@ type KVShape struct{ Heads, Dim int }
 
 // KV is the shape of a layer's keys and values.
 func (c *Config) KV(layer int) KVShape {
-	if c.LayerKV != nil {
-		return c.LayerKV[layer]
-	}
-	return KVShape{c.KVHeads, c.HeadDim}
+	return cmp.Or(c.mixer(layer).KV, KVShape{c.KVHeads, c.HeadDim})
 }
 
 // widestHead is the widest head of any layer.
 func (c *Config) widestHead() int {
 	most := c.HeadDim
-	for _, kv := range c.LayerKV {
-		most = max(most, kv.Dim)
+	for _, m := range c.Mixers {
+		most = max(most, m.KV.Dim)
 	}
 	return most
 }
@@ -293,8 +303,8 @@ func (c *Config) Group() int { return c.Heads / c.KVHeads }
 // sliding window hold that and less than a block of entries more (kernels.WindowBlock), and of the states of recurrent layers.
 func (c *Config) CacheBytes(tokens int, stored kernels.DType) (n int64) {
 	for l := range c.Layers {
-		if c.Recurrent(l) {
-			n += StateBytes(c.Recurrences[l], kernels.F32)
+		if r := c.Recurrence(l); r != nil {
+			n += StateBytes(r, kernels.F32)
 		}
 		if !c.HoldsKV(l) {
 			continue

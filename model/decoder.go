@@ -132,10 +132,10 @@ func (d *decoderConfig) slidingLayers(c *Config, window *int, first int) error {
 	if *window < 1 {
 		return fmt.Errorf("sliding_window: got %d, want at least 1", *window)
 	}
-	c.Windows = make([]int, c.Layers)
-	for l := range c.Windows {
+	mixers := c.ownMixers()
+	for l := range mixers {
 		if d.LayerTypes != nil && d.LayerTypes[l] == "sliding_attention" || d.LayerTypes == nil && l >= first {
-			c.Windows[l] = *window
+			mixers[l].Window = *window
 		}
 	}
 	return nil
@@ -280,7 +280,7 @@ func (d decoderLayout) bind(c *Config, b *Binder) *Network {
 		x.l.Gate = d.gate
 		x.ofStream(d.norms.attention, &x.l.AttentionNorm)
 		if c.Recurrent(i) {
-			x.l.Recurrent = c.Recurrences[i].bind(c, b, x.at)
+			x.l.Recurrent = c.Recurrence(i).bind(c, b, x.at)
 		} else {
 			x.attention(i)
 		}

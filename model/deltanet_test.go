@@ -99,7 +99,7 @@ func TestWhichLayersAttend(t *testing.T) {
 		}
 		c := &m.Config
 		if !c.Recurrent(0) || c.Recurrent(1) || c.FirstAttention() != 1 || c.CacheBytesPerToken(kernels.F32) != int64(8*c.KVHeads*c.HeadDim) || c.Scored(0) || c.ScoredLayers() != 2 {
-			t.Errorf("%s: layers %v, first %d, %d bytes a token, %d scored", name, c.Recurrences, c.FirstAttention(), c.CacheBytesPerToken(kernels.F32), c.ScoredLayers())
+			t.Errorf("%s: layers %v, first %d, %d bytes a token, %d scored", name, c.Mixers, c.FirstAttention(), c.CacheBytesPerToken(kernels.F32), c.ScoredLayers())
 		}
 	}
 }

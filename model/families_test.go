@@ -226,8 +226,8 @@ func TestSmolLM3Layers(t *testing.T) {
 		for l := range still {
 			still[l] = !m.Config.Rotates(l)
 		}
-		if !slices.Equal(still, c.still) || !slices.Equal(m.Config.Windows, c.windows) {
-			t.Errorf("%s: without rotation %v, windows %v, want %v, %v", name, still, m.Config.Windows, c.still, c.windows)
+		if !slices.Equal(still, c.still) || !slices.Equal(modeltest.Windows(m), c.windows) {
+			t.Errorf("%s: without rotation %v, windows %v, want %v, %v", name, still, modeltest.Windows(m), c.still, c.windows)
 		}
 	}
 }
@@ -287,7 +287,7 @@ func TestGemma(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Config.Architecture != "Gemma3ForCausalLM" || got.Config.Hidden != want.Config.Hidden || !slices.Equal(got.Config.Windows, want.Config.Windows) {
+	if got.Config.Architecture != "Gemma3ForCausalLM" || got.Config.Hidden != want.Config.Hidden || !slices.Equal(modeltest.Windows(got), modeltest.Windows(want)) {
 		t.Errorf("the text model of one of images: %+v, want %+v", got.Config, want.Config)
 	}
 	if !slices.ContainsFunc(got.Notes, func(n string) bool {
@@ -384,8 +384,8 @@ func TestGemma4(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(first.Config.LayerKV, want.Config.LayerKV) || first.Config.KVHeads != 1 || first.Config.HeadDim != 16 || first.Config.LayerKV[0] != (model.KVShape{Heads: 2, Dim: 8}) {
-		t.Errorf("KV heads %v, want %v", first.Config.LayerKV, want.Config.LayerKV)
+	if !slices.Equal(kvShapes(first), kvShapes(want)) || first.Config.KVHeads != 1 || first.Config.HeadDim != 16 || first.Config.KV(0) != (model.KVShape{Heads: 2, Dim: 8}) {
+		t.Errorf("KV heads %v, want %v", kvShapes(first), kvShapes(want))
 	}
 	if freqs := want.Config.RoPEFreqs; len(freqs) != 8 || freqs[1] == 0 || freqs[2] != 0 || freqs[7] != 0 {
 		t.Errorf("frequencies %v, want 2 of 8 that rotate", freqs)
@@ -403,7 +403,7 @@ func TestGemma4(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m.Config.Architecture != architecture+"ForCausalLM" || !slices.Equal(m.Config.LayerKV, want.Config.LayerKV[:m.Config.Layers]) {
+		if m.Config.Architecture != architecture+"ForCausalLM" || !slices.Equal(kvShapes(m), kvShapes(want)[:m.Config.Layers]) {
 			t.Errorf("the text model of one of images: %+v, want one of %s", m.Config, architecture)
 		}
 	}
@@ -509,4 +509,12 @@ func TestLFM2Config(t *testing.T) {
 			t.Errorf("%s: MLP of %d, attention in %v, tied %v, epsilon %v, want %+v", raw, c.Intermediate, attending, c.TieEmbeddings, c.RMSNormEps, want)
 		}
 	}
+}
+
+// kvShapes are the shapes of the keys and values of a model's layers.
+func kvShapes(m *model.Model) (shapes []model.KVShape) {
+	for l := range m.Config.Layers {
+		shapes = append(shapes, m.Config.KV(l))
+	}
+	return shapes
 }

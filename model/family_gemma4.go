@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 
 	"glimpse/kernels"
@@ -92,7 +91,7 @@ func parseGemma4(raw json.RawMessage) (*Config, error) {
 	scale := gemmaConfig{TorchDType: own.TorchDType, DType: own.DType}
 	layout := scale.layout(c, eachHead, isTrue(d.AttentionBias))
 	layout.normsPlus, layout.valueNorms, layout.keysAreValues, layout.scalars = 0, true, own.KeysAreValues, true
-	if layout.wide = own.WideMLP && c.KVFrom != nil; layout.wide {
+	if layout.wide = own.WideMLP && c.SharesKV(); layout.wide {
 		c.Intermediate *= 2
 	}
 	if layout.inputs, err = own.inputs(c, scale); err != nil {
@@ -124,19 +123,19 @@ func (g *gemma4Config) sharePairs(c *Config, types []string) error {
 		return fmt.Errorf("num_kv_shared_layers: got %d, want 0 to %d: the first of %d layers has keys and values of its own", g.SharedKV, c.Layers-1, c.Layers)
 	}
 	last := make(map[string]int) // of each type with keys and values of its own
-	c.KVFrom = make([]int, c.Layers)
-	for l := range c.KVFrom {
+	mixers := c.ownMixers()
+	for l := range mixers {
 		if l < c.Layers-g.SharedKV {
 			last[types[l]] = l
 		}
 		from, ok := last[types[l]]
-		if c.KVFrom[l] = l; l < c.Layers-g.SharedKV {
+		if l < c.Layers-g.SharedKV {
 			continue
 		}
 		if !ok || c.KV(from) != c.KV(l) {
 			return fmt.Errorf("num_kv_shared_layers: got %d, want a layer of %s with the same KV heads before the last %d, which layer %d is to read", g.SharedKV, types[l], g.SharedKV, l)
 		}
-		c.KVFrom[l] = from
+		mixers[l].Back = l - from
 	}
 	return nil
 }
@@ -166,15 +165,14 @@ func unified(raw json.RawMessage) bool {
 	return c.ModelType == "gemma4_unified" || c.ModelType == "gemma4_unified_text" || len(c.Architectures) > 0 && c.Architectures[0] == "Gemma4UnifiedForCausalLM"
 }
 
-// shapes sets the KV heads: layers without a window have KVHeads of HeadDim, the others' are in LayerKV.
+// shapes sets the KV heads: layers without a window have KVHeads of HeadDim, the others have theirs in their Mixers.
 func (g *gemma4Config) shapes(c *Config) error {
 	sliding, whole := KVShape{c.KVHeads, c.HeadDim}, KVShape{c.KVHeads, g.GlobalHeadDim}
 	if g.GlobalKVHeads != nil && g.KeysAreValues {
 		whole.Heads = *g.GlobalKVHeads
 	}
-	c.LayerKV = make([]KVShape, c.Layers)
-	unset := true
-	for l := range c.LayerKV {
+	mixers, unset := c.ownMixers(), true
+	for l := range mixers {
 		own, shape := g.Layers[strconv.Itoa(l)], sliding
 		if c.Window(l) == 0 && g.Layers == nil {
 			shape = whole
@@ -183,7 +181,7 @@ func (g *gemma4Config) shapes(c *Config) error {
 		if shape.Heads < 1 || c.Heads%shape.Heads != 0 || shape.Dim < 2 || shape.Dim%2 != 0 || shape.Dim > 1<<12 {
 			return fmt.Errorf("layer %d: got %d KV heads of width %d for %d query heads, want a divisor of those and an even width of at most 4096", l, shape.Heads, shape.Dim, c.Heads)
 		}
-		if c.LayerKV[l] = shape; c.Window(l) > 0 {
+		if mixers[l].KV = shape; c.Window(l) > 0 {
 			continue
 		}
 		if now := (KVShape{c.KVHeads, c.HeadDim}); !unset && now != shape {
@@ -191,13 +189,10 @@ func (g *gemma4Config) shapes(c *Config) error {
 		}
 		c.KVHeads, c.HeadDim, unset = shape.Heads, shape.Dim, false
 	}
-	if !slices.ContainsFunc(c.LayerKV, func(s KVShape) bool { return s != KVShape{c.KVHeads, c.HeadDim} }) {
-		c.LayerKV = nil
-	}
 	return nil
 }
 
-// rotations sets RoPE of layers without a window, and of the others in LayerRoPE.
+// rotations sets RoPE of layers without a window, and of the others.
 func (g *gemma4Config) rotations(c *Config) error {
 	if g.Rope == nil {
 		g.Rope = map[string]json.RawMessage{
@@ -208,13 +203,13 @@ func (g *gemma4Config) rotations(c *Config) error {
 	if err := c.setRoPE(ropeKeys{RoPEParameters: g.Rope["full_attention"]}); err != nil {
 		return err
 	}
-	c.LayerRoPE = make([]*RoPE, c.Layers)
-	for l := range c.LayerRoPE {
+	mixers := c.ownMixers()
+	for l := range mixers {
 		if c.Window(l) == 0 {
 			continue
 		}
-		if l > 0 && c.LayerRoPE[l-1] != nil && c.KV(l-1) == c.KV(l) {
-			c.LayerRoPE[l] = c.LayerRoPE[l-1]
+		if l > 0 && mixers[l-1].RoPE != nil && c.KV(l-1) == c.KV(l) {
+			mixers[l].RoPE = mixers[l-1].RoPE
 			continue
 		}
 		local := *c
@@ -222,7 +217,7 @@ func (g *gemma4Config) rotations(c *Config) error {
 		if err := local.setRoPE(ropeKeys{RoPEParameters: g.Rope["sliding_attention"]}); err != nil {
 			return fmt.Errorf("sliding_attention: %w", err)
 		}
-		c.LayerRoPE[l] = &local.RoPE
+		mixers[l].RoPE = &local.RoPE
 	}
 	return nil
 }

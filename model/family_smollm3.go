@@ -35,8 +35,8 @@ func parseSmolLM3(raw json.RawMessage) (*Config, error) {
 	if own.Rotates != nil && len(own.Rotates) != c.Layers {
 		return nil, fmt.Errorf("no_rope_layers: got %d, want num_hidden_layers %d of them", len(own.Rotates), c.Layers)
 	}
-	c.LayerRoPE = make([]*RoPE, c.Layers)
-	for l := range c.LayerRoPE {
+	mixers := c.ownMixers()
+	for l := range mixers {
 		rotates := (l+1)%own.Interval != 0
 		if own.Rotates != nil {
 			if rotates = own.Rotates[l] != 0; rotates && own.Rotates[l] != 1 {
@@ -44,14 +44,14 @@ func parseSmolLM3(raw json.RawMessage) (*Config, error) {
 			}
 		}
 		if !rotates {
-			c.LayerRoPE[l] = new(RoPE)
+			mixers[l].RoPE = new(RoPE)
 		}
 	}
 	if !isTrue(d.UseSlidingWindow) {
 		return c, d.slidingLayers(c, nil, 0)
 	}
 	if d.LayerTypes == nil { // the layers without rotation
-		for l := range c.LayerRoPE {
+		for l := range mixers {
 			d.LayerTypes = append(d.LayerTypes, "full_attention")
 			if !c.Rotates(l) && d.SlidingWindow != nil {
 				d.LayerTypes[l] = "sliding_attention"

@@ -13,7 +13,7 @@ type LayerOps[T any] interface {
 	headOps[T]
 
 	// Projections are the queries, keys and values of the rows through AttentionNorm: zero
-	// where nothing reads them, and keys and values where the layer reads another one's (Config.KVFrom).
+	// where nothing reads them, and keys and values where the layer reads another one's (Config.KVLayer).
 	Projections() (q, k, v T)
 	// NormRotate is Norm and Rotate of queries and keys in place, where they can be
 	// done at once; otherwise it returns false and changes nothing.

@@ -267,7 +267,7 @@ func (c *Config) computable(n *Network, b *Binder, devices []kernels.Backend) er
 		parts = append(parts, "gates of what attention gives")
 	}
 	var together []string // on one device
-	if c.KVFrom != nil {
+	if c.SharesKV() {
 		together = append(together, "layers that share a KV cache")
 	}
 	if slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Input != nil }) {

@@ -99,13 +99,12 @@ func (c *Config) recurrentLayers(types []string, name string, r Recurrence) erro
 	if len(types) != c.Layers {
 		return fmt.Errorf("layer_types: got %d, want num_hidden_layers %d of them", len(types), c.Layers)
 	}
-	all := make([]Recurrence, c.Layers)
 	for l, kind := range types {
 		if kind != "full_attention" && kind != name {
 			return fmt.Errorf("layer_types: got %q, want full_attention or %s", kind, name)
 		}
 		if kind == name {
-			all[l], c.Recurrences = r, all
+			c.ownMixers()[l].Recurrence = r
 		}
 	}
 	if !slices.Contains(types, "full_attention") {
@@ -116,9 +115,9 @@ func (c *Config) recurrentLayers(types []string, name string, r Recurrence) erro
 
 // recurrentWidth is the largest RowWidth of any layer.
 func (c *Config) recurrentWidth() (n int) {
-	for _, r := range c.Recurrences {
-		if r != nil {
-			n = max(n, r.RowWidth())
+	for _, m := range c.Mixers {
+		if m.Recurrence != nil {
+			n = max(n, m.Recurrence.RowWidth())
 		}
 	}
 	return n

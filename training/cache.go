@@ -125,8 +125,8 @@ func (c *sampleCache) readSample(stub *prepared) (*prepared, error) {
 	p := &prepared{entries: stub.entries, next: stub.next, past: make([][]kernels.KV, layers), states: make([][]*kernels.Tensor, layers), targets: make([]*kernels.Tensor, layers)}
 	for l, heads := range stub.kvHeads {
 		p.past[l] = make([]kernels.KV, heads)
-		if c.model.Config.Recurrent(l) {
-			p.states[l] = make([]*kernels.Tensor, len(c.model.Config.Recurrences[l].StateShapes()))
+		if r := c.model.Config.Recurrence(l); r != nil {
+			p.states[l] = make([]*kernels.Tensor, len(r.StateShapes()))
 		}
 	}
 	var errs []error

@@ -262,12 +262,12 @@ func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
 	// The graph is the twin of a probe's pass.
 	sum, layers := kernels.NewTensor(kernels.F64), 0 // of those that hold the whole prompt, or of all
 	for l := range m.Config.Layers {
-		if m.Config.HoldsKV(l) && (m.Config.Window(l) == 0 || !slices.Contains(m.Config.Windows, 0)) {
+		if m.Config.HoldsKV(l) && (m.Config.Window(l) == 0 || m.Config.WindowsAlone()) {
 			layers++
 		}
 	}
 	err = r.Probe(context.Background(), cache, a, func(o *runner.Observation) error {
-		if m.Config.Recurrent(o.Layer) || slices.Contains(m.Config.Windows, 0) && m.Config.Window(o.Layer) > 0 {
+		if m.Config.Recurrent(o.Layer) || !m.Config.WindowsAlone() && m.Config.Window(o.Layer) > 0 {
 			return nil
 		}
 		scores := o.Probes[0]

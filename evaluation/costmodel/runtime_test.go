@@ -192,7 +192,7 @@ func TestRuntimeCounts(t *testing.T) {
 					t.Errorf("%.0f operations before the first token, the cost model has %.0f, of it %.0f of the prompt", counted, want, e.Plain.FLOPs)
 				}
 				held := 0.0 // and states
-				if m.Config.Recurrences != nil {
+				if slices.ContainsFunc(m.Config.Mixers, func(x model.Mixer) bool { return x.Recurrence != nil }) {
 					held = float64(m.Config.CacheBytes(0, m.CacheDType()))
 				}
 				for l := range s.Cache.Layers() {
@@ -212,7 +212,7 @@ func TestRuntimeCounts(t *testing.T) {
 				read := e.Step.Bytes - weightsRead(m) - float64(s.Cache.TokenBytes())
 				w := p.Workload(&m.Config, tokens, budget, maxNew)
 				sparse, least := w.Read > 0, 0.97*read
-				if sparse || m.Config.Windows != nil { // whole pages of what the budget allows; kept entries that windows have left
+				if sparse || m.Config.HasWindows() { // whole pages of what the budget allows; kept entries that windows have left
 					least = 0.5 * read
 				}
 				if got := s.Traffic.PerStep(); !w.Merges && (got > read*(1+1e-9) || got < least) {

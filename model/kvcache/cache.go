@@ -94,7 +94,7 @@ func (c *Cache) On(layer int) kernels.Backend { return c.pairs(layer).room.on }
 // Layers is the number of layers.
 func (c *Cache) Layers() int { return len(c.layers) }
 
-// KVHeads is the number of KV heads of a layer without a window, and of all layers but the ones in Config.LayerKV.
+// KVHeads is the number of KV heads of a layer without a window, and of all layers but those whose Mixer has its own.
 func (c *Cache) KVHeads() int { return c.kv.Heads }
 
 // Heads is the number of KV heads of all layers that hold keys and values.

@@ -40,7 +40,7 @@ func newLayer(c *Cache, room *cacheRoom, m *model.Config, l int) layer {
 	p.dim, p.heads = kv.Dim, make([]headCache, kv.Heads)
 	switch {
 	case m.Recurrent(l):
-		return &recurrent{pairs: p, of: m.Recurrences[l]}
+		return &recurrent{pairs: p, of: m.Recurrence(l)}
 	case m.Window(l) > 0:
 		return &windowed{pairs: p, window: m.Window(l)}
 	}

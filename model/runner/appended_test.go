@@ -99,7 +99,7 @@ func TestAppendedProbes(t *testing.T) {
 					m = modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, name).Folder), device)
 				}
 				if name == "window" {
-					m.Config.Windows = []int{0, 9, 5}
+					modeltest.SetWindows(m, 0, 9, 5)
 				}
 				updated := func(modules ...model.Module) []model.Module { // whose shapes are those of layer 0 in all layers
 					if name == "gemma4-e2b" {

@@ -51,7 +51,7 @@ func (c Capture) Merge(other Capture) Capture {
 	}
 }
 
-// Observation is what was observed in one layer, nothing of a recurrent one. Of layers that share a KV cache (Config.KVFrom) it is
+// Observation is what was observed in one layer, nothing of a recurrent one. Of layers that share a KV cache (Config.KVLayer) it is
 // one for all: the layer is that which holds the cache, scores are means over the layers, as if their rows were rows of one, Peak
 // fields the largest of any, and lse sums. All scores are logarithms of
 // mean (of the Peak fields: largest) attention probabilities, [heads, width]; the column of query head h and

@@ -19,7 +19,7 @@ func TestPeaksAreTheLargestRows(t *testing.T) {
 	ctx := context.Background()
 	for _, window := range []int{0, 7} {
 		m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, Seed: 3}.Open(t, "reference64")
-		m.Config.Windows = []int{window, 0, window}
+		modeltest.SetWindows(m, window, 0, window)
 		const n, last = 30, 5
 		tokens, draft := modeltest.Tokens(m, 1, n), modeltest.Tokens(m, 2, 4)
 

@@ -196,7 +196,7 @@ func (p *prefillPass) observeLayer(all *segment) error {
 		return nil
 	}
 	many := len(p.pos) > 1
-	if many && p.Model.Config.KVFrom != nil && !all.observed.AllRows { // what a window holds now is not what it will
+	if many && p.Model.Config.SharesKV() && !all.observed.AllRows { // what a window holds now is not what it will
 		p.cache.FitWindow(o.Layer, next)
 	}
 	if p.opt.Observe != nil {

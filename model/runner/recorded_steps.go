@@ -89,7 +89,7 @@ func newRecordedSteps(m *model.Model, rows int) *recordedSteps {
 		return nil
 	}
 	p := &recordedSteps{model: m, device: m.Backend.Stepper(), rows: rows, synced: make([]uint64, rows)}
-	if p.device == nil || m.Config.LayerKV != nil || p.newGraph() == nil { // its table is of as many KV heads in every layer
+	if p.device == nil || m.Config.VariesKV() || p.newGraph() == nil { // its table is of as many KV heads in every layer
 		return nil
 	}
 	p.steps, p.arena = p.device.NewSteps(rows, m.Config.Layers, m.Config.KVHeads), p.graphs[0].run.arena
@@ -411,7 +411,7 @@ func (p *recordedRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, e
 // appendFirst appends, for a model with sliding windows, the first entries of all
 // heads that the next position sees.
 func appendFirst(first []int32, c *model.Config, cache *kvcache.Cache) []int32 {
-	if c.Windows == nil {
+	if !c.HasWindows() {
 		return nil
 	}
 	for l := range cache.Layers() {

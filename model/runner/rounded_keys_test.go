@@ -106,18 +106,19 @@ func bits(t *testing.T, m *model.Model, cache string) int {
 // soft cap of logits.
 func TestRoundedKeysOfWindows(t *testing.T) {
 	m := keyShape.Open(t, "cpu")
-	m.Config.Windows, m.Config.AttentionCap, m.Config.QueryScale = []int{0, 25, 9}, 4, 0.3
+	modeltest.SetWindows(m, 0, 25, 9)
+	m.Config.AttentionCap, m.Config.QueryScale = 4, 0.3
 	if err := m.SetCacheDType("q4_0"); err != nil {
 		t.Fatal(err)
 	}
 	withKeyMeans(t, m, 20)
 	tokens := modeltest.Tokens(m, 2, 120)
 	prefill(t, m, tokens, 0)
-	want, whole := naiveDivergence(t, m, tokens), m.Config.Windows
+	want := naiveDivergence(t, m, tokens)
 	if got := m.RoundedKeys().Divergence; math.Abs(got-want) > 0.02*want {
 		t.Errorf("off by %g nats, want %g", got, want)
 	}
-	m.Config.Windows = make([]int, len(whole))
+	modeltest.SetWindows(m)
 	if other := naiveDivergence(t, m, tokens); math.Abs(other-want) < 0.05*want {
 		t.Errorf("windows do not matter: %g nats with, %g without", want, other)
 	}

@@ -7,7 +7,7 @@ import (
 	"glimpse/model/kvcache"
 )
 
-// jointObservations are the observations of caches that several layers read (model.Config.KVFrom), until the last of them has run.
+// jointObservations are the observations of caches that several layers read (model.Config.KVLayer), until the last of them has run.
 type jointObservations map[int]*jointObservation // by the layer that holds the cache
 
 type jointObservation struct {
@@ -90,7 +90,7 @@ type sharedPairs map[int][2]*kernels.Tensor
 // newSharedPairs makes room for the pairs of so many rows, which lives as long as the pass.
 func (r *Runner) newSharedPairs(rows int) sharedPairs {
 	c := &r.Model.Config
-	if c.KVFrom == nil || rows == 0 {
+	if !c.SharesKV() || rows == 0 {
 		return nil
 	}
 	out := make(sharedPairs)

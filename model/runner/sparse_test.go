@@ -28,7 +28,7 @@ func TestSparseStepIsAnEvictedStep(t *testing.T) {
 	for _, device := range devices {
 		m := modeltest.Llama{Layers: 3, Heads: 6, KVHeads: 2}.Open(t, device)
 		for _, windows := range [][]int{nil, {0, 9, 0}} {
-			m.Config.Windows = windows
+			modeltest.SetWindows(m, windows...)
 			_, full := prefill(t, m, modeltest.Tokens(m, 1, 30), 0)
 			keep := make([][][]int32, 3)
 			for l := range keep {
@@ -111,7 +111,7 @@ func TestSparseStepObservesAndChanges(t *testing.T) {
 
 func TestSparseStepRefusals(t *testing.T) {
 	m := modeltest.Llama{}.Open(t, "cpu")
-	m.Config.Windows = []int{0, 4}
+	modeltest.SetWindows(m, 0, 4)
 	boom := errors.New("boom")
 	for name, c := range map[string]struct {
 		entries [][]int32

@@ -16,12 +16,13 @@ import (
 
 // windowKinds are what families with windows have besides.
 var windowKinds = map[string]func(m *model.Model){
-	"mistral": func(m *model.Model) { m.Config.Windows = []int{60, 60, 60} },
+	"mistral": func(m *model.Model) { modeltest.SetWindows(m, 60, 60, 60) },
 	"gemma": func(m *model.Model) { // 2, with soft caps; 3 without
-		m.Config.Windows, m.Config.AttentionCap, m.Config.LogitCap = []int{40, 0, 300}, 5, 10
+		modeltest.SetWindows(m, 40, 0, 300)
+		m.Config.AttentionCap, m.Config.LogitCap = 5, 10
 	},
 	"gpt-oss": func(m *model.Model) {
-		m.Config.Windows = []int{40, 0, 300}
+		modeltest.SetWindows(m, 40, 0, 300)
 		rng := rand.New(rand.NewPCG(3, 4))
 		for l := range m.Network.Layers {
 			sinks := m.Backend.Alloc(m.Backend.Compute(), m.Config.Heads)
