@@ -43,7 +43,6 @@ func (c *Cache) RetainSelection(layer int, s *kernels.Selection) (err error) {
 		return c.Retain(layer, s.Indices())
 	}
 	p := c.pairs(layer)
-	device := p.room.on.Selector()
 	defer kernels.CatchDevice(&err)
 	c.changed()
 	if s.Heads() != len(p.heads) {
@@ -54,30 +53,8 @@ func (c *Cache) RetainSelection(layer int, s *kernels.Selection) (err error) {
 			return fmt.Errorf("retain layer %d head %d: %d entries of %d", layer, i, s.Len(i), n)
 		}
 	}
-	positions := c.composed(layer, p.positions(), s)
-	var from, to []kernels.KV
-	var anew, whole []bool
-	for i := range p.heads {
-		h, n := &p.heads[i], s.Len(i)
-		whole = append(whole, n == len(h.pos))
-		anew = append(anew, h.capacity() > p.grown(n)) // worth new memory; otherwise compact in place
-		from = append(from, kernels.KV{K: h.k, V: h.v})
-		if anew[i] {
-			h.k, h.v = p.alloc(n)
-		}
-		to = append(to, kernels.KV{K: h.k, V: h.v})
-	}
-	if slices.Contains(whole, false) || slices.Contains(anew, true) {
-		device.Compact(to, from, s)
-	}
-	for i := range p.heads {
-		if anew[i] {
-			p.keepSpare(from[i].K, from[i].V)
-		}
-		p.heads[i].shorten(s.Len(i)) // the values come with settle
-	}
-	p.onDevice, c.joint = positions, nil
-	c.settleWindow(layer)
+	p.onDevice, c.joint = c.composed(layer, p.positions(), s), nil
+	c.compactLayers(layer, layer+1, s)
 	return nil
 }
 
@@ -115,54 +92,65 @@ func (c *Cache) RetainAll(s *kernels.Selection) (err error) {
 			return err
 		}
 	}
-	var from, to []kernels.KV // of the entries that move
+	c.compactLayers(0, layers, s)
+	return nil
+}
+
+// compactLayers moves the entries that a selection of some layers' KV heads leaves, on the layers' device, those of many layers at a
+// time. Positions on the device are known already.
+func (c *Cache) compactLayers(first, end int, s *kernels.Selection) {
+	device := c.On(first).Selector()
+	var from, to []kernels.KV // of the heads from the first one on, or of those whose entries move where the host selects
 	var indices [][]int32     // of it, from the host
+	var freed []*kernels.Tensor
 	var bytes int64
-	first := 0 // head of the entries that move, on the device
-	flush := func(next int) {
+	head, at, moves := 0, 0, false
+	flush := func() {
 		switch {
-		case len(to) == 0:
+		case !moves:
 		case s.OnDevice():
-			device.Compact(to, from, s.HeadRange(first, next))
+			device.Compact(to, from, s.HeadRange(head, at))
 		default:
 			device.Compact(to, from, kernels.HostSelection(indices))
 		}
-		from, to, indices, bytes, first = nil, nil, nil, 0, next
+		c.pairs(first).keepSpare(freed...)
+		from, to, indices, freed, bytes, head, moves = nil, nil, nil, nil, 0, at, false
 	}
-	for l := range c.layers {
+	for l := first; l < end; l++ {
 		p := c.pairs(l)
 		if !s.OnDevice() {
 			p.settle()
 		}
 		for i := range p.heads {
-			h, at := &p.heads[i], l*kvHeads+i
-			n := s.Len(at)
-			anew := h.capacity() > p.grown(n)
-			if n == len(h.pos) && !anew && !s.OnDevice() {
-				continue
-			}
-			from, bytes = append(from, kernels.KV{K: h.k, V: h.v}), bytes+int64(n)*c.PairBytes()
-			if anew {
-				h.k, h.v = p.alloc(n)
-			}
-			to = append(to, kernels.KV{K: h.k, V: h.v})
-			if !s.OnDevice() {
-				indices = append(indices, s.Indices()[at])
-				for j, index := range s.Indices()[at] {
-					h.pos[j] = h.pos[index]
+			h, n := &p.heads[i], s.Len(at)
+			anew := h.capacity() > p.grown(n) // worth new memory; otherwise compact in place
+			if moved := n < len(h.pos) || anew; moved || s.OnDevice() {
+				from, bytes, moves = append(from, kernels.KV{K: h.k, V: h.v}), bytes+int64(n)*p.pairBytes(), moves || moved
+				if anew {
+					freed = append(freed, h.k, h.v)
+					h.k, h.v = p.alloc(n)
 				}
+				to = append(to, kernels.KV{K: h.k, V: h.v})
+				if !s.OnDevice() {
+					indices = append(indices, s.Indices()[at])
+					for j, index := range s.Indices()[at] {
+						h.pos[j] = h.pos[index]
+					}
+				}
+				h.shorten(n) // of a selection on the device the values come with settle
 			}
-			h.shorten(n) // of a selection on the device the values come with settle
+			at++
 		}
 		if bytes > CompactBytes {
-			flush((l + 1) * kvHeads)
+			flush()
 		}
 	}
-	flush(layers * kvHeads)
-	for l := range c.layers {
-		c.settleWindow(l)
+	flush()
+	for l := first; l < end; l++ {
+		if w, ok := c.layers[l].(*windowed); ok { // the next attention reads them
+			w.settle()
+		}
 	}
-	return nil
 }
 
 // selectPositions keeps the positions of the entries that a selection of all layers leaves, in one operation
@@ -205,13 +193,6 @@ func (p *pairs) settle() {
 	p.onDevice, p.c.joint = nil, nil
 	for i, pos := range on.Indices() {
 		copy(p.heads[i].pos, pos)
-	}
-}
-
-// settleWindow is settle where the layer has a window, and the next attention reads the positions.
-func (c *Cache) settleWindow(layer int) {
-	if w, ok := c.layers[layer].(*windowed); ok {
-		w.settle()
 	}
 }
 
