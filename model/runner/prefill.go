@@ -22,7 +22,7 @@ type prefillPass struct {
 	chunks   [][2]int        // of rows that go through a layer together
 	rows     layerRows       // of a chunk in the present layer
 	appended []segment       // probes that run with the last chunk, as the papers append them: the weights are read once for both
-	probes   []*probePass    // those that run by themselves; both are of means and then of peaks
+	probes   []*layerRows    // those that run by themselves; both are of means and then of peaks
 	joint    jointObservations
 	stage    int // of the model, that the pass is on
 	// pipelined: passes on several devices run at the same time.
@@ -41,7 +41,7 @@ func (r *Runner) newPrefillPass(cache *kvcache.Cache, opt PrefillOptions, tokens
 		if probe.peak = i >= len(opt.Capture.Probes); appends {
 			p.appended = append(p.appended, probe)
 		} else {
-			p.probes = append(p.probes, r.newProbePass(probe))
+			p.probes = append(p.probes, r.newProbe(probe))
 		}
 	}
 	p.chunks = p.cutChunks(n)
@@ -188,7 +188,7 @@ func (p *prefillPass) layer(l int, chunks [][2]int) error {
 func (p *prefillPass) observeLayer(all *segment) error {
 	o, next := all.o, p.pos[len(p.pos)-1]+1
 	for _, probe := range p.probes {
-		if err := probe.layer(o.Layer, o); err != nil {
+		if err := probe.runLayer(o.Layer, o); err != nil {
 			return err
 		}
 	}

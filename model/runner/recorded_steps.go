@@ -40,7 +40,7 @@ const maxGraphs = 8
 
 // decodeGraph is a recorded step.
 type decodeGraph struct {
-	*recordedSteps
+	of     *recordedSteps
 	graph  kernels.Graph
 	step   kernels.Stepper
 	run    *Runner         // records: its operations go into graph
@@ -109,7 +109,7 @@ func (p *recordedSteps) newGraph() *decodeGraph {
 		return nil
 	}
 	view := m.Over(step)
-	made := &decodeGraph{recordedSteps: p, graph: g, step: step, run: New(view)}
+	made := &decodeGraph{of: p, graph: g, step: step, run: New(view)}
 	if p.arena != nil && !p.device.ArenaLayout().Apart { // or its memory would be freed when another is recorded
 		made.run.arena = p.arena
 	}
@@ -251,12 +251,12 @@ func (p *recordedSteps) room(sequences []*batchStep) *recording {
 // prepareStep lets those who choose prepare the attention of every layer of a step whose pairs will be
 // in the cache. A sequence that fails attends to nothing.
 func (g *decodeGraph) prepareStep(sequences []*batchStep, next *recording) {
-	r, c := g.choose, &g.model.Config
+	r, c := g.choose, &g.of.model.Config
 	if r == nil {
 		r = New(g.run.Model)
 		r.prepares = true
 		g.choose = r
-		g.query, g.out = g.step.Alloc(g.step.Compute(), g.rows, c.Heads, c.HeadDim), g.step.Alloc(g.step.Compute(), g.rows, c.Heads*c.HeadDim)
+		g.query, g.out = g.step.Alloc(g.step.Compute(), g.of.rows, c.Heads, c.HeadDim), g.step.Alloc(g.step.Compute(), g.of.rows, c.Heads*c.HeadDim)
 	}
 	at := 0
 	for i, s := range sequences {
@@ -299,9 +299,9 @@ func (g *decodeGraph) recordStep(to *recording) {
 	r, b, m := g.run, g.step, g.run.Model
 	c, n := &m.Config, len(to.kinds)
 	r.arena.Release(nil)
-	b.StartStep(g.steps, n)
-	x := r.alloc(g.rows, c.Hidden)
-	b.StepGather(x, m.Network.Embedding, g.steps)
+	b.StartStep(g.of.steps, n)
+	x := r.alloc(g.of.rows, c.Hidden)
+	b.StepGather(x, m.Network.Embedding, g.of.steps)
 	h := r.norm(x, m.Network.Layers[0].AttentionNorm)
 	g.scores = make([]*kernels.Tensor, n)
 	for i, kind := range to.kinds {
@@ -309,7 +309,7 @@ func (g *decodeGraph) recordStep(to *recording) {
 			g.scores[i] = kept(r.alloc(c.Layers*c.Heads, slices.Max(to.buckets[i])))
 		}
 	}
-	rows := &recordedRows{layerRows: layerRows{Runner: r, x: x, h: h, next: h}, decodeGraph: g, to: to}
+	rows := &recordedRows{layerRows: layerRows{Runner: r, x: x, h: h, next: h}, g: g, to: to}
 	for rows.l = range m.Network.Layers {
 		mark := r.arena.Mark()
 		if err := model.RunLayer(rows, m, rows.l); err != nil {
@@ -317,7 +317,7 @@ func (g *decodeGraph) recordStep(to *recording) {
 		}
 		r.arena.Release(mark)
 	}
-	g.logits = kept(r.alloc(g.rows, c.Vocab))
+	g.logits = kept(r.alloc(g.of.rows, c.Vocab))
 	headLogits(m, b, g.logits, h)
 }
 
@@ -329,14 +329,14 @@ func (g *decodeGraph) layerScores(i, l int) *kernels.Tensor {
 	if g.scores[i] == nil {
 		return nil
 	}
-	heads := g.model.Config.Heads
+	heads := g.of.model.Config.Heads
 	return g.scores[i].Rows(l*heads, (l+1)*heads)
 }
 
 // recordedRows are the rows of a step that is recorded.
 type recordedRows struct {
 	layerRows
-	*decodeGraph
+	g             *decodeGraph
 	to            *recording
 	v             *kernels.Tensor
 	pairsAppended bool // the layer's pairs are in the caches
@@ -351,7 +351,7 @@ func (p *recordedRows) Projections() (q, k, v *kernels.Tensor) {
 // Experts reads those that rows choose by tables in the device's memory; rows that fill up the batch read none.
 func (p *recordedRows) Experts(e *model.Experts, h *kernels.Tensor, scale float64) *kernels.Tensor {
 	y := p.alloc(h.Shape...)
-	e.Forward(y, model.Pass{On: p.on, Arena: p.layerRows.arena, H: h, Rows: len(p.to.kinds)}, scale)
+	e.Forward(y, model.Pass{On: p.on, Arena: p.arena, H: h, Rows: len(p.to.kinds)}, scale)
 	return y
 }
 
@@ -359,7 +359,7 @@ func (p *recordedRows) Experts(e *model.Experts, h *kernels.Tensor, scale float6
 func (p *recordedRows) NormRotate(q, k *kernels.Tensor) bool {
 	norms, rms := headNorms(p.Model, p.l)
 	ok := rms && rotatesHeads(&p.Model.Config, p.l)
-	p.pairsAppended = ok && p.step.StepHeads(q, k, p.v, norms, p.to.keyRoPE[p.l], p.steps, len(p.to.kinds), p.l, p.to.pairs)
+	p.pairsAppended = ok && p.g.step.StepHeads(q, k, p.v, norms, p.to.keyRoPE[p.l], p.g.of.steps, len(p.to.kinds), p.l, p.to.pairs)
 	return ok
 }
 
@@ -368,20 +368,20 @@ func (p *recordedRows) Rotate(m model.Module, x *kernels.Tensor) *kernels.Tensor
 	if m == model.QProj {
 		tables = p.to.queryRoPE
 	}
-	p.step.StepRoPE(x, p.steps, tables[p.l])
+	p.g.step.StepRoPE(x, p.g.of.steps, tables[p.l])
 	return x
 }
 
 // Attend lets every sequence attend to all that a layer of its cache holds, neighbours that are not observed
 // together, or leaves it to a segment of the graph.
 func (p *recordedRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, error) {
-	c, n, steps, kinds := &p.Model.Config, len(p.to.kinds), p.steps, p.to.kinds
-	out, segment := p.decodeGraph.out, p.l
+	c, n, steps, kinds := &p.Model.Config, len(p.to.kinds), p.g.of.steps, p.to.kinds
+	out, segment := p.g.out, p.l
 	if !slices.Contains(kinds, sparseStep) {
-		out = p.alloc(p.decodeGraph.rows, c.Heads*c.HeadDim)
+		out = p.alloc(p.g.of.rows, c.Heads*c.HeadDim)
 	}
-	if n < p.decodeGraph.rows {
-		p.step.Fill(out.Rows(n, p.decodeGraph.rows), 0)
+	if n < p.g.of.rows {
+		p.g.step.Fill(out.Rows(n, p.g.of.rows), 0)
 	}
 	for i := 0; i < n; {
 		at := kernels.StepLayer{Sequence: i, Layer: p.l, Pairs: p.to.pairs, Appended: p.pairsAppended}
@@ -391,17 +391,17 @@ func (p *recordedRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, e
 		}
 		q, k, v := q.Rows(i, end), k.Rows(i, end), v.Rows(i, end)
 		if kinds[i] == sparseStep {
-			p.step.StepAppend(p.query.Rows(i, end), q, k, v, steps, at)
-			p.graph.Segment(segment)
+			p.g.step.StepAppend(p.g.query.Rows(i, end), q, k, v, steps, at)
+			p.g.graph.Segment(segment)
 			segment += c.Layers
 		} else {
 			at.SoftCap, at.Sinks = c.AttentionCap, p.Model.Network.Layers[p.l].Sinks
-			at.Windowed, at.Scale, at.Scores = c.Window(p.l) > 0, c.AttentionScale(), p.layerScores(i, p.l)
+			at.Windowed, at.Scale, at.Scores = c.Window(p.l) > 0, c.AttentionScale(), p.g.layerScores(i, p.l)
 			var longest []int
 			for _, layers := range p.to.buckets[i:end] {
 				longest = append(longest, layers[p.l])
 			}
-			p.step.StepAttentions(out.Rows(i, end), q, k, v, steps, at, longest)
+			p.g.step.StepAttentions(out.Rows(i, end), q, k, v, steps, at, longest)
 		}
 		i = end
 	}
