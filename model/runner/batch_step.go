@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -19,26 +20,29 @@ import (
 // their last bits from Step or a batch of another size: kernels round
 // differently for other numbers of rows. A batch is therefore filled up to rows, so
 // that what a sequence says does not depend on how many others are still going.
-func (r *Runner) StepBatch(ctx context.Context, caches []*kvcache.Cache, tokens []int32, rows int) (logits [][]float32, err error) {
-	defer kernels.CatchDevice(&err)
-	defer r.release()
+func (r *Runner) StepBatch(ctx context.Context, caches []*kvcache.Cache, tokens []int32, rows int) ([][]float32, error) {
 	steps, err := stepsOf(caches, tokens)
 	if err != nil {
 		return nil, err
 	}
-	y, err := r.stepBatch(ctx, steps, rows)
+	return r.hostStep(ctx, steps, rows)
+}
+
+// Step is StepBatch of one sequence, which is observed.
+func (r *Runner) Step(ctx context.Context, cache *kvcache.Cache, token int32, capture Capture, observe Observer) ([]float32, error) {
+	y, err := r.hostStep(ctx, []*batchStep{{cache: cache, token: token, opt: &GenerateOptions{Capture: capture, Observe: observe}}}, 1)
 	if err != nil {
 		return nil, err
 	}
-	return r.hostLogits(y, len(caches))
+	return y[0], nil
 }
 
 // batchStep is what one sequence does in a step of a batch.
 type batchStep struct {
 	cache *kvcache.Cache
 	token int32
-	opt   PrefillOptions // what is observed of it, by whom, and what it attends to
-	err   error          // of its observer, or of who chooses; the other sequences go on
+	opt   *GenerateOptions // what is observed of it, by whom, and what it attends to
+	err   error            // of its observer, or of who chooses; the other sequences go on
 }
 
 // stepsOf are steps that are not observed.
@@ -48,9 +52,30 @@ func stepsOf(caches []*kvcache.Cache, tokens []int32) ([]*batchStep, error) {
 	}
 	steps := make([]*batchStep, len(caches))
 	for i, cache := range caches {
-		steps[i] = &batchStep{cache: cache, token: tokens[i]}
+		steps[i] = &batchStep{cache: cache, token: tokens[i], opt: new(GenerateOptions)}
 	}
 	return steps, nil
+}
+
+// hostStep is stepBatch with its logits [sequences][vocab] on the host, which are the caller's.
+func (r *Runner) hostStep(ctx context.Context, steps []*batchStep, rows int) (logits [][]float32, err error) {
+	defer kernels.CatchDevice(&err)
+	defer r.release()
+	y, err := r.stepBatch(ctx, steps, rows)
+	if err != nil {
+		return nil, err
+	}
+	for i, row := range drawRows(r.Model, y, make([]*sampler, len(steps))) {
+		if err := cmp.Or(steps[i].err, row.err); err != nil {
+			return nil, err
+		}
+		x, err := row.Float32s()
+		if err != nil {
+			return nil, err
+		}
+		logits = append(logits, x)
+	}
+	return logits, nil
 }
 
 // stepBatch leaves the logits [rows, vocab] in memory that the next pass takes. On an error
@@ -192,17 +217,4 @@ func (p *batchPass) forget() {
 	}
 	clear(p.segments)
 	p.layerRows = layerRows{segments: p.segments[:0]}
-}
-
-// hostLogits are the first n rows of y on the host.
-func (r *Runner) hostLogits(y *kernels.Tensor, n int) ([][]float32, error) {
-	all := y.Rows(0, n).Float32s()
-	out := make([][]float32, n)
-	for i := range out {
-		out[i] = all[i*r.Model.Config.Vocab:][:r.Model.Config.Vocab]
-		if err := checkLogits(r.Model, out[i]); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
 }

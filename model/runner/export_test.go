@@ -47,6 +47,15 @@ func Appended(opt PrefillOptions) PrefillOptions {
 	return opt
 }
 
+// StepSparsely is Step with an attention that choose restricts.
+func (r *Runner) StepSparsely(cache *kvcache.Cache, token int32, choose SparseAttention) ([]float32, error) {
+	y, err := r.hostStep(context.Background(), []*batchStep{{cache: cache, token: token, opt: &GenerateOptions{Sparse: choose}}}, 1)
+	if err != nil {
+		return nil, err
+	}
+	return y[0], nil
+}
+
 // Scores are the logits of the next token after a prompt and what was said since, as
 // the processors leave them.
 func Scores(s model.Sampling, prompt, said []int32, logits []float32) []float32 {

@@ -38,7 +38,8 @@ type GenerateOptions struct {
 	Observe Observer
 	// Sparse chooses what every decoding step attends to; nil: everything.
 	Sparse SparseAttention
-	// SparseOnDevice is as of PrefillOptions.
+	// SparseOnDevice tells that Sparse chooses by operations of SparseStep.Backend alone
+	// and reads nothing of it, so that the step can be recorded.
 	SparseOnDevice bool
 	// AfterStep runs after every decoding step, with the cache already extended.
 	AfterStep func() error

@@ -147,7 +147,7 @@ func (p *prefillPass) layer(l int, chunks [][2]int) error {
 	mark := p.arena.Mark()
 	defer p.arena.Release(mark)
 	c, n := &p.Model.Config, len(p.pos)
-	all := segment{cache: p.cache, of: n, appends: true, sparse: p.opt.Sparse, o: &Observation{Layer: l, Cache: p.cache}}
+	all := segment{cache: p.cache, of: n, appends: true, o: &Observation{Layer: l, Cache: p.cache}}
 	if !c.Recurrent(l) {
 		all.observed = p.opt.Capture.in(l)
 	}

@@ -136,12 +136,12 @@ func (p *recordedSteps) graphFor(next *recording) *decodeGraph {
 	return g
 }
 
-// recordable tells whether a pass over n tokens is a step that can be replayed:
-// nothing is observed of it but where its pairs are and the scores of its row, or whose choice
+// recordable tells whether steps can be replayed:
+// nothing is observed of them but where their pairs are and the scores of their rows, or whose choice
 // is made on the device.
-func (o *PrefillOptions) recordable(n int) bool {
+func (o *GenerateOptions) recordable() bool {
 	c := &o.Capture
-	return n == 1 && !o.CacheOnly && !c.AllRows && !c.Squares && !c.Queries && len(c.Probes)+len(c.PeakWindows)+len(c.PeakProbes) == 0 &&
+	return !c.AllRows && !c.Squares && !c.Queries && len(c.Probes)+len(c.PeakWindows)+len(c.PeakProbes) == 0 &&
 		(o.Sparse == nil || o.SparseOnDevice && len(c.Windows) == 0)
 }
 
@@ -149,7 +149,7 @@ func (o *PrefillOptions) recordable(n int) bool {
 // vocab], valid until the next step; nil where it cannot be recorded, and then
 // nothing has happened. Errors of those that observe and choose are their sequences'.
 func (r *Runner) graphStep(ctx context.Context, sequences []*batchStep, rows int) (*kernels.Tensor, error) {
-	apart := func(s *batchStep) bool { return !s.opt.recordable(1) || s.cache.Long() != sequences[0].cache.Long() }
+	apart := func(s *batchStep) bool { return !s.opt.recordable() || s.cache.Long() != sequences[0].cache.Long() }
 	switch {
 	case r.noGraph || slices.ContainsFunc(sequences, apart): // or rotated by other frequencies
 		return nil, nil

@@ -63,11 +63,6 @@ type PrefillOptions struct {
 	// Capture and Observe: what is observed, and by whom.
 	Capture Capture
 	Observe Observer
-	// Sparse chooses what the row of a pass of one row attends to; nil: everything.
-	Sparse SparseAttention
-	// SparseOnDevice tells that Sparse chooses by operations of SparseStep.Backend alone
-	// and reads nothing of it, so that the step can be recorded.
-	SparseOnDevice bool
 	// Pipelined lets the chunks of a prompt follow each other through the devices of a model
 	// that has several, each with chunks of its own at the same time. The caches of all
 	// layers are then full before the first is observed, and of them an observer reads only
@@ -81,8 +76,6 @@ type PrefillOptions struct {
 	// CacheOnly computes keys and values and nothing that only logits need.
 	CacheOnly bool
 
-	// readAtOnce tells that the logits will have been read when the next pass begins.
-	readAtOnce bool
 	// appendProbes runs probes with the last rows wherever; for tests.
 	appendProbes bool
 }
@@ -95,7 +88,6 @@ type PrefillOptions struct {
 // vocabulary or a prompt that does not fit the context (ErrContext); after any
 // later error, from ctx or an observer, the cache is unusable.
 func (r *Runner) Prefill(ctx context.Context, cache *kvcache.Cache, tokens []int32, opt PrefillOptions) (logits []float32, err error) {
-	opt.readAtOnce = true
 	l, err := r.Forward(ctx, cache, tokens, opt)
 	if err != nil || l == nil {
 		return nil, err
@@ -114,19 +106,6 @@ func (r *Runner) Forward(ctx context.Context, cache *kvcache.Cache, tokens []int
 	cache.Begin(len(tokens))
 	if cap := opt.Capture; opt.Observe == nil && (len(cap.Windows)+len(cap.Probes)+len(cap.PeakWindows)+len(cap.PeakProbes) > 0 || cap.AllRows || cap.Squares || cap.Queries) {
 		return nil, fmt.Errorf("prefill: something is captured but there is no observer")
-	}
-	if opt.recordable(len(tokens)) {
-		step := &batchStep{cache: cache, token: tokens[0], opt: opt}
-		y, err := r.graphStep(ctx, []*batchStep{step}, 1)
-		if err == nil {
-			err = step.err
-		}
-		if err != nil {
-			return nil, err
-		}
-		if y != nil {
-			return r.keepLogits(y, opt.readAtOnce)
-		}
 	}
 	r.release()
 	defer r.release()
@@ -147,11 +126,6 @@ func (r *Runner) Forward(ctx context.Context, cache *kvcache.Cache, tokens []int
 		return nil, nil
 	}
 	return last.logits(last.last)
-}
-
-// Step runs one token, as a decoding step does.
-func (r *Runner) Step(ctx context.Context, cache *kvcache.Cache, token int32, capture Capture, observe Observer) ([]float32, error) {
-	return r.Prefill(ctx, cache, []int32{token}, PrefillOptions{Capture: capture, Observe: observe})
 }
 
 // ObserveQueries returns the scores [heads, entries] that given queries [rows,
@@ -194,7 +168,7 @@ func (r *Runner) alloc(shape ...int) *kernels.Tensor {
 	return r.arena.Alloc(r.on.Compute(), shape...)
 }
 
-// logits applies the head to the normalised row h [1, hidden].
+// logits applies the head to the normalised row h [1, hidden]. They stay on a device that samples; others go to the host.
 func (r *Runner) logits(h *kernels.Tensor) (*Logits, error) {
 	m, memory := r.Model, kernels.Allocator(r.arena)
 	if samplesOnDevice(m) { // they outlive the pass
@@ -202,23 +176,6 @@ func (r *Runner) logits(h *kernels.Tensor) (*Logits, error) {
 	}
 	y := memory.Alloc(r.on.Compute(), 1, m.Config.Vocab)
 	headLogits(m, r.on, y, h)
-	return logitsOf(m, y)
-}
-
-// keepLogits copies logits [1, vocab] that the next pass overwrites, unless they will
-// have been used by then.
-func (r *Runner) keepLogits(y *kernels.Tensor, used bool) (*Logits, error) {
-	m := r.Model
-	if used || !samplesOnDevice(m) {
-		return logitsOf(m, y)
-	}
-	own := m.End().Alloc(m.End().Compute(), 1, m.Config.Vocab)
-	m.End().Copy(own, y)
-	return logitsOf(m, own)
-}
-
-// logitsOf leaves logits on a device that samples and takes others to the host.
-func logitsOf(m *model.Model, y *kernels.Tensor) (*Logits, error) {
 	if samplesOnDevice(m) {
 		return &Logits{device: y, model: m}, nil
 	}

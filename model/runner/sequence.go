@@ -30,11 +30,11 @@ func newSequence(m *model.Model, cache *kvcache.Cache, logits *Logits, opt Gener
 	if err := opt.Sampling.Validate(); err != nil {
 		return nil, err
 	}
-	pass := PrefillOptions{Capture: opt.Capture, Observe: opt.Observe, Sparse: opt.Sparse, SparseOnDevice: opt.SparseOnDevice}
 	r := &Sequence{
 		GenerateOptions: opt, sampler: newSampler(opt.Sampling, opt.Prompt), eos: opt.Stop,
-		step: batchStep{cache: cache, opt: pass}, first: logits,
+		step: batchStep{cache: cache}, first: logits,
 	}
+	r.step.opt = &r.GenerateOptions
 	if m.Counts() {
 		r.counted = cache.Lengths()
 	}

@@ -72,9 +72,6 @@ func (r *Runner) restrict(choose SparseAttention, cache *kvcache.Cache, layer in
 	if choose == nil {
 		return a, nil, nil, nil
 	}
-	if a.Rows() != 1 {
-		return nil, nil, nil, fmt.Errorf("sparse attention of %d rows, want a decoding step of 1", a.Rows())
-	}
 	s := &SparseStep{Layer: r.Model.Config.KVLayer(layer), Reader: layer, Cache: cache, Queries: a.Q, First: make([]int, len(a.Past)), runner: r, attend: a}
 	for h, kv := range a.Past {
 		s.First[h] = kvcache.FirstSeen(kv.Positions, a.Positions[0], a.Window)
