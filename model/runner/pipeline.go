@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -68,9 +69,10 @@ func (p *prefillPass) follow() *prefillPass {
 	return &q
 }
 
-// leave is what the next device takes of the rows of a chunk.
-func (p *prefillPass) leave(chunk [2]int) hop {
-	return hop{chunk[0], p.x.Rows(chunk[0], chunk[1]+p.appendedIn(chunk[1])).OnHost()}
+// leave is what the next device takes of the rows of chunks.
+func (p *prefillPass) leave(chunks [][2]int) hop {
+	from, to := chunks[0][0], chunks[len(chunks)-1][1]
+	return hop{from, p.x.Rows(from, to+p.appendedIn(to)).OnHost()}
 }
 
 // takeHop takes rows from the device before, and of the last ones the probes that run by
@@ -126,57 +128,51 @@ func (p *prefillPass) longestChunk() (n int) {
 	return n
 }
 
-// runStages runs the rows through all devices and returns the pass on the last one.
+// runStages runs the rows through all devices and returns the pass on the last one. Where nobody observes a layer before the next one
+// runs, chunk after chunk goes through every device, and each goes on with the next one while others have earlier ones; else all go
+// together. The bits are the same: every layer sees the chunks in their order. The last chunk goes through the layers when all
+// others have, so that observers see one layer after the other.
 func (p *prefillPass) runStages(ctx context.Context) (*prefillPass, error) {
-	if len(p.stages) > 1 && len(p.chunks) > 1 && (p.opt.Observe == nil || p.opt.Pipelined) && !p.opt.Capture.AllRows {
-		return p.pipeline(ctx)
+	parts, last := [][][2]int{p.chunks}, len(p.stages)-1
+	if p.pipelined = last > 0 && len(p.chunks) > 1 && (p.opt.Observe == nil || p.opt.Pipelined) && !p.opt.Capture.AllRows; p.pipelined {
+		parts = slices.Collect(slices.Chunk(p.chunks, 1))
 	}
-	for {
-		if err := p.runChunks(ctx, p.chunks); err != nil {
-			return nil, err
-		}
-		if p.stage == len(p.stages)-1 {
-			return p, nil
-		}
-		next := p.follow()
-		next.takeHop(p.leave([2]int{0, len(p.pos)}))
-		p.arena.Release(nil)
-		p = next
-	}
-}
-
-// pipeline runs chunk after chunk through every device; each device goes on with the next
-// one while others have earlier ones. The bits are as in runStages: every layer sees the
-// chunks in their order. The last chunk goes through the layers when all others have, so
-// that observers see one layer after the other.
-func (p *prefillPass) pipeline(ctx context.Context) (*prefillPass, error) {
-	group, ctx := errgroup.WithContext(ctx)
-	p.pipelined = true
 	passes := []*prefillPass{p}
-	for range p.stages[1:] {
+	for p.pipelined && len(passes) <= last {
 		passes = append(passes, passes[len(passes)-1].follow())
 	}
-	hops := make([]chan hop, len(passes)) // to the pass
-	for i := range hops {
-		hops[i] = make(chan hop, len(p.chunks))
+	if p.pipelined && !p.Model.Counts() { // which counts in an order that is always the same
+		return passes[last], runSideBySide(ctx, passes, parts)
 	}
-	if p.Model.Counts() { // in an order that is always the same
-		for c := range p.chunks {
-			for i, pass := range passes {
-				if i > 0 {
-					pass.takeHop(passes[i-1].leave(p.chunks[c]))
-				}
-				if err := pass.runChunks(ctx, p.chunks[c:c+1]); err != nil {
-					return nil, err
+	for _, part := range parts {
+		for i := range p.stages {
+			if i == len(passes) {
+				passes = append(passes, passes[i-1].follow())
+			}
+			if i > 0 {
+				if passes[i].takeHop(passes[i-1].leave(part)); !p.pipelined {
+					passes[i-1].arena.Release(nil)
 				}
 			}
+			if err := passes[i].runChunks(ctx, part); err != nil {
+				return nil, err
+			}
 		}
-		return passes[len(passes)-1], nil
+	}
+	return passes[last], nil
+}
+
+// runSideBySide runs parts of a prompt through the passes on all devices at the same time.
+func runSideBySide(ctx context.Context, passes []*prefillPass, parts [][][2]int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	hops := make([]chan hop, len(passes)) // to the pass
+	for i := range hops {
+		hops[i] = make(chan hop, len(parts))
 	}
 	for i, pass := range passes {
 		group.Go(func() (err error) {
 			defer kernels.CatchDevice(&err)
-			for c := range pass.chunks {
+			for _, part := range parts {
 				if i > 0 {
 					select {
 					case h := <-hops[i]:
@@ -185,15 +181,15 @@ func (p *prefillPass) pipeline(ctx context.Context) (*prefillPass, error) {
 						return ctx.Err()
 					}
 				}
-				if err := pass.runChunks(ctx, pass.chunks[c:c+1]); err != nil {
+				if err := pass.runChunks(ctx, part); err != nil {
 					return err
 				}
 				if i+1 < len(passes) {
-					hops[i+1] <- pass.leave(pass.chunks[c])
+					hops[i+1] <- pass.leave(part)
 				}
 			}
 			return nil
 		})
 	}
-	return passes[len(passes)-1], group.Wait()
+	return group.Wait()
 }
