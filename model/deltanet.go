@@ -31,7 +31,7 @@ func (s *DeltaShape) values() int { return s.ValueHeads * s.ValueDim }
 // inputs are the numbers of a row that go into a net: queries, keys, values, gates, and two of every value head.
 func (s *DeltaShape) inputs() int { return 2 * (s.keys() + s.values() + s.ValueHeads) }
 
-func (s *DeltaShape) Kind() string { return "gated delta nets" }
+func (s *DeltaShape) Noun() string { return "gated delta nets" }
 
 func (s *DeltaShape) RowWidth() int { return s.inputs() + s.values() }
 

@@ -224,17 +224,17 @@ func (b *Binder) Layer(l int) { b.layer = l + 1 }
 
 // addSlot takes in a slot.
 func (b *Binder) addSlot(s slot) {
-	s.name, s.layer = b.stored(s.name), b.layer-1
+	s.name, s.layer = b.fileName(s.name), b.layer-1
 	b.slots = append(b.slots, s)
 }
 
 // site notes where a module of the present layer is.
 func (b *Binder) site(m Module, tensor string) {
-	b.sites = append(b.sites, Site{m, b.stored(tensor), b.layer - 1})
+	b.sites = append(b.sites, Site{m, b.fileName(tensor), b.layer - 1})
 }
 
-// stored is what files call a tensor.
-func (b *Binder) stored(name string) string {
+// fileName is what files call a tensor.
+func (b *Binder) fileName(name string) string {
 	if b.names == nil {
 		return name
 	}
@@ -261,7 +261,7 @@ func (c *Config) computable(n *Network, b *Binder, devices []kernels.Backend) er
 		parts = append(parts, fmt.Sprintf("heads of %d numbers, where a device takes %d,", dim, deviceHeadDim))
 	}
 	if at := slices.IndexFunc(n.Layers, func(l Layer) bool { return l.Recurrent != nil }); at >= 0 {
-		parts = append(parts, n.Layers[at].Recurrent.Kind())
+		parts = append(parts, n.Layers[at].Recurrent.Noun())
 	}
 	if b.gated {
 		parts = append(parts, "gates of what attention gives")

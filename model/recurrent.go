@@ -10,8 +10,8 @@ import (
 // Recurrence is a mixer in the place of attention, as a configuration has it: what a layer knows of the rows before is a state,
 // whatever their number. A kind of it is one file; caches, passes, the student's graph and forecasts ask no more than this.
 type Recurrence interface {
-	// Kind names the mixers in errors, in the plural.
-	Kind() string
+	// Noun names the mixers in errors, in the plural.
+	Noun() string
 	// StateShapes are the extents of the tensors that a state is.
 	StateShapes() [][]int
 	// RowWidth is how many numbers of a row are there at a time on its way through.

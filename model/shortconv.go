@@ -13,7 +13,7 @@ type ConvShape struct {
 	Kernel int // rows that a row sees, itself included
 }
 
-func (s *ConvShape) Kind() string { return "short convolutions" }
+func (s *ConvShape) Noun() string { return "short convolutions" }
 
 // StateShapes is that of the inputs of the convolution of the last rows, the newest last.
 func (s *ConvShape) StateShapes() [][]int { return [][]int{{s.Kernel - 1, s.Width}} }

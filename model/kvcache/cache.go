@@ -159,7 +159,7 @@ func (c *Cache) EndPrefill() {
 }
 
 // ReserveLayer makes room for n more entries in every head of a layer, which come so many at a time.
-func (c *Cache) ReserveLayer(layer, n, together int) { c.layers[layer].reserve(n, together) }
+func (c *Cache) ReserveLayer(layer, n, together int) { c.layers[layer].reserveEntries(n, together) }
 
 // Lengths are the entries of every head.
 func (c *Cache) Lengths() (n [][]int) {

@@ -13,8 +13,8 @@ import (
 type layer interface {
 	// held are the layer's pairs; of a layer that holds none, heads without entries.
 	held() *pairs
-	// reserve makes room for n more entries in every head, which come so many at a time.
-	reserve(n, together int)
+	// reserveEntries makes room for n more entries in every head, which come so many at a time.
+	reserveEntries(n, together int)
 	// slide lets go of what a row at position next, and all after it, do not read; ended tells that they come one by one, so
 	// that memory for more at a time is freed, too.
 	slide(next int32, ended bool)
@@ -142,9 +142,9 @@ func (p *pairs) makeRoom(h *headCache, n int) {
 // tokens.
 func (p *pairs) grown(n int) int { return p.room.on.RoomFor(p.c.dtype, n+GrowEntries, p.dim) }
 
-func (p *pairs) reserve(n, _ int) { p.reserveUpTo(n, 0) }
+func (p *pairs) reserveEntries(n, _ int) { p.reserveUpTo(n, 0) }
 
-// reserveUpTo is reserve of at most so many entries in all; 0: of any number.
+// reserveUpTo is reserveEntries of at most so many entries in all; 0: of any number.
 func (p *pairs) reserveUpTo(n, most int) {
 	for i := range p.heads {
 		h := &p.heads[i]

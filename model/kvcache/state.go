@@ -20,7 +20,7 @@ func (c *Cache) State(layer int) model.State {
 	return r.now
 }
 
-func (r *recurrent) reserve(int, int) {}
+func (r *recurrent) reserveEntries(int, int) {}
 
 // copied is a state of the same numbers in memory of its own.
 func (r *recurrent) copied(s model.State) model.State {

@@ -20,9 +20,9 @@ func gone(before int) int { return before / kernels.WindowBlock * kernels.Window
 // slides tells that the layer holds its window alone.
 func (w *windowed) slides() bool { return !w.c.whole && !w.whole }
 
-func (w *windowed) reserve(n, together int) {
+func (w *windowed) reserveEntries(n, together int) {
 	if !w.slides() {
-		w.pairs.reserve(n, together)
+		w.pairs.reserveEntries(n, together)
 		return
 	}
 	w.reserveUpTo(n, w.window-1+kernels.WindowBlock-1+together)
