@@ -36,7 +36,7 @@ type group struct {
 	Format  string       `json:"format"` // "": that of the file
 
 	targets targets
-	layout  layout
+	layout  *layout
 }
 
 // codeOptions say how the codes of weights are made, and how many share a scale.
@@ -58,12 +58,12 @@ type layout struct {
 }
 
 // layoutOf has the layouts by the names of formats.
-var layoutOf = map[string]layout{
+var layoutOf = map[string]*layout{
 	"float-quantized": plainLayout, "int-quantized": plainLayout, "naive-quantized": plainLayout,
 	"pack-quantized": {find: packedCodes, bits: map[string][]int{"int": {4, 8}}},
 }
 
-var plainLayout = layout{find: plainCodes, bits: map[string][]int{"float": {8}, "int": {1, 2, 3, 4, 5, 6, 7, 8}}}
+var plainLayout = &layout{find: plainCodes, bits: map[string][]int{"float": {8}, "int": {1, 2, 3, 4, 5, 6, 7, 8}}}
 
 func init() { methods.Add("compressed-tensors", parseCompressed) }
 
