@@ -50,7 +50,6 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 		}
 	}
 	rt := eviction.NewRuntime(m)
-	rt.MaxNew = o.MaxNew
 	var times comparison
 	if o.Compare {
 		full, err := eviction.New("full", 0, nil, nil)
@@ -64,7 +63,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 			if evicted {
 				with, budget = policy.Configured, o.Budget.Of(len(p.IDs))
 			}
-			s, err := rt.Prefill(ctx, with, p.IDs, budget, nil)
+			s, err := rt.Prefill(ctx, with, eviction.Prompt{Tokens: p.IDs, Budget: budget, MaxNew: o.MaxNew})
 			if err != nil {
 				return 0, err
 			}

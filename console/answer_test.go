@@ -52,8 +52,7 @@ func TestAnswer(t *testing.T) {
 				t.Fatal(err)
 			}
 			rt := eviction.NewRuntime(m)
-			rt.MaxNew = c.maxNew
-			s, err := rt.Prefill(t.Context(), policy, p.IDs, c.budget, nil)
+			s, err := rt.Prefill(t.Context(), policy, eviction.Prompt{Tokens: p.IDs, MaxNew: c.maxNew, Budget: c.budget})
 			if err != nil {
 				t.Fatal(err)
 			}

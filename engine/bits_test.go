@@ -20,7 +20,7 @@ func TestBitsOfSteps(t *testing.T) {
 	defer m.Close()
 	prompt, answer := modeltest.Tokens(m, 1, 120), modeltest.Tokens(m, 2, 24)
 	for _, p := range policies(t, "full", "snapkv", "rocketkv-mt") {
-		alone, err := eviction.NewRuntime(m).Prefill(t.Context(), p, prompt, 32, nil)
+		alone, err := eviction.NewRuntime(m).Prefill(t.Context(), p, eviction.Prompt{Tokens: prompt, Budget: 32})
 		if err != nil {
 			t.Fatal(err)
 		}

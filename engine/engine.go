@@ -14,7 +14,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 
 	"glimpse/eviction"
@@ -53,17 +52,19 @@ type Answer struct {
 	Request  Request
 	text     *detokenizer
 	need     eviction.Footprint // where the engine has a budget
-	decoding *eviction.Answer   // nil before
+	sequence *runner.Sequence   // nil before
 	room     int                // most tokens that the context has room for
 	known    int                // tokens of the prompt that a kept session has run and said
 	standing int                // those that it has run
-	done     bool
-	cut      bool // cancelled
-	err      error
+	cut      bool               // cancelled
+	err      error              // before the first token
 }
 
+// begun tells that its prompt has run.
+func (a *Answer) begun() bool { return a.sequence != nil }
+
 // Done tells that nothing more comes.
-func (a *Answer) Done() bool { return a.done }
+func (a *Answer) Done() bool { return a.err != nil || a.begun() && a.sequence.Done() }
 
 // Reason is why an answer is done.
 type Reason string
@@ -80,7 +81,7 @@ const (
 // Reason is why it is done; "" where it is not.
 func (a *Answer) Reason() Reason {
 	switch {
-	case !a.done:
+	case !a.Done():
 		return ""
 	case a.text.stopped >= 0:
 		return StopText
@@ -88,7 +89,7 @@ func (a *Answer) Reason() Reason {
 		return End
 	case a.cut:
 		return Interrupted
-	case a.err != nil:
+	case a.Err() != nil:
 		return Failed
 	case len(a.Tokens()) >= a.room:
 		return Context
@@ -101,26 +102,26 @@ func (a *Answer) StopText() string { return a.text.stopText() }
 
 // Tokens are the tokens of the answer so far, without the end token.
 func (a *Answer) Tokens() []int32 {
-	if a.decoding == nil {
+	if !a.begun() {
 		return nil
 	}
-	return a.decoding.Tokens()
+	return a.sequence.Tokens()
 }
 
 // Ended tells whether there was an end token, or a stop text.
 func (a *Answer) Ended() bool {
-	return a.text.stopped >= 0 || a.decoding != nil && a.decoding.Ended()
+	return a.text.stopped >= 0 || a.begun() && a.sequence.Ended()
 }
 
 // Text is what was said so far, up to a stop text; "" where the model has no tokenizer.
-func (a *Answer) Text() string { return a.text.said(a.done) }
+func (a *Answer) Text() string { return a.text.said(a.Done()) }
 
 // LogProbs are the log-probabilities of the tokens so far, for an answer that was given (GenerateOptions.Forced).
 func (a *Answer) LogProbs() []float64 {
-	if a.decoding == nil {
+	if !a.begun() {
 		return nil
 	}
-	return a.decoding.LogProbs()
+	return a.sequence.LogProbs()
 }
 
 // Standing is how many tokens of the prompt a kept session had run; 0 where there was none.
@@ -128,7 +129,12 @@ func (a *Answer) Standing() int { return a.standing }
 
 // Err is what has ended it early; nil where it goes on or has ended as it should. The session
 // is then unusable.
-func (a *Answer) Err() error { return a.err }
+func (a *Answer) Err() error {
+	if a.err != nil || !a.begun() {
+		return a.err
+	}
+	return a.sequence.Err()
+}
 
 // Event is something that has happened to a request: its answer has begun, a token was said, or
 // it is done.
@@ -154,28 +160,24 @@ type Engine struct {
 	runtime *eviction.Runtime
 	rows    int
 	steps   int64 // memory of the steps so far, beside the sessions
-	batch   *eviction.Batch
+	batch   *runner.Batch
 	waiting []*Answer
-	filling *filling
+	filling *Answer // whose prompt runs; nil: none
+	units   *runner.Units
 	live    []*Answer
 	kept    kept
 }
 
-// filling is a prompt that is running.
-type filling struct {
-	answer *Answer
-	next   func() (struct{}, bool)
-	stop   func()
-	err    error // of the turn, when it has ended
-}
-
 // New returns an engine that decodes at most rows answers together.
 func New(rt *eviction.Runtime, rows int) (*Engine, error) {
-	batch, err := rt.NewBatch(rows)
-	if err != nil {
-		return nil, err
-	}
-	return &Engine{runtime: rt, rows: rows, batch: batch}, nil
+	e := &Engine{runtime: rt, rows: rows}
+	return e, e.newBatch()
+}
+
+// newBatch makes an empty batch, with a runner of its own: steps that it has recorded stay when prompts run between them.
+func (e *Engine) newBatch() (err error) {
+	e.batch, err = runner.New(e.runtime.Runner.Model).NewBatch(e.rows)
+	return err
 }
 
 // Len is the number of requests that are not done.
@@ -207,22 +209,22 @@ func (e *Engine) Submit(r Request) (*Answer, error) {
 // Cancel ends a request where it is, as if all had been said: one whose prompt has not run is
 // done with context.Canceled, and its session unusable. What is done already stays so.
 func (e *Engine) Cancel(a *Answer) error {
-	if a.done {
+	if a.Done() {
 		return nil
 	}
 	a.cut = true
 	switch {
-	case e.filling != nil && e.filling.answer == a:
-		e.filling.stop()
+	case e.filling == a:
+		e.units.Stop()
 		e.filling = nil
-	case a.decoding != nil:
+	case a.begun():
 		e.live = without(e.live, a)
-		a.done = true
-		return e.batch.Remove(a.decoding)
+		e.batch.Remove(a.sequence)
+		return a.sequence.Err()
 	default:
 		e.waiting = without(e.waiting, a)
 	}
-	a.done, a.err = true, context.Canceled
+	a.err = context.Canceled
 	return nil
 }
 
@@ -230,7 +232,7 @@ func (e *Engine) Cancel(a *Answer) error {
 // before its requests are done.
 func (e *Engine) Close() {
 	if e.filling != nil {
-		e.Cancel(e.filling.answer) // of a prompt there is no error
+		e.Cancel(e.filling) // of a prompt there is no error
 	}
 }
 
@@ -250,7 +252,7 @@ func (e *Engine) Step(ctx context.Context) (events []Event, err error) {
 	for ran := 0; ran == 0 || e.More == nil || e.More(ran); ran++ {
 		a, more := e.advance(context.WithoutCancel(ctx))
 		if a != nil {
-			events = append(events, Event{Answer: a, Done: a.done})
+			events = append(events, Event{Answer: a, Done: a.Done()})
 		}
 		if !more {
 			break
@@ -266,21 +268,16 @@ func (e *Engine) Step(ctx context.Context) (events []Event, err error) {
 	for i, a := range e.live {
 		before[i] = len(a.Tokens())
 	}
-	ended, err := e.batch.Step(ctx)
+	_, err = e.batch.Step(ctx)
 	if err != nil && !errors.Is(err, ctx.Err()) { // of the device, on which kept sessions are, too
 		e.LetGo(0)
 	}
-	for _, d := range ended {
-		i := slices.IndexFunc(e.live, func(a *Answer) bool { return a.decoding == d })
-		e.live[i].done, e.live[i].err = true, d.Err()
-	}
 	for i, a := range e.live {
-		if len(a.Tokens()) == before[i] && !a.done {
-			continue
+		if done := a.Done(); done || len(a.Tokens()) > before[i] {
+			events = append(events, Event{Answer: a, Text: a.text.more(done), Done: done})
 		}
-		events = append(events, Event{Answer: a, Text: a.text.more(a.done), Done: a.done})
 	}
-	e.live = slices.DeleteFunc(e.live, func(a *Answer) bool { return a.done })
+	e.live = slices.DeleteFunc(e.live, (*Answer).Done)
 	return events, err
 }
 
@@ -296,42 +293,28 @@ func (e *Engine) advance(ctx context.Context) (begun *Answer, more bool) {
 		if len(a.Request.Prompt) == 0 {
 			return e.beginAnswer(a), true
 		}
-		e.filling = fill(ctx, a)
+		e.filling, e.units = a, runner.NewUnits(ctx, func(ctx context.Context) error {
+			return a.Request.Session.Turn(ctx, eviction.Prompt{Tokens: a.Request.Prompt[a.known:], MaxNew: a.Request.Generate.MaxNew})
+		})
 	}
-	f := e.filling
-	if _, goes := f.next(); goes {
+	if e.units.Next() {
 		return nil, true
 	}
-	e.filling = nil
-	if f.err != nil {
-		f.answer.done, f.answer.err = true, f.err
-		return f.answer, true
+	a := e.filling
+	a.err = e.units.Err()
+	e.filling, e.units = nil, nil
+	if a.err != nil {
+		return a, true
 	}
-	return e.beginAnswer(f.answer), true
-}
-
-// fill starts to run the prompt of a request, unit by unit.
-func fill(ctx context.Context, a *Answer) *filling {
-	f := &filling{answer: a}
-	s := a.Request.Session
-	f.next, f.stop = iter.Pull(func(yield func(struct{}) bool) {
-		f.err = s.TurnInUnits(ctx, a.Request.Prompt[a.known:], a.Request.Generate.MaxNew, func() error {
-			if !yield(struct{}{}) {
-				return context.Canceled
-			}
-			return nil
-		})
-	})
-	return f
+	return e.beginAnswer(a), true
 }
 
 // beginAnswer lets the answer of a request whose prompt has run join the others.
 func (e *Engine) beginAnswer(a *Answer) *Answer {
 	opt, s := a.Request.Generate, a.Request.Session
 	a.room = s.Model().Config.MaxPositions - int(s.Cache.Next()) + 1 // the last token is not run
-	var err error
 	if opt.Forced != nil {
-		a.decoding, err = e.batch.Force(s, opt.Forced)
+		opt = runner.GenerateOptions{Forced: opt.Forced}
 	} else {
 		opt.MaxNew = min(opt.MaxNew, a.room)
 		own := opt.OnToken
@@ -342,10 +325,8 @@ func (e *Engine) beginAnswer(a *Answer) *Answer {
 			}
 			return err
 		}
-		a.decoding, err = e.batch.Generate(s, opt)
 	}
-	if err != nil {
-		a.done, a.err = true, err
+	if a.sequence, a.err = s.Join(e.batch, opt); a.err != nil {
 		return a
 	}
 	e.live = append(e.live, a)
@@ -381,7 +362,7 @@ func (e *Engine) admit(a *Answer) bool {
 		return true
 	}
 	if e.steps > 0 && len(e.live) == 0 {
-		e.batch, _ = e.runtime.NewBatch(e.rows) // as before
+		e.newBatch() // as before, without an error
 		e.steps = 0
 	}
 	steps := max(e.steps, a.need.Steps)

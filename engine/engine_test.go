@@ -70,7 +70,7 @@ func play(t *testing.T, m *model.Model, all []asked, rows, units int, budget int
 				submit(i, s)
 				arrived++
 			}
-			if cancel[i] == step && step > 0 && now[i] != nil && !now[i].done {
+			if cancel[i] == step && step > 0 && now[i] != nil && !now[i].Done() {
 				if err := e.Cancel(now[i]); err != nil {
 					t.Fatal(err)
 				}
@@ -114,7 +114,7 @@ func held(e *Engine) int64 {
 		n += a.Request.Session.Cache.Bytes()
 	}
 	if e.filling != nil {
-		n += e.filling.answer.Request.Session.Cache.Bytes()
+		n += e.filling.Request.Session.Cache.Bytes()
 	}
 	return n
 }
@@ -123,20 +123,19 @@ func held(e *Engine) int64 {
 func alone(t *testing.T, m *model.Model, a asked, rows int) (turns [][]int32) {
 	t.Helper()
 	rt := eviction.NewRuntime(m)
-	rt.MaxNew = a.opt.MaxNew
 	s, err := rt.NewSession(a.policy, eviction.Pairs(a.budget))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, prompt := range a.prompts {
-		if err := s.Turn(t.Context(), prompt, nil); err != nil {
+		if err := s.Turn(t.Context(), eviction.Prompt{Tokens: prompt, MaxNew: a.opt.MaxNew}); err != nil {
 			t.Fatal(err)
 		}
-		b, err := rt.NewBatch(rows)
+		b, err := runner.New(m).NewBatch(rows)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := b.Generate(s, a.opt)
+		answer, err := s.Join(b, a.opt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +316,7 @@ func TestUnitsLetAnswersGoOn(t *testing.T) {
 			}
 		}
 		long, before := submit(1500), len(first.Tokens())
-		for long.decoding == nil {
+		for long.sequence == nil {
 			if _, err := e.Step(context.Background()); err != nil {
 				t.Fatal(err)
 			}
@@ -374,7 +373,7 @@ func TestCancel(t *testing.T) {
 	if err := e.Cancel(last); err != nil || last.Err() != nil || len(last.Tokens()) != 2 || e.Len() != 0 {
 		t.Errorf("cancelled in its answer: %v, %v, %d tokens, %d requests", err, last.Err(), len(last.Tokens()), e.Len())
 	}
-	if err := last.Request.Session.Turn(t.Context(), modeltest.Tokens(m, 9, 5), nil); err != nil {
+	if err := last.Request.Session.Turn(t.Context(), eviction.Prompt{Tokens: modeltest.Tokens(m, 9, 5)}); err != nil {
 		t.Errorf("the conversation of an answer that was cut short: %v", err)
 	}
 }
@@ -397,14 +396,14 @@ func TestClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Step(t.Context()); err != nil || a.decoding != nil {
-		t.Fatalf("one unit of the prompt: %v, it has run: %v", err, a.decoding != nil)
+	if _, err := e.Step(t.Context()); err != nil || a.sequence != nil {
+		t.Fatalf("one unit of the prompt: %v, it has run: %v", err, a.sequence != nil)
 	}
 	e.Close()
 	if !a.Done() || a.Reason() != Interrupted || e.Len() != 0 {
 		t.Errorf("done %v, %q, %d requests", a.Done(), a.Reason(), e.Len())
 	}
-	if _, err := rt.Prefill(t.Context(), p, modeltest.Tokens(m, 2, 30), 8, nil); err != nil {
+	if _, err := rt.Prefill(t.Context(), p, eviction.Prompt{Tokens: modeltest.Tokens(m, 2, 30), Budget: 8}); err != nil {
 		t.Error(err)
 	}
 }
@@ -420,7 +419,7 @@ func TestForced(t *testing.T) {
 	given := modeltest.Tokens(m, 5, 9)
 	p := policies(t, "snapkv")[0]
 	session := func() *eviction.Session {
-		s, err := rt.Prefill(t.Context(), p, modeltest.Tokens(m, 1, 40), 8, nil)
+		s, err := rt.Prefill(t.Context(), p, eviction.Prompt{Tokens: modeltest.Tokens(m, 1, 40), Budget: 8})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ type keptSession struct {
 // no more use of the session. One that no request has gone on with is let go of when others need its room.
 func (e *Engine) Keep(a *Answer) {
 	s := a.Request.Session
-	if e.Budget == 0 || !a.done || a.err != nil || !s.KeepsTurns() {
+	if e.Budget == 0 || !a.Done() || a.Err() != nil || !s.KeepsTurns() {
 		return
 	}
 	s.Rest()

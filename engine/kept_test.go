@@ -67,7 +67,6 @@ func step(t *testing.T, e *Engine) {
 func inTurns(t *testing.T, m *model.Model, a asked, rows int, given [][]int32, from int) (answer []int32) {
 	t.Helper()
 	rt := eviction.NewRuntime(m)
-	rt.MaxNew = a.opt.MaxNew
 	s, err := rt.NewSession(a.policy, eviction.Pairs(a.budget))
 	if err != nil {
 		t.Fatal(err)
@@ -79,18 +78,18 @@ func inTurns(t *testing.T, m *model.Model, a asked, rows int, given [][]int32, f
 			first = append(first, given[i]...)
 			continue
 		}
-		if err := s.Turn(t.Context(), first, nil); err != nil {
+		if err := s.Turn(t.Context(), eviction.Prompt{Tokens: first, MaxNew: a.opt.MaxNew}); err != nil {
 			t.Fatal(err)
 		}
 		opt := a.opt
 		if i < len(given) { // as it was cut short, too
 			opt.MaxNew = len(given[i])
 		}
-		b, err := rt.NewBatch(rows)
+		b, err := runner.New(m).NewBatch(rows)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answered, err := b.Generate(s, opt)
+		answered, err := s.Join(b, opt)
 		if err == nil {
 			err = errors.Join(b.Run(t.Context()), answered.Err())
 		}
@@ -262,7 +261,7 @@ func TestTwoForks(t *testing.T) {
 	}
 	cut := ask(kinds[0], "me", 20, last)
 	step(t, e)
-	if cut.decoding != nil || cut.Standing() == 0 || cut.Request.Session.Budget != eviction.Pairs(20) {
+	if cut.sequence != nil || cut.Standing() == 0 || cut.Request.Session.Budget != eviction.Pairs(20) {
 		t.Fatal("the prompt has not begun to go on")
 	}
 	if err := e.Cancel(cut); err != nil {

@@ -255,9 +255,8 @@ func (b *Bench) Study(ctx context.Context, ids []int32, t *Turn) (*eviction.Stud
 	}
 	policies := listing.Map(b.Policies, func(c engine.Policy) *eviction.Configured { return c.Configured })
 	budgets := listing.Map(b.Budgets, func(budget eviction.Budget) int { return budget.Of(len(ids)) })
-	b.Runtime.MaxNew = t.MaxNew
 	opt := runner.GenerateOptions{MaxNew: t.MaxNew, Sampling: b.Sampling, OnToken: engine.StopAt(b.Runtime.Runner.Model, t.Stop, t.SkipLeading)}
-	return b.Runtime.StudyGenerate(ctx, append(policies, critic), ids, budgets, opt)
+	return b.Runtime.Study(ctx, append(policies, critic), eviction.Prompt{Tokens: ids, MaxNew: t.MaxNew}, budgets, opt)
 }
 
 // agree measures how an answer agrees with the full cache's.

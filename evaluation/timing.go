@@ -76,14 +76,14 @@ type timer struct {
 	TimeOptions
 	rt       *eviction.Runtime
 	plain    *eviction.Configured // the full cache
-	ids      []int32
+	prompt   eviction.Prompt      // with the budget of the full cache
 	response []int32
 	plains   []float64 // seconds of the prefills without a policy, in order
 }
 
 // prefillPlain measures a prefill without a policy.
 func (w *timer) prefillPlain(ctx context.Context) error {
-	s, err := w.rt.Prefill(ctx, w.plain, w.ids, len(w.ids), nil)
+	s, err := w.rt.Prefill(ctx, w.plain, w.prompt)
 	if err == nil {
 		w.plains = append(w.plains, s.PrefillTime.Seconds())
 	}
@@ -93,15 +93,15 @@ func (w *timer) prefillPlain(ctx context.Context) error {
 // decode answers after a prefill. The speed is tokens a second, without the first one.
 func (w *timer) decode(ctx context.Context, s *eviction.Session) (tokens []int32, speed float64, err error) {
 	start := time.Now()
-	tokens, _, err = s.Generate(ctx, runner.GenerateOptions{MaxNew: w.rt.MaxNew, IgnoreEnd: true})
+	tokens, _, err = s.Generate(ctx, runner.GenerateOptions{MaxNew: w.prompt.MaxNew, IgnoreEnd: true})
 	return tokens, float64(len(tokens)-1) / time.Since(start).Seconds(), err
 }
 
 // measure takes the times of one cell. A cell that shares has no prefill without a policy of its own.
 func (w *timer) measure(ctx context.Context, c Cell, t *Timing, shares bool) error {
-	budget := len(w.ids)
-	if c.Budget != (eviction.Budget{}) {
-		budget = c.Budget.Of(len(w.ids))
+	prompt := w.prompt
+	if prompt.Response = w.response; c.Budget != (eviction.Budget{}) {
+		prompt.Budget = c.Budget.Of(len(prompt.Tokens))
 	}
 	backend := w.rt.Runner.Model.Backend
 	if backend.OwnMemory() {
@@ -115,7 +115,7 @@ func (w *timer) measure(ctx context.Context, c Cell, t *Timing, shares bool) err
 				return err
 			}
 		}
-		s, err := w.rt.Prefill(ctx, c.Configured, w.ids, budget, w.response)
+		s, err := w.rt.Prefill(ctx, c.Configured, prompt)
 		if err != nil {
 			return fmt.Errorf("policy %s: %w", c.Title(), err)
 		}
@@ -145,9 +145,9 @@ func Time(ctx context.Context, m *model.Model, task string, ids []int32, policie
 	if err != nil {
 		return nil, err
 	}
-	w := &timer{TimeOptions: o, rt: eviction.NewRuntime(m), plain: plain, ids: ids}
-	w.rt.MaxNew = min(o.Tokens, m.Config.MaxPositions-len(ids)+1)
-	s, err := w.rt.Prefill(ctx, plain, ids, len(ids), nil) // it also warms up
+	prompt := eviction.Prompt{Tokens: ids, Budget: len(ids), MaxNew: min(o.Tokens, m.Config.MaxPositions-len(ids)+1)}
+	w := &timer{TimeOptions: o, rt: eviction.NewRuntime(m), plain: plain, prompt: prompt}
+	s, err := w.rt.Prefill(ctx, plain, prompt) // it also warms up
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // TestAgreement: means over heads that can be counted by hand.
@@ -53,7 +54,7 @@ func TestAgreementOfPolicies(t *testing.T) {
 	for _, name := range []string{"oracle", "random", "dapq", "streamingllm"} {
 		all = append(all, policy(t, m, name))
 	}
-	study, err := eviction.NewRuntime(m).Study(background, all, modeltest.Tokens(m, 1, n), []int{budget}, 20)
+	study, err := eviction.NewRuntime(m).Study(background, all, eviction.Prompt{Tokens: modeltest.Tokens(m, 1, n)}, []int{budget}, runner.GenerateOptions{MaxNew: 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,12 +43,11 @@ func BenchmarkBatch(b *testing.B) {
 					m = c.open()
 				}
 				rt := eviction.NewRuntime(m)
-				rt.MaxNew = steps
-				study, err := rt.Study(background, []*eviction.Configured{policy(b, m, name)}, modeltest.Tokens(m, 3, tokens), []int{budget}, 2)
+				study, err := rt.Study(background, []*eviction.Configured{policy(b, m, name)}, eviction.Prompt{Tokens: modeltest.Tokens(m, 3, tokens), MaxNew: steps}, []int{budget}, runner.GenerateOptions{MaxNew: 2})
 				if err != nil {
 					b.Fatal(err)
 				}
-				batch, err := rt.NewBatch(sessions)
+				batch, err := runner.New(m).NewBatch(sessions)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -66,7 +65,7 @@ func BenchmarkBatch(b *testing.B) {
 					start := time.Now()
 					for _, s := range all {
 						if together {
-							_, err = batch.Generate(s, opt)
+							_, err = s.Join(batch, opt)
 						} else {
 							_, _, err = s.Generate(background, opt)
 						}

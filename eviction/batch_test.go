@@ -30,24 +30,22 @@ type batchCase struct {
 
 // answered is what an answer leaves.
 type answered struct {
-	answer   *eviction.Answer
+	answer   *runner.Sequence
 	session  *eviction.Session
 	logProbs []float64
 }
 
 // join lets the session of a case join a batch.
-func (c batchCase) join(t testing.TB, b *eviction.Batch) *answered {
+func (c batchCase) join(t testing.TB, b *runner.Batch) *answered {
 	t.Helper()
 	a := &answered{session: c.session(t)}
 	opt := c.opt
 	opt.OnLogProb = func(_ int32, p float64, _ []runner.LogProb) { a.logProbs = append(a.logProbs, p) }
 	var err error
 	if c.forced != nil {
-		a.answer, err = b.Force(a.session, c.forced)
-	} else {
-		a.answer, err = b.Generate(a.session, opt)
+		opt = runner.GenerateOptions{Forced: c.forced}
 	}
-	if err != nil {
+	if a.answer, err = a.session.Join(b, opt); err != nil {
 		t.Fatal(c.name, err)
 	}
 	return a
@@ -65,9 +63,9 @@ func (a *answered) result(t testing.TB, name string) *answered {
 	return a
 }
 
-func newBatch(t testing.TB, m *model.Model, rows int) *eviction.Batch {
+func newBatch(t testing.TB, m *model.Model, rows int) *runner.Batch {
 	t.Helper()
-	b, err := eviction.NewRuntime(m).NewBatch(rows)
+	b, err := runner.New(m).NewBatch(rows)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,12 +140,10 @@ func batchedSessionsAnswerAsAlone(t *testing.T, device string) {
 			t.Fatal(err)
 		}
 		if removed != nil && len(removed.answer.Tokens()) == 3 {
-			if err := b.Remove(removed.answer); err != nil {
-				t.Fatal(err)
-			}
+			b.Remove(removed.answer)
 		}
 	}
-	if removed == nil || len(removed.answer.Tokens()) != 3 || removed.answer.Err() != nil || removed.session.Turn(background, []int32{3}, nil) != nil {
+	if removed == nil || len(removed.answer.Tokens()) != 3 || removed.answer.Err() != nil || removed.session.Turn(background, eviction.Prompt{Tokens: []int32{3}}) != nil {
 		t.Error("no answer was removed in its middle, or its session is not ready for another turn")
 	}
 	for i, c := range cases {
@@ -164,7 +160,7 @@ func batchedSessionsAnswerAsAlone(t *testing.T, device string) {
 			t.Errorf("%s: other pairs, or traffic %+v beside others, %+v alone", c.name, got.session.Traffic, want.session.Traffic)
 		}
 		next, response := modeltest.Tokens(m, 5, 9), modeltest.Tokens(m, 6, 8)
-		if err := errors.Join(got.session.Turn(background, next, response), want.session.Turn(background, next, response)); err != nil {
+		if err := errors.Join(got.session.Turn(background, eviction.Prompt{Tokens: next, Response: response}), want.session.Turn(background, eviction.Prompt{Tokens: next, Response: response})); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(got.session.Logits(), want.session.Logits()) || !sameKept(got.session.Kept(), want.session.Kept()) {
@@ -213,7 +209,7 @@ func TestBatchedSessionsAnswerAsGenerate(t *testing.T) {
 				}
 			}
 		}
-		if err := errors.Join(got.session.Turn(background, []int32{4, 5}, tokens), s.Turn(background, []int32{4, 5}, tokens)); err != nil {
+		if err := errors.Join(got.session.Turn(background, eviction.Prompt{Tokens: []int32{4, 5}, Response: tokens}), s.Turn(background, eviction.Prompt{Tokens: []int32{4, 5}, Response: tokens})); err != nil {
 			t.Fatal(err)
 		}
 		compare.Close(t, c.name+": the next turn", got.session.Logits(), s.Logits(), 1e-9)
@@ -241,12 +237,11 @@ func TestBatchOfAStudy(t *testing.T) {
 		policies = append(policies, policy(t, m, name))
 	}
 	rt := eviction.NewRuntime(m)
-	rt.MaxNew = 12
-	study, err := rt.Study(background, policies, sample.Prompt, []int{48}, rt.MaxNew)
+	study, err := rt.Study(background, policies, eviction.Prompt{Tokens: sample.Prompt, MaxNew: 12}, []int{48}, runner.GenerateOptions{MaxNew: 12})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := rt.NewBatch(8)
+	b, err := runner.New(m).NewBatch(8)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,11 +252,11 @@ func TestBatchOfAStudy(t *testing.T) {
 		}
 		return s
 	}
-	opt := runner.GenerateOptions{MaxNew: rt.MaxNew}
-	var answers []*eviction.Answer
+	opt := runner.GenerateOptions{MaxNew: 12}
+	var answers []*runner.Sequence
 	for at := 0; at < len(study.Choices) || b.Len() > 0; {
 		for ; at < len(study.Choices) && b.Room() > 0; at++ {
-			a, err := b.Generate(session(study.Choices[at]), opt)
+			a, err := session(study.Choices[at]).Join(b, opt)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -293,18 +288,18 @@ func TestBatchRefusesSessions(t *testing.T) {
 	m, other := modeltest.Llama{Seed: 2}.Open(t, "cpu"), modeltest.Llama{Seed: 2}.Open(t, "cpu")
 	b := newBatch(t, m, 2)
 	opt := runner.GenerateOptions{MaxNew: 3, IgnoreEnd: true}
-	if _, err := b.Generate(prefill(t, other, policy(t, other, "h2o"), []int32{1, 2, 3}, 2), opt); err == nil || !strings.Contains(err.Error(), "same model") {
+	if _, err := prefill(t, other, policy(t, other, "h2o"), []int32{1, 2, 3}, 2).Join(b, opt); err == nil || !strings.Contains(err.Error(), "same model") {
 		t.Errorf("another model: %v", err)
 	}
 	s := prefill(t, m, policy(t, m, "h2o"), []int32{1, 2, 3}, 2)
-	if _, err := b.Force(s, []int32{1, 40}); err == nil {
+	if _, err := s.Join(b, runner.GenerateOptions{Forced: []int32{1, 40}}); err == nil {
 		t.Error("a foreign id is accepted")
 	}
-	a, err := b.Generate(s, opt)
+	a, err := s.Join(b, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Generate(s, opt); err == nil {
+	if _, err := s.Join(b, opt); err == nil {
 		t.Error("a session joins twice")
 	}
 	if _, _, err := s.Generate(background, opt); err == nil {
@@ -313,7 +308,7 @@ func TestBatchRefusesSessions(t *testing.T) {
 	if err := b.Run(background); err != nil || len(a.Tokens()) != 3 || a.Err() != nil {
 		t.Error(a.Tokens(), a.Err(), err)
 	}
-	if _, err := eviction.NewRuntime(m).NewBatch(0); err == nil {
+	if _, err := runner.New(m).NewBatch(0); err == nil {
 		t.Error("a batch of no rows")
 	}
 }

@@ -116,14 +116,13 @@ func TestShareOfAConversation(t *testing.T) {
 		pairs := []int{16, 25, 32} // a quarter of 64, of 64+9+28 and of that +9+20
 		talk := func(budget func(turn int) eviction.Budget) (said [][]int32, kept [][][]int32) {
 			rt := eviction.NewRuntime(m)
-			rt.MaxNew = 9
 			s, err := rt.NewSession(p, budget(0))
 			if err != nil {
 				t.Fatal(err)
 			}
 			for turn, prompt := range prompts {
 				s.Budget = budget(turn)
-				if err := s.Turn(background, prompt, nil); err != nil {
+				if err := s.Turn(background, eviction.Prompt{Tokens: prompt, MaxNew: 9}); err != nil {
 					t.Fatal(err)
 				}
 				if s.Prompt.Budget != pairs[turn] {

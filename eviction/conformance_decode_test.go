@@ -161,7 +161,7 @@ func TestSecondTurn(t *testing.T) {
 			if _, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: 1}); err == nil || !strings.Contains(err.Error(), "answered already") {
 				t.Errorf("a second answer to one prompt: %v", err)
 			}
-			if err := s.Turn(background, second, nil); err != nil {
+			if err := s.Turn(background, eviction.Prompt{Tokens: second}); err != nil {
 				t.Fatal(err)
 			}
 			return s, answer
@@ -228,7 +228,7 @@ func TestSecondTurn(t *testing.T) {
 		if a, b := generate(t, again, 30), generate(t, once, 30); !slices.Equal(a, b) {
 			t.Errorf("second answers %v and %v", a, b)
 		}
-		if err := once.Turn(background, nil, nil); err == nil || !strings.Contains(err.Error(), "empty prompt") {
+		if err := once.Turn(background, eviction.Prompt{Tokens: nil}); err == nil || !strings.Contains(err.Error(), "empty prompt") {
 			t.Errorf("empty turn: %v", err)
 		}
 	})
@@ -254,7 +254,7 @@ func accumulatedScoresGoOn(t *testing.T, layers int) {
 		name, p := c.name, policy(t, m, c.name, c.set...)
 		s := prefill(t, m, p, first, 50)
 		answer := generate(t, s, 12)
-		if err := s.Turn(background, second, nil); err != nil {
+		if err := s.Turn(background, eviction.Prompt{Tokens: second}); err != nil {
 			t.Fatal(err)
 		}
 		whole := prefill(t, m, p, slices.Concat(first, answer, second), 50)
@@ -299,7 +299,7 @@ func picksAnew(t *testing.T, m *model.Model, window, budget, observed int) {
 	}
 	answer := generate(t, s, 9)
 	past, next := cache(), int(s.Cache.Next())
-	if err := s.Turn(background, second, nil); err != nil {
+	if err := s.Turn(background, eviction.Prompt{Tokens: second}); err != nil {
 		t.Fatal(err)
 	}
 	rows := exact.run(past, exact.embed(append(answer[8:], second...)), next, nil)

@@ -28,14 +28,13 @@ func everyPolicy(t *testing.T, device string, f func(t *testing.T, m *model.Mode
 	}
 }
 
-// newRuntime bounds the response that a policy is told of: those of the models here do not
+// mostNew bounds the response that a policy is told of: those of the models here do not
 // end by themselves.
-func newRuntime(m *model.Model, p *eviction.Configured) *eviction.Runtime {
-	rt := eviction.NewRuntime(m)
+func mostNew(m *model.Model, p *eviction.Configured) int {
 	if planOf(m, p).NeedsResponse {
-		rt.MaxNew = 64
+		return 64
 	}
-	return rt
+	return 0
 }
 
 // planOf is what a policy wants of a short prompt that is over its budget.
@@ -45,7 +44,7 @@ func planOf(m *model.Model, p *eviction.Configured) eviction.Plan {
 
 func prefill(t testing.TB, m *model.Model, p *eviction.Configured, tokens []int32, budget int) *eviction.Session {
 	t.Helper()
-	s, err := newRuntime(m, p).Prefill(background, p, tokens, budget, nil)
+	s, err := eviction.NewRuntime(m).Prefill(background, p, eviction.Prompt{Tokens: tokens, MaxNew: mostNew(m, p), Budget: budget})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,8 +228,7 @@ func TestStudyIsPrefill(t *testing.T) {
 		budgets := []int{7, 20, 50, 80}
 		tokens := modeltest.Tokens(m, 4, 50)
 		rt := eviction.NewRuntime(m)
-		rt.MaxNew = 64
-		study, err := rt.Study(background, all, tokens, budgets, rt.MaxNew)
+		study, err := rt.Study(background, all, eviction.Prompt{Tokens: tokens, MaxNew: 64}, budgets, runner.GenerateOptions{MaxNew: 64})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +240,7 @@ func TestStudyIsPrefill(t *testing.T) {
 			if plan.Configured != all[i/len(budgets)] || plan.Budget != budgets[i%len(budgets)] {
 				t.Errorf("plan %d is %s", i, name)
 			}
-			alone, err := rt.Prefill(background, plan.Configured, tokens, plan.Budget, nil)
+			alone, err := rt.Prefill(background, plan.Configured, eviction.Prompt{Tokens: tokens, MaxNew: 64, Budget: plan.Budget})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -258,7 +256,7 @@ func TestStudyIsPrefill(t *testing.T) {
 				if s.FullBytes != alone.FullBytes || s.Cache.Bytes() > alone.Cache.Bytes() || s.Cache.Next() != alone.Cache.Next() {
 					t.Errorf("%s: full %d, held %d, next %d; alone %d, %d, %d", name, s.FullBytes, s.Cache.Bytes(), s.Cache.Next(), alone.FullBytes, alone.Cache.Bytes(), alone.Cache.Next())
 				}
-				again, err := rt.Prefill(background, plan.Configured, tokens, plan.Budget, nil)
+				again, err := rt.Prefill(background, plan.Configured, eviction.Prompt{Tokens: tokens, MaxNew: 64, Budget: plan.Budget})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -400,7 +398,7 @@ func TestPoliciesAtTheContextLimit(t *testing.T) {
 		rt := eviction.NewRuntime(m)
 		for _, name := range eviction.Policies.Names() {
 			p := policy(t, m, name)
-			s, err := rt.Prefill(background, p, tokens, 10, nil)
+			s, err := rt.Prefill(background, p, eviction.Prompt{Tokens: tokens, Budget: 10})
 			if drafts := planOf(m, p).Drafted > 0; drafts && room == 0 {
 				if !errors.Is(err, model.ErrContext) {
 					t.Errorf("%s without room for a draft: %v", name, err)
@@ -411,7 +409,7 @@ func TestPoliciesAtTheContextLimit(t *testing.T) {
 				t.Errorf("%s with room for %d tokens: %v", name, room, err)
 				continue
 			}
-			study, err := rt.Study(background, []*eviction.Configured{p}, tokens, []int{10}, 64)
+			study, err := rt.Study(background, []*eviction.Configured{p}, eviction.Prompt{Tokens: tokens}, []int{10}, runner.GenerateOptions{MaxNew: 64})
 			if err != nil {
 				t.Fatal(err)
 			}

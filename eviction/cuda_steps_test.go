@@ -29,12 +29,12 @@ type talked struct {
 // talk is a conversation of some turns, with the cache changed by hand in between.
 func talk(t *testing.T, m *model.Model, p *eviction.Configured, budget int, turns [][2]int) (out talked) {
 	t.Helper()
-	s, err := newRuntime(m, p).NewSession(p, eviction.Pairs(budget))
+	s, err := eviction.NewRuntime(m).NewSession(p, eviction.Pairs(budget))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, turn := range turns {
-		if err := s.Turn(background, modeltest.Tokens(m, uint64(i+3), turn[0]), nil); err != nil {
+		if err := s.Turn(background, eviction.Prompt{Tokens: modeltest.Tokens(m, uint64(i+3), turn[0]), MaxNew: mostNew(m, p)}); err != nil {
 			t.Fatal(err)
 		}
 		log := eviction.LogChoices(s)
@@ -206,14 +206,14 @@ func TestCUDARecordedBatches(t *testing.T) {
 	names := []string{"snapkv", "h2o", "quest", "streamingllm", "sparq", "h2o", "knorm", "tova", "h2o"}
 	run := func(layers int) (tokens [][]int32, calls int64) {
 		m := modeltest.Llama{Layers: layers, Heads: 4, KVHeads: 2, HeadDim: 8, Seed: 5}.Open(t, "cuda")
-		var batch *eviction.Batch
-		var answers []*eviction.Answer
+		var batch *runner.Batch
+		var answers []*runner.Sequence
 		join := func(i int) {
 			p := policy(t, m, names[i%len(names)])
-			rt := newRuntime(m, p)
+			rt := eviction.NewRuntime(m)
 			if batch == nil {
 				var err error
-				if batch, err = rt.NewBatch(4); err != nil {
+				if batch, err = runner.New(m).NewBatch(4); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -221,13 +221,13 @@ func TestCUDARecordedBatches(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Turn(background, modeltest.Tokens(m, uint64(i), 30+5*i), nil); err != nil {
+			if err := s.Turn(background, eviction.Prompt{Tokens: modeltest.Tokens(m, uint64(i), 30+5*i), MaxNew: mostNew(m, p)}); err != nil {
 				t.Fatal(err)
 			}
 			for l := range s.Cache.Layers() {
 				s.Cache.ReserveLayer(l, 24, 1)
 			}
-			a, err := batch.Generate(s, runner.GenerateOptions{MaxNew: 24 - i, IgnoreEnd: true, Sampling: model.Sampling{Temperature: 1, Seed: uint64(i)}})
+			a, err := s.Join(batch, runner.GenerateOptions{MaxNew: 24 - i, IgnoreEnd: true, Sampling: model.Sampling{Temperature: 1, Seed: uint64(i)}})
 			if err != nil {
 				t.Fatal(err)
 			}

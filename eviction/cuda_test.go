@@ -104,7 +104,7 @@ func TestCUDASelectsAsTheHost(t *testing.T) {
 				info, _ := eviction.Policies.Lookup(name)
 				policies = append(policies, policy(t, m, name, draw(rng, name, info)...))
 			}
-			study, err := eviction.NewRuntime(m).Study(background, policies, modeltest.Tokens(m, uint64(n), n), []int{1, 1 + rng.IntN(n), max(1, n-1)}, 3)
+			study, err := eviction.NewRuntime(m).Study(background, policies, eviction.Prompt{Tokens: modeltest.Tokens(m, uint64(n), n)}, []int{1, 1 + rng.IntN(n), max(1, n-1)}, runner.GenerateOptions{MaxNew: 3})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,12 +187,12 @@ func TestCUDAConversations(t *testing.T) {
 				modeltest.SetWindows(m, window, 0)
 			}
 			p := policy(t, m, name, set...)
-			s, err := newRuntime(m, p).NewSession(p, eviction.Pairs(20))
+			s, err := eviction.NewRuntime(m).NewSession(p, eviction.Pairs(20))
 			if err != nil {
 				t.Fatal(err)
 			}
 			for turn, n := range []int{45, 12} {
-				if err := s.Turn(background, modeltest.Tokens(m, uint64(turn+3), n), nil); err != nil {
+				if err := s.Turn(background, eviction.Prompt{Tokens: modeltest.Tokens(m, uint64(turn+3), n), MaxNew: mostNew(m, p)}); err != nil {
 					t.Fatal(err)
 				}
 				tokens = append(tokens, generate(t, s, 6)...)

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -12,13 +13,8 @@ import (
 // Generate decodes the answer to the last prompt, evicting on the way where the
 // policy does and reading what it chooses. Every prompt can be answered once.
 func (s *Session) Generate(ctx context.Context, opt runner.GenerateOptions) (tokens []int32, ended bool, err error) {
-	defer kernels.CatchDevice(&err)
-	if err := s.startResponse(&opt); err != nil {
-		return nil, false, err
-	}
-	tokens, ended, err = s.runtime.Runner.Continue(ctx, s.Cache, s.logits, opt)
-	s.endResponse(tokens, ended, err)
-	return tokens, ended, err
+	a, err := s.answer(ctx, opt)
+	return a.Tokens(), a.Ended(), err
 }
 
 // Force answers the last prompt with given tokens (teacher forcing) and returns the
@@ -32,17 +28,41 @@ func (s *Session) Generate(ctx context.Context, opt runner.GenerateOptions) (tok
 // are errors that change nothing. After another error there are log-probabilities of the
 // tokens until then, and the session is unusable.
 func (s *Session) Force(ctx context.Context, tokens []int32) (logProbs []float64, err error) {
-	_, _, err = s.Generate(ctx, forced(tokens, &logProbs))
-	return logProbs, err
+	a, err := s.answer(ctx, runner.GenerateOptions{Forced: append([]int32{}, tokens...)})
+	return a.LogProbs(), err
 }
 
-// forced are the settings of a given answer, whose log-probabilities are appended to to.
-func forced(tokens []int32, to *[]float64) runner.GenerateOptions {
-	*to = make([]float64, 0, len(tokens))
-	return runner.GenerateOptions{
-		Forced:    append([]int32{}, tokens...),
-		OnLogProb: func(_ int32, p float64, _ []runner.LogProb) { *to = append(*to, p) },
+// answer decodes an answer by itself: a batch of one.
+func (s *Session) answer(ctx context.Context, opt runner.GenerateOptions) (*runner.Sequence, error) {
+	b, err := s.runtime.Runner.NewBatch(1)
+	if err != nil {
+		return new(runner.Sequence), err
 	}
+	a, err := s.Join(b, opt)
+	if err != nil {
+		return new(runner.Sequence), err
+	}
+	err = b.Run(ctx)
+	return a, cmp.Or(a.Err(), err)
+}
+
+// Join lets the answer to the last prompt join a batch of the session's model, to be decoded beside those of other sessions
+// under any policies, budgets and settings. What it is does not depend on them, to the bit (see [runner.Batch]): it is what
+// Generate decodes but for the rounding of the logits. Nothing is decoded before the next step. The session is in the batch until
+// the answer has left it, and is then ready for another turn; methods decide at the same time for several sessions. An error leaves
+// the session as it is.
+func (s *Session) Join(b *runner.Batch, opt runner.GenerateOptions) (*runner.Sequence, error) {
+	if m := s.Model(); m != b.Model() {
+		return nil, fmt.Errorf("batch of model %s: got a session of %s, want one of the same model", b.Model().Name, m.Name)
+	}
+	if err := s.startResponse(&opt); err != nil {
+		return nil, err
+	}
+	a, err := b.Add(s.Cache, s.logits, opt)
+	if err != nil {
+		s.ready = true
+	}
+	return a, err
 }
 
 // startResponse begins the answer to the last prompt, whose steps go by the policy.
@@ -70,6 +90,7 @@ func (s *Session) startResponse(opt *runner.GenerateOptions) error {
 		}
 		return after()
 	}
+	opt.OnLeave = func(a *runner.Sequence) { s.endResponse(a.Tokens(), a.Ended(), a.Err()) }
 	return nil
 }
 

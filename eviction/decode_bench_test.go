@@ -22,8 +22,7 @@ func BenchmarkDecode(b *testing.B) {
 	for _, name := range eviction.Policies.Names() {
 		b.Run("policy="+name+"/tokens=2048/budget=64", func(b *testing.B) {
 			rt := eviction.NewRuntime(m)
-			rt.MaxNew = steps
-			study, err := rt.Study(background, []*eviction.Configured{full, policy(b, m, name)}, prompt, []int{budget}, 8)
+			study, err := rt.Study(background, []*eviction.Configured{full, policy(b, m, name)}, eviction.Prompt{Tokens: prompt, MaxNew: steps}, []int{budget}, runner.GenerateOptions{MaxNew: 8})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -158,8 +158,7 @@ func replay(t *testing.T, what string, m *model.Model, p *eviction.Configured, d
 	const steps = 14
 	exact, tokens, n, budget := c.naive, c.tokens, c.n(), c.budget
 	rt := eviction.NewRuntime(m)
-	rt.MaxNew = steps
-	s, err := rt.Prefill(background, p, tokens, budget, nil)
+	s, err := rt.Prefill(background, p, eviction.Prompt{Tokens: tokens, MaxNew: steps, Budget: budget})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,12 +24,12 @@ type onDevices struct {
 func turns(t *testing.T, device, name string, shape modeltest.Llama, lengths []int, budget int) (out []onDevices) {
 	m := shape.Open(t, device)
 	p := policy(t, m, name)
-	s, err := newRuntime(m, p).NewSession(p, eviction.Pairs(budget))
+	s, err := eviction.NewRuntime(m).NewSession(p, eviction.Pairs(budget))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, n := range lengths {
-		if err := s.Turn(background, modeltest.Tokens(m, uint64(i), n), nil); err != nil {
+		if err := s.Turn(background, eviction.Prompt{Tokens: modeltest.Tokens(m, uint64(i), n), MaxNew: mostNew(m, p)}); err != nil {
 			t.Fatal(err)
 		}
 		o := onDevices{Kept: s.Kept(), Scores: s.Scores(), Logits: s.Logits(), Bytes: s.FullBytes}

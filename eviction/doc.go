@@ -28,7 +28,7 @@
 // A [Session] is a conversation: every turn's prompt is appended to what the policy
 // kept of the turns before, and it counts the bytes that decoding reads. It generates an
 // answer or is given one ([Session.Force]): the log-probabilities of given tokens are what
-// perplexity and the cost of an eviction are measured by. A [Batch] decodes the answers of
+// perplexity and the cost of an eviction are measured by. A [runner.Batch] decodes the answers of
 // several sessions together.
 //
 // # Budgets

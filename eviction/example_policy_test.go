@@ -64,7 +64,7 @@ func Example() {
 		for i := range tokens {
 			tokens[i] = int32(i*i) % int32(m.Config.Vocab)
 		}
-		session, err := eviction.NewRuntime(m).Prefill(context.Background(), policy, tokens, 16, nil)
+		session, err := eviction.NewRuntime(m).Prefill(context.Background(), policy, eviction.Prompt{Tokens: tokens, Budget: 16})
 		if err != nil {
 			fmt.Println(err)
 			return

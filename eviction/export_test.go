@@ -10,7 +10,7 @@ import (
 // SelectedOnHost is what the host's rules keep of the scores that a plan was made by; nil
 // where nothing was scored.
 func SelectedOnHost(c *Choice) [][][]int32 {
-	r := c.request
+	r := c.observer
 	if c.Scores == nil {
 		return nil
 	}

@@ -74,7 +74,7 @@ func (f *finite) checkRows(layer int, lse *kernels.Tensor, c *model.Config) {
 }
 
 // finite is an error if a score of the pass is not. It waits for the device.
-func (r *request) finite(b kernels.Backend) error {
+func (r *observer) finite(b kernels.Backend) error {
 	f := &r.watched
 	for _, lse := range f.lse {
 		if sum := b.SumSquares(lse); sum-sum != 0 {

@@ -58,8 +58,8 @@ func TestScoresThatAreNotFinite(t *testing.T) {
 						t.Fatal(err)
 					}
 					tokens, rt := modeltest.Tokens(m, 4, n), eviction.NewRuntime(m)
-					_, alone := rt.Prefill(background, p, tokens, budget, nil)
-					_, together := rt.Study(background, []*eviction.Configured{p}, tokens, []int{n, budget}, 4)
+					_, alone := rt.Prefill(background, p, eviction.Prompt{Tokens: tokens, Budget: budget})
+					_, together := rt.Study(background, []*eviction.Configured{p}, eviction.Prompt{Tokens: tokens}, []int{n, budget}, runner.GenerateOptions{MaxNew: 4})
 					huge := adapter.low[key(0, model.QProj)].Scale == math.MaxFloat32
 					for what, err := range map[string]error{"prefill": alone, "study": together} {
 						switch {
@@ -84,7 +84,7 @@ func TestScoresOfWeightsThatAreNotFinite(t *testing.T) {
 			m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, Seed: 2}.Open(t, device)
 			p := policy(t, m, name)
 			m.Backend.Fill(m.Network.Layers[1].Linear(model.KProj).Weight.Rows(1, 2), math.NaN())
-			_, err := eviction.NewRuntime(m).Prefill(background, p, modeltest.Tokens(m, 4, 60), 12, nil)
+			_, err := eviction.NewRuntime(m).Prefill(background, p, eviction.Prompt{Tokens: modeltest.Tokens(m, 4, 60), Budget: 12})
 			if !errors.Is(err, model.ErrNonFiniteWeights) && device == "cpu" || !errors.Is(err, model.ErrNonFinite) && device != "cpu" {
 				t.Errorf("%s/%s: %v", device, name, err)
 			}
@@ -133,11 +133,11 @@ func TestScoresOfStepsThatAreNotFinite(t *testing.T) {
 			tokens, _, alone := s.Generate(background, opt)
 			b := newBatch(t, m, 2)
 			s, _ = session()
-			bad, err := b.Generate(s, opt)
+			bad, err := s.Join(b, opt)
 			if err != nil {
 				t.Fatal(err)
 			}
-			good, err := b.Generate(prefill(t, m, policy(t, m, name), modeltest.Tokens(m, 5, 50), 12), opt)
+			good, err := prefill(t, m, policy(t, m, name), modeltest.Tokens(m, 5, 50), 12).Join(b, opt)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -78,19 +78,18 @@ func (rt *Runtime) footprint(ctx context.Context, named *Configured, o Footprint
 	}
 	counter.SeekFrom(known.prompt, part)
 	weights := counter.Live()
-	rt.MaxNew = o.MaxNew
-	tokens, most := make([]int32, o.Tokens), min(o.MaxNew, m.Config.MaxPositions-o.Tokens+1)
+	prompt, most := Prompt{Tokens: make([]int32, o.Tokens), Budget: o.Budget, MaxNew: o.MaxNew}, min(o.MaxNew, m.Config.MaxPositions-o.Tokens+1)
 	var s *Session
 	var study *Study // whose full cache stays
 	if o.Study {
-		if study, err = rt.Study(ctx, []*Configured{named}, tokens, []int{o.Budget}, most); err == nil {
+		if study, err = rt.Study(ctx, []*Configured{named}, prompt, []int{o.Budget}, runner.GenerateOptions{MaxNew: most}); err == nil {
 			s, err = study.Session(study.Choices[0])
 		}
 	} else if s, err = rt.NewSession(named, Pairs(o.Budget)); err == nil {
 		if o.LogProbs {
 			s.LogProbs = &runner.PromptLogProbs{}
 		}
-		err = s.Turn(ctx, tokens, nil)
+		err = s.Turn(ctx, prompt)
 	}
 	if err != nil {
 		return f, err
@@ -100,19 +99,19 @@ func (rt *Runtime) footprint(ctx context.Context, named *Configured, o Footprint
 		f.Cache = study.Cache.Bytes() + s.Cache.Bytes()
 	}
 	f.Passes = rt.Runner.ScratchBytes()
-	prompt := counter.Peak()
+	peak := counter.Peak()
 	known.prompt = counter.Sure()
 	counter.SeekFrom(known.all, part)
-	f.Prompt = prompt - weights - f.Passes
+	f.Prompt = peak - weights - f.Passes
 	sparse := s.sparse
 	if m.Backend.Traits().Device { // steps that read everything need no less beside the pages, which are reserved below
 		s.sparse = nil
 	}
-	batch, err := rt.NewBatch(max(1, o.Rows))
+	batch, err := runner.New(m).NewBatch(max(1, o.Rows))
 	if err != nil {
 		return f, err
 	}
-	if _, err := batch.Generate(s, runner.GenerateOptions{MaxNew: most}); err != nil {
+	if _, err := s.Join(batch, runner.GenerateOptions{MaxNew: most}); err != nil {
 		return f, err
 	}
 	if err := batch.Run(ctx); err != nil {
@@ -133,7 +132,7 @@ func (rt *Runtime) footprint(ctx context.Context, named *Configured, o Footprint
 	known.all = counter.Sure()
 	f.Answer, f.Peak = live-stays, counter.Peak()-weights
 	f.Steps = stays - weights - f.Passes + max(counter.Temporary(), counter.Held()-stays)
-	if counter.Sure() > prompt { // in a step
+	if counter.Sure() > peak { // in a step
 		f.Steps = max(f.Steps, f.Peak-f.Passes-f.Answer)
 	}
 	runtime.KeepAlive(batch)

@@ -62,17 +62,17 @@ func footprint(t *testing.T, names []string, set ...string) {
 				meter.ResetPeak()
 				defer meter.LimitMemory(others + limit)()
 				rt := eviction.NewRuntime(m)
-				s, err := rt.Prefill(background, policy(t, m, name, set...), modeltest.Tokens(m, 1, tokens), budget, nil)
+				s, err := rt.Prefill(background, policy(t, m, name, set...), eviction.Prompt{Tokens: modeltest.Tokens(m, 1, tokens), Budget: budget})
 				if err == nil {
 					count := func() int64 { return modeltest.Calls(m.Backend) }
 					before := count()
 					after := func() error { calls, before = count()-before, count(); return nil }
-					var batch *eviction.Batch
-					if batch, err = rt.NewBatch(1); err != nil {
+					var batch *runner.Batch
+					if batch, err = runner.New(m).NewBatch(1); err != nil {
 						return err
 					}
-					var a *eviction.Answer
-					if a, err = batch.Generate(s, runner.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true, AfterStep: after}); err == nil {
+					var a *runner.Sequence
+					if a, err = s.Join(batch, runner.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true, AfterStep: after}); err == nil {
 						err = cmp.Or(batch.Run(background), a.Err())
 					}
 				}

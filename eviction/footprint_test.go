@@ -38,8 +38,7 @@ func TestFootprintOfEveryPolicy(t *testing.T) {
 				t.Fatal(err)
 			}
 			rt := eviction.NewRuntime(m)
-			rt.MaxNew = maxNew
-			s, err := rt.Prefill(background, policy(t, m, name), modeltest.Tokens(m, 1, tokens), budget, nil)
+			s, err := rt.Prefill(background, policy(t, m, name), eviction.Prompt{Tokens: modeltest.Tokens(m, 1, tokens), MaxNew: maxNew, Budget: budget})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,8 +78,7 @@ func TestFootprintOfStudy(t *testing.T) {
 				t.Fatal(err)
 			}
 			rt := eviction.NewRuntime(m)
-			rt.MaxNew = maxNew
-			s, err := rt.Study(background, []*eviction.Configured{policy(t, m, name)}, modeltest.Tokens(m, 1, tokens), []int{budget}, maxNew)
+			s, err := rt.Study(background, []*eviction.Configured{policy(t, m, name)}, eviction.Prompt{Tokens: modeltest.Tokens(m, 1, tokens), MaxNew: maxNew}, []int{budget}, runner.GenerateOptions{MaxNew: maxNew})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +108,7 @@ func TestFootprintOfAblations(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := eviction.NewRuntime(m).Prefill(background, policy(t, m, name, set), modeltest.Tokens(m, 1, tokens), budget, nil)
+			s, err := eviction.NewRuntime(m).Prefill(background, policy(t, m, name, set), eviction.Prompt{Tokens: modeltest.Tokens(m, 1, tokens), Budget: budget})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -140,8 +138,7 @@ func TestFootprintOfRoundedCaches(t *testing.T) {
 					t.Fatal(err)
 				}
 				rt := eviction.NewRuntime(m)
-				rt.MaxNew = maxNew
-				s, err := rt.Prefill(background, policy(t, m, name), modeltest.Tokens(m, 1, tokens), budget, nil)
+				s, err := rt.Prefill(background, policy(t, m, name), eviction.Prompt{Tokens: modeltest.Tokens(m, 1, tokens), MaxNew: maxNew, Budget: budget})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -219,7 +216,7 @@ func TestFootprintOfLogProbs(t *testing.T) {
 			if told {
 				s.LogProbs = &runner.PromptLogProbs{Each: func(int32, float64, []runner.LogProb) { n++ }}
 			}
-			if err := s.Turn(background, modeltest.Tokens(m, 1, tokens), nil); err != nil {
+			if err := s.Turn(background, eviction.Prompt{Tokens: modeltest.Tokens(m, 1, tokens)}); err != nil {
 				t.Fatal(err)
 			}
 			if passes[i] = f.Passes; told && n != tokens {

@@ -56,7 +56,7 @@ func TestForceIsGenerate(t *testing.T) {
 				t.Error("a prompt is answered twice")
 			}
 			next := modeltest.Tokens(m, 5, 9)
-			if err := errors.Join(generated.Turn(background, next, response), forced.Turn(background, next, response)); err != nil {
+			if err := errors.Join(generated.Turn(background, eviction.Prompt{Tokens: next, Response: response}), forced.Turn(background, eviction.Prompt{Tokens: next, Response: response})); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(generated.Logits(), forced.Logits()) {
@@ -88,7 +88,7 @@ func TestForceRefuses(t *testing.T) {
 		if err != nil || len(got) != p || s.Cache.Next() != 30 {
 			t.Errorf("%d tokens: %v, %v, cache at %d", p, got, err, s.Cache.Next())
 		}
-		if err := s.Turn(background, []int32{5, 6}, nil); err != nil || int(s.Cache.Next()) != 32+i {
+		if err := s.Turn(background, eviction.Prompt{Tokens: []int32{5, 6}}); err != nil || int(s.Cache.Next()) != 32+i {
 			t.Errorf("%d tokens: the next turn ends at %d, %v", p, s.Cache.Next(), err)
 		}
 	}

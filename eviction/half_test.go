@@ -12,6 +12,7 @@ import (
 	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // halfDevices are the backends of the tests of caches in bf16, and of those in blocks on a processor.
@@ -67,7 +68,7 @@ func keptSetsOver(t *testing.T, shape modeltest.Llama, windows []int, cache stri
 		for _, name := range eviction.Policies.Names() {
 			policies = append(policies, policy(t, m, name))
 		}
-		s, err := eviction.NewRuntime(m).StudyResponse(background, policies, tokens, tokens[:4], []int{3, len(tokens) / 2})
+		s, err := eviction.NewRuntime(m).Study(background, policies, eviction.Prompt{Tokens: tokens, Response: tokens[:4]}, []int{3, len(tokens) / 2}, runner.GenerateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -163,7 +163,7 @@ func TestKeptSetsAgainstNaive(t *testing.T) {
 					}
 				}
 				budgets := []int{1, 1 + rng.IntN(n), 1 + rng.IntN(n), max(1, n-1), n, n + 3}
-				study, err := eviction.NewRuntime(m).Study(background, policies, c.tokens, budgets, rng.IntN(6))
+				study, err := eviction.NewRuntime(m).Study(background, policies, eviction.Prompt{Tokens: c.tokens}, budgets, runner.GenerateOptions{MaxNew: rng.IntN(6)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -300,7 +300,7 @@ func TestResponsesAgainstNaive(t *testing.T) {
 			if evicts || sparse {
 				continue // TestDecodingAgainstNaive
 			}
-			s, err := newRuntime(m, p).Prefill(background, p, tokens, budget, nil)
+			s, err := eviction.NewRuntime(m).Prefill(background, p, eviction.Prompt{Tokens: tokens, MaxNew: mostNew(m, p), Budget: budget})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -30,13 +30,13 @@ func TestKVShapes(t *testing.T) {
 	for _, name := range eviction.Policies.Names() {
 		t.Run(name, func(t *testing.T) {
 			p := policy(t, m, name)
-			shared := newRuntime(m, p)
+			shared := eviction.NewRuntime(m)
 			shared.Prefixes = kvcache.NewPrefixCache(m, 1<<30)
 			reuses := !planOf(m, p).Capture.AllRows
 			for i := range 2 {
 				tokens := slices.Clone(document)
 				copy(tokens[150:], modeltest.Tokens(m, uint64(20+i), 50))
-				got, err := shared.Prefill(background, p, tokens, 40, nil)
+				got, err := shared.Prefill(background, p, eviction.Prompt{Tokens: tokens, MaxNew: mostNew(m, p), Budget: 40})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -52,9 +52,9 @@ func TestKVShapes(t *testing.T) {
 	}
 	// Files of pages are read back.
 	p := policy(t, m, "snapkv")
-	rt := newRuntime(m, p)
+	rt := eviction.NewRuntime(m)
 	rt.Prefixes = files
-	if _, err := rt.Prefill(background, p, document, 40, nil); err != nil {
+	if _, err := rt.Prefill(background, p, eviction.Prompt{Tokens: document, MaxNew: mostNew(m, p), Budget: 40}); err != nil {
 		t.Fatal(err)
 	}
 	files.Stop()
@@ -64,7 +64,7 @@ func TestKVShapes(t *testing.T) {
 	}
 	defer again.Stop()
 	rt.Prefixes = again
-	got, err := rt.Prefill(background, p, document, 40, nil)
+	got, err := rt.Prefill(background, p, eviction.Prompt{Tokens: document, MaxNew: mostNew(m, p), Budget: 40})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func TestPrefillPeak(t *testing.T) {
 		peak := peakLive(func() {
 			rt = eviction.NewRuntime(modeltest.OpenFolder(t, folder, "cpu"))
 			var err error
-			if s, err = rt.Prefill(background, policy(t, rt.Runner.Model, name, "snapkv.window=8"), modeltest.Tokens(rt.Runner.Model, 1, n), budget, nil); err != nil {
+			if s, err = rt.Prefill(background, policy(t, rt.Runner.Model, name, "snapkv.window=8"), eviction.Prompt{Tokens: modeltest.Tokens(rt.Runner.Model, 1, n), Budget: budget}); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -93,7 +93,7 @@ func TestLayersUseTheSameMemory(t *testing.T) {
 	var before, after runtime.MemStats
 	for range 2 { // the first makes the scratch memory
 		runtime.ReadMemStats(&before)
-		if _, err := rt.Prefill(background, p, ids, budget, nil); err != nil {
+		if _, err := rt.Prefill(background, p, eviction.Prompt{Tokens: ids, Budget: budget}); err != nil {
 			t.Fatal(err)
 		}
 		runtime.ReadMemStats(&after)

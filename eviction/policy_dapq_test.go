@@ -124,7 +124,7 @@ func TestNonsense(t *testing.T) {
 	if whole := strings.Repeat("Sorry, I don't know. ", 40); err != nil || len(ids) != 40 || !strings.HasPrefix(whole, text) {
 		t.Errorf("%d tokens that say %q, %v", len(ids), text, err)
 	}
-	s, err := eviction.NewRuntime(m).Prefill(background, dapq, modeltest.Tokens(m, 3, 60), 20, nil)
+	s, err := eviction.NewRuntime(m).Prefill(background, dapq, eviction.Prompt{Tokens: modeltest.Tokens(m, 3, 60), Budget: 20})
 	if err != nil {
 		t.Fatal(err)
 	}

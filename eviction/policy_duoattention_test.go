@@ -178,7 +178,7 @@ func TestPatternsOfAnotherShape(t *testing.T) {
 		if err := p.Fits(m); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
-		if _, err := eviction.NewRuntime(m).Prefill(background, p, []int32{1, 2, 3}, 1, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := eviction.NewRuntime(m).Prefill(background, p, eviction.Prompt{Tokens: []int32{1, 2, 3}, Budget: 1}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("prefill: %v", err)
 		}
 	}

@@ -46,7 +46,7 @@ func TestH2ODecoding(t *testing.T) {
 		exact := newNaive(m)
 		p := policy(t, m, "h2o", "h2o.recent="+c.recent, "h2o.kernel="+c.kernel)
 		tokens := modeltest.Tokens(m, 3, c.n)
-		s, err := eviction.NewRuntime(m).Prefill(background, p, tokens, c.budget, nil)
+		s, err := eviction.NewRuntime(m).Prefill(background, p, eviction.Prompt{Tokens: tokens, Budget: c.budget})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,6 @@ func TestOracleFollowsTheResponse(t *testing.T) {
 	exact := newNaive(m)
 	p, rt := policy(t, m, "oracle"), eviction.NewRuntime(m)
 	const n, budget, most = 40, 9, 100
-	rt.MaxNew = most
 	c := naiveCase{naive: exact, tokens: modeltest.Tokens(m, 1, n), budget: budget}
 	c.prompt = exact.run(exact.empty(), exact.embed(c.tokens), 0, nil)
 	c.full = exact.empty().with(c.prompt)
@@ -37,7 +36,7 @@ func TestOracleFollowsTheResponse(t *testing.T) {
 		own = own[:end]
 	}
 	for name, response := range map[string][]int32{"own": nil, "given": modeltest.Tokens(m, 2, 7), "empty": {}} {
-		s, err := rt.Prefill(background, p, c.tokens, budget, response)
+		s, err := rt.Prefill(background, p, eviction.Prompt{Tokens: c.tokens, MaxNew: most, Budget: budget, Response: response})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,11 +73,11 @@ func TestOracleWithoutALength(t *testing.T) {
 			t.Fatalf("a response of %d tokens", len(want))
 		}
 		p := policy(t, m, "oracle")
-		own, err := rt.Prefill(background, p, tokens, 9, nil)
+		own, err := rt.Prefill(background, p, eviction.Prompt{Tokens: tokens, Budget: 9})
 		if err != nil {
 			t.Fatal(err)
 		}
-		given, err := rt.Prefill(background, p, tokens, 9, want)
+		given, err := rt.Prefill(background, p, eviction.Prompt{Tokens: tokens, Budget: 9, Response: want})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ func TestRandomIsUniform(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := rt.Prefill(background, p, tokens, budget, nil)
+		s, err := rt.Prefill(background, p, eviction.Prompt{Tokens: tokens, Budget: budget})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -471,8 +471,7 @@ func TestHSADimensionsStay(t *testing.T) {
 	m := modeltest.Llama{Layers: 2, HeadDim: 32, Seed: 2}.Open(t, "cpu")
 	const n, budget, steps = 400, 60, 60
 	rt := eviction.NewRuntime(m)
-	rt.MaxNew = steps
-	s, err := rt.Prefill(background, policy(t, m, "rocketkv"), modeltest.Tokens(m, 4, n), budget, nil)
+	s, err := rt.Prefill(background, policy(t, m, "rocketkv"), eviction.Prompt{Tokens: modeltest.Tokens(m, 4, n), MaxNew: steps, Budget: budget})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 func init() {
@@ -58,7 +59,7 @@ func TestOwnDraft(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := rt.Prefill(background, p, tokens, 16, nil)
+		s, err := rt.Prefill(background, p, eviction.Prompt{Tokens: tokens, Budget: 16})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,10 +88,10 @@ func TestDraftOfAnotherVocabulary(t *testing.T) {
 		t.Errorf("%v, want %q", err, want)
 	}
 	rt := eviction.NewRuntime(m)
-	if _, err := rt.Prefill(background, p, []int32{1, 2, 3}, 1, nil); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := rt.Prefill(background, p, eviction.Prompt{Tokens: []int32{1, 2, 3}, Budget: 1}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("prefill: %v", err)
 	}
-	if _, err := rt.Study(background, []*eviction.Configured{p}, []int32{1, 2, 3}, []int{1}, 4); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := rt.Study(background, []*eviction.Configured{p}, eviction.Prompt{Tokens: []int32{1, 2, 3}}, []int{1}, runner.GenerateOptions{MaxNew: 4}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("study: %v", err)
 	}
 	for _, layers := range []int{0, 3, -1} {
@@ -107,7 +108,7 @@ func TestDraftBeyondItsContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := eviction.NewRuntime(m).Prefill(background, p, make([]int32, 21), 5, nil); err == nil || !strings.Contains(err.Error(), "draft by tiny: prefill: 21 tokens at position 0, want at most 20") {
+	if _, err := eviction.NewRuntime(m).Prefill(background, p, eviction.Prompt{Tokens: make([]int32, 21), Budget: 5}); err == nil || !strings.Contains(err.Error(), "draft by tiny: prefill: 21 tokens at position 0, want at most 20") {
 		t.Error(err)
 	}
 }

@@ -22,7 +22,7 @@ func init() {
 func TestStreamingDecoding(t *testing.T) {
 	m := modeltest.Llama{Layers: 2}.Open(t, "cpu")
 	for _, c := range []struct{ n, budget int }{{50, 12}, {3, 12}, {50, 3}, {50, 4}, {12, 12}} {
-		s, err := eviction.NewRuntime(m).Prefill(background, policy(t, m, "streamingllm"), modeltest.Tokens(m, 3, c.n), c.budget, nil)
+		s, err := eviction.NewRuntime(m).Prefill(background, policy(t, m, "streamingllm"), eviction.Prompt{Tokens: modeltest.Tokens(m, 3, c.n), Budget: c.budget})
 		if err != nil {
 			t.Fatal(err)
 		}

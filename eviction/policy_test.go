@@ -12,6 +12,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // TestPoliciesDescribeThemselves: what help texts and tables are made of, and
@@ -198,7 +199,7 @@ func TestHitRate(t *testing.T) {
 func TestHitRateOfPolicies(t *testing.T) {
 	m := modeltest.Llama{Layers: 6, Heads: 8, KVHeads: 8, HeadDim: 4}.Open(t, "cpu")
 	const n, budget = 150, 50
-	study, err := eviction.NewRuntime(m).Study(background, []*eviction.Configured{policy(t, m, "oracle"), policy(t, m, "random"), policy(t, m, "full")}, modeltest.Tokens(m, 1, n), []int{budget}, 20)
+	study, err := eviction.NewRuntime(m).Study(background, []*eviction.Configured{policy(t, m, "oracle"), policy(t, m, "random"), policy(t, m, "full")}, eviction.Prompt{Tokens: modeltest.Tokens(m, 1, n)}, []int{budget}, runner.GenerateOptions{MaxNew: 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,11 +237,11 @@ func TestRefusals(t *testing.T) {
 			"long prompt":  {background, make([]int32, 51), 3, "want at most 50", model.ErrContext},
 			"cancelled":    {cancelled, []int32{1, 2, 3, 4}, 3, "", context.Canceled},
 		} {
-			s, err := rt.Prefill(c.ctx, p, c.tokens, c.budget, nil)
+			s, err := rt.Prefill(c.ctx, p, eviction.Prompt{Tokens: c.tokens, Budget: c.budget})
 			if err == nil || s != nil || !strings.Contains(err.Error(), c.want) || c.is != nil && !errors.Is(err, c.is) {
 				t.Errorf("%s: %s: %v", name, what, err)
 			}
-			study, err := rt.Study(c.ctx, []*eviction.Configured{p}, c.tokens, []int{9, c.budget}, 4)
+			study, err := rt.Study(c.ctx, []*eviction.Configured{p}, eviction.Prompt{Tokens: c.tokens}, []int{9, c.budget}, runner.GenerateOptions{MaxNew: 4})
 			if err == nil || study != nil || !strings.Contains(err.Error(), c.want) || c.is != nil && !errors.Is(err, c.is) {
 				t.Errorf("%s: %s: study: %v", name, what, err)
 			}

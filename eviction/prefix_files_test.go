@@ -118,7 +118,7 @@ func TestForeignPages(t *testing.T) {
 				check(rt.Prefixes.KeepIn(t.Context(), m, dir, 1<<30, nil))
 				done := make(chan *eviction.Session)
 				go func() {
-					got, err := rt.Prefill(background, p, tokens, 100, nil)
+					got, err := rt.Prefill(background, p, eviction.Prompt{Tokens: tokens, Budget: 100})
 					if err != nil {
 						t.Error(err)
 					}
@@ -167,7 +167,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rt.Prefill(background, p, modeltest.Tokens(m, 5, 400), 100, nil); err != nil {
+	if _, err := rt.Prefill(background, p, eviction.Prompt{Tokens: modeltest.Tokens(m, 5, 400), Budget: 100}); err != nil {
 		t.Fatal(err)
 	}
 	rt.Prefixes.Stop()
@@ -199,7 +199,7 @@ func TestSalts(t *testing.T) {
 					t.Fatal(err)
 				}
 				s.CacheSalt = salt
-				if err := s.Turn(background, slices.Clone(tokens), nil); err != nil {
+				if err := s.Turn(background, eviction.Prompt{Tokens: slices.Clone(tokens)}); err != nil {
 					t.Fatal(err)
 				}
 				if s.Reused != want {

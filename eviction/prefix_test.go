@@ -10,6 +10,7 @@ import (
 	"glimpse/model"
 	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // TestSharedPrefix: a prompt that begins as one before it keeps, scores and answers to the bit what it does by itself,
@@ -32,7 +33,7 @@ func TestSharedPrefix(t *testing.T) {
 		for _, name := range names {
 			t.Run(name, func(t *testing.T) {
 				p := policy(t, m, name)
-				shared := newRuntime(m, p)
+				shared := eviction.NewRuntime(m)
 				shared.Prefixes = kvcache.NewPrefixCache(m, 1<<30)
 				reuses := !planOf(m, p).Capture.AllRows
 				for i, n := range []int{1100, 1100, 700, 1290, 1041} {
@@ -41,7 +42,7 @@ func TestSharedPrefix(t *testing.T) {
 					if i == 1 { // the same prompt once more
 						copy(tokens[n-60:], modeltest.Tokens(m, 20, 60))
 					}
-					got, err := shared.Prefill(background, p, tokens, 100, nil)
+					got, err := shared.Prefill(background, p, eviction.Prompt{Tokens: tokens, MaxNew: mostNew(m, p), Budget: 100})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -85,7 +86,7 @@ func TestPrefixCacheLimit(t *testing.T) {
 	rt.Prefixes = kvcache.NewPrefixCache(m, 10*page)
 	a, b := modeltest.Tokens(m, 5, 500), modeltest.Tokens(m, 6, 300)
 	reused := func(tokens []int32) int {
-		s, err := rt.Prefill(background, p, tokens, 50, nil)
+		s, err := rt.Prefill(background, p, eviction.Prompt{Tokens: tokens, Budget: 50})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +132,7 @@ func TestPrefixFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		units = 0
-		if err := got.TurnInUnits(background, tokens, 0, func() error { units++; return nil }); err != nil {
+		if err := got.Turn(runner.WithPause(background, func() error { units++; return nil }), eviction.Prompt{Tokens: tokens}); err != nil {
 			t.Fatal(err)
 		}
 		rt.Prefixes.Stop()

@@ -111,13 +111,13 @@ func TestStatesGoNowhereElse(t *testing.T) {
 				return r.Probe(background, c, model.TokenRows(tokens[:9]), func(*runner.Observation) error { return nil })
 			},
 			"answer": func(c *kvcache.Cache, logits *runner.Logits) error {
-				_, err := r.Respond(background, c, logits, 8, model.Sampling{})
+				_, err := r.Respond(background, c, logits, runner.GenerateOptions{MaxNew: 8})
 				return err
 			},
 			"two answers": func(c *kvcache.Cache, logits *runner.Logits) error {
-				_, err := r.Respond(background, c, logits, 8, model.Sampling{})
+				_, err := r.Respond(background, c, logits, runner.GenerateOptions{MaxNew: 8})
 				if err == nil {
-					_, err = r.Respond(background, c, logits, 3, model.Sampling{})
+					_, err = r.Respond(background, c, logits, runner.GenerateOptions{MaxNew: 3})
 				}
 				return err
 			},
@@ -197,7 +197,7 @@ func TestRewindOfStates(t *testing.T) {
 			if err != nil || kept != want {
 				t.Fatalf("%d tokens are the same: %d stand, %v, want %d", same, kept, err, want)
 			}
-			if err := s.Turn(background, whole[kept:], nil); err != nil {
+			if err := s.Turn(background, eviction.Prompt{Tokens: whole[kept:]}); err != nil {
 				t.Fatal(err)
 			}
 			compare.Close(t, fmt.Sprintf("logits after %d", same), s.Logits(), prefill(t, m, p, whole, 400).Logits(), 1e-4)
@@ -209,11 +209,11 @@ func TestRewindOfStates(t *testing.T) {
 func TestPrefixesOfStates(t *testing.T) {
 	hybrids(t, func(t *testing.T, m *model.Model) {
 		p := policy(t, m, "snapkv")
-		shared := newRuntime(m, p)
+		shared := eviction.NewRuntime(m)
 		shared.Prefixes = kvcache.NewPrefixCache(m, 1<<30)
 		tokens := modeltest.Tokens(m, 5, 220)
 		for range 2 {
-			got, err := shared.Prefill(background, p, tokens, 20, nil)
+			got, err := shared.Prefill(background, p, eviction.Prompt{Tokens: tokens, MaxNew: mostNew(m, p), Budget: 20})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -230,7 +230,7 @@ func TestPrefixesOfStates(t *testing.T) {
 func sameElsewhere(t *testing.T, m *model.Model, p *eviction.Configured, tokens []int32, budget int, want []int32) {
 	t.Helper()
 	opt := runner.GenerateOptions{MaxNew: len(want), IgnoreEnd: true}
-	study, err := newRuntime(m, p).StudyGenerate(background, []*eviction.Configured{p}, tokens, []int{budget}, opt)
+	study, err := eviction.NewRuntime(m).Study(background, []*eviction.Configured{p}, eviction.Prompt{Tokens: tokens}, []int{budget}, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,14 +245,14 @@ func sameElsewhere(t *testing.T, m *model.Model, p *eviction.Configured, tokens 
 	}
 	// In a batch with another sequence, and then another turn.
 	together, alone := prefill(t, m, p, tokens, budget), prefill(t, m, p, tokens, budget)
-	var answers [2]*eviction.Answer
+	var answers [2]*runner.Sequence
 	for i, s := range []*eviction.Session{together, alone} {
 		b := newBatch(t, m, 3)
-		if answers[i], err = b.Generate(s, opt); err != nil {
+		if answers[i], err = s.Join(b, opt); err != nil {
 			t.Fatal(err)
 		}
 		if i == 0 {
-			if _, err := b.Generate(prefill(t, m, policy(t, m, "h2o"), tokens[:31], budget), runner.GenerateOptions{MaxNew: len(want) / 2, IgnoreEnd: true}); err != nil {
+			if _, err := prefill(t, m, policy(t, m, "h2o"), tokens[:31], budget).Join(b, runner.GenerateOptions{MaxNew: len(want) / 2, IgnoreEnd: true}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -262,7 +262,7 @@ func sameElsewhere(t *testing.T, m *model.Model, p *eviction.Configured, tokens 
 		if err := answers[i].Err(); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Turn(background, tokens[:20], nil); err != nil {
+		if err := s.Turn(background, eviction.Prompt{Tokens: tokens[:20], MaxNew: mostNew(m, p)}); err != nil {
 			t.Fatal(err)
 		}
 	}

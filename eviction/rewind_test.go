@@ -29,7 +29,7 @@ func TestRewind(t *testing.T) {
 			if err != nil || kept != want {
 				t.Fatalf("%s: %d tokens stand, %v, want %d", name, kept, err, want)
 			}
-			if err := s.Turn(background, whole[kept:], nil); err != nil {
+			if err := s.Turn(background, eviction.Prompt{Tokens: whole[kept:], MaxNew: mostNew(m, p)}); err != nil {
 				t.Fatal(err)
 			}
 			alone := prefill(t, m, p, whole, budget)
@@ -53,7 +53,7 @@ func TestRewindRunsAToken(t *testing.T) {
 	if kept, err := s.Rewind(tokens); err != nil || kept != 19 {
 		t.Errorf("%d tokens stand, %v, want 19", kept, err)
 	}
-	if err := s.Turn(background, tokens[19:], nil); err != nil || s.Cache.Next() != 20 {
+	if err := s.Turn(background, eviction.Prompt{Tokens: tokens[19:]}); err != nil || s.Cache.Next() != 20 {
 		t.Errorf("ends at %d, %v", s.Cache.Next(), err)
 	}
 }

@@ -140,128 +140,115 @@ func (s *Session) newCache() *kvcache.Cache {
 	return c
 }
 
-// Prefill runs a prompt and evicts its cache to budget entries per KV head and
-// layer; a budget of the prompt's length or more keeps everything. response is
-// the true response, for a policy that may know it; where such a policy gets
-// none, the model's own greedy response with the full cache, of up to rt.MaxNew
-// tokens, is generated first.
-func (rt *Runtime) Prefill(ctx context.Context, named *Configured, tokens []int32, budget int, response []int32) (*Session, error) {
-	s, err := rt.NewSession(named, Pairs(budget))
+// Prefill runs a prompt and evicts its cache to prompt.Budget entries per KV head and layer; a budget of the prompt's length or
+// more keeps everything. Of the prompt's other fields it reads those that [Session.Turn] does.
+func (rt *Runtime) Prefill(ctx context.Context, named *Configured, prompt Prompt) (*Session, error) {
+	s, err := rt.NewSession(named, Pairs(prompt.Budget))
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Turn(ctx, tokens, response); err != nil {
+	if err := s.Turn(ctx, prompt); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// Turn appends the prompt of one more turn and evicts, as Prefill does. The last
-// token that was generated comes first, since no step has run it. After an error
-// the session is unusable.
-func (s *Session) Turn(ctx context.Context, tokens, response []int32) (err error) {
+// Turn appends the prompt of one more turn and evicts, as Prefill does; of its fields Tokens, MaxNew and Response. The last token
+// that was generated comes first, since no step has run it. Response is the true response, for a policy that may know it; where
+// such a policy gets none, the model's own greedy response with the full cache is generated first, of up to MaxNew tokens. After
+// an error the session is unusable.
+//
+// Under a context with a pause ([runner.WithPause]) the turn runs in units: meanwhile answers of other sessions may be decoded; no
+// other prompt of the runtime may run.
+func (s *Session) Turn(ctx context.Context, prompt Prompt) (err error) {
 	defer kernels.CatchDevice(&err) // in operations of policies between passes
-	rt := s.runtime
-	if s.turns > 0 && len(tokens) == 0 {
+	if s.turns > 0 && len(prompt.Tokens) == 0 {
 		return fmt.Errorf("turn: empty prompt, want at least 1 token")
 	}
-	if err := s.Budget.Check(); err != nil {
-		return fmt.Errorf("turn: %w", err)
-	}
-	tokens = slices.Concat(s.pending, tokens)
-	p := &s.Prompt
-	p.Tokens, p.MaxNew, p.Entries, p.From = tokens, rt.MaxNew, len(tokens)+s.mostEntries(), int(s.Cache.Next())
-	p.Budget = s.Budget.Of(p.From + len(tokens))
-	p.Response, p.Draft, p.Drafted = response, nil, 0
-	s.FullBytes, s.PeakBytes, s.Traffic = 0, 0, Traffic{}
-	r := newRequest(s.policy, *p)
-	if r.plan.NeedsResponse && response == nil && !p.fits() {
-		if p.Response, err = rt.ownResponse(ctx, slices.Concat(s.history, tokens)); err != nil {
-			return err
-		}
-		r.know(func(own *Prompt) { own.Response = p.Response })
-	}
-	start := time.Now()
-	if r.plan.Draft != nil && !p.fits() {
-		if p.Draft, s.PeakBytes, err = rt.speculate(ctx, r.plan.Draft, slices.Concat(s.history, tokens)); err != nil {
-			return err
-		}
-		r.know(func(own *Prompt) { own.Draft = p.Draft })
-	}
-	if s.decode != nil {
-		r.carry = s.decode.Carry
-	}
-	prefix, err := s.prefix(r)
+	r, err := s.observer(ctx, prompt)
 	if err != nil {
 		return err
 	}
-	if s.Reused = 0; prefix != nil {
-		defer prefix.Close()
-		s.Reused = prefix.Len()
-	}
-	whole := r.plan.keepsAll(r.prompt.Entries, r.prompt.Budget)
-	opt := runner.PrefillOptions{Capture: mergeCaptures([]*request{r}), Prefix: prefix, Pipelined: whole, LogProbs: s.LogProbs, Observe: func(o *runner.Observation) error {
-		keep := r.observeLayer(o)
-		s.FullBytes += s.Cache.LayerBytes(o.Layer)
-		if whole || keep == nil {
-			return nil
-		}
-		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
-		return s.Cache.RetainSelection(o.Layer, keep)
-	}}
-	if s.logits, err = rt.Runner.Forward(ctx, s.Cache, tokens[s.Reused:], opt); err != nil {
+	start := time.Now()
+	s.FullBytes, s.PeakBytes, s.Traffic, s.Reused = 0, 0, Traffic{}, 0
+	p := &pass{runtime: s.runtime, cache: s.Cache, before: s.history, prompt: r.prompt, observers: []*observer{r}, session: s}
+	if err := p.run(ctx); err != nil {
 		return err
 	}
-	s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
-	if s.turns > 0 {
-		if s.FullBytes = s.Model().Config.CacheBytes(int(s.Cache.Next()), s.Cache.DType()); s.Prompt.Windows {
-			s.FullBytes = int64(s.Cache.Next())*s.Model().Config.CacheBytesPerToken(s.Cache.DType()) + s.Model().Config.CacheBytes(0, s.Cache.DType())
-		}
+	s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes()+r.held)
+	for _, d := range p.drafts {
+		s.PeakBytes = max(s.PeakBytes, d.bytes)
 	}
-	if err := r.finishSelection(rt.pause); err != nil {
-		return err
-	}
-	if r.plan.Drafted > 0 && !r.idle() {
-		held, err := rt.draft(ctx, r, s.Cache, s.logits)
-		if err != nil {
-			return err
-		}
-		p.Drafted = r.prompt.Drafted
-		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes()+held)
+	if c := &s.Model().Config; s.turns > 0 && s.Prompt.Windows {
+		s.FullBytes = int64(s.Cache.Next())*c.CacheBytesPerToken(s.Cache.DType()) + c.CacheBytes(0, s.Cache.DType())
+	} else if s.turns > 0 {
+		s.FullBytes = c.CacheBytes(int(s.Cache.Next()), s.Cache.DType())
 	}
 	if r.plan.waits() && !r.plan.KeepsAll && !r.idle() {
-		if err := s.evict(r, rt.pause); err != nil {
+		if err := s.evict(ctx, r); err != nil {
 			return err
 		}
 	}
-	s.history = append(s.history, tokens...)
+	s.logits, s.history = p.logits, append(s.history, r.prompt.Tokens...)
 	s.beginDecoding(r)
-	if err := s.logits.CheckFinite(); err != nil { // and wait for them
-		return err
-	}
-	if err := r.finite(rt.Runner.Model.Backend); err != nil {
+	if err := p.finite(s.runtime.Runner.Model.Backend); err != nil { // and wait for them
 		return err
 	}
 	s.PrefillTime = time.Since(start)
 	return s.Cache.Settle()
 }
 
-// prefix is what the session's first prompt shares with others; nil where nothing is shared.
-func (s *Session) prefix(r *request) (*kvcache.Prefix, error) {
-	shared, tokens := s.runtime.Prefixes, r.prompt.Tokens
-	if shared == nil || s.Cache.Next() > 0 {
+// observer is the policy, as it observes the prompt of the next turn.
+func (s *Session) observer(ctx context.Context, prompt Prompt) (*observer, error) {
+	if err := s.Budget.Check(); err != nil {
+		return nil, fmt.Errorf("turn: %w", err)
+	}
+	p := s.Prompt
+	p.Tokens, p.MaxNew, p.Response = slices.Concat(s.pending, prompt.Tokens), prompt.MaxNew, prompt.Response
+	p.Draft, p.Drafted = nil, 0
+	p.Entries, p.From = len(p.Tokens)+s.mostEntries(), int(s.Cache.Next())
+	p.Budget = s.Budget.Of(p.From + len(p.Tokens))
+	r := newObserver(s.policy, p)
+	if r.plan.NeedsResponse && p.Response == nil && !p.fits() {
+		response, err := s.runtime.ownResponse(ctx, slices.Concat(s.history, p.Tokens), p.MaxNew)
+		if err != nil {
+			return nil, err
+		}
+		r.know(func(own *Prompt) { own.Response = response })
+	}
+	if s.decode != nil {
+		r.carry = s.decode.Carry
+	}
+	return r, nil
+}
+
+// observed is told of a layer of the prompt, and what is selected of it. whole: it stays.
+func (s *Session) observed(o *runner.Observation, keep *kernels.Selection, whole bool) error {
+	s.FullBytes += s.Cache.LayerBytes(o.Layer)
+	if whole || keep == nil {
+		return nil
+	}
+	s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
+	return s.Cache.RetainSelection(o.Layer, keep)
+}
+
+// prefix is what the session's first prompt shares with others; nil where nothing is shared, as by a study.
+func (s *Session) prefix(ctx context.Context, p *pass) (*kvcache.Prefix, error) {
+	if s == nil || s.runtime.Prefixes == nil || s.Cache.Next() > 0 {
 		return nil, nil
 	}
+	shared, tokens := s.runtime.Prefixes, p.prompt.Tokens
 	s.Cache.Begin(len(tokens))
-	most := r.plan.reusable(len(tokens))
+	most := p.observers[0].plan.reusable(len(tokens))
 	if s.LogProbs != nil {
 		most = 0
 	}
-	if err := shared.Read(s.Cache, s.CacheSalt, tokens, most, s.runtime.pause); err != nil {
+	if err := shared.Read(s.Cache, s.CacheSalt, tokens, most, func() error { return runner.Pause(ctx) }); err != nil {
 		return nil, err
 	}
 	prefix := shared.Match(s.Cache, s.CacheSalt, tokens, most)
-	s.Cache.Advance(prefix.Len())
+	s.Reused = prefix.Len()
+	s.Cache.Advance(s.Reused)
 	return prefix, nil
 }
 
@@ -316,16 +303,6 @@ func (s *Session) Rest() {
 	s.logits, s.kept, s.scores, s.sparse, s.Pool = nil, nil, nil, nil, nil
 }
 
-// TurnInUnits is Turn that calls pause between units (see [runner.Runner]), and ends with its error.
-// Meanwhile answers of other sessions may be decoded in a [Batch]; no other prompt of the
-// runtime may run. maxNew is the most tokens of the response, as of Runtime.MaxNew.
-func (s *Session) TurnInUnits(ctx context.Context, tokens []int32, maxNew int, pause func() error) error {
-	runner, before := s.runtime.Runner, s.runtime.MaxNew
-	runner.Pause, s.runtime.MaxNew = pause, maxNew
-	defer func() { runner.Pause, s.runtime.MaxNew = nil, before }()
-	return s.Turn(ctx, tokens, nil)
-}
-
 // Footprint is the memory of a turn and its answer in a batch of so many rows, counted as if all of the
 // conversation were one prompt, of up to an eighth more tokens, so that few are counted. Before the first turn any
 // goroutine may ask.
@@ -370,7 +347,7 @@ func (s *Session) mostEntries() int {
 }
 
 // evict keeps what was selected in all layers of the full cache, a unit each.
-func (s *Session) evict(r *request, pause func() error) error {
+func (s *Session) evict(ctx context.Context, r *observer) error {
 	s.thresholds = nil
 	for l, keep := range r.kept {
 		if keep == nil {
@@ -383,15 +360,17 @@ func (s *Session) evict(r *request, pause func() error) error {
 		if err := s.Cache.RetainSelection(l, keep); err != nil {
 			return err
 		}
-		if err := pause(); err != nil {
+		if err := runner.Pause(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// beginDecoding makes the session ready to decode.
-func (s *Session) beginDecoding(r *request) {
+// beginDecoding makes the session ready to decode after the prompt.
+func (s *Session) beginDecoding(r *observer) {
+	s.Prompt = r.prompt
+	s.Prompt.Budget = r.budget
 	s.kept, s.scores, s.budgets = r.kept, r.scores, r.budgets
 	s.pending, s.ready, s.stepBytes = nil, true, nil
 	s.turns++

@@ -60,12 +60,12 @@ func TestSharedCaches(t *testing.T) {
 				t.Errorf("counts %d steps, want %d", s.Traffic.Steps, length-1)
 			}
 			sameElsewhere(t, m, p, document, budget, want)
-			shared := newRuntime(m, p)
+			shared := eviction.NewRuntime(m)
 			shared.Prefixes = kvcache.NewPrefixCache(m, 1<<30)
 			for i := range 2 {
 				tokens := slices.Clone(document)
 				copy(tokens[150:], modeltest.Tokens(m, uint64(20+i), 50))
-				got, err := shared.Prefill(background, p, tokens, budget, nil)
+				got, err := shared.Prefill(background, p, eviction.Prompt{Tokens: tokens, MaxNew: mostNew(m, p), Budget: budget})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -8,6 +8,7 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // TestRocketKVIsStaged: snapkv with rocketkv's options and then hsa is rocketkv, to
@@ -18,14 +19,13 @@ func TestRocketKVIsStaged(t *testing.T) {
 		for _, budget := range []int{1, 4, 16, 50} {
 			tokens := modeltest.Tokens(m, 6, n)
 			rt := eviction.NewRuntime(m)
-			rt.MaxNew = 20
 			var sessions []*eviction.Session
 			var answers [][]int32
 			for _, p := range []*eviction.Configured{
 				policy(t, m, "rocketkv", "rocketkv.window=9", "rocketkv.kernel=5"),
 				staged(t, policy(t, m, "snapkv", "snapkv.window=9", "snapkv.kernel=5"), policy(t, m, "hsa")),
 			} {
-				s, err := rt.Prefill(background, p, tokens, budget, nil)
+				s, err := rt.Prefill(background, p, eviction.Prompt{Tokens: tokens, MaxNew: 20, Budget: budget})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -71,7 +71,7 @@ func TestEveryComposition(t *testing.T) {
 			}
 		}
 	}
-	study, err := rt.Study(background, all, tokens, []int{budget}, 30)
+	study, err := rt.Study(background, all, eviction.Prompt{Tokens: tokens}, []int{budget}, runner.GenerateOptions{MaxNew: 30})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestEveryComposition(t *testing.T) {
 		if limit := int64(heads*budget) * entryBytes(m); s.Traffic.Most > limit || s.Traffic.Steps != steps-1 {
 			t.Errorf("%s: traffic %+v, want at most %d in a step", p.Name, s.Traffic, limit)
 		}
-		alone, err := rt.Prefill(background, p, tokens, budget, study.Response)
+		alone, err := rt.Prefill(background, p, eviction.Prompt{Tokens: tokens, Budget: budget, Response: study.Response})
 		if err != nil {
 			t.Fatal(err)
 		}

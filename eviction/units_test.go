@@ -7,6 +7,7 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 )
 
 // TestUnitsAfterThePrompt: what a policy does after the last layer, over all of them, is done layer by layer: between two units
@@ -24,13 +25,13 @@ func TestUnitsAfterThePrompt(t *testing.T) {
 				t.Fatal(err)
 			}
 			stop := errors.New("stop")
-			err = s.TurnInUnits(background, modeltest.Tokens(m, 1, tokens), 4, func() error {
+			err = s.Turn(runner.WithPause(background, func() error {
 				held = append(held, s.Cache.Pairs())
 				if units++; units == last {
 					return stop
 				}
 				return nil
-			})
+			}), eviction.Prompt{Tokens: modeltest.Tokens(m, 1, tokens), MaxNew: 4})
 			if err != nil && !errors.Is(err, stop) {
 				t.Fatal(err)
 			}

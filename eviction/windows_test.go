@@ -59,7 +59,7 @@ func windowsAreFreed(t *testing.T, cache string) {
 				t.Fatal(err)
 			}
 			logProbs = append(logProbs, one)
-			if err := s.Turn(background, tokens[:500], nil); err != nil {
+			if err := s.Turn(background, eviction.Prompt{Tokens: tokens[:500]}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -81,18 +81,18 @@ func windowsAreFreed(t *testing.T, cache string) {
 	}
 
 	batched := func(p *eviction.Configured) []int32 {
-		rt := newRuntime(m, p)
-		b, err := rt.NewBatch(2)
+		rt := eviction.NewRuntime(m)
+		b, err := runner.New(m).NewBatch(2)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var answers []*eviction.Answer
+		var answers []*runner.Sequence
 		for _, n := range []int{1000, 700} {
-			s, err := rt.Prefill(background, p, tokens[:n], 1, nil)
+			s, err := rt.Prefill(background, p, eviction.Prompt{Tokens: tokens[:n], MaxNew: mostNew(m, p), Budget: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, err := b.Generate(s, runner.GenerateOptions{MaxNew: 300, IgnoreEnd: true})
+			a, err := s.Join(b, runner.GenerateOptions{MaxNew: 300, IgnoreEnd: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,8 +123,7 @@ func studyLeavesWindowsAlone(t *testing.T, cache string) {
 		policies = append(policies, policy(t, m, name))
 	}
 	rt := eviction.NewRuntime(m)
-	rt.MaxNew = 64 // of the responses that some of them want
-	study, err := rt.StudyGenerate(background, policies, tokens, []int{64}, runner.GenerateOptions{MaxNew: 560, IgnoreEnd: true})
+	study, err := rt.Study(background, policies, eviction.Prompt{Tokens: tokens, MaxNew: 64}, []int{64}, runner.GenerateOptions{MaxNew: 560, IgnoreEnd: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +150,7 @@ func studyLeavesWindowsAlone(t *testing.T, cache string) {
 		if budget > 2*2*64 && name != "duoattention" {
 			t.Errorf("%s: keeps %d entries, want at most %d", name, budget, 2*2*64)
 		}
-		alone, err := rt.Prefill(background, p, tokens, 64, study.Response)
+		alone, err := rt.Prefill(background, p, eviction.Prompt{Tokens: tokens, MaxNew: 64, Budget: 64, Response: study.Response})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,7 +44,7 @@ type Workload struct {
 // What a policy that knows the response does to get it is left out.
 func (n *Configured) Workload(c *model.Config, tokens, budget, maxNew int) Workload {
 	w := Workload{Tokens: tokens, MaxNew: maxNew, Held: slices.Repeat([]int{tokens}, c.Layers)}
-	r := newRequest(n, Prompt{Tokens: make([]int32, tokens), Entries: tokens, Budget: budget, MaxNew: maxNew, Config: c, Windows: n.evictsWindows()})
+	r := newObserver(n, Prompt{Tokens: make([]int32, tokens), Entries: tokens, Budget: budget, MaxNew: maxNew, Config: c, Windows: n.evictsWindows()})
 	for l := range w.Held {
 		w.Spared = append(w.Spared, !r.prompt.decides(c.KVLayer(l)))
 		if !c.HoldsKV(l) {
@@ -96,7 +96,7 @@ func (w *Workload) Spares(layer int) bool { return w.Spared != nil && w.Spared[l
 
 // limits are the layers' budgets; where they depend on what is observed, the budgets of layers
 // that are all alike.
-func (r *request) limits() []int {
+func (r *observer) limits() []int {
 	c := r.prompt.Config
 	if r.plan.CrossLayer != nil {
 		alike := make([][]float64, len(r.prompt.layers()))

@@ -18,8 +18,7 @@ func TestWorkload(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := policy(t, m, name)
 			rt := eviction.NewRuntime(m)
-			rt.MaxNew = maxNew
-			s, err := rt.Prefill(background, p, modeltest.Tokens(m, 1, tokens), budget, make([]int32, maxNew))
+			s, err := rt.Prefill(background, p, eviction.Prompt{Tokens: modeltest.Tokens(m, 1, tokens), MaxNew: maxNew, Budget: budget, Response: make([]int32, maxNew)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -88,7 +88,7 @@ func TestResponsesDoNotDependOnCompany(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			one, err := r.Respond(context.Background(), cache, logits, 12, model.Sampling{})
+			one, err := r.Respond(context.Background(), cache, logits, runner.GenerateOptions{MaxNew: 12})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -65,7 +65,7 @@ func TestReferenceModelAgainstNumPy(t *testing.T) {
 					t.Fatal(err)
 				}
 				compare.Close(t, p.ID+" logits", logits, p.Logits, 1e-4, compare.Floor(1))
-				answer, err := r.Respond(ctx, cache, runner.HostLogits(logits), 32, model.Sampling{})
+				answer, err := r.Respond(ctx, cache, runner.HostLogits(logits), runner.GenerateOptions{MaxNew: 32})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -65,8 +64,7 @@ type idle struct {
 	log         *slog.Logger
 
 	queue []idleTask
-	next  func() (struct{}, bool) // of the task under way; nil: there is none
-	stop  func()
+	units *runner.Units // of the task under way; nil: there is none
 }
 
 // newIdle returns nil where nothing is to be done.
@@ -133,15 +131,15 @@ func (i *idle) countTask(t idleTask, outcome string) {
 
 // unit does some work, if there is any.
 func (i *idle) unit() bool {
-	if i == nil || i.next == nil && len(i.queue) == 0 {
+	if i == nil || i.units == nil && len(i.queue) == 0 {
 		return false
 	}
-	if i.next == nil {
+	if i.units == nil {
 		i.beginTask(i.queue[0])
 		i.queue = slices.Delete(i.queue, 0, 1)
 	}
-	if _, more := i.next(); !more {
-		i.next = nil
+	if !i.units.Next() {
+		i.units = nil
 	}
 	return true
 }
@@ -150,16 +148,8 @@ func (i *idle) beginTask(t idleTask) {
 	if i.memory > 0 {
 		i.engine.LetGo(i.memory - i.needs(t))
 	}
-	i.next, i.stop = iter.Pull(func(yield func(struct{}) bool) {
-		r := i.runtime.Runner
-		r.Pause = func() error {
-			if !yield(struct{}{}) {
-				return context.Canceled
-			}
-			return nil
-		}
-		err := t.run(context.Background(), t.of)
-		r.Pause = nil
+	i.units = runner.NewUnits(context.Background(), func(ctx context.Context) error {
+		err := t.run(ctx, t.of)
 		switch {
 		case errors.Is(err, context.Canceled):
 			i.countTask(t, "interrupted")
@@ -170,13 +160,14 @@ func (i *idle) beginTask(t idleTask) {
 		default:
 			i.countTask(t, "done")
 		}
+		return nil
 	})
 }
 
 // yield gives up what is under way.
 func (i *idle) yield() {
-	if i != nil && i.next != nil {
-		i.stop()
-		i.next = nil
+	if i != nil && i.units != nil {
+		i.units.Stop()
+		i.units = nil
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/model"
 	"glimpse/model/modeltest"
+	"glimpse/model/runner"
 	"glimpse/serving"
 )
 
@@ -133,7 +134,7 @@ func TestShadow(t *testing.T) {
 	for i := range 3 {
 		tokens := s.document(t, 300+50*i, uint64(i))
 		response := s.answer(t, tokens, openai.CompletionNewParams{MaxTokens: openai.Int(12), Temperature: openai.Float(0.7)})
-		study, err := eviction.NewRuntime(s.model.Model).StudyResponse(t.Context(), policies, tokens, response, []int{64})
+		study, err := eviction.NewRuntime(s.model.Model).Study(t.Context(), policies, eviction.Prompt{Tokens: tokens, Response: response}, []int{64}, runner.GenerateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/internal/listing"
+	"glimpse/model/runner"
 )
 
 // openShadow makes the policy of an adapter: of one that is loaded, as ADAPTER or POLICY/ADAPTER, of one in a folder or a
@@ -76,10 +77,8 @@ func names(all []engine.AdapterInfo) string {
 // compareKept measures how much of the answer's attention went to entries that the answer's policy and the shadow keep.
 func (i *idle) compareKept(ctx context.Context, a *answered) error {
 	policies := []*eviction.Configured{a.policy.Configured, i.shadow.Configured, i.oracle}
-	before := i.runtime.MaxNew
-	i.runtime.MaxNew = a.generate.MaxNew
-	defer func() { i.runtime.MaxNew = before }()
-	study, err := i.runtime.StudyResponse(ctx, policies, a.prompt, a.response, []int{a.pairs})
+	prompt := eviction.Prompt{Tokens: a.prompt, MaxNew: a.generate.MaxNew, Response: a.response}
+	study, err := i.runtime.Study(ctx, policies, prompt, []int{a.pairs}, runner.GenerateOptions{})
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package serving
 import (
 	"context"
 
+	"glimpse/eviction"
 	"glimpse/model/runner"
 )
 
@@ -25,7 +26,7 @@ func (i *idle) verify(ctx context.Context, a *answered) error {
 		same++
 		return nil
 	}
-	if _, err := i.runtime.StudyGenerate(ctx, nil, a.prompt, nil, opt); err != nil {
+	if _, err := i.runtime.Study(ctx, nil, eviction.Prompt{Tokens: a.prompt}, nil, opt); err != nil {
 		return err
 	}
 	if a.ended && same == len(a.response) && said == same {

@@ -56,7 +56,7 @@ func prepareSample(ctx context.Context, r *runner.Runner, s Sample, maxResponse 
 	}
 	response := s.Response
 	if generated {
-		if response, err = r.Respond(ctx, cache, logits, maxResponse, model.Sampling{}); err != nil {
+		if response, err = r.Respond(ctx, cache, logits, runner.GenerateOptions{MaxNew: maxResponse}); err != nil {
 			return nil, err
 		}
 	}

@@ -38,7 +38,7 @@ func (t *Trainer) HoldOut(ctx context.Context, source Source) error {
 			if err != nil {
 				return nil, fmt.Errorf("validation sample %s: %w", s.ID, err)
 			}
-			if s.Response, err = w.runner.Respond(ctx, cache, logits, t.Config.MaxResponse, model.Sampling{}); err != nil {
+			if s.Response, err = w.runner.Respond(ctx, cache, logits, runner.GenerateOptions{MaxNew: t.Config.MaxResponse}); err != nil {
 				return nil, fmt.Errorf("validation sample %s: %w", s.ID, err)
 			}
 		}
@@ -217,7 +217,7 @@ func (t *Trainer) judge(ctx context.Context, w *worker, policies []*eviction.Con
 		budgets[i] = b.Of(len(s.Prompt))
 	}
 	rt := &eviction.Runtime{Runner: w.runner}
-	study, err := rt.StudyResponse(ctx, policies, s.Prompt, s.Response, budgets)
+	study, err := rt.Study(ctx, policies, eviction.Prompt{Tokens: s.Prompt, Response: s.Response}, budgets, runner.GenerateOptions{})
 	if err != nil {
 		return nil, nil, err
 	}

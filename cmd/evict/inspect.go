@@ -96,7 +96,7 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 			}
 			rt := eviction.NewRuntime(m.Model)
 			console.ShowPrefill(rt, cmd.ErrOrStderr())
-			session, err := rt.Prefill(cmd.Context(), policy.Configured, prompt.IDs, budget.Of(len(prompt.IDs)), nil)
+			session, err := rt.Prefill(cmd.Context(), policy.Configured, eviction.Prompt{Tokens: prompt.IDs, Budget: budget.Of(len(prompt.IDs))})
 			if err != nil {
 				return err
 			}

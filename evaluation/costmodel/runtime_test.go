@@ -182,9 +182,8 @@ func TestRuntimeCounts(t *testing.T) {
 					off = 1e-3
 				}
 				rt := eviction.NewRuntime(m)
-				rt.MaxNew = maxNew
 				counted = 0
-				s, err := rt.Prefill(t.Context(), p, modeltest.Tokens(m, 1, tokens), budget, make([]int32, maxNew))
+				s, err := rt.Prefill(t.Context(), p, eviction.Prompt{Tokens: modeltest.Tokens(m, 1, tokens), MaxNew: maxNew, Budget: budget, Response: make([]int32, maxNew)})
 				if err != nil {
 					t.Fatal(err)
 				}

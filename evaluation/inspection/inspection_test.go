@@ -24,7 +24,7 @@ func inspected(t *testing.T, policy string, budget int) *Inspection {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := eviction.NewRuntime(m).Prefill(t.Context(), named, ids, budget, nil)
+	s, err := eviction.NewRuntime(m).Prefill(t.Context(), named, eviction.Prompt{Tokens: ids, Budget: budget})
 	if err != nil {
 		t.Fatal(err)
 	}

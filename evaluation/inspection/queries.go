@@ -96,7 +96,7 @@ func NewQueryReport(ctx context.Context, m *model.Model, prompt []int32, o Query
 		return nil, err
 	}
 	r := &QueryReport{Schema: QueriesSchema, Model: m.Name, Tokens: len(prompt)}
-	if r.Response, err = c.runner.Respond(ctx, c.cache, logits, o.Rows, model.Sampling{}); err != nil {
+	if r.Response, err = c.runner.Respond(ctx, c.cache, logits, runner.GenerateOptions{MaxNew: o.Rows}); err != nil {
 		return nil, err
 	}
 	c.response = r.Response

@@ -187,7 +187,7 @@ func TestThroughput(t *testing.T) {
 			t.Fatal(err)
 		}
 		rt := eviction.NewRuntime(m)
-		s, err := rt.Prefill(t.Context(), p, modeltest.Tokens(m, 1, length), 16, nil)
+		s, err := rt.Prefill(t.Context(), p, eviction.Prompt{Tokens: modeltest.Tokens(m, 1, length), Budget: 16})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -371,11 +371,11 @@ func TestResponses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := r.Respond(t.Context(), cache, logits, 12, model.Sampling{})
+		response, err := r.Respond(t.Context(), cache, logits, runner.GenerateOptions{MaxNew: 12})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := eviction.NewRuntime(m).Prefill(t.Context(), oracle, ids, 10, response)
+		s, err := eviction.NewRuntime(m).Prefill(t.Context(), oracle, eviction.Prompt{Tokens: ids, Budget: 10, Response: response})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -431,7 +431,7 @@ func TestContinuation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := r.Respond(t.Context(), cache, logits, maxNew, model.Sampling{})
+		response, err := r.Respond(t.Context(), cache, logits, runner.GenerateOptions{MaxNew: maxNew})
 		if err != nil {
 			t.Fatal(err)
 		}

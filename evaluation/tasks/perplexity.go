@@ -135,13 +135,16 @@ type textRun struct {
 // keeps what it evicts, and would hold everything that is decoded: it evicts again after
 // every stride, whose last tokens are a prompt that it observes.
 func (r *textRun) under(ctx context.Context, rt *eviction.Runtime, p *eviction.Configured, budget int) error {
-	rt.MaxNew = len(r.ids) - r.start
-	w := p.Workload(&rt.Runner.Model.Config, len(r.ids), budget, rt.MaxNew)
+	most := len(r.ids) - r.start
+	w := p.Workload(&rt.Runner.Model.Config, len(r.ids), budget, most)
 	whole := w.Limit != nil || w.Read > 0 || p.Name == "full"
 	if !whole {
-		rt.MaxNew = min(rt.MaxNew, r.stride)
+		most = min(most, r.stride)
 	}
-	s, err := rt.Prefill(ctx, p, r.ids[:r.start], budget, r.textAhead(r.start))
+	prompt := func(from, to int) eviction.Prompt {
+		return eviction.Prompt{Tokens: r.ids[from:to], Budget: budget, MaxNew: most, Response: r.textAhead(to)}
+	}
+	s, err := rt.Prefill(ctx, p, prompt(0, r.start))
 	if err != nil {
 		return err
 	}
@@ -164,7 +167,7 @@ func (r *textRun) under(ctx context.Context, rt *eviction.Runtime, p *eviction.C
 		if end == len(r.ids) { // nothing is left to score
 			return nil
 		}
-		if err := s.Turn(ctx, r.ids[at:end], r.textAhead(end)); err != nil {
+		if err := s.Turn(ctx, prompt(at, end)); err != nil {
 			return err
 		}
 		at = end

@@ -182,14 +182,8 @@ func (c *comparison) score(ctx context.Context, b *evaluation.Bench, opt runner.
 	if err != nil {
 		return nil, nil, err
 	}
-	b.Runtime.MaxNew = c.maxNew
-	policies, budgets := []*eviction.Configured{oracle}, []int{1} // below any prompt, so that all is scored
-	var study *eviction.Study
-	if opt.Forced != nil {
-		study, err = b.Runtime.StudyResponse(ctx, policies, c.ids, opt.Forced, budgets)
-	} else {
-		study, err = b.Runtime.StudyGenerate(ctx, policies, c.ids, budgets, opt)
-	}
+	prompt := eviction.Prompt{Tokens: c.ids, MaxNew: c.maxNew, Response: opt.Forced}
+	study, err := b.Runtime.Study(ctx, []*eviction.Configured{oracle}, prompt, []int{1}, opt) // below any prompt, so that all is scored
 	if err != nil {
 		return nil, nil, err
 	}

@@ -192,7 +192,7 @@ func TestSCBenchRewrittenHistory(t *testing.T) {
 				if err != nil || len(ids) < 2000 || turn > 0 && !whole {
 					t.Fatalf("turn %d has %d tokens, %v", turn+1, len(ids), err)
 				}
-				alone, err := eviction.NewRuntime(m).Prefill(t.Context(), cell, ids, 64, nil)
+				alone, err := eviction.NewRuntime(m).Prefill(t.Context(), cell, eviction.Prompt{Tokens: ids, Budget: 64})
 				if err != nil {
 					t.Fatal(err)
 				}

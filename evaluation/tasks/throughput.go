@@ -8,6 +8,7 @@ import (
 	"glimpse/evaluation"
 	"glimpse/evaluation/costmodel"
 	"glimpse/eviction"
+	"glimpse/model"
 	"glimpse/model/runner"
 )
 
@@ -25,13 +26,13 @@ const (
 // decoded together.
 func (l *latency) throughput(ctx context.Context, cell evaluation.Cell, ids []int32, budget int, m evaluation.Measures) error {
 	rt := eviction.NewRuntime(l.Model)
-	rt.MaxNew = l.maxNew
 	opt := runner.GenerateOptions{MaxNew: l.maxNew, IgnoreEnd: true}
-	s, err := rt.Prefill(ctx, cell.Configured, ids, budget, nil)
+	prompt := eviction.Prompt{Tokens: ids, Budget: budget, MaxNew: l.maxNew}
+	s, err := rt.Prefill(ctx, cell.Configured, prompt)
 	if err != nil {
 		return err
 	}
-	response, _, err := s.Generate(ctx, opt)
+	prompt.Response, _, err = s.Generate(ctx, opt)
 	if err != nil {
 		return err
 	}
@@ -43,13 +44,13 @@ func (l *latency) throughput(ctx context.Context, cell evaluation.Cell, ids []in
 	if m[measureBatch] = float64(batch); batch == 0 {
 		return nil
 	}
-	study, err := rt.StudyResponse(ctx, []*eviction.Configured{cell.Configured}, ids, response, []int{budget})
+	study, err := rt.Study(ctx, []*eviction.Configured{cell.Configured}, prompt, []int{budget}, opt)
 	if err != nil {
 		return err
 	}
 	var speeds []float64
 	for range l.repeats {
-		speed, err := decodeTogether(ctx, rt, study, batch, opt)
+		speed, err := decodeTogether(ctx, l.Model, study, batch, opt)
 		if err != nil {
 			return err
 		}
@@ -70,18 +71,18 @@ func fitting(memory, held, peak int64) int {
 }
 
 // decodeTogether is the tokens per second of so many copies of an evicted prompt.
-func decodeTogether(ctx context.Context, rt *eviction.Runtime, study *eviction.Study, n int, opt runner.GenerateOptions) (float64, error) {
-	batch, err := rt.NewBatch(n)
+func decodeTogether(ctx context.Context, m *model.Model, study *eviction.Study, n int, opt runner.GenerateOptions) (float64, error) {
+	batch, err := runner.New(m).NewBatch(n)
 	if err != nil {
 		return 0, err
 	}
-	var answers []*eviction.Answer
+	var answers []*runner.Sequence
 	for range n {
 		s, err := study.Session(study.Choices[0])
 		if err != nil {
 			return 0, err
 		}
-		a, err := batch.Generate(s, opt)
+		a, err := s.Join(batch, opt)
 		if err != nil {
 			return 0, err
 		}

@@ -81,6 +81,9 @@ func (r *Runner) NewBatch(rows int) (*Batch, error) {
 	return b, nil
 }
 
+// Model is what the sequences are of.
+func (b *Batch) Model() *model.Model { return b.model }
+
 // Len is the number of sequences whose responses have not ended, and Room that of those which
 // may still join.
 func (b *Batch) Len() int  { return len(b.live) }
@@ -109,7 +112,10 @@ func (b *Batch) Add(cache *kvcache.Cache, logits *Logits, opt GenerateOptions) (
 // Remove ends a response where it is and takes its sequence out of the batch, if it is in it.
 func (b *Batch) Remove(s *Sequence) {
 	s.done = true
-	b.live = slices.DeleteFunc(slices.Clone(b.live), func(other *Sequence) bool { return other == s }) // a step may be going over them
+	if i := slices.Index(b.live, s); i >= 0 {
+		b.live = slices.Delete(slices.Clone(b.live), i, i+1) // a step may be going over them
+		s.leave()
+	}
 }
 
 // Step takes the next token of every sequence: it runs the last one of each, together, of
@@ -135,7 +141,29 @@ func (b *Batch) Step(ctx context.Context) (ended []*Sequence, err error) {
 		}
 		return s.done
 	})
+	for _, s := range ended {
+		s.leave()
+	}
 	return ended, err
+}
+
+// Run takes steps until every response has ended. An error of all, and one of a pause between steps ([WithPause]), ends those that
+// go on.
+func (b *Batch) Run(ctx context.Context) error {
+	for b.Len() > 0 {
+		_, err := b.Step(ctx)
+		if err == nil && b.Len() > 0 {
+			err = Pause(ctx)
+		}
+		if err != nil {
+			for _, s := range b.live {
+				s.endWithError(err)
+				b.Remove(s)
+			}
+			return err
+		}
+	}
+	return nil
 }
 
 func (b *Batch) stepGroups(ctx context.Context) (err error) {

@@ -18,7 +18,7 @@ func (r *Runner) HiddenStates(tokens []int32, chunk int) ([][]float32, error) {
 	m := r.Model
 	cache := kvcache.New(m)
 	cache.Begin(len(tokens))
-	p := r.newPrefillPass(cache, PrefillOptions{Chunk: chunk}, tokens)
+	p := r.newPrefillPass(context.Background(), cache, PrefillOptions{Chunk: chunk}, tokens)
 	states := [][]float32{p.x.Float32s()}
 	for l := range m.Config.Layers {
 		if err := p.layer(l, p.chunks); err != nil {

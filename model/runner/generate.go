@@ -43,6 +43,8 @@ type GenerateOptions struct {
 	SparseOnDevice bool
 	// AfterStep runs after every decoding step, with the cache already extended.
 	AfterStep func() error
+	// OnLeave is told that the response has ended, well or not, and has left its batch.
+	OnLeave func(s *Sequence)
 }
 
 // ErrStop is what OnToken returns to end a response after its token, without an error.
@@ -68,24 +70,18 @@ func (r *Runner) Continue(ctx context.Context, cache *kvcache.Cache, logits *Log
 	if err != nil {
 		return nil, false, err
 	}
-	for {
-		if _, err := b.Step(ctx); err != nil || s.done {
-			return s.tokens, s.ended, cmp.Or(s.err, err)
-		}
-		if err := r.pause(); err != nil {
-			return s.tokens, false, err
-		}
-	}
+	err = b.Run(ctx)
+	return s.tokens, s.ended, cmp.Or(s.err, err)
 }
 
 // Respond decodes the model's response to the prompt in cache, whose last token
 // gave logits, and takes it out of the cache again: the cache is as before. The
-// end token is not part of the response. Processors of s see the response alone.
-func (r *Runner) Respond(ctx context.Context, cache *kvcache.Cache, logits *Logits, maxNew int, s model.Sampling) ([]int32, error) {
+// end token is not part of the response, which is no longer than leaves room in the context.
+func (r *Runner) Respond(ctx context.Context, cache *kvcache.Cache, logits *Logits, opt GenerateOptions) ([]int32, error) {
 	end := cache.Next()
-	room := r.Model.Config.MaxPositions - int(end) + 1 // the last token is not run
+	opt.MaxNew = min(opt.MaxNew, r.Model.Config.MaxPositions-int(end)+1) // the last token is not run
 	cache.Undoable()
-	out, _, err := r.Continue(ctx, cache, logits, GenerateOptions{MaxNew: min(maxNew, room), Sampling: s})
+	out, _, err := r.Continue(ctx, cache, logits, opt)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"slices"
 	"sync/atomic"
 
@@ -12,6 +13,7 @@ import (
 // prefillPass is a pass of a prompt, whose keys and values enter the cache.
 type prefillPass struct {
 	*Runner
+	ctx      context.Context // of the whole pass, which may pause it
 	cache    *kvcache.Cache
 	opt      PrefillOptions
 	tokens   []int32
@@ -32,9 +34,9 @@ type prefillPass struct {
 }
 
 // newPrefillPass prepares a pass of tokens that follow the cache.
-func (r *Runner) newPrefillPass(cache *kvcache.Cache, opt PrefillOptions, tokens []int32) *prefillPass {
+func (r *Runner) newPrefillPass(ctx context.Context, cache *kvcache.Cache, opt PrefillOptions, tokens []int32) *prefillPass {
 	m, n := r.Model, len(tokens)
-	p := &prefillPass{Runner: r, cache: cache, opt: opt, tokens: tokens, pos: kvcache.Positions(cache.Next(), n), rowsDone: new(atomic.Int64)}
+	p := &prefillPass{Runner: r, ctx: ctx, cache: cache, opt: opt, tokens: tokens, pos: kvcache.Positions(cache.Next(), n), rowsDone: new(atomic.Int64)}
 	appends := opt.appendProbes || m.Backend.PrefillChunk(m.RowBytes()) > 0 // where a pass of their own would wait for the weights
 	for i, rows := range slices.Concat(opt.Capture.Probes, opt.Capture.PeakProbes) {
 		probe := r.probeSegment(cache, rows, cache.Next()+int32(n))
@@ -225,7 +227,7 @@ func (p *prefillPass) between() error {
 	if len(p.pos) == 1 || p.pipelined {
 		return nil
 	}
-	return p.pause()
+	return Pause(p.ctx)
 }
 
 // following is where rows [from, to) through the norm of the layer after l go; nil where

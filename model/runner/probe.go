@@ -66,7 +66,7 @@ func (r *Runner) Probe(ctx context.Context, cache *kvcache.Cache, probe model.Qu
 				return err
 			}
 		}
-		return r.pause()
+		return Pause(ctx)
 	})
 }
 

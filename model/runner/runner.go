@@ -24,25 +24,12 @@ type Runner struct {
 	// That may be called concurrently where a model is on several devices.
 	OnPrefill func(tokens int) (done func(more int))
 
-	// Pause (may be nil) is called between units: of a pass over several tokens, where one chunk of
-	// them has gone through one layer, of a probe, where all of it has, and between the steps of a response that is continued;
-	// by who evicts, between layers. Its error ends them. Meanwhile other runners may run.
-	Pause func() error
-
 	// Decoding steps as graphs: stepped is the rows of those that were taken without,
 	// noGraph where the device has none.
 	recorded *recordedSteps
 	stepped  int
 	noGraph  bool
 	prepares bool // it prepares segments of a recorded step
-}
-
-// pause lets others run between two units, where more are to come.
-func (r *Runner) pause() error {
-	if first := r.stages[0]; first.Pause != nil {
-		return first.Pause()
-	}
-	return nil
 }
 
 // New returns a runner with empty scratch memory.
@@ -111,7 +98,7 @@ func (r *Runner) Forward(ctx context.Context, cache *kvcache.Cache, tokens []int
 	defer r.release()
 
 	n := len(tokens)
-	p := r.newPrefillPass(cache, opt, tokens)
+	p := r.newPrefillPass(ctx, cache, opt, tokens)
 	if r.OnPrefill != nil && n > 1 {
 		p.done = r.OnPrefill(n)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/kvcache"
 )
@@ -19,6 +20,8 @@ type Sequence struct {
 	ended  bool    // by an end token
 	done   bool    // no step is to run
 	err    error   // that ended it early
+
+	logProbs []float64 // of a forced response
 
 	step    batchStep
 	first   *Logits // of the prompt's last token, until the first step
@@ -39,7 +42,12 @@ func newSequence(m *model.Model, cache *kvcache.Cache, logits *Logits, opt Gener
 		r.counted = cache.Lengths()
 	}
 	if opt.Forced != nil {
-		r.MaxNew, r.eos = len(opt.Forced), nil
+		r.MaxNew, r.eos, r.logProbs = len(opt.Forced), nil, make([]float64, 0, len(opt.Forced))
+		r.OnLogProb = func(id int32, p float64, top []LogProb) {
+			if r.logProbs = append(r.logProbs, p); opt.OnLogProb != nil {
+				opt.OnLogProb(id, p, top)
+			}
+		}
 		return r, checkForced(m, cache, opt.Forced)
 	}
 	if !opt.IgnoreEnd {
@@ -54,6 +62,20 @@ func (s *Sequence) Tokens() []int32 { return s.tokens }
 
 // Ended tells whether there was an end token.
 func (s *Sequence) Ended() bool { return s.ended }
+
+// Done tells that nothing more comes.
+func (s *Sequence) Done() bool { return s.done }
+
+// LogProbs are the log-probabilities of the tokens so far, of a forced response; else nil.
+func (s *Sequence) LogProbs() []float64 { return s.logProbs }
+
+// leave is called when the sequence has left its batch.
+func (s *Sequence) leave() {
+	defer kernels.CatchDevice(&s.err)
+	if s.OnLeave != nil {
+		s.OnLeave(s)
+	}
+}
 
 // Err is what ended the sequence early, after which its cache is unusable; nil where it goes on
 // or has ended as it should.

@@ -74,7 +74,7 @@ func init() {
 				for i, p := range policies {
 					b.settle()
 					d, err := b.meter.Time(func() error {
-						_, err := rt.Prefill(ctx, p, ids, b.sizes.ttftBudget, nil)
+						_, err := rt.Prefill(ctx, p, eviction.Prompt{Tokens: ids, Budget: b.sizes.ttftBudget})
 						return err
 					})
 					if err != nil {
