@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"glimpse/internal/panics"
 	"glimpse/model"
 	"glimpse/model/runner"
 	"glimpse/serving/constraint"
@@ -55,9 +56,12 @@ func (e *apiError) coded(code string) *apiError {
 // ofModel is what went wrong with a request that was well-formed.
 func ofModel(err error) *apiError {
 	var e *apiError
+	var p *panics.Error
 	switch {
 	case errors.As(err, &e):
 		return e
+	case errors.As(err, &p): // the log says more
+		return failure(http.StatusInternalServerError, serverError, "internal_error", "the server failed at this request")
 	case errors.Is(err, errStopped):
 		return failure(http.StatusServiceUnavailable, serverError, "shutting_down", "%v", err)
 	case errors.Is(err, runner.ErrNoToken):

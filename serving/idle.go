@@ -64,7 +64,8 @@ type idle struct {
 	log         *slog.Logger
 
 	queue []idleTask
-	units *runner.Units // of the task under way; nil: there is none
+	task  idleTask      // that is under way
+	units *runner.Units // of it; nil: there is none
 }
 
 // newIdle returns nil where nothing is to be done.
@@ -135,39 +136,39 @@ func (i *idle) unit() bool {
 		return false
 	}
 	if i.units == nil {
-		i.beginTask(i.queue[0])
+		i.task = i.queue[0]
 		i.queue = slices.Delete(i.queue, 0, 1)
+		if i.memory > 0 {
+			i.engine.LetGo(i.memory - i.needs(i.task))
+		}
+		i.units = runner.NewUnits(context.Background(), func(ctx context.Context) error { return i.task.run(ctx, i.task.of) })
 	}
 	if !i.units.Next() {
-		i.units = nil
+		i.endTask()
 	}
 	return true
 }
 
-func (i *idle) beginTask(t idleTask) {
-	if i.memory > 0 {
-		i.engine.LetGo(i.memory - i.needs(t))
+// endTask is the end of the task under way, which is begun anew where it was given up.
+func (i *idle) endTask() {
+	t, err := i.task, i.units.Err()
+	i.task, i.units = idleTask{}, nil
+	switch {
+	case errors.Is(err, context.Canceled):
+		i.countTask(t, "interrupted")
+		i.pushTask(t)
+	case err != nil:
+		i.countTask(t, "failed")
+		i.log.Error("idle work failed", "work", t.name, "id", t.of.id, "error", err)
+	default:
+		i.countTask(t, "done")
 	}
-	i.units = runner.NewUnits(context.Background(), func(ctx context.Context) error {
-		err := t.run(ctx, t.of)
-		switch {
-		case errors.Is(err, context.Canceled):
-			i.countTask(t, "interrupted")
-			i.pushTask(t)
-		case err != nil:
-			i.countTask(t, "failed")
-			i.log.Error("idle work failed", "work", t.name, "id", t.of.id, "error", err)
-		default:
-			i.countTask(t, "done")
-		}
-		return nil
-	})
 }
 
 // yield gives up what is under way.
 func (i *idle) yield() {
 	if i != nil && i.units != nil {
 		i.units.Stop()
-		i.units = nil
+		i.endTask()
 	}
 }

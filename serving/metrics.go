@@ -70,7 +70,7 @@ func newMetrics(version string) *metrics {
 	m.busy = counter("request_busy_total", "Requests that were answered with 503, since their bodies found no room in time.")
 	m.rejected = counter("request_rejected_total", "Requests that were answered with 429, since too many waited.")
 	m.failed = counter("device_errors_total", "Errors of the device, with which all answers ended.")
-	m.panics = counter("handler_panics_total", "Requests whose handler panicked, which were answered with 500.")
+	m.panics = counter("handler_panics_total", "Requests whose handler or answer panicked, which were answered with 500.")
 	m.ttft = seconds("time_to_first_token_seconds", "From the request to its first token.", long)
 	short := prometheus.ExponentialBucketsRange(0.001, 10, 25)
 	m.interToken = seconds("inter_token_latency_seconds", "Between two tokens of an answer.", short)

@@ -186,7 +186,7 @@ func New(m *engine.Model, c Config) (*Server, error) {
 		return nil, err
 	}
 	s.intake = newIntake(&c, s.metrics.busy.Inc)
-	s.worker = newWorker(e, rt, c.Memory, c.MaxGap, s.metrics)
+	s.worker = newWorker(e, rt, &c, s.metrics)
 	if s.worker.idle, err = newIdle(s.worker, m, &c); err != nil {
 		return nil, err
 	}

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
 	"glimpse/engine"
 	"glimpse/eviction"
+	"glimpse/internal/panics"
 	"glimpse/model/runner"
 )
 
@@ -22,6 +24,7 @@ type worker struct {
 	stop     chan struct{}
 	stopped  chan struct{}
 	metrics  *metrics
+	log      *slog.Logger
 	recorder *recorder // nil: nothing is recorded
 	idle     *idle     // nil: nothing is done then
 
@@ -39,9 +42,9 @@ const idleStep = 50 * time.Millisecond
 // maxCommands is how many others are attended to between two steps.
 const maxCommands = 64
 
-func newWorker(e *engine.Engine, rt *eviction.Runtime, memory int64, maxGap time.Duration, m *metrics) *worker {
+func newWorker(e *engine.Engine, rt *eviction.Runtime, c *Config, m *metrics) *worker {
 	return &worker{
-		engine: e, runtime: rt, memory: memory, maxGap: maxGap, metrics: m,
+		engine: e, runtime: rt, memory: c.Memory, maxGap: c.MaxGap, metrics: m, log: c.Log,
 		commands: make(chan func()), stop: make(chan struct{}), stopped: make(chan struct{}),
 		choices: make(map[*engine.Answer]*choice),
 	}
@@ -50,16 +53,20 @@ func newWorker(e *engine.Engine, rt *eviction.Runtime, memory int64, maxGap time
 // errStopped: the server is going down.
 var errStopped = errors.New("the server is shutting down")
 
-// do calls f between two steps.
-func (w *worker) do(f func()) error {
+// do calls f between two steps. A panic of it is its error.
+func (w *worker) do(f func()) (err error) {
 	done := make(chan struct{})
 	select {
-	case w.commands <- func() { f(); close(done) }:
+	case w.commands <- func() {
+		defer close(done)
+		defer panics.Catch(&err)
+		f()
+	}:
 	case <-w.stopped:
 		return errStopped
 	}
 	<-done
-	return nil
+	return err
 }
 
 // runEngine steps the engine until stop is closed; what is not done then is cancelled.
@@ -133,7 +140,7 @@ func (w *worker) runUnits() {
 		w.unit, last = most(w.unit, now.Sub(last)), now
 		return now.Sub(start)+w.unit <= room
 	}
-	events, err := w.engine.Step(context.Background())
+	events, err := w.step()
 	if took := time.Since(start); decoding > 0 {
 		w.stepped = most(w.stepped, time.Since(last))
 		if took > w.longest {
@@ -142,17 +149,37 @@ func (w *worker) runUnits() {
 		}
 	}
 	for _, e := range events {
-		w.choices[e.Answer].say(e)
-		if e.Done {
-			w.keepSession(w.choices[e.Answer])
-			delete(w.choices, e.Answer)
-		}
+		w.tell(e)
 	}
-	if err != nil { // of the device, with which every answer ends
+	if err != nil { // of the device, or of a pass that has panicked: every answer ends with it
 		w.metrics.failed.Inc()
 		w.failAll(err)
 	}
 	w.metrics.stepped(w)
+}
+
+// step takes a step of the engine. What belongs to one answer fails with that answer; the error of a panic is that of all.
+func (w *worker) step() (events []engine.Event, err error) {
+	defer panics.Catch(&err)
+	return w.engine.Step(context.Background())
+}
+
+// tell takes an event to its choice, which fails where that panics.
+func (w *worker) tell(e engine.Event) {
+	c := w.choices[e.Answer]
+	var err error
+	func() {
+		defer panics.Catch(&err)
+		c.say(e)
+	}()
+	if err != nil {
+		w.engine.Cancel(e.Answer)
+		c.failed(err)
+	}
+	if err != nil || e.Done {
+		w.keepSession(c)
+		delete(w.choices, e.Answer)
+	}
 }
 
 // most is the longest time that it was told; shorter ones bring it down within some steps.
@@ -243,7 +270,19 @@ func (w *worker) submit(requests []engine.Request, opt func(r *engine.Request, c
 		}
 		w.metrics.stepped(w)
 	})
-	return j, cmp.Or(err, failed)
+	if err != nil { // a panic
+		j.hangUp()
+	}
+	return j, w.logged(cmp.Or(err, failed))
+}
+
+// logged is an error of an answer, which the log has where it is a panic.
+func (w *worker) logged(err error) error {
+	if p := new(panics.Error); errors.As(err, &p) {
+		w.metrics.panics.Inc()
+		w.log.Error("an answer panicked", "panic", p.Error(), "stack", string(p.Stack))
+	}
+	return err
 }
 
 // session is the answer's, of a conversation that goes on the one that was kept.
@@ -349,7 +388,7 @@ func (j *job) each(ctx context.Context, f func(c *choice, said chunk) error) err
 			}
 			if err != nil {
 				j.hangUp()
-				return err
+				return j.worker.logged(err)
 			}
 			if said.done {
 				ended[i] = true

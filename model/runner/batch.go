@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"glimpse/internal/panics"
 	"glimpse/internal/parallel"
 	"glimpse/kernels"
 	"glimpse/model"
@@ -122,8 +123,10 @@ func (b *Batch) Remove(s *Sequence) {
 // those that have one, and then draws. It returns the sequences whose responses have ended,
 // with an error of their own or without, and which have left the batch.
 //
+// A panic of what belongs to one sequence, its observer, its processors or whom it tells, is the sequence's error.
+//
 // The error is that of all: of ctx, before which nothing has run and after which the
-// batch may go on; or of the device, with which every sequence ends.
+// batch may go on; or of the device, or a panic of the pass, with which every sequence ends.
 func (b *Batch) Step(ctx context.Context) (ended []*Sequence, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -167,11 +170,12 @@ func (b *Batch) Run(ctx context.Context) error {
 }
 
 func (b *Batch) stepGroups(ctx context.Context) (err error) {
+	defer panics.Catch(&err)
 	defer kernels.CatchDevice(&err)
 	var going []*Sequence
 	for _, s := range b.live {
 		if s.first != nil {
-			s.endWithError(s.takeToken(s.first))
+			s.endWithError(alone(s.takeToken)(s.first))
 			s.first = nil
 		}
 		if !s.done {

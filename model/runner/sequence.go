@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"glimpse/internal/panics"
 	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/kvcache"
@@ -32,6 +33,12 @@ type Sequence struct {
 func newSequence(m *model.Model, cache *kvcache.Cache, logits *Logits, opt GenerateOptions) (*Sequence, error) {
 	if err := opt.Sampling.Validate(); err != nil {
 		return nil, err
+	}
+	if opt.Observe != nil {
+		opt.Observe = alone(opt.Observe)
+	}
+	if opt.Sparse != nil {
+		opt.Sparse = alone(opt.Sparse)
 	}
 	r := &Sequence{
 		GenerateOptions: opt, sampler: newSampler(opt.Sampling, opt.Prompt), eos: opt.Stop,
@@ -71,9 +78,26 @@ func (s *Sequence) LogProbs() []float64 { return s.logProbs }
 
 // leave is called when the sequence has left its batch.
 func (s *Sequence) leave() {
+	defer panics.Catch(&s.err)
 	defer kernels.CatchDevice(&s.err)
 	if s.OnLeave != nil {
 		s.OnLeave(s)
+	}
+}
+
+// alone is a call that belongs to one sequence, whose panic is its error. One of the device is everybody's.
+func alone[T any](f func(T) error) func(T) error {
+	return func(x T) (err error) {
+		defer func() {
+			switch v := recover().(type) {
+			case nil:
+			case *kernels.DeviceError:
+				panic(v)
+			default:
+				err = panics.New(v)
+			}
+		}()
+		return f(x)
 	}
 }
 
@@ -169,24 +193,21 @@ func (s *Sequence) skips() bool {
 // last is the token that the next step runs.
 func (s *Sequence) last() []int32 { return s.tokens[len(s.tokens)-1:] }
 
-// stepped is told that the last token has run.
-func (s *Sequence) stepped() error {
-	if s.AfterStep == nil {
-		return nil
-	}
-	return s.AfterStep()
-}
-
 // goOn takes the next token after a step.
 func (s *Sequence) goOn(next drawnRow) {
 	s.endWithError(s.step.err)
 	s.endWithError(next.err)
-	if !s.done {
-		s.endWithError(s.stepped())
-	}
-	if !s.done {
-		s.endWithError(s.takeToken(next.Logits))
-	}
+	s.endWithError(alone(func(logits *Logits) error {
+		if s.AfterStep != nil && !s.done {
+			if err := s.AfterStep(); err != nil {
+				return err
+			}
+		}
+		if s.done {
+			return nil
+		}
+		return s.takeToken(logits)
+	})(next.Logits))
 }
 
 // endWithError ends the sequence with an error, unless that is nil. The first one counts.

@@ -3,6 +3,8 @@ package runner
 import (
 	"context"
 	"iter"
+
+	"glimpse/internal/panics"
 )
 
 type pauseKey struct{}
@@ -29,10 +31,11 @@ type Units struct {
 	err  error
 }
 
-// NewUnits prepares work, nothing of which has run.
+// NewUnits prepares work, nothing of which has run. A panic of it is its error.
 func NewUnits(ctx context.Context, work func(ctx context.Context) error) *Units {
-	u := new(Units)
+	u := &Units{err: context.Canceled}
 	u.next, u.stop = iter.Pull(func(yield func(struct{}) bool) {
+		defer panics.Catch(&u.err)
 		u.err = work(WithPause(ctx, func() error {
 			if !yield(struct{}{}) {
 				return context.Canceled

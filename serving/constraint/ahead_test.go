@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"glimpse/internal/panics"
 )
 
 // TestAhead: masks that are computed beside are the same, through a whole answer, and errors come to the caller.
@@ -46,5 +48,22 @@ func TestAhead(t *testing.T) {
 	}
 	if err != ErrTooAmbiguous {
 		t.Errorf("error %v, want ErrTooAmbiguous", err)
+	}
+}
+
+// TestAheadPanics: what panics beside a step is the error of its answer alone.
+func TestAheadPanics(t *testing.T) {
+	m := NewMatcher(mustGBNF(t, "root ::= [a-z]+"), wordVocabulary(300))
+	m.v = nil // as of a fault
+	a := &Ahead{m: m}
+	a.beginWork()
+	for what, err := range map[string]error{"mask": a.Mask(make([]float32, 300)), "accept": a.Accept('a')} {
+		if _, ok := err.(*panics.Error); !ok {
+			t.Errorf("%s: error %v, want that of a panic", what, err)
+		}
+	}
+	other := NewAhead(mustGBNF(t, "root ::= [a-z]+"), wordVocabulary(300))
+	if err := other.Mask(make([]float32, 300)); err != nil {
+		t.Error(err)
 	}
 }
