@@ -1,13 +1,3 @@
-// Package engine opens a model with its adapters, drafts and policies, and answers requests with its cache
-// evicted: prompts wait, run in units and are evicted, and their answers are decoded together
-// (continuous batching). Whoever decodes more than one answer does it here.
-//
-// [Open] gives a [Model], which makes a [Policy] of a name with what that takes.
-//
-// An [Engine] has no clock, no goroutine and no input or output of its own: it is stepped, and
-// says what has happened, as the RawNode of etcd's raft does. What a request answers does not
-// depend on what else there is, on the order of units and steps, or on what was cancelled, to
-// the bit.
 package engine
 
 import (
