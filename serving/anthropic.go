@@ -21,7 +21,7 @@ type messagesRequest struct {
 }
 
 // readRequest reads the request as the one of a chat that it stands for.
-func (m *messagesRequest) readRequest(s *Server, req *http.Request) (*generation, *replies, error) {
+func (m *messagesRequest) readRequest(s *Server, req *http.Request) (*exchange, *replies, error) {
 	ctx := req.Context()
 	if err := readJSON(req, m); err != nil {
 		return nil, nil, err
@@ -30,7 +30,7 @@ func (m *messagesRequest) readRequest(s *Server, req *http.Request) (*generation
 		return nil, nil, refuse("n", "got %d, want 1", *m.N)
 	}
 	m.Stop = m.StopSequences
-	g, err := s.generation("msg_", &m.settings)
+	x, err := s.newExchange("msg_", &m.settings)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -55,55 +55,37 @@ func (m *messagesRequest) readRequest(s *Server, req *http.Request) (*generation
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := t.render(ctx, g, c, false); err != nil {
+	if err := t.render(ctx, x, c, false); err != nil {
 		return nil, nil, err
 	}
-	if err := g.checkPrompt(s, "messages", g.prompts[0]); err != nil {
+	if err := x.checkPrompt(s, "messages", x.prompts[0]); err != nil {
 		return nil, nil, err
 	}
-	replies, err := s.newReplies(ctx, g, c, grammar)
-	return g, replies, err
+	replies, err := s.newReplies(ctx, x, c, grammar)
+	return x, replies, err
 }
 
 func (s *Server) messages(w http.ResponseWriter, req *http.Request) error {
 	var m messagesRequest
-	g, replies, err := m.readRequest(s, req)
+	x, replies, err := m.readRequest(s, req)
 	if err != nil {
 		return err
 	}
 	if m.MaxTokens == nil {
 		return refuse("max_tokens", "is missing")
 	}
-	j, release, err := s.start(req, g)
-	if err != nil {
-		return err
-	}
-	defer release()
-	a := &messageAnswer{generation: g}
-	answer := func() (chunk, error) { return a.answer(req.Context(), j, replies) }
-	if m.Stream {
-		if a.stream(w, answer) != nil {
-			j.hangUp()
-		}
-		return nil
-	}
-	last, err := answer()
-	if err != nil {
-		return err
-	}
-	a.done(last)
-	writeJSON(w, http.StatusOK, a.object())
-	return nil
+	a := &messageAnswer{exchange: x}
+	return x.tellBlocks(w, req, &a.blocks, replies, m.Stream, a)
 }
 
 // countTokens says how many tokens a conversation is.
 func (s *Server) countTokens(w http.ResponseWriter, req *http.Request) error {
 	var m messagesRequest
-	g, _, err := m.readRequest(s, req)
+	x, _, err := m.readRequest(s, req)
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, map[string]int{"input_tokens": len(g.prompts[0])})
+	writeJSON(w, http.StatusOK, map[string]int{"input_tokens": len(x.prompts[0])})
 	return nil
 }
 

@@ -9,7 +9,7 @@ import (
 
 // messageAnswer is an answer of /v1/messages as it grows.
 type messageAnswer struct {
-	*generation
+	*exchange
 	blocks
 	reason       *string // nil before the end
 	stopSequence *string

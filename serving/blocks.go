@@ -3,6 +3,7 @@ package serving
 import (
 	"context"
 	"crypto/rand"
+	"net/http"
 	"strings"
 
 	"glimpse/serving/toolcall"
@@ -96,10 +97,10 @@ func (s *blocks) finish() error {
 	return s.to.end(s.all[len(s.all)-1])
 }
 
-// answer lets an answer come, of a job that has one, and returns its last chunk. An answer that says nothing is an empty
+// answer lets an answer come, of an exchange that has one, and returns its last chunk. An answer that says nothing is an empty
 // text.
-func (s *blocks) answer(ctx context.Context, j *job, r *replies) (last chunk, err error) {
-	err = j.each(ctx, func(_ *choice, said chunk) error {
+func (s *blocks) answer(ctx context.Context, x *exchange, r *replies) (last chunk, err error) {
+	err = x.each(ctx, func(_ *choice, said chunk) error {
 		s.tokens = append(s.tokens, said.tokens...)
 		for _, d := range r.takeText(0, said.text, said.done) {
 			if err := s.addDelta(d); err != nil {
@@ -120,4 +121,34 @@ func (s *blocks) answer(ctx context.Context, j *job, r *replies) (last chunk, er
 	b := s.all[len(s.all)-1]
 	b.cut = finishReason(last.reason) == "length" || b.kind == callBlock && r.cut(0, last.reason)
 	return last, s.finish()
+}
+
+// blockAnswer is an answer in blocks, in the words of an API.
+type blockAnswer interface {
+	stream(w http.ResponseWriter, answer func() (chunk, error)) error
+	done(last chunk)
+	object() fields // as it is
+}
+
+// tellBlocks starts an exchange of one answer and tells it, in events or whole.
+func (x *exchange) tellBlocks(w http.ResponseWriter, r *http.Request, b *blocks, replies *replies, stream bool, a blockAnswer) error {
+	release, err := x.start(r)
+	if err != nil {
+		return err
+	}
+	defer release()
+	answer := func() (chunk, error) { return b.answer(r.Context(), x, replies) }
+	if stream {
+		if a.stream(w, answer) != nil {
+			x.hangUp()
+		}
+		return nil
+	}
+	last, err := answer()
+	if err != nil {
+		return err
+	}
+	a.done(last)
+	writeJSON(w, http.StatusOK, a.object())
+	return nil
 }

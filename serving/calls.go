@@ -37,7 +37,7 @@ type replies struct {
 
 // newReplies reads the tools of a conversation that was rendered, and makes the answers calls where they must be, or texts of
 // the grammar (nil: any). A thought that the prompt has begun comes before either.
-func (s *Server) newReplies(ctx context.Context, g *generation, c *conversation, grammar *constraint.Grammar) (*replies, error) {
+func (s *Server) newReplies(ctx context.Context, x *exchange, c *conversation, grammar *constraint.Grammar) (*replies, error) {
 	choice, err := readToolChoice(ctx, c.ToolChoice)
 	if err != nil {
 		return nil, err
@@ -62,28 +62,28 @@ func (s *Server) newReplies(ctx context.Context, g *generation, c *conversation,
 	}
 	for _, text := range dialect.Markers(len(tools) > 0) {
 		if id, ok := s.model.Tokenizer.TokenToID(text); ok {
-			g.keep = append(g.keep, id)
+			x.keep = append(x.keep, id)
 		}
 	}
 	o := toolcall.Options{Tools: tools, Opened: dialect.Opens(c.prompt, c.begun), Inline: inline}
-	out := &replies{called: make([]bool, g.choices), last: make([]string, g.choices), one: !or(c.Parallel, true)}
-	for range g.choices {
+	out := &replies{called: make([]bool, x.n), last: make([]string, x.n), one: !or(c.Parallel, true)}
+	for range x.n {
 		out.parsers = append(out.parsers, dialect.NewParser(o))
 	}
 	if choice.must() {
 		grammar = nil // of texts
 	}
-	if err := g.constrain(grammar, nil); err != nil {
+	if err := x.constrain(grammar, nil); err != nil {
 		return nil, err
 	}
-	grammar, g.grammar = g.grammar, nil
+	grammar, x.grammar = x.grammar, nil
 	if grammar != nil {
 		if grammar, err = before(grammar, dialect.Before(o, false)); err != nil {
 			return nil, err
 		}
 	}
 	if len(tools) == 0 || !choice.must() && grammar == nil {
-		return out, g.constrain(grammar, nil)
+		return out, x.constrain(grammar, nil)
 	}
 	if choice.must() && grammar != nil {
 		return nil, refuse("structured_outputs", "got tool_choice, too: want one of them")
@@ -98,7 +98,7 @@ func (s *Server) newReplies(ctx context.Context, g *generation, c *conversation,
 	if grammar != nil {
 		forced = constraint.Any(forced, grammar)
 	}
-	return out, g.constrain(forced, nil)
+	return out, x.constrain(forced, nil)
 }
 
 // before is a grammar with what comes before it.

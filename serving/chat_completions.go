@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"time"
 
 	"glimpse/model/tokenizer"
 	"glimpse/serving/toolcall"
@@ -29,6 +30,11 @@ type completion struct {
 	Choices []any   `json:"choices"`
 	Usage   any     `json:"usage,omitempty"` // *usage; a nil one is null, in the parts of a stream before the last
 	Print   *string `json:"system_fingerprint"`
+}
+
+// completion begins one.
+func (x *exchange) completion(object string) completion {
+	return completion{ID: x.id, Object: object, Created: time.Now().Unix(), Model: x.model}
 }
 
 type chatChoice struct {
@@ -84,12 +90,12 @@ func chatLogProbsOf(t *tokenizer.Tokenizer, tokens []tokenLogProb) *chatLogProbs
 }
 
 // readRequest reads the request.
-func (c *chatRequest) readRequest(s *Server, r *http.Request) (*generation, error) {
+func (c *chatRequest) readRequest(s *Server, r *http.Request) (*exchange, error) {
 	if err := readJSON(r, c); err != nil {
 		return nil, err
 	}
 	c.bound("max_completion_tokens", c.MaxCompletionTokens)
-	g, err := s.generation("chatcmpl-", &c.settings)
+	x, err := s.newExchange("chatcmpl-", &c.settings)
 	if err != nil {
 		return nil, err
 	}
@@ -97,22 +103,22 @@ func (c *chatRequest) readRequest(s *Server, r *http.Request) (*generation, erro
 		if !or(c.LogProbs, false) {
 			return nil, refuse("top_logprobs", "want logprobs to be true")
 		}
-		if g.top, err = topLogProbs("top_logprobs", *c.TopLogProbs); err != nil {
+		if x.top, err = topLogProbs("top_logprobs", *c.TopLogProbs); err != nil {
 			return nil, err
 		}
 	}
-	g.logProbs = or(c.LogProbs, false)
+	x.logProbs = or(c.LogProbs, false)
 	ids, err := c.encode(r.Context(), s.model.Model)
 	if err != nil {
 		return nil, err
 	}
-	g.prompts, g.conversation = [][]int32{ids}, true
-	return g, g.checkPrompt(s, "messages", ids)
+	x.prompts, x.conversation = [][]int32{ids}, true
+	return x, x.checkPrompt(s, "messages", ids)
 }
 
 func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) error {
 	var c chatRequest
-	g, err := c.readRequest(s, r)
+	x, err := c.readRequest(s, r)
 	if err != nil {
 		return err
 	}
@@ -120,99 +126,115 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	replies, err := s.newReplies(r.Context(), g, &c.conversation, grammar)
-	if err != nil {
+	a := &chatAnswers{exchange: x, out: x.completion("chat.completion"), results: make([]chatResult, x.n)}
+	if a.replies, err = s.newReplies(r.Context(), x, &c.conversation, grammar); err != nil {
 		return err
 	}
-	j, release, err := s.start(r, g)
+	release, err := x.start(r)
 	if err != nil {
 		return err
 	}
 	defer release()
-	out := completion{ID: g.id, Object: "chat.completion", Created: created(), Model: g.model}
 	if c.Stream {
-		out.Object += ".chunk"
-		return s.streamChat(w, r, &c, g, j, replies, out)
-	}
-	type result struct {
-		message  chatMessage
-		logProbs []tokenLogProb
-		reason   string
-	}
-	results, total := make([]result, len(j.choices)), usage{}
-	err = j.each(r.Context(), func(ch *choice, said chunk) error {
-		res := &results[ch.index]
-		res.logProbs = append(res.logProbs, said.tokens...)
-		for _, d := range replies.takeText(ch.index, said.text, said.done) {
-			res.message.addDelta(d)
+		a.stream, a.out.Usage, a.out.Object = newEvents(w), c.pending(), "chat.completion.chunk"
+		if err := a.begin(); err != nil {
+			x.hangUp()
+			return err
 		}
-		if said.done {
-			res.reason = replies.finishReason(ch.index, said.reason)
-			total.addUsage(said.usage)
-		}
+	}
+	err = x.each(r.Context(), a.tell)
+	if c.Stream {
+		a.stream.endStream(err, a.out, c.wanted(&a.total))
 		return nil
-	})
+	}
 	if err != nil {
 		return err
 	}
-	for i := range results {
-		res := &results[i]
+	for i := range a.results {
+		res := &a.results[i]
 		res.message.Role = "assistant"
 		if res.message.Content == nil && len(res.message.ToolCalls) == 0 {
 			res.message.Content = new(string)
 		}
-		entry := chatChoice{Index: i, Message: &res.message, FinishReason: &res.reason}
-		if g.logProbs {
-			entry.LogProbs = chatLogProbsOf(s.model.Tokenizer, res.logProbs)
-		}
-		out.Choices = append(out.Choices, entry)
+		a.out.Choices = append(a.out.Choices, chatChoice{Index: i, Message: &res.message, FinishReason: &res.reason, LogProbs: a.logProbsOf(res.logProbs)})
 	}
-	out.Usage = &total
-	writeJSON(w, http.StatusOK, out)
+	a.out.Usage = &a.total
+	writeJSON(w, http.StatusOK, a.out)
 	return nil
 }
 
-// streamChat streams: the role first, one finish_reason for every choice, and the usage last where it is asked for.
-func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, c *chatRequest, g *generation, j *job, replies *replies, out completion) error {
-	stream := newEvents(w)
-	out.Usage = c.pending()
-	send := func(entry chatChoice) error {
-		out.Choices = []any{entry}
-		return stream.writeEvent(out)
+// chatAnswers are the answers of /v1/chat/completions as they grow.
+type chatAnswers struct {
+	*exchange
+	replies *replies
+	out     completion
+	results []chatResult // by choice; of a stream nothing
+	total   usage
+	stream  *events // nil: they are sent whole
+}
+
+// chatResult is an answer that is sent whole.
+type chatResult struct {
+	message  chatMessage
+	logProbs []tokenLogProb
+	reason   string
+}
+
+// logProbsOf are those of tokens; nil where they are not asked for.
+func (a *chatAnswers) logProbsOf(tokens []tokenLogProb) *chatLogProbs {
+	if !a.logProbs {
+		return nil
 	}
-	empty := ""
-	var total usage
-	for i := range j.choices {
-		if err := send(chatChoice{Index: i, Delta: &chatMessage{Role: "assistant", Content: &empty}}); err != nil {
-			j.hangUp()
+	return chatLogProbsOf(a.server.model.Tokenizer, tokens)
+}
+
+// begin sends the role of every choice.
+func (a *chatAnswers) begin() error {
+	for i := range a.n {
+		if err := a.send(chatChoice{Index: i, Delta: &chatMessage{Role: "assistant", Content: new(string)}}); err != nil {
 			return err
 		}
 	}
-	err := j.each(r.Context(), func(ch *choice, said chunk) error {
-		logProbs := (*chatLogProbs)(nil)
-		if g.logProbs && len(said.tokens) > 0 {
-			logProbs = chatLogProbsOf(s.model.Tokenizer, said.tokens)
+	return nil
+}
+
+func (a *chatAnswers) send(entry chatChoice) error {
+	a.out.Choices = []any{entry}
+	return a.stream.writeEvent(a.out)
+}
+
+// tell takes what a choice says. A stream has one finish_reason for every choice.
+func (a *chatAnswers) tell(c *choice, said chunk) error {
+	deltas := a.replies.takeText(c.index, said.text, said.done)
+	reason := ""
+	if said.done {
+		reason = a.replies.finishReason(c.index, said.reason)
+		a.total.addUsage(said.usage)
+	}
+	if a.stream == nil {
+		res := &a.results[c.index]
+		res.logProbs, res.reason = append(res.logProbs, said.tokens...), reason
+		for _, d := range deltas {
+			res.message.addDelta(d)
 		}
-		deltas := replies.takeText(ch.index, said.text, said.done)
-		if len(deltas) == 0 && logProbs != nil {
+		return nil
+	}
+	var logProbs *chatLogProbs
+	if len(said.tokens) > 0 {
+		if logProbs = a.logProbsOf(said.tokens); len(deltas) == 0 && logProbs != nil {
 			deltas = append(deltas, toolcall.Delta{})
 		}
-		for _, d := range deltas {
-			entry := chatChoice{Index: ch.index, Delta: deltaOf(d), LogProbs: logProbs}
-			logProbs = nil
-			if err := send(entry); err != nil {
-				return err
-			}
+	}
+	for _, d := range deltas {
+		if err := a.send(chatChoice{Index: c.index, Delta: deltaOf(d), LogProbs: logProbs}); err != nil {
+			return err
 		}
-		if !said.done {
-			return nil
-		}
-		total.addUsage(said.usage)
-		reason := replies.finishReason(ch.index, said.reason)
-		return send(chatChoice{Index: ch.index, Delta: &chatMessage{}, FinishReason: &reason})
-	})
-	stream.endStream(err, out, c.wanted(&total))
-	return nil
+		logProbs = nil
+	}
+	if !said.done {
+		return nil
+	}
+	return a.send(chatChoice{Index: c.index, Delta: &chatMessage{}, FinishReason: &reason})
 }
 
 func jsonOf(v any) string {

@@ -66,136 +66,147 @@ func (s *Server) promptsOf(ctx context.Context, raw json.RawMessage, special boo
 	return all, texts, nil
 }
 
-func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
-	var c completionRequest
-	if err := readJSON(r, &c); err != nil {
-		return err
+// readRequest reads the request, with the texts that its answers begin with.
+func (c *completionRequest) readRequest(s *Server, r *http.Request) (x *exchange, echoes []string, err error) {
+	if err := readJSON(r, c); err != nil {
+		return nil, nil, err
 	}
 	c.rename()
 	most := or(c.MaxTokens, defaultMaxTokens)
 	if c.MaxTokens = &most; most == 0 { // which only /v1/completions takes
 		c.MaxTokens = nil
 	}
-	g, err := s.generation("cmpl-", &c.settings)
-	if err != nil {
-		return err
+	if x, err = s.newExchange("cmpl-", &c.settings); err != nil {
+		return nil, nil, err
 	}
 	if most == 0 {
-		g.maxNew = 0
+		x.maxNew = 0
 	}
 	if c.LogProbs != nil || c.Echo {
 		if _, err := s.model.NeedTokenizer(); err != nil {
-			return refuse("", "%v", err)
+			return nil, nil, refuse("", "%v", err)
 		}
 	}
 	if c.LogProbs != nil {
-		if g.top, err = topLogProbs("logprobs", *c.LogProbs); err != nil {
-			return err
+		if x.top, err = topLogProbs("logprobs", *c.LogProbs); err != nil {
+			return nil, nil, err
 		}
-		g.logProbs, g.endLogProbs, g.promptLogProbs = true, true, c.Echo
+		x.logProbs, x.endLogProbs, x.promptLogProbs = true, true, c.Echo
 	}
 	var texts []string
-	if g.prompts, texts, err = s.promptsOf(r.Context(), c.Prompt, or(c.AddSpecial, true)); err != nil {
-		return err
+	if x.prompts, texts, err = s.promptsOf(r.Context(), c.Prompt, or(c.AddSpecial, true)); err != nil {
+		return nil, nil, err
 	}
-	if len(g.prompts)*g.choices > maxChoices {
-		return refuse("prompt", "got %d prompts with %d answers each, want at most %d answers", len(g.prompts), g.choices, maxChoices)
+	if len(x.prompts)*x.n > maxChoices {
+		return nil, nil, refuse("prompt", "got %d prompts with %d answers each, want at most %d answers", len(x.prompts), x.n, maxChoices)
 	}
-	for _, ids := range g.prompts {
-		if err := g.checkPrompt(s, "prompt", ids); err != nil {
-			return err
+	for _, ids := range x.prompts {
+		if err := x.checkPrompt(s, "prompt", ids); err != nil {
+			return nil, nil, err
 		}
 	}
-	if err := g.constrain(c.ResponseFormat.grammar()); err != nil {
-		return err
+	if err := x.constrain(c.ResponseFormat.grammar()); err != nil {
+		return nil, nil, err
 	}
-	echoes := make([]string, len(g.prompts))
 	if c.Echo && texts != nil {
-		echoes = texts
-	} else if c.Echo {
-		for i, ids := range g.prompts {
-			if echoes[i], err = s.model.Tokenizer.Decode(ids, false); err != nil {
-				return refuse("prompt", "%v", err)
-			}
+		return x, texts, nil
+	}
+	echoes = make([]string, len(x.prompts))
+	for i, ids := range x.prompts {
+		if !c.Echo {
+			break
+		}
+		if echoes[i], err = s.model.Tokenizer.Decode(ids, false); err != nil {
+			return nil, nil, refuse("prompt", "%v", err)
 		}
 	}
-	followed := make([]*textTokens, len(g.prompts)*g.choices)
-	if g.logProbs {
-		for i := range followed {
-			followed[i] = g.newTextTokens(g.prompts[i/g.choices], echoes[i/g.choices])
+	return x, echoes, nil
+}
+
+func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
+	var c completionRequest
+	x, echoes, err := c.readRequest(s, r)
+	if err != nil {
+		return err
+	}
+	a := &textAnswers{exchange: x, out: x.completion("text_completion"), prompts: make(map[int]int)}
+	for i := range len(x.prompts) * x.n {
+		a.results = append(a.results, a.part(i, echoes[i/x.n]))
+		if x.logProbs {
+			a.followed = append(a.followed, x.newTextTokens(x.prompts[i/x.n], echoes[i/x.n]))
 		}
 	}
-	j, release, err := s.start(r, g)
+	release, err := x.start(r)
 	if err != nil {
 		return err
 	}
 	defer release()
-	out := completion{ID: g.id, Object: "text_completion", Created: created(), Model: g.model}
 	if c.Stream {
-		return s.streamCompletion(w, r, &c, g, j, echoes, followed, out)
+		a.stream, a.out.Usage = newEvents(w), c.pending()
 	}
-	results, total := make([]textChoice, len(j.choices)), usage{}
-	prompts := make(map[int]int) // tokens, by prompt
-	for i := range results {
-		results[i] = textChoice{Index: i, Text: echoes[i/g.choices]}
-		if g.logProbs {
-			results[i].LogProbs = &textLogProbs{}
-		}
-	}
-	err = j.each(r.Context(), func(ch *choice, said chunk) error {
-		res := &results[ch.index]
-		if g.logProbs {
-			followed[ch.index].addTokens(res.LogProbs, said.tokens)
-		}
-		if res.Text += said.text; said.done {
-			reason := finishReason(said.reason)
-			res.FinishReason = &reason
-			total.addUsage(said.usage)
-			prompts[ch.index/g.choices] = said.usage.PromptTokens
-		}
+	err = x.each(r.Context(), a.tell)
+	a.total.ofPrompts(a.prompts)
+	if c.Stream {
+		a.stream.endStream(err, a.out, c.wanted(&a.total))
 		return nil
-	})
+	}
 	if err != nil {
 		return err
 	}
-	for _, res := range results {
-		out.Choices = append(out.Choices, res)
+	for _, res := range a.results {
+		a.out.Choices = append(a.out.Choices, res)
 	}
-	total.ofPrompts(prompts)
-	out.Usage = &total
-	writeJSON(w, http.StatusOK, out)
+	a.out.Usage = &a.total
+	writeJSON(w, http.StatusOK, a.out)
 	return nil
 }
 
-func (s *Server) streamCompletion(w http.ResponseWriter, r *http.Request, c *completionRequest, g *generation, j *job, echoes []string, followed []*textTokens, out completion) error {
-	stream, total := newEvents(w), usage{}
-	out.Usage = c.pending()
-	prompts := make(map[int]int)
-	begun := make([]bool, len(j.choices))
-	err := j.each(r.Context(), func(ch *choice, said chunk) error {
-		entry := textChoice{Index: ch.index, Text: said.text}
-		first := !begun[ch.index]
-		if first {
-			entry.Text, begun[ch.index] = echoes[ch.index/g.choices]+entry.Text, true
-		}
-		if g.logProbs && (len(said.tokens) > 0 || first && g.promptLogProbs) {
-			entry.LogProbs = &textLogProbs{}
-			followed[ch.index].addTokens(entry.LogProbs, said.tokens)
-		}
-		if said.done {
-			reason := finishReason(said.reason)
-			entry.FinishReason = &reason
-			total.addUsage(said.usage)
-			prompts[ch.index/g.choices] = said.usage.PromptTokens
-		} else if entry.Text == "" && entry.LogProbs == nil {
-			return nil
-		}
-		out.Choices = []any{entry}
-		return stream.writeEvent(out)
-	})
-	total.ofPrompts(prompts)
-	stream.endStream(err, out, c.wanted(&total))
-	return nil
+// textAnswers are the answers of /v1/completions as they grow.
+type textAnswers struct {
+	*exchange
+	out      completion
+	results  []textChoice  // by choice; of a stream what it has yet to send
+	followed []*textTokens // by choice, where log-probabilities are asked for
+	total    usage
+	prompts  map[int]int // tokens, by prompt
+	stream   *events     // nil: they are sent whole
+}
+
+// part is what begins with a text.
+func (a *textAnswers) part(i int, text string) textChoice {
+	out := textChoice{Index: i, Text: text}
+	if a.logProbs {
+		out.LogProbs = &textLogProbs{}
+	}
+	return out
+}
+
+// tell takes what a choice says.
+func (a *textAnswers) tell(c *choice, said chunk) error {
+	res := &a.results[c.index]
+	res.Text += said.text
+	if a.logProbs {
+		a.followed[c.index].addTokens(res.LogProbs, said.tokens)
+	}
+	if said.done {
+		reason := finishReason(said.reason)
+		res.FinishReason = &reason
+		a.total.addUsage(said.usage)
+		a.prompts[c.index/a.n] = said.usage.PromptTokens
+	}
+	if a.stream == nil {
+		return nil
+	}
+	entry := *res
+	if a.logProbs && len(entry.LogProbs.Tokens) == 0 {
+		entry.LogProbs = nil
+	}
+	if !said.done && entry.Text == "" && entry.LogProbs == nil {
+		return nil
+	}
+	*res = a.part(c.index, "")
+	a.out.Choices = []any{entry}
+	return a.stream.writeEvent(a.out)
 }
 
 // ofPrompts makes the prompt tokens the sum of several prompts', each counted once.

@@ -18,7 +18,7 @@ func (s *Server) SetPatience(d time.Duration) { s.patience = d }
 
 // Tell streams what a model is to have said, in the words of /v1/responses or /v1/messages; err ends it early.
 func Tell(w http.ResponseWriter, m *engine.Model, path string, err error, deltas ...toolcall.Delta) {
-	g := &generation{server: &Server{model: m}, id: "id", prompts: [][]int32{{1, 2, 3}}}
+	x := &exchange{server: &Server{model: m}, id: "id", prompts: [][]int32{{1, 2, 3}}}
 	tell := func(s *blocks) func() (chunk, error) {
 		return func() (chunk, error) {
 			for _, d := range deltas {
@@ -33,10 +33,10 @@ func Tell(w http.ResponseWriter, m *engine.Model, path string, err error, deltas
 		}
 	}
 	if path == "/v1/messages" {
-		a := &messageAnswer{generation: g}
+		a := &messageAnswer{exchange: x}
 		a.stream(w, tell(&a.blocks))
 		return
 	}
-	a := &responseAnswer{generation: g, request: &responseRequest{Include: []string{"reasoning.encrypted_content"}}}
+	a := &responseAnswer{exchange: x, request: &responseRequest{Include: []string{"reasoning.encrypted_content"}}}
 	a.stream(w, tell(&a.blocks))
 }

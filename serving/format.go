@@ -119,27 +119,27 @@ func (t *structured) grammar() (grammar *constraint.Grammar, err error) {
 }
 
 // constrain lets answers be texts of a grammar alone; err says what is wrong with it. A nil grammar constrains nothing.
-func (g *generation) constrain(grammar *constraint.Grammar, err error) error {
+func (x *exchange) constrain(grammar *constraint.Grammar, err error) error {
 	if grammar == nil || err != nil {
 		return err
 	}
-	if g.grammar != nil {
+	if x.grammar != nil {
 		return refuse("structured_outputs", "got response_format or tool_choice, too: want one of them")
 	}
-	g.grammar = grammar
+	x.grammar = grammar
 	return nil
 }
 
 // makeConstraint makes the grammar's, over a vocabulary that has the tokens which are kept.
-func (g *generation) makeConstraint() error {
-	if g.grammar == nil {
+func (x *exchange) makeConstraint() error {
+	if x.grammar == nil {
 		return nil
 	}
-	v, err := g.server.vocabulary(g.keep)
+	v, err := x.server.vocabulary(x.keep)
 	if err != nil {
 		return err
 	}
-	g.constraint = func() model.Constraint { return constraint.NewAhead(g.grammar, v) }
+	x.constraint = func() model.Constraint { return constraint.NewAhead(x.grammar, v) }
 	return nil
 }
 

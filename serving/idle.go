@@ -28,13 +28,13 @@ type answered struct {
 
 // ended gives an answer to what is done with it later.
 func (w *worker) ended(c *choice) {
-	switch g, r := c.generation, c.said.reason; {
-	case g == nil || c.err != nil:
+	switch r := c.said.reason; {
+	case !c.remembered || c.err != nil:
 	case r == engine.End || r == engine.StopText || r == engine.MaxNew || r == engine.Context:
 		request := &c.answer.Request
 		a := &answered{
-			id: fmt.Sprintf("%s-%d", g.id, c.index), prompt: request.Prompt, response: c.answer.Tokens(), ended: r == engine.End,
-			policy: g.policy, budget: g.budget.String(), pairs: c.session().Prompt.Budget, generate: request.Generate, constraint: g.constraint,
+			id: fmt.Sprintf("%s-%d", c.id, c.index), prompt: request.Prompt, response: c.answer.Tokens(), ended: r == engine.End,
+			policy: c.policy, budget: c.budget.String(), pairs: c.session().Prompt.Budget, generate: request.Generate, constraint: c.constraint,
 		}
 		w.recorder.offer(a)
 		w.idle.offer(a)

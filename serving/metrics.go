@@ -138,7 +138,7 @@ func (m *metrics) finished(c *choice) {
 	m.generationTokens.Add(float64(u.CompletionTokens))
 	m.prefixQueries.Add(float64(u.PromptTokens))
 	m.prefixHits.Add(float64(c.session().Reused))
-	if c.conversation {
+	if c.goesOn {
 		m.turns.Inc()
 		if n := c.answer.Standing(); n > 0 {
 			m.turnsOn.Inc()
@@ -209,7 +209,7 @@ func (c *choice) used() usage {
 	u := usage{PromptTokens: prompt, CompletionTokens: n, TotalTokens: prompt + n, Details: &promptDetails{c.answer.Standing() + s.Reused}}
 	heads := float64(s.Cache.Heads())
 	u.Eviction = &evictionUsage{
-		Policy: c.policy, Budget: s.Prompt.Budget, KeptEntries: float64(c.pairs) / heads, KeptBytes: c.held, FullBytes: s.FullBytes,
+		Policy: c.policy.NameWithAdapter(), Budget: s.Prompt.Budget, KeptEntries: float64(c.pairs) / heads, KeptBytes: c.held, FullBytes: s.FullBytes,
 		ReadEntries: s.Traffic.PerStep() / float64(s.Cache.TokenBytes()), PrefillMS: float64(s.PrefillTime) / float64(time.Millisecond),
 	}
 	if c.texts != nil {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sort"
+	"time"
 )
 
 // responseRequest is the body of /v1/responses.
@@ -43,7 +44,7 @@ func (r *responseRequest) encrypted() bool {
 }
 
 // readRequest reads the request as the one of a chat that it stands for.
-func (r *responseRequest) readRequest(s *Server, req *http.Request) (*generation, *replies, error) {
+func (r *responseRequest) readRequest(s *Server, req *http.Request) (*exchange, *replies, error) {
 	ctx := req.Context()
 	if err := readJSON(req, r); err != nil {
 		return nil, nil, err
@@ -63,12 +64,12 @@ func (r *responseRequest) readRequest(s *Server, req *http.Request) (*generation
 		return nil, nil, refuse("truncation", "got %q, want auto or disabled", r.Truncation)
 	}
 	r.bound("max_output_tokens", r.MaxOutputTokens)
-	g, err := s.generation("resp_", &r.settings)
+	x, err := s.newExchange("resp_", &r.settings)
 	if err != nil {
 		return nil, nil, err
 	}
-	if g.logProbs = slices.Contains(r.Include, "message.output_text.logprobs"); r.TopLogProbs != nil {
-		if g.top, err = topLogProbs("top_logprobs", *r.TopLogProbs); err != nil {
+	if x.logProbs = slices.Contains(r.Include, "message.output_text.logprobs"); r.TopLogProbs != nil {
+		if x.top, err = topLogProbs("top_logprobs", *r.TopLogProbs); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -100,28 +101,28 @@ func (r *responseRequest) readRequest(s *Server, req *http.Request) (*generation
 	if c.ToolChoice, err = r.readToolChoice(ctx); err != nil {
 		return nil, nil, err
 	}
-	if err := turns.render(ctx, g, &c, r.Truncation == "auto"); err != nil {
+	if err := turns.render(ctx, x, &c, r.Truncation == "auto"); err != nil {
 		return nil, nil, err
 	}
-	if err := g.checkPrompt(s, "input", g.prompts[0]); err != nil {
+	if err := x.checkPrompt(s, "input", x.prompts[0]); err != nil {
 		return nil, nil, err
 	}
-	replies, err := s.newReplies(ctx, g, &c, grammar)
-	return g, replies, err
+	replies, err := s.newReplies(ctx, x, &c, grammar)
+	return x, replies, err
 }
 
-// render makes the turns the prompt of a generation, as c has it rendered. Where it may be cut, a conversation that is too long loses
+// render makes the turns the prompt of an exchange, as c has it rendered. Where it may be cut, a conversation that is too long loses
 // its first messages, but for the system's.
-func (t *turns) render(ctx context.Context, g *generation, c *conversation, cut bool) error {
-	m := g.server.model.Model
+func (t *turns) render(ctx context.Context, x *exchange, c *conversation, cut bool) error {
+	m := x.server.model.Model
 	t.endTurns()
 	render := func(from int) error {
 		c.Messages, c.translated = json.RawMessage(jsonOf(t.from(from))), true
 		ids, err := c.encode(ctx, m)
-		g.prompts, g.conversation = [][]int32{ids}, true
+		x.prompts, x.conversation = [][]int32{ids}, true
 		return err
 	}
-	if err := render(0); err != nil || !cut || g.fits() {
+	if err := render(0); err != nil || !cut || x.fits() {
 		return err
 	}
 	var starts []int
@@ -135,7 +136,7 @@ func (t *turns) render(ctx context.Context, g *generation, c *conversation, cut 
 		if err == nil {
 			err = render(starts[i])
 		}
-		return err != nil || g.fits()
+		return err != nil || x.fits()
 	})
 	if err == nil && at < len(starts) {
 		err = render(starts[at])
@@ -144,35 +145,17 @@ func (t *turns) render(ctx context.Context, g *generation, c *conversation, cut 
 }
 
 // fits tells whether the context has room for the prompt and its answer.
-func (g *generation) fits() bool {
-	n, most := len(g.prompts[0]), g.server.model.Config.MaxPositions
-	return n < most && n+max(g.maxNew, 1) <= most+1
+func (x *exchange) fits() bool {
+	n, most := len(x.prompts[0]), x.server.model.Config.MaxPositions
+	return n < most && n+max(x.maxNew, 1) <= most+1
 }
 
 func (s *Server) responses(w http.ResponseWriter, req *http.Request) error {
 	var r responseRequest
-	g, replies, err := r.readRequest(s, req)
+	x, replies, err := r.readRequest(s, req)
 	if err != nil {
 		return err
 	}
-	j, release, err := s.start(req, g)
-	if err != nil {
-		return err
-	}
-	defer release()
-	a := &responseAnswer{generation: g, request: &r, created: created()}
-	answer := func() (chunk, error) { return a.answer(req.Context(), j, replies) }
-	if r.Stream {
-		if a.stream(w, answer) != nil {
-			j.hangUp()
-		}
-		return nil
-	}
-	last, err := answer()
-	if err != nil {
-		return err
-	}
-	a.done(last)
-	writeJSON(w, http.StatusOK, a.object())
-	return nil
+	a := &responseAnswer{exchange: x, request: &r, created: time.Now().Unix()}
+	return x.tellBlocks(w, req, &a.blocks, replies, r.Stream, a)
 }

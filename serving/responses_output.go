@@ -7,7 +7,7 @@ import (
 
 // responseAnswer is an answer of /v1/responses as it grows.
 type responseAnswer struct {
-	*generation
+	*exchange
 	blocks
 	request *responseRequest
 	created int64

@@ -29,9 +29,9 @@ type textTokens struct {
 	first  bool    // its first token, which nothing is told of, is to come
 }
 
-func (g *generation) newTextTokens(prompt []int32, echo string) *textTokens {
-	t := &textTokens{tokenizer: g.server.model.Tokenizer, keep: g.keep}
-	if t.stream = t.tokenizer.NewStream(true, t.keep...); !g.promptLogProbs {
+func (x *exchange) newTextTokens(prompt []int32, echo string) *textTokens {
+	t := &textTokens{tokenizer: x.server.model.Tokenizer, keep: x.keep}
+	if t.stream = t.tokenizer.NewStream(true, t.keep...); !x.promptLogProbs {
 		return t
 	}
 	t.stream, t.prompt, t.echoed, t.first = t.tokenizer.NewStream(false), prompt, utf8.RuneCountInString(echo), true

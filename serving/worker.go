@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/internal/panics"
-	"glimpse/model/runner"
 )
 
 // worker is the goroutine that the engine belongs to. Others ask it by do, which it attends to between steps.
@@ -206,74 +204,23 @@ func (w *worker) failAll(err error) {
 	clear(w.choices)
 }
 
-// job is a request whose choices (n of them) are answered.
-type job struct {
-	worker  *worker
-	choices []*choice
-	wake    chan struct{} // something was said
-}
-
-// choice is one answer. What the worker writes, it writes under the lock.
-type choice struct {
-	job    *job
-	index  int
-	policy string
-	texts  []string // of the prompt's tokens, where the usage is to say what was kept of them
-	// conversation: another request may go on with it.
-	conversation bool
-	// generation is what it was asked for by; nil where nothing may be kept after the answer.
-	generation *generation
-	answer     *engine.Answer
-	entered    time.Time
-
-	// Of the worker alone.
-	begun bool
-	held  int64 // bytes after the prompt
-	pairs int
-	first time.Time // token
-	last  time.Time // token
-
-	mu   sync.Mutex
-	said chunk
-	err  error
-}
-
-// chunk is what was said since the last time.
-type chunk struct {
-	text     string
-	tokens   []tokenLogProb // where they are asked for
-	started  bool           // the first token is there, or the end
-	done     bool
-	count    int // tokens so far
-	reason   engine.Reason
-	stop     string // the stop text that has ended it
-	usage    usage
-	ttft     time.Duration
-	finished time.Time
-}
-
-// submit begins the answers of a job, one of each request.
-func (w *worker) submit(requests []engine.Request, opt func(r *engine.Request, c *choice)) (*job, error) {
-	j := &job{worker: w, wake: make(chan struct{}, 1)}
+// submit begins the answers of an exchange, all or none.
+func (w *worker) submit(x *exchange) error {
 	var failed error
 	err := w.do(func() {
-		for i := range requests {
-			c := &choice{job: j, index: i, entered: time.Now()}
-			opt(&requests[i], c)
-			requests[i].Begun = c.beginChoice
-			if c.answer, failed = w.engine.Submit(requests[i]); failed != nil {
-				j.cancel()
+		for _, c := range x.choices {
+			if c.answer, failed = w.engine.Submit(c.request); failed != nil {
+				x.cancel()
 				return
 			}
 			w.choices[c.answer] = c
-			j.choices = append(j.choices, c)
 		}
 		w.metrics.stepped(w)
 	})
 	if err != nil { // a panic
-		j.hangUp()
+		x.hangUp()
 	}
-	return j, w.logged(cmp.Or(err, failed))
+	return w.logged(cmp.Or(err, failed))
 }
 
 // logged is an error of an answer, which the log has where it is a panic.
@@ -285,130 +232,9 @@ func (w *worker) logged(err error) error {
 	return err
 }
 
-// session is the answer's, of a conversation that goes on the one that was kept.
-func (c *choice) session() *eviction.Session { return c.answer.Request.Session }
-
-// beginChoice is called when the prompt has run.
-func (c *choice) beginChoice() {
-	s := c.session()
-	c.begun, c.held, c.pairs, c.first = true, s.Bytes(), s.Cache.Pairs(), time.Now()
-}
-
 // keepSession holds the session of an answer for the next turn, if it is one of a conversation.
 func (w *worker) keepSession(c *choice) {
-	if c.conversation {
+	if c.goesOn {
 		w.engine.Keep(c.answer)
 	}
-}
-
-// cancel ends the answers that go on; it is the worker's own.
-func (j *job) cancel() {
-	for _, c := range j.choices {
-		if _, goes := j.worker.choices[c.answer]; goes {
-			j.worker.engine.Cancel(c.answer)
-			j.worker.keepSession(c)
-			delete(j.worker.choices, c.answer)
-			c.failed(context.Canceled)
-		}
-	}
-}
-
-// hangUp ends the answers of a client that is gone.
-func (j *job) hangUp() { j.worker.do(j.cancel) }
-
-// say takes an event of the choice's answer.
-func (c *choice) say(e engine.Event) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	a := c.answer
-	c.said.text += e.Text
-	for range len(a.Tokens()) - c.said.count { // the first step gives two
-		now := time.Now()
-		if c.said.count > 0 {
-			c.job.worker.metrics.interToken.Observe(now.Sub(c.last).Seconds())
-		}
-		c.said.count++
-		c.last = now
-	}
-	if !c.said.started && (c.said.count > 0 || e.Done) {
-		c.said.started, c.said.ttft = true, time.Since(c.entered)
-	}
-	if e.Done {
-		c.said.done, c.said.reason, c.err, c.said.finished = true, a.Reason(), a.Err(), time.Now()
-		c.said.usage, c.said.stop = c.used(), a.StopText()
-		c.job.worker.metrics.finished(c)
-		c.job.worker.ended(c)
-	}
-	c.job.notify()
-}
-
-func (c *choice) failed(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.said.done, c.err, c.said.started, c.said.reason = true, err, true, engine.Interrupted
-	c.said.finished = time.Now()
-	c.job.worker.metrics.finished(c)
-	c.job.notify()
-}
-
-func (j *job) notify() {
-	select {
-	case j.wake <- struct{}{}:
-	default:
-	}
-}
-
-// takeChunk returns what has come since the last time.
-func (c *choice) takeChunk() (chunk, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := c.said
-	c.said.text, c.said.tokens = "", nil
-	return out, c.err
-}
-
-// each calls f with what the choices say, as it comes, until all are done or ctx ends, when they are cancelled.
-func (j *job) each(ctx context.Context, f func(c *choice, said chunk) error) error {
-	open := len(j.choices)
-	ended := make([]bool, open)
-	for open > 0 {
-		select {
-		case <-j.wake:
-		case <-ctx.Done():
-			j.hangUp()
-			return ctx.Err()
-		}
-		for i, c := range j.choices {
-			if ended[i] {
-				continue
-			}
-			said, err := c.takeChunk()
-			if err == nil {
-				err = f(c, said)
-			}
-			if err != nil {
-				j.hangUp()
-				return j.worker.logged(err)
-			}
-			if said.done {
-				ended[i] = true
-				open--
-			}
-		}
-	}
-	return nil
-}
-
-// tokenLogProb is a token of an answer with the likeliest ones in its place.
-type tokenLogProb struct {
-	id      int32
-	logProb float64
-	top     []runner.LogProb
-}
-
-// onLogProb keeps the numbers of a token, which come before the token's event, on the worker's goroutine.
-func (c *choice) onLogProb(id int32, logProb float64, top []runner.LogProb) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.said.tokens = append(c.said.tokens, tokenLogProb{id, logProb, top})
 }

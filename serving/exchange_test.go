@@ -14,13 +14,13 @@ func TestKeptIsBounded(t *testing.T) {
 	m.Config.MaxPositions, m.Config.Vocab = 4*maxKept, 1
 	s := &Server{model: &engine.Model{Model: m}}
 	prompt := make([]int32, maxKept+1)
-	if err := (&generation{kept: true}).checkPrompt(s, "prompt", prompt[1:]); err != nil {
+	if err := (&exchange{kept: true}).checkPrompt(s, "prompt", prompt[1:]); err != nil {
 		t.Errorf("a prompt of %d tokens: %v", maxKept, err)
 	}
-	if err := (&generation{}).checkPrompt(s, "prompt", prompt); err != nil {
+	if err := (&exchange{}).checkPrompt(s, "prompt", prompt); err != nil {
 		t.Errorf("a longer one, of which nothing is told: %v", err)
 	}
-	err := (&generation{kept: true}).checkPrompt(s, "prompt", prompt)
+	err := (&exchange{kept: true}).checkPrompt(s, "prompt", prompt)
 	if err == nil || ofModel(err).status != 400 || *ofModel(err).Param != "eviction.kept" || !strings.Contains(err.Error(), "8193 tokens, want at most 8192") {
 		t.Errorf("a longer one: error %v", err)
 	}
