@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"glimpse/datasets"
@@ -15,7 +14,6 @@ import (
 	"glimpse/internal/listing"
 	"glimpse/internal/progress"
 	"glimpse/internal/tables"
-	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/runner"
 )
@@ -84,44 +82,27 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 		return err
 	}
 	e.More = func(int) bool { return false } // one unit between two steps
-	var answer strings.Builder
-	say := func(text string) error {
-		answer.WriteString(text)
-		if o.JSON {
-			return nil
-		}
-		_, err := io.WriteString(out, text)
-		return err
-	}
-	generate := runner.GenerateOptions{MaxNew: o.MaxNew, Sampling: o.Sampling}
-	if m.Tokenizer == nil {
-		generate.OnToken = func(id int32) error { return say(fmt.Sprint(id, " ")) }
+	show := out
+	if o.JSON {
+		show = nil
 	}
 	var held, cached int64
 	var kept int
 	var holdings string
-	var start time.Time
-	a, err := stream(ctx, e, engine.Request{Session: s, Prompt: p.IDs, Generate: generate, Begun: func() {
+	a, err := ask(ctx, e, engine.Request{Session: s, Prompt: p.IDs, Generate: runner.GenerateOptions{MaxNew: o.MaxNew, Sampling: o.Sampling}, Begun: func() {
 		held, cached, kept = s.Bytes(), s.Cache.Bytes(), s.Cache.Pairs()
-		holdings, start = holdingsNote(s, "%.0f of %d", len(p.IDs)), time.Now()
-	}}, say)
-	elapsed := time.Since(start)
+		holdings = holdingsNote(s, "%.0f of %d", len(p.IDs))
+	}}, show)
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
 		return err
 	}
-	tokens, ended := a.Tokens(), a.Ended()
-	heads := s.Cache.Heads()
-	right := ended && slices.Equal(tokens, p.Answer)
+	right := a.Ended() && slices.Equal(a.Tokens(), p.Answer)
 	if o.JSON {
-		x := answerStatistics{turnStatistics: turnStatistics{
-			Schema: AnswerSchema, Device: kernels.DeviceOf(m.Backend), Policy: policy.NameWithAdapter(), Budget: o.Budget.Of(len(p.IDs)), BudgetShare: o.Budget.Share(),
-			Answer: strings.TrimSpace(answer.String()), Ended: ended, Stop: a.Reason(), PromptTokens: len(p.IDs), AnswerTokens: len(tokens),
-			Position: int(s.Cache.Next()), Pairs: float64(kept) / float64(heads), HeldBytes: held, FullBytes: s.FullBytes,
-			StepBytes: s.Traffic.PerStep(), TTFTMillis: ms(s.PrefillTime), Speed: float64(len(tokens)) / elapsed.Seconds(),
-		}, PeakBytes: s.PeakBytes}
+		x := answerStatistics{turnStatistics: a.statistics(AnswerSchema, policy), PeakBytes: s.PeakBytes}
+		x.BudgetShare, x.Pairs, x.HeldBytes, x.FullBytes = o.Budget.Share(), float64(kept)/float64(s.Cache.Heads()), held, s.FullBytes
 		if n := len(times.plain); n > 0 { // medians
 			x.TTFTMillis, x.PlainMillis = ms(times.evicted[n/2]), ms(times.plain[n/2])
 		}
@@ -135,7 +116,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 	fmt.Fprintln(out)
 	switch a.Reason() {
 	case engine.MaxNew:
-		fmt.Fprintf(info, "cut short at %d tokens, the most of an answer: --max-new\n", len(tokens))
+		fmt.Fprintf(info, "cut short at %d tokens, the most of an answer: --max-new\n", len(a.Tokens()))
 	case engine.Context:
 		fmt.Fprintf(info, "cut short: the context of %d tokens is full\n", m.Config.MaxPositions)
 	}
@@ -156,7 +137,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 		fmt.Fprintln(info, times)
 	}
 	fmt.Fprintf(info, "time to first token %.1f ms; peak of the cache during prefill %.1f KiB\n", ms(s.PrefillTime), kib(s.PeakBytes))
-	fmt.Fprintf(info, "%d tokens at %.0f tokens/s%s\n", len(tokens), float64(len(tokens))/elapsed.Seconds(), trafficNote(s.Traffic))
+	fmt.Fprintf(info, "%d tokens at %.0f tokens/s%s\n", len(a.Tokens()), a.speed, trafficNote(s.Traffic))
 	return nil
 }
 

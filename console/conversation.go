@@ -8,13 +8,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"glimpse/datasets"
 	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/internal/tables"
-	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/chat"
 	"glimpse/model/runner"
@@ -186,21 +184,15 @@ func (c *Conversation) runTurn(ctx context.Context, text string, ids []int32, wh
 	defer cancel()
 	c.stop.beginTurn(cancel)
 	defer c.stop.endTurn()
-	var answer strings.Builder
 	shown := tables.NewWrapper(c.out, tables.Columns(c.out))
-	var start time.Time
-	a, err := stream(turn, c.engine, engine.Request{
+	show := io.Writer(shown)
+	if c.o.JSON {
+		show = nil
+	}
+	a, err := ask(turn, c.engine, engine.Request{
 		Session: c.session, Prompt: ids, Generate: runner.GenerateOptions{MaxNew: c.o.MaxNew, Sampling: c.o.Sampling},
-		Begun: func() { start = time.Now(); c.again = false },
-	}, func(text string) error {
-		answer.WriteString(text)
-		if c.o.JSON {
-			return nil
-		}
-		_, err := io.WriteString(shown, text)
-		return err
-	})
-	elapsed := time.Since(start)
+		Begun: func() { c.again = false },
+	}, show)
 	if errors.Is(err, context.Canceled) && turn.Err() != nil && ctx.Err() == nil {
 		c.say("[interrupted before the answer: the message is dropped]")
 		return c.beginSession()
@@ -211,28 +203,21 @@ func (c *Conversation) runTurn(ctx context.Context, text string, ids []int32, wh
 	if err != nil {
 		return err
 	}
-	said := strings.TrimSpace(answer.String())
-	c.messages = append(c.messages, chat.Message{Role: "user", Content: text}, chat.Message{Role: "assistant", Content: said})
-	return c.report(turnStatistics{
-		Answer: said, Ended: a.Ended(), Stop: a.Reason(), PromptTokens: len(ids), AnswerTokens: len(a.Tokens()),
-		Speed: float64(len(a.Tokens())) / elapsed.Seconds(),
-	})
+	c.messages = append(c.messages, chat.Message{Role: "user", Content: text}, chat.Message{Role: "assistant", Content: a.text})
+	return c.report(a.statistics(TurnSchema, c.policy))
 }
 
 // report completes and prints the statistics of a turn.
 func (c *Conversation) report(t turnStatistics) error {
 	s := c.session
 	t.Pairs = float64(s.Cache.Pairs()) / float64(s.Cache.Heads())
-	t.Schema, t.Device = TurnSchema, kernels.DeviceOf(c.model.Backend)
-	t.Turn, t.Policy, t.Budget, t.BudgetShare = len(c.turns)+1, c.policy.NameWithAdapter(), s.Prompt.Budget, s.Budget.Share()
-	t.Position, t.HeldBytes, t.cacheBytes = int(s.Cache.Next()), s.Bytes(), s.Cache.Bytes()
+	t.Turn, t.BudgetShare, t.HeldBytes, t.cacheBytes = len(c.turns)+1, s.Budget.Share(), s.Bytes(), s.Cache.Bytes()
 	t.FullBytes = t.cacheBytes
 	for l, heads := range s.Cache.Lengths() {
 		for _, n := range heads {
 			t.FullBytes += int64(t.Position-n) * s.Cache.LayerPairBytes(l)
 		}
 	}
-	t.StepBytes, t.TTFTMillis = s.Traffic.PerStep(), ms(s.PrefillTime)
 	c.turns = append(c.turns, t)
 	if c.o.JSON {
 		return json.NewEncoder(c.out).Encode(t)

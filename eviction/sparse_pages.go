@@ -249,110 +249,128 @@ func (st *SparsePages) Select(s *runner.SparseStep) (int64, error) {
 	if s.Reader == st.first {
 		st.steps++
 	}
-	heads := st.layers[s.Layer]
-	if heads == nil {
+	if st.layers[s.Layer] == nil {
 		return 0, nil
 	}
-	on, dim := st.on[s.Layer], s.Queries.Shape[2]
-	d := on.ops
+	d := st.on[s.Layer].ops
 	if st.Recordable() {
 		d = s.Backend().Selector()
 	}
-	pages := &kernels.PageHeads{Heads: make([]kernels.PageHead, len(heads))}
-	if st.pools != nil {
-		pages.Pool, pages.Base = st.pools[s.Layer], st.base[s.Layer]
+	c := st.reachable(s)
+	estimation := int64(c.read) * floatBytes
+	if c.dense {
+		return estimation, nil
 	}
-	// What is estimated is what is seen but for entries that are chosen anyway.
-	estimated := &kernels.PageHeads{Heads: make([]kernels.PageHead, len(heads)), Pool: pages.Pool, Base: pages.Base}
-	dense, estimates, read := !st.pooled, false, 0
-	from := make([]int, len(heads)) // first pages whose bounds are not there
-	for h := range heads {
-		x := &heads[h]
-		n := x.positions(s.Cache.Entries(s.Layer, h))
-		p := &pages.Heads[h]
-		*p = kernels.PageHead{From: x.positions(s.First[h]), Entries: n, Want: n, Size: 1}
-		estimated.Heads[h] = *p
-		seen := n - p.From
-		if seen <= st.budget {
-			continue
-		}
-		dense = false
-		if st.estimator == nil {
-			p.Want, estimates = st.budget, true
-			continue
-		}
-		half := st.budget / 2
-		want, room := st.budget-half, half*2*dim
-		if room == 0 {
-			p.From = n - want
-			estimated.Heads[h] = *p
-			continue
-		}
-		if st.sums != nil { // it is read, too
-			room -= dim
-			read += dim
-		}
-		r := st.estimator.Reach(Sight{p.From, n, max(n, x.most), x.size, dim}, room, want)
-		if r.Size != x.size {
-			x.size, x.known = r.Size, 0
-		}
-		p.From, p.Want, p.Recent, p.Size, p.Components = r.Start, want, r.Recent, x.size, r.Components
-		estimates = estimates || want < n-r.Start
-		st.room(s.Layer, x, dim, p.Pages())
-		p.Bounds, p.Known, from[h] = x.bounds, x.known, x.known/x.size
-		x.known = n
-		e := &estimated.Heads[h]
-		if *e = *p; r.decided(want) && st.sums == nil {
-			e.Want, e.Recent = n, 0 // all of it: nothing is estimated
-			continue
-		}
-		e.Entries, e.Want, e.Recent = r.End, want-(n-r.End), 0
-		read += r.Read
-	}
-	for h := range heads {
-		if pages.Heads[h].Bounds == nil {
-			from[h] = pages.Heads[h].Pages()
-		}
-	}
-	if dense {
-		return int64(read) * floatBytes, nil
-	}
+	on, pages := st.on[s.Layer], c.pages
 	most, width := 0, 0
-	for h := range heads {
+	for h := range pages.Heads {
 		p := &pages.Heads[h]
 		most, width = max(most, min(p.Want, p.Entries-p.From)), max(width, p.Pages())
 	}
-	on.scores = scratch(on.ops, on.scores, kernels.F32, len(heads), width)
-	on.ids = scratch(on.ops, on.ids, kernels.I32, len(heads), most)
+	on.scores = scratch(on.ops, on.scores, kernels.F32, len(pages.Heads), width)
+	on.ids = scratch(on.ops, on.ids, kernels.I32, len(pages.Heads), most)
 	if slices.ContainsFunc(pages.Heads, func(p kernels.PageHead) bool { return p.Bounds != nil }) {
-		d.PageBounds(pages, s.Cache.View(s.Layer), from)
+		d.PageBounds(pages, s.Cache.View(s.Layer), c.from)
 	}
-	switch {
-	case !estimates:
-	case st.estimator == nil:
-		st.attention(d, s, pages)
-	default:
-		queries := s.Queries.Shape[1]
-		if on.probabilities == nil || on.probabilities.Width() != on.scores.Width() {
-			on.probabilities = on.ops.Alloc(kernels.F32, queries, on.scores.Width())
-		}
-		how := st.estimator.How()
-		estimated.Logits = s.Logits()
-		var counter *kernels.Tensor
-		if how == kernels.EstimateBound {
-			counter = on.counter(st.steps - 1)
-		}
-		d.EstimatePages(on.scores, on.probabilities, s.Queries, estimated, how, counter)
+	if c.estimates {
+		st.estimate(d, s, c)
 	}
 	chosen := d.SelectPages(on.ids, on.scores, pages)
-	if st.sums != nil && estimates {
+	if st.sums != nil && c.estimates {
 		st.shareMissing(d, s, chosen, pages)
 	}
 	s.Selection = chosen
 	if pages.Pool != nil {
 		s.Selection = d.Compose(pages.Pool, chosen, pages.Base)
 	}
-	return int64(read) * floatBytes, nil
+	return estimation, nil
+}
+
+// reachable is what a step may choose, and what of it is estimated: what is seen but for entries that are chosen anyway.
+type reachable struct {
+	pages, estimated *kernels.PageHeads
+	from             []int // by head, the first page whose bounds are not there
+	dense            bool  // every head has all that it sees
+	estimates        bool
+	read             int // numbers, to estimate
+}
+
+func (st *SparsePages) reachable(s *runner.SparseStep) *reachable {
+	n := len(st.layers[s.Layer])
+	c := &reachable{pages: &kernels.PageHeads{Heads: make([]kernels.PageHead, n)}, from: make([]int, n), dense: !st.pooled}
+	if st.pools != nil {
+		c.pages.Pool, c.pages.Base = st.pools[s.Layer], st.base[s.Layer]
+	}
+	c.estimated = &kernels.PageHeads{Heads: make([]kernels.PageHead, n), Pool: c.pages.Pool, Base: c.pages.Base}
+	for h := range n {
+		st.reach(s, c, h)
+		if p := &c.pages.Heads[h]; p.Bounds == nil {
+			c.from[h] = p.Pages()
+		}
+	}
+	return c
+}
+
+// reach is reachable for one head.
+func (st *SparsePages) reach(s *runner.SparseStep, c *reachable, h int) {
+	x, dim := &st.layers[s.Layer][h], s.Queries.Shape[2]
+	n := x.positions(s.Cache.Entries(s.Layer, h))
+	p, e := &c.pages.Heads[h], &c.estimated.Heads[h]
+	*p = kernels.PageHead{From: x.positions(s.First[h]), Entries: n, Want: n, Size: 1}
+	*e = *p
+	if n-p.From <= st.budget {
+		return
+	}
+	c.dense = false
+	if st.estimator == nil {
+		p.Want, c.estimates = st.budget, true
+		return
+	}
+	half := st.budget / 2
+	want, room := st.budget-half, half*2*dim
+	if room == 0 {
+		p.From = n - want
+		*e = *p
+		return
+	}
+	if st.sums != nil { // it is read, too
+		room -= dim
+		c.read += dim
+	}
+	r := st.estimator.Reach(Sight{p.From, n, max(n, x.most), x.size, dim}, room, want)
+	if r.Size != x.size {
+		x.size, x.known = r.Size, 0
+	}
+	p.From, p.Want, p.Recent, p.Size, p.Components = r.Start, want, r.Recent, x.size, r.Components
+	c.estimates = c.estimates || want < n-r.Start
+	st.room(s.Layer, x, dim, p.Pages())
+	p.Bounds, p.Known, c.from[h] = x.bounds, x.known, x.known/x.size
+	x.known = n
+	if *e = *p; r.decided(want) && st.sums == nil {
+		e.Want, e.Recent = n, 0 // all of it: nothing is estimated
+		return
+	}
+	e.Entries, e.Want, e.Recent = r.End, want-(n-r.End), 0
+	c.read += r.Read
+}
+
+// estimate scores the pages of a step.
+func (st *SparsePages) estimate(d kernels.Selector, s *runner.SparseStep, c *reachable) {
+	if st.estimator == nil {
+		st.attention(d, s, c.pages)
+		return
+	}
+	on := st.on[s.Layer]
+	if on.probabilities == nil || on.probabilities.Width() != on.scores.Width() {
+		on.probabilities = on.ops.Alloc(kernels.F32, s.Queries.Shape[1], on.scores.Width())
+	}
+	c.estimated.Logits = s.Logits()
+	var counter *kernels.Tensor
+	how := st.estimator.How()
+	if how == kernels.EstimateBound {
+		counter = on.counter(st.steps - 1)
+	}
+	d.EstimatePages(on.scores, on.probabilities, s.Queries, c.estimated, how, counter)
 }
 
 // countRows is how many estimates are counted in one tensor.

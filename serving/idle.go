@@ -48,8 +48,7 @@ const (
 )
 
 // idle does work on answers while there are no requests, on the worker's goroutine, in units of its own: a chunk of a prompt in a
-// layer, or a step of a response. On a model that is on several devices a whole prompt is one unit, and so is what a draft
-// model says. What is under way when a request comes is given up, with its memory, and begun anew after the others.
+// layer, or a step of a response. On a model that is on several devices a whole prompt is one unit. What is under way when a request comes is given up, with its memory, and begun anew after the others.
 type idle struct {
 	engine      *engine.Engine
 	runtime     *eviction.Runtime      // of the engine, which is idle meanwhile
