@@ -293,55 +293,10 @@ func TestChangedLines(t *testing.T) {
 			if err := os.WriteFile(partial, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := datasets.OpenShard(folder, header); err == nil || name != "another header" && !errors.Is(err, datasets.ErrChanged) {
+			if _, err := datasets.ResumePairs(filepath.Join(folder, datasets.ShardName(header.Shard, header.Shards)), header); err == nil || name != "another header" && !errors.Is(err, datasets.ErrChanged) {
 				t.Errorf("shard taken up: error %v, want ErrChanged", err)
 			}
 		})
-	}
-}
-
-// TestFolderHasOneSetting: two workers with different settings cannot fill one folder,
-// whichever shards they take and whoever comes first.
-func TestFolderHasOneSetting(t *testing.T) {
-	other := header
-	other.Sampling.MaxNewTokens++
-	other.Shard = 2
-	fewer := header
-	fewer.Shard, fewer.Shards = 0, 2
-	folder := t.TempDir()
-	s, err := datasets.OpenShard(folder, header)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Release()
-	for _, h := range []datasets.PairHeader{other, fewer} {
-		if _, err := datasets.OpenShard(folder, h); err == nil || !strings.Contains(err.Error(), "other settings") {
-			t.Errorf("%+v: error %v, want one that speaks of other settings", h, err)
-		}
-	}
-	same := header
-	same.Shard = 0
-	b, err := datasets.OpenShard(folder, same)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.Release()
-
-	for range 20 { // of two at once, one wins
-		folder := t.TempDir()
-		errs := make(chan error)
-		for _, h := range []datasets.PairHeader{header, other} {
-			go func() {
-				s, err := datasets.OpenShard(folder, h)
-				if err == nil {
-					s.Release()
-				}
-				errs <- err
-			}()
-		}
-		if a, b := <-errs, <-errs; (a == nil) == (b == nil) {
-			t.Fatalf("two workers with different settings: errors %v and %v, want one", a, b)
-		}
 	}
 }
 

@@ -8,9 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"glimpse/internal/atomicfile"
-	"glimpse/internal/regularfile"
 )
 
 // SettingsName is the file that says with which settings the shards of a folder are
@@ -29,8 +26,11 @@ func (h PairHeader) Same(other PairHeader) bool {
 }
 
 // EncodeSettings is what the settings file of the header's folder holds.
-func (h PairHeader) EncodeSettings() ([]byte, error) {
-	data, err := json.Marshal(h.Settings().line())
+func (h PairHeader) EncodeSettings() ([]byte, error) { return h.Settings().Encode() }
+
+// Encode is the first line of a file with the header.
+func (h PairHeader) Encode() ([]byte, error) {
+	data, err := json.Marshal(h.line())
 	return append(data, '\n'), err
 }
 
@@ -76,41 +76,12 @@ func headerOf(path string) (PairHeader, bool) {
 	return r.Header(), true
 }
 
-// claimSettings makes the folder one of the header's settings, if it has none yet.
-func claimSettings(dir string, h PairHeader) error {
-	path := filepath.Join(dir, SettingsName)
-	for {
-		data, err := regularfile.Read(path, MaxLine)
-		if err == nil {
-			return h.CheckSettings(path, data)
-		}
-		if !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		if err := sameAsShards(dir, h); err != nil {
-			return err
-		}
-		if data, err = h.EncodeSettings(); err != nil {
-			return err
-		}
-		f, err := atomicfile.Create(path)
-		if err != nil {
-			return err
-		}
-		if _, err := f.Write(data); err != nil {
-			f.Abort()
-			return err
-		}
-		// Another may have been faster, and then says what the settings are.
-		if err := f.CommitNew(); err != nil && !errors.Is(err, atomicfile.ErrExists) {
-			return err
-		}
-	}
-}
-
-// sameAsShards is an error where a folder holds shards of other settings.
-func sameAsShards(dir string, h PairHeader) error {
+// SameAsShards is an error where a folder holds shards of other settings.
+func SameAsShards(dir string, h PairHeader) error {
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

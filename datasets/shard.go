@@ -10,12 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-
-	"glimpse/internal/filelock"
 )
-
-// ErrClaimed is returned for a shard that another process is working on.
-var ErrClaimed = errors.New("another process is working on it")
 
 // ErrFinished is returned for a shard that is complete.
 var ErrFinished = errors.New("finished already")
@@ -26,7 +21,7 @@ func ShardName(i, n int) string { return fmt.Sprintf("pairs-%05d-of-%05d.jsonl",
 // PartialName is the file that shard i of n is while it is not finished.
 func PartialName(i, n int) string { return PartialOf(ShardName(i, n)) }
 
-// Shard is one shard of a folder of pair files, claimed by this process.
+// Shard is a pair file that is written pair by pair, and gone on with.
 type Shard struct {
 	*PairWriter
 	// Last is the ID of the last pair that is there already, "" if there is none;
@@ -35,38 +30,6 @@ type Shard struct {
 	Done int
 
 	file *shardFile
-}
-
-// OpenShard claims shard h.Shard of dir and goes on with what a killed process left
-// of it. A folder whose shards are made with other settings is refused. ErrFinished and ErrClaimed tell that there is nothing to do. The claim is a
-// file lock, which the system lets go when a process dies, on network folders too
-// where these have locks. Pairs are in the file as soon as they are written; the file
-// gets its name on Commit.
-func OpenShard(dir string, h PairHeader) (*Shard, error) {
-	if err := h.Validate(); err != nil {
-		return nil, fmt.Errorf("open shard: header: %w", err)
-	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, fmt.Errorf("open shard: %w", err)
-	}
-	if err := claimSettings(dir, h); err != nil {
-		return nil, fmt.Errorf("open shard: %w", err)
-	}
-	path := filepath.Join(dir, ShardName(h.Shard, h.Shards))
-	unlock, free, err := filelock.TryLock(filepath.Join(dir, "."+ShardName(h.Shard, h.Shards)+".lock"))
-	if err != nil {
-		return nil, fmt.Errorf("open shard: %w", err)
-	}
-	if !free {
-		return nil, fmt.Errorf("shard %d of %s: %w", h.Shard, dir, ErrClaimed)
-	}
-	s, err := openShard(path, h)
-	if err != nil {
-		unlock()
-		return nil, err
-	}
-	s.file.unlock = unlock
-	return s, nil
 }
 
 // openShard goes on with a file under its lock: one that was finished meanwhile is seen.
@@ -229,7 +192,6 @@ func (s *Shard) Written() int { return s.written }
 type shardFile struct {
 	*os.File
 	path   string
-	unlock func()
 	closed bool
 }
 
@@ -252,8 +214,5 @@ func (f *shardFile) Abort() {
 	if !f.closed {
 		f.closed = true
 		f.Close()
-		if f.unlock != nil {
-			f.unlock()
-		}
 	}
 }

@@ -251,20 +251,17 @@ func TestLinkedFolders(t *testing.T) {
 	}
 }
 
-// TestShard: claimed once, taken up where it stopped with a torn line cut off, and
-// never done again.
+// TestShard: a shard is taken up where it stopped with a torn line cut off, and never done again.
 func TestShard(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "pairs")
+	dir := t.TempDir()
+	path := filepath.Join(dir, datasets.ShardName(1, 3))
 	h := datasets.PairHeader{Model: "m", WeightsSHA256: strings.Repeat("0a", 32), Sampling: datasets.Sampling{TopP: 1, MaxNewTokens: 4}, Shard: 1, Shards: 3, Data: "here", Device: "cpu avx2"}
 	pair := func(id string) datasets.Pair {
 		return datasets.Pair{ID: id, PromptIDs: []int32{1}, ResponseIDs: []int32{2}}
 	}
-	s, err := datasets.OpenShard(dir, h)
+	s, err := datasets.ResumePairs(path, h)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if _, err := datasets.OpenShard(dir, h); !errors.Is(err, datasets.ErrClaimed) {
-		t.Fatalf("a second claim: %v, want ErrClaimed", err)
 	}
 	for _, id := range []string{"a", "b"} {
 		if err := s.Write(pair(id)); err != nil {
@@ -283,12 +280,12 @@ func TestShard(t *testing.T) {
 	f.Close()
 	other := h
 	other.Seed = 9
-	if _, err := datasets.OpenShard(dir, other); err == nil || !strings.Contains(err.Error(), "other settings") {
+	if _, err := datasets.ResumePairs(path, other); err == nil || !strings.Contains(err.Error(), "other settings") {
 		t.Errorf("other settings: error %v", err)
 	}
 	elsewhere := h // another machine goes on with it
 	elsewhere.Device = "cpu avx512+vnni"
-	s, err = datasets.OpenShard(dir, elsewhere)
+	s, err = datasets.ResumePairs(path, elsewhere)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,14 +299,14 @@ func TestShard(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Release()
-	got, pairs, err := datasets.ReadPairs(filepath.Join(dir, datasets.ShardName(1, 3)))
+	got, pairs, err := datasets.ReadPairs(path)
 	if err != nil || got != h || len(pairs) != 3 || pairs[2].ID != "c" {
 		t.Fatalf("%v: %+v, %d pairs", err, got, len(pairs))
 	}
 	if _, err := os.Stat(partial); !errors.Is(err, os.ErrNotExist) {
 		t.Error("the partial file is still there")
 	}
-	if _, err := datasets.OpenShard(dir, h); !errors.Is(err, datasets.ErrFinished) {
+	if _, err := datasets.ResumePairs(path, h); !errors.Is(err, datasets.ErrFinished) {
 		t.Errorf("a finished shard: %v, want ErrFinished", err)
 	}
 }

@@ -1,7 +1,6 @@
 package evaluation
 
 import (
-	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -12,13 +11,12 @@ import (
 type Results struct {
 	mu    sync.Mutex
 	lines map[SampleKey][]*Prediction
-	sink  io.Writer // nil: memory only
+	short bool // texts are stored elsewhere
 
 	before    []*Prediction // whole, of the run that is continued, until Retain has looked at them
 	extending map[SampleKey]extension
 
-	measured bool   // some sample is
-	waiting  []byte // lines of samples that failed before one was measured
+	measured bool // some sample is
 
 	// What one prefill for all cells has taken, and how often it stood for several.
 	prefill  time.Duration
@@ -33,19 +31,17 @@ type extension struct {
 	missing []int // places of the cells that are to be measured
 }
 
-// NewResults begins with the predictions of a run that is continued. What is added also
-// goes to sink, one write for each sample; it may be nil. The sink gets nothing before a sample
-// was measured: then those that failed before it, too.
-func NewResults(before []*Prediction, sink io.Writer) *Results {
-	r := &Results{lines: make(map[SampleKey][]*Prediction), extending: make(map[SampleKey]extension), sink: sink, before: before}
+// NewResults begins with the predictions of a run that is continued. Short are those without texts, which are
+// stored elsewhere.
+func NewResults(before []*Prediction, short bool) *Results {
+	r := &Results{lines: make(map[SampleKey][]*Prediction), extending: make(map[SampleKey]extension), short: short, before: before}
 	for _, p := range before {
 		r.noteLines([]*Prediction{p}, true)
 	}
 	return r
 }
 
-// noteLines takes down lines of a sample, after those there are or in their place. Texts that are on
-// disk are not held in memory.
+// noteLines takes down lines of a sample, after those there are or in their place.
 func (r *Results) noteLines(lines []*Prediction, after bool) {
 	key := lines[0].Key()
 	if !after {
@@ -53,7 +49,7 @@ func (r *Results) noteLines(lines []*Prediction, after bool) {
 	}
 	for _, p := range lines {
 		r.measured = r.measured || p.Measured()
-		if r.sink != nil {
+		if r.short {
 			short := *p
 			short.Shorten()
 			p = &short
@@ -75,9 +71,9 @@ func (r *Results) todo(model, task string, index int) (cells []int, any bool) {
 }
 
 // Retain looks at what there is of samples of work. Of one that lacks cells, those are measured. One
-// whose lines are not of the cells, in their order, is forgotten and measured again: its ID comes back,
-// and keep tells which predictions are not of such a sample. Done is how many samples lack nothing.
-func (r *Results) Retain(model string, work []Work, cells []Cell) (done int, again []string, keep func(*Prediction) bool) {
+// whose lines are not of the cells, in their order, is forgotten and measured again: its ID comes back.
+// Done is how many samples lack nothing.
+func (r *Results) Retain(model string, work []Work, cells []Cell) (done int, again []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found := make(map[SampleKey][]*Prediction)
@@ -88,9 +84,8 @@ func (r *Results) Retain(model string, work []Work, cells []Cell) (done int, aga
 		return p.Model == model
 	})
 	if len(found) == 0 {
-		return 0, nil, nil
+		return 0, nil
 	}
-	wrong := make(map[SampleKey]bool)
 	for j := range all(work) {
 		key := SampleKey{model, j.work.Name, j.index}
 		lines := found[key]
@@ -99,7 +94,7 @@ func (r *Results) Retain(model string, work []Work, cells []Cell) (done int, aga
 		}
 		switch missing, ok := lacking(lines, j.item.ID, cells); {
 		case !ok:
-			wrong[key], again = true, append(again, j.item.ID)
+			again = append(again, j.item.ID)
 			delete(r.lines, key)
 		case len(missing) > 0:
 			r.extending[key] = extension{lines, cells, missing}
@@ -107,7 +102,7 @@ func (r *Results) Retain(model string, work []Work, cells []Cell) (done int, aga
 			done++
 		}
 	}
-	return done, again, func(p *Prediction) bool { return !wrong[p.Key()] }
+	return done, again
 }
 
 // lacking are the places of cells that a sample's lines are not of; ok is false where they are not
@@ -149,48 +144,41 @@ func (e extension) mergeLines(found []*Prediction) (out []*Prediction) {
 	return out
 }
 
-// addSample takes the lines of one sample, of all cells or of those that it lacked, and the time of its prefill.
-func (r *Results) addSample(lines []*Prediction, prefill time.Duration) error {
+// merge makes all lines of a sample of those it had and those that it lacked.
+func (r *Results) merge(lines []*Prediction) []*Prediction {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	caches := len(lines)
-	key := lines[0].Key()
-	if e, ok := r.extending[key]; ok {
+	if e, ok := r.extending[lines[0].Key()]; ok {
 		lines = e.mergeLines(lines)
 	}
-	data, err := encodeSample(lines)
-	if err != nil {
-		return err
-	}
-	if r.waiting = append(r.waiting, data...); r.measured || slices.ContainsFunc(lines, (*Prediction).Measured) {
-		if err := r.flush(); err != nil {
-			return err
-		}
-	}
-	delete(r.extending, key)
+	return lines
+}
+
+// noteSample takes all lines of a sample.
+func (r *Results) noteSample(lines []*Prediction) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.extending, lines[0].Key())
 	r.noteLines(lines, false)
+}
+
+// addSample takes all lines of a sample that was measured in so many cells, with the time of its prefill.
+func (r *Results) addSample(lines []*Prediction, cells int, prefill time.Duration) {
+	r.noteSample(lines)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if prefill > 0 {
 		r.prefill += prefill
 		r.prefills++
-		r.caches += caches
+		r.caches += cells
 	}
-	return nil
 }
 
-// Flush lets the sink have all lines, of a run that has come to its end without a measured sample, too.
-func (r *Results) Flush() error {
+// Measured tells that some cell was measured on some sample.
+func (r *Results) Measured() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.flush()
-}
-
-func (r *Results) flush() error {
-	lines := r.waiting
-	if r.waiting = nil; r.sink == nil || len(lines) == 0 {
-		return nil
-	}
-	_, err := r.sink.Write(lines)
-	return err
+	return r.measured
 }
 
 // Predictions are all there are, in no order.

@@ -2,6 +2,7 @@ package evaluation
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"iter"
@@ -11,8 +12,8 @@ import (
 
 	"glimpse/engine"
 	"glimpse/eviction"
-	"glimpse/internal/collective"
 	"glimpse/internal/parallel"
+	"glimpse/jobs"
 	"glimpse/model"
 
 	"golang.org/x/sync/errgroup"
@@ -38,17 +39,18 @@ type Options struct {
 	// Shard, Shards: of every subtask only the samples whose index modulo Shards is Shard;
 	// Shards 0 is all.
 	Shard, Shards int
+	// Work is where the processes of the run share out its samples; nil: this process is alone, and the
+	// predictions are in memory. Free leaves to others the samples that they have.
+	Work *jobs.Work
+	Free bool
+	// Begin is called before results of the work are stored.
+	Begin func() error
 	// Strict ends the run at the first sample that fails.
 	Strict bool
-	// Inspect is of how many samples of every subtask OnKept is told what is kept, before
-	// their predictions are taken down. It may be called from several goroutines.
+	// Inspect is of how many samples of every subtask what is kept goes with the result.
 	Inspect int
-	OnKept  func(*Kept) error
-	// OnSample is told of every finished sample; it may be called from several goroutines.
+	// OnSample is told of every sample that this process or another has finished; it may be called from several goroutines.
 	OnSample func()
-
-	// Ranks measure together; nil: this process alone.
-	Ranks collective.Group
 }
 
 // smallWeights is the size of weights up to which samples are worked on side by side: the
@@ -69,40 +71,47 @@ func (o *Options) concurrency(m *model.Model) int {
 // what comes of it to results, which may have some already. Every prompt is observed in
 // one pass for all of them. A sample that fails is taken down as such and the others go on;
 // an error of Run is one of the machine, or of the context. Equal options give equal
-// predictions. Several ranks all call it with the same work, and rank 0 has the results;
-// the others' are nil.
-func Run(ctx context.Context, m *model.Model, work []Work, o Options, results *Results) error {
-	switch {
-	case len(o.Policies) == 0:
-		return errors.New("evaluate: no policy")
-	case len(work) == 0:
-		return errors.New("evaluate: no task")
+// predictions, also where several processes share the work: each then has the results of all. Whole is false where
+// samples are left to others, or another process has finished the run.
+func Run(ctx context.Context, m *model.Model, work []Work, o Options, results *Results) (whole bool, err error) {
+	if err := jobs.First(
+		jobs.Check{Bad: len(o.Policies) == 0, Err: errors.New("evaluate: no policy")},
+		jobs.Check{Bad: len(work) == 0, Err: errors.New("evaluate: no task")},
+	); err != nil {
+		return false, err
 	}
 	if err := eviction.CheckBudgets(o.Budgets); err != nil {
-		return fmt.Errorf("evaluate: %w", err)
+		return false, fmt.Errorf("evaluate: %w", err)
 	}
-	if o.Ranks == nil {
-		o.Ranks = collective.Alone()
+	whole = true
+	store := new(stored)
+	defer store.release()
+	for _, alone := range []bool{false, true} {
+		workers := 1
+		if !alone {
+			workers = o.concurrency(m)
+		}
+		s := o.samples(m, slices.DeleteFunc(slices.Clone(work), func(w Work) bool { return w.Samples.Alone != alone }), results, store)
+		err := o.pool(ctx, m, workers, s)
+		if s.Close(); err == nil {
+			err = s.storeWaiting(o.Shards > 0)
+		}
+		if err != nil || s.Over() {
+			return false, err
+		}
+		whole = whole && s.Left() == 0
 	}
-	beside := func(alone bool) []Work {
-		return slices.DeleteFunc(slices.Clone(work), func(w Work) bool { return w.Samples.Alone != alone })
+	if o.Shards > 0 { // what others have done of the rest
+		o.Shards = 0
+		s := o.samples(m, work, results, store)
+		defer s.Close()
+		s.Look = true
+		if _, _, _, err := s.Next(ctx, true); err != nil {
+			return false, err
+		}
+		whole = s.Left() == 0
 	}
-	if err := o.shareSamples(ctx, m, beside(false), results); err != nil {
-		return err
-	}
-	if o.Ranks.Rank() > 0 {
-		return nil // what is measured by itself is rank 0's
-	}
-	from := o.own(m, beside(true), results)
-	defer from.stop()
-	return o.pool(ctx, m, 1, from)
-}
-
-// jobs is where workers have their samples from, and where goes what they measure.
-type jobs interface {
-	// next is the next sample to be measured; ok is false at the end. It may wait.
-	next(ctx context.Context) (j job, ok bool, err error)
-	take(j job, found *measured) error
+	return whole, nil
 }
 
 // job is a sample that is to be measured.
@@ -112,6 +121,7 @@ type job struct {
 	index int
 	item  Item
 	cells []int // places of those that are measured; nil: all
+	claim *jobs.Claim
 }
 
 // measured is what all cells did on one sample: its predictions, and for the first ones what is kept.
@@ -122,7 +132,7 @@ type measured struct {
 }
 
 // pool measures samples on so many goroutines.
-func (o *Options) pool(ctx context.Context, m *model.Model, workers int, from jobs) error {
+func (o *Options) pool(ctx context.Context, m *model.Model, workers int, from *samples) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for range workers {
 		group.Go(func() error {
@@ -131,15 +141,18 @@ func (o *Options) pool(ctx context.Context, m *model.Model, workers int, from jo
 				Sampling: o.Sampling, Agreement: o.Agreement, Batch: o.Batch,
 			}
 			for ctx.Err() == nil {
-				j, ok, err := from.next(ctx)
+				j, claim, ok, err := from.Next(ctx, true)
 				if err != nil || !ok {
 					return err
 				}
+				j.claim = claim
 				found, err := o.measureSample(ctx, b, m.Name, j)
 				if err != nil {
+					claim.Release()
 					return err
 				}
-				if err := from.take(j, found); err != nil {
+				if err := from.store(ctx, j, found); err != nil {
+					claim.Release()
 					return err
 				}
 			}
@@ -192,60 +205,131 @@ func all(work []Work) iter.Seq[job] {
 	}
 }
 
-// own are the samples that results lack, which go there.
-type own struct {
+// samples are those that results lack, which this process shares out with others.
+type samples struct {
+	jobs.Share[job]
 	o       *Options
 	results *Results
 	model   string
-
-	mu   sync.Mutex
-	pull func() (job, bool)
-	stop func()
+	cells   []Cell
+	*stored
 }
 
-func (o *Options) own(m *model.Model, work []Work, results *Results) *own {
-	f := &own{o: o, results: results, model: m.Name}
-	f.pull, f.stop = iter.Pull(all(work))
-	return f
+// stored is what is stored of a run. Nothing is before a sample was measured: then those that failed before it, too.
+type stored struct {
+	mu      sync.Mutex
+	begun   bool // some sample is measured
+	waiting []result
 }
 
-func (f *own) next(ctx context.Context) (job, bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for ctx.Err() == nil {
-		j, ok := f.pull()
-		if !ok {
-			return job{}, false, nil
-		}
-		if f.o.Shards > 0 && j.index%f.o.Shards != f.o.Shard {
-			continue
-		}
-		var any bool
-		if j.cells, any = f.results.todo(f.model, j.work.Name, j.index); any {
-			return j, true, nil
-		}
+// result is that of a sample, as it is stored.
+type result struct {
+	claim *jobs.Claim
+	text  []byte
+}
+
+// release lets go of samples that wait.
+func (s *stored) release() {
+	for _, r := range s.waiting {
+		r.claim.Release()
 	}
-	return job{}, false, nil
 }
 
-func (f *own) take(j job, found *measured) error {
-	if f.o.Strict {
+func (o *Options) samples(m *model.Model, work []Work, results *Results, store *stored) *samples {
+	s := &samples{o: o, stored: store, results: results, model: m.Name, cells: CellsOf(o.Policies, o.Budgets)}
+	s.Share = jobs.Share[job]{Work: o.Work, Name: s.name, Accept: s.accept, Free: o.Free, BeforeWait: func() error { return s.storeWaiting(true) }, Units: func(yield func(job) bool) {
+		for j := range all(work) {
+			if o.Shards > 0 && j.index%o.Shards != o.Shard {
+				continue
+			}
+			var any bool
+			if j.cells, any = results.todo(m.Name, j.work.Name, j.index); any && !yield(j) {
+				return
+			}
+		}
+	}}
+	return s
+}
+
+// name is that of a sample's result.
+func (s *samples) name(j job) string {
+	sum := sha256.Sum256([]byte(s.model + "\x00" + j.work.Name))
+	return fmt.Sprintf("%x-%08d", sum[:8], j.index)
+}
+
+// accept takes the result of a sample that another process has measured, unless it lacks cells.
+func (s *samples) accept(j job, text []byte) (bool, error) {
+	r, err := ReadResult(text)
+	if err != nil {
+		return false, nil // a crash has damaged it
+	}
+	missing, ok := lacking(r.Lines, j.item.ID, s.cells)
+	if !ok && r.Lines[0].Sample != j.item.ID {
+		return false, fmt.Errorf("evaluate: task %s: sample %d is %s, but %s of another process: they have other data", j.work.Name, j.index, j.item.ID, r.Lines[0].Sample)
+	}
+	if !ok || len(missing) > 0 {
+		return false, nil
+	}
+	s.results.noteSample(r.Lines)
+	if s.o.OnSample != nil {
+		s.o.OnSample()
+	}
+	return true, nil
+}
+
+// store takes the result of a sample.
+func (s *samples) store(ctx context.Context, j job, found *measured) error {
+	if s.o.Strict {
 		for _, p := range found.Lines {
 			if p.Error != "" {
 				return fmt.Errorf("evaluate: task %s: sample %s: %s", j.work.Name, j.item.ID, p.Error)
 			}
 		}
 	}
-	if found.Kept != nil {
-		if err := f.o.OnKept(found.Kept); err != nil {
+	lines := s.results.merge(found.Lines)
+	if j.claim != nil {
+		text, err := encodeResult(lines, found.Kept)
+		if err != nil {
+			return fmt.Errorf("evaluate: %w", err)
+		}
+		s.mu.Lock()
+		s.waiting = append(s.waiting, result{j.claim, text})
+		s.begun = s.begun || s.results.Measured() || slices.ContainsFunc(lines, (*Prediction).Measured)
+		err = s.storeBegun(ctx)
+		s.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	s.results.addSample(lines, len(found.Lines), found.Prefill)
+	if s.o.OnSample != nil {
+		s.o.OnSample()
+	}
+	return nil
+}
+
+// storeBegun stores what waits, if a sample was measured. The caller holds mu.
+func (s *samples) storeBegun(ctx context.Context) error {
+	if !s.begun || len(s.waiting) == 0 {
+		return nil
+	}
+	if err := s.o.Begin(); err != nil {
+		return err
+	}
+	for len(s.waiting) > 0 {
+		r := s.waiting[0]
+		s.waiting = s.waiting[1:]
+		if err := r.claim.Finish(ctx, r.text); err != nil {
 			return fmt.Errorf("evaluate: %w", err)
 		}
 	}
-	if err := f.results.addSample(found.Lines, found.Prefill); err != nil {
-		return fmt.Errorf("evaluate: %w", err)
-	}
-	if f.o.OnSample != nil {
-		f.o.OnSample()
-	}
 	return nil
+}
+
+// storeWaiting stores the results that wait for a measured sample where others wait for them, or there will be none.
+func (s *samples) storeWaiting(others bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun = s.begun || others || s.results.Measured()
+	return s.storeBegun(context.Background())
 }

@@ -2,15 +2,16 @@ package generation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
 	"sync"
+	"time"
 
 	"glimpse/datasets"
 	"glimpse/engine"
 	"glimpse/eviction"
-	"glimpse/internal/collective"
 	"glimpse/internal/parallel"
 	"glimpse/model"
 	"glimpse/model/runner"
@@ -32,59 +33,55 @@ type Options struct {
 	// Memory is the most that the responses take together, in bytes beside the weights; 0: no limit.
 	// Responses don't depend on it.
 	Memory int64
-	// OnPair is told of every pair written.
-	OnPair func(p datasets.Pair)
-	// Ranks answer the prompts together, each Batch at the same time; nil: this process alone.
-	Ranks collective.Group
 }
 
 // PairSink takes pairs in order.
 type PairSink interface{ Write(p datasets.Pair) error }
 
+// errLater is what gives prompts says where there may be more later: other processes have them now.
+var errLater = errors.New("later")
+
+// later waits for what other processes do.
+func later(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(lookEvery):
+		return nil
+	}
+}
+
+// lookEvery is the time between two looks at what others do.
+const lookEvery = 200 * time.Millisecond
+
 // Pairs generates a response for every prompt that next gives, until io.EOF, and
 // writes the pairs in the prompts' order. A prompt that does not fit the context is an
 // error that names it. A response depends on its prompt, the settings and Batch; not on
-// threads, ranks, other prompts or on where a run was resumed. Of several ranks, rank 0 calls Pairs
-// and the others Help.
+// threads, other prompts or on where a run was resumed. Next is called, and w is written to, by one at a time.
 func Pairs(ctx context.Context, m *model.Model, next func() (Prompt, error), w PairSink, opt Options) error {
 	if err := opt.resolveDefaults(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	q := &queue{next: next, sink: w, opt: opt, out: make(map[int]Prompt), ready: make(map[int]datasets.Pair), ahead: 4 * opt.Batch * opt.Ranks.Size()}
+	q := &queue{next: next, sink: w, opt: opt, out: make(map[int]Prompt), ready: make(map[int]datasets.Pair), ahead: 4 * opt.Batch}
 	q.cond = sync.NewCond(&q.mu)
 	defer context.AfterFunc(ctx, q.endPrompts)()
-	var others sync.WaitGroup
-	others.Go(func() {
-		if err := q.deal(ctx); err != nil {
-			cancel(err)
-		}
-	})
-	opt.answerPrompts(ctx, cancel, m, q)
-	others.Wait()
-	return context.Cause(ctx)
-}
-
-// answerPrompts answers prompts until there are no more.
-func (o *Options) answerPrompts(ctx context.Context, cancel context.CancelCauseFunc, m *model.Model, from source) {
-	groups, size := o.groups(m)
+	groups, size := opt.groups(m)
 	// As tasks: what they do inside then stays on their threads.
 	parallel.For(groups, func(int) {
-		g := &group{m: m, from: from, opt: *o, size: size, budget: o.Memory / int64(groups)}
+		g := &group{m: m, from: q, opt: opt, size: size, budget: opt.Memory / int64(groups)}
 		if err := g.runPrompts(ctx); err != nil {
 			cancel(err)
 		}
 	})
+	return context.Cause(ctx)
 }
 
 // resolveDefaults fills in the defaults and refuses what cannot be.
 func (o *Options) resolveDefaults() error {
 	if o.Batch == 0 {
 		o.Batch = 8
-	}
-	if o.Ranks == nil {
-		o.Ranks = collective.Alone()
 	}
 	if o.Batch < 0 || o.Batch > runner.MaxBatch {
 		return fmt.Errorf("batch: got %d, want 1 to %d", o.Batch, runner.MaxBatch)
@@ -96,15 +93,6 @@ func (o *Options) resolveDefaults() error {
 func (o *Options) groups(m *model.Model) (groups, size int) {
 	size = runner.GroupRows(m, o.Batch)
 	return min(parallel.Threads(), (o.Batch+size-1)/size), size
-}
-
-// source is where groups have their prompts from, and where responses go.
-type source interface {
-	// pop gives a prompt and its number. With wait it waits until there may be one; ok is
-	// false where there is none, or none now.
-	pop(wait bool) (p Prompt, at int, ok bool, err error)
-	// put takes the response to prompt at, before it is cut.
-	put(at int, response []int32) error
 }
 
 // queue hands out prompts and puts finished pairs into their order.
@@ -130,7 +118,9 @@ func (q *queue) endPrompts() {
 	q.cond.Broadcast()
 }
 
-func (q *queue) pop(wait bool) (p Prompt, at int, ok bool, err error) {
+// pop gives a prompt and its number. With wait it waits until there may be one; ok is
+// false where there is none, or none now.
+func (q *queue) pop(ctx context.Context, wait bool) (p Prompt, at int, ok bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for !q.ended && q.popped-q.wrote >= q.ahead {
@@ -142,7 +132,16 @@ func (q *queue) pop(wait bool) (p Prompt, at int, ok bool, err error) {
 	if q.ended {
 		return Prompt{}, 0, false, nil
 	}
-	p, err = q.next()
+	for p, err = q.next(); errors.Is(err, errLater); p, err = q.next() {
+		if !wait {
+			return Prompt{}, 0, false, nil
+		}
+		q.mu.Unlock()
+		err := later(ctx)
+		if q.mu.Lock(); err != nil {
+			return Prompt{}, 0, false, err
+		}
+	}
 	if err != nil {
 		q.ended = true
 		q.cond.Broadcast()
@@ -157,7 +156,7 @@ func (q *queue) pop(wait bool) (p Prompt, at int, ok bool, err error) {
 	return p, at, true, nil
 }
 
-// put writes a pair when all before it are written.
+// put takes the response to prompt at, before it is cut. It writes a pair when all before it are written.
 func (q *queue) put(at int, response []int32) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -181,16 +180,13 @@ func (q *queue) put(at int, response []int32) error {
 		}
 		q.wrote++
 		q.cond.Broadcast()
-		if q.opt.OnPair != nil {
-			q.opt.OnPair(p)
-		}
 	}
 }
 
 // group answers prompts in an engine of its own.
 type group struct {
 	m      *model.Model
-	from   source
+	from   *queue
 	opt    Options
 	size   int   // answers that are decoded together
 	budget int64 // of the engine
@@ -215,7 +211,7 @@ func (g *group) runPrompts(ctx context.Context) error {
 	of := make(map[*engine.Answer]asked)
 	for {
 		for len(of) < g.size {
-			p, at, ok, err := g.from.pop(len(of) == 0)
+			p, at, ok, err := g.from.pop(ctx, len(of) == 0)
 			if err != nil {
 				return err
 			}

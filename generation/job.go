@@ -3,16 +3,17 @@ package generation
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
-	"glimpse/internal/collective"
 	"glimpse/internal/outputs"
 	"glimpse/internal/stdin"
 	"glimpse/internal/yamlconfig"
+	"glimpse/jobs"
 	"glimpse/model"
 	"glimpse/model/chat"
 	"glimpse/model/runner"
@@ -66,10 +67,6 @@ type Job struct {
 	Files        outputs.Files `json:"-"`
 	Resume       bool          `json:"-"` // go on with the one file where it was interrupted
 
-	// Ranks generate together: all have the same job, rank 0 reads the prompts and writes. Nil: this
-	// process alone.
-	Ranks collective.Group `json:"-"`
-
 	sampling model.Sampling       // what the choice is for the model
 	memory   int64                // that there is beside the weights; 0: it is not known
 	local    []datasets.MixSource // the sources with copies in the place of URLs
@@ -103,79 +100,70 @@ func (s *Job) Read(path string, sets []string, repeat func() error) error {
 	return repeat()
 }
 
-// checkShard finds which shard is meant and refuses what cannot be.
-func (s *Job) checkShard() (only int, err error) {
-	if s.Ranks == nil {
-		s.Ranks = collective.Alone()
-	}
-	if s.Prompts != "" {
-		if len(s.Sources) > 0 {
-			return 0, fmt.Errorf("--prompts with the sources of a file: want one of them")
-		}
-		fields, err := datasets.ParseFields(s.PromptFields)
-		if err != nil {
-			return 0, fmt.Errorf("--field: %w", err)
-		}
-		s.Sources = []datasets.MixSource{{Path: s.Prompts, Fields: fields}}
-		if !s.SamplesGiven {
-			s.Samples = 0
-		}
+// check refuses what cannot be, and makes a source of --prompts.
+func (s *Job) check() error {
+	if err := s.promptSource(); err != nil {
+		return err
 	}
 	for i, source := range s.Sources {
 		if err := source.Validate(); err != nil {
-			return 0, fmt.Errorf("source %d: %w", i, err)
+			return fmt.Errorf("source %d: %w", i, err)
 		}
 	}
 	if s.Out == "-" {
 		s.Out = "/dev/stdout"
 	}
-	again := s.Resume || s.Shards > 0 || s.Shard != ""
-	switch {
-	case again && slices.ContainsFunc(s.Sources, func(x datasets.MixSource) bool { return x.Path == stdin.Name }):
-		return 0, fmt.Errorf("prompts from standard input cannot be read again, as --resume and --shards do: want a file")
-	case again && s.Out == "/dev/stdout":
-		return 0, fmt.Errorf("--out -: samples on standard output cannot be gone on with, as --resume and --shards do: want a file")
-	case len(s.PromptFields) > 0 && s.Prompts == "":
-		return 0, fmt.Errorf("--field: only with --prompts, want it in the file beside its source")
-	case s.Out == "":
-		return 0, fmt.Errorf("--out is missing")
-	case s.Resume && s.Files.Replace:
-		return 0, fmt.Errorf("got --resume and --replace, want one of them")
-	case s.Samples < 1 && (len(s.Sources) == 0 || s.SamplesGiven || s.Samples < 0):
-		return 0, fmt.Errorf("samples: got %d, want at least 1", s.Samples)
-	case s.MaxNew < 1:
-		return 0, fmt.Errorf("--max-new: got %d, want at least 1", s.MaxNew)
-	case s.MaxPrompt < 1:
-		return 0, fmt.Errorf("--max-prompt: got %d, want at least 1", s.MaxPrompt)
-	case s.Batch < 1 || s.Batch > runner.MaxBatch:
-		return 0, fmt.Errorf("--batch: got %d, want 1 to %d", s.Batch, runner.MaxBatch)
-	case strings.Contains(s.Out, "://") && !objectstore.IsURL(s.Out):
-		return 0, fmt.Errorf("--out: got %q, want a path or s3://BUCKET/NAME", s.Out)
-	case objectstore.IsURL(s.Out) && s.Shards == 0 && s.Shard == "":
-		return 0, fmt.Errorf("--out %s: what goes to a bucket is a folder of shards, want --shards too", s.Out)
-	case s.Shards < 0 || s.Shards > 100000:
-		return 0, fmt.Errorf("--shards: got %d, want 0 to 100000", s.Shards)
-	case s.Samples > 0 && s.Samples < s.Shards:
-		return 0, fmt.Errorf("--shards: got %d for %d samples, want at most as many", s.Shards, s.Samples)
-	case s.Responses != "self" && s.Responses != "source":
-		return 0, fmt.Errorf("--responses: got %q, want self or source", s.Responses)
+	sharded := s.Shards > 0 || s.Shard != ""
+	again := s.Resume || sharded
+	fromStdin := slices.ContainsFunc(s.Sources, func(x datasets.MixSource) bool { return x.Path == stdin.Name })
+	_, recipeErr := Recipes.Lookup(s.Recipe)
+	_, _, shardErr := outputs.ShardOf(s.Shard, s.Shards)
+	_, chatErr := chat.ParseOptions(s.ChatOptions, s.ChatDate)
+	synthetic := len(s.Sources) == 0
+	row := func(bad bool, format string, args ...any) jobs.Check {
+		return jobs.Check{Bad: bad, Err: fmt.Errorf(format, args...)}
 	}
-	if _, err := Recipes.Lookup(s.Recipe); err != nil {
-		return 0, err
-	}
-	only, s.Shards, err = outputs.ShardOf(s.Shard, s.Shards)
-	return only, err
+	return jobs.First(
+		row(again && fromStdin, "prompts from standard input cannot be read again, as --resume and --shards do: want a file"),
+		row(again && s.Out == "/dev/stdout", "--out -: samples on standard output cannot be gone on with, as --resume and --shards do: want a file"),
+		row(len(s.PromptFields) > 0 && s.Prompts == "", "--field: only with --prompts, want it in the file beside its source"),
+		row(s.Out == "", "--out is missing"),
+		row(s.Resume && s.Files.Replace, "got --resume and --replace, want one of them"),
+		row(s.Samples < 1 && (synthetic || s.SamplesGiven || s.Samples < 0), "samples: got %d, want at least 1", s.Samples),
+		row(s.MaxNew < 1, "--max-new: got %d, want at least 1", s.MaxNew),
+		row(s.MaxPrompt < 1, "--max-prompt: got %d, want at least 1", s.MaxPrompt),
+		row(s.Batch < 1 || s.Batch > runner.MaxBatch, "--batch: got %d, want 1 to %d", s.Batch, runner.MaxBatch),
+		row(strings.Contains(s.Out, "://") && !objectstore.IsURL(s.Out), "--out: got %q, want a path or s3://BUCKET/NAME", s.Out),
+		row(objectstore.IsURL(s.Out) && !sharded, "--out %s: what goes to a bucket is a folder of shards, want --shards too", s.Out),
+		row(s.Shards < 0 || s.Shards > 100000, "--shards: got %d, want 0 to 100000", s.Shards),
+		row(s.Samples > 0 && s.Samples < s.Shards, "--shards: got %d for %d samples, want at most as many", s.Shards, s.Samples),
+		row(s.Responses != "self" && s.Responses != "source", "--responses: got %q, want self or source", s.Responses),
+		jobs.Failed(recipeErr),
+		jobs.Failed(shardErr),
+		jobs.Failed(errors.Join(model.CheckCacheDType(s.CacheDType), s.Check())),
+		row(len(s.ChatOptions) > 0 && synthetic, "--chat-option: synthetic prompts do not go into the chat template"),
+		row(s.ChatTemplate != "" && synthetic, "--chat-template: synthetic prompts do not go into the chat template"),
+		jobs.Failed(chatErr),
+	)
 }
 
-// checkChat refuses what a chat template cannot see beside the messages.
-func (s *Job) checkChat() error {
-	for flag, given := range map[string]bool{"--chat-option": len(s.ChatOptions) > 0, "--chat-template": s.ChatTemplate != ""} {
-		if given && len(s.Sources) == 0 && s.Prompts == "" {
-			return fmt.Errorf("%s: synthetic prompts do not go into the chat template", flag)
-		}
+// promptSource makes a source of --prompts.
+func (s *Job) promptSource() error {
+	if s.Prompts == "" {
+		return nil
 	}
-	_, err := chat.ParseOptions(s.ChatOptions, s.ChatDate)
-	return err
+	if len(s.Sources) > 0 {
+		return errors.New("--prompts with the sources of a file: want one of them")
+	}
+	fields, err := datasets.ParseFields(s.PromptFields)
+	if err != nil {
+		return fmt.Errorf("--field: %w", err)
+	}
+	s.Sources = []datasets.MixSource{{Path: s.Prompts, Fields: fields}}
+	if !s.SamplesGiven {
+		s.Samples = 0
+	}
+	return nil
 }
 
 // headerSampling is the sampling as the header has it.

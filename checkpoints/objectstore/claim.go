@@ -254,3 +254,13 @@ func (c *Claim) Release(ctx context.Context) error {
 	}
 	return err
 }
+
+// Remove stops and removes the claim, after the work: there is nothing left to claim.
+func (c *Claim) Remove(ctx context.Context) error {
+	c.Stop() // a sign of life after this would bring the claim back
+	list, err := c.store.List(ctx, c.folder)
+	for _, i := range list {
+		err = errors.Join(err, c.store.Delete(ctx, i.Key))
+	}
+	return err
+}

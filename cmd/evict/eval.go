@@ -17,7 +17,6 @@ import (
 	_ "glimpse/evaluation/tasks" // registers them
 	"glimpse/eviction"
 	"glimpse/internal/cli"
-	"glimpse/internal/collective"
 	"glimpse/internal/listing"
 	"glimpse/internal/outputs"
 	"glimpse/internal/printable"
@@ -74,17 +73,15 @@ own: "snapkv,snapkv(kernel=1)".
 configuration and the versions. A run that was stopped goes on with --resume, sample by
 sample. A sample that fails is named at the end, with exit status 1, and the others go on, unless
 --strict is given.
-With --shards any number of workers share a run, through a folder or s3://BUCKET/NAME that
-all of them reach; the part of a worker that was killed is gone on with.
+Any number of processes of the same command share a run, through a folder or s3://BUCKET/NAME
+that all of them reach: each measures the samples that are free, and those of one that was killed
+are free again. The last one makes the results and prints them. --shards N lets processes end
+when nothing is free, and --shard I/N takes one sample in N.
 
 --needle-plot is of a task that varies depth and length, as niah, at every budget, or else
 of needles of the synthetic tasks at the smallest budget. --sweep-plot shows the scores of
 a sweep's adapters, and with --times what they add to the time to first token, by their rows
 and modules; --adapter is then the folder of "train sweep".
-
-Processes that mpirun or srun --mpi=pmix start measure the prompts together: who is
-done gets the next. The first one prints and writes, with the bytes of one process;
-times, and tasks that measure time, are its own.
 
 ` + modelDetails),
 		Example: `  evict eval --policy full,snapkv,lookaheadkv --budget 32,128 --samples 4
@@ -139,48 +136,47 @@ times, and tasks that measure time, are its own.
 
 // resolveJob makes one job of the file and the flags.
 func (e *evalFlags) resolveJob(cmd *cobra.Command, j *runs.Job) error {
-	f := cmd.Flags()
-	given := cli.GivenFlags(f)
+	given := cli.GivenFlags(cmd.Flags())
 	if e.config != "" {
 		if err := j.Read(e.config, nil, given.Repeat); err != nil {
 			return err
 		}
 	}
-	fromFile := e.config != ""
-	if !fromFile || given.Given("policy") {
-		if j.Policies = nil; e.Policies != "" {
-			j.Policies = runs.Names{e.Policies}
+	// What the command line says stands over the file, and what it leaves to defaults does where there is no file.
+	for _, o := range []struct {
+		name string
+		set  func()
+	}{
+		{"policy", func() {
+			if j.Policies = nil; e.Policies != "" {
+				j.Policies = runs.Names{e.Policies}
+			}
+		}},
+		{"device", func() { j.Device = e.Device }},
+		{"cache-dtype", func() { j.CacheDType = e.CacheDType }},
+		{"exact", func() { j.Exact = e.Exact }},
+		{"set", func() { j.Set = e.Set }},
+		{"seed", func() { j.Seed = e.Seed }},
+		{"chat-template", func() { j.ChatTemplate = e.ChatTemplate }},
+		{"chat-option", func() { j.ChatOptions = e.ChatOptions }},
+		{"chat-date", func() { j.ChatDate = e.ChatDate }},
+		{"s3-endpoint", func() { j.S3.Endpoint = e.S3.Endpoint }},
+		{"s3-region", func() { j.S3.Region = e.S3.Region }},
+		{"s3-path-style", func() { j.S3.PathStyle = e.S3.PathStyle }},
+	} {
+		if e.config == "" || given.Given(o.name) {
+			o.set()
 		}
 	}
+	j.S3.Notice = e.S3.Notice
 	if e.budgets != "" {
 		var err error
 		if j.Budgets, err = eviction.ParseBudgets(e.budgets); err != nil {
 			return err
 		}
 	}
-	if given.Given("task") {
-		j.Tasks = nil
-		for _, t := range e.tasks {
-			j.Tasks = append(j.Tasks, runs.Task{Task: t})
-		}
-	}
-	if given.Given("data") {
-		if err := e.setData(j); err != nil {
-			return err
-		}
-	}
-	if given.Given("data") && len(j.Tasks) > 0 {
-		takes := false
-		for _, t := range j.Tasks {
-			selections, err := evaluation.ParseTasks(t.Task)
-			if err != nil {
-				return err
-			}
-			takes = takes || slices.ContainsFunc(selections, func(s evaluation.Selection) bool { return s.Task.Data != "" })
-		}
-		if !takes {
-			return fmt.Errorf("--data: no --task takes data; your own prompts are --task data")
-		}
+	if err := e.setTasks(given, j); err != nil {
+		return err
 	}
 	for _, name := range j.Metrics {
 		if _, err := scoring.Metrics.Lookup(name); err != nil {
@@ -190,6 +186,39 @@ func (e *evalFlags) resolveJob(cmd *cobra.Command, j *runs.Job) error {
 	if err := e.setOptions(j); err != nil {
 		return err
 	}
+	return e.setModel(given, j)
+}
+
+// setTasks puts --task and --data into the job.
+func (e *evalFlags) setTasks(given cli.Given, j *runs.Job) error {
+	if given.Given("task") {
+		j.Tasks = nil
+		for _, t := range e.tasks {
+			j.Tasks = append(j.Tasks, runs.Task{Task: t})
+		}
+	}
+	if !given.Given("data") {
+		return nil
+	}
+	if err := e.setData(j); err != nil {
+		return err
+	}
+	takes := len(j.Tasks) == 0
+	for _, t := range j.Tasks {
+		selections, err := evaluation.ParseTasks(t.Task)
+		if err != nil {
+			return err
+		}
+		takes = takes || slices.ContainsFunc(selections, func(s evaluation.Selection) bool { return s.Task.Data != "" })
+	}
+	if !takes {
+		return errors.New("--data: no --task takes data; your own prompts are --task data")
+	}
+	return nil
+}
+
+// setModel puts --model and what belongs to a model into the job.
+func (e *evalFlags) setModel(given cli.Given, j *runs.Job) error {
 	if given.Given("model") || len(j.Models) == 0 {
 		j.Models = []runs.Subject{{Model: e.Model}}
 	}
@@ -199,7 +228,7 @@ func (e *evalFlags) resolveJob(cmd *cobra.Command, j *runs.Job) error {
 		}
 	}
 	m := &j.Models[0]
-	if !fromFile || given.Given("adapter") {
+	if e.config == "" || given.Given("adapter") {
 		m.Adapters, m.AdaptersByDefault = e.Adapters, len(e.Adapters) > 0 && !given.Given("adapter")
 	}
 	if given.Given("draft") {
@@ -208,23 +237,6 @@ func (e *evalFlags) resolveJob(cmd *cobra.Command, j *runs.Job) error {
 	if given.Given("pattern") {
 		m.Pattern = e.Pattern
 	}
-	override := func(name string, set func()) {
-		if !fromFile || given.Given(name) {
-			set()
-		}
-	}
-	override("device", func() { j.Device = e.Device })
-	override("cache-dtype", func() { j.CacheDType = e.CacheDType })
-	override("exact", func() { j.Exact = e.Exact })
-	override("set", func() { j.Set = e.Set })
-	override("seed", func() { j.Seed = e.Seed })
-	override("chat-template", func() { j.ChatTemplate = e.ChatTemplate })
-	override("chat-option", func() { j.ChatOptions = e.ChatOptions })
-	override("chat-date", func() { j.ChatDate = e.ChatDate })
-	override("s3-endpoint", func() { j.S3.Endpoint = e.S3.Endpoint })
-	override("s3-region", func() { j.S3.Region = e.S3.Region })
-	override("s3-path-style", func() { j.S3.PathStyle = e.S3.PathStyle })
-	j.S3.Notice = e.S3.Notice
 	return nil
 }
 
@@ -277,32 +289,9 @@ func (e *evalFlags) runJob(cmd *cobra.Command, j *runs.Job) error {
 	if err := e.resolveJob(cmd, j); err != nil {
 		return fmt.Errorf("eval: %w", err)
 	}
-	run := collective.OnRanks
-	if j.Shards > 0 || j.Shard != "" { // which processes share out by claims, too
-		run = collective.OnRanksOrAlone
+	if err := cli.ShareOutput(cmd, j.Out); err != nil && !e.dryRun {
+		return err
 	}
-	return run(cmd.ErrOrStderr(), func(g collective.Group) error {
-		if j.Ranks = g; !e.dryRun {
-			if err := j.Join(cmd.Context(), g); err != nil {
-				return err
-			}
-		}
-		switch {
-		case g.Rank() == 0:
-			err := e.measureJob(cmd, j)
-			if failed := new(failedError); err != nil && !errors.As(err, &failed) || e.dryRun {
-				return err
-			}
-			return errors.Join(err, runs.Dismiss(cmd.Context(), g))
-		case e.dryRun:
-			return nil
-		}
-		return runs.Help(cmd.Context(), g)
-	})
-}
-
-// measureJob measures on the ranks that there are, as their first, and prints and writes what comes of it.
-func (e *evalFlags) measureJob(cmd *cobra.Command, j *runs.Job) error {
 	files := &j.Files
 	for _, data := range append(e.data, j.Data) {
 		files.Input(data)
@@ -366,15 +355,12 @@ func (e *evalFlags) measureJob(cmd *cobra.Command, j *runs.Job) error {
 	return errors.Join(err, failures(out))
 }
 
-// failedError is of a run that came to its end and has samples that failed.
-type failedError struct{ error }
-
 // failures is an error where samples failed, or policies on them, which are named.
 func failures(out *runs.Outcome) error {
 	if out.Failed == 0 {
 		return nil
 	}
-	return &failedError{fmt.Errorf("eval: %d of %d samples failed and count nowhere, the others were measured:\n%w", len(out.Failures), out.Samples, listing.JoinErrors(out.Failures))}
+	return fmt.Errorf("eval: %d of %d samples failed and count nowhere, the others were measured:\n%w", len(out.Failures), out.Samples, listing.JoinErrors(out.Failures))
 }
 
 // openSweep opens the file for the plot of a sweep; there must be exactly one.

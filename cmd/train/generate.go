@@ -7,7 +7,6 @@ import (
 	"glimpse/datasets"
 	"glimpse/generation"
 	"glimpse/internal/cli"
-	"glimpse/internal/collective"
 	"glimpse/internal/collector"
 	"glimpse/model"
 	"glimpse/training"
@@ -57,17 +56,16 @@ with --raw or for a model without a template. --sampling model follows the model
 generation_config.json; --responses source takes the answers of the files, or the right
 ones of the synthetic tasks, instead of generating any.
 
-With --shards the output is a folder of files, of which any number of workers on a
-shared folder each take those that are free; a finished one is never done again, and
-one whose worker was killed goes on where it stopped. --shard I/N does only shard
-I, from 0; so do workers of an indexed Kubernetes job (JOB_COMPLETION_INDEX).
-Without --shards the output is one file, which appears under its name only when it
-is complete. One that was interrupted keeps its finished samples: the same command
-with --resume goes on, with the bits of a run that never stopped. A record that
-cannot be read is told, counted and left out, unless --strict is given.
+Any number of processes of the same command share the work through the output: each takes
+prompts that are free, those of one that was killed are free again, and the last one writes the
+file, with the bytes of one process. It appears under its name only when it is complete. What an
+interrupted generation has finished is kept: the same command with --resume goes on, with the bits
+of one that never stopped. A record that cannot be read is told, counted and left out, unless
+--strict is given.
 
-Processes that mpirun or srun --mpi=pmix start answer the prompts together: who is
-done gets the next. The first one writes, with the bytes of one process.
+With --shards the output is a folder of files. A finished one is never done again, and processes
+leave to others what these are at. --shard I/N does only shard I, from 0; so do workers of an
+indexed Kubernetes job (JOB_COMPLETION_INDEX).
 
 The folder may be one of a bucket, --out s3://BUCKET/NAME, with the same promises to
 workers anywhere. There the claim of a killed worker is free after 3 minutes.`),
@@ -87,14 +85,14 @@ workers anywhere. There the claim of a killed worker is free after 3 minutes.`),
 				return fmt.Errorf("generate: --set needs a configuration")
 			}
 			collector.Bound(training.LeastGarbage)
-			run := collective.OnRanks
-			if s.Shards > 0 || s.Shard != "" { // which processes share out by claims, too
-				run = collective.OnRanksOrAlone
+			out := s.Out
+			if out == "-" { // each would write there
+				out = ""
 			}
-			return run(cmd.ErrOrStderr(), func(g collective.Group) error {
-				s.Ranks = g
-				return s.Run(cmd.Context(), cmd.ErrOrStderr())
-			})
+			if err := cli.ShareOutput(cmd, out); err != nil {
+				return err
+			}
+			return s.Run(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()

@@ -29,7 +29,7 @@ func TestShardsInABucket(t *testing.T) {
 		args = append(args, "--out", bucket, "--s3-endpoint", s.URL)
 
 		work := "pairs/.work/" + datasets.ShardName(0, 3)
-		claim := work + "/claim-000001"
+		claim := work + "/claims/00000000/claim-000001"
 		killed := start(t, args...)
 		for end := time.Now().Add(time.Minute); s.Count("PUT "+claim) == 0; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {

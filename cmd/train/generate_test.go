@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"glimpse/datasets"
+	"glimpse/internal/filelock"
 )
 
 // TestShardsAreTheWhole: the shards of a folder are the pairs of one file, whoever
@@ -45,7 +46,7 @@ func TestShardsAreTheWhole(t *testing.T) {
 	folder := filepath.Join(dir, "shards")
 	t.Setenv("JOB_COMPLETION_INDEX", "1")
 	mustExecute(t, append(args, "--out", folder, "--shards", "3")...)
-	if got := files(t, folder); len(got) != 3 { // with the lock and the settings
+	if got := files(t, folder); len(got) != 2 { // with the settings
 		t.Fatalf("a worker with an index made %d files", len(got))
 	}
 	os.Unsetenv("JOB_COMPLETION_INDEX")
@@ -94,21 +95,31 @@ func TestShardsAreTheWhole(t *testing.T) {
 			t.Errorf("taken up after %d of %d bytes: other pairs", cut, len(full))
 		}
 	}
-	// A shard that another process holds is passed over, or named.
-	h, _, _ := datasets.ReadPairs(filepath.Join(folder, name))
+	// A unit that another process holds is left to it, and a shard of it is named.
 	if err := os.Remove(filepath.Join(folder, name)); err != nil {
 		t.Fatal(err)
 	}
-	claim, err := datasets.OpenShard(folder, h)
-	if err != nil {
+	claims := filepath.Join(folder, ".work", name, "claims")
+	if err := os.MkdirAll(claims, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	defer claim.Release()
+	unlock, free, err := filelock.TryLock(filepath.Join(claims, "00000001"))
+	if err != nil || !free {
+		t.Fatal(free, err)
+	}
 	if _, log := mustExecute(t, append(args, "--out", folder, "--shards", "3")...); !strings.Contains(log, "1 of 3 shards are being worked on by others") {
 		t.Errorf("log %q", log)
 	}
 	if _, _, err := execute(t, context.Background(), append(args, "--out", folder, "--shard", "0/3")...); err == nil || !strings.Contains(err.Error(), "another process is working on it") {
-		t.Errorf("a claimed shard: error %v", err)
+		t.Errorf("a claimed unit: error %v", err)
+	}
+	unlock() // it was killed
+	mustExecute(t, append(args, "--out", folder, "--shards", "3")...)
+	if got, err := os.ReadFile(filepath.Join(folder, name)); err != nil || string(got) != string(full) {
+		t.Errorf("taken over from a killed process: other pairs (%v)", err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, ".work")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("work is left: %v", err)
 	}
 }
 

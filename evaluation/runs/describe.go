@@ -31,7 +31,7 @@ import (
 // error at the end.
 func (j *Job) Describe(ctx context.Context, out, log io.Writer) error {
 	complete := *j
-	if err := complete.growToFolder(); err != nil {
+	if err := complete.growToFolder(ctx); err != nil {
 		return fmt.Errorf("eval: --resume: %w", err)
 	}
 	complete.Tasks = slices.Clone(complete.Tasks)

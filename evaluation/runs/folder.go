@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,18 +17,17 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/engine"
 	"glimpse/evaluation"
-	"glimpse/internal/atomicfile"
 	"glimpse/internal/listing"
-	"glimpse/internal/outputs"
-	"glimpse/internal/regularfile"
 	"glimpse/internal/stdin"
 	"glimpse/internal/version"
 	"glimpse/internal/yamlconfig"
+	"glimpse/jobs"
 	"glimpse/kernels"
 
 	"go.yaml.in/yaml/v3"
@@ -46,24 +46,24 @@ const (
 )
 
 // folder is the output of a run. One without a path takes nothing. Until a sample is measured there is
-// nothing in it but the lock, and what was there before: see beginFiles.
+// nothing in it but locks, and what was there before: see begin.
 type folder struct {
-	path    string
-	made    []string // folders that were made for it, outermost first
-	unlock  func()
-	partial *os.File // nil: the run has not begun to write
-	kept    *os.File
-	keeping sync.Mutex               // lines of kept, and waiting
-	waiting []byte                   // lines of kept of before
-	anew    bool                     // what the folder holds of a run is removed
-	before  []*evaluation.Prediction // of the run that is continued
-	from    string                   // the file that they are in, "" for none
-	whole   int64                    // bytes of it that are
-	config  []byte
-	about   Environment
-	begun   *Environment // of the run that is continued, where it has one
-	again   string       // what a stopped run goes on with
-	agree   func() error // with the other workers on shards; nil: there are none
+	path  string
+	store objectstore.Store
+	key   string   // of the folder in the store
+	made  []string // folders that were made for it, outermost first
+	work  *jobs.Work
+	leave func()
+	old   Stored // the run that is continued
+	whose *Job
+
+	mu    sync.Mutex
+	begun bool // this process has measured something
+	anew  bool // what the folder holds of a run is removed
+
+	config []byte
+	about  Environment
+	again  string // what a stopped run goes on with
 }
 
 // Environment is what EnvironmentFile holds.
@@ -102,13 +102,13 @@ const (
 )
 
 // openFolder opens the output before any work is done: a new folder, or one that is
-// continued.
-func (j *Job) openFolder(log io.Writer) (_ *folder, err error) {
+// continued, alone or with other processes.
+func (j *Job) openFolder(ctx context.Context, log io.Writer) (_ *folder, err error) {
 	again := "--resume"
 	if j.Files.Any() {
 		again += " --replace" // replaces the files of earlier measurements
 	}
-	f := &folder{path: j.Out, again: again, agree: j.agreeing, about: Environment{Schema: environmentSchema, Glimpse: version.String(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
+	f := &folder{path: j.Out, again: again, whose: j, leave: func() {}, about: Environment{Schema: environmentSchema, Glimpse: version.String(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
 	if f.config, err = j.config(); err != nil {
 		return nil, err
 	}
@@ -118,18 +118,33 @@ func (j *Job) openFolder(log io.Writer) (_ *folder, err error) {
 		}
 		return f, nil
 	}
-	defer func() {
-		if err != nil {
-			f.close()
+	fail := func(err error) (*folder, error) {
+		f.close()
+		return nil, fmt.Errorf("--out: %w", err)
+	}
+	if err := f.open(ctx, j.S3); err != nil {
+		return fail(err)
+	}
+	dir := ""
+	if !objectstore.IsURL(j.Out) {
+		dir = j.Out
+		if f.made, err = makeFolders(dir); err != nil {
+			return fail(err)
 		}
-	}()
-	if f.made, err = makeFolders(j.Out); err != nil {
-		return nil, fmt.Errorf("--out: %w", err)
 	}
-	if f.unlock, err = outputs.Lock(filepath.Join(j.Out, partialFile)); err != nil {
-		return nil, fmt.Errorf("--out: %w", err)
+	f.work = jobs.Open(f.store, objectstore.Join(f.key, workFolder), dir)
+	leave, err := f.work.Enter(ctx, func() error { return j.claim(ctx, f, log) })
+	if err != nil {
+		return fail(err)
 	}
-	return f, j.claim(f, log)
+	f.leave = leave
+	return f, nil
+}
+
+// open opens the store that the folder is in.
+func (f *folder) open(ctx context.Context, s3 objectstore.Settings) (err error) {
+	f.store, f.key, err = objectstore.Open(ctx, f.path, s3)
+	return err
 }
 
 // makeFolders makes a folder and those that it is in, and returns the ones that were not there.
@@ -144,180 +159,147 @@ func makeFolders(path string) (made []string, err error) {
 	return made, os.MkdirAll(path, 0o777)
 }
 
-// beginFiles opens the files of the run when the first sample is measured, so that a run that fails before
-// leaves the folder as it was.
-func (f *folder) beginFiles() error {
-	if f.partial != nil {
+// begin makes the folder that of the run when the first sample is measured, so that a run that fails before
+// leaves the folder as it was. It may be called again.
+func (f *folder) begin(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.begun {
 		return nil
 	}
 	fail := func(err error) error { return fmt.Errorf("--out: %w", err) }
-	if f.agree != nil {
-		if err := f.agree(); err != nil {
-			return fail(err)
-		}
+	others, err := f.work.Agree(ctx, f.config)
+	if err != nil {
+		return fail(err)
 	}
-	if f.anew {
-		for _, name := range []string{MetricsFile, PredictionsFile, TimingsFile, EnvironmentFile, KeptFile, JudgementsFile, partialFile, ConfigFile} {
-			if err := os.Remove(f.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fail(err)
+	if others != nil {
+		if _, err := f.whose.continues(others, f.config); err != nil {
+			return fail(fmt.Errorf("%s: %w", f.path, err))
+		}
+	} else {
+		if f.anew {
+			for _, name := range []string{MetricsFile, PredictionsFile, TimingsFile, EnvironmentFile, KeptFile, JudgementsFile, partialFile, ConfigFile} {
+				if err := f.store.Delete(ctx, objectstore.Join(f.key, name)); err != nil {
+					return fail(err)
+				}
 			}
 		}
-	}
-	// First, so that a folder with anything in it is known as a run's.
-	if err := f.writeFile(ConfigFile, f.config); err != nil {
-		return fail(err)
-	}
-	switch f.from {
-	case partialFile:
-		if err := os.Truncate(f.file(partialFile), f.whole); err != nil {
-			return fail(err)
-		}
-	case PredictionsFile: // a finished run that is extended: its predictions are the first of the new one's
-		data, err := os.ReadFile(f.file(PredictionsFile))
-		if err == nil {
-			err = f.writeFile(partialFile, data[:f.whole])
-		}
-		if err != nil {
+		// First, so that a folder with anything in it is known as a run's.
+		if err := f.writeFile(ConfigFile, f.config); err != nil {
 			return fail(err)
 		}
 	}
-	if f.about.Models != nil {
-		if err := f.writeAbout(); err != nil {
-			return fail(err)
-		}
-	}
-	if err := errors.Join(f.openKept(), f.openPartial()); err != nil {
-		return fail(err)
-	}
-	if len(f.waiting) > 0 {
-		if _, err := f.kept.Write(f.waiting); err != nil {
-			return fail(err)
-		}
-	}
-	f.waiting = nil
-	return nil
+	f.begun = true
+	return f.writeAbout(ctx)
 }
 
-func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
+func (f *folder) file(name string) string { return f.store.URL(objectstore.Join(f.key, name)) }
+
+// readFile reads a file, which is nil where there is none.
+func (f *folder) readFile(ctx context.Context, name string) ([]byte, error) {
+	data, err := objectstore.Get(ctx, f.store, objectstore.Join(f.key, name), maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// maxFile bounds what is read of a file of a run.
+const maxFile = 1 << 40
+
+// readConfig reads the configuration that a run was begun with: of shards of earlier versions, theirs.
+func (f *folder) readConfig(ctx context.Context) (config []byte, err error) {
+	for _, name := range []string{ConfigFile, settingsFile} {
+		config, err = objectstore.Get(ctx, f.store, objectstore.Join(f.key, name), yamlconfig.MaxBytes)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return config, err
+		}
+	}
+	return nil, nil
+}
 
 // claim finds out what the folder holds: nothing, a run that goes on, or what must not be
 // lost.
-func (j *Job) claim(f *folder, log io.Writer) error {
-	old, err := regularfile.Read(f.file(ConfigFile), yamlconfig.MaxBytes)
-	if errors.Is(err, fs.ErrNotExist) {
-		entries, err := os.ReadDir(f.path)
-		if err != nil {
-			return fmt.Errorf("--out: %w", err)
+func (j *Job) claim(ctx context.Context, f *folder, log io.Writer) error {
+	config, err := f.readConfig(ctx)
+	if err != nil {
+		return err
+	}
+	alive := f.work.Alive()
+	if err := f.old.read(ctx, f, math.MaxInt, max(j.Shards, 1)); err != nil {
+		return err
+	}
+	empty := config == nil || f.old.Damage == "" && !slices.ContainsFunc(f.old.Predictions, (*evaluation.Prediction).Measured)
+	if !objectstore.IsURL(f.path) && !alive && (empty || j.Files.Replace && !j.Resume) {
+		if err := f.work.Remove(ctx); err != nil { // what a killed run has left
+			return err
 		}
-		for _, e := range entries {
-			if !strings.HasPrefix(e.Name(), ".") {
-				return fmt.Errorf("--out: %s holds %s and no run, want a new or empty folder", f.path, e.Name())
-			}
+	}
+	if config == nil {
+		return j.checkStrange(f)
+	}
+	joined := false
+	if alive {
+		if joined, err = f.work.Begun(ctx); err != nil {
+			return err
 		}
+	}
+	resume := j.Resume || joined || j.Shards > 0 || j.Shard != "" || objectstore.IsURL(f.path)
+	if f.anew = !joined && (j.Files.Replace && !resume || empty); f.anew {
+		f.old = Stored{}
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("--out: %w", err)
+	if !resume {
+		return fmt.Errorf("%s holds a run: go on with it with --resume, or begin anew with --replace", f.path)
 	}
-	damage, err := f.readLines()
-	if err != nil {
-		return fmt.Errorf("--out: %w", err)
-	}
-	if f.anew = j.Files.Replace && !j.Resume || damage == nil && !slices.ContainsFunc(f.before, (*evaluation.Prediction).Measured); f.anew {
-		f.before, f.from = nil, ""
-		return nil
-	}
-	if !j.Resume {
-		return fmt.Errorf("--out: %s holds a run: go on with it with --resume, or begin anew with --replace", f.path)
-	}
-	note, err := j.continues(old, f.config)
+	note, err := j.continues(config, f.config)
 	if err != nil {
 		return fmt.Errorf("--resume: %s: %w", f.file(ConfigFile), err)
 	}
 	if len(j.added) > 0 {
 		fmt.Fprintf(log, "added to the run in %s: %s; what is there of others is not measured again\n", f.path, strings.Join(j.added, ", "))
 	}
-	var begun Environment
-	found, err := readVersioned(f.file(EnvironmentFile), &begun, &begun.Schema, environmentSchema)
-	if err != nil {
+	if err := f.old.readAbout(ctx, f, max(j.Shards, 1)); err != nil {
 		return fmt.Errorf("--resume: %w", err)
 	}
-	if found {
-		f.begun, f.about.Accepted = &begun, begun.Accepted
+	if f.old.Environment != nil {
+		f.about.Accepted = f.old.Environment.Accepted
 	}
 	if note != "" {
 		fmt.Fprintln(log, note)
 		f.about.accept([]string{note})
 	}
-	if damage != nil {
-		fmt.Fprintf(log, "%s: %v: measured again from there\n", f.file(f.from), damage)
+	if f.old.Damage != "" {
+		fmt.Fprintf(log, "%s: measured again from there\n", f.old.Damage)
 	}
 	return nil
 }
 
-// readLines reads the predictions there are. A line that a kill has cut, or that is damaged,
-// and all after it are not among them.
-func (f *folder) readLines() (damage, err error) {
-	in, from, err := openPredictions(f.path)
-	f.from = from
-	if err != nil || in == nil {
-		return nil, err
-	}
-	defer in.Close()
-	if f.before, f.whole, damage, err = evaluation.ReadPredictions(in, nil); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.file(f.from), err)
-	}
-	return damage, nil
-}
-
-// sink is where predictions go.
-func (f *folder) sink() io.Writer {
-	if f.path == "" {
+// checkStrange is an error where a folder without a run holds something else.
+func (j *Job) checkStrange(f *folder) error {
+	if objectstore.IsURL(f.path) {
 		return nil
 	}
-	return f
-}
-
-// Write adds predictions.
-func (f *folder) Write(lines []byte) (int, error) {
-	f.keeping.Lock()
-	err := f.beginFiles()
-	f.keeping.Unlock()
+	entries, err := os.ReadDir(f.path)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return f.partial.Write(lines)
-}
-
-// openPartial opens the predictions as they come.
-func (f *folder) openPartial() (err error) {
-	f.partial, err = os.OpenFile(f.file(partialFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666)
-	return err
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			return fmt.Errorf("%s holds %s and no run, want a new or empty folder", f.path, e.Name())
+		}
+	}
+	return nil
 }
 
 // retain drops from a continued run the samples whose lines are not of
 // the cells, and says so. It returns how many samples need no work.
-func (f *folder) retain(results *evaluation.Results, model string, work []evaluation.Work, cells []evaluation.Cell, log io.Writer) (done int, err error) {
-	done, again, keep := results.Retain(model, work, cells)
-	if len(again) == 0 {
-		return done, nil
+func (f *folder) retain(results *evaluation.Results, model string, work []evaluation.Work, cells []evaluation.Cell, log io.Writer) (done int) {
+	done, again := results.Retain(model, work, cells)
+	if len(again) > 0 {
+		fmt.Fprintf(log, "%s: %d samples, the first %s: their lines are not those of the policies and budgets in their order: measured again\n", f.path, len(again), again[0])
 	}
-	fmt.Fprintf(log, "%s: %d samples, the first %s: their lines are not those of the policies and budgets in their order: measured again\n", f.file(f.from), len(again), again[0])
-	if err := f.beginFiles(); err != nil {
-		return 0, err
-	}
-	all, err := readFinished(f.file(partialFile))
-	if err != nil {
-		return 0, err
-	}
-	var lines bytes.Buffer
-	if err := evaluation.WritePredictions(&lines, slices.DeleteFunc(all, func(p *evaluation.Prediction) bool { return !keep(p) })); err != nil {
-		return 0, err
-	}
-	if err := errors.Join(f.partial.Close(), f.writeFile(partialFile, lines.Bytes())); err != nil {
-		return 0, err
-	}
-	return done, f.openPartial()
+	return done
 }
 
 // describeRun takes down what is measured, which must be what the run was begun with.
@@ -333,7 +315,7 @@ func (f *folder) describeRun(ctx context.Context, m *engine.Model, policies []en
 	if err != nil {
 		return err
 	}
-	if was := f.begun.model(m.Name); was != nil {
+	if was := f.old.Environment.model(m.Name); was != nil {
 		known, err := m.KnownAs(ctx, was.SHA256)
 		if err != nil {
 			return err
@@ -349,15 +331,17 @@ func (f *folder) describeRun(ctx context.Context, m *engine.Model, policies []en
 		}
 	}
 	device := kernels.DeviceOf(m.Backend)
-	if was := f.begun.model(m.Name); was != nil && was.Device != device && was.Device != m.Backend.Name() { // which is all that earlier versions say
+	if was := f.old.Environment.model(m.Name); was != nil && was.Device != device && was.Device != m.Backend.Name() { // which is all that earlier versions say
 		fmt.Fprintf(log, "--resume: model %s was on %s and goes on on %s: where two tokens are nearly as likely, rounding may decide otherwise\n", m.Name, was.Device, device)
 		device = bothDevices(was.Device, device)
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.about.Models = append(f.about.Models, AboutModel{Name: m.Name, SHA256: hash, HashOf: hashOfTensors, Companions: companions, Device: device, Policies: aboutPolicies(policies)})
-	if f.partial == nil {
+	if !f.begun {
 		return nil
 	}
-	return f.writeAbout()
+	return f.writeAbout(ctx)
 }
 
 // bothDevices names two lists of devices as one.
@@ -420,11 +404,11 @@ func (e *Environment) accept(notes []string) {
 }
 
 // writeAbout writes what is known of the models, including the models of the run that is continued, so that
-// a run that is stopped can be compared with the one that goes on.
-func (f *folder) writeAbout() error {
+// a run that is stopped can be compared with the one that goes on. The caller holds mu.
+func (f *folder) writeAbout(ctx context.Context) error {
 	about := f.about
-	if f.begun != nil {
-		for _, m := range f.begun.Models {
+	if f.old.Environment != nil {
+		for _, m := range f.old.Environment.Models {
 			if about.model(m.Name) == nil {
 				about.Models = append(slices.Clip(about.Models), m)
 			}
@@ -434,7 +418,11 @@ func (f *folder) writeAbout() error {
 	if err != nil {
 		return err
 	}
-	return f.writeFile(EnvironmentFile, append(text, '\n'))
+	text = append(text, '\n')
+	if f.work != nil {
+		err = f.work.Note(ctx, text)
+	}
+	return errors.Join(err, f.writeFile(EnvironmentFile, text))
 }
 
 func aboutPolicies(policies []engine.Policy) (out []AboutPolicy) {
@@ -444,30 +432,45 @@ func aboutPolicies(policies []engine.Policy) (out []AboutPolicy) {
 	return out
 }
 
-// finishRun writes what the run has come to. MetricsFile is the last: where it is, all is.
-func (f *folder) finishRun(rows []evaluation.Row, timings []evaluation.Timing, models, tasks []string) error {
-	if f.path == "" {
-		return nil
+// finish makes what the run has come to of the results of all processes, in one of them. out is nil where another has
+// done it. MetricsFile is the last: where it is, all is.
+func (f *folder) finish(ctx context.Context, models, tasks []string) (out *Outcome, err error) {
+	if err := f.begin(ctx); errors.Is(err, jobs.ErrOver) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
 	}
-	if err := f.beginFiles(); err != nil {
-		return err
-	}
-	if err := f.partial.Sync(); err != nil {
-		return err
-	}
-	all, err := readFinished(f.file(partialFile))
-	if err != nil {
-		return err
-	}
-	evaluation.SortPredictions(all, models, tasks)
-	kept, err := readKept(f.file(KeptFile))
-	if err != nil {
-		return err
-	}
-	if err := f.files(rows, all, timings, ordered(sortedKept(kept, models, tasks), all)); err != nil {
-		return err
-	}
-	return os.Remove(f.file(partialFile))
+	_, err = f.work.Finish(ctx, func() error {
+		var whole Stored
+		if err := whole.read(ctx, f, math.MaxInt, max(f.whose.Shards, 1)); err != nil {
+			return err
+		}
+		notes, err := f.work.Notes(ctx)
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(notes, bytes.Compare)
+		for _, text := range notes {
+			var other Environment
+			if err := json.Unmarshal(text, &other); err != nil {
+				return err
+			}
+			if err := f.about.sameModels(&other); err != nil {
+				return err
+			}
+			f.about.accept(other.Accepted)
+		}
+		out, err = sumUp(whole.Predictions, whole.Timings, models, tasks)
+		if err != nil || len(out.Rows) == 0 {
+			return err
+		}
+		out.nameDevices(f.about.deviceOf)
+		if err := f.files(ctx, out.Rows, whole.Predictions, whole.Timings, ordered(sortedKept(whole.Kept, models, tasks), whole.Predictions)); err != nil {
+			return err
+		}
+		return f.store.Delete(ctx, objectstore.Join(f.key, partialFile))
+	})
+	return out, err
 }
 
 // timingsFile is what TimingsFile holds.
@@ -477,7 +480,7 @@ type timingsFile struct {
 }
 
 // files writes what a run has come to.
-func (f *folder) files(rows []evaluation.Row, all []*evaluation.Prediction, timings []evaluation.Timing, kept []*evaluation.Kept) error {
+func (f *folder) files(ctx context.Context, rows []evaluation.Row, all []*evaluation.Prediction, timings []evaluation.Timing, kept []*evaluation.Kept) error {
 	var lines bytes.Buffer
 	if err := writeKept(&lines, kept); err != nil {
 		return err
@@ -486,7 +489,7 @@ func (f *folder) files(rows []evaluation.Row, all []*evaluation.Prediction, timi
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(f.writeAbout(), f.writeFile(TimingsFile, append(times, '\n')), f.writeFile(KeptFile, lines.Bytes())); err != nil {
+	if err := errors.Join(f.writeAbout(ctx), f.writeFile(TimingsFile, append(times, '\n')), f.writeFile(KeptFile, lines.Bytes())); err != nil {
 		return err
 	}
 	return f.results(rows, all)
@@ -516,26 +519,25 @@ func withoutTimes(rows []evaluation.Row) []evaluation.Row {
 
 // writeFile puts a file in place at once.
 func (f *folder) writeFile(name string, data []byte) error {
-	return atomicfile.WriteFile(f.file(name), data)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	return f.store.Put(ctx, objectstore.Join(f.key, name), bytes.NewReader(data), objectstore.PutOptions{})
 }
 
 func (f *folder) close() {
-	if f.partial != nil {
-		f.partial.Close()
-	}
-	if f.kept != nil {
-		f.kept.Close()
-	}
-	if f.unlock != nil {
-		f.unlock()
-		f.unlock = nil
-	}
-	if f.partial == nil {
+	f.leave()
+	if !f.begun {
 		for _, dir := range slices.Backward(f.made) {
 			os.Remove(dir) // fails where another has put something in it
 		}
 	}
 }
+
+// settingsFile is the configuration of shards of earlier versions, workFolder where processes share out a run.
+const (
+	settingsFile = ".settings.yaml"
+	workFolder   = ".work"
+)
 
 // config is the job as YAML.
 func (j *Job) config() ([]byte, error) {

@@ -9,11 +9,10 @@ import (
 	"testing"
 
 	"glimpse/eviction"
-	"glimpse/internal/collective"
 )
 
 // TestResumeAddsPoliciesAndBudgets: a run goes on with more policies, budgets and adapters than it was begun
-// with. What it lacks is measured, on one process and on ranks, and comes to the bytes of a run of all.
+// with. What it lacks is measured, by one process and by several, and comes to the bytes of a run of all.
 func TestResumeAddsPoliciesAndBudgets(t *testing.T) {
 	shipped := filepath.Join("..", "..", "adapters", "reference")
 	for _, c := range []struct {
@@ -57,8 +56,8 @@ func TestResumeAddsPoliciesAndBudgets(t *testing.T) {
 			if _, err := job(dir, 1, c.before, c.budgets).Run(t.Context(), io.Discard); err != nil {
 				t.Fatal(err)
 			}
-			ranks := t.TempDir()
-			if err := os.CopyFS(ranks, os.DirFS(dir)); err != nil {
+			shared := t.TempDir()
+			if err := os.CopyFS(shared, os.DirFS(dir)); err != nil {
 				t.Fatal(err)
 			}
 			policies := c.before + "," + strings.TrimPrefix(c.added, "tova,")
@@ -79,12 +78,14 @@ func TestResumeAddsPoliciesAndBudgets(t *testing.T) {
 			if got := read(t, dir, EnvironmentFile); got != read(t, whole, EnvironmentFile) {
 				t.Errorf("the environment differs: %s", got)
 			}
-			more = job(ranks, 2, c.added, c.more)
-			more.Resume = true
-			if _, errs := onRanks(t.Context(), collective.InProcess(3), more); errs[0] != nil {
-				t.Fatal(errs)
+			if _, err := together(t.Context(), 3, func() *Job {
+				more := job(shared, 2, c.added, c.more)
+				more.Resume = true
+				return more
+			}); err != nil {
+				t.Fatal(err)
 			}
-			sameFiles(t, "added on ranks", ranks, whole)
+			sameFiles(t, "added by three processes", shared, whole)
 		})
 	}
 }

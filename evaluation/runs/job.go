@@ -14,10 +14,10 @@ import (
 	"glimpse/engine"
 	"glimpse/evaluation"
 	"glimpse/eviction"
-	"glimpse/internal/collective"
 	"glimpse/internal/outputs"
 	"glimpse/internal/stdin"
 	"glimpse/internal/yamlconfig"
+	"glimpse/jobs"
 	"glimpse/model"
 	"glimpse/model/runner"
 )
@@ -63,16 +63,10 @@ type Job struct {
 	Shard   string        `json:"-"` // I/N for one of them alone
 	sources []string      // files that are read
 
-	// Ranks measure together: rank 0 has the job and writes, and the others Help. Nil: this
-	// process alone.
-	Ranks collective.Group `json:"-"`
-
-	began         *Job     // what the run that is continued was begun with; nil: nothing
-	added         []string // to it, in words
-	agreeing      func() error
-	shard, shards int // that this run is, of so many; 0: everything
-	model         *engine.Model
-	devices       map[string]string // that models computed on
+	began   *Job     // what the run that is continued was begun with; nil: nothing
+	added   []string // to it, in words
+	model   *engine.Model
+	devices map[string]string // that models computed on
 }
 
 // Subject is a model with what its policies need.
@@ -217,50 +211,9 @@ type plan struct {
 
 // checkedPlans refuses what no model can make right, before anything is loaded.
 func (j *Job) checkedPlans() ([]plan, error) {
-	if j.Ranks == nil {
-		j.Ranks = collective.Alone()
-	}
 	j.fillDefaults()
-	_, policiesErr := engine.PolicyNames(strings.Join(j.Policies, ","))
-	if err := errors.Join(eviction.CheckBudgets(j.Budgets), policiesErr, j.Sampling.Check(), model.CheckCacheDType(j.CacheDType), model.CheckExact(j.Exact, j.CacheDType)); err != nil {
+	if err := j.check(); err != nil {
 		return nil, err
-	}
-	if _, err := eviction.ParseOverrides(j.Set); err != nil {
-		return nil, err
-	}
-	if !slices.Contains([]evaluation.Agreements{evaluation.AgreementAuto, evaluation.AgreementOn, evaluation.AgreementOff}, evaluation.Agreements(j.Agreement)) {
-		return nil, fmt.Errorf("agreement: got %q, want auto, on or off", j.Agreement)
-	}
-	if !slices.Contains([]evaluation.Times{evaluation.TimesNone, evaluation.TimesTTFT, evaluation.TimesAll}, evaluation.Times(j.Times)) {
-		return nil, fmt.Errorf("times: got %q, want none, ttft or all", j.Times)
-	}
-	for i, s := range j.Models {
-		if slices.ContainsFunc(j.Models[:i], func(o Subject) bool { return o.Model == s.Model }) {
-			return nil, fmt.Errorf("model %q twice", s.Model)
-		}
-	}
-	_, _, shardErr := outputs.ShardOf(j.Shard, j.Shards)
-	switch {
-	case j.Shards < 0 || j.Shards > maxShards:
-		return nil, fmt.Errorf("--shards: got %d, want 0 to %d", j.Shards, maxShards)
-	case j.Data == stdin.Name && (j.Resume || j.Shards > 0 || j.Shard != ""):
-		return nil, fmt.Errorf("--data -: standard input cannot be read again, as --resume and --shards do: want a file")
-	case j.Data == stdin.Name && j.Ranks.Size() > 1:
-		return nil, fmt.Errorf("--data -: standard input is rank 0's alone: want a file that all %d ranks see", j.Ranks.Size())
-	case j.Shard != "" && shardErr != nil:
-		return nil, shardErr
-	case (j.Shards > 0 || j.Shard != "") && j.Out == "":
-		return nil, errors.New("--shards needs --out, a folder that all workers see")
-	case strings.Contains(j.Out, "://") && !objectstore.IsURL(j.Out):
-		return nil, fmt.Errorf("--out: got %q, want a path or s3://BUCKET/NAME", j.Out)
-	}
-	switch {
-	case j.Batch < 1 || j.Batch > runner.MaxBatch:
-		return nil, fmt.Errorf("batch: got %d, want 1 to %d", j.Batch, runner.MaxBatch)
-	case j.Concurrent < 0 || j.Concurrent > runner.MaxBatch:
-		return nil, fmt.Errorf("concurrency: got %d, want 0 to %d", j.Concurrent, runner.MaxBatch)
-	case j.Inspect < 0:
-		return nil, fmt.Errorf("inspect: got %d, want at least 0", j.Inspect)
 	}
 	if err := j.nameData(); err != nil {
 		return nil, err
@@ -288,6 +241,42 @@ func (j *Job) checkedPlans() ([]plan, error) {
 		}
 	}
 	return plans, nil
+}
+
+// check refuses settings that no run has.
+func (j *Job) check() error {
+	_, policiesErr := engine.PolicyNames(strings.Join(j.Policies, ","))
+	_, overridesErr := eviction.ParseOverrides(j.Set)
+	_, _, shardErr := outputs.ShardOf(j.Shard, j.Shards)
+	models := make(map[string]bool)
+	twice := slices.IndexFunc(j.Models, func(s Subject) bool {
+		before := models[s.Model]
+		models[s.Model] = true
+		return before
+	})
+	sharded := j.Shards > 0 || j.Shard != ""
+	if twice >= 0 {
+		return fmt.Errorf("model %q twice", j.Models[twice].Model)
+	}
+	return jobs.First(
+		jobs.Failed(errors.Join(eviction.CheckBudgets(j.Budgets), policiesErr, j.Sampling.Check(), model.CheckCacheDType(j.CacheDType), model.CheckExact(j.Exact, j.CacheDType))),
+		jobs.Failed(overridesErr),
+		oneOf("agreement", j.Agreement, evaluation.AgreementAuto, evaluation.AgreementOn, evaluation.AgreementOff),
+		oneOf("times", j.Times, evaluation.TimesNone, evaluation.TimesTTFT, evaluation.TimesAll),
+		jobs.Check{Bad: j.Shards < 0 || j.Shards > maxShards, Err: fmt.Errorf("--shards: got %d, want 0 to %d", j.Shards, maxShards)},
+		jobs.Check{Bad: j.Data == stdin.Name && (j.Resume || sharded), Err: errors.New("--data -: standard input cannot be read again, as --resume and --shards do: want a file")},
+		jobs.Failed(shardErr),
+		jobs.Check{Bad: sharded && j.Out == "", Err: errors.New("--shards needs --out, a folder that all workers see")},
+		jobs.Check{Bad: strings.Contains(j.Out, "://") && !objectstore.IsURL(j.Out), Err: fmt.Errorf("--out: got %q, want a path or s3://BUCKET/NAME", j.Out)},
+		jobs.Check{Bad: j.Batch < 1 || j.Batch > runner.MaxBatch, Err: fmt.Errorf("batch: got %d, want 1 to %d", j.Batch, runner.MaxBatch)},
+		jobs.Check{Bad: j.Concurrent < 0 || j.Concurrent > runner.MaxBatch, Err: fmt.Errorf("concurrency: got %d, want 0 to %d", j.Concurrent, runner.MaxBatch)},
+		jobs.Check{Bad: j.Inspect < 0, Err: fmt.Errorf("inspect: got %d, want at least 0", j.Inspect)},
+	)
+}
+
+// oneOf is the check of a setting that is one of three words.
+func oneOf[W ~string](name, got string, a, b, c W) jobs.Check {
+	return jobs.Check{Bad: !slices.Contains([]W{a, b, c}, W(got)), Err: fmt.Errorf("%s: got %q, want %s, %s or %s", name, got, a, b, c)}
 }
 
 // nameData calls tasks of the user's own data by their files, "notes" for notes.jsonl; where several would be
@@ -365,16 +354,15 @@ const maxShards = 100000
 const maxSamples = 1 << 20
 
 func (j *Job) plan(s evaluation.Selection, t Task) (*plan, error) {
-	fail := func(format string, args ...any) error {
-		return fmt.Errorf("task %s: %s", s.Name(), fmt.Sprintf(format, args...))
+	row := func(bad bool, format string, args ...any) jobs.Check {
+		return jobs.Check{Bad: bad, Err: fmt.Errorf("task %s: %s", s.Name(), fmt.Sprintf(format, args...))}
 	}
-	switch {
-	case t.Samples < 0 || t.Samples > maxSamples:
-		return nil, fail("samples: got %d, want 1 to %d", t.Samples, maxSamples)
-	case t.Tokens < 0 || t.MaxNew < 0 || t.MaxPrompt < 0:
-		return nil, fail("tokens %d, max-new %d, max-prompt %d: want none below 0", t.Tokens, t.MaxNew, t.MaxPrompt)
-	case s.Task.NeedsData && t.Data == "":
-		return nil, fail("needs --data: %s", s.Task.Data)
+	if err := jobs.First(
+		row(t.Samples < 0 || t.Samples > maxSamples, "samples: got %d, want 1 to %d", t.Samples, maxSamples),
+		row(t.Tokens < 0 || t.MaxNew < 0 || t.MaxPrompt < 0, "tokens %d, max-new %d, max-prompt %d: want none below 0", t.Tokens, t.MaxNew, t.MaxPrompt),
+		row(s.Task.NeedsData && t.Data == "", "needs --data: %s", s.Task.Data),
+	); err != nil {
+		return nil, err
 	}
 	options, err := s.Task.SetOptions(t.Options)
 	if err != nil {

@@ -16,11 +16,12 @@ import (
 	"strings"
 	"sync"
 
+	"glimpse/checkpoints/objectstore"
 	"glimpse/evaluation"
 	"glimpse/evaluation/judging"
-	"glimpse/internal/outputs"
 	"glimpse/internal/progress"
 	"glimpse/internal/regularfile"
+	"glimpse/jobs"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -76,14 +77,23 @@ func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outco
 		return nil, err
 	}
 	f := &folder{path: dir}
+	if err := f.open(ctx, objectstore.Settings{}); err != nil {
+		return fail(err)
+	}
 	if _, err := os.Stat(f.file(MetricsFile)); err != nil {
 		return fail(fmt.Errorf("want a finished run with %s: %w", MetricsFile, err))
 	}
-	var err error
-	if f.unlock, err = outputs.Lock(f.file(partialFile)); err != nil {
+	f.work = jobs.Open(f.store, workFolder, dir)
+	leave, err := f.work.Enter(ctx, func() error {
+		if f.work.Alive() {
+			return errors.New("another run is writing it")
+		}
+		return nil
+	})
+	if err != nil {
 		return fail(err)
 	}
-	defer f.close()
+	defer leave()
 	all, err := readFinished(f.file(PredictionsFile))
 	if err != nil {
 		return fail(err)
@@ -110,7 +120,7 @@ func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outco
 		fmt.Fprintf(log, "%d ratings are missing: the judge gave none from 0 to 10\n", none)
 	}
 	var times timingsFile
-	if err := regularfile.JSON(f.file(TimingsFile), maxJSON, &times); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := f.readVersioned(ctx, TimingsFile, &times, &times.Schema, timingsSchema); err != nil {
 		return fail(err)
 	}
 	models, tasks := namesIn(all)
@@ -119,7 +129,7 @@ func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outco
 		return fail(err)
 	}
 	var about Environment
-	if _, err := readVersioned(f.file(EnvironmentFile), &about, &about.Schema, environmentSchema); err != nil {
+	if _, err := f.readVersioned(ctx, EnvironmentFile, &about, &about.Schema, environmentSchema); err != nil {
 		return fail(err)
 	}
 	out.nameDevices(about.deviceOf)

@@ -1,84 +1,33 @@
 package runs
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"io"
-	"io/fs"
-	"os"
 	"slices"
 
 	"glimpse/evaluation"
-	"glimpse/internal/regularfile"
 )
 
-// openKept opens KeptFile, whose last line a kill may have cut.
-func (f *folder) openKept() (err error) {
-	if f.kept, err = os.OpenFile(f.file(KeptFile), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o666); err != nil {
-		return err
+// decodeKept reads the lines of a KeptFile. Lines that a kill has cut are left out.
+func decodeKept(text []byte) (all []*evaluation.Kept) {
+	for line := range bytes.Lines(text) {
+		if k, err := evaluation.DecodeKept(bytes.TrimSpace(line)); err == nil {
+			all = append(all, k)
+		}
 	}
-	info, err := f.kept.Stat()
-	if err != nil || info.Size() == 0 {
-		return err
-	}
-	last := make([]byte, 1)
-	if _, err := f.kept.ReadAt(last, info.Size()-1); err != nil || last[0] == '\n' {
-		return err
-	}
-	_, err = f.kept.WriteString("\n")
-	return err
+	return all
 }
 
-// keepSample takes down what is kept of a sample.
-func (f *folder) keepSample(k *evaluation.Kept) error {
-	line, err := json.Marshal(k)
-	if err != nil {
-		return err
-	}
-	line = append(line, '\n')
-	f.keeping.Lock()
-	defer f.keeping.Unlock()
-	if f.kept == nil {
-		f.waiting = append(f.waiting, line...)
-		return nil
-	}
-	_, err = f.kept.Write(line)
-	return err
-}
-
-// readKept reads a KeptFile, which may be missing. Lines that a kill has cut are left out; of a sample
-// that is there a second time, the cells that it lacked are added.
-func readKept(path string) ([]*evaluation.Kept, error) {
-	in, err := regularfile.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
+// joinKept adds to what is kept of a sample the cells of where it is there again.
+func joinKept(all []*evaluation.Kept) (out []*evaluation.Kept) {
 	type key struct {
 		model, task string
 		index       int
 	}
 	seen := make(map[key]*evaluation.Kept)
-	var out []*evaluation.Kept
-	r := bufio.NewReaderSize(in, 1<<16)
-	for {
-		line, err := regularfile.Line(r, maxJSON)
-		if err == io.EOF {
-			return out, nil // what is left has no end
-		}
-		if err != nil {
-			return nil, err
-		}
-		k, err := evaluation.DecodeKept(bytes.TrimSpace(line))
-		if err != nil {
-			continue
-		}
+	for _, k := range all {
 		first := seen[key{k.Model, k.Task, k.Index}]
 		if first == nil {
 			seen[key{k.Model, k.Task, k.Index}], out = k, append(out, k)
@@ -90,6 +39,7 @@ func readKept(path string) ([]*evaluation.Kept, error) {
 			}
 		}
 	}
+	return out
 }
 
 // sortedKept has the order of predictions.

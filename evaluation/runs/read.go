@@ -1,18 +1,22 @@
 package runs
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
-	"path/filepath"
+	"path"
+	"slices"
+	"strings"
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/evaluation"
 	"glimpse/internal/regularfile"
-	"glimpse/internal/tempdir"
-	"glimpse/internal/yamlconfig"
+	"glimpse/jobs"
 )
 
 // Stored is the folder of a run as it was found, finished or not.
@@ -31,143 +35,187 @@ type Stored struct {
 // or its shards have, so far is read as well. Answers are kept of the first samples of every
 // task alone, as many as answers says, since they are most of a run's size.
 func Read(ctx context.Context, path string, answers int, settings objectstore.Settings) (*Stored, error) {
-	s := &Stored{Path: path}
-	dir := path
-	if objectstore.IsURL(path) {
-		temp, err := tempdir.New("", "glimpse-report-")
-		if err != nil {
-			return nil, err
-		}
-		defer temp.Remove()
-		if err := fetch(ctx, path, settings, temp.Path); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		dir = temp.Path
+	s, f := &Stored{Path: path}, &folder{path: path}
+	err := f.open(ctx, settings)
+	if err == nil {
+		s.Config, err = f.readConfig(ctx)
 	}
-	if err := s.readRun(dir, answers); err != nil {
+	if err == nil && s.Config == nil {
+		err = fmt.Errorf("no %s: not the folder of a run of evict eval --out", ConfigFile)
+	}
+	shards := 0
+	if err == nil && !objectstore.IsURL(path) {
+		shards = shardsIn(path)
+	}
+	if err == nil {
+		err = errors.Join(s.read(ctx, f, answers, shards), s.readAbout(ctx, f, shards))
+	}
+	if err == nil && len(s.Predictions) == 0 {
+		err = errors.New("no predictions yet")
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, nil
 }
 
-// fetch gets a finished run from a bucket.
-func fetch(ctx context.Context, url string, settings objectstore.Settings, dir string) error {
-	store, name, err := objectstore.Open(ctx, url, settings)
-	if err != nil {
-		return err
-	}
-	for _, file := range []string{ConfigFile, EnvironmentFile, TimingsFile, KeptFile, PredictionsFile, MetricsFile} {
-		err := objectstore.Download(ctx, store, objectstore.Join(name, file), filepath.Join(dir, file))
-		if errors.Is(err, objectstore.ErrNotExist) {
-			switch file {
-			case KeptFile:
-				continue
-			case MetricsFile:
-				return errors.New("the run is not finished; one in a bucket is read when its shards are joined")
+// shardsIn is how many shards earlier versions have divided the run of a folder into, 0 for none.
+func shardsIn(dir string) (n int) {
+	found, _ := fs.Glob(os.DirFS(dir), "shard-*-of-*") // the pattern is well-formed
+	for _, name := range found {
+		if i, all := 0, 0; n == 0 {
+			if _, err := fmt.Sscanf(name, "shard-%d-of-%d", &i, &all); err == nil {
+				n = all
 			}
 		}
-		if err != nil {
-			return err
-		}
 	}
-	return nil
+	return n
 }
 
-func (s *Stored) readRun(dir string, answers int) error {
-	folders, config := []string{dir}, filepath.Join(dir, ConfigFile)
-	if _, err := os.Stat(config); errors.Is(err, fs.ErrNotExist) {
-		shards, err := fs.Glob(os.DirFS(dir), "shard-*-of-*")
-		if err != nil {
-			return err
-		}
-		if len(shards) == 0 {
-			return fmt.Errorf("no %s: not the folder of a run of evict eval --out", ConfigFile)
-		}
-		folders, config = nil, filepath.Join(dir, settingsFile)
-		for _, shard := range shards {
-			folders = append(folders, filepath.Join(dir, shard))
-		}
-	}
-	var err error
-	if s.Config, err = regularfile.Read(config, yamlconfig.MaxBytes); err != nil {
-		return err
-	}
-	for _, f := range folders {
-		if err := s.readFolder(f, answers); err != nil {
-			return err
-		}
-	}
-	s.Finished = s.Finished && folders[0] == dir // shards are finished when they are joined
-	if len(s.Predictions) == 0 {
-		return errors.New("no predictions yet")
-	}
-	return nil
-}
+// shardName names the folder of a shard.
+func shardName(i, n int) string { return fmt.Sprintf("shard-%05d-of-%05d", i, n) }
 
-// readFolder adds what one folder has.
-func (s *Stored) readFolder(dir string, answers int) error {
-	name := func(file string) string { return filepath.Join(dir, file) }
-	in, file, err := openPredictions(dir)
-	if err != nil || in == nil {
+// read reads what there is of a run: in its folder, in those of shards of earlier versions, and the results of
+// samples. Of a sample that is there twice, a result wins, and else the first.
+func (s *Stored) read(ctx context.Context, f *folder, answers, shards int) error {
+	place := make(map[evaluation.SampleKey]bool)
+	finished, err := s.readFolder(ctx, f, "", answers, place)
+	for i := range shards {
+		if err == nil {
+			_, err = s.readFolder(ctx, f, shardName(i, shards)+"/", answers, place)
+		}
+	}
+	if err != nil {
 		return err
 	}
-	_, noMetrics := os.Stat(name(MetricsFile))
-	s.Finished = file == PredictionsFile && noMetrics == nil
-	defer in.Close()
-	all, _, damage, err := evaluation.ReadPredictions(in, func(p *evaluation.Prediction) {
-		if p.Index >= answers {
-			p.Shorten()
+	var results []*evaluation.Prediction
+	again := make(map[evaluation.SampleKey]bool)
+	work := f.work
+	if work == nil {
+		work = jobs.Open(f.store, objectstore.Join(f.key, workFolder), "")
+	}
+	err = work.Results(ctx, func(name string, text []byte) error {
+		if strings.HasPrefix(name, timesPrefix) {
+			var more []evaluation.Timing
+			if err := json.Unmarshal(text, &more); err == nil {
+				s.Timings = append(s.Timings, more...)
+			}
+			return nil
 		}
+		r, err := evaluation.ReadResult(text)
+		if err != nil {
+			return nil // a crash has damaged it: it is measured again
+		}
+		again[r.Lines[0].Key()] = true
+		for _, p := range r.Lines {
+			if p.Index >= answers {
+				p.Shorten()
+			}
+		}
+		if results = append(results, r.Lines...); r.Kept != nil {
+			s.Kept = append(s.Kept, r.Kept)
+		}
+		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	s.Predictions = append(s.Predictions, all...)
-	if damage != nil {
-		s.Damage = fmt.Sprintf("%s: %v", file, damage)
-	}
-	kept, err := readKept(name(KeptFile))
-	if err != nil {
-		return err
-	}
-	s.Kept = append(s.Kept, kept...)
-	var times timingsFile
-	if found, err := readVersioned(name(TimingsFile), &times, &times.Schema, timingsSchema); err != nil {
-		return err
-	} else if found {
-		s.Timings = append(s.Timings, times.Timings...)
-	}
-	about := new(Environment)
-	if found, err := readVersioned(name(EnvironmentFile), about, &about.Schema, environmentSchema); err != nil {
-		return err
-	} else if found && s.Environment == nil {
-		s.Environment = about
+	s.Finished = finished && len(results) == 0
+	s.Predictions = append(slices.DeleteFunc(s.Predictions, func(p *evaluation.Prediction) bool { return again[p.Key()] }), results...)
+	s.Kept = joinKept(s.Kept)
+	return err
+}
+
+// readAbout reads what is known of the models of a run: of shards of earlier versions, of the first that has it.
+func (s *Stored) readAbout(ctx context.Context, f *folder, shards int) error {
+	for i := -1; i < shards && s.Environment == nil; i++ {
+		about, name := new(Environment), EnvironmentFile
+		if i >= 0 {
+			name = shardName(i, shards) + "/" + name
+		}
+		if found, err := f.readVersioned(ctx, name, about, &about.Schema, environmentSchema); err != nil {
+			return err
+		} else if found {
+			s.Environment = about
+		}
 	}
 	return nil
 }
 
-// openPredictions opens the predictions of a folder by the name of their file; none where there are none.
-// A run that is being extended has both files, and more in the partial one.
-func openPredictions(dir string) (in *os.File, name string, err error) {
-	for _, name := range []string{partialFile, PredictionsFile} {
-		if in, err := regularfile.Open(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
-			return in, name, err
-		}
-	}
-	return nil, "", nil
-}
-
-// readVersioned reads a file, which may be missing, of one version.
-func readVersioned(path string, v any, schema *string, want string) (bool, error) {
-	err := regularfile.JSON(path, maxJSON, v)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
+// readFolder adds what one folder has of samples that are not there.
+func (s *Stored) readFolder(ctx context.Context, f *folder, folder string, answers int, seen map[evaluation.SampleKey]bool) (finished bool, err error) {
+	metrics, err := f.readFile(ctx, folder+MetricsFile)
 	if err != nil {
 		return false, err
 	}
+	for _, name := range []string{partialFile, PredictionsFile} { // a run that an earlier version was extending has both, and more in the partial one
+		text, err := f.readFile(ctx, folder+name)
+		if err != nil {
+			return false, err
+		}
+		if text == nil {
+			continue
+		}
+		all, _, damage, err := evaluation.ReadPredictions(bytes.NewReader(text), func(p *evaluation.Prediction) {
+			if p.Index >= answers {
+				p.Shorten()
+			}
+		})
+		if err != nil {
+			return false, fmt.Errorf("%s: %w", name, err)
+		}
+		own := make(map[evaluation.SampleKey]bool)
+		for _, p := range all {
+			if !seen[p.Key()] {
+				own[p.Key()], s.Predictions = true, append(s.Predictions, p)
+			}
+		}
+		maps.Copy(seen, own)
+		if damage != nil {
+			s.Damage = fmt.Sprintf("%s: %v", folder+name, damage)
+		}
+		finished = name == PredictionsFile && metrics != nil
+		break
+	}
+	kept, err := f.readFile(ctx, folder+KeptFile)
+	if err != nil {
+		return false, err
+	}
+	s.Kept = append(s.Kept, decodeKept(kept)...)
+	var times timingsFile
+	if found, err := f.readVersioned(ctx, folder+TimingsFile, &times, &times.Schema, timingsSchema); err != nil {
+		return false, err
+	} else if found {
+		s.Timings = append(s.Timings, times.Timings...)
+	}
+	return finished, nil
+}
+
+// readVersioned reads a file, which may be missing, of one version.
+func (f *folder) readVersioned(ctx context.Context, name string, v any, schema *string, want string) (bool, error) {
+	text, err := f.readFile(ctx, name)
+	if err != nil || text == nil {
+		return false, err
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return false, fmt.Errorf("%s: %w", name, err)
+	}
 	if *schema != want {
-		return false, fmt.Errorf("%s: schema %.100q, want %q", filepath.Base(path), *schema, want)
+		return false, fmt.Errorf("%s: schema %.100q, want %q", path.Base(name), *schema, want)
 	}
 	return true, nil
 }
+
+// readFinished reads predictions that must be whole.
+func readFinished(path string) ([]*evaluation.Prediction, error) {
+	in, err := regularfile.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	all, _, damage, err := evaluation.ReadPredictions(in, nil)
+	if err = errors.Join(err, damage); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return all, nil
+}
+
+// maxJSON bounds a line of JSON in a file of a run.
+const maxJSON = 256 << 20

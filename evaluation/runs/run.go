@@ -1,11 +1,14 @@
 package runs
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,10 +19,11 @@ import (
 	"glimpse/eviction"
 	"glimpse/internal/collective"
 	"glimpse/internal/listing"
+	"glimpse/internal/outputs"
 	"glimpse/internal/progress"
-	"glimpse/internal/regularfile"
 	"glimpse/internal/signals"
 	"glimpse/internal/yamlconfig"
+	"glimpse/jobs"
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -40,7 +44,7 @@ type Outcome struct {
 // Run measures everything, or the shards that are free. What was measured comes back with an
 // error, too.
 func (j *Job) Run(ctx context.Context, log io.Writer) (*Outcome, error) {
-	if err := j.growToFolder(); err != nil {
+	if err := j.growToFolder(ctx); err != nil {
 		return nil, fmt.Errorf("eval: --resume: %w", err)
 	}
 	plans, err := j.checkedPlans()
@@ -56,72 +60,75 @@ func (j *Job) Run(ctx context.Context, log io.Writer) (*Outcome, error) {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
 	defer j.closeModel()
-	if j.Shards > 0 || j.Shard != "" || objectstore.IsURL(j.Out) {
-		return j.runShards(ctx, plans, log)
-	}
-	return j.runFolder(ctx, plans, log)
-}
-
-// runFolder measures what is of one folder: everything, or one shard.
-func (j *Job) runFolder(ctx context.Context, plans []plan, log io.Writer) (*Outcome, error) {
-	f, err := j.openFolder(log)
+	f, err := j.openFolder(ctx, log)
 	if err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
 	defer f.close()
-	if err := j.callRanks(ctx); err != nil {
-		return nil, fmt.Errorf("eval: %w", err)
-	}
-	results := evaluation.NewResults(f.before, f.sink())
+	return j.runFolder(ctx, plans, f, log)
+}
+
+// runFolder measures what the folder lacks, with the other processes of the run.
+func (j *Job) runFolder(ctx context.Context, plans []plan, f *folder, log io.Writer) (*Outcome, error) {
+	results := evaluation.NewResults(f.old.Predictions, f.path != "")
 	var timings []evaluation.Timing
 	var models []string
 	tasks := listing.Map(plans, func(p plan) string { return p.name })
+	whole, err := true, error(nil)
 	for _, s := range j.Models {
-		var more []evaluation.Timing
-		var name string
-		if name, more, err = j.measureModel(ctx, s, plans, results, f, log); err != nil {
+		var done measured
+		if done, err = j.measureModel(ctx, s, plans, results, f, log); err != nil {
 			break
 		}
-		models, timings = append(models, name), append(timings, more...)
+		models, timings, whole = append(models, done.model), append(timings, done.timings...), whole && done.whole
+	}
+	if err == nil && !whole {
+		fmt.Fprintln(log, "other processes have the rest of the samples, or have finished the run; who measures the last one makes the results")
+		return nil, nil
 	}
 	out, sumErr := sumUp(results.Predictions(), timings, models, tasks)
-	out.Prompts, out.Caches, out.Saved = results.Saved()
-	out.nameDevices(func(model string) string { return j.devices[model] })
 	if err == nil {
 		err = sumErr
 	}
 	switch {
-	case err != nil || len(out.Rows) > 0 || j.shards > 0:
+	case err != nil || len(out.Rows) > 0:
 	case out.Samples > 0:
 		err = fmt.Errorf("eval: none of %d samples could be measured: %s", out.Samples, out.First)
 	default:
 		err = fmt.Errorf("eval: no sample: tasks %s have none", strings.Join(tasks, ", "))
 	}
-	if err == nil {
-		err = results.Flush()
+	if err == nil && f.path != "" {
+		if out, err = f.finish(ctx, models, tasks); err == nil && out == nil {
+			fmt.Fprintln(log, "another process has made the results of the run")
+			return nil, nil
+		}
+	}
+	if out != nil {
+		out.Prompts, out.Caches, out.Saved = results.Saved()
+		out.nameDevices(func(model string) string { return cmp.Or(f.about.deviceOf(model), j.devices[model]) })
 	}
 	if err != nil {
 		return out, f.stopped(err)
 	}
-	return out, f.finishRun(out.Rows, timings, models, tasks)
+	return out, nil
 }
 
 // growToFolder makes the job one of all that the run in its folder has been begun with, where it goes on with one: policies,
 // budgets, adapters and drafts that it names beside those are added, and measured for the samples that
 // there are, too.
-func (j *Job) growToFolder() error {
+func (j *Job) growToFolder(ctx context.Context) error {
 	if !j.Resume || j.Out == "" || objectstore.IsURL(j.Out) || j.Shards > 0 || j.Shard != "" {
 		return nil
 	}
-	f := &folder{path: j.Out}
-	raw, err := regularfile.Read(f.file(ConfigFile), yamlconfig.MaxBytes)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	f, old := &folder{path: j.Out}, new(Stored)
+	if err := f.open(ctx, j.S3); err != nil {
 		return err
 	}
-	if damage, err := f.readLines(); err != nil || damage == nil && !slices.ContainsFunc(f.before, (*evaluation.Prediction).Measured) {
+	raw, err := f.readConfig(ctx)
+	if err != nil || raw == nil {
+		return err
+	}
+	if err := old.read(ctx, f, 0, 0); err != nil || old.Damage == "" && !slices.ContainsFunc(old.Predictions, (*evaluation.Prediction).Measured) {
 		return err // it is begun anew
 	}
 	began := new(Job)
@@ -202,7 +209,8 @@ func (j *Job) openModel(ctx context.Context, s Subject, plans []plan, log io.Wri
 		return j.model, func() {}, nil
 	}
 	o := j.options(s)
-	o.Device = kernels.DeviceOfRank(j.Device, j.Ranks.Local(), j.Ranks.Size())
+	local, processes := collective.Beside(os.Getenv)
+	o.Device = kernels.DeviceOfRank(j.Device, local, processes)
 	o.Before = func(m *engine.Model) error { return j.checkMemory(ctx, m.Model, o, plans) }
 	m, err := engine.Open(ctx, o, log)
 	if err != nil {
@@ -222,27 +230,35 @@ func (j *Job) closeModel() {
 	}
 }
 
+// measured is what measureModel has come to.
+type measured struct {
+	model   string
+	timings []evaluation.Timing
+	whole   bool // nothing is left to other processes
+}
+
 // measureModel runs all tasks with one model.
-func (j *Job) measureModel(ctx context.Context, s Subject, plans []plan, results *evaluation.Results, f *folder, log io.Writer) (string, []evaluation.Timing, error) {
+func (j *Job) measureModel(ctx context.Context, s Subject, plans []plan, results *evaluation.Results, f *folder, log io.Writer) (out measured, err error) {
 	m, done, err := j.openModel(ctx, s, plans, log)
 	if err != nil {
-		return "", nil, err
+		return out, err
 	}
 	defer done()
+	out.model = m.Name
 	policies, leftOut, err := m.Policies(strings.Join(j.Policies, ","))
 	if err != nil {
-		return "", nil, fmt.Errorf("eval: %w", err)
+		return out, fmt.Errorf("eval: %w", err)
 	}
 	for _, why := range leftOut {
 		fmt.Fprintf(log, "left out: %s\n", why)
 	}
 	sampling, err := j.Sampling.Resolve(m.Model)
 	if err != nil {
-		return "", nil, fmt.Errorf("eval: %w", err)
+		return out, fmt.Errorf("eval: %w", err)
 	}
 	sampling.Seed = j.Seed
-	if err := errors.Join(j.checkSameJob(ctx, m, policies), f.describeRun(ctx, m, policies, log)); err != nil {
-		return "", nil, fmt.Errorf("eval: %w", err)
+	if err := f.describeRun(ctx, m, policies, log); err != nil {
+		return out, fmt.Errorf("eval: %w", err)
 	}
 	if j.devices == nil {
 		j.devices = make(map[string]string)
@@ -263,7 +279,7 @@ func (j *Job) measureModel(ctx context.Context, s Subject, plans []plan, results
 			continue
 		}
 		if err != nil {
-			return "", nil, fmt.Errorf("eval: %w", err)
+			return out, fmt.Errorf("eval: %w", err)
 		}
 		if total += samples.Count; samples.Count == 0 {
 			total = -1 << 40 // not known
@@ -272,42 +288,68 @@ func (j *Job) measureModel(ctx context.Context, s Subject, plans []plan, results
 	}
 	switch {
 	case len(work) == 0:
-		return "", nil, fmt.Errorf("eval: %w", left[0])
+		return out, fmt.Errorf("eval: %w", left[0])
 	case len(left) > 0:
 		fmt.Fprintf(log, "%d subtasks are left out, the first: %v\n", len(left), left[0])
 	}
-	finished := 0
-	if results != nil { // rank 0 has them
-		if finished, err = f.retain(results, m.Name, work, evaluation.CellsOf(policies, j.Budgets), log); err != nil {
-			return "", nil, fmt.Errorf("eval: --resume: %w", err)
-		}
+	only, shards, err := outputs.ShardOf(j.Shard, j.Shards)
+	if err != nil {
+		return out, fmt.Errorf("eval: %w", err)
 	}
-	if j.shards > 0 {
-		total = (total + j.shards - 1) / j.shards
+	o := evaluation.Options{
+		Policies: policies, Budgets: j.Budgets, Sampling: sampling, Agreement: evaluation.Agreements(j.Agreement),
+		Batch: j.Batch, Concurrency: j.Concurrent, Strict: j.Strict, Work: f.work, Free: shards > 0, Begin: func() error { return f.begin(ctx) },
 	}
-	inspect := j.Inspect
-	if f.path == "" && j.Ranks.Rank() == 0 { // which has told the others
-		inspect = 0
+	if f.path != "" {
+		o.Inspect = j.Inspect
 	}
+	if only >= 0 {
+		o.Shard, o.Shards, total = only, shards, (total+shards-1)/shards
+	}
+	finished := f.retain(results, m.Name, work, evaluation.CellsOf(policies, j.Budgets), log)
 	bar := progress.New(log, "prompts", int64(max(0, total)))
 	if finished > 0 {
 		bar.Skip(int64(finished))
 	}
 	bar.Add(0) // on a terminal at once: the first one may take long
-	err = evaluation.Run(ctx, m.Model, work, evaluation.Options{
-		Policies: policies, Budgets: j.Budgets, Sampling: sampling, Agreement: evaluation.Agreements(j.Agreement),
-		Batch: j.Batch, Concurrency: j.Concurrent, Strict: j.Strict, Inspect: inspect, OnKept: f.keepSample, OnSample: func() { bar.Add(1) },
-		Shard: j.shard, Shards: j.shards, Ranks: j.Ranks,
-	}, results)
+	o.OnSample = func() { bar.Add(1) }
+	out.whole, err = evaluation.Run(ctx, m.Model, work, o, results)
 	bar.Done()
-	var timings []evaluation.Timing
-	if err == nil && j.Times != string(evaluation.TimesNone) && j.shard == 0 && j.Ranks.Rank() == 0 { // the first shard's are everyone's
-		timings, err = j.time(ctx, m, work, policies, log)
+	if err == nil && j.Times != string(evaluation.TimesNone) && only <= 0 { // the first shard's are everyone's
+		err = j.shareTimes(ctx, m, work, policies, f, o.Free, &out, log)
 	}
-	if err == nil { // no rank goes on while times are taken
-		_, err = collective.GatherBytes(ctx, j.Ranks, nil)
+	return out, err
+}
+
+// timesPrefix begins the names of results that are the times of a model.
+const timesPrefix = "times-"
+
+// shareTimes has one of the processes take the times of a model.
+func (j *Job) shareTimes(ctx context.Context, m *engine.Model, work []evaluation.Work, policies []engine.Policy, f *folder, free bool, out *measured, log io.Writer) error {
+	s := jobs.Share[string]{
+		Work: f.work, Units: slices.Values([]string{m.Name}), Free: free,
+		Name: func(model string) string {
+			return fmt.Sprintf("%s%x", timesPrefix, sha256.Sum256([]byte(model)))[:len(timesPrefix)+16]
+		},
+		Accept: func(_ string, result []byte) (bool, error) { return json.Unmarshal(result, &out.timings) == nil, nil },
 	}
-	return m.Name, timings, err
+	defer s.Close()
+	_, claim, more, err := s.Next(ctx, true)
+	if out.whole = out.whole && s.Left() == 0 && !s.Over(); err != nil || !more {
+		return err
+	}
+	defer claim.Release()
+	if out.timings, err = j.time(ctx, m, work, policies, log); err != nil || claim == nil {
+		return err
+	}
+	text, err := json.Marshal(out.timings)
+	if err == nil {
+		err = f.begin(ctx)
+	}
+	if err == nil {
+		err = claim.Finish(ctx, text)
+	}
+	return err
 }
 
 // time measures every task's first prompt, and tells before how long that takes.
@@ -378,20 +420,13 @@ func (j *Job) footprint(tokens, maxNew int) eviction.FootprintOptions {
 
 // stopped says how a run that did not come to its end goes on.
 func (f *folder) stopped(err error) error {
-	if f.path != "" && f.partial == nil && len(f.before) == 0 {
-		if errors.Is(err, context.Canceled) {
-			err = fmt.Errorf("stopped before a sample was measured: %w", err)
-		}
+	switch {
+	case !errors.Is(err, context.Canceled):
 		return err
-	}
-	if !errors.Is(err, context.Canceled) {
-		if f.path != "" && errors.As(err, new(*collective.Failure)) {
-			err = fmt.Errorf("what was measured is in %s, and the same command with %s goes on: %w", f.path, f.again, err)
-		}
-		return err
-	}
-	if f.path == "" {
+	case f.path == "":
 		return fmt.Errorf("what was measured is all that there is, and a run with --out goes on with --resume: %w", err)
+	case !f.begun && len(f.old.Predictions) == 0:
+		return fmt.Errorf("stopped before a sample was measured: %w", err)
 	}
 	return signals.Resumable(fmt.Errorf("stopped; what was measured is in %s, and the same command with %s goes on: %w", f.path, f.again, err))
 }

@@ -62,9 +62,9 @@ func TestResumeAfterACut(t *testing.T) {
 	if n := strings.Count(want, "\n"); n != 9*5 { // 3 + 2·3 samples of 5 cells
 		t.Fatalf("%d predictions, want 45", n)
 	}
-	kept, err := readKept(filepath.Join(whole, KeptFile))
-	if err != nil || len(kept) != 2 || kept[0].Task != "section" || kept[1].Task != "needle" || len(kept[1].Cells) != 5 {
-		t.Fatalf("%+v, %v: want what 5 cells keep of the first prompt of two tasks", kept, err)
+	kept := decodeKept([]byte(read(t, whole, KeptFile)))
+	if len(kept) != 2 || kept[0].Task != "section" || kept[1].Task != "needle" || len(kept[1].Cells) != 5 {
+		t.Fatalf("%+v: want what 5 cells keep of the first prompt of two tasks", kept)
 	}
 	for _, c := range kept[0].Cells {
 		held := 96 - strings.Count(c.Shares, "0")

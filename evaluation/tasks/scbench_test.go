@@ -165,8 +165,8 @@ func TestSCBenchRewrittenHistory(t *testing.T) {
 		policies = append(policies, engine.Policy{Configured: p})
 	}
 	for _, batch := range []int{1, 3} {
-		results := evaluation.NewResults(nil, nil)
-		if err := evaluation.Run(t.Context(), m, []evaluation.Work{{Name: "kv", Samples: samples}}, evaluation.Options{
+		results := evaluation.NewResults(nil, false)
+		if _, err := evaluation.Run(t.Context(), m, []evaluation.Work{{Name: "kv", Samples: samples}}, evaluation.Options{
 			Policies: policies, Budgets: []eviction.Budget{eviction.Pairs(64)}, Batch: batch, Concurrency: 1,
 		}, results); err != nil {
 			t.Fatal(err)

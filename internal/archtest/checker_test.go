@@ -15,7 +15,7 @@ import (
 // and the programs, which are known by their prefix.
 var lines = [][]string{
 	{"console", "serving", "evaluation", "training", "generation"},
-	{"engine"},
+	{"engine", "jobs"},
 	{"eviction", "lora", "softtokens", "losses", "adapters"},
 	{"autodiff", "model"},
 	{"checkpoints"},

@@ -7,7 +7,7 @@
 //
 //	cmd/*  scripts/*                             programs
 //	console  serving  evaluation  training  generation
-//	engine
+//	engine        jobs
 //	eviction  lora  softtokens  losses  adapters
 //	autodiff  model
 //	checkpoints

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"glimpse/internal/collective"
@@ -13,7 +14,7 @@ import (
 
 const onRanks = "ranks" // annotation of commands
 
-// OnRanks marks a command as one that several ranks may run, and returns it: their processes work together,
+// OnRanks marks a command as one that several processes of a launcher may run, and returns it: they work together,
 // or each says what it has to.
 func OnRanks(c *cobra.Command) *cobra.Command {
 	if c.Annotations == nil {
@@ -33,11 +34,24 @@ func checkRanks(c *cobra.Command, env func(string) string) error {
 	if size == 1 || c.Annotations[onRanks] != "" || c.Parent() != nil && c.Parent().Annotations[onRanks] != "" || !c.HasParent() {
 		return nil
 	}
+	return launchedError(c, by, rank, size, "")
+}
+
+// ShareOutput is an error where a launcher has started several processes of a command that share their work through
+// its output, and there is none.
+func ShareOutput(c *cobra.Command, out string) error {
+	if by, rank, size := collective.Launched(os.Getenv); size > 1 && out == "" {
+		return launchedError(c, by, rank, size, ", or with --out, through which they share the work")
+	}
+	return nil
+}
+
+func launchedError(c *cobra.Command, by string, rank, size int, or string) error {
 	if rank > 0 { // a launcher ends all ranks when the first has ended
 		ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second)
 		defer cancel()
 		<-ctx.Done()
 		return errSilent
 	}
-	return fmt.Errorf("%s: %s has started %d processes, of which each would do the same: start it without %s", c.Name(), by, size, by)
+	return fmt.Errorf("%s: %s has started %d processes, of which each would do the same: start it without %s%s", c.Name(), by, size, by, or)
 }

@@ -44,6 +44,18 @@ func Launched(env func(string) string) (by string, rank, size int) {
 	return "", 0, 1
 }
 
+// Beside is the number of this process among those that a launcher has started with it on this machine, and how many there
+// are in all, as its environment says; 0 and 1 for a process alone.
+func Beside(env func(string) string) (local, size int) {
+	for _, l := range launchers {
+		if n, err := strconv.Atoi(env(l.size)); err == nil && n > 1 {
+			local, _ = strconv.Atoi(env(l.local))
+			return max(0, local), n
+		}
+	}
+	return 0, 1
+}
+
 // fromLauncher reads the environment that mpirun and srun give: size 1 is a process alone.
 func fromLauncher(env func(string) string) (launched, error) {
 	number := func(name string) (int, error) {

@@ -138,6 +138,10 @@ func (f *fakeS3) get(w http.ResponseWriter, r *http.Request, path string) {
 		refuse(w, 404, "NoSuchKey")
 		return
 	}
+	if tag := r.Header.Get("If-Match"); tag != "" && tag != o.etag {
+		refuse(w, 412, "PreconditionFailed") // which ServeContent tells without a word, and clients then try again
+		return
+	}
 	h := w.Header()
 	h.Set("ETag", o.etag)
 	h.Set("X-Amz-Meta-Glimpse-Sha256", o.sha256Meta)
@@ -145,7 +149,7 @@ func (f *fakeS3) get(w http.ResponseWriter, r *http.Request, path string) {
 	if r.Header.Get("X-Amz-Checksum-Mode") == "ENABLED" && o.sum != "" {
 		h.Set("X-Amz-Checksum-Sha256", o.sum)
 	}
-	http.ServeContent(w, r, "", o.modified, bytes.NewReader(o.data)) // If-Match and Range, too
+	http.ServeContent(w, r, "", o.modified, bytes.NewReader(o.data)) // Range, too
 }
 
 func (f *fakeS3) complete(w http.ResponseWriter, r *http.Request, id, path string, body []byte) {

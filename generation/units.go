@@ -1,0 +1,332 @@
+package generation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"glimpse/datasets"
+	"glimpse/internal/listing"
+	"glimpse/internal/progress"
+	"glimpse/jobs"
+	"glimpse/model"
+)
+
+// unitPrompts is how many prompts of a file, one after the other, are a unit of work.
+const unitPrompts = 8
+
+// result is what comes of a unit.
+type result struct {
+	Pairs    []datasets.Pair `json:"pairs"`
+	Unusable int             `json:"unusable,omitempty"` // prompts that were left out
+	Bad      int             `json:"bad,omitempty"`      // records that cannot be read, or made a prompt of
+	First    string          `json:"first,omitempty"`    // the error of the first of these
+
+	tokens, empty, pairs int // of total results, whose pairs are counted alone
+}
+
+// add counts another's.
+func (r *result) add(o *result) {
+	r.Unusable, r.Bad = r.Unusable+o.Unusable, r.Bad+o.Bad
+	if r.First == "" {
+		r.First = o.First
+	}
+	for _, p := range o.Pairs {
+		r.count(p)
+	}
+}
+
+func (r *result) count(p datasets.Pair) {
+	r.pairs++
+	r.tokens += len(p.ResponseIDs)
+	if len(p.ResponseIDs) == 0 {
+		r.empty++
+	}
+}
+
+// checkBad is an error where all records were bad.
+func (r *result) checkBad(name string) error {
+	if r.pairs == 0 && r.Bad > 0 {
+		return fmt.Errorf("%s: all of %s are bad; the first: %s", name, listing.Count(r.Bad, "record"), r.First)
+	}
+	return nil
+}
+
+// say tells what has come of a file.
+func (r *result) say(log io.Writer, name string) {
+	bad := ""
+	if r.Bad > 0 {
+		bad = fmt.Sprintf("; %s left out, too (--strict stops at the first)", listing.Count(r.Bad, "bad record"))
+	}
+	fmt.Fprintf(log, "%s: %s, %s, %s, %s left out%s\n", name, listing.Count(r.pairs, "sample"), listing.Count(r.tokens, "response token"), listing.Count(r.empty, "empty response"), listing.Count(r.Unusable, "prompt"), bad)
+}
+
+// unit is a run of prompts of a file.
+type unit struct {
+	number int
+	items  []item
+	at     int // of the next one
+	open   int // prompts that are not answered
+	claim  *jobs.Claim
+	result result
+}
+
+// units are the prompts of a file that nobody has answered, as a source and sink of Pairs, which calls their methods one at
+// a time.
+type units struct {
+	*output
+	m      *model.Model
+	sink   PairSink // of a file that nobody shares; nil: results of units
+	last   string   // the ID of the last pair that was there
+	before int      // how many were there
+	total  result   // what was there, and where nobody shares the file what comes
+
+	share   jobs.Share[*unit]
+	err     error // of the records
+	unit    *unit // whose prompts are given
+	asked   []*unit
+	bar     *progress.Bar
+	bad     badRecords
+	notices progress.Notices
+	written int // samples that are stored
+	left    int
+	over    bool
+}
+
+// generate answers the prompts of all units that are free.
+func (u *units) generate(ctx context.Context, log io.Writer) error {
+	s := u.job
+	shards := max(1, s.Shards)
+	total := int64(0)
+	if s.Samples > 0 {
+		total = int64((s.Samples - u.shard + shards - 1) / shards)
+	}
+	u.bar = progress.New(log, "prompts", total)
+	u.bar.Skip(int64(u.before))
+	u.bad, u.notices, u.written = badRecords{log: log}, progress.Notices{W: log}, u.before
+	records, closeRecords, err := s.stream(u.m)
+	if err != nil {
+		return err
+	}
+	defer closeRecords()
+	u.share = jobs.Share[*unit]{
+		Work: u.work, Units: func(yield func(*unit) bool) { u.each(records, yield) },
+		Name: func(x *unit) string { return fmt.Sprintf("%08d", x.number) }, Accept: u.accept,
+		// Shards of a folder that others have are left to them; whether those in a bucket live, time will tell.
+		Free: s.Shards > 0 && u.path != "",
+	}
+	defer u.close()
+	for more := true; more && err == nil; {
+		if s.Responses == "source" {
+			err = u.copySource(ctx)
+		} else {
+			err = Pairs(ctx, u.m, func() (Prompt, error) {
+				x, err := u.next(ctx)
+				return x.Prompt, err
+			}, u, s.options())
+		}
+		if more = err == nil && u.share.Left() > 0; more { // some may have been finished, or let go, since the last look
+			var claim *jobs.Claim
+			if u.unit, claim, more, err = u.share.Next(ctx, false); more {
+				u.unit.claim = claim
+			}
+		}
+	}
+	u.bar.Done()
+	u.left, u.over = u.share.Left(), u.share.Over()
+	if err == nil && u.work == nil {
+		err = u.total.checkBad(u.name)
+	}
+	return err
+}
+
+// close lets go of what is not finished.
+func (u *units) close() {
+	u.share.Close()
+	if u.unit != nil {
+		u.unit.claim.Release()
+	}
+	for _, x := range u.asked {
+		x.claim.Release()
+	}
+}
+
+// each goes over the units of the prompts that follow the last one that is there.
+func (u *units) each(records func() (item, error), yield func(*unit) bool) {
+	shards, skipping, n := max(1, u.job.Shards), u.last != "", 0
+	var x *unit
+	for {
+		r, err := records()
+		if err == io.EOF {
+			if skipping {
+				u.err = fmt.Errorf("%s: the sample %s that it ended with is not among the prompts", u.name, u.last)
+			} else if x != nil {
+				yield(x)
+			}
+			return
+		}
+		if err != nil {
+			u.err = err
+			return
+		}
+		if r.index%shards != u.shard {
+			continue
+		}
+		number := n / unitPrompts
+		n++
+		if skipping {
+			skipping = r.ID != u.last
+			continue
+		}
+		if x != nil && x.number != number {
+			if !yield(x) {
+				return
+			}
+			x = nil
+		}
+		if x == nil {
+			x = &unit{number: number}
+		}
+		x.items = append(x.items, r)
+	}
+}
+
+// accept takes the result of a unit that another process has.
+func (u *units) accept(x *unit, text []byte) (bool, error) {
+	var r result
+	if err := json.Unmarshal(text, &r); err != nil {
+		return false, nil // a crash has damaged it
+	}
+	u.written += len(r.Pairs)
+	u.bar.Add(int64(len(x.items)))
+	return true, nil
+}
+
+// next is the next prompt: io.EOF after the last, errLater where others have what is left.
+func (u *units) next(ctx context.Context) (item, error) {
+	for {
+		x := u.unit
+		if x == nil {
+			next, claim, more, err := u.share.Next(ctx, false)
+			switch {
+			case err != nil:
+				return item{}, err
+			case u.err != nil:
+				claim.Release()
+				return item{}, u.err
+			case more:
+				next.claim, u.unit = claim, next
+				continue
+			case u.share.Left() > 0 && !u.share.Free && !u.share.Over():
+				return item{}, errLater
+			}
+			return item{}, io.EOF
+		}
+		if x.at == len(x.items) {
+			u.unit = nil
+			if x.open == 0 {
+				if err := u.finish(ctx, x); err != nil {
+					return item{}, err
+				}
+			}
+			continue
+		}
+		p := x.items[x.at]
+		x.at++
+		switch err := p.prepare(ctx, &p); {
+		case errors.Is(err, ErrUnusable):
+			x.result.Unusable++
+			u.bar.Add(1)
+		case err != nil && !u.job.Strict && len(u.job.Sources) > 0 && ctx.Err() == nil:
+			u.bad.addRecord(p.ID, err)
+			if x.result.Bad++; x.result.Bad == 1 {
+				x.result.First = promptError(p.ID, err).Error()
+			}
+			u.bar.Add(1)
+		case err != nil:
+			return item{}, promptError(p.ID, err)
+		default:
+			u.notices.Say(p.notices...)
+			x.open++
+			u.asked = append(u.asked, x)
+			return p, nil
+		}
+	}
+}
+
+// Write takes the pair of the first prompt that waits for one.
+func (u *units) Write(p datasets.Pair) error {
+	x := u.asked[0]
+	u.asked = u.asked[1:]
+	x.open--
+	u.total.tokens += len(p.ResponseIDs)
+	u.bar.SetText(fmt.Sprintf("%d response tokens", u.total.tokens))
+	u.bar.Add(1)
+	if u.sink != nil {
+		u.total.tokens -= len(p.ResponseIDs)
+		u.total.count(p)
+		if err := u.sink.Write(p); err != nil {
+			return err
+		}
+	} else {
+		x.result.Pairs = append(x.result.Pairs, p)
+	}
+	if x.open == 0 && u.unit != x {
+		return u.finish(context.Background(), x)
+	}
+	return nil
+}
+
+// finish stores the result of a unit.
+func (u *units) finish(ctx context.Context, x *unit) error {
+	if u.sink != nil {
+		u.total.add(&x.result)
+		return nil
+	}
+	text, err := json.Marshal(&x.result)
+	if err == nil {
+		err = u.begin(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	u.written += len(x.result.Pairs)
+	return x.claim.Finish(ctx, text)
+}
+
+// copySource takes the answers that the sources give, or the right ones of the synthetic tasks.
+func (u *units) copySource(ctx context.Context) error {
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		x, err := u.next(ctx)
+		if err == io.EOF {
+			return nil
+		}
+		if errors.Is(err, errLater) {
+			if err = later(ctx); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if x.source == nil {
+			last := len(u.asked) - 1
+			u.asked[last].open--
+			u.asked[last].result.Unusable++
+			u.asked = u.asked[:last]
+			continue
+		}
+		out := x.source[:min(len(x.source), u.job.MaxNew)]
+		if x.Cut != nil {
+			out = out[:x.Cut(len(out))]
+		}
+		if err := u.Write(datasets.Pair{ID: x.ID, PromptIDs: x.IDs, ResponseIDs: out}); err != nil {
+			return err
+		}
+	}
+}

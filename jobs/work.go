@@ -1,0 +1,383 @@
+package jobs
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"glimpse/checkpoints/objectstore"
+	"glimpse/internal/filelock"
+)
+
+// ErrTaken is the error of a claim that another process has.
+var ErrTaken = errors.New("another process has it")
+
+// ErrOver is the error of who begins a run that another process has finished.
+var ErrOver = errors.New("another process has finished the run")
+
+// maxResult bounds what is read of the result of a unit.
+const maxResult = 1 << 30
+
+// The folders of a Work, and its agreement.
+const (
+	results  = "results" // of units, by their names
+	claims   = "claims"  // who does which
+	workers  = "workers" // a lock of each process, on a disk
+	notes    = "notes"   // what processes say of themselves
+	settings = "settings"
+)
+
+// Work is the folder of a store in which the processes of one run meet.
+type Work struct {
+	Claims objectstore.Claims // in a bucket
+
+	store  objectstore.Store
+	folder string
+	root   string                 // the store's folder on this machine's disks; "" in a bucket
+	path   string                 // the work's folder there
+	id     string                 // of this process
+	run    atomic.Pointer[string] // the run that was seen here first, by its ID; nil: none
+}
+
+// Open is the work in a folder of a store. dir is the store's own folder where it is on a disk, and "" for a bucket.
+// Nothing is written.
+func Open(store objectstore.Store, folder, dir string) *Work {
+	w := &Work{store: store, folder: folder, id: rand.Text()}
+	if dir != "" {
+		w.root, w.path = filepath.Clean(dir), filepath.Join(dir, filepath.FromSlash(folder))
+	}
+	return w
+}
+
+func (w *Work) key(names ...string) string { return objectstore.Join(w.folder, path.Join(names...)) }
+
+// Alive tells whether a process is at work on the run, as far as that is known: of one in a bucket it is not.
+func (w *Work) Alive() bool {
+	if w.path == "" {
+		return false
+	}
+	entries, _ := os.ReadDir(filepath.Join(w.path, workers))
+	for _, e := range entries {
+		unlock, free, err := filelock.TryLockExisting(filepath.Join(w.path, workers, e.Name()))
+		if err == nil && free {
+			unlock()
+		} else if _, gone := os.Lstat(filepath.Join(w.path, workers, e.Name())); gone == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Enter makes this process one of the run's, if check allows it: of several that come at once, each waits
+// for the one before. Alive is asked for in check. The caller calls leave at the end.
+func (w *Work) Enter(ctx context.Context, check func() error) (leave func(), err error) {
+	if w.path == "" {
+		return func() {}, check()
+	}
+	own := filepath.Join(w.path, workers, w.id)
+	var unlock func()
+	for { // another that leaves may take the folder away
+		unlock, err = filelock.Lock(ctx, filepath.Join(w.path, "door"), nil)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	defer unlock()
+	if err = check(); err == nil {
+		err = os.MkdirAll(filepath.Dir(own), 0o777)
+	}
+	release := func() {}
+	if err == nil {
+		release, _, err = filelock.TryLock(own)
+	}
+	leave = func() {
+		os.Remove(own)
+		release()
+		w.tidy()
+	}
+	if err != nil {
+		release = func() {}
+		leave()
+		return nil, err
+	}
+	return leave, nil
+}
+
+// tidy removes folders that have nothing in them.
+func (w *Work) tidy() {
+	for _, name := range []string{results, claims, notes, workers} {
+		os.Remove(filepath.Join(w.path, name))
+	}
+	if entries, err := os.ReadDir(w.path); err == nil && len(entries) == 1 && entries[0].Name() == "door" {
+		os.Remove(filepath.Join(w.path, "door"))
+	}
+	for dir := w.path; dir != w.root && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		os.Remove(dir)
+	}
+}
+
+// Agree stores what the processes of the run have to agree on, or returns what another has stored. Beginning a
+// run and agreeing are one. It is ErrOver where this process has seen another run, which is finished now.
+func (w *Work) Agree(ctx context.Context, own []byte) (other []byte, err error) {
+	for {
+		id := rand.Text()
+		err := w.store.Put(ctx, w.key(settings), bytes.NewReader(fmt.Appendf(nil, "%s\n%s", id, own)), objectstore.PutOptions{New: true})
+		if err == nil && !w.run.CompareAndSwap(nil, &id) {
+			return nil, cmp.Or(w.store.Delete(ctx, w.key(settings)), ErrOver)
+		}
+		if !errors.Is(err, objectstore.ErrExists) {
+			return nil, err
+		}
+		other, over, err := w.settings(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case over:
+			return nil, ErrOver
+		case other != nil:
+			return other, nil
+		}
+	}
+}
+
+// settings are what the processes have agreed on, nil where none has begun. Over tells that the run that was seen first is
+// finished.
+func (w *Work) settings(ctx context.Context) (text []byte, over bool, err error) {
+	data, err := objectstore.Get(ctx, w.store, w.key(settings), maxResult)
+	if errors.Is(err, objectstore.ErrNotExist) {
+		return nil, w.run.Load() != nil, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	first, text, _ := bytes.Cut(data, []byte("\n"))
+	id := string(first)
+	return text, !w.run.CompareAndSwap(nil, &id) && *w.run.Load() != id, nil
+}
+
+// Begun tells whether a process has agreed and no one has finished the run.
+func (w *Work) Begun(ctx context.Context) (bool, error) {
+	text, over, err := w.settings(ctx)
+	return text != nil && !over, err
+}
+
+// over tells that a run which had begun is finished.
+func (w *Work) over(ctx context.Context) (bool, error) {
+	_, over, err := w.settings(ctx)
+	return over, err
+}
+
+// seen notes the run that results are of.
+func (w *Work) seen(ctx context.Context) error {
+	if w.run.Load() != nil {
+		return nil
+	}
+	_, err := w.Begun(ctx)
+	w.run.CompareAndSwap(nil, new(string)) // it is finished at this moment
+	return err
+}
+
+// Note stores what this process says of itself, in the place of what it has said before.
+func (w *Work) Note(ctx context.Context, text []byte) error {
+	return w.store.Put(ctx, w.key(notes, w.id), bytes.NewReader(text), objectstore.PutOptions{})
+}
+
+// Notes are what processes have said of themselves.
+func (w *Work) Notes(ctx context.Context) (all [][]byte, err error) {
+	err = w.each(ctx, notes, func(_ string, text []byte) error {
+		all = append(all, text)
+		return nil
+	})
+	return all, err
+}
+
+// Results are those of all units that are done, by their names' order.
+func (w *Work) Results(ctx context.Context, f func(name string, result []byte) error) error {
+	return w.each(ctx, results, func(name string, result []byte) error {
+		if err := w.seen(ctx); err != nil {
+			return err
+		}
+		return f(name, result)
+	})
+}
+
+func (w *Work) each(ctx context.Context, folder string, f func(name string, data []byte) error) error {
+	list, err := w.store.List(ctx, w.key(folder))
+	if err != nil {
+		return err
+	}
+	for _, i := range list {
+		data, err := objectstore.Get(ctx, w.store, i.Key, maxResult)
+		switch {
+		case errors.Is(err, objectstore.ErrNotExist): // finished meanwhile
+			continue
+		case errors.Is(err, objectstore.ErrDamaged): // is done again
+			continue
+		case err != nil:
+			return err
+		}
+		if err := f(path.Base(i.Key), data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// result is that of a unit, nil where it is not done.
+func (w *Work) result(ctx context.Context, name string) ([]byte, error) {
+	data, err := objectstore.Get(ctx, w.store, w.key(results, name), maxResult)
+	if errors.Is(err, objectstore.ErrNotExist) || errors.Is(err, objectstore.ErrDamaged) {
+		return nil, nil
+	}
+	if err == nil {
+		err = w.seen(ctx)
+	}
+	return data, err
+}
+
+// Finish lets one process do what comes after the last unit, and removes the folder. Done is false where another
+// has done it already.
+func (w *Work) Finish(ctx context.Context, f func() error) (done bool, err error) {
+	var claim *Claim
+	for look := firstLook; ; look = min(2*look, lastLook) {
+		if claim, err = w.claim(ctx, "finish"); !errors.Is(err, ErrTaken) {
+			break
+		}
+		if err := sleep(ctx, look); err != nil {
+			return false, err
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	defer claim.Release()
+	if over, err := w.over(ctx); err != nil || over {
+		return false, err
+	}
+	if err := f(); err != nil {
+		return false, err
+	}
+	return true, w.Remove(ctx)
+}
+
+// Remove removes what the processes have stored of the run.
+func (w *Work) Remove(ctx context.Context) error {
+	err := w.store.Delete(ctx, w.key(settings)) // first: nobody begins a unit without
+	for _, folder := range []string{results, notes} {
+		list, listErr := w.store.List(ctx, w.key(folder))
+		err = errors.Join(err, listErr)
+		for _, i := range list {
+			err = errors.Join(err, w.store.Delete(ctx, i.Key))
+		}
+	}
+	if w.path != "" { // locks that killed processes have left
+		filelock.Sweep(filepath.Join(w.path, claims), func(fs.DirEntry) bool { return true })
+		filelock.Sweep(filepath.Join(w.path, workers), func(fs.DirEntry) bool { return true })
+	}
+	return err
+}
+
+// Claim is the right of this process to do a unit.
+type Claim struct {
+	work    *Work
+	name    string
+	ctx     context.Context
+	unlock  func()             // on a disk
+	claimed *objectstore.Claim // in a bucket
+}
+
+// claim takes a claim, or is ErrTaken.
+func (w *Work) claim(ctx context.Context, name string) (*Claim, error) {
+	c := &Claim{work: w, name: name, ctx: ctx}
+	if w.path == "" {
+		var err error
+		c.claimed, err = w.Claims.Take(ctx, w.store, w.key(claims, name))
+		if errors.Is(err, objectstore.ErrClaimed) {
+			return nil, fmt.Errorf("%w: %w", ErrTaken, err)
+		}
+		if err == nil {
+			c.ctx = c.claimed.Context()
+		}
+		return c, err
+	}
+	lock := filepath.Join(w.path, claims, name)
+	unlock, free, err := filelock.TryLock(lock)
+	for errors.Is(err, fs.ErrNotExist) { // another that leaves may take the folder away
+		if err = os.MkdirAll(filepath.Dir(lock), 0o777); err == nil {
+			unlock, free, err = filelock.TryLock(lock)
+		}
+	}
+	if err == nil && !free {
+		err = ErrTaken
+	}
+	c.unlock = func() {
+		os.Remove(lock) // before it is let go, so that nobody holds the lock of a file without a name
+		unlock()
+	}
+	return c, err
+}
+
+// Context is that of the work on the unit: it ends when another process has taken over.
+func (c *Claim) Context() context.Context { return c.ctx }
+
+// leaveWithin is how long what is stored after a cancel may take.
+const leaveWithin = 20 * time.Second
+
+// Finish stores the result of the unit and lets it go.
+func (c *Claim) Finish(ctx context.Context, result []byte) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(leaveWithin, time.Duration(len(result))*time.Microsecond))
+	defer cancel()
+	defer c.Release()
+	if over, err := c.work.over(ctx); err != nil || over {
+		return err // this process was held up for long: another has taken over and finished the run
+	}
+	err := c.work.store.Put(ctx, c.work.key(results, c.name), bytes.NewReader(result), objectstore.PutOptions{})
+	if err != nil || c.claimed == nil {
+		return err
+	}
+	claim := c.claimed
+	c.claimed = nil
+	return claim.Remove(ctx)
+}
+
+// Release lets the unit go; without a result it is free for others. It does nothing after Finish.
+func (c *Claim) Release() {
+	switch {
+	case c == nil: // of a process that is alone
+	case c.unlock != nil:
+		c.unlock()
+		c.unlock = nil
+	case c.claimed != nil:
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), leaveWithin)
+		defer cancel()
+		c.claimed.Release(ctx)
+		c.claimed = nil
+	}
+}
+
+// The time between two looks at what others do, which grows.
+const (
+	firstLook = 20 * time.Millisecond
+	lastLook  = 2 * time.Second
+)
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,245 @@
+package jobs_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"glimpse/checkpoints/objectstore"
+	"glimpse/checkpoints/objectstore/storetest"
+	"glimpse/jobs"
+)
+
+// each runs a test on a folder and on buckets. open is the work as another process has it.
+func each(t *testing.T, f func(t *testing.T, open func() *jobs.Work, s *storetest.Server)) {
+	t.Run("folder", func(t *testing.T) {
+		dir := t.TempDir()
+		f(t, func() *jobs.Work { return jobs.Open(objectstore.Local(dir), ".work", dir) }, nil)
+		if err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+			if err == nil && !e.IsDir() {
+				t.Errorf("left: %s", path)
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+	storetest.Each(t, func(t *testing.T, s *storetest.Server) {
+		f(t, func() *jobs.Work {
+			store, folder, err := objectstore.Open(t.Context(), "s3://"+storetest.Bucket+"/run", objectstore.Settings{Endpoint: s.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := jobs.Open(store, folder+"/.work", "")
+			w.Claims.Beat = time.Hour
+			return w
+		}, s)
+	})
+}
+
+func share(w *jobs.Work, units int) *jobs.Share[int] {
+	return &jobs.Share[int]{
+		Work: w, Name: strconv.Itoa, Accept: func(unit int, result []byte) (bool, error) {
+			return string(result) == fmt.Sprint("result of ", unit), nil
+		},
+		Units: func(yield func(int) bool) {
+			for i := range units {
+				if !yield(i) {
+					return
+				}
+			}
+		},
+	}
+}
+
+// do does all units that are handed out, and returns them.
+func do(t *testing.T, s *jobs.Share[int]) (done []int) {
+	t.Helper()
+	defer s.Close()
+	for {
+		unit, claim, more, err := s.Next(t.Context(), true)
+		if err == nil && more {
+			err = claim.Finish(t.Context(), fmt.Append(nil, "result of ", unit))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		if err != nil || !more {
+			return done
+		}
+		done = append(done, unit)
+	}
+}
+
+// Every unit is done once, by whichever process, and one process finishes the run.
+func TestUnitsAreSharedOut(t *testing.T) {
+	each(t, func(t *testing.T, open func() *jobs.Work, _ *storetest.Server) {
+		const units, processes = 12, 3
+		var mu sync.Mutex
+		times, finished := make(map[int]int), 0
+		var wg sync.WaitGroup
+		for range processes {
+			w := open()
+			wg.Go(func() {
+				leave, err := w.Enter(t.Context(), func() error { return nil })
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer leave()
+				if _, err := w.Agree(t.Context(), []byte("settings")); err != nil {
+					t.Error(err)
+				}
+				s := share(w, units)
+				done := do(t, s)
+				mu.Lock()
+				for _, unit := range done {
+					times[unit]++
+				}
+				mu.Unlock()
+				first, err := w.Finish(t.Context(), func() error {
+					n := 0
+					err := w.Results(t.Context(), func(string, []byte) error { n++; return nil })
+					if n != units {
+						t.Errorf("%d results, want %d", n, units)
+					}
+					return err
+				})
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					t.Error(err)
+				} else if first {
+					finished++
+				}
+			})
+		}
+		wg.Wait()
+		for i := range units {
+			if times[i] != 1 {
+				t.Errorf("unit %d was done %d times", i, times[i])
+			}
+		}
+		if finished != 1 {
+			t.Errorf("the run was finished %d times", finished)
+		}
+	})
+}
+
+// The unit of a process that was killed is done by another: of one in a folder at once, in a bucket when the claim is stale. A
+// result that is not what is wanted is made anew.
+func TestUnitsOfTheDeadAreTakenOver(t *testing.T) {
+	each(t, func(t *testing.T, open func() *jobs.Work, s *storetest.Server) {
+		if _, err := open().Agree(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		dead := share(open(), 3)
+		unit, claim, more, err := dead.Next(t.Context(), true)
+		if unit != 0 || !more || err != nil {
+			t.Fatal(unit, more, err)
+		}
+		defer dead.Close()
+		living := share(open(), 3)
+		living.Free = true
+		if got := do(t, living); !slices.Equal(got, []int{1, 2}) || living.Left() != 1 {
+			t.Fatalf("did %v, %d left: want 1 and 2, and one left to the other", got, living.Left())
+		}
+		if s != nil { // nothing is heard of it
+			s.Age(t, "run/.work/claims/0/claim-000001", 4*time.Minute)
+		} else {
+			claim.Release() // as the system does when a process dies
+		}
+		if got := do(t, share(open(), 3)); !slices.Equal(got, []int{0}) {
+			t.Fatalf("did %v, want the unit of the dead", got)
+		}
+		wants := share(open(), 3)
+		wants.Accept = func(unit int, _ []byte) (bool, error) { return unit != 1, nil }
+		wants.Free = true
+		if got := do(t, wants); !slices.Equal(got, []int{1}) {
+			t.Errorf("did %v, want the one whose result is another", got)
+		}
+		if err := open().Remove(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// What a process stores first all agree on, and who comes when another has finished has nothing to do.
+func TestAgreement(t *testing.T) {
+	each(t, func(t *testing.T, open func() *jobs.Work, _ *storetest.Server) {
+		one, two := open(), open()
+		if other, err := one.Agree(t.Context(), []byte("one")); other != nil || err != nil {
+			t.Fatal(string(other), err)
+		}
+		if other, err := two.Agree(t.Context(), []byte("two")); string(other) != "one" || err != nil {
+			t.Fatal(string(other), err)
+		}
+		late := share(two, 4)
+		late.Free = true
+		if _, err := one.Finish(t.Context(), func() error { return errors.New("disk full") }); err == nil {
+			t.Error("no error")
+		}
+		if done, err := one.Finish(t.Context(), func() error { return nil }); !done || err != nil {
+			t.Error(done, err)
+		}
+		if got := do(t, late); len(got) != 0 || !late.Over() {
+			t.Errorf("did %v of a run that another has finished", got)
+		}
+		if done, err := two.Finish(t.Context(), func() error { return nil }); done || err != nil {
+			t.Errorf("finished again: %v, %v", done, err)
+		}
+	})
+}
+
+// A process is alive from Enter until it leaves, and several that come at once wait for each other.
+func TestAlive(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *jobs.Work { return jobs.Open(objectstore.Local(dir), ".a.work", dir) }
+	var leaves []func()
+	for i := range 3 {
+		w := open()
+		leave, err := w.Enter(t.Context(), func() error {
+			if w.Alive() != (i > 0) {
+				t.Errorf("process %d: others alive: %v", i, w.Alive())
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaves = append(leaves, leave)
+	}
+	for _, leave := range leaves {
+		leave()
+	}
+	refused := errors.New("refused")
+	if _, err := open().Enter(t.Context(), func() error { return refused }); !errors.Is(err, refused) {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("left: %v (%v)", entries, err)
+	}
+}
+
+func TestFirst(t *testing.T) {
+	a, b := errors.New("a"), errors.New("b")
+	for _, c := range []struct {
+		checks []jobs.Check
+		want   error
+	}{
+		{nil, nil},
+		{[]jobs.Check{{false, a}, jobs.Failed(nil)}, nil},
+		{[]jobs.Check{{false, a}, {true, b}, {true, a}}, b},
+		{[]jobs.Check{jobs.Failed(a), {true, b}}, a},
+	} {
+		if got := jobs.First(c.checks...); got != c.want {
+			t.Errorf("%v: %v, want %v", c.checks, got, c.want)
+		}
+	}
+}
