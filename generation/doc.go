@@ -3,6 +3,6 @@
 // arXiv:2509.10798, app. A.1).
 //
 // A [Job] is a generation as a file and flags describe it: prompts.go reads and prepares its
-// prompts, generate.go answers them several at a time, shards.go lets any number of workers
-// share a folder, and [Stored] the folder of a bucket.
+// prompts, generate.go answers them several at a time, units.go says what a unit of work is, which
+// any number of processes claim, and output.go makes files of what comes of them.
 package generation

@@ -128,7 +128,8 @@ fi
 echo "== S3: a server in memory, and versitygw"
 tests ./checkpoints/objectstore .
 tests ./cmd/train '^(TestKilledExport|TestS3Run|TestShardsInABucket)$'
-tests ./generation '^TestStored'
+tests ./generation '^TestShardsOfABucket$'
+tests ./jobs .
 tests ./cmd/evict '^TestS3$'
 
 [ -n "$beside" ] || echo "== servers that stop in the middle, and what small files and adapters claim"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Training, generation and evaluation over Open MPI with processes of their own: the bytes of one process on 2
-# and 4 ranks, also after one of them was killed again and again; and a rank that was stopped is named.
+# Several processes of one command. Training over Open MPI: the bytes of one process on 2 and 4 ranks, also after one of them was
+# killed again and again; and a rank that was stopped is named. Generation and evaluation by processes that share a folder, or
+# a folder of an S3 server: the bytes of one process, also where some were killed.
 # Installs Open MPI from Debian where it is missing and that is allowed.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -13,7 +14,7 @@ command -v mpirun >/dev/null || die "mpirun is missing: apt-get install openmpi-
 
 work=$(mktemp -d)
 running=''
-trap '[ -z "$running" ] || kill "$running" 2>/dev/null || true; rm -rf "$work"' EXIT
+trap '[ -z "$running" ] || kill "$running" 2>/dev/null || true; [ ! -e "$work/s3/pid" ] || scripts/s3_server.sh stop "$work/s3"; rm -rf "$work"' EXIT
 steps=120 kills=10
 arguments=(lookahead --steps "$steps" --batch 5 --tokens 64 --rows 4 --validate 3 --validate-every 40)
 ranked() { # RANKS ARGUMENTS...
@@ -80,59 +81,90 @@ grep -q "rank 2 (pid $pid on .*silent for" "$work/log" || { cat "$work/log"; die
 [ "$took" -le 30 ] || die "a rank that was stopped was noticed after $took s, want 30 at most"
 echo "a rank that was stopped: named after $took s"
 
+# together runs a command in so many processes at once; the first of them is killed after so many seconds, 0: none is.
+together() { # PROCESSES SECONDS PROGRAM ARGUMENTS...
+  local n=$1 seconds=$2 i pids=() failed=''
+  shift 2
+  for i in $(seq "$n"); do
+    "$root/bin/$1" "${@:2}" >"$work/out.$i" 2>"$work/log.$i" &
+    pids+=($!)
+  done
+  if [ "$seconds" != 0 ]; then
+    sleep "$seconds"
+    kill -9 "${pids[0]}" 2>/dev/null && killed=$((killed + 1))
+  fi
+  for i in $(seq "$n"); do
+    wait "${pids[$((i - 1))]}" || [ "$seconds" != 0 -a "$i" = 1 ] || failed=$i
+  done
+  [ -z "$failed" ] || { cat "$work/log.$failed"; die "process $failed of $n: $*"; }
+}
+
 generate=(generate --samples 400 --tokens 64 --max-new 24 --temperature 0.8)
 bin/train "${generate[@]}" --out "$work/1.jsonl" >"$work/log" 2>&1 || { cat "$work/log"; die "generation in one process"; }
-for n in 2 4; do
-  timeout 120 scripts/cluster/local.sh --ranks "$n" -- "${generate[@]}" --out "$work/$n.jsonl" >"$work/log" 2>&1 || { cat "$work/log"; die "generation on $n ranks"; }
-  cmp "$work/1.jsonl" "$work/$n.jsonl" || die "$n ranks made other pairs than one process"
-  echo "$n ranks: the pairs of one process"
-done
-killed=0
-pairs() { { cat "$work/.k.jsonl.partial" 2>/dev/null || true; } | wc -l; }
-ends() {
-  cmp "$work/1.jsonl" "$work/k.jsonl" || die "ranks that were killed made other pairs"
-  rm "$work/k.jsonl"
-}
-for try in $(seq 1 12); do
-  [ "$killed" -lt 4 ] || break
-  before=$(pairs)
-  timeout 120 scripts/cluster/local.sh --ranks $((try % 3 + 2)) -- "${generate[@]}" --out "$work/k.jsonl" --resume >"$work/log" 2>&1 &
-  running=$!
-  while kill -0 "$running" 2>/dev/null && [ "$(pairs)" -lt $((before + 20)) ]; do sleep 0.02; done
-  pid=$(victim $((try % 2)) "$work/k.jsonl")
-  begin=$SECONDS
-  [ -z "$pid" ] || ! kill -9 "$pid" 2>/dev/null || killed=$((killed + 1))
-  if wait "$running"; then
-    ends
-  else
-    [ $((SECONDS - begin)) -le 30 ] || die "ranks ended $((SECONDS - begin)) s after one of them, want 30 at most"
-  fi
-done
-running=''
-[ "$killed" -ge 4 ] || { cat "$work/log"; die "ranks were killed $killed times, want 4"; }
-timeout 120 scripts/cluster/local.sh --ranks 3 -- "${generate[@]}" --out "$work/k.jsonl" --resume >"$work/log" 2>&1 || { cat "$work/log"; die "the last ranks"; }
-ends
-echo "killed $killed times, on 2 to 4 ranks: the pairs of one process"
-
-evaluate=(eval --policy full,snapkv,lookaheadkv --budget 16,32 --tokens 96 --task section,needle --samples 8 --inspect 2)
-(cd "$work" && "$root/bin/evict" "${evaluate[@]}" --out one) >"$work/one.txt" 2>"$work/log" || { cat "$work/log"; die "evaluation in one process"; }
-for n in 2 4; do
-  timeout 120 scripts/cluster/local.sh --ranks "$n" -- "${evaluate[@]}" --out "$work/eval$n" >"$work/eval$n.txt" 2>"$work/log" || { cat "$work/log"; die "evaluation on $n ranks"; }
+bin/train "${generate[@]}" --shards 2 --out "$work/shards" >"$work/log" 2>&1 || { cat "$work/log"; die "shards in one process"; }
+evaluate=(eval --policy full,snapkv,lookaheadkv --budget 16,32 --tokens 96 --task section,needle --samples 24 --inspect 2)
+bin/evict "${evaluate[@]}" --out "$work/one" >"$work/one.txt" 2>"$work/log" || { cat "$work/log"; die "evaluation in one process"; }
+same_evaluation() { # FOLDER WHAT
+  local name
   for name in predictions.jsonl metrics.json kept.jsonl environment.json; do
-    cmp "$work/one/$name" "$work/eval$n/$name" || die "$n ranks made another $name than one process"
+    cmp "$work/one/$name" "$1/$name" || die "$2 made another $name than one process"
   done
-  # mpirun's terminal adds carriage returns.
-  diff "$work/one.txt" <(tr -d '\r' <"$work/eval$n.txt") || die "$n ranks printed other tables than one process"
-  echo "$n ranks: the evaluation of one process"
+}
+for n in 2 4; do
+  together "$n" 0 train "${generate[@]}" --resume --out "$work/$n.jsonl"
+  cmp "$work/1.jsonl" "$work/$n.jsonl" || die "$n processes made other samples than one"
+  together "$n" 0 evict "${evaluate[@]}" --resume --out "$work/eval$n"
+  same_evaluation "$work/eval$n" "$n processes"
+  cat "$work"/out.* | head -n "$(wc -l <"$work/one.txt")" | diff "$work/one.txt" - || die "$n processes printed other tables than one"
+  rm "$work"/out.*
+  echo "$n processes in a folder: the samples and the evaluation of one"
 done
+# mpirun's processes are just such ones.
+timeout 120 scripts/cluster/local.sh --ranks 3 -- "${generate[@]}" --resume --out "$work/mpi.jsonl" >"$work/log" 2>&1 || { cat "$work/log"; die "generation by mpirun"; }
+cmp "$work/1.jsonl" "$work/mpi.jsonl" || die "mpirun's processes made other samples than one"
+timeout 120 scripts/cluster/local.sh --ranks 3 -- "${evaluate[@]}" --resume --out "$work/mpi" >"$work/log" 2>&1 || { cat "$work/log"; die "evaluation by mpirun"; }
+same_evaluation "$work/mpi" "mpirun's processes"
+echo "3 processes of mpirun: the samples and the evaluation of one"
 
-# Ranks with other command lines are refused.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
-evaluate=(bin/evict eval --no-progress --task needle --samples 2 --tokens 64 --policy snapkv)
+killed=0
+for try in $(seq 1 8); do
+  together 3 "0.$((try * 2 + 3))" train "${generate[@]}" --resume --out "$work/k.jsonl"
+  cmp "$work/1.jsonl" "$work/k.jsonl" || die "processes one of which was killed made other samples"
+  together 3 "0.$((try * 2 + 3))" evict "${evaluate[@]}" --resume --out "$work/killed"
+  same_evaluation "$work/killed" "processes one of which was killed"
+  [ ! -e "$work/.k.jsonl.work" ] && [ ! -e "$work/killed/.work" ] || die "work is left: $(ls -A "$work" "$work/killed")"
+  rm -r "$work/k.jsonl" "$work/killed"
+  [ "$killed" -lt 6 ] || break
+done
+[ "$killed" -ge 6 ] || die "processes were killed $killed times, want 6"
+echo "killed $killed times, one of 3 processes: the samples and the evaluation of one"
+
+eval "$(scripts/s3_server.sh start "$work/s3")"
+together 3 0 train "${generate[@]}" --shards 2 --out s3://demo/samples
+together 3 0 evict "${evaluate[@]}" --out s3://demo/eval
+for shard in 0 1; do
+  name=pairs-0000$shard-of-00002.jsonl
+  cmp "$work/shards/$name" "$work/s3/objects/demo/samples/$name" || die "processes on a bucket made other samples than one in a folder"
+done
+same_evaluation "$work/s3/objects/demo/eval" "processes on a bucket"
+echo "3 processes on an S3 server: the samples and the evaluation of one"
+
+# Processes with other command lines are refused, and those that have no output to meet in.
+other=("${evaluate[@]}" --resume --out "$work/other" --samples 200)
+bin/evict "${other[@]}" >"$work/log" 2>&1 &
+running=$!
+until [ -e "$work/other/config.yaml" ] || ! kill -0 "$running" 2>/dev/null; do sleep 0.02; done
 code=0
-timeout 60 mpirun --bind-to none -n 1 "${evaluate[@]}" --budget 16 : -n 1 "${evaluate[@]}" --budget 32 --seed 7 >"$work/log" 2>&1 || code=$?
-[ "$code" != 0 ] && grep -q 'rank 1 does not have the run of rank 0: budgets.0: got 32, want 16, seed: got 7, want 1' "$work/log" || { cat "$work/log"; die "ranks with other settings: exit code $code, want another and the settings"; }
-echo "ranks with other settings: refused"
+timeout 60 bin/evict "${other[@]}" --seed 7 >"$work/log.other" 2>&1 || code=$?
+kill "$running" 2>/dev/null || true
+wait "$running" || true
+running=''
+[ "$code" != 0 ] && grep -q 'begun with other settings: seed (was 1, is 7)' "$work/log.other" || { cat "$work/log.other"; die "a process with another seed: exit code $code, want another and the setting"; }
+echo "a process with other settings: refused"
+
+code=0
+timeout 60 scripts/cluster/local.sh --ranks 2 -- "${evaluate[@]}" >"$work/log" 2>&1 || code=$?
+[ "$code" != 0 ] && [ "$(grep -c 'or with --out, through which they share the work' "$work/log")" = 1 ] || { cat "$work/log"; die "an evaluation without --out: exit code $code, want another and one line that says why"; }
 
 code=0
 timeout 60 scripts/cluster/local.sh --ranks 2 -- plan >"$work/log" 2>&1 || code=$?

@@ -18,7 +18,6 @@ func TestAnnounce(t *testing.T) {
 		"two of srun":         {env("SLURM_STEP_NUM_TASKS", "2"), 0, 2, "rank 0 of 2, which srun has started: one run"},
 		"one of mpirun":       {env("OMPI_COMM_WORLD_SIZE", "1"), 0, 1, "rank 0 of 1: mpirun has started no other process"},
 		"a step of one task":  {env("SLURM_STEP_NUM_TASKS", "1"), 0, 1, "rank 0 of 1: srun has started no other process"},
-		"apart, by claims":    {env("SLURM_STEP_NUM_TASKS", "3"), 0, 1, "one of 3 processes, which srun has started and which cannot find each other: each works alone"},
 		"a number that is no": {env("OMPI_COMM_WORLD_SIZE", "x"), 0, 1, ""},
 	} {
 		if got := announcement(c.env, c.rank, c.size); got != c.want {

@@ -8,8 +8,7 @@
 // process gets which adds everything in that order, whatever the number of ranks. It is
 // as fast where numbers are many: they pass in pieces, so that all ranks add at the
 // same time, and every rank sends and receives each number twice, as in a ring. [Sums] says where
-// the numbers are: in the host's memory ([Messages]), or in that of devices. [Deal] shares
-// out work whose pieces take different times: rank 0 gives the next piece to whoever asks.
+// the numbers are: in the host's memory ([Messages]), or in that of devices.
 //
 // [World] is the group of this process. MPI is loaded when a launcher has started more than
 // one process, so that a program starts on machines without it. Its calls are polled and

@@ -22,10 +22,6 @@ const (
 	tagBroadcast
 	tagPartial // sums on their way along the chain
 	tagTotal   // and whole ones on their way back
-	tagAsk     // a rank asks rank 0 for a piece of work
-	tagPiece   // which it gets
-	tagResult  // what has come of it
-	tagEnd     // rank 0 has everything
 
 	tags // how many there are
 )

@@ -28,10 +28,6 @@ var launchers = []launcher{
 	{by: "the launcher of another MPI", size: "PMI_SIZE", rank: "PMI_RANK", local: "MPI_LOCALRANKID", needs: "OMPI_COMM_WORLD_SIZE", without: "the mpirun of Open MPI"},
 }
 
-// ErrApart is the error of processes that a launcher has started together, but that cannot find
-// each other.
-var ErrApart = errors.New("cannot find each other")
-
 // Launched tells whether a launcher has started this process with others: its name and this
 // process's number, as its environment says. Size is 1 for a process alone.
 func Launched(env func(string) string) (by string, rank, size int) {
@@ -77,7 +73,7 @@ func fromLauncher(env func(string) string) (launched, error) {
 			continue
 		}
 		if l.needs != "" && env(l.needs) == "" {
-			return launched{}, fmt.Errorf("ranks: %s has started %d processes which %w: want %s", l.by, size, ErrApart, l.without)
+			return launched{}, fmt.Errorf("ranks: %s has started %d processes which cannot find each other: want %s", l.by, size, l.without)
 		}
 		local := 0
 		if env(l.local) != "" {
@@ -105,7 +101,7 @@ func World() (Group, error) {
 }
 
 // announcement is what a rank says of the others when it begins: rank 0 where a launcher was
-// used, and each of those that cannot find each other; "" is nothing.
+// used; "" is nothing.
 func announcement(env func(string) string, rank, size int) string {
 	for _, l := range launchers {
 		n, err := strconv.Atoi(env(l.size))
@@ -113,8 +109,6 @@ func announcement(env func(string) string, rank, size int) string {
 		case err != nil || n < 1 || rank > 0:
 		case size > 1:
 			return fmt.Sprintf("rank 0 of %d, which %s has started: one run", size, l.by)
-		case n > 1:
-			return fmt.Sprintf("one of %d processes, which %s has started and which %v: each works alone", n, l.by, ErrApart)
 		default:
 			return fmt.Sprintf("rank 0 of 1: %s has started no other process", l.by)
 		}
@@ -129,26 +123,10 @@ func OnRanks(log io.Writer, f func(g Group) error) error {
 	if err != nil {
 		return err
 	}
-	return on(log, g, f)
-}
-
-// OnRanksOrAlone is OnRanks, and f alone in each of processes that cannot find each other.
-func OnRanksOrAlone(log io.Writer, f func(g Group) error) error {
-	g, err := World()
-	if errors.Is(err, ErrApart) {
-		g, err = Alone(), nil
-	}
-	if err != nil {
-		return err
-	}
-	return on(log, g, f)
-}
-
-func on(log io.Writer, g Group, f func(g Group) error) error {
 	if text := announcement(os.Getenv, g.Rank(), g.Size()); text != "" {
 		fmt.Fprintln(log, text)
 	}
-	err := f(g)
+	err = f(g)
 	if err == nil || errors.As(err, new(together)) {
 		return errors.Join(err, g.Close())
 	}

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs a command of train, or evict eval, on several ranks of this machine, and again where one has
+# Runs a command of train, or evict eval, in several processes of this machine that mpirun starts, and again where one has
 # died:
 #
 #   ./scripts/cluster/local.sh --ranks 4 --restarts 2 -- run CONFIG.yaml
-#   ./scripts/cluster/local.sh --ranks 4 -- eval --out out/eval
+#   ./scripts/cluster/local.sh --ranks 4 -- eval --out out/eval --resume
 #
-# A run goes on from its last checkpoint (--run or --checkpoint), or with what --out has. Names are relative
+# Training adds gradients over MPI; an evaluation and a generation share their work through --out. A run goes on from its last checkpoint (--run or --checkpoint), or with what --out has. Names are relative
 # to the repository.
 set -euo pipefail
 source "$(dirname "$0")/../common.sh"
