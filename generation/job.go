@@ -12,7 +12,6 @@ import (
 	"glimpse/datasets"
 	"glimpse/internal/outputs"
 	"glimpse/internal/stdin"
-	"glimpse/internal/yamlconfig"
 	"glimpse/jobs"
 	"glimpse/model"
 	"glimpse/model/chat"
@@ -85,19 +84,13 @@ func DefaultJob() *Job {
 // Read takes a configuration file over the defaults, with KEY=VALUE of sets in the place of
 // what it says. repeat puts the flags that were given over both.
 func (s *Job) Read(path string, sets []string, repeat func() error) error {
-	data, err := yamlconfig.Read(path)
-	if err != nil {
-		return err
-	}
 	s.Samples = 0
-	if err := yamlconfig.Decode(path, data, sets, s); err != nil {
-		return err
-	}
-	s.Files.Input(path)
-	if len(s.Sources) == 0 && s.Samples == 0 {
-		s.Samples = 1000
-	}
-	return repeat()
+	return jobs.Read(path, sets, s, &s.Files, func() error {
+		if len(s.Sources) == 0 && s.Samples == 0 {
+			s.Samples = 1000
+		}
+		return repeat()
+	})
 }
 
 // check refuses what cannot be, and makes a source of --prompts.

@@ -115,29 +115,39 @@ func (f *output) enter(ctx context.Context) (leave func(), err error) {
 	return leave, err
 }
 
-// begun is the header of the file or folder that is gone on with, if any.
-func (s *Job) begun(ctx context.Context) (h datasets.PairHeader, found bool, err error) {
+// begunWith is the header of the file or folder that is gone on with, if any.
+func (f *output) begunWith(ctx context.Context) (h datasets.PairHeader, found bool, err error) {
+	s := f.job
+	if f.work == nil || s.Shards == 0 && !s.Resume {
+		return h, false, nil
+	}
+	var data []byte
+	name := f.name
 	if s.Shards == 0 {
-		if s.Resume {
+		data, err = f.work.Agreed(ctx)
+	} else {
+		store, key, openErr := s.settingsKey(ctx)
+		if openErr != nil {
+			return h, false, openErr
+		}
+		name = store.URL(key)
+		if data, err = objectstore.Get(ctx, store, key, datasets.MaxLine); errors.Is(err, objectstore.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return h, false, err
+	}
+	if data == nil { // of earlier versions, or finished
+		switch {
+		case s.Shards == 0:
 			h, found = datasets.BegunFile(s.Out)
+		case f.path != "":
+			h, found = datasets.BegunShards(s.Out)
 		}
 		return h, found, nil
 	}
-	store, key, err := s.settingsKey(ctx)
-	if err != nil {
-		return h, false, err
-	}
-	data, err := objectstore.Get(ctx, store, key, datasets.MaxLine)
-	if errors.Is(err, objectstore.ErrNotExist) {
-		if !objectstore.IsURL(s.Out) {
-			h, found = datasets.BegunShards(s.Out) // of earlier versions
-		}
-		return h, found, nil
-	}
-	if err != nil {
-		return h, false, err
-	}
-	r, err := datasets.NewPairReader(store.URL(key), bytes.NewReader(data))
+	r, err := datasets.NewPairReader(name, bytes.NewReader(data))
 	if err != nil {
 		return h, false, err
 	}

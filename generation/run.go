@@ -65,7 +65,7 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 		Model: m.Name, WeightsSHA256: hash, Seed: s.SamplingSeed, Shards: max(1, s.Shards), Data: s.promptsText(), Sampling: s.headerSampling(), Device: kernels.DeviceOf(m.Backend),
 	}
 	s.Report(log, m, s.sampling)
-	if header, err = s.identify(ctx, m, header, log); err != nil {
+	if header, err = s.identify(ctx, m, files[0], header, log); err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
 	if s.Shards > 0 {
@@ -94,7 +94,7 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 
 // identify puts into the header what the prompts are, which must be what a generation that is gone on
 // with was begun with. Where an earlier version began it, the header names weights and prompts as that did.
-func (s *Job) identify(ctx context.Context, m *model.Model, h datasets.PairHeader, log io.Writer) (datasets.PairHeader, error) {
+func (s *Job) identify(ctx context.Context, m *model.Model, f *output, h datasets.PairHeader, log io.Writer) (datasets.PairHeader, error) {
 	var contents datasets.Contents
 	if from, sum := m.GivenTemplate(); from != "" {
 		contents.Put("chat template "+from, sum)
@@ -114,7 +114,7 @@ func (s *Job) identify(ctx context.Context, m *model.Model, h datasets.PairHeade
 		}
 	}
 	h.Contents = contents.JSONText()
-	begun, found, err := s.begun(ctx)
+	begun, found, err := f.begunWith(ctx)
 	if err != nil || !found {
 		return h, err
 	}

@@ -167,6 +167,12 @@ func (w *Work) settings(ctx context.Context) (text []byte, over bool, err error)
 	return text, !w.run.CompareAndSwap(nil, &id) && *w.run.Load() != id, nil
 }
 
+// Agreed is what the processes have agreed on, nil where none has begun.
+func (w *Work) Agreed(ctx context.Context) ([]byte, error) {
+	text, _, err := w.settings(ctx)
+	return text, err
+}
+
 // Begun tells whether a process has agreed and no one has finished the run.
 func (w *Work) Begun(ctx context.Context) (bool, error) {
 	text, over, err := w.settings(ctx)

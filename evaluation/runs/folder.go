@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
@@ -252,15 +251,23 @@ func (j *Job) claim(ctx context.Context, f *folder, log io.Writer) error {
 	if !resume {
 		return fmt.Errorf("%s holds a run: go on with it with --resume, or begin anew with --replace", f.path)
 	}
+	if err := j.goOn(ctx, f, config, log); err != nil {
+		return fmt.Errorf("--resume: %w", err)
+	}
+	return nil
+}
+
+// goOn makes sure that the run in the folder is the job's, and tells what is not as it was.
+func (j *Job) goOn(ctx context.Context, f *folder, config []byte, log io.Writer) error {
 	note, err := j.continues(config, f.config)
 	if err != nil {
-		return fmt.Errorf("--resume: %s: %w", f.file(ConfigFile), err)
+		return fmt.Errorf("%s: %w", f.file(ConfigFile), err)
 	}
 	if len(j.added) > 0 {
 		fmt.Fprintf(log, "added to the run in %s: %s; what is there of others is not measured again\n", f.path, strings.Join(j.added, ", "))
 	}
 	if err := f.old.readAbout(ctx, f, max(j.Shards, 1)); err != nil {
-		return fmt.Errorf("--resume: %w", err)
+		return err
 	}
 	if f.old.Environment != nil {
 		f.about.Accepted = f.old.Environment.Accepted
@@ -517,11 +524,9 @@ func withoutTimes(rows []evaluation.Row) []evaluation.Row {
 	return quality
 }
 
-// writeFile puts a file in place at once.
+// writeFile puts a file in place at once, also when the run is told to end.
 func (f *folder) writeFile(name string, data []byte) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-	defer cancel()
-	return f.store.Put(ctx, objectstore.Join(f.key, name), bytes.NewReader(data), objectstore.PutOptions{})
+	return f.store.Put(context.Background(), objectstore.Join(f.key, name), bytes.NewReader(data), objectstore.PutOptions{})
 }
 
 func (f *folder) close() {

@@ -16,7 +16,6 @@ import (
 	"glimpse/eviction"
 	"glimpse/internal/outputs"
 	"glimpse/internal/stdin"
-	"glimpse/internal/yamlconfig"
 	"glimpse/jobs"
 	"glimpse/model"
 	"glimpse/model/runner"
@@ -161,15 +160,7 @@ func Default() *Job {
 // Read takes a configuration over the defaults, with KEY=VALUE of sets in the place of its
 // values. repeat puts the flags that were given over both.
 func (j *Job) Read(path string, sets []string, repeat func() error) error {
-	data, err := yamlconfig.Read(path)
-	if err != nil {
-		return err
-	}
-	if err := yamlconfig.Decode(path, data, sets, j); err != nil {
-		return err
-	}
-	j.Files.Input(path)
-	return repeat()
+	return jobs.Read(path, sets, j, &j.Files, repeat)
 }
 
 // fillDefaults fills in what depends on the rest: which tasks and policies there are where

@@ -15,6 +15,7 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/checkpoints/objectstore/storetest"
+	"glimpse/evaluation"
 	"glimpse/eviction"
 )
 
@@ -218,5 +219,68 @@ func TestOthersAreRefused(t *testing.T) {
 			}
 			prompts(t, data, "prompts.jsonl", "11")
 		})
+	}
+}
+
+// What an earlier version has left of a run goes on: of one folder, and of shards of which one is finished, one was stopped
+// and one is not begun.
+func TestEarlierVersionsGoOn(t *testing.T) {
+	whole := t.TempDir()
+	if _, err := small(whole).Run(t.Context(), io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	config, kept := read(t, whole, ConfigFile), read(t, whole, KeptFile)
+	all, err := readFinished(filepath.Join(whole, PredictionsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(dir, name string, text string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(dir, 0o777), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, shards := range []int{0, 3} {
+		out := t.TempDir()
+		own := strings.Replace(config, whole, out, 1)
+		if shards == 0 {
+			write(out, ConfigFile, own)
+			write(out, EnvironmentFile, read(t, whole, EnvironmentFile))
+			write(out, partialFile, strings.Join(lines(t, whole)[:22], ""))
+			write(out, KeptFile, kept)
+		} else {
+			write(out, settingsFile, own)
+		}
+		for i := range max(0, shards-1) {
+			var b bytes.Buffer
+			for _, p := range all {
+				if p.Index%shards == i {
+					if err := evaluation.WritePredictions(&b, []*evaluation.Prediction{p}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			dir := filepath.Join(out, shardName(i, shards))
+			write(dir, ConfigFile, own)
+			write(dir, EnvironmentFile, read(t, whole, EnvironmentFile))
+			if i == 0 { // the first samples of the tasks
+				write(dir, PredictionsFile, b.String())
+				write(dir, MetricsFile, "{}")
+				write(dir, KeptFile, kept)
+			} else {
+				write(dir, partialFile, b.String()[:b.Len()/2])
+			}
+		}
+		before, err := Read(t.Context(), out, 0, objectstore.Settings{})
+		if err != nil || before.Finished || len(before.Predictions) == 0 || len(before.Predictions) >= len(all) {
+			t.Fatalf("%d shards: %v: %+v", shards, err, before)
+		}
+		j := small(out)
+		j.Resume, j.Shards = shards == 0, shards
+		got, err := j.Run(t.Context(), io.Discard)
+		if err != nil || got.Prompts == 0 || got.Prompts > 9-len(before.Predictions)/5 {
+			t.Fatalf("%d shards: %v: %+v, of %d predictions", shards, err, got, len(before.Predictions))
+		}
+		sameFiles(t, fmt.Sprintf("%d shards", shards), out, whole)
 	}
 }

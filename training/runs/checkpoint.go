@@ -15,6 +15,7 @@ import (
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/outputs"
 	"glimpse/internal/signals"
+	"glimpse/jobs"
 	"glimpse/training"
 )
 
@@ -37,14 +38,14 @@ type checkpointer struct {
 // that is asked for.
 func (s *Spec) openCheckpoint(ctx context.Context, t *training.Trainer, hash string, log io.Writer) (*checkpointer, error) {
 	k := &checkpointer{path: s.Checkpoint, every: s.CheckpointEvery, hash: hash, log: log, writes: s.Writes()}
-	switch {
-	case s.Checkpoint == "" && s.Resume:
-		return nil, fmt.Errorf("train: --resume needs --checkpoint")
-	case s.Checkpoint == "" && s.Upload != "":
-		return nil, fmt.Errorf("train: --upload needs --checkpoint")
-	case s.CheckpointEvery < 1:
-		return nil, fmt.Errorf("train: --checkpoint-every: got %d, want at least 1", s.CheckpointEvery)
-	case s.Checkpoint == "" || !k.writes:
+	if err := jobs.First(
+		jobs.Check{Bad: s.Checkpoint == "" && s.Resume, Err: errors.New("train: --resume needs --checkpoint")},
+		jobs.Check{Bad: s.Checkpoint == "" && s.Upload != "", Err: errors.New("train: --upload needs --checkpoint")},
+		jobs.Check{Bad: s.CheckpointEvery < 1, Err: fmt.Errorf("train: --checkpoint-every: got %d, want at least 1", s.CheckpointEvery)},
+	); err != nil {
+		return nil, err
+	}
+	if s.Checkpoint == "" || !k.writes {
 		return k, nil
 	}
 	if err := k.lock(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -15,6 +16,7 @@ import (
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/listing"
 	"glimpse/internal/tables"
+	"glimpse/jobs"
 	"glimpse/training"
 )
 
@@ -44,17 +46,16 @@ const maxGrid = 10_000
 // grid is the adapters of a sweep.
 func (s *Spec) grid() ([]Adapter, error) {
 	g := s.Sweep
-	switch {
-	case g == nil:
-		return nil, fmt.Errorf("sweep: missing, want a mapping of rows, modules and learning_rate")
-	case len(s.Adapters) != 1:
-		return nil, fmt.Errorf("sweep: got %d adapters, want one that the grid varies", len(s.Adapters))
-	case s.RunDir == "":
-		return nil, fmt.Errorf("sweep: run is missing, want a folder for the adapters and the table")
-	case s.Train.Validation.Samples == 0:
-		return nil, fmt.Errorf("sweep: validation of 0 samples, want some to compare the adapters on")
-	case g.PerPass < 0:
-		return nil, fmt.Errorf("sweep: per_pass: got %d, want at least 1", g.PerPass)
+	if g == nil {
+		return nil, errors.New("sweep: missing, want a mapping of rows, modules and learning_rate")
+	}
+	if err := jobs.First(
+		jobs.Check{Bad: len(s.Adapters) != 1, Err: fmt.Errorf("sweep: got %d adapters, want one that the grid varies", len(s.Adapters))},
+		jobs.Check{Bad: s.RunDir == "", Err: errors.New("sweep: run is missing, want a folder for the adapters and the table")},
+		jobs.Check{Bad: s.Train.Validation.Samples == 0, Err: errors.New("sweep: validation of 0 samples, want some to compare the adapters on")},
+		jobs.Check{Bad: g.PerPass < 0, Err: fmt.Errorf("sweep: per_pass: got %d, want at least 1", g.PerPass)},
+	); err != nil {
+		return nil, err
 	}
 	base := s.Adapters[0]
 	rows, modules, rates := g.Rows, g.Modules, g.LearningRate
