@@ -93,6 +93,9 @@ func (f *output) enter(ctx context.Context) (leave func(), err error) {
 	}
 	leave, err = f.work.Enter(ctx, func() error {
 		alive := f.work.Alive()
+		if err := jobs.CheckWriter(f.path); err != nil {
+			return err
+		}
 		files := s.Files
 		files.Replace = files.Replace || s.Resume // of a complete file, nothing is written over
 		if err := files.Check("--out", s.Out); err != nil || alive {

@@ -16,6 +16,7 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/internal/filelock"
+	"glimpse/internal/outputs"
 )
 
 // ErrTaken is the error of a claim that another process has.
@@ -113,6 +114,15 @@ func (w *Work) Enter(ctx context.Context, check func() error) (leave func(), err
 		return nil, err
 	}
 	return leave, nil
+}
+
+// CheckWriter is an error where a process has the lock of an output for itself alone, as those of earlier versions do.
+func CheckWriter(path string) error {
+	unlock, err := outputs.Lock(path)
+	if err == nil {
+		unlock()
+	}
+	return err
 }
 
 // tidy removes folders that have nothing in them.

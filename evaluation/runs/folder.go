@@ -220,6 +220,11 @@ func (f *folder) readConfig(ctx context.Context) (config []byte, err error) {
 // claim finds out what the folder holds: nothing, a run that goes on, or what must not be
 // lost.
 func (j *Job) claim(ctx context.Context, f *folder, log io.Writer) error {
+	if !objectstore.IsURL(f.path) {
+		if err := jobs.CheckWriter(filepath.Join(f.path, partialFile)); err != nil {
+			return err
+		}
+	}
 	config, err := f.readConfig(ctx)
 	if err != nil {
 		return err
