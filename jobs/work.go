@@ -85,35 +85,40 @@ func (w *Work) Enter(ctx context.Context, check func() error) (leave func(), err
 		return func() {}, check()
 	}
 	own := filepath.Join(w.path, workers, w.id)
-	var unlock func()
-	for { // another that leaves may take the folder away
-		unlock, err = filelock.Lock(ctx, filepath.Join(w.path, "door"), nil)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
+	unlock, err := w.door(ctx)
+	if err != nil {
+		return nil, err
 	}
 	defer unlock()
 	if err = check(); err == nil {
 		err = os.MkdirAll(filepath.Dir(own), 0o777)
 	}
-	release := func() {}
+	var release func()
 	if err == nil {
 		release, _, err = filelock.TryLock(own)
 	}
-	leave = func() {
-		os.Remove(own)
-		release()
-		w.tidy()
-	}
 	if err != nil {
-		release = func() {}
-		leave()
+		w.tidy()
 		return nil, err
 	}
-	return leave, nil
+	return func() {
+		os.Remove(own)
+		release()
+		if unlock, err := w.door(context.WithoutCancel(ctx)); err == nil {
+			defer unlock()
+			w.tidy()
+		}
+	}, nil
+}
+
+// door lets one process at a time come or leave.
+func (w *Work) door(ctx context.Context) (unlock func(), err error) {
+	for {
+		unlock, err = filelock.Lock(ctx, filepath.Join(w.path, "door"), nil)
+		if !errors.Is(err, fs.ErrNotExist) { // the last one that leaves takes the folder away
+			return unlock, err
+		}
+	}
 }
 
 // CheckWriter is an error where a process has the lock of an output for itself alone, as those of earlier versions do.
@@ -125,9 +130,12 @@ func CheckWriter(path string) error {
 	return err
 }
 
-// tidy removes folders that have nothing in them.
+// tidy removes what has nothing in it, when no process is at work. The caller has the door.
 func (w *Work) tidy() {
-	for _, name := range []string{results, claims, notes, workers} {
+	if err := os.Remove(filepath.Join(w.path, workers)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	for _, name := range []string{results, claims, notes} {
 		os.Remove(filepath.Join(w.path, name))
 	}
 	if entries, err := os.ReadDir(w.path); err == nil && len(entries) == 1 && entries[0].Name() == "door" {
@@ -330,7 +338,7 @@ func (w *Work) claim(ctx context.Context, name string) (*Claim, error) {
 	}
 	lock := filepath.Join(w.path, claims, name)
 	unlock, free, err := filelock.TryLock(lock)
-	for errors.Is(err, fs.ErrNotExist) { // another that leaves may take the folder away
+	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(filepath.Dir(lock), 0o777); err == nil {
 			unlock, free, err = filelock.TryLock(lock)
 		}
