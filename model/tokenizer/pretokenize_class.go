@@ -68,7 +68,7 @@ func parsePunctuation(raw json.RawMessage) (splitter, error) {
 
 func isPunctuation(r rune) bool {
 	if r < utf8.RuneSelf {
-		return r > ' ' && r < 0x7f && asciiClass[r] == other // $+<=>^`|~ included
+		return r > ' ' && r < 0x7f && asciiTraits[r] == other // $+<=>^`|~ included
 	}
 	return unicode.Is(unicode.P, r) && !unicode.Is(notPunctuation, r) || r == 0x166D || r == 0x111C9
 }

@@ -14,72 +14,97 @@ import (
 // times as fast as running them, with the same words. Each function returns the end of the match that starts at
 // byte i < len(s).
 
-// class is what the patterns tell apart.
-type class uint8
+// traits are what the patterns tell characters apart by: a class and, of o200k and Tekken, the cases.
+type traits uint8
 
 const (
-	other   class = iota
-	letter        // \p{L}
-	number        // \p{N}
-	space         // \s but not newline
-	newline       // \r and \n
+	letter  traits = 1 << iota // \p{L}
+	number                     // \p{N}
+	space                      // \s but not newline
+	newline                    // \r and \n
+	other
+	capital // \p{Lu}, \p{Lt}, and as small \p{Lm}, \p{Lo}, \p{M}
+	small   // \p{Ll}
+
+	class    = capital - 1 // one of the first five
+	bothCase = capital | small
 )
 
-func classify(r rune, isLetter, isNumber func(rune) bool) class {
-	switch {
-	case r == '\r' || r == '\n':
-		return newline
-	case unicode.IsSpace(r):
-		return space
-	case isLetter(r):
-		return letter
-	case isNumber(r):
-		return number
+// classifier finds traits by Unicode's general categories.
+func classifier(category func(name string) func(rune) bool) func(rune) traits {
+	isLetter, isNumber, isMark := category("L"), category("N"), category("M")
+	lu, lt, ll := category("Lu"), category("Lt"), category("Ll")
+	return func(r rune) traits {
+		switch {
+		case r == '\r' || r == '\n':
+			return newline
+		case unicode.IsSpace(r):
+			return space
+		case isNumber(r):
+			return number
+		case isMark(r):
+			return other | bothCase
+		case !isLetter(r):
+			return other
+		case lu(r) || lt(r):
+			return letter | capital
+		case ll(r):
+			return letter | small
+		}
+		return letter | bothCase
 	}
-	return other
 }
 
-var asciiClass = func() (t [utf8.RuneSelf]class) {
+var asciiTraits = func() (t [utf8.RuneSelf]traits) {
+	of := classifier(func(name string) func(rune) bool {
+		return func(r rune) bool { return unicode.Is(unicode.Categories[name], r) }
+	})
 	for r := range t {
-		t[r] = classify(rune(r), unicode.IsLetter, unicode.IsNumber)
+		t[r] = of(rune(r))
 	}
 	return t
 }()
 
-// classOf is of the Unicode version that the reference follows, which Go's tables
+// traitsOf is of the Unicode version that the reference follows, which Go's tables
 // are behind.
-var classOf = sync.OnceValue(func() func(rune) class {
-	isLetter, isNumber := onig.Category("L"), onig.Category("N")
-	return func(r rune) class { return classify(r, isLetter, isNumber) }
-})
+var traitsOf = sync.OnceValue(func() func(rune) traits { return classifier(onig.Category) })
 
-// planeClass classifies the basic multilingual plane; looking a rune up in
+// planeTraits are those of the basic multilingual plane; looking a rune up in
 // unicode's range tables takes many times as long.
-var planeClass = sync.OnceValue(func() *[1 << 16]class {
-	t, of := new([1 << 16]class), classOf()
+var planeTraits = sync.OnceValue(func() *[1 << 16]traits {
+	t, of := new([1 << 16]traits), traitsOf()
 	for r := range t {
 		t[r] = of(rune(r))
 	}
 	return t
 })
 
-// classAt returns the class and the size of the rune at byte i.
-func classAt(s string, i int) (class, int) {
+// traitsAt returns the traits and the size of the rune at byte i.
+func traitsAt(s string, i int) (traits, int) {
 	if b := s[i]; b < utf8.RuneSelf {
-		return asciiClass[b], 1
+		return asciiTraits[b], 1
 	}
 	r, n := utf8.DecodeRuneInString(s[i:])
 	if r < 1<<16 {
-		return planeClass()[r], n
+		return planeTraits()[r], n
 	}
-	return classOf()(r), n
+	return traitsOf()(r), n
 }
 
-// stretchEnd returns the end of the stretch of class c from byte i on.
-func stretchEnd(s string, i int, c class) int {
+// classAt returns the class and the size of the rune at byte i.
+func classAt(s string, i int) (traits, int) {
+	k, n := traitsAt(s, i)
+	return k & class, n
+}
+
+// stretchEnd returns the end of the stretch of characters that have one of the traits from byte i on.
+func stretchEnd(s string, i int, of traits) int {
 	for i < len(s) {
-		d, n := classAt(s, i)
-		if d != c {
+		k, n := asciiTraits[s[i]&0x7f], 1
+		if s[i] >= utf8.RuneSelf {
+			k, n = traitsAt(s, i)
+		}
+		if k&of == 0 {
 			break
 		}
 		i += n
@@ -94,7 +119,7 @@ func spaces(s string, i int, lines bool) int {
 	end, last, line := i, i, 0
 	for end < len(s) {
 		c, n := classAt(s, end)
-		if c != space && c != newline {
+		if c&(space|newline) == 0 {
 			break
 		}
 		last = end
@@ -150,7 +175,7 @@ func scanQwen(s string, i int) int { return scanModern(s, i, 1) }
 // scanCL100k is cl100k's pattern of today: digits are one word, and so is white
 // space that ends the text.
 func scanCL100k(s string, i int) int {
-	if c, _ := classAt(s, i); (c == space || c == newline) && strings.TrimLeftFunc(s[i:], unicode.IsSpace) == "" {
+	if c, _ := classAt(s, i); c&(space|newline) != 0 && strings.TrimLeftFunc(s[i:], unicode.IsSpace) == "" {
 		return len(s)
 	}
 	return scanModern(s, i, math.MaxInt)
