@@ -277,108 +277,33 @@ func packedCodes(m *module, g *group) {
 	m.compressed(rows, shape[1], g, rowCodes{stride: 4 * words, bits: g.Weights.Bits, values: &small})
 }
 
-// compressedMatrix is a matrix whose codes and their layout are known.
-type compressedMatrix struct {
-	*group
-	rows, cols   int
-	data         rowCodes
-	grid         grid
-	scale        string  // the scales' type
-	zero, packed bool    // there are zero points, packed along columns
-	middle       float32 // which codes and packed zero points are stored above
-}
-
 // compressed finds the scales and zero points of codes, which are the only tensor used so far.
 func (m *module) compressed(rows, cols int, g *group, codes rowCodes) {
 	w := g.Weights
-	c := &compressedMatrix{group: g, rows: rows, cols: cols, data: codes, zero: w.zeros() || m.hasTensor("weight_zero_point"), packed: g.packsZeros()}
-	c.grid = grid{blockRows: cmp.Or(w.rows, rows), blockCols: cmp.Or(w.cols, cols)}
-	c.grid.width = tileCount(cols, c.grid.blockCols)
+	c := &gridMatrix{rows: rows, cols: cols, rowCodes: codes, zeros: w.zeros() || m.hasTensor("weight_zero_point"), packed: g.packsZeros()}
+	c.codes, c.grid = g.codes(c.zeros, c.packed), newGrid(rows, cols, w.rows, w.cols)
 	if w.Strategy == "group" && cols%w.cols != 0 {
 		m.reportFault("weight", "%d columns, want a multiple of group_size %d", cols, w.cols)
 	}
-	shapes := [][]int{{tileCount(rows, c.grid.blockRows), c.grid.width}}
+	shapes := [][]int{{tileCount(rows, c.blockRows), c.width}}
 	if w.Strategy == "tensor" {
 		shapes = [][]int{{1}, {}}
 	}
-	c.scale = m.use("weight_scale", floatTypes, shapes...)
+	c.scaleType = m.use("weight_scale", floatTypes, shapes...)
+	c.product = c.scaleType
 	switch {
 	case c.packed:
-		m.use("weight_zero_point", []string{"I32"}, []int{tileCount(rows, 32/w.Bits), c.grid.width})
-	case c.zero:
+		m.use("weight_zero_point", []string{"I32"}, []int{tileCount(rows, 32/w.Bits), c.width})
+	case c.zeros:
 		m.use("weight_zero_point", []string{"I8"}, shapes...)
 	}
 	if g.Format == "pack-quantized" {
 		c.middle = float32(int(1) << (w.Bits - 1))
 		if w.Strategy == "group" && m.hasTensor("weight_g_idx") {
-			c.grid.group = m.columnGroups(cols, w.cols, c.grid.width)
+			c.group = m.columnGroups(cols, w.cols, c.width)
 		}
 	}
-	columns, order := c.blockOrder()
-	if m.keepBlocks(rows, cols, g.codes(c.zero, c.packed), c.scale, columns, order, func(of [][]byte) func(b *block, row, col int) {
-		return c.fillBlock(of, order)
-	}) {
-		return
-	}
-	m.show(rows, cols, func(dst []byte, of [][]byte) {
-		codes, grid := c.read(of)
-		widenRows(dst, rows, cols, codes, &grid, c.scale)
-	})
-}
-
-// read gives the codes and the grid of the bytes of the tensors.
-func (c *compressedMatrix) read(of [][]byte) (rowCodes, grid) {
-	codes, grid := c.data, c.grid
-	codes.data, grid.scale = of[0], readFloats(of[1], c.scale)
-	switch {
-	case c.packed:
-		grid.zero = unpackRows(of[2], c.rows, grid.width, c.Weights.Bits)
-	case c.zero || c.middle > 0:
-		grid.zero = slices.Repeat([]float32{c.middle}, len(grid.scale))
-		if c.zero {
-			for i, z := range integers(of[2], "I8") {
-				grid.zero[i] += float32(z)
-			}
-		}
-	}
-	return codes, grid
-}
-
-// blockOrder is how many columns that follow each other share a scale, in an order of columns or in their own; 0 where
-// they cannot be in blocks.
-func (c *compressedMatrix) blockOrder() (columns int, order []int32) {
-	switch {
-	case c.Weights.Type == "float" && c.zero:
-		return 0, nil
-	case c.grid.group == nil:
-		return c.grid.blockCols, nil
-	}
-	if order, ok := inGroups(c.grid.group); ok {
-		return blockCols, order
-	}
-	return 0, nil
-}
-
-// fillBlock gives the blocks of codes, whose columns follow an order.
-func (c *compressedMatrix) fillBlock(of [][]byte, order []int32) func(b *block, row, col int) {
-	codes, grid := c.read(of)
-	small := c.group.codes(c.zero, c.packed) == "I4"
-	return func(b *block, row, col int) {
-		codes.blockCodes(&b.codes, row, col, order)
-		group := col / grid.blockCols
-		if order != nil {
-			group = grid.group[order[col]]
-		}
-		var zero float32
-		if b.scale, zero = grid.scaleAt(row, group); small {
-			b.zero = byte(zero)
-			return
-		}
-		b.zero = byte(int(zero - c.middle))
-		for i := range b.codes {
-			b.codes[i] -= byte(c.middle)
-		}
-	}
+	m.showGrid(c)
 }
 
 // columnGroups reads weight_g_idx; nil where columns are in order. A −1 in it says that they are.

@@ -43,29 +43,16 @@ func (c fp8) find(f *finder) {
 		if !ok {
 			continue
 		}
-		g := grid{blockRows: rows, blockCols: cols, width: 1}
+		x := &gridMatrix{rows: rows, cols: cols, codes: "E4M3", rowCodes: rowCodes{stride: cols, bits: 8, values: &formats.E4M3}, grid: newGrid(rows, cols, c.rows, c.cols)}
 		shapes := [][]int{{}, {1}}
 		if c.rows > 0 {
-			g = grid{blockRows: c.rows, blockCols: c.cols, width: tileCount(cols, c.cols)}
-			shapes = [][]int{{tileCount(rows, c.rows), g.width}}
+			shapes = [][]int{{tileCount(rows, c.rows), x.width}}
 		}
-		scale := m.use("weight_scale_inv", floatTypes, shapes...)
-		codes := rowCodes{stride: cols, bits: 8, values: &formats.E4M3}
-		kept := scale // products are of float32, whatever the scale's type
-		if scale == "F16" {
-			kept = "F32"
+		x.scaleType = m.use("weight_scale_inv", floatTypes, shapes...)
+		if x.product = x.scaleType; x.product == "F16" { // products are of float32, whatever the scale's type
+			x.product = "F32"
 		}
-		if m.keepBlocks(rows, cols, "E4M3", kept, g.blockCols, nil, func(of [][]byte) func(b *block, row, col int) {
-			return g.filled(codes, of[0], readFloats(of[1], scale))
-		}) {
-			continue
-		}
-		m.show(rows, cols, func(dst []byte, of [][]byte) {
-			g := g
-			g.scale = readFloats(of[1], scale)
-			codes.data = of[0]
-			widenRows(dst, rows, cols, codes, &g, "F32")
-		})
+		m.showGrid(x)
 	}
 }
 

@@ -1,6 +1,7 @@
 package quantized
 
 import (
+	"cmp"
 	"encoding/binary"
 	"sync"
 	"unsafe"
@@ -66,13 +67,11 @@ func (g *grid) scaleAt(row, block int) (scale, zero float32) {
 	return g.scale[i], g.zero[i]
 }
 
-// filled gives the blocks of codes by the grid's scales, without zero points.
-func (g grid) filled(c rowCodes, data []byte, scales []float32) func(b *block, row, col int) {
-	c.data, g.scale = data, scales
-	return func(b *block, row, col int) {
-		c.blockCodes(&b.codes, row, col, nil)
-		b.scale, _ = g.scaleAt(row, col/g.blockCols)
-	}
+// newGrid is that of blocks, 0 of whose rows or columns are all of the matrix's.
+func newGrid(rows, cols, blockRows, blockCols int) grid {
+	g := grid{blockRows: cmp.Or(blockRows, rows), blockCols: cmp.Or(blockCols, cols)}
+	g.width = tileCount(cols, g.blockCols)
+	return g
 }
 
 // rowCodes are codes whose rows are the matrix's.
