@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ type Answer struct {
 	Request  Request
 	text     *detokenizer
 	need     eviction.Footprint // where the engine has a budget
-	sequence *runner.Sequence   // nil before
+	sequence *runner.Sequence   // an empty one before the prompt has run
 	room     int                // most tokens that the context has room for
 	known    int                // tokens of the prompt that a kept session has run and said
 	standing int                // those that it has run
@@ -50,11 +51,8 @@ type Answer struct {
 	err      error              // before the first token
 }
 
-// begun tells that its prompt has run.
-func (a *Answer) begun() bool { return a.sequence != nil }
-
 // Done tells that nothing more comes.
-func (a *Answer) Done() bool { return a.err != nil || a.begun() && a.sequence.Done() }
+func (a *Answer) Done() bool { return a.err != nil || a.sequence.Done() }
 
 // Reason is why an answer is done.
 type Reason string
@@ -91,40 +89,23 @@ func (a *Answer) Reason() Reason {
 func (a *Answer) StopText() string { return a.text.stopText() }
 
 // Tokens are the tokens of the answer so far, without the end token.
-func (a *Answer) Tokens() []int32 {
-	if !a.begun() {
-		return nil
-	}
-	return a.sequence.Tokens()
-}
+func (a *Answer) Tokens() []int32 { return a.sequence.Tokens() }
 
 // Ended tells whether there was an end token, or a stop text.
-func (a *Answer) Ended() bool {
-	return a.text.stopped >= 0 || a.begun() && a.sequence.Ended()
-}
+func (a *Answer) Ended() bool { return a.text.stopped >= 0 || a.sequence.Ended() }
 
 // Text is what was said so far, up to a stop text; "" where the model has no tokenizer.
 func (a *Answer) Text() string { return a.text.said(a.Done()) }
 
 // LogProbs are the log-probabilities of the tokens so far, for an answer that was given (GenerateOptions.Forced).
-func (a *Answer) LogProbs() []float64 {
-	if !a.begun() {
-		return nil
-	}
-	return a.sequence.LogProbs()
-}
+func (a *Answer) LogProbs() []float64 { return a.sequence.LogProbs() }
 
 // Standing is how many tokens of the prompt a kept session had run; 0 where there was none.
 func (a *Answer) Standing() int { return a.standing }
 
 // Err is what has ended it early; nil where it goes on or has ended as it should. The session
 // is then unusable.
-func (a *Answer) Err() error {
-	if a.err != nil || !a.begun() {
-		return a.err
-	}
-	return a.sequence.Err()
-}
+func (a *Answer) Err() error { return cmp.Or(a.err, a.sequence.Err()) }
 
 // Event is something that has happened to a request: its answer has begun, a token was said, or
 // it is done.
@@ -185,7 +166,7 @@ func (e *Engine) Submit(r Request) (*Answer, error) {
 	if r.Session == nil {
 		return nil, errors.New("engine: got a request without a session, want one")
 	}
-	a := &Answer{Request: r, text: newDetokenizer(r.Session.Model(), r.Stop, r.SkipLeading, r.Keep...)}
+	a := &Answer{Request: r, sequence: new(runner.Sequence), text: newDetokenizer(r.Session.Model(), r.Stop, r.SkipLeading, r.Keep...)}
 	if e.Budget > 0 {
 		var err error
 		if a.need, err = e.Count(&a.Request); err != nil {
@@ -207,7 +188,7 @@ func (e *Engine) Cancel(a *Answer) error {
 	case e.filling == a:
 		e.units.Stop()
 		e.filling = nil
-	case a.begun():
+	case slices.Contains(e.live, a):
 		e.live = without(e.live, a)
 		e.batch.Remove(a.sequence)
 		return a.sequence.Err()
@@ -316,9 +297,12 @@ func (e *Engine) beginAnswer(a *Answer) *Answer {
 			return err
 		}
 	}
-	if a.sequence, a.err = s.Join(e.batch, opt); a.err != nil {
+	sequence, err := s.Join(e.batch, opt)
+	if err != nil {
+		a.err = err
 		return a
 	}
+	a.sequence = sequence
 	e.live = append(e.live, a)
 	if a.Request.Begun != nil {
 		a.Request.Begun()

@@ -10,6 +10,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/kernels"
 	"glimpse/model/runner"
+	"glimpse/serving"
 )
 
 // faulty is a policy that panics.
@@ -62,7 +63,7 @@ func (f faulty) Estimated() []int64 {
 // TestPanicsOfAnswers: what panics on the worker's goroutine, or beside it, while an answer is computed fails that answer alone,
 // with 500, in a stream with an error; answers beside it and after it are as ever, and the log says where it was.
 func TestPanicsOfAnswers(t *testing.T) {
-	s := serve(t, nil)
+	s := serve(t, func(c *serving.Config) { c.Memory = 0 }) // nothing is counted on the goroutine of the request
 	tokens := s.document(t, 150, 1)
 	params := func(model string) openai.CompletionNewParams {
 		return openai.CompletionNewParams{Model: openai.CompletionNewParamsModel(model), Prompt: ids(tokens), MaxTokens: openai.Int(24), Temperature: openai.Float(0)}
