@@ -18,7 +18,7 @@ type reply struct {
 	speed float64 // tokens a second
 }
 
-// statistics are those of the answer that its session knows.
+// statistics are what its session knows of an answer.
 func (r reply) statistics(schema string, policy engine.Policy) turnStatistics {
 	s := r.Request.Session
 	return turnStatistics{

@@ -46,11 +46,10 @@ func (s *Session) answer(ctx context.Context, opt runner.GenerateOptions) (*runn
 	return a, cmp.Or(a.Err(), err)
 }
 
-// Join lets the answer to the last prompt join a batch of the session's model, to be decoded beside those of other sessions
-// under any policies, budgets and settings. What it is does not depend on them, to the bit (see [runner.Batch]): it is what
-// Generate decodes but for the rounding of the logits. Nothing is decoded before the next step. The session is in the batch until
-// the answer has left it, and is then ready for another turn; methods decide at the same time for several sessions. An error leaves
-// the session as it is.
+// Join lets the answer to the last prompt join a batch of the session's model. Other sessions of the batch may have any policies,
+// budgets and settings: the answer does not depend on them, to the bit (see [runner.Batch]). It is what Generate decodes but for
+// the rounding of the logits. Nothing is decoded before the next step. The session is in the batch until the answer has left it,
+// and is then ready for another turn. Methods decide at the same time for several sessions. An error leaves the session as it is.
 func (s *Session) Join(b *runner.Batch, opt runner.GenerateOptions) (*runner.Sequence, error) {
 	if m := s.Model(); m != b.Model() {
 		return nil, fmt.Errorf("batch of model %s: got a session of %s, want one of the same model", b.Model().Name, m.Name)

@@ -180,7 +180,7 @@ type chatResult struct {
 	reason   string
 }
 
-// logProbsOf are those of tokens; nil where they are not asked for.
+// logProbsOf are the log-probabilities of tokens; nil where they are not asked for.
 func (a *chatAnswers) logProbsOf(tokens []tokenLogProb) *chatLogProbs {
 	if !a.logProbs {
 		return nil

@@ -20,7 +20,7 @@ func (e *Error) Unwrap() error {
 	return err
 }
 
-// New is an error of what recover has returned in a deferred function.
+// New makes an error of a value that recover has returned in a deferred function.
 func New(value any) *Error { return &Error{value, debug.Stack()} }
 
 // Catch is deferred where a piece of work begins: a panic of it becomes its error.

@@ -123,7 +123,7 @@ func (b *Batch) Remove(s *Sequence) {
 // those that have one, and then draws. It returns the sequences whose responses have ended,
 // with an error of their own or without, and which have left the batch.
 //
-// A panic of what belongs to one sequence, its observer, its processors or whom it tells, is the sequence's error.
+// A panic in a sequence's observer, its processors or its callbacks is the error of that sequence.
 //
 // The error is that of all: of ctx, before which nothing has run and after which the
 // batch may go on; or of the device, or a panic of the pass, with which every sequence ends.

@@ -31,7 +31,7 @@ type Units struct {
 	err  error
 }
 
-// NewUnits prepares work, nothing of which has run. A panic of it is its error.
+// NewUnits prepares work. Nothing has run yet. A panic of the work is its error.
 func NewUnits(ctx context.Context, work func(ctx context.Context) error) *Units {
 	u := &Units{err: context.Canceled}
 	u.next, u.stop = iter.Pull(func(yield func(struct{}) bool) {
