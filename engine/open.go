@@ -41,12 +41,15 @@ type Options struct {
 	AdaptersByDefault bool
 	Drafts            []string
 	Pattern           string
-	Set               []string // policy.option=value
-	Seed              uint64
-	S3                objectstore.Settings
-	ChatOptions       []string // variables of the chat template
-	ChatDate          string   // that it is told
-	ChatTemplate      string   // in the place of the model's, see chat.ReadSource
+	// Heads is how the KV heads of all layers share a budget, of policies that leave it open: equal ("" too), layer, global, Shipped
+	// for the budgets that were learned for the model, or the file of such.
+	Heads        string
+	Set          []string // policy.option=value
+	Seed         uint64
+	S3           objectstore.Settings
+	ChatOptions  []string // variables of the chat template
+	ChatDate     string   // that it is told
+	ChatTemplate string   // in the place of the model's, see chat.ReadSource
 
 	// Before, where it is set, sees the model before its weights are loaded, when it is known that the policies have
 	// their adapters.
@@ -66,6 +69,7 @@ type Model struct {
 	adapters  []adapter
 	drafts    []draft // none: the model itself
 	pattern   *eviction.Pattern
+	budgets   *eviction.HeadBudgets // of heads; nil: none are known
 	overrides eviction.Overrides
 	set       eviction.Overrides // as the options set them
 }
@@ -173,6 +177,9 @@ func (m *Model) loadCompanions(ctx context.Context, log io.Writer) error {
 		fmt.Fprintln(log, "every layer of the model has a sliding window, which it holds alone: policies evict nothing there unless they are told (--set POLICY.windows=evict)")
 	}
 	if err := m.addPattern(m.asked.Pattern); err != nil {
+		return err
+	}
+	if err := m.addHeadBudgets(ctx); err != nil {
 		return err
 	}
 	for _, spec := range m.asked.Drafts {

@@ -249,7 +249,11 @@ func (m *Model) variants(spec policySpec) ([]Policy, error) {
 		if needs.Pattern {
 			r.Pattern = m.pattern
 		}
-		named, err := eviction.NewWith(spec.name, m.asked.Seed, overrides, r)
+		r.HeadBudgets = m.budgets
+		named, err := eviction.NewWith(spec.name, m.asked.Seed, m.sharing(spec.name, overrides), r)
+		if errors.Is(err, eviction.ErrSharesHeads) { // as --heads need not suit all of a list
+			named, err = eviction.NewWith(spec.name, m.asked.Seed, overrides, r)
+		}
 		if err == nil {
 			err = named.Fits(m.Model)
 		}

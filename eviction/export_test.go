@@ -207,3 +207,6 @@ func (s *Session) Logits() []float32 {
 	}
 	return logits
 }
+
+// HeadBudgetsOf are the budgets of a prompt's heads, of which each keeps least.
+func HeadBudgetsOf(b *HeadBudgets, p Prompt, least int) [][]int { return b.of(p, least) }

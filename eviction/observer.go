@@ -105,6 +105,9 @@ func sameProbe(a, b model.QueryRows) bool {
 	case model.ShiftedTokens:
 		y, ok := b.(model.ShiftedTokens)
 		return ok && x.By == y.By && slices.Equal(x.TokenRows, y.TokenRows)
+	case model.RepeatedTokens:
+		y, ok := b.(model.RepeatedTokens)
+		return ok && x.Sinks == y.Sinks && x.From == y.From && x.To == y.To && slices.Equal(x.TokenRows, y.TokenRows)
 	}
 	return reflect.TypeOf(a).Comparable() && a == b
 }
@@ -165,19 +168,38 @@ func (r *observer) observeLayer(o *runner.Observation) *kernels.Selection {
 		return nil
 	}
 	s = r.plan.Pooling.Of(s)
-	kept := r.plan.selectLayer(s, o.Layer, r.plan.layerBudget(o.Layer, r.prompt.Budget))
-	r.scores[o.Layer], r.kept[o.Layer] = s, kept
+	if r.scores[o.Layer] = s; !r.plan.Global {
+		r.kept[o.Layer] = r.plan.selectLayer(s, o.Layer, r.plan.layerBudget(o.Layer, r.prompt.Budget))
+	}
 	if r.plan.Drafted > 0 {
 		for _, w := range mine.Windows { // the observation's own live until the layer is done
 			r.seen[o.Layer] = append(r.seen[o.Layer], copied(o.Cache, o.Layer, w))
 		}
 	}
-	return kept
+	return r.kept[o.Layer]
+}
+
+// selectGlobally selects in all layers by one ranking, a unit each.
+func (r *observer) selectGlobally(ctx context.Context) error {
+	budgets := r.plan.globalBudgets(r.scores, r.prompt.Budget)
+	for l, s := range r.scores {
+		if s == nil {
+			continue
+		}
+		r.kept[l] = s.Select(budgets[l], r.plan.Sink, r.plan.Recent)
+		if err := runner.Pause(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // finishSelection selects after the last layer what could not be selected before: every layer by the plan
 // of its own budget, a unit each.
 func (r *observer) finishSelection(ctx context.Context) error {
+	if r.plan.Global && !r.idle() {
+		return r.selectGlobally(ctx)
+	}
 	if r.plan.CrossLayer == nil || r.idle() {
 		return nil
 	}
@@ -262,11 +284,16 @@ func (r *observer) draft(ctx context.Context, on *runner.Runner, full *kvcache.C
 		drafted := NewScores(o)
 		r.plan.Score(drafted, o)
 		r.watched.scores(l, drafted)
-		r.scores[l], r.kept[l] = drafted, r.plan.selectLayer(drafted, l, r.plan.layerBudget(l, r.prompt.Budget))
+		if r.scores[l] = drafted; r.plan.Global {
+			continue
+		}
+		r.kept[l] = r.plan.selectLayer(drafted, l, r.plan.layerBudget(l, r.prompt.Budget))
 		if err := runner.Pause(ctx); err != nil {
 			return err
 		}
 	}
-	r.held = evicted.Bytes()
+	if r.held = evicted.Bytes(); r.plan.Global {
+		return r.selectGlobally(ctx)
+	}
 	return nil
 }

@@ -27,6 +27,8 @@ type Prompt struct {
 	Windows bool
 	// Tokenizer is the model's; nil where it has none.
 	Tokenizer *tokenizer.Tokenizer
+	// Turn (may be nil) tells how the model's chat template frames a user's message.
+	Turn func() *model.UserTurn
 }
 
 // fits tells that the budget has room for everything, or there is nothing to decide about.
@@ -105,6 +107,9 @@ type Plan struct {
 	// Heads are the budgets of a layer's KV heads; budget is their mean. Over all
 	// layers they sum to at most what uniform ones would. Nil: budget for each.
 	Heads func(layer, budget int, s *Scores) []int
+	// Global: the heads of all layers have one ranking, in the place of Layers and Heads. No layer is evicted before the
+	// last one has run.
+	Global bool
 	// Select, where it is set, chooses at most budget entries of every head by more than a
 	// number per KV head and entry, in the place of Sink, Recent and Heads.
 	Select func(s *Scores, budget int) *kernels.Selection
@@ -186,7 +191,7 @@ type SparseState interface {
 
 // waits tells that the full cache of all layers stays until the last one is observed,
 // whatever their budgets are.
-func (p *Plan) waits() bool { return p.Drafted > 0 || p.CrossLayer != nil || p.KeepsAll }
+func (p *Plan) waits() bool { return p.Drafted > 0 || p.CrossLayer != nil || p.Global || p.KeepsAll }
 
 // keepsAll tells the same of a prompt where every layer holds so many entries.
 func (p *Plan) keepsAll(entries, budget int) bool {

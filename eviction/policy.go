@@ -155,6 +155,8 @@ type Resources struct {
 	Draft *model.Model
 	// Pattern tells retrieval heads from streaming heads.
 	Pattern *Pattern
+	// HeadBudgets are the model's, which policies with the option head-budgets=learned share out by; any takes them.
+	HeadBudgets *HeadBudgets
 }
 
 // Settings are the values of a policy's options, defaults filled in, and what
@@ -217,8 +219,10 @@ func ParseOverrides(assignments []string) (Overrides, error) {
 
 // option finds an option of the policy of that name.
 func (p Policy) option(policy, name string) (Option, error) {
-	if name == windowsOption.Name {
-		return windowsOption, nil
+	for _, o := range []Option{windowsOption, headsOption} {
+		if name == o.Name {
+			return o, nil
+		}
 	}
 	i := slices.IndexFunc(p.Options, func(o Option) bool { return o.Name == name })
 	if i < 0 {
@@ -309,7 +313,11 @@ func NewWith(name string, seed uint64, overrides Overrides, r Resources) (*Confi
 	if err != nil {
 		return nil, fmt.Errorf("policy %s: %w", name, err)
 	}
-	return &Configured{Name: name, Policy: p, Settings: s, Method: m}, nil
+	heads := s.Int(headsOption.Name)
+	if err := checkHeads(name, m, heads, r.HeadBudgets); err != nil {
+		return nil, err
+	}
+	return &Configured{Name: name, Policy: p, Settings: s, Method: withHeads(m, heads, r.HeadBudgets)}, nil
 }
 
 // Needs are the resources that a policy takes under given options.
@@ -354,6 +362,11 @@ func (n *Configured) Fits(m *model.Model) error {
 			return fmt.Errorf("policy %s: %w", n.Name, err)
 		}
 	}
+	if n.Settings.Int(headsOption.Name) == headsLearned {
+		if err := r.HeadBudgets.Check(m, n.evictsWindows()); err != nil {
+			return fmt.Errorf("policy %s: %w", n.Name, err)
+		}
+	}
 	return nil
 }
 
@@ -375,9 +388,14 @@ func (n *Configured) evictsWindows() bool { return n.Settings.Int(windowsOption.
 
 // smallest is the plan of a prompt that does not fit its budget.
 func (n *Configured) smallest() Plan {
-	c := &model.Config{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 1, Vocab: 1}
-	_, plan := n.plan(Prompt{Tokens: []int32{0, 0}, Entries: 2, Budget: 1, Config: c})
+	_, plan := n.plan(tinyPrompt())
 	return plan
+}
+
+// tinyPrompt does not fit its budget.
+func tinyPrompt() Prompt {
+	c := &model.Config{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 1, Vocab: 1}
+	return Prompt{Tokens: []int32{0, 0}, Entries: 2, Budget: 1, Config: c}
 }
 
 // decodes tells whether the policy evicts while decoding, and whether it reads only a part of

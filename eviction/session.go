@@ -123,7 +123,7 @@ func (rt *Runtime) NewSession(named *Configured, budget Budget) (*Session, error
 		return nil, err
 	}
 	s := &Session{
-		Prompt:  Prompt{Config: &m.Config, Tokenizer: m.Tokenizer, Windows: named.evictsWindows()},
+		Prompt:  Prompt{Config: &m.Config, Tokenizer: m.Tokenizer, Turn: m.UserTurn, Windows: named.evictsWindows()},
 		Budget:  budget,
 		runtime: rt, policy: named,
 	}

@@ -83,6 +83,17 @@ type KV struct {
 // Entries is the number of pairs kept.
 func (kv KV) Entries() int { return kv.K.Dim0() }
 
+// First are the first n pairs.
+func (kv KV) First(n int) KV {
+	if kv.K = kv.K.Rows(0, n); kv.V != nil {
+		kv.V = kv.V.Rows(0, n)
+	}
+	if kv.Positions != nil {
+		kv.Positions = kv.Positions[:n]
+	}
+	return kv
+}
+
 // Attend describes rows of queries that attend to a cache.
 //
 // Query head h reads KV head h / (heads / len(Past)). Where K and V are nil, the

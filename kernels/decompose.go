@@ -214,23 +214,54 @@ func (d Decomposed) ObserveAttention(out, lse, logScore *Tensor, a *Attend) {
 	d.on.ObservedScores(logScore, lse, a)
 }
 
+// ObservedPeaks is one observation per row.
+func (d Decomposed) ObservedPeaks(logScore, lse *Tensor, a *Attend, temp Allocator) {
+	CheckObservedScores("ObservedPeaks", logScore, lse, a)
+	heads, rows, selector := a.Heads(), a.Rows(), d.on.Selector()
+	row, rowLSE := temp.Alloc(logScore.DType, logScore.Shape...), temp.Alloc(lse.DType, heads, 1)
+	d.on.Fill(logScore, math.Inf(-1))
+	for at := range rows {
+		one := *a
+		if one.Q = a.Q.Rows(at, at+1); a.Positions != nil {
+			one.Positions = a.Positions[at : at+1]
+		}
+		if a.K == nil { // the rows' own pairs are the last of the past: this row does not see the later ones
+			one.Past = make([]KV, len(a.Past))
+			for h, kv := range a.Past {
+				one.Past[h] = kv.First(kv.Entries() - (rows - 1 - at))
+			}
+		}
+		one.K, one.V = nil, nil
+		d.on.CopyHead(rowLSE, lse.Reshape(heads, rows, 1), at)
+		d.on.Fill(row, math.Inf(-1))
+		d.on.ObservedScores(row, rowLSE, &one)
+		selector.MaxScores(logScore, row)
+	}
+}
+
 // AttentionSelected gathers the selected entries.
 func (d Decomposed) AttentionSelected(out, lse *Tensor, a *Attend, s *Selection, temp Allocator) {
 	const op = "AttentionSelected"
 	CheckAttention(op, out, lse, a)
 	CheckSelected(op, a, s)
 	part := *a
-	part.Past = make([]KV, len(a.Past))
-	for h, ids := range s.Indices() {
-		from := a.Past[h]
+	part.Past = GatherPairs(d.on, a.Past, s.Indices(), a.Window > 0, temp)
+	d.on.Attention(out, lse, &part)
+}
+
+// GatherPairs copies the pairs with the given indices of every head, with their positions if asked for.
+func GatherPairs(b Backend, past []KV, ids [][]int32, positions bool, temp Allocator) []KV {
+	out := make([]KV, len(past))
+	for h, ids := range ids {
+		from := past[h]
 		dtype := from.K.DType
 		if dtype.Grouped() { // which are read as they are: others in other groups
-			dtype = d.on.Compute()
+			dtype = b.Compute()
 		}
 		kv := KV{K: temp.Alloc(dtype, len(ids), from.K.Width()), V: temp.Alloc(dtype, len(ids), from.V.Width())}
-		d.on.Gather(kv.K, from.K, ids)
-		d.on.Gather(kv.V, from.V, ids)
-		if a.Window > 0 {
+		b.Gather(kv.K, from.K, ids)
+		b.Gather(kv.V, from.V, ids)
+		if positions {
 			kv.Positions = make([]int32, len(ids))
 			for i, j := range ids {
 				if kv.Positions[i] = j; from.Positions != nil {
@@ -238,9 +269,9 @@ func (d Decomposed) AttentionSelected(out, lse *Tensor, a *Attend, s *Selection,
 				}
 			}
 		}
-		part.Past[h] = kv
+		out[h] = kv
 	}
-	d.on.Attention(out, lse, &part)
+	return out
 }
 
 // MultiFill is one tensor after the other.

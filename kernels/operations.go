@@ -236,6 +236,10 @@ type Attention interface {
 	// ObserveAttention is Attention followed by ObservedScores, in one pass over the
 	// cache where the device can. out may be nil.
 	ObserveAttention(out, lse, logScore *Tensor, a *Attend)
+	// ObservedPeaks is ObservedScores of the largest probability of any row in the place of their mean: logScore[h, j] =
+	// max_r (logit_rj − lse_r), −Inf where no row sees an entry and past a head's entries (KVzip, arXiv:2505.23416, eq. 2, by query head). What a
+	// backend without a kernel for it needs is allocated by temp.
+	ObservedPeaks(logScore, lse *Tensor, a *Attend, temp Allocator)
 	// MergeScores combines two observations of the same heads and width: acc =
 	// log((wAcc · exp(acc) + wOther · exp(other)) / (wAcc + wOther)); −Inf is the
 	// logarithm of an unseen column.

@@ -72,3 +72,11 @@ type ShiftedTokens struct {
 	TokenRows
 	By int
 }
+
+// RepeatedTokens are TokenRows that repeat the entries [From, To) of a prompt. What is observed of them are the
+// probabilities among the first Sinks entries, these entries and the rows themselves, as if the cache held no others; the
+// rows attend to all of it (KVzip, Kim et al., arXiv:2505.23416, §3.4). No other entry is seen to be read.
+type RepeatedTokens struct {
+	TokenRows
+	Sinks, From, To int
+}

@@ -187,6 +187,36 @@ func (m *Model) turnEnd() (id int32, ok bool) {
 	return ids[0], true
 }
 
+// UserTurn is how a chat template frames the message of a user: the ids before and after what is said.
+type UserTurn struct{ Begins, Ends []int32 }
+
+// UserTurn is of a conversation's first message, with what makes the assistant answer behind it; nil without a chat template.
+func (m *Model) UserTurn() *UserTurn {
+	if !m.HasChatTemplate() {
+		return nil
+	}
+	template, o, err := m.ChatTemplate(chat.Options{})
+	if err != nil { // which whoever needs it is told
+		return nil
+	}
+	o.AddGenerationPrompt = true
+	const said = "what the user says"
+	text, err := template.Render(context.Background(), []chat.Message{{Role: "user", Content: said}}, o)
+	before, after, found := strings.Cut(text, said)
+	if err != nil || !found {
+		return nil
+	}
+	begins, err := m.tokenize(before, false)
+	if err != nil {
+		return nil
+	}
+	ends, err := m.tokenize(after, false)
+	if err != nil {
+		return nil
+	}
+	return &UserTurn{begins, ends}
+}
+
 // ChatVariables tells whether Options.Chat has variables for the chat template.
 func (m *Model) ChatVariables() bool { return len(m.chat.Extra) > 0 }
 

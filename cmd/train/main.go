@@ -31,7 +31,7 @@ is never changed. Without --model, the small built-in reference model is used.`,
 	for _, c := range []*cobra.Command{newGenerate(), newAdapter(lookaheadCommand), newAdapter(judgeqCommand), newRun(), newSweep()} {
 		root.AddCommand(cli.OnRanks(c))
 	}
-	root.AddCommand(newPlan(), newExport())
+	root.AddCommand(newBudgets(), newPlan(), newExport())
 	cli.Setup(root, completions())
 	return root
 }

@@ -250,6 +250,17 @@ func clampRange(from, to, n int) (int, int) {
 
 func (b *cpu) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
 	kernels.CheckObservedScores("ObservedScores", logScore, lse, a)
+	observeColumns(logScore, lse, a, false)
+}
+
+func (b *cpu) ObservedPeaks(logScore, lse *kernels.Tensor, a *kernels.Attend, _ kernels.Allocator) {
+	kernels.CheckObservedScores("ObservedPeaks", logScore, lse, a)
+	fillBlock(logScore.F32(), float32(math.Inf(-1)))
+	observeColumns(logScore, lse, a, true)
+}
+
+// observeColumns reduces the probabilities of the rows on every entry to the logarithm of their mean, or of the largest.
+func observeColumns(logScore, lse *kernels.Tensor, a *kernels.Attend, peaks bool) {
 	group, dim, rows, heads := a.Group(), a.HeadDim(), a.Rows(), a.Heads()
 	const block = 256 // entries per task
 	width, blocks := logScore.Width(), (a.MostEntries()+block-1)/block
@@ -291,6 +302,10 @@ func (b *cpu) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
 					simd.AddScalar(-lse.F32()[h*rows+r], row)
 					simd.MaxInto(tileTop[first:last], row)
 				}
+				if peaks {
+					copy(top, tileTop)
+					continue
+				}
 				for j, t := range tileTop {
 					if t != top[j] && sum[j] != 0 {
 						sum[j] *= float32(math.Exp(float64(top[j] - t)))
@@ -303,6 +318,10 @@ func (b *cpu) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
 				}
 			}
 			dst := logScore.F32()[h*width+c:][:n]
+			if peaks {
+				copy(dst, top)
+				return
+			}
 			simd.Log(dst, sum)
 			simd.Add(dst, dst, top)
 			simd.AddScalar(-logRows, dst)

@@ -206,6 +206,11 @@ func AttentionCases(shapes []AttendShape) []Conformance {
 			a := s.Attend(d, rng)
 			_, _, scores := s.Observe(d, a)
 			return []Output{{"logScore", scores.Float64s(), s.Logits + 1}}
+		}}, Conformance{Op: "ObservedPeaks", Name: s.Name, tol: s.Tol, run: func(d Device, rng *rand.Rand) []Output {
+			a := s.Attend(d, rng)
+			_, lse, scores := s.Observe(d, a)
+			d.B.ObservedPeaks(scores, lse, a, d.B)
+			return []Output{{"logScore", scores.Float64s(), s.Logits + 1}}
 		}}, Conformance{Op: "ObserveAttention", Name: s.Name, tol: s.Tol, run: func(d Device, rng *rand.Rand) []Output {
 			a := s.Attend(d, rng)
 			var outs []Output

@@ -97,6 +97,24 @@ func (b *reference[T]) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.
 	}
 }
 
+func (b *reference[T]) ObservedPeaks(logScore, lse *kernels.Tensor, a *kernels.Attend, _ kernels.Allocator) {
+	kernels.CheckObservedScores("ObservedPeaks", logScore, lse, a)
+	a = host.Widened(a, b.Compute(), false)
+	row, width := make([]T, a.MostEntries()+a.Rows()), logScore.Width()
+	L, S := host.Of[T](lse), host.Of[T](logScore)
+	for i := range S {
+		S[i] = T(math.Inf(-1))
+	}
+	for h := range a.Heads() {
+		for r := range a.Rows() {
+			past, _ := b.logits(row, a, r, h)
+			for j, x := range row[:past] {
+				S[h*width+j] = max(S[h*width+j], x-L[h*a.Rows()+r])
+			}
+		}
+	}
+}
+
 func (b *reference[T]) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out, lse, logScore, dOut, dLogScore *kernels.Tensor) {
 	kernels.CheckAttentionGrad(dq, dk, dv, a, out, lse, logScore, dOut, dLogScore)
 	a = host.Widened(a, b.Compute(), dOut != nil)

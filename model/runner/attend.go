@@ -68,7 +68,7 @@ func (r *layerRows) attendSegment(i int, q, k, v, out *kernels.Tensor) error {
 		if s.vectors != nil {
 			s.vectors.Rotated = kernels.FromF64(q.Float64s(), q.Shape...)
 		}
-		scores, lse := run.observeProbe(out, &a, s.peak)
+		scores, lse := run.observeProbe(out, &a, s.peak, s.QueryRows)
 		s.o.addProbe(scores, lse, s.peak)
 		return nil
 	}

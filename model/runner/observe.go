@@ -2,8 +2,10 @@ package runner
 
 import (
 	"math"
+	"slices"
 
 	"glimpse/kernels"
+	"glimpse/model"
 )
 
 // windows observes the last rows of a, in the sequence's last segment, unless that is done.
@@ -79,8 +81,11 @@ func (r *Runner) mergeRows(acc *kernels.Tensor, a *kernels.Attend, lse *kernels.
 
 // observeProbe attends with rows a, out being nil or their output, and returns their
 // scores and lse.
-func (r *Runner) observeProbe(out *kernels.Tensor, a *kernels.Attend, peak bool) (scores, lse *kernels.Tensor) {
+func (r *Runner) observeProbe(out *kernels.Tensor, a *kernels.Attend, peak bool, rows model.QueryRows) (scores, lse *kernels.Tensor) {
 	b := r.on
+	if s, ok := rows.(model.RepeatedTokens); ok && (s.Sinks < s.From || s.To < a.MostEntries()) {
+		return r.observeRepetition(out, a, peak, s)
+	}
 	lse = r.alloc(a.Heads(), a.Rows())
 	if peak {
 		b.Attention(out, lse, a)
@@ -88,6 +93,39 @@ func (r *Runner) observeProbe(out *kernels.Tensor, a *kernels.Attend, peak bool)
 	}
 	scores = r.scores(a, r.arena)
 	b.ObserveAttention(out, lse, scores, a)
+	return scores, lse
+}
+
+// observeRepetition is observeProbe among some entries alone, which are gathered.
+func (r *Runner) observeRepetition(out *kernels.Tensor, a *kernels.Attend, peak bool, s model.RepeatedTokens) (scores, lse *kernels.Tensor) {
+	b := r.on
+	if out != nil {
+		b.Attention(out, nil, a)
+	}
+	scores, lse = r.scores(a, r.arena), r.alloc(a.Heads(), a.Rows())
+	b.Fill(scores, math.Inf(-1))
+	mark := r.arena.Mark()
+	ids := make([]int32, 0, s.Sinks+s.To-s.From)
+	for j := range s.To {
+		if j < s.Sinks || j >= s.From {
+			ids = append(ids, int32(j))
+		}
+	}
+	part := *a
+	part.Past = kernels.GatherPairs(b, a.Past, slices.Repeat([][]int32{ids}, len(a.Past)), a.Window > 0, r.arena)
+	b.Attention(nil, lse, &part)
+	seen := r.scores(&part, r.arena)
+	if peak {
+		b.ObservedPeaks(seen, lse, &part, r.arena)
+	} else {
+		b.ObservedScores(seen, lse, &part)
+	}
+	width, of := scores.Width(), seen.Width()
+	all, some := scores.Reshape(scores.Len()), seen.Reshape(seen.Len())
+	for h := range a.Heads() {
+		b.Copy(all.Rows(h*width+s.From, h*width+s.To), some.Rows(h*of+s.Sinks, h*of+len(ids)))
+	}
+	r.arena.Release(mark)
 	return scores, lse
 }
 
@@ -124,28 +162,12 @@ func (r *Runner) scores(a *kernels.Attend, out kernels.Allocator) *kernels.Tenso
 	return out.Alloc(r.on.Compute(), a.Heads(), width)
 }
 
-// peaks computes, for every entry of the past, the logarithm of the largest
-// attention probability of any of the rows, whose softmax denominators lse [heads,
-// rows] are given. There is no kernel for it: it is one observation per row, for
-// policies that observe a few dozen rows.
+// peaks are the logarithms of the largest attention probabilities of any of the rows, whose softmax denominators lse
+// [heads, rows] are given.
 func (r *Runner) peaks(a *kernels.Attend, lse *kernels.Tensor) *kernels.Tensor {
-	b := r.on
-	selector := b.Selector()
 	out := r.scores(a, r.arena)
 	mark := r.arena.Mark()
-	row, rowLSE := r.scores(a, r.arena), r.alloc(a.Heads(), 1)
-	b.Fill(out, math.Inf(-1))
-	for at := range a.Rows() {
-		one := rowsOfAttend(a, at, at+1)
-		if a.K == nil { // the rows' own pairs are the last of the past: this row does not see the later ones
-			one.Past = withoutLast(a.Past, a.Rows()-1-at)
-		}
-		one.K, one.V = nil, nil
-		b.CopyHead(rowLSE, lse.Reshape(a.Heads(), a.Rows(), 1), at)
-		b.Fill(row, math.Inf(-1))
-		b.ObservedScores(row, rowLSE, one)
-		selector.MaxScores(out, row)
-	}
+	r.on.ObservedPeaks(out, lse, a, r.arena)
 	r.arena.Release(mark)
 	return out
 }

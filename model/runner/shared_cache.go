@@ -150,11 +150,7 @@ func withoutLast(past []kernels.KV, n int) []kernels.KV {
 	}
 	out := make([]kernels.KV, len(past))
 	for h, kv := range past {
-		n := max(0, kv.Entries()-n)
-		out[h] = kernels.KV{K: kv.K.Rows(0, n), V: kv.V.Rows(0, n), Positions: kv.Positions}
-		if kv.Positions != nil {
-			out[h].Positions = kv.Positions[:n]
-		}
+		out[h] = kv.First(max(0, kv.Entries()-n))
 	}
 	return out
 }

@@ -1,0 +1,98 @@
+package datasets
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"glimpse/internal/regularfile"
+)
+
+// Excerpts are parts of documents, drawn by a seed: contexts without any question.
+type Excerpts struct {
+	documents         []string
+	characters        int
+	rng               *rand.Rand
+	Encode            func(text string) ([]int32, error)
+	Shortest, Longest int // tokens
+}
+
+// maxDocument bounds a text file, in bytes.
+const maxDocument = 256 << 20
+
+// OpenExcerpts reads text files, and all of a folder that are UTF-8 and end in .txt, .md or .rst. encode are a text's token ids.
+func OpenExcerpts(paths []string, shortest, longest int, seed uint64, encode func(text string) ([]int32, error)) (*Excerpts, error) {
+	e := &Excerpts{Encode: encode, Shortest: shortest, Longest: longest, rng: rand.New(rand.NewPCG(seed, 0x6578636572707473))}
+	for _, path := range paths {
+		err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			ext := strings.ToLower(filepath.Ext(file))
+			if file != path && ext != ".txt" && ext != ".md" && ext != ".rst" {
+				return nil
+			}
+			raw, err := regularfile.Read(file, maxDocument)
+			if err != nil {
+				return err
+			}
+			if !utf8.Valid(raw) || bytes.IndexByte(raw, 0) >= 0 {
+				if file != path {
+					return nil
+				}
+				return fmt.Errorf("%s: want a text in UTF-8", file)
+			}
+			if text := strings.TrimSpace(string(raw)); text != "" {
+				e.documents, e.characters = append(e.documents, text), e.characters+len(text)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("texts: %w", err)
+		}
+	}
+	if len(e.documents) == 0 {
+		return nil, errors.New("texts: got none, want files of text, or folders with .txt, .md or .rst files")
+	}
+	return e, nil
+}
+
+// Next are the token ids of an excerpt that begins a line or a sentence and is between Shortest and Longest long. Places are equally likely in all
+// documents; those too near an end are drawn again.
+func (e *Excerpts) Next() ([]int32, error) {
+	for range 1000 {
+		at, document := e.rng.IntN(e.characters), ""
+		for _, document = range e.documents {
+			if at < len(document) {
+				break
+			}
+			at -= len(document)
+		}
+		length := e.Shortest
+		if e.Longest > e.Shortest {
+			length += e.rng.IntN(e.Longest - e.Shortest + 1)
+		}
+		text := document[at:]
+		if at > 0 {
+			begins := strings.IndexAny(text, "\n.")
+			if begins < 0 {
+				continue
+			}
+			text = strings.TrimLeft(text[begins+1:], " \n.\r\t")
+		}
+		text = strings.ToValidUTF8(text[:min(len(text), 12*length)], "")
+		ids, err := e.Encode(text)
+		if err != nil {
+			return nil, err
+		}
+		if len(ids) >= length {
+			return ids[:length], nil
+		}
+	}
+	return nil, fmt.Errorf("texts: no document has %d tokens behind many of its places; want longer texts, or shorter excerpts", e.Shortest)
+}

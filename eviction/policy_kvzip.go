@@ -1,0 +1,109 @@
+package eviction
+
+import (
+	"slices"
+
+	"glimpse/kernels"
+	"glimpse/model"
+	"glimpse/model/runner"
+)
+
+func init() {
+	Policies.Add("kvzip", Policy{
+		Kind: "prefill", Doc: "largest attention that a repetition of the prompt pays to it: whatever may be asked of it later", Source: "KVzip (Kim et al. 2025, arXiv:2505.23416) §3, as kvpress (github.com/NVIDIA/kvpress) has it",
+		Scorer: true,
+		Options: []Option{
+			{Name: "of", Choices: choices("max", "mean"), Doc: "what becomes of the rows of the repetition, and with max of the query heads of a KV head"},
+			{Name: "chunk", Default: 2048, Min: 16, Max: 1 << 20, Whole: true, Doc: "tokens that are repeated at once"},
+			{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries that are kept, and that each chunk is seen beside"},
+			kernelOption(1),
+		},
+		New: func(s Settings) (Method, error) {
+			return kvzip{mean: s.OptionText("of") == "mean", chunk: s.Int("chunk"), sink: s.Int("sink"), kernel: s.Int("kernel")}, nil
+		},
+	})
+}
+
+// kvzip asks the model to repeat the prompt and scores an entry by the largest probability that any row of the repetition,
+// in any query head of the KV head, pays to it (KVzip, arXiv:2505.23416, eq. 2). Long prompts are repeated in chunks, and a
+// chunk's probabilities are those among the sinks, itself and the repetition (§3.4). The authors rank all heads of all
+// layers together: option head-budgets=global.
+type kvzip struct {
+	mean                bool
+	chunk, sink, kernel int
+}
+
+// What asks for the repetition, as the authors' code does.
+const (
+	kvzipRequest = "\n\nRepeat the previous context exactly."
+	kvzipOnward  = "\n\nRepeat the part of the previous context exactly, starting with"
+	kvzipBefore  = 8 // last tokens of the chunk before, which follow kvzipOnward
+)
+
+func (m kvzip) Plan(p Prompt) Plan {
+	plan := Plan{Sink: min(m.sink, p.Budget)}
+	var probes []model.QueryRows
+	for _, r := range m.repetitions(p) {
+		probes = append(probes, r)
+	}
+	group := kernels.GroupMax
+	if m.mean {
+		group, plan.Capture = kernels.GroupMean, runner.Capture{Probes: probes}
+	} else {
+		plan.Capture = runner.Capture{PeakProbes: probes}
+	}
+	plan.Score = func(s *Scores, o *runner.Observation) {
+		seen := slices.Concat(o.Probes, o.PeakProbes)
+		for _, more := range seen[1:] { // of other chunks: each has columns of its own
+			s.Ops.MaxScores(seen[0], more)
+		}
+		s.Observe(kernels.ScoreTerm{LogScore: seen[0], Group: group, Kernel: m.kernel})
+	}
+	return plan
+}
+
+// repetitions are the rows that repeat a prompt, but for what the chat template begins a message with.
+func (m kvzip) repetitions(p Prompt) (all []model.RepeatedTokens) {
+	begins, ends := p.aroundTurn()
+	older := p.Entries - len(p.Tokens) // entries of the turns before, of the longest head
+	for from := begins; from < len(p.Tokens); from += m.chunk {
+		to := min(from+m.chunk, len(p.Tokens))
+		rows := model.TokenRows(p.encode(kvzipRequest))
+		if from > begins {
+			rows = slices.Concat(model.TokenRows(p.encode(kvzipOnward)), p.Tokens[max(begins, from-kvzipBefore):from])
+		}
+		r := model.RepeatedTokens{TokenRows: slices.Concat(rows, ends, p.Tokens[from:to]), Sinks: min(m.sink, from), From: from, To: to}
+		if older > 0 { // which heads hold differently: all that a row attends to counts
+			r.Sinks, r.From, r.To = 0, 0, p.Entries
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// aroundTurn is how many of the first tokens the chat template has written, and what it ends a message with.
+func (p Prompt) aroundTurn() (begins int, ends []int32) {
+	if p.Turn == nil {
+		return 0, nil
+	}
+	turn := p.Turn()
+	if turn == nil || slices.ContainsFunc(turn.Ends, func(id int32) bool { return int(id) >= p.Config.Vocab }) {
+		return 0, nil
+	}
+	if n := len(turn.Begins); n < len(p.Tokens) && slices.Equal(turn.Begins, p.Tokens[:n]) {
+		begins = n
+	}
+	return begins, turn.Ends
+}
+
+// encode are the ids of a text; none where the model has no tokenizer that knows its words.
+func (p Prompt) encode(text string) []int32 {
+	if p.Tokenizer == nil {
+		return nil
+	}
+	ids, err := p.Tokenizer.Encode(text, false)
+	if err != nil || slices.ContainsFunc(ids, func(id int32) bool { return int(id) >= p.Config.Vocab }) {
+		return nil
+	}
+	return ids
+}

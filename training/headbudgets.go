@@ -1,0 +1,137 @@
+package training
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"glimpse/eviction"
+	"glimpse/model"
+)
+
+// HeadBudgetsRun learns budgets of heads: what each KV head keeps of contexts under the one ranking of a label.
+type HeadBudgetsRun struct {
+	Model *model.Model
+	// Label is the policy whose heads have one ranking (head-budgets=global): kvzip for contexts of which anything may be asked,
+	// oracle for prompts whose responses are known.
+	Label    *eviction.Configured
+	Text     string    // of the label, with its options
+	Budgets  []float64 // shares of a context
+	Contexts int
+	Next     func() (context, response []int32, err error) // response may be nil; the same contexts in each run
+	From     string                                        // where contexts come from, which a run that goes on compares
+	Partial  string                                        // file of what was measured, from which a run goes on
+	Progress func(done int)
+}
+
+// headBudgetsHeader is the first line of a partial file.
+type headBudgetsHeader struct {
+	SHA256  string    `json:"sha256"`
+	Label   string    `json:"label"`
+	Budgets []float64 `json:"budgets"`
+	From    string    `json:"from"`
+}
+
+// headBudgetsRow is what was measured of one context.
+type headBudgetsRow struct {
+	Tokens int           `json:"tokens"`
+	Shares [][][]float64 `json:"shares"` // [budget][layer][kvHead]
+}
+
+// Run learns the budgets. Every context is kept when it is measured: after a kill the next run goes on behind it.
+func (r *HeadBudgetsRun) Run(ctx context.Context) (*eviction.HeadBudgets, error) {
+	sum, err := r.Model.SHA256(ctx)
+	if err != nil {
+		return nil, err
+	}
+	header := headBudgetsHeader{sum, r.Text, r.Budgets, r.From}
+	rows, f, err := r.resume(header)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	rt := eviction.NewRuntime(r.Model)
+	tokens := 0
+	var contexts [][][][]float64
+	for i := range r.Contexts {
+		ids, response, err := r.Next()
+		if err != nil {
+			return nil, err
+		}
+		if i >= len(rows) {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			shares, err := rt.SharesOf(ctx, r.Label, ids, response, r.Budgets)
+			if err != nil {
+				return nil, fmt.Errorf("context %d: %w", i+1, err)
+			}
+			rows = append(rows, headBudgetsRow{len(ids), shares})
+			line, err := json.Marshal(rows[i])
+			if err == nil {
+				_, err = f.Write(append(line, '\n'))
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", r.Partial, err)
+			}
+		} else if rows[i].Tokens != len(ids) {
+			return nil, fmt.Errorf("%s: context %d has %d tokens there and %d now: the texts have changed", r.Partial, i+1, rows[i].Tokens, len(ids))
+		}
+		contexts = append(contexts, rows[i].Shares)
+		tokens += len(ids)
+		r.Progress(i + 1)
+	}
+	b := eviction.MeanShares(r.Model, r.Budgets, contexts)
+	b.SHA256, b.Label, b.Tokens = sum, r.Text, tokens
+	return b, nil
+}
+
+// resume reads what an earlier run has measured and opens the file behind it. A line that was cut is measured anew.
+func (r *HeadBudgetsRun) resume(want headBudgetsHeader) (rows []headBudgetsRow, f *os.File, err error) {
+	head, err := json.Marshal(want)
+	if err != nil {
+		return nil, nil, err
+	}
+	raw, err := os.ReadFile(r.Partial)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, err
+	}
+	whole := 0
+	for s := bufio.NewReader(bytes.NewReader(raw)); ; {
+		line, err := s.ReadBytes('\n')
+		if err != nil {
+			break
+		}
+		if whole == 0 {
+			if string(line[:len(line)-1]) != string(head) {
+				return nil, nil, fmt.Errorf("%s is of other settings: %.200s; want those of this run (%.200s), or remove it", r.Partial, line, head)
+			}
+		} else {
+			var row headBudgetsRow
+			if json.Unmarshal(line, &row) != nil || len(row.Shares) != len(r.Budgets) {
+				break
+			}
+			rows = append(rows, row)
+		}
+		whole += len(line)
+	}
+	if f, err = os.OpenFile(r.Partial, os.O_CREATE|os.O_WRONLY, 0o644); err != nil {
+		return nil, nil, err
+	}
+	err = f.Truncate(int64(whole))
+	if err == nil {
+		_, err = f.Seek(int64(whole), 0)
+	}
+	if err == nil && whole == 0 {
+		_, err = f.Write(append(head, '\n'))
+	}
+	if err != nil {
+		f.Close()
+	}
+	return rows, f, err
+}
