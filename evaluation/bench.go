@@ -160,6 +160,10 @@ func (b *Bench) answerSample(ctx context.Context, s *Sample) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	var question []int32
+	if s.Context != nil {
+		ids, question = s.Context, ids
+	}
 	if len(ids) == 0 {
 		return nil, errors.New("prompt: empty, want at least one token")
 	}
@@ -167,7 +171,7 @@ func (b *Bench) answerSample(ctx context.Context, s *Sample) (*outcome, error) {
 	if m := b.Runtime.Runner.Model; m.Tokenizer != nil {
 		out.prompt, _ = m.Tokenizer.Decode(ids, false) // ids of the user may be no text
 	}
-	study, err := b.Study(ctx, ids, first)
+	study, err := b.Study(ctx, ids, first, question)
 	if err != nil {
 		return nil, err
 	}
@@ -188,19 +192,24 @@ func (b *Bench) answerSample(ctx context.Context, s *Sample) (*outcome, error) {
 		maps.Copy(m, ranked[cell.policy*len(b.Budgets)+cell.budget])
 		out.measures[i] = m
 		cells[i] = &conversation{bench: b, study: study, choice: choice, sample: s, measures: m}
-		if force {
+		if force && s.Context == nil {
 			cells[i].forced = study.Response
 		}
 	}
 	if err := b.converse(ctx, cells); err != nil {
 		return nil, err
 	}
+	if s.Context != nil && b.Agreement != AgreementOff {
+		if err := b.forceAnswers(ctx, cells); err != nil {
+			return nil, err
+		}
+	}
 	for i, c := range cells {
 		out.answers[i], out.errs[i] = c.answers, c.err
 		if c.err != nil {
 			continue
 		}
-		if force {
+		if force && s.Context == nil {
 			agree(c.measures, c.answers[0].IDs, study.Response)
 		}
 		if s.Score == nil {
@@ -217,6 +226,22 @@ func (b *Bench) answerSample(ctx context.Context, s *Sample) (*outcome, error) {
 		maps.Copy(c.measures, scores)
 	}
 	return out, nil
+}
+
+// forceAnswers runs what the full cache has said to each question after that question under every cell.
+func (b *Bench) forceAnswers(ctx context.Context, cells []*conversation) error {
+	at := slices.IndexFunc(b.Cells, func(c Cell) bool { return c.Configured.Name == full })
+	if at < 0 || cells[at].err != nil {
+		return nil
+	}
+	var some []*conversation
+	for _, c := range cells {
+		if c.err == nil {
+			c.said = 0
+			c.answersOfFull, some = cells[at].answers, append(some, c)
+		}
+	}
+	return b.converse(ctx, some)
 }
 
 // rankings compares what the policies' choices rank by with the ranking of the oracle's; choices that
@@ -247,16 +272,18 @@ func sameScores(a, b [][][]float32) bool {
 }
 
 // Study observes a prompt once for all policies at all budgets, and the oracle after
-// them, and lets the full cache answer. Choices are policy by policy.
-func (b *Bench) Study(ctx context.Context, ids []int32, t *Turn) (*eviction.Study, error) {
+// them, and lets the full cache answer. Choices are policy by policy. Of a context question is what is asked first, which
+// stands for the answer.
+func (b *Bench) Study(ctx context.Context, ids []int32, t *Turn, question []int32) (*eviction.Study, error) {
 	critic, err := eviction.New(oracle, 0, nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	policies := listing.Map(b.Policies, func(c engine.Policy) *eviction.Configured { return c.Configured })
 	budgets := listing.Map(b.Budgets, func(budget eviction.Budget) int { return budget.Of(len(ids)) })
+	prompt := eviction.Prompt{Tokens: ids, MaxNew: t.MaxNew, Response: question}
 	opt := runner.GenerateOptions{MaxNew: t.MaxNew, Sampling: b.Sampling, OnToken: engine.StopAt(b.Runtime.Runner.Model, t.Stop, t.SkipLeading)}
-	return b.Runtime.Study(ctx, append(policies, critic), eviction.Prompt{Tokens: ids, MaxNew: t.MaxNew}, budgets, opt)
+	return b.Runtime.Study(ctx, append(policies, critic), prompt, budgets, opt)
 }
 
 // agree measures how an answer agrees with the full cache's.

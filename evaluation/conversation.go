@@ -20,6 +20,9 @@ type conversation struct {
 	forced   []int32 // the full cache's answer; nil: it is not run
 	measures Measures
 
+	answersOfFull []Answer  // to the questions about a context; nil: they are not run
+	nlls          []float64 // of those that were run
+
 	session *eviction.Session
 	turn    int
 	forcing bool
@@ -107,6 +110,8 @@ func (c *conversation) endConversation(err error) {
 // answer; more is false where nothing is left.
 func (c *conversation) nextRequest(ctx context.Context) (r engine.Request, more bool, err error) {
 	switch turns := c.sample.Turns; {
+	case c.sample.Context != nil:
+		return c.nextQuestion(ctx)
 	case c.forcing:
 		return r, false, nil
 	case c.session == nil:
@@ -114,7 +119,7 @@ func (c *conversation) nextRequest(ctx context.Context) (r engine.Request, more 
 			return r, false, err
 		}
 		c.measures[MeasureKept] = float64(c.session.Bytes())
-		return c.request(nil), true, nil
+		return c.request(c.turn, nil), true, nil
 	case c.turn < len(turns):
 		ids, whole, err := turns[c.turn].Prompt(ctx, c.answers)
 		if err == nil && whole {
@@ -123,7 +128,7 @@ func (c *conversation) nextRequest(ctx context.Context) (r engine.Request, more 
 		if err != nil {
 			return r, false, fmt.Errorf("turn %d: %w", c.turn+1, err)
 		}
-		return c.request(ids), true, nil
+		return c.request(c.turn, ids), true, nil
 	}
 	c.measures[MeasureAnswered] = float64(c.said)
 	if c.read.Steps > 0 {
@@ -137,9 +142,41 @@ func (c *conversation) nextRequest(ctx context.Context) (r engine.Request, more 
 	return engine.Request{Session: c.session, Generate: runner.GenerateOptions{Forced: c.forced}}, true, err
 }
 
-// request is the turn's, whose prompt has run where there are no ids.
-func (c *conversation) request(ids []int32) engine.Request {
-	t := &c.sample.Turns[c.turn]
+// nextQuestion asks a copy of the evicted context the next question, or runs the full cache's answer after it.
+func (c *conversation) nextQuestion(ctx context.Context) (r engine.Request, more bool, err error) {
+	at, n := c.turn, len(c.sample.Turns)
+	if c.forcing = at == n && c.answersOfFull != nil; c.forcing {
+		at = len(c.nlls)
+	}
+	if at == n {
+		if c.session = nil; c.forcing {
+			c.measures[MeasureNLL], _ = stats.Mean(c.nlls)
+			return r, false, nil
+		}
+		c.measures[MeasureAnswered] = float64(c.said)
+		if c.read.Steps > 0 {
+			c.measures[MeasureTraffic] = c.read.PerStep()
+		}
+		return r, false, nil
+	}
+	if c.session, err = c.study.Session(c.choice); err != nil {
+		return r, false, err
+	}
+	c.measures[MeasureKept] = float64(c.session.Bytes())
+	c.session.KeepRest()
+	ids, _, err := c.sample.Turns[at].Prompt(ctx, nil)
+	if err != nil {
+		return r, false, fmt.Errorf("question %d: %w", at+1, err)
+	}
+	if r = c.request(at, ids); c.forcing {
+		r.Generate = runner.GenerateOptions{Forced: c.answersOfFull[at].IDs}
+	}
+	return r, true, nil
+}
+
+// request is a turn's, whose prompt has run where there are no ids.
+func (c *conversation) request(turn int, ids []int32) engine.Request {
+	t := &c.sample.Turns[turn]
 	return engine.Request{
 		Session: c.session, Prompt: ids, Stop: t.Stop, SkipLeading: t.SkipLeading,
 		Generate: runner.GenerateOptions{MaxNew: t.MaxNew, Sampling: c.bench.Sampling},
@@ -165,5 +202,9 @@ func (c *conversation) answered(a *engine.Answer) {
 // likelihood takes down that of the full cache's answer.
 func (c *conversation) likelihood(logProbs []float64) {
 	mean, _ := stats.Mean(logProbs)
+	if c.sample.Context != nil {
+		c.nlls = append(c.nlls, -mean)
+		return
+	}
 	c.measures[MeasureNLL] = -mean
 }

@@ -297,6 +297,14 @@ func (s *Session) GoesOn(with *Session, conversation []int32) int {
 	return n
 }
 
+// KeepRest makes the next turns evict nothing more, as behind a context that was evicted before anything was asked. What a
+// policy reads in a step stays bounded.
+func (s *Session) KeepRest() {
+	if _, sparse := s.policy.decodes(); !sparse {
+		s.Budget = Budget{share: millionths}
+	}
+}
+
 // Rest frees the state beside the cache that the next turn makes anew: Bytes are then all that
 // the session holds, and Kept and Scores are gone.
 func (s *Session) Rest() {

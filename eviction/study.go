@@ -46,7 +46,7 @@ func (rt *Runtime) Study(ctx context.Context, policies []*Configured, prompt Pro
 	defer kernels.CatchDevice(&err)
 	m := rt.Runner.Model
 	s := &Study{Prompt: prompt, Cache: kvcache.New(m), Response: prompt.Response, runtime: rt}
-	s.Prompt.Config, s.Prompt.Tokenizer, s.Prompt.Entries = &m.Config, m.Tokenizer, len(prompt.Tokens)
+	s.Prompt.Config, s.Prompt.Tokenizer, s.Prompt.Turn, s.Prompt.Entries = &m.Config, m.Tokenizer, m.UserTurn, len(prompt.Tokens)
 	if s.Prompt.Windows = slices.ContainsFunc(policies, (*Configured).evictsWindows); s.Prompt.Windows {
 		s.Cache.HoldWindows()
 	}

@@ -12,6 +12,7 @@ import (
 	"glimpse/evaluation"
 	"glimpse/evaluation/scoring"
 	"glimpse/internal/listing"
+	"glimpse/model"
 )
 
 func init() {
@@ -24,6 +25,7 @@ func init() {
 		Options: []evaluation.Option{
 			{Name: "lengths", Doc: "tokens of the first prompt; none is the one that --tokens gives, or 4096"},
 			{Name: "turns", Default: "5", Doc: "questions about one context, of prompts that are made"},
+			{Name: "evict", Default: evictQuestion, Doc: "what is evicted: question, the context with the first question, which the others follow; or context, alone, of whose copies each question is asked"},
 		},
 		Open: openSCBench,
 	})
@@ -88,12 +90,19 @@ func scMetricRate(name string) func(string, []string) (float64, error) {
 	}
 }
 
+// The values of the option evict.
+const (
+	evictQuestion = "question"
+	evictContext  = "context"
+)
+
 // scbench is one of the tasks at work.
 type scbench struct {
 	scTask
 	setting *evaluation.Setting
 	maxNew  int
-	turns   int // of prompts that are made
+	turns   int  // of prompts that are made
+	alone   bool // the context is evicted alone
 }
 
 func openSCBench(ctx context.Context, s *evaluation.Setting, subtask string) (*evaluation.Samples, error) {
@@ -101,6 +110,12 @@ func openSCBench(ctx context.Context, s *evaluation.Setting, subtask string) (*e
 	b.maxNew = maxNew(s, b.scTask.maxNew)
 	if _, err := s.Model.NeedTokenizer(); err != nil {
 		return nil, err
+	}
+	switch what := s.Options["evict"]; what {
+	case evictQuestion, evictContext:
+		b.alone = what == evictContext
+	default:
+		return nil, fmt.Errorf("option evict: got %q, want %s or %s", what, evictQuestion, evictContext)
 	}
 	if s.Data != "" {
 		path, err := findFile(ctx, s, "scbench_"+b.name)
@@ -137,6 +152,9 @@ func (b *scbench) made(ctx context.Context, length, i int) (*evaluation.Sample, 
 	}}, length)
 	if err != nil {
 		return nil, err
+	}
+	if b.alone {
+		return b.contextFirst(user, d.questions)
 	}
 	talk := b.dialogue("", d.questions)
 	talk.users[0] = user
@@ -201,9 +219,47 @@ func (b *scbench) row(ctx context.Context, row datasets.Row) (*evaluation.Sample
 	if r.err != nil {
 		return nil, r.err
 	}
-	turns, err := b.dialogue(text, questions).turns(ctx)
+	talk := b.dialogue(text, questions)
+	if b.alone {
+		return b.contextFirst(talk.users[0], questions)
+	}
+	turns, err := talk.turns(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return b.asked(turns, questions), nil
+}
+
+// contextFirst is the sample of a context that is evicted before anything is asked. user is what is said with the first
+// question, which each of the others then stands in the place of.
+func (b *scbench) contextFirst(user string, questions []scTurn) (*evaluation.Sample, error) {
+	m := b.setting.Model
+	_, after, _ := strings.Cut(b.template, "{input}")
+	encode := func(text string) ([]int32, error) { return m.Tokenizer.Encode(text, false) }
+	said := strings.TrimSuffix(user, questions[0].input+after)
+	frame := m.UserTurn()
+	if b.setting.Raw || frame == nil {
+		frame, encode = &model.UserTurn{}, m.Encode
+	}
+	ids, err := encode(said)
+	if err != nil {
+		return nil, fmt.Errorf("tokenize: %w", err)
+	}
+	context := slices.Concat(frame.Begins, ids)
+	var turns []evaluation.Turn
+	longest := 0
+	for _, q := range questions {
+		ids, err := m.Tokenizer.Encode(q.input+after, false)
+		if err != nil {
+			return nil, fmt.Errorf("tokenize: %w", err)
+		}
+		longest = max(longest, len(ids))
+		turns = append(turns, evaluation.Turn{Prompt: evaluation.Fixed(slices.Concat(ids, frame.Ends)), MaxNew: b.maxNew})
+	}
+	if most := b.setting.MaxTokens(b.maxNew + longest + len(frame.Ends)); len(context) > most {
+		return nil, fmt.Errorf("the context has %d tokens, want at most %d", len(context), most)
+	}
+	sample := b.asked(turns, questions)
+	sample.Context = context
+	return sample, nil
 }
