@@ -14,7 +14,7 @@ func init() {
 	})
 }
 
-// keydiff scores by −cos(k_j, μ), where μ is the mean of the keys of a head, each at length 1 (KeyDiff,
+// keydiff scores by 1 − cos(k_j, μ), where μ is the mean of the keys of a head, each at length 1 (KeyDiff,
 // arXiv:2504.15364, §3.2). The paper evicts block by block of the prompt; here, as in kvpress, its end decides.
 type keydiff struct{}
 
@@ -29,7 +29,7 @@ func (keydiff) Plan(Prompt) Plan {
 	}}
 }
 
-// keyDistances are the negative cosines of keys [entries, dim] and the mean of their directions.
+// keyDistances are 1 minus the cosines of keys [entries, dim] and the mean of their directions, which are not negative.
 func keyDistances(dst, keys []float32, dim int) {
 	mean, lengths := make([]float64, dim), make([]float64, len(dst))
 	for j := range dst {
@@ -49,7 +49,7 @@ func keyDistances(dst, keys []float32, dim int) {
 		for i, x := range keys[j*dim:][:dim] {
 			dot += float64(x) * mean[i]
 		}
-		dst[j] = float32(-dot / (lengths[j] * length))
+		dst[j] = float32(1 - dot/(lengths[j]*length))
 	}
 }
 

@@ -3,7 +3,7 @@ package eviction_test
 import "math"
 
 func init() {
-	// Minus the cosine of a key and the mean of all keys of a head at length 1.
+	// One minus the cosine of a key and the mean of all keys of a head at length 1.
 	naivePolicies["keydiff"] = func(c *naiveCase) naivePlan {
 		scores := make([][][]float64, c.c.Layers)
 		for l := range scores {
@@ -18,7 +18,7 @@ func init() {
 				}
 				var s []float64
 				for _, e := range keys {
-					s = append(s, -dotOf(e.k, mean)/length(e.k)/length(mean))
+					s = append(s, 1-dotOf(e.k, mean)/length(e.k)/length(mean))
 				}
 				scores[l] = append(scores[l], s)
 			}
