@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 
 	"glimpse/model"
@@ -299,8 +300,12 @@ func (b *HeadBudgets) Encode() ([]byte, error) {
 		}
 		out.Budgets = append(out.Budgets, HeadShares{at.Budget, heads})
 	}
-	return json.MarshalIndent(headBudgetsFile{headBudgetsFormat, 1, out}, "", " ")
+	raw, err := json.MarshalIndent(headBudgetsFile{headBudgetsFormat, 1, out}, "", " ")
+	return rowOfNumbers.ReplaceAllFunc(raw, func(row []byte) []byte { return bytes.Join(bytes.Fields(row), nil) }), err
 }
+
+// rowOfNumbers is a layer's shares, which stand on one line.
+var rowOfNumbers = regexp.MustCompile(`\[[\s\d.,e-]+\]`)
 
 const headBudgetsFormat = "glimpse-head-budgets"
 

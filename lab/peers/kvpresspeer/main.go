@@ -1,0 +1,80 @@
+// Command kvpresspeer compares what policies keep of a context with what kvpress's presses keep (kvpress.py beside it writes
+// it), and prints the share of entries that are the same.
+//
+//	go -C lab run ./peers/kvpresspeer MODEL CONTEXT.json PEER.json
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"os"
+	"slices"
+
+	"glimpse/eviction"
+	_ "glimpse/kernels/backends"
+	"glimpse/model"
+)
+
+// presses are the policies that the presses' names stand for.
+var presses = map[string][]string{
+	"kvzip/global": {"kvzip.head-budgets=global"},
+	"kvzip/layer":  {"kvzip.head-budgets=layer"},
+	"keydiff":      nil,
+}
+
+func main() {
+	log.SetFlags(0)
+	var tokens []int32
+	var peer map[string][][][]int32
+	m, err := model.Open(os.Args[1], model.Options{Device: "cpu", CacheDType: "float32", Exact: true})
+	for path, into := range map[string]any{os.Args[2]: &tokens, os.Args[3]: &peer} {
+		raw, readErr := os.ReadFile(path)
+		if readErr == nil {
+			readErr = json.Unmarshal(raw, into)
+		}
+		if err == nil {
+			err = readErr
+		}
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	for name, set := range presses {
+		overrides, err := eviction.ParseOverrides(set)
+		if err != nil {
+			log.Fatal(err)
+		}
+		policy := name
+		for p := range overrides {
+			policy = p
+		}
+		total := 0
+		for _, heads := range peer[name] {
+			for _, kept := range heads {
+				total += len(kept)
+			}
+		}
+		c, err := eviction.New(policy, 0, overrides, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		s, err := eviction.NewRuntime(m).Prefill(context.Background(), c, tokens, total/(m.Config.Layers*m.Config.KVHeads), nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		same, ours := 0, 0
+		for l, heads := range s.Kept() {
+			for h, kept := range heads {
+				ours += len(kept)
+				for _, j := range kept {
+					if slices.Contains(peer[name][l][h], j) {
+						same++
+					}
+				}
+			}
+		}
+		fmt.Printf("%-14s kvpress keeps %d entries, we %d, the same %d (%.3f%%)\n", name, total, ours, same, 100*float64(same)/float64(total))
+	}
+}
