@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"glimpse/model"
+	"glimpse/model/runner"
 )
 
 // SharesOf are what each head keeps of one context under a policy whose heads have one ranking (head-budgets=global), at each of some
@@ -28,13 +29,11 @@ func (rt *Runtime) SharesOf(ctx context.Context, label *Configured, tokens, resp
 	for _, b := range budgets {
 		entries = append(entries, always+max(1, int(math.Round(b*float64(n-always)))))
 	}
-	var study *Study
-	var err error
-	if policies := []*Configured{label}; response != nil || !plan.NeedsResponse {
-		study, err = rt.StudyResponse(ctx, policies, tokens, response, entries)
-	} else {
-		study, err = rt.Study(ctx, policies, tokens, entries, rt.mostResponse(n))
+	if response == nil && !plan.NeedsResponse {
+		response = []int32{} // and none is generated
 	}
+	opt := runner.GenerateOptions{MaxNew: rt.model.Config.MaxPositions}
+	study, err := rt.Study(ctx, []*Configured{label}, Prompt{Tokens: tokens, Response: response}, entries, opt)
 	if err != nil {
 		return nil, err
 	}

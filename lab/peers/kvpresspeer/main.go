@@ -60,7 +60,7 @@ func main() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		s, err := eviction.NewRuntime(m).Prefill(context.Background(), c, tokens, total/(m.Config.Layers*m.Config.KVHeads), nil)
+		s, err := eviction.NewRuntime(m).Prefill(context.Background(), c, eviction.Prompt{Tokens: tokens, Budget: total / (m.Config.Layers * m.Config.KVHeads)})
 		if err != nil {
 			log.Fatal(err)
 		}
