@@ -7,12 +7,12 @@ import (
 	"hash/fnv"
 	"io"
 	"sync"
-	"time"
 
 	"glimpse/datasets"
 	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/internal/parallel"
+	"glimpse/jobs"
 	"glimpse/model"
 	"glimpse/model/runner"
 )
@@ -40,19 +40,6 @@ type PairSink interface{ Write(p datasets.Pair) error }
 
 // errLater is what gives prompts says where there may be more later: other processes have them now.
 var errLater = errors.New("later")
-
-// later waits for what other processes do.
-func later(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(lookEvery):
-		return nil
-	}
-}
-
-// lookEvery is the time between two looks at what others do.
-const lookEvery = 200 * time.Millisecond
 
 // Pairs generates a response for every prompt that next gives, until io.EOF, and
 // writes the pairs in the prompts' order. A prompt that does not fit the context is an
@@ -137,7 +124,7 @@ func (q *queue) pop(ctx context.Context, wait bool) (p Prompt, at int, ok bool, 
 			return Prompt{}, 0, false, nil
 		}
 		q.mu.Unlock()
-		err := later(ctx)
+		err := jobs.Wait(ctx)
 		if q.mu.Lock(); err != nil {
 			return Prompt{}, 0, false, err
 		}

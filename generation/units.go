@@ -307,7 +307,7 @@ func (u *units) copySource(ctx context.Context) error {
 			return nil
 		}
 		if errors.Is(err, errLater) {
-			if err = later(ctx); err == nil {
+			if err = jobs.Wait(ctx); err == nil {
 				continue
 			}
 		}

@@ -397,6 +397,9 @@ const (
 	lastLook  = 2 * time.Second
 )
 
+// Wait waits for what other processes do, for so long that another look is worth it.
+func Wait(ctx context.Context) error { return sleep(ctx, 10*firstLook) }
+
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

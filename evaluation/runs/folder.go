@@ -220,35 +220,34 @@ func (f *folder) readConfig(ctx context.Context) (config []byte, err error) {
 // claim finds out what the folder holds: nothing, a run that goes on, or what must not be
 // lost.
 func (j *Job) claim(ctx context.Context, f *folder, log io.Writer) error {
-	if !objectstore.IsURL(f.path) {
+	bucket := objectstore.IsURL(f.path)
+	if !bucket {
 		if err := jobs.CheckWriter(filepath.Join(f.path, partialFile)); err != nil {
 			return err
 		}
 	}
 	config, err := f.readConfig(ctx)
+	if err == nil {
+		err = f.old.read(ctx, f, math.MaxInt, max(j.Shards, 1))
+	}
 	if err != nil {
 		return err
 	}
-	alive := f.work.Alive()
-	if err := f.old.read(ctx, f, math.MaxInt, max(j.Shards, 1)); err != nil {
+	empty := config == nil || f.old.Damage == "" && !slices.ContainsFunc(f.old.Predictions, (*evaluation.Prediction).Measured)
+	joined := false // to a run that others are at
+	switch alive := f.work.Alive(); {
+	case alive:
+		joined, err = f.work.Begun(ctx)
+	case !bucket && (empty || j.Files.Replace && !j.Resume):
+		err = f.work.Remove(ctx) // what a killed run has left
+	}
+	if err != nil {
 		return err
 	}
-	empty := config == nil || f.old.Damage == "" && !slices.ContainsFunc(f.old.Predictions, (*evaluation.Prediction).Measured)
-	if !objectstore.IsURL(f.path) && !alive && (empty || j.Files.Replace && !j.Resume) {
-		if err := f.work.Remove(ctx); err != nil { // what a killed run has left
-			return err
-		}
-	}
 	if config == nil {
-		return j.checkStrange(f)
+		return f.checkStrange()
 	}
-	joined := false
-	if alive {
-		if joined, err = f.work.Begun(ctx); err != nil {
-			return err
-		}
-	}
-	resume := j.Resume || joined || j.Shards > 0 || j.Shard != "" || objectstore.IsURL(f.path)
+	resume := j.Resume || joined || j.Shards > 0 || j.Shard != "" || bucket
 	if f.anew = !joined && (j.Files.Replace && !resume || empty); f.anew {
 		f.old = Stored{}
 		return nil
@@ -288,7 +287,7 @@ func (j *Job) goOn(ctx context.Context, f *folder, config []byte, log io.Writer)
 }
 
 // checkStrange is an error where a folder without a run holds something else.
-func (j *Job) checkStrange(f *folder) error {
+func (f *folder) checkStrange() error {
 	if objectstore.IsURL(f.path) {
 		return nil
 	}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the recipes for clusters as far as that goes without one. The jobs of sbatch: their syntax, and the
-# options by name and value; by shellcheck and sbatch itself where they are. indexed-job.yaml: that it is one. mpijob.yaml: the
+# Checks the recipes for clusters as far as that goes without one. slurm.sbatch: its syntax, and the
+# options for sbatch by name and value; by shellcheck and sbatch itself where they are. indexed-job.yaml: that it is one. mpijob.yaml: the
 # schema of MPIJob as the operator installs it, of the pinned release, from GitHub, or of a
 # file. Fields that the schema does not know are errors, too; a cluster would drop them in
 # silence. python3 with pip, for jsonschema and PyYAML.
@@ -24,18 +24,17 @@ case ${1:-} in
   *) die "got '$1', want --crd FILE or nothing" ;;
 esac
 
-jobs=(scripts/cluster/slurm.sbatch scripts/cluster/slurm-array.sbatch)
-for script in "${jobs[@]}" scripts/cluster/local.sh; do
+job=scripts/cluster/slurm.sbatch
+for script in "$job" scripts/cluster/local.sh; do
   bash -n "$script"
   ! command -v shellcheck >/dev/null || shellcheck -x -e SC1091 "$script"
 done
 # Options as in sbatch's manual; what follows the first command is none.
-for job in "${jobs[@]}"; do
 python3 - "$job" <<'END'
 import re, sys
 
 known = {"job-name": r"\S+", "nodes": r"\d+(-\d+)?", "ntasks": r"\d+", "ntasks-per-node": r"\d+", "gpus-per-node": r"(\w+:)?\d+",
-         "gpus-per-task": r"(\w+:)?\d+", "cpus-per-task": r"\d+", "array": r"\d+-\d+(%\d+)?", "time": r"(\d+-)?\d+(:\d\d){0,2}", "requeue": None,
+         "gpus-per-task": r"(\w+:)?\d+", "cpus-per-task": r"\d+", "time": r"(\d+-)?\d+(:\d\d){0,2}", "requeue": None,
          "open-mode": "append|truncate", "mem": r"\d+[KMGT]?", "partition": r"\S+", "output": r"\S+", "exclusive": None}
 options, bad, over = {}, [], False
 for number, line in enumerate(open(sys.argv[1]), 1):
@@ -51,19 +50,15 @@ for number, line in enumerate(open(sys.argv[1]), 1):
         bad.append(f"{number}: --{m[1]}: got {m[2]}, want {known[m[1]] or 'no value'}")
     else:
         options[m[1]] = m[2]
-if "array" in options and ("nodes" in options or options.get("ntasks") != "1"):
-    bad.append("an array of jobs that are not one process each")
 if options.get("gpus-per-node") != options.get("ntasks-per-node"):
     bad.append(f"{options.get('ntasks-per-node')} ranks on {options.get('gpus-per-node')} GPUs, want one a GPU")
 for e in bad:
     print(f"{sys.argv[1]}:{e}", file=sys.stderr)
 if bad:
     sys.exit(1)
-ranks = int(options.get("nodes", 1)) * int(options.get("ntasks-per-node", 1))
-print(f"ok  {sys.argv[1]}: {len(options)} options, {options['array'] + ' of an array' if 'array' in options else f'{ranks} ranks'}")
+print(f"ok  {sys.argv[1]}: {len(options)} options, {int(options['nodes']) * int(options['ntasks-per-node'])} ranks")
 END
 ! command -v sbatch >/dev/null || sbatch --test-only "$job"
-done
 
 libraries=$root/.cache/mpijob-python
 if [ ! -e "$libraries/done" ]; then
