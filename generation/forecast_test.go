@@ -43,7 +43,7 @@ func TestMemoryChangesNoResponse(t *testing.T) {
 			t.Errorf("batch %d: other pairs with %d bytes of memory", batch, opt.Memory)
 		}
 		opt.Memory /= 2
-		if err := generation.Pairs(t.Context(), m, prompts(t, 0, 10, 128), &sink{}, opt); !errors.Is(err, model.ErrMemory) || !regexp.MustCompile(`^prompt .*: engine: request with a prompt of \d+ tokens: not enough memory: got a need of .* beside the weights, want at most `).MatchString(err.Error()) {
+		if err := generation.Pairs(t.Context(), m, prompts(t, 0, 10, 128), opt); !errors.Is(err, model.ErrMemory) || !regexp.MustCompile(`^prompt .*: engine: request with a prompt of \d+ tokens: not enough memory: got a need of .* beside the weights, want at most `).MatchString(err.Error()) {
 			t.Errorf("batch %d: with half of what one needs: %v", batch, err)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"sync"
 
-	"glimpse/datasets"
 	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/internal/parallel"
@@ -19,10 +18,10 @@ import (
 
 // Prompt is what a response is generated for.
 type Prompt struct {
-	ID, Task string
-	IDs      []int32
-	// Cut is the number of response tokens kept of n; nil keeps all.
-	Cut func(n int) int
+	ID  string
+	IDs []int32
+	// Done takes the response.
+	Done func(response []int32) error
 }
 
 // Options are the settings of Pairs.
@@ -35,25 +34,19 @@ type Options struct {
 	Memory int64
 }
 
-// PairSink takes pairs in order.
-type PairSink interface{ Write(p datasets.Pair) error }
-
 // errLater is what gives prompts says where there may be more later: other processes have them now.
 var errLater = errors.New("later")
 
-// Pairs generates a response for every prompt that next gives, until io.EOF, and
-// writes the pairs in the prompts' order. A prompt that does not fit the context is an
+// Pairs generates a response for every prompt that next gives, until io.EOF. A prompt that does not fit the context is an
 // error that names it. A response depends on its prompt, the settings and Batch; not on
-// threads, other prompts or on where a run was resumed. Next is called, and w is written to, by one at a time.
-func Pairs(ctx context.Context, m *model.Model, next func() (Prompt, error), w PairSink, opt Options) error {
+// threads, other prompts or on where a run was resumed. Next and Prompt.Done are called one at a time, in any order.
+func Pairs(ctx context.Context, m *model.Model, next func() (Prompt, error), opt Options) error {
 	if err := opt.resolveDefaults(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	q := &queue{next: next, sink: w, opt: opt, out: make(map[int]Prompt), ready: make(map[int]datasets.Pair), ahead: 4 * opt.Batch}
-	q.cond = sync.NewCond(&q.mu)
-	defer context.AfterFunc(ctx, q.endPrompts)()
+	q := &queue{next: next}
 	groups, size := opt.groups(m)
 	// As tasks: what they do inside then stays on their threads.
 	parallel.For(groups, func(int) {
@@ -82,92 +75,41 @@ func (o *Options) groups(m *model.Model) (groups, size int) {
 	return min(parallel.Threads(), (o.Batch+size-1)/size), size
 }
 
-// queue hands out prompts and puts finished pairs into their order.
+// queue hands out prompts and takes responses, one at a time.
 type queue struct {
-	mu     sync.Mutex
-	cond   *sync.Cond
-	next   func() (Prompt, error)
-	sink   PairSink
-	opt    Options
-	popped int            // prompts handed out
-	out    map[int]Prompt // those that are not answered
-	wrote  int            // pairs written
-	ready  map[int]datasets.Pair
-	ahead  int // how far prompts may run before the pairs
-	ended  bool
+	mu    sync.Mutex
+	next  func() (Prompt, error)
+	ended bool
 }
 
-// endPrompts ends the prompts.
-func (q *queue) endPrompts() {
+// pop gives a prompt. With wait it waits until there may be one; ok is false where there is none, or none now.
+func (q *queue) pop(ctx context.Context, wait bool) (p Prompt, ok bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.ended = true
-	q.cond.Broadcast()
-}
-
-// pop gives a prompt and its number. With wait it waits until there may be one; ok is
-// false where there is none, or none now.
-func (q *queue) pop(ctx context.Context, wait bool) (p Prompt, at int, ok bool, err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for !q.ended && q.popped-q.wrote >= q.ahead {
-		if !wait {
-			return Prompt{}, 0, false, nil
+	for !q.ended && ctx.Err() == nil {
+		if p, err = q.next(); !errors.Is(err, errLater) {
+			q.ended = err != nil
+			if err == io.EOF {
+				return Prompt{}, false, nil
+			}
+			return p, err == nil, err
 		}
-		q.cond.Wait()
-	}
-	if q.ended {
-		return Prompt{}, 0, false, nil
-	}
-	for p, err = q.next(); errors.Is(err, errLater); p, err = q.next() {
 		if !wait {
-			return Prompt{}, 0, false, nil
+			break
 		}
 		q.mu.Unlock()
-		err := jobs.Wait(ctx)
+		err = jobs.Wait(ctx)
 		if q.mu.Lock(); err != nil {
-			return Prompt{}, 0, false, err
+			return Prompt{}, false, err
 		}
 	}
-	if err != nil {
-		q.ended = true
-		q.cond.Broadcast()
-		if err == io.EOF {
-			err = nil
-		}
-		return Prompt{}, 0, false, err
-	}
-	at = q.popped
-	q.popped++
-	q.out[at] = p
-	return p, at, true, nil
+	return Prompt{}, false, nil
 }
 
-// put takes the response to prompt at, before it is cut. It writes a pair when all before it are written.
-func (q *queue) put(at int, response []int32) error {
+func (q *queue) put(p Prompt, response []int32) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	prompt, ok := q.out[at]
-	if !ok {
-		return fmt.Errorf("a response to prompt %d, which is not waited for", at)
-	}
-	delete(q.out, at)
-	if prompt.Cut != nil {
-		response = response[:prompt.Cut(len(response))]
-	}
-	q.ready[at] = datasets.Pair{ID: prompt.ID, Task: prompt.Task, PromptIDs: prompt.IDs, ResponseIDs: response}
-	for {
-		p, ok := q.ready[q.wrote]
-		if !ok {
-			return nil
-		}
-		delete(q.ready, q.wrote)
-		if err := q.sink.Write(p); err != nil {
-			return err
-		}
-		q.wrote++
-		q.cond.Broadcast()
-	}
+	return p.Done(response)
 }
 
 // group answers prompts in an engine of its own.
@@ -191,14 +133,10 @@ func (g *group) runPrompts(ctx context.Context) error {
 	}
 	defer e.Close()
 	e.Budget = g.budget
-	type asked struct {
-		id string
-		at int
-	}
-	of := make(map[*engine.Answer]asked)
+	of := make(map[*engine.Answer]Prompt)
 	for {
 		for len(of) < g.size {
-			p, at, ok, err := g.from.pop(ctx, len(of) == 0)
+			p, ok, err := g.from.pop(ctx, len(of) == 0)
 			if err != nil {
 				return err
 			}
@@ -213,7 +151,7 @@ func (g *group) runPrompts(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("prompt %s: %w", p.ID, err)
 			}
-			of[a] = asked{p.ID, at}
+			of[a] = p
 		}
 		if len(of) == 0 {
 			return ctx.Err()
@@ -228,10 +166,10 @@ func (g *group) runPrompts(ctx context.Context) error {
 			}
 			a, p := event.Answer, of[event.Answer]
 			if err := a.Err(); err != nil {
-				return fmt.Errorf("prompt %s: %w", p.id, err)
+				return fmt.Errorf("prompt %s: %w", p.ID, err)
 			}
 			delete(of, a)
-			if err := g.from.put(p.at, a.Tokens()); err != nil {
+			if err := g.from.put(p, a.Tokens()); err != nil {
 				return err
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"glimpse/datasets"
 	"glimpse/generation"
+	"glimpse/internal/listing"
 	"glimpse/internal/parallel"
 	"glimpse/model"
 	"glimpse/model/kvcache"
@@ -24,13 +25,6 @@ import (
 func shallow(t testing.TB) *model.Model {
 	t.Helper()
 	return modeltest.OpenShallow(t, "cpu", 3)
-}
-
-type sink struct{ pairs []datasets.Pair }
-
-func (s *sink) Write(p datasets.Pair) error {
-	s.pairs = append(s.pairs, p)
-	return nil
 }
 
 // prompts gives examples [from, to) of a stream.
@@ -52,11 +46,22 @@ func prompts(t testing.TB, from, to, tokens int) func() (generation.Prompt, erro
 
 func run(t testing.TB, m *model.Model, next func() (generation.Prompt, error), opt generation.Options) []datasets.Pair {
 	t.Helper()
-	var s sink
-	if err := generation.Pairs(context.Background(), m, next, &s, opt); err != nil {
+	var pairs []*datasets.Pair
+	if err := generation.Pairs(context.Background(), m, func() (generation.Prompt, error) {
+		p, err := next()
+		pair := &datasets.Pair{ID: p.ID, PromptIDs: p.IDs}
+		p.Done = func(response []int32) error {
+			pair.ResponseIDs = response
+			return nil
+		}
+		if err == nil {
+			pairs = append(pairs, pair)
+		}
+		return p, err
+	}, opt); err != nil {
 		t.Fatal(err)
 	}
-	return s.pairs
+	return listing.Map(pairs, func(p *datasets.Pair) datasets.Pair { return *p })
 }
 
 // TestResponsesDoNotDependOnCompany: threads, and where a run was taken up, change no
@@ -99,39 +104,42 @@ func TestResponsesDoNotDependOnCompany(t *testing.T) {
 	}
 }
 
-// TestStops: errors of the source, the sink and the context end the run with their
+// TestStops: errors of the source, of who takes responses and of the context end the run with their
 // cause.
 func TestStops(t *testing.T) {
 	m := shallow(t)
 	broken := errors.New("broken")
 	count := 0
+	giving := func(next func() (generation.Prompt, error), done error) func() (generation.Prompt, error) {
+		return func() (generation.Prompt, error) {
+			p, err := next()
+			p.Done = func([]int32) error { return done }
+			return p, err
+		}
+	}
 	source := prompts(t, 0, 1000, 64)
-	err := generation.Pairs(context.Background(), m, func() (generation.Prompt, error) {
+	err := generation.Pairs(context.Background(), m, giving(func() (generation.Prompt, error) {
 		if count++; count > 9 {
 			return generation.Prompt{}, broken
 		}
 		return source()
-	}, &sink{}, generation.Options{MaxNew: 4})
+	}, nil), generation.Options{MaxNew: 4})
 	if !errors.Is(err, broken) {
 		t.Errorf("error %v, want that of the source", err)
 	}
-	if err := generation.Pairs(context.Background(), m, prompts(t, 0, 50, 64), failing{broken}, generation.Options{MaxNew: 4}); !errors.Is(err, broken) {
-		t.Errorf("error %v, want that of the sink", err)
+	if err := generation.Pairs(context.Background(), m, giving(prompts(t, 0, 50, 64), broken), generation.Options{MaxNew: 4}); !errors.Is(err, broken) {
+		t.Errorf("error %v, want that of who takes responses", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if err := generation.Pairs(ctx, m, prompts(t, 0, 1<<30, 64), &sink{}, generation.Options{MaxNew: 4}); !errors.Is(err, context.DeadlineExceeded) {
+	if err := generation.Pairs(ctx, m, giving(prompts(t, 0, 1<<30, 64), nil), generation.Options{MaxNew: 4}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want that of the context", err)
 	}
 	long := func() (generation.Prompt, error) { return generation.Prompt{ID: "long", IDs: make([]int32, 5000)}, nil }
-	if err := generation.Pairs(context.Background(), m, long, &sink{}, generation.Options{MaxNew: 4}); !errors.Is(err, model.ErrContext) {
+	if err := generation.Pairs(context.Background(), m, long, generation.Options{MaxNew: 4}); !errors.Is(err, model.ErrContext) {
 		t.Errorf("error %v, want ErrContext", err)
 	}
 }
-
-type failing struct{ err error }
-
-func (f failing) Write(datasets.Pair) error { return f.err }
 
 // TestRecipes: LookaheadKV, arXiv:2603.10899, §4.1 and Judge Q, arXiv:2509.10798, appendix A.1, on the built-in
 // model's words.

@@ -104,7 +104,9 @@ func promptError(id string, err error) error {
 // item is a prompt on its way: prepare fills in its tokens.
 type item struct {
 	Prompt
+	task    string
 	index   int
+	cut     func(n int) int // the number of response tokens kept of n; nil keeps all
 	source  []int32
 	notices []string
 	prepare func(ctx context.Context, x *item) error
@@ -136,7 +138,7 @@ func (s *Job) stream(m *model.Model) (next func() (item, error), end func(), err
 				return item{}, io.EOF
 			}
 			e, err := stream.At(i)
-			return item{Prompt: Prompt{ID: e.ID, Task: e.Task, IDs: e.Prompt}, index: i, source: e.Answer, prepare: func(context.Context, *item) error { return nil }}, err
+			return item{Prompt: Prompt{ID: e.ID, IDs: e.Prompt}, task: e.Task, index: i, source: e.Answer, prepare: func(context.Context, *item) error { return nil }}, err
 		}, func() {}, nil
 	}
 	recipe, err := Recipes.Lookup(s.Recipe)
@@ -176,7 +178,7 @@ func (s *Job) stream(m *model.Model) (next func() (item, error), end func(), err
 				return err
 			}
 			x.IDs, x.source, x.notices = made.IDs, made.Source, made.Notices
-			x.Cut = func(n int) int { return recipe.Cut(n, rng) }
+			x.cut = func(n int) int { return recipe.Cut(n, rng) }
 			return nil
 		}
 		return x, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"glimpse/datasets"
 	"glimpse/internal/listing"
@@ -67,30 +68,33 @@ func (r *result) say(log io.Writer, name string) {
 type unit struct {
 	number int
 	items  []item
-	at     int // of the next one
-	open   int // prompts that are not answered
+	at     int              // of the next one
+	open   int              // prompts that are not answered
+	pairs  []*datasets.Pair // of those that were given; nil: without an answer
 	claim  *jobs.Claim
 	result result
 }
 
-// units are the prompts of a file that nobody has answered, as a source and sink of Pairs, which calls their methods one at
-// a time.
+// units are the prompts of a file that nobody has answered. Pairs calls their methods one at a time.
 type units struct {
 	*output
 	m      *model.Model
-	sink   PairSink // of a file that nobody shares; nil: results of units
-	last   string   // the ID of the last pair that was there
-	before int      // how many were there
-	total  result   // what was there, and where nobody shares the file what comes
+	sink   *datasets.PairWriter // of a file that nobody shares; nil: results of units
+	last   string               // the ID of the last pair that was there
+	before int                  // how many were there
+	total  result               // what was there, and where nobody shares the file what comes
 
 	share   jobs.Share[*unit]
-	err     error // of the records
-	unit    *unit // whose prompts are given
-	asked   []*unit
+	err     error          // of the records
+	unit    *unit          // whose prompts are given
+	held    map[*unit]bool // that are not finished
+	tokens  int
 	bar     *progress.Bar
 	bad     badRecords
 	notices progress.Notices
-	written int // samples that are stored
+	written int     // samples that are stored
+	done    []*unit // of a file that nobody shares, after those that are written
+	flushed int     // how many of these there are
 	left    int
 	over    bool
 }
@@ -105,7 +109,7 @@ func (u *units) generate(ctx context.Context, log io.Writer) error {
 	}
 	u.bar = progress.New(log, "prompts", total)
 	u.bar.Skip(int64(u.before))
-	u.bad, u.notices, u.written = badRecords{log: log}, progress.Notices{W: log}, u.before
+	u.bad, u.notices, u.written, u.held = badRecords{log: log}, progress.Notices{W: log}, u.before, make(map[*unit]bool)
 	records, closeRecords, err := s.stream(u.m)
 	if err != nil {
 		return err
@@ -125,12 +129,12 @@ func (u *units) generate(ctx context.Context, log io.Writer) error {
 			err = Pairs(ctx, u.m, func() (Prompt, error) {
 				x, err := u.next(ctx)
 				return x.Prompt, err
-			}, u, s.options())
+			}, s.options())
 		}
 		if more = err == nil && u.share.Left() > 0; more { // some may have been finished, or let go, since the last look
 			var claim *jobs.Claim
 			if u.unit, claim, more, err = u.share.Next(ctx, false); more {
-				u.unit.claim = claim
+				u.unit.claim, u.held[u.unit] = claim, true
 			}
 		}
 	}
@@ -145,10 +149,7 @@ func (u *units) generate(ctx context.Context, log io.Writer) error {
 // close lets go of what is not finished.
 func (u *units) close() {
 	u.share.Close()
-	if u.unit != nil {
-		u.unit.claim.Release()
-	}
-	for _, x := range u.asked {
+	for x := range u.held {
 		x.claim.Release()
 	}
 }
@@ -217,7 +218,7 @@ func (u *units) next(ctx context.Context) (item, error) {
 				claim.Release()
 				return item{}, u.err
 			case more:
-				next.claim, u.unit = claim, next
+				next.claim, u.unit, u.held[next] = claim, next, true
 				continue
 			case u.share.Left() > 0 && !u.share.Free && !u.share.Over():
 				return item{}, errLater
@@ -250,82 +251,88 @@ func (u *units) next(ctx context.Context) (item, error) {
 		default:
 			u.notices.Say(p.notices...)
 			x.open++
-			u.asked = append(u.asked, x)
+			x.pairs = append(x.pairs, nil)
+			slot := len(x.pairs) - 1
+			p.Done = func(response []int32) error { return u.answered(ctx, x, slot, &p, response) }
 			return p, nil
 		}
 	}
 }
 
-// Write takes the pair of the first prompt that waits for one.
-func (u *units) Write(p datasets.Pair) error {
-	x := u.asked[0]
-	u.asked = u.asked[1:]
-	x.open--
-	u.total.tokens += len(p.ResponseIDs)
-	u.bar.SetText(fmt.Sprintf("%d response tokens", u.total.tokens))
-	u.bar.Add(1)
-	if u.sink != nil {
-		u.total.tokens -= len(p.ResponseIDs)
-		u.total.count(p)
-		if err := u.sink.Write(p); err != nil {
-			return err
-		}
+// answered takes the response to a prompt of a unit, before it is cut; nil: there is none.
+func (u *units) answered(ctx context.Context, x *unit, slot int, p *item, response []int32) error {
+	if x.open--; response == nil && u.job.Responses == "source" {
+		x.result.Unusable++
 	} else {
-		x.result.Pairs = append(x.result.Pairs, p)
+		if p.cut != nil {
+			response = response[:p.cut(len(response))]
+		}
+		pair := &datasets.Pair{ID: p.ID, PromptIDs: p.IDs, ResponseIDs: response}
+		if x.pairs[slot] = pair; u.job.Responses == "self" {
+			pair.Task = p.task
+		}
+		u.tokens += len(response)
+		u.bar.SetText(fmt.Sprintf("%d response tokens", u.tokens))
+		u.bar.Add(1)
 	}
 	if x.open == 0 && u.unit != x {
-		return u.finish(context.Background(), x)
+		return u.finish(ctx, x)
 	}
 	return nil
 }
 
-// finish stores the result of a unit.
+// finish stores the result of a unit, or writes those that are finished in their order.
 func (u *units) finish(ctx context.Context, x *unit) error {
-	if u.sink != nil {
-		u.total.add(&x.result)
-		return nil
+	for _, p := range x.pairs {
+		if p != nil {
+			x.result.Pairs = append(x.result.Pairs, *p)
+		}
 	}
-	text, err := json.Marshal(&x.result)
-	if err == nil {
-		err = u.begin(ctx)
+	if u.sink == nil {
+		delete(u.held, x)
+		text, err := json.Marshal(&x.result)
+		if err == nil {
+			err = u.begin(ctx)
+		}
+		if err != nil {
+			x.claim.Release()
+			return err
+		}
+		u.written += len(x.result.Pairs)
+		return x.claim.Finish(ctx, text)
 	}
-	if err != nil {
-		return err
+	u.done = append(u.done, x)
+	for {
+		at := slices.IndexFunc(u.done, func(x *unit) bool { return x.number == u.flushed })
+		if at < 0 {
+			return nil
+		}
+		r := &u.done[at].result
+		for _, p := range r.Pairs {
+			if err := u.sink.Write(p); err != nil {
+				return err
+			}
+		}
+		u.total.add(r)
+		u.done, u.flushed = slices.Delete(u.done, at, at+1), u.flushed+1
 	}
-	u.written += len(x.result.Pairs)
-	return x.claim.Finish(ctx, text)
 }
 
 // copySource takes the answers that the sources give, or the right ones of the synthetic tasks.
 func (u *units) copySource(ctx context.Context) error {
 	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
 		x, err := u.next(ctx)
-		if err == io.EOF {
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == io.EOF:
 			return nil
-		}
-		if errors.Is(err, errLater) {
-			if err = jobs.Wait(ctx); err == nil {
-				continue
-			}
+		case errors.Is(err, errLater):
+			err = jobs.Wait(ctx)
+		case err == nil:
+			err = x.Done(x.source[:min(len(x.source), u.job.MaxNew)])
 		}
 		if err != nil {
-			return err
-		}
-		if x.source == nil {
-			last := len(u.asked) - 1
-			u.asked[last].open--
-			u.asked[last].result.Unusable++
-			u.asked = u.asked[:last]
-			continue
-		}
-		out := x.source[:min(len(x.source), u.job.MaxNew)]
-		if x.Cut != nil {
-			out = out[:x.Cut(len(out))]
-		}
-		if err := u.Write(datasets.Pair{ID: x.ID, PromptIDs: x.IDs, ResponseIDs: out}); err != nil {
 			return err
 		}
 	}
