@@ -1,7 +1,7 @@
-// Neon writes the arm64 assembly of package simd. Go's assembler knows few of the
+// Neon writes the arm64 assembly of package internal/simd. Go's assembler knows few of the
 // vector instructions, so that they are encoded here and written as words, each
 // with its mnemonic beside it; avo, which the amd64 files come from, has no arm64.
-// Run it with go generate in the parent folder of gen.
+// Run it with go generate there.
 package main
 
 import (

@@ -1,7 +1,7 @@
 //go:build avo
 
-// Gen writes the assembly of package simd with avo, which allocates registers and
-// checks the forms of instructions. Run it with go generate in the parent folder.
+// Simd writes the assembly of package internal/simd with avo, which allocates registers and
+// checks the forms of instructions. Run it with go generate there.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 		case "vector":
 			vector(v)
 		default:
-			fmt.Fprintf(os.Stderr, "gen: -part %q, want product, vector or blocks\n", *part)
+			fmt.Fprintf(os.Stderr, "simd: -part %q, want product, vector or blocks\n", *part)
 			os.Exit(2)
 		}
 	}
