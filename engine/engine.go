@@ -268,7 +268,7 @@ func (e *Engine) advance(ctx context.Context) (begun *Answer, more bool) {
 			return a.Request.Session.Turn(ctx, eviction.Prompt{Tokens: a.Request.Prompt[a.known:], MaxNew: a.Request.Generate.MaxNew})
 		})
 	}
-	if e.units.Next() {
+	if e.units.RunUnit() {
 		return nil, true
 	}
 	a := e.filling

@@ -137,12 +137,12 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) error {
 	defer release()
 	if c.Stream {
 		a.stream, a.out.Usage, a.out.Object = newEvents(w), c.pending(), "chat.completion.chunk"
-		if err := a.begin(); err != nil {
+		if err := a.sendRoles(); err != nil {
 			x.hangUp()
 			return err
 		}
 	}
-	err = x.each(r.Context(), a.tell)
+	err = x.each(r.Context(), a.addChunk)
 	if c.Stream {
 		a.stream.endStream(err, a.out, c.wanted(&a.total))
 		return nil
@@ -188,8 +188,8 @@ func (a *chatAnswers) logProbsOf(tokens []tokenLogProb) *chatLogProbs {
 	return chatLogProbsOf(a.server.model.Tokenizer, tokens)
 }
 
-// begin sends the role of every choice.
-func (a *chatAnswers) begin() error {
+// sendRoles sends the role of every choice.
+func (a *chatAnswers) sendRoles() error {
 	for i := range a.n {
 		if err := a.send(chatChoice{Index: i, Delta: &chatMessage{Role: "assistant", Content: new(string)}}); err != nil {
 			return err
@@ -203,8 +203,8 @@ func (a *chatAnswers) send(entry chatChoice) error {
 	return a.stream.writeEvent(a.out)
 }
 
-// tell takes what a choice says. A stream has one finish_reason for every choice.
-func (a *chatAnswers) tell(c *choice, said chunk) error {
+// addChunk takes what a choice says. A stream has one finish_reason for every choice.
+func (a *chatAnswers) addChunk(c *choice, said chunk) error {
 	deltas := a.replies.takeText(c.index, said.text, said.done)
 	reason := ""
 	if said.done {

@@ -144,7 +144,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 	if c.Stream {
 		a.stream, a.out.Usage = newEvents(w), c.pending()
 	}
-	err = x.each(r.Context(), a.tell)
+	err = x.each(r.Context(), a.addChunk)
 	a.total.ofPrompts(a.prompts)
 	if c.Stream {
 		a.stream.endStream(err, a.out, c.wanted(&a.total))
@@ -181,8 +181,8 @@ func (a *textAnswers) part(i int, text string) textChoice {
 	return out
 }
 
-// tell takes what a choice says.
-func (a *textAnswers) tell(c *choice, said chunk) error {
+// addChunk takes what a choice says.
+func (a *textAnswers) addChunk(c *choice, said chunk) error {
 	res := &a.results[c.index]
 	res.Text += said.text
 	if a.logProbs {

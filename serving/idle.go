@@ -142,7 +142,7 @@ func (i *idle) unit() bool {
 		}
 		i.units = runner.NewUnits(context.Background(), func(ctx context.Context) error { return i.task.run(ctx, i.task.of) })
 	}
-	if !i.units.Next() {
+	if !i.units.RunUnit() {
 		i.endTask()
 	}
 	return true

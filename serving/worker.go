@@ -138,7 +138,7 @@ func (w *worker) runUnits() {
 		w.unit, last = most(w.unit, now.Sub(last)), now
 		return now.Sub(start)+w.unit <= room
 	}
-	events, err := w.step()
+	events, err := w.stepEngine()
 	if took := time.Since(start); decoding > 0 {
 		w.stepped = most(w.stepped, time.Since(last))
 		if took > w.longest {
@@ -147,7 +147,7 @@ func (w *worker) runUnits() {
 		}
 	}
 	for _, e := range events {
-		w.tell(e)
+		w.tellChoice(e)
 	}
 	if err != nil { // of the device, or of a pass that has panicked: every answer ends with it
 		w.metrics.failed.Inc()
@@ -156,14 +156,14 @@ func (w *worker) runUnits() {
 	w.metrics.stepped(w)
 }
 
-// step takes a step of the engine. What belongs to one answer fails with that answer; the error of a panic is that of all.
-func (w *worker) step() (events []engine.Event, err error) {
+// stepEngine takes a step of the engine. What belongs to one answer fails with that answer; the error of a panic is that of all.
+func (w *worker) stepEngine() (events []engine.Event, err error) {
 	defer panics.Catch(&err)
 	return w.engine.Step(context.Background())
 }
 
-// tell takes an event to its choice, which fails where that panics.
-func (w *worker) tell(e engine.Event) {
+// tellChoice takes an event to its choice, which fails where that panics.
+func (w *worker) tellChoice(e engine.Event) {
 	c := w.choices[e.Answer]
 	var err error
 	func() {

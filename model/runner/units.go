@@ -46,8 +46,8 @@ func NewUnits(ctx context.Context, work func(ctx context.Context) error) *Units 
 	return u
 }
 
-// Next runs a unit. It tells whether another one is to come.
-func (u *Units) Next() bool {
+// RunUnit runs a unit. It tells whether another one is to come.
+func (u *Units) RunUnit() bool {
 	_, more := u.next()
 	return more
 }
