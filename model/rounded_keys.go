@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -116,9 +117,41 @@ func (m *Model) RoundedKeys() *RoundedKeys {
 	return k.found
 }
 
-// KeyTypes are the types of keys to be measured in a layer, the cache's first; nil if there is nothing more to measure there.
-func (m *Model) KeyTypes(layer int) (types []kernels.DType) {
-	k := m.keys
+// fewestRounded is the number of rows of a prompt from which on it shows what rounding does to its keys; of longer ones the last
+// mostRounded are looked at.
+const fewestRounded, mostRounded = 16, 256
+
+// MeasureKeys measures what rounding a prompt's keys k [rows, kvHeads, headDim] does to the attention a of its last row, in every layer
+// once. It does nothing where keys are not rounded in blocks, or all is measured.
+func (m *Model) MeasureKeys(layer int, on kernels.Backend, a *kernels.Attend, k, v *kernels.Tensor) {
+	n := k.Dim0()
+	if n < fewestRounded {
+		return
+	}
+	types := m.keys.missing(layer)
+	if types == nil {
+		return
+	}
+	if w := m.Config.Window(layer); w > 0 {
+		n = min(n, w)
+	}
+	n = min(n, mostRounded)
+	k, v = k.Rows(k.Dim0()-n, k.Dim0()), v.Rows(v.Dim0()-n, v.Dim0())
+	last := a.Q.Rows(a.Rows()-1, a.Rows()).Float64s()
+	computed, heads := byHead(k), a.Q.Shape[1]
+	divergences := make([]float64, len(types)) // the means over the layer's query heads
+	for i, t := range types {
+		rounded := roundedKeys(on, t.dtype, k, v)
+		for h := range heads {
+			q, g := last[h*a.HeadDim():][:a.HeadDim()], h/(heads/len(computed))
+			divergences[i] += divergence(attentionOver(a, q, computed[g]), attentionOver(a, q, rounded[g])) / float64(heads)
+		}
+	}
+	m.keys.add(&m.Config, layer, divergences)
+}
+
+// missing are the types that are to be measured in a layer, the cache's first; nil if there is nothing more to measure there.
+func (k *keyRounding) missing(layer int) []keyType {
 	if k == nil {
 		return nil
 	}
@@ -127,17 +160,16 @@ func (m *Model) KeyTypes(layer int) (types []kernels.DType) {
 	if k.found != nil || k.measured[layer] != nil {
 		return nil
 	}
-	return listing.Map(k.types, func(t keyType) kernels.DType { return t.dtype })
+	return k.types
 }
 
-// KeysMeasured takes the divergences of a layer, the means over its query heads, for each of KeyTypes.
-func (m *Model) KeysMeasured(layer int, divergences []float64) {
-	k := m.keys
+// add takes the divergences of a layer for each of types.
+func (k *keyRounding) add(c *Config, layer int, divergences []float64) {
 	k.mu.Lock()
 	k.measured[layer] = divergences
 	want := 0
-	for l := range m.Config.Layers {
-		if m.Config.HoldsKV(l) {
+	for l := range c.Layers {
+		if c.HoldsKV(l) {
 			want++
 		}
 	}
@@ -164,4 +196,70 @@ func (m *Model) KeysMeasured(layer int, divergences []float64) {
 	if tell != nil {
 		tell(k.found)
 	}
+}
+
+// byHead is k [rows, kvHeads, headDim] as [rows, headDim] of each head.
+func byHead(k *kernels.Tensor) [][]float64 {
+	rows, heads, dim := k.Shape[0], k.Shape[1], k.Shape[2]
+	all, out := k.Float64s(), make([][]float64, heads)
+	for i := range rows {
+		for g := range heads {
+			out[g] = append(out[g], all[(i*heads+g)*dim:][:dim]...)
+		}
+	}
+	return out
+}
+
+// roundedKeys are the keys [rows, headDim] of each head as a cache of the type holds them. In groups they are as when others
+// have followed: none in BF16.
+func roundedKeys(on kernels.Backend, t kernels.DType, k, v *kernels.Tensor) [][]float64 {
+	rows, heads, times := k.Dim0(), k.Shape[1], 1
+	if t.Grouped() {
+		times += (kernels.MostRecent + rows - 1) / rows
+	}
+	to, part := make([]kernels.KV, heads), make([]kernels.KV, heads)
+	for g := range to {
+		to[g] = kernels.KV{K: on.Alloc(t, rows*times, k.Shape[2]), V: on.Alloc(t.OfValues(), rows*times, v.Shape[2])}
+	}
+	for i := range times {
+		for g := range part {
+			part[g] = kernels.KV{K: to[g].K.Rows(i*rows, (i+1)*rows), V: to[g].V.Rows(i*rows, (i+1)*rows)}
+		}
+		on.CopyPairs(part, k, v)
+	}
+	out := make([][]float64, heads)
+	for g := range out {
+		out[g] = to[g].K.Rows(0, rows).Float64s()
+	}
+	return out
+}
+
+// attentionOver are the logarithms of the probabilities with which query q attends to keys, without sinks.
+func attentionOver(a *kernels.Attend, q, keys []float64) []float64 {
+	out := make([]float64, len(keys)/len(q))
+	most, sum := math.Inf(-1), 0.0
+	for i := range out {
+		for c, x := range keys[i*len(q):][:len(q)] {
+			out[i] += q[c] * x * a.Scale
+		}
+		if a.SoftCap > 0 {
+			out[i] = a.SoftCap * math.Tanh(out[i]/a.SoftCap)
+		}
+		most = max(most, out[i])
+	}
+	for _, x := range out {
+		sum += math.Exp(x - most)
+	}
+	for i := range out {
+		out[i] -= most + math.Log(sum)
+	}
+	return out
+}
+
+// divergence is that of q from p, of logarithms of probabilities (Kullback and Leibler), in nats.
+func divergence(p, q []float64) (d float64) {
+	for i, x := range p {
+		d += math.Exp(x) * (x - q[i])
+	}
+	return d
 }

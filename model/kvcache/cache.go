@@ -67,20 +67,7 @@ func New(m *model.Model) *Cache {
 func (c *Cache) pairs(layer int) *pairs { return c.layers[layer].held() }
 
 // attends tells that a layer is not recurrent.
-func (c *Cache) attends(layer int) bool {
-	_, recurs := c.layers[layer].(*recurrent)
-	return !recurs
-}
-
-// allAttend tells that no layer is recurrent.
-func (c *Cache) allAttend() bool {
-	for l := range c.layers {
-		if !c.attends(l) {
-			return false
-		}
-	}
-	return true
-}
+func (c *Cache) attends(layer int) bool { return !isRecurrent(c.layers[layer]) }
 
 // Next is the absolute position of the next token. Eviction does not change it.
 func (c *Cache) Next() int32 { return c.next }

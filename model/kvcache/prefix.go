@@ -165,7 +165,7 @@ func (p *PrefixCache) Match(c *Cache, salt string, tokens []int32, most int) *Pr
 	defer p.mu.Unlock()
 	p.clock++
 	x, at, from := &Prefix{of: p}, p.root(c, salt), 0
-	if c.dtype.Grouped() || !c.allAttend() {
+	if c.dtype.Grouped() || slices.ContainsFunc(c.layers, isRecurrent) {
 		return x
 	}
 	for reusing := true; p.pageEnd(from) <= len(tokens); {

@@ -11,6 +11,11 @@ type recurrent struct {
 	now, marked model.State
 }
 
+func isRecurrent(l layer) bool {
+	_, ok := l.(*recurrent)
+	return ok
+}
+
 // State is that of a recurrent layer after the rows so far, the cache's own, which the next rows move on.
 func (c *Cache) State(layer int) model.State {
 	r := c.layers[layer].(*recurrent)

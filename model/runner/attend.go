@@ -83,7 +83,7 @@ func (r *layerRows) attendSegment(i int, q, k, v, out *kernels.Tensor) error {
 	}
 	a := run.attention(s.past(r), r.l, q, s.pos[len(s.pos)-s.queries:])
 	if k != nil {
-		r.roundedKeys(&a, k, v)
+		r.Model.MeasureKeys(r.l, r.on, &a, k, v)
 	}
 	return run.attendRows(s, out, &a, k)
 }

@@ -11,15 +11,15 @@ import (
 // windows observes the last rows of a, in the sequence's last segment, unless that is done.
 func (r *Runner) windows(s *segment, a *kernels.Attend, k *kernels.Tensor) {
 	o, rows := s.o, a.Rows()
+	last := func(w int, peak bool) *kernels.Tensor {
+		scores, _ := r.observeAttention(nil, rowsOfAttend(a, rows-min(w, rows), rows), peak, r.arena)
+		return scores
+	}
 	for _, w := range s.observed.Windows[len(o.Windows):] {
-		window := rowsOfAttend(a, rows-min(w, rows), rows)
-		o.Windows = append(o.Windows, r.observeRows(window, r.arena))
+		o.Windows = append(o.Windows, last(w, false))
 	}
 	for _, w := range s.observed.PeakWindows {
-		window := rowsOfAttend(a, rows-min(w, rows), rows)
-		lse := r.alloc(window.Heads(), window.Rows())
-		r.on.Attention(nil, lse, window)
-		o.PeakWindows = append(o.PeakWindows, r.peaks(window, lse))
+		o.PeakWindows = append(o.PeakWindows, last(w, true))
 	}
 	if s.observed.Queries {
 		o.Queries, o.Keys = []*kernels.Tensor{a.Q}, k
@@ -79,19 +79,23 @@ func (r *Runner) mergeRows(acc *kernels.Tensor, a *kernels.Attend, lse *kernels.
 	b.MergeScores(acc, scores, float64(seen), float64(a.Rows()))
 }
 
-// observeProbe attends with rows a, out being nil or their output, and returns their
-// scores and lse.
+// observeProbe attends with the rows of a probe, out being nil or their output, and returns their scores and lse.
 func (r *Runner) observeProbe(out *kernels.Tensor, a *kernels.Attend, peak bool, rows model.QueryRows) (scores, lse *kernels.Tensor) {
-	b := r.on
 	if s, ok := rows.(model.RepeatedTokens); ok && (s.Sinks < s.From || s.To < a.MostEntries()) {
 		return r.observeRepetition(out, a, peak, s)
 	}
+	return r.observeAttention(out, a, peak, r.arena)
+}
+
+// observeAttention attends with rows a, out being nil or their output, and returns their scores, allocated by memory, and lse.
+func (r *Runner) observeAttention(out *kernels.Tensor, a *kernels.Attend, peak bool, memory kernels.Allocator) (scores, lse *kernels.Tensor) {
+	b := r.on
 	lse = r.alloc(a.Heads(), a.Rows())
 	if peak {
 		b.Attention(out, lse, a)
 		return r.peaks(a, lse), lse
 	}
-	scores = r.scores(a, r.arena)
+	scores = r.scores(a, memory)
 	b.ObserveAttention(out, lse, scores, a)
 	return scores, lse
 }
@@ -143,14 +147,6 @@ func rowsOfAttend(a *kernels.Attend, from, to int) *kernels.Attend {
 	part := *a
 	part.Q, part.Positions = a.Q.Rows(from, to), a.Positions[from:to]
 	return &part
-}
-
-// observeRows computes the scores of rows that attend; the result is allocated by
-// out.
-func (r *Runner) observeRows(a *kernels.Attend, out kernels.Allocator) *kernels.Tensor {
-	scores := r.scores(a, out)
-	r.on.ObserveAttention(nil, r.alloc(a.Heads(), a.Rows()), scores, a)
-	return scores
 }
 
 // scores allocates a score tensor for all entries of the past.

@@ -127,7 +127,7 @@ func (r *Runner) ObserveQueries(cache *kvcache.Cache, layer int, queries []*kern
 	for i, reader := range r.Model.Config.Readers(layer) {
 		a := on.attend(cache, reader, queries[i], kvcache.Positions(cache.Next(), keys.Dim0()))
 		a.K = keys
-		if one := on.observeRows(a, on.on); i == 0 {
+		if one, _ := on.observeAttention(nil, a, false, on.on); i == 0 {
 			scores = one
 		} else {
 			on.on.MergeScores(scores, one, float64(i), 1)

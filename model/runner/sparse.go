@@ -42,7 +42,8 @@ func (s *SparseStep) Backend() kernels.Backend { return s.runner.on }
 func (s *SparseStep) Scores() *kernels.Tensor {
 	r := s.runner
 	if !r.prepares {
-		return r.observeRows(s.attend, r.arena)
+		scores, _ := r.observeAttention(nil, s.attend, false, r.arena)
+		return scores
 	}
 	b, most := r.on, 0
 	for _, kv := range s.attend.Past {
