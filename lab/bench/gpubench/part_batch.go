@@ -108,7 +108,7 @@ func (b *bench) stepOf(ctx context.Context, m *model.Model, n, position, entries
 	defer runtime.GC()
 	caches, ids := make([]*kvcache.Cache, n), make([]int32, n)
 	for i := range caches {
-		if caches[i], err = kvcache.Random(m, position, entries, repeats+2); err != nil {
+		if caches[i], err = randomCache(m, position, entries, repeats+2); err != nil {
 			return 0, err
 		}
 		ids[i] = int32(i % m.Config.Vocab)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"glimpse/model"
-	"glimpse/model/kvcache"
 	"glimpse/model/runner"
 )
 
@@ -50,7 +49,7 @@ func init() {
 			}
 			b.meter.ResetPeak()
 			steps := b.sizes.steps
-			cache, err := kvcache.Random(m, length, entries, (b.repeats+2)*steps)
+			cache, err := randomCache(m, length, entries, (b.repeats+2)*steps)
 			if err != nil {
 				return err
 			}
