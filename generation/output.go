@@ -89,7 +89,7 @@ func (f *output) enter(ctx context.Context) (leave func(), err error) {
 		return func() {}, s.Files.Check("--out", s.Out)
 	}
 	if _, err := os.Stat(filepath.Dir(f.path)); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", f.path, err)
 	}
 	leave, err = f.work.Enter(ctx, func() error {
 		alive := f.work.Alive()

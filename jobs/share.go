@@ -107,38 +107,30 @@ func (s *Share[U]) take(ctx context.Context, u U) (c *Claim, got bool, err error
 		return nil, true, nil
 	}
 	name := s.Name(u)
-	if s.Look {
-		done := false
-		result, err := s.Work.result(ctx, name)
-		if err == nil && result != nil {
-			done, err = s.Accept(u, result)
-		}
-		if !done {
-			s.taken = append(s.taken, u)
-		}
-		return nil, false, err
-	}
-	if c, err = s.Work.claim(ctx, name); errors.Is(err, ErrTaken) {
-		s.taken = append(s.taken, u)
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	result, err := s.Work.result(ctx, name)
-	if err == nil && result != nil {
-		var accepted bool
-		if accepted, err = s.Accept(u, result); accepted {
-			c.Release()
+	if !s.Look {
+		if c, err = s.Work.claim(ctx, name); err != nil && !errors.Is(err, ErrTaken) {
 			return nil, false, err
 		}
 	}
-	if err == nil {
-		s.over, err = s.Work.over(ctx)
+	mine := !s.Look && err == nil
+	result, err := s.Work.result(ctx, name)
+	done := false
+	if err == nil && result != nil {
+		done, err = s.Accept(u, result)
 	}
-	if err != nil || s.over {
-		c.Release()
+	switch {
+	case !mine && (err != nil || done):
 		return nil, false, err
+	case !mine:
+		s.taken = append(s.taken, u)
+		return nil, false, nil
+	case err == nil && done:
+		return nil, false, c.forget(ctx)
+	case err == nil:
+		if s.over, err = s.Work.over(ctx); err == nil && !s.over {
+			return c, true, nil
+		}
 	}
-	return c, true, nil
+	c.Release()
+	return nil, false, err
 }

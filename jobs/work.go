@@ -331,9 +331,6 @@ func (w *Work) claim(ctx context.Context, name string) (*Claim, error) {
 		if errors.Is(err, objectstore.ErrClaimed) {
 			return nil, fmt.Errorf("%w: %w", ErrTaken, err)
 		}
-		if err == nil {
-			c.ctx = c.claimed.Context()
-		}
 		return c, err
 	}
 	lock := filepath.Join(w.path, claims, name)
@@ -353,9 +350,6 @@ func (w *Work) claim(ctx context.Context, name string) (*Claim, error) {
 	return c, err
 }
 
-// Context is that of the work on the unit: it ends when another process has taken over.
-func (c *Claim) Context() context.Context { return c.ctx }
-
 // leaveWithin is how long what is stored after a cancel may take.
 const leaveWithin = 20 * time.Second
 
@@ -367,13 +361,20 @@ func (c *Claim) Finish(ctx context.Context, result []byte) error {
 	if over, err := c.work.over(ctx); err != nil || over {
 		return err // this process was held up for long: another has taken over and finished the run
 	}
-	err := c.work.store.Put(ctx, c.work.key(results, c.name), bytes.NewReader(result), objectstore.PutOptions{})
-	if err != nil || c.claimed == nil {
+	if err := c.work.store.Put(ctx, c.work.key(results, c.name), bytes.NewReader(result), objectstore.PutOptions{}); err != nil {
 		return err
 	}
+	return c.forget(ctx)
+}
+
+// forget lets go of a unit that is done: there is nothing left to claim.
+func (c *Claim) forget(ctx context.Context) error {
 	claim := c.claimed
-	c.claimed = nil
-	return claim.Remove(ctx)
+	if c.claimed = nil; claim != nil {
+		return claim.Remove(ctx)
+	}
+	c.Release()
+	return nil
 }
 
 // Release lets the unit go; without a result it is free for others. It does nothing after Finish.

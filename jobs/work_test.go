@@ -83,19 +83,23 @@ func TestUnitsAreSharedOut(t *testing.T) {
 		const units, processes = 12, 3
 		var mu sync.Mutex
 		times, finished := make(map[int]int), 0
-		var wg sync.WaitGroup
+		var wg, entered sync.WaitGroup // who comes late finds nothing, and begins anew
+		entered.Add(processes)
 		for range processes {
 			w := open()
 			wg.Go(func() {
 				leave, err := w.Enter(t.Context(), func() error { return nil })
 				if err != nil {
 					t.Error(err)
+					entered.Done()
 					return
 				}
 				defer leave()
 				if _, err := w.Agree(t.Context(), []byte("settings")); err != nil {
 					t.Error(err)
 				}
+				entered.Done()
+				entered.Wait()
 				s := share(w, units)
 				done := do(t, s)
 				mu.Lock()
