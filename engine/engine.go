@@ -315,11 +315,8 @@ func (e *Engine) beginAnswer(a *Answer) *Answer {
 // conversation any goroutine may ask, so that the engine need not count what is submitted then.
 func (e *Engine) Count(r *Request) (need eviction.Footprint, err error) {
 	s, maxNew := r.Session, max(r.Generate.MaxNew, len(r.Generate.Forced))
-	rough := s.Model().RoughMemory(int(s.Cache.Next()) + 1 + len(r.Prompt) + maxNew)
-	if rough <= e.Budget/int64(e.rows) { // with which nobody need count
-		return eviction.Footprint{Prompt: rough, Answer: rough}, nil
-	}
-	if need, err = s.Footprint(context.Background(), len(r.Prompt), maxNew, e.rows); err != nil {
+	of := eviction.FootprintOptions{MaxNew: maxNew, Rows: e.rows, Enough: e.Budget / int64(e.rows)}
+	if need, err = s.Footprint(context.Background(), len(r.Prompt), of); err != nil {
 		return need, err
 	}
 	if n := need.Need(); n > e.Budget {
@@ -349,7 +346,7 @@ func (e *Engine) admit(a *Answer) bool {
 	}
 	e.resume(a) // what it takes is counted in its need
 	e.LetGo(e.Budget - need)
-	if a.need.Passes > 0 { // counted
+	if a.need.Passes > 0 { // which a bound does not tell apart
 		e.runtime.ReleaseScratch()
 	}
 	e.steps = steps

@@ -213,7 +213,7 @@ func footprint(t *testing.T, rt *eviction.Runtime, a asked, rows int) eviction.F
 	for _, p := range a.prompts {
 		n += len(p)
 	}
-	f, err := s.Footprint(t.Context(), n+(len(a.prompts)-1)*a.opt.MaxNew, a.opt.MaxNew, rows)
+	f, err := s.Footprint(t.Context(), n+(len(a.prompts)-1)*a.opt.MaxNew, eviction.FootprintOptions{MaxNew: a.opt.MaxNew, Rows: rows})
 	if err != nil {
 		t.Fatal(err)
 	}

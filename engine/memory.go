@@ -14,9 +14,10 @@ import (
 // yet: policies are taken with ones of the usual size.
 func (o *Options) CheckMemory(ctx context.Context, m *model.Model, run eviction.FootprintOptions) error {
 	available, ok := m.Available(hostmemory.Available)
-	if !ok || m.RoughMemory(run.Tokens+run.MaxNew) <= available || run.Tokens < 1 || run.Tokens > m.Config.MaxPositions {
+	if !ok || run.Tokens < 1 || run.Tokens > m.Config.MaxPositions {
 		return nil
 	}
+	run.Enough = max(0, available-m.HeldWeights())
 	worst, err := o.Memory(ctx, m, run)
 	if err != nil {
 		return err
@@ -63,13 +64,16 @@ func forecast(ctx context.Context, m *model.Model, policy string, seed uint64, o
 			return nil, err
 		}
 	}
-	rt, held := eviction.NewRuntime(counted), counter.Live() // with the adapter
-	need, err := rt.Footprint(ctx, named, run)
+	adapter := counter.Live() - weights
+	if run.Enough > 0 {
+		run.Enough = max(0, run.Enough-adapter)
+	}
+	need, err := eviction.NewFootprint(ctx, m, named, run)
 	if err != nil {
 		return nil, fmt.Errorf("forecast of memory: policy %s: %w", policy, err)
 	}
-	return m.NewForecast(counted, weights, held-weights+need.Peak, []model.MemoryPart{
+	return m.NewForecast(counted, adapter+need.Peak, []model.MemoryPart{
 		{Name: fmt.Sprintf("keys and values of %d tokens", run.Tokens), Bytes: need.Cache},
-		{Name: "activations", Bytes: need.Passes}, {Name: "temporary", Bytes: counter.Temporary()},
+		{Name: "activations", Bytes: need.Passes}, {Name: "temporary", Bytes: need.Temporary},
 	}, "lower --budget with a policy that evicts layer by layer, such as snapkv or lookaheadkv", "use a device with more memory"), nil
 }

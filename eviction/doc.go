@@ -9,7 +9,7 @@
 // that differ between layers or KV heads, a draft, by the model on what was evicted or by
 // another model, merging what goes into what stays, eviction while decoding, decoding that
 // reads a few of the entries it holds. What runs a prompt ([Session]), measures it ([Study]),
-// counts its memory ([Runtime.Footprint]) or its operations ([Workload]) reads the plan.
+// counts its memory ([NewFootprint]) or its operations ([Workload]) reads the plan.
 //
 // The policies adakv and compose take the plan of another one, with its scores,
 // and select by rules of their own. A policy is a scorer for them if it says so when

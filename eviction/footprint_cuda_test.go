@@ -52,7 +52,7 @@ func footprint(t *testing.T, names []string, set ...string) {
 			}
 			o := eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew}
 			weights := counter.Live()
-			f, err := eviction.NewRuntime(counted).Footprint(background, policy(t, counted, name, set...), o)
+			f, err := eviction.NewFootprint(background, m, policy(t, counted, name, set...), o)
 			if err != nil {
 				t.Fatal(err)
 			}

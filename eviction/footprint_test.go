@@ -29,11 +29,11 @@ func TestFootprintOfEveryPolicy(t *testing.T) {
 			counted, counter := m.Counted()
 			named := policy(t, counted, name)
 			weights := counter.Live()
+			runtime.KeepAlive(counted)
 			if weights <= 0 || weights > m.WeightBytes()+1<<16 {
 				t.Errorf("weights of %d bytes, stored are %d", weights, m.WeightBytes())
 			}
-			foretold := eviction.NewRuntime(counted)
-			f, err := foretold.Footprint(background, named, eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
+			f, err := eviction.NewFootprint(background, m, named, eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,8 +57,8 @@ func TestFootprintOfEveryPolicy(t *testing.T) {
 			if held := s.Cache.Bytes(); f.Answer < held || f.Answer > held+rounding+64<<10 {
 				t.Errorf("a session of %d bytes is foretold, %d are held at the end", f.Answer, held)
 			}
-			if f.Peak+weights != counter.Peak() || f.Peak < f.Cache+f.Passes || f.Need() < f.Peak || f.Need() > 2*(f.Cache+f.Passes+f.Steps) {
-				t.Errorf("footprint %+v, need %d; counted are %d beside the weights", f, f.Need(), counter.Peak()-weights)
+			if f.Peak < f.Cache+f.Passes || f.Need() < f.Peak || f.Need() > 2*(f.Cache+f.Passes+f.Steps) {
+				t.Errorf("footprint %+v, need %d", f, f.Need())
 			}
 		})
 	}
@@ -73,7 +73,7 @@ func TestFootprintOfStudy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			counted, _ := m.Counted()
 			o := eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew, Study: true}
-			f, err := eviction.NewRuntime(counted).Footprint(background, policy(t, counted, name), o)
+			f, err := eviction.NewFootprint(background, m, policy(t, counted, name), o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +104,7 @@ func TestFootprintOfAblations(t *testing.T) {
 		t.Run(set, func(t *testing.T) {
 			name, _, _ := strings.Cut(set, ".")
 			counted, _ := m.Counted()
-			f, err := eviction.NewRuntime(counted).Footprint(background, policy(t, counted, name, set), eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
+			f, err := eviction.NewFootprint(background, m, policy(t, counted, name, set), eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,12 +129,11 @@ func TestFootprintOfRoundedCaches(t *testing.T) {
 			t.Run(cache+"/"+name, func(t *testing.T) {
 				counted, _ := m.Counted()
 				named := policy(t, counted, name)
-				foretold := eviction.NewRuntime(counted)
-				f, err := foretold.Footprint(background, named, eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
+				f, err := eviction.NewFootprint(background, m, named, eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := foretold.Footprint(background, named, eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew, Study: true}); err != nil {
+				if _, err := eviction.NewFootprint(background, m, named, eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew, Study: true}); err != nil {
 					t.Fatal(err)
 				}
 				rt := eviction.NewRuntime(m)
@@ -151,45 +150,46 @@ func TestFootprintOfRoundedCaches(t *testing.T) {
 	}
 }
 
-// TestFootprintOfSessions: what a session counts in passes is its policy's footprint, to half a percent of all memory, and takes
-// fewer collections of garbage, which hold up those who answer.
+// TestFootprintOfSessions: what a session counts is its policy's footprint, and where memory for so much is there anyway, a bound
+// of it that takes fewer collections of garbage, which hold up those who answer.
 func TestFootprintOfSessions(t *testing.T) {
 	const tokens, budget, maxNew, rows = 960, 240, 64, 4 // a length that is not rounded
 	m := modeltest.Llama{Layers: 6, Heads: 4, KVHeads: 2, HeadDim: 64, MaxPositions: 2048}.Open(t, "cpu")
-	var one, several uint32
 	for _, name := range eviction.Policies.Names() {
 		t.Run(name, func(t *testing.T) {
-			var before, between, after runtime.MemStats
 			named := policy(t, m, name)
 			s, err := eviction.NewRuntime(m).NewSession(named, eviction.Pairs(budget))
 			if err != nil {
 				t.Fatal(err)
 			}
-			runtime.ReadMemStats(&before)
-			counted, counter := m.Counted()
-			weights := counter.Live()
-			want, err := eviction.NewRuntime(counted).Footprint(background, named, eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew, Rows: rows})
-			if err != nil {
-				t.Fatal(err)
-			}
-			runtime.ReadMemStats(&between)
-			got, err := s.Footprint(background, tokens, maxNew, rows)
-			if err != nil {
-				t.Fatal(err)
-			}
-			runtime.ReadMemStats(&after)
-			one, several = one+between.NumForcedGC-before.NumForcedGC, several+after.NumForcedGC-between.NumForcedGC
-			part := (weights+want.Need())/100 + 64<<10 // of both
-			for _, part := range [][3]int64{{got.Prompt, want.Prompt, part}, {got.Answer, want.Answer, part}, {got.Need(), want.Need(), part}, {got.Passes, want.Passes, 0}, {got.Cache, want.Cache, 0}} {
-				if d := part[0] - part[1]; d < -part[2] || d > part[2] {
-					t.Errorf("in passes %+v, in one %+v", got, want)
-					break
+			count := func(enough int64) (f eviction.Footprint, collections uint32) {
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				f, err := s.Footprint(background, tokens, eviction.FootprintOptions{MaxNew: maxNew, Rows: rows, Enough: enough})
+				if err != nil {
+					t.Fatal(err)
 				}
+				runtime.ReadMemStats(&after)
+				return f, after.NumForcedGC - before.NumForcedGC
+			}
+			want, err := eviction.NewFootprint(background, m, named, eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew, Rows: rows})
+			if err != nil {
+				t.Fatal(err)
+			}
+			exact, all := count(0)
+			if exact != want {
+				t.Errorf("counted %+v, want %+v", exact, want)
+			}
+			bound, few := count(8 * want.Need())
+			if bound.Need() < want.Peak || bound.Need() > 8*want.Need() || few > all/2 {
+				t.Errorf("a bound of %d in %d collections, counted %d in %d", bound.Need(), few, want.Need(), all)
+			}
+			// Where less than the need is there anyway, it is counted as closely as without.
+			slack := (m.HeldWeights()+m.WeightBytes()+want.Peak)/50 + 64<<10
+			if closer, _ := count(want.Peak / 2); closer.Need() < want.Need()-slack || closer.Need() > want.Need()+slack || closer.Passes != want.Passes {
+				t.Errorf("counted %+v, want %+v", closer, want)
 			}
 		})
-	}
-	if several > one*9/10 { // of a model of this size; of larger ones a third
-		t.Errorf("%d collections in passes, %d in one", several, one)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestFootprintOfLogProbs(t *testing.T) {
 		for i, told := range []bool{false, true} {
 			counted, _ := m.Counted()
 			o := eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew, LogProbs: told}
-			f, err := eviction.NewRuntime(counted).Footprint(background, policy(t, counted, "snapkv"), o)
+			f, err := eviction.NewFootprint(background, m, policy(t, counted, "snapkv"), o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,7 +3,6 @@ package eviction
 import (
 	"context"
 	"fmt"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -309,36 +308,6 @@ func (s *Session) KeepRest() {
 // the session holds, and Kept and Scores are gone.
 func (s *Session) Rest() {
 	s.logits, s.kept, s.scores, s.sparse, s.Pool = nil, nil, nil, nil, nil
-}
-
-// Footprint is the memory of a turn and its answer in a batch of so many rows, counted as if all of the
-// conversation were one prompt, of up to an eighth more tokens, so that few are counted. Before the first turn any
-// goroutine may ask.
-func (s *Session) Footprint(ctx context.Context, tokens, maxNew, rows int) (Footprint, error) {
-	n := len(s.history) + len(s.pending) + tokens
-	step := 1 << max(0, bits.Len(uint(n))-4)
-	n = max(n, min((n+step-1)/step*step, s.Model().Config.MaxPositions))
-	k := footprintKey{s.policy, FootprintOptions{Tokens: n, Budget: s.Budget.Of(n), MaxNew: maxNew, Rows: rows, LogProbs: s.LogProbs != nil}}
-	known := &s.runtime.footprints
-	if f, ok := known.Load(k); ok {
-		return f.(Footprint), nil
-	}
-	s.runtime.counting.Lock()
-	defer s.runtime.counting.Unlock()
-	if f, ok := known.Load(k); ok {
-		return f.(Footprint), nil
-	}
-	f, err := countAnew(ctx, s.Model(), k.policy, k.of)
-	if err == nil {
-		known.Store(k, f)
-	}
-	return f, err
-}
-
-// footprintKey is what a footprint depends on.
-type footprintKey struct {
-	policy *Configured
-	of     FootprintOptions
 }
 
 // Model is what the session runs.

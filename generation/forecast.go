@@ -15,22 +15,22 @@ import (
 func CheckMemory(ctx context.Context, m *model.Model, host func() int64, tokens, prompts int, opt Options) error {
 	tokens = min(tokens, m.Config.MaxPositions)
 	available, ok := m.Available(host)
-	if !ok || tokens < 1 || opt.resolveDefaults() != nil || m.RoughMemory(opt.Batch*(tokens+opt.MaxNew)) <= available {
+	if !ok || tokens < 1 || opt.resolveDefaults() != nil {
 		return nil
 	}
 	full, err := eviction.New("full", 0, nil, nil)
 	if err != nil {
 		return err
 	}
-	counted, counter := m.Counted()
+	counted, _ := m.Counted()
 	groups, size := opt.groups(counted)
-	weights := counter.Live()
-	need, err := eviction.NewRuntime(counted).Footprint(ctx, full, eviction.FootprintOptions{Tokens: tokens, Budget: tokens, MaxNew: opt.MaxNew, Rows: size})
+	of := eviction.FootprintOptions{Tokens: tokens, Budget: tokens, MaxNew: opt.MaxNew, Rows: size, Enough: max(0, available-m.HeldWeights()) / int64(groups)}
+	need, err := eviction.NewFootprint(ctx, m, full, of)
 	if err != nil {
 		return fmt.Errorf("forecast of memory: %w", err)
 	}
 	n := int64(groups)
-	f := m.NewForecast(counted, weights, n*need.Need(), []model.MemoryPart{
+	f := m.NewForecast(counted, n*need.Need(), []model.MemoryPart{
 		{Name: fmt.Sprintf("a prompt of %d tokens and up to %d of its response", tokens, opt.MaxNew), Bytes: n * need.Own()},
 		{Name: "activations", Bytes: n * (need.Passes + need.Steps)},
 	}, "lower --max-prompt (--tokens of synthetic tasks) or --max-new", "use a device with more memory")

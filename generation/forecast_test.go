@@ -21,8 +21,7 @@ func need(t *testing.T, m *model.Model, tokens int, opt generation.Options) int6
 	if err != nil {
 		t.Fatal(err)
 	}
-	counted, _ := m.Counted()
-	f, err := eviction.NewRuntime(counted).Footprint(t.Context(), full, eviction.FootprintOptions{Tokens: tokens, Budget: tokens, MaxNew: opt.MaxNew, Rows: runner.GroupRows(m, opt.Batch)})
+	f, err := eviction.NewFootprint(t.Context(), m, full, eviction.FootprintOptions{Tokens: tokens, Budget: tokens, MaxNew: opt.MaxNew, Rows: runner.GroupRows(m, opt.Batch)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,6 +76,17 @@ func (m *Model) MappedBytes() int64 {
 	return m.WeightBytes() - m.widenedBytes()
 }
 
+// HeldWeights are the bytes that the weights take: of a device as it hands memory out, on the host those that it does
+// not map.
+func (m *Model) HeldWeights() int64 {
+	if !m.Backend.OwnMemory() {
+		return m.widenedBytes()
+	}
+	counted, counter := m.Counted()
+	defer runtime.KeepAlive(counted)
+	return counter.Live()
+}
+
 func widenedBytes(w *checkpoints.Weights, names []string) (n int64) {
 	for _, name := range names {
 		if info, _ := w.Info(name); info.Made {
@@ -113,13 +124,10 @@ type Forecast struct {
 }
 
 // NewForecast is the forecast of a run on m, whose [Model.Counted] is counted: of its weights and the rest that it needs,
-// in bytes, named by parts. Weights that the host maps are not counted, since they are read again if need be.
-func (m *Model) NewForecast(counted *Model, weights, rest int64, parts []MemoryPart, advice ...string) *Forecast {
+// in bytes, named by parts.
+func (m *Model) NewForecast(counted *Model, rest int64, parts []MemoryPart, advice ...string) *Forecast {
+	weights := m.HeldWeights()
 	f := &Forecast{Device: m.DeviceName(), Need: weights + rest, Parts: append([]MemoryPart{{"weights", weights}}, parts...), Advice: advice}
-	if !m.Backend.OwnMemory() {
-		f.Parts[0].Bytes = m.widenedBytes()
-		f.Need = f.Parts[0].Bytes + rest
-	}
 	if counted.CacheDType().Numbers() != kernels.BF16 {
 		f.Advice = append([]string{"take --cache-dtype bf16"}, advice...)
 	}
@@ -175,28 +183,13 @@ func (m *Model) Available(host func() int64) (bytes int64, ok bool) {
 	return n, n > 0
 }
 
-// RoughMemory is more than weights, caches and activations of passes over so many tokens
-// can take together: where there is that much, nobody need count.
-func (m *Model) RoughMemory(tokens int) int64 {
-	c := &m.Config
-	element, n := int64(m.Backend.Compute().Size()), int64(tokens)
-	widest := int64(4*c.Hidden + 6*max(c.Intermediate, c.ExpertWidth) + 4*c.Heads*c.widestHead() + c.recurrentWidth())
-	weights := 2 * m.WeightBytes()
-	caches := 4 * (n*c.CacheBytesPerToken(m.Backend.Compute()) + c.CacheBytes(0, m.Backend.Compute()))
-	scores := 8 * n * int64(c.Heads*(c.Layers+4)) * element
-	rows := (4*n*int64(c.Hidden) + 8*min(n, 2*int64(m.ChunkRows()))*widest + 2*int64(c.Vocab)) * element
-	return weights + caches + scores + rows + 256<<20
-}
-
 // CheckWeights is an error where the weights alone do not fit, for Options.BeforeWeights.
 func (m *Model) CheckWeights() error {
 	if _, ok := m.Available(nil); !ok {
 		return nil
 	}
 	available := m.room(func(b kernels.Backend) int64 { return b.Memory().Available }) // for tensors alone
-	counted, counter := m.Counted()
-	f := Forecast{Device: m.DeviceName(), Need: counter.Live(), Available: available, Advice: []string{"use a smaller model, or a device with more memory"}}
-	runtime.KeepAlive(counted)
-	f.Parts = []MemoryPart{{"weights", f.Need}}
+	weights := m.HeldWeights()
+	f := Forecast{Device: m.DeviceName(), Need: weights, Available: available, Parts: []MemoryPart{{"weights", weights}}, Advice: []string{"use a smaller model, or a device with more memory"}}
 	return f.Check()
 }

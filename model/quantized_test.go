@@ -114,8 +114,8 @@ func TestQuantizedMemory(t *testing.T) {
 		}
 		widened := int64(7 * m.Config.Hidden * m.Config.Hidden * 2)
 		for _, m := range []*model.Model{shapes, m} {
-			counted, counter := m.Counted()
-			if f := m.NewForecast(counted, counter.Live(), 1000, nil); f.Need != widened+1000 || f.Parts[0].Bytes != widened {
+			counted, _ := m.Counted()
+			if f := m.NewForecast(counted, 1000, nil); f.Need != widened+1000 || f.Parts[0].Bytes != widened {
 				t.Errorf("%s: %d bytes needed, %d of weights, want %d of weights and 1000", kind, f.Need, f.Parts[0].Bytes, widened)
 			}
 		}

@@ -92,7 +92,10 @@ func newIdle(w *worker, m *engine.Model, c *Config) (i *idle, err error) {
 type idleTask struct {
 	name string
 	run  func(ctx context.Context, a *answered) error
-	of   *answered
+	// count makes the allocations of run on a runtime without numbers.
+	count func(ctx context.Context, rt *eviction.Runtime, a *answered) error
+	of    *answered
+	need  int64 // bytes beside the weights; 0: not counted
 }
 
 // offer takes an answer, unless chance says no or it tells nothing: where all of the prompt was kept, or nothing was said.
@@ -101,28 +104,41 @@ func (i *idle) offer(a *answered) {
 		return
 	}
 	if a.generate.Sampling.Temperature == 0 && a.policy.Name != "full" && i.rng.Float64() < i.verifyShare {
-		i.pushTask(idleTask{"verify", i.verify, a})
+		i.pushTask(idleTask{name: "verify", run: i.verify, count: countVerify, of: a})
 	}
 	if i.shadow != nil && i.rng.Float64() < i.shadowShare {
-		i.pushTask(idleTask{"shadow", i.compareKept, a})
+		i.pushTask(idleTask{name: "shadow", run: i.compareKept, count: i.countCompare, of: a})
 	}
 }
 
 func (i *idle) pushTask(t idleTask) {
-	switch {
-	case len(i.queue) >= maxIdle:
+	if len(i.queue) >= maxIdle {
 		i.countTask(t, "queue_full")
-	case i.memory > 0 && i.needs(t) > i.memory:
-		i.countTask(t, "too_long")
-	default:
-		i.queue = append(i.queue, t)
+		return
 	}
+	i.queue = append(i.queue, t)
 }
 
-// needs is about the memory that a piece of work takes beside the weights.
-func (i *idle) needs(t idleTask) int64 {
-	m := i.runtime.Runner.Model
-	return m.RoughMemory(len(t.of.prompt)+len(t.of.response)) - m.RoughMemory(0)
+// errTooLong tells of work that needs more memory than there is for it.
+var errTooLong = errors.New("too long")
+
+// makeRoom lets go of kept sessions for a piece of work, whose need it counts.
+func (i *idle) makeRoom(ctx context.Context, t *idleTask) (err error) {
+	if i.memory == 0 {
+		return nil
+	}
+	if t.need == 0 {
+		t.need, err = eviction.PeakOf(i.runtime.Runner.Model, func(rt *eviction.Runtime) error { return t.count(ctx, rt, t.of) })
+	}
+	switch {
+	case err != nil:
+		t.need = 0
+		return err
+	case t.need > i.memory:
+		return errTooLong
+	}
+	i.engine.LetGo(i.memory - t.need)
+	return nil
 }
 
 func (i *idle) countTask(t idleTask, outcome string) {
@@ -137,10 +153,12 @@ func (i *idle) unit() bool {
 	if i.units == nil {
 		i.task = i.queue[0]
 		i.queue = slices.Delete(i.queue, 0, 1)
-		if i.memory > 0 {
-			i.engine.LetGo(i.memory - i.needs(i.task))
-		}
-		i.units = runner.NewUnits(context.Background(), func(ctx context.Context) error { return i.task.run(ctx, i.task.of) })
+		i.units = runner.NewUnits(context.Background(), func(ctx context.Context) error {
+			if err := i.makeRoom(ctx, &i.task); err != nil {
+				return err
+			}
+			return i.task.run(ctx, i.task.of)
+		})
 	}
 	if !i.units.RunUnit() {
 		i.endTask()
@@ -156,6 +174,8 @@ func (i *idle) endTask() {
 	case errors.Is(err, context.Canceled):
 		i.countTask(t, "interrupted")
 		i.pushTask(t)
+	case errors.Is(err, errTooLong):
+		i.countTask(t, "too_long")
 	case err != nil:
 		i.countTask(t, "failed")
 		i.log.Error("idle work failed", "work", t.name, "id", t.of.id, "error", err)

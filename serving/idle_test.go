@@ -163,7 +163,7 @@ func TestShadowOfAFolder(t *testing.T) {
 
 // TestIdleWorkTakesRoom: sessions that wait for another turn leave the memory that idle work takes.
 func TestIdleWorkTakesRoom(t *testing.T) {
-	s := serve(t, func(c *serving.Config) { c.Prefix, c.Memory, c.VerifyShare = 0, 48<<20, 1 })
+	s := serve(t, func(c *serving.Config) { c.Prefix, c.Memory, c.VerifyShare = 0, 20<<20, 1 })
 	const talks = 16
 	for i := range talks {
 		if _, err := s.Chat.Completions.New(t.Context(), talk(multiTurn, []string{s.message(t, 300, uint64(i))}, nil)); err != nil {
@@ -174,6 +174,29 @@ func TestIdleWorkTakesRoom(t *testing.T) {
 	waiting, letGo := s.metric(t, "glimpse_conversation_sessions"), s.metric(t, "glimpse_conversation_evictions")
 	if waiting == 0 || letGo == 0 || waiting+letGo != talks {
 		t.Errorf("of %d sessions %v wait and %v were let go of, want some of each", talks, waiting, letGo)
+	}
+}
+
+// TestIdleWorkInLittleMemory: work that fits the memory is done, and what needs more than there is, as the full cache of a prompt
+// that was evicted layer by layer does, is not.
+func TestIdleWorkInLittleMemory(t *testing.T) {
+	const tokens = 3000
+	for _, c := range []struct {
+		memory  int64
+		outcome string
+	}{{28 << 20, "done"}, {16 << 20, "too_long"}} {
+		t.Run(c.outcome, func(t *testing.T) {
+			s := serve(t, func(cfg *serving.Config) {
+				cfg.Prefix, cfg.Memory, cfg.Rows, cfg.VerifyShare, cfg.Shadow, cfg.ShadowShare = 0, c.memory, 1, 1, "judgeq/shipped", 1
+			})
+			p := openai.CompletionNewParams{Model: "tiny", Prompt: ids(s.document(t, tokens, 1)), MaxTokens: openai.Int(8), Temperature: openai.Float(0)}
+			if _, err := s.Completions.New(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			for _, work := range []string{"verify", "shadow"} {
+				s.await(t, `glimpse_idle_work_total{outcome="`+c.outcome+`",work="`+work+`"}`, 1)
+			}
+		})
 	}
 }
 

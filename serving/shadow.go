@@ -74,11 +74,21 @@ func names(all []engine.AdapterInfo) string {
 	return strings.Join(listing.Map(all, func(a engine.AdapterInfo) string { return engine.NameWithAdapter(a.Policy, a.Name) }), ", ")
 }
 
-// compareKept measures how much of the answer's attention went to entries that the answer's policy and the shadow keep.
-func (i *idle) compareKept(ctx context.Context, a *answered) error {
+// studyAnswer observes what an answer attends to, and what its policy, the shadow and the oracle keep.
+func (i *idle) studyAnswer(ctx context.Context, rt *eviction.Runtime, a *answered) (*eviction.Study, error) {
 	policies := []*eviction.Configured{a.policy.Configured, i.shadow.Configured, i.oracle}
 	prompt := eviction.Prompt{Tokens: a.prompt, MaxNew: a.generate.MaxNew, Response: a.response}
-	study, err := i.runtime.Study(ctx, policies, prompt, []int{a.pairs}, runner.GenerateOptions{})
+	return rt.Study(ctx, policies, prompt, []int{a.pairs}, runner.GenerateOptions{})
+}
+
+func (i *idle) countCompare(ctx context.Context, rt *eviction.Runtime, a *answered) error {
+	_, err := i.studyAnswer(ctx, rt, a)
+	return err
+}
+
+// compareKept measures how much of the answer's attention went to entries that the answer's policy and the shadow keep.
+func (i *idle) compareKept(ctx context.Context, a *answered) error {
+	study, err := i.studyAnswer(ctx, i.runtime, a)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,12 @@ import (
 	"glimpse/model/runner"
 )
 
+// countVerify is verify up to the answer's end, of whatever tokens.
+func countVerify(ctx context.Context, rt *eviction.Runtime, a *answered) error {
+	_, err := rt.Study(ctx, nil, eviction.Prompt{Tokens: a.prompt}, nil, runner.GenerateOptions{MaxNew: len(a.response) + 1})
+	return err
+}
+
 // verify answers once more with the full cache, up to the first difference.
 func (i *idle) verify(ctx context.Context, a *answered) error {
 	opt := runner.GenerateOptions{Sampling: a.generate.Sampling, Stop: a.generate.Stop, IgnoreEnd: a.generate.IgnoreEnd}

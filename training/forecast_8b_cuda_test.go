@@ -70,17 +70,15 @@ func TestCUDAForecastOfLlama8B(t *testing.T) {
 			t.Errorf("a step takes %.2f GB, want at most 24", gb(k.Total))
 		}
 		for _, policy := range []string{"full", "snapkv", "h2o"} {
-			counted, counter := m.Counted()
 			named, err := eviction.New(policy, 1, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			weights := counter.Live()
-			need, err := eviction.NewRuntime(counted).Footprint(t.Context(), named, eviction.FootprintOptions{Tokens: 32768, Budget: 128, MaxNew: 128})
+			need, err := eviction.NewFootprint(t.Context(), m, named, eviction.FootprintOptions{Tokens: 32768, Budget: 128, MaxNew: 128})
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%s: %s takes %.1f GB for 32,768 tokens at a budget of 128", dtype, policy, gb(weights+need.Peak))
+			t.Logf("%s: %s takes %.1f GB for 32,768 tokens at a budget of 128", dtype, policy, gb(m.HeldWeights()+need.Peak))
 		}
 	}
 }
