@@ -126,8 +126,9 @@ type Attend struct {
 // Kept is what ObserveAttention leaves for AttentionGrad of the same Attend: the memory is
 // reused from call to call, its contents are the backend's own business.
 type Kept struct {
-	Logits []float32 // per KV head [rows·group, entries], less the row's lse
-	Valid  bool      // since ObserveAttention of this Attend
+	Logits  []float32 // per KV head [rows·group, entries], less the row's lse
+	Valid   bool      // since ObserveAttention of this Attend
+	Counted *Tensor   // of a backend that only counts memory: what Logits would take
 }
 
 // Rows, Heads, KVHeads, HeadDim and Group (query heads per KV head) read the

@@ -16,7 +16,7 @@
 //     kernels and declare what is checked at their first use. cuda/host is a driver that
 //     runs the sources on the processor.
 //   - kernels/formats: blocks of quantised weights, and how they are widened.
-//   - kernels/memcount: counts the memory that another backend would need.
+//   - kernels/memcount: counts the memory and the operations of another backend.
 //   - kernels/kernelstest: what holds a backend against the float64 reference.
 //   - kernels/backends: links all backends, so that [Open] finds them by name.
 //

@@ -41,9 +41,8 @@ func (s *DeltaShape) StateShapes() [][]int {
 }
 
 // Operations: every number of S decays, is multiplied by the key, corrected, and read.
-func (s *DeltaShape) Operations() (products, flops float64) {
-	numbers := float64(s.ValueHeads * s.KeyDim * s.ValueDim)
-	return 4 * numbers, 7 * numbers
+func (s *DeltaShape) Operations() float64 {
+	return 7 * float64(s.ValueHeads*s.KeyDim*s.ValueDim)
 }
 
 // checkExtents bounds the extents by a state of 300 MB a layer, which small weights may ask for, too.

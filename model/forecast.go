@@ -18,6 +18,11 @@ import (
 // Options.BeforeWeights gets.
 func (m *Model) Counted() (*Model, *memcount.Counter) {
 	b := memcount.New(m.Backend)
+	return m.CountedOn(b), b
+}
+
+// CountedOn is Counted as on another device.
+func (m *Model) CountedOn(b *memcount.Counter) *Model {
 	d := &Model{
 		Name: m.Name, Config: m.Config, Backend: b, Tokenizer: m.Tokenizer, tokenizerErr: m.tokenizerErr, template: m.template,
 		folder: m.folder, family: m.family, shapes: &shapes{bytes: m.WeightBytes()}, counter: b,
@@ -27,7 +32,7 @@ func (m *Model) Counted() (*Model, *memcount.Counter) {
 	}
 	b.SeekPeaks(false)
 	d.bindNetwork(func(s slot) *kernels.Tensor {
-		stored := m.slotType(s)
+		stored := m.slotType(s, b)
 		if !s.compute {
 			d.shapes.stored = stored
 		}
@@ -35,28 +40,28 @@ func (m *Model) Counted() (*Model, *memcount.Counter) {
 	})
 	b.SeekPeaks(true)
 	d.SetCacheDType(m.cacheName) // which was checked
-	return d, b
+	return d
 }
 
-// slotType is the type of a slot's weight in memory.
-func (m *Model) slotType(s slot) kernels.DType {
+// slotType is the type of a slot's weight in the memory of a backend.
+func (m *Model) slotType(s slot, on kernels.Backend) kernels.DType {
 	switch {
 	case s.compute:
-		return m.Backend.Compute()
+		return on.Compute()
 	case m.weights == nil:
 		return m.shapes.stored
 	}
 	info, _ := m.weights.Info(s.name)
 	t, err := kernels.ParseStored(info.DType)
 	if err != nil || t == kernels.F64 || t == kernels.I32 { // as load refuses, or converts it
-		return m.Backend.Compute()
+		return on.Compute()
 	}
-	return m.Backend.Placed(t)
+	return on.Placed(t)
 }
 
 // slotBytes is the memory of a slot's weight.
 func (m *Model) slotBytes(s slot) int64 {
-	return int64(m.slotType(s).Bytes(kernels.ShapeLen(s.shape)))
+	return int64(m.slotType(s, m.Backend).Bytes(kernels.ShapeLen(s.shape)))
 }
 
 // widenedBytes is the memory on the host of weights that are no part of a mapped file.

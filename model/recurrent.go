@@ -16,8 +16,8 @@ type Recurrence interface {
 	StateShapes() [][]int
 	// RowWidth is how many numbers of a row are there at a time on its way through.
 	RowWidth() int
-	// Operations are what a row takes beside its products with the Matrices: products of two numbers, and floating-point operations.
-	Operations() (products, flops float64)
+	// Operations are the floating-point operations of a row beside its products with the Matrices.
+	Operations() float64
 
 	// bind asks for the weights of a layer, whose names begin with at.
 	bind(c *Config, b *Binder, at string) Recurrent

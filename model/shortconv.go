@@ -21,8 +21,8 @@ func (s *ConvShape) StateShapes() [][]int { return [][]int{{s.Kernel - 1, s.Widt
 func (s *ConvShape) RowWidth() int { return 4 * s.Width }
 
 // Operations: every channel is gated before and after, and sums the rows that it sees.
-func (s *ConvShape) Operations() (products, flops float64) {
-	return float64(s.Width * (s.Kernel + 2)), float64(s.Width * (2*s.Kernel + 1))
+func (s *ConvShape) Operations() float64 {
+	return float64(s.Width * (2*s.Kernel + 1))
 }
 
 func (s *ConvShape) checkExtents() error {

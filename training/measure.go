@@ -3,7 +3,6 @@ package training
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -53,19 +52,24 @@ func Measure(ctx context.Context, m *model.Model, a model.Adapter, loss losses.L
 		return Timing{}, err
 	}
 	defer s.graph.Close()
-	return measureAdapter(ctx, runner.New(m), s, a, prompt, response, repeats)
+	return measureAdapter(ctx, runner.New(m), s, a, loss, prompt, response, repeats)
 }
 
 // Measure is the package's function for adapter i, in the memory that the trainer
 // has already.
 func (t *Trainer) Measure(ctx context.Context, i int, prompt, response []int32, repeats int) (Timing, error) {
 	w := t.workers[0]
-	return measureAdapter(ctx, w.runner, w.students[i], t.learners[i].adapter, prompt, response, repeats)
+	l := t.learners[i]
+	return measureAdapter(ctx, w.runner, w.students[i], l.adapter, l.loss, prompt, response, repeats)
 }
 
-func measureAdapter(ctx context.Context, r *runner.Runner, s *student, a model.Adapter, prompt, response []int32, repeats int) (Timing, error) {
+func measureAdapter(ctx context.Context, r *runner.Runner, s *student, a model.Adapter, loss losses.Loss, prompt, response []int32, repeats int) (Timing, error) {
 	m := r.Model
-	t := Timing{Prompt: len(prompt), Response: len(response), Floor: Floor(m, a, len(prompt), len(response))}
+	t := Timing{Prompt: len(prompt), Response: len(response)}
+	var err error
+	if t.Floor, err = floorOf(ctx, m, a, loss, prompt, response); err != nil {
+		return t, err
+	}
 	var prefills, steps []time.Duration
 	begin := time.Now()
 	for i := range repeats + 1 {
@@ -76,11 +80,7 @@ func measureAdapter(ctx context.Context, r *runner.Runner, s *student, a model.A
 		waitDevices(m)
 		prefill := benchclock.Now() - start
 		start = benchclock.Now()
-		p, err := prepareSample(ctx, r, Sample{Prompt: prompt, Response: response}, len(response))
-		if err != nil {
-			return t, err
-		}
-		if _, err := s.runSample(p.withRows(m, a.Rows())); err != nil {
+		if err := s.runStep(ctx, r, a, prompt, response); err != nil {
 			return t, err
 		}
 		waitDevices(m)
@@ -108,112 +108,31 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// Floor is the least number of floating-point operations of a step over the operations of
-// the prefill alone. Causal attention counts the visible half of its products;
+// floorOf is the floating-point operations of a step over those of the prefill alone, counted on a model that computes
+// nothing. Causal attention counts the visible half of its products;
 // softmax, norms and the optimiser count nothing.
-func Floor(m *model.Model, a model.Adapter, prompt, response int) float64 {
-	prefill, target, rows := Operations(m, a, prompt, response)
-	return (prefill + target + rows) / math.Max(1, prefill)
+func floorOf(ctx context.Context, m *model.Model, a model.Adapter, loss losses.Loss, prompt, response []int32) (float64, error) {
+	counted, counter := m.Counted()
+	counter.SeekPeaks(false)
+	s, err := newStudent(counted, a, loss)
+	if err != nil {
+		return 0, err
+	}
+	defer s.graph.Close()
+	r, prefill := runner.New(counted), counter.CountWork()
+	if _, err := r.Prefill(ctx, kvcache.New(counted), prompt, runner.PrefillOptions{CacheOnly: true}); err != nil {
+		return 0, err
+	}
+	step := counter.CountWork()
+	err = s.runStep(ctx, r, a, prompt, response)
+	return step.FLOPs() / max(1, prefill.FLOPs()), err
 }
 
-// Operations are the floating-point operations that Floor counts: of the prefill, of
-// the target, and of the adapter's forward and backward pass. A multiply-add is two.
-func Operations(m *model.Model, a model.Adapter, prompt, response int) (prefill, target, rows float64) {
-	low := 0.0
-	for l := range m.Config.Layers {
-		for _, module := range model.FactorModules {
-			if u := a.LowRank(l, module); u != nil {
-				count, active, _, _ := m.Network.Layers[l].Factors(module)
-				low += float64(u.A.Len()+u.B.Len()) * float64(active) / float64(count)
-			}
-		}
+// runStep is a step of one sample without the optimiser's.
+func (s *student) runStep(ctx context.Context, r *runner.Runner, a model.Adapter, prompt, response []int32) error {
+	p, err := prepareSample(ctx, r, Sample{Prompt: prompt, Response: response}, len(response))
+	if err == nil {
+		_, err = s.runSample(p.withRows(r.Model, a.Rows()))
 	}
-	w := operations(m, prompt, response, []rowsOf{{float64(a.Rows()), low}})
-	return 2 * w.prefill.total(), 2 * w.target.total(), 2 * w.rows.total()
-}
-
-// rowsOf is what the cost of an adapter depends on: its rows, and the numbers of its
-// LoRA factors that a row goes through.
-type rowsOf struct{ rows, low float64 }
-
-// work is the multiply-adds of a sample: of the prefill, of its target, and of the
-// adapters' forward and backward passes.
-type work struct{ prefill, target, rows part }
-
-// part is the multiply-adds of a pass: with weights, and of queries, keys and values.
-type part struct{ products, attention float64 }
-
-func (p part) total() float64 { return p.products + p.attention }
-func (w work) total() float64 { return w.prefill.total() + w.target.total() + w.rows.total() }
-
-// operations are the operations of a sample. m may have shapes alone.
-func operations(m *model.Model, prompt, response int, adapters []rowsOf) (w work) {
-	c := &m.Config
-	n := float64(prompt)
-	// add counts weights of so many numbers, in the passes that go through them, and times of a learned row: forward, gradient of
-	// the input, and forward again where the gradient computes it again.
-	add := func(size float64, prefill, target bool, times float64) {
-		if prefill {
-			w.prefill.products += n * size
-		}
-		if !target {
-			return
-		}
-		w.target.products += float64(response) * size
-		for _, a := range adapters {
-			w.rows.products += times * a.rows * size
-		}
-	}
-	for l := range c.Layers {
-		attention := float64(c.Heads * c.KV(l).Dim) // per pair of row and entry and per product
-		last, reaches := l == c.Layers-1, l < c.ScoredLayers()-1
-		for _, module := range model.Modules {
-			if lin := m.Network.Layers[l].Linear(module); lin != nil {
-				add(float64(lin.Weight.Len()), !last || module == model.KProj || module == model.VProj, module.ReachesScores(l, c.ScoredLayers()), 2)
-			}
-		}
-		if e := m.Network.Layers[l].Experts; e != nil && !last {
-			_, active := e.Weights()
-			add(float64(active), true, true, 3)
-		}
-		beside, rest := m.Network.Layers[l].OutputGate.Weight, 0.0
-		if r := m.Network.Layers[l].Recurrent; r != nil {
-			products, _ := r.Operations()
-			rest = float64(r.WeightCount()) + products
-		} else if beside != nil && !last {
-			rest = float64(beside.Len())
-		}
-		add(rest, true, reaches, 3)
-		if in := m.Network.Layers[l].Input; in != nil {
-			add(float64(m.Network.Layers[l].Linear(model.InputGate).Weight.Len()+m.Network.Layers[l].Linear(model.InputProj).Weight.Len()+in.Projection.Len()), !last, reaches, 2)
-		}
-		if c.Recurrent(l) {
-			continue
-		}
-		products := 2.0 // q·kᵀ and p·v
-		if last {
-			products = 1
-		} else {
-			w.prefill.attention += products * attention * n * n / 2
-		}
-		w.target.attention += products * attention * n * float64(response)
-		for _, a := range adapters {
-			w.rows.attention += products * attention * n * a.rows * 2 // forward and backward
-		}
-	}
-	for _, a := range adapters {
-		w.rows.products += 3 * a.rows * a.low // forward, gradients of input and factors
-	}
-	return w
-}
-
-// workOf is operations, with a response that is generated first where o says so: its
-// tokens one by one, as for a target of all modules.
-func workOf(m *model.Model, prompt int, o PlanOptions, rows []rowsOf) work {
-	w := operations(m, prompt, o.Response, rows)
-	if o.Generated {
-		w.target.products *= 2
-		w.target.attention *= 2
-	}
-	return w
+	return err
 }

@@ -1,13 +1,16 @@
 package training
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"runtime/debug"
-	"strings"
 
+	"glimpse/engine/costmodel"
 	"glimpse/internal/collector"
+	"glimpse/kernels"
+	"glimpse/kernels/memcount"
 	"glimpse/model"
 )
 
@@ -82,143 +85,179 @@ type PlanOptions struct {
 	Available func() int64
 }
 
+// defaultProcess is about what program, runtime and graphs take, for systems that
+// do not tell.
+const defaultProcess = 48 << 20
+
+// resident is what the process holds.
+func (o PlanOptions) resident() int64 {
+	if o.Resident == nil {
+		return defaultProcess
+	}
+	debug.FreeOSMemory()
+	return cmp.Or(max(0, o.Resident()), defaultProcess)
+}
+
+// PlanH100 is what a run would take on one H100 SXM, computed from its data sheet.
+type PlanH100 struct {
+	StepSeconds  float64 `json:"step_seconds"`
+	TotalSeconds float64 `json:"total_seconds"`
+	Memory       int64   `json:"memory_bytes"` // with caches in bf16, one sample at a time
+	Fits         bool    `json:"fits"`         // into its 80 GB
+}
+
+// The H100 of plans is an SXM, by its name in costmodel.Chips and with its multiprocessors.
+const (
+	h100Name       = "h100-sxm"
+	h100Processors = 132
+)
+
 // NewPlan estimates memory and time of a run for a model, whose shapes will do, in a
-// second and in little memory whatever its size: memory is counted on a model without
-// numbers, and time computed from measured rates. Steps are run for models that are small
-// enough. A sweep has a configuration per pass, which differ in nothing but their adapters:
-// times add up, memory is that of the pass that needs most, and passes whose adapters are of
-// the same shapes are estimated once.
+// second and in little memory whatever its size: memory and work are counted on a model without
+// numbers, and times are those of the chip, which is measured. A sweep has a configuration per pass, which differ in nothing but
+// their adapters: times add up, memory is that of the pass that needs most, and passes whose adapters are of
+// the same shapes are counted once.
 func NewPlan(ctx context.Context, m *model.Model, passes []Config, o PlanOptions) (*Plan, error) {
+	h100, err := costmodel.Chips.Lookup(h100Name)
+	if err != nil {
+		return nil, err
+	}
+	p := &planner{ctx: ctx, m: m, here: costmodel.ChipOf(m), h100: h100, counts: make(map[string]stepCount)}
 	var (
-		most       *passPlan // that needs most memory
-		here, h100 float64
+		plan       *Plan // of the pass that needs most memory
+		most       Config
+		here, over float64
 		adapters   []PlanAdapter
-		estimated  = make(map[string]*passPlan)
 	)
 	for _, c := range passes {
 		if err := c.Validate(m); err != nil {
 			return nil, err
 		}
-		shapes := sizesOf(c.Adapters)
-		if estimated[shapes] == nil {
-			var err error
-			if estimated[shapes], err = planPass(ctx, m, c, o); err != nil {
-				return nil, err
-			}
+		one, err := p.plan(c, o, "", true)
+		if err != nil {
+			return nil, err
 		}
-		one := estimated[shapes]
+		if one.H100, err = p.onH100(c, o); err != nil {
+			return nil, err
+		}
 		adapters = append(adapters, CountAll(m, c.Adapters)...)
-		here, h100 = here+one.Time.TotalSeconds, h100+one.H100.TotalSeconds
-		if most == nil || one.Memory.Total > most.Memory.Total {
-			most = one
+		here, over = here+one.Time.TotalSeconds, over+one.H100.TotalSeconds
+		if plan == nil || one.Memory.Total > plan.Memory.Total {
+			plan, most = one, c
 		}
 	}
-	most.relative = here / most.Time.TotalSeconds
-	p := &most.Plan
-	p.Passes, p.Adapters = len(passes), adapters
-	p.Time.TotalSeconds, p.H100.TotalSeconds = here, h100
-	var err error
-	p.Changes, err = most.changes(ctx, m, o)
-	return p, err
+	p.relative = here / plan.Time.TotalSeconds
+	plan.Passes, plan.Adapters = len(passes), adapters
+	plan.Time.TotalSeconds, plan.H100.TotalSeconds = here, over
+	plan.Changes, err = p.changes(plan, most, o)
+	return plan, err
 }
 
-// passPlan is the plan of one configuration, with what it was made of.
-type passPlan struct {
-	Plan
-	config   Config
-	mean     int // tokens of a prompt
-	rows     []rowsOf
-	seconds  func(w work) float64 // of one sample
-	relative float64              // time of all passes in times of this one
+// planner plans a model's runs.
+type planner struct {
+	ctx        context.Context
+	m          *model.Model
+	here, h100 costmodel.Chip
+	relative   float64              // time of all passes in times of the one that is changed
+	counts     map[string]stepCount // by what they depend on
 }
 
-// sizesOf is equal for adapters that take equal time and memory.
-func sizesOf(adapters []AdapterConfig) string {
-	var text strings.Builder
-	for _, a := range adapters {
-		fmt.Fprintln(&text, a.Kind, a.Rows, a.Rank, a.Modules)
+// count is a run's count, on the model's device or on an H100.
+func (p *planner) count(c Config, o PlanOptions, cacheDType string, onH100, peaks bool) (stepCount, error) {
+	on := func() *memcount.Counter { return memcount.New(p.m.Backend) }
+	if onH100 {
+		cacheDType, on = "bf16", func() *memcount.Counter { return memcount.NewCUDA(h100Processors, p.h100.Memory) }
 	}
-	return text.String()
+	key := fmt.Sprintln(o.Prompt, o.Response, o.Generated, c.Validation.Every > 0, cacheDType, onH100)
+	for _, a := range c.Adapters { // equal for adapters that take equal time and memory
+		key += fmt.Sprintln(a.Kind, a.Rows, a.Rank, a.Modules)
+	}
+	if n, ok := p.counts[key]; ok && (n.exact || !peaks) {
+		return n, nil
+	}
+	if onH100 || !peaks || p.m.Backend.OwnMemory() {
+		o.Resident = nil
+	}
+	n, err := countSteps(p.ctx, p.m, on, cacheDType, c, o, peaks)
+	n.exact, p.counts[key] = peaks, n
+	return n, err
 }
 
-// activeFactors are the numbers of LoRA factors that a row goes through.
-func activeFactors(m *model.Model, c model.AdapterConfig) (n float64) {
-	for l := range m.Config.Layers {
-		for _, module := range c.Modules {
-			if _, active, out, in := m.Network.Layers[l].Factors(module); module.ReachesScores(l, m.Config.ScoredLayers()) {
-				n += float64(active * c.Rank * (out + in))
-			}
+// seconds is the time of one sample of mean length on a chip, and its floating-point operations.
+func (p *planner) seconds(c Config, o PlanOptions, longest stepCount, cacheDType string, onH100 bool) (seconds, flops float64, err error) {
+	if mean := o.MeanPrompt; mean > 0 && mean != o.Prompt {
+		o.Prompt = mean
+		if longest, err = p.count(c, o, cacheDType, onH100, false); err != nil {
+			return 0, 0, err
 		}
 	}
-	return n
+	chip := p.here
+	if onH100 {
+		chip = p.h100
+	}
+	cost := chip.Cost(longest.work)
+	return cost.Seconds, cost.FLOPs, nil
 }
 
-// planPass is the plan of a valid configuration, without changes.
-func planPass(ctx context.Context, m *model.Model, c Config, o PlanOptions) (*passPlan, error) {
+// plan is the plan of a valid configuration, without changes. Where peaks are not looked for, and not known, its memory is close.
+func (p *planner) plan(c Config, o PlanOptions, cacheDType string, peaks bool) (*Plan, error) {
+	m := p.m
 	if o.Prompt+o.Response > m.Config.MaxPositions {
 		return nil, fmt.Errorf("train plan: %d prompt and %d response tokens, want at most %d together: %w", o.Prompt, o.Response, m.Config.MaxPositions, model.ErrContext)
 	}
-	var err error
-	p := &passPlan{Plan: Plan{Model: m.Name, Prompt: o.Prompt, Response: o.Response, Workers: c.concurrency(m)}, config: c, mean: o.MeanPrompt}
-	element := int64(m.Backend.Compute().Size())
-	for i, size := range CountAll(m, c.Adapters) {
-		a, n := c.Adapters[i], size.Parameters
-		p.rows = append(p.rows, rowsOf{float64(a.Rows), activeFactors(m, a.AdapterConfig)})
-		p.Memory.Adapters += n * element
-		p.Memory.Optimiser += 3 * n * element
-		if c.Validation.Every > 0 {
-			p.Memory.Adapters += n * element
-		}
-	}
-	k, workers := &p.Memory, int64(p.Workers)
-	k.Weights, k.Samples = m.WeightBytes(), c.CacheMemory
-	entries := int64(o.Prompt)
-	k.Cache = workers * (m.Config.CacheBytes(o.Prompt, m.CacheDType()) + 4*entries*int64(m.Config.Layers*m.Config.Heads))
-	if v := c.Validation; v.Samples > 0 {
-		// Scores of all policies at all budgets, SnapKV's and the oracle's among them.
-		k.Validation = workers * 4 * entries * int64(m.Config.Layers*m.Config.KVHeads*len(v.Budgets)*(len(c.Adapters)+2))
-	}
-	if k.Drawing, err = o.drawing(&c); err != nil {
-		return nil, err
-	}
-	scratch, err := countScratch(ctx, m, c, o)
+	out := &Plan{Model: m.Name, Prompt: o.Prompt, Response: o.Response, Workers: c.concurrency(m)}
+	n, err := p.count(c, o, cacheDType, false, peaks)
 	if err != nil {
 		return nil, err
 	}
-	var speed speed
-	if m.Network.Parameters() <= smallModel {
-		speed, err = measureSteps(ctx, m, c, o, p.rows, p.Workers)
-	} else {
-		speed, err = measureRates(ctx, m, c, o)
+	dtype := m.CacheDType()
+	if cacheDType != "" {
+		dtype = kernels.BF16
 	}
-	if err != nil {
-		return nil, err
-	}
-	k.Activations, k.Process = workers*scratch, speed.process
-	live := k.Cache + k.Activations + k.Adapters + k.Optimiser + k.Samples + k.Validation
-	// The prompts before those worked on are garbage for a while, too.
-	k.Collector = collector.Garbage(live, LeastGarbage) + live*retainedPercent/100 + k.Cache
-	k.Total = k.Process + k.Weights + live + k.Drawing + k.Collector
-	if m.Backend.OwnMemory() {
-		if p.Memory, err = Forecast(ctx, m, c, o); err != nil {
+	out.Memory = n.memory(m, c, o, dtype)
+	if !m.Backend.OwnMemory() {
+		if err := out.Memory.addHost(m, c, o, n.process); err != nil {
 			return nil, err
 		}
 	}
+	sample, flops, err := p.seconds(c, o, n, cacheDType, false)
+	if err != nil {
+		return nil, err
+	}
+	out.Time = PlanTime{StepSeconds: sample * float64(c.Batch), TotalSeconds: sample * float64(c.Batch*c.Steps), GFLOPS: flops / sample / 1e9}
+	if available, ok := m.Available(o.Available); ok {
+		out.Available = available
+	}
+	return out, nil
+}
 
-	if p.mean == 0 {
-		p.mean = o.Prompt
+// onH100 is what a run would take on an H100.
+func (p *planner) onH100(c Config, o PlanOptions) (h PlanH100, err error) {
+	n, err := p.count(c, o, "", true, true)
+	if err != nil {
+		return h, err
 	}
-	p.seconds = speed.seconds
-	sample := workOf(m, p.mean, o, p.rows)
-	seconds := speed.seconds(sample)
-	p.Time.GFLOPS = 2 * sample.total() / seconds / 1e9
-	p.Time.StepSeconds = seconds * float64(c.Batch)
-	p.Time.TotalSeconds = p.Time.StepSeconds * float64(c.Steps)
-	p.addH100(m, c, o, sample)
-	if n, ok := m.Available(o.Available); ok {
-		p.Available = n
+	sample, _, err := p.seconds(c, o, n, "", true)
+	h = PlanH100{StepSeconds: sample * float64(c.Batch), TotalSeconds: sample * float64(c.Batch*c.Steps), Memory: n.weights + n.base + n.each + c.CacheMemory}
+	h.Fits = h.Memory <= p.h100.Memory
+	return h, err
+}
+
+// addHost adds to the memory that is counted what the host needs besides.
+func (k *Memory) addHost(m *model.Model, c Config, o PlanOptions, process int64) (err error) {
+	if v := c.Validation; v.Samples > 0 {
+		// Scores of all policies at all budgets, SnapKV's and the oracle's among them.
+		k.Validation = int64(c.concurrency(m)) * 4 * int64(o.Prompt*m.Config.Layers*m.Config.KVHeads*len(v.Budgets)*(len(c.Adapters)+2))
 	}
-	return p, nil
+	if k.Drawing, err = o.drawing(&c); err != nil {
+		return err
+	}
+	k.Process = cmp.Or(process, defaultProcess)
+	live := k.Total - k.Weights + k.Validation
+	// The prompts before those worked on are garbage for a while, too.
+	k.Collector = collector.Garbage(live, LeastGarbage) + live*retainedPercent/100 + k.Cache
+	k.Total = k.Process + k.Weights + live + k.Drawing + k.Collector
+	return nil
 }
 
 // drawing is the memory that drawing curves takes besides what stays in the process

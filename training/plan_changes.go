@@ -1,13 +1,11 @@
 package training
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"time"
 
-	"glimpse/internal/collector"
 	"glimpse/kernels"
-	"glimpse/model"
 )
 
 // patience is how long a run may take before a plan says what would shorten it.
@@ -28,77 +26,73 @@ func (p *Plan) Fits() bool { return p.Available == 0 || p.Memory.Total <= p.Avai
 
 // changes are what to change in a run that takes too long or does not fit, in the order of
 // what they cost its result.
-func (p *passPlan) changes(ctx context.Context, m *model.Model, o PlanOptions) (out []PlanChange, err error) {
-	c, mean, rows := &p.config, p.mean, p.rows
-	// took is the time of all passes where this one's prompts or rows are others.
-	took := func(prompt int, o PlanOptions, rows []rowsOf) float64 {
-		return p.seconds(workOf(m, prompt, o, rows)) * float64(c.Batch*c.Steps) * p.relative
-	}
-	run := p.Time.TotalSeconds
-	add := func(seconds float64, memory int64, format string, args ...any) {
-		out = append(out, PlanChange{fmt.Sprintf(format, args...), seconds, memory})
-	}
-	k := &p.Memory
-	if !p.Fits() {
-		if p.Workers > 1 {
-			each := int64(p.Workers - 1)
-			add(run, k.Total-(k.Cache+k.Activations)/int64(p.Workers)*each, "--workers 1")
+func (p *planner) changes(plan *Plan, c Config, o PlanOptions) (out []PlanChange, err error) {
+	add := func(c Config, o PlanOptions, cacheDType, format string, args ...any) {
+		if err != nil {
+			return
 		}
-		if m.CacheDType().Numbers() != kernels.BF16 {
-			add(run, k.Total-int64(p.Workers)*m.Config.CacheBytes(p.Prompt, m.CacheDType())/2, "--cache-dtype bf16")
+		var changed *Plan
+		if changed, err = p.plan(c, o, cacheDType, false); err == nil {
+			out = append(out, PlanChange{fmt.Sprintf(format, args...), changed.Time.TotalSeconds * p.relative, changed.Memory.Total})
+		}
+	}
+	shorten := func(prompt int) {
+		short := o
+		short.Prompt, short.MeanPrompt = prompt, min(o.MeanPrompt, prompt)
+		add(c, short, "", "prompts of at most %d tokens (--max-prompt of train generate)", prompt)
+	}
+	k := &plan.Memory
+	if !plan.Fits() {
+		if plan.Workers > 1 {
+			one := c
+			one.Workers = 1
+			add(one, o, "", "--workers 1")
+		}
+		if p.m.CacheDType().Numbers() != kernels.BF16 {
+			add(c, o, "bf16", "--cache-dtype bf16")
 		}
 		if k.Samples > 0 {
-			add(run, k.Total-k.Samples, "--cache-memory 0")
+			none := c
+			none.CacheMemory = 0
+			add(none, o, "", "--cache-memory 0")
 		}
 		// What grows with the prompt.
 		grows := k.Cache + k.Activations + k.Validation + k.Collector
-		if left := p.Available - (k.Total - grows); left > 0 {
-			shorter := int(float64(o.Prompt) * float64(left) / float64(grows) * 0.95)
-			if shorter > 0 {
-				factor := float64(shorter) / float64(o.Prompt)
-				add(took(min(mean, shorter), o, rows), k.Total-int64(float64(grows)*(1-factor)), "prompts of at most %d tokens (--max-prompt of train generate)", shorter)
+		if left := plan.Available - (k.Total - grows); left > 0 {
+			if shorter := int(float64(o.Prompt) * float64(left) / float64(grows) * 0.95); shorter > 0 {
+				shorten(shorter)
 			}
 		}
 	}
-	if p.TooLong() {
-		each := run / float64(c.Steps)
-		if steps := int(patience.Seconds() / each); steps > 0 {
-			add(float64(steps)*each, k.Total, "--steps %d", steps)
+	if plan.TooLong() {
+		if steps := int(patience.Seconds() / plan.Time.TotalSeconds * float64(c.Steps)); steps > 0 {
+			fewer := c
+			fewer.Steps = steps
+			add(fewer, o, "", "--steps %d", steps)
 		}
 		if c.Batch > 1 {
-			batch := max(1, c.Batch/8)
-			add(run*float64(batch)/float64(c.Batch), k.Total, "--batch %d", batch)
+			fewer := c
+			fewer.Batch = max(1, c.Batch/8)
+			add(fewer, o, "", "--batch %d", fewer.Batch)
 		}
 		if o.Prompt > 2048 {
-			short := o
-			short.Prompt = o.Prompt / 8
-			add(took(max(1, mean/8), short, rows), k.Total-(k.Cache+k.Activations)*7/8, "prompts of at most %d tokens (--max-prompt of train generate)", short.Prompt)
+			shorten(o.Prompt / 8)
 		}
 	}
-	if len(out) == 0 {
-		return nil, nil
+	if len(out) == 0 || err != nil {
+		return nil, err
 	}
 	for i, a := range c.Adapters {
-		if a.Rows > 8 && p.Passes == 1 { // the grid of a sweep decides on rows
-			fewer := append([]rowsOf(nil), rows...)
-			fewer[i].rows /= 4
-			memory := k.Total
-			if !p.Fits() && !m.Backend.OwnMemory() {
-				less := *c
-				less.Adapters = append([]AdapterConfig(nil), c.Adapters...)
-				less.Adapters[i].Rows /= 4
-				scratch, err := countScratch(ctx, m, less, o)
-				if err != nil {
-					return nil, err
-				}
-				memory -= (k.Activations - int64(p.Workers)*scratch) * (100 + collector.Percent + retainedPercent) / 100
-			}
-			add(took(mean, o, fewer), memory, "--set adapters.%d.rows=%d", i, a.Rows/4)
+		if a.Rows > 8 && plan.Passes == 1 { // the grid of a sweep decides on rows
+			fewer := c
+			fewer.Adapters = slices.Clone(c.Adapters)
+			fewer.Adapters[i].Rows /= 4
+			add(fewer, o, "", "--set adapters.%d.rows=%d", i, a.Rows/4)
 			break
 		}
 	}
-	if !m.Backend.OwnMemory() && p.H100.Fits {
-		add(p.H100.TotalSeconds, p.H100.Memory, "--device cuda:0, were it an H100")
+	if !p.m.Backend.OwnMemory() && plan.H100.Fits {
+		out = append(out, PlanChange{"--device cuda:0, were it an H100", plan.H100.TotalSeconds, plan.H100.Memory})
 	}
-	return out, nil
+	return out, err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"glimpse/datasets"
+	"glimpse/kernels/memcount"
 	"glimpse/model"
 )
 
@@ -43,30 +44,55 @@ func lookaheadkv(t *testing.T) Config {
 	return c
 }
 
-// TestScratchIsCounted: the scratch memory of a few layers without numbers, continued to all
-// of them, is what a run with numbers holds, but for the blocks of a MiB that arenas take.
-func TestScratchIsCounted(t *testing.T) {
-	m := shapesOf(t, "float32", 256, 7, 8, 2, 700, 100)
+// TestStepsAreCounted: what a few layers without numbers take, continued to all of them, is what all take but for the blocks of a MiB
+// that arenas take, and no less than a run with numbers holds. Work is that of all layers to the operation.
+func TestStepsAreCounted(t *testing.T) {
+	m := shapesOf(t, "float32", 256, 14, 8, 2, 700, 100)
 	for _, prompt := range []int{100, 1500, 2500} {
 		c, o := lookaheadkv(t), PlanOptions{Prompt: prompt, Response: 40}
-		planned, err := countScratch(t.Context(), m, c, o)
+		on := func() *memcount.Counter { return memcount.New(m.Backend) }
+		few, err := countSteps(t.Context(), m, on, "", c, o, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Steps, c.Batch, c.Workers = 2, 1, 1
 		pair := datasets.Pair{ID: "one", PromptIDs: make([]int32, prompt), ResponseIDs: make([]int32, 40)}
-		r, err := New(m.WithDummyWeights(m.Config.Layers, m.Config.Vocab), c, &Pairs{Pairs: []datasets.Pair{pair}, Name: "one"})
+		source := &Pairs{Pairs: []datasets.Pair{pair}, Name: "one"}
+		c.Steps, c.Batch, c.Workers, c.MaxResponse = 2, 1, 1, 40
+		counter := on()
+		counted := m.CountedOn(counter)
+		all, err := countLayers(t.Context(), counted, m.Config.Layers, counter.SeekBeside(), c, source, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		near := func(what string, got, want int64) {
+			t.Helper()
+			if math.Abs(float64(got-want)) > 0.02*float64(want)+2<<20 {
+				t.Errorf("%d tokens: %s: counted %d bytes, want %d to 2%% and 2 MiB", prompt, what, got, want)
+			}
+		}
+		near("adapters", few.adapters, all.adapters)
+		near("before the first step", few.base, all.base)
+		near("a worker", few.each, all.each)
+		for o, n := range all.work {
+			if math.Abs(few.work[o]-n) > 1e-9*n {
+				t.Errorf("%d tokens: %+v is run %v times, want %v", prompt, o, few.work[o], n)
+			}
+		}
+		r, err := New(m.WithDummyWeights(m.Config.Layers, m.Config.Vocab), c, source)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := r.Run(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		held := r.workers[0].runner.ScratchBytes() + r.workers[0].graphBytes() + int64(m.Config.Layers)*m.Backend.KeptBytes(c.Adapters[0].Rows, 8, 2, prompt)
+		held := r.workers[0].runner.ScratchBytes() + int64(m.Config.Layers)*m.Backend.KeptBytes(c.Adapters[0].Rows, 8, 2, prompt)
+		for _, s := range r.workers[0].students {
+			held += s.graph.ScratchBytes()
+		}
 		r.Close()
-		t.Logf("%d tokens: counted %d, held %d", prompt, planned, held)
-		if math.Abs(float64(planned-held)) > 0.02*float64(held)+2<<20 {
-			t.Errorf("%d tokens: counted %d bytes, held %d, want within 2%% and 2 MiB", prompt, planned, held)
+		held += m.Config.CacheBytes(prompt+40, m.CacheDType()) + 4*int64(prompt*m.Config.Layers*m.Config.Heads)
+		if few.each < held*98/100 || few.each > held*3/2 { // gradients and what lives for an operation come on top
+			t.Errorf("%d tokens: counted %d bytes for a worker, a run with numbers holds %d", prompt, few.each, held)
 		}
 	}
 }

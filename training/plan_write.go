@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"glimpse/engine/costmodel"
 	"glimpse/internal/bytesize"
 	"glimpse/internal/tables"
 )
@@ -14,7 +15,9 @@ func (p *Plan) Write(w io.Writer, c *Config) error {
 	columns := tables.Columns(w)
 	say := func(format string, a ...any) { fmt.Fprintln(w, tables.Wrap(fmt.Sprintf(format, a...), columns)) }
 	say("on this machine %s; on one H100 about %s (computed)", span(p.Time.TotalSeconds), span(p.H100.TotalSeconds))
-	say("H100: %s", h100Assumed)
+	if chip, err := costmodel.Chips.Lookup(h100Name); err == nil {
+		say("H100: %v", chip)
+	}
 	if !p.H100.Fits {
 		say("H100: its 80 GB do not hold the %.0f GB that the run needs", float64(p.H100.Memory)/1e9)
 	}

@@ -3,8 +3,8 @@ package main
 import (
 	"glimpse/console"
 	"glimpse/datasets"
+	"glimpse/engine/costmodel"
 	"glimpse/evaluation"
-	"glimpse/evaluation/costmodel"
 	"glimpse/evaluation/scoring"
 	"glimpse/eviction"
 	"glimpse/internal/cli"

@@ -6,7 +6,7 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/engine"
-	"glimpse/evaluation/costmodel"
+	"glimpse/engine/costmodel"
 	"glimpse/eviction"
 	"glimpse/internal/cli"
 	"glimpse/model"

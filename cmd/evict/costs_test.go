@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"glimpse/evaluation/costmodel"
+	"glimpse/engine/costmodel"
 	"glimpse/eviction"
 )
 

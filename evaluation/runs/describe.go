@@ -12,8 +12,8 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/engine"
+	"glimpse/engine/costmodel"
 	"glimpse/evaluation"
-	"glimpse/evaluation/costmodel"
 	"glimpse/eviction"
 	"glimpse/internal/bytesize"
 	"glimpse/internal/commands"

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strconv"
 
+	"glimpse/engine/costmodel"
 	"glimpse/evaluation"
-	"glimpse/evaluation/costmodel"
 	"glimpse/internal/bytesize"
 )
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"glimpse/engine/costmodel"
 	"glimpse/evaluation"
-	"glimpse/evaluation/costmodel"
 	"glimpse/evaluation/report"
 	"glimpse/evaluation/runs"
 	_ "glimpse/evaluation/tasks"

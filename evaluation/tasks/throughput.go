@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"glimpse/engine/costmodel"
 	"glimpse/evaluation"
-	"glimpse/evaluation/costmodel"
 	"glimpse/eviction"
 	"glimpse/model"
 	"glimpse/model/runner"

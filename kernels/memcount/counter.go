@@ -1,4 +1,4 @@
-// Package memcount counts the memory that a backend would need, by running what would run
+// Package memcount counts the memory and the operations of a backend, by running what would run
 // on it.
 package memcount
 
@@ -22,6 +22,7 @@ type Counter struct {
 	name    string
 	compute kernels.DType
 	traits  kernels.Traits
+	kept    func(rows, heads, kvHeads, entries int) int64 // KeptBytes
 	*memory
 	graph *graph // that records; it is then the backend of that graph alone
 }
@@ -37,6 +38,8 @@ type memory struct {
 	workspace  int64   // that a device keeps for all products
 	next       uintptr // address
 	peakless   bool    // peaks are not looked for
+	work       Work    // nil: not counted
+	ground     int64   // memory that peaks are looked for beside
 	part       int64   // of a peak, up to which one is taken as it looks; 0: finest
 }
 
@@ -44,8 +47,17 @@ var _ kernels.Backend = (*Counter)(nil)
 
 // New returns a Counter that counts as of would.
 func New(of kernels.Backend) *Counter {
-	return newCounter(Counter{name: of.Name(), compute: of.Compute(), traits: of.Traits(), memory: &memory{next: 1 << 46}})
+	return newCounter(Counter{name: of.Name(), compute: of.Compute(), traits: of.Traits(), kept: of.KeptBytes, memory: newMemory()})
 }
+
+// NewCUDA returns a Counter that counts as the backend cuda would on a device that need not be there, of so many
+// multiprocessors and so much memory.
+func NewCUDA(processors int, bytes int64) *Counter {
+	traits := kernels.Traits{Device: true, Graphs: true, Fuses: true, Processors: processors, Shared: 227 << 10, Memory: bytes}
+	return newCounter(Counter{name: "cuda", compute: kernels.F32, traits: traits, kept: kernels.Decomposed{}.KeptBytes, memory: newMemory()})
+}
+
+func newMemory() *memory { return &memory{next: 1 << 46} }
 
 // newCounter is a Counter whose operations are its own.
 func newCounter(of Counter) *Counter {
@@ -121,6 +133,15 @@ func (d *Counter) SeekFrom(known, part int64) {
 	d.sure, d.part = max(d.sure, known), part
 }
 
+// SeekBeside looks for peaks to a part of what is there beside the memory that lives now, which it returns, not to a part of all.
+func (d *Counter) SeekBeside() int64 {
+	live := d.Live()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ground = live
+	return live
+}
+
 // Sure is a peak that is known to have been reached: at most a part below Peak.
 func (d *Counter) Sure() int64 {
 	d.mu.Lock()
@@ -153,7 +174,7 @@ func (d *memory) notePeak(more int64) {
 		return
 	}
 	more += d.scratch + d.workspace
-	slack := max(d.sure/cmp.Or(d.part, FinestPart), 32<<10)
+	slack := max((d.sure-d.ground)/cmp.Or(d.part, FinestPart), 32<<10)
 	if d.live+more > d.sure+slack {
 		d.dropDead()
 		d.sure = max(d.sure, d.live+more)
@@ -231,6 +252,11 @@ func (d *Counter) Traits() kernels.Traits { return d.traits }
 // OwnMemory is true: of no tensor is there memory on the host.
 func (d *Counter) OwnMemory() bool { return true }
 
+// KeptBytes is as of the backend it counts for.
+func (d *Counter) KeptBytes(rows, heads, kvHeads, entries int) int64 {
+	return d.kept(rows, heads, kvHeads, entries)
+}
+
 // RoomFor is as of the backend it counts for.
 func (d *Counter) RoomFor(t kernels.DType, n, width int) int {
 	return cuda.RoomFor(d.traits, t, n, width)
@@ -253,6 +279,8 @@ func (d *Counter) AddLowRank(y, x, a, b *kernels.Tensor, scale float64, temp ker
 		return
 	}
 	kernels.CheckAddLowRank(y, x, a, b)
+	d.countWeights(m, a)
+	d.countWeights(m, b)
 	d.temp(cuda.SplitKScratch(m, rank, x.Width()))
 }
 
@@ -312,6 +340,7 @@ func (d *Counter) Compute() kernels.DType { return d.compute }
 
 func (d *Counter) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 	kernels.CheckLinear(y, x, w, bias)
+	d.countWeights(x.Dim0(), w)
 	if d.takesDecodeLinears(x, kernels.LinearRows{Weight: w}) {
 		d.temp(cuda.OrderScratch(x.Dim0(), w))
 		return
@@ -334,6 +363,8 @@ func (d *Counter) GatedLinear(y, x *kernels.Tensor, gate, up kernels.LinearRows,
 		return
 	}
 	kernels.CheckGatedLinear(y, x, gate, up)
+	d.countWeights(x.Dim0(), gate.Weight)
+	d.countWeights(x.Dim0(), up.Weight)
 }
 
 // TakesExperts is as of the device it counts for.
@@ -349,6 +380,15 @@ func (d *Counter) TakesExperts(rows int, e *kernels.FewExperts) bool {
 
 func (d *Counter) FewExperts(y, x, logits, gates *kernels.Tensor, e *kernels.FewExperts, rows int, scale float64, temp kernels.Allocator) {
 	kernels.CheckFewExperts(y, x, logits, gates, e, rows)
+	through := e.Each[:e.TopK:e.TopK] // as many as any others
+	if e.Shared {
+		through = append(through, e.Each[e.Experts()])
+	}
+	for _, l := range through {
+		d.countWeights(rows, l.Up.Weight)
+		d.countWeights(rows, l.Gate.Weight)
+		d.countWeights(rows, l.Down.Weight)
+	}
 	cuda.ExpertsTemporary(rows, e, temp)
 }
 
@@ -359,20 +399,29 @@ func (d *Counter) AttentionSelected(out, lse *kernels.Tensor, a *kernels.Attend,
 	}
 	kernels.CheckAttention("AttentionSelected", out, lse, a)
 	kernels.CheckSelected("AttentionSelected", a, s)
+	d.countAttention(a, attentionProducts(out))
 	d.temp(cuda.AttendScratch(a, out != nil, d.traits.Processors))
 }
 
 func (d *Counter) MatMul(c, a, w *kernels.Tensor, alpha, beta float64) {
+	d.countWeights(a.Dim0(), w)
 	d.countProduct(a.Dim0(), w.Width(), a.Width(), a, w)
 }
 
-func (d *Counter) MatMulTA(c, a, b *kernels.Tensor, alpha, beta float64)    { d.keepWorkspace() }
-func (d *Counter) Fill(y *kernels.Tensor, value float64)                    {}
-func (d *Counter) Copy(y, x *kernels.Tensor)                                { kernels.MustFit(x.Len(), y.Shape) }
-func (d *Counter) Receive(y, x *kernels.Tensor)                             { kernels.CheckReceive(y, x) }
-func (d *Counter) Gather(y, table *kernels.Tensor, ids []int32)             { d.temp(4 * int64(len(ids))) }
-func (d *Counter) CopyHead(y, x *kernels.Tensor, h int)                     { kernels.CheckCopyHead(y, x, h) }
-func (d *Counter) Add(y, a, b *kernels.Tensor)                              { kernels.CheckLengths("Add", y, a, b) }
+func (d *Counter) MatMulTA(c, a, b *kernels.Tensor, alpha, beta float64) {
+	d.countWeights(a.Dim0(), c)
+	d.keepWorkspace()
+}
+
+func (d *Counter) Fill(y *kernels.Tensor, value float64)        {}
+func (d *Counter) Copy(y, x *kernels.Tensor)                    { kernels.MustFit(x.Len(), y.Shape) }
+func (d *Counter) Receive(y, x *kernels.Tensor)                 { kernels.CheckReceive(y, x) }
+func (d *Counter) Gather(y, table *kernels.Tensor, ids []int32) { d.temp(4 * int64(len(ids))) }
+func (d *Counter) CopyHead(y, x *kernels.Tensor, h int)         { kernels.CheckCopyHead(y, x, h) }
+func (d *Counter) Add(y, a, b *kernels.Tensor) {
+	kernels.CheckLengths("Add", y, a, b)
+	d.countElements(y, a, b)
+}
 func (d *Counter) Axpy(y *kernels.Tensor, alpha float64, x *kernels.Tensor) {}
 
 func (d *Counter) AddRows(y, x *kernels.Tensor, rows []int32, weights []float64) {
@@ -380,43 +429,66 @@ func (d *Counter) AddRows(y, x *kernels.Tensor, rows []int32, weights []float64)
 }
 func (d *Counter) RMSNorm(y, x, w *kernels.Tensor, eps float64) {
 	kernels.CheckNorm("RMSNorm", x, w, y)
+	d.countElements(y, x)
 }
 func (d *Counter) RMSNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
 	kernels.CheckNorm("RMSNormGrad", x, w, dx, dy)
+	d.countElements(dx, x, dy)
 }
 func (d *Counter) LayerNorm(y, x, w, b *kernels.Tensor, eps float64) {
 	kernels.CheckNorm("LayerNorm", x, w, y)
+	d.countElements(y, x)
 }
-func (d *Counter) LayerNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {}
+func (d *Counter) LayerNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
+	d.countElements(dx, x, dy)
+}
 
 func (d *Counter) RoPE(x *kernels.Tensor, pos []int32, table *kernels.RoPETable, inverse bool) {
 	kernels.CheckRoPE(x, pos, table)
 	d.temp(4 * int64(len(pos)))
+	d.countElements(x, x)
 }
 
-func (d *Counter) SiLUMul(y, gate, up *kernels.Tensor)                  { kernels.CheckLengths("SiLUMul", y, gate, up) }
-func (d *Counter) SiLUMulGrad(dgate, dup, gate, up, dy *kernels.Tensor) {}
+func (d *Counter) SiLUMul(y, gate, up *kernels.Tensor) {
+	kernels.CheckLengths("SiLUMul", y, gate, up)
+	d.countElements(y, gate, up)
+}
+func (d *Counter) SiLUMulGrad(dgate, dup, gate, up, dy *kernels.Tensor) {
+	d.countElements(dgate, dup, gate, up, dy)
+}
 func (d *Counter) GateMul(act kernels.Gate, y, gate, up *kernels.Tensor) {
 	kernels.CheckLengths("GateMul", y, gate, up)
+	d.countElements(y, gate, up)
 }
-func (d *Counter) GateMulGrad(act kernels.Gate, dgate, dup, gate, up, dy *kernels.Tensor) {}
-func (d *Counter) SoftCap(y, x *kernels.Tensor, limit float64)                            {}
-func (d *Counter) GELU(y, x *kernels.Tensor)                                              {}
-func (d *Counter) GELUGrad(dx, x, dy *kernels.Tensor)                                     {}
+func (d *Counter) GateMulGrad(act kernels.Gate, dgate, dup, gate, up, dy *kernels.Tensor) {
+	d.countElements(dgate, dup, gate, up, dy)
+}
+func (d *Counter) SoftCap(y, x *kernels.Tensor, limit float64) { d.countElements(y, x) }
+func (d *Counter) GELU(y, x *kernels.Tensor)                   { d.countElements(y, x) }
+func (d *Counter) GELUGrad(dx, x, dy *kernels.Tensor)          { d.countElements(dx, x, dy) }
 
 func (d *Counter) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 	kernels.CheckAttention("Attention", out, lse, a)
+	d.countAttention(a, attentionProducts(out))
 	d.temp(cuda.AttendScratch(a, out != nil, d.traits.Processors))
 }
 
 func (d *Counter) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
 	kernels.CheckObservedScores("ObservedScores", logScore, lse, a)
+	d.countAttention(a, 1)
 	d.temp(cuda.ObserveScratch(a))
 }
 
 func (d *Counter) ObserveAttention(out, lse, logScore *kernels.Tensor, a *kernels.Attend) {
 	kernels.CheckAttention("ObserveAttention", out, lse, a)
 	kernels.CheckObservedScores("ObserveAttention", logScore, lse, a)
+	d.countAttention(a, attentionProducts(out))
+	if k := a.Kept; k != nil {
+		numbers := int(d.KeptBytes(a.Rows(), a.Heads(), a.KVHeads(), a.MostEntries()) / 4)
+		if numbers > 0 && (k.Counted == nil || k.Counted.Len() < numbers) {
+			k.Counted = d.Alloc(kernels.F32, numbers)
+		}
+	}
 	d.temp(cuda.ObserveAttentionScratch(a, out != nil, d.traits.Processors))
 }
 
@@ -424,6 +496,7 @@ func (d *Counter) MergeScores(acc, other *kernels.Tensor, wAcc, wOther float64) 
 
 func (d *Counter) AttentionGrad(dq, dk, dv *kernels.Tensor, a *kernels.Attend, out, lse, logScore, dOut, dLogScore *kernels.Tensor) {
 	kernels.CheckAttentionGrad(dq, dk, dv, a, out, lse, logScore, dOut, dLogScore)
+	d.countAttention(a, attentionProducts(dOut)) // of the queries; their own pairs are few
 	d.temp(cuda.GradScratch(a, d.traits))
 }
 

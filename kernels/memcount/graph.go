@@ -113,6 +113,7 @@ func (d *Counter) StepAttention(out, q, k, v *kernels.Tensor, s kernels.Steps, a
 		a.Past[g] = kernels.KV{K: pairs, V: pairs}
 	}
 	d.temp(cuda.AttendScratch(a, true, d.traits.Processors))
+	d.countAttention(a, 2)
 }
 
 func (d *Counter) StepAppend(to, q, k, v *kernels.Tensor, s kernels.Steps, at kernels.StepLayer) {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"glimpse/engine/costmodel"
 	"glimpse/model"
 	"glimpse/model/kvcache"
 	"glimpse/model/runner"
-	"glimpse/training"
 )
 
 // prefillRow is the prefill of a prompt, to the logits of its last token.
@@ -68,12 +68,5 @@ func init() {
 // prefillWork are the floating-point operations of a prompt to the logits of its last
 // token: what this pass does, which leaves out all but one row of the last layer's MLP.
 func prefillWork(m *model.Model, n int) float64 {
-	operations, _, _ := training.Operations(m, noRows{}, n, 0)
-	return operations + 2*float64(m.Config.Vocab)*float64(m.Config.Hidden)
+	return costmodel.New(m, costmodel.H100PCIe, costmodel.Runtime).Prefill(n).FLOPs
 }
-
-// noRows is an adapter of no rows, for counting.
-type noRows struct{ model.Adapter }
-
-func (noRows) Rows() int                                { return 0 }
-func (noRows) LowRank(int, model.Module) *model.LowRank { return nil }

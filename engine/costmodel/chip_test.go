@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"glimpse/evaluation/costmodel"
+	"glimpse/engine/costmodel"
 	"glimpse/model"
 )
 

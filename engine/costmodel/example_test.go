@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 
-	"glimpse/evaluation/costmodel"
+	"glimpse/engine/costmodel"
 	"glimpse/eviction"
 	_ "glimpse/kernels/backends"
 	"glimpse/model"

@@ -1,12 +1,16 @@
 package costmodel
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
 	"glimpse/internal/bytesize"
 	"glimpse/internal/registry"
+	"glimpse/kernels/memcount"
 )
 
 // Chip is what a device can do at most, and how much of that is reached.
@@ -17,6 +21,12 @@ type Chip struct {
 	Memory    int64   // bytes; 0: not known
 	// ComputeShare and MemoryShare are how much of the two is reached, 0 to 1.
 	ComputeShare, MemoryShare float64
+	// Attention are the floating-point operations per second that attention reaches; 0: as many as products.
+	Attention float64
+	// Elementwise are the bytes per second that norms and activations read and write; 0: what its memory reaches.
+	Elementwise float64
+	// Launch are the seconds that an operation takes besides, of work that is counted.
+	Launch float64
 }
 
 // Shares of the peaks that are reached (Li 2023, as LookaheadKV, arXiv:2603.10899, app. B,
@@ -24,6 +34,7 @@ type Chip struct {
 const (
 	computeShare = 0.7
 	memoryShare  = 0.9
+	launch       = 2.5e-6 // seconds of a small launch in a graph
 )
 
 // H100PCIe is what tables 3 and 15 of LookaheadKV (arXiv:2603.10899) are computed for.
@@ -47,7 +58,16 @@ func init() {
 }
 
 func datasheet(name string, flops, bandwidth float64, gigabytes int64) Chip {
-	return Chip{name, flops, bandwidth, gigabytes * 1e9, computeShare, memoryShare}
+	return Chip{Name: name, FLOPS: flops, Bandwidth: bandwidth, Memory: gigabytes * 1e9, ComputeShare: computeShare, MemoryShare: memoryShare, Launch: launch}
+}
+
+// String says what the times of a chip stand on.
+func (c Chip) String() string {
+	text := fmt.Sprintf("%.0f%% of %.4g TFLOP/s, weights and caches read at %.0f%% of %.4g TB/s", 100*c.ComputeShare, c.FLOPS/1e12, 100*c.MemoryShare, c.Bandwidth/1e12)
+	if c.Launch > 0 {
+		text += fmt.Sprintf(", %.3g µs for a launch", 1e6*c.Launch)
+	}
+	return text
 }
 
 // ParseChip is a chip by its name in [Chips], or one by its peaks as
@@ -98,6 +118,24 @@ func (c Chip) binary() Chip {
 // operation is the cost of one that computes and moves so much.
 func (c Chip) operation(flops, bytes float64) Cost {
 	return Cost{flops, bytes, max(flops/(c.FLOPS*c.ComputeShare), bytes/(c.Bandwidth*c.MemoryShare))}
+}
+
+// Cost is the cost of work that was counted, of one operation after the other.
+func (c Chip) Cost(w memcount.Work) (total Cost) {
+	order := func(a, b memcount.Operation) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.FLOPs, b.FLOPs), cmp.Compare(a.Bytes, b.Bytes))
+	}
+	for _, o := range slices.SortedFunc(maps.Keys(w), order) { // sums have an order
+		one := c.operation(o.FLOPs, o.Bytes)
+		switch {
+		case o.Kind == memcount.Attention && c.Attention > 0:
+			one.Seconds = max(o.FLOPs/c.Attention, o.Bytes/(c.Bandwidth*c.MemoryShare))
+		case o.Kind == memcount.Elementwise && c.Elementwise > 0:
+			one.Seconds = o.Bytes / c.Elementwise
+		}
+		total = total.plus(Cost{w[o] * one.FLOPs, w[o] * one.Bytes, w[o] * (one.Seconds + c.Launch)})
+	}
+	return total
 }
 
 // Cost is what operations compute and move, and the seconds that they take one after the

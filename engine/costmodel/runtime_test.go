@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"glimpse/evaluation/costmodel"
+	"glimpse/engine/costmodel"
 	"glimpse/eviction"
 	"glimpse/kernels"
 	"glimpse/model"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"glimpse/evaluation/costmodel"
+	"glimpse/engine/costmodel"
 	"glimpse/eviction"
 	_ "glimpse/kernels/backends"
 	_ "glimpse/lora"

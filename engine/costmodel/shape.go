@@ -95,9 +95,8 @@ func shapeOf(m *model.Model) shape {
 		beside := []*kernels.Tensor{m.Network.Layers[l].OutputGate.Weight}
 		if r := m.Network.Layers[l].Recurrent; r != nil {
 			beside = r.Matrices()
-			_, flops := r.Operations()
 			at.queries, at.keys, at.pair = 0, 0, 0
-			at.recurrent = &recurrent{float64(model.StateBytes(r, m.Backend.Compute())), flops}
+			at.recurrent = &recurrent{float64(model.StateBytes(r, m.Backend.Compute())), r.Operations()}
 		}
 		if in := m.Network.Layers[l].Input; in != nil {
 			beside = append(beside, in.Projection, m.Network.Layers[l].Linear(model.InputGate).Weight, m.Network.Layers[l].Linear(model.InputProj).Weight)
@@ -138,9 +137,9 @@ func probeRows(w eviction.Workload) []rows {
 	return out
 }
 
-// pairs is the number of query-key pairs of n rows that stand after past entries and see
+// pairsSeen is the number of query-key pairs of n rows that stand after past entries and see
 // these, and each other up to their own: under a sliding window no more than so many each.
-func pairs(n, past, window int) float64 {
+func pairsSeen(n, past, window int) float64 {
 	if window <= 0 || past+n <= window {
 		return float64(n)*float64(past) + float64(n)*float64(n+1)/2
 	}

@@ -145,7 +145,7 @@ func (m Model) causal(l, n, past int) float64 {
 	if !m.as.Causal {
 		return float64(n) * float64(past+n)
 	}
-	return pairs(n, past, m.layers[l].window)
+	return pairsSeen(n, past, m.layers[l].window)
 }
 
 // attentionCost is that of a layer's prompt and probes.
