@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"slices"
@@ -18,7 +20,7 @@ func (m *Model) addHeadBudgets(ctx context.Context) (err error) {
 	if asked != "" && asked != Shipped && !slices.Contains(eviction.HeadSharings(), asked) {
 		raw, err := os.ReadFile(asked)
 		if err == nil {
-			m.budgets, err = m.readHeadBudgets(ctx, raw)
+			err = m.readHeadBudgets(ctx, raw)
 		}
 		if err != nil {
 			return fmt.Errorf("--heads %s: %w; want a file that \"train budgets\" has written, or one of: %s, %s", asked, err, strings.Join(eviction.HeadSharings(), ", "), Shipped)
@@ -36,7 +38,7 @@ func (m *Model) addHeadBudgets(ctx context.Context) (err error) {
 		if sum, err := m.SHA256(ctx); err != nil {
 			return err
 		} else if sum == b.SHA256 {
-			m.budgets = b
+			m.budgets, m.budgetsSum = b, sumOf(raw)
 		}
 	}
 	if m.budgets == nil && (asked == Shipped || asked == eviction.LearnedHeads) {
@@ -46,19 +48,25 @@ func (m *Model) addHeadBudgets(ctx context.Context) (err error) {
 }
 
 // readHeadBudgets reads budgets of heads, which must be of the model's weights.
-func (m *Model) readHeadBudgets(ctx context.Context, raw []byte) (*eviction.HeadBudgets, error) {
+func (m *Model) readHeadBudgets(ctx context.Context, raw []byte) error {
 	b, err := eviction.ParseHeadBudgets(raw)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := b.Check(m.Model, false); err != nil {
-		return nil, err
+		return err
 	}
 	sum, err := m.SHA256(ctx)
 	if err == nil && sum != b.SHA256 {
 		err = fmt.Errorf("learned for %s with the weights %.12s…, want %.12s… as %s has", b.Model, b.SHA256, sum, m.Name)
 	}
-	return b, err
+	m.budgets, m.budgetsSum = b, sumOf(raw)
+	return err
+}
+
+func sumOf(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
 }
 
 // sharing adds to the options of a policy how its heads share the budget, as Options.Heads says, unless they say it.

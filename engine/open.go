@@ -65,13 +65,14 @@ type draft struct {
 // Model is a model with adapters, drafts and options of policies.
 type Model struct {
 	*model.Model
-	asked     *Options
-	adapters  []adapter
-	drafts    []draft // none: the model itself
-	pattern   *eviction.Pattern
-	budgets   *eviction.HeadBudgets // of heads; nil: none are known
-	overrides eviction.Overrides
-	set       eviction.Overrides // as the options set them
+	asked      *Options
+	adapters   []adapter
+	drafts     []draft // none: the model itself
+	pattern    *eviction.Pattern
+	budgets    *eviction.HeadBudgets // of heads; nil: none are known
+	budgetsSum string                // SHA-256 of their file
+	overrides  eviction.Overrides
+	set        eviction.Overrides // as the options set them
 }
 
 // OpenModel opens the model alone. before, where it is set, sees it before its weights are loaded. log takes the
@@ -128,7 +129,7 @@ func (m *Model) Close() error {
 	return m.Model.Close()
 }
 
-// Companions identify the adapters, the draft models and a chat template that was given, by their names.
+// Companions identify the adapters, the draft models, budgets of heads and a chat template that was given, by their names.
 func (m *Model) Companions(ctx context.Context) (datasets.Contents, error) {
 	var out datasets.Contents
 	if from, sum := m.GivenTemplate(); from != "" {
@@ -136,6 +137,9 @@ func (m *Model) Companions(ctx context.Context) (datasets.Contents, error) {
 	}
 	for _, a := range m.adapters {
 		out.Put(strings.TrimSpace("adapter "+a.Kind()+" "+a.name), a.stored.SHA256())
+	}
+	if m.asked.Heads != "" && m.budgets != nil {
+		out.Put("budgets of heads", m.budgetsSum)
 	}
 	for _, d := range m.drafts {
 		sum, err := d.model.SHA256(ctx)

@@ -222,7 +222,7 @@ func (e *evalFlags) setModel(given cli.Given, j *runs.Job) error {
 	if given.Given("model") || len(j.Models) == 0 {
 		j.Models = []runs.Subject{{Model: e.Model}}
 	}
-	for _, name := range []string{"adapter", "draft", "pattern"} {
+	for _, name := range []string{"adapter", "draft", "pattern", "heads"} {
 		if given.Given(name) && len(j.Models) > 1 {
 			return fmt.Errorf("--%s with %d models: say in the file which model it is of", name, len(j.Models))
 		}
@@ -236,6 +236,9 @@ func (e *evalFlags) setModel(given cli.Given, j *runs.Job) error {
 	}
 	if given.Given("pattern") {
 		m.Pattern = e.Pattern
+	}
+	if given.Given("heads") {
+		m.Heads = e.Heads
 	}
 	return nil
 }

@@ -363,6 +363,9 @@ func (s Subject) absent() (out []string) {
 		look("adapter", a)
 	}
 	look("pattern of retrieval heads", s.Pattern)
+	if !slices.Contains(eviction.HeadSharings(), s.Heads) {
+		look("budgets of heads", s.Heads)
+	}
 	return out
 }
 

@@ -76,13 +76,14 @@ type Subject struct {
 	AdaptersByDefault bool     `json:"adapters_by_default,omitempty"`
 	Drafts            []string `json:"drafts,omitempty"`
 	Pattern           string   `json:"pattern,omitempty"`
+	Heads             string   `json:"heads,omitempty"` // see engine.Options
 }
 
 // options are what a model is opened with.
 func (j *Job) options(s Subject) *engine.Options {
 	return &engine.Options{
 		Model: s.Model, Device: j.Device, CacheDType: j.CacheDType, Exact: j.Exact, Policies: strings.Join(j.Policies, ","),
-		Adapters: s.Adapters, AdaptersByDefault: s.AdaptersByDefault, Drafts: s.Drafts, Pattern: s.Pattern,
+		Adapters: s.Adapters, AdaptersByDefault: s.AdaptersByDefault, Drafts: s.Drafts, Pattern: s.Pattern, Heads: s.Heads,
 		Set: j.Set, Seed: j.Seed, S3: j.S3, ChatTemplate: j.ChatTemplate, ChatOptions: j.ChatOptions, ChatDate: j.ChatDate,
 	}
 }

@@ -161,7 +161,10 @@ func (j *Job) growToFolder(ctx context.Context) error {
 		if is.Pattern != "" && is.Pattern != was.Pattern {
 			return fmt.Errorf("%s: the run was begun with pattern %q, want it and not %q", f.file(ConfigFile), was.Pattern, is.Pattern)
 		}
-		is.Pattern = was.Pattern
+		if is.Heads != "" && is.Heads != was.Heads {
+			return fmt.Errorf("%s: the run was begun with heads %q, want it and not %q", f.file(ConfigFile), was.Heads, is.Heads)
+		}
+		is.Pattern, is.Heads = was.Pattern, was.Heads
 		is.Adapters, is.Drafts = listing.Union(was.Adapters, is.Adapters...), listing.Union(was.Drafts, is.Drafts...)
 	}
 	if j.Policies = (Names{policies}); len(added) == 0 {
