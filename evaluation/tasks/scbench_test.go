@@ -241,3 +241,68 @@ func TestConversationOfCutPrompt(t *testing.T) {
 		t.Errorf("%q, %v, after %q", got, err, before)
 	}
 }
+
+// TestSCBenchContextFirst: a context is evicted before any question is known, and every question is answered as it is alone,
+// whatever else was asked.
+func TestSCBenchContextFirst(t *testing.T) {
+	golden, err := os.ReadFile(filepath.Join(modeltest.Testdata(t), "golden", "llama3.1", "tokenizer.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := textModel(t, "framed", golden, map[string]any{
+		"chat_template": "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}",
+	}, 256)
+	s := setting(t, m, "scbench", "lengths=1500", "turns=3", "evict=context")
+	samples, all := makeAll(t, "scbench", "kv", s)
+	_, whole := makeAll(t, "scbench", "kv", setting(t, m, "scbench", "lengths=1500", "turns=3"))
+	var policies []engine.Policy
+	for _, name := range []string{"full", "snapkv"} {
+		p, err := eviction.New(name, 1, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		policies = append(policies, engine.Policy{Configured: p})
+	}
+	for _, batch := range []int{1, 4} {
+		results := evaluation.NewResults(nil, false)
+		if _, err := evaluation.Run(t.Context(), m, []evaluation.Work{{Name: "kv", Samples: samples}}, evaluation.Options{
+			Policies: policies, Budgets: []eviction.Budget{eviction.Pairs(64)}, Batch: batch, Concurrency: 1,
+		}, results); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range results.Predictions() {
+			if p.Error != "" || len(p.Answers) != 3 || !(p.Measures[evaluation.MeasureNLL] > 0) {
+				t.Fatalf("%s: %d answers, nll %v, %s", p.Policy, len(p.Answers), p.Measures[evaluation.MeasureNLL], p.Error)
+			}
+			sample, cell := all[p.Index].sample, policies[slices.IndexFunc(policies, func(c engine.Policy) bool { return c.Configured.Name == p.Policy })]
+			for turn, answer := range p.Answers {
+				question, _, err := sample.Turns[turn].Prompt(t.Context(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if turn == 0 {
+					_, text := promptText(t, m, whole[p.Index].sample)
+					if got, _ := m.Tokenizer.Decode(slices.Concat(sample.Context, question), true); got != text {
+						t.Errorf("context and question are %.60q…, want %.60q…", got, text)
+					}
+				}
+				alone, err := eviction.NewRuntime(m).Prefill(t.Context(), cell.Configured, eviction.Prompt{Tokens: sample.Context, Budget: 64})
+				if err != nil {
+					t.Fatal(err)
+				}
+				alone.KeepRest()
+				if err := alone.Turn(t.Context(), eviction.Prompt{Tokens: question}); err != nil {
+					t.Fatal(err)
+				}
+				tokens, _, err := alone.Generate(t.Context(), runner.GenerateOptions{MaxNew: sample.Turns[turn].MaxNew})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if text, _ := m.Tokenizer.Decode(tokens, true); text != answer {
+					t.Errorf("%s, batch %d, question %d: %q, alone %q", p.Policy, batch, turn+1, answer, text)
+				}
+			}
+		}
+	}
+	openError(t, "scbench", "kv", setting(t, m, "scbench", "evict=all"), `option evict: got "all"`)
+}
