@@ -51,7 +51,7 @@ func TestChatOnTerminal(t *testing.T) {
 				{"hello\r", `"hello" is not one of the 480 words that the model knows; try bell`},
 				{"/hlep\r", `did you mean "/help"?`},
 				{"/bu\t32\r", "32 KV entries per KV head and layer from the next turn on; what was evicted"},
-				{"/policy snapvk\r", `did you mean "snapkv"?`},
+				{"/policy snapvk\r", `"snapkv"?`}, // did you mean
 				{"/policy sna\t\r", "what was said is read again"},
 				{"<copy>\r", " tokens at "},
 				{"/stats now\r", "want nothing after it"},

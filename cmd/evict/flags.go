@@ -36,7 +36,7 @@ func (s *setup) addFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&s.Adapters, "adapter", nil, "folder or s3://BUCKET/NAME of an adapter or a registry of them, as DIR or NAME=DIR; may be repeated")
 	f.StringArrayVar(&s.Drafts, "draft", nil, "draft model of speckv: DIR, NAME=DIR, self, layers:N or shipped; may be repeated; empty is self")
 	f.StringVar(&s.Pattern, "pattern", "", "folder with the retrieval heads for duoattention (see evict patterns); empty is the model's own")
-	f.StringVar(&s.Heads, "heads", "", "how the KV heads of all layers share a budget: equal, layer, global, shipped (learned for the model) or a file of train budgets; empty is as the policy has it")
+	f.StringVar(&s.Heads, "heads", "", "how KV heads share a budget: equal, layer, global, shipped or a file of train budgets; empty is the policy's own way")
 	f.StringArrayVar(&s.Set, "set", nil, "option of a policy, as POLICY.OPTION=VALUE; may be repeated")
 	f.Uint64Var(&s.Seed, "seed", 1, "seed of all random choices")
 	s.S3.Bind(f)

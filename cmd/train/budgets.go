@@ -46,7 +46,7 @@ With --label kvzip the contexts are parts of any texts, which the model is made 
 --label oracle they are the prompts of samples made by "train generate", with their responses.`,
 		Annotations: cli.Details(`--data takes files and folders of text, or one file of samples. A run that was stopped goes on
 when it is started again: what was measured lies beside --out, in a file that ends in .partial.`),
-		Example: `  train budgets --data out/samples.jsonl --label oracle --samples 8 --out out/budgets.json --replace
+		Example: `  train budgets --label oracle --data out/samples.jsonl --samples 8 -o out/budgets.json --replace
   train budgets --model path/to/llama --data docs --samples 80 --out budgets.json`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
