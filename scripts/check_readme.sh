@@ -203,7 +203,7 @@ for document in "${documents[@]}"; do
   done <<<"$all"
   for start in $(printf '%s\n' "$all" | sed -n 's/^run:\([0-9]*\):.*/\1/p' | sort -nu); do
     case $document in
-      docs/serve.md | docs/compare.md) [ "$from" != "$root" ] || continue ;; # scripts/first_hour.sh runs them
+      docs/serve.md | docs/compare.md) [ "$from" != "$root" ] || continue ;; # lab/first_hour.sh runs them
       lab/*) continue ;; # what was measured, and how; lab/nightly.sh runs what can be
     esac
     names+=("$document:$start")
@@ -227,7 +227,7 @@ if [ -n "$text" ]; then
   exit
 fi
 reader
-[ "$from" != "$root" ] || { names+=("docs/serve.md and docs/compare.md"); lines+=("scripts/first_hour.sh path/to/llama"); }
+[ "$from" != "$root" ] || { names+=("docs/serve.md and docs/compare.md"); lines+=("lab/first_hour.sh path/to/llama"); }
 
 # commands prints the subcommands of a command.
 commands() { "$from/bin/$1" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p' | grep -vxE 'completion|help'; }

@@ -2,10 +2,10 @@
 # The first hour with a model: runs the commands of docs/serve.md and docs/compare.md, one block
 # after the other in a fresh folder, and prints what each took and the last line that it said.
 #
-#   ./scripts/first_hour.sh MODEL                 # a folder, or a name on the Hugging Face hub
-#   ./scripts/first_hour.sh MODEL train           # another page, or several, of docs/
+#   ./lab/first_hour.sh MODEL                 # a folder, or a name on the Hugging Face hub
+#   ./lab/first_hour.sh MODEL train           # another page, or several, of docs/
 set -euo pipefail
-source "$(dirname "$0")/common.sh"
+source "$(dirname "$0")/../scripts/common.sh"
 
 [ $# -ge 1 ] || die "want a model: a folder, or a name on the Hugging Face hub"
 MODEL=$1
