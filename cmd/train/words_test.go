@@ -44,8 +44,8 @@ func TestShellCompletesValues(t *testing.T) {
 	for line, want := range map[string]string{
 		"lookahead --preset look": "lookaheadkv", "generate --task section,ho": "section,hops", "lookahead --device c": "cpu", "lookahead --modules q_proj,v": "q_proj,v_proj",
 	} {
-		out, _, err := execute(t, t.Context(), append([]string{"__complete"}, strings.Fields(line)...)...)
-		if first, _, _ := strings.Cut(out, "\n"); err != nil || first != want {
+		out, err := asCommand(append([]string{"__complete"}, strings.Fields(line)...)...).Output()
+		if first, _, _ := strings.Cut(string(out), "\n"); err != nil || first != want {
 			t.Errorf("%s: %q, %v, want %q", line, out, err, want)
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,9 @@ type Values struct {
 
 // ValuesOf is the values of a flag that takes one of some names.
 func ValuesOf(names ...string) Values { return Values{Names: func() []string { return names }} }
+
+// completing tells that a shell asks for completions. What is registered for them is held as long as the process lives.
+var completing = len(os.Args) > 1 && strings.HasPrefix(os.Args[1], cobra.ShellCompRequestCmd)
 
 // completeFlags registers the values of the command's own flags, by their names. Flags that
 // take numbers complete nothing, where the shell would offer files.

@@ -42,7 +42,9 @@ func Setup(root *cobra.Command, values map[string]Values) {
 		if err := own.applyDefaults(c); err != nil && wrong == nil {
 			wrong = err
 		}
-		completeFlags(c, values)
+		if completing {
+			completeFlags(c, values)
+		}
 		check := c.Args
 		c.Args = func(c *cobra.Command, args []string) error {
 			if *helpAll {
