@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -84,6 +86,15 @@ func TestLargestBudget(t *testing.T) {
 }
 
 func TestShellCompletesValues(t *testing.T) {
+	completed := func(line ...string) string {
+		c := exec.Command(os.Args[0], append([]string{cobra.ShellCompRequestCmd}, line...)...)
+		c.Env = append(os.Environ(), asProgram+"=1")
+		out, err := c.Output()
+		if err != nil {
+			t.Fatal(line, err)
+		}
+		return string(out)
+	}
 	for _, x := range []struct {
 		line []string
 		want []string // among the values
@@ -102,10 +113,7 @@ func TestShellCompletesValues(t *testing.T) {
 		{[]string{"help", ""}, []string{"run", "chat"}, "cpu"},
 		{[]string{"completion", ""}, []string{"bash", "zsh", "fish"}, "run"},
 	} {
-		out, _, err := execute(t, append([]string{cobra.ShellCompRequestCmd}, x.line...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := completed(x.line...)
 		var got []string
 		for line := range strings.Lines(out) {
 			value, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
@@ -121,8 +129,8 @@ func TestShellCompletesValues(t *testing.T) {
 		}
 	}
 	// A budget is no name, and no file either.
-	if out, _, err := execute(t, cobra.ShellCompRequestCmd, "run", "--budget", ""); err != nil || strings.TrimSpace(out) != ":4" {
-		t.Errorf("--budget: %q, %v, want nothing and no files", out, err)
+	if out := completed("run", "--budget", ""); strings.TrimSpace(out) != ":4" {
+		t.Errorf("--budget: %q, want nothing and no files", out)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		if out, _, err := execute(t, "completion", shell); err != nil || !strings.Contains(out, "__complete") {
