@@ -47,7 +47,7 @@ With --label kvzip the contexts are parts of any texts, which the model is made 
 		Annotations: cli.Details(`--data takes files and folders of text, or one file of samples. A run that was stopped goes on
 when it is started again: what was measured lies beside --out, in a file that ends in .partial.`),
 		Example: `  train budgets --label oracle --data out/samples.jsonl --samples 8 -o out/budgets.json --replace
-  train budgets --model path/to/llama --data docs --samples 80 --out budgets.json`,
+  train budgets --model path/to/llama --data docs --samples 8 -o out/llama.json --replace`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			fail := func(err error) error { return fmt.Errorf("budgets: %w", err) }
