@@ -72,16 +72,25 @@ var allParts = []int64{8, 40, memcount.FinestPart}
 // one, where enough is not 0, looks for those above it alone.
 func profileRun(m *model.Model, phases int, enough int64, parts []int64, run func(p *profile) (ends bool, err error)) error {
 	known := make([]int64, phases)
-	for i, part := range parts {
+	once := func(part, least int64) (ends bool, err error) {
 		counted, counter := m.Counted()
 		p := &profile{Runtime: NewRuntime(counted), counter: counter, weights: counter.Live(), known: known, part: part}
-		if i == 0 && enough > 0 {
-			for phase := range known {
-				known[phase] = p.weights + enough
+		for phase := range known {
+			if least > 0 {
+				known[phase] = p.weights + least
 			}
 		}
 		counter.SeekFrom(known[0], part)
-		if ends, err := run(p); err != nil || ends {
+		return run(p)
+	}
+	if enough > 0 {
+		if ends, err := once(parts[0], enough); err != nil || ends {
+			return err
+		}
+		clear(known) // of which no peak is known to be as high
+	}
+	for _, part := range parts {
+		if ends, err := once(part, 0); err != nil || ends {
 			return err
 		}
 	}

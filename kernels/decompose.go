@@ -231,7 +231,10 @@ func (d Decomposed) ObservedPeaks(logScore, lse *Tensor, a *Attend, temp Allocat
 				one.Past[h] = kv.First(kv.Entries() - (rows - 1 - at))
 			}
 		}
-		one.K, one.V = nil, nil
+		if a.K != nil { // its own pair, which is not observed: a head of the past may be empty
+			one.K = a.K.Rows(at, at+1)
+		}
+		one.V = nil
 		d.on.CopyHead(rowLSE, lse.Reshape(heads, rows, 1), at)
 		d.on.Fill(row, math.Inf(-1))
 		d.on.ObservedScores(row, rowLSE, &one)
