@@ -4,81 +4,124 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"glimpse/adapters"
 	"glimpse/eviction"
+	"glimpse/internal/regularfile"
 )
 
-// addHeadBudgets reads the learned budgets of heads in the file that is asked for, or else those that ship for the model's
-// weights, if any.
-func (m *Model) addHeadBudgets(ctx context.Context) (err error) {
-	asked := m.asked.Heads
-	if asked != "" && asked != Shipped && !slices.Contains(eviction.HeadSharings(), asked) {
-		raw, err := os.ReadFile(asked)
-		if err == nil {
-			err = m.readHeadBudgets(ctx, raw)
-		}
-		if err != nil {
-			return fmt.Errorf("--heads %s: %w; want a file that \"train budgets\" has written, or one of: %s, %s", asked, err, strings.Join(eviction.HeadSharings(), ", "), Shipped)
-		}
-		return nil
-	}
-	for path, raw := range adapters.HeadBudgets() {
-		b, err := eviction.ParseHeadBudgets(raw)
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		if b.Check(m.Model, false) != nil { // of a model of another shape, whose weights need not be hashed
-			continue
-		}
-		if sum, err := m.SHA256(ctx); err != nil {
-			return err
-		} else if sum == b.SHA256 {
-			m.budgets, m.budgetsSum = b, sumOf(raw)
-		}
-	}
-	if m.budgets == nil && (asked == Shipped || asked == eviction.LearnedHeads) {
-		return fmt.Errorf("--heads %s: no budgets of heads come with this program for the weights of %s; \"train budgets\" learns some", asked, m.Name)
-	}
-	return nil
+// maxHeadBudgets bounds a file of budgets of heads, in bytes.
+const maxHeadBudgets = 64 << 20
+
+// headBudgets are learned budgets of heads that were read.
+type headBudgets struct {
+	*eviction.HeadBudgets        // nil: the model has none
+	sha256                string // of the file
 }
 
-// readHeadBudgets reads budgets of heads, which must be of the model's weights.
-func (m *Model) readHeadBudgets(ctx context.Context, raw []byte) error {
+// headsOf is how the heads of policies share a budget under Options.Heads: the place of a name among eviction.HeadSharings.
+// path is the file of budgets that is asked for, "" for none.
+func (o *Options) headsOf() (how int, path string) {
+	how = max(0, slices.Index(eviction.HeadSharings(), o.Heads))
+	if how > 0 || slices.Contains([]string{"", "equal"}, o.Heads) {
+		return how, ""
+	}
+	how = slices.Index(eviction.HeadSharings(), eviction.LearnedHeads)
+	if o.Heads == Shipped {
+		return how, ""
+	}
+	return how, o.Heads
+}
+
+// configure makes a policy, which shares its budget out over heads as Options.Heads says: unless its own options say it, or it
+// shares its budget out itself. learned are the budgets that it may want.
+func (o *Options) configure(policy string, overrides eviction.Overrides, r eviction.Resources, learned func() (*eviction.HeadBudgets, error)) (*eviction.Configured, error) {
+	how, _ := o.headsOf()
+	first, _, _ := strings.Cut(policy, ":")
+	shared := merged(eviction.Overrides{first: {eviction.HeadsOption: float64(how)}}, overrides)
+	if eviction.HeadSharings()[int(shared[first][eviction.HeadsOption])] == eviction.LearnedHeads {
+		var err error
+		if r.HeadBudgets, err = learned(); err != nil {
+			return nil, err
+		}
+	}
+	named, err := eviction.NewWith(policy, o.Seed, shared, r)
+	if errors.Is(err, eviction.ErrSharesHeads) {
+		r.HeadBudgets = nil
+		return eviction.NewWith(policy, o.Seed, overrides, r)
+	}
+	return named, err
+}
+
+// learnedHeads are the budgets of heads in the file that is asked for, or else those that ship for the model's weights; nil of
+// none. They are read once, when the first policy wants them: the weights are hashed.
+func (m *Model) learnedHeads() (*eviction.HeadBudgets, error) {
+	b, err := m.heads()
+	m.headsUsed.Store(b.HeadBudgets != nil)
+	return b.HeadBudgets, err
+}
+
+// readHeads reads what learnedHeads returns.
+func (m *Model) readHeads() (headBudgets, error) {
+	_, path := m.asked.headsOf()
+	if path == "" {
+		for path, raw := range adapters.HeadBudgets() {
+			b, err := m.parseHeads(raw)
+			if err != nil && !errors.Is(err, errOtherModel) {
+				return b, fmt.Errorf("%s: %w", path, err)
+			}
+			if err == nil {
+				return b, nil
+			}
+		}
+		return headBudgets{}, nil
+	}
+	raw, err := regularfile.Read(path, maxHeadBudgets)
+	if err == nil {
+		var b headBudgets
+		if b, err = m.parseHeads(raw); err == nil {
+			return b, nil
+		}
+	}
+	return headBudgets{}, fmt.Errorf("--heads %s: %w; want a file that \"train budgets\" has written, or one of: %s, %s", path, err, strings.Join(eviction.HeadSharings(), ", "), Shipped)
+}
+
+// errOtherModel is of budgets of heads that were learned for another model.
+var errOtherModel = errors.New("learned for another model")
+
+// parseHeads reads budgets of heads of the model. Its weights are hashed only where the shape fits.
+func (m *Model) parseHeads(raw []byte) (headBudgets, error) {
 	b, err := eviction.ParseHeadBudgets(raw)
 	if err != nil {
-		return err
+		return headBudgets{}, err
 	}
 	if err := b.Check(m.Model, false); err != nil {
-		return err
+		return headBudgets{}, fmt.Errorf("%w: %w", errOtherModel, err)
 	}
-	sum, err := m.SHA256(ctx)
-	if err == nil && sum != b.SHA256 {
-		err = fmt.Errorf("learned for %s with the weights %.12s…, want %.12s… as %s has", b.Model, b.SHA256, sum, m.Name)
+	sum, err := m.SHA256(context.Background())
+	if err != nil {
+		return headBudgets{}, err
 	}
-	m.budgets, m.budgetsSum = b, sumOf(raw)
+	if sum != b.SHA256 {
+		return headBudgets{}, fmt.Errorf("%w: %s with the weights %.12s…, want %.12s… as %s has", errOtherModel, b.Model, b.SHA256, sum, m.Name)
+	}
+	hash := sha256.Sum256(raw)
+	return headBudgets{b, hex.EncodeToString(hash[:])}, nil
+}
+
+// checkHeads is an error where budgets of heads are asked for that there are not.
+func (m *Model) checkHeads() error {
+	how, _ := m.asked.headsOf()
+	if eviction.HeadSharings()[how] != eviction.LearnedHeads {
+		return nil
+	}
+	b, err := m.learnedHeads()
+	if err == nil && b == nil {
+		err = fmt.Errorf("--heads %s: no budgets of heads come with this program for the weights of %s; \"train budgets\" learns some", m.asked.Heads, m.Name)
+	}
 	return err
-}
-
-func sumOf(raw []byte) string {
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:])
-}
-
-// sharing adds to the options of a policy how its heads share the budget, as Options.Heads says, unless they say it.
-func (m *Model) sharing(policy string, overrides eviction.Overrides) eviction.Overrides {
-	how := m.asked.Heads
-	if how == "" {
-		return overrides
-	}
-	at := slices.Index(eviction.HeadSharings(), how)
-	if at < 0 {
-		at = slices.Index(eviction.HeadSharings(), eviction.LearnedHeads)
-	}
-	first, _, _ := strings.Cut(policy, ":")
-	return merged(eviction.Overrides{first: {eviction.HeadsOption: float64(at)}}, overrides)
 }

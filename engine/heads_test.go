@@ -9,6 +9,7 @@ import (
 
 	"glimpse/engine"
 	"glimpse/eviction"
+	"glimpse/model"
 )
 
 // TestHeads: --heads reaches the policies that leave it open, an option of one's own comes first, and budgets of heads are of
@@ -22,6 +23,9 @@ func TestHeads(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
+	if _, _, err := m.Policies("adakv,pyramidkv"); err == nil || !strings.Contains(err.Error(), "--heads global: adakv, pyramidkv: it shares its budget out itself") {
+		t.Errorf("policies that none of --heads reaches: %v", err)
+	}
 	for policy, want := range map[string]string{"snapkv": "global", "snapkv(head-budgets=layer)": "layer", "adakv": "", "snapkv:quest": "global"} {
 		p, err := m.PolicyWith(policy, "")
 		if err != nil {
@@ -75,7 +79,46 @@ func TestHeads(t *testing.T) {
 			t.Errorf("%s: %v, want %q", what, err, c.want)
 		}
 	}
+	if b, err := open("shipped"); err != nil {
+		t.Error(err)
+	} else if p, err := b.Policy("snapkv"); err != nil || p.Settings.Resources.HeadBudgets.Label != "kvzip" {
+		t.Errorf("shipped: %v, %v", p.Configured, err)
+	}
+	if err := os.Mkdir(filepath.Join(filepath.Dir(path), "folder"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(filepath.Join(filepath.Dir(path), "folder")); err == nil {
+		t.Error("a folder is taken")
+	}
 	if _, err := open("no/such"); err == nil || !strings.Contains(err.Error(), "no such file") || !strings.Contains(err.Error(), "equal, layer, global, learned, shipped") {
 		t.Errorf("no file: %v", err)
+	}
+}
+
+// TestForecastOfHeads: what is counted before the weights are loaded is what the heads' sharing takes: one ranking of all layers
+// waits for all of them, and learned budgets are no reason to count a whole cache.
+func TestForecastOfHeads(t *testing.T) {
+	m, err := model.OpenShapes("", "cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	need := func(policy, heads string) int64 {
+		o := engine.Options{Device: "cpu", CacheDType: "auto", Policies: policy, Heads: heads}
+		f, err := o.Memory(t.Context(), m, eviction.FootprintOptions{Tokens: 2000, Budget: 100, MaxNew: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Parts[0].Bytes + f.Parts[1].Bytes
+	}
+	equal, full := need("snapkv", ""), need("full", "")
+	for _, c := range []struct{ policy, heads string }{{"snapkv", "shipped"}, {"snapkv", "learned"}, {"snapkv(head-budgets=learned)", ""}, {"snapkv", "layer"}} {
+		if got := need(c.policy, c.heads); got > equal+(full-equal)/4 {
+			t.Errorf("%s, --heads %q: %d bytes, with equal heads %d, the full cache %d", c.policy, c.heads, got, equal, full)
+		}
+	}
+	for _, c := range []struct{ policy, heads string }{{"snapkv", "global"}, {"snapkv(head-budgets=global)", ""}} {
+		if got := need(c.policy, c.heads); got < full-(full-equal)/4 {
+			t.Errorf("%s, --heads %q: %d bytes, with equal heads %d, the full cache %d, which it holds at first", c.policy, c.heads, got, equal, full)
+		}
 	}
 }

@@ -38,7 +38,7 @@ func (o *Options) Memory(ctx context.Context, m *model.Model, run eviction.Footp
 		return nil, err
 	}
 	for _, spec := range specs {
-		f, err := forecast(ctx, m, spec.name, o.Seed, merged(overrides, spec.set), run)
+		f, err := o.forecast(ctx, m, spec.name, merged(overrides, spec.set), run)
 		if err != nil {
 			return nil, err
 		}
@@ -51,16 +51,17 @@ func (o *Options) Memory(ctx context.Context, m *model.Model, run eviction.Footp
 
 // forecast counts the memory of one policy. A policy that cannot be made without what
 // the command line names is taken for one that keeps everything.
-func forecast(ctx context.Context, m *model.Model, policy string, seed uint64, overrides eviction.Overrides, run eviction.FootprintOptions) (*model.Forecast, error) {
+func (o *Options) forecast(ctx context.Context, m *model.Model, policy string, overrides eviction.Overrides, run eviction.FootprintOptions) (*model.Forecast, error) {
 	counted, counter := m.Counted()
 	weights := counter.Live()
 	r, err := eviction.CountedResources(counted, policy, overrides)
 	var named *eviction.Configured
 	if err == nil {
-		named, err = eviction.NewWith(policy, seed, overrides, r)
+		// Learned budgets of heads are of weights, which are not known yet: equal ones keep as much.
+		named, err = o.configure(policy, overrides, r, func() (*eviction.HeadBudgets, error) { return eviction.EqualHeads(m), nil })
 	}
 	if err != nil {
-		if named, err = eviction.New("full", seed, nil, nil); err != nil {
+		if named, err = eviction.New("full", o.Seed, nil, nil); err != nil {
 			return nil, err
 		}
 	}

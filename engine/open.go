@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
@@ -65,14 +67,14 @@ type draft struct {
 // Model is a model with adapters, drafts and options of policies.
 type Model struct {
 	*model.Model
-	asked      *Options
-	adapters   []adapter
-	drafts     []draft // none: the model itself
-	pattern    *eviction.Pattern
-	budgets    *eviction.HeadBudgets // of heads; nil: none are known
-	budgetsSum string                // SHA-256 of their file
-	overrides  eviction.Overrides
-	set        eviction.Overrides // as the options set them
+	asked     *Options
+	adapters  []adapter
+	drafts    []draft // none: the model itself
+	pattern   *eviction.Pattern
+	heads     func() (headBudgets, error) // see learnedHeads
+	headsUsed atomic.Bool                 // a policy has wanted them
+	overrides eviction.Overrides
+	set       eviction.Overrides // as the options set them
 }
 
 // OpenModel opens the model alone. before, where it is set, sees it before its weights are loaded. log takes the
@@ -138,8 +140,12 @@ func (m *Model) Companions(ctx context.Context) (datasets.Contents, error) {
 	for _, a := range m.adapters {
 		out.Put(strings.TrimSpace("adapter "+a.Kind()+" "+a.name), a.stored.SHA256())
 	}
-	if m.asked.Heads != "" && m.budgets != nil {
-		out.Put("budgets of heads", m.budgetsSum)
+	if m.headsUsed.Load() {
+		b, err := m.heads()
+		if err != nil {
+			return nil, err
+		}
+		out.Put("budgets of heads", b.sha256)
 	}
 	for _, d := range m.drafts {
 		sum, err := d.model.SHA256(ctx)
@@ -183,7 +189,8 @@ func (m *Model) loadCompanions(ctx context.Context, log io.Writer) error {
 	if err := m.addPattern(m.asked.Pattern); err != nil {
 		return err
 	}
-	if err := m.addHeadBudgets(ctx); err != nil {
+	m.heads = sync.OnceValues(m.readHeads)
+	if err := m.checkHeads(); err != nil {
 		return err
 	}
 	for _, spec := range m.asked.Drafts {

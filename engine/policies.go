@@ -249,11 +249,7 @@ func (m *Model) variants(spec policySpec) ([]Policy, error) {
 		if needs.Pattern {
 			r.Pattern = m.pattern
 		}
-		r.HeadBudgets = m.budgets
-		named, err := eviction.NewWith(spec.name, m.asked.Seed, m.sharing(spec.name, overrides), r)
-		if errors.Is(err, eviction.ErrSharesHeads) { // as --heads need not suit all of a list
-			named, err = eviction.NewWith(spec.name, m.asked.Seed, overrides, r)
-		}
+		named, err := m.asked.configure(spec.name, overrides, r, m.learnedHeads)
 		if err == nil {
 			err = named.Fits(m.Model)
 		}
@@ -313,6 +309,9 @@ func (m *Model) checkUsed(policies []Policy) error {
 		if !used(func(r eviction.Resources) bool { return r.Draft == d.model }) {
 			return fmt.Errorf("draft %q: no policy of %s takes it", d.name, list)
 		}
+	}
+	if how, _ := m.asked.headsOf(); how > 0 && !slices.ContainsFunc(policies, func(p Policy) bool { return p.Settings.Int(eviction.HeadsOption) > 0 }) {
+		return fmt.Errorf("--heads %s: %s: %w", m.asked.Heads, list, eviction.ErrSharesHeads)
 	}
 	if m.asked.Pattern != "" && !used(func(r eviction.Resources) bool { return r.Pattern != nil }) {
 		return fmt.Errorf("pattern %q: no policy of %s takes it", m.asked.Pattern, list)

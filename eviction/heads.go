@@ -145,6 +145,16 @@ type HeadShares struct {
 	Heads  [][]float64 `json:"heads"`  // [layer][kvHead] share that the head keeps, 0 to 1; null of layers that are not decided about
 }
 
+// EqualHeads are budgets of which every head has the same.
+func EqualHeads(m *model.Model) *HeadBudgets {
+	const half = 0.5
+	heads := make([][]float64, m.Config.Layers)
+	for l := range heads {
+		heads[l] = slices.Repeat([]float64{half}, m.Config.KVHeads)
+	}
+	return &HeadBudgets{Budgets: []HeadShares{{half, heads}}}
+}
+
 // of are the budgets of a prompt [layer][kvHead], nil of layers that it does not decide about. Every head keeps least
 // entries, those that are protected; what is left is shared out, between two known budgets in proportion. They sum to
 // the prompt's budget times the heads.
