@@ -16,18 +16,18 @@ import (
 // Excerpts are parts of documents, drawn by a seed: contexts without any question.
 type Excerpts struct {
 	documents         []string
-	characters        int
+	bytes             int // of all documents
 	rng               *rand.Rand
-	Encode            func(text string) ([]int32, error)
-	Shortest, Longest int // tokens
+	encode            func(text string) ([]int32, error)
+	shortest, longest int // tokens
 }
 
 // maxDocument bounds a text file, in bytes.
 const maxDocument = 256 << 20
 
-// OpenExcerpts reads text files, and all of a folder that are UTF-8 and end in .txt, .md or .rst. encode are a text's token ids.
+// OpenExcerpts reads text files, and of folders all files in UTF-8 that end in .txt, .md or .rst. encode gives a text's token ids.
 func OpenExcerpts(paths []string, shortest, longest int, seed uint64, encode func(text string) ([]int32, error)) (*Excerpts, error) {
-	e := &Excerpts{Encode: encode, Shortest: shortest, Longest: longest, rng: rand.New(rand.NewPCG(seed, 0x6578636572707473))}
+	e := &Excerpts{encode: encode, shortest: shortest, longest: longest, rng: rand.New(rand.NewPCG(seed, 0x6578636572707473))}
 	for _, path := range paths {
 		err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
@@ -48,7 +48,7 @@ func OpenExcerpts(paths []string, shortest, longest int, seed uint64, encode fun
 				return fmt.Errorf("%s: want a text in UTF-8", file)
 			}
 			if text := strings.TrimSpace(string(raw)); text != "" {
-				e.documents, e.characters = append(e.documents, text), e.characters+len(text)
+				e.documents, e.bytes = append(e.documents, text), e.bytes+len(text)
 			}
 			return nil
 		})
@@ -62,20 +62,20 @@ func OpenExcerpts(paths []string, shortest, longest int, seed uint64, encode fun
 	return e, nil
 }
 
-// Next are the token ids of an excerpt that begins a line or a sentence and is between Shortest and Longest long. Places are equally likely in all
-// documents; those too near an end are drawn again.
+// Next are the token ids of an excerpt. It begins a line or a sentence and has as many tokens as it may. Places are equally
+// likely in all documents, and drawn again where too little follows.
 func (e *Excerpts) Next() ([]int32, error) {
 	for range 1000 {
-		at, document := e.rng.IntN(e.characters), ""
+		at, document := e.rng.IntN(e.bytes), ""
 		for _, document = range e.documents {
 			if at < len(document) {
 				break
 			}
 			at -= len(document)
 		}
-		length := e.Shortest
-		if e.Longest > e.Shortest {
-			length += e.rng.IntN(e.Longest - e.Shortest + 1)
+		length := e.shortest
+		if e.longest > e.shortest {
+			length += e.rng.IntN(e.longest - e.shortest + 1)
 		}
 		text := document[at:]
 		if at > 0 {
@@ -86,7 +86,7 @@ func (e *Excerpts) Next() ([]int32, error) {
 			text = strings.TrimLeft(text[begins+1:], " \n.\r\t")
 		}
 		text = strings.ToValidUTF8(text[:min(len(text), 12*length)], "")
-		ids, err := e.Encode(text)
+		ids, err := e.encode(text)
 		if err != nil {
 			return nil, err
 		}
@@ -94,5 +94,5 @@ func (e *Excerpts) Next() ([]int32, error) {
 			return ids[:length], nil
 		}
 	}
-	return nil, fmt.Errorf("texts: no document has %d tokens behind many of its places; want longer texts, or shorter excerpts", e.Shortest)
+	return nil, fmt.Errorf("texts: no document has %d tokens behind many of its places; want longer texts, or shorter excerpts", e.shortest)
 }

@@ -181,17 +181,9 @@ func (b *Bench) answerSample(ctx context.Context, s *Sample) (*outcome, error) {
 	force := b.Agreement == AgreementOn || b.Agreement == AgreementAuto && s.Score == nil
 	cells := make([]*conversation, len(b.Cells))
 	for i, cell := range b.Cells {
-		choice := study.Choices[cell.policy*len(b.Budgets)+cell.budget]
-		m := Measures{
-			MeasureHitRate: eviction.HitRate(choice.Kept, critical[cell.budget].Kept),
-			MeasureFull:    float64(study.FullBytes),
-		}
-		if len(s.Evidence) > 0 {
-			m[MeasureAnswerRecall] = eviction.AnswerRecall(choice.Kept, s.Evidence)
-		}
-		maps.Copy(m, ranked[cell.policy*len(b.Budgets)+cell.budget])
-		out.measures[i] = m
-		cells[i] = &conversation{bench: b, study: study, choice: choice, sample: s, measures: m}
+		place := cell.policy*len(b.Budgets) + cell.budget
+		cells[i] = b.newConversation(s, study, study.Choices[place], critical[cell.budget].Kept, ranked[place])
+		out.measures[i] = cells[i].measures
 		if force && s.Context == nil {
 			cells[i].forced = study.Response
 		}
@@ -226,6 +218,16 @@ func (b *Bench) answerSample(ctx context.Context, s *Sample) (*outcome, error) {
 		maps.Copy(c.measures, scores)
 	}
 	return out, nil
+}
+
+// newConversation is a cell's part in a sample, with what is measured before it answers.
+func (b *Bench) newConversation(s *Sample, study *eviction.Study, choice *eviction.Choice, critical [][][]int32, ranked Measures) *conversation {
+	m := Measures{MeasureHitRate: eviction.HitRate(choice.Kept, critical), MeasureFull: float64(study.FullBytes)}
+	if len(s.Evidence) > 0 {
+		m[MeasureAnswerRecall] = eviction.AnswerRecall(choice.Kept, s.Evidence)
+	}
+	maps.Copy(m, ranked)
+	return &conversation{bench: b, study: study, choice: choice, sample: s, measures: m}
 }
 
 // forceAnswers runs what the full cache has said to each question after that question under every cell.

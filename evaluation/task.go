@@ -93,7 +93,7 @@ type Item struct {
 // Sample is a prompt, or several turns, and how answers are scored.
 type Sample struct {
 	Turns []Turn
-	// Context are the tokens before any question, which are evicted alone; each turn is then asked of a copy of what is left, and
+	// Context are the tokens before any question. They are evicted alone. Each turn is asked of a copy of what is left, and
 	// nothing that follows is evicted. Nil: the first turn's prompt is evicted with its question.
 	Context []int32
 	// Groups are what results are broken down by: {"length", "4k"}, {"depth", "0.5"}.

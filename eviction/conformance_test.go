@@ -28,8 +28,7 @@ func everyPolicy(t *testing.T, device string, f func(t *testing.T, m *model.Mode
 	}
 }
 
-// mostNew bounds the response that a policy is told of: those of the models here do not
-// end by themselves.
+// mostNew bounds the response of a policy that wants it. The models here do not end theirs.
 func mostNew(m *model.Model, p *eviction.Configured) int {
 	if planOf(m, p).NeedsResponse {
 		return 64

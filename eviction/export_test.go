@@ -208,5 +208,5 @@ func (s *Session) Logits() []float32 {
 	return logits
 }
 
-// HeadBudgetsOf are the budgets of a prompt's heads, of which each keeps least.
+// HeadBudgetsOf are the budgets of a prompt's heads. Each head keeps at least so many entries.
 func HeadBudgetsOf(b *HeadBudgets, p Prompt, least int) [][]int { return b.of(p, least) }

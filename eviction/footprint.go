@@ -87,7 +87,7 @@ func profileRun(m *model.Model, phases int, enough int64, parts []int64, run fun
 		if ends, err := once(parts[0], enough); err != nil || ends {
 			return err
 		}
-		clear(known) // of which no peak is known to be as high
+		clear(known) // no peak need be as high
 	}
 	for _, part := range parts {
 		if ends, err := once(part, 0); err != nil || ends {

@@ -273,3 +273,20 @@ func sameElsewhere(t *testing.T, m *model.Model, p *eviction.Configured, tokens 
 		t.Errorf("reads %+v in a batch, %+v alone in one", got, want)
 	}
 }
+
+// TestHoldingsOfRecurrentLayers: layers with a state in the place of attention hold no entries that anything is told of.
+func TestHoldingsOfRecurrentLayers(t *testing.T) {
+	hybrids(t, func(t *testing.T, m *model.Model) {
+		s := prefill(t, m, policy(t, m, "snapkv"), modeltest.Tokens(m, 1, 40), 8)
+		attention := 0
+		for l := range m.Config.Layers {
+			if !m.Config.Recurrent(l) {
+				attention++
+			}
+		}
+		decided, windowed := s.Holdings()
+		if decided.Layers != attention || decided.Entries != 8 || windowed.Layers != 0 {
+			t.Errorf("%+v and %+v with a window, want 8 entries in %d layers", decided, windowed, attention)
+		}
+	})
+}

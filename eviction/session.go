@@ -75,7 +75,7 @@ type Holding struct {
 // Holdings are what the layers hold that the policy decides about, to which budgets apply, and those whose sliding window decides.
 func (s *Session) Holdings() (decided, windowed Holding) {
 	for l, heads := range s.Cache.Lengths() {
-		if len(heads) == 0 {
+		if len(heads) == 0 || s.Model().Config.Recurrent(l) {
 			continue
 		}
 		of := &windowed

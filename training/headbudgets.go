@@ -4,6 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,6 +43,7 @@ type headBudgetsHeader struct {
 // headBudgetsRow is what was measured of one context.
 type headBudgetsRow struct {
 	Tokens int           `json:"tokens"`
+	SHA256 string        `json:"sha256"` // of its tokens and the response's
 	Shares [][][]float64 `json:"shares"` // [budget][layer][kvHead]
 }
 
@@ -63,6 +67,7 @@ func (r *HeadBudgetsRun) Run(ctx context.Context) (*eviction.HeadBudgets, error)
 		if err != nil {
 			return nil, err
 		}
+		hash := sumOfTokens(ids, response)
 		if i >= len(rows) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
@@ -71,7 +76,7 @@ func (r *HeadBudgetsRun) Run(ctx context.Context) (*eviction.HeadBudgets, error)
 			if err != nil {
 				return nil, fmt.Errorf("context %d: %w", i+1, err)
 			}
-			rows = append(rows, headBudgetsRow{len(ids), shares})
+			rows = append(rows, headBudgetsRow{len(ids), hash, shares})
 			line, err := json.Marshal(rows[i])
 			if err == nil {
 				_, err = f.Write(append(line, '\n'))
@@ -79,8 +84,8 @@ func (r *HeadBudgetsRun) Run(ctx context.Context) (*eviction.HeadBudgets, error)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", r.Partial, err)
 			}
-		} else if rows[i].Tokens != len(ids) {
-			return nil, fmt.Errorf("%s: context %d has %d tokens there and %d now: the texts have changed", r.Partial, i+1, rows[i].Tokens, len(ids))
+		} else if rows[i].SHA256 != hash {
+			return nil, fmt.Errorf("%s: context %d is another one now: the data have changed since the run was begun; remove the file to begin anew", r.Partial, i+1)
 		}
 		contexts = append(contexts, rows[i].Shares)
 		tokens += len(ids)
@@ -89,6 +94,18 @@ func (r *HeadBudgetsRun) Run(ctx context.Context) (*eviction.HeadBudgets, error)
 	b := eviction.MeanShares(r.Model, r.Budgets, contexts)
 	b.SHA256, b.Label, b.Tokens = sum, r.Text, tokens
 	return b, nil
+}
+
+// sumOfTokens is the SHA-256 of a context and its response.
+func sumOfTokens(ids, response []int32) string {
+	h := sha256.New()
+	for _, part := range [][]int32{ids, response} {
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(part))))
+		for _, id := range part {
+			h.Write(binary.LittleEndian.AppendUint32(nil, uint32(id)))
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // resume reads what an earlier run has measured and opens the file behind it. A line that was cut is measured anew.

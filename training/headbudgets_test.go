@@ -89,7 +89,7 @@ func TestHeadBudgets(t *testing.T) {
 	}
 	if _, _, err := run(4, func(r *training.HeadBudgetsRun) {
 		next := r.Next
-		r.Next = func() ([]int32, []int32, error) { ids, _, err := next(); return ids[1:], nil, err }
+		r.Next = func() ([]int32, []int32, error) { ids, _, err := next(); ids[3]++; return ids, nil, err }
 	}); err == nil || !strings.Contains(err.Error(), "have changed") {
 		t.Errorf("of other texts: %v", err)
 	}

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 
+	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/eviction"
 	"glimpse/internal/atomicfile"
@@ -18,20 +21,21 @@ import (
 	"glimpse/model/hub"
 	"glimpse/training"
 
-	"glimpse/checkpoints/objectstore"
-
 	"github.com/spf13/cobra"
 )
 
+// budgetsFlags are the flags of train budgets.
+type budgetsFlags struct {
+	model, device, cacheDType, out, label, budgets string
+	data, set                                      []string
+	samples, shortest, longest                     int
+	seed                                           uint64
+	replace                                        bool
+	s3                                             objectstore.Settings
+}
+
 func newBudgets() *cobra.Command {
-	var (
-		name, device, cacheDType, out, label, budgets string
-		data, set                                     []string
-		samples, shortest, longest                    int
-		seed                                          uint64
-		replace                                       bool
-		s3                                            objectstore.Settings
-	)
+	var b budgetsFlags
 	cmd := &cobra.Command{
 		Use:   "budgets",
 		Short: "Learn which KV heads need how much of a budget, which costs nothing at run time",
@@ -44,93 +48,112 @@ ranking of a label, and any policy then ranks within the heads ("evict run --hea
 
 With --label kvzip the contexts are parts of any texts, which the model is made to repeat. With
 --label oracle they are the prompts of samples made by "train generate", with their responses.`,
-		Annotations: cli.Details(`--data takes files and folders of text, or one file of samples. A run that was stopped goes on
-when it is started again: what was measured lies beside --out, in a file that ends in .partial.`),
+		Annotations: cli.Details(`--data takes files and folders of text, or files of samples, which end in .jsonl.
+A run that was stopped goes on when it is started again: what was measured lies beside --out,
+in a file that ends in .partial.`),
 		Example: `  train budgets --label oracle --data out/samples.jsonl --samples 8 -o out/budgets.json --replace
   train budgets --model path/to/llama --data docs --samples 8 -o out/llama.json --replace`,
 		Args: cli.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			fail := func(err error) error { return fmt.Errorf("budgets: %w", err) }
-			switch {
-			case out == "":
-				return fail(errors.New("--out is missing: the file to write"))
-			case len(data) == 0:
-				return fail(errors.New("--data is missing: texts, or samples of train generate"))
-			case samples < 1:
-				return fail(fmt.Errorf("--samples: got %d, want at least 1", samples))
-			case shortest < 16 || longest < shortest:
-				return fail(fmt.Errorf("--shortest and --longest: got %d and %d, want at least 16 tokens, the longest no fewer", shortest, longest))
-			}
-			if _, err := os.Lstat(out); err == nil && !replace {
-				return fail(fmt.Errorf("--out: %s: %w: write over it with --replace, or name another file", out, atomicfile.ErrExists))
-			} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fail(err)
-			}
-			shares, err := parseShares(budgets)
-			if err != nil {
-				return fail(err)
-			}
-			overrides, err := eviction.ParseOverrides(append([]string{label + "." + eviction.HeadsOption + "=global"}, set...))
-			if err != nil {
-				return fail(err)
-			}
-			policy, err := eviction.New(label, seed, overrides, nil)
-			if err != nil {
-				return fail(err)
-			}
-			m, err := hub.Open(cmd.Context(), name, s3, cmd.ErrOrStderr(), model.Options{Device: device, CacheDType: cacheDType})
-			if err != nil {
-				return fail(err)
-			}
-			defer m.Close()
-			r := &training.HeadBudgetsRun{
-				Model: m, Label: policy, Text: strings.Join(append([]string{label}, set...), " "), Budgets: shares, Contexts: samples, Partial: out + ".partial",
-				From: fmt.Sprintf("%s, seed %d, %d to %d tokens", strings.Join(data, ", "), seed, shortest, longest),
-			}
-			if r.Next, err = contexts(m, data, shortest, longest, seed); err != nil {
-				return fail(err)
-			}
-			bar := progress.New(cmd.ErrOrStderr(), "contexts", int64(samples))
-			r.Progress = func(int) { bar.Add(1) }
-			learned, err := r.Run(cmd.Context())
-			bar.Done()
-			if err != nil {
-				return fail(err)
-			}
-			raw, err := learned.Encode()
-			if err == nil {
-				err = atomicfile.WriteFile(out, append(raw, '\n'))
-			}
-			if err != nil {
-				return fail(err)
-			}
-			if err := os.Remove(r.Partial); err != nil {
-				return fail(err)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: budgets of %d layers of %d KV heads, of %d contexts with %d tokens\n", out, m.Config.Layers, m.Config.KVHeads, learned.Samples, learned.Tokens)
-			for _, at := range learned.Budgets {
-				fmt.Fprintf(cmd.OutOrStdout(), "at %v%%: a tenth of the heads keeps %.0f%% of all\n", 100*at.Budget, 100*at.Top(0.1))
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := b.learn(cmd); err != nil {
+				return fmt.Errorf("budgets: %w", err)
 			}
 			return nil
 		},
 	}
 	f := cmd.Flags()
-	device = "cpu"
-	cli.BindModel(f, &name, &device)
-	f.StringVar(&cacheDType, "cache-dtype", "auto", model.CacheDTypeUsage)
-	f.StringSliceVar(&data, "data", nil, "files and folders of text, or a file of samples made by train generate")
-	f.StringVar(&label, "label", "kvzip", "policy whose ranking of all heads is learned: kvzip, or oracle with samples")
-	f.StringArrayVar(&set, "set", nil, "option of the label, as kvzip.of=mean; may be repeated")
-	f.StringVar(&budgets, "budgets", "2%,5%,10%,20%,50%", "shares of a context at which the heads' shares are learned")
-	f.IntVar(&samples, "samples", 80, "number of contexts")
-	f.IntVar(&shortest, "shortest", 512, "least tokens of a context, of texts")
-	f.IntVar(&longest, "longest", 2048, "most tokens of a context, of texts")
-	f.Uint64Var(&seed, "seed", 1, "seed of what is drawn of the texts")
-	f.StringVarP(&out, "out", "o", "", "file to write")
-	f.BoolVar(&replace, "replace", false, "replace the file")
-	s3.Bind(f)
+	b.device = "cpu"
+	cli.BindModel(f, &b.model, &b.device)
+	f.StringVar(&b.cacheDType, "cache-dtype", "auto", model.CacheDTypeUsage)
+	f.StringSliceVar(&b.data, "data", nil, "files and folders of text, or a file of samples made by train generate")
+	f.StringVar(&b.label, "label", "kvzip", "policy whose ranking of all heads is learned: kvzip, or oracle with samples")
+	f.StringArrayVar(&b.set, "set", nil, "option of the label, as kvzip.of=mean; may be repeated")
+	f.StringVar(&b.budgets, "budgets", "2%,5%,10%,20%,50%", "shares of a context at which the heads' shares are learned")
+	f.IntVar(&b.samples, "samples", 80, "number of contexts")
+	f.IntVar(&b.shortest, "shortest", 512, "least tokens of a context, of texts")
+	f.IntVar(&b.longest, "longest", 2048, "most tokens of a context, of texts")
+	f.Uint64Var(&b.seed, "seed", 1, "seed of what is drawn of the texts")
+	f.StringVarP(&b.out, "out", "o", "", "file to write")
+	f.BoolVar(&b.replace, "replace", false, "replace the file")
+	b.s3.Bind(f)
 	cli.Everyday(cmd, "model", "device", "data", "label", "samples", "out", "replace")
 	return cmd
+}
+
+// check refuses settings that nothing can be learned with, before anything is opened.
+func (b *budgetsFlags) check() error {
+	switch {
+	case b.out == "":
+		return errors.New("--out is missing: the file to write")
+	case len(b.data) == 0:
+		return errors.New("--data is missing: texts, or samples of train generate")
+	case b.samples < 1:
+		return fmt.Errorf("--samples: got %d, want at least 1", b.samples)
+	case b.shortest < 16 || b.longest < b.shortest:
+		return fmt.Errorf("--shortest and --longest: got %d and %d, want at least 16 tokens, the longest no fewer", b.shortest, b.longest)
+	}
+	_, err := os.Lstat(b.out)
+	switch {
+	case err == nil && !b.replace:
+		return fmt.Errorf("--out: %s: %w: write over it with --replace, or name another file", b.out, atomicfile.ErrExists)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return nil
+}
+
+// learn learns the budgets and writes them.
+func (b *budgetsFlags) learn(cmd *cobra.Command) error {
+	if err := b.check(); err != nil {
+		return err
+	}
+	shares, err := parseShares(b.budgets)
+	if err != nil {
+		return err
+	}
+	overrides, err := eviction.ParseOverrides(append([]string{b.label + "." + eviction.HeadsOption + "=global"}, b.set...))
+	if err != nil {
+		return err
+	}
+	label, err := eviction.New(b.label, b.seed, overrides, nil)
+	if err != nil {
+		return err
+	}
+	m, err := hub.Open(cmd.Context(), b.model, b.s3, cmd.ErrOrStderr(), model.Options{Device: b.device, CacheDType: b.cacheDType})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	r := &training.HeadBudgetsRun{
+		Model: m, Label: label, Text: strings.Join(append([]string{b.label}, b.set...), " "), Budgets: shares, Contexts: b.samples, Partial: b.out + ".partial",
+		From: fmt.Sprintf("%s, seed %d, %d to %d tokens", strings.Join(b.data, ", "), b.seed, b.shortest, b.longest),
+	}
+	if r.Next, err = b.contexts(cmd.Context(), m, cmd.ErrOrStderr()); err != nil {
+		return err
+	}
+	bar := progress.New(cmd.ErrOrStderr(), "contexts", int64(b.samples))
+	r.Progress = func(int) { bar.Add(1) }
+	learned, err := r.Run(cmd.Context())
+	bar.Done()
+	if err != nil {
+		return err
+	}
+	raw, err := learned.Encode()
+	if err == nil {
+		err = atomicfile.WriteFile(b.out, append(raw, '\n'))
+	}
+	if err == nil {
+		err = os.Remove(r.Partial)
+	}
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	fmt.Fprintf(w, "%s: budgets of %d layers of %d KV heads, of %d contexts with %d tokens\n", b.out, m.Config.Layers, m.Config.KVHeads, learned.Samples, learned.Tokens)
+	for _, at := range learned.Budgets {
+		fmt.Fprintf(w, "at %.4g%%: a tenth of the heads keeps %.0f%% of all\n", 100*at.Budget, 100*at.Top(0.1))
+	}
+	return nil
 }
 
 // parseShares reads shares of a context, which ascend.
@@ -150,17 +173,18 @@ func parseShares(list string) (out []float64, err error) {
 
 // contexts are the prompts of a file of samples, with their responses, or parts of texts behind what the model's chat template
 // begins a message with.
-func contexts(m *model.Model, data []string, shortest, longest int, seed uint64) (func() (context, response []int32, err error), error) {
-	if len(data) == 1 && filepath.Ext(data[0]) == ".jsonl" {
-		_, pairs, err := datasets.ReadPairs(data[0])
+func (b *budgetsFlags) contexts(ctx context.Context, m *model.Model, log io.Writer) (func() (context, response []int32, err error), error) {
+	if !slices.ContainsFunc(b.data, func(path string) bool { return filepath.Ext(path) != ".jsonl" }) {
+		pairs, err := training.ReadPairs(ctx, m, b.data, new(datasets.Contents), b.s3, log)
 		if err != nil {
 			return nil, err
 		}
+		if len(pairs) < b.samples {
+			return nil, fmt.Errorf("--samples: got %d, want at most the %d of %s", b.samples, len(pairs), strings.Join(b.data, ", "))
+		}
 		at := 0
 		return func() ([]int32, []int32, error) {
-			if at++; at > len(pairs) {
-				return nil, nil, fmt.Errorf("%s has %d samples, want no fewer than --samples %s", data[0], len(pairs), strconv.Itoa(at))
-			}
+			at++
 			return pairs[at-1].PromptIDs, pairs[at-1].ResponseIDs, nil
 		}, nil
 	}
@@ -172,7 +196,7 @@ func contexts(m *model.Model, data []string, shortest, longest int, seed uint64)
 	if turn := m.UserTurn(); turn != nil {
 		begins = turn.Begins
 	}
-	e, err := datasets.OpenExcerpts(data, shortest, longest, seed, func(text string) ([]int32, error) { return t.Encode(text, false) })
+	e, err := datasets.OpenExcerpts(b.data, b.shortest, b.longest, b.seed, func(text string) ([]int32, error) { return t.Encode(text, false) })
 	if err != nil {
 		return nil, err
 	}

@@ -274,7 +274,11 @@ func TestPlanOfASweep(t *testing.T) {
 			}
 		})
 	}
-	// Passes add up in time and not in memory: each has its own prefill.
+	// Passes add up in time and not in memory: each has its own prefill, which is most of the time of a real model.
+	if one, eight := planned(example, "--set", "sweep.per_pass=8"), planned(example, "--set", "sweep.per_pass=1"); one.Passes != 1 || eight.Passes != 8 ||
+		!(eight.H100.TotalSeconds > one.H100.TotalSeconds) || !(eight.Memory.Optimiser < one.Memory.Optimiser) {
+		t.Errorf("8 adapters in a pass: %+v, one: %+v", one, eight)
+	}
 	together, apart := planned(preset, "--set", "sweep.per_pass=4"), planned(preset, "--set", "sweep.per_pass=1")
 	if together.Passes != 1 || apart.Passes != 4 || !(apart.H100.TotalSeconds > 1.5*together.H100.TotalSeconds) || !(apart.Memory.Optimiser < together.Memory.Optimiser) {
 		t.Errorf("4 adapters in a pass: %+v, one: %+v", together, apart)

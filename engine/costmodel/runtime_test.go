@@ -211,7 +211,7 @@ func TestRuntimeCounts(t *testing.T) {
 				read := e.Step.Bytes - weightsRead(m) - float64(s.Cache.TokenBytes())
 				w := p.Workload(&m.Config, tokens, budget, maxNew)
 				sparse, least := w.Read > 0, 0.97*read
-				if sparse || m.Config.HasWindows() { // whole pages of what the budget allows; kept entries that windows have left
+				if sparse || m.Config.HasWindows() { // pages are whole, and windows leave some of the kept entries
 					least = 0.5 * read
 				}
 				if got := s.Traffic.PerStep(); !w.Merges && (got > read*(1+1e-9) || got < least) {

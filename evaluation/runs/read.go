@@ -75,7 +75,7 @@ func shardsIn(dir string) (n int) {
 // shardName names the folder of a shard.
 func shardName(i, n int) string { return fmt.Sprintf("shard-%05d-of-%05d", i, n) }
 
-// read reads what there is of a run: in its folder, in those of shards of earlier versions, and the results of
+// read reads what there is of a run. It looks in its folder, in the shards of earlier versions, and among the results of
 // samples. Of a sample that is there twice, a result wins, and else the first.
 func (s *Stored) read(ctx context.Context, f *folder, answers, shards int) error {
 	place := make(map[evaluation.SampleKey]bool)

@@ -40,7 +40,7 @@ func together(ctx context.Context, n int, job func() *Job) (out *Outcome, err er
 	return out, err
 }
 
-// uneven is a job over samples of different lengths, one of which fails, and synthetic ones.
+// uneven is a job over synthetic samples, and over others of different lengths. One sample fails.
 func uneven(t *testing.T, out string) *Job {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "prompts.jsonl")
@@ -222,8 +222,8 @@ func TestOthersAreRefused(t *testing.T) {
 	}
 }
 
-// What an earlier version has left of a run goes on: of one folder, and of shards of which one is finished, one was stopped
-// and one is not begun.
+// TestEarlierVersionsGoOn: what an earlier version has left of a run goes on. That is a folder, or shards: one is finished, one
+// was stopped, one is not begun.
 func TestEarlierVersionsGoOn(t *testing.T) {
 	whole := t.TempDir()
 	if _, err := small(whole).Run(t.Context(), io.Discard); err != nil {
