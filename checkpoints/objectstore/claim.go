@@ -120,7 +120,7 @@ func (c Claims) Take(ctx context.Context, s Store, folder string) (*Claim, error
 	}
 	claim := &Claim{store: s, folder: folder, number: last + 1, owner: fmt.Sprintf("process %d on %s", os.Getpid(), host)}
 	switch err := claim.show(ctx, false, true); {
-	case errors.Is(err, ErrExists) || errors.Is(err, errConflict): // another was faster
+	case errors.Is(err, ErrExists): // another was faster
 		return nil, &ClaimedError{URL: s.URL(claimKey(folder, last+1)), Sign: "new"}
 	case err != nil:
 		return nil, err

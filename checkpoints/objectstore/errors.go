@@ -52,16 +52,11 @@ func (b *bucket) explain(err error) error {
 		return ErrNotExist
 	case status >= 300 && status < 400:
 		return answer{fmt.Sprintf("%s; it redirects to %s, which is not followed: name the server with --s3-endpoint, and the region with --s3-region", said(err), location(err)), err}
-	case status == 409:
-		return answer{said(err), errors.Join(errConflict, err)}
 	case status != 0:
 		return answer{said(err), err}
 	}
 	return networkError(err)
 }
-
-// errConflict is of a write beside which another one was at work: a store need not say which of them was first.
-var errConflict = errors.New("another write is at work")
 
 // answer is an error of the server, in words that a user can do something with.
 type answer struct {

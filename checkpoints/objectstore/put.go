@@ -103,16 +103,20 @@ func (p *put) single(ctx context.Context) error {
 		if p.arrived(ctx, err) {
 			err = nil
 		} else {
-			return p.requestError("put", p.key, conflict(err))
+			return p.requestError("put", p.key, p.conflict(err))
 		}
 	}
 	p.progress(p.src.Size())
 	return nil
 }
 
-// conflict maps the answer that another conditional write is going on right now.
-func conflict(err error) error {
-	if codeOf(err) == "ConditionalRequestConflict" {
+// conflicts are the answers that another conditional write is going on right now: S3's, and that of versitygw, which keeps
+// objects as files.
+var conflicts = []string{"ConditionalRequestConflict", "ExistingObjectIsDirectory"}
+
+// conflict maps them, of a conditional write.
+func (p *put) conflict(err error) error {
+	if p.opt.New && slices.Contains(conflicts, codeOf(err)) {
 		return fmt.Errorf("another writer is storing it at this moment: %w", ErrExists)
 	}
 	return err
@@ -350,5 +354,5 @@ func (p *put) completeUpload(ctx context.Context, id string, parts []types.Compl
 	case code == "InvalidPart" || code == "InvalidPartOrder":
 		return fmt.Errorf("put %s: %s: %w", p.URL(p.key), code, errLost)
 	}
-	return p.requestError("put", p.key, conflict(err))
+	return p.requestError("put", p.key, p.conflict(err))
 }
