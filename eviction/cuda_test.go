@@ -83,8 +83,11 @@ func TestCUDAScoresStayOnTheDevice(t *testing.T) {
 		if limit-indices >= scores || limit >= scores && indices <= int64(4*c.Layers*c.KVHeads*budget) {
 			t.Fatalf("%s may read %d bytes, as much as the scores of a layer", name, limit)
 		}
+		if name == "keydiff" { // for which there is no kernel
+			limit += int64(c.Layers*c.KVHeads*n) * s.Cache.PairBytes() / 2
+		}
 		t.Logf("%-14s prefill %6d bytes, %d tokens %6d bytes", name, prefilled, length, decoded)
-		if prefilled > limit && name != "keydiff" || decoded > 4*length+readWhileDecoding[name] {
+		if prefilled > limit || decoded > 4*length+readWhileDecoding[name] {
 			t.Errorf("%s: the host has read %d bytes in the prefill (at most %d) and %d for %d tokens", name, prefilled, limit, decoded, length)
 		}
 	}
