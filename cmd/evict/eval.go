@@ -387,7 +387,7 @@ func (e *evalFlags) openSweep(j *runs.Job) (out *outputs.File, points []checkpoi
 // say tells on standard error what the table does not.
 func (e *evalFlags) say(w io.Writer, out *runs.Outcome) {
 	if out.Caches > out.Prompts {
-		fmt.Fprintf(w, "%d prompts were prefilled once for %d caches, which saved about %.1f s of prefill\n", out.Prompts, out.Caches, out.Saved.Seconds())
+		fmt.Fprintf(w, "%d prompts were prefilled once for %d caches, which saved about %.1f s\n", out.Prompts, out.Caches, out.Saved.Seconds())
 	}
 	whole := func(r evaluation.Row) bool { return r.Budget.Share() == 0 && r.Budget.Of(r.Tokens) >= r.Tokens }
 	if i := slices.IndexFunc(out.Rows, whole); i >= 0 {
