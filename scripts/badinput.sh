@@ -87,7 +87,7 @@ refuse "GGUF file cut short" "model.gguf|offset 8" "${example[@]}" --model "$giv
 head -c 3000 "$root/model/gguf/testdata/llama.gguf" >"$given/cut.gguf"
 refuse "GGUF file cut in its tensors" "cut.gguf|truncated" "${example[@]}" --model "$given/cut.gguf"
 sed 's/^\(GGUF.*\)general.architecture\(.\{12\}\)llama/\1general.architecture\2bloom/' "$root/model/gguf/testdata/llama.gguf" >"$given/bloom.gguf"
-refuse "GGUF file of another architecture" 'key "general.architecture": unknown architecture "bloom"|want one of: falcon, gemma2, gemma3, gemma4, glm4, glm4moe, gpt-oss, granite, llama' "${example[@]}" --model "$given/bloom.gguf"
+refuse "GGUF file of another architecture" 'key "general.architecture": unknown architecture "bloom"|want one of: falcon, gemma2, gemma3, gemma4, glm4, glm4moe, gpt-oss, granite, lfm2, llama' "${example[@]}" --model "$given/bloom.gguf"
 printf 'text' >"$given/text.gguf"
 refuse "GGUF file that is none" 'text.gguf|want "GGUF"' "${example[@]}" --model "$given/text.gguf"
 cp "$root/checkpoints/gguf/testdata/split-00001-of-00003.gguf" "$given"
@@ -635,16 +635,19 @@ stop "SIGTERM in training" TERM train judgeq --steps 1000000 --out x
 stop "Ctrl-C in a run of two adapters" INT train run "$root/scripts/demo_adapters.json"
 expect 75 "Ctrl-C in training with a checkpoint" "stopped by a signal|--resume goes on" timeout --preserve-status -s INT 1.5 \
   train judgeq --steps 1000000 --out x --checkpoint "$given/stopped.state"
-# begun stops a command as Ctrl-C does when its file has a line behind the header.
-begun() { # FILE COMMAND...
-  local file=$1 pid
+# begun stops a command as Ctrl-C does when its folder has a file, and after a minute at the latest.
+begun() { # FOLDER COMMAND...
+  local folder=$1 pid
   env --default-signal=INT "${@:2}" &
   pid=$!
-  until sed -n 2p "$file" 2>/dev/null | grep -q . || ! kill -0 $pid 2>/dev/null; do sleep 0.2; done
+  for _ in $(seq 300); do
+    [ -z "$(ls "$folder" 2>/dev/null)" ] && kill -0 $pid 2>/dev/null || break
+    sleep 0.2
+  done
   kill -s INT $pid
   wait $pid
 }
-expect 75 "Ctrl-C in generating" "stopped by a signal|finished samples|--resume goes on" begun "$work/.stopped.jsonl.partial" \
+expect 75 "Ctrl-C in generating" "stopped by a signal|finished samples|--resume goes on" begun "$work/.stopped.jsonl.work/results" \
   train generate --samples 1000000 --out "$work/stopped.jsonl"
 refuse "pairs that were begun" "--resume|--replace" train generate --samples 1000000 --out "$work/stopped.jsonl"
 refuse "pairs begun with other settings" "other settings" train generate --samples 100 --out "$work/stopped.jsonl" --resume
@@ -680,7 +683,7 @@ if mount -t tmpfs -o size=64k tmpfs "$work/tiny" 2>/dev/null; then
   cd "$work/tiny"
   refuse "adapter on a full disk" "no space left" "${quick[@]}" --out x
   # What is finished is kept, for --resume.
-  refuse "pairs on a full disk" "no space left|finished samples|--resume goes on" bash -c '"$@"; code=$?; rm .x.jsonl.partial; exit $code' - train generate --samples 200 --out x.jsonl
+  refuse "pairs on a full disk" "no space left|finished samples|--resume goes on" bash -c '"$@"; code=$?; rm -r .x.jsonl.work; exit $code' - train generate --samples 200 --out x.jsonl
   refuse "checkpoint on a full disk" "no space left" train judgeq --steps 2 --batch 1 --validate 0 --out x --checkpoint x.state
   refuse "log on a full disk" "no space left" train judgeq --steps 600 --batch 1 --tokens 64 --rows 1 --validate 0 --out x --log x.log
   refuse "plot on a full disk" "no space left" evict eval --samples 1 --task section --policy all --budget 8,16,32 --plot x.png

@@ -9,11 +9,13 @@ failed=0 printed=0
 checks=() summary=()
 begin=$SECONDS
 
-# check starts one as soon as another one of three is done. One that exits with 77 was skipped.
+# check starts one as soon as another one of three is done. One that exits with 77 was skipped. A command, which is no function,
+# is killed after $longest, where that is set: what it had said is printed.
 check() { # NAME COMMAND...
   local name=$1 log=$work/check.${#checks[@]}
   shift
   checks+=("$name")
+  [ -z "${longest:-}" ] || [ "$(type -t "$1")" = function ] || set -- timeout -k 10 "$longest" "$@"
   settle 2
   {
     TIMEFORMAT='%0R %0U %0S'

@@ -13,6 +13,7 @@ import (
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/filelock"
 	"glimpse/internal/progress"
+	"glimpse/internal/regularfile"
 )
 
 // Local is the store whose objects are the files below a folder, which need not
@@ -117,14 +118,18 @@ func (l local) Open(ctx context.Context, key string) (Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := l.Stat(ctx, key); err != nil { // no regular file, which may wait when it is opened
+	info, err := os.Stat(path)
+	if err != nil {
 		return nil, err
+	}
+	if err := regularfile.CheckRegular(info); err != nil { // it may wait when it is opened, and have no end
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
+	info, err = f.Stat()
 	if err != nil {
 		f.Close()
 		return nil, err

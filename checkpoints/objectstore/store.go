@@ -174,7 +174,7 @@ func getObject(ctx context.Context, s Store, key string, limit int64) ([]byte, e
 	defer o.Close()
 	info := o.Info()
 	if info.Size > limit {
-		return nil, fmt.Errorf("read %s: object of %d bytes, want at most %d", s.URL(key), info.Size, limit)
+		return nil, fmt.Errorf("%s: %d bytes, want at most %d", s.URL(key), info.Size, limit)
 	}
 	data := make([]byte, info.Size)
 	if _, err := o.ReadAt(data, 0); err != nil && err != io.EOF {

@@ -48,11 +48,19 @@ func (b *counting) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 
 // products counts n products of every query and each of the keys that it sees.
 func products(n int, a *kernels.Attend) {
+	pastProducts(n, a)
+	for r := range a.Rows() {
+		from, to := a.VisibleOwn(r)
+		counted += float64(2 * n * a.Heads() * (to - from) * a.HeadDim())
+	}
+}
+
+// pastProducts is products of the keys that the cache has.
+func pastProducts(n int, a *kernels.Attend) {
 	for g := range a.Past {
 		for r := range a.Rows() {
 			from, to := a.Visible(g, r)
-			ownFrom, ownTo := a.VisibleOwn(r)
-			counted += float64(2 * n * a.Group() * (to - from + ownTo - ownFrom) * a.HeadDim())
+			counted += float64(2 * n * a.Group() * (to - from) * a.HeadDim())
 		}
 	}
 }
@@ -68,6 +76,12 @@ func (b *counting) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 func (b *counting) ObservedScores(logScore, lse *kernels.Tensor, a *kernels.Attend) {
 	products(1, a)
 	b.Backend.ObservedScores(logScore, lse, a)
+}
+
+// ObservedPeaks reads the rows' own keys for nothing.
+func (b *counting) ObservedPeaks(logScore, lse *kernels.Tensor, a *kernels.Attend, temp kernels.Allocator) {
+	pastProducts(1, a)
+	b.Backend.ObservedPeaks(logScore, lse, a, temp)
 }
 
 // ObserveAttention is one pass over the keys.
