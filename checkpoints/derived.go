@@ -65,7 +65,7 @@ func rawOf(where string, owner TensorFile, name string) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: tensor %.200q: %w in a safetensors file", where, name, ErrNoTensor)
 	}
-	return file.raw(name)
+	return file.Raw(name)
 }
 
 // derivedFile shows derived tensors as a file. It is none of the files that Weights close and hash.

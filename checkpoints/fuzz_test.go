@@ -170,7 +170,7 @@ func FuzzAdapter(f *testing.F) {
 
 func FuzzState(f *testing.F) {
 	f.Add(shardBytes(f, "a"))
-	f.Add(rawFile(stateStart+noDigest+`","format":"glimpse-run-state","run":"{}","version":"1"}}`, ""))
+	f.Add(rawFile(sealedStart+noDigest+`","format":"glimpse-run-state","run":"{}","version":"1"}}`, ""))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var err error
 		checkAllocation(t, len(data), func() { err = readStateBytes(data) })

@@ -102,16 +102,19 @@ func (s *Safetensors) Tensor(name string) (TensorView, error) {
 	if err != nil {
 		return TensorView{}, fmt.Errorf("%s: tensor %.200q: %w", s.name, name, dtypeError{err})
 	}
-	data, err := s.raw(name)
+	data, err := s.Raw(name)
 	return TensorView{Name: name, DType: dtype, Shape: slices.Clone(t.shape), Data: data}, err
 }
 
-// raw returns the bytes of a tensor that the file has, of whatever element type.
-func (s *Safetensors) raw(name string) ([]byte, error) {
+// Raw returns the bytes of a tensor, of whatever element type. They are a view, as Tensor's are. ErrNoTensor if the file has none.
+func (s *Safetensors) Raw(name string) ([]byte, error) {
 	if s.file == nil {
 		return nil, fmt.Errorf("%s: tensor %.200q: %w", s.name, name, fs.ErrClosed)
 	}
-	t := s.tensors[name]
+	t, ok := s.tensors[name]
+	if !ok {
+		return nil, fmt.Errorf("%s: tensor %.200q: %w", s.name, name, ErrNoTensor)
+	}
 	return s.payload[t.begin:t.end:t.end], nil
 }
 

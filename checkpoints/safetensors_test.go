@@ -327,7 +327,7 @@ func TestWriterRefuses(t *testing.T) {
 		"same name twice":    {[]TensorView{good, good}, nil, `tensor "a": given twice`},
 		"metadata as tensor": {[]TensorView{{Name: "__metadata__", DType: kernels.F32, Data: make([]byte, 4)}}, nil, "name not allowed"},
 		"name not UTF-8":     {[]TensorView{{Name: "\xff", DType: kernels.F32, Data: make([]byte, 4)}}, nil, "name not allowed"},
-		"invalid dtype":      {[]TensorView{{Name: "a"}}, nil, `tensor "a": unknown dtype "invalid"`},
+		"dtype of groups":    {[]TensorView{{Name: "a", DType: kernels.KIVIKeys}}, nil, `tensor "a": unknown dtype "KIVI4-K"`},
 		"dtype out of range": {[]TensorView{{Name: "a", DType: 200}}, nil, `tensor "a": unknown dtype "DType(200)"`},
 		"negative dimension": {[]TensorView{{Name: "a", DType: kernels.F32, Shape: []int{-1}}}, nil, "shape [-1] overflows"},
 		"rank 65":            {[]TensorView{{Name: "a", DType: kernels.F32, Shape: make([]int, 65)}}, nil, `tensor "a": rank 65, want at most 64`},

@@ -73,7 +73,7 @@ func renderHeader(tensors []TensorView, metadata map[string]string) ([]byte, err
 			DType   string `json:"dtype"`
 			Shape   []int  `json:"shape"`
 			Offsets [2]int `json:"data_offsets"`
-		}{t.DType.String(), append([]int{}, t.Shape...), [2]int{offset, offset + len(t.Data)}})
+		}{t.storedDType(), append([]int{}, t.Shape...), [2]int{offset, offset + len(t.Data)}})
 		offset += len(t.Data)
 	}
 	h = append(h, '}')
@@ -101,12 +101,12 @@ func checkWritable(t TensorView) error {
 	if len(t.Shape) > maxRank {
 		return fmt.Errorf("tensor %.200q: rank %d, want at most %d", t.Name, len(t.Shape), maxRank)
 	}
-	size, err := byteSize(t.DType.String(), t.Shape)
+	size, err := byteSize(t.storedDType(), t.Shape)
 	if err != nil {
 		return fmt.Errorf("tensor %.200q: %v", t.Name, err) // an argument, so not ErrCorrupt
 	}
 	if len(t.Data) != size {
-		return fmt.Errorf("tensor %.200q: %d bytes of data, want %d for %s %s", t.Name, len(t.Data), size, t.DType, ShapeString(t.Shape))
+		return fmt.Errorf("tensor %.200q: %d bytes of data, want %d for %s %s", t.Name, len(t.Data), size, t.storedDType(), ShapeString(t.Shape))
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package checkpoints
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,9 +38,6 @@ type StateTensor struct {
 	F32   []float32
 	F64   []float64
 }
-
-// The header starts with the digest: keys are written in order.
-const stateStart = `{"` + metadataKey + `":{"digest":"`
 
 // PreviousState is where SaveState keeps the state before the last one.
 func PreviousState(path string) string { return path + ".previous" }
@@ -103,27 +99,12 @@ func stageState(path string, s *State) (*atomicfile.File, error) {
 			tensors = append(tensors, F64Tensor(name, t.Shape, t.F64))
 		}
 	}
-	header, err := renderHeader(tensors, map[string]string{
-		"digest":  noDigest,
-		"format":  stateFormat,
-		"run":     string(run),
-		"version": strconv.Itoa(stateVersion),
-	})
-	if err != nil {
-		return nil, err
-	}
-	data := make([][]byte, len(tensors))
-	for i, t := range tensors {
-		data[i] = t.Data
-	}
-	at := 8 + len(stateStart)
-	copy(header[at:], digestWithout(header, at, data...))
-
 	f, err := atomicfile.Create(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := writeParts(f, header, tensors); err != nil {
+	err = WriteSealed(f, tensors, map[string]string{"format": stateFormat, "run": string(run), "version": strconv.Itoa(stateVersion)})
+	if err != nil {
 		f.Abort()
 		return nil, err
 	}
@@ -156,7 +137,7 @@ func decodeState(file *Safetensors) (*State, error) {
 	if version != stateVersion {
 		return nil, versionError{got: version, want: stateVersion}
 	}
-	if err := verifyState(file); err != nil {
+	if err := file.VerifySeal(); err != nil {
 		return nil, err
 	}
 	s := &State{Tensors: make(map[string]StateTensor, len(file.tensors))}
@@ -187,16 +168,4 @@ func (s *Safetensors) stateTensor(name string) (StateTensor, error) {
 	}
 	t.F32 = make([]float32, view.Len())
 	return t, view.ReadF32(t.F32)
-}
-
-func verifyState(file *Safetensors) error {
-	digest := file.metadata["digest"]
-	at := 8 + len(stateStart)
-	if !isSHA256(digest) || len(file.file) < at+len(digest) || !bytes.Equal(file.file[8:at+len(digest)], []byte(stateStart+digest)) {
-		return Corruptf("does not start with a digest")
-	}
-	if got := digestWithout(file.file, at); got != digest {
-		return Corruptf("digest: got %s, want %s: the file is damaged", got, digest)
-	}
-	return nil
 }

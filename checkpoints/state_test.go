@@ -134,7 +134,7 @@ func TestReadStateRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		data := b.Bytes()
-		if at := 8 + len(stateStart); bytes.HasPrefix(data[8:], []byte(stateStart+noDigest)) {
+		if at := 8 + len(sealedStart); bytes.HasPrefix(data[8:], []byte(sealedStart+noDigest)) {
 			copy(data[at:], digestWithout(data, at))
 		}
 		return data

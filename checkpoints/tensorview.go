@@ -23,6 +23,19 @@ type TensorView struct {
 	Order []int32
 }
 
+// BytesTensor is a tensor of bytes, U8 in a file, which [Safetensors.Raw] reads: [Safetensors.Tensor] refuses it.
+func BytesTensor(name string, data []byte) TensorView {
+	return TensorView{Name: name, Shape: []int{len(data)}, Data: data}
+}
+
+// storedDType is the name of the element type in a file.
+func (t TensorView) storedDType() string {
+	if t.DType == kernels.Invalid { // of BytesTensor
+		return "U8"
+	}
+	return t.DType.String()
+}
+
 // Tensor is the elements as a host tensor, see [kernels.FromBytes].
 func (t TensorView) Tensor() (*kernels.Tensor, error) {
 	made, err := kernels.FromBytes(t.DType, t.Data, t.Shape...)

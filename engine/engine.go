@@ -19,6 +19,10 @@ type Request struct {
 	// have left. One whose prompt has run already is answered as it is, without a Prompt.
 	Session *eviction.Session
 	Prompt  []int32
+	// Context is how many of the first tokens of Prompt are a context, of a Session that begins: they are evicted by its policy and to
+	// its budget before what follows is known, and what follows is not. An engine with a budget keeps what is left of them for other
+	// requests with the same policy, budget and salt (Session.CacheSalt). Of a Prompt that is no more than that nothing is answered. 0: there is none.
+	Context int
 	// Owner is whose conversation it is. The Prompt of a Session that begins may be a conversation that goes on: where the
 	// engine keeps a session of it and of the same owner ([Engine.Keep]), that takes the place of Session, and only what it
 	// has not run or said is run.
@@ -48,11 +52,13 @@ type Answer struct {
 	known    int                // tokens of the prompt that a kept session has run and said
 	standing int                // those that it has run
 	cut      bool               // cancelled
-	err      error              // before the first token
+	// compressed: the prompt was a context alone.
+	compressed bool
+	err        error // before the first token
 }
 
 // Done tells that nothing more comes.
-func (a *Answer) Done() bool { return a.err != nil || a.sequence.Done() }
+func (a *Answer) Done() bool { return a.err != nil || a.compressed || a.sequence.Done() }
 
 // Reason is why an answer is done.
 type Reason string
@@ -73,7 +79,7 @@ func (a *Answer) Reason() Reason {
 		return ""
 	case a.text.stopped >= 0:
 		return StopText
-	case a.Ended():
+	case a.Ended(), a.compressed:
 		return End
 	case a.cut:
 		return Interrupted
@@ -100,7 +106,7 @@ func (a *Answer) Text() string { return a.text.said(a.Done()) }
 // LogProbs are the log-probabilities of the tokens so far, for an answer that was given (GenerateOptions.Forced).
 func (a *Answer) LogProbs() []float64 { return a.sequence.LogProbs() }
 
-// Standing is how many tokens of the prompt a kept session had run; 0 where there was none.
+// Standing is how many tokens of the prompt a kept session or context had run; 0 where there was none.
 func (a *Answer) Standing() int { return a.standing }
 
 // Err is what has ended it early; nil where it goes on or has ended as it should. The session
@@ -165,6 +171,11 @@ func (e *Engine) Len() int {
 func (e *Engine) Submit(r Request) (*Answer, error) {
 	if r.Session == nil {
 		return nil, errors.New("engine: got a request without a session, want one")
+	}
+	if r.Context > 0 {
+		if err := r.Session.Compresses(); err != nil {
+			return nil, fmt.Errorf("engine: %w", err)
+		}
 	}
 	a := &Answer{Request: r, sequence: new(runner.Sequence), text: newDetokenizer(r.Session.Model(), r.Stop, r.SkipLeading, r.Keep...)}
 	if e.Budget > 0 {
@@ -265,7 +276,7 @@ func (e *Engine) advance(ctx context.Context) (begun *Answer, more bool) {
 			return e.beginAnswer(a), true
 		}
 		e.filling, e.units = a, runner.NewUnits(ctx, func(ctx context.Context) error {
-			return a.Request.Session.Turn(ctx, eviction.Prompt{Tokens: a.Request.Prompt[a.known:], MaxNew: a.Request.Generate.MaxNew})
+			return e.runPrompt(ctx, a)
 		})
 	}
 	if e.units.RunUnit() {
@@ -282,6 +293,9 @@ func (e *Engine) advance(ctx context.Context) (begun *Answer, more bool) {
 
 // beginAnswer lets the answer of a request whose prompt has run join the others.
 func (e *Engine) beginAnswer(a *Answer) *Answer {
+	if a.compressed {
+		return a
+	}
 	opt, s := a.Request.Generate, a.Request.Session
 	a.room = s.Model().Config.MaxPositions - int(s.Cache.Next()) + 1 // the last token is not run
 	if opt.Forced != nil {
@@ -315,7 +329,7 @@ func (e *Engine) beginAnswer(a *Answer) *Answer {
 // conversation any goroutine may ask, so that the engine need not count what is submitted then.
 func (e *Engine) Count(r *Request) (need eviction.Footprint, err error) {
 	s, maxNew := r.Session, max(r.Generate.MaxNew, len(r.Generate.Forced))
-	of := eviction.FootprintOptions{MaxNew: maxNew, Rows: e.rows, Enough: e.Budget / int64(e.rows)}
+	of := eviction.FootprintOptions{MaxNew: maxNew, Rows: e.rows, Enough: e.Budget / int64(e.rows), Context: r.Context}
 	if need, err = s.Footprint(context.Background(), len(r.Prompt), of); err != nil {
 		return need, err
 	}
@@ -337,10 +351,7 @@ func (e *Engine) admit(a *Answer) bool {
 		e.steps = 0
 	}
 	steps := max(e.steps, a.need.Steps)
-	need := a.need.Need() - a.need.Steps + steps
-	for _, other := range e.live {
-		need += other.need.Answer
-	}
+	need := a.need.Need() - a.need.Steps + steps - e.steps + e.needs() // nothing is filling
 	if need > e.Budget {
 		return false
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"glimpse/eviction"
+	"glimpse/internal/listing"
 	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/modeltest"
@@ -26,6 +27,7 @@ import (
 //	engine rows=N units=N budget=N  begins anew; budget is in needs of a request of 40 tokens under full with an answer of 4
 //	submit NAME policy=P pairs=N prompt=N max=N [seed=N] [forced=(ids)] [stop=(ids)] [owner=O]
 //	    [after=NAME: the session goes on] [with=NAME: the conversation is given whole to a session that begins]
+//	    [document=SEED marked=N: N tokens of that seed come before the prompt, as a context] [salt=S: whose it is]
 //	step [n=N] [stopped]            steps, and the events of each; stopped: under a context that has ended
 //	run                             steps until all requests are done
 //	cancel NAME, keep NAME, let-go bytes=N, close
@@ -135,6 +137,7 @@ func (p *player) find(d *datadriven.TestData, name string) *named {
 func (p *player) submit(d *datadriven.TestData, number func(key string, otherwise int) int, text func(key string) string) error {
 	a := &named{name: d.CmdArgs[0].Key}
 	r := Request{
+		Context:  number("marked", 0),
 		Owner:    text("owner"),
 		Prompt:   modeltest.Tokens(p.m, uint64(number("seed", len(p.answers))), number("prompt", 0)),
 		Generate: runner.GenerateOptions{MaxNew: number("max", 4)},
@@ -167,6 +170,12 @@ func (p *player) submit(d *datadriven.TestData, number func(key string, otherwis
 			before := p.find(d, with)
 			r.Prompt = slices.Concat(before.whole, before.Tokens(), r.Prompt)
 		}
+	}
+	if seed := number("document", -1); seed >= 0 { // that others begin with, too
+		r.Prompt = slices.Concat(modeltest.Tokens(p.m, uint64(seed), r.Context), r.Prompt)
+	}
+	if r.Session != nil && r.Context > 0 {
+		r.Session.CacheSalt = text("salt")
 	}
 	if number("token", -1) >= 0 { // a foreign one
 		r.Prompt[0] = int32(number("token", 0))
@@ -279,8 +288,12 @@ func (p *player) state() string {
 		return fmt.Sprintf("%s %s; ", what, strings.Join(names, " "))
 	}
 	text := group("waiting", e.waiting...) + group("prompt", e.filling) + group("decoded", e.live...)
-	if kept, _, letGo := e.Kept(); kept > 0 || letGo > 0 {
+	kept, contexts, _, letGo := e.Kept()
+	if kept > 0 || letGo > 0 {
 		text += fmt.Sprintf("%d kept, %d let go; ", kept, letGo)
+	}
+	if contexts > 0 {
+		text += fmt.Sprintf("%s kept; ", listing.Count(contexts, "context"))
 	}
 	if text == "" {
 		return "idle"

@@ -1,21 +1,34 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 
 	"glimpse/eviction"
 )
 
-// kept are sessions whose answers are done, for requests that go on with their conversations. They lie in the engine's
-// budget where nothing else needs it.
+// kept are sessions whose answers are done, for requests that go on with their conversations, and contexts, for those that begin with
+// them. They lie in the engine's budget where nothing else needs it. When something does, what goes first is what is made anew with the least work
+// for its bytes, and has waited longest (Cao and Irani 1997, GreedyDual-Size): clock is the worth of what went last.
 type kept struct {
-	sessions []keptSession // by when they were last answered
-	letGo    int64
+	all   []keptEntry // by when they were last of use
+	clock float64
+	letGo int64
 }
 
-type keptSession struct {
+// keptEntry is a session or a context.
+type keptEntry struct {
 	session *eviction.Session
-	owner   string
+	context *eviction.Context
+	owner   string // of the session; the salt of the context
+	bytes   int64
+	worth   float64 // tokens that are run anew without it, by its bytes, beside the clock when it was last of use
+}
+
+// keep holds an entry that takes so many tokens to make anew.
+func (k *kept) keep(x keptEntry, tokens int, bytes int64) {
+	x.worth = k.clock + float64(tokens)/float64(max(1, bytes))
+	k.all = append(k.all, x)
 }
 
 // Keep holds the session of an answer that is done, or was cut short, for the request of its owner that goes on with the
@@ -27,32 +40,41 @@ func (e *Engine) Keep(a *Answer) {
 		return
 	}
 	s.Rest()
-	e.kept.sessions = append(e.kept.sessions, keptSession{s, a.Request.Owner})
+	n := int(s.Cache.Next()) // as many bytes for each token, whatever room is spare
+	e.kept.keep(keptEntry{session: s, owner: a.Request.Owner, bytes: s.Bytes()}, n, int64(n)*s.Cache.TokenBytes())
 }
 
-// Kept is how many sessions are kept, the bytes that they hold, and how many have been let go of so far.
-func (e *Engine) Kept() (sessions int, bytes, letGo int64) {
-	for _, k := range e.kept.sessions {
-		bytes += k.session.Bytes()
+// Kept is how many sessions and contexts are kept, the bytes that they hold, and how many have been let go of so far.
+func (e *Engine) Kept() (sessions, contexts int, bytes, letGo int64) {
+	for _, k := range e.kept.all {
+		if bytes += k.bytes; k.context != nil {
+			contexts++
+		} else {
+			sessions++
+		}
 	}
-	return len(e.kept.sessions), bytes, e.kept.letGo
+	return sessions, contexts, bytes, e.kept.letGo
 }
 
-// LetGo lets go of kept sessions, of those first that have waited longest, until the others hold at most so many bytes.
+// LetGo lets go of kept sessions and contexts, of those first that are worth least, until the others hold at most so many bytes.
 func (e *Engine) LetGo(most int64) {
-	_, bytes, _ := e.Kept()
-	for len(e.kept.sessions) > 0 && bytes > most {
-		bytes -= e.kept.sessions[0].session.Bytes()
-		e.kept.sessions = slices.Delete(e.kept.sessions, 0, 1) // and refer to it no more
-		e.kept.letGo++
+	k := &e.kept
+	_, _, bytes, _ := e.Kept()
+	for len(k.all) > 0 && bytes > most {
+		least := slices.MinFunc(k.all, func(a, b keptEntry) int { return cmp.Compare(a.worth, b.worth) })
+		i := slices.IndexFunc(k.all, func(x keptEntry) bool { return x.worth == least.worth })
+		bytes -= least.bytes
+		k.clock = least.worth
+		k.all = slices.Delete(k.all, i, i+1) // and refer to it no more
+		k.letGo++
 	}
 }
 
 // resume gives a request that begins with a conversation its session, of several the one that has run most of it.
 func (e *Engine) resume(a *Answer) {
 	r, best := &a.Request, -1
-	for i, k := range e.kept.sessions {
-		if k.owner != r.Owner {
+	for i, k := range e.kept.all {
+		if k.session == nil || k.owner != r.Owner {
 			continue
 		}
 		if known := r.Session.GoesOn(k.session, r.Prompt); known > a.known {
@@ -62,8 +84,8 @@ func (e *Engine) resume(a *Answer) {
 	if best < 0 {
 		return
 	}
-	s := e.kept.sessions[best].session
+	s := e.kept.all[best].session
 	s.Budget = r.Session.Budget
 	r.Session, a.standing = s, int(s.Cache.Next())
-	e.kept.sessions = slices.Delete(e.kept.sessions, best, best+1)
+	e.kept.all = slices.Delete(e.kept.all, best, best+1)
 }

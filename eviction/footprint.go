@@ -17,6 +17,8 @@ type FootprintOptions struct {
 	Tokens, Budget, MaxNew int
 	// Rows is how many the batch has that the answer is decoded in; 0 is 1.
 	Rows int
+	// Context is how many of the first tokens are evicted before the others are known, which all stay ([Session.Compress]).
+	Context int
 	// LogProbs tells what the model gives to the prompt's tokens.
 	LogProbs bool
 	// Study holds the full cache of the prompt while evicted copies decode, as
@@ -197,6 +199,12 @@ func (s *Session) Footprint(ctx context.Context, tokens int, o FootprintOptions)
 	step := 1 << max(0, bits.Len(uint(n))-4)
 	n = max(n, min((n+step-1)/step*step, s.Model().Config.MaxPositions))
 	o.Tokens, o.Budget, o.LogProbs = n, s.Budget.Of(n), s.LogProbs != nil
+	if c := s.Context; c != nil {
+		o.Context, o.Budget = len(c.Tokens), c.cache.Pairs()/c.cache.Heads()+n-len(c.Tokens)
+	} else if o.Context > 0 {
+		o.Budget = s.Budget.Of(o.Context) + n - o.Context
+	}
+	o.Context = 0 // counted by its budget, as if the whole were evicted to that
 	k, known := footprintKey{s.policy, o}, &s.runtime.footprints
 	if f, ok := known.Load(k); ok {
 		return f.(Footprint), nil

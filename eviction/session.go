@@ -26,6 +26,8 @@ type Session struct {
 	// LogProbs (may be nil) is told what the model gives to the tokens of the next turns' prompts, which is what it gives with
 	// nothing evicted: a layer is evicted when all rows have gone through it. Such prompts run whole, whatever others share.
 	LogProbs *runner.PromptLogProbs
+	// Context (may be nil) is what the conversation begins with: [Session.Rewind] goes back to it, and no further.
+	Context *Context
 	// Pool are the indices that decoding is restricted to, where the plan keeps all; else nil.
 	Pool [][][]int32
 
@@ -126,8 +128,14 @@ func (rt *Runtime) NewSession(named *Configured, budget Budget) (*Session, error
 		Budget:  budget,
 		runtime: rt, policy: named,
 	}
-	s.Cache = s.newCache()
+	s.begin()
 	return s, nil
+}
+
+// begin makes the session one that has run nothing.
+func (s *Session) begin() {
+	s.Cache, s.decode, s.sparse, s.Pool, s.turns = s.newCache(), nil, nil, nil, 0
+	s.history, s.pending, s.ready = nil, nil, false
 }
 
 // newCache is an empty cache of the layers that the policy decides about.
@@ -255,8 +263,8 @@ func (s *Session) prefix(ctx context.Context, p *pass) (*kvcache.Prefix, error) 
 // given ones, where a chat template has written what was said before in another way. It
 // returns how many of their first are run already; Turn takes the rest, which has at least
 // one. What was evicted does not come back, and what a policy has gathered of later tokens does
-// not leave it: unless every pair is there that a layer holds before any eviction, and nothing was gathered, kept is 0 and the session
-// as it began. After an error it is unusable.
+// not leave it: unless every pair is there that a layer holds before any eviction, and nothing was gathered, the session is as it
+// began, and kept 0, or its Context where tokens begin with that. After an error it is unusable.
 func (s *Session) Rewind(tokens []int32) (kept int, err error) {
 	intact := s.decode == nil && s.sparse == nil
 	for _, l := range s.Prompt.layers() {
@@ -273,12 +281,15 @@ func (s *Session) Rewind(tokens []int32) (kept int, err error) {
 			kept = 0
 		}
 	}
-	s.history, s.pending, s.ready = s.history[:kept:kept], nil, false
-	if kept > 0 {
-		return kept, s.Cache.Truncate(int32(kept))
+	if c := s.Context; c != nil && kept < len(c.Tokens) && c.begins(tokens) {
+		return len(c.Tokens), s.Resume(c)
 	}
-	s.Cache, s.decode, s.sparse, s.Pool, s.turns = s.newCache(), nil, nil, nil, 0
-	return 0, nil
+	if kept == 0 {
+		s.begin()
+		return 0, nil
+	}
+	s.history, s.pending, s.ready = s.history[:kept:kept], nil, false
+	return kept, s.Cache.Truncate(int32(kept))
 }
 
 // KeepsTurns tells that the policy drops nothing of a conversation (Plan.KeepsAll): one that goes on has lost nothing to the

@@ -84,6 +84,21 @@ func (m *Model) SetCacheDType(name string) error {
 	return nil
 }
 
+// CacheDTypeName is what SetCacheDType calls the type of the caches.
+func (m *Model) CacheDTypeName() string {
+	switch d := m.CacheDType(); {
+	case d == kernels.KIVIKeys:
+		return kivi
+	case d == kernels.F32:
+		return "float32"
+	default:
+		if f, ok := d.Format(); ok {
+			return f.CacheName()
+		}
+		return strings.ToLower(d.String())
+	}
+}
+
 // blockCache is the type of caches of one of cacheBlocks, where the model and its device take it.
 func (m *Model) blockCache(name string) (kernels.DType, error) {
 	dtype, elems := kernels.KIVIKeys, 32

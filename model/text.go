@@ -113,6 +113,43 @@ func (m *Model) EncodeTurn(ctx context.Context, messages []chat.Message, own cha
 	return ids, whole, err
 }
 
+// EncodeContext tokenizes what stands before all that a user may ask of a text: the beginning of a message with the text, after a system
+// prompt where there is one (nil: none). The question, and the end of the message, are [Model.EncodeBehind]'s.
+func (m *Model) EncodeContext(ctx context.Context, system *string, text string) ([]int32, error) {
+	messages := []chat.Message{{Role: "user", Content: text}}
+	if system != nil {
+		messages = slices.Insert(messages, 0, chat.Message{Role: "system", Content: *system})
+	}
+	n := len(messages) - 1
+	before, _, err := m.around(ctx, messages, n, len(text))
+	if err != nil {
+		return nil, err
+	}
+	return m.tokenize(before, false)
+}
+
+// EncodeBehind tokenizes what follows a context: messages whose first is what the user says behind it.
+func (m *Model) EncodeBehind(ctx context.Context, messages []chat.Message) ([]int32, error) {
+	_, after, err := m.around(ctx, messages, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	return m.tokenize(after, false)
+}
+
+// around is [chat.Template.Around] with the header of an answer to come.
+func (m *Model) around(ctx context.Context, messages []chat.Message, message, n int) (before, after string, err error) {
+	template, o, err := m.ChatTemplate(chat.Options{})
+	if err != nil {
+		return "", "", err
+	}
+	o.AddGenerationPrompt = true
+	if before, after, err = template.Around(ctx, messages, o, message, n); err != nil {
+		err = fmt.Errorf("model %s: %w", m.Name, err)
+	}
+	return before, after, err
+}
+
 // ChatTemplate returns the model's chat template and what it is rendered with: the
 // tokens, and of own or else of Options.Chat the tools, the clock (the time of opening if none was
 // given) and the variables, which add up. A variable that the template does not read is an error.

@@ -14,6 +14,7 @@ import (
 // different ones after eviction, and the states of recurrent layers. A Cache belongs to one goroutine.
 type Cache struct {
 	layers []layer
+	of     *model.Config
 	dtype  kernels.DType // of keys and values
 	kv     model.KVShape // of layers without a window
 	next   int32
@@ -49,7 +50,7 @@ const GrowEntries = 16
 // New returns an empty cache for one sequence.
 func New(m *model.Model) *Cache {
 	c := &Cache{
-		dtype: m.CacheDType(), kv: model.KVShape{Heads: m.Config.KVHeads, Dim: m.Config.HeadDim}, back: -1, counts: m.Counts() && !m.Backend.Traits().Device,
+		of: &m.Config, dtype: m.CacheDType(), kv: model.KVShape{Heads: m.Config.KVHeads, Dim: m.Config.HeadDim}, back: -1, counts: m.Counts() && !m.Backend.Traits().Device,
 	}
 	if m.Config.LongRoPE != nil {
 		c.longAfter = m.Config.LongRoPE.After
@@ -71,6 +72,9 @@ func (c *Cache) attends(layer int) bool { return !isRecurrent(c.layers[layer]) }
 
 // Next is the absolute position of the next token. Eviction does not change it.
 func (c *Cache) Next() int32 { return c.next }
+
+// Model is the configuration of the model that it is of.
+func (c *Cache) Model() *model.Config { return c.of }
 
 // DType is the type of the keys and values.
 func (c *Cache) DType() kernels.DType { return c.dtype }
@@ -285,7 +289,7 @@ func (c *Cache) Fork(keep [][][]int32) (_ *Cache, err error) {
 		return nil, fmt.Errorf("fork: kept indices for %d layers, want %d", len(keep), len(c.layers))
 	}
 	out := &Cache{
-		dtype: c.dtype, kv: c.kv, next: c.next, whole: c.whole, back: -1, long: c.long, longAfter: c.longAfter, expected: c.expected, counts: c.counts,
+		of: c.of, dtype: c.dtype, kv: c.kv, next: c.next, whole: c.whole, back: -1, long: c.long, longAfter: c.longAfter, expected: c.expected, counts: c.counts,
 	}
 	var room *cacheRoom
 	for l, x := range c.layers {

@@ -66,6 +66,9 @@ func (w *windowed) fork(to *Cache, room *cacheRoom, keep [][]int32) layer {
 // HoldWindows makes an empty cache hold everything in layers with a window, too: for those who choose among it.
 func (c *Cache) HoldWindows() { c.whole = true }
 
+// HoldsWindows tells that HoldWindows was called.
+func (c *Cache) HoldsWindows() bool { return c.whole }
+
 // HoldWindow makes a layer hold everything until FitWindow.
 func (c *Cache) HoldWindow(layer int) {
 	if w, ok := c.layers[layer].(*windowed); ok {

@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"context"
+	"slices"
+
+	"glimpse/eviction"
+)
+
+// runPrompt takes the prompt of a request through its session: the context first, where it begins with one.
+func (e *Engine) runPrompt(ctx context.Context, a *Answer) error {
+	r := &a.Request
+	rest := r.Prompt[a.known:]
+	if r.Context > 0 {
+		if err := e.enterContext(ctx, a); err != nil {
+			return err
+		}
+		if rest = r.Prompt[r.Context:]; len(rest) == 0 {
+			a.compressed = true
+			return nil
+		}
+	}
+	return r.Session.Turn(ctx, eviction.Prompt{Tokens: rest, MaxNew: r.Generate.MaxNew})
+}
+
+// enterContext makes the session of a request one that goes on from its context: from one that is kept, or else one that is evicted
+// now and kept for others.
+func (e *Engine) enterContext(ctx context.Context, a *Answer) error {
+	r := &a.Request
+	s, tokens := r.Session, r.Prompt[:r.Context]
+	if c := e.keptContext(s, tokens); c != nil {
+		a.standing = len(tokens)
+		return s.Resume(c)
+	}
+	if err := s.Compress(ctx, tokens); err != nil {
+		return err
+	}
+	e.keepContext(s.CacheSalt, s.Context)
+	return nil
+}
+
+// keptContext is the context that a session's policy has made of the tokens at its budget; nil where it is not kept.
+func (e *Engine) keptContext(s *eviction.Session, tokens []int32) *eviction.Context {
+	k := &e.kept
+	i := slices.IndexFunc(k.all, func(x keptEntry) bool {
+		return x.context != nil && x.owner == s.CacheSalt && s.Makes(x.context) && slices.Equal(x.context.Tokens, tokens)
+	})
+	if i < 0 {
+		return nil
+	}
+	x := k.all[i]
+	k.all = slices.Delete(k.all, i, i+1)
+	k.keep(x, len(x.context.Tokens), x.bytes)
+	return x.context
+}
+
+// keepContext keeps a context where there is room beside what runs.
+func (e *Engine) keepContext(salt string, c *eviction.Context) {
+	room, bytes := e.Budget-e.needs(), c.Bytes()
+	if e.Budget == 0 || bytes > room {
+		return
+	}
+	e.LetGo(room - bytes)
+	e.kept.keep(keptEntry{context: c, owner: salt, bytes: bytes}, len(c.Tokens), bytes)
+}
+
+// needs is the memory that what runs may come to.
+func (e *Engine) needs() (n int64) {
+	if e.filling != nil {
+		n = e.filling.need.Need() - e.filling.need.Steps
+	}
+	for _, other := range e.live {
+		n += other.need.Answer
+	}
+	return n + e.steps
+}

@@ -1,0 +1,90 @@
+package eviction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"glimpse/model/kvcache"
+)
+
+// Context is the beginning of prompts, which was run and evicted before anything that follows it was known: a document, a system
+// prompt, a conversation. Any number of sessions go on from it ([Session.Context]), each on a copy of what was kept. It does not
+// change.
+type Context struct {
+	Tokens []int32
+	Policy *Configured // it was evicted by; nil of one from a file
+	Budget Budget      // it was evicted to
+	cache  *kvcache.Cache
+}
+
+// Bytes is the memory of what was kept.
+func (c *Context) Bytes() int64 { return c.cache.Bytes() }
+
+// FullBytes is what the cache of all tokens would take.
+func (c *Context) FullBytes() int64 {
+	m := c.cache.Model()
+	return m.CacheBytes(len(c.Tokens), c.cache.DType())
+}
+
+// Kept are the positions of the tokens that were kept, by layer and KV head; nil of layers that the policy leaves alone.
+func (c *Context) Kept() [][][]int32 {
+	p := Prompt{Config: c.cache.Model(), Windows: c.cache.HoldsWindows()}
+	out := make([][][]int32, c.cache.Layers())
+	for _, l := range p.layers() {
+		for h := range c.cache.LayerKVHeads(l) {
+			out[l] = append(out[l], slices.Clone(c.cache.Positions(l, h)))
+		}
+	}
+	return out
+}
+
+// begins tells whether tokens begin with the context and go on.
+func (c *Context) begins(tokens []int32) bool {
+	n := len(c.Tokens)
+	return n < len(tokens) && slices.Equal(c.Tokens, tokens[:n])
+}
+
+// Compress runs tokens as the context of a session that begins, and evicts them by its policy and budget. The session has then its
+// Context, and goes on from it with a turn. A policy that evicts or chooses while it decodes has no contexts: what it would go on by
+// belongs to one answer. After an error the session is unusable.
+func (s *Session) Compress(ctx context.Context, tokens []int32) error {
+	if err := s.Compresses(); err != nil {
+		return err
+	}
+	if len(s.history) > 0 || s.ready {
+		return errors.New("compress: the session has begun, want a new one")
+	}
+	if err := s.Turn(ctx, Prompt{Tokens: tokens}); err != nil {
+		return err
+	}
+	c := &Context{Tokens: slices.Clone(tokens), Policy: s.policy, Budget: s.Budget, cache: s.Cache}
+	s.Rest()
+	return s.Resume(c)
+}
+
+// Makes tells that the session's policy, at its budget, has made a context.
+func (s *Session) Makes(c *Context) bool { return c.Policy == s.policy && c.Budget == s.Budget }
+
+// Compresses is an error that says why the session's policy can evict no contexts; nil where it can.
+func (s *Session) Compresses() error { return s.policy.Compresses() }
+
+// Compresses is an error that says why contexts cannot be evicted by the policy; nil where they can.
+func (n *Configured) Compresses() error {
+	if plan := n.smallest(); plan.Decode != nil || plan.Sparse != nil || plan.KeepsAll {
+		return fmt.Errorf("policy %s: it decides while it decodes: want one for a context that evicts the prompt alone, such as lookaheadkv or snapkv", n.Name)
+	}
+	return nil
+}
+
+// Resume makes the session one that has run a context alone, on a copy, behind which nothing is evicted. After an error it is unusable.
+func (s *Session) Resume(c *Context) (err error) {
+	s.begin()
+	if s.Cache, err = c.cache.Fork(nil); err != nil {
+		return fmt.Errorf("context: %w", err)
+	}
+	s.Context, s.history, s.turns = c, slices.Clip(c.Tokens), 1
+	s.KeepRest()
+	return nil
+}
