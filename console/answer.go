@@ -27,14 +27,25 @@ type Options struct {
 	Sampling model.Sampling // what comes of it
 	Compare  bool           // also time prefills with the policy and without eviction
 	JSON     bool           // print an object in the place of each text
+	// Context (may be nil) is what the prompt, or the conversation, begins with, ContextFile where it comes from.
+	Context     *eviction.Context
+	ContextFile *eviction.ContextFile
 }
 
 // answerStatistics is what one answer cost.
 type answerStatistics struct {
 	turnStatistics
-	Right       *bool   `json:"right,omitempty"` // of an example
-	PlainMillis float64 `json:"plain_prefill_ms,omitempty"`
-	PeakBytes   int64   `json:"peak_cache_bytes"` // of the prefill
+	Right       *bool              `json:"right,omitempty"` // of an example
+	PlainMillis float64            `json:"plain_prefill_ms,omitempty"`
+	PeakBytes   int64              `json:"peak_cache_bytes"` // of the prefill
+	Context     *contextStatistics `json:"context,omitempty"`
+}
+
+// contextStatistics is what an answer stands behind.
+type contextStatistics struct {
+	Tokens int    `json:"tokens"`
+	Policy string `json:"policy"`
+	Budget string `json:"budget"`
 }
 
 // Answer runs a prompt with a policy's cache. The answer streams to out, what was kept and what
@@ -77,6 +88,13 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 	if err != nil {
 		return err
 	}
+	s.Context = o.Context
+	known := 0
+	if s.Context != nil {
+		if known, err = s.Rewind(p.IDs); err != nil {
+			return err
+		}
+	}
 	e, err := engine.New(rt, 1)
 	if err != nil {
 		return err
@@ -89,7 +107,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 	var held, cached int64
 	var kept int
 	var holdings string
-	a, err := ask(ctx, e, engine.Request{Session: s, Prompt: p.IDs, Generate: runner.GenerateOptions{MaxNew: o.MaxNew, Sampling: o.Sampling}, Begun: func() {
+	a, err := ask(ctx, e, engine.Request{Session: s, Prompt: p.IDs[known:], Generate: runner.GenerateOptions{MaxNew: o.MaxNew, Sampling: o.Sampling}, Begun: func() {
 		held, cached, kept = s.Bytes(), s.Cache.Bytes(), s.Cache.Pairs()
 		holdings = holdingsNote(s, "%.0f of %d", len(p.IDs))
 	}}, show)
@@ -109,6 +127,9 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 		if p.Task != "" {
 			x.Right = &right
 		}
+		if f := o.ContextFile; f != nil {
+			x.Context = &contextStatistics{known, f.Policy, f.Budget}
+		}
 		e := json.NewEncoder(out)
 		e.SetIndent("", "  ")
 		return e.Encode(x)
@@ -127,12 +148,14 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 		}
 		fmt.Fprintf(info, "the answer is %s\n", verdict)
 	}
-	budget := ""
-	if policy.Name != "full" {
-		budget = ", budget " + o.Budget.Describe(len(p.IDs))
+	by := "policy " + policy.Name
+	if f := o.ContextFile; f != nil {
+		by = fmt.Sprintf("behind a context of %d tokens, policy %s, budget %s", known, f.Policy, f.Budget)
+	} else if policy.Name != "full" {
+		by += ", budget " + o.Budget.Describe(len(p.IDs))
 	}
-	fmt.Fprintf(info, "policy %s%s: kept %s, %.1f of %.1f KiB (%.1f%%)%s\n",
-		policy.Name, budget, holdings, kib(cached), kib(s.FullBytes), 100*float64(cached)/float64(s.FullBytes), besideNote(held-cached))
+	fmt.Fprintf(info, "%s: kept %s, %.1f of %.1f KiB (%.1f%%)%s\n",
+		by, holdings, kib(cached), kib(s.FullBytes), 100*float64(cached)/float64(s.FullBytes), besideNote(held-cached))
 	if o.Compare {
 		fmt.Fprintln(info, times)
 	}

@@ -79,6 +79,7 @@ func (c *Conversation) beginSession() error {
 		return err
 	}
 	c.session, c.again = session, len(c.messages) > 0
+	session.Context = c.o.Context
 	return nil
 }
 
@@ -110,11 +111,25 @@ func (c *Conversation) readMessage(ctx context.Context, text string) (ids []int3
 		messages = append(messages, chat.Message{Role: "system", Content: *c.o.System})
 	}
 	messages = append(append(messages, c.messages...), chat.Message{Role: "user", Content: text})
+	if c.o.Context != nil {
+		return c.readBehind(ctx, messages)
+	}
 	if c.again {
 		ids, err = c.model.EncodeChat(ctx, messages, chat.Options{})
 		return ids, true, err
 	}
 	return c.model.EncodeTurn(ctx, messages, chat.Options{})
+}
+
+// readBehind is readMessage of a conversation that begins with a context.
+func (c *Conversation) readBehind(ctx context.Context, messages []chat.Message) (ids []int32, whole bool, err error) {
+	if len(messages) > 1 && !c.again {
+		if ids, whole, err = c.model.EncodeTurn(ctx, messages, chat.Options{}); err != nil || !whole {
+			return ids, false, err
+		}
+	}
+	ids, err = encodeBehind(ctx, c.model.Model, c.o.ContextFile, messages)
+	return ids, true, err
 }
 
 // checkRoom refuses a message that leaves no room for an answer. One token may be

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"glimpse/datasets"
+	"glimpse/eviction"
 	"glimpse/internal/regularfile"
 	"glimpse/internal/suggest"
 	"glimpse/model"
@@ -37,6 +38,8 @@ type PromptSource struct {
 	Raw      bool     // the text does not go into the chat template
 	Tokens   int      // length of the example
 	Seed     uint64   // which example
+	// Context (may be nil) is what the text is asked behind. The prompt begins with its tokens.
+	Context *eviction.ContextFile
 }
 
 // Read reads the one prompt that was given.
@@ -49,6 +52,9 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader) (
 	}
 	if len(given) != 1 {
 		return nil, fmt.Errorf("prompt: got %s, want one of a text, --messages, --token-ids and --example", cmp.Or(strings.Join(given, " and "), "none"))
+	}
+	if p.Context != nil && len(p.Text) == 0 {
+		return nil, fmt.Errorf("prompt: got %s, want a text behind --context", given[0])
 	}
 	chats := (len(p.Text) > 0 || p.Messages != "") && !p.Raw && m.HasChatTemplate()
 	for _, flag := range []struct {
@@ -65,6 +71,8 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader) (
 	var out *Prompt
 	var err error
 	switch {
+	case p.Context != nil:
+		out, err = p.readBehind(ctx, m, in)
 	case p.Example != "":
 		out, err = p.ReadExample(m)
 	case p.IDs != "":
@@ -85,6 +93,54 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader) (
 		return nil, fmt.Errorf("prompt: empty, want at least one token")
 	}
 	return out, nil
+}
+
+// readBehind reads a text behind the context.
+func (p *PromptSource) readBehind(ctx context.Context, m *model.Model, in io.Reader) (*Prompt, error) {
+	if p.System != nil || p.Raw {
+		return nil, errors.New("prompt: --system and --raw: the context has them, from when it was made")
+	}
+	text, err := p.readText(in)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := encodeBehind(ctx, m, p.Context, []chat.Message{{Role: "user", Content: text}})
+	return &Prompt{IDs: ids}, err
+}
+
+// encodeBehind is a context's tokens with what follows them: messages whose first is the user's.
+func encodeBehind(ctx context.Context, m *model.Model, f *eviction.ContextFile, messages []chat.Message) (ids []int32, err error) {
+	if f.Chat {
+		ids, err = m.EncodeBehind(ctx, messages)
+	} else {
+		ids, err = m.Tokenizer.Encode(messages[0].Content, false)
+	}
+	return slices.Concat(f.Tokens, ids), err
+}
+
+// ReadContext reads a text, "-" from in, as a context that questions follow: of the chat template's message of a user, where there is one,
+// with an empty line behind it.
+func (p *PromptSource) ReadContext(ctx context.Context, m *model.Model, path string, in io.Reader) (ids []int32, inChat bool, err error) {
+	raw, err := readFile(path, in)
+	if err != nil {
+		return nil, false, fmt.Errorf("context: %w", err)
+	}
+	text := withoutNewline(string(raw))
+	if err := model.CheckPrompt(text); err != nil {
+		return nil, false, fmt.Errorf("context: %s: %w", path, err)
+	}
+	inChat = !p.Raw && m.HasChatTemplate()
+	if text += "\n\n"; inChat {
+		ids, err = m.EncodeContext(ctx, p.System, text)
+	} else if p.System != nil {
+		err = fmt.Errorf("--system: the context does not go into a chat template")
+	} else {
+		ids, err = m.Encode(text)
+	}
+	if err != nil {
+		err = fmt.Errorf("context: %w", err)
+	}
+	return ids, inChat, err
 }
 
 // ExampleNames are the names that Example takes.

@@ -2,10 +2,40 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"slices"
 
 	"glimpse/eviction"
 )
+
+// ContextOrigin is what a context is made with: a policy of the model at a budget.
+func (m *Model) ContextOrigin(ctx context.Context, p Policy, budget eviction.Budget) (o eviction.ContextOrigin, err error) {
+	of := struct {
+		Name    string
+		Seed    uint64
+		Values  map[string]float64
+		Adapter string
+		Draft   string
+		Pattern *eviction.Pattern
+		Budgets *eviction.HeadBudgets
+	}{p.Configured.Name, m.asked.Seed, p.Settings.Values(), "", "", p.Settings.Resources.Pattern, p.Settings.Resources.HeadBudgets}
+	if i := slices.IndexFunc(m.adapters, func(a adapter) bool { return a.Adapter == p.Settings.Resources.Adapter }); i >= 0 {
+		of.Adapter = m.adapters[i].sum
+	}
+	if draft := p.Settings.Resources.Draft; draft != nil {
+		if of.Draft, err = draft.SHA256(ctx); err != nil {
+			return o, err
+		}
+	}
+	raw, err := json.Marshal(of)
+	if err != nil {
+		return o, err
+	}
+	sum := sha256.Sum256(raw)
+	return eviction.ContextOrigin{Policy: NameWithAdapter(p.Title(), p.Adapter), PolicySum: hex.EncodeToString(sum[:]), Budget: budget.String()}, nil
+}
 
 // runPrompt takes the prompt of a request through its session: the context first, where it begins with one.
 func (e *Engine) runPrompt(ctx context.Context, a *Answer) error {

@@ -288,12 +288,12 @@ func (p *player) state() string {
 		return fmt.Sprintf("%s %s; ", what, strings.Join(names, " "))
 	}
 	text := group("waiting", e.waiting...) + group("prompt", e.filling) + group("decoded", e.live...)
-	kept, contexts, _, letGo := e.Kept()
-	if kept > 0 || letGo > 0 {
-		text += fmt.Sprintf("%d kept, %d let go; ", kept, letGo)
+	kept := e.Kept()
+	if kept.Sessions > 0 || kept.LetGo > 0 {
+		text += fmt.Sprintf("%d kept, %d let go; ", kept.Sessions, kept.LetGo)
 	}
-	if contexts > 0 {
-		text += fmt.Sprintf("%s kept; ", listing.Count(contexts, "context"))
+	if kept.Contexts > 0 {
+		text += fmt.Sprintf("%s kept; ", listing.Count(kept.Contexts, "context"))
 	}
 	if text == "" {
 		return "idle"

@@ -44,22 +44,30 @@ func (e *Engine) Keep(a *Answer) {
 	e.kept.keep(keptEntry{session: s, owner: a.Request.Owner, bytes: s.Bytes()}, n, int64(n)*s.Cache.TokenBytes())
 }
 
-// Kept is how many sessions and contexts are kept, the bytes that they hold, and how many have been let go of so far.
-func (e *Engine) Kept() (sessions, contexts int, bytes, letGo int64) {
+// Kept is what an engine keeps for requests to come.
+type Kept struct {
+	Sessions, Contexts int
+	Bytes              int64
+	LetGo              int64 // sessions and contexts so far that others have needed the room of
+}
+
+// Kept is what is kept.
+func (e *Engine) Kept() Kept {
+	n := Kept{LetGo: e.kept.letGo}
 	for _, k := range e.kept.all {
-		if bytes += k.bytes; k.context != nil {
-			contexts++
+		if n.Bytes += k.bytes; k.context != nil {
+			n.Contexts++
 		} else {
-			sessions++
+			n.Sessions++
 		}
 	}
-	return sessions, contexts, bytes, e.kept.letGo
+	return n
 }
 
 // LetGo lets go of kept sessions and contexts, of those first that are worth least, until the others hold at most so many bytes.
 func (e *Engine) LetGo(most int64) {
 	k := &e.kept
-	_, _, bytes, _ := e.Kept()
+	bytes := e.Kept().Bytes
 	for len(k.all) > 0 && bytes > most {
 		least := slices.MinFunc(k.all, func(a, b keptEntry) int { return cmp.Compare(a.worth, b.worth) })
 		i := slices.IndexFunc(k.all, func(x keptEntry) bool { return x.worth == least.worth })

@@ -58,7 +58,7 @@ func step(t *testing.T, e *Engine) {
 	if _, err := e.Step(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, kept, _ := e.Kept(); held(e)+kept > e.Budget {
+	if kept := e.Kept().Bytes; held(e)+kept > e.Budget {
 		t.Fatalf("%d bytes are held and %d kept, budget %d", held(e), kept, e.Budget)
 	}
 }
@@ -245,7 +245,7 @@ func TestKeptMemory(t *testing.T) {
 	if peak := counter.Peak() - weights; peak > e.Budget || peak < e.Budget/2 {
 		t.Errorf("%d bytes were needed at most, the budget is %d", peak, e.Budget)
 	}
-	n, _, _, letGo := e.Kept()
+	n, letGo := e.Kept().Sessions, e.Kept().LetGo
 	if went == 0 || letGo == 0 || int64(turns) != int64(n+went)+letGo {
 		t.Errorf("of %d sessions %d were taken, %d let go of and %d are there", turns, went, letGo, n)
 	}

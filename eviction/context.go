@@ -16,17 +16,13 @@ type Context struct {
 	Tokens []int32
 	Policy *Configured // it was evicted by; nil of one from a file
 	Budget Budget      // it was evicted to
-	cache  *kvcache.Cache
+	// FullBytes is what the cache of all tokens has taken; 0 where that is not known.
+	FullBytes int64
+	cache     *kvcache.Cache
 }
 
 // Bytes is the memory of what was kept.
 func (c *Context) Bytes() int64 { return c.cache.Bytes() }
-
-// FullBytes is what the cache of all tokens would take.
-func (c *Context) FullBytes() int64 {
-	m := c.cache.Model()
-	return m.CacheBytes(len(c.Tokens), c.cache.DType())
-}
 
 // Kept are the positions of the tokens that were kept, by layer and KV head; nil of layers that the policy leaves alone.
 func (c *Context) Kept() [][][]int32 {
@@ -59,7 +55,7 @@ func (s *Session) Compress(ctx context.Context, tokens []int32) error {
 	if err := s.Turn(ctx, Prompt{Tokens: tokens}); err != nil {
 		return err
 	}
-	c := &Context{Tokens: slices.Clone(tokens), Policy: s.policy, Budget: s.Budget, cache: s.Cache}
+	c := &Context{Tokens: slices.Clone(tokens), Policy: s.policy, Budget: s.Budget, FullBytes: s.FullBytes, cache: s.Cache}
 	s.Rest()
 	return s.Resume(c)
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"glimpse/checkpoints"
-	"glimpse/internal/atomicfile"
 	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/kvcache"
@@ -51,24 +50,16 @@ const (
 	contextTokens  = "tokens"
 )
 
-// Save writes the context to a file, atomically. Model, its hash, device and type of the pairs are filled in. The same context always
-// gives the same bytes.
-func (c *Context) Save(ctx context.Context, m *model.Model, path string, o ContextOrigin) error {
-	err := c.save(ctx, m, path, o)
-	if err != nil {
-		return fmt.Errorf("write context %s: %w", path, err)
-	}
-	return nil
-}
-
-func (c *Context) save(ctx context.Context, m *model.Model, path string, o ContextOrigin) (err error) {
+// Write writes the context as a file. Model, its hash, device and the type of the pairs are filled in. The same context always gives
+// the same bytes.
+func (c *Context) Write(ctx context.Context, m *model.Model, w io.Writer, o ContextOrigin) (err error) {
 	o.Model, o.Device, o.CacheDType = m.Name, kernels.DeviceOf(m.Backend), m.CacheDTypeName()
 	if o.ModelSHA256, err = m.SHA256(ctx); err != nil {
-		return err
+		return fmt.Errorf("context: %w", err)
 	}
 	tensors, err := c.cache.Tensors()
 	if err != nil {
-		return err
+		return fmt.Errorf("context: %w", err)
 	}
 	ids := make([]byte, 0, 4*len(c.Tokens))
 	for _, id := range c.Tokens {
@@ -76,15 +67,16 @@ func (c *Context) save(ctx context.Context, m *model.Model, path string, o Conte
 	}
 	tensors = append(tensors, checkpoints.TensorView{Name: contextTokens, DType: kernels.I32, Shape: []int{len(c.Tokens)}, Data: ids})
 	record, err := json.Marshal(contextRecord{o, c.cache.Next(), c.cache.Long(), c.cache.HoldsWindows()})
-	if err != nil {
-		return err
+	if err == nil {
+		err = checkpoints.WriteSealed(w, tensors, map[string]string{"format": contextFormat, "record": string(record), "version": contextVersion})
 	}
-	return atomicfile.Write(path, func(w io.Writer) error {
-		return checkpoints.WriteSealed(w, tensors, map[string]string{"format": contextFormat, "record": string(record), "version": contextVersion})
-	})
+	if err != nil {
+		return fmt.Errorf("context: %w", err)
+	}
+	return nil
 }
 
-// OpenContext opens a file that [Context.Save] has written, and verifies it. ErrCorrupt if any bit of it is not as it was written.
+// OpenContext opens a file that [Context.Write] has written, and verifies it. ErrCorrupt if any bit of it is not as it was written.
 func OpenContext(path string) (*ContextFile, error) {
 	file, err := checkpoints.OpenSafetensors(path)
 	if err != nil {

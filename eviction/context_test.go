@@ -3,6 +3,7 @@ package eviction_test
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"glimpse/checkpoints"
 	"glimpse/eviction"
+	"glimpse/internal/atomicfile"
 	"glimpse/model"
 	"glimpse/model/modeltest"
 	"glimpse/model/runner"
@@ -48,6 +50,10 @@ func openContextModel(t *testing.T, name, cache string) *model.Model {
 	}
 	t.Cleanup(func() { m.Close() })
 	return m
+}
+
+func saveContext(m *model.Model, path string, c *eviction.Context, o eviction.ContextOrigin) error {
+	return atomicfile.Write(path, func(w io.Writer) error { return c.Write(context.Background(), m, w, o) })
 }
 
 // answerBehind is what a session says to a question.
@@ -104,7 +110,7 @@ func TestContexts(t *testing.T) {
 			t.Errorf("the context holds %d bytes, before %d", c.Bytes(), before)
 		}
 		path := filepath.Join(t.TempDir(), "doc.kv")
-		if err := c.Save(context.Background(), m, path, eviction.ContextOrigin{Policy: "keydiff", Budget: c.Budget.String()}); err != nil {
+		if err := saveContext(m, path, c, eviction.ContextOrigin{Policy: "keydiff", Budget: c.Budget.String()}); err != nil {
 			t.Fatal(err)
 		}
 		f, err := eviction.OpenContext(path)
@@ -176,7 +182,7 @@ func TestContextsAreRefused(t *testing.T) {
 		t.Error("a session that has begun is taken")
 	}
 	path := filepath.Join(t.TempDir(), "doc.kv")
-	if err := s.Context.Save(context.Background(), m, path, eviction.ContextOrigin{Budget: "10"}); err != nil {
+	if err := saveContext(m, path, s.Context, eviction.ContextOrigin{Budget: "10"}); err != nil {
 		t.Fatal(err)
 	}
 	f, err := eviction.OpenContext(path)

@@ -24,7 +24,7 @@ type metrics struct {
 	prefixQueries, prefixHits      prometheus.Counter
 	turns, turnsOn, turnTokens     prometheus.Counter
 	letGo                          prometheus.Counter
-	sessions, sessionBytes         prometheus.Gauge
+	sessions, contexts, keptBytes  prometheus.Gauge
 	promptTokens, generationTokens prometheus.Counter
 	success                        *prometheus.CounterVec // by finished_reason
 	rejected, busy, failed, panics prometheus.Counter
@@ -62,8 +62,9 @@ func newMetrics(version string) *metrics {
 	m.turnsOn = counter("conversation_hits", "Those that went on with the session of the turns before.")
 	m.turnTokens = counter("conversation_hit_tokens", "Prompt tokens that did not run for that.")
 	m.sessions = gauge("conversation_sessions", "Sessions that wait for another turn.")
-	m.sessionBytes = gauge("conversation_bytes", "Memory of the sessions that wait for another turn.")
-	m.letGo = counter("conversation_evictions", "Sessions that were let go of while they waited, since others needed their room.")
+	m.contexts = gauge("contexts", "Compressed contexts that are kept for other questions.")
+	m.keptBytes = gauge("conversation_bytes", "Memory of the sessions that wait for another turn, and of contexts.")
+	m.letGo = counter("conversation_evictions", "Sessions and contexts that were let go of, since others needed their room.")
 	m.promptTokens = counter("prompt_tokens_total", "Tokens of prompts whose answers are done.")
 	m.generationTokens = counter("generation_tokens_total", "Tokens of answers that are done.")
 	m.success = counters("request_success_total", "Answers that are done, by why they ended.", "finished_reason")
@@ -111,12 +112,13 @@ func (m *metrics) stepped(w *worker) {
 		m.prefixBytes.Set(float64(p.Bytes()))
 		held += p.Bytes()
 	}
-	sessions, bytes, letGo := w.engine.Kept()
-	m.sessions.Set(float64(sessions))
-	m.sessionBytes.Set(float64(bytes))
-	m.letGo.Add(float64(letGo - w.letGo))
-	w.letGo = letGo
-	held += bytes
+	kept := w.engine.Kept()
+	m.sessions.Set(float64(kept.Sessions))
+	m.contexts.Set(float64(kept.Contexts))
+	m.keptBytes.Set(float64(kept.Bytes))
+	m.letGo.Add(float64(kept.LetGo - w.letGo))
+	w.letGo = kept.LetGo
+	held += kept.Bytes
 	if w.memory > 0 {
 		m.cacheUsage.Set(float64(held) / float64(w.memory))
 	}

@@ -48,6 +48,9 @@ Tokens are sampled as the model's generation_config.json says, unless flags say 
 				if err := m.NeedChatTemplate(); err != nil {
 					return 0, fmt.Errorf("chat: %w", err)
 				}
+				if f := a.context.file; f != nil {
+					return len(f.Tokens), nil
+				}
 				if example.Example == "" {
 					return 1, nil // what will be said is not known
 				}
@@ -79,7 +82,8 @@ Tokens are sampled as the model's generation_config.json says, unless flags say 
 	f.Var(systemFlag{&a.o.System}, "system", "system prompt: text, or @FILE")
 	f.StringVar(&example.Example, "example", "", "begin with a prompt for the built-in model: turns_section, section, or any task")
 	f.IntVar(&example.Tokens, "tokens", 512, "length of the --example prompt in tokens")
+	a.context.addFlag(f, "the conversation is about")
 	f.BoolVar(&a.o.JSON, "json", false, "print one JSON object per turn instead of text")
-	cli.Everyday(cmd, "model", "adapter", "device", "example", "tokens", "policy", "budget", "set", "max-new", "temperature", "json")
+	cli.Everyday(cmd, "model", "adapter", "device", "example", "tokens", "context", "policy", "budget", "set", "max-new", "temperature", "json")
 	return cmd
 }

@@ -17,7 +17,10 @@ import (
 )
 
 // setup is what all commands that run a model share.
-type setup struct{ engine.Options }
+type setup struct {
+	engine.Options
+	context contextFlag // of commands that have it
+}
 
 // modelDetails are what the help of these commands says of their adapters and drafts.
 const modelDetails = `--adapter DIR names the folder of one adapter. That of a "train sweep" stands for all of its
@@ -73,7 +76,7 @@ func (s *setup) bindPolicy(f *pflag.FlagSet, more string) {
 // openPolicy opens the model for one policy. Where none is asked for, that is the one of the adapter that there is for the
 // model. before, if any, sees the model before its weights are loaded.
 func (s *setup) openPolicy(cmd *cobra.Command, before func(m *model.Model) error) (*engine.Model, engine.Policy, error) {
-	s.PolicyByDefault = !cli.GivenFlags(cmd.Flags()).Given("policy")
+	s.PolicyByDefault = s.context.file == nil && !cli.GivenFlags(cmd.Flags()).Given("policy")
 	m, err := s.openModel(cmd, before)
 	if err != nil {
 		return nil, engine.Policy{}, err
@@ -147,13 +150,24 @@ func (a *answering) openModel(cmd *cobra.Command, tokens func(m *model.Model) (i
 	if err := a.o.Choice.Check(); err != nil {
 		return nil, engine.Policy{}, fmt.Errorf("%s: %w", cmd.Name(), err)
 	}
-	return a.setup.openPolicy(cmd, func(m *model.Model) error {
+	if err := a.context.openFile(cmd, &a.setup); err != nil {
+		return nil, engine.Policy{}, err
+	}
+	m, policy, err := a.setup.openPolicy(cmd, func(m *model.Model) error {
 		n, err := tokens(m)
 		if err != nil {
 			return err
 		}
 		return a.CheckMemory(cmd.Context(), m, eviction.FootprintOptions{Tokens: n, Budget: a.o.Budget.Of(n), MaxNew: a.o.MaxNew})
 	})
+	if err != nil {
+		return nil, policy, err
+	}
+	a.o.ContextFile = a.context.file
+	if a.o.Context, err = a.context.read(cmd, m.Model); err != nil {
+		m.Close()
+	}
+	return m, policy, err
 }
 
 // chooseSampling settles how tokens are sampled, and says so.

@@ -67,6 +67,9 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 			if err := files.Err(); err != nil {
 				return fmt.Errorf("inspect: %w", err)
 			}
+			if err := s.context.openFile(cmd, &s); err != nil {
+				return err
+			}
 			var m *engine.Model
 			var policy engine.Policy
 			if queries {
@@ -79,8 +82,10 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 				return err
 			}
 			defer m.Close()
-			prompt, err := p.readPrompt(cmd, m.Model)
-			if err != nil {
+			prompt := new(console.Prompt)
+			if f := s.context.file; f != nil {
+				prompt.IDs, policy.Label, _ = f.Tokens, f.Policy, budget.Set(f.Budget)
+			} else if prompt, err = p.readPrompt(cmd, m.Model); err != nil {
 				return err
 			}
 			if queries {
@@ -96,11 +101,11 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 			}
 			rt := eviction.NewRuntime(m.Model)
 			console.ShowPrefill(rt, cmd.ErrOrStderr())
-			session, err := rt.Prefill(cmd.Context(), policy.Configured, eviction.Prompt{Tokens: prompt.IDs, Budget: budget.Of(len(prompt.IDs))})
+			session, err := s.inspected(cmd, rt, policy, prompt.IDs, budget)
 			if err != nil {
 				return err
 			}
-			x := &inspection.Inspection{Model: m.Model, Policy: policy.Name, Adapter: policy.Adapter, Budget: budget, IDs: prompt.IDs, Session: session}
+			x := &inspection.Inspection{Model: m.Model, Policy: policy.Title(), Adapter: policy.Adapter, Budget: budget, IDs: prompt.IDs, Session: session}
 			if err := errors.Join(html.Write(x.WriteHTML), npz.Write(x.WriteNPZ)); err != nil {
 				return err
 			}
@@ -114,7 +119,7 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 					Budget  eviction.Budget   `json:"budget"`
 					Tokens  int               `json:"tokens"`
 					Heads   []inspection.Head `json:"heads"`
-				}{"glimpse.inspect/1", m.Name, policy.Name, policy.Adapter, budget, len(prompt.IDs), rows})
+				}{"glimpse.inspect/1", m.Name, policy.Title(), policy.Adapter, budget, len(prompt.IDs), rows})
 			}
 			if html.Wanted() || npz.Wanted() {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), x.Summary())
@@ -131,6 +136,7 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 	s.addFlags(f)
 	s.bindChat(f)
 	p.addFlags(f)
+	s.context.addFlag(f, "is shown, in the place of a prompt")
 	files.Bind(f)
 	s.bindPolicy(f, "")
 	bindBudget(f, &budget, "prompt", 0)
@@ -141,6 +147,22 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 	f.IntVar(&o.Rows, "query-rows", 32, "how many pseudo-queries, and first tokens of the response, --queries compares")
 	f.IntVar(&o.Trials, "query-trials", 8, "how many random draws --queries averages over")
 	f.IntSliceVar(&o.Starts, "query-starts", nil, "positions that --queries moves the response to, comma-separated; empty is nine, up to its own")
-	cli.Everyday(cmd, "model", "adapter", "device", "example", "tokens", "policy", "budget", "set", "html", "npz", "replace", "json", "queries")
+	cli.Everyday(cmd, "model", "adapter", "device", "example", "tokens", "context", "policy", "budget", "set", "html", "npz", "replace", "json", "queries")
 	return cmd
+}
+
+// inspected is a session after the eviction of a prompt, or behind the context that was given.
+func (s *setup) inspected(cmd *cobra.Command, rt *eviction.Runtime, policy engine.Policy, ids []int32, budget eviction.Budget) (*eviction.Session, error) {
+	c, err := s.context.read(cmd, rt.Runner.Model)
+	if err != nil {
+		return nil, err
+	}
+	if c == nil {
+		return rt.Prefill(cmd.Context(), policy.Configured, eviction.Prompt{Tokens: ids, Budget: budget.Of(len(ids))})
+	}
+	session, err := rt.NewSession(policy.Configured, budget)
+	if err == nil {
+		err = session.Resume(c)
+	}
+	return session, err
 }

@@ -40,7 +40,7 @@ share of the prompt is rounded down. rocketkv and hsa divide the budget by --max
 		Example: `  evict run --example needle --policy snapkv --budget 32
   evict run --model path/to/llama --adapter adapters/llama --budget 256 "Summarise: ..."
   evict run --model path/to/llama - "What does it say of caches?" <report.txt
-  evict run --model path/to/llama --system @system.txt --messages conversation.json`,
+  evict run --model path/to/llama --context report.kv "What does it say of caches?"`,
 		Args: cli.Args("[PROMPT]", "[-]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := p.arguments(args); err != nil {
@@ -49,6 +49,7 @@ share of the prompt is rounded down. rocketkv and hsa divide the budget by --max
 			var prompt *console.Prompt
 			var unreadable error // told once the policy is known to be right
 			m, policy, err := a.openModel(cmd, func(m *model.Model) (int, error) {
+				p.Context = a.context.file
 				if prompt, unreadable = p.readPrompt(cmd, m); unreadable != nil {
 					return 0, nil
 				}
@@ -70,8 +71,9 @@ share of the prompt is rounded down. rocketkv and hsa divide the budget by --max
 	f := cmd.Flags()
 	a.addFlags(f, "prompt", "the answer")
 	p.addFlags(f)
+	a.context.addFlag(f, "the text is asked behind")
 	f.BoolVar(&a.o.JSON, "json", false, "print one JSON object instead of text")
 	f.BoolVar(&a.o.Compare, "compare", false, "also time prefills with and without eviction, for about 20 s at most")
-	cli.Everyday(cmd, "model", "adapter", "device", "example", "tokens", "raw", "policy", "budget", "set", "max-new", "temperature", "json", "compare")
+	cli.Everyday(cmd, "model", "adapter", "device", "example", "tokens", "raw", "context", "policy", "budget", "set", "max-new", "temperature", "json", "compare")
 	return cmd
 }

@@ -45,6 +45,9 @@ func (x *Inspection) Summary() string {
 // kept is what the session keeps, and what layers hold that the policy leaves alone.
 func (x *Inspection) kept() [][][]int32 {
 	kept := slices.Clone(x.Session.Kept())
+	if x.Session.Context != nil {
+		kept = make([][][]int32, x.Session.Cache.Layers())
+	}
 	for l := range kept {
 		if kept[l] != nil {
 			continue

@@ -20,7 +20,7 @@ var FlagGroups = []struct {
 	Names string
 }{
 	{"Model", "model device cache-dtype exact adapter draft pattern"},
-	{"Prompt", "prompt system messages token-ids example example-seed raw chat-template chat-option chat-date"},
+	{"Prompt", "prompt context system messages token-ids example example-seed raw chat-template chat-option chat-date"},
 	{"Data", "config data field prompts recipe responses task task-option split tokens samples max-prompt truncate held-out prompt-tokens response-tokens metric label budgets shortest longest"},
 	{"Policy", "policy budget heads set sink recent"},
 	{"Sampling", "sampling temperature top-p top-k min-p repetition-penalty max-new max-response seed sampling-seed"},
