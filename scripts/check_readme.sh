@@ -88,6 +88,7 @@ out: out/samples-of-yours' >"$yours/path/to/pairs.yaml"
     "$program/train" generate --model path/to/llama --prompts prompts.jsonl --samples 64 --max-new 4 --out samples.jsonl &&
     "$program/train" run "$root/scripts/examples/run.yaml" --model path/to/llama --data samples.jsonl --steps 2 --batch 1 --run path/to/run --checkpoint path/to/run.state &&
     "$program/train" export path/to/run adapters/llama --adapter all &&
+      "$program/evict" compress --model path/to/llama --budget 25% report.txt -o report.kv &&
       "$program/evict" eval --model path/to/llama --data prompts.jsonl --samples 4 --policy full,snapkv,tova --budget 25% --max-new 4 --out path/to/eval &&
       cp -r path/to/eval path/to/other-eval
   ) >"$work/output" 2>&1 || { tail -n 12 "$work/output"; die "the reader's own things could not be made"; }

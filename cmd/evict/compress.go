@@ -43,7 +43,7 @@ The file has keys and values in the type of --cache-dtype, the tokens, and hashe
 policy with its adapter and of itself: one that is damaged, or of another model, is refused.
 
 ` + modelDetails),
-		Example: `  evict compress --model path/to/llama --policy snapkv --budget 25% report.txt --out report.kv
+		Example: `  evict compress --model path/to/llama --budget 25% report.txt -o report.kv --replace
   evict run --model path/to/llama --context report.kv "What does it say of caches?"`,
 		Args: cli.Args("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

@@ -21,9 +21,8 @@ func newRun() *cobra.Command {
 		Long: `Answer a prompt with the cache evicted to a budget.
 
 The answer streams to standard output; what was kept and what it cost follows on
-standard error. The text goes into the model's chat template, if it has one, unless
---raw is given. The built-in model knows 480 words only: --example makes prompts that it
-can answer.`,
+standard error. The text goes into the model's chat template, unless --raw is given. The
+built-in model knows 480 words only: --example makes prompts that it can answer.`,
 		Annotations: cli.Details(`
 --system puts a system prompt before the text. "-" is standard input, without the newline
 at its end: the text, or a document before or after it with an empty line between.
