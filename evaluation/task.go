@@ -34,6 +34,8 @@ type Task struct {
 	// Subtasks are the parts that are reported by themselves, as TASK/SUBTASK; nil for a
 	// task that is one. Defaults are those that the task's name alone stands for; nil for all.
 	Subtasks, Defaults []string
+	// Contexts: it asks several questions about a context, which may be evicted before any is known (Setting.ContextFirst).
+	Contexts bool
 	// Bare has subtasks reported, and asked for, by their own names.
 	Bare bool
 
@@ -170,6 +172,8 @@ type Setting struct {
 	MaxPrompt int // tokens of a prompt, longer ones are truncated; 0: what the model takes
 	Truncate  Truncation
 	Raw       bool // prompts do not go into the chat template
+	// ContextFirst: what several questions are about is evicted alone, and each is asked of a copy of what is left.
+	ContextFirst bool
 
 	Options map[string]string // of the task, complete
 
@@ -290,6 +294,16 @@ func TaskNames() []string {
 		}
 	}
 	return out
+}
+
+// ContextTasks are the names of the tasks that may evict a context before any question (Task.Contexts).
+func ContextTasks() (names []string) {
+	for name, t := range Tasks.All() {
+		if t.Contexts {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // SetOptions gives every option of the task its value: the default, or that of the

@@ -112,6 +112,8 @@ type Shared struct {
 	Truncate  string `json:"truncate,omitempty"`
 	Raw       bool   `json:"raw,omitempty"`
 	Split     string `json:"split,omitempty"`
+	// ContextFirst: contexts are evicted before any of their questions is known.
+	ContextFirst bool `json:"context_first,omitempty"`
 
 	Data    string   `json:"data,omitempty"`
 	Fields  []string `json:"fields,omitempty"`
@@ -129,7 +131,7 @@ func (s Shared) or(other Shared) Shared {
 	if len(s.Metrics) == 0 {
 		s.Metrics = other.Metrics
 	}
-	s.Raw = s.Raw || other.Raw
+	s.Raw, s.ContextFirst = s.Raw || other.Raw, s.ContextFirst || other.ContextFirst
 	return s
 }
 
@@ -352,6 +354,7 @@ func (j *Job) plan(s evaluation.Selection, t Task) (*plan, error) {
 	if err := jobs.First(
 		row(t.Samples < 0 || t.Samples > maxSamples, "samples: got %d, want 1 to %d", t.Samples, maxSamples),
 		row(t.Tokens < 0 || t.MaxNew < 0 || t.MaxPrompt < 0, "tokens %d, max-new %d, max-prompt %d: want none below 0", t.Tokens, t.MaxNew, t.MaxPrompt),
+		row(t.ContextFirst && !s.Task.Contexts, "--context-first: it asks one question of each prompt; of several are %s", strings.Join(evaluation.ContextTasks(), ", ")),
 		row(s.Task.NeedsData && t.Data == "", "needs --data: %s", s.Task.Data),
 	); err != nil {
 		return nil, err
@@ -363,6 +366,7 @@ func (j *Job) plan(s evaluation.Selection, t Task) (*plan, error) {
 	set := evaluation.Setting{
 		S3: j.S3, Fields: t.Fields, Metrics: t.Metrics, Samples: t.Samples, Tokens: t.Tokens, Seed: j.Seed,
 		MaxNew: t.MaxNew, MaxPrompt: t.MaxPrompt, Raw: t.Raw, Split: datasets.Test, Truncate: evaluation.TruncateNone, Options: options,
+		ContextFirst: t.ContextFirst,
 	}
 	if s.Task.Data != "" {
 		set.Data = t.Data

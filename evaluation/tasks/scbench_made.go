@@ -17,7 +17,7 @@ func makeSCKV(rng *rand.Rand, turns int) (d scDraft) {
 	for range turns {
 		p := pair(rng)
 		asked = append(asked, p)
-		d.questions = append(d.questions, scTurn{fmt.Sprintf("Key: \"%s\"\nThe value associated with the specified key is: ", p[0]), []string{p[1]}})
+		d.questions = append(d.questions, contextQuestion{fmt.Sprintf("Key: \"%s\"\nThe value associated with the specified key is: ", p[0]), []string{p[1]}})
 	}
 	others := growing(rng, pair)
 	d.context = func(units, fillers, variant int) string {
@@ -65,7 +65,7 @@ func makeSCAffix(rng *rand.Rand, turns int) (d scDraft) {
 	for range turns {
 		s := draw(rng, nil)
 		asked = append(asked, s)
-		d.questions = append(d.questions, scTurn{fmt.Sprintf("Which string of the list begins with \"%s\" and ends with \"%s\"? Answer with the whole string.", s[:affixLetters], s[affixLength-affixLetters:]), []string{s}})
+		d.questions = append(d.questions, contextQuestion{fmt.Sprintf("Which string of the list begins with \"%s\" and ends with \"%s\"? Answer with the whole string.", s[:affixLetters], s[affixLength-affixLetters:]), []string{s}})
 	}
 	others := growing(rng, func(more *rand.Rand) string { return draw(more, asked) })
 	d.context = func(units, fillers, variant int) string {
@@ -103,7 +103,7 @@ func makeSCVT(rng *rand.Rand, turns int) (d scDraft) {
 		for i, text := range c.statements {
 			all = append(all, statement{c.shares[i], text})
 		}
-		d.questions = append(d.questions, scTurn{fmt.Sprintf("Question: Find all variables that are assigned the value %s in the text above. Answer with their names.", c.value), c.names})
+		d.questions = append(d.questions, contextQuestion{fmt.Sprintf("Question: Find all variables that are assigned the value %s in the text above. Answer with their names.", c.value), c.names})
 	}
 	slices.SortStableFunc(all, func(a, b statement) int { return cmp.Compare(a.share, b.share) })
 	var statements []string
@@ -136,7 +136,7 @@ func makeSCNeedles(rng *rand.Rand, turns int) (d scDraft) {
 	slices.Sort(shares)
 	for _, i := range rng.Perm(turns) {
 		n := needles[i]
-		d.questions = append(d.questions, scTurn{n.question + " Answer with nothing but what the text says.", []string{n.answer}})
+		d.questions = append(d.questions, contextQuestion{n.question + " Answer with nothing but what the text says.", []string{n.answer}})
 	}
 	d.context = func(units, fillers, variant int) string {
 		list := sentences(append(hay.takeWords(0, units), filler(fillers, variant)...))

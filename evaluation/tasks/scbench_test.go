@@ -252,7 +252,8 @@ func TestSCBenchContextFirst(t *testing.T) {
 	m := textModel(t, "framed", golden, map[string]any{
 		"chat_template": "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}",
 	}, 256)
-	s := setting(t, m, "scbench", "lengths=1500", "turns=3", "evict=context")
+	s := setting(t, m, "scbench", "lengths=1500", "turns=3")
+	s.ContextFirst = true
 	samples, all := makeAll(t, "scbench", "kv", s)
 	_, whole := makeAll(t, "scbench", "kv", setting(t, m, "scbench", "lengths=1500", "turns=3"))
 	var policies []engine.Policy
@@ -304,5 +305,4 @@ func TestSCBenchContextFirst(t *testing.T) {
 			}
 		}
 	}
-	openError(t, "scbench", "kv", setting(t, m, "scbench", "evict=all"), `option evict: got "all"`)
 }
