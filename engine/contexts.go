@@ -20,10 +20,7 @@ func (m *Model) ContextOrigin(ctx context.Context, p Policy, budget eviction.Bud
 		Draft   string
 		Pattern *eviction.Pattern
 		Budgets *eviction.HeadBudgets
-	}{p.Configured.Name, m.asked.Seed, p.Settings.Values(), "", "", p.Settings.Resources.Pattern, p.Settings.Resources.HeadBudgets}
-	if i := slices.IndexFunc(m.adapters, func(a adapter) bool { return a.Adapter == p.Settings.Resources.Adapter }); i >= 0 {
-		of.Adapter = m.adapters[i].sum
-	}
+	}{p.Configured.Name, m.asked.Seed, p.Settings.Values(), p.sum, "", p.Settings.Resources.Pattern, p.Settings.Resources.HeadBudgets}
 	if draft := p.Settings.Resources.Draft; draft != nil {
 		if of.Draft, err = draft.SHA256(ctx); err != nil {
 			return o, err
@@ -82,6 +79,17 @@ func (e *Engine) keptContext(s *eviction.Session, tokens []int32) *eviction.Cont
 	k.all = slices.Delete(k.all, i, i+1)
 	k.keep(x, len(x.context.Tokens), x.bytes)
 	return x.context
+}
+
+// HasContext tells that the context is kept which a session's policy makes of the tokens at its budget.
+func (e *Engine) HasContext(s *eviction.Session, tokens []int32) bool {
+	return e.keptContext(s, tokens) != nil
+}
+
+// TakeContext keeps a context that was read from a file, as if the session had made it, where there is room.
+func (e *Engine) TakeContext(s *eviction.Session, c *eviction.Context) {
+	s.Adopt(c)
+	e.keepContext(s.CacheSalt, c)
 }
 
 // keepContext keeps a context where there is room beside what runs.

@@ -294,6 +294,9 @@ func (e *Engine) advance(ctx context.Context) (begun *Answer, more bool) {
 // beginAnswer lets the answer of a request whose prompt has run join the others.
 func (e *Engine) beginAnswer(a *Answer) *Answer {
 	if a.compressed {
+		if a.Request.Begun != nil {
+			a.Request.Begun()
+		}
 		return a
 	}
 	opt, s := a.Request.Generate, a.Request.Session

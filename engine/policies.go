@@ -18,6 +18,7 @@ type Policy struct {
 	*eviction.Configured
 	Label   string // that it is reported by; "" is the policy's name
 	Adapter string // or draft model; "" for policies without one
+	sum     string // SHA-256 of the adapter
 }
 
 // Title is what results are reported by.
@@ -245,7 +246,7 @@ func (m *Model) variants(spec policySpec) ([]Policy, error) {
 			commands.Patterns.With("model", m.asked.Model))
 	}
 	var out []Policy
-	add := func(adapter string, overrides eviction.Overrides, r eviction.Resources) error {
+	add := func(adapter, sum string, overrides eviction.Overrides, r eviction.Resources) error {
 		if needs.Pattern {
 			r.Pattern = m.pattern
 		}
@@ -253,7 +254,7 @@ func (m *Model) variants(spec policySpec) ([]Policy, error) {
 		if err == nil {
 			err = named.Fits(m.Model)
 		}
-		out = append(out, Policy{named, spec.text, adapter})
+		out = append(out, Policy{named, spec.text, adapter, sum})
 		return err
 	}
 	switch {
@@ -266,7 +267,7 @@ func (m *Model) variants(spec policySpec) ([]Policy, error) {
 			if _, chosen := set[needs.Scorer]["kernel"]; !chosen { // else as the adapter asks for
 				own = merged(overrides, eviction.Overrides{needs.Scorer: {"kernel": float64(a.stored.PoolingKernel)}})
 			}
-			if err := add(a.name, own, eviction.Resources{Adapter: a.Adapter}); err != nil {
+			if err := add(a.name, a.sum, own, eviction.Resources{Adapter: a.Adapter}); err != nil {
 				return nil, err
 			}
 		}
@@ -275,12 +276,12 @@ func (m *Model) variants(spec policySpec) ([]Policy, error) {
 		}
 	case needs.Draft && len(m.drafts) > 0:
 		for _, d := range m.drafts {
-			if err := add(d.name, overrides, eviction.Resources{Draft: d.model}); err != nil {
+			if err := add(d.name, "", overrides, eviction.Resources{Draft: d.model}); err != nil {
 				return nil, err
 			}
 		}
 	default:
-		err = add("", overrides, eviction.Resources{})
+		err = add("", "", overrides, eviction.Resources{})
 	}
 	return out, err
 }

@@ -60,8 +60,14 @@ func (s *Session) Compress(ctx context.Context, tokens []int32) error {
 	return s.Resume(c)
 }
 
-// Makes tells that the session's policy, at its budget, has made a context.
-func (s *Session) Makes(c *Context) bool { return c.Policy == s.policy && c.Budget == s.Budget }
+// Makes tells that the session's policy has made a context, at a budget that comes to the same.
+func (s *Session) Makes(c *Context) bool {
+	n := len(c.Tokens)
+	return c.Policy == s.policy && c.Budget.Of(n) == s.Budget.Of(n)
+}
+
+// Adopt makes a context that was read from a file one that the session's policy has made, as whoever reads it knows.
+func (s *Session) Adopt(c *Context) { c.Policy, c.Budget = s.policy, s.Budget }
 
 // Compresses is an error that says why the session's policy can evict no contexts; nil where it can.
 func (s *Session) Compresses() error { return s.policy.Compresses() }

@@ -30,7 +30,7 @@ func (m *messagesRequest) readRequest(s *Server, req *http.Request) (*exchange, 
 		return nil, nil, refuse("n", "got %d, want 1", *m.N)
 	}
 	m.Stop = m.StopSequences
-	x, err := s.newExchange("msg_", &m.settings)
+	x, err := s.newExchange(req, "msg_", &m.settings)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -52,11 +52,11 @@ type messageBlock struct {
 // readConversation translates the fields to a chat's and its turns.
 func (b *conversationBlocks) readConversation(ctx context.Context) (*conversation, *turns, error) {
 	c, t := &conversation{Template: b.Template}, &turns{}
-	system, _, err := contentText(ctx, "system", b.System)
+	system, err := readContent(ctx, "system", b.System)
 	if err != nil {
 		return nil, nil, err
 	}
-	if system != "" {
+	if system.text != "" {
 		t.say("system", system)
 	}
 	if len(b.Messages) == 0 {
@@ -91,7 +91,7 @@ func (t *turns) addBlocks(ctx context.Context, at, role string, raw json.RawMess
 		if err := decodeJSON(ctx, at, raw, &text); err != nil {
 			return err
 		}
-		t.say(role, text)
+		t.say(role, content{text: text})
 		return nil
 	case '[':
 	default:
@@ -101,18 +101,20 @@ func (t *turns) addBlocks(ctx context.Context, at, role string, raw json.RawMess
 	if err := decodeJSON(ctx, at, raw, &all); err != nil {
 		return err
 	}
-	text, said := "", false
+	said, any := content{}, false
 	say := func() {
-		if said {
-			t.say(role, text)
+		if any {
+			t.say(role, said)
 		}
-		text, said = "", false
+		said, any = content{}, false
 	}
 	for i, b := range all {
 		at := fmt.Sprintf("%s[%d]", at, i)
 		switch {
 		case b.Type == "text":
-			text, said = text+b.Text, true
+			if said.text, any = said.text+b.Text, true; given(b.CacheControl) {
+				said.marked = len(said.text)
+			}
 		case b.Type == "thinking" && role == "assistant":
 			say()
 			t.think(b.Thinking)
@@ -129,14 +131,14 @@ func (t *turns) addBlocks(ctx context.Context, at, role string, raw json.RawMess
 			t.addCall(b.ID, b.Name, string(input))
 		case b.Type == "tool_result" && role == "user":
 			say()
-			result, _, err := contentText(ctx, at+".content", b.Content)
+			result, err := readContent(ctx, at+".content", b.Content)
 			if err != nil {
 				return err
 			}
 			if b.IsError {
-				result = "Error: " + result
+				result.text = "Error: " + result.text
 			}
-			if !t.result(b.ToolUseID, result) {
+			if !t.result(b.ToolUseID, result.text) {
 				return refuse(at+".tool_use_id", "got %q, which no call before it has", b.ToolUseID)
 			}
 		default:

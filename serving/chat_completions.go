@@ -95,7 +95,7 @@ func (c *chatRequest) readRequest(s *Server, r *http.Request) (*exchange, error)
 		return nil, err
 	}
 	c.bound("max_completion_tokens", c.MaxCompletionTokens)
-	x, err := s.newExchange("chatcmpl-", &c.settings)
+	x, err := s.newExchange(r, "chatcmpl-", &c.settings)
 	if err != nil {
 		return nil, err
 	}
@@ -108,12 +108,10 @@ func (c *chatRequest) readRequest(s *Server, r *http.Request) (*exchange, error)
 		}
 	}
 	x.logProbs = or(c.LogProbs, false)
-	ids, err := c.encode(r.Context(), s.model.Model)
-	if err != nil {
+	if err := x.encode(r.Context(), &c.conversation); err != nil {
 		return nil, err
 	}
-	x.prompts, x.conversation = [][]int32{ids}, true
-	return x, x.checkPrompt(s, "messages", ids)
+	return x, x.checkPrompt(s, "messages", x.prompts[0])
 }
 
 func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) error {

@@ -52,6 +52,9 @@ func (c *choice) session() *eviction.Session { return c.answer.Request.Session }
 // beginAnswer is called when the prompt has run.
 func (c *choice) beginAnswer() {
 	s := c.session()
+	if c.made != nil && s.Context != nil && c.answer.Standing() == 0 {
+		c.made(s.Context)
+	}
 	c.begun, c.held, c.pairs, c.first = true, s.Bytes(), s.Cache.Pairs(), time.Now()
 }
 

@@ -76,8 +76,11 @@ func (c *completionRequest) readRequest(s *Server, r *http.Request) (x *exchange
 	if c.MaxTokens = &most; most == 0 { // which only /v1/completions takes
 		c.MaxTokens = nil
 	}
-	if x, err = s.newExchange("cmpl-", &c.settings); err != nil {
+	if x, err = s.newExchange(r, "cmpl-", &c.settings); err != nil {
 		return nil, nil, err
+	}
+	if x.named != nil {
+		return nil, nil, refuse("eviction.context", "a context comes before messages, and the request has a prompt")
 	}
 	if most == 0 {
 		x.maxNew = 0

@@ -41,6 +41,10 @@ type exchange struct {
 	kept                        bool // the usage says what was kept of every token
 	// conversation: the prompts are whole conversations, which go on where policies keep turns.
 	conversation bool
+	// context is how many of the first tokens of the prompt are a context, and named the one that was asked for (nil: none).
+	context int
+	named   *namedContext
+	made    func(*eviction.Context) // is told of the context when it was made; nil: nobody is
 	// grammar is the language of the answers, and constraint makes one of it for each; nil: nothing is constrained.
 	grammar    *constraint.Grammar
 	constraint func() model.Constraint
@@ -52,7 +56,7 @@ type exchange struct {
 }
 
 // newExchange reads what all endpoints share.
-func (s *Server) newExchange(prefix string, r *settings) (*exchange, error) {
+func (s *Server) newExchange(req *http.Request, prefix string, r *settings) (*exchange, error) {
 	if err := r.checkRanges(); err != nil {
 		return nil, err
 	}
@@ -63,11 +67,19 @@ func (s *Server) newExchange(prefix string, r *settings) (*exchange, error) {
 	if base != s.Name && base != "" {
 		return nil, failure(http.StatusNotFound, invalidRequest, "model_not_found", "the model %.100q does not exist: want %q, or %s@POLICY:BUDGET", r.Model, s.Name, s.Name)
 	}
-	x := &exchange{server: s, wake: make(chan struct{}, 1), id: prefix + rand.Text(), model: cmp.Or(r.Model, s.Name), n: or(r.N, 1), maxNew: or(r.MaxTokens, noBound), budget: s.Budget, kept: r.wantsKept(), stop: r.Stop, stopIDs: r.StopTokenIDs, ignoreEnd: r.IgnoreEOS}
+	x := &exchange{server: s, owner: ownerOf(req), wake: make(chan struct{}, 1), id: prefix + rand.Text(), model: cmp.Or(r.Model, s.Name), n: or(r.N, 1), maxNew: or(r.MaxTokens, noBound), budget: s.Budget, kept: r.wantsKept(), stop: r.Stop, stopIDs: r.StopTokenIDs, ignoreEnd: r.IgnoreEOS}
 	if least, most := or(r.MinTokens, 0), x.most(); least > most {
 		return nil, refuse("min_tokens", "got %d, want at most %d, the most tokens of the answer", least, most)
 	}
-	if r.Eviction != nil {
+	if r.Eviction != nil && r.Eviction.Context != "" {
+		if x.named, err = s.contexts.find(s.salt(x.owner), r.Eviction.Context); err != nil {
+			return nil, err
+		}
+		if r.Eviction.evictionChoice != (evictionChoice{}) || choice != (evictionChoice{}) {
+			return nil, refuse("eviction.context", "the context was evicted by its own policy and budget, want no others")
+		}
+		choice = x.named.Eviction
+	} else if r.Eviction != nil {
 		choice.Policy = cmp.Or(r.Eviction.Policy, choice.Policy)
 		choice.Budget = cmp.Or(r.Eviction.Budget, choice.Budget)
 		choice.Adapter = cmp.Or(r.Eviction.Adapter, choice.Adapter)
@@ -96,6 +108,14 @@ func (s *Server) newExchange(prefix string, r *settings) (*exchange, error) {
 		}
 	}
 	return x, x.constrain(r.StructuredOutputs.grammar())
+}
+
+// encode makes a conversation the prompt.
+func (x *exchange) encode(ctx context.Context, c *conversation) error {
+	c.named, c.compresses = x.named, x.policy.Name != "full" && x.policy.Compresses() == nil
+	ids, n, err := c.encode(ctx, x.server.model.Model)
+	x.prompts, x.context, x.conversation = [][]int32{ids}, n, true
+	return err
 }
 
 // most is the number of tokens that an answer has at the most, where the context has room.
@@ -146,8 +166,6 @@ func (x *exchange) start(r *http.Request) (release func(), err error) {
 	if release, err = s.admit(n); err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256([]byte(keyOf(r)))
-	x.owner = string(sum[:])
 	for i := range n {
 		c, err := x.newChoice(i)
 		if err == nil && s.worker.engine.Budget > 0 {
@@ -159,11 +177,52 @@ func (x *exchange) start(r *http.Request) (release func(), err error) {
 		}
 		x.choices = append(x.choices, c)
 	}
-	if err := s.worker.submit(x); err != nil {
+	if err == nil && x.context > 0 && s.contexts.files != nil {
+		err = x.readContext(r.Context())
+	}
+	if err == nil {
+		err = s.worker.submit(x)
+	}
+	if err != nil {
 		release()
 		return nil, err
 	}
 	return release, nil
+}
+
+// readContext gives the engine the context from disk, where neither it nor another request has it, and has one that is made written.
+func (x *exchange) readContext(ctx context.Context) (err error) {
+	s, c := x.server, x.choices[0]
+	session, tokens := c.request.Session, c.request.Prompt[:x.context]
+	origin, err := s.model.ContextOrigin(ctx, x.policy, x.budget)
+	if err != nil {
+		return err
+	}
+	origin.Chat = true
+	path := s.contexts.files.pathOf(origin, x.budget.Of(len(tokens)), session.CacheSalt, tokens)
+	x.made = func(made *eviction.Context) { s.contexts.files.keep(writtenContext{made, origin, path}) }
+	there := false
+	if err := s.worker.do(func() { there = s.worker.engine.HasContext(session, tokens) }); err != nil || there {
+		return err
+	}
+	if read := s.contexts.files.readContext(ctx, path, tokens); read != nil {
+		return s.worker.do(func() { s.worker.engine.TakeContext(session, read) })
+	}
+	return nil
+}
+
+// ownerOf is whose a request is: its key's, by a hash.
+func ownerOf(r *http.Request) string {
+	sum := sha256.Sum256([]byte(keyOf(r)))
+	return string(sum[:])
+}
+
+// salt is what keeps the prompts and contexts of an owner apart from others'.
+func (s *Server) salt(owner string) string {
+	if len(s.roles) > 1 && !s.SharedPrefixes {
+		return owner
+	}
+	return ""
 }
 
 // newChoice is the i-th answer, of a new session. With one key, or none, all prompts are one owner's.
@@ -173,9 +232,7 @@ func (x *exchange) newChoice(i int) (*choice, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(s.roles) > 1 && !s.SharedPrefixes {
-		session.CacheSalt = x.owner
-	}
+	session.CacheSalt = s.salt(x.owner)
 	c := &choice{exchange: x, index: i, entered: time.Now()}
 	opt := runner.GenerateOptions{
 		MaxNew: min(x.most(), s.model.Config.MaxPositions-len(tokens)+1), Sampling: x.sampling, Stop: x.stopIDs,
@@ -198,6 +255,9 @@ func (x *exchange) newChoice(i int) (*choice, error) {
 		c.texts = s.model.Texts(tokens)
 	}
 	c.request = engine.Request{Session: session, Prompt: tokens, Generate: opt, Stop: x.stop, Keep: x.keep, Begun: c.beginAnswer}
+	if !x.promptLogProbs {
+		c.request.Context = x.context
+	}
 	if x.conversation {
 		c.goesOn, c.request.Owner = session.KeepsTurns(), x.owner
 	}

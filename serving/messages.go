@@ -32,40 +32,53 @@ type conversation struct {
 	thinks     *bool  // of another API: whether the answer is to have thoughts; nil: as the template has it
 	prompt     string // as it was rendered
 	begun      string // its end: the beginning of the answer, which the client gave
+
+	// compresses: what comes before a mark is a context.
+	compresses bool
+	named      *namedContext // that comes before the messages; nil: none
+	marks      []mark
+	cut        int // the first bytes of prompt that are a context; 0: there is none
 }
 
+// mark is a place in a conversation where a context ends: after the first bytes of what a message says.
+type mark struct{ message, bytes int }
+
 // readMessage reads one of a request, the field "at" of it. Content in parts is the text of all of them.
-func readMessage(ctx context.Context, at string, raw json.RawMessage) (chat.Message, error) {
+// marked are the first bytes of it that end a context; 0: none do.
+func readMessage(ctx context.Context, at string, raw json.RawMessage) (m chat.Message, marked int, err error) {
 	var head struct { // the template says which other members there are
-		Role    string            `json:"role"`
-		Content json.RawMessage   `json:"content"`
-		Calls   []json.RawMessage `json:"tool_calls"`
+		Role         string            `json:"role"`
+		Content      json.RawMessage   `json:"content"`
+		Calls        []json.RawMessage `json:"tool_calls"`
+		CacheControl json.RawMessage   `json:"cache_control"`
 	}
-	var m chat.Message
 	if err := decodeJSON(ctx, at, raw, &head); err != nil {
-		return m, err
+		return m, 0, err
 	}
 	if head.Role == "" {
-		return m, errors.New("got no role, want system, user, assistant or tool")
+		return m, 0, errors.New("got no role, want system, user, assistant or tool")
 	}
 	if len(head.Content) == 0 && (head.Role != "assistant" || len(head.Calls) == 0) {
-		return m, errors.New("content: got nothing, want a text or a list of parts")
+		return m, 0, errors.New("content: got nothing, want a text or a list of parts")
 	}
-	text, inParts, err := contentText(ctx, at+".content", head.Content)
+	said, err := readContent(ctx, at+".content", head.Content)
 	if err != nil {
-		return m, err
+		return m, 0, err
 	}
 	if err := json.Unmarshal(raw, &m); err != nil {
-		return m, err
+		return m, 0, err
 	}
 	if m.Role == "developer" {
 		m.Role = "system"
 	}
-	if inParts {
-		m.Content, m.NoContent = text, false
-		m.Extra = slices.DeleteFunc(m.Extra, func(e chat.Member) bool { return e.Key == "content" })
+	m.Extra = slices.DeleteFunc(m.Extra, func(e chat.Member) bool { return e.Key == "cache_control" || said.inParts && e.Key == "content" })
+	if said.inParts {
+		m.Content, m.NoContent = said.text, false
 	}
-	return m, nil
+	if given(head.CacheControl) {
+		said.marked = len(m.Content)
+	}
+	return m, said.marked, nil
 }
 
 // render is the text of the conversation as the model's template writes it, up to where the answer begins.
@@ -115,7 +128,25 @@ func (c *conversation) render(ctx context.Context, m *model.Model) (string, erro
 		return "", refuse("messages", "the chat template cannot render them: %v", err)
 	}
 	c.prompt, c.begun = text+begun, begun
+	c.cut = c.contextOf(ctx, template, messages, o, text)
 	return c.prompt, nil
+}
+
+// contextOf is how many of the first bytes of a rendered conversation are a context: those up to its last mark that something follows.
+func (c *conversation) contextOf(ctx context.Context, template *chat.Template, messages []chat.Message, o chat.Options, text string) int {
+	if !c.compresses {
+		return 0
+	}
+	for _, at := range slices.Backward(c.marks) {
+		last := len(messages) - 1
+		if at.message > last || at.message == last && at.bytes == len(messages[last].Content) {
+			continue
+		}
+		if before, _, err := template.Around(ctx, messages, o, at.message, at.bytes); err == nil {
+			return chat.CommonPrefix(before, text)
+		}
+	}
+	return 0
 }
 
 // readMessages reads all messages, at least one.
@@ -124,19 +155,23 @@ func (c *conversation) readMessages(ctx context.Context) ([]chat.Message, error)
 	if err := json.Unmarshal(c.Messages, &raws); err != nil || len(raws) == 0 {
 		return nil, refuse("messages", "got %.40s, want a list of at least one message", orNull(c.Messages))
 	}
+	c.marks = nil
 	messages := make([]chat.Message, len(raws))
 	for i, raw := range raws {
 		var err error
+		var marked int
 		at := fmt.Sprintf("messages[%d]", i)
 		var own *apiError
-		switch messages[i], err = readMessage(ctx, at, raw); {
+		switch messages[i], marked, err = readMessage(ctx, at, raw); {
 		case errors.As(err, &own):
 			return nil, own
 		case err != nil:
 			return nil, refuse(at, "%v", err)
+		case marked > 0:
+			c.marks = append(c.marks, mark{i, marked})
 		}
 	}
-	return messages, nil
+	return c.behind(messages)
 }
 
 // readTools is the tools that the model is told of.
@@ -218,13 +253,20 @@ func ignoreUnread(ctx context.Context, template *chat.Template, messages []chat.
 	return nil
 }
 
-// encode is the tokens of the conversation, whose text has its special tokens.
-func (c *conversation) encode(ctx context.Context, m *model.Model) ([]int32, error) {
+// encode is the tokens of the conversation, whose text has its special tokens. The first ones are a context: they do not depend on
+// what follows.
+func (c *conversation) encode(ctx context.Context, m *model.Model) (ids []int32, context int, err error) {
 	text, err := c.render(ctx, m)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return encode(m, text, false)
+	if c.cut > 0 {
+		if ids, err = encode(m, text[:c.cut], false); err != nil {
+			return nil, 0, err
+		}
+	}
+	rest, err := encode(m, text[c.cut:], false)
+	return slices.Concat(ids, rest), len(ids), err
 }
 
 func encode(m *model.Model, text string, special bool) ([]int32, error) {

@@ -211,11 +211,11 @@ func (c *choice) used() usage {
 	u := usage{PromptTokens: prompt, CompletionTokens: n, TotalTokens: prompt + n, Details: &promptDetails{c.answer.Standing() + s.Reused}}
 	heads := float64(s.Cache.Heads())
 	u.Eviction = &evictionUsage{
-		Policy: c.policy.NameWithAdapter(), Budget: s.Prompt.Budget, KeptEntries: float64(c.pairs) / heads, KeptBytes: c.held, FullBytes: s.FullBytes,
+		Policy: c.policy.NameWithAdapter(), Budget: c.pairsOf(s), KeptEntries: float64(c.pairs) / heads, KeptBytes: c.held, FullBytes: s.FullBytes,
 		ReadEntries: s.Traffic.PerStep() / float64(s.Cache.TokenBytes()), PrefillMS: float64(s.PrefillTime) / float64(time.Millisecond),
 	}
 	if c.texts != nil {
-		tokens, err := c.keptTokens(heads)
+		tokens, err := c.keptTokens()
 		u.Eviction.Tokens, c.err = tokens, cmp.Or(c.err, err)
 	}
 	if took := time.Since(c.first); n > 1 {
@@ -224,11 +224,27 @@ func (c *choice) used() usage {
 	return u
 }
 
-// keptTokens are evictionUsage.Tokens, which come from the device.
-func (c *choice) keptTokens(heads float64) (tokens [][2]any, err error) {
+// pairsOf is what the budget comes to: of the context, where the prompt begins with one.
+func (c *choice) pairsOf(s *eviction.Session) int {
+	if s.Context != nil {
+		return c.budget.Of(len(s.Context.Tokens))
+	}
+	return s.Prompt.Budget
+}
+
+// keptTokens are evictionUsage.Tokens, which come from the device. What follows a context is kept.
+func (c *choice) keptTokens() (tokens [][2]any, err error) {
 	defer kernels.CatchDevice(&err)
-	for i, n := range eviction.KeptCounts(c.session().Kept(), len(c.texts)) {
-		tokens = append(tokens, [2]any{c.texts[i], float64(n) / heads})
+	s := c.session()
+	kept, heads := s.Kept(), s.Cache.Heads()
+	if s.Context != nil {
+		kept = s.Context.Kept()
+	}
+	for i, n := range eviction.KeptCounts(kept, len(c.texts)) {
+		if s.Context != nil && i >= len(s.Context.Tokens) {
+			n = heads
+		}
+		tokens = append(tokens, [2]any{c.texts[i], float64(n) / float64(heads)})
 	}
 	return tokens, nil
 }

@@ -69,7 +69,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 	case t.Prompt != nil:
 		ids, err = encode(s.model.Model, *t.Prompt, or(t.AddSpecial, true))
 	default:
-		ids, err = t.encode(r.Context(), s.model.Model)
+		ids, _, err = t.encode(r.Context(), s.model.Model)
 	}
 	if err != nil {
 		return err

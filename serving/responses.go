@@ -64,7 +64,7 @@ func (r *responseRequest) readRequest(s *Server, req *http.Request) (*exchange, 
 		return nil, nil, refuse("truncation", "got %q, want auto or disabled", r.Truncation)
 	}
 	r.bound("max_output_tokens", r.MaxOutputTokens)
-	x, err := s.newExchange("resp_", &r.settings)
+	x, err := s.newExchange(req, "resp_", &r.settings)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -114,13 +114,10 @@ func (r *responseRequest) readRequest(s *Server, req *http.Request) (*exchange, 
 // render makes the turns the prompt of an exchange, as c has it rendered. Where it may be cut, a conversation that is too long loses
 // its first messages, but for the system's.
 func (t *turns) render(ctx context.Context, x *exchange, c *conversation, cut bool) error {
-	m := x.server.model.Model
 	t.endTurns()
 	render := func(from int) error {
 		c.Messages, c.translated = json.RawMessage(jsonOf(t.from(from))), true
-		ids, err := c.encode(ctx, m)
-		x.prompts, x.conversation = [][]int32{ids}, true
-		return err
+		return x.encode(ctx, c)
 	}
 	if err := render(0); err != nil || !cut || x.fits() {
 		return err

@@ -32,7 +32,7 @@ type inputItem struct {
 func (r *responseRequest) readInput(ctx context.Context) (*turns, error) {
 	t := &turns{}
 	if r.Instructions != "" {
-		t.say("system", r.Instructions)
+		t.say("system", content{text: r.Instructions})
 	}
 	switch jsontext.Value(r.Input).Kind() {
 	case '"':
@@ -40,7 +40,7 @@ func (r *responseRequest) readInput(ctx context.Context) (*turns, error) {
 		if err := decodeJSON(ctx, "input", r.Input, &text); err != nil {
 			return nil, err
 		}
-		t.say("user", text)
+		t.say("user", content{text: text})
 		return t, nil
 	case '[':
 	default:
@@ -70,24 +70,24 @@ func (t *turns) addItem(ctx context.Context, at string, item *inputItem) error {
 		default:
 			return refuse(at+".role", "got %q, want system, developer, user or assistant", item.Role)
 		}
-		text, _, err := contentText(ctx, at+".content", item.Content)
+		said, err := readContent(ctx, at+".content", item.Content)
 		if err != nil {
 			return err
 		}
-		t.say(item.Role, text)
+		t.say(item.Role, said)
 	case "reasoning":
-		text, _, err := contentText(ctx, at+".content", item.Content)
-		if err == nil && text == "" {
-			text = opened(item.Encrypted)
+		thought, err := readContent(ctx, at+".content", item.Content)
+		if err == nil && thought.text == "" {
+			thought.text = opened(item.Encrypted)
 		}
-		if err == nil && text == "" {
-			text, _, err = contentText(ctx, at+".summary", item.Summary)
+		if err == nil && thought.text == "" {
+			thought, err = readContent(ctx, at+".summary", item.Summary)
 		}
 		if err != nil {
 			return err
 		}
-		if text != "" { // of another server's there may be nothing that this one can read
-			t.think(text)
+		if thought.text != "" { // of another server's there may be nothing that this one can read
+			t.think(thought.text)
 		}
 	case "function_call":
 		if item.Name == "" || item.CallID == "" {
@@ -100,11 +100,11 @@ func (t *turns) addItem(ctx context.Context, at string, item *inputItem) error {
 		}
 		t.addCall(item.CallID, item.Name, jsonOf(customInput{item.Input}))
 	case "function_call_output", "custom_tool_call_output":
-		text, _, err := contentText(ctx, at+".output", item.Output)
+		output, err := readContent(ctx, at+".output", item.Output)
 		if err != nil {
 			return err
 		}
-		if !t.result(item.CallID, text) {
+		if !t.result(item.CallID, output.text) {
 			return refuse(at+".call_id", "got %q, which no call before it has", item.CallID)
 		}
 	default:

@@ -39,6 +39,9 @@ type Config struct {
 	// PrefixDir, where it is not "", is a folder that keeps shared prefixes, of at most PrefixDirSize bytes.
 	PrefixDir     string
 	PrefixDirSize int64
+	// ContextDir, where it is not "", is a folder that keeps compressed contexts and their names, of at most ContextDirSize bytes.
+	ContextDir     string
+	ContextDirSize int64
 	// SharedPrefixes lets the prompts of one key reuse another key's, which the time of an answer and its cached_tokens tell.
 	SharedPrefixes bool
 	MaxGap         time.Duration // between two tokens of an answer, that prompts of others may cause
@@ -91,6 +94,7 @@ type Server struct {
 	// standard is the policy of requests that name none, with its adapter, whatever others come and go.
 	standard engine.Policy
 	loads    *loads
+	contexts *contexts
 
 	mu       sync.Mutex // of the model's adapters and of the policies that are made with them; nobody waits for anything with it
 	policies map[evictionChoice]engine.Policy
@@ -182,6 +186,15 @@ func New(m *engine.Model, c Config) (*Server, error) {
 	if s.standard, err = m.PolicyWith(c.Policy, ""); err != nil {
 		return nil, err
 	}
+	var files *contextFiles
+	if c.ContextDir != "" {
+		if files, err = openContextFiles(context.Background(), m.Model, &c); err != nil {
+			return nil, err
+		}
+	}
+	if s.contexts, err = newContexts(files); err != nil {
+		return nil, err
+	}
 	if s.handler, err = s.admitted(s.mux); err != nil {
 		return nil, err
 	}
@@ -225,6 +238,7 @@ func (s *Server) Close() error {
 	if p := s.worker.runtime.Prefixes; p != nil {
 		p.Stop()
 	}
+	s.contexts.files.stop()
 	s.worker.recorder.stop()
 	return s.model.Close()
 }
@@ -241,6 +255,10 @@ func (s *Server) routes() {
 	s.handle("GET /tokenizer_info", s.tokenizerInfo)
 	s.handle("POST /detokenize", s.detokenize)
 	s.handle("POST /apply-template", s.applyTemplate)
+	s.handle("GET /v1/contexts", s.listContexts)
+	s.handle("POST /v1/contexts", s.makeContext)
+	s.handle("GET /v1/contexts/{name}", s.getContext)
+	s.handle("DELETE /v1/contexts/{name}", s.deleteContext)
 	s.handle("GET /v1/adapters", s.listAdapters)
 	s.handle("POST /v1/adapters", s.forAdministrators(s.loadAdapter))
 	s.handle("DELETE /v1/adapters/{name}", s.forAdministrators(s.unloadAdapter))

@@ -60,7 +60,8 @@ type evictionChoice struct {
 // evictionRequest is a request's own choice, in the place of the server's. A misspelt field would silently be the server's.
 type evictionRequest struct {
 	evictionChoice
-	Kept    bool    `json:"kept"` // the usage is to have evictionUsage.Tokens, in streams, too
+	Kept    bool    `json:"kept"`    // the usage is to have evictionUsage.Tokens, in streams, too
+	Context string  `json:"context"` // the name of one that comes before the messages; "": none
 	Unknown unknown `json:",embed"`
 }
 

@@ -16,6 +16,30 @@ type turn struct {
 	ToolCalls []toolCall `json:"tool_calls,omitempty"`
 	CallID    string     `json:"tool_call_id,omitempty"`
 	Name      string     `json:"name,omitempty"` // of the function that a result is of
+
+	// marked are the first bytes of Content that end a context; 0: none do.
+	marked int
+}
+
+// MarshalJSON writes content that ends a context in parts.
+func (t turn) MarshalJSON() ([]byte, error) {
+	type plain turn
+	if t.marked == 0 {
+		return json.Marshal(plain(t))
+	}
+	type part struct {
+		Type         string `json:"type"`
+		Text         string `json:"text"`
+		CacheControl any    `json:"cache_control,omitempty"`
+	}
+	parts := []part{{"text", (*t.Content)[:t.marked], fields{"type": "ephemeral"}}}
+	if rest := (*t.Content)[t.marked:]; rest != "" {
+		parts = append(parts, part{Type: "text", Text: rest})
+	}
+	return json.Marshal(struct {
+		plain
+		Content []part `json:"content"`
+	}{plain(t), parts})
 }
 
 // turns are a conversation as it is told part by part.
@@ -24,20 +48,24 @@ type turns struct {
 	names map[string]string // of functions, by the calls' ids
 }
 
-// say adds a text. Texts of the system, and of an assistant that had none, are of one message with those just before: many
+// say adds what a role says. Texts of the system, and of an assistant that had none, are of one message with those just before: many
 // templates know no other.
-func (t *turns) say(role, text string) {
+func (t *turns) say(role string, said content) {
 	if role == "developer" {
 		role = "system"
 	}
-	if last := t.last(role); last != nil && (role == "system" || role == "assistant" && last.Content == nil) {
-		if last.Content != nil {
-			text = *last.Content + "\n\n" + text
-		}
-		last.Content = &text
-		return
+	text := said.text
+	last := t.last(role)
+	switch {
+	case last == nil || role != "system" && (role != "assistant" || last.Content != nil):
+		t.all = append(t.all, turn{Role: role})
+		last = t.last(role)
+	case last.Content != nil:
+		text = *last.Content + "\n\n" + text
 	}
-	t.all = append(t.all, turn{Role: role, Content: &text})
+	if last.Content = &text; said.marked > 0 {
+		last.marked = len(text) - len(said.text) + said.marked
+	}
 }
 
 // last is the last message, if it has the role.
@@ -117,8 +145,15 @@ type functionSpec struct {
 	Strict      bool            `json:"strict,omitempty"`
 }
 
-// contentText is a content, the field "at" of a request: a text, or a list of parts, whose texts are joined.
-func contentText(ctx context.Context, at string, raw json.RawMessage) (text string, inParts bool, err error) {
+// content is what a message says.
+type content struct {
+	text    string
+	inParts bool
+	marked  int // the first bytes of the text, up to the end of the last part that is to be cached; 0: none is
+}
+
+// readContent reads a content, the field "at" of a request: a text, or a list of parts, whose texts are joined.
+func readContent(ctx context.Context, at string, raw json.RawMessage) (c content, err error) {
 	var parts []struct {
 		Type   string `json:"type"`
 		Text   string `json:"text"`
@@ -127,29 +162,32 @@ func contentText(ctx context.Context, at string, raw json.RawMessage) (text stri
 	}
 	switch jsontext.Value(raw).Kind() {
 	case 'n', jsontext.KindInvalid:
-		return "", false, nil
+		return c, nil
 	case '"':
-		return text, false, decodeJSON(ctx, at, raw, &text)
+		return c, decodeJSON(ctx, at, raw, &c.text)
 	case '[':
+		c.inParts = true
 		if err := decodeJSON(ctx, at, raw, &parts); err != nil {
-			return "", true, err
+			return c, err
 		}
 	default:
-		return "", false, refuse(at, "got %.40s, want a text or a list of parts", raw)
+		return c, refuse(at, "got %.40s, want a text or a list of parts", raw)
 	}
 	for i, p := range parts {
 		switch p.Type {
 		case "text", "input_text", "output_text", "reasoning_text", "summary_text":
-			text += p.Text
+			c.text += p.Text
 		default:
-			return "", true, refuse(fmt.Sprintf("%s[%d]", at, i), "got a part of type %q, want text", p.Type)
+			return c, refuse(fmt.Sprintf("%s[%d]", at, i), "got a part of type %q, want text", p.Type)
+		}
+		if given(p.CacheControl) {
+			c.marked = len(c.text)
 		}
 	}
-	return text, true, nil
+	return c, nil
 }
 
-// quietPart is what parts have that changes no answer: of an answer that comes back, and what is to be cached, which is found again
-// without that.
+// quietPart is what parts have that says nothing: of an answer that comes back, and where a context ends.
 type quietPart struct {
 	Annotations  json.RawMessage `json:"annotations"`
 	LogProbs     json.RawMessage `json:"logprobs"`

@@ -39,19 +39,19 @@ const (
 // serveCommand is evict serve with its flags.
 type serveCommand struct {
 	setup
-	config         serving.Config
-	listen, name   string
-	keys, admins   string
-	cert, key      string
-	memory, prefix bytesize.Size
-	dirSize, limit bytesize.Size
-	drain          time.Duration
-	logJSON        bool
-	fullBelow      int
+	config                      serving.Config
+	listen, name                string
+	keys, admins                string
+	cert, key                   string
+	memory, prefix              bytesize.Size
+	dirSize, contextSize, limit bytesize.Size
+	drain                       time.Duration
+	logJSON                     bool
+	fullBelow                   int
 }
 
 func newServe() *cobra.Command {
-	s := serveCommand{dirSize: 20 << 30, limit: 1 << 30}
+	s := serveCommand{dirSize: 20 << 30, contextSize: 20 << 30, limit: 1 << 30}
 	c := &s.config
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -101,7 +101,9 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 	f.Var(&s.memory, "memory", "memory of all sessions and shared prefixes, as 8GiB; default: what is free beside the weights, less a tenth")
 	f.Var(&s.prefix, "prefix-cache", "most of it that shared prefixes take, as 2GiB; 0 shares nothing; default: a quarter")
 	f.StringVar(&c.PrefixDir, "prefix-dir", "", "folder that keeps shared prefixes, so that a document that was read yesterday begins at once")
-	f.BoolVar(&c.SharedPrefixes, "shared-prefixes", false, "share them among all API keys; else each key has its own, so that none can tell what another has asked")
+	f.StringVar(&c.ContextDir, "context-dir", "", "folder that keeps compressed contexts and their names, so that a document that was compressed yesterday answers at once")
+	f.Var(&s.contextSize, "context-dir-size", "most bytes of that folder")
+	f.BoolVar(&c.SharedPrefixes, "shared-prefixes", false, "share prefixes and contexts among all API keys; else each key has its own, so that none can tell what another has asked")
 	f.Var(&s.dirSize, "prefix-dir-size", "most bytes of that folder")
 	f.DurationVar(&c.MaxGap, "max-gap", 200*time.Millisecond, "longest time that prompts of others may add between two tokens of an answer, as far as a unit of a prompt is shorter")
 	f.StringVar(&c.Record, "record", "", "folder or s3://BUCKET/NAME to write prompts and answers to, as data for train; empty writes none")
@@ -237,7 +239,7 @@ func (s *serveCommand) begin(m *engine.Model, given cli.Given) (*serving.Server,
 		c.Name = strings.TrimSuffix(filepath.Base(m.Name), ".gguf")
 	}
 	c.Policy, c.Seed = policy.Title(), s.Seed
-	c.Memory, c.Prefix, c.PrefixDirSize = int64(s.memory), int64(s.prefix), int64(s.dirSize)
+	c.Memory, c.Prefix, c.PrefixDirSize, c.ContextDirSize = int64(s.memory), int64(s.prefix), int64(s.dirSize), int64(s.contextSize)
 	c.RecordLimit, c.S3 = int64(s.limit), s.S3
 	why := "as --memory says"
 	if !given.Given("memory") {

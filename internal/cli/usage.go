@@ -30,7 +30,7 @@ var FlagGroups = []struct {
 	{"Measurement", "agreement compare inspect count chip queries query-rows query-trials query-starts baseline highlight"},
 	{"Output", "out title run log export upload dtype registry replace json markdown groups json-out table-out plot needle-plot sweep-plot html npz"},
 	{"Judge", "judge judge-model judge-key-env max-tokens timeout attempts"},
-	{"Server", "listen served-model-name memory prefix-cache prefix-dir prefix-dir-size shared-prefixes full-below max-num-seqs queue max-gap max-body strict-fields reasoning-format keys admin-keys allowed-hosts cors-origin adapter-dir adapter-timeout tls-cert tls-key drain log-json record record-share record-limit verify-share shadow shadow-share"},
+	{"Server", "listen served-model-name memory prefix-cache prefix-dir prefix-dir-size context-dir context-dir-size shared-prefixes full-below max-num-seqs queue max-gap max-body strict-fields reasoning-format keys admin-keys allowed-hosts cors-origin adapter-dir adapter-timeout tls-cert tls-key drain log-json record record-share record-limit verify-share shadow shadow-share"},
 	{"Storage", "s3-endpoint s3-region s3-path-style"},
 }
 

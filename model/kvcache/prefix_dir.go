@@ -8,16 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
-	"time"
 
-	"glimpse/internal/atomicfile"
+	"glimpse/internal/filecache"
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -27,15 +23,11 @@ import (
 // the salt, and all tokens up to the page's end. It is pageHeader, the pairs by layer and head, and a hash of both and of
 // what it is named by, so that a page under another's name is none. One that does not fit is removed.
 type prefixFiles struct {
-	dir     string
-	limit   int64
+	*filecache.Folder
 	depends string           // what all pages depend on
 	writing chan writtenPage // that wait to be written
 	failed  func(error)      // is told why a page is not written, where the one before was; nil: nobody is
 	done    sync.WaitGroup
-
-	mu    sync.Mutex
-	bytes int64 // of all files
 }
 
 type writtenPage struct {
@@ -57,25 +49,16 @@ func (p *PrefixCache) KeepIn(ctx context.Context, m *model.Model, dir string, li
 	if m.Backend.OwnMemory() {
 		return fmt.Errorf("prefix folder: got device %s, want a processor", m.Backend.Device())
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("prefix folder: %w", err)
-	}
 	weights, err := m.SHA256(ctx)
 	if err != nil {
 		return fmt.Errorf("prefix folder: %w", err)
 	}
-	p.files = &prefixFiles{dir: dir, limit: limit, writing: make(chan writtenPage, maxWriting), failed: failed}
-	p.files.depends = fmt.Sprintf("2 %s %v %s %d %d", weights, m.CacheDType(), kernels.DeviceOf(m.Backend), p.chunk, p.page)
-	files, err := p.files.listPages()
+	folder, err := filecache.Open(dir, pageSuffix, limit)
 	if err != nil {
 		return fmt.Errorf("prefix folder: %w", err)
 	}
-	for _, f := range files {
-		p.files.bytes += f.Size()
-	}
-	if err := p.files.makeRoom(0); err != nil {
-		return fmt.Errorf("prefix folder: %w", err)
-	}
+	p.files = &prefixFiles{Folder: folder, writing: make(chan writtenPage, maxWriting), failed: failed}
+	p.files.depends = fmt.Sprintf("2 %s %v %s %d %d", weights, m.CacheDType(), kernels.DeviceOf(m.Backend), p.chunk, p.page)
 	p.files.done.Go(p.files.writePages)
 	return nil
 }
@@ -111,7 +94,7 @@ func sumOf(id [sha256.Size]byte, content []byte) (sum [sha256.Size]byte) {
 }
 
 func (f *prefixFiles) path(id [sha256.Size]byte) string {
-	return filepath.Join(f.dir, hex.EncodeToString(id[:20])+pageSuffix)
+	return f.Path(hex.EncodeToString(id[:20]))
 }
 
 // errPage: a file is no page of its name.
@@ -151,7 +134,7 @@ func (f *prefixFiles) readPage(c *Cache, id [sha256.Size]byte, tokens int) [][]k
 	path := f.path(id)
 	raw, err := readPage(path, id, tokens*int(c.TokenBytes()))
 	if errors.Is(err, errPage) {
-		f.remove(path)
+		f.Remove(path)
 	}
 	if err != nil {
 		return nil
@@ -169,8 +152,7 @@ func (f *prefixFiles) readPage(c *Cache, id [sha256.Size]byte, tokens int) [][]k
 			pairs[l] = append(pairs[l], kernels.KV{K: k, V: next(l)})
 		}
 	}
-	now := time.Now()
-	os.Chtimes(path, now, now) // the oldest go first
+	f.Use(path)
 	return pairs
 }
 
@@ -205,69 +187,12 @@ func (f *prefixFiles) writePage(w writtenPage) error {
 	if _, err := readPage(path, w.id, len(raw)-len(pageHeader)); err == nil {
 		return nil
 	} else if errors.Is(err, errPage) { // behind another that was none, so that nobody has tried to read it
-		f.remove(path)
+		f.Remove(path)
 	}
 	sum := sumOf(w.id, raw)
 	raw = append(raw, sum[:]...)
-	size := int64(len(raw))
-	if size > f.limit {
-		return fmt.Errorf("got a page of %d bytes, want at most %d", size, f.limit)
-	}
-	if err := f.makeRoom(size); err != nil {
+	return f.Write(path, int64(len(raw)), func(w io.Writer) error {
+		_, err := w.Write(raw)
 		return err
-	}
-	if err := atomicfile.WriteFile(path, raw); err != nil {
-		return err
-	}
-	f.mu.Lock()
-	f.bytes += size
-	f.mu.Unlock()
-	return nil
-}
-
-// makeRoom removes the files that were used longest ago until there is room for so many bytes more.
-func (f *prefixFiles) makeRoom(bytes int64) error {
-	f.mu.Lock()
-	over := f.bytes + bytes - f.limit
-	f.mu.Unlock()
-	if over <= 0 {
-		return nil
-	}
-	files, err := f.listPages()
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	for _, file := range files {
-		if over <= 0 {
-			return nil
-		}
-		f.remove(filepath.Join(f.dir, file.Name()))
-		over -= file.Size()
-	}
-	return nil
-}
-
-// remove removes a page, or what lies in its place.
-func (f *prefixFiles) remove(path string) {
-	info, err := os.Lstat(path)
-	if err == nil && os.Remove(path) == nil && info.Mode().IsRegular() {
-		f.mu.Lock()
-		f.bytes -= info.Size()
-		f.mu.Unlock()
-	}
-}
-
-// listPages are the files of pages.
-func (f *prefixFiles) listPages() (all []fs.FileInfo, err error) {
-	entries, err := os.ReadDir(f.dir)
-	for _, e := range entries {
-		info, gone := e.Info()
-		if gone == nil && strings.HasSuffix(e.Name(), pageSuffix) && e.Type().IsRegular() {
-			all = append(all, info)
-		} else if gone != nil && !errors.Is(gone, fs.ErrNotExist) {
-			err = cmp.Or(err, gone)
-		}
-	}
-	return all, err
+	})
 }
