@@ -31,15 +31,23 @@ func contextText(t *testing.T) (text, question string) {
 	return words[:at], words[at+1:]
 }
 
+// contextFile is a file with that text.
+func contextFile(t *testing.T) string {
+	t.Helper()
+	text, _ := contextText(t)
+	path := filepath.Join(t.TempDir(), "doc.txt")
+	if err := os.WriteFile(path, []byte(text+"\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // TestCompress: a document is evicted once; what asks the file answers, run after run and turn after turn, as a session behind the context does, and what was
 // kept of it is shown.
 func TestCompress(t *testing.T) {
 	folder := t.TempDir()
-	doc, kv := filepath.Join(folder, "doc.txt"), filepath.Join(folder, "doc.kv")
-	text, question := contextText(t)
-	if err := os.WriteFile(doc, []byte(text+"\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	doc, kv := contextFile(t), filepath.Join(folder, "doc.kv")
+	_, question := contextText(t)
 	compress := []string{"compress", doc, "--policy", "snapkv", "--budget", "40", "--out", kv}
 	_, info, err := execute(t, compress...)
 	if err != nil || !strings.Contains(info, "policy snapkv, budget 40: kept") {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ func TestJSONIsDocumented(t *testing.T) {
 	lines := map[string][]string{
 		"run":      {"run --example section --tokens 96 --policy snapkv --budget 32 --compare", "run --example section --tokens 96 --policy snapkv --budget 50% --max-new 2"},
 		"chat":     {"chat --example turns_section --tokens 96 --policy snapkv --budget 64 --max-new 4"},
+		"compress": {"compress " + contextFile(t) + " --policy snapkv --budget 8 --out " + filepath.Join(t.TempDir(), "doc.kv")},
 		"costs":    {"costs --policy full,snapkv --tokens 64"},
 		"doctor":   {"doctor"},
 		"eval":     {"eval --policy full,lookaheadkv --budget 32 --task section --samples 1 --tokens 96", "eval --policy snapkv --budget 32 --task needle --samples 1 --tokens 96 --groups"},
