@@ -57,9 +57,9 @@ func (e *Engine) enterContext(ctx context.Context, a *Answer) error {
 	s, tokens := r.Session, r.Prompt[:r.Context]
 	if c := e.keptContext(s, tokens); c != nil {
 		a.standing = len(tokens)
-		return s.Resume(c)
+		return s.Resume(c, len(r.Prompt)-r.Context)
 	}
-	if err := s.Compress(ctx, tokens); err != nil {
+	if err := s.Compress(ctx, tokens, len(r.Prompt)-r.Context); err != nil {
 		return err
 	}
 	e.keepContext(s.CacheSalt, s.Context)

@@ -43,9 +43,9 @@ func (c *Context) begins(tokens []int32) bool {
 }
 
 // Compress runs tokens as the context of a session that begins, and evicts them by its policy and budget. The session has then its
-// Context, and goes on from it with a turn. A policy that evicts or chooses while it decodes has no contexts: what it would go on by
+// Context, and goes on from it with a turn of so many tokens more (see Resume). A policy that evicts or chooses while it decodes has no contexts: what it would go on by
 // belongs to one answer. After an error the session is unusable.
-func (s *Session) Compress(ctx context.Context, tokens []int32) error {
+func (s *Session) Compress(ctx context.Context, tokens []int32, more int) error {
 	if err := s.Compresses(); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (s *Session) Compress(ctx context.Context, tokens []int32) error {
 	}
 	c := &Context{Tokens: slices.Clone(tokens), Policy: s.policy, Budget: s.Budget, FullBytes: s.FullBytes, cache: s.Cache}
 	s.Rest()
-	return s.Resume(c)
+	return s.Resume(c, more)
 }
 
 // Makes tells that the session's policy has made a context, at a budget that comes to the same.
@@ -80,10 +80,11 @@ func (n *Configured) Compresses() error {
 	return nil
 }
 
-// Resume makes the session one that has run a context alone, on a copy, behind which nothing is evicted. After an error it is unusable.
-func (s *Session) Resume(c *Context) (err error) {
+// Resume makes the session one that has run a context alone, on a copy with room for so many tokens more, behind which nothing is
+// evicted. After an error it is unusable.
+func (s *Session) Resume(c *Context, more int) (err error) {
 	s.begin()
-	if s.Cache, err = c.cache.Fork(nil); err != nil {
+	if s.Cache, err = c.cache.ForkFor(more + kvcache.GrowEntries); err != nil {
 		return fmt.Errorf("context: %w", err)
 	}
 	s.Context, s.history, s.turns = c, slices.Clip(c.Tokens), 1

@@ -70,7 +70,7 @@ func compressed(t *testing.T, m *model.Model, p *eviction.Configured, tokens []i
 	t.Helper()
 	s, err := eviction.NewRuntime(m).NewSession(p, eviction.Pairs(budget))
 	if err == nil {
-		err = s.Compress(context.Background(), tokens)
+		err = s.Compress(context.Background(), tokens, 0)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestContexts(t *testing.T) {
 			for name, of := range map[string]*eviction.Context{"another copy": c, "a file": read} {
 				s, err := eviction.NewRuntime(m).NewSession(full, eviction.Pairs(1))
 				if err == nil {
-					err = s.Resume(of)
+					err = s.Resume(of, 0)
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -173,12 +173,12 @@ func TestContextsAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Compress(context.Background(), tokens); err == nil || !strings.Contains(err.Error(), "policy "+name) {
+		if err := s.Compress(context.Background(), tokens, 0); err == nil || !strings.Contains(err.Error(), "policy "+name) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
 	s := compressed(t, m, policy(t, m, "snapkv"), tokens, 10)
-	if err := s.Compress(context.Background(), tokens); err == nil {
+	if err := s.Compress(context.Background(), tokens, 0); err == nil {
 		t.Error("a session that has begun is taken")
 	}
 	path := filepath.Join(t.TempDir(), "doc.kv")
@@ -231,7 +231,7 @@ func TestContextsShareNothing(t *testing.T) {
 	tokens := modeltest.Tokens(m, 4, 120)
 	s, err := rt.NewSession(p, eviction.Pairs(40))
 	if err == nil {
-		err = s.Compress(context.Background(), tokens)
+		err = s.Compress(context.Background(), tokens, 0)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -246,13 +246,13 @@ func TestContextsShareNothing(t *testing.T) {
 		question := modeltest.Tokens(m, seed, 5+int(seed))
 		alone, err := rt.NewSession(p, eviction.Pairs(40))
 		if err == nil {
-			err = alone.Resume(s.Context)
+			err = alone.Resume(s.Context, 0)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		want = append(want, answerBehind(t, alone, question))
-		if err := alone.Resume(s.Context); err != nil {
+		if err := alone.Resume(s.Context, 0); err != nil {
 			t.Fatal(err)
 		}
 		if err := alone.Turn(context.Background(), eviction.Prompt{Tokens: question}); err != nil {

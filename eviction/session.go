@@ -282,7 +282,7 @@ func (s *Session) Rewind(tokens []int32) (kept int, err error) {
 		}
 	}
 	if c := s.Context; c != nil && kept < len(c.Tokens) && c.begins(tokens) {
-		return len(c.Tokens), s.Resume(c)
+		return len(c.Tokens), s.Resume(c, len(tokens)-len(c.Tokens))
 	}
 	if kept == 0 {
 		s.begin()

@@ -73,7 +73,7 @@ policy with its adapter and of itself: one that is damaged, or of another model,
 			console.ShowPrefill(rt, cmd.ErrOrStderr())
 			session, err := rt.NewSession(policy.Configured, budget)
 			if err == nil {
-				err = session.Compress(cmd.Context(), ids)
+				err = session.Compress(cmd.Context(), ids, 0)
 			}
 			if err != nil {
 				return fmt.Errorf("compress: %w", err)

@@ -162,7 +162,7 @@ func (s *setup) inspected(cmd *cobra.Command, rt *eviction.Runtime, policy engin
 	}
 	session, err := rt.NewSession(policy.Configured, budget)
 	if err == nil {
-		err = session.Resume(c)
+		err = session.Resume(c, 0)
 	}
 	return session, err
 }

@@ -88,6 +88,19 @@ for ((round = 0; round < rounds; round++)); do
     done
     stop
   done
+  # One document of about 4,000 tokens and 100 questions by 8 clients, of which the first compresses it.
+  start --memory 4GiB --prefix-cache 0 --heads shipped
+  document=(--clients 8 --requests 100 --max-tokens 16)
+  case_ "questions alone" "$(ask --model bench@full "${document[@]}" --characters 0)"
+  for policy in lookaheadkv:25% lookaheadkv:10%; do
+    case_ "$policy, a context" "$(ask --model "bench@$policy" "${document[@]}" --characters 16000 --same --mark)"
+    case_ "$policy, the context again" "$(ask --model "bench@$policy" "${document[@]}" --characters 16000 --same --mark)"
+  done
+  stop
+  start --memory 4GiB --prefix-cache 1GiB
+  case_ "full, the document, prefix cache 1GiB" "$(ask --model bench@full "${document[@]}" --characters 16000 --same)"
+  case_ "full, the document again" "$(ask --model bench@full "${document[@]}" --characters 16000 --same)"
+  stop
 done
 echo
 python3 - "$work/cases" <<'END'

@@ -280,7 +280,12 @@ func (c *Cache) TokenBytes() (n int64) {
 
 // Fork returns a new cache that holds only the entries at the given ascending
 // indices, keep[layer][kvHead]; nil keeps everything, of a layer or of all. States of recurrent layers are copied. The original is unchanged.
-func (c *Cache) Fork(keep [][][]int32) (_ *Cache, err error) {
+func (c *Cache) Fork(keep [][][]int32) (*Cache, error) { return c.fork(keep, 0) }
+
+// ForkFor is Fork of everything, with room in every head for so many entries more, so that they come without another copy.
+func (c *Cache) ForkFor(entries int) (*Cache, error) { return c.fork(nil, entries) }
+
+func (c *Cache) fork(keep [][][]int32, more int) (_ *Cache, err error) {
 	defer kernels.CatchDevice(&err)
 	if keep == nil {
 		keep = make([][][]int32, len(c.layers))
@@ -301,7 +306,7 @@ func (c *Cache) Fork(keep [][][]int32) (_ *Cache, err error) {
 				return nil, err
 			}
 		}
-		out.layers = append(out.layers, x.fork(out, room, keep[l]))
+		out.layers = append(out.layers, x.fork(out, room, keep[l], more))
 	}
 	return out, nil
 }

@@ -24,8 +24,8 @@ type layer interface {
 	rewindable(next int32) bool
 	// truncate drops what rows from position next on have left.
 	truncate(next int32)
-	// fork is a copy in a cache, of the entries at ascending indices, which are checked; nil: of all.
-	fork(to *Cache, room *cacheRoom, keep [][]int32) layer
+	// fork is a copy in a cache, of the entries at ascending indices, which are checked (nil: of all), with room for more.
+	fork(to *Cache, room *cacheRoom, keep [][]int32, more int) layer
 	// bytes is the memory that is held, spare room included.
 	bytes() int64
 }
@@ -236,11 +236,11 @@ func (p *pairs) truncate(next int32) {
 	}
 }
 
-func (p *pairs) fork(to *Cache, room *cacheRoom, keep [][]int32) layer {
-	return p.forkPairs(to, room, keep)
+func (p *pairs) fork(to *Cache, room *cacheRoom, keep [][]int32, more int) layer {
+	return p.forkPairs(to, room, keep, more)
 }
 
-func (p *pairs) forkPairs(to *Cache, room *cacheRoom, keep [][]int32) *pairs {
+func (p *pairs) forkPairs(to *Cache, room *cacheRoom, keep [][]int32, more int) *pairs {
 	p.settle()
 	out := &pairs{c: to, room: room, dim: p.dim, heads: make([]headCache, len(p.heads))}
 	for i := range p.heads {
@@ -249,13 +249,13 @@ func (p *pairs) forkPairs(to *Cache, room *cacheRoom, keep [][]int32) *pairs {
 		if keep != nil {
 			n = len(keep[i])
 		}
-		h.k, h.v = room.on.Alloc(to.dtype, n, p.dim), room.on.Alloc(to.dtype.OfValues(), n, p.dim)
+		h.k, h.v = room.on.Alloc(to.dtype, n+more, p.dim), room.on.Alloc(to.dtype.OfValues(), n+more, p.dim)
 		if keep == nil {
 			if n > 0 {
-				room.on.Copy(h.k, from.k.Rows(0, n))
-				room.on.Copy(h.v, from.v.Rows(0, n))
+				room.on.Copy(h.k.Rows(0, n), from.k.Rows(0, n))
+				room.on.Copy(h.v.Rows(0, n), from.v.Rows(0, n))
 			}
-			h.pos = append([]int32(nil), from.pos...)
+			h.pos = append(make([]int32, 0, n+more), from.pos...)
 			continue
 		}
 		h.pos = make([]int32, n)

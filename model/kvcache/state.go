@@ -54,8 +54,8 @@ func (r *recurrent) truncate(next int32) {
 	r.marked = nil
 }
 
-func (r *recurrent) fork(to *Cache, room *cacheRoom, keep [][]int32) layer {
-	out := &recurrent{pairs: r.forkPairs(to, room, keep), of: r.of}
+func (r *recurrent) fork(to *Cache, room *cacheRoom, keep [][]int32, _ int) layer {
+	out := &recurrent{pairs: r.forkPairs(to, room, keep, 0), of: r.of}
 	out.now = out.copied(r.now)
 	return out
 }

@@ -59,8 +59,8 @@ func (w *windowed) rewindable(next int32) bool {
 	return w.freed == 0 || next-int32(w.window)+1 >= w.freed
 }
 
-func (w *windowed) fork(to *Cache, room *cacheRoom, keep [][]int32) layer {
-	return &windowed{pairs: w.forkPairs(to, room, keep), window: w.window, freed: w.freed}
+func (w *windowed) fork(to *Cache, room *cacheRoom, keep [][]int32, more int) layer {
+	return &windowed{pairs: w.forkPairs(to, room, keep, more), window: w.window, freed: w.freed}
 }
 
 // HoldWindows makes an empty cache hold everything in layers with a window, too: for those who choose among it.

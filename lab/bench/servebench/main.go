@@ -30,6 +30,7 @@ type load struct {
 	lengths   []int
 	maxTokens int
 	repeat    bool // all requests are about the passage of the first
+	mark      bool // the passage ends a context
 	logProbs  bool // tell of tokens that have no text
 	client    openai.Client
 	options   []option.RequestOption
@@ -56,12 +57,13 @@ func main() {
 	flag.StringVar(&key, "key", "", "API key")
 	flag.StringVar(&l.model, "model", "", "model, as NAME@POLICY:BUDGET")
 	flag.StringVar(&files, "text", "README.md", "files of the text, with commas between")
-	flag.StringVar(&lengths, "characters", "4000", "lengths of passages, with commas between, taken in turn")
+	flag.StringVar(&lengths, "characters", "4000", "lengths of passages, with commas between, taken in turn; 0: the question alone")
 	flag.IntVar(&clients, "clients", 8, "that ask at the same time")
 	flag.IntVar(&requests, "requests", 32, "in all")
 	flag.DurationVar(&within, "for", 0, "ask for so long in the place of --requests")
 	flag.IntVar(&l.maxTokens, "max-tokens", 64, "of an answer")
 	flag.BoolVar(&l.repeat, "same", false, "ask different questions about the same passage")
+	flag.BoolVar(&l.mark, "mark", false, "the passage is a part with cache_control, which is compressed before the question is known")
 	flag.BoolVar(&ignoreEnd, "ignore-eos", true, "answers have all --max-tokens")
 	flag.BoolVar(&l.logProbs, "logprobs", false, "ask for the tokens, so that times are between tokens; else between pieces of text, which not every token has")
 	flag.Uint64Var(&seed, "seed", 1, "of the passages")
@@ -119,8 +121,8 @@ func (l *load) read(files, lengths string) error {
 	}
 	for n := range strings.SplitSeq(lengths, ",") {
 		v, err := strconv.Atoi(n)
-		if err != nil || v < 1 || v > len(l.text) {
-			return fmt.Errorf("--characters: got %q, want 1 to %d, the length of the text", n, len(l.text))
+		if err != nil || v < 0 || v > len(l.text) {
+			return fmt.Errorf("--characters: got %q, want 0 to %d, the length of the text", n, len(l.text))
 		}
 		l.lengths = append(l.lengths, v)
 	}
@@ -137,16 +139,26 @@ func (l *load) ask(i int, r *rand.Rand) (o outcome) {
 		from = r.IntN(len(l.text) - n + 1)
 	}
 	passage := strings.ToValidUTF8(string(l.text[from:from+n]), "")
+	question := "Question " + strconv.Itoa(i) + ": " + questions[i%len(questions)]
+	options := l.options
+	if n > 0 && l.mark {
+		options = append(slices.Clone(options), option.WithJSONSet("messages.0.content", []map[string]any{
+			{"type": "text", "text": passage + "\n\n", "cache_control": map[string]string{"type": "ephemeral"}}, {"type": "text", "text": question},
+		}))
+	}
+	if n > 0 {
+		question = passage + "\n\n" + question
+	}
 	p := openai.ChatCompletionNewParams{
 		Model:         l.model,
-		Messages:      []openai.ChatCompletionMessageParamUnion{openai.UserMessage(passage + "\n\nQuestion " + strconv.Itoa(i) + ": " + questions[i%len(questions)])},
+		Messages:      []openai.ChatCompletionMessageParamUnion{openai.UserMessage(question)},
 		MaxTokens:     openai.Int(int64(l.maxTokens)),
 		Temperature:   openai.Float(0),
 		Logprobs:      openai.Bool(l.logProbs),
 		StreamOptions: openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)},
 	}
 	for start := time.Now(); ; o.refusals++ {
-		o.err = l.send(p, start, &o)
+		o.err = l.send(p, options, start, &o)
 		if refused := (*openai.Error)(nil); !errors.As(o.err, &refused) || refused.StatusCode != http.StatusTooManyRequests {
 			return o
 		}
@@ -155,8 +167,8 @@ func (l *load) ask(i int, r *rand.Rand) (o outcome) {
 }
 
 // send sends a request and reads its answer.
-func (l *load) send(p openai.ChatCompletionNewParams, start time.Time, o *outcome) error {
-	stream := l.client.Chat.Completions.NewStreaming(context.Background(), p, l.options...)
+func (l *load) send(p openai.ChatCompletionNewParams, options []option.RequestOption, start time.Time, o *outcome) error {
+	stream := l.client.Chat.Completions.NewStreaming(context.Background(), p, options...)
 	defer stream.Close()
 	last, done := time.Time{}, false
 	for stream.Next() {
