@@ -40,7 +40,7 @@ func needCUDA(t *testing.T) {
 // budgets depend on each other a number per layer and query head. Of rows of the policy's
 // own it is also the one by which they are known to be finite.
 var readMore = map[string]int64{"d2o": 8 * 3 * 4, "laq": 708, "laq++": 708, "oracle": 256 + 8, "speckv": 128 + 8, "adakv": 240, "compose": 240,
-	"dapq": 8, "judgeq": 8, "lookaheadkv": 8, "kvzip": 8}
+	"dapq": 8, "judgeq": 8, "lookaheadkv": 8, "kvzip": 8, "kvzip+": 8}
 
 // readWhileDecoding is what policies read beside tokens while the test below decodes: how
 // much the estimate of a step has read, in every layer.
@@ -48,7 +48,7 @@ var readWhileDecoding = map[string]int64{"quest": 4 * 3 * 7}
 
 // TestCUDAScoresStayOnTheDevice counts what the host reads of the device: an id per
 // token, the indices of what was kept, and the numbers above. Of no policy are scores,
-// logits, keys or values among it, but the keys of keydiff, for which there is no kernel.
+// logits, keys or values among it, but of policies for which there is no kernel what they score by.
 func TestCUDAScoresStayOnTheDevice(t *testing.T) {
 	needCUDA(t)
 	m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, Seed: 2}.Open(t, "cuda")
@@ -83,8 +83,13 @@ func TestCUDAScoresStayOnTheDevice(t *testing.T) {
 		if limit-indices >= scores || limit >= scores && indices <= int64(4*c.Layers*c.KVHeads*budget) {
 			t.Fatalf("%s may read %d bytes, as much as the scores of a layer", name, limit)
 		}
-		if name == "keydiff" { // for which there is no kernel
-			limit += int64(c.Layers*c.KVHeads*n) * s.Cache.PairBytes() / 2
+		switch pairs := int64(c.Layers*c.KVHeads*n) * s.Cache.PairBytes(); name {
+		case "keydiff":
+			limit += pairs / 2
+		case "expectedattention": // queries and pairs
+			limit += int64(4*c.Layers*n*c.Heads*c.HeadDim) + pairs
+		case "kvzip+": // weights, rows and values
+			limit += int64(c.Layers)*(int64(m.Network.Layers[0].Linear(model.OProj).Weight.Bytes())+int64(4*n*c.Hidden)) + pairs/2
 		}
 		t.Logf("%-14s prefill %6d bytes, %d tokens %6d bytes", name, prefilled, length, decoded)
 		if prefilled > limit || decoded > 4*length+readWhileDecoding[name] {

@@ -97,6 +97,7 @@ func (p pairs) only(keep [][][]int32) pairs {
 // themselves up to the row's own; the rows' queries and pairs; and their logits.
 type pass struct {
 	attention [][][][]float64
+	inputs    []matrix        // [layer][row], that queries, keys and values are made of
 	queries   [][][][]float64 // [layer][head][row]
 	own       pairs           // [layer][kvHead][row]
 	logits    matrix          // [row]
@@ -130,9 +131,10 @@ func (m *naive) run(past pairs, x matrix, next int, low func(layer int, module m
 			}
 			return y
 		}
-		attention, queries := make([][][]float64, c.Heads), make([][][]float64, c.Heads)
+		attention, queries, inputs := make([][][]float64, c.Heads), make([][][]float64, c.Heads), make(matrix, len(x))
 		for r := range x {
 			h := rmsNorm(x[r], layer.attentionNorm, c.RMSNormEps)
+			inputs[r] = h
 			q, k, v := linear(model.QProj, h), linear(model.KProj, h), linear(model.VProj, h)
 			for g := range c.KVHeads {
 				at := g * c.HeadDim
@@ -180,7 +182,7 @@ func (m *naive) run(past pairs, x matrix, next int, low func(layer int, module m
 			}
 			x[r] = plus(x[r], linear(model.DownProj, gate))
 		}
-		out.attention, out.queries = append(out.attention, attention), append(out.queries, queries)
+		out.attention, out.queries, out.inputs = append(out.attention, attention), append(out.queries, queries), append(out.inputs, inputs)
 	}
 	for r := range x {
 		out.logits = append(out.logits, m.head.times(rmsNorm(x[r], m.norm, c.RMSNormEps)))

@@ -66,7 +66,7 @@ func mergeCaptures(observers []*observer) runner.Capture {
 		}
 		c := &r.plan.Capture
 		all.Spared = r.prompt.spared()
-		all.AllRows, all.Squares = all.AllRows || c.AllRows, all.Squares || c.Squares
+		all.AllRows, all.Squares, all.Queries = all.AllRows || c.AllRows, all.Squares || c.Squares, all.Queries || c.Queries
 		same := func(a, b int) bool { return a == b }
 		all.Windows, r.windows = joinDistinct(all.Windows, c.Windows, same)
 		all.Probes, r.probes = joinDistinct(all.Probes, c.Probes, sameProbe)
@@ -107,7 +107,7 @@ func sameProbe(a, b model.QueryRows) bool {
 		return ok && x.By == y.By && slices.Equal(x.TokenRows, y.TokenRows)
 	case model.RepeatedTokens:
 		y, ok := b.(model.RepeatedTokens)
-		return ok && x.Sinks == y.Sinks && x.From == y.From && x.To == y.To && slices.Equal(x.TokenRows, y.TokenRows)
+		return ok && x.Sinks == y.Sinks && x.From == y.From && x.To == y.To && x.Weighed == y.Weighed && slices.Equal(x.TokenRows, y.TokenRows)
 	}
 	return reflect.TypeOf(a).Comparable() && a == b
 }

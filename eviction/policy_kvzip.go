@@ -11,17 +11,21 @@ import (
 func init() {
 	Policies.Add("kvzip", Policy{
 		Kind: "prefill", Doc: "largest attention that a repetition of the prompt pays to it: whatever may be asked of it later", Source: "KVzip (Kim et al. 2025, arXiv:2505.23416) §3, as kvpress (github.com/NVIDIA/kvpress) has it",
-		Scorer: true,
-		Options: []Option{
-			{Name: "of", Choices: choices("max", "mean"), Doc: "what becomes of the rows of the repetition, and with max of the query heads of a KV head"},
-			{Name: "chunk", Default: 2048, Min: 16, Max: 1 << 20, Whole: true, Doc: "tokens that are repeated at once"},
-			{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries that are kept, and that each chunk is seen beside"},
-			kernelOption(1),
-		},
-		New: func(s Settings) (Method, error) {
-			return kvzip{mean: s.OptionText("of") == "mean", chunk: s.Int("chunk"), sink: s.Int("sink"), kernel: s.Int("kernel")}, nil
-		},
+		Scorer: true, Options: kvzipOptions(), New: func(s Settings) (Method, error) { return newKVzip(s, false), nil },
 	})
+}
+
+func kvzipOptions() []Option {
+	return []Option{
+		{Name: "of", Choices: choices("max", "mean"), Doc: "what becomes of the rows of the repetition, and with max of the query heads of a KV head"},
+		{Name: "chunk", Default: 2048, Min: 16, Max: 1 << 20, Whole: true, Doc: "tokens that are repeated at once"},
+		{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries that are kept, and that each chunk is seen beside"},
+		kernelOption(1),
+	}
+}
+
+func newKVzip(s Settings, weighed bool) kvzip {
+	return kvzip{mean: s.OptionText("of") == "mean", weighed: weighed, chunk: s.Int("chunk"), sink: s.Int("sink"), kernel: s.Int("kernel")}
 }
 
 // kvzip asks the model to repeat the prompt and scores an entry by the largest probability that any row of the repetition,
@@ -30,6 +34,7 @@ func init() {
 // layers together: option head-budgets=global.
 type kvzip struct {
 	mean                bool
+	weighed             bool // kvzip+
 	chunk, sink, kernel int
 }
 
@@ -72,7 +77,7 @@ func (m kvzip) repetitions(p Prompt) (all []model.RepeatedTokens) {
 		if from > begins {
 			rows = slices.Concat(model.TokenRows(p.encode(kvzipOnward)), p.Tokens[max(begins, from-kvzipBefore):from])
 		}
-		r := model.RepeatedTokens{TokenRows: slices.Concat(rows, ends, p.Tokens[from:to]), Sinks: min(m.sink, from), From: from, To: to}
+		r := model.RepeatedTokens{TokenRows: slices.Concat(rows, ends, p.Tokens[from:to]), Sinks: min(m.sink, from), From: from, To: to, Weighed: m.weighed}
 		if older > 0 { // which heads hold differently: all that a row attends to counts
 			r.Sinks, r.From, r.To = 0, 0, p.Entries
 		}

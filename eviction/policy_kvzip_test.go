@@ -12,7 +12,12 @@ import (
 func init() {
 	// The prompt again, in chunks: the largest probability that any row in any head of the group gives an entry of the
 	// chunk, among the sinks, the chunk and the rows themselves. The model has no words for the request.
-	naivePolicies["kvzip"] = func(c *naiveCase) naivePlan {
+	naivePolicies["kvzip"] = kvzipPlan(func(*naiveCase, int, int, int, []float64) float64 { return 1 })
+}
+
+// kvzipPlan weighs the probability that a row, which a layer reads as h, pays in a query head to entry j.
+func kvzipPlan(weight func(c *naiveCase, l, head, j int, h []float64) float64) func(c *naiveCase) naivePlan {
+	return func(c *naiveCase) naivePlan {
 		chunk, sink := c.int("chunk"), c.int("sink")
 		scores := make([][][]float64, c.c.Layers)
 		for l := range scores {
@@ -31,7 +36,7 @@ func init() {
 			for l := range scores {
 				for h := range c.c.Heads {
 					s := scores[l][h/c.c.Group()]
-					for _, p := range look.attention[l][h] {
+					for r, p := range look.attention[l][h] {
 						among := 0.0
 						for j, x := range p {
 							if j < min(sink, from) || j >= from && j < to || j >= c.n() {
@@ -39,10 +44,11 @@ func init() {
 							}
 						}
 						for j := from; j < to; j++ {
+							score := p[j] / among * weight(c, l, h, j, look.inputs[l][r])
 							if c.text("of") == "max" {
-								s[j] = max(s[j], p[j]/among)
+								s[j] = max(s[j], score)
 							} else {
-								s[j] += p[j] / among / float64(len(tokens)*c.c.Group())
+								s[j] += score / float64(len(tokens)*c.c.Group())
 							}
 						}
 					}

@@ -229,6 +229,14 @@ type RoPE struct {
 	PositionScale *PositionScale
 }
 
+// Freqs are the frequencies of long prompts or of others.
+func (r *RoPE) Freqs(long bool) []float32 {
+	if long && r.LongRoPE != nil {
+		return r.LongRoPE.Freqs
+	}
+	return r.RoPEFreqs
+}
+
 // PositionScale is the scale of queries that grows with their position beyond the context of the first training, as Llama 4
 // has it.
 type PositionScale struct {

@@ -497,13 +497,11 @@ func (m *Model) isZeroBias(name string) bool {
 // for a PositionScale. It is nil where the layer does not rotate.
 func (m *Model) RoPE(on kernels.Backend, l int, module Module, pos []int32, long bool) *kernels.RoPETable {
 	of, need := m.Config.RoPEOf(l), int(slices.Max(pos))+1
-	freqs := of.RoPEFreqs
-	if long = long && of.LongRoPE != nil; long {
-		freqs = of.LongRoPE.Freqs
-	}
+	freqs := of.Freqs(long)
 	if len(freqs) == 0 {
 		return nil
 	}
+	long = long && of.LongRoPE != nil
 	m.ropeMu.Lock()
 	defer m.ropeMu.Unlock()
 	scale := of.PositionScale

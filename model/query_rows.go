@@ -79,4 +79,7 @@ type ShiftedTokens struct {
 type RepeatedTokens struct {
 	TokenRows
 	Sinks, From, To int
+	// Weighed multiplies the probability that a query head of a row pays to an entry by ‖W v‖/‖h‖: v is the entry's value, W the
+	// head's part of OProj, h what QProj reads of the row (KVzip+, Jeblick & Jégou, arXiv:2601.07891).
+	Weighed bool
 }

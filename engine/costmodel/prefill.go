@@ -67,7 +67,7 @@ func tail(w eviction.Workload) int {
 
 // promptRows are the prompt's rows that a layer runs: after the last layer with keys and values of its own, only the rows that are read at the end.
 func (m Model) promptRows(l int, w eviction.Workload) int {
-	if !m.as.Runtime || l <= m.config.LastHolder() || w.Capture.AllRows {
+	if !m.as.Runtime || l <= m.config.LastHolder() || w.Capture.AllRows || w.Capture.Queries {
 		return w.Tokens
 	}
 	from := max(0, w.Tokens-max(kvcache.MinRows, tail(w)))
@@ -89,8 +89,11 @@ func (m Model) linears(l int, w eviction.Workload, probes []rows) Cost {
 			case model.VProj:
 				n = w.Tokens
 			case model.QProj:
-				n = tail(w) + beside
-				if w.Capture.AllRows && !w.Spares(l) {
+				n = tail(w)
+				if w.Capture.Queries && !w.Spares(l) {
+					n = w.Tokens
+				}
+				if n += beside; w.Capture.AllRows && !w.Spares(l) {
 					n += w.Tokens
 				}
 			default:

@@ -68,7 +68,11 @@ func (r *layerRows) attendSegment(i int, q, k, v, out *kernels.Tensor) error {
 		if s.vectors != nil {
 			s.vectors.Rotated = kernels.FromF64(q.Float64s(), q.Shape...)
 		}
-		scores, lse := run.observeProbe(out, &a, s.peak, s.QueryRows)
+		from := 0
+		for j := range i {
+			from += r.segments[j].Rows()
+		}
+		scores, lse := run.observeProbe(s, out, &a, r.h.Rows(from, from+s.Rows()))
 		s.o.addProbe(scores, lse, s.peak)
 		return nil
 	}
@@ -85,7 +89,8 @@ func (r *layerRows) attendSegment(i int, q, k, v, out *kernels.Tensor) error {
 	if k != nil {
 		r.Model.MeasureKeys(r.l, r.on, &a, k, v)
 	}
-	return run.attendRows(s, out, &a, k)
+	run.keepQueries(s, q, k)
+	return run.attendRows(s, out, &a)
 }
 
 // segmentPart is the rows of segment i in what a module gives, or nil.
@@ -145,9 +150,8 @@ func (r *Runner) attention(past []kernels.KV, layer int, q *kernels.Tensor, pos 
 	}
 }
 
-// attendRows lets the queries of a segment attend, as far as somebody reads what they give, and observes them. k are the
-// segment's own keys.
-func (r *Runner) attendRows(s *segment, out *kernels.Tensor, a *kernels.Attend, k *kernels.Tensor) error {
+// attendRows lets the queries of a segment attend, as far as somebody reads what they give, and observes them.
+func (r *Runner) attendRows(s *segment, out *kernels.Tensor, a *kernels.Attend) error {
 	var lse *kernels.Tensor
 	all := s.observed.AllRows && s.onward == s.Rows()
 	if all {
@@ -166,7 +170,7 @@ func (r *Runner) attendRows(s *segment, out *kernels.Tensor, a *kernels.Attend, 
 		r.allRows(s, a, lse)
 	}
 	if s.before+s.Rows() == s.of {
-		r.windows(s, a, k)
+		r.windows(s, a)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ type Capture struct {
 	PeakProbes  []model.QueryRows
 	// Spared are the layers that are not observed, though probes go through them; nil: none.
 	Spared []bool
-	// Queries keeps the rotated queries and own keys of the rows of a decoding step.
+	// Queries keeps the rotated queries and own keys of all rows.
 	Queries bool
 }
 
@@ -79,8 +79,10 @@ type Observation struct {
 	StepDone bool
 	Joint    *kernels.Tensor
 
-	Queries []*kernels.Tensor // [rows, heads, headDim] of each layer that reads the cache
-	Keys    *kernels.Tensor   // [rows, kvHeads, headDim]
+	outputNorms *kernels.Tensor // of the layer's entries, once a probe has asked for them
+
+	Queries []*kernels.Tensor // [rows, heads, headDim], rotated, of each layer that reads the cache
+	Keys    *kernels.Tensor   // [rows, kvHeads, headDim], rotated
 }
 
 // Observer receives the observations of a pass, layer by layer in ascending

@@ -4,12 +4,14 @@ import (
 	"math"
 	"slices"
 
+	"glimpse/internal/parallel"
+	"glimpse/internal/simd"
 	"glimpse/kernels"
 	"glimpse/model"
 )
 
 // windows observes the last rows of a, in the sequence's last segment, unless that is done.
-func (r *Runner) windows(s *segment, a *kernels.Attend, k *kernels.Tensor) {
+func (r *Runner) windows(s *segment, a *kernels.Attend) {
 	o, rows := s.o, a.Rows()
 	last := func(w int, peak bool) *kernels.Tensor {
 		scores, _ := r.observeAttention(nil, rowsOfAttend(a, rows-min(w, rows), rows), peak, r.arena)
@@ -21,8 +23,34 @@ func (r *Runner) windows(s *segment, a *kernels.Attend, k *kernels.Tensor) {
 	for _, w := range s.observed.PeakWindows {
 		o.PeakWindows = append(o.PeakWindows, last(w, true))
 	}
-	if s.observed.Queries {
-		o.Queries, o.Keys = []*kernels.Tensor{a.Q}, k
+}
+
+// startQueries makes room for the queries and own keys of a sequence whose rows come in chunks.
+func (r *Runner) startQueries(s *segment) {
+	if !s.observed.Queries {
+		return
+	}
+	c, o := &r.Model.Config, s.o
+	kv := c.KV(o.Layer)
+	o.Queries = []*kernels.Tensor{r.alloc(s.of, c.Heads, kv.Dim)}
+	if c.KVLayer(o.Layer) == o.Layer {
+		o.Keys = r.alloc(s.of, kv.Heads, kv.Dim)
+	}
+}
+
+// keepQueries takes in the queries and own keys of a segment, as they are where it is the whole sequence; k is nil where the layer has none.
+func (r *Runner) keepQueries(s *segment, q, k *kernels.Tensor) {
+	o, from, to := s.o, s.before, s.before+s.Rows()
+	if !s.observed.Queries {
+		return
+	}
+	if s.Rows() == s.of {
+		o.Queries, o.Keys = []*kernels.Tensor{q}, k
+		return
+	}
+	r.on.Copy(o.Queries[0].Rows(from, to), q)
+	if k != nil {
+		r.on.Copy(o.Keys.Rows(from, to), k)
 	}
 }
 
@@ -79,12 +107,13 @@ func (r *Runner) mergeRows(acc *kernels.Tensor, a *kernels.Attend, lse *kernels.
 	b.MergeScores(acc, scores, float64(seen), float64(a.Rows()))
 }
 
-// observeProbe attends with the rows of a probe, out being nil or their output, and returns their scores and lse.
-func (r *Runner) observeProbe(out *kernels.Tensor, a *kernels.Attend, peak bool, rows model.QueryRows) (scores, lse *kernels.Tensor) {
-	if s, ok := rows.(model.RepeatedTokens); ok && (s.Sinks < s.From || s.To < a.MostEntries()) {
-		return r.observeRepetition(out, a, peak, s)
+// observeProbe attends with the rows of a probe, out being nil or their output, and returns their scores and lse. h is what QProj
+// has read of them.
+func (r *Runner) observeProbe(s *segment, out *kernels.Tensor, a *kernels.Attend, h *kernels.Tensor) (scores, lse *kernels.Tensor) {
+	if rows, ok := s.QueryRows.(model.RepeatedTokens); ok && (rows.Weighed || rows.Sinks < rows.From || rows.To < a.MostEntries()) {
+		return r.observeRepetition(s, rows, out, a, h)
 	}
-	return r.observeAttention(out, a, peak, r.arena)
+	return r.observeAttention(out, a, s.peak, r.arena)
 }
 
 // observeAttention attends with rows a, out being nil or their output, and returns their scores, allocated by memory, and lse.
@@ -100,38 +129,96 @@ func (r *Runner) observeAttention(out *kernels.Tensor, a *kernels.Attend, peak b
 	return scores, lse
 }
 
-// observeRepetition is observeProbe among some entries alone, which are gathered.
-func (r *Runner) observeRepetition(out *kernels.Tensor, a *kernels.Attend, peak bool, s model.RepeatedTokens) (scores, lse *kernels.Tensor) {
+// observeRepetition is observeProbe among some entries alone, which are gathered, or of weighed rows.
+func (r *Runner) observeRepetition(s *segment, rows model.RepeatedTokens, out *kernels.Tensor, a *kernels.Attend, h *kernels.Tensor) (scores, lse *kernels.Tensor) {
 	b := r.on
-	if out != nil {
-		b.Attention(out, nil, a)
-	}
 	scores, lse = r.scores(a, r.arena), r.alloc(a.Heads(), a.Rows())
-	b.Fill(scores, math.Inf(-1))
+	if rows.Weighed && s.o.outputNorms == nil {
+		s.o.outputNorms = r.outputNorms(s.o.Layer, a)
+	}
 	mark := r.arena.Mark()
-	ids := make([]int32, 0, s.Sinks+s.To-s.From)
-	for j := range s.To {
-		if j < s.Sinks || j >= s.From {
-			ids = append(ids, int32(j))
+	defer r.arena.Release(mark)
+	part, seen, ids := *a, scores, []int32(nil)
+	if rows.Sinks < rows.From || rows.To < a.MostEntries() {
+		if out != nil {
+			b.Attention(out, nil, a)
+		}
+		for j := range rows.To {
+			if j < rows.Sinks || j >= rows.From {
+				ids = append(ids, int32(j))
+			}
+		}
+		part.Past = kernels.GatherPairs(b, a.Past, slices.Repeat([][]int32{ids}, len(a.Past)), a.Window > 0, r.arena)
+		out, seen = nil, r.scores(&part, r.arena)
+	}
+	b.Attention(out, lse, &part)
+	divided := lse
+	if rows.Weighed {
+		divided = r.alloc(lse.Shape...)
+		r.rowNorms(divided, h)
+		b.Add(divided, divided, lse)
+	}
+	if s.peak {
+		b.ObservedPeaks(seen, divided, &part, r.arena)
+	} else {
+		b.ObservedScores(seen, divided, &part)
+	}
+	if seen != scores {
+		b.Fill(scores, math.Inf(-1))
+		width, of := scores.Width(), seen.Width()
+		all, some := scores.Reshape(scores.Len()), seen.Reshape(seen.Len())
+		for h := range a.Heads() {
+			b.Copy(all.Rows(h*width+rows.From, h*width+rows.To), some.Rows(h*of+rows.Sinks, h*of+len(ids)))
 		}
 	}
-	part := *a
-	part.Past = kernels.GatherPairs(b, a.Past, slices.Repeat([][]int32{ids}, len(a.Past)), a.Window > 0, r.arena)
-	b.Attention(nil, lse, &part)
-	seen := r.scores(&part, r.arena)
-	if peak {
-		b.ObservedPeaks(seen, lse, &part, r.arena)
-	} else {
-		b.ObservedScores(seen, lse, &part)
+	if rows.Weighed {
+		b.Add(scores, scores, s.o.outputNorms)
 	}
-	width, of := scores.Width(), seen.Width()
-	all, some := scores.Reshape(scores.Len()), seen.Reshape(seen.Len())
-	for h := range a.Heads() {
-		b.Copy(all.Rows(h*width+s.From, h*width+s.To), some.Rows(h*of+s.Sinks, h*of+len(ids)))
-	}
-	r.arena.Release(mark)
 	return scores, lse
 }
+
+// rowNorms writes the logarithms of the norms of rows h [rows, hidden] to every row of y [heads, rows].
+func (r *Runner) rowNorms(y, h *kernels.Tensor) {
+	if r.Model.Counts() {
+		return
+	}
+	host, wide := kernels.NewTensor(y.DType, y.Shape...), h.Float32s()
+	for row := range h.Dim0() {
+		norm := logNorm(float64(simd.SumSquares(wide[row*h.Width():][:h.Width()])))
+		for head := range y.Dim0() {
+			host.Set(head*h.Dim0()+row, norm)
+		}
+	}
+	r.on.Receive(y, host)
+}
+
+// outputNorms are the logarithms [heads, entries] of the norms of what OProj makes of the value of every entry, by each query head.
+func (r *Runner) outputNorms(layer int, a *kernels.Attend) *kernels.Tensor {
+	y := r.scores(a, r.arena)
+	if r.Model.Counts() {
+		return y
+	}
+	host, weight := kernels.NewTensor(y.DType, y.Shape...), r.Model.Network.Layers[layer].Linear(model.OProj).Weight
+	wide, values := weight.Float32s(), make([][]float32, len(a.Past))
+	for g, kv := range a.Past {
+		values[g] = kv.V.Float32s()
+	}
+	parallel.For(a.Heads(), func(h int) { // ‖W v‖² is vᵀ(WᵀW)v
+		dim, all, v := a.HeadDim(), a.Heads()*a.HeadDim(), values[h/a.Group()]
+		square, products := make([]float32, dim*dim), make([]float32, len(v))
+		own := wide[h*dim:]
+		simd.GemmTN(dim, dim, weight.Dim0(), 1, own, all, own, all, 0, square, dim)
+		simd.GemmNN(len(v)/dim, dim, dim, 1, v, dim, square, dim, 0, products, dim)
+		for j := range len(v) / dim {
+			host.Set(h*y.Width()+j, logNorm(float64(simd.Dot(products[j*dim:][:dim], v[j*dim:][:dim]))))
+		}
+	})
+	r.on.Receive(y, host)
+	return y
+}
+
+// logNorm is the logarithm of a norm whose square is given, which is a number where that is 0.
+func logNorm(square float64) float64 { return math.Log(max(square, math.SmallestNonzeroFloat32)) / 2 }
 
 // addProbe takes in one probe's scores.
 func (o *Observation) addProbe(scores, lse *kernels.Tensor, peak bool) {

@@ -134,9 +134,6 @@ func (p *prefillPass) appendedRows() (n int) {
 // tail is the number of last rows whose queries are needed together.
 func (p *prefillPass) tail(c *Capture) int {
 	n := 0
-	if c.Queries {
-		n = len(p.pos)
-	}
 	for _, w := range slices.Concat(c.Windows, c.PeakWindows) {
 		n = max(n, w)
 	}
@@ -155,7 +152,9 @@ func (p *prefillPass) layer(l int, chunks [][2]int) error {
 	}
 	// Of the last layer no more is computed than somebody reads. One row needs all of it.
 	partly := l == c.Layers-1 && !c.Recurrent(l) && p.opt.LogProbs == nil && (n+p.appendedRows() > 1 || p.opt.CacheOnly)
-	p.startAllRows(&all)
+	if p.startAllRows(&all); len(chunks) > 1 {
+		p.startQueries(&all)
+	}
 	for _, chunk := range chunks {
 		mark := p.arena.Mark()
 		p.prepareRows(l, all, chunk, partly)
@@ -255,6 +254,9 @@ func (p *prefillPass) prepareRows(l int, all segment, chunk [2]int, partly bool)
 			if prompt.queries = p.tail(&all.observed); !p.opt.CacheOnly {
 				prompt.queries, prompt.onward = max(prompt.queries, 1), 1
 			}
+		}
+		if all.observed.Queries {
+			prompt.queries = chunk[1] - from
 		}
 	}
 	r := &p.rows

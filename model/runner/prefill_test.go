@@ -169,8 +169,9 @@ func TestObservationsDoNotDependOnChunks(t *testing.T) {
 		for _, earlier := range []int{0, 30} {
 			n := 41
 			type layer struct {
-				windows    [][]float32
-				all, probe []float32
+				windows       [][]float32
+				all, probe    []float32
+				queries, keys []float32
 			}
 			pass := func(chunk int, capture runner.Capture, cacheOnly bool) (out []layer) {
 				r, cache := runner.New(m), kvcache.New(m)
@@ -197,6 +198,9 @@ func TestObservationsDoNotDependOnChunks(t *testing.T) {
 						for _, p := range o.Probes {
 							l.probe = p.Float32s()
 						}
+						if o.Queries != nil {
+							l.queries, l.keys = o.Queries[0].Float32s(), o.Keys.Float32s()
+						}
 						out = append(out, l)
 						return nil
 					},
@@ -206,7 +210,7 @@ func TestObservationsDoNotDependOnChunks(t *testing.T) {
 				}
 				return out
 			}
-			capture := runner.Capture{Windows: []int{1, 7, n, n + 100}, AllRows: true, Probes: []model.QueryRows{model.TokenRows{3, 4, 5}}}
+			capture := runner.Capture{Windows: []int{1, 7, n, n + 100}, AllRows: true, Queries: true, Probes: []model.QueryRows{model.TokenRows{3, 4, 5}}}
 			want := pass(0, capture, false)
 			same := func(what string, l int, got, want []float32) {
 				t.Helper()
@@ -222,6 +226,13 @@ func TestObservationsDoNotDependOnChunks(t *testing.T) {
 					compare.Close(t, what, got[h*width:][:k], want[h*width:][:k], 1e-5, compare.EqualInf())
 				}
 			}
+			sameVectors := func(what string, l int, got, want []float32, heads int) {
+				t.Helper()
+				if len(want) != n*heads*m.Config.HeadDim {
+					t.Fatalf("%s: layer %d: %d numbers of %d rows", what, l, len(want), n)
+				}
+				compare.Close(t, what, got, want, 1e-5, compare.Floor(1))
+			}
 			for _, chunk := range []int{1, 6, 40} {
 				for _, cacheOnly := range []bool{false, true} {
 					for l, got := range pass(chunk, capture, cacheOnly) {
@@ -230,6 +241,8 @@ func TestObservationsDoNotDependOnChunks(t *testing.T) {
 						}
 						same(device+": all rows", l, got.all, want[l].all)
 						same(device+": probe", l, got.probe, want[l].probe)
+						sameVectors(device+": queries", l, got.queries, want[l].queries, m.Config.Heads)
+						sameVectors(device+": keys", l, got.keys, want[l].keys, m.Config.KVHeads)
 					}
 				}
 			}
@@ -241,18 +254,21 @@ func TestObservationsDoNotDependOnChunks(t *testing.T) {
 			// One thing observed at a time.
 			for l, got := range pass(6, runner.Capture{Windows: []int{7}}, false) {
 				same(device+": window alone", l, got.windows[0], want[l].windows[1])
-				if got.all != nil || got.probe != nil {
+				if got.all != nil || got.probe != nil || got.queries != nil {
 					t.Errorf("%s: something was observed that nobody asked for", device)
 				}
 			}
 			for l, got := range pass(6, runner.Capture{AllRows: true}, true) {
 				same(device+": all rows alone", l, got.all, want[l].all)
 			}
+			for l, got := range pass(6, runner.Capture{Queries: true}, true) {
+				sameVectors(device+": queries alone", l, got.queries, want[l].queries, m.Config.Heads)
+			}
 		}
 	}
 }
 
-// TestObservingAllRowsIsBounded: a prompt whose rows are all observed goes
+// TestObservingAllRowsIsBounded: a prompt whose rows are all observed, or whose queries are, goes
 // through in chunks all the same, or a long one would need activations for every
 // row at once.
 func TestObservingAllRowsIsBounded(t *testing.T) {
@@ -267,9 +283,11 @@ func TestObservingAllRowsIsBounded(t *testing.T) {
 		}
 		return r.ScratchBytes()
 	}
-	plain, observed := scratch(runner.Capture{}), scratch(runner.Capture{AllRows: true})
-	if observed > 3*plain {
-		t.Errorf("observing all rows takes %d bytes of scratch memory, a plain pass %d", observed, plain)
+	plain := scratch(runner.Capture{})
+	for _, c := range []runner.Capture{{AllRows: true}, {Queries: true}} {
+		if observed := scratch(c); observed > 3*plain {
+			t.Errorf("observing %+v takes %d bytes of scratch memory, a plain pass %d", c, observed, plain)
+		}
 	}
 }
 

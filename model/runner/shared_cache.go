@@ -123,7 +123,7 @@ func (s sharedPairs) layerPairs(r *Runner, layer int, k, v *kernels.Tensor) (_, 
 func (p *prefillPass) needed(l int, chunks [][2]int) [][2]int {
 	c, n := &p.Model.Config, len(p.pos)
 	switch {
-	case l <= c.LastHolder() || p.opt.Capture.AllRows || p.opt.LogProbs != nil || chunks[len(chunks)-1][1] < n:
+	case l <= c.LastHolder() || p.opt.Capture.AllRows || p.opt.Capture.Queries || p.opt.LogProbs != nil || chunks[len(chunks)-1][1] < n:
 		return chunks
 	case p.opt.CacheOnly && p.opt.Observe == nil:
 		return nil

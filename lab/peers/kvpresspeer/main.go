@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log"
+	"maps"
 	"os"
 	"slices"
 
@@ -19,9 +20,13 @@ import (
 
 // presses are the policies that the presses' names stand for.
 var presses = map[string][]string{
-	"kvzip/global": {"kvzip.head-budgets=global"},
-	"kvzip/layer":  {"kvzip.head-budgets=layer"},
-	"keydiff":      nil,
+	"kvzip/global":           {"kvzip.head-budgets=global"},
+	"kvzip/layer":            {"kvzip.head-budgets=layer"},
+	"kvzip+/global":          {"kvzip+.head-budgets=global"},
+	"kvzip+/layer":           {"kvzip+.head-budgets=layer"},
+	"keydiff":                nil,
+	"expectedattention":      nil,
+	"expectedattention/mean": {"expectedattention.covariance=0", "expectedattention.vnorm=0"},
 }
 
 func main() {
@@ -41,7 +46,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for name, set := range presses {
+	for _, name := range slices.Sorted(maps.Keys(presses)) {
+		set := presses[name]
 		overrides, err := eviction.ParseOverrides(set)
 		if err != nil {
 			log.Fatal(err)
@@ -75,6 +81,6 @@ func main() {
 				}
 			}
 		}
-		fmt.Printf("%-14s kvpress keeps %d entries, we %d, the same %d (%.3f%%)\n", name, total, ours, same, 100*float64(same)/float64(total))
+		fmt.Printf("%-22s kvpress keeps %d entries, we %d, the same %d (%.3f%%)\n", name, total, ours, same, 100*float64(same)/float64(total))
 	}
 }
