@@ -32,7 +32,7 @@ func TestKVShapes(t *testing.T) {
 			p := policy(t, m, name)
 			shared := eviction.NewRuntime(m)
 			shared.Prefixes = kvcache.NewPrefixCache(m, 1<<30)
-			reuses := !planOf(m, p).Capture.AllRows
+			reuses := reusesPrefix(m, p)
 			for i := range 2 {
 				tokens := slices.Clone(document)
 				copy(tokens[150:], modeltest.Tokens(m, uint64(20+i), 50))

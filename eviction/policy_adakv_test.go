@@ -182,7 +182,7 @@ func TestScorersKeepTheirOptions(t *testing.T) {
 			t.Errorf("%s: %v, want %q", what, err, c.want)
 		}
 	}
-	if _, err := eviction.ParseOverrides([]string{"adakv.scorer=streamingllm"}); err == nil || !strings.Contains(err.Error(), "want one of: dapq, h2o, judgeq") {
+	if _, err := eviction.ParseOverrides([]string{"adakv.scorer=streamingllm"}); err == nil || !strings.Contains(err.Error(), "want one of: dapq, expectedattention, h2o, judgeq") {
 		t.Errorf("a policy without scores: %v", err)
 	}
 }

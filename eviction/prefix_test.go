@@ -35,8 +35,7 @@ func TestSharedPrefix(t *testing.T) {
 				p := policy(t, m, name)
 				shared := eviction.NewRuntime(m)
 				shared.Prefixes = kvcache.NewPrefixCache(m, 1<<30)
-				capture := planOf(m, p).Capture
-				reuses := !capture.AllRows && !capture.Queries
+				reuses := reusesPrefix(m, p)
 				for i, n := range []int{1100, 1100, 700, 1290, 1041} {
 					tokens := slices.Clone(document[:n])
 					copy(tokens[n-60:], modeltest.Tokens(m, uint64(20+i), 60))
@@ -55,6 +54,12 @@ func TestSharedPrefix(t *testing.T) {
 			})
 		}
 	}
+}
+
+// reusesPrefix tells that a policy observes nothing of a prompt's first rows.
+func reusesPrefix(m *model.Model, p *eviction.Configured) bool {
+	capture := planOf(m, p).Capture
+	return !capture.AllRows && !capture.Queries
 }
 
 // sameSession compares two sessions to the bit, and what they answer.
