@@ -350,7 +350,7 @@ func TestErrors(t *testing.T) {
 		"id out of range":  {[]string{"inspect", "--token-ids", bad + "x"}, "ids.txtx"},
 		"no adapter":       {[]string{"run", "--adapter", filepath.Join(dir, "none"), "--example", "section"}, "none"},
 		"unknown option":   {[]string{"run", "--set", "snapkv.windw=3", "--example", "section"}, "window, kernel"},
-		"unknown choice":   {[]string{"run", "--set", "adakv.scorer=full", "--example", "section"}, "want one of: dapq, h2o"},
+		"unknown choice":   {[]string{"run", "--set", "adakv.scorer=full", "--example", "section"}, "want one of: dapq, expectedattention"},
 		"unused adapter":   {[]string{"run", "--policy", "snapkv", "--adapter", "../../adapters/reference/judgeq", "--example", "section"}, `kind "judgeq": no policy of snapkv takes it`},
 		"unused draft":     {[]string{"run", "--policy", "snapkv", "--draft", "self", "--example", "section"}, `draft "self": no policy of snapkv takes it`},
 		"unused pattern":   {[]string{"run", "--policy", "snapkv", "--pattern", "../../model/builtin/reference/duoattention", "--example", "section"}, "no policy of snapkv takes it"},

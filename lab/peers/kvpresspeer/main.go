@@ -1,4 +1,4 @@
-// Command kvpresspeer compares what policies keep of a context with what kvpress's presses keep (kvpress.py beside it writes
+// Command kvpresspeer compares what policies keep of a context with what kvpress's presses keep (presses.py beside it writes
 // it), and prints the share of entries that are the same.
 //
 //	go -C lab run ./peers/kvpresspeer MODEL CONTEXT.json PEER.json

@@ -1,7 +1,7 @@
 """What presses of kvpress 0.5.5 keep of a context (KVzip and KVzip+, one ranking of all heads or of a layer's; KeyDiff; Expected
 Attention), for kvpresspeer.
 
-  kvpress.py MODEL_FOLDER CONTEXT.json RATIO OUT.json   # CONTEXT: token ids, with what the chat template begins with; RATIO is evicted
+  presses.py MODEL_FOLDER CONTEXT.json RATIO OUT.json   # CONTEXT: token ids, with what the chat template begins with; RATIO is evicted
 """
 import json
 import sys
