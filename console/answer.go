@@ -59,38 +59,17 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 		}
 	}
 	rt := eviction.NewRuntime(m)
-	var times comparison
-	if o.Compare {
-		full, err := eviction.New("full", 0, nil, nil)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(info, "timing prefills with %s and without eviction: %d rounds, or as many as begin within %v\n", policy.Name, comparisonRounds, comparisonWithin)
-		bar := progress.New(shown, "prefills", 0, progress.After(patience))
-		times, err = compareTimes(func(evicted bool) (time.Duration, error) {
-			with, budget := full, len(p.IDs)
-			if evicted {
-				with, budget = policy.Configured, o.Budget.Of(len(p.IDs))
-			}
-			s, err := rt.Prefill(ctx, with, eviction.Prompt{Tokens: p.IDs, Budget: budget, MaxNew: o.MaxNew})
-			if err != nil {
-				return 0, err
-			}
-			return s.PrefillTime, nil
-		}, func() { bar.Add(1) })
-		bar.Done()
-		if err != nil {
-			return err
-		}
+	times, err := o.comparePrefills(ctx, info, shown, rt, policy, p)
+	if err != nil {
+		return err
 	}
 	ShowPrefill(rt, shown)
 	s, err := rt.NewSession(policy.Configured, eviction.Pairs(o.Budget.Of(len(p.IDs))))
 	if err != nil {
 		return err
 	}
-	s.Context = o.Context
 	known := 0
-	if s.Context != nil {
+	if s.Context = o.Context; s.Context != nil {
 		if known, err = s.Rewind(p.IDs); err != nil {
 			return err
 		}
@@ -104,12 +83,10 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 	if o.JSON {
 		show = nil
 	}
-	var held, cached int64
-	var kept int
-	var holdings string
-	a, err := ask(ctx, e, engine.Request{Session: s, Prompt: p.IDs[known:], Generate: runner.GenerateOptions{MaxNew: o.MaxNew, Sampling: o.Sampling}, Begun: func() {
-		held, cached, kept = s.Bytes(), s.Cache.Bytes(), s.Cache.Pairs()
-		holdings = holdingsNote(s, "%.0f of %d", len(p.IDs))
+	r := answered{policy: policy, prompt: p, known: known, times: times}
+	r.reply, err = ask(ctx, e, engine.Request{Session: s, Prompt: p.IDs[known:], Generate: runner.GenerateOptions{MaxNew: o.MaxNew, Sampling: o.Sampling}, Begun: func() {
+		r.held, r.cached, r.kept = s.Bytes(), s.Cache.Bytes(), s.Cache.Pairs()
+		r.holdings = holdingsNote(s, "%.0f of %d", len(p.IDs))
 	}}, show)
 	if err == nil {
 		err = ctx.Err()
@@ -117,51 +94,103 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 	if err != nil {
 		return err
 	}
-	right := a.Ended() && slices.Equal(a.Tokens(), p.Answer)
 	if o.JSON {
-		x := answerStatistics{turnStatistics: a.statistics(AnswerSchema, policy), PeakBytes: s.PeakBytes}
-		x.BudgetShare, x.Pairs, x.HeldBytes, x.FullBytes = o.Budget.Share(), float64(kept)/float64(s.Cache.Heads()), held, s.FullBytes
-		if n := len(times.plain); n > 0 { // medians
-			x.TTFTMillis, x.PlainMillis = ms(times.evicted[n/2]), ms(times.plain[n/2])
-		}
-		if p.Task != "" {
-			x.Right = &right
-		}
-		if f := o.ContextFile; f != nil {
-			x.Context = &contextStatistics{known, f.Policy, f.Budget}
-		}
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		return e.Encode(x)
+		return r.writeJSON(out, o)
 	}
 	fmt.Fprintln(out)
-	switch a.Reason() {
-	case engine.MaxNew:
-		fmt.Fprintf(info, "cut short at %d tokens, the most of an answer: --max-new\n", len(a.Tokens()))
-	case engine.Context:
-		fmt.Fprintf(info, "cut short: the context of %d tokens is full\n", m.Config.MaxPositions)
+	r.report(info, o)
+	return nil
+}
+
+// comparePrefills times prefills with the policy and without eviction, where that is asked for.
+func (o *Options) comparePrefills(ctx context.Context, info, shown io.Writer, rt *eviction.Runtime, policy engine.Policy, p *Prompt) (times comparison, err error) {
+	if !o.Compare {
+		return times, nil
 	}
-	if p.Task != "" {
+	full, err := eviction.New("full", 0, nil, nil)
+	if err != nil {
+		return times, err
+	}
+	fmt.Fprintf(info, "timing prefills with %s and without eviction: %d rounds, or as many as begin within %v\n", policy.Name, comparisonRounds, comparisonWithin)
+	bar := progress.New(shown, "prefills", 0, progress.After(patience))
+	defer bar.Done()
+	return compareTimes(func(evicted bool) (time.Duration, error) {
+		with, budget := full, len(p.IDs)
+		if evicted {
+			with, budget = policy.Configured, o.Budget.Of(len(p.IDs))
+		}
+		s, err := rt.Prefill(ctx, with, eviction.Prompt{Tokens: p.IDs, Budget: budget, MaxNew: o.MaxNew})
+		if err != nil {
+			return 0, err
+		}
+		return s.PrefillTime, nil
+	}, func() { bar.Add(1) })
+}
+
+// answered is an answer with what was found of it when its prompt had run.
+type answered struct {
+	reply
+	policy       engine.Policy
+	prompt       *Prompt
+	known        int // tokens of the context
+	times        comparison
+	held, cached int64 // bytes
+	kept         int   // pairs of all heads
+	holdings     string
+}
+
+// right tells of an example whether the answer is.
+func (r *answered) right() bool { return r.Ended() && slices.Equal(r.Tokens(), r.prompt.Answer) }
+
+// writeJSON writes the answer and what it cost as one object.
+func (r *answered) writeJSON(out io.Writer, o Options) error {
+	s := r.Request.Session
+	x := answerStatistics{turnStatistics: r.statistics(AnswerSchema, r.policy), PeakBytes: s.PeakBytes}
+	x.BudgetShare, x.Pairs, x.HeldBytes, x.FullBytes = o.Budget.Share(), float64(r.kept)/float64(s.Cache.Heads()), r.held, s.FullBytes
+	if n := len(r.times.plain); n > 0 { // medians
+		x.TTFTMillis, x.PlainMillis = ms(r.times.evicted[n/2]), ms(r.times.plain[n/2])
+	}
+	if r.prompt.Task != "" {
+		right := r.right()
+		x.Right = &right
+	}
+	if f := o.ContextFile; f != nil {
+		x.Context = &contextStatistics{r.known, f.Policy, f.Budget}
+	}
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(x)
+}
+
+// report says what was kept, and what the answer cost.
+func (r *answered) report(info io.Writer, o Options) {
+	s := r.Request.Session
+	switch r.Reason() {
+	case engine.MaxNew:
+		fmt.Fprintf(info, "cut short at %d tokens, the most of an answer: --max-new\n", len(r.Tokens()))
+	case engine.Context:
+		fmt.Fprintf(info, "cut short: the context of %d tokens is full\n", s.Model().Config.MaxPositions)
+	}
+	if r.prompt.Task != "" {
 		verdict := "wrong"
-		if right {
+		if r.right() {
 			verdict = "right"
 		}
 		fmt.Fprintf(info, "the answer is %s\n", verdict)
 	}
-	by := "policy " + policy.Name
+	by := "policy " + r.policy.Name
 	if f := o.ContextFile; f != nil {
-		by = fmt.Sprintf("behind a context of %d tokens, policy %s, budget %s", known, f.Policy, f.Budget)
-	} else if policy.Name != "full" {
-		by += ", budget " + o.Budget.Describe(len(p.IDs))
+		by = fmt.Sprintf("behind a context of %d tokens, policy %s, budget %s", r.known, f.Policy, f.Budget)
+	} else if r.policy.Name != "full" {
+		by += ", budget " + o.Budget.Describe(len(r.prompt.IDs))
 	}
 	fmt.Fprintf(info, "%s: kept %s, %.1f of %.1f KiB (%.1f%%)%s\n",
-		by, holdings, kib(cached), kib(s.FullBytes), 100*float64(cached)/float64(s.FullBytes), besideNote(held-cached))
+		by, r.holdings, kib(r.cached), kib(s.FullBytes), 100*float64(r.cached)/float64(s.FullBytes), besideNote(r.held-r.cached))
 	if o.Compare {
-		fmt.Fprintln(info, times)
+		fmt.Fprintln(info, r.times)
 	}
 	fmt.Fprintf(info, "time to first token %.1f ms; peak of the cache during prefill %.1f KiB\n", ms(s.PrefillTime), kib(s.PeakBytes))
-	fmt.Fprintf(info, "%d tokens at %.0f tokens/s%s\n", len(a.Tokens()), a.speed, trafficNote(s.Traffic))
-	return nil
+	fmt.Fprintf(info, "%d tokens at %.0f tokens/s%s\n", len(r.Tokens()), r.speed, trafficNote(s.Traffic))
 }
 
 // holdingsNote says how many entries a session holds of how many tokens, in the given form. Layers with a sliding window, to

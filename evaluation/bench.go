@@ -152,26 +152,15 @@ func (b *Bench) answerSample(ctx context.Context, s *Sample) (*outcome, error) {
 		out.measures, out.promptTokens = measures, s.Tokens
 		return out, err
 	}
-	if len(s.Turns) == 0 {
-		return nil, errors.New("sample without a turn")
-	}
-	first := &s.Turns[0]
-	ids, _, err := first.Prompt(ctx, nil)
+	ids, question, err := s.firstPrompt(ctx)
 	if err != nil {
 		return nil, err
-	}
-	var question []int32
-	if s.Context != nil {
-		ids, question = s.Context, ids
-	}
-	if len(ids) == 0 {
-		return nil, errors.New("prompt: empty, want at least one token")
 	}
 	out.promptTokens = len(ids)
 	if m := b.Runtime.Runner.Model; m.Tokenizer != nil {
 		out.prompt, _ = m.Tokenizer.Decode(ids, false) // ids of the user may be no text
 	}
-	study, err := b.Study(ctx, ids, first, question)
+	study, err := b.Study(ctx, ids, &s.Turns[0], question)
 	if err != nil {
 		return nil, err
 	}
@@ -218,6 +207,23 @@ func (b *Bench) answerSample(ctx context.Context, s *Sample) (*outcome, error) {
 		maps.Copy(c.measures, scores)
 	}
 	return out, nil
+}
+
+// firstPrompt is what is evicted: the first turn's prompt, or the context, behind which its question is asked.
+func (s *Sample) firstPrompt(ctx context.Context) (ids, question []int32, err error) {
+	if len(s.Turns) == 0 {
+		return nil, nil, errors.New("sample without a turn")
+	}
+	if ids, _, err = s.Turns[0].Prompt(ctx, nil); err != nil {
+		return nil, nil, err
+	}
+	if s.Context != nil {
+		ids, question = s.Context, ids
+	}
+	if len(ids) == 0 {
+		return nil, nil, errors.New("prompt: empty, want at least one token")
+	}
+	return ids, question, nil
 }
 
 // newConversation is a cell's part in a sample, with what is measured before it answers.

@@ -76,46 +76,67 @@ func (d *description) lacks(what, why string) {
 
 // subject tells of one model with its prompts.
 func (d *description) subject(ctx context.Context, s Subject, plans []plan) error {
-	m, lack, err := hub.OpenCached(s.Model, d.job.Device)
+	m, known, err := d.model(s)
 	if err != nil {
 		return err
-	}
-	known := m != nil
-	if !known { // the built-in one stands for it where data are looked for
-		if m, _, err = hub.OpenCached("", "cpu"); err != nil {
-			return err
-		}
-		d.w.Add("model "+s.Model, fmt.Sprintf("is not on this machine: a run fetches %s; prompts, time and memory are not known before", lack))
-	} else {
-		if err := m.SetCacheDType(d.job.CacheDType); err != nil {
-			return err
-		}
-		source, err := chat.ReadSource(d.job.ChatTemplate)
-		if err != nil {
-			return fmt.Errorf("--chat-template: %w", err)
-		}
-		m.UseTemplate(source)
-		d.w.Add("model "+m.Name, fmt.Sprintf("%s of weights, prompts of up to %d tokens with their answers", bytesize.FormatMemory(m.WeightBytes()), m.Config.MaxPositions))
-		if lack != "" {
-			d.w.Add("  to fetch", lack)
-		}
 	}
 	for _, what := range s.absent() {
 		d.lacks("  needs", what)
 	}
-	names, err := engine.PolicyNames(strings.Join(d.job.Policies, ","))
+	names, err := d.policies(s, m, known)
 	if err != nil {
 		return err
 	}
-	overrides, err := eviction.ParseOverrides(d.job.Set)
+	all, err := d.tasks(ctx, m, known, plans)
 	if err != nil {
 		return err
+	}
+	if known && all.longest > 0 {
+		return d.needs(ctx, m, names, s, all)
+	}
+	return nil
+}
+
+// model opens a model's shapes and tells of it. Where they are not known, the built-in one stands for it where data are looked for.
+func (d *description) model(s Subject) (m *model.Model, known bool, err error) {
+	m, lack, err := hub.OpenCached(s.Model, d.job.Device)
+	if err != nil {
+		return nil, false, err
+	}
+	if m == nil {
+		d.w.Add("model "+s.Model, fmt.Sprintf("is not on this machine: a run fetches %s; prompts, time and memory are not known before", lack))
+		m, _, err = hub.OpenCached("", "cpu")
+		return m, false, err
+	}
+	if err := m.SetCacheDType(d.job.CacheDType); err != nil {
+		return nil, false, err
+	}
+	source, err := chat.ReadSource(d.job.ChatTemplate)
+	if err != nil {
+		return nil, false, fmt.Errorf("--chat-template: %w", err)
+	}
+	m.UseTemplate(source)
+	d.w.Add("model "+m.Name, fmt.Sprintf("%s of weights, prompts of up to %d tokens with their answers", bytesize.FormatMemory(m.WeightBytes()), m.Config.MaxPositions))
+	if lack != "" {
+		d.w.Add("  to fetch", lack)
+	}
+	return m, true, nil
+}
+
+// policies are the names of the policies; what they lack is told.
+func (d *description) policies(s Subject, m *model.Model, known bool) (names []string, err error) {
+	if names, err = engine.PolicyNames(strings.Join(d.job.Policies, ",")); err != nil {
+		return nil, err
+	}
+	overrides, err := eviction.ParseOverrides(d.job.Set)
+	if err != nil {
+		return nil, err
 	}
 	for _, name := range names {
 		needs, err := eviction.NeedsOf(name, overrides)
 		switch {
 		case err != nil:
-			return err
+			return nil, err
 		case needs.Pattern && s.Pattern == "" && s.Model != "":
 			d.w.Add("  policy "+name, fmt.Sprintf("needs a pattern: \"%s\" finds one, and --pattern takes it, or the model's folder has it", commands.Patterns.With("model", s.Model)))
 		}
@@ -125,53 +146,46 @@ func (d *description) subject(ctx context.Context, s Subject, plans []plan) erro
 	if known && err == nil {
 		lacking, err = o.Lacking(m)
 	}
-	if err != nil {
-		return err
-	}
 	for _, l := range lacking {
 		d.lacks("  policy "+l.Policy, "an adapter: train one and give it with --adapter")
 	}
-	var all lengths
+	return names, err
+}
+
+// tasks tells of all tasks, and how long their prompts are.
+func (d *description) tasks(ctx context.Context, m *model.Model, known bool, plans []plan) (all lengths, err error) {
 	var without []string // subtasks that have no data and were not asked for by name
-	// What reads data has a bar of its own.
-	made := known && !slices.ContainsFunc(plans, func(p plan) bool { return p.setting.Data != "" && p.setting.Data != absentData })
 	var bar *progress.Bar
-	if made {
+	// What reads data has a bar of its own.
+	if known && !slices.ContainsFunc(plans, func(p plan) bool { return p.setting.Data != "" && p.setting.Data != absentData }) {
 		fmt.Fprintf(d.log, "making prompts of %s\n", listing.Count(len(plans), "task"))
 		bar = progress.New(d.log, "tasks looked at", int64(len(plans)), progress.After(2*time.Second))
+		defer bar.Done()
 	}
 	for _, p := range plans {
-		if made {
+		if bar != nil {
 			bar.SetText(p.name)
 			bar.Add(0)
 		}
 		found, err := d.plan(ctx, m, known, p)
-		if made {
+		if bar != nil {
 			bar.Add(1)
 		}
-		if errors.Is(err, evaluation.ErrNoData) && !p.selection.Named {
+		switch {
+		case errors.Is(err, evaluation.ErrNoData) && !p.selection.Named:
 			without = append(without, p.name)
-			continue
-		}
-		if err != nil {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
+		case ctx.Err() != nil:
+			return all, context.Cause(ctx)
+		case err != nil:
 			d.lacks("task "+p.name, err.Error())
-			continue
+		default:
+			all.addLengths(found)
 		}
-		all.addLengths(found)
-	}
-	if made {
-		bar.Done()
 	}
 	if len(without) > 0 {
 		d.w.Add("left out", listing.Count(len(without), "task")+" without data: "+strings.Join(without, ", "))
 	}
-	if known && all.longest > 0 {
-		return d.needs(ctx, m, names, s, all)
-	}
-	return nil
+	return all, nil
 }
 
 // lengths are the lengths of the prompts of a task, or of several.
@@ -235,51 +249,68 @@ func (d *description) plan(ctx context.Context, m *model.Model, known bool, p pl
 		d.w.Add("task "+p.name, text)
 		return found, nil
 	}
-	if found.count = samples.Count; set.Data != "" {
-		found.count = 0
+	if some := set.Data == "" && samples.Count > 0; some {
+		found.count = samples.Count
+		err = found.lookAtSome(ctx, samples)
+	} else {
+		err = found.lookAtAll(ctx, samples, d.log)
 	}
-	some := set.Data == "" && samples.Count > 0
-	var bar *progress.Bar
-	if !some {
-		bar = progress.New(d.log, "prompts looked at", int64(samples.Count))
-		defer bar.Done()
-	}
-	for item := range samples.Each {
-		if some && found.looked+len(found.bad) == looks {
-			break
-		}
-		if found.addItem(ctx, item); ctx.Err() != nil {
-			return found, context.Cause(ctx)
-		}
-		if !some {
-			found.count++
-			bar.Add(1)
-		}
+	if err != nil {
+		return found, err
 	}
 	long := fmt.Sprintf("%d to %d tokens", found.shortest, found.longest)
 	if found.shortest == found.longest {
 		long = fmt.Sprintf("%d tokens", found.longest)
 	}
 	d.w.Add("task "+p.name, fmt.Sprintf("%s of %s, %s, scored by %s", listing.Count(found.count, "prompt"), long, from, samples.Metric))
-	if n := len(found.bad); n > 0 {
-		of := found.count
-		if some {
-			of = n + found.looked
-		}
-		text := fmt.Sprintf("%d of %s", n, listing.Count(of, "prompt"))
-		if found.long > 0 {
-			text += fmt.Sprintf(", %d too long for the model with the answer", found.long)
-		}
-		for i, err := range found.bad[:min(n, shown)] {
-			text += []string{": ", "; "}[min(i, 1)] + err.Error()
-		}
-		if n > shown {
-			text += fmt.Sprintf("; and %d more", n-shown)
-		}
-		d.w.Add("  UNUSABLE", text)
+	if len(found.bad) > 0 {
+		d.w.Add("  UNUSABLE", found.unusable())
 		d.missing++
 	}
 	return found, nil
+}
+
+// lookAtSome makes a few of the samples.
+func (p *lengths) lookAtSome(ctx context.Context, samples *evaluation.Samples) error {
+	for item := range samples.Each {
+		if p.looked+len(p.bad) == looks {
+			break
+		}
+		if p.addItem(ctx, item); ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// lookAtAll reads all samples, and counts them.
+func (p *lengths) lookAtAll(ctx context.Context, samples *evaluation.Samples, log io.Writer) error {
+	bar := progress.New(log, "prompts looked at", int64(samples.Count))
+	defer bar.Done()
+	for item := range samples.Each {
+		if p.addItem(ctx, item); ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		p.count++
+		bar.Add(1)
+	}
+	return nil
+}
+
+// unusable says what is wrong with samples.
+func (p *lengths) unusable() string {
+	n := len(p.bad)
+	text := fmt.Sprintf("%d of %s", n, listing.Count(min(p.count, n+p.looked), "prompt"))
+	if p.long > 0 {
+		text += fmt.Sprintf(", %d too long for the model with the answer", p.long)
+	}
+	for i, err := range p.bad[:min(n, shown)] {
+		text += []string{": ", "; "}[min(i, 1)] + err.Error()
+	}
+	if n > shown {
+		text += fmt.Sprintf("; and %d more", n-shown)
+	}
+	return text
 }
 
 // addItem makes a sample and takes down how long its prompt is.
