@@ -165,7 +165,7 @@ func (b *Bench) answerSample(ctx context.Context, s *Sample) (*outcome, error) {
 		return nil, err
 	}
 	out.study, out.prefill = study, study.PrefillTime
-	critical := study.Choices[len(b.Policies)*len(b.Budgets):]
+	critical := study.Choices[len(b.Policies)*len(b.Budgets):][:len(b.Budgets)]
 	ranked := b.rankings(study.Choices, critical)
 	force := b.Agreement == AgreementOn || b.Agreement == AgreementAuto && s.Score == nil
 	cells := make([]*conversation, len(b.Cells))
@@ -177,13 +177,13 @@ func (b *Bench) answerSample(ctx context.Context, s *Sample) (*outcome, error) {
 			cells[i].forced = study.Response
 		}
 	}
-	if err := b.converse(ctx, cells); err != nil {
-		return nil, err
-	}
 	if s.Context != nil && b.Agreement != AgreementOff {
-		if err := b.forceAnswers(ctx, cells); err != nil {
-			return nil, err
-		}
+		err = b.converseBehind(ctx, s, study, cells)
+	} else {
+		err = b.converse(ctx, cells)
+	}
+	if err != nil {
+		return nil, err
 	}
 	for i, c := range cells {
 		out.answers[i], out.errs[i] = c.answers, c.err
@@ -236,17 +236,26 @@ func (b *Bench) newConversation(s *Sample, study *eviction.Study, choice *evicti
 	return &conversation{bench: b, study: study, choice: choice, sample: s, measures: m}
 }
 
-// forceAnswers runs what the full cache has said to each question after that question under every cell.
-func (b *Bench) forceAnswers(ctx context.Context, cells []*conversation) error {
-	at := slices.IndexFunc(b.Cells, func(c Cell) bool { return c.Configured.Name == full })
-	if at < 0 || cells[at].err != nil {
-		return nil
+// fullCell is the place of the full cache's cell; below 0 where it is not measured.
+func (b *Bench) fullCell() int {
+	return slices.IndexFunc(b.Cells, func(c Cell) bool { return c.Configured.Name == full })
+}
+
+// converseBehind lets all cells answer behind a context, and runs what the full cache has said to each question after that question
+// under every cell. Where the full cache is none of them, it answers beside them.
+func (b *Bench) converseBehind(ctx context.Context, s *Sample, study *eviction.Study, cells []*conversation) error {
+	asked, at := cells, b.fullCell()
+	if at < 0 {
+		at, asked = len(cells), append(slices.Clip(cells), b.newConversation(s, study, study.Choices[len(study.Choices)-1], nil, nil))
+	}
+	if err := b.converse(ctx, asked); err != nil || asked[at].err != nil {
+		return err
 	}
 	var some []*conversation
 	for _, c := range cells {
 		if c.err == nil {
 			c.said = 0
-			c.answersOfFull, some = cells[at].answers, append(some, c)
+			c.answersOfFull, some = asked[at].answers, append(some, c)
 		}
 	}
 	return b.converse(ctx, some)
@@ -281,17 +290,24 @@ func sameScores(a, b [][][]float32) bool {
 
 // Study observes a prompt once for all policies at all budgets, and the oracle after
 // them, and lets the full cache answer. Choices are policy by policy. Of a context question is what is asked first, which
-// stands for the answer.
+// stands for the answer; where the full cache has no cell, its choices are the last ones.
 func (b *Bench) Study(ctx context.Context, ids []int32, t *Turn, question []int32) (*eviction.Study, error) {
 	critic, err := eviction.New(oracle, 0, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	policies := listing.Map(b.Policies, func(c engine.Policy) *eviction.Configured { return c.Configured })
+	policies := append(listing.Map(b.Policies, func(c engine.Policy) *eviction.Configured { return c.Configured }), critic)
+	if question != nil && b.fullCell() < 0 {
+		whole, err := eviction.New(full, 0, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		policies = append(policies, whole)
+	}
 	budgets := listing.Map(b.Budgets, func(budget eviction.Budget) int { return budget.Of(len(ids)) })
 	prompt := eviction.Prompt{Tokens: ids, MaxNew: t.MaxNew, Response: question}
 	opt := runner.GenerateOptions{MaxNew: t.MaxNew, Sampling: b.Sampling, OnToken: engine.StopAt(b.Runtime.Runner.Model, t.Stop, t.SkipLeading)}
-	return b.Runtime.Study(ctx, append(policies, critic), prompt, budgets, opt)
+	return b.Runtime.Study(ctx, policies, prompt, budgets, opt)
 }
 
 // agree measures how an answer agrees with the full cache's.

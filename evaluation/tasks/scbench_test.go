@@ -264,10 +264,15 @@ func TestSCBenchContextFirst(t *testing.T) {
 		}
 		policies = append(policies, engine.Policy{Configured: p})
 	}
-	for _, batch := range []int{1, 4} {
+	nll := make(map[string]float64) // by policy and sample
+	for _, c := range []struct {
+		batch    int
+		policies []engine.Policy
+	}{{1, policies}, {4, policies}, {1, policies[1:]}} { // also where the full cache is not measured
+		batch := c.batch
 		results := evaluation.NewResults(nil, false)
 		if _, err := evaluation.Run(t.Context(), m, []evaluation.Work{{Name: "kv", Samples: samples}}, evaluation.Options{
-			Policies: policies, Budgets: []eviction.Budget{eviction.Pairs(64)}, Batch: batch, Concurrency: 1,
+			Policies: c.policies, Budgets: []eviction.Budget{eviction.Pairs(64)}, Batch: batch, Concurrency: 1,
 		}, results); err != nil {
 			t.Fatal(err)
 		}
@@ -275,6 +280,11 @@ func TestSCBenchContextFirst(t *testing.T) {
 			if p.Error != "" || len(p.Answers) != 3 || !(p.Measures[evaluation.MeasureNLL] > 0) {
 				t.Fatalf("%s: %d answers, nll %v, %s", p.Policy, len(p.Answers), p.Measures[evaluation.MeasureNLL], p.Error)
 			}
+			key, now := fmt.Sprint(p.Policy, p.Index), p.Measures[evaluation.MeasureNLL]
+			if before, known := nll[key]; known && before != now {
+				t.Errorf("%s: nll %v, before %v", key, now, before)
+			}
+			nll[key] = now
 			sample, cell := all[p.Index].sample, policies[slices.IndexFunc(policies, func(c engine.Policy) bool { return c.Configured.Name == p.Policy })]
 			for turn, answer := range p.Answers {
 				question, _, err := sample.Turns[turn].Prompt(t.Context(), nil)
