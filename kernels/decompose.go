@@ -179,18 +179,12 @@ func (d Decomposed) Rotate(y, x *Tensor, pos []int32, table *RoPETable, inverse 
 // RotateHeads is RMSNorm and RoPE, of queries and of keys.
 func (d Decomposed) RotateHeads(q, k *Tensor, norms HeadNorms, pos []int32, table *RoPETable) {
 	CheckHeads("RotateHeads", q, k, norms, pos, table)
-	d.NormHeads(q, k, norms)
-	d.on.RoPE(q, pos, table, false)
-	d.on.RoPE(k, pos, table, false)
-}
-
-// NormHeads is RMSNorm of every head where it has a weight.
-func (d Decomposed) NormHeads(q, k *Tensor, norms HeadNorms) {
 	for _, t := range []struct{ x, w *Tensor }{{q, norms.Query}, {k, norms.Key}} {
 		if t.w != nil {
 			heads := t.x.Reshape(t.x.Dim0()*t.x.Shape[1], t.x.Shape[2])
 			d.on.RMSNorm(heads, heads, t.w, norms.Eps)
 		}
+		d.on.RoPE(t.x, pos, table, false)
 	}
 }
 

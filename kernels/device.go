@@ -28,11 +28,8 @@ type Device struct {
 	Capability string `json:"capability"` // 9.0
 	Memory     int64  `json:"memory"`     // bytes
 	Free       int64  `json:"free"`       // bytes not in use by anyone; -1 where that is not known
-	// Attention is what prompts over caches in bf16 run on, as far as it was checked;
-	// known where a backend is open.
+	// Attention is what prompts over caches in bf16 run on; known where a backend is open.
 	Attention string `json:"attention,omitempty"`
-	// Off are kernels that are not used, and why, as far as they were checked.
-	Off []string `json:"off,omitempty"`
 	// Kernels is what the driver runs of the fat binaries: machine code, or PTX that it
 	// compiles; known where a backend is open.
 	Kernels string `json:"kernels,omitempty"`
@@ -91,13 +88,12 @@ func DeviceOf(b Backend) string {
 	return b.Name()
 }
 
-// DeviceKind is how devices of a kind are found, opened and checked, by their numbers. A
+// DeviceKind is how devices of a kind are found and opened, by their numbers. A
 // package of kernels gives it to SetCUDA.
 type DeviceKind struct {
 	Open    func(ordinal int) (Backend, error)
 	Devices func() DeviceReport
-	// Check opens a device and checks all kernels that something can stand in for, before
-	// something depends on them. Devices reports what it found.
+	// Check opens a device and looks for what only some runs need. Devices reports what it found.
 	Check func(ordinal int) error
 }
 

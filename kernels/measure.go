@@ -13,14 +13,10 @@ type MemoryUse struct {
 // Traits are what the memory that a backend's operations take depends on; on the host
 // all are zero.
 type Traits struct {
-	Device           bool // it has memory of its own
-	Exact            bool // blocks are not rounded up
-	Graphs           bool // it records graphs
-	Processors       int
-	Shared           int   // bytes of shared memory that a block may have
-	Memory           int64 // of the device in all
-	Fuses            bool  // operations that follow each other are one kernel
-	DecodeLinearsOff bool  // decode linears are products like any other
-	ExpertsOff       bool  // no FewExperts are computed
-	DecodeBlocksOff  bool  // and so are those by weights in blocks
+	Device     bool // it has memory of its own
+	Exact      bool // blocks are not rounded up
+	Graphs     bool // it records graphs
+	Processors int
+	Shared     int   // bytes of shared memory that a block may have
+	Memory     int64 // of the device in all
 }

@@ -39,10 +39,10 @@ type Stepper interface {
 	StepGather(y, table *Tensor, s Steps)
 	// StepRoPE is RoPE of x [rows, heads, headDim] at the step's positions.
 	StepRoPE(x *Tensor, s Steps, table *RoPETable)
-	// StepHeads is RotateHeads at the step's positions. Where it returns true it has also
-	// appended the pairs k, v [rows, kvHeads, headDim] of the first sequences to their heads
-	// of a layer, which have room for them, and StepAttention is told that they are Appended.
-	StepHeads(q, k, v *Tensor, norms HeadNorms, table *RoPETable, s Steps, sequences, layer int, pairs DType) (appended bool)
+	// StepHeads is RotateHeads at the step's positions, and appends the pairs k, v [rows,
+	// kvHeads, headDim] of the first sequences to their heads of a layer, which have room for
+	// them: StepAttention is then told that they are Appended.
+	StepHeads(q, k, v *Tensor, norms HeadNorms, table *RoPETable, s Steps, sequences, layer int, pairs DType)
 	// StepAttention appends the pair k, v [1, kvHeads, headDim] of a sequence to its heads
 	// of a layer, which have room for it, and attends: out [1, heads·headDim] of q [1,
 	// heads, headDim].

@@ -98,20 +98,11 @@ on_chip() {
 # With sums that truncate as those of tensor cores do.
 chip_kernels() { on_chip; HOSTCUDA_MMA=truncate tests ./kernels/cuda 'TestBackendsConform/cuda|TestCUDA' TestCUDALink; }
 chip_memory() { on_chip; tests ./training "$memory"; tests ./eviction "$memory"; }
-# With everything off that something slower stands in for, a model is the same.
-chip_off() {
-  on_chip
-  GLIMPSE_CUDA_OFF=$(sed -n 's/^const family[A-Za-z]* family = "\(.*\)"$/\1/p' kernels/cuda/*.go | paste -sd,)
-  [ -n "$GLIMPSE_CUDA_OFF" ] || die "no families of kernels found"
-  export GLIMPSE_CUDA_OFF
-  tests ./model/runner 'TestAgainstTransformers/(llama3.1|qwen3)$/cuda'
-  tests ./model TestReferenceModelAgainstNumPy/cuda
-}
 memory='TestCUDAForecast|TestCUDAFootprint'
 if [ "${1:-}" = --chip ]; then
   compile chip
-  build ./kernels/cuda ./training ./eviction ./model ./model/runner
-  beside chip_kernels chip_memory chip_off
+  build ./kernels/cuda ./training ./eviction
+  beside chip_kernels chip_memory
   exit
 fi
 
@@ -166,4 +157,4 @@ go vet -tags gpu "${packages[@]}" ./generation ./cmd/train
 compile chip
 build ./kernels/cudadriver ./kernels ./kernels/cuda ./model ./model/kvcache ./model/runner ./eviction ./training ./cmd/evict ./generation ./cmd/train
 # The longest first.
-beside eviction model kernels chip_kernels many_processors chip_memory training commands chip_off
+beside eviction model kernels chip_kernels many_processors chip_memory training commands

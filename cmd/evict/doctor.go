@@ -26,8 +26,7 @@ func newDoctor() *cobra.Command {
 		Long: `Report what this machine offers to compute on: the processor, and the CUDA driver,
 devices, their memory and the libraries that were found. What is missing for a GPU to
 be used is listed with what to do about it, and "--device auto" chooses by the same
-facts. Kernels are run once and compared with the processor; what fails is named, with
-what is used instead. A machine without a GPU is no error.`,
+facts. Devices are opened, which loads the kernels. A machine without a GPU is no error.`,
 		Example: "  evict doctor\n  evict doctor --json",
 		Args:    cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -103,9 +102,6 @@ func (r report) print(w io.Writer) error {
 		}
 		if d.Attention != "" {
 			line("", "prompts over bf16 caches: %s", d.Attention)
-		}
-		for _, off := range d.Off {
-			line("", "not used: %s", off)
 		}
 	}
 	for _, l := range c.Libraries {

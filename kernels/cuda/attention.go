@@ -21,13 +21,6 @@ var _ = kernelsOf("attention_mma",
 	"attend_mma_64", "attend_mma_128", "attend_mma_256", "attend_mma_capped_64", "attend_mma_capped_128", "attend_mma_capped_256",
 )
 
-const familyPrefillMMA family = "prefill_mma"
-
-var _ = addFamily(familyPrefillMMA, "attention of any rows", []string{"attend_mma_"}, func(p *probe) {
-	checkPrompt(p, 40, 4, 75, 0)
-	checkPrompt(p, 40, 4, 75, 2)
-})
-
 // As in attention.h.
 const (
 	attendWarps   = 4
@@ -194,7 +187,7 @@ func (t *attention) attendSinks(out, lse cu.DevicePtr) {
 
 // attendEntries is attend without sinks, where it is no decoding step.
 func (t *attention) attendEntries(out, lse cu.DevicePtr) {
-	if t.half && t.k == 0 && t.rows > 1 && t.rows*t.heads/t.kvHeads >= mmaRows && t.dim%8 == 0 && (t.hopperFits(out) || t.b.usable(familyPrefillMMA)) {
+	if t.half && t.k == 0 && t.rows > 1 && t.rows*t.heads/t.kvHeads >= mmaRows && t.dim%8 == 0 {
 		t.attendPrompt(out, lse)
 		return
 	}

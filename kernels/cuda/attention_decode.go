@@ -18,10 +18,6 @@ var _ = kernelsOf("attention_decode",
 	"attend_step_capped_f32_256", "attend_step_capped_f32_512", "attend_step_capped_f32_1024", "merge_step_f32", "merge_step_bf16", "step_scores_f32", "step_scores_bf16",
 )
 
-const familyAttendStep family = "attend_step"
-
-var _ = addFamily(familyAttendStep, "attention of any rows", []string{"attend_step_"}, checkAttendStep)
-
 // As in attention_decode.cu.
 const (
 	stepWarps  = 4
@@ -40,13 +36,13 @@ func (t *attention) stepFits(out cu.DevicePtr) bool {
 			return false
 		}
 	}
-	return t.b.usable(familyAttendStep)
+	return true
 }
 
 // StepBuckets implements Stepper.
 func (b *cuda) StepBuckets(longest [][]int, pairs kernels.DType, headDim int) (buckets [][]int) {
 	attends := slices.ContainsFunc(longest, func(layers []int) bool { return slices.Max(layers) > 0 })
-	return StepBuckets(longest, attends && StepFits(headDim, pairs) && b.uses(familyAttendStep))
+	return StepBuckets(longest, attends && StepFits(headDim, pairs))
 }
 
 func (t *attention) stepQueries() int { return stepQueries(t.heads/t.kvHeads, t.half, t.cap > 0) }

@@ -17,10 +17,6 @@ var _ = kernelsOf("attention_grad",
 	"grad_past_capped_f32_8", "grad_past_capped_bf16_8", "grad_query_capped", "grad_own_capped",
 )
 
-const familyGradMMA family = "grad_mma"
-
-var _ = addFamily(familyGradMMA, "the gradient in float32", []string{"grad_past_mma_"}, checkGradient)
-
 // gradPast queues the part of AttentionGrad that passes over the past. What it returns is
 // dOut · out of all rows, 0 without dOut, and what every split leaves behind.
 func (t *attention) gradPast(lse, dOut, out, logScore, dLogScore cu.DevicePtr, width int) (dots cu.DevicePtr, splits int, shares, main, keys cu.DevicePtr) {
@@ -33,7 +29,7 @@ func (t *attention) gradPast(lse, dOut, out, logScore, dLogScore cu.DevicePtr, w
 		splits = n
 		shares, main, keys = t.floats(n*total), t.floats(n*total*t.dim), t.floats(n*total*t.dim)
 	}
-	if k, ok := gradOnTensorCores(t.a, t.b.shared); ok && t.b.usable(familyGradMMA) {
+	if k, ok := gradOnTensorCores(t.a, t.b.shared); ok {
 		tiles, n, chunk := k.split(total/t.kvHeads, t.kvHeads, t.entries, t.b.processors)
 		bytes := 2 * queryParts * int64(total) * int64(t.dim)
 		q, d := t.b.temporary(t.op, bytes), cu.DevicePtr(0)

@@ -14,10 +14,6 @@ var _ = kernelsOf("attention_hopper",
 	"attend_hopper_64", "attend_hopper_128", "attend_hopper_256",
 )
 
-const familyPrefillHopper family = "prefill_hopper"
-
-var _ = addFamily(familyPrefillHopper, "prefill_mma", []string{"attend_hopper_"}, func(p *probe) { checkPrompt(p, 45, 6, 203, 0) })
-
 // hopperKernel is the shape of one kernel of cuda/attention_hopper.cu: entries of a
 // tile, and tiles of keys and of values in shared memory.
 type hopperKernel struct{ keys, stages int }
@@ -53,7 +49,7 @@ func (t *attention) hopperFits(out cu.DevicePtr) bool {
 			return false
 		}
 	}
-	return t.b.usable(familyPrefillHopper)
+	return true
 }
 
 // attendHopper is attendMMA by the kernels for Hopper.
@@ -74,14 +70,8 @@ func (t *attention) attendHopper(out, lse cu.DevicePtr) {
 
 // describeAttention says what prompts over caches in bf16 run on.
 func (b *cuda) describeAttention() string {
-	v := b.families[familyPrefillHopper]
-	switch {
-	case v.err != nil:
-		return fmt.Sprintf("mma.sync: %v", v.err)
-	case !b.sm90a:
-		return "mma.sync"
-	case v.known:
-		return "wgmma, checked for heads of 64 128 256"
+	if b.sm90a {
+		return "wgmma"
 	}
-	return "wgmma, not checked yet"
+	return "mma.sync"
 }

@@ -3,11 +3,8 @@
 package cuda_test
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strings"
 	"testing"
 
 	"glimpse/internal/compare"
@@ -22,7 +19,7 @@ func openHopper(t *testing.T) kernelstest.Device {
 	d := openCUDA(t)
 	undo, ok := cuda.SetHopper(d.B, true)
 	if !ok {
-		if report := kernels.Devices().Devices[0]; report.Capability == "9.0" && !strings.Contains(os.Getenv("GLIMPSE_CUDA_OFF"), "prefill_hopper") {
+		if report := kernels.Devices().Devices[0]; report.Capability == "9.0" {
 			t.Fatalf("the kernels for Hopper are not used: %s", report.Attention)
 		}
 		t.Skip("the device is not of compute capability 9.0")
@@ -96,26 +93,14 @@ func TestCUDAHopperRandom(t *testing.T) {
 	}
 }
 
-// TestCUDAHopperCheck: the check before the first use passes, and where it fails the
-// portable kernel is used and the report says why.
-func TestCUDAHopperCheck(t *testing.T) {
+// TestCUDAHopperReport: what prompts run on is reported.
+func TestCUDAHopperReport(t *testing.T) {
 	d := openHopper(t)
-	if err := cuda.CheckFamily(d.B, "prefill_hopper"); err != nil {
-		t.Error(err)
-	}
-	if err := kernels.CheckDevice(0); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := kernels.Devices().Devices[0].Attention, "wgmma, checked for heads of 64 128 256"; got != want {
-		t.Errorf("attention is %q, want %q", got, want)
-	}
-	defer cuda.RefuseFamily(d.B, "prefill_hopper", errors.New("output 3 is 1, want 2"))()
-	if got, want := kernels.Devices().Devices[0].Attention, "mma.sync: output 3 is 1, want 2"; got != want {
-		t.Errorf("attention is %q, want %q", got, want)
-	}
-	s := kernelstest.AttendShape{Rows: 64, Heads: 1, Dim: 64, Entries: []int{64}}
-	d.B.Attention(d.Garbage(64, 64), nil, kernelstest.Halved(d, s.Attend(d, rand.New(rand.NewPCG(1, 1))), true))
-	if cuda.Launched(d.B, "attend_hopper_64") || !cuda.Launched(d.B, "attend_mma_64") {
-		t.Error("a kernel is used that failed its check")
+	for on, want := range map[bool]string{true: "wgmma", false: "mma.sync"} {
+		undo, _ := cuda.SetHopper(d.B, on)
+		if got := kernels.Devices().Devices[0].Attention; got != want {
+			t.Errorf("attention is %q, want %q", got, want)
+		}
+		undo()
 	}
 }

@@ -15,10 +15,6 @@ var _ = kernelsOf("attention_observe",
 	"observe_scores_256",
 )
 
-const familyObserve family = "observe"
-
-var _ = addFamily(familyObserve, "attention of any rows", []string{"observe_attend_", "observe_scores_"}, func(p *probe) { checkObserve(p, 16, []int{64, 128, 256}, 1e-3) })
-
 // As in attention_observe.cu.
 const (
 	sweepEntries = 32  // entries of its tiles
@@ -46,7 +42,7 @@ func (t *attention) exactShared() (attend, scores int) {
 // over caches in bf16, where nothing bounds logits, and where a block has the shared memory.
 func (t *attention) exactFits() bool {
 	attend, scores := t.exactShared()
-	return t.half && t.rows > 1 && t.cap == 0 && t.past[0].index == 0 && exactShape(t.rows*t.heads/t.kvHeads, t.dim) && max(attend, scores) <= t.b.shared && t.b.usable(familyObserve)
+	return t.half && t.rows > 1 && t.cap == 0 && t.past[0].index == 0 && exactShape(t.rows*t.heads/t.kvHeads, t.dim) && max(attend, scores) <= t.b.shared
 }
 
 // parts are the queries as sums of bf16 numbers.

@@ -15,10 +15,6 @@ var _ = kernelsOf("attention_rounded",
 	"join_pairs", "rounded_scores_64", "rounded_scores_128",
 )
 
-const familyObserveBF16 family = "observe_bf16"
-
-var _ = addFamily(familyObserveBF16, "observe", []string{"rounded_scores_"}, func(p *probe) { checkObserve(p, 66, []int{64, 128}, 0.03) }, familyPrefillMMA)
-
 // As in attention_rounded.cu.
 const (
 	observeBF16Queries = 64 // at a time
@@ -30,10 +26,7 @@ var observeBF16Spans = map[int]int{64: 32, 128: 24}
 
 // inBF16 tells whether t are many observed rows over caches in bf16.
 func (t *attention) inBF16() bool {
-	if !t.half || t.rows <= exactRows || t.past[0].index != 0 || !observesInBF16(t.a, t.b.checking == familyObserveBF16) {
-		return false
-	}
-	return t.b.usable(familyObserveBF16) && t.b.usable(familyPrefillMMA)
+	return t.half && t.rows > exactRows && t.past[0].index == 0 && observesInBF16(t.a)
 }
 
 // joined is t with its own pairs, in bf16, behind the entries of copies of the past.

@@ -1,7 +1,7 @@
 //go:build gpu && linux && (amd64 || arm64)
 
 // Package cuda is the backend "cuda" on NVIDIA's devices: the launchers of the kernels in its
-// .cu files, each beside its source, and what holds them: memory, graphs, checks.
+// .cu files, each beside its source, and what holds them: memory, graphs.
 package cuda
 
 import (
@@ -116,10 +116,7 @@ func describe(ordinal int) (kernels.Device, error) {
 		b.do("cuMemGetInfo", func() {
 			d.Free, _, err = b.memInfo()
 			b.try("cuMemGetInfo", err)
-			d.Attention, d.Off, d.Kernels = b.describeAttention(), b.describeFamilies(), b.describeImages()
-			if b.apart != nil {
-				d.Attention += ": " + b.apart.Error()
-			}
+			d.Attention, d.Kernels = b.describeAttention(), b.describeImages()
 		})
 	}
 	return d, nil
@@ -138,6 +135,13 @@ func (o *cudaBackends) get(ordinal int) *cuda {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.byOrdinal[ordinal]
+}
+
+// checkDevice is kernels.DeviceKind.Check.
+func checkDevice(ordinal int) error {
+	_, _ = openNCCL() // Devices tells of it
+	_, err := openCUDA(ordinal)
+	return err
 }
 
 func openCUDA(ordinal int) (_ kernels.Backend, err error) {
@@ -162,10 +166,6 @@ func openCUDA(ordinal int) (_ kernels.Backend, err error) {
 		return nil, fmt.Errorf("device %s: %w", name, err)
 	}
 	limit, err := limitFromEnvironment()
-	if err != nil {
-		return nil, fmt.Errorf("device %s: %w", name, err)
-	}
-	off, err := switchedOff()
 	if err != nil {
 		return nil, fmt.Errorf("device %s: %w", name, err)
 	}
@@ -202,14 +202,7 @@ func openCUDA(ordinal int) (_ kernels.Backend, err error) {
 		b.try("open", err)
 		minor, err := device.Attribute(cu.ComputeCapabilityMinor)
 		b.try("open", err)
-		b.readOff(off)
-		b.sm90a = hasHopper(major, minor) && !off[familyPrefillHopper]
-		if _, apart := os.LookupEnv(preflightVariable); b.sm90a && !apart {
-			if err := preflightHopper(ordinal, b.Model()); err != nil {
-				warn(fmt.Sprintf("%s: %v; the portable kernels are used", name, err))
-				b.sm90a, b.apart = false, err
-			}
-		}
+		b.sm90a = hasHopper(major, minor)
 		b.stream, err = cu.MakeStream(cu.NonBlocking)
 		b.try("open: stream", err)
 		b.makeStaging()
@@ -230,10 +223,6 @@ type cuda struct {
 	rec     *recording
 	segment *segment // that is prepared instead; else nil
 	replays bool     // it is the backend of a graph
-	// checking is the family that this backend checks, within an operation of another;
-	// made is what it has allocated. Else they are empty.
-	checking family
-	made     []*cudaBlock
 }
 
 // newCUDA is a backend whose operations are its own.
@@ -258,9 +247,6 @@ type cudaDevice struct {
 	functions  map[string]cu.Function
 	images     map[string]imageUse // by fat binary
 	sm90a      bool                // kernels for Hopper are loaded
-	apart      error               // why they are not, by a check in a process of its own
-	families   map[family]verdict
-	launched   map[string]bool // names of kernels, while a family is checked; else nil
 
 	// exact makes every allocation, temporary ones included, one of its own of just
 	// its size, so that a driver which guards allocations sees every overrun. wait
@@ -308,13 +294,11 @@ func (b *cuda) Compute() kernels.DType { return kernels.F32 }
 // do runs f on a thread that has the device's context. f panics with a
 // *DeviceError where the device fails.
 func (b *cuda) do(op string, f func()) {
-	if b.checking == "" { // else the operation that is checked for has done so
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		b.try(op, cu.SetCurrentContext(b.context))
-	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	b.try(op, cu.SetCurrentContext(b.context))
 	b.used, b.taken = 0, 0
 	if b.segment != nil {
 		b.segment.memory.used = 0
@@ -384,9 +368,6 @@ func (b *cuda) Alloc(d kernels.DType, shape ...int) *kernels.Tensor {
 		return t
 	}
 	b.do("Alloc", func() { m.at, m.size = b.allocate(bytes) })
-	if b.checking != "" {
-		b.made = append(b.made, m)
-	}
 	m.cleanup = runtime.AddCleanup(m, func(freed cudaMemory) {
 		b.deadMu.Lock()
 		b.dead = append(b.dead, freed)

@@ -3,15 +3,11 @@
 package cuda
 
 import (
-	"os"
 	"strings"
 
 	"glimpse/kernels/cudadriver"
 	"glimpse/kernels/fatbin"
 )
-
-// earlyVariable switches early launches off where it is 0.
-const earlyVariable = "GLIMPSE_CUDA_EARLY"
 
 // beginsEarly tells that a kernel is launched so that it begins while the one ahead of it ends (programmatic
 // dependent launch): a linear layer of few rows of a recorded step, which asks for its first weights before it
@@ -22,5 +18,5 @@ func (b *cuda) beginsEarly(name string) bool {
 		return false
 	}
 	use := b.images["few_rows"]
-	return use.arch >= 90 && use.image().Kind == fatbin.ELF && os.Getenv(earlyVariable) != "0" && cudadriver.Early()
+	return use.arch >= 90 && use.image().Kind == fatbin.ELF && cudadriver.Early()
 }

@@ -32,18 +32,16 @@ func TestCUDAEarly(t *testing.T) {
 		return z
 	}
 	for _, c := range []struct {
-		name, setting, version string
-		replay, early          bool
+		name, version string
+		replay, early bool
 	}{
-		{"recorded", "", "12030", true, true},
-		{"recorded, switched off", "0", "12030", true, false},
-		{"recorded for one run, in which weights may change", "", "12030", false, false},
-		{"a driver that cannot capture it", "", "12020", true, false},
+		{"recorded", "12030", true, true},
+		{"recorded for one run, in which weights may change", "12030", false, false},
+		{"a driver that cannot capture it", "12020", true, false},
 	} {
 		for _, refused := range []string{"", "0"} {
 			name := fmt.Sprintf("%s, HOSTCUDA_EARLY=%q", c.name, refused)
 			t.Setenv("HOSTCUDA_EARLY", refused)
-			t.Setenv("GLIMPSE_CUDA_EARLY", c.setting)
 			t.Setenv("HOSTCUDA_VERSION", c.version)
 			want := run(d.B, d.B).Float64s()
 			warnings, restore := cuda.CatchWarnings(d.B)

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"slices"
 	"testing"
-	"time"
 
 	"gorgonia.org/cu"
 
@@ -26,32 +25,6 @@ func SetHopper(b kernels.Backend, on bool) (restore func(), ok bool) {
 	}
 	c.sm90a = on
 	return func() { c.sm90a = before }, true
-}
-
-// Families are the names of what is checked on b.
-func Families(b kernels.Backend) (names []string) {
-	for _, name := range familyNames() {
-		if family(name) != familyPrefillHopper || b.(*cuda).sm90a {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// CheckFamily runs the check of a family of kernels.
-func CheckFamily(b kernels.Backend, name string) (err error) {
-	c := b.(*cuda)
-	c.do("self-check", func() { err = c.check(family(name)) })
-	return err
-}
-
-// RefuseFamily lets b believe that a check came to err, nil for none, and returns a
-// function that undoes it.
-func RefuseFamily(b kernels.Backend, name string, err error) (restore func()) {
-	c := b.(*cuda)
-	before := c.families[family(name)]
-	c.families[family(name)] = verdict{err != nil, err}
-	return func() { c.families[family(name)] = before }
 }
 
 // Launched tells whether a kernel was launched since the last wait.
@@ -84,13 +57,6 @@ func CatchWarnings(b kernels.Backend) (warnings *[]string, restore func()) {
 	c := b.(*cuda)
 	c.graphsWarned, c.productsWarned = false, false
 	return warnings, func() { warn, c.graphsWarned, c.productsWarned = before, false, false }
-}
-
-// EndAtWarning ends a test at the first warning.
-func EndAtWarning(t testing.TB) {
-	before := warn
-	warn = func(text string) { t.Fatal(text) }
-	t.Cleanup(func() { warn = before })
 }
 
 // Recorded is the number of operations that g holds; 0 where nothing is recorded.
@@ -135,24 +101,6 @@ func SetShared(b kernels.Backend, bytes int) (restore func()) {
 	return func() { c.shared = before }
 }
 
-// FailCheck lets the checks of a family come to err, and returns a function that undoes it.
-func FailCheck(name string, err error) (restore func()) {
-	before := checks[family(name)]
-	checks[family(name)] = selfCheck{func(p *probe) { p.err = err }, nil}
-	return func() { checks[family(name)] = before }
-}
-
-// SwitchedOff are the families that the variable names, sorted.
-func SwitchedOff() (names []string, err error) {
-	off, err := switchedOff()
-	for _, name := range familyNames() {
-		if off[family(name)] {
-			names = append(names, name)
-		}
-	}
-	return names, err
-}
-
 // EachFatBinary calls f for every fat binary that would be loaded.
 func EachFatBinary(f func(name string, data []byte) error) error { return eachFatBinary(f) }
 
@@ -194,15 +142,6 @@ func LoadKernels(b kernels.Backend) (images string, err error) {
 	return again.describeImages(), nil
 }
 
-// Preflight checks the kernels for Hopper in a process of its own, or reads what such a
-// process has found before.
-func Preflight(limit time.Duration) error {
-	before := preflightLimit
-	preflightLimit = limit
-	defer func() { preflightLimit = before }()
-	return preflightHopper(0, kernels.Devices().Devices[0].Model)
-}
-
 // StagePinned fails the test where copies to the device do not go through pinned memory, and
 // returns a function that fails it where more than its bound was used.
 func StagePinned(t testing.TB, b kernels.Backend) func() {
@@ -220,7 +159,7 @@ func StagePinned(t testing.TB, b kernels.Backend) func() {
 // InOneLaunch tells whether b computes linear layers of rows x in one launch.
 func InOneLaunch(b kernels.Backend, x *kernels.Tensor, layers ...kernels.LinearRows) (takes bool) {
 	c := b.(*cuda)
-	c.do("TakesDecodeLinears", func() { takes = fuses() && c.takesDecodeLinears("TakesDecodeLinears", x, layers...) })
+	c.do("TakesDecodeLinears", func() { takes = c.takesDecodeLinears("TakesDecodeLinears", x, layers...) })
 	return takes
 }
 
@@ -241,9 +180,6 @@ func Widen(b kernels.Backend, w *kernels.Tensor) *kernels.Tensor {
 
 // KeptFormats are the formats of blocks that stay as they are.
 func KeptFormats() []string { return keptFormats }
-
-// TakesHeads tells whether b norms and rotates all heads in one launch.
-func TakesHeads(b kernels.Backend) bool { return b.(*cuda).takesHeads() }
 
 // AttendTogether is StepAttentions in one launch; false where that is not done.
 func AttendTogether(b kernels.Backend, out, q *kernels.Tensor, s kernels.Steps, at kernels.StepLayer) bool {

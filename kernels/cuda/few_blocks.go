@@ -11,10 +11,6 @@ import (
 	"glimpse/kernels/formats"
 )
 
-const familyDecodeBlocks family = "decode_blocks"
-
-var _ = addFamily(familyDecodeBlocks, "products of widened weights", []string{"few_blocks_"}, checkDecodeBlocks)
-
 // fewBlocks is decodeLinears by weights in blocks.
 func (b *cuda) fewBlocks(op string, x *kernels.Tensor, linears []kernels.LinearRows, gated bool, alpha, beta float64) {
 	m, k, dtype := x.Dim0(), x.Width(), linears[0].Weight.DType
@@ -44,25 +40,6 @@ func (b *cuda) fewBlocks(op string, x *kernels.Tensor, linears []kernels.LinearR
 	}
 	args = append(args, b.inOrder(op, x, linears[0].Weight), m, k, float32(alpha), float32(beta), isGated, like)
 	b.launch(fmt.Sprintf("few_blocks_%s_%d", name, rows), [3]int{blocks, 1, 1}, 32*most, shared*most, args...)
-}
-
-func checkDecodeBlocks(p *probe) {
-	const k, n = 512, 37
-	for i, name := range keptFormats {
-		d, err := kernels.ParseStored(name)
-		if err != nil {
-			panic(err)
-		}
-		rows := []int{1, 3, 16}[i%3]
-		p.compare(fmt.Sprintf("%d rows by %s weights", rows, d), 1e-4, func(s *side) []*kernels.Tensor {
-			x, bias := s.random(1, rows, k), s.random(1, n)
-			w, gate, up := s.blocks(d, n, k), s.blocks(d, n, k), s.blocks(d, n, k)
-			y, a := s.empty(rows, n), s.empty(rows, n)
-			s.b.Linear(y, x, w, bias, 1, 0)
-			s.b.GatedLinear(a, x, kernels.LinearRows{Weight: gate}, kernels.LinearRows{Weight: up}, s.b)
-			return []*kernels.Tensor{y, a}
-		})
-	}
 }
 
 // As in few_blocks.cu.

@@ -24,18 +24,6 @@ var _ = kernelsOf("heads",
 	"rotate_heads_f32", "rotate_heads_bf16",
 )
 
-const familyDecodeLinear family = "decode_linear"
-
-var _ = addFamily(familyDecodeLinear, "products of cuBLASLt", []string{"few_rows_"}, checkDecodeLinear)
-
-const familyDecodeNorm family = "decode_norm"
-
-var _ = addFamily(familyDecodeNorm, "norms of any rows", []string{"few_rms_norm"}, checkDecodeNorm)
-
-const familyHeads family = "heads"
-
-var _ = addFamily(familyHeads, "norms and rotations one by one", []string{"rotate_heads_"}, checkRotateHeads)
-
 // A decode linear is a product of up to maxDecodeRows rows, one GEMV each, that is bound by
 // the bandwidth of its weight: the kernels few_rows_*. Constants are as in few_rows.cu and
 // few_norms.cu.
@@ -76,13 +64,6 @@ func aligned16(at cu.DevicePtr) bool { return at%16 == 0 }
 // addresses.
 func (b *cuda) takesDecodeLinears(op string, x *kernels.Tensor, linears ...kernels.LinearRows) bool {
 	if !TakesDecodeLinears(x, linears) || !aligned16(b.f32(op, x)) {
-		return false
-	}
-	of := familyDecodeLinear
-	if _, blocks := linears[0].Weight.DType.Format(); blocks {
-		of = familyDecodeBlocks
-	}
-	if !b.usable(of) {
 		return false
 	}
 	for _, l := range linears {
@@ -145,9 +126,6 @@ func (b *cuda) decodeNorm(op string, y, x, delta, w *kernels.Tensor, eps float64
 		return false
 	}
 	b.do(op, func() {
-		if !b.usable(familyDecodeNorm) {
-			return
-		}
 		at := []cu.DevicePtr{b.f32(op, y), b.f32(op, x), b.f32(op, delta), b.f32(op, w)}
 		for _, p := range at {
 			if !aligned16(p) {
@@ -164,9 +142,6 @@ func (b *cuda) decodeNorm(op string, y, x, delta, w *kernels.Tensor, eps float64
 
 // group computes linear layers of the same rows at once; false where that is not done.
 func (b *cuda) group(op string, x *kernels.Tensor, layers []kernels.LinearRows, gated bool) (done bool) {
-	if !fuses() {
-		return false
-	}
 	b.do(op, func() {
 		if done = b.takesDecodeLinears(op, x, layers...); done {
 			b.decodeLinears(op, x, layers, gated, 1, 0)
@@ -197,16 +172,9 @@ func (b *cuda) GatedLinear(y, x *kernels.Tensor, gate, up kernels.LinearRows, te
 	}
 }
 
-// takesHeads tells whether the kernels of cuda/heads.cu are used.
-func (b *cuda) takesHeads() bool { return (fuses() || b.checking != "") && b.uses(familyHeads) }
-
 func (b *cuda) RotateHeads(q, k *kernels.Tensor, norms kernels.HeadNorms, pos []int32, table *kernels.RoPETable) {
 	const op = "RotateHeads"
 	kernels.CheckHeads(op, q, k, norms, pos, table)
-	if !b.takesHeads() {
-		b.Decomposed.RotateHeads(q, k, norms, pos, table)
-		return
-	}
 	b.do(op, func() { b.rotateHeads(op, q, k, nil, norms, upload(b, op, pos), table, pairsAt{dtype: kernels.F32}) })
 	keepHeads(q, k, nil, norms, table)
 }
@@ -235,19 +203,13 @@ func keepHeads(q, k, v *kernels.Tensor, norms kernels.HeadNorms, table *kernels.
 	runtime.KeepAlive([]*kernels.Tensor{q, k, v, norms.Query, norms.Key, table.Cos, table.Sin})
 }
 
-func (b *cuda) StepHeads(q, k, v *kernels.Tensor, norms kernels.HeadNorms, table *kernels.RoPETable, steps kernels.Steps, sequences, layer int, pairs kernels.DType) (appended bool) {
+func (b *cuda) StepHeads(q, k, v *kernels.Tensor, norms kernels.HeadNorms, table *kernels.RoPETable, steps kernels.Steps, sequences, layer int, pairs kernels.DType) {
 	s := steps.(*cudaSteps)
 	const op = "StepHeads"
 	kernels.CheckHeads(op, q, k, norms, make([]int32, s.rows), table)
 	if k.Len() != v.Len() || k.Shape[1] != s.kvHeads || sequences < 1 || sequences > s.rows || layer < 0 || layer >= s.layers {
 		panic(fmt.Sprintf("kernels: %s: layer %d of %d sequences: keys %v, values %v for %d KV heads of %d layers of %d sequences",
 			op, layer, sequences, k.Shape, v.Shape, s.kvHeads, s.layers, s.rows))
-	}
-	if !b.takesHeads() {
-		b.NormHeads(q, k, norms)
-		b.StepRoPE(q, steps, table)
-		b.StepRoPE(k, steps, table)
-		return false
 	}
 	b.do(op, func() {
 		b.rotateHeads(op, q, k, v, norms, b.at(op, s.pos, kernels.I32), table, pairsAt{
@@ -257,7 +219,6 @@ func (b *cuda) StepHeads(q, k, v *kernels.Tensor, norms kernels.HeadNorms, table
 	})
 	keepHeads(q, k, v, norms, table)
 	runtime.KeepAlive([]*kernels.Tensor{s.pos, s.past})
-	return true
 }
 
 // togetherBytes bounds what the parts of sequences that attend at once leave to be merged.

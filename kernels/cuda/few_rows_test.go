@@ -165,10 +165,6 @@ func TestCUDADecodeLinearRefused(t *testing.T) {
 	if mixed := layer(d, rng, kernels.F32, 3, 8, false); cuda.InOneLaunch(d.B, x, l, mixed) || cuda.InOneLaunch(d.B, x, l, l, l, l) || cuda.InOneLaunch(d.B, x) {
 		t.Error("weights of two types, four weights, or none are taken")
 	}
-	t.Setenv("GLIMPSE_CUDA_FUSE", "0")
-	if cuda.InOneLaunch(d.B, x, l) || cuda.TakesHeads(d.B) {
-		t.Error("fused though that is switched off")
-	}
 }
 
 // TestCUDAHeads: norms and rotation of all heads are one launch and a list, with the bits of

@@ -6,16 +6,9 @@ import (
 	"glimpse/kernels"
 )
 
-// fuseVariable switches fused kernels off where it is 0.
-const fuseVariable = "GLIMPSE_CUDA_FUSE"
-
 func (b *cuda) AddRMSNorm(y, x, delta, w *kernels.Tensor, eps float64) {
 	const op = "AddRMSNorm"
 	kernels.CheckNorm(op, x, w, y, delta)
-	if !fuses() {
-		b.Decomposed.AddRMSNorm(y, x, delta, w, eps)
-		return
-	}
 	if b.decodeNorm(op, y, x, delta, w, eps) {
 		return
 	}
@@ -25,9 +18,5 @@ func (b *cuda) AddRMSNorm(y, x, delta, w *kernels.Tensor, eps float64) {
 func (b *cuda) AddLayerNorm(y, x, delta, w, bias *kernels.Tensor, eps float64) {
 	const op = "AddLayerNorm"
 	kernels.CheckAddLayerNorm(y, x, delta, w, bias)
-	if !fuses() {
-		b.Decomposed.AddLayerNorm(y, x, delta, w, bias, eps)
-		return
-	}
 	b.norm(op, "add_layer_norm", w.Len(), eps, y, x, delta, w, bias)
 }

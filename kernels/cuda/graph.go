@@ -27,8 +27,6 @@ type recording struct {
 	calls  int
 	replay bool // more than once: data from the host would be out of date
 	staged []staged
-
-	unchecked []family // that it would use
 }
 
 // staged is data of the host that goes to the device before the graph starts.
@@ -163,9 +161,6 @@ func (b *cuda) note(name string) {
 		return
 	}
 	b.calls++
-	if b.launched != nil {
-		b.launched[name] = true
-	}
 	if len(b.queued) == 8 {
 		b.queued = append(b.queued[:0], b.queued[1:]...)
 	}
@@ -281,14 +276,6 @@ func (g *cudaGraph) record(replay bool, f func() error) bool {
 	})
 	if err == nil {
 		err = g.capture(r, f)
-	}
-	if err == nil && b.checkRecorded(r) {
-		m := g.memory // the replacements have taken other memory
-		if m.scratch != 0 {
-			m.temps = append(m.temps, cudaMemory{m.scratch, m.size})
-		}
-		m.scratch, m.size = 0, 0
-		return g.record(replay, f)
 	}
 	if err == nil {
 		g.recorded, g.pause = r, 0

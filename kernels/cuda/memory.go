@@ -150,11 +150,7 @@ func (b *cuda) LimitMemory(bytes int64) (restore func()) {
 
 // Traits implements DeviceInfo.
 func (b *cuda) Traits() kernels.Traits {
-	var linears, blocks, experts bool
-	b.do("Traits", func() {
-		linears, blocks, experts = b.families[familyDecodeLinear].err != nil, b.families[familyDecodeBlocks].err != nil, b.families[familyExperts].err != nil
-	})
-	return kernels.Traits{DecodeLinearsOff: linears, DecodeBlocksOff: blocks, ExpertsOff: experts, Device: true, Exact: b.exact, Graphs: b.graphs(), Processors: b.processors, Shared: b.shared, Memory: b.memory, Fuses: fuses()}
+	return kernels.Traits{Device: true, Exact: b.exact, Graphs: b.graphs(), Processors: b.processors, Shared: b.shared, Memory: b.memory}
 }
 
 // OwnMemory implements Memory.

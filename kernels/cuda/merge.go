@@ -19,10 +19,6 @@ var _ = kernelsOf("merge",
 	"merge_one_f32", "merge_one_bf16", "merge_recent_f32", "merge_recent_bf16",
 )
 
-const familyMerge family = "merge"
-
-var _ = addFamily(familyMerge, "selection on the host", []string{"merge_pairs_"}, checkMerge)
-
 // As in merge.cu.
 const (
 	mergeThreads = 256 // of its blocks

@@ -16,10 +16,6 @@ var _ = kernelsOf("moments",
 	"score_moments", "start_moments", "add_moments", "carry_moments", "pick_moments", "raise_scores",
 )
 
-const familyMoments family = "moments"
-
-var _ = addFamily(familyMoments, "selection on the host", []string{"start_moments"}, checkStartedMoments)
-
 // checkMoments panics unless moments are of the heads, with room for known entries.
 func checkMoments(op string, moments *kernels.Tensor, known []int) {
 	if len(moments.Shape) != 3 || moments.Shape[0] != 3 || moments.Shape[1] != len(known) || len(known) == 0 || slices.Min(known) < 0 || slices.Max(known) > moments.Shape[2] {

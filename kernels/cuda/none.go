@@ -1,7 +1,7 @@
 //go:build !gpu || !linux || (!amd64 && !arm64)
 
 // Package cuda is the backend "cuda" on NVIDIA's devices: the launchers of the kernels in its
-// .cu files, each beside its source, and what holds them: memory, graphs, checks. Binaries
+// .cu files, each beside its source, and what holds them: memory, graphs. Binaries
 // without the build tag gpu know only why they have none.
 package cuda
 

@@ -98,7 +98,7 @@ func (b *cuda) product(op string, g gemm, y, x, w *kernels.Tensor, alpha, beta f
 	if g.m == 0 || g.n == 0 {
 		return
 	}
-	if w.DType == kernels.F32 && SplitsK(g.m, g.n, g.k) && alpha != 0 && b.usable(familySplitK) {
+	if w.DType == kernels.F32 && SplitsK(g.m, g.n, g.k) && alpha != 0 {
 		b.splitKProduct(op, g, y, x, w, alpha, beta)
 		return
 	}

@@ -13,17 +13,9 @@ var _ = kernelsOf("pairs",
 	"copy_pairs_f32", "copy_pairs_bf16",
 )
 
-const familyPairs family = "pairs"
-
-var _ = addFamily(familyPairs, "copies head by head", []string{"copy_pairs_"}, checkPairCopies)
-
 func (b *cuda) CopyPairs(dst []kernels.KV, k, v *kernels.Tensor) {
 	const op = "CopyPairs"
 	kernels.CheckCopyPairs(dst, k, v)
-	if !b.uses(familyPairs) {
-		b.Decomposed.CopyPairs(dst, k, v)
-		return
-	}
 	b.do(op, func() {
 		t := dst[0].K.DType
 		name := map[kernels.DType]string{kernels.F32: "copy_pairs_f32", kernels.BF16: "copy_pairs_bf16"}[t]

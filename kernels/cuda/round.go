@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"os"
 	"runtime"
 
 	"glimpse/kernels"
@@ -15,11 +14,8 @@ import (
 // PrefillChunk implements DeviceInfo.
 func (b *cuda) PrefillChunk(rowBytes int64) int { return ChunkRows(b.processors, b.memory, rowBytes) }
 
-// fuses tells that operations which follow each other may be one kernel.
-func fuses() bool { return os.Getenv(fuseVariable) != "0" }
-
 // RoundsToBF16 implements Products.
-func (b *cuda) RoundsToBF16(rows int, w *kernels.Tensor) bool { return fuses() && RoundsBy(rows, w) }
+func (b *cuda) RoundsToBF16(rows int, w *kernels.Tensor) bool { return RoundsBy(rows, w) }
 
 // rounding is the address that an operation writes to, and which of its kernels does:
 // name, or where y is in BF16 the one that rounds.

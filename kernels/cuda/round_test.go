@@ -140,21 +140,18 @@ func TestCUDARoundedRows(t *testing.T) {
 	for _, c := range []struct {
 		rows int
 		w    *kernels.Tensor
-		fuse string
 		want bool
 	}{
-		{65, many, "", true}, {64, many, "", false}, {65, few, "", false}, {100, few, "", true}, {65, many, "0", false},
-		{65, d.Garbage(10, 20), "", false}, {65, d.B.Alloc(kernels.F16, 10, 20), "", true}, {64, d.B.Alloc(kernels.F16, 10, 20), "", false},
+		{65, many, true}, {64, many, false}, {65, few, false}, {100, few, true},
+		{65, d.Garbage(10, 20), false}, {65, d.B.Alloc(kernels.F16, 10, 20), true}, {64, d.B.Alloc(kernels.F16, 10, 20), false},
 	} {
-		t.Setenv("GLIMPSE_CUDA_FUSE", c.fuse)
 		if got := d.B.RoundsToBF16(c.rows, c.w); got != c.want {
-			t.Errorf("RoundsToBF16(%d, %s %v) with GLIMPSE_CUDA_FUSE=%q is %v", c.rows, c.w.DType, c.w.Shape, c.fuse, got)
+			t.Errorf("RoundsToBF16(%d, %s %v) is %v", c.rows, c.w.DType, c.w.Shape, got)
 		}
 		if got := memcount.New(d.B).RoundsToBF16(c.rows, c.w); got != c.want {
-			t.Errorf("forecast of %d rows with %s %v and GLIMPSE_CUDA_FUSE=%q: %v", c.rows, c.w.DType, c.w.Shape, c.fuse, got)
+			t.Errorf("forecast of %d rows with %s %v: %v", c.rows, c.w.DType, c.w.Shape, got)
 		}
 	}
-	t.Setenv("GLIMPSE_CUDA_FUSE", "")
 	y, x := d.Garbage(70, 10), d.B.Alloc(kernels.BF16, 70, 20)
 	if n := calls(d, func() { d.B.Linear(y, x, many, nil, 1, 0) }); n != 1 {
 		t.Errorf("a product of rounded rows takes %d launches, want 1", n)

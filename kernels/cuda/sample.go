@@ -16,10 +16,6 @@ var _ = kernelsOf("sample",
 	"draw_top", "draw_digit", "draw_pick",
 )
 
-const familySample family = "sample"
-
-var _ = addFamily(familySample, "sampling on the host", []string{"draw_"}, checkSample)
-
 // As in sample.cu.
 const (
 	drawThreads       = 256
@@ -59,12 +55,12 @@ const (
 )
 
 // DrawsInPlace implements Sampler.
-func (b *cuda) DrawsInPlace() bool { return b.uses(familySample) }
+func (b *cuda) DrawsInPlace() bool { return true }
 
 func (b *cuda) Draw(logits *kernels.Tensor, draws []kernels.Draw) []int32 {
 	const op = "Draw"
 	kernels.CheckDraws(logits, draws)
-	if !b.uses(familySample) || slices.ContainsFunc(draws, func(d kernels.Draw) bool { return d.MinP > 0 }) {
+	if slices.ContainsFunc(draws, func(d kernels.Draw) bool { return d.MinP > 0 }) {
 		return b.Decomposed.Draw(logits, draws)
 	}
 	ids := make([]int32, len(draws))

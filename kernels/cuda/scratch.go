@@ -245,8 +245,8 @@ func observedExactly(a *kernels.Attend) bool {
 // observesInBF16 tells that so many rows are observed that their queries are rounded to
 // bf16, like a prompt's queries and like the activations of products of so many rows: over
 // caches in bf16. Rows whose gradient follows stay exact, as the gradient is, and so do rows with bounded logits.
-func observesInBF16(a *kernels.Attend, always bool) bool {
-	return a.Kept == nil && a.SoftCap == 0 && a.Past[0].K.DType == kernels.BF16 && a.HeadDim()%8 == 0 && a.HeadDim() <= maxTileDim && (always || rounds(a.Rows(), a.Heads()*a.HeadDim(), longestHead(a)))
+func observesInBF16(a *kernels.Attend) bool {
+	return a.Kept == nil && a.SoftCap == 0 && a.Past[0].K.DType == kernels.BF16 && a.HeadDim()%8 == 0 && a.HeadDim() <= maxTileDim && rounds(a.Rows(), a.Heads()*a.HeadDim(), longestHead(a))
 }
 
 // PastBytes is the size of struct Past of cuda/attention.h.
@@ -271,7 +271,7 @@ func AttendScratch(a *kernels.Attend, values bool, processors int) int64 {
 	switch {
 	case onTensorCores(a):
 		return n
-	case observesInBF16(a, false): // copies of the past with the rows' own pairs
+	case observesInBF16(a): // copies of the past with the rows' own pairs
 		sides := int64(1)
 		if values {
 			sides = 2
@@ -316,7 +316,7 @@ func splitScratch(a *kernels.Attend, values bool, processors int) (n int64) {
 // ObserveAttentionScratch is the temporary memory of ObserveAttention.
 func ObserveAttentionScratch(a *kernels.Attend, values bool, processors int) int64 {
 	switch {
-	case observesInBF16(a, false):
+	case observesInBF16(a):
 		return AttendScratch(a, values, processors) + 2*int64(a.Q.Len())
 	case observedExactly(a):
 		return describeScratch(a) + splitScratch(a, values, processors)
@@ -328,7 +328,7 @@ func ObserveAttentionScratch(a *kernels.Attend, values bool, processors int) int
 func ObserveScratch(a *kernels.Attend) int64 {
 	n := describeScratch(a)
 	switch each := 2 * int64(a.Q.Len()); {
-	case observesInBF16(a, false):
+	case observesInBF16(a):
 		n += each
 	case observedExactly(a):
 		n += queryParts * each

@@ -19,20 +19,8 @@ var _ = kernelsOf("select",
 	"key_scores_bf16", "select_top", "select_top_part", "share_budget", "move_rows_16", "move_rows_2", "pick_f32", "pick_ids",
 )
 
-const familySelect family = "select"
-
-var _ = addFamily(familySelect, "selection on the host", []string{"select_top"}, checkSelection)
-
-// selecting are the families of a Selector, which is used as a whole.
-var selecting = []family{familySelect, familySparse, familyMoments, familyMerge}
-
-// Selector implements Backend: it is used as a whole.
-func (b *cuda) Selector() kernels.Selector {
-	if !b.uses(selecting...) {
-		return b.HostSelector()
-	}
-	return b
-}
+// Selector implements Backend.
+func (b *cuda) Selector() kernels.Selector { return b }
 
 // selectThreads are the threads of a block that selects or samples: the launch bound of
 // these kernels.

@@ -18,10 +18,6 @@ var _ = kernelsOf("sparse",
 	"add_rows_f32", "add_rows_bf16", "share_mean",
 )
 
-const familySparse family = "sparse"
-
-var _ = addFamily(familySparse, "selection on the host", []string{"page_bounds_"}, checkSparse)
-
 // pageHead is struct Pages of sparse.cu.
 type pageHead struct {
 	lo, hi, rows, pool, reads                                                   cu.DevicePtr

@@ -16,17 +16,8 @@ var _ = kernelsOf("steps",
 	"start_step", "append_pairs_f32", "append_pairs_bf16",
 )
 
-const familySteps family = "steps"
-
-var _ = addFamily(familySteps, "steps that are not recorded", []string{"append_pairs_"}, checkSteps)
-
 // Stepper implements Backend.
-func (b *cuda) Stepper() kernels.Stepper {
-	if !b.uses(familySteps) {
-		return nil
-	}
-	return b
-}
+func (b *cuda) Stepper() kernels.Stepper { return b }
 
 // cudaSteps implements Steps.
 type cudaSteps struct {

@@ -14,10 +14,6 @@ var _ = kernelsOf("thin",
 	"thin_linear_f32", "thin_linear_bf16", "thin_matmul_f32", "thin_matmul_bf16", "thin_merge", "low_rank_update",
 )
 
-const familySplitK family = "split_k"
-
-var _ = addFamily(familySplitK, "products of cuBLASLt", []string{"thin_"}, checkSplitK)
-
 // splitKProduct is product split along k, for shapes of SplitsK: weights in F32, rows in F32
 // or BF16.
 func (b *cuda) splitKProduct(op string, g gemm, y, x, w *kernels.Tensor, alpha, beta float64) {
@@ -48,7 +44,7 @@ func (b *cuda) AddLowRank(y, x, w1, w2 *kernels.Tensor, scale float64, temp kern
 	const op = "AddLowRank"
 	kernels.CheckAddLowRank(y, x, w1, w2)
 	m, k, rank, n := x.Dim0(), x.Width(), w1.Dim0(), w2.Dim0()
-	if m*rank > SplitKResults || !b.uses(familySplitK) {
+	if m*rank > SplitKResults {
 		b.Decomposed.AddLowRank(y, x, w1, w2, scale, temp)
 		return
 	}

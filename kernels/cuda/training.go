@@ -18,10 +18,6 @@ var _ = kernelsOf("training",
 	"adamw_pieces",
 )
 
-const familyTraining family = "training"
-
-var _ = addFamily(familyTraining, "operations one by one", []string{"low_rank_down", "adamw_pieces"}, checkTraining)
-
 // piece is struct Piece of cuda/training.cu: at most sumChunk elements of tensors of one
 // shape.
 type piece struct {
@@ -55,10 +51,6 @@ func (b *cuda) onPieces(op, kernel string, pieces []piece, args ...any) {
 
 func (b *cuda) MultiFill(ts []*kernels.Tensor, value float64) {
 	const op = "MultiFill"
-	if !b.uses(familyTraining) {
-		b.Decomposed.MultiFill(ts, value)
-		return
-	}
 	b.do(op, func() { b.onPieces(op, "fill_pieces", b.pieces(op, ts), float32(value)) })
 	runtime.KeepAlive(slices.Clone(ts))
 }
@@ -66,19 +58,12 @@ func (b *cuda) MultiFill(ts []*kernels.Tensor, value float64) {
 func (b *cuda) MultiAxpy(ys []*kernels.Tensor, alpha float64, xs []*kernels.Tensor) {
 	const op = "MultiAxpy"
 	kernels.CheckEach(op, ys, xs)
-	if !b.uses(familyTraining) {
-		b.Decomposed.MultiAxpy(ys, alpha, xs)
-		return
-	}
 	b.do(op, func() { b.onPieces(op, "axpy_pieces", b.pieces(op, ys, xs), float32(alpha)) })
 	runtime.KeepAlive(slices.Concat(ys, xs))
 }
 
 func (b *cuda) MultiSumSquares(sum float64, ts []*kernels.Tensor) float64 {
 	const op = "MultiSumSquares"
-	if !b.uses(familyTraining) {
-		return b.Decomposed.MultiSumSquares(sum, ts)
-	}
 	b.do(op, func() {
 		pieces := b.pieces(op, ts)
 		if len(pieces) == 0 {
@@ -100,10 +85,6 @@ func (b *cuda) MultiSumSquares(sum float64, ts []*kernels.Tensor) float64 {
 func (b *cuda) MultiAdamW(ps, gs, ms, vs []*kernels.Tensor, s kernels.AdamWStep) {
 	const op = "MultiAdamW"
 	kernels.CheckEach(op, ps, gs, ms, vs)
-	if !b.uses(familyTraining) {
-		b.Decomposed.MultiAdamW(ps, gs, ms, vs, s)
-		return
-	}
 	b.do(op, func() {
 		b.onPieces(op, "adamw_pieces", b.pieces(op, ps, gs, ms, vs), s.Beta1, s.Beta2, s.Correct1, s.Correct2, s.Epsilon, s.LearningRate,
 			s.LearningRate*s.WeightDecay, s.GradScale)
@@ -114,7 +95,7 @@ func (b *cuda) MultiAdamW(ps, gs, ms, vs []*kernels.Tensor, s kernels.AdamWStep)
 func (b *cuda) Rotate(y, x *kernels.Tensor, pos []int32, table *kernels.RoPETable, inverse bool) {
 	const op = "Rotate"
 	kernels.CheckRotate(y, x, pos, table)
-	if 2*table.Cos.Width() < x.Shape[2] || !b.uses(familyTraining) { // the others are copied
+	if 2*table.Cos.Width() < x.Shape[2] { // the others are copied
 		b.Decomposed.Rotate(y, x, pos, table, inverse)
 		return
 	}
@@ -160,7 +141,7 @@ func (b *cuda) multiplyParts(op string, g gemm, products, parts cu.DevicePtr, w 
 
 // takesLowRank tells whether the kernels of cuda/training.cu take the factors.
 func (b *cuda) takesLowRank(a, up *kernels.Tensor) bool {
-	return a.DType == kernels.F32 && up.DType == kernels.F32 && b.uses(familyTraining)
+	return a.DType == kernels.F32 && up.DType == kernels.F32
 }
 
 func (b *cuda) LowRank(y, low, x, w, bias, a, up *kernels.Tensor, scale float64) {

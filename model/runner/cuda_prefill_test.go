@@ -59,7 +59,8 @@ func TestCUDARoundedOnce(t *testing.T) {
 			if m.Network.Layers[0].Parallel {
 				norms = 1
 			}
-			calls := func() int64 { return modeltest.Calls(m.Backend) }
+			device := m.Backend
+			calls := func() int64 { return modeltest.Calls(device) }
 			tokens := modeltest.Tokens(m, 1, n)
 			probes := []model.QueryRows{newLearned(m, 1, 5, model.Modules...), model.TokenRows(tokens[:3])}
 			cases := []runner.PrefillOptions{
@@ -78,9 +79,9 @@ func TestCUDARoundedOnce(t *testing.T) {
 			restore := cuda.SetExactWork(1000)
 			defer restore()
 			got, results := measured()
-			t.Setenv("GLIMPSE_CUDA_FUSE", "0")
+			m.Backend = apart{device}
 			want, wants := measured()
-			t.Setenv("GLIMPSE_CUDA_FUSE", "")
+			m.Backend = device
 			hidden := m.Config.Layers - 1
 			// In one chunk: the last row's queries need a norm of their own.
 			last := 2 + norms - 1

@@ -355,11 +355,13 @@ func (p *recordedRows) Experts(e *model.Experts, h *kernels.Tensor, scale float6
 	return y
 }
 
-// NormRotate appends the pairs, too, where the device does that at once.
+// NormRotate appends the pairs, too.
 func (p *recordedRows) NormRotate(q, k *kernels.Tensor) bool {
 	norms, rms := headNorms(p.Model, p.l)
 	ok := rms && rotatesHeads(&p.Model.Config, p.l)
-	p.pairsAppended = ok && p.g.step.StepHeads(q, k, p.v, norms, p.to.keyRoPE[p.l], p.g.of.steps, len(p.to.kinds), p.l, p.to.pairs)
+	if p.pairsAppended = ok; ok {
+		p.g.step.StepHeads(q, k, p.v, norms, p.to.keyRoPE[p.l], p.g.of.steps, len(p.to.kinds), p.l, p.to.pairs)
+	}
 	return ok
 }
 

@@ -54,11 +54,6 @@ std::map<int, uint64_t> contexts;              // by device, at most one each
 std::map<const Kernel *, unsigned> allowed_shared; // by cuFuncSetAttribute
 Result sticky; // a kernel error makes the context unusable, as on a real device
 
-// HOSTCUDA_HANG names a kernel that never ends: whoever waits for it waits for ever.
-bool hung, asking; // asking: by a call that does not wait
-
-void run_until(uint64_t id, uint64_t seq);
-
 // Runs the queued operations of a stream up to seq, and before each of them
 // what the default stream's implicit ordering puts before it.
 void run_until(uint64_t id, uint64_t seq) {
@@ -66,8 +61,6 @@ void run_until(uint64_t id, uint64_t seq) {
 	if (it == streams.end()) return; // destroyed: it was drained then
 	Stream &s = it->second;
 	while (!s.ops.empty() && s.ops.front().seq <= seq) {
-		while (hung && !asking) pause();
-		if (hung) return;
 		Op op = std::move(s.ops.front());
 		s.ops.pop_front();
 		if (id == 0) {
@@ -437,10 +430,8 @@ API cuStreamQuery(uint64_t s) {
 	if (!streams.count(s)) return INVALID_HANDLE;
 	if (streams[s].capture) return streams[s].broken = true, CAPTURE_UNSUPPORTED;
 	bool idle = streams[s].ops.empty();
-	asking = true;
 	run_until(s, last_seq); // a loop of queries must end
-	asking = false;
-	if (hung || (!sticky && !streams[s].ops.empty())) return NOT_READY;
+	if (!sticky && !streams[s].ops.empty()) return NOT_READY;
 	return sticky ? sticky : idle ? SUCCESS : NOT_READY;
 }
 API cuStreamWaitEvent(uint64_t s, uint64_t e, unsigned) {
@@ -520,12 +511,6 @@ static Result launch(const Kernel *k, unsigned gx, unsigned gy, unsigned gz, uns
 	return enqueue(stream, [=]() mutable {
 		std::vector<void *> p;
 		for (auto &v : values) p.push_back(&v);
-		const char *hangs = getenv("HOSTCUDA_HANG");
-		if (hangs && !strcmp(hangs, k->name)) {
-			hung = true;
-			while (!asking) pause();
-			return SUCCESS;
-		}
 		if (early) {
 			mem_open_ahead(ahead);
 			Result r = run_kernel(*k, {gx, gy, gz}, {bx, by, bz}, shared, p.data(), true);
