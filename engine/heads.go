@@ -113,8 +113,15 @@ func (m *Model) parseHeads(raw []byte) (headBudgets, error) {
 	return headBudgets{b, hex.EncodeToString(hash[:])}, nil
 }
 
-// checkHeads is an error where budgets of heads are asked for that there are not.
+// checkHeads is an error where budgets of heads are asked for that there are not. By default they are those that there are.
 func (m *Model) checkHeads() error {
+	if m.asked.HeadsByDefault {
+		m.asked.Heads = Shipped
+		if b, err := m.heads(); err != nil || b.HeadBudgets == nil {
+			m.asked.Heads = ""
+			return err
+		}
+	}
 	how, _ := m.asked.headsOf()
 	if eviction.HeadSharings()[how] != eviction.LearnedHeads {
 		return nil

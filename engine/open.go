@@ -45,13 +45,16 @@ type Options struct {
 	Pattern           string
 	// Heads is how the KV heads of all layers share a budget, of policies that leave it open: equal ("" too), layer, global, Shipped
 	// for the budgets that were learned for the model, or the file of such.
-	Heads        string
-	Set          []string // policy.option=value
-	Seed         uint64
-	S3           objectstore.Settings
-	ChatOptions  []string // variables of the chat template
-	ChatDate     string   // that it is told
-	ChatTemplate string   // in the place of the model's, see chat.ReadSource
+	Heads string
+	// HeadsByDefault tells that Heads are the budgets that come with this program for the model, if there are some and the policy leaves
+	// open how its heads share a budget.
+	HeadsByDefault bool
+	Set            []string // policy.option=value
+	Seed           uint64
+	S3             objectstore.Settings
+	ChatOptions    []string // variables of the chat template
+	ChatDate       string   // that it is told
+	ChatTemplate   string   // in the place of the model's, see chat.ReadSource
 
 	// Before, where it is set, sees the model before its weights are loaded, when it is known that the policies have
 	// their adapters.

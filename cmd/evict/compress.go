@@ -34,10 +34,10 @@ The text of FILE ("-" is standard input) becomes the beginning of a user's messa
 model's chat template. What the policy keeps of it, before it knows of any question, goes
 into the file of --out, a safetensors file. "run --context" and "chat --context" ask it.`,
 		Annotations: cli.Details(`
-The policy sees no question: one that scores by the last tokens finds little. --heads shipped
-lets the KV heads share the budget as they were found to need it for any question
-("train budgets"), which costs nothing and matters most here. Policies that evict or choose
-while they decode have no contexts.
+The policy sees no question: one that scores by the last tokens finds little, and how the KV
+heads share the budget matters most. They share it as they were found to need it for any
+question ("train budgets"), where such budgets come with this program for the model, unless
+--heads says otherwise. Policies that evict or choose while they decode have no contexts.
 
 The file has keys and values in the type of --cache-dtype, the tokens, and hashes of the model, the
 policy with its adapter and of itself: one that is damaged, or of another model, is refused.
@@ -57,6 +57,7 @@ policy with its adapter and of itself: one that is damaged, or of another model,
 			if !file.Wanted() {
 				return fmt.Errorf("compress: --out: want the file that the context goes to")
 			}
+			s.HeadsByDefault = !cli.GivenFlags(cmd.Flags()).Given("heads")
 			var ids []int32
 			var inChat bool
 			m, policy, err := s.openPolicy(cmd, func(m *model.Model) error {
