@@ -210,9 +210,8 @@ func TestContextsAreRefused(t *testing.T) {
 		if err := os.WriteFile(path, damaged, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if f, err := eviction.OpenContext(path); !errors.Is(err, checkpoints.ErrCorrupt) && !errors.Is(err, checkpoints.ErrVersion) {
+		if _, err := eviction.OpenContext(path); !errors.Is(err, checkpoints.ErrCorrupt) && !errors.Is(err, checkpoints.ErrVersion) {
 			t.Fatalf("byte %d of %d damaged: error %v", at, len(whole), err)
-			f.Close()
 		}
 	}
 	if err := os.WriteFile(path, whole[:len(whole)/2], 0o666); err != nil {
