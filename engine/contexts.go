@@ -86,10 +86,11 @@ func (e *Engine) HasContext(s *eviction.Session, tokens []int32) bool {
 	return e.keptContext(s, tokens) != nil
 }
 
-// TakeContext keeps a context that was read from a file, as if the session had made it, where there is room.
+// TakeContext keeps a context that was read from a file, as if the session had made it, where there is room and none like it.
 func (e *Engine) TakeContext(s *eviction.Session, c *eviction.Context) {
-	s.Adopt(c)
-	e.keepContext(s.CacheSalt, c)
+	if s.Adopt(c); !e.HasContext(s, c.Tokens) {
+		e.keepContext(s.CacheSalt, c)
+	}
 }
 
 // keepContext keeps a context where there is room beside what runs.
