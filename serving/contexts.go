@@ -19,6 +19,7 @@ import (
 const (
 	maxContexts     = 1024
 	maxContextBytes = 256 << 20 // of their messages
+	maxTTL          = 10 * 365 * 24 * 3600
 )
 
 // namedContext is the beginning of conversations, which is evicted once, as the API tells it. What is left of it lies in the engine, and
@@ -104,11 +105,12 @@ func (c *contexts) put(n *namedContext) error {
 	defer c.mu.Unlock()
 	c.clean(time.Now())
 	key := [2]string{n.salt, n.Name}
-	if _, there := c.named[key]; there {
-		c.remove(key)
-	}
 	n.bytes = len(n.messages) + len(n.tools)
-	if len(c.named) >= maxContexts || c.bytes+n.bytes > maxContextBytes {
+	others, bytes := len(c.named), c.bytes
+	if before, there := c.named[key]; there {
+		others, bytes = others-1, bytes-before.bytes
+	}
+	if others >= maxContexts || bytes+n.bytes > maxContextBytes {
 		return failure(http.StatusInsufficientStorage, invalidRequest, "too_many_contexts", "%d contexts with %d bytes of messages have names: want at most %d with %d", len(c.named), c.bytes, maxContexts, maxContextBytes)
 	}
 	if c.files != nil {
@@ -116,8 +118,7 @@ func (c *contexts) put(n *namedContext) error {
 			return fmt.Errorf("context folder: %w", err)
 		}
 	}
-	c.named[key] = n
-	c.bytes += n.bytes
+	c.named[key], c.bytes = n, bytes+n.bytes
 	return nil
 }
 
@@ -157,8 +158,8 @@ func (s *Server) makeContext(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case (b.Text == nil) == !given(b.Messages):
 		return refuse("messages", "want messages, or the text of a document")
-	case b.TTL != nil && *b.TTL < 1:
-		return refuse("ttl", "got %d, want at least 1 second", *b.TTL)
+	case b.TTL != nil && (*b.TTL < 1 || *b.TTL > maxTTL):
+		return refuse("ttl", "got %d, want 1 to %d seconds", *b.TTL, maxTTL)
 	case b.Eviction != nil && b.Eviction.Context != "":
 		return refuse("eviction.context", "a context begins with no other one")
 	case len(b.Name) > 200 || strings.ContainsAny(b.Name, "/\x00"):

@@ -157,11 +157,19 @@ func TestNamedContexts(t *testing.T) {
 	if _, cached := answered(s.post(t, "/v1/chat/completions", marked(text+"\n\n", question)))(t); cached < 200 {
 		t.Errorf("the same with a mark: %d tokens were there", cached)
 	}
+	// One of a policy that evicts nothing is there whole.
+	status, made = s.post(t, "/v1/contexts", bodyOf(map[string]any{"name": "doc", "text": text, "eviction": map[string]any{"policy": "full"}}))
+	if status != 200 || made["kept_entries"] != made["tokens"] {
+		t.Fatalf("%d %v", status, made)
+	}
+	if _, cached := answered(ask("doc", ""))(t); cached != int(made["tokens"].(float64)) {
+		t.Errorf("%d tokens were there, want %v", cached, made["tokens"])
+	}
 	if status, all := s.post(t, "/v1/contexts", bodyOf(map[string]any{"text": text, "eviction": map[string]any{"policy": "tova"}})); status != 400 {
 		t.Errorf("a policy that decides while it decodes: %d %v", status, all)
 	}
 	for _, c := range []struct{ body, says string }{
-		{`{"name":"a"}`, "messages"}, {`{"text":"x","messages":[{"role":"user","content":"x"}]}`, "messages"}, {`{"text":"map","ttl":0}`, "ttl"},
+		{`{"name":"a"}`, "messages"}, {`{"text":"x","messages":[{"role":"user","content":"x"}]}`, "messages"}, {`{"text":"map","ttl":0}`, "ttl"}, {`{"text":"map","ttl":9223372036854775807}`, "ttl"},
 		{`{"text":"map","eviction":{"context":"doc"}}`, "eviction.context"}, {`{"text":"map","name":"a/b"}`, "name"}, {`{"text":"map","nmae":"a"}`, "nmae"},
 	} {
 		status, answer := s.post(t, "/v1/contexts", c.body)

@@ -112,7 +112,7 @@ func (s *Server) newExchange(req *http.Request, prefix string, r *settings) (*ex
 
 // encode makes a conversation the prompt.
 func (x *exchange) encode(ctx context.Context, c *conversation) error {
-	c.named, c.compresses = x.named, x.policy.Name != "full" && x.policy.Compresses() == nil
+	c.named, c.compresses = x.named, (x.named != nil || x.policy.Name != "full") && x.policy.Compresses() == nil
 	ids, n, err := c.encode(ctx, x.server.model.Model)
 	x.prompts, x.context, x.conversation = [][]int32{ids}, n, true
 	return err
