@@ -37,6 +37,12 @@ func (m *Model) ContextOrigin(ctx context.Context, p Policy, budget eviction.Bud
 // runPrompt takes the prompt of a request through its session: the context first, where it begins with one.
 func (e *Engine) runPrompt(ctx context.Context, a *Answer) error {
 	r := &a.Request
+	if r.OnPrefill != nil { // no other prompt passes before this one has
+		run := e.runtime.Runner
+		before := run.OnPrefill
+		defer func() { run.OnPrefill = before }()
+		run.OnPrefill = r.OnPrefill
+	}
 	rest := r.Prompt[a.known:]
 	if r.Context > 0 {
 		if err := e.enterContext(ctx, a); err != nil {

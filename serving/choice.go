@@ -36,6 +36,7 @@ type choice struct {
 type chunk struct {
 	text     string
 	tokens   []tokenLogProb // where they are asked for
+	ran      int            // tokens of the prompt so far, where that is asked for
 	started  bool           // the first token is there, or the end
 	done     bool
 	count    int // tokens so far
@@ -48,6 +49,24 @@ type chunk struct {
 
 // session is the answer's, of a conversation that goes on the one that was kept.
 func (c *choice) session() *eviction.Session { return c.answer.Request.Session }
+
+// progressEvery is how often it is told how far a prompt has run.
+const progressEvery = 250 * time.Millisecond
+
+// onPrefill is engine.Request.OnPrefill. Tokens that need not run are before those of the pass.
+func (c *choice) onPrefill(tokens int) func(more int) {
+	all, last := len(c.request.Prompt), time.Time{}
+	ran := all - tokens
+	return func(more int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		ran += more
+		if now := time.Now(); ran == all || now.Sub(last) >= progressEvery {
+			c.said.ran, last = max(c.said.ran, ran), now // of a draft's pass there is less
+			c.notify()
+		}
+	}
+}
 
 // beginAnswer is called when the prompt has run.
 func (c *choice) beginAnswer() {

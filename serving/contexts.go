@@ -145,7 +145,8 @@ type contextRequest struct {
 	Text     *string          `json:"text"` // a document, in the place of messages: what a user says, with an empty line behind it
 	Tools    json.RawMessage  `json:"tools"`
 	Eviction *evictionRequest `json:"eviction"`
-	TTL      *int64           `json:"ttl"` // seconds; nil: until it is deleted
+	TTL      *int64           `json:"ttl"`    // seconds; nil: until it is deleted
+	Stream   bool             `json:"stream"` // the answer is events, which tell how far the tokens have run
 	Unknown  unknown          `json:",embed"`
 }
 
@@ -194,7 +195,8 @@ func (s *Server) makeContext(w http.ResponseWriter, r *http.Request) error {
 		sum := sha256.Sum256([]byte(jsonOf([]any{n.Eviction, ids})))
 		n.Name = "ctx-" + hex.EncodeToString(sum[:10])
 	}
-	x.prompts, x.context, x.maxNew, x.n = [][]int32{ids}, len(ids), 0, 1
+	n.Tokens = len(ids)
+	x.prompts, x.context, x.maxNew, x.n, x.progress = [][]int32{ids}, len(ids), 0, 1, b.Stream
 	if err := x.checkPrompt(s, "messages", ids); err != nil {
 		return err
 	}
@@ -203,27 +205,50 @@ func (s *Server) makeContext(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer release()
-	if err := x.each(r.Context(), func(*choice, chunk) error { return nil }); err != nil {
+	if b.Stream {
+		out := newEvents(w)
+		told, err := x.nameContext(r.Context(), n, out)
+		if err == nil {
+			err = out.writeEvent(told)
+		}
+		out.end(err)
+		return nil
+	}
+	told, err := x.nameContext(r.Context(), n, nil)
+	if err != nil {
 		return err
 	}
-	c := x.choices[0]
-	n.Tokens = len(ids)
-	told := *n
-	err = s.worker.do(func() {
+	writeJSON(w, http.StatusOK, told)
+	return nil
+}
+
+// nameContext waits for what is left of the context, and gives it its name. The progress goes to out, unless that is nil.
+func (x *exchange) nameContext(ctx context.Context, n *namedContext, out *events) (*namedContext, error) {
+	ran := 0
+	err := x.each(ctx, func(_ *choice, said chunk) error {
+		if out == nil || said.ran == ran {
+			return nil
+		}
+		ran = said.ran
+		return out.writeEvent(fields{"object": "context.progress", "tokens_done": ran, "tokens": n.Tokens})
+	})
+	if err != nil {
+		return nil, err
+	}
+	c, told := x.choices[0], *n
+	if failed := x.server.worker.do(func() {
 		n.tell(c)
 		told = *n
 		if c.texts != nil {
 			told.Kept, err = c.keptTokens()
 		}
-	})
+	}); failed != nil {
+		err = failed
+	}
 	if err == nil {
-		err = s.contexts.put(n)
+		err = x.server.contexts.put(n)
 	}
-	if err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, &told)
-	return nil
+	return &told, err
 }
 
 // tell takes down what was kept; it is the worker's own.

@@ -1,8 +1,12 @@
 package serving_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -191,6 +195,102 @@ func TestNamedContexts(t *testing.T) {
 	}
 	if status, _ := ask("doc", ""); status != 404 {
 		t.Errorf("a context that is gone: %d", status)
+	}
+}
+
+// contextEvents are the events of a context that is made with a text, each as JSON has it.
+func (s *served) contextEvents(t testing.TB, text, more string) (all []map[string]any) {
+	t.Helper()
+	r, err := http.Post(s.url+"/v1/contexts", "application/json", strings.NewReader(`{"stream":true,"text":"`+text+`"`+more+`}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	raw, err := io.ReadAll(r.Body)
+	events, ended := strings.CutSuffix(string(raw), "data: [DONE]\n\n")
+	if err != nil || r.StatusCode != 200 || !ended {
+		t.Fatalf("status %d, %v: %s", r.StatusCode, err, raw)
+	}
+	for _, event := range strings.Split(strings.TrimSpace(events), "\n\n") {
+		var one map[string]any
+		if err := json.Unmarshal([]byte(strings.TrimPrefix(event, "data: ")), &one); err != nil {
+			t.Fatalf("%v in %q", err, event)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// TestStreamedContexts: a stream tells how far its own tokens have run, whatever else waits, up to all of them, and then the context.
+func TestStreamedContexts(t *testing.T) {
+	s := serve(t, ofContexts)
+	var all sync.WaitGroup
+	for i := range 3 {
+		text := s.message(t, 300+200*i, uint64(i+1))
+		all.Go(func() {
+			events := s.contextEvents(t, text, fmt.Sprintf(`,"name":"doc%d","eviction":{"kept":true}`, i))
+			made, ran := events[len(events)-1], 0.0
+			for _, e := range events[:len(events)-1] {
+				if e["object"] != "context.progress" || e["tokens"] != made["tokens"] || e["tokens_done"].(float64) <= ran {
+					t.Errorf("document %d: %v behind %v tokens", i, e, ran)
+				}
+				ran = e["tokens_done"].(float64)
+			}
+			if made["object"] != "context" || made["name"] != fmt.Sprint("doc", i) || ran != made["tokens"] || len(made["kept"].([]any)) != int(ran) {
+				t.Errorf("document %d: %v tokens have run, and then %v", i, ran, made)
+			}
+			if events := s.contextEvents(t, text, ""); len(events) != 1 || events[0]["tokens"] != made["tokens"] { // what is there need not run
+				t.Errorf("document %d once more: %v", i, events)
+			}
+		})
+		all.Go(func() {
+			if status, answer := s.post(t, "/v1/chat/completions", `{"max_tokens":2,"messages":[{"role":"user","content":"`+s.message(t, 200, uint64(20+i))+`"}]}`); status != 200 {
+				t.Errorf("a question beside them: %d %v", status, answer)
+			}
+		})
+	}
+	all.Wait()
+	if status, answer := s.post(t, "/v1/contexts", `{"stream":true,"text":"map","eviction":{"policy":"tova"}}`); status != 400 || !strings.Contains(fmt.Sprint(answer), "it decides while it decodes") {
+		t.Errorf("a policy that decides while it decodes: %d %v", status, answer)
+	}
+}
+
+// gone is a client that is gone after the first event.
+type gone struct {
+	*httptest.ResponseRecorder
+	wrote chan struct{}
+}
+
+func (g *gone) Write(p []byte) (int, error) {
+	if g.Body.Len() > 0 {
+		return 0, io.ErrClosedPipe
+	}
+	close(g.wrote)
+	return g.ResponseRecorder.Write(p)
+}
+
+// TestStreamedContextIsLeft: a client that is gone while its document runs leaves no name, and nothing that others would be answered from.
+func TestStreamedContextIsLeft(t *testing.T) {
+	s := serve(t, ofContexts)
+	text, question := s.message(t, 600, 1), questions(s, t, 1)[0]
+	ctx, hangUp := context.WithCancel(t.Context())
+	w := &gone{httptest.NewRecorder(), make(chan struct{})}
+	go func() {
+		<-w.wrote
+		hangUp()
+	}()
+	r := httptest.NewRequestWithContext(ctx, "POST", s.url+"/v1/contexts", strings.NewReader(`{"stream":true,"name":"doc","text":"`+text+`"}`))
+	r.Header.Set("Content-Type", "application/json")
+	s.server.ServeHTTP(w, r)
+	if got := w.Body.String(); !strings.HasPrefix(got, `data: {"object":"context.progress"`) || strings.Count(got, "data:") != 1 {
+		t.Fatalf("the client has read %q", got)
+	}
+	if status, answer, err := s.send(t.Context(), "GET", "/v1/contexts", "none", ""); err != nil || fmt.Sprint(answer["data"]) != "[]" {
+		t.Errorf("%d %v %v", status, answer, err)
+	}
+	got, _ := answered(s.post(t, "/v1/chat/completions", marked(text+" ", question)))(t)
+	if want := s.behind(t, "snapkv", text+" ", question); got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -45,6 +45,8 @@ type exchange struct {
 	context int
 	named   *namedContext
 	made    func(*eviction.Context) // is told of the context when it was made; nil: nobody is
+	// progress: chunks tell how far prompts have run.
+	progress bool
 	// grammar is the language of the answers, and constraint makes one of it for each; nil: nothing is constrained.
 	grammar    *constraint.Grammar
 	constraint func() model.Constraint
@@ -258,6 +260,9 @@ func (x *exchange) newChoice(i int) (*choice, error) {
 	if !x.promptLogProbs {
 		c.request.Context = x.context
 	}
+	if x.progress {
+		c.request.OnPrefill = c.onPrefill
+	}
 	if x.conversation {
 		c.goesOn, c.request.Owner = session.KeepsTurns(), x.owner
 	}
@@ -353,6 +358,11 @@ func (e *events) endStream(err error, out completion, usage *usage) {
 		out.Choices, out.Usage = []any{}, usage
 		err = e.writeEvent(out)
 	}
+	e.end(err)
+}
+
+// end is how a stream ends, well or not.
+func (e *events) end(err error) {
 	if err != nil {
 		e.writeEvent(map[string]any{"error": ofModel(err)})
 	}

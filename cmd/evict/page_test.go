@@ -61,7 +61,7 @@ func TestServePageSendsWhatWasChosen(t *testing.T) {
 				var sent, title, kept string
 				b.Eval(`window.sent`, &sent)
 				b.Eval(`document.querySelector(".answer h3").textContent`, &title)
-				b.Eval(`document.querySelector(".amount").textContent`, &kept)
+				b.Eval(`document.querySelector(".turn .amount").textContent`, &kept)
 				if sent != step.want || title != c.title {
 					t.Errorf("turn %d: sent %s under %q, want %s under %q", turn, sent, title, step.want, c.title)
 				}
@@ -72,6 +72,125 @@ func TestServePageSendsWhatWasChosen(t *testing.T) {
 			b.Check(func(asked string) bool { return strings.HasPrefix(asked, "data:") || strings.HasPrefix(asked, url+"/") })
 		})
 	}
+}
+
+// TestServePageDocumentInABrowser: a text that is dropped, chosen or pasted is compressed with a bar that goes to its end, under what is
+// chosen; questions are asked behind it by its name, alone, until it is taken away. Where the policy has none, the page says why, and
+// a pasted text stays.
+func TestServePageDocumentInABrowser(t *testing.T) {
+	b := browsertest.Start(t)
+	_, url, _ := serveProgram(t)
+	b.Open(url, 1280, "light")
+	b.Until(`document.querySelector("#model").textContent !== ""`)
+	text := func(selector string) (text string) {
+		t.Helper()
+		b.Eval(fmt.Sprintf(`document.querySelector(%q).textContent`, selector), &text)
+		return text
+	}
+	b.Eval(fmt.Sprintf(`window.report = %q; window.sent = [];
+		window.real = window.fetch; window.fetch = (u, o) => { if (o.method !== "GET") sent.push([o.method, u, o.body && JSON.parse(o.body)]); return real(u, o); };
+		window.given = (text, name) => { const t = new DataTransfer(); name ? t.items.add(new File([text], name)) : t.items.add(text, "text/plain"); return t; };
+		window.choose = (policy, budget) => { for (const [id, value, type] of [["policy", policy, "change"], ["budget", budget, "input"]]) { const e = document.getElementById(id); e.value = value; e.dispatchEvent(new Event(type)); } };
+		window.widths = []; new MutationObserver(all => all.forEach(m => widths.push(m.oldValue))).observe(document.querySelector("#document .bar div"), {attributeFilter: ["style"], attributeOldValue: true}); 0`,
+		strings.Repeat("never karl lantern away farm ", 240)), nil)
+	idle := func(shown bool) {
+		t.Helper()
+		b.Until(fmt.Sprintf(`document.querySelector("#stop").disabled && document.querySelector("#document").hidden === %v`, !shown))
+	}
+
+	// A policy that decides while it decodes.
+	b.Eval(`choose("tova", 10); const e = document.querySelector("#message"); e.focus(); e.dispatchEvent(new ClipboardEvent("paste", {clipboardData: given(report), bubbles: true, cancelable: true})); 0`, nil)
+	b.Until(`document.querySelector("#message").value === report && document.querySelector("#stop").disabled`)
+	if got := text("#status.bad"); !strings.HasPrefix(got, "A document wants another policy. eviction.policy: policy tova: it decides while it decodes") {
+		t.Errorf("under tova: %q", got)
+	}
+	trouble := b.Trouble()
+	if len(trouble) != 1 || !strings.Contains(trouble[0], "status of 400") {
+		t.Errorf("console: %s", trouble)
+	}
+	b.Eval(`document.querySelector("#message").value = ""; choose("snapkv", 10); 0`, nil)
+
+	// One is dropped, and asked.
+	b.Eval(`document.body.dispatchEvent(new DragEvent("drop", {dataTransfer: given(report, "report.txt"), bubbles: true, cancelable: true})); 0`, nil)
+	b.Until(`!!document.querySelector("#document.ready")`)
+	idle(true)
+	var widths []string
+	if b.Eval(`widths`, &widths); !slices.Contains(widths, "width: 100%;") {
+		t.Errorf("the bar was at %q", widths)
+	}
+	var ask struct {
+		Text, Eviction string
+		Stream         bool
+	}
+	b.Eval(`(({text, eviction, stream}) => ({Text: text, Eviction: JSON.stringify(eviction), Stream: stream}))(sent.at(-1)[2])`, &ask)
+	if !strings.HasPrefix(ask.Text, "never karl lantern away farm never") || !ask.Stream || ask.Eviction != `{"policy":"snapkv","budget":"10%","kept":true}` {
+		t.Errorf("the document was sent as %.200v", ask)
+	}
+	if title, amount, facts := text("#document h2"), text("#document .amount"), text("#document .facts"); title != "report.txt" || !strings.HasSuffix(amount, "entries per head (10%)") || !strings.Contains(facts, " tokens in ") || !strings.Contains(facts, " of memory, full ") {
+		t.Errorf("the document is shown as %q, %q, %q", title, amount, facts)
+	}
+	var shown struct {
+		Tokens, Shades int
+		Open, Free     bool
+	}
+	b.Eval(`(() => { const all = [...document.querySelectorAll("#document .tokens span")]; return {Tokens: all.length, Shades: new Set(all.map(s => s.className)).size, Open: document.querySelector("#document details").open, Free: document.querySelector("#policy").matches(":enabled")}; })()`, &shown)
+	if shown.Tokens < 1200 || shown.Shades < 2 || shown.Open || shown.Free {
+		t.Errorf("what is left: %+v", shown)
+	}
+	question := func(turns int) (eviction string) {
+		t.Helper()
+		b.Eval(`document.querySelector("#message").focus()`, nil)
+		b.Type("never karl lantern")
+		b.Press("Enter", 0)
+		b.Until(fmt.Sprintf(`document.querySelector("#stop").disabled && (document.querySelectorAll(".turn .kept.ready").length === %d || document.querySelector("#status").className === "bad")`, turns))
+		if got := text("#status"); got != "" {
+			t.Fatalf("question %d: %s", turns, got)
+		}
+		b.Eval(`JSON.stringify(sent.at(-1)[2].eviction)`, &eviction)
+		return eviction
+	}
+	name := text("#document .facts")
+	name = name[strings.LastIndex(name, " ")+1:]
+	if got := question(1); !strings.HasPrefix(name, "ctx-") || got != `{"context":"`+name+`"}` {
+		t.Errorf("asked with %s, want the context %s", got, name)
+	}
+	b.Eval(`document.querySelector(".compare.ready").click()`, nil)
+	b.Until(`!!document.querySelector(".answer.full .facts")?.textContent.includes("words")`)
+	var whole bool
+	if b.Eval(`sent.at(-1)[2].messages[0].content === report + "\n\nnever karl lantern"`, &whole); !whole {
+		t.Error("the full cache was asked without the document")
+	}
+	for _, shot := range []struct {
+		width  int
+		scheme string
+		open   bool
+	}{{1280, "light", false}, {1280, "dark", true}, {320, "light", true}} {
+		b.Resize(shot.width, shot.scheme)
+		b.Eval(fmt.Sprintf(`document.querySelector("#document details").open = %v; scrollTo(0, 0)`, shot.open), nil)
+		var wide int
+		if b.Eval(`document.documentElement.scrollWidth`, &wide); wide > shot.width {
+			t.Errorf("%d pixels wide, want %d", wide, shot.width)
+		}
+		if shots := os.Getenv("GLIMPSE_SHOTS"); shots != "" {
+			if err := os.WriteFile(filepath.Join(shots, fmt.Sprintf("document-%d-%s.png", shot.width, shot.scheme)), b.Screenshot(nil), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+
+	// It is taken away, and another one is chosen, which is no text.
+	b.Eval(`document.querySelector("#take-away").click()`, nil)
+	idle(false)
+	var gone string
+	if b.Eval(`JSON.stringify(sent.at(-1))`, &gone); gone != `["DELETE","/v1/contexts/`+name+`",null]` {
+		t.Errorf("sent %s", gone)
+	}
+	if got := question(2); got != `{"policy":"snapkv","budget":"10%","kept":true}` {
+		t.Errorf("without a document: %s", got)
+	}
+	b.Eval(`document.querySelector("#file").files = given(new Uint8Array([255, 0]), "picture.png").files; document.querySelector("#file").dispatchEvent(new Event("change")); 0`, nil)
+	b.Until(`document.querySelector("#status").textContent === "picture.png is not a text in UTF-8."`)
+	b.Check(func(asked string) bool { return strings.HasPrefix(asked, "data:") || strings.HasPrefix(asked, url+"/") })
 }
 
 // TestServePageInABrowser uses the page of evict serve as a person does: a key, a message, its answer and what was kept, the
@@ -172,8 +291,8 @@ func TestServePageInABrowser(t *testing.T) {
 		}
 		return len(shares), sum
 	}
-	if n, sum := kept(".turn"); n != 9 || math.Abs(sum-4) > 0.05*9 || !strings.HasPrefix(text(".amount"), "4 of 9 entries per head (44%)") {
-		t.Errorf("%d tokens of which %v are kept: %q", n, sum, text(".amount"))
+	if n, sum := kept(".turn"); n != 9 || math.Abs(sum-4) > 0.05*9 || !strings.HasPrefix(text(".turn .amount"), "4 of 9 entries per head (44%)") {
+		t.Errorf("%d tokens of which %v are kept: %q", n, sum, text(".turn .amount"))
 	}
 	var darker bool
 	b.Eval(`(() => { const all = [...document.querySelectorAll(".tokens span")], of = s => getComputedStyle(s).backgroundColor; return new Set(all.map(of)).size > 1; })()`, &darker)
@@ -235,7 +354,7 @@ func TestServePageInABrowser(t *testing.T) {
 	b.Eval(`document.querySelector("#clear").click()`, nil)
 	send("never karl lantern")
 	idle(1)
-	if got := text(".answer p.text") + ", " + text(".tokens"); got != "away lantern, The prompt is too long to be shown." { // at 100%
+	if got := text(".answer p.text") + ", " + text(".turn .tokens"); got != "away lantern, The prompt is too long to be shown." { // at 100%
 		t.Errorf("a long prompt: %q", got)
 	}
 	var shift float64

@@ -77,6 +77,13 @@ func (b *Browser) must(what string, err error) {
 // Open loads a page at a width of the window in the light or the dark scheme.
 func (b *Browser) Open(url string, width int, scheme string) {
 	b.t.Helper()
+	b.Resize(width, scheme)
+	b.must(url, chromedp.Do(b.ctx, chromedp.Navigate(url)))
+}
+
+// Resize gives the window a width, and the light or the dark scheme.
+func (b *Browser) Resize(width int, scheme string) {
+	b.t.Helper()
 	viewport := []chromedp.EmulateViewportOption{chromedp.EmulateScale(1)}
 	if width < 600 {
 		viewport = append(viewport, chromedp.EmulateMobile)
@@ -84,7 +91,6 @@ func (b *Browser) Open(url string, width int, scheme string) {
 	b.must("window", chromedp.Do(b.ctx, chromedp.EmulateViewport(int64(width), 900, viewport...)))
 	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 	b.must("scheme", err)
-	b.must(url, chromedp.Do(b.ctx, chromedp.Navigate(url)))
 }
 
 // Eval runs an expression of JavaScript.

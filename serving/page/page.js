@@ -7,13 +7,14 @@ let defaults = {};       // policy and budget of requests that name none
 let adapters = [];
 let budget = "";         // that was chosen, as requests say it: "25%"; "" is the server's
 let messages = [];       // of the conversation, as the API has them
-let running = null;      // the AbortController of the answer that is being written
+let running = null;      // the AbortController of the answer that is being written, or of the document that is being compressed
+let doc = null;          // that questions are asked behind: the context's name, and the text
 
 // call sends a request. A failure is an Error with the server's words, status and param.
-async function call(path, body, signal) {
+async function call(path, body, signal, method = body ? "POST" : "GET") {
   const headers = {"Content-Type": "application/json"}, key = sessionStorage.getItem(keyName);
   if (key) headers.Authorization = `Bearer ${key}`;
-  const response = await fetch(path, {method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal});
+  const response = await fetch(path, {method, headers, body: body && JSON.stringify(body), signal});
   if (response.ok) return response;
   const error = (await response.json().catch(() => ({}))).error || {};
   if (response.status === 401) askForKey();
@@ -71,18 +72,17 @@ function offerAdapters() {
   $("adapter").disabled = !fit.length;
 }
 
-// stream asks for an answer and calls onText with what there is of it, and of the thoughts before it. It returns the usage and the time of the first token.
-async function stream(body, signal, onText) {
-  const began = performance.now();
+// events sends a request and yields the events that it is answered with.
+async function* events(path, body, signal) {
   let response;
   try {
-    response = await call("/v1/chat/completions", body, signal);
+    response = await call(path, body, signal);
   } catch (e) {
     if (e.param !== "eviction.kept") throw e; // a prompt too long to be shown
-    response = await call("/v1/chat/completions", {...body, eviction: {...body.eviction, kept: false}}, signal);
+    response = await call(path, {...body, eviction: {...body.eviction, kept: false}}, signal);
   }
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "", usage = null, first = 0, ended = false;
+  let rest = "", ended = false;
   for (;;) {
     const {value, done} = await reader.read();
     if (done) break;
@@ -93,14 +93,23 @@ async function stream(body, signal, onText) {
       if (line === "data: [DONE]") { ended = true; continue; }
       const part = JSON.parse(line.slice(6));
       if (part.error) throw new Error(part.error.message);
-      usage = part.usage || usage;
-      const {content, reasoning_content: thoughts} = part.choices[0]?.delta || {};
-      if (!content && !thoughts) continue;
-      first ||= performance.now() - began;
-      onText(content || "", thoughts || "");
+      yield part;
     }
   }
   if (!ended) throw new Error("The answer broke off.");
+}
+
+// stream asks for an answer and calls onText with what there is of it, and of the thoughts before it. It returns the usage and the time of the first token.
+async function stream(body, signal, onText) {
+  const began = performance.now();
+  let usage = null, first = 0;
+  for await (const part of events("/v1/chat/completions", body, signal)) {
+    usage = part.usage || usage;
+    const {content, reasoning_content: thoughts} = part.choices[0]?.delta || {};
+    if (!content && !thoughts) continue;
+    first ||= performance.now() - began;
+    onText(content || "", thoughts || "");
+  }
   return {usage, first};
 }
 
@@ -152,7 +161,7 @@ async function write(turn, title, asked, eviction) {
 
 function setBusy(busy) {
   $("log").setAttribute("aria-busy", busy);
-  $("send").disabled = $("clear").disabled = busy;
+  $("send").disabled = $("clear").disabled = $("choose").disabled = $("take-away").disabled = busy;
   $("stop").disabled = !busy;
   for (const b of document.querySelectorAll(".compare")) b.disabled = busy;
 }
@@ -164,22 +173,26 @@ async function send() {
   $("hint").hidden = true;
   const turn = $("turn-template").content.cloneNode(true).firstElementChild;
   turn.querySelector(".asked").textContent = text;
+  turn.classList.toggle("behind", !!doc);
   $("log").append(turn);
   scrollToEnd();
-  const asked = [...messages, {role: "user", content: text}];
+  const asked = [...messages, {role: "user", content: text}], behind = doc;
   const whole = policy() === "full";
   const compare = turn.querySelector(".compare");
-  const out = await write(turn, whole ? fullCache : `${policy()} at ${$("share").textContent}`, asked, {...chosen(), kept: true});
+  const out = await write(turn, whole ? fullCache : `${policy()} at ${$("share").textContent}`, asked, doc ? {context: doc.name} : {...chosen(), kept: true});
   if (out.usage || out.text) messages = [...asked, {role: "assistant", content: out.text, ...(out.thoughts && {reasoning_content: out.thoughts})}];
   else $("message").value ||= text; // to be sent again
   if (!out.usage) return;
   const follow = atEnd();
-  showKept(turn.querySelector(".kept"), out.usage);
+  const u = out.usage, e = u.eviction;
+  showKept(turn.querySelector(".kept"), e.kept_entries, u.prompt_tokens, `${memory(e)}; ${number(e.read_entries)} entries read a step; ` +
+    `prompt in ${duration(e.prefill_ms)}, ${u.prompt_tokens_details.cached_tokens} of its tokens cached`);
+  showTokens(turn.querySelector(".tokens"), e.tokens);
   if (follow) scrollToEnd();
   if (whole) return;
   compare.classList.add("ready");
   compare.addEventListener("click", async () => {
-    const full = await write(turn, fullCache, asked, {policy: "full"});
+    const full = await write(turn, fullCache, behind ? unfolded(behind.text, asked) : asked, {policy: "full"});
     if (!full.usage) return;
     full.facts.textContent += `. ${difference(full.text, out.text)}`;
     compare.hidden = true;
@@ -196,23 +209,102 @@ function difference(full, evicted) {
   return same ? `${same} of ${a.length} words are the same, then they differ.` : "Other words from the first on.";
 }
 
-function showKept(kept, usage) {
-  kept.classList.add("ready");
-  const e = usage.eviction, share = e.kept_entries / usage.prompt_tokens;
-  const [amount, facts] = kept.querySelectorAll("p");
-  amount.textContent = `${number(e.kept_entries)} of ${usage.prompt_tokens} entries per head (${Math.round(100 * share)}%)`;
+// unfolded is a conversation whose first message begins with a document, as the server puts it there.
+const unfolded = (text, [first, ...rest]) => [{...first, content: `${text}\n\n${first.content}`}, ...rest];
+
+// give makes a text the document that questions are asked behind, in the place of another one. It returns whether it has become one.
+async function give(title, text) {
+  if (running || !model || !await takeAway()) return false;
+  const view = $("document");
+  view.classList.remove("ready");
+  view.querySelector("h2").textContent = title;
+  showAmount(view, "It waits for its turn.", 0, "progressbar");
+  view.querySelector(".facts").textContent = "";
+  view.hidden = false;
+  view.scrollIntoView({block: "nearest"});
+  $("settings").disabled = true; // what stands there is the document's from now on
+  running = new AbortController();
+  setBusy(true);
+  say("The document is being compressed.");
+  let made = null;
+  try {
+    for await (const part of events("/v1/contexts", {model, text, stream: true, ttl: 24 * 60 * 60, eviction: {...chosen(), kept: true}}, running.signal)) {
+      if (part.object === "context") made = part;
+      else showAmount(view, `${number(part.tokens_done)} of ${number(part.tokens)} tokens have run`, part.tokens_done / part.tokens, "progressbar");
+    }
+    doc = {name: made.name, text};
+    showKept(view, made.kept_entries, made.tokens, `${number(made.tokens)} tokens in ${duration(made.prefill_ms)}; ${memory(made)}; its name is ${made.name}`);
+    showTokens(view.querySelector(".tokens"), made.kept);
+    view.querySelector("details").open = made.tokens <= 400;
+    say("");
+  } catch (e) {
+    view.hidden = true;
+    $("settings").disabled = false;
+    const stopped = e.name === "AbortError";
+    say(stopped ? "Stopped." : e.param === "eviction.policy" ? `A document wants another policy. ${e.message}.` : e.message, !stopped);
+  } finally {
+    running = null;
+    setBusy(false);
+  }
+  $("message").focus();
+  return !!doc;
+}
+
+// takeAway has the server forget the document. It returns whether there is none.
+async function takeAway() {
+  try {
+    if (doc) await call(`/v1/contexts/${encodeURIComponent(doc.name)}`, null, null, "DELETE");
+  } catch (e) {
+    if (e.status !== 404) { // which is gone already
+      say(e.message, true);
+      return false;
+    }
+  }
+  doc = null;
+  $("document").hidden = true;
+  $("settings").disabled = false;
+  return true;
+}
+
+// giveFile makes a file the document.
+async function giveFile(file) {
+  if (running) return say("A document has to wait until the answer is there.", true);
+  let text;
+  try {
+    text = new TextDecoder("utf-8", {fatal: true}).decode(await file.arrayBuffer());
+  } catch (e) {
+    return say(`${file.name} is not a text in UTF-8.`, true);
+  }
+  if (text.trim()) await give(file.name, text);
+  else say(`${file.name} is empty.`, true);
+}
+
+const longText = 4000; // characters that are pasted as a document
+const memory = e => `${bytes(e.kept_bytes)} of memory${e.full_bytes ? `, full ${bytes(e.full_bytes)}` : ""}`;
+
+function showAmount(kept, text, share, role = "img") {
   const bar = kept.querySelector(".bar");
-  bar.setAttribute("aria-label", amount.textContent);
+  kept.querySelector(".amount").textContent = text;
+  bar.role = role;
+  bar.ariaLabel = text;
+  bar.ariaValueNow = role === "progressbar" ? Math.round(100 * share) : null;
   bar.firstElementChild.style.width = `${100 * share}%`;
-  facts.textContent = `${bytes(e.kept_bytes)} of memory, full ${bytes(e.full_bytes)}; ${number(e.read_entries)} entries read a step; ` +
-    `prompt in ${duration(e.prefill_ms)}, ${usage.prompt_tokens_details.cached_tokens} of its tokens cached`;
-  const tokens = kept.querySelector(".tokens");
-  if (!e.tokens) {
+}
+
+function showKept(kept, entries, of, facts) {
+  kept.classList.add("ready");
+  showAmount(kept, `${number(entries)} of ${of} entries per head (${Math.round(100 * entries / of)}%)`, entries / of);
+  kept.querySelector(".facts").textContent = facts;
+}
+
+// showTokens shows what was kept of every token.
+function showTokens(tokens, kept) {
+  if (!kept) {
     tokens.textContent = "The prompt is too long to be shown.";
     return;
   }
   tokens.tabIndex = 0; // to be scrolled by keys
-  tokens.replaceChildren(...e.tokens.map(([text, share], i) => {
+  tokens.replaceChildren(...kept.map(([text, share], i) => {
     const span = document.createElement("span");
     span.textContent = text;
     span.className = `k${share > 0 ? Math.max(1, Math.floor(10 * share)) : 0}`;
@@ -249,7 +341,31 @@ $("clear").addEventListener("click", () => {
   say("");
   $("message").focus();
 });
-$("settings").addEventListener("submit", e => e.preventDefault());
+$("choose").addEventListener("click", () => $("file").click());
+$("file").addEventListener("change", async () => {
+  const [file] = $("file").files;
+  if (file) await giveFile(file);
+  $("file").value = ""; // the same one may be chosen again
+});
+$("take-away").addEventListener("click", async () => {
+  if (await takeAway()) say("The document is gone.");
+  $("message").focus();
+});
+$("message").addEventListener("paste", async e => {
+  const text = e.clipboardData.getData("text/plain");
+  if (text.length < longText || running || !model) return;
+  e.preventDefault();
+  if (!await give("Pasted text", text)) $("message").setRangeText(text, $("message").selectionStart, $("message").selectionEnd, "end");
+});
+const over = e => e.dataTransfer?.types.includes("Files");
+for (const type of ["dragover", "dragleave", "drop"]) {
+  document.addEventListener(type, e => {
+    if (!over(e)) return;
+    e.preventDefault(); // the browser would leave the page for the file
+    document.body.classList.toggle("over", type === "dragover");
+    if (type === "drop") giveFile(e.dataTransfer.files[0]);
+  });
+}
 $("policy").addEventListener("change", () => {
   if (!$("policy").value) budget = ""; // all is the server's again
   showBudget();
@@ -262,5 +378,6 @@ $("login").addEventListener("submit", e => {
   $("key").value = "";
   start().then(() => { if ($("login").hidden) $("message").focus(); });
 });
+for (const part of $("turn-template").content.querySelectorAll(".tokens, .scale")) $("document").querySelector("details").append(part.cloneNode(true));
 $("message").focus();
 start();
