@@ -130,8 +130,9 @@ func CheckWriter(path string) error {
 	return err
 }
 
-// tidy removes what has nothing in it, when no process is at work. The caller has the door.
+// tidy removes what has nothing in it, when no process is at work; one that was killed is not. The caller has the door.
 func (w *Work) tidy() {
+	filelock.Sweep(filepath.Join(w.path, workers), func(fs.DirEntry) bool { return true })
 	if err := os.Remove(filepath.Join(w.path, workers)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -152,7 +153,8 @@ func (w *Work) Agree(ctx context.Context, own []byte) (other []byte, err error) 
 	for {
 		id := rand.Text()
 		err := w.store.Put(ctx, w.key(settings), bytes.NewReader(fmt.Appendf(nil, "%s\n%s", id, own)), objectstore.PutOptions{New: true})
-		if err == nil && !w.run.CompareAndSwap(nil, &id) {
+		// Another goroutine may have seen the new run before this one.
+		if err == nil && !w.run.CompareAndSwap(nil, &id) && *w.run.Load() != id {
 			return nil, cmp.Or(w.store.Delete(ctx, w.key(settings)), ErrOver)
 		}
 		if !errors.Is(err, objectstore.ErrExists) {

@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -245,5 +246,52 @@ func TestFirst(t *testing.T) {
 		if got := jobs.First(c.checks...); got != c.want {
 			t.Errorf("%v: %v, want %v", c.checks, got, c.want)
 		}
+	}
+}
+
+// watched is a store that calls a function when something was put.
+type watched struct {
+	objectstore.Store
+	put func()
+}
+
+func (s *watched) Put(ctx context.Context, key string, src objectstore.Source, o objectstore.PutOptions) error {
+	err := s.Store.Put(ctx, key, src, o)
+	s.put()
+	return err
+}
+
+// TestRunIsSeenWhileItBegins: a goroutine that looks at a run which another one of the same process begins takes it for no other run.
+func TestRunIsSeenWhileItBegins(t *testing.T) {
+	dir := t.TempDir()
+	store := &watched{Store: objectstore.Local(dir)}
+	w := jobs.Open(store, ".work", dir)
+	store.put = func() {
+		if begun, err := w.Begun(t.Context()); err != nil || !begun {
+			t.Errorf("begun %v, error %v", begun, err)
+		}
+	}
+	if other, err := w.Agree(t.Context(), []byte("settings")); other != nil || err != nil {
+		t.Fatalf("another has agreed on %q, error %v, want nobody", other, err)
+	}
+	if text, err := w.Agreed(t.Context()); string(text) != "settings" || err != nil {
+		t.Errorf("agreed on %q, error %v", text, err)
+	}
+}
+
+// TestNothingIsLeftOfTheDead: the last process that leaves takes what a killed one has left with it.
+func TestNothingIsLeftOfTheDead(t *testing.T) {
+	dir := t.TempDir()
+	w := jobs.Open(objectstore.Local(dir), ".work", dir)
+	leave, err := w.Enter(t.Context(), func() error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, ".work", "workers", "dead"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("%v are left, error %v", entries, err)
 	}
 }

@@ -494,7 +494,7 @@ refuse "adapter with glimpse.json cut short" "glimpse.json" evict run --example 
 echo "== prefill policies, drafts and patterns"
 refuse "unknown policy lists all" "\"adakw\"|adakv|compose|duoattention|knorm|lacache|laq++|speckv" evict run --example needle --policy adakw
 refuse "unknown option of a wrapper" "adakv|scorer, alpha" "${example[@]}" --set adakv.nope=0.5
-refuse "policy that cannot score" "\"full\"|dapq, h2o, judgeq" evict run --example needle --policy adakv --set adakv.scorer=full
+refuse "policy that cannot score" "\"full\"|dapq, expectedattention, h2o, judgeq" evict run --example needle --policy adakv --set adakv.scorer=full
 refuse "share above one" "got \"1.5\"|from 0 to 1" "${example[@]}" --set adakv.alpha=1.5
 refuse "span of 0" "got \"0\"|from 1 to" "${example[@]}" --set lacache.span=0
 refuse "half a draft token" "got \"8.5\"|whole" "${example[@]}" --set laq++.lookahead=8.5
