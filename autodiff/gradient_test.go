@@ -77,13 +77,15 @@ var opCases = map[string]map[string]opCase{
 		"by a number": {build: func(c *opGraph) []Node { return []Node{c.Scale(c.parameter(rows, width), -0.37)} }},
 		"by 1":        {build: func(c *opGraph) []Node { return []Node{c.Scale(c.GELU(c.parameter(rows, width)), 1)} }},
 	},
-	"RMSNorm": {
-		"rows":  {build: func(c *opGraph) []Node { return []Node{c.RMSNorm(c.parameter(rows, width), c.random(width), 1e-5)} }},
-		"heads": {build: func(c *opGraph) []Node { return []Node{c.RMSNorm(c.parameter(rows, width), c.random(headDim), 1e-5)} }},
-	},
-	"LayerNorm": {
+	"Norm": {
 		"rows": {build: func(c *opGraph) []Node {
-			return []Node{c.LayerNorm(c.parameter(rows, width), c.random(width), c.random(width), 1e-5)}
+			return []Node{c.Norm(c.parameter(rows, width), kernels.Norm{Weight: c.random(width), Eps: 1e-5})}
+		}},
+		"heads": {build: func(c *opGraph) []Node {
+			return []Node{c.Norm(c.parameter(rows, width), kernels.Norm{Weight: c.random(headDim), Eps: 1e-5})}
+		}},
+		"bias": {build: func(c *opGraph) []Node {
+			return []Node{c.Norm(c.parameter(rows, width), kernels.Norm{Weight: c.random(width), Bias: c.random(width), Eps: 1e-5})}
 		}},
 	},
 	"GELU": {

@@ -59,29 +59,14 @@ func (g *Graph) Scale(x Node, by float64) Node {
 	return g.unary("scale", x, scale, func(dx, _, dy *kernels.Tensor) { scale(dx, dy) })
 }
 
-// RMSNorm normalises the rows of x by the frozen weight w [width]. Where rows of
-// x hold several times the width, every part is normalised on its own: the heads
-// of queries and keys.
-func (g *Graph) RMSNorm(x Node, w *kernels.Tensor, eps float64) Node {
-	b := g.engine.backend
-	return g.unary("rmsnorm", x,
-		func(y, x *kernels.Tensor) { b.RMSNorm(rowsOfWidth(y, w), rowsOfWidth(x, w), w, eps) },
-		func(dx, x, dy *kernels.Tensor) {
-			b.RMSNormGrad(rowsOfWidth(dx, w), rowsOfWidth(x, w), w, rowsOfWidth(dy, w), eps)
-		})
-}
-
-// rowsOfWidth views x as rows of the width of w.
-func rowsOfWidth(x, w *kernels.Tensor) *kernels.Tensor {
-	return x.Reshape(x.Len()/w.Len(), w.Len())
-}
-
-// LayerNorm normalises the rows of x by the frozen weight and bias.
-func (g *Graph) LayerNorm(x Node, w, bias *kernels.Tensor, eps float64) Node {
-	b := g.engine.backend
-	return g.unary("layernorm", x,
-		func(y, x *kernels.Tensor) { b.LayerNorm(y, x, w, bias, eps) },
-		func(dx, x, dy *kernels.Tensor) { b.LayerNormGrad(dx, x, w, dy, eps) })
+// Norm normalises the rows of x by frozen weights. Where rows of x hold several times the width, every
+// part is normalised on its own: the heads of queries and keys.
+func (g *Graph) Norm(x Node, n kernels.Norm) Node {
+	b, width := g.engine.backend, n.Weight.Len()
+	rows := func(x *kernels.Tensor) *kernels.Tensor { return x.Reshape(x.Len()/width, width) }
+	return g.unary("norm", x,
+		func(y, x *kernels.Tensor) { b.Norm(rows(y), rows(x), nil, n) },
+		func(dx, x, dy *kernels.Tensor) { b.NormGrad(rows(dx), rows(x), rows(dy), n) })
 }
 
 // GELU is x · Φ(x).

@@ -23,11 +23,12 @@ func CheckReceive(y, x *Tensor) {
 	}
 }
 
-// CheckNorm panics unless w fits the rows of x and the others the whole of it.
-func CheckNorm(op string, x, w *Tensor, others ...*Tensor) {
-	if w.Len() != x.Width() {
-		panic(fmt.Sprintf("kernels: %s of %v with weight %v", op, x.Shape, w.Shape))
+// CheckNorm panics unless n fits the rows of x and the others the whole of it.
+func CheckNorm(op string, x *Tensor, n Norm, others ...*Tensor) {
+	if n.Weight.Len() != x.Width() {
+		panic(fmt.Sprintf("kernels: %s of %v with weight %v", op, x.Shape, n.Weight.Shape))
 	}
+	CheckLengths(op, n.Weight, n.Bias)
 	CheckLengths(op, x, others...)
 }
 
@@ -141,12 +142,6 @@ func CheckAttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut,
 // CheckLoss panics unless scores, targets and gradient have the same elements.
 func CheckLoss(op string, dLogScore, logScore, logTarget *Tensor) {
 	CheckLengths(op, logTarget, dLogScore, logScore)
-}
-
-// CheckAddLayerNorm is CheckNorm of AddLayerNorm.
-func CheckAddLayerNorm(y, x, delta, w, bias *Tensor) {
-	CheckNorm("AddLayerNorm", x, w, y, delta)
-	CheckLengths("AddLayerNorm", w, bias)
 }
 
 // CheckLowRank panics unless the operands of LowRank fit each other.

@@ -155,20 +155,6 @@ func (d Decomposed) CopyPairs(dst []KV, k, v *Tensor) {
 	}
 }
 
-// AddRMSNorm is Add and RMSNorm.
-func (d Decomposed) AddRMSNorm(y, x, delta, w *Tensor, eps float64) {
-	CheckNorm("AddRMSNorm", x, w, y, delta)
-	d.on.Add(x, x, delta)
-	d.on.RMSNorm(y, x, w, eps)
-}
-
-// AddLayerNorm is Add and LayerNorm.
-func (d Decomposed) AddLayerNorm(y, x, delta, w, bias *Tensor, eps float64) {
-	CheckAddLayerNorm(y, x, delta, w, bias)
-	d.on.Add(x, x, delta)
-	d.on.LayerNorm(y, x, w, bias, eps)
-}
-
 // Rotate is RoPE of a copy.
 func (d Decomposed) Rotate(y, x *Tensor, pos []int32, table *RoPETable, inverse bool) {
 	CheckRotate(y, x, pos, table)
@@ -182,7 +168,7 @@ func (d Decomposed) RotateHeads(q, k *Tensor, norms HeadNorms, pos []int32, tabl
 	for _, t := range []struct{ x, w *Tensor }{{q, norms.Query}, {k, norms.Key}} {
 		if t.w != nil {
 			heads := t.x.Reshape(t.x.Dim0()*t.x.Shape[1], t.x.Shape[2])
-			d.on.RMSNorm(heads, heads, t.w, norms.Eps)
+			d.on.Norm(heads, heads, nil, Norm{Weight: t.w, Eps: norms.Eps})
 		}
 		d.on.RoPE(t.x, pos, table, false)
 	}

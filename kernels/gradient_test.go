@@ -99,12 +99,12 @@ func TestGradientsAreDerivatives(t *testing.T) {
 	}
 
 	w, dx := d.Tensor(kernelstest.Random(rng, width, 1), width), d.Garbage(rows, width)
-	d.B.RMSNormGrad(dx, x, w, dy, 0.1)
-	check("RMSNormGrad", dx, x, func() float64 { d.B.RMSNorm(y, x, w, 0.1); return dot(dy.F64(), y.F64()) })
-
-	bias := d.Tensor(kernelstest.Random(rng, width, 1), width)
-	d.B.LayerNormGrad(dx, x, w, dy, 0.1)
-	check("LayerNormGrad", dx, x, func() float64 { d.B.LayerNorm(y, x, w, bias, 0.1); return dot(dy.F64(), y.F64()) })
+	for name, n := range map[string]kernels.Norm{
+		"RMSNorm": {Weight: w, Eps: 0.1}, "LayerNorm": {Weight: w, Bias: d.Tensor(kernelstest.Random(rng, width, 1), width), Eps: 0.1},
+	} {
+		d.B.NormGrad(dx, x, dy, n)
+		check(name, dx, x, func() float64 { d.B.Norm(y, x, nil, n); return dot(dy.F64(), y.F64()) })
+	}
 
 	d.B.GELUGrad(dx, x, dy)
 	check("GELUGrad", dx, x, func() float64 { d.B.GELU(y, x); return dot(dy.F64(), y.F64()) })

@@ -175,21 +175,11 @@ type Elements interface {
 
 // Norms are the norms of rows, and rotations.
 type Norms interface {
-	// RMSNorm normalises every row of x [rows, width]:
-	// y = x / sqrt(mean(x²) + eps) · w [width]. y may be x.
-	RMSNorm(y, x, w *Tensor, eps float64)
-	// AddRMSNorm adds delta to x, both [rows, width], and writes RMSNorm of the sum to y:
-	// what comes between two blocks of a network.
-	AddRMSNorm(y, x, delta, w *Tensor, eps float64)
-	// RMSNormGrad computes dx from dy at x.
-	RMSNormGrad(dx, x, w, dy *Tensor, eps float64)
-	// LayerNorm normalises every row of x [rows, width]:
-	// y = (x − mean(x)) / sqrt(var(x) + eps) · w [width] + bias [width].
-	LayerNorm(y, x, w, bias *Tensor, eps float64)
-	// AddLayerNorm is AddRMSNorm with LayerNorm instead.
-	AddLayerNorm(y, x, delta, w, bias *Tensor, eps float64)
-	// LayerNormGrad computes dx from dy at x.
-	LayerNormGrad(dx, x, w, dy *Tensor, eps float64)
+	// Norm normalises every row of x [rows, width] as n says and writes it to y, which may be x. With
+	// add [rows, width], or nil, x becomes x + add first: what comes between two blocks of a network.
+	Norm(y, x, add *Tensor, n Norm)
+	// NormGrad computes dx from dy at x.
+	NormGrad(dx, x, dy *Tensor, n Norm)
 
 	// RoPE rotates x [rows, heads, headDim] in place by the angles of table at
 	// positions pos [rows]: with c, s the cosine and sine of angle i,
@@ -204,6 +194,13 @@ type Norms interface {
 	RotateHeads(q, k *Tensor, norms HeadNorms, pos []int32, table *RoPETable)
 	// RoPETable is the table of NewRoPETable.
 	RoPETable(freqs []float32, positions int, scale float64) *RoPETable
+}
+
+// Norm is how rows are normalised: x / sqrt(mean(x²) + Eps) · Weight (RMSNorm), or with a Bias
+// (x − mean(x)) / sqrt(var(x) + Eps) · Weight + Bias (LayerNorm). Weight and Bias are [width].
+type Norm struct {
+	Weight, Bias *Tensor
+	Eps          float64
 }
 
 // HeadNorms are the weights [headDim] of RMSNorm of queries and keys, or nil.

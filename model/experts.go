@@ -125,7 +125,7 @@ func (p *Pass) norm(n Norm) *kernels.Tensor {
 		return p.H
 	}
 	y := p.alloc(p.H.Shape...)
-	p.On.RMSNorm(y, p.H, n.Weight, n.Eps)
+	p.On.Norm(y, p.H, nil, kernels.Norm(n))
 	return y
 }
 
@@ -394,7 +394,7 @@ func (p *Pass) addNormGradient(dh, d *kernels.Tensor, n Norm) {
 		return
 	}
 	dx := p.alloc(dh.Shape...)
-	p.On.RMSNormGrad(dx, p.H, n.Weight, d, n.Eps)
+	p.On.NormGrad(dx, p.H, d, kernels.Norm(n))
 	p.On.Add(dh, dh, dx)
 }
 

@@ -28,7 +28,7 @@ func (in *LayerInput) Rows(on kernels.Backend, arena *kernels.Arena, y, e *kerne
 	defer arena.Release(mark)
 	projected := arena.Alloc(y.DType, y.Shape...)
 	on.Linear(projected, e, in.Projection, nil, 1, 0)
-	on.RMSNorm(y, projected, in.Norm.Weight, in.Norm.Eps)
+	on.Norm(y, projected, nil, kernels.Norm(in.Norm))
 	in.AddTokens(on, arena, y, tokens)
 }
 

@@ -59,19 +59,18 @@ type Linear struct {
 	Weight, Bias *kernels.Tensor
 }
 
-// Norm is an RMSNorm, or with a Bias a LayerNorm: Weight, Bias [width] in the
-// backend's compute type. The zero Norm is none.
+// Norm has weights in the backend's compute type. The zero Norm is none.
 type Norm struct {
 	Weight, Bias *kernels.Tensor
 	Eps          float64 // 0: the configuration's
 }
 
-// Epsilon is the norm's own, or that of the configuration.
-func (n Norm) Epsilon(c *Config) float64 {
-	if n.Eps > 0 {
-		return n.Eps
+// Of is n with the configuration's epsilon where it has none of its own.
+func (n Norm) Of(c *Config) kernels.Norm {
+	if n.Eps == 0 {
+		n.Eps = c.RMSNormEps
 	}
-	return c.RMSNormEps
+	return kernels.Norm(n)
 }
 
 // Layer is one decoder layer. Its MLP is down(Gate(gate, up)), or down(gelu(up)) where it has

@@ -124,14 +124,10 @@ func (p *pass) Projections() (q, k, v autodiff.Node) {
 func (p *pass) NormRotate(q, k autodiff.Node) bool { return false }
 
 func (p *pass) Norm(x autodiff.Node, n model.Norm) autodiff.Node {
-	switch eps := n.Epsilon(&p.m.Config); {
-	case n.Weight == nil:
+	if n.Weight == nil {
 		return x
-	case n.Bias != nil:
-		return p.g.LayerNorm(x, n.Weight, n.Bias, eps)
-	default:
-		return p.g.RMSNorm(x, n.Weight, eps)
 	}
+	return p.g.Norm(x, n.Of(&p.m.Config))
 }
 
 func (p *pass) Rotate(m model.Module, x autodiff.Node) autodiff.Node {
@@ -167,7 +163,7 @@ func (p *pass) Attend(q, k, v autodiff.Node) (out autodiff.Node, ok bool, err er
 
 // Input is the rows' own embedding for the layer; the padding token's is a constant.
 func (p *pass) Input(in *model.LayerInput) autodiff.Node {
-	projected := p.g.RMSNorm(p.g.Linear(p.rows, in.Projection, nil, nil), in.Norm.Weight, in.Norm.Eps)
+	projected := p.g.Norm(p.g.Linear(p.rows, in.Projection, nil, nil), kernels.Norm(in.Norm))
 	return p.g.Function("layer input", projected,
 		func(b kernels.Backend, arena *kernels.Arena, y, x *kernels.Tensor) {
 			b.Copy(y, x)

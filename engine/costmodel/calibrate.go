@@ -135,7 +135,7 @@ func (c *calibration) elements() float64 {
 	gate, up := c.rows(pieceRows, inner), c.rows(pieceRows, inner)
 	bytes := float64(2*x.Bytes() + 3*gate.Bytes())
 	return bytes / c.seconds(func() {
-		c.b.RMSNorm(y, x, w, 1e-5)
+		c.b.Norm(y, x, nil, kernels.Norm{Weight: w, Eps: 1e-5})
 		c.b.SiLUMul(gate, gate, up)
 	})
 }

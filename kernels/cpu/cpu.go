@@ -257,45 +257,29 @@ func (b *cpu) AddRows(y, x *kernels.Tensor, rows []int32, weights []float64) {
 	})
 }
 
-func (b *cpu) RMSNorm(y, x, w *kernels.Tensor, eps float64) {
-	kernels.CheckNorm("RMSNorm", x, w, y)
-	width := w.Len()
-	Y, X, W := y.F32(), x.F32(), w.F32()
-	host.Split(len(X)/width, 2*width, func(from, to int) {
-		for r := from; r < to; r++ {
-			in, out := X[r*width:][:width], Y[r*width:][:width]
-			inv := 1 / math.Sqrt(float64(simd.SumSquares(in))/float64(width)+eps)
-			simd.Mul(out, in, W)
-			simd.Scale(float32(inv), out)
-		}
-	})
-}
-
-func (b *cpu) RMSNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
-	kernels.CheckNorm("RMSNormGrad", x, w, dx, dy)
-	width := w.Len()
-	DX, X, W, DY := dx.F32(), x.F32(), w.F32(), dy.F32()
-	host.Split(len(X)/width, 6*width, func(from, to int) {
-		for r := from; r < to; r++ {
-			in, out, g := X[r*width:][:width], DX[r*width:][:width], DY[r*width:][:width]
-			inv := 1 / math.Sqrt(float64(simd.SumSquares(in))/float64(width)+eps)
-			simd.Mul(out, g, W)
-			dot := float64(simd.Dot(out, in)) * inv * inv / float64(width)
-			simd.Scale(float32(inv), out)
-			simd.Axpy(float32(-inv*dot), in, out)
-		}
-	})
-}
-
-func (b *cpu) LayerNorm(y, x, w, bias *kernels.Tensor, eps float64) {
-	kernels.CheckNorm("LayerNorm", x, w, y)
-	kernels.CheckLengths("LayerNorm", w, bias)
-	width := w.Len()
-	Y, X, W, B := y.F32(), x.F32(), w.F32(), bias.F32()
+func (b *cpu) Norm(y, x, add *kernels.Tensor, n kernels.Norm) {
+	kernels.CheckNorm("Norm", x, n, y, add)
+	if add != nil {
+		b.Add(x, x, add)
+	}
+	width := n.Weight.Len()
+	Y, X, W := y.F32(), x.F32(), n.Weight.F32()
+	if n.Bias == nil {
+		host.Split(len(X)/width, 2*width, func(from, to int) {
+			for r := from; r < to; r++ {
+				in, out := X[r*width:][:width], Y[r*width:][:width]
+				inv := 1 / math.Sqrt(float64(simd.SumSquares(in))/float64(width)+n.Eps)
+				simd.Mul(out, in, W)
+				simd.Scale(float32(inv), out)
+			}
+		})
+		return
+	}
+	B := n.Bias.F32()
 	host.Split(len(X)/width, 4*width, func(from, to int) {
 		for r := from; r < to; r++ {
 			out := Y[r*width:][:width]
-			inv := centre(out, X[r*width:][:width], eps)
+			inv := centre(out, X[r*width:][:width], n.Eps)
 			simd.Scale(inv, out)
 			simd.Mul(out, out, W)
 			simd.Add(out, out, B)
@@ -311,16 +295,29 @@ func centre(y, x []float32, eps float64) (inv float32) {
 	return float32(1 / math.Sqrt(float64(simd.SumSquares(y))/float64(len(x))+eps))
 }
 
-func (b *cpu) LayerNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
-	kernels.CheckNorm("LayerNormGrad", x, w, dx, dy)
-	width := w.Len()
-	DX, X, W, DY := dx.F32(), x.F32(), w.F32(), dy.F32()
+func (b *cpu) NormGrad(dx, x, dy *kernels.Tensor, n kernels.Norm) {
+	kernels.CheckNorm("NormGrad", x, n, dx, dy)
+	width := n.Weight.Len()
+	DX, X, W, DY := dx.F32(), x.F32(), n.Weight.F32(), dy.F32()
+	if n.Bias == nil {
+		host.Split(len(X)/width, 6*width, func(from, to int) {
+			for r := from; r < to; r++ {
+				in, out, g := X[r*width:][:width], DX[r*width:][:width], DY[r*width:][:width]
+				inv := 1 / math.Sqrt(float64(simd.SumSquares(in))/float64(width)+n.Eps)
+				simd.Mul(out, g, W)
+				dot := float64(simd.Dot(out, in)) * inv * inv / float64(width)
+				simd.Scale(float32(inv), out)
+				simd.Axpy(float32(-inv*dot), in, out)
+			}
+		})
+		return
+	}
 	host.Split(len(X)/width, 8*width, func(from, to int) {
 		with(width, func(s *buffer) {
 			normal := s.takeFloats(width)
 			for r := from; r < to; r++ {
 				out := DX[r*width:][:width]
-				inv := centre(normal, X[r*width:][:width], eps)
+				inv := centre(normal, X[r*width:][:width], n.Eps)
 				simd.Scale(inv, normal)
 				simd.Mul(out, DY[r*width:][:width], W)
 				dot := simd.Dot(out, normal) / float32(width)

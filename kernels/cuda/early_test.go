@@ -24,7 +24,7 @@ func TestCUDAEarly(t *testing.T) {
 	w := []*kernels.Tensor{d.Weight(rng, kernels.BF16, hidden, width), d.Weight(rng, kernels.BF16, width, hidden), d.Weight(rng, kernels.F32, hidden, width)}
 	run := func(b kernels.Backend, alloc kernels.Allocator) *kernels.Tensor {
 		u, v, y, z := alloc.Alloc(kernels.F32, 1, width), alloc.Alloc(kernels.F32, 1, hidden), alloc.Alloc(kernels.F32, 1, width), alloc.Alloc(kernels.F32, 1, hidden)
-		b.RMSNorm(u, x, norm, 1e-5)
+		b.Norm(u, x, nil, kernels.Norm{Weight: norm, Eps: 1e-5})
 		b.Linear(v, u, w[0], nil, 1, 0) // after a norm
 		b.Linear(y, v, w[1], nil, 1, 0) // after a layer that began early
 		b.SiLUMul(y, u, y)

@@ -116,27 +116,27 @@ func (b *cuda) decodeLinears(op string, x *kernels.Tensor, linears []kernels.Lin
 	b.launch(name, [3]int{blocks, 1, 1}, 32*decodeLinearWarps, 4*rows*decodeLinearChunk*min(2, (k+decodeLinearChunk-1)/decodeLinearChunk), args...)
 }
 
-// decodeNorm is RMSNorm of few wide rows of x, with delta of their sum; false where there are
+// decodeNorm is Norm without a bias of few wide rows; false where there are
 // other rows. A head's norm is never one of these: StepHeads computes it as rms_norm does.
-func (b *cuda) decodeNorm(op string, y, x, delta, w *kernels.Tensor, eps float64) (done bool) {
+func (b *cuda) decodeNorm(op string, y, x, add *kernels.Tensor, n kernels.Norm) (done bool) {
 	const least = 512
-	width := w.Len()
+	width := n.Weight.Len()
 	rows := x.Len() / max(1, width)
 	if y.DType != kernels.F32 || rows == 0 || rows > maxDecodeRows || width <= least || width > 4*decodeNormLoads*1024 || width%4 != 0 {
 		return false
 	}
 	b.do(op, func() {
-		at := []cu.DevicePtr{b.f32(op, y), b.f32(op, x), b.f32(op, delta), b.f32(op, w)}
+		at := []cu.DevicePtr{b.f32(op, y), b.f32(op, x), b.f32(op, add), b.f32(op, n.Weight)}
 		for _, p := range at {
 			if !aligned16(p) {
 				return
 			}
 		}
 		threads := min(1024, (width/4+31)/32*32)
-		b.launch("few_rms_norm", [3]int{rows, 1, 1}, threads, 0, at[0], at[1], at[2], at[3], width, float32(eps))
+		b.launch("few_rms_norm", [3]int{rows, 1, 1}, threads, 0, at[0], at[1], at[2], at[3], width, float32(n.Eps))
 		done = true
 	})
-	runtime.KeepAlive([]*kernels.Tensor{y, x, delta, w})
+	runtime.KeepAlive([]*kernels.Tensor{y, x, add, n.Weight})
 	return done
 }
 

@@ -197,7 +197,7 @@ func TestCUDAHeads(t *testing.T) {
 		for _, one := range []struct{ x, w *kernels.Tensor }{{wantQ, norms.Query}, {wantK, norms.Key}} {
 			if one.w != nil {
 				flat := one.x.Reshape(one.x.Len()/c.dim, c.dim)
-				d.B.RMSNorm(flat, flat, one.w, norms.Eps)
+				d.B.Norm(flat, flat, nil, kernels.Norm{Weight: one.w, Eps: norms.Eps})
 			}
 			d.B.RoPE(one.x, pos, table, false)
 		}
@@ -278,8 +278,8 @@ func TestCUDAStepHeads(t *testing.T) {
 		g.Replay()
 		pos := []int32{next[0], next[1], 0}
 		for l, p := range all {
-			d.B.RMSNorm(p.wantQ.Reshape(rows*heads, dim), p.wantQ.Reshape(rows*heads, dim), norms.Query, norms.Eps)
-			d.B.RMSNorm(p.wantK.Reshape(rows*kvHeads, dim), p.wantK.Reshape(rows*kvHeads, dim), norms.Key, norms.Eps)
+			d.B.Norm(p.wantQ.Reshape(rows*heads, dim), p.wantQ.Reshape(rows*heads, dim), nil, kernels.Norm{Weight: norms.Query, Eps: norms.Eps})
+			d.B.Norm(p.wantK.Reshape(rows*kvHeads, dim), p.wantK.Reshape(rows*kvHeads, dim), nil, kernels.Norm{Weight: norms.Key, Eps: norms.Eps})
 			d.B.RoPE(p.wantQ, pos, table, false)
 			d.B.RoPE(p.wantK, pos, table, false)
 			what := fmt.Sprintf("%s layer %d", dtype, l)
@@ -315,13 +315,13 @@ func TestCUDADecodeNorm(t *testing.T) {
 		run := func(d kernelstest.Device) (norm, inPlace, sum, sumNorm []float64) {
 			rng := rand.New(rand.NewPCG(13, uint64(i)))
 			x, delta, w := d.Tensor(kernelstest.Random(rng, c.rows*c.width, 1), c.rows, c.width), d.Tensor(kernelstest.Random(rng, c.rows*c.width, 1), c.rows, c.width), d.Tensor(kernelstest.Random(rng, c.width, 1), c.width)
-			y := d.Garbage(c.rows, c.width)
-			d.B.RMSNorm(y, x, w, 1e-3)
+			y, n := d.Garbage(c.rows, c.width), kernels.Norm{Weight: w, Eps: 1e-3}
+			d.B.Norm(y, x, nil, n)
 			norm = y.Float64s()
 			d.B.Copy(y, x)
-			d.B.RMSNorm(y, y, w, 1e-3)
+			d.B.Norm(y, y, nil, n)
 			inPlace = y.Float64s()
-			d.B.AddRMSNorm(y, x, delta, w, 1e-3)
+			d.B.Norm(y, x, delta, n)
 			return norm, inPlace, x.Float64s(), y.Float64s()
 		}
 		norm, inPlace, sum, sumNorm := run(d)
@@ -335,7 +335,7 @@ func TestCUDADecodeNorm(t *testing.T) {
 		compare.Close(t, what+": norm of the sum", sumNorm, wantSumNorm, 1e-6, compare.Floor(1))
 		x, w := d.Tensor(sum, c.rows, c.width), d.Tensor(kernelstest.Random(rand.New(rand.NewPCG(1, 1)), c.width, 1), c.width)
 		y := d.Garbage(c.rows, c.width)
-		d.B.RMSNorm(y, x, w, 1e-3)
+		d.B.Norm(y, x, nil, kernels.Norm{Weight: w, Eps: 1e-3})
 		if got := cuda.Launched(d.B, "few_rms_norm"); got != c.few {
 			t.Errorf("%s: by the kernel of decode norms: %v, want %v", what, got, c.few)
 		}

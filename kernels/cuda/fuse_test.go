@@ -17,11 +17,7 @@ func TestCUDAFused(t *testing.T) {
 	for _, bias := range []bool{false, true} {
 		c, y := kernelstest.NewAddNorm(d, 3, 40, bias), d.Garbage(3, 40)
 		run := func(b kernels.Backend) {
-			if bias {
-				b.AddLayerNorm(y, c.X, c.Delta, c.W, c.B, kernelstest.AddNormEps)
-			} else {
-				b.AddRMSNorm(y, c.X, c.Delta, c.W, kernelstest.AddNormEps)
-			}
+			b.Norm(y, c.X, c.Delta, c.N)
 		}
 		if n := calls(d, func() { run(d.B) }); n != 1 {
 			t.Errorf("bias=%v: %d launches, want 1", bias, n)

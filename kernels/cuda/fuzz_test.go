@@ -211,35 +211,29 @@ var fuzzOps = map[string]func(f *fuzzer) *fuzzCall{
 		}
 		return of("AddRows", func() { f.B.AddRows(y, x, to, weights) }, refs{&y}, &x)
 	},
-	"RMSNorm": func(f *fuzzer) *fuzzCall {
+	"Norm": func(f *fuzzer) *fuzzCall {
 		rows, width := f.size(20), f.size(600)
-		y, x, w := f.out(rows, width), f.in(rows, width), f.in(width)
-		return of("RMSNorm", func() { f.B.RMSNorm(y, x, w, 1e-2) }, refs{&y}, &x, &w)
+		y, x, n := f.out(rows, width), f.in(rows, width), kernels.Norm{Weight: f.in(width), Eps: 1e-2}
+		var add *kernels.Tensor
+		c := of("Norm", nil, refs{&y}, &x, &n.Weight)
+		if f.rng.IntN(2) == 0 {
+			n.Bias = f.in(width)
+			c.tensors = append(c.tensors, &n.Bias)
+		}
+		if f.rng.IntN(2) == 0 {
+			add = f.in(rows, width)
+			c.tensors, c.outputs = append(c.tensors, &add), append(c.outputs, &x)
+		}
+		c.run = func() { f.B.Norm(y, x, add, n) }
+		return c
 	},
-	"RMSNormGrad": func(f *fuzzer) *fuzzCall {
+	"NormGrad": func(f *fuzzer) *fuzzCall {
 		rows, width := f.size(20), f.size(600)
-		dx, x, w, dy := f.out(rows, width), f.in(rows, width), f.in(width), f.in(rows, width)
-		return of("RMSNormGrad", func() { f.B.RMSNormGrad(dx, x, w, dy, 1e-2) }, refs{&dx}, &x, &w, &dy)
-	},
-	"LayerNorm": func(f *fuzzer) *fuzzCall {
-		rows, width := f.size(20), f.size(600)
-		y, x, w, bias := f.out(rows, width), f.in(rows, width), f.in(width), f.in(width)
-		return of("LayerNorm", func() { f.B.LayerNorm(y, x, w, bias, 1e-2) }, refs{&y}, &x, &w, &bias)
-	},
-	"LayerNormGrad": func(f *fuzzer) *fuzzCall {
-		rows, width := f.size(20), f.size(600)
-		dx, x, w, dy := f.out(rows, width), f.in(rows, width), f.in(width), f.in(rows, width)
-		return of("LayerNormGrad", func() { f.B.LayerNormGrad(dx, x, w, dy, 1e-2) }, refs{&dx}, &x, &w, &dy)
-	},
-	"AddRMSNorm": func(f *fuzzer) *fuzzCall {
-		rows, width := f.size(20), f.size(600)
-		y, x, delta, w := f.out(rows, width), f.in(rows, width), f.in(rows, width), f.in(width)
-		return of("AddRMSNorm", func() { f.B.AddRMSNorm(y, x, delta, w, 1e-2) }, refs{&y, &x}, &delta, &w)
-	},
-	"AddLayerNorm": func(f *fuzzer) *fuzzCall {
-		rows, width := f.size(20), f.size(600)
-		y, x, delta, w, bias := f.out(rows, width), f.in(rows, width), f.in(rows, width), f.in(width), f.in(width)
-		return of("AddLayerNorm", func() { f.B.AddLayerNorm(y, x, delta, w, bias, 1e-2) }, refs{&y, &x}, &delta, &w, &bias)
+		dx, x, dy, n := f.out(rows, width), f.in(rows, width), f.in(rows, width), kernels.Norm{Weight: f.in(width), Eps: 1e-2}
+		if f.rng.IntN(2) == 0 {
+			n.Bias = f.in(width)
+		}
+		return of("NormGrad", func() { f.B.NormGrad(dx, x, dy, n) }, refs{&dx}, &x, &n.Weight, &dy)
 	},
 	"RoPE": func(f *fuzzer) *fuzzCall {
 		rows, heads, half := f.size(30), f.size(5), f.size(20)

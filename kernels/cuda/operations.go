@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"glimpse/kernels"
@@ -309,42 +310,45 @@ func (b *cuda) SoftCap(y, x *kernels.Tensor, limit float64) {
 // rowThreads are the threads that work on one row.
 func rowThreads(width int) int { return min(256, (width+31)/32*32) }
 
-// norm runs a kernel with a block per row; y, the first tensor, may be in BF16.
-func (b *cuda) norm(op, kernel string, width int, eps float64, ts ...*kernels.Tensor) {
+// Norm has a block per row, but for few wide ones; y may be in BF16.
+func (b *cuda) Norm(y, x, add *kernels.Tensor, n kernels.Norm) {
+	const op = "Norm"
+	kernels.CheckNorm(op, x, n, y, add)
+	if n.Bias == nil && b.decodeNorm(op, y, x, add, n) {
+		return
+	}
+	name, ts := "rms_norm", []*kernels.Tensor{y, x, n.Weight}
+	if n.Bias != nil {
+		name, ts = "layer_norm", append(ts, n.Bias)
+	}
+	if add != nil {
+		name, ts = "add_"+name, slices.Insert(ts, 2, add)
+	}
+	b.onRows(op, name, n, ts...)
+}
+
+func (b *cuda) NormGrad(dx, x, dy *kernels.Tensor, n kernels.Norm) {
+	const op = "NormGrad"
+	kernels.CheckNorm(op, x, n, dx, dy)
+	name := "rms_norm_grad"
+	if n.Bias != nil {
+		name = "layer_norm_grad"
+	}
+	b.onRows(op, name, n, dx, x, n.Weight, dy)
+}
+
+// onRows runs a kernel of a norm with a block per row; the first tensor may be in BF16.
+func (b *cuda) onRows(op, kernel string, n kernels.Norm, ts ...*kernels.Tensor) {
 	b.do(op, func() {
-		args := make([]any, 0, len(ts)+2)
+		args, width := make([]any, 0, len(ts)+2), n.Weight.Len()
 		kernel, Y := b.rounding(op, kernel, ts[0])
 		args = append(args, Y)
 		for _, t := range ts[1:] {
 			args = append(args, b.f32(op, t))
 		}
-		b.launch(kernel, [3]int{ts[0].Len() / width, 1, 1}, rowThreads(width), 0, append(args, width, float32(eps))...)
+		b.launch(kernel, [3]int{ts[0].Len() / width, 1, 1}, rowThreads(width), 0, append(args, width, float32(n.Eps))...)
 	})
 	runtime.KeepAlive(ts)
-}
-
-func (b *cuda) RMSNorm(y, x, w *kernels.Tensor, eps float64) {
-	kernels.CheckNorm("RMSNorm", x, w, y)
-	if b.decodeNorm("RMSNorm", y, x, nil, w, eps) {
-		return
-	}
-	b.norm("RMSNorm", "rms_norm", w.Len(), eps, y, x, w)
-}
-
-func (b *cuda) RMSNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
-	kernels.CheckNorm("RMSNormGrad", x, w, dx, dy)
-	b.norm("RMSNormGrad", "rms_norm_grad", w.Len(), eps, dx, x, w, dy)
-}
-
-func (b *cuda) LayerNorm(y, x, w, bias *kernels.Tensor, eps float64) {
-	kernels.CheckNorm("LayerNorm", x, w, y)
-	kernels.CheckLengths("LayerNorm", w, bias)
-	b.norm("LayerNorm", "layer_norm", w.Len(), eps, y, x, w, bias)
-}
-
-func (b *cuda) LayerNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
-	kernels.CheckNorm("LayerNormGrad", x, w, dx, dy)
-	b.norm("LayerNormGrad", "layer_norm_grad", w.Len(), eps, dx, x, w, dy)
 }
 
 func (b *cuda) RoPE(x *kernels.Tensor, pos []int32, table *kernels.RoPETable, inverse bool) {

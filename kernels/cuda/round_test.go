@@ -26,15 +26,16 @@ func TestCUDARounded(t *testing.T) {
 			return d.Tensor(kernelstest.Random(rng, kernels.ShapeLen(shape), 1), shape...)
 		}
 		x, z, w, bias := tensor(rows, width), tensor(rows, width), tensor(width), tensor(width)
+		rms, layer := kernels.Norm{Weight: w, Eps: 1e-3}, kernels.Norm{Weight: w, Bias: bias, Eps: 1e-3}
 		for name, run := range map[string]func(y, sum *kernels.Tensor){
-			"RMSNorm":       func(y, _ *kernels.Tensor) { d.B.RMSNorm(y, x, w, 1e-3) },
-			"LayerNorm":     func(y, _ *kernels.Tensor) { d.B.LayerNorm(y, x, w, bias, 1e-3) },
-			"AddRMSNorm":    func(y, sum *kernels.Tensor) { d.B.AddRMSNorm(y, sum, z, w, 1e-3) },
-			"AddLayerNorm":  func(y, sum *kernels.Tensor) { d.B.AddLayerNorm(y, sum, z, w, bias, 1e-3) },
-			"SiLUMul":       func(y, _ *kernels.Tensor) { d.B.SiLUMul(y, x, z) },
-			"GELUTanh":      func(y, _ *kernels.Tensor) { d.B.GateMul(kernels.GELUTanh, y, x, z) },
-			"ClampedSwiGLU": func(y, _ *kernels.Tensor) { d.B.GateMul(kernels.ClampedSwiGLU, y, x, z) },
-			"GELU":          func(y, _ *kernels.Tensor) { d.B.GELU(y, x) },
+			"RMSNorm":        func(y, _ *kernels.Tensor) { d.B.Norm(y, x, nil, rms) },
+			"LayerNorm":      func(y, _ *kernels.Tensor) { d.B.Norm(y, x, nil, layer) },
+			"RMSNorm, sum":   func(y, sum *kernels.Tensor) { d.B.Norm(y, sum, z, rms) },
+			"LayerNorm, sum": func(y, sum *kernels.Tensor) { d.B.Norm(y, sum, z, layer) },
+			"SiLUMul":        func(y, _ *kernels.Tensor) { d.B.SiLUMul(y, x, z) },
+			"GELUTanh":       func(y, _ *kernels.Tensor) { d.B.GateMul(kernels.GELUTanh, y, x, z) },
+			"ClampedSwiGLU":  func(y, _ *kernels.Tensor) { d.B.GateMul(kernels.ClampedSwiGLU, y, x, z) },
+			"GELU":           func(y, _ *kernels.Tensor) { d.B.GELU(y, x) },
 		} {
 			what := fmt.Sprintf("%s of %v", name, shape)
 			wide, narrow := d.Garbage(rows, width), d.B.Alloc(kernels.BF16, rows, width)

@@ -214,16 +214,16 @@ func ElementCases(lengths []int, rowShapes []RowShape, ropeShapes [][4]int) []Co
 	})
 	for _, s := range rowShapes {
 		name := fmt.Sprintf("%dx%d scale=%v mean=%v", s.Rows, s.Width, s.Scale, s.Mean)
-		add("RMSNorm", name, func(d Device, rng *rand.Rand) []Output {
+		add("Norm", name, func(d Device, rng *rand.Rand) []Output {
 			x, w, y := d.Tensor(Random(rng, s.Rows*s.Width, s.Scale), s.Rows, s.Width), d.Tensor(Random(rng, s.Width, 1), s.Width), d.Garbage(s.Rows, s.Width)
-			d.B.RMSNorm(y, x, w, 1e-5)
+			d.B.Norm(y, x, nil, kernels.Norm{Weight: w, Eps: 1e-5})
 			return []Output{{Name: "y", Values: y.Float64s()}}
 		})
-		add("RMSNormGrad", name, func(d Device, rng *rand.Rand) []Output {
+		add("NormGrad", name, func(d Device, rng *rand.Rand) []Output {
 			n := s.Rows * s.Width
 			x, w := d.Tensor(Random(rng, n, s.Scale), s.Rows, s.Width), d.Tensor(Random(rng, s.Width, 1), s.Width)
 			dy, dx := d.Tensor(Random(rng, n, 1), s.Rows, s.Width), d.Garbage(s.Rows, s.Width)
-			d.B.RMSNormGrad(dx, x, w, dy, 1e-5)
+			d.B.NormGrad(dx, x, dy, kernels.Norm{Weight: w, Eps: 1e-5})
 			values := dx.Float64s()
 			return []Output{{"dx", values, max(1, Magnitude(values))}} // of one column it is all cancellation
 		})
@@ -236,15 +236,15 @@ func ElementCases(lengths []int, rowShapes []RowShape, ropeShapes [][4]int) []Co
 		}
 		// Digits of x that the mean takes away are lost to float32.
 		cancelled := max(1, math.Abs(s.Mean)/max(s.Scale, 1e-3))
-		add("LayerNorm", name, func(d Device, rng *rand.Rand) []Output {
+		add("Norm", name+" bias", func(d Device, rng *rand.Rand) []Output {
 			x, y := rows(d, rng), d.Garbage(s.Rows, s.Width)
-			d.B.LayerNorm(y, x, d.Tensor(Random(rng, s.Width, 1), s.Width), d.Tensor(Random(rng, s.Width, 1), s.Width), 1e-5)
+			d.B.Norm(y, x, nil, kernels.Norm{Weight: d.Tensor(Random(rng, s.Width, 1), s.Width), Bias: d.Tensor(Random(rng, s.Width, 1), s.Width), Eps: 1e-5})
 			return []Output{{"y", y.Float64s(), cancelled}}
 		})
-		add("LayerNormGrad", name, func(d Device, rng *rand.Rand) []Output {
+		add("NormGrad", name+" bias", func(d Device, rng *rand.Rand) []Output {
 			x, w := rows(d, rng), d.Tensor(Random(rng, s.Width, 1), s.Width)
 			dy, dx := d.Tensor(Random(rng, s.Rows*s.Width, 1), s.Rows, s.Width), d.Garbage(s.Rows, s.Width)
-			d.B.LayerNormGrad(dx, x, w, dy, 1e-5)
+			d.B.NormGrad(dx, x, dy, kernels.Norm{Weight: w, Bias: w, Eps: 1e-5})
 			values := dx.Float64s()
 			return []Output{{"dx", values, max(1, Magnitude(values)) * cancelled}} // of one column it is all cancellation
 		})

@@ -162,16 +162,16 @@ func composedCases() []Conformance {
 			d.B.RotateHeads(q, k, norms, pos(rng), table(d, dim/2))
 			return []Output{{Name: "q", Values: q.Float64s()}, {Name: "k", Values: k.Float64s()}}
 		})
-		add("AddRMSNorm", fmt.Sprint(s), func(d Device, rng *rand.Rand) []Output {
-			y, x := d.Garbage(rows, 7*dim), d.Drawn(rng, rows, 7*dim)
-			d.B.AddRMSNorm(y, x, d.Drawn(rng, rows, 7*dim), d.Drawn(rng, 7*dim), 1e-3)
-			return []Output{{Name: "y", Values: y.Float64s()}, {Name: "x", Values: x.Float64s()}}
-		})
-		add("AddLayerNorm", fmt.Sprint(s), func(d Device, rng *rand.Rand) []Output {
-			y, x := d.Garbage(rows, 7*dim), d.Drawn(rng, rows, 7*dim)
-			d.B.AddLayerNorm(y, x, d.Drawn(rng, rows, 7*dim), d.Drawn(rng, 7*dim), d.Drawn(rng, 7*dim), 1e-3)
-			return []Output{{Name: "y", Values: y.Float64s()}, {Name: "x", Values: x.Float64s()}}
-		})
+		for _, bias := range []bool{false, true} {
+			add("Norm", fmt.Sprint(s, " of a sum, bias=", bias), func(d Device, rng *rand.Rand) []Output {
+				y, x, n := d.Garbage(rows, 7*dim), d.Drawn(rng, rows, 7*dim), kernels.Norm{Weight: d.Drawn(rng, 7*dim), Eps: 1e-3}
+				if bias {
+					n.Bias = d.Drawn(rng, 7*dim)
+				}
+				d.B.Norm(y, x, d.Drawn(rng, rows, 7*dim), n)
+				return []Output{{Name: "y", Values: y.Float64s()}, {Name: "x", Values: x.Float64s()}}
+			})
+		}
 	}
 	for _, s := range []AttendShape{
 		{Rows: 1, Heads: 1, Dim: 4, Entries: []int{1}},

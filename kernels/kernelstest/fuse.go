@@ -3,40 +3,34 @@ package kernelstest
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"glimpse/internal/compare"
 	"glimpse/kernels"
 )
 
-// addNorm is a call of AddRMSNorm, or with bias of AddLayerNorm, on drawn rows, and the
-// same as two operations.
+// addNorm is a call of Norm of a sum on drawn rows, and the same as two operations.
 type addNorm struct {
-	d              Device
-	X, Delta, W, B *kernels.Tensor
+	d        Device
+	X, Delta *kernels.Tensor
+	N        kernels.Norm
 }
 
-// NewAddNorm draws the operands of AddRMSNorm, or with bias of AddLayerNorm.
+// NewAddNorm draws the operands.
 func NewAddNorm(d Device, rows, width int, bias bool) *addNorm {
 	rng := rand.New(rand.NewPCG(uint64(rows), uint64(width)))
-	c := &addNorm{d: d, X: d.Drawn(rng, rows, width), Delta: d.Drawn(rng, rows, width), W: d.Drawn(rng, width)}
+	c := &addNorm{d: d, X: d.Drawn(rng, rows, width), Delta: d.Drawn(rng, rows, width), N: kernels.Norm{Weight: d.Drawn(rng, width), Eps: 1e-3}}
 	if bias {
-		c.B = d.Drawn(rng, width)
+		c.N.Bias = d.Drawn(rng, width)
 	}
 	return c
 }
 
-// AddNormEps is the epsilon of these norms.
-const AddNormEps = 1e-3
-
 // Together returns y and the sum, computed by one call.
 func (c *addNorm) Together() (y, x *kernels.Tensor) {
 	y = c.d.Garbage(c.X.Shape...)
-	if c.B != nil {
-		c.d.B.AddLayerNorm(y, c.X, c.Delta, c.W, c.B, AddNormEps)
-	} else {
-		c.d.B.AddRMSNorm(y, c.X, c.Delta, c.W, AddNormEps)
-	}
+	c.d.B.Norm(y, c.X, c.Delta, c.N)
 	return y, c.X
 }
 
@@ -44,11 +38,7 @@ func (c *addNorm) Together() (y, x *kernels.Tensor) {
 func (c *addNorm) Apart() (y, x *kernels.Tensor) {
 	y, x = c.d.Garbage(c.X.Shape...), c.d.Garbage(c.X.Shape...)
 	c.d.B.Add(x, c.X, c.Delta)
-	if c.B != nil {
-		c.d.B.LayerNorm(y, x, c.W, c.B, AddNormEps)
-	} else {
-		c.d.B.RMSNorm(y, x, c.W, AddNormEps)
-	}
+	c.d.B.Norm(y, x, nil, c.N)
 	return y, x
 }
 
@@ -74,22 +64,17 @@ func CheckAddNorm(t *testing.T, backends ...string) {
 				compare.Close(t, what+": norm in float64", y.Float64s(), y64.Float64s(), 1e-5, compare.Floor(Magnitude(y64.Float64s())))
 			}
 		}
-		for op, f := range map[string]func(y, x, delta, w *kernels.Tensor){
-			"AddRMSNorm":   func(y, x, delta, w *kernels.Tensor) { d.B.AddRMSNorm(y, x, delta, w, 1e-3) },
-			"AddLayerNorm": func(y, x, delta, w *kernels.Tensor) { d.B.AddLayerNorm(y, x, delta, w, w, 1e-3) },
-		} {
-			for wrong := range 4 {
-				args := []*kernels.Tensor{d.Garbage(2, 6), d.Garbage(2, 6), d.Garbage(2, 6), d.Garbage(6)}
-				args[wrong] = d.Garbage(2, 5)
-				func() {
-					defer func() {
-						if got, want := fmt.Sprint(recover()), "kernels: "+op+" of "; len(got) < len(want) || got[:len(want)] != want {
-							t.Errorf("%s: argument %d of another shape: %q, want %q…", name, wrong, got, want)
-						}
-					}()
-					f(args[0], args[1], args[2], args[3])
+		for wrong := range 5 {
+			args := []*kernels.Tensor{d.Garbage(2, 6), d.Garbage(2, 6), d.Garbage(2, 6), d.Garbage(6), d.Garbage(6)}
+			args[wrong] = d.Garbage(2, 5)
+			func() {
+				defer func() {
+					if got, want := fmt.Sprint(recover()), "kernels: Norm of "; !strings.HasPrefix(got, want) {
+						t.Errorf("%s: argument %d of another shape: %q, want %q…", name, wrong, got, want)
+					}
 				}()
-			}
+				d.B.Norm(args[0], args[1], args[2], kernels.Norm{Weight: args[3], Bias: args[4], Eps: 1e-3})
+			}()
 		}
 	}
 }

@@ -423,19 +423,17 @@ func (d *Counter) Axpy(y *kernels.Tensor, alpha float64, x *kernels.Tensor) {}
 func (d *Counter) AddRows(y, x *kernels.Tensor, rows []int32, weights []float64) {
 	kernels.CheckAddRows(y, x, rows, weights)
 }
-func (d *Counter) RMSNorm(y, x, w *kernels.Tensor, eps float64) {
-	kernels.CheckNorm("RMSNorm", x, w, y)
+
+func (d *Counter) Norm(y, x, add *kernels.Tensor, n kernels.Norm) {
+	kernels.CheckNorm("Norm", x, n, y, add)
+	if add != nil {
+		d.Add(x, x, add)
+	}
 	d.countElements(y, x)
 }
-func (d *Counter) RMSNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
-	kernels.CheckNorm("RMSNormGrad", x, w, dx, dy)
-	d.countElements(dx, x, dy)
-}
-func (d *Counter) LayerNorm(y, x, w, b *kernels.Tensor, eps float64) {
-	kernels.CheckNorm("LayerNorm", x, w, y)
-	d.countElements(y, x)
-}
-func (d *Counter) LayerNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
+
+func (d *Counter) NormGrad(dx, x, dy *kernels.Tensor, n kernels.Norm) {
+	kernels.CheckNorm("NormGrad", x, n, dx, dy)
 	d.countElements(dx, x, dy)
 }
 

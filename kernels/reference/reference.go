@@ -116,14 +116,27 @@ func (b *reference[T]) Axpy(y *kernels.Tensor, alpha float64, x *kernels.Tensor)
 	}
 }
 
-func (b *reference[T]) RMSNorm(y, x, w *kernels.Tensor, eps float64) {
-	kernels.CheckNorm("RMSNorm", x, w, y)
-	width := w.Len()
-	Y, X, W := host.Of[T](y), host.Of[T](x), all[T](w)
+func (b *reference[T]) Norm(y, x, add *kernels.Tensor, n kernels.Norm) {
+	kernels.CheckNorm("Norm", x, n, y, add)
+	if add != nil {
+		b.Add(x, x, add)
+	}
+	width := n.Weight.Len()
+	Y, X, W, B := host.Of[T](y), host.Of[T](x), all[T](n.Weight), []T(nil)
+	if n.Bias != nil {
+		B = all[T](n.Bias)
+	}
 	for r := 0; r < len(X); r += width {
-		inv := invRMS(X[r:r+width], eps)
+		if B == nil {
+			inv := invRMS(X[r:r+width], n.Eps)
+			for d := range width {
+				Y[r+d] = X[r+d] * inv * W[d]
+			}
+			continue
+		}
+		mean, inv := moments(X[r:r+width], n.Eps)
 		for d := range width {
-			Y[r+d] = X[r+d] * inv * W[d]
+			Y[r+d] = (X[r+d]-mean)*inv*W[d] + B[d]
 		}
 	}
 }
@@ -134,36 +147,6 @@ func invRMS[T kernels.Float](x []T, eps float64) T {
 		s += v * v
 	}
 	return T(1 / math.Sqrt(float64(s)/float64(len(x))+eps))
-}
-
-func (b *reference[T]) RMSNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
-	kernels.CheckNorm("RMSNormGrad", x, w, dx, dy)
-	width := w.Len()
-	DX, X, DY, W := host.Of[T](dx), host.Of[T](x), host.Of[T](dy), all[T](w)
-	for r := 0; r < len(X); r += width {
-		inv := invRMS(X[r:r+width], eps)
-		var dot T
-		for d := range width {
-			dot += DY[r+d] * W[d] * X[r+d]
-		}
-		dot *= inv * inv / T(width)
-		for d := range width {
-			DX[r+d] = inv * (DY[r+d]*W[d] - X[r+d]*dot)
-		}
-	}
-}
-
-func (b *reference[T]) LayerNorm(y, x, w, bias *kernels.Tensor, eps float64) {
-	kernels.CheckNorm("LayerNorm", x, w, y)
-	kernels.CheckLengths("LayerNorm", w, bias)
-	width := w.Len()
-	Y, X, W, B := host.Of[T](y), host.Of[T](x), all[T](w), all[T](bias)
-	for r := 0; r < len(X); r += width {
-		mean, inv := moments(X[r:r+width], eps)
-		for d := range width {
-			Y[r+d] = (X[r+d]-mean)*inv*W[d] + B[d]
-		}
-	}
 }
 
 // moments are the mean of x and the reciprocal of its standard deviation.
@@ -179,12 +162,24 @@ func moments[T kernels.Float](x []T, eps float64) (mean, inv T) {
 	return mean, T(1 / math.Sqrt(float64(s)/float64(len(x))+eps))
 }
 
-func (b *reference[T]) LayerNormGrad(dx, x, w, dy *kernels.Tensor, eps float64) {
-	kernels.CheckNorm("LayerNormGrad", x, w, dx, dy)
-	width := w.Len()
-	DX, X, DY, W := host.Of[T](dx), host.Of[T](x), host.Of[T](dy), all[T](w)
+func (b *reference[T]) NormGrad(dx, x, dy *kernels.Tensor, n kernels.Norm) {
+	kernels.CheckNorm("NormGrad", x, n, dx, dy)
+	width := n.Weight.Len()
+	DX, X, DY, W := host.Of[T](dx), host.Of[T](x), host.Of[T](dy), all[T](n.Weight)
 	for r := 0; r < len(X); r += width {
-		mean, inv := moments(X[r:r+width], eps)
+		if n.Bias == nil {
+			inv := invRMS(X[r:r+width], n.Eps)
+			var dot T
+			for d := range width {
+				dot += DY[r+d] * W[d] * X[r+d]
+			}
+			dot *= inv * inv / T(width)
+			for d := range width {
+				DX[r+d] = inv * (DY[r+d]*W[d] - X[r+d]*dot)
+			}
+			continue
+		}
+		mean, inv := moments(X[r:r+width], n.Eps)
 		var sum, dot T
 		for d := range width {
 			g := DY[r+d] * W[d]

@@ -44,7 +44,7 @@ cd "$folder" || exit 1
 # Without a device tests fail, not skip.
 export GLIMPSE_CUDA_DRIVER=${GLIMPSE_CUDA_DRIVER:-libcuda.so.1}
 
-# "Conform/cuda/RMSNorm" chooses by parts, as "go test" does. Operations are listed by what
+# "Conform/cuda/Norm" chooses by parts, as "go test" does. Operations are listed by what
 # the processor runs of them.
 top=${run%%/*} units=()
 for t in $first $("$binary" -test.list "$top" | grep '^Test'); do

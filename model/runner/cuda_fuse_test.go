@@ -19,11 +19,11 @@ import (
 // products, or recorded.
 type apart struct{ kernels.Backend }
 
-func (b apart) AddRMSNorm(y, x, delta, w *kernels.Tensor, eps float64) {
-	kernels.Decompose(b).AddRMSNorm(y, x, delta, w, eps)
-}
-func (b apart) AddLayerNorm(y, x, delta, w, bias *kernels.Tensor, eps float64) {
-	kernels.Decompose(b).AddLayerNorm(y, x, delta, w, bias, eps)
+func (b apart) Norm(y, x, add *kernels.Tensor, n kernels.Norm) {
+	if add != nil {
+		b.Add(x, x, add)
+	}
+	b.Backend.Norm(y, x, nil, n)
 }
 func (b apart) LinearGroup(x *kernels.Tensor, layers ...kernels.LinearRows) {
 	kernels.Decompose(b).LinearGroup(x, layers...)

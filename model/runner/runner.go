@@ -189,26 +189,20 @@ func (r *Runner) norm(x *kernels.Tensor, n model.Norm) *kernels.Tensor {
 
 // normInto writes x through n to h, or, with the zero Norm, x.
 func (r *Runner) normInto(h, x *kernels.Tensor, n model.Norm) *kernels.Tensor {
-	switch eps := n.Epsilon(&r.Model.Config); {
-	case n.Weight == nil:
+	if n.Weight == nil {
 		r.on.Copy(h, x)
-	case n.Bias != nil:
-		r.on.LayerNorm(h, x, n.Weight, n.Bias, eps)
-	default:
-		r.on.RMSNorm(h, x, n.Weight, eps)
+	} else {
+		r.on.Norm(h, x, nil, n.Of(&r.Model.Config))
 	}
 	return h
 }
 
 // addNorm adds delta to the residual stream x and writes the norm of the sum to h, or, with the zero Norm, the sum.
 func (r *Runner) addNorm(h, x, delta *kernels.Tensor, n model.Norm) {
-	switch b, eps := r.on, n.Epsilon(&r.Model.Config); {
-	case n.Weight == nil:
-		b.Add(x, x, delta)
-		b.Copy(h, x)
-	case n.Bias != nil:
-		b.AddLayerNorm(h, x, delta, n.Weight, n.Bias, eps)
-	default:
-		b.AddRMSNorm(h, x, delta, n.Weight, eps)
+	if n.Weight == nil {
+		r.on.Add(x, x, delta)
+		r.on.Copy(h, x)
+	} else {
+		r.on.Norm(h, x, delta, n.Of(&r.Model.Config))
 	}
 }

@@ -82,7 +82,7 @@ func (b *bench) measureKernels(ctx context.Context, rows *[]kernelRow) error {
 	gate, up, inner := random(n, c.Inner), random(n, c.Inner), on.Alloc(kernels.BF16, n, c.Inner)
 	one("SwiGLU", fmt.Sprintf("%d × %d", n, c.Inner), 10*inner.Len(), 0, func() { on.SiLUMul(inner, gate, up) })
 	x, delta, w, y := random(n, c.Hidden), random(n, c.Hidden), random(c.Hidden), on.Alloc(kernels.BF16, n, c.Hidden)
-	one("sum and RMSNorm", fmt.Sprintf("%d × %d", n, c.Hidden), 14*y.Len(), 0, func() { on.AddRMSNorm(y, x, delta, w, 1e-5) })
+	one("sum and RMSNorm", fmt.Sprintf("%d × %d", n, c.Hidden), 14*y.Len(), 0, func() { on.Norm(y, x, delta, kernels.Norm{Weight: w, Eps: 1e-5}) })
 	q, k, pos := random(n, c.Heads, c.Dim), random(n, c.KVHeads, c.Dim), make([]int32, n)
 	for i := range pos {
 		pos[i] = int32(i)
