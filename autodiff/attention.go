@@ -167,7 +167,7 @@ func (g *Graph) Loss(all []Node, s *Sample, f LossFunc) Node {
 					before := loss
 					e = on[l]
 					if loss = e.arena.Alloc(kernels.F64); before != nil {
-						e.backend.Receive(loss, before)
+						e.backend.Copy(loss, before)
 					} else {
 						e.backend.Fill(loss, 0)
 					}

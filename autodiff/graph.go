@@ -114,7 +114,7 @@ func (g *Graph) Enter(b kernels.Backend, x Node) Node {
 	}
 	move := func(to *engine, in []*value) *value {
 		y := to.allocValue(in[0].t.Shape...)
-		to.backend.Receive(y.t, in[0].t)
+		to.backend.Copy(y.t, in[0].t)
 		return y
 	}
 	return g.addNode(op{name: "enter", out: x.n.Shape(), forward: func(in []*value) *value { return move(to, in) },

@@ -158,7 +158,7 @@ func (g *Graph) rope(x Node, s *Sample, table func() *kernels.RoPETable, heads, 
 	b := g.engine.backend
 	rotate := func(y, x *kernels.Tensor, inverse bool) {
 		rows := len(s.Positions)
-		b.Rotate(y.Reshape(rows, heads, headDim), x.Reshape(rows, heads, headDim), s.Positions, table(), inverse)
+		b.RoPE(y.Reshape(rows, heads, headDim), x.Reshape(rows, heads, headDim), s.Positions, table(), inverse)
 	}
 	return g.unary("rope", x, func(y, x *kernels.Tensor) { rotate(y, x, false) }, func(dx, _, dy *kernels.Tensor) { rotate(dx, dy, true) })
 }

@@ -58,7 +58,7 @@ func (f *finite) probes(o *runner.Observation, c *model.Config) {
 		if o.Layer == 0 {
 			f.lse = append(f.lse, ops.Alloc(lse.DType, c.Layers*c.Heads, lse.Width()))
 		}
-		ops.Receive(f.lse[i].Rows(o.Layer*c.Heads, (o.Layer+1)*c.Heads), lse)
+		ops.Copy(f.lse[i].Rows(o.Layer*c.Heads, (o.Layer+1)*c.Heads), lse)
 	}
 }
 

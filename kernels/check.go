@@ -15,11 +15,11 @@ func CheckLengths(op string, x *Tensor, others ...*Tensor) {
 	}
 }
 
-// CheckReceive panics unless x can be copied into y as it is.
-func CheckReceive(y, x *Tensor) {
-	CheckLengths("Receive", y, x)
+// CheckCopy panics unless x can be copied into y as it is.
+func CheckCopy(y, x *Tensor) {
+	CheckLengths("Copy", y, x)
 	if y.DType != x.DType {
-		panic(fmt.Sprintf("kernels: Receive of a %s tensor, want %s", x.DType, y.DType))
+		panic(fmt.Sprintf("kernels: Copy of a %s tensor, want %s", x.DType, y.DType))
 	}
 }
 
@@ -170,12 +170,6 @@ func CheckEach(op string, xs []*Tensor, others ...[]*Tensor) {
 	}
 }
 
-// CheckRotate panics unless y is like x and the positions are in the table.
-func CheckRotate(y, x *Tensor, pos []int32, table *RoPETable) {
-	CheckRoPE(x, pos, table)
-	CheckLengths("Rotate", x, y)
-}
-
 // CheckSelected panics unless s chooses from a's past for its one row. The indices of a
 // selection on a device are right by their making.
 func CheckSelected(op string, a *Attend, s *Selection) {
@@ -273,8 +267,9 @@ func CheckProduct(op string, c *Tensor, m, n, k, kb int) {
 	}
 }
 
-// CheckRoPE panics unless x has a row for each position, all of them in the table.
-func CheckRoPE(x *Tensor, pos []int32, table *RoPETable) {
+// CheckRoPE panics unless y is like x, and x has a row for each position, all of them in the table.
+func CheckRoPE(y, x *Tensor, pos []int32, table *RoPETable) {
+	CheckLengths("RoPE", x, y)
 	if len(pos) != x.Shape[0] || table.Cos.Width()*2 > x.Shape[2] {
 		panic(fmt.Sprintf("kernels: RoPE of %v with %d positions, table %v", x.Shape, len(pos), table.Cos.Shape))
 	}

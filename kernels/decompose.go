@@ -47,12 +47,6 @@ func (d Decomposed) Exact() (Backend, error) {
 // Selector selects on the host.
 func (d Decomposed) Selector() Selector { return d.on.HostSelector() }
 
-// Receive goes through the host where it must.
-func (d Decomposed) Receive(y, x *Tensor) {
-	CheckReceive(y, x)
-	Convert(y, x)
-}
-
 // Alloc allocates on the host.
 func (Decomposed) Alloc(t DType, shape ...int) *Tensor { return NewTensor(t, shape...) }
 
@@ -155,13 +149,6 @@ func (d Decomposed) CopyPairs(dst []KV, k, v *Tensor) {
 	}
 }
 
-// Rotate is RoPE of a copy.
-func (d Decomposed) Rotate(y, x *Tensor, pos []int32, table *RoPETable, inverse bool) {
-	CheckRotate(y, x, pos, table)
-	d.on.Copy(y, x)
-	d.on.RoPE(y, pos, table, inverse)
-}
-
 // RotateHeads is RMSNorm and RoPE, of queries and of keys.
 func (d Decomposed) RotateHeads(q, k *Tensor, norms HeadNorms, pos []int32, table *RoPETable) {
 	CheckHeads("RotateHeads", q, k, norms, pos, table)
@@ -170,7 +157,7 @@ func (d Decomposed) RotateHeads(q, k *Tensor, norms HeadNorms, pos []int32, tabl
 			heads := t.x.Reshape(t.x.Dim0()*t.x.Shape[1], t.x.Shape[2])
 			d.on.Norm(heads, heads, nil, Norm{Weight: t.w, Eps: norms.Eps})
 		}
-		d.on.RoPE(t.x, pos, table, false)
+		d.on.RoPE(t.x, t.x, pos, table, false)
 	}
 }
 

@@ -99,8 +99,8 @@ func TestMultiTensor(t *testing.T) {
 	}
 }
 
-// TestRotate: the bits of a copy that is rotated, both ways.
-func TestRotate(t *testing.T) {
+// TestRoPEIntoAnother: the bits of a copy that is rotated, both ways.
+func TestRoPEIntoAnother(t *testing.T) {
 	const rows, heads, dim = 5, 3, 12
 	rng := rand.New(rand.NewPCG(2, 3))
 	x, pos := kernelstest.Random(rng, rows*heads*dim, 1), []int32{0, 3, 8, 9, 2}
@@ -110,8 +110,8 @@ func TestRotate(t *testing.T) {
 			table := &kernels.RoPETable{Cos: d.Tensor(kernelstest.Random(rng, 10*half, 2), 10, half), Sin: d.Tensor(kernelstest.Random(rng, 10*half, 1), 10, half)}
 			for _, inverse := range []bool{false, true} {
 				from, want, got := d.Tensor(x, rows, heads, dim), d.Tensor(x, rows, heads, dim), d.Garbage(rows, heads, dim)
-				d.B.RoPE(want, pos, table, inverse)
-				d.B.Rotate(got, from, pos, table, inverse)
+				d.B.RoPE(want, want, pos, table, inverse)
+				d.B.RoPE(got, from, pos, table, inverse)
 				compare.Close(t, name, got.Float64s(), want.Float64s(), 0)
 				compare.Close(t, name+": what is rotated", from.Float64s(), x, 0, compare.Floor(1e-6))
 			}
@@ -129,8 +129,8 @@ func TestMultiTensorRefuse(t *testing.T) {
 				d.B.MultiAdamW([]*kernels.Tensor{of(3)}, nil, []*kernels.Tensor{of(3)}, []*kernels.Tensor{of(3)}, kernels.AdamWStep{})
 			},
 			"other lengths":         func() { d.B.MultiAxpy([]*kernels.Tensor{of(3)}, 1, []*kernels.Tensor{of(4)}) },
-			"rows of other lengths": func() { d.B.Receive(of(3), of(4)) },
-			"rows of another type":  func() { d.B.Receive(of(3), d.B.Alloc(kernels.BF16, 3)) },
+			"rows of other lengths": func() { d.B.Copy(of(3), of(4)) },
+			"rows of another type":  func() { d.B.Copy(of(3), d.B.Alloc(kernels.BF16, 3)) },
 			"another rank":          func() { d.B.LowRank(of(2, 5), of(2, 3), of(2, 4), of(5, 4), nil, of(3, 4), of(5, 2), 1) },
 			"another width": func() {
 				d.B.LowRankGrad(of(2, 3), of(2, 3), of(3, 4), of(5, 3), of(2, 5), of(2, 4), of(2, 3), of(5, 4), of(3, 4), of(5, 3), 1)

@@ -54,9 +54,6 @@ type Memory interface {
 	// Free ends the life of tensors that the backend has allocated, and to which nothing
 	// refers any more. It need not be called: without it the garbage collector finds them.
 	Free(ts []*Tensor)
-	// Receive copies x, which may lie in the memory of another backend, into y of this one,
-	// of the same type and length: what goes from one device of a model to the next.
-	Receive(y, x *Tensor)
 	// Connect connects the device with the devices of the other ranks of g, which all call it;
 	// nil where the memory is the host's. The error is a *NoLinkError where there is no
 	// way between them.
@@ -139,7 +136,8 @@ type LinearRows struct {
 type Elements interface {
 	// Fill sets every element of y.
 	Fill(y *Tensor, value float64)
-	// Copy copies x into y, of the same type and length.
+	// Copy copies x, which may lie in the memory of another backend, into y of this one, of the same type and length: what goes from one
+	// device of a model to the next, too.
 	Copy(y, x *Tensor)
 	// Gather copies rows ids of table [vocab, width] into y [len(ids), width]. y may
 	// be the first rows of table where ids ascend, which compacts it in place.
@@ -181,14 +179,12 @@ type Norms interface {
 	// NormGrad computes dx from dy at x.
 	NormGrad(dx, x, dy *Tensor, n Norm)
 
-	// RoPE rotates x [rows, heads, headDim] in place by the angles of table at
-	// positions pos [rows]: with c, s the cosine and sine of angle i,
+	// RoPE writes x [rows, heads, headDim], rotated by the angles of table at positions pos [rows], to y, which may
+	// be x: with c, s the cosine and sine of angle i,
 	// (x_i, x_{i+d/2}) becomes (c·x_i − s·x_{i+d/2}, s·x_i + c·x_{i+d/2}). d is twice the
 	// table's width, and headDim at most: later dimensions stay as they are.
 	// inverse rotates back, which is also its gradient.
-	RoPE(x *Tensor, pos []int32, table *RoPETable, inverse bool)
-	// Rotate is RoPE of x into y, which is not x.
-	Rotate(y, x *Tensor, pos []int32, table *RoPETable, inverse bool)
+	RoPE(y, x *Tensor, pos []int32, table *RoPETable, inverse bool)
 	// RotateHeads is RMSNorm of every head of q [rows, heads, headDim] and k [rows, kvHeads,
 	// headDim] where norms has a weight [headDim], and RoPE of all of it, in place.
 	RotateHeads(q, k *Tensor, norms HeadNorms, pos []int32, table *RoPETable)

@@ -329,10 +329,13 @@ func (b *cpu) NormGrad(dx, x, dy *kernels.Tensor, n kernels.Norm) {
 	})
 }
 
-func (b *cpu) RoPE(x *kernels.Tensor, pos []int32, table *kernels.RoPETable, inverse bool) {
-	kernels.CheckRoPE(x, pos, table)
+func (b *cpu) RoPE(y, x *kernels.Tensor, pos []int32, table *kernels.RoPETable, inverse bool) {
+	kernels.CheckRoPE(y, x, pos, table)
+	if y != x {
+		b.Copy(y, x)
+	}
 	rows, heads, dim := x.Shape[0], x.Shape[1], x.Shape[2]
-	X, C, S, half := x.F32(), table.Cos.F32(), table.Sin.F32(), table.Cos.Width()
+	X, C, S, half := y.F32(), table.Cos.F32(), table.Sin.F32(), table.Cos.Width()
 	sign := float32(1)
 	if inverse {
 		sign = -1

@@ -199,7 +199,7 @@ func TestCUDAHeads(t *testing.T) {
 				flat := one.x.Reshape(one.x.Len()/c.dim, c.dim)
 				d.B.Norm(flat, flat, nil, kernels.Norm{Weight: one.w, Eps: norms.Eps})
 			}
-			d.B.RoPE(one.x, pos, table, false)
+			d.B.RoPE(one.x, one.x, pos, table, false)
 		}
 		if n := calls(d, func() { f.RotateHeads(q, k, norms, pos, table) }); n != 2 {
 			t.Errorf("case %d: %d launches and copies, want 2", i, n)
@@ -280,8 +280,8 @@ func TestCUDAStepHeads(t *testing.T) {
 		for l, p := range all {
 			d.B.Norm(p.wantQ.Reshape(rows*heads, dim), p.wantQ.Reshape(rows*heads, dim), nil, kernels.Norm{Weight: norms.Query, Eps: norms.Eps})
 			d.B.Norm(p.wantK.Reshape(rows*kvHeads, dim), p.wantK.Reshape(rows*kvHeads, dim), nil, kernels.Norm{Weight: norms.Key, Eps: norms.Eps})
-			d.B.RoPE(p.wantQ, pos, table, false)
-			d.B.RoPE(p.wantK, pos, table, false)
+			d.B.RoPE(p.wantQ, p.wantQ, pos, table, false)
+			d.B.RoPE(p.wantK, p.wantK, pos, table, false)
 			what := fmt.Sprintf("%s layer %d", dtype, l)
 			compare.Close(t, what+": queries", p.q.Float64s(), p.wantQ.Float64s(), 0)
 			compare.Close(t, what+": keys", p.k.Float64s(), p.wantK.Float64s(), 0)

@@ -69,7 +69,8 @@ func (m *smallModel) pass(rows int, seed uint64) (run func(b kernels.Backend, al
 		x, u, y := alloc.Alloc(kernels.F32, rows, 12), alloc.Alloc(kernels.F32, rows, 12), alloc.Alloc(kernels.F32, rows, 12)
 		b.Gather(x, m.weight, ids)
 		b.Copy(u, x)
-		b.RoPE(u.Reshape(rows, 3, 4), pos, m.table, false)
+		heads := u.Reshape(rows, 3, 4)
+		b.RoPE(heads, heads, pos, m.table, false)
 		b.Linear(x, u, m.weight, nil, 1, 0)
 		b.Attention(u, nil, &kernels.Attend{Q: x.Reshape(rows, 3, 4), Past: past, Scale: 0.5})
 		b.Linear(y, u, m.half, nil, 1, 0)
@@ -373,7 +374,7 @@ func TestCUDASteps(t *testing.T) {
 				for q := range sequences {
 					y := d.B.Alloc(kernels.F32, 1, s.heads, s.dim)
 					d.B.Gather(y.Reshape(1, s.heads*s.dim), embedding, tokens[q:q+1])
-					d.B.RoPE(y, next[q:q+1], table, false)
+					d.B.RoPE(y, y, next[q:q+1], table, false)
 					where := fmt.Sprintf("step %d sequence %d", step, q)
 					compare.Close(t, where+": queries", x.Rows(q, q+1).Float64s(), y.Float64s(), 0)
 					for i := range heads[q] {

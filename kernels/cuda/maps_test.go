@@ -77,7 +77,8 @@ func TestCUDARoPE(t *testing.T) {
 				pos[r] = int32(rng.IntN(100))
 			}
 			all := d.Tensor(kernelstest.Random(rng, (rows+1)*heads*dim, 1), rows+1, heads, dim)
-			d.B.RoPE(all.Rows(0, rows), pos, kernels.NewRoPETable(d.B, freqs, 100, 1), false)
+			x := all.Rows(0, rows)
+			d.B.RoPE(x, x, pos, kernels.NewRoPETable(d.B, freqs, 100, 1), false)
 			return all.Float64s()
 		}
 		want := run(exact)

@@ -214,19 +214,15 @@ func (b *cuda) Fill(y *kernels.Tensor, value float64) {
 	runtime.KeepAlive(y)
 }
 
-// Receive goes through the host where x is on another device, which is then done with it.
-func (b *cuda) Receive(y, x *kernels.Tensor) {
-	if block, _ := x.Block(); block != nil && block.(*cudaBlock).b.cudaDevice == b.cudaDevice {
-		b.Copy(y, x)
-		return
-	}
-	b.Decomposed.Receive(y, x)
-}
-
+// Copy goes through the host where x is not on this device, and another device is then done with it.
 func (b *cuda) Copy(y, x *kernels.Tensor) {
 	const op = "Copy"
-	kernels.CheckLengths("Copy", y, x)
-	b.do(op, func() { b.copyBytes(op, b.at(op, y, x.DType), b.address(op, x), x.Bytes()) })
+	kernels.CheckCopy(y, x)
+	if block, _ := x.Block(); block == nil || block.(*cudaBlock).b.cudaDevice != b.cudaDevice {
+		kernels.Convert(y, x)
+		return
+	}
+	b.do(op, func() { b.copyBytes(op, b.address(op, y), b.address(op, x), x.Bytes()) })
 	runtime.KeepAlive([]*kernels.Tensor{y, x})
 }
 
@@ -351,17 +347,26 @@ func (b *cuda) onRows(op, kernel string, n kernels.Norm, ts ...*kernels.Tensor) 
 	runtime.KeepAlive(ts)
 }
 
-func (b *cuda) RoPE(x *kernels.Tensor, pos []int32, table *kernels.RoPETable, inverse bool) {
+func (b *cuda) RoPE(y, x *kernels.Tensor, pos []int32, table *kernels.RoPETable, inverse bool) {
 	const op = "RoPE"
-	kernels.CheckRoPE(x, pos, table)
+	kernels.CheckRoPE(y, x, pos, table)
 	sign := float32(1)
 	if inverse {
 		sign = -1
 	}
+	if y != x && 2*table.Cos.Width() < x.Shape[2] { // the others are copied
+		b.Copy(y, x)
+		x = y
+	}
 	b.do(op, func() {
-		b.rope(op, x, upload(b, op, pos), table, sign)
+		if at := upload(b, op, pos); y == x {
+			b.rope(op, y, at, table, sign)
+		} else {
+			n := x.Len() / 2
+			b.each("rotate", n, b.f32(op, y), b.f32(op, x), at, b.f32(op, table.Cos), b.f32(op, table.Sin), size(n), x.Shape[1], x.Shape[2]/2, sign)
+		}
 	})
-	runtime.KeepAlive([]*kernels.Tensor{x, table.Cos, table.Sin})
+	runtime.KeepAlive([]*kernels.Tensor{y, x, table.Cos, table.Sin})
 }
 
 func (b *cuda) rope(op string, x *kernels.Tensor, pos cu.DevicePtr, table *kernels.RoPETable, sign float32) {

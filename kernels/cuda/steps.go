@@ -116,7 +116,7 @@ func (b *cuda) StepGather(y, table *kernels.Tensor, steps kernels.Steps) {
 func (b *cuda) StepRoPE(x *kernels.Tensor, steps kernels.Steps, table *kernels.RoPETable) {
 	s := steps.(*cudaSteps)
 	const op = "StepRoPE"
-	kernels.CheckRoPE(x, make([]int32, s.rows), table)
+	kernels.CheckRoPE(x, x, make([]int32, s.rows), table)
 	b.do(op, func() {
 		b.rope(op, x, b.at(op, s.pos, kernels.I32), table, 1)
 	})

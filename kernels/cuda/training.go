@@ -92,24 +92,6 @@ func (b *cuda) MultiAdamW(ps, gs, ms, vs []*kernels.Tensor, s kernels.AdamWStep)
 	runtime.KeepAlive(slices.Concat(ps, gs, ms, vs))
 }
 
-func (b *cuda) Rotate(y, x *kernels.Tensor, pos []int32, table *kernels.RoPETable, inverse bool) {
-	const op = "Rotate"
-	kernels.CheckRotate(y, x, pos, table)
-	if 2*table.Cos.Width() < x.Shape[2] { // the others are copied
-		b.Decomposed.Rotate(y, x, pos, table, inverse)
-		return
-	}
-	sign := float32(1)
-	if inverse {
-		sign = -1
-	}
-	b.do(op, func() {
-		n := x.Len() / 2
-		b.each("rotate", n, b.f32(op, y), b.f32(op, x), upload(b, op, pos), b.f32(op, table.Cos), b.f32(op, table.Sin), size(n), x.Shape[1], x.Shape[2]/2, sign)
-	})
-	runtime.KeepAlive([]*kernels.Tensor{y, x, table.Cos, table.Sin})
-}
-
 // As in training.cu.
 const (
 	lowRanks   = 8 // of a block

@@ -102,15 +102,10 @@ func ElementCases(lengths []int, rowShapes []RowShape, ropeShapes [][4]int) []Co
 			return []Output{{"y", y.Float64s(), tiny}}
 		})
 		add("Copy", size, func(d Device, rng *rand.Rand) []Output {
-			y := d.Garbage(n)
-			d.B.Copy(y, d.Tensor(Random(rng, n, 1), n))
-			return []Output{{"y", y.Float64s(), tiny}}
-		})
-		add("Receive", size, func(d Device, rng *rand.Rand) []Output {
 			host, y, z := kernels.NewTensor(d.B.Compute(), n), d.Garbage(n), d.Garbage(n)
 			kernels.Convert(host, kernels.FromF64(Random(rng, n, 1), n))
-			d.B.Receive(y, host)
-			d.B.Receive(z, y)
+			d.B.Copy(y, host)
+			d.B.Copy(z, y)
 			return []Output{{"from the host", y.Float64s(), tiny}, {"from a device", z.Float64s(), tiny}}
 		})
 		add("Add", size, func(d Device, rng *rand.Rand) []Output {
@@ -274,9 +269,9 @@ func ElementCases(lengths []int, rowShapes []RowShape, ropeShapes [][4]int) []Co
 			}
 			x := d.Tensor(Random(rng, rows*heads*dim, 1), rows, heads, dim)
 			before := x.Float64s()
-			d.B.RoPE(x, pos, table, false)
+			d.B.RoPE(x, x, pos, table, false)
 			out := []Output{{Name: "rotated", Values: x.Float64s()}}
-			d.B.RoPE(x, pos, table, true)
+			d.B.RoPE(x, x, pos, table, true)
 			d.B.Axpy(x, -1, d.Tensor(before, rows, heads, dim))
 			return append(out, Output{"rotated back, minus the original", x.Float64s(), 1})
 		})

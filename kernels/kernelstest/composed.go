@@ -148,9 +148,9 @@ func composedCases() []Conformance {
 			return []Output{{Name: "cos", Values: t.Cos.Float64s()}, {Name: "sin", Values: t.Sin.Float64s()}}
 		})
 		for _, half := range []int{dim / 2, dim / 4} {
-			add("Rotate", fmt.Sprint(s, " ", half), func(d Device, rng *rand.Rand) []Output {
+			add("RoPE", fmt.Sprint(s, " ", half, " into another"), func(d Device, rng *rand.Rand) []Output {
 				x, y := d.Drawn(rng, rows, heads, dim), d.Garbage(rows, heads, dim)
-				d.B.Rotate(y, x, pos(rng), table(d, half), half == dim/4)
+				d.B.RoPE(y, x, pos(rng), table(d, half), half == dim/4)
 				return []Output{{Name: "y", Values: y.Float64s()}}
 			})
 		}

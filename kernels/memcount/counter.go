@@ -411,7 +411,6 @@ func (d *Counter) MatMulTA(c, a, b *kernels.Tensor, alpha, beta float64) {
 
 func (d *Counter) Fill(y *kernels.Tensor, value float64)        {}
 func (d *Counter) Copy(y, x *kernels.Tensor)                    { kernels.MustFit(x.Len(), y.Shape) }
-func (d *Counter) Receive(y, x *kernels.Tensor)                 { kernels.CheckReceive(y, x) }
 func (d *Counter) Gather(y, table *kernels.Tensor, ids []int32) { d.temp(4 * int64(len(ids))) }
 func (d *Counter) CopyHead(y, x *kernels.Tensor, h int)         { kernels.CheckCopyHead(y, x, h) }
 func (d *Counter) Add(y, a, b *kernels.Tensor) {
@@ -437,10 +436,10 @@ func (d *Counter) NormGrad(dx, x, dy *kernels.Tensor, n kernels.Norm) {
 	d.countElements(dx, x, dy)
 }
 
-func (d *Counter) RoPE(x *kernels.Tensor, pos []int32, table *kernels.RoPETable, inverse bool) {
-	kernels.CheckRoPE(x, pos, table)
+func (d *Counter) RoPE(y, x *kernels.Tensor, pos []int32, table *kernels.RoPETable, inverse bool) {
+	kernels.CheckRoPE(y, x, pos, table)
 	d.temp(4 * int64(len(pos)))
-	d.countElements(x, x)
+	d.countElements(y, x)
 }
 
 func (d *Counter) SiLUMul(y, gate, up *kernels.Tensor) {

@@ -103,7 +103,7 @@ func (d *Counter) StepGather(y, table *kernels.Tensor, s kernels.Steps) {
 	kernels.MustFit(s.(*steps).rows*table.Width(), y.Shape)
 }
 func (d *Counter) StepRoPE(x *kernels.Tensor, s kernels.Steps, table *kernels.RoPETable) {
-	kernels.CheckRoPE(x, make([]int32, s.(*steps).rows), table)
+	kernels.CheckRoPE(x, x, make([]int32, s.(*steps).rows), table)
 }
 
 func (d *Counter) StepAttention(out, q, k, v *kernels.Tensor, s kernels.Steps, at kernels.StepLayer) {

@@ -193,10 +193,13 @@ func (b *reference[T]) NormGrad(dx, x, dy *kernels.Tensor, n kernels.Norm) {
 	}
 }
 
-func (b *reference[T]) RoPE(x *kernels.Tensor, pos []int32, table *kernels.RoPETable, inverse bool) {
+func (b *reference[T]) RoPE(y, x *kernels.Tensor, pos []int32, table *kernels.RoPETable, inverse bool) {
 	rows, heads, dim := x.Shape[0], x.Shape[1], x.Shape[2]
-	kernels.CheckRoPE(x, pos, table)
-	X, C, S := host.Of[T](x), host.Of[T](table.Cos), host.Of[T](table.Sin)
+	kernels.CheckRoPE(y, x, pos, table)
+	if y != x {
+		b.Copy(y, x)
+	}
+	X, C, S := host.Of[T](y), host.Of[T](table.Cos), host.Of[T](table.Sin)
 	half := table.Cos.Width()
 	for r := range rows {
 		for h := range heads {

@@ -189,7 +189,7 @@ func (r *Runner) rowNorms(y, h *kernels.Tensor) {
 			host.Set(head*h.Dim0()+row, norm)
 		}
 	}
-	r.on.Receive(y, host)
+	r.on.Copy(y, host)
 }
 
 // outputNorms are the logarithms [heads, entries] of the norms of what OProj makes of the value of every entry, by each query head.
@@ -213,7 +213,7 @@ func (r *Runner) outputNorms(layer int, a *kernels.Attend) *kernels.Tensor {
 			host.Set(h*y.Width()+j, logNorm(float64(simd.Dot(products[j*dim:][:dim], v[j*dim:][:dim]))))
 		}
 	})
-	r.on.Receive(y, host)
+	r.on.Copy(y, host)
 	return y
 }
 

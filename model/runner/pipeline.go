@@ -49,7 +49,7 @@ func (r *layerRows) enter(l int) {
 	r.l = l
 	if to := r.layerRunner(l); to != r.Runner {
 		x := to.alloc(r.x.Shape...)
-		to.on.Receive(x, r.x)
+		to.on.Copy(x, r.x)
 		r.Runner, r.x = to, x
 		r.h = to.norm(x, r.Model.Network.Layers[l].AttentionNorm)
 	}
@@ -80,7 +80,7 @@ func (p *prefillPass) leave(chunks [][2]int) hop {
 func (p *prefillPass) takeHop(h hop) {
 	l, to := p.Model.Stages()[p.stage].From, h.from+h.x.Dim0()
 	x := p.x.Rows(h.from, to)
-	p.on.Receive(x, h.x)
+	p.on.Copy(x, h.x)
 	if p.h != nil {
 		p.normInto(p.h.Rows(h.from, to), x, p.Model.Network.Layers[l].AttentionNorm)
 	}

@@ -128,7 +128,7 @@ func (r *layerRows) rotate(m model.Module, x *kernels.Tensor) {
 		if to-from < n {
 			part = x.Rows(from, to)
 		}
-		r.on.RoPE(part, pos[from:to], r.Model.RoPE(r.on, r.l, m, pos[from:to], r.long(from)), false)
+		r.on.RoPE(part, part, pos[from:to], r.Model.RoPE(r.on, r.l, m, pos[from:to], r.long(from)), false)
 		from = to
 	}
 }

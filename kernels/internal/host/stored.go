@@ -36,13 +36,12 @@ func widenTensor(t *kernels.Tensor, compute kernels.DType) *kernels.Tensor {
 // Copy, Gather and CopyHead fill a cache in a type that is not the compute type, too.
 
 func (Base[T]) Copy(y, x *kernels.Tensor) {
-	kernels.CheckLengths("Copy", y, x)
-	mustBeAlike("Copy", y, x)
+	kernels.CheckCopy(y, x)
 	if y.DType.Grouped() {
 		y.KeepRows(x, kernels.Ascending(x.Dim0()), false)
 		return
 	}
-	copy(y.Memory(), x.Memory())
+	copy(y.Memory(), x.OnHost().Memory())
 }
 
 // Gather into the compute type may be of any.
@@ -56,7 +55,9 @@ func (b Base[T]) Gather(y, table *kernels.Tensor, ids []int32) {
 		}
 		return
 	}
-	mustBeAlike("Gather", y, table)
+	if y.DType != table.DType {
+		panic(fmt.Sprintf("kernels: Gather of %s into %s", table.DType, y.DType))
+	}
 	if y.DType.Grouped() {
 		y.KeepRows(table, ids, true)
 		return
@@ -64,12 +65,6 @@ func (b Base[T]) Gather(y, table *kernels.Tensor, ids []int32) {
 	row, dst, src := y.DType.Bytes(w), y.Memory(), table.Memory()
 	for i, id := range ids {
 		copy(dst[i*row:][:row], src[int(id)*row:][:row])
-	}
-}
-
-func mustBeAlike(op string, y, x *kernels.Tensor) {
-	if y.DType != x.DType {
-		panic(fmt.Sprintf("kernels: %s of %s into %s", op, x.DType, y.DType))
 	}
 }
 

@@ -88,7 +88,7 @@ func (b *bench) measureKernels(ctx context.Context, rows *[]kernelRow) error {
 		pos[i] = int32(i)
 	}
 	table := on.RoPETable(make([]float32, c.Dim/2), n, 1)
-	one("RoPE", fmt.Sprintf("%d × %d × %d", n, c.Heads, c.Dim), 8*q.Len(), 0, func() { on.RoPE(q, pos, table, false) })
+	one("RoPE", fmt.Sprintf("%d × %d × %d", n, c.Heads, c.Dim), 8*q.Len(), 0, func() { on.RoPE(q, q, pos, table, false) })
 	cache := past(n)
 	one("pairs into a cache", fmt.Sprintf("%d × %d × %d", n, c.KVHeads, c.Dim), 12*k.Len(), 0, func() { on.CopyPairs(cache, k, k) })
 
