@@ -58,9 +58,6 @@ type Backend interface {
 	// NewGraph returns an empty graph of recorded work; nil where there are none, or
 	// GLIMPSE_CUDA_GRAPHS=0 switches them off.
 	NewGraph() Graph
-	// Stepper is the backend with what recorded decoding steps need; nil where it has none
-	// that can be recorded.
-	Stepper() Stepper
 	// Selector is what scores and selects entries of a cache: the backend where it does so
 	// in its own memory, else its HostSelector.
 	Selector() Selector

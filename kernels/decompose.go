@@ -37,7 +37,6 @@ func (Decomposed) LimitMemory(int64) func()       { return func() {} }
 func (Decomposed) RoundsToBF16(int, *Tensor) bool { return false }
 func (Decomposed) DrawsInPlace() bool             { return false }
 func (Decomposed) NewGraph() Graph                { return nil }
-func (Decomposed) Stepper() Stepper               { return nil }
 
 // Exact refuses.
 func (d Decomposed) Exact() (Backend, error) {

@@ -9,9 +9,9 @@ package kernels
 // recorded. Then, and where the driver cannot record, one warning says why, no graph
 // of the device is recorded any more, and everything goes on without.
 type Graph interface {
-	// Backend is the device as the recorded operations must use it. Outside of Run and
-	// Record it is like any other.
-	Backend() Backend
+	// Backend is the device as the recorded operations must use it, with what decoding steps need. Outside
+	// of Run and Record it is like any other.
+	Backend() Stepper
 	// Run runs f, whose operations start together when it returns: as a graph, or one
 	// by one where that fails, for which f may be called a second time.
 	Run(f func() error) error

@@ -43,29 +43,24 @@ type Stepper interface {
 	// kvHeads, headDim] of the first sequences to their heads of a layer, which have room for
 	// them: StepAttention is then told that they are Appended.
 	StepHeads(q, k, v *Tensor, norms HeadNorms, table *RoPETable, s Steps, sequences, layer int, pairs DType)
-	// StepAttention appends the pair k, v [1, kvHeads, headDim] of a sequence to its heads
-	// of a layer, which have room for it, and attends: out [1, heads·headDim] of q [1,
-	// heads, headDim].
+	// StepAttention appends the pairs k, v [n, kvHeads, headDim] of n sequences from at.Sequence on to their heads
+	// of a layer, which have room for them, unless they are Appended, and attends: out [n, heads·headDim] of q [n,
+	// heads, headDim]. Where nothing is to be attended to, out takes the queries: the segments of a
+	// graph that attend find them there.
 	StepAttention(out, q, k, v *Tensor, s Steps, at StepLayer)
-	// StepAttentions is StepAttention of len(longest) sequences from at.Sequence on. out, q, k
-	// and v have a row of each, longest the at.Longest; at.Scores is for an only one.
-	StepAttentions(out, q, k, v *Tensor, s Steps, at StepLayer, longest []int)
-	// StepAppend appends the pair only, and copies the queries to to, where the segments of
-	// a graph that attend find them.
-	StepAppend(to, q, k, v *Tensor, s Steps, at StepLayer)
 }
 
 // StepLayer says what a StepAttention attends to.
 type StepLayer struct {
 	Sequence, Layer int
 	Pairs           DType   // of the cache
-	Longest         int     // entries of the longest head, the step's own included; recorded, it serves for what StepBuckets says
+	Longest         []int   // entries of each sequence's longest head, the step's own included; recorded, it serves for what StepBuckets says. None: nothing is attended to
 	Windowed        bool    // by a sliding window
-	Appended        bool    // the pair is there already
+	Appended        bool    // the pairs are there already
 	Scale           float64 // of the logits
 	SoftCap         float64 // and Sinks: as in an Attend
 	Sinks           *Tensor
-	Scores          *Tensor // [heads, at least Longest]: what ObserveAttention would write; nil for none
+	Scores          *Tensor // [heads, at least Longest] of an only sequence: what ObserveAttention would write; nil for none
 }
 
 // minBucket is the least difference of buckets.

@@ -181,7 +181,7 @@ func Widen(b kernels.Backend, w *kernels.Tensor) *kernels.Tensor {
 // KeptFormats are the formats of blocks that stay as they are.
 func KeptFormats() []string { return keptFormats }
 
-// AttendTogether is StepAttentions in one launch; false where that is not done.
+// AttendTogether is StepAttention in one launch; false where that is not done.
 func AttendTogether(b kernels.Backend, out, q *kernels.Tensor, s kernels.Steps, at kernels.StepLayer) bool {
 	return b.(*cuda).attendTogether(out, q, s, at)
 }

@@ -224,32 +224,33 @@ func (b *cuda) StepHeads(q, k, v *kernels.Tensor, norms kernels.HeadNorms, table
 // togetherBytes bounds what the parts of sequences that attend at once leave to be merged.
 const togetherBytes = 16 << 20
 
-func (b *cuda) StepAttentions(out, q, k, v *kernels.Tensor, steps kernels.Steps, to kernels.StepLayer, longest []int) {
-	n, first := len(longest), to.Sequence
-	if n > 1 && to.Appended && to.Scores == nil {
-		to.Longest = slices.Max(longest)
-		if b.attendTogether(out.Rows(0, n), q.Rows(0, n), steps, to) {
-			return
-		}
+func (b *cuda) StepAttention(out, q, k, v *kernels.Tensor, steps kernels.Steps, to kernels.StepLayer) {
+	n := len(to.Longest)
+	if n == 0 {
+		b.stepAppend(out, q, k, v, steps, to)
+		return
+	}
+	if n > 1 && to.Appended && to.Scores == nil && b.attendTogether(out.Rows(0, n), q.Rows(0, n), steps, to) {
+		return
 	}
 	for i := range n {
-		to.Sequence, to.Longest = first+i, longest[i]
-		b.StepAttention(out.Rows(i, i+1), q.Rows(i, i+1), k.Rows(i, i+1), v.Rows(i, i+1), steps, to)
+		one := to
+		one.Sequence, one.Longest = to.Sequence+i, to.Longest[i:i+1]
+		b.stepAttention(out.Rows(i, i+1), q.Rows(i, i+1), k.Rows(i, i+1), v.Rows(i, i+1), steps, one)
 	}
 }
 
-// attendTogether is StepAttention of sequences from at.Sequence on at once, of pairs that are Appended, with
-// at.Longest of any of them. It returns false where the kernels do not take that, or where
-// what the parts leave to be merged is more than the launches are worth.
+// attendTogether is StepAttention of sequences at once, whose pairs are Appended. It returns false where the
+// kernels do not take that, or where what the parts leave to be merged is more than the launches are worth.
 func (b *cuda) attendTogether(out, q *kernels.Tensor, steps kernels.Steps, to kernels.StepLayer) (done bool) {
 	s := steps.(*cudaSteps)
-	const op = "StepAttentions"
+	const op = "StepAttention"
 	if len(q.Shape) != 3 || out.Len() != q.Len() || q.Shape[0] < 1 || to.Sequence < 0 || to.Sequence+q.Shape[0] > s.rows || q.Shape[1]%s.kvHeads != 0 || to.Sinks != nil && to.Sinks.Len() != q.Shape[1] || to.Layer < 0 || to.Layer >= s.layers {
 		panic(fmt.Sprintf("kernels: %s: layer %d: queries %v, output %v for %d KV heads of %d layers of %d sequences",
 			op, to.Layer, q.Shape, out.Shape, s.kvHeads, s.layers, s.rows))
 	}
 	t := &attention{
-		b: b, op: op, rows: 1, heads: q.Shape[1], kvHeads: s.kvHeads, dim: q.Shape[2], entries: to.Longest, scale: float32(to.Scale), cap: float32(to.SoftCap),
+		b: b, op: op, rows: 1, heads: q.Shape[1], kvHeads: s.kvHeads, dim: q.Shape[2], entries: slices.Max(to.Longest), scale: float32(to.Scale), cap: float32(to.SoftCap),
 		sequences: q.Shape[0], stride: s.layers * s.kvHeads,
 	}
 	t.setPairs(to.Pairs)

@@ -227,7 +227,7 @@ func TestCUDAStepHeads(t *testing.T) {
 	for _, dtype := range []kernels.DType{kernels.F32, kernels.BF16} {
 		rng := rand.New(rand.NewPCG(12, uint64(dtype)))
 		g := newGraph(t, d)
-		b := g.Backend().Stepper()
+		b := g.Backend()
 		state := b.NewSteps(rows, layers, kvHeads)
 		var pairs [sequences][layers][]kernels.KV
 		var next [sequences]int32
@@ -368,8 +368,8 @@ func TestCUDAStepAttentions(t *testing.T) {
 	} {
 		rng := rand.New(rand.NewPCG(14, uint64(i)))
 		g := newGraph(t, d)
-		b := g.Backend().Stepper()
-		n, longest := len(c.entries), 0
+		b := g.Backend()
+		n := len(c.entries)
 		const layers = 2
 		state := b.NewSteps(n, layers, c.kvHeads)
 		var first []int32
@@ -386,7 +386,6 @@ func TestCUDAStepAttentions(t *testing.T) {
 			}
 			b.SetSteps(state, s, int32(entries), past)
 			all = append(all, past)
-			longest = max(longest, entries)
 		}
 		b.SetStep(state, nil, first)
 		q := d.Tensor(kernelstest.Random(rng, n*c.heads*c.dim, 1), n, c.heads, c.dim)
@@ -396,15 +395,15 @@ func TestCUDAStepAttentions(t *testing.T) {
 			at.SoftCap, at.Sinks = 1, d.Tensor(kernelstest.Random(rng, c.heads, 1), c.heads)
 		}
 		together := at
-		together.Longest = longest
+		together.Longest = c.entries
 		var done bool
 		if launches := calls(d, func() { done = cuda.AttendTogether(d.B, got, q, state, together) }); done != c.together || launches != c.launches {
 			t.Errorf("case %d: at once: %v in %d launches, want %v in %d", i, done, launches, c.together, c.launches)
 		}
 		for s, entries := range c.entries {
-			at.Sequence, at.Longest = s, entries
+			at.Sequence, at.Longest = s, []int{entries}
 			none := d.Garbage(1, c.kvHeads, c.dim)
-			d.B.Stepper().StepAttention(want.Rows(s, s+1), q.Rows(s, s+1), none, none, state, at)
+			b.StepAttention(want.Rows(s, s+1), q.Rows(s, s+1), none, none, state, at)
 		}
 		if done {
 			compare.Close(t, fmt.Sprintf("case %d", i), got.Float64s(), want.Float64s(), 0)

@@ -209,7 +209,7 @@ type cudaGraph struct {
 // The recordings that are not tried after the first one that failed, and the most: each failure doubles them.
 const leastSkipped, mostSkipped = 16, 4096
 
-func (g *cudaGraph) Backend() kernels.Backend { return g.session }
+func (g *cudaGraph) Backend() kernels.Stepper { return g.session }
 
 // Operations is the number of launches and copies that are recorded.
 func (g *cudaGraph) Operations() int {

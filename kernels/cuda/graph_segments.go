@@ -302,9 +302,10 @@ func (p *segment) held() (held []*cudaBlock) {
 	return held
 }
 
-func (b *cuda) StepAppend(to, q, k, v *kernels.Tensor, steps kernels.Steps, at kernels.StepLayer) {
+// stepAppend appends a pair and copies the queries to to.
+func (b *cuda) stepAppend(to, q, k, v *kernels.Tensor, steps kernels.Steps, at kernels.StepLayer) {
 	s := steps.(*cudaSteps)
-	const op = "StepAppend"
+	const op = "StepAttention"
 	own := k.Len()
 	if to.Len() != q.Len() || own == 0 || own%s.kvHeads != 0 || v.Len() != own || at.Layer < 0 || at.Layer >= s.layers || at.Sequence < 0 || at.Sequence >= s.rows {
 		panic(fmt.Sprintf("kernels: %s: sequence %d layer %d: queries %v to %v, keys %v, values %v for %d KV heads of %d layers of %d sequences",

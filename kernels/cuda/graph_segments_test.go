@@ -187,7 +187,7 @@ func TestCUDASegmentsRefuse(t *testing.T) {
 
 // TestCUDAStepsObserved: the scores of a recorded step are those of ObserveAttention bit
 // for bit, of ragged heads and over more entries than there were when it was recorded; and
-// StepAppend appends as StepAttention does and copies the queries.
+and a step that attends to nothing appends the same and copies the queries.
 func TestCUDAStepsObserved(t *testing.T) {
 	d := openCUDA(t)
 	for i, s := range []struct {
@@ -208,7 +208,7 @@ func TestCUDAStepsObserved(t *testing.T) {
 		rng := rand.New(rand.NewPCG(uint64(i), 5))
 		const layers, steps = 2, 3
 		g := newGraph(t, d)
-		b := g.Backend().Stepper()
+		b := g.Backend()
 		q := d.Tensor(kernelstest.Random(rng, s.heads*s.dim, 1), 1, s.heads, s.dim)
 		k, v := d.Tensor(kernelstest.Random(rng, s.kvHeads*s.dim, 1), 1, s.kvHeads, s.dim), d.Tensor(kernelstest.Random(rng, s.kvHeads*s.dim, 1), 1, s.kvHeads, s.dim)
 		var past, appended [][]kernels.KV
@@ -243,9 +243,9 @@ func TestCUDAStepsObserved(t *testing.T) {
 			b.StartStep(state, 1)
 			b.StartStep(other, 1)
 			for l := range layers {
-				at := kernels.StepLayer{Layer: l, Pairs: s.pairs, Longest: slices.Max(s.entries[l*s.kvHeads:(l+1)*s.kvHeads]) + steps, Windowed: s.first != nil, Scale: 0.3, SoftCap: s.cap, Sinks: sinks, Scores: scores.Rows(l*s.heads, (l+1)*s.heads)}
+				at := kernels.StepLayer{Layer: l, Pairs: s.pairs, Longest: []int{slices.Max(s.entries[l*s.kvHeads:(l+1)*s.kvHeads]) + steps}, Windowed: s.first != nil, Scale: 0.3, SoftCap: s.cap, Sinks: sinks, Scores: scores.Rows(l*s.heads, (l+1)*s.heads)}
 				b.StepAttention(out.Rows(l, l+1), q, k, v, state, at)
-				b.StepAppend(copied, q, k, v, other, at)
+				b.StepAttention(copied, q, k, v, other, kernels.StepLayer{Layer: l, Pairs: s.pairs})
 			}
 		}) {
 			t.Fatal("nothing was recorded")

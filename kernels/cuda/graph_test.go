@@ -277,7 +277,7 @@ func TestCUDASteps(t *testing.T) {
 			const rows, sequences, layers, steps, vocab = 3, 2, 2, 6, 9
 			rng := rand.New(rand.NewPCG(4, uint64(len(s.name))))
 			g := newGraph(t, d)
-			b := g.Backend().Stepper()
+			b := g.Backend()
 			angles := make([]float32, s.dim/2)
 			for i := range angles {
 				angles[i] = float32(math.Pow(0.9, float64(i)))
@@ -329,7 +329,7 @@ func TestCUDASteps(t *testing.T) {
 				for q := range sequences {
 					for l := range layers {
 						b.StepAttention(outs[l].Rows(q, q+1), x.Rows(q, q+1), k.Rows(q, q+1), v.Rows(q, q+1), state, kernels.StepLayer{
-							Sequence: q, Layer: l, Pairs: s.pairs, Longest: longest[q][l], Windowed: s.window > 0 && l == 1, Scale: scale,
+							Sequence: q, Layer: l, Pairs: s.pairs, Longest: longest[q][l : l+1], Windowed: s.window > 0 && l == 1, Scale: scale,
 						})
 					}
 				}

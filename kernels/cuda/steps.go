@@ -16,9 +16,6 @@ var _ = kernelsOf("steps",
 	"start_step", "append_pairs_f32", "append_pairs_bf16",
 )
 
-// Stepper implements Backend.
-func (b *cuda) Stepper() kernels.Stepper { return b }
-
 // cudaSteps implements Steps.
 type cudaSteps struct {
 	rows, layers, kvHeads int
@@ -123,15 +120,16 @@ func (b *cuda) StepRoPE(x *kernels.Tensor, steps kernels.Steps, table *kernels.R
 	runtime.KeepAlive([]*kernels.Tensor{x, s.pos, table.Cos, table.Sin})
 }
 
-func (b *cuda) StepAttention(out, q, k, v *kernels.Tensor, steps kernels.Steps, to kernels.StepLayer) {
+// stepAttention is StepAttention of one sequence.
+func (b *cuda) stepAttention(out, q, k, v *kernels.Tensor, steps kernels.Steps, to kernels.StepLayer) {
 	s := steps.(*cudaSteps)
 	const op = "StepAttention"
-	t := &attention{b: b, op: op, rows: 1, heads: q.Shape[1], kvHeads: s.kvHeads, dim: q.Shape[2], entries: to.Longest, scale: float32(to.Scale), cap: float32(to.SoftCap)}
+	t := &attention{b: b, op: op, rows: 1, heads: q.Shape[1], kvHeads: s.kvHeads, dim: q.Shape[2], entries: to.Longest[0], scale: float32(to.Scale), cap: float32(to.SoftCap)}
 	t.setPairs(to.Pairs)
 	own := s.kvHeads * t.dim
 	if q.Shape[0] != 1 || k.Len() != own || v.Len() != own || out.Len() != q.Len() || t.heads%s.kvHeads != 0 ||
 		to.Layer < 0 || to.Layer >= s.layers || to.Sequence < 0 || to.Sequence >= s.rows ||
-		to.Sinks != nil && to.Sinks.Len() != t.heads || to.Scores != nil && (to.Scores.Dim0() != t.heads || to.Scores.Width() < to.Longest) {
+		to.Sinks != nil && to.Sinks.Len() != t.heads || to.Scores != nil && (to.Scores.Dim0() != t.heads || to.Scores.Width() < to.Longest[0]) {
 		panic(fmt.Sprintf("kernels: %s: sequence %d layer %d: queries %v, keys %v, values %v, output %v for %d KV heads of %d layers of %d sequences",
 			op, to.Sequence, to.Layer, q.Shape, k.Shape, v.Shape, out.Shape, s.kvHeads, s.layers, s.rows))
 	}

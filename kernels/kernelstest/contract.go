@@ -291,7 +291,6 @@ var Contract = map[string]func(t *testing.T, d Device){
 			g.Close()
 		}
 	},
-	"Stepper":  func(t *testing.T, d Device) { onlyDevices(t, d, d.B.Stepper() != nil) },
 	"Selector": func(t *testing.T, d Device) { onlyDevices(t, d, d.B.Selector().OwnMemory()) },
 	"HostSelector": func(t *testing.T, d Device) {
 		if sel := d.B.HostSelector(); sel.OwnMemory() || sel.HostSelector().OwnMemory() {

@@ -27,10 +27,7 @@ func (d *Counter) NewGraph() kernels.Graph {
 	return g
 }
 
-// Stepper is the backend itself.
-func (d *Counter) Stepper() kernels.Stepper { return d }
-
-func (g *graph) Backend() kernels.Backend { return g.session }
+func (g *graph) Backend() kernels.Stepper { return g.session }
 
 func (g *graph) Run(f func() error) error {
 	err := g.recordOperation(f)
@@ -106,29 +103,21 @@ func (d *Counter) StepRoPE(x *kernels.Tensor, s kernels.Steps, table *kernels.Ro
 	kernels.CheckRoPE(x, x, make([]int32, s.(*steps).rows), table)
 }
 
+// StepAttention takes what one sequence after the other does.
 func (d *Counter) StepAttention(out, q, k, v *kernels.Tensor, s kernels.Steps, at kernels.StepLayer) {
-	a := &kernels.Attend{Q: q, Past: make([]kernels.KV, s.(*steps).kvHeads), SoftCap: at.SoftCap, Sinks: at.Sinks}
-	pairs := kernels.NewShape(at.Pairs, at.Longest, q.Shape[2])
-	for g := range a.Past {
-		a.Past[g] = kernels.KV{K: pairs, V: pairs}
+	kernels.CheckLengths("StepAttention", out, q)
+	for i, longest := range at.Longest {
+		a := &kernels.Attend{Q: q.Rows(i, i+1), Past: make([]kernels.KV, s.(*steps).kvHeads), SoftCap: at.SoftCap, Sinks: at.Sinks}
+		pairs := kernels.NewShape(at.Pairs, longest, q.Shape[2])
+		for g := range a.Past {
+			a.Past[g] = kernels.KV{K: pairs, V: pairs}
+		}
+		d.temp(cuda.AttendScratch(a, true, d.traits.Processors))
+		d.countAttention(a, 2)
 	}
-	d.temp(cuda.AttendScratch(a, true, d.traits.Processors))
-	d.countAttention(a, 2)
-}
-
-func (d *Counter) StepAppend(to, q, k, v *kernels.Tensor, s kernels.Steps, at kernels.StepLayer) {
-	kernels.CheckLengths("StepAppend", to, q)
 }
 
 // StepHeads takes nothing.
 func (d *Counter) StepHeads(q, k, v *kernels.Tensor, norms kernels.HeadNorms, table *kernels.RoPETable, s kernels.Steps, sequences, layer int, pairs kernels.DType) {
 	kernels.CheckHeads("StepHeads", q, k, norms, make([]int32, s.(*steps).rows), table)
-}
-
-// StepAttentions takes what one sequence after the other does.
-func (d *Counter) StepAttentions(out, q, k, v *kernels.Tensor, s kernels.Steps, at kernels.StepLayer, longest []int) {
-	for i := range longest {
-		at.Longest = longest[i]
-		d.StepAttention(out.Rows(i, i+1), q.Rows(i, i+1), nil, nil, s, at)
-	}
 }

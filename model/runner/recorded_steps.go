@@ -26,7 +26,7 @@ import (
 // device needs.
 type recordedSteps struct {
 	model  *model.Model
-	device kernels.Stepper
+	device kernels.Stepper // of the first graph, outside of recordings
 	steps  kernels.Steps
 	arena  *kernels.Arena // of all graphs: their steps follow each other
 	graphs []*decodeGraph // at most maxGraphs, the one used last first
@@ -88,11 +88,12 @@ func newRecordedSteps(m *model.Model, rows int) *recordedSteps {
 	if len(m.Stages()) > 1 || m.Network.OnHost(m.Backend, rows) {
 		return nil
 	}
-	p := &recordedSteps{model: m, device: m.Backend.Stepper(), rows: rows, synced: make([]uint64, rows)}
-	if p.device == nil || m.Config.VariesKV() || p.newGraph() == nil { // its table is of as many KV heads in every layer
+	p := &recordedSteps{model: m, rows: rows, synced: make([]uint64, rows)}
+	if m.Config.VariesKV() || p.newGraph() == nil { // its table is of as many KV heads in every layer
 		return nil
 	}
-	p.steps, p.arena = p.device.NewSteps(rows, m.Config.Layers, m.Config.KVHeads), p.graphs[0].run.arena
+	p.device, p.arena = p.graphs[0].step, p.graphs[0].run.arena
+	p.steps = p.device.NewSteps(rows, m.Config.Layers, m.Config.KVHeads)
 	return p
 }
 
@@ -103,14 +104,8 @@ func (p *recordedSteps) newGraph() *decodeGraph {
 	if g == nil {
 		return nil
 	}
-	step := g.Backend().Stepper()
-	if step == nil {
-		g.Close()
-		return nil
-	}
-	view := m.Over(step)
-	made := &decodeGraph{of: p, graph: g, step: step, run: New(view)}
-	if p.arena != nil && !p.device.ArenaLayout().Apart { // or its memory would be freed when another is recorded
+	made := &decodeGraph{of: p, graph: g, step: g.Backend(), run: New(m.Over(g.Backend()))}
+	if p.arena != nil && !m.Backend.ArenaLayout().Apart { // or its memory would be freed when another is recorded
 		made.run.arena = p.arena
 	}
 	p.graphs = slices.Insert(p.graphs, 0, made)
@@ -393,17 +388,16 @@ func (p *recordedRows) Attend(q, k, v *kernels.Tensor) (*kernels.Tensor, bool, e
 		}
 		q, k, v := q.Rows(i, end), k.Rows(i, end), v.Rows(i, end)
 		if kinds[i] == sparseStep {
-			p.g.step.StepAppend(p.g.query.Rows(i, end), q, k, v, steps, at)
+			p.g.step.StepAttention(p.g.query.Rows(i, end), q, k, v, steps, at)
 			p.g.graph.Segment(segment)
 			segment += c.Layers
 		} else {
 			at.SoftCap, at.Sinks = c.AttentionCap, p.Model.Network.Layers[p.l].Sinks
 			at.Windowed, at.Scale, at.Scores = c.Window(p.l) > 0, c.AttentionScale(), p.g.layerScores(i, p.l)
-			var longest []int
 			for _, layers := range p.to.buckets[i:end] {
-				longest = append(longest, layers[p.l])
+				at.Longest = append(at.Longest, layers[p.l])
 			}
-			p.g.step.StepAttentions(out.Rows(i, end), q, k, v, steps, at, longest)
+			p.g.step.StepAttention(out.Rows(i, end), q, k, v, steps, at)
 		}
 		i = end
 	}
