@@ -30,7 +30,7 @@ func NewAccumulated(s *Session) *Accumulated {
 		}
 		sums := &Scores{Ops: s.Cache.On(l).Selector(), Entries: lengthsOf(s.kept[l])}
 		sums.Values = sums.Ops.Alloc(kernels.F32, len(sums.Entries), sums.Most()+sumsRoom)
-		sums.Ops.PickScores(sums.Values, scores.Values, s.kept[l])
+		sums.Ops.Pick(sums.Values, scores.Values, s.kept[l])
 		a.layers = append(a.layers, sums)
 	}
 	return a
@@ -79,7 +79,7 @@ func (a *Accumulated) Add(o *runner.Observation) *Scores {
 	sums, entries := a.layers[o.Layer], entriesOf(o.Cache, o.Layer)
 	if most := slices.Max(entries); most > sums.Values.Width() {
 		wide := sums.Ops.Alloc(kernels.F32, len(entries), most+sumsRoom)
-		sums.Ops.PickScores(wide, sums.Values, everything(sums.Entries))
+		sums.Ops.Pick(wide, sums.Values, everything(sums.Entries))
 		sums.Values = wide
 	}
 	sums.Ops.AddScores(sums.Values, entries, sums.Entries, o.Windows[0])
@@ -100,7 +100,7 @@ func (a *Accumulated) AddAll(scores *kernels.Tensor, entries []int) *Scores {
 	if !joined {
 		joint := ops.Alloc(kernels.F32, len(entries), slices.Max(entries)+sumsRoom)
 		for l, sums := range a.layers {
-			ops.PickScores(joint.Rows(l*heads, (l+1)*heads), sums.Values, everything(sums.Entries))
+			ops.Pick(joint.Rows(l*heads, (l+1)*heads), sums.Values, everything(sums.Entries))
 		}
 		a.setJoint(joint)
 	}
@@ -126,7 +126,7 @@ func (a *Accumulated) RetainAll(s *kernels.Selection) {
 	if to == nil || !slices.Equal(to.Shape, a.joint.Shape) {
 		to = ops.Alloc(kernels.F32, a.joint.Shape...)
 	}
-	ops.PickScores(to, a.joint, s)
+	ops.Pick(to, a.joint, s)
 	a.jointSpare = a.joint
 	a.setJoint(to)
 	lengths := lengthsOf(s)
@@ -143,7 +143,7 @@ func (a *Accumulated) Retain(layer int, s *kernels.Selection) {
 	if to == nil || !slices.Equal(to.Shape, sums.Values.Shape) {
 		to = sums.Ops.Alloc(kernels.F32, sums.Values.Shape...)
 	}
-	sums.Ops.PickScores(to, sums.Values, s)
+	sums.Ops.Pick(to, sums.Values, s)
 	a.spare[sums.Ops], sums.Values = sums.Values, to
 	sums.Entries = lengthsOf(s)
 }

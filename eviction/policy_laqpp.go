@@ -33,7 +33,7 @@ func (m laqPlus) Plan(p Prompt) Plan {
 		plan.Recent = kept
 		plan.Score = func(s *Scores, o *runner.Observation) {
 			rows := copied(o.Cache, o.Layer, o.Probes[0])
-			s.Ops.MergeRows(rows, o.Windows[1], p.Drafted, min(kept, len(p.Tokens)))
+			s.Ops.MergeScores(rows, o.Windows[1], float64(p.Drafted), float64(min(kept, len(p.Tokens))))
 			s.Observe(kernels.ScoreTerm{LogScore: rows, Group: m.group, Kernel: m.kernel, Tail: kept})
 		}
 	}

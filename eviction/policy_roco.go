@@ -116,7 +116,7 @@ func (s *rocoState) step(o *runner.Observation) (*kernels.Selection, error) {
 	ops := on.now.Ops
 	if most > x.moments.Shape[2] {
 		wide := ops.Alloc(kernels.F64, 3, len(entries), most+sumsRoom)
-		ops.PickMoments(wide, x.moments, everything(x.entries))
+		ops.Pick(wide, x.moments, everything(x.entries))
 		x.moments = wide
 	}
 	if on.now.Values == nil || on.now.Values.Width() < most {
@@ -134,7 +134,7 @@ func (s *rocoState) step(o *runner.Observation) (*kernels.Selection, error) {
 	if to == nil || !slices.Equal(to.Shape, x.moments.Shape) {
 		to = ops.Alloc(kernels.F64, x.moments.Shape...)
 	}
-	ops.PickMoments(to, x.moments, keep)
+	ops.Pick(to, x.moments, keep)
 	on.spare, x.moments, x.entries = x.moments, to, lengthsOf(keep)
 	return keep, nil
 }

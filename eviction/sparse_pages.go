@@ -417,7 +417,7 @@ func (st *SparsePages) attention(d kernels.Selector, s *runner.SparseStep, pages
 		for h, p := range pages.Heads {
 			every[h] = upTo(0, p.Entries)
 		}
-		d.PickScores(on.scores, to, d.Compose(pages.Pool, kernels.HostSelection(every), pages.Base))
+		d.Pick(on.scores, to, d.Compose(pages.Pool, kernels.HostSelection(every), pages.Base))
 	}
 }
 

@@ -104,8 +104,11 @@ func CheckCompact(op string, dst, src []KV, s *Selection) {
 	}
 }
 
-func CheckPick(op string, to, from *Tensor, s *Selection) {
-	if len(to.Shape) != 2 || len(from.Shape) != 2 || to.Dim0() != s.Heads() || from.Dim0() != s.Heads() || s.Heads() == 0 || to.Width() < slices.Max(s.Lens) || from.Width() < slices.Max(s.Spans) {
-		panic(fmt.Sprintf("kernels: %s: up to %d of %d columns of %v of %d heads into %v", op, slices.Max(s.Lens), slices.Max(s.Spans), from.Shape, s.Heads(), to.Shape))
+// CheckPick panics unless to has room for the selected columns of from, of scores or of moments.
+func CheckPick(to, from *Tensor, s *Selection) {
+	dims := len(from.Shape)
+	if len(to.Shape) != dims || dims != 2 && (dims != 3 || to.Shape[0] != 3 || from.Shape[0] != 3) || s.Heads() == 0 || to.Shape[dims-2] != s.Heads() || from.Shape[dims-2] != s.Heads() ||
+		to.Shape[dims-1] < slices.Max(s.Lens) || from.Shape[dims-1] < slices.Max(s.Spans) {
+		panic(fmt.Sprintf("kernels: Pick: %v of %v columns of %v into %v", s.Lens, s.Spans, from.Shape, to.Shape))
 	}
 }

@@ -19,14 +19,11 @@ func Decompose(b Backend) Decomposed { return Decomposed{b} }
 
 func (d Decomposed) Device() string               { return d.on.Name() }
 func (Decomposed) Model() string                  { return "" }
-func (Decomposed) Driver() string                 { return "" }
 func (Decomposed) Traits() Traits                 { return Traits{} }
-func (Decomposed) PrefillChunk(int64) int         { return 0 }
 func (Decomposed) SameRows(rows int) int          { return rows }
 func (Decomposed) OwnMemory() bool                { return false }
 func (Decomposed) Place(t *Tensor) *Tensor        { return t }
 func (Decomposed) Placed(d DType) DType           { return d }
-func (Decomposed) RoomFor(_ DType, n, _ int) int  { return n }
 func (Decomposed) ArenaLayout() ArenaLayout       { return ArenaLayout{Align: 64} } // whole cache lines
 func (Decomposed) Free([]*Tensor)                 {}
 func (Decomposed) KeptBytes(_, _, _, _ int) int64 { return 0 }

@@ -102,16 +102,6 @@ func (hostSelector) CarryMoments(means, spreads *Tensor, entries []int, moments 
 	}
 }
 
-func (hostSelector) PickMoments(to, from *Tensor, s *Selection) {
-	for h, idx := range s.Indices() {
-		toRows, toSums, toSquares := planes(to, h)
-		rows, sums, squares := planes(from, h)
-		pick(toRows, rows, idx)
-		pick(toSums, sums, idx)
-		pick(toSquares, squares, idx)
-	}
-}
-
 func (hostSelector) SelectSpread(means, spreads *Tensor, entries []int, budget, protected, sink, recent int) *Selection {
 	CheckEntries("SelectSpread", means, entries)
 	m, d, out := headRows(means, entries), headRows(spreads, entries), make([][]int32, len(entries))

@@ -218,14 +218,14 @@ func maxInto[T Float](acc, other []T) {
 	}
 }
 
-// MergeRows: the logarithm is of the sums themselves, so that a policy has the bits of the
+// MergeScores: the logarithm is of the sums themselves, so that a policy has the bits of the
 // formula.
-func (hostSelector) MergeRows(acc, other *Tensor, rowsAcc, rowsOther int) {
+func (hostSelector) MergeScores(acc, other *Tensor, wAcc, wOther float64) {
+	CheckLengths("MergeScores", acc, other)
 	host := acc.OnHost()
 	x, y := doubles(host), doubles(other)
-	all := float64(rowsAcc + rowsOther)
 	for i := range x {
-		host.Set(i, math.Log((float64(rowsAcc)*math.Exp(x[i])+float64(rowsOther)*math.Exp(y[i]))/all))
+		host.Set(i, math.Log((wAcc*math.Exp(x[i])+wOther*math.Exp(y[i]))/(wAcc+wOther)))
 	}
 	if host != acc {
 		Convert(acc, host)

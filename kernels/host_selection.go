@@ -141,10 +141,18 @@ func (s hostSelector) Compact(dst, src []KV, sel *Selection) {
 	}
 }
 
-func (hostSelector) PickScores(to, from *Tensor, s *Selection) {
-	CheckPick("PickScores", to, from, s)
+func (hostSelector) Pick(to, from *Tensor, s *Selection) {
+	CheckPick(to, from, s)
 	for h, idx := range s.Indices() {
-		pick(to.F32()[h*to.Width():], from.F32()[h*from.Width():], idx)
+		if from.DType != F64 {
+			pick(to.F32()[h*to.Width():], from.F32()[h*from.Width():], idx)
+			continue
+		}
+		toRows, toSums, toSquares := planes(to, h)
+		rows, sums, squares := planes(from, h)
+		pick(toRows, rows, idx)
+		pick(toSums, sums, idx)
+		pick(toSquares, squares, idx)
 	}
 }
 

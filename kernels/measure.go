@@ -9,14 +9,3 @@ type MemoryUse struct {
 	Kept      int64 // of Held, scratch memory and workspace: not for tensors, but forecasts count them
 	Total     int64 // of the device, or the limit
 }
-
-// Traits are what the memory that a backend's operations take depends on; on the host
-// all are zero.
-type Traits struct {
-	Device     bool // it has memory of its own
-	Exact      bool // blocks are not rounded up
-	Graphs     bool // it records graphs
-	Processors int
-	Shared     int   // bytes of shared memory that a block may have
-	Memory     int64 // of the device in all
-}

@@ -20,8 +20,6 @@ type RunningStatistics interface {
 	// CarryMoments makes means and spreads of a pass those over its rows and all before
 	// it, whose moments the first known entries have.
 	CarryMoments(means, spreads *Tensor, entries []int, moments *Tensor, known []int, rows PassRows)
-	// PickMoments copies the selected columns of from to the first columns of to.
-	PickMoments(to, from *Tensor, s *Selection)
 	// SelectSpread keeps, of every head with more entries than budget, the first sink, the
 	// last recent and the largest spreads up to protected entries, and then
 	// the largest means up to budget. sink + recent ≤ protected ≤ budget.

@@ -13,19 +13,12 @@ type DeviceInfo interface {
 	Name() string
 	// Device is the name that Open takes: cuda:0, cpu.
 	Device() string
-	// Model is the name of the device, on the host of the arithmetic: what results depend on. Driver is the device's driver and
-	// libraries, empty on the host.
+	// Model is the name of the device, on the host of the arithmetic: what results depend on.
 	Model() string
-	Driver() string
 	// Compute is the type of activations, F32 or F64.
 	Compute() DType
 	// Traits is what the memory that its operations take depends on.
 	Traits() Traits
-	// PrefillChunk is how many rows of a prompt should go through a layer at once, where
-	// each takes so many bytes of memory while they are in a layer; 0 leaves it to the
-	// caller. Where it is not 0, few rows more in a pass cost next to nothing, while a pass
-	// of their own reads all weights again.
-	PrefillChunk(rowBytes int64) int
 	// Exact is the backend of the same device that rounds nothing to less than the type of activations for a product's sake: rows,
 	// or weights of blocks. The error says that the device has none.
 	Exact() (Backend, error)
@@ -46,9 +39,6 @@ type Memory interface {
 	// Placed is the type in which tensors of a type are held: itself, or BF16 of blocks that
 	// the backend does not multiply by.
 	Placed(d DType) DType
-	// RoomFor is the number of rows, of width elements each, that a tensor of n rows has
-	// memory for: blocks of a device are a little larger than what is asked for.
-	RoomFor(d DType, n, width int) int
 	// ArenaLayout is how an Arena cuts its memory.
 	ArenaLayout() ArenaLayout
 	// Free ends the life of tensors that the backend has allocated, and to which nothing

@@ -56,9 +56,6 @@ type Selector interface {
 	CarryScores(scores, sums *Tensor, known []int)
 	// MaxScores computes acc = max(acc, other) of observations or scores.
 	MaxScores(acc, other *Tensor)
-	// MergeRows makes acc, an observation [heads, width] of so many rows, one of these and
-	// of the rows of other: the logarithm of the mean over all of them.
-	MergeRows(acc, other *Tensor, rowsAcc, rowsOther int)
 
 	// Select keeps, of every head, the first sink and the last recent entries and the
 	// highest scores between them, budgets[h] in all; everything where that is no less
@@ -73,9 +70,9 @@ type Selector interface {
 	// Compact copies the selected pairs of src[h] to the first rows of dst[h], of the
 	// same type, which may be the same memory.
 	Compact(dst, src []KV, s *Selection)
-	// PickScores copies the selected columns of from [kvHeads, n] to the first columns
+	// Pick copies the selected columns of from, scores [kvHeads, n] or moments, to the first columns
 	// of to.
-	PickScores(to, from *Tensor, s *Selection)
+	Pick(to, from *Tensor, s *Selection)
 	// Compose is what s selects of the entries that before has left, where more have come
 	// since: of head h, what follows the before.Len(h) first counts on from base[h].
 	Compose(before, s *Selection, base []int) *Selection

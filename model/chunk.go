@@ -9,7 +9,7 @@ const defaultChunk = 512
 
 // ChunkRows is the number of prompt rows that go through a layer at once.
 func (m *Model) ChunkRows() int {
-	return cmp.Or(m.Backend.PrefillChunk(m.RowBytes()), defaultChunk)
+	return cmp.Or(m.Backend.Traits().PrefillChunk(m.RowBytes()), defaultChunk)
 }
 
 // RowBytes is the memory that a row takes while it is in a layer: queries, keys, values

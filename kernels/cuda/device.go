@@ -425,7 +425,7 @@ func (b *cuda) class(bytes int64) int64 {
 	if b.exact {
 		return bytes
 	}
-	return BlockClass(bytes)
+	return kernels.BlockClass(bytes)
 }
 
 // reclaim takes back what the collector found.

@@ -438,10 +438,13 @@ var fuzzOps = map[string]func(f *fuzzer) *fuzzCall{
 		}
 		return c
 	},
-	"PickScores": func(f *fuzzer) *fuzzCall {
+	"Pick": func(f *fuzzer) *fuzzCall {
 		s := kernels.HostSelection([][]int32{{0, 2, 3}, {1}, nil})
 		to, from := f.out(3, 3), f.in(3, 5)
-		return of("PickScores", func() { f.sel().PickScores(to, from, s) }, refs{&to}, &from)
+		if f.rng.IntN(2) == 0 { // moments
+			to, from = f.place(kernels.F64, make([]float64, 27), 3, 3, 3), f.place(kernels.F64, make([]float64, 45), 3, 3, 5)
+		}
+		return of("Pick", func() { f.sel().Pick(to, from, s) }, refs{&to}, &from)
 	},
 	"Compose": func(f *fuzzer) *fuzzCall {
 		s, base := kernels.HostSelection([][]int32{{0, 2, 3}, {1}, nil}), []int{9, 9, 9}

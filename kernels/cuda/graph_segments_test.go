@@ -187,7 +187,7 @@ func TestCUDASegmentsRefuse(t *testing.T) {
 
 // TestCUDAStepsObserved: the scores of a recorded step are those of ObserveAttention bit
 // for bit, of ragged heads and over more entries than there were when it was recorded; and
-and a step that attends to nothing appends the same and copies the queries.
+// a step that attends to nothing appends the same and copies the queries.
 func TestCUDAStepsObserved(t *testing.T) {
 	d := openCUDA(t)
 	for i, s := range []struct {

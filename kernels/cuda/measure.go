@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"fmt"
 	"runtime"
 	"time"
 
@@ -55,14 +54,4 @@ func (b *cuda) Product(c, a, w *kernels.Tensor) {
 		b.multiply(op, gemm{m: m, n: n, k: k, weightRows: n, transposed: true}.columnMajor(cudadriver.BF16), b.f32(op, c), b.at(op, w, kernels.BF16), b.at(op, a, kernels.BF16), 1, 0)
 	})
 	runtime.KeepAlive([]*kernels.Tensor{c, a, w})
-}
-
-// Driver implements DeviceInfo.
-func (b *cuda) Driver() string {
-	path, err := cudadriver.Driver()
-	if err != nil {
-		return err.Error()
-	}
-	v := cu.Version()
-	return fmt.Sprintf("%s, CUDA %d.%d, cuBLASLt %d.%d.%d (%s)", path, v/1000, v%1000/10, b.blas.Version/10000, b.blas.Version/100%100, b.blas.Version%100, b.blas.Path)
 }

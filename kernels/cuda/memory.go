@@ -156,10 +156,5 @@ func (b *cuda) Traits() kernels.Traits {
 // OwnMemory implements Memory.
 func (b *cuda) OwnMemory() bool { return true }
 
-// RoomFor implements Memory.
-func (b *cuda) RoomFor(t kernels.DType, n, width int) int {
-	return RoomFor(kernels.Traits{Device: true, Exact: b.exact}, t, n, width)
-}
-
 // Device is the name that Open takes.
 func (b *cuda) Device() string { return b.device }

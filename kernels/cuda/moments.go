@@ -121,20 +121,6 @@ func (b *cuda) CarryMoments(means, spreads *kernels.Tensor, entries []int, momen
 	runtime.KeepAlive([]*kernels.Tensor{means, spreads, moments})
 }
 
-func (b *cuda) PickMoments(to, from *kernels.Tensor, s *kernels.Selection) {
-	const op = "PickMoments"
-	checkMoments(op, to, s.Lens)
-	checkMoments(op, from, s.Spans)
-	b.do(op, func() {
-		ids, width := b.indices(op, s)
-		grid := columns(slices.Max(s.Lens), s.Heads())
-		grid[2] = 3
-		b.launch("pick_moments", grid, elementThreads, 0, b.at(op, to, kernels.F64), b.at(op, from, kernels.F64), ids, upload(b, op, int32s(s.Lens)), to.Shape[2], from.Shape[2], width)
-	})
-	runtime.KeepAlive([]*kernels.Tensor{to, from})
-	runtime.KeepAlive(s)
-}
-
 func (b *cuda) SelectSpread(means, spreads *kernels.Tensor, entries []int, budget, protected, sink, recent int) *kernels.Selection {
 	const op = "SelectSpread"
 	checkSpread(op, means, spreads, entries)

@@ -11,9 +11,6 @@ import (
 	"gorgonia.org/cu"
 )
 
-// PrefillChunk implements DeviceInfo.
-func (b *cuda) PrefillChunk(rowBytes int64) int { return ChunkRows(b.processors, b.memory, rowBytes) }
-
 // RoundsToBF16 implements Products.
 func (b *cuda) RoundsToBF16(rows int, w *kernels.Tensor) bool { return RoundsBy(rows, w) }
 

@@ -11,26 +11,6 @@ import (
 // TestCUDAScratchOfProducts hold it to what the launchers take, never less and at most a
 // tenth more.
 
-// BlockClass is the size of the block for so many bytes: eight steps between powers of
-// two, so that blocks are used again for tensors that are a little smaller.
-func BlockClass(bytes int64) int64 {
-	step := int64(256)
-	for step*16 < bytes {
-		step *= 2
-	}
-	return (bytes + step - 1) / step * step
-}
-
-// RoomFor is the number of rows, of width elements each, that a tensor of n rows has memory
-// for on a device.
-func RoomFor(of kernels.Traits, t kernels.DType, n, width int) int {
-	if !of.Device || of.Exact || width == 0 { // there are caches in blocks, whose elements have no size
-		return n
-	}
-	row := int64(width) * int64(t.Size())
-	return int(BlockClass(int64(n)*row) / row)
-}
-
 // Activations that meet bf16 weights, or blocks, are split into three bf16 parts, so that the
 // product is as exact as in float32 and still reads the weights once, up to exactRows rows and, for more rows, up to
 // exactWork multiplications. The rows of decoding, of adapters and of gradients wait

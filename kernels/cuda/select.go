@@ -301,13 +301,16 @@ func (b *cuda) indices(op string, s *kernels.Selection) (cu.DevicePtr, int) {
 	return upload(b, op, flat), width
 }
 
-func (b *cuda) PickScores(to, from *kernels.Tensor, s *kernels.Selection) {
-	const op = "PickScores"
-	kernels.CheckPick(op, to, from, s)
+func (b *cuda) Pick(to, from *kernels.Tensor, s *kernels.Selection) {
+	const op = "Pick"
+	kernels.CheckPick(to, from, s)
+	name, grid, dtype, last := "pick_f32", columns(slices.Max(s.Lens), s.Heads()), kernels.F32, len(from.Shape)-1
+	if last == 2 {
+		name, grid[2], dtype = "pick_moments", 3, kernels.F64
+	}
 	b.do(op, func() {
 		ids, width := b.indices(op, s)
-		b.launch("pick_f32", columns(slices.Max(s.Lens), s.Heads()), elementThreads, 0, b.f32(op, to), b.f32(op, from), ids,
-			upload(b, op, int32s(s.Lens)), to.Width(), from.Width(), width)
+		b.launch(name, grid, elementThreads, 0, b.at(op, to, dtype), b.at(op, from, dtype), ids, upload(b, op, int32s(s.Lens)), to.Shape[last], from.Shape[last], width)
 	})
 	runtime.KeepAlive([]*kernels.Tensor{to, from})
 	runtime.KeepAlive(s)

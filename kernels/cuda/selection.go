@@ -4,15 +4,6 @@ package cuda
 
 import "glimpse/kernels"
 
-// MergeRows is MergeScores by numbers of rows.
-func (b *cuda) MergeRows(acc, other *kernels.Tensor, rowsAcc, rowsOther int) {
-	const op = "MergeRows"
-	kernels.CheckLengths(op, acc, other)
-	b.f32(op, acc)
-	b.f32(op, other)
-	b.MergeScores(acc, other, float64(rowsAcc), float64(rowsOther))
-}
-
 // AttentionVariances are the variances of scores in float32.
 func (b *cuda) AttentionVariances(logScore *kernels.Tensor, entries []int, rows int) []float64 {
 	const op = "AttentionVariances"

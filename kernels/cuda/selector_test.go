@@ -157,11 +157,6 @@ func init() {
 		c.counts = append(c.counts, &entries, &known)
 		return c
 	}
-	fuzzOps["PickMoments"] = func(f *fuzzer) *fuzzCall {
-		s := kernels.HostSelection([][]int32{{0, 2, 3}, {1}, nil})
-		to, from := f.place(kernels.F64, make([]float64, 27), 3, 3, 3), f.place(kernels.F64, make([]float64, 45), 3, 3, 5)
-		return of("PickMoments", func() { f.sel().PickMoments(to, from, s) }, refs{&to}, &from)
-	}
 	fuzzOps["SelectSpread"] = func(f *fuzzer) *fuzzCall {
 		entries := kernelstest.Ragged(f.rng, 100)
 		means, spreads := f.in(len(entries), slices.Max(entries)+1), f.in(len(entries), slices.Max(entries)+1)
@@ -190,11 +185,6 @@ func init() {
 		c := of("AttentionVariances", func() { f.sel().AttentionVariances(log, entries, 7) }, nil, &log)
 		c.counts = append(c.counts, &entries)
 		return c
-	}
-	fuzzOps["MergeRows"] = func(f *fuzzer) *fuzzCall {
-		n := f.size(90)
-		acc, other := f.in(3, n), f.in(3, n)
-		return of("MergeRows", func() { f.sel().MergeRows(acc, other, 2, 5) }, refs{&acc}, &other)
 	}
 	fuzzOps["MergeEvicted"] = func(f *fuzzer) *fuzzCall {
 		c := of("MergeEvicted", nil, nil)
@@ -264,7 +254,7 @@ func onDevice(t *testing.T, op string) {
 
 func TestCUDAAttentionVariances(t *testing.T) { onDevice(t, "AttentionVariances") }
 func TestCUDAMeanScores(t *testing.T)         { onDevice(t, "MeanScores") }
-func TestCUDAMergeRows(t *testing.T)          { onDevice(t, "MergeRows") }
+func TestCUDAMergeScores(t *testing.T)        { onDevice(t, "MergeScores") }
 func TestCUDACompact(t *testing.T)            { onDevice(t, "Compact") }
 func TestCUDAMergeEvicted(t *testing.T)       { onDevice(t, "MergeEvicted") }
 func TestCUDAMergeRecent(t *testing.T)        { onDevice(t, "MergeRecent") }

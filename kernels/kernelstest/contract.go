@@ -72,7 +72,6 @@ var Contract = map[string]func(t *testing.T, d Device){
 			}
 		}
 	},
-	"Driver": func(t *testing.T, d Device) { described(t, d, d.B.Driver()) },
 	"Compute": func(t *testing.T, d Device) {
 		if c := d.B.Compute(); c != kernels.F32 && c != kernels.F64 {
 			t.Errorf("computes in %s", c)
@@ -81,6 +80,17 @@ var Contract = map[string]func(t *testing.T, d Device){
 	"Traits": func(t *testing.T, d Device) {
 		if d.B.Traits().Device != d.B.OwnMemory() {
 			t.Errorf("a device: %v, memory of its own: %v", d.B.Traits().Device, d.B.OwnMemory())
+		}
+		if few, many := d.B.Traits().PrefillChunk(1<<40), d.B.Traits().PrefillChunk(1); few > many || (many > 0) != d.B.OwnMemory() {
+			t.Errorf("%d rows of a terabyte, %d of a byte", few, many)
+		}
+		for _, n := range []int{1, 7, 600, 12345} {
+			room, more, just := d.B.Traits().RoomFor(kernels.BF16, n, 24), memcount.New(d.B), memcount.New(d.B)
+			x, y := more.Alloc(kernels.BF16, room, 24), just.Alloc(kernels.BF16, n, 24)
+			if room < n || more.Live() != just.Live() {
+				t.Errorf("room for %d of %d rows: %d bytes and %d", room, n, more.Live(), just.Live())
+			}
+			runtime.KeepAlive([]*kernels.Tensor{x, y})
 		}
 	},
 	"Connect": func(t *testing.T, d Device) { // of one rank; the backends' own tests have more
@@ -96,11 +106,6 @@ var Contract = map[string]func(t *testing.T, d Device){
 				t.Errorf("%s: %v", link.Name(), err)
 			}
 			link.Close()
-		}
-	},
-	"PrefillChunk": func(t *testing.T, d Device) {
-		if few, many := d.B.PrefillChunk(1<<40), d.B.PrefillChunk(1); few > many || (many > 0) != d.B.OwnMemory() {
-			t.Errorf("%d rows of a terabyte, %d of a byte", few, many)
 		}
 	},
 	"TakesExperts": func(t *testing.T, d Device) { // FewExperts itself is compared in all cases
@@ -190,16 +195,6 @@ var Contract = map[string]func(t *testing.T, d Device){
 		placed := d.B.Place(kernels.FromF32([]float32{1, -2, 3}, 3))
 		if v := placed.Float32s(); placed.DType != kernels.F32 || len(v) != 3 || v[0] != 1 || v[1] != -2 || v[2] != 3 {
 			t.Errorf("placed %v", v)
-		}
-	},
-	"RoomFor": func(t *testing.T, d Device) {
-		for _, n := range []int{1, 7, 600, 12345} {
-			room, more, just := d.B.RoomFor(kernels.BF16, n, 24), memcount.New(d.B), memcount.New(d.B)
-			x, y := more.Alloc(kernels.BF16, room, 24), just.Alloc(kernels.BF16, n, 24)
-			if room < n || room != more.RoomFor(kernels.BF16, n, 24) || more.Live() != just.Live() {
-				t.Errorf("room for %d of %d rows: %d bytes and %d", room, n, more.Live(), just.Live())
-			}
-			runtime.KeepAlive([]*kernels.Tensor{x, y})
 		}
 	},
 	"ArenaLayout": func(t *testing.T, d Device) {

@@ -15,7 +15,7 @@ var SelectorTests = map[string]func(t *testing.T, d Device, sel kernels.Selector
 	"MeanScores":         testMeanScores,
 	"MergeEvicted":       testMergeEvicted,
 	"MergeRecent":        testMergeRecent,
-	"MergeRows":          testMergeRows,
+	"MergeScores":        testMergeScores,
 	"MergeStep":          testMergeStep,
 	"Moments":            testMoments,
 	"PoolScores":         testPoolScores,

@@ -43,8 +43,8 @@ func testMeanScores(t *testing.T, d Device, sel kernels.Selector) {
 	}
 }
 
-// testMergeRows: the logarithm of the mean over the rows of both observations.
-func testMergeRows(t *testing.T, d Device, sel kernels.Selector) {
+// testMergeScores: the logarithm of the mean over the rows of both observations.
+func testMergeScores(t *testing.T, d Device, sel kernels.Selector) {
 	for seed, rng := range seeds(20, 62) {
 		heads, width := 1+rng.IntN(5), 1+rng.IntN(300)
 		rowsA, rowsB := 1+rng.IntN(40), 1+rng.IntN(40)
@@ -63,7 +63,7 @@ func testMergeRows(t *testing.T, d Device, sel kernels.Selector) {
 		for i := range want {
 			want[i] = math.Log((float64(rowsA)*math.Exp(a[i]) + float64(rowsB)*math.Exp(b[i])) / float64(rowsA+rowsB))
 		}
-		sel.MergeRows(acc, other, rowsA, rowsB)
+		sel.MergeScores(acc, other, float64(rowsA), float64(rowsB))
 		compare.Close(t, fmt.Sprintf("seed %d", seed), acc.Float64s(), want, 1e-5, compare.Floor(1), compare.EqualInf())
 	}
 }

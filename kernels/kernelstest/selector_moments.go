@@ -144,7 +144,7 @@ func testMoments(t *testing.T, d Device, sel kernels.Selector) {
 				state[h] = slices.Delete(state[h], out, out+1)
 			}
 			to := d.Stored(kernels.F64, slices.Repeat([]float64{math.NaN()}, 3*heads*(width+1)), 3, heads, width+1)
-			sel.PickMoments(to, moments, kernels.HostSelection(keep))
+			sel.Pick(to, moments, kernels.HostSelection(keep))
 			moments = to
 		}
 

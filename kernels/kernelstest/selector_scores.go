@@ -421,7 +421,7 @@ func testCompact(t *testing.T, d Device, sel kernels.Selector) {
 			}
 		}
 		picked := d.Garbage(len(entries), slices.Max(entries)+1)
-		sel.PickScores(picked, scores, s)
+		sel.Pick(picked, scores, s)
 		for h, idx := range s.Indices() {
 			for at, j := range idx {
 				if got, w := RowsOf(picked, entries)[h][at], rows[h][j]; math.Float32bits(got) != math.Float32bits(w) && got == got {

@@ -257,11 +257,6 @@ func (d *Counter) KeptBytes(rows, heads, kvHeads, entries int) int64 {
 	return d.kept(rows, heads, kvHeads, entries)
 }
 
-// RoomFor is as of the backend it counts for.
-func (d *Counter) RoomFor(t kernels.DType, n, width int) int {
-	return cuda.RoomFor(d.traits, t, n, width)
-}
-
 // RoPETable has no numbers: it would read zeros after seconds of cosines.
 func (d *Counter) RoPETable(freqs []float32, positions int, _ float64) *kernels.RoPETable {
 	return &kernels.RoPETable{Cos: d.Alloc(d.compute, positions, len(freqs)), Sin: d.Alloc(d.compute, positions, len(freqs))}
@@ -284,14 +279,6 @@ func (d *Counter) AddLowRank(y, x, a, b *kernels.Tensor, scale float64, temp ker
 	d.temp(cuda.SplitKScratch(m, rank, x.Width()))
 }
 
-// PrefillChunk is as of the backend it counts for.
-func (d *Counter) PrefillChunk(rowBytes int64) int {
-	if !d.traits.Device {
-		return 0
-	}
-	return cuda.ChunkRows(d.traits.Processors, d.traits.Memory, rowBytes)
-}
-
 // RoundsToBF16 is as of the backend it counts for.
 func (d *Counter) RoundsToBF16(rows int, w *kernels.Tensor) bool {
 	return d.traits.Device && cuda.RoundsBy(rows, w)
@@ -301,7 +288,7 @@ func (d *Counter) RoundsToBF16(rows int, w *kernels.Tensor) bool {
 func (d *Counter) Alloc(t kernels.DType, shape ...int) *kernels.Tensor {
 	size := int64(kernels.StoredBytes(t, shape...))
 	if d.traits.Device && !d.traits.Exact {
-		size = cuda.BlockClass(size)
+		size = kernels.BlockClass(size)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -53,12 +53,10 @@ func (selector) KeyScores(*kernels.Tensor, []kernels.KV)                        
 func (selector) AddScores(_ *kernels.Tensor, _, _ []int, _ *kernels.Tensor)              {}
 func (selector) CarryScores(_, _ *kernels.Tensor, _ []int)                               {}
 func (selector) MaxScores(acc, other *kernels.Tensor)                                    {}
-func (selector) MergeRows(acc, other *kernels.Tensor, _, _ int)                          {}
 func (selector) Compact(dst, src []kernels.KV, s *kernels.Selection)                     {}
-func (selector) PickScores(to, from *kernels.Tensor, s *kernels.Selection)               {}
+func (selector) Pick(to, from *kernels.Tensor, s *kernels.Selection)                     {}
 func (selector) PageBounds(*kernels.PageHeads, []kernels.KV, []int)                      {}
 func (selector) AddValues(*kernels.Tensor, *kernels.PageHeads, []kernels.KV, []int)      {}
-func (selector) PickMoments(to, from *kernels.Tensor, s *kernels.Selection)              {}
 func (selector) MergeStep([]kernels.KV, *kernels.Selection, *kernels.Tensor, float64)    {}
 func (selector) MergeRecent([]kernels.KV, *kernels.Tensor, int, int, [][]float64)        {}
 func (selector) StartMoments(_, _, _ *kernels.Tensor, _ *kernels.Selection, _ [][]int32) {}

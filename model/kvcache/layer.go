@@ -140,7 +140,7 @@ func (p *pairs) makeRoom(h *headCache, n int) {
 // grown is what a head grows to from n entries: growEntries more, and what their memory has
 // room for beside them, without which a long cache on a device would be copied every few
 // tokens.
-func (p *pairs) grown(n int) int { return p.room.on.RoomFor(p.c.dtype, n+GrowEntries, p.dim) }
+func (p *pairs) grown(n int) int { return p.room.on.Traits().RoomFor(p.c.dtype, n+GrowEntries, p.dim) }
 
 func (p *pairs) reserveEntries(n, _ int) { p.reserveUpTo(n, 0) }
 

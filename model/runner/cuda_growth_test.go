@@ -42,7 +42,7 @@ func TestCUDAGrowingCache(t *testing.T) {
 	if n := moved(200, nil); n > 200/64+2 {
 		t.Errorf("200 tokens moved the cache %d times, want at most %d", n, 200/64+2)
 	}
-	if room := m.Backend.RoomFor(kernels.F32, 601, 16); room < 601 || room > 601+64 {
+	if room := m.Backend.Traits().RoomFor(kernels.F32, 601, 16); room < 601 || room > 601+64 {
 		t.Errorf("a tensor of 601 rows has room for %d", room)
 	}
 	all := make([]int32, cache.Entries(0, 0))
@@ -57,7 +57,7 @@ func TestCUDAGrowingCache(t *testing.T) {
 	if n := moved(40, keep); n > 1 {
 		t.Errorf("40 tokens of a cache that is kept at one length moved it %d times", n)
 	}
-	if want := int64(2 * m.Backend.RoomFor(kernels.F32, len(all)+16, 16) * 16 * 4); cache.LayerBytes(0) > want {
+	if want := int64(2 * m.Backend.Traits().RoomFor(kernels.F32, len(all)+16, 16) * 16 * 4); cache.LayerBytes(0) > want {
 		t.Errorf("%d bytes for %d entries, want at most %d", cache.LayerBytes(0), len(all), want)
 	}
 }

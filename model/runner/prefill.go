@@ -37,7 +37,7 @@ type prefillPass struct {
 func (r *Runner) newPrefillPass(ctx context.Context, cache *kvcache.Cache, opt PrefillOptions, tokens []int32) *prefillPass {
 	m, n := r.Model, len(tokens)
 	p := &prefillPass{Runner: r, ctx: ctx, cache: cache, opt: opt, tokens: tokens, pos: kvcache.Positions(cache.Next(), n), rowsDone: new(atomic.Int64)}
-	appends := opt.appendProbes || m.Backend.PrefillChunk(m.RowBytes()) > 0 // where a pass of their own would wait for the weights
+	appends := opt.appendProbes || m.Backend.Traits().PrefillChunk(m.RowBytes()) > 0 // where a pass of their own would wait for the weights
 	for i, rows := range slices.Concat(opt.Capture.Probes, opt.Capture.PeakProbes) {
 		probe := r.probeSegment(cache, rows, cache.Next()+int32(n))
 		if probe.peak = i >= len(opt.Capture.Probes); appends {

@@ -187,7 +187,11 @@ func (b *bench) open(out *result) error {
 	if b.meter = backend; !backend.OwnMemory() {
 		return fmt.Errorf("device %s: measures nothing, want cuda:N", b.device)
 	}
-	out.Device, out.Driver, out.Memory = b.meter.Model(), b.meter.Driver(), b.meter.Memory().Total
+	report := kernels.Devices()
+	out.Device, out.Driver, out.Memory = b.meter.Model(), report.Driver+", CUDA "+report.Version, b.meter.Memory().Total
+	for _, l := range report.Libraries {
+		out.Driver += fmt.Sprintf(", %s %s (%s)", l.Name, l.Version, l.Path)
+	}
 	out.Hardware = os.Getenv("GLIMPSE_CUDA_DRIVER") == "" || filepath.Base(os.Getenv("GLIMPSE_CUDA_DRIVER")) == "libcuda.so.1"
 	return nil
 }

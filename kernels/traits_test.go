@@ -1,15 +1,15 @@
-package cuda_test
+package kernels_test
 
 import (
 	"testing"
 
-	"glimpse/kernels/cuda"
+	"glimpse/kernels"
 )
 
-// TestChunkRows: chunks fill whole waves of tiles on known chips with the outputs of
+// TestPrefillChunk: chunks fill whole waves of tiles on known chips with the outputs of
 // Llama 3.1 8B's and, but for keys and values, 3.2 1B's products, take at most a 32nd of
 // the memory, and never fewer than 512 rows.
-func TestChunkRows(t *testing.T) {
+func TestPrefillChunk(t *testing.T) {
 	const row = 233 << 10 // of Llama 3.1 8B, about
 	for _, c := range []struct {
 		processors int
@@ -18,7 +18,7 @@ func TestChunkRows(t *testing.T) {
 	}{
 		{132, 80e9, 4224}, {114, 80e9, 3584}, {108, 40e9, 3456}, {132, 24e9, 2048}, {58, 24e9, 1792}, {128, 24e9, 2048}, {132, 8e9, 1024}, {132, 1e9, 512}, {2, 80e9, 512},
 	} {
-		n := cuda.ChunkRows(c.processors, c.memory, row)
+		n := kernels.Traits{Device: true, Processors: c.processors, Memory: c.memory}.PrefillChunk(row)
 		if n != c.want {
 			t.Errorf("%d processors, %d bytes: %d rows, want %d", c.processors, c.memory, n, c.want)
 		}
