@@ -123,7 +123,7 @@ func (hostSelector) EstimatePages(scores, probabilities, q *Tensor, p *PageHeads
 	}
 	parallel.Tasks(len(p.Heads), work, func(h int) {
 		x := &p.Heads[h]
-		if !chooses(x) {
+		if !x.Chooses() {
 			return
 		}
 		first, end := x.From/x.Size, x.Pages()
@@ -257,7 +257,7 @@ func (hostSelector) SelectPages(ids, scores *Tensor, p *PageHeads) *Selection {
 	for h := range p.Heads {
 		x := &p.Heads[h]
 		idx := ids.I32()[h*ids.Width():][:0]
-		if chooses(x) {
+		if x.Chooses() {
 			first, end := x.From/x.Size, x.Entries-x.Recent
 			var row []float32
 			if x.Want > x.Recent {
@@ -340,7 +340,7 @@ func (hostSelector) ShareMean(out, probabilities *Tensor, s *Selection, sums *Te
 	y, indices := out.Float64s(), s.Indices()
 	for h := range p.Heads {
 		x := &p.Heads[h]
-		if !chooses(x) {
+		if !x.Chooses() {
 			continue
 		}
 		sum := sums.F64()[h*dim:][:dim]

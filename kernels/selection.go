@@ -128,8 +128,8 @@ type PageHead struct {
 // Pages is the number of pages up to Entries.
 func (p *PageHead) Pages() int { return (p.Entries + p.Size - 1) / p.Size }
 
-// chooses tells that not all positions are wanted.
-func chooses(p *PageHead) bool { return p.Want < p.Entries-p.From }
+// Chooses tells that not all positions are wanted.
+func (p *PageHead) Chooses() bool { return p.Want < p.Entries-p.From }
 
 // PageHeads are the heads of a layer. Where there is a pool, its rows are the first positions,
 // and base[h] is the row of the first position after them.

@@ -24,9 +24,6 @@ type pageHead struct {
 	known, base, capacity, from, entries, want, recent, size, components, first int32
 }
 
-// chooses tells that not all positions are wanted.
-func chooses(p *kernels.PageHead) bool { return p.Want < p.Entries-p.From }
-
 // checkPages panics unless the heads can choose, with bounds of dim dimensions where an
 // operation reads or writes them.
 func checkPages(op string, p *kernels.PageHeads, dim int, bounds bool) {
@@ -34,16 +31,30 @@ func checkPages(op string, p *kernels.PageHeads, dim int, bounds bool) {
 	if n == 0 || p.Pool != nil && (p.Pool.Heads() != n || len(p.Base) != n) {
 		panic(fmt.Sprintf("kernels: %s: %d KV heads with %d bases of a pool", op, n, len(p.Base)))
 	}
-	for h, x := range p.Heads {
-		if x.From < 0 || x.From >= x.Entries || x.Want < 1 || x.Recent < 0 || x.Recent > x.Want || x.Size < 1 || x.Size > 1<<30 || x.Entries > 1<<30 || x.Components < 0 || x.Components > max(dim, 1<<20) {
-			panic(fmt.Sprintf("kernels: %s: %d of the positions %d to %d of head %d, %d of them the last, in pages of %d by %d components", op, x.Want, x.From, x.Entries, h, x.Recent, x.Size, x.Components))
-		}
+	for h := range p.Heads {
+		x := &p.Heads[h]
+		checkPageHead(op, h, x, dim)
 		if p.Pool != nil && (p.Base[h] < p.Pool.Spans[h] || p.Base[h] > 1<<30) {
 			panic(fmt.Sprintf("kernels: %s: the pool of head %d lies below %d, its base is %d", op, h, p.Pool.Spans[h], p.Base[h]))
 		}
-		if t := x.Bounds; bounds && chooses(&x) && (t == nil || len(t.Shape) != 3 || t.Shape[0] < 1 || t.Shape[0] > 2 || t.Shape[1] != dim || t.Shape[2] < x.Pages()) {
-			panic(fmt.Sprintf("kernels: %s: no bounds of %d pages of head %d with %d dimensions", op, x.Pages(), h, dim))
+		if bounds && x.Chooses() {
+			checkBounds(op, h, x, dim)
 		}
+	}
+}
+
+// checkPageHead panics unless there are the positions, pages and components that a head chooses by.
+func checkPageHead(op string, h int, x *kernels.PageHead, dim int) {
+	positions := x.From >= 0 && x.From < x.Entries && x.Entries <= 1<<30 && x.Want >= 1 && x.Recent >= 0 && x.Recent <= x.Want
+	if !positions || x.Size < 1 || x.Size > 1<<30 || x.Components < 0 || x.Components > max(dim, 1<<20) {
+		panic(fmt.Sprintf("kernels: %s: %d of the positions %d to %d of head %d, %d of them the last, in pages of %d by %d components", op, x.Want, x.From, x.Entries, h, x.Recent, x.Size, x.Components))
+	}
+}
+
+// checkBounds panics unless there is room for the bounds of a head's pages.
+func checkBounds(op string, h int, x *kernels.PageHead, dim int) {
+	if t := x.Bounds; t == nil || len(t.Shape) != 3 || t.Shape[0] < 1 || t.Shape[0] > 2 || t.Shape[1] != dim || t.Shape[2] < x.Pages() {
+		panic(fmt.Sprintf("kernels: %s: no bounds of %d pages of head %d with %d dimensions", op, x.Pages(), h, dim))
 	}
 }
 
@@ -121,8 +132,8 @@ func (b *cuda) PageBounds(p *kernels.PageHeads, keys []kernels.KV, from []int) {
 	checkPages(op, p, dim, false)
 	most := 0
 	for h, x := range p.Heads {
-		if t := x.Bounds; from[h] < x.Pages() && (t == nil || len(t.Shape) != 3 || t.Shape[0] < 1 || t.Shape[0] > 2 || t.Shape[1] != dim || t.Shape[2] < x.Pages()) {
-			panic(fmt.Sprintf("kernels: %s: no room for the bounds of %d pages of head %d with %d dimensions", op, x.Pages(), h, dim))
+		if from[h] < x.Pages() {
+			checkBounds(op, h, &x, dim)
 		}
 		most = max(most, x.Pages()-from[h])
 	}
@@ -133,22 +144,21 @@ func (b *cuda) PageBounds(p *kernels.PageHeads, keys []kernels.KV, from []int) {
 	keepPages(p)
 }
 
-func (b *cuda) EstimatePages(scores, probabilities, q *kernels.Tensor, p *kernels.PageHeads, how kernels.Estimate, reads *kernels.Tensor) {
-	const op = "EstimatePages"
+// estimated are the heads as an estimate reads them, with the most pages of one; it panics unless the tensors are theirs.
+func estimated(op string, scores, probabilities, q *kernels.Tensor, p *kernels.PageHeads, how kernels.Estimate) (given []kernels.PageHead, most int) {
 	kvHeads := len(p.Heads)
 	if len(q.Shape) != 3 || q.Shape[0] != 1 || kvHeads == 0 || q.Shape[1] == 0 || q.Shape[1]%kvHeads != 0 || q.Shape[2] == 0 || q.Shape[2] > maxHeadDim {
 		panic(fmt.Sprintf("kernels: %s: queries %v of %d KV heads of up to %d dimensions", op, q.Shape, kvHeads, maxHeadDim))
 	}
 	heads, dim := q.Shape[1], q.Shape[2]
 	checkPages(op, p, dim, true)
-	given := slices.Clone(p.Heads)
-	most := 0
+	given = slices.Clone(p.Heads)
 	for h := range given {
 		x := &given[h]
 		if how == kernels.EstimateBound {
 			x.Components = dim
 		}
-		if x.Components > dim || chooses(x) && how != kernels.EstimatePartial && x.Bounds.Shape[0] != 2 {
+		if x.Components > dim || x.Chooses() && how != kernels.EstimatePartial && x.Bounds.Shape[0] != 2 {
 			panic(fmt.Sprintf("kernels: %s: %d components of %d dimensions of head %d", op, x.Components, dim, h))
 		}
 		most = max(most, x.Pages()-x.From/x.Size)
@@ -156,9 +166,18 @@ func (b *cuda) EstimatePages(scores, probabilities, q *kernels.Tensor, p *kernel
 			panic(fmt.Sprintf("kernels: %s: scores %v of %d pages of head %d", op, scores.Shape, x.Pages(), h))
 		}
 	}
-	if len(scores.Shape) != 2 || scores.Dim0() != kvHeads || len(probabilities.Shape) != 2 || probabilities.Dim0() != heads || probabilities.Width() != scores.Width() ||
-		p.Sinks != nil && p.Sinks.Len() != heads || reads != nil && reads.Len() != 1 || how < kernels.EstimateBound || how > kernels.EstimatePartial {
+	if len(scores.Shape) != 2 || scores.Dim0() != kvHeads || len(probabilities.Shape) != 2 || probabilities.Dim0() != heads || probabilities.Width() != scores.Width() {
 		panic(fmt.Sprintf("kernels: %s %d: scores %v and probabilities %v of %d heads", op, how, scores.Shape, probabilities.Shape, heads))
+	}
+	return given, most
+}
+
+func (b *cuda) EstimatePages(scores, probabilities, q *kernels.Tensor, p *kernels.PageHeads, how kernels.Estimate, reads *kernels.Tensor) {
+	const op = "EstimatePages"
+	given, most := estimated(op, scores, probabilities, q, p, how)
+	kvHeads, heads, dim := len(given), q.Shape[1], q.Shape[2]
+	if p.Sinks != nil && p.Sinks.Len() != heads || reads != nil && reads.Len() != 1 || how < kernels.EstimateBound || how > kernels.EstimatePartial {
+		panic(fmt.Sprintf("kernels: %s %d: sinks or counts that are not of %d heads", op, how, heads))
 	}
 	unit := p.Scale
 	if unit == 0 {
@@ -185,7 +204,7 @@ func (b *cuda) SelectPages(ids, scores *kernels.Tensor, p *kernels.PageHeads) *k
 	for h, x := range p.Heads {
 		n := min(x.Want, x.Entries-x.From)
 		s.Lens, s.Spans = append(s.Lens, n), append(s.Spans, x.Entries)
-		if len(ids.Shape) != 2 || ids.Dim0() != len(p.Heads) || ids.Width() < n || len(scores.Shape) != 2 || scores.Dim0() != len(p.Heads) || chooses(&x) && scores.Width() < x.Pages() {
+		if len(ids.Shape) != 2 || ids.Dim0() != len(p.Heads) || ids.Width() < n || len(scores.Shape) != 2 || scores.Dim0() != len(p.Heads) || x.Chooses() && scores.Width() < x.Pages() {
 			panic(fmt.Sprintf("kernels: %s: %d of %d pages of head %d by scores %v into %v", op, n, x.Pages(), h, scores.Shape, ids.Shape))
 		}
 		most = max(most, x.Pages()-x.From/x.Size, n)
@@ -223,7 +242,7 @@ func (b *cuda) ShareMean(out, probabilities *kernels.Tensor, s *kernels.Selectio
 		panic(fmt.Sprintf("kernels: %s: output %v, probabilities %v, sums %v of %d KV heads", op, out.Shape, probabilities.Shape, sums.Shape, kvHeads))
 	}
 	for h, x := range p.Heads {
-		if chooses(&x) && (x.Size != 1 || s.Len(h) != x.Want || s.Spans[h] > x.Entries || probabilities.Width() < x.Entries) {
+		if x.Chooses() && (x.Size != 1 || s.Len(h) != x.Want || s.Spans[h] > x.Entries || probabilities.Width() < x.Entries) {
 			panic(fmt.Sprintf("kernels: %s: %d of %d positions below %d in pages of %d of head %d with probabilities %v", op, s.Len(h), x.Want, s.Spans[h], x.Size, h, probabilities.Shape))
 		}
 	}
