@@ -27,8 +27,8 @@ func CheckGrouped(op string, logScore *Tensor, entries []int) {
 	if len(logScore.Shape) > 0 {
 		heads = logScore.Dim0()
 	}
-	if len(logScore.Shape) != 2 || heads == 0 || heads%len(entries) != 0 || logScore.Width() < slices.Max(entries) {
-		panic(fmt.Sprintf("kernels: %s: observation %v for %d KV heads with up to %d entries", op, logScore.Shape, len(entries), slices.Max(entries)))
+	if len(logScore.Shape) != 2 || heads == 0 || heads%len(entries) != 0 || slices.Min(entries) < 0 || logScore.Width() < slices.Max(entries) {
+		panic(fmt.Sprintf("kernels: %s: observation %v for %d KV heads with %d to %d entries", op, logScore.Shape, len(entries), slices.Min(entries), slices.Max(entries)))
 	}
 }
 
