@@ -106,7 +106,8 @@ func (s *Safetensors) Tensor(name string) (TensorView, error) {
 	return TensorView{Name: name, DType: dtype, Shape: slices.Clone(t.shape), Data: data}, err
 }
 
-// Raw returns the bytes of a tensor, of whatever element type. They are a view, as Tensor's are. ErrNoTensor if the file has none.
+// Raw returns the bytes of a tensor of any element type. The bytes belong to the file and are valid until it is closed.
+// ErrNoTensor if the file has no such tensor.
 func (s *Safetensors) Raw(name string) ([]byte, error) {
 	if s.file == nil {
 		return nil, fmt.Errorf("%s: tensor %.200q: %w", s.name, name, fs.ErrClosed)

@@ -7,9 +7,10 @@ import (
 	"glimpse/eviction"
 )
 
-// kept are sessions whose answers are done, for requests that go on with their conversations, and contexts, for those that begin with
-// them. They lie in the engine's budget where nothing else needs it. When something does, what goes first is what is made anew with the least work
-// for its bytes, and has waited longest (Cao and Irani 1997, GreedyDual-Size): clock is the worth of what went last.
+// kept holds sessions, for requests that go on with a conversation, and contexts, for requests that begin with one. They lie in the
+// engine's budget as long as nothing else needs it. Then the entry with the lowest worth goes first (GreedyDual-Size, Cao and Irani
+// 1997). An entry's worth is the work per byte to make it anew, plus the clock at its last use. The clock is the worth of the last
+// entry that went.
 type kept struct {
 	all   []keptEntry // by when they were last of use
 	clock float64

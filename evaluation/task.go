@@ -172,7 +172,7 @@ type Setting struct {
 	MaxPrompt int // tokens of a prompt, longer ones are truncated; 0: what the model takes
 	Truncate  Truncation
 	Raw       bool // prompts do not go into the chat template
-	// ContextFirst: what several questions are about is evicted alone, and each is asked of a copy of what is left.
+	// ContextFirst: the context of several questions is evicted before any question is known. Each question is asked of a copy of it.
 	ContextFirst bool
 
 	Options map[string]string // of the task, complete

@@ -9,9 +9,8 @@ import (
 	"glimpse/model/kvcache"
 )
 
-// Context is the beginning of prompts, which was run and evicted before anything that follows it was known: a document, a system
-// prompt, a conversation. Any number of sessions go on from it ([Session.Context]), each on a copy of what was kept. It does not
-// change.
+// Context is the beginning of prompts: a document, a system prompt, a conversation. It was run and evicted before anybody knew what
+// follows. It does not change. Any number of sessions go on from it ([Session.Context]), each on a copy of its cache.
 type Context struct {
 	Tokens []int32
 	Policy *Configured // it was evicted by; nil of one from a file
@@ -21,7 +20,7 @@ type Context struct {
 	cache     *kvcache.Cache
 }
 
-// Bytes is the memory of what was kept.
+// Bytes is the memory of its cache.
 func (c *Context) Bytes() int64 { return c.cache.Bytes() }
 
 // Kept are the positions of the tokens that were kept, by layer and KV head; nil of layers that the policy leaves alone.
@@ -42,9 +41,9 @@ func (c *Context) begins(tokens []int32) bool {
 	return n < len(tokens) && slices.Equal(c.Tokens, tokens[:n])
 }
 
-// Compress runs tokens as the context of a session that begins, and evicts them by its policy and budget. The session has then its
-// Context, and goes on from it with a turn of so many tokens more (see Resume). A policy that evicts or chooses while it decodes has no contexts: what it would go on by
-// belongs to one answer. After an error the session is unusable.
+// Compress runs tokens as the context of a session that begins, and evicts them by its policy and budget. The session then has its
+// Context, and goes on from it with a turn of so many tokens more (see Resume). A policy that evicts or chooses while it decodes has
+// no contexts: its state belongs to one answer. After an error the session is unusable.
 func (s *Session) Compress(ctx context.Context, tokens []int32, more int) error {
 	if err := s.Compresses(); err != nil {
 		return err

@@ -39,7 +39,7 @@ type ContextOrigin struct {
 // contextRecord is the JSON object of a file's metadata.
 type contextRecord struct {
 	ContextOrigin
-	Next    int32 `json:"next"` // position of what follows
+	Next    int32 `json:"next"` // position of the next token
 	Long    bool  `json:"long,omitempty"`
 	Windows bool  `json:"windows,omitempty"` // layers with a sliding window were evicted, too
 }

@@ -90,7 +90,7 @@ func (m expectedAttention) score(dst [][]float32, p Prompt, o *runner.Observatio
 
 // turns are, of positions [from, to) and each frequency, the rotation from there to the mean of those that follow to.
 func (m expectedAttention) turns(freqs []float32, from, to int) []complex64 {
-	rotation := func(pos, i int) complex128 { // with angles as those of kernels.NewRoPETable
+	rotation := func(pos, i int) complex128 { // by the angles that kernels.NewRoPETable has
 		sin, cos := math.Sincos(float64(float32(pos) * freqs[i]))
 		return complex(cos, sin)
 	}

@@ -173,7 +173,7 @@ func TestPlanOfLargeModels(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(folder, "config.json"), []byte(config), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			var took, spent time.Duration                               // by the clock, and of two processors
+			var took time.Duration
 			for try := 0; try == 0 || try < 3 && took > enough; try++ { // other programs may have the machine
 				cmd := asCommand("plan", "--preset", "lookaheadkv", "--model", folder)
 				start := time.Now()
@@ -189,8 +189,7 @@ func TestPlanOfLargeModels(t *testing.T) {
 				if took = time.Since(start); err != nil {
 					t.Fatal(err)
 				}
-				spent = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-				t.Logf("%.2f s, %.2f of processors, %d MiB", took.Seconds(), spent.Seconds(), memory>>20)
+				t.Logf("%.2f s, %d MiB", took.Seconds(), memory>>20)
 				if memory == 0 || memory > most {
 					t.Errorf("%d MiB, want 1 to %d", memory>>20, most>>20)
 				}
@@ -207,8 +206,8 @@ func TestPlanOfLargeModels(t *testing.T) {
 					}
 				}
 			}
-			if took > enough && spent > 2*enough {
-				t.Errorf("took %v, and %v of processors, want at most %v", took, spent, enough)
+			if took > enough {
+				t.Errorf("took %v, want at most %v", took, enough)
 			}
 		})
 	}

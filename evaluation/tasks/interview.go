@@ -12,8 +12,8 @@ import (
 	"glimpse/model"
 )
 
-// interview asks several questions about one context: turn by turn, where the context is evicted with the first question and the
-// model's own answers stand between the questions; or, where the context comes first, each of a copy of what is left of it.
+// interview asks several questions about one context. Turn by turn, the context is evicted with the first question, and the model's
+// own answers stand between the questions. Context first, the context is evicted alone, and each question is asked of a copy of it.
 type interview struct {
 	template string // of the first turn, with {context} and {input}
 	follow   string // of the others
