@@ -24,9 +24,9 @@ const (
 // mixedFacts are what a context without a needle and without topics holds.
 var mixedFacts = []factKind{factPairs, factLists, factChains, factSection, factItems, factCounts}
 
-// facts is what one context says. No key and no value occurs in two
+// Facts is what one context says. No key and no value occurs in two
 // facts, so every question has one answer.
-type facts struct {
+type Facts struct {
 	pairs   []keyValues
 	lists   []keyList
 	chains  [][]int32 // keys in link order
@@ -61,10 +61,10 @@ type topic struct {
 
 // drawFacts draws facts for a context of the given number of tokens: first of
 // the kinds needed, then others as far as there is room.
-func drawFacts(r *rand.Rand, tokens int, needs ...factKind) *facts {
+func drawFacts(r *rand.Rand, tokens int, needs ...factKind) *Facts {
 	keys := append(shuffledRange(r, keysBegin, valuesBegin), shuffledRange(r, moreKeysBegin, coloursBegin)...)
 	r.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-	f := &facts{keys: keys, values: shuffledRange(r, valuesBegin, fillersBegin), asked: map[int32]bool{}}
+	f := &Facts{keys: keys, values: shuffledRange(r, valuesBegin, fillersBegin), asked: map[int32]bool{}}
 	kinds := needs
 	if !slices.Contains(needs, factNeedle) && !slices.Contains(needs, factTopics) {
 		others := slices.Clone(mixedFacts)
@@ -91,7 +91,7 @@ func drawFacts(r *rand.Rand, tokens int, needs ...factKind) *facts {
 // drawKind adds the facts of one kind for a context of the given number of tokens, and
 // returns the room they take. Numbers of facts grow with the length and end where
 // the words do: at 512 tokens 18 to 35 pairs, at 1,024 and more 36 to 72.
-func (f *facts) drawKind(r *rand.Rand, kind factKind, tokens, room int) int {
+func (f *Facts) drawKind(r *rand.Rand, kind factKind, tokens, room int) int {
 	switch kind {
 	case factNeedle:
 		f.pairs = f.drawPairs(1)
@@ -136,7 +136,7 @@ func (f *facts) drawKind(r *rand.Rand, kind factKind, tokens, room int) int {
 	panic("datasets: unknown kind of fact")
 }
 
-func (f *facts) drawPairs(n int) []keyValues {
+func (f *Facts) drawPairs(n int) []keyValues {
 	pairs := make([]keyValues, n)
 	for i := range pairs {
 		pairs[i] = keyValues{f.takeWords(&f.keys, 1)[0], [2]int32(f.takeWords(&f.values, 2))}
@@ -146,7 +146,7 @@ func (f *facts) drawPairs(n int) []keyValues {
 
 // drawCounts has one colour come twice as often as any other, at least. With a lead of three
 // tenths the reference model answered 85%.
-func (f *facts) drawCounts(r *rand.Rand, tokens int) int {
+func (f *Facts) drawCounts(r *rand.Rand, tokens int) int {
 	colours := shuffledRange(r, coloursBegin, vocabularySize)[:between(r, 2, clamp(tokens/60, 2, 6))]
 	lead := between(r, 3, clamp(tokens/40, 4, 12))
 	n := 0
@@ -162,7 +162,7 @@ func (f *facts) drawCounts(r *rand.Rand, tokens int) int {
 }
 
 // takeWords moves n words out of those that no fact has.
-func (f *facts) takeWords(from *[]int32, n int) []int32 {
+func (f *Facts) takeWords(from *[]int32, n int) []int32 {
 	taken := (*from)[:n:n]
 	*from = (*from)[n:]
 	return taken

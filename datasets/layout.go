@@ -20,7 +20,7 @@ type unit struct {
 	order int
 }
 
-func (f *facts) units() []unit {
+func (f *Facts) units() []unit {
 	var units []unit
 	add := func(order int, ids ...int32) { units = append(units, unit{ids, order}) }
 	for _, p := range f.pairs {
@@ -56,8 +56,8 @@ func (f *facts) units() []unit {
 	return units
 }
 
-// tokens is the room that the facts take in a context.
-func (f *facts) tokens() int {
+// Tokens is the room that the facts take in a context.
+func (f *Facts) Tokens() int {
 	n := 0
 	for _, u := range f.units() {
 		n += len(u.ids)
@@ -65,9 +65,9 @@ func (f *facts) tokens() int {
 	return n
 }
 
-// layOut returns a context of the given number of tokens: the facts in random order
+// LayOut returns a context of the given number of tokens: the facts in random order
 // at uniformly random places among uniformly random fillers.
-func (f *facts) layOut(r *rand.Rand, tokens int) ([]int32, error) {
+func (f *Facts) LayOut(r *rand.Rand, tokens int) ([]int32, error) {
 	units := f.units()
 	shuffled := slices.Clone(units)
 	r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
@@ -87,26 +87,6 @@ func (f *facts) layOut(r *rand.Rand, tokens int) ([]int32, error) {
 		ordered[i] = units[j].ids
 	}
 	return spread(r, ordered, tokens)
-}
-
-// mentions returns the places in a context at which the second word of a topic
-// follows from an earlier mention.
-func (f *facts) mentions(context []int32) []int {
-	second := map[int32]bool{} // whether the topic of a first word was mentioned
-	for _, t := range f.topics {
-		second[t.phrase[0]] = false
-	}
-	var places []int
-	for i, id := range context {
-		before, ok := second[id]
-		if ok && before {
-			places = append(places, i+1)
-		}
-		if ok {
-			second[id] = true
-		}
-	}
-	return places
 }
 
 // spread returns so many tokens: the units in their order, each whole, at uniformly random

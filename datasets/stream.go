@@ -81,9 +81,9 @@ func (s *Stream) String() string {
 	return fmt.Sprintf("%s prompts of %d tokens, seed %d, of %s", s.split, s.tokens, s.seed, strings.Join(names, ","))
 }
 
-// maxDraws bounds the redraws for one example. The rarest split takes ten draws
+// MaxDraws bounds the redraws for one example. The rarest split takes ten draws
 // on average, and misses this many in a row once in 10⁴⁵.
-const maxDraws = 1000
+const MaxDraws = 1000
 
 // At returns example i, of task i modulo the number of tasks. It depends on
 // nothing but the task, the split, the length, the seed and i; it draws until
@@ -94,9 +94,9 @@ func (s *Stream) At(i int) (Example, error) {
 	}
 	t := s.tasks[i%len(s.tasks)]
 	data := fmt.Appendf(nil, "glimpse example 1\x00%s\x00%s\x00", t.Name, s.split)
-	r := rand.New(sourceOf(data, uint64(s.tokens), uint64(s.tokens), s.seed, uint64(i)))
+	r := rand.New(SourceOf(data, uint64(s.tokens), uint64(s.tokens), s.seed, uint64(i)))
 	r.Uint64() // drew a length, when there were several
-	for range maxDraws {
+	for range MaxDraws {
 		turns, err := t.generate(r, s.tokens)
 		if err != nil {
 			return Example{}, fmt.Errorf("example %d: %w", i, err)
@@ -106,13 +106,13 @@ func (s *Stream) At(i int) (Example, error) {
 			return Example{ID: id, Task: t.Name, Prompt: prompt, Answer: turns[0].Answer, Turns: turns[1:]}, nil
 		}
 	}
-	return Example{}, fmt.Errorf("example %d: task %s: none of %d prompts of %d tokens belongs to split %s", i, t.Name, maxDraws, s.tokens, s.split)
+	return Example{}, fmt.Errorf("example %d: task %s: none of %d prompts of %d tokens belongs to split %s", i, t.Name, MaxDraws, s.tokens, s.split)
 }
 
-// sourceOf seeds a PCG with the first two little-endian words of the SHA-256 of data and
+// SourceOf seeds a PCG with the first two little-endian words of the SHA-256 of data and
 // numbers, these as little-endian 64-bit ones. Hashing keeps streams with neighbouring seeds or
 // indices independent, which a PCG seeded with the numbers themselves does not promise.
-func sourceOf(data []byte, numbers ...uint64) rand.Source {
+func SourceOf(data []byte, numbers ...uint64) rand.Source {
 	for _, n := range numbers {
 		data = binary.LittleEndian.AppendUint64(data, n)
 	}

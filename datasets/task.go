@@ -38,7 +38,7 @@ type query struct {
 	// ask picks facts that nobody asked for yet and returns the question, at most
 	// maxQuestion tokens, and its answer without the end token; no question where
 	// none are left.
-	ask func(r *rand.Rand, f *facts) (question, answer []int32)
+	ask func(r *rand.Rand, f *Facts) (question, answer []int32)
 }
 
 // Tasks holds every task by name. They were chosen for what the reference model answers with
@@ -77,13 +77,27 @@ func ParseTasks(list string) ([]string, error) {
 	return names, nil
 }
 
-// generate draws all turns of one example. The first prompt has exactly the given number of tokens.
-func (t Task) generate(r *rand.Rand, tokens int) ([]Turn, error) {
+// Turns is how many questions one example asks.
+func (t Task) Turns() int { return len(t.turns) }
+
+// Mixed tells that the first question is about a context that holds facts of all kinds.
+func (t Task) Mixed() bool { return slices.Contains(mixedFacts, t.turns[0].fact) }
+
+// Ask draws the first question about facts and its answer; no question where none is left.
+func (t Task) Ask(r *rand.Rand, f *Facts) (question, answer []int32) { return t.turns[0].ask(r, f) }
+
+// DrawFacts draws facts that the task can ask about, for a prompt of the given number of tokens.
+func (t Task) DrawFacts(r *rand.Rand, tokens int) *Facts {
 	needs := make([]factKind, len(t.turns))
 	for i, q := range t.turns {
 		needs[i] = q.fact
 	}
-	f := drawFacts(r, tokens-frame-maxQuestion, needs...)
+	return drawFacts(r, tokens-frame-maxQuestion, needs...)
+}
+
+// generate draws all turns of one example. The first prompt has exactly the given number of tokens.
+func (t Task) generate(r *rand.Rand, tokens int) ([]Turn, error) {
+	f := t.DrawFacts(r, tokens)
 	var turns []Turn
 	for _, q := range t.turns {
 		question, answer := q.ask(r, f)
@@ -91,20 +105,20 @@ func (t Task) generate(r *rand.Rand, tokens int) ([]Turn, error) {
 			return nil, fmt.Errorf("task %s: prompt of %d tokens: no facts are left for turn %d", t.Name, tokens, len(turns)+1)
 		}
 		if len(turns) > 0 {
-			turns = append(turns, Turn{laterPrompt(question), answer})
+			turns = append(turns, Turn{LaterPrompt(question), answer})
 			continue
 		}
-		context, err := f.layOut(r, tokens-frame-len(question))
+		context, err := f.LayOut(r, tokens-frame-len(question))
 		if err != nil {
 			return nil, fmt.Errorf("task %s: prompt of %d tokens: %w", t.Name, tokens, err)
 		}
-		turns = append(turns, Turn{firstPrompt(question, context, t.QuestionFirst), answer})
+		turns = append(turns, Turn{FirstPrompt(question, context, t.QuestionFirst), answer})
 	}
 	return turns, nil
 }
 
-// firstPrompt puts the chat template around a context and the question about it.
-func firstPrompt(question, context []int32, questionFirst bool) []int32 {
+// FirstPrompt puts the chat template around a context and the question about it.
+func FirstPrompt(question, context []int32, questionFirst bool) []int32 {
 	prompt := make([]int32, 0, frame+len(question)+len(context))
 	prompt = append(prompt, tokBOS, tokUser)
 	if questionFirst {
@@ -119,8 +133,8 @@ func firstPrompt(question, context []int32, questionFirst bool) []int32 {
 	return append(prompt, tokEOT, tokHeader, tokAssistant, tokNewline)
 }
 
-// laterPrompt ends an answer and asks one more question.
-func laterPrompt(question []int32) []int32 {
+// LaterPrompt ends an answer and asks one more question.
+func LaterPrompt(question []int32) []int32 {
 	prompt := append([]int32{tokEOT, tokUser}, question...)
 	return append(prompt, tokEOT, tokHeader, tokAssistant, tokNewline)
 }

@@ -8,7 +8,7 @@ func init() {
 	registerQuestionFirst("hops", doc, hopsQuery)
 }
 
-var hopsQuery = query{factChains, func(r *rand.Rand, f *facts) (question, answer []int32) {
+var hopsQuery = query{factChains, func(r *rand.Rand, f *Facts) (question, answer []int32) {
 	for _, i := range r.Perm(len(f.chains)) {
 		if chain := f.chains[i]; f.askOnce(chain[0]) {
 			return []int32{tokChain, chain[0]}, chain[1:]

@@ -12,8 +12,8 @@ var keyQuery = query{factPairs, askPairs(1)}
 
 // askPairs asks for the values of n different keys, or of all keys that are left if
 // there are fewer.
-func askPairs(n int) func(r *rand.Rand, f *facts) (question, answer []int32) {
-	return func(r *rand.Rand, f *facts) (question, answer []int32) {
+func askPairs(n int) func(r *rand.Rand, f *Facts) (question, answer []int32) {
+	return func(r *rand.Rand, f *Facts) (question, answer []int32) {
 		question = []int32{tokAsk}
 		for _, i := range r.Perm(len(f.pairs)) {
 			if p := f.pairs[i]; len(question) <= n && f.askOnce(p.key) {
@@ -29,7 +29,7 @@ func askPairs(n int) func(r *rand.Rand, f *facts) (question, answer []int32) {
 }
 
 // askOnce says whether a key or a question word was not asked yet, and takes it as asked.
-func (f *facts) askOnce(id int32) bool {
+func (f *Facts) askOnce(id int32) bool {
 	if f.asked[id] {
 		return false
 	}

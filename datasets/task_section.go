@@ -8,7 +8,7 @@ func init() {
 	registerQuestionFirst("section", doc, sectionQuery)
 }
 
-var sectionQuery = query{factSection, func(_ *rand.Rand, f *facts) (question, answer []int32) {
+var sectionQuery = query{factSection, func(_ *rand.Rand, f *Facts) (question, answer []int32) {
 	if len(f.section) == 0 || !f.askOnce(tokCopy) {
 		return nil, nil
 	}

@@ -7,7 +7,7 @@ import "math/rand/v2"
 // policy that never sees a question can keep it.
 func init() {
 	register("summary", "the topics of the text, each with its number and its two words, out of all the places that speak of them; the question says how many",
-		query{factTopics, func(_ *rand.Rand, f *facts) (question, answer []int32) {
+		query{factTopics, func(_ *rand.Rand, f *Facts) (question, answer []int32) {
 			if len(f.topics) == 0 || !f.askOnce(tokSummary) {
 				return nil, nil
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"glimpse/datasets"
+	"glimpse/datasets/datasetstest"
 )
 
 func newStream(t testing.TB, tasks []string, split datasets.Split, tokens int, seed uint64) *datasets.Stream {
@@ -72,7 +73,7 @@ func TestParseTasks(t *testing.T) {
 // Every task, at lengths at which something changes: exact length, and answers
 // that follow from the prompt alone.
 func TestAnswersFollowFromPrompts(t *testing.T) {
-	kinds := wordKinds(t)
+	kinds := datasetstest.WordKinds(t)
 	for _, name := range datasets.Tasks.Names() {
 		for _, tokens := range []int{datasets.MinTokens, 41, 43, 64, 72, 113, 133, 163, 256, 512, 1024, 2048, 5000} {
 			s := newStream(t, []string{name}, datasets.Validation, tokens, 3)
@@ -84,7 +85,7 @@ func TestAnswersFollowFromPrompts(t *testing.T) {
 				if turns := 1 + len(e.Turns); (turns == 2) != strings.HasPrefix(name, "turns_") || turns > 2 {
 					t.Fatalf("%s: %d turns", e.ID, turns)
 				}
-				checkExample(t, kinds, e)
+				datasetstest.CheckExample(t, kinds, e)
 			}
 		}
 	}
@@ -92,7 +93,7 @@ func TestAnswersFollowFromPrompts(t *testing.T) {
 
 // What contexts of 512 and of 2,048 tokens hold, whatever is asked.
 func TestFacts(t *testing.T) {
-	kinds := wordKinds(t)
+	kinds := datasetstest.WordKinds(t)
 	mixed := map[int]map[string][2]int{
 		512:  {"calls": {4, 8}, "<passage>": {1, 1}, "first": {1, 1}, "pairs": {18, 35}, "lists": {4, 8}, "section": {3, 16}, "items": {2, 6}, "colours": {2, 6}, "lead": {3, 12}},
 		2048: {"calls": {6, 12}, "<passage>": {1, 1}, "first": {1, 1}, "pairs": {36, 72}, "lists": {6, 12}, "section": {3, 16}, "items": {2, 6}, "colours": {2, 6}, "lead": {3, 12}},
@@ -102,10 +103,10 @@ func TestFacts(t *testing.T) {
 			s := newStream(t, []string{name}, datasets.Test, tokens, 5)
 			for i := range 12 {
 				e := at(t, s, i)
-				r := checkExample(t, kinds, e)
+				r := datasetstest.CheckExample(t, kinds, e)
 				n := map[string]int{}
 				times := map[string]int{}
-				for i, w := range r.context {
+				for i, w := range r.Context {
 					n[w]++
 					n[kinds[w]]++
 					if kinds[w] == "value" {
@@ -114,8 +115,8 @@ func TestFacts(t *testing.T) {
 							t.Fatalf("%s: value %s is in two facts", e.ID, w)
 						}
 					}
-					if kinds[w] == "key" && i+2 < len(r.context) && kinds[r.context[i+1]] == "value" {
-						if kinds[r.context[i+2]] == "value" {
+					if kinds[w] == "key" && i+2 < len(r.Context) && kinds[r.Context[i+1]] == "value" {
+						if kinds[r.Context[i+2]] == "value" {
 							n["pairs"]++
 						} else {
 							n["lists"]++
@@ -127,11 +128,11 @@ func TestFacts(t *testing.T) {
 					if kinds[w] == "colour" {
 						n["lead"] = max(n["lead"], n[w])
 					}
-					if slices.Contains(ordinals, w) {
+					if slices.Contains(datasetstest.Ordinals, w) {
 						n["items"]++
 					}
 				}
-				from, to := slices.Index(r.context, "<passage>"), slices.Index(r.context, "</passage>")
+				from, to := slices.Index(r.Context, "<passage>"), slices.Index(r.Context, "</passage>")
 				n["section"] = to - from - 1
 				want := ranges
 				switch name {
@@ -154,7 +155,7 @@ func TestFacts(t *testing.T) {
 // at six standard deviations of its normal approximation: a seed that fails by chance is one
 // in 10⁸.
 func TestDraws(t *testing.T) {
-	kinds := wordKinds(t)
+	kinds := datasetstest.WordKinds(t)
 	lengths := map[string][]int{"hops": {2, 3, 4}, "items": {4, 6, 8, 10, 12}, "summary": {6, 9, 12, 15, 18}}
 	for name, want := range lengths {
 		s := newStream(t, []string{name}, datasets.Train, 512, 2)
@@ -173,13 +174,13 @@ func TestDraws(t *testing.T) {
 	keys, colours, places := map[string]int{}, map[string]int{}, map[int]int{}
 	for i := range 4000 {
 		e := at(t, s, i)
-		r := checkExample(t, kinds, e)
+		r := datasetstest.CheckExample(t, kinds, e)
 		if e.Task == "most" {
-			colours[wordsOf(t, e.Answer)[0]]++
+			colours[datasetstest.WordsOf(t, e.Answer)[0]]++
 			continue
 		}
-		keys[r.question[1]]++
-		places[slices.Index(r.context, r.question[1])*16/len(r.context)]++
+		keys[r.Question[1]]++
+		places[slices.Index(r.Context, r.Question[1])*16/len(r.Context)]++
 	}
 	uniform(t, "asked keys", keys, 128)
 	uniform(t, "places of the asked key", places, 16)

@@ -9,10 +9,11 @@ import (
 	"testing"
 
 	"glimpse/datasets"
+	"glimpse/datasets/datasetstest"
 )
 
 func TestVocabulary(t *testing.T) {
-	wordKinds(t) // 480 different words
+	datasetstest.WordKinds(t) // 480 different words
 	words := datasets.Vocabulary()
 	template := strings.Fields(`<pad> <bos> <eot> <user> <header> <assistant> <newline>
 		<context> </context> <ask> <all> <chain> <copy> <marks> <passage> </passage>
@@ -23,7 +24,7 @@ func TestVocabulary(t *testing.T) {
 	plain := regexp.MustCompile(`^[a-z]+$`)
 	for id, w := range words[32:] {
 		if id+32 >= 384 && id+32 < 400 {
-			continue // words of questions, ordinals and reserved ones
+			continue // words of questions, datasetstest.Ordinals and reserved ones
 		}
 		if !plain.MatchString(w) {
 			t.Errorf("word %d is %q, want lower-case letters", 32+id, w)

@@ -125,7 +125,7 @@ func recurrentRuns(t *testing.T, m *model.Model, d model.Recurrent) {
 		return out
 	}
 	arena := kernels.NewArena(b)
-	rows := kernels.FromF64(model.RandomTensor(kernels.F32, 3, 12, m.Config.Hidden).Float64s(), 12, m.Config.Hidden)
+	rows := kernels.FromF64(modeltest.RandomTensor(kernels.F32, 3, 12, m.Config.Hidden).Float64s(), 12, m.Config.Hidden)
 	state := func() model.State { return model.NewState(b, b, d, true) }
 	run := func(from, to int, runs ...model.Run) []float64 {
 		y := b.Alloc(kernels.F64, to-from, m.Config.Hidden)

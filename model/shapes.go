@@ -101,6 +101,24 @@ func openShapes(folder fs.FS, name, device string) (*Model, error) {
 	return m, nil
 }
 
+// WithWeights is a model of m's shapes, of at most so many layers and tokens, with weights that fill makes: matrices of the
+// stored type, and norms and biases, which computations take. It panics where m is loaded.
+func (m *Model) WithWeights(layers, vocab int, fill func(stored kernels.DType, compute bool, shape []int) *kernels.Tensor) *Model {
+	if m.shapes == nil {
+		panic("model: WithWeights of a loaded model")
+	}
+	s := &Model{Name: m.Name, Config: m.Config, Backend: m.Backend, folder: m.folder, family: m.family, shapes: &shapes{stored: m.shapes.stored}}
+	c := &s.Config
+	c.cutLayers(min(layers, c.Layers))
+	c.Vocab = min(vocab, c.Vocab)
+	c.BOS, c.EOS = -1, nil
+	s.bindNetwork(func(slot slot) *kernels.Tensor {
+		s.shapes.bytes += int64(kernels.ShapeLen(slot.shape)) * int64(s.shapes.stored.Size())
+		return fill(s.shapes.stored, slot.compute, slot.shape)
+	})
+	return s
+}
+
 // bindNetwork lays out the network with tensors that fill makes.
 func (m *Model) bindNetwork(fill func(s slot) *kernels.Tensor) {
 	b := &Binder{}

@@ -9,6 +9,7 @@ import (
 
 	"glimpse/datasets"
 	"glimpse/model"
+	"glimpse/model/modeltest"
 	"glimpse/training"
 )
 
@@ -20,7 +21,7 @@ func BenchmarkAdapters(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m := shapes.WithDummyWeights(shapes.Config.Layers, shapes.Config.Vocab)
+	m := modeltest.WithDummyWeights(shapes, shapes.Config.Layers, shapes.Config.Vocab)
 	const prompt, response = 2048, 32
 	pair := datasets.Pair{ID: "p", PromptIDs: make([]int32, prompt), ResponseIDs: make([]int32, response)}
 	for i := range pair.PromptIDs {

@@ -12,6 +12,7 @@ import (
 	"glimpse/datasets"
 	"glimpse/kernels/memcount"
 	"glimpse/model"
+	"glimpse/model/modeltest"
 )
 
 // shapesOf is a Llama of so many numbers.
@@ -78,7 +79,7 @@ func TestStepsAreCounted(t *testing.T) {
 				t.Errorf("%d tokens: %+v is run %v times, want %v", prompt, o, few.work[o], n)
 			}
 		}
-		r, err := New(m.WithDummyWeights(m.Config.Layers, m.Config.Vocab), c, source)
+		r, err := New(modeltest.WithDummyWeights(m, m.Config.Layers, m.Config.Vocab), c, source)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +142,7 @@ func plannedToTaken(t *testing.T, m *model.Model, prompt, response, batch int) f
 	for i := range pair.PromptIDs {
 		pair.PromptIDs[i] = int32(i % 50)
 	}
-	r, err := New(m.WithDummyWeights(m.Config.Layers, m.Config.Vocab), run, &Pairs{Pairs: []datasets.Pair{pair}, Name: "one"})
+	r, err := New(modeltest.WithDummyWeights(m, m.Config.Layers, m.Config.Vocab), run, &Pairs{Pairs: []datasets.Pair{pair}, Name: "one"})
 	if err != nil {
 		t.Fatal(err)
 	}

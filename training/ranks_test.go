@@ -12,6 +12,7 @@ import (
 
 	"glimpse/datasets"
 	"glimpse/internal/collective"
+	"glimpse/internal/collective/collectivetest"
 	"glimpse/model"
 	"glimpse/training"
 )
@@ -44,7 +45,7 @@ func onRanksOf(t *testing.T, models []*model.Model, c training.Config, source fu
 	t.Helper()
 	out := make([]ranked, len(models))
 	var wg sync.WaitGroup
-	for rank, g := range collective.InProcess(len(models)) {
+	for rank, g := range collectivetest.InProcess(len(models)) {
 		m, own, validation := models[rank], source(), stream(t, 64)
 		wg.Go(func() {
 			r := &out[rank]

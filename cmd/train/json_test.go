@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"glimpse/internal/jsondoc"
+	"glimpse/internal/clitest"
 )
 
 // TestJSONIsDocumented: every command that prints JSON prints an object with the schema and the
@@ -40,7 +40,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
-		if err := jsondoc.CheckDocument(string(document), []byte(out)); err != nil {
+		if err := clitest.CheckDocument(string(document), []byte(out)); err != nil {
 			t.Errorf("%s: %v", line, err)
 		}
 	}

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"glimpse/internal/collective"
+	"glimpse/internal/collective/collectivetest"
 )
 
 // onRanks runs f on n ranks of this process.
 func onRanks(n int, f func(g collective.Group)) {
 	var wg sync.WaitGroup
-	for _, g := range collective.InProcess(n) {
+	for _, g := range collectivetest.InProcess(n) {
 		wg.Go(func() { f(g) })
 	}
 	wg.Wait()

@@ -22,8 +22,6 @@ const (
 	tagBroadcast
 	tagPartial // sums on their way along the chain
 	tagTotal   // and whole ones on their way back
-
-	tags // how many there are
 )
 
 // Group is the ranks of a run, as one of them sees it. Send and Recv may be called at the
@@ -57,8 +55,8 @@ type Failure struct {
 	Stopped bool `json:",omitempty"`
 }
 
-// failureOf is the failure of a rank with a reason; a reason that is the failure of another rank stays that.
-func failureOf(rank int, who string, reason error) *Failure {
+// FailureOf is the failure of a rank with a reason; a reason that is the failure of another rank stays that.
+func FailureOf(rank int, who string, reason error) *Failure {
 	var f *Failure
 	if errors.As(reason, &f) {
 		return f

@@ -209,7 +209,7 @@ func (w *watch) isLeaving() bool {
 
 // endRun ends the run: all are told, and rank 0 is left the time to end its own work.
 func (w *watch) endRun(reason error) {
-	failure := failureOf(w.g.rank, w.who, reason)
+	failure := FailureOf(w.g.rank, w.who, reason)
 	w.setFailure(failure)
 	limit := time.NewTimer(farewell)
 	defer limit.Stop()

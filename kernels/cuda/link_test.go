@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"glimpse/internal/collective"
+	"glimpse/internal/collective/collectivetest"
 	"glimpse/kernels"
 )
 
@@ -28,7 +29,7 @@ func linked(t *testing.T, n int, f func(g collective.Group, b kernels.Backend, l
 		t.Skipf("%d devices, want %d", have, n)
 	}
 	var wg sync.WaitGroup
-	for rank, g := range collective.InProcess(n) {
+	for rank, g := range collectivetest.InProcess(n) {
 		b, err := kernels.Open(fmt.Sprintf("cuda:%d", rank))
 		if err != nil {
 			t.Fatal(err)
@@ -174,7 +175,7 @@ func TestCUDALinkRefused(t *testing.T) {
 	t.Run("never ready", func(t *testing.T) {
 		t.Setenv("HOSTCUDA_NCCL", "stuck")
 		b := openCUDA(t).B
-		g := collective.InProcess(1)[0]
+		g := collectivetest.InProcess(1)[0]
 		time.AfterFunc(100*time.Millisecond, func() { g.Fail(errors.New("told to end")) })
 		if _, err := b.Connect(t.Context(), g); err == nil || !strings.Contains(err.Error(), "told to end") {
 			t.Errorf("%v, want the failure", err)
@@ -204,7 +205,7 @@ func TestCUDALinkMissing(t *testing.T) {
 		}
 		reasons := make([]string, 2)
 		var wg sync.WaitGroup
-		for rank, g := range collective.InProcess(2) {
+		for rank, g := range collectivetest.InProcess(2) {
 			wg.Go(func() {
 				var none *kernels.NoLinkError
 				if _, err := b.Connect(t.Context(), g); errors.As(err, &none) {

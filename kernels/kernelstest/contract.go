@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"glimpse/internal/collective"
+	"glimpse/internal/collective/collectivetest"
 	"glimpse/internal/simd"
 	"glimpse/kernels"
 	"glimpse/kernels/memcount"
@@ -94,7 +94,7 @@ var Contract = map[string]func(t *testing.T, d Device){
 		}
 	},
 	"Connect": func(t *testing.T, d Device) { // of one rank; the backends' own tests have more
-		link, err := d.B.Connect(t.Context(), collective.InProcess(1)[0])
+		link, err := d.B.Connect(t.Context(), collectivetest.InProcess(1)[0])
 		var none *kernels.NoLinkError
 		switch {
 		case err != nil && (!d.B.OwnMemory() || !errors.As(err, &none)):

@@ -219,19 +219,6 @@ func (a *automaton) merged() *automaton {
 	return a
 }
 
-// acceptsText tells whether the automaton reads a text to its end.
-func (a *automaton) acceptsText(text string) bool {
-	at := int32(0)
-	for i := range len(text) {
-		j := slices.IndexFunc(a.states[at].edges, func(e span) bool { return e.lo <= text[i] && text[i] <= e.hi })
-		if j < 0 {
-			return false
-		}
-		at = a.states[at].edges[j].to
-	}
-	return a.states[at].accept
-}
-
 // addStates makes the automaton's states a part of a rule, between two others.
 func (a *automaton) addStates(r *rule, from, to *state) {
 	states := make([]*state, len(a.states))

@@ -2,6 +2,7 @@ package constraint
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -54,4 +55,17 @@ func TestRegular(t *testing.T) {
 	if found < 1000 || empty > 200 {
 		t.Errorf("%d texts were in a product, %d products were empty", found, empty)
 	}
+}
+
+// acceptsText tells whether the automaton reads a text to its end.
+func (a *automaton) acceptsText(text string) bool {
+	at := int32(0)
+	for i := range len(text) {
+		j := slices.IndexFunc(a.states[at].edges, func(e span) bool { return e.lo <= text[i] && text[i] <= e.hi })
+		if j < 0 {
+			return false
+		}
+		at = a.states[at].edges[j].to
+	}
+	return a.states[at].accept
 }

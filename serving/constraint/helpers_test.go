@@ -193,3 +193,8 @@ func realVocabulary(t testing.TB, name string) (*Vocabulary, *tokenizer.Tokenize
 	}
 	return NewVocabulary(tokens, []int32{int32(tok.VocabSize())}), tok
 }
+
+// Ended tells whether nothing but the end may follow.
+func (m *Matcher) Ended() bool {
+	return m.ended || m.set.ends && len(m.set.frames) == 0
+}

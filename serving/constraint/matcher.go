@@ -102,11 +102,6 @@ func (m *Matcher) Accept(id int32) error {
 	return nil
 }
 
-// Ended tells whether nothing but the end may follow.
-func (m *Matcher) Ended() bool {
-	return m.ended || m.set.ends && len(m.set.frames) == 0
-}
-
 // fill computes the allowed tokens. A token may follow if it may with one of the stacks, so
 // that stacks are looked at in groups with the same below: what they allow above it is
 // shared (XGrammar's context-independent tokens, arXiv:2411.15100, section 3.1), and only

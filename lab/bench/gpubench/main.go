@@ -18,6 +18,7 @@ import (
 	"glimpse/internal/registry"
 	"glimpse/kernels"
 	"glimpse/model"
+	"glimpse/model/modeltest"
 
 	"github.com/spf13/cobra"
 
@@ -211,7 +212,7 @@ func (b *bench) model(out *result) (*model.Model, error) {
 		return nil, err
 	}
 	start := time.Now()
-	m := shapes.WithDummyWeights(shapes.Config.Layers, shapes.Config.Vocab)
+	m := modeltest.WithDummyWeights(shapes, shapes.Config.Layers, shapes.Config.Vocab)
 	m.Backend.Wait()
 	if err := m.SetCacheDType(b.cacheDType); err != nil {
 		return nil, err

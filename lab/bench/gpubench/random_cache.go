@@ -4,6 +4,7 @@ import (
 	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/kvcache"
+	"glimpse/model/modeltest"
 )
 
 // randomCache is a cache of random keys and values: every head holds so many entries, at the last positions before next, and has room
@@ -18,7 +19,7 @@ func randomCache(m *model.Model, next, entries, room int) (_ *kvcache.Cache, err
 		}
 		on, kv := m.On(l), m.Config.KV(l)
 		k := on.Alloc(on.Compute(), max(1, entries), kv.Heads, kv.Dim)
-		kernels.Convert(k, model.RandomTensor(kernels.F32, 1, k.Shape...))
+		kernels.Convert(k, modeltest.RandomTensor(kernels.F32, 1, k.Shape...))
 		c.ReserveLayer(l, entries+room, 1)
 		c.Append(l, k.Rows(0, entries), k.Rows(0, entries), kvcache.Positions(int32(next-entries), entries))
 	}

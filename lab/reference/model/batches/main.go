@@ -6,7 +6,7 @@
 //	{"kind": "examples", "task": "key1", "split": "validation", "tokens": 512, "seed": 1, "first": 0, "rows": 16}
 //	{"kind": "describe"}
 //
-// Lessons are those of [datasets.LessonStream] from index first on. Examples are those
+// Lessons are those of [LessonStream] from index first on. Examples are those
 // of [datasets.Stream], each with its right answers as a model would have said them.
 // What comes back depends on the request alone, so a program that was stopped goes on
 // by asking for what comes next.
@@ -98,7 +98,7 @@ func answer(line []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, errs := make([]datasets.Lesson, q.Rows), make([]error, q.Rows)
+	rows, errs := make([]Lesson, q.Rows), make([]error, q.Rows)
 	parallel.For(q.Rows, func(i int) { rows[i], errs[i] = draw(q.First + i) })
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -107,14 +107,14 @@ func answer(line []byte) ([]byte, error) {
 }
 
 // source opens what the request asks for.
-func (q *request) source() (func(i int) (datasets.Lesson, error), error) {
+func (q *request) source() (func(i int) (Lesson, error), error) {
 	switch q.Kind {
 	case "lessons":
-		plan := datasets.LessonPlan{Tokens: q.Tokens, Turns: q.Turns, Repeat: q.Repeat, Seed: q.Seed}
+		plan := LessonPlan{Tokens: q.Tokens, Turns: q.Turns, Repeat: q.Repeat, Seed: q.Seed}
 		for _, task := range slices.Sorted(maps.Keys(q.Weights)) {
-			plan.Weights = append(plan.Weights, datasets.LessonWeight{Task: task, Weight: q.Weights[task]})
+			plan.Weights = append(plan.Weights, LessonWeight{Task: task, Weight: q.Weights[task]})
 		}
-		s, err := datasets.NewLessonStream(plan)
+		s, err := NewLessonStream(plan)
 		if err != nil {
 			return nil, err
 		}
@@ -124,7 +124,7 @@ func (q *request) source() (func(i int) (datasets.Lesson, error), error) {
 		if err != nil {
 			return nil, err
 		}
-		return func(i int) (datasets.Lesson, error) {
+		return func(i int) (Lesson, error) {
 			e, err := s.At(i)
 			return conversation(e), err
 		}, nil
@@ -133,26 +133,23 @@ func (q *request) source() (func(i int) (datasets.Lesson, error), error) {
 }
 
 // conversation is an example with all its answers, each ended.
-func conversation(e datasets.Example) datasets.Lesson {
-	var l datasets.Lesson
+func conversation(e datasets.Example) Lesson {
+	var l Lesson
 	turns := append([]datasets.Turn{{Prompt: e.Prompt, Answer: e.Answer}}, e.Turns...)
 	for _, t := range turns {
 		l.IDs = append(l.IDs, t.Prompt...)
 		begin := len(l.IDs)
 		l.IDs = append(l.IDs, t.Answer...)
-		l.Targets = append(l.Targets, datasets.Target{Task: e.Task, Begin: begin, End: len(l.IDs) + 1})
+		l.Targets = append(l.Targets, Target{Task: e.Task, Begin: begin, End: len(l.IDs) + 1})
 	}
-	return datasets.Lesson{IDs: append(l.IDs, endOfTurn), Targets: l.Targets}
+	return Lesson{IDs: append(l.IDs, endOfTurn), Targets: l.Targets}
 }
 
-// endOfTurn ends answers. The prompts of later turns begin with it.
-var endOfTurn = int32(slices.Index(datasets.Vocabulary(), "<eot>"))
-
 func describe() description {
-	d := description{Words: datasets.Vocabulary(), Names: names()}
+	d := description{Words: words, Names: names()}
 	for _, name := range datasets.Tasks.Names() {
-		plan := datasets.LessonPlan{Tokens: datasets.MinLesson, Turns: 1, Weights: []datasets.LessonWeight{{Task: name, Weight: 1}}}
-		if _, err := datasets.NewLessonStream(plan); err != nil {
+		plan := LessonPlan{Tokens: MinLesson, Turns: 1, Weights: []LessonWeight{{Task: name, Weight: 1}}}
+		if _, err := NewLessonStream(plan); err != nil {
 			d.TwoTurns = append(d.TwoTurns, name)
 		}
 	}
@@ -160,10 +157,10 @@ func describe() description {
 }
 
 func names() []string {
-	return append(datasets.Tasks.Names(), datasets.LessonMention, datasets.LessonRepeat)
+	return append(datasets.Tasks.Names(), LessonMention, LessonRepeat)
 }
 
-func encode(rows []datasets.Lesson) []byte {
+func encode(rows []Lesson) []byte {
 	columns, targets := 0, 0
 	for _, l := range rows {
 		columns = max(columns, len(l.IDs))

@@ -47,12 +47,12 @@ func TestBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := readBatch(t, out.Bytes())
-	lessons, err := datasets.NewLessonStream(datasets.LessonPlan{Tokens: 96, Turns: 4, Repeat: 0.2, Seed: 7,
-		Weights: []datasets.LessonWeight{{Task: "hops", Weight: 2}, {Task: "key1", Weight: 1}, {Task: "summary", Weight: 1}}})
+	lessons, err := NewLessonStream(LessonPlan{Tokens: 96, Turns: 4, Repeat: 0.2, Seed: 7,
+		Weights: []LessonWeight{{Task: "hops", Weight: 2}, {Task: "key1", Weight: 1}, {Task: "summary", Weight: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var want []datasets.Lesson
+	var want []Lesson
 	for i := range 30 {
 		l, err := lessons.At(5 + i)
 		if err != nil {
@@ -78,19 +78,19 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var want []datasets.Lesson
+		var want []Lesson
 		for i := range 8 {
 			e, err := s.At(2 + i)
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := datasets.Lesson{IDs: slices.Concat(e.Prompt, e.Answer)}
-			l.Targets = append(l.Targets, datasets.Target{Task: task, Begin: len(e.Prompt), End: len(l.IDs) + 1})
+			l := Lesson{IDs: slices.Concat(e.Prompt, e.Answer)}
+			l.Targets = append(l.Targets, Target{Task: task, Begin: len(e.Prompt), End: len(l.IDs) + 1})
 			for _, turn := range e.Turns {
 				l.IDs = append(l.IDs, turn.Prompt...)
 				begin := len(l.IDs)
 				l.IDs = append(l.IDs, turn.Answer...)
-				l.Targets = append(l.Targets, datasets.Target{Task: task, Begin: begin, End: len(l.IDs) + 1})
+				l.Targets = append(l.Targets, Target{Task: task, Begin: begin, End: len(l.IDs) + 1})
 			}
 			l.IDs = append(l.IDs, 2)
 			want = append(want, l)
@@ -99,7 +99,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-func compare(t *testing.T, b batch, want []datasets.Lesson) {
+func compare(t *testing.T, b batch, want []Lesson) {
 	t.Helper()
 	if len(b.ids) != b.columns*len(want) {
 		t.Fatalf("%d ids in rows of %d, want %d rows", len(b.ids), b.columns, len(want))
@@ -120,7 +120,7 @@ func compare(t *testing.T, b batch, want []datasets.Lesson) {
 			if int(got[0]) != i || int(got[1]) != target.Begin || int(got[2]) != target.End || names()[got[3]] != target.Task {
 				t.Fatalf("row %d: target %v, want %v", i, got, target)
 			}
-			if row[target.End-1] != 2 && target.Task != datasets.LessonMention && target.Task != datasets.LessonRepeat {
+			if row[target.End-1] != 2 && target.Task != LessonMention && target.Task != LessonRepeat {
 				t.Fatalf("row %d: target %v ends with %d, want <eot>", i, target, row[target.End-1])
 			}
 		}

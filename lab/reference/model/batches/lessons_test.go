@@ -1,4 +1,4 @@
-package datasets_test
+package main
 
 import (
 	"reflect"
@@ -8,22 +8,23 @@ import (
 	"testing"
 
 	"glimpse/datasets"
+	"glimpse/datasets/datasetstest"
 )
 
 // lessonWeights weighs all tasks of one turn alike.
-func lessonWeights() []datasets.LessonWeight {
-	var out []datasets.LessonWeight
+func lessonWeights() []LessonWeight {
+	var out []LessonWeight
 	for _, name := range datasets.Tasks.Names() {
 		if !strings.HasPrefix(name, "turns_") {
-			out = append(out, datasets.LessonWeight{Task: name, Weight: 1})
+			out = append(out, LessonWeight{Task: name, Weight: 1})
 		}
 	}
 	return out
 }
 
-func newLessons(t testing.TB, p datasets.LessonPlan) *datasets.LessonStream {
+func newLessons(t testing.TB, p LessonPlan) *LessonStream {
 	t.Helper()
-	s, err := datasets.NewLessonStream(p)
+	s, err := NewLessonStream(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,10 +34,10 @@ func newLessons(t testing.TB, p datasets.LessonPlan) *datasets.LessonStream {
 // Every lesson has its exact length, its first question belongs to split Train, and
 // its targets are the answers to its questions, worked out from the words alone.
 func TestLessons(t *testing.T) {
-	kinds := wordKinds(t)
+	kinds := datasetstest.WordKinds(t)
 	seen := map[string]int{}
-	for _, tokens := range []int{datasets.MinLesson, 64, 100, 512, 2048} {
-		s := newLessons(t, datasets.LessonPlan{Tokens: tokens, Turns: 12, Weights: lessonWeights(), Repeat: 0.1, Seed: 4})
+	for _, tokens := range []int{MinLesson, 64, 100, 512, 2048} {
+		s := newLessons(t, LessonPlan{Tokens: tokens, Turns: 12, Weights: lessonWeights(), Repeat: 0.1, Seed: 4})
 		for i := range 200 {
 			l, err := s.At(i)
 			if err != nil {
@@ -51,17 +52,17 @@ func TestLessons(t *testing.T) {
 			}
 		}
 	}
-	for _, w := range append(lessonWeights(), datasets.LessonWeight{Task: datasets.LessonRepeat}, datasets.LessonWeight{Task: datasets.LessonMention}) {
+	for _, w := range append(lessonWeights(), LessonWeight{Task: LessonRepeat}, LessonWeight{Task: LessonMention}) {
 		if seen[w.Task] < 10 {
 			t.Errorf("%s: %d targets, want some", w.Task, seen[w.Task])
 		}
 	}
 }
 
-func checkLesson(t *testing.T, kinds map[string]string, l datasets.Lesson) {
+func checkLesson(t *testing.T, kinds map[string]string, l Lesson) {
 	t.Helper()
-	words := wordsOf(t, l.IDs)
-	if l.Targets[0].Task == datasets.LessonRepeat {
+	words := datasetstest.WordsOf(t, l.IDs)
+	if l.Targets[0].Task == LessonRepeat {
 		n := len(words) - l.Targets[0].Begin + 1
 		if len(l.Targets) != 1 || l.Targets[0].End != len(words) || !slices.Equal(words[len(words)-n:], words[len(words)-2*n:len(words)-n]) || n < len(words)/6 {
 			t.Fatalf("%v is not the second half of a repetition: %s", l.Targets, words)
@@ -74,14 +75,14 @@ func checkLesson(t *testing.T, kinds map[string]string, l datasets.Lesson) {
 	if prompt := l.IDs[:len(strings.Fields(head+answer))]; datasets.SplitOf(prompt) != datasets.Train {
 		t.Fatalf("the first question is of split %s", datasets.SplitOf(prompt))
 	}
-	r, err := read(strings.Fields(head + answer))
+	r, err := datasetstest.Read(strings.Fields(head + answer))
 	if err != nil {
 		t.Fatal(err)
 	}
-	question, targets := r.question, l.Targets
-	for len(targets) > 0 && targets[0].Task == datasets.LessonMention {
+	question, targets := r.Question, l.Targets
+	for len(targets) > 0 && targets[0].Task == LessonMention {
 		first, second := words[targets[0].Begin-1], words[targets[0].Begin]
-		if !slices.ContainsFunc(ordinals, func(o string) bool { return strings.Contains(text, o+" "+first+" "+second+" ") }) ||
+		if !slices.ContainsFunc(datasetstest.Ordinals, func(o string) bool { return strings.Contains(text, o+" "+first+" "+second+" ") }) ||
 			slices.Index(words, first) == targets[0].Begin-1 || targets[0].End != targets[0].Begin+1 {
 			t.Fatalf("%s %s at %v is no later mention of a topic", first, second, targets[0])
 		}
@@ -90,11 +91,11 @@ func checkLesson(t *testing.T, kinds map[string]string, l datasets.Lesson) {
 	asked := map[string]bool{}
 	for i, target := range targets {
 		name := strings.Join(question, " ")
-		if asked[name] || strings.HasPrefix(target.Task, "q_") != (i == 0 && r.questionFirst) {
+		if asked[name] || strings.HasPrefix(target.Task, "q_") != (i == 0 && r.QuestionFirst) {
 			t.Fatalf("question %q of %s at turn %d: asked again or in a wrong place", name, target.Task, i+1)
 		}
 		asked[name] = true
-		want, err := rightAnswer(kinds, question, r.context)
+		want, err := datasetstest.RightAnswer(kinds, question, r.Context)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,9 +117,9 @@ func checkLesson(t *testing.T, kinds map[string]string, l datasets.Lesson) {
 
 // A lesson depends on the plan and its index alone.
 func TestLessonsAreRandomAccess(t *testing.T) {
-	p := datasets.LessonPlan{Tokens: 128, Turns: 6, Weights: lessonWeights(), Repeat: 0.2, Seed: 9}
+	p := LessonPlan{Tokens: 128, Turns: 6, Weights: lessonWeights(), Repeat: 0.2, Seed: 9}
 	a, b := newLessons(t, p), newLessons(t, p)
-	var forward []datasets.Lesson
+	var forward []Lesson
 	for i := range 20 {
 		l, err := a.At(i)
 		if err != nil {
@@ -139,7 +140,7 @@ func TestLessonsAreRandomAccess(t *testing.T) {
 
 // Weights are shares of the first questions.
 func TestLessonWeights(t *testing.T) {
-	s := newLessons(t, datasets.LessonPlan{Tokens: 64, Turns: 1, Weights: []datasets.LessonWeight{{Task: "key1", Weight: 3}, {Task: "most", Weight: 0}, {Task: "hops", Weight: 1}}})
+	s := newLessons(t, LessonPlan{Tokens: 64, Turns: 1, Weights: []LessonWeight{{Task: "key1", Weight: 3}, {Task: "most", Weight: 0}, {Task: "hops", Weight: 1}}})
 	n := map[string]int{}
 	for i := range 2000 {
 		l, err := s.At(i)
@@ -155,26 +156,26 @@ func TestLessonWeights(t *testing.T) {
 }
 
 func TestLessonErrors(t *testing.T) {
-	good := datasets.LessonPlan{Tokens: 64, Turns: 1, Weights: lessonWeights()}
+	good := LessonPlan{Tokens: 64, Turns: 1, Weights: lessonWeights()}
 	for _, c := range []struct {
 		name string
-		edit func(p *datasets.LessonPlan)
+		edit func(p *LessonPlan)
 		want string
 	}{
-		{"short", func(p *datasets.LessonPlan) { p.Tokens = 50 }, "got 50 tokens, want 59 to"},
-		{"no turn", func(p *datasets.LessonPlan) { p.Turns = 0 }, "got 0 turns"},
-		{"share", func(p *datasets.LessonPlan) { p.Repeat = 2 }, "got 2, want 0 to 1"},
-		{"unknown", func(p *datasets.LessonPlan) { p.Weights[0].Task = "copy" }, `unknown task "copy"`},
-		{"two turns", func(p *datasets.LessonPlan) { p.Weights[0].Task = "turns_key" }, "has 2 turns"},
-		{"twice", func(p *datasets.LessonPlan) { p.Weights[0].Task = p.Weights[1].Task }, "twice"},
-		{"negative", func(p *datasets.LessonPlan) { p.Weights[0].Weight = -1 }, "got -1, want at least 0"},
-		{"none", func(p *datasets.LessonPlan) { p.Weights = nil }, "no task with a weight above 0"},
+		{"short", func(p *LessonPlan) { p.Tokens = 50 }, "got 50 tokens, want 59 to"},
+		{"no turn", func(p *LessonPlan) { p.Turns = 0 }, "got 0 turns"},
+		{"share", func(p *LessonPlan) { p.Repeat = 2 }, "got 2, want 0 to 1"},
+		{"unknown", func(p *LessonPlan) { p.Weights[0].Task = "copy" }, `unknown task "copy"`},
+		{"two turns", func(p *LessonPlan) { p.Weights[0].Task = "turns_key" }, "has 2 turns"},
+		{"twice", func(p *LessonPlan) { p.Weights[0].Task = p.Weights[1].Task }, "twice"},
+		{"negative", func(p *LessonPlan) { p.Weights[0].Weight = -1 }, "got -1, want at least 0"},
+		{"none", func(p *LessonPlan) { p.Weights = nil }, "no task with a weight above 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := good
 			p.Weights = slices.Clone(good.Weights)
 			c.edit(&p)
-			if _, err := datasets.NewLessonStream(p); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := NewLessonStream(p); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("error %v, want %q in it", err, c.want)
 			}
 		})
@@ -187,7 +188,7 @@ func TestLessonErrors(t *testing.T) {
 func BenchmarkLessons(b *testing.B) {
 	for _, tokens := range []int{64, 512, 2048} {
 		b.Run("tokens="+strconv.Itoa(tokens), func(b *testing.B) {
-			s := newLessons(b, datasets.LessonPlan{Tokens: tokens, Turns: 12, Weights: lessonWeights(), Repeat: 0.1})
+			s := newLessons(b, LessonPlan{Tokens: tokens, Turns: 12, Weights: lessonWeights(), Repeat: 0.1})
 			i := 0
 			for b.Loop() {
 				if _, err := s.At(i); err != nil {

@@ -1,4 +1,5 @@
-package datasets_test
+// Package datasetstest checks the examples of synthetic tasks by the words alone.
+package datasetstest
 
 import (
 	"fmt"
@@ -9,28 +10,29 @@ import (
 	"glimpse/datasets"
 )
 
-// reading is a prompt as a person reads it: words, cut at the template's words.
+// Reading is a prompt as a person reads it: words, cut at the template's words.
 // It shares no code with the generator, only the vocabulary.
-type reading struct {
-	question, context []string
-	questionFirst     bool
+type Reading struct {
+	Question, Context []string
+	QuestionFirst     bool
 }
 
-func read(prompt []string) (reading, error) {
+// Read cuts a prompt.
+func Read(prompt []string) (Reading, error) {
 	body, ok := cutEnds(prompt, "<bos> <user>", "<eot> <header> <assistant> <newline>")
 	if !ok {
-		return reading{}, fmt.Errorf("prompt does not stand between <bos> <user> and the assistant header: %s", prompt)
+		return Reading{}, fmt.Errorf("prompt does not stand between <bos> <user> and the assistant header: %s", prompt)
 	}
 	begin, end := slices.Index(body, "<context>"), slices.Index(body, "</context>")
 	if begin < 0 || end < begin || slices.Contains(body[end+1:], "</context>") || slices.Contains(body[begin+1:], "<context>") {
-		return reading{}, fmt.Errorf("prompt does not have one context: %s", prompt)
+		return Reading{}, fmt.Errorf("prompt does not have one context: %s", prompt)
 	}
-	r := reading{context: body[begin+1 : end], questionFirst: begin > 0}
+	r := Reading{Context: body[begin+1 : end], QuestionFirst: begin > 0}
 	before, after := body[:begin], body[end+1:]
 	if len(before) > 0 && len(after) > 0 {
-		return reading{}, fmt.Errorf("question before and after the context: %s", prompt)
+		return Reading{}, fmt.Errorf("question before and after the context: %s", prompt)
 	}
-	r.question = slices.Concat(before, after)
+	r.Question = slices.Concat(before, after)
 	return r, nil
 }
 
@@ -42,11 +44,12 @@ func cutEnds(words []string, head, tail string) ([]string, bool) {
 	return words[len(h) : len(words)-len(t)], true
 }
 
-var ordinals = strings.Fields("first second third fourth fifth sixth seventh eighth")
+// Ordinals are the words for places.
+var Ordinals = strings.Fields("first second third fourth fifth sixth seventh eighth")
 
-// rightAnswer works out what a question about a context asks for, by its rule
+// RightAnswer works out what a question about a context asks for, by its rule
 // alone.
-func rightAnswer(kinds map[string]string, question, context []string) ([]string, error) {
+func RightAnswer(kinds map[string]string, question, context []string) ([]string, error) {
 	kind := func(i int) string {
 		if i < 0 || i >= len(context) {
 			return ""
@@ -108,7 +111,7 @@ func rightAnswer(kinds map[string]string, question, context []string) ([]string,
 		length := map[string]int{"<marks>": 1, "<summary>": 2}[question[0]]
 		var out []string
 		last := -1
-		for _, o := range ordinals {
+		for _, o := range Ordinals {
 			i := slices.Index(context, o)
 			if i < 0 {
 				break
@@ -144,14 +147,14 @@ func rightAnswer(kinds map[string]string, question, context []string) ([]string,
 
 // says is an error unless the rest of a question is the ordinal of n.
 func says(question []string, n int) error {
-	if len(question) != 1 || question[0] != ordinals[n-1] {
+	if len(question) != 1 || question[0] != Ordinals[n-1] {
 		return fmt.Errorf("the question ends with %s, and there are %d", question, n)
 	}
 	return nil
 }
 
-// wordKinds says what each word is, from the order of the vocabulary.
-func wordKinds(t testing.TB) map[string]string {
+// WordKinds says what each word is, from the order of the vocabulary.
+func WordKinds(t testing.TB) map[string]string {
 	t.Helper()
 	words := datasets.Vocabulary()
 	kinds := map[string]string{}
@@ -179,7 +182,8 @@ func wordKinds(t testing.TB) map[string]string {
 	return kinds
 }
 
-func wordsOf(t testing.TB, ids []int32) []string {
+// WordsOf are the words of ids.
+func WordsOf(t testing.TB, ids []int32) []string {
 	t.Helper()
 	text, err := datasets.WordsText(ids)
 	if err != nil {
@@ -188,31 +192,31 @@ func wordsOf(t testing.TB, ids []int32) []string {
 	return strings.Fields(text)
 }
 
-// checkExample fails the test unless every turn of an example answers its
+// CheckExample fails the test unless every turn of an example answers its
 // question.
-func checkExample(t testing.TB, kinds map[string]string, e datasets.Example) reading {
+func CheckExample(t testing.TB, kinds map[string]string, e datasets.Example) Reading {
 	t.Helper()
-	r, err := read(wordsOf(t, e.Prompt))
+	r, err := Read(WordsOf(t, e.Prompt))
 	if err != nil {
 		t.Fatalf("%s: %v", e.ID, err)
 	}
-	if r.questionFirst != strings.HasPrefix(e.Task, "q_") {
-		t.Fatalf("%s: question first is %t", e.ID, r.questionFirst)
+	if r.QuestionFirst != strings.HasPrefix(e.Task, "q_") {
+		t.Fatalf("%s: question first is %t", e.ID, r.QuestionFirst)
 	}
-	questions, answers := [][]string{r.question}, [][]int32{e.Answer}
+	questions, answers := [][]string{r.Question}, [][]int32{e.Answer}
 	for _, turn := range e.Turns {
-		q, ok := cutEnds(wordsOf(t, turn.Prompt), "<eot> <user>", "<eot> <header> <assistant> <newline>")
+		q, ok := cutEnds(WordsOf(t, turn.Prompt), "<eot> <user>", "<eot> <header> <assistant> <newline>")
 		if !ok {
 			t.Fatalf("%s: a later prompt is not between the template's words", e.ID)
 		}
 		questions, answers = append(questions, q), append(answers, turn.Answer)
 	}
 	for i, q := range questions {
-		want, err := rightAnswer(kinds, q, r.context)
+		want, err := RightAnswer(kinds, q, r.Context)
 		if err != nil {
 			t.Fatalf("%s: turn %d: %v", e.ID, i+1, err)
 		}
-		if got := wordsOf(t, answers[i]); !slices.Equal(got, want) || len(got) == 0 {
+		if got := WordsOf(t, answers[i]); !slices.Equal(got, want) || len(got) == 0 {
 			t.Fatalf("%s: turn %d: answer %s, want %s", e.ID, i+1, got, want)
 		}
 		if i > 0 && slices.Equal(q, questions[i-1]) {

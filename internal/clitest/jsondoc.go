@@ -1,10 +1,4 @@
-// Package jsondoc holds what commands print as JSON against the document that describes it.
-//
-// The document has a section "## SCHEMA" for each kind of object, and in it one row of a
-// table for each value: its path in backquotes, and what it is. "rows[].policy" is the value
-// policy of every element of the list rows; "rows[].measures.*" stands for all values there.
-// What may be missing has a question mark behind its path.
-package jsondoc
+package clitest
 
 import (
 	"encoding/json"
@@ -18,6 +12,11 @@ import (
 var row = regexp.MustCompile("^\\| `([^`?]+)(\\?)?` \\|")
 
 // CheckDocument is an error unless the printed object has the values of its section, and no others.
+//
+// The document has a section "## SCHEMA" for each kind of object, and in it one row of a
+// table for each value: its path in backquotes, and what it is. "rows[].policy" is the value
+// policy of every element of the list rows; "rows[].measures.*" stands for all values there.
+// What may be missing has a question mark behind its path.
 func CheckDocument(document string, printed []byte) error {
 	var object map[string]any
 	if err := json.Unmarshal(printed, &object); err != nil {

@@ -1,10 +1,12 @@
-package datasets
+package main
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sort"
+
+	"glimpse/datasets"
 )
 
 // LessonRepeat and LessonMention are the targets of lessons that no task has: the
@@ -46,7 +48,7 @@ type LessonWeight struct {
 }
 
 // MinLesson is the fewest tokens of a lesson: the shortest prompt and an answer.
-const MinLesson = MinTokens + maxAnswer
+const MinLesson = datasets.MinTokens + maxAnswer
 
 // maxAnswer is the longest answer to a question about the longest context, with
 // its end token: six topics.
@@ -62,18 +64,18 @@ type LessonStream struct {
 
 // lessonTasks are tasks with the sums of their weights.
 type lessonTasks struct {
-	tasks []Task
+	tasks []datasets.Task
 	sums  []float64
 }
 
-func (t *lessonTasks) addTask(task Task, weight float64) {
+func (t *lessonTasks) addTask(task datasets.Task, weight float64) {
 	if n := len(t.sums); n > 0 {
 		weight += t.sums[n-1]
 	}
 	t.tasks, t.sums = append(t.tasks, task), append(t.sums, weight)
 }
 
-func (t *lessonTasks) drawTask(r *rand.Rand) Task {
+func (t *lessonTasks) drawTask(r *rand.Rand) datasets.Task {
 	u := r.Float64() * t.sums[len(t.sums)-1]
 	i := sort.Search(len(t.sums), func(i int) bool { return t.sums[i] > u })
 	return t.tasks[min(i, len(t.tasks)-1)]
@@ -83,8 +85,8 @@ func (t *lessonTasks) drawTask(r *rand.Rand) Task {
 // twice or has two turns, a weight that is negative and no positive weight are errors.
 func NewLessonStream(p LessonPlan) (*LessonStream, error) {
 	switch {
-	case p.Tokens < MinLesson || p.Tokens > MaxTokens:
-		return nil, fmt.Errorf("lessons: got %d tokens, want %d to %d", p.Tokens, MinLesson, MaxTokens)
+	case p.Tokens < MinLesson || p.Tokens > datasets.MaxTokens:
+		return nil, fmt.Errorf("lessons: got %d tokens, want %d to %d", p.Tokens, MinLesson, datasets.MaxTokens)
 	case p.Turns < 1:
 		return nil, fmt.Errorf("lessons: got %d turns, want at least 1", p.Turns)
 	case !(p.Repeat >= 0 && p.Repeat <= 1):
@@ -93,12 +95,12 @@ func NewLessonStream(p LessonPlan) (*LessonStream, error) {
 	s := &LessonStream{plan: p}
 	s.plan.Weights = slices.Clone(p.Weights)
 	for i, w := range p.Weights {
-		t, err := Tasks.Lookup(w.Task)
+		t, err := datasets.Tasks.Lookup(w.Task)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("lessons: %w", err)
-		case len(t.turns) != 1:
-			return nil, fmt.Errorf("lessons: task %s has %d turns, want 1", w.Task, len(t.turns))
+		case t.Turns() != 1:
+			return nil, fmt.Errorf("lessons: task %s has %d turns, want 1", w.Task, t.Turns())
 		case slices.ContainsFunc(p.Weights[:i], func(o LessonWeight) bool { return o.Task == w.Task }):
 			return nil, fmt.Errorf("lessons: got task %s twice, want every task once", w.Task)
 		case !(w.Weight >= 0 && w.Weight <= 1e9):
@@ -107,7 +109,7 @@ func NewLessonStream(p LessonPlan) (*LessonStream, error) {
 			continue
 		}
 		s.first.addTask(t, w.Weight)
-		if !t.QuestionFirst && slices.Contains(mixedFacts, t.turns[0].fact) {
+		if !t.QuestionFirst && t.Mixed() {
 			s.later.addTask(t, w.Weight)
 		}
 	}
@@ -123,20 +125,20 @@ func (s *LessonStream) At(i int) (Lesson, error) {
 	if i < 0 {
 		return Lesson{}, fmt.Errorf("lesson %d: want an index of at least 0", i)
 	}
-	r := rand.New(sourceOf([]byte("glimpse lesson 1\x00"), uint64(s.plan.Tokens), uint64(s.plan.Turns), s.plan.Seed, uint64(i)))
+	r := rand.New(datasets.SourceOf([]byte("glimpse lesson 1\x00"), uint64(s.plan.Tokens), uint64(s.plan.Turns), s.plan.Seed, uint64(i)))
 	if r.Float64() < s.plan.Repeat {
 		return s.repeat(r), nil
 	}
-	for range maxDraws {
+	for range datasets.MaxDraws {
 		l, prompt, err := s.drawLesson(r)
 		if err != nil {
 			return Lesson{}, fmt.Errorf("lesson %d: %w", i, err)
 		}
-		if SplitOf(l.IDs[:prompt]) == Train {
+		if datasets.SplitOf(l.IDs[:prompt]) == datasets.Train {
 			return l, nil
 		}
 	}
-	return Lesson{}, fmt.Errorf("lesson %d: none of %d prompts belongs to split %s", i, maxDraws, Train)
+	return Lesson{}, fmt.Errorf("lesson %d: none of %d prompts belongs to split %s", i, datasets.MaxDraws, datasets.Train)
 }
 
 // lessonTurn is one question and what answers it.
@@ -148,14 +150,14 @@ type lessonTurn struct {
 // drawLesson draws one lesson and the length of its first prompt.
 func (s *LessonStream) drawLesson(r *rand.Rand) (Lesson, int, error) {
 	task := s.first.drawTask(r)
-	f := drawFacts(r, s.plan.Tokens-frame-maxQuestion-maxAnswer, task.turns[0].fact)
-	free := s.plan.Tokens - frame - f.tokens()
+	f := task.DrawFacts(r, s.plan.Tokens-maxAnswer)
+	free := s.plan.Tokens - len(datasets.FirstPrompt(nil, nil, false)) - f.Tokens()
 	var turns []lessonTurn
-	ask := func(t Task) bool {
-		question, answer := t.turns[0].ask(r, f)
+	ask := func(t datasets.Task) bool {
+		question, answer := t.Ask(r, f)
 		n := len(question) + len(answer) + 1
 		if len(turns) > 0 {
-			n += len(laterPrompt(nil)) - 1 // the end token of the answer before is that answer's
+			n += len(datasets.LaterPrompt(nil)) - 1 // the end token of the answer before is that answer's
 		}
 		if len(question) == 0 || n > free {
 			return false
@@ -170,11 +172,11 @@ func (s *LessonStream) drawLesson(r *rand.Rand) (Lesson, int, error) {
 	// Questions that find nothing left to ask for count, or a context of few facts
 	// would ask for ever.
 	for range s.plan.Turns - 1 {
-		if slices.Contains(mixedFacts, task.turns[0].fact) && len(s.later.tasks) > 0 {
+		if task.Mixed() && len(s.later.tasks) > 0 {
 			ask(s.later.drawTask(r))
 		}
 	}
-	context, err := f.layOut(r, free+f.tokens())
+	context, err := f.LayOut(r, free+f.Tokens())
 	if err != nil {
 		return Lesson{}, 0, err
 	}
@@ -182,17 +184,17 @@ func (s *LessonStream) drawLesson(r *rand.Rand) (Lesson, int, error) {
 	prompt := 0
 	for i, t := range turns {
 		if i == 0 {
-			l.IDs = append(l.IDs, firstPrompt(t.question, context, task.QuestionFirst)...)
+			l.IDs = append(l.IDs, datasets.FirstPrompt(t.question, context, task.QuestionFirst)...)
 			prompt = len(l.IDs)
-			begin := slices.Index(l.IDs, tokContext) + 1
-			for _, place := range f.mentions(context) {
+			begin := slices.Index(l.IDs, wordID("<context>")) + 1
+			for _, place := range mentions(context) {
 				l.Targets = append(l.Targets, Target{LessonMention, begin + place, begin + place + 1})
 			}
 		} else {
-			l.IDs = append(l.IDs, laterPrompt(t.question)[1:]...)
+			l.IDs = append(l.IDs, datasets.LaterPrompt(t.question)[1:]...)
 		}
 		begin := len(l.IDs)
-		l.IDs = append(append(l.IDs, t.answer...), tokEOT)
+		l.IDs = append(append(l.IDs, t.answer...), endOfTurn)
 		l.Targets = append(l.Targets, Target{t.task, begin, len(l.IDs)})
 	}
 	return l, prompt, nil
@@ -201,16 +203,59 @@ func (s *LessonStream) drawLesson(r *rand.Rand) (Lesson, int, error) {
 // repeat is random words that end with a sequence twice; of the repetition all but
 // the first word follow from the text.
 func (s *LessonStream) repeat(r *rand.Rand) Lesson {
-	n := between(r, s.plan.Tokens/6, (s.plan.Tokens-1)/2)
+	n := s.plan.Tokens/6 + r.IntN((s.plan.Tokens-1)/2-s.plan.Tokens/6+1)
 	ids := make([]int32, s.plan.Tokens)
-	ids[0] = tokBOS
+	ids[0] = wordID("<bos>")
 	for i := 1; i < len(ids)-n; i++ {
-		id := keysBegin + r.Int32N(vocabularySize-moreKeysBegin+fillersEnd-keysBegin)
+		id := contentBegin + r.Int32N(int32(len(words))-moreBegin+fillersEnd-contentBegin)
 		if id >= fillersEnd {
-			id += moreKeysBegin - fillersEnd // over the words of questions
+			id += moreBegin - fillersEnd // over the words of questions
 		}
 		ids[i] = id
 	}
 	copy(ids[len(ids)-n:], ids[len(ids)-2*n:])
 	return Lesson{IDs: ids, Targets: []Target{{LessonRepeat, len(ids) - n + 1, len(ids)}}}
 }
+
+// The words of contexts are those from contentBegin to fillersEnd and from moreBegin to the end of the vocabulary.
+const (
+	contentBegin int32 = 32
+	fillersEnd   int32 = 384
+	moreBegin    int32 = 400
+)
+
+var words = datasets.Vocabulary()
+
+func wordID(word string) int32 { return int32(slices.Index(words, word)) }
+
+// endOfTurn ends answers. The prompts of later turns begin with it.
+var endOfTurn = wordID("<eot>")
+
+// mentions returns the places in a context at which the second word of a topic
+// follows from an earlier mention. Topics are the words behind ordinals; items have these, too, and are there once.
+func mentions(context []int32) []int {
+	second := map[int32]bool{} // whether the topic of a first word was mentioned
+	for i := range len(context) - 1 {
+		if slices.Contains(ordinals, context[i]) {
+			second[context[i+1]] = false
+		}
+	}
+	var places []int
+	for i, id := range context {
+		before, ok := second[id]
+		if ok && before {
+			places = append(places, i+1)
+		}
+		if ok {
+			second[id] = true
+		}
+	}
+	return places
+}
+
+var ordinals = func() (ids []int32) {
+	for _, word := range []string{"first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"} {
+		ids = append(ids, wordID(word))
+	}
+	return ids
+}()

@@ -1,43 +1,35 @@
-package model
+package modeltest
 
 import (
 	"math"
 
 	"glimpse/kernels"
 	"glimpse/kernels/formats"
+	"glimpse/model"
 )
 
 // WithDummyWeights is a model of m's shapes with random weights, of at most so many
 // layers and tokens: it costs the time and memory of the real one's layers and says
 // nothing sensible.
-func (m *Model) WithDummyWeights(layers, vocab int) *Model {
-	if m.shapes == nil {
-		panic("model: WithDummyWeights of a loaded model")
-	}
-	s := &Model{Name: m.Name, Config: m.Config, Backend: m.Backend, folder: m.folder, family: m.family, shapes: &shapes{stored: m.shapes.stored}}
-	c := &s.Config
-	c.cutLayers(min(layers, c.Layers))
-	c.Vocab = min(vocab, c.Vocab)
-	c.BOS, c.EOS = -1, nil
+func WithDummyWeights(m *model.Model, layers, vocab int) *model.Model {
+	b := m.Backend
 	tiles := make(map[float32]*kernels.Tensor)
 	random := random{1}
-	s.bindNetwork(func(slot slot) *kernels.Tensor {
-		s.shapes.bytes += int64(kernels.ShapeLen(slot.shape)) * int64(s.shapes.stored.Size())
-		if slot.compute { // norms and biases
-			t := s.Backend.Alloc(s.Backend.Compute(), slot.shape...)
-			s.Backend.Fill(t, 1)
+	return m.WithWeights(layers, vocab, func(stored kernels.DType, compute bool, shape []int) *kernels.Tensor {
+		if compute { // norms and biases
+			t := b.Alloc(b.Compute(), shape...)
+			b.Fill(t, 1)
 			return t
 		}
-		scale := float32(math.Sqrt(3 / float64(slot.shape[len(slot.shape)-1])))
-		if kernels.ShapeLen(slot.shape) > tileElements && s.Backend.OwnMemory() {
+		scale := float32(math.Sqrt(3 / float64(shape[len(shape)-1])))
+		if kernels.ShapeLen(shape) > tileElements && b.OwnMemory() {
 			if tiles[scale] == nil {
-				tiles[scale] = s.Backend.Place(random.randomTensor(s.shapes.stored, scale, tileElements))
+				tiles[scale] = b.Place(random.randomTensor(stored, scale, tileElements))
 			}
-			return tiled(s.Backend, tiles[scale], slot.shape)
+			return tiled(b, tiles[scale], shape)
 		}
-		return s.Backend.Place(random.randomTensor(s.shapes.stored, scale, slot.shape...))
+		return b.Place(random.randomTensor(stored, scale, shape...))
 	})
-	return s
 }
 
 // tileElements are the random numbers of one scale that the large weights of a device

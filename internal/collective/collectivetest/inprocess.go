@@ -1,24 +1,38 @@
-package collective
+// Package collectivetest has ranks that are goroutines of one process.
+package collectivetest
 
 import (
 	"context"
 	"fmt"
 	"slices"
 	"sync"
+
+	"glimpse/internal/collective"
 )
 
 // pipe is the way of one tag's messages from one rank to another.
 type pipe struct {
 	from, to int
-	tag      Tag
+	tag      collective.Tag
 }
 
 // inProcess is what the ranks of one process share.
 type inProcess struct {
+	mu      sync.Mutex
 	pipes   map[pipe]chan []byte
 	once    sync.Once
 	failed  chan struct{}
-	failure *Failure
+	failure *collective.Failure
+}
+
+// pipe is the way of a tag's messages, which is made when it is first asked for.
+func (p *inProcess) pipe(at pipe) chan []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pipes[at] == nil {
+		p.pipes[at] = make(chan []byte, 1)
+	}
+	return p.pipes[at]
 }
 
 // member is one of them.
@@ -29,16 +43,9 @@ type member struct {
 
 // InProcess is n ranks of one process, each for a goroutine of its own: what is written over groups
 // is tested on them.
-func InProcess(n int) []Group {
+func InProcess(n int) []collective.Group {
 	shared := &inProcess{failed: make(chan struct{}), pipes: make(map[pipe]chan []byte)}
-	for from := range n {
-		for to := range n {
-			for tag := range tags {
-				shared.pipes[pipe{from, to, tag}] = make(chan []byte, 1)
-			}
-		}
-	}
-	out := make([]Group, n)
+	out := make([]collective.Group, n)
 	for i := range out {
 		out[i] = &member{shared, i, n}
 	}
@@ -49,9 +56,9 @@ func (m *member) Rank() int  { return m.rank }
 func (m *member) Size() int  { return m.size }
 func (m *member) Local() int { return m.rank }
 
-func (m *member) Send(ctx context.Context, to int, tag Tag, b []byte) error {
+func (m *member) Send(ctx context.Context, to int, tag collective.Tag, b []byte) error {
 	select {
-	case m.pipes[pipe{m.rank, to, tag}] <- slices.Clone(b):
+	case m.pipe(pipe{m.rank, to, tag}) <- slices.Clone(b):
 		return nil
 	case <-m.failed:
 		return m.failure
@@ -60,9 +67,9 @@ func (m *member) Send(ctx context.Context, to int, tag Tag, b []byte) error {
 	}
 }
 
-func (m *member) Recv(ctx context.Context, from int, tag Tag, b []byte) error {
+func (m *member) Recv(ctx context.Context, from int, tag collective.Tag, b []byte) error {
 	select {
-	case x := <-m.pipes[pipe{from, m.rank, tag}]:
+	case x := <-m.pipe(pipe{from, m.rank, tag}):
 		if len(x) != len(b) {
 			return fmt.Errorf("rank %d: a message of %d bytes, want %d", from, len(x), len(b))
 		}
@@ -88,7 +95,7 @@ func (m *member) Err() error {
 
 func (m *member) Fail(reason error) {
 	m.once.Do(func() {
-		m.failure = failureOf(m.rank, "in process", reason)
+		m.failure = collective.FailureOf(m.rank, "in process", reason)
 		close(m.failed)
 	})
 }
