@@ -121,13 +121,14 @@ func (r Row) Validate() error {
 }
 
 const (
-	maxName  = 64
+	// MaxName is how many characters a name has at most.
+	MaxName  = 64
 	WantName = "a printable name of at most 64 characters"
 )
 
 // IsName tells whether a name fits a line of a table and the legend of a plot.
 func IsName(name string) bool {
-	return name != "" && utf8.RuneCountInString(name) <= maxName &&
+	return name != "" && utf8.RuneCountInString(name) <= MaxName &&
 		!strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 

@@ -109,7 +109,7 @@ func (f *output) enter(ctx context.Context) (leave func(), err error) {
 		case err != nil:
 			return err
 		case s.Files.Replace:
-			return errors.Join(f.work.Remove(ctx), f.store.Delete(ctx, path.Base(filepath.ToSlash(datasets.PartialOf(s.Out)))))
+			return errors.Join(f.work.Discard(ctx), f.store.Delete(ctx, path.Base(filepath.ToSlash(datasets.PartialOf(s.Out)))))
 		case begun && !s.Resume:
 			return fmt.Errorf("%s was begun and interrupted: go on with --resume, or begin again with --replace", s.Out)
 		}

@@ -148,6 +148,24 @@ func TestStoppedTogether(t *testing.T) {
 	}); err == nil || !strings.Contains(err.Error(), "other settings: Seed: got 1, want 9") {
 		t.Errorf("another seed: %v", err)
 	}
+	left, err := filepath.Glob(filepath.Join(dir, ".cut.jsonl*"))
+	if err != nil || len(left) == 0 {
+		t.Fatalf("%v: want what the stopped run has left", err)
+	}
+	aside := filepath.Join(t.TempDir(), "aside")
+	for _, path := range left {
+		if err := os.CopyFS(filepath.Join(aside, strings.Replace(filepath.Base(path), ".cut", ".anew", 1)), os.DirFS(path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	anew := drawn(filepath.Join(aside, "anew.jsonl"), 200)
+	anew.SamplingSeed, anew.Files.Replace = 9, true
+	if err := anew.Run(t.Context(), &bytes.Buffer{}); err != nil {
+		t.Errorf("another seed in its place: %v", err)
+	}
+	if _, err := os.Stat(anew.Out); err != nil {
+		t.Errorf("another seed in its place: %v", err)
+	}
 	if _, err := together(t.Context(), 1, func() *generation.Job {
 		s := job()
 		s.Resume = false

@@ -315,6 +315,13 @@ func (w *Work) Remove(ctx context.Context) error {
 	return err
 }
 
+// Discard removes what a run has left, so that this process begins another.
+func (w *Work) Discard(ctx context.Context) error {
+	err := w.Remove(ctx)
+	w.run.Store(nil)
+	return err
+}
+
 // Claim is the right of this process to do a unit.
 type Claim struct {
 	work    *Work

@@ -239,7 +239,7 @@ func (j *Job) claim(ctx context.Context, f *folder, log io.Writer) error {
 	case alive:
 		joined, err = f.work.Begun(ctx)
 	case !bucket && (empty || j.Files.Replace && !j.Resume):
-		err = f.work.Remove(ctx) // what a killed run has left
+		err = f.work.Discard(ctx) // what a killed run has left
 	}
 	if err != nil {
 		return err

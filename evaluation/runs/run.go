@@ -249,6 +249,9 @@ func (j *Job) measureModel(ctx context.Context, s Subject, plans []plan, results
 	defer done()
 	out.model = m.Name
 	policies, leftOut, err := m.Policies(strings.Join(j.Policies, ","))
+	if err == nil {
+		err = checkNames(policies)
+	}
 	if err != nil {
 		return out, fmt.Errorf("eval: %w", err)
 	}
@@ -322,6 +325,16 @@ func (j *Job) measureModel(ctx context.Context, s Subject, plans []plan, results
 		err = j.shareTimes(ctx, m, work, policies, f, o.Free, &out, log)
 	}
 	return out, err
+}
+
+// checkNames refuses a policy that no report could name.
+func checkNames(policies []engine.Policy) error {
+	for _, p := range policies {
+		if !evaluation.IsName(p.Title()) {
+			return fmt.Errorf("policy %s: want %s", p.Title(), evaluation.WantName)
+		}
+	}
+	return nil
 }
 
 // timesPrefix begins the names of results that are the times of a model.

@@ -266,6 +266,41 @@ func TestInterruptedRunTellsWhatItHas(t *testing.T) {
 	}
 }
 
+// TestStoppedRunIsReplaced: what a stopped run has left is in no way of the one that takes its place.
+func TestStoppedRunIsReplaced(t *testing.T) {
+	dir, whole := t.TempDir(), t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	j := small(dir)
+	j.Concurrent, j.Policies = 1, Names{"h2o"}
+	if _, err := j.Run(ctx, &stopAt{text: "/9 prompts", after: 3, stop: cancel}); err == nil {
+		t.Fatal("it came to its end")
+	}
+	if stored, err := Read(t.Context(), dir, 1, j.S3); err != nil || len(stored.Predictions) == 0 {
+		t.Fatalf("%v, %v: want some predictions of the stopped run", stored, err)
+	}
+	j = small(dir)
+	j.Files.Replace = true
+	if out, err := j.Run(t.Context(), io.Discard); err != nil || out == nil || out.Samples != 9 {
+		t.Fatalf("%+v, %v: want 9 samples", out, err)
+	}
+	if _, err := small(whole).Run(t.Context(), io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	sameFiles(t, "replaced", dir, whole)
+}
+
+// TestLongNames: a policy with a name that no table takes is refused before anything is measured.
+func TestLongNames(t *testing.T) {
+	j := small(t.TempDir())
+	name := "snapkv(window=16,kernel=" + strings.Repeat("0", evaluation.MaxName) + "3)"
+	j.Policies = Names{"full," + name}
+	measured := &stopAt{text: " prompts", after: 1, stop: func() { t.Error("a prompt was measured") }}
+	_, err := j.Run(t.Context(), measured)
+	if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), evaluation.WantName) {
+		t.Errorf("error %v, want one that names the policy and wants %s", err, evaluation.WantName)
+	}
+}
+
 // TestSampleThatFails is counted, the others are measured, and --strict ends the run.
 func TestSampleThatFails(t *testing.T) {
 	stream, err := datasets.NewStream([]string{"section"}, datasets.Test, 96, 1)
