@@ -59,10 +59,26 @@ func (m headMethod) Plan(p Prompt) Plan {
 	case headsGlobal:
 		plan.Global = true
 	case headsLearned:
-		budgets := m.learned.of(p, plan.Sink+plan.Recent)
+		budgets := m.learned.of(p, plan.protect(p))
 		plan.Heads = func(layer, _ int, _ *Scores) []int { return budgets[layer] }
 	}
 	return plan
+}
+
+// What every head keeps where budgets are learned, however little its share is. Without it most heads of a model keep nothing
+// at all at a twentieth of the cache, not even the question.
+const (
+	leastSink   = 4   // first entries (StreamingLLM, arXiv:2309.17453, §3.2)
+	leastRecent = 32  // last entries, of a quarter of the budget at most (SnapKV's window, arXiv:2404.14469, §4.2)
+	equalShare  = 0.2 // of the rest of the budget (Ada-KV's safeguard, arXiv:2407.11550, §4.2)
+)
+
+// protect protects the first and the last entries of every head, and returns how many entries a head keeps at least.
+func (p *Plan) protect(of Prompt) int {
+	_, budget := of.extent()
+	p.Sink, p.Recent = max(p.Sink, leastSink), max(p.Recent, min(leastRecent, budget/4))
+	protected := p.Sink + p.Recent
+	return protected + int(equalShare*float64(max(0, budget-protected)))
 }
 
 // sharesHeads tells that a plan says itself what layers and heads get, or how they go on after the prompt.
@@ -155,13 +171,18 @@ func EqualHeads(m *model.Model) *HeadBudgets {
 	return &HeadBudgets{Budgets: []HeadShares{{half, heads}}}
 }
 
+// extent are how many entries there are, and how many of them a head keeps in the mean.
+func (p Prompt) extent() (entries, budget int) {
+	entries = max(p.Entries, p.From+len(p.Tokens))
+	return entries, min(p.Budget, entries)
+}
+
 // of are the budgets of a prompt [layer][kvHead], nil of layers that it does not decide about. Every head keeps least
-// entries, those that are protected; what is left is shared out, between two known budgets in proportion. They sum to
+// entries at least; what is left is shared out, between two known budgets in proportion. They sum to
 // the prompt's budget times the heads.
 func (b *HeadBudgets) of(p Prompt, least int) [][]int {
 	out := make([][]int, p.Config.Layers)
-	n := max(p.Entries, p.From+len(p.Tokens))
-	budget := min(p.Budget, n)
+	n, budget := p.extent()
 	least = min(least, budget)
 	if budget == n || n == least {
 		for _, l := range p.layers() {

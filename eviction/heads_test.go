@@ -67,6 +67,16 @@ func TestSharedBudgets(t *testing.T) {
 							if len(kept) < min(plan.Sink+plan.Recent, budget) {
 								t.Errorf("layer %d, head %d keeps %d entries", l, h, len(kept))
 							}
+							if how == "learned" {
+								for _, j := range slices.Concat(kept[:4], kept[len(kept)-7:]) {
+									if j >= 4 && j < n-7 {
+										t.Errorf("layer %d, head %d keeps %v: want the first 4 and the last 7 of %d among them", l, h, kept, n)
+									}
+								}
+								if want := 4 + 7 + 19/5; len(kept) < want {
+									t.Errorf("layer %d, head %d keeps %d entries, want %d at least", l, h, len(kept), want)
+								}
+							}
 							for j := plan.Sink; j < n-plan.Recent; j++ {
 								_, in := slices.BinarySearch(kept, int32(j))
 								inLayer = append(inLayer, entry{s.Scores()[l][h][j], in})
