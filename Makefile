@@ -11,9 +11,8 @@ COUNT = 1
 
 # The examples of documents and help texts write into out/, which git ignores.
 build:
-	./scripts/setup.sh
 	@mkdir -p out
-	go build -o bin/ ./cmd/...
+	@bash -euo pipefail -c 'source scripts/common.sh; build_programs'
 
 # With the CUDA backend: needs a C compiler, no toolkit and no GPU.
 build-gpu:

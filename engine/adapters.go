@@ -147,6 +147,9 @@ func fitting(r *checkpoints.Registry, m *model.Model) (all []*checkpoints.Regist
 // CheckAdapters is an error where a policy needs an adapter and none is given nor can be shipped, by the
 // model's config.json, which is all of it that is fetched.
 func (o *Options) CheckAdapters(ctx context.Context) error {
+	if err := o.fillByName(); err != nil {
+		return err
+	}
 	if lacks, err := o.Lacking(nil); err != nil || len(lacks) == 0 {
 		return err
 	}

@@ -80,10 +80,26 @@ type Model struct {
 	set       eviction.Overrides // as the options set them
 }
 
+// fillByName fills in what the name of the model stands for beside its weights, where nothing else is given: an adapter, as
+// a default, and how heads share a budget.
+func (o *Options) fillByName() error {
+	entry, err := hub.Named(o.Model)
+	if err != nil || entry == nil {
+		return err
+	}
+	if entry.Adapter != "" && len(o.Adapters) == 0 {
+		o.Adapters, o.AdaptersByDefault = []string{entry.Adapter}, true
+	}
+	if entry.Heads != "" && o.Heads == "" {
+		o.Heads = entry.Heads
+	}
+	return nil
+}
+
 // OpenModel opens the model alone. before, where it is set, sees it before its weights are loaded. log takes the
 // progress of a download.
 func (o *Options) OpenModel(ctx context.Context, log io.Writer, before func(m *model.Model) error) (*model.Model, error) {
-	if err := errors.Join(model.CheckCacheDType(o.CacheDType), model.CheckExact(o.Exact, o.CacheDType)); err != nil {
+	if err := errors.Join(o.fillByName(), model.CheckCacheDType(o.CacheDType), model.CheckExact(o.Exact, o.CacheDType)); err != nil {
 		return nil, err
 	}
 	chatOptions, err := chat.ParseOptions(o.ChatOptions, o.ChatDate)

@@ -11,7 +11,7 @@
 #
 # Left out, and listed with the reason, are blocks below a line "<!-- not run: WHY -->", where WHY
 # begins with "takes" (so long), ".ci/run does", or "needs" something of the list "needs" below,
-# and examples that call a server of the reader's. Of these commands, too, flags and
+# examples that call a server of the reader's, and those that delete a model. Of these commands, too, flags and
 # files of ours must exist.
 #
 # Every configuration that is trained is planned, too.
@@ -44,7 +44,7 @@ trap '[ ! -e "$work/s3/pid" ] || "$root/scripts/s3_server.sh" stop "$work/s3"; r
 trap 'exit 130' INT TERM
 mkdir -p "$work/here/out" # which "make build" makes
 if [ "$from" = "$root" ]; then
-  [ -n "$text" ] || { scripts/setup.sh && go build -o bin/ ./cmd/...; }
+  [ -n "$text" ] || { build_programs; }
   mapfile -t documents < <(git ls-files --cached --others --exclude-standard -- README.md CONTRIBUTING.md CHANGELOG.md 'docs/*.md' 'lab/*.md' ':!lab/results/report') # which "evict report" writes
   links=(bin scripts model training lab)
 else
@@ -244,6 +244,7 @@ for binary in $([ "$from" != "$root" ] || echo train evict); do # an archive has
       name="$binary ${command:+$command }--help: $line"
       case $line in
         '' | \#*) continue ;;
+        "evict rm "*) found=yes; skip "$name" "deletes a model of the reader's"; flags "$name" "$line"; continue ;;
         *http://*) found=yes; skip "$name" "needs a server of the reader's"; flags "$name" "$line"; continue ;;
         *path/to/* | *org/* | *s3://bucket/*)
           found=yes names+=("$name")

@@ -5,9 +5,29 @@ caller=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
 
-if ! command -v go >/dev/null && [ -x /usr/local/go/bin/go ]; then
-  PATH=$PATH:/usr/local/go/bin # where Go's own archive installs it
-fi
+tools=${XDG_CACHE_HOME:-$HOME/.cache}/glimpse/tools # programs that scripts have fetched
+
+# older tells whether version $1 comes before $2.
+older() { [ "$1" != "$2" ] && [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]; }
+
+# old_go tells whether the Go on the PATH comes before 1.21, the first that fetches the version which go.mod asks for by itself.
+old_go() {
+  local found
+  found=$(cd / && go version) && found=${found#go version go} && older "${found%% *}" 1.21
+}
+
+# find_go puts Go on the PATH where there is none, or an old one: the one that setup.sh has fetched, or that of Go's own archive.
+find_go() {
+  local dir
+  if command -v go >/dev/null && ! old_go; then return; fi
+  for dir in "$tools/go/bin" /usr/local/go/bin; do
+    if [ -x "$dir/go" ]; then
+      PATH=$dir:$PATH
+      return
+    fi
+  done
+}
+find_go
 
 # die prints an error under the script's name and ends.
 die() {
@@ -26,6 +46,41 @@ absolute() {
 # duration prints seconds for people.
 duration() {
   if [ "$1" -lt 60 ]; then echo "$1 s"; else printf '%d min %02d s\n' $(($1 / 60)) $(($1 % 60)); fi
+}
+
+# step prints what comes now, of so many steps.
+step() { # TEXT
+  at=$((${at:-0} + 1))
+  printf '\n[%d/%d] %s\n' "$at" "${steps:?}" "$*" >&2
+}
+
+# counted passes lines on that say something, and shows how many of the others there have been: what "go build -v" and
+# "go mod download -x" print, a line for each package and file. On a terminal the count is redrawn, elsewhere it is told every 10 seconds.
+counted() { # WHAT [MOST]
+  local line n=0 told=$SECONDS begin=$SECONDS
+  while IFS= read -r line; do
+    if [[ ! $line =~ ^[^[:space:]:]+$ && ! $line =~ ^'# get '.*[.]zip:\ 200 ]]; then
+      [[ $line == '# get '* ]] || printf '%s\n' "$line"
+      continue
+    fi
+    n=$((n + 1))
+    if [ -t 2 ]; then
+      printf '\r  %d%s %s, %s ' "$n" "${2:+ of $2}" "$1" "$(duration $((SECONDS - begin)))" >&2
+    elif [ $((SECONDS - told)) -ge 10 ]; then
+      printf '  %d%s %s, %s\n' "$n" "${2:+ of $2}" "$1" "$(duration $((SECONDS - begin)))" >&2
+      told=$SECONDS
+    fi
+  done
+  [ $n = 0 ] || { [ ! -t 2 ] || printf '\r' >&2; printf '  %d %s, %s \n' "$n" "$1" "$(duration $((SECONDS - begin)))" >&2; }
+}
+
+# build_programs installs what is missing, compiles the programs into bin/ and shows how far it is.
+build_programs() {
+  local packages
+  scripts/setup.sh
+  find_go
+  packages=$(go list -deps ./cmd/... | wc -l)
+  go build -v -o bin/ ./cmd/... 2>&1 | counted "packages compiled" "$packages" >&2
 }
 
 # replace_section puts standard input between the lines "<!-- NAME -->" and
@@ -51,7 +106,6 @@ replace_section() { # FILE NAME
 # is missing: GLIMPSE_VERSITYGW, or one of the version below in the user's cache folder.
 versitygw() {
   local module=github.com/versity/versitygw/cmd/versitygw@v1.8.0
-  local tools=${XDG_CACHE_HOME:-$HOME/.cache}/glimpse/tools
   local program=${GLIMPSE_VERSITYGW:-$tools/${module##*@}/versitygw}
   if [ ! -x "$program" ]; then
     [ -z "${GLIMPSE_VERSITYGW:-}" ] || die "GLIMPSE_VERSITYGW: $program is not a program"

@@ -76,10 +76,7 @@ step() { # TITLE COMMAND...
   times+=("$(printf '%-36s %s' "$title" "$(duration $((SECONDS - start)))")")
 }
 
-build() {
-  scripts/setup.sh
-  go build -o bin/ ./cmd/...
-}
+build() { build_programs; }
 
 generate() { "$root/bin/train" generate --samples "$pairs" --max-new 16 --seed 1 --out pairs.jsonl; }
 

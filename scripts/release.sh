@@ -105,7 +105,7 @@ pages() { # FOLDER
     "$work/native/$program" completion zsh >"$1/share/zsh/site-functions/_$program"
     "$work/native/$program" completion fish >"$1/share/fish/vendor_completions.d/$program.fish"
   done
-  git archive --format=tar HEAD README.md CONTRIBUTING.md CHANGELOG.md Containerfile docs lab/README.md lab/results interop scripts/examples scripts/smollm2.sh | tar -x -C "$1"
+  git archive --format=tar HEAD README.md CONTRIBUTING.md CHANGELOG.md Containerfile docs lab/README.md lab/results interop scripts/examples scripts/common.sh scripts/smollm2.sh | tar -x -C "$1"
   go -C lab run ./papers "$1/papers"
   lab/notice.sh "$1/NOTICE"
   GLIMPSE_VERSION=$version scripts/docs.sh --out "$1/docs/html"

@@ -7,12 +7,6 @@ source "$(dirname "$0")/common.sh"
 
 wanted=$(awk '$1 == "go" { print $2 }' go.mod)
 
-# Go 1.21 was the first that fetches the version which go.mod asks for by itself.
-oldest=1.21
-
-# older tells whether version $1 comes before $2.
-older() { [ "$1" != "$2" ] && [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]; }
-
 install_go() {
   local help="install Go $wanted or later from https://go.dev/doc/install, then run this again"
   command -v apt-get >/dev/null || die "Go is missing and there is no apt-get to install it with; $help"
@@ -21,18 +15,34 @@ install_go() {
     sudo -n true 2>/dev/null || die "Go is missing and installing it needs root; run 'sudo apt-get install golang-go', or $help"
     as_root=(sudo)
   fi
-  echo "setup: installing Go"
+  echo "setup: installing Go (apt-get, about 60 MB)" >&2
   "${as_root[@]}" apt-get update -q || die "apt-get update failed; $help"
-  local offered
-  offered=$(apt-cache policy golang-go | awk '$1 == "Candidate:" { sub(/^[0-9]+:/, "", $2); sub(/[~-].*/, "", $2); print $2 }')
-  if [ -z "$offered" ] || [ "$offered" = "(none)" ] || older "$offered" "$oldest"; then
-    die "apt-get offers Go '${offered:-none}', want $oldest or later; $help"
-  fi
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends golang-go ca-certificates ||
     die "apt-get install failed; $help"
 }
 
+# fetch_go lets an older Go fetch the wanted one as it fetches modules, into the folder that find_go looks at. Archives of
+# modules have no modes: what lies in folders of programs is made one.
+fetch_go() {
+  local module version=$wanted work
+  [[ $version == *.*.* ]] || version=$version.0
+  module=golang.org/toolchain@v0.0.1-go$version.$(cd / && go env GOOS)-$(cd / && go env GOARCH)
+  echo "setup: $(cd / && go version) fetches Go $version (70 MB) into $tools" >&2
+  mkdir -p "$tools"
+  work=$(mktemp -d "$tools/.go.XXXXXX")
+  (cd "$work" && GOFLAGS=-mod=mod GOMODCACHE=$work/modules go mod download "$module") || die "$module could not be fetched; install Go $wanted from https://go.dev/doc/install"
+  chmod -R u+w "$work/modules"
+  find "$work/modules/golang.org" -type f -path '*/bin/*' -exec chmod +x {} +
+  find "$work/modules/golang.org" -type f -path '*/pkg/tool/*' -exec chmod +x {} +
+  mv "$work/modules/golang.org/toolchain@"* "$tools/go"
+  rm -rf "$work"
+}
+
 command -v go >/dev/null || install_go
+if old_go; then # as Debian 12's
+  fetch_go
+  find_go
+fi
 
 # Inside the module, go answers as the version that go.mod asks for, fetched if need be.
 found=$(go env GOVERSION) ||
@@ -42,4 +52,4 @@ if older "${found#go}" "$wanted"; then
 fi
 
 # Quiet where all modules are here already.
-go mod download || die "the modules of go.mod could not be downloaded; see the error above"
+go mod download -x 2>&1 | counted "modules of go.mod fetched (230 MB in all)" >&2 || die "the modules of go.mod could not be downloaded; see the error above"

@@ -10,6 +10,7 @@ set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
 scripts/setup.sh
+find_go
 if [ -n "${GLIMPSE_DATA:-}" ]; then
   GLIMPSE_DATA=$(absolute "$GLIMPSE_DATA")
   [ -d "$GLIMPSE_DATA" ] || die "GLIMPSE_DATA: $GLIMPSE_DATA is not a folder"

@@ -8,13 +8,20 @@ import (
 	"glimpse/evaluation/scoring"
 	"glimpse/eviction"
 	"glimpse/internal/cli"
+	"glimpse/internal/listing"
 	"glimpse/kernels"
+	"glimpse/model/catalog"
 )
 
 // completions are what the shell completes, by flag; "COMMAND FLAG" is of one command.
 func completions() map[string]cli.Values {
 	policies := func() []string { return append(eviction.Policies.Names(), "all") }
+	models := func() []string {
+		entries, _ := catalog.Read() // what is wrong with the user's own is said when one is used
+		return listing.Map(entries, func(e catalog.Entry) string { return e.Name })
+	}
 	return map[string]cli.Values{
+		"model":             {Names: models, Files: true},
 		"policy":            {Names: eviction.Policies.Names, Separators: ":"},
 		"eval policy":       {Names: policies, Separators: ","},
 		"costs policy":      {Names: policies, Separators: ","},

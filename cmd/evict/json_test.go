@@ -24,6 +24,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		"doctor":   {"doctor"},
 		"eval":     {"eval --policy full,lookaheadkv --budget 32 --task section --samples 1 --tokens 96", "eval --policy snapkv --budget 32 --task needle --samples 1 --tokens 96 --groups"},
 		"inspect":  {"inspect --policy snapkv --budget 32 --example section --tokens 64", "inspect --queries --example section --tokens 64 --query-trials 1"},
+		"list":     {"list"},
 		"models":   {"models"},
 		"patterns": {"patterns --samples 1 --tokens 64"},
 		"policies": {"policies", "policies snapkv"},

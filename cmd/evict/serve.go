@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -184,6 +183,7 @@ func (s *serveCommand) run(cmd *cobra.Command) error {
 		m.Close()
 		return err
 	}
+	tellModels(c.Log, s.Model)
 	serve.Store(ready)
 	url := urlOf(listener.Addr(), s.cert != "")
 	c.Log.Info("serving", "address", listener.Addr().String(), "url", url, "api", url+"/v1", "model", c.Name, "device", kernels.DeviceOf(m.Backend), "policy", ready.Standard().NameWithAdapter())
@@ -236,7 +236,9 @@ func (s *serveCommand) begin(m *engine.Model, given cli.Given) (*serving.Server,
 		return nil, err
 	}
 	if c.Name = s.name; c.Name == "" {
-		c.Name = strings.TrimSuffix(filepath.Base(m.Name), ".gguf")
+		if c.Name, err = servedName(s.Model, m.Name); err != nil {
+			return nil, fmt.Errorf("serve: %w", err)
+		}
 	}
 	c.Policy, c.Seed = policy.Title(), s.Seed
 	c.Memory, c.Prefix, c.PrefixDirSize, c.ContextDirSize = int64(s.memory), int64(s.prefix), int64(s.dirSize), int64(s.contextSize)

@@ -5,13 +5,17 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"path/filepath"
 	"strings"
 
 	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/internal/bytesize"
 	"glimpse/internal/hostmemory"
+	"glimpse/internal/listing"
 	"glimpse/model"
+	"glimpse/model/catalog"
+	"glimpse/model/hub"
 	"glimpse/serving"
 )
 
@@ -55,6 +59,37 @@ func tellIdle(log *slog.Logger, policy string, given func(flag string) bool) {
 	if len(idle) > 0 {
 		log.Warn("nothing comes of these flags but for requests that name a policy: without --policy nothing is evicted", "flags", strings.Join(idle, ", "))
 	}
+}
+
+// servedName is what requests call a model: by the short name that it was asked for, or else by its file or folder.
+func servedName(spec, name string) (string, error) {
+	entry, err := hub.Named(spec)
+	if err != nil {
+		return "", err
+	}
+	if entry != nil {
+		return entry.Name, nil
+	}
+	return strings.TrimSuffix(filepath.Base(name), ".gguf"), nil
+}
+
+// tellModels says which models have short names where none is given: the built-in one knows few words.
+func tellModels(log *slog.Logger, spec string) {
+	if spec != "" {
+		return
+	}
+	models, err := catalog.Read()
+	if err != nil {
+		log.Warn("names of models", "because", err)
+		return
+	}
+	names := listing.Map(models, func(e catalog.Entry) string {
+		if e.Bytes == 0 {
+			return e.Name
+		}
+		return e.Name + " (" + bytesize.FormatSize(e.Bytes) + ")"
+	})
+	log.Warn("the built-in model is a test bed that knows few words: --model NAME fetches and serves another", "names", strings.Join(names, ", "), "more", "evict list, and org/name of the Hugging Face hub")
 }
 
 // urlOf is where a browser on this machine finds the server.

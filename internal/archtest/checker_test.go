@@ -38,7 +38,7 @@ var rooms = map[string][][]string{
 		{"model/runner", "model/hub"},
 		{"model/kvcache", "model/hub/hubtest"},
 		{"model"},
-		{"model/builtin", "model/chat", "model/gguf"},
+		{"model/builtin", "model/catalog", "model/chat", "model/gguf"},
 		{"model/chat/jinja", "model/tokenizer"},
 		{"model/tokenizer/onig"},
 	},

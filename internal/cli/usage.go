@@ -19,7 +19,7 @@ var FlagGroups = []struct {
 	Title string
 	Names string
 }{
-	{"Model", "model device cache-dtype exact adapter draft pattern"},
+	{"Model", "model from device cache-dtype exact adapter draft pattern"},
 	{"Prompt", "prompt context system messages token-ids example example-seed raw chat-template chat-option chat-date"},
 	{"Data", "config data field prompts recipe responses task task-option split tokens samples max-prompt context-first truncate held-out prompt-tokens response-tokens metric label budgets shortest longest"},
 	{"Policy", "policy budget heads set sink recent"},

@@ -83,6 +83,9 @@ func (f *fetcher) fetchAll(ctx context.Context, commit string, names []string, l
 			return fmt.Errorf("%s: the hub announces %d bytes, more than can be counted with the other files", r.name, r.size)
 		}
 		total += r.size
+		if want := f.pinned(r.name); want != "" && len(r.etag) == len(want) && r.etag != want {
+			return fmt.Errorf("%s: the hub has SHA-256 %s, want %s, which the name stands for", r.name, r.etag, want)
+		}
 	}
 	need := total
 	for _, r := range files { // what has arrived has its room

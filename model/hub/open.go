@@ -23,7 +23,7 @@ func Open(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writ
 	if log != nil {
 		log = progress.NewOutput(log)
 	}
-	spec, err := fromURL(spec)
+	spec, err := expand(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +79,9 @@ func (found Model) shapes(device string) (*model.Model, error) {
 // OpenCached is OpenShapes of the files on this machine, with the tokenizer where that is there: nothing is fetched. lack
 // says what Open would fetch, "" for nothing; without a config.json the model is nil.
 func OpenCached(spec, device string) (m *model.Model, lack string, err error) {
+	if spec, err = expand(spec); err != nil {
+		return nil, "", err
+	}
 	if objectstore.IsURL(spec) {
 		return nil, "the model", nil
 	}
@@ -109,6 +112,10 @@ func OpenCached(spec, device string) (m *model.Model, lack string, err error) {
 
 // findConfig is Resolve for the model's config.json alone, or its GGUF file.
 func findConfig(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writer) (Model, error) {
+	spec, err := expand(spec)
+	if err != nil {
+		return Model{}, err
+	}
 	if objectstore.IsURL(spec) {
 		spec = strings.TrimSuffix(spec, "/")
 		if strings.HasSuffix(spec, ".gguf") {

