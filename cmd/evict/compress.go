@@ -57,7 +57,6 @@ policy with its adapter and of itself: one that is damaged, or of another model,
 			if !file.Wanted() {
 				return fmt.Errorf("compress: --out: want the file that the context goes to")
 			}
-			s.HeadsByDefault = !cli.GivenFlags(cmd.Flags()).Given("heads")
 			var ids []int32
 			var inChat bool
 			m, policy, err := s.openPolicy(cmd, func(m *model.Model) error {

@@ -93,6 +93,7 @@ and modules; --adapter is then the folder of "train sweep".
 	}
 	f := cmd.Flags()
 	e.setup.addFlags(f)
+	f.Lookup("heads").Usage = "how KV heads share a budget: equal, layer, global, shipped or FILE of train budgets; empty: equal"
 	e.bindChat(f)
 	f.StringVar(&e.config, "config", "", "YAML file with models, policies, budgets and tasks; flags override it")
 	f.StringArrayVar(&e.data, "data", nil, "your prompts or the task's data: file, folder, s3://BUCKET/NAME or \"-\" (standard input)")

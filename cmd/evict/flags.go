@@ -29,7 +29,9 @@ adapters, one with a registry.json for those that it lists for the model's weigh
 a default itself ($GLIMPSE_ADAPTER) need not know the model. Models and adapters of the hub
 or a bucket are downloaded once. --draft takes for DIR all that --model
 takes, "self", the model itself, "layers:N", its first N layers, or "shipped", the small model
-that comes with the built-in one.`
+that comes with the built-in one. --heads shipped are budgets of heads that were learned for the
+model and come with this program: the default, but of eval, which compares policies as their
+authors have them.`
 
 func (s *setup) addFlags(f *pflag.FlagSet) {
 	s.Device = "cpu"
@@ -39,7 +41,7 @@ func (s *setup) addFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&s.Adapters, "adapter", nil, "folder or s3://BUCKET/NAME of an adapter or a registry of them, as DIR or NAME=DIR; may be repeated")
 	f.StringArrayVar(&s.Drafts, "draft", nil, "draft model of speckv: DIR, NAME=DIR, self, layers:N or shipped; may be repeated; empty is self")
 	f.StringVar(&s.Pattern, "pattern", "", "folder with the retrieval heads for duoattention (see evict patterns); empty is the model's own")
-	f.StringVar(&s.Heads, "heads", "", "how KV heads share a budget: equal, layer, global, shipped or a file of train budgets; empty is the policy's own way")
+	f.StringVar(&s.Heads, "heads", "", "how KV heads share a budget: equal, layer, global, shipped or FILE of train budgets; empty: shipped or else equal")
 	f.StringArrayVar(&s.Set, "set", nil, "option of a policy, as POLICY.OPTION=VALUE; may be repeated")
 	f.Uint64Var(&s.Seed, "seed", 1, "seed of all random choices")
 	s.S3.Bind(f)
@@ -91,7 +93,8 @@ func (s *setup) openPolicy(cmd *cobra.Command, before func(m *model.Model) error
 // openModel opens the model for the policy of s. It refuses several, and one that lacks its adapter, before the weights are
 // loaded, and before they are fetched where config.json tells.
 func (s *setup) openModel(cmd *cobra.Command, before func(m *model.Model) error) (*engine.Model, error) {
-	s.AdaptersByDefault = !cli.GivenFlags(cmd.Flags()).Given("adapter")
+	given := cli.GivenFlags(cmd.Flags())
+	s.AdaptersByDefault, s.HeadsByDefault = !given.Given("adapter"), !given.Given("heads")
 	err := engine.CheckOne(s.Policies)
 	if err == nil {
 		err = s.CheckAdapters(cmd.Context())

@@ -229,12 +229,16 @@ func TestInspectQueries(t *testing.T) {
 
 // TestInspectSummary: where a file has what is kept, standard output has a line on it and not every position.
 func TestInspectSummary(t *testing.T) {
-	args := []string{"inspect", "--policy", "snapkv", "--budget", "16", "--example", "section", "--tokens", "128"}
+	args := []string{"inspect", "--policy", "snapkv", "--budget", "16", "--example", "section", "--tokens", "128", "--heads", "equal"}
 	for _, flag := range []string{"--html", "--npz"} {
 		out, _, err := execute(t, append(slices.Clone(args), flag, filepath.Join(t.TempDir(), "file"))...)
 		if want := "snapkv keeps 16 of the prompt's 128 KV entries per KV head, 12.5% over 16 KV heads of 8 layers\n"; err != nil || out != want {
 			t.Errorf("%s: %v, %d bytes, want %q:\n%.300s", flag, err, len(out), want, out)
 		}
+	}
+	learned, _, err := execute(t, append(slices.Clone(args[:len(args)-2]), "--html", filepath.Join(t.TempDir(), "file"))...)
+	if want := "snapkv keeps 12 to 36 of the prompt's 128 KV entries per KV head, 12.5% over 16 KV heads of 8 layers\n"; err != nil || learned != want {
+		t.Errorf("budgets that ship: %v, want %q:\n%.300s", err, want, learned)
 	}
 	adaptive := slices.Clone(args)
 	adaptive[2] = "adakv"
