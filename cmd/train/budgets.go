@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -153,7 +154,28 @@ func (b *budgetsFlags) learn(cmd *cobra.Command) error {
 	for _, at := range learned.Budgets {
 		fmt.Fprintf(w, "at %.4g%%: a tenth of the heads keeps %.0f%% of all\n", 100*at.Budget, 100*at.Top(0.1))
 	}
+	middle := learned.Budgets[len(learned.Budgets)/2]
+	fmt.Fprintf(w, "what the heads keep at %.4g%%, a column a layer, nothing (·) to everything (█):\n%s", 100*middle.Budget, drawnShares(middle, m.Config.KVHeads))
 	return nil
+}
+
+// drawnShares has a line for each KV head and a character for each of its layers.
+func drawnShares(at eviction.HeadShares, heads int) string {
+	levels := []rune("·▁▂▃▄▅▆▇█")
+	var out strings.Builder
+	for h := range heads {
+		fmt.Fprintf(&out, "head %-3d ", h)
+		for _, shares := range at.Heads {
+			switch {
+			case shares == nil: // it is not decided about
+				out.WriteByte(' ')
+			default:
+				out.WriteRune(levels[int(math.Round(shares[h]*float64(len(levels)-1)))])
+			}
+		}
+		out.WriteByte('\n')
+	}
+	return out.String()
 }
 
 // parseShares reads shares of a context, which ascend.

@@ -66,3 +66,11 @@ func readFile(t *testing.T, path string) string {
 	}
 	return string(raw)
 }
+
+// TestDrawnShares: a line for each KV head, a character for each layer, a blank for one that nothing is decided about.
+func TestDrawnShares(t *testing.T) {
+	got := drawnShares(eviction.HeadShares{Heads: [][]float64{{0, 1}, nil, {0.5, 0.06}, {0.0624, 0.9376}}}, 2)
+	if want := "head 0   · ▄·\nhead 1   █ ·█\n"; got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
