@@ -311,7 +311,7 @@ func (m *Model) checkUsed(policies []Policy) error {
 			return fmt.Errorf("draft %q: no policy of %s takes it", d.name, list)
 		}
 	}
-	if how, _ := m.asked.headsOf(); how > 0 && !m.asked.HeadsByDefault && !slices.ContainsFunc(policies, func(p Policy) bool { return p.Settings.Int(eviction.HeadsOption) > 0 }) {
+	if how, _ := m.asked.headsOf(); how > 0 && !m.asked.HeadsByDefault && !slices.ContainsFunc(policies, func(p Policy) bool { return p.HeadSharing() != eviction.HeadSharings()[0] }) {
 		return fmt.Errorf("--heads %s: %s: %w", m.asked.Heads, list, eviction.ErrSharesHeads)
 	}
 	if m.asked.Pattern != "" && !used(func(r eviction.Resources) bool { return r.Pattern != nil }) {

@@ -35,6 +35,9 @@ const (
 	headsLearned
 )
 
+// HeadSharing is the value of HeadsOption that the policy has, "equal" where it shares its budget out itself.
+func (n *Configured) HeadSharing() string { return HeadSharings()[n.Settings.Int(HeadsOption)] }
+
 // withHeads shares a method's budgets out over the KV heads.
 func withHeads(m Method, how int, learned *HeadBudgets) Method {
 	if how == headsEqual {

@@ -16,7 +16,7 @@ import (
 // does not keep anyway; nil of layers that it does not decide about. response is that of a policy which knows it, nil for
 // the model's own.
 func (rt *Runtime) SharesOf(ctx context.Context, label *Configured, tokens, response []int32, budgets []float64) ([][][]float64, error) {
-	if label.Settings.Int(headsOption.Name) != headsGlobal {
+	if label.HeadSharing() != HeadSharings()[headsGlobal] {
 		return nil, fmt.Errorf("policy %s: option %s: want global, whose one ranking tells what heads need", label.Name, headsOption.Name)
 	}
 	n := len(tokens)

@@ -362,7 +362,7 @@ func (n *Configured) Fits(m *model.Model) error {
 			return fmt.Errorf("policy %s: %w", n.Name, err)
 		}
 	}
-	if n.Settings.Int(headsOption.Name) == headsLearned {
+	if n.HeadSharing() == LearnedHeads {
 		if err := r.HeadBudgets.Check(m, n.evictsWindows()); err != nil {
 			return fmt.Errorf("policy %s: %w", n.Name, err)
 		}

@@ -186,7 +186,7 @@ func (s *serveCommand) run(cmd *cobra.Command) error {
 	tellModels(c.Log, s.Model)
 	serve.Store(ready)
 	url := urlOf(listener.Addr(), s.cert != "")
-	c.Log.Info("serving", "address", listener.Addr().String(), "url", url, "api", url+"/v1", "model", c.Name, "device", kernels.DeviceOf(m.Backend), "policy", ready.Standard().NameWithAdapter())
+	c.Log.Info("serving", "address", listener.Addr().String(), "url", url, "api", url+"/v1", "model", c.Name, "device", kernels.DeviceOf(m.Backend), "policy", ready.Standard().NameWithAdapter(), "heads", ready.Standard().HeadSharing())
 	return errors.Join(wait(cmd.Context(), server, ready, served, s.drain, c.Log), ready.Close())
 }
 
