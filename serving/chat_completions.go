@@ -18,7 +18,16 @@ type chatRequest struct {
 	LogProbs            *bool           `json:"logprobs"`
 	TopLogProbs         *int            `json:"top_logprobs"`
 	ResponseFormat      *responseFormat `json:"response_format"`
+	ReturnProgress      *bool           `json:"return_progress"` // llama.cpp's
 	Unread              unread          `json:",embed"`
+}
+
+// promptProgress is how far a prompt has run, as llama.cpp tells it.
+type promptProgress struct {
+	Total     int   `json:"total"`     // tokens of the prompt
+	Cache     int   `json:"cache"`     // of these, those that need not run
+	Processed int   `json:"processed"` // that are there, those of the cache among them
+	TimeMS    int64 `json:"time_ms"`   // since the request
 }
 
 // completion is an answer of the API, or a part of one that is streamed.
@@ -30,6 +39,8 @@ type completion struct {
 	Choices []any   `json:"choices"`
 	Usage   any     `json:"usage,omitempty"` // *usage; a nil one is null, in the parts of a stream before the last
 	Print   *string `json:"system_fingerprint"`
+
+	Progress *promptProgress `json:"prompt_progress,omitempty"` // of a part that has no choices
 }
 
 // completion begins one.
@@ -124,6 +135,7 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	x.progress = c.Stream && or(c.ReturnProgress, false)
 	a := &chatAnswers{exchange: x, out: x.completion("chat.completion"), results: make([]chatResult, x.n)}
 	if a.replies, err = s.newReplies(r.Context(), x, &c.conversation, grammar); err != nil {
 		return err
@@ -169,6 +181,7 @@ type chatAnswers struct {
 	results []chatResult // by choice; of a stream nothing
 	total   usage
 	stream  *events // nil: they are sent whole
+	ran     int     // tokens of the prompt, as was told last
 }
 
 // chatResult is an answer that is sent whole.
@@ -203,6 +216,15 @@ func (a *chatAnswers) send(entry chatChoice) error {
 
 // addChunk takes what a choice says. A stream has one finish_reason for every choice.
 func (a *chatAnswers) addChunk(c *choice, said chunk) error {
+	if a.progress && c.index == 0 && said.ran > a.ran {
+		a.ran = said.ran
+		part := a.out
+		part.Choices = []any{}
+		part.Progress = &promptProgress{len(c.request.Prompt), said.cached, said.ran, time.Since(c.entered).Milliseconds()}
+		if err := a.stream.writeEvent(part); err != nil {
+			return err
+		}
+	}
 	deltas := a.replies.takeText(c.index, said.text, said.done)
 	reason := ""
 	if said.done {

@@ -37,6 +37,7 @@ type chunk struct {
 	text     string
 	tokens   []tokenLogProb // where they are asked for
 	ran      int            // tokens of the prompt so far, where that is asked for
+	cached   int            // of these, those that were there
 	started  bool           // the first token is there, or the end
 	done     bool
 	count    int // tokens so far
@@ -57,6 +58,11 @@ const progressEvery = 250 * time.Millisecond
 func (c *choice) onPrefill(tokens int) func(more int) {
 	all, last := len(c.request.Prompt), time.Time{}
 	ran := all - tokens
+	c.mu.Lock()
+	if c.said.ran == 0 {
+		c.said.cached = ran
+	}
+	c.mu.Unlock()
 	return func(more int) {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -91,6 +91,71 @@ func TestKeptTokens(t *testing.T) {
 	}
 }
 
+// TestPromptProgress: a stream that asks for it tells how far the prompt has run, up to the end, and what of it was there before.
+func TestPromptProgress(t *testing.T) {
+	s := serve(t, nil)
+	message := strings.Repeat("never karl lantern away farm ", 60)
+	ask := func(more string) (progress []map[string]int, prompt int) {
+		t.Helper()
+		r, err := http.Post(s.url+"/v1/chat/completions", "application/json", strings.NewReader(fmt.Sprintf(
+			`{"messages":[{"role":"user","content":%q}],"max_tokens":2,"stream":true,"stream_options":{"include_usage":true}%s}`, message, more)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		raw, err := io.ReadAll(r.Body)
+		if err != nil || r.StatusCode != 200 {
+			t.Fatalf("status %d, %v: %s", r.StatusCode, err, raw)
+		}
+		said := false
+		for _, line := range strings.Split(string(raw), "\n") {
+			data, ok := strings.CutPrefix(line, "data: ")
+			if !ok || data == "[DONE]" {
+				continue
+			}
+			var part struct {
+				Choices []struct{ Delta struct{ Content string } }
+				Prompt  map[string]int `json:"prompt_progress"`
+				Usage   *usageOf
+			}
+			if err := json.Unmarshal([]byte(data), &part); err != nil {
+				t.Fatalf("%v in %s", err, data)
+			}
+			if part.Prompt != nil {
+				if len(part.Choices) > 0 || said {
+					t.Errorf("progress in or behind a part of the answer: %s", data)
+				}
+				progress = append(progress, part.Prompt)
+			}
+			said = said || len(part.Choices) > 0 && part.Choices[0].Delta.Content != ""
+			if part.Usage != nil {
+				prompt = part.Usage.PromptTokens
+			}
+		}
+		return progress, prompt
+	}
+	if progress, _ := ask(""); len(progress) > 0 {
+		t.Errorf("told without being asked: %v", progress)
+	}
+	message = "lantern " + message
+	for _, again := range []bool{false, true} {
+		progress, prompt := ask(`,"return_progress":true,"eviction":{"policy":"snapkv","budget":"25%"}`)
+		if len(progress) == 0 {
+			t.Fatal("nothing is told")
+		}
+		before := -1
+		for _, p := range progress {
+			if p["total"] != prompt || p["processed"] <= before || p["processed"] < p["cache"] || p["cache"] > 0 != again || p["time_ms"] < 0 {
+				t.Errorf("told %v of %d tokens after %d, again: %t", p, prompt, before, again)
+			}
+			before = p["processed"]
+		}
+		if before != prompt {
+			t.Errorf("ends at %d of %d tokens", before, prompt)
+		}
+	}
+}
+
 // usageOf is the usage of an answer.
 type usageOf struct {
 	PromptTokens int `json:"prompt_tokens"`
