@@ -33,8 +33,28 @@ func (s *Server) info() modelInfo {
 	}
 }
 
+// policyInfo is a policy as /v1/models describes it.
+type policyInfo struct {
+	Name    string `json:"name"`
+	Kind    string `json:"kind"` // when it evicts
+	Doc     string `json:"doc"`
+	Adapter string `json:"adapter,omitempty"` // the kind that it needs
+	Needs   string `json:"needs,omitempty"`   // what else: draft or pattern
+}
+
 func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) error {
-	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": []modelInfo{s.info()}, "policies": eviction.Policies.Names()})
+	var details []policyInfo
+	for name, p := range eviction.Policies.All() {
+		info := policyInfo{Name: name, Kind: p.Kind, Doc: p.Doc, Adapter: p.Adapter}
+		switch {
+		case p.Pattern:
+			info.Needs = "pattern"
+		case p.Draft:
+			info.Needs = "draft"
+		}
+		details = append(details, info)
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": []modelInfo{s.info()}, "policies": eviction.Policies.Names(), "policy_details": details})
 	return nil
 }
 

@@ -19,6 +19,7 @@ func TestPageIsServed(t *testing.T) {
 	s := serve(t, func(c *serving.Config) { c.Keys = []string{"one"} })
 	for path, c := range map[string]struct{ file, kind string }{
 		"/": {"page.html", "text/html"}, "/page/page.css": {"page.css", "text/css"}, "/page/page.js": {"page.js", "text/javascript"},
+		"/page/markdown.js": {"markdown.js", "text/javascript"}, "/page/chats.js": {"chats.js", "text/javascript"}, "/page/policies.js": {"policies.js", "text/javascript"},
 	} {
 		r, err := http.Get(s.url + path)
 		if err != nil {

@@ -1,4 +1,8 @@
-// The page of evict serve: a chat, and what was kept of its prompts. Texts of the model are text, never markup.
+// The page of evict serve: a chat, and what was kept of its prompts. Texts of the model are text, or the elements of markdown.js, and never HTML.
+import * as chats from "./chats.js";
+import {render} from "./markdown.js";
+import {grouped} from "./policies.js";
+
 const $ = id => document.getElementById(id);
 const keyName = "glimpse-api-key"; // in the tab's storage
 
@@ -9,6 +13,8 @@ let budget = "";         // that was chosen, as requests say it: "25%"; "" is th
 let messages = [];       // of the conversation, as the API has them
 let running = null;      // the AbortController of the answer that is being written, or of the document that is being compressed
 let doc = null;          // that questions are asked behind: the context's name, and the text
+let chat = null;         // that is kept in the browser; null: it has yet to begin
+let about = {};          // a sentence for every policy
 
 // call sends a request. A failure is an Error with the server's words, status and param.
 async function call(path, body, signal, method = body ? "POST" : "GET") {
@@ -39,7 +45,7 @@ async function start() {
     ({id: model, eviction: defaults} = models.data[0]);
     $("model").textContent = $("model").title = model;
     document.title = `${model}: Glimpse`;
-    $("policy").replaceChildren(new Option(`${defaults.policy} (default)`, ""), ...models.policies.map(name => new Option(name)));
+    offerPolicies(models.policy_details);
     $("lossy").hidden = !defaults.lossy;
     $("lossy").textContent = `This server is lossy: ${defaults.policy} at ${amount(defaults.budget)} leaves out a part of ` +
       `${defaults.full_below > 0 ? `prompts of ${defaults.full_below} tokens and more` : "every prompt"}, so that answers may differ from the full cache's.`;
@@ -47,6 +53,8 @@ async function start() {
     showBudget();
     offerAdapters();
     say("");
+    if (!chat && !$("log").childElementCount && chats.list().length) await openChat(chats.list()[0]);
+    listChats();
   } catch (e) {
     say(e.message, true);
     if (e.status === 503) setTimeout(start, 2000); // the model is being loaded
@@ -57,6 +65,18 @@ async function start() {
 const policy = () => $("policy").value || defaults.policy;
 const amount = budget => budget.endsWith("%") ? budget : `${budget} entries`;
 
+// offerPolicies fills the list, by groups.
+function offerPolicies(details) {
+  const groups = grouped(details, adapters);
+  about = Object.fromEntries(groups.flatMap(([, all]) => all.map(p => [p.name, p.about])));
+  $("policy").replaceChildren(new Option(`${defaults.policy} (default)`, ""), ...groups.map(([title, all]) => {
+    const group = document.createElement("optgroup");
+    group.label = title;
+    group.append(...all.map(p => Object.assign(new Option(p.name), {title: p.about})));
+    return group;
+  }));
+}
+
 // showBudget shows the budget that was chosen, or the server's, which keeps all of short prompts.
 function showBudget() {
   const whole = policy() === "full", share = /^(\d+(?:\.\d+)?)%$/.exec(budget || defaults.budget);
@@ -64,6 +84,7 @@ function showBudget() {
   $("budget").disabled = whole;
   $("share").textContent = whole ? "all" : amount(budget || defaults.budget);
   $("budget").setAttribute("aria-valuetext", $("share").textContent);
+  $("about").textContent = about[policy()] || "";
 }
 
 function offerAdapters() {
@@ -99,18 +120,21 @@ async function* events(path, body, signal) {
   if (!ended) throw new Error("The answer broke off.");
 }
 
-// stream asks for an answer and calls onText with what there is of it, and of the thoughts before it. It returns the usage and the time of the first token.
-async function stream(body, signal, onText) {
+// stream asks for an answer and calls onText with what there is of it, and of the thoughts before it, and onPrompt with how far the prompt has
+// run. It returns the usage, the time of the first token, and why the answer ended.
+async function stream(body, signal, onText, onPrompt) {
   const began = performance.now();
-  let usage = null, first = 0;
+  let usage = null, first = 0, reason = "";
   for await (const part of events("/v1/chat/completions", body, signal)) {
     usage = part.usage || usage;
+    if (part.prompt_progress) onPrompt(part.prompt_progress);
+    reason = part.choices[0]?.finish_reason || reason;
     const {content, reasoning_content: thoughts} = part.choices[0]?.delta || {};
     if (!content && !thoughts) continue;
     first ||= performance.now() - began;
     onText(content || "", thoughts || "");
   }
-  return {usage, first};
+  return {usage, first, reason};
 }
 
 const fullCache = "full cache"; // the title of its answers
@@ -121,40 +145,82 @@ function chosen() {
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value));
 }
 
-// write has an answer written below a title, and returns its text with what stream returns. Stopped, what there is remains.
-async function write(turn, title, asked, eviction) {
+// sampling is what the drawer says, and the server's where it says nothing.
+function sampling() {
+  const all = {temperature: $("temperature").value, top_p: $("top-p").value, seed: $("seed").value, max_tokens: $("most-tokens").value};
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== "").map(([name, value]) => [name, Number(value)]));
+}
+
+const redrawEvery = 80; // milliseconds, of an answer that grows
+
+// answerOf is an answer's place below a title.
+function answerOf(turn, title) {
   const answer = $("answer-template").content.cloneNode(true).firstElementChild;
-  const [text, facts] = answer.querySelectorAll("p"), thinking = answer.querySelector("details");
   answer.querySelector("h3").textContent = title;
   answer.classList.toggle("full", title === fullCache);
   turn.querySelector(".answers").append(answer);
+  return answer;
+}
+
+// show shows an answer as far as it is there. Its tools come with the end.
+function show(answer, {text, thoughts, facts}, ended = false) {
+  answer.querySelector(".answered").replaceChildren(...render(text));
+  const thinking = answer.querySelector("details");
+  thinking.lastElementChild.textContent = thoughts;
+  thinking.hidden = !thoughts;
+  if (facts !== undefined) answer.querySelector(".facts").textContent = facts;
+  answer.querySelector(".tools").hidden = !ended || !text;
+  answer.querySelector(".copy-all").onclick = e => copy(text, e.currentTarget);
+}
+
+// write has an answer written below a title, and returns its text with what stream returns. Stopped, what there is remains. before is
+// an answer that goes on, with its place.
+async function write(turn, title, asked, eviction, before = null) {
+  const answer = before?.answer || answerOf(turn, title);
+  const facts = answer.querySelector(".facts"), reading = answer.querySelector(".reading"), bar = reading.firstElementChild;
+  answer.querySelector(".tools").hidden = true;
   running = new AbortController();
   setBusy(true);
   say("The prompt is being read.");
-  const out = {text: "", thoughts: "", usage: null, facts};
+  const out = {text: before?.text || "", thoughts: before?.thoughts || "", usage: null, reason: "", facts: "", answer};
+  let drawn = 0;
+  const draw = () => {
+    const follow = atEnd();
+    show(answer, {text: out.text, thoughts: out.thoughts});
+    drawn = performance.now();
+    if (follow) scrollToEnd();
+  };
   try {
-    const body = {model, messages: asked, temperature: 0, stream: true, stream_options: {include_usage: true}, eviction};
+    const body = {model, messages: before ? [...asked, {role: "assistant", content: before.text}] : asked, ...sampling(), stream: true, stream_options: {include_usage: true}, return_progress: true, eviction};
     Object.assign(out, await stream(body, running.signal, (part, thought) => {
-      if (!out.text) say(part ? "The answer is being written." : "The model thinks.");
+      if (!out.text || !drawn) say(part ? "The answer is being written." : "The model thinks.");
+      reading.hidden = true;
       out.text += part;
       out.thoughts += thought;
-      const follow = atEnd();
-      text.append(part); // a string: text
-      thinking.lastElementChild.append(thought);
-      thinking.hidden = !out.thoughts;
-      if (follow) scrollToEnd();
+      if (performance.now() - drawn > redrawEvery) draw();
+    }, ({processed, total, cache, time_ms: took}) => {
+      const left = processed > cache ? took * (total - processed) / (processed - cache) : 0;
+      reading.hidden = processed >= total || took < 500;
+      bar.ariaValueNow = Math.round(100 * processed / total);
+      bar.firstElementChild.style.width = `${100 * processed / total}%`;
+      say(`${number(processed)} of ${number(total)} tokens of the prompt are read${left > 2000 ? `, ${duration(left)} left` : ""}.`);
     }));
-    const u = out.usage;
+    const u = out.usage, cut = out.reason === "length";
     const speed = u.eviction.tokens_per_s ? `${number(u.eviction.tokens_per_s)} tokens/s` : `${u.completion_tokens} tokens`;
-    facts.textContent = `${speed}, first after ${duration(out.first || u.eviction.prefill_ms)}`;
-    say("");
+    out.facts = `${speed}, first after ${duration(out.first || u.eviction.prefill_ms)}${cut ? `. Cut at ${number(u.completion_tokens)} tokens` : ""}`;
+    say(cut ? `The answer is cut at ${number(u.completion_tokens)} tokens: "Go on" has it written further.` : "");
   } catch (e) {
     const stopped = e.name === "AbortError";
-    facts.textContent = stopped ? "stopped" : "failed";
+    out.facts = stopped ? "stopped" : "failed";
     say(stopped ? "Stopped." : e.message, !stopped);
   } finally {
     running = null;
     setBusy(false);
+    reading.hidden = true;
+    const follow = atEnd();
+    show(answer, out, true);
+    answer.querySelector(".go-on").hidden = !out.text || out.reason !== "length" && out.facts !== "stopped";
+    if (follow) scrollToEnd();
   }
   return out;
 }
@@ -163,7 +229,22 @@ function setBusy(busy) {
   $("log").setAttribute("aria-busy", busy);
   $("send").disabled = $("clear").disabled = $("choose").disabled = $("take-away").disabled = busy;
   $("stop").disabled = !busy;
-  for (const b of document.querySelectorAll(".compare")) b.disabled = busy;
+  for (const b of document.querySelectorAll(".compare, .go-on, #chats button")) b.disabled = busy;
+}
+
+// turnOf is the place of a message and its answers.
+function turnOf(text, behind) {
+  const turn = $("turn-template").content.cloneNode(true).firstElementChild;
+  turn.querySelector(".asked").textContent = text;
+  turn.classList.toggle("behind", behind);
+  $("log").append(turn);
+  return turn;
+}
+
+// askedWith is a conversation with the system prompt of the drawer before it, unless a document stands there.
+function askedWith(all) {
+  const system = $("system").value.trim();
+  return system && !doc ? [{role: "system", content: system}, ...all] : all;
 }
 
 async function send() {
@@ -171,33 +252,135 @@ async function send() {
   if (!text || running || !model) return;
   $("message").value = "";
   $("hint").hidden = true;
-  const turn = $("turn-template").content.cloneNode(true).firstElementChild;
-  turn.querySelector(".asked").textContent = text;
-  turn.classList.toggle("behind", !!doc);
-  $("log").append(turn);
+  const turn = turnOf(text, !!doc);
   scrollToEnd();
-  const asked = [...messages, {role: "user", content: text}], behind = doc;
-  const whole = policy() === "full";
-  const compare = turn.querySelector(".compare");
-  const out = await write(turn, whole ? fullCache : `${policy()} at ${$("share").textContent}`, asked, doc ? {context: doc.name} : {...chosen(), kept: true});
-  if (out.usage || out.text) messages = [...asked, {role: "assistant", content: out.text, ...(out.thoughts && {reasoning_content: out.thoughts})}];
+  const said = [...messages, {role: "user", content: text}], asked = askedWith(said), behind = doc;
+  const whole = policy() === "full", eviction = doc ? {context: doc.name} : {...chosen(), kept: true};
+  const record = {asked: text, behind: !!doc, answers: [], kept: null};
+  const title = whole ? fullCache : `${policy()} at ${$("share").textContent}`;
+  let out = await write(turn, title, asked, eviction);
+  // take takes an answer down: that it was given anew, or goes on.
+  const take = () => {
+    messages = [...said, {role: "assistant", content: out.text, ...(out.thoughts && {reasoning_content: out.thoughts})}];
+    record.answers[0] = {title, text: out.text, thoughts: out.thoughts, facts: out.facts};
+    keep(record);
+  };
+  if (out.usage || out.text) take();
   else $("message").value ||= text; // to be sent again
+  turn.querySelector(".go-on").onclick = async () => {
+    if (running || turn !== $("log").lastElementChild) return say("A later message has followed: only the last answer goes on.", true);
+    const more = await write(turn, title, asked, eviction, out);
+    if (more.text === out.text) return;
+    out = more;
+    take();
+  };
   if (!out.usage) return;
   const follow = atEnd();
   const u = out.usage, e = u.eviction;
-  showKept(turn.querySelector(".kept"), e.kept_entries, u.prompt_tokens, `${memory(e)}; ${number(e.read_entries)} entries read a step; ` +
-    `prompt in ${duration(e.prefill_ms)}, ${u.prompt_tokens_details.cached_tokens} of its tokens cached`);
-  showTokens(turn.querySelector(".tokens"), e.tokens);
+  record.kept = {entries: e.kept_entries, of: u.prompt_tokens, tokens: e.tokens, facts: `${memory(e)}; ${number(e.read_entries)} entries read a step; ` +
+    `prompt in ${duration(e.prefill_ms)}, ${u.prompt_tokens_details.cached_tokens} of its tokens cached`};
+  showRecord(turn, record.kept);
+  keep(record);
   if (follow) scrollToEnd();
   if (whole) return;
+  const compare = turn.querySelector(".compare");
   compare.classList.add("ready");
   compare.addEventListener("click", async () => {
     const full = await write(turn, fullCache, behind ? unfolded(behind.text, asked) : asked, {policy: "full"});
     if (!full.usage) return;
-    full.facts.textContent += `. ${difference(full.text, out.text)}`;
+    full.facts += `. ${difference(full.text, out.text)}`;
+    show(full.answer, full, true);
+    full.answer.querySelector(".go-on").hidden = true;
+    record.answers[1] = {title: fullCache, text: full.text, thoughts: full.thoughts, facts: full.facts};
+    keep(record);
     compare.hidden = true;
     $("message").focus();
   });
+}
+
+// showRecord shows what was kept of a turn's prompt.
+function showRecord(turn, {entries, of, tokens, facts}) {
+  showKept(turn.querySelector(".kept"), entries, of, facts);
+  showTokens(turn.querySelector(".tokens"), tokens);
+}
+
+// keep keeps the chat in the browser, with a turn that is new or has changed.
+function keep(turn) {
+  chat ||= {id: crypto.randomUUID?.() || String(Date.now()), title: turn.asked.slice(0, 80), turns: []};
+  if (!chat.turns.includes(turn)) chat.turns.push(turn);
+  Object.assign(chat, {model, time: Date.now(), messages, document: doc && {name: doc.name, title: $("document").querySelector("h2").textContent}});
+  chats.save(chat);
+  listChats();
+}
+
+// openChat shows a chat that was kept, and goes on with it.
+async function openChat(kept) {
+  if (running) return;
+  chat = kept;
+  messages = kept.messages;
+  $("log").replaceChildren();
+  $("hint").hidden = true;
+  for (const record of kept.turns) {
+    const turn = turnOf(record.asked, record.behind);
+    for (const a of record.answers) show(answerOf(turn, a.title), a, true);
+    if (record.kept) showRecord(turn, record.kept);
+  }
+  listChats();
+  scrollToEnd();
+  if (kept.document && doc?.name !== kept.document.name) say(`The document "${kept.document.title}" of this chat is not there: give it again to ask behind it.`);
+}
+
+function startChat() {
+  chat = null;
+  messages = [];
+  $("log").replaceChildren();
+  $("hint").hidden = false;
+  listChats();
+  say("");
+}
+
+// listChats lists what is kept in the drawer.
+function listChats() {
+  const all = chats.list();
+  $("chats").replaceChildren(...all.map(c => {
+    const row = document.createElement("li"), open = document.createElement("button"), gone = document.createElement("button");
+    open.textContent = c.title || "Without words";
+    open.type = gone.type = "button";
+    open.className = "open";
+    if (c.id === chat?.id) open.ariaCurrent = "true";
+    open.addEventListener("click", () => openChat(c));
+    gone.textContent = "Delete";
+    gone.ariaLabel = `Delete the chat ${c.title}`;
+    gone.addEventListener("click", () => {
+      chats.remove(c.id);
+      if (c.id === chat?.id) startChat();
+      listChats();
+    });
+    row.append(open, gone);
+    return row;
+  }));
+  $("chats-note").hidden = !all.length;
+  $("chats-title").textContent = all.length ? "Chats in this browser" : "No chats in this browser yet";
+}
+
+// copy puts a text onto the clipboard, which pages without encryption reach by a selection alone.
+async function copy(text, button) {
+  const before = button.textContent;
+  let done = true;
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch (e) {
+    const field = document.createElement("textarea");
+    field.value = text;
+    field.className = "unseen";
+    document.body.append(field);
+    field.select();
+    done = document.execCommand("copy");
+    field.remove();
+    button.focus();
+  }
+  button.textContent = done ? "Copied" : "Not copied";
+  setTimeout(() => { button.textContent = before; }, 1500);
 }
 
 // difference says how far two answers are the same.
@@ -332,14 +515,21 @@ $("composer").addEventListener("submit", e => { e.preventDefault(); send(); });
 $("message").addEventListener("keydown", e => {
   if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); send(); }
 });
-document.addEventListener("keydown", e => { if (e.key === "Escape") running?.abort(); });
+document.addEventListener("keydown", e => {
+  if (e.key !== "Escape") return;
+  if (running) running.abort();
+  else if (!$("drawer").hidden) { $("more").click(); $("more").focus(); }
+});
 $("stop").addEventListener("click", () => { running?.abort(); $("message").focus(); });
-$("clear").addEventListener("click", () => {
-  messages = [];
-  $("log").replaceChildren();
-  $("hint").hidden = false;
-  say("");
-  $("message").focus();
+$("clear").addEventListener("click", () => { startChat(); $("message").focus(); });
+$("more").addEventListener("click", () => {
+  const open = $("drawer").hidden;
+  $("drawer").hidden = !open;
+  document.body.classList.toggle("more", open);
+  $("more").setAttribute("aria-expanded", open);
+});
+$("log").addEventListener("click", e => {
+  if (e.target.matches(".code-head .copy")) copy(e.target.closest(".code").querySelector("pre").textContent, e.target);
 });
 $("choose").addEventListener("click", () => $("file").click());
 $("file").addEventListener("change", async () => {
