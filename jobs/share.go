@@ -5,6 +5,8 @@ import (
 	"errors"
 	"iter"
 	"sync"
+
+	"glimpse/internal/patience"
 )
 
 // Share hands out the units of a run that have no result yet, in their order, as far as other processes leave
@@ -95,7 +97,7 @@ func (s *Share[U]) Next(ctx context.Context, wait bool) (u U, c *Claim, more boo
 				return u, nil, false, err
 			}
 		}
-		if err := sleep(ctx, look); err != nil {
+		if err := patience.Sleep(ctx, look); err != nil {
 			return u, nil, false, err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"glimpse/checkpoints/objectstore"
 	"glimpse/internal/filelock"
 	"glimpse/internal/outputs"
+	"glimpse/internal/patience"
 )
 
 // ErrTaken is the error of a claim that another process has.
@@ -281,7 +282,7 @@ func (w *Work) Finish(ctx context.Context, f func() error) (done bool, err error
 		if claim, err = w.claim(ctx, "finish"); !errors.Is(err, ErrTaken) {
 			break
 		}
-		if err := sleep(ctx, look); err != nil {
+		if err := patience.Sleep(ctx, look); err != nil {
 			return false, err
 		}
 	}
@@ -408,13 +409,4 @@ const (
 )
 
 // Wait waits for what other processes do, for so long that another look is worth it.
-func Wait(ctx context.Context) error { return sleep(ctx, 10*firstLook) }
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
-}
+func Wait(ctx context.Context) error { return patience.Sleep(ctx, 10*firstLook) }

@@ -29,12 +29,8 @@ type ignoredFields struct {
 	names  []string
 }
 
+// ignoredKey is where ignore finds them in the context of a request.
 type ignoredKey struct{}
-
-// withIgnored lets ignore work on a request.
-func withIgnored(ctx context.Context, f *ignoredFields) context.Context {
-	return context.WithValue(ctx, ignoredKey{}, f)
-}
 
 // index is of an element of a list: all of them are named as one.
 var index = regexp.MustCompile(`\[\d+\]`)

@@ -22,6 +22,8 @@ import (
 	"glimpse/model"
 	"glimpse/model/kvcache"
 	"glimpse/serving/constraint"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Config is what a server is made of.
@@ -268,7 +270,7 @@ func (s *Server) routes() {
 		})
 	}
 	s.mux.HandleFunc("GET /health", s.health)
-	s.mux.Handle("GET /metrics", s.guarded(s.metrics.handler()))
+	s.mux.Handle("GET /metrics", s.guarded(promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})))
 	s.mux.Handle("GET /{$}", http.HandlerFunc(s.page))
 	s.mux.Handle("GET /page/", http.HandlerFunc(s.page))
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -298,7 +300,7 @@ func (s *Server) handle(pattern string, f func(w http.ResponseWriter, r *http.Re
 		defer body.endBody()
 		r.Body = body
 		ignored := &ignoredFields{strict: s.StrictFields, header: w.Header()}
-		err := f(w, r.WithContext(withIgnored(r.Context(), ignored)))
+		err := f(w, r.WithContext(context.WithValue(r.Context(), ignoredKey{}, ignored)))
 		s.ignored.addNames(s.Log, ignored.names, time.Now())
 		if err == nil {
 			return

@@ -8,6 +8,7 @@ import (
 	"path"
 	"time"
 
+	"glimpse/internal/patience"
 	"glimpse/internal/progress"
 )
 
@@ -58,10 +59,8 @@ func (b *bucket) waitForClaim(ctx context.Context, key string) (*Claim, error) {
 			fmt.Fprintf(progress.Stderr, "waiting for another process to write %s, for %v if it has died\n", b.URL(key), claimStale)
 			told = true
 		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(backoff(updatePoll, 0)):
+		if err := patience.Sleep(ctx, backoff(updatePoll, 0)); err != nil {
+			return nil, err
 		}
 	}
 }

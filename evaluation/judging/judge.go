@@ -125,7 +125,7 @@ func (j *Judge) askServer(ctx context.Context, system, user string) (string, err
 		}
 		pause := j.pause
 		if pause == nil {
-			pause = sleep
+			pause = patience.Sleep
 		}
 		next := min(max(wait, after), lastPause)
 		if j.Tell != nil && next >= patience.Notice {
@@ -195,15 +195,6 @@ func cause(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // excerpt is the beginning of an answer in one line.

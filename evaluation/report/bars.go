@@ -8,6 +8,7 @@ import (
 	"glimpse/evaluation"
 	"glimpse/eviction"
 	"glimpse/internal/figures"
+	"glimpse/internal/listing"
 
 	"gonum.org/v1/plot/vg"
 )
@@ -76,13 +77,6 @@ func (s *Section) barChart(task string, b eviction.Budget, labels []string) *Cha
 	return c
 }
 
-func samplesOf(n int) string {
-	if n == 1 {
-		return "1 sample"
-	}
-	return fmt.Sprintf("%d samples", n)
-}
-
 // ellipsis shortens a text to n characters.
 func ellipsis(text string, n int) string {
 	if r := []rune(text); len(r) > n {
@@ -146,7 +140,7 @@ func heatMap(label string, cells []NeedleCell, tokens []int, depths []float64) (
 	}
 	for _, c := range cells {
 		row, column := placeOf(c, tokens, depths)
-		h.Tips[row][column] = fmt.Sprintf("%s, %d tokens, depth %s %%: %s %% (%s)", label, c.Tokens, h.Y[row], percent(c.Accuracy), samplesOf(c.Samples))
+		h.Tips[row][column] = fmt.Sprintf("%s, %d tokens, depth %s %%: %s %% (%s)", label, c.Tokens, h.Y[row], percent(c.Accuracy), listing.Count(c.Samples, "sample"))
 	}
 	high := min(136, max(72, 16*vg.Length(len(depths))))
 	return &Chart{Title: fmt.Sprintf("%s (%s %%)", label, percent(mean)), Width: 234, Height: high + 34, plot: h.NewPlot(vg.Point{X: 190, Y: high}),

@@ -108,7 +108,7 @@ func (j *Job) openFolder(ctx context.Context, log io.Writer) (_ *folder, err err
 		again += " --replace" // replaces the files of earlier measurements
 	}
 	f := &folder{path: j.Out, again: again, whose: j, leave: func() {}, about: Environment{Schema: environmentSchema, Glimpse: version.String(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
-	if f.config, err = j.config(); err != nil {
+	if f.config, err = yamlconfig.EncodeSet(j); err != nil {
 		return nil, err
 	}
 	if j.Out == "" {
@@ -547,36 +547,6 @@ const (
 	settingsFile = ".settings.yaml"
 	workFolder   = ".work"
 )
-
-// config is the job as YAML.
-func (j *Job) config() ([]byte, error) {
-	raw, err := json.Marshal(j)
-	if err != nil {
-		return nil, err
-	}
-	var tree yaml.Node // JSON is YAML, with its keys in order
-	if err := yaml.Unmarshal(raw, &tree); err != nil {
-		return nil, err
-	}
-	blockStyle(&tree)
-	return yaml.Marshal(&tree)
-}
-
-// blockStyle lays a tree out as people write YAML, without what is not set.
-func blockStyle(n *yaml.Node) {
-	if n.Kind != yaml.ScalarNode || n.Tag == "!!str" {
-		n.Style = 0
-	}
-	for i := 1; n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
-		if c := n.Content[i]; c.Tag == "!!null" { // is not set
-			n.Content = slices.Delete(n.Content, i-1, i+1)
-			i -= 2
-		}
-	}
-	for _, c := range n.Content {
-		blockStyle(c)
-	}
-}
 
 // free are the keys that a run may be continued with other values of: where and how fast,
 // and how far. The data's contents are compared by themselves.

@@ -18,6 +18,7 @@ import (
 	"glimpse/evaluation"
 	_ "glimpse/evaluation/tasks"
 	"glimpse/eviction"
+	"glimpse/internal/yamlconfig"
 
 	_ "glimpse/lora"
 	_ "glimpse/softtokens"
@@ -354,7 +355,7 @@ func TestConfigComesBack(t *testing.T) {
 	if _, err := j.checkedPlans(); err != nil {
 		t.Fatal(err)
 	}
-	text, err := j.config()
+	text, err := yamlconfig.EncodeSet(j)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +370,7 @@ func TestConfigComesBack(t *testing.T) {
 	if _, err := again.checkedPlans(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := again.config()
+	got, err := yamlconfig.EncodeSet(again)
 	if err != nil || !bytes.Equal(got, text) {
 		t.Errorf("%v; got\n%s\nwant\n%s", err, got, text)
 	}

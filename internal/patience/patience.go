@@ -219,6 +219,16 @@ func (b *received) Close() error {
 	return err
 }
 
+// Sleep waits for so long, or as long as ctx lasts, whose cause is the error then.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
 // After is what a server wants to be waited for: Retry-After in seconds or as a date (RFC 9110,
 // section 10.2.3), at most so long; 0 where it says nothing.
 func After(h http.Header, most time.Duration) time.Duration {

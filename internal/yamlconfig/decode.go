@@ -311,6 +311,27 @@ func describeNode(n *yaml.Node) string {
 // Encode writes a struct by its json tags as YAML, in the order of its fields. What
 // it writes, Decode reads.
 func Encode(v any) ([]byte, error) {
+	return encode(v, func(n *yaml.Node) {
+		if n.Kind == yaml.SequenceNode && !slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return c.Kind != yaml.ScalarNode }) {
+			n.Style = yaml.FlowStyle
+		}
+	})
+}
+
+// EncodeSet is Encode without what is null, and with a line for every element of a list.
+func EncodeSet(v any) ([]byte, error) {
+	return encode(v, func(n *yaml.Node) {
+		for i := len(n.Content) - 1; n.Kind == yaml.MappingNode && i > 0; i -= 2 {
+			if n.Content[i].Tag == "!!null" {
+				n.Content = slices.Delete(n.Content, i-1, i+1)
+			}
+		}
+	})
+}
+
+// encode lays out what JSON, which is YAML with its keys in order, has of v: without brackets and needless quotes, and each
+// node as edit has it.
+func encode(v any, edit func(n *yaml.Node)) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
@@ -319,19 +340,14 @@ func Encode(v any) ([]byte, error) {
 	if err := yaml.Unmarshal(data, &doc); err != nil {
 		return nil, err
 	}
-	blockStyle(&doc)
+	var layOut func(n *yaml.Node)
+	layOut = func(n *yaml.Node) {
+		n.Style = 0
+		edit(n)
+		for _, c := range n.Content {
+			layOut(c)
+		}
+	}
+	layOut(&doc)
 	return yaml.Marshal(&doc)
-}
-
-// blockStyle takes away JSON's brackets and needless quotes.
-func blockStyle(n *yaml.Node) {
-	short := n.Kind == yaml.SequenceNode
-	for _, c := range n.Content {
-		blockStyle(c)
-		short = short && c.Kind == yaml.ScalarNode
-	}
-	n.Style = 0
-	if short {
-		n.Style = yaml.FlowStyle
-	}
 }
