@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Compares what two builds of the programs compute, byte by byte: predictions of all policies, on the built-in model, golden
-# families with traits and a GGUF file; adapters and logs of a few training steps; generated samples. For changes that are to
-# change nothing.
+# families with traits and a GGUF file; adapters and logs of a few training steps; generated samples; what the server answers
+# (lab/equal_server.py). For changes that are to change nothing.
 #
-#   ./lab/equal.sh OLD NEW [GGUF]   # folders with evict and train
+#   ./lab/equal.sh OLD NEW [GGUF]   # folders with evict and train; the server wants a model whose template writes calls of tools
 set -euo pipefail
 source "$(dirname "$0")/../scripts/common.sh"
 
@@ -71,4 +71,5 @@ for kind in lookahead judgeq; do
 done
 both samples train generate -q --samples 64 --tokens 128 --out samples.jsonl
 same "64 generated samples" samples.jsonl
+[ -z "$gguf" ] || "$root/lab/equal_server.py" "$old" "$new" "$gguf" || failed=1
 [ -z "$failed" ]
