@@ -15,6 +15,18 @@ import (
 // hostile is an answer of a server that the page must show as it is.
 const hostile = `<img src=x onerror="window.pwned = 1"><script>window.pwned = 1</script>`
 
+// axeViolations is what axe-core, whose program is a file, finds on the page.
+func axeViolations(t *testing.T, b *browsertest.Browser, program string) (found []string) {
+	t.Helper()
+	source, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Eval(string(source)+"\n;0", nil)
+	b.Eval(`axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.map(v => v.impact + " " + v.id + ": " + v.nodes.map(n => n.html).join(" ").slice(0, 300)))`, &found)
+	return found
+}
+
 // TestServePageSendsWhatWasChosen: a request of the page has the policy, the budget and the adapter that a person has
 // chosen, and nothing else, so that the server's own rule holds, as that of short prompts. A lossy server is called so.
 func TestServePageSendsWhatWasChosen(t *testing.T) {
@@ -407,6 +419,13 @@ func TestServePageInABrowser(t *testing.T) {
 			b.Eval(`Number(getComputedStyle(document.body).backgroundColor.match(/\d+/)[0])`, &light)
 			if (light > 128) != (scheme == "light") {
 				t.Errorf("%s: the background is %d of 255", scheme, light)
+			}
+			if program := os.Getenv("GLIMPSE_AXE"); program != "" { // see lab/peers/check_axe.sh
+				b.Eval(`document.querySelector("#more").click()`, nil)
+				if found := axeViolations(t, b, program); len(found) > 0 {
+					t.Errorf("at %d pixels, %s: %q", width, scheme, found)
+				}
+				b.Eval(`document.querySelector("#more").click()`, nil)
 			}
 			if shots != "" {
 				b.Eval(`scrollTo(0, document.documentElement.scrollHeight)`, nil) // with the message's field below all
