@@ -65,9 +65,9 @@ counted() { # WHAT [MOST]
     fi
     n=$((n + 1))
     if [ -t 2 ]; then
-      printf '\r  %d%s %s, %s ' "$n" "${2:+ of $2}" "$1" "$(duration $((SECONDS - begin)))" >&2
+      printf '\r  %d%s %s, %s ' "$n" "${2:+ of at most $2}" "$1" "$(duration $((SECONDS - begin)))" >&2
     elif [ $((SECONDS - told)) -ge 10 ]; then
-      printf '  %d%s %s, %s\n' "$n" "${2:+ of $2}" "$1" "$(duration $((SECONDS - begin)))" >&2
+      printf '  %d%s %s, %s\n' "$n" "${2:+ of at most $2}" "$1" "$(duration $((SECONDS - begin)))" >&2
       told=$SECONDS
     fi
   done

@@ -56,7 +56,7 @@ func TestNamesOfModels(t *testing.T) {
 		t.Errorf("before it is pulled: %+v", m)
 	}
 	out, log, err := execute(t, "pull", "tiny:1b")
-	if err != nil || !strings.Contains(log, "MB/s") {
+	if err != nil || !strings.Contains(log, "B/s") {
 		t.Fatalf("pull: %v, log\n%s", err, log)
 	}
 	path := strings.TrimSpace(out)

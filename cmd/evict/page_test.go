@@ -214,7 +214,7 @@ func TestServePageInABrowser(t *testing.T) {
 	if err := os.WriteFile(keys, []byte("correct-horse\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, url, _ := serveProgram(t, "--keys", keys, "--policy", "lookaheadkv", "--full-below", "0")
+	_, url, _ := serveProgram(t, "--keys", keys, "--policy", "lookaheadkv", "--full-below", "0", "--heads", "equal")
 	servers := []string{url}
 	b.Open(url, 1280, "light")
 

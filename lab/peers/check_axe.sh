@@ -9,6 +9,6 @@ source "$(dirname "$0")/../../scripts/common.sh"
 need_chromium
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-npm pack --silent --pack-destination "$work" axe-core@4.10.3 >/dev/null || die "npm could not fetch axe-core"
+npm pack --silent --pack-destination "$work" axe-core@4.14.1 >/dev/null || die "npm could not fetch axe-core"
 tar -xzf "$work"/axe-core-*.tgz -C "$work" package/axe.min.js
 GLIMPSE_AXE=$work/package/axe.min.js go test -count=1 -run '^TestServePageInABrowser$' ./cmd/evict

@@ -9,17 +9,18 @@ const element = (name, ...children) => {
   return e;
 };
 
-// The inline forms, in the order in which they are tried at a place.
+// The inline forms, in the order in which they are tried at a place. None looks further than 1,000 characters: marks without an end
+// would have the rest of the text read again for each.
 const inline = new RegExp([
   /\\([\\`*_{}[\]()#+\-.!~>|])/,                                   // 1: an escape
-  /(`+)(?!`)([\s\S]*?[^`])\2(?!`)/,                                // 2, 3: code
+  /(`+)(?!`)([\s\S]{0,999}?[^`])\2(?!`)/,                           // 2, 3: code
   /\[([^[\]\n]+)\]\(<?([^\s<>()]+(?:\([^\s<>()]*\))?)>?\)/,          // 4, 5: a link
   /<?((?:https?:\/\/|mailto:)[^\s<>"'`]*[^\s<>"'`.,;:!?)\]*_])>?/,   // 6: an address
-  /\*\*(?=\S)([\s\S]*?\S)\*\*(?!\*)/,                              // 7: strong
-  /(?<![\w])__(?=\S)([\s\S]*?\S)__(?!\w)/,                         // 8: strong
-  /\*(?=[^\s*])([\s\S]*?[^\s*])\*(?!\*)/,                          // 9: emphasis
-  /(?<![\w])_(?=[^\s_])([\s\S]*?[^\s_])_(?!\w)/,                   // 10: emphasis
-  /~~(?=\S)([\s\S]*?\S)~~/,                                        // 11: struck out
+  /\*\*(?=\S)([\s\S]{0,999}?\S)\*\*(?!\*)/,                              // 7: strong
+  /(?<![\w])__(?=\S)([\s\S]{0,999}?\S)__(?!\w)/,                         // 8: strong
+  /\*(?=[^\s*])([\s\S]{0,999}?[^\s*])\*(?!\*)/,                          // 9: emphasis
+  /(?<![\w])_(?=[^\s_])([\s\S]{0,999}?[^\s_])_(?!\w)/,                   // 10: emphasis
+  /~~(?=\S)([\s\S]{0,999}?\S)~~/,                                        // 11: struck out
 ].map(r => r.source).join("|"), "g");
 
 function link(address, ...children) {
