@@ -305,7 +305,7 @@ func (b *Bench) Study(ctx context.Context, ids []int32, t *Turn, question []int3
 		policies = append(policies, whole)
 	}
 	budgets := listing.Map(b.Budgets, func(budget eviction.Budget) int { return budget.Of(len(ids)) })
-	prompt := eviction.Prompt{Tokens: ids, MaxNew: t.MaxNew, Response: question}
+	prompt := eviction.Prompt{Tokens: ids, MaxNew: t.MaxNew, Context: question != nil, Response: question}
 	opt := runner.GenerateOptions{MaxNew: t.MaxNew, Sampling: b.Sampling, OnToken: engine.StopAt(b.Runtime.Runner.Model, t.Stop, t.SkipLeading)}
 	return b.Runtime.Study(ctx, policies, prompt, budgets, opt)
 }

@@ -51,7 +51,7 @@ func (s *Session) Compress(ctx context.Context, tokens []int32, more int) error 
 	if len(s.history) > 0 || s.ready {
 		return errors.New("compress: the session has begun, want a new one")
 	}
-	if err := s.Turn(ctx, Prompt{Tokens: tokens}); err != nil {
+	if err := s.Turn(ctx, Prompt{Tokens: tokens, Context: true}); err != nil {
 		return err
 	}
 	c := &Context{Tokens: slices.Clone(tokens), Policy: s.policy, Budget: s.Budget, FullBytes: s.FullBytes, cache: s.Cache}

@@ -143,6 +143,36 @@ func TestContexts(t *testing.T) {
 	})
 }
 
+// TestLearnedContexts: a context has no question, and its heads keep by their shares alone.
+func TestLearnedContexts(t *testing.T) {
+	const n, budget = 120, 30
+	m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, Seed: 8}.Open(t, "cpu")
+	overrides, err := eviction.ParseOverrides([]string{"snapkv.head-budgets=learned", "snapkv.window=2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := randomBudgets(m, 2)
+	p, err := eviction.NewWith("snapkv", policySeed, overrides, eviction.Resources{HeadBudgets: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := modeltest.Tokens(m, 4, n)
+	want := eviction.HeadBudgetsOf(b, eviction.Prompt{Tokens: tokens, Entries: n, Budget: budget, Config: &m.Config}, 2)
+	differs := false
+	whole := prefill(t, m, p, tokens, budget).Kept()
+	for l, heads := range compressed(t, m, p, tokens, budget).Context.Kept() {
+		for h, kept := range heads {
+			if len(kept) != want[l][h] {
+				t.Errorf("layer %d, head %d: keeps %d entries, want %d", l, h, len(kept), want[l][h])
+			}
+			differs = differs || len(kept) != len(whole[l][h])
+		}
+	}
+	if !differs {
+		t.Error("a prompt with a question keeps as many")
+	}
+}
+
 // TestRewindToContext: a conversation whose text was written in another way goes back to its context, and no further.
 func TestRewindToContext(t *testing.T) {
 	m := openContextModel(t, "llama", "float32")

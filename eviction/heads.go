@@ -68,16 +68,20 @@ func (m headMethod) Plan(p Prompt) Plan {
 	return plan
 }
 
-// What every head keeps where budgets are learned, however little its share is. Without it most heads of a model keep nothing
-// at all at a twentieth of the cache, not even the question.
+// What every head keeps of a prompt where budgets are learned, however little its share is. Without it most heads of a model
+// keep nothing at all at a twentieth of the cache, not even the question. A context has no question, and the shares alone do as well
+// or better there.
 const (
 	leastSink   = 4   // first entries (StreamingLLM, arXiv:2309.17453, §3.2)
 	leastRecent = 32  // last entries, of a quarter of the budget at most (SnapKV's window, arXiv:2404.14469, §4.2)
 	equalShare  = 0.2 // of the rest of the budget (Ada-KV's safeguard, arXiv:2407.11550, §4.2)
 )
 
-// protect protects the first and the last entries of every head, and returns how many entries a head keeps at least.
+// protect protects the first and the last entries of every head but of contexts, and returns how many entries a head keeps at least.
 func (p *Plan) protect(of Prompt) int {
+	if of.Context {
+		return p.Sink + p.Recent
+	}
 	_, budget := of.extent()
 	p.Sink, p.Recent = max(p.Sink, leastSink), max(p.Recent, min(leastRecent, budget/4))
 	protected := p.Sink + p.Recent

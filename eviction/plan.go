@@ -19,6 +19,7 @@ type Prompt struct {
 	Budget   int     // entries to keep per KV head and layer, B
 	From     int     // position of the prompt's first token, above 0 in later turns
 	MaxNew   int     // most tokens of the response; 0: unknown
+	Context  bool    // it is a context, which is evicted before anything is asked of it
 	Response []int32 // the response to come, of a Plan that needs it
 	Draft    []int32 // what the draft model of a Plan answers
 	Drafted  int     // tokens that the draft on the evicted cache has run; 0 in the first look

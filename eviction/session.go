@@ -211,7 +211,7 @@ func (s *Session) observer(ctx context.Context, prompt Prompt) (*observer, error
 		return nil, fmt.Errorf("turn: %w", err)
 	}
 	p := s.Prompt
-	p.Tokens, p.MaxNew, p.Response = slices.Concat(s.pending, prompt.Tokens), prompt.MaxNew, prompt.Response
+	p.Tokens, p.MaxNew, p.Context, p.Response = slices.Concat(s.pending, prompt.Tokens), prompt.MaxNew, prompt.Context, prompt.Response
 	p.Draft, p.Drafted = nil, 0
 	p.Entries, p.From = len(p.Tokens)+s.mostEntries(), int(s.Cache.Next())
 	p.Budget = s.Budget.Of(p.From + len(p.Tokens))
