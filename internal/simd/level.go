@@ -15,9 +15,7 @@ var (
 	level  = kernelLevel(chosen) // of its kernels
 	pairs  = hasPairs(chosen)    // whether it multiplies pairs of bfloat16
 	tiles  = hasTiles(chosen)    // and on tiles
-
-	vectors = vectorLevels[level] // of its kernels; nil: portable Go
-	envErr  error
+	envErr error
 )
 
 func init() {
@@ -61,10 +59,7 @@ func Use(name string) (restore func(), err error) {
 	return func() {}, fmt.Errorf("simd: level %q, want one of %q on this processor", name, Levels())
 }
 
-func setLevel(l int) {
-	chosen, level, pairs, tiles = l, kernelLevel(l), hasPairs(l), hasTiles(l)
-	vectors = vectorLevels[level]
-}
+func setLevel(l int) { chosen, level, pairs, tiles = l, kernelLevel(l), hasPairs(l), hasTiles(l) }
 
 // EnvError returns what was wrong with the environment variable GLIMPSE_SIMD, which then had no
 // effect, or nil.

@@ -1,19 +1,6 @@
 package simd
 
-// vectorKernels is a level's assembly for the functions of this file. It takes the first of n > 0 elements.
-type vectorKernels struct {
-	dot              func(x, y *float32, n int) float32
-	sum, max         func(x *float32, n int) float32
-	maxInto          func(dst, src *float32, n int)
-	axpy             func(a float32, x, y *float32, n int)
-	scale, addScalar func(a float32, x *float32, n int)
-	add, mul         func(dst, x, y *float32, n int)
-	exp              func(dst, src *float32, n int)
-	expSum           func(dst, src *float32, n int, shift, floor float32) float32
-	addExpSub        func(dst, src, shift *float32, n int, floor float32)
-	log              func(dst, src *float32, n int) // nil: the portable one
-	siluMul          func(dst, gate, up *float32, n int)
-}
+import "math"
 
 // All functions of this file take slices of one length and panic if lengths differ;
 // x and dst may be the same slice. They run on the calling goroutine.
@@ -21,91 +8,84 @@ type vectorKernels struct {
 // Dot returns Σ x[i]·y[i]; 0 if empty.
 func Dot(x, y []float32) float32 {
 	checkEqual("Dot", "y", len(y), len(x))
-	if len(x) == 0 || vectors == nil {
-		return dotPortable(x, y)
+	if len(x) == 0 {
+		return 0
 	}
-	return vectors.dot(&x[0], &y[0], len(x))
+	return dot(x, y)
 }
 
 // Sum returns Σ x[i]; 0 if empty.
 func Sum(x []float32) float32 {
-	if len(x) == 0 || vectors == nil {
-		return sumPortable(x)
+	if len(x) == 0 {
+		return 0
 	}
-	return vectors.sum(&x[0], len(x))
+	return sum(x)
 }
 
 // SumSquares returns Σ x[i]²; 0 if empty.
-func SumSquares(x []float32) float32 { return Dot(x, x) }
+func SumSquares(x []float32) float32 {
+	if len(x) == 0 {
+		return 0
+	}
+	return dot(x, x)
+}
 
 // Max returns the largest element: NaN if there is a NaN, −Inf if empty. The sign of
 // a zero result is undefined where both zeros occur.
 func Max(x []float32) float32 {
-	if len(x) == 0 || vectors == nil {
-		return maxPortable(x)
+	if len(x) == 0 {
+		return float32(math.Inf(-1))
 	}
-	return vectors.max(&x[0], len(x))
+	return maximum(x)
 }
 
 // MaxInto sets dst[i] = max(dst[i], src[i]): NaN if either is NaN. The sign of a zero
 // result is undefined where the zeros differ.
 func MaxInto(dst, src []float32) {
 	checkEqual("MaxInto", "src", len(src), len(dst))
-	if len(dst) == 0 || vectors == nil {
-		maxIntoPortable(dst, src)
-		return
+	if len(dst) > 0 {
+		maxInto(dst, src)
 	}
-	vectors.maxInto(&dst[0], &src[0], len(dst))
 }
 
 // Axpy sets y[i] += a·x[i].
 func Axpy(a float32, x, y []float32) {
 	checkEqual("Axpy", "y", len(y), len(x))
-	if len(x) == 0 || vectors == nil {
-		axpyPortable(a, x, y)
-		return
+	if len(x) > 0 {
+		axpy(a, x, y)
 	}
-	vectors.axpy(a, &x[0], &y[0], len(x))
 }
 
 // Scale sets x[i] *= a.
 func Scale(a float32, x []float32) {
-	if len(x) == 0 || vectors == nil {
-		scalePortable(a, x)
-		return
+	if len(x) > 0 {
+		scale(a, x)
 	}
-	vectors.scale(a, &x[0], len(x))
 }
 
 // AddScalar sets x[i] += a.
 func AddScalar(a float32, x []float32) {
-	if len(x) == 0 || vectors == nil {
-		addScalarPortable(a, x)
-		return
+	if len(x) > 0 {
+		addScalar(a, x)
 	}
-	vectors.addScalar(a, &x[0], len(x))
 }
 
 // Add sets dst[i] = x[i] + y[i].
 func Add(dst, x, y []float32) {
 	checkEqual("Add", "x", len(x), len(dst))
 	checkEqual("Add", "y", len(y), len(dst))
-	if len(dst) == 0 || vectors == nil {
-		addPortable(dst, x, y)
-		return
+	if len(dst) > 0 {
+		addVectors(dst, x, y)
 	}
-	vectors.add(&dst[0], &x[0], &y[0], len(dst))
 }
 
 // Mul sets dst[i] = x[i]·y[i].
 func Mul(dst, x, y []float32) {
 	checkEqual("Mul", "x", len(x), len(dst))
 	checkEqual("Mul", "y", len(y), len(dst))
-	if len(dst) == 0 || vectors == nil {
-		mulPortable(dst, x, y)
-		return
+	if len(dst) > 0 {
+		mul(dst, x, y)
 	}
-	vectors.mul(&dst[0], &x[0], &y[0], len(dst))
 }
 
 // Exp sets dst[i] = eˣ for x = src[i], within 2 units in the last place, subnormal
@@ -113,11 +93,9 @@ func Mul(dst, x, y []float32) {
 // NaN stays NaN.
 func Exp(dst, src []float32) {
 	checkEqual("Exp", "src", len(src), len(dst))
-	if len(dst) == 0 || vectors == nil {
-		expPortable(dst, src)
-		return
+	if len(dst) > 0 {
+		exp(dst, src)
 	}
-	vectors.exp(&dst[0], &src[0], len(dst))
 }
 
 const (
@@ -133,6 +111,9 @@ const (
 // subnormal numbers is a hundred times slower.
 func ExpSum(dst, src []float32, shift float32) float32 {
 	checkEqual("ExpSum", "src", len(src), len(dst))
+	if len(dst) == 0 {
+		return 0
+	}
 	return expSum(dst, src, shift, logSmallestNormal)
 }
 
@@ -142,14 +123,10 @@ func ExpSum(dst, src []float32, shift float32) float32 {
 // are compared with each other come from ExpSum.
 func ExpWeights(dst, src []float32, shift float32) float32 {
 	checkEqual("ExpWeights", "src", len(src), len(dst))
-	return expSum(dst, src, shift, logNothing)
-}
-
-func expSum(dst, src []float32, shift, floor float32) float32 {
-	if len(dst) == 0 || vectors == nil {
-		return expSumPortable(dst, src, shift, floor)
+	if len(dst) == 0 {
+		return 0
 	}
-	return vectors.expSum(&dst[0], &src[0], len(dst), shift, floor)
+	return expSum(dst, src, shift, logNothing)
 }
 
 // AddExpSub sets dst[i] += exp(src[i] − shift[i]), with the terms of [ExpWeights]: one row
@@ -157,22 +134,18 @@ func expSum(dst, src []float32, shift, floor float32) float32 {
 func AddExpSub(dst, src, shift []float32) {
 	checkEqual("AddExpSub", "src", len(src), len(dst))
 	checkEqual("AddExpSub", "shift", len(shift), len(dst))
-	if len(dst) == 0 || vectors == nil {
-		addExpSubPortable(dst, src, shift, logNothing)
-		return
+	if len(dst) > 0 {
+		addExpSub(dst, src, shift, logNothing)
 	}
-	vectors.addExpSub(&dst[0], &src[0], &shift[0], len(dst), logNothing)
 }
 
 // Log sets dst[i] = ln src[i], within 2 units in the last place. log(0) is −Inf,
 // log(+Inf) is +Inf, and the logarithm of a negative number or NaN is NaN.
 func Log(dst, src []float32) {
 	checkEqual("Log", "src", len(src), len(dst))
-	if len(dst) == 0 || vectors == nil || vectors.log == nil {
-		logPortable(dst, src)
-		return
+	if len(dst) > 0 {
+		log(dst, src)
 	}
-	vectors.log(&dst[0], &src[0], len(dst))
 }
 
 // SiLUMul sets dst[i] = gate[i]·sigmoid(gate[i])·up[i], the activation of a gated
@@ -180,9 +153,7 @@ func Log(dst, src []float32) {
 func SiLUMul(dst, gate, up []float32) {
 	checkEqual("SiLUMul", "gate", len(gate), len(dst))
 	checkEqual("SiLUMul", "up", len(up), len(dst))
-	if len(dst) == 0 || vectors == nil {
-		siluMulPortable(dst, gate, up)
-		return
+	if len(dst) > 0 {
+		siluMul(dst, gate, up)
 	}
-	vectors.siluMul(&dst[0], &gate[0], &up[0], len(dst))
 }
