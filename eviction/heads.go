@@ -74,7 +74,7 @@ func (m headMethod) Plan(p Prompt) Plan {
 const (
 	leastSink   = 4   // first entries (StreamingLLM, arXiv:2309.17453, §3.2)
 	leastRecent = 32  // last entries, of a quarter of the budget at most (SnapKV's window, arXiv:2404.14469, §4.2)
-	equalShare  = 0.2 // of the rest of the budget (Ada-KV's safeguard, arXiv:2407.11550, §4.2)
+	equalShare  = 0.2 // of the rest of the budget (Ada-KV's safeguard, arXiv:2407.11550, §3.2)
 )
 
 // protect protects the first and the last entries of every head but of contexts, and returns how many entries a head keeps at least.

@@ -156,8 +156,8 @@ while IFS= read -r place; do
   fail "$place: cites a paper by a file name; want NAME, arXiv:NUMBER"
 done < <(git -C "$root" grep -nE '\b(lookaheadkv|judgeq|dapq|d2o|rocketkv)[.]txt' -- '*.go' '*.py' '*.sh' '*.md' ':!scripts/check_readme.sh' | cut -d: -f1,2)
 
-# own prints the files of ours that a text names.
-own() { grep -oE '(^|[ `"(=,/])(lab|scripts|docs|[.]ci)/[A-Za-z0-9_./-]+' | sed -E 's/^[^a-z.]//; s/[.,:]+$//' | sort -u; }
+# own prints the files of ours that a text names, but those of a clone that it has made.
+own() { sed 's,[.]/glimpse/[^ ]*,,g' | grep -oE '(^|[ `"(=,/])(lab|scripts|docs|[.]ci)/[A-Za-z0-9_./-]+' | sed -E 's/^[^a-z.]//; s/[.,:]+$//' | sort -u; }
 
 # vet checks what a text says without running it: that our files exist.
 vet() { # PLACE
