@@ -68,14 +68,14 @@ func New(m *model.Model, c model.AdapterConfig) (*Lookahead, error) {
 	}
 	for _, s := range sites {
 		count, _, out, in := m.Network.Layers[s.layer].Factors(s.module)
-		values := make([]float64, count*c.Rank*in)
-		for i := range values {
-			if m.Counts() {
-				break
-			}
-			values[i] = rng.NormFloat64() / math.Sqrt(float64(in))
+		var first, zeros []float64 // nothing reads those of a model that counts
+		if !m.Counts() {
+			first, zeros = make([]float64, count*c.Rank*in), make([]float64, count*out*c.Rank)
 		}
-		a.attach(s, m.LayerParameter(s.layer, values, count*c.Rank, in), m.LayerParameter(s.layer, make([]float64, count*out*c.Rank), count*out, c.Rank))
+		for i := range first {
+			first[i] = rng.NormFloat64() / math.Sqrt(float64(in))
+		}
+		a.attach(s, m.LayerParameter(s.layer, first, count*c.Rank, in), m.LayerParameter(s.layer, zeros, count*out, c.Rank))
 	}
 	return a, nil
 }

@@ -147,6 +147,9 @@ func moduleNames() string {
 // if any, plus noise.
 func (m *Model) NewRows(c AdapterConfig, rng *rand.Rand) *kernels.Tensor {
 	table, hidden := m.Network.Embedding, m.Config.Hidden
+	if m.Counts() {
+		return m.Parameter(nil, c.Rows, hidden)
+	}
 	std := c.InitNoise * rms(table)
 	start := make([]float64, hidden)
 	if c.InitToken >= 0 {
