@@ -68,7 +68,7 @@ func New(m *model.Model, c model.AdapterConfig) (*Lookahead, error) {
 	}
 	for _, s := range sites {
 		count, _, out, in := m.Network.Layers[s.layer].Factors(s.module)
-		var first, zeros []float64 // nothing reads those of a model that counts
+		var first, zeros []float64 // nil where the model counts: it holds no numbers
 		if !m.Counts() {
 			first, zeros = make([]float64, count*c.Rank*in), make([]float64, count*out*c.Rank)
 		}

@@ -26,7 +26,7 @@ type chatRequest struct {
 type promptProgress struct {
 	Total     int   `json:"total"`     // tokens of the prompt
 	Cache     int   `json:"cache"`     // of these, those that need not run
-	Processed int   `json:"processed"` // that are there, those of the cache among them
+	Processed int   `json:"processed"` // tokens that have run or came from the cache
 	TimeMS    int64 `json:"time_ms"`   // since the request
 }
 

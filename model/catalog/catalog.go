@@ -202,7 +202,7 @@ func Find(name string) (*Entry, error) {
 	return nil, nil
 }
 
-// OfModel is the entry that stands for a model of the hub, by what Entry.Model says; nil for none.
+// OfModel finds the entry whose Entry.Model names a model of the hub. It is nil where no entry does.
 func OfModel(spec string) (*Entry, error) {
 	entries, err := Read()
 	if err != nil {

@@ -6,8 +6,8 @@
 //	{"kind": "examples", "task": "key1", "split": "validation", "tokens": 512, "seed": 1, "first": 0, "rows": 16}
 //	{"kind": "describe"}
 //
-// Lessons are those of [LessonStream] from index first on. Examples are those
-// of [datasets.Stream], each with its right answers as a model would have said them.
+// Lessons come from [LessonStream], from index first on. Examples come from [datasets.Stream].
+// Each has its right answers as a model would have said them.
 // What comes back depends on the request alone, so a program that was stopped goes on
 // by asking for what comes next.
 //
