@@ -62,6 +62,7 @@ func (m headMethod) Plan(p Prompt) Plan {
 	case headsGlobal:
 		plan.Global = true
 	case headsLearned:
+		p.Budget = plan.headBudget(p.Budget)
 		budgets := m.learned.of(p, plan.protect(p))
 		plan.Heads = func(layer, _ int, _ *Scores) []int { return budgets[layer] }
 	}

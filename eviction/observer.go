@@ -181,7 +181,7 @@ func (r *observer) observeLayer(o *runner.Observation) *kernels.Selection {
 
 // selectGlobally selects in all layers by one ranking, a unit each.
 func (r *observer) selectGlobally(ctx context.Context) error {
-	budgets := r.plan.globalBudgets(r.scores, r.prompt.Budget)
+	budgets := r.plan.globalBudgets(r.scores, r.plan.headBudget(r.prompt.Budget))
 	for l, s := range r.scores {
 		if s == nil {
 			continue

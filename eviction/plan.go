@@ -101,7 +101,9 @@ type Plan struct {
 	// Sink and Recent are the first and the last entries that are kept whatever their scores.
 	// Their sum is at most the budget.
 	Sink, Recent int
-	// Layers are budgets of the layers, which sum to at most layers · B; nil: B for each.
+	// Budget is how many entries a KV head keeps in the mean, in the place of the prompt's B; 0: B.
+	Budget int
+	// Layers are budgets of the layers, which sum to at most layers · B; nil: Budget for each.
 	Layers []int
 	// CrossLayer, where it is set, makes them of the observations of all layers.
 	CrossLayer *CrossLayer
@@ -199,12 +201,10 @@ func (p *Plan) keepsAll(entries, budget int) bool {
 	if p.waits() || entries <= budget {
 		return true
 	}
-	for _, own := range p.Layers {
-		if own < entries {
-			return false
-		}
+	if p.Layers == nil {
+		return entries <= p.headBudget(budget)
 	}
-	return p.Layers != nil
+	return slices.Min(p.Layers) >= entries
 }
 
 // reusable is the most of a prompt's first tokens whose pairs may have been computed before: what is observed
@@ -223,9 +223,17 @@ func (p *Plan) reusable(tokens int) int {
 // layerBudget is a layer's budget where the prompt's is B.
 func (p *Plan) layerBudget(layer, budget int) int {
 	if p.Layers == nil {
-		return budget
+		return p.headBudget(budget)
 	}
 	return p.Layers[layer]
+}
+
+// headBudget is what a KV head keeps in the mean where the prompt's budget is B.
+func (p *Plan) headBudget(budget int) int {
+	if p.Budget > 0 {
+		return p.Budget
+	}
+	return budget
 }
 
 // selectLayer selects a layer's entries of at most budget.

@@ -101,7 +101,9 @@ func (m rocketkv) Plan(p Prompt) Plan {
 	snap, own := m.snapkv, p
 	snap.window, own.Budget = max(1, min(snap.window, len(p.Tokens))), first // no rows of earlier turns
 	plan := snap.Plan(own)
-	plan.Layers = denseBudgets(p, first, m.dense)
+	if plan.Budget = first; m.dense > 0 {
+		plan.Layers = denseBudgets(p, first, m.dense)
+	}
 	plan.Sparse = func(s *Session) SparseState { return startHSA(s, m.dense, c.Page, c.Head) }
 	return plan
 }
