@@ -143,7 +143,7 @@ func (g *Graph) MergeScores(a, other Node, wA, wOther float64) Node {
 // with respect to the scores, dScores; scores, dScores and target are [heads, entries]
 // of the compute type, scores and target logarithmic. layers is the number of layers
 // that the loss averages over.
-type LossFunc func(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layers int)
+type LossFunc func(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layer, layers int)
 
 // Loss is the scalar loss over the score nodes of the layers that have one against the
 // sample's targets, each on its device; the sum is in the order of the layers. Its gradient is computed together with it, so it must be the
@@ -173,7 +173,7 @@ func (g *Graph) Loss(all []Node, s *Sample, f LossFunc) Node {
 					}
 				}
 				grads[l] = e.allocValue(v.t.Shape...)
-				f(e.backend, loss, grads[l].t, v.t, s.Targets[layers[l]], len(in))
+				f(e.backend, loss, grads[l].t, v.t, s.Targets[layers[l]], layers[l], len(in))
 			}
 			y := e.wrap(loss)
 			e.loss, y.saved = y, grads

@@ -219,7 +219,7 @@ var opCases = map[string]map[string]opCase{
 }
 
 // quadratic is a loss whose gradient depends on the scores: the mean of target · x + x²/2.
-func quadratic(_ kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layers int) {
+func quadratic(_ kernels.Backend, loss, dScores, scores, target *kernels.Tensor, _, layers int) {
 	n := float64(layers * scores.Len())
 	for i, x := range scores.F64() {
 		w := target.F64()[i]
@@ -349,7 +349,7 @@ func TestFailures(t *testing.T) {
 		s := new(Sample)
 		g, err := Build(func(g *Graph) (Node, error) {
 			x := g.Parameter("x", kernels.NewTensor(kernels.F64, 2, 3))
-			failing := func(kernels.Backend, *kernels.Tensor, *kernels.Tensor, *kernels.Tensor, *kernels.Tensor, int) {
+			failing := func(kernels.Backend, *kernels.Tensor, *kernels.Tensor, *kernels.Tensor, *kernels.Tensor, int, int) {
 				panic("broken loss")
 			}
 			return g.Loss([]Node{x}, s, failing), nil

@@ -17,17 +17,21 @@ import (
 type Excerpts struct {
 	documents         []string
 	bytes             int // of all documents
-	rng               *rand.Rand
+	seed              uint64
+	rng               *rand.Rand // of Next
 	encode            func(text string) ([]int32, error)
 	shortest, longest int // tokens
 }
+
+// excerpts tells draws of excerpts from others by the same seed.
+const excerpts = 0x6578636572707473
 
 // maxDocument bounds a text file, in bytes.
 const maxDocument = 256 << 20
 
 // OpenExcerpts reads text files, and of folders all files in UTF-8 that end in .txt, .md or .rst. encode gives a text's token ids.
 func OpenExcerpts(paths []string, shortest, longest int, seed uint64, encode func(text string) ([]int32, error)) (*Excerpts, error) {
-	e := &Excerpts{encode: encode, shortest: shortest, longest: longest, rng: rand.New(rand.NewPCG(seed, 0x6578636572707473))}
+	e := &Excerpts{encode: encode, shortest: shortest, longest: longest, seed: seed, rng: rand.New(rand.NewPCG(seed, excerpts))}
 	for _, path := range paths {
 		err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
@@ -62,11 +66,50 @@ func OpenExcerpts(paths []string, shortest, longest int, seed uint64, encode fun
 	return e, nil
 }
 
-// Next are the token ids of an excerpt. It begins a line or a sentence and has as many tokens as it may. Places are equally
+// HoldOut splits off the last of the documents, with the given share of all text, at least one. The last one that stays is cut where that is
+// needed.
+func (e *Excerpts) HoldOut(share float64) (rest, held *Excerpts) {
+	first, second := *e, *e
+	first.documents, second.documents = nil, nil
+	first.bytes = int((1 - share) * float64(e.bytes))
+	left := first.bytes
+	for _, document := range e.documents {
+		cut := min(left, len(document))
+		for cut > 0 && cut < len(document) && !utf8.RuneStart(document[cut]) {
+			cut--
+		}
+		if cut > 0 {
+			first.documents = append(first.documents, document[:cut])
+		}
+		if cut < len(document) {
+			second.documents = append(second.documents, document[cut:])
+		}
+		left = max(0, left-len(document))
+	}
+	for _, of := range []*Excerpts{&first, &second} {
+		of.bytes = 0
+		for _, document := range of.documents {
+			of.bytes += len(document)
+		}
+	}
+	return &first, &second
+}
+
+// Next are the token ids of one more excerpt. It begins a line or a sentence and has as many tokens as it may. Places are equally
 // likely in all documents, and drawn again where too little follows.
-func (e *Excerpts) Next() ([]int32, error) {
+func (e *Excerpts) Next() ([]int32, error) { return e.draw(e.rng) }
+
+// At is an excerpt as Next draws them, which depends on the seed and i alone.
+func (e *Excerpts) At(i int) ([]int32, error) {
+	return e.draw(rand.New(rand.NewPCG(e.seed, excerpts^(uint64(i)+1)<<20)))
+}
+
+func (e *Excerpts) draw(rng *rand.Rand) ([]int32, error) {
 	for range 1000 {
-		at, document := e.rng.IntN(e.bytes), ""
+		if e.bytes == 0 {
+			break
+		}
+		at, document := rng.IntN(e.bytes), ""
 		for _, document = range e.documents {
 			if at < len(document) {
 				break
@@ -75,7 +118,7 @@ func (e *Excerpts) Next() ([]int32, error) {
 		}
 		length := e.shortest
 		if e.longest > e.shortest {
-			length += e.rng.IntN(e.longest - e.shortest + 1)
+			length += rng.IntN(e.longest - e.shortest + 1)
 		}
 		text := document[at:]
 		if at > 0 {

@@ -1,6 +1,7 @@
 package datasets_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,16 +61,44 @@ func TestExcerpts(t *testing.T) {
 	if other := draw(2); slices.EqualFunc(all, other, slices.Equal) {
 		t.Error("another seed draws the same")
 	}
+	e, err := datasets.OpenExcerpts([]string{dir}, 10, 20, 1, encode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest, held := e.HoldOut(0.1) // of 6,000 bytes the last 600, all of the second document
+	for i := range 30 {
+		a, errA := rest.At(i)
+		b, errB := held.At(29 - i)
+		again, errC := held.At(29 - i)
+		if err := errors.Join(errA, errB, errC); err != nil {
+			t.Fatal(err)
+		}
+		if slices.Contains(b, ids["one"]) || !slices.Equal(b, again) || len(a) < 10 {
+			t.Errorf("excerpt %d: %v; held out %v and then %v", i, a, b, again)
+		}
+	}
+	if first, _ := rest.At(1); slices.Equal(first, mustAt(t, rest, 2)) {
+		t.Error("two excerpts are the same")
+	}
 	for path, want := range map[string]string{filepath.Join(dir, "broken.txt"): "UTF-8", filepath.Join(dir, "none"): "no such file", t.TempDir(): "got none"} {
 		if _, err := datasets.OpenExcerpts([]string{path}, 10, 20, 1, encode); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 	}
-	e, err := datasets.OpenExcerpts([]string{dir}, 5000, 5000, 1, encode)
+	e, err = datasets.OpenExcerpts([]string{dir}, 5000, 5000, 1, encode)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := e.Next(); err == nil || !strings.Contains(err.Error(), "5000 tokens") {
 		t.Errorf("longer than any document: %v", err)
 	}
+}
+
+func mustAt(t *testing.T, e *datasets.Excerpts, i int) []int32 {
+	t.Helper()
+	ids, err := e.At(i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
 }

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,17 +9,7 @@ import (
 
 	"glimpse/adapters"
 	"glimpse/eviction"
-	"glimpse/internal/regularfile"
 )
-
-// maxHeadBudgets bounds a file of budgets of heads, in bytes.
-const maxHeadBudgets = 64 << 20
-
-// headBudgets are learned budgets of heads that were read.
-type headBudgets struct {
-	*eviction.HeadBudgets        // nil: the model has none
-	sha256                string // of the file
-}
 
 // headsOf is how the heads of policies share a budget under Options.Heads: the place of a name among eviction.HeadSharings.
 // path is the file of budgets that is asked for, "" for none.
@@ -66,51 +54,9 @@ func (m *Model) learnedHeads() (*eviction.HeadBudgets, error) {
 }
 
 // readHeads reads what learnedHeads returns.
-func (m *Model) readHeads() (headBudgets, error) {
+func (m *Model) readHeads() (adapters.Heads, error) {
 	_, path := m.asked.headsOf()
-	if path == "" {
-		for path, raw := range adapters.HeadBudgets() {
-			b, err := m.parseHeads(raw)
-			if err != nil && !errors.Is(err, errOtherModel) {
-				return b, fmt.Errorf("%s: %w", path, err)
-			}
-			if err == nil {
-				return b, nil
-			}
-		}
-		return headBudgets{}, nil
-	}
-	raw, err := regularfile.Read(path, maxHeadBudgets)
-	if err == nil {
-		var b headBudgets
-		if b, err = m.parseHeads(raw); err == nil {
-			return b, nil
-		}
-	}
-	return headBudgets{}, fmt.Errorf("--heads %s: %w; want a file that \"train budgets\" has written, or one of: %s, %s", path, err, strings.Join(eviction.HeadSharings(), ", "), Shipped)
-}
-
-// errOtherModel is of budgets of heads that were learned for another model.
-var errOtherModel = errors.New("learned for another model")
-
-// parseHeads reads budgets of heads of the model. Its weights are hashed only where the shape fits.
-func (m *Model) parseHeads(raw []byte) (headBudgets, error) {
-	b, err := eviction.ParseHeadBudgets(raw)
-	if err != nil {
-		return headBudgets{}, err
-	}
-	if err := b.Check(m.Model, false); err != nil {
-		return headBudgets{}, fmt.Errorf("%w: %w", errOtherModel, err)
-	}
-	sum, err := m.SHA256(context.Background())
-	if err != nil {
-		return headBudgets{}, err
-	}
-	if sum != b.SHA256 {
-		return headBudgets{}, fmt.Errorf("%w: %s with the weights %.12s…, want %.12s… as %s has", errOtherModel, b.Model, b.SHA256, sum, m.Name)
-	}
-	hash := sha256.Sum256(raw)
-	return headBudgets{b, hex.EncodeToString(hash[:])}, nil
+	return adapters.ReadHeads(context.Background(), m.Model, path)
 }
 
 // checkHeads is an error where budgets of heads are asked for that there are not. By default they are those that there are.

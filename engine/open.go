@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"glimpse/adapters"
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/eviction"
@@ -26,7 +27,7 @@ import (
 )
 
 // Shipped names the adapters that come with the programs, and the draft companion of the built-in model.
-const Shipped = "shipped"
+const Shipped = adapters.Shipped
 
 // Options say what is opened. The names are as the flags of evict.
 type Options struct {
@@ -74,8 +75,8 @@ type Model struct {
 	adapters  []adapter
 	drafts    []draft // none: the model itself
 	pattern   *eviction.Pattern
-	heads     func() (headBudgets, error) // see learnedHeads
-	headsUsed atomic.Bool                 // a policy has wanted them
+	heads     func() (adapters.Heads, error) // see learnedHeads
+	headsUsed atomic.Bool                    // a policy has wanted them
 	overrides eviction.Overrides
 	set       eviction.Overrides // as the options set them
 }
@@ -164,7 +165,7 @@ func (m *Model) Companions(ctx context.Context) (datasets.Contents, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Put("budgets of heads", b.sha256)
+		out.Put("budgets of heads", b.FileSHA256)
 	}
 	for _, d := range m.drafts {
 		sum, err := d.model.SHA256(ctx)

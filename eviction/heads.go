@@ -242,6 +242,18 @@ func (b *HeadBudgets) around(share float64) (low, high func(l, h int) float64, t
 	return low, high, (share - from) / (to - from)
 }
 
+// At are the shares of heads [layer][kvHead] at a budget, between two known ones in proportion; nil of layers that are not decided about.
+func (b *HeadBudgets) At(share float64) [][]float64 {
+	low, high, t := b.around(share)
+	out := make([][]float64, len(b.Budgets[0].Heads))
+	for l, heads := range b.Budgets[0].Heads {
+		for h := range heads {
+			out[l] = append(out[l], low(l, h)+t*(high(l, h)-low(l, h)))
+		}
+	}
+	return out
+}
+
 // fill scales shares so that they sum to pool where none is above most: what one cannot take goes to the others in proportion.
 func fill(shares []float64, pool, most, sum float64) {
 	full := make([]bool, len(shares))

@@ -136,7 +136,7 @@ func (p *pass) observeResponse(ctx context.Context, observers []*observer) error
 		return nil
 	}
 	for _, probe := range capture.Probes {
-		if err := p.runtime.Runner.Probe(ctx, p.cache, probe, observe); err != nil {
+		if err := p.runtime.Runner.Probe(ctx, p.cache, probe, false, observe); err != nil {
 			return err
 		}
 	}

@@ -108,7 +108,7 @@ func TestStatesGoNowhereElse(t *testing.T) {
 				return err
 			},
 			"probe": func(c *kvcache.Cache, _ *runner.Logits) error {
-				return r.Probe(background, c, model.TokenRows(tokens[:9]), func(*runner.Observation) error { return nil })
+				return r.Probe(background, c, model.TokenRows(tokens[:9]), false, func(*runner.Observation) error { return nil })
 			},
 			"answer": func(c *kvcache.Cache, logits *runner.Logits) error {
 				_, err := r.Respond(background, c, logits, runner.GenerateOptions{MaxNew: 8})

@@ -231,7 +231,7 @@ func TestExpertsByOption(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err = r.Probe(t.Context(), plain, a, func(o *runner.Observation) error { // alone, without the prompt's rows in the experts' products
+	err = r.Probe(t.Context(), plain, a, false, func(o *runner.Observation) error { // alone, without the prompt's rows in the experts' products
 		compare.Close(t, fmt.Sprintf("layer %d", o.Layer), with[o.Layer], o.Probes[0].Float32s(), 1e-5, compare.Floor(1))
 		return nil
 	})

@@ -9,11 +9,11 @@ import (
 type Loss struct {
 	Doc string
 	// Func is what the optimiser minimises: Scale times the loss as the paper defines it.
-	// It adds one layer's part to the F64 scalar loss and writes its gradient with respect
-	// to the scores, dScores. scores and target are logarithms; all three are [heads,
-	// entries] of the compute type. layers is the number of layers that the loss averages
+	// It adds the part of some heads to the F64 scalar loss, times a weight, and writes its gradient with
+	// respect to the scores, dScores. scores and target are logarithms; all three are [heads,
+	// entries] of the compute type. of is the number of heads of all layers, which the loss is a mean
 	// over.
-	Func func(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layers int)
+	Func func(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, of int, weight float64)
 	// Scale is one constant for all samples, whatever their length.
 	Scale float64
 }
@@ -27,15 +27,15 @@ var Losses = registry.Registry[Loss]{Noun: "loss"}
 func init() {
 	Losses.Add("kl", Loss{
 		Doc: "KL(ground truth ‖ learned) of the normalised scores, mean over layers and heads (LookaheadKV, arXiv:2603.10899, eq. 5)",
-		Func: func(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layers int) {
-			b.ScoreKL(loss, dScores, scores, target, 1/float64(layers*scores.Dim0()))
+		Func: func(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, of int, weight float64) {
+			b.ScoreKL(loss, dScores, scores, target, weight/float64(of))
 		},
 		Scale: 1,
 	})
 	Losses.Add("mse", Loss{
 		Doc: "squared difference of the scores, mean over prompt columns, heads and layers (Judge Q, arXiv:2509.10798, eq. 5)",
-		Func: func(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layers int) {
-			b.ScoreMSE(loss, dScores, scores, target, mseScale/float64(layers*scores.Len()))
+		Func: func(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, of int, weight float64) {
+			b.ScoreMSE(loss, dScores, scores, target, weight*mseScale/float64(of*scores.Width()))
 		},
 		Scale: mseScale,
 	})

@@ -78,7 +78,7 @@ func TestMixedBatch(t *testing.T) {
 			for i, v := range target {
 				logs[i] = math.Log(v)
 			}
-			loss.Func(b, got, grad, kernels.FromF64(learned, heads, columns), kernels.FromF64(logs, heads, columns), layers)
+			loss.Func(b, got, grad, kernels.FromF64(learned, heads, columns), kernels.FromF64(logs, heads, columns), layers*heads, 1)
 			for i := range gradient {
 				gradient[i] *= loss.Scale / layers
 			}
@@ -110,7 +110,7 @@ func TestGradientsAgainstFiniteDifferences(t *testing.T) {
 			x, goal, grad := kernels.FromF64(learned, heads, columns), kernels.FromF64(target, heads, columns), kernels.NewTensor(kernels.F64, heads, columns)
 			value := func() float64 {
 				sum := kernels.FromF64([]float64{0})
-				loss.Func(b, sum, grad, x, goal, layers)
+				loss.Func(b, sum, grad, x, goal, layers*heads, 1)
 				return sum.F64()[0]
 			}
 			value()

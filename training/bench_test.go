@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"glimpse/losses"
 	"glimpse/model"
 	"glimpse/model/modeltest"
 
@@ -13,7 +12,7 @@ import (
 )
 
 // lookahead is an adapter as the paper trains it, with its loss.
-func lookahead(b testing.TB, m *model.Model) (model.Adapter, losses.Loss) {
+func lookahead(b testing.TB, m *model.Model) (model.Adapter, AdapterConfig) {
 	b.Helper()
 	kind, err := model.AdapterKinds.Lookup("lookaheadkv")
 	if err != nil {
@@ -23,11 +22,7 @@ func lookahead(b testing.TB, m *model.Model) (model.Adapter, losses.Loss) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	loss, err := losses.Losses.Lookup(kind.Loss)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return a, loss
+	return a, AdapterConfig{Loss: kind.Loss}
 }
 
 // BenchmarkStep measures training steps without caches against the prefill in them
@@ -52,12 +47,12 @@ func BenchmarkStep(b *testing.B) {
 					}
 					defer m.Close()
 				}
-				a, loss := lookahead(b, m)
+				a, config := lookahead(b, m)
 				tokens := modeltest.Tokens(m, 1, c.prompt+response)
 				var timing Timing
 				for b.Loop() {
 					var err error
-					if timing, err = Measure(context.Background(), m, a, loss, tokens[:c.prompt], tokens[c.prompt:], c.repeats); err != nil {
+					if timing, err = Measure(context.Background(), m, a, config, tokens[:c.prompt], tokens[c.prompt:], c.repeats); err != nil {
 						b.Fatal(err)
 					}
 				}

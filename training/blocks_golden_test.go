@@ -204,7 +204,7 @@ func TestStepOverBlocksAgainstPyTorch(t *testing.T) {
 					t.Fatal(err)
 				}
 				nearScores(t, &g, m, a, "lookaheadkv.scores")
-				s, loss := newStudentOf(t, m, a, "kl")
+				s, loss := newStudentOf(t, m, a, "kl", nil)
 				cache, targets := g.Sample(t, m)
 				value, grads := gradients(t, s, afterCache(m, cache, targets, g.Rows))
 				compare.Close(t, "loss", []float64{loss.Report(value)}, []float64{want}, 1e-5)

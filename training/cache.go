@@ -72,7 +72,7 @@ func (c *sampleCache) writeSample(key string, p *prepared) error {
 		c.dir = dir
 	}
 	c.sequence++
-	stub := &prepared{entries: p.entries, next: p.next, file: filepath.Join(c.dir.Path, fmt.Sprint(c.sequence))}
+	stub := &prepared{entries: p.entries, next: p.next, labels: len(p.targets), file: filepath.Join(c.dir.Path, fmt.Sprint(c.sequence))}
 	var views []checkpoints.TensorView
 	p.visit(func(name string, _ int, at **kernels.Tensor) {
 		var v checkpoints.TensorView
@@ -122,7 +122,10 @@ func (c *sampleCache) readSample(stub *prepared) (*prepared, error) {
 	}
 	defer f.Close()
 	layers := len(stub.kvHeads)
-	p := &prepared{entries: stub.entries, next: stub.next, past: make([][]kernels.KV, layers), states: make([][]*kernels.Tensor, layers), targets: make([]*kernels.Tensor, layers)}
+	p := &prepared{entries: stub.entries, next: stub.next, past: make([][]kernels.KV, layers), states: make([][]*kernels.Tensor, layers), targets: make([][]*kernels.Tensor, stub.labels)}
+	for i := range p.targets {
+		p.targets[i] = make([]*kernels.Tensor, layers)
+	}
 	for l, heads := range stub.kvHeads {
 		p.past[l] = make([]kernels.KV, heads)
 		if r := c.model.Config.Recurrence(l); r != nil {
@@ -177,7 +180,9 @@ func (p *prepared) visit(f func(name string, layer int, t **kernels.Tensor)) {
 			f(fmt.Sprintf("%d.%d.k", l, h), l, &p.past[l][h].K)
 			f(fmt.Sprintf("%d.%d.v", l, h), l, &p.past[l][h].V)
 		}
-		f(fmt.Sprintf("%d.target", l), l, &p.targets[l])
+		for i := range p.targets {
+			f(fmt.Sprintf("%d.target.%d", l, i), l, &p.targets[i][l])
+		}
 	}
 }
 

@@ -35,6 +35,8 @@ type Config struct {
 
 	Validation ValidationConfig `json:"validation"`
 
+	HeadBudgets *eviction.HeadBudgets `json:"-"` // whose shares weigh heads where an adapter asks for that
+
 	Workers     int   `json:"-"` // samples worked on at the same time; 0 chooses
 	CacheMemory int64 `json:"-"` // bytes of prompts' keys, values and targets kept in memory
 	CacheDisk   int64 `json:"-"` // and, beyond that, on disk
@@ -53,7 +55,9 @@ type AdapterConfig struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
 	model.AdapterConfig
-	Loss         string  `json:"loss"` // "" is the kind's own
+	Loss         string  `json:"loss"`                   // "" is the kind's own
+	Label        string  `json:"label,omitempty"`        // of labels.Labels; "" is the response's attention
+	HeadWeights  string  `json:"head_weights,omitempty"` // of HeadWeights; "" is equal
 	LearningRate float64 `json:"learning_rate"`
 	Pooling      int     `json:"pooling"` // kernel that the exported adapter asks for
 }
@@ -118,6 +122,12 @@ func (a *AdapterConfig) resolve(i int, m *model.Model) error {
 		return err
 	}
 	_, err = losses.Losses.Lookup(a.Loss)
+	if err == nil {
+		_, err = newLabel(a.Label)
+	}
+	if err == nil {
+		err = checkHeadWeights(a.HeadWeights)
+	}
 	if err == nil && (!(a.LearningRate > 0) || a.LearningRate > 10) {
 		err = fmt.Errorf("learning rate: got %v, want above 0 to 10", a.LearningRate)
 	}

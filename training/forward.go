@@ -6,7 +6,6 @@ import (
 
 	"glimpse/autodiff"
 	"glimpse/kernels"
-	"glimpse/losses"
 	"glimpse/model"
 )
 
@@ -18,7 +17,7 @@ type student struct {
 }
 
 // newStudent compiles the graph of an adapter.
-func newStudent(m *model.Model, a model.Adapter, loss losses.Loss) (*student, error) {
+func newStudent(m *model.Model, a model.Adapter, o objective) (*student, error) {
 	s := &student{sample: new(autodiff.Sample)}
 	var err error
 	s.graph, err = autodiff.Build(func(g *autodiff.Graph) (autodiff.Node, error) {
@@ -26,7 +25,7 @@ func newStudent(m *model.Model, a model.Adapter, loss losses.Loss) (*student, er
 		if err != nil {
 			return autodiff.Node{}, err
 		}
-		return g.Loss(scores, s.sample, loss.Func), nil
+		return g.Loss(scores, s.sample, o.addLayer), nil
 	}, m.Devices()...)
 	if err != nil {
 		return nil, fmt.Errorf("train: adapter %s: %w", a.Kind(), err)

@@ -8,7 +8,6 @@ import (
 
 	"glimpse/kernels"
 	"glimpse/lora"
-	"glimpse/losses"
 	"glimpse/model"
 	"glimpse/model/kvcache"
 	"glimpse/model/modeltest"
@@ -44,7 +43,7 @@ func TestGraphAndRuntimeAgree(t *testing.T) {
 				kernels.Convert(target, kernels.FromF32(s, m.Config.Heads, len(prompt)))
 				targets = append(targets, target)
 			}
-			s, _ := newStudentOf(t, m, a, "mse")
+			s, _ := newStudentOf(t, m, a, "mse", nil)
 			got, err := s.runSample(afterCache(m, cache, targets, a.Rows()))
 			if err != nil {
 				t.Fatal(err)
@@ -78,7 +77,7 @@ func TestAdaptersOfAnotherForm(t *testing.T) {
 		"layer 0: q_proj: low-rank factors that are no parameters": {a, 0, 1},
 		"layer 1: k_proj: low-rank factors that are no parameters": {a, 0, n - 1},
 	} {
-		if _, err := newStudent(m, h, losses.Loss{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := newStudent(m, h, objective{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}

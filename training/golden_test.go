@@ -65,7 +65,7 @@ func TestLookaheadKVStepAgainstPyTorch(t *testing.T) {
 					t.Fatal(err)
 				}
 				nearScores(t, &g, m, a, "lookaheadkv.scores")
-				s, loss := newStudentOf(t, m, a, "kl")
+				s, loss := newStudentOf(t, m, a, "kl", nil)
 				cache, targets := g.Sample(t, m)
 				value, grads := gradients(t, s, afterCache(m, cache, targets, g.Rows))
 				compare.Close(t, "loss", []float64{loss.Report(value)}, []float64{g.LookaheadKVLoss}, 1e-5)
@@ -144,7 +144,7 @@ func TestJudgeQStepAgainstPyTorch(t *testing.T) {
 					t.Fatal(err)
 				}
 				nearScores(t, &g, m, a, "judgeq.scores")
-				s, loss := newStudentOf(t, m, a, "mse")
+				s, loss := newStudentOf(t, m, a, "mse", nil)
 				cache, targets := g.Sample(t, m)
 				value, grads := gradients(t, s, afterCache(m, cache, targets, g.Rows))
 				compare.Close(t, "loss", []float64{loss.Report(value)}, []float64{g.JudgeQLoss}, 1e-5, compare.Floor(1e-6))

@@ -41,13 +41,13 @@ func gradients(t *testing.T, s *student, sample autodiff.Sample) (float64, [][]f
 }
 
 // newStudentOf compiles an adapter's graph with a named loss.
-func newStudentOf(t *testing.T, m *model.Model, a model.Adapter, lossName string) (*student, losses.Loss) {
+func newStudentOf(t *testing.T, m *model.Model, a model.Adapter, lossName string, weights [][]float64) (*student, losses.Loss) {
 	t.Helper()
 	loss, err := losses.Losses.Lookup(lossName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newStudent(m, a, loss)
+	s, err := newStudent(m, a, objective{Loss: loss, weights: weights})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,14 +71,49 @@ func TestGradientsAgainstFiniteDifferences(t *testing.T) {
 			for _, rows := range []int{1, 3} {
 				t.Run(fmt.Sprintf("%s/%s/rows=%d", name, loss, rows), func(t *testing.T) {
 					m := shape.Open(t, "reference64")
-					checkGradients(t, m, loss, rows, []int{11, 1, 23})
+					checkGradients(t, m, loss, rows, nil, []int{11, 1, 23})
 				})
 			}
 		}
 	}
 }
 
-func checkGradients(t *testing.T, m *model.Model, lossName string, rows int, lengths []int) {
+// TestGradientsOfWeighedHeads: and so they do where heads weigh differently, and a weight of 1 for each changes nothing.
+func TestGradientsOfWeighedHeads(t *testing.T) {
+	m := modeltest.Llama{Hidden: 8, Heads: 4, KVHeads: 2, HeadDim: 4, Intermediate: 10, Seed: 3}.Open(t, "reference64")
+	for _, loss := range losses.Losses.Names() {
+		checkGradients(t, m, loss, 2, [][]float64{{0, 1.5, 0.25, 2}, {3, 0, 0.25, 1}}, []int{11})
+		value := func(weights [][]float64) (float64, [][]float64) {
+			a, err := lora.New(m, model.AdapterConfig{Rows: 2, Rank: 2, Alpha: 4, Modules: model.Modules, InitToken: 2, InitNoise: 0.5, Seed: 7})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, _ := newStudentOf(t, m, a, loss, weights)
+			p, err := prepareSample(t.Context(), runner.New(m), Sample{Prompt: modeltest.Tokens(m, 1, 12), Response: modeltest.Tokens(m, 2, 3)}, 3, []label{mustLabel(t, "")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return gradients(t, s, p.withRows(m, 2, 0))
+		}
+		plain, grads := value(nil)
+		ones, weighed := value([][]float64{{1, 1, 1, 1}, {1, 1, 1, 1}})
+		compare.Close(t, loss, []float64{ones}, []float64{plain}, 1e-12)
+		for i := range grads {
+			compare.Close(t, loss, weighed[i], grads[i], 1e-9, compare.Floor(1e-12))
+		}
+	}
+}
+
+func mustLabel(t *testing.T, name string) label {
+	t.Helper()
+	l, err := newLabel(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func checkGradients(t *testing.T, m *model.Model, lossName string, rows int, weights [][]float64, lengths []int) {
 	a, err := lora.New(m, model.AdapterConfig{Rows: rows, Rank: 2, Alpha: 4, Modules: model.Modules, InitToken: 2, InitNoise: 0.5, Seed: 7})
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +124,7 @@ func checkGradients(t *testing.T, m *model.Model, lossName string, rows int, len
 			p.Tensor.F64()[i] = v + 0.2*rng.NormFloat64()
 		}
 	}
-	s, _ := newStudentOf(t, m, a, lossName)
+	s, _ := newStudentOf(t, m, a, lossName, weights)
 	checked, worst := 0, 0.0
 	for _, n := range lengths {
 		r, cache := runner.New(m), kvcache.New(m)
@@ -151,7 +186,7 @@ func TestOnlyTheTokensAreTrained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _ := newStudentOf(t, m, a, "mse")
+	s, _ := newStudentOf(t, m, a, "mse", nil)
 	if names := s.graph.Parameters(); !slices.Equal(names, []string{"soft_tokens"}) {
 		t.Fatalf("trained parameters %v, want soft_tokens alone", names)
 	}
@@ -242,7 +277,7 @@ func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
 	sample := afterCache(m, cache, nil, rows)
 	sample.Targets = make([]*kernels.Tensor, m.Config.Layers)
 	// The response that starts where the rows do sees what they see.
-	err = r.Probe(context.Background(), cache, model.TokenRows(prompt[:rows+2]), func(o *runner.Observation) error {
+	err = r.Probe(context.Background(), cache, model.TokenRows(prompt[:rows+2]), false, func(o *runner.Observation) error {
 		if m.Config.Recurrent(o.Layer) {
 			return nil
 		}
@@ -254,7 +289,7 @@ func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, loss := newStudentOf(t, m, a, "kl")
+	s, loss := newStudentOf(t, m, a, "kl", nil)
 	value, grads := gradients(t, s, sample)
 	if _, queries, keys := m.RowsAfter(cache.Next(), rows, m.Config.Long(int(cache.Next()))); !slices.Equal(queries, sample.QueryRoPE) || !slices.Equal(keys, sample.KeyRoPE) {
 		t.Errorf("rows after a prompt of %d tokens rotate by other angles than rows after its cache", len(prompt))
@@ -266,12 +301,12 @@ func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
 			layers++
 		}
 	}
-	err = r.Probe(context.Background(), cache, a, func(o *runner.Observation) error {
+	err = r.Probe(context.Background(), cache, a, false, func(o *runner.Observation) error {
 		if m.Config.Recurrent(o.Layer) || !m.Config.WindowsAlone() && m.Config.Window(o.Layer) > 0 {
 			return nil
 		}
 		scores := o.Probes[0]
-		loss.Func(m.Backend, sum, m.Backend.Alloc(scores.DType, scores.Shape...), scores, sample.Targets[o.Layer], layers)
+		loss.Func(m.Backend, sum, m.Backend.Alloc(scores.DType, scores.Shape...), scores, sample.Targets[o.Layer], layers*scores.Dim0(), 1)
 		return nil
 	})
 	if err != nil {

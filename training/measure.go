@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"glimpse/internal/benchclock"
-	"glimpse/losses"
 	"glimpse/model"
 	"glimpse/model/kvcache"
 	"glimpse/model/runner"
@@ -45,14 +44,18 @@ const Enough = 10 * time.Second
 
 // Measure times prefills and steps of one sample in turn, without caches and with
 // all threads on it, and reports medians. It stops early where repeats would take
-// longer than people wait.
-func Measure(ctx context.Context, m *model.Model, a model.Adapter, loss losses.Loss, prompt, response []int32, repeats int) (Timing, error) {
-	s, err := newStudent(m, a, loss)
+// longer than people wait. Of the configuration it reads the objective.
+func Measure(ctx context.Context, m *model.Model, a model.Adapter, c AdapterConfig, prompt, response []int32, repeats int) (Timing, error) {
+	o, err := newObjective(m, &c, nil)
+	if err != nil {
+		return Timing{}, err
+	}
+	s, err := newStudent(m, a, o)
 	if err != nil {
 		return Timing{}, err
 	}
 	defer s.graph.Close()
-	return measureAdapter(ctx, runner.New(m), s, a, loss, prompt, response, repeats)
+	return measureAdapter(ctx, runner.New(m), s, a, o, prompt, response, repeats)
 }
 
 // Measure is the package's function for adapter i, in the memory that the trainer
@@ -60,14 +63,14 @@ func Measure(ctx context.Context, m *model.Model, a model.Adapter, loss losses.L
 func (t *Trainer) Measure(ctx context.Context, i int, prompt, response []int32, repeats int) (Timing, error) {
 	w := t.workers[0]
 	l := t.learners[i]
-	return measureAdapter(ctx, w.runner, w.students[i], l.adapter, l.loss, prompt, response, repeats)
+	return measureAdapter(ctx, w.runner, w.students[i], l.adapter, l.objective, prompt, response, repeats)
 }
 
-func measureAdapter(ctx context.Context, r *runner.Runner, s *student, a model.Adapter, loss losses.Loss, prompt, response []int32, repeats int) (Timing, error) {
+func measureAdapter(ctx context.Context, r *runner.Runner, s *student, a model.Adapter, o objective, prompt, response []int32, repeats int) (Timing, error) {
 	m := r.Model
 	t := Timing{Prompt: len(prompt), Response: len(response)}
 	var err error
-	if t.Floor, err = floorOf(ctx, m, a, loss, prompt, response); err != nil {
+	if t.Floor, err = floorOf(ctx, m, a, o, prompt, response); err != nil {
 		return t, err
 	}
 	var prefills, steps []time.Duration
@@ -80,7 +83,7 @@ func measureAdapter(ctx context.Context, r *runner.Runner, s *student, a model.A
 		waitDevices(m)
 		prefill := benchclock.Now() - start
 		start = benchclock.Now()
-		if err := s.runStep(ctx, r, a, prompt, response); err != nil {
+		if err := s.runStep(ctx, r, a, o.label, prompt, response); err != nil {
 			return t, err
 		}
 		waitDevices(m)
@@ -111,10 +114,10 @@ func median(d []time.Duration) time.Duration {
 // floorOf is the floating-point operations of a step over those of the prefill alone, counted on a model that computes
 // nothing. Causal attention counts the visible half of its products;
 // softmax, norms and the optimiser count nothing.
-func floorOf(ctx context.Context, m *model.Model, a model.Adapter, loss losses.Loss, prompt, response []int32) (float64, error) {
+func floorOf(ctx context.Context, m *model.Model, a model.Adapter, o objective, prompt, response []int32) (float64, error) {
 	counted, counter := m.Counted()
 	counter.SeekPeaks(false)
-	s, err := newStudent(counted, a, loss)
+	s, err := newStudent(counted, a, o)
 	if err != nil {
 		return 0, err
 	}
@@ -124,15 +127,15 @@ func floorOf(ctx context.Context, m *model.Model, a model.Adapter, loss losses.L
 		return 0, err
 	}
 	step := counter.CountWork()
-	err = s.runStep(ctx, r, a, prompt, response)
+	err = s.runStep(ctx, r, a, o.label, prompt, response)
 	return step.FLOPs() / max(1, prefill.FLOPs()), err
 }
 
 // runStep is a step of one sample without the optimiser's.
-func (s *student) runStep(ctx context.Context, r *runner.Runner, a model.Adapter, prompt, response []int32) error {
-	p, err := prepareSample(ctx, r, Sample{Prompt: prompt, Response: response}, len(response))
+func (s *student) runStep(ctx context.Context, r *runner.Runner, a model.Adapter, l label, prompt, response []int32) error {
+	p, err := prepareSample(ctx, r, Sample{Prompt: prompt, Response: response}, len(response), []label{l})
 	if err == nil {
-		_, err = s.runSample(p.withRows(r.Model, a.Rows()))
+		_, err = s.runSample(p.withRows(r.Model, a.Rows(), 0))
 	}
 	return err
 }

@@ -4,21 +4,22 @@ import (
 	"fmt"
 	"math"
 
+	"glimpse/eviction"
 	"glimpse/kernels"
-	"glimpse/losses"
 	"glimpse/model"
 )
 
 // learner is one adapter in training: its parameters and what AdamW keeps of them.
 type learner struct {
 	AdapterConfig
-	adapter model.Adapter
-	loss    losses.Loss
-	params  []model.Parameter
-	sum     []*kernels.Tensor // gradients of the current batch
-	m, v    []*kernels.Tensor // AdamW moments
-	best    []*kernels.Tensor // parameters at the best validation; nil where none is asked for
-	runs    []parameterRun
+	adapter   model.Adapter
+	objective objective
+	of        int // place of its label among the trainer's
+	params    []model.Parameter
+	sum       []*kernels.Tensor // gradients of the current batch
+	m, v      []*kernels.Tensor // AdamW moments
+	best      []*kernels.Tensor // parameters at the best validation; nil where none is asked for
+	runs      []parameterRun
 }
 
 // parameterRun is parameters [from, to), which follow each other on a device.
@@ -29,7 +30,7 @@ type parameterRun struct {
 
 // newLearner initialises an adapter, its moments and, where validation looks for them, the
 // place of its best parameters.
-func newLearner(m *model.Model, c AdapterConfig, keepsBest bool) (*learner, error) {
+func newLearner(m *model.Model, c AdapterConfig, budgets *eviction.HeadBudgets, keepsBest bool) (*learner, error) {
 	kind, err := model.AdapterKinds.Lookup(c.Kind)
 	if err != nil {
 		return nil, err
@@ -38,8 +39,8 @@ func newLearner(m *model.Model, c AdapterConfig, keepsBest bool) (*learner, erro
 	if l.adapter, err = kind.New(m, c.AdapterConfig); err != nil {
 		return nil, err
 	}
-	if l.loss, err = losses.Losses.Lookup(c.Loss); err != nil {
-		return nil, err
+	if l.objective, err = newObjective(m, &c, budgets); err != nil {
+		return nil, fmt.Errorf("adapter %s: %w", c.Name, err)
 	}
 	l.params = l.adapter.Parameters()
 	for i, p := range l.params {

@@ -170,7 +170,7 @@ func (p *planner) count(c Config, o PlanOptions, cacheDType string, onH100, peak
 	}
 	key := fmt.Sprintln(o.Prompt, o.Response, o.Generated, c.Validation.Every > 0, cacheDType, onH100)
 	for _, a := range c.Adapters { // equal for adapters that take equal time and memory
-		key += fmt.Sprintln(a.Kind, a.Rows, a.Rank, a.Modules)
+		key += fmt.Sprintln(a.Kind, a.Rows, a.Rank, a.Modules, a.Label)
 	}
 	if n, ok := p.counts[key]; ok && (n.exact || !peaks) {
 		return n, nil

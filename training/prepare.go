@@ -16,10 +16,10 @@ import (
 var errEmptyResponse = errors.New("empty response")
 
 // prepared is what all students need of a sample: the prompt's keys and values, and the
-// target.
+// targets.
 type prepared struct {
 	past    [][]kernels.KV
-	targets []*kernels.Tensor   // logarithms [heads, n], per layer; nil of layers without keys and values
+	targets [][]*kernels.Tensor // logarithms [heads, n], per label and layer; nil of layers without keys and values
 	states  [][]*kernels.Tensor // of recurrent layers, else nil
 	entries int
 	next    int32
@@ -27,17 +27,18 @@ type prepared struct {
 	// Of a sample on disk: its file and the extents of past.
 	file    string
 	kvHeads []int // by layer
+	labels  int   // number of targets
 }
 
 // prepared reads a sample from the cache or prepares it.
 func (t *Trainer) prepared(ctx context.Context, r *runner.Runner, s Sample) (*prepared, error) {
 	if t.cache == nil {
-		return prepareSample(ctx, r, s, t.Config.MaxResponse)
+		return prepareSample(ctx, r, s, t.Config.MaxResponse, t.labels)
 	}
 	if p := t.cache.getSample(s.Key); p != nil {
 		return p, nil
 	}
-	p, err := prepareSample(ctx, r, s, t.Config.MaxResponse)
+	p, err := prepareSample(ctx, r, s, t.Config.MaxResponse, t.labels)
 	if err != nil {
 		return nil, err
 	}
@@ -45,11 +46,12 @@ func (t *Trainer) prepared(ctx context.Context, r *runner.Runner, s Sample) (*pr
 	return p, nil
 }
 
-// prepareSample prefills a prompt and computes the target of its response, which is
-// generated first where there is none. It is the one code path for all targets.
-func prepareSample(ctx context.Context, r *runner.Runner, s Sample, maxResponse int) (*prepared, error) {
+// prepareSample prefills a prompt and computes its targets under the labels. The response, where one of them needs it, is
+// generated first if there is none. It is the one code path for all targets.
+func prepareSample(ctx context.Context, r *runner.Runner, s Sample, maxResponse int, labels []label) (*prepared, error) {
 	cache := kvcache.New(r.Model)
-	generated := s.Response == nil
+	needed := needResponse(labels)
+	generated := needed && s.Response == nil
 	logits, err := r.Forward(ctx, cache, s.Prompt, runner.PrefillOptions{CacheOnly: !generated})
 	if err != nil {
 		return nil, err
@@ -61,39 +63,25 @@ func prepareSample(ctx context.Context, r *runner.Runner, s Sample, maxResponse 
 		}
 	}
 	response = response[:min(len(response), maxResponse)]
-	if len(response) == 0 {
+	if needed && len(response) == 0 {
 		return nil, errEmptyResponse
 	}
 	p := &prepared{entries: len(s.Prompt), next: cache.Next()}
-	if p.targets, err = target(ctx, r, cache, response); err != nil {
-		return nil, err
+	for i := range labels {
+		targets, err := labels[i].target(ctx, r, cache, s.Prompt, response)
+		if err != nil {
+			return nil, err
+		}
+		p.targets = append(p.targets, targets)
 	}
 	p.past, p.states = cache.Views(), statesOf(r.Model, cache)
 	return p, nil
 }
 
-// target is the attention that a response pays to the prompt in the cache: per layer the
-// logarithms [heads, entries] of the mean over the response's rows.
-func target(ctx context.Context, r *runner.Runner, cache *kvcache.Cache, response []int32) ([]*kernels.Tensor, error) {
-	out := make([]*kernels.Tensor, r.Model.Config.Layers)
-	err := r.Probe(ctx, cache, model.TokenRows(response), func(o *runner.Observation) error {
-		if r.Model.Config.Recurrent(o.Layer) {
-			return nil
-		}
-		scores := o.Probes[0]
-		b := r.Model.On(o.Layer)
-		target := b.Alloc(scores.DType, scores.Shape...)
-		b.Copy(target, scores) // the next layer's may take its place
-		out[o.Layer] = target
-		return nil
-	})
-	return out, err
-}
-
-// withRows places an adapter's rows after the prompt: what a student's graph runs on.
-func (p *prepared) withRows(m *model.Model, rows int) autodiff.Sample {
+// withRows places an adapter's rows after the prompt: what a student's graph runs on, with the targets of a label.
+func (p *prepared) withRows(m *model.Model, rows, label int) autodiff.Sample {
 	pos, queries, keys := m.RowsAfter(p.next, rows, m.Config.Long(int(p.next)))
-	return autodiff.Sample{Past: p.past, Positions: pos, QueryRoPE: queries, KeyRoPE: keys, Targets: p.targets, States: p.states}
+	return autodiff.Sample{Past: p.past, Positions: pos, QueryRoPE: queries, KeyRoPE: keys, Targets: p.targets[label], States: p.states}
 }
 
 // afterCache is the same of a cache as it is.

@@ -91,6 +91,7 @@ type subject struct {
 	m                *model.Model
 	adapter          model.Adapter
 	student          *student
+	label            label
 	prompt, response []int32
 }
 
@@ -117,13 +118,18 @@ func openSubject(b *testing.B, folder string) *subject {
 		return t
 	}
 	s := &subject{m: m}
-	a, loss := lookahead(b, m)
+	a, c := lookahead(b, m)
+	o, err := newObjective(m, &c, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s.label = o.label
 	s.adapter = a
 	for _, p := range a.Parameters() {
 		kernels.Convert(p.Tensor, read(p.Name))
 	}
 	s.prompt, s.response = slices.Clone(read("prompt").I32()), slices.Clone(read("response").I32())
-	if s.student, err = newStudent(m, a, loss); err != nil {
+	if s.student, err = newStudent(m, a, o); err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { s.student.graph.Close() })
@@ -131,11 +137,11 @@ func openSubject(b *testing.B, folder string) *subject {
 }
 
 func (s *subject) step(b *testing.B, r *runner.Runner) (loss float64) {
-	p, err := prepareSample(context.Background(), r, Sample{Prompt: s.prompt, Response: s.response}, len(s.response))
+	p, err := prepareSample(context.Background(), r, Sample{Prompt: s.prompt, Response: s.response}, len(s.response), []label{s.label})
 	if err != nil {
 		b.Fatal(err)
 	}
-	if loss, err = s.student.runSample(p.withRows(s.m, s.adapter.Rows())); err != nil {
+	if loss, err = s.student.runSample(p.withRows(s.m, s.adapter.Rows(), 0)); err != nil {
 		b.Fatal(err)
 	}
 	return loss

@@ -1,6 +1,7 @@
 package training
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/internal/listing"
 	"glimpse/internal/tables"
+	"glimpse/labels"
 )
 
 // Validation is how the adapters do on held-out samples, beside SnapKV on the same
@@ -19,7 +21,8 @@ type Validation struct {
 	Samples  int              `json:"samples"`
 	Budgets  eviction.Budgets `json:"budgets"`
 	Adapters []Quality        `json:"adapters"`
-	SnapKV   Quality          `json:"snapkv"`
+	SnapKV   Quality          `json:"snapkv"`              // by the first label
+	By       []Quality        `json:"snapkv_by,omitempty"` // by the others
 	Seconds  float64          `json:"seconds"`
 }
 
@@ -28,18 +31,39 @@ type Validation struct {
 // defined for any sample is NaN: agreement at a budget that every prompt fits.
 type Quality struct {
 	Name string `json:"name"`
+	// Label is what it is judged by; "" is the response's attention.
+	Label string `json:"label,omitempty"`
 	// Loss is the adapter's own, as the paper defines it; 0 for SnapKV, which has none.
 	Loss float64 `json:"loss"`
-	// HitRate at each budget: the share of the oracle's entries that is kept
+	// HitRate at each budget: the share of the entries that is kept of those which the label's policy keeps
 	// (Judge Q, arXiv:2509.10798, eq. 6), protected entries included.
 	HitRate []Number `json:"hit_rate"`
-	// Recall at each budget: the share of the highest scores of the response that is
+	// Recall at each budget: the share of the highest scores of the label that is
 	// among the highest scores, without protected entries.
 	Recall []Number `json:"recall"`
 	// Tau is Kendall's τ-b of the scores.
 	Tau Number `json:"tau"`
 	// Best: the loss is the lowest of the run so far.
 	Best bool `json:"best,omitempty"`
+}
+
+// takeSnapKV takes in what SnapKV has by one more label.
+func (v *Validation) takeSnapKV(q Quality) {
+	if v.SnapKV.Name == "" {
+		v.SnapKV = q
+	} else {
+		v.By = append(v.By, q)
+	}
+}
+
+// snapKV is what SnapKV has by a label.
+func (v *Validation) snapKV(label string) *Quality {
+	for i := range v.By {
+		if v.By[i].Label == label {
+			return &v.By[i]
+		}
+	}
+	return &v.SnapKV
 }
 
 // Number is a float64 that JSON writes as null where it is NaN.
@@ -91,7 +115,7 @@ func (v *Validation) Metrics(adapter int) map[string]float64 {
 	for b, budget := range v.Budgets {
 		put(fmt.Sprintf("hit_rate_%v", budget), q.HitRate[b])
 		put(fmt.Sprintf("recall_%v", budget), q.Recall[b])
-		put(fmt.Sprintf("snapkv_hit_rate_%v", budget), v.SnapKV.HitRate[b])
+		put(fmt.Sprintf("snapkv_hit_rate_%v", budget), v.snapKV(q.Label).HitRate[b])
 	}
 	put("kendall_tau", q.Tau)
 	return m
@@ -110,7 +134,12 @@ func (v *Validation) WriteTable(w io.Writer) error {
 	for _, q := range v.Adapters {
 		lines = append(lines, line(q, fmt.Sprintf("%.4g", q.Loss)))
 	}
-	lines = append(lines, line(v.SnapKV, ""))
+	for _, q := range append([]Quality{v.SnapKV}, v.By...) {
+		if v.By != nil {
+			q.Name += ", " + cmp.Or(q.Label, labels.Default)
+		}
+		lines = append(lines, line(q, ""))
+	}
 	return WriteQuality(w, []tables.Column{{Head: fmt.Sprintf("%d held-out samples", v.Samples)}, {Head: "loss", Right: true}}, []tables.Column{{}}, v.Budgets, lines)
 }
 

@@ -38,6 +38,7 @@ type Trainer struct {
 
 	source   Source
 	learners []*learner
+	labels   []label // of all learners, each once
 	workers  []*worker
 	cache    *sampleCache // nil: samples do not come again
 	done     int          // optimiser steps
@@ -61,9 +62,12 @@ func New(m *model.Model, c Config, source Source) (*Trainer, error) {
 	}
 	t := &Trainer{Model: m, Config: c, source: source, ranks: collective.Alone()}
 	for _, a := range c.Adapters {
-		l, err := newLearner(m, a, c.Validation.Every > 0)
+		l, err := newLearner(m, a, c.HeadBudgets, c.Validation.Every > 0)
 		if err != nil {
 			return nil, err
+		}
+		if l.of = slices.IndexFunc(t.labels, func(other label) bool { return other.name == l.objective.label.name }); l.of < 0 {
+			l.of, t.labels = len(t.labels), append(t.labels, l.objective.label)
 		}
 		t.learners = append(t.learners, l)
 	}
@@ -71,7 +75,7 @@ func New(m *model.Model, c Config, source Source) (*Trainer, error) {
 	for range c.concurrency(m) {
 		w := &worker{runner: runner.New(m)}
 		for _, l := range t.learners {
-			s, err := newStudent(m, l.adapter, l.loss)
+			s, err := newStudent(m, l.adapter, l.objective)
 			if err != nil {
 				return nil, err
 			}

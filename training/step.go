@@ -158,7 +158,7 @@ func (t *Trainer) work(ctx context.Context, w *worker, s Sample) (_ []float64, e
 	}
 	values := make([]float64, len(w.students))
 	for i, student := range w.students {
-		if values[i], err = student.runSample(p.withRows(t.Model, t.learners[i].Rows)); err != nil {
+		if values[i], err = student.runSample(p.withRows(t.Model, t.learners[i].Rows, t.learners[i].of)); err != nil {
 			return nil, err
 		}
 	}
@@ -217,7 +217,7 @@ func (t *Trainer) settle(b *batch) {
 			case o.Bad[j] != "":
 				b.bad[j] = &NonFinite{l.Name, b.samples[i].ID, o.Bad[j]}
 			default:
-				b.losses[j] += l.loss.Report(o.Losses[j])
+				b.losses[j] += l.objective.Report(o.Losses[j])
 			}
 		}
 	}

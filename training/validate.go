@@ -12,14 +12,15 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/internal/stats"
+	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/kvcache"
 	"glimpse/model/runner"
 )
 
 // HoldOut sets the samples that validations are made on: the first
-// Validation.Samples of the source, which may not be those that are trained on.
-// Samples without a response get the model's own, greedy one; samples whose response
+// Validation.Samples of the source, which may not be those that are trained on. Where a label is of the response,
+// samples without one get the model's own, greedy one; samples whose response
 // is empty are left out.
 func (t *Trainer) HoldOut(ctx context.Context, source Source) error {
 	t.held = nil
@@ -29,6 +30,10 @@ func (t *Trainer) HoldOut(ctx context.Context, source Source) error {
 		if held[i], err = source.At(i); err != nil {
 			return fmt.Errorf("validation: %w", err)
 		}
+	}
+	if !needResponse(t.labels) {
+		t.held = held
+		return nil
 	}
 	responses, err := shareResults(ctx, t, "held-out responses", len(held), func(w *worker, i int) ([]int32, error) {
 		s := held[i]
@@ -154,8 +159,8 @@ func (t *Trainer) Validate(ctx context.Context) (*Validation, error) {
 		return nil, err
 	}
 	v := &Validation{Step: t.done, Samples: n, Budgets: budgets}
-	for p := range policies[:len(policies)-1] { // without the oracle
-		q := Quality{Name: policies[p].Name, HitRate: make([]Number, len(budgets)), Recall: make([]Number, len(budgets))}
+	for p, c := range t.comparisons() {
+		q := Quality{Name: policies[c.policy].Name, Label: t.labels[c.label].shown(), HitRate: make([]Number, len(budgets)), Recall: make([]Number, len(budgets))}
 		mean := func(value func(a agreement) float64) Number {
 			sum, defined := 0.0, 0
 			for i := range results {
@@ -171,14 +176,13 @@ func (t *Trainer) Validate(ctx context.Context) (*Validation, error) {
 			q.Recall[b] = mean(func(a agreement) float64 { return a.Recall[b] })
 		}
 		q.Tau = mean(func(a agreement) float64 { return a.Tau })
-		if p == 0 {
-			v.SnapKV = q
+		if c.policy == 0 {
+			v.takeSnapKV(q)
 			continue
 		}
-		l := t.learners[p-1]
-		q.Name = l.Name
+		q.Name = t.learners[c.policy-1].Name
 		for i := range results {
-			q.Loss += results[i].Losses[p-1] / float64(n)
+			q.Loss += results[i].Losses[c.policy-1] / float64(n)
 		}
 		if q.Loss-q.Loss != 0 { // of an adapter that is diverging: worse than any other
 			q.Loss = math.MaxFloat64
@@ -189,7 +193,21 @@ func (t *Trainer) Validate(ctx context.Context) (*Validation, error) {
 	return v, nil
 }
 
-// scorers are SnapKV, the adapters' policies and the oracle, as the eviction
+// comparison is a policy that is judged by a label: their places among the scorers and the trainer's labels.
+type comparison struct{ policy, label int }
+
+// comparisons are SnapKV by every label, and the adapters by their own.
+func (t *Trainer) comparisons() (out []comparison) {
+	for i := range t.labels {
+		out = append(out, comparison{0, i})
+	}
+	for i, l := range t.learners {
+		out = append(out, comparison{1 + i, l.of})
+	}
+	return out
+}
+
+// scorers are SnapKV, the adapters' policies and those that have the labels, as the eviction
 // runtime runs them.
 func (t *Trainer) scorers() ([]*eviction.Configured, error) {
 	snapkv, err := eviction.New("snapkv", 0, nil, nil)
@@ -206,8 +224,10 @@ func (t *Trainer) scorers() ([]*eviction.Configured, error) {
 		}
 		out = append(out, p)
 	}
-	oracle, err := eviction.New("oracle", 0, nil, nil)
-	return append(out, oracle), err
+	for _, l := range t.labels {
+		out = append(out, l.policy)
+	}
+	return out, nil
 }
 
 // judge measures everything on one sample.
@@ -216,30 +236,37 @@ func (t *Trainer) judge(ctx context.Context, w *worker, policies []*eviction.Con
 	for i, b := range of {
 		budgets[i] = b.Of(len(s.Prompt))
 	}
+	if s.Response == nil {
+		s.Response = []int32{} // and none is generated
+	}
 	rt := &eviction.Runtime{Runner: w.runner}
 	study, err := rt.Study(ctx, policies, eviction.Prompt{Tokens: s.Prompt, Response: s.Response}, budgets, runner.GenerateOptions{})
 	if err != nil {
 		return nil, nil, err
 	}
-	targets, err := target(ctx, w.runner, study.Cache, s.Response)
-	if err != nil {
-		return nil, nil, err
+	targets := make([][]*kernels.Tensor, len(t.labels))
+	for i := range targets {
+		if targets[i], err = t.labels[i].target(ctx, w.runner, study.Cache, s.Prompt, s.Response); err != nil {
+			return nil, nil, err
+		}
 	}
 	losses := make([]float64, len(w.students))
 	for i, student := range w.students {
-		v, err := student.runSample(afterCache(t.Model, study.Cache, targets, t.learners[i].Rows))
+		l := t.learners[i]
+		v, err := student.runSample(afterCache(t.Model, study.Cache, targets[l.of], l.Rows))
 		if err != nil {
 			return nil, nil, err
 		}
-		losses[i] = t.learners[i].loss.Report(v)
+		losses[i] = l.objective.Report(v)
 	}
-	critical := study.Choices[(len(policies)-1)*len(budgets):]
-	out := make([]agreement, len(policies)-1)
-	for p := range out {
-		a := &out[p]
+	compared := t.comparisons()
+	out := make([]agreement, len(compared))
+	for i, c := range compared {
+		a := &out[i]
 		a.Tau = math.NaN()
+		critical := study.Choices[(1+len(t.learners)+c.label)*len(budgets):]
 		for b := range budgets {
-			choice, want := study.Choices[p*len(budgets)+b], critical[b]
+			choice, want := study.Choices[c.policy*len(budgets)+b], critical[b]
 			if choice.Scores == nil || want.Scores == nil { // the prompt fits the budget
 				a.Hit, a.Recall = append(a.Hit, math.NaN()), append(a.Recall, math.NaN())
 				continue

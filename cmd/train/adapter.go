@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"glimpse/internal/cli"
+	"glimpse/labels"
 	"glimpse/training/runs"
 
 	"github.com/spf13/cobra"
@@ -51,13 +53,15 @@ func newAdapter(a adapterCommand) *cobra.Command {
 	f.Var(&adapter.InitToken, "init-token", "token whose embedding the rows start from: an id, end (the first prompt's last) or -1 (random)")
 	f.Float64Var(&adapter.InitNoise, "init-noise", adapter.InitNoise, "noise added to the rows at the start, in standard deviations of the embeddings")
 	f.IntVar(&adapter.Pooling, "pooling", adapter.Pooling, "width of the max pooling of scores; 0 is the paper's, but 1 for the built-in model")
+	f.StringVar(&adapter.Label, "label", "", "what is learned: "+strings.Join(labels.Labels.Names(), ", ")+"; empty is response")
+	f.StringVar(&adapter.HeadWeights, "head-weights", "", "weights of the heads in the loss: equal, or learned for their shares of a budget (--heads)")
 	f.StringVar(&adapter.Loss, "loss", "", "objective: kl or mse; empty is that of the adapter's kind")
 	if a.lora {
 		f.Var(&adapter.Modules, "modules", "linear layers with LoRA: all, qv, none, experts, or a list such as q_proj,v_proj")
 		f.IntVar(&adapter.Rank, "rank", adapter.Rank, "LoRA rank r")
 		f.Float64Var(&adapter.Alpha, "alpha", adapter.Alpha, "LoRA α; the update is scaled by α/r")
 	}
-	cli.Everyday(cmd, "preset", "model", "device", "data", "tokens", "steps", "batch", "rows", "lr", "run", "out", "resume", "replace")
+	cli.Everyday(cmd, "preset", "model", "device", "data", "label", "steps", "batch", "rows", "lr", "run", "out", "resume", "replace")
 	if a.lora {
 		cli.Everyday(cmd, "modules", "rank")
 	}

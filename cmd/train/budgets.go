@@ -18,6 +18,7 @@ import (
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/cli"
 	"glimpse/internal/progress"
+	"glimpse/labels"
 	"glimpse/model"
 	"glimpse/model/hub"
 	"glimpse/training"
@@ -47,12 +48,12 @@ much more of what a context says (KVzip, arXiv:2505.23416). The shares are a mod
 is asked: they are learned once, as the mean over contexts of what each head keeps under the
 ranking of a label, and any policy then ranks within the heads ("evict run --heads budgets.json").
 
-With --label kvzip the contexts are parts of any texts, which the model is made to repeat. With
---label oracle they are the prompts of samples made by "train generate", with their responses.`,
+With --label context the contexts are parts of any texts, which the model is made to repeat. With
+--label response they are the prompts of samples made by "train generate", with their responses.`,
 		Annotations: cli.Details(`--data takes files and folders of text, or files of samples, which end in .jsonl.
 A run that was stopped goes on when it is started again: what was measured lies beside --out,
 in a file that ends in .partial.`),
-		Example: `  train budgets --label oracle --data out/samples.jsonl --samples 8 -o out/budgets.json --replace
+		Example: `  train budgets --label response --data out/samples.jsonl --samples 8 -o out/budgets.json --replace
   train budgets --model path/to/llama --data docs --samples 8 -o out/llama.json --replace`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,8 +68,8 @@ in a file that ends in .partial.`),
 	cli.BindModel(f, &b.model, &b.device)
 	f.StringVar(&b.cacheDType, "cache-dtype", "auto", model.CacheDTypeUsage)
 	f.StringSliceVar(&b.data, "data", nil, "files and folders of text, or a file of samples made by train generate")
-	f.StringVar(&b.label, "label", "kvzip", "policy whose ranking of all heads is learned: kvzip, or oracle with samples")
-	f.StringArrayVar(&b.set, "set", nil, "option of the label, as kvzip.of=mean; may be repeated")
+	f.StringVar(&b.label, "label", "context", "what all heads are ranked by: "+strings.Join(labels.Labels.Names(), ", "))
+	f.StringArrayVar(&b.set, "set", nil, "option of the label's policy, as chunk=4096; may be repeated")
 	f.StringVar(&b.budgets, "budgets", "2%,5%,10%,20%,50%", "shares of a context at which the heads' shares are learned")
 	f.IntVar(&b.samples, "samples", 80, "number of contexts")
 	f.IntVar(&b.shortest, "shortest", 512, "least tokens of a context, of texts")
@@ -90,8 +91,6 @@ func (b *budgetsFlags) check() error {
 		return errors.New("--data is missing: texts, or samples of train generate")
 	case b.samples < 1:
 		return fmt.Errorf("--samples: got %d, want at least 1", b.samples)
-	case b.shortest < 16 || b.longest < b.shortest:
-		return fmt.Errorf("--shortest and --longest: got %d and %d, want at least 16 tokens, the longest no fewer", b.shortest, b.longest)
 	}
 	_, err := os.Lstat(b.out)
 	switch {
@@ -112,11 +111,11 @@ func (b *budgetsFlags) learn(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	overrides, err := eviction.ParseOverrides(append([]string{b.label + "." + eviction.HeadsOption + "=global"}, b.set...))
+	named, err := labels.Labels.Lookup(b.label)
 	if err != nil {
 		return err
 	}
-	label, err := eviction.New(b.label, b.seed, overrides, nil)
+	label, err := named.Configure(append([]string{eviction.HeadsOption + "=global"}, b.set...)...)
 	if err != nil {
 		return err
 	}
@@ -210,20 +209,12 @@ func (b *budgetsFlags) contexts(ctx context.Context, m *model.Model, log io.Writ
 			return pairs[at-1].PromptIDs, pairs[at-1].ResponseIDs, nil
 		}, nil
 	}
-	t, err := m.NeedTokenizer()
-	if err != nil {
-		return nil, err
-	}
-	var begins []int32
-	if turn := m.UserTurn(); turn != nil {
-		begins = turn.Begins
-	}
-	e, err := datasets.OpenExcerpts(b.data, b.shortest, b.longest, b.seed, func(text string) ([]int32, error) { return t.Encode(text, false) })
+	texts, err := training.OpenTexts(m, b.data, b.shortest, b.longest, b.seed)
 	if err != nil {
 		return nil, err
 	}
 	return func() ([]int32, []int32, error) {
-		ids, err := e.Next()
-		return append(begins[:len(begins):len(begins)], ids...), nil, err
+		ids, err := texts.Next()
+		return ids, nil, err
 	}, nil
 }

@@ -16,7 +16,7 @@ func TestBudgets(t *testing.T) {
 	samples, out := filepath.Join(dir, "samples.jsonl"), filepath.Join(dir, "budgets.json")
 	mustExecute(t, "generate", "--samples", "4", "--tokens", "64", "--out", samples)
 	written := make(map[string]string)
-	for _, label := range []string{"kvzip", "oracle", "kvzip"} {
+	for _, label := range []string{"context", "response", "context"} {
 		text, _ := mustExecute(t, "budgets", "--data", samples, "--label", label, "--samples", "3", "--budgets", "7%,25%", "--out", out, "--replace")
 		raw, err := os.ReadFile(out)
 		if err != nil {
@@ -31,7 +31,7 @@ func TestBudgets(t *testing.T) {
 		}
 		written[label] = string(raw)
 	}
-	if written["kvzip"] == written["oracle"] {
+	if written["context"] == written["response"] {
 		t.Error("both labels learn the same")
 	}
 	left, err := os.ReadDir(dir)
@@ -45,7 +45,7 @@ func TestBudgets(t *testing.T) {
 		{"write over it with --replace", "--data " + samples + " --out " + out},
 		{"want at most the 4 of", "--replace --samples 5 --data " + samples + " --out " + out},
 		{"want shares below 100% that ascend", "--replace --budgets 10%,5% --data " + samples + " --out " + out},
-		{"it shares its budget out itself", "--replace --label h2o --data " + samples + " --out " + out},
+		{"unknown label", "--replace --label kvzip --data " + samples + " --out " + out},
 		{"weights_sha256", "--replace --data " + other + " --out " + out},
 		{"no such file", "--replace --data no/such --out " + out},
 	} {
@@ -53,7 +53,7 @@ func TestBudgets(t *testing.T) {
 			t.Errorf("%s: %v, want it to say %q", c.args, err, c.want)
 		}
 	}
-	if got := readFile(t, out); got != written["kvzip"] {
+	if got := readFile(t, out); got != written["context"] {
 		t.Error("a refused run has changed the file")
 	}
 }

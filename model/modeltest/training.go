@@ -65,7 +65,7 @@ func (g *Training) Sample(t testing.TB, m *model.Model) (cache *kvcache.Cache, t
 		t.Fatal(err)
 	}
 	targets = make([]*kernels.Tensor, m.Config.Layers)
-	err := r.Probe(ctx, cache, model.TokenRows(g.Response), func(o *runner.Observation) error {
+	err := r.Probe(ctx, cache, model.TokenRows(g.Response), false, func(o *runner.Observation) error {
 		if m.Config.Recurrent(o.Layer) {
 			return nil
 		}

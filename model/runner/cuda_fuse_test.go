@@ -78,7 +78,7 @@ func TestCUDAFusedLaunches(t *testing.T) {
 					runner.Reserve(c, 8)
 				}
 				count("probe", func() (scores [][]float32, err error) {
-					err = r.Probe(background, single, model.TokenRows(prompt[:3]), func(o *runner.Observation) error {
+					err = r.Probe(background, single, model.TokenRows(prompt[:3]), false, func(o *runner.Observation) error {
 						scores = append(scores, o.Probes[0].Float32s())
 						return nil
 					})

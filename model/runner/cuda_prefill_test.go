@@ -120,7 +120,7 @@ func TestCUDARoundedOnce(t *testing.T) {
 			if _, err := runner.New(m).Prefill(background, cache, tokens, runner.PrefillOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := runner.New(m).Probe(background, cache, probes[0], func(o *runner.Observation) error {
+			if err := runner.New(m).Probe(background, cache, probes[0], false, func(o *runner.Observation) error {
 				after[fmt.Sprintf("probe 0 of layer %d", o.Layer)] = o.Probes[0].Float64s()
 				return nil
 			}); err != nil {
@@ -173,7 +173,7 @@ func TestCUDAAppendedLaunches(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := calls()
-	if err := r.Probe(background, cache, probe, observe); err != nil {
+	if err := r.Probe(background, cache, probe, false, observe); err != nil {
 		t.Fatal(err)
 	}
 	apart := int(calls() - before)

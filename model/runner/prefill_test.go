@@ -102,7 +102,7 @@ func TestPrefillIsCancelled(t *testing.T) {
 	}
 	r, cache, _ := start(t, m, []int32{1, 2, 3})
 	layers = -1 // ctx is done already
-	if err := r.Probe(ctx, cache, model.TokenRows{1}, observe); !errors.Is(err, context.Canceled) || layers != -1 {
+	if err := r.Probe(ctx, cache, model.TokenRows{1}, false, observe); !errors.Is(err, context.Canceled) || layers != -1 {
 		t.Errorf("probe: %v, want context.Canceled at once", err)
 	}
 	stop := errors.New("stop")
@@ -334,7 +334,7 @@ func TestObserveQueries(t *testing.T) {
 			t.Fatal(err)
 		}
 		var want [][]float32
-		if err := r.Probe(background, full, model.TokenRows{9}, func(o *runner.Observation) error {
+		if err := r.Probe(background, full, model.TokenRows{9}, false, func(o *runner.Observation) error {
 			want = append(want, o.Probes[0].Float32s())
 			return nil
 		}); err != nil {
@@ -351,7 +351,7 @@ func TestObserveQueries(t *testing.T) {
 func TestProbeOfAnEmptyCache(t *testing.T) {
 	for _, device := range devices {
 		m := modeltest.Llama{}.Open(t, device)
-		if err := runner.New(m).Probe(background, kvcache.New(m), model.TokenRows{1, 2}, func(o *runner.Observation) error {
+		if err := runner.New(m).Probe(background, kvcache.New(m), model.TokenRows{1, 2}, false, func(o *runner.Observation) error {
 			if o.Probes[0].Len() != 0 {
 				t.Errorf("%s: scores %v of no entries", device, o.Probes[0].Shape)
 			}

@@ -28,14 +28,14 @@ func (r *layerRows) runLayer(l int, o *Observation) error {
 	return model.RunLayer(r, r.Model, l)
 }
 
-// runProbe runs rows after what a cache holds through all layers. Done gets what was observed in each; vectors, where it is not nil,
-// takes the queries.
-func (r *Runner) runProbe(ctx context.Context, cache *kvcache.Cache, rows model.QueryRows, vectors *QueryVectors, done func(r *layerRows, o *Observation) error) (err error) {
+// runProbe runs rows after what a cache holds through all layers. Done gets what was observed in each, of peaks the largest probabilities;
+// vectors, where it is not nil, takes the queries.
+func (r *Runner) runProbe(ctx context.Context, cache *kvcache.Cache, rows model.QueryRows, peak bool, vectors *QueryVectors, done func(r *layerRows, o *Observation) error) (err error) {
 	defer kernels.CatchDevice(&err)
 	r.release()
 	defer r.release()
 	s := r.probeSegment(cache, rows, cache.Next())
-	s.vectors = vectors
+	s.peak, s.vectors = peak, vectors
 	p := r.newProbe(s)
 	for l := range p.Model.Config.Layers {
 		if err := ctx.Err(); err != nil {
@@ -57,10 +57,10 @@ func (r *Runner) runProbe(ctx context.Context, cache *kvcache.Cache, rows model.
 }
 
 // Probe runs rows after what the cache holds, which it does not change, and
-// observes them; observations have one entry in Probes.
-func (r *Runner) Probe(ctx context.Context, cache *kvcache.Cache, probe model.QueryRows, observe Observer) error {
+// observes them; observations have one entry in Probes or, where the largest probabilities are asked for, in PeakProbes.
+func (r *Runner) Probe(ctx context.Context, cache *kvcache.Cache, probe model.QueryRows, peak bool, observe Observer) error {
 	var joint jointObservations
-	return r.runProbe(ctx, cache, probe, nil, func(rows *layerRows, o *Observation) error {
+	return r.runProbe(ctx, cache, probe, peak, nil, func(rows *layerRows, o *Observation) error {
 		if o = joint.joinLayer(rows.Runner, o); o != nil {
 			if err := observe(o); err != nil {
 				return err
@@ -78,7 +78,7 @@ type QueryVectors struct{ Rotated, Unrotated *kernels.Tensor }
 // their queries by layer; none of recurrent layers.
 func (r *Runner) Queries(ctx context.Context, cache *kvcache.Cache, rows model.QueryRows) (out []QueryVectors, err error) {
 	var v QueryVectors
-	err = r.runProbe(ctx, cache, rows, &v, func(*layerRows, *Observation) error {
+	err = r.runProbe(ctx, cache, rows, false, &v, func(*layerRows, *Observation) error {
 		if v.Unrotated == nil { // a layer without positions
 			v.Unrotated = v.Rotated
 		}

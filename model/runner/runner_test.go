@@ -87,7 +87,7 @@ func TestProbeLeavesNoTrace(t *testing.T) {
 				t.Fatal(err)
 			}
 			compare.CloseToScale(t, "logits", logits, plain, 1e-5)
-			if err := r.Probe(context.Background(), plainCache, model.TokenRows(response), func(o *runner.Observation) error {
+			if err := r.Probe(context.Background(), plainCache, model.TokenRows(response), false, func(o *runner.Observation) error {
 				after = append(after, o.Probes[0].Float32s())
 				return nil
 			}); err != nil {

@@ -30,7 +30,11 @@ func (s *Spec) Plan(ctx context.Context, m *model.Model, prompt, response int, l
 		if err := run.resolveAdapters(m, samples, 0); err != nil {
 			return nil, o, err
 		}
-		configs = append(configs, run.Train.Config)
+		c := run.Train.Config
+		for i := range c.Adapters { // which cost as much however their heads are weighed
+			c.Adapters[i].HeadWeights = ""
+		}
+		configs = append(configs, c)
 	}
 	return configs, o, nil
 }
@@ -38,6 +42,8 @@ func (s *Spec) Plan(ctx context.Context, m *model.Model, prompt, response int, l
 // lengths are the lengths of the samples, and their number; 0: without end.
 func (s *Spec) lengths(ctx context.Context, prompt, response int, log io.Writer) (o training.PlanOptions, samples int, err error) {
 	switch {
+	case s.texts():
+		o.Prompt, o.MeanPrompt, o.Response = s.Longest, (s.Shortest+s.Longest)/2, 1
 	case len(s.Data) > 0:
 		files, err := training.PairFiles(ctx, s.Data, s.S3, log)
 		if err != nil {

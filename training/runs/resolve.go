@@ -1,8 +1,13 @@
 package runs
 
 import (
+	"context"
 	"fmt"
+	"slices"
 
+	"glimpse/adapters"
+	"glimpse/datasets"
+	"glimpse/eviction"
 	"glimpse/model"
 	"glimpse/training"
 )
@@ -28,6 +33,25 @@ func (s *Spec) resolveSettings(m *model.Model, source training.Source) ([]int, e
 	return header, nil
 }
 
+// readHeads reads the budgets of heads whose shares weigh them, where an adapter asks for that.
+func (s *Spec) readHeads(ctx context.Context, m *model.Model, contents *datasets.Contents) error {
+	if !slices.ContainsFunc(s.Adapters, func(a Adapter) bool { return a.HeadWeights == eviction.LearnedHeads }) {
+		return nil
+	}
+	path := s.Heads
+	if path == adapters.Shipped {
+		path = ""
+	}
+	b, err := adapters.ReadHeads(ctx, m, path)
+	if err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
+	if s.Train.Config.HeadBudgets = b.HeadBudgets; b.HeadBudgets != nil {
+		contents.Put("budgets of heads", b.FileSHA256)
+	}
+	return nil
+}
+
 // resolveAdapters fills in what adapters leave to the model, a preset, the number of
 // samples (0: without end) or the token that ends the prompts.
 func (s *Spec) resolveAdapters(m *model.Model, samples int, end int32) error {
@@ -38,7 +62,11 @@ func (s *Spec) resolveAdapters(m *model.Model, samples int, end int32) error {
 	if samples > 0 && s.Epochs > 0 {
 		c.Steps, s.Epochs = training.StepsOf(s.Epochs, samples, c.Batch), 0
 	} else if s.Epochs > 0 && s.preset == nil {
-		return fmt.Errorf("train: epochs: got %d, but synthetic prompts have no end; want steps", s.Epochs)
+		drawn := "synthetic prompts"
+		if s.texts() {
+			drawn = "texts"
+		}
+		return fmt.Errorf("train: epochs: got %d, but %s have no end; want steps", s.Epochs, drawn)
 	}
 	s.Epochs = 0
 	c.Workers, c.CacheMemory, c.CacheDisk = s.Workers, int64(s.CacheMemory), int64(s.CacheDisk)

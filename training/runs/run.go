@@ -87,6 +87,9 @@ func (s *Spec) runRanks(ctx context.Context, log, out io.Writer) error {
 		return err
 	}
 	header, err := s.resolveSettings(m, source)
+	if err == nil {
+		err = s.readHeads(ctx, m, &contents)
+	}
 	if err != nil {
 		return err
 	}
@@ -138,10 +141,13 @@ func (s *Spec) checkMemory(ctx context.Context, m *model.Model, source training.
 		return nil // which the trainer will tell
 	}
 	o := training.PlanOptions{Prompt: s.Tokens, Response: c.MaxResponse, Generated: true}
-	if p, ok := source.(*training.Pairs); ok {
+	switch p := source.(type) {
+	case *training.Pairs:
 		o = training.PlanOptions{}
 		o.Prompt, o.Response = p.Longest()
 		o.Response = min(o.Response, c.MaxResponse)
+	case *training.Texts:
+		o = training.PlanOptions{Prompt: s.Longest, Response: 1}
 	}
 	o.Ranks = s.ranks.Size()
 	return training.CheckMemory(ctx, m, c, o)

@@ -1,14 +1,19 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
+	"slices"
 	"strings"
 
+	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/internal/commands"
+	"glimpse/labels"
 	"glimpse/model"
 	"glimpse/training"
 )
@@ -34,6 +39,9 @@ func (s *Spec) sources(ctx context.Context, m *model.Model, log io.Writer) (sour
 		}
 		return training.Fresh{Stream: fresh}, training.Fresh{Stream: validation}, contents, nil
 	}
+	if s.texts() {
+		return s.textSources(ctx, m)
+	}
 	pairs, err := training.ReadPairs(ctx, m, s.Data, &contents, s.S3, log)
 	if err != nil {
 		return nil, nil, nil, err
@@ -57,6 +65,41 @@ func (s *Spec) sources(ctx context.Context, m *model.Model, log io.Writer) (sour
 		return source, nil, contents, nil
 	}
 	return source, &training.Pairs{Pairs: heldPairs, Name: "held out of " + name, Seed: s.Train.Seed}, contents, nil
+}
+
+// texts tells that the data are any texts: no label of an adapter is of a response, and a path is no file of samples.
+func (s *Spec) texts() bool {
+	if len(s.Adapters) == 0 {
+		return false
+	}
+	for _, a := range s.Adapters {
+		if l, err := labels.Labels.Lookup(cmp.Or(a.Label, labels.Default)); err != nil || l.Response {
+			return false
+		}
+	}
+	return slices.ContainsFunc(s.Data, func(path string) bool { return filepath.Ext(path) != ".jsonl" && !objectstore.IsURL(path) })
+}
+
+// textSources are the sources of texts.
+func (s *Spec) textSources(ctx context.Context, m *model.Model) (source, held training.Source, contents datasets.Contents, err error) {
+	for _, path := range slices.Concat(s.Data, s.HeldOut) {
+		if err := contents.Add(ctx, path, path); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	texts, err := training.OpenTexts(m, s.Data, s.Shortest, s.Longest, s.Train.Seed)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("train: %w", err)
+	}
+	if len(s.HeldOut) == 0 {
+		rest, held := texts.HoldOut()
+		return rest, held, contents, nil
+	}
+	others, err := training.OpenTexts(m, s.HeldOut, s.Shortest, s.Longest, s.Train.Seed)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("train: --held-out: %w", err)
+	}
+	return texts, others, contents, nil
 }
 
 // fresh is the stream of synthetic prompts where no data are given. A model that does not know their words needs data.

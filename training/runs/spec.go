@@ -24,10 +24,13 @@ type Spec struct {
 	Model      string   `json:"model"`              // folder; "" is the built-in model
 	Device     string   `json:"device"`             // where to compute
 	CacheDType string   `json:"cache_dtype"`        // of keys and values: auto, float32 or bf16
-	Data       TextList `json:"data,omitempty"`     // pair files, or folders or s3:// names of them; none draws synthetic prompts
+	Data       TextList `json:"data,omitempty"`     // pair files, or folders or s3:// names of them, or texts (see texts); none draws synthetic prompts
 	HeldOut    TextList `json:"held_out,omitempty"` // pair files to validate on; none takes some of data
 	Tasks      string   `json:"tasks"`              // synthetic tasks
 	Tokens     int      `json:"tokens"`             // prompt length of the synthetic tasks
+	Shortest   int      `json:"shortest"`           // tokens of a prompt that is a part of a text, at least
+	Longest    int      `json:"longest"`            // and at most
+	Heads      string   `json:"heads,omitempty"`    // file with budgets of heads, whose shares weigh them; "" is what ships for the model
 	Outs       TextList `json:"outs"`               // adapter folders, one per adapter
 	RunDir     string   `json:"run,omitempty"`      // folder for configuration, logs, curves and state
 	Log        string   `json:"log,omitempty"`      // JSONL of every step's numbers
@@ -193,7 +196,7 @@ func (t *InitToken) String() string {
 func Default() *Spec {
 	c := training.DefaultConfig()
 	c.Seed = 1
-	return &Spec{Device: "cpu", CacheDType: "auto", Tasks: "all", Tokens: 512, CheckpointEvery: 100, Train: Settings{Config: c}}
+	return &Spec{Device: "cpu", CacheDType: "auto", Tasks: "all", Tokens: 512, Shortest: 256, Longest: 2048, CheckpointEvery: 100, Train: Settings{Config: c}}
 }
 
 // usePreset puts a preset's settings in the place of the defaults. It comes before

@@ -6,7 +6,6 @@ import (
 
 	"glimpse/internal/bytesize"
 	"glimpse/kernels"
-	"glimpse/losses"
 	"glimpse/model"
 	"glimpse/training"
 )
@@ -27,7 +26,7 @@ type trainRow struct {
 
 func init() {
 	parts.Add("train", part{"the training step of a LookaheadKV adapter", func(ctx context.Context, b *bench, out *result) error {
-		m, a, loss, err := b.student(out)
+		m, a, c, err := b.student(out)
 		if err != nil {
 			return err
 		}
@@ -35,7 +34,7 @@ func init() {
 			row := trainRow{Prompt: n, Response: b.sizes.response}
 			if b.late() {
 				row.Missing = "no time left"
-			} else if row, err = b.trainStep(ctx, m, a, loss, n, b.repeats); err != nil {
+			} else if row, err = b.trainStep(ctx, m, a, c, n, b.repeats); err != nil {
 				return err
 			}
 			out.Train = append(out.Train, row)
@@ -57,9 +56,9 @@ func init() {
 		}
 		defer b.meter.LimitMemory(limit - overhead)()
 		row := trainRow{Prompt: b.sizes.limited, Response: b.sizes.response}
-		m, a, loss, err := b.student(out)
+		m, a, c, err := b.student(out)
 		if err == nil {
-			row, err = b.trainStep(ctx, m, a, loss, b.sizes.limited, 1)
+			row, err = b.trainStep(ctx, m, a, c, b.sizes.limited, 1)
 		}
 		if err != nil {
 			row.Error = err.Error()
@@ -71,25 +70,24 @@ func init() {
 	}})
 }
 
-func (b *bench) student(out *result) (m *model.Model, a model.Adapter, loss losses.Loss, err error) {
+func (b *bench) student(out *result) (m *model.Model, a model.Adapter, c training.AdapterConfig, err error) {
 	defer kernels.CatchDevice(&err)
 	if m, err = b.model(out); err != nil {
-		return nil, nil, loss, err
+		return nil, nil, c, err
 	}
 	a, name, err := adapter(m)
 	if err != nil {
-		return nil, nil, loss, err
+		return nil, nil, c, err
 	}
-	loss, err = losses.Losses.Lookup(name)
-	return m, a, loss, err
+	return m, a, training.AdapterConfig{Loss: name}, nil
 }
 
 // trainStep measures steps against the prefill in them.
-func (b *bench) trainStep(ctx context.Context, m *model.Model, a model.Adapter, loss losses.Loss, prompt, repeats int) (row trainRow, err error) {
+func (b *bench) trainStep(ctx context.Context, m *model.Model, a model.Adapter, c training.AdapterConfig, prompt, repeats int) (row trainRow, err error) {
 	defer kernels.CatchDevice(&err)
 	row = trainRow{Prompt: prompt, Response: b.sizes.response}
 	b.meter.ResetPeak()
-	t, err := training.Measure(ctx, m, a, loss, tokens(m, prompt), tokens(m, b.sizes.response), repeats)
+	t, err := training.Measure(ctx, m, a, c, tokens(m, prompt), tokens(m, b.sizes.response), repeats)
 	if err != nil {
 		return row, err
 	}
