@@ -128,7 +128,10 @@ func (e *Excerpts) draw(rng *rand.Rand) ([]int32, error) {
 			}
 			text = strings.TrimLeft(text[begins+1:], " \n.\r\t")
 		}
-		text = strings.ToValidUTF8(text[:min(len(text), 12*length)], "")
+		if most := 12 * length; len(text) > most { // which is enough, and ends with a word
+			text = strings.ToValidUTF8(text[:most], "")
+			text = text[:max(0, strings.LastIndexAny(text, " \n"))]
+		}
 		ids, err := e.encode(text)
 		if err != nil {
 			return nil, err

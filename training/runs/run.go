@@ -19,6 +19,7 @@ import (
 	"glimpse/internal/progress"
 	"glimpse/internal/yamlconfig"
 	"glimpse/kernels"
+	"glimpse/labels"
 	"glimpse/model"
 	"glimpse/model/hub"
 	"glimpse/training"
@@ -41,7 +42,8 @@ func (s *Spec) runRanks(ctx context.Context, log, out io.Writer) error {
 		return fmt.Errorf("train: %w", err)
 	}
 	for _, a := range s.Adapters {
-		if err := training.CheckName(a.name()); err != nil {
+		_, err := labels.Labels.Lookup(cmp.Or(a.Label, labels.Default)) // which says what data are
+		if err := cmp.Or(training.CheckName(a.name()), err); err != nil {
 			return fmt.Errorf("train: %w", err)
 		}
 	}

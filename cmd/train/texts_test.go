@@ -1,0 +1,41 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestTrainsOnTexts: labels of contexts train on any texts, by both losses and with heads weighed as was learned; the same
+// settings make the same adapter, a run goes on after its end, and what cannot be learned of texts is refused.
+func TestTrainsOnTexts(t *testing.T) {
+	dir := t.TempDir()
+	text := writeFile(t, "text.txt", strings.Repeat("anna lamp harbor anna calls bruno\n", 200))
+	run := func(out string, more ...string) error {
+		_, _, err := execute(t, t.Context(), append([]string{"lookahead", "--data", text, "--label", "context", "--head-weights", "learned", "--steps", "2", "--batch", "1", "--rows", "2",
+			"--shortest", "20", "--longest", "40", "--validate", "1", "--validate-budgets", "25%", "--out", filepath.Join(dir, out)}, more...)...)
+		return err
+	}
+	for _, out := range []string{"one", "two"} {
+		if err := run(out, "--checkpoint", filepath.Join(dir, out+".state")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const numbers = "lookahead_embeddings.safetensors"
+	if readFile(t, filepath.Join(dir, "one", numbers)) != readFile(t, filepath.Join(dir, "two", numbers)) {
+		t.Error("the same settings make another adapter")
+	}
+	mustExecute(t, "judgeq", "--data", text, "--label", "context-mean", "--steps", "1", "--batch", "1", "--rows", "2", "--shortest", "20", "--longest", "40", "--out", filepath.Join(dir, "soft"))
+	mustExecute(t, "plan", writeFile(t, "plan.yaml", "run: "+dir+"/run\ndata: ["+text+"]\nadapters: [{kind: judgeq, label: context, head_weights: learned, learning_rate: 0.01}]\n"))
+	for want, more := range map[string][]string{
+		"texts have no end":          {"--epochs", "2"},
+		"want at least 16 tokens":    {"--shortest", "4"},
+		"no such file":               {"--data", filepath.Join(dir, "none")},
+		"unknown label":              {"--label", "contexts"},
+		"this run texts of 20 to 50": {"--resume", "--checkpoint", filepath.Join(dir, "one.state"), "--longest", "50"},
+	} {
+		if err := run("refused", more...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want it to say %q", more, err, want)
+		}
+	}
+}
