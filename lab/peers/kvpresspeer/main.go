@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"glimpse/eviction"
 	_ "glimpse/kernels/backends"
@@ -47,14 +48,19 @@ func main() {
 		log.Fatal(err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(presses)) {
-		set := presses[name]
+		if peer[name] == nil { // kvpress does not take this model
+			continue
+		}
+		set, policy := presses[name], name
+		if len(set) > 0 {
+			policy, _, _ = strings.Cut(set[0], ".")
+		}
+		if m.Config.HasWindows() { // which kvpress evicts, too
+			set = append(slices.Clone(set), policy+".windows=evict")
+		}
 		overrides, err := eviction.ParseOverrides(set)
 		if err != nil {
 			log.Fatal(err)
-		}
-		policy := name
-		for p := range overrides {
-			policy = p
 		}
 		total := 0
 		for _, heads := range peer[name] {

@@ -36,8 +36,12 @@ with torch.no_grad():
         for policy, plus in {"kvzip": False, "kvzip+": True}.items():
             p = KVzipPress(compression_ratio=ratio, kvzip_plus_normalization=plus, **kw)
             cache = DynamicCache()
-            with p(model):
-                model.model(input_ids=ids, past_key_values=cache)
+            try:
+                with p(model):
+                    model.model(input_ids=ids, past_key_values=cache)
+            except ValueError as e:  # kvpress does not take the model
+                print(e, file=sys.stderr)
+                continue
             kept = []
             for layer in model.model.layers:
                 b, h, s = layer.self_attn.masked_key_indices
@@ -46,8 +50,11 @@ with torch.no_grad():
                 kept.append([torch.nonzero(m).flatten().tolist() for m in mask])
                 layer.self_attn.masked_key_indices = None
             res[policy + "/" + name] = kept
-    res["keydiff"] = kept_by(KeyDiffPress)
-    res["expectedattention"] = kept_by(ExpectedAttentionPress)
-    res["expectedattention/mean"] = kept_by(ExpectedAttentionPress, use_covariance=False, use_vnorm=False)
+    for name, press, options in [("keydiff", KeyDiffPress, {}), ("expectedattention", ExpectedAttentionPress, {}),
+                                 ("expectedattention/mean", ExpectedAttentionPress, {"use_covariance": False, "use_vnorm": False})]:
+        try:
+            res[name] = kept_by(press, **options)
+        except AttributeError as e:  # nor does it take this one
+            print(name, e, file=sys.stderr)
 json.dump(res, open(out, "w"))
 print({k: sum(len(h) for l in v for h in l) for k, v in res.items()}, n)
