@@ -24,18 +24,25 @@ type observed struct {
 	scores   *value // [heads, entries], logarithms
 }
 
-// attend runs attention of the rows on the sample's prompt and themselves.
-func (g *Graph) attend(e *engine, s *Sample, layer int, h Heads, kept *kernels.Kept, q, k, v, out *kernels.Tensor) *observed {
-	b, rows := e.backend, q.Dim0()
+// attendTo is the attention of rows at positions on a past and on themselves.
+func (g *Graph) attendTo(past []kernels.KV, positions []int32, h Heads, kept *kernels.Kept, q, k, v *kernels.Tensor) *kernels.Attend {
+	rows := q.Dim0()
 	a := &kernels.Attend{
 		Q: q.Reshape(rows, h.Query, h.Dim), K: k.Reshape(rows, h.KV, h.Dim),
-		Past: s.Past[layer], Scale: h.Scale, SoftCap: h.SoftCap, Sinks: h.Sinks,
-		Window: h.Window, Positions: s.Positions, Kept: kept,
+		Past: past, Scale: h.Scale, SoftCap: h.SoftCap, Sinks: h.Sinks,
+		Window: h.Window, Positions: positions, Kept: kept,
 	}
 	if v != nil {
 		a.V = v.Reshape(rows, h.KV, h.Dim)
 	}
 	g.attends = append(g.attends, a)
+	return a
+}
+
+// attend runs attention of the rows on the sample's prompt and themselves.
+func (g *Graph) attend(e *engine, s *Sample, layer int, h Heads, kept *kernels.Kept, q, k, v, out *kernels.Tensor) *observed {
+	b, rows := e.backend, q.Dim0()
+	a := g.attendTo(s.Past[layer], s.Positions[:rows], h, kept, q, k, v)
 	o := &observed{attend: a, out: out, lse: e.arena.Alloc(b.Compute(), h.Query, rows)}
 	o.scores = e.allocValue(h.Query, a.Past[0].Entries())
 	b.ObserveAttention(out, o.lse, o.scores.t, a)
@@ -145,10 +152,14 @@ func (g *Graph) MergeScores(a, other Node, wA, wOther float64) Node {
 // that the loss averages over.
 type LossFunc func(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layer, layers int)
 
+// AnswerFunc adds what is lost of the answer to the F64 scalar loss and writes its gradient with respect to the last states x [rows, hidden].
+// Temporary memory is the arena's.
+type AnswerFunc func(b kernels.Backend, memory *kernels.Arena, loss, dx, x *kernels.Tensor)
+
 // Loss is the scalar loss over the score nodes of the layers that have one against the
-// sample's targets, each on its device; the sum is in the order of the layers. Its gradient is computed together with it, so it must be the
-// node that Compile gets and no function of it.
-func (g *Graph) Loss(all []Node, s *Sample, f LossFunc) Node {
+// sample's targets, each on its device; the sum is in the order of the layers. With last, the states after all layers, answer is added. Its gradient is
+// computed together with it, so it must be the node that Compile gets and no function of it.
+func (g *Graph) Loss(all []Node, s *Sample, f LossFunc, last Node, answer AnswerFunc) Node {
 	var scores []Node
 	var on []*engine
 	var layers []int
@@ -156,6 +167,10 @@ func (g *Graph) Loss(all []Node, s *Sample, f LossFunc) Node {
 		if n.n != nil {
 			scores, on, layers = append(scores, n), append(on, n.on), append(layers, l)
 		}
+	}
+	targets := len(scores)
+	if last.n != nil {
+		scores, on = append(scores, last), append(on, last.on)
 	}
 	return g.addNode(op{name: "loss", out: tensor.ScalarShape(),
 		forward: func(in []*value) *value {
@@ -172,8 +187,11 @@ func (g *Graph) Loss(all []Node, s *Sample, f LossFunc) Node {
 						e.backend.Fill(loss, 0)
 					}
 				}
-				grads[l] = e.allocValue(v.t.Shape...)
-				f(e.backend, loss, grads[l].t, v.t, s.Targets[layers[l]], layers[l], len(in))
+				if grads[l] = e.allocValue(v.t.Shape...); l == targets {
+					answer(e.backend, e.arena, loss, grads[l].t, v.t)
+					break
+				}
+				f(e.backend, loss, grads[l].t, v.t, s.Targets[layers[l]], layers[l], targets)
 			}
 			y := e.wrap(loss)
 			e.loss, y.saved = y, grads

@@ -9,7 +9,7 @@
 //	g, err := autodiff.Build(func(g *autodiff.Graph) (autodiff.Node, error) {
 //		rows := g.Parameter("embeddings", embeddings)
 //		…
-//		return g.Loss(scores, sample, kl), nil
+//		return g.Loss(scores, sample, kl, autodiff.Node{}, nil), nil
 //	}, backend)
 //	*sample = autodiff.Sample{…}
 //	value, err := g.Run()

@@ -267,7 +267,7 @@ func checkOperation(t *testing.T, c opCase) {
 	compiled, err := Build(func(x *Graph) (Node, error) {
 		g = &opGraph{Graph: x, devices: devices, t: t, rng: rand.New(rand.NewPCG(1, 2)), sample: new(Sample)}
 		read = c.build(g)
-		return g.Loss(read, g.sample, quadratic), nil
+		return g.Loss(read, g.sample, quadratic, Node{}, nil), nil
 	}, devices...)
 	if err != nil {
 		t.Fatal(err)
@@ -352,7 +352,7 @@ func TestFailures(t *testing.T) {
 			failing := func(kernels.Backend, *kernels.Tensor, *kernels.Tensor, *kernels.Tensor, *kernels.Tensor, int, int) {
 				panic("broken loss")
 			}
-			return g.Loss([]Node{x}, s, failing), nil
+			return g.Loss([]Node{x}, s, failing, Node{}, nil), nil
 		}, b)
 		if err != nil {
 			t.Fatal(err)
@@ -367,7 +367,7 @@ func TestFailures(t *testing.T) {
 		_, err := Build(func(g *Graph) (Node, error) {
 			x := g.Parameter("x", kernels.NewTensor(kernels.F64, 2, 3))
 			g.Parameter("unused", kernels.NewTensor(kernels.F64, 2, 3))
-			return g.Loss([]Node{x}, new(Sample), quadratic), nil
+			return g.Loss([]Node{x}, new(Sample), quadratic, Node{}, nil), nil
 		}, b)
 		if err == nil {
 			t.Fatal("no error")
@@ -383,9 +383,9 @@ func TestFailures(t *testing.T) {
 				opSerial.Store(first - 1)
 				first := g.GELU(x)
 				opSerial.Store(second - 1)
-				return g.Loss([]Node{first, g.GELU(y)}, new(Sample), quadratic), nil
+				return g.Loss([]Node{first, g.GELU(y)}, new(Sample), quadratic, Node{}, nil), nil
 			}
-			return g.Loss([]Node{g.Parameter("x", kernels.NewTensor(kernels.F64, 2, 3))}, new(Sample), quadratic), nil
+			return g.Loss([]Node{g.Parameter("x", kernels.NewTensor(kernels.F64, 2, 3))}, new(Sample), quadratic, Node{}, nil), nil
 		}, b)
 		if err != nil || built != 2 {
 			t.Fatalf("built %d times, error %v, want a second time without an error", built, err)

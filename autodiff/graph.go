@@ -49,6 +49,17 @@ type Sample struct {
 	KeyRoPE   []*kernels.RoPETable // the same ones but where queries are scaled by their positions
 	Targets   []*kernels.Tensor    // per layer [heads, entries], logarithms of attention; nil of layers without keys and values
 	States    [][]*kernels.Tensor  // per layer, what a recurrent one knows of the prompt; nil of others
+	Answer    *Answer              // nil: the rows run alone
+}
+
+// Answer is what runs behind the rows, on a cache of which something was evicted, beside the pairs of the last rows.
+type Answer struct {
+	Tokens   []int32         // always as many
+	From, To int             // of them, those whose next token is compared
+	Teacher  *kernels.Tensor // [tokens, hidden], what the head reads of them with the whole cache
+	Staying  int             // last rows that the tokens attend to
+	// Past is what is kept of a layer by the rows' scores [heads, entries], in memory that lives as long as the run.
+	Past func(b kernels.Backend, memory *kernels.Arena, layer int, scores *kernels.Tensor) []kernels.KV
 }
 
 // warm makes gorgonia fill its caches of shared constants once per type, which

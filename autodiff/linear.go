@@ -12,6 +12,7 @@ import (
 type LoRA struct {
 	A, B  Node
 	Scale float64
+	Rows  int // first rows of x that it acts on; 0: all of them
 }
 
 // Linear is x [rows, in] · wᵀ + bias for a frozen weight w [out, in] in its
@@ -39,11 +40,17 @@ func (g *Graph) Linear(x Node, w, bias *kernels.Tensor, lora *LoRA) Node {
 			},
 		}, x)
 	}
-	rank, scale := lora.A.n.Shape()[0], lora.Scale
+	rank, scale, first := lora.A.n.Shape()[0], lora.Scale, lora.Rows
+	if first == 0 {
+		first = rows
+	}
 	return g.addNode(op{name: "lora", out: shape,
 		forward: func(v []*value) *value {
-			y, low := e.allocValue(rows, out), e.arena.Alloc(b.Compute(), rows, rank)
-			b.LowRank(y.t, low, v[0].t, w, bias, v[1].t, v[2].t, scale)
+			y, low := e.allocValue(rows, out), e.arena.Alloc(b.Compute(), first, rank)
+			b.LowRank(y.t.Rows(0, first), low, v[0].t.Rows(0, first), w, bias, v[1].t, v[2].t, scale)
+			if first < rows {
+				b.Linear(y.t.Rows(first, rows), v[0].t.Rows(first, rows), w, bias, 1, 0)
+			}
 			y.saved = low
 			return y
 		},
@@ -51,8 +58,11 @@ func (g *Graph) Linear(x Node, w, bias *kernels.Tensor, lora *LoRA) Node {
 			return g.gradients("lora", ins, func(v []*value) []*value {
 				x, A, B, low, dy := v[0].t, v[1].t, v[2].t, v[3].saved.(*kernels.Tensor), v[4].t
 				dx, dA, dB := e.allocValue(rows, in), e.allocValue(rank, in), e.allocValue(out, rank)
-				dLow := e.arena.Alloc(b.Compute(), rows, rank)
-				b.LowRankGrad(dx.t, dLow, dA.t, dB.t, dy, x, low, w, A, B, scale)
+				dLow := e.arena.Alloc(b.Compute(), first, rank)
+				b.LowRankGrad(dx.t.Rows(0, first), dLow, dA.t, dB.t, dy.Rows(0, first), x.Rows(0, first), low, w, A, B, scale)
+				if first < rows {
+					b.MatMul(dx.t.Rows(first, rows), dy.Rows(first, rows), w, 1, 0)
+				}
 				return []*value{dx, dA, dB}
 			}, ins[0], ins[1], ins[2], outNode, grad)
 		},

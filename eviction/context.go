@@ -29,7 +29,9 @@ func (c *Context) Kept() [][][]int32 {
 	out := make([][][]int32, c.cache.Layers())
 	for _, l := range p.layers() {
 		for h := range c.cache.LayerKVHeads(l) {
-			out[l] = append(out[l], slices.Clone(c.cache.Positions(l, h)))
+			pos := c.cache.Positions(l, h)
+			n, _ := slices.BinarySearch(pos, int32(len(c.Tokens))) // behind which learned rows may stay
+			out[l] = append(out[l], slices.Clone(pos[:n]))
 		}
 	}
 	return out

@@ -39,7 +39,8 @@ type ContextOrigin struct {
 // contextRecord is the JSON object of a file's metadata.
 type contextRecord struct {
 	ContextOrigin
-	Next    int32 `json:"next"` // position of the next token
+	Next    int32 `json:"next"`           // position of the next token
+	Rows    int   `json:"rows,omitempty"` // learned rows before it, whose pairs are among those that are kept
 	Long    bool  `json:"long,omitempty"`
 	Windows bool  `json:"windows,omitempty"` // layers with a sliding window were evicted, too
 }
@@ -66,7 +67,7 @@ func (c *Context) Write(ctx context.Context, m *model.Model, w io.Writer, o Cont
 		ids = binary.LittleEndian.AppendUint32(ids, uint32(id))
 	}
 	tensors = append(tensors, checkpoints.TensorView{Name: contextTokens, DType: kernels.I32, Shape: []int{len(c.Tokens)}, Data: ids})
-	record, err := json.Marshal(contextRecord{o, c.cache.Next(), c.cache.Long(), c.cache.HoldsWindows()})
+	record, err := json.Marshal(contextRecord{o, c.cache.Next(), int(c.cache.Next()) - len(c.Tokens), c.cache.Long(), c.cache.HoldsWindows()})
 	if err == nil {
 		err = checkpoints.WriteSealed(w, tensors, map[string]string{"format": contextFormat, "record": string(record), "version": contextVersion})
 	}
@@ -112,8 +113,8 @@ func (f *ContextFile) read() error {
 	for ; len(ids) >= 4; ids = ids[4:] {
 		f.Tokens = append(f.Tokens, int32(binary.LittleEndian.Uint32(ids)))
 	}
-	if n := len(f.Tokens); n == 0 || int(record.Next) != n {
-		return checkpoints.Corruptf("%d tokens, want as many as the next position says, %d", n, record.Next)
+	if n := len(f.Tokens); n == 0 || int(record.Next) != n+record.Rows || record.Rows < 0 {
+		return checkpoints.Corruptf("%d tokens and %d rows, want as many as the next position says, %d", n, record.Rows, record.Next)
 	}
 	return nil
 }

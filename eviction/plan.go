@@ -120,6 +120,11 @@ type Plan struct {
 	// evicted, and returns the merge threshold per KV head, F64 [kvHeads], NaN where nothing
 	// was evicted.
 	Merge func(c *kvcache.Cache, layer int, keep *kernels.Selection) (thresholds *kernels.Tensor)
+	// Stay, where it is set, are rows that run on the whole cache before anything of it goes, and the pairs of the last of them stay in it
+	// beside what is kept: Staying of them, which the budget counts. They are at the positions after the prompt, and what follows stands
+	// behind them. A prompt that fits its budget has none.
+	Stay    model.QueryRows
+	Staying int
 	// KeepsAll: nothing is evicted. What is selected is the pool that decoding is restricted
 	// to until the next turn.
 	KeepsAll bool
@@ -194,7 +199,9 @@ type SparseState interface {
 
 // waits tells that the full cache of all layers stays until the last one is observed,
 // whatever their budgets are.
-func (p *Plan) waits() bool { return p.Drafted > 0 || p.CrossLayer != nil || p.Global || p.KeepsAll }
+func (p *Plan) waits() bool {
+	return p.Drafted > 0 || p.CrossLayer != nil || p.Global || p.KeepsAll || p.Stay != nil
+}
 
 // keepsAll tells the same of a prompt where every layer holds so many entries.
 func (p *Plan) keepsAll(entries, budget int) bool {

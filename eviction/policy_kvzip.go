@@ -73,17 +73,34 @@ func (m kvzip) repetitions(p Prompt) (all []model.RepeatedTokens) {
 	older := p.Entries - len(p.Tokens) // entries of the turns before, of the longest head
 	for from := begins; from < len(p.Tokens); from += m.chunk {
 		to := min(from+m.chunk, len(p.Tokens))
-		rows := model.TokenRows(p.encode(kvzipRequest))
-		if from > begins {
-			rows = slices.Concat(model.TokenRows(p.encode(kvzipOnward)), p.Tokens[max(begins, from-kvzipBefore):from])
-		}
-		r := model.RepeatedTokens{TokenRows: slices.Concat(rows, ends, p.Tokens[from:to]), Sinks: min(m.sink, from), From: from, To: to, Weighed: m.weighed}
+		r := model.RepeatedTokens{TokenRows: slices.Concat(p.requested(begins, from), ends, p.Tokens[from:to]), Sinks: min(m.sink, from), From: from, To: to, Weighed: m.weighed}
 		if older > 0 { // which heads hold differently: all that a row attends to counts
 			r.Sinks, r.From, r.To = 0, 0, p.Entries
 		}
 		all = append(all, r)
 	}
 	return all
+}
+
+// requested asks for the repetition of a prompt from a token on.
+func (p Prompt) requested(begins, from int) []int32 {
+	if from == begins {
+		return p.encode(kvzipRequest)
+	}
+	return slices.Concat(p.encode(kvzipOnward), p.Tokens[max(begins, from-kvzipBefore):from])
+}
+
+// Repetition is so many tokens that ask for a repetition of the prompt from one of its places on, a share of what can be
+// repeated, and begin with it. said is where that begins; 0 where the prompt is too short.
+func (p Prompt) Repetition(at float64, tokens int) (rows []int32, said int) {
+	begins, ends := p.aroundTurn()
+	longest := len(slices.Concat(p.encode(kvzipOnward), ends)) + kvzipBefore
+	from := begins + int(at*float64(max(1, len(p.Tokens)-begins-(tokens-longest)+1)))
+	rows = slices.Concat(p.requested(begins, from), ends)
+	if said = len(rows); said >= tokens || from+tokens-said > len(p.Tokens) {
+		return nil, 0
+	}
+	return append(rows, p.Tokens[from:from+tokens-said]...), said
 }
 
 // aroundTurn is how many of the first tokens the chat template has written, and what it ends a message with.

@@ -337,10 +337,19 @@ func (s *Session) mostEntries() int {
 // evict keeps what was selected in all layers of the full cache, a unit each.
 func (s *Session) evict(ctx context.Context, r *observer) error {
 	s.thresholds = nil
+	if r.plan.Stay != nil {
+		if err := s.runtime.Runner.Append(ctx, s.Cache, r.plan.Stay); err != nil {
+			return err
+		}
+		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
+	}
 	for l, keep := range r.kept {
 		if keep == nil {
 			s.thresholds = append(s.thresholds, nil)
 			continue
+		}
+		if r.plan.Stay != nil {
+			keep = s.withNewest(l, keep, r.plan.Staying)
 		}
 		if r.plan.Merge != nil {
 			s.thresholds = append(s.thresholds, r.plan.Merge(s.Cache, l, keep))
@@ -353,6 +362,16 @@ func (s *Session) evict(ctx context.Context, r *observer) error {
 		}
 	}
 	return nil
+}
+
+// withNewest is a selection of a layer's entries with the newest ones besides.
+func (s *Session) withNewest(layer int, keep *kernels.Selection, newest int) *kernels.Selection {
+	var all [][]int32
+	for h, idx := range keep.Indices() {
+		n := s.Cache.Entries(layer, h)
+		all = append(all, append(slices.Clip(idx), upTo(n-newest, n)...))
+	}
+	return kernels.HostSelection(all)
 }
 
 // beginDecoding makes the session ready to decode after the prompt.

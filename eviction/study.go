@@ -101,7 +101,8 @@ func (s *Study) Session(choice *Choice) (_ *Session, err error) {
 	defer kernels.CatchDevice(&err)
 	r := choice.observer
 	keep := choice.Kept
-	if r.plan.Merge != nil || r.plan.KeepsAll {
+	late := r.plan.Merge != nil || r.plan.Stay != nil && !r.idle()
+	if late || r.plan.KeepsAll {
 		keep = nil
 	}
 	cache, err := s.Cache.Fork(keep)
@@ -112,7 +113,7 @@ func (s *Study) Session(choice *Choice) (_ *Session, err error) {
 		Cache: cache, Budget: Pairs(choice.Budget), logits: s.logits, FullBytes: s.FullBytes,
 		runtime: s.runtime, policy: choice.Configured, history: s.Prompt.Tokens,
 	}
-	if r.plan.Merge != nil {
+	if late {
 		if err := out.evict(context.Background(), r); err != nil {
 			return nil, err
 		}

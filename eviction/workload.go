@@ -85,7 +85,7 @@ func (n *Configured) Workload(c *model.Config, tokens, budget, maxNew int) Workl
 	w.Merges, w.Waits = r.plan.Merge != nil, r.plan.waits()
 	for l := range w.Held {
 		if !r.plan.KeepsAll && !w.Spared[l] {
-			w.Held[l] = min(w.Held[l], limits[l])
+			w.Held[l] = min(w.Held[l], limits[l]+r.plan.Staying)
 		}
 	}
 	return w

@@ -13,17 +13,27 @@ import (
 	"glimpse/model"
 )
 
-// Kind is the registered name.
-const Kind = "lookaheadkv"
+// The registered names: rows that score, and rows whose pairs stay in the cache besides.
+const (
+	Kind        = "lookaheadkv"
+	RestoreKind = "restorekv"
+)
 
 func init() {
-	model.AdapterKinds.Add(Kind, model.AdapterKind{
-		Doc:    "lookahead embeddings and Lookahead LoRA, KL loss (LookaheadKV, arXiv:2603.10899, §3)",
-		Loss:   "kl",
-		New:    func(m *model.Model, c model.AdapterConfig) (model.Adapter, error) { return New(m, c) },
-		Count:  parameterCount,
-		Stored: stored,
-		Load:   func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return Load(m, a) },
+	add(Kind, "kl", "lookahead embeddings and Lookahead LoRA, KL loss (LookaheadKV, arXiv:2603.10899, §3)")
+	add(RestoreKind, "distil", "rows with LoRA whose keys and values stay in the evicted cache, trained by what the full cache says (RestoreKV, arXiv:2608.01247), and whose attention selects, as LookaheadKV's does")
+}
+
+// add registers a kind of rows with LoRA. Kinds differ in what they are trained for.
+func add(kind, loss, doc string) {
+	model.AdapterKinds.Add(kind, model.AdapterKind{
+		Doc: doc, Loss: loss,
+		New:   func(m *model.Model, c model.AdapterConfig) (model.Adapter, error) { return newRows(m, c, kind) },
+		Count: parameterCount,
+		Stored: func(c model.AdapterConfig, parameters map[string]checkpoints.Matrix) (*checkpoints.Adapter, error) {
+			return stored(c, parameters, kind)
+		},
+		Load: func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return load(m, a, kind) },
 	})
 }
 
@@ -36,8 +46,9 @@ type site struct {
 	module model.Module
 }
 
-// Lookahead is a LookaheadKV adapter in a model's backend.
+// Lookahead is rows with LoRA in a model's backend, of either kind.
 type Lookahead struct {
+	kind  string
 	rows  *kernels.Tensor // [n, hidden]
 	sites []site          // by layer, then in the order of model.FactorModules
 	low   map[site]*model.LowRank
@@ -50,21 +61,24 @@ var _ model.Adapter = (*Lookahead)(nil)
 // New initialises an adapter: A at random with standard deviation in^-1/2, B zero,
 // so that the first scores are the frozen model's. Modules of the last
 // layer that reach no score are left out: they would never get a gradient.
-func New(m *model.Model, c model.AdapterConfig) (*Lookahead, error) {
+func New(m *model.Model, c model.AdapterConfig) (*Lookahead, error) { return newRows(m, c, Kind) }
+
+// newRows is New of a kind.
+func newRows(m *model.Model, c model.AdapterConfig, kind string) (*Lookahead, error) {
 	if err := c.Validate(m); err != nil {
-		return nil, fmt.Errorf("lookaheadkv adapter: %w", err)
+		return nil, fmt.Errorf("%s adapter: %w", kind, err)
 	}
 	if len(c.Modules) > 0 && (c.Rank < 1 || c.Rank > m.Config.Hidden) {
-		return nil, fmt.Errorf("lookaheadkv adapter: rank: got %d, want 1 to hidden size %d", c.Rank, m.Config.Hidden)
+		return nil, fmt.Errorf("%s adapter: rank: got %d, want 1 to hidden size %d", kind, c.Rank, m.Config.Hidden)
 	}
 	if len(c.Modules) > 0 && !(c.Alpha > 0 && c.Alpha <= 1e6) {
-		return nil, fmt.Errorf("lookaheadkv adapter: alpha: got %v, want above 0 to 1e6", c.Alpha)
+		return nil, fmt.Errorf("%s adapter: alpha: got %v, want above 0 to 1e6", kind, c.Alpha)
 	}
 	rng := rand.New(rand.NewPCG(c.Seed, 0x4c4f5241))
-	a := &Lookahead{rows: m.NewRows(c, rng), low: make(map[site]*model.LowRank), rank: c.Rank, alpha: c.Alpha}
+	a := &Lookahead{kind: kind, rows: m.NewRows(c, rng), low: make(map[site]*model.LowRank), rank: c.Rank, alpha: c.Alpha}
 	sites := sitesOf(m, c.Modules)
 	if experts := func(m model.Module) bool { return slices.Contains(model.ExpertModules, m) }; slices.ContainsFunc(c.Modules, experts) && !slices.ContainsFunc(sites, func(s site) bool { return experts(s.module) }) {
-		return nil, fmt.Errorf("lookaheadkv adapter: modules: got experts, of which model %s has none in layers that reach a score", m.Name)
+		return nil, fmt.Errorf("%s adapter: modules: got experts, of which model %s has none in layers that reach a score", kind, m.Name)
 	}
 	for _, s := range sites {
 		count, _, out, in := m.Network.Layers[s.layer].Factors(s.module)
@@ -109,7 +123,7 @@ func (a *Lookahead) attach(s site, A, B *kernels.Tensor) {
 }
 
 // Kind implements model.Adapter.
-func (a *Lookahead) Kind() string { return Kind }
+func (a *Lookahead) Kind() string { return a.kind }
 
 // Rows implements model.QueryRows.
 func (a *Lookahead) Rows() int { return a.rows.Dim0() }
@@ -141,7 +155,7 @@ func (a *Lookahead) Export() *checkpoints.Adapter {
 	for _, p := range a.Parameters() {
 		parameters[p.Name] = checkpoints.Matrix{Rows: p.Tensor.Dim0(), Cols: p.Tensor.Width(), Data: p.Tensor.Float32s()}
 	}
-	out, err := stored(model.AdapterConfig{Alpha: a.alpha}, parameters)
+	out, err := stored(model.AdapterConfig{Alpha: a.alpha}, parameters, a.kind)
 	if err != nil {
 		panic(err) // the names are this package's own
 	}
@@ -149,8 +163,8 @@ func (a *Lookahead) Export() *checkpoints.Adapter {
 }
 
 // stored is model.AdapterKind's Stored.
-func stored(c model.AdapterConfig, parameters map[string]checkpoints.Matrix) (*checkpoints.Adapter, error) {
-	out := &checkpoints.Adapter{Kind: Kind}
+func stored(c model.AdapterConfig, parameters map[string]checkpoints.Matrix, kind string) (*checkpoints.Adapter, error) {
+	out := &checkpoints.Adapter{Kind: kind}
 	factors := make(map[site]checkpoints.LoRAFactors)
 	for name, m := range parameters {
 		if name == rowsName {
@@ -163,7 +177,7 @@ func stored(c model.AdapterConfig, parameters map[string]checkpoints.Matrix) (*c
 		number, module, _ := strings.Cut(rest, ".")
 		layer, err := strconv.Atoi(number)
 		if err != nil || !inLayers || isA == isB || !slices.Contains(model.FactorModules, model.Module(module)) {
-			return nil, fmt.Errorf("lookaheadkv adapter: unknown parameter %q", name)
+			return nil, fmt.Errorf("%s adapter: unknown parameter %q", kind, name)
 		}
 		f := factors[site{layer, model.Module(module)}]
 		if isA {
@@ -178,7 +192,7 @@ func stored(c model.AdapterConfig, parameters map[string]checkpoints.Matrix) (*c
 			out.LoRA, out.Alpha = make(map[checkpoints.LoRAKey]checkpoints.LoRAFactors), c.Alpha
 		}
 		if out.Rank = f.B.Cols; out.Rank < 1 || f.A.Rows%out.Rank != 0 || f.B.Rows*out.Rank%max(1, f.A.Rows) != 0 {
-			return nil, fmt.Errorf("lookaheadkv adapter: layer %d %s: factors [%d %d] and [%d %d] do not fit", s.layer, s.module, f.A.Rows, f.A.Cols, f.B.Rows, f.B.Cols)
+			return nil, fmt.Errorf("%s adapter: layer %d %s: factors [%d %d] and [%d %d] do not fit", kind, s.layer, s.module, f.A.Rows, f.A.Cols, f.B.Rows, f.B.Cols)
 		}
 		count := f.A.Rows / out.Rank
 		for e := range count {
@@ -212,11 +226,16 @@ func matrixPart(m checkpoints.Matrix, i, count int) checkpoints.Matrix {
 
 // Load takes a stored adapter into the backend of m, whose shapes it must fit.
 func Load(m *model.Model, stored *checkpoints.Adapter) (*Lookahead, error) {
-	if stored.Kind != Kind {
-		return nil, fmt.Errorf("load adapter: kind %q, want %q: %w", stored.Kind, Kind, checkpoints.ErrWrongKind)
+	return load(m, stored, Kind)
+}
+
+// load is Load of a kind.
+func load(m *model.Model, stored *checkpoints.Adapter, kind string) (*Lookahead, error) {
+	if stored.Kind != kind {
+		return nil, fmt.Errorf("load adapter: kind %q, want %q: %w", stored.Kind, kind, checkpoints.ErrWrongKind)
 	}
-	a := &Lookahead{low: make(map[site]*model.LowRank), rank: stored.Rank, alpha: stored.Alpha}
-	load := func(on kernels.Backend, x checkpoints.Matrix) *kernels.Tensor {
+	a := &Lookahead{kind: kind, low: make(map[site]*model.LowRank), rank: stored.Rank, alpha: stored.Alpha}
+	take := func(on kernels.Backend, x checkpoints.Matrix) *kernels.Tensor {
 		t := on.Alloc(on.Compute(), x.Rows, x.Cols)
 		kernels.Convert(t, kernels.FromF32(x.Data, x.Rows, x.Cols))
 		return t
@@ -224,7 +243,7 @@ func Load(m *model.Model, stored *checkpoints.Adapter) (*Lookahead, error) {
 	if x := stored.Embeddings; x.Cols != m.Config.Hidden {
 		return nil, fmt.Errorf("load adapter: lookahead embeddings: shape [%d %d], want [%d %d] for model %s", x.Rows, x.Cols, x.Rows, m.Config.Hidden, m.Name)
 	}
-	a.rows = load(m.Backend, stored.Embeddings)
+	a.rows = take(m.Backend, stored.Embeddings)
 	taken := 0
 	for l := range m.Config.Layers {
 		for _, module := range model.FactorModules {
@@ -254,7 +273,7 @@ func Load(m *model.Model, stored *checkpoints.Adapter) (*Lookahead, error) {
 					to.Rows, to.Cols, to.Data = to.Rows+rows, cols, append(to.Data, x.Data...)
 				}
 			}
-			a.attach(s, load(m.On(l), all.A), load(m.On(l), all.B))
+			a.attach(s, take(m.On(l), all.A), take(m.On(l), all.B))
 			taken += count
 		}
 	}

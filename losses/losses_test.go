@@ -52,6 +52,8 @@ var paper = map[string]func(learned, target []float64, heads, columns int) (floa
 	},
 }
 
+func init() { paper["distil"] = paper["kl"] } // of the scores; what it says of answers has tests in training
+
 // TestMixedBatch: what is minimised is the paper's loss times one constant, so that
 // the samples of a batch have the weights of the paper whatever their lengths.
 func TestMixedBatch(t *testing.T) {

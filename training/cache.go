@@ -89,6 +89,12 @@ func (c *sampleCache) writeSample(key string, p *prepared) error {
 	if err := checkpoints.WriteSafetensorsFile(stub.file, views, nil); err != nil {
 		return fmt.Errorf("sample cache: %w", err)
 	}
+	for _, a := range p.answers {
+		if a != nil {
+			a = &answer{tokens: a.tokens, from: a.from, to: a.to, share: a.share} // the teacher is in the file
+		}
+		stub.answers = append(stub.answers, a)
+	}
 	for _, heads := range p.past {
 		stub.kvHeads = append(stub.kvHeads, len(heads))
 	}
@@ -125,6 +131,13 @@ func (c *sampleCache) readSample(stub *prepared) (*prepared, error) {
 	p := &prepared{entries: stub.entries, next: stub.next, past: make([][]kernels.KV, layers), states: make([][]*kernels.Tensor, layers), targets: make([][]*kernels.Tensor, stub.labels)}
 	for i := range p.targets {
 		p.targets[i] = make([]*kernels.Tensor, layers)
+	}
+	for _, a := range stub.answers {
+		if a != nil {
+			own := *a
+			a = &own
+		}
+		p.answers = append(p.answers, a)
 	}
 	for l, heads := range stub.kvHeads {
 		p.past[l] = make([]kernels.KV, heads)
@@ -182,6 +195,11 @@ func (p *prepared) visit(f func(name string, layer int, t **kernels.Tensor)) {
 		}
 		for i := range p.targets {
 			f(fmt.Sprintf("%d.target.%d", l, i), l, &p.targets[i][l])
+		}
+	}
+	for i, a := range p.answers {
+		if a != nil {
+			f(fmt.Sprintf("teacher.%d", i), len(p.past)-1, &a.teacher)
 		}
 	}
 }

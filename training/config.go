@@ -58,6 +58,7 @@ type AdapterConfig struct {
 	Loss         string  `json:"loss"`                   // "" is the kind's own
 	Label        string  `json:"label,omitempty"`        // of labels.Labels; "" is the response's attention
 	HeadWeights  string  `json:"head_weights,omitempty"` // of HeadWeights; "" is equal
+	InitAdapter  string  `json:"init_adapter,omitempty"` // folder of an adapter whose numbers it begins with
 	LearningRate float64 `json:"learning_rate"`
 	Pooling      int     `json:"pooling"` // kernel that the exported adapter asks for
 }

@@ -12,21 +12,29 @@ import (
 // student is the compiled graph of one adapter: the pass of its rows through the frozen
 // model, the loss, and the gradients of its parameters.
 type student struct {
-	graph  *autodiff.Graph
-	sample *autodiff.Sample // what the next run computes on
+	graph     *autodiff.Graph
+	sample    *autodiff.Sample // what the next run computes on
+	objective objective
+	rows      int // of the adapter
 }
 
 // newStudent compiles the graph of an adapter.
 func newStudent(m *model.Model, a model.Adapter, o objective) (*student, error) {
-	s := &student{sample: new(autodiff.Sample)}
+	s := &student{sample: new(autodiff.Sample), objective: o, rows: a.Rows()}
 	var err error
-	s.graph, err = autodiff.Build(func(g *autodiff.Graph) (autodiff.Node, error) {
-		scores, err := forward(g, m, a, s.sample)
-		if err != nil {
-			return autodiff.Node{}, err
-		}
-		return g.Loss(scores, s.sample, o.addLayer), nil
-	}, m.Devices()...)
+	if err = o.checkModel(m); err == nil {
+		s.graph, err = autodiff.Build(func(g *autodiff.Graph) (autodiff.Node, error) {
+			p, err := forward(g, m, a, s.sample, o.answers())
+			if err != nil {
+				return autodiff.Node{}, err
+			}
+			last := autodiff.Node{}
+			if p.answers > 0 {
+				last = p.x
+			}
+			return g.Loss(p.scores, s.sample, o.addLayer, last, o.addAnswer(m, s.sample)), nil
+		}, m.Devices()...)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("train: adapter %s: %w", a.Kind(), err)
 	}
@@ -42,11 +50,11 @@ func (s *student) runSample(sample autodiff.Sample) (float64, error) {
 }
 
 // forward adds an adapter's parameters to g, in their order, and the pass of its rows
-// through the frozen model on top of the sample's prompt. It returns every layer's scores, none of layers that are not
-// Scored: the graph twin of Runner.Probe.
-func forward(g *autodiff.Graph, m *model.Model, a model.Adapter, s *autodiff.Sample) ([]autodiff.Node, error) {
+// through the frozen model on top of the sample's prompt, and behind them so many tokens of its answer. The pass then has every layer's
+// scores, none of layers that are not Scored: the graph twin of Runner.Probe.
+func forward(g *autodiff.Graph, m *model.Model, a model.Adapter, s *autodiff.Sample, answers int) (*pass, error) {
 	layers := m.Config.ScoredLayers()
-	p := &pass{g: g, m: m, adapter: a, sample: s, nodes: make(map[*kernels.Tensor]autodiff.Node), scores: make([]autodiff.Node, layers), pairs: make([][2]autodiff.Node, layers)}
+	p := &pass{g: g, m: m, adapter: a, sample: s, answers: answers, nodes: make(map[*kernels.Tensor]autodiff.Node), scores: make([]autodiff.Node, layers), pairs: make([][2]autodiff.Node, layers)}
 	params := a.Parameters()
 	for _, x := range params {
 		g.Enter(m.On(x.Layer), autodiff.Node{})
@@ -57,13 +65,17 @@ func forward(g *autodiff.Graph, m *model.Model, a model.Adapter, s *autodiff.Sam
 	}
 	p.x = p.nodes[params[0].Tensor]
 	p.rows = p.x
+	if answers > 0 {
+		layers = m.Config.Layers
+		p.x = g.Join(p.x, answers, func(dst *kernels.Tensor) { model.TokenRows(s.Answer.Tokens).Embeddings(m, dst) })
+	}
 	for p.l = range layers {
 		p.x = g.Enter(m.On(p.l), p.x)
 		if err := model.RunLayer(p, m, p.l); err != nil {
 			return nil, err
 		}
 	}
-	return p.scores, nil
+	return p, nil
 }
 
 // pass is an adapter's rows on their way through the decoder layers, as nodes of a graph.
@@ -73,6 +85,7 @@ type pass struct {
 	adapter model.Adapter
 	sample  *autodiff.Sample
 	nodes   map[*kernels.Tensor]autodiff.Node // of the parameters
+	answers int                               // tokens that run behind the rows
 	l       int                               // layer
 	rows    autodiff.Node                     // the learned rows
 	x, h    autodiff.Node                     // residual stream, and through AttentionNorm
@@ -104,8 +117,10 @@ func (p *pass) checkParameters(params []model.Parameter) error {
 	return nil
 }
 
-// reached is false in the last scored layer, whose values and outputs reach no score.
-func (p *pass) reached() bool { return model.VProj.ReachesScores(p.l, p.m.Config.ScoredLayers()) }
+// reached is false in the last scored layer, whose values and outputs reach no score, unless an answer goes on.
+func (p *pass) reached() bool {
+	return p.answers > 0 || model.VProj.ReachesScores(p.l, p.m.Config.ScoredLayers())
+}
 
 func (p *pass) Projections() (q, k, v autodiff.Node) {
 	p.h = p.Norm(p.x, p.m.Network.Layers[p.l].AttentionNorm)
@@ -145,13 +160,15 @@ func (p *pass) Attend(q, k, v autodiff.Node) (out autodiff.Node, ok bool, err er
 	k, v = p.pairs[layer][0], p.pairs[layer][1]
 	heads := autodiff.Heads{Query: c.Heads, KV: kv.Heads, Dim: kv.Dim, Window: c.Window(p.l), Scale: c.AttentionScale(), SoftCap: c.AttentionCap, Sinks: p.m.Network.Layers[p.l].Sinks}
 	var scores autodiff.Node
-	if ok = p.reached(); ok {
+	if ok = p.reached(); p.answers > 0 {
+		out, scores = p.g.AttentionBehind(q, k, v, p.sample, layer, heads, p.adapter.Rows())
+	} else if ok {
 		out, scores = p.g.Attention(q, k, v, p.sample, layer, heads)
 	} else {
 		scores = p.g.Scores(q, k, p.sample, layer, heads)
 	}
 	switch readers := slices.Index(c.Readers(layer), p.l); { // before this one
-	case !c.Scored(layer):
+	case !c.Scored(layer) || layer >= len(p.scores):
 	case readers == 0:
 		p.scores[layer] = scores
 	default:
@@ -178,6 +195,9 @@ func (p *pass) Linear(m model.Module, x autodiff.Node, scale float64) autodiff.N
 	var lora *autodiff.LoRA
 	if low := p.adapter.LowRank(p.l, m); low != nil {
 		lora = &autodiff.LoRA{A: p.nodes[low.A], B: p.nodes[low.B], Scale: low.Scale}
+		if p.answers > 0 {
+			lora.Rows = p.adapter.Rows()
+		}
 	}
 	return p.g.Scale(p.g.Linear(x, lin.Weight, lin.Bias, lora), scale)
 }

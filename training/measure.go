@@ -46,7 +46,7 @@ const Enough = 10 * time.Second
 // all threads on it, and reports medians. It stops early where repeats would take
 // longer than people wait. Of the configuration it reads the objective.
 func Measure(ctx context.Context, m *model.Model, a model.Adapter, c AdapterConfig, prompt, response []int32, repeats int) (Timing, error) {
-	o, err := newObjective(m, &c, nil)
+	o, err := newObjective(m, a, &c, nil)
 	if err != nil {
 		return Timing{}, err
 	}
@@ -135,7 +135,7 @@ func floorOf(ctx context.Context, m *model.Model, a model.Adapter, o objective, 
 func (s *student) runStep(ctx context.Context, r *runner.Runner, a model.Adapter, l label, prompt, response []int32) error {
 	p, err := prepareSample(ctx, r, Sample{Prompt: prompt, Response: response}, len(response), []label{l})
 	if err == nil {
-		_, err = s.runSample(p.withRows(r.Model, a.Rows(), 0))
+		_, err = s.runSample(s.sampleOf(r.Model, p, prompt, 0))
 	}
 	return err
 }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"glimpse/autodiff"
 	"glimpse/eviction"
 	"glimpse/kernels"
 	"glimpse/labels"
@@ -20,6 +22,8 @@ type objective struct {
 	losses.Loss
 	label   label
 	weights [][]float64 // [layer][query head], 1 in the mean; nil: every head has 1
+	// policy keeps what an answer runs on, by the scores of the adapter's rows; nil where none runs.
+	policy *eviction.Configured
 }
 
 // label is one of labels.Labels with its policy.
@@ -27,6 +31,7 @@ type label struct {
 	labels.Label
 	name   string
 	policy *eviction.Configured
+	answer bool // of an objective for which an answer runs, too
 }
 
 // newLabel is the label of a name, "" for the default.
@@ -69,12 +74,20 @@ func HeadWeights() []string { return []string{"equal", eviction.LearnedHeads} }
 const weighedAt = 0.1
 
 // newObjective resolves what an adapter's configuration says of it.
-func newObjective(m *model.Model, c *AdapterConfig, budgets *eviction.HeadBudgets) (o objective, err error) {
+func newObjective(m *model.Model, a model.Adapter, c *AdapterConfig, budgets *eviction.HeadBudgets) (o objective, err error) {
 	if o.Loss, err = losses.Losses.Lookup(c.Loss); err != nil {
 		return o, err
 	}
-	if o.label, err = newLabel(c.Label); err != nil || c.HeadWeights != eviction.LearnedHeads {
+	if o.label, err = newLabel(c.Label); err != nil {
 		return o, err
+	}
+	if o.label.answer = o.Answer > 0; o.label.answer {
+		if o.policy, err = rowsPolicy(a, c, budgets); err != nil {
+			return o, err
+		}
+	}
+	if c.HeadWeights != eviction.LearnedHeads {
+		return o, nil
 	}
 	if budgets == nil {
 		return o, errors.New("head weights: the model has no learned budgets of heads; \"train budgets\" learns some, --heads names their file")
@@ -98,6 +111,16 @@ func newObjective(m *model.Model, c *AdapterConfig, budgets *eviction.HeadBudget
 	return o, nil
 }
 
+// rowsPolicy is the policy that runs an adapter, with its pooling and, where there are any, learned budgets of heads.
+func rowsPolicy(a model.Adapter, c *AdapterConfig, budgets *eviction.HeadBudgets) (*eviction.Configured, error) {
+	name := model.PolicyOf(a.Kind())
+	options := map[string]float64{"kernel": float64(c.Pooling)}
+	if budgets != nil {
+		options[eviction.HeadsOption] = float64(slices.Index(eviction.HeadSharings(), eviction.LearnedHeads))
+	}
+	return eviction.NewWith(name, 0, eviction.Overrides{name: options}, eviction.Resources{Adapter: a, HeadBudgets: budgets})
+}
+
 // addLayer is an autodiff.LossFunc.
 func (o *objective) addLayer(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layer, layers int) {
 	of := layers * scores.Dim0()
@@ -107,6 +130,53 @@ func (o *objective) addLayer(b kernels.Backend, loss, dScores, scores, target *k
 	}
 	for h, w := range o.weights[layer] {
 		o.Func(b, loss, dScores.Rows(h, h+1), scores.Rows(h, h+1), target.Rows(h, h+1), of, w)
+	}
+}
+
+// answerTokens is how many tokens run behind rows that are trained by what the full cache says of them.
+const answerTokens = 96
+
+// answers is how many tokens run behind the rows.
+func (o *objective) answers() int {
+	if o.Answer > 0 {
+		return answerTokens
+	}
+	return 0
+}
+
+// checkModel is an error where the model has what an answer's pass lacks.
+func (o *objective) checkModel(m *model.Model) error {
+	if o.Answer == 0 {
+		return nil
+	}
+	for l := range m.Network.Layers {
+		if layer := &m.Network.Layers[l]; layer.Recurrent != nil || layer.Experts != nil || layer.Input != nil || m.Config.LogitCap > 0 {
+			return fmt.Errorf("loss distil: layer %d of %s: it is for models whose layers attend, without experts, inputs of layers and a cap of logits", l, m.Name)
+		}
+	}
+	return nil
+}
+
+// addAnswer is an autodiff.AnswerFunc: KL(full cache ‖ evicted cache) of the next token.
+func (o *objective) addAnswer(m *model.Model, s *autodiff.Sample) autodiff.AnswerFunc {
+	head, norm := m.Network.Head, m.Network.FinalNorm
+	return func(b kernels.Backend, memory *kernels.Arena, loss, dx, x *kernels.Tensor) {
+		a := s.Answer
+		first, n := x.Dim0()-len(a.Tokens), a.To-a.From
+		b.Fill(dx, 0)
+		rows, dRows := x.Rows(first+a.From, first+a.To), dx.Rows(first+a.From, first+a.To)
+		y, dy := memory.Alloc(b.Compute(), n, x.Width()), memory.Alloc(b.Compute(), n, x.Width())
+		b.Norm(y, rows, nil, norm.Of(&m.Config))
+		logits := func(h *kernels.Tensor) *kernels.Tensor {
+			out := memory.Alloc(b.Compute(), n, m.Config.Vocab)
+			b.Linear(out, h, head.Weight, head.Bias, m.Config.LogitFactor(), 0)
+			return out
+		}
+		got, want := logits(y), logits(a.Teacher.Rows(a.From, a.To))
+		gradient := memory.Alloc(b.Compute(), got.Shape...)
+		b.ScoreKL(loss, gradient, got, want, o.Answer/float64(n))
+		b.MatMul(dy, gradient, head.Weight, m.Config.LogitFactor(), 0)
+		b.NormGrad(dRows, rows, dy, norm.Of(&m.Config))
 	}
 }
 

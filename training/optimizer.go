@@ -1,9 +1,12 @@
 package training
 
 import (
+	"context"
 	"fmt"
 	"math"
+	"slices"
 
+	"glimpse/checkpoints"
 	"glimpse/eviction"
 	"glimpse/kernels"
 	"glimpse/model"
@@ -39,10 +42,15 @@ func newLearner(m *model.Model, c AdapterConfig, budgets *eviction.HeadBudgets, 
 	if l.adapter, err = kind.New(m, c.AdapterConfig); err != nil {
 		return nil, err
 	}
-	if l.objective, err = newObjective(m, &c, budgets); err != nil {
+	if l.objective, err = newObjective(m, l.adapter, &c, budgets); err != nil {
 		return nil, fmt.Errorf("adapter %s: %w", c.Name, err)
 	}
 	l.params = l.adapter.Parameters()
+	if c.InitAdapter != "" && !m.Counts() {
+		if err := l.initFrom(m, kind); err != nil {
+			return nil, fmt.Errorf("adapter %s: init adapter %s: %w", c.Name, c.InitAdapter, err)
+		}
+	}
 	for i, p := range l.params {
 		on, last := m.On(p.Layer), len(l.runs)-1
 		if last < 0 || l.runs[last].on != on {
@@ -64,6 +72,48 @@ func newLearner(m *model.Model, c AdapterConfig, budgets *eviction.HeadBudgets, 
 		}
 	}
 	return l, nil
+}
+
+// initFrom copies the numbers of another adapter, of whatever kind, with as many rows and the same factors.
+func (l *learner) initFrom(m *model.Model, kind model.AdapterKind) error {
+	stored, err := checkpoints.ReadAdapter(l.InitAdapter)
+	if err != nil {
+		return err
+	}
+	sum, err := m.KnownAs(context.Background(), stored.Base.SHA256)
+	if err == nil {
+		err = stored.CheckBase(m.Name, sum)
+	}
+	if err != nil {
+		return err
+	}
+	stored.Kind = l.Kind
+	from, err := kind.Load(m, stored)
+	if err != nil {
+		return err
+	}
+	numbers := make(map[string]*kernels.Tensor)
+	for _, p := range from.Parameters() {
+		numbers[p.Name] = p.Tensor
+	}
+	if len(numbers) != len(l.params) {
+		return fmt.Errorf("%d parameters, want %d as the adapter has", len(numbers), len(l.params))
+	}
+	for _, p := range l.params {
+		x := numbers[p.Name]
+		if x == nil || !slices.Equal(x.Shape, p.Tensor.Shape) {
+			return fmt.Errorf("parameter %s: got %v, want %v", p.Name, shapeOf(x), p.Tensor.Shape)
+		}
+		m.On(p.Layer).Copy(p.Tensor, x)
+	}
+	return nil
+}
+
+func shapeOf(x *kernels.Tensor) []int {
+	if x == nil {
+		return nil
+	}
+	return x.Shape
 }
 
 // gradients are the gradients of the sample that a student has run. A norm that is not finite is said

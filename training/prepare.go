@@ -20,6 +20,7 @@ var errEmptyResponse = errors.New("empty response")
 type prepared struct {
 	past    [][]kernels.KV
 	targets [][]*kernels.Tensor // logarithms [heads, n], per label and layer; nil of layers without keys and values
+	answers []*answer           // per label; nil of those for which none runs
 	states  [][]*kernels.Tensor // of recurrent layers, else nil
 	entries int
 	next    int32
@@ -62,29 +63,46 @@ func prepareSample(ctx context.Context, r *runner.Runner, s Sample, maxResponse 
 			return nil, err
 		}
 	}
-	response = response[:min(len(response), maxResponse)]
-	if needed && len(response) == 0 {
+	s.Response = response[:min(len(response), maxResponse)]
+	if needed && len(s.Response) == 0 {
 		return nil, errEmptyResponse
 	}
-	p := &prepared{entries: len(s.Prompt), next: cache.Next()}
+	return observed(ctx, r, cache, s, labels)
+}
+
+// observed is what students need of a sample whose prompt's pairs are in the cache.
+func observed(ctx context.Context, r *runner.Runner, cache *kvcache.Cache, s Sample, labels []label) (*prepared, error) {
+	p := &prepared{entries: len(s.Prompt), next: cache.Next(), past: cache.Views(), states: statesOf(r.Model, cache)}
 	for i := range labels {
-		targets, err := labels[i].target(ctx, r, cache, s.Prompt, response)
+		targets, err := labels[i].target(ctx, r, cache, s.Prompt, s.Response)
 		if err != nil {
 			return nil, err
 		}
-		p.targets = append(p.targets, targets)
+		p.targets, p.answers = append(p.targets, targets), append(p.answers, nil)
+		if !labels[i].answer {
+			continue
+		}
+		if p.answers[i], err = newAnswer(ctx, r, cache, s, labels[i]); err != nil {
+			return nil, err
+		}
+		if p.answers[i] == nil {
+			return nil, errEmptyResponse
+		}
 	}
-	p.past, p.states = cache.Views(), statesOf(r.Model, cache)
 	return p, nil
 }
 
-// withRows places an adapter's rows after the prompt: what a student's graph runs on, with the targets of a label.
-func (p *prepared) withRows(m *model.Model, rows, label int) autodiff.Sample {
-	pos, queries, keys := m.RowsAfter(p.next, rows, m.Config.Long(int(p.next)))
-	return autodiff.Sample{Past: p.past, Positions: pos, QueryRoPE: queries, KeyRoPE: keys, Targets: p.targets[label], States: p.states}
+// sampleOf is what a student's graph runs on: its adapter's rows after the prompt, with the targets of a label.
+func (s *student) sampleOf(m *model.Model, p *prepared, prompt []int32, label int) autodiff.Sample {
+	pos, queries, keys := m.RowsAfter(p.next, s.rows+s.objective.answers(), m.Config.Long(int(p.next)))
+	out := autodiff.Sample{Past: p.past, Positions: pos, QueryRoPE: queries, KeyRoPE: keys, Targets: p.targets[label], States: p.states}
+	if a := p.answers[label]; a != nil && s.objective.Answer > 0 {
+		out.Answer = a.behind(m, &s.objective, s.rows, prompt, p.past)
+	}
+	return out
 }
 
-// afterCache is the same of a cache as it is.
+// afterCache is what a graph of rows alone runs on after a cache as it is.
 func afterCache(m *model.Model, c *kvcache.Cache, targets []*kernels.Tensor, rows int) autodiff.Sample {
 	pos, queries, keys := c.RowsAfter(m, rows)
 	return autodiff.Sample{Past: c.Views(), Positions: pos, QueryRoPE: queries, KeyRoPE: keys, Targets: targets, States: statesOf(m, c)}

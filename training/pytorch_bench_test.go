@@ -119,7 +119,7 @@ func openSubject(b *testing.B, folder string) *subject {
 	}
 	s := &subject{m: m}
 	a, c := lookahead(b, m)
-	o, err := newObjective(m, &c, nil)
+	o, err := newObjective(m, a, &c, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func (s *subject) step(b *testing.B, r *runner.Runner) (loss float64) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if loss, err = s.student.runSample(p.withRows(s.m, s.adapter.Rows(), 0)); err != nil {
+	if loss, err = s.student.runSample(s.student.sampleOf(s.m, p, s.prompt, 0)); err != nil {
 		b.Fatal(err)
 	}
 	return loss

@@ -69,6 +69,7 @@ func New(m *model.Model, c Config, source Source) (*Trainer, error) {
 		if l.of = slices.IndexFunc(t.labels, func(other label) bool { return other.name == l.objective.label.name }); l.of < 0 {
 			l.of, t.labels = len(t.labels), append(t.labels, l.objective.label)
 		}
+		t.labels[l.of].answer = t.labels[l.of].answer || l.objective.label.answer
 		t.learners = append(t.learners, l)
 	}
 	t.history = history{NonFinite: make([]int, len(t.learners)), Best: make([]Best, len(t.learners))}

@@ -158,7 +158,7 @@ func (t *Trainer) work(ctx context.Context, w *worker, s Sample) (_ []float64, e
 	}
 	values := make([]float64, len(w.students))
 	for i, student := range w.students {
-		if values[i], err = student.runSample(p.withRows(t.Model, t.learners[i].Rows, t.learners[i].of)); err != nil {
+		if values[i], err = student.runSample(student.sampleOf(t.Model, p, s.Prompt, t.learners[i].of)); err != nil {
 			return nil, err
 		}
 	}

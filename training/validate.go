@@ -12,7 +12,6 @@ import (
 
 	"glimpse/eviction"
 	"glimpse/internal/stats"
-	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/kvcache"
 	"glimpse/model/runner"
@@ -244,16 +243,14 @@ func (t *Trainer) judge(ctx context.Context, w *worker, policies []*eviction.Con
 	if err != nil {
 		return nil, nil, err
 	}
-	targets := make([][]*kernels.Tensor, len(t.labels))
-	for i := range targets {
-		if targets[i], err = t.labels[i].target(ctx, w.runner, study.Cache, s.Prompt, s.Response); err != nil {
-			return nil, nil, err
-		}
+	p, err := observed(ctx, w.runner, study.Cache, s, t.labels)
+	if err != nil {
+		return nil, nil, err
 	}
 	losses := make([]float64, len(w.students))
 	for i, student := range w.students {
 		l := t.learners[i]
-		v, err := student.runSample(afterCache(t.Model, study.Cache, targets[l.of], l.Rows))
+		v, err := student.runSample(student.sampleOf(t.Model, p, s.Prompt, l.of))
 		if err != nil {
 			return nil, nil, err
 		}

@@ -6,6 +6,7 @@ import (
 
 	"glimpse/internal/cli"
 	"glimpse/labels"
+	"glimpse/losses"
 	"glimpse/training/runs"
 
 	"github.com/spf13/cobra"
@@ -55,7 +56,8 @@ func newAdapter(a adapterCommand) *cobra.Command {
 	f.IntVar(&adapter.Pooling, "pooling", adapter.Pooling, "width of the max pooling of scores; 0 is the paper's, but 1 for the built-in model")
 	f.StringVar(&adapter.Label, "label", "", "what is learned: "+strings.Join(labels.Labels.Names(), ", ")+"; empty is response")
 	f.StringVar(&adapter.HeadWeights, "head-weights", "", "weights of the heads in the loss: equal, or learned for their shares of a budget (--heads)")
-	f.StringVar(&adapter.Loss, "loss", "", "objective: kl or mse; empty is that of the adapter's kind")
+	f.StringVar(&adapter.InitAdapter, "init-adapter", "", "adapter folder whose numbers it begins with, of the same rows and factors")
+	f.StringVar(&adapter.Loss, "loss", "", "objective: "+strings.Join(losses.Losses.Names(), ", ")+"; empty is that of the adapter's kind")
 	if a.lora {
 		f.Var(&adapter.Modules, "modules", "linear layers with LoRA: all, qv, none, experts, or a list such as q_proj,v_proj")
 		f.IntVar(&adapter.Rank, "rank", adapter.Rank, "LoRA rank r")

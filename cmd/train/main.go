@@ -28,7 +28,7 @@ is never changed. Without --model, the small built-in reference model is used.`,
   train lookahead --steps 4 --out out/lookahead --replace
   train judgeq --steps 4 --data out/samples.jsonl --out out/judgeq --replace`,
 	}
-	for _, c := range []*cobra.Command{newGenerate(), newAdapter(lookaheadCommand), newAdapter(judgeqCommand), newRun(), newSweep()} {
+	for _, c := range []*cobra.Command{newGenerate(), newAdapter(lookaheadCommand), newAdapter(judgeqCommand), newAdapter(restoreCommand), newRun(), newSweep()} {
 		root.AddCommand(cli.OnRanks(c))
 	}
 	root.AddCommand(newBudgets(), newPlan(), newExport())

@@ -3,18 +3,19 @@
 # at several numbers of sessions; then the same document asked with and without the shared prefix.
 #
 #   ./lab/bench/bench_serving.sh [--model FILE] [--memory SIZE] [--sessions 8,32,128] [--rounds N]
-#   ./lab/bench/bench_serving.sh --peer URL [--peer-model NAME] [--model FILE] [--rounds N]
+#   ./lab/bench/bench_serving.sh --peer URL|--peer-document URL [--peer-model NAME] [--model FILE] [--rounds N]
 #
 # With --peer nothing but one sequence at a time is measured, in turns with another server of OpenAI's API that answers the
 # same prompts, such as "llama-server -m FILE --port 8090 -np 1 -c 8192 --jinja" at http://127.0.0.1:8090, with the same
-# file, on the same machine and as many threads.
+# file, on the same machine and as many threads. With --peer-document URL it is a document that 8 clients ask about: that server needs a slot for each
+# ("-np 8 -c 49152").
 #
 # The model is SmolLM2-135M-Instruct unless one is named; the text is that of docs/. One line of JSON per case, in turns
 # of all cases, medians last. Nothing else should run meanwhile. About 10 minutes on 2 cores.
 set -euo pipefail
 source "$(dirname "$0")/../../scripts/common.sh"
 
-model='' memory=256MiB sessions=8,32,128 rounds=1 peer='' peer_model=''
+model='' memory=256MiB sessions=8,32,128 rounds=1 peer='' peer_document='' peer_model=''
 while [ $# != 0 ]; do
   case $1 in
     --model) model=$2 ;;
@@ -22,6 +23,7 @@ while [ $# != 0 ]; do
     --sessions) sessions=$2 ;;
     --rounds) rounds=$2 ;;
     --peer) peer=${2%/} ;;
+    --peer-document) peer_document=${2%/} ;;
     --peer-model) peer_model=$2 ;;
     *) die "unknown argument $1" ;;
   esac
@@ -73,6 +75,26 @@ if [ -n "$peer" ]; then
   stop
   rounds=0
 fi
+document=(--clients 8 --requests 100 --max-tokens 16)
+if [ -n "$peer_document" ]; then
+  curl -sf --max-time 5 "$peer_document/v1/models" >/dev/null || die "--peer-document $peer_document: there is no server of OpenAI's API"
+  start --memory 4GiB --prefix-cache 0 --max-num-seqs 8 --heads shipped
+  for ((round = 0; round < rounds; round++)); do
+    one=("${document[@]}" --seed $((round + 1)))
+    case_ "peer, a question alone" "$(bench --base-url "$peer_document/v1" --model "$peer_model" "${one[@]}" --characters 0)"
+    case_ "a question alone" "$(ask --model bench@full "${one[@]}" --characters 0)"
+    case_ "peer, a document" "$(bench --base-url "$peer_document/v1" --model "$peer_model" "${one[@]}" --characters 16000 --same)"
+    for policy in lookaheadkv:25% lookaheadkv:10%; do
+      case_ "$policy, a context" "$(ask --model "bench@$policy" "${one[@]}" --characters 16000 --same --mark)"
+    done
+    case_ "peer, the document again" "$(bench --base-url "$peer_document/v1" --model "$peer_model" "${one[@]}" --characters 16000 --same)"
+    for policy in lookaheadkv:25% lookaheadkv:10%; do
+      case_ "$policy, the context again" "$(ask --model "bench@$policy" "${one[@]}" --characters 16000 --same --mark)"
+    done
+  done
+  stop
+  rounds=0
+fi
 for ((round = 0; round < rounds; round++)); do
   for n in ${sessions//,/ }; do
     start --memory "$memory" --prefix-cache 0 --max-num-seqs 16
@@ -90,7 +112,6 @@ for ((round = 0; round < rounds; round++)); do
   done
   # One document of about 4,000 tokens and 100 questions by 8 clients, of which the first compresses it.
   start --memory 4GiB --prefix-cache 0 --heads shipped
-  document=(--clients 8 --requests 100 --max-tokens 16)
   case_ "questions alone" "$(ask --model bench@full "${document[@]}" --characters 0)"
   for policy in lookaheadkv:25% lookaheadkv:10%; do
     case_ "$policy, a context" "$(ask --model "bench@$policy" "${document[@]}" --characters 16000 --same --mark)"

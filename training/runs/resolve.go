@@ -33,9 +33,9 @@ func (s *Spec) resolveSettings(m *model.Model, source training.Source) ([]int, e
 	return header, nil
 }
 
-// readHeads reads the budgets of heads whose shares weigh them, where an adapter asks for that.
+// readHeads reads the budgets of heads whose shares weigh them, or by which rows that stay select, where an adapter asks for that.
 func (s *Spec) readHeads(ctx context.Context, m *model.Model, contents *datasets.Contents) error {
-	if !slices.ContainsFunc(s.Adapters, func(a Adapter) bool { return a.HeadWeights == eviction.LearnedHeads }) {
+	if !slices.ContainsFunc(s.Adapters, func(a Adapter) bool { return a.HeadWeights == eviction.LearnedHeads || a.Kind == restoreKind }) {
 		return nil
 	}
 	path := s.Heads
