@@ -18,6 +18,8 @@ type opCase struct {
 	// prompts are the lengths of the sample's prompt, one run each; none is one run without
 	// a prompt.
 	prompts []int
+	// stays are the rows that an answer of two tokens attends to; 0 is no answer, -1 none of them.
+	stays int
 }
 
 // opGraph is the graph of a case while it is built.
@@ -175,6 +177,10 @@ var opCases = map[string]map[string]opCase{
 			lora := &LoRA{A: c.parameter(2, width), B: c.parameter(5, 2), Scale: 1.5}
 			return []Node{c.Linear(c.parameter(rows, width), c.random(5, width), nil, lora)}
 		}},
+		"LoRA of the first rows": {build: func(c *opGraph) []Node {
+			lora := &LoRA{A: c.parameter(2, width), B: c.parameter(5, 2), Scale: 1.5, Rows: 2}
+			return []Node{c.Linear(c.parameter(rows, width), c.random(5, width), c.random(5), lora)}
+		}},
 		"LoRA and bias": {build: func(c *opGraph) []Node {
 			lora := &LoRA{A: c.parameter(1, width), B: c.parameter(5, 1), Scale: 4}
 			return []Node{c.Linear(c.parameter(rows, width), c.random(5, width), c.random(5), lora)}
@@ -199,6 +205,22 @@ var opCases = map[string]map[string]opCase{
 			k, v := c.parameter(rows, kvHeads*headDim), c.parameter(rows, kvHeads*headDim)
 			out, first := c.Attention(c.parameter(rows, width), k, v, c.sample, 0, grouped)
 			return []Node{first, c.Scores(out, k, c.sample, 1, grouped)}
+		}},
+	},
+	"Join": {
+		"constants behind rows": {build: func(c *opGraph) []Node {
+			more := c.random(2, width)
+			return []Node{c.Join(c.parameter(rows, width), 2, func(dst *kernels.Tensor) { copy(dst.F64(), more.F64()) })}
+		}},
+	},
+	"AttentionBehind": {
+		"output and scores": {prompts: []int{9, 40}, stays: 2, build: func(c *opGraph) []Node {
+			out, scores := c.AttentionBehind(c.parameter(rows+2, width), c.parameter(rows+2, kvHeads*headDim), c.parameter(rows+2, kvHeads*headDim), c.sample, 0, grouped, rows)
+			return []Node{scores, out}
+		}},
+		"output alone, no row stays": {prompts: []int{9}, stays: -1, build: func(c *opGraph) []Node {
+			out, _ := c.AttentionBehind(c.parameter(rows+2, width), c.parameter(rows+2, kvHeads*headDim), c.parameter(rows+2, kvHeads*headDim), c.sample, 0, grouped, rows)
+			return []Node{out}
 		}},
 	},
 	"Scores": {
@@ -278,7 +300,7 @@ func checkOperation(t *testing.T, c opCase) {
 		prompts = []int{0}
 	}
 	for _, n := range prompts {
-		g.fill(b, n, read)
+		g.fill(b, n, c.stays, read)
 		run := func() float64 {
 			v, err := g.Run()
 			if err != nil {
@@ -314,9 +336,22 @@ func checkOperation(t *testing.T, c opCase) {
 
 // fill makes a sample with a prompt of n tokens, and targets of the shapes that the loss
 // reads.
-func (c *opGraph) fill(b kernels.Backend, n int, read []Node) {
+func (c *opGraph) fill(b kernels.Backend, n, stays int, read []Node) {
 	*c.sample = Sample{}
-	for r := range rows {
+	behind := 0
+	if stays != 0 {
+		behind = 2
+		c.sample.Answer = &Answer{Tokens: make([]int32, behind), Staying: max(0, stays), Past: func(b kernels.Backend, memory *kernels.Arena, layer int, _ *kernels.Tensor) []kernels.KV {
+			kept := make([][]int32, kvHeads) // heads keep numbers of their own
+			for h := range kept {
+				for j := h; j < n; j += h + 2 {
+					kept[h] = append(kept[h], int32(j))
+				}
+			}
+			return kernels.GatherPairs(b, c.sample.Past[layer], kept, true, memory)
+		}}
+	}
+	for r := range rows + behind {
 		c.sample.Positions = append(c.sample.Positions, int32(n+r))
 	}
 	c.sample.QueryRoPE = []*kernels.RoPETable{kernels.NewRoPETable(b, []float32{1, 0.1}, n+rows, 1.5)}

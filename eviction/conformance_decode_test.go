@@ -216,8 +216,8 @@ func TestSecondTurn(t *testing.T) {
 				t.Errorf("%d entries after the second answer, the budget is %d", total, heads*budget)
 			}
 		}
-		if next := int(s.Cache.Next()); next != 75+29 {
-			t.Errorf("next position %d, want 104", next)
+		if next, want := int(s.Cache.Next()), 75+29+2*rowsOf(m, p, true); next != want {
+			t.Errorf("next position %d, want %d", next, want)
 		}
 		if sparse && s.Traffic.Most > int64(heads*budget)*entryBytes(m) {
 			t.Errorf("%d bytes in a step of the second answer", s.Traffic.Most)
@@ -362,7 +362,7 @@ func TestSlidingWindows(t *testing.T) {
 				last = 12
 			} else {
 				for l := 1; l < 4; l++ {
-					if s.Kept()[l] != nil || s.Cache.Entries(l, 0) != 60+29 {
+					if s.Kept()[l] != nil || s.Cache.Entries(l, 0) != 60+29+rowsOf(m, p, true) {
 						t.Errorf("layer %d: kept %v of %d entries, want it left alone", l, s.Kept()[l], s.Cache.Entries(l, 0))
 					}
 				}

@@ -89,6 +89,7 @@ func (s *Session) Resume(c *Context, more int) (err error) {
 		return fmt.Errorf("context: %w", err)
 	}
 	s.Context, s.history, s.turns = c, slices.Clip(c.Tokens), 1
+	s.rows = int(s.Cache.Next()) - len(c.Tokens)
 	s.KeepRest()
 	return nil
 }

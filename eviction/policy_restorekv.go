@@ -22,7 +22,7 @@ var stayOption = Option{Name: "stay", Default: StayingRows, Min: 0, Max: 1 << 12
 const StayingRows = 8
 
 // restored scores by the rows of an adapter, of which the last ones stay: they have attended to the whole cache, and what follows attends
-// to them.
+// to them. None stays where their positions leave no room for the response.
 type restored struct {
 	learned
 	stay int
@@ -30,7 +30,9 @@ type restored struct {
 
 func (m restored) Plan(p Prompt) Plan {
 	plan := m.learned.Plan(p)
-	if n := min(m.stay, m.adapter.Rows(), p.Budget/2); n > 0 {
+	rows := m.adapter.Rows()
+	room := p.Config.MaxPositions == 0 || p.From+len(p.Tokens)+rows+p.MaxNew <= p.Config.MaxPositions
+	if n := min(m.stay, rows, p.Budget/2); n > 0 && room {
 		plan.Stay, plan.Staying, plan.Budget = m.adapter, n, p.Budget-n
 	}
 	return plan

@@ -46,6 +46,7 @@ type Session struct {
 	runtime *Runtime
 	policy  *Configured
 	history []int32 // all tokens that were run
+	rows    int     // learned rows that stand between them
 	pending []int32 // the last generated token, which was not run
 	turns   int
 	ready   bool // a prompt has run and was not answered
@@ -135,7 +136,7 @@ func (rt *Runtime) NewSession(named *Configured, budget Budget) (*Session, error
 // begin makes the session one that has run nothing.
 func (s *Session) begin() {
 	s.Cache, s.decode, s.sparse, s.Pool, s.turns = s.newCache(), nil, nil, nil, 0
-	s.history, s.pending, s.ready = nil, nil, false
+	s.history, s.pending, s.rows, s.ready = nil, nil, 0, false
 }
 
 // newCache is an empty cache of the layers that the policy decides about.
@@ -186,10 +187,10 @@ func (s *Session) Turn(ctx context.Context, prompt Prompt) (err error) {
 	for _, d := range p.drafts {
 		s.PeakBytes = max(s.PeakBytes, d.bytes)
 	}
-	if c := &s.Model().Config; s.turns > 0 && s.Prompt.Windows {
-		s.FullBytes = int64(s.Cache.Next())*c.CacheBytesPerToken(s.Cache.DType()) + c.CacheBytes(0, s.Cache.DType())
+	if c, n := &s.Model().Config, int(s.Cache.Next())-s.rows; s.turns > 0 && s.Prompt.Windows {
+		s.FullBytes = int64(n)*c.CacheBytesPerToken(s.Cache.DType()) + c.CacheBytes(0, s.Cache.DType())
 	} else if s.turns > 0 {
-		s.FullBytes = c.CacheBytes(int(s.Cache.Next()), s.Cache.DType())
+		s.FullBytes = c.CacheBytes(n, s.Cache.DType())
 	}
 	if r.plan.waits() && !r.plan.KeepsAll && !r.idle() {
 		if err := s.evict(ctx, r); err != nil {
@@ -214,7 +215,7 @@ func (s *Session) observer(ctx context.Context, prompt Prompt) (*observer, error
 	p.Tokens, p.MaxNew, p.Context, p.Response = slices.Concat(s.pending, prompt.Tokens), prompt.MaxNew, prompt.Context, prompt.Response
 	p.Draft, p.Drafted = nil, 0
 	p.Entries, p.From = len(p.Tokens)+s.mostEntries(), int(s.Cache.Next())
-	p.Budget = s.Budget.Of(p.From + len(p.Tokens))
+	p.Budget = s.Budget.Of(p.From - s.rows + len(p.Tokens))
 	r := newObserver(s.policy, p)
 	if r.plan.NeedsResponse && p.Response == nil && !p.fits() {
 		response, err := s.runtime.ownResponse(ctx, slices.Concat(s.history, p.Tokens), p.MaxNew)
@@ -342,6 +343,7 @@ func (s *Session) evict(ctx context.Context, r *observer) error {
 			return err
 		}
 		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
+		s.rows += r.plan.Stay.Rows()
 	}
 	for l, keep := range r.kept {
 		if keep == nil {

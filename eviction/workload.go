@@ -31,6 +31,8 @@ type Workload struct {
 	Waits bool
 	// Merges tells that what is evicted of the prompt is merged into what is kept.
 	Merges bool
+	// Stay are the rows that run once more behind the whole cache, and stay in it; nil: none do.
+	Stay model.QueryRows
 	// Draft is the tokens that are drafted before the prompt is evicted, 0 where there is no
 	// draft: by DraftModel, nil for the model itself, with a full cache of its own, or, if
 	// OnEvicted, by the model on a first eviction to Held, whose queries are then observed on
@@ -82,7 +84,7 @@ func (n *Configured) Workload(c *model.Config, tokens, budget, maxNew int) Workl
 	if fits {
 		return w
 	}
-	w.Merges, w.Waits = r.plan.Merge != nil, r.plan.waits()
+	w.Merges, w.Waits, w.Stay = r.plan.Merge != nil, r.plan.waits(), r.plan.Stay
 	for l := range w.Held {
 		if !r.plan.KeepsAll && !w.Spared[l] {
 			w.Held[l] = min(w.Held[l], limits[l]+r.plan.Staying)

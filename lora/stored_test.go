@@ -23,7 +23,7 @@ func TestStored(t *testing.T) {
 	for _, p := range a.Parameters() {
 		parameters[p.Name] = checkpoints.Matrix{Rows: p.Tensor.Dim0(), Cols: p.Tensor.Width(), Data: p.Tensor.Float32s()}
 	}
-	got, err := stored(c, parameters)
+	got, err := stored(c, parameters, Kind)
 	if err != nil || !reflect.DeepEqual(got, a.Export()) {
 		t.Fatalf("stored is not what Export makes: %v", err)
 	}
@@ -33,7 +33,7 @@ func TestStored(t *testing.T) {
 		t.Errorf("rank %d, alpha %g or the factors of layer 1 are not those of the adapter", got.Rank, got.Alpha)
 	}
 	for _, name := range []string{"soft_tokens", "layers.1.q_proj.lora_C", "layers.x.q_proj.lora_A", "layers.1.lora_A", "layers"} {
-		_, err := stored(c, map[string]checkpoints.Matrix{name: {}})
+		_, err := stored(c, map[string]checkpoints.Matrix{name: {}}, Kind)
 		if err == nil || !strings.Contains(err.Error(), "unknown parameter \""+name+"\"") {
 			t.Errorf("%s: error %v, want one that names it", name, err)
 		}

@@ -43,12 +43,41 @@ func (m Model) pass(w eviction.Workload) Cost {
 		if m.as.Runtime && l == len(m.layers)-1 && m.layers[l].recurrent != nil {
 			probes = nil // which nothing reads there
 		}
-		total = total.plus(m.linears(l, w, probes), m.updates(l, probes), m.attentionCost(l, w, probes))
+		total = total.plus(m.linears(l, w, probes), m.updates(l, probes, model.FactorModules), m.attentionCost(l, w, probes))
 		if m.as.Runtime {
 			total = total.plus(m.scores(l, w, probes))
 		}
 	}
-	return total.plus(m.lmHead())
+	return total.plus(m.staying(w), m.lmHead())
+}
+
+// staying is the cost of rows that run once more behind the whole cache, to stay in it.
+func (m Model) staying(w eviction.Workload) Cost {
+	var total Cost
+	if w.Stay == nil {
+		return total
+	}
+	all := []rows{{w.Stay, w.Stay.Rows(), false}}
+	n := all[0].n
+	for l := range m.layers {
+		names := model.FactorModules
+		last := m.economical(l) // of which the pairs alone are wanted
+		if last {
+			names = []model.Module{model.KProj, model.VProj}
+		}
+		for _, mod := range m.layers[l].modules {
+			if !last || slices.Contains(names, mod.name) {
+				total = total.plus(m.chip.operation(2*mod.weights*float64(n), mod.weightsRead(n)*m.weight))
+			}
+		}
+		switch total = total.plus(m.updates(l, all, names)); {
+		case m.layers[l].recurrent != nil:
+			total = total.plus(m.recurrence(l, n, 1))
+		case !last:
+			total = total.plus(m.productCost(l, 2, m.causal(l, n, w.Tokens), w.Tokens))
+		}
+	}
+	return total
 }
 
 // economical tells that of a layer only that is computed which is read.
@@ -105,11 +134,11 @@ func (m Model) linears(l int, w eviction.Workload, probes []rows) Cost {
 	return total
 }
 
-// updates are the low-rank updates of a layer's modules that probes have.
-func (m Model) updates(l int, probes []rows) Cost {
+// updates are the low-rank updates of some of a layer's modules that probes have.
+func (m Model) updates(l int, probes []rows, modules []model.Module) Cost {
 	var total Cost
 	for _, p := range probes {
-		for _, name := range model.FactorModules {
+		for _, name := range modules {
 			u := p.LowRank(l, name)
 			if u == nil {
 				continue
