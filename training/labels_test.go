@@ -12,13 +12,15 @@ import (
 	"glimpse/training"
 )
 
-// labelled is a configuration of adapters with different labels and weights of heads.
+// labelled is a configuration of adapters with different labels and weights of heads, and of rows that stay.
 func labelled(m *model.Model, steps int) training.Config {
 	c := both(steps)
 	weighed := c.Adapters[0]
 	weighed.Name, weighed.Label, weighed.HeadWeights = "weighed", "context", eviction.LearnedHeads
 	c.Adapters[1].Label = "context-mean"
-	c.Adapters = append(c.Adapters, weighed)
+	stays := c.Adapters[0]
+	stays.Name, stays.Kind = "stays", "restorekv"
+	c.Adapters = append(c.Adapters, weighed, stays)
 	c.HeadBudgets = eviction.EqualHeads(m)
 	c.HeadBudgets.Budgets[0].Heads[0][0] = 0.1
 	return c
@@ -35,7 +37,7 @@ func TestLabels(t *testing.T) {
 	}
 	t.Run("alone", func(t *testing.T) {
 		var apart []float32
-		for i := range 3 {
+		for i := range 4 {
 			c := labelled(m, steps)
 			c.Adapters = c.Adapters[i : i+1]
 			p, _ := run(t, m, c, pairs(t, m, 5, 64))
@@ -79,7 +81,7 @@ func TestLabels(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []float32
-		for i := range 3 {
+		for i := range 4 {
 			for _, p := range second.Adapter(i).Parameters() {
 				got = append(got, p.Tensor.Float32s()...)
 			}
@@ -129,7 +131,7 @@ func (u unanswered) At(i int) (training.Sample, error) {
 func TestContextLabelsNeedNoResponse(t *testing.T) {
 	m := shallow(t)
 	c := labelled(m, 2)
-	c.Adapters = c.Adapters[1:]
+	c.Adapters = c.Adapters[1:3]
 	want, _ := run(t, m, c, pairs(t, m, 5, 64))
 	if got, _ := run(t, m, c, unanswered{pairs(t, m, 5, 64)}); !sameBits(got, want) {
 		t.Error("without responses the parameters are others")

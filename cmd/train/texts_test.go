@@ -26,6 +26,11 @@ func TestTrainsOnTexts(t *testing.T) {
 		t.Error("the same settings make another adapter")
 	}
 	mustExecute(t, "judgeq", "--data", text, "--label", "context-mean", "--steps", "1", "--batch", "1", "--rows", "2", "--shortest", "20", "--longest", "40", "--out", filepath.Join(dir, "soft"))
+	restore := []string{"restore", "--data", text, "--label", "context-mean", "--steps", "1", "--batch", "1", "--shortest", "130", "--longest", "140", "--init-adapter", filepath.Join(dir, "one"), "--out", filepath.Join(dir, "stays")}
+	mustExecute(t, append(restore, "--rows", "2")...)
+	if _, _, err := execute(t, t.Context(), append(restore, "--rows", "3", "--replace")...); err == nil || !strings.Contains(err.Error(), "lookahead_embeddings: got [2 ") {
+		t.Errorf("numbers of two rows for three: %v", err)
+	}
 	mustExecute(t, "plan", writeFile(t, "plan.yaml", "run: "+dir+"/run\ndata: ["+text+"]\nadapters: [{kind: judgeq, label: context, head_weights: learned, learning_rate: 0.01}]\n"))
 	for want, more := range map[string][]string{
 		"texts have no end":          {"--epochs", "2"},
