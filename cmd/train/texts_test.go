@@ -10,7 +10,7 @@ import (
 // settings make the same adapter, a run goes on after its end, and what cannot be learned of texts is refused.
 func TestTrainsOnTexts(t *testing.T) {
 	dir := t.TempDir()
-	text := writeFile(t, "text.txt", strings.Repeat("anna lamp harbor anna calls bruno\n", 200))
+	text := writeFile(t, "text.txt", strings.Repeat("anna lamp harbor anna calls bruno\n", 600))
 	run := func(out string, more ...string) error {
 		_, _, err := execute(t, t.Context(), append([]string{"lookahead", "--data", text, "--label", "context", "--head-weights", "learned", "--steps", "2", "--batch", "1", "--rows", "2",
 			"--shortest", "20", "--longest", "40", "--validate", "1", "--validate-budgets", "25%", "--out", filepath.Join(dir, out)}, more...)...)
