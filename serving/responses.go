@@ -35,7 +35,7 @@ type responseRequest struct {
 	Conversation json.RawMessage            `json:"conversation"`
 	Unread       unread                     `json:",embed"`
 
-	custom map[string]bool // names of custom tools
+	named map[string]responseTool // tools by the names that the model calls them by
 }
 
 // encrypted tells that thoughts are wanted opaque.
@@ -92,7 +92,7 @@ func (r *responseRequest) readRequest(s *Server, req *http.Request) (*exchange, 
 		return nil, nil, err
 	}
 	var tools []functionTool
-	if tools, r.custom, err = r.readTools(ctx); err != nil {
+	if tools, err = r.readTools(ctx); err != nil {
 		return nil, nil, err
 	}
 	if len(tools) > 0 {

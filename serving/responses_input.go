@@ -22,6 +22,7 @@ type inputItem struct {
 	Encrypted string          `json:"encrypted_content"`
 	CallID    string          `json:"call_id"`
 	Name      string          `json:"name"`
+	Namespace string          `json:"namespace"` // that the tool stands in
 	Arguments string          `json:"arguments"` // of a function
 	Input     string          `json:"input"`     // of a custom tool
 	Output    json.RawMessage `json:"output"`
@@ -93,12 +94,12 @@ func (t *turns) addItem(ctx context.Context, at string, item *inputItem) error {
 		if item.Name == "" || item.CallID == "" {
 			return refuse(at, "got no name or call_id, want both")
 		}
-		t.addCall(item.CallID, item.Name, item.Arguments)
+		t.addCall(item.CallID, inNamespace(item.Namespace, item.Name), item.Arguments)
 	case "custom_tool_call":
 		if item.Name == "" || item.CallID == "" {
 			return refuse(at, "got no name or call_id, want both")
 		}
-		t.addCall(item.CallID, item.Name, jsonOf(customInput{item.Input}))
+		t.addCall(item.CallID, inNamespace(item.Namespace, item.Name), jsonOf(customInput{item.Input}))
 	case "function_call_output", "custom_tool_call_output":
 		output, err := readContent(ctx, at+".output", item.Output)
 		if err != nil {
@@ -129,35 +130,62 @@ type responseTool struct {
 	Strict      bool            `json:"strict"`
 	Format      json.RawMessage `json:"format"` // of a custom tool's input
 	Unread      unread          `json:",embed"`
+
+	namespace string
 }
 
-// readTools translates the tools to a chat's, and notes which are custom. Those that run on OpenAI's servers are ignored.
-func (r *responseRequest) readTools(ctx context.Context) (tools []functionTool, custom map[string]bool, err error) {
-	custom = make(map[string]bool)
-	for i, raw := range r.Tools {
-		at := fmt.Sprintf("tools[%d]", i)
+// inNamespace is the name by which the model calls a tool of a namespace, as Codex has one a server of MCP; "" is none.
+func inNamespace(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "__" + name
+}
+
+// readTools translates the tools to a chat's, and notes them by their names. Those that run on OpenAI's servers are ignored.
+func (r *responseRequest) readTools(ctx context.Context) ([]functionTool, error) {
+	r.named = make(map[string]responseTool)
+	return r.addTools(ctx, nil, "tools", "", r.Tools)
+}
+
+// addTools adds tools, the field "at" of a request, which stand in a namespace or in none.
+func (r *responseRequest) addTools(ctx context.Context, tools []functionTool, at, namespace string, more []json.RawMessage) ([]functionTool, error) {
+	for i, raw := range more {
+		at := fmt.Sprintf("%s[%d]", at, i)
 		var head struct {
-			Type string `json:"type"`
+			Type  string            `json:"type"`
+			Name  string            `json:"name"`
+			Tools []json.RawMessage `json:"tools"`
 		}
 		if err := json.Unmarshal(raw, &head); err != nil {
-			return nil, nil, refuse(at, "got %.40s, want a tool", raw)
+			return nil, refuse(at, "got %.40s, want a tool", raw)
 		}
-		if head.Type != "function" && head.Type != "custom" {
+		var err error
+		switch {
+		case head.Type == "namespace" && namespace == "" && head.Name != "":
+			if tools, err = r.addTools(ctx, tools, at+".tools", head.Name, head.Tools); err != nil {
+				return nil, err
+			}
+			continue
+		case head.Type == "namespace":
+			return nil, refuse(at, "want a namespace with a name, in no other one")
+		case head.Type != "function" && head.Type != "custom":
 			if err := ignore(ctx, "tools."+head.Type); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			continue
 		}
-		var t responseTool
+		t := responseTool{namespace: namespace}
 		if err := decodeJSON(ctx, at, raw, &t); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if t.Name == "" {
-			return nil, nil, refuse(at+".name", "is missing")
+			return nil, refuse(at+".name", "is missing")
 		}
-		f := functionSpec{t.Name, t.Description, t.Parameters, t.Strict}
-		if t.Type == "custom" {
-			custom[t.Name], f.Parameters = true, customParameters
+		name := inNamespace(namespace, t.Name)
+		f := functionSpec{name, t.Description, t.Parameters, t.Strict}
+		if r.named[name] = t; t.Type == "custom" {
+			f.Parameters = customParameters
 			var format struct {
 				Type       string `json:"type"`
 				Syntax     string `json:"syntax"`
@@ -165,7 +193,7 @@ func (r *responseRequest) readTools(ctx context.Context) (tools []functionTool, 
 				Unread     unread `json:",embed"`
 			}
 			if err := decodeJSON(ctx, at+".format", t.Format, &format); given(t.Format) && err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			if format.Definition != "" { // told to the model, not enforced
 				f.Description = strings.TrimSpace(f.Description + "\n\nThe input has this grammar (" + format.Syntax + "):\n" + format.Definition)
@@ -173,7 +201,7 @@ func (r *responseRequest) readTools(ctx context.Context) (tools []functionTool, 
 		}
 		tools = append(tools, functionTool{"function", f})
 	}
-	return tools, custom, nil
+	return tools, nil
 }
 
 // readToolChoice translates the choice among tools to that of a chat.
@@ -182,8 +210,9 @@ func (r *responseRequest) readToolChoice(ctx context.Context) (json.RawMessage, 
 		return r.ToolChoice, nil
 	}
 	type choice struct {
-		Type string `json:"type"`
-		Name string `json:"name"`
+		Type      string `json:"type"`
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
 	}
 	var c struct {
 		choice
@@ -194,16 +223,16 @@ func (r *responseRequest) readToolChoice(ctx context.Context) (json.RawMessage, 
 	if err := decodeJSON(ctx, "tool_choice", r.ToolChoice, &c); err != nil {
 		return nil, err
 	}
-	named := func(name string) map[string]any {
-		return map[string]any{"type": "function", "function": map[string]string{"name": name}}
+	named := func(c choice) map[string]any {
+		return map[string]any{"type": "function", "function": map[string]string{"name": inNamespace(c.Namespace, c.Name)}}
 	}
 	switch c.Type {
 	case "function", "custom":
-		return json.RawMessage(jsonOf(named(c.Name))), nil
+		return json.RawMessage(jsonOf(named(c.choice))), nil
 	case "allowed_tools":
 		all := []any{}
 		for _, t := range c.Tools {
-			all = append(all, named(t.Name))
+			all = append(all, named(t))
 		}
 		return json.RawMessage(jsonOf(map[string]any{"type": "allowed_tools", "allowed_tools": map[string]any{"mode": c.Mode, "tools": all}})), nil
 	}

@@ -113,10 +113,19 @@ func (a *responseAnswer) item(b *block, whole bool) fields {
 			o["encrypted_content"] = sealed(text)
 		}
 		return o
-	case b.kind == callBlock && a.request.custom[b.name]:
-		return fields{"type": "custom_tool_call", "id": "ctc_" + b.id, "call_id": "call_" + b.id, "name": b.name, "input": inputOf(text), "status": status}
 	case b.kind == callBlock:
-		return fields{"type": "function_call", "id": "fc_" + b.id, "call_id": "call_" + b.id, "name": b.name, "arguments": text, "status": status}
+		tool, known := a.request.named[b.name]
+		if !known {
+			tool.Name = b.name
+		}
+		o := fields{"type": "function_call", "id": "fc_" + b.id, "call_id": "call_" + b.id, "name": tool.Name, "arguments": text, "status": status}
+		if tool.Type == "custom" {
+			o = fields{"type": "custom_tool_call", "id": "ctc_" + b.id, "call_id": "call_" + b.id, "name": tool.Name, "input": inputOf(text), "status": status}
+		}
+		if tool.namespace != "" {
+			o["namespace"] = tool.namespace
+		}
+		return o
 	}
 	o := fields{"type": "message", "id": "msg_" + b.id, "role": "assistant", "content": []any{}, "status": status}
 	if whole {
@@ -175,7 +184,7 @@ func (a *responseAnswer) grow(b *block, text string) error {
 		return a.inItem("response.reasoning_text.delta", b, fields{"delta": text})
 	case b.kind == textBlock:
 		return a.inItem("response.output_text.delta", b, fields{"delta": text, "logprobs": a.logProbsOf(a.tokens)})
-	case a.request.custom[b.name]: // whose input is known when the arguments are whole
+	case a.request.named[b.name].Type == "custom": // whose input is known when the arguments are whole
 		return nil
 	}
 	return a.inItem("response.function_call_arguments.delta", b, fields{"delta": text})
@@ -188,12 +197,12 @@ func (a *responseAnswer) end(b *block) (err error) {
 		err = a.inItem("response.reasoning_text.done", b, fields{"text": text})
 	case b.kind == textBlock:
 		err = a.inItem("response.output_text.done", b, fields{"text": text, "logprobs": a.logProbsOf(b.tokens)})
-	case a.request.custom[b.name]:
+	case a.request.named[b.name].Type == "custom":
 		if err = a.inItem("response.custom_tool_call_input.delta", b, fields{"delta": inputOf(text)}); err == nil {
 			err = a.inItem("response.custom_tool_call_input.done", b, fields{"input": inputOf(text)})
 		}
 	default:
-		err = a.inItem("response.function_call_arguments.done", b, fields{"name": b.name, "arguments": text})
+		err = a.inItem("response.function_call_arguments.done", b, fields{"name": a.item(b, false)["name"], "arguments": text})
 	}
 	if err == nil && b.kind != callBlock {
 		err = a.inItem("response.content_part.done", b, fields{"part": a.part(b, text)})

@@ -462,6 +462,32 @@ func TestCustomTools(t *testing.T) {
 	}
 }
 
+// TestNamespaces: a tool of a namespace is a function to the model, whose name has both; a client sees them apart, and sends them so.
+func TestNamespaces(t *testing.T) {
+	s := serveTemplate(t, thoughtsTemplate)
+	const weather = `{"type":"function","name":"weather","parameters":{"type":"object","properties":{"day":{"enum":["monday"]}},"required":["day"],"additionalProperties":false}}`
+	const tools = `"tools":[{"type":"namespace","name":"mcp__w","description":"Weather.","tools":[` + weather + `,{"type":"custom","name":"note"}]},{"type":"namespace","name":"mcp__v","tools":[` + weather + `]}]`
+	for _, c := range []struct{ namespace, name, kind string }{
+		{"mcp__w", "weather", "function"}, {"mcp__v", "weather", "function"}, {"mcp__w", "note", "custom"},
+	} {
+		fields := fmt.Sprintf(`"input":"a",%s,"tool_choice":{"type":%q,"namespace":%q,"name":%q},"max_output_tokens":80`, tools, c.kind, c.namespace, c.name)
+		_, answer := s.post(t, "/v1/responses", body(fields, "max_output_tokens", false))
+		events := ofResponseEvents(t, s.eventsOf(t, "/v1/responses", body(fields, "max_output_tokens", true)))
+		for _, output := range []any{answer["output"], events["output"]} {
+			if call := object(list(output)[0]); call["namespace"] != c.namespace || call["name"] != c.name || strings.HasPrefix(call["type"].(string), "custom") != (c.kind == "custom") {
+				t.Errorf("%+v: %v", c, call)
+			}
+		}
+	}
+	flat := strings.NewReplacer(`"namespace":"mcp__w","name":"weather"`, `"name":"mcp__w__weather"`)
+	history := `"input":[{"role":"user","content":"a"},{"type":"function_call","call_id":"1","namespace":"mcp__w","name":"weather","arguments":"{}"},{"type":"function_call_output","call_id":"1","output":"done"}],"max_output_tokens":8`
+	_, apart := s.post(t, "/v1/responses", body(history, "max_output_tokens", false))
+	_, joined := s.post(t, "/v1/responses", body(flat.Replace(history), "max_output_tokens", false))
+	if got, want := ofResponse(apart), ofResponse(joined); got != want || got.Tokens == 0 {
+		t.Errorf("a history is %+v, want %+v", got, want)
+	}
+}
+
 // TestTruncation: with auto a conversation that is too long loses its first turns, as few as need be, and not the system's text.
 func TestTruncation(t *testing.T) {
 	s := serveTemplate(t, thoughtsTemplate)
@@ -497,6 +523,8 @@ func TestTranslationRefusals(t *testing.T) {
 		{"/v1/responses", `{"input":[]}`, "input"},
 		{"/v1/responses", `{"input":"a","tools":[{"type":"function"}]}`, "tools[0].name"},
 		{"/v1/responses", `{"input":"a","tools":["x"]}`, "tools[0]"},
+		{"/v1/responses", `{"input":"a","tools":[{"type":"namespace","tools":[]}]}`, "tools[0]"},
+		{"/v1/responses", `{"input":"a","tools":[{"type":"namespace","name":"n","tools":[{"type":"namespace","name":"m","tools":[]}]}]}`, "tools[0].tools[0]"},
 		{"/v1/responses", `{"input":"a","tool_choice":"required"}`, "tool_choice"},
 		{"/v1/responses", `{"input":"a","tool_choice":{"type":"web_search"}}`, "tool_choice"},
 		{"/v1/responses", `{"input":"a","text":{"format":{"type":"xml"}}}`, "xml"},
