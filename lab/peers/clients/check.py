@@ -10,6 +10,9 @@ import asyncio
 import json
 import os
 import pathlib
+import re
+import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -36,7 +39,42 @@ def check(holds, what):
 
 class Clients:
     def __init__(self, args):
-        self.url, self.model, self.key, self.tools = args.url, args.model, args.key, args.tools
+        self.url, self.model, self.key, self.tools, self.programs = args.url, args.model, args.key, args.tools, args.programs
+
+    def answers(self, text):
+        """The question is answered, and by the larger of the two models rightly."""
+        check("Paris" in text or text.strip() and not self.tools, f"got {text[-300:]!r}")
+
+    def page(self, heading):
+        """The blocks of docs/agents.md below a heading, with the server's address, key and model in the place of the reader's."""
+        text = (HERE.parents[2] / "docs" / "agents.md").read_text()
+        section = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+        blocks = re.findall(r"^```\w+\n(.*?)^```", section, re.M | re.S)
+        check(blocks, f"docs/agents.md has no settings of {heading}")
+        address = self.url.removeprefix("http://")
+        return [re.sub(r"\bmine\b", self.model, re.sub(r"\bnone\b", self.key, b.replace("127.0.0.1:8080", address))) for b in blocks]
+
+    def shell(self, home, script, timeout=1500, **env):
+        """What a script says in a folder that is its home, with a network of the server alone."""
+        nowhere = "http://127.0.0.1:9"
+        env = os.environ | {"HOME": str(home), "PATH": os.pathsep.join([*self.programs.split(os.pathsep), os.environ["PATH"]]), "NO_COLOR": "1", "TERM": "dumb",
+                            "https_proxy": nowhere, "http_proxy": nowhere, "no_proxy": "127.0.0.1,localhost"} | env
+        out = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=home, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=timeout, check=False)
+        check(out.returncode == 0, f"{script.splitlines()[-1]}: exit status {out.returncode}: {(out.stdout + out.stderr)[-600:]}")
+        return out.stdout
+
+    def agent(self, heading, place, **env):
+        """The settings of a heading in a new home, and what its commands say."""
+        home = pathlib.Path(tempfile.mkdtemp())
+        try:
+            *settings, commands = self.page(heading)
+            path = home / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(settings[0])
+            (home / "prices.csv").write_text("apples,3\n")
+            yield home, commands, self.shell(home, commands, **env)
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
 
     # Each client_NAME is a generator: it yields what it has done.
 
@@ -253,6 +291,116 @@ class Clients:
         check(isinstance(json.loads(done[-1]["content"][0]["text"])["done"], bool), f"{done}")
         yield "an output schema"
 
+    def client_codex_cli(self):
+        """Codex itself: npm's package carries the program. A server of MCP stands beside the settings of the page, which a model calls."""
+        if not self.tools:
+            yield "not asked: the model has no tools"
+            return
+        home = pathlib.Path(tempfile.mkdtemp())
+        try:
+            settings, commands = self.page("Codex")
+            (home / ".codex").mkdir()
+            # Short instructions of our own: those of Codex take a processor minutes.
+            (home / "instructions.md").write_text("You are a coding agent. Use the tools to answer.")
+            own = f'model_instructions_file = "{home}/instructions.md"\n'
+            mcp = f'\n[mcp_servers.w]\ncommand = "{sys.executable}"\nargs = ["{HERE}/weather_mcp.py"]\ndefault_tools_approval_mode = "approve"\n'
+            (home / ".codex/config.toml").write_text(own + settings + mcp)
+            out = self.shell(home, commands.replace("codex exec", "codex exec --json --skip-git-repo-check --sandbox read-only"))
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
+        items = [e["item"] for e in map(json.loads, filter(lambda line: line.startswith("{"), out.splitlines())) if e["type"] == "item.completed"]
+        check(any(i["type"] == "agent_message" for i in items), f"no answer: {out[-600:]}")
+        yield "an answer"
+        calls = [i for i in items if i["type"] == "mcp_tool_call"]
+        check(calls and calls[0]["status"] == "completed", f"no call of a tool: {out[-600:]}")
+        yield f"a tool over MCP, {calls[0]['arguments']}"
+
+    def client_continue(self):
+        if not self.tools:
+            yield "not asked: the model has no tools"
+            return
+        for _, commands, out in self.agent("Continue", ".continue/config.yaml", CONTINUE_TELEMETRY_ENABLED="0"):
+            self.answers(out)
+        yield "an answer with 9 tools, streamed"
+
+    def client_opencode(self):
+        if not self.tools:
+            yield "not asked: the model has no tools"
+            return
+        for _, commands, out in self.agent("OpenCode", "opencode.json"):
+            self.answers(out)
+        yield "an answer with tools, streamed"
+
+    def client_aider(self):
+        for _, commands, out in self.agent("aider", ".aider.conf.yml"):
+            self.answers(out)
+            check("received" in out, f"no count of tokens: {out[-300:]!r}")
+        yield "an answer, streamed"
+
+    def client_llm(self):
+        weather = "def weather(city: str) -> str: return 'sunny in ' + city + ', 21 degrees'"
+        for home, commands, out in self.agent("llm", "llm/extra-openai-models.yaml", LLM_USER_PATH="llm"):
+            self.answers(out)
+            yield "an answer, streamed"
+            typed = json.loads(self.shell(home, f"llm -m {self.model} -o temperature 0 -o max_tokens 64 --schema 'name, age int' 'Karl is 42 years old.'", LLM_USER_PATH="llm"))
+            check(isinstance(typed["age"], int), f"{typed}")
+            yield "a schema"
+            if self.tools:
+                script = f'llm -m {self.model} -o temperature 0 -o max_tokens 64 --functions "{weather}" --cl 3 "What is the weather in Paris?"; llm logs -n 1 --json'
+                log = json.loads("[" + self.shell(home, script, LLM_USER_PATH="llm").split("\n[", 1)[1])
+                check("21 degrees" in json.dumps(log), f"{log}")
+                yield "a tool"
+
+    def client_langchain_page(self):
+        scope = {}
+        exec(self.page("LangChain")[0], scope)  # our own page
+        self.answers("".join(part.text for part in scope["chat"].stream(QUESTION)))
+        yield "a stream with the page's settings"
+
+    def client_open_webui(self):
+        """Open WebUI with the page's environment, asked as its own page asks it."""
+        program = shutil.which("open-webui", path=self.programs)
+        if not program:
+            yield "not asked: it is fetched where --only names it"
+            return
+        home = pathlib.Path(tempfile.mkdtemp())
+        address = "http://127.0.0.1:" + str(free_port())
+        script = self.page("Open WebUI")[0].replace("open-webui serve", f"exec {program} serve --host 127.0.0.1 --port {address.rsplit(':', 1)[1]}")
+        env = os.environ | {"HOME": str(home), "DATA_DIR": str(home), "WEBUI_AUTH": "false", "https_proxy": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9", "no_proxy": "127.0.0.1"}
+        with open(home / "log", "w") as log:
+            server = subprocess.Popen(["bash", "-euc", script], cwd=home, env=env, stdout=log, stderr=log)
+        try:
+            deadline = time.monotonic() + 600
+            while True:
+                try:
+                    if httpx.get(address + "/health").status_code == 200:
+                        break
+                except httpx.TransportError:
+                    pass
+                check(server.poll() is None and time.monotonic() < deadline, "it did not start: " + (home / "log").read_text()[-600:])
+                time.sleep(1)
+            yield "started"
+            token = httpx.post(address + "/api/v1/auths/signin", json={"email": "", "password": ""}).json()["token"]
+            client = httpx.Client(base_url=address, headers={"Authorization": "Bearer " + token}, timeout=300)
+            names = [m["id"] for m in client.get("/api/models").json()["data"]]
+            check(self.model in names, f"models {names}")
+            yield "the server's models"
+            asked = {"model": self.model, "messages": [{"role": "user", "content": QUESTION}], "max_tokens": 24, "temperature": 0}
+            whole = client.post("/api/chat/completions", json=asked).json()["choices"][0]["message"]["content"]
+            self.answers(whole)
+            text = ""
+            with client.stream("POST", "/api/chat/completions", json=asked | {"stream": True}) as answer:
+                for line in answer.iter_lines():
+                    if line.startswith("data: {"):
+                        for choice in json.loads(line[6:]).get("choices", []):
+                            text += choice["delta"].get("content") or ""
+            check(text == whole, f"a stream says {text!r}, not {whole!r}")
+            yield "an answer and a stream"
+        finally:
+            server.terminate()
+            server.wait()
+            shutil.rmtree(home, ignore_errors=True)
+
     def client_lm_eval(self):
         with tempfile.TemporaryDirectory() as work:
             for name in (HERE / "lm_eval").iterdir():
@@ -268,6 +416,12 @@ class Clients:
         check(exact >= 0.5, f"{exact} of what is counted on, want at least 0.5")
         yield f"loglikelihood (accuracy {acc:.2f})"
         yield f"generate_until (exact {exact:.2f})"
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
 
 def collect(async_generator):
@@ -291,6 +445,8 @@ def main():
     parser.add_argument("--key", required=True)
     parser.add_argument("--tools", action="store_true")
     parser.add_argument("--only", default="")
+    parser.add_argument("--without", default="")
+    parser.add_argument("--programs", default="", help="folders of programs that clients are, as in PATH")
     args = parser.parse_args()
     clients, failed = Clients(args), 0
     names = [n.removeprefix("client_") for n in vars(Clients) if n.startswith("client_")]
@@ -298,7 +454,7 @@ def main():
     if unknown := only - set(names):
         sys.exit(f"unknown clients {sorted(unknown)}, want some of {names}")
     for name in names:
-        if only and name not in only:
+        if only and name not in only or name in args.without.split(","):
             continue
         begin, did = time.monotonic(), []
         try:
