@@ -45,9 +45,9 @@ func moduleOrder(module string) int {
 	return at
 }
 
-// Adapter is a trained adapter of any kind: learned rows that are appended to
+// Adapter is a trained adapter of any kind. It is learned rows that are appended to
 // the prompt and, for the kinds that have them, LoRA factors that act on those
-// rows only.
+// rows only; or it is gates, a layer each.
 type Adapter struct {
 	Kind string // registered name of the kind, such as "lookaheadkv"
 	Base BaseModel
@@ -55,7 +55,7 @@ type Adapter struct {
 	// either case, and then those that a bf16 can be, see SetDType.
 	BF16 bool
 
-	Embeddings Matrix // the learned rows [n, hiddenSize]
+	Embeddings Matrix // the learned rows [n, hiddenSize]; none of gates
 
 	// LoRA is nil for a kind without it; then Rank, Alpha and InvocationTokens
 	// are zero. A module need not be there in every layer: in the last one only
@@ -68,6 +68,8 @@ type Adapter struct {
 	// InvocationTokens are token ids that tell PEFT where the adapter
 	// starts to act; without any it would act on every token.
 	InvocationTokens []int
+
+	Gates []GateLayer // of every layer; nil of learned rows
 
 	Loss          string // name of the training loss, such as "kl"
 	PoolingKernel int    // width of the max-pool over importance scores, odd; 1 for none
@@ -140,6 +142,16 @@ func (a *Adapter) SetDType(name string) error {
 		return nil
 	}
 	a.Embeddings = a.Embeddings.rounded()
+	gates := make([]GateLayer, len(a.Gates))
+	for l, g := range a.Gates {
+		gates[l] = make(GateLayer)
+		for name, m := range g {
+			gates[l][name] = m.rounded()
+		}
+	}
+	if a.Gates != nil {
+		a.Gates = gates
+	}
 	factors := make(map[LoRAKey]LoRAFactors, len(a.LoRA)) // the caller's numbers stay
 	for key, f := range a.LoRA {
 		factors[key] = LoRAFactors{A: f.A.rounded(), B: f.B.rounded()}
@@ -174,8 +186,16 @@ func (a *Adapter) SHA256() string {
 		matrix(key.String()+" A", a.LoRA[key].A)
 		matrix(key.String()+" B", a.LoRA[key].B)
 	}
+	for l, g := range a.Gates {
+		for _, name := range slices.Sorted(maps.Keys(g)) {
+			matrix(gateTensorName(l, name), g[name])
+		}
+	}
 	return hex.EncodeToString(h.Sum(nil))
 }
+
+// Foreign tells that another program has written the adapter, which does not say for which weights.
+func (a *Adapter) Foreign() bool { return a.Base == BaseModel{} }
 
 // CheckBase returns an error that is ErrWrongBase, and names both models, if the
 // adapter was trained for other weights than those with this hash. The name is
@@ -206,6 +226,29 @@ func (a *Adapter) Validate() error {
 	if err := kernels.CheckPoolWidth(a.PoolingKernel); err != nil {
 		return err
 	}
+	if a.Gates != nil {
+		if a.Embeddings.Rows > 0 || a.LoRA != nil {
+			return fmt.Errorf("gates beside learned rows, want either")
+		}
+		if err := a.validateGates(); err != nil {
+			return err
+		}
+	} else if err := a.validateRows(); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Metrics)) {
+		if v := a.Metrics[name]; math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("metric %q: got %v, want a finite number", name, v)
+		}
+	}
+	if _, err := compactObject(a.Training); err != nil {
+		return fmt.Errorf("training settings: %w", err)
+	}
+	return a.validateLoRA()
+}
+
+// validateRows checks the learned rows.
+func (a *Adapter) validateRows() error {
 	if n := a.Embeddings.Rows; n > MaxRows {
 		return fmt.Errorf("embeddings: %d rows, want 1 to %d", n, MaxRows)
 	}
@@ -223,15 +266,7 @@ func (a *Adapter) Validate() error {
 			return fmt.Errorf("embeddings: row %d: squares sum to %.3g, want at most %.3g", i, sum, math.MaxFloat32)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(a.Metrics)) {
-		if v := a.Metrics[name]; math.IsNaN(v) || math.IsInf(v, 0) {
-			return fmt.Errorf("metric %q: got %v, want a finite number", name, v)
-		}
-	}
-	if _, err := compactObject(a.Training); err != nil {
-		return fmt.Errorf("training settings: %w", err)
-	}
-	return a.validateLoRA()
+	return nil
 }
 
 func (a *Adapter) validateLoRA() error {

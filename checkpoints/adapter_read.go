@@ -24,6 +24,9 @@ const maxManifest = 16 << 20
 // refused; hidden files (leftovers of killed writers among them), *.md files
 // and licences are allowed beside the adapter's own.
 //
+// A folder without glimpse.json may hold gates as KVzap or Fast KVzip publish
+// them, see GateLayer. It does not say for which weights: Adapter.Foreign.
+//
 // ErrNotAdapter if the folder has no glimpse.json, ErrVersion if it is of
 // another format version, ErrCorrupt if it is damaged.
 func ReadAdapter(dir string) (*Adapter, error) {
@@ -70,6 +73,9 @@ func readAdapter(fsys fs.FS) (*Adapter, error) {
 	}
 	data, err := readBounded(fsys, AdapterManifest, maxManifest)
 	if errors.Is(err, fs.ErrNotExist) {
+		if a, ok, err := readForeignGates(fsys); ok {
+			return a, err
+		}
 		return nil, fmt.Errorf("%w: no %s, want a folder that train has written: %w", ErrNotAdapter, AdapterManifest, noPath(err))
 	}
 	if err != nil {
@@ -86,7 +92,7 @@ func readAdapter(fsys fs.FS) (*Adapter, error) {
 	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
 		limit := int64(math.MaxInt)
 		switch name {
-		case peftConfigFile:
+		case peftConfigFile, gatesConfigFile:
 			limit = maxManifest
 		case embeddingsFile:
 			limit = maxManifest + 4*int64(m.Rows)*int64(m.HiddenSize)
@@ -108,6 +114,9 @@ func readAdapter(fsys fs.FS) (*Adapter, error) {
 func checkFiles(fsys fs.FS, listed map[string]string) error {
 	var p problems
 	want := []string{embeddingsFile}
+	if listed[gatesModelFile] != "" {
+		want = []string{gatesConfigFile, gatesModelFile}
+	}
 	_, config := listed[peftConfigFile]
 	_, model := listed[peftModelFile]
 	if config || model {
@@ -172,7 +181,12 @@ func assembleAdapter(m manifest, contents map[string][]byte) (*Adapter, error) {
 		Data:          m.Data,
 		Metrics:       m.Metrics,
 	}
-	if err := a.readEmbeddings(contents[embeddingsFile], m.Rows, m.HiddenSize); err != nil {
+	if m.gates() {
+		err = a.readGates(contents[gatesConfigFile], contents[gatesModelFile], true)
+	} else {
+		err = a.readEmbeddings(contents[embeddingsFile], m.Rows, m.HiddenSize)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if model, ok := contents[peftModelFile]; ok {

@@ -24,7 +24,7 @@ const (
 	embeddingsTensor = "lookahead_embeddings"
 )
 
-var adapterFiles = []string{AdapterManifest, embeddingsFile, peftConfigFile, peftModelFile}
+var adapterFiles = []string{AdapterManifest, embeddingsFile, peftConfigFile, peftModelFile, gatesConfigFile, gatesModelFile}
 
 // peftMetadata is what PEFT and transformers want to see in a safetensors file.
 var peftMetadata = map[string]string{"format": "pt"}
@@ -35,6 +35,8 @@ var peftMetadata = map[string]string{"format": "pt"}
 //     lookahead_embeddings [n, hiddenSize] of the adapter's type, F32 or BF16;
 //   - adapter_model.safetensors and adapter_config.json, only with LoRA: the
 //     factors, of the same type, under PEFT's names, and PEFT's settings;
+//   - model.safetensors and config.json, of gates and in the place of the others: as KVzap
+//     publishes them (GateLayer);
 //   - glimpse.json: everything else, and the SHA-256 of every file.
 //
 // Without replace, an existing path is atomicfile.ErrExists. With it, a folder
@@ -125,6 +127,14 @@ func (a *Adapter) encodeFiles() (files []AdapterFile, err error) {
 		}
 	}
 	parts := []part{{embeddingsFile, tensors(a.Embeddings.tensorView(embeddingsTensor, a.BF16))}}
+	if a.Gates != nil {
+		layout, err := a.gatesConfig()
+		if err != nil {
+			return nil, err
+		}
+		config := func() ([]byte, error) { return encodeJSON(layout, "  ") }
+		parts = []part{{gatesModelFile, tensors(a.gateTensors()...)}, {gatesConfigFile, config}}
+	}
 	if a.LoRA != nil {
 		config := func() ([]byte, error) { return encodeJSON(newPEFTConfig(a), "  ") }
 		parts = append(parts, part{peftModelFile, tensors(a.loraTensors()...)}, part{peftConfigFile, config})

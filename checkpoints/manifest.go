@@ -33,6 +33,9 @@ type manifest struct {
 	Digest string `json:"digest"`
 }
 
+// gates tells that the adapter is gates.
+func (m *manifest) gates() bool { return m.Files[gatesModelFile] != "" }
+
 var noDigest = strings.Repeat("0", 2*sha256.Size)
 
 // The bytes around the digest at the end of the file.
@@ -61,6 +64,12 @@ func decodeManifest(data []byte) (m manifest, err error) {
 	}
 	if got := digestWithout(data, at); got != m.Digest {
 		return m, Corruptf("digest: got %s, want %s: it was damaged or changed after the export", got, m.Digest)
+	}
+	if m.gates() {
+		if m.Rows != 0 || m.HiddenSize != 0 {
+			return m, Corruptf("%d rows of hidden size %d, want none beside gates", m.Rows, m.HiddenSize)
+		}
+		return m, nil
 	}
 	if m.Rows < 1 || m.Rows > MaxRows || m.HiddenSize < 1 || m.HiddenSize > maxHidden {
 		return m, Corruptf("%d rows of hidden size %d, want 1 to %d of up to %d", m.Rows, m.HiddenSize, MaxRows, maxHidden)
