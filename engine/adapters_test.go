@@ -29,7 +29,7 @@ func adapterFor(t *testing.T, path, kind string) *checkpoints.Adapter {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	k, err := model.AdapterKinds.Lookup(kind)
+	k, err := model.RowsKinds.Lookup(kind)
 	if err != nil {
 		t.Fatal(err)
 	}

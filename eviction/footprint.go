@@ -227,9 +227,7 @@ type footprintKey struct {
 	of     FootprintOptions
 }
 
-// CountedResources are what a policy takes, for a counted model: an adapter of the kind's usual size, 32 rows
-// and LoRA of rank 8 on all modules where the kind has one (LookaheadKV, arXiv:2603.10899, §4.1), without
-// numbers.
+// CountedResources are what a policy takes, for a counted model: an adapter of the kind's usual size, without numbers.
 func CountedResources(m *model.Model, policy string, overrides Overrides) (r Resources, err error) {
 	needs, err := NeedsOf(policy, overrides)
 	if err != nil || needs.Adapter == "" {
@@ -239,9 +237,6 @@ func CountedResources(m *model.Model, policy string, overrides Overrides) (r Res
 	if err != nil {
 		return r, fmt.Errorf("policy %s: %w", policy, err)
 	}
-	c := model.AdapterConfig{Rows: 32, Rank: 8, Alpha: 32, Modules: model.Modules, InitToken: -1}
-	if r.Adapter, err = kind.New(m, c); err != nil { // rows alone
-		r.Adapter, err = kind.New(m, model.AdapterConfig{Rows: c.Rows, InitToken: -1})
-	}
+	r.Adapter, err = kind.Usual(m)
 	return r, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -178,6 +179,15 @@ func (s Settings) Float(name string) float64 { return s.values[name] }
 func (s Settings) OptionText(name string) string {
 	i := slices.IndexFunc(s.options, func(o Option) bool { return o.Name == name })
 	return s.options[i].FormatValue(s.values[name])
+}
+
+// adapterOf is the policy's adapter as what the policy runs: rows, or gates.
+func adapterOf[A model.Adapter](s Settings) (A, error) {
+	a, ok := s.Resources.Adapter.(A)
+	if !ok {
+		return a, fmt.Errorf("adapter of kind %q: got %T, want a %v", s.Resources.Adapter.Kind(), s.Resources.Adapter, reflect.TypeFor[A]())
+	}
+	return a, nil
 }
 
 // Values are all options with their values.

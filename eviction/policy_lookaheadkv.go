@@ -14,9 +14,9 @@ func init() {
 			Doc: "0 for the rows alone; else also snapkv's window of so many prompt rows, kept, whose scores are averaged in (LookaheadKV, arXiv:2603.10899, table 7: 32)",
 		}},
 		New: func(s Settings) (Method, error) {
-			rows := newLearned(s)
-			if s.Int("window") == 0 {
-				return rows, nil
+			rows, err := newLearned(s)
+			if err != nil || s.Int("window") == 0 {
+				return rows, err
 			}
 			return suffixed{rows, newSnapKV(s)}, nil
 		},

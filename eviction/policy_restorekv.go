@@ -10,7 +10,8 @@ func init() {
 		Adapter: "restorekv",
 		Options: []Option{kernelOption(1), groupOption(kernels.GroupMean), stayOption},
 		New: func(s Settings) (Method, error) {
-			return restored{newLearned(s), s.Int(stayOption.Name)}, nil
+			rows, err := newLearned(s)
+			return restored{rows, s.Int(stayOption.Name)}, err
 		},
 	})
 }

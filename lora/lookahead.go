@@ -26,14 +26,20 @@ func init() {
 
 // add registers a kind of rows with LoRA. Kinds differ in what they are trained for.
 func add(kind, loss, doc string) {
-	model.AdapterKinds.Add(kind, model.AdapterKind{
-		Doc: doc, Loss: loss,
-		New:   func(m *model.Model, c model.AdapterConfig) (model.Adapter, error) { return newRows(m, c, kind) },
+	model.AddRowsKind(kind, model.RowsKind{
+		AdapterKind: model.AdapterKind{
+			Doc: doc,
+			Usual: func(m *model.Model) (model.Adapter, error) { // LookaheadKV, §4.1
+				return newRows(m, model.AdapterConfig{Rows: 32, Rank: 8, Alpha: 32, Modules: model.Modules, InitToken: -1}, kind)
+			},
+			Load: func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return load(m, a, kind) },
+		},
+		Loss:  loss,
+		New:   func(m *model.Model, c model.AdapterConfig) (model.RowsAdapter, error) { return newRows(m, c, kind) },
 		Count: parameterCount,
 		Stored: func(c model.AdapterConfig, parameters map[string]checkpoints.Matrix) (*checkpoints.Adapter, error) {
 			return stored(c, parameters, kind)
 		},
-		Load: func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return load(m, a, kind) },
 	})
 }
 
@@ -56,7 +62,7 @@ type Lookahead struct {
 	alpha float64
 }
 
-var _ model.Adapter = (*Lookahead)(nil)
+var _ model.RowsAdapter = (*Lookahead)(nil)
 
 // New initialises an adapter: A at random with standard deviation in^-1/2, B zero,
 // so that the first scores are the frozen model's. Modules of the last

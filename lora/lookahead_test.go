@@ -82,7 +82,7 @@ func TestExportAndLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 			prompt := modeltest.Tokens(m, 2, 30)
-			want, got := probeScores(t, m, a, prompt), probeScores(t, m, b, prompt)
+			want, got := probeScores(t, m, a, prompt), probeScores(t, m, b.(model.RowsAdapter), prompt)
 			for l := range want {
 				if !slices.Equal(got[l], want[l]) {
 					t.Fatalf("layer %d: scores differ after export and load", l)

@@ -13,49 +13,76 @@ import (
 	"glimpse/kernels"
 )
 
-// Adapter is learned rows that predict which prompt entries the model's response
-// will attend to. As QueryRows it runs in the eviction runtime. The trainer builds its
-// differentiable twin from Parameters and LowRank, so that an adapter knows of no graph.
+// Adapter is what was learned for a frozen model: rows ([RowsAdapter]) or gates ([GateAdapter]).
 type Adapter interface {
-	QueryRows
-
 	// Kind is the registered name of the adapter's kind.
 	Kind() string
-	// Parameters are all trainable tensors, in a fixed order. The first are the rows
-	// [Rows, hidden]; the others are the factors that LowRank returns.
+	// Parameters are all learned tensors, in a fixed order.
 	Parameters() []Parameter
 	// Export copies the parameters into the form that adapter folders store.
 	Export() *checkpoints.Adapter
 }
 
-// Parameter is a trainable tensor. Name is its name in the adapter folder.
+// RowsAdapter is learned rows that predict which prompt entries the model's response
+// will attend to. As QueryRows it runs in the eviction runtime. The trainer builds its
+// differentiable twin from Parameters and LowRank, so that an adapter knows of no graph.
+// The first of its Parameters are the rows [Rows, hidden]; the others are the factors that
+// LowRank returns.
+type RowsAdapter interface {
+	Adapter
+	QueryRows
+}
+
+// GateAdapter is learned gates, which score entries when they are made.
+type GateAdapter interface {
+	Adapter
+	Gate
+}
+
+// Parameter is a learned tensor. Name is its name in the adapter folder.
 type Parameter struct {
 	Name   string
 	Tensor *kernels.Tensor
 	Layer  int // on whose device it lies
 }
 
-// AdapterKind is a way of learning rows: one file (package) that registers
-// itself.
+// AdapterKind is a kind of adapter: one package that registers itself.
 type AdapterKind struct {
 	Doc string
-	// Loss is the objective that its paper trains with.
-	Loss string
-	// Policy is the eviction policy that runs its rows; "" is that of the kind's name.
+	// Policy is the eviction policy that runs its adapters; "" is that of the kind's name.
 	Policy string
-	// New initialises an adapter for m.
-	New func(m *Model, c AdapterConfig) (Adapter, error)
-	// Count is the number of trained numbers that New would make; m may have shapes alone.
-	Count func(m *Model, c AdapterConfig) int64
-	// Stored makes what adapter folders store of the parameters, by their names, of an adapter
-	// that New made of c. A name that no parameter of the kind has is an error.
-	Stored func(c AdapterConfig, parameters map[string]checkpoints.Matrix) (*checkpoints.Adapter, error)
+	// Usual is an untrained adapter of its paper's size for m, which may have shapes alone: memory
+	// and operations are counted with it.
+	Usual func(m *Model) (Adapter, error)
 	// Load takes a stored adapter into m's backend. The base model has been checked.
 	Load func(m *Model, a *checkpoints.Adapter) (Adapter, error)
 }
 
 // AdapterKinds lists the kinds by name.
 var AdapterKinds = registry.Registry[AdapterKind]{Noun: "adapter kind"}
+
+// RowsKind is a kind of adapter of learned rows, which a loss trains.
+type RowsKind struct {
+	AdapterKind
+	// Loss is the objective that its paper trains with.
+	Loss string
+	// New initialises an adapter for m.
+	New func(m *Model, c AdapterConfig) (RowsAdapter, error)
+	// Count is the number of trained numbers that New would make; m may have shapes alone.
+	Count func(m *Model, c AdapterConfig) int64
+	// Stored makes what adapter folders store of the parameters, by their names, of an adapter
+	// that New made of c. A name that no parameter of the kind has is an error.
+	Stored func(c AdapterConfig, parameters map[string]checkpoints.Matrix) (*checkpoints.Adapter, error)
+}
+
+// RowsKinds lists the kinds of learned rows by name: those that a training run can train.
+var RowsKinds = registry.Registry[RowsKind]{Noun: "kind of learned rows"}
+
+// AddRowsKind registers a kind of learned rows among both.
+func AddRowsKind(name string, k RowsKind) {
+	AdapterKinds.Add(name, k.AdapterKind)
+	RowsKinds.Add(name, k)
+}
 
 // PolicyOf is the eviction policy that runs adapters of a kind.
 func PolicyOf(kind string) string {
@@ -65,7 +92,7 @@ func PolicyOf(kind string) string {
 	return kind
 }
 
-// AdapterConfig is the shape and the initialisation of an adapter.
+// AdapterConfig is the shape and the initialisation of an adapter of learned rows.
 type AdapterConfig struct {
 	Rows int `json:"rows"` // learned rows n
 
@@ -217,14 +244,17 @@ func (m *Model) OtherFormat(base checkpoints.BaseModel) string {
 }
 
 // LoadAdapter reads an adapter folder that was trained for m. Another base model
-// is checkpoints.ErrWrongBase.
+// is checkpoints.ErrWrongBase. A folder of another program does not name its base model: the
+// shapes alone must fit.
 func (m *Model) LoadAdapter(ctx context.Context, stored *checkpoints.Adapter) (Adapter, error) {
-	sum, err := m.KnownAs(ctx, stored.Base.SHA256)
-	if err != nil {
-		return nil, err
-	}
-	if err := stored.CheckBase(m.Name, sum); err != nil {
-		return nil, err
+	if !stored.Foreign() {
+		sum, err := m.KnownAs(ctx, stored.Base.SHA256)
+		if err != nil {
+			return nil, err
+		}
+		if err := stored.CheckBase(m.Name, sum); err != nil {
+			return nil, err
+		}
 	}
 	kind, err := AdapterKinds.Lookup(stored.Kind)
 	if err != nil {

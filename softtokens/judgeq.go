@@ -13,15 +13,20 @@ import (
 const Kind = "judgeq"
 
 func init() {
-	model.AdapterKinds.Add(Kind, model.AdapterKind{
-		Doc:  "soft tokens only, MSE loss (Judge Q, arXiv:2509.10798, §4)",
+	model.AddRowsKind(Kind, model.RowsKind{
+		AdapterKind: model.AdapterKind{
+			Doc: "soft tokens only, MSE loss (Judge Q, arXiv:2509.10798, §4)",
+			Usual: func(m *model.Model) (model.Adapter, error) {
+				return New(m, model.AdapterConfig{Rows: 32, InitToken: -1})
+			},
+			Load: func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return Load(m, a) },
+		},
 		Loss: "mse",
-		New:  func(m *model.Model, c model.AdapterConfig) (model.Adapter, error) { return New(m, c) },
+		New:  func(m *model.Model, c model.AdapterConfig) (model.RowsAdapter, error) { return New(m, c) },
 		Count: func(m *model.Model, c model.AdapterConfig) int64 {
 			return int64(c.Rows) * int64(m.Config.Hidden)
 		},
 		Stored: stored,
-		Load:   func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return Load(m, a) },
 	})
 }
 
@@ -33,7 +38,7 @@ type SoftTokens struct {
 	rows *kernels.Tensor // [n, hidden]
 }
 
-var _ model.Adapter = (*SoftTokens)(nil)
+var _ model.RowsAdapter = (*SoftTokens)(nil)
 
 // New initialises the soft tokens. LoRA settings are refused: Judge Q has none.
 func New(m *model.Model, c model.AdapterConfig) (*SoftTokens, error) {

@@ -46,7 +46,7 @@ func TestExportAndLoad(t *testing.T) {
 	if !slices.Equal(b.Parameters()[0].Tensor.F32(), a.rows.F32()) {
 		t.Fatal("soft tokens differ after export and load")
 	}
-	if b.LowRank(0, model.QProj) != nil {
+	if b.(model.RowsAdapter).LowRank(0, model.QProj) != nil {
 		t.Fatal("a Judge Q adapter has LoRA")
 	}
 	back.Kind = "lookaheadkv"

@@ -12,9 +12,9 @@ import (
 )
 
 // lookahead is an adapter as the paper trains it, with its loss.
-func lookahead(b testing.TB, m *model.Model) (model.Adapter, AdapterConfig) {
+func lookahead(b testing.TB, m *model.Model) (model.RowsAdapter, AdapterConfig) {
 	b.Helper()
-	kind, err := model.AdapterKinds.Lookup("lookaheadkv")
+	kind, err := model.RowsKinds.Lookup("lookaheadkv")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func (c *Config) Validate(m *model.Model) error {
 
 // resolve fills in the defaults of the adapter i and checks it.
 func (a *AdapterConfig) resolve(i int, m *model.Model) error {
-	kind, err := model.AdapterKinds.Lookup(a.Kind)
+	kind, err := model.RowsKinds.Lookup(a.Kind)
 	if err != nil {
 		return fmt.Errorf("adapter %d: %w", i, err)
 	}

@@ -84,7 +84,7 @@ func (c *Checkpoint) Export(name string) (*checkpoints.Adapter, error) {
 		return nil, fmt.Errorf("checkpoint %s: no adapter %q, want one of: %s%s", c.path, name, strings.Join(c.Names(), ", "), suggest.DidYouMean(name, c.Names()))
 	}
 	settings := c.config.Adapters[i]
-	kind, err := model.AdapterKinds.Lookup(settings.Kind)
+	kind, err := model.RowsKinds.Lookup(settings.Kind)
 	if err != nil {
 		return nil, fail("%v", err)
 	}

@@ -19,7 +19,7 @@ type student struct {
 }
 
 // newStudent compiles the graph of an adapter.
-func newStudent(m *model.Model, a model.Adapter, o objective) (*student, error) {
+func newStudent(m *model.Model, a model.RowsAdapter, o objective) (*student, error) {
 	s := &student{sample: new(autodiff.Sample), objective: o, rows: a.Rows()}
 	var err error
 	if err = o.checkModel(m); err == nil {
@@ -52,7 +52,7 @@ func (s *student) runSample(sample autodiff.Sample) (float64, error) {
 // forward adds an adapter's parameters to g, in their order, and the pass of its rows
 // through the frozen model on top of the sample's prompt, and behind them so many tokens of its answer. The pass then has every layer's
 // scores, none of layers that are not Scored: the graph twin of Runner.Probe.
-func forward(g *autodiff.Graph, m *model.Model, a model.Adapter, s *autodiff.Sample, answers int) (*pass, error) {
+func forward(g *autodiff.Graph, m *model.Model, a model.RowsAdapter, s *autodiff.Sample, answers int) (*pass, error) {
 	layers := m.Config.ScoredLayers()
 	p := &pass{g: g, m: m, adapter: a, sample: s, answers: answers, nodes: make(map[*kernels.Tensor]autodiff.Node), scores: make([]autodiff.Node, layers), pairs: make([][2]autodiff.Node, layers)}
 	params := a.Parameters()
@@ -82,7 +82,7 @@ func forward(g *autodiff.Graph, m *model.Model, a model.Adapter, s *autodiff.Sam
 type pass struct {
 	g       *autodiff.Graph
 	m       *model.Model
-	adapter model.Adapter
+	adapter model.RowsAdapter
 	sample  *autodiff.Sample
 	nodes   map[*kernels.Tensor]autodiff.Node // of the parameters
 	answers int                               // tokens that run behind the rows
@@ -95,7 +95,7 @@ type pass struct {
 
 var _ model.LayerOps[autodiff.Node] = (*pass)(nil)
 
-// checkParameters holds an adapter to what model.Adapter says of Parameters.
+// checkParameters holds an adapter to what model.RowsAdapter says of Parameters.
 func (p *pass) checkParameters(params []model.Parameter) error {
 	rows, hidden := p.adapter.Rows(), p.m.Config.Hidden
 	if len(params) == 0 || !slices.Equal(params[0].Tensor.Shape, []int{rows, hidden}) {

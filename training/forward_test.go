@@ -57,11 +57,11 @@ func TestGraphAndRuntimeAgree(t *testing.T) {
 
 // hidden is an adapter that keeps some of its parameters to itself.
 type hidden struct {
-	model.Adapter
+	model.RowsAdapter
 	from, to int
 }
 
-func (a hidden) Parameters() []model.Parameter { return a.Adapter.Parameters()[a.from:a.to] }
+func (a hidden) Parameters() []model.Parameter { return a.RowsAdapter.Parameters()[a.from:a.to] }
 
 // TestAdaptersOfAnotherForm: an adapter whose rows are not the first parameter, or whose
 // low-rank factors are none, is refused and not trained in part.

@@ -116,7 +116,7 @@ func stored(t *testing.T, g *modeltest.Training) *checkpoints.Adapter {
 			parameters[name] = matrix(name)
 		}
 	}
-	kind, err := model.AdapterKinds.Lookup(lora.Kind)
+	kind, err := model.RowsKinds.Lookup(lora.Kind)
 	if err != nil {
 		t.Fatal(err)
 	}

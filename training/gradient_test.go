@@ -42,7 +42,7 @@ func gradients(t *testing.T, s *student, sample autodiff.Sample) (float64, [][]f
 }
 
 // newStudentOf compiles an adapter's graph with a named loss.
-func newStudentOf(t *testing.T, m *model.Model, a model.Adapter, lossName string, weights [][]float64) (*student, losses.Loss) {
+func newStudentOf(t *testing.T, m *model.Model, a model.RowsAdapter, lossName string, weights [][]float64) (*student, losses.Loss) {
 	t.Helper()
 	loss, err := losses.Losses.Lookup(lossName)
 	if err != nil {
@@ -350,7 +350,7 @@ func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
 // none that differences do not have.
 func TestGradientsBehindRows(t *testing.T) {
 	m := modeltest.Llama{Hidden: 8, Heads: 4, KVHeads: 2, HeadDim: 4, Intermediate: 10, Vocab: 20, Seed: 3}.Open(t, "reference64")
-	kind, err := model.AdapterKinds.Lookup(lora.RestoreKind)
+	kind, err := model.RowsKinds.Lookup(lora.RestoreKind)
 	if err != nil {
 		t.Fatal(err)
 	}

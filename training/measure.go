@@ -45,7 +45,7 @@ const Enough = 10 * time.Second
 // Measure times prefills and steps of one sample in turn, without caches and with
 // all threads on it, and reports medians. It stops early where repeats would take
 // longer than people wait. Of the configuration it reads the objective.
-func Measure(ctx context.Context, m *model.Model, a model.Adapter, c AdapterConfig, prompt, response []int32, repeats int) (Timing, error) {
+func Measure(ctx context.Context, m *model.Model, a model.RowsAdapter, c AdapterConfig, prompt, response []int32, repeats int) (Timing, error) {
 	o, err := newObjective(m, a, &c, nil)
 	if err != nil {
 		return Timing{}, err
@@ -66,7 +66,7 @@ func (t *Trainer) Measure(ctx context.Context, i int, prompt, response []int32, 
 	return measureAdapter(ctx, w.runner, w.students[i], l.adapter, l.objective, prompt, response, repeats)
 }
 
-func measureAdapter(ctx context.Context, r *runner.Runner, s *student, a model.Adapter, o objective, prompt, response []int32, repeats int) (Timing, error) {
+func measureAdapter(ctx context.Context, r *runner.Runner, s *student, a model.RowsAdapter, o objective, prompt, response []int32, repeats int) (Timing, error) {
 	m := r.Model
 	t := Timing{Prompt: len(prompt), Response: len(response)}
 	var err error
@@ -114,7 +114,7 @@ func median(d []time.Duration) time.Duration {
 // floorOf is the floating-point operations of a step over those of the prefill alone, counted on a model that computes
 // nothing. Causal attention counts the visible half of its products;
 // softmax, norms and the optimiser count nothing.
-func floorOf(ctx context.Context, m *model.Model, a model.Adapter, o objective, prompt, response []int32) (float64, error) {
+func floorOf(ctx context.Context, m *model.Model, a model.RowsAdapter, o objective, prompt, response []int32) (float64, error) {
 	counted, counter := m.Counted()
 	counter.SeekPeaks(false)
 	s, err := newStudent(counted, a, o)
@@ -132,7 +132,7 @@ func floorOf(ctx context.Context, m *model.Model, a model.Adapter, o objective, 
 }
 
 // runStep is a step of one sample without the optimiser's.
-func (s *student) runStep(ctx context.Context, r *runner.Runner, a model.Adapter, l label, prompt, response []int32) error {
+func (s *student) runStep(ctx context.Context, r *runner.Runner, a model.RowsAdapter, l label, prompt, response []int32) error {
 	p, err := prepareSample(ctx, r, Sample{Prompt: prompt, Response: response}, len(response), []label{l})
 	if err == nil {
 		_, err = s.runSample(s.sampleOf(r.Model, p, prompt, 0))

@@ -15,7 +15,7 @@ import (
 // learner is one adapter in training: its parameters and what AdamW keeps of them.
 type learner struct {
 	AdapterConfig
-	adapter   model.Adapter
+	adapter   model.RowsAdapter
 	objective objective
 	of        int // place of its label among the trainer's
 	params    []model.Parameter
@@ -34,7 +34,7 @@ type parameterRun struct {
 // newLearner initialises an adapter, its moments and, where validation looks for them, the
 // place of its best parameters.
 func newLearner(m *model.Model, c AdapterConfig, budgets *eviction.HeadBudgets, keepsBest bool) (*learner, error) {
-	kind, err := model.AdapterKinds.Lookup(c.Kind)
+	kind, err := model.RowsKinds.Lookup(c.Kind)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func newLearner(m *model.Model, c AdapterConfig, budgets *eviction.HeadBudgets, 
 }
 
 // initFrom copies the numbers of another adapter, of whatever kind, with as many rows and the same factors.
-func (l *learner) initFrom(m *model.Model, kind model.AdapterKind) error {
+func (l *learner) initFrom(m *model.Model, kind model.RowsKind) error {
 	stored, err := checkpoints.ReadAdapter(l.InitAdapter)
 	if err != nil {
 		return err

@@ -282,7 +282,7 @@ func CountAll(m *model.Model, adapters []AdapterConfig) []PlanAdapter {
 	total := modelParameters(m)
 	var out []PlanAdapter
 	for _, a := range adapters {
-		kind, err := model.AdapterKinds.Lookup(a.Kind)
+		kind, err := model.RowsKinds.Lookup(a.Kind)
 		if err != nil {
 			panic("train: " + err.Error())
 		}

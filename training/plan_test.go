@@ -47,7 +47,7 @@ func TestCountIsWhatNewMakes(t *testing.T) {
 	qv.Modules = []model.Module{model.QProj, model.VProj}
 	c.Adapters = append(c.Adapters, qv)
 	for i, a := range c.Adapters {
-		kind, err := model.AdapterKinds.Lookup(a.Kind)
+		kind, err := model.RowsKinds.Lookup(a.Kind)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -89,7 +89,7 @@ func (p *pytorch) ask(b *testing.B, request map[string]any) float64 {
 // subject is the model and the sample of a folder that bench_pytorch.py made.
 type subject struct {
 	m                *model.Model
-	adapter          model.Adapter
+	adapter          model.RowsAdapter
 	student          *student
 	label            label
 	prompt, response []int32

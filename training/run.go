@@ -194,7 +194,7 @@ func (t *Trainer) Run(ctx context.Context, onStep func(StepResult) error) error 
 }
 
 // Adapter returns adapter i of the configuration in its present state.
-func (t *Trainer) Adapter(i int) model.Adapter { return t.learners[i].adapter }
+func (t *Trainer) Adapter(i int) model.RowsAdapter { return t.learners[i].adapter }
 
 // Skipped is the number of samples so far whose response was empty.
 func (t *Trainer) Skipped() int { return t.skipped }

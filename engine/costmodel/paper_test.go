@@ -43,9 +43,9 @@ func shapes(t *testing.T, config string) *model.Model {
 
 // lookahead is an adapter of m as LookaheadKV (arXiv:2603.10899, §4.1) has it, without
 // numbers.
-func lookahead(t *testing.T, m *model.Model) model.Adapter {
+func lookahead(t *testing.T, m *model.Model) model.RowsAdapter {
 	t.Helper()
-	kind, err := model.AdapterKinds.Lookup("lookaheadkv")
+	kind, err := model.RowsKinds.Lookup("lookaheadkv")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,16 +101,20 @@ func configured(t *testing.T, m *model.Model, name string) *eviction.Configured 
 		t.Fatal(err)
 	}
 	var r eviction.Resources
-	if needs.Adapter != "" {
-		kind, err := model.AdapterKinds.Lookup(needs.Adapter)
-		if err != nil {
-			t.Fatal(err)
-		}
+	if kind, err := model.RowsKinds.Lookup(needs.Adapter); err == nil {
 		c := model.AdapterConfig{Rows: 5, InitToken: -1, InitNoise: 1}
 		if needs.Adapter == "lookaheadkv" {
 			c.Rank, c.Alpha, c.Modules = 2, 4, model.Modules
 		}
 		if r.Adapter, err = kind.New(m, c); err != nil {
+			t.Fatal(err)
+		}
+	} else if needs.Adapter != "" {
+		kind, err := model.AdapterKinds.Lookup(needs.Adapter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Adapter, err = kind.Usual(m); err != nil {
 			t.Fatal(err)
 		}
 	}

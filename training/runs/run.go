@@ -223,7 +223,7 @@ func grouped(n int) string {
 	return text
 }
 
-func parameters(a model.Adapter) int {
+func parameters(a model.RowsAdapter) int {
 	n := 0
 	for _, p := range a.Parameters() {
 		n += p.Tensor.Len()

@@ -70,7 +70,7 @@ func init() {
 	}})
 }
 
-func (b *bench) student(out *result) (m *model.Model, a model.Adapter, c training.AdapterConfig, err error) {
+func (b *bench) student(out *result) (m *model.Model, a model.RowsAdapter, c training.AdapterConfig, err error) {
 	defer kernels.CatchDevice(&err)
 	if m, err = b.model(out); err != nil {
 		return nil, nil, c, err
@@ -83,7 +83,7 @@ func (b *bench) student(out *result) (m *model.Model, a model.Adapter, c trainin
 }
 
 // trainStep measures steps against the prefill in them.
-func (b *bench) trainStep(ctx context.Context, m *model.Model, a model.Adapter, c training.AdapterConfig, prompt, repeats int) (row trainRow, err error) {
+func (b *bench) trainStep(ctx context.Context, m *model.Model, a model.RowsAdapter, c training.AdapterConfig, prompt, repeats int) (row trainRow, err error) {
 	defer kernels.CatchDevice(&err)
 	row = trainRow{Prompt: prompt, Response: b.sizes.response}
 	b.meter.ResetPeak()

@@ -21,8 +21,8 @@ type ttftRow struct {
 }
 
 // adapter is a LookaheadKV adapter as the paper has it, with random numbers.
-func adapter(m *model.Model) (model.Adapter, string, error) {
-	kind, err := model.AdapterKinds.Lookup("lookaheadkv")
+func adapter(m *model.Model) (model.RowsAdapter, string, error) {
+	kind, err := model.RowsKinds.Lookup("lookaheadkv")
 	if err != nil {
 		return nil, "", err
 	}
@@ -49,7 +49,7 @@ func init() {
 		overrides := eviction.Overrides{"laq": {"lookahead": float64(b.sizes.draft)}}
 		var policies []*eviction.Configured
 		for _, name := range []string{"full", "lookaheadkv", "snapkv", "laq"} {
-			var with model.Adapter
+			var with model.RowsAdapter
 			if name == "lookaheadkv" {
 				with = a
 			}
