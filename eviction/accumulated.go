@@ -74,15 +74,18 @@ func (a *Accumulated) Decoding() *Decoding {
 	return &Decoding{Capture: runner.Capture{Windows: []int{1}}, Carry: a.carry}
 }
 
-// Add takes in a decoding step and returns the layer's sums.
-func (a *Accumulated) Add(o *runner.Observation) *Scores {
+// Add takes in the attention of a decoding step and returns the layer's sums.
+func (a *Accumulated) Add(o *runner.Observation) *Scores { return a.AddScores(o, o.Windows[0]) }
+
+// AddScores takes in the logarithms of what a decoding step adds [heads, width], and returns the layer's sums.
+func (a *Accumulated) AddScores(o *runner.Observation, logScores *kernels.Tensor) *Scores {
 	sums, entries := a.layers[o.Layer], entriesOf(o.Cache, o.Layer)
 	if most := slices.Max(entries); most > sums.Values.Width() {
 		wide := sums.Ops.Alloc(kernels.F32, len(entries), most+sumsRoom)
 		sums.Ops.Pick(wide, sums.Values, everything(sums.Entries))
 		sums.Values = wide
 	}
-	sums.Ops.AddScores(sums.Values, entries, sums.Entries, o.Windows[0])
+	sums.Ops.AddScores(sums.Values, entries, sums.Entries, logScores)
 	sums.Entries = entries
 	a.ranked(o.Layer, sums)
 	return sums

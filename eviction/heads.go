@@ -91,7 +91,7 @@ func (p *Plan) protect(of Prompt) int {
 
 // sharesHeads tells that a plan says itself what layers and heads get, or how they go on after the prompt.
 func (p *Plan) sharesHeads() bool {
-	return p.Layers != nil || p.CrossLayer != nil || p.Heads != nil || p.Select != nil || p.Decode != nil
+	return p.Layers != nil || p.CrossLayer != nil || p.Heads != nil || p.Select != nil || p.Decode != nil && !p.HoldsHeads
 }
 
 // ErrSharesHeads is of a policy that says itself what layers and heads get.

@@ -21,6 +21,7 @@ type observer struct {
 
 	windows []int // positions of its windows in the merged capture
 	probes  []int
+	gates   []int
 
 	carry func(p Prompt, o *runner.Observation, s *Scores) // of the turns before, or nil
 
@@ -72,6 +73,7 @@ func mergeCaptures(observers []*observer) runner.Capture {
 		all.Probes, r.probes = joinDistinct(all.Probes, c.Probes, sameProbe)
 		all.PeakWindows, r.peakWindows = joinDistinct(all.PeakWindows, c.PeakWindows, same)
 		all.PeakProbes, r.peakProbes = joinDistinct(all.PeakProbes, c.PeakProbes, sameProbe)
+		all.Gates, r.gates = joinDistinct(all.Gates, c.Gates, func(a, b model.Gate) bool { return a == b })
 	}
 	return all
 }
@@ -150,6 +152,7 @@ func (r *observer) observeLayer(o *runner.Observation) *kernels.Selection {
 	}
 	mine.Windows, mine.Probes = pick(o.Windows, r.windows), pick(o.Probes, r.probes)
 	mine.PeakWindows, mine.PeakProbes = pick(o.PeakWindows, r.peakWindows), pick(o.PeakProbes, r.peakProbes)
+	mine.Gates = pick(o.Gates, r.gates)
 	if !r.plan.Capture.AllRows {
 		mine.AllRows = nil
 	}

@@ -126,7 +126,7 @@ func (p *pass) observeResponse(ctx context.Context, observers []*observer) error
 		r.know(func(own *Prompt) { own.Response = response })
 	}
 	capture := mergeCaptures(observers)
-	if len(capture.Windows)+len(capture.PeakWindows)+len(capture.PeakProbes) > 0 || capture.AllRows || len(capture.Probes) > 1 {
+	if len(capture.Windows)+len(capture.PeakWindows)+len(capture.PeakProbes)+len(capture.Gates) > 0 || capture.AllRows || len(capture.Probes) > 1 {
 		return fmt.Errorf("study: policies that know the response may only observe it")
 	}
 	observe := func(o *runner.Observation) error {

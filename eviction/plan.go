@@ -141,6 +141,9 @@ type Plan struct {
 
 	// Decode begins a response, on what the prompt left, in which eviction goes on.
 	Decode func(s *Session) *Decoding
+	// HoldsHeads: Decode holds every head at as many entries as the prompt has left it ([Session.headLimits]), so that heads may
+	// share budgets in any way.
+	HoldsHeads bool
 	// Sparse begins a response whose steps attend to a few of the entries that the cache
 	// holds: of s.Pool where it is not nil, else of all. It composes with any eviction of the
 	// prompt.
@@ -217,7 +220,7 @@ func (p *Plan) keepsAll(entries, budget int) bool {
 // reusable is the most of a prompt's first tokens whose pairs may have been computed before: what is observed
 // comes after them.
 func (p *Plan) reusable(tokens int) int {
-	if p.Capture.AllRows || p.Capture.Queries {
+	if c := &p.Capture; c.AllRows || c.Queries || len(c.Gates) > 0 {
 		return 0
 	}
 	observed := kvcache.MinRows

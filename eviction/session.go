@@ -325,6 +325,16 @@ func (s *Session) Rest() {
 // Model is what the session runs.
 func (s *Session) Model() *model.Model { return s.runtime.model }
 
+// headLimits are how many entries the heads of a layer hold while decoding: as many as the last prompt has left each where it
+// was evicted, else budget.
+func (s *Session) headLimits(layer, budget int) []int {
+	limits := slices.Repeat([]int{budget}, s.kept[layer].Heads())
+	if s.Prompt.Entries > budget {
+		limits = lengthsOf(s.kept[layer])
+	}
+	return limits
+}
+
 func (s *Session) mostEntries() int {
 	most := 0
 	for l := range s.Cache.Layers() {

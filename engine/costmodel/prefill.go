@@ -232,6 +232,12 @@ func (m Model) scores(l int, w eviction.Workload, probes []rows) Cost {
 	for _, rows := range c.PeakWindows {
 		total = total.plus(m.productCost(l, 2, window(rows), n))
 	}
+	for _, g := range c.Gates {
+		if m.config.HoldsKV(l) {
+			weights := float64(g.Weights(l))
+			total = total.plus(m.chip.operation(2*weights*float64(n), weights*m.weight))
+		}
+	}
 	if c.AllRows {
 		products := 1
 		if c.Squares {

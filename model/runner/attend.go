@@ -78,6 +78,13 @@ func (r *layerRows) attendSegment(i int, q, k, v, out *kernels.Tensor) error {
 	}
 	if k != nil {
 		s.cache.Append(r.l, k, v, s.pos)
+		if len(s.o.Gates) > 0 {
+			first := 0 // probes follow the prompt
+			if r.batch {
+				first = i
+			}
+			run.gates(s, r.h.Rows(first, first+s.Rows()))
+		}
 	}
 	if s.observed.AllRows && s.onward < s.Rows() {
 		r.observeAllRows(s)

@@ -179,6 +179,7 @@ func (p *batchPass) startLayer(steps []*batchStep) {
 		if !p.Model.Config.Recurrent(p.l) {
 			s.observed = steps[i].opt.Capture.in(p.l)
 			p.memoryOf(s).startAllRows(s)
+			p.memoryOf(s).startGates(s)
 		}
 	}
 }

@@ -26,7 +26,12 @@ type Capture struct {
 	Spared []bool
 	// Queries keeps the rotated queries and own keys of all rows.
 	Queries bool
+	// Gates score all rows, chunk by chunk.
+	Gates []model.Gate
 }
+
+// everyRow tells that all rows of a pass are observed.
+func (c *Capture) everyRow() bool { return c.AllRows || c.Queries || len(c.Gates) > 0 }
 
 // in is what is observed in a layer.
 func (c *Capture) in(layer int) Capture {
@@ -44,6 +49,7 @@ func (c Capture) Merge(other Capture) Capture {
 		Squares: c.Squares || other.Squares,
 		Probes:  append(append([]model.QueryRows(nil), c.Probes...), other.Probes...),
 		Queries: c.Queries || other.Queries,
+		Gates:   append(append([]model.Gate(nil), c.Gates...), other.Gates...),
 		Spared:  c.Spared,
 
 		PeakWindows: append(append([]int(nil), c.PeakWindows...), other.PeakWindows...),
@@ -83,6 +89,10 @@ type Observation struct {
 
 	Queries []*kernels.Tensor // [rows, heads, headDim], rotated, of each layer that reads the cache
 	Keys    *kernels.Tensor   // [rows, kvHeads, headDim], rotated
+
+	// Gates are the scores of each of Capture.Gates [kvHeads, width]: column j belongs to entry j of its KV head. Entries that
+	// were there before the pass have −Inf. Of layers that share a KV cache they are those of the layer which holds it.
+	Gates []*kernels.Tensor
 }
 
 // Observer receives the observations of a pass, layer by layer in ascending

@@ -61,21 +61,56 @@ func (r *Runner) startAllRows(s *segment) {
 		return
 	}
 	o := s.o
-	layer, width := r.Model.Config.KVLayer(o.Layer), 0
+	o.AllRows = r.alloc(r.Model.Config.Heads, r.widthAfter(s))
+	r.on.Fill(o.AllRows, math.Inf(-1))
+	if s.observed.Squares {
+		o.Squares = r.alloc(o.AllRows.Shape...)
+		r.on.Fill(o.Squares, math.Inf(-1))
+	}
+}
+
+// widthAfter is the most entries of a head that the layer will hold once all rows of a sequence are in.
+func (r *Runner) widthAfter(s *segment) (width int) {
+	layer := r.Model.Config.KVLayer(s.o.Layer)
 	if s.of > 1 { // whose chunks add to the columns of those before
 		s.cache.HoldWindow(layer)
 	}
 	for h := range s.cache.LayerKVHeads(layer) {
 		width = max(width, s.cache.Entries(layer, h))
 	}
-	if layer == o.Layer { // the rows' own pairs are to come
+	if layer == s.o.Layer { // the rows' own pairs are to come
 		width += s.of
 	}
-	o.AllRows = r.alloc(r.Model.Config.Heads, width)
-	r.on.Fill(o.AllRows, math.Inf(-1))
-	if s.observed.Squares {
-		o.Squares = r.alloc(o.AllRows.Shape...)
-		r.on.Fill(o.Squares, math.Inf(-1))
+	return width
+}
+
+// startGates makes room for the scores that gates give to the entries of a sequence, in the layer that holds them.
+func (r *Runner) startGates(s *segment) {
+	layer := s.o.Layer
+	if len(s.observed.Gates) == 0 || r.Model.Config.KVLayer(layer) != layer {
+		return
+	}
+	width := r.widthAfter(s)
+	for range s.observed.Gates {
+		scores := r.alloc(s.cache.LayerKVHeads(layer), width)
+		r.on.Fill(scores, math.Inf(-1))
+		s.o.Gates = append(s.o.Gates, scores)
+	}
+}
+
+// gates scores the entries of rows h [rows, hidden] of a segment, which are the last that the cache holds.
+func (r *Runner) gates(s *segment, h *kernels.Tensor) {
+	for i, scores := range s.o.Gates {
+		mark := r.arena.Mark()
+		heads, width, rows := scores.Dim0(), scores.Width(), h.Dim0()
+		own := r.alloc(heads, rows)
+		s.observed.Gates[i].Score(r.Model, s.o.Layer, own, h, r.arena)
+		to, from := scores.Reshape(scores.Len()), own.Reshape(own.Len())
+		for g := range heads {
+			end := g*width + s.cache.Entries(s.o.Layer, g)
+			r.on.Copy(to.Rows(end-rows, end), from.Rows(g*rows, (g+1)*rows))
+		}
+		r.arena.Release(mark)
 	}
 }
 

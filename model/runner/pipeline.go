@@ -134,7 +134,7 @@ func (p *prefillPass) longestChunk() (n int) {
 // others have, so that observers see one layer after the other.
 func (p *prefillPass) runStages(ctx context.Context) (*prefillPass, error) {
 	parts, last := [][][2]int{p.chunks}, len(p.stages)-1
-	if p.pipelined = last > 0 && len(p.chunks) > 1 && (p.opt.Observe == nil || p.opt.Pipelined) && !p.opt.Capture.AllRows && !p.opt.Capture.Queries; p.pipelined {
+	if p.pipelined = last > 0 && len(p.chunks) > 1 && (p.opt.Observe == nil || p.opt.Pipelined) && !p.opt.Capture.everyRow(); p.pipelined {
 		parts = slices.Collect(slices.Chunk(p.chunks, 1))
 	}
 	passes := []*prefillPass{p}

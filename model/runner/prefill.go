@@ -152,6 +152,7 @@ func (p *prefillPass) layer(l int, chunks [][2]int) error {
 	}
 	// Of the last layer no more is computed than somebody reads. One row needs all of it.
 	partly := l == c.Layers-1 && !c.Recurrent(l) && p.opt.LogProbs == nil && (n+p.appendedRows() > 1 || p.opt.CacheOnly)
+	p.startGates(&all)
 	if p.startAllRows(&all); len(chunks) > 1 {
 		p.startQueries(&all)
 	}
