@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	_ "glimpse/gates"
 	_ "glimpse/lora"
 	_ "glimpse/softtokens"
 )

@@ -16,7 +16,7 @@ import (
 var lines = [][]string{
 	{"console", "serving", "evaluation", "training", "generation"},
 	{"engine", "jobs"},
-	{"eviction", "lora", "softtokens", "losses", "adapters"},
+	{"eviction", "gates", "lora", "softtokens", "losses", "adapters"},
 	{"autodiff", "model"},
 	{"checkpoints"},
 	{"kernels", "datasets"},

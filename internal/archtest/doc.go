@@ -8,7 +8,7 @@
 //	cmd/*  scripts/*                             programs
 //	console  serving  evaluation  training  generation
 //	engine        jobs
-//	eviction  lora  softtokens  losses  adapters
+//	eviction  gates  lora  softtokens  losses  adapters
 //	autodiff  model
 //	checkpoints
 //	kernels  datasets
