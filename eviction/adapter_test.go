@@ -19,7 +19,7 @@ type fakeAdapter struct {
 	low  map[string]*model.LowRank
 }
 
-var _ model.Adapter = (*fakeAdapter)(nil)
+var _ model.RowsAdapter = (*fakeAdapter)(nil)
 
 // newFakeAdapter has the same numbers on every device.
 func newFakeAdapter(m *model.Model, kind string, rows int, seed uint64) *fakeAdapter {
@@ -75,4 +75,56 @@ func TestAdapterKindNamesItsPolicy(t *testing.T) {
 	if _, err := eviction.New("lookaheadkv", 0, nil, a); err == nil || !strings.Contains(err.Error(), `want "lookaheadkv"`) {
 		t.Errorf("lookaheadkv: error %v, want that of another kind", err)
 	}
+}
+
+// fakeGates stand for trained gates: a random linear map of each layer.
+type fakeGates struct {
+	model.Adapter             // of the kind kvzap
+	weights       [][]float64 // [layer][kvHead · hidden]
+}
+
+var _ model.GateAdapter = (*fakeGates)(nil)
+
+func newFakeGates(m *model.Model, seed uint64) *fakeGates {
+	rng := rand.New(rand.NewPCG(seed, 78))
+	g := &fakeGates{Adapter: &fakeAdapter{kind: "kvzap"}}
+	for range m.Config.Layers {
+		w := make([]float64, m.Config.KVHeads*m.Config.Hidden)
+		for i := range w {
+			w[i] = 0.3 * rng.NormFloat64()
+		}
+		g.weights = append(g.weights, w)
+	}
+	return g
+}
+
+// logScore is what the gate of a layer and KV head makes of a row.
+func (g *fakeGates) logScore(layer, head int, row []float64) (sum float64) {
+	for i, x := range row {
+		sum += g.weights[layer][head*len(row)+i] * x
+	}
+	return sum
+}
+
+func (g *fakeGates) Weights(layer int) int { return len(g.weights[layer]) }
+
+func (g *fakeGates) Score(m *model.Model, layer int, scores, h *kernels.Tensor, _ kernels.Allocator) {
+	if m.Counts() {
+		return
+	}
+	rows, out := toMatrix(h), make([]float64, 0, scores.Len())
+	for head := range scores.Dim0() {
+		for _, row := range rows {
+			out = append(out, g.logScore(layer, head, row))
+		}
+	}
+	kernels.Convert(scores, kernels.FromF64(out, scores.Shape...))
+}
+
+// fakeOfKind is an untrained adapter of a kind.
+func fakeOfKind(m *model.Model, kind string, seed uint64) model.Adapter {
+	if kind == "kvzap" {
+		return newFakeGates(m, seed)
+	}
+	return newFakeAdapter(m, kind, 5, seed)
 }

@@ -171,7 +171,7 @@ func replay(t *testing.T, what string, m *model.Model, p *eviction.Configured, d
 		t.Fatal(err)
 	}
 
-	c.option, c.text, c.maxNew = option(p), p.Settings.OptionText, steps
+	c.option, c.text, c.maxNew, c.resources = option(p), p.Settings.OptionText, steps, p.Settings.Resources
 	plan := naivePlan{budgets: exact.uniform(budget)}
 	if n > budget {
 		plan = naivePolicies[p.Name](c)

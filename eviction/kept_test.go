@@ -32,7 +32,7 @@ func policy(t testing.TB, m *model.Model, name string, set ...string) *eviction.
 	}
 	var r eviction.Resources
 	if needs.Adapter != "" {
-		r.Adapter = newFakeAdapter(m, needs.Adapter, 5, 9)
+		r.Adapter = fakeOfKind(m, needs.Adapter, 9)
 	}
 	if needs.Draft {
 		if r.Draft, err = m.Cut(1); err != nil {

@@ -1,0 +1,81 @@
+package eviction
+
+import (
+	"math"
+
+	"glimpse/kernels"
+	"glimpse/model"
+	"glimpse/model/runner"
+)
+
+func init() {
+	Policies.Add("kvzap", Policy{
+		Kind: "prefill", Doc: "what trained gates make of the row that an entry is made of, and the last entries; with decode=1 while decoding, too", Source: "KVzap (Jeblick & Jégou 2026, arXiv:2601.07891) §3; gates of Fast KVzip (Kim et al. 2026, arXiv:2601.17668)",
+		Adapter: "kvzap", Scorer: true,
+		Options: []Option{
+			{Name: "window", Default: 128, Min: 0, Max: 1 << 20, Whole: true, Doc: "last entries that are kept, half of the budget at most (KVzap: 128)"},
+			{Name: "sink", Default: 4, Min: 0, Max: 1 << 20, Whole: true, Doc: "first entries that are kept (Fast KVzip: 4; KVzap: 0)"},
+			{Name: "decode", Default: 0, Min: 0, Max: 1, Whole: true, Doc: "1 scores the tokens of the response, too, and every head goes on with as many entries as the prompt has left it"},
+			kernelOption(1),
+		},
+		New: func(s Settings) (Method, error) {
+			gate, err := adapterOf[model.GateAdapter](s)
+			return kvzap{gate: gate, window: s.Int("window"), sink: s.Int("sink"), kernel: s.Int("kernel"), decodes: s.Int("decode") == 1}, err
+		},
+	})
+}
+
+// kvzap scores an entry once, when it is made, by a gate that has learned the logarithm of a label's score (KVzap,
+// arXiv:2601.07891). It ranks by the score itself. KVzap keeps whatever is above a threshold; here there is a budget.
+// In later turns the entries of those before rank first, in their order: what they were made of is gone. With decode=1 their
+// scores are remembered.
+type kvzap struct {
+	gate                 model.GateAdapter
+	window, sink, kernel int
+	decodes              bool
+}
+
+func (m kvzap) Plan(p Prompt) Plan {
+	sink := min(m.sink, p.Budget)
+	recent := min(m.window, p.Budget/2, p.Budget-sink)
+	plan := Plan{Capture: runner.Capture{Gates: []model.Gate{m.gate}}, Sink: sink, Recent: recent}
+	if !m.decodes {
+		plan.Score = func(s *Scores, o *runner.Observation) {
+			s.Observe(kernels.ScoreTerm{LogScore: o.Gates[0], Kernel: m.kernel, Tail: recent})
+			s.rankFirst(len(p.Tokens))
+		}
+		return plan
+	}
+	plan.Pooling = Pooling{m.kernel, recent}
+	plan.Score = func(s *Scores, o *runner.Observation) { s.Observe(kernels.ScoreTerm{LogScore: o.Gates[0]}) }
+	plan.HoldsHeads = true
+	plan.Decode = func(s *Session) *Decoding { return goOnScoring(s, &plan, p.Budget) }
+	return plan
+}
+
+// rankFirst gives the entries that were there before the last of so many tokens the highest score that there is.
+func (s *Scores) rankFirst(tokens int) {
+	for h, n := range s.Entries {
+		if older := n - tokens; older > 0 {
+			from := h * s.Values.Width()
+			s.Ops.Fill(s.Values.Reshape(s.Values.Len()).Rows(from, from+older), math.MaxFloat32)
+		}
+	}
+}
+
+// goOnScoring adds the scores of the response's tokens to those of what the prompt has left. A head that holds more than the prompt
+// has left it evicts the lowest outside the window, which may be the one that has just left it.
+func goOnScoring(s *Session, plan *Plan, budget int) *Decoding {
+	known := NewAccumulated(s)
+	return &Decoding{Capture: plan.Capture, Carry: known.carry, Step: func(o *runner.Observation) (*kernels.Selection, error) {
+		scores, budgets := known.AddScores(o, o.Gates[0]), s.headLimits(o.Layer, budget)
+		for h, n := range scores.Entries {
+			if n > budgets[h] {
+				keep := plan.Pooling.Of(scores).Select(budgets, plan.Sink, plan.Recent)
+				known.Retain(o.Layer, keep)
+				return keep, nil
+			}
+		}
+		return nil, nil
+	}}
+}
