@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"glimpse/eviction"
 	"glimpse/internal/registry"
@@ -45,13 +46,26 @@ func init() {
 		Doc: "mean attention that a repetition of the prompt pays to it", Source: "KVzip (arXiv:2505.23416) §3, with means as LookaheadKV has them",
 		Policy: "kvzip", Options: []string{"of=mean"},
 	})
+	Labels.Add("context+", Label{
+		Doc: "context by the norm of what an entry adds to a row, over the norm of the row", Source: "KVzip+ of KVzap (arXiv:2601.07891)",
+		Policy: "kvzip+",
+	})
 }
 
-// Configure makes the policy of a label, with more options of it.
+// Named is the label of a name, or what the policy of that name scores by.
+func Named(name string) (Label, error) {
+	l, err := Labels.Lookup(name)
+	if _, other := eviction.Policies.Lookup(name); err != nil && other == nil {
+		return Label{Policy: name}, nil
+	}
+	return l, err
+}
+
+// Configure makes the policy of a label, with more of its options, as OPTION=VALUE.
 func (l Label) Configure(more ...string) (*eviction.Configured, error) {
 	var set []string
 	for _, o := range slices.Concat(l.Options, more) {
-		set = append(set, l.Policy+"."+o)
+		set = append(set, l.Policy+"."+strings.TrimPrefix(o, l.Policy+"."))
 	}
 	overrides, err := eviction.ParseOverrides(set)
 	if err != nil {

@@ -45,7 +45,7 @@ func TestLabelsAreTheirPolicies(t *testing.T) {
 					joined, wide := make([]float64, len(want)), make([]float64, len(want))
 					for j := range want {
 						a, b := math.Exp(logs[(2*h)*len(want)+j]), math.Exp(logs[(2*h+1)*len(want)+j])
-						if joined[j] = (a + b) / 2; name == "context" {
+						if joined[j] = (a + b) / 2; name == "context" || name == "context+" {
 							joined[j] = max(a, b)
 						}
 						wide[j] = float64(want[j])

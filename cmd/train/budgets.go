@@ -1,19 +1,14 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"glimpse/checkpoints/objectstore"
-	"glimpse/datasets"
 	"glimpse/eviction"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/cli"
@@ -29,9 +24,8 @@ import (
 // budgetsFlags are the flags of train budgets.
 type budgetsFlags struct {
 	model, device, cacheDType, out, label, budgets string
-	data, set                                      []string
-	samples, shortest, longest                     int
-	seed                                           uint64
+	set                                            []string
+	contexts                                       contextsFlags
 	replace                                        bool
 	s3                                             objectstore.Settings
 }
@@ -67,14 +61,10 @@ in a file that ends in .partial.`),
 	b.device = "cpu"
 	cli.BindModel(f, &b.model, &b.device)
 	f.StringVar(&b.cacheDType, "cache-dtype", "auto", model.CacheDTypeUsage)
-	f.StringSliceVar(&b.data, "data", nil, "files and folders of text, or a file of samples made by train generate")
-	f.StringVar(&b.label, "label", "context", "what all heads are ranked by: "+strings.Join(labels.Labels.Names(), ", "))
-	f.StringArrayVar(&b.set, "set", nil, "option of the label's policy, as chunk=4096; may be repeated")
+	b.contexts.bind(f, 80)
+	f.StringVar(&b.label, "label", "context", "what all heads are ranked by: "+strings.Join(labels.Labels.Names(), ", ")+", or a policy")
+	f.StringArrayVar(&b.set, "set", nil, "option of the label's policy, as kvzip.chunk=4096; may be repeated")
 	f.StringVar(&b.budgets, "budgets", "2%,5%,10%,20%,50%", "shares of a context at which the heads' shares are learned")
-	f.IntVar(&b.samples, "samples", 80, "number of contexts")
-	f.IntVar(&b.shortest, "shortest", 512, "least tokens of a context, of texts")
-	f.IntVar(&b.longest, "longest", 2048, "most tokens of a context, of texts")
-	f.Uint64Var(&b.seed, "seed", 1, "seed of what is drawn of the texts")
 	f.StringVarP(&b.out, "out", "o", "", "file to write")
 	f.BoolVar(&b.replace, "replace", false, "replace the file")
 	b.s3.Bind(f)
@@ -84,13 +74,11 @@ in a file that ends in .partial.`),
 
 // check refuses settings that nothing can be learned with, before anything is opened.
 func (b *budgetsFlags) check() error {
-	switch {
-	case b.out == "":
+	if b.out == "" {
 		return errors.New("--out is missing: the file to write")
-	case len(b.data) == 0:
-		return errors.New("--data is missing: texts, or samples of train generate")
-	case b.samples < 1:
-		return fmt.Errorf("--samples: got %d, want at least 1", b.samples)
+	}
+	if err := b.contexts.check(); err != nil {
+		return err
 	}
 	_, err := os.Lstat(b.out)
 	switch {
@@ -111,7 +99,7 @@ func (b *budgetsFlags) learn(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	named, err := labels.Labels.Lookup(b.label)
+	named, err := labels.Named(b.label)
 	if err != nil {
 		return err
 	}
@@ -125,13 +113,13 @@ func (b *budgetsFlags) learn(cmd *cobra.Command) error {
 	}
 	defer m.Close()
 	r := &training.HeadBudgetsRun{
-		Model: m, Label: label, Text: strings.Join(append([]string{b.label}, b.set...), " "), Budgets: shares, Contexts: b.samples, Partial: b.out + ".partial",
-		From: fmt.Sprintf("%s, seed %d, %d to %d tokens", strings.Join(b.data, ", "), b.seed, b.shortest, b.longest),
+		Model: m, Label: label, Text: strings.Join(append([]string{b.label}, b.set...), " "), Budgets: shares, Contexts: b.contexts.samples, Partial: b.out + ".partial",
+		From: b.contexts.String(),
 	}
-	if r.Next, err = b.contexts(cmd.Context(), m, cmd.ErrOrStderr()); err != nil {
+	if r.Next, err = b.contexts.open(cmd.Context(), m, b.s3, cmd.ErrOrStderr()); err != nil {
 		return err
 	}
-	bar := progress.New(cmd.ErrOrStderr(), "contexts", int64(b.samples))
+	bar := progress.New(cmd.ErrOrStderr(), "contexts", int64(b.contexts.samples))
 	r.Progress = func(int) { bar.Add(1) }
 	learned, err := r.Run(cmd.Context())
 	bar.Done()
@@ -190,31 +178,4 @@ func parseShares(list string) (out []float64, err error) {
 		out = append(out, b.Share())
 	}
 	return out, nil
-}
-
-// contexts are the prompts of a file of samples, with their responses, or parts of texts behind what the model's chat template
-// begins a message with.
-func (b *budgetsFlags) contexts(ctx context.Context, m *model.Model, log io.Writer) (func() (context, response []int32, err error), error) {
-	if !slices.ContainsFunc(b.data, func(path string) bool { return filepath.Ext(path) != ".jsonl" }) {
-		pairs, err := training.ReadPairs(ctx, m, b.data, new(datasets.Contents), b.s3, log)
-		if err != nil {
-			return nil, err
-		}
-		if len(pairs) < b.samples {
-			return nil, fmt.Errorf("--samples: got %d, want at most the %d of %s", b.samples, len(pairs), strings.Join(b.data, ", "))
-		}
-		at := 0
-		return func() ([]int32, []int32, error) {
-			at++
-			return pairs[at-1].PromptIDs, pairs[at-1].ResponseIDs, nil
-		}, nil
-	}
-	texts, err := training.OpenTexts(m, b.data, b.shortest, b.longest, b.seed)
-	if err != nil {
-		return nil, err
-	}
-	return func() ([]int32, []int32, error) {
-		ids, err := texts.Next()
-		return ids, nil, err
-	}, nil
 }

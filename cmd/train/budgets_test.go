@@ -45,7 +45,7 @@ func TestBudgets(t *testing.T) {
 		{"write over it with --replace", "--data " + samples + " --out " + out},
 		{"want at most the 4 of", "--replace --samples 5 --data " + samples + " --out " + out},
 		{"want shares below 100% that ascend", "--replace --budgets 10%,5% --data " + samples + " --out " + out},
-		{"unknown label", "--replace --label kvzip --data " + samples + " --out " + out},
+		{"it shares its budget out itself", "--replace --label h2o --data " + samples + " --out " + out},
 		{"weights_sha256", "--replace --data " + other + " --out " + out},
 		{"no such file", "--replace --data no/such --out " + out},
 	} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	_ "glimpse/gates"
 	_ "glimpse/lora"
 	_ "glimpse/softtokens"
 )
@@ -31,7 +32,7 @@ is never changed. Without --model, the small built-in reference model is used.`,
 	for _, c := range []*cobra.Command{newGenerate(), newAdapter(lookaheadCommand), newAdapter(judgeqCommand), newAdapter(restoreCommand), newRun(), newSweep()} {
 		root.AddCommand(cli.OnRanks(c))
 	}
-	root.AddCommand(newBudgets(), newPlan(), newExport())
+	root.AddCommand(newBudgets(), newGates(), newPlan(), newExport())
 	cli.Setup(root, completions())
 	return root
 }
