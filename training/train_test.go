@@ -294,7 +294,7 @@ func TestConfigErrors(t *testing.T) {
 	}{
 		"no adapter":     {func(c *training.Config) { c.Adapters = nil }, "no adapter"},
 		"unknown kind":   {func(c *training.Config) { c.Adapters[0].Kind = "lokahead" }, "want one of: judgeq, lookaheadkv"},
-		"unknown loss":   {func(c *training.Config) { c.Adapters[0].Loss = "l1" }, "want one of: kl, mse"},
+		"unknown loss":   {func(c *training.Config) { c.Adapters[0].Loss = "l1" }, "want one of: distil, kl, mse"},
 		"same name":      {func(c *training.Config) { c.Adapters[1].Name = "lookaheadkv" }, "two adapters named"},
 		"rows":           {func(c *training.Config) { c.Adapters[0].Rows = 0 }, "rows: got 0"},
 		"rank":           {func(c *training.Config) { c.Adapters[0].Rank = 0 }, "rank: got 0"},

@@ -8,6 +8,7 @@ import (
 
 	"glimpse/engine/costmodel"
 	"glimpse/eviction"
+	_ "glimpse/gates"
 	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/modeltest"

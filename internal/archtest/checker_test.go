@@ -16,7 +16,8 @@ import (
 var lines = [][]string{
 	{"console", "serving", "evaluation", "training", "generation"},
 	{"engine", "jobs"},
-	{"eviction", "gates", "lora", "softtokens", "losses", "adapters"},
+	{"adapters", "labels"},
+	{"eviction", "gates", "lora", "softtokens", "losses"},
 	{"autodiff", "model"},
 	{"checkpoints"},
 	{"kernels", "datasets"},

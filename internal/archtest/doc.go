@@ -8,7 +8,8 @@
 //	cmd/*  scripts/*                             programs
 //	console  serving  evaluation  training  generation
 //	engine        jobs
-//	eviction  gates  lora  softtokens  losses  adapters
+//	adapters      labels
+//	eviction  gates  lora  softtokens  losses
 //	autodiff  model
 //	checkpoints
 //	kernels  datasets
