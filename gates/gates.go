@@ -70,6 +70,9 @@ func usual(m *model.Model) *Gates {
 		var zeros []float64
 		if !m.Counts() {
 			zeros = make([]float64, out*in)
+			a.stored = append(a.stored, checkpoints.GateLayer{
+				"weight": {Rows: out, Cols: in, Data: make([]float32, out*in)}, "bias": {Rows: 1, Cols: out, Data: make([]float32, out)},
+			})
 		}
 		a.layers = append(a.layers, &linear{m.LayerParameter(l, zeros, out, in), make([]float32, out)})
 	}

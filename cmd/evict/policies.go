@@ -4,16 +4,19 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
+	"glimpse/adapters"
+	"glimpse/checkpoints"
 	"glimpse/eviction"
-
 	"glimpse/internal/cli"
+	"glimpse/internal/commands"
 	"glimpse/internal/listing"
 	"glimpse/internal/tables"
+	"glimpse/model/builtin"
 
 	"github.com/spf13/cobra"
-	"glimpse/internal/commands"
 )
 
 // policyRow describes a policy.
@@ -94,11 +97,31 @@ func (r policyRow) needs() string {
 	return ""
 }
 
+// ownAdapter stands for an adapter of a kind that does not come with the program.
+const ownAdapter = "path/to/adapter"
+
+// ships tells whether an adapter of a kind comes with the program for the built-in model.
+func ships(kind string) bool {
+	registry, err := adapters.Registry()
+	if err != nil {
+		return false
+	}
+	for _, m := range registry.Models {
+		if m.Name == builtin.Name && slices.ContainsFunc(m.Adapters, func(a checkpoints.RegisteredAdapter) bool { return a.Kind == kind }) {
+			return true
+		}
+	}
+	return false
+}
+
 // describe tells all of one policy.
 func (r policyRow) describe(w io.Writer) error {
 	try := commands.TryPolicy.With("policy", r.Name)
 	for _, o := range r.Options[:min(1, len(r.Options))] {
 		try += fmt.Sprintf(" --set %s.%s=%s", r.Name, o.Name, o.FormatValue(o.Start()))
+	}
+	if r.Adapter != "" && !ships(r.Adapter) {
+		try += " --adapter " + ownAdapter
 	}
 	about := details([][2]string{{"policy", r.Name}, {"evicts", r.Kind}, {"rule", r.Doc}, {"source", r.Source}, {"", r.needs()}, {"example", try}})
 	if len(r.Options) == 0 {

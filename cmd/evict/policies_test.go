@@ -1,11 +1,45 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"glimpse/checkpoints"
 	"glimpse/eviction"
+	"glimpse/model"
 )
+
+// untrained is the folder of an adapter of a kind for the built-in model, "" of no kind.
+func untrained(t *testing.T, kind string) string {
+	t.Helper()
+	k, err := model.AdapterKinds.Lookup(kind)
+	if err != nil {
+		return ""
+	}
+	m, err := model.Open("", model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	a, err := k.Usual(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := a.Export()
+	stored.Base.Name, stored.PoolingKernel, stored.Loss = m.Name, 1, "kl"
+	if stored.Base.SHA256, err = m.SHA256(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(stored.LoRA) > 0 {
+		stored.InvocationTokens = []int{1}
+	}
+	dir := filepath.Join(t.TempDir(), "adapter")
+	if err := checkpoints.WriteAdapter(dir, stored, false); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
 
 // TestPolicyIsDescribed: every policy is described with its rule, its source, every option with its default and
 // range, and a command that runs.
@@ -31,7 +65,7 @@ func TestPolicyIsDescribed(t *testing.T) {
 			}
 			_, example, _ := strings.Cut(out, "example  ")
 			example, _, _ = strings.Cut(example, "\n")
-			args := strings.Fields(example)
+			args := strings.Fields(strings.ReplaceAll(example, ownAdapter, untrained(t, p.Adapter)))
 			if len(args) < 2 || args[0] != "evict" {
 				t.Fatalf("example %q", example)
 			}
