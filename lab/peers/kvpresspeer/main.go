@@ -1,7 +1,7 @@
 // Command kvpresspeer compares what policies keep of a context with what kvpress's presses keep (presses.py beside it writes
 // it), and prints the share of entries that are the same.
 //
-//	go -C lab run ./peers/kvpresspeer MODEL CONTEXT.json PEER.json
+//	go -C lab run ./peers/kvpresspeer MODEL CONTEXT.json PEER.json [GATES]
 package main
 
 import (
@@ -14,7 +14,9 @@ import (
 	"slices"
 	"strings"
 
+	"glimpse/checkpoints"
 	"glimpse/eviction"
+	_ "glimpse/gates"
 	_ "glimpse/kernels/backends"
 	"glimpse/model"
 )
@@ -28,6 +30,7 @@ var presses = map[string][]string{
 	"keydiff":                nil,
 	"expectedattention":      nil,
 	"expectedattention/mean": {"expectedattention.covariance=0", "expectedattention.vnorm=0"},
+	"kvzap":                  {"kvzap.window=0", "kvzap.sink=0"},
 }
 
 func main() {
@@ -47,16 +50,23 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(presses)) {
-		if peer[name] == nil { // kvpress does not take this model
-			continue
-		}
-		set, policy := presses[name], name
+	for _, name := range slices.Sorted(maps.Keys(peer)) { // what kvpress takes the model for
+		set, adapter := presses[name], model.Adapter(nil)
+		policy := name
 		if len(set) > 0 {
 			policy, _, _ = strings.Cut(set[0], ".")
 		}
 		if m.Config.HasWindows() { // which kvpress evicts, too
 			set = append(slices.Clone(set), policy+".windows=evict")
+		}
+		if name == "kvzap" {
+			stored, err := checkpoints.ReadAdapter(os.Args[4])
+			if err != nil {
+				log.Fatal(err)
+			}
+			if adapter, err = m.LoadAdapter(context.Background(), stored); err != nil {
+				log.Fatal(err)
+			}
 		}
 		overrides, err := eviction.ParseOverrides(set)
 		if err != nil {
@@ -68,7 +78,7 @@ func main() {
 				total += len(kept)
 			}
 		}
-		c, err := eviction.New(policy, 0, overrides, nil)
+		c, err := eviction.New(policy, 0, overrides, adapter)
 		if err != nil {
 			log.Fatal(err)
 		}

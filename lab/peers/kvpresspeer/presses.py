@@ -1,15 +1,16 @@
 """What presses of kvpress 0.5.5 keep of a context (KVzip and KVzip+, one ranking of all heads or of a layer's; KeyDiff; Expected
-Attention), for kvpresspeer.
+Attention; KVzap by a folder of gates), for kvpresspeer.
 
-  presses.py MODEL_FOLDER CONTEXT.json RATIO OUT.json   # CONTEXT: token ids, with what the chat template begins with; RATIO is evicted
+  presses.py MODEL_FOLDER CONTEXT.json RATIO OUT.json [GATES]   # CONTEXT: token ids, with what the chat template begins with; RATIO is evicted
 """
 import json
 import sys
 
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache
-from kvpress import ExpectedAttentionPress, KVzipPress, KeyDiffPress
-folder, context_file, ratio, out = sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4]
+from kvpress import ExpectedAttentionPress, KVzapPress, KVzipPress, KeyDiffPress
+from kvpress.presses.kvzap_press import KVzapModel
+folder, context_file, ratio, out, gates = sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4], sys.argv[5:]
 model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa").eval()
 ids = torch.tensor([json.load(open(context_file))])
 n = ids.shape[1]
@@ -31,7 +32,14 @@ def kept_by(press, **options):
     return kept
 
 
+class GatesPress(KVzapPress):
+    def post_init_from_model(self, model):
+        self.kvzap_model = KVzapModel.from_pretrained(gates[0])
+
+
 with torch.no_grad():
+    if gates:
+        res["kvzap"] = kept_by(GatesPress)
     for name, kw in {"global": {}, "layer": {"layerwise": True}}.items():
         for policy, plus in {"kvzip": False, "kvzip+": True}.items():
             p = KVzipPress(compression_ratio=ratio, kvzip_plus_normalization=plus, **kw)
