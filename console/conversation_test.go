@@ -11,6 +11,7 @@ import (
 	"glimpse/engine"
 	"glimpse/eviction"
 
+	_ "glimpse/gates"
 	_ "glimpse/lora" // of the adapters that ship
 	_ "glimpse/softtokens"
 )

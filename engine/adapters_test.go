@@ -14,6 +14,7 @@ import (
 	"glimpse/model"
 	"glimpse/model/modeltest"
 
+	_ "glimpse/gates"
 	_ "glimpse/kernels/backends"
 	_ "glimpse/lora"
 	_ "glimpse/softtokens"

@@ -12,6 +12,7 @@ import (
 	"glimpse/engine"
 	"glimpse/eviction"
 
+	_ "glimpse/gates"
 	_ "glimpse/lora"
 	_ "glimpse/softtokens"
 )

@@ -27,6 +27,7 @@ import (
 	"glimpse/model/runner"
 	"glimpse/serving"
 
+	_ "glimpse/gates"
 	_ "glimpse/lora"
 	_ "glimpse/softtokens"
 )

@@ -20,6 +20,7 @@ import (
 	"glimpse/model/modeltest"
 	"glimpse/training"
 
+	_ "glimpse/gates"
 	_ "glimpse/lora"
 	_ "glimpse/softtokens"
 )

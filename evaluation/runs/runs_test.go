@@ -20,6 +20,7 @@ import (
 	"glimpse/eviction"
 	"glimpse/internal/yamlconfig"
 
+	_ "glimpse/gates"
 	_ "glimpse/lora"
 	_ "glimpse/softtokens"
 )

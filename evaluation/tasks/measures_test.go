@@ -17,6 +17,7 @@ import (
 	"glimpse/evaluation/runs"
 	_ "glimpse/evaluation/tasks"
 	"glimpse/eviction"
+	_ "glimpse/gates"
 	_ "glimpse/kernels/backends"
 	_ "glimpse/lora"
 	"glimpse/model"

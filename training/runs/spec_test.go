@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	_ "glimpse/gates"
 	_ "glimpse/lora"
 	"glimpse/model"
 	_ "glimpse/softtokens"
