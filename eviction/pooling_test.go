@@ -19,7 +19,7 @@ var unpooledPolicies = map[string]string{
 }
 
 // TestEveryAttentionPolicyPools: the choice of pooling is the same for all that rank by
-// attention, and a width that nothing in a prompt has is refused.
+// attention, or by what gates have learned of it, and a width that nothing in a prompt has is refused.
 func TestEveryAttentionPolicyPools(t *testing.T) {
 	m := modeltest.Llama{Layers: 2}.Open(t, "cpu")
 	found := 0
@@ -30,7 +30,7 @@ func TestEveryAttentionPolicyPools(t *testing.T) {
 		}
 		p := policy(t, m, name)
 		c := p.Method.Plan(eviction.Prompt{Tokens: make([]int32, 90), Entries: 90, Budget: 20, Config: &m.Config, Response: []int32{1}, Draft: []int32{1}}).Capture
-		attends := c.AllRows || len(c.Windows)+len(c.Probes)+len(c.PeakWindows)+len(c.PeakProbes) > 0
+		attends := c.AllRows || len(c.Windows)+len(c.Probes)+len(c.PeakWindows)+len(c.PeakProbes)+len(c.Gates) > 0
 		i := slices.IndexFunc(info.Options, func(o eviction.Option) bool { return o.Name == "kernel" })
 		reason, excused := unpooledPolicies[name]
 		if pools := i >= 0; pools != (attends && !excused) {

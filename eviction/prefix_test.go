@@ -59,7 +59,7 @@ func TestSharedPrefix(t *testing.T) {
 // reusesPrefix tells that a policy observes nothing of a prompt's first rows.
 func reusesPrefix(m *model.Model, p *eviction.Configured) bool {
 	capture := planOf(m, p).Capture
-	return !capture.AllRows && !capture.Queries
+	return !capture.AllRows && !capture.Queries && len(capture.Gates) == 0
 }
 
 // sameSession compares two sessions to the bit, and what they answer.

@@ -36,14 +36,15 @@ func newGates() *cobra.Command {
 		Long: `Learn gates that score an entry when it is made, by least squares in minutes.
 
 A gate is a linear map of each layer, from what its attention reads to the logarithm of the score
-that a label gives the entry in every KV head (KVzap, arXiv:2601.07891). The label looks at contexts
-as its policy does when it evicts: by default kvzip+, which makes the model repeat them. The gate then needs
-no repetition: policy kvzap scores with one small product a layer, of responses, too.
+that a label gives the entry in every KV head (KVzap, arXiv:2601.07891). The label looks at
+contexts as its policy does when it evicts: by default kvzip+, which makes the model repeat them.
+The gate then needs no repetition: policy kvzap scores with one small product a layer, of
+responses, too.
 
 The folder has KVzap's layout, which kvpress reads, and is an adapter of this program.`,
 		Annotations: cli.Details(`--data takes files and folders of text, or files of samples, which end in .jsonl. A tenth of the
 contexts is held out: of the logarithms of their scores it is told how much the gates explain.`),
-		Example: `  train gates --data docs --samples 4 --shortest 128 --longest 256 --label knorm -o out/gates --replace
+		Example: `  train gates --data docs --samples 4 --longest 512 --label knorm -o out/gates --replace
   train gates --model path/to/llama --data docs --samples 40 -o out/llama-gates --replace`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
