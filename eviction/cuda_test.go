@@ -88,6 +88,8 @@ func TestCUDAScoresStayOnTheDevice(t *testing.T) {
 			limit += pairs / 2
 		case "expectedattention": // queries and pairs
 			limit += int64(4*c.Layers*n*c.Heads*c.HeadDim) + pairs
+		case "kvzap": // rows, which gates widen
+			limit += int64(4 * c.Layers * n * c.Hidden)
 		case "kvzip+": // weights, rows and values
 			limit += int64(c.Layers)*(int64(m.Network.Layers[0].Linear(model.OProj).Weight.Bytes())+int64(4*n*c.Hidden)) + pairs/2
 		}

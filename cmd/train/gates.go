@@ -44,7 +44,7 @@ responses, too.
 The folder has KVzap's layout, which kvpress reads, and is an adapter of this program.`,
 		Annotations: cli.Details(`--data takes files and folders of text, or files of samples, which end in .jsonl. A tenth of the
 contexts is held out: of the logarithms of their scores it is told how much the gates explain.`),
-		Example: `  train gates --data docs --samples 4 --longest 512 --label knorm -o out/gates --replace
+		Example: `  train gates --data out/samples.jsonl --samples 8 -o out/gates --replace
   train gates --model path/to/llama --data docs --samples 40 -o out/llama-gates --replace`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
