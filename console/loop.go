@@ -33,8 +33,8 @@ var errLeave = errors.New("leave")
 func (c *Conversation) Loop(ctx context.Context, in io.Reader, example *Prompt) error {
 	next, person := c.lines(ctx, in)
 	if person {
+		defer signals.OnInterrupt(ctx, c.stop.signal)() // before it is told of Ctrl-C
 		c.banner()
-		defer signals.OnInterrupt(ctx, c.stop.signal)()
 	}
 	if example != nil {
 		if err := c.openExample(ctx, example); err != nil {
