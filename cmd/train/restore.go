@@ -16,5 +16,5 @@ texts. Budgets of 5 to 25% are drawn sample by sample.`,
 
 ` + rowsDetails,
 	example: `  train restore --steps 4 --batch 2 --out out/restore --replace
-  train restore --model path/to/llama --label context-mean --data docs -o adapters/restore`,
+  train restore --model path/to/llama --data samples.jsonl --steps 300 -o adapters/new --replace`,
 }
