@@ -52,7 +52,7 @@ type Sample struct {
 	Answer    *Answer              // nil: the rows run alone
 }
 
-// Answer is what runs behind the rows, on a cache of which something was evicted, beside the pairs of the last rows.
+// Answer is what runs behind the rows. It attends to an evicted cache and to the last rows.
 type Answer struct {
 	Tokens   []int32         // always as many
 	From, To int             // of them, those whose next token is compared

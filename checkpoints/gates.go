@@ -198,7 +198,7 @@ func (c *gatesConfig) has(tensor string) bool {
 	return ok && dot && err == nil && l >= 0 && l < c.Modules && known
 }
 
-// gateTensor reads a tensor of the given rows and columns, of which a vector has one row, of any type of numbers.
+// gateTensor reads a tensor of the given rows and columns, in any type of numbers. A vector has one row.
 func (s *Safetensors) gateTensor(name string, shape [2]int) (Matrix, error) {
 	want := shape[:]
 	if shape[0] == 1 && strings.HasSuffix(name, "bias") {

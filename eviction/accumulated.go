@@ -77,7 +77,7 @@ func (a *Accumulated) Decoding() *Decoding {
 // Add takes in the attention of a decoding step and returns the layer's sums.
 func (a *Accumulated) Add(o *runner.Observation) *Scores { return a.AddScores(o, o.Windows[0]) }
 
-// AddScores takes in the logarithms of what a decoding step adds [heads, width], and returns the layer's sums.
+// AddScores adds a decoding step's scores, which are logarithms [heads, width]. It returns the layer's sums.
 func (a *Accumulated) AddScores(o *runner.Observation, logScores *kernels.Tensor) *Scores {
 	sums, entries := a.layers[o.Layer], entriesOf(o.Cache, o.Layer)
 	if most := slices.Max(entries); most > sums.Values.Width() {

@@ -120,8 +120,8 @@ type Plan struct {
 	// evicted, and returns the merge threshold per KV head, F64 [kvHeads], NaN where nothing
 	// was evicted.
 	Merge func(c *kvcache.Cache, layer int, keep *kernels.Selection) (thresholds *kernels.Tensor)
-	// Stay, where it is set, are rows that run on the whole cache before anything of it goes, and the pairs of the last of them stay in it
-	// beside what is kept: Staying of them, which the budget counts. They are at the positions after the prompt, and what follows stands
+	// Stay, where it is set, are rows that run on the whole cache before anything of it goes. The pairs of the last of them, Staying in
+	// number, stay beside what is kept; the budget counts them. They have the positions after the prompt, and what follows stands
 	// behind them. A prompt that fits its budget has none.
 	Stay    model.QueryRows
 	Staying int

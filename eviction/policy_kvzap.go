@@ -63,8 +63,8 @@ func (s *Scores) rankFirst(tokens int) {
 	}
 }
 
-// goOnScoring adds the scores of the response's tokens to those of what the prompt has left. A head that holds more than the prompt
-// has left it evicts the lowest outside the window, which may be the one that has just left it.
+// goOnScoring scores the response's tokens, too. A head keeps as many entries as it had after the prompt: for each new one it evicts
+// the lowest score outside the window.
 func goOnScoring(s *Session, plan *Plan, budget int) *Decoding {
 	known := NewAccumulated(s)
 	return &Decoding{Capture: plan.Capture, Carry: known.carry, Step: func(o *runner.Observation) (*kernels.Selection, error) {

@@ -151,6 +151,7 @@ func TestContextLabelsNeedNoResponse(t *testing.T) {
 	for want, change := range map[string]func(c *training.Config){
 		"unknown label":               func(c *training.Config) { c.Adapters[0].Label = "contex" },
 		"head weights: got \"some\"":  func(c *training.Config) { c.Adapters[0].HeadWeights = "some" },
+		"it is for rows that stay":    func(c *training.Config) { c.Adapters[0].Loss = "distil" },
 		"no learned budgets of heads": func(c *training.Config) { c.HeadBudgets = nil },
 	} {
 		c := labelled(m, 2)

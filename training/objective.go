@@ -59,12 +59,7 @@ func (l *label) target(ctx context.Context, r *runner.Runner, cache *kvcache.Cac
 
 // needResponse tells that one of the labels is of the response.
 func needResponse(all []label) bool {
-	for _, l := range all {
-		if l.Response {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(l label) bool { return l.Response })
 }
 
 // HeadWeights are the values of AdapterConfig.HeadWeights.
@@ -118,7 +113,11 @@ func rowsPolicy(a model.Adapter, c *AdapterConfig, budgets *eviction.HeadBudgets
 	if budgets != nil {
 		options[eviction.HeadsOption] = float64(slices.Index(eviction.HeadSharings(), eviction.LearnedHeads))
 	}
-	return eviction.NewWith(name, 0, eviction.Overrides{name: options}, eviction.Resources{Adapter: a, HeadBudgets: budgets})
+	policy, err := eviction.NewWith(name, 0, eviction.Overrides{name: options}, eviction.Resources{Adapter: a, HeadBudgets: budgets})
+	if err == nil && !policy.Stays() {
+		err = fmt.Errorf("loss %s: it is for rows that stay, as of kind restorekv, and no row of kind %s does", c.Loss, a.Kind())
+	}
+	return policy, err
 }
 
 // addLayer is an autodiff.LossFunc.
@@ -182,10 +181,8 @@ func (o *objective) addAnswer(m *model.Model, s *autodiff.Sample) autodiff.Answe
 
 // checkHeadWeights is an error unless the name is one of HeadWeights, or "".
 func checkHeadWeights(name string) error {
-	for _, known := range HeadWeights() {
-		if name == known || name == "" {
-			return nil
-		}
+	if name == "" || slices.Contains(HeadWeights(), name) {
+		return nil
 	}
 	return fmt.Errorf("head weights: got %.60q, want one of: equal, %s", name, eviction.LearnedHeads)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// contextsFlags say of which contexts something is learned.
+// contextsFlags choose the contexts that train budgets and train gates learn from.
 type contextsFlags struct {
 	data                       []string
 	samples, shortest, longest int

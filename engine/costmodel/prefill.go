@@ -61,7 +61,7 @@ func (m Model) staying(w eviction.Workload) Cost {
 	n := all[0].n
 	for l := range m.layers {
 		names := model.FactorModules
-		last := m.economical(l) // of which the pairs alone are wanted
+		last := m.economical(l) // its outputs are not computed, only keys and values
 		if last {
 			names = []model.Module{model.KProj, model.VProj}
 		}

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"glimpse/adapters"
 	"glimpse/datasets"
 	"glimpse/eviction"
+	"glimpse/losses"
 	"glimpse/model"
 	"glimpse/training"
 )
@@ -33,9 +35,16 @@ func (s *Spec) resolveSettings(m *model.Model, source training.Source) ([]int, e
 	return header, nil
 }
 
+// runsAnswers tells that the adapter is trained by what runs behind its rows on an evicted cache.
+func (a *Adapter) runsAnswers() bool {
+	kind, _ := model.RowsKinds.Lookup(a.Kind) // what is unknown is named by Validate
+	loss, err := losses.Losses.Lookup(cmp.Or(a.Loss, kind.Loss))
+	return err == nil && loss.Answer > 0
+}
+
 // readHeads reads the budgets of heads whose shares weigh them, or by which rows that stay select, where an adapter asks for that.
 func (s *Spec) readHeads(ctx context.Context, m *model.Model, contents *datasets.Contents) error {
-	if !slices.ContainsFunc(s.Adapters, func(a Adapter) bool { return a.HeadWeights == eviction.LearnedHeads || a.Kind == restoreKind }) {
+	if !slices.ContainsFunc(s.Adapters, func(a Adapter) bool { return a.HeadWeights == eviction.LearnedHeads || a.runsAnswers() }) {
 		return nil
 	}
 	path := s.Heads
