@@ -90,17 +90,17 @@ func (p Prompt) requested(begins, from int) []int32 {
 	return slices.Concat(p.encode(kvzipOnward), p.Tokens[max(begins, from-kvzipBefore):from])
 }
 
-// Repetition is so many tokens that ask for a repetition of the prompt from one of its places on, a share of what can be
-// repeated, and begin with it. said is where that begins; 0 where the prompt is too short.
+// Repetition is at most so many tokens that ask for a repetition of the prompt from one of its places on, a share of what can be
+// repeated, and begin with it. said is where that begins. Of a short prompt there are fewer; none where the request alone is too long.
 func (p Prompt) Repetition(at float64, tokens int) (rows []int32, said int) {
 	begins, ends := p.aroundTurn()
 	longest := len(slices.Concat(p.encode(kvzipOnward), ends)) + kvzipBefore
 	from := begins + int(at*float64(max(1, len(p.Tokens)-begins-(tokens-longest)+1)))
 	rows = slices.Concat(p.requested(begins, from), ends)
-	if said = len(rows); said >= tokens || from+tokens-said > len(p.Tokens) {
+	if said = len(rows); said >= tokens {
 		return nil, 0
 	}
-	return append(rows, p.Tokens[from:from+tokens-said]...), said
+	return append(rows, p.Tokens[from:min(len(p.Tokens), from+tokens-said)]...), said
 }
 
 // aroundTurn is how many of the first tokens the chat template has written, and what it ends a message with.

@@ -29,15 +29,14 @@ func newAnswer(ctx context.Context, r *runner.Runner, cache *kvcache.Cache, s Sa
 	h := fnv.New64a()
 	h.Write([]byte(s.ID))
 	rng := rand.New(rand.NewPCG(h.Sum64(), 0x616e73776572))
-	a := &answer{share: keptShares[rng.IntN(len(keptShares))]}
+	a := &answer{tokens: make([]int32, answerTokens), share: keptShares[rng.IntN(len(keptShares))]}
 	at := rng.Float64()
 	if l.Response {
-		a.tokens = make([]int32, answerTokens)
 		a.to = copy(a.tokens, s.Response)
 	} else {
 		m := r.Model
 		rows, said := eviction.Prompt{Tokens: s.Prompt, Entries: len(s.Prompt), Config: &m.Config, Tokenizer: m.Tokenizer, Turn: m.UserTurn}.Repetition(at, answerTokens)
-		a.tokens, a.from, a.to = rows, max(0, said-1), len(rows)
+		a.from, a.to = max(0, said-1), copy(a.tokens, rows)
 	}
 	if a.to == 0 || len(s.Prompt)+answerTokens > r.Model.Config.MaxPositions {
 		return nil, nil
