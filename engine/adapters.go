@@ -210,8 +210,10 @@ func lacking(list string, overrides eviction.Overrides, has func(kind string) bo
 		if err != nil {
 			return nil, err
 		}
-		if needs.Adapter != "" && !spec.may && !has(needs.Adapter) {
-			out = append(out, Lack{spec.name, needs.Adapter})
+		for _, kind := range []string{needs.Adapter, needs.ScorerAdapter} {
+			if kind != "" && !spec.may && !has(kind) {
+				out = append(out, Lack{spec.name, kind})
+			}
 		}
 	}
 	return out, err

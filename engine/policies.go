@@ -263,11 +263,20 @@ func (m *Model) variants(spec policySpec) ([]Policy, error) {
 			if model.PolicyOf(a.Kind()) != needs.Adapter {
 				continue
 			}
+			scorer, r := a, eviction.Resources{Adapter: a.Adapter}
+			if needs.ScorerAdapter != "" {
+				i := slices.IndexFunc(m.adapters, func(o adapter) bool { return model.PolicyOf(o.Kind()) == needs.ScorerAdapter })
+				if i < 0 {
+					return nil, Lack{spec.name, needs.ScorerAdapter}.error()
+				}
+				scorer = m.adapters[i]
+				r.Scorer = scorer.Adapter
+			}
 			own := overrides
 			if _, chosen := set[needs.Scorer]["kernel"]; !chosen { // else as the adapter asks for
-				own = merged(overrides, eviction.Overrides{needs.Scorer: {"kernel": float64(a.stored.PoolingKernel)}})
+				own = merged(overrides, eviction.Overrides{needs.Scorer: {"kernel": float64(scorer.stored.PoolingKernel)}})
 			}
-			if err := add(a.name, a.sum, own, eviction.Resources{Adapter: a.Adapter}); err != nil {
+			if err := add(a.name, a.sum, own, r); err != nil {
 				return nil, err
 			}
 		}
@@ -301,7 +310,7 @@ func (m *Model) checkUsed(policies []Policy) error {
 	list := strings.Join(names, ", ")
 	for _, a := range m.adapters {
 		if a.asked != "" && !used(func(r eviction.Resources) bool { // one of a registry's is enough
-			return slices.ContainsFunc(m.adapters, func(o adapter) bool { return o.asked == a.asked && r.Adapter == o.Adapter })
+			return slices.ContainsFunc(m.adapters, func(o adapter) bool { return o.asked == a.asked && (r.Adapter == o.Adapter || r.Scorer == o.Adapter) })
 		}) {
 			return fmt.Errorf("adapter %q of kind %q: no policy of %s takes it", a.name, a.Kind(), list)
 		}

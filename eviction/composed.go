@@ -32,8 +32,8 @@ func newScorer(s Settings) (Method, error) {
 }
 
 // scorerOption chooses among the policies that score.
-func scorerOption() Option {
-	return Option{Name: "scorer", Choice: "snapkv", Choices: scorers, Doc: "policy whose scores select; its options are set under its own name"}
+func scorerOption(start string) Option {
+	return Option{Name: "scorer", Choice: start, Choices: scorers, Doc: "policy whose scores select; its options are set under its own name"}
 }
 
 func scorers() (names []string) {

@@ -233,10 +233,17 @@ func CountedResources(m *model.Model, policy string, overrides Overrides) (r Res
 	if err != nil || needs.Adapter == "" {
 		return r, err
 	}
-	kind, err := model.AdapterKinds.Lookup(needs.Adapter)
-	if err != nil {
-		return r, fmt.Errorf("policy %s: %w", policy, err)
+	for kind, adapter := range map[string]*model.Adapter{needs.Adapter: &r.Adapter, needs.ScorerAdapter: &r.Scorer} {
+		if kind == "" {
+			continue
+		}
+		usual, err := model.AdapterKinds.Lookup(kind)
+		if err != nil {
+			return r, fmt.Errorf("policy %s: %w", policy, err)
+		}
+		if *adapter, err = usual.Usual(m); err != nil {
+			return r, err
+		}
 	}
-	r.Adapter, err = kind.Usual(m)
-	return r, err
+	return r, nil
 }

@@ -34,6 +34,9 @@ func policy(t testing.TB, m *model.Model, name string, set ...string) *eviction.
 	if needs.Adapter != "" {
 		r.Adapter = fakeOfKind(m, needs.Adapter, 9)
 	}
+	if needs.ScorerAdapter != "" {
+		r.Scorer = fakeOfKind(m, needs.ScorerAdapter, 10)
+	}
 	if needs.Draft {
 		if r.Draft, err = m.Cut(1); err != nil {
 			t.Fatal(err)

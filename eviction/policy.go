@@ -27,7 +27,7 @@ type Policy struct {
 	// Scorer: its prompt scores can be used with other allocations ("adakv", "compose").
 	Scorer bool
 	// Scores names the option whose value is the policy that scores for this one, and
-	// whose adapter this one needs; "" for policies that score by themselves.
+	// whose adapter this one needs, beside its own if it has one; "" for policies that score by themselves.
 	Scores string
 	// Draft and Pattern: it takes a draft model, it needs a pattern of retrieval heads.
 	Draft, Pattern bool
@@ -152,6 +152,8 @@ func (o Option) checkValue(v float64) error {
 // does not take it.
 type Resources struct {
 	Adapter model.Adapter
+	// Scorer is the adapter of the policy that scores for one which has an adapter of its own.
+	Scorer model.Adapter
 	// Draft writes the draft of a policy that takes one; nil is the model itself.
 	Draft *model.Model
 	// Pattern tells retrieval heads from streaming heads.
@@ -307,6 +309,10 @@ func NewWith(name string, seed uint64, overrides Overrides, r Resources) (*Confi
 		return nil, fmt.Errorf("policy %s: needs an adapter of kind %q, got none", name, needs.Adapter)
 	case needs.Adapter != "" && model.PolicyOf(r.Adapter.Kind()) != needs.Adapter:
 		return nil, fmt.Errorf("policy %s: adapter of kind %q, want %q", name, r.Adapter.Kind(), needs.Adapter)
+	case needs.ScorerAdapter == "" && r.Scorer != nil:
+		return nil, fmt.Errorf("policy %s: takes no adapter that scores, got one of kind %q", name, r.Scorer.Kind())
+	case needs.ScorerAdapter != "" && (r.Scorer == nil || model.PolicyOf(r.Scorer.Kind()) != needs.ScorerAdapter):
+		return nil, fmt.Errorf("policy %s: needs an adapter of kind %q that scores, got %s", name, needs.ScorerAdapter, kindOf(r.Scorer))
 	case !needs.Draft && r.Draft != nil:
 		return nil, fmt.Errorf("policy %s: takes no draft model, got %s", name, r.Draft.Name)
 	case !needs.Pattern && r.Pattern != nil:
@@ -334,7 +340,16 @@ func NewWith(name string, seed uint64, overrides Overrides, r Resources) (*Confi
 type Needs struct {
 	Scorer         string // policy whose options the scores are made with: itself or another
 	Adapter        string // kind, or ""
+	ScorerAdapter  string // kind of the scorer's, where both have one; else ""
 	Draft, Pattern bool
+}
+
+// kindOf names an adapter's kind in errors.
+func kindOf(a model.Adapter) string {
+	if a == nil {
+		return "none"
+	}
+	return fmt.Sprintf("kind %q", a.Kind())
 }
 
 // NeedsOf tells what the named policy takes: its own needs and the needs of the policy
@@ -345,14 +360,23 @@ func NeedsOf(name string, overrides Overrides) (Needs, error) {
 	if err != nil {
 		return Needs{}, err
 	}
+	own := Needs{Scorer: name, Adapter: p.Adapter, Draft: p.Draft, Pattern: p.Pattern}
 	if p.Scores == "" {
-		return Needs{name, p.Adapter, p.Draft, p.Pattern}, nil
+		return own, nil
 	}
 	values, err := p.resolveOptions(name, overrides)
 	if err != nil {
 		return Needs{}, err
 	}
-	return NeedsOf(Settings{values: values, options: p.Options}.OptionText(p.Scores), overrides)
+	scorer := Settings{values: values, options: p.Options}.OptionText(p.Scores)
+	if scorer == name {
+		return own, nil
+	}
+	needs, err := NeedsOf(scorer, overrides)
+	if p.Adapter != "" {
+		needs.Adapter, needs.ScorerAdapter = p.Adapter, needs.Adapter
+	}
+	return needs, err
 }
 
 // Fits checks the policy's resources against a model: before anything runs. The ids that a draft

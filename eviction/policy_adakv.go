@@ -15,7 +15,7 @@ func init() {
 	Policies.Add("adakv", Policy{
 		Kind: "prefill", Doc: "any policy's scores; the KV heads of a layer share one pool, with a floor for each", Source: "Ada-KV (Feng et al. 2024, arXiv:2407.11550) alg. 1; floor of kvpress (github.com/NVIDIA/kvpress)",
 		Scores:  "scorer",
-		Options: []Option{scorerOption(), alphaOption, floorOption},
+		Options: []Option{scorerOption("snapkv"), alphaOption, floorOption},
 		New: func(s Settings) (Method, error) {
 			scorer, err := newScorer(s)
 			if err != nil {

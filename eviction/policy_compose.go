@@ -10,7 +10,7 @@ func init() {
 		Kind: "prefill", Doc: "any policy's scores, any budgets of layers and heads, any protected entries", Source: "Ada-Pyramid by default, of Ada-KV (Feng et al. 2024, arXiv:2407.11550) §4",
 		Scores: "scorer",
 		Options: []Option{
-			scorerOption(),
+			scorerOption("snapkv"),
 			{Name: "layers", Choices: choices("uniform", "pyramid"), Choice: "pyramid", Doc: "budgets of layers: all alike, or pyramidkv's"},
 			{Name: "heads", Choices: choices("uniform", "adaptive"), Choice: "adaptive", Doc: "budgets of the heads of a layer: all alike, or adakv's"},
 			{Name: "beta", Default: 20, Min: 1, Max: 1e6, Doc: "of pyramidkv's budgets"},

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"glimpse/eviction"
@@ -90,6 +92,48 @@ func TestRowsStay(t *testing.T) {
 		s, err := rt.Prefill(background, policy(t, m, "restorekv"), eviction.Prompt{Tokens: tokens, Budget: n})
 		if err != nil || s.Cache.Next() != n || s.Cache.Entries(0, 0) != n {
 			t.Errorf("%s: a prompt within the budget has %d entries, %v", device, s.Cache.Entries(0, 0), err)
+		}
+	}
+}
+
+// TestRowsStayBesideAnotherScorer: what another policy selects is what it selects alone within the smaller budget, and the rows stay beside it.
+func TestRowsStayBesideAnotherScorer(t *testing.T) {
+	const n, budget, stay, last = 90, 24, 3, 5
+	m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, Seed: 8}.Open(t, "reference64")
+	prompt := eviction.Prompt{Tokens: modeltest.Tokens(m, 4, n), Budget: budget}
+	rt := eviction.NewRuntime(m)
+	for scorer, set := range map[string][]string{"lookaheadkv": {"lookaheadkv.kernel=3"}, "snapkv": {"snapkv.window=6"}, "kvzip": nil, "laq": {"laq.lookahead=3"}} {
+		p := policy(t, m, "restorekv", append(set, "restorekv.scorer="+scorer, "restorekv.stay=3")...)
+		s, err := rt.Prefill(background, p, prompt)
+		if err != nil {
+			t.Fatalf("%s: %v", scorer, err)
+		}
+		overrides, err := eviction.ParseOverrides(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone, err := eviction.New(scorer, policySeed, overrides, p.Settings.Resources.Scorer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of, err := rt.Prefill(background, alone, eviction.Prompt{Tokens: prompt.Tokens, Budget: budget - stay})
+		if err != nil {
+			t.Fatalf("%s: %v", scorer, err)
+		}
+		if got, want := s.Kept(), of.Kept(); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v is kept, want %v", scorer, got, want)
+		}
+		if got := s.Cache.Entries(0, 0); got != budget || s.Cache.Next() != n+last {
+			t.Errorf("%s: %d entries, next position %d, want %d and %d", scorer, got, s.Cache.Next(), budget, n+last)
+		}
+	}
+	overrides, err := eviction.ParseOverrides([]string{"restorekv.scorer=lookaheadkv"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []eviction.Resources{{Adapter: fakeOfKind(m, "restorekv", 9)}, {Adapter: fakeOfKind(m, "restorekv", 9), Scorer: fakeOfKind(m, "judgeq", 9)}} {
+		if _, err := eviction.NewWith("restorekv", 0, overrides, r); err == nil || !strings.Contains(err.Error(), `needs an adapter of kind "lookaheadkv" that scores`) {
+			t.Errorf("%v", err)
 		}
 	}
 }

@@ -24,17 +24,21 @@ func init() {
 	add(RestoreKind, "distil", "rows with LoRA whose keys and values stay in the evicted cache, trained by what the full cache says (RestoreKV, arXiv:2608.01247), and whose attention selects, as LookaheadKV's does")
 }
 
+// start is the shape of LookaheadKV's adapters (§4.1), and of those of kinds whose papers do not tell.
+func start() model.AdapterConfig {
+	return model.AdapterConfig{Rows: 32, Rank: 8, Alpha: 32, Modules: model.Modules, InitToken: -1, InitNoise: 1}
+}
+
 // add registers a kind of rows with LoRA. Kinds differ in what they are trained for.
 func add(kind, loss, doc string) {
 	model.AddRowsKind(kind, model.RowsKind{
 		AdapterKind: model.AdapterKind{
-			Doc: doc,
-			Usual: func(m *model.Model) (model.Adapter, error) { // LookaheadKV, §4.1
-				return newRows(m, model.AdapterConfig{Rows: 32, Rank: 8, Alpha: 32, Modules: model.Modules, InitToken: -1}, kind)
-			},
-			Load: func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return load(m, a, kind) },
+			Doc:   doc,
+			Usual: func(m *model.Model) (model.Adapter, error) { return newRows(m, start(), kind) },
+			Load:  func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return load(m, a, kind) },
 		},
 		Loss:  loss,
+		Start: start(),
 		New:   func(m *model.Model, c model.AdapterConfig) (model.RowsAdapter, error) { return newRows(m, c, kind) },
 		Count: parameterCount,
 		Stored: func(c model.AdapterConfig, parameters map[string]checkpoints.Matrix) (*checkpoints.Adapter, error) {

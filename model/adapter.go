@@ -66,6 +66,8 @@ type RowsKind struct {
 	AdapterKind
 	// Loss is the objective that its paper trains with.
 	Loss string
+	// Start is the shape and the initialisation that its paper has.
+	Start AdapterConfig
 	// New initialises an adapter for m.
 	New func(m *Model, c AdapterConfig) (RowsAdapter, error)
 	// Count is the number of trained numbers that New would make; m may have shapes alone.

@@ -15,20 +15,22 @@ const Kind = "judgeq"
 func init() {
 	model.AddRowsKind(Kind, model.RowsKind{
 		AdapterKind: model.AdapterKind{
-			Doc: "soft tokens only, MSE loss (Judge Q, arXiv:2509.10798, §4)",
-			Usual: func(m *model.Model) (model.Adapter, error) {
-				return New(m, model.AdapterConfig{Rows: 32, InitToken: -1})
-			},
-			Load: func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return Load(m, a) },
+			Doc:   "soft tokens only, MSE loss (Judge Q, arXiv:2509.10798, §4)",
+			Usual: func(m *model.Model) (model.Adapter, error) { return New(m, start) },
+			Load:  func(m *model.Model, a *checkpoints.Adapter) (model.Adapter, error) { return Load(m, a) },
 		},
-		Loss: "mse",
-		New:  func(m *model.Model, c model.AdapterConfig) (model.RowsAdapter, error) { return New(m, c) },
+		Loss:  "mse",
+		Start: start,
+		New:   func(m *model.Model, c model.AdapterConfig) (model.RowsAdapter, error) { return New(m, c) },
 		Count: func(m *model.Model, c model.AdapterConfig) int64 {
 			return int64(c.Rows) * int64(m.Config.Hidden)
 		},
 		Stored: stored,
 	})
 }
+
+// start is the shape that the paper has (§4).
+var start = model.AdapterConfig{Rows: 32, InitToken: -1, InitNoise: 1}
 
 // rowsName is the name of the soft tokens among the parameters.
 const rowsName = "soft_tokens"

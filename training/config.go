@@ -59,6 +59,7 @@ type AdapterConfig struct {
 	Label        string  `json:"label,omitempty"`        // of labels.Labels; "" is the response's attention
 	HeadWeights  string  `json:"head_weights,omitempty"` // of HeadWeights; "" is equal
 	InitAdapter  string  `json:"init_adapter,omitempty"` // folder of an adapter whose numbers it begins with
+	Scorer       string  `json:"scorer,omitempty"`       // folder of an adapter that selects in the place of its rows, which stay all the same
 	LearningRate float64 `json:"learning_rate"`
 	Pooling      int     `json:"pooling"` // kernel that the exported adapter asks for
 }

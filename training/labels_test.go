@@ -7,20 +7,50 @@ import (
 	"strings"
 	"testing"
 
+	"glimpse/checkpoints"
 	"glimpse/eviction"
 	"glimpse/model"
 	"glimpse/training"
 )
 
-// labelled is a configuration of adapters with different labels and weights of heads, and of rows that stay.
-func labelled(m *model.Model, steps int) training.Config {
+// scorerFolder writes an adapter of rows that select for others.
+func scorerFolder(t testing.TB, m *model.Model) string {
+	t.Helper()
+	c := both(1)
+	c.Adapters = c.Adapters[:1]
+	tr, err := training.New(m, c, pairs(t, m, 1, 64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	sum, err := m.SHA256(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := tr.Export(0, sum, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.InvocationTokens = []int{1}
+	dir := filepath.Join(t.TempDir(), "scorer")
+	if err := checkpoints.WriteAdapter(dir, a, false); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// labelled is a configuration of adapters with different labels and weights of heads, and of rows that stay, beside what they select and what
+// those of the folder scorer do.
+func labelled(m *model.Model, scorer string, steps int) training.Config {
 	c := both(steps)
 	weighed := c.Adapters[0]
 	weighed.Name, weighed.Label, weighed.HeadWeights = "weighed", "context", eviction.LearnedHeads
 	c.Adapters[1].Label = "context-mean"
 	stays := c.Adapters[0]
 	stays.Name, stays.Kind = "stays", "restorekv"
-	c.Adapters = append(c.Adapters, weighed, stays)
+	beside := stays
+	beside.Name, beside.Label, beside.Scorer = "beside", "context-mean", scorer
+	c.Adapters = append(c.Adapters, weighed, stays, beside)
 	c.HeadBudgets = eviction.EqualHeads(m)
 	c.HeadBudgets.Budgets[0].Heads[0][0] = 0.1
 	return c
@@ -30,15 +60,16 @@ func labelled(m *model.Model, steps int) training.Config {
 // kept, and after a stop; each is judged by its own label.
 func TestLabels(t *testing.T) {
 	m := shallow(t)
-	const steps = 4
-	want, losses := run(t, m, labelled(m, steps), pairs(t, m, 5, 64))
+	scorer := scorerFolder(t, m)
+	const steps, adapters = 4, 5
+	want, losses := run(t, m, labelled(m, scorer, steps), pairs(t, m, 5, 64))
 	if losses[0] == losses[2] || losses[1] == 0 {
 		t.Errorf("losses %v of different labels", losses)
 	}
 	t.Run("alone", func(t *testing.T) {
 		var apart []float32
-		for i := range 4 {
-			c := labelled(m, steps)
+		for i := range adapters {
+			c := labelled(m, scorer, steps)
 			c.Adapters = c.Adapters[i : i+1]
 			p, _ := run(t, m, c, pairs(t, m, 5, 64))
 			apart = append(apart, p...)
@@ -50,7 +81,7 @@ func TestLabels(t *testing.T) {
 	t.Run("cached", func(t *testing.T) {
 		t.Setenv("TMPDIR", t.TempDir())
 		for _, disk := range []bool{false, true} {
-			c := labelled(m, steps)
+			c := labelled(m, scorer, steps)
 			if c.CacheMemory = 1 << 30; disk {
 				c.CacheMemory, c.CacheDisk = 0, 1<<30
 			}
@@ -61,7 +92,7 @@ func TestLabels(t *testing.T) {
 	})
 	t.Run("resumed", func(t *testing.T) {
 		path, enough := filepath.Join(t.TempDir(), "state"), errors.New("enough")
-		first, err := training.New(m, labelled(m, steps), pairs(t, m, 5, 64))
+		first, err := training.New(m, labelled(m, scorer, steps), pairs(t, m, 5, 64))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +103,7 @@ func TestLabels(t *testing.T) {
 		if err == nil || !errors.Is(err, enough) {
 			t.Fatal(err)
 		}
-		second, err := training.New(m, labelled(m, steps), pairs(t, m, 5, 64))
+		second, err := training.New(m, labelled(m, scorer, steps), pairs(t, m, 5, 64))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +112,7 @@ func TestLabels(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []float32
-		for i := range 4 {
+		for i := range adapters {
 			for _, p := range second.Adapter(i).Parameters() {
 				got = append(got, p.Tensor.Float32s()...)
 			}
@@ -91,7 +122,7 @@ func TestLabels(t *testing.T) {
 		}
 	})
 	t.Run("validated", func(t *testing.T) {
-		c := labelled(m, steps)
+		c := labelled(m, scorer, steps)
 		c.Validation.Samples, c.Validation.Budgets = 2, eviction.Budgets{eviction.Pairs(16)}
 		tr, err := training.New(m, c, pairs(t, m, 5, 64))
 		if err != nil {
@@ -105,7 +136,7 @@ func TestLabels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(v.By) != 2 || v.By[0].Label != "context-mean" || v.By[1].Label != "context" || v.Adapters[1].Label != "context-mean" || v.SnapKV.Label != "" {
+		if len(v.By) != 3 || v.By[0].Label != "context-mean" || v.By[1].Label != "context" || v.Adapters[1].Label != "context-mean" || v.SnapKV.Label != "" || v.Adapters[4].HitRate[0] != 1 || v.By[2].HitRate[0] == 1 {
 			t.Errorf("labels: SnapKV %q and %+v, adapters %+v", v.SnapKV.Label, v.By, v.Adapters)
 		}
 		if v.SnapKV.HitRate[0] == v.By[0].HitRate[0] || v.Metrics(1)["snapkv_hit_rate_16"] != float64(v.By[0].HitRate[0]) {
@@ -130,7 +161,8 @@ func (u unanswered) At(i int) (training.Sample, error) {
 // TestContextLabelsNeedNoResponse: none is generated, and a sample whose response ended at once counts.
 func TestContextLabelsNeedNoResponse(t *testing.T) {
 	m := shallow(t)
-	c := labelled(m, 2)
+	scorer := scorerFolder(t, m)
+	c := labelled(m, scorer, 2)
 	c.Adapters = c.Adapters[1:3]
 	want, _ := run(t, m, c, pairs(t, m, 5, 64))
 	if got, _ := run(t, m, c, unanswered{pairs(t, m, 5, 64)}); !sameBits(got, want) {
@@ -153,8 +185,10 @@ func TestContextLabelsNeedNoResponse(t *testing.T) {
 		"head weights: got \"some\"":  func(c *training.Config) { c.Adapters[0].HeadWeights = "some" },
 		"it is for rows that stay":    func(c *training.Config) { c.Adapters[0].Loss = "distil" },
 		"no learned budgets of heads": func(c *training.Config) { c.HeadBudgets = nil },
+		"runs nothing on what it":     func(c *training.Config) { c.Adapters[0].Scorer = scorer },
+		"scorer nowhere":              func(c *training.Config) { c.Adapters[0].Kind, c.Adapters[0].Scorer = "restorekv", "nowhere" },
 	} {
-		c := labelled(m, 2)
+		c := labelled(m, scorer, 2)
 		change(&c)
 		if _, err := training.New(m, c, pairs(t, m, 5, 64)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

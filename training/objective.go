@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"glimpse/autodiff"
+	"glimpse/checkpoints"
 	"glimpse/eviction"
 	"glimpse/kernels"
 	"glimpse/labels"
@@ -24,6 +25,8 @@ type objective struct {
 	weights [][]float64 // [layer][query head], 1 in the mean; nil: every head has 1
 	// policy keeps what an answer runs on, by the scores of the adapter's rows; nil where none runs.
 	policy *eviction.Configured
+	// scored tells that another adapter's rows score for the policy. The label is their scores, and the loss says nothing of it.
+	scored bool
 }
 
 // label is one of labels.Labels with its policy.
@@ -77,9 +80,15 @@ func newObjective(m *model.Model, a model.Adapter, c *AdapterConfig, budgets *ev
 		return o, err
 	}
 	if o.label.answer = o.Answer > 0; o.label.answer {
-		if o.policy, err = rowsPolicy(a, c, budgets); err != nil {
+		if o.policy, err = rowsPolicy(m, a, c, budgets); err != nil {
 			return o, err
 		}
+	}
+	if o.scored = c.Scorer != ""; o.scored {
+		if o.policy == nil {
+			return o, fmt.Errorf("scorer %s: loss %s runs nothing on what it selects, want loss distil", c.Scorer, c.Loss)
+		}
+		o.label.policy, o.label.name = o.policy, o.label.name+" by "+c.Scorer
 	}
 	if c.HeadWeights != eviction.LearnedHeads {
 		return o, nil
@@ -106,22 +115,69 @@ func newObjective(m *model.Model, a model.Adapter, c *AdapterConfig, budgets *ev
 	return o, nil
 }
 
-// rowsPolicy is the policy that runs an adapter, with its pooling and, where there are any, learned budgets of heads.
-func rowsPolicy(a model.Adapter, c *AdapterConfig, budgets *eviction.HeadBudgets) (*eviction.Configured, error) {
+// rowsPolicy is the policy that runs an adapter, with its pooling and, where there are any, learned budgets of heads. Where another
+// adapter scores the pooling is that one's.
+func rowsPolicy(m *model.Model, a model.Adapter, c *AdapterConfig, budgets *eviction.HeadBudgets) (*eviction.Configured, error) {
 	name := model.PolicyOf(a.Kind())
-	options := map[string]float64{"kernel": float64(c.Pooling)}
+	set := []string{fmt.Sprintf("%s.kernel=%d", name, c.Pooling)}
+	r := eviction.Resources{Adapter: a, HeadBudgets: budgets}
 	if budgets != nil {
-		options[eviction.HeadsOption] = float64(slices.Index(eviction.HeadSharings(), eviction.LearnedHeads))
+		set = append(set, fmt.Sprintf("%s.%s=%s", name, eviction.HeadsOption, eviction.LearnedHeads))
 	}
-	policy, err := eviction.NewWith(name, 0, eviction.Overrides{name: options}, eviction.Resources{Adapter: a, HeadBudgets: budgets})
+	if c.Scorer != "" {
+		scorer, err := rowsOf(m, c.Scorer)
+		if err != nil {
+			return nil, fmt.Errorf("scorer %s: %w", c.Scorer, err)
+		}
+		by := model.PolicyOf(scorer.Kind())
+		r.Scorer, set = scorer, append(set, fmt.Sprintf("%s.scorer=%s", name, by), fmt.Sprintf("%s.kernel=%d", by, c.Pooling))
+	}
+	overrides, err := eviction.ParseOverrides(set)
+	if err != nil {
+		return nil, err
+	}
+	policy, err := eviction.NewWith(name, 0, overrides, r)
 	if err == nil && !policy.Stays() {
 		err = fmt.Errorf("loss %s: it is for rows that stay, as of kind restorekv, and no row of kind %s does", c.Loss, a.Kind())
 	}
 	return policy, err
 }
 
+// rowsOf opens an adapter of rows that was trained for the model. Of a model that counts it is one of its kind's usual size.
+func rowsOf(m *model.Model, folder string) (model.Adapter, error) {
+	stored, err := readAdapterFor(m, folder)
+	if err != nil {
+		return nil, err
+	}
+	kind, err := model.RowsKinds.Lookup(stored.Kind)
+	if err == nil && m.Counts() {
+		return kind.Usual(m)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return kind.Load(m, stored)
+}
+
+// readAdapterFor reads the folder of an adapter that was trained for the model.
+func readAdapterFor(m *model.Model, folder string) (*checkpoints.Adapter, error) {
+	stored, err := checkpoints.ReadAdapter(folder)
+	if err != nil || m.Counts() {
+		return stored, err
+	}
+	sum, err := m.KnownAs(context.Background(), stored.Base.SHA256)
+	if err == nil {
+		err = stored.CheckBase(m.Name, sum)
+	}
+	return stored, err
+}
+
 // addLayer is an autodiff.LossFunc.
 func (o *objective) addLayer(b kernels.Backend, loss, dScores, scores, target *kernels.Tensor, layer, layers int) {
+	if o.scored {
+		b.Fill(dScores, 0)
+		return
+	}
 	of := layers * scores.Dim0()
 	if o.weights == nil {
 		o.Func(b, loss, dScores, scores, target, of, 1)

@@ -1,12 +1,10 @@
 package training
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"slices"
 
-	"glimpse/checkpoints"
 	"glimpse/eviction"
 	"glimpse/kernels"
 	"glimpse/model"
@@ -76,14 +74,7 @@ func newLearner(m *model.Model, c AdapterConfig, budgets *eviction.HeadBudgets, 
 
 // initFrom copies the numbers of another adapter, of whatever kind, with as many rows and the same factors.
 func (l *learner) initFrom(m *model.Model, kind model.RowsKind) error {
-	stored, err := checkpoints.ReadAdapter(l.InitAdapter)
-	if err != nil {
-		return err
-	}
-	sum, err := m.KnownAs(context.Background(), stored.Base.SHA256)
-	if err == nil {
-		err = stored.CheckBase(m.Name, sum)
-	}
+	stored, err := readAdapterFor(m, l.InitAdapter)
 	if err != nil {
 		return err
 	}

@@ -97,7 +97,7 @@ func (s *student) sampleOf(m *model.Model, p *prepared, prompt []int32, label in
 	pos, queries, keys := m.RowsAfter(p.next, s.rows+s.objective.answers(), m.Config.Long(int(p.next)))
 	out := autodiff.Sample{Past: p.past, Positions: pos, QueryRoPE: queries, KeyRoPE: keys, Targets: p.targets[label], States: p.states}
 	if a := p.answers[label]; a != nil && s.objective.Answer > 0 {
-		out.Answer = a.behind(m, &s.objective, prompt, p.past)
+		out.Answer = a.behind(m, &s.objective, prompt, p.past, p.targets[label])
 	}
 	return out
 }

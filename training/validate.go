@@ -215,6 +215,10 @@ func (t *Trainer) scorers() ([]*eviction.Configured, error) {
 	}
 	out := []*eviction.Configured{snapkv}
 	for _, l := range t.learners {
+		if l.objective.scored { // the label's, which is the bound
+			out = append(out, l.objective.policy)
+			continue
+		}
 		policy := model.PolicyOf(l.adapter.Kind())
 		kernel := eviction.Overrides{policy: {"kernel": float64(l.Pooling)}}
 		p, err := eviction.New(policy, 0, kernel, l.adapter)

@@ -57,6 +57,7 @@ func newAdapter(a adapterCommand) *cobra.Command {
 	f.StringVar(&adapter.Label, "label", "", "what is learned: "+strings.Join(labels.Labels.Names(), ", ")+"; empty is response")
 	f.StringVar(&adapter.HeadWeights, "head-weights", "", "weights of the heads in the loss: equal, or learned for their shares of a budget (--heads)")
 	f.StringVar(&adapter.InitAdapter, "init-adapter", "", "adapter folder whose numbers it begins with, of the same rows and factors")
+	f.StringVar(&adapter.Scorer, "scorer", "", "adapter folder whose rows select in the place of these, for rows that stay (restore)")
 	f.StringVar(&adapter.Loss, "loss", "", "objective: "+strings.Join(losses.Losses.Names(), ", ")+"; empty is that of the adapter's kind")
 	if a.lora {
 		f.Var(&adapter.Modules, "modules", "linear layers with LoRA: all, qv, none, experts, or a list such as q_proj,v_proj")

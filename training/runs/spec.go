@@ -82,24 +82,17 @@ type Adapter struct {
 	Out       string    `json:"out,omitempty"` // folder, instead of outs
 }
 
-// restoreKind is the kind of rows that stay.
-const restoreKind = "restorekv"
-
 // resolvedPooling stands for the kernel that fits the model: 1 for the built-in one,
 // whose facts are single tokens, else the paper's.
 const resolvedPooling = 0
 
 // Defaults implements yamlconfig.Defaulter: what an adapter leaves out is as in its
-// paper, but for the learning rate, which only a preset gives. A kind without a preset has
-// 32 random rows and nothing else.
+// paper, but for the learning rate, which only a preset gives.
 func (a *Adapter) Defaults(value func(key string) string) {
-	kind, like := value("kind"), value("kind")
-	if kind == restoreKind { // whose paper says nothing of it
-		like = "lookaheadkv"
-	}
-	p, err := training.Presets.Lookup(like)
-	if p.Adapter.Kind = kind; err != nil { // an unknown kind is named by Validate
-		p.Adapter = training.AdapterConfig{Kind: value("kind"), AdapterConfig: model.AdapterConfig{Rows: 32, InitToken: -1, InitNoise: 1}}
+	p, err := training.Presets.Lookup(value("kind"))
+	if err != nil {
+		kind, _ := model.RowsKinds.Lookup(value("kind")) // an unknown one is named by Validate
+		p.Adapter = training.AdapterConfig{Kind: value("kind"), AdapterConfig: kind.Start}
 	}
 	a.AdapterConfig = p.Adapter
 	a.Modules, a.AdapterConfig.Modules = p.Adapter.Modules, nil

@@ -39,7 +39,7 @@ func written(t *testing.T, text string) string {
 }
 
 // TestAdapterDefaults: what an adapter of a file leaves out is its paper's, whatever comes
-// first in the file; kinds without a paper have 32 rows and nothing else.
+// first in the file. A kind whose paper tells nothing has the shape of the kind it is like; an unknown one has none.
 func TestAdapterDefaults(t *testing.T) {
 	s := Default()
 	if err := s.Read(written(t, `
@@ -47,6 +47,7 @@ adapters:
   - {kind: lookaheadkv}
   - {rank: 2, kind: lookaheadkv, modules: none}
   - {kind: judgeq, rows: 5}
+  - {kind: restorekv, rank: 4}
   - {kind: unheard}
 `), commandLine{}); err != nil {
 		t.Fatal(err)
@@ -55,7 +56,7 @@ adapters:
 		rows, rank, modules int
 		alpha               float64
 	}
-	want := []shape{{32, 8, 7, 32}, {32, 0, 0, 0}, {5, 0, 0, 0}, {32, 0, 0, 0}}
+	want := []shape{{32, 8, 7, 32}, {32, 0, 0, 0}, {5, 0, 0, 0}, {32, 4, 7, 32}, {}}
 	if len(s.Adapters) != len(want) {
 		t.Fatalf("%d adapters, want %d", len(s.Adapters), len(want))
 	}
