@@ -38,7 +38,7 @@ func TestSharedBudgets(t *testing.T) {
 	for _, device := range []string{"reference64", "cpu"} {
 		m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, Seed: 8}.Open(t, device)
 		tokens := modeltest.Tokens(m, 4, n)
-		for _, name := range []string{"snapkv", "kvzip", "knorm", "lookaheadkv", "laq", "expectedattention", "kvzip+", "rocketkv"} {
+		for _, name := range []string{"snapkv", "kvzip", "knorm", "lookaheadkv", "laq", "expectedattention", "kvzip+", "rocketkv", "triattention"} {
 			for _, how := range []string{"layer", "global", "learned"} {
 				t.Run(device+"/"+name+"/"+how, func(t *testing.T) {
 					overrides, err := eviction.ParseOverrides([]string{name + ".head-budgets=" + how})

@@ -90,20 +90,16 @@ func (m expectedAttention) score(dst [][]float32, p Prompt, o *runner.Observatio
 
 // turns are, of positions [from, to) and each frequency, the rotation from there to the mean of those that follow to.
 func (m expectedAttention) turns(freqs []float32, from, to int) []complex64 {
-	rotation := func(pos, i int) complex128 { // by the angles that kernels.NewRoPETable has
-		sin, cos := math.Sincos(float64(float32(pos) * freqs[i]))
-		return complex(cos, sin)
-	}
 	mean := make([]complex128, len(freqs))
 	for i := range freqs {
 		for pos := to; pos < to+m.future; pos++ {
-			mean[i] += rotation(pos, i) / complex(float64(m.future), 0)
+			mean[i] += rotation(pos, freqs[i]) / complex(float64(m.future), 0)
 		}
 	}
 	out := make([]complex64, (to-from)*len(freqs))
 	parallel.For(to-from, func(r int) {
 		for i := range freqs {
-			at := rotation(from+r, i)
+			at := rotation(from+r, freqs[i])
 			out[r*len(freqs)+i] = complex64(mean[i] * complex(real(at), -imag(at)))
 		}
 	})
