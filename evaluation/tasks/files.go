@@ -78,11 +78,29 @@ func openFile(ctx context.Context, s *evaluation.Setting, metrics []string, own 
 // samples makes samples of the rows. A row that cannot be read, or made into a sample, is an error of
 // that sample.
 func (t *fileTask) samples(sample func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error)) (*evaluation.Samples, error) {
-	count, err := countRows(t.path, t.Samples)
+	return t.samplesAfter(0, sample)
+}
+
+// samplesAfter is samples without so many of the first rows.
+func (t *fileTask) samplesAfter(skipped int, sample func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error)) (*evaluation.Samples, error) {
+	most := t.Samples
+	if most > 0 {
+		most += skipped
+	}
+	count, err := countRows(t.path, most)
 	if err != nil {
 		return nil, err
 	}
-	return &evaluation.Samples{Metric: t.metric, Count: count, Each: t.Take(rowItems(t.path, nil, t.id, sample))}, nil
+	items := rowItems(t.path, nil, t.id, sample)
+	rest := func(yield func(evaluation.Item) bool) {
+		n := 0
+		for item := range items {
+			if n++; n > skipped && !yield(item) {
+				return
+			}
+		}
+	}
+	return &evaluation.Samples{Metric: t.metric, Count: max(0, count-skipped), Each: t.Take(rest)}, nil
 }
 
 // turn is a sample of one prompt.

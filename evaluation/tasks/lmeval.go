@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 
 	"glimpse/datasets"
@@ -160,15 +159,15 @@ func (d dialogue) upTo(turn int) (prompt string, answers []string) {
 // tasks/gsm8k). The harness draws them with Python's generator, this with its own, from a
 // seed and the question.
 func openGSM8K(ctx context.Context, s *evaluation.Setting) (*evaluation.Samples, error) {
-	shots, err := strconv.Atoi(s.Options["shots"])
-	if err != nil || shots < 0 {
-		return nil, fmt.Errorf("option shots: got %q, want a number from 0", s.Options["shots"])
+	shots, err := shotsOption(s)
+	if err != nil {
+		return nil, err
 	}
 	t, err := openFile(ctx, s, []string{"gsm8k", "gsm8k_flexible"}, lmEvalAnswer, "gsm8k", "gsm8k_test", "test")
 	if err != nil {
 		return nil, err
 	}
-	var train []string
+	var train []problem
 	if shots > 0 {
 		file, err := findFile(ctx, s, "gsm8k_train", "train")
 		if errors.Is(err, evaluation.ErrNoData) {
@@ -177,35 +176,28 @@ func openGSM8K(ctx context.Context, s *evaluation.Setting) (*evaluation.Samples,
 		if err != nil {
 			return nil, err
 		}
-		for row, err := range fileRows(file) {
-			if err != nil {
-				return nil, err
-			}
-			values, err := texts(row, "question", "answer")
-			if err != nil {
-				return nil, row.Fail(err)
-			}
-			train = append(train, fillTemplate("Question: {question}\nAnswer: {answer}\n\n", values))
+		if train, err = firstProblems(file, 0); err != nil {
+			return nil, err
 		}
 		if len(train) < shots {
 			return nil, fmt.Errorf("%s: %d problems, want at least %d", file, len(train), shots)
 		}
 	}
 	return t.samples(func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
-		values, err := texts(row, "question", "answer")
+		p, err := readProblem(row)
 		if err != nil {
 			return nil, err
 		}
 		var prompt strings.Builder
-		for _, i := range drawn(s.Seed, values["question"], len(train), shots) {
-			prompt.WriteString(train[i])
+		for _, i := range drawn(s.Seed, p.question, len(train), shots) {
+			fmt.Fprintf(&prompt, "Question: %s\nAnswer: %s\n\n", train[i].question, train[i].answer)
 		}
-		prompt.WriteString(fillTemplate("Question: {question}\nAnswer:", values))
+		fmt.Fprintf(&prompt, "Question: %s\nAnswer:", p.question)
 		ids, err := s.EncodePrompt(ctx, evaluation.Prompt{Text: prompt.String(), Raw: true}, t.most)
 		if err != nil {
 			return nil, err
 		}
-		return t.turn(ids, []string{"Question:", "</s>", "<|im_end|>"}, scoring.Reference{Answers: []string{values["answer"]}}), nil
+		return t.turn(ids, []string{"Question:", "</s>", "<|im_end|>"}, scoring.Reference{Answers: []string{p.answer}}), nil
 	})
 }
 
