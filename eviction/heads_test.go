@@ -2,6 +2,7 @@ package eviction_test
 
 import (
 	"cmp"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -112,7 +113,7 @@ func TestSharedBudgets(t *testing.T) {
 // checkRanking: nothing that is kept scores lower than anything that is not.
 func checkRanking[E any](t *testing.T, all []E, of func(E) (score float32, kept bool)) {
 	t.Helper()
-	least, most := float32(2), float32(-2)
+	least, most := float32(math.Inf(1)), float32(math.Inf(-1))
 	for _, e := range all {
 		if score, kept := of(e); kept {
 			least = min(least, score)

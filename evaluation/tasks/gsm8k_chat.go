@@ -29,8 +29,9 @@ func init() {
 }
 
 const (
-	gsm8kMaxNew  = 512
-	gsm8kRequest = "\n\nReason step by step. End with \"#### \" and the number."
+	gsm8kMaxNew = 512
+	// gsm8kRequest stands behind a problem that no example comes before, as Qwen's model cards have it.
+	gsm8kRequest = "\nPlease reason step by step, and put your final answer within \\boxed{}."
 )
 
 // problem is a row of GSM8K: the answer is a solution, "#### " and the number.
@@ -85,8 +86,12 @@ func openGSM8KChat(ctx context.Context, s *evaluation.Setting, _ string) (*evalu
 		return nil, err
 	}
 	var before []chat.Message
+	request := ""
+	if shots == 0 {
+		request = gsm8kRequest
+	}
 	for _, e := range examples {
-		before = append(before, chat.Message{Role: "user", Content: e.question + gsm8kRequest}, chat.Message{Role: "assistant", Content: e.answer})
+		before = append(before, chat.Message{Role: "user", Content: e.question}, chat.Message{Role: "assistant", Content: e.answer})
 	}
 	t := &fileTask{Setting: s, path: path, metric: "accuracy", most: maxNew(s, gsm8kMaxNew)}
 	return t.samplesAfter(skipped, func(ctx context.Context, row datasets.Row) (*evaluation.Sample, error) {
@@ -98,7 +103,7 @@ func openGSM8KChat(ctx context.Context, s *evaluation.Setting, _ string) (*evalu
 		if !ok {
 			return nil, fmt.Errorf("field %q: got %q, want a number", "answer", p.answer)
 		}
-		ids, err := s.EncodePrompt(ctx, evaluation.Prompt{Messages: append(slices.Clip(before), chat.Message{Role: "user", Content: p.question + gsm8kRequest})}, t.most)
+		ids, err := s.EncodePrompt(ctx, evaluation.Prompt{Messages: append(slices.Clip(before), chat.Message{Role: "user", Content: p.question + request})}, t.most)
 		if err != nil {
 			return nil, err
 		}

@@ -18,7 +18,6 @@ func TestGSM8KChat(t *testing.T) {
 {"question": "1000+200?", "answer": "#### 1,200"}
 {"question": "none?", "answer": "none"}
 `)
-	const request = "Reason step by step. End with \"#### \" and the number."
 	for _, c := range []struct {
 		name, shots, train string
 		asked, examples    []string
@@ -49,8 +48,11 @@ func TestGSM8KChat(t *testing.T) {
 			_, text := promptText(t, m, x.sample)
 			var questions []string
 			for _, part := range strings.Split(text, "[user:")[1:] {
-				question, _, _ := strings.Cut(part, "\n\n"+request+"]")
-				questions = append(questions, question)
+				question, _, _ := strings.Cut(part, "]")
+				question, asked := strings.CutSuffix(question, "\nPlease reason step by step, and put your final answer within \\boxed{}.")
+				if questions = append(questions, question); asked != (c.examples == nil) {
+					t.Errorf("%s: asks %q, want a request where there are no examples alone", c.name, part)
+				}
 			}
 			if !slices.Equal(questions, append(slices.Clone(c.examples), c.asked[i])) || strings.Count(text, "[assistant:") != len(c.examples) {
 				t.Errorf("%s: asks %v in %q, want %v after %v", c.name, questions, text, c.asked[i], c.examples)
