@@ -29,16 +29,11 @@ type random struct {
 	room    float64
 }
 
-// draws are the numbers of a KV head. Those of a decoding step differ by the position of its token; the prompt's have position 0.
-func (m random) draws(layer, head, pos int) *rand.Rand {
-	return rand.New(rand.NewPCG(m.seed, uint64(pos)<<40|uint64(layer)<<20|uint64(head)))
-}
-
 func (m random) Plan(Prompt) Plan {
 	plan := Plan{HoldsHeads: true, Score: func(s *Scores, o *runner.Observation) {
 		s.FromHost(func(dst [][]float32) {
 			for h, d := range dst {
-				rng := m.draws(o.Layer, h, 0)
+				rng := rand.New(rand.NewPCG(m.seed, uint64(o.Layer)<<32|uint64(h)))
 				for j := range d {
 					d[j] = rng.Float32()
 				}
@@ -50,7 +45,8 @@ func (m random) Plan(Prompt) Plan {
 			kept := keepPrompt(s, m.room, m.recent)
 			return &Decoding{Step: func(o *runner.Observation) (*kernels.Selection, error) {
 				return kept.evict(o, func(head int, positions []int32, from, to int) int {
-					return from + m.draws(o.Layer, head, newest(positions)).IntN(to-from)
+					step := uint64(newest(positions))<<40 | uint64(o.Layer)<<20 | uint64(head) // whatever is decoded beside it
+					return from + rand.New(rand.NewPCG(m.seed, step)).IntN(to-from)
 				}), nil
 			}}
 		}
