@@ -206,7 +206,7 @@ func TestStepOverBlocksAgainstPyTorch(t *testing.T) {
 				nearScores(t, &g, m, a, "lookaheadkv.scores")
 				s, loss := newStudentOf(t, m, a, "kl", nil)
 				cache, targets := g.Sample(t, m)
-				value, grads := gradients(t, s, afterCache(m, cache, targets, g.Rows))
+				value, grads := gradients(t, s, sampleAfter(s, m, cache, targets))
 				compare.Close(t, "loss", []float64{loss.Report(value)}, []float64{want}, 1e-5)
 				compared, worst := 0, 0.0
 				for i, p := range a.Parameters() {

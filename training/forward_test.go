@@ -44,7 +44,7 @@ func TestGraphAndRuntimeAgree(t *testing.T) {
 				targets = append(targets, target)
 			}
 			s, _ := newStudentOf(t, m, a, "mse", nil)
-			got, err := s.runSample(afterCache(m, cache, targets, a.Rows()))
+			got, err := s.runSample(sampleAfter(s, m, cache, targets))
 			if err != nil {
 				t.Fatal(err)
 			}

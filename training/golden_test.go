@@ -67,7 +67,7 @@ func TestLookaheadKVStepAgainstPyTorch(t *testing.T) {
 				nearScores(t, &g, m, a, "lookaheadkv.scores")
 				s, loss := newStudentOf(t, m, a, "kl", nil)
 				cache, targets := g.Sample(t, m)
-				value, grads := gradients(t, s, afterCache(m, cache, targets, g.Rows))
+				value, grads := gradients(t, s, sampleAfter(s, m, cache, targets))
 				compare.Close(t, "loss", []float64{loss.Report(value)}, []float64{g.LookaheadKVLoss}, 1e-5)
 				compared, worst := 0, 0.0
 				for i, p := range a.Parameters() {
@@ -146,7 +146,7 @@ func TestJudgeQStepAgainstPyTorch(t *testing.T) {
 				nearScores(t, &g, m, a, "judgeq.scores")
 				s, loss := newStudentOf(t, m, a, "mse", nil)
 				cache, targets := g.Sample(t, m)
-				value, grads := gradients(t, s, afterCache(m, cache, targets, g.Rows))
+				value, grads := gradients(t, s, sampleAfter(s, m, cache, targets))
 				compare.Close(t, "loss", []float64{loss.Report(value)}, []float64{g.JudgeQLoss}, 1e-5, compare.Floor(1e-6))
 				if len(grads) != 1 {
 					t.Fatalf("%d gradients, want that of the soft tokens alone", len(grads))

@@ -41,6 +41,12 @@ func gradients(t *testing.T, s *student, sample autodiff.Sample) (float64, [][]f
 	return loss, grads
 }
 
+// sampleAfter is what the student's graph runs on after a cache.
+func sampleAfter(s *student, m *model.Model, c *kvcache.Cache, targets []*kernels.Tensor) autodiff.Sample {
+	p := &prepared{next: c.Next(), past: c.Views(), states: statesOf(m, c), targets: [][]*kernels.Tensor{targets}, answers: []*answer{nil}}
+	return s.sampleOf(m, p, nil, 0)
+}
+
 // newStudentOf compiles an adapter's graph with a named loss.
 func newStudentOf(t *testing.T, m *model.Model, a model.RowsAdapter, lossName string, weights [][]float64) (*student, losses.Loss) {
 	t.Helper()
@@ -133,7 +139,7 @@ func checkGradients(t *testing.T, m *model.Model, lossName string, rows int, wei
 		if _, err := r.Prefill(context.Background(), cache, modeltest.Tokens(m, uint64(n), n), runner.PrefillOptions{CacheOnly: true}); err != nil {
 			t.Fatal(err)
 		}
-		sample := afterCache(m, cache, nil, rows)
+		sample := sampleAfter(s, m, cache, nil)
 		for range m.Config.Layers {
 			target := kernels.NewTensor(kernels.F64, m.Config.Heads, n)
 			for i := range target.F64() {
@@ -197,7 +203,7 @@ func TestOnlyTheTokensAreTrained(t *testing.T) {
 	if _, err := r.Prefill(context.Background(), cache, modeltest.Tokens(m, 1, n), runner.PrefillOptions{CacheOnly: true}); err != nil {
 		t.Fatal(err)
 	}
-	sample := afterCache(m, cache, nil, a.Rows())
+	sample := sampleAfter(s, m, cache, nil)
 	for l := range m.Config.Layers {
 		target := kernels.NewTensor(kernels.F64, m.Config.Heads, n)
 		for i := range target.F64() {
@@ -276,7 +282,8 @@ func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
 	if _, err := r.Prefill(context.Background(), cache, prompt, runner.PrefillOptions{CacheOnly: true}); err != nil {
 		t.Fatal(err)
 	}
-	sample := afterCache(m, cache, nil, rows)
+	s, loss := newStudentOf(t, m, a, "kl", nil)
+	sample := sampleAfter(s, m, cache, nil)
 	sample.Targets = make([]*kernels.Tensor, m.Config.Layers)
 	// The response that starts where the rows do sees what they see.
 	err = r.Probe(context.Background(), cache, model.TokenRows(prompt[:rows+2]), false, func(o *runner.Observation) error {
@@ -291,9 +298,8 @@ func checkDirections(t *testing.T, m *model.Model, prompt []int32) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, loss := newStudentOf(t, m, a, "kl", nil)
 	value, grads := gradients(t, s, sample)
-	if _, queries, keys := m.RowsAfter(cache.Next(), rows, m.Config.Long(int(cache.Next()))); !slices.Equal(queries, sample.QueryRoPE) || !slices.Equal(keys, sample.KeyRoPE) {
+	if _, queries, keys := cache.RowsAfter(m, rows); !slices.Equal(queries, sample.QueryRoPE) || !slices.Equal(keys, sample.KeyRoPE) {
 		t.Errorf("rows after a prompt of %d tokens rotate by other angles than rows after its cache", len(prompt))
 	}
 	// The graph is the twin of a probe's pass.

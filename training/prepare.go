@@ -102,12 +102,6 @@ func (s *student) sampleOf(m *model.Model, p *prepared, prompt []int32, label in
 	return out
 }
 
-// afterCache is what a graph of rows alone runs on after a cache as it is.
-func afterCache(m *model.Model, c *kvcache.Cache, targets []*kernels.Tensor, rows int) autodiff.Sample {
-	pos, queries, keys := c.RowsAfter(m, rows)
-	return autodiff.Sample{Past: c.Views(), Positions: pos, QueryRoPE: queries, KeyRoPE: keys, Targets: targets, States: statesOf(m, c)}
-}
-
 // statesOf are the states of a cache, by layer.
 func statesOf(m *model.Model, c *kvcache.Cache) [][]*kernels.Tensor {
 	out := make([][]*kernels.Tensor, m.Config.Layers)
