@@ -49,7 +49,7 @@ func (t *Trainer) stepBatch(ctx context.Context, s int) (_ StepResult, err error
 		a := AdapterResult{Name: l.Name}
 		if batch.used > 0 && batch.bad[i] == nil {
 			var ok bool
-			if a.GradNorm, a.LearningRate, ok = l.update(&t.Config, s, batch.used); ok {
+			if a.GradNorm, a.LearningRate, ok = l.update(&t.Config, l.LearningRate, s, batch.used); ok {
 				a.Loss = batch.losses[i] / float64(batch.used)
 			} else { // finite gradients whose sum is not
 				batch.bad[i] = &NonFinite{l.Name, batch.samples[0].ID, fmt.Sprintf("gradient norm of the batch that starts is %v", a.GradNorm)}
@@ -185,7 +185,7 @@ func (t *Trainer) collectSample(w *worker, b *batch, i int, values []float64, ou
 			o.Bad[j], out[j] = fmt.Sprintf("loss is %v", v), true
 			continue
 		}
-		grads, bad, err := l.gradients(w.students[j])
+		grads, bad, err := l.gradients(w.students[j].graph)
 		switch {
 		case err != nil:
 			return err
