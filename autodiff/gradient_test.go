@@ -15,6 +15,8 @@ import (
 // opCase is a graph of one operation: build adds parameters and returns what the loss reads.
 type opCase struct {
 	build func(c *opGraph) []Node
+	// loss, where it is set, is the graph's loss itself.
+	loss func(c *opGraph) Node
 	// prompts are the lengths of the sample's prompt, one run each; none is one run without
 	// a prompt.
 	prompts []int
@@ -235,6 +237,29 @@ var opCases = map[string]map[string]opCase{
 			return []Node{c.MergeScores(first, c.Scores(out, k, c.sample, 0, grouped), 2, 1)}
 		}},
 	},
+	"Constant": {
+		"added": {build: func(c *opGraph) []Node {
+			return []Node{c.Add(c.Constant(c.random(rows, width)), c.GELU(c.parameter(rows, width)))}
+		}},
+	},
+	"Dense": {
+		"of a node": {build: func(c *opGraph) []Node {
+			return []Node{c.Dense(c.GELU(c.parameter(rows, width)), c.parameter(5, width), c.parameter(5))}
+		}},
+		"of a parameter": {build: func(c *opGraph) []Node {
+			return []Node{c.Dense(c.parameter(rows, width), c.parameter(5, width), c.parameter(5))}
+		}},
+		"MLP of a constant": {build: func(c *opGraph) []Node {
+			inner := c.GELU(c.Dense(c.Constant(c.random(rows, width)), c.parameter(6, width), c.parameter(6)))
+			return []Node{c.Dense(inner, c.parameter(2, 6), c.parameter(2))}
+		}},
+	},
+	"SquaredError": {
+		"of an MLP": {loss: func(c *opGraph) Node {
+			inner := c.GELU(c.Dense(c.Constant(c.random(rows, width)), c.parameter(6, width), c.parameter(6)))
+			return c.SquaredError(c.Dense(inner, c.parameter(2, 6), c.parameter(2)), c.random(rows, 2))
+		}},
+	},
 	"Loss": {
 		"of several layers": {build: func(c *opGraph) []Node { return []Node{c.parameter(rows, width), c.GELU(c.parameter(rows, 2))} }},
 	},
@@ -288,6 +313,9 @@ func checkOperation(t *testing.T, c opCase) {
 	var read []Node
 	compiled, err := Build(func(x *Graph) (Node, error) {
 		g = &opGraph{Graph: x, devices: devices, t: t, rng: rand.New(rand.NewPCG(1, 2)), sample: new(Sample)}
+		if c.loss != nil {
+			return c.loss(g), nil
+		}
 		read = c.build(g)
 		return g.Loss(read, g.sample, quadratic, Node{}, nil), nil
 	}, devices...)

@@ -138,13 +138,19 @@ func (g *Graph) Enter(b kernels.Backend, x Node) Node {
 // Parameter adds a trainable tensor, in memory of the present device. The graph reads it where it lies, so an
 // optimiser updates it in place.
 func (g *Graph) Parameter(name string, t *kernels.Tensor) Node {
+	x := g.leaf(name, t)
+	g.params, g.names = append(g.params, x.n), append(g.names, name)
+	return x
+}
+
+// leaf is a tensor that is read where it lies.
+func (g *Graph) leaf(name string, t *kernels.Tensor) Node {
 	n := G.NewTensor(g.g, denseType(t.DType), len(t.Shape), G.WithShape(t.Shape...), G.WithName(name))
 	v := g.engine.wrap(t)
-	g.engine.params = append(g.engine.params, v)
+	g.engine.leaves = append(g.engine.leaves, v)
 	if err := G.Let(n, v); err != nil {
-		g.recordError(fmt.Errorf("parameter %s: %w", name, err))
+		g.recordError(fmt.Errorf("%s: %w", name, err))
 	}
-	g.params, g.names = append(g.params, n), append(g.names, name)
 	return Node{n, g.engine}
 }
 

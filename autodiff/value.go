@@ -60,7 +60,7 @@ type engine struct {
 	// longer to make than a small operation to compute.
 	values []*value
 	taken  int
-	params []*value
+	leaves []*value
 	loss   *value
 }
 
@@ -124,12 +124,12 @@ func (e *engine) release() {
 // forget lets go of all memory: gorgonia's own pools refer to values of graphs that are
 // gone until they are used again.
 func (e *engine) forget() {
-	for _, v := range append(slices.Concat(e.values, e.params), e.loss) {
+	for _, v := range append(slices.Concat(e.values, e.leaves), e.loss) {
 		if v != nil {
 			*v = value{}
 		}
 	}
-	e.values, e.params, e.loss, e.taken, e.arena = nil, nil, nil, 0, kernels.NewArena(e.backend)
+	e.values, e.leaves, e.loss, e.taken, e.arena = nil, nil, nil, 0, kernels.NewArena(e.backend)
 }
 
 // wrap makes a value of an existing tensor.
