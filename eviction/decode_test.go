@@ -28,6 +28,8 @@ type naiveDecoder struct {
 	// it goes by (nil: not by scores).
 	least func(row pass, cache pairs, l, h int) (int, []float64)
 	ties  func(l, h, got, want int) bool
+	// below are the entries that go whatever room there is; nil: none.
+	below func(l, h int) []int
 	// drop is told of an entry that goes.
 	drop func(cache pairs, l, h, out int)
 }
@@ -211,6 +213,17 @@ func replay(t *testing.T, what string, m *model.Model, p *eviction.Configured, d
 					continue
 				}
 				out, scores := d.least(row, cache, l, h)
+				if gone := below(d, l, h); len(gone) > 0 {
+					for _, j := range slices.Backward(gone) {
+						d.drop(cache, l, h, j)
+						pos[l][h] = slices.Delete(pos[l][h], j, j+1)
+						cache[l][h] = slices.Delete(cache[l][h], j, j+1)
+					}
+					if !slices.Equal(pos[l][h], held[i][l][h]) {
+						t.Fatalf("%s: step %d layer %d head %d: holds %v, want %v", what, i, l, h, held[i][l][h], pos[l][h])
+					}
+					continue
+				}
 				if len(pos[l][h]) <= plan.budgets[l] {
 					continue
 				}
@@ -256,6 +269,14 @@ func replay(t *testing.T, what string, m *model.Model, p *eviction.Configured, d
 		}
 	}
 	return heads, close
+}
+
+// below are the entries that go whatever room there is.
+func below(d naiveDecoder, l, h int) []int {
+	if d.below == nil {
+		return nil
+	}
+	return d.below(l, h)
 }
 
 // missing is the index in all of the one position that held does not have, -1 if

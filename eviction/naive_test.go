@@ -482,6 +482,9 @@ func (c *naiveCase) grouped(of func(layer, head int) []float64) [][][]float64 {
 // policy's test adds its own. They plan for prompts longer than the budget.
 var naivePolicies = map[string]func(c *naiveCase) naivePlan{}
 
+// naiveWithin are those that choose within the budget, too.
+var naiveWithin = map[string]bool{}
+
 func (c *naiveCase) n() int { return len(c.tokens) }
 
 func (c *naiveCase) int(name string) int { return int(c.option(name)) }

@@ -32,6 +32,8 @@ type observer struct {
 	// Where the budgets cross layers: what they depend on, by layer, nil of those left alone, and what they are.
 	statistics [][]float64
 	budgets    []int
+	// allowed are the budgets of heads [layer][kvHead] of a plan with a floor, which keeps fewer.
+	allowed [][]int
 
 	peakWindows, peakProbes []int
 	all                     []int32 // the indices of a layer that stays whole, for all of them
@@ -46,6 +48,7 @@ func newObserver(policy *Configured, p Prompt) *observer {
 	r.prompt, r.plan = policy.plan(p)
 	n := p.Config.Layers
 	r.kept, r.scores, r.seen, r.statistics = make([]*kernels.Selection, n), make([]*Scores, n), make([][]*kernels.Tensor, n), make([][]float64, n)
+	r.allowed = make([][]int, n)
 	return r
 }
 
@@ -122,8 +125,8 @@ func (r *observer) fits() bool {
 }
 
 // idle tells that the prompt fits the budget, so that nothing needs a score. A
-// policy that goes on while decoding scores even then: it may evict later.
-func (r *observer) idle() bool { return r.prompt.fits() && r.plan.Decode == nil }
+// policy that goes on while decoding scores even then: it may evict later. So does one with a floor.
+func (r *observer) idle() bool { return r.prompt.fits() && r.plan.Decode == nil && r.plan.Floor == 0 }
 
 // observeLayer scores and selects one layer; nil where its budget waits for the others, or the layer is left alone.
 func (r *observer) observeLayer(o *runner.Observation) *kernels.Selection {
@@ -172,7 +175,10 @@ func (r *observer) observeLayer(o *runner.Observation) *kernels.Selection {
 	}
 	s = r.plan.Pooling.Of(s)
 	if r.scores[o.Layer] = s; !r.plan.Global {
-		r.kept[o.Layer] = r.plan.selectLayer(s, o.Layer, r.plan.layerBudget(o.Layer, r.prompt.Budget))
+		budget := r.plan.layerBudget(o.Layer, r.prompt.Budget)
+		if r.kept[o.Layer] = r.plan.selectLayer(s, o.Layer, budget); r.plan.Floor > 0 {
+			r.allowed[o.Layer] = r.plan.headBudgets(s, o.Layer, budget)
+		}
 	}
 	if r.plan.Drafted > 0 {
 		for _, w := range mine.Windows { // the observation's own live until the layer is done
@@ -185,11 +191,12 @@ func (r *observer) observeLayer(o *runner.Observation) *kernels.Selection {
 // selectGlobally selects in all layers by one ranking, a unit each.
 func (r *observer) selectGlobally(ctx context.Context) error {
 	budgets := r.plan.globalBudgets(r.scores, r.plan.headBudget(r.prompt.Budget))
+	r.allowed = budgets
 	for l, s := range r.scores {
 		if s == nil {
 			continue
 		}
-		r.kept[l] = s.Select(budgets[l], r.plan.Sink, r.plan.Recent)
+		r.kept[l] = s.Select(r.plan.aboveFloor(budgets[l], s), r.plan.Sink, r.plan.Recent)
 		if err := runner.Pause(ctx); err != nil {
 			return err
 		}

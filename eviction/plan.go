@@ -101,6 +101,8 @@ type Plan struct {
 	// Sink and Recent are the first and the last entries that are kept whatever their scores.
 	// Their sum is at most the budget.
 	Sink, Recent int
+	// Floor, above 0, is the least score that is kept even where the budget has room, of entries beside Sink and Recent.
+	Floor float32
 	// Budget is how many entries a KV head keeps in the mean, in the place of the prompt's B; 0: B.
 	Budget int
 	// Layers are budgets of the layers, which sum to at most layers · B; nil: Budget for each.
@@ -208,7 +210,10 @@ func (p *Plan) waits() bool {
 
 // keepsAll tells the same of a prompt where every layer holds so many entries.
 func (p *Plan) keepsAll(entries, budget int) bool {
-	if p.waits() || entries <= budget {
+	if p.waits() || p.Floor > 0 {
+		return p.waits()
+	}
+	if entries <= budget {
 		return true
 	}
 	if p.Layers == nil {
@@ -251,11 +256,37 @@ func (p *Plan) selectLayer(s *Scores, layer, budget int) *kernels.Selection {
 	if p.Select != nil {
 		return p.Select(s, budget)
 	}
-	budgets := s.Uniform(budget)
+	return s.Select(p.aboveFloor(p.headBudgets(s, layer, budget), s), p.Sink, p.Recent)
+}
+
+// headBudgets are the budgets of a layer's heads, whose mean is budget.
+func (p *Plan) headBudgets(s *Scores, layer, budget int) []int {
 	if p.Heads != nil {
-		budgets = p.Heads(layer, budget, s)
+		return p.Heads(layer, budget, s)
 	}
-	return s.Select(budgets, p.Sink, p.Recent)
+	return s.Uniform(budget)
+}
+
+// aboveFloor are budgets with room for no entry whose score is below the floor. Where numbers are counted alone, no score is known
+// to be.
+func (p *Plan) aboveFloor(budgets []int, s *Scores) []int {
+	rows := s.Rows()
+	if p.Floor == 0 || rows == nil {
+		return budgets
+	}
+	out := make([]int, len(budgets))
+	for h, row := range rows {
+		sink := min(p.Sink, len(row))
+		recent := max(sink, len(row)-p.Recent)
+		out[h] = sink + len(row) - recent
+		for _, x := range row[sink:recent] {
+			if x >= p.Floor {
+				out[h]++
+			}
+		}
+		out[h] = min(out[h], budgets[h])
+	}
+	return out
 }
 
 // groupOption lets users choose the grouping.

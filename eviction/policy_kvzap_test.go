@@ -24,15 +24,30 @@ func init() {
 				}
 			}
 		}
-		sink := min(c.int("sink"), c.budget)
-		recent := min(c.int("window"), c.budget/2, c.budget-sink)
+		sink, recent := c.kvzapEnds()
 		for l := range scores {
 			for h, s := range scores[l] {
 				scores[l][h] = pooledBefore(s, c.int("kernel"), recent)
 			}
 		}
-		return naivePlan{scores: scores, budgets: c.uniform(c.budget), sink: sink, recent: recent}
+		plan := naivePlan{scores: scores, budgets: c.uniform(c.budget), sink: sink, recent: recent}
+		if c.scoreFloor() == 0 {
+			return plan
+		}
+		chosen := make([][][]int32, c.c.Layers)
+		for l := range scores {
+			for h, s := range scores[l] {
+				chosen[l] = append(chosen[l], slices.DeleteFunc(plan.kept(l, h, c.n()), func(j int32) bool {
+					return int(j) >= sink && int(j) < c.n()-recent && s[j] < c.scoreFloor()
+				}))
+			}
+		}
+		plan.chosen = chosen
+		plan.sink = min(sink, c.n())
+		plan.recent = min(recent, c.n()-plan.sink)
+		return plan
 	}
+	naiveWithin["kvzap"] = true
 	// The least of the scores outside the window, each of which was given once, goes.
 	naiveDecoders["kvzap"] = func(c *naiveCase, _ naivePlan, kept [][][]int32) naiveDecoder {
 		if c.int("decode") == 0 {
@@ -47,9 +62,17 @@ func init() {
 				}
 			}
 		}
-		sink := min(c.int("sink"), c.budget)
-		recent := min(c.int("window"), c.budget/2, c.budget-sink)
+		sink, recent := c.kvzapEnds()
 		return naiveDecoder{
+			below: func(l, h int) (out []int) {
+				own := pooledBefore(scores[l][h], c.int("kernel"), recent)
+				for j := sink; j < len(own)-recent; j++ {
+					if own[j] < c.scoreFloor() {
+						out = append(out, j)
+					}
+				}
+				return out
+			},
 			least: func(row pass, _ pairs, l, h int) (int, []float64) {
 				scores[l][h] = append(scores[l][h], c.gateScore(l, h, row.inputs[l][0]))
 				own := pooledBefore(scores[l][h], c.int("kernel"), recent)
@@ -61,6 +84,24 @@ func init() {
 			drop: func(_ pairs, l, h, out int) { scores[l][h] = slices.Delete(scores[l][h], out, out+1) },
 		}
 	}
+}
+
+// kvzapEnds are the first and last entries that stay. The window is half of a budget that binds at most.
+func (c *naiveCase) kvzapEnds() (sink, recent int) {
+	sink = min(c.int("sink"), c.budget)
+	recent = min(c.int("window"), c.budget-sink)
+	if c.scoreFloor() == 0 || c.n() > c.budget {
+		recent = min(recent, c.budget/2)
+	}
+	return sink, recent
+}
+
+// scoreFloor is the least score that is kept.
+func (c *naiveCase) scoreFloor() float64 {
+	if t := c.option("threshold"); t > -100 {
+		return math.Exp(t)
+	}
+	return 0
 }
 
 // gateScore is the score of an entry in float64.
@@ -78,6 +119,10 @@ func TestKVzapDecoding(t *testing.T) {
 			replayFixed(t, m, "kvzap", budget, "kvzap.decode=1", "kvzap.window=3", "kvzap.sink=0")
 			replayFixed(t, m, "kvzap", budget, "kvzap.decode=1", "kvzap.window=0")
 			replayFixed(t, m, "kvzap", budget, "kvzap.decode=1", "kvzap.window=5", "kvzap.kernel=3")
+			for _, threshold := range []string{"-2", "-0.5", "0", "1"} {
+				replayFixed(t, m, "kvzap", budget, "kvzap.decode=1", "kvzap.window=3", "kvzap.sink=0", "kvzap.threshold="+threshold)
+				replayFixed(t, m, "kvzap", budget, "kvzap.decode=1", "kvzap.window=6", "kvzap.sink=2", "kvzap.kernel=3", "kvzap.threshold="+threshold)
+			}
 		}
 	}
 }
@@ -112,6 +157,51 @@ func TestKVzapHoldsHeads(t *testing.T) {
 					t.Fatal(err)
 				}
 			})
+		}
+	}
+}
+
+// TestKVzapThreshold: however heads share a budget, what is kept with a threshold is what is kept without one, less the entries
+// below it that are neither first nor last; and while decoding no head grows beyond its share.
+func TestKVzapThreshold(t *testing.T) {
+	const n, sink, window, threshold = 90, 2, 6, 1.5
+	m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, Seed: 2}.Open(t, "cpu")
+	for _, heads := range []string{"equal", "layer", "global"} {
+		for _, budget := range []int{24, 60, n, eviction.MaxBudget} {
+			set := []string{"kvzap.decode=1", fmt.Sprint("kvzap.window=", window), fmt.Sprint("kvzap.sink=", sink), "kvzap.head-budgets=" + heads}
+			all := prefill(t, m, policy(t, m, "kvzap", set...), modeltest.Tokens(m, 4, n), budget)
+			limits, scores, dropped := slices.Clone(all.Kept()), all.Scores(), 0
+			s := prefill(t, m, policy(t, m, "kvzap", append(set, fmt.Sprint("kvzap.threshold=", threshold))...), modeltest.Tokens(m, 4, n), budget)
+			for l, layer := range s.Kept() {
+				for h, kept := range layer {
+					want := slices.DeleteFunc(slices.Clone(limits[l][h]), func(j int32) bool {
+						return j >= sink && j < n-window && float64(scores[l][h][j]) < math.Exp(threshold)
+					})
+					if dropped += len(limits[l][h]) - len(want); !slices.Equal(kept, want) {
+						t.Errorf("%s, budget %d: layer %d head %d keeps %v, want %v", heads, budget, l, h, kept, want)
+					}
+				}
+			}
+			if dropped == 0 {
+				t.Errorf("%s, budget %d: nothing is below the threshold", heads, budget)
+			}
+			_, _, err := s.Generate(background, runner.GenerateOptions{MaxNew: 40, IgnoreEnd: true, AfterStep: func() error {
+				for l := range limits {
+					for h, most := range limits[l] {
+						limit := len(most)
+						if budget >= n {
+							limit = budget
+						}
+						if got := s.Cache.Entries(l, h); got > limit {
+							t.Errorf("%s, budget %d: layer %d head %d holds %d entries, want at most %d", heads, budget, l, h, got, limit)
+						}
+					}
+				}
+				return nil
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

@@ -55,6 +55,7 @@ type Session struct {
 	kept       []*kernels.Selection
 	scores     []*Scores
 	budgets    []int             // of every layer, where they differ
+	allowed    [][]int           // of every layer's heads, of a plan with a floor
 	thresholds []*kernels.Tensor // by layer, where entries merge
 	decode     *Decoding         // nil: nothing is evicted while decoding
 	sparse     SparseState
@@ -326,13 +327,15 @@ func (s *Session) Rest() {
 func (s *Session) Model() *model.Model { return s.runtime.model }
 
 // headLimits are how many entries the heads of a layer hold while decoding: as many as the last prompt has left each where it
-// was evicted, else budget.
+// was evicted to its budget, or with a floor might have left it, else budget.
 func (s *Session) headLimits(layer, budget int) []int {
-	limits := slices.Repeat([]int{budget}, s.kept[layer].Heads())
-	if s.Prompt.Entries > budget {
-		limits = lengthsOf(s.kept[layer])
+	switch {
+	case s.Prompt.Entries <= budget:
+		return slices.Repeat([]int{budget}, s.kept[layer].Heads())
+	case s.allowed[layer] != nil:
+		return s.allowed[layer]
 	}
-	return limits
+	return lengthsOf(s.kept[layer])
 }
 
 func (s *Session) mostEntries() int {
@@ -390,7 +393,7 @@ func (s *Session) withNewest(layer int, keep *kernels.Selection, newest int) *ke
 func (s *Session) beginDecoding(r *observer) {
 	s.Prompt = r.prompt
 	s.Prompt.Budget = r.budget
-	s.kept, s.scores, s.budgets = r.kept, r.scores, r.budgets
+	s.kept, s.scores, s.budgets, s.allowed = r.kept, r.scores, r.budgets, r.allowed
 	s.pending, s.ready, s.stepBytes = nil, true, nil
 	s.turns++
 	if r.plan.KeepsAll {
