@@ -21,7 +21,19 @@ type Fit struct {
 	layer   int
 	rows    []float32 // [rows, in] that the layer has read in this pass
 	columns int       // in + 1: the last is 1, for the bias
+	kept    []keptRows
+	most    int // rows of a context that are kept
 }
+
+// Use is what a context is for.
+type Use int
+
+const (
+	Learn   Use = iota // gates are learned from it
+	Watch              // it tells how long to learn
+	HoldOut            // it tells how well what was learned predicts
+	uses
+)
 
 // fitLayer are the equations of a layer: of what is learned from, and of what is held out to tell how well it is predicted.
 type fitLayer struct{ learned, held *equations }
@@ -68,48 +80,62 @@ const leastScore = 1e-10
 const rowsAtOnce = 256
 
 // Observe takes in the label's scores [kvHeads][entry] of the rows of a layer that the last pass has run. Entries
-// that no head scores are left out. held keeps them for telling how well they are predicted.
-func (f *Fit) Observe(layer int, scores [][]float32, held bool) error {
+// that no head scores are left out.
+func (f *Fit) Observe(layer int, scores [][]float32, use Use) error {
 	in := f.columns - 1
 	if layer != f.layer || len(f.rows) != len(scores[0])*in {
 		return fmt.Errorf("fit: scores of %d entries of layer %d, but %d rows of layer %d", len(scores[0]), layer, len(f.rows)/in, f.layer)
 	}
-	e := f.layers[layer].learned
-	if held {
-		e = f.layers[layer].held
-	}
-	x, y := make([]float32, 0, rowsAtOnce*f.columns), make([]float64, 0, rowsAtOnce*len(scores))
+	scored, logs := make([]float32, 0, len(f.rows)), make([]float64, 0, len(scores)*len(scores[0]))
 	for j := range scores[0] {
 		most := float32(0)
 		for _, s := range scores {
 			most = max(most, s[j])
 		}
 		if most > 0 {
-			x = append(append(x, f.rows[j*in:][:in]...), 1)
+			scored = append(scored, f.rows[j*in:][:in]...)
 			for _, s := range scores {
-				y = append(y, math.Log(max(leastScore, float64(s[j]))))
+				logs = append(logs, math.Log(max(leastScore, float64(s[j]))))
 			}
 		}
-		if len(x) == rowsAtOnce*f.columns || j == len(scores[0])-1 {
-			e.add(x, y, f.columns)
-			x, y = x[:0], y[:0]
-		}
+	}
+	switch use {
+	case Learn:
+		f.layers[layer].learned.add(scored, logs)
+	case HoldOut:
+		f.layers[layer].held.add(scored, logs)
+	}
+	if f.kept != nil {
+		f.kept[layer].keep(scored, logs, use, f.most)
 	}
 	f.layer, f.rows = -1, f.rows[:0]
 	return nil
 }
 
-// add takes in rows x [n, columns] and logarithms y [n, kvHeads].
-func (e *equations) add(x []float32, y []float64, columns int) {
+// add takes in rows [n, columns-1] and logarithms [n, kvHeads].
+func (e *equations) add(rows []float32, logs []float64) {
+	heads := len(e.squares)
+	columns := len(e.mixed) / heads
+	x := make([]float32, 0, rowsAtOnce*columns)
+	for n := len(logs) / heads; n > 0; n = len(logs) / heads {
+		n = min(n, rowsAtOnce)
+		for x = x[:0]; len(x) < n*columns; rows = rows[columns-1:] {
+			x = append(append(x, rows[:columns-1]...), 1)
+		}
+		e.addProducts(x, logs[:n*heads], columns)
+		logs = logs[n*heads:]
+	}
+}
+
+// addProducts takes in rows x [n, columns] and logarithms y [n, kvHeads].
+func (e *equations) addProducts(x []float32, y []float64, columns int) {
 	n, heads := len(x)/columns, len(e.squares)
 	const block = 64
 	parallel.For((columns+block-1)/block, func(b int) {
 		from := b * block
 		m := min(block, columns-from)
 		products := make([]float32, m*columns)
-		if n > 0 {
-			simd.GemmTN(m, columns, n, 1, x[from:], columns, x, columns, 0, products, columns)
-		}
+		simd.GemmTN(m, columns, n, 1, x[from:], columns, x, columns, 0, products, columns)
 		for i, v := range products {
 			e.gram[from*columns+i] += float64(v)
 		}

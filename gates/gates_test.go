@@ -226,7 +226,10 @@ func TestFit(t *testing.T) {
 						labels[h] = append(labels[h], label)
 					}
 				}
-				return f.Observe(o.Layer, labels, seed == 7)
+				if seed == 7 {
+					return f.Observe(o.Layer, labels, HoldOut)
+				}
+				return f.Observe(o.Layer, labels, Learn)
 			}})
 		if err != nil {
 			t.Fatal(err)
@@ -245,7 +248,7 @@ func TestFit(t *testing.T) {
 			t.Errorf("layer %d: explains %v of the variance", l, got.Explained[l])
 		}
 	}
-	if err := f.Observe(0, [][]float32{{1}, {1}}, false); err == nil || !slices.Contains(strings.Fields(err.Error()), "rows") {
+	if err := f.Observe(0, [][]float32{{1}, {1}}, Learn); err == nil || !slices.Contains(strings.Fields(err.Error()), "rows") {
 		t.Errorf("scores without rows: error %v", err)
 	}
 }

@@ -14,9 +14,10 @@ import (
 	"glimpse/model/runner"
 )
 
-// GatesRun learns linear gates: what a label scores, from what the attention reads of an entry's row.
+// GatesRun learns gates: what a label scores, from what the attention reads of an entry's row.
 type GatesRun struct {
 	Model *model.Model
+	MLP   *GateMLPs // nil: the gates stay linear
 	// Label is the policy whose scores are learned.
 	Label    *eviction.Configured
 	Text     string // of the label, with its options
@@ -28,24 +29,37 @@ type GatesRun struct {
 	Progress func(done int)
 }
 
-// heldOut is the share of the contexts that are not learned from: every tenth.
-const heldOut = 10
+// useOf is what a context is for: every tenth is held out. MLPs, which learn by steps, are watched by another.
+func (r *GatesRun) useOf(context int) gates.Use {
+	switch {
+	case context%10 == 9:
+		return gates.HoldOut
+	case context%10 == 4 && r.MLP != nil:
+		return gates.Watch
+	}
+	return gates.Learn
+}
 
 // Run learns the gates, as an adapter that is ready to be written. Its metrics are "tokens", and "explained" of the contexts that
-// were held out, the mean over the layers.
+// were held out, the mean over the layers; of MLPs "explained_linear", too, which is that of the linear gates that they began as.
 func (r *GatesRun) Run(ctx context.Context) (*checkpoints.Adapter, error) {
 	sum, err := r.Model.SHA256(ctx)
 	if err != nil {
 		return nil, err
 	}
 	fit, rt, tokens := gates.NewFit(r.Model), eviction.NewRuntime(r.Model), 0
+	if r.MLP != nil {
+		if err := r.MLP.check(r.Model); err != nil {
+			return nil, err
+		}
+		fit.Keep(r.MLP.Rows, r.Seed)
+	}
 	for i := range r.Contexts {
 		ids, response, err := r.Next()
 		if err != nil {
 			return nil, err
 		}
-		held := i%heldOut == heldOut-1
-		if err := scoreContext(ctx, rt, r.Label, fit, ids, response, held); err != nil {
+		if err := scoreContext(ctx, rt, r.Label, fit, ids, response, r.useOf(i)); err != nil {
 			return nil, fmt.Errorf("context %d: %w", i+1, err)
 		}
 		tokens += len(ids)
@@ -55,31 +69,52 @@ func (r *GatesRun) Run(ctx context.Context) (*checkpoints.Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings, err := json.Marshal(struct {
-		Label    string  `json:"label"`
-		Contexts int     `json:"contexts"`
-		Ridge    float64 `json:"ridge"`
-	}{r.Text, r.Contexts, r.Ridge})
+	metrics := map[string]float64{"tokens": float64(tokens)}
+	settings := gatesSettings{Label: r.Text, Contexts: r.Contexts, Ridge: r.Ridge}
+	if g := r.MLP; g != nil {
+		settings.Hidden, settings.Steps, settings.Batch, settings.Rows, settings.LearningRate = g.Hidden, g.Steps, g.Batch, g.Rows, g.LearningRate
+		setFinite(metrics, "explained_linear", learned.Mean())
+		if learned, err = g.train(ctx, r.Model, fit, learned.Gates, r.Seed); err != nil {
+			return nil, err
+		}
+	}
+	setFinite(metrics, "explained", learned.Mean())
+	raw, err := json.Marshal(settings)
 	if err != nil {
 		return nil, err
 	}
-	metrics := map[string]float64{"tokens": float64(tokens)}
-	if explained := learned.Mean(); !math.IsNaN(explained) {
-		metrics["explained"] = explained
-	}
 	return &checkpoints.Adapter{
-		Kind: gates.Kind, Gates: learned.Gates, Loss: "mse", PoolingKernel: 1, Training: settings, Metrics: metrics,
+		Kind: gates.Kind, Gates: learned.Gates, Loss: "mse", PoolingKernel: 1, Training: raw, Metrics: metrics,
 		Base: checkpoints.BaseModel{Name: r.Model.Name, SHA256: sum, Format: r.Model.WeightFormat()},
 		Data: checkpoints.DataSource{Description: r.From, Seed: int64(r.Seed)},
 	}, nil
 }
 
+// gatesSettings are what an adapter's metadata say of the training of its gates.
+type gatesSettings struct {
+	Label        string  `json:"label"`
+	Contexts     int     `json:"contexts"`
+	Ridge        float64 `json:"ridge"`
+	Hidden       int     `json:"hidden,omitempty"`
+	Steps        int     `json:"steps,omitempty"`
+	Batch        int     `json:"batch,omitempty"`
+	Rows         int     `json:"rows,omitempty"`
+	LearningRate float64 `json:"learning_rate,omitempty"`
+}
+
+// setFinite adds a metric unless it is NaN, which JSON has not.
+func setFinite(metrics map[string]float64, name string, x float64) {
+	if !math.IsNaN(x) {
+		metrics[name] = x
+	}
+}
+
 // scoreContext runs a context under the label, whose scores the fit takes in.
-func scoreContext(ctx context.Context, rt *eviction.Runtime, label *eviction.Configured, fit *gates.Fit, tokens, response []int32, held bool) error {
+func scoreContext(ctx context.Context, rt *eviction.Runtime, label *eviction.Configured, fit *gates.Fit, tokens, response []int32, use gates.Use) error {
 	var failed error
 	watched := *label
 	watched.Method = fittedMethod{label.Method, fit, func(layer int, scores [][]float32) {
-		if err := fit.Observe(layer, scores, held); failed == nil {
+		if err := fit.Observe(layer, scores, use); failed == nil {
 			failed = err
 		}
 	}}

@@ -2,8 +2,11 @@ package training
 
 import (
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 
+	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/model"
 )
@@ -14,6 +17,11 @@ type Texts struct {
 	*datasets.Excerpts
 	name   string
 	begins []int32
+}
+
+// AreTexts tells that paths are any texts: one of them, at least, is no file of samples, which end in .jsonl or are in a bucket.
+func AreTexts(paths []string) bool {
+	return slices.ContainsFunc(paths, func(path string) bool { return filepath.Ext(path) != ".jsonl" && !objectstore.IsURL(path) })
 }
 
 // heldOutTexts is the share of the texts that nothing is trained on.

@@ -8,14 +8,11 @@ import (
 	"os"
 	"strings"
 
-	"glimpse/checkpoints/objectstore"
 	"glimpse/eviction"
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/cli"
 	"glimpse/internal/progress"
 	"glimpse/labels"
-	"glimpse/model"
-	"glimpse/model/hub"
 	"glimpse/training"
 
 	"github.com/spf13/cobra"
@@ -23,11 +20,8 @@ import (
 
 // budgetsFlags are the flags of train budgets.
 type budgetsFlags struct {
-	model, device, cacheDType, out, label, budgets string
-	set                                            []string
-	contexts                                       contextsFlags
-	replace                                        bool
-	s3                                             objectstore.Settings
+	contextsFlags
+	budgets string
 }
 
 func newBudgets() *cobra.Command {
@@ -57,27 +51,14 @@ in a file that ends in .partial.`),
 			return nil
 		},
 	}
-	f := cmd.Flags()
-	b.device = "cpu"
-	cli.BindModel(f, &b.model, &b.device)
-	f.StringVar(&b.cacheDType, "cache-dtype", "auto", model.CacheDTypeUsage)
-	b.contexts.bind(f, 80)
-	f.StringVar(&b.label, "label", "context", "what all heads are ranked by: "+strings.Join(labels.Labels.Names(), ", ")+", or a policy")
-	f.StringArrayVar(&b.set, "set", nil, "option of the label's policy, as kvzip.chunk=4096; may be repeated")
-	f.StringVar(&b.budgets, "budgets", "2%,5%,10%,20%,50%", "shares of a context at which the heads' shares are learned")
-	f.StringVarP(&b.out, "out", "o", "", "file to write")
-	f.BoolVar(&b.replace, "replace", false, "replace the file")
-	b.s3.Bind(f)
-	cli.Everyday(cmd, "model", "device", "data", "label", "samples", "out", "replace")
+	b.bind(cmd, 80, "context", "what all heads are ranked by: "+strings.Join(labels.Labels.Names(), ", ")+", or a policy", "file")
+	cmd.Flags().StringVar(&b.budgets, "budgets", "2%,5%,10%,20%,50%", "shares of a context at which the heads' shares are learned")
 	return cmd
 }
 
 // check refuses settings that nothing can be learned with, before anything is opened.
 func (b *budgetsFlags) check() error {
-	if b.out == "" {
-		return errors.New("--out is missing: the file to write")
-	}
-	if err := b.contexts.check(); err != nil {
+	if err := b.contextsFlags.check(); err != nil {
 		return err
 	}
 	_, err := os.Lstat(b.out)
@@ -99,27 +80,15 @@ func (b *budgetsFlags) learn(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	named, err := labels.Named(b.label)
+	o, err := b.open(cmd, eviction.HeadsOption+"=global")
 	if err != nil {
 		return err
 	}
-	label, err := named.Configure(append([]string{eviction.HeadsOption + "=global"}, b.set...)...)
-	if err != nil {
-		return err
-	}
-	m, err := hub.Open(cmd.Context(), b.model, b.s3, cmd.ErrOrStderr(), model.Options{Device: b.device, CacheDType: b.cacheDType})
-	if err != nil {
-		return err
-	}
-	defer m.Close()
+	defer o.Close()
 	r := &training.HeadBudgetsRun{
-		Model: m, Label: label, Text: strings.Join(append([]string{b.label}, b.set...), " "), Budgets: shares, Contexts: b.contexts.samples, Partial: b.out + ".partial",
-		From: b.contexts.String(),
+		Model: o.Model, Label: o.label, Text: b.labelText(), Budgets: shares, Contexts: b.samples, Next: o.next, From: b.String(), Partial: b.out + ".partial",
 	}
-	if r.Next, err = b.contexts.open(cmd.Context(), m, b.s3, cmd.ErrOrStderr()); err != nil {
-		return err
-	}
-	bar := progress.New(cmd.ErrOrStderr(), "contexts", int64(b.contexts.samples))
+	bar := progress.New(cmd.ErrOrStderr(), "contexts", int64(b.samples))
 	r.Progress = func(int) { bar.Add(1) }
 	learned, err := r.Run(cmd.Context())
 	bar.Done()
@@ -137,12 +106,12 @@ func (b *budgetsFlags) learn(cmd *cobra.Command) error {
 		return err
 	}
 	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, "%s: budgets of %d layers of %d KV heads, of %d contexts with %d tokens\n", b.out, m.Config.Layers, m.Config.KVHeads, learned.Samples, learned.Tokens)
+	fmt.Fprintf(w, "%s: budgets of %d layers of %d KV heads, of %d contexts with %d tokens\n", b.out, o.Config.Layers, o.Config.KVHeads, learned.Samples, learned.Tokens)
 	for _, at := range learned.Budgets {
 		fmt.Fprintf(w, "at %.4g%%: a tenth of the heads keeps %.0f%% of all\n", 100*at.Budget, 100*at.Top(0.1))
 	}
 	middle := learned.Budgets[len(learned.Budgets)/2]
-	fmt.Fprintf(w, "what the heads keep at %.4g%%, a column a layer, nothing (·) to everything (█):\n%s", 100*middle.Budget, drawnShares(middle, m.Config.KVHeads))
+	fmt.Fprintf(w, "what the heads keep at %.4g%%, a column a layer, nothing (·) to everything (█):\n%s", 100*middle.Budget, drawnShares(middle, o.Config.KVHeads))
 	return nil
 }
 

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
 	"glimpse/internal/commands"
 	"glimpse/labels"
@@ -77,7 +75,7 @@ func (s *Spec) texts() bool {
 			return false
 		}
 	}
-	return slices.ContainsFunc(s.Data, func(path string) bool { return filepath.Ext(path) != ".jsonl" && !objectstore.IsURL(path) })
+	return training.AreTexts(s.Data)
 }
 
 // textSources are the sources of texts.
