@@ -38,7 +38,7 @@ func newAnswer(ctx context.Context, r *runner.Runner, cache *kvcache.Cache, s Sa
 		rows, said := eviction.Prompt{Tokens: s.Prompt, Entries: len(s.Prompt), Config: &m.Config, Tokenizer: m.Tokenizer, Turn: m.UserTurn}.Repetition(at, answerTokens)
 		a.from, a.to = max(0, said-1), copy(a.tokens, rows)
 	}
-	if a.to == 0 || len(s.Prompt)+answerTokens > r.Model.Config.MaxPositions {
+	if a.to == 0 || !roomForAnswer(r.Model, s.Prompt) {
 		return nil, nil
 	}
 	var err error

@@ -3,6 +3,7 @@ package training
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"glimpse/autodiff"
 	"glimpse/kernels"
@@ -14,6 +15,14 @@ import (
 // errEmptyResponse marks a sample whose response ended at once: it has no row
 // that could be a target.
 var errEmptyResponse = errors.New("empty response")
+
+// errNoRoom marks a sample behind whose prompt the model has no positions for an answer's tokens.
+var errNoRoom = fmt.Errorf("no room for an answer of %d tokens behind the prompt", answerTokens)
+
+// roomForAnswer tells that an answer's tokens have positions behind a prompt.
+func roomForAnswer(m *model.Model, prompt []int32) bool {
+	return len(prompt)+answerTokens <= m.Config.MaxPositions
+}
 
 // prepared is what all students need of a sample: the prompt's keys and values, and the
 // targets.
@@ -86,7 +95,7 @@ func observed(ctx context.Context, r *runner.Runner, cache *kvcache.Cache, s Sam
 			return nil, err
 		}
 		if p.answers[i] == nil {
-			return nil, errEmptyResponse
+			return nil, errNoRoom
 		}
 	}
 	return p, nil

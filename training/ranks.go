@@ -14,9 +14,10 @@ import (
 
 // outcome is what a sample came to, on the rank that had it.
 type outcome struct {
-	Empty  bool      // its response was
-	Losses []float64 // per learner, as minimised
-	Bad    []string  // per learner: what was not finite
+	Empty   bool      // its response was
+	TooLong bool      // its prompt was, for an answer behind it
+	Losses  []float64 // per learner, as minimised
+	Bad     []string  // per learner: what was not finite
 }
 
 // report is what a rank tells the others of its part of a step.
@@ -42,7 +43,7 @@ func (t *Trainer) Join(ctx context.Context, g collective.Group, modelSHA256 stri
 	if err := own.Contents.Agree(ctx, g); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
-	own.Step, own.Skipped, own.History, own.Accepted = 0, 0, history{}, nil // rank 0 has resumed
+	own.Step, own.Skipped, own.TooLong, own.History, own.Accepted = 0, 0, 0, history{}, nil // rank 0 has resumed
 	if err := collective.Same(ctx, g, own); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
@@ -85,7 +86,7 @@ func (t *Trainer) Join(ctx context.Context, g collective.Group, modelSHA256 stri
 	if err != nil {
 		return fmt.Errorf("train: state of rank 0: %w", err)
 	}
-	t.done, t.skipped, t.history = state.Step, state.Skipped, state.History
+	t.done, t.skipped, t.tooLong, t.history = state.Step, state.Skipped, state.TooLong, state.History
 	return t.connect(ctx)
 }
 

@@ -43,6 +43,7 @@ type Trainer struct {
 	cache    *sampleCache // nil: samples do not come again
 	done     int          // optimiser steps
 	skipped  int
+	tooLong  int
 	history  history
 	accepted []string    // changes of the data, see runRecord
 	held     []Sample    // of validations, with responses, none of them empty; nil: nothing is validated
@@ -115,7 +116,8 @@ func (t *Trainer) Close() error {
 type StepResult struct {
 	Step     int             `json:"step"` // from 1
 	Samples  int             `json:"samples"`
-	Skipped  int             `json:"skipped"` // samples so far whose response was empty
+	Skipped  int             `json:"skipped"`            // samples so far whose response was empty
+	TooLong  int             `json:"too_long,omitempty"` // samples so far with no room for an answer behind the prompt
 	Adapters []AdapterResult `json:"adapters"`
 	Seconds  float64         `json:"seconds"`
 
@@ -198,3 +200,6 @@ func (t *Trainer) Adapter(i int) model.RowsAdapter { return t.learners[i].adapte
 
 // Skipped is the number of samples so far whose response was empty.
 func (t *Trainer) Skipped() int { return t.skipped }
+
+// TooLong is the number of samples so far behind whose prompt an answer has no room.
+func (t *Trainer) TooLong() int { return t.tooLong }

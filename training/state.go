@@ -20,6 +20,7 @@ import (
 type runRecord struct {
 	Step    int             `json:"step"` // optimiser steps done; also the position in the data
 	Skipped int             `json:"skipped"`
+	TooLong int             `json:"too_long,omitempty"`
 	History history         `json:"history"`
 	Config  json.RawMessage `json:"config"`
 	Source  string          `json:"source"`
@@ -47,7 +48,7 @@ func (t *Trainer) describeRun(modelSHA256 string) (runRecord, error) {
 		cache = d.String()
 	}
 	return runRecord{
-		Step: t.done, Skipped: t.skipped, History: t.history, Config: config, Source: t.source.Describe(), Data: t.source.DrawnFrom(), Model: modelSHA256,
+		Step: t.done, Skipped: t.skipped, TooLong: t.tooLong, History: t.history, Config: config, Source: t.source.Describe(), Data: t.source.DrawnFrom(), Model: modelSHA256,
 		Device: kernels.DeviceOf(t.Model.Backend), SIMD: simd.Level(),
 		ModelName: t.Model.Name, Format: t.Model.WeightFormat(), Invocation: t.Invocation, Cache: cache, Contents: t.Contents, Accepted: t.accepted,
 	}, err
@@ -171,7 +172,7 @@ func (t *Trainer) Resume(path, modelSHA256 string) error {
 		return err
 	}
 	t.tensors(func(name string, x *kernels.Tensor) { takeTensor(x, s.Tensors[name]) })
-	t.done, t.skipped, t.history, t.accepted = got.Step, got.Skipped, got.History, got.Accepted
+	t.done, t.skipped, t.tooLong, t.history, t.accepted = got.Step, got.Skipped, got.TooLong, got.History, got.Accepted
 	if note != "" {
 		t.notice(note)
 		t.accepted = append(t.accepted, fmt.Sprintf("after step %d: %s", t.done, note))

@@ -43,8 +43,8 @@ func (t *Trainer) stepBatch(ctx context.Context, s int) (_ StepResult, err error
 	if err := t.fold(ctx, &batch); err != nil {
 		return StepResult{}, err
 	}
-	t.skipped += batch.skipped
-	r := StepResult{Step: s + 1, Samples: batch.used, Skipped: t.skipped}
+	t.skipped, t.tooLong = t.skipped+batch.skipped, t.tooLong+batch.tooLong
+	r := StepResult{Step: s + 1, Samples: batch.used, Skipped: t.skipped, TooLong: t.tooLong}
 	for i, l := range t.learners {
 		a := AdapterResult{Name: l.Name}
 		if batch.used > 0 && batch.bad[i] == nil {
@@ -88,6 +88,7 @@ type batch struct {
 	losses        []float64    // sums, as the papers define them
 	bad           []*NonFinite // the first that was not finite
 	used, skipped int
+	tooLong       int
 }
 
 // accumulate runs this rank's samples through the students. The workers take samples as they
@@ -115,6 +116,8 @@ func (t *Trainer) accumulate(ctx context.Context, b *batch) error {
 				err = nil
 			case errors.Is(err, errEmptyResponse):
 				b.outcomes[i].Empty, err = true, nil
+			case errors.Is(err, errNoRoom):
+				b.outcomes[i].TooLong, err = true, nil
 			case err != nil:
 				err = fmt.Errorf("sample %s: %w", samples[i].ID, err)
 			default:
@@ -208,6 +211,10 @@ func (t *Trainer) settle(b *batch) {
 	for i, o := range b.outcomes {
 		if o.Empty {
 			b.skipped++
+			continue
+		}
+		if o.TooLong {
+			b.tooLong++
 			continue
 		}
 		b.used++

@@ -287,6 +287,36 @@ func TestEmptyResponsesAreSkipped(t *testing.T) {
 	}
 }
 
+// TestPromptsWithoutRoomForAnAnswer are counted and left out, and no validation fails by them.
+func TestPromptsWithoutRoomForAnAnswer(t *testing.T) {
+	m := shallow(t)
+	p := pairs(t, m, 4, 64)
+	p.Pairs[2].PromptIDs = modeltest.Tokens(m, 1, m.Config.MaxPositions-95)
+	c := both(1)
+	c.Adapters = c.Adapters[:1]
+	c.Adapters[0].Kind, c.Adapters[0].Rows, c.Validation.Samples = "restorekv", 9, 4
+	tr, err := training.New(m, c, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	if err := errors.Join(tr.HoldOut(t.Context(), p), tr.Run(t.Context(), func(r training.StepResult) error {
+		if r.TooLong != 1 || r.Skipped != 0 || r.Samples != 3 {
+			t.Errorf("%d samples, %d too long, %d with an empty response, want 3, 1 and 0", r.Samples, r.TooLong, r.Skipped)
+		}
+		return nil
+	})); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := tr.Validate(t.Context()); err != nil || v.Samples != 3 {
+		t.Errorf("validation: %+v, %v, want 3 samples", v, err)
+	}
+	p = &training.Pairs{Pairs: p.Pairs[2:3]}
+	if err := tr.HoldOut(t.Context(), p); err == nil || !strings.Contains(err.Error(), "no room for an answer of 96 tokens behind the prompt") {
+		t.Errorf("held-out samples without room: %v", err)
+	}
+}
+
 func TestConfigErrors(t *testing.T) {
 	m := shallow(t)
 	for name, c := range map[string]struct {

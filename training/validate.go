@@ -20,7 +20,7 @@ import (
 // HoldOut sets the samples that validations are made on: the first
 // Validation.Samples of the source, which may not be those that are trained on. Where a label is of the response,
 // samples without one get the model's own, greedy one; samples whose response
-// is empty are left out.
+// is empty are left out, and those that have no room for an answer where one runs.
 func (t *Trainer) HoldOut(ctx context.Context, source Source) error {
 	t.held = nil
 	held := make([]Sample, t.Config.Validation.Samples)
@@ -28,6 +28,11 @@ func (t *Trainer) HoldOut(ctx context.Context, source Source) error {
 		var err error
 		if held[i], err = source.At(i); err != nil {
 			return fmt.Errorf("validation: %w", err)
+		}
+	}
+	if slices.ContainsFunc(t.labels, func(l label) bool { return l.answer }) {
+		if held = slices.DeleteFunc(held, func(s Sample) bool { return !roomForAnswer(t.Model, s.Prompt) }); len(held) == 0 {
+			return fmt.Errorf("validation: %d held-out samples: %w", t.Config.Validation.Samples, errNoRoom)
 		}
 	}
 	if !needResponse(t.labels) {

@@ -344,6 +344,9 @@ func (s *Spec) train(ctx context.Context, t *training.Trainer, k *checkpointer, 
 	if t.Skipped() > 0 {
 		fmt.Fprintf(log, "%d samples had an empty response and were left out\n", t.Skipped())
 	}
+	if t.TooLong() > 0 {
+		fmt.Fprintf(log, "%d samples had prompts behind which the model has no room for an answer, and were left out\n", t.TooLong())
+	}
 	if t.Done() < s.Train.Steps {
 		fmt.Fprintf(log, "stopped after step %d: no adapter got better in %d validations\n", t.Done(), s.Train.Validation.Patience)
 	}
