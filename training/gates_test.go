@@ -61,6 +61,57 @@ func TestKeptSetsOfKVpress(t *testing.T) {
 	}
 }
 
+// TestThresholdOfKVpress: with a threshold kvzap keeps the last entries, and of the others those that kvpress 0.5.5 has scored no lower
+// (its DMSPress around KVzapPress).
+func TestThresholdOfKVpress(t *testing.T) {
+	const window = 10
+	m := modeltest.OpenFolder(t, os.DirFS("../model/testdata/golden/llama3.2-tied"), "cpu")
+	var g struct {
+		Tokens []int32                  `json:"tokens"`
+		Scores map[string][][][]float64 `json:"scores"` // [layer][kvHead][entry]
+	}
+	modeltest.ReadJSON(t, "../gates/testdata/kept.json", &g)
+	if len(g.Scores) == 0 {
+		t.Fatal("kept.json has no scores")
+	}
+	for name, scores := range g.Scores {
+		stored, err := checkpoints.ReadAdapter(filepath.Join("../gates/testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := m.LoadAdapter(t.Context(), stored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := slices.Sorted(slices.Values(slices.Concat(slices.Concat(scores...)...)))
+		for _, share := range []float64{0.1, 0.5, 0.9} {
+			at := int(share * float64(len(all)))
+			threshold := (all[at-1] + all[at]) / 2
+			p, err := eviction.New("kvzap", 0, eviction.Overrides{"kvzap": {"threshold": threshold, "window": window, "sink": 0}}, a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := eviction.NewRuntime(m).Prefill(t.Context(), p, eviction.Prompt{Tokens: g.Tokens, Budget: eviction.MaxBudget})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for l, heads := range s.Kept() {
+				for h, kept := range heads {
+					var want []int32
+					for j, x := range scores[l][h] {
+						if j >= len(g.Tokens)-window || x >= threshold {
+							want = append(want, int32(j))
+						}
+					}
+					if !slices.Equal(kept, want) {
+						t.Errorf("%s, threshold %.3g: layer %d head %d keeps %v, kvpress %v", name, threshold, l, h, kept, want)
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestGatesRun: gates that are learned are an adapter for the model, and say something of contexts that they have not seen. The norm
 // of a key is no linear map, so that they do not say all.
 func TestGatesRun(t *testing.T) {
