@@ -1,8 +1,10 @@
 package training
 
 import (
+	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 
 	"glimpse/checkpoints"
@@ -36,6 +38,47 @@ func TestAnswers(t *testing.T) {
 		if len(a.tokens) != answerTokens || a.teacher.Dim0() != answerTokens || a.from < 0 || a.from >= a.to || a.to < c.to-8 || a.to > c.to {
 			t.Errorf("%+v: %d tokens, compared from %d to %d", c, len(a.tokens), a.from, a.to)
 		}
+	}
+}
+
+// TestOwnAnswers: where there is a chat template the model answers some prompts by itself, as it does whoever asks it, and the
+// cache is as before.
+func TestOwnAnswers(t *testing.T) {
+	m := modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, "llama3.1").Folder), "reference64")
+	m.Config.MaxPositions = 4 * answerTokens
+	m.Tokenizer.SetChatTemplate("{% for m in messages %}U:{{ m['content'] }}|{% endfor %}{% if add_generation_prompt %}A:{% endif %}", "the test")
+	turn, l, own := m.UserTurn(), mustLabel(t, "context-mean"), 0
+	for i := range 8 {
+		r, cache := runner.New(m), kvcache.New(m)
+		s := Sample{ID: string(rune('a' + i)), Prompt: slices.Concat(turn.Begins, modeltest.Tokens(m, uint64(i), 40))}
+		if _, err := r.Prefill(t.Context(), cache, s.Prompt, runner.PrefillOptions{CacheOnly: true}); err != nil {
+			t.Fatal(err)
+		}
+		before := cache.View(0)[0].K.Float64s()
+		a, err := newAnswer(t.Context(), r, cache, s, l)
+		if err != nil || a == nil {
+			t.Fatalf("%v, %v", a, err)
+		}
+		if after := cache.View(0)[0].K.Float64s(); !slices.Equal(after, before) || cache.Next() != int32(len(s.Prompt)) {
+			t.Errorf("the cache goes on at %d and has changed: %v", cache.Next(), !slices.Equal(after, before))
+		}
+		whole := kvcache.New(m)
+		logits, err := r.Forward(t.Context(), whole, slices.Concat(s.Prompt, turn.Ends), runner.PrefillOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, err := r.Respond(t.Context(), whole, logits, runner.GenerateOptions{MaxNew: answerTokens - len(turn.Ends)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := slices.Concat(turn.Ends, said); len(said) > 0 && slices.Equal(a.tokens[:min(a.to, len(want))], want) {
+			if own++; a.from != len(turn.Ends)-1 || a.to != len(want) {
+				t.Errorf("compared from %d to %d, want %d to %d", a.from, a.to, len(turn.Ends)-1, len(want))
+			}
+		}
+	}
+	if own == 0 || own == 8 {
+		t.Errorf("%d of 8 prompts are answered by the model, want some", own)
 	}
 }
 

@@ -10,8 +10,8 @@ The rows run after the prompt, attend to all of it and select, as lookahead embe
 keys and values of the last 8 then stay beside what they have selected, or what the rows of
 another adapter have (--scorer), within the budget. They are trained so that the model says with
 the evicted cache what it says with the full one: the response or, with --label context or
-context-mean, a part of the prompt that it is asked to repeat, on any texts. Budgets of 5 to 25%
-are drawn sample by sample.`,
+context-mean, on any texts: a part of the prompt that it is asked to repeat, or what it says to
+the prompt as a user's message. Budgets of 5 to 25% are drawn sample by sample.`,
 	details: `Where another adapter selects, 8 rows are enough (--rows 8): they only restore. Else --init-adapter
 begins with the numbers of another adapter of as many rows, as one of "train lookahead": it knows
 what to select, and less is left to learn.
