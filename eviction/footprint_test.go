@@ -20,7 +20,7 @@ func TestFootprintOfEveryPolicy(t *testing.T) {
 	hybrid := modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, "qwen3-next").Folder), "cpu")
 	shared := modeltest.OpenFolder(t, os.DirFS(modeltest.GoldenNamed(t, "gemma4-e2b").Folder), "cpu") // whose layers share caches
 	of := map[string]*model.Model{}
-	for _, name := range eviction.Policies.Names() {
+	for _, name := range modeltest.Some(t, eviction.Policies.Names()) {
 		of[name], of["hybrid/"+name], of["shared/"+name] = m, hybrid, shared
 	}
 	for test, m := range of {
@@ -83,7 +83,7 @@ func TestFootprintOfEveryPolicy(t *testing.T) {
 func TestFootprintOfStudy(t *testing.T) {
 	const tokens, budget, maxNew = 90, 24, 3
 	m := modeltest.Llama{Layers: 3, MaxPositions: 256}.Open(t, "cpu")
-	for _, name := range eviction.Policies.Names() {
+	for _, name := range modeltest.Some(t, eviction.Policies.Names()) {
 		t.Run(name, func(t *testing.T) {
 			counted, _ := m.Counted()
 			o := eviction.FootprintOptions{Tokens: tokens, Budget: budget, MaxNew: maxNew, Study: true}
@@ -140,7 +140,7 @@ func TestFootprintOfRoundedCaches(t *testing.T) {
 	const tokens, budget, maxNew = 90, 24, 20
 	for _, cache := range []string{"fp8", "q8_0", "q4_0", "kivi4"} {
 		m := openHalf(t, modeltest.Llama{Layers: 3, HeadDim: 32, MaxPositions: 256}, "cpu", cache)
-		for _, name := range eviction.Policies.Names() {
+		for _, name := range modeltest.Some(t, eviction.Policies.Names()) {
 			t.Run(cache+"/"+name, func(t *testing.T) {
 				counted, _ := m.Counted()
 				named := policy(t, counted, name)
@@ -170,7 +170,7 @@ func TestFootprintOfRoundedCaches(t *testing.T) {
 func TestFootprintOfSessions(t *testing.T) {
 	const tokens, budget, maxNew, rows = 960, 240, 64, 4 // a length that is not rounded
 	m := modeltest.Llama{Layers: 6, Heads: 4, KVHeads: 2, HeadDim: 64, MaxPositions: 2048}.Open(t, "cpu")
-	for _, name := range eviction.Policies.Names() {
+	for _, name := range modeltest.Some(t, eviction.Policies.Names()) {
 		t.Run(name, func(t *testing.T) {
 			named := policy(t, m, name)
 			s, err := eviction.NewRuntime(m).NewSession(named, eviction.Pairs(budget))

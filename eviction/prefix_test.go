@@ -26,7 +26,7 @@ func TestSharedPrefix(t *testing.T) {
 			modeltest.SetWindows(m, 200, 0)
 		}
 		document := modeltest.Tokens(m, 5, 1300)
-		names := eviction.Policies.Names()
+		names := modeltest.Some(t, eviction.Policies.Names())
 		if i > 0 { // what differs is caches, of which these make all kinds
 			names = []string{"full", "snapkv", "h2o", "d2o", "lookaheadkv", "rocketkv", "duoattention", "oracle"}
 		}

@@ -40,7 +40,7 @@ func TestRecurrentLayersAreLeftAlone(t *testing.T) {
 			}
 		}
 		all := slices.Clone(variants)
-		for _, name := range eviction.Policies.Names() {
+		for _, name := range modeltest.Some(t, eviction.Policies.Names()) {
 			all = append(all, []string{name}, []string{name, name + ".windows=evict"})
 		}
 		for _, v := range all {

@@ -37,7 +37,7 @@ func TestSharedCaches(t *testing.T) {
 	const n, budget, length = 200, 40, 12
 	document := modeltest.Tokens(m, 5, n)
 	all := slices.Clone(variants)
-	for _, name := range eviction.Policies.Names() {
+	for _, name := range modeltest.Some(t, eviction.Policies.Names()) {
 		all = append(all, []string{name})
 	}
 	for _, v := range all {

@@ -14,7 +14,7 @@ import (
 func TestWorkload(t *testing.T) {
 	const tokens, budget, maxNew = 90, 24, 6
 	m := modeltest.Llama{Layers: 3, MaxPositions: 256}.Open(t, "cpu")
-	for _, name := range eviction.Policies.Names() {
+	for _, name := range modeltest.Some(t, eviction.Policies.Names()) {
 		t.Run(name, func(t *testing.T) {
 			p := policy(t, m, name)
 			rt := eviction.NewRuntime(m)

@@ -21,7 +21,7 @@ func TestEveryFamilyTrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := make(map[string]bool)
-	for _, g := range modeltest.Goldens(t) {
+	for _, g := range modeltest.Some(t, modeltest.Goldens(t)) {
 		m := modeltest.OpenFolder(t, os.DirFS(g.Folder), "cpu")
 		architecture := m.Config.Architecture
 		if seen[architecture] {
@@ -63,7 +63,7 @@ func TestEveryFamilyTrains(t *testing.T) {
 			}
 		})
 	}
-	if len(seen) != len(model.Families.Names()) {
+	if len(seen) != len(model.Families.Names()) && !testing.Short() {
 		t.Errorf("golden folders of %d architectures, want %d", len(seen), len(model.Families.Names()))
 	}
 }
