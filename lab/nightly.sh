@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What takes too long for .ci/run: the race detector, bugs planted in the CUDA kernels, their machine code, the tests
-# on other levels of vector instructions, the demo and the real model in short, the licences of what is linked,
-# reports in a browser, and what the lab itself has. What it says last belongs into lab/README.md.
+# What takes too long for .ci/run: all of what that does in part, other processors, the race detector, bugs planted in the CUDA
+# kernels, their machine code, the tests on other levels of vector instructions, the demo and the real model in short, the licences
+# of what is linked, reports in a browser, and what the lab itself has. What it says last belongs into lab/README.md.
 #
 #   ./lab/nightly.sh [NAME...]   # only those whose names contain one of NAME
 set -euo pipefail
@@ -33,6 +33,12 @@ of_lab() {
 }
 
 make build
+only "tests, all" scripts/test.sh
+only "CUDA kernels on the host driver and a chip" scripts/test_gpu.sh
+only "durability, all" scripts/durability.sh
+only "ranks, all" scripts/test_ranks.sh
+only "commands of documents and help, as they are" scripts/check_readme.sh
+only "vet for arm64" make vet-arm64
 only "race detector" lab/race.sh --changed
 only "planted bugs in CUDA kernels" scripts/test_gpu.sh --mutants --changed
 only "tests, avx2" level avx2

@@ -1,6 +1,15 @@
 # Sourced by .ci/run and lab/nightly.sh: runs checks three at a time, also after one has failed, since many of
 # them take one processor and wait in between. Each one's output is printed when it is done. "verdict" ends the
 # run with what each took.
+
+# Real tokenizers and chat templates, which are no part of the repository.
+export GLIMPSE_DATA=${GLIMPSE_DATA:-$root/../shared/data}
+if [ ! -d "$GLIMPSE_DATA" ]; then
+  [ "${CI:-}" != true ] || die "the data folder $GLIMPSE_DATA is missing: the tests of real tokenizers and templates need it"
+  echo "$GLIMPSE_DATA is missing: the tests of real tokenizers and templates are left out"
+  unset GLIMPSE_DATA
+fi
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM

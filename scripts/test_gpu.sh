@@ -3,6 +3,7 @@
 # own sources on the processor, so that no GPU is needed:
 #
 #   ./scripts/test_gpu.sh                 # all of it
+#   ./scripts/test_gpu.sh --brief         # what .ci/run does: not on the rehearsal of a chip, nor of many processors
 #   ./scripts/test_gpu.sh -run Conform    # arguments go to "go test"
 #   ./scripts/test_gpu.sh --package ./kernels/cuda -run TestCUDASelect   # of one package: seconds
 #   ./scripts/test_gpu.sh --device        # on the driver and the GPU of this machine, each
@@ -115,6 +116,11 @@ if [ "${1:-}" = --mutants ]; then
   rm -rf "$binaries"
   exec lab/gpu/mutants_gpu.sh "$@"
 fi
+parts=(eviction model kernels chip_kernels many_processors chip_memory training commands) # the longest first
+if [ "${1:-}" = --brief ]; then
+  shift
+  parts=(eviction model kernels training commands)
+fi
 if [ "${1:-}" = --package ]; then
   packages=("${2:?--package: value missing}")
   shift 2
@@ -154,7 +160,6 @@ commands() {
 }
 
 go vet -tags gpu "${packages[@]}" ./generation ./cmd/train
-compile chip
+[[ " ${parts[*]} " != *" chip_"* ]] || compile chip
 build ./kernels/cudadriver ./kernels ./kernels/cuda ./model ./model/kvcache ./model/runner ./eviction ./training ./cmd/evict ./generation ./cmd/train
-# The longest first.
-beside eviction model kernels chip_kernels many_processors chip_memory training commands
+beside "${parts[@]}"
