@@ -141,56 +141,45 @@ func (a *Adapter) SetDType(name string) error {
 	if a.BF16 = name == "bf16"; !a.BF16 {
 		return nil
 	}
-	a.Embeddings = a.Embeddings.rounded()
-	gates := make([]GateLayer, len(a.Gates))
-	for l, g := range a.Gates {
-		gates[l] = make(GateLayer)
-		for name, m := range g {
-			gates[l][name] = m.rounded()
+	a.eachMatrix(func(_ string, m Matrix) Matrix {
+		numbers := make([]float32, len(m.Data))
+		for i, v := range m.Data {
+			numbers[i] = formats.BF16ToF32(formats.F32ToBF16(v))
 		}
-	}
-	if a.Gates != nil {
-		a.Gates = gates
-	}
-	factors := make(map[LoRAKey]LoRAFactors, len(a.LoRA)) // the caller's numbers stay
-	for key, f := range a.LoRA {
-		factors[key] = LoRAFactors{A: f.A.rounded(), B: f.B.rounded()}
-	}
-	if a.LoRA != nil {
-		a.LoRA = factors
-	}
+		m.Data = numbers
+		return m
+	})
 	return a.Validate()
 }
 
-// rounded is the matrix with every number rounded to the nearest of bf16.
-func (m Matrix) rounded() Matrix {
-	numbers := make([]float32, len(m.Data))
-	for i, v := range m.Data {
-		numbers[i] = formats.BF16ToF32(formats.F32ToBF16(v))
+// eachMatrix puts what f makes of every matrix in its place, in an order that is always the same. Maps and lists are made anew:
+// whoever has the old ones keeps them.
+func (a *Adapter) eachMatrix(f func(name string, m Matrix) Matrix) {
+	a.Embeddings = f("embeddings", a.Embeddings)
+	a.LoRA, a.Gates = maps.Clone(a.LoRA), slices.Clone(a.Gates)
+	for _, key := range a.loraKeys() {
+		factors := a.LoRA[key]
+		a.LoRA[key] = LoRAFactors{A: f(key.String()+" A", factors.A), B: f(key.String()+" B", factors.B)}
 	}
-	m.Data = numbers
-	return m
+	for l, g := range a.Gates {
+		a.Gates[l] = make(GateLayer)
+		for _, name := range slices.Sorted(maps.Keys(g)) {
+			a.Gates[l][name] = f(gateTensorName(l, name), g[name])
+		}
+	}
 }
 
 // SHA256 identifies what the adapter computes, in lower-case hexadecimal: kind, pooling, scale and
 // numbers, whatever it was trained on and however its files are laid out.
 func (a *Adapter) SHA256() string {
 	h := sha256.New()
-	matrix := func(name string, m Matrix) {
+	fmt.Fprintf(h, "%s pooling %d rank %d alpha %v\n", a.Kind, a.PoolingKernel, a.Rank, a.Alpha)
+	all := *a
+	all.eachMatrix(func(name string, m Matrix) Matrix {
 		v := F32Tensor(name, []int{m.Rows, m.Cols}, m.Data)
 		fmt.Fprintf(h, "%s %v %x\n", v.Name, v.Shape, sha256.Sum256(v.Data))
-	}
-	fmt.Fprintf(h, "%s pooling %d rank %d alpha %v\n", a.Kind, a.PoolingKernel, a.Rank, a.Alpha)
-	matrix("embeddings", a.Embeddings)
-	for _, key := range a.loraKeys() {
-		matrix(key.String()+" A", a.LoRA[key].A)
-		matrix(key.String()+" B", a.LoRA[key].B)
-	}
-	for l, g := range a.Gates {
-		for _, name := range slices.Sorted(maps.Keys(g)) {
-			matrix(gateTensorName(l, name), g[name])
-		}
-	}
+		return m
+	})
 	return hex.EncodeToString(h.Sum(nil))
 }
 
