@@ -22,8 +22,17 @@ import (
 // everyPolicy runs f for every registered policy on a model with layers enough
 // to tell their budgets apart.
 func everyPolicy(t *testing.T, device string, f func(t *testing.T, m *model.Model, p *eviction.Configured)) {
+	eachPolicy(t, device, eviction.Policies.Names(), f)
+}
+
+// somePolicies is everyPolicy of modeltest.Some.
+func somePolicies(t *testing.T, device string, f func(t *testing.T, m *model.Model, p *eviction.Configured)) {
+	eachPolicy(t, device, modeltest.Some(t, eviction.Policies.Names()), f)
+}
+
+func eachPolicy(t *testing.T, device string, names []string, f func(t *testing.T, m *model.Model, p *eviction.Configured)) {
 	m := modeltest.Llama{Layers: 4, Heads: 4, KVHeads: 2, Seed: 2}.Open(t, device)
-	for _, name := range eviction.Policies.Names() {
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) { f(t, m, policy(t, m, name)) })
 	}
 }
@@ -238,7 +247,7 @@ func TestStudyIsPrefill(t *testing.T) {
 	for _, device := range []string{"cpu", "reference64"} {
 		m := modeltest.Llama{Layers: 4, Seed: 2}.Open(t, device)
 		var all []*eviction.Configured
-		for _, name := range eviction.Policies.Names() {
+		for _, name := range modeltest.Some(t, eviction.Policies.Names()) {
 			all = append(all, policy(t, m, name))
 		}
 		all = append(all, policy(t, m, "snapkv", "snapkv.window=5"), policy(t, m, "h2o", "h2o.window=9"),
@@ -331,7 +340,7 @@ func TestDecodingStaysWithinTheBudget(t *testing.T) {
 	everyPolicy(t, "cpu", func(t *testing.T, m *model.Model, p *eviction.Configured) {
 		const budget, steps = 20, 200
 		evicts := planOf(m, p).Decode != nil
-		for _, n := range []int{5, 20, 90} {
+		for _, n := range modeltest.Some(t, []int{5, 20, 90}) {
 			s := prefill(t, m, p, modeltest.Tokens(m, 4, n), budget)
 			start := make([][]int, m.Config.Layers)
 			for l := range start {
