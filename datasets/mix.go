@@ -1,6 +1,7 @@
 package datasets
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -56,9 +57,7 @@ func OpenMix(sources []MixSource, seed uint64) (*Mix, error) {
 			m.Close()
 			return nil, fmt.Errorf("mix: source %d: %w", i, err)
 		}
-		if s.Weight == 0 {
-			s.Weight = 1
-		}
+		s.Weight = cmp.Or(s.Weight, 1)
 		records, err := OpenSource(s.Path, s.Format, s.Fields)
 		if err != nil {
 			m.Close()

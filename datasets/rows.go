@@ -2,6 +2,7 @@ package datasets
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,9 +73,7 @@ type fileRows interface {
 // OpenRows opens a file, or all files of a folder. Hidden files are passed over. The
 // caller closes it.
 func OpenRows(path, format string) (*RowReader, error) {
-	if format == "" {
-		format = FormatAuto
-	}
+	format = cmp.Or(format, FormatAuto)
 	if !slices.Contains(SourceFormats, format) {
 		return nil, fmt.Errorf("open source %s: unknown format %q, want one of: %s", path, format, strings.Join(SourceFormats, ", "))
 	}

@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,9 +61,7 @@ func Pairs(ctx context.Context, m *model.Model, next func() (Prompt, error), opt
 
 // resolveDefaults fills in the defaults and refuses what cannot be.
 func (o *Options) resolveDefaults() error {
-	if o.Batch == 0 {
-		o.Batch = 8
-	}
+	o.Batch = cmp.Or(o.Batch, 8)
 	if o.Batch < 0 || o.Batch > runner.MaxBatch {
 		return fmt.Errorf("batch: got %d, want 1 to %d", o.Batch, runner.MaxBatch)
 	}

@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,9 +32,7 @@ type result struct {
 // add counts another's.
 func (r *result) add(o *result) {
 	r.Unusable, r.Bad = r.Unusable+o.Unusable, r.Bad+o.Bad
-	if r.First == "" {
-		r.First = o.First
-	}
+	r.First = cmp.Or(r.First, o.First)
 	for _, p := range o.Pairs {
 		r.count(p)
 	}

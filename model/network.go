@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,9 +68,7 @@ type Norm struct {
 
 // Of is n with the configuration's epsilon where it has none of its own.
 func (n Norm) Of(c *Config) kernels.Norm {
-	if n.Eps == 0 {
-		n.Eps = c.RMSNormEps
-	}
+	n.Eps = cmp.Or(n.Eps, c.RMSNormEps)
 	return kernels.Norm(n)
 }
 

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 )
@@ -19,9 +20,7 @@ func (m *Model) Texts(ids []int32) []string {
 	stream := t.NewStream(false)
 	for i, id := range ids {
 		out[i] = strings.ReplaceAll(stream.Push(id), "\n", "↵\n")
-		if out[i] == "" {
-			out[i] = "·"
-		}
+		out[i] = cmp.Or(out[i], "·")
 	}
 	if len(out) > 0 {
 		out[len(out)-1] += stream.Flush()

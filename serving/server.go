@@ -133,9 +133,7 @@ func (p *pace) ended(n int, now time.Time) {
 	defer p.mu.Unlock()
 	if !p.last.IsZero() {
 		took := now.Sub(p.last) / time.Duration(n)
-		if p.between == 0 {
-			p.between = took
-		}
+		p.between = cmp.Or(p.between, took)
 		p.between += (took - p.between) / 8
 	}
 	p.last = now

@@ -1,6 +1,7 @@
 package objectstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,9 +155,7 @@ func (o *localObject) ReadAt(p []byte, off int64) (int, error) {
 
 // List implements Store.
 func (l local) List(_ context.Context, folder string) ([]Info, error) {
-	if folder == "" {
-		folder = "."
-	}
+	folder = cmp.Or(folder, ".")
 	path, err := l.path(folder)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package quantized
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -30,9 +31,7 @@ func init() {
 		if err := json.Unmarshal(raw, &c); err != nil {
 			return nil, err
 		}
-		if c.Version == "" {
-			c.Version = c.Format
-		}
+		c.Version = cmp.Or(c.Version, c.Format)
 		switch {
 		case !strings.EqualFold(c.Version, "gemm"):
 			return nil, fmt.Errorf("version: got %.200q, want gemm", c.Version)

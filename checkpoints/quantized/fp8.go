@@ -1,6 +1,7 @@
 package quantized
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -57,8 +58,6 @@ func (c fp8) find(f *finder) {
 }
 
 func (c fp8) stored(_ string, cols int) kernels.DType {
-	if c.cols == 0 {
-		c.cols = cols
-	}
+	c.cols = cmp.Or(c.cols, cols)
 	return typeOf("E4M3", "F32", cols, c.cols)
 }

@@ -1,6 +1,7 @@
 package quantized
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -27,9 +28,7 @@ func init() {
 		if err := json.Unmarshal(raw, &c); err != nil {
 			return nil, err
 		}
-		if c.Format == "" {
-			c.Format = c.Older
-		}
+		c.Format = cmp.Or(c.Format, c.Older)
 		switch {
 		case c.Bits != 2 && c.Bits != 4 && c.Bits != 8:
 			return nil, fmt.Errorf("bits: got %d, want 2, 4 or 8", c.Bits)

@@ -260,9 +260,7 @@ func (a budgetAxis) budgetsOf(means []evaluation.Mean) (budgets []float64) {
 // no more than 4% of the axis.
 func dodgeStep(budgets []float64, lines int) float64 {
 	axis := math.Log(budgets[len(budgets)-1] / budgets[0])
-	if axis == 0 {
-		axis = math.Ln2
-	}
+	axis = cmp.Or(axis, math.Ln2)
 	spread := axis / 4
 	for i := 1; i < len(budgets); i++ {
 		spread = min(spread, math.Log(budgets[i]/budgets[i-1]))

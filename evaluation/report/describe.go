@@ -19,9 +19,7 @@ func (r *Report) describeRuns(stored []*runs.Stored, joined *runs.Joined, rows [
 	samples, failed := countSamples(joined.Predictions)
 	budgets := listing.Map(r.budgets(), eviction.Budget.String)
 	policies := r.labels()
-	if r.Title == "" {
-		r.Title = "KV-cache eviction: " + strings.Join(joined.Models, ", ")
-	}
+	r.Title = cmp.Or(r.Title, "KV-cache eviction: "+strings.Join(joined.Models, ", "))
 	r.Facts = []Fact{
 		{"models", strings.Join(joined.Models, ", ")},
 		{"tasks", fmt.Sprint(len(joined.Tasks))},

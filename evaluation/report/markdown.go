@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -191,9 +192,7 @@ func (m *markdown) sampleAnswers(task string, s SampleAnswers) {
 	}
 	for _, a := range s.Answers {
 		score := a.Score
-		if score == "" {
-			score = absent
-		}
+		score = cmp.Or(score, absent)
 		m.printf("| %s | %s", m.escape(score), strings.Join(listing.Map(a.Turns, code), " / "))
 		if a.Full {
 			m.printf(" (full cache)")

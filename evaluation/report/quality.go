@@ -176,9 +176,7 @@ func (s *Section) costChart(b eviction.Budget, k cost) *Chart {
 	}
 	c.drawSeries(figures.PointLabels(series), series)
 	margin := 0.05 * (c.plot.X.Max - c.plot.X.Min)
-	if margin == 0 {
-		margin = 1
-	}
+	margin = cmp.Or(margin, 1)
 	c.plot.X.Min, c.plot.X.Max = c.plot.X.Min-margin, c.plot.X.Max+margin
 	setScoreAxis(c.plot, means)
 	ticks := spacedTicks(values, k.bend, 0.1*(c.plot.X.Max-c.plot.X.Min))

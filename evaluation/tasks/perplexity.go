@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -62,9 +63,7 @@ func openPerplexity(ctx context.Context, s *evaluation.Setting, _ string) (*eval
 	if s.MaxPrompt > 0 {
 		p.most = min(p.most, s.MaxPrompt)
 	}
-	if p.width == 0 {
-		p.width = max(1, p.most/8)
-	}
+	p.width = cmp.Or(p.width, max(1, p.most/8))
 	texts, count, err := promptsOf(ctx, s, "")
 	if err != nil {
 		return nil, err

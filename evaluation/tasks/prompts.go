@@ -65,9 +65,7 @@ func promptsOf(ctx context.Context, s *evaluation.Setting, synthetic string) (ea
 // recordPrompt is the prompt of a row, or what is wrong with it.
 func recordPrompt(s *evaluation.Setting, e datasets.Record, err error) prompt {
 	p := prompt{id: e.ID, references: e.References, err: err}
-	if p.id == "" {
-		p.id = s.Data
-	}
+	p.id = cmp.Or(p.id, s.Data)
 	if e.Form == datasets.FormText {
 		p.text = e.Text
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -17,9 +18,7 @@ func Args(names ...string) cobra.PositionalArgs {
 		}
 	}
 	want := strings.Join(names, " ")
-	if want == "" {
-		want = "none, only flags"
-	}
+	want = cmp.Or(want, "none, only flags")
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) >= least && len(args) <= len(names) {
 			return nil

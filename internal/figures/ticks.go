@@ -1,6 +1,7 @@
 package figures
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 
@@ -16,9 +17,7 @@ type RoundTicks struct {
 // Ticks implements plot.Ticker.
 func (r RoundTicks) Ticks(lo, hi float64) []plot.Tick {
 	most := r.Most
-	if most == 0 {
-		most = 6
-	}
+	most = cmp.Or(most, 6)
 	if !(hi > lo) {
 		return []plot.Tick{{Value: lo, Label: tickLabel(lo, 6)}}
 	}

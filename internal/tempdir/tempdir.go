@@ -4,6 +4,7 @@
 package tempdir
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
 	"strings"
@@ -25,9 +26,7 @@ type Dir struct {
 // files), and removes those that nobody holds any more and that are older than a
 // minute. It must be given back with Remove.
 func New(parent, prefix string) (*Dir, error) {
-	if parent == "" {
-		parent = os.TempDir()
-	}
+	parent = cmp.Or(parent, os.TempDir())
 	path, err := os.MkdirTemp(parent, prefix)
 	if err != nil {
 		return nil, err

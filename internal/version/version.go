@@ -2,6 +2,7 @@
 package version
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -24,9 +25,7 @@ func versionOf(info *debug.BuildInfo) string {
 		set[s.Key] = s.Value
 	}
 	version := info.Main.Version
-	if version == "" {
-		version = "(devel)"
-	}
+	version = cmp.Or(version, "(devel)")
 	commit := "no commit recorded"
 	if r := set["vcs.revision"]; r != "" {
 		commit = "commit " + r[:min(12, len(r))]

@@ -187,9 +187,7 @@ func (v *vocabulary) model(kind string, merges [][2]string, more object) object 
 // byteLevel translates a tokenizer of GPT-2's kind.
 func (v *vocabulary) byteLevel() object {
 	name, given := value(v.metadata, "tokenizer.ggml.pre", v.file.String)
-	if name == "" {
-		name = defaultPre
-	}
+	name = cmp.Or(name, defaultPre)
 	pre, err := preTokenizers.Lookup(name)
 	if err != nil {
 		v.reportFault("key \"tokenizer.ggml.pre\": %w", err)

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -35,9 +36,7 @@ func Open(ctx context.Context, spec string, s3 objectstore.Settings, log io.Writ
 	if err != nil {
 		return nil, err
 	}
-	if opt.Name == "" {
-		opt.Name = found.Name
-	}
+	opt.Name = cmp.Or(opt.Name, found.Name)
 	m, err := model.Open(found.Path, opt)
 	if err != nil {
 		return nil, err
