@@ -60,7 +60,6 @@ func (p problems) in(where string) error {
 	return Corruptf("%s%s", where, strings.Join(p, "; "))
 }
 
-// versionError is ErrVersion.
 type versionError struct{ got, want int }
 
 func (e versionError) Error() string {

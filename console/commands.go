@@ -91,7 +91,6 @@ func (c *Conversation) described() string {
 	return fmt.Sprintf("%s at %s", c.policy.NameWithAdapter(), c.budgetText())
 }
 
-// budgetText describes the budget.
 func (c *Conversation) budgetText() string {
 	if c.o.Budget.Share() > 0 {
 		return fmt.Sprintf("%v of the conversation", c.o.Budget)

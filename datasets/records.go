@@ -66,7 +66,6 @@ func (r *RecordReader) Next() (Record, error) {
 // Count is RowReader.Count.
 func (r *RecordReader) Count(most int64) (int64, error) { return r.rows.Count(most) }
 
-// readRow reads e.Row.
 func (m *mapping) readRow(e *Record) (err error) {
 	if e.Prompt, err = m.readPrompt(e.Row); err != nil {
 		return err

@@ -140,7 +140,6 @@ func (s *Job) check() error {
 	)
 }
 
-// promptSource makes a source of --prompts.
 func (s *Job) promptSource() error {
 	if s.Prompts == "" {
 		return nil

@@ -14,7 +14,6 @@ import (
 	"glimpse/model"
 )
 
-// options are the options of Pairs.
 func (s *Job) options() Options {
 	return Options{MaxNew: s.MaxNew, Sampling: s.sampling, Batch: s.Batch, Memory: s.memory}
 }

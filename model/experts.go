@@ -32,10 +32,8 @@ type Expert struct {
 	Gate, Up, Down Linear // [width, hidden] twice, [hidden, width]
 }
 
-// linearLayers are the linear layers.
 func (e *Expert) linearLayers() []*Linear { return []*Linear{&e.Gate, &e.Up, &e.Down} }
 
-// weights is the number of weights.
 func (e *Expert) weights() (n int64) {
 	for _, lin := range e.linearLayers() {
 		n += tensorBytes(lin.Weight) + tensorBytes(lin.Bias)

@@ -27,7 +27,6 @@ func init() {
 	})
 }
 
-// lfm2Config are the keys of LFM2.
 type lfm2Config struct {
 	Eps        float64  `json:"norm_eps"`
 	Kernel     int      `json:"conv_L_cache"`

@@ -9,7 +9,6 @@ import (
 	"glimpse/serving/toolcall"
 )
 
-// blockKind is what a block is.
 type blockKind int
 
 const (

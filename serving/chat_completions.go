@@ -100,7 +100,6 @@ func chatLogProbsOf(t *tokenizer.Tokenizer, tokens []tokenLogProb) *chatLogProbs
 	return out
 }
 
-// readRequest reads the request.
 func (c *chatRequest) readRequest(s *Server, r *http.Request) (*exchange, error) {
 	if err := readJSON(r, c); err != nil {
 		return nil, err

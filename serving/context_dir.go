@@ -143,7 +143,6 @@ func (f *contextFiles) namePath(salt, name string) string {
 	return filepath.Join(f.dir, hex.EncodeToString(sum[:20])+nameSuffix)
 }
 
-// putName writes a name.
 func (f *contextFiles) putName(n *namedContext) error {
 	raw, err := json.Marshal(storedName{*n, hex.EncodeToString([]byte(n.salt)), n.messages, n.tools})
 	if err == nil {
@@ -152,7 +151,6 @@ func (f *contextFiles) putName(n *namedContext) error {
 	return err
 }
 
-// removeName forgets a name.
 func (f *contextFiles) removeName(salt, name string) { os.Remove(f.namePath(salt, name)) }
 
 // readNames are all names. A file that is none is left alone.

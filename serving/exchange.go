@@ -337,7 +337,6 @@ func newEvents(w http.ResponseWriter) *events {
 	return &events{w: w}
 }
 
-// writeEvent writes an event.
 func (e *events) writeEvent(v any) error { return e.writeData("", jsonOf(v)) }
 
 func (e *events) writeData(name, data string) error {

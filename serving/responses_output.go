@@ -155,7 +155,6 @@ func (a *responseAnswer) logProbsOf(tokens []tokenLogProb) []chatLogProb {
 	return chatLogProbsOf(a.server.model.Tokenizer, tokens).Content
 }
 
-// sendEvent sends an event.
 func (a *responseAnswer) sendEvent(kind string, o fields) error {
 	o["type"], o["sequence_number"] = kind, a.number
 	a.number++

@@ -182,5 +182,4 @@ func (m *module) show(rows, cols int, widen func(dst []byte, of [][]byte)) {
 // tileCount is how many parts of a size a whole has, the last of them perhaps smaller. Both are positive.
 func tileCount(whole, size int) int { return 1 + (whole-1)/size }
 
-// floatTypes are the types of scales.
 var floatTypes = []string{"F32", "F16", "BF16"}

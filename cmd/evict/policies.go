@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// policyRow describes a policy.
 type policyRow struct {
 	Name    string            `json:"name"`
 	Kind    string            `json:"kind"`

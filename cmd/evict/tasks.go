@@ -73,7 +73,6 @@ defaults, and where it comes from.`,
 	return cmd
 }
 
-// taskRow describes a task.
 type taskRow struct {
 	Name      string       `json:"name"`
 	Doc       string       `json:"doc"`

@@ -36,7 +36,6 @@ func writeColumns(out *tables.Page, title string, columns []column, opts TableOp
 // columnEscapes are for a table that stands in a text of its own.
 var columnEscapes = strings.NewReplacer(`\`, `\\`, "|", `\|`, "\n", " ", "<", "&lt;", "_", `\_`, "*", `\*`, "`", "\\`")
 
-// tableOf is a table of columns.
 func tableOf(columns []column) *Table {
 	t := &Table{Lines: make([]Line, len(columns[0].cells))}
 	for i, c := range columns {

@@ -236,7 +236,6 @@ func code(text string) string {
 	return fence + " " + text + " " + fence
 }
 
-// codeBlock is a block of code.
 func (m *markdown) codeBlock(text string) {
 	text = printable.Text(text)
 	fence := strings.Repeat("`", max(3, longestRun(text, '`')+1))

@@ -73,7 +73,6 @@ func removeArticles(s string) string {
 	return out.String()
 }
 
-// normalizedWords are the words of [Normalized].
 func normalizedWords(s string) []string {
 	return fields(removeArticles(remove(lower(s), punctuation)))
 }

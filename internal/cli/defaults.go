@@ -75,7 +75,6 @@ type setting struct {
 // defaults are the settings in force, by the names of their flags.
 type defaults map[string]setting
 
-// defaultsPath is the file of defaults.
 func defaultsPath() (string, error) {
 	if path := os.Getenv(configVariable); path != "" {
 		return path, nil

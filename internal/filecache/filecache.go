@@ -101,7 +101,6 @@ func (f *Folder) Remove(path string) {
 	}
 }
 
-// list are the files.
 func (f *Folder) list() (all []fs.FileInfo, err error) {
 	entries, err := os.ReadDir(f.dir)
 	for _, e := range entries {

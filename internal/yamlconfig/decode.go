@@ -128,7 +128,6 @@ func markSet(n *yaml.Node, text string) {
 
 type decoder struct{ file string }
 
-// errorAt locates an error.
 func (d *decoder) errorAt(n *yaml.Node, path, format string, args ...any) error {
 	at := fmt.Sprintf("%s:%d", d.file, n.Line)
 	if strings.HasPrefix(n.HeadComment, "--set ") {

@@ -276,7 +276,6 @@ func gptOssConfig(m *metadata, c config) {
 	}
 }
 
-// lfm2 is the class of LFM2.
 const lfm2 = "Lfm2ForCausalLM"
 
 // kvHeads are the KV heads of every layer.

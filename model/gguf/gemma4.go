@@ -5,7 +5,6 @@ import (
 	"strconv"
 )
 
-// gemma4 is the class of Gemma 4.
 const gemma4 = "Gemma4ForCausalLM"
 
 // layers are the numbers of a key of every layer; one number is that of all.

@@ -29,7 +29,6 @@ func (n normalizer) normalize(s string, limit int) (string, error) {
 	return s, nil
 }
 
-// parseNormalizer reads the normalizer.
 func parseNormalizer(raw json.RawMessage) (normalizer, error) {
 	if isNull(raw) {
 		return nil, nil

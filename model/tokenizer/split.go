@@ -120,7 +120,6 @@ func (s findSplit) merged(p piece, yield func(piece) error) error {
 	return nil
 }
 
-// findString finds a text.
 func findString(what string) finder {
 	return func(text string, match func(start, end int) error) error {
 		for at := 0; ; {

@@ -31,7 +31,6 @@ const (
 
 const unbounded = -1
 
-// byteSet is a set of bytes.
 type byteSet [4]uint64
 
 func (s *byteSet) addRange(lo, hi byte) {

@@ -131,7 +131,6 @@ func (r *run) stringArg(v value) string {
 	return s
 }
 
-// callValue is f(…).
 func (r *run) callValue(f value, a *arguments) value {
 	switch f := f.(type) {
 	case *function:

@@ -1,6 +1,5 @@
 package jinja
 
-// expr is an expression.
 type expr interface {
 	eval(r *run, s *scope) value
 	at() int // line

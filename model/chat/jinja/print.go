@@ -245,7 +245,6 @@ func (d *dumper) jsonString(s string) string {
 
 var reprEscapes = map[rune]string{'\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`}
 
-// reprString is repr of a string.
 func reprString(s string) string {
 	quote := '\''
 	if strings.ContainsRune(s, '\'') && !strings.ContainsRune(s, '"') {
