@@ -65,7 +65,7 @@ func keptSetsOver(t *testing.T, shape modeltest.Llama, windows []int, cache stri
 	exact := open("reference64", cache)
 	study := func(m *model.Model, tokens []int32) []*eviction.Choice {
 		var policies []*eviction.Configured
-		for _, name := range modeltest.Some(t, eviction.Policies.Names()) {
+		for _, name := range eviction.Policies.Names() {
 			policies = append(policies, policy(t, m, name))
 		}
 		s, err := eviction.NewRuntime(m).Study(background, policies, eviction.Prompt{Tokens: tokens, Response: tokens[:4]}, []int{3, len(tokens) / 2}, runner.GenerateOptions{})
