@@ -42,7 +42,7 @@ func holdsWindows(t *testing.T, m *model.Model, s *eviction.Session) {
 // TestWindowsAreFreed: layers with a sliding window hold that alone, and every answer has the bits that it has where they
 // hold everything: of one turn and the next, in batches, in a study's forks, and whatever the chunks are.
 func TestWindowsAreFreed(t *testing.T) {
-	for _, cache := range windowCaches {
+	for _, cache := range modeltest.Some(t, windowCaches) {
 		t.Run(cache, func(t *testing.T) { windowsAreFreed(t, cache) })
 	}
 }
@@ -111,7 +111,7 @@ func windowsAreFreed(t *testing.T, cache string) {
 // TestStudyLeavesWindowsAlone: a study's forks hold the windows of the prompt, whatever its response was, and answer as
 // sessions do; only layers that hold the prompt count in hit rates.
 func TestStudyLeavesWindowsAlone(t *testing.T) {
-	for _, cache := range windowCaches {
+	for _, cache := range modeltest.Some(t, windowCaches) {
 		t.Run(cache, func(t *testing.T) { studyLeavesWindowsAlone(t, cache) })
 	}
 }
