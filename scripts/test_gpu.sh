@@ -3,7 +3,7 @@
 # own sources on the processor, so that no GPU is needed:
 #
 #   ./scripts/test_gpu.sh                 # all of it
-#   ./scripts/test_gpu.sh --brief         # what .ci/run does: not on the rehearsal of a chip, nor of many processors
+#   ./scripts/test_gpu.sh --brief         # what .ci/run does: not on the rehearsal of a chip
 #   ./scripts/test_gpu.sh -run Conform    # arguments go to "go test"
 #   ./scripts/test_gpu.sh --package ./kernels/cuda -run TestCUDASelect   # of one package: seconds
 #   ./scripts/test_gpu.sh --device        # on the driver and the GPU of this machine, each
@@ -119,7 +119,7 @@ fi
 parts=(eviction model kernels chip_kernels many_processors chip_memory training commands) # the longest first
 if [ "${1:-}" = --brief ]; then
   shift
-  parts=(eviction model kernels training commands)
+  parts=(eviction model kernels many_processors training commands)
 fi
 if [ "${1:-}" = --package ]; then
   packages=("${2:?--package: value missing}")
