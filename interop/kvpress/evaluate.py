@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from glimpse_kvpress import JudgeQPress, LookaheadKVPress
+from glimpse_kvpress import PRESSES
 
 # Of github.com/gkamradt/LLMTest_NeedleInAHaystack, in the columns that kvpress reads.
 NEEDLE = {
@@ -29,6 +29,7 @@ def options():
     p.add_argument("--evaluation", type=Path, required=True, help="folder evaluation of kvpress's repository")
     p.add_argument("--model", required=True, help="model folder")
     p.add_argument("--adapter", type=Path, action="append", default=[], help="adapter folder; may be repeated")
+    p.add_argument("--heads", type=Path, help="budgets.json, by which the adapters' presses share budgets among KV heads")
     p.add_argument("--haystack", type=Path, required=True, help="text file")
     p.add_argument("--press", default="no_press,snapkv,pyramidkv,tova,knorm,streaming_llm", help="kvpress's presses, comma-separated")
     p.add_argument("--ratio", default="0.8,0.9,0.95", help="compression ratios, comma-separated")
@@ -48,8 +49,7 @@ def main():
     names = o.press.split(",")
     for adapter in o.adapter:
         kind = json.loads((adapter / "glimpse.json").read_text())["kind"]
-        press = {p.kind: p for p in (LookaheadKVPress, JudgeQPress)}[kind]
-        PRESS_REGISTRY[kind] = press(adapter, compression_ratio=ratios[0])
+        PRESS_REGISTRY[kind] = PRESSES[kind](adapter, compression_ratio=ratios[0], heads=o.heads, context=o.context_only)
         names.append(kind)
     with tempfile.TemporaryDirectory() as work:
         DATASET_REGISTRY["needle_in_haystack"] = work
