@@ -2,7 +2,7 @@
 bin/train (make build).
 
 Other models: GLIMPSE_PRESS_MODEL, a folder or a GGUF file, GLIMPSE_PRESS_ADAPTERS, a comma-separated list of folders, and
-GLIMPSE_PRESS_HEADS, a budgets.json."""
+GLIMPSE_PRESS_HEADS, a budgets.json; GLIMPSE_PRESS_PROMPTS is how many are compared."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from glimpse_kvpress import PRESSES, HeadBudgetsPress, JudgeQPress, KVzapPress, LookaheadKVPress, RestoreKVPress
-from kvpress import KeyDiffPress, SnapKVPress
+from kvpress import ExpectedAttentionPress, KeyDiffPress, SnapKVPress
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, pipeline
 
@@ -25,7 +25,8 @@ ADAPTERS = [Path(p) for p in os.environ.get("GLIMPSE_PRESS_ADAPTERS", "").split(
 HEADS = Path(os.environ.get("GLIMPSE_PRESS_HEADS", ROOT / "adapters/reference/budgets.json"))
 LOCATION = (MODEL.parent, {"gguf_file": MODEL.name}) if MODEL.suffix == ".gguf" else (MODEL, {})
 # What selects, by the policy of evict that it stands for.
-POLICIES = [*PRESSES, "restorekv(scorer=lookaheadkv)", "keydiff"]
+SCORERS = {"keydiff": (KeyDiffPress, 0), "expectedattention": (ExpectedAttentionPress, 4)}  # with their first entries that stay
+POLICIES = [*PRESSES, "restorekv(scorer=lookaheadkv)", *SCORERS]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,8 @@ def press_of(adapters):
             return PRESSES[kind](adapters[kind], **settings)
         if settings.get("heads") is None:
             pytest.skip("without learned budgets it is kvpress's own")
-        return HeadBudgetsPress(KeyDiffPress(), **settings)
+        scorer, sink = SCORERS[policy]
+        return HeadBudgetsPress(scorer(), sink=sink, **settings)
 
     return press
 
@@ -110,7 +112,7 @@ def check_kept(press, heads, budget, length):
 @pytest.mark.parametrize("policy", POLICIES)
 def test_keeps_what_evict_keeps(model, adapters, press_of, policy, heads, tmp_path):
     total = [0, 0]
-    for ids in prompts(model, 10):
+    for ids in prompts(model, int(os.environ.get("GLIMPSE_PRESS_PROMPTS", 10))):
         (tmp_path / "ids").write_text(" ".join(map(str, ids)))
         budget = len(ids) // 10
         press = press_of(policy, budget=budget, heads=heads)

@@ -7,7 +7,7 @@
 The base model alone prefills the prompt. A press then scores the prompt's entries, in one of three ways: rows of an
 adapter attend to them (LookaheadKVPress, JudgeQPress, RestoreKVPress), gates have read what they were made of
 (KVzapPress), or a press of kvpress's does it (HeadBudgetsPress). The best entries stay, as many in every KV head or as
-learned budgets say (``heads``); of RestoreKVPress rows stay beside them.
+learned budgets say (``heads``). RestoreKVPress keeps rows beside them.
 """
 
 from .kvzap import KVzapPress

@@ -10,7 +10,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from .heads import HeadBudgets
 
-MODELS = tuple(m for m in SUPPORTED_MODELS if "Gemma" not in m.__name__)  # which have other layers in other places
+MODELS = tuple(m for m in SUPPORTED_MODELS if "Gemma" not in m.__name__)  # Gemma has other layers in other places
 
 # What every head keeps of a prompt under learned budgets, however little its share is. A context has no question, and keeps none of it.
 LEAST_SINK = 4  # first entries (StreamingLLM, arXiv:2309.17453, section 3.2)
@@ -102,7 +102,7 @@ class GlimpsePress(BasePress):
         """Keeps the best of a cache of length entries."""
         budget = self.budget or compute_n_kept(length, self.compression_ratio)
         if budget >= length:
-            self.kept = [torch.ones(layer.keys.shape[:3], dtype=torch.bool) for layer in cache.layers]
+            self.kept = [torch.ones_like(layer.keys[..., 0], dtype=torch.bool) for layer in cache.layers]
         else:
             self.evict(model, cache, length, budget)
 

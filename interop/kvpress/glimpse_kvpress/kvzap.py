@@ -12,12 +12,9 @@ from .scored import ScoredPress
 
 @dataclass
 class KVzapPress(ScoredPress):
-    """KVzap (Jeblick & Jégou 2026, arXiv:2601.07891): gates score an entry by the row that it is made of. The first and
-    the last entries stay.
+    """KVzap (Jeblick & Jégou 2026, arXiv:2601.07891): gates score an entry by the row that it is made of.
 
     adapter: folder that ``train gates`` wrote.
-    window: last entries that stay, half of the budget at most.
-    sink: first entries that stay.
     """
 
     adapter: str | Path
@@ -38,10 +35,6 @@ class KVzapPress(ScoredPress):
         got, want = (gates.n_modules, gates.input_dim, gates.output_dim), (config.num_hidden_layers, config.hidden_size, config.num_key_value_heads)
         if got != want:
             raise ValueError(f"{self.adapter}: got {got} layers, inputs and KV heads, want {want}: they are another model's gates")
-
-    def protected(self, budget: int) -> tuple[int, int]:
-        sink = min(self.sink, budget)
-        return sink, min(self.window, budget // 2, budget - sink)
 
 
 class Gates(kvpress.KVzapPress):

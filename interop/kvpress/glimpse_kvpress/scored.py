@@ -10,9 +10,15 @@ from .base import GlimpsePress
 
 @dataclass
 class ScoredPress(GlimpsePress):
-    """Scores entries by a press of kvpress's, layer by layer while the prompt runs."""
+    """Scores entries by a press of kvpress's, layer by layer while the prompt runs.
+
+    window: last entries that stay whatever their scores, half of the budget at most.
+    sink: first entries that do.
+    """
 
     press: ScorerPress
+    window: int = field(default=0, kw_only=True)
+    sink: int = field(default=0, kw_only=True)
 
     seen: dict[int, torch.Tensor] = field(init=False, repr=False, default_factory=dict)  # scores of a pass by layer
 
@@ -20,6 +26,8 @@ class ScoredPress(GlimpsePress):
         super().__post_init__()
         if not isinstance(self.press, ScorerPress):
             raise TypeError(f"press: got {type(self.press).__name__}, want a ScorerPress of kvpress")
+        if min(self.window, self.sink) < 0:
+            raise ValueError(f"window, sink: got {self.window}, {self.sink}, want 0 or more")
 
     @contextmanager
     def watch(self, model: PreTrainedModel):
@@ -40,6 +48,10 @@ class ScoredPress(GlimpsePress):
 
     def scores(self, model: PreTrainedModel, cache: DynamicCache, length: int) -> list[torch.Tensor]:
         return [self.seen.pop(layer) for layer in range(len(cache.layers))]
+
+    def protected(self, budget: int) -> tuple[int, int]:
+        sink = min(self.sink, budget)
+        return sink, min(self.window, budget // 2, budget - sink)
 
 
 @dataclass
