@@ -51,7 +51,7 @@ contexts is held out: of the logarithms of their scores it is told how much the 
 	}
 	g.bind(cmd, 40, "context+", "what is learned: "+strings.Join(labels.Labels.Names(), ", ")+", or a policy, by its scores", "folder")
 	f := cmd.Flags()
-	f.Float64Var(&g.ridge, "ridge", 1e-4, "part of the inputs' mean square that is added to the square of each")
+	f.Float64Var(&g.ridge, "ridge", 0.03, "part of the inputs' mean square that is added to the square of each")
 	f.IntVar(&g.mlp.Hidden, "hidden", 0, "numbers between, with GELU, of gates that are MLPs (KVzap: 512); 0: linear gates")
 	f.IntVar(&g.mlp.Steps, "steps", 400, "with --hidden: steps of AdamW in each layer, with a warm-up and a cosine schedule")
 	f.IntVar(&g.mlp.Batch, "batch", 512, "with --hidden: rows of a step")
